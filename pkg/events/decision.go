@@ -1,0 +1,78 @@
+package events
+
+// DecisionKind names what a Decision reports. The set is closed.
+type DecisionKind string
+
+const (
+	// DecisionPlaced: a shard committed a reservation; a hint for the binder, which acts
+	// only on what its own ledger watch shows.
+	DecisionPlaced DecisionKind = "placed"
+	// DecisionUnplaceable: no node fits now. The queue parks the pod by cause, the binder
+	// writes the condition and the event.
+	DecisionUnplaceable DecisionKind = "unplaceable"
+	// DecisionFailed: the attempt ended in an error (reason SchedulerError); the queue
+	// backs the pod off.
+	DecisionFailed DecisionKind = "failed"
+	// DecisionEvict: the descheduler asks the binder to evict a pod.
+	DecisionEvict DecisionKind = "evict"
+	// DecisionBound: the binder saw the bind succeed.
+	DecisionBound DecisionKind = "bound"
+	// DecisionReleased: the binder took a reservation back (fence complete); the pod
+	// should be tried again.
+	DecisionReleased DecisionKind = "released"
+	// DecisionCondition: the binder wrote the pod's condition, or found nothing to change;
+	// PodResourceVersion is the pod's resourceVersion afterwards.
+	DecisionCondition DecisionKind = "condition"
+	// DecisionEvicted and DecisionEvictRefused: what became of a DecisionEvict.
+	DecisionEvicted      DecisionKind = "evicted"
+	DecisionEvictRefused DecisionKind = "evict-refused"
+)
+
+// PodRef identifies one incarnation of a pod.
+type PodRef struct {
+	UID, Namespace, Name string
+}
+
+// Decision is one thing a service decided or did about one pod. Subject
+// decisions.<pod uid>.<kind>.
+type Decision struct {
+	Kind DecisionKind
+	Pod  PodRef
+	// SchedulerName is the profile's; reportingController of the events.
+	SchedulerName string
+	// Actor is the member that wrote this: "scheduler-…", "binder-…", "descheduler-…".
+	Actor string
+	// Attempt counts this pod's attempts from 1. Token is the attempt token in hex (16
+	// digits), the same in offer, ledger entry, Binding annotation and outcome.
+	Attempt int32
+	Token   string
+	// FactSequence and LedgerRevision are what the decision had applied (what it was
+	// computed from); for DecisionPlaced, LedgerRevision is that of the reservation.
+	FactSequence   uint64
+	LedgerRevision int64
+	// PodResourceVersion: see DecisionCondition; for others the one the decision used.
+	PodResourceVersion uint64
+	// NodeUID and NodeName: where (placed, bound, released, evict*).
+	NodeUID, NodeName string
+	// Message is the human sentence: for DecisionUnplaceable the whole text in upstream's
+	// grammar (0/N nodes are available: …).
+	Message string
+	// Plugins are the names of plugins that rejected nodes (unplaceable), sorted.
+	Plugins []string
+	// Reasons counts nodes by reason (unplaceable).
+	Reasons map[string]int32
+	// NodesTotal and NodesFeasible count what the attempt looked at.
+	NodesTotal, NodesFeasible int32
+	// Seed broke the ties of this attempt.
+	Seed uint64
+	// Strategy names the descheduler plugin (evict*).
+	Strategy string
+	// TraceParent is the W3C traceparent of the span that decided, or empty.
+	TraceParent string
+}
+
+// SequencedDecision is a Decision with its place in the log.
+type SequencedDecision struct {
+	Sequence uint64
+	Decision
+}

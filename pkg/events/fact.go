@@ -1,0 +1,70 @@
+package events
+
+// Kind names the Kubernetes kind of a Fact, lower case and singular. The set is closed.
+type Kind string
+
+// The kinds of facts. A kind's ResourceVersions and progress are comparable only
+// within the kind (the API server may keep kinds in different stores).
+const (
+	KindPod               Kind = "pod"
+	KindNode              Kind = "node"
+	KindNamespace         Kind = "namespace"
+	KindPriorityClass     Kind = "priorityclass"
+	KindDisruptionBudget  Kind = "poddisruptionbudget"
+	KindPersistentVolume  Kind = "persistentvolume"
+	KindVolumeClaim       Kind = "persistentvolumeclaim"
+	KindService           Kind = "service"
+	KindReplicaSet        Kind = "replicaset"
+	KindStatefulSet       Kind = "statefulset"
+	KindReplicationContrl Kind = "replicationcontroller"
+)
+
+// Op says what a Fact does to the state of its kind.
+type Op uint8
+
+const (
+	// OpUpsert adds or replaces one object.
+	OpUpsert Op = iota + 1
+	// OpDelete removes one object. ResourceVersion is that of the deletion when the
+	// watch told it, else the resourceVersion of the list that no longer had it.
+	OpDelete
+	// OpProgress changes no object: it says that every fact of the kind up to Progress
+	// stands at or before this sequence (a bookmark, or the closing marker of a list).
+	OpProgress
+	// OpEpochBegin opens a repair of the stream under a new fact epoch: readers drop
+	// their progress of every kind until OpEpochEnd of that epoch.
+	OpEpochBegin
+	// OpEpochEnd closes the repair; progress counts again from the markers inside it.
+	OpEpochEnd
+)
+
+// Fact is one change of the cluster as the queue saw it, in the order it saw it.
+type Fact struct {
+	Kind Kind
+	Op   Op
+	// UID, Namespace and Name identify the object; empty for markers.
+	UID, Namespace, Name string
+	// ResourceVersion is the object's own. It says nothing about other objects:
+	// use Progress.
+	ResourceVersion uint64
+	// Progress is the resourceVersion up to which every fact of this kind stands at or
+	// before this one. Items of a list carry the progress from before the list; the
+	// closing marker carries the list's.
+	Progress uint64
+	// Epoch is the fact epoch: it grows by one each time a writer had to repair the log.
+	Epoch uint64
+	// Cause is a short word for where the fact came from: "watch", "list", "bookmark",
+	// "repair".
+	Cause string
+	// Object is the Kubernetes protobuf of the stripped object (OpUpsert), else nil. For
+	// OpDelete it is nil too: readers know what they hold.
+	Object []byte
+	// TraceParent is the W3C traceparent of the span that saw the change, or empty.
+	TraceParent string
+}
+
+// SequencedFact is a Fact with its place in the log.
+type SequencedFact struct {
+	Sequence uint64
+	Fact
+}

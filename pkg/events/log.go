@@ -1,0 +1,110 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Stream names one ordered log.
+type Stream string
+
+const (
+	// Facts is written by the queue's fenced writer alone. Subjects facts.<kind>.<uid>.
+	Facts Stream = "FACTS"
+	// Decisions is written by every service. Subjects decisions.<pod uid>.<kind>.
+	Decisions Stream = "DECISIONS"
+)
+
+// AnySequence as Append's expectation switches the fence off (many writers).
+const AnySequence = ^uint64(0)
+
+// MaxBatch is the most messages one Append may carry: JetStream's limit for an atomic
+// batch (ADR-50).
+const MaxBatch = 1000
+
+// Header is the envelope that travels beside the payload, so that a reader can route and
+// order without decoding. Keys are lower case (NATS headers are case-sensitive).
+type Header map[string]string
+
+// Message is one log entry before it has a sequence.
+type Message struct {
+	Subject string
+	Header  Header
+	Data    []byte
+}
+
+// Record is one log entry as read.
+type Record struct {
+	Message
+	Sequence uint64
+	// Time is when the log stored it, by the log's clock: for people, never for decisions.
+	Time time.Time
+}
+
+// Log is an ordered, durable, bounded history. Implementations: jetstream, memlog.
+// All methods are safe for concurrent use.
+type Log interface {
+	// Append stores msgs (1 to MaxBatch) atomically behind sequence expectLast, or behind
+	// whatever is last with AnySequence, and returns the sequence of the last one stored.
+	// ErrWrongSequence (errors.As) means nothing was stored. Any other error leaves the
+	// outcome unknown: call Last, and compare, before trying again.
+	Append(ctx context.Context, s Stream, expectLast uint64, msgs []Message) (last uint64, err error)
+	// Last returns the last sequence stored, 0 for an empty stream.
+	Last(ctx context.Context, s Stream) (uint64, error)
+	// Read opens a reader of s that starts at sequence from (at least 1). ErrGap (errors.As)
+	// when from is older than what is kept.
+	Read(ctx context.Context, s Stream, from uint64) (Reader, error)
+}
+
+// Reader yields records in order, without gaps. For one goroutine.
+type Reader interface {
+	// Next blocks for at least one record and returns those at hand (bounded by the
+	// implementation, in order). ErrGap (errors.As) after a jump: bootstrap again.
+	Next(ctx context.Context) ([]Record, error)
+	// Close releases the reader; a blocked Next returns.
+	Close()
+}
+
+// Snapshots keeps the newest state snapshot of each stream, so that a new reader need not
+// start at sequence 1. Implementations: jetstream (object store), memlog.
+type Snapshots interface {
+	// Put replaces the snapshot of s by one that stands for everything up to sequence.
+	Put(ctx context.Context, s Stream, sequence uint64, data []byte) error
+	// Latest returns the newest snapshot; ok is false when there is none.
+	Latest(ctx context.Context, s Stream) (sequence uint64, data []byte, ok bool, err error)
+}
+
+// Bus carries hints: at most once, no order promised across publishers, nothing stored.
+type Bus interface {
+	// Publish sends and forgets. An error means it was surely not sent.
+	Publish(subject string, data []byte) error
+	// Subscribe calls handle, one message at a time in arrival order, until stop is
+	// called. handle must not block: the buffer is bounded and overflow is dropped.
+	Subscribe(subject string, handle func(data []byte)) (stop func(), err error)
+}
+
+// ErrClosed is returned by operations on a closed log or reader.
+var ErrClosed = errors.New("events: closed")
+
+// ErrWrongSequence reports that the stream's last sequence was not the expected one.
+// Actual is 0 when the log did not tell it.
+type ErrWrongSequence struct {
+	Stream           Stream
+	Expected, Actual uint64
+}
+
+func (e *ErrWrongSequence) Error() string {
+	return fmt.Sprintf("events: stream %s: expected last sequence %d, it is %d", e.Stream, e.Expected, e.Actual)
+}
+
+// ErrGap reports that records between Want and Have are gone from the stream.
+type ErrGap struct {
+	Stream     Stream
+	Want, Have uint64
+}
+
+func (e *ErrGap) Error() string {
+	return fmt.Sprintf("events: stream %s: sequence %d is gone, oldest kept is %d", e.Stream, e.Want, e.Have)
+}

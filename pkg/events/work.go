@@ -1,0 +1,46 @@
+package events
+
+// Subjects of the Bus. All of it is hints: an offer that is lost is offered again when its
+// lease runs out; a request that is lost is repeated with the next heartbeat.
+const (
+	// SubjectWork carries WorkRequest, from shards to whoever leads the queue.
+	SubjectWork = "work.request"
+	// SubjectOffers + shard id carries OfferBatch, from the queue to one shard.
+	SubjectOffers = "work.offers."
+)
+
+// WorkRequest is a shard's heartbeat and request for work.
+type WorkRequest struct {
+	// Shard is the member id.
+	Shard string
+	// Window is how many leased pods the shard is willing to hold at once; the queue
+	// offers Window minus those it has leased to the shard. 0 while draining.
+	Window int32
+	// Renew lists the tokens of offers still being worked on; their deadlines restart.
+	Renew []string
+	// Return lists tokens the shard gives back untried (draining, partition lost).
+	Return []string
+}
+
+// Offer is a lease on one attempt at one pod. It grants nothing: the ledger does.
+type Offer struct {
+	Pod PodRef
+	// Partition the pod belongs to; the shard must hold it.
+	Partition int32
+	Token     string
+	Attempt   int32
+	// FactSequence: the shard must have applied the facts up to here before it decides.
+	FactSequence uint64
+	// LeaseMillis is how long the queue waits for an outcome or a renewal.
+	LeaseMillis int32
+	TraceParent string
+}
+
+// OfferBatch is what one message to a shard carries, in priority order.
+type OfferBatch struct {
+	// Queue is the member id of the leading queue replica, Term its election revision:
+	// offers of an older term than one already seen are ignored.
+	Queue  string
+	Term   int64
+	Offers []Offer
+}

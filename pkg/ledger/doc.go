@@ -1,0 +1,27 @@
+// Package ledger holds WHAT IS PROMISED: reservations on nodes that the API server does
+// not know yet, kept so that any number of active shards can never contradict each other.
+//
+// Start reading at Entry and NodeDoc (what is promised), then the transaction builders
+// (PlaceBatch and friends: pure functions from documents to a Txn), then View (what a
+// member knows) and Store (how a Txn is carried out; etcd and mem pass one contract
+// suite, ledgertest).
+//
+// The rules everything rests on:
+//
+//  1. Only what the API server does not know: entries are keyed by pod UID; a bound pod is
+//     counted from the API view, and once if it is in both.
+//  2. One document per node UID, changed by compare on its mod revision and never deleted
+//     while the node lives.
+//  3. Every removal of an entry raises the document's high-water (hw); a shard may use a
+//     node only if its applied progress has reached it.
+//  4. Reservations never expire by lease. Only a fact (bound, deleted) or a finished fence
+//     releases a committed one.
+//  5. The bind carries UID and resourceVersion preconditions and the attempt token; a
+//     binder binds only what its own watch shows Committed with that token. The fence is:
+//     mark Fencing, really change the pod, look at the returned nodeName, release.
+//  6. Hold, victim claims and budget claims commit together, before anything is evicted.
+//  7. Evictions go through the eviction subresource and are never retried blindly.
+//  8. Messages are hints. Who needs an entry back writes Wanted into it.
+//  9. A deadline is "unchanged for T on my own monotonic clock".
+//  10. Unknown is not failed: resubmit the identical transaction.
+package ledger

@@ -1,0 +1,96 @@
+package ledger
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Token identifies one attempt to place one pod; random, never reused, 0 is none.
+type Token uint64
+
+// String is the 16 hex digits used in annotations, messages and logs.
+func (t Token) String() string { return fmt.Sprintf("%016x", uint64(t)) }
+
+// ParseToken reads what String writes.
+func ParseToken(s string) (Token, error) {
+	v, err := strconv.ParseUint(s, 16, 64)
+	if err != nil || len(s) != 16 {
+		return 0, fmt.Errorf("ledger: token %q: want 16 hex digits", s)
+	}
+	return Token(v), nil
+}
+
+// Role says what an entry stands for.
+type Role uint8
+
+const (
+	// RoleReservation holds a place for a pod.
+	RoleReservation Role = iota + 1
+	// RoleVictim claims a running pod as a victim of a plan.
+	RoleVictim
+	// RoleKeeper pins a running pod that a placement relies on.
+	RoleKeeper
+	// RoleMove holds a place for the replacement of a pod that is to be moved.
+	RoleMove
+)
+
+// State of a reservation.
+type State uint8
+
+const (
+	// Held waits for victims, a gang or a prebind; it is never bound and can be displaced.
+	Held State = iota + 1
+	// Committed may be bound; it is taken back only by a fence.
+	Committed
+	// Fencing is being taken back.
+	Fencing
+)
+
+// HostPort is one port of the node's that a pod occupies. IP "" and Protocol "" have
+// been normalised to "0.0.0.0" and "TCP".
+type HostPort struct {
+	IP, Protocol string
+	Port         int32
+}
+
+// Entry is one promise about one pod on one node.
+type Entry struct {
+	PodUID, Namespace, Name string
+	Role                    Role
+	State                   State
+	Priority                int32
+	// PodRV is the pod's resourceVersion the decision used: the bind's precondition.
+	PodRV uint64
+	Token Token
+	// Shard is the member that made the entry.
+	Shard string
+	// SchedulerName is the pod's profile, so that any binder can report in its name.
+	SchedulerName string
+	// Requests by resource name, in the unit of the scheduler's arithmetic: cpu in
+	// milli-CPU, all else in the resource's own unit.
+	Requests map[string]int64
+	// NonZeroCPU and NonZeroMemory are the requests for scoring (defaults filled in).
+	NonZeroCPU, NonZeroMemory int64
+	Ports                     []HostPort
+	// Gang and Plan refer to gang/<uid> and plan/<id>; empty without one.
+	Gang, Plan string
+	// Wanted asks the binders to give the entry back (finish or fence it).
+	Wanted bool
+}
+
+// NodeDoc is the ledger's document of one node, at one revision.
+type NodeDoc struct {
+	NodeUID, NodeName string
+	// HW is the resourceVersion high-water per kind of fact ("pod"): a member whose applied
+	// progress of that kind is below it must not use the node.
+	HW      map[string]uint64
+	Entries []Entry
+	// Revision is the mod revision the document was read at; 0 when it does not exist.
+	Revision int64
+}
+
+// MaxEntries and MaxDocBytes bound a document; a node that would pass them is full.
+const (
+	MaxEntries  = 256
+	MaxDocBytes = 64 << 10
+)

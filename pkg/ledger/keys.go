@@ -1,0 +1,47 @@
+package ledger
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Keys, relative to the cluster's prefix.
+const (
+	// PrefixOwn + partition (3 digits): Owner of that pod partition, on the member's lease.
+	PrefixOwn = "own/"
+	// PrefixNode + node UID: NodeDoc.
+	PrefixNode = "n/"
+	// PrefixMember + role + "/" + member id: Member, on the member's lease.
+	PrefixMember = "member/"
+	// KeyCluster names the Kubernetes cluster this ledger belongs to (UID of its
+	// kube-system namespace), written once by the first queue that leads.
+	KeyCluster = "cluster"
+	// KeyTermRegistry is the registry of wide topology terms; compared by every placement.
+	KeyTermRegistry = "t/reg"
+)
+
+// Partitions is the number of pod partitions; a constant of the data format.
+const Partitions = 256
+
+// KeyOwn is the key of one partition's owner.
+func KeyOwn(partition int32) string { return fmt.Sprintf("%s%03d", PrefixOwn, partition) }
+
+// ParseOwn is the inverse of KeyOwn.
+func ParseOwn(key string) (partition int32, ok bool) {
+	rest, ok := strings.CutPrefix(key, PrefixOwn)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(rest, 10, 32)
+	if err != nil || n < 0 || n >= Partitions {
+		return 0, false
+	}
+	return int32(n), true
+}
+
+// KeyNode is the key of a node's document.
+func KeyNode(nodeUID string) string { return PrefixNode + nodeUID }
+
+// KeyMember is the key under which a member makes itself known.
+func KeyMember(role, id string) string { return PrefixMember + role + "/" + id }

@@ -1,0 +1,7 @@
+module github.com/berth-scheduler/berth/services/scheduler
+
+go 1.26.0
+
+require github.com/berth-scheduler/berth/pkg v0.0.0
+
+replace github.com/berth-scheduler/berth/pkg => ../../pkg
