@@ -67,6 +67,8 @@ type Decision struct {
 	Seed uint64
 	// Strategy names the descheduler plugin (evict*).
 	Strategy string
+	// GracePeriodSeconds overrides the pod's own (evict*); nil leaves it, 0 kills at once.
+	GracePeriodSeconds *int64
 	// TraceParent is the W3C traceparent of the span that decided, or empty.
 	TraceParent string
 }

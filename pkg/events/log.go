@@ -24,6 +24,10 @@ const AnySequence = ^uint64(0)
 // batch (ADR-50).
 const MaxBatch = 1000
 
+// MaxMessage is the most bytes one message may have, header and data together: the default
+// payload limit of a NATS server, less what its protocol adds.
+const MaxMessage = 1<<20 - 4<<10
+
 // Header is the envelope that travels beside the payload, so that a reader can route and
 // order without decoding. Keys are lower case (NATS headers are case-sensitive).
 type Header map[string]string
@@ -33,6 +37,16 @@ type Message struct {
 	Subject string
 	Header  Header
 	Data    []byte
+}
+
+// Size returns the bytes of the message that count against MaxMessage.
+func (m Message) Size() int {
+	const separators = len(": \r\n")
+	size := len(m.Data)
+	for key, value := range m.Header {
+		size += len(key) + len(value) + separators
+	}
+	return size
 }
 
 // Record is one log entry as read.
@@ -54,14 +68,17 @@ type Log interface {
 	// Last returns the last sequence stored, 0 for an empty stream.
 	Last(ctx context.Context, s Stream) (uint64, error)
 	// Read opens a reader of s that starts at sequence from (at least 1). ErrGap (errors.As)
-	// when from is older than what is kept.
+	// when from is older than what is kept, and when it is further than the next sequence to
+	// come: whoever asks for that has seen a tail that the log has lost.
 	Read(ctx context.Context, s Stream, from uint64) (Reader, error)
 }
 
 // Reader yields records in order, without gaps. For one goroutine.
 type Reader interface {
 	// Next blocks for at least one record and returns those at hand (bounded by the
-	// implementation, in order). ErrGap (errors.As) after a jump: bootstrap again.
+	// implementation, in order); they may be shared with other readers and are to be read
+	// only. ErrGap (errors.As) after a jump, or when what was read is gone from the log
+	// (lost tail): bootstrap again. An interrupted Next (ctx) may be called again.
 	Next(ctx context.Context) ([]Record, error)
 	// Close releases the reader; a blocked Next returns.
 	Close()
@@ -81,7 +98,8 @@ type Bus interface {
 	// Publish sends and forgets. An error means it was surely not sent.
 	Publish(subject string, data []byte) error
 	// Subscribe calls handle, one message at a time in arrival order, until stop is
-	// called. handle must not block: the buffer is bounded and overflow is dropped.
+	// called (one that is being handled then may still be). handle must not block: the
+	// buffer is bounded and overflow is dropped. Subjects have no wildcards.
 	Subscribe(subject string, handle func(data []byte)) (stop func(), err error)
 }
 

@@ -45,3 +45,7 @@ func KeyNode(nodeUID string) string { return PrefixNode + nodeUID }
 
 // KeyMember is the key under which a member makes itself known.
 func KeyMember(role, id string) string { return PrefixMember + role + "/" + id }
+
+// PrefixElection + name + "/" + candidate: one candidate of an election, on its lease. The
+// oldest leads; its create revision is the term.
+const PrefixElection = "election/"

@@ -93,6 +93,18 @@ type Store interface {
 	OpenSession(ctx context.Context, ttl time.Duration) (Session, error)
 }
 
+// MinSessionTTL is the shortest lease a store grants: etcd's floor is one and a half
+// election timeouts, rounded up.
+const MinSessionTTL = 2 * time.Second
+
+// CheckTTL says whether a store accepts ttl for a session.
+func CheckTTL(ttl time.Duration) error {
+	if ttl < MinSessionTTL || ttl%time.Second != 0 {
+		return fmt.Errorf("ledger: session ttl %s: whole seconds of at least %s are accepted", ttl, MinSessionTTL)
+	}
+	return nil
+}
+
 // Watch is a running watch.
 type Watch interface {
 	Batches() <-chan EventBatch

@@ -1,0 +1,81 @@
+package events
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Streams returns every stream there is, in a fixed order.
+func Streams() []Stream { return []Stream{Facts, Decisions} }
+
+// Prefix returns the first token of all subjects of s, or "" when s is no stream.
+func (s Stream) Prefix() string {
+	switch s {
+	case Facts:
+		return subjectFacts
+	case Decisions:
+		return subjectDecisions
+	}
+	return ""
+}
+
+// Check returns an error when s is not one of Streams.
+func (s Stream) Check() error {
+	if s.Prefix() == "" {
+		return fmt.Errorf("events: stream %q is not known, there are %v", string(s), Streams())
+	}
+	return nil
+}
+
+// CheckAppend returns an error when msgs can not be appended to s in one call: what every Log
+// refuses before it does anything.
+func CheckAppend(s Stream, msgs []Message) error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	if len(msgs) == 0 || len(msgs) > MaxBatch {
+		return fmt.Errorf("events: stream %s: append of %d messages, want 1 to %d", s, len(msgs), MaxBatch)
+	}
+	for i := range msgs {
+		subject := msgs[i].Subject
+		if err := CheckSubject(subject); err != nil {
+			return fmt.Errorf("events: stream %s: message %d: %w", s, i, err)
+		}
+		if !strings.HasPrefix(subject, s.Prefix()+".") {
+			return fmt.Errorf("events: stream %s: message %d: subject %q, want %s.…", s, i, subject, s.Prefix())
+		}
+		if size := msgs[i].Size(); size > MaxMessage {
+			return fmt.Errorf("events: stream %s: message %d (%s): %d bytes, want at most %d", s, i, subject, size, MaxMessage)
+		}
+	}
+	return nil
+}
+
+// CheckSubject returns an error when subject is not a dotted name without wildcards, blanks
+// and empty tokens.
+func CheckSubject(subject string) error {
+	if strings.ContainsFunc(subject, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '*' || r == '>' }) ||
+		slices.Contains(strings.Split(subject, "."), "") {
+		return fmt.Errorf("events: subject %q, want tokens separated by dots, without blanks and wildcards", subject)
+	}
+	return nil
+}
+
+// kinds is the closed set of Kind.
+var kinds = map[Kind]bool{
+	KindPod: true, KindNode: true, KindNamespace: true, KindPriorityClass: true,
+	KindDisruptionBudget: true, KindPersistentVolume: true, KindVolumeClaim: true,
+	KindService: true, KindReplicaSet: true, KindStatefulSet: true, KindReplicationContrl: true,
+}
+
+func (k Kind) known() bool { return kinds[k] }
+
+// decisionKinds is the closed set of DecisionKind.
+var decisionKinds = map[DecisionKind]bool{
+	DecisionPlaced: true, DecisionUnplaceable: true, DecisionFailed: true, DecisionEvict: true,
+	DecisionBound: true, DecisionReleased: true, DecisionCondition: true, DecisionEvicted: true,
+	DecisionEvictRefused: true,
+}
+
+func (k DecisionKind) known() bool { return decisionKinds[k] }

@@ -1,0 +1,156 @@
+package events
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// SchemaVersion is the version of the encoding written now. Every version ever written stays
+// readable; testdata holds one recorded message of each shape and version.
+const SchemaVersion = 1
+
+// Keys of Header. All lower case: NATS compares header keys byte by byte, and the trace
+// propagators of other languages look for lower case.
+const (
+	// HeaderSchema is the SchemaVersion of the message. Always present.
+	HeaderSchema = "schema"
+	// HeaderKind is a Kind in facts and a DecisionKind in decisions.
+	HeaderKind = "kind"
+	// HeaderOp is an Op in words (facts).
+	HeaderOp = "op"
+	// HeaderUID, HeaderNamespace and HeaderName identify the object or the pod.
+	HeaderUID       = "uid"
+	HeaderNamespace = "namespace"
+	HeaderName      = "name"
+	// HeaderResourceVersion, HeaderProgress and HeaderEpoch are decimal numbers (facts).
+	HeaderResourceVersion = "resourceversion"
+	HeaderProgress        = "progress"
+	HeaderEpoch           = "epoch"
+	// HeaderCause says where a fact came from.
+	HeaderCause = "cause"
+	// HeaderTraceParent is a W3C traceparent.
+	HeaderTraceParent = "traceparent"
+)
+
+// Prefixes of subjects, by stream.
+const (
+	subjectFacts     = "facts"
+	subjectDecisions = "decisions"
+)
+
+// noToken stands in a subject where there is nothing to name (markers, epochs).
+const noToken = "_"
+
+// DecodeError reports a message that cannot be read, and where it stands.
+type DecodeError struct {
+	// Sequence of the record, 0 for a message of the bus.
+	Sequence uint64
+	// Subject of the record, or the name of the message for one of the bus.
+	Subject string
+	// Field is the header, or "payload".
+	Field string
+	// Value is what stood there (for a payload its length), Want what is accepted.
+	Value, Want string
+}
+
+func (e *DecodeError) Error() string {
+	return fmt.Sprintf("events: sequence %d (%s): %s is %q, want %s", e.Sequence, e.Subject, e.Field, e.Value, e.Want)
+}
+
+// EncodeFact returns the message that carries f: Object untouched as the data, everything
+// else in the header. The data is not copied.
+func EncodeFact(f Fact) Message {
+	h := newHeader(string(f.Kind), f.UID, f.Namespace, f.Name, f.TraceParent)
+	h.set(HeaderOp, f.Op.String())
+	h.set(HeaderCause, f.Cause)
+	h.setNumber(HeaderResourceVersion, f.ResourceVersion)
+	h.setNumber(HeaderProgress, f.Progress)
+	h.setNumber(HeaderEpoch, f.Epoch)
+	return Message{
+		Subject: subjectFacts + "." + subjectToken(string(f.Kind)) + "." + subjectToken(f.UID),
+		Header:  Header(h),
+		Data:    f.Object,
+	}
+}
+
+// DecodeFact reads what EncodeFact wrote, now or in an earlier version. The error is a
+// *DecodeError. Object shares the record's data.
+func DecodeFact(r Record) (SequencedFact, error) {
+	d := decoder{record: r}
+	d.schema()
+	f := Fact{
+		Kind:            Kind(d.text(HeaderKind)),
+		UID:             d.text(HeaderUID),
+		Namespace:       d.text(HeaderNamespace),
+		Name:            d.text(HeaderName),
+		ResourceVersion: d.number(HeaderResourceVersion),
+		Progress:        d.number(HeaderProgress),
+		Epoch:           d.number(HeaderEpoch),
+		Cause:           d.text(HeaderCause),
+		TraceParent:     d.text(HeaderTraceParent),
+	}
+	var known bool
+	if f.Op, known = parseOp(r.Header[HeaderOp]); !known {
+		d.fail(HeaderOp, r.Header[HeaderOp], "one of "+strings.Join(opNames[1:], ", "))
+	}
+	d.checkFact(&f)
+	if len(r.Data) > 0 {
+		f.Object = r.Data
+	}
+	if d.err != nil {
+		return SequencedFact{}, d.err
+	}
+	return SequencedFact{Sequence: r.Sequence, Fact: f}, nil
+}
+
+// checkFact holds a fact to what its op promises.
+func (d *decoder) checkFact(f *Fact) {
+	epochMarker := f.Op == OpEpochBegin || f.Op == OpEpochEnd
+	if !f.Kind.known() && !(epochMarker && f.Kind == "") {
+		d.fail(HeaderKind, string(f.Kind), "a known kind")
+	}
+	if (f.Op == OpUpsert || f.Op == OpDelete) && f.UID == "" {
+		d.fail(HeaderUID, "", "the object's uid with op "+f.Op.String())
+	}
+	if f.Op != OpUpsert && len(d.record.Data) > 0 {
+		d.fail("payload", strconv.Itoa(len(d.record.Data))+" bytes", "none with op "+f.Op.String())
+	}
+}
+
+// opNames are the words of the op header, by Op.
+var opNames = [...]string{
+	OpUpsert: "upsert", OpDelete: "delete", OpProgress: "progress",
+	OpEpochBegin: "epoch-begin", OpEpochEnd: "epoch-end",
+}
+
+// String returns the word for o used in headers, or a number for one that is not known.
+func (o Op) String() string {
+	if o == 0 || int(o) >= len(opNames) {
+		return "op-" + strconv.Itoa(int(o))
+	}
+	return opNames[o]
+}
+
+func parseOp(word string) (Op, bool) {
+	for op, name := range opNames {
+		if op > 0 && name == word {
+			return Op(op), true
+		}
+	}
+	return 0, false
+}
+
+// subjectToken makes s usable as one token of a subject. It loses information for names that
+// Kubernetes does not allow; the exact value stands in the header.
+func subjectToken(s string) string {
+	if s == "" {
+		return noToken
+	}
+	return strings.Map(func(r rune) rune {
+		if r <= ' ' || r >= 0x7f || r == '.' || r == '*' || r == '>' {
+			return '_'
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,91 @@
+package events
+
+import (
+	"strconv"
+
+	"github.com/berth-scheduler/berth/pkg/events/eventspb"
+	"google.golang.org/protobuf/proto"
+)
+
+// EncodeWorkRequest returns the bytes of w for SubjectWork.
+func EncodeWorkRequest(w WorkRequest) []byte {
+	return marshal(&eventspb.WorkRequest{
+		Schema: SchemaVersion,
+		Shard:  valid(w.Shard),
+		Window: w.Window,
+		Renew:  validAll(w.Renew),
+		Return: validAll(w.Return),
+	})
+}
+
+// DecodeWorkRequest reads what EncodeWorkRequest wrote. The error is a *DecodeError.
+func DecodeWorkRequest(data []byte) (WorkRequest, error) {
+	var m eventspb.WorkRequest
+	if err := decodeBus("WorkRequest", data, &m, m.GetSchema); err != nil {
+		return WorkRequest{}, err
+	}
+	if m.GetShard() == "" {
+		return WorkRequest{}, &DecodeError{Subject: "WorkRequest", Field: "shard", Want: "a member id"}
+	}
+	return WorkRequest{
+		Shard: m.GetShard(), Window: m.GetWindow(), Renew: m.GetRenew(), Return: m.GetReturn(),
+	}, nil
+}
+
+// EncodeOffers returns the bytes of b for SubjectOffers + shard.
+func EncodeOffers(b OfferBatch) []byte {
+	m := &eventspb.OfferBatch{Schema: SchemaVersion, Queue: valid(b.Queue), Term: b.Term}
+	for _, o := range b.Offers {
+		m.Offers = append(m.Offers, &eventspb.Offer{
+			Pod: &eventspb.PodRef{
+				Uid: valid(o.Pod.UID), Namespace: valid(o.Pod.Namespace), Name: valid(o.Pod.Name),
+			},
+			Partition:    o.Partition,
+			Token:        valid(o.Token),
+			Attempt:      o.Attempt,
+			FactSequence: o.FactSequence,
+			LeaseMillis:  o.LeaseMillis,
+			TraceParent:  valid(o.TraceParent),
+		})
+	}
+	return marshal(m)
+}
+
+// DecodeOffers reads what EncodeOffers wrote. The error is a *DecodeError.
+func DecodeOffers(data []byte) (OfferBatch, error) {
+	var m eventspb.OfferBatch
+	if err := decodeBus("OfferBatch", data, &m, m.GetSchema); err != nil {
+		return OfferBatch{}, err
+	}
+	b := OfferBatch{Queue: m.GetQueue(), Term: m.GetTerm()}
+	for _, o := range m.GetOffers() {
+		pod := o.GetPod()
+		b.Offers = append(b.Offers, Offer{
+			Pod:          PodRef{UID: pod.GetUid(), Namespace: pod.GetNamespace(), Name: pod.GetName()},
+			Partition:    o.GetPartition(),
+			Token:        o.GetToken(),
+			Attempt:      o.GetAttempt(),
+			FactSequence: o.GetFactSequence(),
+			LeaseMillis:  o.GetLeaseMillis(),
+			TraceParent:  o.GetTraceParent(),
+		})
+	}
+	return b, nil
+}
+
+// decodeBus reads a bus message, which carries its schema version inside (schema reads it
+// from m after the fact).
+func decodeBus(name string, data []byte, m proto.Message, schema func() uint32) error {
+	if err := proto.Unmarshal(data, m); err != nil {
+		return &DecodeError{
+			Subject: name, Field: "payload", Value: strconv.Itoa(len(data)) + " bytes",
+			Want: "a " + name + " message: " + err.Error(),
+		}
+	}
+	if version := schema(); !schemaReadable(uint64(version)) {
+		return &DecodeError{
+			Subject: name, Field: HeaderSchema, Value: strconv.FormatUint(uint64(version), 10), Want: schemaWanted,
+		}
+	}
+	return nil
+}

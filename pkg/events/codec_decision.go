@@ -1,0 +1,134 @@
+package events
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/events/eventspb"
+	"google.golang.org/protobuf/proto"
+)
+
+// EncodeDecision returns the message that carries d. Equal decisions give equal bytes. Text
+// that is not valid UTF-8 has its broken bytes replaced by U+FFFD.
+func EncodeDecision(d Decision) Message {
+	payload := &eventspb.Decision{
+		SchedulerName:      valid(d.SchedulerName),
+		Actor:              valid(d.Actor),
+		Attempt:            d.Attempt,
+		Token:              valid(d.Token),
+		FactSequence:       d.FactSequence,
+		LedgerRevision:     d.LedgerRevision,
+		PodResourceVersion: d.PodResourceVersion,
+		NodeUid:            valid(d.NodeUID),
+		NodeName:           valid(d.NodeName),
+		Message:            valid(d.Message),
+		Plugins:            validAll(d.Plugins),
+		Reasons:            encodeReasons(d.Reasons),
+		NodesTotal:         d.NodesTotal,
+		NodesFeasible:      d.NodesFeasible,
+		Seed:               d.Seed,
+		Strategy:           valid(d.Strategy),
+		GracePeriodSeconds: d.GracePeriodSeconds,
+	}
+	return Message{
+		Subject: subjectDecisions + "." + subjectToken(d.Pod.UID) + "." + subjectToken(string(d.Kind)),
+		Header:  Header(newHeader(string(d.Kind), d.Pod.UID, d.Pod.Namespace, d.Pod.Name, d.TraceParent)),
+		Data:    marshal(payload),
+	}
+}
+
+// DecodeDecision reads what EncodeDecision wrote, now or in an earlier version. The error is
+// a *DecodeError.
+func DecodeDecision(r Record) (SequencedDecision, error) {
+	d := decoder{record: r}
+	d.schema()
+	kind := DecisionKind(d.text(HeaderKind))
+	pod := PodRef{UID: d.text(HeaderUID), Namespace: d.text(HeaderNamespace), Name: d.text(HeaderName)}
+	traceParent := d.text(HeaderTraceParent)
+	if !kind.known() {
+		d.fail(HeaderKind, string(kind), "a known decision kind")
+	}
+	if pod.UID == "" {
+		d.fail(HeaderUID, "", "the pod's uid")
+	}
+	var payload eventspb.Decision
+	if err := proto.Unmarshal(r.Data, &payload); err != nil {
+		d.fail("payload", strconv.Itoa(len(r.Data))+" bytes", "a Decision message: "+err.Error())
+	}
+	if d.err != nil {
+		return SequencedDecision{}, d.err
+	}
+	return SequencedDecision{Sequence: r.Sequence, Decision: Decision{
+		Kind:               kind,
+		Pod:                pod,
+		SchedulerName:      payload.GetSchedulerName(),
+		Actor:              payload.GetActor(),
+		Attempt:            payload.GetAttempt(),
+		Token:              payload.GetToken(),
+		FactSequence:       payload.GetFactSequence(),
+		LedgerRevision:     payload.GetLedgerRevision(),
+		PodResourceVersion: payload.GetPodResourceVersion(),
+		NodeUID:            payload.GetNodeUid(),
+		NodeName:           payload.GetNodeName(),
+		Message:            payload.GetMessage(),
+		Plugins:            payload.GetPlugins(),
+		Reasons:            decodeReasons(payload.GetReasons()),
+		NodesTotal:         payload.GetNodesTotal(),
+		NodesFeasible:      payload.GetNodesFeasible(),
+		Seed:               payload.GetSeed(),
+		Strategy:           payload.GetStrategy(),
+		GracePeriodSeconds: payload.GracePeriodSeconds,
+		TraceParent:        traceParent,
+	}}, nil
+}
+
+// encodeReasons sorts: a protobuf map has no order, and equal decisions must be equal bytes.
+func encodeReasons(reasons map[string]int32) []*eventspb.ReasonCount {
+	if len(reasons) == 0 {
+		return nil
+	}
+	list := make([]*eventspb.ReasonCount, 0, len(reasons))
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		list = append(list, &eventspb.ReasonCount{Reason: valid(reason), Nodes: reasons[reason]})
+	}
+	return list
+}
+
+// decodeReasons adds up counts of a reason that stands twice, which only repaired text can.
+func decodeReasons(list []*eventspb.ReasonCount) map[string]int32 {
+	if len(list) == 0 {
+		return nil
+	}
+	reasons := make(map[string]int32, len(list))
+	for _, count := range list {
+		reasons[count.GetReason()] += count.GetNodes()
+	}
+	return reasons
+}
+
+// marshal cannot fail for messages without required fields whose text is valid. Should it
+// ever, the broken payload makes every reader say so, where an empty one would pass for a
+// message without content.
+func marshal(m proto.Message) []byte {
+	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return []byte{0xff}
+	}
+	return data
+}
+
+// valid makes s text that protobuf accepts.
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+func validAll(list []string) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = valid(s)
+	}
+	return out
+}

@@ -1,0 +1,242 @@
+package eventstest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+func testEmpty(t *testing.T, target Target) {
+	for _, s := range events.Streams() {
+		if last := mustLast(t, target.Log, s); last != 0 {
+			t.Errorf("last of empty stream %s is %d", s, last)
+		}
+	}
+	if _, err := target.Log.Last(within(t), "NONSENSE"); err == nil {
+		t.Error("last of a stream that does not exist: no error")
+	}
+	if _, err := target.Log.Read(within(t), "NONSENSE", 1); err == nil {
+		t.Error("read of a stream that does not exist: no error")
+	}
+}
+
+func testAppend(t *testing.T, target Target) {
+	msgs := messages(1, 1+2+events.MaxBatch)
+	if last := mustAppend(t, target.Log, events.Facts, events.AnySequence, msgs[:1]); last != 1 {
+		t.Fatalf("last after one message is %d", last)
+	}
+	if last := mustAppend(t, target.Log, events.Facts, events.AnySequence, msgs[1:3]); last != 3 {
+		t.Fatalf("last after three messages is %d", last)
+	}
+	mustAppend(t, target.Log, events.Facts, 3, msgs[3:])
+	if last := mustLast(t, target.Log, events.Facts); last != uint64(len(msgs)) {
+		t.Fatalf("last is %d, want %d", last, len(msgs))
+	}
+	checkRecords(t, take(t, mustRead(t, target.Log, events.Facts, 1), len(msgs)), 1, msgs)
+}
+
+func testContent(t *testing.T, target Target) {
+	long := strings.Repeat("long ", 1000)
+	msgs := []events.Message{
+		{Subject: "facts.pod.a"},
+		{Subject: "facts.pod.b", Header: events.Header{}, Data: []byte{}},
+		{Subject: "facts.pod.c", Header: events.Header{"uid": "c", "traceparent": "00-ab-cd-01"}, Data: []byte{0, 255, 10, 13}},
+		{Subject: "facts.pod.d", Data: bytes.Repeat([]byte("x"), 900<<10)},
+		events.EncodeFact(events.Fact{
+			Kind: events.KindNode, Op: events.OpUpsert, UID: "ü.*> \r\n", Name: "% 1\x00" + long, Cause: " blanks ",
+		}),
+	}
+	mustAppend(t, target.Log, events.Facts, 0, msgs)
+	records := take(t, mustRead(t, target.Log, events.Facts, 1), len(msgs))
+	checkRecords(t, records, 1, msgs)
+	fact, err := events.DecodeFact(records[4])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fact.UID != "ü.*> \r\n" || fact.Name != "% 1\x00"+long || fact.Cause != " blanks " || fact.Sequence != 5 {
+		t.Errorf("fact came back as %+v", fact)
+	}
+}
+
+func testRefusedAppends(t *testing.T, target Target) {
+	for name, msgs := range map[string][]events.Message{
+		"none":           nil,
+		"too many":       messages(1, events.MaxBatch+1),
+		"wrong stream":   {{Subject: "decisions.a.placed"}},
+		"wildcard":       {{Subject: "facts.pod.*"}},
+		"empty token":    {{Subject: "facts.pod..a"}},
+		"bad in a batch": append(messages(1, 3), events.Message{Subject: "facts.pod.a b"}),
+		"too large":      {{Subject: "facts.pod.a"}, {Subject: "facts.pod.b", Data: make([]byte, events.MaxMessage+1)}},
+	} {
+		if last, err := target.Log.Append(within(t), events.Facts, events.AnySequence, msgs); err == nil {
+			t.Errorf("%s: stored up to %d, want an error", name, last)
+		}
+	}
+	if last := mustLast(t, target.Log, events.Facts); last != 0 {
+		t.Errorf("last is %d after refused appends only", last)
+	}
+}
+
+func testFence(t *testing.T, target Target) {
+	msgs := messages(1, 3)
+	_, err := target.Log.Append(within(t), events.Facts, 1, msgs[:1])
+	wantWrongSequence(t, err, 1, 0)
+	mustAppend(t, target.Log, events.Facts, 0, msgs[:1])
+	mustAppend(t, target.Log, events.Facts, 1, msgs[1:2])
+	for _, expect := range []uint64{0, 1, 3} {
+		_, err := target.Log.Append(within(t), events.Facts, expect, msgs[2:])
+		wantWrongSequence(t, err, expect, 2)
+	}
+	mustAppend(t, target.Log, events.Facts, 2, msgs[2:])
+	checkRecords(t, take(t, mustRead(t, target.Log, events.Facts, 1), 3), 1, msgs)
+}
+
+func testFenceBatch(t *testing.T, target Target) {
+	msgs := messages(1, 20)
+	mustAppend(t, target.Log, events.Facts, 0, msgs[:10])
+	for _, expect := range []uint64{0, 5, 9, 11} {
+		_, err := target.Log.Append(within(t), events.Facts, expect, messages(100, 10))
+		wantWrongSequence(t, err, expect, 10)
+	}
+	if last := mustLast(t, target.Log, events.Facts); last != 10 {
+		t.Fatalf("last is %d after fenced batches were refused, want 10", last)
+	}
+	mustAppend(t, target.Log, events.Facts, 10, msgs[10:])
+	checkRecords(t, take(t, mustRead(t, target.Log, events.Facts, 1), 20), 1, msgs)
+}
+
+func testStreamsIndependent(t *testing.T, target Target) {
+	facts, decisions := messages(1, 3), []events.Message{decision("a"), decision("b")}
+	mustAppend(t, target.Log, events.Facts, 0, facts[:2])
+	mustAppend(t, target.Log, events.Decisions, 0, decisions)
+	mustAppend(t, target.Log, events.Facts, 2, facts[2:])
+	checkRecords(t, take(t, mustRead(t, target.Log, events.Facts, 1), 3), 1, facts)
+	checkRecords(t, take(t, mustRead(t, target.Log, events.Decisions, 1), 2), 1, decisions)
+}
+
+// Sizes of the concurrent tests: enough to make callers meet.
+const (
+	writers          = 8
+	appendsPerWriter = 40
+)
+
+// testConcurrentAppends: batches of concurrent callers do not mix, each gets the sequence of
+// its own last message, and each caller's appends are in its order.
+func testConcurrentAppends(t *testing.T, target Target) {
+	var mu sync.Mutex
+	at := map[string]uint64{} // sequence told for the last message of each append
+	total := 0
+	var group sync.WaitGroup
+	for w := range writers {
+		for i := range appendsPerWriter {
+			total += 1 + (w+i)%3
+		}
+		group.Go(func() {
+			for i := range appendsPerWriter {
+				var msgs []events.Message
+				for part := range 1 + (w+i)%3 {
+					msgs = append(msgs, decision(fmt.Sprintf("%d-%d-%d", w, i, part)))
+				}
+				last, err := target.Log.Append(within(t), events.Decisions, events.AnySequence, msgs)
+				if err != nil {
+					t.Errorf("writer %d, append %d: %v", w, i, err)
+					return
+				}
+				mu.Lock()
+				at[msgs[len(msgs)-1].Header[events.HeaderUID]] = last
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	if t.Failed() {
+		return
+	}
+	next := [writers]int{}
+	records := take(t, mustRead(t, target.Log, events.Decisions, 1), total)
+	for n := 0; n < total; {
+		var w, i, part int
+		if _, err := fmt.Sscanf(records[n].Header[events.HeaderUID], "%d-%d-%d", &w, &i, &part); err != nil {
+			t.Fatal(err)
+		}
+		if i != next[w] || part != 0 {
+			t.Fatalf("record %d is %d-%d-%d, want the start of append %d", n+1, w, i, part, next[w])
+		}
+		size := 1 + (w+i)%3
+		for p := range size {
+			want := fmt.Sprintf("%d-%d-%d", w, i, p)
+			if got := records[n+p].Header[events.HeaderUID]; got != want {
+				t.Fatalf("record %d is %s, want %s", n+p+1, got, want)
+			}
+		}
+		n += size
+		if told := at[records[n-1].Header[events.HeaderUID]]; told != uint64(n) {
+			t.Fatalf("append %d-%d was told last sequence %d, it is %d", w, i, told, n)
+		}
+		next[w]++
+	}
+}
+
+// testContendingWriters: of writers that use the fence as compare-and-set, each append was
+// made by exactly one who knew everything before it.
+func testContendingWriters(t *testing.T, target Target) {
+	var group sync.WaitGroup
+	for w := range writers {
+		group.Go(func() {
+			ctx := within(t)
+			for done := 0; done < appendsPerWriter/4; {
+				last, err := target.Log.Last(ctx, events.Facts)
+				if err != nil {
+					t.Errorf("writer %d: %v", w, err)
+					return
+				}
+				// The message tells what its writer expected, the record where it ended up.
+				_, err = target.Log.Append(ctx, events.Facts, last, messages(int(last)+1, 1+w%2))
+				var wrong *events.ErrWrongSequence
+				switch {
+				case err == nil:
+					done++
+				case !errors.As(err, &wrong):
+					t.Errorf("writer %d: %v", w, err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	if t.Failed() {
+		return
+	}
+	total := writers * appendsPerWriter / 4 * 3 / 2
+	checkRecords(t, take(t, mustRead(t, target.Log, events.Facts, 1), total), 1, messages(1, total))
+}
+
+func testCancelled(t *testing.T, target Target) {
+	ctx, cancel := context.WithCancel(t.Context())
+	r := mustRead(t, target.Log, events.Facts, 1)
+	cancel()
+	if _, err := target.Log.Append(ctx, events.Facts, 0, messages(1, 1)); !errors.Is(err, context.Canceled) {
+		t.Errorf("append: %v", err)
+	}
+	if _, err := target.Log.Append(ctx, events.Decisions, events.AnySequence, []events.Message{decision("a")}); !errors.Is(err, context.Canceled) {
+		t.Errorf("append without fence: %v", err)
+	}
+	if _, err := target.Log.Last(ctx, events.Facts); !errors.Is(err, context.Canceled) {
+		t.Errorf("last: %v", err)
+	}
+	if _, err := target.Log.Read(ctx, events.Facts, 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("read: %v", err)
+	}
+	if _, err := r.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("next: %v", err)
+	}
+	if last := mustLast(t, target.Log, events.Facts) + mustLast(t, target.Log, events.Decisions); last != 0 {
+		t.Errorf("%d messages were stored under a cancelled context", last)
+	}
+}

@@ -1,0 +1,61 @@
+package eventstest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// benchObject is about the size of a stripped pod.
+const benchObject = 600
+
+// Bench measures appends of several sizes, fenced and shared, and reading. open returns a
+// fresh log.
+func Bench(b *testing.B, open func(b *testing.B) events.Log) {
+	msgs := messages(1, 512)
+	for i := range msgs {
+		msgs[i].Data = make([]byte, benchObject)
+	}
+	for _, size := range []int{1, 64, 512} {
+		b.Run(fmt.Sprintf("append/batch=%d", size), func(b *testing.B) {
+			log := open(b)
+			last := uint64(0)
+			for b.Loop() {
+				last = mustAppend(b, log, events.Facts, last, msgs[:size])
+			}
+			perSecond(b, size*b.N)
+		})
+	}
+	for _, callers := range []int{1, 16, 64} {
+		b.Run(fmt.Sprintf("append/unfenced/callers=%d", callers), func(b *testing.B) {
+			log := open(b)
+			for b.Loop() {
+				var group sync.WaitGroup
+				for range callers {
+					group.Go(func() { mustAppend(b, log, events.Decisions, events.AnySequence, []events.Message{decision("a")}) })
+				}
+				group.Wait()
+			}
+			perSecond(b, callers*b.N)
+		})
+	}
+	b.Run("read", func(b *testing.B) {
+		const records = 50 * 512
+		log := open(b)
+		for n := range uint64(records / 512) {
+			mustAppend(b, log, events.Facts, n*512, msgs)
+		}
+		for b.Loop() {
+			r := mustRead(b, log, events.Facts, 1)
+			take(b, r, records)
+			r.Close()
+		}
+		perSecond(b, records*b.N)
+	})
+}
+
+func perSecond(b *testing.B, messages int) {
+	b.ReportMetric(float64(messages)/b.Elapsed().Seconds(), "msgs/s")
+}

@@ -1,0 +1,182 @@
+package eventstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// patience bounds every wait of the suite: far longer than anything takes, so that only a
+// hang reaches it.
+const patience = 30 * time.Second
+
+// Target is one implementation under test, freshly opened and empty.
+type Target struct {
+	Log       events.Log
+	Snapshots events.Snapshots
+	Bus       events.Bus
+	// Close closes all three.
+	Close func()
+	// Trim removes the records of the stream before first, as retention would.
+	Trim func(t *testing.T, s events.Stream, first uint64)
+	// Checkpoint returns a function that takes the log back to what it holds now, as a power
+	// loss does.
+	Checkpoint func(t *testing.T) (restore func())
+	// Restart ends the server in good order and starts it again on what it has stored; nil
+	// for implementations without one.
+	Restart func(t *testing.T)
+}
+
+// Run checks that what open returns keeps the contract. open is called once per test and
+// registers its own clean-up.
+func Run(t *testing.T, open func(t *testing.T) Target) {
+	for name, test := range map[string]func(t *testing.T, target Target){
+		"empty":                   testEmpty,
+		"append":                  testAppend,
+		"content":                 testContent,
+		"refused appends":         testRefusedAppends,
+		"fence":                   testFence,
+		"fence with batches":      testFenceBatch,
+		"streams are independent": testStreamsIndependent,
+		"concurrent appends":      testConcurrentAppends,
+		"contending writers":      testContendingWriters,
+		"read from":               testReadFrom,
+		"read behind retention":   testReadGap,
+		"read ahead":              testReadAhead,
+		"two readers":             testTwoReaders,
+		"blocked reader":          testBlockedReader,
+		"interrupted reader":      testInterruptedReader,
+		"closed reader":           testClosedReader,
+		"closed log":              testClosedLog,
+		"cancelled context":       testCancelled,
+		"lost tail":               testLostTail,
+		"lost tail, filled again": testLostTailRefilled,
+		"restart":                 testRestart,
+		"snapshots":               testSnapshots,
+		"large snapshot":          testLargeSnapshot,
+		"bus":                     testBus,
+		"bus is not stored":       testBusNotStored,
+		"bus answers":             testBusAnswers,
+		"bus refusals":            testBusRefusals,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, open(t)) })
+	}
+}
+
+// within returns a context that ends the test's patience.
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// messages returns n facts whose content is told by from, from+1 and so on.
+func messages(from, n int) []events.Message {
+	msgs := make([]events.Message, n)
+	for i := range msgs {
+		msgs[i] = events.EncodeFact(events.Fact{
+			Kind: events.KindPod, Op: events.OpUpsert, UID: fmt.Sprintf("uid-%d", from+i), Namespace: "ns",
+			Name: fmt.Sprintf("pod-%d", from+i), ResourceVersion: uint64(from + i), Progress: 1,
+			Cause: "watch", Object: fmt.Appendf(nil, "object %d", from+i),
+		})
+	}
+	return msgs
+}
+
+// decision returns one message for the stream of decisions.
+func decision(uid string) events.Message {
+	return events.EncodeDecision(events.Decision{
+		Kind: events.DecisionPlaced, Pod: events.PodRef{UID: uid, Namespace: "ns", Name: uid}, Actor: "scheduler-0",
+	})
+}
+
+// mustAppend appends and checks the sequence returned.
+func mustAppend(t testing.TB, log events.Log, s events.Stream, expect uint64, msgs []events.Message) uint64 {
+	t.Helper()
+	last, err := log.Append(within(t), s, expect, msgs)
+	if err != nil {
+		t.Fatalf("append %d messages to %s behind %d: %v", len(msgs), s, int64(expect), err)
+	}
+	if expect != events.AnySequence && last != expect+uint64(len(msgs)) {
+		t.Fatalf("append %d messages to %s behind %d: last sequence %d", len(msgs), s, expect, last)
+	}
+	return last
+}
+
+func mustLast(t testing.TB, log events.Log, s events.Stream) uint64 {
+	t.Helper()
+	last, err := log.Last(within(t), s)
+	if err != nil {
+		t.Fatalf("last of %s: %v", s, err)
+	}
+	return last
+}
+
+func mustRead(t testing.TB, log events.Log, s events.Stream, from uint64) events.Reader {
+	t.Helper()
+	r, err := log.Read(within(t), s, from)
+	if err != nil {
+		t.Fatalf("read %s from %d: %v", s, from, err)
+	}
+	t.Cleanup(r.Close)
+	return r
+}
+
+// take reads exactly n records.
+func take(t testing.TB, r events.Reader, n int) []events.Record {
+	t.Helper()
+	var records []events.Record
+	for ctx := within(t); len(records) < n; {
+		batch, err := r.Next(ctx)
+		if err != nil {
+			t.Fatalf("next after %d of %d records: %v", len(records), n, err)
+		}
+		if len(batch) == 0 {
+			t.Fatal("next returned no record and no error")
+		}
+		records = append(records, batch...)
+	}
+	if len(records) > n {
+		t.Fatalf("read %d records, want %d", len(records), n)
+	}
+	return records
+}
+
+// checkRecords checks that records are msgs with consecutive sequences from first.
+func checkRecords(t testing.TB, records []events.Record, first uint64, msgs []events.Message) {
+	t.Helper()
+	want := make([]events.Record, len(msgs))
+	for i, m := range msgs {
+		want[i] = events.Record{Message: m, Sequence: first + uint64(i)}
+	}
+	if diff := cmp.Diff(want, records, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(events.Record{}, "Time")); diff != "" {
+		t.Fatalf("records differ (-want +got):\n%s", diff)
+	}
+	for i := 1; i < len(records); i++ {
+		if records[i].Time.IsZero() || records[i].Time.Before(records[i-1].Time) {
+			t.Fatalf("record %d has time %v after %v", records[i].Sequence, records[i].Time, records[i-1].Time)
+		}
+	}
+}
+
+func wantGap(t testing.TB, err error, s events.Stream, want uint64) {
+	t.Helper()
+	var gap *events.ErrGap
+	if !errors.As(err, &gap) || gap.Stream != s || gap.Want != want {
+		t.Fatalf("got %v, want a gap of stream %s at %d", err, s, want)
+	}
+}
+
+func wantWrongSequence(t testing.TB, err error, expected, actual uint64) {
+	t.Helper()
+	var wrong *events.ErrWrongSequence
+	if !errors.As(err, &wrong) || wrong.Expected != expected || wrong.Actual != actual && wrong.Actual != 0 {
+		t.Fatalf("got %v, want a wrong sequence: expected %d, actual %d or not told", err, expected, actual)
+	}
+}

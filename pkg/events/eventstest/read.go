@@ -1,0 +1,212 @@
+package eventstest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+func testReadFrom(t *testing.T, target Target) {
+	msgs := messages(1, 50)
+	mustAppend(t, target.Log, events.Facts, 0, msgs)
+	for _, from := range []uint64{1, 2, 25, 50} {
+		checkRecords(t, take(t, mustRead(t, target.Log, events.Facts, from), 51-int(from)), from, msgs[from-1:])
+	}
+	r := mustRead(t, target.Log, events.Facts, 51)
+	mustAppend(t, target.Log, events.Facts, 50, messages(51, 3))
+	checkRecords(t, take(t, r, 3), 51, messages(51, 3))
+}
+
+func testReadGap(t *testing.T, target Target) {
+	mustAppend(t, target.Log, events.Facts, 0, messages(1, 10))
+	_, err := target.Log.Read(within(t), events.Facts, 0)
+	wantGap(t, err, events.Facts, 0)
+	target.Trim(t, events.Facts, 6)
+	for _, from := range []uint64{1, 5} {
+		_, err := target.Log.Read(within(t), events.Facts, from)
+		wantGap(t, err, events.Facts, from)
+	}
+	checkRecords(t, take(t, mustRead(t, target.Log, events.Facts, 6), 5), 6, messages(6, 5))
+	target.Trim(t, events.Facts, 11)
+	_, err = target.Log.Read(within(t), events.Facts, 10)
+	wantGap(t, err, events.Facts, 10)
+	if last := mustLast(t, target.Log, events.Facts); last != 10 {
+		t.Errorf("last is %d after everything was trimmed, want 10", last)
+	}
+	r := mustRead(t, target.Log, events.Facts, 11)
+	mustAppend(t, target.Log, events.Facts, 10, messages(11, 1))
+	checkRecords(t, take(t, r, 1), 11, messages(11, 1))
+}
+
+// testReadAhead: who asks for more than the next sequence has seen what the log has lost.
+func testReadAhead(t *testing.T, target Target) {
+	_, err := target.Log.Read(within(t), events.Facts, 2)
+	wantGap(t, err, events.Facts, 2)
+	mustAppend(t, target.Log, events.Facts, 0, messages(1, 3))
+	_, err = target.Log.Read(within(t), events.Facts, 5)
+	wantGap(t, err, events.Facts, 5)
+}
+
+func testTwoReaders(t *testing.T, target Target) {
+	first, second := mustRead(t, target.Log, events.Facts, 1), mustRead(t, target.Log, events.Facts, 1)
+	mustAppend(t, target.Log, events.Facts, 0, messages(1, 30))
+	checkRecords(t, take(t, first, 30), 1, messages(1, 30))
+	first.Close()
+	mustAppend(t, target.Log, events.Facts, 30, messages(31, 30))
+	checkRecords(t, take(t, second, 60), 1, messages(1, 60))
+}
+
+func testBlockedReader(t *testing.T, target Target) {
+	r := mustRead(t, target.Log, events.Facts, 1)
+	for n := range uint64(20) {
+		got := make(chan []events.Record, 1)
+		go func() {
+			defer close(got)
+			if records, err := r.Next(within(t)); err == nil {
+				got <- records
+			}
+		}()
+		mustAppend(t, target.Log, events.Facts, n, messages(int(n)+1, 1))
+		checkRecords(t, <-got, n+1, messages(int(n)+1, 1))
+	}
+}
+
+// testInterruptedReader: a Next that gives up loses nothing.
+func testInterruptedReader(t *testing.T, target Target) {
+	r := mustRead(t, target.Log, events.Facts, 1)
+	for n := range uint64(20) {
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error, 1)
+		var records []events.Record
+		go func() {
+			var err error
+			records, err = r.Next(ctx)
+			result <- err
+		}()
+		cancel()
+		if err := <-result; !errors.Is(err, context.Canceled) {
+			t.Fatalf("next returned %d records and %v", len(records), err)
+		}
+		mustAppend(t, target.Log, events.Facts, n, messages(int(n)+1, 1))
+		checkRecords(t, take(t, r, 1), n+1, messages(int(n)+1, 1))
+	}
+}
+
+func testClosedReader(t *testing.T, target Target) {
+	r := mustRead(t, target.Log, events.Facts, 1)
+	result := make(chan error, 1)
+	go func() {
+		_, err := r.Next(within(t))
+		result <- err
+	}()
+	r.Close()
+	r.Close()
+	if err := <-result; !errors.Is(err, events.ErrClosed) {
+		t.Errorf("blocked next: %v, want %v", err, events.ErrClosed)
+	}
+	if _, err := r.Next(within(t)); !errors.Is(err, events.ErrClosed) {
+		t.Errorf("next after close: %v, want %v", err, events.ErrClosed)
+	}
+}
+
+func testClosedLog(t *testing.T, target Target) {
+	r := mustRead(t, target.Log, events.Facts, 1)
+	result := make(chan error, 1)
+	go func() {
+		_, err := r.Next(within(t))
+		result <- err
+	}()
+	target.Close()
+	_, appendErr := target.Log.Append(within(t), events.Facts, 0, messages(1, 1))
+	_, anyErr := target.Log.Append(within(t), events.Facts, events.AnySequence, messages(1, 1))
+	_, lastErr := target.Log.Last(within(t), events.Facts)
+	_, readErr := target.Log.Read(within(t), events.Facts, 1)
+	_, _, _, latestErr := target.Snapshots.Latest(within(t), events.Facts)
+	_, subscribeErr := target.Bus.Subscribe("a.b", func([]byte) {})
+	for what, err := range map[string]error{
+		"blocked next": <-result, "append": appendErr, "append without fence": anyErr, "last": lastErr, "read": readErr,
+		"latest": latestErr, "put": target.Snapshots.Put(within(t), events.Facts, 1, nil),
+		"publish": target.Bus.Publish("a.b", nil), "subscribe": subscribeErr,
+	} {
+		if !errors.Is(err, events.ErrClosed) {
+			t.Errorf("%s: %v, want %v", what, err, events.ErrClosed)
+		}
+	}
+	target.Close()
+}
+
+// testLostTail: the writer's fence and a reader that has seen more both notice.
+func testLostTail(t *testing.T, target Target) {
+	mustAppend(t, target.Log, events.Facts, 0, messages(1, 10))
+	restore := target.Checkpoint(t)
+	behind, ahead := mustRead(t, target.Log, events.Facts, 1), mustRead(t, target.Log, events.Facts, 1)
+	checkRecords(t, take(t, behind, 10), 1, messages(1, 10))
+	mustAppend(t, target.Log, events.Facts, 10, messages(11, 5))
+	checkRecords(t, take(t, ahead, 15), 1, messages(1, 15))
+	checkRecords(t, take(t, behind, 5), 11, messages(11, 5))
+	third := mustRead(t, target.Log, events.Facts, 11)
+	restore()
+
+	if last := mustLast(t, target.Log, events.Facts); last != 10 {
+		t.Fatalf("last is %d after the loss, want 10", last)
+	}
+	_, err := target.Log.Append(within(t), events.Facts, 15, messages(16, 1))
+	wantWrongSequence(t, err, 15, 10)
+	_, err = target.Log.Read(within(t), events.Facts, 16)
+	wantGap(t, err, events.Facts, 16)
+	_, err = ahead.Next(within(t))
+	wantGap(t, err, events.Facts, 15)
+	_, err = ahead.Next(within(t))
+	wantGap(t, err, events.Facts, 15)
+	third.Close()
+	checkRecords(t, take(t, mustRead(t, target.Log, events.Facts, 1), 10), 1, messages(1, 10))
+}
+
+// testLostTailRefilled: a reader notices also when other records have taken the lost ones'
+// sequences, and more, before it looks.
+func testLostTailRefilled(t *testing.T, target Target) {
+	mustAppend(t, target.Log, events.Facts, 0, messages(1, 10))
+	restore := target.Checkpoint(t)
+	mustAppend(t, target.Log, events.Facts, 10, messages(11, 5))
+	ahead, inside := mustRead(t, target.Log, events.Facts, 1), mustRead(t, target.Log, events.Facts, 5)
+	checkRecords(t, take(t, ahead, 15), 1, messages(1, 15))
+	checkRecords(t, take(t, inside, 11), 5, messages(5, 11))
+	restore()
+	mustAppend(t, target.Log, events.Facts, 10, messages(100, 20))
+	for _, r := range []events.Reader{ahead, inside} {
+		_, err := r.Next(within(t))
+		wantGap(t, err, events.Facts, 15)
+	}
+	fresh := mustRead(t, target.Log, events.Facts, 11)
+	checkRecords(t, take(t, fresh, 20), 11, messages(100, 20))
+}
+
+// testRestart: what was stored stays, and readers, writers and subscribers go on.
+func testRestart(t *testing.T, target Target) {
+	if target.Restart == nil {
+		t.Skip("has no server")
+	}
+	mustAppend(t, target.Log, events.Facts, 0, messages(1, 10))
+	if err := target.Snapshots.Put(within(t), events.Facts, 7, []byte("snapshot")); err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan string, 1)
+	subscribe(t, target.Bus, "a.b", func(data []byte) { heard <- string(data) })
+	r := mustRead(t, target.Log, events.Facts, 1)
+	checkRecords(t, take(t, r, 10), 1, messages(1, 10))
+	for n := range uint64(2) {
+		target.Restart(t)
+		mustAppend(t, target.Log, events.Facts, 10+n, messages(11+int(n), 1))
+		checkRecords(t, take(t, r, 1), 11+n, messages(11+int(n), 1))
+	}
+	checkRecords(t, take(t, mustRead(t, target.Log, events.Facts, 1), 12), 1, messages(1, 12))
+	checkSnapshot(t, target.Snapshots, events.Facts, 7, []byte("snapshot"))
+	if err := target.Bus.Publish("a.b", []byte("after")); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-heard; got != "after" {
+		t.Errorf("heard %q", got)
+	}
+}

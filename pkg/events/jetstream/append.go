@@ -1,0 +1,215 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Headers of JetStream's publish protocol (ADR-50 for those of batches).
+const (
+	headerExpectedLast  = "Nats-Expected-Last-Sequence"
+	headerBatchID       = "Nats-Batch-Id"
+	headerBatchSequence = "Nats-Batch-Sequence"
+	headerBatchCommit   = "Nats-Batch-Commit"
+	headerStatus        = "Status"
+	// statusNoResponders is what the server answers when no stream listens.
+	statusNoResponders = "503"
+	// protocolPrefix marks headers that belong to the protocol, not to the message.
+	protocolPrefix = "Nats-"
+)
+
+// Codes of the server's errors that package jetstream of the client does not name.
+const (
+	codeTooManyBatches jetstream.ErrorCode = 10210
+)
+
+// answerTimeout bounds the wait for the server's answer when the caller sets no deadline.
+const answerTimeout = 5 * time.Second
+
+// repeatBackoff spaces the repetitions of an append that was surely not stored: a stream
+// between two leaders has no one who listens, a busy one too many open batches. About a
+// second in all.
+var repeatBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 6}
+
+// Append implements events.Log. Fenced appends go out as they are, one batch each; unfenced
+// ones of concurrent callers may share a batch.
+func (l *Log) Append(
+	ctx context.Context, name events.Stream, expectLast uint64, msgs []events.Message,
+) (uint64, error) {
+	if err := events.CheckAppend(name, msgs); err != nil {
+		return 0, err
+	}
+	if err := errors.Join(l.check(name), ctx.Err()); err != nil {
+		return 0, err
+	}
+	if err := l.checkSizes(name, msgs); err != nil {
+		return 0, err
+	}
+	if expectLast == events.AnySequence {
+		return l.groups[name].append(ctx, l, name, msgs)
+	}
+	return l.publish(ctx, name, expectLast, msgs)
+}
+
+// headerOverhead is an upper bound for what the protocol adds to a message's header.
+const headerOverhead = 256
+
+// checkSizes refuses what this server would, when its limit is lower than the default that
+// events.MaxMessage stands for: it closes the connection on such a message.
+func (l *Log) checkSizes(name events.Stream, msgs []events.Message) error {
+	limit := l.connection.MaxPayload()
+	for i := range msgs {
+		if size := msgs[i].Size() + headerOverhead; int64(size) > limit {
+			return fmt.Errorf("jetstream: stream %s: message %d (%s) has %d bytes, this server accepts %d",
+				name, i, msgs[i].Subject, size, limit)
+		}
+	}
+	return nil
+}
+
+// publish stores msgs behind expectLast (AnySequence for no fence) and returns the last
+// sequence. It repeats only what was surely not stored.
+func (l *Log) publish(
+	ctx context.Context, name events.Stream, expectLast uint64, msgs []events.Message,
+) (last uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	wire := encodeAll(expectLast, msgs)
+	var refused error
+	err = wait.ExponentialBackoffWithContext(ctx, repeatBackoff, func(ctx context.Context) (bool, error) {
+		last, err = l.publishOnce(ctx, wire)
+		if err == nil || !surelyNotStored(err) {
+			return true, err
+		}
+		refused = err
+		return false, nil
+	})
+	if wait.Interrupted(err) && refused != nil {
+		err = refused
+	}
+	if err == nil {
+		return last, nil
+	}
+	if wrong := wrongSequence(name, expectLast, err); wrong != nil {
+		return 0, wrong
+	}
+	return 0, l.explain(fmt.Errorf("jetstream: append %d messages to stream %s: %w", len(msgs), name, err))
+}
+
+// publishOnce sends wire as one message or one atomic batch and waits for the answer. In a
+// batch the first message asks for an answer too: the server reports there why it refused
+// the batch; at the end it would only say that it knows of none.
+func (l *Log) publishOnce(ctx context.Context, wire []*nats.Msg) (uint64, error) {
+	inbox := l.connection.NewRespInbox()
+	answers, err := l.connection.SubscribeSync(inbox)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = answers.Unsubscribe() }() // fails only when the connection is gone
+	if len(wire) > 1 {
+		stampBatch(wire, inbox[strings.LastIndexByte(inbox, '.')+1:])
+		wire[0].Reply = inbox
+	}
+	wire[len(wire)-1].Reply = inbox
+	for _, m := range wire {
+		if err := l.connection.PublishMsg(m); err != nil {
+			return 0, err
+		}
+	}
+	for {
+		answer, err := answers.NextMsgWithContext(ctx)
+		if err != nil {
+			return 0, fmt.Errorf("no answer, the outcome is unknown: %w", err)
+		}
+		last, done, err := readAnswer(answer)
+		if done {
+			return last, err
+		}
+	}
+}
+
+// stampBatch makes wire one atomic batch.
+func stampBatch(wire []*nats.Msg, id string) {
+	for i, m := range wire {
+		m.Header[headerBatchID] = []string{id}
+		m.Header[headerBatchSequence] = []string{strconv.Itoa(i + 1)}
+	}
+	wire[len(wire)-1].Header[headerBatchCommit] = []string{"1"}
+}
+
+// readAnswer reads one answer of the server; done is false for the empty one that says that
+// a batch was opened.
+func readAnswer(m *nats.Msg) (last uint64, done bool, err error) {
+	if len(m.Data) == 0 {
+		if m.Header.Get(headerStatus) == statusNoResponders {
+			return 0, true, nats.ErrNoResponders
+		}
+		return 0, false, nil
+	}
+	var answer struct {
+		Sequence uint64              `json:"seq"`
+		Error    *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(m.Data, &answer); err != nil {
+		return 0, true, fmt.Errorf("answer %q: %w", m.Data, err)
+	}
+	if answer.Error != nil {
+		return 0, true, answer.Error
+	}
+	if answer.Sequence == 0 {
+		return 0, true, fmt.Errorf("answer %q has no sequence", m.Data)
+	}
+	return answer.Sequence, true, nil
+}
+
+// encodeAll returns the messages for the wire; the first carries the fence.
+func encodeAll(expectLast uint64, msgs []events.Message) []*nats.Msg {
+	wire := make([]*nats.Msg, len(msgs))
+	for i := range msgs {
+		header := make(nats.Header, len(msgs[i].Header)+3) // 3: those of a batch
+		for key, value := range msgs[i].Header {
+			header[key] = []string{value}
+		}
+		wire[i] = &nats.Msg{Subject: msgs[i].Subject, Header: header, Data: msgs[i].Data}
+	}
+	if expectLast != events.AnySequence {
+		wire[0].Header[headerExpectedLast] = []string{strconv.FormatUint(expectLast, 10)}
+	}
+	return wire
+}
+
+// surelyNotStored tells the errors after which nothing was stored and trying again makes
+// sense.
+func surelyNotStored(err error) bool {
+	var api *jetstream.APIError
+	return errors.Is(err, nats.ErrNoResponders) || errors.As(err, &api) && api.ErrorCode == codeTooManyBatches
+}
+
+// wrongSequence returns the fence's refusal, or nil when err is something else. The server
+// has two codes for it; that of replicated streams does not tell the actual sequence.
+func wrongSequence(name events.Stream, expected uint64, err error) error {
+	var api *jetstream.APIError
+	if !errors.As(err, &api) {
+		return nil
+	}
+	switch api.ErrorCode {
+	case jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant:
+		wrong := &events.ErrWrongSequence{Stream: name, Expected: expected}
+		if _, text, found := strings.Cut(api.Description, ": "); found {
+			// Stays 0, "not told", when the server words it in another way.
+			wrong.Actual, _ = strconv.ParseUint(strings.TrimSpace(text), 10, 64)
+		}
+		return wrong
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package jetstream
+
+import (
+	"fmt"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/nats-io/nats.go"
+)
+
+const (
+	// busBufferMessages and busBufferBytes bound what waits for a slow handler.
+	busBufferMessages = 4096
+	busBufferBytes    = 16 << 20
+)
+
+// Publish implements events.Bus. While there is no connection a bounded buffer takes the
+// message.
+func (l *Log) Publish(subject string, data []byte) error {
+	if err := events.CheckSubject(subject); err != nil {
+		return err
+	}
+	if err := l.connection.Publish(subject, data); err != nil {
+		return l.explain(fmt.Errorf("jetstream: publish to %s: %w", subject, err))
+	}
+	return nil
+}
+
+// Subscribe implements events.Bus. It returns once the server knows of the subscription, so
+// that a message published afterwards, on whatever connection, arrives.
+func (l *Log) Subscribe(subject string, handle func(data []byte)) (stop func(), err error) {
+	if err := events.CheckSubject(subject); err != nil {
+		return nil, err
+	}
+	counter := &dropCounter{log: l}
+	subscription, err := l.connection.Subscribe(subject, func(m *nats.Msg) {
+		counter.count(m.Sub)
+		handle(m.Data)
+	})
+	if err != nil {
+		return nil, l.explain(fmt.Errorf("jetstream: subscribe to %s: %w", subject, err))
+	}
+	if err := subscription.SetPendingLimits(busBufferMessages, busBufferBytes); err != nil {
+		return nil, l.explain(fmt.Errorf("jetstream: subscribe to %s: %w", subject, err))
+	}
+	if err := l.connection.FlushTimeout(answerTimeout); err != nil {
+		_ = subscription.Unsubscribe() // fails only when the connection is gone
+		return nil, l.explain(fmt.Errorf("jetstream: subscribe to %s: %w", subject, err))
+	}
+	return func() { _ = subscription.Unsubscribe() }, nil // likewise
+}
+
+// Dropped returns how many messages of the bus overflowed a subscription's buffer, as far as
+// their subscriptions have noticed: at the next message they handle.
+func (l *Log) Dropped() uint64 { return l.dropped.Load() }
+
+// dropCounter adds what one subscription lost. For the goroutine of its handler.
+type dropCounter struct {
+	log  *Log
+	seen int
+}
+
+func (c *dropCounter) count(subscription *nats.Subscription) {
+	dropped, err := subscription.Dropped()
+	if err != nil || dropped <= c.seen {
+		return // the subscription has ended, or nothing is new
+	}
+	lost := dropped - c.seen
+	c.seen = dropped
+	c.log.dropped.Add(uint64(lost))
+	if c.log.onDropped != nil {
+		c.log.onDropped(lost)
+	}
+}

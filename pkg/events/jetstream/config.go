@@ -1,0 +1,156 @@
+package jetstream
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Defaults of the streams' limits, used when a stream is created.
+const (
+	// DefaultMaxAge is how long records are kept: what a restarted shard, a replay and the
+	// explanation of a decision may look back on.
+	DefaultMaxAge = 72 * time.Hour
+	// DefaultMaxBytes bounds each stream. The server reserves it, so it must fit the disk.
+	DefaultMaxBytes = 4 << 30
+	// DefaultReplicas is a single server's.
+	DefaultReplicas = 1
+)
+
+const (
+	// connectTimeout bounds the dial of one server.
+	connectTimeout = 5 * time.Second
+	// reconnectWait and reconnectJitter space the attempts to connect again, which never end.
+	reconnectWait   = 250 * time.Millisecond
+	reconnectJitter = 250 * time.Millisecond
+	// reconnectBuffer bounds what is written while there is no connection. What does not fit
+	// fails at once; what fits is sent late, or never when the process ends before.
+	reconnectBuffer = 1 << 20
+	// pingInterval times pingsOutstanding is how long a dead connection goes unnoticed.
+	pingInterval     = 5 * time.Second
+	pingsOutstanding = 2
+)
+
+// InProcessServer is a NATS server in this process (*server.Server of nats-server is one).
+type InProcessServer interface {
+	InProcessConn() (net.Conn, error)
+}
+
+// Config says where the server is and what the streams keep.
+type Config struct {
+	// URLs of the servers, nats://, tls:// or ws://, one or more. Unused with InProcess.
+	URLs []string
+	// InProcess, when set, is dialled instead of URLs.
+	InProcess InProcessServer
+	// Name of the connection in the server's monitoring; default "berth".
+	Name string
+	// Logger hears of lost connections and dropped messages; nil means slog.Default().
+	Logger *slog.Logger
+	// OnDropped, when set, is told how many messages of the bus a subscription has lost
+	// because its handler was too slow. It is called beside handlers and must not block.
+	OnDropped func(messages int)
+	// User and Password, or CredsFile (a JWT with its key), or neither.
+	User, Password string
+	CredsFile      string
+	// CAFile verifies the server; CertFile and KeyFile (both or none) identify the client.
+	CAFile, CertFile, KeyFile string
+	// MaxAge and MaxBytes bound each stream. 0 leaves an existing stream as it is and
+	// creates a new one with DefaultMaxAge and DefaultMaxBytes.
+	MaxAge   time.Duration
+	MaxBytes int64
+	// Replicas of each stream, 1 to 5. 0 leaves an existing stream as it is and creates a
+	// new one with DefaultReplicas.
+	Replicas int
+}
+
+// Validate returns one error that names every field that cannot be used.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(field string, value any, want string) {
+		errs = append(errs, fmt.Errorf("jetstream: %s is %v, want %s", field, value, want))
+	}
+	if c.InProcess == nil && len(c.URLs) == 0 {
+		bad("URLs", "empty", "at least one server, such as nats://127.0.0.1:4222")
+	}
+	for _, u := range c.URLs {
+		if parsed, err := url.Parse(u); err != nil || parsed.Host == "" {
+			bad("URLs", fmt.Sprintf("%q", redact(u)), "a URL such as nats://127.0.0.1:4222")
+		}
+	}
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		bad("CertFile and KeyFile", fmt.Sprintf("%q and %q", c.CertFile, c.KeyFile), "both or none")
+	}
+	if c.CredsFile != "" && c.User != "" {
+		bad("CredsFile and User", fmt.Sprintf("%q and %q", c.CredsFile, c.User), "only one of them")
+	}
+	if c.MaxAge < 0 {
+		bad("MaxAge", c.MaxAge, "0 or more")
+	}
+	if c.MaxBytes < 0 {
+		bad("MaxBytes", c.MaxBytes, "0 or more")
+	}
+	if c.Replicas < 0 || c.Replicas > 5 {
+		bad("Replicas", c.Replicas, "0 to 5")
+	}
+	return errors.Join(errs...)
+}
+
+// address names the server in errors, without passwords.
+func (c Config) address() string {
+	if c.InProcess != nil {
+		return "in this process"
+	}
+	list := make([]string, len(c.URLs))
+	for i, u := range c.URLs {
+		list[i] = redact(u)
+	}
+	return strings.Join(list, ",")
+}
+
+func redact(u string) string {
+	parsed, err := url.Parse(u)
+	if err != nil {
+		return "(not a URL)" // it may hold a password
+	}
+	return parsed.Redacted()
+}
+
+// connectOptions translates the config. Handlers that need the Log are added by Open.
+func (c Config) connectOptions() []nats.Option {
+	name := c.Name
+	if name == "" {
+		name = "berth"
+	}
+	options := []nats.Option{
+		nats.Name(name),
+		nats.Timeout(connectTimeout),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(reconnectWait),
+		nats.ReconnectJitter(reconnectJitter, reconnectJitter),
+		nats.ReconnectBufSize(reconnectBuffer),
+		nats.PingInterval(pingInterval),
+		nats.MaxPingsOutstanding(pingsOutstanding),
+	}
+	if c.InProcess != nil {
+		options = append(options, nats.InProcessServer(c.InProcess))
+	}
+	if c.User != "" {
+		options = append(options, nats.UserInfo(c.User, c.Password))
+	}
+	if c.CredsFile != "" {
+		options = append(options, nats.UserCredentials(c.CredsFile))
+	}
+	if c.CAFile != "" {
+		options = append(options, nats.RootCAs(c.CAFile))
+	}
+	if c.CertFile != "" {
+		options = append(options, nats.ClientCert(c.CertFile, c.KeyFile))
+	}
+	return options
+}

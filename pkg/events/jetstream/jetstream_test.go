@@ -1,0 +1,273 @@
+package jetstream_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventstest"
+	"github.com/berth-scheduler/berth/pkg/events/jetstream"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	client "github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// quiet drops what the tests provoke.
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+func TestContract(t *testing.T) {
+	eventstest.Run(t, func(t *testing.T) eventstest.Target {
+		n := newServer(t, nil)
+		l := open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet})
+		return eventstest.Target{
+			Log: l, Snapshots: l, Bus: l, Close: l.Close,
+			Trim:       func(t *testing.T, s events.Stream, first uint64) { trim(t, n, s, first) },
+			Checkpoint: func(t *testing.T) func() { return n.checkpoint(t) },
+			Restart: func(t *testing.T) {
+				n.stop()
+				n.start(t)
+			},
+		}
+	})
+}
+
+// TestContractInProcess runs the same without a socket, as the all-in-one process does.
+func TestContractInProcess(t *testing.T) {
+	eventstest.Run(t, func(t *testing.T) eventstest.Target {
+		n := newServer(t, func(o *server.Options) { o.DontListen = true })
+		l := open(t, jetstream.Config{InProcess: provider{n}, Logger: quiet})
+		return eventstest.Target{
+			Log: l, Snapshots: l, Bus: l, Close: l.Close,
+			Trim:       func(t *testing.T, s events.Stream, first uint64) { trim(t, n, s, first) },
+			Checkpoint: func(t *testing.T) func() { return n.checkpoint(t) },
+		}
+	})
+}
+
+// provider dials whichever server runs now.
+type provider struct{ server *natsServer }
+
+func (p provider) InProcessConn() (net.Conn, error) {
+	if s := p.server.running; s != nil {
+		return s.InProcessConn()
+	}
+	return nil, errors.New("no server")
+}
+
+// raw returns a connection of the test's own.
+func raw(t *testing.T, n *natsServer) client.JetStream {
+	t.Helper()
+	var options []nats.Option
+	if n.options.DontListen {
+		options = append(options, nats.InProcessServer(n.running))
+	}
+	c, err := nats.Connect(n.url(), options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	js, err := client.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+func trim(t *testing.T, n *natsServer, s events.Stream, first uint64) {
+	t.Helper()
+	stream, err := raw(t, n).Stream(t.Context(), string(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context(), client.WithPurgeSequence(first)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for want, cfg := range map[string]jetstream.Config{
+		"URLs is empty":              {},
+		`URLs is "nonsense"`:         {URLs: []string{"nonsense"}},
+		"CertFile and KeyFile is":    {URLs: []string{"nats://a"}, CertFile: "a"},
+		"CredsFile and User is":      {URLs: []string{"nats://a"}, CredsFile: "a", User: "b"},
+		"MaxAge is -1ns":             {URLs: []string{"nats://a"}, MaxAge: -1},
+		"MaxBytes is -1":             {URLs: []string{"nats://a"}, MaxBytes: -1},
+		"Replicas is 6, want 0 to 5": {URLs: []string{"nats://a"}, Replicas: 6},
+	} {
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", cfg, err, want)
+		}
+	}
+}
+
+func TestOpenUnreachable(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = jetstream.Open(t.Context(), jetstream.Config{URLs: []string{"nats://user:secret@" + address}})
+	if err == nil || !strings.Contains(err.Error(), address) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %v, want an error that names %s and not the password", err, address)
+	}
+}
+
+func TestOpenWithoutJetStream(t *testing.T) {
+	n := newServer(t, func(o *server.Options) { o.JetStream = false })
+	_, err := jetstream.Open(t.Context(), jetstream.Config{URLs: []string{n.url()}})
+	if err == nil || !strings.Contains(err.Error(), "JetStream is not enabled") || !strings.Contains(err.Error(), n.url()) {
+		t.Errorf("got %v, want an error that says that %s has no JetStream", err, n.url())
+	}
+}
+
+func TestOpenUserRefused(t *testing.T) {
+	n := newServer(t, func(o *server.Options) { o.Username, o.Password = "berth", "right" })
+	_, err := jetstream.Open(t.Context(), jetstream.Config{URLs: []string{n.url()}, User: "berth", Password: "wrong"})
+	if !errors.Is(err, nats.ErrAuthorization) {
+		t.Errorf("got %v, want %v", err, nats.ErrAuthorization)
+	}
+	open(t, jetstream.Config{URLs: []string{n.url()}, User: "berth", Password: "right"})
+}
+
+// TestLimits: a stream gets the limits asked for; an Open that asks for none leaves them.
+func TestLimits(t *testing.T) {
+	n := newServer(t, nil)
+	check := func(cfg jetstream.Config, age time.Duration, bytes int64) {
+		t.Helper()
+		cfg.URLs = []string{n.url()}
+		open(t, cfg)
+		for _, s := range events.Streams() {
+			stream, err := raw(t, n).Stream(t.Context(), string(s))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := stream.CachedInfo().Config
+			if got.MaxAge != age || got.MaxBytes != bytes || got.Replicas != 1 || !got.AllowAtomicPublish ||
+				got.MaxMsgsPerSubject != -1 || got.Storage != client.FileStorage || got.Retention != client.LimitsPolicy {
+				t.Errorf("stream %s: %+v", s, got)
+			}
+		}
+	}
+	check(jetstream.Config{}, jetstream.DefaultMaxAge, jetstream.DefaultMaxBytes)
+	check(jetstream.Config{MaxAge: time.Hour, MaxBytes: 1 << 20}, time.Hour, 1<<20)
+	check(jetstream.Config{}, time.Hour, 1<<20)
+	check(jetstream.Config{MaxAge: 2 * time.Hour}, 2*time.Hour, 1<<20)
+}
+
+// TestOverrunReader: a reader that retention has overtaken is told so.
+func TestOverrunReader(t *testing.T) {
+	n := newServer(t, nil)
+	l := open(t, jetstream.Config{URLs: []string{n.url()}, MaxBytes: 1 << 20, Logger: quiet})
+	data := make([]byte, 10<<10)
+	fill := func() {
+		for i := range 300 {
+			m := events.Message{Subject: fmt.Sprintf("facts.pod.%d", i), Data: data}
+			if _, err := l.Append(t.Context(), events.Facts, events.AnySequence, []events.Message{m}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fill()
+	stream, err := raw(t, n).Stream(t.Context(), string(events.Facts))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := stream.CachedInfo().State.FirstSeq
+	r, err := l.Read(t.Context(), events.Facts, first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for range 10 {
+		fill() // far more than the reader asks for ahead
+	}
+	next := first
+	for {
+		records, err := r.Next(t.Context())
+		var gap *events.ErrGap
+		if errors.As(err, &gap) {
+			if gap.Want != next || gap.Have <= next {
+				t.Errorf("%v after sequence %d", err, next-1)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, record := range records {
+			if record.Sequence != next {
+				t.Fatalf("sequence %d, want %d", record.Sequence, next)
+			}
+			next++
+		}
+		if next > first+3000 {
+			t.Skip("the server delivered everything before it was trimmed")
+		}
+	}
+}
+
+// TestSlowHandler: what overflows is dropped and counted, and the bus goes on.
+func TestSlowHandler(t *testing.T) {
+	n := newServer(t, nil)
+	reported := 0
+	l := open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet, OnDropped: func(n int) { reported += n }})
+	block, last := make(chan struct{}), make(chan struct{})
+	handled := 0
+	_, err := l.Subscribe("work.request", func(data []byte) {
+		<-block
+		handled++
+		if string(data) == "last" {
+			close(last)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const sent = 3 * 4096
+	for range sent {
+		if err := l.Publish("work.request", []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A subscription made after the messages shows that all of them are through.
+	if _, err := l.Subscribe("other", func([]byte) {}); err != nil {
+		t.Fatal(err)
+	}
+	close(block)
+	for done := false; !done; {
+		if err := l.Publish("work.request", []byte("last")); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-last:
+			done = true
+		case <-time.After(10 * time.Millisecond): // it was dropped too: again
+		}
+	}
+	if dropped := l.Dropped(); dropped == 0 || dropped >= sent {
+		t.Errorf("%d of %d messages dropped", dropped, sent)
+	}
+}
+
+func BenchmarkLog(b *testing.B) {
+	for _, always := range []bool{false, true} {
+		b.Run(fmt.Sprintf("sync_always=%t", always), func(b *testing.B) {
+			eventstest.Bench(b, func(b *testing.B) events.Log {
+				n := newServer(b, func(o *server.Options) { o.SyncAlways = always })
+				return open(b, jetstream.Config{URLs: []string{n.url()}, Logger: quiet})
+			})
+		})
+	}
+}

@@ -1,0 +1,226 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Log implements events.Log, events.Snapshots and events.Bus over one connection. Safe for
+// concurrent use.
+type Log struct {
+	connection *nats.Conn
+	js         jetstream.JetStream
+	logger     *slog.Logger
+	streams    map[events.Stream]jetstream.Stream
+	groups     map[events.Stream]*group
+	snapshots  jetstream.ObjectStore
+	dropped    atomic.Uint64
+	onDropped  func(messages int)
+
+	closed    chan struct{}
+	closeOnce sync.Once
+
+	mu struct {
+		sync.Mutex
+		// reconnected is closed and replaced after every reconnect.
+		reconnected chan struct{}
+	}
+}
+
+var (
+	_ events.Log       = (*Log)(nil)
+	_ events.Snapshots = (*Log)(nil)
+	_ events.Bus       = (*Log)(nil)
+)
+
+// Open connects and creates what is missing: the streams and the snapshot store. It fails at
+// once, naming the server, when that cannot be reached or has no JetStream; later the
+// connection is taken up again for ever. Close the Log after use.
+func Open(ctx context.Context, cfg Config) (*Log, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	l := &Log{
+		logger: cfg.Logger, onDropped: cfg.OnDropped, closed: make(chan struct{}),
+		streams: map[events.Stream]jetstream.Stream{}, groups: map[events.Stream]*group{},
+	}
+	if l.logger == nil {
+		l.logger = slog.Default()
+	}
+	l.mu.reconnected = make(chan struct{})
+	connection, err := nats.Connect(strings.Join(cfg.URLs, ","), append(cfg.connectOptions(), l.handlers()...)...)
+	if err != nil {
+		return nil, fmt.Errorf("jetstream: connect to NATS server %s: %w", cfg.address(), err)
+	}
+	l.connection = connection
+	if err := l.prepare(ctx, cfg); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("jetstream: NATS server %s: %w", cfg.address(), err)
+	}
+	return l, nil
+}
+
+// handlers report what happens to the connection.
+func (l *Log) handlers() []nats.Option {
+	return []nats.Option{
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				l.logger.Warn("lost the connection to NATS", "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(c *nats.Conn) {
+			l.logger.Info("connected to NATS again", "server", c.ConnectedUrlRedacted())
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			close(l.mu.reconnected)
+			l.mu.reconnected = make(chan struct{})
+		}),
+		nats.ErrorHandler(l.asyncError),
+	}
+}
+
+// asyncError hears of errors that no call can return: refused permissions, full buffers.
+func (l *Log) asyncError(_ *nats.Conn, subscription *nats.Subscription, err error) {
+	attributes := []any{"error", err}
+	if subscription != nil {
+		attributes = append(attributes, "subject", subscription.Subject)
+	}
+	l.logger.Warn("NATS reports an error", attributes...)
+}
+
+// prepare creates or updates the streams and the snapshot store.
+func (l *Log) prepare(ctx context.Context, cfg Config) error {
+	js, err := jetstream.New(l.connection)
+	if err != nil {
+		return err
+	}
+	l.js = js
+	for _, name := range events.Streams() {
+		stream, err := l.ensureStream(ctx, name, cfg)
+		if err != nil {
+			return explainSetup("stream "+string(name), err)
+		}
+		l.streams[name] = stream
+		l.groups[name] = newGroup()
+	}
+	l.snapshots, err = l.ensureSnapshots(ctx, cfg)
+	return explainSetup("object store "+snapshotBucket, err)
+}
+
+// ensureStream creates the stream, or brings it to what cfg asks for.
+func (l *Log) ensureStream(ctx context.Context, name events.Stream, cfg Config) (jetstream.Stream, error) {
+	want := jetstream.StreamConfig{
+		Name:               string(name),
+		Description:        "berth: " + string(name),
+		Subjects:           []string{name.Prefix() + ".>"},
+		Retention:          jetstream.LimitsPolicy,
+		Discard:            jetstream.DiscardOld,
+		Storage:            jetstream.FileStorage,
+		MaxMsgs:            -1,
+		MaxMsgsPerSubject:  -1,
+		MaxAge:             DefaultMaxAge,
+		MaxBytes:           DefaultMaxBytes,
+		Replicas:           DefaultReplicas,
+		AllowAtomicPublish: true,
+		DenyDelete:         true,
+	}
+	existing, err := l.js.Stream(ctx, string(name))
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, err
+	}
+	if err == nil {
+		have := existing.CachedInfo().Config
+		want.MaxAge, want.MaxBytes, want.Replicas = have.MaxAge, have.MaxBytes, have.Replicas
+	}
+	if cfg.MaxAge > 0 {
+		want.MaxAge = cfg.MaxAge
+	}
+	if cfg.MaxBytes > 0 {
+		want.MaxBytes = cfg.MaxBytes
+	}
+	if cfg.Replicas > 0 {
+		want.Replicas = cfg.Replicas
+	}
+	return l.js.CreateOrUpdateStream(ctx, want)
+}
+
+// explainSetup says in words what the server's refusal means.
+func explainSetup(what string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders),
+		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return fmt.Errorf("%s: JetStream is not enabled on the server or for this user: %w", what, err)
+	default:
+		return fmt.Errorf("%s: %w", what, err)
+	}
+}
+
+// Close ends the connection. Everything that waits on the Log returns events.ErrClosed.
+func (l *Log) Close() {
+	l.closeOnce.Do(func() {
+		close(l.closed)
+		l.connection.Close()
+	})
+}
+
+// Last implements events.Log.
+func (l *Log) Last(ctx context.Context, name events.Stream) (uint64, error) {
+	state, err := l.state(ctx, name)
+	return state.LastSeq, err
+}
+
+// state asks the server what the stream holds.
+func (l *Log) state(ctx context.Context, name events.Stream) (jetstream.StreamState, error) {
+	if err := l.check(name); err != nil {
+		return jetstream.StreamState{}, err
+	}
+	info, err := l.streams[name].Info(ctx)
+	if err != nil {
+		return jetstream.StreamState{}, l.explain(fmt.Errorf("jetstream: state of stream %s: %w", name, err))
+	}
+	return info.State, nil
+}
+
+// check returns an error for streams that do not exist and on a closed Log.
+func (l *Log) check(name events.Stream) error {
+	if err := name.Check(); err != nil {
+		return err
+	}
+	select {
+	case <-l.closed:
+		return events.ErrClosed
+	default:
+		return nil
+	}
+}
+
+// explain turns what an operation returned because the Log was closed into ErrClosed.
+func (l *Log) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	select {
+	case <-l.closed:
+		return events.ErrClosed
+	default:
+		return err
+	}
+}
+
+// reconnected returns a channel that is closed at the next reconnect.
+func (l *Log) reconnected() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.reconnected
+}

@@ -1,0 +1,296 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	// readBatch is the most records one Next returns.
+	readBatch = 1024
+	// readBuffer is how many records wait between the connection and Next. The same number is
+	// asked of the server ahead, so a slow reader holds at most twice that.
+	readBuffer = 1024
+	// readHeartbeat is how often the server says that it is still there when there is nothing
+	// to deliver; twice that without a word, and the consumer is created anew.
+	readHeartbeat = 2 * time.Second
+	// readExpiry is how long one request for records stays open at the server.
+	readExpiry = 30 * time.Second
+	// consumerTTL is how long the server keeps the consumer of a reader that is gone.
+	consumerTTL = time.Minute
+	// verifyInterval spaces attempts to verify the position while the server does not answer.
+	verifyInterval = 250 * time.Millisecond
+)
+
+// reader implements events.Reader on an ordered consumer. next, previous, verify and failed
+// belong to the goroutine that calls Next.
+type reader struct {
+	log  *Log
+	name events.Stream
+	// next is the sequence of the record to return next; previous is when the log stored the
+	// record before it, zero before the first one.
+	next     uint64
+	previous time.Time
+	// verify is set when the record before next may no longer be the one that was returned.
+	verify bool
+	// held is an arrival whose check was interrupted; it comes before those in arrived.
+	held *arrival
+	// failed is the error that ended the reader.
+	failed      error
+	reconnected <-chan struct{}
+
+	// arrived is filled by the consumer's callback.
+	arrived   chan arrival
+	consume   jetstream.ConsumeContext
+	closed    chan struct{}
+	closeOnce sync.Once
+}
+
+// arrival is a record as the consumer delivered it.
+type arrival struct {
+	record events.Record
+	// first marks the first record of an incarnation of the consumer.
+	first bool
+	// err is set instead when the delivery could not be read.
+	err error
+}
+
+// Read implements events.Log.
+func (l *Log) Read(ctx context.Context, name events.Stream, from uint64) (events.Reader, error) {
+	reconnected := l.reconnected() // before the state, so that nothing in between is missed
+	state, err := l.state(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if from < max(state.FirstSeq, 1) || from > state.LastSeq+1 {
+		return nil, &events.ErrGap{Stream: name, Want: from, Have: max(state.FirstSeq, 1)}
+	}
+	r := &reader{
+		log: l, name: name, next: from, reconnected: reconnected,
+		arrived: make(chan arrival, readBuffer), closed: make(chan struct{}),
+	}
+	consumer, err := l.js.OrderedConsumer(ctx, string(name), jetstream.OrderedConsumerConfig{
+		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:       from,
+		InactiveThreshold: consumerTTL,
+	})
+	if err != nil {
+		return nil, l.explain(fmt.Errorf("jetstream: read stream %s from %d: %w", name, from, err))
+	}
+	r.consume, err = consumer.Consume(r.receive,
+		jetstream.PullMaxMessages(readBuffer), jetstream.PullExpiry(readExpiry),
+		jetstream.PullHeartbeat(readHeartbeat), jetstream.ConsumeErrHandler(r.consumeError))
+	if err != nil {
+		return nil, l.explain(fmt.Errorf("jetstream: read stream %s from %d: %w", name, from, err))
+	}
+	return r, nil
+}
+
+// receive is called by the client for every message, in order.
+func (r *reader) receive(m jetstream.Msg) {
+	var a arrival
+	meta, err := m.Metadata()
+	if err != nil {
+		a.err = fmt.Errorf("jetstream: stream %s: delivery without position: %w", r.name, err)
+	} else {
+		a.first = meta.Sequence.Consumer == 1
+		a.record = decodeRecord(m, meta)
+	}
+	select {
+	case r.arrived <- a:
+	case <-r.closed:
+	case <-r.log.closed:
+	}
+}
+
+// consumeError hears of what the consumer recovers from by itself.
+func (r *reader) consumeError(_ jetstream.ConsumeContext, err error) {
+	r.log.logger.Debug("reader of the log recovers", "stream", string(r.name), "error", err)
+}
+
+// decodeRecord leaves out the headers of the protocol.
+func decodeRecord(m jetstream.Msg, meta *jetstream.MsgMetadata) events.Record {
+	headers := m.Headers()
+	record := events.Record{
+		Message:  events.Message{Subject: m.Subject(), Header: make(events.Header, len(headers))},
+		Sequence: meta.Sequence.Stream,
+		Time:     meta.Timestamp,
+	}
+	for key, values := range headers {
+		if len(values) > 0 && !strings.HasPrefix(key, protocolPrefix) {
+			record.Header[key] = values[0]
+		}
+	}
+	if data := m.Data(); len(data) > 0 {
+		record.Data = data
+	}
+	return record
+}
+
+// Next implements events.Reader.
+func (r *reader) Next(ctx context.Context) ([]events.Record, error) {
+	for {
+		if err := r.ended(ctx); err != nil {
+			return nil, err
+		}
+		if r.verify {
+			if err := r.verifyPosition(ctx); err != nil {
+				return nil, r.keep(ctx, err)
+			}
+		}
+		if a := r.held; a != nil {
+			r.held = nil
+			if records, err := r.drain(ctx, *a); err != nil || len(records) > 0 {
+				return records, err
+			}
+		}
+		select {
+		case a := <-r.arrived:
+			if records, err := r.drain(ctx, a); err != nil || len(records) > 0 {
+				return records, err
+			}
+		case <-r.reconnected:
+			r.reconnected = r.log.reconnected()
+			r.verify = true
+		case <-r.closed:
+		case <-r.log.closed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// ended returns the error that Next has to return at once, if any.
+func (r *reader) ended(ctx context.Context) error {
+	select {
+	case <-r.closed:
+		return events.ErrClosed
+	case <-r.log.closed:
+		return events.ErrClosed
+	default:
+	}
+	if r.failed != nil {
+		return r.failed
+	}
+	return ctx.Err()
+}
+
+// drain accepts a and whatever else has arrived. After an error the records that were
+// accepted before it are returned first; the error comes with the next call.
+func (r *reader) drain(ctx context.Context, a arrival) ([]events.Record, error) {
+	var records []events.Record
+	for {
+		accepted, err := r.accept(ctx, a)
+		if err != nil {
+			if err = r.keep(ctx, err); r.failed == nil {
+				r.held = &a
+			}
+			if len(records) > 0 {
+				return records, nil
+			}
+			return nil, err
+		}
+		if accepted {
+			records = append(records, a.record)
+		}
+		if len(records) >= readBatch {
+			return records, nil
+		}
+		select {
+		case a = <-r.arrived:
+		default:
+			return records, nil
+		}
+	}
+}
+
+// keep makes err final, unless it only says that the caller gave up.
+func (r *reader) keep(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return err
+	}
+	r.failed = err
+	return err
+}
+
+// accept checks that a is the record that must come next.
+func (r *reader) accept(ctx context.Context, a arrival) (bool, error) {
+	if a.err != nil {
+		return false, a.err
+	}
+	sequence := a.record.Sequence
+	if sequence < r.next {
+		return false, nil // redelivered by a new incarnation of the consumer
+	}
+	if sequence > r.next {
+		return false, &events.ErrGap{Stream: r.name, Want: r.next, Have: sequence}
+	}
+	if a.first && !r.previous.IsZero() {
+		if err := r.verifyPosition(ctx); err != nil {
+			return false, err
+		}
+	}
+	r.next, r.previous = sequence+1, a.record.Time
+	return true, nil
+}
+
+// verifyPosition checks that the last record returned is still in the log, by the time the
+// log stored it: after a lost tail its sequence is free, or taken by another record. It waits
+// for the server to answer.
+func (r *reader) verifyPosition(ctx context.Context) error {
+	r.verify = true
+	var result error
+	err := wait.PollUntilContextCancel(ctx, verifyInterval, true, func(ctx context.Context) (bool, error) {
+		same, err := r.sameAsBefore(ctx)
+		if err != nil {
+			return false, r.ended(ctx) // no answer: go on, unless closed
+		}
+		if !same {
+			result = &events.ErrGap{Stream: r.name, Want: r.next - 1, Have: r.next}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	r.verify = result != nil
+	return result
+}
+
+// sameAsBefore asks the stream's leader for the record before next.
+func (r *reader) sameAsBefore(ctx context.Context) (bool, error) {
+	state, err := r.log.state(ctx, r.name)
+	if err != nil {
+		return false, err
+	}
+	if r.next > state.LastSeq+1 {
+		return false, nil
+	}
+	if r.previous.IsZero() || r.next-1 < state.FirstSeq {
+		return true, nil // nothing was read yet, or retention has taken it: nothing to compare
+	}
+	stored, err := r.log.streams[r.name].GetMsg(ctx, r.next-1)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return true, nil // taken by retention in between; a jump shows at the next record
+	}
+	if err != nil {
+		return false, err
+	}
+	return stored.Time.Equal(r.previous), nil
+}
+
+// Close implements events.Reader. The consumer is stopped beside it: while there is no
+// connection the client makes that wait for its next attempt to get one.
+func (r *reader) Close() {
+	r.closeOnce.Do(func() {
+		close(r.closed)
+		go r.consume.Stop()
+	})
+}

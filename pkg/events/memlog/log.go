@@ -1,0 +1,235 @@
+package memlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// defaultReadBatch bounds what one Next returns: enough to make a batched apply worth it,
+// few enough to keep a reader responsive.
+const defaultReadBatch = 1024
+
+// ErrAnswerLost is what Append returns when LoseNextAnswer told it to: the messages are
+// stored, the caller cannot know.
+var ErrAnswerLost = errors.New("memlog: answer lost")
+
+// Options of a Log. The zero value keeps everything.
+type Options struct {
+	// Keep is how many records each stream keeps; older ones fall off at the next append.
+	// 0 keeps all.
+	Keep int
+	// ReadBatch is the most records one Next returns; 0 means 1024.
+	ReadBatch int
+	// BusBuffer is how many messages one subscription may have waiting; 0 means 1024.
+	BusBuffer int
+	// Now stamps records, nil means time.Now.
+	Now func() time.Time
+}
+
+// Log implements events.Log, events.Snapshots and events.Bus. Safe for concurrent use.
+type Log struct {
+	options Options
+
+	mu struct {
+		sync.Mutex
+		closed    bool
+		streams   map[events.Stream]*stream
+		snapshots map[events.Stream]snapshot
+	}
+	bus bus
+}
+
+var (
+	_ events.Log       = (*Log)(nil)
+	_ events.Snapshots = (*Log)(nil)
+	_ events.Bus       = (*Log)(nil)
+)
+
+// stream is one ordered log; guarded by Log.mu.
+type stream struct {
+	// records are those kept, with consecutive sequences up to last.
+	records []events.Record
+	last    uint64
+	// losses lists, for every lost tail in order, the last sequence that survived it: a reader
+	// that stood past one holds records that are gone.
+	losses []uint64
+	// changed is closed and replaced whenever a reader may have something to do.
+	changed chan struct{}
+	// loseAnswers counts appends still to be answered with ErrAnswerLost.
+	loseAnswers int
+}
+
+type snapshot struct {
+	sequence uint64
+	data     []byte
+}
+
+// New returns an empty log.
+func New(options Options) *Log {
+	if options.ReadBatch <= 0 {
+		options.ReadBatch = defaultReadBatch
+	}
+	if options.BusBuffer <= 0 {
+		options.BusBuffer = defaultBusBuffer
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
+	l := &Log{options: options}
+	l.mu.streams = map[events.Stream]*stream{}
+	l.mu.snapshots = map[events.Stream]snapshot{}
+	for _, name := range events.Streams() {
+		l.mu.streams[name] = &stream{changed: make(chan struct{})}
+	}
+	l.bus.buffer = options.BusBuffer
+	return l
+}
+
+// Close makes every operation, and every blocked Next, return events.ErrClosed.
+func (l *Log) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.closed {
+		return
+	}
+	l.mu.closed = true
+	for _, s := range l.mu.streams {
+		s.wake()
+	}
+	l.bus.close()
+}
+
+// Append implements events.Log.
+func (l *Log) Append(
+	ctx context.Context, name events.Stream, expectLast uint64, msgs []events.Message,
+) (uint64, error) {
+	if err := events.CheckAppend(name, msgs); err != nil {
+		return 0, err
+	}
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.closed {
+		return 0, events.ErrClosed
+	}
+	s := l.mu.streams[name]
+	if expectLast != events.AnySequence && expectLast != s.last {
+		return 0, &events.ErrWrongSequence{Stream: name, Expected: expectLast, Actual: s.last}
+	}
+	s.append(msgs, l.options.Now(), l.options.Keep)
+	if s.loseAnswers > 0 {
+		s.loseAnswers--
+		return 0, ErrAnswerLost
+	}
+	return s.last, nil
+}
+
+// append stores copies: the caller may reuse what it passed.
+func (s *stream) append(msgs []events.Message, now time.Time, keep int) {
+	for _, m := range msgs {
+		s.last++
+		s.records = append(s.records, events.Record{
+			Message:  events.Message{Subject: m.Subject, Header: maps.Clone(m.Header), Data: bytes.Clone(m.Data)},
+			Sequence: s.last,
+			Time:     now,
+		})
+	}
+	if surplus := len(s.records) - keep; keep > 0 && surplus > 0 {
+		clear(s.records[:surplus])
+		s.records = s.records[surplus:]
+	}
+	s.wake()
+}
+
+// Last implements events.Log.
+func (l *Log) Last(ctx context.Context, name events.Stream) (uint64, error) {
+	if err := errors.Join(name.Check(), ctx.Err()); err != nil {
+		return 0, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.closed {
+		return 0, events.ErrClosed
+	}
+	return l.mu.streams[name].last, nil
+}
+
+// LoseTail drops every record of the stream after the given sequence, as a power loss does
+// to what was acknowledged but not yet on disk. Readers that had seen more get ErrGap.
+func (l *Log) LoseTail(name events.Stream, after uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.mu.streams[name]
+	if s == nil || after >= s.last {
+		return
+	}
+	s.records = slices.DeleteFunc(s.records, func(r events.Record) bool { return r.Sequence > after })
+	s.last = after
+	s.losses = append(s.losses, after)
+	s.wake()
+}
+
+// Trim drops every record of the stream before the given sequence, as retention does.
+func (l *Log) Trim(name events.Stream, first uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.mu.streams[name]; s != nil {
+		s.records = slices.DeleteFunc(s.records, func(r events.Record) bool { return r.Sequence < first })
+		s.wake()
+	}
+}
+
+// LoseNextAnswer makes the next successful Append to the stream store its messages and
+// return ErrAnswerLost. Calls add up.
+func (l *Log) LoseNextAnswer(name events.Stream) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.mu.streams[name]; s != nil {
+		s.loseAnswers++
+	}
+}
+
+func (s *stream) wake() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// first returns the oldest sequence kept, or the next to come when nothing is.
+func (s *stream) first() uint64 { return s.last + 1 - uint64(len(s.records)) }
+
+// Put implements events.Snapshots.
+func (l *Log) Put(ctx context.Context, name events.Stream, sequence uint64, data []byte) error {
+	if err := errors.Join(name.Check(), ctx.Err()); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.closed {
+		return events.ErrClosed
+	}
+	l.mu.snapshots[name] = snapshot{sequence: sequence, data: bytes.Clone(data)}
+	return nil
+}
+
+// Latest implements events.Snapshots.
+func (l *Log) Latest(ctx context.Context, name events.Stream) (uint64, []byte, bool, error) {
+	if err := errors.Join(name.Check(), ctx.Err()); err != nil {
+		return 0, nil, false, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.closed {
+		return 0, nil, false, events.ErrClosed
+	}
+	s, ok := l.mu.snapshots[name]
+	return s.sequence, bytes.Clone(s.data), ok, nil
+}

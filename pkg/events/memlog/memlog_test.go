@@ -1,0 +1,142 @@
+package memlog_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventstest"
+	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestContract(t *testing.T) {
+	eventstest.Run(t, func(t *testing.T) eventstest.Target {
+		l := memlog.New(memlog.Options{})
+		t.Cleanup(l.Close)
+		return eventstest.Target{
+			Log: l, Snapshots: l, Bus: l, Close: l.Close,
+			Trim: func(_ *testing.T, s events.Stream, first uint64) { l.Trim(s, first) },
+			Checkpoint: func(t *testing.T) func() {
+				at := map[events.Stream]uint64{}
+				for _, s := range events.Streams() {
+					last, err := l.Last(t.Context(), s)
+					if err != nil {
+						t.Fatal(err)
+					}
+					at[s] = last
+				}
+				return func() {
+					for s, last := range at {
+						l.LoseTail(s, last)
+					}
+				}
+			},
+		}
+	})
+}
+
+func BenchmarkLog(b *testing.B) {
+	eventstest.Bench(b, func(*testing.B) events.Log { return memlog.New(memlog.Options{Keep: 100_000}) })
+}
+
+func facts(n int) []events.Message {
+	msgs := make([]events.Message, n)
+	for i := range msgs {
+		msgs[i] = events.EncodeFact(events.Fact{Kind: events.KindPod, Op: events.OpProgress, Progress: uint64(i)})
+	}
+	return msgs
+}
+
+func TestKeep(t *testing.T) {
+	l := memlog.New(memlog.Options{Keep: 5, ReadBatch: 2})
+	append3 := func() {
+		t.Helper()
+		if _, err := l.Append(t.Context(), events.Facts, events.AnySequence, facts(3)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	append3()
+	r, err := l.Read(t.Context(), events.Facts, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if records, err := r.Next(t.Context()); err != nil || len(records) != 2 || records[1].Sequence != 2 {
+		t.Fatalf("first batch: %v, %v", records, err)
+	}
+	append3() // sequences 2 to 6 are left, the reader wants 3
+	if records, err := r.Next(t.Context()); err != nil || records[0].Sequence != 3 {
+		t.Fatalf("second batch: %v, %v", records, err)
+	}
+	append3() // 5 to 9 are left, the reader wants 5
+	append3() // 8 to 12 are left
+	var gap *events.ErrGap
+	if _, err := r.Next(t.Context()); !errors.As(err, &gap) || *gap != (events.ErrGap{Stream: events.Facts, Want: 5, Have: 8}) {
+		t.Fatalf("overrun reader: %v", err)
+	}
+	if _, err := l.Read(t.Context(), events.Facts, 7); !errors.As(err, &gap) {
+		t.Fatalf("reader of what is gone: %v", err)
+	}
+}
+
+func TestLoseNextAnswer(t *testing.T) {
+	l := memlog.New(memlog.Options{})
+	l.LoseNextAnswer(events.Facts)
+	if _, err := l.Append(t.Context(), events.Facts, 1, facts(2)); errors.Is(err, memlog.ErrAnswerLost) {
+		t.Fatalf("a refused append lost its answer: %v", err)
+	}
+	if _, err := l.Append(t.Context(), events.Facts, 0, facts(2)); !errors.Is(err, memlog.ErrAnswerLost) {
+		t.Fatalf("append: %v, want %v", err, memlog.ErrAnswerLost)
+	}
+	if last, err := l.Last(t.Context(), events.Facts); err != nil || last != 2 {
+		t.Fatalf("last %d, %v: the messages must be stored", last, err)
+	}
+	if last, err := l.Append(t.Context(), events.Facts, 2, facts(1)); err != nil || last != 3 {
+		t.Fatalf("next append: %d, %v", last, err)
+	}
+}
+
+// TestStoredCopy: neither the writer nor the one who put a snapshot can change what is stored.
+func TestStoredCopy(t *testing.T) {
+	l := memlog.New(memlog.Options{})
+	m := events.Message{Subject: "facts.pod.a", Header: events.Header{"uid": "a"}, Data: []byte("data")}
+	if _, err := l.Append(t.Context(), events.Facts, 0, []events.Message{m}); err != nil {
+		t.Fatal(err)
+	}
+	m.Header["uid"], m.Data[0] = "b", 'D'
+	r, err := l.Read(t.Context(), events.Facts, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := r.Next(t.Context())
+	if err != nil || records[0].Header["uid"] != "a" || string(records[0].Data) != "data" {
+		t.Fatalf("stored record changed: %v, %v", records, err)
+	}
+}
+
+func TestBusOverflow(t *testing.T) {
+	l := memlog.New(memlog.Options{BusBuffer: 3})
+	var handled []string
+	_, err := l.Subscribe("a", func(data []byte) {
+		handled = append(handled, string(data))
+		if string(data) != "start" {
+			return
+		}
+		for _, text := range []string{"1", "2", "3", "lost", "lost"} {
+			if err := l.Publish("a", []byte(text)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Publish("a", []byte("start")); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := len(handled), 4; got != want || l.Dropped() != 2 {
+		t.Fatalf("handled %v, dropped %d", handled, l.Dropped())
+	}
+}

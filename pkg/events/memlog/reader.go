@@ -1,0 +1,96 @@
+package memlog
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// reader implements events.Reader.
+type reader struct {
+	log  *Log
+	name events.Stream
+	// next is the sequence of the record to return next; losses is how many lost tails the
+	// reader has looked at. Both belong to the reading goroutine.
+	next   uint64
+	losses int
+	gap    error
+
+	closed    chan struct{}
+	closeOnce sync.Once
+}
+
+// Read implements events.Log.
+func (l *Log) Read(ctx context.Context, name events.Stream, from uint64) (events.Reader, error) {
+	if err := errors.Join(name.Check(), ctx.Err()); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.closed {
+		return nil, events.ErrClosed
+	}
+	s := l.mu.streams[name]
+	if from < s.first() || from > s.last+1 {
+		return nil, &events.ErrGap{Stream: name, Want: from, Have: s.first()}
+	}
+	return &reader{log: l, name: name, next: from, losses: len(s.losses), closed: make(chan struct{})}, nil
+}
+
+// Next implements events.Reader. The records share their headers and data with every other
+// reader: they are to be read only.
+func (r *reader) Next(ctx context.Context) ([]events.Record, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		records, changed, err := r.take()
+		if err != nil || len(records) > 0 {
+			return records, err
+		}
+		select {
+		case <-changed:
+		case <-r.closed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// take returns what is at hand, or else what to wait for.
+func (r *reader) take() ([]events.Record, <-chan struct{}, error) {
+	select {
+	case <-r.closed:
+		return nil, nil, events.ErrClosed
+	default:
+	}
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.closed {
+		return nil, nil, events.ErrClosed
+	}
+	if r.gap != nil {
+		return nil, nil, r.gap
+	}
+	s := l.mu.streams[r.name]
+	for ; r.losses < len(s.losses); r.losses++ {
+		if survived := s.losses[r.losses]; r.next > survived+1 {
+			r.gap = &events.ErrGap{Stream: r.name, Want: r.next - 1, Have: s.first()}
+			return nil, nil, r.gap
+		}
+	}
+	if r.next < s.first() {
+		r.gap = &events.ErrGap{Stream: r.name, Want: r.next, Have: s.first()}
+		return nil, nil, r.gap
+	}
+	start := int(r.next - s.first())
+	count := min(len(s.records)-start, l.options.ReadBatch)
+	r.next += uint64(count)
+	return slices.Clone(s.records[start : start+count]), s.changed, nil
+}
+
+// Close implements events.Reader.
+func (r *reader) Close() { r.closeOnce.Do(func() { close(r.closed) }) }

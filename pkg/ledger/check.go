@@ -1,0 +1,169 @@
+package ledger
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// Violation is one broken invariant, named as in the protocol: S3 (one live reservation per
+// pod), S4 (nothing leaves without a fact or a fence), S12 (documents and high-waters never
+// go back), or "form" for a value that no builder makes.
+type Violation struct {
+	Invariant       string
+	NodeUID, PodUID string
+	Detail          string
+}
+
+func (v Violation) Error() string {
+	if v.PodUID == "" {
+		return fmt.Sprintf("ledger: %s: node %s: %s", v.Invariant, v.NodeUID, v.Detail)
+	}
+	return fmt.Sprintf("ledger: %s: node %s: pod %s: %s", v.Invariant, v.NodeUID, v.PodUID, v.Detail)
+}
+
+// form is the invariant of values that are wrong by themselves.
+const form = "form"
+
+// CheckDoc checks one document by itself: its form, and S3 within it.
+func CheckDoc(d NodeDoc) []Violation {
+	var out []Violation
+	if d.NodeUID == "" {
+		out = append(out, Violation{Invariant: form, Detail: "document without node UID"})
+	}
+	if len(d.Entries) > MaxEntries {
+		out = append(out, Violation{Invariant: form, NodeUID: d.NodeUID,
+			Detail: fmt.Sprintf("%d entries, at most %d are accepted", len(d.Entries), MaxEntries)})
+	}
+	for _, e := range d.Entries {
+		out = append(out, checkEntry(d, e)...)
+	}
+	one := func(yield func(NodeDoc) bool) { yield(d) }
+	return append(out, CheckUnique(one)...)
+}
+
+func checkEntry(d NodeDoc, e Entry) []Violation {
+	var out []Violation
+	bad := func(detail string, args ...any) {
+		out = append(out, Violation{
+			Invariant: form, NodeUID: d.NodeUID, PodUID: e.PodUID, Detail: fmt.Sprintf(detail, args...),
+		})
+	}
+	if e.PodUID == "" {
+		bad("entry of %s/%s without pod UID", e.Namespace, e.Name)
+	}
+	if e.Role < RoleReservation || e.Role > RoleMove {
+		bad("unknown role %d", e.Role)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Requests)) {
+		if e.Requests[name] < 0 {
+			bad("request of %d %s is negative", e.Requests[name], name)
+		}
+	}
+	if e.Role != RoleReservation {
+		return out
+	}
+	if e.State < Held || e.State > Fencing {
+		bad("reservation in unknown state %d", e.State)
+	}
+	if e.PodRV == 0 {
+		bad("reservation without the pod's resourceVersion")
+	}
+	if e.Token == 0 {
+		bad("reservation without token")
+	}
+	return out
+}
+
+// CheckUnique checks S3 over any number of documents: a pod has at most one reservation
+// that is Committed or Fencing. (While a partition changes hands, two shards may have
+// reserved for the same pod: the API binds it once, the other is given back. A caller that
+// expects take-overs must allow for that.)
+func CheckUnique(docs iter.Seq[NodeDoc]) []Violation {
+	var out []Violation
+	at := map[string]string{}
+	for d := range docs {
+		for _, e := range d.Entries {
+			if e.Role != RoleReservation || (e.State != Committed && e.State != Fencing) {
+				continue
+			}
+			if other, ok := at[e.PodUID]; ok {
+				out = append(out, Violation{Invariant: "S3", NodeUID: d.NodeUID, PodUID: e.PodUID,
+					Detail: fmt.Sprintf("is reserved on node %s too", other)})
+			}
+			at[e.PodUID] = d.NodeUID
+		}
+	}
+	return out
+}
+
+// CheckSuccessor checks that after may follow before as the next revision of one node's
+// document: high-waters do not sink (S12), every step of a reservation is legal, nothing
+// but state and wanted of a living entry changes, and what leaves either was Held or left
+// a high-water behind that covers it (S4). A zero before stands for "did not exist".
+func CheckSuccessor(before, after NodeDoc) []Violation {
+	var out []Violation
+	bad := func(invariant, pod, detail string, args ...any) {
+		out = append(out, Violation{
+			Invariant: invariant, NodeUID: after.NodeUID, PodUID: pod, Detail: fmt.Sprintf(detail, args...),
+		})
+	}
+	if before.NodeUID != "" && before.NodeUID != after.NodeUID {
+		bad("S12", "", "follows the document of node %s", before.NodeUID)
+	}
+	if after.Revision != 0 && after.Revision <= before.Revision {
+		bad("S12", "", "revision %d follows %d", after.Revision, before.Revision)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(before.HW)) {
+		if after.HW[kind] < before.HW[kind] {
+			bad("S12", "", "high-water of %s sank from %d to %d", kind, before.HW[kind], after.HW[kind])
+		}
+	}
+	for _, old := range reservations(before) {
+		now, ok := after.Find(old.PodUID)
+		if ok && now.Token == old.Token {
+			out = append(out, checkStep(after.NodeUID, old, now)...)
+			continue
+		}
+		if old.State != Held && after.HW[KindPod] < old.PodRV {
+			bad("S4", old.PodUID, "left from %s, and high-water %d does not cover its resourceVersion %d",
+				old.State, after.HW[KindPod], old.PodRV)
+		}
+	}
+	for _, now := range reservations(after) {
+		if old, ok := before.Find(now.PodUID); ok && old.Token == now.Token {
+			continue
+		}
+		if !legal(0, now.State) {
+			bad("S4", now.PodUID, "appeared as %s", now.State)
+		}
+	}
+	return out
+}
+
+func reservations(d NodeDoc) []Entry {
+	var out []Entry
+	for _, e := range d.Entries {
+		if e.Role == RoleReservation {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func checkStep(nodeUID string, old, now Entry) []Violation {
+	var out []Violation
+	if old.State != now.State && !legal(old.State, now.State) {
+		out = append(out, Violation{Invariant: "S4", NodeUID: nodeUID, PodUID: now.PodUID,
+			Detail: fmt.Sprintf("went from %s to %s", old.State, now.State)})
+	}
+	old.State, old.Wanted = now.State, now.Wanted
+	if !proto.Equal(entryToProto(&old), entryToProto(&now)) {
+		out = append(out, Violation{Invariant: "S4", NodeUID: nodeUID, PodUID: now.PodUID,
+			Detail: fmt.Sprintf("was rewritten under token %s", now.Token)})
+	}
+	return out
+}

@@ -1,0 +1,64 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
+)
+
+// ClusterMismatchError reports a ledger that belongs to another Kubernetes cluster: its
+// reservations are about other nodes, and sharing it would let two clusters undo each other.
+type ClusterMismatchError struct {
+	// Ledger is the cluster the ledger belongs to, Cluster the one that asked.
+	Ledger, Cluster string
+}
+
+func (e *ClusterMismatchError) Error() string {
+	return fmt.Sprintf(
+		"ledger: it belongs to the Kubernetes cluster with UID %s, this is cluster %s: use another etcd or another prefix",
+		e.Ledger, e.Cluster)
+}
+
+// ClaimCluster ties the ledger to a Kubernetes cluster (the UID of its kube-system
+// namespace), once and for ever; a later call with the same UID finds it done. Safe to
+// repeat after any error but *ClusterMismatchError.
+func ClaimCluster(ctx context.Context, store Store, clusterUID string) error {
+	if clusterUID == "" {
+		return errors.New("ledger: claim: the cluster's UID is empty, want that of its kube-system namespace")
+	}
+	value, err := marshal(&ledgerpb.Cluster{Version: SchemaVersion, Uid: clusterUID})
+	if err != nil {
+		return fmt.Errorf("ledger: claim for cluster %q: %w", clusterUID, err)
+	}
+	r, err := store.Commit(ctx, Txn{
+		Compares: []Compare{{Key: KeyCluster, Target: CreateRevision}},
+		Puts:     []Put{{Key: KeyCluster, Value: value}},
+	})
+	if err != nil {
+		return fmt.Errorf("ledger: claim for cluster %s: %w", clusterUID, err)
+	}
+	if r.Succeeded {
+		return nil
+	}
+	owner, err := decodeCluster(r.current(KeyCluster).Value)
+	if err != nil {
+		return err
+	}
+	if owner != clusterUID {
+		return &ClusterMismatchError{Ledger: owner, Cluster: clusterUID}
+	}
+	return nil
+}
+
+func decodeCluster(value []byte) (string, error) {
+	var m ledgerpb.Cluster
+	if err := unmarshal(value, &m, m.GetVersion); err != nil {
+		return "", fmt.Errorf("ledger: key %s: %w", KeyCluster, err)
+	}
+	if m.GetUid() == "" {
+		return "", fmt.Errorf("ledger: key %s: no cluster UID", KeyCluster)
+	}
+	return m.GetUid(), nil
+}

@@ -1,0 +1,116 @@
+package ledger
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
+)
+
+// The numbers of roles and states are those of the wire form, so conversion is a cast; the
+// lines below stop compiling when they drift apart.
+var (
+	_ = [1]struct{}{}[RoleReservation-Role(ledgerpb.Role_ROLE_RESERVATION)]
+	_ = [1]struct{}{}[RoleMove-Role(ledgerpb.Role_ROLE_MOVE)]
+	_ = [1]struct{}{}[Held-State(ledgerpb.State_STATE_HELD)]
+	_ = [1]struct{}{}[Fencing-State(ledgerpb.State_STATE_FENCING)]
+)
+
+func entryToProto(e *Entry) *ledgerpb.Entry {
+	m := &ledgerpb.Entry{
+		Namespace: e.Namespace, Name: e.Name,
+		Role: ledgerpb.Role(e.Role), State: ledgerpb.State(e.State),
+		Priority: e.Priority, PodResourceVersion: e.PodRV, Token: uint64(e.Token),
+		Shard: e.Shard, SchedulerName: e.SchedulerName,
+		NonZeroCpu: e.NonZeroCPU, NonZeroMemory: e.NonZeroMemory,
+		Gang: e.Gang, Plan: e.Plan, Wanted: e.Wanted,
+	}
+	if raw, ok := uuidBytes(e.PodUID); ok {
+		m.PodUid = raw
+	} else {
+		m.PodUidText = e.PodUID
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Requests)) {
+		m.Requests = append(m.Requests, &ledgerpb.Quantity{Name: name, Amount: e.Requests[name]})
+	}
+	for _, p := range e.Ports {
+		m.Ports = append(m.Ports, &ledgerpb.HostPort{Ip: p.IP, Protocol: p.Protocol, Port: p.Port})
+	}
+	return m
+}
+
+func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
+	e := Entry{
+		Namespace: m.GetNamespace(), Name: m.GetName(),
+		Priority: m.GetPriority(), PodRV: m.GetPodResourceVersion(), Token: Token(m.GetToken()),
+		Shard: m.GetShard(), SchedulerName: m.GetSchedulerName(),
+		NonZeroCPU: m.GetNonZeroCpu(), NonZeroMemory: m.GetNonZeroMemory(),
+		Gang: m.GetGang(), Plan: m.GetPlan(), Wanted: m.GetWanted(),
+	}
+	var err error
+	if e.PodUID, err = uidFromProto(m); err != nil {
+		return Entry{}, err
+	}
+	if r := m.GetRole(); r < ledgerpb.Role_ROLE_RESERVATION || r > ledgerpb.Role_ROLE_MOVE {
+		return Entry{}, fmt.Errorf("pod %s: unknown role %d", e.PodUID, r)
+	}
+	if s := m.GetState(); s < ledgerpb.State_STATE_UNSPECIFIED || s > ledgerpb.State_STATE_FENCING {
+		return Entry{}, fmt.Errorf("pod %s: unknown state %d", e.PodUID, s)
+	}
+	e.Role, e.State = Role(m.GetRole()), State(m.GetState())
+	for _, q := range m.GetRequests() {
+		if e.Requests == nil {
+			e.Requests = make(map[string]int64, len(m.GetRequests()))
+		}
+		if _, twice := e.Requests[q.GetName()]; twice {
+			return Entry{}, fmt.Errorf("pod %s: request of %q is given twice", e.PodUID, q.GetName())
+		}
+		e.Requests[q.GetName()] = q.GetAmount()
+	}
+	for _, p := range m.GetPorts() {
+		e.Ports = append(e.Ports, HostPort{IP: p.GetIp(), Protocol: p.GetProtocol(), Port: p.GetPort()})
+	}
+	return e, nil
+}
+
+func uidFromProto(m *ledgerpb.Entry) (string, error) {
+	raw, text := m.GetPodUid(), m.GetPodUidText()
+	switch {
+	case len(raw) == 16 && text == "":
+		return uuidString(raw), nil
+	case len(raw) == 0 && text != "":
+		return text, nil
+	}
+	return "", errors.New("want a pod UID, either as 16 bytes or as text")
+}
+
+// uuidGroups are the bounds of the five hex groups of a UUID's text.
+var uuidGroups = [...][2]int{{0, 8}, {9, 13}, {14, 18}, {19, 23}, {24, 36}}
+
+// uuidBytes is the 16 bytes of a UID in the one text form that uuidString gives back:
+// lower-case hex, 8-4-4-4-12. Other UIDs (static pods have such) stay text.
+func uuidBytes(uid string) ([]byte, bool) {
+	if len(uid) != 36 || uid[8] != '-' || uid[13] != '-' || uid[18] != '-' || uid[23] != '-' {
+		return nil, false
+	}
+	raw := make([]byte, 0, 16)
+	for _, g := range uuidGroups {
+		var err error
+		if raw, err = hex.AppendDecode(raw, []byte(uid[g[0]:g[1]])); err != nil {
+			return nil, false
+		}
+	}
+	return raw, uuidString(raw) == uid
+}
+
+func uuidString(raw []byte) string {
+	text := make([]byte, 0, 36)
+	text = hex.AppendEncode(text, raw[:4])
+	for _, group := range [][]byte{raw[4:6], raw[6:8], raw[8:10], raw[10:]} {
+		text = hex.AppendEncode(append(text, '-'), group)
+	}
+	return string(text)
+}

@@ -1,0 +1,80 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// KindPod is the kind of fact whose high-water hand-overs and fences raise.
+const KindPod = "pod"
+
+// Documents are values that are never changed in place: every step below returns a copy
+// that shares nothing mutable with its input, so a View can hand its documents out.
+
+// Find returns the entry that reserves this node for the pod, and false if there is none.
+func (d NodeDoc) Find(podUID string) (Entry, bool) {
+	if i := d.index(podUID); i >= 0 {
+		return d.Entries[i], true
+	}
+	return Entry{}, false
+}
+
+func (d NodeDoc) index(podUID string) int {
+	return slices.IndexFunc(d.Entries, func(e Entry) bool {
+		return e.Role == RoleReservation && e.PodUID == podUID
+	})
+}
+
+// copy is a document whose entries and high-water may be changed.
+func (d NodeDoc) copy() NodeDoc {
+	d.Entries = slices.Clone(d.Entries)
+	d.HW = maps.Clone(d.HW)
+	return d
+}
+
+// raise lifts the high-water of kind to rv; it never lowers it. d must be a copy.
+func (d *NodeDoc) raise(kind string, rv uint64) {
+	if rv <= d.HW[kind] {
+		return
+	}
+	if d.HW == nil {
+		d.HW = map[string]uint64{}
+	}
+	d.HW[kind] = rv
+}
+
+// Place adds entries to a document. A new reservation starts Held or Committed, carries
+// the resourceVersion and the token its bind will need, and is the pod's only one on the
+// node. *DocTooLargeError when the entries do not fit.
+func Place(d NodeDoc, entries ...Entry) (NodeDoc, error) {
+	if len(d.Entries)+len(entries) > MaxEntries {
+		return NodeDoc{}, &DocTooLargeError{
+			NodeUID: d.NodeUID, NodeName: d.NodeName, Entries: len(d.Entries) + len(entries),
+		}
+	}
+	d = d.copy()
+	for _, e := range entries {
+		if err := placeable(d, e); err != nil {
+			return NodeDoc{}, err
+		}
+		d.Entries = append(d.Entries, e)
+	}
+	return d, nil
+}
+
+func placeable(d NodeDoc, e Entry) error {
+	if v := checkEntry(d, e); len(v) > 0 {
+		return v[0]
+	}
+	if e.Role != RoleReservation {
+		return nil
+	}
+	if !legal(0, e.State) {
+		return &TransitionError{NodeUID: d.NodeUID, PodUID: e.PodUID, To: e.State}
+	}
+	if old, ok := d.Find(e.PodUID); ok {
+		return fmt.Errorf("ledger: node %s already holds a reservation of pod %s (token %s)", d.NodeUID, e.PodUID, old.Token)
+	}
+	return nil
+}

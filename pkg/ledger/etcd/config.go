@@ -1,0 +1,89 @@
+package etcd
+
+import (
+	"crypto/tls"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"go.uber.org/zap"
+)
+
+// DefaultPrefix and DefaultDialTimeout are what an empty Config means.
+const (
+	DefaultPrefix      = "/berth/"
+	DefaultDialTimeout = 10 * time.Second
+)
+
+// Config says where the ledger is.
+type Config struct {
+	// Endpoints are the etcd servers: http://, https:// or unix:// URLs, or host:port. At
+	// least one.
+	Endpoints []string
+	// Prefix of all keys, one per Berth cluster; a missing slash at its end is added. Empty
+	// means DefaultPrefix. It must not be /registry, which is Kubernetes' own.
+	Prefix string
+	// CAFile, CertFile and KeyFile are PEM files. CAFile alone verifies the server; CertFile
+	// and KeyFile (both or none) also identify the client, and are read again when they
+	// change. All empty means no TLS.
+	CAFile, CertFile, KeyFile string
+	// DialTimeout bounds how long Open waits for the servers to answer; 0 means
+	// DefaultDialTimeout.
+	DialTimeout time.Duration
+	// Logger takes the etcd client's own log; nil is silence.
+	Logger *zap.Logger
+}
+
+// Validate names the first field that is wrong.
+func (c Config) Validate() error {
+	if len(c.Endpoints) == 0 {
+		return fmt.Errorf("etcd: Endpoints is empty, want at least one URL or host:port")
+	}
+	for i, e := range c.Endpoints {
+		if strings.TrimSpace(e) == "" {
+			return fmt.Errorf("etcd: Endpoints[%d] is %q, want http://, https:// or unix:// URL, or host:port", i, e)
+		}
+	}
+	if p := strings.Trim(c.Prefix, "/"); p == "registry" || strings.HasPrefix(p, "registry/") {
+		return fmt.Errorf("etcd: Prefix is %q, want one outside /registry, which is Kubernetes' own", c.Prefix)
+	}
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		return fmt.Errorf("etcd: CertFile is %q and KeyFile is %q, want both or none", c.CertFile, c.KeyFile)
+	}
+	if c.DialTimeout < 0 {
+		return fmt.Errorf("etcd: DialTimeout is %s, want 0 or more", c.DialTimeout)
+	}
+	return nil
+}
+
+// withDefaults is c with every empty field filled in.
+func (c Config) withDefaults() Config {
+	if c.Prefix == "" {
+		c.Prefix = DefaultPrefix
+	}
+	if !strings.HasSuffix(c.Prefix, "/") {
+		c.Prefix += "/"
+	}
+	if c.DialTimeout == 0 {
+		c.DialTimeout = DefaultDialTimeout
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	return c
+}
+
+func (c Config) tls() (*tls.Config, error) {
+	if c.CAFile == "" && c.CertFile == "" {
+		return nil, nil
+	}
+	info := transport.TLSInfo{
+		CertFile: c.CertFile, KeyFile: c.KeyFile, TrustedCAFile: c.CAFile, Logger: c.Logger,
+	}
+	t, err := info.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("etcd: CAFile %q, CertFile %q, KeyFile %q: %w", c.CAFile, c.CertFile, c.KeyFile, err)
+	}
+	return t, nil
+}

@@ -1,0 +1,109 @@
+package etcd_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+
+	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+	"github.com/berth-scheduler/berth/pkg/ledger/ledgertest"
+)
+
+// startTimeout bounds the start of the embedded server; it takes about a second.
+const startTimeout = time.Minute
+
+// server is an etcd in this process, on unix sockets in a folder of the test's.
+type server struct {
+	endpoint string
+	client   *clientv3.Client
+	prefixes atomic.Int64
+}
+
+func start(tb testing.TB, noFsync bool) *server {
+	tb.Helper()
+	dir := tb.TempDir()
+	cfg := embed.NewConfig()
+	cfg.Dir = filepath.Join(dir, "data")
+	cfg.UnsafeNoFsync = noFsync
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	clientURL := url.URL{Scheme: "unix", Path: filepath.Join(dir, "c")}
+	peerURL := url.URL{Scheme: "unix", Path: filepath.Join(dir, "p")}
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{clientURL}, []url.URL{clientURL}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peerURL}, []url.URL{peerURL}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	e, err := embed.StartEtcd(cfg)
+	if err != nil {
+		tb.Fatalf("start etcd: %v", err)
+	}
+	tb.Cleanup(e.Close)
+	select {
+	case <-e.Server.ReadyNotify():
+	case err := <-e.Err():
+		tb.Fatalf("start etcd: %v", err)
+	case <-time.After(startTimeout):
+		tb.Fatalf("etcd is not ready after %s", startTimeout)
+	}
+	s := &server{endpoint: clientURL.String()}
+	s.client, err = clientv3.New(clientv3.Config{Endpoints: []string{s.endpoint}, Logger: zap.NewNop()})
+	if err != nil {
+		tb.Fatalf("connect: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := s.client.Close(); err != nil {
+			tb.Errorf("close client: %v", err)
+		}
+	})
+	return s
+}
+
+// open is a store with keys of its own.
+func (s *server) open(tb testing.TB) *etcd.Store {
+	tb.Helper()
+	store, err := etcd.Open(tb.Context(), etcd.Config{
+		Endpoints: []string{s.endpoint},
+		Prefix:    fmt.Sprintf("/test/%d", s.prefixes.Add(1)),
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return store
+}
+
+func (s *server) harness(t *testing.T) ledgertest.Harness {
+	store := s.open(t)
+	return ledgertest.Harness{
+		Store:     store,
+		Elections: store,
+		Compact: func(t *testing.T, revision int64) {
+			if _, err := s.client.Compact(t.Context(), revision); err != nil {
+				t.Fatal(err)
+			}
+		},
+		// A revoked lease ends exactly as one that ran out, without the wait.
+		Expire: func(t *testing.T, lease int64) {
+			if _, err := s.client.Revoke(t.Context(), clientv3.LeaseID(lease)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+}
+
+func within(tb testing.TB, d time.Duration) context.Context {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), d)
+	tb.Cleanup(cancel)
+	return ctx
+}

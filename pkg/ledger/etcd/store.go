@@ -1,0 +1,235 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/namespace"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/stats"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+const (
+	// requestTimeout bounds one request whose caller set no deadline. The server answers or
+	// gives up within 5 s and two election timeouts; what comes later is lost anyway.
+	requestTimeout = 10 * time.Second
+	// keepAliveTime and keepAliveTimeout find a dead connection; a server refuses pings more
+	// often than every 5 s.
+	keepAliveTime    = 10 * time.Second
+	keepAliveTimeout = 5 * time.Second
+	// probeInterval spaces Open's attempts to get an answer.
+	probeInterval = 200 * time.Millisecond
+	// listPage is how many keys one page of a List holds, to keep single answers of a server
+	// that others share to a few MiB.
+	listPage = 5000
+)
+
+// Store implements ledger.Store and ledger.Elections. Safe for concurrent use.
+type Store struct {
+	client *clientv3.Client
+}
+
+var (
+	_ ledger.Store     = (*Store)(nil)
+	_ ledger.Elections = (*Store)(nil)
+)
+
+// Open connects, and returns once a server has answered a linearizable read. An error names
+// the field that is wrong, or the endpoints that did not answer.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	tlsConfig, err := cfg.tls()
+	if err != nil {
+		return nil, err
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:            cfg.Endpoints,
+		TLS:                  tlsConfig,
+		DialTimeout:          cfg.DialTimeout,
+		DialKeepAliveTime:    keepAliveTime,
+		DialKeepAliveTimeout: keepAliveTimeout,
+		Logger:               cfg.Logger,
+		DialOptions: []grpc.DialOption{
+			grpc.WithStatsHandler(otelgrpc.NewClientHandler(otelgrpc.WithFilter(traced))),
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("etcd: endpoints %s: %w", strings.Join(cfg.Endpoints, ", "), err)
+	}
+	client.KV = namespace.NewKV(client.KV, cfg.Prefix)
+	client.Watcher = namespace.NewWatcher(client.Watcher, cfg.Prefix)
+	client.Lease = namespace.NewLease(client.Lease, cfg.Prefix)
+	s := &Store{client: client}
+	if err := s.probe(ctx, cfg); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// traced keeps the streams that live as long as the process out of the traces: their spans
+// would never end.
+func traced(info *stats.RPCTagInfo) bool {
+	return !strings.HasSuffix(info.FullMethodName, "/Watch") &&
+		!strings.HasSuffix(info.FullMethodName, "/LeaseKeepAlive")
+}
+
+// probe waits for the first answer; connecting itself never blocks and never fails.
+func (s *Store) probe(ctx context.Context, cfg Config) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, probeInterval, cfg.DialTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			_, last = s.client.Get(ctx, ledger.KeyCluster)
+			return last == nil, nil
+		})
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("etcd: no answer from %s within %s: %w", strings.Join(cfg.Endpoints, ", "), cfg.DialTimeout,
+		errors.Join(err, last))
+}
+
+// Close ends the connection; running watches end, sessions are no longer kept alive.
+func (s *Store) Close() error {
+	if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("etcd: close: %w", err)
+	}
+	return nil
+}
+
+// Commit implements ledger.Store. The else-branch reads every compared key, so that one
+// round trip tells who lost.
+func (s *Store) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, error) {
+	if err := t.Validate(); err != nil {
+		return ledger.TxnResult{}, err
+	}
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), requestTimeout)
+	defer cancel()
+	resp, err := s.client.Txn(ctx).If(compares(t)...).Then(writes(t)...).Else(reads(t)...).Commit()
+	if err != nil {
+		return ledger.TxnResult{}, commitError(err)
+	}
+	r := ledger.TxnResult{Succeeded: resp.Succeeded, Revision: resp.Header.GetRevision()}
+	if r.Succeeded {
+		return r, nil
+	}
+	for _, each := range resp.Responses {
+		for _, kv := range each.GetResponseRange().GetKvs() {
+			r.Current = append(r.Current, toKV(kv))
+		}
+	}
+	return r, nil
+}
+
+func compares(t ledger.Txn) []clientv3.Cmp {
+	out := make([]clientv3.Cmp, 0, len(t.Compares))
+	for _, c := range t.Compares {
+		target := clientv3.ModRevision(c.Key)
+		if c.Target == ledger.CreateRevision {
+			target = clientv3.CreateRevision(c.Key)
+		}
+		out = append(out, clientv3.Compare(target, "=", c.Revision))
+	}
+	return out
+}
+
+func writes(t ledger.Txn) []clientv3.Op {
+	out := make([]clientv3.Op, 0, len(t.Puts)+len(t.Deletes))
+	for _, p := range t.Puts {
+		out = append(out, clientv3.OpPut(p.Key, string(p.Value), clientv3.WithLease(clientv3.LeaseID(p.Lease))))
+	}
+	for _, key := range t.Deletes {
+		out = append(out, clientv3.OpDelete(key))
+	}
+	return out
+}
+
+func reads(t ledger.Txn) []clientv3.Op {
+	keys := t.Compared()
+	out := make([]clientv3.Op, 0, len(keys))
+	for _, key := range keys {
+		out = append(out, clientv3.OpGet(key))
+	}
+	return out
+}
+
+// refused are the answers that a server gives before it changes anything. All else may
+// have happened: a proposal can commit after its waiter was sent away.
+var refused = []error{
+	rpctypes.ErrEmptyKey, rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge,
+	rpctypes.ErrLeaseNotFound, rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken, rpctypes.ErrUserEmpty,
+}
+
+func commitError(err error) error {
+	for _, r := range refused {
+		if errors.Is(err, r) {
+			return &ledger.TxnError{Reason: err.Error()}
+		}
+	}
+	return fmt.Errorf("etcd: commit, outcome unknown: %w", err)
+}
+
+// List implements ledger.Store: pages of one revision, which the first, linearizable, page
+// fixes.
+func (s *Store) List(ctx context.Context, prefix string) ([]ledger.KV, int64, error) {
+	var out []ledger.KV
+	var revision int64
+	key, opts := prefix, []clientv3.OpOption{clientv3.WithPrefix()}
+	for {
+		resp, err := s.page(ctx, key, append(opts, clientv3.WithLimit(listPage), clientv3.WithRev(revision)))
+		if err != nil {
+			return nil, 0, fmt.Errorf("etcd: list %q: %w", prefix, mapCompacted(err))
+		}
+		if revision == 0 {
+			revision = resp.Header.GetRevision()
+		}
+		for _, kv := range resp.Kvs {
+			out = append(out, toKV(kv))
+		}
+		if !resp.More {
+			return out, revision, nil
+		}
+		key = out[len(out)-1].Key + "\x00"
+		opts = []clientv3.OpOption{clientv3.WithRange(rangeEnd(prefix))}
+	}
+}
+
+func (s *Store) page(ctx context.Context, key string, opts []clientv3.OpOption) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), requestTimeout)
+	defer cancel()
+	return s.client.Get(ctx, key, opts...)
+}
+
+// rangeEnd is the end of all keys under prefix; the empty prefix has all keys there are.
+func rangeEnd(prefix string) string {
+	if prefix == "" {
+		return "\x00"
+	}
+	return clientv3.GetPrefixRangeEnd(prefix)
+}
+
+func toKV(kv *mvccpb.KeyValue) ledger.KV {
+	return ledger.KV{
+		Key: string(kv.GetKey()), Value: kv.GetValue(),
+		CreateRevision: kv.GetCreateRevision(), ModRevision: kv.GetModRevision(), Lease: kv.GetLease(),
+	}
+}
+
+func mapCompacted(err error) error {
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		return ledger.ErrCompacted
+	}
+	return err
+}

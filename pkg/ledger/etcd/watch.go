@@ -1,0 +1,77 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+type watch struct {
+	batches chan ledger.EventBatch
+	err     error
+}
+
+func (w *watch) Batches() <-chan ledger.EventBatch { return w.batches }
+
+func (w *watch) Err() error { return w.err }
+
+// Watch implements ledger.Store. The client reconnects by itself while a leader can be
+// found; it buffers without bound what a slow reader has not taken.
+func (s *Store) Watch(ctx context.Context, prefix string, from int64) ledger.Watch {
+	w := &watch{batches: make(chan ledger.EventBatch)}
+	go w.run(ctx, s.client, prefix, from)
+	return w
+}
+
+func (w *watch) run(ctx context.Context, client *clientv3.Client, prefix string, from int64) {
+	defer close(w.batches)
+	if from < 1 {
+		w.err = fmt.Errorf("etcd: watch: from revision %d, want at least 1", from)
+		return
+	}
+	// The client's watch must end with this function, whatever ends it.
+	inner, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	responses := client.Watch(inner, prefix, clientv3.WithPrefix(), clientv3.WithRev(from),
+		clientv3.WithProgressNotify(), clientv3.WithFragment())
+	for resp := range responses {
+		if err := resp.Err(); err != nil {
+			if ctx.Err() == nil {
+				w.err = fmt.Errorf("etcd: watch: %w", mapCompacted(err))
+			}
+			return
+		}
+		batch := toBatch(resp)
+		if batch.Revision < from {
+			continue
+		}
+		select {
+		case w.batches <- batch:
+		case <-ctx.Done():
+			return
+		}
+	}
+	if ctx.Err() == nil {
+		w.err = errors.New("etcd: watch: the client was closed")
+	}
+}
+
+// toBatch is one response; Revision 0 when it says nothing. A response with events is
+// complete up to its last event only: the header's revision may be ahead of what a watch
+// that is catching up has been sent. (Fragments are put together by the client.)
+func toBatch(resp clientv3.WatchResponse) ledger.EventBatch {
+	if resp.IsProgressNotify() {
+		return ledger.EventBatch{Revision: resp.Header.GetRevision()}
+	}
+	var b ledger.EventBatch
+	for _, ev := range resp.Events {
+		out := ledger.Event{KV: toKV(ev.Kv), Deleted: ev.Type == clientv3.EventTypeDelete}
+		b.Revision = out.ModRevision
+		b.Events = append(b.Events, out)
+	}
+	return b
+}

@@ -1,0 +1,480 @@
+package ledgertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// RunProtocol checks the transactions of the reservation protocol against a real store:
+// what they demand, what they leave, and what their losers learn.
+func RunProtocol(t *testing.T, open Open) {
+	t.Helper()
+	runAll(t, open, []contract{
+		{"T1 places on every node or on none", placeAll},
+		{"T1 tells losers and lets the rest through", placePartly},
+		{"T1 resubmitted after a lost answer knows itself", placeTwice},
+		{"T1 of a lost epoch cannot commit", placeWithoutEpoch},
+		{"T1 over a moved registry cannot commit", placeOverRegistry},
+		{"T1 splits at the bounds of a transaction", placeSplit},
+		{"T5 hands over and raises the high-water", handOver},
+		{"T6 and T7 fence", fence},
+		{"T13 takes, loses and gives up partitions", own},
+		{"the picture follows the ledger", follow},
+		{"the ledger belongs to one cluster", claim},
+	})
+}
+
+// shard is a member that owns every partition.
+type shard struct {
+	h       Harness
+	session ledger.Session
+	epochs  map[int32]int64
+	token   ledger.Token
+}
+
+func newShard(t *testing.T, h Harness, name string) *shard {
+	t.Helper()
+	s := &shard{h: h, session: openSession(t, h.Store), epochs: map[int32]int64{}}
+	for first := int32(0); first < ledger.Partitions; first += ledger.MaxTxnOps {
+		var txns []ledger.Txn
+		for p := first; p < first+ledger.MaxTxnOps; p++ {
+			txn, err := ledger.TakePartition(p, ledger.Owner{Member: name}, s.session.Lease())
+			if err != nil {
+				t.Fatal(err)
+			}
+			txns = append(txns, txn)
+		}
+		all, err := ledger.Merge(txns...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := mustCommit(t, h.Store, all)
+		for p := first; p < first+ledger.MaxTxnOps; p++ {
+			s.epochs[p] = r
+		}
+	}
+	return s
+}
+
+// entry is a committed reservation with a token of its own.
+func (s *shard) entry(podUID string) ledger.Entry {
+	s.token++
+	return ledger.Entry{
+		PodUID: podUID, Namespace: "ns", Name: podUID, Role: ledger.RoleReservation, State: ledger.Committed,
+		PodRV: 100, Token: s.token, Shard: "s", Requests: map[string]int64{"cpu": 100},
+	}
+}
+
+// batch places one pod of that UID on each node, on documents as given or new.
+func (s *shard) batch(t *testing.T, docs ...ledger.NodeDoc) ledger.PlaceBatch {
+	t.Helper()
+	b := ledger.PlaceBatch{Epochs: map[int32]int64{}}
+	for _, d := range docs {
+		e := s.entry(fmt.Sprintf("pod-%d-%s", s.token, d.NodeUID))
+		next, err := ledger.Place(d, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Docs = append(b.Docs, next)
+		b.Placed = append(b.Placed, e.Token)
+		b.Epochs[e.Partition()] = s.epochs[e.Partition()]
+	}
+	return b
+}
+
+func node(uid string) ledger.NodeDoc { return ledger.NodeDoc{NodeUID: uid, NodeName: "name-" + uid} }
+
+func txnOf(t *testing.T, b ledger.PlaceBatch) ledger.Txn {
+	t.Helper()
+	txn, err := b.Txn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return txn
+}
+
+func replace(t *testing.T, docs ...ledger.NodeDoc) ledger.Txn {
+	t.Helper()
+	txn, err := ledger.Replace(docs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return txn
+}
+
+func losers(t *testing.T, b ledger.PlaceBatch, r ledger.TxnResult) ledger.Lost {
+	t.Helper()
+	lost, err := ledger.Losers(b, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lost
+}
+
+// doc reads one document; it is empty when there is none.
+func doc(t *testing.T, s ledger.Store, uid string) ledger.NodeDoc {
+	t.Helper()
+	kv, ok := get(t, s, ledger.KeyNode(uid))
+	if !ok {
+		return node(uid)
+	}
+	d, err := ledger.DecodeNodeDoc(kv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func placeAll(t *testing.T, h Harness) {
+	s := newShard(t, h, "s")
+	b := s.batch(t, node("a"), node("b"))
+	r := mustCommit(t, h.Store, txnOf(t, b))
+	for i, uid := range []string{"a", "b"} {
+		want := b.Docs[i]
+		want.Revision = r
+		if diff := cmp.Diff(want, doc(t, h.Store, uid)); diff != "" {
+			t.Errorf("node %s (-want +got):\n%s", uid, diff)
+		}
+	}
+	stale := s.batch(t, node("a"), node("c"))
+	if r := commit(t, h.Store, txnOf(t, stale)); r.Succeeded {
+		t.Fatal("a placement on a stale document committed")
+	}
+	if _, ok := get(t, h.Store, ledger.KeyNode("c")); ok {
+		t.Error("half of a placement committed")
+	}
+}
+
+func placePartly(t *testing.T, h Harness) {
+	s := newShard(t, h, "s")
+	b := s.batch(t, node("a"), node("b"), node("c"))
+	rival := s.batch(t, node("b"))
+	at := mustCommit(t, h.Store, txnOf(t, rival))
+
+	lost := losers(t, b, commit(t, h.Store, txnOf(t, b)))
+	if lost.Applied || lost.Registry || len(lost.Partitions) != 0 || len(lost.Docs) != 1 {
+		t.Fatalf("lost %+v, want the document of b alone", lost)
+	}
+	want := rival.Docs[0]
+	want.Revision = at
+	if diff := cmp.Diff(want, lost.Docs[0]); diff != "" {
+		t.Errorf("the refreshed document (-want +got):\n%s", diff)
+	}
+	won, ok := ledger.Winners(b, lost)
+	if !ok || len(won.Docs) != 2 || len(won.Placed) != 2 {
+		t.Fatalf("winners: %+v, want those of a and c", won)
+	}
+	mustCommit(t, h.Store, txnOf(t, won))
+	retry := s.batch(t, lost.Docs[0])
+	mustCommit(t, h.Store, txnOf(t, retry))
+	if n := len(doc(t, h.Store, "b").Entries); n != 2 {
+		t.Errorf("node b has %d entries, want both shards' pods", n)
+	}
+}
+
+func placeTwice(t *testing.T, h Harness) {
+	s := newShard(t, h, "s")
+	b := s.batch(t, node("a"), node("b"))
+	first := mustCommit(t, h.Store, txnOf(t, b))
+	lost := losers(t, b, commit(t, h.Store, txnOf(t, b)))
+	if !lost.Applied || lost.AppliedAt != first {
+		t.Fatalf("resubmitted: %+v, want applied at %d", lost, first)
+	}
+	next := s.batch(t, doc(t, h.Store, "a"))
+	second := mustCommit(t, h.Store, txnOf(t, next))
+	lost = losers(t, b, commit(t, h.Store, txnOf(t, b)))
+	if !lost.Applied || lost.AppliedAt != second {
+		t.Errorf("resubmitted after a later change of a: %+v, want applied, visible at %d", lost, second)
+	}
+	if _, ok := ledger.Winners(b, lost); ok {
+		t.Error("an applied batch has winners to resubmit")
+	}
+}
+
+func placeWithoutEpoch(t *testing.T, h Harness) {
+	s := newShard(t, h, "s")
+	b := s.batch(t, node("a"), node("b"))
+	lostPartition := b.Docs[0].Entries[0].Partition()
+	release, err := ledger.ReleasePartition(lostPartition, s.epochs[lostPartition])
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustCommit(t, h.Store, release)
+	take, err := ledger.TakePartition(lostPartition, ledger.Owner{Member: "s"}, s.session.Lease())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustCommit(t, h.Store, take)
+
+	lost := losers(t, b, commit(t, h.Store, txnOf(t, b)))
+	if !slices.Equal(lost.Partitions, []int32{lostPartition}) || len(lost.Docs) != 0 || lost.Applied {
+		t.Fatalf("lost %+v, want partition %d alone", lost, lostPartition)
+	}
+	won, ok := ledger.Winners(b, lost)
+	if other := b.Docs[1].Entries[0].Partition(); other == lostPartition {
+		t.Fatalf("both pods fell into partition %d", other)
+	}
+	if !ok || len(won.Docs) != 1 || won.Docs[0].NodeUID != "b" || won.Epochs[lostPartition] != 0 {
+		t.Fatalf("winners %+v, want the document of b under its own epoch", won)
+	}
+	mustCommit(t, h.Store, txnOf(t, won))
+	if _, ok := get(t, h.Store, ledger.KeyNode("a")); ok {
+		t.Error("a decision of a lost epoch committed")
+	}
+}
+
+func placeOverRegistry(t *testing.T, h Harness) {
+	s := newShard(t, h, "s")
+	b := s.batch(t, node("a"))
+	at := mustCommit(t, h.Store, put(ledger.KeyTermRegistry, "term"))
+	lost := losers(t, b, commit(t, h.Store, txnOf(t, b)))
+	if !lost.Registry || lost.RegistryRevision != at {
+		t.Fatalf("lost %+v, want the registry at %d", lost, at)
+	}
+	if _, ok := ledger.Winners(b, lost); ok {
+		t.Error("placements that do not know a term may be kept")
+	}
+	b.TermRegistryRevision = at
+	mustCommit(t, h.Store, txnOf(t, b))
+}
+
+func placeSplit(t *testing.T, h Harness) {
+	s := newShard(t, h, "s")
+	var docs []ledger.NodeDoc
+	for _, uid := range numbered("n%03d", 150) {
+		docs = append(docs, node(uid))
+	}
+	b := s.batch(t, docs...)
+	_, err := b.Txn()
+	wantTxnError(t, "150 documents in one transaction", err)
+	parts, err := b.Split()
+	if err != nil || len(parts) < 2 {
+		t.Fatalf("split into %d parts: %v", len(parts), err)
+	}
+	placed := 0
+	for _, part := range parts {
+		placed += len(part.Placed)
+		mustCommit(t, h.Store, txnOf(t, part))
+	}
+	kvs, _ := list(t, h.Store, ledger.PrefixNode)
+	if placed != 150 || len(kvs) != 150 {
+		t.Errorf("%d tokens placed in %d documents, want 150 in 150", placed, len(kvs))
+	}
+}
+
+// facts is what a view of the API knows: bound pods with their resourceVersion, unbound
+// ones with 0; other pods are unknown.
+type facts struct {
+	pods     map[string]uint64
+	progress uint64
+}
+
+func (f facts) PodFact(uid string) (uint64, bool, bool) {
+	rv, known := f.pods[uid]
+	return rv, rv != 0, known
+}
+
+func (f facts) PodProgress() uint64 { return f.progress }
+
+func handOver(t *testing.T, h Harness) {
+	s := newShard(t, h, "s")
+	start, err := ledger.Place(node("a"), s.entry("bound"), s.entry("deleted"), s.entry("pending"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustCommit(t, h.Store, replace(t, start))
+	view := facts{pods: map[string]uint64{"bound": 170, "pending": 0}, progress: 200}
+	before := doc(t, h.Store, "a")
+	after, changed := ledger.Finish(before, view)
+	if !changed {
+		t.Fatal("nothing to hand over")
+	}
+	mustCommit(t, h.Store, replace(t, after))
+	got := doc(t, h.Store, "a")
+	if v := ledger.CheckSuccessor(before, got); len(v) > 0 {
+		t.Errorf("violations: %v", v)
+	}
+	if len(got.Entries) != 1 || got.Entries[0].PodUID != "pending" || got.HW[ledger.KindPod] != 200 {
+		t.Errorf("after the hand-over: %+v, want pending alone and high-water 200", got)
+	}
+	if r := commit(t, h.Store, replace(t, after)); r.Succeeded {
+		t.Error("a stale hand-over committed")
+	}
+}
+
+func fence(t *testing.T, h Harness) {
+	s := newShard(t, h, "s")
+	b := s.batch(t, node("a"))
+	mustCommit(t, h.Store, txnOf(t, b))
+	e := b.Docs[0].Entries[0]
+	steps := []func(ledger.NodeDoc) (ledger.NodeDoc, error){
+		func(d ledger.NodeDoc) (ledger.NodeDoc, error) {
+			next, _, err := ledger.MarkWanted(d, e.PodUID, e.Token)
+			return next, err
+		},
+		func(d ledger.NodeDoc) (ledger.NodeDoc, error) { return ledger.MarkFencing(d, e.PodUID, e.Token) },
+		func(d ledger.NodeDoc) (ledger.NodeDoc, error) { return ledger.ReleaseFenced(d, e.PodUID, e.Token, 300) },
+	}
+	for i, step := range steps {
+		before := doc(t, h.Store, "a")
+		next, err := step(before)
+		if err != nil {
+			t.Fatalf("step %d: %v", i, err)
+		}
+		mustCommit(t, h.Store, replace(t, next))
+		after := doc(t, h.Store, "a")
+		if v := ledger.CheckSuccessor(before, after); len(v) > 0 {
+			t.Errorf("step %d: %v", i, v)
+		}
+		for j, other := range steps {
+			if _, err := other(after); err == nil && j > i+1 {
+				t.Errorf("after step %d, step %d was allowed", i, j)
+			}
+		}
+	}
+	if got := doc(t, h.Store, "a"); len(got.Entries) != 0 || got.HW[ledger.KindPod] != 300 {
+		t.Errorf("after the fence: %+v, want no entry and high-water 300", got)
+	}
+}
+
+func own(t *testing.T, h Harness) {
+	a, b := openSession(t, h.Store), openSession(t, h.Store)
+	take := func(member string, s ledger.Session) ledger.Txn {
+		txn, err := ledger.TakePartition(7, ledger.Owner{Member: member}, s.Lease())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return txn
+	}
+	epoch := mustCommit(t, h.Store, take("a", a))
+	if r := commit(t, h.Store, take("b", b)); r.Succeeded {
+		t.Fatal("an owned partition was taken")
+	}
+	h.Expire(t, a.Lease())
+	gone(t, h.Store, ledger.KeyOwn(7), epoch)
+	next := mustCommit(t, h.Store, take("b", b))
+	if next <= epoch {
+		t.Errorf("epoch %d follows %d", next, epoch)
+	}
+	stale, err := ledger.ReleasePartition(7, epoch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := commit(t, h.Store, stale); r.Succeeded {
+		t.Error("a partition was released under a former epoch")
+	}
+	release, err := ledger.ReleasePartition(7, next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustCommit(t, h.Store, release)
+	mustCommit(t, h.Store, take("b", b))
+}
+
+// follow compares a picture fed by Follow (and, ahead of it, by Learn) with one made from
+// a listing.
+func follow(t *testing.T, h Harness) {
+	ctx, cancel := context.WithCancel(t.Context())
+	out := make(chan ledger.ViewBatch)
+	done := make(chan error, 1)
+	go func() { done <- ledger.Follow(ctx, h.Store, out) }()
+	v := ledger.NewView()
+	foldUpTo(t, v, out, 1)
+
+	s := newShard(t, h, "s")
+	var learned []ledger.KV
+	for i := range 30 {
+		uid := fmt.Sprintf("n%d", i%4)
+		d, ok := v.Doc(uid)
+		if !ok {
+			d = node(uid)
+		}
+		txn := txnOf(t, s.batch(t, d))
+		r := commit(t, h.Store, txn)
+		if !r.Succeeded {
+			t.Fatalf("round %d: a learned document is stale: %+v", i, r.Current)
+		}
+		learned = txn.Committed(r)
+		if _, err := v.Learn(learned); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.Expire(t, s.session.Lease())
+	gone(t, h.Store, ledger.KeyOwn(255), s.epochs[255])
+	kvs, revision := list(t, h.Store, "")
+	foldUpTo(t, v, out, revision)
+	if changes, err := v.Learn(learned); err != nil || len(changes.Docs) != 0 {
+		t.Errorf("learning what the watch has told: %+v, %v", changes, err)
+	}
+
+	want := ledger.NewView()
+	if err := want.Reset(kvs, revision); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(picture(want), picture(v)); diff != "" {
+		t.Errorf("listed and followed pictures differ (-listed +followed):\n%s", diff)
+	}
+	if n := len(maps.Collect(v.Owners())); n != 0 {
+		t.Errorf("%d partitions are owned by an expired session", n)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("follow: %v", err)
+	}
+}
+
+func foldUpTo(t *testing.T, v *ledger.View, out <-chan ledger.ViewBatch, revision int64) {
+	t.Helper()
+	timeout := time.After(patience)
+	for v.Revision() < revision {
+		select {
+		case b := <-out:
+			if _, err := v.Fold(b); err != nil {
+				t.Fatal(err)
+			}
+		case <-timeout:
+			t.Fatalf("the picture stands at %d, want %d", v.Revision(), revision)
+		}
+	}
+}
+
+func picture(v *ledger.View) map[string]any {
+	docs := map[string]ledger.NodeDoc{}
+	at := map[string]string{}
+	for d := range v.Docs() {
+		docs[d.NodeUID] = d
+		for _, e := range d.Entries {
+			found, _, _ := v.Entry(e.PodUID)
+			at[e.PodUID] = found.NodeUID
+		}
+	}
+	return map[string]any{
+		"docs": docs, "at": at, "owners": maps.Collect(v.Owners()),
+		"reserved": slices.Sorted(v.Reserved()), "registry": v.TermRegistryRevision(),
+	}
+}
+
+func claim(t *testing.T, h Harness) {
+	for range 2 {
+		if err := ledger.ClaimCluster(within(t), h.Store, "cluster-1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := ledger.ClaimCluster(within(t), h.Store, "cluster-2")
+	var mismatch *ledger.ClusterMismatchError
+	if !errors.As(err, &mismatch) || mismatch.Ledger != "cluster-1" || mismatch.Cluster != "cluster-2" {
+		t.Errorf("second cluster: %v, want a mismatch naming both", err)
+	}
+	if err := ledger.ClaimCluster(within(t), h.Store, ""); err == nil {
+		t.Error("a cluster without UID claimed the ledger")
+	}
+}

@@ -1,0 +1,63 @@
+package ledger
+
+import "fmt"
+
+// String is the name used in messages and logs.
+func (s State) String() string {
+	switch s {
+	case 0:
+		return "none"
+	case Held:
+		return "Held"
+	case Committed:
+		return "Committed"
+	case Fencing:
+		return "Fencing"
+	}
+	return fmt.Sprintf("State(%d)", uint8(s))
+}
+
+// String is the name used in messages and logs.
+func (r Role) String() string {
+	switch r {
+	case RoleReservation:
+		return "Reservation"
+	case RoleVictim:
+		return "Victim"
+	case RoleKeeper:
+		return "Keeper"
+	case RoleMove:
+		return "Move"
+	}
+	return fmt.Sprintf("Role(%d)", uint8(r))
+}
+
+// legal is the life of a reservation: it starts Held or Committed, moves forward only, and
+// leaves from any state (what a departure must prove is CheckSuccessor's business). State
+// 0 stands for "not there".
+func legal(from, to State) bool {
+	switch from {
+	case 0:
+		return to == Held || to == Committed
+	case Held:
+		return to == Committed || to == 0
+	case Committed:
+		return to == Fencing || to == 0
+	case Fencing:
+		return to == 0
+	}
+	return false
+}
+
+// TransitionError reports a step that a reservation's state does not allow. From 0 means
+// the node holds no reservation of that pod with that token.
+type TransitionError struct {
+	NodeUID, PodUID string
+	Token           Token
+	From, To        State
+}
+
+func (e *TransitionError) Error() string {
+	return fmt.Sprintf("ledger: reservation of pod %s (token %s) on node %s cannot go from %s to %s",
+		e.PodUID, e.Token, e.NodeUID, e.From, e.To)
+}

@@ -1,0 +1,146 @@
+package ledger
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// View is what one member knows of the ledger: node documents, partition owners, members,
+// the term registry. It is fed by Follow (Fold, in order) and, ahead of the watch, by the
+// member's own committed transactions (Learn).
+//
+// A View belongs to one goroutine. What it hands out is never changed afterwards and must
+// not be changed by the reader.
+type View struct {
+	revision int64
+	docs     map[string]NodeDoc
+	// reserved lists, by pod UID, the nodes whose documents reserve for the pod: one but
+	// for the rare moments when a partition changes hands.
+	reserved map[string][]string
+	owners   map[int32]ownership
+	members  map[string]membership
+	registry int64
+	cluster  string
+}
+
+type ownership struct {
+	owner    Owner
+	epoch    int64
+	modified int64
+}
+
+type membership struct {
+	member   Member
+	modified int64
+}
+
+// NewView returns an empty picture at revision 0: know nothing, conclude nothing, until it
+// has been Reset.
+func NewView() *View {
+	v := &View{}
+	v.clear()
+	return v
+}
+
+func (v *View) clear() {
+	*v = View{
+		docs:     map[string]NodeDoc{},
+		reserved: map[string][]string{},
+		owners:   map[int32]ownership{},
+		members:  map[string]membership{},
+	}
+}
+
+// Revision is the ledger revision up to which the picture is complete; what Learn added
+// may be newer. 0 before the first Reset.
+func (v *View) Revision() int64 { return v.revision }
+
+// Doc is the document of a node; false when the ledger has none (nothing was ever promised
+// there: a first document starts from NodeDoc{NodeUID, NodeName}, at Revision 0).
+func (v *View) Doc(nodeUID string) (NodeDoc, bool) {
+	d, ok := v.docs[nodeUID]
+	return d, ok
+}
+
+// Docs iterates over all documents, in no order.
+func (v *View) Docs() iter.Seq[NodeDoc] {
+	return func(yield func(NodeDoc) bool) {
+		for _, d := range v.docs {
+			if !yield(d) {
+				return
+			}
+		}
+	}
+}
+
+// Entry is the reservation of a pod and the document it stands in. Should two nodes hold
+// one, the one that binds the pod soonest wins (Committed, Fencing, Held; then the lower
+// node UID), the same for every member.
+func (v *View) Entry(podUID string) (NodeDoc, Entry, bool) {
+	var doc NodeDoc
+	var entry Entry
+	found := false
+	for _, uid := range v.reserved[podUID] {
+		d := v.docs[uid]
+		e, ok := d.Find(podUID)
+		if ok && (!found || before(d, e, doc, entry)) {
+			doc, entry, found = d, e, true
+		}
+	}
+	return doc, entry, found
+}
+
+func before(d NodeDoc, e Entry, other NodeDoc, otherEntry Entry) bool {
+	rank := func(s State) int { return slices.Index([]State{Committed, Fencing, Held}, s) }
+	c := cmp.Or(cmp.Compare(rank(e.State), rank(otherEntry.State)), strings.Compare(d.NodeUID, other.NodeUID))
+	return c < 0
+}
+
+// Reserved iterates over the UIDs of all pods with a reservation, in no order.
+func (v *View) Reserved() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for uid := range v.reserved {
+			if !yield(uid) {
+				return
+			}
+		}
+	}
+}
+
+// Owner is who holds a partition, and the epoch (create revision) the holder compares.
+func (v *View) Owner(partition int32) (owner Owner, epoch int64, ok bool) {
+	o, ok := v.owners[partition]
+	return o.owner, o.epoch, ok
+}
+
+// Owners iterates over the held partitions and their owners, in no order.
+func (v *View) Owners() iter.Seq2[int32, Owner] {
+	return func(yield func(int32, Owner) bool) {
+		for p, o := range v.owners {
+			if !yield(p, o.owner) {
+				return
+			}
+		}
+	}
+}
+
+// Members are the live members of a role, sorted by id.
+func (v *View) Members(role string) []Member {
+	var out []Member
+	for _, m := range v.members {
+		if m.member.Role == role {
+			out = append(out, m.member)
+		}
+	}
+	slices.SortFunc(out, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}
+
+// TermRegistryRevision is the mod revision of t/reg, 0 while no term was ever registered:
+// what PlaceBatch compares.
+func (v *View) TermRegistryRevision() int64 { return v.registry }
+
+// Cluster is the UID of the Kubernetes cluster this ledger belongs to, empty when unclaimed.
+func (v *View) Cluster() string { return v.cluster }

@@ -1,0 +1,322 @@
+package view
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// View joins a state.Store and a ledger.View, both fed by the owner of this View, into
+// one NodeInfo per node. Not safe for concurrent use.
+type View struct {
+	store    *state.Store
+	ledger   *ledger.View
+	snapshot *state.Snapshot
+
+	slots map[string]*slot // by node name; a slot may exist before its node does
+	nodes []*state.NodeInfo
+	// byUID finds the slot of a node that exists.
+	byUID map[string]*slot
+	// counted says where each pod UID counts at present, and as what.
+	counted map[string]count
+	staged  map[string]stagedPod
+	// unknown holds UIDs with a reservation whose pod the API view has not shown (yet):
+	// they must be looked at again whenever progress moves.
+	unknown map[string]struct{}
+}
+
+type slot struct {
+	name string
+	info *state.NodeInfo
+	// placed is true while info stands in View.nodes, that is while the node exists.
+	placed bool
+}
+
+type count struct {
+	slot *slot
+	pod  *state.Pod
+}
+
+type stagedPod struct {
+	node string
+	pod  *state.Pod
+}
+
+// New returns a view over a store and a ledger picture in whatever state they are.
+func New(store *state.Store, l *ledger.View) *View {
+	v := &View{ledger: l}
+	v.Reset(store)
+	return v
+}
+
+// Reset rebuilds everything on a new store (after a gap in the log). Staged pods stay.
+func (v *View) Reset(store *state.Store) {
+	staged := v.staged
+	*v = View{
+		store:   store,
+		ledger:  v.ledger,
+		slots:   map[string]*slot{},
+		byUID:   map[string]*slot{},
+		counted: map[string]count{},
+		staged:  staged,
+		unknown: map[string]struct{}{},
+	}
+	if v.staged == nil {
+		v.staged = map[string]stagedPod{}
+	}
+	v.snapshot = store.Snapshot()
+	for n := range v.snapshot.Nodes() {
+		v.setNode(n)
+	}
+	for p := range v.snapshot.Pods() {
+		v.recount(p.UID)
+	}
+	v.RecountLedger()
+	for uid := range v.staged {
+		v.recount(uid)
+	}
+}
+
+// RecountLedger looks at every reservation again (after the ledger picture was reset).
+func (v *View) RecountLedger() {
+	seen := make([]string, 0, len(v.counted))
+	for uid := range v.counted {
+		seen = append(seen, uid)
+	}
+	for doc := range v.ledger.Docs() {
+		for i := range doc.Entries {
+			if doc.Entries[i].Role == ledger.RoleReservation {
+				seen = append(seen, doc.Entries[i].PodUID)
+			}
+		}
+	}
+	for _, uid := range seen {
+		v.recount(uid)
+	}
+}
+
+// ApplyFacts folds in what store.Apply just changed.
+func (v *View) ApplyFacts(c state.Changes) {
+	v.snapshot = v.store.Snapshot()
+	for _, n := range c.Nodes {
+		if n.After == nil {
+			v.dropNode(n.Before)
+			continue
+		}
+		v.setNode(n.After)
+	}
+	for _, p := range c.Pods {
+		if p.After != nil {
+			v.recount(p.After.UID)
+		} else {
+			v.recount(p.Before.UID)
+		}
+	}
+	for uid := range v.unknown {
+		v.recount(uid)
+	}
+}
+
+// ApplyLedger looks again at the pods whose entries changed.
+func (v *View) ApplyLedger(podUIDs []string) {
+	for _, uid := range podUIDs {
+		v.recount(uid)
+	}
+}
+
+// Stage counts a pod on a node before the ledger knows of it. The pod must not count
+// anywhere else.
+func (v *View) Stage(p *state.Pod, nodeName string) {
+	v.staged[p.UID] = stagedPod{node: nodeName, pod: p}
+	v.recount(p.UID)
+}
+
+// Unstage takes a staged pod back; a reservation that the ledger picture holds by now
+// takes its place.
+func (v *View) Unstage(podUID string) {
+	delete(v.staged, podUID)
+	v.recount(podUID)
+}
+
+// IsStaged says whether the pod is staged.
+func (v *View) IsStaged(podUID string) bool {
+	_, ok := v.staged[podUID]
+	return ok
+}
+
+// Nodes are the nodes that exist, each with what counts on it. The slice and the
+// NodeInfos belong to the View: read them before the next call that changes it.
+func (v *View) Nodes() []*state.NodeInfo { return v.nodes }
+
+// Pod is the API view's pod.
+func (v *View) Pod(uid string) (*state.Pod, bool) { return v.snapshot.Pod(uid) }
+
+// Snapshot is the API view as last applied.
+func (v *View) Snapshot() *state.Snapshot { return v.snapshot }
+
+// Usable appends to dst the nodes that may take a placement now (their high-water is
+// reached, their document has room) and returns how many it left out for high-water:
+// a pod that fits none of dst may yet fit one of those.
+func (v *View) Usable(dst []*state.NodeInfo) (nodes []*state.NodeInfo, behind int) {
+	progress, ok := v.store.Position().Progress(events.KindPod)
+	if !ok {
+		return dst, len(v.nodes)
+	}
+	for _, n := range v.nodes {
+		doc, ok := v.ledger.Doc(n.Node.UID)
+		switch {
+		case ok && progress < doc.HW[string(events.KindPod)]:
+			behind++
+		case ok && len(doc.Entries) >= ledger.MaxEntries:
+		default:
+			dst = append(dst, n)
+		}
+	}
+	return dst, behind
+}
+
+// PodFact answers ledger.Finish: what the API view says of a pod.
+func (v *View) PodFact(podUID string) (boundRV uint64, bound, known bool) {
+	p, ok := v.snapshot.Pod(podUID)
+	if !ok {
+		return 0, false, false
+	}
+	return p.ResourceVersion, p.NodeName != "", true
+}
+
+// PodProgress answers ledger.Finish: the applied progress of pods, 0 while undefined.
+func (v *View) PodProgress() uint64 {
+	rv, ok := v.store.Position().Progress(events.KindPod)
+	if !ok {
+		return 0
+	}
+	return rv
+}
+
+func (v *View) setNode(n *state.Node) {
+	s := v.slot(n.Name)
+	if old := s.info.Node; old != nil && old.UID != n.UID {
+		delete(v.byUID, old.UID)
+	}
+	s.info.SetNode(n)
+	v.byUID[n.UID] = s
+	if !s.placed {
+		s.placed = true
+		v.insert(s.info)
+	}
+}
+
+// insert keeps nodes in name order: a stable order makes decisions replayable.
+func (v *View) insert(info *state.NodeInfo) {
+	i, _ := slices.BinarySearchFunc(v.nodes, info, byName)
+	v.nodes = slices.Insert(v.nodes, i, info)
+}
+
+func byName(a, b *state.NodeInfo) int { return strings.Compare(a.Node.Name, b.Node.Name) }
+
+func (v *View) dropNode(n *state.Node) {
+	s, ok := v.byUID[n.UID]
+	if !ok {
+		return
+	}
+	delete(v.byUID, n.UID)
+	if i, found := slices.BinarySearchFunc(v.nodes, s.info, byName); found {
+		v.nodes = slices.Delete(v.nodes, i, i+1)
+	}
+	s.placed = false
+	s.info.SetNode(nil)
+	v.forget(s)
+}
+
+// forget drops a slot that neither a node nor a pod needs.
+func (v *View) forget(s *slot) {
+	if !s.placed && s.info.PodCount() == 0 {
+		delete(v.slots, s.name)
+	}
+}
+
+func (v *View) slot(name string) *slot {
+	s, ok := v.slots[name]
+	if !ok {
+		s = &slot{name: name, info: state.NewNodeInfo(nil)}
+		v.slots[name] = s
+	}
+	return s
+}
+
+// recount puts one pod where the counting rule says, and nowhere else.
+func (v *View) recount(uid string) {
+	node, pod := v.place(uid)
+	now, was := v.counted[uid]
+	if was && pod != nil && now.slot.name == node && now.pod == pod {
+		return
+	}
+	if was {
+		now.slot.info.RemovePod(uid)
+		delete(v.counted, uid)
+		defer v.forget(now.slot)
+	}
+	if pod == nil {
+		return
+	}
+	s := v.slot(node)
+	s.info.AddPod(pod)
+	v.counted[uid] = count{slot: s, pod: pod}
+}
+
+// place is the counting rule: the node's name and the pod to count there, or nil.
+func (v *View) place(uid string) (string, *state.Pod) {
+	delete(v.unknown, uid)
+	pod, known := v.snapshot.Pod(uid)
+	if known && pod.NodeName != "" {
+		if pod.Terminal {
+			return "", nil
+		}
+		return pod.NodeName, pod
+	}
+	if doc, entry, ok := v.ledger.Entry(uid); ok {
+		return v.placeReserved(pod, doc, entry)
+	}
+	if st, ok := v.staged[uid]; ok {
+		if known {
+			return st.node, pod
+		}
+		return st.node, st.pod
+	}
+	return "", nil
+}
+
+func (v *View) placeReserved(pod *state.Pod, doc ledger.NodeDoc, entry ledger.Entry) (string, *state.Pod) {
+	if pod != nil {
+		return doc.NodeName, pod
+	}
+	if progress, ok := v.store.Position().Progress(events.KindPod); ok && progress >= entry.PodRV {
+		return "", nil
+	}
+	v.unknown[entry.PodUID] = struct{}{}
+	if now, ok := v.counted[entry.PodUID]; ok && now.slot.name == doc.NodeName {
+		return doc.NodeName, now.pod
+	}
+	return doc.NodeName, podOfEntry(entry)
+}
+
+// podOfEntry is the pod as far as its reservation describes it.
+func podOfEntry(e ledger.Entry) *state.Pod {
+	p := &state.Pod{
+		UID: e.PodUID, Namespace: e.Namespace, Name: e.Name,
+		ResourceVersion: e.PodRV, Priority: e.Priority, SchedulerName: e.SchedulerName,
+		Requests: state.ResourcesFromMap(e.Requests),
+		Object:   &corev1.Pod{},
+	}
+	p.NonZero = p.Requests
+	p.NonZero.MilliCPU, p.NonZero.Memory = e.NonZeroCPU, e.NonZeroMemory
+	for _, port := range e.Ports {
+		p.Ports = append(p.Ports, state.HostPort{IP: port.IP, Protocol: port.Protocol, Port: port.Port})
+	}
+	return p
+}

@@ -1,0 +1,305 @@
+package view_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/view"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// world is a view with the two streams that feed it, driven by hand.
+type world struct {
+	t        rapid.TB
+	store    *state.Store
+	ledger   *ledger.View
+	view     *view.View
+	seq, rv  uint64
+	revision int64
+	docs     map[string]ledger.NodeDoc
+	staged   map[string]string
+}
+
+func newWorld(t rapid.TB) *world {
+	w := &world{t: t, store: state.New(), ledger: ledger.NewView(), docs: map[string]ledger.NodeDoc{}, staged: map[string]string{}}
+	w.view = view.New(w.store, w.ledger)
+	return w
+}
+
+func (w *world) fact(f events.Fact) {
+	w.seq++
+	f.ResourceVersion = w.rv
+	changes, err := w.store.Apply([]events.SequencedFact{{Sequence: w.seq, Fact: f}})
+	if err != nil {
+		w.t.Fatalf("apply: %v", err)
+	}
+	w.view.ApplyFacts(changes)
+}
+
+func (w *world) node(name string) {
+	w.rv++
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, UID: types.UID(uidOf(name)), ResourceVersion: fmt.Sprint(w.rv),
+	}}
+	raw, err := n.Marshal()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.fact(events.Fact{Kind: events.KindNode, Op: events.OpUpsert, UID: uidOf(name), Name: name, Progress: w.rv, Object: raw})
+}
+
+func (w *world) dropNode(name string) {
+	w.rv++
+	w.fact(events.Fact{Kind: events.KindNode, Op: events.OpDelete, UID: uidOf(name), Name: name, Progress: w.rv})
+}
+
+func (w *world) pod(name, node string, phase corev1.PodPhase) {
+	w.rv++
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(uidOf(name)), ResourceVersion: fmt.Sprint(w.rv)},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}},
+		}}},
+		Status: corev1.PodStatus{Phase: phase},
+	}
+	raw, err := p.Marshal()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.fact(events.Fact{Kind: events.KindPod, Op: events.OpUpsert, UID: uidOf(name), Namespace: "d", Name: name, Progress: w.rv, Object: raw})
+}
+
+func (w *world) dropPod(name string) {
+	w.rv++
+	w.fact(events.Fact{Kind: events.KindPod, Op: events.OpDelete, UID: uidOf(name), Namespace: "d", Name: name, Progress: w.rv})
+}
+
+// reserve puts, or with an empty node removes, the one reservation of a pod.
+func (w *world) reserve(pod, node string, podRV uint64) {
+	w.revision++
+	var kvs []ledger.Event
+	for _, n := range nodes {
+		doc := w.docs[n]
+		doc.NodeUID, doc.NodeName = uidOf(n), n
+		before := len(doc.Entries)
+		doc.Entries = slices.DeleteFunc(slices.Clone(doc.Entries), func(e ledger.Entry) bool { return e.PodUID == uidOf(pod) })
+		if n == node {
+			doc.Entries = append(doc.Entries, entry(pod, podRV))
+		}
+		if len(doc.Entries) == before && n != node {
+			continue
+		}
+		w.docs[n] = doc
+		raw, err := ledger.EncodeNodeDoc(doc)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		kvs = append(kvs, ledger.Event{KV: ledger.KV{Key: ledger.KeyNode(doc.NodeUID), Value: raw, ModRevision: w.revision}})
+	}
+	changes, err := w.ledger.Apply(ledger.EventBatch{Revision: w.revision, Events: kvs})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.view.ApplyLedger(changes.PodUIDs)
+}
+
+func entry(pod string, rv uint64) ledger.Entry {
+	return ledger.Entry{
+		PodUID: uidOf(pod), Namespace: "d", Name: pod, Role: ledger.RoleReservation, State: ledger.Committed,
+		PodRV: rv, Token: 7, Shard: "s", SchedulerName: "default-scheduler",
+		Requests: map[string]int64{"cpu": 100},
+	}
+}
+
+var (
+	nodes = []string{"node-a", "node-b", "node-c"}
+	pods  = []string{"pod-a", "pod-b", "pod-c", "pod-d"}
+)
+
+func uidOf(name string) string {
+	return "00000000-0000-4000-8000-0000" + fmt.Sprintf("%08x", hash(name))
+}
+
+func hash(s string) uint32 {
+	h := uint32(2166136261)
+	for _, c := range []byte(s) {
+		h = (h ^ uint32(c)) * 16777619
+	}
+	return h
+}
+
+// want is the counting rule of the package comment, told again from scratch.
+func (w *world) want() map[string][]string {
+	got := map[string][]string{}
+	progress, _ := w.store.Position().Progress(events.KindPod)
+	for _, name := range pods {
+		uid := uidOf(name)
+		p, known := w.store.Snapshot().Pod(uid)
+		reservedOn, rv := "", uint64(0)
+		for n, d := range w.docs {
+			for _, e := range d.Entries {
+				if e.PodUID == uid {
+					reservedOn, rv = n, e.PodRV
+				}
+			}
+		}
+		on := ""
+		switch {
+		case known && p.NodeName != "":
+			if !p.Terminal {
+				on = p.NodeName
+			}
+		case reservedOn != "" && known:
+			on = reservedOn
+		case reservedOn != "" && (progress == 0 || progress < rv):
+			on = reservedOn
+		case reservedOn != "":
+		default:
+			on = w.staged[name]
+		}
+		if on != "" {
+			got[on] = append(got[on], name)
+		}
+	}
+	for _, names := range got {
+		slices.Sort(names)
+	}
+	return got
+}
+
+// have is what the view counts, for nodes that exist.
+func (w *world) have() map[string][]string {
+	got := map[string][]string{}
+	for _, n := range w.view.Nodes() {
+		for p := range n.Pods() {
+			got[n.Node.Name] = append(got[n.Node.Name], p.Name)
+		}
+		slices.Sort(got[n.Node.Name])
+	}
+	return got
+}
+
+// A pod counts once, where the rule says, after any history of facts and reservations.
+func TestCountsWhatTheRuleSays(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(rt)
+		existing := map[string]bool{}
+		podGen, nodeGen := rapid.SampledFrom(pods), rapid.SampledFrom(nodes)
+		rt.Repeat(map[string]func(*rapid.T){
+			"node": func(rt *rapid.T) {
+				n := nodeGen.Draw(rt, "node")
+				w.node(n)
+				existing[n] = true
+			},
+			"drop node": func(rt *rapid.T) {
+				n := nodeGen.Draw(rt, "node")
+				w.dropNode(n)
+				existing[n] = false
+			},
+			"pod": func(rt *rapid.T) { w.pod(podGen.Draw(rt, "pod"), "", corev1.PodPending) },
+			"bind": func(rt *rapid.T) {
+				w.pod(podGen.Draw(rt, "pod"), nodeGen.Draw(rt, "node"), corev1.PodRunning)
+			},
+			"finish": func(rt *rapid.T) {
+				w.pod(podGen.Draw(rt, "pod"), nodeGen.Draw(rt, "node"), corev1.PodSucceeded)
+			},
+			"drop pod": func(rt *rapid.T) { w.dropPod(podGen.Draw(rt, "pod")) },
+			"reserve": func(rt *rapid.T) {
+				ahead := rapid.Uint64Range(1, 3).Draw(rt, "ahead of the view")
+				w.reserve(podGen.Draw(rt, "pod"), nodeGen.Draw(rt, "node"), w.rv+ahead)
+			},
+			"release": func(rt *rapid.T) { w.reserve(podGen.Draw(rt, "pod"), "", 0) },
+			"stage": func(rt *rapid.T) {
+				name := podGen.Draw(rt, "pod")
+				p, ok := w.store.Snapshot().Pod(uidOf(name))
+				if !ok || w.staged[name] != "" {
+					return
+				}
+				w.staged[name] = nodeGen.Draw(rt, "node")
+				w.view.Stage(p, w.staged[name])
+			},
+			"unstage": func(rt *rapid.T) {
+				name := podGen.Draw(rt, "pod")
+				delete(w.staged, name)
+				w.view.Unstage(uidOf(name))
+			},
+			"rebuild": func(*rapid.T) { w.view.Reset(w.store) },
+			"": func(rt *rapid.T) {
+				want := w.want()
+				for n := range want {
+					if !existing[n] {
+						delete(want, n)
+					}
+				}
+				have := w.have()
+				for n, names := range have {
+					if len(names) == 0 {
+						delete(have, n)
+					}
+				}
+				if diff := cmp.Diff(want, have); diff != "" {
+					rt.Fatalf("counted wrongly (-rule +view):\n%s", diff)
+				}
+				for _, n := range w.view.Nodes() {
+					if got := n.Requested.MilliCPU; got != int64(100*n.PodCount()) {
+						rt.Fatalf("node %s: %d milli-CPU for %d pods", n.Node.Name, got, n.PodCount())
+					}
+				}
+			},
+		})
+	})
+}
+
+// A node whose document's high-water is ahead of the applied progress is not usable: an
+// entry that was handed over there may not show as a pod yet.
+func TestNodeBehindHighWaterIsUnusable(t *testing.T) {
+	w := newWorld(t)
+	w.node("node-a")
+	w.node("node-b")
+	w.pod("pod-a", "", corev1.PodPending)
+	w.revision++
+	raw, err := ledger.EncodeNodeDoc(ledger.NodeDoc{
+		NodeUID: uidOf("node-a"), NodeName: "node-a", HW: map[string]uint64{"pod": w.rv + 1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.ledger.Apply(ledger.EventBatch{Revision: w.revision, Events: []ledger.Event{{
+		KV: ledger.KV{Key: ledger.KeyNode(uidOf("node-a")), Value: raw, ModRevision: w.revision},
+	}}}); err != nil {
+		t.Fatal(err)
+	}
+	usable, behind := w.view.Usable(nil)
+	if len(usable) != 1 || usable[0].Node.Name != "node-b" || behind != 1 {
+		t.Fatalf("usable %d, behind %d: want node-b alone usable and node-a behind", len(usable), behind)
+	}
+	w.pod("pod-b", "node-a", corev1.PodRunning)
+	if usable, behind = w.view.Usable(nil); len(usable) != 2 || behind != 0 {
+		t.Fatalf("usable %d, behind %d: want both usable once the progress has reached the high-water", len(usable), behind)
+	}
+}
+
+// Before the log's barrier no node is usable: the store may know only half of the cluster.
+func TestNoNodeUsableBeforeBarrier(t *testing.T) {
+	w := newWorld(t)
+	w.store.SetBarrier(3)
+	w.node("node-a")
+	w.pod("pod-a", "", corev1.PodPending)
+	if usable, behind := w.view.Usable(nil); len(usable) != 0 || behind != 1 {
+		t.Fatalf("usable %d, behind %d before the barrier: want 0 and 1", len(usable), behind)
+	}
+	w.pod("pod-b", "", corev1.PodPending)
+	if usable, _ := w.view.Usable(nil); len(usable) != 1 {
+		t.Fatalf("usable %d at the barrier: want 1", len(usable))
+	}
+}

@@ -1,0 +1,239 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// ViewChanges is what one call changed in a View.
+type ViewChanges struct {
+	// Reset: everything may have changed, the rest of the struct is empty.
+	Reset bool
+	// Docs are the changes of documents, in the order of the ledger.
+	Docs []DocChange
+	// PodUIDs are the pods whose reservations appeared, changed or went, sorted.
+	PodUIDs []string
+	// Partitions changed their owner or epoch, sorted.
+	Partitions []int32
+	// Members: a member came, went or changed its record.
+	Members bool
+	// Registry: t/reg moved.
+	Registry bool
+}
+
+// DocChange is one step of one document. A zero Before means it is new, a zero After that
+// it was deleted (the node is long gone).
+type DocChange struct{ Before, After NodeDoc }
+
+// Fold takes one batch of Follow.
+func (v *View) Fold(b ViewBatch) (ViewChanges, error) {
+	if b.Reset {
+		return ViewChanges{Reset: true}, v.Reset(b.KVs, b.Events.Revision)
+	}
+	return v.Apply(b.Events)
+}
+
+// Reset replaces the picture by a listing of the whole ledger, read at revision. An error
+// names the key whose value cannot be read; the picture is empty then, at revision 0.
+func (v *View) Reset(kvs []KV, revision int64) error {
+	v.clear()
+	for _, kv := range kvs {
+		if err := v.put(kv, &changeSet{}); err != nil {
+			v.clear()
+			return err
+		}
+	}
+	v.revision = revision
+	return nil
+}
+
+// Apply folds in what a watch delivered: every event up to b.Revision. Events that Learn
+// has anticipated change nothing. An error names the key whose value cannot be read: a
+// member that went on without it might contradict a promise, so it must stop.
+func (v *View) Apply(b EventBatch) (ViewChanges, error) {
+	set := changeSet{}
+	for _, ev := range b.Events {
+		if ev.Deleted {
+			v.drop(ev.Key, ev.ModRevision, &set)
+			continue
+		}
+		if err := v.put(ev.KV, &set); err != nil {
+			return set.changes(), err
+		}
+	}
+	v.revision = max(v.revision, b.Revision)
+	return set.changes(), nil
+}
+
+// Learn folds in keys this member knows ahead of its watch: those its own transaction put
+// (Txn.Committed) or a lost compare brought back (TxnResult.Current). The newer revision of
+// a key wins; keys the watch has covered already are left alone, because the watch may have
+// deleted them since.
+func (v *View) Learn(kvs []KV) (ViewChanges, error) {
+	set := changeSet{}
+	for _, kv := range kvs {
+		if kv.ModRevision <= v.revision {
+			continue
+		}
+		if err := v.put(kv, &set); err != nil {
+			return set.changes(), err
+		}
+	}
+	return set.changes(), nil
+}
+
+// put takes one key as stored, unless the picture has that revision of it or a newer one.
+func (v *View) put(kv KV, set *changeSet) error {
+	switch {
+	case strings.HasPrefix(kv.Key, PrefixNode):
+		return v.putDoc(kv, set)
+	case strings.HasPrefix(kv.Key, PrefixOwn):
+		return v.putOwner(kv, set)
+	case strings.HasPrefix(kv.Key, PrefixMember):
+		return v.putMember(kv, set)
+	case kv.Key == KeyTermRegistry:
+		if kv.ModRevision > v.registry {
+			v.registry = kv.ModRevision
+			set.registry = true
+		}
+	case kv.Key == KeyCluster:
+		uid, err := decodeCluster(kv.Value)
+		if err != nil {
+			return err
+		}
+		v.cluster = uid
+	}
+	return nil
+}
+
+func (v *View) putDoc(kv KV, set *changeSet) error {
+	old, known := v.docs[strings.TrimPrefix(kv.Key, PrefixNode)]
+	if known && kv.ModRevision <= old.Revision {
+		return nil
+	}
+	d, err := DecodeNodeDoc(kv)
+	if err != nil {
+		return err
+	}
+	v.docs[d.NodeUID] = d
+	v.index(old, d, set)
+	return nil
+}
+
+// index moves the reservations of one document from old to now.
+func (v *View) index(old, now NodeDoc, set *changeSet) {
+	set.docs = append(set.docs, DocChange{Before: old, After: now})
+	for _, e := range reservations(old) {
+		set.pod(e.PodUID)
+		at := slices.DeleteFunc(slices.Clone(v.reserved[e.PodUID]), func(uid string) bool { return uid == old.NodeUID })
+		if len(at) == 0 {
+			delete(v.reserved, e.PodUID)
+			continue
+		}
+		v.reserved[e.PodUID] = at
+	}
+	for _, e := range reservations(now) {
+		set.pod(e.PodUID)
+		v.reserved[e.PodUID] = append(v.reserved[e.PodUID], now.NodeUID)
+	}
+}
+
+func (v *View) putOwner(kv KV, set *changeSet) error {
+	p, ok := ParseOwn(kv.Key)
+	if !ok {
+		return fmt.Errorf("ledger: key %s: want %s and a partition below %d", kv.Key, PrefixOwn, Partitions)
+	}
+	old := v.owners[p]
+	if kv.ModRevision <= old.modified {
+		return nil
+	}
+	owner, err := DecodeOwner(kv.Value)
+	if err != nil {
+		return fmt.Errorf("ledger: key %s: %w", kv.Key, err)
+	}
+	epoch := kv.CreateRevision
+	if epoch == 0 {
+		epoch = old.epoch
+	}
+	v.owners[p] = ownership{owner: owner, epoch: epoch, modified: kv.ModRevision}
+	if epoch != old.epoch || owner.Member != old.owner.Member {
+		set.partition(p)
+	}
+	return nil
+}
+
+func (v *View) putMember(kv KV, set *changeSet) error {
+	if kv.ModRevision <= v.members[kv.Key].modified {
+		return nil
+	}
+	m, err := DecodeMember(kv.Value)
+	if err != nil {
+		return fmt.Errorf("ledger: key %s: %w", kv.Key, err)
+	}
+	v.members[kv.Key] = membership{member: m, modified: kv.ModRevision}
+	set.members = true
+	return nil
+}
+
+// drop takes a deletion at revision, unless the picture has a newer value.
+func (v *View) drop(key string, revision int64, set *changeSet) {
+	if uid, ok := strings.CutPrefix(key, PrefixNode); ok {
+		if old, known := v.docs[uid]; known && old.Revision < revision {
+			delete(v.docs, uid)
+			v.index(old, NodeDoc{}, set)
+		}
+		return
+	}
+	if p, ok := ParseOwn(key); ok {
+		if old, known := v.owners[p]; known && old.modified < revision {
+			delete(v.owners, p)
+			set.partition(p)
+		}
+		return
+	}
+	if old, known := v.members[key]; known && old.modified < revision {
+		delete(v.members, key)
+		set.members = true
+	}
+	if key == KeyTermRegistry && v.registry < revision {
+		v.registry = 0
+		set.registry = true
+	}
+	if key == KeyCluster {
+		v.cluster = ""
+	}
+}
+
+// changeSet gathers ViewChanges; pods and partitions may come up more than once.
+type changeSet struct {
+	docs              []DocChange
+	pods              map[string]struct{}
+	partitions        map[int32]struct{}
+	members, registry bool
+}
+
+func (s *changeSet) pod(uid string) {
+	if s.pods == nil {
+		s.pods = map[string]struct{}{}
+	}
+	s.pods[uid] = struct{}{}
+}
+
+func (s *changeSet) partition(p int32) {
+	if s.partitions == nil {
+		s.partitions = map[int32]struct{}{}
+	}
+	s.partitions[p] = struct{}{}
+}
+
+func (s *changeSet) changes() ViewChanges {
+	return ViewChanges{
+		Docs:       s.docs,
+		PodUIDs:    slices.Sorted(maps.Keys(s.pods)),
+		Partitions: slices.Sorted(maps.Keys(s.partitions)),
+		Members:    s.members,
+		Registry:   s.registry,
+	}
+}

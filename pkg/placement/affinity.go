@@ -1,0 +1,175 @@
+package placement
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// nodeAffinity honours nodeSelector and node affinity of the pod, and the affinity that the
+// profile adds to every pod. Source: plugins/nodeaffinity.
+type nodeAffinity struct {
+	added          *nodeaffinity.NodeSelector
+	addedPreferred *nodeaffinity.PreferredSchedulingTerms
+}
+
+func newNodeAffinity(args runtime.Object) (Plugin, error) {
+	a, err := argsOf[configv1.NodeAffinityArgs](args)
+	if err != nil {
+		return nil, err
+	}
+	var p nodeAffinity
+	if a.AddedAffinity == nil {
+		return p, nil
+	}
+	if required := a.AddedAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+		if p.added, err = nodeaffinity.NewNodeSelector(required); err != nil {
+			return nil, fmt.Errorf("addedAffinity.requiredDuringSchedulingIgnoredDuringExecution: %w", err)
+		}
+	}
+	if preferred := a.AddedAffinity.PreferredDuringSchedulingIgnoredDuringExecution; len(preferred) > 0 {
+		if p.addedPreferred, err = nodeaffinity.NewPreferredSchedulingTerms(preferred); err != nil {
+			return nil, fmt.Errorf("addedAffinity.preferredDuringSchedulingIgnoredDuringExecution: %w", err)
+		}
+	}
+	return p, nil
+}
+
+func (nodeAffinity) Name() string { return NodeAffinity }
+
+func (p nodeAffinity) Compile(pod *state.Pod) (Compiled, error) {
+	var c Compiled
+	spec := &pod.Object.Spec
+	required := requiredTerms(spec)
+	if required != nil || p.added != nil || len(spec.NodeSelector) > 0 {
+		c.Filter = affinityFilter{added: p.added, required: nodeaffinity.GetRequiredNodeAffinity(pod.Object)}
+	}
+	if required != nil {
+		names, narrowed := namedNodes(required.NodeSelectorTerms)
+		if narrowed && names.Len() == 0 {
+			return Compiled{Rejection: "pod affinity terms conflict"}, nil
+		}
+		if narrowed {
+			c.OnlyNodes = names.UnsortedList()
+		}
+	}
+	c.Scorer, c.ScorerErr = p.scorer(spec)
+	c.Normalize = normalizeToMax
+	return c, nil
+}
+
+func requiredTerms(spec *corev1.PodSpec) *corev1.NodeSelector {
+	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {
+		return nil
+	}
+	return spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+}
+
+// namedNodes returns the names that terms allow, when every term (they are ORed) names
+// nodes by metadata.name; inside a term requirements are ANDed.
+func namedNodes(terms []corev1.NodeSelectorTerm) (names sets.Set[string], narrowed bool) {
+	for _, term := range terms {
+		var inTerm sets.Set[string]
+		for _, r := range term.MatchFields {
+			if r.Key != metav1.ObjectNameField || r.Operator != corev1.NodeSelectorOpIn {
+				continue
+			}
+			values := sets.New(r.Values...)
+			if inTerm == nil {
+				inTerm = values
+			} else {
+				inTerm = inTerm.Intersection(values)
+			}
+		}
+		if inTerm == nil {
+			return nil, false
+		}
+		names = names.Union(inTerm)
+	}
+	return names, names != nil
+}
+
+type affinityFilter struct {
+	added    *nodeaffinity.NodeSelector
+	required nodeaffinity.RequiredNodeAffinity
+}
+
+func (f affinityFilter) Check(n *state.NodeInfo) Code {
+	if f.explain(n.Node.Object) != "" {
+		return UnschedulableAndUnresolvable
+	}
+	return Success
+}
+
+func (f affinityFilter) Explain(n *state.NodeInfo) []string {
+	return []string{f.explain(n.Node.Object)}
+}
+
+// explain returns why a node does not match, or nothing. A term that cannot be parsed
+// matches no node, as upstream has it.
+func (f affinityFilter) explain(node *corev1.Node) string {
+	if f.added != nil && !f.added.Match(node) {
+		return "node(s) didn't match scheduler-enforced node affinity"
+	}
+	if match, _ := f.required.Match(node); !match {
+		return "node(s) didn't match Pod's node affinity/selector"
+	}
+	return ""
+}
+
+type affinityScorer struct {
+	added, own *nodeaffinity.PreferredSchedulingTerms
+}
+
+// scorer returns nil when neither pod nor profile prefers anything.
+func (p nodeAffinity) scorer(spec *corev1.PodSpec) (Scorer, error) {
+	s := affinityScorer{added: p.addedPreferred}
+	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
+		terms := spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+		if terms != nil {
+			var err error
+			if s.own, err = nodeaffinity.NewPreferredSchedulingTerms(terms); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if s.added == nil && s.own == nil {
+		return nil, nil
+	}
+	return s, nil
+}
+
+func (s affinityScorer) Score(n *state.NodeInfo) int64 {
+	var sum int64
+	if s.added != nil {
+		sum += s.added.Score(n.Node.Object)
+	}
+	if s.own != nil {
+		sum += s.own.Score(n.Node.Object)
+	}
+	return sum
+}
+
+func (nodeAffinity) Events() []Event {
+	return []Event{{events.KindNode, Add | UpdateNodeLabel}}
+}
+
+func (p nodeAffinity) Hint(pod *state.Pod, c Change) bool {
+	f := affinityFilter{added: p.added, required: nodeaffinity.GetRequiredNodeAffinity(pod.Object)}
+	if f.explain(c.NewNode.Object) != "" {
+		return false
+	}
+	if c.OldNode == nil {
+		return true
+	}
+	was, err := f.required.Match(c.OldNode.Object)
+	return err != nil || !was
+}

@@ -1,0 +1,187 @@
+package placement
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Action is a set of ways in which an object changed, after upstream's ActionType.
+type Action uint16
+
+const (
+	// Add: the object appeared. For a pod: it came to occupy a node.
+	Add Action = 1 << iota
+	// Delete: the object is gone. For a pod: also when it became terminal.
+	Delete
+	// UpdateNodeAllocatable to UpdateNodeDeclaredFeature: that part of a node changed.
+	// UpdateNodeTaint covers spec.unschedulable being lifted.
+	UpdateNodeAllocatable
+	UpdateNodeLabel
+	UpdateNodeTaint
+	UpdateNodeCondition
+	UpdateNodeAnnotation
+	UpdateNodeDeclaredFeature
+	// UpdatePodLabel to UpdatePodGatesEliminated: that part of a pod changed.
+	UpdatePodLabel
+	UpdatePodScaleDown
+	UpdatePodToleration
+	UpdatePodGatesEliminated
+	// UpdateOther: something else about a pod changed.
+	UpdateOther
+
+	// Update is any change of an object that was there and stays.
+	Update = UpdateNodeAllocatable | UpdateNodeLabel | UpdateNodeTaint | UpdateNodeCondition |
+		UpdateNodeAnnotation | UpdateNodeDeclaredFeature | UpdatePodLabel | UpdatePodScaleDown |
+		UpdatePodToleration | UpdatePodGatesEliminated | UpdateOther
+)
+
+// Event is a kind of change that could turn a rule's no into a yes.
+type Event struct {
+	Kind    events.Kind
+	Actions Action
+}
+
+// Change is one change of the cluster, sorted by what of it matters to rules. Old is nil
+// for Add, New for Delete; only the fields of the Kind are set. No Actions: nothing that
+// could matter to a waiting pod.
+type Change struct {
+	Kind             events.Kind
+	Actions          Action
+	OldPod, NewPod   *state.Pod
+	OldNode, NewNode *state.Node
+}
+
+// Changes sorts what an Apply did, in its order, leaving out what matters to no rule.
+func Changes(c state.Changes) []Change {
+	list := make([]Change, 0, len(c.Pods)+len(c.Nodes))
+	for _, n := range c.Nodes {
+		list = append(list, NodeChange(n))
+	}
+	for _, p := range c.Pods {
+		list = append(list, PodChange(p))
+	}
+	return slices.DeleteFunc(list, func(c Change) bool { return c.Actions == 0 })
+}
+
+// PodChange sorts one change of a pod. Source: pkg/scheduler/framework/events.go
+// PodSchedulingPropertiesChange, and eventhandlers.go for what counts as assigned.
+func PodChange(c state.PodChange) Change {
+	change := Change{Kind: events.KindPod, OldPod: c.Before, NewPod: c.After}
+	switch {
+	case c.After == nil || c.After.Terminal:
+		if c.Before != nil && !c.Before.Terminal {
+			change.Actions, change.NewPod = Delete, nil
+		}
+	case c.Before == nil || c.Before.Terminal:
+		if c.After.Occupies() {
+			change.Actions, change.OldPod = Add, nil
+		}
+	case !c.Before.Occupies() && c.After.Occupies():
+		change.Actions, change.OldPod = Add, nil
+	default:
+		change.Actions = podUpdate(c.Before, c.After)
+	}
+	return change
+}
+
+func podUpdate(before, after *state.Pod) Action {
+	var a Action
+	if !maps.Equal(before.Object.Labels, after.Object.Labels) {
+		a |= UpdatePodLabel
+	}
+	if scaledDown(before.Requests, after.Requests) {
+		a |= UpdatePodScaleDown
+	}
+	// Tolerations can only be added, so their number tells.
+	if len(before.Object.Spec.Tolerations) != len(after.Object.Spec.Tolerations) {
+		a |= UpdatePodToleration
+	}
+	if before.Gated && !after.Gated {
+		a |= UpdatePodGatesEliminated
+	}
+	if a == 0 {
+		a = UpdateOther
+	}
+	return a
+}
+
+// scaledDown tells whether any resource is less than it was.
+func scaledDown(before, after state.Resources) bool {
+	for name, v := range before.Map() {
+		if after.Get(name) < v {
+			return true
+		}
+	}
+	return false
+}
+
+// NodeChange sorts one change of a node. Source: pkg/scheduler/framework/events.go
+// NodeSchedulingPropertiesChange.
+func NodeChange(c state.NodeChange) Change {
+	change := Change{Kind: events.KindNode, OldNode: c.Before, NewNode: c.After}
+	switch {
+	case c.After == nil:
+		change.Actions = Delete
+	case c.Before == nil:
+		change.Actions = Add
+	default:
+		change.Actions = nodeUpdate(c.Before, c.After)
+	}
+	return change
+}
+
+func nodeUpdate(before, after *state.Node) Action {
+	var a Action
+	set := func(changed bool, action Action) {
+		if changed {
+			a |= action
+		}
+	}
+	old, now := before.Object, after.Object
+	set(!before.Allocatable.Equal(after.Allocatable), UpdateNodeAllocatable)
+	set(!maps.Equal(old.Labels, now.Labels), UpdateNodeLabel)
+	set(!equality.Semantic.DeepEqual(old.Spec.Taints, now.Spec.Taints), UpdateNodeTaint)
+	set(old.Spec.Unschedulable && !now.Spec.Unschedulable, UpdateNodeTaint)
+	set(!reflect.DeepEqual(conditions(old), conditions(now)), UpdateNodeCondition)
+	set(!maps.Equal(old.Annotations, now.Annotations), UpdateNodeAnnotation)
+	set(!slices.Equal(old.Status.DeclaredFeatures, now.Status.DeclaredFeatures), UpdateNodeDeclaredFeature)
+	return a
+}
+
+func conditions(n *corev1.Node) map[corev1.NodeConditionType]corev1.ConditionStatus {
+	m := make(map[corev1.NodeConditionType]corev1.ConditionStatus, len(n.Status.Conditions))
+	for _, c := range n.Status.Conditions {
+		m[c.Type] = c.Status
+	}
+	return m
+}
+
+// Wakes tells whether a change could make a pod fit that the named rules rejected
+// (Diagnosis.Plugins). A pod that no rule rejected, or a rule this profile does not have,
+// wakes on any change. Source: scheduling_queue.go isPodWorthRequeuing.
+func (p *Profile) Wakes(pod *state.Pod, rejectedBy []string, c Change) bool {
+	if c.Actions == 0 {
+		return false
+	}
+	if len(rejectedBy) == 0 {
+		return true
+	}
+	for _, name := range rejectedBy {
+		r, ok := p.byName[name]
+		if !ok {
+			return true
+		}
+		listens := func(e Event) bool { return e.Kind == c.Kind && e.Actions&c.Actions != 0 }
+		if slices.ContainsFunc(r.plugin.Events(), listens) && r.plugin.Hint(pod, c) {
+			return true
+		}
+	}
+	return false
+}

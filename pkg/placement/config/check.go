@@ -1,0 +1,192 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/pkg/strictyaml"
+)
+
+// The limits below are upstream's (pkg/scheduler/apis/config/validation/
+// validation_pluginargs.go); the wording is ours.
+const (
+	maxPercent              = 100
+	maxResourceWeight       = 100
+	maxShapeScore           = 10 // config.MaxCustomPriorityScore
+	maxHardPodAffinity      = 100
+	minDeviceBindingTimeout = time.Second
+)
+
+func checkRange[T int32 | int64](v, low, high T, path *field.Path, r *strictyaml.Report) {
+	if v < low || v > high {
+		r.Add(path, v, fmt.Sprintf("want %d to %d", low, high))
+	}
+}
+
+func checkPreemption(a *schedulerv1.DefaultPreemptionArgs, path *field.Path, r *strictyaml.Report) {
+	percent, absolute := *a.MinCandidateNodesPercentage, *a.MinCandidateNodesAbsolute
+	checkRange(percent, 0, maxPercent, path.Child("minCandidateNodesPercentage"), r)
+	if absolute < 0 {
+		r.Add(path.Child("minCandidateNodesAbsolute"), absolute, "want 0 or more")
+	}
+	if percent == 0 && absolute == 0 {
+		r.Add(path.Child("minCandidateNodesPercentage"), percent,
+			"want more than 0 here or in minCandidateNodesAbsolute")
+	}
+}
+
+func checkInterPodAffinity(a *schedulerv1.InterPodAffinityArgs, path *field.Path, r *strictyaml.Report) {
+	checkRange(*a.HardPodAffinityWeight, 0, maxHardPodAffinity, path.Child("hardPodAffinityWeight"), r)
+}
+
+func checkFit(a *schedulerv1.NodeResourcesFitArgs, path *field.Path, r *strictyaml.Report) {
+	for i, name := range a.IgnoredResources {
+		checkName(name, path.Child("ignoredResources").Index(i), r)
+	}
+	for i, group := range a.IgnoredResourceGroups {
+		at := path.Child("ignoredResourceGroups").Index(i)
+		if strings.Contains(group, "/") {
+			r.Add(at, group, "want the part before the slash alone")
+			continue
+		}
+		checkName(group, at, r)
+	}
+	strategy, at := a.ScoringStrategy, path.Child("scoringStrategy")
+	for i, res := range strategy.Resources {
+		checkRange(res.Weight, 1, maxResourceWeight, at.Child("resources").Index(i).Child("weight"), r)
+	}
+	ratio := at.Child("requestedToCapacityRatio")
+	switch strategy.Type {
+	case schedulerv1.LeastAllocated, schedulerv1.MostAllocated:
+		if strategy.RequestedToCapacityRatio != nil {
+			r.Add(ratio, strictyaml.Words("type "+string(strategy.Type)), "want it with type RequestedToCapacityRatio alone")
+		}
+	case schedulerv1.RequestedToCapacityRatio:
+		var shape []schedulerv1.UtilizationShapePoint
+		if strategy.RequestedToCapacityRatio != nil {
+			shape = strategy.RequestedToCapacityRatio.Shape
+		}
+		checkShape(shape, ratio.Child("shape"), r)
+	default:
+		r.Add(at.Child("type"), string(strategy.Type),
+			"want LeastAllocated, MostAllocated or RequestedToCapacityRatio")
+	}
+}
+
+func checkShape(shape []schedulerv1.UtilizationShapePoint, path *field.Path, r *strictyaml.Report) {
+	if len(shape) == 0 {
+		r.Add(path, nil, "want at least one point {utilization, score}")
+	}
+	for i, p := range shape {
+		checkRange(p.Utilization, 0, maxPercent, path.Index(i).Child("utilization"), r)
+		checkRange(p.Score, 0, maxShapeScore, path.Index(i).Child("score"), r)
+		if i > 0 && p.Utilization <= shape[i-1].Utilization {
+			r.Add(path.Index(i).Child("utilization"), p.Utilization,
+				fmt.Sprintf("want more than the point before (%d)", shape[i-1].Utilization))
+		}
+	}
+}
+
+func checkBalanced(a *schedulerv1.NodeResourcesBalancedAllocationArgs, path *field.Path, r *strictyaml.Report) {
+	seen := map[string]bool{}
+	for i, res := range a.Resources {
+		at := path.Child("resources").Index(i)
+		if seen[res.Name] {
+			r.Add(at.Child("name"), res.Name, "given twice; want each resource once")
+		}
+		seen[res.Name] = true
+		if res.Weight != 1 {
+			r.Add(at.Child("weight"), res.Weight, "want 1")
+		}
+	}
+}
+
+func checkSpread(a *schedulerv1.PodTopologySpreadArgs, path *field.Path, r *strictyaml.Report) {
+	at := path.Child("defaultingType")
+	switch a.DefaultingType {
+	case schedulerv1.ListDefaulting:
+	case schedulerv1.SystemDefaulting:
+		if len(a.DefaultConstraints) > 0 {
+			r.Add(at, string(a.DefaultingType), "want List when defaultConstraints are given")
+		}
+	default:
+		r.Add(at, string(a.DefaultingType), "want System or List")
+	}
+	type identity struct {
+		key  string
+		when corev1.UnsatisfiableConstraintAction
+	}
+	seen := map[identity]bool{}
+	for i, c := range a.DefaultConstraints {
+		at := path.Child("defaultConstraints").Index(i)
+		if c.MaxSkew <= 0 {
+			r.Add(at.Child("maxSkew"), c.MaxSkew, "want 1 or more")
+		}
+		checkName(c.TopologyKey, at.Child("topologyKey"), r)
+		if c.WhenUnsatisfiable != corev1.DoNotSchedule && c.WhenUnsatisfiable != corev1.ScheduleAnyway {
+			r.Add(at.Child("whenUnsatisfiable"), string(c.WhenUnsatisfiable), "want DoNotSchedule or ScheduleAnyway")
+		}
+		if c.LabelSelector != nil {
+			r.Add(at.Child("labelSelector"), strictyaml.Words("given"), "want none: it is derived from each pod's owners")
+		}
+		id := identity{c.TopologyKey, c.WhenUnsatisfiable}
+		if seen[id] {
+			r.Add(at, strictyaml.Words(fmt.Sprintf("{%s, %s}", id.key, id.when)), "given twice; want each pair once")
+		}
+		seen[id] = true
+	}
+}
+
+func checkNodeAffinity(a *schedulerv1.NodeAffinityArgs, path *field.Path, r *strictyaml.Report) {
+	if a.AddedAffinity == nil {
+		return
+	}
+	at := path.Child("addedAffinity")
+	if required := a.AddedAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+		p := at.Child("requiredDuringSchedulingIgnoredDuringExecution")
+		_, err := nodeaffinity.NewNodeSelector(required, field.WithPath(p))
+		r.AddError(p, nil, err)
+	}
+	if preferred := a.AddedAffinity.PreferredDuringSchedulingIgnoredDuringExecution; len(preferred) > 0 {
+		p := at.Child("preferredDuringSchedulingIgnoredDuringExecution")
+		_, err := nodeaffinity.NewPreferredSchedulingTerms(preferred, field.WithPath(p))
+		r.AddError(p, nil, err)
+	}
+}
+
+func checkVolumeBinding(a *schedulerv1.VolumeBindingArgs, path *field.Path, r *strictyaml.Report) {
+	if *a.BindTimeoutSeconds < 0 {
+		r.Add(path.Child("bindTimeoutSeconds"), *a.BindTimeoutSeconds, "want 0 or more seconds")
+	}
+	if a.Shape != nil {
+		r.Add(path.Child("shape"), strictyaml.Words("given"), "want none: the feature gate StorageCapacityScoring is off")
+	}
+}
+
+func checkDynamicResources(a *schedulerv1.DynamicResourcesArgs, path *field.Path, r *strictyaml.Report) {
+	if a.FilterTimeout.Duration < 0 {
+		r.Add(path.Child("filterTimeout"), a.FilterTimeout.Duration, "want 0 (none) or more")
+	}
+	if a.BindingTimeout.Duration < minDeviceBindingTimeout {
+		r.Add(path.Child("bindingTimeout"), a.BindingTimeout.Duration, "want 1s or more")
+	}
+}
+
+// checkName accepts what a label key may be: upstream's rule for resource names and
+// topology keys.
+func checkName(name string, path *field.Path, r *strictyaml.Report) {
+	if name == "" {
+		r.Add(path, name, "want a name of the form example.com/name or name")
+		return
+	}
+	for _, e := range metav1validation.ValidateLabelName(name, path) {
+		r.AddError(path, name, e)
+	}
+}

@@ -1,0 +1,219 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	componentconfig "k8s.io/component-base/config"
+	componentv1alpha1 "k8s.io/component-base/config/v1alpha1"
+	componentvalidation "k8s.io/component-base/config/validation"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/strictyaml"
+)
+
+// Defaults of KubeSchedulerConfiguration (pkg/scheduler/apis/config/v1/defaults.go).
+const (
+	defaultParallelism    int32 = 16
+	defaultInitialBackoff       = 1 // seconds
+	defaultMaxBackoff           = 10
+	defaultContentType          = "application/vnd.kubernetes.protobuf"
+	resourceLock                = "leases"
+	// maxBackoffSeconds keeps a backoff within what time.Duration can hold.
+	maxBackoffSeconds = int64((1<<63 - 1) / time.Second)
+)
+
+// checkType is asked before the document is decoded: fields of another kind or version
+// would only add noise.
+func checkType(raw []byte, r *strictyaml.Report) bool {
+	var meta metav1.TypeMeta
+	if err := json.Unmarshal(raw, &meta); err != nil {
+		r.AddError(nil, "document", err)
+		return false
+	}
+	if meta.APIVersion != apiVersion {
+		r.Add(field.NewPath("apiVersion"), meta.APIVersion, "want "+apiVersion)
+	}
+	if meta.Kind != kind {
+		r.Add(field.NewPath("kind"), meta.Kind, "want "+kind)
+	}
+	return r.Empty()
+}
+
+// complete fills in the defaults, records what cannot be accepted and builds the result,
+// which is usable only when nothing was recorded.
+func complete(in *schedulerv1.KubeSchedulerConfiguration, r *strictyaml.Report) *Configuration {
+	orDefault(&in.Parallelism, defaultParallelism)
+	orDefault(&in.PercentageOfNodesToScore, 0)
+	orDefault(&in.PodInitialBackoffSeconds, defaultInitialBackoff)
+	orDefault(&in.PodMaxBackoffSeconds, defaultMaxBackoff)
+	orDefault(&in.EnableProfiling, true)
+	orDefault(&in.EnableContentionProfiling, *in.EnableProfiling)
+	if len(in.Profiles) == 0 {
+		in.Profiles = make([]schedulerv1.KubeSchedulerProfile, 1)
+	}
+	if len(in.Profiles) == 1 {
+		orDefault(&in.Profiles[0].SchedulerName, corev1.DefaultSchedulerName)
+	}
+	checkNumbers(in, r)
+	checkLeaderElection(in.LeaderElection, r)
+	if len(in.Extenders) > 0 {
+		r.Add(field.NewPath("extenders"), strictyaml.Words(fmt.Sprintf("%d given", len(in.Extenders))),
+			"HTTP extenders are not supported by this version; want none")
+	}
+	return &Configuration{
+		Profiles:                  completeProfiles(in.Profiles, r),
+		Warnings:                  warnings(in, r.File),
+		PodInitialBackoff:         time.Duration(*in.PodInitialBackoffSeconds) * time.Second,
+		PodMaxBackoff:             time.Duration(*in.PodMaxBackoffSeconds) * time.Second,
+		Parallelism:               *in.Parallelism,
+		PercentageOfNodesToScore:  *in.PercentageOfNodesToScore,
+		ClientConnection:          completeConnection(in.ClientConnection, r),
+		EnableProfiling:           *in.EnableProfiling,
+		EnableContentionProfiling: *in.EnableContentionProfiling,
+	}
+}
+
+// warnings names what a file asks for and does not get; see the differences in doc.go.
+func warnings(in *schedulerv1.KubeSchedulerConfiguration, file string) []string {
+	var lines []string
+	warn := func(path *field.Path, why string) {
+		lines = append(lines, fmt.Sprintf("%s: %s: no effect: %s", file, path, why))
+	}
+	const allNodes = "every decision considers all nodes"
+	if *in.PercentageOfNodesToScore > 0 {
+		warn(field.NewPath("percentageOfNodesToScore"), allNodes)
+	}
+	for i, p := range in.Profiles {
+		if p.PercentageOfNodesToScore != nil && *p.PercentageOfNodesToScore > 0 {
+			warn(field.NewPath("profiles").Index(i).Child("percentageOfNodesToScore"), allNodes)
+		}
+	}
+	if in.DelayCacheUntilActive {
+		warn(field.NewPath("delayCacheUntilActive"), "every replica is active or follows the log")
+	}
+	return lines
+}
+
+func checkNumbers(in *schedulerv1.KubeSchedulerConfiguration, r *strictyaml.Report) {
+	if *in.Parallelism <= 0 {
+		r.Add(field.NewPath("parallelism"), *in.Parallelism, "want 1 or more")
+	}
+	checkRange(*in.PercentageOfNodesToScore, 0, maxPercent, field.NewPath("percentageOfNodesToScore"), r)
+	initial, longest := *in.PodInitialBackoffSeconds, *in.PodMaxBackoffSeconds
+	checkRange(initial, 1, maxBackoffSeconds, field.NewPath("podInitialBackoffSeconds"), r)
+	if longest < initial || longest > maxBackoffSeconds {
+		r.Add(field.NewPath("podMaxBackoffSeconds"), longest,
+			fmt.Sprintf("want podInitialBackoffSeconds (%d) to %d", initial, maxBackoffSeconds))
+	}
+}
+
+func completeConnection(in componentv1alpha1.ClientConnectionConfiguration, r *strictyaml.Report) ClientConnection {
+	if in.Burst < 0 {
+		r.Add(field.NewPath("clientConnection", "burst"), in.Burst, "want 0 (none given) or more")
+	}
+	if in.ContentType == "" {
+		in.ContentType = defaultContentType
+	}
+	return ClientConnection{
+		Kubeconfig:         in.Kubeconfig,
+		ContentType:        in.ContentType,
+		AcceptContentTypes: in.AcceptContentTypes,
+		QPS:                max(in.QPS, 0), // client-go, too, reads a negative rate as no limit
+		Burst:              in.Burst,
+	}
+}
+
+// checkLeaderElection holds the section to upstream's rules although shards do not use it:
+// a file that kube-scheduler refuses should not seem to work here.
+func checkLeaderElection(in componentv1alpha1.LeaderElectionConfiguration, r *strictyaml.Report) {
+	path := field.NewPath("leaderElection")
+	if in.ResourceLock == "" {
+		in.ResourceLock = resourceLock
+	}
+	if in.ResourceName == "" {
+		in.ResourceName = schedulerv1.SchedulerDefaultLockObjectName
+	}
+	if in.ResourceNamespace == "" {
+		in.ResourceNamespace = schedulerv1.SchedulerDefaultLockObjectNamespace
+	}
+	componentv1alpha1.RecommendedDefaultLeaderElectionConfiguration(&in)
+	if *in.LeaderElect && in.ResourceLock != resourceLock {
+		r.Add(path.Child("resourceLock"), in.ResourceLock, "want "+resourceLock)
+	}
+	internal := componentconfig.LeaderElectionConfiguration{
+		LeaderElect:       *in.LeaderElect,
+		LeaseDuration:     in.LeaseDuration,
+		RenewDeadline:     in.RenewDeadline,
+		RetryPeriod:       in.RetryPeriod,
+		ResourceLock:      in.ResourceLock,
+		ResourceName:      in.ResourceName,
+		ResourceNamespace: in.ResourceNamespace,
+	}
+	for _, e := range componentvalidation.ValidateLeaderElectionConfiguration(&internal, path) {
+		r.AddError(path, nil, e)
+	}
+}
+
+func completeProfiles(in []schedulerv1.KubeSchedulerProfile, r *strictyaml.Report) []placement.ProfileConfig {
+	out := make([]placement.ProfileConfig, 0, len(in))
+	seen := map[string]bool{}
+	var sorting []EnabledPlugin
+	for i := range in {
+		path := field.NewPath("profiles").Index(i)
+		p := resolveProfile(&in[i], path, r)
+		at := path.Child("schedulerName")
+		switch {
+		case p.SchedulerName == "":
+			r.Add(at, p.SchedulerName, "want a name; only a single profile has a default")
+		case seen[p.SchedulerName]:
+			r.Add(at, p.SchedulerName, "given twice; want each name once")
+		}
+		seen[p.SchedulerName] = true
+		if i == 0 {
+			sorting = p.Plugins[QueueSort]
+		}
+		if mine := p.Plugins[QueueSort]; len(mine) == 1 && len(sorting) == 1 && mine[0].Name != sorting[0].Name {
+			r.Add(path.Child("plugins", "queueSort"), mine[0].Name,
+				"want "+sorting[0].Name+" as in profiles[0]: all profiles share one queue")
+		}
+		out = append(out, toPlacement(p))
+	}
+	return out
+}
+
+// resolved is one profile with everything decided.
+type resolved struct {
+	SchedulerName string
+	Plugins       map[Point][]EnabledPlugin
+	// order lists every plugin in Plugins once; see resolvePlugins.
+	order []string
+	// Args by plugin name: pointers to types of kube-scheduler/config/v1.
+	Args map[string]runtime.Object
+}
+
+func resolveProfile(in *schedulerv1.KubeSchedulerProfile, path *field.Path, r *strictyaml.Report) resolved {
+	var p resolved
+	if in.SchedulerName != nil {
+		p.SchedulerName = *in.SchedulerName
+	}
+	if in.PercentageOfNodesToScore != nil {
+		checkRange(*in.PercentageOfNodesToScore, 0, maxPercent, path.Child("percentageOfNodesToScore"), r)
+	}
+	checkPlugins(in.Plugins, path.Child("plugins"), r)
+	p.Plugins, p.order = resolvePlugins(in.Plugins)
+	if n := len(p.Plugins[QueueSort]); n != 1 {
+		r.Add(path.Child("plugins", "queueSort"), strictyaml.Words(fmt.Sprintf("%d plugins", n)), "want exactly one")
+	}
+	if len(p.Plugins[Bind]) == 0 {
+		r.Add(path.Child("plugins", "bind"), strictyaml.Words("no plugins"), "want at least one")
+	}
+	p.Args = resolveArgs(in.PluginConfig, path.Child("pluginConfig"), r)
+	return p
+}

@@ -1,0 +1,81 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/strictyaml"
+)
+
+const (
+	apiVersion = "kubescheduler.config.k8s.io/v1"
+	kind       = "KubeSchedulerConfiguration"
+)
+
+// Configuration is a complete and checked KubeSchedulerConfiguration. Immutable.
+type Configuration struct {
+	// Profiles has at least one, in file order, with distinct scheduler names.
+	Profiles []placement.ProfileConfig
+	// PodInitialBackoff and PodMaxBackoff bound how long a pod waits after a failed
+	// attempt: the first wait and the longest, which is never the shorter of the two.
+	// Defaults 1 s and 10 s.
+	PodInitialBackoff, PodMaxBackoff time.Duration
+	// Parallelism is how many goroutines one decision may use, at least 1. Default 16.
+	Parallelism int32
+	// PercentageOfNodesToScore is 0 to 100 as the file has it, default 0. The engine
+	// considers all nodes whatever it says.
+	PercentageOfNodesToScore int32
+	// ClientConnection is how the services that talk to the API server do it.
+	ClientConnection ClientConnection
+	// EnableProfiling and EnableContentionProfiling: default true.
+	EnableProfiling, EnableContentionProfiling bool
+	// Warnings are lines about parts of the file that mean nothing here.
+	Warnings []string
+}
+
+// ClientConnection says how to reach the API server.
+type ClientConnection struct {
+	// Kubeconfig is a path; empty means in-cluster credentials or a flag.
+	Kubeconfig string
+	// ContentType and AcceptContentTypes are media types; the first defaults to protobuf.
+	ContentType, AcceptContentTypes string
+	// QPS and Burst limit requests per second on the client's side; QPS 0 means no limit.
+	QPS   float32
+	Burst int32
+}
+
+// Load reads the file at path. The error lists every mistake, one line each.
+func Load(path string) (*Configuration, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: scheduler configuration: %w", path, err)
+	}
+	return Parse(path, data)
+}
+
+// Parse reads a configuration from memory; file is what errors call it.
+func Parse(file string, data []byte) (*Configuration, error) {
+	r := &strictyaml.Report{File: file}
+	var in schedulerv1.KubeSchedulerConfiguration
+	raw := strictyaml.JSON(data, r)
+	if raw == nil {
+		return nil, r.Err()
+	}
+	if !checkType(raw, r) || !strictyaml.Decode(raw, &in, nil, r) {
+		return nil, r.Err()
+	}
+	out := complete(&in, r)
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Default returns what an empty file would mean: one profile, default-scheduler.
+func Default() *Configuration {
+	return complete(&schedulerv1.KubeSchedulerConfiguration{}, &strictyaml.Report{})
+}

@@ -1,0 +1,240 @@
+package config
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/strictyaml"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// TestRefused holds the wording of every mistake: one line each, all of them at once.
+func TestRefused(t *testing.T) {
+	for _, file := range inputs(t, "refused") {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			_, err := Load(file)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			got := strings.ReplaceAll(err.Error(), filepath.Dir(file)+"/", "") + "\n"
+			for line := range strings.Lines(got) {
+				if !strings.HasPrefix(line, filepath.Base(file)+": ") {
+					t.Errorf("line does not begin with the file: %q", line)
+				}
+			}
+			golden(t, file, got)
+		})
+	}
+}
+
+// TestAccepted shows what each file resolves to.
+func TestAccepted(t *testing.T) {
+	for _, file := range inputs(t, "accepted") {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			if _, err := Load(file); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, file, picture(t, file))
+		})
+	}
+}
+
+func TestDefaultIsTheMinimalFile(t *testing.T) {
+	loaded, err := Load("testdata/accepted/minimal.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Default(), loaded); diff != "" {
+		t.Errorf("Default() differs from a file with nothing in it (-default +file):\n%s", diff)
+	}
+}
+
+// TestDefaultMeansTheEnginesDefault: the file's defaults and the engine's own name the same
+// plugins in the same order with the same weights, and the engine takes them.
+func TestDefaultMeansTheEnginesDefault(t *testing.T) {
+	type plugin struct {
+		Name   string
+		Weight int32
+	}
+	list := func(p placement.ProfileConfig) (out []plugin) {
+		for _, c := range p.Plugins {
+			out = append(out, plugin{c.Name, max(c.Weight, 1)})
+		}
+		return out
+	}
+	got := Default().Profiles[0]
+	if diff := cmp.Diff(list(placement.DefaultProfile("default-scheduler")), list(got)); diff != "" {
+		t.Errorf("profile (-engine +config):\n%s", diff)
+	}
+	if _, err := placement.NewProfile(got); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEngineTakesWhatIsAccepted: a file that loads never fails later.
+func TestEngineTakesWhatIsAccepted(t *testing.T) {
+	for _, file := range inputs(t, "accepted") {
+		c, err := Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range c.Profiles {
+			if _, err := placement.NewProfile(p); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+	}
+}
+
+func TestMissingFile(t *testing.T) {
+	_, err := Load("testdata/absent.yaml")
+	const want = "testdata/absent.yaml: scheduler configuration: open testdata/absent.yaml: no such file or directory"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// FuzzParse: no bytes make the loader panic, a refusal is always made of lines that name
+// the file, and the engine takes what is accepted.
+func FuzzParse(f *testing.F) {
+	for _, dir := range []string{"refused", "accepted"} {
+		for _, file := range inputs(f, dir) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		out, err := Parse("fuzz.yaml", data)
+		if (out == nil) == (err == nil) {
+			t.Fatalf("result %v, error %v: want exactly one", out, err)
+		}
+		if err == nil {
+			for _, p := range out.Profiles {
+				if _, err := placement.NewProfile(p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return
+		}
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			if !strings.HasPrefix(line, "fuzz.yaml: ") {
+				t.Fatalf("line does not name the file: %q", line)
+			}
+		}
+	})
+}
+
+func inputs(t testing.TB, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", dir, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no inputs in testdata/%s: %v", dir, err)
+	}
+	return files
+}
+
+func golden(t *testing.T, input, got string) {
+	t.Helper()
+	file := strings.TrimSuffix(input, ".yaml") + ".golden"
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got; run with -update to accept):\n%s", file, diff)
+	}
+}
+
+// picture prints what a file resolves to: its numbers, then every profile's plugins by
+// point and its arguments.
+func picture(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var in schedulerv1.KubeSchedulerConfiguration
+	r := &strictyaml.Report{}
+	if !strictyaml.Decode(strictyaml.JSON(data, r), &in, nil, r) {
+		t.Fatal(r.Err())
+	}
+	c := complete(&in, r)
+	var b strings.Builder
+	fmt.Fprintf(&b, "parallelism %d, nodes scored %d%%, backoff %s to %s, profiling %t/%t\nclient %+v\n",
+		c.Parallelism, c.PercentageOfNodesToScore, c.PodInitialBackoff, c.PodMaxBackoff,
+		c.EnableProfiling, c.EnableContentionProfiling, c.ClientConnection)
+	for i := range in.Profiles {
+		p := resolveProfile(&in.Profiles[i], nil, r)
+		fmt.Fprintf(&b, "profile %s\n", p.SchedulerName)
+		fmt.Fprintf(&b, "  engine:%s\n", engine(toPlacement(p)))
+		for _, at := range points {
+			fmt.Fprintf(&b, "  %s:%s\n", at, plugins(at, p.Plugins[at]))
+		}
+		var names []string
+		for name := range p.Args {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			args, err := yaml.Marshal(p.Args[name])
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&b, "  %s args\n    %s\n", name,
+				strings.ReplaceAll(strings.TrimSpace(string(args)), "\n", "\n    "))
+		}
+	}
+	if err := r.Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range c.Warnings {
+		fmt.Fprintf(&b, "warning%s\n", w)
+	}
+	return b.String()
+}
+
+// engine prints what the engine gets: F for filtering, S and the weight for scoring.
+func engine(p placement.ProfileConfig) string {
+	var b strings.Builder
+	for _, c := range p.Plugins {
+		fmt.Fprintf(&b, " %s", c.Name)
+		if c.Points&placement.Filtering != 0 {
+			b.WriteString("/F")
+		}
+		if c.Points&placement.Scoring != 0 {
+			fmt.Fprintf(&b, "/S%d", c.Weight)
+		}
+	}
+	return b.String()
+}
+
+func plugins(at Point, list []EnabledPlugin) string {
+	var b strings.Builder
+	for _, p := range list {
+		fmt.Fprintf(&b, " %s", p.Name)
+		if at == Score {
+			fmt.Fprintf(&b, "(%d)", p.Weight)
+		}
+	}
+	return b.String()
+}

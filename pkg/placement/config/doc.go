@@ -1,0 +1,34 @@
+// Package config reads kube-scheduler's own configuration file
+// (KubeSchedulerConfiguration, kubescheduler.config.k8s.io/v1) into what Berth's services
+// use: placement profiles, backoffs and limits.
+//
+// Start reading at Configuration (the result), then Load. plugins.go holds what is known
+// about each plugin, merge.go the rules of enabled, disabled and multiPoint, args.go and
+// check.go the plugins' arguments.
+//
+// Invariants:
+//
+//   - A file that kube-scheduler 1.36 accepts means the same here, with the differences
+//     below; a file that it refuses is refused.
+//   - Every mistake in the file is reported at once, one line each:
+//     "<file>: <field>: <value>: <what is accepted>".
+//   - A Configuration is complete: every default is filled in. It is never changed after
+//     Load returns and may be shared.
+//
+// Where Berth differs from kube-scheduler:
+//
+//   - percentageOfNodesToScore 0 or absent means all nodes, not an adaptive share:
+//     considering every node is what makes decisions reproducible. Another value is
+//     checked, kept and warned about.
+//   - leaderElection is checked and then unused: every scheduler shard is active, and the
+//     queue and the descheduler elect their leaders in the ledger.
+//   - clientConnection.qps and burst hold when the file sets them. Otherwise there is no
+//     limit on the client's side (upstream: 50 and 100): API priority and fairness on the
+//     server governs.
+//   - delayCacheUntilActive is accepted with a warning and means nothing: standbys follow the
+//     log.
+//   - extenders, plugins that are not kube-scheduler's own and plugins behind alpha gates
+//     are refused by name.
+//   - Stricter than upstream: an unknown plugin in a disabled list, arguments for a plugin
+//     that takes none, and a negative weight are mistakes.
+package config

@@ -1,0 +1,171 @@
+package config
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/pkg/strictyaml"
+)
+
+// allPlugins in a disabled list takes away everything that came from the defaults (in
+// multiPoint) or from multiPoint (at one extension point).
+const allPlugins = "*"
+
+// EnabledPlugin is one plugin at one extension point. Weight counts at score alone and is
+// at least 1.
+type EnabledPlugin struct {
+	Name   string
+	Weight int32
+}
+
+// resolvePlugins works out which plugins run at which point, and in which order, from the
+// defaults and what the file says. Running it on a set that checkPlugins refuses gives a
+// harmless result that nobody uses.
+//
+// Rules: KubeSchedulerConfiguration's mergePluginSet (pkg/scheduler/apis/config/v1) for the
+// defaults, the framework's expandMultiPointPlugins (pkg/scheduler/framework/runtime) for
+// each point.
+//
+// order lists every plugin that runs anywhere, once: those of multiPoint, then the others
+// as the points name them.
+func resolvePlugins(custom *schedulerv1.Plugins) (byPoint map[Point][]EnabledPlugin, order []string) {
+	if custom == nil {
+		custom = &schedulerv1.Plugins{}
+	}
+	everywhere := mergeMultiPoint(defaultMultiPoint(), custom.MultiPoint)
+	byPoint = make(map[Point][]EnabledPlugin, len(points))
+	runs := map[string]bool{}
+	var elsewhere []string
+	for _, at := range points {
+		byPoint[at] = expand(at, pluginSet(custom, at), everywhere)
+		for _, p := range byPoint[at] {
+			if !runs[p.Name] && index(everywhere, p.Name) < 0 {
+				elsewhere = append(elsewhere, p.Name)
+			}
+			runs[p.Name] = true
+		}
+	}
+	for _, p := range everywhere {
+		if runs[p.Name] {
+			order = append(order, p.Name)
+		}
+	}
+	return byPoint, append(order, elsewhere...)
+}
+
+// mergeMultiPoint keeps each default at its place, with the file's weight if the file names
+// it too, drops the disabled ones and appends the rest of the file's.
+func mergeMultiPoint(defaults []schedulerv1.Plugin, custom schedulerv1.PluginSet) []schedulerv1.Plugin {
+	var merged []schedulerv1.Plugin
+	replaced := map[string]bool{}
+	if !names(custom.Disabled)[allPlugins] {
+		for _, p := range defaults {
+			if names(custom.Disabled)[p.Name] {
+				continue
+			}
+			if i := index(custom.Enabled, p.Name); i >= 0 {
+				p = custom.Enabled[i]
+				replaced[p.Name] = true
+			}
+			merged = append(merged, p)
+		}
+	}
+	for _, p := range custom.Enabled {
+		if !replaced[p.Name] {
+			merged = append(merged, p)
+		}
+	}
+	return merged
+}
+
+// expand orders the plugins of one point: first those given both here and by multiPoint (in
+// this point's order, with this point's weight), then the rest of multiPoint, then the rest
+// given here.
+func expand(at Point, here schedulerv1.PluginSet, everywhere []schedulerv1.Plugin) []EnabledPlugin {
+	disabled, specific := names(here.Disabled), names(here.Enabled)
+	fromMulti := map[string]bool{}
+	var middle []EnabledPlugin
+	if !disabled[allPlugins] {
+		for _, p := range everywhere {
+			if !slices.Contains(implemented[p.Name], at) || disabled[p.Name] {
+				continue
+			}
+			fromMulti[p.Name] = true
+			if !specific[p.Name] {
+				middle = append(middle, enabled(p))
+			}
+		}
+	}
+	var first, last []EnabledPlugin
+	for _, p := range here.Enabled {
+		if fromMulti[p.Name] {
+			first = append(first, enabled(p))
+		} else {
+			last = append(last, enabled(p))
+		}
+	}
+	return slices.Concat(first, middle, last)
+}
+
+// enabled fills in the weight: none and 0 mean 1.
+func enabled(p schedulerv1.Plugin) EnabledPlugin {
+	var weight int32
+	if p.Weight != nil {
+		weight = *p.Weight
+	}
+	return EnabledPlugin{Name: p.Name, Weight: cmp.Or(weight, 1)}
+}
+
+func names(ps []schedulerv1.Plugin) map[string]bool {
+	set := make(map[string]bool, len(ps))
+	for _, p := range ps {
+		set[p.Name] = true
+	}
+	return set
+}
+
+func index(ps []schedulerv1.Plugin, name string) int {
+	return slices.IndexFunc(ps, func(p schedulerv1.Plugin) bool { return p.Name == name })
+}
+
+// checkPlugins records every name that is unknown, out of place or given twice.
+func checkPlugins(ps *schedulerv1.Plugins, path *field.Path, r *strictyaml.Report) {
+	if ps == nil {
+		return
+	}
+	for _, at := range append(slices.Clone(points), multiPoint) {
+		set, setPath := pluginSet(ps, at), path.Child(string(at))
+		seen := map[string]bool{}
+		for i, p := range set.Enabled {
+			checkEnabled(p, at, setPath.Child("enabled").Index(i), r)
+			if seen[p.Name] {
+				r.Add(setPath.Child("enabled").Index(i).Child("name"), p.Name, "given twice; want each plugin once")
+			}
+			seen[p.Name] = true
+		}
+		for i, p := range set.Disabled {
+			known := p.Name == allPlugins || implemented[p.Name] != nil || slices.Contains(removed, p.Name)
+			if !known {
+				r.Add(setPath.Child("disabled").Index(i).Child("name"), p.Name, "want * or one of "+knownPlugins())
+			}
+		}
+	}
+}
+
+func checkEnabled(p schedulerv1.Plugin, at Point, path *field.Path, r *strictyaml.Report) {
+	acts, known := implemented[p.Name]
+	switch {
+	case !known && slices.Contains(removed, p.Name):
+		r.Add(path.Child("name"), p.Name, "removed before "+apiVersion+"; want one of "+knownPlugins())
+	case !known:
+		r.Add(path.Child("name"), p.Name, "want one of "+knownPlugins())
+	case at != multiPoint && !slices.Contains(acts, at):
+		r.Add(path.Child("name"), p.Name, "acts at "+joinPoints(acts)+", not here")
+	}
+	if p.Weight != nil && *p.Weight < 0 {
+		r.Add(path.Child("weight"), *p.Weight, "want 1 or more (0 is 1)")
+	}
+}

@@ -1,0 +1,147 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+)
+
+// Point names an extension point as the configuration file spells it.
+type Point string
+
+// The extension points of a profile. multiPoint is not one: it stands for all of them.
+const (
+	PreEnqueue Point = "preEnqueue"
+	QueueSort  Point = "queueSort"
+	PreFilter  Point = "preFilter"
+	Filter     Point = "filter"
+	PostFilter Point = "postFilter"
+	PreScore   Point = "preScore"
+	Score      Point = "score"
+	Reserve    Point = "reserve"
+	Permit     Point = "permit"
+	PreBind    Point = "preBind"
+	Bind       Point = "bind"
+	PostBind   Point = "postBind"
+
+	placementGenerate Point = "placementGenerate"
+	placementScore    Point = "placementScore"
+	multiPoint        Point = "multiPoint"
+)
+
+// points lists what a profile is resolved for, in the order a pod meets them.
+var points = []Point{
+	PreEnqueue, QueueSort, PreFilter, Filter, PostFilter, PreScore, Score,
+	Reserve, Permit, PreBind, Bind, PostBind, placementGenerate, placementScore,
+}
+
+// implemented tells at which points each plugin of kube-scheduler 1.36 acts (the interface
+// assertions beside the plugins in pkg/scheduler/framework/plugins). GangScheduling,
+// TopologyPlacementGenerator and PodGroupPodsCount are absent: their gates are alpha and
+// off.
+var implemented = map[string][]Point{
+	"SchedulingGates":                 {PreEnqueue},
+	"PrioritySort":                    {QueueSort},
+	"NodeUnschedulable":               {Filter},
+	"NodeName":                        {Filter},
+	"TaintToleration":                 {Filter, PreScore, Score},
+	"NodeAffinity":                    {PreFilter, Filter, PreScore, Score},
+	"NodePorts":                       {PreFilter, Filter},
+	"NodeResourcesFit":                {PreFilter, Filter, PreScore, Score, placementScore},
+	"VolumeRestrictions":              {PreFilter, Filter},
+	"NodeVolumeLimits":                {PreFilter, Filter},
+	"VolumeBinding":                   {PreFilter, Filter, Reserve, PreBind, PreScore, Score},
+	"VolumeZone":                      {PreFilter, Filter},
+	"PodTopologySpread":               {PreFilter, Filter, PreScore, Score},
+	"InterPodAffinity":                {PreFilter, Filter, PreScore, Score},
+	"DynamicResources":                {PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind},
+	"DefaultPreemption":               {PreEnqueue, PostFilter},
+	"NodeResourcesBalancedAllocation": {PreScore, Score},
+	"ImageLocality":                   {Score},
+	"DefaultBinder":                   {Bind},
+	"NodeDeclaredFeatures":            {PreFilter, Filter},
+}
+
+// removed are plugins that older configurations name and version v1 rejects
+// (pkg/scheduler/apis/config/validation). To disable one asks for what is already so.
+var removed = []string{"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"}
+
+// defaultMultiPoint is the set every profile starts from, in running order; weight 0 is
+// none given (pkg/scheduler/apis/config/v1/default_plugins.go with 1.36's default gates).
+func defaultMultiPoint() []schedulerv1.Plugin {
+	weighted := func(name string, weight int32) schedulerv1.Plugin {
+		return schedulerv1.Plugin{Name: name, Weight: &weight}
+	}
+	return []schedulerv1.Plugin{
+		{Name: "SchedulingGates"},
+		{Name: "PrioritySort"},
+		{Name: "NodeUnschedulable"},
+		{Name: "NodeName"},
+		weighted("TaintToleration", 3),
+		weighted("NodeAffinity", 2),
+		{Name: "NodePorts"},
+		weighted("NodeResourcesFit", 1),
+		{Name: "VolumeRestrictions"},
+		{Name: "NodeVolumeLimits"},
+		{Name: "VolumeBinding"},
+		{Name: "VolumeZone"},
+		weighted("PodTopologySpread", 2),
+		weighted("InterPodAffinity", 2),
+		weighted("DynamicResources", 2),
+		{Name: "DefaultPreemption"},
+		weighted("NodeResourcesBalancedAllocation", 1),
+		weighted("ImageLocality", 1),
+		{Name: "DefaultBinder"},
+		{Name: "NodeDeclaredFeatures"},
+	}
+}
+
+func knownPlugins() string {
+	return strings.Join(slices.Sorted(maps.Keys(implemented)), ", ")
+}
+
+func joinPoints(ps []Point) string {
+	names := make([]string, len(ps))
+	for i, p := range ps {
+		names[i] = string(p)
+	}
+	return strings.Join(names, ", ")
+}
+
+// pluginSet returns the set a file gives for one extension point.
+func pluginSet(p *schedulerv1.Plugins, at Point) schedulerv1.PluginSet {
+	switch at {
+	case PreEnqueue:
+		return p.PreEnqueue
+	case QueueSort:
+		return p.QueueSort
+	case PreFilter:
+		return p.PreFilter
+	case Filter:
+		return p.Filter
+	case PostFilter:
+		return p.PostFilter
+	case PreScore:
+		return p.PreScore
+	case Score:
+		return p.Score
+	case Reserve:
+		return p.Reserve
+	case Permit:
+		return p.Permit
+	case PreBind:
+		return p.PreBind
+	case Bind:
+		return p.Bind
+	case PostBind:
+		return p.PostBind
+	case placementGenerate:
+		return p.PlacementGenerate
+	case placementScore:
+		return p.PlacementScore
+	default:
+		return p.MultiPoint
+	}
+}

@@ -1,0 +1,26 @@
+// Package placement decides WHERE A POD MAY GO: which nodes can take it, which of them is
+// best, why the others cannot, and what would have to change for that to be asked again.
+// The scheduler, the descheduler's what-if, replay and simulation share it.
+//
+// Start reading at Plugin (one rule), then Profile.Evaluate (all of them over all nodes)
+// and Diagnosis (the answer for people); Change and Profile.Wakes are the way back from
+// "no" to "ask again".
+//
+// Everything here is a function of its arguments: no clock, no randomness, no I/O, no
+// state that outlives a call. Nodes and pods are read only.
+//
+// Semantics are those of kube-scheduler 1.36: the same feasible set, the same scores per
+// plugin and in total, the same reasons and message grammar; test/conformance compares
+// them with upstream's own plugins. Known differences:
+//
+//   - All nodes are looked at, always: there is no sampling (percentageOfNodesToScore).
+//   - Ties are broken by a hash of seed and node UID, not by the order in which filters
+//     happen to finish, so that a decision can be made again.
+//   - Preemption does not exist here, and neither does the sentence upstream adds after it
+//     ("preemption: 0/N nodes are available: ...").
+//   - Rules that are configured but not evaluated by this version never let a pod pass by
+//     mistake: a pod that carries a hard constraint of such a rule is rejected on every
+//     node with a reason that names the rule (see unsupported.go). Soft constraints of
+//     such a rule (preferred pod affinity, ScheduleAnyway spread) do not count: they move
+//     no score.
+package placement

@@ -1,0 +1,330 @@
+package placement
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// TopK is how many feasible nodes a Result ranks unless asked for more: the best one and
+// enough alternatives for a shard that loses races.
+const TopK = 16
+
+// Input is all that a decision depends on besides the profile.
+type Input struct {
+	// Pod to place; its Object must be set.
+	Pod *state.Pod
+	// Nodes are all nodes of the cluster as the caller counts them, in a stable order.
+	// Some scores depend on nodes that cannot take the pod, so leaving some out changes
+	// the answer; use Excluded for those that must not be used now.
+	Nodes []*state.NodeInfo
+	// Seed breaks ties. Equal inputs give equal results.
+	Seed uint64
+	// Excluded maps UIDs of nodes that must not be used to the reason counted for them.
+	Excluded map[string]string
+	// Limit is how many feasible nodes to rank: 0 for TopK, negative for all.
+	Limit int
+	// Details asks for Result.Nodes and Scored.ByPlugin, which cost an allocation per
+	// node and plugin.
+	Details bool
+}
+
+// Result is the answer for one pod.
+type Result struct {
+	// Feasible ranks the best feasible nodes, best first: by total, ties by a hash of seed
+	// and node UID. A pod that can go where it has been nominated to has that node alone.
+	Feasible []Scored
+	// FeasibleCount is how many there are in all; NodesTotal how many were in the input.
+	FeasibleCount, NodesTotal int
+	// Diagnosis says why no node is feasible; empty when one is.
+	Diagnosis Diagnosis
+	// Nodes reports on every node, in the order of the input, when Details asked for it.
+	Nodes []NodeReport
+	// Err: the attempt failed for a reason that is no answer (upstream's SchedulerError).
+	// Everything else is then empty.
+	Err error
+}
+
+// Scored is one feasible node.
+type Scored struct {
+	Node *state.NodeInfo
+	// Total is the weighted sum; 0 when the node is the only one, which is not scored.
+	Total int64
+	// ByPlugin is set when Details asked for it.
+	ByPlugin []PluginScore
+}
+
+// PluginScore is one rule's contribution: Weight times Normalized.
+type PluginScore struct {
+	Plugin          string
+	Raw, Normalized int64
+	Weight          int64
+}
+
+// NodeReport is everything there is to say about one node.
+type NodeReport struct {
+	Node *state.NodeInfo
+	// Code, and for a node that failed the rule that said no first and its reasons. Plugin
+	// is empty for an excluded node.
+	Code    Code
+	Plugin  string
+	Reasons []string
+	// Total and Scores for a node that passed.
+	Total  int64
+	Scores []PluginScore
+}
+
+// Evaluate decides about one pod from scratch.
+func (p *Profile) Evaluate(in Input) Result {
+	if len(in.Nodes) == 0 {
+		return Result{}
+	}
+	e := evaluation{Input: in, profile: p, result: Result{NodesTotal: len(in.Nodes)}}
+	if err := e.compile(); err != nil {
+		return Result{Err: err}
+	}
+	if e.rejected == nil {
+		e.filterNodes()
+	}
+	if len(e.feasible) == 0 {
+		e.diagnose()
+		return e.result
+	}
+	if err := e.score(); err != nil {
+		return Result{Err: err}
+	}
+	e.rank()
+	return e.result
+}
+
+// evaluation is one Evaluate under way.
+type evaluation struct {
+	Input
+	profile *Profile
+	result  Result
+
+	filters []activeFilter
+	scorers []activeScorer
+	// rejected is the rule that rejects the pod whatever the nodes are.
+	rejected *rejection
+	// only are the node names worth looking at, nil for all; onlyBy the rules that say so.
+	only   []string
+	onlyBy []string
+	// verdicts is per node: verdictPass, verdictExcluded, verdictNarrowed, or the index in
+	// filters of the rule that said no.
+	verdicts []int16
+	feasible []*state.NodeInfo
+	// nominated is the node the pod has been nominated to, if it passes.
+	nominated *state.NodeInfo
+	// totals and columns are per feasible node; a column per scorer, normalised.
+	totals  []int64
+	columns [][]int64
+}
+
+const (
+	verdictPass int16 = -1 - iota
+	verdictExcluded
+	verdictNarrowed
+)
+
+type activeFilter struct {
+	plugin string
+	filter Filter
+}
+
+type activeScorer struct {
+	plugin    string
+	weight    int64
+	scorer    Scorer
+	normalize func([]int64)
+	err       error
+}
+
+// rejection is a no to all nodes. plugins are the rules to wait for.
+type rejection struct {
+	message string
+	plugins []string
+}
+
+// compile asks every rule what it has to do with the pod, in order. The first rejection
+// ends it, as in upstream's RunPreFilterPlugins.
+func (e *evaluation) compile() error {
+	if e.Pod == nil || e.Pod.Object == nil {
+		return fmt.Errorf("placement: the pod has no object, want one to evaluate")
+	}
+	e.filters = make([]activeFilter, 0, len(e.profile.rules))
+	e.scorers = make([]activeScorer, 0, len(e.profile.rules))
+	for _, r := range e.profile.rules {
+		c, err := r.plugin.Compile(e.Pod)
+		if err != nil {
+			return fmt.Errorf("placement: plugin %s: %w", r.plugin.Name(), err)
+		}
+		if r.points.has(Filtering) && e.addFilter(r.plugin.Name(), c) {
+			return nil
+		}
+		if r.points.has(Scoring) && (c.Scorer != nil || c.ScorerErr != nil) {
+			e.scorers = append(e.scorers, activeScorer{
+				plugin: r.plugin.Name(), weight: r.weight, scorer: c.Scorer, normalize: c.Normalize, err: c.ScorerErr,
+			})
+		}
+	}
+	return nil
+}
+
+// addFilter takes in the filtering half of a rule; true when the pod is rejected.
+func (e *evaluation) addFilter(plugin string, c Compiled) (rejected bool) {
+	if c.Rejection != "" {
+		e.rejected = &rejection{message: c.Rejection, plugins: []string{plugin}}
+		return true
+	}
+	if c.OnlyNodes != nil {
+		e.narrow(plugin, c.OnlyNodes)
+		if len(e.only) == 0 {
+			e.rejected = &rejection{message: e.narrowedToNothing(), plugins: e.onlyBy}
+			return true
+		}
+	}
+	if c.Filter != nil {
+		filter := c.Filter
+		if f, ok := filter.(ClusterFilter); ok {
+			filter = f.Survey(e.Nodes)
+		}
+		e.filters = append(e.filters, activeFilter{plugin: plugin, filter: filter})
+	}
+	return false
+}
+
+// narrow keeps in only what names allows too.
+func (e *evaluation) narrow(plugin string, names []string) {
+	names = slices.Sorted(slices.Values(names))
+	if e.onlyBy == nil {
+		e.only = slices.Compact(names)
+	} else {
+		e.only = slices.DeleteFunc(e.only, func(name string) bool {
+			_, found := slices.BinarySearch(names, name)
+			return !found
+		})
+	}
+	e.onlyBy = append(e.onlyBy, plugin)
+	slices.Sort(e.onlyBy)
+}
+
+func (e *evaluation) narrowedToNothing() string {
+	if len(e.onlyBy) == 1 {
+		return fmt.Sprintf("node(s) didn't satisfy plugin %v", e.onlyBy[0])
+	}
+	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v simultaneously", e.onlyBy)
+}
+
+// filterNodes gives every node its verdict. A pod that has been nominated to a node is
+// looked at there first and goes there if it can, as upstream's evaluateNominatedNode.
+func (e *evaluation) filterNodes() {
+	e.nominated = e.findNominated()
+	if e.nominated != nil && !e.Details {
+		e.feasible = []*state.NodeInfo{e.nominated}
+		return
+	}
+	e.verdicts = make([]int16, len(e.Nodes))
+	e.feasible = make([]*state.NodeInfo, 0, len(e.Nodes))
+	for i, n := range e.Nodes {
+		e.verdicts[i] = e.verdict(n, true)
+		if e.verdicts[i] == verdictPass {
+			e.feasible = append(e.feasible, n)
+		}
+	}
+}
+
+func (e *evaluation) findNominated() *state.NodeInfo {
+	name := e.Pod.Object.Status.NominatedNodeName
+	if name == "" {
+		return nil
+	}
+	i := slices.IndexFunc(e.Nodes, func(n *state.NodeInfo) bool { return n.Node.Name == name })
+	if i < 0 || e.verdict(e.Nodes[i], false) != verdictPass {
+		return nil
+	}
+	return e.Nodes[i]
+}
+
+func (e *evaluation) verdict(n *state.NodeInfo, narrowed bool) int16 {
+	if narrowed && e.only != nil {
+		if _, found := slices.BinarySearch(e.only, n.Node.Name); !found {
+			return verdictNarrowed
+		}
+	}
+	if len(e.Excluded) > 0 {
+		if _, found := e.Excluded[n.Node.UID]; found {
+			return verdictExcluded
+		}
+	}
+	for i := range e.filters {
+		if e.filters[i].filter.Check(n) != Success {
+			return int16(i)
+		}
+	}
+	return verdictPass
+}
+
+// score fills totals and columns. A single feasible node needs no comparing.
+func (e *evaluation) score() error {
+	e.totals = make([]int64, len(e.feasible))
+	if len(e.feasible) == 1 && !e.Details {
+		return nil
+	}
+	cells := make([]int64, len(e.scorers)*len(e.feasible))
+	for i := range e.scorers {
+		s := &e.scorers[i]
+		if s.err != nil {
+			return fmt.Errorf("placement: plugin %s: %w", s.plugin, s.err)
+		}
+		if c, ok := s.scorer.(ClusterScorer); ok {
+			s.scorer = c.Survey(e.Nodes)
+		}
+		var column []int64
+		column, cells = cells[:len(e.feasible):len(e.feasible)], cells[len(e.feasible):]
+		for j, n := range e.feasible {
+			column[j] = s.scorer.Score(n)
+		}
+		if s.normalize != nil {
+			s.normalize(column)
+		}
+		for j, v := range column {
+			if v < MinScore || v > MaxScore {
+				return fmt.Errorf("placement: plugin %s gave node %s the score %d, want %d to %d",
+					s.plugin, e.feasible[j].Node.Name, v, MinScore, MaxScore)
+			}
+			e.totals[j] += v * s.weight
+		}
+		e.columns = append(e.columns, column)
+	}
+	return nil
+}
+
+// rank fills Feasible with the best nodes.
+func (e *evaluation) rank() {
+	limit := e.Limit
+	switch {
+	case limit == 0:
+		limit = TopK
+	case limit < 0:
+		limit = math.MaxInt
+	}
+	order := best(e.feasible, e.totals, e.Seed, limit)
+	if e.nominated != nil {
+		i := max(slices.Index(e.feasible, e.nominated), 0)
+		order = []candidate{{total: e.totals[i], index: i}}
+	}
+	e.result.FeasibleCount = len(e.feasible)
+	e.result.Feasible = make([]Scored, len(order))
+	for i, c := range order {
+		e.result.Feasible[i] = Scored{Node: e.feasible[c.index], Total: c.total}
+		if e.Details {
+			e.result.Feasible[i].ByPlugin = e.byPlugin(c.index)
+		}
+	}
+	if e.Details {
+		e.result.Nodes = e.report()
+	}
+}

@@ -1,0 +1,67 @@
+package placement
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/component-helpers/nodedeclaredfeatures"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// nodeDeclaredFeatures keeps pods off nodes whose kubelet does not declare a feature they
+// need. Source: plugins/nodedeclaredfeatures.
+type nodeDeclaredFeatures struct{}
+
+// featureVersion is the Kubernetes version whose features are told apart: those that every
+// kubelet of it has need no declaration.
+const featureVersion = "1.36.3"
+
+type featureFilter struct {
+	reason
+	needs nodedeclaredfeatures.FeatureSet
+}
+
+func (nodeDeclaredFeatures) Name() string { return NodeDeclaredFeatures }
+
+func (nodeDeclaredFeatures) Compile(pod *state.Pod) (Compiled, error) {
+	needs, err := featuresOf(pod)
+	if err != nil || needs.IsEmpty() {
+		return Compiled{}, err
+	}
+	return Compiled{Filter: featureFilter{"node(s) didn't match Pod's required features", needs}}, nil
+}
+
+func featuresOf(pod *state.Pod) (nodedeclaredfeatures.FeatureSet, error) {
+	info := &nodedeclaredfeatures.PodInfo{Spec: &pod.Object.Spec}
+	return nodedeclaredfeatures.DefaultFramework.InferForPodScheduling(info, version.MustParseGeneric(featureVersion))
+}
+
+func (f featureFilter) Check(n *state.NodeInfo) Code {
+	match, err := nodedeclaredfeatures.DefaultFramework.MatchNode(f.needs, n.Node.Object)
+	if err != nil || !match.IsMatch {
+		return UnschedulableAndUnresolvable
+	}
+	return Success
+}
+
+func (nodeDeclaredFeatures) Events() []Event {
+	return []Event{{events.KindNode, Add | UpdateNodeDeclaredFeature}, {events.KindPod, Update}}
+}
+
+func (nodeDeclaredFeatures) Hint(pod *state.Pod, c Change) bool {
+	if c.Kind == events.KindNode {
+		return c.OldNode == nil ||
+			!slices.Equal(c.OldNode.Object.Status.DeclaredFeatures, c.NewNode.Object.Status.DeclaredFeatures)
+	}
+	if !c.isOf(pod) || c.OldPod == nil {
+		return false
+	}
+	before, err := featuresOf(c.OldPod)
+	if err != nil {
+		return true
+	}
+	after, err := featuresOf(c.NewPod)
+	return err != nil || !after.Equal(before)
+}

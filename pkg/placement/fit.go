@@ -1,0 +1,169 @@
+package placement
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	podresource "k8s.io/component-helpers/resource"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// nodeResourcesFit rejects nodes without room and scores by how full they would be.
+// Source: plugins/noderesources/fit.go. Extended resources that a DeviceClass maps to
+// devices are counted like any other: there is no allocation of devices.
+type nodeResourcesFit struct {
+	ignored, ignoredGroups []string
+	strategy               strategy
+}
+
+func newNodeResourcesFit(args runtime.Object) (Plugin, error) {
+	a, err := argsOf[configv1.NodeResourcesFitArgs](args)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newStrategy(a.ScoringStrategy)
+	if err != nil {
+		return nil, err
+	}
+	return nodeResourcesFit{ignored: a.IgnoredResources, ignoredGroups: a.IgnoredResourceGroups, strategy: s}, nil
+}
+
+func (nodeResourcesFit) Name() string { return NodeResourcesFit }
+
+func (p nodeResourcesFit) Compile(pod *state.Pod) (Compiled, error) {
+	return Compiled{
+		Filter: newFitFilter(incomingRequest(pod.Object), p.ignores),
+		Scorer: p.strategy.scorer(pod.Object),
+	}, nil
+}
+
+// incomingRequest is what a pod that runs nowhere yet asks for: its spec alone counts.
+func incomingRequest(obj *corev1.Pod) state.Resources {
+	return state.NewResources(podresource.PodRequests(obj, podresource.PodResourcesOptions{}))
+}
+
+// ignores tells whether a resource is left to somebody else.
+func (p nodeResourcesFit) ignores(name string) bool {
+	if !state.IsExtendedResource(name) {
+		return false
+	}
+	group, _, _ := strings.Cut(name, "/")
+	return slices.Contains(p.ignored, name) || slices.Contains(p.ignoredGroups, group)
+}
+
+// fitFilter compares a request with what is left. extended is sorted by name and holds
+// no zero and no ignored resource.
+type fitFilter struct {
+	request  state.Resources
+	extended []amount
+}
+
+type amount struct {
+	name  string
+	value int64
+}
+
+func newFitFilter(request state.Resources, ignores func(string) bool) fitFilter {
+	f := fitFilter{request: request}
+	for _, name := range slices.Sorted(maps.Keys(request.Extended)) {
+		if !ignores(name) {
+			f.extended = append(f.extended, amount{name, request.Extended[name]})
+		}
+	}
+	return f
+}
+
+func (f fitFilter) Check(n *state.NodeInfo) Code {
+	code := Success
+	total, used := &n.Node.Allocatable, &n.Requested
+	fits := func(request, total, used int64) {
+		if request > 0 && request > total-used {
+			code = max(code, Unschedulable)
+			if request > total {
+				code = UnschedulableAndUnresolvable
+			}
+		}
+	}
+	if int64(n.PodCount())+1 > total.Pods {
+		code = Unschedulable
+	}
+	fits(f.request.MilliCPU, total.MilliCPU, used.MilliCPU)
+	fits(f.request.Memory, total.Memory, used.Memory)
+	fits(f.request.EphemeralStorage, total.EphemeralStorage, used.EphemeralStorage)
+	for i := range f.extended {
+		e := &f.extended[i]
+		fits(e.value, total.Extended[e.name], used.Extended[e.name])
+	}
+	return code
+}
+
+func (f fitFilter) Explain(n *state.NodeInfo) []string {
+	var reasons []string
+	total, used := n.Node.Allocatable, n.Requested
+	lacks := func(name string, request, total, used int64) {
+		if request > 0 && request > total-used {
+			reasons = append(reasons, "Insufficient "+name)
+		}
+	}
+	if int64(n.PodCount())+1 > total.Pods {
+		reasons = append(reasons, "Too many pods")
+	}
+	lacks("cpu", f.request.MilliCPU, total.MilliCPU, used.MilliCPU)
+	lacks("memory", f.request.Memory, total.Memory, used.Memory)
+	lacks("ephemeral-storage", f.request.EphemeralStorage, total.EphemeralStorage, used.EphemeralStorage)
+	for _, e := range f.extended {
+		lacks(e.name, e.value, total.Extended[e.name], used.Extended[e.name])
+	}
+	return reasons
+}
+
+func (nodeResourcesFit) Events() []Event {
+	return []Event{
+		{events.KindPod, Delete | UpdatePodScaleDown},
+		{events.KindNode, Add | UpdateNodeAllocatable},
+	}
+}
+
+func (nodeResourcesFit) Hint(pod *state.Pod, c Change) bool {
+	if c.Kind == events.KindPod {
+		if c.NewPod == nil {
+			return heldPlace(c.OldPod)
+		}
+		return c.isOf(pod) || c.NewPod.NodeName != "" && frees(pod, c)
+	}
+	request := incomingRequest(pod.Object)
+	empty := newFitFilter(request, func(string) bool { return false })
+	if empty.Check(state.NewNodeInfo(c.NewNode)) != Success {
+		return false
+	}
+	return c.OldNode == nil || grew(request, c.OldNode.Allocatable, c.NewNode.Allocatable)
+}
+
+// frees tells whether the change lowered anything that pod asks for.
+func frees(pod *state.Pod, c Change) bool {
+	for name, v := range pod.Requests.Map() {
+		if v > 0 && name != string(corev1.ResourcePods) && c.NewPod.Requests.Get(name) < c.OldPod.Requests.Get(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// grew tells whether a node has more room for pods or of anything requested.
+func grew(request, before, after state.Resources) bool {
+	if after.Pods > before.Pods {
+		return true
+	}
+	for name, v := range request.Map() {
+		if v > 0 && after.Get(name) > before.Get(name) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,244 @@
+package placement
+
+import (
+	"fmt"
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	podresource "k8s.io/component-helpers/resource"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// strategy is how NodeResourcesFit scores: which resources, and a curve from what is
+// requested of a capacity (which is not 0) to a score. Source: plugins/noderesources
+// {least_allocated,most_allocated,requested_to_capacity_ratio}.go.
+type strategy struct {
+	resources []configv1.ResourceSpec
+	curve     func(requested, capacity int64) int64
+	// skipZero leaves resources that score 0 out of the mean and rounds it to nearest, as
+	// RequestedToCapacityRatio does; the others truncate.
+	skipZero bool
+}
+
+// customMaxScore is the top of the score range that users write shapes in.
+const customMaxScore = 10
+
+func newStrategy(cfg *configv1.ScoringStrategy) (strategy, error) {
+	if cfg == nil {
+		cfg = &configv1.ScoringStrategy{}
+	}
+	s := strategy{resources: resourceSpecs(cfg.Resources)}
+	switch cfg.Type {
+	case configv1.LeastAllocated, "":
+		s.curve = leastAllocated
+	case configv1.MostAllocated:
+		s.curve = mostAllocated
+	case configv1.RequestedToCapacityRatio:
+		if cfg.RequestedToCapacityRatio == nil || len(cfg.RequestedToCapacityRatio.Shape) == 0 {
+			return s, fmt.Errorf("scoringStrategy.requestedToCapacityRatio.shape is empty, want at least one point")
+		}
+		s.curve = requestedToCapacity(cfg.RequestedToCapacityRatio.Shape)
+		s.skipZero = true
+	default:
+		return s, fmt.Errorf("scoringStrategy.type is %q, want %s, %s or %s",
+			cfg.Type, configv1.LeastAllocated, configv1.MostAllocated, configv1.RequestedToCapacityRatio)
+	}
+	return s, nil
+}
+
+func leastAllocated(requested, capacity int64) int64 {
+	if requested > capacity {
+		return 0
+	}
+	return (capacity - requested) * MaxScore / capacity
+}
+
+func mostAllocated(requested, capacity int64) int64 {
+	return min(requested, capacity) * MaxScore / capacity
+}
+
+// requestedToCapacity interpolates linearly between the points of shape.
+func requestedToCapacity(shape []configv1.UtilizationShapePoint) func(requested, capacity int64) int64 {
+	return func(requested, capacity int64) int64 {
+		utilization := int64(100)
+		if requested <= capacity {
+			utilization = requested * 100 / capacity
+		}
+		score := func(i int) int64 { return int64(shape[i].Score) * (MaxScore / customMaxScore) }
+		for i, point := range shape {
+			to := int64(point.Utilization)
+			if utilization > to {
+				continue
+			}
+			if i == 0 {
+				return score(0)
+			}
+			from := int64(shape[i-1].Utilization)
+			return score(i-1) + (score(i)-score(i-1))*(utilization-from)/(to-from)
+		}
+		return score(len(shape) - 1)
+	}
+}
+
+// demand is one resource to score by, with what the pod asks of it.
+type demand struct {
+	name    string
+	weight  int64
+	request int64
+}
+
+// demands resolves the configured resources for a pod. A resource with a prefix that the
+// pod does not ask for says nothing about the node and is left out.
+func demands(specs []configv1.ResourceSpec, requests corev1.ResourceList) []demand {
+	list := make([]demand, 0, len(specs))
+	for _, spec := range specs {
+		q := requests[corev1.ResourceName(spec.Name)]
+		d := demand{name: spec.Name, weight: spec.Weight, request: q.Value()}
+		if spec.Name == string(corev1.ResourceCPU) {
+			d.request = q.MilliValue()
+		}
+		if d.request != 0 || !state.IsAccountedResource(spec.Name) {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// scorer compiles the strategy for a pod. Containers without requests count with defaults.
+// Pod-level resources do not count: upstream's scorer for this plugin is built without the
+// switch for them (noderesources/fit.go, nodeResourceStrategyTypeMap), unlike its filter.
+func (s strategy) scorer(obj *corev1.Pod) Scorer {
+	requests := podresource.PodRequests(obj, podresource.PodResourcesOptions{
+		SkipPodLevelResources:       true,
+		NonMissingContainerRequests: state.DefaultRequests(),
+	})
+	return fitScorer{strategy: s, demands: demands(s.resources, requests)}
+}
+
+type fitScorer struct {
+	strategy
+	demands []demand
+}
+
+func (s fitScorer) Score(n *state.NodeInfo) int64 {
+	var sum, weights int64
+	for i := range s.demands {
+		d := &s.demands[i]
+		capacity, used := d.measure(n, &n.NonZeroRequested)
+		if capacity == 0 {
+			continue
+		}
+		score := s.curve(used+d.request, capacity)
+		if s.skipZero && score <= 0 {
+			continue
+		}
+		sum += score * d.weight
+		weights += d.weight
+	}
+	switch {
+	case weights == 0:
+		return 0
+	case s.skipZero:
+		return int64(math.Round(float64(sum) / float64(weights)))
+	default:
+		return sum / weights
+	}
+}
+
+// measure returns a node's capacity and use of the resource; cpu and memory in use as
+// given, all else as requested.
+func (d *demand) measure(n *state.NodeInfo, use *state.Resources) (capacity, used int64) {
+	switch corev1.ResourceName(d.name) {
+	case corev1.ResourceCPU:
+		return n.Node.Allocatable.MilliCPU, use.MilliCPU
+	case corev1.ResourceMemory:
+		return n.Node.Allocatable.Memory, use.Memory
+	case corev1.ResourceEphemeralStorage:
+		return n.Node.Allocatable.EphemeralStorage, n.Requested.EphemeralStorage
+	default:
+		return n.Node.Allocatable.Extended[d.name], n.Requested.Extended[d.name]
+	}
+}
+
+// balancedAllocation prefers nodes whose resources are used evenly, by how much the pod
+// improves that. Source: plugins/noderesources/balanced_allocation.go.
+type balancedAllocation struct{ resources []configv1.ResourceSpec }
+
+func newBalancedAllocation(args runtime.Object) (Plugin, error) {
+	a, err := argsOf[configv1.NodeResourcesBalancedAllocationArgs](args)
+	if err != nil {
+		return nil, err
+	}
+	return balancedAllocation{resources: resourceSpecs(a.Resources)}, nil
+}
+
+func (balancedAllocation) Name() string                 { return NodeResourcesBalancedAllocation }
+func (balancedAllocation) Events() []Event              { return nil }
+func (balancedAllocation) Hint(*state.Pod, Change) bool { return false }
+
+// Compile leaves pods alone that ask for none of the resources: balance would pile them
+// all up on one node (kubernetes#129138).
+func (p balancedAllocation) Compile(pod *state.Pod) (Compiled, error) {
+	requests := podresource.PodRequests(pod.Object, podresource.PodResourcesOptions{
+		UseStatusResources: true,
+		InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	})
+	list := demands(p.resources, requests)
+	for _, d := range list {
+		if d.request != 0 {
+			return Compiled{Scorer: balanceScorer{demands: list}}, nil
+		}
+	}
+	return Compiled{}, nil
+}
+
+type balanceScorer struct{ demands []demand }
+
+// Score is 75 when the pod changes nothing, towards 100 when the node gets more even and
+// towards 50 when less.
+func (s balanceScorer) Score(n *state.NodeInfo) int64 {
+	const half = MaxScore / 2
+	return half + (half+s.balance(n, true)-s.balance(n, false))/2
+}
+
+// usualDemands is how many resources are balanced without an allocation.
+const usualDemands = 8
+
+// balance is 100 times (1 - the standard deviation of the used fractions).
+func (s balanceScorer) balance(n *state.NodeInfo, withPod bool) int64 {
+	var buffer [usualDemands]float64
+	fractions := buffer[:0]
+	var sum float64
+	for i := range s.demands {
+		d := &s.demands[i]
+		capacity, used := d.measure(n, &n.Requested)
+		if capacity == 0 {
+			continue
+		}
+		if withPod {
+			used += d.request
+		}
+		fraction := min(float64(used)/float64(capacity), 1)
+		fractions = append(fractions, fraction)
+		sum += fraction
+	}
+	return int64((1 - deviation(fractions, sum)) * float64(MaxScore))
+}
+
+func deviation(fractions []float64, sum float64) float64 {
+	switch len(fractions) {
+	case 0, 1:
+		return 0
+	case 2:
+		return math.Abs((fractions[0] - fractions[1]) / 2)
+	}
+	mean := sum / float64(len(fractions))
+	var squares float64
+	for _, f := range fractions {
+		squares += (f - mean) * (f - mean)
+	}
+	return math.Sqrt(squares / float64(len(fractions)))
+}

@@ -1,0 +1,92 @@
+package placement
+
+import (
+	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// imageLocality prefers nodes that already hold the pod's images, big and widespread ones
+// most. Source: plugins/imagelocality.
+type imageLocality struct{}
+
+// The range of image sizes that scores run over, in bytes; the upper end is per container.
+const (
+	minImageBytes int64 = 23 << 20
+	maxImageBytes int64 = 1000 << 20
+)
+
+func (imageLocality) Name() string                 { return ImageLocality }
+func (imageLocality) Events() []Event              { return nil }
+func (imageLocality) Hint(*state.Pod, Change) bool { return false }
+
+func (imageLocality) Compile(pod *state.Pod) (Compiled, error) {
+	spec := &pod.Object.Spec
+	s := imageScorer{containers: int64(len(spec.InitContainers) + len(spec.Containers))}
+	for _, c := range spec.InitContainers {
+		s.images = append(s.images, imageName(c.Image))
+	}
+	for _, c := range spec.Containers {
+		s.images = append(s.images, imageName(c.Image))
+	}
+	for _, v := range spec.Volumes {
+		if v.Image != nil {
+			s.images = append(s.images, imageName(v.Image.Reference))
+		}
+	}
+	return Compiled{Scorer: s}, nil
+}
+
+// imageName adds the default tag.
+func imageName(name string) string {
+	if strings.LastIndex(name, ":") <= strings.LastIndex(name, "/") {
+		name += ":latest"
+	}
+	return name
+}
+
+// imageScorer scores by the images a node holds. worth is per image, 0 for one that no
+// node has; nil before Survey.
+type imageScorer struct {
+	containers int64
+	images     []string
+	worth      []int64
+}
+
+// Survey finds out what each image is worth: its size times the share of nodes that have
+// it, so that a rare image does not draw every pod to the one node that has it. The size
+// is that on the first node that has the image, as in upstream's cache.
+func (s imageScorer) Survey(all []*state.NodeInfo) Scorer {
+	s.worth = make([]int64, len(s.images))
+	for i, image := range s.images {
+		var size, holders int64
+		for _, n := range all {
+			bytes, ok := n.Node.Images[image]
+			if ok && holders == 0 {
+				size = bytes
+			}
+			if ok {
+				holders++
+			}
+		}
+		s.worth[i] = int64(float64(size) * (float64(holders) / float64(len(all))))
+	}
+	return s
+}
+
+func (s imageScorer) Score(n *state.NodeInfo) int64 {
+	var sum int64
+	if len(n.Node.Images) > 0 {
+		for i, worth := range s.worth {
+			if worth == 0 {
+				continue
+			}
+			if _, ok := n.Node.Images[s.images[i]]; ok {
+				sum += worth
+			}
+		}
+	}
+	top := maxImageBytes * s.containers
+	sum = min(max(sum, minImageBytes), top)
+	return MaxScore * (sum - minImageBytes) / (top - minImageBytes)
+}

@@ -1,0 +1,241 @@
+package placement
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+)
+
+// Points is the set of steps at which a rule takes part.
+type Points uint8
+
+const (
+	// Filtering: the rule may reject nodes (upstream's PreFilter and Filter).
+	Filtering Points = 1 << iota
+	// Scoring: the rule adds to the score (upstream's PreScore and Score).
+	Scoring
+)
+
+func (p Points) has(q Points) bool { return p&q != 0 }
+
+// ProfileConfig is one scheduling profile.
+type ProfileConfig struct {
+	// SchedulerName is what pods name in spec.schedulerName.
+	SchedulerName string
+	// Plugins are the enabled rules in the order in which nodes are filtered.
+	Plugins []PluginConfig
+}
+
+// PluginConfig enables one rule.
+type PluginConfig struct {
+	// Name is upstream's plugin name.
+	Name string
+	// Weight of the rule's score in the total; 0 counts as 1.
+	Weight int32
+	// Points at which the rule is enabled; 0 for all that it implements.
+	Points Points
+	// Args are the rule's arguments, a type of k8s.io/kube-scheduler/config/v1 such as
+	// *NodeResourcesFitArgs; nil for the defaults.
+	Args runtime.Object
+}
+
+// Profile is a ProfileConfig made ready. Immutable, safe for concurrent use.
+type Profile struct {
+	schedulerName string
+	rules         []rule
+	byName        map[string]rule
+}
+
+// rule is one enabled plugin.
+type rule struct {
+	plugin Plugin
+	weight int64
+	points Points
+}
+
+// DefaultProfile is upstream's default profile: the same plugins in the same order with
+// the same weights (pkg/scheduler/apis/config/v1/default_plugins.go, with the feature
+// gates of 1.36).
+func DefaultProfile(schedulerName string) ProfileConfig {
+	return ProfileConfig{
+		SchedulerName: schedulerName,
+		Plugins: []PluginConfig{
+			{Name: SchedulingGates},
+			{Name: PrioritySort},
+			{Name: NodeUnschedulable},
+			{Name: NodeName},
+			{Name: TaintToleration, Weight: 3},
+			{Name: NodeAffinity, Weight: 2},
+			{Name: NodePorts},
+			{Name: NodeResourcesFit, Weight: 1},
+			{Name: VolumeRestrictions},
+			{Name: NodeVolumeLimits},
+			{Name: VolumeBinding},
+			{Name: VolumeZone},
+			{Name: PodTopologySpread, Weight: 2},
+			{Name: InterPodAffinity, Weight: 2},
+			{Name: DynamicResources, Weight: 2},
+			{Name: DefaultPreemption},
+			{Name: NodeResourcesBalancedAllocation, Weight: 1},
+			{Name: ImageLocality, Weight: 1},
+			{Name: DefaultBinder},
+			{Name: NodeDeclaredFeatures},
+		},
+	}
+}
+
+// Names of the plugins of upstream's default profile.
+const (
+	SchedulingGates                 = "SchedulingGates"
+	PrioritySort                    = "PrioritySort"
+	NodeUnschedulable               = "NodeUnschedulable"
+	NodeName                        = "NodeName"
+	TaintToleration                 = "TaintToleration"
+	NodeAffinity                    = "NodeAffinity"
+	NodePorts                       = "NodePorts"
+	NodeResourcesFit                = "NodeResourcesFit"
+	VolumeRestrictions              = "VolumeRestrictions"
+	NodeVolumeLimits                = "NodeVolumeLimits"
+	VolumeBinding                   = "VolumeBinding"
+	VolumeZone                      = "VolumeZone"
+	PodTopologySpread               = "PodTopologySpread"
+	InterPodAffinity                = "InterPodAffinity"
+	DynamicResources                = "DynamicResources"
+	DefaultPreemption               = "DefaultPreemption"
+	NodeResourcesBalancedAllocation = "NodeResourcesBalancedAllocation"
+	ImageLocality                   = "ImageLocality"
+	DefaultBinder                   = "DefaultBinder"
+	NodeDeclaredFeatures            = "NodeDeclaredFeatures"
+	// GangScheduling is off by default upstream. Here every profile has it, as a rule that
+	// rejects members of a pod group.
+	GangScheduling = "GangScheduling"
+)
+
+// factory makes a plugin from its arguments, nil for the defaults.
+type factory func(args runtime.Object) (Plugin, error)
+
+// registry returns the known plugins.
+func registry() map[string]factory {
+	plain := func(p Plugin) factory {
+		return func(args runtime.Object) (Plugin, error) {
+			if args != nil {
+				return nil, fmt.Errorf("args of type %T, want none", args)
+			}
+			return p, nil
+		}
+	}
+	// passive plugins act elsewhere (queue, binder) or not yet, and any arguments of
+	// theirs are for there.
+	passive := func(name string) factory {
+		return func(runtime.Object) (Plugin, error) { return idle{name: name}, nil }
+	}
+	m := map[string]factory{
+		SchedulingGates:                 plain(schedulingGates{}),
+		PrioritySort:                    passive(PrioritySort),
+		NodeUnschedulable:               plain(nodeUnschedulable{}),
+		NodeName:                        plain(nodeName{}),
+		TaintToleration:                 plain(taintToleration{}),
+		NodeAffinity:                    newNodeAffinity,
+		NodePorts:                       plain(nodePorts{}),
+		NodeResourcesFit:                newNodeResourcesFit,
+		NodeResourcesBalancedAllocation: newBalancedAllocation,
+		ImageLocality:                   plain(imageLocality{}),
+		NodeDeclaredFeatures:            plain(nodeDeclaredFeatures{}),
+		DefaultPreemption:               passive(DefaultPreemption),
+		DefaultBinder:                   passive(DefaultBinder),
+	}
+	for _, name := range unsupportedNames() {
+		m[name] = newUnsupported(name)
+	}
+	return m
+}
+
+// KnownPlugins are the names a ProfileConfig may use, sorted.
+func KnownPlugins() []string { return slices.Sorted(maps.Keys(registry())) }
+
+// NewProfile makes a profile ready. The error names every plugin that is wrong and why.
+func NewProfile(cfg ProfileConfig) (*Profile, error) {
+	var errs []error
+	if cfg.SchedulerName == "" {
+		errs = append(errs, errors.New("placement: schedulerName is empty, want the name pods use"))
+	}
+	p := &Profile{schedulerName: cfg.SchedulerName, byName: map[string]rule{}}
+	known := registry()
+	for i, c := range cfg.Plugins {
+		field := fmt.Sprintf("placement: profile %s: plugins[%d] %s", cfg.SchedulerName, i, c.Name)
+		r, err := newRule(known, c)
+		switch _, twice := p.byName[c.Name]; {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", field, err))
+		case twice:
+			errs = append(errs, fmt.Errorf("%s: is enabled twice, want once", field))
+		default:
+			p.add(r)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	if _, ok := p.byName[GangScheduling]; !ok {
+		p.add(rule{plugin: unsupported{name: GangScheduling, needs: needsGang}, weight: 1, points: Filtering})
+	}
+	return p, nil
+}
+
+func newRule(known map[string]factory, c PluginConfig) (rule, error) {
+	create, ok := known[c.Name]
+	if !ok {
+		return rule{}, fmt.Errorf("is unknown, want one of %s", strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+	}
+	if c.Weight < 0 {
+		return rule{}, fmt.Errorf("weight is %d, want 0 or more", c.Weight)
+	}
+	plugin, err := create(c.Args)
+	if err != nil {
+		return rule{}, err
+	}
+	r := rule{plugin: plugin, weight: max(int64(c.Weight), 1), points: c.Points}
+	if r.points == 0 {
+		r.points = Filtering | Scoring
+	}
+	return r, nil
+}
+
+func (p *Profile) add(r rule) {
+	p.rules = append(p.rules, r)
+	p.byName[r.plugin.Name()] = r
+}
+
+// SchedulerName is what pods name in spec.schedulerName.
+func (p *Profile) SchedulerName() string { return p.schedulerName }
+
+// argsOf converts args to the type a plugin wants; nil gives the zero value of it.
+func argsOf[T any](args runtime.Object) (*T, error) {
+	if args == nil {
+		return new(T), nil
+	}
+	typed, ok := any(args).(*T)
+	if !ok {
+		return nil, fmt.Errorf("args of type %T, want %T", args, new(T))
+	}
+	return typed, nil
+}
+
+// resourceSpecs returns the resources to score by, cpu and memory when none are named.
+func resourceSpecs(specs []configv1.ResourceSpec) []configv1.ResourceSpec {
+	if len(specs) == 0 {
+		specs = []configv1.ResourceSpec{{Name: "cpu"}, {Name: "memory"}}
+	}
+	specs = slices.Clone(specs)
+	for i := range specs {
+		if specs[i].Weight == 0 {
+			specs[i].Weight = 1
+		}
+	}
+	return specs
+}

@@ -1,0 +1,64 @@
+package placement
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// explain turns a verdict into the rule and its reasons.
+func (e *evaluation) explain(n *state.NodeInfo, verdict int16) (plugin string, reasons []string) {
+	switch {
+	case verdict == verdictPass:
+		return "", nil
+	case verdict == verdictExcluded:
+		return "", []string{e.Excluded[n.Node.UID]}
+	case verdict == verdictNarrowed:
+		return strings.Join(e.onlyBy, ","), []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", e.onlyBy)}
+	default:
+		f := e.filters[verdict]
+		return f.plugin, f.filter.Explain(n)
+	}
+}
+
+// report describes every node, in the order of the input.
+func (e *evaluation) report() []NodeReport {
+	reports := make([]NodeReport, len(e.Nodes))
+	passed := 0
+	for i, n := range e.Nodes {
+		r := &reports[i]
+		r.Node = n
+		switch {
+		case e.rejected != nil:
+			r.Code = UnschedulableAndUnresolvable
+			r.Plugin = strings.Join(e.rejected.plugins, ",")
+			r.Reasons = []string{e.rejected.message}
+		case e.verdicts[i] == verdictPass:
+			r.Total, r.Scores = e.totals[passed], e.byPlugin(passed)
+			passed++
+		default:
+			r.Code = UnschedulableAndUnresolvable
+			if e.verdicts[i] >= 0 {
+				r.Code = e.filters[e.verdicts[i]].filter.Check(n)
+			}
+			r.Plugin, r.Reasons = e.explain(n, e.verdicts[i])
+		}
+	}
+	return reports
+}
+
+// byPlugin lists the scores of one feasible node. Raw scores are asked for again: keeping
+// them for every evaluation would double its memory.
+func (e *evaluation) byPlugin(feasible int) []PluginScore {
+	scores := make([]PluginScore, len(e.scorers))
+	for i, s := range e.scorers {
+		scores[i] = PluginScore{
+			Plugin:     s.plugin,
+			Raw:        s.scorer.Score(e.feasible[feasible]),
+			Normalized: e.columns[i][feasible],
+			Weight:     s.weight,
+		}
+	}
+	return scores
+}

@@ -1,0 +1,179 @@
+package placement
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// reason is a filter's half that is the same for all nodes.
+type reason string
+
+// Explain implements Filter.
+func (r reason) Explain(*state.NodeInfo) []string { return []string{string(r)} }
+
+// idle is a plugin of the default profile that has no say in placement: PrioritySort (see
+// Less) orders the queue, DefaultBinder is the binder service, DefaultPreemption does not
+// exist here.
+type idle struct{ name string }
+
+func (p idle) Name() string                       { return p.name }
+func (idle) Compile(*state.Pod) (Compiled, error) { return Compiled{}, nil }
+func (idle) Events() []Event                      { return nil }
+func (idle) Hint(*state.Pod, Change) bool         { return false }
+
+// schedulingGates keeps gated pods out. The queue does not offer them; if one is asked
+// about all the same, the answer is no. Source: plugins/schedulinggates.
+type schedulingGates struct{}
+
+func (schedulingGates) Name() string { return SchedulingGates }
+
+func (schedulingGates) Compile(pod *state.Pod) (Compiled, error) {
+	gates := pod.Object.Spec.SchedulingGates
+	if len(gates) == 0 {
+		return Compiled{}, nil
+	}
+	names := make([]string, len(gates))
+	for i, g := range gates {
+		names[i] = g.Name
+	}
+	return Compiled{Rejection: fmt.Sprintf("waiting for scheduling gates: %v", names)}, nil
+}
+
+func (schedulingGates) Events() []Event {
+	return []Event{{events.KindPod, UpdatePodGatesEliminated}}
+}
+
+func (schedulingGates) Hint(pod *state.Pod, c Change) bool { return c.isOf(pod) }
+
+// isOf tells whether the change is an update of this very pod.
+func (c Change) isOf(pod *state.Pod) bool { return c.NewPod != nil && c.NewPod.UID == pod.UID }
+
+// nodeUnschedulable rejects cordoned nodes. Source: plugins/nodeunschedulable.
+type nodeUnschedulable struct{}
+
+type unschedulableFilter struct {
+	reason
+}
+
+func (nodeUnschedulable) Name() string { return NodeUnschedulable }
+
+func (nodeUnschedulable) Compile(pod *state.Pod) (Compiled, error) {
+	if toleratesUnschedulable(pod) {
+		return Compiled{}, nil
+	}
+	return Compiled{Filter: unschedulableFilter{"node(s) were unschedulable"}}, nil
+}
+
+func (unschedulableFilter) Check(n *state.NodeInfo) Code {
+	if n.Node.Object.Spec.Unschedulable {
+		return UnschedulableAndUnresolvable
+	}
+	return Success
+}
+
+func (nodeUnschedulable) Events() []Event {
+	return []Event{{events.KindNode, Add | UpdateNodeTaint}, {events.KindPod, UpdatePodToleration}}
+}
+
+func (nodeUnschedulable) Hint(pod *state.Pod, c Change) bool {
+	if c.Kind == events.KindPod {
+		return c.isOf(pod) && toleratesUnschedulable(c.NewPod)
+	}
+	was := c.OldNode == nil || c.OldNode.Object.Spec.Unschedulable
+	return was && !c.NewNode.Object.Spec.Unschedulable
+}
+
+func toleratesUnschedulable(pod *state.Pod) bool {
+	taint := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+	return tolerates(pod.Object.Spec.Tolerations, &taint)
+}
+
+// tolerates asks upstream's own rule, without the comparison operators (alpha, off). The
+// logger it wants stays empty: decisions do not log.
+func tolerates(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
+	return schedulingcorev1.TolerationsTolerateTaint(klog.Logger{}, tolerations, taint, false)
+}
+
+// nodeName honours spec.nodeName, which a pod that is still to be placed rarely has.
+// Source: plugins/nodename.
+type nodeName struct{}
+
+type nodeNameFilter struct {
+	reason
+	name string
+}
+
+func (nodeName) Name() string { return NodeName }
+
+func (nodeName) Compile(pod *state.Pod) (Compiled, error) {
+	if pod.NodeName == "" {
+		return Compiled{}, nil
+	}
+	return Compiled{Filter: nodeNameFilter{"node(s) didn't match the requested node name", pod.NodeName}}, nil
+}
+
+func (f nodeNameFilter) Check(n *state.NodeInfo) Code {
+	if n.Node.Name != f.name {
+		return UnschedulableAndUnresolvable
+	}
+	return Success
+}
+
+func (nodeName) Events() []Event              { return []Event{{events.KindNode, Add}} }
+func (nodeName) Hint(*state.Pod, Change) bool { return true }
+
+// nodePorts keeps pods with host ports apart. Source: plugins/nodeports.
+type nodePorts struct{}
+
+type portsFilter struct {
+	reason
+	want []state.HostPort
+}
+
+func (nodePorts) Name() string { return NodePorts }
+
+func (nodePorts) Compile(pod *state.Pod) (Compiled, error) {
+	if len(pod.Ports) == 0 {
+		return Compiled{}, nil
+	}
+	return Compiled{Filter: portsFilter{"node(s) didn't have free ports for the requested pod ports", pod.Ports}}, nil
+}
+
+func (f portsFilter) Check(n *state.NodeInfo) Code {
+	if n.PortConflict(f.want) {
+		return Unschedulable
+	}
+	return Success
+}
+
+func (nodePorts) Events() []Event {
+	return []Event{{events.KindPod, Delete}, {events.KindNode, Add}}
+}
+
+func (nodePorts) Hint(pod *state.Pod, c Change) bool {
+	if c.Kind == events.KindNode {
+		return true
+	}
+	if !heldPlace(c.OldPod) {
+		return false
+	}
+	for _, want := range pod.Ports {
+		for _, freed := range c.OldPod.Ports {
+			if want.Conflicts(freed) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// heldPlace tells whether a pod that is gone was bound or nominated to a node.
+func heldPlace(pod *state.Pod) bool {
+	return pod.NodeName != "" || pod.Object.Status.NominatedNodeName != ""
+}

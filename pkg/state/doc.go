@@ -1,0 +1,22 @@
+// Package state holds WHAT IS TRUE about the cluster, as far as the log of facts tells it:
+// pods, nodes and the other kinds, in memory, with snapshots that never change.
+//
+// Start reading at Store.Apply (how a fact changes the state) and Position.Progress (what
+// a member may conclude from where it stands), then Pod, Node and NodeInfo (the values
+// that decisions are made on).
+//
+// Invariants:
+//
+//   - State is derived. It is a function of the facts up to Position.Sequence and of
+//     nothing else: replaying the log, or restoring a snapshot and replaying the rest,
+//     gives the same state (I4).
+//   - A fact whose sequence has been applied changes nothing (I7). A sequence that skips
+//     one is refused: what was skipped is unknown.
+//   - Values are shared and immutable. A Pod, Node or Object never changes after it has
+//     been published; only NodeInfo is mutable and belongs to one goroutine.
+//   - Progress is defined only behind the start barrier and outside an epoch repair, and
+//     comes from the facts' Progress field alone, never from an object's resourceVersion.
+//
+// Formulas name the kube-scheduler 1.36 source they agree with, so that they can be
+// compared again when upstream changes.
+package state

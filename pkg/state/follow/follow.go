@@ -1,0 +1,231 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+const (
+	// idleCheck is how long the follower waits for records before it asks the log whether
+	// it still holds what has been read. A lost tail shows at the latest then, and in
+	// practice with the first record of the repair.
+	idleCheck = 5 * time.Second
+	// retryInitial and retryCap bound the wait between attempts while the log or the
+	// snapshots cannot be read; retryFactor is its growth, retryJitter its spread.
+	retryInitial = 50 * time.Millisecond
+	retryCap     = 5 * time.Second
+	retryFactor  = 2.0
+	retryJitter  = 0.2
+	// retrySteps only has to be more than it takes to reach retryCap.
+	retrySteps = 20
+)
+
+// Batch is one step for the owner of a store.
+type Batch struct {
+	// Reset: forget the store; build it by state.Restore(Snapshot), which is nil for an
+	// empty one, and SetBarrier(Barrier). Such a batch carries no Facts.
+	Reset    bool
+	Snapshot []byte
+	Barrier  uint64
+	// Facts to apply, in order.
+	Facts []events.SequencedFact
+}
+
+// Follower follows the stream of facts.
+type Follower struct {
+	log   events.Log
+	snaps events.Snapshots
+}
+
+// New returns a follower of log's facts that bootstraps from snaps.
+func New(log events.Log, snaps events.Snapshots) *Follower {
+	return &Follower{log: log, snaps: snaps}
+}
+
+// Run sends batches to out until ctx ends, and then returns nil. It waits for the receiver:
+// out may be unbuffered. While the log cannot be read it keeps trying, with growing pauses;
+// the only error it returns is a record that cannot be decoded, which another attempt would
+// not cure.
+func (f *Follower) Run(ctx context.Context, out chan<- Batch) error {
+	run := follower{Follower: f, out: out}
+	pause := newBackoff()
+	for {
+		before := run.next
+		err := run.attempt(ctx)
+		var undecodable *events.DecodeError
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.As(err, &undecodable):
+			return fmt.Errorf("follow: %w", err)
+		}
+		if run.next > before {
+			pause = newBackoff()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause.Step()):
+		}
+	}
+}
+
+func newBackoff() wait.Backoff {
+	return wait.Backoff{
+		Duration: retryInitial, Factor: retryFactor, Jitter: retryJitter, Steps: retrySteps, Cap: retryCap,
+	}
+}
+
+// errHistory says that what has been read is not what the log holds now.
+var errHistory = errors.New("follow: the log's history changed")
+
+// follower is one Run under way.
+type follower struct {
+	*Follower
+	out chan<- Batch
+	// next is the sequence to read next; 0 asks for a bootstrap.
+	next uint64
+	// epoch of the last fact read, when epochKnown.
+	epoch      uint64
+	epochKnown bool
+	// origin is the snapshot this history was started from, 0 for none; refused is one
+	// that turned out to stand for a history the log no longer has.
+	origin, refused uint64
+}
+
+// attempt reads until something fails. It leaves next at 0 when only a bootstrap helps.
+func (f *follower) attempt(ctx context.Context) error {
+	if f.next == 0 {
+		if err := f.bootstrap(ctx); err != nil {
+			f.next = 0
+			return err
+		}
+	}
+	err := f.read(ctx)
+	var gap *events.ErrGap
+	if errors.As(err, &gap) || errors.Is(err, errHistory) {
+		f.next = 0
+	}
+	return err
+}
+
+// bootstrap picks the newest usable snapshot and announces it. The snapshot is read before
+// the stream's last sequence, so that a good one is never ahead of it.
+func (f *follower) bootstrap(ctx context.Context) error {
+	sequence, data, ok, err := f.snaps.Latest(ctx, events.Facts)
+	if err != nil {
+		return err
+	}
+	last, err := f.log.Last(ctx, events.Facts)
+	if err != nil {
+		return err
+	}
+	batch := Batch{Reset: true, Barrier: last}
+	f.origin, f.epoch, f.epochKnown, f.next = 0, 0, false, 1
+	if ok && sequence > 0 && sequence <= last && sequence != f.refused {
+		position, err := state.SnapshotPosition(data)
+		if err != nil {
+			return err
+		}
+		batch.Snapshot = data
+		f.origin, f.next = sequence, position.Sequence+1
+		f.epoch, f.epochKnown = position.Epoch, true
+	}
+	// Open once before announcing: a stream that no longer reaches back to the snapshot
+	// must not make the receiver throw its store away.
+	reader, err := f.log.Read(ctx, events.Facts, f.next)
+	if err != nil {
+		return err
+	}
+	reader.Close()
+	return f.send(ctx, batch)
+}
+
+// read delivers records from next on.
+func (f *follower) read(ctx context.Context) error {
+	reader, err := f.log.Read(ctx, events.Facts, f.next)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	for {
+		records, err := f.await(ctx, reader)
+		if err != nil {
+			return err
+		}
+		facts, err := f.decode(records)
+		if err != nil {
+			return err
+		}
+		if len(facts) == 0 {
+			continue
+		}
+		if err := f.send(ctx, Batch{Facts: facts}); err != nil {
+			return err
+		}
+		f.next = facts[len(facts)-1].Sequence + 1
+	}
+}
+
+// await blocks for records; now and then, while there are none, it makes sure that the log
+// still holds what has been read.
+func (f *follower) await(ctx context.Context, reader events.Reader) ([]events.Record, error) {
+	waiting, cancel := context.WithTimeout(ctx, idleCheck)
+	defer cancel()
+	records, err := reader.Next(waiting)
+	if err == nil || ctx.Err() != nil || waiting.Err() == nil {
+		return records, err
+	}
+	last, err := f.log.Last(ctx, events.Facts)
+	if err != nil {
+		return nil, err
+	}
+	if last+1 < f.next {
+		return nil, errHistory
+	}
+	return nil, nil
+}
+
+// decode reads records and checks that each follows from the one before.
+func (f *follower) decode(records []events.Record) ([]events.SequencedFact, error) {
+	facts := make([]events.SequencedFact, 0, len(records))
+	want := f.next
+	for _, r := range records {
+		if r.Sequence < want {
+			continue // redelivered
+		}
+		if r.Sequence > want {
+			return nil, &events.ErrGap{Stream: events.Facts, Want: want, Have: r.Sequence}
+		}
+		fact, err := events.DecodeFact(r)
+		if err != nil {
+			return nil, err
+		}
+		if f.epochKnown && fact.Op != events.OpEpochBegin && fact.Epoch != f.epoch {
+			if want == f.origin+1 {
+				f.refused = f.origin // it has not even led to its own next fact
+			}
+			return nil, errHistory
+		}
+		f.epoch, f.epochKnown = fact.Epoch, true
+		facts = append(facts, fact)
+		want++
+	}
+	return facts, nil
+}
+
+func (f *follower) send(ctx context.Context, b Batch) error {
+	select {
+	case f.out <- b:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

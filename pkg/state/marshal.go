@@ -1,0 +1,242 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// SnapshotVersion is the version Marshal writes. Restore reads it and all before it.
+const SnapshotVersion = 1
+
+// A marshalled store is one protobuf message:
+//
+//	message Store {
+//	  uint64 version = 1;   // first, so that a reader can refuse before it trusts the rest
+//	  uint64 sequence = 2;
+//	  uint64 epoch = 3;
+//	  bool repairing = 4;
+//	  repeated Progress progress = 5;
+//	  repeated Item items = 6;
+//	}
+//	message Progress { string kind = 1; uint64 resource_version = 2; }
+//	message Item { string kind = 1; uint64 resource_version = 2; bytes object = 3; }
+//
+// Items are sorted by kind, namespace and name, and objects are written as their own
+// protobuf, whose maps are sorted too: equal states give equal bytes.
+const (
+	fieldVersion   = protowire.Number(1)
+	fieldSequence  = protowire.Number(2)
+	fieldEpoch     = protowire.Number(3)
+	fieldRepairing = protowire.Number(4)
+	fieldProgress  = protowire.Number(5)
+	fieldItem      = protowire.Number(6)
+
+	fieldKind            = protowire.Number(1)
+	fieldResourceVersion = protowire.Number(2)
+	fieldObject          = protowire.Number(3)
+)
+
+// Marshal writes the store for events.Snapshots, and returns the sequence it stands for.
+// The barrier is the reader's own and not part of it.
+func (s *Store) Marshal() ([]byte, uint64, error) { return s.Snapshot().Marshal() }
+
+// Marshal writes the state for events.Snapshots; any goroutine may call it.
+func (s *Snapshot) Marshal() ([]byte, uint64, error) {
+	p := s.position
+	b := appendUint(nil, fieldVersion, SnapshotVersion)
+	b = appendUint(b, fieldSequence, p.Sequence)
+	b = appendUint(b, fieldEpoch, p.Epoch)
+	b = appendUint(b, fieldRepairing, protowire.EncodeBool(p.repairing))
+	for i, k := range kinds {
+		if p.progress[i] != 0 {
+			b = appendItem(b, fieldProgress, k, p.progress[i], nil)
+		}
+	}
+	var failed error
+	item := func(k events.Kind, rv uint64, obj APIObject) bool {
+		data, err := obj.Marshal()
+		if err != nil {
+			failed = fmt.Errorf("state: marshal %s %s/%s: %w", k, obj.GetNamespace(), obj.GetName(), err)
+			return false
+		}
+		b = appendItem(b, fieldItem, k, rv, data)
+		return true
+	}
+	s.eachObject(item)
+	return b, p.Sequence, failed
+}
+
+// eachObject visits every object in the order of kinds, sorted within each.
+func (s *Snapshot) eachObject(visit func(events.Kind, uint64, APIObject) bool) {
+	for pod := range s.Pods() {
+		if !visit(events.KindPod, pod.ResourceVersion, pod.Object) {
+			return
+		}
+	}
+	for node := range s.Nodes() {
+		if !visit(events.KindNode, node.ResourceVersion, node.Object) {
+			return
+		}
+	}
+	for _, k := range kinds[2:] {
+		for o := range s.Objects(k) {
+			if !visit(k, o.ResourceVersion, o.API) {
+				return
+			}
+		}
+	}
+}
+
+func appendUint(b []byte, field protowire.Number, v uint64) []byte {
+	b = protowire.AppendTag(b, field, protowire.VarintType)
+	return protowire.AppendVarint(b, v)
+}
+
+func appendItem(b []byte, field protowire.Number, k events.Kind, rv uint64, object []byte) []byte {
+	inner := protowire.AppendTag(nil, fieldKind, protowire.BytesType)
+	inner = protowire.AppendString(inner, string(k))
+	inner = appendUint(inner, fieldResourceVersion, rv)
+	if object != nil {
+		inner = protowire.AppendTag(inner, fieldObject, protowire.BytesType)
+		inner = protowire.AppendBytes(inner, object)
+	}
+	b = protowire.AppendTag(b, field, protowire.BytesType)
+	return protowire.AppendBytes(b, inner)
+}
+
+// Restore reads what Marshal wrote; nil or empty data gives an empty store. The result
+// equals the store that was marshalled and continues behind its sequence (I4).
+func Restore(data []byte) (*Store, error) {
+	s := New()
+	if len(data) == 0 {
+		return s, nil
+	}
+	txn := s.db.Txn(true)
+	defer txn.Abort()
+	a := application{txn: txn}
+	p, err := parseStore(data, func(it item) error {
+		obj, err := newAPIObject(it.kind)
+		if err != nil {
+			return err
+		}
+		if err := obj.Unmarshal(it.object); err != nil {
+			return fmt.Errorf("state: restore %s: %w", it.kind, err)
+		}
+		return a.replace(value{}, valueOf(it.kind, obj, it.resourceVersion), 0)
+	})
+	if err != nil {
+		return nil, err
+	}
+	txn.Commit()
+	s.publish(p)
+	return s, nil
+}
+
+// SnapshotPosition reads the position of marshalled data without building the store.
+func SnapshotPosition(data []byte) (Position, error) {
+	if len(data) == 0 {
+		return Position{}, nil
+	}
+	return parseStore(data, func(item) error { return nil })
+}
+
+// item is a Progress or an Item as read.
+type item struct {
+	kind            events.Kind
+	resourceVersion uint64
+	object          []byte
+}
+
+// parseStore reads the message and hands each Item to visit. Unknown fields are skipped,
+// an unknown version is refused.
+func parseStore(data []byte, visit func(item) error) (Position, error) {
+	var p Position
+	var version uint64
+	err := eachField(data, func(f field) error {
+		switch f.number {
+		case fieldVersion:
+			version = f.number64
+			if version == 0 || version > SnapshotVersion {
+				return fmt.Errorf("state: snapshot version %d, want 1 to %d", version, SnapshotVersion)
+			}
+		case fieldSequence:
+			p.Sequence = f.number64
+		case fieldEpoch:
+			p.Epoch = f.number64
+		case fieldRepairing:
+			p.repairing = protowire.DecodeBool(f.number64)
+		case fieldProgress, fieldItem:
+			it, err := parseItem(f.bytes)
+			if err != nil {
+				return err
+			}
+			if f.number == fieldItem {
+				return visit(it)
+			}
+			i, err := kindIndex(it.kind)
+			if err != nil {
+				return err
+			}
+			p.progress[i] = it.resourceVersion
+		}
+		return nil
+	})
+	if err == nil && version == 0 {
+		err = errors.New("state: snapshot without a version")
+	}
+	return p, err
+}
+
+func parseItem(data []byte) (item, error) {
+	var it item
+	err := eachField(data, func(f field) error {
+		switch f.number {
+		case fieldKind:
+			it.kind = events.Kind(f.bytes)
+		case fieldResourceVersion:
+			it.resourceVersion = f.number64
+		case fieldObject:
+			it.object = f.bytes
+		}
+		return nil
+	})
+	return it, err
+}
+
+// field is one protobuf field: number64 for varints, bytes for length-delimited ones.
+type field struct {
+	number   protowire.Number
+	number64 uint64
+	bytes    []byte
+}
+
+func eachField(data []byte, visit func(field) error) error {
+	for len(data) > 0 {
+		number, kind, n := protowire.ConsumeTag(data)
+		if n < 0 {
+			return fmt.Errorf("state: snapshot: %w", protowire.ParseError(n))
+		}
+		data = data[n:]
+		f := field{number: number}
+		switch kind {
+		case protowire.VarintType:
+			f.number64, n = protowire.ConsumeVarint(data)
+		case protowire.BytesType:
+			f.bytes, n = protowire.ConsumeBytes(data)
+		default:
+			n = protowire.ConsumeFieldValue(number, kind, data)
+		}
+		if n < 0 {
+			return fmt.Errorf("state: snapshot: %w", protowire.ParseError(n))
+		}
+		data = data[n:]
+		if err := visit(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}

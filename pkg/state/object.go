@@ -1,0 +1,106 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// APIObject is what every Kubernetes object of a fact can do: name itself and be read from
+// and written as its own protobuf.
+type APIObject interface {
+	metav1.Object
+	Marshal() ([]byte, error)
+	Unmarshal(data []byte) error
+}
+
+// Object is one object of a kind that has no values of its own here. Immutable and shared.
+type Object struct {
+	Kind                 events.Kind
+	UID, Namespace, Name string
+	ResourceVersion      uint64
+	// API is the stripped object, of the Go type that belongs to Kind.
+	API APIObject
+}
+
+// kinds is the closed set, in the order in which Describe and snapshots list them; the
+// index of a kind in it is its place in Position.
+var kinds = [...]events.Kind{
+	events.KindPod,
+	events.KindNode,
+	events.KindNamespace,
+	events.KindPriorityClass,
+	events.KindDisruptionBudget,
+	events.KindPersistentVolume,
+	events.KindVolumeClaim,
+	events.KindService,
+	events.KindReplicaSet,
+	events.KindStatefulSet,
+	events.KindReplicationContrl,
+}
+
+// Kinds lists the kinds a Store holds.
+func Kinds() []events.Kind { return slices.Clone(kinds[:]) }
+
+func kindIndex(k events.Kind) (int, error) {
+	i := slices.Index(kinds[:], k)
+	if i < 0 {
+		return 0, fmt.Errorf("state: kind %q is unknown, want one of %v", k, kinds)
+	}
+	return i, nil
+}
+
+// newAPIObject returns an empty object of the kind's Go type.
+func newAPIObject(k events.Kind) (APIObject, error) {
+	switch k {
+	case events.KindPod:
+		return &corev1.Pod{}, nil
+	case events.KindNode:
+		return &corev1.Node{}, nil
+	case events.KindNamespace:
+		return &corev1.Namespace{}, nil
+	case events.KindPriorityClass:
+		return &schedulingv1.PriorityClass{}, nil
+	case events.KindDisruptionBudget:
+		return &policyv1.PodDisruptionBudget{}, nil
+	case events.KindPersistentVolume:
+		return &corev1.PersistentVolume{}, nil
+	case events.KindVolumeClaim:
+		return &corev1.PersistentVolumeClaim{}, nil
+	case events.KindService:
+		return &corev1.Service{}, nil
+	case events.KindReplicaSet:
+		return &appsv1.ReplicaSet{}, nil
+	case events.KindStatefulSet:
+		return &appsv1.StatefulSet{}, nil
+	case events.KindReplicationContrl:
+		return &corev1.ReplicationController{}, nil
+	default:
+		_, err := kindIndex(k)
+		return nil, err
+	}
+}
+
+// decodeObject reads the protobuf of a fact and checks that it is the object the fact
+// speaks of.
+func decodeObject(k events.Kind, uid string, data []byte) (APIObject, error) {
+	obj, err := newAPIObject(k)
+	if err != nil {
+		return nil, err
+	}
+	if err := obj.Unmarshal(data); err != nil {
+		return nil, fmt.Errorf("state: %s %s: object: %w", k, uid, err)
+	}
+	if got := string(obj.GetUID()); got != uid || uid == "" {
+		return nil, fmt.Errorf("state: %s: the fact's uid is %q, its object's is %q, want the same and not empty",
+			k, uid, got)
+	}
+	return obj, nil
+}

@@ -1,0 +1,54 @@
+package state
+
+import corev1 "k8s.io/api/core/v1"
+
+// AnyIP is the host address that stands for all of a node's.
+const AnyIP = "0.0.0.0"
+
+// HostPort is one port of a node that a pod occupies, normalised: IP is AnyIP and
+// Protocol TCP where the pod left them empty. It converts to and from ledger.HostPort.
+type HostPort struct {
+	IP, Protocol string
+	Port         int32
+}
+
+// NormalizeHostPort fills in the defaults.
+func NormalizeHostPort(ip, protocol string, port int32) HostPort {
+	if ip == "" {
+		ip = AnyIP
+	}
+	if protocol == "" {
+		protocol = string(corev1.ProtocolTCP)
+	}
+	return HostPort{IP: ip, Protocol: protocol, Port: port}
+}
+
+// Conflicts tells whether both cannot be on one node: same port and protocol, and the same
+// address or either of them AnyIP. Source: kube-scheduler/framework HostPortInfo.
+func (p HostPort) Conflicts(o HostPort) bool {
+	return p.Port == o.Port && p.Protocol == o.Protocol &&
+		(p.IP == o.IP || p.IP == AnyIP || o.IP == AnyIP)
+}
+
+// hostPorts lists the ports of containers that run for the whole life of the pod
+// (pkg/scheduler/util GetHostPorts).
+func hostPorts(obj *corev1.Pod) []HostPort {
+	var ports []HostPort
+	collect := func(c *corev1.Container) {
+		for _, p := range c.Ports {
+			if p.HostPort > 0 {
+				ports = append(ports, NormalizeHostPort(p.HostIP, string(p.Protocol), p.HostPort))
+			}
+		}
+	}
+	for i := range obj.Spec.InitContainers {
+		c := &obj.Spec.InitContainers[i]
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			collect(c)
+		}
+	}
+	for i := range obj.Spec.Containers {
+		collect(&obj.Spec.Containers[i])
+	}
+	return ports
+}

@@ -1,0 +1,96 @@
+package state
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// Position is where in the log of facts a Store stands and what it may conclude from
+// there. A comparable value.
+type Position struct {
+	// Sequence of the last fact applied; 0 before the first.
+	Sequence uint64
+	// Epoch is the fact epoch of the last fact applied.
+	Epoch uint64
+
+	barrier   uint64
+	repairing bool
+	progress  [len(kinds)]uint64
+}
+
+// Progress returns the resourceVersion up to which every fact of kind k has been applied.
+// It is undefined (ok false), so that no node may be used, until the start barrier has
+// been applied, inside an epoch repair, and for a kind that has made no statement since.
+func (p Position) Progress(k events.Kind) (rv uint64, ok bool) {
+	i, err := kindIndex(k)
+	if err != nil || p.repairing || p.Sequence < p.barrier {
+		return 0, false
+	}
+	return p.progress[i], p.progress[i] != 0
+}
+
+// String is the line Describe starts with.
+func (p Position) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "sequence %d epoch %d", p.Sequence, p.Epoch)
+	if p.Sequence < p.barrier {
+		fmt.Fprintf(&b, " (behind barrier %d)", p.barrier)
+	}
+	if p.repairing {
+		b.WriteString(" (repairing)")
+	}
+	b.WriteString(", progress:")
+	for i, k := range kinds {
+		if p.progress[i] != 0 {
+			fmt.Fprintf(&b, " %s=%d", k, p.progress[i])
+		}
+	}
+	return b.String()
+}
+
+// next returns the position after fact f, which must be the one behind p. This is the rule
+// of section 4 of the architecture: progress comes from the facts' Progress field alone;
+// a new epoch forgets it all, and inside the repair only markers count, because repair
+// items still carry the value from before.
+func (p Position) next(f events.SequencedFact) (Position, error) {
+	if f.Sequence != p.Sequence+1 {
+		return p, &events.ErrGap{Stream: events.Facts, Want: p.Sequence + 1, Have: f.Sequence}
+	}
+	first := p.Sequence == 0
+	p.Sequence = f.Sequence
+	switch {
+	case f.Op == events.OpEpochBegin:
+		p.Epoch, p.repairing = f.Epoch, true
+		p.progress = [len(kinds)]uint64{}
+		return p, nil
+	case first:
+		p.Epoch = f.Epoch
+	case f.Epoch != p.Epoch:
+		return p, &EpochError{Sequence: f.Sequence, Have: p.Epoch, Got: f.Epoch}
+	}
+	if f.Op == events.OpEpochEnd {
+		p.repairing = false
+		return p, nil
+	}
+	i, err := kindIndex(f.Kind)
+	if err != nil {
+		return p, err
+	}
+	if !p.repairing || f.Op == events.OpProgress {
+		p.progress[i] = max(p.progress[i], f.Progress)
+	}
+	return p, nil
+}
+
+// EpochError reports a fact of another epoch whose begin was not seen: the log lost a tail
+// that had been applied and was repaired since. The store must be built again.
+type EpochError struct {
+	Sequence, Have, Got uint64
+}
+
+func (e *EpochError) Error() string {
+	return fmt.Sprintf("state: fact %d is of epoch %d, the store is in epoch %d and saw no new one begin",
+		e.Sequence, e.Got, e.Have)
+}

@@ -1,0 +1,90 @@
+package state
+
+import (
+	"fmt"
+	"iter"
+
+	memdb "github.com/hashicorp/go-memdb"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// Snapshot is the state at one Position. It never changes, costs nothing to hold on to and
+// may be read by any number of goroutines. It serves objects and operators' questions; a
+// scheduling cycle keeps its own NodeInfos and does not scan it.
+type Snapshot struct {
+	db       *memdb.MemDB
+	position Position
+}
+
+// Position returns where in the log this state stands.
+func (s *Snapshot) Position() Position { return s.position }
+
+// Pod finds a pod by UID.
+func (s *Snapshot) Pod(uid string) (*Pod, bool) { return one[Pod](s, tablePods, indexID, uid) }
+
+// PodByName finds a pod by namespace and name.
+func (s *Snapshot) PodByName(namespace, name string) (*Pod, bool) {
+	return one[Pod](s, tablePods, indexName, namespace+"/"+name)
+}
+
+// Pods yields all pods, sorted by namespace and name.
+func (s *Snapshot) Pods() iter.Seq[*Pod] { return all[Pod](s, tablePods, indexName+"_prefix", "") }
+
+// PodsOnNode yields the pods bound to a node, terminal ones included, sorted by UID.
+func (s *Snapshot) PodsOnNode(nodeName string) iter.Seq[*Pod] {
+	return all[Pod](s, tablePlaced, indexPrefix, nodeName+separator)
+}
+
+// Node finds a node by UID.
+func (s *Snapshot) Node(uid string) (*Node, bool) { return one[Node](s, tableNodes, indexID, uid) }
+
+// NodeByName finds a node by name.
+func (s *Snapshot) NodeByName(name string) (*Node, bool) {
+	return one[Node](s, tableNodes, indexName, name)
+}
+
+// Nodes yields all nodes, sorted by name.
+func (s *Snapshot) Nodes() iter.Seq[*Node] { return all[Node](s, tableNodes, indexName+"_prefix", "") }
+
+// Object finds an object of a kind other than pods and nodes by UID.
+func (s *Snapshot) Object(k events.Kind, uid string) (*Object, bool) {
+	return one[Object](s, tableObjects, indexID, objectKey(k, uid))
+}
+
+// ObjectByName finds an object of a kind other than pods and nodes by name; namespace is
+// empty for kinds without one.
+func (s *Snapshot) ObjectByName(k events.Kind, namespace, name string) (*Object, bool) {
+	return one[Object](s, tableObjects, indexName, string(k)+separator+namespace+"/"+name)
+}
+
+// Objects yields all objects of one kind other than pods and nodes, sorted by namespace
+// and name.
+func (s *Snapshot) Objects(k events.Kind) iter.Seq[*Object] {
+	return all[Object](s, tableObjects, indexName+"_prefix", string(k)+separator)
+}
+
+// one looks a key up. The lookups of this package cannot fail: tables, indexes and
+// argument types are its own, which the tests cover.
+func one[T any](s *Snapshot, table, index, key string) (*T, bool) {
+	raw, err := s.db.Txn(false).First(table, index, key)
+	if err != nil {
+		panic(fmt.Sprintf("state: lookup %s.%s: %v", table, index, err))
+	}
+	v, ok := raw.(*T)
+	return v, ok
+}
+
+func all[T any](s *Snapshot, table, index, prefix string) iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		rows, err := s.db.Txn(false).Get(table, index, prefix)
+		if err != nil {
+			panic(fmt.Sprintf("state: scan %s.%s: %v", table, index, err))
+		}
+		for raw := rows.Next(); raw != nil; raw = rows.Next() {
+			if !yield(raw.(*T)) {
+				return
+			}
+		}
+	}
+}

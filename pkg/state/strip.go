@@ -1,0 +1,121 @@
+package state
+
+import (
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Strip removes, in place, what no decision and no explanation needs, so that facts and
+// snapshots stay small: managedFields, the last-applied annotation, commands, environment,
+// mounts, probes, pod templates, node system info and the like. It keeps what scheduling,
+// eviction and explaining read: owner references, labels, all other annotations,
+// conditions, phases, and of containers the image, ports, resources, restart policy and
+// status. Objects of other types lose managedFields and the annotation only.
+//
+// The caller must own obj (a freshly decoded one). Stripping twice changes nothing more.
+func Strip(obj metav1.Object) {
+	obj.SetManagedFields(nil)
+	if annotations := obj.GetAnnotations(); annotations != nil {
+		maps.DeleteFunc(annotations, func(k, _ string) bool {
+			return k == corev1.LastAppliedConfigAnnotation
+		})
+		if len(annotations) == 0 {
+			annotations = nil
+		}
+		obj.SetAnnotations(annotations)
+	}
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		stripPodSpec(&o.Spec)
+		stripPodStatus(&o.Status)
+	case *corev1.Node:
+		stripNode(o)
+	case *appsv1.ReplicaSet:
+		o.Spec.Template = corev1.PodTemplateSpec{}
+	case *appsv1.StatefulSet:
+		o.Spec.Template = corev1.PodTemplateSpec{}
+		o.Spec.VolumeClaimTemplates = nil
+	case *corev1.ReplicationController:
+		o.Spec.Template = nil
+	}
+}
+
+func stripPodSpec(s *corev1.PodSpec) {
+	stripContainers(s.Containers)
+	stripContainers(s.InitContainers)
+	s.EphemeralContainers = nil
+	s.ImagePullSecrets = nil
+	s.HostAliases = nil
+	s.DNSConfig = nil
+	for i := range s.Volumes {
+		stripVolume(&s.Volumes[i])
+	}
+}
+
+// stripContainers keeps by name, so that a field of a later API version is dropped rather
+// than carried.
+func stripContainers(containers []corev1.Container) {
+	for i, c := range containers {
+		containers[i] = corev1.Container{
+			Name:               c.Name,
+			Image:              c.Image,
+			Ports:              c.Ports,
+			Resources:          c.Resources,
+			ResizePolicy:       c.ResizePolicy,
+			RestartPolicy:      c.RestartPolicy,
+			RestartPolicyRules: c.RestartPolicyRules,
+		}
+	}
+}
+
+// stripVolume keeps of a volume that is only content (no node, no claim) just its kind:
+// local storage decides evictability, its items decide nothing.
+func stripVolume(v *corev1.Volume) {
+	switch {
+	case v.Projected != nil:
+		v.Projected = &corev1.ProjectedVolumeSource{}
+	case v.ConfigMap != nil:
+		v.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: v.ConfigMap.LocalObjectReference}
+	case v.Secret != nil:
+		v.Secret = &corev1.SecretVolumeSource{SecretName: v.Secret.SecretName}
+	case v.DownwardAPI != nil:
+		v.DownwardAPI = &corev1.DownwardAPIVolumeSource{}
+	}
+}
+
+func stripPodStatus(s *corev1.PodStatus) {
+	stripContainerStatuses(s.ContainerStatuses)
+	stripContainerStatuses(s.InitContainerStatuses)
+	s.EphemeralContainerStatuses = nil
+	s.HostIPs = nil
+	s.PodIPs = nil
+}
+
+func stripContainerStatuses(statuses []corev1.ContainerStatus) {
+	for i := range statuses {
+		s := &statuses[i]
+		s.ImageID = ""
+		s.ContainerID = ""
+		s.VolumeMounts = nil
+		s.User = nil
+		s.AllocatedResourcesStatus = nil
+	}
+}
+
+// stripNode also clears the conditions' heartbeat times: they move without meaning
+// anything, and would make two equal states of a node look different.
+func stripNode(n *corev1.Node) {
+	s := &n.Status
+	s.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: s.NodeInfo.KubeletVersion}
+	s.VolumesInUse = nil
+	s.VolumesAttached = nil
+	s.DaemonEndpoints = corev1.NodeDaemonEndpoints{}
+	s.Config = nil
+	s.RuntimeHandlers = nil
+	for i := range s.Conditions {
+		s.Conditions[i].LastHeartbeatTime = metav1.Time{}
+	}
+}

@@ -1,0 +1,218 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+)
+
+const (
+	// txnTimeout is longer than etcd's own limit for a proposal (5 s and two elections), so
+	// that an answer, if there is one, is waited for.
+	txnTimeout = 10 * time.Second
+	// appendTimeout bounds one append to the log; what is not acknowledged goes again.
+	appendTimeout = 10 * time.Second
+	// decisionsBuffer is how many steps' decisions may wait for the log before the shard
+	// stops deciding.
+	decisionsBuffer = 64
+)
+
+// retry spaces the copies of a transaction or an append whose answer was lost.
+func retry() wait.Backoff {
+	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 7, Cap: 3 * time.Second}
+}
+
+// Room is the commit room of one shard.
+type Room struct {
+	store     ledger.Store
+	log       events.Log
+	bus       events.Bus
+	logger    *slog.Logger
+	commits   chan decide.Commit
+	results   chan decide.Result
+	decisions chan []events.Decision
+	flush     chan chan struct{}
+}
+
+// New returns a room; Run must be running for anything to happen.
+func New(store ledger.Store, log events.Log, bus events.Bus, logger *slog.Logger) *Room {
+	return &Room{
+		store: store, log: log, bus: bus, logger: logger,
+		commits:   make(chan decide.Commit, 1),
+		results:   make(chan decide.Result, 1),
+		decisions: make(chan []events.Decision, decisionsBuffer),
+		flush:     make(chan chan struct{}),
+	}
+}
+
+// Results delivers the answer to each Commit.
+func (r *Room) Results() <-chan decide.Result { return r.results }
+
+// Do starts the effects of one step. It blocks only when the log is decisionsBuffer steps
+// behind.
+func (r *Room) Do(ctx context.Context, out decide.Output) error {
+	if out.Commit != nil {
+		select {
+		case r.commits <- *out.Commit:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if len(out.Decisions) > 0 {
+		select {
+		case r.decisions <- out.Decisions:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if out.Request != nil {
+		if err := r.bus.Publish(events.SubjectWork, events.EncodeWorkRequest(*out.Request)); err != nil {
+			r.logger.Warn("request for work not sent; the next heartbeat repeats it", "err", err)
+		}
+	}
+	return nil
+}
+
+// Transact carries out commits until ctx ends.
+func (r *Room) Transact(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case c := <-r.commits:
+			res, err := r.commit(ctx, c)
+			if err != nil {
+				return err
+			}
+			select {
+			case r.results <- res:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+}
+
+func (r *Room) commit(ctx context.Context, c decide.Commit) (decide.Result, error) {
+	if c.Resubmitted > 0 && !pause(ctx, c.Resubmitted) {
+		return decide.Result{ID: c.ID, Err: ctx.Err()}, nil
+	}
+	tctx, cancel := context.WithTimeout(ctx, txnTimeout)
+	defer cancel()
+	begin := time.Now()
+	res, err := r.store.Commit(tctx, c.Txn)
+	var refused *ledger.TxnError
+	if errors.As(err, &refused) {
+		return decide.Result{}, fmt.Errorf("scheduler: reservation transaction: %w", err)
+	}
+	result := "ok"
+	switch {
+	case err != nil:
+		result = "unknown"
+		r.logger.Warn("reservation: answer lost, the same transaction goes again", "attempt", c.Resubmitted+1, "err", err)
+	case !res.Succeeded:
+		result = "conflict"
+	}
+	telemetry.LedgerTxn("T1", result, time.Since(begin))
+	return decide.Result{ID: c.ID, Err: err, Txn: res}, nil
+}
+
+// pause waits before the n-th copy; false when ctx ended.
+func pause(ctx context.Context, n int) bool {
+	b := retry()
+	d := b.Step()
+	for range min(n, b.Steps) - 1 {
+		d = b.Step()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// Publish appends decisions in order until ctx ends and what is queued is written.
+func (r *Room) Publish(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case first := <-r.decisions:
+			if err := r.append(ctx, r.gather(first)); err != nil {
+				return err
+			}
+		case done := <-r.flush:
+			for msgs := r.gather(nil); len(msgs) > 0; msgs = r.gather(nil) {
+				if err := r.append(ctx, msgs); err != nil {
+					return err
+				}
+			}
+			close(done)
+		}
+	}
+}
+
+// gather takes what else is queued, up to one batch.
+func (r *Room) gather(batch []events.Decision) []events.Message {
+	msgs := make([]events.Message, 0, len(batch))
+	for {
+		for _, d := range batch {
+			msgs = append(msgs, events.EncodeDecision(d))
+		}
+		if len(msgs) > events.MaxBatch/2 {
+			return msgs
+		}
+		select {
+		case batch = <-r.decisions:
+		default:
+			return msgs
+		}
+	}
+}
+
+// append writes until it is acknowledged or ctx ends. An append whose answer was lost may
+// thus stand twice.
+func (r *Room) append(ctx context.Context, msgs []events.Message) error {
+	for n := 0; ; n++ {
+		if n > 0 && !pause(ctx, n) {
+			return nil
+		}
+		actx, cancel := context.WithTimeout(ctx, appendTimeout)
+		_, err := r.log.Append(actx, events.Decisions, events.AnySequence, msgs)
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, events.ErrClosed):
+			return fmt.Errorf("scheduler: decisions log: %w", err)
+		}
+		r.logger.Warn("decisions not acknowledged by the log, trying again", "count", len(msgs), "err", err)
+	}
+}
+
+// Flush waits until every decision given to Do has been written or ctx ends.
+func (r *Room) Flush(ctx context.Context) error {
+	done := make(chan struct{})
+	select {
+	case r.flush <- done:
+	case <-ctx.Done():
+		return nil
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/view"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
+)
+
+// MaxLosses is how many races for a reservation one attempt may lose before it ends as
+// failed and the queue backs the pod off.
+const MaxLosses = 8
+
+// Core is the decision state of one shard. For one goroutine.
+type Core struct {
+	cfg    Config
+	store  *state.Store
+	ledger *ledger.View
+	view   *view.View
+
+	pending  []*attempt
+	deferred []*attempt
+	// inHand finds every attempt in the core by pod UID.
+	inHand map[string]*attempt
+	next   []*attempt
+	flight *flight
+	// written is what the last successful flight did to documents: what was decided while
+	// it was in flight counted its pods already, as staged.
+	written map[string]step
+	returns []string
+
+	term     int64
+	flights  uint64
+	draining bool
+	home     homeNodes
+	scratch  []*state.NodeInfo
+}
+
+// attempt is one offer being worked on.
+type attempt struct {
+	offer  events.Offer
+	pod    *state.Pod
+	losses int
+	// pick is set while the attempt is staged or in flight.
+	pick pick
+}
+
+type pick struct {
+	nodeUID, nodeName string
+	// basis is the revision of the node's document that the decision counted: the only one
+	// it may be committed on.
+	basis           int64
+	feasible, total int
+	seed            uint64
+	factSequence    uint64
+	ledgerRevision  int64
+}
+
+// step is one change of a document's revision.
+type step struct{ from, to int64 }
+
+// New returns a core that knows nothing yet: no node is usable until the first facts
+// have reached their barrier.
+func New(cfg Config) *Core {
+	c := &Core{
+		cfg:    cfg,
+		store:  state.New(),
+		ledger: ledger.NewView(),
+		inHand: map[string]*attempt{},
+	}
+	c.view = view.New(c.store, c.ledger)
+	return c
+}
+
+// Step folds in what happened, decides what can be decided, and returns the effects.
+// An error means an input that cannot be (a fact or document that does not decode).
+func (c *Core) Step(in Input) (Output, error) {
+	var out Output
+	moved := len(in.Facts)+len(in.Ledger)+len(in.Results) > 0
+	for _, b := range in.Ledger {
+		if err := c.applyLedger(b); err != nil {
+			return out, err
+		}
+	}
+	for _, b := range in.Facts {
+		if err := c.applyFacts(b); err != nil {
+			return out, err
+		}
+	}
+	for _, r := range in.Results {
+		if err := c.land(r, &out); err != nil {
+			return out, err
+		}
+	}
+	if moved {
+		c.pending = append(c.deferred, c.pending...)
+		c.deferred = nil
+	}
+	for _, b := range in.Offers {
+		c.accept(b)
+	}
+	if in.Drain {
+		c.drain()
+	}
+	c.decide(&out)
+	c.submit(&out)
+	if in.Beat {
+		out.Request = c.request()
+	}
+	out.More = len(c.pending) > 0 && c.hasRoom()
+	out.Idle = len(c.inHand) == 0
+	return out, nil
+}
+
+// Ready says whether the facts have reached their barrier, so that nodes can be used.
+func (c *Core) Ready() bool {
+	_, ok := c.store.Position().Progress(events.KindPod)
+	return ok
+}
+
+// Position is what the core has applied of the facts.
+func (c *Core) Position() state.Position { return c.store.Position() }
+
+func (c *Core) applyFacts(b follow.Batch) error {
+	if b.Reset {
+		store := state.New()
+		if b.Snapshot != nil {
+			restored, err := state.Restore(b.Snapshot)
+			if err != nil {
+				return fmt.Errorf("scheduler: facts snapshot: %w", err)
+			}
+			store = restored
+		}
+		store.SetBarrier(b.Barrier)
+		c.store = store
+		c.view.Reset(store)
+	}
+	if len(b.Facts) == 0 {
+		return nil
+	}
+	changes, err := c.store.Apply(b.Facts)
+	if err != nil {
+		return fmt.Errorf("scheduler: apply facts: %w", err)
+	}
+	c.view.ApplyFacts(changes)
+	return nil
+}
+
+func (c *Core) applyLedger(b ledger.ViewBatch) error {
+	changes, err := c.ledger.Fold(b)
+	if err != nil {
+		return fmt.Errorf("scheduler: ledger watch: %w", err)
+	}
+	if changes.Reset {
+		c.view.RecountLedger()
+	}
+	c.view.ApplyLedger(changes.PodUIDs)
+	if changes.Reset || changes.Members {
+		c.home.forget()
+	}
+	return nil
+}
+
+// accept takes offers in, unless they are stale, already in hand, or not wanted.
+func (c *Core) accept(b events.OfferBatch) {
+	if b.Term < c.term {
+		return
+	}
+	c.term = b.Term
+	for _, o := range b.Offers {
+		if known, ok := c.inHand[o.Pod.UID]; ok {
+			// The lease was renewed under a new token: the outcome must carry it, unless
+			// the old one is already in a transaction that may commit.
+			if known.pick.nodeUID == "" {
+				known.offer = o
+			}
+			continue
+		}
+		if c.draining {
+			c.returns = append(c.returns, o.Token)
+			continue
+		}
+		a := &attempt{offer: o}
+		c.inHand[o.Pod.UID] = a
+		c.pending = append(c.pending, a)
+	}
+}
+
+// drain gives back everything that is not in a transaction.
+func (c *Core) drain() {
+	c.draining = true
+	for _, a := range slices.Concat(c.pending, c.deferred, c.next) {
+		c.giveBack(a)
+	}
+	c.pending, c.deferred, c.next = nil, nil, nil
+}
+
+// giveBack returns an offer untried.
+func (c *Core) giveBack(a *attempt) {
+	c.returns = append(c.returns, a.offer.Token)
+	c.drop(a)
+}
+
+// drop forgets an attempt and what it staged.
+func (c *Core) drop(a *attempt) {
+	delete(c.inHand, a.offer.Pod.UID)
+	if c.view.IsStaged(a.offer.Pod.UID) {
+		c.view.Unstage(a.offer.Pod.UID)
+	}
+}
+
+func (c *Core) request() *events.WorkRequest {
+	r := &events.WorkRequest{Shard: c.cfg.Shard, Window: int32(c.cfg.Window), Return: c.returns}
+	if c.draining || !c.Ready() {
+		r.Window = 0
+	}
+	for _, a := range c.inHand {
+		r.Renew = append(r.Renew, a.offer.Token)
+	}
+	slices.Sort(r.Renew)
+	c.returns = nil
+	return r
+}
+
+// holds says whether this shard owns a partition, and its epoch.
+func (c *Core) holds(partition int32) (epoch int64, ok bool) {
+	owner, epoch, ok := c.ledger.Owner(partition)
+	return epoch, ok && owner.Member == c.cfg.Shard
+}

@@ -1,0 +1,16 @@
+// Package decide is the shard's decision core: a state machine that is fed facts, ledger
+// changes, offers and transaction results, and answers with effects as data. It has no
+// clock, no goroutine, no I/O and no randomness, so that a recorded sequence of inputs
+// replays to the same effects.
+//
+// One attempt at a pod moves through these places, each a field of Core:
+//
+//	pending ──► decided ──► next (staged) ──► flight (transaction sent) ──► placed
+//	   ▲  └──► deferred (facts or high-water not there yet)         │
+//	   └────────────────── lost the race, with fresh documents ─────┘
+//
+// At most one transaction is in flight per shard; while it is, the next batch is decided
+// on top of it, because what is staged counts in the view.
+//
+// Start reading at Core.Step.
+package decide

@@ -1,0 +1,92 @@
+package decide
+
+import (
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
+)
+
+// Config of a Core.
+type Config struct {
+	// Shard is this member's id, as it stands in own/<partition>.
+	Shard string
+	// Profiles by scheduler name.
+	Profiles map[string]*placement.Profile
+	// Window is how many offers the shard holds at once.
+	Window int
+	// HomeFirst makes plain pods try the shard's home nodes before the whole cluster, so
+	// that shards rarely meet on a node. Pods with node preferences always see all nodes.
+	HomeFirst bool
+	// Home says whether a node is this shard's home for the given live shards (sorted).
+	Home func(members []string, nodeUID string) bool
+}
+
+// Input is everything that may have happened since the last step; any field may be zero.
+type Input struct {
+	Facts   []follow.Batch
+	Ledger  []ledger.ViewBatch
+	Offers  []events.OfferBatch
+	Results []Result
+	// Beat asks for a work request (heartbeat).
+	Beat bool
+	// Drain, once given, makes the core return what it has not sent and take nothing more.
+	Drain bool
+}
+
+// Result is the answer to a Commit.
+type Result struct {
+	ID uint64
+	// Err non-nil means the outcome is unknown; the identical transaction goes again.
+	Err error
+	Txn ledger.TxnResult
+}
+
+// Output is what has to be done, in this order: Commit may start at once; Decisions must
+// be appended in order; Request is a hint.
+//
+// A crash before Commit loses nothing (the offer's lease runs out); after Commit and
+// before Decisions, the reservation is found by the binders' own watch.
+type Output struct {
+	Commit    *Commit
+	Decisions []events.Decision
+	Request   *events.WorkRequest
+	// Attempts lists the attempts that ended in this step, for metrics and spans.
+	Attempts []Attempt
+	// More is true when another step has work to do even without input.
+	More bool
+	// Idle is true when nothing is pending, staged or in flight.
+	Idle bool
+}
+
+// Commit is a transaction to carry out; its answer comes back as a Result with its ID.
+type Commit struct {
+	ID uint64
+	// Resubmitted counts how often this identical transaction has been sent before.
+	Resubmitted int
+	Txn         ledger.Txn
+}
+
+// Outcome of an attempt.
+type Outcome string
+
+// The outcomes of an attempt. The first three use upstream's values of the label
+// "result".
+const (
+	Scheduled     Outcome = "scheduled"
+	Unschedulable Outcome = "unschedulable"
+	Failed        Outcome = "error"
+	Conflict      Outcome = "conflict"
+)
+
+// Attempt reports the end of one attempt.
+type Attempt struct {
+	Pod      events.PodRef
+	Profile  string
+	Number   int32
+	Outcome  Outcome
+	NodeName string
+	Feasible int
+	Nodes    int
+	Plugins  []string
+}

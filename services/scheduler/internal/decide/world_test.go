@@ -1,0 +1,334 @@
+package decide_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+)
+
+// world is several shards, one ledger and one API server, stepped by hand in one
+// goroutine. Every stream has a cursor per shard, so that any two of them can be out of
+// step with each other.
+type world struct {
+	t      *testing.T
+	rng    *rand.Rand
+	shards []*shard
+	store  *mem.Store
+	// history is the ledger's watch: one batch per committed transaction.
+	history []ledger.EventBatch
+	facts   []events.SequencedFact
+	rv      uint64
+	pods    map[string]*corev1.Pod
+	nodes   map[string]int64 // pods that fit, by node name
+	offered map[string]int32 // attempts by pod uid
+	tokens  uint64
+}
+
+type shard struct {
+	id             string
+	core           *decide.Core
+	fact, ledger   int
+	commit         *decide.Commit
+	decisions      []events.Decision
+	conflicts, won int
+	offers         []events.Offer
+	more           bool
+}
+
+func newWorld(t *testing.T, seed uint64, shards int) *world {
+	w := &world{
+		t: t, rng: rand.New(rand.NewPCG(seed, 0)), store: mem.New(),
+		pods: map[string]*corev1.Pod{}, nodes: map[string]int64{}, offered: map[string]int32{},
+	}
+	profile, err := placement.NewProfile(placement.DefaultProfile(corev1.DefaultSchedulerName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range shards {
+		s := &shard{id: fmt.Sprintf("scheduler-%d", i)}
+		s.core = decide.New(decide.Config{
+			Shard: s.id, Window: 32,
+			Profiles: map[string]*placement.Profile{corev1.DefaultSchedulerName: profile},
+		})
+		w.step(s, decide.Input{
+			Ledger: []ledger.ViewBatch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}},
+			Facts:  []follow.Batch{{Reset: true}},
+		})
+		w.shards = append(w.shards, s)
+	}
+	session, err := w.store.OpenSession(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p := range int32(ledger.Partitions) {
+		txn, err := ledger.TakePartition(p, ledger.Owner{Member: w.ownerOf(p).id}, session.Lease())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.commit(txn)
+	}
+	return w
+}
+
+func (w *world) ownerOf(partition int32) *shard { return w.shards[int(partition)%len(w.shards)] }
+
+// commit runs a transaction and records what a watch would deliver.
+func (w *world) commit(txn ledger.Txn) ledger.TxnResult {
+	res, err := w.store.Commit(context.Background(), txn)
+	if err != nil {
+		w.t.Fatalf("commit: %v", err)
+	}
+	if !res.Succeeded {
+		return res
+	}
+	batch := ledger.EventBatch{Revision: res.Revision}
+	for _, kv := range txn.Committed(res) {
+		batch.Events = append(batch.Events, ledger.Event{KV: kv})
+	}
+	w.history = append(w.history, batch)
+	return res
+}
+
+func (w *world) step(s *shard, in decide.Input) {
+	out, err := s.core.Step(in)
+	if err != nil {
+		w.t.Fatalf("%s: %v", s.id, err)
+	}
+	if out.Commit != nil {
+		if s.commit != nil && s.commit.ID != out.Commit.ID {
+			w.t.Fatalf("%s: commit %d while %d is in flight", s.id, out.Commit.ID, s.commit.ID)
+		}
+		s.commit = out.Commit
+	}
+	for _, a := range out.Attempts {
+		switch a.Outcome {
+		case decide.Conflict:
+			s.conflicts++
+		case decide.Scheduled:
+			s.won++
+		}
+	}
+	s.decisions = append(s.decisions, out.Decisions...)
+	s.more = out.More
+}
+
+func (w *world) fact(f events.Fact) {
+	f.ResourceVersion, f.Progress = w.rv, w.rv
+	w.facts = append(w.facts, events.SequencedFact{Sequence: uint64(len(w.facts) + 1), Fact: f})
+}
+
+func (w *world) addNode(name string, pods int64) {
+	w.rv++
+	w.nodes[name] = pods
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), ResourceVersion: fmt.Sprint(w.rv)},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+			corev1.ResourceCPU: *resource.NewMilliQuantity(100*pods, resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("64Gi"),
+			corev1.ResourcePods: resource.MustParse("110"),
+		}},
+	}
+	raw, err := n.Marshal()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.fact(events.Fact{Kind: events.KindNode, Op: events.OpUpsert, UID: string(n.UID), Name: name, Object: raw})
+}
+
+func (w *world) addPod(name string) {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID("pod-" + name)},
+		Spec: corev1.PodSpec{SchedulerName: corev1.DefaultSchedulerName, Containers: []corev1.Container{{
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}},
+		}}},
+	}
+	w.pods[string(p.UID)] = p
+	w.publish(p)
+}
+
+// publish stores a new version of the pod and tells the log.
+func (w *world) publish(p *corev1.Pod) {
+	w.rv++
+	p.ResourceVersion = fmt.Sprint(w.rv)
+	raw, err := p.Marshal()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.fact(events.Fact{
+		Kind: events.KindPod, Op: events.OpUpsert, UID: string(p.UID), Namespace: "d", Name: p.Name, Object: raw,
+	})
+}
+
+func (w *world) deletePod(uid string) {
+	w.rv++
+	delete(w.pods, uid)
+	w.fact(events.Fact{Kind: events.KindPod, Op: events.OpDelete, UID: uid, Namespace: "d"})
+}
+
+// offer gives every unbound, unreserved pod to the shard that holds its partition.
+func (w *world) offer() {
+	reserved := w.reservations()
+	for _, uid := range sortedPods(w.pods) {
+		if w.pods[uid].Spec.NodeName != "" || reserved[uid] != "" {
+			continue
+		}
+		w.tokens++
+		w.offered[uid]++
+		p := ledger.PartitionOf(uid)
+		s := w.ownerOf(p)
+		s.offers = append(s.offers, events.Offer{
+			Pod:       events.PodRef{UID: uid, Namespace: "d", Name: w.pods[uid].Name},
+			Partition: p, Token: ledger.Token(w.tokens).String(), Attempt: w.offered[uid],
+			FactSequence: uint64(len(w.facts)),
+		})
+	}
+}
+
+// reservations lists the ledger's entries: node name by pod uid.
+func (w *world) reservations() map[string]string {
+	got := map[string]string{}
+	for _, d := range w.docs() {
+		for _, e := range d.Entries {
+			got[e.PodUID] = d.NodeName
+		}
+	}
+	return got
+}
+
+func (w *world) docs() []ledger.NodeDoc {
+	kvs, _, err := w.store.List(context.Background(), ledger.PrefixNode)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	docs := make([]ledger.NodeDoc, 0, len(kvs))
+	for _, kv := range kvs {
+		d, err := ledger.DecodeNodeDoc(kv)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		docs = append(docs, d)
+	}
+	return docs
+}
+
+// bindOne does what a binder does with one random reservation: POST with UID and
+// resourceVersion; a pod that is gone or has moved is left alone.
+func (w *world) bindOne() {
+	docs := w.docs()
+	if len(docs) == 0 {
+		return
+	}
+	d := docs[w.rng.IntN(len(docs))]
+	if len(d.Entries) == 0 {
+		return
+	}
+	e := d.Entries[w.rng.IntN(len(d.Entries))]
+	p, ok := w.pods[e.PodUID]
+	if !ok || p.Spec.NodeName != "" || p.ResourceVersion != fmt.Sprint(e.PodRV) {
+		return
+	}
+	p.Spec.NodeName = d.NodeName
+	w.publish(p)
+	w.audit()
+}
+
+// audit is the invariant: no node ever holds more than it has room for.
+func (w *world) audit() {
+	bound := map[string]int64{}
+	for _, p := range w.pods {
+		if p.Spec.NodeName != "" {
+			bound[p.Spec.NodeName]++
+		}
+	}
+	for node, n := range bound {
+		if n > w.nodes[node] {
+			w.t.Fatalf("node %s holds %d pods, room for %d", node, n, w.nodes[node])
+		}
+	}
+}
+
+// deliver moves one random stream of one random shard forward.
+func (w *world) deliver() {
+	s := w.shards[w.rng.IntN(len(w.shards))]
+	var in decide.Input
+	switch w.rng.IntN(4) {
+	case 0:
+		if n := len(w.facts) - s.fact; n > 0 {
+			n = 1 + w.rng.IntN(n)
+			in.Facts = []follow.Batch{{Facts: w.facts[s.fact : s.fact+n]}}
+			s.fact += n
+		}
+	case 1:
+		if n := len(w.history) - s.ledger; n > 0 {
+			for range 1 + w.rng.IntN(n) {
+				in.Ledger = append(in.Ledger, ledger.ViewBatch{Events: w.history[s.ledger]})
+				s.ledger++
+			}
+		}
+	case 2:
+		if len(s.offers) > 0 {
+			in.Offers = []events.OfferBatch{{Term: 1, Offers: s.offers}}
+			s.offers = nil
+		}
+	case 3:
+		in.Results = w.answer(s)
+	}
+	w.step(s, in)
+}
+
+// answer carries out the transaction in flight; now and then the answer is lost.
+func (w *world) answer(s *shard) []decide.Result {
+	if s.commit == nil {
+		return nil
+	}
+	c := s.commit
+	res := w.commit(c.Txn)
+	if w.rng.IntN(8) == 0 {
+		return []decide.Result{{ID: c.ID, Err: context.DeadlineExceeded}}
+	}
+	s.commit = nil
+	return []decide.Result{{ID: c.ID, Txn: res}}
+}
+
+// settle delivers everything until nothing moves.
+func (w *world) settle() {
+	for range 10_000 {
+		if w.settled() {
+			return
+		}
+		w.deliver()
+	}
+	w.t.Fatal("the shards do not come to rest")
+}
+
+func (w *world) settled() bool {
+	for _, s := range w.shards {
+		if s.fact < len(w.facts) || s.ledger < len(w.history) || len(s.offers) > 0 || s.commit != nil || s.more {
+			return false
+		}
+	}
+	return true
+}
+
+func sortedPods(m map[string]*corev1.Pod) []string {
+	uids := make([]string, 0, len(m))
+	for uid := range m {
+		uids = append(uids, uid)
+	}
+	slices.Sort(uids)
+	return uids
+}

@@ -1,0 +1,173 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/membership"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/commit"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/intake"
+)
+
+const (
+	// DefaultWindow is how many offers a shard holds: enough to keep two batches busy,
+	// few enough that a pod of high priority never waits behind many.
+	DefaultWindow = 96
+	// maxWindow bounds Config.Window.
+	maxWindow = 4096
+	// heartbeat is how often a shard asks for work and renews its leases.
+	heartbeat = time.Second
+	// drainTimeout bounds how long a stopping shard waits for its last transaction.
+	drainTimeout = 15 * time.Second
+)
+
+// Config of a shard.
+type Config struct {
+	// ID is the member id, unique for every start of every shard ("scheduler-0-k3x9").
+	ID string
+	// Profiles to schedule by; at least one, scheduler names unique.
+	Profiles []placement.ProfileConfig
+	// Window is how many offers the shard holds at once; 0 means DefaultWindow.
+	Window int
+	// WholeCluster makes every pod look at all nodes at once instead of trying the shard's
+	// home nodes first.
+	WholeCluster bool
+}
+
+// Deps are the outside worlds of a shard.
+type Deps struct {
+	Log       events.Log
+	Snapshots events.Snapshots
+	Bus       events.Bus
+	Ledger    ledger.Store
+	Logger    *slog.Logger
+	Clock     clock.WithTicker
+}
+
+// Scheduler is one shard.
+type Scheduler struct {
+	cfg    Config
+	deps   Deps
+	core   *decide.Core
+	intake *intake.Room
+	commit *commit.Room
+	ready  atomic.Bool
+}
+
+// New checks the configuration and builds a shard; nothing runs yet.
+func New(cfg Config, deps Deps) (*Scheduler, error) {
+	if cfg.ID == "" {
+		return nil, errors.New("scheduler: ID: empty: want a member id")
+	}
+	if cfg.Window == 0 {
+		cfg.Window = DefaultWindow
+	}
+	if cfg.Window < 1 || cfg.Window > maxWindow {
+		return nil, fmt.Errorf("scheduler: Window: %d: want 1 to %d", cfg.Window, maxWindow)
+	}
+	if len(cfg.Profiles) == 0 {
+		return nil, errors.New("scheduler: Profiles: empty: want at least one")
+	}
+	profiles := make(map[string]*placement.Profile, len(cfg.Profiles))
+	for _, pc := range cfg.Profiles {
+		if profiles[pc.SchedulerName] != nil {
+			return nil, fmt.Errorf("scheduler: Profiles: %q stands twice: want unique scheduler names", pc.SchedulerName)
+		}
+		p, err := placement.NewProfile(pc)
+		if err != nil {
+			return nil, fmt.Errorf("scheduler: profile %q: %w", pc.SchedulerName, err)
+		}
+		profiles[pc.SchedulerName] = p
+	}
+	s := &Scheduler{cfg: cfg, deps: deps}
+	s.core = decide.New(decide.Config{
+		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster,
+		Home: func(members []string, nodeUID string) bool { return membership.Home(members, nodeUID) == cfg.ID },
+	})
+	s.intake = intake.New(cfg.ID, deps.Ledger, follow.New(deps.Log, deps.Snapshots), deps.Bus, deps.Logger)
+	s.commit = commit.New(deps.Ledger, deps.Log, deps.Bus, deps.Logger)
+	return s, nil
+}
+
+// Ready reports nil once the shard has applied the facts and can use nodes.
+func (s *Scheduler) Ready() error {
+	if !s.ready.Load() {
+		return errors.New("facts not applied yet")
+	}
+	return nil
+}
+
+// Run works until ctx ends, then drains: it gives back what it has not reserved, waits for
+// the transaction in flight, and leaves its partitions.
+func (s *Scheduler) Run(ctx context.Context) error {
+	// The rooms outlive ctx by the drain.
+	rooms, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	g, rooms := errgroup.WithContext(rooms)
+	member, err := membership.Join(rooms, s.deps.Ledger, decide.RoleScheduler, s.cfg.ID)
+	if err != nil {
+		return fmt.Errorf("scheduler: join: %w", err)
+	}
+	g.Go(func() error { return member.Run(rooms) })
+	g.Go(func() error { return membership.KeepPartitions(rooms, s.deps.Ledger, member) })
+	g.Go(func() error { return s.intake.Ledger(rooms) })
+	g.Go(func() error { return s.intake.Facts(rooms) })
+	g.Go(func() error { return s.intake.Offers(rooms) })
+	g.Go(func() error { return s.commit.Transact(rooms) })
+	g.Go(func() error { return s.commit.Publish(rooms) })
+	g.Go(func() error {
+		defer stop()
+		return s.loop(ctx, rooms)
+	})
+	return g.Wait()
+}
+
+// loop steps the core until ctx ends and the core is idle, or rooms ends.
+func (s *Scheduler) loop(ctx, rooms context.Context) error {
+	tick := s.deps.Clock.NewTicker(heartbeat)
+	defer tick.Stop()
+	var drainBy <-chan time.Time
+	live, draining, more := ctx, false, false
+	for {
+		in, err := s.intake.Next(live, !more, s.commit.Results(), tick.C())
+		if rooms.Err() != nil {
+			return nil
+		}
+		if err != nil && !draining {
+			in.Drain, in.Beat, draining, live = true, true, true, rooms
+			drainBy = s.deps.Clock.After(drainTimeout)
+		}
+		begin := s.deps.Clock.Now()
+		out, err := s.core.Step(in)
+		if err != nil {
+			return err
+		}
+		s.observe(out, begin)
+		if err := s.commit.Do(rooms, out); err != nil {
+			return nil // rooms ended
+		}
+		s.ready.Store(s.core.Ready() && !draining)
+		more = out.More
+		select {
+		case <-drainBy:
+			s.deps.Logger.Warn("stopped before the last reservation was answered; binders finish or release it")
+			return nil
+		default:
+		}
+		if draining && out.Idle {
+			return s.commit.Flush(rooms)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/tools/cluster/internal/build"
+	"github.com/berth-scheduler/berth/tools/cluster/internal/peers"
+	"github.com/berth-scheduler/berth/tools/cluster/internal/probe"
+	"github.com/berth-scheduler/berth/tools/cluster/internal/process"
+	"github.com/berth-scheduler/berth/tools/cluster/internal/session"
+)
+
+// peersDir is where the sessions of peers lie, in the cluster's directory.
+const peersDir = "peers"
+
+func peerCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "peer",
+		Short: "Run a program that Berth is compared with against a cluster",
+	}
+	cmd.AddCommand(schedulerCommand(), deschedulerCommand())
+	return cmd
+}
+
+func schedulerCommand() *cobra.Command {
+	var (
+		flags sessionFlags
+		peer  peers.Scheduler
+	)
+	cmd := &cobra.Command{
+		Use:   "kube-scheduler",
+		Short: "Run kube-scheduler until Ctrl-C",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runPeer(cmd, flags, "kube-scheduler", func(path string, at place, port int) (process.Spec, error) {
+				peer.Path = path
+				return peer.Spec(at.cluster, at.dir, port)
+			})
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().StringVar(&peer.Config, "config", "",
+		"KubeSchedulerConfiguration file, without a kubeconfig (its client rates are used as they are)")
+	cmd.Flags().IntVarP(&peer.Verbosity, "v", "v", 0, "log verbosity")
+	return cmd
+}
+
+func deschedulerCommand() *cobra.Command {
+	var (
+		flags sessionFlags
+		peer  peers.Descheduler
+	)
+	cmd := &cobra.Command{
+		Use:   "descheduler",
+		Short: "Run the descheduler once, or until Ctrl-C with --interval",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runPeer(cmd, flags, "descheduler", func(path string, at place, port int) (process.Spec, error) {
+				peer.Path = path
+				return peer.Spec(at.cluster, at.dir, port)
+			})
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().StringVar(&peer.Policy, "policy", "", "DeschedulerPolicy file (required)")
+	cmd.Flags().StringVar(&peer.Interval, "interval", "", "time between passes, such as 5m (empty: a single pass)")
+	cmd.Flags().BoolVar(&peer.DryRun, "dry-run", false, "evict nothing")
+	cmd.Flags().IntVarP(&peer.Verbosity, "v", "v", 0, "log verbosity")
+	_ = cmd.MarkFlagRequired("policy")
+	return cmd
+}
+
+// place is where a peer runs: against a cluster, in a directory of its own.
+type place struct {
+	cluster session.Cluster
+	dir     string
+}
+
+type peerSpec func(path string, at place, port int) (process.Spec, error)
+
+// runPeer runs a peer as a session inside the cluster's directory.
+func runPeer(cmd *cobra.Command, flags sessionFlags, name string, spec peerSpec) error {
+	state, err := readyCluster(flags.dir)
+	if err != nil {
+		return err
+	}
+	layout, err := build.FindLayout()
+	if err != nil {
+		return err
+	}
+	path, err := layout.Program(name)
+	if err != nil {
+		return err
+	}
+	opts := flags.options(cmd)
+	opts.Dir = filepath.Join(flags.dir, peersDir, name)
+	return session.Run(cmd.Context(), opts, session.State{Kind: "peer", Name: name},
+		func(ctx context.Context, s *session.Session) error {
+			return s.Launch(ctx, session.Program{
+				Ports: 1,
+				Spec: func(ports []int) (process.Spec, error) {
+					s.State.URLs = []string{peers.URL(ports[0])}
+					return spec(path, place{cluster: *state.Cluster, dir: s.State.Dir}, ports[0])
+				},
+				Ready: func(ctx context.Context) error {
+					return probe.OK(ctx, probe.Insecure(), s.State.URLs[0]+"/healthz")
+				},
+			})
+		})
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/tools/cluster/internal/build"
+	"github.com/berth-scheduler/berth/tools/cluster/internal/controlplane"
+	"github.com/berth-scheduler/berth/tools/cluster/internal/nodes"
+	"github.com/berth-scheduler/berth/tools/cluster/internal/session"
+)
+
+func upCommand() *cobra.Command {
+	var (
+		flags     sessionFlags
+		config    controlplane.Config
+		nodesFile string
+	)
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a cluster and, without --detach, keep it until Ctrl-C",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var description *nodes.Description
+			if nodesFile != "" {
+				loaded, err := nodes.Load(nodesFile)
+				if err != nil {
+					return err
+				}
+				description = &loaded
+			}
+			layout, err := build.FindLayout()
+			if err != nil {
+				return err
+			}
+			config.Layout = layout
+			start := func(ctx context.Context, s *session.Session) error {
+				config.Dir = s.State.Dir
+				if err := controlplane.Up(ctx, s, config); err != nil || description == nil {
+					return err
+				}
+				return addNodes(ctx, s, *description)
+			}
+			return session.Run(cmd.Context(), flags.options(cmd), session.State{Kind: "cluster"}, start)
+		},
+	}
+	flags.add(cmd)
+	set := cmd.Flags()
+	set.StringVar(&nodesFile, "nodes", "", "create the nodes this file describes")
+	set.BoolVar(&config.KWOK, "kwok", true, "run simulated kubelets (KWOK)")
+	set.StringVar(&config.Controllers, "controllers", "all",
+		"\"all\", \"none\" or a list for kube-controller-manager; "+
+			"\"all\" without KWOK leaves out the node lifecycle controller")
+	set.BoolVar(&config.Sync, "fsync", false, "have the cluster's etcd sync every write to disk")
+	set.DurationVar(&config.NodeLease, "node-lease-duration", 200*time.Second,
+		"lease of KWOK's nodes, renewed every quarter of it; a node without it for as long is lost")
+	set.StringVar(&config.Stages, "kwok-stages", "", "file with KWOK stages to use besides the built-in ones")
+	set.IntVar(&config.MaxRequests, "max-requests-inflight", 1000, "the API server's flag of this name")
+	set.IntVar(&config.MaxMutatingRequests, "max-mutating-requests-inflight", 500, "the API server's flag of this name")
+	return cmd
+}
+
+func addNodes(ctx context.Context, s *session.Session, description nodes.Description) error {
+	cluster := s.State.Cluster
+	client, err := nodesClient(cluster.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	result, err := nodes.Create(ctx, client, description, cluster.KWOK)
+	if err != nil {
+		return err
+	}
+	s.Say("%d nodes created and ready in %s", result.Created, time.Since(began).Round(10*time.Millisecond))
+	return nil
+}

@@ -1,0 +1,85 @@
+package controlplane
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/berth-scheduler/berth/tools/cluster/internal/build"
+)
+
+// Config says what to bring up.
+type Config struct {
+	// Layout finds the programs.
+	Layout build.Layout
+	// Dir is the cluster's directory, absolute.
+	Dir string
+	// Sync has etcd reach the disk with every write. Off by default: a test
+	// cluster is thrown away, and disks of test machines differ widely.
+	Sync bool
+	// KWOK runs simulated kubelets for all nodes.
+	KWOK bool
+	// Controllers is "all", "none" or a list in the notation of
+	// kube-controller-manager's --controllers flag.
+	Controllers string
+	// NodeLease is the lease duration of KWOK's nodes, at least 10 s, in whole
+	// seconds; a node is renewed every quarter of it and called lost after it.
+	// Zero means 200 s.
+	NodeLease time.Duration
+	// Stages is a file with KWOK stages to use in addition; empty for none.
+	Stages string
+	// MaxRequests and MaxMutatingRequests bound the API server's concurrency.
+	// Zero means 1000 and 500.
+	MaxRequests, MaxMutatingRequests int
+}
+
+const (
+	allControllers = "all"
+	noControllers  = "none"
+	nodeLifecycle  = "node-lifecycle-controller"
+)
+
+// withDefaults fills in what zero values stand for.
+func (c Config) withDefaults() Config {
+	if c.NodeLease == 0 {
+		c.NodeLease = 200 * time.Second
+	}
+	if c.MaxRequests == 0 {
+		c.MaxRequests = 1000
+	}
+	if c.MaxMutatingRequests == 0 {
+		c.MaxMutatingRequests = 500
+	}
+	return c
+}
+
+// Validate names the field that is wrong and what it accepts.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	if c.NodeLease < 10*time.Second || c.NodeLease%time.Second != 0 {
+		return fmt.Errorf("node lease %s: want whole seconds, 10s or more", c.NodeLease)
+	}
+	if strings.TrimSpace(c.Controllers) == "" {
+		return fmt.Errorf("controllers %q: want %q, %q or a list such as \"*,-%s\"",
+			c.Controllers, allControllers, noControllers, nodeLifecycle)
+	}
+	if c.MaxRequests < 0 || c.MaxMutatingRequests < 0 {
+		return fmt.Errorf("requests in flight %d and %d: want positive numbers, or 0 for the default",
+			c.MaxRequests, c.MaxMutatingRequests)
+	}
+	if c.Stages != "" && !c.KWOK {
+		return fmt.Errorf("stages %q: there is no KWOK to use them; leave one of the two out", c.Stages)
+	}
+	return nil
+}
+
+// controllerList is the value of the --controllers flag.
+func (c Config) controllerList() string {
+	if c.Controllers != allControllers {
+		return c.Controllers
+	}
+	if c.KWOK {
+		return "*"
+	}
+	return "*,-" + nodeLifecycle
+}
