@@ -32,7 +32,9 @@ const (
 	// stands at or before this sequence (a bookmark, or the closing marker of a list).
 	OpProgress
 	// OpEpochBegin opens a repair of the stream under a new fact epoch: readers drop
-	// their progress of every kind until OpEpochEnd of that epoch.
+	// their progress of every kind until OpEpochEnd of that epoch. Its Progress names the
+	// epoch of the fact before it (0: not told), so that a reader whose applied tail was
+	// lost cannot mistake the repair for a continuation.
 	OpEpochBegin
 	// OpEpochEnd closes the repair; progress counts again from the markers inside it.
 	OpEpochEnd

@@ -162,14 +162,16 @@ func (nodeAffinity) Events() []Event {
 	return []Event{{events.KindNode, Add | UpdateNodeLabel}}
 }
 
+// Hint says yes where terms cannot be parsed, as upstream does, though no node can match.
 func (p nodeAffinity) Hint(pod *state.Pod, c Change) bool {
-	f := affinityFilter{added: p.added, required: nodeaffinity.GetRequiredNodeAffinity(pod.Object)}
-	if f.explain(c.NewNode.Object) != "" {
+	if p.added != nil && !p.added.Match(c.NewNode.Object) {
 		return false
 	}
-	if c.OldNode == nil {
-		return true
+	required := nodeaffinity.GetRequiredNodeAffinity(pod.Object)
+	matches, err := required.Match(c.NewNode.Object)
+	if err != nil || !matches || c.OldNode == nil {
+		return err != nil || matches
 	}
-	was, err := f.required.Match(c.OldNode.Object)
-	return err != nil || !was
+	matched, err := required.Match(c.OldNode.Object)
+	return err != nil || !matched
 }

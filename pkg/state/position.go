@@ -62,6 +62,9 @@ func (p Position) next(f events.SequencedFact) (Position, error) {
 	p.Sequence = f.Sequence
 	switch {
 	case f.Op == events.OpEpochBegin:
+		if !first && !Follows(p.Epoch, f.Fact) {
+			return p, &EpochError{Sequence: f.Sequence, Have: p.Epoch, Got: f.Epoch}
+		}
 		p.Epoch, p.repairing = f.Epoch, true
 		p.progress = [len(kinds)]uint64{}
 		return p, nil
@@ -82,6 +85,17 @@ func (p Position) next(f events.SequencedFact) (Position, error) {
 		p.progress[i] = max(p.progress[i], f.Progress)
 	}
 	return p, nil
+}
+
+// Follows tells whether a fact may stand right behind one of the given epoch: it is of the
+// same epoch, or it begins a later one that names this as the one before it (as far as the
+// writer tells, see events.OpEpochBegin). Otherwise what stood between them has been lost
+// and replaced.
+func Follows(epoch uint64, f events.Fact) bool {
+	if f.Op != events.OpEpochBegin {
+		return f.Epoch == epoch
+	}
+	return f.Epoch > epoch && (f.Progress == 0 || f.Progress == epoch)
 }
 
 // EpochError reports a fact of another epoch whose begin was not seen: the log lost a tail

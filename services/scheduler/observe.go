@@ -1,21 +1,57 @@
 package scheduler
 
 import (
+	"context"
 	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 )
 
-// observe counts the attempts that ended in a step. The time of the step is shared
-// equally among the attempts decided in it.
-func (s *Scheduler) observe(out decide.Output, begin time.Time) {
+// tracerName is the instrumentation scope of the shard's spans.
+const tracerName = "github.com/berth-scheduler/berth/services/scheduler"
+
+// observe counts and traces the attempts that ended in a step that began at begin. The
+// time of the step is shared equally among them.
+func (s *Scheduler) observe(ctx context.Context, out decide.Output, begin time.Time) {
 	if len(out.Attempts) == 0 {
 		return
 	}
 	end := s.deps.Clock.Now()
 	each := end.Sub(begin) / time.Duration(len(out.Attempts))
+	tracer := otel.Tracer(tracerName)
 	for _, a := range out.Attempts {
-		telemetry.ScheduleAttempt(string(a.Outcome), a.Profile, each)
+		telemetry.SchedulingAlgorithm(each)
+		if a.Outcome != decide.Conflict {
+			telemetry.ScheduleAttempt(string(a.Outcome), a.Profile, end.Sub(a.Received))
+		}
+		s.traceAttempt(ctx, tracer, a, end)
 	}
+	telemetry.NodesUnusable(s.cfg.ID, out.Behind)
+}
+
+// traceAttempt writes the spans of one attempt: attempt, and below it reserve for the time
+// from the pick to the ledger's answer.
+func (s *Scheduler) traceAttempt(ctx context.Context, tracer trace.Tracer, a decide.Attempt, end time.Time) {
+	ctx, span := telemetry.StartPodSpan(ctx, tracer, telemetry.PodSpan{
+		UID: a.Pod.UID, Name: "attempt", Start: a.Received,
+		Attributes: []attribute.KeyValue{
+			attribute.String("berth.shard", s.cfg.ID),
+			attribute.String("berth.outcome", string(a.Outcome)),
+			attribute.Int("berth.attempt", int(a.Number)),
+			attribute.Int("berth.nodes", a.Nodes),
+			attribute.Int("berth.nodes.feasible", a.Feasible),
+			attribute.StringSlice("berth.rejected_by", a.Plugins),
+			attribute.String("k8s.node.name", a.NodeName),
+		},
+	})
+	if !a.Decided.IsZero() {
+		_, reserve := tracer.Start(ctx, "reserve", trace.WithTimestamp(a.Decided))
+		reserve.End(trace.WithTimestamp(end))
+	}
+	span.End(trace.WithTimestamp(end))
 }

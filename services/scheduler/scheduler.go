@@ -116,12 +116,15 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	rooms, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g, rooms := errgroup.WithContext(rooms)
-	member, err := membership.Join(rooms, s.deps.Ledger, decide.RoleScheduler, s.cfg.ID)
+	member, err := membership.Join(rooms, s.deps.Ledger, membership.Config{
+		Role: membership.RoleScheduler, ID: s.cfg.ID, Started: s.deps.Clock.Now(), Log: s.deps.Logger,
+	})
 	if err != nil {
 		return fmt.Errorf("scheduler: join: %w", err)
 	}
+	keeper := membership.NewKeeper(s.deps.Ledger, member)
 	g.Go(func() error { return member.Run(rooms) })
-	g.Go(func() error { return membership.KeepPartitions(rooms, s.deps.Ledger, member) })
+	g.Go(func() error { return keeper.Run(rooms) })
 	g.Go(func() error { return s.intake.Ledger(rooms) })
 	g.Go(func() error { return s.intake.Facts(rooms) })
 	g.Go(func() error { return s.intake.Offers(rooms) })
@@ -129,13 +132,13 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return s.commit.Publish(rooms) })
 	g.Go(func() error {
 		defer stop()
-		return s.loop(ctx, rooms)
+		return s.loop(ctx, rooms, keeper)
 	})
 	return g.Wait()
 }
 
 // loop steps the core until ctx ends and the core is idle, or rooms ends.
-func (s *Scheduler) loop(ctx, rooms context.Context) error {
+func (s *Scheduler) loop(ctx, rooms context.Context, keeper *membership.Keeper) error {
 	tick := s.deps.Clock.NewTicker(heartbeat)
 	defer tick.Stop()
 	var drainBy <-chan time.Time
@@ -150,13 +153,16 @@ func (s *Scheduler) loop(ctx, rooms context.Context) error {
 			drainBy = s.deps.Clock.After(drainTimeout)
 		}
 		begin := s.deps.Clock.Now()
-		out, err := s.core.Step(in)
+		out, err := s.core.Step(in, begin)
 		if err != nil {
 			return err
 		}
-		s.observe(out, begin)
+		s.observe(rooms, out, begin)
 		if err := s.commit.Do(rooms, out); err != nil {
 			return nil // rooms ended
+		}
+		if picture, moved := s.core.Ownership(); moved {
+			keeper.Observe(picture)
 		}
 		s.ready.Store(s.core.Ready() && !draining)
 		more = out.More

@@ -183,11 +183,10 @@ func testLostTailRefilled(t *testing.T, target Target) {
 	checkRecords(t, take(t, fresh, 20), 11, messages(100, 20))
 }
 
-// testRestart: what was stored stays, and readers, writers and subscribers go on.
-func testRestart(t *testing.T, target Target) {
-	if target.Restart == nil {
-		t.Skip("has no server")
-	}
+// RunRestart checks, for implementations with a server, that what was stored stays and that
+// readers, writers and subscribers go on when it ends in good order and starts again, which
+// is what restart does.
+func RunRestart(t *testing.T, target Target, restart func(t *testing.T)) {
 	mustAppend(t, target.Log, events.Facts, 0, messages(1, 10))
 	if err := target.Snapshots.Put(within(t), events.Facts, 7, []byte("snapshot")); err != nil {
 		t.Fatal(err)
@@ -197,8 +196,8 @@ func testRestart(t *testing.T, target Target) {
 	r := mustRead(t, target.Log, events.Facts, 1)
 	checkRecords(t, take(t, r, 10), 1, messages(1, 10))
 	for n := range uint64(2) {
-		target.Restart(t)
-		mustAppend(t, target.Log, events.Facts, 10+n, messages(11+int(n), 1))
+		restart(t)
+		appendThrough(t, target.Log, events.Facts, 10+n, messages(11+int(n), 1))
 		checkRecords(t, take(t, r, 1), 11+n, messages(11+int(n), 1))
 	}
 	checkRecords(t, take(t, mustRead(t, target.Log, events.Facts, 1), 12), 1, messages(1, 12))

@@ -106,37 +106,47 @@ func (l *Log) publish(
 	return 0, l.explain(fmt.Errorf("jetstream: append %d messages to stream %s: %w", len(msgs), name, err))
 }
 
+// answersWaiting is the most answers one append gets: of a batch's first and last message.
+const answersWaiting = 2
+
 // publishOnce sends wire as one message or one atomic batch and waits for the answer. In a
 // batch the first message asks for an answer too: the server reports there why it refused
 // the batch; at the end it would only say that it knows of none.
 func (l *Log) publishOnce(ctx context.Context, wire []*nats.Msg) (uint64, error) {
 	inbox := l.connection.NewRespInbox()
-	answers, err := l.connection.SubscribeSync(inbox)
+	answers := make(chan *nats.Msg, answersWaiting)
+	subscription, err := l.connection.ChanSubscribe(inbox, answers)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = answers.Unsubscribe() }() // fails only when the connection is gone
+	defer func() { _ = subscription.Unsubscribe() }() // fails only when the connection is gone
 	if len(wire) > 1 {
 		stampBatch(wire, inbox[strings.LastIndexByte(inbox, '.')+1:])
 		wire[0].Reply = inbox
 	}
 	wire[len(wire)-1].Reply = inbox
+	disconnected := l.disconnected()
 	for _, m := range wire {
 		if err := l.connection.PublishMsg(m); err != nil {
 			return 0, err
 		}
 	}
 	for {
-		answer, err := answers.NextMsgWithContext(ctx)
-		if err != nil {
-			return 0, fmt.Errorf("no answer, the outcome is unknown: %w", err)
-		}
-		last, done, err := readAnswer(answer)
-		if done {
-			return last, err
+		select {
+		case answer := <-answers:
+			if last, done, err := readAnswer(answer); done {
+				return last, err
+			}
+		case <-disconnected:
+			return 0, errConnectionLost
+		case <-ctx.Done():
+			return 0, fmt.Errorf("no answer, the outcome is unknown: %w", ctx.Err())
 		}
 	}
 }
+
+// errConnectionLost ends the wait for an answer that has no way to come any more.
+var errConnectionLost = errors.New("connection lost before the answer, the outcome is unknown")
 
 // stampBatch makes wire one atomic batch.
 func stampBatch(wire []*nats.Msg, id string) {

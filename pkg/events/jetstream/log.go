@@ -31,8 +31,9 @@ type Log struct {
 
 	mu struct {
 		sync.Mutex
-		// reconnected is closed and replaced after every reconnect.
-		reconnected chan struct{}
+		// lost is closed and replaced whenever the connection is lost, restored whenever there
+		// is one again.
+		lost, restored chan struct{}
 	}
 }
 
@@ -56,7 +57,7 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	if l.logger == nil {
 		l.logger = slog.Default()
 	}
-	l.mu.reconnected = make(chan struct{})
+	l.mu.lost, l.mu.restored = make(chan struct{}), make(chan struct{})
 	connection, err := nats.Connect(strings.Join(cfg.URLs, ","), append(cfg.connectOptions(), l.handlers()...)...)
 	if err != nil {
 		return nil, fmt.Errorf("jetstream: connect to NATS server %s: %w", cfg.address(), err)
@@ -76,13 +77,17 @@ func (l *Log) handlers() []nats.Option {
 			if err != nil {
 				l.logger.Warn("lost the connection to NATS", "error", err)
 			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			close(l.mu.lost)
+			l.mu.lost = make(chan struct{})
 		}),
 		nats.ReconnectHandler(func(c *nats.Conn) {
 			l.logger.Info("connected to NATS again", "server", c.ConnectedUrlRedacted())
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			close(l.mu.reconnected)
-			l.mu.reconnected = make(chan struct{})
+			close(l.mu.restored)
+			l.mu.restored = make(chan struct{})
 		}),
 		nats.ErrorHandler(l.asyncError),
 	}
@@ -218,9 +223,16 @@ func (l *Log) explain(err error) error {
 	}
 }
 
-// reconnected returns a channel that is closed at the next reconnect.
+// disconnected returns a channel that is closed when the connection is lost the next time.
+func (l *Log) disconnected() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.lost
+}
+
+// reconnected returns a channel that is closed when a lost connection is there again.
 func (l *Log) reconnected() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.mu.reconnected
+	return l.mu.restored
 }

@@ -291,6 +291,6 @@ func (r *reader) sameAsBefore(ctx context.Context) (bool, error) {
 func (r *reader) Close() {
 	r.closeOnce.Do(func() {
 		close(r.closed)
-		go r.consume.Stop()
+		go r.consume.Stop() //nolint:goroutine // ends with the client's next attempt or the connection
 	})
 }

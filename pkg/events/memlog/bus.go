@@ -115,7 +115,8 @@ func (b *bus) unsubscribe(subject string, s *subscription) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.stopped, s.waiting = true, nil
-	rest := slices.DeleteFunc(slices.Clone(b.mu.subscriptions[subject]), func(other *subscription) bool { return other == s })
+	rest := slices.DeleteFunc(slices.Clone(b.mu.subscriptions[subject]),
+		func(other *subscription) bool { return other == s })
 	if len(rest) == 0 {
 		delete(b.mu.subscriptions, subject)
 		return

@@ -73,7 +73,8 @@ func TestKeep(t *testing.T) {
 	append3() // 5 to 9 are left, the reader wants 5
 	append3() // 8 to 12 are left
 	var gap *events.ErrGap
-	if _, err := r.Next(t.Context()); !errors.As(err, &gap) || *gap != (events.ErrGap{Stream: events.Facts, Want: 5, Have: 8}) {
+	want := events.ErrGap{Stream: events.Facts, Want: 5, Have: 8}
+	if _, err := r.Next(t.Context()); !errors.As(err, &gap) || *gap != want {
 		t.Fatalf("overrun reader: %v", err)
 	}
 	if _, err := l.Read(t.Context(), events.Facts, 7); !errors.As(err, &gap) {

@@ -208,7 +208,7 @@ func (f *follower) decode(records []events.Record) ([]events.SequencedFact, erro
 		if err != nil {
 			return nil, err
 		}
-		if f.epochKnown && fact.Op != events.OpEpochBegin && fact.Epoch != f.epoch {
+		if f.epochKnown && !state.Follows(f.epoch, fact.Fact) {
 			if want == f.origin+1 {
 				f.refused = f.origin // it has not even led to its own next fact
 			}

@@ -61,8 +61,8 @@ func (c *Core) try(a *attempt, out *Output) {
 // place evaluates the pod and stages it, parks it, or waits for nodes that are behind.
 func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	seed := Seed(a.pod.UID, a.offer.Attempt)
-	nodes, behind := c.view.Usable(c.scratch[:0])
-	c.scratch = nodes
+	nodes, behind := c.view.Usable(c.nodes[:0])
+	c.nodes, out.Behind = nodes, behind
 	result, best, ok := c.evaluate(profile, a.pod, nodes, seed)
 	if result.Err != nil {
 		c.fail(a, result.Err.Error(), out)
@@ -78,7 +78,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	}
 	doc, _ := c.ledger.Doc(best.Node.Node.UID)
 	a.pick = pick{
-		nodeUID: best.Node.Node.UID, nodeName: best.Node.Node.Name, basis: doc.Revision,
+		nodeUID: best.Node.Node.UID, nodeName: best.Node.Node.Name, basis: doc.Revision, decided: c.now,
 		feasible: result.FeasibleCount, total: len(c.view.Nodes()), seed: seed,
 		factSequence: c.store.Position().Sequence, ledgerRevision: c.ledger.Revision(),
 	}
@@ -123,10 +123,9 @@ func (c *Core) reject(a *attempt, r placement.Result, seed uint64, out *Output) 
 	d.NodesTotal = int32(r.NodesTotal)
 	d.Seed = seed
 	out.Decisions = append(out.Decisions, d)
-	out.Attempts = append(out.Attempts, Attempt{
-		Pod: a.offer.Pod, Profile: a.pod.SchedulerName, Number: a.offer.Attempt,
-		Outcome: Unschedulable, Nodes: r.NodesTotal, Plugins: d.Plugins,
-	})
+	report := a.report(Unschedulable)
+	report.Nodes, report.Plugins = r.NodesTotal, d.Plugins
+	out.Attempts = append(out.Attempts, report)
 	c.drop(a)
 }
 

@@ -3,10 +3,12 @@ package decide
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
+	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 )
@@ -21,30 +23,39 @@ type Core struct {
 	store  *state.Store
 	ledger *ledger.View
 	view   *view.View
+	pipeline
 
-	pending  []*attempt
-	deferred []*attempt
+	// returns are tokens to give back with the next request.
+	returns  []string
+	now      time.Time
+	term     int64
+	draining bool
+	// ownershipMoved: partitions or members changed since the last Ownership.
+	ownershipMoved bool
+	home           homeNodes
+	// nodes is reused between decisions.
+	nodes []*state.NodeInfo
+}
+
+// pipeline is where the attempts are; see the package comment.
+type pipeline struct {
+	pending, deferred, next []*attempt
+	flight                  *flight
+	// flights counts transactions, for their IDs.
+	flights uint64
 	// inHand finds every attempt in the core by pod UID.
 	inHand map[string]*attempt
-	next   []*attempt
-	flight *flight
 	// written is what the last successful flight did to documents: what was decided while
 	// it was in flight counted its pods already, as staged.
 	written map[string]step
-	returns []string
-
-	term     int64
-	flights  uint64
-	draining bool
-	home     homeNodes
-	scratch  []*state.NodeInfo
 }
 
 // attempt is one offer being worked on.
 type attempt struct {
-	offer  events.Offer
-	pod    *state.Pod
-	losses int
+	offer    events.Offer
+	received time.Time
+	pod      *state.Pod
+	losses   int
 	// pick is set while the attempt is staged or in flight.
 	pick pick
 }
@@ -54,6 +65,7 @@ type pick struct {
 	// basis is the revision of the node's document that the decision counted: the only one
 	// it may be committed on.
 	basis           int64
+	decided         time.Time
 	feasible, total int
 	seed            uint64
 	factSequence    uint64
@@ -66,20 +78,18 @@ type step struct{ from, to int64 }
 // New returns a core that knows nothing yet: no node is usable until the first facts
 // have reached their barrier.
 func New(cfg Config) *Core {
-	c := &Core{
-		cfg:    cfg,
-		store:  state.New(),
-		ledger: ledger.NewView(),
-		inHand: map[string]*attempt{},
-	}
+	c := &Core{cfg: cfg, store: state.New(), ledger: ledger.NewView()}
+	c.inHand = map[string]*attempt{}
 	c.view = view.New(c.store, c.ledger)
 	return c
 }
 
 // Step folds in what happened, decides what can be decided, and returns the effects.
 // An error means an input that cannot be (a fact or document that does not decode).
-func (c *Core) Step(in Input) (Output, error) {
+// now is only noted, for the reports on attempts.
+func (c *Core) Step(in Input, now time.Time) (Output, error) {
 	var out Output
+	c.now = now
 	moved := len(in.Facts)+len(in.Ledger)+len(in.Results) > 0
 	for _, b := range in.Ledger {
 		if err := c.applyLedger(b); err != nil {
@@ -122,6 +132,16 @@ func (c *Core) Ready() bool {
 	return ok
 }
 
+// Ownership is who holds which partitions and who is alive; ok is false when that has not
+// changed since it was last asked for.
+func (c *Core) Ownership() (picture membership.Picture, ok bool) {
+	if !c.ownershipMoved {
+		return membership.Picture{}, false
+	}
+	c.ownershipMoved = false
+	return membership.PictureOf(c.ledger, membership.RoleScheduler), true
+}
+
 // Position is what the core has applied of the facts.
 func (c *Core) Position() state.Position { return c.store.Position() }
 
@@ -162,6 +182,9 @@ func (c *Core) applyLedger(b ledger.ViewBatch) error {
 	if changes.Reset || changes.Members {
 		c.home.forget()
 	}
+	if changes.Reset || changes.Members || len(changes.Partitions) > 0 {
+		c.ownershipMoved = true
+	}
 	return nil
 }
 
@@ -184,7 +207,7 @@ func (c *Core) accept(b events.OfferBatch) {
 			c.returns = append(c.returns, o.Token)
 			continue
 		}
-		a := &attempt{offer: o}
+		a := &attempt{offer: o, received: c.now}
 		c.inHand[o.Pod.UID] = a
 		c.pending = append(c.pending, a)
 	}

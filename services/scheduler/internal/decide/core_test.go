@@ -3,6 +3,7 @@ package decide_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
@@ -115,7 +116,7 @@ func TestDrainGivesBackWhatIsNotSent(t *testing.T) {
 	offers := s.offers
 	s.offers = nil
 	w.step(s, decide.Input{Offers: []events.OfferBatch{{Term: 1, Offers: offers}}})
-	out, err := s.core.Step(decide.Input{Drain: true, Beat: true})
+	out, err := s.core.Step(decide.Input{Drain: true, Beat: true}, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +127,7 @@ func TestDrainGivesBackWhatIsNotSent(t *testing.T) {
 	if out.Request.Window != 0 {
 		t.Errorf("a draining shard asks for %d pods", out.Request.Window)
 	}
-	late, err := s.core.Step(decide.Input{Offers: []events.OfferBatch{{Term: 1, Offers: offers[:1]}}, Beat: true})
+	late, err := s.core.Step(decide.Input{Offers: []events.OfferBatch{{Term: 1, Offers: offers[:1]}}, Beat: true}, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}

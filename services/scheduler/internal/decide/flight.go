@@ -237,7 +237,8 @@ func (c *Core) fail(a *attempt, message string, out *Output) {
 
 func (a *attempt) report(o Outcome) Attempt {
 	return Attempt{
-		Pod: a.offer.Pod, Profile: a.pod.SchedulerName, Number: a.offer.Attempt, Outcome: o,
+		Pod: a.offer.Pod, Received: a.received, Decided: a.pick.decided,
+		Profile: a.pod.SchedulerName, Number: a.offer.Attempt, Outcome: o,
 		NodeName: a.pick.nodeName, Feasible: a.pick.feasible, Nodes: a.pick.total,
 	}
 }

@@ -3,11 +3,9 @@ package decide
 import (
 	"slices"
 
+	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
-
-// RoleScheduler is the membership role of shards.
-const RoleScheduler = "scheduler"
 
 // homeNodes caches which nodes are this shard's home; a change of members forgets
 // it. Keyed by node UID, so that a node needs no care when it comes or goes.
@@ -44,7 +42,7 @@ func (c *Core) homeOf(nodes []*state.NodeInfo) []*state.NodeInfo {
 // shards lists the live shards, sorted; this one always among them.
 func (c *Core) shards() []string {
 	ids := []string{c.cfg.Shard}
-	for _, m := range c.ledger.Members(RoleScheduler) {
+	for _, m := range c.ledger.Members(membership.RoleScheduler) {
 		ids = append(ids, m.ID)
 	}
 	slices.Sort(ids)

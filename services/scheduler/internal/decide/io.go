@@ -1,6 +1,8 @@
 package decide
 
 import (
+	"time"
+
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -53,6 +55,9 @@ type Output struct {
 	Request   *events.WorkRequest
 	// Attempts lists the attempts that ended in this step, for metrics and spans.
 	Attempts []Attempt
+	// Behind counts the nodes that could not be used for their high-water when the last pod
+	// of this step was decided.
+	Behind int
 	// More is true when another step has work to do even without input.
 	More bool
 	// Idle is true when nothing is pending, staged or in flight.
@@ -79,9 +84,13 @@ const (
 	Conflict      Outcome = "conflict"
 )
 
-// Attempt reports the end of one attempt.
+// Attempt reports the end of one attempt, or of one try of it that lost a race.
 type Attempt struct {
-	Pod      events.PodRef
+	Pod events.PodRef
+	// Received is when the offer came in, Decided when a node was picked (zero if none was),
+	// in the times given to Step.
+	Received, Decided time.Time
+
 	Profile  string
 	Number   int32
 	Outcome  Outcome

@@ -105,7 +105,7 @@ func (w *world) commit(txn ledger.Txn) ledger.TxnResult {
 }
 
 func (w *world) step(s *shard, in decide.Input) {
-	out, err := s.core.Step(in)
+	out, err := s.core.Step(in, time.Time{})
 	if err != nil {
 		w.t.Fatalf("%s: %v", s.id, err)
 	}

@@ -81,7 +81,8 @@ type place struct {
 
 type peerSpec func(path string, at place, port int) (process.Spec, error)
 
-// runPeer runs a peer as a session inside the cluster's directory.
+// runPeer runs a peer as a session inside the cluster's directory. The peer
+// goes down with the cluster, however that ends.
 func runPeer(cmd *cobra.Command, flags sessionFlags, name string, spec peerSpec) error {
 	state, err := readyCluster(flags.dir)
 	if err != nil {
@@ -97,6 +98,7 @@ func runPeer(cmd *cobra.Command, flags sessionFlags, name string, spec peerSpec)
 	}
 	opts := flags.options(cmd)
 	opts.Dir = filepath.Join(flags.dir, peersDir, name)
+	opts.Owners = append(opts.Owners, state.SupervisorPID)
 	return session.Run(cmd.Context(), opts, session.State{Kind: "peer", Name: name},
 		func(ctx context.Context, s *session.Session) error {
 			return s.Launch(ctx, session.Program{

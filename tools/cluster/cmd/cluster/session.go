@@ -22,11 +22,11 @@ func (f *sessionFlags) add(cmd *cobra.Command) {
 
 func (f *sessionFlags) options(cmd *cobra.Command) session.Options {
 	return session.Options{
-		Dir:       f.dir,
-		ParentPID: f.parentPID,
-		Detach:    f.detach,
-		Out:       cmd.OutOrStdout(),
-		Progress:  cmd.ErrOrStderr(),
+		Dir:      f.dir,
+		Owners:   []int{f.parentPID},
+		Detach:   f.detach,
+		Out:      cmd.OutOrStdout(),
+		Progress: cmd.ErrOrStderr(),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -116,12 +117,20 @@ func TestTheVersionIsLinkedIn(t *testing.T) {
 			t.Errorf("the linker flags are %q, want %q among them", flags, want)
 		}
 	}
-	mod, err := os.ReadFile("../../kubernetes/go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := "k8s.io/kubernetes v" + kubernetesVersion + "\n"; !strings.Contains(string(mod), want) {
-		t.Errorf("the module does not pin %q", want)
+	for _, module := range []string{"kubernetes", "peers/kube-scheduler"} {
+		mod, err := os.ReadFile(filepath.Join("../..", module, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"k8s.io/kubernetes", "v" + kubernetesVersion}
+		pinned := false
+		for line := range strings.Lines(string(mod)) {
+			fields := strings.Fields(strings.TrimPrefix(line, "require "))
+			pinned = pinned || len(fields) >= 2 && slices.Equal(fields[:2], want)
+		}
+		if !pinned {
+			t.Errorf("the module %s does not pin %v", module, want)
+		}
 	}
 }
 

@@ -42,7 +42,7 @@ func Targets() []Target {
 		{
 			Name: "cluster", Group: "cluster", Module: ".", Own: true, LDFlags: stripped,
 			Package: "github.com/berth-scheduler/berth/tools/cluster/cmd/cluster",
-			Cold:    time.Minute,
+			Cold:    2 * time.Minute,
 		},
 		{
 			Name: "etcd", Group: "stores", Module: "stores", LDFlags: stripped,

@@ -26,6 +26,10 @@ const (
 	deleteDelay   = "pod-delete.stage.kwok.x-k8s.io/delay"
 )
 
+// podRange is where pods get their addresses from; nothing listens on them.
+// Nodes all report the loopback address as theirs.
+const podRange = "10.128.0.0/10"
+
 // kwokOptions lets the simulated kubelets keep up with a scheduler that binds
 // thousands of pods per second; KWOK's default is four at a time.
 const kwokOptions = `apiVersion: config.kwok.x-k8s.io/v1alpha1
@@ -62,6 +66,8 @@ func (p *plane) startKWOK(ctx context.Context) error {
 					"--kubeconfig=" + p.session.State.Cluster.Kubeconfig,
 					"--config=" + config,
 					"--manage-all-nodes",
+					"--cidr=" + podRange,
+					"--node-ip=" + process.Loopback,
 					fmt.Sprintf("--node-lease-duration-seconds=%d", int(p.NodeLease.Seconds())),
 					"--server-address=" + address,
 					"--v=WARN", // INFO is a line for every change of every pod

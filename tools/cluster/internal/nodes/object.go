@@ -40,6 +40,10 @@ func (g Group) object(n int) *corev1.Node {
 		corev1.LabelHostname:   name,
 		corev1.LabelOSStable:   "linux",
 		corev1.LabelArchStable: runtime.GOARCH,
+		// A kubelet sets the old names too; without them the node lifecycle
+		// controller adds them with another write for every node.
+		"beta.kubernetes.io/os":   "linux",
+		"beta.kubernetes.io/arch": runtime.GOARCH,
 	}
 	if g.Region != "" {
 		labels[corev1.LabelTopologyRegion] = g.Region

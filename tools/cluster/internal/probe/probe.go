@@ -1,4 +1,3 @@
-// Package probe asks a starting server whether it answers yet.
 package probe
 
 import (

@@ -62,17 +62,17 @@ func WaitGone(ctx context.Context, dir string) error {
 	})
 }
 
-// WatchParent calls gone once when the process pid no longer exists. The
+// Watch calls gone once when the process pid no longer exists. The
 // handle is taken now, so on Linux a later process with the same id is not
 // mistaken for it.
-func WatchParent(ctx context.Context, pid int, gone func()) error {
-	parent, err := os.FindProcess(pid)
+func Watch(ctx context.Context, pid int, gone func()) error {
+	watched, err := os.FindProcess(pid)
 	if err != nil {
-		return fmt.Errorf("find the parent process %d: %w", pid, err)
+		return fmt.Errorf("find process %d: %w", pid, err)
 	}
 	go func() {
 		err := wait.PollUntilContextCancel(ctx, 250*time.Millisecond, true, func(context.Context) (bool, error) {
-			err := parent.Signal(syscall.Signal(0))
+			err := watched.Signal(syscall.Signal(0))
 			return err != nil && !errors.Is(err, syscall.EPERM), nil
 		})
 		if err == nil {

@@ -6,8 +6,8 @@
 // "cluster store" and "cluster peer" are all sessions; they differ in the
 // function that starts the children.
 //
-// A session ends when it is told to (SIGINT, SIGTERM), when the process named
-// as its parent is gone, or when one of its children ends by itself. In every
+// A session ends when it is told to (SIGINT, SIGTERM), when a process that
+// owns it is gone, or when one of its children ends by itself. In every
 // case the children are stopped in the reverse of the order they started in,
 // so that nothing loses what it depends on: KWOK and the controllers before
 // the API server, the API server before etcd. A supervisor that is killed

@@ -18,8 +18,9 @@ import (
 type Options struct {
 	// Dir is the session's directory; it is created.
 	Dir string
-	// ParentPID ends the session when that process is gone; zero means never.
-	ParentPID int
+	// Owners end the session when any of these processes is gone; zeros are
+	// ignored.
+	Owners []int
 	// Detach leaves the session running in the background once it is ready.
 	Detach bool
 	// Out receives the state as JSON when the session is ready, Progress the
@@ -84,9 +85,11 @@ func Run(ctx context.Context, opts Options, initial State, start Start) error {
 func (s *Session) live(ctx context.Context, opts Options, start Start, announced func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if opts.ParentPID != 0 {
-		err := process.WatchParent(ctx, opts.ParentPID, func() { cancel(errParentGone) })
-		if err != nil {
+	for _, pid := range opts.Owners {
+		if pid == 0 {
+			continue
+		}
+		if err := process.Watch(ctx, pid, func() { cancel(errOwnerGone) }); err != nil {
 			return err
 		}
 	}
@@ -136,7 +139,7 @@ func (s *Session) watch(ctx context.Context) error {
 	}
 	select {
 	case <-ctx.Done():
-		if cause := context.Cause(ctx); errors.Is(cause, errParentGone) {
+		if cause := context.Cause(ctx); errors.Is(cause, errOwnerGone) {
 			s.Say("%s", cause)
 		}
 		return nil
@@ -172,4 +175,4 @@ func (s *Session) Say(format string, args ...any) {
 	fmt.Fprintf(s.progress, "cluster: "+format+"\n", args...)
 }
 
-var errParentGone = errors.New("the process this session belongs to is gone")
+var errOwnerGone = errors.New("a process this session belongs to is gone")

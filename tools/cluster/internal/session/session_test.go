@@ -49,7 +49,7 @@ func TestChildrenStopInReverseOrder(t *testing.T) {
 	if err := owner.Start(); err != nil {
 		t.Fatal(err)
 	}
-	said, state, err := run(t, Options{ParentPID: owner.Process.Pid}, func(ctx context.Context, s *Session) error {
+	said, state, err := run(t, Options{Owners: []int{0, owner.Process.Pid}}, func(ctx context.Context, s *Session) error {
 		for _, name := range []string{"first", "second"} {
 			if err := s.Launch(ctx, shell(name, forever)); err != nil {
 				return err

@@ -1,0 +1,146 @@
+# Berth's build and its tests. `make help` lists the targets; their names are a contract.
+# Needs Go, gcc, make and git, nothing else: every other program is built from pinned source.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+BIN := $(CURDIR)/.build/bin
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
+
+# The folders of the workspace's modules. "work" means all of them to the go command.
+MODULES := ./cmd/berth ./pkg ./services/binder ./services/descheduler ./services/queue ./services/scheduler ./test
+# Packages tested at once. Tests of servers and logs are busy with more than one thread each,
+# so more than one package per processor only makes their timeouts nervous.
+JOBS ?= 2
+# Runs of each unit test, and the time one package may take.
+COUNT ?= 1
+UNIT_TIMEOUT ?= 5m
+# Only tests that match, for `make unit` and `make e2e`: make e2e RUN=TestSmoke
+RUN ?= .
+# Where `make cluster-up` keeps its cluster, and the nodes it starts with.
+CLUSTER_DIR ?= $(CURDIR)/.build/cluster
+NODES ?= tools/cluster/examples/demo-nodes.yaml
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Build and run
+
+.PHONY: build
+build: ## Build .build/bin/berth
+	@mkdir -p $(BIN)
+	$(GO_BUILD) -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)/berth ./cmd/berth
+
+.PHONY: demo
+demo: build .cluster-programs ## Local cluster, Berth, a small workload: what happens, told and checked
+	@go run ./test/demo
+
+.PHONY: cluster-up
+cluster-up: .cluster-programs ## Start a local cluster without a scheduler (NODES=file)
+	@$(BIN)/cluster up --dir $(CLUSTER_DIR) --nodes $(NODES) --detach >/dev/null
+	@echo "export KUBECONFIG=$(CLUSTER_DIR)/kubeconfig"
+
+.PHONY: cluster-down
+cluster-down: .cluster-driver ## Stop the local cluster
+	@$(BIN)/cluster down --dir $(CLUSTER_DIR)
+
+# The driver compares digests itself, so these cost a second when nothing changed.
+.PHONY: .cluster-driver .cluster-programs .peer-programs
+.cluster-driver:
+	@cd tools/cluster && GOWORK=off go run ./cmd/build cluster
+.cluster-programs:
+	@cd tools/cluster && GOWORK=off go run ./cmd/build all-but-peers
+.peer-programs:
+	@cd tools/cluster && GOWORK=off go run ./cmd/build kube-scheduler
+
+.PHONY: generate
+generate: ## Write the generated Go code of the protocol buffers
+	@GOWORK=off go run -C tools/protogen . --root $(CURDIR)
+
+##@ Check and test
+
+# What a change must pass, cheapest first.
+STAGES := check unit conformance e2e
+
+.PHONY: test
+test: ## Everything a change must pass, end-to-end on a real API server included
+	@begin=$$SECONDS; for stage in $(STAGES); do \
+		printf '==> [%4d s] %s\n' $$((SECONDS - begin)) $$stage; \
+		$(MAKE) $$stage || { printf '==> [%4d s] %s FAILED\n' $$((SECONDS - begin)) $$stage; exit 1; }; \
+	done; printf '==> [%4d s] passed: %s\n' $$((SECONDS - begin)) '$(STAGES)'
+
+.PHONY: check
+check: format generated vet lint rules docs-check ## Format, generated code, vet, lint, house rules, documents
+
+.PHONY: generated
+generated: ## Fail if generated code is stale
+	@GOWORK=off go run -C tools/protogen . --root $(CURDIR) --check
+
+.PHONY: format
+format: ## Fail if a file is not gofmt'd
+	@files=$$(gofmt -l cmd pkg services test tools); \
+	if [ -n "$$files" ]; then echo "not formatted (run gofmt -w):"; echo "$$files"; exit 1; fi
+
+.PHONY: vet
+vet: ## go vet over all modules, end-to-end tests included
+	@go vet -tags e2e work
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint ## golangci-lint over all modules (built from source once)
+	@$(BIN)/golangci-lint run --build-tags e2e $(addsuffix /...,$(MODULES))
+
+$(BIN)/golangci-lint: tools/lint/go.mod
+	@mkdir -p $(BIN)
+	@echo "building golangci-lint (about two minutes, once) ..."
+	@cd tools/lint && GOWORK=off $(GO_BUILD) -ldflags '-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+.PHONY: rules
+rules: ## House rules: import edges, ceilings, banned calls and words; prints the waivers
+	@go test -count=1 -v -run TestHouseRules ./test/rules | grep -v -e '^=== RUN' -e '^--- PASS' -e '^PASS'
+
+.PHONY: unit
+unit: ## Unit, property and contract tests of all modules
+	@go test -p $(JOBS) -count $(COUNT) -timeout $(UNIT_TIMEOUT) -run '$(RUN)' work
+
+.PHONY: race
+race: ## Unit tests under the race detector
+	@go test -race -p $(JOBS) -timeout 20m -run '$(RUN)' work
+
+.PHONY: e2e
+e2e: build .cluster-programs ## End-to-end tests on a real API server (RUN=regexp)
+	@go test -tags e2e -count 1 -timeout 20m -run '$(RUN)' ./test/e2e/...
+
+# How many decisions are compared with kube-scheduler's.
+COMPARISONS ?= $(if $(LONG),20000,2000)
+
+.PHONY: conformance
+conformance: ## Same decisions as kube-scheduler on random clusters (LONG=1, COMPARISONS=n)
+	@cd test/conformance && GOWORK=off go test -count=1 -timeout 60m ./... -args -comparisons=$(COMPARISONS)
+
+.PHONY: docs-check
+docs-check: ## Links between documents resolve, mentioned make targets exist
+	@go test -count=1 ./test/docs
+
+.PHONY: presubmit
+presubmit: test race ## What is run before a change is merged
+
+##@ Measure
+
+.PHONY: bench
+bench: ## Go benchmarks of all modules (RUN=regexp)
+	@go test -p 1 -run '^$$' -bench '$(RUN)' -benchmem work
+
+# RUNS per contender, alternating; CONTENDERS and MODES as in `go run ./test/perf/cmd/benche2e -h`.
+RUNS ?= 1
+CONTENDERS ?= kube-scheduler,berth,berth-processes
+MODES ?= live,drain
+
+.PHONY: bench-e2e
+bench-e2e: build .cluster-programs .peer-programs ## Side by side with kube-scheduler on a real API server
+	@go run ./test/perf/cmd/benche2e --runs $(RUNS) --contenders $(CONTENDERS) --modes $(MODES) --out .build/bench

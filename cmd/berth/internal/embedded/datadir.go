@@ -1,0 +1,66 @@
+package embedded
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// Endpoints is the content of endpoints.json.
+type Endpoints struct {
+	PID      int      `json:"pid"`
+	Etcd     []string `json:"etcd"`
+	NATS     string   `json:"nats"`
+	NATSUser string   `json:"natsUser"`
+	NATSPass string   `json:"natsPass"`
+}
+
+const (
+	lockFile      = "berth.lock"
+	endpointsFile = "endpoints.json"
+)
+
+// ReadEndpoints tells where the stores of a running `berth up` listen.
+func ReadEndpoints(dir string) (Endpoints, error) {
+	var e Endpoints
+	path := filepath.Join(dir, endpointsFile)
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return e, fmt.Errorf("--data-dir: %s: no berth is running on it (no %s)", dir, endpointsFile)
+	}
+	if err != nil {
+		return e, fmt.Errorf("--data-dir: %w", err)
+	}
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return e, fmt.Errorf("--data-dir: %s: %w", path, err)
+	}
+	return e, nil
+}
+
+func writeEndpoints(dir string, e Endpoints) error {
+	raw, err := json.MarshalIndent(e, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, endpointsFile), append(raw, '\n'), 0o600)
+}
+
+// lock takes the directory for this process; the kernel gives it back if the process dies.
+func lock(dir string) (release func(), err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("--data-dir: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("--data-dir: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("--data-dir: %s: in use by another berth process; "+
+			"give each `berth up` a directory of its own", dir)
+	}
+	return func() { _ = f.Close() }, nil
+}

@@ -1,0 +1,197 @@
+package embedded
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+)
+
+const (
+	// startTimeout bounds how long a store may take to come up; a large etcd replays its
+	// log first.
+	startTimeout = 60 * time.Second
+	// maxSocketPath is what fits a unix socket address with room for the file name.
+	maxSocketPath = 80
+	// compactionRetention keeps a few minutes of ledger history: enough for a watcher to
+	// resume after a pause, little enough to stay small.
+	compactionRetention = "5m"
+	// etcdQuotaBytes bounds the ledger's file.
+	etcdQuotaBytes = 2 << 30
+	// maxMessageBytes bounds one NATS message: objects of the API server are at most about
+	// 1.5 MiB.
+	maxMessageBytes = 4 << 20
+)
+
+// Stores are the running embedded stores.
+type Stores struct {
+	// Endpoints as written to endpoints.json.
+	Endpoints Endpoints
+	etcd      *embed.Etcd
+	nats      *natsserver.Server
+	sockets   string
+	dir       string
+	release   func()
+}
+
+// Which says which stores to run; the other is external.
+type Which struct{ Etcd, NATS bool }
+
+// Start locks dir and starts the stores on it. On error nothing is left running.
+func Start(dir string, which Which, log *slog.Logger) (*Stores, error) {
+	release, err := lock(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stores{dir: dir, release: release, Endpoints: Endpoints{PID: os.Getpid()}}
+	if which.Etcd {
+		err = s.startEtcd()
+	}
+	if err == nil && which.NATS {
+		err = s.startNATS(log)
+	}
+	if err == nil {
+		err = writeEndpoints(dir, s.Endpoints)
+	}
+	if err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+// InProcessConn connects to the embedded NATS server without a socket (it makes Stores a
+// connection provider for the log).
+func (s *Stores) InProcessConn() (net.Conn, error) {
+	if s.nats == nil {
+		return nil, errors.New("embedded: NATS is not running")
+	}
+	return s.nats.InProcessConn()
+}
+
+// HasNATS says whether the log runs in this process.
+func (s *Stores) HasNATS() bool { return s.nats != nil }
+
+// Stop ends the stores, log first, and gives the directory back. Safe to call twice.
+func (s *Stores) Stop() {
+	if s.nats != nil {
+		s.nats.Shutdown()
+		s.nats.WaitForShutdown()
+		s.nats = nil
+	}
+	if s.etcd != nil {
+		s.etcd.Close()
+		s.etcd = nil
+	}
+	if s.sockets != "" {
+		_ = os.RemoveAll(s.sockets)
+	}
+	if s.release != nil {
+		_ = os.Remove(filepath.Join(s.dir, endpointsFile))
+		s.release()
+		s.release = nil
+	}
+}
+
+func (s *Stores) startEtcd() error {
+	dir, err := s.socketDir()
+	if err != nil {
+		return err
+	}
+	cfg := embed.NewConfig()
+	cfg.Name = "berth"
+	cfg.Dir = filepath.Join(s.dir, "etcd")
+	client := url.URL{Scheme: "unix", Path: filepath.Join(dir, "client.sock")}
+	peer := url.URL{Scheme: "unix", Path: filepath.Join(dir, "peer.sock")}
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = "periodic", compactionRetention
+	cfg.QuotaBackendBytes = etcdQuotaBytes
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	e, err := embed.StartEtcd(cfg)
+	if err != nil {
+		return fmt.Errorf("embedded etcd in %s: %w", cfg.Dir, err)
+	}
+	s.etcd = e
+	select {
+	case <-e.Server.ReadyNotify():
+	case err := <-e.Err():
+		return fmt.Errorf("embedded etcd in %s: %w", cfg.Dir, err)
+	case <-time.After(startTimeout):
+		return fmt.Errorf("embedded etcd in %s: not ready after %s", cfg.Dir, startTimeout)
+	}
+	s.Endpoints.Etcd = []string{client.String()}
+	return nil
+}
+
+// socketDir is a directory whose socket paths fit an address: inside the data directory if
+// that is short enough.
+func (s *Stores) socketDir() (string, error) {
+	dir, err := filepath.Abs(filepath.Join(s.dir, "sock"))
+	if err != nil {
+		return "", err
+	}
+	if len(dir) > maxSocketPath {
+		dir, err = os.MkdirTemp("", "berth-")
+		s.sockets = dir
+		return dir, err
+	}
+	s.sockets = dir
+	if err := os.RemoveAll(dir); err != nil {
+		return "", err
+	}
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
+func (s *Stores) startNATS(log *slog.Logger) error {
+	user, pass := "berth", rand.Text()
+	srv, err := natsserver.NewServer(&natsserver.Options{
+		ServerName: "berth",
+		Host:       "127.0.0.1",
+		Port:       natsserver.RANDOM_PORT,
+		Username:   user,
+		Password:   pass,
+		JetStream:  true,
+		StoreDir:   filepath.Join(s.dir, "nats"),
+		MaxPayload: maxMessageBytes,
+		NoSigs:     true,
+		NoLog:      true,
+	})
+	if err != nil {
+		return fmt.Errorf("embedded NATS in %s: %w", s.dir, err)
+	}
+	s.nats = srv
+	srv.SetLoggerV2(natsLog{log}, false, false, false)
+	go srv.Start() // returns once the server accepts; Stop ends it
+	if !srv.ReadyForConnections(startTimeout) {
+		return fmt.Errorf("embedded NATS in %s: not ready after %s", s.dir, startTimeout)
+	}
+	s.Endpoints.NATS, s.Endpoints.NATSUser, s.Endpoints.NATSPass = srv.ClientURL(), user, pass
+	return nil
+}
+
+// natsLog passes the server's warnings and errors on; its notices are of no interest here.
+type natsLog struct{ log *slog.Logger }
+
+func (n natsLog) Noticef(string, ...any) {}
+func (n natsLog) Debugf(string, ...any)  {}
+func (n natsLog) Tracef(string, ...any)  {}
+func (n natsLog) Warnf(format string, args ...any) {
+	n.log.Warn("nats: " + fmt.Sprintf(format, args...))
+}
+func (n natsLog) Errorf(format string, args ...any) {
+	n.log.Error("nats: " + fmt.Sprintf(format, args...))
+}
+func (n natsLog) Fatalf(format string, args ...any) {
+	n.log.Error("nats: " + fmt.Sprintf(format, args...))
+}

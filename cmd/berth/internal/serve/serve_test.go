@@ -1,0 +1,56 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+func TestHealthAndReadiness(t *testing.T) {
+	s, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(s.Address()); err == nil || !strings.Contains(err.Error(), "--http-address") {
+		t.Errorf("listening twice: %v: want an error that names the flag", err)
+	}
+	var ready atomic.Bool
+	s.AddReady("queue", func() error {
+		if ready.Load() {
+			return nil
+		}
+		return errors.New("facts not applied yet")
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	want := func(path string, code int, text string) {
+		t.Helper()
+		resp, err := http.Get("http://" + s.Address() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close() //nolint:errcheck // read to the end
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != code || !strings.Contains(string(body), text) {
+			t.Errorf("%s: %d %q, want %d and %q", path, resp.StatusCode, body, code, text)
+		}
+	}
+	want("/livez", 200, "ok")
+	want("/readyz", 503, "[-]queue failed: facts not applied yet")
+	ready.Store(true)
+	want("/readyz", 200, "ok")
+	want("/readyz?verbose", 200, "[+]queue ok")
+	want("/metrics", 200, "# HELP")
+	stop()
+	if err := <-done; err != nil {
+		t.Errorf("run: %v", err)
+	}
+}

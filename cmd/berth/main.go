@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := newRootCommand().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "berth:", err)
+		stop()
+		os.Exit(1) //nolint:gocritic // stop has run; exit code is the contract
+	}
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "berth",
+		Short: "Berth schedules the pods of a Kubernetes cluster",
+		Long: "Berth replaces kube-scheduler and the descheduler with four cooperating services: queue,\n" +
+			"scheduler (any number of active shards), binder and descheduler.\n\n" +
+			"Start with `berth up --kubeconfig FILE`: all four in one process, with their stores embedded.",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newUpCommand(), newRunCommand(), newCheckCommand(), newVersionCommand())
+	return root
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	cliflag "k8s.io/component-base/cli/flag"
+)
+
+// options are the flags shared by `berth up` and `berth run`.
+type options struct {
+	kubeconfig  string
+	config      string
+	policy      string
+	dataDir     string
+	httpAddress string
+	logLevel    string
+	logFormat   string
+
+	natsURLs      []string
+	etcdEndpoints []string
+	ledgerPrefix  string
+	tls           tlsFiles
+
+	shards, binders     int
+	deschedulerInterval time.Duration
+}
+
+type tlsFiles struct {
+	natsCA, natsCert, natsKey, natsCreds string
+	etcdCA, etcdCert, etcdKey            string
+}
+
+// maxReplicas bounds --shards and --binders: more than this many in one process only
+// contend for its processors.
+const maxReplicas = 64
+
+func (o *options) addCommon(f *pflag.FlagSet) {
+	f.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	f.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"kubeconfig of the cluster; default: $KUBECONFIG, ~/.kube/config, or the pod's service account")
+	f.StringVar(&o.config, "config", "",
+		"KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1) file; default: one profile, default-scheduler")
+	f.StringVar(&o.httpAddress, "http-address", "127.0.0.1:10351",
+		"address for /healthz, /livez, /readyz and /metrics; \"\" switches it off")
+	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
+	f.StringSliceVar(&o.natsURLs, "nats-url", nil, "URLs of the NATS servers (JetStream) that keep the log")
+	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "endpoints of the etcd cluster that keeps the ledger")
+	f.StringVar(&o.ledgerPrefix, "etcd-prefix", "/berth/", "key prefix of this Berth in etcd; one per Kubernetes cluster")
+	f.StringVar(&o.tls.natsCA, "nats-ca-file", "", "CA certificates (PEM) for NATS")
+	f.StringVar(&o.tls.natsCert, "nats-cert-file", "", "client certificate (PEM) for NATS")
+	f.StringVar(&o.tls.natsKey, "nats-key-file", "", "client key (PEM) for NATS")
+	f.StringVar(&o.tls.natsCreds, "nats-creds-file", "", "NATS credentials file (JWT and nkey)")
+	f.StringVar(&o.tls.etcdCA, "etcd-ca-file", "", "CA certificates (PEM) for etcd")
+	f.StringVar(&o.tls.etcdCert, "etcd-cert-file", "", "client certificate (PEM) for etcd")
+	f.StringVar(&o.tls.etcdKey, "etcd-key-file", "", "client key (PEM) for etcd")
+}
+
+func (o *options) addShards(f *pflag.FlagSet) {
+	f.IntVar(&o.shards, "shards", 1, "scheduler shards in this process (1 to 64), all active")
+}
+
+func (o *options) addBinders(f *pflag.FlagSet) {
+	f.IntVar(&o.binders, "binders", 1, "binders in this process (1 to 64), all active")
+}
+
+func (o *options) addDescheduler(f *pflag.FlagSet) {
+	f.StringVar(&o.policy, "policy", "", "DeschedulerPolicy (descheduler/v1alpha2) file")
+	f.DurationVar(&o.deschedulerInterval, "descheduling-interval", 5*time.Minute,
+		"time between two descheduling cycles, e.g. 30s or 5m")
+}
+
+// validate checks what flags alone can tell.
+func (o *options) validate() error {
+	if o.shards < 0 || o.shards > maxReplicas {
+		return fmt.Errorf("--shards: %d: want 1 to %d", o.shards, maxReplicas)
+	}
+	if o.binders < 0 || o.binders > maxReplicas {
+		return fmt.Errorf("--binders: %d: want 1 to %d", o.binders, maxReplicas)
+	}
+	if o.deschedulerInterval < 0 {
+		return fmt.Errorf("--descheduling-interval: %s: want 0 or more", o.deschedulerInterval)
+	}
+	if o.httpAddress != "" {
+		if _, _, err := net.SplitHostPort(o.httpAddress); err != nil {
+			return fmt.Errorf("--http-address: %q: want host:port or \"\"", o.httpAddress)
+		}
+	}
+	if !strings.HasPrefix(o.ledgerPrefix, "/") || !strings.HasSuffix(o.ledgerPrefix, "/") {
+		return fmt.Errorf("--etcd-prefix: %q: want a path that starts and ends with /", o.ledgerPrefix)
+	}
+	return o.tls.validate()
+}
+
+func (t tlsFiles) validate() error {
+	if (t.natsCert == "") != (t.natsKey == "") {
+		return fmt.Errorf("--nats-cert-file and --nats-key-file: give both or none")
+	}
+	if (t.etcdCert == "") != (t.etcdKey == "") {
+		return fmt.Errorf("--etcd-cert-file and --etcd-key-file: give both or none")
+	}
+	files := map[string]string{
+		"--nats-ca-file": t.natsCA, "--nats-cert-file": t.natsCert, "--nats-key-file": t.natsKey,
+		"--nats-creds-file": t.natsCreds, "--etcd-ca-file": t.etcdCA, "--etcd-cert-file": t.etcdCert,
+		"--etcd-key-file": t.etcdKey,
+	}
+	for flag, path := range files {
+		if path == "" {
+			continue
+		}
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("%s: %w", flag, err)
+		}
+	}
+	return nil
+}
+
+// restConfig reads the kubeconfig. It does not talk to the cluster.
+func (o *options) restConfig() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	if o.kubeconfig != "" {
+		if _, err := os.Stat(o.kubeconfig); err != nil {
+			return nil, fmt.Errorf("--kubeconfig: %w", err)
+		}
+		rules.ExplicitPath = o.kubeconfig
+	}
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
+	cfg, err := loader.ClientConfig()
+	if err != nil {
+		if clientcmd.IsEmptyConfig(err) {
+			return nil, fmt.Errorf("--kubeconfig: none given, none found in $KUBECONFIG or ~/.kube/config, " +
+				"and this is not a pod with a service account")
+		}
+		return nil, fmt.Errorf("--kubeconfig: %s: %w", o.kubeconfig, err)
+	}
+	cfg.UserAgent = "berth/" + berthVersion()
+	return cfg, nil
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/cmd/berth/internal/serve"
+	"github.com/berth-scheduler/berth/pkg/placement/config"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/services/binder"
+	"github.com/berth-scheduler/berth/services/descheduler"
+	"github.com/berth-scheduler/berth/services/descheduler/policy"
+	"github.com/berth-scheduler/berth/services/queue"
+	"github.com/berth-scheduler/berth/services/scheduler"
+)
+
+// runner is what every service's facade offers.
+type runner interface {
+	Run(ctx context.Context) error
+	Ready() error
+}
+
+// inputs is everything the command line names, read and checked.
+type inputs struct {
+	config *config.Configuration
+	policy *policy.Policy
+	rest   *rest.Config
+}
+
+// run checks everything, then starts the stores, then the services, and ends them all when
+// ctx ends or one fails.
+func (o *options) run(ctx context.Context, services []service) error {
+	in, err := o.read(services)
+	if err != nil {
+		return err
+	}
+	level, err := telemetry.ParseLevel(o.logLevel)
+	if err != nil {
+		return fmt.Errorf("--log-level: %w", err)
+	}
+	logger, err := telemetry.Logger(o.logFormat, level)
+	if err != nil {
+		return fmt.Errorf("--log-format: %w", err)
+	}
+	var web *serve.Server
+	if o.httpAddress != "" {
+		if web, err = serve.Listen(o.httpAddress); err != nil {
+			return err
+		}
+		defer web.Close()
+	}
+	tel, err := telemetry.Setup(ctx, telemetry.Config{
+		Service: "berth", Instance: instanceID(services[0]), Version: berthVersion(),
+	})
+	if err != nil {
+		return fmt.Errorf("tracing: %w", err)
+	}
+	defer func() { _ = tel.Shutdown(context.WithoutCancel(ctx)) }() // spans not exported by now are lost, as documented
+	st, err := o.openStores(ctx, logger)
+	if err != nil {
+		return err
+	}
+	defer st.close()
+	runners, err := o.build(services, in, st, logger)
+	if err != nil {
+		return err
+	}
+	logger.Info("berth starts", "version", berthVersion(), "services", services, "cluster", in.host())
+	err = runAll(ctx, runners, web)
+	logger.Info("berth stopped", "err", err)
+	return err
+}
+
+// read checks the flags and reads every file they name, before anything is started.
+func (o *options) read(services []service) (inputs, error) {
+	var in inputs
+	if err := o.validate(); err != nil {
+		return in, err
+	}
+	var err error
+	in.config = config.Default()
+	if o.config != "" {
+		if in.config, err = config.Load(o.config); err != nil {
+			return in, fmt.Errorf("--config: %w", err)
+		}
+	}
+	if o.policy != "" {
+		if in.policy, err = policy.Load(o.policy); err != nil {
+			return in, fmt.Errorf("--policy: %w", err)
+		}
+	}
+	for _, s := range services {
+		switch {
+		case s == deschedulerService && in.policy == nil:
+			return in, errors.New("--policy: empty: want a DeschedulerPolicy (descheduler/v1alpha2) file")
+		case (s == queueService || s == binderService) && in.rest == nil:
+			if o.kubeconfig == "" {
+				o.kubeconfig = in.config.ClientConnection.Kubeconfig
+			}
+			if in.rest, err = o.restConfig(); err != nil {
+				return in, err
+			}
+		}
+	}
+	return in, nil
+}
+
+func (in inputs) host() string {
+	if in.rest == nil {
+		return ""
+	}
+	return in.rest.Host
+}
+
+// runAll runs every service, and the web server with their readiness, until the first
+// error or the end of ctx.
+func runAll(ctx context.Context, runners map[string]runner, web *serve.Server) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for name, r := range runners {
+		if web != nil {
+			web.AddReady(name, r.Ready)
+		}
+		g.Go(func() error {
+			if err := r.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if ctx.Err() == nil {
+				return fmt.Errorf("%s: ended by itself", name)
+			}
+			return nil
+		})
+	}
+	if web != nil {
+		g.Go(func() error { return web.Run(ctx) })
+	}
+	return g.Wait()
+}
+
+// build makes the services of this process; nothing of theirs runs yet.
+func (o *options) build(services []service, in inputs, st *stores, logger *slog.Logger) (map[string]runner, error) {
+	b := builder{in: in, st: st, clock: clock.RealClock{}, logger: logger, runners: map[string]runner{}}
+	for _, s := range services {
+		var err error
+		switch s {
+		case queueService:
+			err = b.queue()
+		case schedulerService:
+			err = b.shards(max(o.shards, 1))
+		case binderService:
+			err = b.binders(max(o.binders, 1))
+		case deschedulerService:
+			err = b.descheduler(o)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return b.runners, nil
+}
+
+type builder struct {
+	in      inputs
+	st      *stores
+	clock   clock.WithTicker
+	logger  *slog.Logger
+	runners map[string]runner
+}
+
+func (b *builder) add(id string, r runner, err error) error {
+	if err != nil {
+		return err
+	}
+	b.runners[id] = r
+	return nil
+}
+
+func (b *builder) queue() error {
+	id := instanceID(queueService)
+	names := make([]string, 0, len(b.in.config.Profiles))
+	for _, p := range b.in.config.Profiles {
+		names = append(names, p.SchedulerName)
+	}
+	q, err := queue.New(queue.Config{
+		ID: id, SchedulerNames: names, Version: berthVersion(),
+		PodInitialBackoff: b.in.config.PodInitialBackoff, PodMaxBackoff: b.in.config.PodMaxBackoff,
+		NoBackoff: b.in.config.PodMaxBackoff == 0,
+	}, queue.Deps{
+		Log: b.st.log, Snapshots: b.st.log, Bus: b.st.log, Ledger: b.st.ledger, Elections: b.st.ledger,
+		RestConfig: rest.CopyConfig(b.in.rest), Logger: b.logger.With("service", "queue", "member", id), Clock: b.clock,
+	})
+	return b.add(id, q, err)
+}
+
+func (b *builder) shards(n int) error {
+	for i := range n {
+		id := instanceID(schedulerService, i)
+		s, err := scheduler.New(scheduler.Config{ID: id, Profiles: b.in.config.Profiles}, scheduler.Deps{
+			Log: b.st.log, Snapshots: b.st.log, Bus: b.st.log, Ledger: b.st.ledger,
+			Logger: b.logger.With("service", "scheduler", "member", id), Clock: b.clock,
+		})
+		if err := b.add(id, s, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *builder) binders(n int) error {
+	for i := range n {
+		id := instanceID(binderService, i)
+		s, err := binder.New(binder.Config{
+			ID: id, QPS: b.in.config.ClientConnection.QPS, Burst: int(b.in.config.ClientConnection.Burst),
+		}, binder.Deps{
+			Log: b.st.log, Snapshots: b.st.log, Ledger: b.st.ledger,
+			RestConfig: rest.CopyConfig(b.in.rest), Logger: b.logger.With("service", "binder", "member", id), Clock: b.clock,
+		})
+		if err := b.add(id, s, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *builder) descheduler(o *options) error {
+	id := instanceID(deschedulerService)
+	d, err := descheduler.New(descheduler.Config{
+		ID: id, Policy: b.in.policy, Interval: o.deschedulerInterval, Profiles: b.in.config.Profiles,
+	}, descheduler.Deps{
+		Log: b.st.log, Snapshots: b.st.log, Ledger: b.st.ledger,
+		Logger: b.logger.With("service", "descheduler", "member", id), Clock: b.clock,
+	})
+	return b.add(id, d, err)
+}
+
+// idLetters is how much of a random text makes a member id unique among its namesakes.
+const idLetters = 8
+
+// instanceID names one start of one replica; it is never used again.
+func instanceID(s service, n ...int) string {
+	id := string(s)
+	for _, i := range n {
+		id += fmt.Sprintf("-%d", i)
+	}
+	return id + "-" + strings.ToLower(rand.Text()[:idLetters])
+}
+
+func setDefault(f *pflag.FlagSet, name, value string) {
+	flag := f.Lookup(name)
+	flag.DefValue = value
+	_ = flag.Value.Set(value) // a string flag takes any value
+}

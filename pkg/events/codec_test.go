@@ -1,0 +1,347 @@
+package events_test
+
+import (
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+)
+
+// allKinds and allDecisionKinds are the constants as the source has them.
+var (
+	allKinds         = constants("fact.go", "Kind")
+	allDecisionKinds = constants("decision.go", "DecisionKind")
+)
+
+// constants returns the values of all string constants of a type, so that a constant that
+// was added and forgotten in the closed set is found.
+func constants(file, typeName string) []string {
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+	if err != nil {
+		panic(err)
+	}
+	var values []string
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if name, ok := spec.Type.(*ast.Ident); ok && name.Name == typeName {
+			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				panic(err)
+			}
+			values = append(values, value)
+		}
+		return true
+	})
+	return values
+}
+
+func TestKindsAreComplete(t *testing.T) {
+	if len(allKinds) == 0 || len(allDecisionKinds) == 0 {
+		t.Fatal("no constants found in the source")
+	}
+	for _, kind := range allKinds {
+		f := events.Fact{Kind: events.Kind(kind), Op: events.OpProgress, Progress: 1}
+		if _, err := events.DecodeFact(events.Record{Message: events.EncodeFact(f), Sequence: 1}); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, kind := range allDecisionKinds {
+		d := events.Decision{Kind: events.DecisionKind(kind), Pod: events.PodRef{UID: "a"}}
+		if _, err := events.DecodeDecision(events.Record{Message: events.EncodeDecision(d), Sequence: 1}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// text draws any string, with a taste for what headers and subjects have trouble with.
+var text = rapid.OneOf(rapid.String(), rapid.StringMatching(`[ %.*>\r\n\x00a-f0-9ü]{0,8}`),
+	rapid.Custom(func(t *rapid.T) string { return string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")) }))
+
+// valid draws text that protobuf carries unchanged.
+var valid = rapid.OneOf(rapid.String(), rapid.StringMatching(`[ -~ü]{0,8}`)).Filter(utf8.ValidString)
+
+var something = text.Filter(func(s string) bool { return s != "" })
+
+func drawFact(t *rapid.T) events.Fact {
+	f := events.Fact{
+		Kind:            events.Kind(rapid.SampledFrom(allKinds).Draw(t, "kind")),
+		Op:              events.Op(rapid.IntRange(1, 5).Draw(t, "op")),
+		Namespace:       text.Draw(t, "namespace"),
+		Name:            text.Draw(t, "name"),
+		ResourceVersion: rapid.Uint64().Draw(t, "resourceVersion"),
+		Progress:        rapid.Uint64().Draw(t, "progress"),
+		Epoch:           rapid.Uint64().Draw(t, "epoch"),
+		Cause:           text.Draw(t, "cause"),
+		TraceParent:     text.Draw(t, "traceParent"),
+	}
+	switch f.Op {
+	case events.OpUpsert:
+		f.Object = rapid.SliceOf(rapid.Byte()).Draw(t, "object")
+		f.UID = something.Draw(t, "uid")
+	case events.OpDelete:
+		f.UID = something.Draw(t, "uid")
+	case events.OpEpochBegin, events.OpEpochEnd:
+		if rapid.Bool().Draw(t, "all kinds") {
+			f.Kind = ""
+		}
+	}
+	return f
+}
+
+func TestFactRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := drawFact(t)
+		m := events.EncodeFact(f)
+		if err := events.CheckAppend(events.Facts, []events.Message{m}); err != nil {
+			t.Fatal(err)
+		}
+		checkHeader(t, m.Header)
+		sequence := rapid.Uint64().Draw(t, "sequence")
+		got, err := events.DecodeFact(events.Record{Message: m, Sequence: sequence})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := events.SequencedFact{Sequence: sequence, Fact: f}
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// checkHeader holds a header to what NATS carries unchanged.
+func checkHeader(t *rapid.T, h events.Header) {
+	for key, value := range h {
+		if key != strings.ToLower(key) || strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+			t.Fatalf("header %q: %q", key, value)
+		}
+	}
+}
+
+func drawDecision(t *rapid.T) events.Decision {
+	return events.Decision{
+		Kind: events.DecisionKind(rapid.SampledFrom(allDecisionKinds).Draw(t, "kind")),
+		Pod: events.PodRef{
+			UID: something.Draw(t, "uid"), Namespace: text.Draw(t, "ns"), Name: text.Draw(t, "name"),
+		},
+		SchedulerName:      valid.Draw(t, "schedulerName"),
+		Actor:              valid.Draw(t, "actor"),
+		Attempt:            rapid.Int32().Draw(t, "attempt"),
+		Token:              valid.Draw(t, "token"),
+		FactSequence:       rapid.Uint64().Draw(t, "factSequence"),
+		LedgerRevision:     rapid.Int64().Draw(t, "ledgerRevision"),
+		PodResourceVersion: rapid.Uint64().Draw(t, "podResourceVersion"),
+		NodeUID:            valid.Draw(t, "nodeUID"),
+		NodeName:           valid.Draw(t, "nodeName"),
+		Message:            valid.Draw(t, "message"),
+		Plugins:            rapid.SliceOf(valid).Draw(t, "plugins"),
+		Reasons:            rapid.MapOf(valid, rapid.Int32()).Draw(t, "reasons"),
+		NodesTotal:         rapid.Int32().Draw(t, "nodesTotal"),
+		NodesFeasible:      rapid.Int32().Draw(t, "nodesFeasible"),
+		Seed:               rapid.Uint64().Draw(t, "seed"),
+		Strategy:           valid.Draw(t, "strategy"),
+		TraceParent:        text.Draw(t, "traceParent"),
+	}
+}
+
+func TestDecisionRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := drawDecision(t)
+		m := events.EncodeDecision(d)
+		if err := events.CheckAppend(events.Decisions, []events.Message{m}); err != nil {
+			t.Fatal(err)
+		}
+		checkHeader(t, m.Header)
+		if diff := cmp.Diff(m, events.EncodeDecision(d)); diff != "" {
+			t.Fatalf("two encodings differ: %s", diff)
+		}
+		got, err := events.DecodeDecision(events.Record{Message: m, Sequence: 7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(events.SequencedDecision{Sequence: 7, Decision: d}, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// TestDecisionRepairsText: what is not UTF-8 is repaired, not lost.
+func TestDecisionRepairsText(t *testing.T) {
+	d := events.Decision{
+		Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "a"}, Message: "bad \xff byte",
+		Plugins: []string{"\xff"}, Reasons: map[string]int32{"\xfe": 1, "\xff": 2, "fine": 3},
+	}
+	got, err := events.DecodeDecision(events.Record{Message: events.EncodeDecision(d), Sequence: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Message, d.Plugins = "bad \uFFFD byte", []string{"\uFFFD"}
+	d.Reasons = map[string]int32{"\uFFFD": 3, "fine": 3}
+	if diff := cmp.Diff(d, got.Decision); diff != "" {
+		t.Fatal(diff)
+	}
+}
+
+func TestBusRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		request := events.WorkRequest{
+			Shard:  valid.Filter(func(s string) bool { return s != "" }).Draw(t, "shard"),
+			Window: rapid.Int32().Draw(t, "window"),
+			Renew:  rapid.SliceOf(valid).Draw(t, "renew"),
+			Return: rapid.SliceOf(valid).Draw(t, "return"),
+		}
+		gotRequest, err := events.DecodeWorkRequest(events.EncodeWorkRequest(request))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(request, gotRequest, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatal(diff)
+		}
+		batch := events.OfferBatch{Queue: valid.Draw(t, "queue"), Term: rapid.Int64().Draw(t, "term")}
+		for range rapid.IntRange(0, 3).Draw(t, "offers") {
+			batch.Offers = append(batch.Offers, events.Offer{
+				Pod:          events.PodRef{UID: valid.Draw(t, "uid"), Namespace: valid.Draw(t, "ns"), Name: valid.Draw(t, "name")},
+				Partition:    rapid.Int32().Draw(t, "partition"),
+				Token:        valid.Draw(t, "token"),
+				Attempt:      rapid.Int32().Draw(t, "attempt"),
+				FactSequence: rapid.Uint64().Draw(t, "factSequence"),
+				LeaseMillis:  rapid.Int32().Draw(t, "leaseMillis"),
+				TraceParent:  valid.Draw(t, "traceParent"),
+			})
+		}
+		gotBatch, err := events.DecodeOffers(events.EncodeOffers(batch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(batch, gotBatch, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// TestDecodeErrors: an error names the sequence, the header and the value.
+func TestDecodeErrors(t *testing.T) {
+	fact := events.Fact{Kind: events.KindPod, Op: events.OpUpsert, UID: "u", Name: "n", Progress: 3, Object: []byte("o")}
+	decision := events.Decision{Kind: events.DecisionPlaced, Pod: events.PodRef{UID: "u"}}
+	for _, c := range []struct {
+		header, value string
+		decision      bool
+	}{
+		{header: events.HeaderSchema, value: "0"},
+		{header: events.HeaderSchema, value: "2"},
+		{header: events.HeaderSchema, value: ""},
+		{header: events.HeaderKind, value: "gizmo"},
+		{header: events.HeaderOp, value: "upset"},
+		{header: events.HeaderUID, value: ""},
+		{header: events.HeaderName, value: "%zz"},
+		{header: events.HeaderName, value: "cut%2"},
+		{header: events.HeaderProgress, value: "-1"},
+		{header: events.HeaderEpoch, value: "18446744073709551616"},
+		{header: events.HeaderResourceVersion, value: "1e3"},
+		{header: events.HeaderSchema, value: "x", decision: true},
+		{header: events.HeaderKind, value: "pod", decision: true},
+		{header: events.HeaderUID, value: "", decision: true},
+	} {
+		m := events.EncodeFact(fact)
+		if c.decision {
+			m = events.EncodeDecision(decision)
+		}
+		m.Header[c.header] = c.value
+		checkDecodeError(t, m, c.decision, c.header, c.value)
+	}
+	m := events.EncodeDecision(decision)
+	m.Data = []byte{0xff}
+	checkDecodeError(t, m, true, "payload", "1 bytes")
+	m = events.EncodeFact(events.Fact{Kind: events.KindPod, Op: events.OpProgress})
+	m.Data = []byte("abc")
+	checkDecodeError(t, m, false, "payload", "3 bytes")
+}
+
+func checkDecodeError(t *testing.T, m events.Message, decision bool, field, value string) {
+	t.Helper()
+	var err error
+	if r := (events.Record{Message: m, Sequence: 4711}); decision {
+		_, err = events.DecodeDecision(r)
+	} else {
+		_, err = events.DecodeFact(r)
+	}
+	var decode *events.DecodeError
+	if !errors.As(err, &decode) || decode.Sequence != 4711 || decode.Field != field || decode.Value != value ||
+		decode.Want == "" {
+		t.Errorf("%s %q: %v", field, value, err)
+	}
+}
+
+func FuzzDecodeRecord(f *testing.F) {
+	fact := events.EncodeFact(events.Fact{Kind: events.KindPod, Op: events.OpUpsert, UID: "u", Object: []byte("o")})
+	decision := events.EncodeDecision(events.Decision{Kind: events.DecisionPlaced, Pod: events.PodRef{UID: "u"}, Seed: 1})
+	f.Add("1", "pod", "upsert", "u", "7", fact.Data)
+	f.Add("1", "placed", "", "u%20", "", decision.Data)
+	f.Add("2", "", "epoch-begin", "%", "-", []byte{0xff})
+	f.Fuzz(func(t *testing.T, schema, kind, op, uid, number string, data []byte) {
+		header := events.Header{
+			events.HeaderSchema: schema, events.HeaderKind: kind, events.HeaderOp: op, events.HeaderUID: uid,
+			events.HeaderResourceVersion: number, events.HeaderEpoch: number, events.HeaderProgress: number,
+		}
+		r := events.Record{Message: events.Message{Subject: "facts.a.b", Header: header, Data: data}, Sequence: 1}
+		// What decodes must survive being written and read again.
+		if fact, err := events.DecodeFact(r); err == nil {
+			again, err := events.DecodeFact(events.Record{Message: events.EncodeFact(fact.Fact), Sequence: 1})
+			if diff := cmp.Diff(fact, again); err != nil || diff != "" {
+				t.Errorf("%v\n%s", err, diff)
+			}
+		} else {
+			checkIsDecodeError(t, err)
+		}
+		if decision, err := events.DecodeDecision(r); err == nil {
+			again, err := events.DecodeDecision(events.Record{Message: events.EncodeDecision(decision.Decision), Sequence: 1})
+			if diff := cmp.Diff(decision, again); err != nil || diff != "" {
+				t.Errorf("%v\n%s", err, diff)
+			}
+		} else {
+			checkIsDecodeError(t, err)
+		}
+	})
+}
+
+func FuzzDecodeBus(f *testing.F) {
+	f.Add(events.EncodeWorkRequest(events.WorkRequest{Shard: "s", Window: 3, Renew: []string{"a"}}))
+	f.Add(events.EncodeOffers(events.OfferBatch{Queue: "q", Term: 1, Offers: []events.Offer{{Token: "t"}}}))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if request, err := events.DecodeWorkRequest(data); err == nil {
+			again, err := events.DecodeWorkRequest(events.EncodeWorkRequest(request))
+			if diff := cmp.Diff(request, again); err != nil || diff != "" {
+				t.Errorf("%v\n%s", err, diff)
+			}
+		} else {
+			checkIsDecodeError(t, err)
+		}
+		if batch, err := events.DecodeOffers(data); err == nil {
+			again, err := events.DecodeOffers(events.EncodeOffers(batch))
+			if diff := cmp.Diff(batch, again); err != nil || diff != "" {
+				t.Errorf("%v\n%s", err, diff)
+			}
+		} else {
+			checkIsDecodeError(t, err)
+		}
+	})
+}
+
+func checkIsDecodeError(t *testing.T, err error) {
+	t.Helper()
+	var decode *events.DecodeError
+	if !errors.As(err, &decode) || decode.Field == "" || decode.Want == "" {
+		t.Errorf("not a full DecodeError: %v", err)
+	}
+}

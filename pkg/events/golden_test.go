@@ -1,0 +1,193 @@
+package events_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/google/go-cmp/cmp"
+)
+
+var record = flag.Bool("record", false,
+	"write the golden files of the current schema version that do not exist yet; those that do are never changed")
+
+// golden is one recorded message: the whole record of facts and decisions, the data of bus
+// messages.
+type golden struct {
+	Subject string        `json:"subject,omitempty"`
+	Header  events.Header `json:"header,omitempty"`
+	Data    []byte        `json:"data,omitempty"`
+}
+
+// samples are one value of every shape. A new field gets a new sample; an old sample is what
+// old files hold and does not change.
+var samples = map[string]any{
+	"fact-upsert": events.Fact{
+		Kind: events.KindPod, Op: events.OpUpsert, UID: "0b9e8c6a-5d3c-4f4e-9a55-0d4c6c0b2f11", Namespace: "shop",
+		Name: "cart-7d9f-x2x", ResourceVersion: 90210, Progress: 90200, Epoch: 3, Cause: "watch",
+		Object: []byte("\x0a\x04cart"), TraceParent: "00-0b9e8c6a5d3c4f4e9a550d4c6c0b2f11-b7ad6b7169203331-01",
+	},
+	"fact-delete": events.Fact{
+		Kind: events.KindNode, Op: events.OpDelete, UID: "node-1", Name: "node-1.example", ResourceVersion: 7, Progress: 7,
+		Cause: "list",
+	},
+	"fact-progress": events.Fact{
+		Kind: events.KindVolumeClaim, Op: events.OpProgress, Progress: 18446744073709551615, Cause: "bookmark",
+	},
+	"fact-epoch-begin": events.Fact{Op: events.OpEpochBegin, Epoch: 4, Cause: "repair"},
+	"fact-epoch-end":   events.Fact{Op: events.OpEpochEnd, Epoch: 4, Cause: "repair"},
+	"fact-escaped": events.Fact{
+		Kind: events.KindService, Op: events.OpUpsert, UID: "ü.%", Name: "a b", Cause: "list", Object: []byte{0},
+	},
+	"decision-placed": events.Decision{
+		Kind:          events.DecisionPlaced,
+		Pod:           events.PodRef{UID: "0b9e8c6a-5d3c-4f4e-9a55-0d4c6c0b2f11", Namespace: "shop", Name: "cart-7d9f-x2x"},
+		SchedulerName: "default-scheduler", Actor: "scheduler-0-x7k2", Attempt: 2, Token: "00f1a2b3c4d5e6f7",
+		FactSequence: 1234, LedgerRevision: 987, PodResourceVersion: 90210, NodeUID: "node-1", NodeName: "node-1.example",
+		NodesTotal: 1000, NodesFeasible: 37, Seed: 0xfeedfacecafebeef,
+		TraceParent: "00-0b9e8c6a5d3c4f4e9a550d4c6c0b2f11-b7ad6b7169203331-01",
+	},
+	"decision-unplaceable": events.Decision{
+		Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "pod-2", Namespace: "shop", Name: "big"},
+		Actor: "scheduler-1-aaaa", Attempt: 1, Token: "1", NodesTotal: 3,
+		Message: "0/3 nodes are available: 2 Insufficient cpu, 1 Too many pods.",
+		Plugins: []string{"NodeResourcesFit"}, Reasons: map[string]int32{"Insufficient cpu": 2, "Too many pods": 1},
+	},
+	"decision-evict": events.Decision{
+		Kind: events.DecisionEvict, Pod: events.PodRef{UID: "pod-3", Namespace: "shop", Name: "old"}, Actor: "descheduler-b",
+		NodeUID: "node-1", NodeName: "node-1.example", Strategy: "RemoveDuplicates",
+	},
+	"work-request": events.WorkRequest{
+		Shard: "scheduler-0-x7k2", Window: 64, Renew: []string{"a", "b"}, Return: []string{"c"},
+	},
+	"offers": events.OfferBatch{Queue: "queue-x", Term: 77, Offers: []events.Offer{{
+		Pod:       events.PodRef{UID: "pod-4", Namespace: "shop", Name: "web"},
+		Partition: 200, Token: "00f1a2b3c4d5e6f7", Attempt: 3, FactSequence: 55, LeaseMillis: 15000,
+		TraceParent: "00-0b9e8c6a5d3c4f4e9a550d4c6c0b2f11-b7ad6b7169203331-01",
+	}, {Pod: events.PodRef{UID: "pod-5"}}}},
+}
+
+func encode(t *testing.T, value any) golden {
+	t.Helper()
+	var m events.Message
+	switch v := value.(type) {
+	case events.Fact:
+		m = events.EncodeFact(v)
+	case events.Decision:
+		m = events.EncodeDecision(v)
+	case events.WorkRequest:
+		m.Data = events.EncodeWorkRequest(v)
+	case events.OfferBatch:
+		m.Data = events.EncodeOffers(v)
+	default:
+		t.Fatalf("sample of type %T", value)
+	}
+	return golden(m)
+}
+
+// decode reads g as the shape that like has.
+func decode(t *testing.T, like any, g golden) any {
+	t.Helper()
+	var value any
+	var err error
+	r := events.Record{Message: events.Message(g), Sequence: 1}
+	switch like.(type) {
+	case events.Fact:
+		var f events.SequencedFact
+		f, err = events.DecodeFact(r)
+		value = f.Fact
+	case events.Decision:
+		var d events.SequencedDecision
+		d, err = events.DecodeDecision(r)
+		value = d.Decision
+	case events.WorkRequest:
+		value, err = events.DecodeWorkRequest(g.Data)
+	case events.OfferBatch:
+		value, err = events.DecodeOffers(g.Data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+func goldenFile(version int, name string) string {
+	return filepath.Join("testdata", fmt.Sprintf("v%d", version), name+".json")
+}
+
+// TestGoldenCurrent: what is written now is what this version has always written.
+func TestGoldenCurrent(t *testing.T) {
+	for name, sample := range samples {
+		file := goldenFile(events.SchemaVersion, name)
+		g := encode(t, sample)
+		stored, err := os.ReadFile(file)
+		if os.IsNotExist(err) && *record {
+			writeGolden(t, file, g)
+			continue
+		}
+		if err != nil {
+			t.Errorf("%v (a new sample is written with -record)", err)
+			continue
+		}
+		var want golden
+		if err := json.Unmarshal(stored, &want); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if diff := cmp.Diff(want, g); diff != "" {
+			t.Errorf("%s: the encoding of schema version %d has changed; that takes a new version (-recorded +now):\n%s",
+				file, events.SchemaVersion, diff)
+		}
+	}
+}
+
+func writeGolden(t *testing.T, file string, g golden) {
+	t.Helper()
+	text, err := json.MarshalIndent(g, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("recorded %s", file)
+}
+
+// TestGoldenReadable: every message of every version ever written is still read as what it
+// said.
+func TestGoldenReadable(t *testing.T) {
+	for version := 1; version <= events.SchemaVersion; version++ {
+		files, err := filepath.Glob(goldenFile(version, "*"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no golden files of version %d: %v", version, err)
+		}
+		slices.Sort(files)
+		for _, file := range files {
+			name := filepath.Base(file)
+			name = name[:len(name)-len(".json")]
+			sample, ok := samples[name]
+			if !ok {
+				t.Errorf("%s: no sample says what it holds", file)
+				continue
+			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var g golden
+			if err := json.Unmarshal(text, &g); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			if diff := cmp.Diff(sample, decode(t, sample, g)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", file, diff)
+			}
+		}
+	}
+}

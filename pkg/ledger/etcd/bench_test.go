@@ -1,0 +1,114 @@
+package etcd_test
+
+import (
+	"fmt"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// BenchmarkPlaceBatch is T1 against a real server that syncs its log: every iteration is
+// one transaction of each client, on nodes of its own. Reported per document.
+func BenchmarkPlaceBatch(b *testing.B) {
+	s := start(b, false)
+	for _, c := range []struct{ docs, clients int }{{1, 1}, {12, 1}, {32, 1}, {1, 16}, {12, 4}, {32, 4}} {
+		b.Run(fmt.Sprintf("docs=%d/clients=%d", c.docs, c.clients), func(b *testing.B) {
+			store := s.open(b)
+			session, err := store.OpenSession(b.Context(), ledger.MinSessionTTL)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer session.Close(b.Context())
+			var shards []*placer
+			for i := range c.clients {
+				p := &placer{name: fmt.Sprintf("s%d", i), docs: make([]ledger.NodeDoc, c.docs)}
+				if err := p.own(b, store, session, int32(i)); err != nil {
+					b.Fatal(err)
+				}
+				shards = append(shards, p)
+			}
+			b.ResetTimer()
+			var g errgroup.Group
+			for _, p := range shards {
+				g.Go(func() error {
+					for range b.N {
+						if err := p.place(b, store); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			}
+			if err := g.Wait(); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(b.N*c.clients*c.docs)/b.Elapsed().Seconds(), "docs/s")
+			b.ReportMetric(float64(b.N*c.clients)/b.Elapsed().Seconds(), "txn/s")
+		})
+	}
+}
+
+// placer is a shard that places one pod per document over and over; the pod before it has
+// been handed over by then.
+type placer struct {
+	name      string
+	partition int32
+	epoch     int64
+	podUIDs   []string
+	docs      []ledger.NodeDoc
+	token     ledger.Token
+}
+
+// own takes the placer's partition and finds pods that belong to it.
+func (p *placer) own(b *testing.B, store ledger.Store, session ledger.Session, partition int32) error {
+	p.partition = partition
+	for n := 0; len(p.podUIDs) < len(p.docs); n++ {
+		if uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", n); ledger.PartitionOf(uid) == partition {
+			i := len(p.podUIDs)
+			p.podUIDs = append(p.podUIDs, uid)
+			p.docs[i].NodeUID, p.docs[i].NodeName = fmt.Sprintf("%s-node-%d", p.name, i), fmt.Sprintf("node-%d", i)
+		}
+	}
+	txn, err := ledger.TakePartition(partition, ledger.Owner{Member: p.name}, session.Lease())
+	if err != nil {
+		return err
+	}
+	r, err := store.Commit(b.Context(), txn)
+	p.epoch = r.Revision
+	return err
+}
+
+func (p *placer) place(b *testing.B, store ledger.Store) error {
+	batch := ledger.PlaceBatch{Epochs: map[int32]int64{p.partition: p.epoch}}
+	for i, d := range p.docs {
+		p.token++
+		d.Entries, d.HW = nil, map[string]uint64{ledger.KindPod: uint64(p.token)}
+		d, err := ledger.Place(d, ledger.Entry{
+			PodUID: p.podUIDs[i], Namespace: "bench", Name: "a-pod-of-some-deployment", Role: ledger.RoleReservation,
+			State: ledger.Committed, PodRV: uint64(p.token), Token: p.token, Shard: "scheduler-0-abcde",
+			SchedulerName: "default-scheduler", Requests: map[string]int64{"cpu": 100, "memory": 1 << 27},
+		})
+		if err != nil {
+			return err
+		}
+		batch.Docs, batch.Placed = append(batch.Docs, d), append(batch.Placed, p.token)
+	}
+	txn, err := batch.Txn()
+	if err != nil {
+		return err
+	}
+	r, err := store.Commit(b.Context(), txn)
+	if err != nil {
+		return err
+	}
+	if !r.Succeeded {
+		return fmt.Errorf("%s lost: %+v", p.name, r.Current)
+	}
+	for i := range batch.Docs {
+		batch.Docs[i].Revision = r.Revision
+	}
+	p.docs = batch.Docs
+	return nil
+}

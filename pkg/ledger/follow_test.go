@@ -1,0 +1,73 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func write(t *testing.T, store ledger.Store, key string) int64 {
+	t.Helper()
+	r, err := store.Commit(t.Context(), ledger.Txn{Puts: []ledger.Put{{Key: key, Value: []byte("x")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Revision
+}
+
+func TestFollowComesThroughFaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := mem.New()
+		ctx, cancel := context.WithCancel(t.Context())
+		out := make(chan ledger.ViewBatch)
+		done := make(chan error, 1)
+		store.FailLists(3)
+		go func() { done <- ledger.Follow(ctx, store, out) }()
+		if b := <-out; !b.Reset || b.Events.Revision != 1 {
+			t.Fatalf("first batch %+v, want a listing", b)
+		}
+		r := write(t, store, "a")
+		if b := <-out; b.Reset || b.Events.Revision != r {
+			t.Errorf("batch %+v, want the change at %d", b, r)
+		}
+		store.BreakWatches(mem.ErrInjected)
+		r = write(t, store, "b")
+		if b := <-out; b.Reset || b.Events.Revision != r || len(b.Events.Events) != 1 {
+			t.Errorf("after a broken watch: %+v, want it resumed at %d", b, r)
+		}
+		store.BreakWatches(mem.ErrInjected)
+		write(t, store, "c")
+		r = write(t, store, "d")
+		if err := store.Compact(r); err != nil {
+			t.Fatal(err)
+		}
+		if b := <-out; !b.Reset || b.Events.Revision != r || len(b.KVs) != 4 {
+			t.Errorf("after compaction: %+v, want a new listing at %d", b, r)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("follow: %v", err)
+		}
+	})
+}
+
+func TestFollowGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := mem.New()
+		store.FailLists(1000)
+		start := time.Now()
+		err := ledger.Follow(t.Context(), store, make(chan ledger.ViewBatch))
+		if took := time.Since(start); !errors.Is(err, mem.ErrInjected) || took < time.Minute || took > 5*time.Minute {
+			t.Errorf("gave up after %s with %v, want the store's error after about two minutes", took, err)
+		}
+	})
+}

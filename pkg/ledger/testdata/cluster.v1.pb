@@ -1,0 +1,1 @@
+uid-of-kube-system

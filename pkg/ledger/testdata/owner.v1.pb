@@ -1,0 +1,1 @@
+scheduler-0-x7k2p c

@@ -1,0 +1,130 @@
+package ledger
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func kvOf(t *testing.T, d NodeDoc) KV {
+	t.Helper()
+	value, err := EncodeNodeDoc(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stored(d, value)
+}
+
+func at(d NodeDoc, revision int64) NodeDoc {
+	d.Revision = revision
+	return d
+}
+
+func apply(t *testing.T, v *View, revision int64, events ...Event) ViewChanges {
+	t.Helper()
+	c, err := v.Apply(EventBatch{Revision: revision, Events: events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestViewLearnsAheadOfTheWatch(t *testing.T) {
+	v := NewView()
+	apply(t, v, 10)
+	mine := kvOf(t, at(docOf(reservation("p", Committed, 1)), 12))
+	c, err := v.Learn([]KV{mine})
+	if err != nil || !slices.Equal(c.PodUIDs, []string{"p"}) || v.Revision() != 10 {
+		t.Fatalf("learned: %+v, %v at %d", c, err, v.Revision())
+	}
+	if c := apply(t, v, 12, Event{KV: kvOf(t, at(docOf(), 11))}, Event{KV: mine}); len(c.Docs) != 0 {
+		t.Errorf("what was learned came again as %+v", c)
+	}
+	if _, e, ok := v.Entry("p"); !ok || e.Token != 1 {
+		t.Errorf("entry %+v, %v", e, ok)
+	}
+	gone := Event{KV: KV{Key: KeyNode("n1"), ModRevision: 13}, Deleted: true}
+	if c := apply(t, v, 13, gone); len(c.Docs) != 1 || c.Docs[0].After.NodeUID != "" {
+		t.Errorf("deletion: %+v", c)
+	}
+	if c, err := v.Learn([]KV{mine}); err != nil || len(c.Docs) != 0 {
+		t.Errorf("an old answer brought a deleted document back: %+v, %v", c, err)
+	}
+	if _, _, ok := v.Entry("p"); ok {
+		t.Error("the entry outlived its document")
+	}
+}
+
+func TestViewKeepsBothReservationsOfAPod(t *testing.T) {
+	v := NewView()
+	held, committed := docOf(reservation("p", Held, 1)), docOf(reservation("p", Committed, 2))
+	held.NodeUID = "n0"
+	apply(t, v, 2, Event{KV: kvOf(t, at(held, 1))}, Event{KV: kvOf(t, at(committed, 2))})
+	if d, _, _ := v.Entry("p"); d.NodeUID != "n1" {
+		t.Errorf("entry on %s, want the committed one on n1", d.NodeUID)
+	}
+	c := apply(t, v, 3, Event{KV: kvOf(t, at(docOf(), 3))})
+	if d, _, ok := v.Entry("p"); !ok || d.NodeUID != "n0" || !slices.Equal(c.PodUIDs, []string{"p"}) {
+		t.Errorf("after the committed one went: %s, %v, changes %+v", d.NodeUID, ok, c)
+	}
+	apply(t, v, 4, Event{KV: KV{Key: KeyNode("n0"), ModRevision: 4}, Deleted: true})
+	if n := len(slices.Collect(v.Reserved())); n != 0 {
+		t.Errorf("%d pods reserved in an empty ledger", n)
+	}
+}
+
+func TestViewTellsOwnersAndMembers(t *testing.T) {
+	v := NewView()
+	owner, err := EncodeOwner(Owner{Member: "s1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	member, err := EncodeMember(Member{ID: "s1", Role: "scheduler"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := KV{Key: KeyOwn(9), Value: owner, CreateRevision: 5, ModRevision: 5}
+	c := apply(t, v, 6, Event{KV: own},
+		Event{KV: KV{Key: KeyMember("scheduler", "s1"), Value: member, CreateRevision: 6, ModRevision: 6}},
+		Event{KV: KV{Key: KeyTermRegistry, CreateRevision: 6, ModRevision: 6}},
+		Event{KV: KV{Key: "map", Value: []byte("whatever"), ModRevision: 6}})
+	if !slices.Equal(c.Partitions, []int32{9}) || !c.Members || !c.Registry || v.TermRegistryRevision() != 6 {
+		t.Errorf("changes %+v, registry %d", c, v.TermRegistryRevision())
+	}
+	if o, epoch, ok := v.Owner(9); !ok || o.Member != "s1" || epoch != 5 {
+		t.Errorf("owner %+v of epoch %d, %v", o, epoch, ok)
+	}
+	if m := v.Members("scheduler"); len(m) != 1 || len(v.Members("binder")) != 0 {
+		t.Errorf("members %+v", m)
+	}
+	own.ModRevision = 7
+	if c := apply(t, v, 7, Event{KV: own}); len(c.Partitions) != 0 {
+		t.Errorf("a heartbeat of the owner changed %+v", c)
+	}
+	own.CreateRevision, own.ModRevision = 9, 9
+	c = apply(t, v, 9, Event{KV: KV{Key: own.Key, ModRevision: 8}, Deleted: true}, Event{KV: own},
+		Event{KV: KV{Key: KeyMember("scheduler", "s1"), ModRevision: 9}, Deleted: true})
+	if _, epoch, _ := v.Owner(9); epoch != 9 || !slices.Equal(c.Partitions, []int32{9}) || !c.Members {
+		t.Errorf("owned anew: epoch %d, changes %+v", epoch, c)
+	}
+}
+
+func TestViewStopsAtWhatItCannotRead(t *testing.T) {
+	for _, key := range []string{"n/x", KeyOwn(1), "own/999", "member/scheduler/x", KeyCluster} {
+		bad := KV{Key: key, Value: []byte{0xff}, ModRevision: 2}
+		v := NewView()
+		_, err := v.Apply(EventBatch{Revision: 2, Events: []Event{{KV: bad}}})
+		if err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s: error %v, want one that names the key", key, err)
+		}
+		if v.Revision() != 0 {
+			t.Errorf("%s: the view claims revision %d", key, v.Revision())
+		}
+		if err := v.Reset([]KV{kvOf(t, at(docOf(), 1)), bad}, 2); err == nil || v.Revision() != 0 {
+			t.Errorf("%s: reset: %v at %d", key, err, v.Revision())
+		}
+		if _, err := v.Learn([]KV{bad}); err == nil {
+			t.Errorf("%s: learned", key)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+const (
+	// settle is how long another shard must have been seen alive before partitions are
+	// given up to it: one that crashes at its start should not make partitions move twice.
+	settle = 2 * time.Second
+	// keeperInterval is how often the plan is looked at again when nothing happens: for
+	// members that have settled, and after errors.
+	keeperInterval = time.Second
+	// keeperGroup is how many partitions one transaction takes or releases; a whole
+	// member's share at once would hold up other transactions for no gain.
+	keeperGroup = 64
+)
+
+// Keeper makes a shard hold the partitions it should. It only writes to the ledger: which
+// partitions are held, and under which epoch, everybody (this shard too) learns from the
+// ledger's watch.
+type Keeper struct {
+	store    ledger.Store
+	member   *Member
+	pictures chan Picture
+
+	// Of Run's goroutine alone:
+	picture Picture
+	// written is the revision of the last thing this keeper changed or learned: older
+	// pictures would make it repeat itself.
+	written int64
+	// seen is when each live member was first seen.
+	seen map[string]time.Time
+}
+
+// NewKeeper keeps partitions for member, on its sessions.
+func NewKeeper(store ledger.Store, member *Member) *Keeper {
+	return &Keeper{store: store, member: member, pictures: make(chan Picture, 1), seen: map[string]time.Time{}}
+}
+
+// Observe tells the keeper how things are; the newest picture counts. It never blocks. For
+// one goroutine, that of the view.
+func (k *Keeper) Observe(p Picture) {
+	select {
+	case <-k.pictures:
+	default:
+	}
+	k.pictures <- p
+}
+
+// Run takes and releases partitions until ctx ends (it returns nil). Errors of the store
+// are logged and the plan is looked at again.
+func (k *Keeper) Run(ctx context.Context) error {
+	tick := time.NewTicker(keeperInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case k.picture = <-k.pictures:
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if err := k.step(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			k.member.cfg.Log.WarnContext(ctx, "partitions not as planned, trying again", "error", err)
+		}
+	}
+}
+
+// step does what the plan says for the newest picture. Takes come first: a vacant
+// partition's pods wait.
+func (k *Keeper) step(ctx context.Context, now time.Time) error {
+	if k.picture.Revision == 0 || k.picture.Revision < k.written {
+		return nil
+	}
+	session, err := k.member.Alive(ctx)
+	if err != nil {
+		return err
+	}
+	settled := k.settled(now)
+	take, _ := PlanPartitions(k.picture.Holders, k.picture.Members, k.member.ID())
+	_, release := PlanPartitions(k.picture.Holders, settled, k.member.ID())
+	return errors.Join(
+		k.carryOut(ctx, take, func(p int32) (ledger.Txn, error) {
+			return ledger.TakePartition(p, ledger.Owner{Member: k.member.ID()}, session.Lease())
+		}),
+		k.carryOut(ctx, release, func(p int32) (ledger.Txn, error) {
+			return ledger.ReleasePartition(p, k.picture.Holders[p].Epoch)
+		}),
+	)
+}
+
+// settled are the members that have been alive for a while, as seen from here.
+func (k *Keeper) settled(now time.Time) []string {
+	var out []string
+	seen := make(map[string]time.Time, len(k.picture.Members))
+	for _, m := range k.picture.Members {
+		since, known := k.seen[m]
+		if !known {
+			since = now
+		}
+		seen[m] = since
+		if now.Sub(since) >= settle {
+			out = append(out, m)
+		}
+	}
+	k.seen = seen
+	return out
+}
+
+// carryOut runs one transaction per group of partitions. In a group that fails, the
+// partitions that lost are left out (the next picture shows why) and the rest goes again.
+func (k *Keeper) carryOut(ctx context.Context, partitions []int32, build func(int32) (ledger.Txn, error)) error {
+	for group := range slices.Chunk(partitions, keeperGroup) {
+		for len(group) > 0 {
+			txn, err := merged(group, build)
+			if err != nil {
+				return err
+			}
+			r, err := k.store.Commit(ctx, txn)
+			if err != nil {
+				return fmt.Errorf("membership: partitions %v: %w", group, err)
+			}
+			if r.Succeeded {
+				k.written = max(k.written, r.Revision)
+				break
+			}
+			group = k.remaining(group, txn, r)
+		}
+	}
+	return nil
+}
+
+func merged(group []int32, build func(int32) (ledger.Txn, error)) (ledger.Txn, error) {
+	txns := make([]ledger.Txn, 0, len(group))
+	for _, p := range group {
+		txn, err := build(p)
+		if err != nil {
+			return ledger.Txn{}, err
+		}
+		txns = append(txns, txn)
+	}
+	return ledger.Merge(txns...)
+}
+
+// remaining is group without the partitions whose epoch was not as compared; at least one
+// is left out, because the transaction failed.
+func (k *Keeper) remaining(group []int32, txn ledger.Txn, r ledger.TxnResult) []int32 {
+	epochs := make(map[string]int64, len(r.Current))
+	for _, kv := range r.Current {
+		epochs[kv.Key] = kv.CreateRevision
+		k.written = max(k.written, kv.ModRevision)
+	}
+	var rest []int32
+	for i, p := range group {
+		if epochs[ledger.KeyOwn(p)] == txn.Compares[i].Revision {
+			rest = append(rest, p)
+		}
+	}
+	return rest
+}

@@ -1,0 +1,137 @@
+package membership
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+)
+
+// runShard runs a member, a keeper and the view between them, until stop.
+func runShard(t *testing.T, store ledger.Store, id string) (m *Member, stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	m, leave := joined(t, t.Context(), store, id)
+	k := NewKeeper(store, m)
+	g, ctx := errgroup.WithContext(ctx)
+	out := make(chan ledger.ViewBatch)
+	g.Go(func() error { return ledger.Follow(ctx, store, out) })
+	g.Go(func() error { return k.Run(ctx) })
+	g.Go(func() error {
+		v := ledger.NewView()
+		for {
+			select {
+			case b := <-out:
+				if _, err := v.Fold(b); err != nil {
+					return err
+				}
+				k.Observe(PictureOf(v, RoleScheduler))
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	})
+	return m, func() {
+		cancel()
+		if err := g.Wait(); err != nil {
+			t.Errorf("shard %s: %v", id, err)
+		}
+		leave()
+	}
+}
+
+func held(t *testing.T, store ledger.Store, id string) []int32 {
+	t.Helper()
+	var out []int32
+	for p, owner := range view(t, store).Owners() {
+		if owner.Member == id {
+			out = append(out, p)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func epochs(t *testing.T, store ledger.Store) map[int32]int64 {
+	t.Helper()
+	v := view(t, store)
+	out := map[int32]int64{}
+	for p := range v.Owners() {
+		_, out[p], _ = v.Owner(p)
+	}
+	return out
+}
+
+func wantHeld(t *testing.T, store ledger.Store, members []string) {
+	t.Helper()
+	for _, m := range members {
+		if got, want := held(t, store, m), Assign(members, ledger.Partitions)[m]; !slices.Equal(got, want) {
+			t.Errorf("%s of %v holds %d partitions, want its %d", m, members, len(got), len(want))
+		}
+	}
+}
+
+func TestKeepersShareThePartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := mem.New()
+		a, stopA := runShard(t, store, "a")
+		time.Sleep(keeperInterval)
+		synctest.Wait()
+		wantHeld(t, store, []string{"a"})
+		before := epochs(t, store)
+
+		_, stopB := runShard(t, store, "b")
+		synctest.Wait()
+		if n := len(held(t, store, "b")); n != 0 {
+			t.Errorf("b holds %d partitions before it has settled", n)
+		}
+		time.Sleep(settle + 2*keeperInterval)
+		synctest.Wait()
+		wantHeld(t, store, []string{"a", "b"})
+		for p, epoch := range epochs(t, store) {
+			if Home([]string{"a", "b"}, strconv.Itoa(int(p))) == "a" && epoch != before[p] {
+				t.Errorf("partition %d stayed with a, under another epoch", p)
+			}
+		}
+
+		store.Expire(a.Session().Lease())
+		synctest.Wait()
+		time.Sleep(settle + 2*keeperInterval)
+		synctest.Wait()
+		wantHeld(t, store, []string{"a", "b"})
+
+		stopB()
+		synctest.Wait()
+		wantHeld(t, store, []string{"a"})
+		stopA()
+		if n := len(held(t, store, "a")); n != 0 {
+			t.Errorf("a holds %d partitions after its good-bye", n)
+		}
+	})
+}
+
+func TestKeeperComesThroughFaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := mem.New()
+		store.HoldWatches()
+		_, stop := runShard(t, store, "a")
+		synctest.Wait()
+		store.ReleaseWatches()
+		store.LoseAnswers(1)
+		store.FailTxns(1)
+		time.Sleep(5 * keeperInterval)
+		synctest.Wait()
+		store.BreakWatches(mem.ErrInjected)
+		time.Sleep(5 * keeperInterval)
+		synctest.Wait()
+		wantHeld(t, store, []string{"a"})
+		stop()
+	})
+}

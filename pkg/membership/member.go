@@ -1,0 +1,228 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// Roles of members, as in member/<role>/<id>.
+const (
+	RoleQueue       = "queue"
+	RoleScheduler   = "scheduler"
+	RoleBinder      = "binder"
+	RoleDescheduler = "descheduler"
+)
+
+const (
+	// TTL is how long a member that has died counts as alive. Longer than a pause of the
+	// garbage collector or a leader change of etcd (1 to 3 s); what waits for it to pass is
+	// the take-over of its partitions.
+	TTL = 10 * time.Second
+	// leaveTimeout bounds the good-bye; without it the lease runs out by itself.
+	leaveTimeout = 5 * time.Second
+)
+
+// rejoinBackoff spaces the attempts to come back: 0.2 s doubling to 5 s, without end,
+// because a member without a ledger can do nothing else.
+var rejoinBackoff = wait.Backoff{
+	Duration: 200 * time.Millisecond,
+	Factor:   2,
+	Jitter:   0.1,
+	Steps:    6,
+	Cap:      5 * time.Second,
+}
+
+// Config describes a member.
+type Config struct {
+	// Role is one of the Role constants, ID is unique among all members that ever lived
+	// (give it a random part). Neither may be empty.
+	Role, ID string
+	// Address and Version are for people; see ledger.Member.
+	Address, Version string
+	Started          time.Time
+	// TTL of the lease; 0 means the constant TTL. Whole seconds, at least two.
+	TTL time.Duration
+	// Log takes what happens to the membership; nil means slog.Default.
+	Log *slog.Logger
+}
+
+// Member is this process as the others see it. Safe for concurrent use.
+type Member struct {
+	store ledger.Store
+	cfg   Config
+	value []byte
+
+	mu struct {
+		sync.Mutex
+		session ledger.Session
+		// replaced closes when session is another one.
+		replaced chan struct{}
+	}
+}
+
+// Join opens a session and makes the member known. Run must be called to stay it.
+func Join(ctx context.Context, store ledger.Store, cfg Config) (*Member, error) {
+	if cfg.Role == "" || cfg.ID == "" {
+		return nil, fmt.Errorf("membership: Role is %q and ID is %q, both must be given", cfg.Role, cfg.ID)
+	}
+	if cfg.TTL == 0 {
+		cfg.TTL = TTL
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	cfg.Log = cfg.Log.With("role", cfg.Role, "member", cfg.ID)
+	value, err := ledger.EncodeMember(ledger.Member{
+		ID: cfg.ID, Role: cfg.Role, Address: cfg.Address, Started: cfg.Started, Version: cfg.Version,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("membership: member %s: %w", cfg.ID, err)
+	}
+	m := &Member{store: store, cfg: cfg, value: value}
+	m.mu.replaced = make(chan struct{})
+	if m.mu.session, err = m.enter(ctx, 0); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// ID is the member's id, Role its role.
+func (m *Member) ID() string { return m.cfg.ID }
+
+// Role is the member's role.
+func (m *Member) Role() string { return m.cfg.Role }
+
+// Session is the current session, which may be lost already (Done). Everything attached to
+// a session that is lost is void: partitions, leadership.
+func (m *Member) Session() ledger.Session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.session
+}
+
+// Alive returns the current session as soon as there is one that is not known to be lost.
+// An error means that ctx has ended.
+func (m *Member) Alive(ctx context.Context) (ledger.Session, error) {
+	for {
+		m.mu.Lock()
+		session, replaced := m.mu.session, m.mu.replaced
+		m.mu.Unlock()
+		select {
+		case <-session.Done():
+		default:
+			return session, nil
+		}
+		select {
+		case <-replaced:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("membership: member %s has no session: %w", m.cfg.ID, ctx.Err())
+		}
+	}
+}
+
+// Run keeps the member alive until ctx ends, coming back with a new session whenever one is
+// lost; then it says good-bye, which ends everything attached to the session at once. Stop
+// what relies on the membership first.
+func (m *Member) Run(ctx context.Context) error {
+	for {
+		session := m.Session()
+		select {
+		case <-session.Done():
+			m.cfg.Log.WarnContext(ctx, "membership lost, joining again", "lease", session.Lease())
+			m.rejoin(ctx, session)
+		case <-ctx.Done():
+			return m.leave(ctx)
+		}
+		if ctx.Err() != nil {
+			return m.leave(ctx)
+		}
+	}
+}
+
+// leave gives the session up; that of a lost one costs nothing.
+func (m *Member) leave(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+	defer cancel()
+	if err := m.Session().Close(ctx); err != nil {
+		return fmt.Errorf("membership: member %s leaves: %w", m.cfg.ID, err)
+	}
+	return nil
+}
+
+// rejoin replaces the lost session, or returns because ctx has ended.
+func (m *Member) rejoin(ctx context.Context, lost ledger.Session) {
+	// The only error Until can return here is that ctx has ended.
+	_ = rejoinBackoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		session, err := m.enter(ctx, lost.Lease())
+		if err != nil {
+			m.cfg.Log.WarnContext(ctx, "joining again failed", "error", err)
+			return false, nil
+		}
+		m.replace(session)
+		return true, nil
+	})
+	if ctx.Err() != nil {
+		return
+	}
+	// The server may keep a lease that this side gave up for lost: end it, so that what
+	// hangs on it is free for others (and for this member) now.
+	closing, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	if err := lost.Close(closing); err != nil {
+		m.cfg.Log.WarnContext(ctx, "the lost lease runs out by itself", "lease", lost.Lease(), "error", err)
+	}
+}
+
+func (m *Member) replace(session ledger.Session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.session = session
+	close(m.mu.replaced)
+	m.mu.replaced = make(chan struct{})
+}
+
+// enter opens a session and registers the member on it. The key may still stand on the
+// lease of the session this member has lost, and then moves to the new one; on any other
+// lease it is somebody else's.
+func (m *Member) enter(ctx context.Context, lost int64) (ledger.Session, error) {
+	session, err := m.store.OpenSession(ctx, m.cfg.TTL)
+	if err != nil {
+		return nil, fmt.Errorf("membership: member %s: %w", m.cfg.ID, err)
+	}
+	if err := m.register(ctx, session, lost); err != nil {
+		// Also after an unknown outcome: with the lease goes the key.
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+		defer cancel()
+		return nil, errors.Join(err, session.Close(closing))
+	}
+	return session, nil
+}
+
+func (m *Member) register(ctx context.Context, session ledger.Session, lost int64) error {
+	key := ledger.KeyMember(m.cfg.Role, m.cfg.ID)
+	txn := ledger.Txn{
+		Compares: []ledger.Compare{{Key: key, Target: ledger.ModRevision}},
+		Puts:     []ledger.Put{{Key: key, Value: m.value, Lease: session.Lease()}},
+	}
+	r, err := m.store.Commit(ctx, txn)
+	if err == nil && !r.Succeeded && len(r.Current) == 1 && lost != 0 && r.Current[0].Lease == lost {
+		txn.Compares[0].Revision = r.Current[0].ModRevision
+		r, err = m.store.Commit(ctx, txn)
+	}
+	if err != nil {
+		return fmt.Errorf("membership: member %s: %w", m.cfg.ID, err)
+	}
+	if !r.Succeeded {
+		return fmt.Errorf("membership: ID %q of role %s is in use by another process; ids must be unique",
+			m.cfg.ID, m.cfg.Role)
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package membership
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+func drawMembers(t *rapid.T) []string {
+	return rapid.SliceOfNDistinct(rapid.StringMatching(`scheduler-[0-9]-[a-z0-9]{5}`), 1, 12, rapid.ID).Draw(t, "members")
+}
+
+func TestAssignGivesEveryPartitionToOneMember(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		members := drawMembers(t)
+		owner := map[int32]string{}
+		for m, ps := range Assign(members, ledger.Partitions) {
+			if !slices.Contains(members, m) || !slices.IsSorted(ps) {
+				t.Fatalf("member %q gets %v", m, ps)
+			}
+			for _, p := range ps {
+				if other, twice := owner[p]; twice {
+					t.Fatalf("partition %d goes to %s and %s", p, other, m)
+				}
+				owner[p] = m
+			}
+		}
+		if len(owner) != ledger.Partitions {
+			t.Fatalf("%d of %d partitions are assigned", len(owner), ledger.Partitions)
+		}
+		shuffled := rapid.Permutation(members).Draw(t, "order")
+		for p, m := range owner {
+			if got := Home(shuffled, fmt.Sprint(p)); got != m {
+				t.Fatalf("partition %d goes to %s or %s, by the order of members", p, m, got)
+			}
+		}
+	})
+}
+
+func TestAssignMovesOnlyTheShareOfWhoComesOrGoes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		members := drawMembers(t)
+		without := members[1:]
+		before, after := Assign(without, ledger.Partitions), Assign(members, ledger.Partitions)
+		for _, m := range without {
+			for _, p := range after[m] {
+				if !slices.Contains(before[m], p) {
+					t.Fatalf("partition %d moved between members that stayed, to %s", p, m)
+				}
+			}
+		}
+	})
+}
+
+func TestAssignIsEvenEnough(t *testing.T) {
+	for n := 2; n <= 8; n++ {
+		var members []string
+		for i := range n {
+			members = append(members, fmt.Sprintf("scheduler-%d-abcde", i))
+		}
+		for m, ps := range Assign(members, ledger.Partitions) {
+			if mean := ledger.Partitions / n; len(ps) < mean/2 || len(ps) > 2*mean {
+				t.Errorf("%d members: %s gets %d partitions, want about %d", n, m, len(ps), mean)
+			}
+		}
+	}
+}
+
+// The hashes are part of the format: members of two versions must agree.
+func TestHashesStayAsTheyAre(t *testing.T) {
+	const uid = "0f4f0b3e-6f0e-4f5c-9d8e-0a1b2c3d4e5f"
+	got := []any{
+		ledger.PartitionOf(uid), BinderPartition(uid), Home([]string{"a", "b", "c"}, uid),
+		len(Assign([]string{"a", "b", "c"}, ledger.Partitions)["a"]),
+	}
+	want := []any{int32(32), int32(32), "b", 78}
+	if !slices.Equal(got, want) {
+		t.Errorf("hashes: %v, want %v", got, want)
+	}
+}
+
+func TestPreferredNodesCoverAllNodesOnce(t *testing.T) {
+	members := []string{"a", "b", "c"}
+	var nodes []string
+	for i := range 300 {
+		nodes = append(nodes, fmt.Sprintf("node-%d", i))
+	}
+	var all []string
+	for _, m := range members {
+		own := PreferredNodes(members, m, nodes)
+		if len(own) < 50 {
+			t.Errorf("%s prefers %d of 300 nodes", m, len(own))
+		}
+		all = append(all, own...)
+	}
+	slices.Sort(all)
+	slices.Sort(nodes)
+	if !slices.Equal(all, nodes) {
+		t.Error("groups of nodes overlap or leave nodes out")
+	}
+	if got := PreferredNodes(nil, "a", nodes); len(got) != 0 || Home(nil, "x") != "" {
+		t.Error("without members somebody prefers nodes")
+	}
+}
+
+func TestPlanPartitions(t *testing.T) {
+	members := []string{"a", "b"}
+	desired := Desired(members, "a")
+	other := Desired(members, "b")
+	holders := map[int32]Holder{
+		desired[0]: {Member: "a", Epoch: 5},
+		desired[1]: {Member: "b", Epoch: 6},
+		other[0]:   {Member: "a", Epoch: 7},
+		other[1]:   {Member: "b", Epoch: 8},
+	}
+	take, release := PlanPartitions(holders, members, "a")
+	if !slices.Equal(take, desired[2:]) {
+		t.Errorf("takes %v, want the vacant ones of its own: %v", take, desired[2:])
+	}
+	if !slices.Equal(release, other[:1]) {
+		t.Errorf("releases %v, want %v", release, other[:1])
+	}
+	if got := Desired(nil, "a"); len(got) != ledger.Partitions {
+		t.Errorf("alone, a desires %d partitions", len(got))
+	}
+}

@@ -1,0 +1,342 @@
+package state_test
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
+)
+
+// historySteps bounds random histories: long enough for names to be reused and epochs to
+// be repaired several times.
+const historySteps = 60
+
+// TestStoreAgreesWithTwin: whatever the history, and however it is cut into batches and
+// redelivered, the store holds what a map of the last facts would, and old snapshots do
+// not change.
+func TestStoreAgreesWithTwin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		history := statetest.Draw(t, historySteps)
+		store, twin := state.New(), statetest.Twin{}
+		twin.Barrier = rapid.Uint64Range(0, historySteps).Draw(t, "barrier")
+		store.SetBarrier(twin.Barrier)
+		old, oldText := store.Snapshot(), store.Describe()
+		for rest := history.Facts; len(rest) > 0; {
+			n := rapid.IntRange(1, len(rest)).Draw(t, "batch")
+			done := len(history.Facts) - len(rest)
+			from := rapid.IntRange(0, done).Draw(t, "redelivered from")
+			if _, err := store.Apply(history.Facts[from : done+n]); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range rest[:n] {
+				twin.Apply(f)
+			}
+			if diff := twin.Diff(store.Snapshot()); diff != "" {
+				t.Fatal(diff)
+			}
+			if text := old.Describe(); text != oldText {
+				t.Fatalf("an old snapshot changed from\n%s\nto\n%s", oldText, text)
+			}
+			old, oldText = store.Snapshot(), store.Describe()
+			rest = rest[n:]
+		}
+	})
+}
+
+// TestReplayEqualsRestore (I4): a store restored from a snapshot taken anywhere and brought
+// up to date equals the one that ran through.
+func TestReplayEqualsRestore(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		facts := statetest.Draw(t, historySteps).Facts
+		cut := rapid.IntRange(0, len(facts)).Draw(t, "cut")
+		running := state.New()
+		apply(t, running, facts[:cut])
+		data, sequence, err := running.Marshal()
+		if err != nil || sequence != uint64(cut) {
+			t.Fatalf("marshalled at %d with %v, want %d", sequence, err, cut)
+		}
+		position, err := state.SnapshotPosition(data)
+		if err != nil || position != running.Position() {
+			t.Fatalf("snapshot position %v, %v, want %v", position, err, running.Position())
+		}
+		restored, err := state.Restore(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, restored, running)
+		apply(t, running, facts[cut:])
+		apply(t, restored, facts)
+		equal(t, restored, running)
+	})
+}
+
+func apply(t rapid.TB, s *state.Store, facts []events.SequencedFact) state.Changes {
+	t.Helper()
+	changes, err := s.Apply(facts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return changes
+}
+
+// equal compares positions, descriptions, bytes and every derived value.
+func equal(t rapid.TB, got, want *state.Store) {
+	t.Helper()
+	if got.Position() != want.Position() {
+		t.Fatalf("position %v, want %v", got.Position(), want.Position())
+	}
+	if diff := cmp.Diff(want.Describe(), got.Describe()); diff != "" {
+		t.Fatalf("descriptions differ (-want +got):\n%s", diff)
+	}
+	gotBytes, _, gotErr := got.Marshal()
+	wantBytes, _, wantErr := want.Marshal()
+	if gotErr != nil || wantErr != nil || !bytes.Equal(gotBytes, wantBytes) {
+		t.Fatalf("marshalled bytes differ (%v, %v)", gotErr, wantErr)
+	}
+	gotPods, wantPods := slices.Collect(got.Snapshot().Pods()), slices.Collect(want.Snapshot().Pods())
+	if diff := cmp.Diff(wantPods, gotPods); diff != "" {
+		t.Fatalf("pods differ (-want +got):\n%s", diff)
+	}
+	gotNodes, wantNodes := slices.Collect(got.Snapshot().Nodes()), slices.Collect(want.Snapshot().Nodes())
+	if diff := cmp.Diff(wantNodes, gotNodes); diff != "" {
+		t.Fatalf("nodes differ (-want +got):\n%s", diff)
+	}
+}
+
+// TestChangesTellEverything: whoever follows the changes alone knows the pods.
+func TestChangesTellEverything(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		facts := statetest.Draw(t, historySteps).Facts
+		store := state.New()
+		known := map[string]*state.Pod{}
+		for len(facts) > 0 {
+			n := rapid.IntRange(1, len(facts)).Draw(t, "batch")
+			for _, c := range apply(t, store, facts[:n]).Pods {
+				if c.Before != nil && known[c.Before.UID] != c.Before {
+					t.Fatalf("a change starts from %v, which was not the last state of that pod", c.Before.Key())
+				}
+				if c.After == nil {
+					if c.DeletedRV == 0 {
+						t.Fatalf("the deletion of %s carries no resourceVersion", c.Before.Key())
+					}
+					delete(known, c.Before.UID)
+					continue
+				}
+				known[c.After.UID] = c.After
+			}
+			facts = facts[n:]
+		}
+		for p := range store.Snapshot().Pods() {
+			if known[p.UID] != p {
+				t.Fatalf("the changes do not lead to %s", p.Key())
+			}
+			delete(known, p.UID)
+		}
+		if len(known) > 0 {
+			t.Fatalf("the changes leave %d pods the store does not have", len(known))
+		}
+	})
+}
+
+func TestApplyRefuses(t *testing.T) {
+	var h statetest.History
+	h.Upsert(events.KindPod, statetest.Pod("default", "a"))
+	h.Upsert(events.KindPod, statetest.Pod("default", "b"))
+	h.Upsert(events.KindPod, statetest.Pod("default", "c"))
+	tests := map[string]struct {
+		change func([]events.SequencedFact) []events.SequencedFact
+		want   string
+	}{
+		"a gap": {
+			func(f []events.SequencedFact) []events.SequencedFact { return f[1:] },
+			"events: stream FACTS: sequence 2 is gone, oldest kept is 3",
+		},
+		"an epoch that began unseen": {
+			func(f []events.SequencedFact) []events.SequencedFact { f[1].Epoch = 7; return f },
+			"state: fact 3 is of epoch 7, the store is in epoch 0 and saw no new one begin",
+		},
+		"bytes that are no pod": {
+			func(f []events.SequencedFact) []events.SequencedFact { f[1].Object = []byte{0xff}; return f },
+			"state: fact 3: state: pod uid-c: object: unexpected EOF",
+		},
+		"another object": {
+			func(f []events.SequencedFact) []events.SequencedFact { f[1].Object = f[0].Object; return f },
+			`state: fact 3: state: pod: the fact's uid is "uid-c", its object's is "uid-b", want the same and not empty`,
+		},
+		"an unknown kind": {
+			func(f []events.SequencedFact) []events.SequencedFact { f[1].Kind = "job"; return f },
+			`state: kind "job" is unknown, want one of`,
+		},
+		"an unknown op": {
+			func(f []events.SequencedFact) []events.SequencedFact { f[1].Op = 9; return f },
+			"state: fact 3: op 9 is unknown, want 1 to 5",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			store := state.New()
+			apply(t, store, h.Facts[:1])
+			before := store.Describe()
+			_, err := store.Apply(test.change(slices.Clone(h.Facts[1:])))
+			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
+				t.Errorf("error %v, want %s", err, test.want)
+			}
+			if after := store.Describe(); after != before {
+				t.Errorf("the store changed:\n%s", after)
+			}
+		})
+	}
+}
+
+func TestApplyGapIsTyped(t *testing.T) {
+	_, err := state.New().Apply([]events.SequencedFact{{Sequence: 5, Fact: events.Fact{Op: events.OpProgress}}})
+	var gap *events.ErrGap
+	if !errors.As(err, &gap) || gap.Want != 1 || gap.Have != 5 {
+		t.Errorf("error %v, want a gap from 1 to 5", err)
+	}
+}
+
+// TestNamesake: a pod that comes back under its name before its deletion is told (or
+// without) replaces the old one, and the late deletion does not hurt the new one.
+func TestNamesake(t *testing.T) {
+	var h statetest.History
+	first, second := statetest.Pod("default", "web"), statetest.Pod("default", "web")
+	first.UID, second.UID = "one", "two"
+	first.Spec.NodeName = "node"
+	h.Upsert(events.KindPod, first)
+	h.Upsert(events.KindPod, second)
+	h.Delete(events.KindPod, "one")
+	store := state.New()
+	changes := apply(t, store, h.Facts)
+	if len(changes.Pods) != 3 {
+		t.Fatalf("%d changes, want 3: new, gone, new", len(changes.Pods))
+	}
+	if c := changes.Pods[1]; c.Before.UID != "one" || c.After != nil || c.DeletedRV != 2 {
+		t.Errorf("the second change is %+v, want the first pod gone at 2", c)
+	}
+	pod, ok := store.Snapshot().PodByName("default", "web")
+	if !ok || pod.UID != "two" {
+		t.Errorf("by name found %v, want the second pod", pod)
+	}
+	if n := len(slices.Collect(store.Snapshot().PodsOnNode("node"))); n != 0 {
+		t.Errorf("%d pods on the node, want none", n)
+	}
+}
+
+// TestUnchangedIsSilent: a repair repeats what is known; nobody hears of it again.
+func TestUnchangedIsSilent(t *testing.T) {
+	var h statetest.History
+	h.Upsert(events.KindNode, statetest.Node("a", "cpu", "4"))
+	again := h.Facts[0]
+	again.Sequence = 2
+	store := state.New()
+	apply(t, store, h.Facts)
+	if c := apply(t, store, []events.SequencedFact{again}); len(c.Nodes) != 0 || c.Position.Sequence != 2 {
+		t.Errorf("changes %+v, want none but the position", c)
+	}
+}
+
+// TestProgress walks through the life of a reader: start, list, repair.
+func TestProgress(t *testing.T) {
+	var h statetest.History
+	store := state.New()
+	store.SetBarrier(3)
+	step := func(what string, want uint64, wantOK bool) {
+		t.Helper()
+		apply(t, store, h.Facts)
+		if got, ok := store.Position().Progress(events.KindPod); got != want || ok != wantOK {
+			t.Errorf("%s: progress %d %v, want %d %v", what, got, ok, want, wantOK)
+		}
+	}
+	h.Upsert(events.KindPod, statetest.Pod("default", "a"))
+	step("a list item claims nothing", 0, false)
+	h.Bookmark(events.KindPod)
+	step("the list is closed, but the barrier is ahead", 0, false)
+	h.Upsert(events.KindNode, statetest.Node("n"))
+	step("the barrier is reached by another kind's fact", 1, true)
+	h.Upsert(events.KindPod, statetest.Pod("default", "b"))
+	step("an object's own resourceVersion is no progress", 1, true)
+	h.BeginEpoch()
+	step("a repair begins", 0, false)
+	h.Upsert(events.KindPod, statetest.Pod("default", "b"))
+	h.Bookmark(events.KindPod)
+	step("inside the repair", 0, false)
+	h.EndEpoch()
+	step("the repair ended", 4, true)
+	if _, ok := store.Position().Progress(events.KindNode); ok {
+		t.Error("a kind without a marker in the repair has progress")
+	}
+	if _, ok := store.Position().Progress("job"); ok {
+		t.Error("an unknown kind has progress")
+	}
+}
+
+func TestRestoreRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"a later version": {[]byte{0x08, 0x02}, "state: snapshot version 2, want 1 to 1"},
+		"no version":      {[]byte{0x10, 0x02}, "state: snapshot without a version"},
+		"noise":           {[]byte("noise"), "state: snapshot: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := state.Restore(test.data); err == nil || !strings.HasPrefix(err.Error(), test.want) {
+				t.Errorf("error %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	var h statetest.History
+	h.Upsert(events.KindNode, statetest.Node("b", "cpu", "2", "memory", "1Gi", "pods", "110", "example.com/gpu", "1"))
+	cordoned := statetest.Node("a", "cpu", "1")
+	cordoned.Spec.Unschedulable = true
+	h.Upsert(events.KindNode, cordoned)
+	h.Upsert(events.KindPod, statetest.Pod("team", "waiting", "cpu", "100m"))
+	bound := statetest.Pod("default", "bound", "memory", "1Mi")
+	bound.Spec.NodeName = "b"
+	h.Upsert(events.KindPod, bound)
+	h.Bookmark(events.KindPod)
+	store := state.New()
+	store.SetBarrier(9)
+	apply(t, store, h.Facts)
+	want := `sequence 5 epoch 0 (behind barrier 9), progress: pod=4
+node a uid uid-a rv 2 unschedulable: cpu 1000m
+node b uid uid-b rv 1: cpu 2000m, example.com/gpu 1, memory 1073741824, pods 110
+pod default/bound uid uid-bound rv 4 on b priority 0: memory 1048576, pods 1
+pod team/waiting uid uid-waiting rv 3 pending priority 0: cpu 100m, pods 1
+`
+	if diff := cmp.Diff(want, store.Describe()); diff != "" {
+		t.Errorf("description (-want +got):\n%s", diff)
+	}
+}
+
+func BenchmarkApply(b *testing.B) {
+	const batch = 500
+	var h statetest.History
+	for i := range 10 * batch {
+		pod := statetest.Pod("default", "pod-"+string(rune('a'+i%26))+string(rune('a'+i/26%26))+string(rune('a'+i/676)),
+			"cpu", "100m", "memory", "128Mi")
+		pod.Spec.NodeName = "node-" + string(rune('a'+i%26))
+		h.Upsert(events.KindPod, pod)
+	}
+	for b.Loop() {
+		store := state.New()
+		for at := 0; at < len(h.Facts); at += batch {
+			if _, err := store.Apply(h.Facts[at : at+batch]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(h.Facts)), "ns/fact")
+}

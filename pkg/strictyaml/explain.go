@@ -1,0 +1,144 @@
+package strictyaml
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// explain walks a decoded tree beside the type it was meant for and records every place
+// where the two differ.
+func explain(v any, t reflect.Type, path *field.Path, r *Report) {
+	for t.Kind() == reflect.Pointer && !decodesItself(t) {
+		t = t.Elem()
+	}
+	if v == nil {
+		return
+	}
+	if decodesItself(t) {
+		explainLeaf(v, t, path, r)
+		return
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		explainStruct(v, t, path, r)
+	case reflect.Map:
+		m, ok := v.(map[string]any)
+		if !ok {
+			r.Add(path, v, "want a map")
+			return
+		}
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			explain(m[key], t.Elem(), path.Key(key), r)
+		}
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			explainLeaf(v, t, path, r)
+			return
+		}
+		list, ok := v.([]any)
+		if !ok {
+			r.Add(path, v, "want a list")
+			return
+		}
+		for i, item := range list {
+			explain(item, t.Elem(), path.Index(i), r)
+		}
+	default:
+		explainLeaf(v, t, path, r)
+	}
+}
+
+func explainStruct(v any, t reflect.Type, path *field.Path, r *Report) {
+	fields := map[string]reflect.Type{}
+	collectFields(t, fields)
+	accepted := strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
+	m, ok := v.(map[string]any)
+	if !ok {
+		r.Add(path, v, "want a map with fields of "+accepted)
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		ft, known := fields[key]
+		if !known {
+			r.Add(path.Child(key), Words("unknown field"), "want one of "+accepted)
+			continue
+		}
+		explain(m[key], ft, path.Child(key), r)
+	}
+}
+
+// explainLeaf asks the decoder itself whether it takes the value.
+func explainLeaf(v any, t reflect.Type, path *field.Path, r *Report) {
+	raw, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(raw, reflect.New(t).Interface())
+	}
+	if err == nil {
+		return
+	}
+	want := "want " + wanted(t)
+	if decodesItself(t) {
+		want = err.Error()
+	}
+	r.Add(path, v, want)
+}
+
+// collectFields lists the JSON names of a struct, embedded ones included.
+func collectFields(t reflect.Type, into map[string]reflect.Type) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-":
+		case f.Anonymous && (name == "" || strings.Contains(options, "inline")):
+			embedded := f.Type
+			if embedded.Kind() == reflect.Pointer {
+				embedded = embedded.Elem()
+			}
+			collectFields(embedded, into)
+		case !f.IsExported():
+		case name == "":
+			into[f.Name] = f.Type
+		default:
+			into[name] = f.Type
+		}
+	}
+}
+
+var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
+
+func decodesItself(t reflect.Type) bool {
+	return t.Implements(unmarshaler) || reflect.PointerTo(t).Implements(unmarshaler)
+}
+
+func wanted(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a string"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return fmt.Sprintf("a whole number of %d bits", t.Bits())
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return fmt.Sprintf("a whole number of %d bits, not negative", t.Bits())
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	default:
+		return t.String()
+	}
+}
+
+func kindOf(v any) string {
+	switch v.(type) {
+	case []any:
+		return "a list"
+	default:
+		return "a map"
+	}
+}

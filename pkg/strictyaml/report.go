@@ -1,0 +1,116 @@
+package strictyaml
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// maxValue is how many bytes of an offending value a message shows: enough to recognise
+// it, little enough to keep the message one readable line.
+const maxValue = 80
+
+// Report collects the mistakes of one file. Its zero value is empty and has no file name.
+// For one goroutine.
+type Report struct {
+	// File is what the messages begin with; usually the path the file was read from.
+	File  string
+	lines []string
+}
+
+// Add records that the value at path is not acceptable. accepted says what is, without a
+// full stop.
+func (r *Report) Add(path *field.Path, value any, accepted string) {
+	place := ""
+	if path != nil { // a nil Path prints as "<nil>"
+		place = path.String()
+	}
+	r.add(place, render(value), accepted)
+}
+
+// AddLine records a mistake that has a place in the text rather than a field.
+func (r *Report) AddLine(place, problem, accepted string) {
+	r.add(place, problem, accepted)
+}
+
+// AddError records what a library's validation found: every field.Error inside err with
+// its field and value, anything else under path.
+func (r *Report) AddError(path *field.Path, value any, err error) {
+	if err == nil {
+		return
+	}
+	if agg, ok := errors.AsType[utilerrors.Aggregate](err); ok {
+		for _, e := range utilerrors.Flatten(agg).Errors() {
+			r.AddError(path, value, e)
+		}
+		return
+	}
+	if e, ok := errors.AsType[*field.Error](err); ok {
+		detail := e.Detail
+		if detail == "" {
+			detail = strings.ToLower(e.Type.String())
+		}
+		r.add(e.Field, render(e.BadValue), detail)
+		return
+	}
+	r.Add(path, value, err.Error())
+}
+
+// Empty reports whether nothing has been recorded.
+func (r *Report) Empty() bool { return len(r.lines) == 0 }
+
+// Err returns nil when the report is empty, else an error with one line for each mistake,
+// in the order they were recorded: "<file>: <field>: <value>: <what is accepted>".
+func (r *Report) Err() error {
+	if r.Empty() {
+		return nil
+	}
+	return errors.New(strings.Join(r.lines, "\n"))
+}
+
+func (r *Report) add(place, value, accepted string) {
+	parts := make([]string, 0, 4)
+	for _, p := range []string{r.File, place, value, accepted} {
+		if p != "" {
+			parts = append(parts, oneLine(p))
+		}
+	}
+	r.lines = append(r.lines, strings.Join(parts, ": "))
+}
+
+// render shows a value as the user wrote it: strings quoted, so that blanks and line
+// breaks are visible, everything else in Go's plain form.
+func render(value any) string {
+	var s string
+	switch v := value.(type) {
+	case nil:
+		return "nothing"
+	case Words:
+		return string(v)
+	case string:
+		s = fmt.Sprintf("%q", v)
+	case metav1.Duration: // only its pointer is a Stringer
+		s = v.Duration.String()
+	case fmt.Stringer:
+		s = v.String()
+	case []any, map[string]any:
+		return kindOf(v)
+	default:
+		s = fmt.Sprintf("%v", v)
+	}
+	if len(s) > maxValue {
+		s = strings.ToValidUTF8(s[:maxValue], "") + "…"
+	}
+	return s
+}
+
+// Words is a value that is already worded for people: it is shown without quotes.
+type Words string
+
+func oneLine(s string) string {
+	return strings.Join(strings.Fields(s), " ")
+}

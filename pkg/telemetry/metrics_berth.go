@@ -1,0 +1,141 @@
+package telemetry
+
+import (
+	"time"
+
+	"k8s.io/component-base/metrics"
+)
+
+// Metrics of what only Berth has.
+var (
+	attemptsWithoutResult = counter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "attempts_without_result_total",
+		Help:           "Attempts that ended in none of kube-scheduler's results, by how they ended.",
+		StabilityLevel: metrics.ALPHA,
+	}, "result", "profile")
+	ledgerTxns = counter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "ledger_txns_total",
+		Help:           "Ledger transactions, by kind and result: ok, conflict, unknown (no answer).",
+		StabilityLevel: metrics.ALPHA,
+	}, "txn", "result")
+	ledgerTxnDuration = histogram(&metrics.HistogramOpts{
+		Subsystem: berthSubsystem, Name: "ledger_txn_duration_seconds",
+		Help:    "Seconds of one ledger transaction.",
+		Buckets: metrics.ExponentialBuckets(0.0005, 2, 14), StabilityLevel: metrics.ALPHA,
+	}, "txn", "result")
+	binds = counter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "binds_total",
+		Help:           "Bind calls to the API server, by result.",
+		StabilityLevel: metrics.ALPHA,
+	}, "result")
+	bindDuration = histogram(&metrics.HistogramOpts{
+		Subsystem: berthSubsystem, Name: "bind_duration_seconds",
+		Help:    "Seconds of one bind call.",
+		Buckets: metrics.ExponentialBuckets(0.001, 2, 15), StabilityLevel: metrics.ALPHA,
+	}, "result")
+	offersOutstanding = gauge(&metrics.GaugeOpts{
+		Subsystem: berthSubsystem, Name: "offers_outstanding",
+		Help:           "Pods offered to a shard whose lease runs, by shard.",
+		StabilityLevel: metrics.ALPHA,
+	}, "shard")
+	factLag = gauge(&metrics.GaugeOpts{
+		Subsystem: berthSubsystem, Name: "fact_lag_records",
+		Help:           "Records between the last fact in the log and the last one applied, by member.",
+		StabilityLevel: metrics.ALPHA,
+	}, "member")
+	nodesUnusable = gauge(&metrics.GaugeOpts{
+		Subsystem: berthSubsystem, Name: "nodes_unusable",
+		Help:           "Nodes a member may not use until the facts it has applied reach their high-water mark, by member.",
+		StabilityLevel: metrics.ALPHA,
+	}, "member")
+	busDropped = metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "bus_messages_dropped_total",
+		Help:           "Bus messages dropped because a subscription's buffer was full.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	spansEnded = metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "trace_spans_ended_total",
+		Help:           "Recorded spans that ended. Those neither exported nor waiting were dropped.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	spansExported = counter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "trace_spans_exported_total",
+		Help:           "Spans handed to the exporter, by result.",
+		StabilityLevel: metrics.ALPHA,
+	}, "result")
+
+	berthMetrics = []metrics.Registerable{
+		attemptsWithoutResult, ledgerTxns, ledgerTxnDuration, binds, bindDuration, offersOutstanding, factLag,
+		nodesUnusable, busDropped, spansEnded, spansExported,
+	}
+)
+
+// Metrics of the descheduler 0.36 with its names, labels and buckets (metrics/metrics.go).
+var (
+	podsEvicted = counter(&metrics.CounterOpts{
+		Subsystem: deschedulerSubsystem, Name: "pods_evicted_total",
+		Help:           "Evictions, by result, strategy, profile, and the pod's namespace and node.",
+		StabilityLevel: metrics.ALPHA,
+	}, "result", "strategy", "profile", "namespace", "node")
+	deschedulerLoopDuration = metrics.NewHistogram(&metrics.HistogramOpts{
+		Subsystem: deschedulerSubsystem, Name: "loop_duration_seconds",
+		Help:           "Seconds of one round over all profiles.",
+		Buckets:        []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500},
+		StabilityLevel: metrics.ALPHA,
+	})
+	deschedulerStrategyDuration = histogram(&metrics.HistogramOpts{
+		Subsystem: deschedulerSubsystem, Name: "strategy_duration_seconds",
+		Help:    "Seconds of one strategy in one round.",
+		Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100}, StabilityLevel: metrics.ALPHA,
+	}, "strategy", "profile")
+
+	deschedulerMetrics = []metrics.Registerable{podsEvicted, deschedulerLoopDuration, deschedulerStrategyDuration}
+)
+
+// LedgerTxn counts one transaction of a kind (T1 to T13) with result ok, conflict or unknown.
+func LedgerTxn(txn, result string, took time.Duration) {
+	ledgerTxns.WithLabelValues(txn, result).Inc()
+	ledgerTxnDuration.WithLabelValues(txn, result).Observe(took.Seconds())
+}
+
+// Bind counts one bind call.
+func Bind(result string, took time.Duration) {
+	binds.WithLabelValues(result).Inc()
+	bindDuration.WithLabelValues(result).Observe(took.Seconds())
+}
+
+// OffersOutstanding sets how many pods are leased to a shard.
+func OffersOutstanding(shard string, offers int) {
+	offersOutstanding.WithLabelValues(shard).Set(float64(offers))
+}
+
+// FactLag sets how many records a member is behind the end of the log.
+func FactLag(member string, records uint64) { factLag.WithLabelValues(member).Set(float64(records)) }
+
+// NodesUnusable sets how many nodes a member may not use because of their high-water mark.
+func NodesUnusable(member string, nodes int) {
+	nodesUnusable.WithLabelValues(member).Set(float64(nodes))
+}
+
+// BusDropped counts messages of the bus that were dropped.
+func BusDropped(messages int) { busDropped.Add(float64(messages)) }
+
+// Eviction is one eviction as the descheduler's metric tells it.
+type Eviction struct {
+	// Result is "success", "error", or the limit that was reached in the descheduler's words.
+	Result                             string
+	Strategy, Profile, Namespace, Node string
+}
+
+// PodEvicted counts one eviction.
+func PodEvicted(e Eviction) {
+	podsEvicted.WithLabelValues(e.Result, e.Strategy, e.Profile, e.Namespace, e.Node).Inc()
+}
+
+// DeschedulerLoop observes one round over all profiles.
+func DeschedulerLoop(took time.Duration) { deschedulerLoopDuration.Observe(took.Seconds()) }
+
+// DeschedulerStrategy observes one strategy in one round.
+func DeschedulerStrategy(strategy, profile string, took time.Duration) {
+	deschedulerStrategyDuration.WithLabelValues(strategy, profile).Observe(took.Seconds())
+}

@@ -1,0 +1,135 @@
+package telemetry
+
+import (
+	"strconv"
+	"time"
+
+	"k8s.io/component-base/metrics"
+)
+
+// Values of the label result of schedule_attempts_total, kube-scheduler's.
+const (
+	ResultScheduled     = "scheduled"
+	ResultUnschedulable = "unschedulable"
+	ResultError         = "error"
+)
+
+// manyAttempts is from where pod_scheduling_sli_duration_seconds counts attempts as one
+// value, "15+", as kube-scheduler does.
+const manyAttempts = 15
+
+// The metrics of kube-scheduler 1.36 with its names, labels, buckets and stability levels
+// (pkg/scheduler/metrics/metrics.go), so that dashboards and alerts made for it go on working.
+var (
+	scheduleAttempts = counter(&metrics.CounterOpts{
+		Subsystem: schedulerSubsystem, Name: "schedule_attempts_total",
+		Help:           "Attempts to schedule a pod, by result: scheduled, unschedulable, error.",
+		StabilityLevel: metrics.STABLE,
+	}, "result", "profile")
+	attemptDuration = histogram(&metrics.HistogramOpts{
+		Subsystem: schedulerSubsystem, Name: "scheduling_attempt_duration_seconds",
+		Help:    "Seconds of one attempt, from the snapshot to the committed reservation.",
+		Buckets: metrics.ExponentialBuckets(0.001, 2, 15), StabilityLevel: metrics.STABLE,
+	}, "result", "profile")
+	algorithmDuration = metrics.NewHistogram(&metrics.HistogramOpts{
+		Subsystem: schedulerSubsystem, Name: "scheduling_algorithm_duration_seconds",
+		Help:    "Seconds of filtering and scoring for one pod.",
+		Buckets: metrics.ExponentialBuckets(0.001, 2, 15), StabilityLevel: metrics.ALPHA,
+	})
+	extensionPointDuration = histogram(&metrics.HistogramOpts{
+		Subsystem: schedulerSubsystem, Name: "framework_extension_point_duration_seconds",
+		Help:    "Seconds of all plugins of one extension point.",
+		Buckets: metrics.ExponentialBuckets(0.0001, 2, 12), StabilityLevel: metrics.STABLE,
+	}, "extension_point", "status", "profile")
+	pendingPods = gauge(&metrics.GaugeOpts{
+		Subsystem: schedulerSubsystem, Name: "pending_pods",
+		Help:           "Pods that wait, by queue: active, backoff, unschedulable, gated.",
+		StabilityLevel: metrics.STABLE,
+	}, "queue")
+	queueIncoming = counter(&metrics.CounterOpts{
+		Subsystem: schedulerSubsystem, Name: "queue_incoming_pods_total",
+		Help:           "Pods put into a queue, by queue and the event that did it.",
+		StabilityLevel: metrics.STABLE,
+	}, "queue", "event")
+	podAttempts = metrics.NewHistogram(&metrics.HistogramOpts{
+		Subsystem: schedulerSubsystem, Name: "pod_scheduling_attempts",
+		Help:    "Attempts it took to schedule a pod.",
+		Buckets: metrics.ExponentialBuckets(1, 2, 5), StabilityLevel: metrics.STABLE,
+	})
+	podSLIDuration = histogram(&metrics.HistogramOpts{
+		Subsystem: schedulerSubsystem, Name: "pod_scheduling_sli_duration_seconds",
+		Help:    "Seconds from a pod's first entry into the queue until it is scheduled, gated time left out.",
+		Buckets: metrics.ExponentialBuckets(0.01, 2, 20), StabilityLevel: metrics.BETA,
+	}, "attempts")
+	unschedulablePods = gauge(&metrics.GaugeOpts{
+		Subsystem: schedulerSubsystem, Name: "unschedulable_pods",
+		Help:           "Pods that a plugin holds back; a pod counts for every plugin that does.",
+		StabilityLevel: metrics.BETA,
+	}, "plugin", "profile")
+	cacheSize = gauge(&metrics.GaugeOpts{
+		Subsystem: schedulerSubsystem, Name: "cache_size",
+		Help:           "What the state in memory holds, by type: nodes, pods, assumed_pods.",
+		StabilityLevel: metrics.ALPHA,
+	}, "type")
+	goroutines = gauge(&metrics.GaugeOpts{
+		Subsystem: schedulerSubsystem, Name: "goroutines",
+		Help:           "Goroutines at work, by operation.",
+		StabilityLevel: metrics.BETA,
+	}, "operation")
+
+	schedulerMetrics = []metrics.Registerable{
+		scheduleAttempts, attemptDuration, algorithmDuration, extensionPointDuration, pendingPods, queueIncoming,
+		podAttempts, podSLIDuration, unschedulablePods, cacheSize, goroutines,
+	}
+)
+
+// ScheduleAttempt counts one attempt. Results that kube-scheduler does not have (an attempt
+// given up for a conflict, say) count in berth_attempts_without_result_total alone.
+func ScheduleAttempt(result, profile string, took time.Duration) {
+	switch result {
+	case ResultScheduled, ResultUnschedulable, ResultError:
+		scheduleAttempts.WithLabelValues(result, profile).Inc()
+		attemptDuration.WithLabelValues(result, profile).Observe(took.Seconds())
+	default:
+		attemptsWithoutResult.WithLabelValues(result, profile).Inc()
+	}
+}
+
+// SchedulingAlgorithm observes filtering and scoring for one pod.
+func SchedulingAlgorithm(took time.Duration) { algorithmDuration.Observe(took.Seconds()) }
+
+// ExtensionPoint observes all plugins of one extension point; point and status are
+// kube-scheduler's words (Filter, Score, …; Success, Unschedulable, …).
+func ExtensionPoint(point, status, profile string, took time.Duration) {
+	extensionPointDuration.WithLabelValues(point, status, profile).Observe(took.Seconds())
+}
+
+// PendingPods sets how many pods wait in a queue: active, backoff, unschedulable, gated.
+func PendingPods(queue string, pods int) { pendingPods.WithLabelValues(queue).Set(float64(pods)) }
+
+// QueueIncoming counts a pod put into a queue because of an event.
+func QueueIncoming(queue, event string) { queueIncoming.WithLabelValues(queue, event).Inc() }
+
+// PodScheduled observes a pod that was scheduled with its attempts-th attempt, the given time
+// after it could first have been.
+func PodScheduled(attempts int, waited time.Duration) {
+	podAttempts.Observe(float64(attempts))
+	label := strconv.Itoa(attempts)
+	if attempts >= manyAttempts {
+		label = strconv.Itoa(manyAttempts) + "+"
+	}
+	podSLIDuration.WithLabelValues(label).Observe(waited.Seconds())
+}
+
+// UnschedulablePods adds change to the pods that a plugin holds back.
+func UnschedulablePods(plugin, profile string, change int) {
+	unschedulablePods.WithLabelValues(plugin, profile).Add(float64(change))
+}
+
+// CacheSize sets what the state holds of a type: nodes, pods, assumed_pods.
+func CacheSize(kind string, objects int) { cacheSize.WithLabelValues(kind).Set(float64(objects)) }
+
+// Goroutines adds change to the goroutines at work on an operation.
+func Goroutines(operation string, change int) {
+	goroutines.WithLabelValues(operation).Add(float64(change))
+}

@@ -1,0 +1,95 @@
+package telemetry
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/testutil"
+)
+
+// TestSchedulerMetrics: names, labels, types and values as kube-scheduler has them.
+func TestSchedulerMetrics(t *testing.T) {
+	Register()
+	Register()
+	ScheduleAttempt(ResultScheduled, "default-scheduler", 3*time.Millisecond)
+	ScheduleAttempt(ResultUnschedulable, "default-scheduler", time.Millisecond)
+	ScheduleAttempt("conflict", "default-scheduler", time.Millisecond)
+	PendingPods("active", 7)
+	QueueIncoming("active", "UnscheduledPodAdd")
+	PodScheduled(1, 20*time.Millisecond)
+	PodScheduled(14, time.Second)
+	PodScheduled(20, time.Minute)
+	UnschedulablePods("NodeResourcesFit", "default-scheduler", 2)
+	UnschedulablePods("NodeResourcesFit", "default-scheduler", -1)
+	CacheSize("nodes", 1000)
+	Goroutines("Filter", 3)
+	check(t, `
+# HELP scheduler_schedule_attempts_total [STABLE] Attempts to schedule a pod, by result: scheduled, unschedulable, error.
+# TYPE scheduler_schedule_attempts_total counter
+scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 1
+scheduler_schedule_attempts_total{profile="default-scheduler",result="unschedulable"} 1
+# HELP scheduler_pending_pods [STABLE] Pods that wait, by queue: active, backoff, unschedulable, gated.
+# TYPE scheduler_pending_pods gauge
+scheduler_pending_pods{queue="active"} 7
+# HELP scheduler_queue_incoming_pods_total [STABLE] Pods put into a queue, by queue and the event that did it.
+# TYPE scheduler_queue_incoming_pods_total counter
+scheduler_queue_incoming_pods_total{event="UnscheduledPodAdd",queue="active"} 1
+# HELP scheduler_unschedulable_pods [BETA] Pods that a plugin holds back; a pod counts for every plugin that does.
+# TYPE scheduler_unschedulable_pods gauge
+scheduler_unschedulable_pods{plugin="NodeResourcesFit",profile="default-scheduler"} 1
+# HELP scheduler_cache_size [ALPHA] What the state in memory holds, by type: nodes, pods, assumed_pods.
+# TYPE scheduler_cache_size gauge
+scheduler_cache_size{type="nodes"} 1000
+# HELP scheduler_pod_scheduling_attempts [STABLE] Attempts it took to schedule a pod.
+# TYPE scheduler_pod_scheduling_attempts histogram
+scheduler_pod_scheduling_attempts_bucket{le="1"} 1
+scheduler_pod_scheduling_attempts_bucket{le="2"} 1
+scheduler_pod_scheduling_attempts_bucket{le="4"} 1
+scheduler_pod_scheduling_attempts_bucket{le="8"} 1
+scheduler_pod_scheduling_attempts_bucket{le="16"} 2
+scheduler_pod_scheduling_attempts_bucket{le="+Inf"} 3
+scheduler_pod_scheduling_attempts_sum 35
+scheduler_pod_scheduling_attempts_count 3
+`, "scheduler_schedule_attempts_total", "scheduler_pending_pods", "scheduler_queue_incoming_pods_total",
+		"scheduler_unschedulable_pods", "scheduler_cache_size", "scheduler_pod_scheduling_attempts")
+	for _, label := range []string{"1", "14", "15+"} {
+		if got, err := testutil.GetHistogramMetricCount(podSLIDuration.WithLabelValues(label)); err != nil || got != 1 {
+			t.Errorf("pod_scheduling_sli_duration_seconds{attempts=%q}: %d, %v", label, got, err)
+		}
+	}
+}
+
+func TestBerthMetrics(t *testing.T) {
+	Register()
+	LedgerTxn("T1", "ok", time.Millisecond)
+	Bind("ok", time.Millisecond)
+	OffersOutstanding("scheduler-0", 5)
+	FactLag("scheduler-0", 12)
+	NodesUnusable("scheduler-0", 3)
+	BusDropped(4)
+	PodEvicted(Eviction{Result: "success", Strategy: "RemoveDuplicates", Profile: "p", Namespace: "shop", Node: "n1"})
+	check(t, `
+# HELP berth_ledger_txns_total [ALPHA] Ledger transactions, by kind and result: ok, conflict, unknown (no answer).
+# TYPE berth_ledger_txns_total counter
+berth_ledger_txns_total{result="ok",txn="T1"} 1
+# HELP berth_offers_outstanding [ALPHA] Pods offered to a shard whose lease runs, by shard.
+# TYPE berth_offers_outstanding gauge
+berth_offers_outstanding{shard="scheduler-0"} 5
+# HELP berth_bus_messages_dropped_total [ALPHA] Bus messages dropped because a subscription's buffer was full.
+# TYPE berth_bus_messages_dropped_total counter
+berth_bus_messages_dropped_total 4
+# HELP descheduler_pods_evicted_total [ALPHA] Evictions, by result, strategy, profile, and the pod's namespace and node.
+# TYPE descheduler_pods_evicted_total counter
+descheduler_pods_evicted_total{namespace="shop",node="n1",profile="p",result="success",strategy="RemoveDuplicates"} 1
+`, "berth_ledger_txns_total", "berth_offers_outstanding", "berth_bus_messages_dropped_total",
+		"descheduler_pods_evicted_total")
+}
+
+func check(t *testing.T, want string, names ...string) {
+	t.Helper()
+	if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,162 @@
+package telemetry
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// rootSpanName is the name of the span that covers a pod's whole path.
+const rootSpanName = "pod"
+
+// TraceID returns the trace id of a pod's path: its UID. A UID that is not a UUID (the API
+// allows it) gives the first half of its SHA-256.
+func TraceID(uid string) trace.TraceID {
+	var id trace.TraceID
+	digits := strings.ReplaceAll(uid, "-", "")
+	if len(digits) == hex.EncodedLen(len(id)) {
+		if _, err := hex.Decode(id[:], []byte(digits)); err == nil && id.IsValid() {
+			return id
+		}
+	}
+	sum := sha256.Sum256([]byte(uid))
+	copy(id[:], sum[:])
+	return id
+}
+
+// RootSpanID returns the id of the root span of a pod's path: the first 8 bytes of the
+// SHA-256 of the trace id's 16.
+func RootSpanID(uid string) trace.SpanID {
+	id := TraceID(uid)
+	sum := sha256.Sum256(id[:])
+	var root trace.SpanID
+	copy(root[:], sum[:])
+	return root
+}
+
+// PodContext returns a context in which new spans belong to the pod's path, directly below
+// its root span. Whether they are recorded is the same in every service.
+func PodContext(ctx context.Context, uid string) context.Context {
+	id := TraceID(uid)
+	config := trace.SpanContextConfig{TraceID: id, SpanID: RootSpanID(uid), Remote: true}
+	if sampled(ctx, id) {
+		config.TraceFlags = trace.FlagsSampled
+	}
+	return trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(config))
+}
+
+// sampled asks the sampler as for a root span.
+func sampled(ctx context.Context, id trace.TraceID) bool {
+	sampler := podSampler.Load()
+	if sampler == nil {
+		return false
+	}
+	result := (*sampler).ShouldSample(sdktrace.SamplingParameters{
+		ParentContext: trace.ContextWithSpanContext(ctx, trace.SpanContext{}), TraceID: id, Name: rootSpanName,
+	})
+	return result.Decision == sdktrace.RecordAndSample
+}
+
+// PodSpan describes one step of a pod's path.
+type PodSpan struct {
+	// UID of the pod.
+	UID string
+	// Name of the step: queued, offer, attempt, filter, score, reserve, bind, …
+	Name string
+	// Start of the step; zero means now. A step may be written after the fact.
+	Start time.Time
+	// Attributes beside k8s.pod.uid, which every span gets.
+	Attributes []attribute.KeyValue
+}
+
+// StartPodSpan starts a span on the pod's path: below the span in ctx when that is on the
+// same path, else below the root. End it, with trace.WithTimestamp for an end in the past.
+func StartPodSpan(ctx context.Context, tracer trace.Tracer, s PodSpan) (context.Context, trace.Span) {
+	if trace.SpanContextFromContext(ctx).TraceID() != TraceID(s.UID) {
+		ctx = PodContext(ctx, s.UID)
+	}
+	options := []trace.SpanStartOption{
+		trace.WithAttributes(semconv.K8SPodUID(s.UID)), trace.WithAttributes(s.Attributes...),
+	}
+	if !s.Start.IsZero() {
+		options = append(options, trace.WithTimestamp(s.Start))
+	}
+	return tracer.Start(ctx, s.Name, options...)
+}
+
+// Root describes the whole path of a pod, once it has ended.
+type Root struct {
+	UID, Namespace, Name string
+	// Start is when the pod was created, End when its path ended; both must be set.
+	Start, End time.Time
+	// Attributes beside the pod's identity: outcome, attempts.
+	Attributes []attribute.KeyValue
+}
+
+// EmitRoot writes the root span that all spans of the path name as their parent. Call it
+// once per pod.
+func EmitRoot(ctx context.Context, tracer trace.Tracer, r Root) {
+	ctx = context.WithValue(ctx, fixedIDs{}, fixedIDs{trace: TraceID(r.UID), span: RootSpanID(r.UID)})
+	_, span := tracer.Start(ctx, rootSpanName,
+		trace.WithNewRoot(), trace.WithTimestamp(r.Start),
+		trace.WithAttributes(
+			semconv.K8SPodUID(r.UID), semconv.K8SNamespaceName(r.Namespace), semconv.K8SPodName(r.Name)),
+		trace.WithAttributes(r.Attributes...))
+	span.End(trace.WithTimestamp(r.End))
+}
+
+// fixedIDs are the ids the next root span must get. The context is the only way to the SDK's
+// generator.
+type fixedIDs struct {
+	trace trace.TraceID
+	span  trace.SpanID
+}
+
+// idGenerator draws random ids, or takes those of EmitRoot.
+type idGenerator struct{}
+
+// NewIDs implements the SDK's IDGenerator.
+func (g idGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	if fixed, ok := ctx.Value(fixedIDs{}).(fixedIDs); ok {
+		return fixed.trace, fixed.span
+	}
+	var id trace.TraceID
+	for !id.IsValid() {
+		_, _ = rand.Read(id[:]) // never fails
+	}
+	return id, g.NewSpanID(ctx, id)
+}
+
+// NewSpanID implements the SDK's IDGenerator.
+func (idGenerator) NewSpanID(context.Context, trace.TraceID) trace.SpanID {
+	var id trace.SpanID
+	for !id.IsValid() {
+		_, _ = rand.Read(id[:]) // never fails
+	}
+	return id
+}
+
+// traceParentHeader is the key of the W3C header.
+const traceParentHeader = "traceparent"
+
+// TraceParent returns the W3C traceparent of the span in ctx, or "" without one.
+func TraceParent(ctx context.Context) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	return carrier[traceParentHeader]
+}
+
+// WithTraceParent returns ctx with the remote span that traceParent names; ctx itself when it
+// names none.
+func WithTraceParent(ctx context.Context, traceParent string) context.Context {
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceParentHeader: traceParent})
+}

@@ -1,0 +1,188 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+// shutdownTimeout bounds the last export.
+const shutdownTimeout = 5 * time.Second
+
+// Variables of the OpenTelemetry specification that decide whether and how to export. The
+// exporters read those for addresses, headers and certificates, the batch processor its own
+// (OTEL_BSP_*).
+const (
+	envDisabled       = "OTEL_SDK_DISABLED"
+	envExporter       = "OTEL_TRACES_EXPORTER"
+	envEndpoint       = "OTEL_EXPORTER_OTLP_ENDPOINT"
+	envTracesEndpoint = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+	envProtocol       = "OTEL_EXPORTER_OTLP_PROTOCOL"
+	envTracesProtocol = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
+)
+
+// Config names this process in what it reports.
+type Config struct {
+	// Service is "queue", "scheduler", "binder" or "descheduler", giving service.name
+	// berth-<service>, or "berth" for a process that runs them all.
+	Service string
+	// Instance is the member id, or another name that no other process has.
+	Instance string
+	// Version of the binary; may be empty.
+	Version string
+}
+
+// Telemetry is what Setup has set up.
+type Telemetry struct {
+	provider trace.TracerProvider
+	shutdown func(context.Context) error
+}
+
+// Setup registers the metrics and makes the tracer provider that the OTEL_* variables ask for
+// the global one. Without OTEL_TRACES_EXPORTER=otlp or an OTLP endpoint nothing is recorded.
+// It connects to nothing: a collector that is not there costs spans, not time. Call it once
+// per process, and Shutdown at its end.
+func Setup(ctx context.Context, cfg Config) (*Telemetry, error) {
+	Register()
+	if cfg.Service == "" {
+		return nil, errors.New("telemetry: Service is empty, want the name of the service")
+	}
+	sampler, err := samplerFromEnv(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	exporter, err := exporterFromEnv(ctx, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	if exporter == nil {
+		otel.SetTracerProvider(noop.NewTracerProvider())
+		return &Telemetry{provider: otel.GetTracerProvider(), shutdown: func(context.Context) error { return nil }}, nil
+	}
+	attributes, err := describe(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	provider := newProvider(sampler, sdktrace.NewBatchSpanProcessor(countingExporter{exporter}), attributes)
+	otel.SetTracerProvider(provider)
+	otel.SetTextMapPropagator(propagation.TraceContext{})
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { slog.Warn("traces are not exported", "error", err) }))
+	return &Telemetry{provider: provider, shutdown: func(ctx context.Context) error {
+		podSampler.Store(nil)
+		return provider.Shutdown(ctx)
+	}}, nil
+}
+
+// newProvider returns a provider with our sampler and ids, and makes the sampler that of
+// PodContext.
+func newProvider(
+	sampler sdktrace.Sampler, processor sdktrace.SpanProcessor, attributes *resource.Resource,
+) *sdktrace.TracerProvider {
+	podSampler.Store(&sampler)
+	return sdktrace.NewTracerProvider(
+		sdktrace.WithSampler(sampler),
+		sdktrace.WithIDGenerator(idGenerator{}),
+		sdktrace.WithSpanProcessor(countingProcessor{}),
+		sdktrace.WithSpanProcessor(processor),
+		sdktrace.WithResource(attributes),
+	)
+}
+
+// describe returns the attributes of this process; OTEL_SERVICE_NAME and
+// OTEL_RESOURCE_ATTRIBUTES have the last word.
+func describe(ctx context.Context, cfg Config) (*resource.Resource, error) {
+	name := cfg.Service
+	if name != "berth" {
+		name = "berth-" + name
+	}
+	attributes, err := resource.New(ctx,
+		resource.WithTelemetrySDK(),
+		resource.WithAttributes(
+			semconv.ServiceName(name), semconv.ServiceInstanceID(cfg.Instance), semconv.ServiceVersion(cfg.Version)),
+		resource.WithFromEnv(),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("telemetry: OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	return attributes, nil
+}
+
+// Tracer returns the tracer of a package, named by its import path.
+func (t *Telemetry) Tracer(name string) trace.Tracer { return t.provider.Tracer(name) }
+
+// Shutdown exports what is waiting, for a few seconds at most, and ends.
+func (t *Telemetry) Shutdown(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
+	defer cancel()
+	return t.shutdown(ctx)
+}
+
+// exporterFromEnv returns the exporter the variables ask for, nil for none.
+func exporterFromEnv(ctx context.Context, env func(string) string) (sdktrace.SpanExporter, error) {
+	value := func(names ...string) string {
+		for _, name := range names {
+			if v := strings.TrimSpace(env(name)); v != "" {
+				return v
+			}
+		}
+		return ""
+	}
+	if strings.EqualFold(value(envDisabled), "true") {
+		return nil, nil
+	}
+	switch exporter := value(envExporter); exporter {
+	case "otlp":
+	case "none":
+		return nil, nil
+	case "":
+		if value(envTracesEndpoint, envEndpoint) == "" {
+			return nil, nil
+		}
+	default:
+		return nil, fmt.Errorf("telemetry: %s is %q, want otlp or none", envExporter, exporter)
+	}
+	switch protocol := value(envTracesProtocol, envProtocol); protocol {
+	case "grpc":
+		return otlptracegrpc.New(ctx)
+	case "http/protobuf", "":
+		return otlptracehttp.New(ctx)
+	default:
+		return nil, fmt.Errorf("telemetry: %s or %s is %q, want grpc or http/protobuf",
+			envTracesProtocol, envProtocol, protocol)
+	}
+}
+
+// countingProcessor and countingExporter make visible what the bounded queue between them
+// drops: spans that ended and were never exported.
+type countingProcessor struct{}
+
+func (countingProcessor) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+func (countingProcessor) OnEnd(sdktrace.ReadOnlySpan)                     { spansEnded.Inc() }
+func (countingProcessor) Shutdown(context.Context) error                  { return nil }
+func (countingProcessor) ForceFlush(context.Context) error                { return nil }
+
+type countingExporter struct{ sdktrace.SpanExporter }
+
+func (e countingExporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := e.SpanExporter.ExportSpans(ctx, spans)
+	result := "ok"
+	if err != nil {
+		result = "error"
+	}
+	spansExported.WithLabelValues(result).Add(float64(len(spans)))
+	return err
+}

@@ -1,0 +1,258 @@
+package binder
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// apiServer is pods as the API server keeps them, behind a fake client: it enforces what
+// the real one does on binding, eviction and patches, and writes each change to the log of
+// facts, as the queue would.
+type apiServer struct {
+	t   *testing.T
+	log *memlog.Log
+	// before, if set, looks at a call first; an error is the answer. carriedOut tells
+	// whether the call is to happen all the same.
+	before func(verb, subresource string, pod string) (carriedOut bool, err error)
+	mu     struct {
+		sync.Mutex
+		rv    uint64
+		pods  map[string]*corev1.Pod // by name
+		binds map[string]int         // successful ones, by UID
+		calls map[string]int         // by verb/subresource
+	}
+}
+
+var podsResource = corev1.Resource("pods")
+
+func newAPIServer(t *testing.T, log *memlog.Log) (*apiServer, *fake.Clientset) {
+	s := &apiServer{t: t, log: log}
+	s.mu.pods, s.mu.binds, s.mu.calls = map[string]*corev1.Pod{}, map[string]int{}, map[string]int{}
+	client := fake.NewClientset()
+	client.PrependReactor("*", "pods", s.react)
+	return s, client
+}
+
+// change writes a pod, and its fact, under the lock.
+func (s *apiServer) change(p *corev1.Pod) *corev1.Pod {
+	s.mu.rv++
+	p.ResourceVersion = strconv.FormatUint(s.mu.rv, 10)
+	s.mu.pods[p.Name] = p
+	s.fact(events.KindPod, p)
+	return p.DeepCopy()
+}
+
+func (s *apiServer) fact(kind events.Kind, obj state.APIObject) {
+	data, err := obj.Marshal()
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	s.append(events.Fact{
+		Kind: kind, Op: events.OpUpsert, UID: string(obj.GetUID()), Namespace: obj.GetNamespace(), Name: obj.GetName(),
+		ResourceVersion: s.mu.rv, Progress: s.mu.rv, Cause: "watch", Object: data,
+	})
+}
+
+func (s *apiServer) append(f events.Fact) {
+	_, err := s.log.Append(s.t.Context(), events.Facts, events.AnySequence, []events.Message{events.EncodeFact(f)})
+	if err != nil {
+		s.t.Error(err)
+	}
+}
+
+func (s *apiServer) addNode(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.rv++
+	s.fact(events.KindNode, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, UID: types.UID(name + "-uid"), ResourceVersion: strconv.FormatUint(s.mu.rv, 10),
+	}})
+}
+
+func (s *apiServer) addBudget(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.rv++
+	s.fact(events.KindDisruptionBudget, &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name + "-uid"),
+			ResourceVersion: strconv.FormatUint(s.mu.rv, 10)},
+		Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}},
+	})
+}
+
+func (s *apiServer) addPod(name string) *corev1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.change(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, UID: types.UID(name + "-uid"), Generation: 1,
+	}})
+}
+
+// touch is a foreign write that bears on nothing.
+func (s *apiServer) touch(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.mu.pods[name].DeepCopy()
+	metav1.SetMetaDataAnnotation(&p.ObjectMeta, "touched", strconv.FormatUint(s.mu.rv, 10))
+	s.change(p)
+}
+
+// bound maps each bound pod to its node; it fails the test if one was bound twice.
+func (s *apiServer) bound() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]string{}
+	for _, p := range s.mu.pods {
+		if p.Spec.NodeName != "" {
+			out[p.Name] = p.Spec.NodeName
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(s.mu.binds)) {
+		if n := s.mu.binds[uid]; n != 1 {
+			s.t.Errorf("S2: pod %s was bound %d times", uid, n)
+		}
+	}
+	return out
+}
+
+func (s *apiServer) pod(name string) *corev1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.pods[name].DeepCopy()
+}
+
+func (s *apiServer) calls(what string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.calls[what]
+}
+
+func (s *apiServer) react(action clienttesting.Action) (bool, runtime.Object, error) {
+	name := nameOf(action)
+	carriedOut, injected := true, error(nil)
+	if s.before != nil {
+		carriedOut, injected = s.before(action.GetVerb(), action.GetSubresource(), name)
+	}
+	if !carriedOut {
+		return true, nil, injected
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.calls[action.GetVerb()+"/"+action.GetSubresource()]++
+	obj, err := s.serve(action, name)
+	if injected != nil {
+		return true, nil, injected
+	}
+	return true, obj, err
+}
+
+func nameOf(action clienttesting.Action) string {
+	switch a := action.(type) {
+	case clienttesting.CreateActionImpl:
+		if m, ok := a.Object.(metav1.Object); ok {
+			return m.GetName()
+		}
+	case clienttesting.GetActionImpl:
+		return a.Name
+	case clienttesting.PatchActionImpl:
+		return a.Name
+	}
+	return ""
+}
+
+func (s *apiServer) serve(action clienttesting.Action, name string) (runtime.Object, error) {
+	p, ok := s.mu.pods[name]
+	if !ok {
+		return nil, apierrors.NewNotFound(podsResource, name)
+	}
+	switch a := action.(type) {
+	case clienttesting.GetActionImpl:
+		return p.DeepCopy(), nil
+	case clienttesting.PatchActionImpl:
+		return s.patch(p.DeepCopy(), a.GetPatch())
+	case clienttesting.CreateActionImpl:
+		switch obj := a.Object.(type) {
+		case *corev1.Binding:
+			return nil, s.bind(p.DeepCopy(), obj)
+		case *policyv1.Eviction:
+			return nil, s.evict(p.DeepCopy(), obj)
+		}
+	}
+	return nil, fmt.Errorf("unexpected call %s", action.GetVerb())
+}
+
+func (s *apiServer) bind(p *corev1.Pod, b *corev1.Binding) error {
+	switch {
+	case b.UID != p.UID:
+		return conflict(p, "precondition failed: UID")
+	case b.ResourceVersion != p.ResourceVersion:
+		return conflict(p, "precondition failed: resourceVersion")
+	case p.Spec.NodeName != "":
+		return conflict(p, "pod is already assigned to node "+p.Spec.NodeName)
+	case p.DeletionTimestamp != nil:
+		return conflict(p, "pod is being deleted")
+	}
+	p.Spec.NodeName = b.Target.Name
+	for k, v := range b.Annotations {
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, k, v)
+	}
+	s.mu.binds[string(p.UID)]++
+	s.change(p)
+	return nil
+}
+
+func conflict(p *corev1.Pod, message string) error {
+	return apierrors.NewConflict(podsResource, p.Name, errors.New(message))
+}
+
+func (s *apiServer) evict(p *corev1.Pod, e *policyv1.Eviction) error {
+	if *e.DeleteOptions.Preconditions.UID != p.UID {
+		return conflict(p, "precondition failed: UID")
+	}
+	if len(e.DeleteOptions.DryRun) == 0 {
+		now := metav1.Now()
+		p.DeletionTimestamp = &now
+		s.change(p)
+	}
+	return nil
+}
+
+func (s *apiServer) patch(p *corev1.Pod, body []byte) (runtime.Object, error) {
+	var patch struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+		Status   corev1.PodStatus  `json:"status"`
+	}
+	if err := json.Unmarshal(body, &patch); err != nil {
+		return nil, err
+	}
+	if patch.Metadata.UID != p.UID {
+		return nil, conflict(p, "precondition failed: UID")
+	}
+	for k, v := range patch.Metadata.Annotations {
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, k, v)
+	}
+	if len(patch.Status.Conditions) > 0 {
+		p.Status.Conditions = patch.Status.Conditions
+	}
+	return s.change(p), nil
+}

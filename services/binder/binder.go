@@ -1,0 +1,179 @@
+package binder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/membership"
+	"github.com/berth-scheduler/berth/services/binder/internal/commit"
+	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+	"github.com/berth-scheduler/berth/services/binder/internal/intake"
+)
+
+const (
+	// DefaultWorkers is how many binds one binder has on their way at once.
+	DefaultWorkers = 16
+	// maxWorkers bounds Config.Workers: the streams an API server allows per connection.
+	maxWorkers = 250
+	// tick is how often deadlines are looked at; they are seconds.
+	tick = 200 * time.Millisecond
+	// inputBuffer is how many inputs may wait for the core.
+	inputBuffer = 64
+	// maxPending is how many effects may wait for a worker before the core takes no more
+	// input but answers.
+	maxPending = 1024
+	// drainTimeout bounds how long a stopping binder waits for calls under way: longer than
+	// any one of them may take. leaveTimeout bounds what comes after: the last decisions,
+	// and the removal of the member key.
+	drainTimeout = 15 * time.Second
+	leaveTimeout = 5 * time.Second
+)
+
+// Config of a binder.
+type Config struct {
+	// ID is the member id, unique for every start of every binder ("binder-0-k3x9").
+	ID string
+	// Workers is how many binds may be on their way at once, 1 to 250; 0 means
+	// DefaultWorkers. Half as many serve other changes of Kubernetes.
+	Workers int
+	// QPS limits requests per second to the API server, and Burst how many may come at
+	// once; each apart for events and for everything else. QPS 0 means no limit on this
+	// side, and Burst is then not looked at; with a limit Burst must be at least 1.
+	QPS   float32
+	Burst int
+}
+
+// Deps are the outside worlds of a binder. All are required.
+type Deps struct {
+	Log       events.Log
+	Snapshots events.Snapshots
+	Ledger    ledger.Store
+	// RestConfig reaches the API server; it is copied. Its limits are replaced by Config's.
+	RestConfig *rest.Config
+	Logger     *slog.Logger
+	Clock      clock.WithTicker
+}
+
+// Binder is one replica.
+type Binder struct {
+	cfg    Config
+	deps   Deps
+	core   *decide.Core
+	intake *intake.Room
+	commit *commit.Room
+	inputs chan decide.Input
+	ready  atomic.Bool
+}
+
+// New checks the configuration and builds a binder; nothing runs and nothing is called yet.
+func New(cfg Config, deps Deps) (*Binder, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if err := deps.validate(); err != nil {
+		return nil, err
+	}
+	if deps.RestConfig == nil {
+		return nil, errors.New("binder: RestConfig: missing: want how to reach the API server")
+	}
+	writes, reports, err := commit.Clients(deps.RestConfig, cfg.QPS, cfg.Burst)
+	if err != nil {
+		return nil, err
+	}
+	return build(cfg, deps, writes, reports), nil
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.ID == "":
+		return errors.New("binder: ID: empty: want a member id")
+	case c.Workers < 0 || c.Workers > maxWorkers:
+		return fmt.Errorf("binder: Workers: %d: want 0 (%d) to %d", c.Workers, DefaultWorkers, maxWorkers)
+	case c.QPS < 0:
+		return fmt.Errorf("binder: QPS: %v: want 0 (no limit) or more", c.QPS)
+	case c.QPS > 0 && c.Burst < 1:
+		return fmt.Errorf("binder: Burst: %d with QPS %v: want 1 or more", c.Burst, c.QPS)
+	}
+	return nil
+}
+
+func (d Deps) validate() error {
+	for name, missing := range map[string]bool{
+		"Log": d.Log == nil, "Snapshots": d.Snapshots == nil, "Ledger": d.Ledger == nil,
+		"Logger": d.Logger == nil, "Clock": d.Clock == nil,
+	} {
+		if missing {
+			return fmt.Errorf("binder: Deps.%s: nil: want an implementation", name)
+		}
+	}
+	return nil
+}
+
+// build connects the rooms.
+func build(cfg Config, deps Deps, writes, reports kubernetes.Interface) *Binder {
+	if cfg.Workers == 0 {
+		cfg.Workers = DefaultWorkers
+	}
+	b := &Binder{
+		cfg: cfg, deps: deps,
+		core:   decide.NewCore(cfg.ID, decide.DefaultLimits()),
+		inputs: make(chan decide.Input, inputBuffer),
+	}
+	b.intake = intake.New(cfg.ID, intake.Deps{
+		Log: deps.Log, Snapshots: deps.Snapshots, Ledger: deps.Ledger, Logger: deps.Logger, Clock: deps.Clock,
+	}, b.inputs)
+	b.commit = commit.New(cfg.Workers, commit.Deps{
+		Client: writes, Events: reports, Ledger: deps.Ledger, Log: deps.Log, Logger: deps.Logger, Clock: deps.Clock,
+	})
+	return b
+}
+
+// Ready reports nil once the binder knows the facts and holds partitions.
+func (b *Binder) Ready() error {
+	if !b.ready.Load() {
+		return errors.New("binder: facts, ledger or partitions not known yet")
+	}
+	return nil
+}
+
+// Run works until ctx ends, then drains: nothing new is started, calls under way are waited
+// for within drainTimeout, the last decisions are appended, and the member key is removed,
+// so that the other binders take the partitions over at once. It returns nil then, and an
+// error when the binder cannot go on.
+//
+// A binder that is killed leaves: binds that nobody heard the answer of (the next holder
+// finds the pod bound, or binds it), fences in Fencing (the next holder repeats the
+// change), and its member key until the lease runs out.
+func (b *Binder) Run(ctx context.Context) error {
+	// The rooms outlive ctx by the drain.
+	rooms, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	g, rooms := errgroup.WithContext(rooms)
+	member, err := membership.Join(rooms, b.deps.Ledger, membership.Config{
+		Role: membership.RoleBinder, ID: b.cfg.ID, Started: b.deps.Clock.Now(), Log: b.deps.Logger,
+	})
+	if err != nil {
+		return fmt.Errorf("binder: join: %w", err)
+	}
+	g.Go(func() error { return member.Run(rooms) })
+	g.Go(func() error { return b.intake.Ledger(rooms) })
+	g.Go(func() error { return b.intake.Facts(rooms) })
+	g.Go(func() error { return b.intake.Decisions(rooms) })
+	g.Go(func() error { return b.commit.Run(rooms) })
+	g.Go(func() error {
+		defer stop()
+		return b.loop(ctx, rooms)
+	})
+	return g.Wait()
+}

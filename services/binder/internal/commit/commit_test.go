@@ -1,0 +1,332 @@
+package commit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve is an API server of one handler, and the room that talks to it over HTTP.
+func serve(t *testing.T, handle http.HandlerFunc) *Room {
+	t.Helper()
+	server := httptest.NewServer(handle)
+	t.Cleanup(server.Close)
+	writes, reports, err := Clients(&rest.Config{Host: server.URL}, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.CloseClientConnections)
+	return New(1, Deps{Client: writes, Events: reports, Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}})
+}
+
+func write(w http.ResponseWriter, code int, obj runtime.Object) {
+	data, err := json.Marshal(obj)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+	w.WriteHeader(code)
+	_, _ = w.Write(data)
+}
+
+func fail(w http.ResponseWriter, err *apierrors.StatusError) {
+	status := err.ErrStatus
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	w.Header().Set("Retry-After", "1")
+	write(w, int(status.Code), &status)
+}
+
+var (
+	success = &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}
+	thePod  = events.PodRef{UID: "uid", Namespace: "ns", Name: "p"}
+	theRes  = corev1.Resource("pods")
+)
+
+func podObject(change func(p *corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid", ResourceVersion: "7"},
+	}
+	if change != nil {
+		change(p)
+	}
+	return p
+}
+
+func TestBindOutcomes(t *testing.T) {
+	conflict := apierrors.NewConflict(theRes, "p", errors.New("moved"))
+	for _, tc := range []struct {
+		name string
+		bind *apierrors.StatusError // nil: 201
+		get  *corev1.Pod            // nil: 404
+		want decide.Result
+		pods bool
+	}{
+		{"created", nil, nil, decide.Done, false},
+		{"conflict, resourceVersion moved", conflict, podObject(nil), decide.Moved, true},
+		{"conflict, here", conflict, podObject(func(p *corev1.Pod) { p.Spec.NodeName = "n" }), decide.AlreadyHere, true},
+		{"conflict, elsewhere", conflict, podObject(func(p *corev1.Pod) { p.Spec.NodeName = "m" }), decide.Elsewhere, true},
+		{"conflict, namesake", conflict, podObject(func(p *corev1.Pod) { p.UID = "other" }), decide.Gone, false},
+		{"conflict, gone", conflict, nil, decide.Gone, false},
+		{"not found", apierrors.NewNotFound(theRes, "p"), nil, decide.Gone, false},
+		{"not found, but it is there", apierrors.NewNotFound(theRes, "p"), podObject(nil), decide.Unknown, true},
+		{"forbidden", apierrors.NewForbidden(theRes, "p", errors.New("no")), nil, decide.Refused, false},
+		{"bad request", apierrors.NewBadRequest("no"), nil, decide.Refused, false},
+		{"throttled", apierrors.NewTooManyRequests("later", 1), nil, decide.Unknown, false},
+		{"server error", apierrors.NewInternalError(errors.New("etcd")), nil, decide.Unknown, false},
+		{"timeout", apierrors.NewTimeoutError("slow", 1), nil, decide.Unknown, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var calls atomic.Int32
+			r := serve(t, func(w http.ResponseWriter, req *http.Request) {
+				switch {
+				case req.Method == http.MethodGet && tc.get == nil:
+					fail(w, apierrors.NewNotFound(theRes, "p"))
+				case req.Method == http.MethodGet:
+					write(w, http.StatusOK, tc.get)
+				case tc.bind == nil:
+					checkBinding(t, req)
+					write(w, http.StatusCreated, success)
+				default:
+					calls.Add(1)
+					fail(w, tc.bind)
+				}
+			})
+			a := r.bind(t.Context(), decide.Bind{Op: 3, Pod: thePod, NodeName: "n", ResourceVersion: 5, Token: 9})
+			if a.Op != 3 || a.Result != tc.want || (a.Pod != nil) != tc.pods {
+				t.Fatalf("answer %+v, want %s", a, tc.want)
+			}
+			if tc.bind != nil && calls.Load() != 1 {
+				t.Fatalf("the client sent the Binding %d times", calls.Load())
+			}
+		})
+	}
+}
+
+func checkBinding(t *testing.T, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	want := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid", ResourceVersion: "5",
+			Annotations: map[string]string{"berth.dev/attempt": "0000000000000009"}},
+		Target: corev1.ObjectReference{Kind: "Node", Name: "n"},
+	}
+	if diff := cmp.Diff(want, obj, cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".TypeMeta" }, cmp.Ignore())); diff != "" {
+		t.Errorf("Binding (-want +got):\n%s", diff)
+	}
+	if !strings.HasSuffix(req.URL.Path, "/namespaces/ns/pods/p/binding") {
+		t.Errorf("posted to %s", req.URL.Path)
+	}
+}
+
+func TestConnectionThatBreaksIsUnknown(t *testing.T) {
+	r := serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	if a := r.bind(t.Context(), decide.Bind{Pod: thePod, NodeName: "n"}); a.Result != decide.Unknown || a.Problem == "" {
+		t.Fatalf("answer %+v, want unknown", a)
+	}
+}
+
+func TestFenceReallyChangesThePod(t *testing.T) {
+	r := serve(t, func(w http.ResponseWriter, req *http.Request) {
+		var body struct {
+			Metadata metav1.ObjectMeta `json:"metadata"`
+		}
+		if err := json.NewDecoder(req.Body).Decode(&body); err != nil {
+			t.Error(err)
+		}
+		if body.Metadata.UID != "uid" || body.Metadata.Annotations["berth.dev/fence"] != "value" {
+			t.Errorf("patch %+v", body)
+		}
+		write(w, http.StatusOK, podObject(func(p *corev1.Pod) { p.Spec.NodeName, p.ResourceVersion = "n", "8" }))
+	})
+	a := r.fencePod(t.Context(), decide.FencePod{Pod: thePod, Value: "value"})
+	if a.Result != decide.Done || a.Pod.NodeName != "n" || a.Pod.ResourceVersion != 8 {
+		t.Fatalf("answer %+v", a)
+	}
+}
+
+func TestPatchesOfANamesakeAreGone(t *testing.T) {
+	r := serve(t, func(w http.ResponseWriter, req *http.Request) {
+		if req.Method == http.MethodGet {
+			write(w, http.StatusOK, podObject(func(p *corev1.Pod) { p.UID = "other" }))
+			return
+		}
+		fail(w, apierrors.NewConflict(theRes, "p", errors.New("precondition: UID")))
+	})
+	if a := r.fencePod(t.Context(), decide.FencePod{Pod: thePod, Value: "v"}); a.Result != decide.Gone {
+		t.Fatalf("fence: %+v", a)
+	}
+	if a := r.patchCondition(t.Context(), decide.PatchCondition{Pod: thePod}); a.Result != decide.Gone {
+		t.Fatalf("condition: %+v", a)
+	}
+	if a := r.evict(t.Context(), decide.Evict{Pod: thePod}); a.Result != decide.Gone {
+		t.Fatalf("eviction: %+v", a)
+	}
+}
+
+func TestConditionGoesToTheStatus(t *testing.T) {
+	r := serve(t, func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		if !strings.HasSuffix(req.URL.Path, "/pods/p/status") || !strings.Contains(string(body), `"uid":"uid"`) ||
+			!strings.Contains(string(body), `"message":"100% full"`) {
+			t.Errorf("%s: %s", req.URL.Path, body)
+		}
+		write(w, http.StatusOK, podObject(nil))
+	})
+	a := r.patchCondition(t.Context(), decide.PatchCondition{Pod: thePod,
+		Condition: corev1.PodCondition{Type: corev1.PodScheduled, Message: "100% full"}})
+	if a.Result != decide.Done || a.ResourceVersion != 7 {
+		t.Fatalf("answer %+v", a)
+	}
+}
+
+func TestEvictionOutcomes(t *testing.T) {
+	grace := int64(3)
+	for _, tc := range []struct {
+		name string
+		err  *apierrors.StatusError
+		want decide.Result
+	}{
+		{"created", nil, decide.Done},
+		{"budget", apierrors.NewTooManyRequests("budget", 10), decide.Throttled},
+		{"two budgets", apierrors.NewInternalError(errors.New("more than one PDB")), decide.Unknown},
+		{"conflict of a pod that is there", apierrors.NewConflict(theRes, "p", errors.New("no")), decide.Refused},
+		{"forbidden", apierrors.NewForbidden(theRes, "p", errors.New("no")), decide.Refused},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var calls atomic.Int32
+			r := serve(t, func(w http.ResponseWriter, req *http.Request) {
+				if req.Method == http.MethodGet {
+					write(w, http.StatusOK, podObject(nil))
+					return
+				}
+				calls.Add(1)
+				checkEviction(t, req, grace)
+				if tc.err != nil {
+					fail(w, tc.err)
+					return
+				}
+				write(w, http.StatusCreated, success)
+			})
+			a := r.evict(t.Context(), decide.Evict{Pod: thePod, DryRun: true, GracePeriodSeconds: &grace})
+			if a.Result != tc.want || calls.Load() != 1 {
+				t.Fatalf("answer %+v after %d calls, want %s after one", a, calls.Load(), tc.want)
+			}
+		})
+	}
+}
+
+func checkEviction(t *testing.T, req *http.Request, grace int64) {
+	body, _ := io.ReadAll(req.Body)
+	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	e, ok := obj.(*policyv1.Eviction)
+	if err != nil || !ok || e.DeleteOptions == nil || e.DeleteOptions.Preconditions == nil {
+		t.Errorf("eviction %T: %v", obj, err)
+		return
+	}
+	o := e.DeleteOptions
+	if *o.Preconditions.UID != "uid" || len(o.DryRun) != 1 || *o.GracePeriodSeconds != grace {
+		t.Errorf("delete options %+v", o)
+	}
+}
+
+func TestCut(t *testing.T) {
+	for _, note := range []string{"", strings.Repeat("a", noteLimit), strings.Repeat("a", noteLimit+1), strings.Repeat("é", noteLimit)} {
+		got := cut(note)
+		if len(got) > noteLimit || !utf8.ValidString(got) || len(note) <= noteLimit && got != note {
+			t.Fatalf("cut of %d bytes: %d bytes, valid %v", len(note), len(got), utf8.ValidString(got))
+		}
+	}
+}
+
+// slowSink writes events only when told to.
+type slowSink struct{ proceed chan struct{} }
+
+func (s slowSink) Create(_ context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	<-s.proceed
+	return e, nil
+}
+func (s slowSink) Update(context.Context, *eventsv1.Event) (*eventsv1.Event, error) {
+	return nil, errors.New("not used")
+}
+func (s slowSink) Patch(ctx context.Context, e *eventsv1.Event, _ []byte) (*eventsv1.Event, error) {
+	return s.Create(ctx, e)
+}
+
+func TestEventsBeyondTheBoundAreDroppedNotWaitedFor(t *testing.T) {
+	slow := slowSink{make(chan struct{})}
+	s := &boundedSink{EventSink: slow, slots: make(chan struct{}, 1), queue: make(chan struct{}, 1),
+		drops: &drops{logger: slog.New(slog.DiscardHandler)}}
+	done := make(chan error)
+	go func() {
+		_, err := s.Create(t.Context(), &eventsv1.Event{})
+		done <- err
+	}()
+	slow.proceed <- struct{}{}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	s.queue <- struct{}{} // as one that is being written
+	if e, err := s.Patch(t.Context(), &eventsv1.Event{}, nil); e != nil || err != nil || s.drops.count.Load() != 1 {
+		t.Fatalf("%v, %v, %d counted: want one drop without an error", e, err, s.drops.count.Load())
+	}
+}
+
+func TestPublisherRepeatsWhatWasNotAcknowledged(t *testing.T) {
+	log := memlog.New(memlog.Options{})
+	p := newPublisher(log, slog.New(slog.DiscardHandler), clock.RealClock{})
+	log.LoseNextAnswer(events.Decisions)
+	const n = events.MaxBatch + 10
+	for i := range n {
+		p.queue <- decide.Publish{Decision: events.Decision{
+			Kind: events.DecisionBound, Pod: events.PodRef{UID: fmt.Sprint("uid", i)}, Token: "0000000000000001"}}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.run(ctx) }()
+	if err := p.flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if last, err := log.Last(t.Context(), events.Decisions); err != nil || last < n {
+		t.Fatalf("%d records (%v), want at least %d", last, err, n)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,234 @@
+package commit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+)
+
+const (
+	// bindTimeout, changeTimeout and readTimeout bound one request each. The API server may
+	// go on for its own --request-timeout (60 s) after we stopped listening; that is what
+	// Unknown means.
+	bindTimeout   = 10 * time.Second
+	changeTimeout = 10 * time.Second
+	readTimeout   = 5 * time.Second
+)
+
+func (r *Room) bind(ctx context.Context, e decide.Bind) decide.Answered {
+	ctx, done := bindSpan(ctx, e)
+	begin := r.deps.Clock.Now()
+	telemetry.Goroutines("binding", 1)
+	answer := r.postBinding(ctx, e)
+	telemetry.Goroutines("binding", -1)
+	answer.Op = e.Op
+	observeBind(e, answer.Result, r.deps.Clock.Since(begin))
+	done(answer)
+	switch answer.Result {
+	case decide.Done:
+		r.deps.Logger.Debug("Successfully bound pod to node", "pod", ref(e.Pod), "node", e.NodeName)
+	case decide.Moved, decide.AlreadyHere, decide.Elsewhere, decide.Gone:
+		r.deps.Logger.Debug("bind lost", "pod", ref(e.Pod), "node", e.NodeName, "error", answer.Problem)
+	default:
+		r.deps.Logger.Warn("Failed to bind pod", "pod", ref(e.Pod), "node", e.NodeName, "error", answer.Problem)
+	}
+	return answer
+}
+
+func (r *Room) postBinding(ctx context.Context, e decide.Bind) decide.Answered {
+	binding := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: e.Pod.Namespace, Name: e.Pod.Name, UID: types.UID(e.Pod.UID),
+			ResourceVersion: strconv.FormatUint(e.ResourceVersion, 10),
+			Annotations:     map[string]string{decide.AnnotationAttempt: e.Token.String()},
+		},
+		Target: corev1.ObjectReference{Kind: "Node", Name: e.NodeName},
+	}
+	bctx, cancel := context.WithTimeout(ctx, bindTimeout)
+	defer cancel()
+	err := r.deps.Client.CoreV1().Pods(e.Pod.Namespace).Bind(bctx, binding, metav1.CreateOptions{})
+	switch {
+	case err == nil:
+		return decide.Answered{Result: decide.Done}
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		// Moved, bound or gone look alike: the pod tells. This read is also the first half
+		// of the refresh, whose second half (the document) the core asks for afterwards.
+		return r.lostBind(ctx, e, err)
+	}
+	return decide.Answered{Result: refusedOrUnknown(err), Problem: err.Error()}
+}
+
+func (r *Room) lostBind(ctx context.Context, e decide.Bind, cause error) decide.Answered {
+	read := r.get(ctx, e.Pod)
+	switch {
+	case read.Result != decide.Done:
+		return read
+	case read.Pod.NodeName == e.NodeName:
+		read.Result = decide.AlreadyHere
+	case read.Pod.NodeName != "":
+		read.Result = decide.Elsewhere
+	case apierrors.IsNotFound(cause):
+		read.Result = decide.Unknown // the pod is there after all
+	default:
+		read.Result = decide.Moved
+	}
+	read.Problem = cause.Error()
+	return read
+}
+
+func (r *Room) readPod(ctx context.Context, e decide.ReadPod) decide.Answered {
+	answer := r.get(ctx, e.Pod)
+	answer.Op = e.Op
+	return answer
+}
+
+// get reads this incarnation of a pod from the API server itself (no resourceVersion: a
+// quorum read). Gone when the name is free or belongs to another pod.
+func (r *Room) get(ctx context.Context, pod events.PodRef) decide.Answered {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	obj, err := r.deps.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && string(obj.UID) != pod.UID:
+		return decide.Answered{Result: decide.Gone}
+	case err != nil:
+		return decide.Answered{Result: decide.Unknown, Problem: err.Error()}
+	}
+	return decide.Answered{Result: decide.Done, Pod: state.NewPod(obj)}
+}
+
+// patchMeta is the part of a patch that makes the API server refuse another incarnation.
+type patchMeta struct {
+	UID         string            `json:"uid"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+func (r *Room) fencePod(ctx context.Context, e decide.FencePod) decide.Answered {
+	body, err := json.Marshal(struct {
+		Metadata patchMeta `json:"metadata"`
+	}{patchMeta{UID: e.Pod.UID, Annotations: map[string]string{decide.AnnotationFence: e.Value}}})
+	if err != nil {
+		return decide.Answered{Op: e.Op, Result: decide.Refused, Problem: err.Error()}
+	}
+	obj, answer := r.patch(ctx, e.Pod, body)
+	answer.Op = e.Op
+	if answer.Result == decide.Done {
+		answer.Pod = state.NewPod(obj)
+	}
+	r.deps.Logger.Info("fence", "pod", ref(e.Pod), "value", e.Value, "result", answer.Result.String(), "error", answer.Problem)
+	return answer
+}
+
+func (r *Room) patchCondition(ctx context.Context, e decide.PatchCondition) decide.Answered {
+	type status struct {
+		Conditions []corev1.PodCondition `json:"conditions"`
+	}
+	body, err := json.Marshal(struct {
+		Metadata patchMeta `json:"metadata"`
+		Status   status    `json:"status"`
+	}{patchMeta{UID: e.Pod.UID}, status{[]corev1.PodCondition{e.Condition}}})
+	if err != nil {
+		return decide.Answered{Op: e.Op, Result: decide.Refused, Problem: err.Error()}
+	}
+	obj, answer := r.patch(ctx, e.Pod, body, "status")
+	answer.Op = e.Op
+	if answer.Result == decide.Done {
+		answer.ResourceVersion = state.NewPod(obj).ResourceVersion
+	} else {
+		r.deps.Logger.Warn("condition not written", "pod", ref(e.Pod), "result", answer.Result.String(), "error", answer.Problem)
+	}
+	return answer
+}
+
+func (r *Room) patch(
+	ctx context.Context, pod events.PodRef, body []byte, subresource ...string,
+) (*corev1.Pod, decide.Answered) {
+	pctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	obj, err := r.deps.Client.CoreV1().Pods(pod.Namespace).Patch(
+		pctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, subresource...)
+	switch {
+	case err == nil:
+		return obj, decide.Answered{Result: decide.Done}
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return nil, r.goneOr(ctx, pod, decide.Unknown, err)
+	}
+	return nil, decide.Answered{Result: refusedOrUnknown(err), Problem: err.Error()}
+}
+
+// goneOr asks whether this incarnation still exists, and answers otherwise if it does.
+func (r *Room) goneOr(ctx context.Context, pod events.PodRef, otherwise decide.Result, cause error) decide.Answered {
+	read := r.get(ctx, pod)
+	if read.Result == decide.Done {
+		read = decide.Answered{Result: otherwise, Problem: cause.Error()}
+	}
+	return read
+}
+
+func (r *Room) evict(ctx context.Context, e decide.Evict) decide.Answered {
+	ctx, done := evictSpan(ctx, e)
+	answer := r.postEviction(ctx, e)
+	answer.Op = e.Op
+	done(answer)
+	r.deps.Logger.Info("eviction", "pod", ref(e.Pod), "dryRun", e.DryRun, "result", answer.Result.String(), "error", answer.Problem)
+	return answer
+}
+
+func (r *Room) postEviction(ctx context.Context, e decide.Evict) decide.Answered {
+	uid := types.UID(e.Pod.UID)
+	eviction := &policyv1.Eviction{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.Pod.Namespace, Name: e.Pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: e.GracePeriodSeconds,
+		},
+	}
+	if e.DryRun {
+		eviction.DeleteOptions.DryRun = []string{metav1.DryRunAll}
+	}
+	ectx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	err := r.deps.Client.CoreV1().Pods(e.Pod.Namespace).EvictV1(ectx, eviction)
+	switch {
+	case err == nil:
+		return decide.Answered{Result: decide.Done}
+	case apierrors.IsTooManyRequests(err):
+		return decide.Answered{Result: decide.Throttled, Problem: err.Error()}
+	case apierrors.IsConflict(err):
+		return r.goneOr(ctx, e.Pod, decide.Refused, err)
+	case apierrors.IsNotFound(err):
+		return r.goneOr(ctx, e.Pod, decide.Unknown, err)
+	}
+	return decide.Answered{Result: refusedOrUnknown(err), Problem: err.Error()}
+}
+
+// refusedOrUnknown: only an answer of the handler itself says that a request was not
+// carried out. 429 and 401 come before the handler and may pass, so they count as unknown
+// too: the same request may be sent again.
+func refusedOrUnknown(err error) decide.Result {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return decide.Unknown
+	}
+	switch status.Status().Code {
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusMethodNotAllowed,
+		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+		return decide.Refused
+	}
+	return decide.Unknown
+}
+
+func ref(p events.PodRef) string { return p.Namespace + "/" + p.Name }

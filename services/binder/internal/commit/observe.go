@@ -1,0 +1,64 @@
+package commit
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+)
+
+// tracerName is the instrumentation scope of the binder's spans.
+const tracerName = "github.com/berth-scheduler/berth/services/binder"
+
+// txnNames are the protocol's names of a binder's transactions, as the other services
+// count theirs.
+var txnNames = map[string]string{"hand-over": "T5", "fence-mark": "T6", "fence-release": "T7"}
+
+func observeTxn(why string, o decide.TxnOutcome, took time.Duration) {
+	telemetry.LedgerTxn(txnNames[why], o.String(), took)
+}
+
+// observeBind counts a bind call, and under kube-scheduler's names the extension point
+// that it is there. Other results than success end as Error there; a lost bind that is
+// refreshed counts once for each call, as a retried one does upstream.
+func observeBind(e decide.Bind, r decide.Result, took time.Duration) {
+	telemetry.Bind(r.String(), took)
+	status := "Error"
+	if r == decide.Done || r == decide.AlreadyHere {
+		status = "Success"
+	}
+	telemetry.ExtensionPoint("Bind", status, e.SchedulerName, took)
+}
+
+// span starts a span on the pod's path, below the one that decided, and returns how to end
+// it. An answer other than Done or AlreadyHere is an error of the span, not of the binder.
+func span(ctx context.Context, uid, parent, name string, attrs ...attribute.KeyValue) (context.Context, func(decide.Answered)) {
+	ctx = telemetry.WithTraceParent(ctx, parent)
+	ctx, s := telemetry.StartPodSpan(ctx, otel.Tracer(tracerName), telemetry.PodSpan{UID: uid, Name: name, Attributes: attrs})
+	return ctx, func(a decide.Answered) {
+		s.SetAttributes(attribute.String("berth.result", a.Result.String()))
+		if a.Result != decide.Done && a.Result != decide.AlreadyHere {
+			s.SetStatus(codes.Error, a.Problem)
+		}
+		s.End()
+	}
+}
+
+func bindSpan(ctx context.Context, e decide.Bind) (context.Context, func(decide.Answered)) {
+	return span(ctx, e.Pod.UID, e.TraceParent, "bind",
+		attribute.String("k8s.node.name", e.NodeName),
+		attribute.String("berth.attempt", e.Token.String()),
+	)
+}
+
+func evictSpan(ctx context.Context, e decide.Evict) (context.Context, func(decide.Answered)) {
+	return span(ctx, e.Pod.UID, e.TraceParent, "evict",
+		attribute.String("berth.strategy", e.Strategy),
+		attribute.Bool("berth.dry_run", e.DryRun),
+	)
+}

@@ -1,0 +1,122 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+)
+
+const (
+	// publishBuffer is how many decisions may wait for the log. When it is full the core
+	// hands over nothing more and, in the end, takes no more input: the log sets the pace.
+	publishBuffer = 4 * events.MaxBatch
+	// appendTimeout bounds one append.
+	appendTimeout = 10 * time.Second
+	// appendQuiet without an error starts the pauses between attempts anew.
+	appendQuiet = time.Minute
+)
+
+// appendPause spaces the attempts to append: 50 ms doubling to 5 s.
+var appendPause = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 20, Cap: 5 * time.Second}
+
+// publisher appends decisions in the order they were handed over, as many at once as wait.
+// An append whose answer was lost goes again, so a decision may stand twice in the log:
+// readers know it by pod, kind and token.
+type publisher struct {
+	log    events.Log
+	logger *slog.Logger
+	clock  clock.Clock
+	queue  chan decide.Effect
+	marks  chan chan struct{}
+}
+
+func newPublisher(log events.Log, logger *slog.Logger, c clock.Clock) *publisher {
+	return &publisher{
+		log: log, logger: logger, clock: c,
+		queue: make(chan decide.Effect, publishBuffer),
+		marks: make(chan chan struct{}),
+	}
+}
+
+func (p *publisher) run(ctx context.Context) error {
+	delay := appendPause.DelayWithReset(p.clock, appendQuiet)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case first := <-p.queue:
+			if err := p.append(ctx, delay, p.gather(first)); err != nil {
+				return err
+			}
+		case mark := <-p.marks:
+			for len(p.queue) > 0 {
+				if err := p.append(ctx, delay, p.gather(<-p.queue)); err != nil {
+					return err
+				}
+			}
+			close(mark)
+		}
+	}
+}
+
+// gather takes what waits, up to one batch.
+func (p *publisher) gather(first decide.Effect) []events.Message {
+	msgs := []events.Message{}
+	for e := first; ; {
+		if d, ok := e.(decide.Publish); ok {
+			msgs = append(msgs, events.EncodeDecision(d.Decision))
+		}
+		if len(msgs) == events.MaxBatch {
+			return msgs
+		}
+		select {
+		case e = <-p.queue:
+		default:
+			return msgs
+		}
+	}
+}
+
+// append tries until the log has acknowledged, or ctx ends, or the log is closed.
+func (p *publisher) append(ctx context.Context, delay wait.DelayFunc, msgs []events.Message) error {
+	err := delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		actx, cancel := context.WithTimeout(ctx, appendTimeout)
+		defer cancel()
+		_, err := p.log.Append(actx, events.Decisions, events.AnySequence, msgs)
+		switch {
+		case err == nil:
+			return true, nil
+		case errors.Is(err, events.ErrClosed):
+			return false, fmt.Errorf("binder: decision log: %w", err)
+		}
+		p.logger.Warn("decisions not acknowledged, appending them again", "count", len(msgs), "error", err)
+		return false, nil
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (p *publisher) flush(ctx context.Context) error {
+	mark := make(chan struct{})
+	select {
+	case p.marks <- mark:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-mark:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

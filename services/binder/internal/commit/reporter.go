@@ -1,0 +1,162 @@
+package commit
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+)
+
+const (
+	// noteLimit is the most bytes the API server accepts in an event's note; a longer one
+	// is cut and ends in noteCut.
+	noteLimit = 1024
+	noteCut   = " ..."
+	// eventWriters is how many events may be on their way at once, and eventsWaiting how
+	// many may wait for that; past it they are dropped. The library would write all of them
+	// at once, in competition with the binds they tell about.
+	eventWriters  = 8
+	eventsWaiting = 4096
+	// dropsPerLine is how many dropped events share one line in the log.
+	dropsPerLine = 1000
+)
+
+// reporter emits Kubernetes events (events.k8s.io/v1) through client-go's broadcaster,
+// which makes series of repeated ones. report never waits: past eventsWaiting, events are
+// dropped.
+type reporter struct {
+	client kubernetes.Interface
+	queue  chan decide.Report
+	drops  *drops
+}
+
+func newReporter(client kubernetes.Interface, logger *slog.Logger) *reporter {
+	return &reporter{client: client, queue: make(chan decide.Report, eventsWaiting), drops: &drops{logger: logger}}
+}
+
+// drops counts events that found no room, and says so now and then.
+type drops struct {
+	logger *slog.Logger
+	count  atomic.Uint64
+}
+
+func (d *drops) add() {
+	if n := d.count.Add(1); n%dropsPerLine == 1 {
+		d.logger.Warn("Kubernetes events are being dropped, the API server takes them too slowly", "dropped", n)
+	}
+}
+
+func (r *reporter) report(e decide.Report) {
+	select {
+	case r.queue <- e:
+	default:
+		r.drops.add()
+	}
+}
+
+// run emits until ctx ends. The broadcaster's goroutines begin and end here.
+func (r *reporter) run(ctx context.Context) error {
+	broadcaster := events.NewBroadcaster(&boundedSink{
+		EventSink: &events.EventSinkImpl{Interface: r.client.EventsV1()},
+		slots:     make(chan struct{}, eventWriters),
+		queue:     make(chan struct{}, eventWriters+eventsWaiting),
+		drops:     r.drops,
+	})
+	defer broadcaster.Shutdown()
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return fmt.Errorf("binder: events: %w", err)
+	}
+	recorders := map[string]events.EventRecorder{} // by scheduler name
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-r.queue:
+			rec, ok := recorders[e.SchedulerName]
+			if !ok {
+				rec = broadcaster.NewRecorder(scheme.Scheme, e.SchedulerName)
+				recorders[e.SchedulerName] = rec
+			}
+			emit(rec, e)
+		}
+	}
+}
+
+// emit hands one event about a pod to the broadcaster, in the name of the pod's scheduler.
+func emit(rec events.EventRecorder, e decide.Report) {
+	regarding := &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: e.Pod.Namespace, Name: e.Pod.Name, UID: types.UID(e.Pod.UID),
+	}
+	// The note is an argument, not the format: reasons may contain a percent sign.
+	rec.Eventf(regarding, nil, e.Type, e.Reason, e.Action, "%s", cut(e.Note))
+}
+
+// cut shortens a note to what the API server accepts, between two characters.
+func cut(note string) string {
+	if len(note) <= noteLimit {
+		return note
+	}
+	end := noteLimit - len(noteCut)
+	for end > 0 && !utf8.RuneStart(note[end]) {
+		end--
+	}
+	return note[:end] + noteCut
+}
+
+// boundedSink limits how many events are written at once and how many wait for it.
+type boundedSink struct {
+	events.EventSink
+	slots, queue chan struct{}
+	drops        *drops
+}
+
+// enter waits for a slot; false when too many wait or ctx ended.
+func (s *boundedSink) enter(ctx context.Context) (leave func(), ok bool) {
+	select {
+	case s.queue <- struct{}{}:
+	default:
+		s.drops.add()
+		return nil, false
+	}
+	select {
+	case s.slots <- struct{}{}:
+		return func() { <-s.slots; <-s.queue }, true
+	case <-ctx.Done():
+		<-s.queue
+		return nil, false
+	}
+}
+
+// Create implements events.EventSink. A dropped event is no error: one would be retried.
+func (s *boundedSink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	leave, ok := s.enter(ctx)
+	if !ok {
+		return nil, nil
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	return s.EventSink.Create(ctx, e)
+}
+
+// Patch implements events.EventSink.
+func (s *boundedSink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
+	leave, ok := s.enter(ctx)
+	if !ok {
+		return nil, nil
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	return s.EventSink.Patch(ctx, e, data)
+}

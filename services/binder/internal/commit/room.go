@@ -1,0 +1,165 @@
+package commit
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+)
+
+const (
+	// ledgerWorkers carry out ledger transactions and reads. Each is one round trip to
+	// etcd; marks and releases are rare, hand-overs of idle documents may wait.
+	ledgerWorkers = 8
+	// answerBuffer lets workers go on while the core digests something else.
+	answerBuffer = 256
+)
+
+// Lane is a group of workers of one kind of effect.
+type Lane int
+
+const (
+	// LaneBind posts Bindings.
+	LaneBind Lane = iota
+	// LaneChange does everything else in Kubernetes: reads, patches, evictions. Its workers
+	// are half of LaneBind's, so that binds have the better part of the API server.
+	LaneChange
+	// LaneLedger runs transactions and linearizable reads.
+	LaneLedger
+	// LaneLog takes decisions for the log.
+	LaneLog
+	// Lanes counts them.
+	Lanes
+)
+
+// LaneOf says where an effect goes; false for those that Now carries out.
+func LaneOf(e decide.Effect) (Lane, bool) {
+	switch e.(type) {
+	case decide.Bind:
+		return LaneBind, true
+	case decide.ReadPod, decide.FencePod, decide.PatchCondition, decide.Evict:
+		return LaneChange, true
+	case decide.Transact, decide.ReadDoc:
+		return LaneLedger, true
+	case decide.Publish:
+		return LaneLog, true
+	}
+	return 0, false
+}
+
+// Deps are the worlds the room writes to.
+type Deps struct {
+	Client kubernetes.Interface
+	// Events is the client for Kubernetes events, apart so that its limits are its own.
+	Events kubernetes.Interface
+	Ledger ledger.Store
+	Log    events.Log
+	Logger *slog.Logger
+	Clock  clock.WithTicker
+}
+
+// Room is the binder's commit room.
+type Room struct {
+	deps      Deps
+	workers   int
+	lanes     [Lanes]chan decide.Effect
+	answers   chan decide.Input
+	publisher *publisher
+	reporter  *reporter
+}
+
+// New returns a room with that many workers for binds. Nothing runs before Run.
+func New(workers int, deps Deps) *Room {
+	r := &Room{
+		deps: deps, workers: workers,
+		answers:   make(chan decide.Input, answerBuffer),
+		publisher: newPublisher(deps.Log, deps.Logger, deps.Clock),
+		reporter:  newReporter(deps.Events, deps.Logger),
+	}
+	for l := range r.lanes {
+		// Without a buffer: an effect that was taken has been started.
+		r.lanes[l] = make(chan decide.Effect)
+	}
+	r.lanes[LaneLog] = r.publisher.queue
+	return r
+}
+
+// Lane is where the effects of one lane are handed over. Full means wait.
+func (r *Room) Lane(l Lane) chan<- decide.Effect { return r.lanes[l] }
+
+// Answers delivers the answer of each effect that has one. It must be read all the time.
+func (r *Room) Answers() <-chan decide.Input { return r.answers }
+
+// Now carries out an effect without a lane, without waiting.
+func (r *Room) Now(e decide.Effect) {
+	switch e := e.(type) {
+	case decide.Report:
+		r.reporter.report(e)
+	case decide.Fault:
+		r.deps.Logger.Error("left for later", "what", e.What, "error", e.Err)
+	}
+}
+
+// Run works until ctx ends.
+func (r *Room) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for lane, workers := range map[Lane]int{
+		LaneBind: r.workers, LaneChange: max(1, r.workers/2), LaneLedger: ledgerWorkers,
+	} {
+		for range workers {
+			g.Go(func() error { return r.work(ctx, lane) })
+		}
+	}
+	g.Go(func() error { return r.publisher.run(ctx) })
+	g.Go(func() error { return r.reporter.run(ctx) })
+	return g.Wait()
+}
+
+// Flush waits until every decision handed over so far is in the log, or ctx ends.
+func (r *Room) Flush(ctx context.Context) error { return r.publisher.flush(ctx) }
+
+func (r *Room) work(ctx context.Context, lane Lane) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-r.lanes[lane]:
+			answer, err := r.carryOut(ctx, e)
+			if err != nil {
+				return err
+			}
+			select {
+			case r.answers <- answer:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+}
+
+func (r *Room) carryOut(ctx context.Context, e decide.Effect) (decide.Input, error) {
+	switch e := e.(type) {
+	case decide.Bind:
+		return r.bind(ctx, e), nil
+	case decide.ReadPod:
+		return r.readPod(ctx, e), nil
+	case decide.FencePod:
+		return r.fencePod(ctx, e), nil
+	case decide.PatchCondition:
+		return r.patchCondition(ctx, e), nil
+	case decide.Evict:
+		return r.evict(ctx, e), nil
+	case decide.Transact:
+		return r.transact(ctx, e), nil
+	case decide.ReadDoc:
+		return r.readDoc(ctx, e), nil
+	}
+	return nil, fmt.Errorf("binder: effect %T has no worker", e)
+}

@@ -1,0 +1,208 @@
+package decide
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// condition is one pod's PodScheduled=False in the making: the latest decision wins, at
+// most one patch is under way, and a newer decision waits for it and then replaces it.
+//
+// Order: event → patch → DecisionCondition. A crash before the patch leaves the decision
+// in the log, where every other binder remembers it until it sees its DecisionCondition,
+// and whoever takes the partition writes it. A crash after the patch leads to a second look
+// that finds nothing to change.
+type condition struct {
+	// want is the latest decision; nil when it has been dealt with.
+	want *events.Decision
+	// sent is the decision of the patch under way, patch what it writes.
+	sent  *events.Decision
+	patch corev1.PodCondition
+	// written is what the last patch wrote and the pod's resourceVersion afterwards; it
+	// counts until the facts have got there.
+	written   *corev1.PodCondition
+	writtenRV uint64
+
+	op    OpID
+	retry wait.Backoff
+	due   time.Time
+}
+
+func (c *Core) conditionWanted(d events.Decision) {
+	w, ok := c.conditions[d.Pod.UID]
+	if !ok {
+		if !c.holds(d.Pod.UID) && len(c.conditions) >= c.limits.Foreign {
+			c.dropped++
+			return
+		}
+		w = &condition{retry: c.limits.Retry}
+		c.conditions[d.Pod.UID] = w
+	}
+	w.want = &d
+	w.advance(c)
+}
+
+// conditionSettled: another binder (or this one) has dealt with a decision.
+func (c *Core) conditionSettled(d events.Decision) {
+	w, ok := c.conditions[d.Pod.UID]
+	if ok && d.Actor != c.id && w.want != nil && w.want.Token == d.Token {
+		w.want = nil
+	}
+}
+
+func (w *condition) advance(c *Core) {
+	if w.want == nil || w.op != 0 || c.facts.Cluster == nil || c.now.Before(w.due) || !c.mayAct(w.want.Pod.UID) {
+		return
+	}
+	d := *w.want
+	p, known, _ := c.pod(d.Pod.UID, 0)
+	switch {
+	case !known && c.facts.Sequence < d.FactSequence:
+		return // the decision saw more of the log than we have
+	case !known || p.NodeName != "":
+		w.want = nil // deleted or bound: nobody waits for a condition
+		return
+	}
+	w.report(c, d)
+	if c.placed(d.Pod.UID) {
+		// A later attempt has placed the pod. A patch now would move the resourceVersion
+		// its bind relies on (own patches come before podRV is taken, or not at all).
+		w.settle(c, d, max(p.ResourceVersion, w.writtenRV), "")
+		return
+	}
+	current, rv := w.current(p)
+	w.patch = wanted(d, p, current, c.now)
+	if current != nil && same(*current, w.patch) {
+		w.settle(c, d, rv, "")
+		return
+	}
+	w.sent, w.want = &d, nil
+	w.op = c.start(w)
+	c.emit(PatchCondition{Op: w.op, Pod: d.Pod, Condition: w.patch})
+}
+
+// report emits the event of a decision, once: a decision that comes back after a failed
+// patch has been told already.
+func (w *condition) report(c *Core, d events.Decision) {
+	if w.sent != nil && w.sent.Token == d.Token {
+		return
+	}
+	c.emit(Report{
+		Pod: d.Pod, SchedulerName: d.SchedulerName,
+		Type: corev1.EventTypeWarning, Reason: "FailedScheduling", Action: "Scheduling", Note: d.Message,
+	})
+}
+
+// placed says whether the ledger holds a reservation that a bind may be on its way for.
+func (c *Core) placed(uid string) bool {
+	for _, r := range c.reserved[uid] {
+		if r.entry.State == ledger.Committed || r.entry.State == ledger.Fencing {
+			return true
+		}
+	}
+	return false
+}
+
+// current is the condition as far as this binder knows, and the pod's resourceVersion.
+func (w *condition) current(p *state.Pod) (*corev1.PodCondition, uint64) {
+	if w.written != nil && p.ResourceVersion < w.writtenRV {
+		return w.written, w.writtenRV
+	}
+	for i := range p.Object.Status.Conditions {
+		if c := &p.Object.Status.Conditions[i]; c.Type == corev1.PodScheduled {
+			return c, p.ResourceVersion
+		}
+	}
+	return nil, p.ResourceVersion
+}
+
+// wanted is the condition a decision asks for. As upstream, the transition time moves only
+// when the status does, and observedGeneration is the generation of the pod as known.
+func wanted(d events.Decision, p *state.Pod, current *corev1.PodCondition, now time.Time) corev1.PodCondition {
+	reason := corev1.PodReasonUnschedulable
+	if d.Kind == events.DecisionFailed {
+		reason = corev1.PodReasonSchedulerError
+	}
+	transition := metav1.NewTime(now)
+	if current != nil && current.Status == corev1.ConditionFalse {
+		transition = current.LastTransitionTime
+	}
+	return corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: reason, Message: d.Message,
+		ObservedGeneration: p.Object.Generation, LastTransitionTime: transition,
+	}
+}
+
+func same(a, b corev1.PodCondition) bool {
+	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message &&
+		a.ObservedGeneration == b.ObservedGeneration
+}
+
+// settle publishes that the decision's condition stands, with the pod's resourceVersion.
+func (w *condition) settle(c *Core, d events.Decision, rv uint64, problem string) {
+	w.want, w.sent = nil, nil
+	w.retry, w.due = c.limits.Retry, time.Time{}
+	c.publish(events.Decision{
+		Kind: events.DecisionCondition, Pod: d.Pod, SchedulerName: d.SchedulerName,
+		Attempt: d.Attempt, Token: d.Token, PodResourceVersion: rv, Message: problem, TraceParent: d.TraceParent,
+	})
+}
+
+func (w *condition) answered(c *Core, in Input) {
+	w.op = 0
+	a, ok := in.(Answered)
+	if !ok || w.sent == nil {
+		return
+	}
+	d := *w.sent
+	newer := w.want
+	switch a.Result {
+	case Done:
+		written := w.patch
+		w.written, w.writtenRV = &written, a.ResourceVersion
+		w.settle(c, d, a.ResourceVersion, "")
+	case Gone:
+		w.sent = nil
+	case Refused:
+		// Nothing will change it: the pod must not wait for a condition it cannot get.
+		p, known, _ := c.pod(d.Pod.UID, 0)
+		if known {
+			w.settle(c, d, p.ResourceVersion, a.Problem)
+		}
+		w.sent = nil
+	default:
+		var pause time.Duration
+		pause, w.retry = nextTry(w.retry)
+		w.due = c.now.Add(pause)
+		if newer == nil {
+			w.want = &d
+			return
+		}
+	}
+	w.want = newer
+	w.advance(c)
+}
+
+// over says whether nothing about the condition can matter any more.
+func (w *condition) over(c *Core, uid string) bool {
+	if w.op != 0 {
+		return false
+	}
+	p, known, _ := c.pod(uid, 0)
+	switch {
+	case c.facts.Cluster == nil:
+		return false
+	case w.want != nil:
+		ended := !known || p.NodeName != ""
+		return ended && c.facts.Sequence >= w.want.FactSequence
+	default:
+		return w.written == nil || !known || p.ResourceVersion >= w.writtenRV
+	}
+}

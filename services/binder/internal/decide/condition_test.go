@@ -1,0 +1,214 @@
+package decide
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+func unplaceable(pod string, token uint64, message string) events.Decision {
+	return events.Decision{Kind: events.DecisionUnplaceable, Pod: about(pod), SchedulerName: "berth",
+		Token: ledger.Token(token).String(), Message: message, FactSequence: 1, Attempt: int32(token)}
+}
+
+func evict(pod string, token uint64) events.Decision {
+	return events.Decision{Kind: events.DecisionEvict, Pod: about(pod), Token: ledger.Token(token).String(),
+		Strategy: "RemoveDuplicates", FactSequence: 1}
+}
+
+func TestConditionIsWrittenOnceAndTold(t *testing.T) {
+	r := newRig(t, 1)
+	r.hear(unplaceable("p0", 1, "0/1 nodes: 50% full"))
+	patch := run[PatchCondition](r, delivered)
+	want := corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable",
+		Message: "0/1 nodes: 50% full", ObservedGeneration: 1, LastTransitionTime: metav1.NewTime(r.start),
+	}
+	if diff := cmp.Diff(want, patch.Condition); diff != "" {
+		t.Fatalf("condition (-want +got):\n%s", diff)
+	}
+	d := r.say(events.DecisionCondition)[0]
+	if d.PodResourceVersion != r.api.now().rv || d.Token != ledger.Token(1).String() {
+		t.Fatalf("told %+v, want resourceVersion %d", d, r.api.now().rv)
+	}
+	report := Report{Pod: about("p0"), SchedulerName: "berth", Type: "Warning", Reason: "FailedScheduling",
+		Action: "Scheduling", Note: "0/1 nodes: 50% full"}
+	if diff := cmp.Diff([]Report{report}, r.reported); diff != "" {
+		t.Fatalf("reported (-want +got):\n%s", diff)
+	}
+	// The same outcome again, before and after the facts show the first.
+	r.hear(unplaceable("p0", 2, "0/1 nodes: 50% full"))
+	r.see()
+	r.hear(unplaceable("p0", 3, "0/1 nodes: 50% full"))
+	r.quiet("nothing to change")
+	for _, d := range r.say(events.DecisionCondition, events.DecisionCondition) {
+		if d.PodResourceVersion != r.api.now().rv {
+			t.Fatalf("told resourceVersion %d, want %d", d.PodResourceVersion, r.api.now().rv)
+		}
+	}
+	if len(r.reported) != 3 {
+		t.Fatalf("%d events, want one per attempt", len(r.reported))
+	}
+	r.wait(time.Second)
+	if n := r.b.core.Stats().Conditions; n != 0 {
+		t.Fatalf("%d conditions remembered after the facts show them", n)
+	}
+}
+
+func TestConditionOfAnErrorKeepsTheTransitionTime(t *testing.T) {
+	r := newRig(t, 1)
+	r.hear(unplaceable("p0", 1, "no room"))
+	run[PatchCondition](r, delivered)
+	r.see()
+	r.b.now = r.b.now.Add(time.Minute)
+	failed := unplaceable("p0", 2, "internal error")
+	failed.Kind = events.DecisionFailed
+	r.hear(failed)
+	c := next[PatchCondition](r).Condition
+	if c.Reason != "SchedulerError" || c.Message != "internal error" || !c.LastTransitionTime.Time.Equal(r.start) {
+		t.Fatalf("condition %+v, want SchedulerError since %v", c, r.start)
+	}
+}
+
+func TestNewerConditionMergesIntoTheOneThatWaits(t *testing.T) {
+	r := newRig(t, 1)
+	r.hear(unplaceable("p0", 1, "first"))
+	r.hear(unplaceable("p0", 2, "second"))
+	r.hear(unplaceable("p0", 3, "third"))
+	if c := run[PatchCondition](r, delivered).Condition; c.Message != "first" {
+		t.Fatalf("under way: %q", c.Message)
+	}
+	if c := run[PatchCondition](r, delivered).Condition; c.Message != "third" {
+		t.Fatalf("next: %q, want the latest", c.Message)
+	}
+	r.say(events.DecisionCondition, events.DecisionCondition)
+}
+
+func TestConditionWithoutAnswerIsSentAgain(t *testing.T) {
+	r := newRig(t, 1)
+	r.hear(unplaceable("p0", 1, "no room"))
+	run[PatchCondition](r, requestLost)
+	r.say()
+	r.wait(200 * time.Millisecond)
+	run[PatchCondition](r, delivered)
+	r.say(events.DecisionCondition)
+	if len(r.reported) != 1 {
+		t.Fatalf("%d events for one attempt", len(r.reported))
+	}
+}
+
+func TestRefusedConditionDoesNotHoldThePodUp(t *testing.T) {
+	r := newRig(t, 1)
+	r.hear(unplaceable("p0", 1, "no room"))
+	answer(r, func(e PatchCondition) Input { return Answered{Op: e.Op, Result: Refused, Problem: "forbidden"} })
+	if d := r.say(events.DecisionCondition)[0]; d.Message != "forbidden" {
+		t.Fatalf("told %+v", d)
+	}
+	r.wait(time.Minute)
+	r.quiet("refused")
+}
+
+func TestConditionOfBoundOrDeletedPodIsDropped(t *testing.T) {
+	r := newRig(t, 2)
+	r.api.changePod("p0-uid", func(p *corev1.Pod) { p.Spec.NodeName = "n0" })
+	r.api.deletePod("p1-uid")
+	r.see()
+	r.hear(unplaceable("p0", 1, "no room"))
+	r.hear(unplaceable("p1", 2, "no room"))
+	r.quiet("nobody waits for these conditions")
+	r.say()
+}
+
+func TestConditionOfAnotherBinderIsTakenOver(t *testing.T) {
+	r := newRig(t, 2)
+	r.hold(r.b, false)
+	r.hear(unplaceable("p0", 1, "no room"))
+	r.hear(unplaceable("p1", 2, "no room"))
+	r.hear(events.Decision{Kind: events.DecisionCondition, Pod: about("p1"), Token: ledger.Token(2).String(), Actor: "other"})
+	r.wait(time.Minute)
+	r.quiet("not ours")
+	r.hold(r.b, true)
+	if p := next[PatchCondition](r); p.Pod.UID != "p0-uid" {
+		t.Fatalf("patch of %s, want only what the other binder left undone", p.Pod.UID)
+	}
+}
+
+func TestEvictionWithoutBudgetIsOneCall(t *testing.T) {
+	r := newRig(t, 1)
+	r.hear(evict("p0", 1))
+	e := answer(r, func(e Evict) Input { return Answered{Op: e.Op, Result: Done} })
+	if e.DryRun || e.Strategy != "RemoveDuplicates" {
+		t.Fatalf("eviction %+v", e)
+	}
+	if d := r.say(events.DecisionEvicted)[0]; d.Token != ledger.Token(1).String() || d.Strategy != "RemoveDuplicates" {
+		t.Fatalf("told %+v", d)
+	}
+	r.hear(evict("p0", 1))
+	r.quiet("redelivered")
+	r.wait(r.limits.EvictionMemory + time.Second)
+	if n := r.b.core.Stats().Evictions; n != 0 {
+		t.Fatalf("%d evictions remembered", n)
+	}
+}
+
+func TestEvictionUnderABudgetReadsAndTriesFirst(t *testing.T) {
+	r := newRig(t, 1)
+	r.api.changePod("p0-uid", func(p *corev1.Pod) { p.Labels = map[string]string{"budgets": "1"} })
+	r.see()
+	r.hear(evict("p0", 1))
+	answer(r, func(e ReadPod) Input { return Answered{Op: e.Op, Result: Done, Pod: r.api.now().pods["p0-uid"]} })
+	if !answer(r, func(e Evict) Input { return Answered{Op: e.Op, Result: Done} }).DryRun {
+		t.Fatal("no dry run")
+	}
+	if answer(r, func(e Evict) Input { return Answered{Op: e.Op, Result: Done} }).DryRun {
+		t.Fatal("two dry runs")
+	}
+	r.say(events.DecisionEvicted)
+}
+
+// Edge case 8: the API server answers 500 for ever.
+func TestEvictionUnderTwoBudgetsIsNotTried(t *testing.T) {
+	r := newRig(t, 1)
+	r.api.changePod("p0-uid", func(p *corev1.Pod) { p.Labels = map[string]string{"budgets": "2"} })
+	r.see()
+	r.hear(evict("p0", 1))
+	r.quiet("two budgets")
+	r.say(events.DecisionEvictRefused)
+}
+
+func TestEvictionWithoutAnswerIsLookedUpNotRepeated(t *testing.T) {
+	r := newRig(t, 2)
+	for pod, tc := range map[string]struct {
+		deleting bool
+		want     events.DecisionKind
+	}{"p0": {true, events.DecisionEvicted}, "p1": {false, events.DecisionEvictRefused}} {
+		r.hear(evict(pod, 1))
+		answer(r, func(e Evict) Input { return Answered{Op: e.Op, Result: Unknown, Problem: "timeout"} })
+		answer(r, func(e ReadPod) Input {
+			p := *r.api.now().pods[e.Pod.UID]
+			p.Deleting = tc.deleting
+			return Answered{Op: e.Op, Result: Done, Pod: &p}
+		})
+		r.say(tc.want)
+		r.quiet("looked up")
+	}
+}
+
+func TestEvictionReadsAreBounded(t *testing.T) {
+	r := newRig(t, 1)
+	r.api.changePod("p0-uid", func(p *corev1.Pod) { p.Labels = map[string]string{"budgets": "1"} })
+	r.see()
+	r.hear(evict("p0", 1))
+	for range r.limits.EvictionReads {
+		run[ReadPod](r, requestLost)
+		r.wait(time.Second)
+	}
+	r.quiet("given up")
+	r.say(events.DecisionEvictRefused)
+}

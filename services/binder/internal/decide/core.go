@@ -1,0 +1,301 @@
+package decide
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/membership"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// keptVersions is how many replaced versions of an unbound pod are kept as evidence for
+// the refresh path. A pod that changes more often than that between decision and bind is
+// fenced instead of refreshed.
+const keptVersions = 8
+
+// attempt identifies one attempt at one pod; a hint and a reservation meet by it.
+type attempt struct {
+	pod   string
+	token ledger.Token
+}
+
+func (a attempt) compare(b attempt) int {
+	return cmp.Or(cmp.Compare(a.pod, b.pod), cmp.Compare(a.token, b.token))
+}
+
+// machine is a piece of work that waits for the answer to its one effect under way.
+type machine interface{ answered(c *Core, in Input) }
+
+// Core is the binder's decisions. For one goroutine.
+type Core struct {
+	id     string
+	limits Limits
+
+	now      time.Time
+	out      []Effect
+	lastOp   OpID
+	running  map[OpID]machine
+	held     map[int32]bool
+	draining bool
+
+	facts    FactsMoved
+	replaced map[string][]*state.Pod
+
+	revision     int64
+	docs         map[string]*document
+	reservations map[attempt]*reservation
+	// reserved finds a pod's reservations; two at once only while a partition changes hands.
+	reserved map[string][]*reservation
+	// waiting are the reservations with nothing under way and something left to do.
+	waiting map[attempt]*reservation
+
+	hints      map[attempt]events.Decision
+	conditions map[string]*condition
+	evictions  map[attempt]*eviction
+	// dropped counts hints refused because Limits.Foreign was reached.
+	dropped uint64
+}
+
+// NewCore returns a core that knows nothing yet. id is the binder's member id: it makes
+// fence values of different binders different.
+func NewCore(id string, limits Limits) *Core {
+	return &Core{
+		id:           id,
+		limits:       limits,
+		running:      map[OpID]machine{},
+		held:         map[int32]bool{},
+		replaced:     map[string][]*state.Pod{},
+		docs:         map[string]*document{},
+		reservations: map[attempt]*reservation{},
+		reserved:     map[string][]*reservation{},
+		waiting:      map[attempt]*reservation{},
+		hints:        map[attempt]events.Decision{},
+		conditions:   map[string]*condition{},
+		evictions:    map[attempt]*eviction{},
+	}
+}
+
+// Step digests one input at the time now and returns what is to be done, in order. now
+// must not go backwards (a monotonic clock's).
+func (c *Core) Step(in Input, now time.Time) []Effect {
+	c.now, c.out = now, nil
+	switch in := in.(type) {
+	case FactsMoved:
+		c.factsMoved(in)
+	case LedgerMoved:
+		c.ledgerMoved(in)
+	case PartitionsChanged:
+		c.partitionsChanged(in)
+	case DecisionSeen:
+		c.decisionSeen(in.Decision)
+	case Tick:
+		c.advanceAll()
+		c.sweep()
+	case Drain:
+		c.draining = true
+	case Answered:
+		c.answered(in.Op, in)
+	case DocRead:
+		c.answered(in.Op, in)
+	case Transacted:
+		c.answered(in.Op, in)
+	}
+	return c.out
+}
+
+// Ready says whether the core knows facts, ledger and partitions well enough to act.
+func (c *Core) Ready() bool {
+	return c.facts.Cluster != nil && c.facts.PodProgressKnown && c.revision > 0 && len(c.held) > 0
+}
+
+// Running counts the effects whose answer is outstanding.
+func (c *Core) Running() int { return len(c.running) }
+
+// Stats are the core's gauges.
+type Stats struct {
+	Reservations, Conditions, Evictions, Hints int
+	Dropped                                    uint64
+}
+
+// Stats counts what the core keeps in mind.
+func (c *Core) Stats() Stats {
+	return Stats{len(c.reservations), len(c.conditions), len(c.evictions), len(c.hints), c.dropped}
+}
+
+func (c *Core) answered(op OpID, in Input) {
+	m, ok := c.running[op]
+	if !ok {
+		return
+	}
+	delete(c.running, op)
+	m.answered(c, in)
+}
+
+// holds says whether this binder acts on the pod (or, for the sweep, the node) now.
+func (c *Core) holds(uid string) bool { return c.held[membership.BinderPartition(uid)] }
+
+// mayAct says whether anything new may be started for the uid.
+func (c *Core) mayAct(uid string) bool { return !c.draining && c.holds(uid) }
+
+// start gives m an operation to wait for; the caller emits the effect with it.
+func (c *Core) start(m machine) OpID {
+	c.lastOp++
+	c.running[c.lastOp] = m
+	return c.lastOp
+}
+
+func (c *Core) emit(e Effect) { c.out = append(c.out, e) }
+
+func (c *Core) fault(what string, err error) { c.emit(Fault{What: what, Err: err}) }
+
+func (c *Core) publish(d events.Decision) {
+	d.Actor = c.id
+	d.FactSequence = c.facts.Sequence
+	d.LedgerRevision = c.revision
+	c.emit(Publish{Decision: d})
+}
+
+func (c *Core) factsMoved(in FactsMoved) {
+	for _, p := range in.Replaced {
+		kept := append(c.replaced[p.UID], p)
+		if len(kept) > keptVersions {
+			kept = slices.Clone(kept[1:])
+		}
+		c.replaced[p.UID] = kept
+	}
+	in.Replaced = nil
+	c.facts = in
+	c.advanceAll()
+}
+
+func (c *Core) partitionsChanged(in PartitionsChanged) {
+	c.held = make(map[int32]bool, len(in.Held))
+	for _, p := range in.Held {
+		c.held[p] = true
+	}
+	c.advanceAll()
+}
+
+// advanceAll tries to move whatever waits, in an order that depends on nothing but keys.
+func (c *Core) advanceAll() {
+	if c.draining || len(c.held) == 0 {
+		return
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(c.waiting), attempt.compare) {
+		if r, ok := c.waiting[k]; ok {
+			r.advance(c)
+		}
+	}
+	var conditions []string
+	for uid, w := range c.conditions {
+		if w.want != nil && w.op == 0 {
+			conditions = append(conditions, uid)
+		}
+	}
+	slices.Sort(conditions)
+	for _, uid := range conditions {
+		c.conditions[uid].advance(c)
+	}
+	var evictions []attempt
+	for k, e := range c.evictions {
+		if !e.done && e.op == 0 {
+			evictions = append(evictions, k)
+		}
+	}
+	slices.SortFunc(evictions, attempt.compare)
+	for _, k := range evictions {
+		c.evictions[k].advance(c)
+	}
+}
+
+// podFacts is the core's picture in the words of ledger.Finish.
+type podFacts struct{ facts *FactsMoved }
+
+// PodFact implements ledger.PodFacts.
+func (f podFacts) PodFact(uid string) (boundRV uint64, bound, known bool) {
+	if f.facts.Cluster == nil {
+		return 0, false, false
+	}
+	p, known := f.facts.Cluster.Pod(uid)
+	if !known || p.NodeName == "" {
+		return 0, false, known
+	}
+	return p.ResourceVersion, true, true
+}
+
+// PodProgress implements ledger.PodFacts.
+func (f podFacts) PodProgress() uint64 {
+	if f.facts.Cluster == nil || !f.facts.PodProgressKnown {
+		return 0
+	}
+	return f.facts.PodProgress
+}
+
+// pod returns the pod as the facts show it, and whether its absence would mean that it is
+// deleted: the facts must have got past a point at which it existed.
+func (c *Core) pod(uid string, existedAt uint64) (p *state.Pod, known, gone bool) {
+	if c.facts.Cluster == nil {
+		return nil, false, false
+	}
+	if p, ok := c.facts.Cluster.Pod(uid); ok {
+		return p, true, false
+	}
+	return nil, false, c.facts.PodProgressKnown && c.facts.PodProgress >= existedAt
+}
+
+// versionAt finds the pod as it was at exactly that resourceVersion.
+func (c *Core) versionAt(uid string, rv uint64) (*state.Pod, bool) {
+	if p, known, _ := c.pod(uid, rv); known && p.ResourceVersion == rv {
+		return p, true
+	}
+	for _, p := range c.replaced[uid] {
+		if p.ResourceVersion == rv {
+			return p, true
+		}
+	}
+	return nil, false
+}
+
+func (c *Core) decisionSeen(d events.Decision) {
+	token, err := ledger.ParseToken(d.Token)
+	if err != nil || d.Pod.UID == "" {
+		return // the log's decoder reports malformed records; a hint without identity says nothing
+	}
+	key := attempt{d.Pod.UID, token}
+	switch d.Kind {
+	case events.DecisionPlaced:
+		c.hinted(key, d)
+	case events.DecisionUnplaceable, events.DecisionFailed:
+		c.conditionWanted(d)
+	case events.DecisionCondition:
+		c.conditionSettled(d)
+	case events.DecisionEvict:
+		c.evictionWanted(key, d)
+	case events.DecisionEvicted, events.DecisionEvictRefused:
+		c.evictionSettled(key)
+	case events.DecisionBound, events.DecisionReleased:
+		// The facts and the ledger say it with more authority.
+	}
+}
+
+// hinted keeps what a hint tells beside the ledger entry, and tries to move the entry. A
+// hint ahead of the ledger view waits here: the entry is acted on when the view shows it.
+func (c *Core) hinted(key attempt, d events.Decision) {
+	if r, ok := c.reservations[key]; ok {
+		r.hint = d
+		r.advance(c)
+		return
+	}
+	if d.LedgerRevision <= c.revision {
+		return // the view is past it and has no such entry: an old attempt
+	}
+	if len(c.hints) >= c.limits.Foreign {
+		c.dropped++
+		return
+	}
+	c.hints[key] = d
+}

@@ -1,0 +1,198 @@
+package decide
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// document is one node's document as the binder last saw it.
+type document struct {
+	doc ledger.NodeDoc
+	// since is when this revision was first seen.
+	since time.Time
+	op    OpID
+}
+
+// ledgerMoved folds the watch in. Documents first, then the work they make: a rule that
+// looks at one document never sees another one of the same revision missing.
+func (c *Core) ledgerMoved(in LedgerMoved) {
+	if in.Reset {
+		present := make(map[string]bool, len(in.Docs))
+		for _, d := range in.Docs {
+			present[d.NodeUID] = true
+		}
+		for _, uid := range slices.Sorted(maps.Keys(c.docs)) {
+			if !present[uid] {
+				c.forgetDoc(uid)
+			}
+		}
+	}
+	var touched []*reservation
+	for _, d := range in.Docs {
+		touched = append(touched, c.learn(d)...)
+	}
+	for _, uid := range in.Deleted {
+		c.forgetDoc(uid)
+	}
+	c.revision = max(c.revision, in.Revision) // hints up to here have met their entry or never will
+	for _, r := range touched {
+		r.advance(c)
+	}
+}
+
+// learn takes over a document if it is newer than what is known, whether from the watch,
+// a linearizable read or a transaction of our own, and returns the reservations in it that
+// are new or changed.
+func (c *Core) learn(d ledger.NodeDoc) []*reservation {
+	known := c.docs[d.NodeUID]
+	if known == nil {
+		known = &document{}
+		c.docs[d.NodeUID] = known
+	} else if d.Revision <= known.doc.Revision {
+		return nil
+	}
+	old := known.doc
+	known.doc, known.since = d, c.now
+	var touched []*reservation
+	present := map[attempt]bool{}
+	for _, e := range d.Entries {
+		if e.Role != ledger.RoleReservation {
+			continue
+		}
+		key := attempt{e.PodUID, e.Token}
+		present[key] = true
+		if r, changed := c.track(key, d, e); changed {
+			touched = append(touched, r)
+		}
+	}
+	c.untrack(old, present)
+	return touched
+}
+
+// track makes or updates the reservation of one entry.
+func (c *Core) track(key attempt, d ledger.NodeDoc, e ledger.Entry) (r *reservation, changed bool) {
+	r, ok := c.reservations[key]
+	if !ok {
+		r = &reservation{
+			key: key, nodeUID: d.NodeUID, nodeName: d.NodeName, entry: e,
+			rv: e.PodRV, since: c.now, retry: c.limits.Retry, hint: c.hints[key],
+		}
+		delete(c.hints, key)
+		c.reservations[key] = r
+		c.reserved[key.pod] = append(c.reserved[key.pod], r)
+		return r, true
+	}
+	changed = r.entry.State != e.State || r.entry.Wanted != e.Wanted
+	if r.entry.State != e.State {
+		r.since = c.now
+		r.settled = false
+	}
+	r.entry = e
+	return r, changed
+}
+
+// untrack drops the reservations of entries that left a document. One with an effect under
+// way lives on until its answer, so that a bind that succeeded is still told.
+func (c *Core) untrack(old ledger.NodeDoc, present map[attempt]bool) {
+	for i := range old.Entries {
+		key := attempt{old.Entries[i].PodUID, old.Entries[i].Token}
+		r, ok := c.reservations[key]
+		if !ok || present[key] || old.Entries[i].Role != ledger.RoleReservation || r.nodeUID != old.NodeUID {
+			continue
+		}
+		r.removed = true
+		delete(c.reservations, key)
+		delete(c.waiting, key)
+		rest := slices.DeleteFunc(c.reserved[key.pod], func(o *reservation) bool { return o == r })
+		if len(rest) == 0 {
+			delete(c.reserved, key.pod)
+			continue
+		}
+		c.reserved[key.pod] = rest
+	}
+}
+
+func (c *Core) forgetDoc(nodeUID string) {
+	if d, ok := c.docs[nodeUID]; ok {
+		c.untrack(d.doc, nil)
+		delete(c.docs, nodeUID)
+	}
+}
+
+// sweep hands over entries of idle documents (T5) and forgets what is over. Only the
+// holder of the node's partition sweeps a document; two that do lose one compare.
+//
+// Order: there is only one effect, the transaction. A crash before it leaves the entries,
+// which every reader ignores by the counting rule; a crash after it leaves nothing.
+func (c *Core) sweep() {
+	if c.draining {
+		return
+	}
+	c.forget()
+	var due []string
+	for uid, d := range c.docs {
+		if d.op == 0 && len(d.doc.Entries) > 0 && c.now.Sub(d.since) > c.limits.Idle && c.mayAct(uid) {
+			due = append(due, uid)
+		}
+	}
+	slices.Sort(due)
+	for _, uid := range due {
+		c.docs[uid].handOver(c)
+	}
+}
+
+func (d *document) handOver(c *Core) {
+	next, changed := ledger.Finish(d.doc, podFacts{&c.facts})
+	if !changed {
+		return
+	}
+	txn, err := ledger.Replace(next)
+	if err != nil {
+		c.fault("hand-over of node "+d.doc.NodeUID, err)
+		return
+	}
+	d.op = c.start(d)
+	c.emit(Transact{Op: d.op, NodeUID: d.doc.NodeUID, Txn: txn, Why: "hand-over"})
+}
+
+func (d *document) answered(c *Core, in Input) {
+	d.op = 0
+	t, ok := in.(Transacted)
+	if !ok || t.Current == nil {
+		// Applied or unknown: the watch tells. A hand-over sent again is the same change or
+		// loses its compare.
+		d.since = c.now
+		return
+	}
+	for _, r := range c.learn(*t.Current) {
+		r.advance(c)
+	}
+}
+
+// forget drops what can no longer matter, so that memory follows what is in flight.
+func (c *Core) forget() {
+	for uid := range c.replaced {
+		p, known, _ := c.pod(uid, 0)
+		if _, waits := c.reserved[uid]; !waits && (!known || p.NodeName != "") {
+			delete(c.replaced, uid)
+		}
+	}
+	for k, d := range c.hints {
+		if d.LedgerRevision <= c.revision {
+			delete(c.hints, k)
+		}
+	}
+	for uid, w := range c.conditions {
+		if w.over(c, uid) {
+			delete(c.conditions, uid)
+		}
+	}
+	for k, e := range c.evictions {
+		if e.op == 0 && c.now.Sub(e.since) > c.limits.EvictionMemory {
+			delete(c.evictions, k)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package decide
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// The numbers are those of the protocol's list of edge cases most likely to bite.
+
+func TestEdge01HandOverBeforeALaggingShardSeesTheBind(t *testing.T) {
+	r := newRig(t, 2)
+	r.reserve()
+	lagging := r.shards[1]
+	lagging.facts = len(r.api.history) - 1 // before the bind
+	run[Bind](r, delivered)
+	r.see()
+	r.wait(2 * time.Second)
+	if why := run[Transact](r, delivered).Why; why != "hand-over" {
+		t.Fatalf("%s, want the hand-over", why)
+	}
+	lagging.docs = len(r.ledger.history) // sees neither the bind nor the entry
+	if r.place(1, 0) {
+		t.Fatal("a shard whose facts end before the bind used the node")
+	}
+}
+
+func TestEdge02DocumentIsEmptiedNeverDeleted(t *testing.T) {
+	r := newRig(t, 1)
+	r.reserve()
+	run[Bind](r, delivered)
+	r.see()
+	r.wait(2 * time.Second)
+	txn := run[Transact](r, delivered).Txn
+	if len(txn.Deletes) != 0 || len(r.doc().Entries) != 0 || r.doc().Revision == 0 {
+		t.Fatalf("deletes %v, document %+v", txn.Deletes, r.doc())
+	}
+}
+
+func TestEdge03LateBindAfterRelease(t *testing.T) {
+	r := newRig(t, 1)
+	r.reserve()
+	run[Bind](r, requestLate)
+	r.wait(r.limits.BindDeadline + time.Second)
+	r.expectFence("not bound within")
+	if err := r.performLate(0); err != nil {
+		t.Fatal(err)
+	}
+	if p := r.api.now().pods["p0-uid"]; p.NodeName != "" {
+		t.Fatal("the bind of a released entry succeeded")
+	}
+}
+
+func TestEdge04RefreshReadsThePodThenTheDocument(t *testing.T) {
+	r := newRig(t, 1)
+	e := r.reserve()
+	r.api.changePod("p0-uid", annotate("a", "b"))
+	run[Bind](r, delivered) // refused; its answer carries the pod as read afterwards
+	next[ReadDoc](r)
+	// Somebody marks, changes and releases before the document is read.
+	marked, err := ledger.MarkFencing(r.doc(), e.PodUID, e.Token)
+	if err != nil || !r.replace(marked) {
+		t.Fatal("not marked", err)
+	}
+	changed := r.api.changePod("p0-uid", annotate(AnnotationFence, "x"))
+	released, err := ledger.ReleaseFenced(r.doc(), e.PodUID, e.Token, changed.ResourceVersion)
+	if err != nil || !r.replace(released) {
+		t.Fatal("not released", err)
+	}
+	run[ReadDoc](r, delivered)
+	r.quiet("the entry is gone")
+	r.wait(time.Minute)
+	r.quiet("the entry is gone for good")
+}
+
+func TestEdge05FenceValuesAreFresh(t *testing.T) {
+	seen := map[string]bool{}
+	for range 2 { // two binders
+		r := newRig(t, 1)
+		r.starts = len(seen)
+		r.boot(r.b)
+		r.see()
+		r.reserve()
+		run[Bind](r, requestLost)
+		r.wait(r.limits.BindDeadline + time.Second)
+		run[Transact](r, delivered)
+		for range 3 { // unknown, so repeated
+			value := run[FencePod](r, answerLost).Value
+			if seen[value] || !strings.HasPrefix(value, ledger.Token(1).String()+"-") {
+				t.Fatalf("fence value %q is not fresh", value)
+			}
+			seen[value] = true
+			r.wait(time.Second)
+		}
+	}
+}
+
+func TestEdge06OwnConditionPatchNeverRacesABind(t *testing.T) {
+	r := newRig(t, 1)
+	r.reserve()
+	bind := next[Bind](r)
+	r.hear(unplaceable("p0", 9, "0/1 nodes are available: 1 Insufficient cpu."))
+	if d := r.say(events.DecisionCondition)[0]; d.PodResourceVersion != bind.ResourceVersion {
+		t.Fatalf("told resourceVersion %d, want the bind's %d", d.PodResourceVersion, bind.ResourceVersion)
+	}
+	run[Bind](r, delivered)
+	r.say(events.DecisionBound)
+}
+
+func TestEdge07RefusedEvictionIsNotRepeated(t *testing.T) {
+	r := newRig(t, 1)
+	r.api.changePod("p0-uid", func(p *corev1.Pod) { p.Labels = map[string]string{"budgets": "1"} })
+	r.see()
+	ask := evict("p0", 5)
+	r.hear(ask)
+	answer(r, func(e ReadPod) Input { return Answered{Op: e.Op, Result: Done, Pod: r.api.now().pods["p0-uid"]} })
+	dry := answer(r, func(e Evict) Input {
+		return Answered{Op: e.Op, Result: Throttled, Problem: "would violate the budget"}
+	})
+	if !dry.DryRun {
+		t.Fatal("a pod that a budget covers was evicted without a dry run")
+	}
+	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "would violate the budget") {
+		t.Fatalf("told %q", d.Message)
+	}
+	r.hear(ask) // redelivered
+	r.wait(time.Minute)
+	r.quiet("refused once and for all")
+}
+
+func TestEdge10NamesakeIsNeitherEvictedNorBound(t *testing.T) {
+	r := newRig(t, 1)
+	r.reserve()
+	r.api.deletePod("p0-uid")
+	r.api.write(func(v *apiVersion) { // the same name, another pod
+		v.pods["namesake"] = state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "p0", UID: "namesake", ResourceVersion: "99",
+		}})
+	})
+	run[Bind](r, delivered)
+	r.say()
+	r.quiet("gone")
+	if p := r.api.now().pods["namesake"]; p.NodeName != "" {
+		t.Fatal("the namesake was bound")
+	}
+	r.hear(evict("p0", 6))
+	if e := next[Evict](r); e.Pod.UID != "p0-uid" {
+		t.Fatalf("eviction of %+v without the UID", e.Pod)
+	}
+	answer(r, func(e Evict) Input { return Answered{Op: e.Op, Result: Gone} })
+	r.say(events.DecisionEvicted)
+}
+
+func TestEdge20UnknownTransactionIsResubmittedUnchanged(t *testing.T) {
+	r := newRig(t, 1)
+	r.reserve()
+	answer(r, func(e Bind) Input { return Answered{Op: e.Op, Result: Refused, Problem: "no"} })
+	for _, step := range []string{"fence-mark", "fence-release"} {
+		first := run[Transact](r, answerLost)
+		r.wait(200 * time.Millisecond)
+		second := run[Transact](r, delivered)
+		if diff := cmp.Diff(first.Txn, second.Txn); diff != "" || first.Why != step {
+			t.Fatalf("%s resubmitted with changes (-first +second):\n%s", first.Why, diff)
+		}
+		if step == "fence-mark" {
+			run[FencePod](r, delivered)
+		}
+	}
+	if n := len(r.doc().Entries); n != 0 {
+		t.Fatalf("%d entries left", n)
+	}
+}

@@ -1,0 +1,116 @@
+package decide
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// Annotations the binder writes.
+const (
+	// AnnotationAttempt on a Binding names the attempt token; the API server copies it to
+	// the pod, so that the bind names its reservation.
+	AnnotationAttempt = "berth.dev/attempt"
+	// AnnotationFence is the real change of a fence: "<token>-<nonce>", never the same
+	// value twice, because a patch that changes nothing moves no resourceVersion.
+	AnnotationFence = "berth.dev/fence"
+)
+
+// OpID names one effect under way; its answer carries it back. 0 is none.
+type OpID uint64
+
+// Effect is something the core wants done. The set is closed: the types of this file.
+// Those with an Op must be answered exactly once.
+type Effect interface{ effect() }
+
+// Bind posts a Binding. Answered by Answered.
+type Bind struct {
+	Op                OpID
+	Pod               events.PodRef
+	NodeUID, NodeName string
+	// ResourceVersion is the precondition beside the UID.
+	ResourceVersion uint64
+	Token           ledger.Token
+	SchedulerName   string
+	Attempt         int32
+	TraceParent     string
+}
+
+// ReadPod gets one pod. Answered by Answered: Done with Pod, Gone, Unknown.
+type ReadPod struct {
+	Op  OpID
+	Pod events.PodRef
+}
+
+// ReadDoc reads one node's document linearizably. Answered by DocRead.
+type ReadDoc struct {
+	Op      OpID
+	NodeUID string
+}
+
+// Transact runs a ledger transaction on one node's document. Answered by Transacted.
+type Transact struct {
+	Op      OpID
+	NodeUID string
+	Txn     ledger.Txn
+	// Why is a short word for logs and metrics: "fence-mark", "fence-release", "hand-over".
+	Why string
+}
+
+// FencePod really changes the pod: it sets AnnotationFence to Value, with UID as the
+// precondition. Answered by Answered: Done with Pod as changed, Gone, Refused, Unknown.
+type FencePod struct {
+	Op    OpID
+	Pod   events.PodRef
+	Value string
+}
+
+// PatchCondition sets one condition of the pod's status, with UID as the precondition.
+// Answered by Answered: Done with ResourceVersion, Gone, Refused, Unknown.
+type PatchCondition struct {
+	Op        OpID
+	Pod       events.PodRef
+	Condition corev1.PodCondition
+}
+
+// Evict posts an Eviction with UID as the precondition. Answered by Answered: Done, Gone,
+// Throttled (a budget says no), Refused, Unknown.
+type Evict struct {
+	Op     OpID
+	Pod    events.PodRef
+	DryRun bool
+	// GracePeriodSeconds overrides the pod's own when not nil.
+	GracePeriodSeconds *int64
+	// Strategy and TraceParent are the asking decision's.
+	Strategy, TraceParent string
+}
+
+// Publish appends a decision to the log. Not answered.
+type Publish struct{ Decision events.Decision }
+
+// Report emits a Kubernetes event about the pod. Not answered; may be lost.
+type Report struct {
+	Pod                  events.PodRef
+	SchedulerName        string
+	Type, Reason, Action string
+	Note                 string
+}
+
+// Fault is something that should not happen: the core met a value it cannot work with, and
+// leaves that piece of work for later. Not answered.
+type Fault struct {
+	What string
+	Err  error
+}
+
+func (Fault) effect()          {}
+func (Bind) effect()           {}
+func (ReadPod) effect()        {}
+func (ReadDoc) effect()        {}
+func (Transact) effect()       {}
+func (FencePod) effect()       {}
+func (PatchCondition) effect() {}
+func (Evict) effect()          {}
+func (Publish) effect()        {}
+func (Report) effect()         {}

@@ -1,0 +1,174 @@
+package decide
+
+import (
+	"fmt"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// A fence takes a Committed entry back although a bind for it may be on its way.
+//
+// Order, and what a crash between each pair leaves behind:
+//
+//  1. T6: the entry becomes Fencing. From here on no refresh path finds it Committed.
+//     Crash before: Committed, bound or fenced by the next holder.
+//  2. The pod is really changed (fresh annotation value). Binds sent before carry an older
+//     resourceVersion and are refused from here on. Crash before: Fencing, idle; any holder
+//     of the partition repeats the change with a new value.
+//  3. The changed pod's nodeName says who was first. Crash: as before, repeated.
+//  4. T7: the entry leaves, the high-water reaches the change. Crash before: as before;
+//     after: the entry is gone, and the queue sees that in the ledger.
+//  5. If unbound, the decision log is told, so that the pod is offered again sooner.
+
+// fence is what a reservation remembers of its fence.
+type fence struct {
+	// txn is kept to be resubmitted unchanged while its outcome is unknown, next is the
+	// document it makes; again is the step to resubmit, idle for none.
+	txn   ledger.Txn
+	next  ledger.NodeDoc
+	again step
+	// after is the pod as the real change returned it.
+	after *state.Pod
+}
+
+// mark is step 1.
+func (r *reservation) mark(c *Core) {
+	d, ok := c.docs[r.nodeUID]
+	if !ok {
+		return
+	}
+	next, err := ledger.MarkFencing(d.doc, r.key.pod, r.key.token)
+	r.replace(c, next, err, marking)
+}
+
+// release is step 4. The high-water is the resourceVersion of the change: it is not below
+// that of the bind, if there was one.
+func (r *reservation) release(c *Core) {
+	d, ok := c.docs[r.nodeUID]
+	if !ok {
+		return
+	}
+	next, err := ledger.ReleaseFenced(d.doc, r.key.pod, r.key.token, r.fence.after.ResourceVersion)
+	if err != nil {
+		r.fence.after = nil // the change has to be repeated
+	}
+	r.replace(c, next, err, releasing)
+}
+
+func (r *reservation) replace(c *Core, next ledger.NodeDoc, err error, s step) {
+	if err == nil {
+		r.fence.next = next
+		r.fence.txn, err = ledger.Replace(next)
+	}
+	if err != nil {
+		c.fault("fence of pod "+r.key.pod, err)
+		r.backOff(c)
+		return
+	}
+	r.transact(c, s)
+}
+
+func (r *reservation) transact(c *Core, s step) {
+	why := "fence-mark"
+	if s == releasing {
+		why = "fence-release"
+	}
+	r.begin(c, s)
+	c.emit(Transact{Op: r.op, NodeUID: r.nodeUID, Txn: r.fence.txn, Why: why})
+}
+
+// resubmit sends the identical transaction again: both copies compare the same revision,
+// so at most one applies.
+func (r *reservation) resubmit(c *Core) {
+	s := r.fence.again
+	r.fence.again = idle
+	r.transact(c, s)
+}
+
+// outcome digests the end of a transaction: what the document is now is learned, and an
+// unknown outcome is met with the identical transaction after a pause.
+func (r *reservation) outcome(c *Core, in Transacted, s step) (known bool) {
+	switch {
+	case in.Result == Applied:
+		r.fence.next.Revision = in.Revision
+		c.learnAndAdvance(r.fence.next, r)
+	case in.Result == Lost && in.Current != nil:
+		c.learnAndAdvance(*in.Current, r)
+	case in.Result == Lost:
+		r.settled = true // no document, no reservation
+		return false
+	case in.Result == TxnUnknown:
+		r.fence.again = s
+		r.backOff(c)
+		return false
+	default:
+		r.backOff(c)
+		return false
+	}
+	return true
+}
+
+// learnAndAdvance takes a document over and moves the other reservations in it; self is
+// the caller's, which moves itself.
+func (c *Core) learnAndAdvance(d ledger.NodeDoc, self *reservation) {
+	for _, r := range c.learn(d) {
+		if r != self {
+			r.advance(c)
+		}
+	}
+}
+
+func (r *reservation) markAnswered(c *Core, in Transacted) {
+	if r.outcome(c, in, marking) {
+		r.advance(c) // Fencing: change the pod; still Committed: mark the newer document
+	}
+}
+
+// advanceFencing is step 2, or step 4 when the change has been made.
+func (r *reservation) advanceFencing(c *Core) {
+	if r.doomed == "" {
+		r.doomed = "a fence was left unfinished"
+	}
+	if r.fence.after != nil {
+		r.release(c)
+		return
+	}
+	r.begin(c, changing)
+	// The binder's id and the operation's number make the value fresh among all binders.
+	c.emit(FencePod{Op: r.op, Pod: r.ref(), Value: fmt.Sprintf("%s-%s-%d", r.key.token, c.id, r.op)})
+}
+
+func (r *reservation) changeAnswered(c *Core, in Answered) {
+	switch in.Result {
+	case Done:
+		r.fence.after = in.Pod
+		r.advance(c)
+	case Gone:
+		// Nothing can be bound any more. The entry leaves by hand-over, when the facts show
+		// the deletion: its resourceVersion is the high-water that removal needs.
+		r.settled = true
+	default:
+		r.backOff(c)
+	}
+}
+
+// releaseAnswered is step 5.
+func (r *reservation) releaseAnswered(c *Core, in Transacted) {
+	if !r.outcome(c, in, releasing) {
+		return
+	}
+	if in.Result != Applied {
+		r.advance(c) // still Fencing: release from the newer document; gone: nothing
+		return
+	}
+	if r.fence.after.NodeName != "" {
+		r.foundBound(c, r.fence.after, r.tries > 0)
+		return
+	}
+	d := r.decision(events.DecisionReleased)
+	d.PodResourceVersion = r.fence.after.ResourceVersion
+	d.Message = r.doomed
+	c.publish(d)
+}

@@ -1,0 +1,165 @@
+package decide
+
+import (
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Input is one thing that happened. The set is closed: the types of this file.
+type Input interface{ input() }
+
+// Cluster is what the core asks of an immutable snapshot of the facts.
+type Cluster interface {
+	Pod(uid string) (*state.Pod, bool)
+	Node(uid string) (*state.Node, bool)
+	// BudgetsOf counts the disruption budgets that select a pod.
+	BudgetsOf(pod *state.Pod) int
+}
+
+// FactsMoved replaces the core's picture of the cluster.
+type FactsMoved struct {
+	Cluster Cluster
+	// Sequence is the fact log's position the picture stands for.
+	Sequence uint64
+	// PodProgress is the resourceVersion up to which every fact about pods is in the
+	// picture; without PodProgressKnown nothing may be concluded from a pod's absence.
+	PodProgress      uint64
+	PodProgressKnown bool
+	// Replaced are earlier versions of pods that were and still are unbound and that this
+	// step replaced: the evidence of what a decision based on them looked at.
+	Replaced []*state.Pod
+}
+
+// LedgerMoved carries the node documents that changed in the binder's own ledger watch.
+type LedgerMoved struct {
+	// Revision: every document up to it is known.
+	Revision int64
+	Docs     []ledger.NodeDoc
+	Deleted  []string // node UIDs
+	// Reset: Docs are all there are.
+	Reset bool
+}
+
+// PartitionsChanged says which binder partitions this member holds from now on.
+type PartitionsChanged struct{ Held []int32 }
+
+// DecisionSeen is one record of the decision log.
+type DecisionSeen struct{ Decision events.Decision }
+
+// Tick lets time pass; nothing else makes a deadline due.
+type Tick struct{}
+
+// Drain stops the start of anything new; answers are still digested.
+type Drain struct{}
+
+// Result is how a call to the API server ended.
+type Result uint8
+
+const (
+	// Done: carried out now.
+	Done Result = iota + 1
+	// AlreadyHere: the pod was already bound to this node; Pod is as read.
+	AlreadyHere
+	// Elsewhere: the pod is bound to another node; Pod is as read.
+	Elsewhere
+	// Gone: this incarnation of the pod does not exist any more.
+	Gone
+	// Moved: refused because the resourceVersion moved; Pod is as read after the refusal.
+	Moved
+	// Throttled: refused for now (429); for an eviction this is the budget's answer.
+	Throttled
+	// Refused: surely not carried out, and the same request would be refused again.
+	Refused
+	// Unknown: it may have been carried out, or may still be.
+	Unknown
+)
+
+// String is the word used in logs and metrics.
+func (r Result) String() string {
+	switch r {
+	case Done:
+		return "done"
+	case AlreadyHere:
+		return "already-here"
+	case Elsewhere:
+		return "elsewhere"
+	case Gone:
+		return "gone"
+	case Moved:
+		return "moved"
+	case Throttled:
+		return "throttled"
+	case Refused:
+		return "refused"
+	}
+	return "unknown"
+}
+
+// Answered is the end of a Bind, ReadPod, FencePod, PatchCondition or Evict.
+type Answered struct {
+	Op     OpID
+	Result Result
+	// Pod as the API server returned it: after ReadPod and FencePod that were Done, and
+	// with the results of Bind that say so.
+	Pod *state.Pod
+	// ResourceVersion of the pod after PatchCondition.
+	ResourceVersion uint64
+	// Problem is the sentence for people; empty when Done.
+	Problem string
+}
+
+// DocRead is the end of a ReadDoc. Doc is nil when there is none, or with a Problem.
+type DocRead struct {
+	Op      OpID
+	Doc     *ledger.NodeDoc
+	Problem string
+}
+
+// Transacted is the end of a Transact.
+type Transacted struct {
+	Op     OpID
+	Result TxnOutcome
+	// Revision of the store, when Applied; Current is the document as it stands, when Lost
+	// (nil: it does not exist).
+	Revision int64
+	Current  *ledger.NodeDoc
+	Problem  string
+}
+
+// TxnOutcome is how a ledger transaction ended.
+type TxnOutcome uint8
+
+const (
+	// Applied: all of it happened, at Revision.
+	Applied TxnOutcome = iota + 1
+	// Lost: a compare failed, nothing happened.
+	Lost
+	// TxnRefused: malformed, surely nothing happened.
+	TxnRefused
+	// TxnUnknown: resubmit the identical transaction.
+	TxnUnknown
+)
+
+// String is the word used in logs and metrics.
+func (o TxnOutcome) String() string {
+	switch o {
+	case Applied:
+		return "ok"
+	case Lost:
+		return "conflict"
+	case TxnRefused:
+		return "refused"
+	}
+	return "unknown"
+}
+
+func (FactsMoved) input()        {}
+func (LedgerMoved) input()       {}
+func (PartitionsChanged) input() {}
+func (DecisionSeen) input()      {}
+func (Tick) input()              {}
+func (Drain) input()             {}
+func (Answered) input()          {}
+func (DocRead) input()           {}
+func (Transacted) input()        {}

@@ -1,0 +1,96 @@
+package decide
+
+import (
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// verdict of a look at the binder's own facts before a bind.
+type verdict uint8
+
+const (
+	// fit: bind.
+	fit verdict = iota + 1
+	// unseen: the facts do not show the pod or the node yet; look again when they move.
+	unseen
+	// over: the pod is bound or deleted; nothing is left to do.
+	over
+	// stale: the place is no longer good; give the reservation back.
+	stale
+)
+
+// recheck looks at what the API server does not check on a bind (it accepts a missing,
+// cordoned or tainted node) and may have changed since the decision.
+func (c *Core) recheck(r *reservation) (verdict, string) {
+	p, known, gone := c.pod(r.key.pod, r.entry.PodRV)
+	switch {
+	case gone:
+		return over, "the pod was deleted"
+	case !known:
+		return unseen, "the pod does not show in the facts yet"
+	case p.NodeName != "":
+		return over, "the pod is bound to " + p.NodeName
+	}
+	return c.recheckOn(r, p)
+}
+
+// recheckOn is recheck for a pod that is known not to be bound.
+func (c *Core) recheckOn(r *reservation, p *state.Pod) (verdict, string) {
+	switch {
+	case c.facts.Cluster == nil:
+		return unseen, "no facts yet"
+	case p.Deleting:
+		return stale, "the pod is being deleted"
+	case p.Terminal:
+		return stale, "the pod has ended"
+	case p.Gated:
+		return stale, "the pod has scheduling gates"
+	}
+	n, ok := c.facts.Cluster.Node(r.nodeUID)
+	if !ok {
+		if r.hint.FactSequence > 0 && c.facts.Sequence >= r.hint.FactSequence {
+			return stale, fmt.Sprintf("node %s (UID %s) is gone", r.nodeName, r.nodeUID)
+		}
+		return unseen, "the node does not show in the facts yet"
+	}
+	if reason := repels(n.Object, p.Object); reason != "" {
+		return stale, reason
+	}
+	return fit, ""
+}
+
+// unschedulableTaint is what cordoning means to tolerations (upstream plugin
+// NodeUnschedulable).
+var unschedulableTaint = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+
+// repels says why the node would not take the pod today, by the rules of the upstream
+// plugins NodeUnschedulable and TaintToleration; empty when it would. The comparison
+// operators of tolerations are an alpha feature upstream and off.
+func repels(n *corev1.Node, p *corev1.Pod) string {
+	tolerations := p.Spec.Tolerations
+	if n.Spec.Unschedulable &&
+		!schedulinghelpers.TolerationsTolerateTaint(klog.Logger{}, tolerations, &unschedulableTaint, false) {
+		return "node " + n.Name + " is cordoned"
+	}
+	taint, found := schedulinghelpers.FindMatchingUntoleratedTaint(klog.Logger{}, n.Spec.Taints, tolerations,
+		func(t *corev1.Taint) bool {
+			return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
+		}, false)
+	if found {
+		return fmt.Sprintf("node %s has the untolerated taint %s", n.Name, taint.ToString())
+	}
+	return ""
+}
+
+// sameWish says whether a newer version of a pod still asks for what the decision looked
+// at: metadata.generation covers the spec, labels move without it.
+func sameWish(decidedOn, now *state.Pod) bool {
+	return decidedOn.Object.Generation == now.Object.Generation &&
+		maps.Equal(decidedOn.Object.Labels, now.Object.Labels)
+}

@@ -1,0 +1,297 @@
+package decide
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// step is what a reservation's effect under way is for.
+type step uint8
+
+const (
+	idle step = iota
+	// binding: the Binding is posted.
+	binding
+	// checking: the resourceVersion moved, the pod has been read, the document is being read.
+	checking
+	// marking, changing, releasing: the three parts of a fence.
+	marking
+	changing
+	releasing
+)
+
+// reservation is one ledger entry in the binder's eyes. What is to be done next follows
+// from the entry's state in the ledger alone, so that a binder that takes a partition over
+// (or starts) continues where the last one stopped.
+type reservation struct {
+	key               attempt
+	nodeUID, nodeName string
+	entry             ledger.Entry
+	// since is when the entry was first seen in its present state.
+	since time.Time
+	hint  events.Decision
+
+	op   OpID
+	step step
+	// settled: the API server has answered for good (bound, or gone); the entry only waits
+	// for the facts to show it and for the sweep. removed: it has left the ledger.
+	settled, removed bool
+	// rv is the bind's precondition: the entry's, or a fresher one after a refresh.
+	rv     uint64
+	losses int
+	// tries counts the Bindings posted.
+	tries int
+	// read is the pod as read after a lost resourceVersion, before the document is read.
+	read *state.Pod
+	// doomed is why the entry is to be fenced; empty while it may still be bound.
+	doomed string
+	fence  fence
+	retry  wait.Backoff
+	due    time.Time
+}
+
+// advance does the next thing, if nothing is under way and it is time.
+func (r *reservation) advance(c *Core) {
+	defer c.park(r)
+	if r.op != 0 || r.removed || r.settled || !c.mayAct(r.key.pod) || c.now.Before(r.due) {
+		return
+	}
+	if r.fence.again != idle {
+		r.resubmit(c)
+		return
+	}
+	switch r.entry.State {
+	case ledger.Committed:
+		r.advanceCommitted(c)
+	case ledger.Fencing:
+		// Ours to continue at once; somebody else's only when it has been idle.
+		if r.doomed != "" || c.now.Sub(r.since) > c.limits.Idle {
+			r.advanceFencing(c)
+		}
+	case ledger.Held:
+		// Never bound, and displaced by its shard, not by a fence.
+	}
+}
+
+// park keeps the reservation among those that ticks and facts look at, while it waits.
+func (c *Core) park(r *reservation) {
+	if r.op == 0 && !r.removed && !r.settled {
+		c.waiting[r.key] = r
+		return
+	}
+	delete(c.waiting, r.key)
+}
+
+func (r *reservation) advanceCommitted(c *Core) {
+	switch {
+	case r.doomed != "":
+	case c.now.Sub(r.since) > c.limits.BindDeadline:
+		r.doomed = fmt.Sprintf("not bound within %v", c.limits.BindDeadline)
+	case r.entry.Wanted && r.tries > 0:
+		r.doomed = "wanted back, and the bind did not succeed at once"
+	}
+	if r.doomed != "" {
+		r.mark(c)
+		return
+	}
+	switch v, reason := c.recheck(r); v {
+	case over:
+		r.settled = true
+	case stale:
+		r.doomed = reason
+		r.mark(c)
+	case fit:
+		r.bind(c)
+	case unseen:
+	}
+}
+
+// bind posts the Binding.
+//
+// Order: entry Committed in the ledger (seen in our own view) → Binding → decision and
+// event. A crash before the Binding leaves a Committed entry, which the next holder of the
+// partition binds. A crash after it leaves a bound pod: the next holder's Binding is
+// refused and it finds the pod where it should be, or the facts show it first. A crash
+// before decision and event loses both: the queue learns of binds from the facts.
+func (r *reservation) bind(c *Core) {
+	r.tries++
+	r.begin(c, binding)
+	c.emit(Bind{
+		Op: r.op, Pod: r.ref(), NodeUID: r.nodeUID, NodeName: r.nodeName, ResourceVersion: r.rv,
+		Token: r.key.token, SchedulerName: r.entry.SchedulerName,
+		Attempt: r.hint.Attempt, TraceParent: r.hint.TraceParent,
+	})
+}
+
+func (r *reservation) begin(c *Core, s step) {
+	r.op, r.step = c.start(r), s
+	delete(c.waiting, r.key)
+}
+
+func (r *reservation) ref() events.PodRef {
+	return events.PodRef{UID: r.entry.PodUID, Namespace: r.entry.Namespace, Name: r.entry.Name}
+}
+
+func (r *reservation) answered(c *Core, in Input) {
+	r.op = 0
+	s := r.step
+	r.step = idle
+	defer c.park(r)
+	switch in := in.(type) {
+	case Answered:
+		if s == binding {
+			r.bindAnswered(c, in)
+		} else {
+			r.changeAnswered(c, in)
+		}
+	case DocRead:
+		r.docRead(c, in)
+	case Transacted:
+		if s == marking {
+			r.markAnswered(c, in)
+		} else {
+			r.releaseAnswered(c, in)
+		}
+	}
+}
+
+func (r *reservation) bindAnswered(c *Core, in Answered) {
+	switch in.Result {
+	case Done:
+		r.settled = true
+		r.announceBound(c, true)
+	case AlreadyHere:
+		r.settled = true
+		r.foundBound(c, in.Pod, r.tries > 1)
+	case Elsewhere, Gone:
+		r.settled = true
+	case Moved:
+		r.moved(c, in.Pod)
+	case Refused:
+		r.doomed = "bind refused: " + in.Problem
+		r.advance(c)
+	default:
+		r.backOff(c)
+		if r.entry.Wanted {
+			r.due = c.now // whoever wants it back does not wait for another try
+			r.advance(c)
+		}
+	}
+}
+
+// foundBound tells of a bind found done, if it was this attempt's: a foreign hand may have
+// chosen the same node. It may have been another binder that bound it; then that one has
+// told the users, or has died: an event less, as when kube-scheduler dies there.
+func (r *reservation) foundBound(c *Core, p *state.Pod, ours bool) {
+	if p != nil && p.Object.Annotations[AnnotationAttempt] == r.key.token.String() {
+		r.announceBound(c, ours)
+	}
+}
+
+// announceBound tells the log, then the cluster's users.
+func (r *reservation) announceBound(c *Core, users bool) {
+	d := r.decision(events.DecisionBound)
+	d.PodResourceVersion = r.rv
+	c.publish(d)
+	if !users {
+		return
+	}
+	c.emit(Report{
+		Pod: r.ref(), SchedulerName: r.entry.SchedulerName, Type: "Normal", Reason: "Scheduled", Action: "Binding",
+		Note: fmt.Sprintf("Successfully assigned %s/%s to %s", r.entry.Namespace, r.entry.Name, r.nodeName),
+	})
+}
+
+func (r *reservation) decision(kind events.DecisionKind) events.Decision {
+	return events.Decision{
+		Kind: kind, Pod: r.ref(), SchedulerName: r.entry.SchedulerName,
+		Attempt: r.hint.Attempt, Token: r.key.token.String(),
+		NodeUID: r.nodeUID, NodeName: r.nodeName, TraceParent: r.hint.TraceParent,
+	}
+}
+
+// moved begins the refresh. The order is the protocol's: the pod has been read (rv'), now
+// the document is read, and only then the bind goes out with rv'. Read the other way round,
+// a fence could mark, change the pod and release between the two reads, and the bind would
+// carry a resourceVersion from after the fence.
+func (r *reservation) moved(c *Core, read *state.Pod) {
+	r.losses++
+	if read == nil {
+		r.backOff(c)
+		return
+	}
+	if r.losses >= c.limits.Losses {
+		r.doomed = fmt.Sprintf("the pod changed %d times between decision and bind", r.losses)
+		r.advance(c)
+		return
+	}
+	if !r.live(c) {
+		r.advance(c) // somebody fences it, or another binder holds the partition now
+		return
+	}
+	r.read = read
+	r.begin(c, checking)
+	c.emit(ReadDoc{Op: r.op, NodeUID: r.nodeUID})
+}
+
+// live says whether the entry is still Committed, unfinished and ours to bind.
+func (r *reservation) live(c *Core) bool {
+	return !r.removed && !r.settled && r.doomed == "" &&
+		r.entry.State == ledger.Committed && c.mayAct(r.key.pod)
+}
+
+func (r *reservation) docRead(c *Core, in DocRead) {
+	read := r.read
+	r.read = nil
+	if in.Problem != "" {
+		r.backOff(c) // the whole refresh again, from the pod on: the next bind is refused again
+		return
+	}
+	if in.Doc == nil {
+		r.settled = true
+		return
+	}
+	c.learnAndAdvance(*in.Doc, r)
+	if !r.live(c) {
+		r.advance(c)
+		return
+	}
+	r.refresh(c, read)
+}
+
+// refresh binds with the resourceVersion just read if the pod still asks for the same.
+//
+// Without the version the decision looked at there is no telling what changed before this
+// binder first saw the pod (a resize would put more on the node than was reserved), so
+// that is a fence too.
+func (r *reservation) refresh(c *Core, read *state.Pod) {
+	decidedOn, ok := c.versionAt(r.key.pod, r.entry.PodRV)
+	v, reason := c.recheckOn(r, read)
+	switch {
+	case !ok:
+		reason = "the pod changed, and the version the decision used is not at hand"
+	case !sameWish(decidedOn, read):
+		reason = "the pod's spec or labels changed since the decision"
+	case v == fit:
+		r.rv = read.ResourceVersion
+		r.bind(c)
+		return
+	case v == unseen:
+		r.backOff(c)
+		return
+	}
+	r.doomed = reason
+	r.advance(c)
+}
+
+func (r *reservation) backOff(c *Core) {
+	var d time.Duration
+	d, r.retry = nextTry(r.retry)
+	r.due = c.now.Add(d)
+}

@@ -1,0 +1,358 @@
+package decide
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+func TestBindCarriesItsPreconditionsAndIsTold(t *testing.T) {
+	r := newRig(t, 1)
+	e := r.reserve()
+	bind := run[Bind](r, delivered)
+	want := Bind{
+		Op: bind.Op, Pod: about("p0"), NodeUID: "n0-uid", NodeName: "n0", ResourceVersion: e.PodRV,
+		Token: e.Token, SchedulerName: "berth",
+	}
+	if diff := cmp.Diff(want, bind); diff != "" {
+		t.Fatalf("bind (-want +got):\n%s", diff)
+	}
+	d := r.say(events.DecisionBound)[0]
+	if d.Token != e.Token.String() || d.NodeName != "n0" || d.Actor != r.b.id {
+		t.Fatalf("told: %+v", d)
+	}
+	report := Report{Pod: about("p0"), SchedulerName: "berth", Type: "Normal", Reason: "Scheduled", Action: "Binding",
+		Note: "Successfully assigned ns/p0 to n0"}
+	if diff := cmp.Diff([]Report{report}, r.reported); diff != "" {
+		t.Fatalf("reported (-want +got):\n%s", diff)
+	}
+	r.quiet("bound")
+	r.wait(time.Hour)
+	r.quiet("bound long ago, facts silent: known to be bound, no fence")
+}
+
+func TestHintAloneBindsNothing(t *testing.T) {
+	r := newRig(t, 1)
+	hint := events.Decision{Kind: events.DecisionPlaced, Pod: about("p0"), Token: ledger.Token(1).String(),
+		NodeUID: "n0-uid", NodeName: "n0", LedgerRevision: 1, FactSequence: 3, Attempt: 7, TraceParent: "00-trace"}
+	r.hear(hint)
+	r.quiet("the ledger view does not show the entry")
+	other := hint
+	other.Token = ledger.Token(2).String()
+	r.hear(other)
+	r.reserve()
+	if bind := next[Bind](r); bind.Token != 1 || bind.Attempt != 7 || bind.TraceParent != "00-trace" {
+		t.Fatalf("bind: %+v, want that of the hint with the entry's token", bind)
+	}
+	r.hear(hint)
+	next[Bind](r)
+	r.wait(time.Minute)
+	if s := r.b.core.Stats(); s.Hints != 0 {
+		t.Fatalf("%d hints remembered past their revision", s.Hints)
+	}
+}
+
+func TestNothingIsDoneForPartitionsOfOthers(t *testing.T) {
+	r := newRig(t, 1)
+	r.hold(r.b, false)
+	r.reserve()
+	r.wait(time.Minute)
+	r.quiet("not ours")
+	r.hold(r.b, true)
+	next[Transact](r) // idle beyond the deadline: its binder was gone
+}
+
+func TestTakeOverBindsAtOnce(t *testing.T) {
+	r := newRig(t, 1)
+	r.hold(r.b, false)
+	r.reserve()
+	r.quiet("not ours")
+	r.hold(r.b, true)
+	next[Bind](r)
+}
+
+func TestDrainStartsNothingButTellsWhatEnds(t *testing.T) {
+	r := newRig(t, 2)
+	r.reserve()
+	r.step(r.b, Drain{})
+	run[Bind](r, delivered)
+	r.say(events.DecisionBound)
+	r.wait(time.Hour)
+	r.quiet("draining")
+}
+
+func TestUnknownBindIsRepeatedUnchangedThenFenced(t *testing.T) {
+	r := newRig(t, 1)
+	r.reserve()
+	first := run[Bind](r, requestLost)
+	r.quiet("pause before the next try")
+	r.wait(200 * time.Millisecond)
+	second := run[Bind](r, requestLost)
+	first.Op = second.Op
+	if diff := cmp.Diff(first, second); diff != "" {
+		t.Fatalf("second try (-first +second):\n%s", diff)
+	}
+	r.wait(r.limits.BindDeadline)
+	r.expectFence("not bound within")
+}
+
+func TestUnknownBindThatHappenedIsFoundAndTold(t *testing.T) {
+	r := newRig(t, 1)
+	r.reserve()
+	run[Bind](r, answerLost)
+	r.say()
+	r.wait(200 * time.Millisecond)
+	run[Bind](r, delivered)
+	r.say(events.DecisionBound)
+	if len(r.reported) != 1 {
+		t.Fatalf("%d events, want one", len(r.reported))
+	}
+}
+
+func TestBindOfAnotherBinderIsNotReportedTwice(t *testing.T) {
+	r := newRig(t, 1)
+	e := r.reserve()
+	r.api.bind(Bind{Pod: about("p0"), NodeName: "n0", ResourceVersion: e.PodRV, Token: e.Token})
+	run[Bind](r, delivered)
+	r.say(events.DecisionBound)
+	if len(r.reported) != 0 {
+		t.Fatalf("reported %+v, which the other binder has done", r.reported)
+	}
+}
+
+func TestForeignBindToTheSameNodeIsNotOurs(t *testing.T) {
+	r := newRig(t, 1)
+	r.reserve()
+	r.api.changePod("p0-uid", func(p *corev1.Pod) { p.Spec.NodeName = "n0" })
+	run[Bind](r, delivered)
+	r.say()
+	r.quiet("bound by somebody else")
+}
+
+func TestRefusedBindIsFenced(t *testing.T) {
+	r := newRig(t, 1)
+	r.reserve()
+	answer(r, func(e Bind) Input { return Answered{Op: e.Op, Result: Refused, Problem: "forbidden"} })
+	r.expectFence("bind refused: forbidden")
+}
+
+func TestRecheckBeforeTheBind(t *testing.T) {
+	taint := func(e corev1.TaintEffect) func(n *corev1.Node) {
+		return func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "k", Effect: e}} }
+	}
+	tolerate := func(p *corev1.Pod) {
+		p.Generation++
+		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
+	for _, tc := range []struct {
+		name  string
+		node  func(n *corev1.Node)
+		pod   func(p *corev1.Pod)
+		fence string
+	}{
+		{"cordoned", func(n *corev1.Node) { n.Spec.Unschedulable = true }, nil, "cordoned"},
+		{"cordoned, tolerated", func(n *corev1.Node) { n.Spec.Unschedulable = true }, tolerate, ""},
+		{"tainted NoExecute", taint(corev1.TaintEffectNoExecute), nil, "untolerated taint"},
+		{"tainted NoSchedule", taint(corev1.TaintEffectNoSchedule), nil, "untolerated taint"},
+		{"tainted NoExecute, tolerated", taint(corev1.TaintEffectNoExecute), tolerate, ""},
+		{"tainted PreferNoSchedule", taint(corev1.TaintEffectPreferNoSchedule), nil, ""},
+		{"pod being deleted", nil, func(p *corev1.Pod) {
+			now := metav1.Now()
+			p.DeletionTimestamp = &now
+		}, "being deleted"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t, 1)
+			r.hold(r.b, false)
+			if tc.pod != nil && tc.fence == "" {
+				r.api.changePod("p0-uid", tc.pod)
+			}
+			r.reserve()
+			if tc.pod != nil && tc.fence != "" {
+				r.api.changePod("p0-uid", tc.pod)
+			}
+			if tc.node != nil {
+				r.api.changeNode("n0-uid", tc.node)
+			}
+			r.see()
+			r.hold(r.b, true)
+			if tc.fence == "" {
+				run[Bind](r, delivered)
+				r.say(events.DecisionBound)
+				return
+			}
+			r.expectFence(tc.fence)
+		})
+	}
+}
+
+func TestNodeThatIsGone(t *testing.T) {
+	r := newRig(t, 1)
+	r.hold(r.b, false)
+	r.reserve()
+	r.api.write(func(v *apiVersion) { delete(v.nodes, "n0-uid") })
+	r.see()
+	r.hold(r.b, true)
+	r.quiet("without a hint the node may be newer than our facts")
+	r.hear(events.Decision{Kind: events.DecisionPlaced, Pod: about("p0"), Token: ledger.Token(1).String(), FactSequence: 2})
+	r.expectFence("is gone")
+}
+
+func TestFactsBehindTheDecisionAreWaitedFor(t *testing.T) {
+	w := newWorld(1, 1, 1, ablation{})
+	r := &rig{T: t, world: w, b: w.binders[0]} // has seen no facts
+	r.reserve()
+	r.quiet("pod and node do not show yet")
+	r.see()
+	next[Bind](r)
+}
+
+func TestDeletedOrBoundPodNeedsNothing(t *testing.T) {
+	r := newRig(t, 1)
+	r.hold(r.b, false)
+	r.reserve()
+	r.api.deletePod("p0-uid")
+	r.see()
+	r.hold(r.b, true)
+	r.quiet("deleted")
+	r.wait(2 * time.Second)
+	hand := run[Transact](r, delivered)
+	if hand.Why != "hand-over" || r.doc().HW[ledger.KindPod] != r.api.now().rv {
+		t.Fatalf("%s, high-water %v, want a hand-over at %d", hand.Why, r.doc().HW, r.api.now().rv)
+	}
+}
+
+func TestRefreshOnlyForTheSameWish(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(p *corev1.Pod)
+		fence  string
+	}{
+		{"annotation", annotate("a", "b"), ""},
+		{"labels", func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} }, "spec or labels changed"},
+		{"spec", func(p *corev1.Pod) { p.Generation++ }, "spec or labels changed"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t, 1)
+			r.reserve()
+			changed := r.api.changePod("p0-uid", tc.change)
+			run[Bind](r, delivered)
+			run[ReadDoc](r, delivered)
+			if tc.fence != "" {
+				r.expectFence(tc.fence)
+				return
+			}
+			if bind := run[Bind](r, delivered); bind.ResourceVersion != changed.ResourceVersion {
+				t.Fatalf("second bind at %d, want %d", bind.ResourceVersion, changed.ResourceVersion)
+			}
+			r.say(events.DecisionBound)
+		})
+	}
+}
+
+func TestRefreshFindsTheVersionOfTheDecisionBehindNewerFacts(t *testing.T) {
+	r := newRig(t, 1)
+	r.hold(r.b, false)
+	r.reserve()
+	r.api.changePod("p0-uid", annotate("a", "1"))
+	r.api.changePod("p0-uid", annotate("a", "2"))
+	r.see()
+	r.hold(r.b, true)
+	run[Bind](r, delivered)
+	run[ReadDoc](r, delivered)
+	next[Bind](r)
+}
+
+func TestRefreshWithoutTheVersionOfTheDecisionIsAFence(t *testing.T) {
+	r := newRig(t, 1)
+	r.reserve()
+	r.b.lines = nil
+	r.api.changePod("p0-uid", annotate("a", "1"))
+	r.boot(r.b) // its facts begin after the decision's version
+	r.b.core.facts.Cluster = r.api.now()
+	run[Bind](r, delivered)
+	run[ReadDoc](r, delivered)
+	r.expectFence("not at hand")
+}
+
+func TestThreeLossesAreAFence(t *testing.T) {
+	r := newRig(t, 1)
+	r.reserve()
+	for i := range 3 {
+		r.api.changePod("p0-uid", annotate("a", string(rune('a'+i))))
+		run[Bind](r, delivered)
+		if i < 2 {
+			run[ReadDoc](r, delivered)
+		}
+	}
+	r.expectFence("changed 3 times")
+}
+
+func TestWantedEntryIsFinishedOrFencedWithoutAnotherTry(t *testing.T) {
+	r := newRig(t, 1)
+	e := r.reserve()
+	wanted, _, err := ledger.MarkWanted(r.doc(), e.PodUID, e.Token)
+	if err != nil || !r.replace(wanted) {
+		t.Fatal("not marked", err)
+	}
+	r.see()
+	run[Bind](r, requestLost)
+	r.expectFence("wanted back")
+}
+
+func TestFenceThatFindsThePodBound(t *testing.T) {
+	r := newRig(t, 1)
+	r.reserve()
+	run[Bind](r, requestLate)
+	r.wait(r.limits.BindDeadline + time.Second)
+	run[Transact](r, delivered)
+	if err := r.performLate(0); err != nil {
+		t.Fatal(err)
+	}
+	run[FencePod](r, delivered)
+	run[Transact](r, delivered)
+	r.say(events.DecisionBound)
+	if hw := r.doc().HW[ledger.KindPod]; hw < r.api.now().pods["p0-uid"].ResourceVersion {
+		t.Fatalf("high-water %d does not cover the bind", hw)
+	}
+}
+
+func TestFenceOfAGonePodWaitsForTheFact(t *testing.T) {
+	r := newRig(t, 1)
+	r.reserve()
+	run[Bind](r, requestLost)
+	r.wait(r.limits.BindDeadline + time.Second)
+	run[Transact](r, delivered)
+	r.api.deletePod("p0-uid")
+	run[FencePod](r, delivered)
+	r.wait(2 * time.Second)
+	r.quiet("no release without the fact")
+	r.see()
+	r.wait(2 * time.Second)
+	if hand := run[Transact](r, delivered); hand.Why != "hand-over" || len(r.doc().Entries) != 0 {
+		t.Fatalf("%s left %d entries", hand.Why, len(r.doc().Entries))
+	}
+}
+
+func TestForeignFenceIsRedoneOnlyWhenIdle(t *testing.T) {
+	r := newRig(t, 1)
+	e := r.reserve()
+	run[Bind](r, requestLost)
+	marked, err := ledger.MarkFencing(r.doc(), e.PodUID, e.Token)
+	if err != nil || !r.replace(marked) {
+		t.Fatal("not marked", err)
+	}
+	r.see()
+	r.wait(r.limits.Idle)
+	r.quiet("another binder is at it")
+	r.wait(r.limits.Idle)
+	run[FencePod](r, delivered)
+	run[Transact](r, delivered)
+	r.say(events.DecisionReleased)
+}

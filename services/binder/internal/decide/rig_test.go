@@ -1,0 +1,141 @@
+package decide
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// rig is a world with one binder, for stories told step by step.
+type rig struct {
+	*testing.T
+	*world
+	b *member
+}
+
+// newRig has one node n0 and pods p0, p1, …, all of it shown to the binder.
+func newRig(t *testing.T, pods int) *rig {
+	w := newWorld(1, 1, pods, ablation{})
+	r := &rig{T: t, world: w, b: w.binders[0]}
+	r.see()
+	return r
+}
+
+// see shows the binder everything there is.
+func (r *rig) see() {
+	r.showFacts(r.b, len(r.api.history)-1)
+	r.showDocs(r.b, len(r.ledger.history))
+}
+
+// reserve places p0 on n0, and shows the ledger to the binder.
+func (r *rig) reserve() ledger.Entry {
+	r.Helper()
+	r.shards[0].facts, r.shards[0].docs = len(r.api.history)-1, len(r.ledger.history)
+	if !r.place(0, 0) {
+		r.Fatal("the shard could not place p0 on n0")
+	}
+	r.showDocs(r.b, len(r.ledger.history))
+	return r.doc().Entries[len(r.doc().Entries)-1]
+}
+
+func (r *rig) doc() ledger.NodeDoc { return r.ledger.current[ledger.KeyNode("n0-uid")] }
+
+// wait lets time pass.
+func (r *rig) wait(d time.Duration) {
+	r.b.now = r.b.now.Add(d)
+	r.step(r.b, Tick{})
+}
+
+// next takes the one effect that is to be sent, which must be a T.
+func next[T Effect](r *rig) T {
+	r.Helper()
+	if len(r.b.lines) != 1 {
+		r.Fatalf("effects to be sent: %s, want one %T", lines(r.b), *new(T))
+	}
+	e, ok := r.b.lines[0].(T)
+	if !ok {
+		r.Fatalf("effect to be sent: %s, want %T", lines(r.b), *new(T))
+	}
+	return e
+}
+
+func lines(b *member) string {
+	var out []string
+	for _, e := range b.lines {
+		out = append(out, fmt.Sprintf("%T%+v", e, e))
+	}
+	return "[" + strings.Join(out, ", ") + "]"
+}
+
+// quiet demands that nothing is to be sent.
+func (r *rig) quiet(why string) {
+	r.Helper()
+	if len(r.b.lines) != 0 {
+		r.Fatalf("%s: effects to be sent: %s, want none", why, lines(r.b))
+	}
+}
+
+// run carries out the one effect to be sent, which must be a T.
+func run[T Effect](r *rig, f fate) T {
+	r.Helper()
+	e := next[T](r)
+	if err := r.perform(r.b, 0, f); err != nil {
+		r.Fatal(err)
+	}
+	return e
+}
+
+// answer takes the one effect, which must be a T, and answers it without carrying it out.
+func answer[T Effect](r *rig, a func(e T) Input) T {
+	r.Helper()
+	e := next[T](r)
+	r.b.lines = nil
+	r.step(r.b, a(e))
+	return e
+}
+
+// say is the kinds of the decisions told since the last call.
+func (r *rig) say(want ...events.DecisionKind) []events.Decision {
+	r.Helper()
+	var got []events.DecisionKind
+	for _, d := range r.told {
+		got = append(got, d.Kind)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		r.Fatalf("decisions told (-want +got):\n%s", diff)
+	}
+	told := r.told
+	r.told = nil
+	return told
+}
+
+// expectFence demands the whole fence, step by step, and its end.
+func (r *rig) expectFence(reason string) {
+	r.Helper()
+	if why := run[Transact](r, delivered).Why; why != "fence-mark" {
+		r.Fatalf("first step of the fence is %s", why)
+	}
+	run[FencePod](r, delivered)
+	if why := run[Transact](r, delivered).Why; why != "fence-release" {
+		r.Fatalf("last step of the fence is %s", why)
+	}
+	r.quiet("after the fence")
+	if n := len(r.doc().Entries); n != 0 {
+		r.Fatalf("%d entries left after the fence", n)
+	}
+	if d := r.say(events.DecisionReleased)[0]; !strings.Contains(d.Message, reason) {
+		r.Fatalf("released because %q, want %q", d.Message, reason)
+	}
+}
+
+func (r *rig) hear(d events.Decision) { r.step(r.b, DecisionSeen{Decision: d}) }
+
+func about(pod string) events.PodRef {
+	return events.PodRef{UID: pod + "-uid", Namespace: "ns", Name: pod}
+}

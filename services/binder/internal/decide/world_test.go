@@ -1,0 +1,382 @@
+package decide
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// The world of these tests: an API server that enforces what the real one does on binds
+// and patches and nothing more, a ledger of compare-and-set documents, shards that place
+// by the rules of the protocol on views that lag behind, and binders whose requests may be
+// lost, answered late, or carried out long after the binder gave up.
+
+// apiVersion is the cluster at one resourceVersion; never changed once in the history.
+type apiVersion struct {
+	rv    uint64
+	pods  map[string]*state.Pod
+	nodes map[string]*state.Node
+}
+
+func (v *apiVersion) Pod(uid string) (*state.Pod, bool)   { p, ok := v.pods[uid]; return p, ok }
+func (v *apiVersion) Node(uid string) (*state.Node, bool) { n, ok := v.nodes[uid]; return n, ok }
+func (v *apiVersion) BudgetsOf(p *state.Pod) int {
+	n, _ := strconv.Atoi(p.Object.Labels["budgets"])
+	return n
+}
+
+type api struct{ history []*apiVersion }
+
+func newAPI() *api {
+	return &api{history: []*apiVersion{{rv: 1, pods: map[string]*state.Pod{}, nodes: map[string]*state.Node{}}}}
+}
+
+func (a *api) now() *apiVersion { return a.history[len(a.history)-1] }
+
+// write appends a version in which change has been made.
+func (a *api) write(change func(v *apiVersion)) *apiVersion {
+	last := a.now()
+	v := &apiVersion{rv: last.rv + 1, pods: maps.Clone(last.pods), nodes: maps.Clone(last.nodes)}
+	change(v)
+	a.history = append(a.history, v)
+	return v
+}
+
+func (a *api) addNode(name string) {
+	a.write(func(v *apiVersion) {
+		v.nodes[name+"-uid"] = state.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID(name + "-uid"), ResourceVersion: strconv.FormatUint(v.rv, 10),
+		}})
+	})
+}
+
+func (a *api) changeNode(uid string, change func(n *corev1.Node)) {
+	a.write(func(v *apiVersion) {
+		obj := v.nodes[uid].Object.DeepCopy()
+		change(obj)
+		obj.ResourceVersion = strconv.FormatUint(v.rv, 10)
+		v.nodes[uid] = state.NewNode(obj)
+	})
+}
+
+func (a *api) addPod(name string) {
+	a.write(func(v *apiVersion) {
+		v.pods[name+"-uid"] = state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, UID: types.UID(name + "-uid"), Generation: 1,
+			ResourceVersion: strconv.FormatUint(v.rv, 10),
+		}})
+	})
+}
+
+// changePod writes a pod; a change that changes nothing moves no resourceVersion.
+func (a *api) changePod(uid string, change func(p *corev1.Pod)) *state.Pod {
+	old := a.now().pods[uid]
+	obj := old.Object.DeepCopy()
+	change(obj)
+	if maps.Equal(obj.Annotations, old.Object.Annotations) && maps.Equal(obj.Labels, old.Object.Labels) &&
+		obj.Spec.NodeName == old.NodeName && obj.Generation == old.Object.Generation &&
+		slices.Equal(obj.Status.Conditions, old.Object.Status.Conditions) &&
+		(obj.DeletionTimestamp != nil) == old.Deleting {
+		return old
+	}
+	v := a.write(func(v *apiVersion) {
+		obj.ResourceVersion = strconv.FormatUint(v.rv, 10)
+		v.pods[uid] = state.NewPod(obj)
+	})
+	return v.pods[uid]
+}
+
+func (a *api) deletePod(uid string) { a.write(func(v *apiVersion) { delete(v.pods, uid) }) }
+
+func annotate(key, value string) func(p *corev1.Pod) {
+	return func(p *corev1.Pod) {
+		if p.Annotations == nil {
+			p.Annotations = map[string]string{}
+		}
+		p.Annotations[key] = value
+	}
+}
+
+// bind is pods/binding as the API server enforces it: UID, resourceVersion, not bound, not
+// being deleted, no gates. Not: that the node exists, or has room.
+func (a *api) bind(e Bind) Result {
+	p, ok := a.now().pods[e.Pod.UID]
+	switch {
+	case !ok:
+		return Gone
+	case p.NodeName == e.NodeName:
+		return AlreadyHere
+	case p.NodeName != "":
+		return Elsewhere
+	case e.ResourceVersion != 0 && p.ResourceVersion != e.ResourceVersion, p.Deleting, p.Gated:
+		return Moved
+	}
+	a.changePod(e.Pod.UID, func(p *corev1.Pod) {
+		p.Spec.NodeName = e.NodeName
+		annotate(AnnotationAttempt, e.Token.String())(p)
+	})
+	return Done
+}
+
+// docLog is the ledger: every version of every document, in order.
+type docLog struct {
+	revision int64
+	current  map[string]ledger.NodeDoc
+	history  []ledger.NodeDoc
+}
+
+func (l *docLog) commit(t ledger.Txn) (ledger.TxnResult, error) {
+	for _, c := range t.Compares {
+		if l.current[c.Key].Revision != c.Revision {
+			return ledger.TxnResult{Revision: l.revision}, nil
+		}
+	}
+	l.revision++
+	for _, p := range t.Puts {
+		d, err := ledger.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value, ModRevision: l.revision})
+		if err != nil {
+			return ledger.TxnResult{}, err
+		}
+		l.current[p.Key] = d
+		l.history = append(l.history, d)
+	}
+	return ledger.TxnResult{Succeeded: true, Revision: l.revision}, nil
+}
+
+// ablation leaves one part of the protocol out.
+type ablation struct {
+	noPrecondition, noRealChange, noMark, docBeforePod, noHighWater bool
+}
+
+// member is one binder, or one shard's view.
+type member struct {
+	facts int // index into the API's history
+	docs  int // how much of the ledger's history it has seen
+	id    string
+	core  *Core
+	now   time.Time
+	// lines are effects not yet sent.
+	lines []Effect
+	// early holds documents read before the pod (ablation docBeforePod).
+	early map[string]ledger.NodeDoc
+}
+
+type world struct {
+	api      *api
+	ledger   *docLog
+	binders  []*member
+	shards   []*member
+	late     []Effect // requests under way whose sender does not wait any more
+	released map[string]bool
+	told     []events.Decision
+	reported []Report
+	placed   int
+	starts   int
+	off      ablation
+	limits   Limits
+	start    time.Time
+	trace    []string
+}
+
+func testLimits() Limits {
+	l := DefaultLimits()
+	l.BindDeadline, l.Idle = 3*time.Second, time.Second
+	l.Retry = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 10, Cap: time.Second}
+	return l
+}
+
+func newWorld(binders, nodes, pods int, off ablation) *world {
+	w := &world{
+		api: newAPI(), ledger: &docLog{current: map[string]ledger.NodeDoc{}}, released: map[string]bool{},
+		off: off, limits: testLimits(), start: time.Unix(1000, 0),
+	}
+	for i := range nodes {
+		w.api.addNode(fmt.Sprintf("n%d", i))
+	}
+	for i := range pods {
+		w.api.addPod(fmt.Sprintf("p%d", i))
+		w.shards = append(w.shards, &member{})
+	}
+	for range binders {
+		b := &member{now: w.start}
+		w.binders = append(w.binders, b)
+		w.boot(b)
+	}
+	return w
+}
+
+func (w *world) logf(format string, args ...any) {
+	w.trace = append(w.trace, fmt.Sprintf(format, args...))
+}
+
+// boot starts a binder anew: it lists the ledger and takes all partitions. What it had on
+// its way stays on its way.
+func (w *world) boot(b *member) {
+	for _, e := range b.lines {
+		if _, ok := e.(Bind); ok {
+			w.late = append(w.late, e)
+		}
+	}
+	w.starts++
+	b.id = fmt.Sprintf("binder-%d", w.starts)
+	b.core, b.lines, b.early = NewCore(b.id, w.limits), nil, map[string]ledger.NodeDoc{}
+	b.docs = len(w.ledger.history)
+	w.step(b, LedgerMoved{Reset: true, Revision: w.ledger.revision, Docs: slices.SortedFunc(
+		maps.Values(w.ledger.current), func(a, b ledger.NodeDoc) int { return int(a.Revision - b.Revision) })})
+	w.hold(b, true)
+	w.showFacts(b, b.facts)
+}
+
+func (w *world) hold(b *member, all bool) {
+	var held []int32
+	for p := range int32(64) {
+		if all {
+			held = append(held, p)
+		}
+	}
+	w.step(b, PartitionsChanged{Held: held})
+}
+
+func (w *world) step(b *member, in Input) {
+	for _, e := range b.core.Step(in, b.now) {
+		switch e := e.(type) {
+		case Publish:
+			w.told = append(w.told, e.Decision)
+		case Report:
+			w.reported = append(w.reported, e)
+		case Fault:
+			panic(fmt.Sprintf("fault: %s: %v", e.What, e.Err))
+		default:
+			b.lines = append(b.lines, e)
+		}
+	}
+}
+
+// showFacts brings a binder's facts to the history's index to.
+func (w *world) showFacts(b *member, to int) {
+	v := w.api.history[to]
+	in := FactsMoved{Cluster: v, Sequence: uint64(to + 1), PodProgress: v.rv, PodProgressKnown: true}
+	for i := b.facts; i < to; i++ {
+		for uid, old := range w.api.history[i].pods {
+			if next, ok := w.api.history[i+1].pods[uid]; ok && next != old && old.NodeName == "" && next.NodeName == "" {
+				in.Replaced = append(in.Replaced, old)
+			}
+		}
+	}
+	b.facts = to
+	w.step(b, in)
+}
+
+func (w *world) showDocs(b *member, to int) {
+	if to <= b.docs {
+		return
+	}
+	in := LedgerMoved{Revision: w.ledger.history[to-1].Revision, Docs: w.ledger.history[b.docs:to]}
+	b.docs = to
+	w.step(b, in)
+}
+
+// place lets the shard of a pod reserve a place by what its views show (T1): entries of
+// pods its API view shows neither bound nor deleted count, and the node must be usable.
+func (w *world) place(pod, node int) bool {
+	s := w.shards[pod]
+	view := w.api.history[s.facts]
+	uid, nodeUID := fmt.Sprintf("p%d-uid", pod), fmt.Sprintf("n%d-uid", node)
+	p, ok := view.pods[uid]
+	docs := map[string]ledger.NodeDoc{}
+	for _, d := range w.ledger.history[:s.docs] {
+		docs[d.NodeUID] = d
+	}
+	if !ok || p.NodeName != "" || p.Deleting {
+		return false
+	}
+	for _, d := range docs {
+		if _, ok := d.Find(uid); ok {
+			return false
+		}
+	}
+	d, ok := docs[nodeUID]
+	if !ok {
+		d = ledger.NodeDoc{NodeUID: nodeUID, NodeName: fmt.Sprintf("n%d", node)}
+	}
+	if view.rv < d.HW[ledger.KindPod] || w.used(view, d) > 0 {
+		return false
+	}
+	next, _ := ledger.Finish(d, viewFacts{view})
+	w.placed++
+	next, err := ledger.Place(next, ledger.Entry{
+		PodUID: uid, Namespace: "ns", Name: p.Name, Role: ledger.RoleReservation, State: ledger.Committed,
+		PodRV: p.ResourceVersion, Token: ledger.Token(w.placed), SchedulerName: "berth",
+	})
+	if err != nil {
+		panic(err)
+	}
+	return w.replace(next)
+}
+
+// used counts what stands or may come to stand on the node (capacity is 1).
+func (w *world) used(view *apiVersion, d ledger.NodeDoc) int {
+	n := 0
+	for _, p := range view.pods {
+		if p.NodeName == d.NodeName {
+			n++
+		}
+	}
+	for _, e := range d.Entries {
+		if p, ok := view.pods[e.PodUID]; ok && p.NodeName == "" || !ok && view.rv < e.PodRV {
+			n++
+		}
+	}
+	return n
+}
+
+type viewFacts struct{ v *apiVersion }
+
+func (f viewFacts) PodFact(uid string) (uint64, bool, bool) {
+	p, ok := f.v.pods[uid]
+	if !ok || p.NodeName == "" {
+		return 0, false, ok
+	}
+	return p.ResourceVersion, true, true
+}
+func (f viewFacts) PodProgress() uint64 { return f.v.rv }
+
+func (w *world) replace(next ledger.NodeDoc) bool {
+	txn, err := ledger.Replace(next)
+	if err != nil {
+		panic(err)
+	}
+	res, err := w.ledger.commit(txn)
+	if err != nil {
+		panic(err)
+	}
+	return res.Succeeded
+}
+
+// check finds a broken safety rule: S1 and S2 in the API's history (capacity is 1).
+func (w *world) check() error {
+	on := map[string]string{}
+	for uid, p := range w.api.now().pods {
+		if p.NodeName == "" {
+			continue
+		}
+		if other, ok := on[p.NodeName]; ok {
+			return fmt.Errorf("S1: %s and %s are both on %s", other, uid, p.NodeName)
+		}
+		on[p.NodeName] = uid
+	}
+	return nil
+}
+
+var _ Cluster = (*apiVersion)(nil)

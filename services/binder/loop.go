@@ -1,0 +1,125 @@
+package binder
+
+import (
+	"context"
+	"time"
+
+	"github.com/berth-scheduler/berth/services/binder/internal/commit"
+	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+)
+
+// loop is one run of the core: the only goroutine that steps it. Effects wait in order,
+// one line per lane, until a worker takes them; answers are always taken, and input only
+// while the lines are short.
+type loop struct {
+	*Binder
+	lines   [commit.Lanes][]decide.Effect
+	pending int
+	// started counts effects that a worker has and has not answered.
+	started int
+	drainBy <-chan time.Time
+}
+
+func (b *Binder) loop(ctx, rooms context.Context) error {
+	l := &loop{Binder: b}
+	ticker := b.deps.Clock.NewTicker(tick)
+	defer ticker.Stop()
+	ending := ctx.Done()
+	for {
+		inputs := b.inputs
+		if l.pending > maxPending || l.drainBy != nil {
+			inputs = nil
+		}
+		select {
+		case <-rooms.Done():
+			return nil
+		case <-ending:
+			ending = nil
+			l.drain()
+		case <-l.drainBy:
+			b.deps.Logger.Warn("stopped before every call was answered; other binders find out", "calls", l.started)
+			return l.leave(rooms)
+		case in := <-inputs:
+			l.step(in)
+		case in := <-b.commit.Answers():
+			l.started--
+			l.step(in)
+		case <-ticker.C():
+			l.step(decide.Tick{})
+		case l.lane(commit.LaneBind) <- l.head(commit.LaneBind):
+			l.taken(commit.LaneBind)
+		case l.lane(commit.LaneChange) <- l.head(commit.LaneChange):
+			l.taken(commit.LaneChange)
+		case l.lane(commit.LaneLedger) <- l.head(commit.LaneLedger):
+			l.taken(commit.LaneLedger)
+		case l.lane(commit.LaneLog) <- l.head(commit.LaneLog):
+			l.taken(commit.LaneLog)
+		}
+		if l.drainBy != nil && l.started == 0 && len(l.lines[commit.LaneLog]) == 0 {
+			return l.leave(rooms)
+		}
+	}
+}
+
+// step runs the core and lines its effects up.
+func (l *loop) step(in decide.Input) {
+	for _, e := range l.core.Step(in, l.deps.Clock.Now()) {
+		lane, ok := commit.LaneOf(e)
+		if !ok {
+			l.commit.Now(e)
+			continue
+		}
+		l.lines[lane] = append(l.lines[lane], e)
+		l.pending++
+	}
+	l.ready.Store(l.core.Ready() && l.drainBy == nil)
+}
+
+// lane is where the head of a line goes; nil, which a select passes over, without one.
+func (l *loop) lane(n commit.Lane) chan<- decide.Effect {
+	if len(l.lines[n]) == 0 {
+		return nil
+	}
+	return l.commit.Lane(n)
+}
+
+func (l *loop) head(n commit.Lane) decide.Effect {
+	if len(l.lines[n]) == 0 {
+		return nil
+	}
+	return l.lines[n][0]
+}
+
+func (l *loop) taken(n commit.Lane) {
+	l.lines[n][0] = nil
+	l.lines[n] = l.lines[n][1:]
+	l.pending--
+	if n != commit.LaneLog {
+		l.started++
+	}
+}
+
+// drain stops the core from starting anything and drops what no worker has taken: to the
+// cluster and the ledger that is the same as a crash just before it.
+func (l *loop) drain() {
+	l.drainBy = l.deps.Clock.After(drainTimeout)
+	l.step(decide.Drain{})
+	for n := range l.lines {
+		if commit.Lane(n) != commit.LaneLog {
+			l.pending -= len(l.lines[n])
+			l.lines[n] = nil
+		}
+	}
+	l.deps.Logger.Info("draining", "calls", l.started)
+}
+
+// leave appends what is still to be told. Whoever runs the loop then stops the rooms, and
+// with them the membership.
+func (l *loop) leave(rooms context.Context) error {
+	ctx, cancel := context.WithTimeout(rooms, leaveTimeout)
+	defer cancel()
+	if err := l.commit.Flush(ctx); err != nil {
+		l.deps.Logger.Warn("the last decisions are not in the log; facts and ledger tell the same", "error", err)
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+package descheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/services/descheduler/internal/commit"
+	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/descheduler/internal/intake"
+)
+
+const (
+	// election is the name replicas campaign under.
+	election = "descheduler"
+	// sessionTTL is how long a leader that has gone silent keeps others waiting. Cycles are
+	// minutes apart, so there is no hurry.
+	sessionTTL = 15 * time.Second
+	// closeTimeout bounds giving the leadership back at the end; the lease would run out
+	// anyway.
+	closeTimeout = 3 * time.Second
+	// retryPause is the pause after a cycle, or a campaign, that failed.
+	retryPause = 5 * time.Second
+	// viewTimeout bounds waiting for facts and decisions before a cycle begins anew: what
+	// was waited for may have been lost from the log. Longer than a start takes.
+	viewTimeout = 30 * time.Second
+)
+
+// Descheduler is one replica.
+type Descheduler struct {
+	cfg       Config
+	deps      Deps
+	placement func(schedulerName string) *placement.Profile
+	intake    *intake.Room
+	commit    *commit.Room
+	leading   atomic.Bool
+}
+
+// New checks the configuration and builds a replica; nothing runs yet.
+func New(cfg Config, deps Deps) (*Descheduler, error) {
+	if err := errors.Join(cfg.validate(), deps.validate(cfg.DryRun)); err != nil {
+		return nil, err
+	}
+	byScheduler, err := placementBy(cfg.Profiles)
+	if err != nil {
+		return nil, err
+	}
+	registerMetrics()
+	d := &Descheduler{cfg: cfg, deps: deps, placement: byScheduler}
+	d.intake = intake.New(intake.Deps{
+		Log: deps.Log, Snapshots: deps.Snapshots, Clock: deps.Clock, Logger: deps.Logger, Settled: observeSettled,
+	})
+	d.commit = commit.New(commit.Deps{
+		Log: deps.Log, Clock: deps.Clock, Logger: deps.Logger, Asking: d.intake.Asking,
+	})
+	return d, nil
+}
+
+// Ready reports nil once a cycle could run: the facts that the policy looks at are known.
+func (d *Descheduler) Ready() error { return d.intake.Ready(d.cfg.Policy.Kinds()) }
+
+// Leading reports whether this replica runs the cycles.
+func (d *Descheduler) Leading() bool { return d.leading.Load() }
+
+// Run works until ctx ends, or until one cycle is done when Interval is 0. It returns nil
+// then, and an error when the facts cannot be read.
+func (d *Descheduler) Run(ctx context.Context) error {
+	for _, w := range d.cfg.Policy.Warnings {
+		d.deps.Logger.Warn("policy", "warning", w)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return d.intake.Follow(ctx) })
+	g.Go(func() error { return d.intake.Apply(ctx) })
+	g.Go(func() error { return d.intake.Decisions(ctx) })
+	g.Go(func() error {
+		defer stop()
+		if d.cfg.DryRun {
+			d.cycles(ctx)
+			return nil
+		}
+		d.campaign(ctx, g)
+		return nil
+	})
+	return g.Wait()
+}
+
+// campaign leads whenever it can, until ctx ends or a single cycle was asked for and done.
+func (d *Descheduler) campaign(ctx context.Context, g *errgroup.Group) {
+	for ctx.Err() == nil {
+		done, err := d.lead(ctx, g)
+		if done {
+			return
+		}
+		if err != nil && ctx.Err() == nil {
+			d.deps.Logger.Warn("not leading", "retryIn", retryPause, "error", err)
+		}
+		d.pause(ctx, retryPause)
+	}
+}
+
+// lead runs one session from campaign to loss. It reports whether all there was to do is
+// done.
+func (d *Descheduler) lead(ctx context.Context, g *errgroup.Group) (done bool, err error) {
+	session, err := d.deps.Ledger.OpenSession(ctx, sessionTTL)
+	if err != nil {
+		return false, fmt.Errorf("descheduler: open session: %w", err)
+	}
+	defer d.giveBack(ctx, session)
+	term, err := d.deps.Ledger.Campaign(ctx, session, election, d.cfg.ID)
+	if err != nil {
+		return false, err
+	}
+	leading, over := context.WithCancel(ctx)
+	defer over()
+	g.Go(func() error {
+		select {
+		case <-session.Done():
+			over()
+		case <-leading.Done():
+		}
+		return nil
+	})
+	d.leading.Store(true)
+	defer d.leading.Store(false)
+	d.deps.Logger.Info("leading", "id", d.cfg.ID, "term", term)
+	if d.cycles(leading) {
+		return true, nil
+	}
+	return false, errors.New("descheduler: the session was lost")
+}
+
+// giveBack closes the session, which gives the leadership up at once.
+func (d *Descheduler) giveBack(ctx context.Context, s ledger.Session) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if err := s.Close(ctx); err != nil {
+		d.deps.Logger.Warn("the session stays until its lease runs out", "error", err)
+	}
+}
+
+// cycles runs one cycle after another until ctx ends. It reports true when one was all that
+// was wanted.
+func (d *Descheduler) cycles(ctx context.Context) (done bool) {
+	for ctx.Err() == nil {
+		began := d.deps.Clock.Now()
+		err := d.cycle(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return false
+		case err != nil:
+			d.deps.Logger.Warn("cycle failed", "retryIn", retryPause, "error", err)
+			d.pause(ctx, retryPause)
+		case d.cfg.Interval == 0:
+			return true
+		default:
+			d.pause(ctx, d.cfg.Interval-d.deps.Clock.Since(began))
+		}
+	}
+	return false
+}
+
+// cycle is described in the package documentation.
+func (d *Descheduler) cycle(ctx context.Context) error {
+	last, err := d.deps.Log.Last(ctx, events.Decisions)
+	if err != nil {
+		return fmt.Errorf("descheduler: last decision: %w", err)
+	}
+	waiting, cancel := context.WithTimeout(ctx, viewTimeout)
+	view, err := d.intake.View(waiting, d.cfg.Policy.Kinds(), last)
+	cancel()
+	if err != nil {
+		return err
+	}
+	began := d.deps.Clock.Now()
+	out := decide.Cycle(decide.Input{
+		Cluster: view.Cluster, Policy: d.cfg.Policy, Memory: view.Memory,
+		Placement: d.placement, Actor: d.cfg.ID, Now: began,
+	})
+	written := 0
+	if d.cfg.DryRun {
+		d.show(out)
+	} else {
+		written, err = d.commit.Ask(ctx, out.Evict)
+	}
+	d.intake.Forget()
+	took := d.deps.Clock.Since(began)
+	observeCycle(out, took, d.cfg.DryRun)
+	d.summarise(summary{out: out, written: written, took: took, facts: view.Cluster.Position().Sequence})
+	return err
+}
+
+func (d *Descheduler) pause(ctx context.Context, t time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-d.deps.Clock.After(t):
+	}
+}

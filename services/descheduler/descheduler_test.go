@@ -1,0 +1,445 @@
+package descheduler
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
+	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
+	"github.com/berth-scheduler/berth/services/descheduler/policy"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const taintPolicy = `{apiVersion: descheduler/v1alpha2, kind: DeschedulerPolicy, profiles: [{name: p,
+pluginConfig: [{name: RemovePodsViolatingNodeTaints}], plugins: {deschedule: {enabled: [RemovePodsViolatingNodeTaints]}}}]}`
+
+// world is a log and a ledger that any number of replicas share.
+type world struct {
+	t      *testing.T
+	log    *memlog.Log
+	ledger *mem.Store
+	facts  statetest.History
+	// written is how many of facts are in the log.
+	written int
+	output  bytes.Buffer
+}
+
+func newWorld(t *testing.T) *world {
+	return &world{t: t, log: memlog.New(memlog.Options{}), ledger: mem.New()}
+}
+
+// publish appends the facts written since, with a bookmark for pods and nodes.
+func (w *world) publish() {
+	w.t.Helper()
+	w.facts.Bookmark(events.KindPod)
+	w.facts.Bookmark(events.KindNode)
+	w.append()
+}
+
+func (w *world) append() {
+	w.t.Helper()
+	var msgs []events.Message
+	for _, f := range w.facts.Facts[w.written:] {
+		msgs = append(msgs, events.EncodeFact(f.Fact))
+	}
+	if _, err := w.log.Append(w.t.Context(), events.Facts, uint64(w.written), msgs); err != nil {
+		w.t.Fatal(err)
+	}
+	w.written = len(w.facts.Facts)
+}
+
+func (w *world) node(name string, taints ...corev1.Taint) {
+	n := statetest.Node(name, "cpu", "8", "memory", "16Gi", "pods", "20")
+	n.Spec.Taints = taints
+	w.facts.Upsert(events.KindNode, n)
+}
+
+func (w *world) pod(name, node string, change ...func(*corev1.Pod)) {
+	p := statetest.Pod("default", name, "cpu", "1")
+	p.Spec.NodeName = node
+	p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "rs", UID: "uid-rs"}}
+	for _, c := range change {
+		c(p)
+	}
+	w.facts.Upsert(events.KindPod, p)
+}
+
+var gpuOnly = corev1.Taint{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}
+
+func tolerant(p *corev1.Pod) {
+	p.Spec.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
+}
+
+func daemon(p *corev1.Pod) { p.OwnerReferences[0].Kind = "DaemonSet" }
+
+// twoNodes: a and b with three pods on a, one tolerant, one of a DaemonSet.
+func (w *world) twoNodes() {
+	w.node("a")
+	w.node("b")
+	w.pod("plain", "a")
+	w.pod("tolerant", "a", tolerant)
+	w.pod("daemon", "a", daemon)
+	w.publish()
+}
+
+func (w *world) taintA() {
+	w.node("a", gpuOnly)
+	w.publish()
+}
+
+// replica is one running descheduler.
+type replica struct {
+	*Descheduler
+	stop func()
+	done chan error
+}
+
+func (w *world) start(id string, change ...func(*Config)) *replica {
+	w.t.Helper()
+	p, err := policy.Parse("test", []byte(taintPolicy))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cfg := Config{ID: id, Policy: p, Interval: time.Minute}
+	for _, c := range change {
+		c(&cfg)
+	}
+	d, err := New(cfg, Deps{
+		Log: w.log, Snapshots: w.log, Ledger: w.ledger, Clock: clock.RealClock{},
+		Logger: slog.New(slog.NewTextHandler(&w.output, nil)),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	r := &replica{Descheduler: d, done: make(chan error, 1)}
+	r.stop = func() { cancel(); synctest.Wait() }
+	go func() { r.done <- d.Run(ctx) }()
+	synctest.Wait()
+	return r
+}
+
+// asks lists the asks in the log, "name#attempt by actor".
+func (w *world) asks() []string {
+	w.t.Helper()
+	var out []string
+	for _, d := range w.decisions() {
+		if d.Kind == events.DecisionEvict {
+			out = append(out, fmt.Sprintf("%s#%d by %s", d.Pod.Name, d.Attempt, d.Actor))
+		}
+	}
+	return out
+}
+
+func (w *world) decisions() []events.SequencedDecision {
+	w.t.Helper()
+	last, err := w.log.Last(w.t.Context(), events.Decisions)
+	if err != nil || last == 0 {
+		return nil
+	}
+	reader, err := w.log.Read(w.t.Context(), events.Decisions, 1)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer reader.Close()
+	var out []events.SequencedDecision
+	for uint64(len(out)) < last {
+		records, err := reader.Next(w.t.Context())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, r := range records {
+			d, err := events.DecodeDecision(r)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// answer writes an outcome of the newest ask, as a binder does.
+func (w *world) answer(kind events.DecisionKind) {
+	w.t.Helper()
+	all := w.decisions()
+	d := all[len(all)-1].Decision
+	d.Kind, d.Message = kind, ""
+	if _, err := w.log.Append(w.t.Context(), events.Decisions, events.AnySequence, []events.Message{events.EncodeDecision(d)}); err != nil {
+		w.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// after lets time pass.
+func after(d time.Duration) {
+	time.Sleep(d) // the bubble's time
+	synctest.Wait()
+}
+
+func (w *world) wantAsks(want ...string) {
+	w.t.Helper()
+	if diff := cmp.Diff(want, w.asks()); diff != "" {
+		w.t.Fatalf("asks (-want +got):\n%s\nlog:\n%s", diff, w.output.String())
+	}
+}
+
+// TestTaintAdded: the story from a taint to the pod's end.
+func TestTaintAdded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.twoNodes()
+		r := w.start("d1")
+		defer r.stop()
+		if err := r.Ready(); err != nil || !r.Leading() {
+			t.Fatalf("ready: %v, leading: %t", err, r.Leading())
+		}
+		after(time.Minute)
+		w.wantAsks() // no taint, no asks
+
+		w.taintA()
+		after(time.Minute)
+		w.wantAsks("plain#1 by d1")
+		if want := `"kept.owned by a DaemonSet"=1`; !strings.Contains(w.output.String(), want) {
+			t.Errorf("no %s in the log:\n%s", want, w.output.String())
+		}
+		after(3 * time.Minute) // under way: nobody answers
+		w.wantAsks("plain#1 by d1")
+
+		w.answer(events.DecisionEvicted)
+		w.facts.Delete(events.KindPod, "uid-plain")
+		w.publish()
+		after(time.Hour)
+		w.wantAsks("plain#1 by d1")
+	})
+}
+
+// TestRefusedCoolsDown: a refused eviction is asked for again, later, as another attempt.
+func TestRefusedCoolsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.twoNodes()
+		w.taintA()
+		r := w.start("d1")
+		defer r.stop()
+		w.wantAsks("plain#1 by d1")
+		w.answer(events.DecisionEvictRefused)
+		after(decide.Cooldown - time.Second)
+		w.wantAsks("plain#1 by d1")
+		after(time.Minute + time.Second)
+		w.wantAsks("plain#1 by d1", "plain#2 by d1")
+		// Nobody answers the second: it is lost, and asked for once more.
+		after(decide.InFlight - 2*time.Minute)
+		w.wantAsks("plain#1 by d1", "plain#2 by d1")
+		after(2 * time.Minute)
+		w.wantAsks("plain#1 by d1", "plain#2 by d1", "plain#3 by d1")
+	})
+}
+
+// TestOnlyTheLeaderAsks, and a new leader knows what the old one asked for.
+func TestOnlyTheLeaderAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.twoNodes()
+		first, second := w.start("d1"), w.start("d2")
+		defer second.stop()
+		w.taintA()
+		after(time.Minute)
+		w.wantAsks("plain#1 by d1")
+		if !first.Leading() || second.Leading() {
+			t.Fatalf("leading: first %t, second %t", first.Leading(), second.Leading())
+		}
+
+		// The lease of the first runs out. It notices and stops; later it stands in line.
+		if !w.ledger.Expire(1) {
+			t.Fatal("the first replica's lease is not 1")
+		}
+		synctest.Wait()
+		if first.Leading() || !second.Leading() {
+			t.Fatalf("after the loss, leading: first %t, second %t", first.Leading(), second.Leading())
+		}
+		w.pod("late", "a")
+		w.publish()
+		after(2 * time.Minute)
+		w.wantAsks("plain#1 by d1", "late#1 by d2")
+
+		// The second ends; the first leads again and asks nothing again.
+		second.stop()
+		after(10 * time.Second)
+		if !first.Leading() {
+			t.Fatal("the first does not lead again")
+		}
+		after(2 * time.Minute)
+		w.wantAsks("plain#1 by d1", "late#1 by d2")
+		first.stop()
+	})
+}
+
+// TestRestart: a replica that starts over asks nothing again, even when the oldest decisions
+// have been trimmed away under its eyes.
+func TestRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.twoNodes()
+		w.taintA()
+		w.start("d1").stop()
+		w.wantAsks("plain#1 by d1")
+		for range 3 {
+			w.answer(events.DecisionPlaced) // other people's decisions
+		}
+		r := w.start("d2")
+		after(2 * time.Minute)
+		r.stop()
+		w.wantAsks("plain#1 by d1")
+	})
+}
+
+// TestTrimmedAndLostDecisions: reading goes on, and what was known stays known.
+func TestTrimmedAndLostDecisions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.twoNodes()
+		w.taintA()
+		r := w.start("d1")
+		defer r.stop()
+		w.wantAsks("plain#1 by d1")
+		w.answer(events.DecisionPlaced)
+		w.answer(events.DecisionPlaced)
+		w.log.LoseTail(events.Decisions, 0)
+		w.pod("late", "a")
+		w.publish()
+		after(2 * time.Minute)
+		w.wantAsks("late#1 by d1")
+	})
+}
+
+// TestLostAnswer: the ask is written again under the same token.
+func TestLostAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.twoNodes()
+		w.taintA()
+		w.log.LoseNextAnswer(events.Decisions)
+		r := w.start("d1")
+		defer r.stop()
+		after(3 * time.Minute)
+		w.wantAsks("plain#1 by d1", "plain#1 by d1")
+		if all := w.decisions(); all[0].Token != all[1].Token || all[0].Token == "" {
+			t.Errorf("tokens %s and %s, want the same", all[0].Token, all[1].Token)
+		}
+	})
+}
+
+// TestWaitsForProgress: without bookmarks nobody knows what is missing, and nothing is
+// decided.
+func TestWaitsForProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.node("a", gpuOnly)
+		w.node("b")
+		w.pod("plain", "a")
+		w.append()
+		r := w.start("d1")
+		defer r.stop()
+		after(10 * time.Minute)
+		w.wantAsks()
+		if r.Ready() == nil {
+			t.Error("ready without progress")
+		}
+		w.publish()
+		after(time.Minute)
+		w.wantAsks("plain#1 by d1")
+	})
+}
+
+// TestOnce: one cycle, then the end, and the leadership is free.
+func TestOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.twoNodes()
+		w.taintA()
+		for _, id := range []string{"d1", "d2"} {
+			r := w.start(id, func(c *Config) { c.Interval = 0 })
+			select {
+			case err := <-r.done:
+				if err != nil {
+					t.Error(err)
+				}
+			default:
+				t.Fatalf("%s is still running", id)
+			}
+		}
+		w.wantAsks("plain#1 by d1")
+	})
+}
+
+// TestDryRun: shows, asks nothing, needs no ledger.
+func TestDryRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.twoNodes()
+		w.taintA()
+		w.start("d1", func(c *Config) { c.Interval, c.DryRun = 0, true })
+		w.wantAsks()
+		if want := `msg="would evict" pod=default/plain node=a`; !strings.Contains(w.output.String(), want) {
+			t.Errorf("no %s in the log:\n%s", want, w.output.String())
+		}
+	})
+}
+
+// TestMetrics: outcomes of our own asks are counted under upstream's names.
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.twoNodes()
+		w.taintA()
+		podsEvicted.Reset()
+		r := w.start("d1")
+		defer r.stop()
+		w.answer(events.DecisionEvicted)
+		w.answer(events.DecisionEvicted) // delivered again
+		const want = `
+# HELP descheduler_pods_evicted_total [ALPHA] Evictions by result, strategy, profile, namespace and node. A result of error is a refusal.
+# TYPE descheduler_pods_evicted_total counter
+descheduler_pods_evicted_total{namespace="default",node="a",profile="p",result="success",strategy="RemovePodsViolatingNodeTaints"} 1
+`
+		if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(want), "descheduler_pods_evicted_total"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNewRefuses(t *testing.T) {
+	_, err := New(Config{Interval: -time.Second}, Deps{})
+	const want = `descheduler: ID: empty: want a member id
+descheduler: Log: nil: want one
+descheduler: Snapshots: nil: want one
+descheduler: Ledger: nil: want one
+descheduler: Logger: nil: want one
+descheduler: Clock: nil: want one`
+	if err == nil || err.Error() != want {
+		t.Errorf("got:\n%v\nwant:\n%s", err, want)
+	}
+	if _, err := placementBy([]placement.ProfileConfig{{SchedulerName: "a"}, {SchedulerName: "a"}}); err == nil {
+		t.Error("two profiles of one name were accepted")
+	}
+}

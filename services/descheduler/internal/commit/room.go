@@ -1,0 +1,79 @@
+package commit
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
+)
+
+const (
+	// retryInitial to retryCap bound the pauses between appends of one batch; retryFactor
+	// is their growth, retryJitter their spread.
+	retryInitial = 100 * time.Millisecond
+	retryCap     = 2 * time.Second
+	retryFactor  = 2.0
+	retryJitter  = 0.2
+	// attempts of one batch before the cycle is given up; the next one decides anew.
+	attempts = 8
+)
+
+// Deps are the outside worlds of a Room.
+type Deps struct {
+	Log    events.Log
+	Clock  clock.Clock
+	Logger *slog.Logger
+	// Asking is told of every ask before it is written.
+	Asking func(decide.Eviction)
+}
+
+// Room writes asks. For one goroutine.
+type Room struct{ deps Deps }
+
+// New returns a room.
+func New(deps Deps) *Room { return &Room{deps: deps} }
+
+// Ask writes the evictions in order, in batches, and returns how many are surely written.
+// It ends early with ctx, which must end when the leadership does.
+func (r *Room) Ask(ctx context.Context, evictions []decide.Eviction) (written int, err error) {
+	for batch := range slices.Chunk(evictions, events.MaxBatch) {
+		if ctx.Err() != nil {
+			return written, ctx.Err()
+		}
+		msgs := make([]events.Message, 0, len(batch))
+		for _, e := range batch {
+			r.deps.Asking(e)
+			msgs = append(msgs, events.EncodeDecision(e.Decision))
+		}
+		if err := r.append(ctx, msgs); err != nil {
+			return written, fmt.Errorf("descheduler: asking for %d evictions: %w", len(batch), err)
+		}
+		written += len(batch)
+	}
+	return written, nil
+}
+
+func (r *Room) append(ctx context.Context, msgs []events.Message) error {
+	pause := wait.Backoff{
+		Duration: retryInitial, Factor: retryFactor, Jitter: retryJitter, Steps: attempts, Cap: retryCap,
+	}
+	for try := 1; ; try++ {
+		_, err := r.deps.Log.Append(ctx, events.Decisions, events.AnySequence, msgs)
+		if err == nil || ctx.Err() != nil || try == attempts {
+			return err
+		}
+		r.deps.Logger.Warn("asking for evictions again", "try", try, "error", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.deps.Clock.After(pause.Step()):
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// Decisions reads the stream of decisions, from the oldest kept, until ctx ends. What
+// cannot be read is tried again with growing pauses.
+func (r *Room) Decisions(ctx context.Context) error {
+	pause := newBackoff()
+	from := uint64(1)
+	for ctx.Err() == nil {
+		read, err := r.readDecisions(ctx, from)
+		if read > 0 {
+			pause = newBackoff()
+			from = read + 1
+		}
+		if gap, ok := errors.AsType[*events.ErrGap](err); ok {
+			from = afterGap(from, gap)
+			r.rewind(from)
+		}
+		if err != nil && ctx.Err() == nil {
+			r.deps.Logger.Warn("reading decisions again", "from", from, "reason", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-r.deps.Clock.After(pause.Step()):
+		}
+	}
+	return nil
+}
+
+// afterGap: what is there now may differ from what was read, so everything kept is read
+// again; that reading from the start meets a gap only says where the kept ones begin.
+func afterGap(from uint64, gap *events.ErrGap) uint64 {
+	if from > 1 {
+		return 1
+	}
+	return max(gap.Have, 1)
+}
+
+// readDecisions returns the last sequence taken in, 0 for none, and why it stopped.
+func (r *Room) readDecisions(ctx context.Context, from uint64) (last uint64, err error) {
+	reader, err := r.deps.Log.Read(ctx, events.Decisions, from)
+	if err != nil {
+		return 0, err
+	}
+	defer reader.Close()
+	for {
+		records, err := reader.Next(ctx)
+		if err != nil {
+			return last, err
+		}
+		r.take(records)
+		if len(records) > 0 {
+			last = records[len(records)-1].Sequence
+		}
+	}
+}
+
+// take decodes what concerns evictions, a small part of the stream, and skips the rest by
+// its subject.
+func (r *Room) take(records []events.Record) {
+	var mine []events.SequencedDecision
+	for _, record := range records {
+		if !concerns(record.Subject) {
+			continue
+		}
+		d, err := events.DecodeDecision(record)
+		if err != nil {
+			r.deps.Logger.Error("a decision cannot be read and is left out",
+				"sequence", record.Sequence, "subject", record.Subject, "error", err)
+			continue
+		}
+		mine = append(mine, d)
+	}
+	for _, d := range r.remember(mine, records) {
+		r.deps.Settled(d.profile, d.outcome)
+	}
+}
+
+// concerns goes by the kind at the end of decisions.<pod uid>.<kind>.
+func concerns(subject string) bool {
+	kind := events.DecisionKind(subject[strings.LastIndexByte(subject, '.')+1:])
+	return kind == events.DecisionEvict || kind == events.DecisionEvicted || kind == events.DecisionEvictRefused
+}
+
+// settled is the end of an eviction that this process asked for.
+type settled struct {
+	profile string
+	outcome events.Decision
+}
+
+func (r *Room) remember(ds []events.SequencedDecision, records []events.Record) []settled {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.deps.Clock.Now()
+	var ended []settled
+	for _, d := range ds {
+		if !r.mu.memory.Observe(d.Decision, now) || d.Kind == events.DecisionEvict {
+			continue
+		}
+		if m, ok := r.mu.mine[d.Pod.UID]; ok && m.attempt == d.Attempt {
+			delete(r.mu.mine, d.Pod.UID)
+			ended = append(ended, settled{m.profile, d.Decision})
+		}
+	}
+	if len(records) > 0 {
+		r.mu.decisions = records[len(records)-1].Sequence
+	}
+	r.wake()
+	return ended
+}
+
+// rewind says that decisions are taken in from a sequence on. Those before it that are not
+// in the log any more cannot be waited for.
+func (r *Room) rewind(from uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.decisions = from - 1
+	r.wake()
+}

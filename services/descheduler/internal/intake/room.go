@@ -1,0 +1,206 @@
+package intake
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
+)
+
+// batchBuffer lets one batch of facts be decoded while another is applied.
+const batchBuffer = 1
+
+// Deps are the outside worlds of a Room.
+type Deps struct {
+	Log       events.Log
+	Snapshots events.Snapshots
+	Clock     clock.Clock
+	Logger    *slog.Logger
+	// Settled is told of every eviction that this process asked for and that has ended, with
+	// the profile that picked the pod. It must not block.
+	Settled func(profile string, outcome events.Decision)
+}
+
+// Room collects facts and decisions. Its methods are safe for concurrent use; Follow, Apply
+// and Decisions are to be run once each.
+type Room struct {
+	deps    Deps
+	batches chan follow.Batch
+
+	mu struct {
+		sync.Mutex
+		store  *state.Store
+		memory decide.Memory
+		// decisions is the last sequence of that stream taken in.
+		decisions uint64
+		// mine holds the profiles behind the asks of this process that have not ended.
+		mine map[string]mine
+		// changed is closed and replaced whenever a View may have become possible.
+		changed chan struct{}
+	}
+}
+
+type mine struct {
+	profile string
+	attempt int32
+}
+
+// View is what a cycle decides on.
+type View struct {
+	Cluster *state.Snapshot
+	Memory  decide.Memory
+}
+
+// New returns an empty room; nothing runs yet.
+func New(deps Deps) *Room {
+	r := &Room{deps: deps, batches: make(chan follow.Batch, batchBuffer)}
+	r.mu.store = state.New()
+	r.mu.memory = decide.NewMemory()
+	r.mu.mine = map[string]mine{}
+	r.mu.changed = make(chan struct{})
+	return r
+}
+
+// Follow reads the facts until ctx ends. An error means that they cannot be read.
+func (r *Room) Follow(ctx context.Context) error {
+	return follow.New(r.deps.Log, r.deps.Snapshots).Run(ctx, r.batches)
+}
+
+// Apply applies what Follow reads until ctx ends.
+func (r *Room) Apply(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case b := <-r.batches:
+			if err := r.apply(b); err != nil {
+				return fmt.Errorf("descheduler: facts: %w", err)
+			}
+		}
+	}
+}
+
+func (r *Room) apply(b follow.Batch) error {
+	store := r.store()
+	if b.Reset {
+		store = state.New()
+		if b.Snapshot != nil {
+			restored, err := state.Restore(b.Snapshot)
+			if err != nil {
+				return err
+			}
+			store = restored
+		}
+		store.SetBarrier(b.Barrier)
+	}
+	if _, err := store.Apply(b.Facts); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.store = store
+	r.wake()
+	return nil
+}
+
+func (r *Room) store() *state.Store {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.store
+}
+
+// wake is called under the lock.
+func (r *Room) wake() {
+	close(r.mu.changed)
+	r.mu.changed = make(chan struct{})
+}
+
+// View waits until progress of every kind is defined and the decisions have been taken in
+// up to sequence. An error is that of ctx, with what was waited for.
+func (r *Room) View(ctx context.Context, kinds []events.Kind, decisions uint64) (View, error) {
+	for {
+		view, missing, changed := r.view(kinds, decisions)
+		if missing == "" {
+			return view, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return View{}, fmt.Errorf("descheduler: waiting for %s: %w", missing, ctx.Err())
+		}
+	}
+}
+
+func (r *Room) view(kinds []events.Kind, decisions uint64) (v View, missing string, changed <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	snapshot := r.mu.store.Snapshot()
+	for _, k := range kinds {
+		if _, ok := snapshot.Position().Progress(k); !ok {
+			return View{}, fmt.Sprintf("the facts of kind %s", k), r.mu.changed
+		}
+	}
+	if r.mu.decisions < decisions {
+		return View{}, fmt.Sprintf("decision %d (at %d)", decisions, r.mu.decisions), r.mu.changed
+	}
+	return View{Cluster: snapshot, Memory: r.mu.memory.Clone()}, "", r.mu.changed
+}
+
+// Ready reports nil when the facts of all kinds are known, else what is not.
+func (r *Room) Ready(kinds []events.Kind) error {
+	if _, missing, _ := r.view(kinds, 0); missing != "" {
+		return fmt.Errorf("descheduler: still reading %s", missing)
+	}
+	return nil
+}
+
+// Asking notes that an eviction is about to be asked for. It is called before the ask is
+// written, so that an ask whose fate is unknown counts as made.
+func (r *Room) Asking(e decide.Eviction) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.memory.Observe(e.Decision, r.deps.Clock.Now())
+	r.mu.mine[e.Decision.Pod.UID] = mine{profile: e.Profile, attempt: e.Decision.Attempt}
+}
+
+// Forget drops what is known about pods that are gone from the cluster.
+func (r *Room) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	cluster := r.mu.store.Snapshot()
+	r.mu.memory.Forget(func(uid string) bool {
+		_, exists := cluster.Pod(uid)
+		return exists
+	}, r.deps.Clock.Now())
+	for uid := range r.mu.mine {
+		if !r.mu.memory.Knows(uid) {
+			delete(r.mu.mine, uid)
+		}
+	}
+}
+
+const (
+	// retryInitial to retryCap bound the pauses while the decisions cannot be read;
+	// retryFactor is their growth, retryJitter their spread.
+	retryInitial = 50 * time.Millisecond
+	retryCap     = 5 * time.Second
+	retryFactor  = 2.0
+	retryJitter  = 0.2
+	// retrySteps only has to be more than it takes to reach retryCap.
+	retrySteps = 20
+)
+
+func newBackoff() wait.Backoff {
+	return wait.Backoff{
+		Duration: retryInitial, Factor: retryFactor, Jitter: retryJitter, Steps: retrySteps, Cap: retryCap,
+	}
+}

@@ -1,0 +1,183 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// Defaults of Config.
+const (
+	// DefaultPodInitialBackoff and DefaultPodMaxBackoff are kube-scheduler's
+	// (podInitialBackoffSeconds, podMaxBackoffSeconds).
+	DefaultPodInitialBackoff = time.Second
+	DefaultPodMaxBackoff     = 10 * time.Second
+	// DefaultOfferLease is many heartbeats of a shard, and short enough that a lost offer
+	// is not noticed.
+	DefaultOfferLease = 10 * time.Second
+	// DefaultFlushAfter is kube-scheduler's --pod-max-in-unschedulable-pods-duration.
+	DefaultFlushAfter = 5 * time.Minute
+	// DefaultSessionTTL bounds how long a dead leader is missed.
+	DefaultSessionTTL = 10 * time.Second
+	// DefaultSnapshotEvery and DefaultSnapshotInterval bound what a new reader must read.
+	DefaultSnapshotEvery    = 50_000
+	DefaultSnapshotInterval = 5 * time.Minute
+	// DefaultStartTimeout is the patience with an API server that cannot be reached at
+	// start.
+	DefaultStartTimeout = 30 * time.Second
+)
+
+// tracerName names the instrumentation of this service.
+const tracerName = "github.com/berth-scheduler/berth/services/queue"
+
+// minSessionTTL is the least an etcd lease can be.
+const minSessionTTL = 2 * time.Second
+
+// Config of one replica. Zero values mean the defaults named.
+type Config struct {
+	// ID is this replica's member id, unique per life of a process ("queue-…"). Required.
+	ID string
+	// SchedulerNames are the values of spec.schedulerName to serve. Required.
+	SchedulerNames []string
+	// PodInitialBackoff (default 1 s) doubles with each failed attempt up to PodMaxBackoff
+	// (default 10 s).
+	PodInitialBackoff, PodMaxBackoff time.Duration
+	// NoBackoff switches the backoff off (podMaxBackoffSeconds: 0 of kube-scheduler's
+	// configuration).
+	NoBackoff bool
+	// OfferLease is how long a shard may work on an offer without renewing it (default
+	// 10 s). It must be several times the shards' heartbeat.
+	OfferLease time.Duration
+	// FlushAfter is how long a pod waits for an event at most (default 5 min).
+	FlushAfter time.Duration
+	// SessionTTL is how long after the leader's death another replica leads (default 10 s,
+	// at least 2 s, whole seconds).
+	SessionTTL time.Duration
+	// SnapshotEvery is in facts (default 50,000), SnapshotInterval in time (default 5 min):
+	// whichever comes first makes the leader store a snapshot of the state.
+	SnapshotEvery    uint64
+	SnapshotInterval time.Duration
+	// StartTimeout bounds the wait for the API server at start (default 30 s). Later
+	// outages are ridden out.
+	StartTimeout time.Duration
+	// Address (host:port of HTTP, or empty) and Version are shown to people in the list of
+	// members.
+	Address, Version string
+}
+
+// Deps are the outside worlds of one replica. All but Tracer, Logger and Clock are
+// required.
+type Deps struct {
+	Log       events.Log
+	Snapshots events.Snapshots
+	Bus       events.Bus
+	Ledger    ledger.Store
+	Elections ledger.Elections
+	// RestConfig reaches the API server; its identity must be allowed to get, list and
+	// watch pods, nodes, namespaces, priority classes and disruption budgets.
+	RestConfig *rest.Config
+	// Tracer takes the root spans of the pods' paths; defaults to the global provider's.
+	Tracer trace.Tracer
+	// Logger defaults to slog.Default.
+	Logger *slog.Logger
+	// Clock defaults to the real one. Only differences of its times are used.
+	Clock clock.WithTicker
+}
+
+func (c Config) withDefaults() Config {
+	c.PodInitialBackoff = or(c.PodInitialBackoff, DefaultPodInitialBackoff)
+	c.PodMaxBackoff = or(c.PodMaxBackoff, DefaultPodMaxBackoff)
+	if c.NoBackoff {
+		c.PodMaxBackoff = 0
+	}
+	c.OfferLease = or(c.OfferLease, DefaultOfferLease)
+	c.FlushAfter = or(c.FlushAfter, DefaultFlushAfter)
+	c.SessionTTL = or(c.SessionTTL, DefaultSessionTTL)
+	c.SnapshotEvery = or(c.SnapshotEvery, DefaultSnapshotEvery)
+	c.SnapshotInterval = or(c.SnapshotInterval, DefaultSnapshotInterval)
+	c.StartTimeout = or(c.StartTimeout, DefaultStartTimeout)
+	return c
+}
+
+func or[T comparable](value, instead T) T {
+	var zero T
+	if value == zero {
+		return instead
+	}
+	return value
+}
+
+// Validate reports the first field that cannot be used as given.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	if c.ID == "" {
+		return errors.New("queue: Config.ID is empty, want a member id")
+	}
+	if len(c.SchedulerNames) == 0 || slices.Contains(c.SchedulerNames, "") {
+		return fmt.Errorf("queue: Config.SchedulerNames is %q, want at least one name and none empty", c.SchedulerNames)
+	}
+	durations := []struct {
+		name         string
+		value, least time.Duration
+	}{
+		{"PodInitialBackoff", c.PodInitialBackoff, time.Millisecond},
+		{"PodMaxBackoff", c.PodMaxBackoff, 0},
+		{"OfferLease", c.OfferLease, time.Millisecond},
+		{"FlushAfter", c.FlushAfter, time.Second},
+		{"SessionTTL", c.SessionTTL, minSessionTTL},
+		{"SnapshotInterval", c.SnapshotInterval, time.Second},
+		{"StartTimeout", c.StartTimeout, time.Millisecond},
+	}
+	for _, d := range durations {
+		if d.value < d.least {
+			return fmt.Errorf("queue: Config.%s is %s, want at least %s", d.name, d.value, d.least)
+		}
+	}
+	if c.SessionTTL%time.Second != 0 {
+		return fmt.Errorf("queue: Config.SessionTTL is %s, want whole seconds", c.SessionTTL)
+	}
+	if !c.NoBackoff && c.PodInitialBackoff > c.PodMaxBackoff {
+		return fmt.Errorf("queue: Config.PodInitialBackoff is %s, want at most PodMaxBackoff (%s)",
+			c.PodInitialBackoff, c.PodMaxBackoff)
+	}
+	return nil
+}
+
+func (d *Deps) complete() error {
+	missing := ""
+	switch {
+	case d.Log == nil:
+		missing = "Log"
+	case d.Snapshots == nil:
+		missing = "Snapshots"
+	case d.Bus == nil:
+		missing = "Bus"
+	case d.Ledger == nil:
+		missing = "Ledger"
+	case d.Elections == nil:
+		missing = "Elections"
+	}
+	if missing != "" {
+		return fmt.Errorf("queue: Deps.%s is nil, it is required", missing)
+	}
+	if d.Logger == nil {
+		d.Logger = slog.Default()
+	}
+	if d.Tracer == nil {
+		d.Tracer = otel.Tracer(tracerName)
+	}
+	if d.Clock == nil {
+		d.Clock = clock.RealClock{}
+	}
+	return nil
+}

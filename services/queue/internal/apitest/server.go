@@ -1,0 +1,276 @@
+package apitest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+)
+
+// object is any Kubernetes object.
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// Server is the cluster. All methods are safe for concurrent use.
+type Server struct {
+	http *httptest.Server
+
+	mu struct {
+		sync.Mutex
+		version  uint64
+		compact  uint64
+		objects  map[string]map[string]object // by resource and namespace/name
+		events   []event
+		watches  int
+		requests map[string]int
+		broken   bool
+		// changed closes whenever a watch may have something to do.
+		changed chan struct{}
+	}
+}
+
+// event is one change, or a bookmark if object is nil.
+type event struct {
+	version  uint64
+	kind     watch.EventType
+	resource string
+	object   object
+}
+
+// resources maps the paths of lists to resources, with their list kinds.
+var resources = map[string][2]string{
+	"/api/v1/pods":                               {"pods", "Pod"},
+	"/api/v1/nodes":                              {"nodes", "Node"},
+	"/api/v1/namespaces":                         {"namespaces", "Namespace"},
+	"/apis/policy/v1/poddisruptionbudgets":       {"poddisruptionbudgets", "PodDisruptionBudget"},
+	"/apis/scheduling.k8s.io/v1/priorityclasses": {"priorityclasses", "PriorityClass"},
+}
+
+// New starts a server that knows namespace kube-system, whose UID is clusterUID. Close it.
+func New(clusterUID string) *Server {
+	s := &Server{}
+	s.mu.version = 100
+	s.mu.objects = map[string]map[string]object{}
+	s.mu.requests = map[string]int{}
+	s.mu.changed = make(chan struct{})
+	s.Set(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: types.UID(clusterUID)}})
+	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
+	return s
+}
+
+// Close ends all watches and stops the server.
+func (s *Server) Close() {
+	s.Break()
+	s.http.Close()
+}
+
+// Config is how to reach the server.
+func (s *Server) Config() *rest.Config { return &rest.Config{Host: s.http.URL} }
+
+// resourceOf names the resource of an object and stamps its type.
+func resourceOf(o object) string {
+	group, kind, resource := "v1", "", ""
+	switch o.(type) {
+	case *corev1.Pod:
+		kind, resource = "Pod", "pods"
+	case *corev1.Node:
+		kind, resource = "Node", "nodes"
+	case *corev1.Namespace:
+		kind, resource = "Namespace", "namespaces"
+	case *policyv1.PodDisruptionBudget:
+		group, kind, resource = "policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"
+	case *schedulingv1.PriorityClass:
+		group, kind, resource = "scheduling.k8s.io/v1", "PriorityClass", "priorityclasses"
+	default:
+		panic(fmt.Sprintf("apitest: no resource for %T", o))
+	}
+	o.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(group, kind))
+	return resource
+}
+
+// Set creates or replaces an object and returns its resourceVersion. Without a UID it gets
+// one from its name.
+func (s *Server) Set(o object) uint64 {
+	o = o.DeepCopyObject().(object)
+	resource := resourceOf(o)
+	key := o.GetNamespace() + "/" + o.GetName()
+	if o.GetUID() == "" {
+		o.SetUID(types.UID(o.GetName() + "-uid"))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kind := watch.Added
+	if s.mu.objects[resource] == nil {
+		s.mu.objects[resource] = map[string]object{}
+	}
+	if _, ok := s.mu.objects[resource][key]; ok {
+		kind = watch.Modified
+	}
+	s.mu.objects[resource][key] = o
+	return s.record(kind, resource, o)
+}
+
+// Delete removes an object and returns the resourceVersion of the deletion.
+func (s *Server) Delete(o object) uint64 {
+	resource := resourceOf(o)
+	key := o.GetNamespace() + "/" + o.GetName()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, ok := s.mu.objects[resource][key]
+	if !ok {
+		panic("apitest: delete of " + key + ", which is not there")
+	}
+	delete(s.mu.objects[resource], key)
+	return s.record(watch.Deleted, resource, was.DeepCopyObject().(object))
+}
+
+// Bookmark moves the resourceVersion and tells every watch of it.
+func (s *Server) Bookmark() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record(watch.Bookmark, "", nil)
+}
+
+func (s *Server) record(kind watch.EventType, resource string, o object) uint64 {
+	s.mu.version++
+	if o != nil {
+		o.SetResourceVersion(strconv.FormatUint(s.mu.version, 10))
+	}
+	s.mu.events = append(s.mu.events, event{s.mu.version, kind, resource, o})
+	s.wake()
+	return s.mu.version
+}
+
+func (s *Server) wake() {
+	close(s.mu.changed)
+	s.mu.changed = make(chan struct{})
+}
+
+// Break ends all watches now; they may be started again where they were.
+func (s *Server) Break() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.watches++
+	s.wake()
+}
+
+// Compact forgets the history: watches end, and one that asks for it must list again.
+func (s *Server) Compact() {
+	s.mu.Lock()
+	s.mu.version++
+	s.mu.compact = s.mu.version
+	s.mu.events = nil
+	s.mu.Unlock()
+	s.Break()
+}
+
+// Down makes every request fail with 503 until it is called with false.
+func (s *Server) Down(down bool) {
+	s.mu.Lock()
+	s.mu.broken = down
+	s.mu.Unlock()
+	s.Break()
+}
+
+// Requests counts the requests of a kind seen so far: "list", "watch", "watchlist", with
+// "/" and the resource.
+func (s *Server) Requests(kind string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.requests[kind]
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	down := s.mu.broken
+	s.mu.Unlock()
+	if down {
+		refuse(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if name, ok := strings.CutPrefix(r.URL.Path, "/api/v1/namespaces/"); ok {
+		s.get(w, "namespaces", "/"+name)
+		return
+	}
+	resource, ok := resources[r.URL.Path]
+	switch {
+	case !ok:
+		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound)
+	case r.URL.Query().Get("watch") == "":
+		s.list(w, resource)
+	default:
+		s.watch(w, r, resource[0])
+	}
+}
+
+func (s *Server) get(w http.ResponseWriter, resource, key string) {
+	s.mu.Lock()
+	o, ok := s.mu.objects[resource][key]
+	s.mu.Unlock()
+	if !ok {
+		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound)
+		return
+	}
+	write(w, o)
+}
+
+func refuse(w http.ResponseWriter, code int, reason metav1.StatusReason) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	write(w, status(code, reason))
+}
+
+func status(code int, reason metav1.StatusReason) *metav1.Status {
+	return &metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason,
+	}
+}
+
+// write sends JSON; a client that has gone is no failure.
+func write(w http.ResponseWriter, v any) {
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+func (s *Server) list(w http.ResponseWriter, resource [2]string) {
+	s.mu.Lock()
+	s.mu.requests["list/"+resource[0]]++
+	items := s.current(resource[0])
+	version := s.mu.version
+	s.mu.Unlock()
+	apiVersion := "v1"
+	if len(items) > 0 {
+		apiVersion = items[0].GetObjectKind().GroupVersionKind().GroupVersion().String()
+	}
+	write(w, map[string]any{
+		"kind": resource[1] + "List", "apiVersion": apiVersion,
+		"metadata": map[string]any{"resourceVersion": strconv.FormatUint(version, 10)}, "items": items,
+	})
+}
+
+func (s *Server) current(resource string) []object {
+	objects := s.mu.objects[resource]
+	items := make([]object, 0, len(objects))
+	for _, key := range slices.Sorted(maps.Keys(objects)) {
+		items = append(items, objects[key])
+	}
+	return items
+}

@@ -1,0 +1,115 @@
+package commit
+
+import (
+	"context"
+	"log/slog"
+
+	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/decide"
+)
+
+// metricQueues are the pools that kube-scheduler's metrics know, by their names there. Pods
+// that are offered or held are "in flight" there, and in no queue.
+var metricQueues = map[decide.Pool]string{
+	decide.PoolGated:   "gated",
+	decide.PoolActive:  "active",
+	decide.PoolBackoff: "backoff",
+	decide.PoolParked:  "unschedulable",
+}
+
+// Attributes of the root span of a pod's path.
+const (
+	attributeAttempts = attribute.Key("berth.attempts")
+	attributeOutcome  = attribute.Key("berth.outcome")
+)
+
+// Reporter carries out the effects of the core. Nothing it does blocks: the deciding
+// goroutine calls it. For one goroutine.
+type Reporter struct {
+	bus    events.Bus
+	tracer trace.Tracer
+	logger *slog.Logger
+	// shards are those whose gauge of offers is set.
+	shards map[string]int
+}
+
+// NewReporter returns a reporter that sends offers to bus and root spans to tracer.
+func NewReporter(bus events.Bus, tracer trace.Tracer, logger *slog.Logger) *Reporter {
+	return &Reporter{bus: bus, tracer: tracer, logger: logger, shards: map[string]int{}}
+}
+
+// Carry carries out one effect; NextTick is the caller's.
+func (r *Reporter) Carry(effect decide.Effect) {
+	switch e := effect.(type) {
+	case decide.SendOffers:
+		r.offer(e)
+	case decide.PodBound:
+		r.bound(e)
+	case decide.Counted:
+		for in, n := range e.Incoming {
+			name, ok := metricQueues[in.Pool]
+			for i := 0; ok && i < n; i++ {
+				telemetry.QueueIncoming(name, in.Event)
+			}
+		}
+	}
+}
+
+// offer sends one message. If it cannot be sent, the leases run out and the pods are
+// offered again.
+func (r *Reporter) offer(e decide.SendOffers) {
+	if err := r.bus.Publish(events.SubjectOffers+e.Shard, events.EncodeOffers(e.Batch)); err != nil {
+		r.logger.Warn("offers were not sent", "shard", e.Shard, "offers", len(e.Batch.Offers), "error", err)
+	}
+}
+
+// bound ends a pod's path: its numbers, and the root span that all others hang on. The
+// span begins when the API server says the pod was created, in whole seconds of its clock.
+func (r *Reporter) bound(e decide.PodBound) {
+	since := e.FirstOffer
+	if since.IsZero() {
+		since = e.Seen
+	}
+	attempts := max(e.Attempts, 1) // an earlier leader's are not known
+	telemetry.PodScheduled(int(attempts), e.Bound.Sub(since))
+	start := e.Seen
+	if created := e.Pod.Object.CreationTimestamp; !created.IsZero() && created.Time.Before(start) {
+		start = created.Time
+	}
+	telemetry.EmitRoot(context.Background(), r.tracer, telemetry.Root{
+		UID: e.Pod.UID, Namespace: e.Pod.Namespace, Name: e.Pod.Name, Start: start, End: e.Bound,
+		Attributes: []attribute.KeyValue{
+			attributeOutcome.String("bound"),
+			attributeAttempts.Int(int(attempts)),
+			semconv.K8SNodeName(e.Pod.NodeName),
+		},
+	})
+}
+
+// Pools reports how many pods each pool and each shard has.
+func (r *Reporter) Pools(pools map[decide.Pool]int, leased map[string]int) {
+	for pool, name := range metricQueues {
+		telemetry.PendingPods(name, pools[pool])
+	}
+	for shard := range r.shards {
+		if _, ok := leased[shard]; !ok {
+			telemetry.OffersOutstanding(shard, 0)
+			delete(r.shards, shard)
+		}
+	}
+	for shard, n := range leased {
+		if was, ok := r.shards[shard]; !ok || was != n {
+			telemetry.OffersOutstanding(shard, n)
+			r.shards[shard] = n
+		}
+	}
+}
+
+// Idle reports that this replica does not lead: what waits is the leader's to report.
+func (r *Reporter) Idle() { r.Pools(nil, nil) }

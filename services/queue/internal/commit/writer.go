@@ -1,0 +1,209 @@
+package commit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// unknownBackoff spaces the attempts to learn what became of an append, and to repeat it:
+// 50 ms doubling to 2 s, for as long as it takes.
+var unknownBackoff = wait.Backoff{
+	Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Cap: 2 * time.Second, Steps: 20,
+}
+
+// readBackTimeout bounds one look at what the log holds. The records are known to be
+// there, so a reader that delivers nothing for so long is broken.
+const readBackTimeout = 10 * time.Second
+
+// DivergedError reports that the log is not what the writer last made it: another writer
+// appended, or the log lost a tail it had acknowledged. Nothing of the batch in hand is
+// known to be stored in its place.
+type DivergedError struct {
+	// Expected was the last sequence; Actual is what the log says, 0 if it did not.
+	Expected, Actual uint64
+}
+
+func (e *DivergedError) Error() string {
+	return fmt.Sprintf("queue: the log of facts should end at %d, it ends at %d: another writer, or a lost tail",
+		e.Expected, e.Actual)
+}
+
+// Writer is the one fenced writer of facts, for one round. Run is for one goroutine.
+type Writer struct {
+	log    events.Log
+	logger *slog.Logger
+	epoch  uint64
+	// last is the stream's last sequence as far as this writer made it.
+	last uint64
+}
+
+// NewWriter returns a writer that opens fact epoch behind sequence last.
+func NewWriter(log events.Log, logger *slog.Logger, last, epoch uint64) *Writer {
+	return &Writer{log: log, logger: logger, last: last, epoch: epoch}
+}
+
+// Run appends the opening of the epoch, then facts as they come, everything at hand in one
+// batch and never waiting for more, until ctx ends (it returns nil). Any other end is a
+// *DivergedError. A fact taken from facts is stored or the writer ends.
+func (w *Writer) Run(ctx context.Context, cause string, facts <-chan events.Fact) error {
+	err := w.append(ctx, []events.Message{w.encode(events.Fact{Op: events.OpEpochBegin, Cause: cause})})
+	for err == nil {
+		var batch []events.Message
+		if batch, err = w.take(ctx, facts); err == nil {
+			err = w.append(ctx, batch)
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (w *Writer) encode(f events.Fact) events.Message {
+	f.Epoch = w.epoch
+	return events.EncodeFact(f)
+}
+
+// take waits for one fact and adds those that are waiting too.
+func (w *Writer) take(ctx context.Context, facts <-chan events.Fact) ([]events.Message, error) {
+	var batch []events.Message
+	select {
+	case f := <-facts:
+		batch = append(batch, w.encode(f))
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	for len(batch) < events.MaxBatch {
+		select {
+		case f := <-facts:
+			batch = append(batch, w.encode(f))
+		default:
+			return batch, nil
+		}
+	}
+	return batch, nil
+}
+
+// append stores one batch behind last, whatever the answers on the way: an answer that
+// does not come is not a no, so the log is looked at before anything is repeated. Between
+// an append and its answer a crash leaves a log that the next leader reads to its end.
+func (w *Writer) append(ctx context.Context, batch []events.Message) error {
+	backoff := unknownBackoff
+	for {
+		last, err := w.log.Append(ctx, events.Facts, w.last, batch)
+		if err == nil {
+			w.last = last
+			return nil
+		}
+		stored, err := w.settle(ctx, batch, err)
+		if err != nil || stored {
+			return err
+		}
+		if err := sleep(ctx, backoff.Step()); err != nil {
+			return err
+		}
+	}
+}
+
+// settle finds out what became of a batch whose append returned failure: stored, surely
+// not stored (try again), or the log has diverged.
+func (w *Writer) settle(ctx context.Context, batch []events.Message, failure error) (stored bool, err error) {
+	var wrong *events.ErrWrongSequence
+	if !errors.As(failure, &wrong) {
+		w.logger.Warn("an append to the log of facts was not answered", "expected", w.last, "error", failure)
+	}
+	backoff := unknownBackoff
+	for {
+		stored, err := w.compare(ctx, batch)
+		var diverged *DivergedError
+		if err == nil || errors.As(err, &diverged) {
+			return stored, err
+		}
+		if err := sleep(ctx, backoff.Step()); err != nil {
+			return false, err
+		}
+		w.logger.Warn("the log of facts cannot be read", "error", err)
+	}
+}
+
+// compare looks at what stands behind last. An error other than *DivergedError says that
+// the log could not be read.
+func (w *Writer) compare(ctx context.Context, batch []events.Message) (stored bool, err error) {
+	last, err := w.log.Last(ctx, events.Facts)
+	if err != nil {
+		return false, err
+	}
+	end := w.last + uint64(len(batch))
+	switch {
+	case last == w.last:
+		return false, nil
+	case last < end:
+		return false, &DivergedError{Expected: w.last, Actual: last}
+	}
+	same, err := w.readBack(ctx, batch)
+	if err != nil {
+		return false, err
+	}
+	if !same {
+		return false, &DivergedError{Expected: w.last, Actual: last}
+	}
+	w.last = end
+	return true, nil
+}
+
+// readBack says whether the records behind last are the batch.
+func (w *Writer) readBack(ctx context.Context, batch []events.Message) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, readBackTimeout)
+	defer cancel()
+	reader, err := w.log.Read(ctx, events.Facts, w.last+1)
+	if err != nil {
+		return false, err
+	}
+	defer reader.Close()
+	for i := 0; i < len(batch); {
+		records, err := reader.Next(ctx)
+		if err != nil {
+			return false, err
+		}
+		for _, r := range records {
+			if i == len(batch) {
+				break
+			}
+			if !equal(r.Message, batch[i]) {
+				return false, nil
+			}
+			i++
+		}
+	}
+	return true, nil
+}
+
+// equal compares what was sent with what is stored; a log may add headers of its own.
+func equal(stored, sent events.Message) bool {
+	if stored.Subject != sent.Subject || !bytes.Equal(stored.Data, sent.Data) {
+		return false
+	}
+	kept := maps.Clone(stored.Header)
+	maps.DeleteFunc(kept, func(k, _ string) bool { _, ours := sent.Header[k]; return !ours })
+	return maps.Equal(kept, sent.Header)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,204 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/memlog"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// flaky fails appends before they reach the log, and reads, as often as told.
+type flaky struct {
+	*memlog.Log
+	appends, lasts int
+}
+
+var errFlaky = errors.New("no answer")
+
+func (f *flaky) Append(ctx context.Context, s events.Stream, last uint64, msgs []events.Message) (uint64, error) {
+	if f.appends > 0 {
+		f.appends--
+		return 0, errFlaky
+	}
+	return f.Log.Append(ctx, s, last, msgs)
+}
+
+func (f *flaky) Last(ctx context.Context, s events.Stream) (uint64, error) {
+	if f.lasts > 0 {
+		f.lasts--
+		return 0, errFlaky
+	}
+	return f.Log.Last(ctx, s)
+}
+
+// running is a writer under way, in a synctest bubble.
+type running struct {
+	t     *testing.T
+	log   *flaky
+	facts chan events.Fact
+	ended chan error
+	stop  context.CancelFunc
+}
+
+func startWriter(t *testing.T, log *memlog.Log) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &running{
+		t: t, log: &flaky{Log: log}, facts: make(chan events.Fact, 10), ended: make(chan error, 1), stop: cancel,
+	}
+	last, err := log.Last(ctx, events.Facts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := NewWriter(r.log, slog.New(slog.DiscardHandler), last, 4)
+	go func() { r.ended <- w.Run(ctx, "list", r.facts) }()
+	synctest.Wait()
+	return r
+}
+
+func upsert(name string) events.Fact {
+	return events.Fact{Kind: events.KindPod, Op: events.OpUpsert, UID: name, Name: name, Object: []byte(name)}
+}
+
+func (r *running) say(names ...string) {
+	for _, n := range names {
+		r.facts <- upsert(n)
+	}
+	synctest.Wait()
+}
+
+// stored lists what the log holds.
+func stored(t *testing.T, log events.Log) []string {
+	t.Helper()
+	last, err := log.Last(t.Context(), events.Facts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := log.Read(t.Context(), events.Facts, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	var out []string
+	for uint64(len(out)) < last {
+		records, err := reader.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			f, err := events.DecodeFact(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, fmt.Sprintf("%s %s %d", f.Op, f.Name, f.Epoch))
+		}
+	}
+	return out
+}
+
+func (r *running) wantStored(want ...string) {
+	r.t.Helper()
+	got := stored(r.t, r.log.Log)
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		r.t.Fatalf("the log holds %q, want %q", got, want)
+	}
+}
+
+func (r *running) wantEnd(diverged bool) {
+	r.t.Helper()
+	r.stop()
+	err := <-r.ended
+	var d *DivergedError
+	if errors.As(err, &d) != diverged || (!diverged && err != nil) {
+		r.t.Fatalf("the writer ended with %v", err)
+	}
+}
+
+func TestTheWriterOpensItsEpochAndKeepsOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := startWriter(t, memlog.New(memlog.Options{}))
+		r.say("a", "b")
+		r.say("c")
+		r.wantStored("epoch-begin  4", "upsert a 4", "upsert b 4", "upsert c 4")
+		r.wantEnd(false)
+	})
+}
+
+func TestAnUnansweredAppendIsStoredOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := startWriter(t, memlog.New(memlog.Options{}))
+		r.log.LoseNextAnswer(events.Facts) // it was stored
+		r.say("a", "b")
+		r.log.appends, r.log.lasts = 3, 2 // it was not, and the log is deaf for a while
+		r.facts <- upsert("c")
+		for len(stored(t, r.log.Log)) < 4 {
+			synctest.Wait()
+			sleepFake(t)
+		}
+		r.wantStored("epoch-begin  4", "upsert a 4", "upsert b 4", "upsert c 4")
+		r.wantEnd(false)
+	})
+}
+
+// sleepFake lets the bubble's clock pass.
+func sleepFake(t *testing.T) {
+	t.Helper()
+	if err := sleep(t.Context(), unknownBackoff.Cap); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestADeposedWriterWritesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := memlog.New(memlog.Options{})
+		old := startWriter(t, log)
+		old.say("a")
+		successor := startWriter(t, log)
+		successor.say("b")
+		old.say("late")
+		old.wantEnd(true)
+		successor.say("c")
+		successor.wantStored("epoch-begin  4", "upsert a 4", "epoch-begin  4", "upsert b 4", "upsert c 4")
+		successor.wantEnd(false)
+	})
+}
+
+func TestALostTailEndsTheWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := startWriter(t, memlog.New(memlog.Options{}))
+		r.say("a", "b")
+		r.log.LoseTail(events.Facts, 2)
+		r.say("c")
+		r.wantStored("epoch-begin  4", "upsert a 4")
+		r.wantEnd(true)
+	})
+}
+
+// A batch whose answer was lost, and whose place another writer has taken since the tail
+// with it was lost, is not taken for stored.
+func TestAnUnansweredAppendOverwrittenByAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := memlog.New(memlog.Options{})
+		r := startWriter(t, log)
+		r.log.appends, r.log.lasts = 1, 1
+		r.facts <- upsert("a")
+		synctest.Wait()
+		other := []events.Message{events.EncodeFact(upsert("other"))}
+		if _, err := log.Append(t.Context(), events.Facts, 1, other); err != nil {
+			t.Fatal(err)
+		}
+		sleepFake(t)
+		synctest.Wait()
+		r.wantEnd(true)
+		r.wantStored("epoch-begin  4", "upsert other 0")
+	})
+}

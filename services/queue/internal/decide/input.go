@@ -1,0 +1,80 @@
+package decide
+
+import (
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Input is one thing that happened. The set is closed: FactsReset, FactsApplied,
+// LedgerMoved, Decided, WorkAsked, Lead, StepDown, Tick.
+type Input interface {
+	apply(c *Core, now time.Time)
+}
+
+// Position is how far the facts are applied.
+type Position struct {
+	Sequence uint64
+	// PodProgress is the applied progress of pods; valid only if ProgressKnown.
+	PodProgress   uint64
+	ProgressKnown bool
+}
+
+// FactsReset replaces everything known about pods: the store was rebuilt.
+type FactsReset struct {
+	Pods     []*state.Pod
+	Position Position
+}
+
+// FactsApplied is what one batch of facts changed.
+type FactsApplied struct {
+	Changes  state.Changes
+	Position Position
+}
+
+// Hold says whether a pod has a live reservation.
+type Hold struct {
+	PodUID string
+	Live   bool
+	// HW is the pod high-water of the document the entry vanished from (if not Live): the
+	// facts must reach it before the absence of a bind means anything.
+	HW uint64
+	// Bound says (if not Live) that the facts show the pod bound: its place stays taken.
+	Bound bool
+}
+
+// LedgerMoved is what a batch of the ledger watch changed.
+type LedgerMoved struct {
+	// Reset means that Holds lists every live reservation there is.
+	Reset    bool
+	Revision int64
+	Holds    []Hold
+	// Owners names the member that holds each partition, "" for none; nil if unchanged.
+	Owners *[ledger.Partitions]string
+}
+
+// Decided carries records of the decisions log, in order.
+type Decided struct {
+	Decisions []events.SequencedDecision
+}
+
+// WorkAsked is a shard's heartbeat and request.
+type WorkAsked struct {
+	Request events.WorkRequest
+}
+
+// Lead makes the core give out work under a term. What an earlier leader had offered is
+// not known, so every free pod becomes active.
+type Lead struct {
+	Term int64
+}
+
+// StepDown ends the leadership: leases are forgotten and nothing more is given out.
+type StepDown struct{}
+
+// Tick only lets time pass.
+type Tick struct{}
+
+func (Tick) apply(*Core, time.Time) {}

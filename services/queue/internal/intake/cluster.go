@@ -1,0 +1,83 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	userAgent = "berth-queue"
+	// noClientLimit leaves flow control to the API server's priority and fairness: the
+	// queue makes a handful of long requests.
+	noClientLimit = -1
+	// identifyEvery is the pause between attempts to reach the API server at start.
+	identifyEvery = 500 * time.Millisecond
+	// identifyTimeout bounds one attempt.
+	identifyTimeout = 5 * time.Second
+)
+
+// Cluster is the queue's one Kubernetes client. Safe for concurrent use.
+type Cluster struct {
+	client kubernetes.Interface
+	host   string
+}
+
+// Connect makes the client; it does not talk to the server yet. The configuration is
+// copied.
+func Connect(config *rest.Config) (*Cluster, error) {
+	if config == nil {
+		return nil, errors.New("queue: no Kubernetes client configuration: give a kubeconfig, or run inside a cluster")
+	}
+	c := rest.CopyConfig(config)
+	c.UserAgent = userAgent
+	c.ContentType = runtime.ContentTypeProtobuf
+	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	if c.QPS == 0 {
+		c.QPS = noClientLimit
+	}
+	client, err := kubernetes.NewForConfig(c)
+	if err != nil {
+		return nil, fmt.Errorf("queue: Kubernetes client for %q: %w", config.Host, err)
+	}
+	return &Cluster{client: client, host: config.Host}, nil
+}
+
+// Identify returns the UID of namespace kube-system, which stands for the cluster. It
+// keeps trying for patience, then reports the last error; an answer that no repetition
+// would change (not allowed, not there) is reported at once.
+func (c *Cluster) Identify(ctx context.Context, patience time.Duration) (string, error) {
+	var uid string
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, identifyEvery, patience, true, func(ctx context.Context) (bool, error) {
+		attempt, cancel := context.WithTimeout(ctx, identifyTimeout)
+		defer cancel()
+		ns, err := c.client.CoreV1().Namespaces().Get(attempt, metav1.NamespaceSystem, metav1.GetOptions{})
+		switch {
+		case err == nil:
+			uid, last = string(ns.UID), nil
+			return true, nil
+		case apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
+			return false, err
+		}
+		last = err
+		return false, nil
+	})
+	switch {
+	case err == nil:
+		return uid, nil
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case last != nil:
+		return "", fmt.Errorf("queue: the API server at %s cannot be reached within %s: %w", c.host, patience, last)
+	}
+	return "", fmt.Errorf("queue: read namespace %s at %s: %w", metav1.NamespaceSystem, c.host, err)
+}

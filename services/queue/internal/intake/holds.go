@@ -1,0 +1,68 @@
+package intake
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/decide"
+)
+
+// Holds turns the ledger's watch into inputs of the core. For one goroutine.
+type Holds struct {
+	view *ledger.View
+	// nodeOf is the node whose document held a pod's reservation last.
+	nodeOf map[string]string
+}
+
+// NewHolds returns a picture of an empty ledger.
+func NewHolds() *Holds {
+	return &Holds{view: ledger.NewView(), nodeOf: map[string]string{}}
+}
+
+// Fold takes one batch in. facts answers whether a pod is bound.
+func (h *Holds) Fold(b ledger.ViewBatch, facts *state.Snapshot) (decide.LedgerMoved, error) {
+	changes, err := h.view.Fold(b)
+	if err != nil {
+		return decide.LedgerMoved{}, err
+	}
+	pods := changes.PodUIDs
+	if changes.Reset {
+		pods = slices.Sorted(h.view.Reserved())
+		h.nodeOf = make(map[string]string, len(pods))
+	}
+	out := decide.LedgerMoved{Reset: changes.Reset, Revision: h.view.Revision()}
+	for _, uid := range pods {
+		out.Holds = append(out.Holds, h.hold(uid, facts))
+	}
+	if changes.Reset || len(changes.Partitions) > 0 {
+		out.Owners = h.owners()
+	}
+	return out, nil
+}
+
+func (h *Holds) hold(uid string, facts *state.Snapshot) decide.Hold {
+	if doc, _, ok := h.view.Entry(uid); ok {
+		h.nodeOf[uid] = doc.NodeUID
+		return decide.Hold{PodUID: uid, Live: true}
+	}
+	hold := decide.Hold{PodUID: uid}
+	if doc, ok := h.view.Doc(h.nodeOf[uid]); ok {
+		hold.HW = doc.HW[string(events.KindPod)]
+	}
+	if pod, ok := facts.Pod(uid); ok {
+		hold.Bound = pod.NodeName != ""
+	}
+	delete(h.nodeOf, uid)
+	return hold
+}
+
+func (h *Holds) owners() *[ledger.Partitions]string {
+	var out [ledger.Partitions]string
+	for p, owner := range h.view.Owners() {
+		out[p] = owner.Member
+	}
+	return &out
+}

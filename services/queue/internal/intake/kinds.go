@@ -1,0 +1,48 @@
+package intake
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// watched is one kind to list and watch.
+type watched struct {
+	kind     events.Kind
+	resource string
+	example  runtime.Object
+	group    func(kubernetes.Interface) cache.Getter
+}
+
+// kinds is what the queue watches. A kind is added here and in pkg/state.
+var kinds = []watched{
+	{events.KindPod, "pods", &corev1.Pod{}, coreGroup},
+	{events.KindNode, "nodes", &corev1.Node{}, coreGroup},
+	{events.KindNamespace, "namespaces", &corev1.Namespace{}, coreGroup},
+	{events.KindPriorityClass, "priorityclasses", &schedulingv1.PriorityClass{}, schedulingGroup},
+	{events.KindDisruptionBudget, "poddisruptionbudgets", &policyv1.PodDisruptionBudget{}, policyGroup},
+}
+
+func coreGroup(c kubernetes.Interface) cache.Getter       { return c.CoreV1().RESTClient() }
+func schedulingGroup(c kubernetes.Interface) cache.Getter { return c.SchedulingV1().RESTClient() }
+func policyGroup(c kubernetes.Interface) cache.Getter     { return c.PolicyV1().RESTClient() }
+
+// listWatch lists and watches all objects of the kind.
+func (w watched) listWatch(client kubernetes.Interface) cache.ListerWatcher {
+	return cache.NewFilteredListWatchFromClient(w.group(client), w.resource, metav1.NamespaceAll, consistent)
+}
+
+// consistent makes a first list a consistent read. A reflector starts with
+// resourceVersion "0", any state the server's cache happens to have: older, perhaps, than
+// what an earlier leader has put into the log, which must never run backwards.
+func consistent(options *metav1.ListOptions) {
+	if !options.Watch && options.ResourceVersion == "0" {
+		options.ResourceVersion = ""
+	}
+}

@@ -1,0 +1,263 @@
+package intake
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Causes of facts.
+const (
+	causeWatch    = "watch"
+	causeBookmark = "bookmark"
+	// CauseList and CauseRepair: a list after a change of leaders, or after the log had
+	// lost something.
+	CauseList   = "list"
+	CauseRepair = "repair"
+)
+
+// errStopped tells the reflector that the round is over.
+var errStopped = errors.New("queue: the watch of this term has ended")
+
+// kindStore is where the reflector of one kind stores objects: it keeps none, and turns
+// what it is told into facts. For the reflector's one goroutine.
+type kindStore struct {
+	kind  events.Kind
+	cause string
+	out   chan<- events.Fact
+	// known is what the log says once everything handed over is stored.
+	known map[string]known
+	// progress is what the log claims for this kind then.
+	progress uint64
+	listed   bool
+	// onListed is called after the closing marker of the first list.
+	onListed func() error
+	// fail ends the round with an error.
+	fail context.CancelCauseFunc
+	// done ends the round. Once a fact was not handed over, dead is set, and nothing more
+	// is said: a later fact would claim progress past the lost one.
+	done <-chan struct{}
+	dead bool
+}
+
+var (
+	_ cache.ReflectorStore         = (*kindStore)(nil)
+	_ cache.ResourceVersionUpdater = (*kindStore)(nil)
+)
+
+// object is what all watched objects can do.
+type object = state.APIObject
+
+// Add is called for a watch's ADDED.
+func (s *kindStore) Add(obj any) error { return s.observe(obj) }
+
+// Update is called for a watch's MODIFIED.
+func (s *kindStore) Update(obj any) error { return s.observe(obj) }
+
+func (s *kindStore) observe(obj any) error {
+	o, version, err := s.read(obj)
+	if err != nil {
+		return err
+	}
+	if s.known[string(o.GetUID())].version == version {
+		return nil
+	}
+	return s.upsert(o, version, max(s.progress, version), causeWatch)
+}
+
+// Delete is called for a watch's DELETED: obj is the last state, at the resourceVersion of
+// the deletion.
+func (s *kindStore) Delete(obj any) error {
+	o, version, err := s.read(obj)
+	if err != nil {
+		return err
+	}
+	uid := string(o.GetUID())
+	was, ok := s.known[uid]
+	if !ok {
+		return nil
+	}
+	return s.remove(uid, was, version, max(s.progress, version), causeWatch)
+}
+
+// Replace is called with a whole list.
+func (s *kindStore) Replace(list []any, resourceVersion string) error {
+	listVersion, err := s.version(resourceVersion)
+	if err != nil {
+		return err
+	}
+	if listVersion < s.progress {
+		// Its storage was restored from a backup. A new round lists under a new epoch, where
+		// progress may start anew.
+		return s.broken(fmt.Errorf(
+			"queue: %s: the API server went back: a list is of resourceVersion %d, the watch had reached %d",
+			s.kind, listVersion, s.progress))
+	}
+	items, err := s.readAll(list)
+	if err != nil {
+		return err
+	}
+	if err := s.removeMissing(items, listVersion); err != nil {
+		return err
+	}
+	// In the order of their last change, which is nearly that of creation for pending pods.
+	order := slices.SortedFunc(maps.Keys(items), func(a, b string) int {
+		return cmp.Or(cmp.Compare(items[a].version, items[b].version), cmp.Compare(a, b))
+	})
+	for _, uid := range order {
+		item := items[uid]
+		if s.known[uid].version == item.version {
+			continue
+		}
+		if err := s.upsert(item.object, item.version, s.progress, s.cause); err != nil {
+			return err
+		}
+	}
+	if err := s.mark(listVersion, s.cause); err != nil {
+		return err
+	}
+	if s.listed {
+		return nil
+	}
+	s.listed = true
+	return s.onListed()
+}
+
+// removeMissing tells of every known object that a list does not have.
+func (s *kindStore) removeMissing(items map[string]item, listVersion uint64) error {
+	for _, uid := range slices.Sorted(maps.Keys(s.known)) {
+		if _, ok := items[uid]; ok {
+			continue
+		}
+		if err := s.remove(uid, s.known[uid], listVersion, s.progress, s.cause); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Resync is never asked for: the reflector's resync period is 0.
+func (s *kindStore) Resync() error { return nil }
+
+// UpdateResourceVersion is called after every event, bookmarks included; only a bookmark
+// moves it past what the events themselves have said.
+func (s *kindStore) UpdateResourceVersion(resourceVersion string) {
+	version, err := s.version(resourceVersion)
+	if err != nil || version <= s.progress {
+		return
+	}
+	// The reflector takes no error here; send has ended the round if there is one.
+	_ = s.mark(version, causeBookmark)
+}
+
+// item is one object of a list.
+type item struct {
+	object  object
+	version uint64
+}
+
+func (s *kindStore) readAll(list []any) (map[string]item, error) {
+	items := make(map[string]item, len(list))
+	for _, obj := range list {
+		o, version, err := s.read(obj)
+		if err != nil {
+			return nil, err
+		}
+		items[string(o.GetUID())] = item{o, version}
+	}
+	return items, nil
+}
+
+func (s *kindStore) upsert(o object, version, progress uint64, cause string) error {
+	state.Strip(o)
+	data, err := o.Marshal()
+	if err != nil {
+		return s.broken(fmt.Errorf("queue: %s %s/%s: encode: %w", s.kind, o.GetNamespace(), o.GetName(), err))
+	}
+	uid := string(o.GetUID())
+	err = s.send(events.Fact{
+		Kind: s.kind, Op: events.OpUpsert, UID: uid, Namespace: o.GetNamespace(), Name: o.GetName(),
+		ResourceVersion: version, Progress: progress, Cause: cause, Object: data,
+	})
+	if err == nil {
+		s.known[uid] = known{version, o.GetNamespace(), o.GetName()}
+	}
+	return err
+}
+
+func (s *kindStore) remove(uid string, was known, version, progress uint64, cause string) error {
+	err := s.send(events.Fact{
+		Kind: s.kind, Op: events.OpDelete, UID: uid, Namespace: was.namespace, Name: was.name,
+		ResourceVersion: version, Progress: progress, Cause: cause,
+	})
+	if err == nil {
+		delete(s.known, uid)
+	}
+	return err
+}
+
+func (s *kindStore) mark(version uint64, cause string) error {
+	return s.send(events.Fact{Kind: s.kind, Op: events.OpProgress, Progress: version, Cause: cause})
+}
+
+// send hands a fact of this kind over.
+func (s *kindStore) send(f events.Fact) error {
+	err := s.sendMarker(f)
+	if err == nil {
+		s.progress = f.Progress
+	}
+	return err
+}
+
+// sendMarker hands any fact over, waiting as long as it takes: a full channel is
+// backpressure.
+func (s *kindStore) sendMarker(f events.Fact) error {
+	if s.dead {
+		return errStopped
+	}
+	select {
+	case s.out <- f:
+		return nil
+	case <-s.done:
+		s.dead = true
+		return errStopped
+	}
+}
+
+// read checks that obj can be told about: it has an identity and a version.
+func (s *kindStore) read(obj any) (object, uint64, error) {
+	o, ok := obj.(object)
+	if !ok {
+		return nil, 0, s.broken(fmt.Errorf("queue: %s: the watch delivered a %T", s.kind, obj))
+	}
+	version, err := s.version(o.GetResourceVersion())
+	if err == nil && o.GetUID() == "" {
+		err = s.broken(fmt.Errorf("queue: %s %s/%s: no metadata.uid", s.kind, o.GetNamespace(), o.GetName()))
+	}
+	return o, version, err
+}
+
+func (s *kindStore) version(text string) (uint64, error) {
+	version, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, s.broken(fmt.Errorf("queue: %s: resourceVersion is %q, want a decimal number", s.kind, text))
+	}
+	return version, nil
+}
+
+// broken ends the round: the reflector would log the error and go on, and the next
+// bookmark would claim what was never told.
+func (s *kindStore) broken(err error) error {
+	s.dead = true
+	s.fail(err)
+	return err
+}

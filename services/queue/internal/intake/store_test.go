@@ -1,0 +1,267 @@
+package intake
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// room is how many facts a test's channel holds; more than any test makes.
+const room = 10_000
+
+func newStore(known map[string]known, end context.CancelCauseFunc, done <-chan struct{}) (*kindStore, chan events.Fact) {
+	out := make(chan events.Fact, room)
+	return &kindStore{
+		kind: events.KindPod, cause: CauseList, out: out, known: known,
+		fail: end, done: done,
+		onListed: func() error { return nil },
+	}, out
+}
+
+func version(o metav1.Object, v uint64) { o.SetResourceVersion(strconv.FormatUint(v, 10)) }
+
+func podAt(name string, v uint64) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+	version(p, v)
+	return p
+}
+
+// say prints facts one a line: what, which, its version, the progress claimed.
+func say(out chan events.Fact) []string {
+	var lines []string
+	for len(out) > 0 {
+		f := <-out
+		lines = append(lines, fmt.Sprintf("%s %s rv=%d progress=%d %s", f.Op, f.Name, f.ResourceVersion, f.Progress, f.Cause))
+	}
+	return lines
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAListIsComparedAndClaimsProgressAtItsEnd(t *testing.T) {
+	_, fail := context.WithCancelCause(t.Context())
+	defer fail(nil)
+	s, out := newStore(map[string]known{
+		"same": {10, "ns", "same"}, "moved": {11, "ns", "moved"}, "gone": {12, "ns", "gone"},
+	}, fail, nil)
+	must(t, s.Replace([]any{podAt("new", 40), podAt("moved", 30), podAt("same", 10)}, "50"))
+	want := []string{
+		"delete gone rv=50 progress=0 list",
+		"upsert moved rv=30 progress=0 list",
+		"upsert new rv=40 progress=0 list",
+		"progress  rv=0 progress=50 list",
+	}
+	if diff := gocmp.Diff(want, say(out)); diff != "" {
+		t.Fatal(diff)
+	}
+	// The watch, then a list again: only what changed in between, at the old progress.
+	must(t, s.Add(podAt("watched", 60)))
+	s.UpdateResourceVersion("60")
+	must(t, s.Update(podAt("same", 61)))
+	s.UpdateResourceVersion("61")
+	must(t, s.Delete(podAt("new", 62)))
+	s.UpdateResourceVersion("62")
+	s.UpdateResourceVersion("70")
+	must(t, s.Replace([]any{podAt("moved", 30), podAt("same", 80), podAt("watched", 60)}, "90"))
+	want = []string{
+		"upsert watched rv=60 progress=60 watch",
+		"upsert same rv=61 progress=61 watch",
+		"delete new rv=62 progress=62 watch",
+		"progress  rv=0 progress=70 bookmark",
+		"upsert same rv=80 progress=70 list",
+		"progress  rv=0 progress=90 list",
+	}
+	if diff := gocmp.Diff(want, say(out)); diff != "" {
+		t.Fatal(diff)
+	}
+}
+
+func TestWhatCannotBeToldEndsTheRound(t *testing.T) {
+	for name, feed := range map[string]func(s *kindStore) error{
+		"no resourceVersion": func(s *kindStore) error {
+			return s.Add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a"}})
+		},
+		"no uid": func(s *kindStore) error {
+			p := podAt("", 7)
+			return s.Add(p)
+		},
+		"not an object": func(s *kindStore) error { return s.Add("text") },
+		"a list from the past": func(s *kindStore) error {
+			must(t, s.Replace(nil, "50"))
+			return s.Replace(nil, "49")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, fail := context.WithCancelCause(t.Context())
+			s, out := newStore(map[string]known{}, fail, ctx.Done())
+			if err := feed(s); err == nil || context.Cause(ctx) == nil {
+				t.Fatalf("error %v, cause %v", err, context.Cause(ctx))
+			}
+			say(out)
+			s.UpdateResourceVersion("100")
+			if lines := say(out); len(lines) > 0 {
+				t.Fatalf("after the end it said %q", lines)
+			}
+		})
+	}
+}
+
+func TestAFactThatWasNotHandedOverIsTheLast(t *testing.T) {
+	ctx, fail := context.WithCancelCause(t.Context())
+	s, _ := newStore(map[string]known{}, fail, ctx.Done())
+	out := make(chan events.Fact, 1)
+	s.out = out
+	must(t, s.Add(podAt("a", 10)))
+	fail(nil)
+	if err := s.Add(podAt("b", 11)); err == nil {
+		t.Fatal("a full channel took a fact")
+	}
+	<-out // there is room again
+	s.UpdateResourceVersion("11")
+	if err := s.Add(podAt("c", 12)); err == nil || len(out) > 0 {
+		t.Fatalf("after a lost fact the store went on: %v", err)
+	}
+}
+
+// cluster is a dumb history of pods: what stood at each resourceVersion.
+type cluster struct {
+	now     uint64
+	history map[uint64]map[string]uint64
+}
+
+func (c *cluster) change(name string, gone bool) {
+	next := maps.Clone(c.history[c.now])
+	c.now++
+	if gone {
+		delete(next, name)
+	} else {
+		next[name] = c.now
+	}
+	c.history[c.now] = next
+}
+
+// list is what a list returns now.
+func (c *cluster) list() (items []any, resourceVersion string) {
+	for _, name := range slices.Sorted(maps.Keys(c.history[c.now])) {
+		items = append(items, podAt(name, c.history[c.now][name]))
+	}
+	return items, strconv.FormatUint(c.now, 10)
+}
+
+// TestProgressNeverClaimsWhatIsNotThere: whatever the reflector does, a reader that has
+// applied a fact with progress P sees every change up to P, wherever it stops reading.
+func TestProgressNeverClaimsWhatIsNotThere(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		names := rapid.SampledFrom([]string{"a", "b", "c", "d"})
+		c := &cluster{now: 1, history: map[uint64]map[string]uint64{1: {}}}
+		for range rapid.IntRange(0, 8).Draw(t, "before") {
+			name := names.Draw(t, "name")
+			_, exists := c.history[c.now][name]
+			c.change(name, exists && rapid.Bool().Draw(t, "gone"))
+		}
+		// The log says what stood at some time.
+		replayed, base := map[string]uint64{}, map[string]known{}
+		for name, v := range c.history[rapid.Uint64Range(1, c.now).Draw(t, "log at")] {
+			base[name], replayed[name] = known{v, "ns", name}, v
+		}
+		s, out := newStore(base, func(error) { t.Fatal("the round ended") }, nil)
+		drive(t, c, s, names)
+		for len(out) > 0 {
+			replay(t, c, replayed, <-out)
+		}
+		if want := c.history[s.progress]; !maps.Equal(replayed, want) {
+			t.Fatalf("at the end %v, want %v", replayed, want)
+		}
+	})
+}
+
+// drive feeds the store what a reflector would: a list, then watch events in order, now
+// and then a bookmark, or a list again after changes that nobody told of.
+func drive(t *rapid.T, c *cluster, s *kindStore, names *rapid.Generator[string]) {
+	items, at := c.list()
+	ok(t, s.Replace(items, at))
+	for range rapid.IntRange(0, 20).Draw(t, "steps") {
+		name := names.Draw(t, "name")
+		_, exists := c.history[c.now][name]
+		gone := exists && rapid.Bool().Draw(t, "gone")
+		switch step := rapid.IntRange(0, 5).Draw(t, "step"); {
+		case step == 0:
+			for range rapid.IntRange(0, 3).Draw(t, "missed") {
+				c.change(names.Draw(t, "missed name"), false)
+			}
+			items, at := c.list()
+			ok(t, s.Replace(items, at))
+		case step == 1:
+			s.UpdateResourceVersion(strconv.FormatUint(c.now, 10))
+		case gone:
+			c.change(name, true)
+			ok(t, s.Delete(podAt(name, c.now)))
+			s.UpdateResourceVersion(strconv.FormatUint(c.now, 10))
+		default:
+			c.change(name, false)
+			if exists {
+				ok(t, s.Update(podAt(name, c.now)))
+			} else {
+				ok(t, s.Add(podAt(name, c.now)))
+			}
+			s.UpdateResourceVersion(strconv.FormatUint(c.now, 10))
+		}
+	}
+}
+
+func ok(t *rapid.T, err error) {
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// replay applies one fact and holds the state against the claim.
+func replay(t *rapid.T, c *cluster, replayed map[string]uint64, f events.Fact) {
+	switch f.Op {
+	case events.OpUpsert:
+		replayed[f.UID] = f.ResourceVersion
+	case events.OpDelete:
+		delete(replayed, f.UID)
+	}
+	truth := c.history[f.Progress]
+	for name, v := range truth {
+		got, exists := replayed[name]
+		if exists && got >= v {
+			continue
+		}
+		if _, later := c.history[c.now][name]; exists || later && !deletedAfter(c, name, f.Progress) {
+			t.Fatalf("after %s %s: progress %d, but %s is at %d, it was at %d", f.Op, f.Name, f.Progress, name, got, v)
+		}
+	}
+	for name, v := range replayed {
+		if _, there := truth[name]; !there && f.Progress > 0 && v <= f.Progress {
+			t.Fatalf("after %s %s: progress %d, but %s still shows", f.Op, f.Name, f.Progress, name)
+		}
+	}
+}
+
+// deletedAfter says whether the pod was absent at some time after a resourceVersion.
+func deletedAfter(c *cluster, name string, after uint64) bool {
+	for v := after; v <= c.now; v++ {
+		if _, there := c.history[v][name]; !there {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,75 @@
+package intake
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// reflectorBackoff is client-go's own, with a lower cap: one watcher per cluster is no
+// herd, and a reflector that is waiting cannot be stopped.
+var reflectorBackoff = wait.Backoff{
+	Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.2, Cap: 2 * time.Second, Steps: 5,
+}
+
+// Round is one life of the watches: from a state of the log on, until something ends it.
+type Round struct {
+	// Base is the state the log stands for; nothing may have been appended since.
+	Base *state.Snapshot
+	// Cause names the first lists: CauseList or CauseRepair.
+	Cause string
+	// Logger of client-go's reflectors.
+	Logger klog.Logger
+}
+
+// Watch lists and watches every kind and sends facts to out until ctx ends, when it
+// returns nil, or until something comes in that cannot be told as a fact. The facts carry
+// no epoch: the writer stamps it. When every kind has been listed once, OpEpochEnd is
+// sent. Reflectors ride out an API server that cannot be reached.
+func (c *Cluster) Watch(ctx context.Context, r Round, out chan<- events.Fact) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var unlisted atomic.Int32
+	unlisted.Store(int32(len(kinds)))
+	group, ctx := errgroup.WithContext(ctx)
+	for _, w := range kinds {
+		store := &kindStore{
+			kind: w.kind, cause: r.Cause, out: out,
+			known: knownOf(r.Base, w.kind), fail: fail, done: ctx.Done(),
+		}
+		store.onListed = func() error {
+			if unlisted.Add(-1) > 0 {
+				return nil
+			}
+			return store.sendMarker(events.Fact{Op: events.OpEpochEnd, Cause: r.Cause})
+		}
+		backoff := reflectorBackoff
+		reflector := cache.NewReflectorWithOptions(w.listWatch(c.client), w.example, store, cache.ReflectorOptions{
+			Name: "queue/" + w.resource, Logger: &r.Logger, Backoff: &backoff,
+		})
+		group.Go(func() error {
+			reflector.RunWithContext(klog.NewContext(ctx, r.Logger))
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return endCause(ctx)
+}
+
+// endCause is the error a round ended with; nil if it was only told to stop.
+func endCause(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != context.Canceled && cause != context.DeadlineExceeded {
+		return cause
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/commit"
+	"github.com/berth-scheduler/berth/services/queue/internal/decide"
+	"github.com/berth-scheduler/berth/services/queue/internal/intake"
+)
+
+// idleTick is how long the loop waits for the first thing to happen; the core asks for its
+// own ticks from then on.
+const idleTick = time.Minute
+
+// feeds are what the deciding goroutine listens to.
+type feeds struct {
+	facts     chan follow.Batch
+	ledger    chan ledger.ViewBatch
+	decisions chan []events.SequencedDecision
+	requests  <-chan events.WorkRequest
+}
+
+// loop is the one goroutine that owns core, store and ledger picture.
+type loop struct {
+	queue  *Queue
+	in     feeds
+	core   *decide.Core
+	store  *state.Store
+	holds  *intake.Holds
+	out    *commit.Reporter
+	timer  clock.Timer
+	leads  bool
+	behind bool
+	// barrier is the sequence to reach before the core is told of a rebuilt store: until
+	// then the store is older than what the core may have known.
+	barrier uint64
+}
+
+func newLoop(q *Queue, in feeds) *loop {
+	return &loop{
+		queue: q, in: in, core: decide.New(q.coreConfig()), store: state.New(), holds: intake.NewHolds(),
+		out: commit.NewReporter(q.deps.Bus, q.deps.Tracer, q.logger), timer: q.deps.Clock.NewTimer(idleTick),
+		behind: true,
+	}
+}
+
+// run decides, one input at a time, until ctx ends.
+func (l *loop) run(ctx context.Context) error {
+	defer l.timer.Stop()
+	for {
+		if err := l.next(ctx); err != nil || ctx.Err() != nil {
+			l.out.Idle()
+			return err
+		}
+	}
+}
+
+func (l *loop) next(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case b := <-l.in.facts:
+		return l.applyFacts(b)
+	case b := <-l.in.ledger:
+		moved, err := l.holds.Fold(b, l.store.Snapshot())
+		if err != nil {
+			return fmt.Errorf("queue: ledger: %w", err)
+		}
+		l.step(moved)
+	case d := <-l.in.decisions:
+		l.step(decide.Decided{Decisions: d})
+	case r := <-l.in.requests:
+		l.step(decide.WorkAsked{Request: r})
+	case in := <-l.queue.inputs:
+		_, l.leads = in.(decide.Lead)
+		l.step(in)
+		if !l.leads {
+			l.out.Idle()
+		}
+	case ask := <-l.queue.queries:
+		ask(l.core)
+	case <-l.timer.C():
+		l.step(decide.Tick{})
+	}
+	return nil
+}
+
+// applyFacts brings the store forward and tells the core, once the store has caught up.
+func (l *loop) applyFacts(b follow.Batch) error {
+	if b.Reset {
+		store, err := state.Restore(b.Snapshot)
+		if err != nil {
+			return fmt.Errorf("queue: snapshot of the facts: %w", err)
+		}
+		store.SetBarrier(b.Barrier)
+		l.store, l.barrier, l.behind = store, b.Barrier, true
+	}
+	changes, err := l.store.Apply(b.Facts)
+	if err != nil {
+		return fmt.Errorf("queue: apply facts: %w", err)
+	}
+	position := corePosition(l.store.Position())
+	switch {
+	case position.Sequence < l.barrier:
+	case l.behind:
+		l.behind = false
+		l.step(decide.FactsReset{Pods: slices.Collect(l.store.Snapshot().Pods()), Position: position})
+	case len(b.Facts) > 0:
+		l.step(decide.FactsApplied{Changes: changes, Position: position})
+	}
+	l.queue.applied.publish(l.store.Snapshot())
+	return nil
+}
+
+func corePosition(p state.Position) decide.Position {
+	progress, ok := p.Progress(events.KindPod)
+	return decide.Position{Sequence: p.Sequence, PodProgress: progress, ProgressKnown: ok}
+}
+
+// step decides and carries the effects out.
+func (l *loop) step(in decide.Input) {
+	for _, effect := range l.core.Step(in, l.queue.deps.Clock.Now()) {
+		if tick, ok := effect.(decide.NextTick); ok {
+			l.timer.Reset(max(tick.At.Sub(l.queue.deps.Clock.Now()), 0))
+			continue
+		}
+		l.out.Carry(effect)
+	}
+	if l.leads {
+		l.out.Pools(l.core.Pending(), l.core.Leased())
+	}
+}

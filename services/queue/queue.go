@@ -1,0 +1,175 @@
+package queue
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/membership"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/decide"
+	"github.com/berth-scheduler/berth/services/queue/internal/intake"
+)
+
+const (
+	// batchBuffer is how many batches of facts, of the ledger and of decisions may wait for
+	// the deciding goroutine. Each is bounded; a full buffer holds up the reading.
+	batchBuffer = 16
+	// shardTimeout is how long a shard's window counts after its last request.
+	shardTimeout = 10 * time.Second
+	// conditionWait bounds the wait for the condition of the last verdict to show in the
+	// facts. A lost message costs this much; the first backoff is one second anyway.
+	conditionWait = 5 * time.Second
+	// maxOffers is the most offers in one message to a shard: some 50 kB.
+	maxOffers = 256
+)
+
+// Queue is one replica of the service. Run it once.
+type Queue struct {
+	cfg     Config
+	deps    Deps
+	logger  *slog.Logger
+	cluster *intake.Cluster
+	applied *applied
+	// inputs carries Lead and StepDown to the deciding goroutine, queries what others want
+	// to know of it.
+	inputs  chan decide.Input
+	queries chan func(*decide.Core)
+	seed    uint64
+}
+
+// New checks configuration and dependencies. It talks to nobody yet.
+func New(cfg Config, deps Deps) (*Queue, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if err := deps.complete(); err != nil {
+		return nil, err
+	}
+	cluster, err := intake.Connect(deps.RestConfig)
+	if err != nil {
+		return nil, err
+	}
+	var seed [8]byte
+	if _, err := rand.Read(seed[:]); err != nil {
+		return nil, fmt.Errorf("queue: seed for tokens: %w", err)
+	}
+	return &Queue{
+		cfg: cfg.withDefaults(), deps: deps, logger: deps.Logger.With("member", cfg.ID),
+		cluster: cluster, applied: newApplied(),
+		inputs: make(chan decide.Input), queries: make(chan func(*decide.Core)),
+		seed: binary.LittleEndian.Uint64(seed[:]),
+	}, nil
+}
+
+// Run serves until ctx ends and then returns nil: it stops offering, stores a last
+// snapshot if it leads, and resigns. It returns an error if the API server cannot be
+// reached at start, if the ledger belongs to another cluster
+// (*ledger.ClusterMismatchError), or if log or ledger hold something that cannot be read.
+func (q *Queue) Run(ctx context.Context) error {
+	uid, err := q.cluster.Identify(ctx, q.cfg.StartTimeout)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	requests, unsubscribe, err := intake.Work(q.deps.Bus)
+	if err != nil {
+		return err
+	}
+	defer unsubscribe()
+	member, err := membership.Join(ctx, q.deps.Ledger, membership.Config{
+		Role: membership.RoleQueue, ID: q.cfg.ID, TTL: q.cfg.SessionTTL, Log: q.deps.Logger,
+		Address: q.cfg.Address, Version: q.cfg.Version, Started: q.deps.Clock.Now(),
+	})
+	if err != nil {
+		return fmt.Errorf("queue: %w", err)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	in := feeds{
+		facts:     make(chan follow.Batch, batchBuffer),
+		ledger:    make(chan ledger.ViewBatch, batchBuffer),
+		decisions: make(chan []events.SequencedDecision, batchBuffer),
+		requests:  requests,
+	}
+	group.Go(func() error { return follow.New(q.deps.Log, q.deps.Snapshots).Run(ctx, in.facts) })
+	group.Go(func() error { return ledger.Follow(ctx, q.deps.Ledger, in.ledger) })
+	group.Go(func() error { return intake.Decisions(ctx, q.deps.Log, q.logger, in.decisions) })
+	group.Go(func() error { return newLoop(q, in).run(ctx) })
+	// The membership outlives the leadership that stands on its session.
+	stay, leave := context.WithCancel(context.WithoutCancel(ctx))
+	group.Go(func() error { return member.Run(stay) })
+	group.Go(func() error {
+		defer leave()
+		return q.compete(ctx, member, uid)
+	})
+	return group.Wait()
+}
+
+// Ready reports nil once this replica has applied the log and knows how far that reaches:
+// it leads, or could take over at once.
+func (q *Queue) Ready() error {
+	snapshot, _ := q.applied.snapshot()
+	if _, ok := snapshot.Position().Progress(events.KindPod); !ok {
+		return errors.New("facts not applied yet")
+	}
+	return nil
+}
+
+func (q *Queue) coreConfig() decide.Config {
+	return decide.Config{
+		Queue:          q.cfg.ID,
+		SchedulerNames: q.cfg.SchedulerNames,
+		InitialBackoff: q.cfg.PodInitialBackoff,
+		MaxBackoff:     q.cfg.PodMaxBackoff,
+		Lease:          q.cfg.OfferLease,
+		ShardTimeout:   shardTimeout,
+		ConditionWait:  conditionWait,
+		FlushAfter:     q.cfg.FlushAfter,
+		MaxOffers:      maxOffers,
+		TokenSeed:      q.seed,
+	}
+}
+
+// Describe prints every pool and its pods, sorted. It fails only when ctx ends first, as
+// when the replica does not run.
+func (q *Queue) Describe(ctx context.Context) (string, error) {
+	var text string
+	err := q.ask(ctx, func(c *decide.Core) { text = c.Describe() })
+	return text, err
+}
+
+// Where says in which pool a pod is ("" for none) and why, in words for people.
+func (q *Queue) Where(ctx context.Context, podUID string) (pool, reason string, err error) {
+	err = q.ask(ctx, func(c *decide.Core) {
+		p, why := c.Where(podUID)
+		pool, reason = string(p), why
+	})
+	return pool, reason, err
+}
+
+// ask runs a question on the deciding goroutine and waits for its end.
+func (q *Queue) ask(ctx context.Context, question func(*decide.Core)) error {
+	answered := make(chan struct{})
+	run := func(c *decide.Core) {
+		question(c)
+		close(answered)
+	}
+	select {
+	case q.queries <- run:
+		<-answered
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("queue: asking the core: %w", ctx.Err())
+	}
+}

@@ -1,0 +1,75 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/commit"
+)
+
+// snapshotCheck is how often the leader looks whether a snapshot is due.
+const snapshotCheck = time.Second
+
+// keepSnapshots stores the state of an epoch now, whenever enough has happened since, and
+// once more when ctx ends. The one now replaces any that stands for facts the log lost. A
+// snapshot that cannot be stored is tried again at the next look: readers then start from
+// an older one.
+func (q *Queue) keepSnapshots(ctx context.Context, epoch uint64) {
+	ticker := q.deps.Clock.NewTicker(snapshotCheck)
+	defer ticker.Stop()
+	var stored uint64
+	var at time.Time
+	for {
+		now := q.deps.Clock.Now()
+		s, _ := q.applied.snapshot()
+		sequence := s.Position().Sequence
+		due := stored == 0 || sequence-stored >= q.cfg.SnapshotEvery ||
+			sequence > stored && now.Sub(at) >= q.cfg.SnapshotInterval
+		if open(s, epoch) && due && q.store(ctx, s) {
+			stored, at = sequence, now
+		}
+		select {
+		case <-ticker.C():
+		case <-ctx.Done():
+			q.lastSnapshot(ctx, epoch, stored)
+			return
+		}
+	}
+}
+
+// lastSnapshot stores what has been applied since the last one, for a quick start.
+func (q *Queue) lastSnapshot(ctx context.Context, epoch, stored uint64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
+	if s, _ := q.applied.snapshot(); open(s, epoch) && s.Position().Sequence > stored {
+		q.store(ctx, s)
+	}
+}
+
+// store puts one snapshot, unless the log has lost what it stands for.
+func (q *Queue) store(ctx context.Context, s *state.Snapshot) bool {
+	data, sequence, err := s.Marshal()
+	if err == nil {
+		err = q.put(ctx, sequence, data)
+	}
+	if err != nil {
+		q.logger.Warn("storing a snapshot of the facts failed", "sequence", sequence, "error", err)
+		return false
+	}
+	q.logger.Debug("stored a snapshot of the facts", "sequence", sequence, "bytes", len(data))
+	return true
+}
+
+func (q *Queue) put(ctx context.Context, sequence uint64, data []byte) error {
+	last, err := q.deps.Log.Last(ctx, events.Facts)
+	if err != nil {
+		return err
+	}
+	if last < sequence {
+		return &commit.DivergedError{Expected: sequence, Actual: last}
+	}
+	return q.deps.Snapshots.Put(ctx, events.Facts, sequence, data)
+}

@@ -1,0 +1,13 @@
+// Package conformance compares pkg/placement with kube-scheduler's own plugins: the same
+// random clusters and pods go to both, and feasible nodes, scores per plugin, totals,
+// status codes, reasons and the final message must be equal.
+//
+// Start reading at TestPlacement (the loop), then oracle (upstream) and generator (the
+// input, biased to the edges where the two could differ).
+//
+// It is a module of its own outside the workspace (GOWORK=off): it needs k8s.io/kubernetes,
+// whose versions must not decide those of the product. A cold build takes minutes.
+//
+//	GOWORK=off go test ./... -args -comparisons=20000
+//	GOWORK=off go test ./... -args -seed=123 -comparisons=1   replays what a failure printed
+package conformance

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// demoTimeout bounds the whole demonstration, once everything is built.
+const demoTimeout = 10 * time.Minute
+
+func main() {
+	var d demo
+	flag.StringVar(&d.bin, "bin", ".build/bin", "directory of the built programs")
+	flag.StringVar(&d.dir, "dir", ".build/demo", "directory for everything that is written")
+	flag.StringVar(&d.nodes, "nodes", "tools/cluster/examples/demo-nodes.yaml", "node file")
+	flag.BoolVar(&d.keep, "keep", os.Getenv("DEMO_KEEP") == "1", "leave the cluster and Berth running")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
+	err := d.run(ctx)
+	cancel()
+	stop()
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+// demo is one demonstration.
+type demo struct {
+	bin, dir, nodes string
+	keep            bool
+}
+
+func (d *demo) run(ctx context.Context) (err error) {
+	if err := d.prepare(); err != nil {
+		return err
+	}
+	defer func() {
+		if !d.keep || err != nil {
+			err = errors.Join(err, d.stop())
+		}
+	}()
+	say("Starting a local cluster: kube-apiserver, kube-controller-manager, etcd, simulated kubelets.")
+	if err := d.startCluster(ctx); err != nil {
+		return err
+	}
+	say("Starting Berth on it: berth up --shards 2 --binders 2.")
+	if err := d.startBerth(ctx); err != nil {
+		return err
+	}
+	client, err := d.client()
+	if err != nil {
+		return err
+	}
+	watch, err := watchPods(ctx, client)
+	if err != nil {
+		return err
+	}
+	defer watch.stop()
+	say("Creating a Deployment (60 pods), a StatefulSet (9 pods) and 20 Jobs (3 pods each).")
+	want, err := createWorkloads(ctx, client)
+	if err != nil {
+		return err
+	}
+	paths, err := watch.waitBound(ctx, want)
+	if err != nil {
+		return err
+	}
+	if err := account(ctx, os.Stdout, client, paths); err != nil {
+		return err
+	}
+	if err := d.explainPath(ctx, os.Stdout, paths); err != nil {
+		return err
+	}
+	if d.keep {
+		d.sayHowToUse()
+	}
+	return nil
+}
+
+func say(format string, args ...any) {
+	fmt.Printf("%s  %s\n", time.Now().Format("15:04:05"), fmt.Sprintf(format, args...))
+}

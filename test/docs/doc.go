@@ -1,0 +1,4 @@
+// Package docs checks the documents against the repository: every relative link leads to a file
+// and, with an anchor, to a heading of it; every `make` target that a document mentions exists.
+// Run it with `make docs-check`.
+package docs

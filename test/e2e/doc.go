@@ -1,0 +1,10 @@
+// Package e2e tests Berth as its users meet it: the built binaries, a real kube-apiserver and
+// kube-controller-manager, simulated kubelets. Each test is a sentence about something an
+// operator does and sees.
+//
+// The tests carry the build tag e2e, so that `go test` over the workspace stays quick; run them
+// with `make e2e`, one with `make e2e RUN=TestSmoke`. A missing binary fails them. When a test
+// fails it prints the ends of all logs and keeps its directory.
+//
+// Start reading at stack_test.go, then smoke_test.go.
+package e2e

@@ -1,0 +1,167 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// readyWithin bounds the time from the start of a Berth process to its readiness.
+const readyWithin = 60 * time.Second
+
+// Berth is one running Berth process.
+type Berth struct {
+	*Process
+	// Address is where it serves health and metrics.
+	Address string
+}
+
+// UpConfig is the command line of `berth up`.
+type UpConfig struct {
+	// Kubeconfig of the cluster, DataDir of the embedded stores.
+	Kubeconfig, DataDir string
+	// LogDir gets the log, under the process's Name ("berth" when empty).
+	LogDir, Name string
+	// Shards and Binders; zero leaves the flag out.
+	Shards, Binders int
+	// Config and Policy are files; empty leaves the flag out.
+	Config, Policy string
+	// Args are appended.
+	Args []string
+}
+
+// Up starts `berth up` and returns when it is ready.
+func (p Programs) Up(ctx context.Context, cfg UpConfig) (*Berth, error) {
+	args := []string{"up", "--kubeconfig", cfg.Kubeconfig, "--data-dir", cfg.DataDir}
+	for _, flag := range []struct {
+		name  string
+		value int
+	}{{"--shards", cfg.Shards}, {"--binders", cfg.Binders}} {
+		if flag.value > 0 {
+			args = append(args, flag.name, strconv.Itoa(flag.value))
+		}
+	}
+	if cfg.Config != "" {
+		args = append(args, "--config", cfg.Config)
+	}
+	if cfg.Policy != "" {
+		args = append(args, "--policy", cfg.Policy)
+	}
+	name := cfg.Name
+	if name == "" {
+		name = "berth"
+	}
+	return p.launch(ctx, cfg.LogDir, name, append(args, cfg.Args...))
+}
+
+// RunConfig is the command line of `berth run <service>`.
+type RunConfig struct {
+	// Service is queue, scheduler, binder or descheduler; Name tells replicas apart in messages.
+	Service, Name string
+	// Kubeconfig is left out for services that have no access to Kubernetes.
+	Kubeconfig string
+	// NATS and Etcd are the stores' URLs.
+	NATS, Etcd string
+	// LogDir gets the log.
+	LogDir string
+	// Args are appended.
+	Args []string
+}
+
+// Run starts `berth run <service>` and returns when it is ready.
+func (p Programs) Run(ctx context.Context, cfg RunConfig) (*Berth, error) {
+	args := []string{"run", cfg.Service, "--nats-url", cfg.NATS, "--etcd-endpoints", cfg.Etcd}
+	if cfg.Kubeconfig != "" {
+		args = append(args, "--kubeconfig", cfg.Kubeconfig)
+	}
+	return p.launch(ctx, cfg.LogDir, cfg.Name, append(args, cfg.Args...))
+}
+
+func (p Programs) launch(ctx context.Context, dir, name string, args []string) (*Berth, error) {
+	address, err := FreeAddress()
+	if err != nil {
+		return nil, err
+	}
+	process, err := start(dir, name, p.Berth, append(args, "--http-address", address)...)
+	if err != nil {
+		return nil, err
+	}
+	b := &Berth{Process: process, Address: address}
+	err = Eventually(ctx, readyWithin, name+" is ready", func(ctx context.Context) (string, error) {
+		if err := b.Ended(); err != nil {
+			return "", err
+		}
+		text, err := b.get(ctx, "/readyz?verbose")
+		if err != nil {
+			return fmt.Sprintf("%v: %s", err, text), nil
+		}
+		return "", nil
+	})
+	if err != nil {
+		b.Kill()
+		return nil, fmt.Errorf("%w\n%s", err, b.Tail())
+	}
+	return b, nil
+}
+
+// get answers a path of the process's HTTP server; an error for any status but 200.
+func (b *Berth) get(ctx context.Context, path string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.Address+path, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %s: %s", path, response.Status)
+	}
+	return string(text), err
+}
+
+// Metric sums the samples of a metric whose labels contain all of labels, each as name="value".
+func (b *Berth) Metric(ctx context.Context, name string, labels ...string) (float64, error) {
+	text, err := b.get(ctx, "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	sum := 0.0
+	for line := range strings.Lines(text) {
+		sample, value, ok := strings.Cut(strings.TrimSpace(line), "} ")
+		if !ok || !strings.HasPrefix(sample, name+"{") || !containsAll(sample, labels) {
+			continue
+		}
+		number, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return 0, fmt.Errorf("metric %s: %w", sample, err)
+		}
+		sum += number
+	}
+	return sum, nil
+}
+
+func containsAll(text string, parts []string) bool {
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			return false
+		}
+	}
+	return true
+}
+
+// FreeAddress is a loopback address nobody listens on just now.
+func FreeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
+}

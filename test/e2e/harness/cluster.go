@@ -1,0 +1,173 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// unlimited switches client-go's own rate limiting off: what is measured and tested is Berth,
+// not the tests' client.
+const unlimited = -1
+
+// ClusterConfig says what cluster to start.
+type ClusterConfig struct {
+	// Dir is where everything is written.
+	Dir string
+	// Nodes is a node file of the driver; empty for no nodes.
+	Nodes string
+	// NoKubelets leaves out the simulated kubelets: pods stay Pending after they were bound.
+	NoKubelets bool
+}
+
+// Cluster is a running local cluster without a scheduler.
+type Cluster struct {
+	// Dir is where everything is written, Kubeconfig the administrator's.
+	Dir, Kubeconfig string
+	// Rest is the administrator's access, without client-side rate limits.
+	Rest *rest.Config
+	// Client is made from Rest.
+	Client kubernetes.Interface
+
+	programs Programs
+}
+
+// driverState is what the driver prints when something is ready.
+type driverState struct {
+	URLs    []string `json:"urls"`
+	Cluster struct {
+		Kubeconfig string `json:"kubeconfig"`
+	} `json:"cluster"`
+	Processes []struct {
+		Name string `json:"name"`
+		PID  int    `json:"pid"`
+	} `json:"processes"`
+}
+
+func (s driverState) pids() []int {
+	pids := make([]int, 0, len(s.Processes))
+	for _, process := range s.Processes {
+		pids = append(pids, process.PID)
+	}
+	return pids
+}
+
+// StartCluster starts a cluster and returns when its nodes are schedulable.
+func (p Programs) StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
+	args := []string{"up", "--dir", cfg.Dir}
+	if cfg.Nodes != "" {
+		args = append(args, "--nodes", cfg.Nodes)
+	}
+	if cfg.NoKubelets {
+		args = append(args, "--kwok=false")
+	}
+	state, err := p.drive(ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Dir: cfg.Dir, Kubeconfig: state.Cluster.Kubeconfig, programs: p}
+	if c.Rest, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
+		return nil, err
+	}
+	c.Rest.QPS = unlimited
+	c.Client, err = kubernetes.NewForConfig(c.Rest)
+	return c, err
+}
+
+// drive runs a command of the driver that leaves something running, tied to this process.
+func (p Programs) drive(ctx context.Context, args ...string) (driverState, error) {
+	var state driverState
+	args = append(args, "--detach", fmt.Sprintf("--parent-pid=%d", os.Getpid()))
+	result, err := run(ctx, p.Cluster, args...)
+	if err != nil {
+		return state, err
+	}
+	if result.Code != 0 {
+		return state, fmt.Errorf("cluster %s: exit code %d\n%s", strings.Join(args, " "), result.Code, result.Stderr)
+	}
+	if err := json.Unmarshal([]byte(result.Stdout), &state); err != nil {
+		return state, fmt.Errorf("cluster %s: read its output: %w", strings.Join(args, " "), err)
+	}
+	return state, nil
+}
+
+// Stop ends every process of the cluster and of what was started against it.
+func (c *Cluster) Stop(ctx context.Context) error { return c.programs.down(ctx, c.Dir) }
+
+func (p Programs) down(ctx context.Context, dir string) error {
+	result, err := run(ctx, p.Cluster, "down", "--dir", dir)
+	if err == nil && result.Code != 0 {
+		err = fmt.Errorf("cluster down --dir %s: exit code %d\n%s", dir, result.Code, result.Stderr)
+	}
+	return err
+}
+
+// Tails are the ends of the logs of the cluster's programs.
+func (c *Cluster) Tails() string {
+	logs, _ := filepath.Glob(filepath.Join(c.Dir, "log", "*.log")) // the pattern is well formed
+	all := make([]string, 0, len(logs))
+	for _, log := range logs {
+		all = append(all, tail(log))
+	}
+	return strings.Join(all, "\n")
+}
+
+// Store is a running etcd or nats-server of Berth's own.
+type Store struct {
+	// URL is where clients connect, PIDs are its processes.
+	URL  string
+	PIDs []int
+
+	dir      string
+	programs Programs
+}
+
+// StartStore starts "etcd" or "nats", which syncs every write.
+func (p Programs) StartStore(ctx context.Context, name, dir string) (*Store, error) {
+	state, err := p.drive(ctx, "store", name, "--dir", dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(state.URLs) == 0 {
+		return nil, fmt.Errorf("cluster store %s: it is ready and tells no URL", name)
+	}
+	return &Store{URL: state.URLs[0], PIDs: state.pids(), dir: dir, programs: p}, nil
+}
+
+// Stop ends the store; its data stays.
+func (s *Store) Stop(ctx context.Context) error { return s.programs.down(ctx, s.dir) }
+
+// Peer is a running kube-scheduler.
+type Peer struct {
+	// PIDs are its processes.
+	PIDs []int
+
+	dir      string
+	programs Programs
+}
+
+// StartKubeScheduler starts the upstream scheduler against the cluster, with a
+// KubeSchedulerConfiguration file or, when it is empty, its defaults.
+func (c *Cluster) StartKubeScheduler(ctx context.Context, config string) (*Peer, error) {
+	args := []string{"peer", "kube-scheduler", "--dir", c.Dir}
+	if config != "" {
+		args = append(args, "--config", config)
+	}
+	state, err := c.programs.drive(ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	return &Peer{
+		PIDs: state.pids(), dir: filepath.Join(c.Dir, "peers", "kube-scheduler"), programs: c.programs,
+	}, nil
+}
+
+// Stop ends it.
+func (p *Peer) Stop(ctx context.Context) error { return p.programs.down(ctx, p.dir) }

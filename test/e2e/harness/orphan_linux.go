@@ -1,0 +1,9 @@
+package harness
+
+import "syscall"
+
+// dieWithParent has the kernel kill the child when the caller dies without a word, as a test
+// binary does when it runs into its timeout.
+func dieWithParent() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}

@@ -1,0 +1,87 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
+)
+
+// fleet is Berth as separate processes on stores of their own.
+type fleet struct {
+	*stack
+	nats, etcd *harness.Store
+	// members are the running processes by name.
+	members map[string]*harness.Berth
+}
+
+// newFleet starts the stores, then two replicas of each service.
+func newFleet(s *stack) *fleet {
+	s.Helper()
+	f := &fleet{stack: s, members: map[string]*harness.Berth{}}
+	f.etcd, f.nats = f.store("etcd"), f.store("nats")
+	for _, service := range []string{"queue", "scheduler", "binder"} {
+		for i := range 2 {
+			f.start(service, fmt.Sprintf("%s-%d", service, i))
+		}
+	}
+	return f
+}
+
+func (f *fleet) store(name string) *harness.Store {
+	f.Helper()
+	store, err := programs.StartStore(f.Context(), name, filepath.Join(f.dir, name))
+	f.no(err)
+	f.Cleanup(func() { f.cleanup(store.Stop) })
+	return store
+}
+
+func (f *fleet) start(service, name string) {
+	f.Helper()
+	cfg := harness.RunConfig{
+		Service: service, Name: name, NATS: f.nats.URL, Etcd: f.etcd.URL, LogDir: f.dir,
+	}
+	if service != "scheduler" {
+		cfg.Kubeconfig = f.cluster.Kubeconfig
+	}
+	member, err := programs.Run(f.Context(), cfg)
+	f.no(err)
+	f.members[name] = member
+	f.stopAtEnd(member)
+}
+
+// Two queues, two scheduler shards and two binders, each a process, do together what one process
+// does: every pod is placed once.
+func TestSeparateProcessesPlaceEveryPodOnce(t *testing.T) {
+	s := newStack(t, sixtyNodes)
+	newFleet(s)
+	ns := s.namespace("fleet")
+	s.create(newPods(ns, "pod", burst, "100m")...)
+	s.bound(ns, burst, placedWithin)
+	s.boundOnce(ns)
+	s.audit()
+}
+
+// Any one process may be killed in the middle of a burst: the others finish it. A replacement
+// joins without anybody's help.
+func TestKillOneProcessInTheMiddleOfABurst(t *testing.T) {
+	s := newStack(t, sixtyNodes)
+	f := newFleet(s)
+	for _, service := range []string{"scheduler", "binder", "queue"} {
+		ns := s.namespace("without-" + service)
+		s.create(newPods(ns, "pod", burst, "100m")...)
+		s.bound(ns, some, placedWithin)
+		// The first to start leads where there is a leader.
+		f.members[service+"-0"].Kill()
+		s.bound(ns, burst, recoveredWithin)
+		s.boundAtMostOnce(ns)
+		f.start(service, service+"-2")
+	}
+	ns := s.namespace("afterwards")
+	s.create(newPods(ns, "pod", some, "100m")...)
+	s.bound(ns, some, placedWithin)
+	s.audit()
+}

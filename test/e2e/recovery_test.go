@@ -1,0 +1,62 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
+)
+
+const (
+	// burst is how many pods are in the air when something is stopped or killed; the 60 nodes
+	// have room for 4,800 of them.
+	burst = 1000
+	// some is how many of them are bound when it happens: late enough to be in the middle,
+	// early enough to leave work.
+	some = 100
+	// recoveredWithin bounds the time to place the rest; members are missed after their lease,
+	// and only then does somebody take over what they held.
+	recoveredWithin = 2 * time.Minute
+)
+
+// Berth may be stopped in the middle of a burst: started again on the same data it resumes,
+// started on an empty directory it rebuilds what it needs. No pod is lost, none bound twice.
+func TestRestartInTheMiddleOfABurst(t *testing.T) {
+	s := newStack(t, sixtyNodes)
+	berth := s.up(harness.UpConfig{Shards: 2, Binders: 2, Name: "first"})
+
+	same := s.namespace("same-data")
+	s.create(newPods(same, "pod", burst, "100m")...)
+	s.bound(same, some, placedWithin)
+	s.no(berth.Stop(t.Context()))
+	berth = s.up(harness.UpConfig{Shards: 2, Binders: 2, Name: "second"})
+	s.bound(same, burst, recoveredWithin)
+
+	empty := s.namespace("empty-data")
+	s.create(newPods(empty, "pod", burst, "100m")...)
+	s.bound(empty, some, placedWithin)
+	s.no(berth.Stop(t.Context()))
+	s.up(harness.UpConfig{Shards: 2, Binders: 2, Name: "third", DataDir: filepath.Join(s.dir, "fresh")})
+	s.bound(empty, burst, recoveredWithin)
+
+	s.boundAtMostOnce(same)
+	s.boundAtMostOnce(empty)
+	s.audit()
+}
+
+// A crash is as good as a stop: SIGKILL in the middle of a burst loses nothing.
+func TestKillInTheMiddleOfABurst(t *testing.T) {
+	s := newStack(t, sixtyNodes)
+	berth := s.up(harness.UpConfig{Shards: 2, Binders: 2, Name: "first"})
+	ns := s.namespace("killed")
+	s.create(newPods(ns, "pod", burst, "100m")...)
+	s.bound(ns, some, placedWithin)
+	berth.Kill()
+	s.up(harness.UpConfig{Shards: 2, Binders: 2, Name: "second"})
+	s.bound(ns, burst, recoveredWithin)
+	s.boundAtMostOnce(ns)
+	s.audit()
+}

@@ -1,0 +1,349 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-scheduler/berth/test/e2e/audit"
+	"github.com/berth-scheduler/berth/test/e2e/harness"
+)
+
+const (
+	// placedWithin bounds the wait for pods that have room; a loaded machine with two processors
+	// takes seconds.
+	placedWithin = time.Minute
+	// cleanupWithin bounds the stop of everything one test started.
+	cleanupWithin = time.Minute
+)
+
+// programs are the binaries under test; TestMain fills them in.
+var programs harness.Programs
+
+func TestMain(m *testing.M) {
+	var err error
+	if programs, err = harness.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// stack is a cluster and what a test runs against it.
+type stack struct {
+	*testing.T
+	// dir is where everything is written.
+	dir     string
+	cluster *harness.Cluster
+	client  kubernetes.Interface
+}
+
+// newStack starts a cluster with the nodes of a file (relative to the repository, empty for
+// none) and stops it, and prints its logs if the test failed, at the end.
+func newStack(t *testing.T, nodes string) *stack {
+	t.Helper()
+	s := &stack{T: t, dir: shortDir(t)}
+	if nodes != "" {
+		nodes = filepath.Join(programs.Root, filepath.FromSlash(nodes))
+	}
+	cluster, err := programs.StartCluster(t.Context(), harness.ClusterConfig{
+		Dir: filepath.Join(s.dir, "cluster"), Nodes: nodes,
+	})
+	s.no(err)
+	s.cluster, s.client = cluster, cluster.Client
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(cluster.Tails())
+		}
+		s.cleanup(cluster.Stop)
+	})
+	return s
+}
+
+// shortDir is a fresh directory; its path leaves room for a unix socket in it. It is kept when
+// the test fails.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "berth-e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("kept for reading: %s", dir)
+			return
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// cleanup runs one stop function after the test, whose own context has ended by then.
+func (s *stack) cleanup(stop func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Context()), cleanupWithin)
+	defer cancel()
+	if err := stop(ctx); err != nil {
+		s.Error(err)
+	}
+}
+
+// no ends the test on an error.
+func (s *stack) no(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// up starts `berth up` and stops it at the end of the test; zero fields of cfg are filled in.
+func (s *stack) up(cfg harness.UpConfig) *harness.Berth {
+	s.Helper()
+	cfg.Kubeconfig, cfg.LogDir = s.cluster.Kubeconfig, s.dir
+	if cfg.DataDir == "" {
+		cfg.DataDir = filepath.Join(s.dir, "data")
+	}
+	berth, err := programs.Up(s.Context(), cfg)
+	s.no(err)
+	s.stopAtEnd(berth)
+	return berth
+}
+
+func (s *stack) stopAtEnd(berth *harness.Berth) {
+	s.Cleanup(func() {
+		// The end of a process that nobody stopped is a failure, even if the test did not mind.
+		s.cleanup(berth.Stop)
+		if s.Failed() {
+			s.Log(berth.Tail())
+		}
+	})
+}
+
+// eventually ends the test when something stays missing.
+func (s *stack) eventually(limit time.Duration, what string, check func(context.Context) (string, error)) {
+	s.Helper()
+	s.no(harness.Eventually(s.Context(), limit, what, check))
+}
+
+// namespace makes a namespace.
+func (s *stack) namespace(name string) string {
+	s.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := s.client.CoreV1().Namespaces().Create(s.Context(), ns, metav1.CreateOptions{})
+	s.no(err)
+	s.eventually(placedWithin, "namespace "+name+" has its service account", func(ctx context.Context) (string, error) {
+		_, err := s.client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
+		if err != nil {
+			return err.Error(), nil
+		}
+		return "", nil
+	})
+	return name
+}
+
+// create makes pods, many at once.
+func (s *stack) create(pods ...*corev1.Pod) {
+	s.Helper()
+	s.no(harness.CreatePods(s.Context(), s.client, pods))
+}
+
+func (s *stack) pod(namespace, name string) *corev1.Pod {
+	s.Helper()
+	pod, err := s.client.CoreV1().Pods(namespace).Get(s.Context(), name, metav1.GetOptions{})
+	s.no(err)
+	return pod
+}
+
+func (s *stack) pods(namespace string) []corev1.Pod {
+	s.Helper()
+	list, err := s.client.CoreV1().Pods(namespace).List(s.Context(), metav1.ListOptions{})
+	s.no(err)
+	return list.Items
+}
+
+// bound waits until n pods of a namespace stand on nodes and returns them.
+func (s *stack) bound(namespace string, n int, limit time.Duration) []corev1.Pod {
+	s.Helper()
+	var placed []corev1.Pod
+	what := fmt.Sprintf("%d pods of %s are bound", n, namespace)
+	s.eventually(limit, what, func(ctx context.Context) (string, error) {
+		list, err := s.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return "", err
+		}
+		placed = placed[:0]
+		waiting := ""
+		for _, pod := range list.Items {
+			if pod.Spec.NodeName != "" {
+				placed = append(placed, pod)
+			} else {
+				waiting = fmt.Sprintf("; %s: %s", pod.Name, conditionOf(&pod).Message)
+			}
+		}
+		if len(placed) >= n {
+			return "", nil
+		}
+		return fmt.Sprintf("%d of %d%s", len(placed), len(list.Items), waiting), nil
+	})
+	return placed
+}
+
+// nodeOf waits until a pod is bound and returns its node's name.
+func (s *stack) nodeOf(namespace, name string) string {
+	s.Helper()
+	node := ""
+	s.eventually(placedWithin, "pod "+name+" is bound", func(ctx context.Context) (string, error) {
+		pod, err := s.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		if node = pod.Spec.NodeName; node != "" {
+			return "", nil
+		}
+		return "its condition: " + conditionOf(pod).Message, nil
+	})
+	return node
+}
+
+// unschedulable waits until a pod's condition says Unschedulable, in a message about all nodes
+// that contains every one of reasons.
+func (s *stack) unschedulable(namespace, name string, reasons ...string) {
+	s.Helper()
+	prefix := fmt.Sprintf("0/%d nodes are available: ", s.nodeCount())
+	what := fmt.Sprintf("pod %s is unschedulable: %s%q", name, prefix, reasons)
+	s.eventually(placedWithin, what, func(ctx context.Context) (string, error) {
+		pod, err := s.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		if pod.Spec.NodeName != "" {
+			return "", fmt.Errorf("it is bound to %s", pod.Spec.NodeName)
+		}
+		c := conditionOf(pod)
+		if c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable &&
+			strings.HasPrefix(c.Message, prefix) && containsAll(c.Message, reasons) {
+			return "", nil
+		}
+		return fmt.Sprintf("condition %s=%s, reason %s: %s", c.Type, c.Status, c.Reason, c.Message), nil
+	})
+}
+
+func containsAll(text string, parts []string) bool {
+	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
+}
+
+// nodeCount is how many nodes the cluster has.
+func (s *stack) nodeCount() int {
+	s.Helper()
+	list, err := s.client.CoreV1().Nodes().List(s.Context(), metav1.ListOptions{})
+	s.no(err)
+	return len(list.Items)
+}
+
+// deletePods deletes pods and waits until they are gone.
+func (s *stack) deletePods(namespace string, names ...string) {
+	s.Helper()
+	for _, name := range names {
+		s.no(s.client.CoreV1().Pods(namespace).Delete(s.Context(), name, metav1.DeleteOptions{}))
+	}
+	s.eventually(placedWithin, "the deleted pods are gone", func(ctx context.Context) (string, error) {
+		for _, name := range names {
+			_, err := s.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+			if !apierrors.IsNotFound(err) {
+				return fmt.Sprintf("%s: %v", name, err), nil
+			}
+		}
+		return "", nil
+	})
+}
+
+func conditionOf(pod *corev1.Pod) corev1.PodCondition {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled {
+			return c
+		}
+	}
+	return corev1.PodCondition{}
+}
+
+// audit checks the whole cluster twice: with the test's own arithmetic, and with `berth check`,
+// which must agree.
+func (s *stack) audit() {
+	s.Helper()
+	nodes, pods, err := harness.ListAll(s.Context(), s.client)
+	s.no(err)
+	for _, wrong := range audit.Check(nodes, pods) {
+		s.Error(wrong)
+	}
+	result, err := programs.Command(s.Context(), "check", "--kubeconfig", s.cluster.Kubeconfig)
+	s.no(err)
+	if result.Code != 0 {
+		s.Errorf("berth check: exit code %d\n%s%s", result.Code, result.Stdout, result.Stderr)
+	}
+}
+
+// boundOnce checks that each pod of a namespace was announced as bound exactly once, to the node
+// it stands on.
+func (s *stack) boundOnce(namespace string) {
+	s.Helper()
+	pods := s.pods(namespace)
+	s.eventually(placedWithin, "every pod of "+namespace+" has its Scheduled event",
+		func(ctx context.Context) (string, error) {
+			announced, err := s.announced(ctx, namespace, pods)
+			if err == nil && announced < len(pods) {
+				return fmt.Sprintf("%d of %d have it", announced, len(pods)), nil
+			}
+			return "", err
+		})
+}
+
+// boundAtMostOnce checks what boundOnce checks, but for events that are missing: one that was not
+// written when its writer was stopped is lost, as it is with kube-scheduler.
+func (s *stack) boundAtMostOnce(namespace string) {
+	s.Helper()
+	_, err := s.announced(s.Context(), namespace, s.pods(namespace))
+	s.no(err)
+}
+
+// announced counts the pods that have a Scheduled event. One pod with two, or with one that names
+// another node than the pod's, is an error: each successful bind is announced by itself.
+func (s *stack) announced(ctx context.Context, namespace string, pods []corev1.Pod) (int, error) {
+	events, err := s.client.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, err
+	}
+	notes := map[types.UID][]string{}
+	for _, event := range events.Items {
+		if event.Reason != "Scheduled" {
+			continue
+		}
+		if event.Series != nil {
+			return 0, fmt.Errorf("pod %s was announced %d times", event.Regarding.Name, event.Series.Count)
+		}
+		notes[event.Regarding.UID] = append(notes[event.Regarding.UID], event.Note)
+	}
+	announced := 0
+	for _, pod := range pods {
+		want := fmt.Sprintf("Successfully assigned %s/%s to %s", pod.Namespace, pod.Name, pod.Spec.NodeName)
+		got := notes[pod.UID]
+		if len(got) > 1 || len(got) == 1 && got[0] != want {
+			return 0, fmt.Errorf("pod %s was announced with %q, want %q once", pod.Name, got, want)
+		}
+		announced += len(got)
+	}
+	return announced, nil
+}

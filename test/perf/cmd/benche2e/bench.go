@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-scheduler/berth/test/e2e/audit"
+	"github.com/berth-scheduler/berth/test/e2e/harness"
+)
+
+const (
+	live  = "live"
+	drain = "drain"
+
+	namespace = "bench"
+	// accountWithin bounds the wait for the namespace's service account, without which the API
+	// server admits no pod.
+	accountWithin = time.Minute
+	// stopWithin bounds the end of a run.
+	stopWithin = 2 * time.Minute
+)
+
+// bench is one measurement: all runs of all contenders.
+type bench struct {
+	options
+	programs harness.Programs
+}
+
+// result is one run.
+type result struct {
+	Contender string `json:"contender"`
+	Mode      string `json:"mode"`
+	Run       int    `json:"run"`
+	Pods      int    `json:"pods"`
+	// WallSeconds is from the first creation (live) or the start of the contender's process
+	// (drain) to the last bind.
+	WallSeconds float64 `json:"wallSeconds"`
+	// BindSeconds is from the first bind to the last.
+	BindSeconds float64 `json:"bindSeconds"`
+	// PodsPerSecond is Pods by WallSeconds (live) or by BindSeconds (drain).
+	PodsPerSecond float64 `json:"podsPerSecond"`
+	// Latency is per pod, from its appearance (live) or the contender's start (drain) to its bind.
+	Latency latency `json:"latencyMillis"`
+	// CPUSeconds is what the contender's processes used between the same two moments.
+	CPUSeconds float64 `json:"cpuSeconds"`
+}
+
+// all runs everything, alternating between contenders. It stops at the first run that fails.
+func (b *bench) all(ctx context.Context) ([]result, error) {
+	var results []result
+	for i := range b.runs * len(b.modes) * len(contenders) {
+		run, rest := i/(len(b.modes)*len(contenders))+1, i%(len(b.modes)*len(contenders))
+		mode, c := b.modes[rest/len(contenders)], contenders[rest%len(contenders)]
+		if !slices.Contains(b.contenders, c.name) {
+			continue
+		}
+		r, err := b.run(ctx, c, mode)
+		if err != nil {
+			return nil, fmt.Errorf("%s, %s, run %d: %w", c.name, mode, run, err)
+		}
+		r.Run = run
+		results = append(results, r)
+		fmt.Fprintf(os.Stderr, "%-16s %-5s run %d: %6.1f s, %7.1f pods/s, p50 %.0f ms, p99 %.0f ms, %.1f CPU s\n",
+			r.Contender, r.Mode, r.Run, r.WallSeconds, r.PodsPerSecond, r.Latency.P50, r.Latency.P99, r.CPUSeconds)
+	}
+	return results, nil
+}
+
+// run is one contender on one fresh cluster.
+func (b *bench) run(ctx context.Context, c contender, mode string) (result, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	ground, err := b.open(ctx)
+	var r result
+	if err == nil {
+		r, err = ground.measure(ctx, c, mode, b.workload())
+	}
+	// The end comes even when ctx is over.
+	ending, cancelEnding := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer cancelEnding()
+	return r, errors.Join(err, ground.close(ending))
+}
+
+// ground is the cluster of one run and what runs on it.
+type ground struct {
+	field
+	seen *podWatch
+	running
+}
+
+// open starts a cluster. The ground is there, to be closed, even on error.
+func (b *bench) open(ctx context.Context) (*ground, error) {
+	dir, err := os.MkdirTemp("", "berth-bench-")
+	g := &ground{field: field{programs: b.programs, dir: dir}}
+	if err != nil {
+		return g, err
+	}
+	if g.config, err = writeConfig(dir); err != nil {
+		return g, err
+	}
+	g.cluster, err = b.programs.StartCluster(ctx, harness.ClusterConfig{
+		Dir: filepath.Join(dir, "cluster"), Nodes: filepath.Join(b.programs.Root, b.nodes), NoKubelets: true,
+	})
+	if err != nil {
+		return g, err
+	}
+	if err := makeNamespace(ctx, g.cluster.Client); err != nil {
+		return g, err
+	}
+	g.seen, err = watchPods(ctx, g.cluster.Rest, b.pods)
+	return g, err
+}
+
+// close ends everything and removes what was written.
+func (g *ground) close(ctx context.Context) error {
+	var errs []error
+	if g.seen != nil {
+		g.seen.stop()
+	}
+	errs = append(errs, g.stop(ctx))
+	if g.cluster != nil {
+		errs = append(errs, g.cluster.Stop(ctx))
+	}
+	return errors.Join(append(errs, os.RemoveAll(g.dir))...)
+}
+
+// measure is steps 1 to 4 of a run.
+func (g *ground) measure(ctx context.Context, c contender, mode string, pods []*corev1.Pod) (result, error) {
+	r := result{Contender: c.name, Mode: mode, Pods: len(pods)}
+	start := func() error { return c.start(ctx, &g.field, &g.running) }
+	create := func() error { return harness.CreatePods(ctx, g.cluster.Client, pods) }
+	first, second := start, create
+	if mode == drain {
+		first, second = create, start
+	}
+	// 1. What is there before the clock starts.
+	if err := first(); err != nil {
+		return r, err
+	}
+	usedBefore, err := harness.CPUTime(g.pids...)
+	if err != nil {
+		return r, err
+	}
+	// 2. What the clock is about.
+	begin := time.Now()
+	if err := second(); err != nil {
+		return r, err
+	}
+	// 3. Until the last pod is bound.
+	if err := g.seen.wait(ctx); err != nil {
+		return r, err
+	}
+	usedAfter, err := harness.CPUTime(g.pids...)
+	if err != nil {
+		return r, err
+	}
+	r.CPUSeconds = (usedAfter - usedBefore).Seconds()
+	g.seen.fill(&r, begin)
+	// 4. The placements themselves.
+	return r, g.audit(ctx, len(pods))
+}
+
+// audit checks every placement from the API server's own state.
+func (g *ground) audit(ctx context.Context, pods int) error {
+	nodes, all, err := harness.ListAll(ctx, g.cluster.Client)
+	if err != nil {
+		return err
+	}
+	bound := 0
+	for i := range all {
+		if all[i].Namespace == namespace && all[i].Spec.NodeName != "" {
+			bound++
+		}
+	}
+	if bound != pods {
+		return fmt.Errorf("audit: %d of %d pods are bound", bound, pods)
+	}
+	if wrong := audit.Check(nodes, all); len(wrong) > 0 {
+		return fmt.Errorf("audit: %d findings, the first: %s", len(wrong), wrong[0])
+	}
+	return nil
+}
+
+// workload is the pods of one run.
+func (b *bench) workload() []*corev1.Pod {
+	pods := make([]*corev1.Pod, b.pods)
+	for i := range pods {
+		pods[i] = &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("pod-%05d", i)},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Name: "app", Image: "example.com/app:1",
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+					corev1.ResourceCPU:    resource.MustParse("100m"),
+					corev1.ResourceMemory: resource.MustParse("500Mi"),
+				}},
+			}}},
+		}
+	}
+	return pods
+}
+
+func makeNamespace(ctx context.Context, client kubernetes.Interface) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if _, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	return harness.Eventually(ctx, accountWithin, "the namespace has its service account",
+		func(ctx context.Context) (string, error) {
+			_, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
+			if err != nil {
+				return err.Error(), nil
+			}
+			return "", nil
+		})
+}

@@ -1,0 +1,95 @@
+// Command benche2e measures schedulers side by side on a real API server: kube-scheduler, Berth
+// in one process, Berth as separate processes. Every run has a fresh cluster of plain nodes
+// without kubelets, the same pods, the same client and the same KubeSchedulerConfiguration;
+// runs alternate between the contenders, so that a slow phase of the machine hits all of them.
+//
+// In mode live the scheduler runs and pods arrive as fast as parallel clients can create them;
+// latency is from the watch event that shows the pod to the one that shows its node, both at the
+// time this program received them. In mode drain the pods exist before the scheduler starts, so
+// what is measured is how fast it works when nothing but itself limits it.
+//
+// After each run the cluster is audited from the API server's own state; a finding fails the
+// whole measurement, because a fast wrong placement is not a result.
+//
+// Run it with `make bench-e2e`. Start reading at bench.run, then contender.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := mainErr(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "benche2e:", err)
+		os.Exit(1)
+	}
+}
+
+// options are the command line.
+type options struct {
+	runs, pods        int
+	contenders, modes []string
+	nodes, out        string
+	timeout           time.Duration
+}
+
+func mainErr(ctx context.Context, args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	programs, err := harness.Find()
+	if err != nil {
+		return err
+	}
+	b := bench{options: o, programs: programs}
+	results, err := b.all(ctx)
+	if err != nil {
+		return err
+	}
+	return b.report(ctx, results)
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	var list, modes string
+	set := flag.NewFlagSet("benche2e", flag.ContinueOnError)
+	set.IntVar(&o.runs, "runs", 1, "runs of each contender in each mode; 3 or more to report")
+	set.IntVar(&o.pods, "pods", 5000, "pods per run, 100m CPU and 500Mi each")
+	set.StringVar(&list, "contenders", strings.Join(contenderNames(), ","), "who runs, separated by commas")
+	set.StringVar(&modes, "modes", "live,drain", "live, drain or both")
+	set.StringVar(&o.nodes, "nodes", "tools/cluster/examples/bench-nodes.yaml", "node file of the cluster driver")
+	set.StringVar(&o.out, "out", ".build/bench", "directory for the JSON and Markdown reports")
+	set.DurationVar(&o.timeout, "timeout", 10*time.Minute, "time one run may take to place its pods")
+	if err := set.Parse(args); err != nil {
+		return o, err
+	}
+	o.contenders, o.modes = strings.Split(list, ","), strings.Split(modes, ",")
+	for _, name := range o.contenders {
+		if !slices.Contains(contenderNames(), name) {
+			return o, fmt.Errorf("--contenders: %q: want some of %s", name, strings.Join(contenderNames(), ", "))
+		}
+	}
+	for _, name := range o.modes {
+		if name != live && name != drain {
+			return o, fmt.Errorf("--modes: %q: want %s, %s or both", name, live, drain)
+		}
+	}
+	if o.runs < 1 || o.pods < 1 {
+		return o, fmt.Errorf("--runs: %d, --pods: %d: want at least 1 of each", o.runs, o.pods)
+	}
+	return o, nil
+}

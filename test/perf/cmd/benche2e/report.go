@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// reportName is the file name of both reports, without the suffix.
+const reportName = "bench-e2e"
+
+// report is the JSON report.
+type report struct {
+	// Time is when the measurement ended.
+	Time time.Time `json:"time"`
+	// Processors, Go and Platform describe the machine and this program; Load is the machine's
+	// load average at the end, for telling a busy machine from a quiet one.
+	Processors int    `json:"processors"`
+	Go         string `json:"go"`
+	Platform   string `json:"platform"`
+	Load       string `json:"load"`
+	// Berth and Peer are the versions compared.
+	Berth string `json:"berth"`
+	Peer  string `json:"peer"`
+	// Nodes is the node file, Config what every contender got.
+	Nodes  string `json:"nodes"`
+	Config string `json:"config"`
+
+	Results []result `json:"results"`
+}
+
+// peerVersion is what the driver's peers module pins.
+const peerVersion = "kube-scheduler v1.36.3"
+
+// report writes both reports and prints the table.
+func (b *bench) report(ctx context.Context, results []result) error {
+	version, err := b.programs.Command(ctx, "version")
+	if err != nil {
+		return err
+	}
+	r := report{
+		Time: time.Now().UTC().Truncate(time.Second), Processors: runtime.NumCPU(), Go: runtime.Version(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH, Load: loadAverage(),
+		Berth: strings.TrimSpace(version.Stdout), Peer: peerVersion, Nodes: b.nodes, Config: config, Results: results,
+	}
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	text := r.markdown()
+	if err := os.MkdirAll(b.out, 0o755); err != nil {
+		return err
+	}
+	base := filepath.Join(b.out, reportName)
+	if err := os.WriteFile(base+".json", append(raw, '\n'), 0o644); err != nil {
+		return err
+	}
+	if err := os.WriteFile(base+".md", []byte(text), 0o644); err != nil {
+		return err
+	}
+	fmt.Print(text)
+	fmt.Fprintf(os.Stderr, "written: %s.md and %s.json\n", base, base)
+	return nil
+}
+
+// loadAverage is empty where the kernel does not tell it.
+func loadAverage() string {
+	content, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(content))
+}
+
+// markdown is the report for people: one table per mode.
+func (r report) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Side by side with kube-scheduler\n\n%s, %s. %s; %d processors, %s, load %s.\n",
+		r.Berth, r.Peer, r.Time.Format(time.RFC3339), r.Processors, r.Platform, r.Load)
+	fmt.Fprintf(&b, "Nodes: `%s`. All placements of all runs passed the audit. Medians over the runs.\n", r.Nodes)
+	for _, mode := range []string{live, drain} {
+		rows := r.rows(mode)
+		if len(rows) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "\n## Mode %s\n\n", mode)
+		b.WriteString("| contender | runs | wall s | pods/s | ratio | p50 ms | p90 ms | p99 ms | max ms | CPU s |\n")
+		b.WriteString("|---|---|---|---|---|---|---|---|---|---|\n")
+		for _, row := range rows {
+			fmt.Fprintf(&b, "| %s | %d | %.1f | %.0f | %s | %.0f | %.0f | %.0f | %.0f | %.1f |\n",
+				row.Contender, row.Run, row.WallSeconds, row.PodsPerSecond, ratio(row, rows[0]),
+				row.Latency.P50, row.Latency.P90, row.Latency.P99, row.Latency.Max, row.CPUSeconds)
+		}
+	}
+	return b.String()
+}
+
+// ratio is a row's throughput by that of kube-scheduler's row, if there is one.
+func ratio(row, first result) string {
+	if first.Contender != contenders[0].name {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f", row.PodsPerSecond/first.PodsPerSecond)
+}
+
+// rows are the medians of one mode, one per contender; Run is the number of runs.
+func (r report) rows(mode string) []result {
+	var rows []result
+	for _, c := range contenders {
+		runs := slices.DeleteFunc(slices.Clone(r.Results), func(one result) bool {
+			return one.Mode != mode || one.Contender != c.name
+		})
+		if len(runs) > 0 {
+			rows = append(rows, medians(runs))
+		}
+	}
+	return rows
+}
+
+func medians(runs []result) result {
+	of := func(value func(result) float64) float64 {
+		values := make([]float64, 0, len(runs))
+		for _, run := range runs {
+			values = append(values, value(run))
+		}
+		return median(values)
+	}
+	return result{
+		Contender: runs[0].Contender, Mode: runs[0].Mode, Run: len(runs), Pods: runs[0].Pods,
+		WallSeconds:   of(func(r result) float64 { return r.WallSeconds }),
+		BindSeconds:   of(func(r result) float64 { return r.BindSeconds }),
+		PodsPerSecond: of(func(r result) float64 { return r.PodsPerSecond }),
+		CPUSeconds:    of(func(r result) float64 { return r.CPUSeconds }),
+		Latency: latency{
+			P50: of(func(r result) float64 { return r.Latency.P50 }),
+			P90: of(func(r result) float64 { return r.Latency.P90 }),
+			P99: of(func(r result) float64 { return r.Latency.P99 }),
+			Max: of(func(r result) float64 { return r.Latency.Max }),
+		},
+	}
+}
+
+// median of a non-empty list; of an even number of values, the mean of the two in the middle.
+func median(values []float64) float64 {
+	slices.Sort(values)
+	middle := len(values) / 2
+	if len(values)%2 == 1 {
+		return values[middle]
+	}
+	return (values[middle-1] + values[middle]) / 2
+}

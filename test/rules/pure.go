@@ -1,0 +1,124 @@
+package rules
+
+import (
+	"fmt"
+	"go/ast"
+	"path"
+	"slices"
+	"strings"
+)
+
+// pureImports are what a decision must not be able to reach.
+var pureImports = []string{
+	"context", "crypto/rand", "hash/maphash", "io/fs", "log", "log/slog", "math/rand",
+	"math/rand/v2", "net", "net/http", "os", "os/exec", "sync", "sync/atomic", "testing",
+}
+
+// clockNames are the names of package time that read or wait for a clock; its value types are
+// welcome everywhere.
+var clockNames = []string{
+	"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until",
+}
+
+// silentLogging are the names of klog that upstream's pure functions ask for as an argument; the
+// zero Logger discards everything.
+var silentLogging = []string{"Logger"}
+
+// pureRoom is a part of the repository whose code only computes.
+type pureRoom struct {
+	// name is how messages call it.
+	name string
+	// has tells whether a file belongs to it.
+	has func(*GoFile) bool
+	// may lists imports of pureImports that it is allowed after all, and why is in the comment.
+	may []string
+}
+
+// pureRooms are the decision cores. Test files may do anything.
+var pureRooms = []pureRoom{
+	{
+		name: "decide",
+		has:  func(f *GoFile) bool { return strings.Contains(f.Dir+"/", "/internal/decide/") },
+	},
+	{
+		name: "pkg/placement",
+		has: func(f *GoFile) bool {
+			// The configuration is read from a file.
+			return within(f.Dir, "pkg/placement") && !within(f.Dir, "pkg/placement/config")
+		},
+	},
+	{
+		name: "pkg/state",
+		has:  func(f *GoFile) bool { return f.Dir == "pkg/state" },
+		// One goroutine applies, any may take a snapshot or ask for the position.
+		may: []string{"sync", "sync/atomic"},
+	},
+	{
+		name: "the ledger's protocol",
+		has: func(f *GoFile) bool {
+			return f.Dir == "pkg/ledger" && !slices.Contains(ledgerSeams, path.Base(f.Path))
+		},
+	},
+}
+
+// ledgerSeams are the files of pkg/ledger that declare or drive the seam to a real store.
+var ledgerSeams = []string{"cluster.go", "follow.go", "store.go"}
+
+func pureRules() []Rule {
+	return []Rule{{
+		Name: "pure",
+		Why: "a decision must come out the same in production, in what-if, in replay and in simulation: " +
+			"time, seed and ids are arguments, effects are the return value",
+		Check: checkPure,
+	}}
+}
+
+func checkPure(repo *Repo) []Finding {
+	var found []Finding
+	for _, file := range repo.Go {
+		room := roomOf(file)
+		if room == nil {
+			continue
+		}
+		add := func(line int, detail string) {
+			found = append(found, Finding{Path: file.Path, Line: line, Detail: detail})
+		}
+		for _, imp := range repo.imports(file) {
+			if slices.Contains(pureImports, imp.path) && !slices.Contains(room.may, imp.path) {
+				add(imp.line, fmt.Sprintf("%s is pure and imports %s", room.name, imp.path))
+			}
+		}
+		for _, call := range repo.calls(file, "time") {
+			if slices.Contains(clockNames, call.name) {
+				add(call.line, fmt.Sprintf("%s is pure and uses time.%s", room.name, call.name))
+			}
+		}
+		for _, call := range repo.calls(file, "k8s.io/klog/v2") {
+			if !slices.Contains(silentLogging, call.name) {
+				add(call.line, fmt.Sprintf("%s is pure and uses klog.%s", room.name, call.name))
+			}
+		}
+		ast.Inspect(file.AST, func(n ast.Node) bool {
+			switch n.(type) {
+			case *ast.GoStmt:
+				add(repo.line(n.Pos()), room.name+" is pure and starts a goroutine")
+			case *ast.SelectStmt, *ast.SendStmt, *ast.ChanType:
+				add(repo.line(n.Pos()), room.name+" is pure and uses a channel")
+			}
+			return true
+		})
+	}
+	return found
+}
+
+func roomOf(f *GoFile) *pureRoom {
+	if supportsTests(f) {
+		return nil
+	}
+	for i, room := range pureRooms {
+		if room.has(f) {
+			return &pureRooms[i]
+		}
+	}
+	return nil
+}

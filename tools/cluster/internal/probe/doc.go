@@ -1,0 +1,2 @@
+// Package probe asks a starting server over HTTP whether it answers yet.
+package probe

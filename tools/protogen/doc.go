@@ -1,0 +1,11 @@
+// Protogen writes the Go code of every .proto file under pkg/ beside it, and with --check
+// says which of it is stale.
+//
+// It runs the protocompile parser and protoc-gen-go in one process, both at the versions of
+// its go.mod, so that the generated code depends on nothing installed on the machine. It is
+// a module of its own, outside the workspace: its dependencies are nobody else's.
+//
+//	GOWORK=off go run -C tools/protogen . [--check] [--root DIR]
+//
+// Start reading at run.
+package main
