@@ -9,8 +9,8 @@
 //
 //   - A stream is one totally ordered sequence. Sequences start at 1 and have no gaps
 //     but at the old end, where retention cuts.
-//   - Append is atomic: all messages of one call or none, with consecutive sequences.
-//   - Append with an expected last sequence fences: a writer that has been deposed, or
+//   - Append with an expected last sequence is atomic: all messages of one call or none,
+//     with consecutive sequences. And it fences: a writer that has been deposed, or
 //     whose acknowledged tail was lost, is told so (ErrWrongSequence) and writes nothing.
 //   - Delivery is at least once and in order; a reader that is asked to continue behind
 //     the retention edge, or sees a jump, gets ErrGap and must bootstrap again.

@@ -60,10 +60,16 @@ type Record struct {
 // Log is an ordered, durable, bounded history. Implementations: jetstream, memlog.
 // All methods are safe for concurrent use.
 type Log interface {
-	// Append stores msgs (1 to MaxBatch) atomically behind sequence expectLast, or behind
-	// whatever is last with AnySequence, and returns the sequence of the last one stored.
+	// Append stores msgs (1 to MaxBatch) and returns the sequence of the last one stored.
+	//
+	// With expectLast they are stored atomically behind that sequence, and consecutively.
 	// ErrWrongSequence (errors.As) means nothing was stored. Any other error leaves the
 	// outcome unknown: call Last, and compare, before trying again.
+	//
+	// With AnySequence they are stored in their order behind whatever is last, but each for
+	// itself: records of other writers may stand between them, and after an error any first
+	// part of them may be stored. (Atomicity costs a writer of small records most of its
+	// speed, and who writes without a fence must be idempotent anyway.)
 	Append(ctx context.Context, s Stream, expectLast uint64, msgs []Message) (last uint64, err error)
 	// Last returns the last sequence stored, 0 for an empty stream.
 	Last(ctx context.Context, s Stream) (uint64, error)

@@ -1,10 +1,12 @@
 // Package ledger holds WHAT IS PROMISED: reservations on nodes that the API server does
 // not know yet, kept so that any number of active shards can never contradict each other.
 //
-// Start reading at Entry and NodeDoc (what is promised), then the transaction builders
-// (PlaceBatch and friends: pure functions from documents to a Txn), then View (what a
-// member knows) and Store (how a Txn is carried out; etcd and mem pass one contract
-// suite, ledgertest).
+// Start reading at Entry and NodeDoc (what is promised), then the transactions, one file
+// each (t1_place.go and so on: pure functions from documents to documents, and from
+// documents to a Txn), then View (what a member knows, fed by Follow) and Store (how a Txn
+// is carried out; etcd and mem pass one contract suite, ledgertest). check.go says what
+// must never be seen. ledgertest's simulation shows the whole protocol at work, and that
+// it breaks when a rule is left out.
 //
 // The rules everything rests on:
 //

@@ -50,7 +50,8 @@ func Follow(ctx context.Context, store Store, out chan<- ViewBatch) error {
 		if errors.Is(err, ErrCompacted) {
 			f.revision = 0
 		}
-		if failures++; progress {
+		failures++
+		if progress {
 			failures = 0
 		}
 		if failures >= followAttempts {

@@ -31,7 +31,8 @@ func JSON(data []byte, r *Report) []byte {
 			return nil
 		}
 		// Blank lines in place of what stood before keep the line numbers of errors true.
-		before := bytes.Count(data[:max(bytes.Index(data, doc), 0)], []byte("\n"))
+		start := bytes.Index(data, bytes.TrimRight(doc, "\n"))
+		before := bytes.Count(data[:max(start, 0)], []byte("\n"))
 		converted, err := yaml.YAMLToJSONStrict(append(bytes.Repeat([]byte("\n"), before), doc...))
 		if err != nil {
 			addYAMLError(err, r)

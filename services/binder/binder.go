@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -87,11 +86,11 @@ func New(cfg Config, deps Deps) (*Binder, error) {
 	if deps.RestConfig == nil {
 		return nil, errors.New("binder: RestConfig: missing: want how to reach the API server")
 	}
-	writes, reports, err := commit.Clients(deps.RestConfig, cfg.QPS, cfg.Burst)
+	api, err := commit.Connect(deps.RestConfig, cfg.QPS, cfg.Burst)
 	if err != nil {
 		return nil, err
 	}
-	return build(cfg, deps, writes, reports), nil
+	return build(cfg, deps, api), nil
 }
 
 func (c Config) validate() error {
@@ -121,7 +120,7 @@ func (d Deps) validate() error {
 }
 
 // build connects the rooms.
-func build(cfg Config, deps Deps, writes, reports kubernetes.Interface) *Binder {
+func build(cfg Config, deps Deps, api commit.API) *Binder {
 	if cfg.Workers == 0 {
 		cfg.Workers = DefaultWorkers
 	}
@@ -134,7 +133,7 @@ func build(cfg Config, deps Deps, writes, reports kubernetes.Interface) *Binder 
 		Log: deps.Log, Snapshots: deps.Snapshots, Ledger: deps.Ledger, Logger: deps.Logger, Clock: deps.Clock,
 	}, b.inputs)
 	b.commit = commit.New(cfg.Workers, commit.Deps{
-		Client: writes, Events: reports, Ledger: deps.Ledger, Log: deps.Log, Logger: deps.Logger, Clock: deps.Clock,
+		API: api, Ledger: deps.Ledger, Log: deps.Log, Logger: deps.Logger, Clock: deps.Clock,
 	})
 	return b
 }

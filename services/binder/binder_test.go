@@ -24,6 +24,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/services/binder/internal/commit"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
@@ -55,7 +56,7 @@ func (s *site) start(id string) (stop func() error) {
 	b := build(Config{ID: id, Workers: 4}, Deps{
 		Log: s.log, Snapshots: s.log, Ledger: s.ledger, Clock: clock.RealClock{},
 		Logger: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
-	}, s.client, s.client)
+	}, commit.APIOf(s.client))
 	ctx, cancel := context.WithCancel(s.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- b.Run(ctx) }()
@@ -188,9 +189,9 @@ func (s *site) notes(reason string) []string {
 	return out
 }
 
-// settle lets d pass and everything that is due then happen.
+// settle lets d of the bubble's time pass and everything that is due then happen.
 func settle(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }
 
@@ -355,7 +356,8 @@ func TestUnplaceablePodGetsConditionAndEvent(t *testing.T) {
 		}
 		notes := s.notes("FailedScheduling")
 		if len(notes) != 1 || !strings.HasPrefix(notes[0], "0/1 nodes are available: 1 node(s) are 100% full %d %s.") ||
-			!strings.HasSuffix(notes[0], " ...") || len(notes[0]) > 1024 || !strings.HasPrefix(message, strings.TrimSuffix(notes[0], " ...")) {
+			!strings.HasSuffix(notes[0], " ...") || len(notes[0]) > 1024 ||
+			!strings.HasPrefix(message, strings.TrimSuffix(notes[0], " ...")) {
 			t.Fatalf("notes %q", notes)
 		}
 	})
@@ -382,7 +384,8 @@ func TestEvictionThatABudgetRefuses(t *testing.T) {
 		if d := s.told(events.DecisionEvictRefused)["p0"]; !strings.Contains(d.Message, "disruption budget") {
 			t.Fatalf("p0: told %+v", d)
 		}
-		if d := s.told(events.DecisionEvicted)["p1"]; d.Strategy != "LowNodeUtilization" || s.server.pod("p1").DeletionTimestamp == nil {
+		d := s.told(events.DecisionEvicted)["p1"]
+		if d.Strategy != "LowNodeUtilization" || s.server.pod("p1").DeletionTimestamp == nil {
 			t.Fatalf("p1: told %+v", d)
 		}
 		if n := s.server.calls("create/eviction"); n != 2 {

@@ -93,7 +93,8 @@ func placementBy(configs []placement.ProfileConfig) (func(string) *placement.Pro
 	byName := make(map[string]*placement.Profile, len(configs))
 	for i, c := range configs {
 		if byName[c.SchedulerName] != nil {
-			return nil, fmt.Errorf("descheduler: Profiles[%d]: %q: given twice; want distinct scheduler names", i, c.SchedulerName)
+			return nil, fmt.Errorf("descheduler: Profiles[%d]: %q: given twice; want distinct scheduler names",
+				i, c.SchedulerName)
 		}
 		p, err := placement.NewProfile(c)
 		if err != nil {

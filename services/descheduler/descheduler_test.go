@@ -30,7 +30,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const taintPolicy = `{apiVersion: descheduler/v1alpha2, kind: DeschedulerPolicy, profiles: [{name: p,
-pluginConfig: [{name: RemovePodsViolatingNodeTaints}], plugins: {deschedule: {enabled: [RemovePodsViolatingNodeTaints]}}}]}`
+pluginConfig: [{name: RemovePodsViolatingNodeTaints}],
+plugins: {deschedule: {enabled: [RemovePodsViolatingNodeTaints]}}}]}`
 
 // world is a log and a ledger that any number of replicas share.
 type world struct {
@@ -150,19 +151,21 @@ func (w *world) asks() []string {
 	return out
 }
 
-func (w *world) decisions() []events.SequencedDecision {
+func (w *world) decisions() []events.SequencedDecision { return w.decisionsFrom(1) }
+
+func (w *world) decisionsFrom(first uint64) []events.SequencedDecision {
 	w.t.Helper()
 	last, err := w.log.Last(w.t.Context(), events.Decisions)
 	if err != nil || last == 0 {
 		return nil
 	}
-	reader, err := w.log.Read(w.t.Context(), events.Decisions, 1)
+	reader, err := w.log.Read(w.t.Context(), events.Decisions, first)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	defer reader.Close()
 	var out []events.SequencedDecision
-	for uint64(len(out)) < last {
+	for uint64(len(out)) < last+1-first {
 		records, err := reader.Next(w.t.Context())
 		if err != nil {
 			w.t.Fatal(err)
@@ -184,7 +187,8 @@ func (w *world) answer(kind events.DecisionKind) {
 	all := w.decisions()
 	d := all[len(all)-1].Decision
 	d.Kind, d.Message = kind, ""
-	if _, err := w.log.Append(w.t.Context(), events.Decisions, events.AnySequence, []events.Message{events.EncodeDecision(d)}); err != nil {
+	msgs := []events.Message{events.EncodeDecision(d)}
+	if _, err := w.log.Append(w.t.Context(), events.Decisions, events.AnySequence, msgs); err != nil {
 		w.t.Fatal(err)
 	}
 	synctest.Wait()
@@ -294,8 +298,7 @@ func TestOnlyTheLeaderAsks(t *testing.T) {
 	})
 }
 
-// TestRestart: a replica that starts over asks nothing again, even when the oldest decisions
-// have been trimmed away under its eyes.
+// TestRestart: a replica that starts over asks nothing again.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -313,8 +316,35 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestTrimmedAndLostDecisions: reading goes on, and what was known stays known.
-func TestTrimmedAndLostDecisions(t *testing.T) {
+// TestTrimmedDecisions: a replica that starts behind the retention edge begins at what is
+// kept.
+func TestTrimmedDecisions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.twoNodes()
+		w.taintA()
+		w.start("d1").stop()
+		w.pod("late", "a")
+		w.publish()
+		w.start("d2").stop() // asks for late at sequence 2
+		w.answer(events.DecisionPlaced)
+		w.log.Trim(events.Decisions, 2)
+		r := w.start("d3")
+		after(time.Minute)
+		r.stop()
+		var last []string
+		for _, d := range w.decisionsFrom(2) {
+			last = append(last, fmt.Sprintf("%s %s#%d by %s", d.Kind, d.Pod.Name, d.Attempt, d.Actor))
+		}
+		want := []string{"evict late#1 by d2", "placed late#1 by d2", "evict plain#1 by d3"}
+		if diff := cmp.Diff(want, last); diff != "" {
+			t.Errorf("(-want +got):\n%s\nlog:\n%s", diff, w.output.String())
+		}
+	})
+}
+
+// TestLostDecisions: reading goes on, and what was known stays known.
+func TestLostDecisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.twoNodes()
@@ -413,19 +443,38 @@ func TestMetrics(t *testing.T) {
 		w.twoNodes()
 		w.taintA()
 		podsEvicted.Reset()
+		podsEvictedOld.Reset()
 		r := w.start("d1")
 		defer r.stop()
 		w.answer(events.DecisionEvicted)
 		w.answer(events.DecisionEvicted) // delivered again
-		const want = `
-# HELP descheduler_pods_evicted_total [ALPHA] Evictions by result, strategy, profile, namespace and node. A result of error is a refusal.
-# TYPE descheduler_pods_evicted_total counter
-descheduler_pods_evicted_total{namespace="default",node="a",profile="p",result="success",strategy="RemovePodsViolatingNodeTaints"} 1
-`
-		if err := testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(want), "descheduler_pods_evicted_total"); err != nil {
-			t.Error(err)
+		got, err := testutil.GetCounterMetricValue(
+			podsEvicted.WithLabelValues("success", "RemovePodsViolatingNodeTaints", "p", "default", "a"))
+		if err != nil || got != 1 {
+			t.Errorf("counted %v, want 1 (error %v)", got, err)
+		}
+		for _, name := range []string{
+			"descheduler_pods_evicted_total", "descheduler_pods_evicted", "descheduler_loop_duration_seconds",
+		} {
+			if !gathered(t, name) {
+				t.Errorf("no metric %s, which dashboards know", name)
+			}
 		}
 	})
+}
+
+func gathered(t *testing.T, name string) bool {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return true
+		}
+	}
+	return false
 }
 
 func TestNewRefuses(t *testing.T) {

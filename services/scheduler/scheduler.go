@@ -101,10 +101,10 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	return s, nil
 }
 
-// Ready reports nil once the shard has applied the facts and can use nodes.
+// Ready reports nil once the shard has applied the facts and holds partitions.
 func (s *Scheduler) Ready() error {
 	if !s.ready.Load() {
-		return errors.New("facts not applied yet")
+		return errors.New("facts not applied yet, or no partitions held")
 	}
 	return nil
 }

@@ -1,9 +1,10 @@
 // Package conformance compares pkg/placement with kube-scheduler's own plugins: the same
 // random clusters and pods go to both, and feasible nodes, scores per plugin, totals,
-// status codes, reasons and the final message must be equal.
+// status codes, reasons and the final message must be equal. So must be what wakes a
+// rejected pod: the same changes go to upstream's queueing hints and to Profile.Wakes.
 //
-// Start reading at TestPlacement (the loop), then oracle (upstream) and generator (the
-// input, biased to the edges where the two could differ).
+// Start reading at TestPlacement and TestHints (the loops), then oracle (upstream) and
+// generator (the input, biased to the edges where the two could differ).
 //
 // It is a module of its own outside the workspace (GOWORK=off): it needs k8s.io/kubernetes,
 // whose versions must not decide those of the product. A cold build takes minutes.

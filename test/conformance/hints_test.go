@@ -1,13 +1,16 @@
 package conformance
 
 import (
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -48,8 +51,9 @@ func TestHints(t *testing.T) {
 					woke++
 				}
 				if got != want {
-					t.Fatalf("seed %d: %s for pod %s: upstream wakes %v, ours %v, change %+v",
-						first+i, plugin.Name(), pod.Name, want, got, change)
+					text, _ := yaml.Marshal([]any{pod, change.oldPod, change.newPod, change.oldNode, change.newNode})
+					t.Fatalf("seed %d: %s: upstream wakes %v, ours %v; the pod, then the change, old and new:\n%s",
+						first+i, plugin.Name(), want, got, text)
 				}
 			}
 		}
@@ -128,9 +132,7 @@ func (g *generator) changedPod(old *corev1.Pod) *corev1.Pod {
 		old.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "gate"}}
 	}
 	if g.chance(40) {
-		p.Spec.Containers[0].Resources.Requests = g.requests()
-		delete(p.Spec.Containers[0].Resources.Requests, plain)
-		delete(old.Spec.Containers[0].Resources.Requests, plain)
+		g.resize(p.Spec.Containers[0].Resources.Requests)
 	}
 	if g.chance(20) {
 		p.Labels = map[string]string{"a": "b"}
@@ -140,6 +142,20 @@ func (g *generator) changedPod(old *corev1.Pod) *corev1.Pod {
 		p.Spec.HostUsers, p.Spec.HostNetwork = &no, true
 	}
 	return p
+}
+
+// resize changes amounts. It neither adds nor removes a request, as the API server demands
+// of a resize: upstream takes the removal of a request for nothing as a scale-down.
+func (g *generator) resize(requests corev1.ResourceList) {
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		switch name {
+		case plain:
+		case corev1.ResourceCPU:
+			requests[name] = milli(pick[int64](g, 0, 100, 500, 2000))
+		default:
+			requests[name] = quantity(pick[int64](g, 0, 1, 2, 1<<30))
+		}
+	}
 }
 
 func (c clusterChange) ours() placement.Change {

@@ -9,6 +9,9 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
 )
 
 // demoTimeout bounds the whole demonstration, once everything is built.
@@ -62,17 +65,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	watch, err := watchPods(ctx, client)
-	if err != nil {
-		return err
-	}
-	defer watch.stop()
-	say("Creating a Deployment (60 pods), a StatefulSet (9 pods) and 20 Jobs (3 pods each).")
-	want, err := createWorkloads(ctx, client)
-	if err != nil {
-		return err
-	}
-	paths, err := watch.waitBound(ctx, want)
+	paths, err := placeWorkloads(ctx, client)
 	if err != nil {
 		return err
 	}
@@ -86,6 +79,31 @@ func (d *demo) run(ctx context.Context) (err error) {
 		d.sayHowToUse()
 	}
 	return nil
+}
+
+// placeWorkloads creates the workloads while watching their pods, and returns when all are
+// bound.
+func placeWorkloads(ctx context.Context, client kubernetes.Interface) (map[string]*podPath, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	g, ctx := errgroup.WithContext(ctx)
+	watch, err := watchPods(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	var paths map[string]*podPath
+	g.Go(func() error {
+		var err error
+		paths, err = watch.waitBound(ctx, workloadPods)
+		return err
+	})
+	say("Creating a Deployment (%d pods), a StatefulSet (%d pods) and %d Jobs (%d pods each).",
+		webReplicas, dbReplicas, jobs, podsPerJob)
+	g.Go(func() error { return createWorkloads(ctx, client) })
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	return paths, nil
 }
 
 func say(format string, args ...any) {

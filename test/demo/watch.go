@@ -2,17 +2,22 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 )
 
-// boundTimeout bounds the wait for all pods to be placed.
-const boundTimeout = 2 * time.Minute
+const (
+	// boundTimeout bounds the wait for all pods to be placed.
+	boundTimeout = 2 * time.Minute
+	// watchBuffer is how many pod updates may wait to be looked at.
+	watchBuffer = 4096
+)
 
 // podPath is what the watch saw of one pod.
 type podPath struct {
@@ -20,21 +25,51 @@ type podPath struct {
 	created, bound       time.Time
 }
 
-type podWatch struct{ w watch.Interface }
+// sighting is one version of a pod and when it was seen.
+type sighting struct {
+	pod *corev1.Pod
+	at  time.Time
+}
 
-// watchPods starts before the first pod exists, so that every time is the watch's own.
+// podWatch sees every version of every pod of the demo; it starts before the first exists,
+// so that every time is its own.
+type podWatch struct {
+	factory informers.SharedInformerFactory
+	seen    chan sighting
+}
+
 func watchPods(ctx context.Context, client kubernetes.Interface) (*podWatch, error) {
-	w, err := client.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{})
+	w := &podWatch{
+		factory: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace)),
+		seen:    make(chan sighting, watchBuffer),
+	}
+	see := func(obj any) {
+		pod, ok := obj.(*corev1.Pod)
+		if !ok {
+			return
+		}
+		select {
+		case w.seen <- sighting{pod: pod, at: time.Now()}:
+		case <-ctx.Done():
+		}
+	}
+	informer := w.factory.Core().V1().Pods().Informer()
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    see,
+		UpdateFunc: func(_, obj any) { see(obj) },
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &podWatch{w: w}, nil
+	w.factory.Start(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return nil, errors.New("the watch on pods did not start")
+	}
+	return w, nil
 }
 
-func (p *podWatch) stop() { p.w.Stop() }
-
 // waitBound collects pods until want of them are bound.
-func (p *podWatch) waitBound(ctx context.Context, want int) (map[string]*podPath, error) {
+func (w *podWatch) waitBound(ctx context.Context, want int) (map[string]*podPath, error) {
 	ctx, cancel := context.WithTimeout(ctx, boundTimeout)
 	defer cancel()
 	paths := map[string]*podPath{}
@@ -43,12 +78,8 @@ func (p *podWatch) waitBound(ctx context.Context, want int) (map[string]*podPath
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%d of %d pods placed after %s: %w", bound, want, boundTimeout, ctx.Err())
-		case e, ok := <-p.w.ResultChan():
-			if !ok {
-				return nil, fmt.Errorf("the watch on pods ended with %d of %d placed", bound, want)
-			}
-			pod, ok := e.Object.(*corev1.Pod)
-			if ok && see(paths, pod) {
+		case s := <-w.seen:
+			if note(paths, s) {
 				bound++
 			}
 		}
@@ -56,16 +87,16 @@ func (p *podWatch) waitBound(ctx context.Context, want int) (map[string]*podPath
 	return paths, nil
 }
 
-// see notes the pod's news; true when it has just been bound.
-func see(paths map[string]*podPath, pod *corev1.Pod) bool {
-	path := paths[string(pod.UID)]
+// note takes in the pod's news; true when it has just been bound.
+func note(paths map[string]*podPath, s sighting) bool {
+	path := paths[string(s.pod.UID)]
 	if path == nil {
-		path = &podPath{uid: string(pod.UID), name: pod.Name, app: pod.Labels["app"], created: time.Now()}
+		path = &podPath{uid: string(s.pod.UID), name: s.pod.Name, app: s.pod.Labels["app"], created: s.at}
 		paths[path.uid] = path
 	}
-	if path.node != "" || pod.Spec.NodeName == "" {
+	if path.node != "" || s.pod.Spec.NodeName == "" {
 		return false
 	}
-	path.node, path.bound = pod.Spec.NodeName, time.Now()
+	path.node, path.bound = s.pod.Spec.NodeName, s.at
 	return true
 }

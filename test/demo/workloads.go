@@ -18,26 +18,28 @@ const (
 	dbReplicas  = 9
 	jobs        = 20
 	podsPerJob  = 3
+	// workloadPods is how many pods that makes.
+	workloadPods = webReplicas + dbReplicas + jobs*podsPerJob
 )
 
-// createWorkloads creates everything and returns how many pods that makes.
-func createWorkloads(ctx context.Context, client kubernetes.Interface) (int, error) {
+// createWorkloads creates everything.
+func createWorkloads(ctx context.Context, client kubernetes.Interface) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	if _, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
-		return 0, err
+		return err
 	}
 	if _, err := client.AppsV1().Deployments(namespace).Create(ctx, web(), metav1.CreateOptions{}); err != nil {
-		return 0, err
+		return err
 	}
 	if _, err := client.AppsV1().StatefulSets(namespace).Create(ctx, database(), metav1.CreateOptions{}); err != nil {
-		return 0, err
+		return err
 	}
 	for i := range jobs {
 		if _, err := client.BatchV1().Jobs(namespace).Create(ctx, job(i), metav1.CreateOptions{}); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return webReplicas + dbReplicas + jobs*podsPerJob, nil
+	return nil
 }
 
 func template(app, cpu, memory string) corev1.PodTemplateSpec {

@@ -127,21 +127,22 @@ const (
 	fencedPerWriter  = 4
 )
 
-// testConcurrentAppends: batches of concurrent callers do not mix, each gets the sequence of
-// its own last message, and each caller's appends are in its order.
+// testConcurrentAppends: of concurrent callers without a fence, each gets the sequence of its
+// own last message, and each one's messages are in its order. Every tenth append is long.
 func testConcurrentAppends(t *testing.T, target Target) {
+	size := func(w, i int) int { return 1 + (w+i)%3 + (w+i)%10/9*200 }
 	var mu sync.Mutex
-	at := map[string]uint64{} // sequence told for the last message of each append
+	told := map[string]uint64{} // by the last message of each append
 	total := 0
 	var group sync.WaitGroup
 	for w := range writers {
 		for i := range appendsPerWriter {
-			total += 1 + (w+i)%3
+			total += size(w, i)
 		}
 		group.Go(func() {
 			for i := range appendsPerWriter {
 				var msgs []events.Message
-				for part := range 1 + (w+i)%3 {
+				for part := range size(w, i) {
 					msgs = append(msgs, decision(fmt.Sprintf("%d-%d-%d", w, i, part)))
 				}
 				last, err := target.Log.Append(within(t), events.Decisions, events.AnySequence, msgs)
@@ -150,7 +151,7 @@ func testConcurrentAppends(t *testing.T, target Target) {
 					return
 				}
 				mu.Lock()
-				at[msgs[len(msgs)-1].Header[events.HeaderUID]] = last
+				told[msgs[len(msgs)-1].Header[events.HeaderUID]] = last
 				mu.Unlock()
 			}
 		})
@@ -159,28 +160,23 @@ func testConcurrentAppends(t *testing.T, target Target) {
 	if t.Failed() {
 		return
 	}
-	next := [writers]int{}
-	records := take(t, mustRead(t, target.Log, events.Decisions, 1), total)
-	for n := 0; n < total; {
+	next := [writers][2]int{} // append and part that must come next
+	for n, record := range take(t, mustRead(t, target.Log, events.Decisions, 1), total) {
+		id := record.Header[events.HeaderUID]
 		var w, i, part int
-		if _, err := fmt.Sscanf(records[n].Header[events.HeaderUID], "%d-%d-%d", &w, &i, &part); err != nil {
+		if _, err := fmt.Sscanf(id, "%d-%d-%d", &w, &i, &part); err != nil {
 			t.Fatal(err)
 		}
-		if i != next[w] || part != 0 {
-			t.Fatalf("record %d is %d-%d-%d, want the start of append %d", n+1, w, i, part, next[w])
+		if got := [2]int{i, part}; got != next[w] || record.Sequence != uint64(n+1) {
+			t.Fatalf("record %d with sequence %d is %s, want part %v", n+1, record.Sequence, id, next[w])
 		}
-		size := 1 + (w+i)%3
-		for p := range size {
-			want := fmt.Sprintf("%d-%d-%d", w, i, p)
-			if got := records[n+p].Header[events.HeaderUID]; got != want {
-				t.Fatalf("record %d is %s, want %s", n+p+1, got, want)
+		next[w][1]++
+		if part == size(w, i)-1 {
+			next[w] = [2]int{i + 1, 0}
+			if told[id] != record.Sequence {
+				t.Fatalf("append %d-%d was told last sequence %d, it is %d", w, i, told[id], record.Sequence)
 			}
 		}
-		n += size
-		if told := at[records[n-1].Header[events.HeaderUID]]; told != uint64(n) {
-			t.Fatalf("append %d-%d was told last sequence %d, it is %d", w, i, told, n)
-		}
-		next[w]++
 	}
 }
 

@@ -2,6 +2,7 @@ package eventstest
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 // benchObject is about the size of a stripped pod.
 const benchObject = 600
 
-// Bench measures appends of several sizes, fenced and shared, and reading. open returns a
+// Bench measures appends of several sizes, fenced and not, and reading. open returns a
 // fresh log.
 func Bench(b *testing.B, open func(b *testing.B) events.Log) {
 	msgs := messages(1, 512)
@@ -19,7 +20,7 @@ func Bench(b *testing.B, open func(b *testing.B) events.Log) {
 		msgs[i].Data = make([]byte, benchObject)
 	}
 	for _, size := range []int{1, 64, 512} {
-		b.Run(fmt.Sprintf("append/batch=%d", size), func(b *testing.B) {
+		b.Run(fmt.Sprintf("fenced/batch=%d", size), func(b *testing.B) {
 			log := open(b)
 			last := uint64(0)
 			for b.Loop() {
@@ -28,19 +29,30 @@ func Bench(b *testing.B, open func(b *testing.B) events.Log) {
 			perSecond(b, size*b.N)
 		})
 	}
-	for _, callers := range []int{1, 16, 64} {
-		b.Run(fmt.Sprintf("append/unfenced/callers=%d", callers), func(b *testing.B) {
+	for _, size := range []int{1, 16, 127, 512} {
+		b.Run(fmt.Sprintf("unfenced/batch=%d", size), func(b *testing.B) {
 			log := open(b)
+			batch := slices.Repeat([]events.Message{decision("a")}, size)
 			for b.Loop() {
-				var group sync.WaitGroup
-				for range callers {
-					group.Go(func() { mustAppend(b, log, events.Decisions, events.AnySequence, []events.Message{decision("a")}) })
-				}
-				group.Wait()
+				mustAppend(b, log, events.Decisions, events.AnySequence, batch)
 			}
-			perSecond(b, callers*b.N)
+			perSecond(b, size*b.N)
 		})
 	}
+	b.Run("unfenced/callers=16", func(b *testing.B) {
+		const callers = 16
+		log := open(b)
+		for b.Loop() {
+			var group sync.WaitGroup
+			for range callers {
+				group.Go(func() {
+					mustAppend(b, log, events.Decisions, events.AnySequence, []events.Message{decision("a")})
+				})
+			}
+			group.Wait()
+		}
+		perSecond(b, callers*b.N)
+	})
 	b.Run("read", func(b *testing.B) {
 		const records = 50 * 512
 		log := open(b)

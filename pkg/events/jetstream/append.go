@@ -41,8 +41,13 @@ const answerTimeout = 5 * time.Second
 // second in all.
 var repeatBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 6}
 
-// Append implements events.Log. Fenced appends go out as they are, one batch each; unfenced
-// ones of concurrent callers may share a batch.
+// batchFrom is from how many messages an unfenced append is cheaper as an atomic batch, which
+// the server keeps in files of their own until it is complete: 12 to 25 ms each on a disk
+// where a message on its own takes 0.04 ms, or 0.35 ms when synced.
+const batchFrom = 128
+
+// Append implements events.Log. A fenced append is one atomic batch; an unfenced one goes out
+// message by message, without waiting in between, unless it is long.
 func (l *Log) Append(
 	ctx context.Context, name events.Stream, expectLast uint64, msgs []events.Message,
 ) (uint64, error) {
@@ -55,10 +60,20 @@ func (l *Log) Append(
 	if err := l.checkSizes(name, msgs); err != nil {
 		return 0, err
 	}
-	if expectLast == events.AnySequence {
-		return l.groups[name].append(ctx, l, name, msgs)
+	fenced := expectLast != events.AnySequence
+	atomic := len(msgs) > 1 && (fenced || len(msgs) >= batchFrom)
+	wire := encodeAll(msgs)
+	if fenced {
+		wire[0].Header[headerExpectedLast] = []string{strconv.FormatUint(expectLast, 10)}
 	}
-	return l.publish(ctx, name, expectLast, msgs)
+	last, err := l.publish(ctx, wire, atomic)
+	if err == nil {
+		return last, nil
+	}
+	if wrong := wrongSequence(name, expectLast, err); wrong != nil {
+		return 0, wrong
+	}
+	return 0, l.explain(fmt.Errorf("jetstream: append %d messages to stream %s: %w", len(msgs), name, err))
 }
 
 // headerOverhead is an upper bound for what the protocol adds to a message's header.
@@ -77,17 +92,14 @@ func (l *Log) checkSizes(name events.Stream, msgs []events.Message) error {
 	return nil
 }
 
-// publish stores msgs behind expectLast (AnySequence for no fence) and returns the last
-// sequence. It repeats only what was surely not stored.
-func (l *Log) publish(
-	ctx context.Context, name events.Stream, expectLast uint64, msgs []events.Message,
-) (last uint64, err error) {
+// publish sends wire and returns the sequence of its last message. It repeats only what was
+// surely not stored.
+func (l *Log) publish(ctx context.Context, wire []*nats.Msg, atomic bool) (last uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	wire := encodeAll(expectLast, msgs)
 	var refused error
 	err = wait.ExponentialBackoffWithContext(ctx, repeatBackoff, func(ctx context.Context) (bool, error) {
-		last, err = l.publishOnce(ctx, wire)
+		last, err = l.publishOnce(ctx, wire, atomic)
 		if err == nil || !surelyNotStored(err) {
 			return true, err
 		}
@@ -97,56 +109,78 @@ func (l *Log) publish(
 	if wait.Interrupted(err) && refused != nil {
 		err = refused
 	}
-	if err == nil {
-		return last, nil
-	}
-	if wrong := wrongSequence(name, expectLast, err); wrong != nil {
-		return 0, wrong
-	}
-	return 0, l.explain(fmt.Errorf("jetstream: append %d messages to stream %s: %w", len(msgs), name, err))
+	return last, err
 }
 
-// answersWaiting is the most answers one append gets: of a batch's first and last message.
-const answersWaiting = 2
-
-// publishOnce sends wire as one message or one atomic batch and waits for the answer. In a
-// batch the first message asks for an answer too: the server reports there why it refused
-// the batch; at the end it would only say that it knows of none.
-func (l *Log) publishOnce(ctx context.Context, wire []*nats.Msg) (uint64, error) {
+// publishOnce sends wire, as one atomic batch or each message for itself, and waits for the
+// answers. In a batch the first message asks for an answer too: the server reports there why
+// it refused the batch; at the end it would only say that it knows of none.
+func (l *Log) publishOnce(ctx context.Context, wire []*nats.Msg, atomic bool) (uint64, error) {
 	inbox := l.connection.NewRespInbox()
-	answers := make(chan *nats.Msg, answersWaiting)
+	answers := make(chan *nats.Msg, len(wire))
 	subscription, err := l.connection.ChanSubscribe(inbox, answers)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = subscription.Unsubscribe() }() // fails only when the connection is gone
-	if len(wire) > 1 {
+	count := tally{missing: len(wire)}
+	if atomic {
 		stampBatch(wire, inbox[strings.LastIndexByte(inbox, '.')+1:])
-		wire[0].Reply = inbox
+		count.missing = 1
 	}
-	wire[len(wire)-1].Reply = inbox
 	disconnected := l.disconnected()
-	for _, m := range wire {
+	for i, m := range wire {
+		if !atomic || i == 0 || i == len(wire)-1 {
+			m.Reply = inbox
+		}
 		if err := l.connection.PublishMsg(m); err != nil {
 			return 0, err
 		}
 	}
-	for {
+	for count.missing > 0 {
 		select {
 		case answer := <-answers:
-			if last, done, err := readAnswer(answer); done {
-				return last, err
-			}
+			count.add(readAnswer(answer))
 		case <-disconnected:
 			return 0, errConnectionLost
 		case <-ctx.Done():
 			return 0, fmt.Errorf("no answer, the outcome is unknown: %w", ctx.Err())
 		}
 	}
+	return count.result()
 }
 
 // errConnectionLost ends the wait for an answer that has no way to come any more.
 var errConnectionLost = errors.New("connection lost before the answer, the outcome is unknown")
+
+// tally gathers the answers to one append. The messages of a connection are stored in the
+// order they were sent, so the last one has the highest sequence.
+type tally struct {
+	missing, stored int
+	last            uint64
+	err             error
+}
+
+func (c *tally) add(sequence uint64, final bool, err error) {
+	if !final {
+		return
+	}
+	c.missing--
+	if err != nil {
+		c.err = err
+		return
+	}
+	c.stored++
+	c.last = max(c.last, sequence)
+}
+
+func (c *tally) result() (uint64, error) {
+	if c.err != nil && c.stored > 0 {
+		// Not wrapped: taken for a refusal, the whole append would be sent again.
+		return 0, fmt.Errorf("%d messages were stored, others not: %v", c.stored, c.err)
+	}
+	return c.last, c.err
+}
 
 // stampBatch makes wire one atomic batch.
 func stampBatch(wire []*nats.Msg, id string) {
@@ -157,9 +191,9 @@ func stampBatch(wire []*nats.Msg, id string) {
 	wire[len(wire)-1].Header[headerBatchCommit] = []string{"1"}
 }
 
-// readAnswer reads one answer of the server; done is false for the empty one that says that
+// readAnswer reads one answer of the server; final is false for the empty one that says that
 // a batch was opened.
-func readAnswer(m *nats.Msg) (last uint64, done bool, err error) {
+func readAnswer(m *nats.Msg) (sequence uint64, final bool, err error) {
 	if len(m.Data) == 0 {
 		if m.Header.Get(headerStatus) == statusNoResponders {
 			return 0, true, nats.ErrNoResponders
@@ -182,18 +216,15 @@ func readAnswer(m *nats.Msg) (last uint64, done bool, err error) {
 	return answer.Sequence, true, nil
 }
 
-// encodeAll returns the messages for the wire; the first carries the fence.
-func encodeAll(expectLast uint64, msgs []events.Message) []*nats.Msg {
+// encodeAll returns the messages for the wire.
+func encodeAll(msgs []events.Message) []*nats.Msg {
 	wire := make([]*nats.Msg, len(msgs))
 	for i := range msgs {
-		header := make(nats.Header, len(msgs[i].Header)+3) // 3: those of a batch
+		header := make(nats.Header, len(msgs[i].Header)+4) // 4: those of a batch and the fence
 		for key, value := range msgs[i].Header {
 			header[key] = []string{value}
 		}
 		wire[i] = &nats.Msg{Subject: msgs[i].Subject, Header: header, Data: msgs[i].Data}
-	}
-	if expectLast != events.AnySequence {
-		wire[0].Header[headerExpectedLast] = []string{strconv.FormatUint(expectLast, 10)}
 	}
 	return wire
 }

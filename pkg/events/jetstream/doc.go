@@ -6,8 +6,9 @@
 //   - A stream per events.Stream, on files, every message in order, bounded by age and size.
 //     Nothing is compacted per subject: a reader that skipped a message could take a node's
 //     state for newer than it is.
-//   - Atomic batches (ADR-50): all messages of an Append or none, one durability boundary
-//     for all of them. Small unfenced appends of several goroutines share a batch.
+//   - Atomic batches (ADR-50): all messages of a fenced Append or none, one durability
+//     boundary for all of them. They have a fixed cost of many milliseconds, so unfenced
+//     appends, which need no atomicity, use them only when long.
 //   - Nats-Expected-Last-Sequence: the fence.
 //   - An ordered consumer per reader. It recreates itself behind our back, so each record is
 //     checked against the sequence that must come next, and each new incarnation, as each
@@ -19,5 +20,5 @@
 // JetStream acknowledges before it has synced to disk unless the server is told otherwise
 // (sync_interval: always). That is the server's configuration; this package only copes.
 //
-// Start reading at Open, then publisher (append.go) and reader (reader.go).
+// Start reading at Open, then Append and reader.
 package jetstream

@@ -21,7 +21,6 @@ type Log struct {
 	js         jetstream.JetStream
 	logger     *slog.Logger
 	streams    map[events.Stream]jetstream.Stream
-	groups     map[events.Stream]*group
 	snapshots  jetstream.ObjectStore
 	dropped    atomic.Uint64
 	onDropped  func(messages int)
@@ -52,7 +51,7 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	}
 	l := &Log{
 		logger: cfg.Logger, onDropped: cfg.OnDropped, closed: make(chan struct{}),
-		streams: map[events.Stream]jetstream.Stream{}, groups: map[events.Stream]*group{},
+		streams: map[events.Stream]jetstream.Stream{},
 	}
 	if l.logger == nil {
 		l.logger = slog.Default()
@@ -115,7 +114,6 @@ func (l *Log) prepare(ctx context.Context, cfg Config) error {
 			return explainSetup("stream "+string(name), err)
 		}
 		l.streams[name] = stream
-		l.groups[name] = newGroup()
 	}
 	l.snapshots, err = l.ensureSnapshots(ctx, cfg)
 	return explainSetup("object store "+snapshotBucket, err)

@@ -123,9 +123,11 @@ func picture(p *Policy) string {
 				s.NodeTaints.Excluded, s.NodeTaints.Included)
 		}
 		e := profile.Evictor
-		fmt.Fprintf(&b, "  evictor: target nodes %q, labels %q, namespace labels %q\n", e.TargetNodes, e.Labels, e.NamespaceLabels)
+		fmt.Fprintf(&b, "  evictor: target nodes %q, labels %q, namespace labels %q\n",
+			e.TargetNodes, e.Labels, e.NamespaceLabels)
 		fmt.Fprintf(&b, "    priority threshold %s class %q, node fit %t, min replicas %d, min age %s, mandatory %t\n",
-			optional(e.PriorityThreshold), e.PriorityClass, e.NodeFit, e.MinReplicas, optional(e.MinPodAge), e.MandatoryNoEviction)
+			optional(e.PriorityThreshold), e.PriorityClass, e.NodeFit, e.MinReplicas, optional(e.MinPodAge),
+			e.MandatoryNoEviction)
 		fmt.Fprintf(&b, "    protected %+v, storage classes %q\n", e.Protect, e.StorageClasses)
 	}
 	for _, w := range p.Warnings {

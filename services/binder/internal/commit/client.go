@@ -9,11 +9,17 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Clients makes the two clients of a binder from one configuration, which it does not
-// change. Each has its own limits, so that events do not eat the binds' share. QPS 0 means
-// no limit on the client's side; burst 0 then does not matter.
-func Clients(config *rest.Config, qps float32, burst int) (writes, reports kubernetes.Interface, err error) {
-	make1 := func(agent string) (kubernetes.Interface, error) {
+// API is the way to the API server: two clients, each with its own limits, so that events
+// (reports) do not eat the share of binds and other writes.
+type API struct{ writes, reports kubernetes.Interface }
+
+// APIOf is an API that does everything through one client.
+func APIOf(client kubernetes.Interface) API { return API{client, client} }
+
+// Connect makes the clients from one configuration, which it does not change; nothing is
+// called yet. QPS 0 means no limit on the client's side; burst then does not matter.
+func Connect(config *rest.Config, qps float32, burst int) (API, error) {
+	client := func(agent string) (kubernetes.Interface, error) {
 		c := rest.CopyConfig(config)
 		c.QPS, c.Burst = qps, burst
 		c.RateLimiter = nil
@@ -24,19 +30,17 @@ func Clients(config *rest.Config, qps float32, burst int) (writes, reports kuber
 		c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 		c.UserAgent = rest.DefaultKubernetesUserAgent() + "/" + agent
 		c.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{next} })
-		client, err := kubernetes.NewForConfig(c)
-		if err != nil {
-			return nil, fmt.Errorf("binder: client for %s: %w", config.Host, err)
-		}
-		return client, nil
+		return kubernetes.NewForConfig(c)
 	}
-	if writes, err = make1("berth-binder"); err != nil {
-		return nil, nil, err
+	writes, err := client("berth-binder")
+	if err != nil {
+		return API{}, fmt.Errorf("binder: client for %s: %w", config.Host, err)
 	}
-	if reports, err = make1("berth-events"); err != nil {
-		return nil, nil, err
+	reports, err := client("berth-events")
+	if err != nil {
+		return API{}, fmt.Errorf("binder: client for %s: %w", config.Host, err)
 	}
-	return writes, reports, nil
+	return API{writes, reports}, nil
 }
 
 // transport takes Retry-After out of answers. client-go would otherwise sleep and send the

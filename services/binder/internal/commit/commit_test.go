@@ -38,12 +38,12 @@ func serve(t *testing.T, handle http.HandlerFunc) *Room {
 	t.Helper()
 	server := httptest.NewServer(handle)
 	t.Cleanup(server.Close)
-	writes, reports, err := Clients(&rest.Config{Host: server.URL}, 0, 0)
+	api, err := Connect(&rest.Config{Host: server.URL}, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.CloseClientConnections)
-	return New(1, Deps{Client: writes, Events: reports, Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}})
+	return New(1, Deps{API: api, Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{}})
 }
 
 func write(w http.ResponseWriter, code int, obj runtime.Object) {
@@ -146,7 +146,8 @@ func checkBinding(t *testing.T, req *http.Request) {
 			Annotations: map[string]string{"berth.dev/attempt": "0000000000000009"}},
 		Target: corev1.ObjectReference{Kind: "Node", Name: "n"},
 	}
-	if diff := cmp.Diff(want, obj, cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".TypeMeta" }, cmp.Ignore())); diff != "" {
+	noType := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".TypeMeta" }, cmp.Ignore())
+	if diff := cmp.Diff(want, obj, noType); diff != "" {
 		t.Errorf("Binding (-want +got):\n%s", diff)
 	}
 	if !strings.HasSuffix(req.URL.Path, "/namespaces/ns/pods/p/binding") {
@@ -266,7 +267,9 @@ func checkEviction(t *testing.T, req *http.Request, grace int64) {
 }
 
 func TestCut(t *testing.T) {
-	for _, note := range []string{"", strings.Repeat("a", noteLimit), strings.Repeat("a", noteLimit+1), strings.Repeat("é", noteLimit)} {
+	for _, note := range []string{
+		"", strings.Repeat("a", noteLimit), strings.Repeat("a", noteLimit+1), strings.Repeat("é", noteLimit),
+	} {
 		got := cut(note)
 		if len(got) > noteLimit || !utf8.ValidString(got) || len(note) <= noteLimit && got != note {
 			t.Fatalf("cut of %d bytes: %d bytes, valid %v", len(note), len(got), utf8.ValidString(got))

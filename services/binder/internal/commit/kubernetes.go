@@ -60,7 +60,7 @@ func (r *Room) postBinding(ctx context.Context, e decide.Bind) decide.Answered {
 	}
 	bctx, cancel := context.WithTimeout(ctx, bindTimeout)
 	defer cancel()
-	err := r.deps.Client.CoreV1().Pods(e.Pod.Namespace).Bind(bctx, binding, metav1.CreateOptions{})
+	err := r.deps.API.writes.CoreV1().Pods(e.Pod.Namespace).Bind(bctx, binding, metav1.CreateOptions{})
 	switch {
 	case err == nil:
 		return decide.Answered{Result: decide.Done}
@@ -101,7 +101,7 @@ func (r *Room) readPod(ctx context.Context, e decide.ReadPod) decide.Answered {
 func (r *Room) get(ctx context.Context, pod events.PodRef) decide.Answered {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	obj, err := r.deps.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	obj, err := r.deps.API.writes.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), err == nil && string(obj.UID) != pod.UID:
 		return decide.Answered{Result: decide.Gone}
@@ -129,7 +129,8 @@ func (r *Room) fencePod(ctx context.Context, e decide.FencePod) decide.Answered 
 	if answer.Result == decide.Done {
 		answer.Pod = state.NewPod(obj)
 	}
-	r.deps.Logger.Info("fence", "pod", ref(e.Pod), "value", e.Value, "result", answer.Result.String(), "error", answer.Problem)
+	r.deps.Logger.Info("fence",
+		"pod", ref(e.Pod), "value", e.Value, "result", answer.Result.String(), "error", answer.Problem)
 	return answer
 }
 
@@ -149,7 +150,8 @@ func (r *Room) patchCondition(ctx context.Context, e decide.PatchCondition) deci
 	if answer.Result == decide.Done {
 		answer.ResourceVersion = state.NewPod(obj).ResourceVersion
 	} else {
-		r.deps.Logger.Warn("condition not written", "pod", ref(e.Pod), "result", answer.Result.String(), "error", answer.Problem)
+		r.deps.Logger.Warn("condition not written",
+			"pod", ref(e.Pod), "result", answer.Result.String(), "error", answer.Problem)
 	}
 	return answer
 }
@@ -159,7 +161,7 @@ func (r *Room) patch(
 ) (*corev1.Pod, decide.Answered) {
 	pctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	obj, err := r.deps.Client.CoreV1().Pods(pod.Namespace).Patch(
+	obj, err := r.deps.API.writes.CoreV1().Pods(pod.Namespace).Patch(
 		pctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, subresource...)
 	switch {
 	case err == nil:
@@ -184,7 +186,8 @@ func (r *Room) evict(ctx context.Context, e decide.Evict) decide.Answered {
 	answer := r.postEviction(ctx, e)
 	answer.Op = e.Op
 	done(answer)
-	r.deps.Logger.Info("eviction", "pod", ref(e.Pod), "dryRun", e.DryRun, "result", answer.Result.String(), "error", answer.Problem)
+	r.deps.Logger.Info("eviction",
+		"pod", ref(e.Pod), "dryRun", e.DryRun, "result", answer.Result.String(), "error", answer.Problem)
 	return answer
 }
 
@@ -201,7 +204,7 @@ func (r *Room) postEviction(ctx context.Context, e decide.Evict) decide.Answered
 	}
 	ectx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	err := r.deps.Client.CoreV1().Pods(e.Pod.Namespace).EvictV1(ectx, eviction)
+	err := r.deps.API.writes.CoreV1().Pods(e.Pod.Namespace).EvictV1(ectx, eviction)
 	switch {
 	case err == nil:
 		return decide.Answered{Result: decide.Done}

@@ -37,9 +37,8 @@ func observeBind(e decide.Bind, r decide.Result, took time.Duration) {
 
 // span starts a span on the pod's path, below the one that decided, and returns how to end
 // it. An answer other than Done or AlreadyHere is an error of the span, not of the binder.
-func span(ctx context.Context, uid, parent, name string, attrs ...attribute.KeyValue) (context.Context, func(decide.Answered)) {
-	ctx = telemetry.WithTraceParent(ctx, parent)
-	ctx, s := telemetry.StartPodSpan(ctx, otel.Tracer(tracerName), telemetry.PodSpan{UID: uid, Name: name, Attributes: attrs})
+func span(ctx context.Context, parent string, p telemetry.PodSpan) (context.Context, func(decide.Answered)) {
+	ctx, s := telemetry.StartPodSpan(telemetry.WithTraceParent(ctx, parent), otel.Tracer(tracerName), p)
 	return ctx, func(a decide.Answered) {
 		s.SetAttributes(attribute.String("berth.result", a.Result.String()))
 		if a.Result != decide.Done && a.Result != decide.AlreadyHere {
@@ -50,15 +49,15 @@ func span(ctx context.Context, uid, parent, name string, attrs ...attribute.KeyV
 }
 
 func bindSpan(ctx context.Context, e decide.Bind) (context.Context, func(decide.Answered)) {
-	return span(ctx, e.Pod.UID, e.TraceParent, "bind",
+	return span(ctx, e.TraceParent, telemetry.PodSpan{UID: e.Pod.UID, Name: "bind", Attributes: []attribute.KeyValue{
 		attribute.String("k8s.node.name", e.NodeName),
 		attribute.String("berth.attempt", e.Token.String()),
-	)
+	}})
 }
 
 func evictSpan(ctx context.Context, e decide.Evict) (context.Context, func(decide.Answered)) {
-	return span(ctx, e.Pod.UID, e.TraceParent, "evict",
+	return span(ctx, e.TraceParent, telemetry.PodSpan{UID: e.Pod.UID, Name: "evict", Attributes: []attribute.KeyValue{
 		attribute.String("berth.strategy", e.Strategy),
 		attribute.Bool("berth.dry_run", e.DryRun),
-	)
+	}})
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -56,9 +55,7 @@ func LaneOf(e decide.Effect) (Lane, bool) {
 
 // Deps are the worlds the room writes to.
 type Deps struct {
-	Client kubernetes.Interface
-	// Events is the client for Kubernetes events, apart so that its limits are its own.
-	Events kubernetes.Interface
+	API    API
 	Ledger ledger.Store
 	Log    events.Log
 	Logger *slog.Logger
@@ -81,7 +78,7 @@ func New(workers int, deps Deps) *Room {
 		deps: deps, workers: workers,
 		answers:   make(chan decide.Input, answerBuffer),
 		publisher: newPublisher(deps.Log, deps.Logger, deps.Clock),
-		reporter:  newReporter(deps.Events, deps.Logger),
+		reporter:  newReporter(deps.API.reports, deps.Logger),
 	}
 	for l := range r.lanes {
 		// Without a buffer: an effect that was taken has been started.

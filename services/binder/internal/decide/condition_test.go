@@ -130,7 +130,9 @@ func TestConditionOfAnotherBinderIsTakenOver(t *testing.T) {
 	r.hold(r.b, false)
 	r.hear(unplaceable("p0", 1, "no room"))
 	r.hear(unplaceable("p1", 2, "no room"))
-	r.hear(events.Decision{Kind: events.DecisionCondition, Pod: about("p1"), Token: ledger.Token(2).String(), Actor: "other"})
+	r.hear(events.Decision{
+		Kind: events.DecisionCondition, Pod: about("p1"), Token: ledger.Token(2).String(), Actor: "other",
+	})
 	r.wait(time.Minute)
 	r.quiet("not ours")
 	r.hold(r.b, true)

@@ -42,9 +42,16 @@ type Core struct {
 	held     map[int32]bool
 	draining bool
 
-	facts    FactsMoved
-	replaced map[string][]*state.Pod
+	picture
+	asked
+}
 
+// picture is what the core knows of the cluster and the ledger.
+type picture struct {
+	facts FactsMoved
+	// replaced are the versions of unbound pods that facts have replaced, oldest first.
+	replaced map[string][]wish
+	// revision is the ledger's, up to which every document is known.
 	revision     int64
 	docs         map[string]*document
 	reservations map[attempt]*reservation
@@ -52,7 +59,10 @@ type Core struct {
 	reserved map[string][]*reservation
 	// waiting are the reservations with nothing under way and something left to do.
 	waiting map[attempt]*reservation
+}
 
+// asked is what the decision log asks for beside reservations, or says about them.
+type asked struct {
 	hints      map[attempt]events.Decision
 	conditions map[string]*condition
 	evictions  map[attempt]*eviction
@@ -64,18 +74,22 @@ type Core struct {
 // fence values of different binders different.
 func NewCore(id string, limits Limits) *Core {
 	return &Core{
-		id:           id,
-		limits:       limits,
-		running:      map[OpID]machine{},
-		held:         map[int32]bool{},
-		replaced:     map[string][]*state.Pod{},
-		docs:         map[string]*document{},
-		reservations: map[attempt]*reservation{},
-		reserved:     map[string][]*reservation{},
-		waiting:      map[attempt]*reservation{},
-		hints:        map[attempt]events.Decision{},
-		conditions:   map[string]*condition{},
-		evictions:    map[attempt]*eviction{},
+		id:      id,
+		limits:  limits,
+		running: map[OpID]machine{},
+		held:    map[int32]bool{},
+		picture: picture{
+			replaced:     map[string][]wish{},
+			docs:         map[string]*document{},
+			reservations: map[attempt]*reservation{},
+			reserved:     map[string][]*reservation{},
+			waiting:      map[attempt]*reservation{},
+		},
+		asked: asked{
+			hints:      map[attempt]events.Decision{},
+			conditions: map[string]*condition{},
+			evictions:  map[attempt]*eviction{},
+		},
 	}
 }
 
@@ -161,7 +175,7 @@ func (c *Core) publish(d events.Decision) {
 
 func (c *Core) factsMoved(in FactsMoved) {
 	for _, p := range in.Replaced {
-		kept := append(c.replaced[p.UID], p)
+		kept := append(c.replaced[p.UID], wishOf(p))
 		if len(kept) > keptVersions {
 			kept = slices.Clone(kept[1:])
 		}
@@ -247,17 +261,17 @@ func (c *Core) pod(uid string, existedAt uint64) (p *state.Pod, known, gone bool
 	return nil, false, c.facts.PodProgressKnown && c.facts.PodProgress >= existedAt
 }
 
-// versionAt finds the pod as it was at exactly that resourceVersion.
-func (c *Core) versionAt(uid string, rv uint64) (*state.Pod, bool) {
+// wishAt finds what the pod asked for at exactly that resourceVersion.
+func (c *Core) wishAt(uid string, rv uint64) (wish, bool) {
 	if p, known, _ := c.pod(uid, rv); known && p.ResourceVersion == rv {
-		return p, true
+		return wishOf(p), true
 	}
-	for _, p := range c.replaced[uid] {
-		if p.ResourceVersion == rv {
-			return p, true
+	for _, w := range c.replaced[uid] {
+		if w.resourceVersion == rv {
+			return w, true
 		}
 	}
-	return nil, false
+	return wish{}, false
 }
 
 func (c *Core) decisionSeen(d events.Decision) {

@@ -77,8 +77,10 @@ func (c *Core) track(key attempt, d ledger.NodeDoc, e ledger.Entry) (r *reservat
 	r, ok := c.reservations[key]
 	if !ok {
 		r = &reservation{
-			key: key, nodeUID: d.NodeUID, nodeName: d.NodeName, entry: e,
-			rv: e.PodRV, since: c.now, retry: c.limits.Retry, hint: c.hints[key],
+			promise: promise{
+				key: key, nodeUID: d.NodeUID, nodeName: d.NodeName, entry: e, since: c.now, hint: c.hints[key],
+			},
+			rv: e.PodRV, retry: c.limits.Retry,
 		}
 		delete(c.hints, key)
 		c.reservations[key] = r

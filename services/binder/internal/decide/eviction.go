@@ -91,7 +91,8 @@ func (e *eviction) advance(c *Core) {
 func (e *eviction) begin(c *Core, budgets int) {
 	switch {
 	case budgets > 1:
-		e.finish(c, events.DecisionEvictRefused, "more than one disruption budget covers the pod, which the eviction API does not support")
+		e.finish(c, events.DecisionEvictRefused,
+			"more than one disruption budget covers the pod, which the eviction API does not support")
 	case budgets == 1:
 		e.look(c, looking)
 	default:

@@ -88,9 +88,19 @@ func repels(n *corev1.Node, p *corev1.Pod) string {
 	return ""
 }
 
-// sameWish says whether a newer version of a pod still asks for what the decision looked
-// at: metadata.generation covers the spec, labels move without it.
-func sameWish(decidedOn, now *state.Pod) bool {
-	return decidedOn.Object.Generation == now.Object.Generation &&
-		maps.Equal(decidedOn.Object.Labels, now.Object.Labels)
+// wish is what of a pod a decision may have looked at: metadata.generation stands for the
+// spec, labels move without it. Kept instead of the pod, because many wait for long.
+type wish struct {
+	resourceVersion uint64
+	generation      int64
+	labels          map[string]string
+}
+
+func wishOf(p *state.Pod) wish {
+	return wish{p.ResourceVersion, p.Object.Generation, p.Object.Labels}
+}
+
+// same says whether two versions of a pod ask for the same.
+func (w wish) same(other wish) bool {
+	return w.generation == other.generation && maps.Equal(w.labels, other.labels)
 }

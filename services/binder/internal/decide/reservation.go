@@ -30,12 +30,7 @@ const (
 // from the entry's state in the ledger alone, so that a binder that takes a partition over
 // (or starts) continues where the last one stopped.
 type reservation struct {
-	key               attempt
-	nodeUID, nodeName string
-	entry             ledger.Entry
-	// since is when the entry was first seen in its present state.
-	since time.Time
-	hint  events.Decision
+	promise
 
 	op   OpID
 	step step
@@ -271,12 +266,12 @@ func (r *reservation) docRead(c *Core, in DocRead) {
 // binder first saw the pod (a resize would put more on the node than was reserved), so
 // that is a fence too.
 func (r *reservation) refresh(c *Core, read *state.Pod) {
-	decidedOn, ok := c.versionAt(r.key.pod, r.entry.PodRV)
+	decidedOn, ok := c.wishAt(r.key.pod, r.entry.PodRV)
 	v, reason := c.recheckOn(r, read)
 	switch {
 	case !ok:
 		reason = "the pod changed, and the version the decision used is not at hand"
-	case !sameWish(decidedOn, read):
+	case !decidedOn.same(wishOf(read)):
 		reason = "the pod's spec or labels changed since the decision"
 	case v == fit:
 		r.rv = read.ResourceVersion

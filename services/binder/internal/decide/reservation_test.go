@@ -200,7 +200,9 @@ func TestNodeThatIsGone(t *testing.T) {
 	r.see()
 	r.hold(r.b, true)
 	r.quiet("without a hint the node may be newer than our facts")
-	r.hear(events.Decision{Kind: events.DecisionPlaced, Pod: about("p0"), Token: ledger.Token(1).String(), FactSequence: 2})
+	r.hear(events.Decision{
+		Kind: events.DecisionPlaced, Pod: about("p0"), Token: ledger.Token(1).String(), FactSequence: 2,
+	})
 	r.expectFence("is gone")
 }
 

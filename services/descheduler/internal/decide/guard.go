@@ -149,7 +149,8 @@ func (g *guard) usesProtectedClaim(obj *corev1.Pod) bool {
 		if len(g.StorageClasses) == 0 {
 			return true
 		}
-		object, found := g.cycle.Cluster.ObjectByName(events.KindVolumeClaim, obj.Namespace, v.PersistentVolumeClaim.ClaimName)
+		name := v.PersistentVolumeClaim.ClaimName
+		object, found := g.cycle.Cluster.ObjectByName(events.KindVolumeClaim, obj.Namespace, name)
 		claim, ok := apiOf[*corev1.PersistentVolumeClaim](object, found)
 		if !ok || claim.Spec.StorageClassName == nil || *claim.Spec.StorageClassName == "" {
 			return true

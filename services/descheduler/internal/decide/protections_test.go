@@ -36,7 +36,10 @@ func TestProtections(t *testing.T) {
 	teamA := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "default", UID: "uid-default", Labels: map[string]string{"team": "a"},
 	}}
-	const pvcFast = "podProtections: {extraEnabled: [PodsWithPVC], config: {PodsWithPVC: {protectedStorageClasses: [{name: fast}]}}}"
+	pvcOf := func(class string) string {
+		return "podProtections: {extraEnabled: [PodsWithPVC], " +
+			"config: {PodsWithPVC: {protectedStorageClasses: [{name: " + class + "}]}}}"
+	}
 
 	for _, tt := range []struct {
 		name    string
@@ -59,31 +62,40 @@ func TestProtections(t *testing.T) {
 		{name: "critical", pod: with(priority(2_000_000_000)), want: SystemCritical},
 		{name: "critical may go", pod: with(priority(2_000_000_000)), evictor: "evictSystemCriticalPods: true"},
 		{name: "just below critical", pod: with(priority(1_999_999_999))},
-		{name: "at the threshold", pod: with(priority(1000)), evictor: "priorityThreshold: {value: 1000}", want: AboveThreshold},
+		{name: "at the threshold", pod: with(priority(1000)), evictor: "priorityThreshold: {value: 1000}",
+			want: AboveThreshold},
 		{name: "below the threshold", pod: with(priority(999)), evictor: "priorityThreshold: {value: 1000}"},
 		{name: "no priority at all", evictor: "priorityThreshold: {value: 0}"},
-		{name: "at the class", pod: with(priority(1000)), evictor: "priorityThreshold: {name: high}", objects: objects(high), want: AboveThreshold},
-		{name: "below the class", pod: with(priority(999)), evictor: "priorityThreshold: {name: high}", objects: objects(high)},
+		{name: "at the class", pod: with(priority(1000)), evictor: "priorityThreshold: {name: high}", objects: objects(high),
+			want: AboveThreshold},
+		{name: "below the class", pod: with(priority(999)), evictor: "priorityThreshold: {name: high}",
+			objects: objects(high)},
 		{name: "no such class", evictor: "priorityThreshold: {name: high}", want: PriorityClassUnknown},
 
 		{name: "bare", pod: with(ownedBy("ReplicaSet")), want: Bare},
-		{name: "bare, failed ones may go", pod: with(ownedBy("ReplicaSet")), evictor: "evictFailedBarePods: true", want: Bare},
+		{name: "bare, failed ones may go", pod: with(ownedBy("ReplicaSet")), evictor: "evictFailedBarePods: true",
+			want: Bare},
 		{name: "host path", pod: with(hostPath), want: LocalStorage},
-		{name: "empty dir", pod: with(volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})), want: LocalStorage},
+		{name: "empty dir", pod: with(volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})),
+			want: LocalStorage},
 		{name: "local storage may go", pod: with(hostPath), evictor: "evictLocalStoragePods: true"},
-		{name: "local storage may go, new way", pod: with(hostPath), evictor: "podProtections: {defaultDisabled: [PodsWithLocalStorage]}"},
+		{name: "local storage may go, new way", pod: with(hostPath),
+			evictor: "podProtections: {defaultDisabled: [PodsWithLocalStorage]}"},
 		{name: "daemon", pod: with(ownedBy("DaemonSet", "ds")), want: DaemonSet},
 		{name: "daemon may go", pod: with(ownedBy("DaemonSet", "ds")), evictor: "evictDaemonSetPods: true"},
 
 		{name: "claims", pod: with(claim("data"))},
 		{name: "claims protect", pod: with(claim("data")), evictor: "ignorePvcPods: true", want: VolumeClaims},
-		{name: "claim of the class", pod: with(claim("data")), evictor: pvcFast, objects: objects(fastClaim), want: VolumeClaims},
-		{name: "claim unknown", pod: with(claim("other")), evictor: pvcFast, objects: objects(fastClaim), want: VolumeClaims},
+		{name: "claim of the class", pod: with(claim("data")), evictor: pvcOf("fast"), objects: objects(fastClaim),
+			want: VolumeClaims},
+		{name: "claim unknown", pod: with(claim("other")), evictor: pvcOf("fast"), objects: objects(fastClaim),
+			want: VolumeClaims},
 		{name: "claim of another class", pod: with(claim("data")), objects: objects(fastClaim),
-			evictor: "podProtections: {extraEnabled: [PodsWithPVC], config: {PodsWithPVC: {protectedStorageClasses: [{name: slow}]}}}"},
+			evictor: pvcOf("slow")},
 		{name: "no budget", evictor: "ignorePodsWithoutPDB: true", objects: objects(budget), want: WithoutBudget},
 		{name: "a budget", pod: with(labelled), evictor: "ignorePodsWithoutPDB: true", objects: objects(budget)},
-		{name: "device claims", pod: with(claiming), evictor: "podProtections: {extraEnabled: [PodsWithResourceClaims]}", want: ResourceClaims},
+		{name: "device claims", pod: with(claiming), evictor: "podProtections: {extraEnabled: [PodsWithResourceClaims]}",
+			want: ResourceClaims},
 
 		{name: "other labels", evictor: "labelSelector: {matchLabels: {app: web}}", want: OtherLabels},
 		{name: "these labels", pod: with(labelled), evictor: "labelSelector: {matchLabels: {app: web}}"},
@@ -92,10 +104,12 @@ func TestProtections(t *testing.T) {
 		{name: "two owners are not counted", pod: with(ownedBy("ReplicaSet", "a", "b")), evictor: "minReplicas: 2"},
 		{name: "too young", evictor: "minPodAge: 61m", want: TooYoung},
 		{name: "old enough", evictor: "minPodAge: 60m"},
-		{name: "not started", pod: with(func(p *corev1.Pod) { p.Status.StartTime = nil }), evictor: "minPodAge: 0s", want: TooYoung},
+		{name: "not started", pod: with(func(p *corev1.Pod) { p.Status.StartTime = nil }), evictor: "minPodAge: 0s",
+			want: TooYoung},
 		{name: "namespace unknown", evictor: "namespaceLabelSelector: {matchLabels: {team: a}}", want: OtherNamespace},
 		{name: "namespace matches", evictor: "namespaceLabelSelector: {matchLabels: {team: a}}", objects: objects(teamA)},
-		{name: "namespace does not match, forced", pod: with(evict), evictor: "namespaceLabelSelector: {matchLabels: {team: b}}", objects: objects(teamA), want: OtherNamespace},
+		{name: "namespace does not match, forced", pod: with(evict),
+			evictor: "namespaceLabelSelector: {matchLabels: {team: b}}", objects: objects(teamA), want: OtherNamespace},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			all := append(objects(tainted("bad"), roomy("spare"), running("pod", "bad", tt.pod...)), tt.objects...)
@@ -154,11 +168,13 @@ func TestTaints(t *testing.T) {
 			toleration: &corev1.Toleration{Key: "sla", Operator: corev1.TolerationOpGt, Value: "900"}, want: true},
 		{name: "excluded by key", taints: []corev1.Taint{noSchedule}, args: "excludedTaints: [dedicated]"},
 		{name: "excluded by key and value", taints: []corev1.Taint{noSchedule}, args: "excludedTaints: [dedicated=gpu]"},
-		{name: "another value excluded", taints: []corev1.Taint{noSchedule}, args: "excludedTaints: [dedicated=cpu]", want: true},
+		{name: "another value excluded", taints: []corev1.Taint{noSchedule}, args: "excludedTaints: [dedicated=cpu]",
+			want: true},
 		{name: "included", taints: []corev1.Taint{noSchedule}, args: "includedTaints: [dedicated=gpu]", want: true},
 		{name: "another included", taints: []corev1.Taint{noSchedule}, args: "includedTaints: [other]"},
 		{name: "none included", taints: []corev1.Taint{noSchedule}, args: "includedTaints: []"},
-		{name: "namespace included", taints: []corev1.Taint{noSchedule}, args: "namespaces: {include: [default]}", want: true},
+		{name: "namespace included", taints: []corev1.Taint{noSchedule}, args: "namespaces: {include: [default]}",
+			want: true},
 		{name: "another namespace included", taints: []corev1.Taint{noSchedule}, args: "namespaces: {include: [other]}"},
 		{name: "namespace excluded", taints: []corev1.Taint{noSchedule}, args: "namespaces: {exclude: [default]}"},
 		{name: "labels", taints: []corev1.Taint{noSchedule}, args: "labelSelector: {matchLabels: {app: web}}"},
@@ -195,8 +211,10 @@ func TestNodes(t *testing.T) {
 			want: "skipped: 1 ready nodes match the policy, at least 2 are needed\n"},
 		{name: "one ready node", objects: objects(tainted("bad"), notReady(roomy("spare")), pod),
 			want: "skipped: 1 ready nodes match the policy, at least 2 are needed\n"},
-		{name: "pods of a node that is not ready stay", objects: objects(notReady(tainted("bad")), roomy("a"), roomy("b"), pod)},
-		{name: "a cordoned node counts", objects: objects(cordoned(tainted("bad")), roomy("a"), pod), want: "default/pod from bad\n"},
+		{name: "pods of a node that is not ready stay",
+			objects: objects(notReady(tainted("bad")), roomy("a"), roomy("b"), pod)},
+		{name: "a cordoned node counts", objects: objects(cordoned(tainted("bad")), roomy("a"), pod),
+			want: "default/pod from bad\n"},
 		{name: "selected nodes only", top: "nodeSelector: kubernetes.io/hostname!=bad,",
 			objects: objects(tainted("bad"), roomy("a"), roomy("b"), pod)},
 	} {

@@ -36,7 +36,7 @@ func (c *Core) try(a *attempt, out *Output) {
 		c.giveBack(a)
 		return
 	}
-	if c.store.Position().Sequence < o.FactSequence || !c.Ready() {
+	if c.store.Position().Sequence < o.FactSequence || !c.usable() {
 		c.deferred = append(c.deferred, a)
 		return
 	}

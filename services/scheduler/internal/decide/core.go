@@ -30,6 +30,10 @@ type Core struct {
 	now      time.Time
 	term     int64
 	draining bool
+	// partitions is how many this shard holds; announced, that the queue has been told of
+	// the first.
+	partitions int
+	announced  bool
 	// ownershipMoved: partitions or members changed since the last Ownership.
 	ownershipMoved bool
 	home           homeNodes
@@ -118,7 +122,8 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 	}
 	c.decide(&out)
 	c.submit(&out)
-	if in.Beat {
+	if in.Beat || c.Ready() && !c.announced {
+		c.announced = c.announced || c.Ready()
 		out.Request = c.request()
 	}
 	out.More = len(c.pending) > 0 && c.hasRoom()
@@ -126,8 +131,12 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 	return out, nil
 }
 
-// Ready says whether the facts have reached their barrier, so that nodes can be used.
-func (c *Core) Ready() bool {
+// Ready says whether the shard can place pods: its facts have reached their barrier, so
+// that nodes can be used, and it holds partitions.
+func (c *Core) Ready() bool { return c.usable() && c.partitions > 0 }
+
+// usable says whether the facts have reached their barrier.
+func (c *Core) usable() bool {
 	_, ok := c.store.Position().Progress(events.KindPod)
 	return ok
 }
@@ -184,6 +193,7 @@ func (c *Core) applyLedger(b ledger.ViewBatch) error {
 	}
 	if changes.Reset || changes.Members || len(changes.Partitions) > 0 {
 		c.ownershipMoved = true
+		c.countPartitions()
 	}
 	return nil
 }
@@ -236,6 +246,7 @@ func (c *Core) drop(a *attempt) {
 	}
 }
 
+// request asks for work, renews what is in hand and gives back the rest.
 func (c *Core) request() *events.WorkRequest {
 	r := &events.WorkRequest{Shard: c.cfg.Shard, Window: int32(c.cfg.Window), Return: c.returns}
 	if c.draining || !c.Ready() {
@@ -247,6 +258,15 @@ func (c *Core) request() *events.WorkRequest {
 	slices.Sort(r.Renew)
 	c.returns = nil
 	return r
+}
+
+func (c *Core) countPartitions() {
+	c.partitions = 0
+	for _, owner := range c.ledger.Owners() {
+		if owner.Member == c.cfg.Shard {
+			c.partitions++
+		}
+	}
 }
 
 // holds says whether this shard owns a partition, and its epoch.

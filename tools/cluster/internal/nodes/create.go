@@ -22,8 +22,9 @@ import (
 // needs a rate limit that does not throttle them.
 const Workers = 32
 
-// schedulableWithin bounds the wait for nodes to become schedulable.
-const schedulableWithin = 2 * time.Minute
+// schedulableWithin bounds the wait for nodes to become schedulable; thousands
+// of them on a busy machine take a minute.
+const schedulableWithin = 5 * time.Minute
 
 // Result counts what Create did.
 type Result struct {

@@ -1,0 +1,94 @@
+package strictyaml
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+type inner struct {
+	Name  string          `json:"name"`
+	Every metav1.Duration `json:"every"`
+}
+
+type document struct {
+	metav1.TypeMeta `json:",inline"`
+	inner           `json:",inline"`
+	List            []inner              `json:"list,omitempty"`
+	Map             map[string]*inner    `json:"map,omitempty"`
+	Count           *int32               `json:"count,omitempty"`
+	Size            uint8                `json:"size"`
+	Share           float64              `json:"share"`
+	Ready           bool                 `json:"ready"`
+	Bytes           []byte               `json:"bytes"`
+	Raw             runtime.RawExtension `json:"raw"`
+	Hidden          string               `json:"-"`
+}
+
+func decode(text string) (document, error) {
+	r := &Report{File: "f.yaml"}
+	var d document
+	if raw := JSON([]byte(text), r); raw != nil {
+		Decode(raw, &d, nil, r)
+	}
+	return d, r.Err()
+}
+
+func TestMistakes(t *testing.T) {
+	const names = "apiVersion, bytes, count, every, kind, list, map, name, raw, ready, share, size"
+	for _, tt := range []struct{ name, in, want string }{
+		{"fine", "kind: K\nname: x\nevery: 5s\nlist: [{name: a}]\nmap: {k: {name: b}}\ncount: null\nraw: {any: [1]}", ""},
+		{"nothing", "\n# a comment\n", "f.yaml: no content: want one well-formed YAML document, each field once"},
+		{"two documents", "ready: true\n---\nready: true",
+			"f.yaml: a second document: want one well-formed YAML document, each field once"},
+		{"empty documents around", "---\n---\nready: true\n---\n# the end\n", ""},
+		{"a list", "[1]", "f.yaml: a list: want a map with fields of " + names},
+		{"a word", "hello", `f.yaml: "hello": want a map with fields of ` + names},
+		{"line numbers count from the top", "# one\n---\nready: true\nready: false",
+			`f.yaml: line 4: key "ready" already set in map: want one well-formed YAML document, each field once`},
+		{"case matters", "Ready: true", "f.yaml: Ready: unknown field: want one of " + names},
+		{"hidden is hidden", "Hidden: x", "f.yaml: Hidden: unknown field: want one of " + names},
+		{"deep", "list: [{name: a}, {nam: b}]\nmap: {k: {every: soon}}",
+			"f.yaml: list[1].nam: unknown field: want one of every, name\n" +
+				`f.yaml: map[k].every: "soon": time: invalid duration "soon"`},
+		{"types", "count: 1.5\nname: 3\nready: 1\nshare: half\nsize: 256",
+			"f.yaml: count: 1.5: want a whole number of 32 bits\nf.yaml: name: 3: want a string\n" +
+				"f.yaml: ready: 1: want true or false\n" + `f.yaml: share: "half": want a number` +
+				"\nf.yaml: size: 256: want a whole number of 8 bits, not negative"},
+		{"shapes", "list: {}\nmap: []\nname: {}\nbytes: 7",
+			"f.yaml: bytes: 7: want []uint8\nf.yaml: list: a map: want a list\nf.yaml: map: a list: want a map\n" +
+				"f.yaml: name: a map: want a string"},
+		{"a long value is cut", "ready: " + strings.Repeat("x", 200),
+			`f.yaml: ready: "` + strings.Repeat("x", 79) + "…: want true or false"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := decode(tt.in)
+			got := ""
+			if err != nil {
+				got = err.Error()
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// FuzzDecode: no panic, and every refusal has words, one line each.
+func FuzzDecode(f *testing.F) {
+	for _, seed := range []string{"ready: true", "list: [{nam: b}]", "---\n[", "{a: &a [*a]}", "? {}\n: 1", "bytes: x"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, err := decode(text); err != nil {
+			for line := range strings.SplitSeq(err.Error(), "\n") {
+				if !strings.HasPrefix(line, "f.yaml: ") {
+					t.Fatalf("line does not name the file: %q", line)
+				}
+			}
+		}
+	})
+}

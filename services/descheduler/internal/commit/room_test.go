@@ -1,0 +1,79 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
+)
+
+func evictions(n int) []decide.Eviction {
+	out := make([]decide.Eviction, n)
+	for i := range out {
+		out[i].Decision = events.Decision{
+			Kind: events.DecisionEvict, Attempt: 1, Token: "00000000000000aa",
+			Pod: events.PodRef{UID: fmt.Sprintf("uid-%d", i), Namespace: "default", Name: "pod"},
+		}
+	}
+	return out
+}
+
+func room(log *memlog.Log, asking func(decide.Eviction)) *Room {
+	return New(Deps{Log: log, Clock: clock.RealClock{}, Logger: slog.New(slog.DiscardHandler), Asking: asking})
+}
+
+// TestManyAsks: more than one append takes, in order, each noted before it is written.
+func TestManyAsks(t *testing.T) {
+	log := memlog.New(memlog.Options{})
+	const n = 2*events.MaxBatch + 1
+	noted := 0
+	r := room(log, func(e decide.Eviction) {
+		if want := fmt.Sprintf("uid-%d", noted); e.Decision.Pod.UID != want {
+			t.Fatalf("noted %s, want %s", e.Decision.Pod.UID, want)
+		}
+		last, err := log.Last(t.Context(), events.Decisions)
+		if err != nil || last > uint64(noted) {
+			t.Fatalf("%s is in the log before it was noted (last %d, error %v)", e.Decision.Pod.UID, last, err)
+		}
+		noted++
+	})
+	written, err := r.Ask(t.Context(), evictions(n))
+	last, lastErr := log.Last(t.Context(), events.Decisions)
+	if err != nil || lastErr != nil || written != n || last != n || noted != n {
+		t.Errorf("written %d, in the log %d, noted %d, want %d (errors %v, %v)", written, last, noted, n, err, lastErr)
+	}
+}
+
+// TestGivesUp: after so many lost answers the cycle ends, and the next batch is not begun.
+func TestGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := memlog.New(memlog.Options{})
+		for range attempts {
+			log.LoseNextAnswer(events.Decisions)
+		}
+		noted := 0
+		written, err := room(log, func(decide.Eviction) { noted++ }).Ask(t.Context(), evictions(events.MaxBatch+1))
+		if !errors.Is(err, memlog.ErrAnswerLost) || written != 0 || noted != events.MaxBatch {
+			t.Errorf("written %d, noted %d, error %v", written, noted, err)
+		}
+	})
+}
+
+// TestEndsWithTheLeadership: nothing is written for a context that has ended.
+func TestEndsWithTheLeadership(t *testing.T) {
+	log := memlog.New(memlog.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	written, err := room(log, func(decide.Eviction) { t.Error("noted") }).Ask(ctx, evictions(1))
+	if !errors.Is(err, context.Canceled) || written != 0 {
+		t.Errorf("written %d, error %v", written, err)
+	}
+}
