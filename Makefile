@@ -13,6 +13,8 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 
 # The folders of the workspace's modules. "work" means all of them to the go command.
 MODULES := ./cmd/berth ./pkg ./services/binder ./services/descheduler ./services/queue ./services/scheduler ./test
+# Modules outside the workspace with code of their own.
+TOOLS := tools/cluster tools/protogen
 # Packages tested at once. Tests of servers and logs are busy with more than one thread each,
 # so more than one package per processor only makes their timeouts nervous.
 JOBS ?= 2
@@ -21,6 +23,8 @@ COUNT ?= 1
 UNIT_TIMEOUT ?= 5m
 # Only tests that match, for `make unit` and `make e2e`: make e2e RUN=TestSmoke
 RUN ?= .
+# Time that `make fuzz` gives each target.
+FUZZTIME ?= 30s
 # Where `make cluster-up` keeps its cluster, and the nodes it starts with.
 CLUSTER_DIR ?= $(CURDIR)/.build/cluster
 NODES ?= tools/cluster/examples/demo-nodes.yaml
@@ -89,6 +93,7 @@ format: ## Fail if a file is not gofmt'd
 .PHONY: vet
 vet: ## go vet over all modules, end-to-end tests included
 	@go vet -tags e2e work
+	@for module in $(TOOLS) test/conformance; do (cd $$module && GOWORK=off go vet -tags cluster ./...); done
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## golangci-lint over all modules (built from source once)
@@ -105,8 +110,11 @@ rules: ## House rules: import edges, ceilings, banned calls and words; prints th
 	@go test -count=1 -v -run TestHouseRules ./test/rules | grep -v -e '^=== RUN' -e '^--- PASS' -e '^PASS'
 
 .PHONY: unit
-unit: ## Unit, property and contract tests of all modules
+unit: ## Unit, property and contract tests of all modules (RUN=regexp, COUNT=n)
 	@go test -p $(JOBS) -count $(COUNT) -timeout $(UNIT_TIMEOUT) -run '$(RUN)' work
+	@for module in $(TOOLS); do \
+		(cd $$module && GOWORK=off go test -p $(JOBS) -count $(COUNT) -timeout $(UNIT_TIMEOUT) -run '$(RUN)' ./...); \
+	done
 
 .PHONY: race
 race: ## Unit tests under the race detector
@@ -123,12 +131,25 @@ COMPARISONS ?= $(if $(LONG),20000,2000)
 conformance: ## Same decisions as kube-scheduler on random clusters (LONG=1, COMPARISONS=n)
 	@cd test/conformance && GOWORK=off go test -count=1 -timeout 60m ./... -args -comparisons=$(COMPARISONS)
 
+.PHONY: cluster-check
+cluster-check: .cluster-programs ## Tests of the local cluster driver itself, on real programs
+	@cd tools/cluster && GOWORK=off go run ./cmd/build all
+	@cd tools/cluster && GOWORK=off go test -tags cluster -count 1 -timeout 20m ./e2e/...
+
+.PHONY: fuzz
+fuzz: ## Fuzz the targets of one package for a while each (PKG=./pkg/state FUZZTIME=30s)
+	@test -n '$(PKG)' || { echo 'say which package: make fuzz PKG=./pkg/state'; exit 2; }
+	@targets=$$(go test -list '^Fuzz' $(PKG) | grep '^Fuzz' || true); \
+	if [ -z "$$targets" ]; then echo 'no fuzz targets in $(PKG)'; exit 2; fi; \
+	for target in $$targets; do go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $(PKG); done
+
 .PHONY: docs-check
 docs-check: ## Links between documents resolve, mentioned make targets exist
 	@go test -count=1 ./test/docs
 
 .PHONY: presubmit
-presubmit: test race ## What is run before a change is merged
+presubmit: test race cluster-check ## What is run before a change is merged: more than a change alone needs
+	@$(MAKE) conformance LONG=1
 
 ##@ Measure
 

@@ -79,10 +79,10 @@ func (o *options) addDescheduler(f *pflag.FlagSet) {
 
 // validate checks what flags alone can tell.
 func (o *options) validate() error {
-	if o.shards < 0 || o.shards > maxReplicas {
+	if o.shards < 1 || o.shards > maxReplicas {
 		return fmt.Errorf("--shards: %d: want 1 to %d", o.shards, maxReplicas)
 	}
-	if o.binders < 0 || o.binders > maxReplicas {
+	if o.binders < 1 || o.binders > maxReplicas {
 		return fmt.Errorf("--binders: %d: want 1 to %d", o.binders, maxReplicas)
 	}
 	if o.deschedulerInterval < 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/cmd/berth/internal/embedded"
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
 // stores are the log and the ledger of this process, embedded or external.
@@ -55,7 +56,7 @@ func (s *stores) open(ctx context.Context, o *options, logger *slog.Logger) erro
 		return fmt.Errorf("--etcd-endpoints: %w", err)
 	}
 	cfg := jetstream.Config{
-		URLs: o.natsURLs, Name: "berth", Logger: logger,
+		URLs: o.natsURLs, Name: "berth", Logger: logger, OnDropped: telemetry.BusDropped,
 		CAFile: o.tls.natsCA, CertFile: o.tls.natsCert, KeyFile: o.tls.natsKey, CredsFile: o.tls.natsCreds,
 	}
 	if s.embedded != nil && s.embedded.HasNATS() {

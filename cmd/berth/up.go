@@ -59,7 +59,7 @@ func (o *options) run(ctx context.Context, services []service) error {
 		defer web.Close()
 	}
 	tel, err := telemetry.Setup(ctx, telemetry.Config{
-		Service: "berth", Instance: instanceID(services[0]), Version: berthVersion(),
+		Service: serviceName(services), Instance: instanceID(services[0]), Version: berthVersion(),
 	})
 	if err != nil {
 		return fmt.Errorf("tracing: %w", err)
@@ -73,6 +73,9 @@ func (o *options) run(ctx context.Context, services []service) error {
 	runners, err := o.build(services, in, st, logger)
 	if err != nil {
 		return err
+	}
+	for _, warning := range in.config.Warnings {
+		logger.Warn(warning)
 	}
 	logger.Info("berth starts", "version", berthVersion(), "services", services, "cluster", in.host())
 	err = runAll(ctx, runners, web)
@@ -219,6 +222,7 @@ func (b *builder) binders(n int) error {
 		id := instanceID(binderService, i)
 		s, err := binder.New(binder.Config{
 			ID: id, QPS: b.in.config.ClientConnection.QPS, Burst: int(b.in.config.ClientConnection.Burst),
+			Profiles: b.in.config.Profiles,
 		}, binder.Deps{
 			Log: b.st.log, Snapshots: b.st.log, Ledger: b.st.ledger,
 			RestConfig: rest.CopyConfig(b.in.rest), Logger: b.logger.With("service", "binder", "member", id), Clock: b.clock,
@@ -239,6 +243,14 @@ func (b *builder) descheduler(o *options) error {
 		Logger: b.logger.With("service", "descheduler", "member", id), Clock: b.clock,
 	})
 	return b.add(id, d, err)
+}
+
+// serviceName is what traces call this process: the binary's own name when it runs more than one.
+func serviceName(services []service) string {
+	if len(services) > 1 {
+		return "berth"
+	}
+	return string(services[0])
 }
 
 // idLetters is how much of a random text makes a member id unique among its namesakes.

@@ -67,8 +67,8 @@ type Log interface {
 	// outcome unknown: call Last, and compare, before trying again.
 	//
 	// With AnySequence they are stored in their order behind whatever is last, but each for
-	// itself: records of other writers may stand between them, and after an error any first
-	// part of them may be stored. (Atomicity costs a writer of small records most of its
+	// itself: records of other writers may stand between them, and after an error any of
+	// them may be stored. (Atomicity costs a writer of small records most of its
 	// speed, and who writes without a fence must be idempotent anyway.)
 	Append(ctx context.Context, s Stream, expectLast uint64, msgs []Message) (last uint64, err error)
 	// Last returns the last sequence stored, 0 for an empty stream.

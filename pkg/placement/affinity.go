@@ -43,8 +43,10 @@ func newNodeAffinity(args runtime.Object) (Plugin, error) {
 	return p, nil
 }
 
+// Name implements Plugin.
 func (nodeAffinity) Name() string { return NodeAffinity }
 
+// Compile implements Plugin.
 func (p nodeAffinity) Compile(pod *state.Pod) (Compiled, error) {
 	var c Compiled
 	spec := &pod.Object.Spec
@@ -102,6 +104,7 @@ type affinityFilter struct {
 	required nodeaffinity.RequiredNodeAffinity
 }
 
+// Check implements Filter.
 func (f affinityFilter) Check(n *state.NodeInfo) Code {
 	if f.explain(n.Node.Object) != "" {
 		return UnschedulableAndUnresolvable
@@ -109,6 +112,7 @@ func (f affinityFilter) Check(n *state.NodeInfo) Code {
 	return Success
 }
 
+// Explain implements Filter.
 func (f affinityFilter) Explain(n *state.NodeInfo) []string {
 	return []string{f.explain(n.Node.Object)}
 }
@@ -147,6 +151,7 @@ func (p nodeAffinity) scorer(spec *corev1.PodSpec) (Scorer, error) {
 	return s, nil
 }
 
+// Score implements Scorer.
 func (s affinityScorer) Score(n *state.NodeInfo) int64 {
 	var sum int64
 	if s.added != nil {
@@ -158,6 +163,7 @@ func (s affinityScorer) Score(n *state.NodeInfo) int64 {
 	return sum
 }
 
+// Events implements Plugin.
 func (nodeAffinity) Events() []Event {
 	return []Event{{events.KindNode, Add | UpdateNodeLabel}}
 }

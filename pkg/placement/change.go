@@ -16,24 +16,31 @@ import (
 type Action uint16
 
 const (
-	// Add: the object appeared. For a pod: it came to occupy a node.
+	// Add says that the object appeared. For a pod: that it came to occupy a node.
 	Add Action = 1 << iota
-	// Delete: the object is gone. For a pod: also when it became terminal.
+	// Delete says that the object is gone. For a pod: also that it became terminal.
 	Delete
-	// UpdateNodeAllocatable to UpdateNodeDeclaredFeature: that part of a node changed.
-	// UpdateNodeTaint covers spec.unschedulable being lifted.
+	// UpdateNodeAllocatable says that a node has more or less of something.
 	UpdateNodeAllocatable
+	// UpdateNodeLabel says that a node's labels changed.
 	UpdateNodeLabel
+	// UpdateNodeTaint says that a node's taints changed, or spec.unschedulable was lifted.
 	UpdateNodeTaint
+	// UpdateNodeCondition says that the status of a node's condition changed.
 	UpdateNodeCondition
+	// UpdateNodeAnnotation says that a node's annotations changed.
 	UpdateNodeAnnotation
+	// UpdateNodeDeclaredFeature says that a node's declared features changed.
 	UpdateNodeDeclaredFeature
-	// UpdatePodLabel to UpdatePodGatesEliminated: that part of a pod changed.
+	// UpdatePodLabel says that a pod's labels changed.
 	UpdatePodLabel
+	// UpdatePodScaleDown says that a pod asks for less of something.
 	UpdatePodScaleDown
+	// UpdatePodToleration says that a pod tolerates more.
 	UpdatePodToleration
+	// UpdatePodGatesEliminated says that a pod's last scheduling gate is gone.
 	UpdatePodGatesEliminated
-	// UpdateOther: something else about a pod changed.
+	// UpdateOther says that something else about a pod changed.
 	UpdateOther
 
 	// Update is any change of an object that was there and stays.

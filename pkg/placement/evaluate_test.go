@@ -49,6 +49,21 @@ func changed(pod *corev1.Pod, edits ...func(*corev1.Pod)) *state.Pod {
 	return state.NewPod(pod)
 }
 
+// named asks for nodes by name.
+func named(names ...string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		var terms []corev1.NodeSelectorTerm
+		for _, n := range names {
+			terms = append(terms, corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
+				{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{n}},
+			}})
+		}
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
+		}}
+	}
+}
+
 // TestDiagnosis: the sentence users see, and the rules the pod waits for.
 func TestDiagnosis(t *testing.T) {
 	cordoned := nodeInfo("cordoned", "cpu", "4", "memory", "4Gi", "pods", "10")
@@ -60,19 +75,6 @@ func TestDiagnosis(t *testing.T) {
 		p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}}
 	}))
 	cluster := []*state.NodeInfo{cordoned, tainted, full}
-	named := func(names ...string) func(*corev1.Pod) {
-		return func(p *corev1.Pod) {
-			var terms []corev1.NodeSelectorTerm
-			for _, n := range names {
-				terms = append(terms, corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
-					{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{n}},
-				}})
-			}
-			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-				RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
-			}}
-		}
-	}
 	tests := map[string]struct {
 		nodes   []*state.NodeInfo
 		pod     *state.Pod
@@ -229,7 +231,7 @@ func TestRepelled(t *testing.T) {
 	}
 	elsewhere, anywhere := term, term
 	elsewhere.Namespaces = []string{"team"}
-	anywhere.NamespaceSelector = &metav1.LabelSelector{}
+	anywhere.Namespaces, anywhere.NamespaceSelector = []string{"team"}, &metav1.LabelSelector{}
 	tests := map[string]struct {
 		term    corev1.PodAffinityTerm
 		app     string
@@ -245,7 +247,9 @@ func TestRepelled(t *testing.T) {
 			p, list := defaultProfile(t), nodes(2)
 			repeller := owner(test.term)
 			list[0].AddPod(repeller)
-			pod := changed(statetest.Pod("default", "p"), func(p *corev1.Pod) { p.Labels = map[string]string{"app": test.app} })
+			pod := changed(statetest.Pod("default", "p"), func(p *corev1.Pod) {
+				p.Labels = map[string]string{"app": test.app}
+			})
 			r := p.Evaluate(placement.Input{Pod: pod, Nodes: list})
 			if refused := r.FeasibleCount == 0; refused != test.refused {
 				t.Fatalf("refused %v, want %v", refused, test.refused)
@@ -273,7 +277,8 @@ func TestSpreadByDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := p.Evaluate(placement.Input{Pod: changed(statetest.Pod("default", "p")), Nodes: nodes(1)}); r.FeasibleCount != 0 {
+	in := placement.Input{Pod: changed(statetest.Pod("default", "p")), Nodes: nodes(1)}
+	if r := p.Evaluate(in); r.FeasibleCount != 0 {
 		t.Error("placed against the default constraints")
 	}
 }
@@ -294,24 +299,24 @@ func TestRanking(t *testing.T) {
 			Pod: changed(statetest.Pod("default", "p", "cpu", "1")), Nodes: list,
 			Seed: rapid.Uint64().Draw(t, "seed"), Limit: -1,
 		}
-		full := names(p.Evaluate(in))
+		full := ranked(p.Evaluate(in))
 		if len(full) != count {
 			t.Fatalf("%d ranked, want %d", len(full), count)
 		}
 		in.Limit = 0
-		if short := names(p.Evaluate(in)); !slices.Equal(short, full[:min(count, placement.TopK)]) {
+		if short := ranked(p.Evaluate(in)); !slices.Equal(short, full[:min(count, placement.TopK)]) {
 			t.Fatalf("short ranking %v, want the start of %v", short, full)
 		}
 		in.Limit = 1
 		in.Nodes = rapid.Permutation(list).Draw(t, "order")
-		if best := names(p.Evaluate(in)); best[0] != full[0] {
+		if best := ranked(p.Evaluate(in)); best[0] != full[0] {
 			t.Fatalf("in another order the best is %s, want %s", best[0], full[0])
 		}
 	})
 }
 
-// names lists the ranked nodes and fails unless totals descend.
-func names(r placement.Result) []string {
+// ranked lists the ranked nodes and fails unless totals descend.
+func ranked(r placement.Result) []string {
 	var list []string
 	for _, s := range r.Feasible {
 		list = append(list, s.Node.Node.Name)
@@ -345,8 +350,8 @@ func TestExcluded(t *testing.T) {
 		Excluded: map[string]string{"uid-node-0000": "node(s) are waited for", "uid-node-0002": "node(s) are waited for"},
 	}
 	p := defaultProfile(t)
-	if r := p.Evaluate(in); !slices.Equal(names(r), []string{"node-0001"}) || r.NodesTotal != 3 {
-		t.Errorf("feasible %v of %d, want node-0001 of 3", names(r), r.NodesTotal)
+	if r := p.Evaluate(in); !slices.Equal(ranked(r), []string{"node-0001"}) || r.NodesTotal != 3 {
+		t.Errorf("feasible %v of %d, want node-0001 of 3", ranked(r), r.NodesTotal)
 	}
 	in.Excluded["uid-node-0001"] = "node(s) are full of promises"
 	r := p.Evaluate(in)
@@ -367,8 +372,8 @@ func TestNominated(t *testing.T) {
 	for seed := range uint64(10) {
 		for _, details := range []bool{false, true} {
 			r := p.Evaluate(placement.Input{Pod: pod, Nodes: list, Seed: seed, Details: details})
-			if !slices.Equal(names(r), []string{"node-0001"}) {
-				t.Fatalf("feasible %v, want the nominated node alone", names(r))
+			if !slices.Equal(ranked(r), []string{"node-0001"}) {
+				t.Fatalf("feasible %v, want the nominated node alone", ranked(r))
 			}
 		}
 	}
@@ -432,22 +437,46 @@ func TestAttemptErrors(t *testing.T) {
 }
 
 func TestNewProfile(t *testing.T) {
+	fit := func(strategy configv1.ScoringStrategy) placement.PluginConfig {
+		return placement.PluginConfig{
+			Name: "NodeResourcesFit", Args: &configv1.NodeResourcesFitArgs{ScoringStrategy: &strategy},
+		}
+	}
 	tests := map[string]struct {
 		plugins []placement.PluginConfig
 		want    string
 	}{
-		"unknown":     {[]placement.PluginConfig{{Name: "Foo"}}, "plugins[0] Foo: is unknown, want one of DefaultBinder, DefaultPreemption, DynamicResources, "},
-		"twice":       {[]placement.PluginConfig{{Name: "NodeName"}, {Name: "NodeName"}}, "plugins[1] NodeName: is enabled twice, want once"},
-		"weight":      {[]placement.PluginConfig{{Name: "NodeName", Weight: -1}}, "weight is -1, want 0 or more"},
-		"wrong args":  {[]placement.PluginConfig{{Name: "NodeAffinity", Args: &configv1.NodeResourcesFitArgs{}}}, "args of type *v1.NodeResourcesFitArgs, want *v1.NodeAffinityArgs"},
-		"no args":     {[]placement.PluginConfig{{Name: "NodeName", Args: &configv1.NodeAffinityArgs{}}}, "args of type *v1.NodeAffinityArgs, want none"},
-		"strategy":    {[]placement.PluginConfig{{Name: "NodeResourcesFit", Args: &configv1.NodeResourcesFitArgs{ScoringStrategy: &configv1.ScoringStrategy{Type: "Best"}}}}, `scoringStrategy.type is "Best", want LeastAllocated, MostAllocated or RequestedToCapacityRatio`},
-		"empty shape": {[]placement.PluginConfig{{Name: "NodeResourcesFit", Args: &configv1.NodeResourcesFitArgs{ScoringStrategy: &configv1.ScoringStrategy{Type: configv1.RequestedToCapacityRatio}}}}, "shape is empty, want at least one point"},
+		"unknown": {
+			[]placement.PluginConfig{{Name: "Foo"}},
+			"plugins[0] Foo: is unknown, want one of DefaultBinder, DefaultPreemption, DynamicResources, ",
+		},
+		"twice": {
+			[]placement.PluginConfig{{Name: "NodeName"}, {Name: "NodeName"}},
+			"plugins[1] NodeName: is enabled twice, want once",
+		},
+		"weight": {[]placement.PluginConfig{{Name: "NodeName", Weight: -1}}, "weight is -1, want 0 or more"},
+		"wrong args": {
+			[]placement.PluginConfig{{Name: "NodeAffinity", Args: &configv1.NodeResourcesFitArgs{}}},
+			"args of type *v1.NodeResourcesFitArgs, want *v1.NodeAffinityArgs",
+		},
+		"no args": {
+			[]placement.PluginConfig{{Name: "NodeName", Args: &configv1.NodeAffinityArgs{}}},
+			"args of type *v1.NodeAffinityArgs, want none",
+		},
+		"strategy": {
+			[]placement.PluginConfig{fit(configv1.ScoringStrategy{Type: "Best"})},
+			`scoringStrategy.type is "Best", want LeastAllocated, MostAllocated or RequestedToCapacityRatio`,
+		},
+		"empty shape": {
+			[]placement.PluginConfig{fit(configv1.ScoringStrategy{Type: configv1.RequestedToCapacityRatio})},
+			"shape is empty, want at least one point",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			_, err := placement.NewProfile(placement.ProfileConfig{SchedulerName: "s", Plugins: test.plugins})
-			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "placement: profile s: ") {
+			if err == nil || !strings.Contains(err.Error(), test.want) ||
+				!strings.HasPrefix(err.Error(), "placement: profile s: ") {
 				t.Errorf("error %v, want %s", err, test.want)
 			}
 		})

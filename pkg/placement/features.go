@@ -23,8 +23,10 @@ type featureFilter struct {
 	needs nodedeclaredfeatures.FeatureSet
 }
 
+// Name implements Plugin.
 func (nodeDeclaredFeatures) Name() string { return NodeDeclaredFeatures }
 
+// Compile implements Plugin.
 func (nodeDeclaredFeatures) Compile(pod *state.Pod) (Compiled, error) {
 	needs, err := featuresOf(pod)
 	if err != nil || needs.IsEmpty() {
@@ -38,6 +40,7 @@ func featuresOf(pod *state.Pod) (nodedeclaredfeatures.FeatureSet, error) {
 	return nodedeclaredfeatures.DefaultFramework.InferForPodScheduling(info, version.MustParseGeneric(featureVersion))
 }
 
+// Check implements Filter.
 func (f featureFilter) Check(n *state.NodeInfo) Code {
 	match, err := nodedeclaredfeatures.DefaultFramework.MatchNode(f.needs, n.Node.Object)
 	if err != nil || !match.IsMatch {
@@ -46,10 +49,12 @@ func (f featureFilter) Check(n *state.NodeInfo) Code {
 	return Success
 }
 
+// Events implements Plugin.
 func (nodeDeclaredFeatures) Events() []Event {
 	return []Event{{events.KindNode, Add | UpdateNodeDeclaredFeature}, {events.KindPod, Update}}
 }
 
+// Hint implements Plugin.
 func (nodeDeclaredFeatures) Hint(pod *state.Pod, c Change) bool {
 	if c.Kind == events.KindNode {
 		return c.OldNode == nil ||

@@ -34,8 +34,10 @@ func newNodeResourcesFit(args runtime.Object) (Plugin, error) {
 	return nodeResourcesFit{ignored: a.IgnoredResources, ignoredGroups: a.IgnoredResourceGroups, strategy: s}, nil
 }
 
+// Name implements Plugin.
 func (nodeResourcesFit) Name() string { return NodeResourcesFit }
 
+// Compile implements Plugin.
 func (p nodeResourcesFit) Compile(pod *state.Pod) (Compiled, error) {
 	return Compiled{
 		Filter: newFitFilter(incomingRequest(pod.Object), p.ignores),
@@ -79,6 +81,7 @@ func newFitFilter(request state.Resources, ignores func(string) bool) fitFilter 
 	return f
 }
 
+// Check implements Filter.
 func (f fitFilter) Check(n *state.NodeInfo) Code {
 	code := Success
 	total, used := &n.Node.Allocatable, &n.Requested
@@ -103,6 +106,7 @@ func (f fitFilter) Check(n *state.NodeInfo) Code {
 	return code
 }
 
+// Explain implements Filter.
 func (f fitFilter) Explain(n *state.NodeInfo) []string {
 	var reasons []string
 	total, used := n.Node.Allocatable, n.Requested
@@ -123,6 +127,7 @@ func (f fitFilter) Explain(n *state.NodeInfo) []string {
 	return reasons
 }
 
+// Events implements Plugin.
 func (nodeResourcesFit) Events() []Event {
 	return []Event{
 		{events.KindPod, Delete | UpdatePodScaleDown},
@@ -130,6 +135,7 @@ func (nodeResourcesFit) Events() []Event {
 	}
 }
 
+// Hint implements Plugin.
 func (nodeResourcesFit) Hint(pod *state.Pod, c Change) bool {
 	if c.Kind == events.KindPod {
 		if c.NewPod == nil {

@@ -123,6 +123,7 @@ type fitScorer struct {
 	demands []demand
 }
 
+// Score implements Scorer.
 func (s fitScorer) Score(n *state.NodeInfo) int64 {
 	var sum, weights int64
 	for i := range s.demands {
@@ -175,8 +176,13 @@ func newBalancedAllocation(args runtime.Object) (Plugin, error) {
 	return balancedAllocation{resources: resourceSpecs(a.Resources)}, nil
 }
 
-func (balancedAllocation) Name() string                 { return NodeResourcesBalancedAllocation }
-func (balancedAllocation) Events() []Event              { return nil }
+// Name implements Plugin.
+func (balancedAllocation) Name() string { return NodeResourcesBalancedAllocation }
+
+// Events implements Plugin.
+func (balancedAllocation) Events() []Event { return nil }
+
+// Hint implements Plugin.
 func (balancedAllocation) Hint(*state.Pod, Change) bool { return false }
 
 // Compile leaves pods alone that ask for none of the resources: balance would pile them

@@ -16,10 +16,16 @@ const (
 	maxImageBytes int64 = 1000 << 20
 )
 
-func (imageLocality) Name() string                 { return ImageLocality }
-func (imageLocality) Events() []Event              { return nil }
+// Name implements Plugin.
+func (imageLocality) Name() string { return ImageLocality }
+
+// Events implements Plugin.
+func (imageLocality) Events() []Event { return nil }
+
+// Hint implements Plugin.
 func (imageLocality) Hint(*state.Pod, Change) bool { return false }
 
+// Compile implements Plugin.
 func (imageLocality) Compile(pod *state.Pod) (Compiled, error) {
 	spec := &pod.Object.Spec
 	s := imageScorer{containers: int64(len(spec.InitContainers) + len(spec.Containers))}
@@ -74,6 +80,7 @@ func (s imageScorer) Survey(all []*state.NodeInfo) Scorer {
 	return s
 }
 
+// Score implements Scorer.
 func (s imageScorer) Score(n *state.NodeInfo) int64 {
 	var sum int64
 	if len(n.Node.Images) > 0 {

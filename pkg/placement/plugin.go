@@ -9,11 +9,11 @@ import (
 type Code uint8
 
 const (
-	// Success: the node passes.
+	// Success lets the node pass.
 	Success Code = iota
-	// Unschedulable: the node does not pass, but might if pods on it were gone.
+	// Unschedulable rejects the node, but would perhaps not if pods on it were gone.
 	Unschedulable
-	// UnschedulableAndUnresolvable: the node does not pass whatever pods leave it.
+	// UnschedulableAndUnresolvable rejects the node whatever pods leave it.
 	UnschedulableAndUnresolvable
 )
 
@@ -70,7 +70,7 @@ type Compiled struct {
 
 // Filter tells whether nodes pass.
 type Filter interface {
-	// Check is called for every node and must not allocate.
+	// Check is called for every node: what can be worked out once belongs in Compile.
 	Check(n *state.NodeInfo) Code
 	// Explain returns why a node fails, one or more reasons in the form "node(s) ..." or
 	// "Insufficient cpu". Called only for nodes that do fail.

@@ -15,9 +15,9 @@ import (
 type Points uint8
 
 const (
-	// Filtering: the rule may reject nodes (upstream's PreFilter and Filter).
+	// Filtering lets the rule reject nodes (upstream's PreFilter and Filter).
 	Filtering Points = 1 << iota
-	// Scoring: the rule adds to the score (upstream's PreScore and Score).
+	// Scoring lets the rule add to the score (upstream's PreScore and Score).
 	Scoring
 )
 

@@ -9,12 +9,12 @@ import (
 
 // explain turns a verdict into the rule and its reasons.
 func (e *evaluation) explain(n *state.NodeInfo, verdict int16) (plugin string, reasons []string) {
-	switch {
-	case verdict == verdictPass:
+	switch verdict {
+	case verdictPass:
 		return "", nil
-	case verdict == verdictExcluded:
+	case verdictExcluded:
 		return "", []string{e.Excluded[n.Node.UID]}
-	case verdict == verdictNarrowed:
+	case verdictNarrowed:
 		return strings.Join(e.onlyBy, ","), []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", e.onlyBy)}
 	default:
 		f := e.filters[verdict]

@@ -22,17 +22,26 @@ func (r reason) Explain(*state.NodeInfo) []string { return []string{string(r)} }
 // exist here.
 type idle struct{ name string }
 
-func (p idle) Name() string                       { return p.name }
+// Name implements Plugin.
+func (p idle) Name() string { return p.name }
+
+// Compile implements Plugin.
 func (idle) Compile(*state.Pod) (Compiled, error) { return Compiled{}, nil }
-func (idle) Events() []Event                      { return nil }
-func (idle) Hint(*state.Pod, Change) bool         { return false }
+
+// Events implements Plugin.
+func (idle) Events() []Event { return nil }
+
+// Hint implements Plugin.
+func (idle) Hint(*state.Pod, Change) bool { return false }
 
 // schedulingGates keeps gated pods out. The queue does not offer them; if one is asked
 // about all the same, the answer is no. Source: plugins/schedulinggates.
 type schedulingGates struct{}
 
+// Name implements Plugin.
 func (schedulingGates) Name() string { return SchedulingGates }
 
+// Compile implements Plugin.
 func (schedulingGates) Compile(pod *state.Pod) (Compiled, error) {
 	gates := pod.Object.Spec.SchedulingGates
 	if len(gates) == 0 {
@@ -45,10 +54,12 @@ func (schedulingGates) Compile(pod *state.Pod) (Compiled, error) {
 	return Compiled{Rejection: fmt.Sprintf("waiting for scheduling gates: %v", names)}, nil
 }
 
+// Events implements Plugin.
 func (schedulingGates) Events() []Event {
 	return []Event{{events.KindPod, UpdatePodGatesEliminated}}
 }
 
+// Hint implements Plugin.
 func (schedulingGates) Hint(pod *state.Pod, c Change) bool { return c.isOf(pod) }
 
 // isOf tells whether the change is an update of this very pod.
@@ -61,8 +72,10 @@ type unschedulableFilter struct {
 	reason
 }
 
+// Name implements Plugin.
 func (nodeUnschedulable) Name() string { return NodeUnschedulable }
 
+// Compile implements Plugin.
 func (nodeUnschedulable) Compile(pod *state.Pod) (Compiled, error) {
 	if toleratesUnschedulable(pod) {
 		return Compiled{}, nil
@@ -70,6 +83,7 @@ func (nodeUnschedulable) Compile(pod *state.Pod) (Compiled, error) {
 	return Compiled{Filter: unschedulableFilter{"node(s) were unschedulable"}}, nil
 }
 
+// Check implements Filter.
 func (unschedulableFilter) Check(n *state.NodeInfo) Code {
 	if n.Node.Object.Spec.Unschedulable {
 		return UnschedulableAndUnresolvable
@@ -77,10 +91,12 @@ func (unschedulableFilter) Check(n *state.NodeInfo) Code {
 	return Success
 }
 
+// Events implements Plugin.
 func (nodeUnschedulable) Events() []Event {
 	return []Event{{events.KindNode, Add | UpdateNodeTaint}, {events.KindPod, UpdatePodToleration}}
 }
 
+// Hint implements Plugin.
 func (nodeUnschedulable) Hint(pod *state.Pod, c Change) bool {
 	if c.Kind == events.KindPod {
 		return c.isOf(pod) && toleratesUnschedulable(c.NewPod)
@@ -109,8 +125,10 @@ type nodeNameFilter struct {
 	name string
 }
 
+// Name implements Plugin.
 func (nodeName) Name() string { return NodeName }
 
+// Compile implements Plugin.
 func (nodeName) Compile(pod *state.Pod) (Compiled, error) {
 	if pod.NodeName == "" {
 		return Compiled{}, nil
@@ -118,6 +136,7 @@ func (nodeName) Compile(pod *state.Pod) (Compiled, error) {
 	return Compiled{Filter: nodeNameFilter{"node(s) didn't match the requested node name", pod.NodeName}}, nil
 }
 
+// Check implements Filter.
 func (f nodeNameFilter) Check(n *state.NodeInfo) Code {
 	if n.Node.Name != f.name {
 		return UnschedulableAndUnresolvable
@@ -125,7 +144,10 @@ func (f nodeNameFilter) Check(n *state.NodeInfo) Code {
 	return Success
 }
 
-func (nodeName) Events() []Event              { return []Event{{events.KindNode, Add}} }
+// Events implements Plugin.
+func (nodeName) Events() []Event { return []Event{{events.KindNode, Add}} }
+
+// Hint implements Plugin.
 func (nodeName) Hint(*state.Pod, Change) bool { return true }
 
 // nodePorts keeps pods with host ports apart. Source: plugins/nodeports.
@@ -136,8 +158,10 @@ type portsFilter struct {
 	want []state.HostPort
 }
 
+// Name implements Plugin.
 func (nodePorts) Name() string { return NodePorts }
 
+// Compile implements Plugin.
 func (nodePorts) Compile(pod *state.Pod) (Compiled, error) {
 	if len(pod.Ports) == 0 {
 		return Compiled{}, nil
@@ -145,6 +169,7 @@ func (nodePorts) Compile(pod *state.Pod) (Compiled, error) {
 	return Compiled{Filter: portsFilter{"node(s) didn't have free ports for the requested pod ports", pod.Ports}}, nil
 }
 
+// Check implements Filter.
 func (f portsFilter) Check(n *state.NodeInfo) Code {
 	if n.PortConflict(f.want) {
 		return Unschedulable
@@ -152,10 +177,12 @@ func (f portsFilter) Check(n *state.NodeInfo) Code {
 	return Success
 }
 
+// Events implements Plugin.
 func (nodePorts) Events() []Event {
 	return []Event{{events.KindPod, Delete}, {events.KindNode, Add}}
 }
 
+// Hint implements Plugin.
 func (nodePorts) Hint(pod *state.Pod, c Change) bool {
 	if c.Kind == events.KindNode {
 		return true

@@ -19,8 +19,10 @@ type taintFilter struct {
 // taintScorer counts the PreferNoSchedule taints that none of tolerations covers.
 type taintScorer struct{ tolerations []corev1.Toleration }
 
+// Name implements Plugin.
 func (taintToleration) Name() string { return TaintToleration }
 
+// Compile implements Plugin.
 func (taintToleration) Compile(pod *state.Pod) (Compiled, error) {
 	tolerations := pod.Object.Spec.Tolerations
 	return Compiled{
@@ -41,6 +43,7 @@ func softTolerations(tolerations []corev1.Toleration) []corev1.Toleration {
 	return soft
 }
 
+// Check implements Filter.
 func (f taintFilter) Check(n *state.NodeInfo) Code {
 	if hasUntolerated(n.Node, f.tolerations) {
 		return UnschedulableAndUnresolvable
@@ -60,6 +63,7 @@ func hasUntolerated(n *state.Node, tolerations []corev1.Toleration) bool {
 	return false
 }
 
+// Score implements Scorer.
 func (s taintScorer) Score(n *state.NodeInfo) int64 {
 	var count int64
 	taints := n.Node.Object.Spec.Taints
@@ -71,10 +75,12 @@ func (s taintScorer) Score(n *state.NodeInfo) int64 {
 	return count
 }
 
+// Events implements Plugin.
 func (taintToleration) Events() []Event {
 	return []Event{{events.KindNode, Add | UpdateNodeTaint}, {events.KindPod, UpdatePodToleration}}
 }
 
+// Hint implements Plugin.
 func (taintToleration) Hint(pod *state.Pod, c Change) bool {
 	if c.Kind == events.KindPod {
 		return c.isOf(pod)

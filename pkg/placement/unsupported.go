@@ -62,8 +62,10 @@ func newUnsupported(name string) factory {
 	}
 }
 
+// Name implements Plugin.
 func (p unsupported) Name() string { return p.name }
 
+// Compile implements Plugin.
 func (p unsupported) Compile(pod *state.Pod) (Compiled, error) {
 	refuse := refusal{reason(fmt.Sprintf("node(s) cannot be checked: this version does not evaluate %s", p.name))}
 	switch {
@@ -76,7 +78,7 @@ func (p unsupported) Compile(pod *state.Pod) (Compiled, error) {
 	}
 }
 
-// Events: what could make a refused pod acceptable is another pod's going (or losing its
+// Events implements Plugin. What could make a refused pod acceptable is another pod's going (or losing its
 // labels); the pod's own constraints cannot change.
 func (p unsupported) Events() []Event {
 	if p.existing == nil {
@@ -85,6 +87,7 @@ func (p unsupported) Events() []Event {
 	return []Event{{events.KindPod, Delete | UpdatePodLabel}}
 }
 
+// Hint implements Plugin.
 func (p unsupported) Hint(pod *state.Pod, c Change) bool {
 	return !p.needs(pod.Object) && (c.isOf(pod) || c.NewPod == nil && len(c.OldPod.RequiredAntiAffinity()) > 0)
 }
@@ -92,6 +95,7 @@ func (p unsupported) Hint(pod *state.Pod, c Change) bool {
 // refusal is a filter that no node passes.
 type refusal struct{ reason }
 
+// Check implements Filter.
 func (refusal) Check(*state.NodeInfo) Code { return UnschedulableAndUnresolvable }
 
 // watchful is a refusal that depends on the pods in the cluster.
@@ -101,6 +105,7 @@ type watchful struct {
 	existing func(obj *corev1.Pod, other *state.Pod) bool
 }
 
+// Survey implements ClusterFilter.
 func (w watchful) Survey(all []*state.NodeInfo) Filter {
 	for _, n := range all {
 		for other := range n.AntiAffinityPods() {
@@ -115,7 +120,10 @@ func (w watchful) Survey(all []*state.NodeInfo) Filter {
 // pass is a filter that every node passes.
 type pass struct{}
 
-func (pass) Check(*state.NodeInfo) Code       { return Success }
+// Check implements Filter.
+func (pass) Check(*state.NodeInfo) Code { return Success }
+
+// Explain implements Filter.
 func (pass) Explain(*state.NodeInfo) []string { return nil }
 
 func isHardSpread(c corev1.TopologySpreadConstraint) bool {

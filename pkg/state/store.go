@@ -21,8 +21,7 @@ type Store struct {
 func New() *Store {
 	db, err := memdb.NewMemDB(schema())
 	if err != nil {
-		// The schema is a constant of this package; a test builds it.
-		panic(fmt.Sprintf("state: schema: %v", err))
+		impossible("schema", err)
 	}
 	s := &Store{db: db}
 	s.publish(Position{})

@@ -120,17 +120,7 @@ func TestChangesTellEverything(t *testing.T) {
 		for len(facts) > 0 {
 			n := rapid.IntRange(1, len(facts)).Draw(t, "batch")
 			for _, c := range apply(t, store, facts[:n]).Pods {
-				if c.Before != nil && known[c.Before.UID] != c.Before {
-					t.Fatalf("a change starts from %v, which was not the last state of that pod", c.Before.Key())
-				}
-				if c.After == nil {
-					if c.DeletedRV == 0 {
-						t.Fatalf("the deletion of %s carries no resourceVersion", c.Before.Key())
-					}
-					delete(known, c.Before.UID)
-					continue
-				}
-				known[c.After.UID] = c.After
+				follow(t, known, c)
 			}
 			facts = facts[n:]
 		}
@@ -144,6 +134,21 @@ func TestChangesTellEverything(t *testing.T) {
 			t.Fatalf("the changes leave %d pods the store does not have", len(known))
 		}
 	})
+}
+
+// follow brings known forward by one change.
+func follow(t *rapid.T, known map[string]*state.Pod, c state.PodChange) {
+	if c.Before != nil && known[c.Before.UID] != c.Before {
+		t.Fatalf("a change starts from %v, which was not the last state of that pod", c.Before.Key())
+	}
+	switch {
+	case c.After != nil:
+		known[c.After.UID] = c.After
+	case c.DeletedRV == 0:
+		t.Fatalf("the deletion of %s carries no resourceVersion", c.Before.Key())
+	default:
+		delete(known, c.Before.UID)
+	}
 }
 
 func TestApplyRefuses(t *testing.T) {

@@ -32,7 +32,9 @@ func TestStripPod(t *testing.T) {
 		{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "t"}}}}}},
 	}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", RestartCount: 3, ContainerID: "x", ImageID: "y"}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: "main", RestartCount: 3, ContainerID: "x", ImageID: "y"},
+	}
 	before := state.NewPod(pod.DeepCopy())
 
 	state.Strip(pod)

@@ -65,7 +65,8 @@ func TestResourceNames(t *testing.T) {
 			t.Errorf("%s: accounted %v, want %v", name, got, want)
 		}
 	}
-	got := state.NewResources(statetest.List("cpu", "1500m", "memory", "1Ki", "pods", "3", "widget", "2", "hugepages-2Mi", "0"))
+	got := state.NewResources(statetest.List(
+		"cpu", "1500m", "memory", "1Ki", "pods", "3", "widget", "2", "hugepages-2Mi", "0"))
 	if want := (state.Resources{MilliCPU: 1500, Memory: 1024, Pods: 3}); !cmp.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}

@@ -23,7 +23,7 @@ const manyAttempts = 15
 var (
 	scheduleAttempts = counter(&metrics.CounterOpts{
 		Subsystem: schedulerSubsystem, Name: "schedule_attempts_total",
-		Help:           "Attempts to schedule a pod, by result: scheduled, unschedulable, error.",
+		Help:           "Attempts to schedule a pod, by result.",
 		StabilityLevel: metrics.STABLE,
 	}, "result", "profile")
 	attemptDuration = histogram(&metrics.HistogramOpts{

@@ -26,7 +26,7 @@ func TestSchedulerMetrics(t *testing.T) {
 	CacheSize("nodes", 1000)
 	Goroutines("Filter", 3)
 	check(t, `
-# HELP scheduler_schedule_attempts_total [STABLE] Attempts to schedule a pod, by result: scheduled, unschedulable, error.
+# HELP scheduler_schedule_attempts_total [STABLE] Attempts to schedule a pod, by result.
 # TYPE scheduler_schedule_attempts_total counter
 scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 1
 scheduler_schedule_attempts_total{profile="default-scheduler",result="unschedulable"} 1

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -86,7 +87,7 @@ func (s *apiServer) addNode(name string) {
 	s.mu.rv++
 	s.fact(events.KindNode, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: name, UID: types.UID(name + "-uid"), ResourceVersion: strconv.FormatUint(s.mu.rv, 10),
-	}})
+	}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1000")}}})
 }
 
 func (s *apiServer) addBudget(name string) {

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/membership"
+	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/services/binder/internal/commit"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 	"github.com/berth-scheduler/berth/services/binder/internal/intake"
@@ -51,6 +52,25 @@ type Config struct {
 	// side, and Burst is then not looked at; with a limit Burst must be at least 1.
 	QPS   float32
 	Burst int
+	// Profiles are those the shards place by. What a profile does not look at is not
+	// rechecked before the bind; pods of other scheduler names are held to every rule.
+	Profiles []placement.ProfileConfig
+}
+
+// enforces reads the profiles for the recheck before a bind.
+func enforces(profiles []placement.ProfileConfig) decide.Enforces {
+	rules := map[string]map[string]bool{}
+	for _, p := range profiles {
+		rules[p.SchedulerName] = map[string]bool{}
+		for _, plugin := range p.Plugins {
+			filters := plugin.Points == 0 || plugin.Points&placement.Filtering != 0
+			rules[p.SchedulerName][plugin.Name] = filters
+		}
+	}
+	return func(scheduler, plugin string) bool {
+		known, ok := rules[scheduler]
+		return !ok || known[plugin]
+	}
 }
 
 // Deps are the outside worlds of a binder. All are required.
@@ -126,7 +146,7 @@ func build(cfg Config, deps Deps, api commit.API) *Binder {
 	}
 	b := &Binder{
 		cfg: cfg, deps: deps,
-		core:   decide.NewCore(cfg.ID, decide.DefaultLimits()),
+		core:   decide.NewCore(cfg.ID, decide.DefaultLimits(), enforces(cfg.Profiles)),
 		inputs: make(chan decide.Input, inputBuffer),
 	}
 	b.intake = intake.New(cfg.ID, intake.Deps{

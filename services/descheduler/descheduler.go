@@ -52,7 +52,6 @@ func New(cfg Config, deps Deps) (*Descheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	registerMetrics()
 	d := &Descheduler{cfg: cfg, deps: deps, placement: byScheduler}
 	d.intake = intake.New(intake.Deps{
 		Log: deps.Log, Snapshots: deps.Snapshots, Clock: deps.Clock, Logger: deps.Logger, Settled: observeSettled,

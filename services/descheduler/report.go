@@ -4,63 +4,31 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
-	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
-
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
 )
 
-// Metrics by the names, labels and buckets of sigs.k8s.io/descheduler v0.36, so that its
-// dashboards keep working. podsEvicted counts an eviction when its outcome is known, and a
-// limit when it kept a pod; results are in upstream's words.
-var (
-	podsEvicted = newPodsEvicted("pods_evicted_total")
-	// podsEvictedOld is the name from before v0.34, which upstream keeps beside the new one.
-	podsEvictedOld = newPodsEvicted("pods_evicted")
-	loopSeconds    = metrics.NewHistogram(&metrics.HistogramOpts{
-		Subsystem:      "descheduler",
-		Name:           "loop_duration_seconds",
-		Help:           "Time from the start of a cycle's decision to its last ask written.",
-		Buckets:        []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500},
-		StabilityLevel: metrics.ALPHA,
-	})
-)
-
-func newPodsEvicted(name string) *metrics.CounterVec {
-	return metrics.NewCounterVec(&metrics.CounterOpts{
-		Subsystem:      "descheduler",
-		Name:           name,
-		Help:           "Evictions by result, strategy, profile, namespace and node. A result of error is a refusal.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"result", "strategy", "profile", "namespace", "node"})
-}
-
-var registerMetrics = sync.OnceFunc(func() {
-	legacyregistry.MustRegister(podsEvicted, podsEvictedOld, loopSeconds)
-})
-
-// count takes the label values in the order of the metric's labels.
-func count(n int, labels ...string) {
-	podsEvicted.WithLabelValues(labels...).Add(float64(n))
-	podsEvictedOld.WithLabelValues(labels...).Add(float64(n))
-}
-
+// Results of an eviction as the descheduler's metric names them; a limit that kept a pod is
+// a result too, in its own words.
 const (
 	resultSuccess = "success"
 	resultError   = "error"
 )
 
-// observeSettled counts the end of an eviction that this process asked for.
+// observeSettled counts the end of an eviction that this process asked for. So an eviction
+// counts once, whoever leads when its outcome comes.
 func observeSettled(profile string, outcome events.Decision) {
 	result := resultError
 	if outcome.Kind == events.DecisionEvicted {
 		result = resultSuccess
 	}
-	count(1, result, outcome.Strategy, profile, outcome.Pod.Namespace, outcome.NodeName)
+	telemetry.PodEvicted(telemetry.Eviction{
+		Result: result, Strategy: outcome.Strategy, Profile: profile,
+		Namespace: outcome.Pod.Namespace, Node: outcome.NodeName,
+	})
 }
 
 // observeCycle leaves dry runs out: what they decide does not happen.
@@ -68,11 +36,16 @@ func observeCycle(out decide.Outcome, took time.Duration, dryRun bool) {
 	if dryRun {
 		return
 	}
-	loopSeconds.Observe(took.Seconds())
+	telemetry.DeschedulerLoop(took)
 	for r, n := range out.Refused {
 		switch r.Reason {
 		case decide.NodeLimit, decide.NamespaceLimit, decide.TotalLimit:
-			count(n, string(r.Reason), r.Strategy, r.Profile, r.Namespace, r.Node)
+			for range n {
+				telemetry.PodEvicted(telemetry.Eviction{
+					Result: string(r.Reason), Strategy: r.Strategy, Profile: r.Profile,
+					Namespace: r.Namespace, Node: r.Node,
+				})
+			}
 		}
 	}
 }

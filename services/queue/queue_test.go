@@ -298,16 +298,16 @@ func TestTheLogStandsForTheCluster(t *testing.T) {
 	w.api.Set(changed)
 	w.api.Set(pod("c", 0))
 	w.api.Delete(node("n1"))
-	before := len(facts)
+	before, first := len(facts), w.epoch()
 	w.start("queue-b")
-	w.eventually("the second epoch has ended", func() bool { return w.epoch() == 2 && w.progress() > 0 })
+	w.eventually("the second epoch has ended", func() bool { return w.epoch() > first && w.progress() > 0 })
 	_, facts = w.replay()
 	var said []string
 	for _, f := range facts[before:] {
 		if f.Op == events.OpUpsert || f.Op == events.OpDelete {
 			said = append(said, f.Op.String()+" "+f.Name)
 		}
-		if f.Epoch != 2 {
+		if f.Epoch != w.epoch() {
 			t.Fatalf("fact %d is of epoch %d", f.Sequence, f.Epoch)
 		}
 	}
@@ -414,12 +414,13 @@ func TestAnOutageIsRiddenOut(t *testing.T) {
 	w := newWorld(t)
 	w.start("queue-a")
 	w.eventually("the first epoch has ended", func() bool { return w.progress() > 0 })
+	first := w.epoch()
 	w.api.Down(true)
 	last := w.api.Set(pod("a", 0))
 	w.api.Compact()
 	w.api.Down(false)
 	w.eventually("the pod is a fact", func() bool { return w.progress() >= last })
-	if w.epoch() != 1 {
+	if w.epoch() != first {
 		t.Fatalf("epoch %d: an outage of the API is no reason to repair the log", w.epoch())
 	}
 }

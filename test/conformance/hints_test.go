@@ -43,25 +43,42 @@ func TestHints(t *testing.T) {
 		}
 		for range hintsPerCluster {
 			pod, change := g.change(&c)
-			for _, plugin := range upstream.framework.EnqueueExtensions() {
-				want := upstreamWakes(t, plugin, pod, change)
-				got := profile.Wakes(state.NewPod(pod.DeepCopy()), []string{plugin.Name()}, change.ours())
-				total++
-				if want {
-					woke++
-				}
-				if got != want {
-					text, _ := yaml.Marshal([]any{pod, change.oldPod, change.newPod, change.oldNode, change.newNode})
-					t.Fatalf("seed %d: %s: upstream wakes %v, ours %v; the pod, then the change, old and new:\n%s",
-						first+i, plugin.Name(), want, got, text)
-				}
-			}
+			a, b := compareHints(t, first+i, hintCase{upstream, profile, pod, change})
+			total, woke = total+a, woke+b
 		}
 	}
 	t.Logf("compared %d hints, %d of them yes", total, woke)
 	if woke < total/50 {
 		t.Fatal("the input is lopsided: hardly any change wakes a pod")
 	}
+}
+
+// hintCase is one change that may wake one pod.
+type hintCase struct {
+	upstream *oracle
+	profile  *placement.Profile
+	pod      *corev1.Pod
+	change   clusterChange
+}
+
+// compareHints asks about every plugin; it returns how many there are and how many wake.
+func compareHints(t *testing.T, seed uint64, c hintCase) (total, woke int) {
+	t.Helper()
+	for _, plugin := range c.upstream.framework.EnqueueExtensions() {
+		want := upstreamWakes(t, plugin, c.pod, c.change)
+		got := c.profile.Wakes(state.NewPod(c.pod.DeepCopy()), []string{plugin.Name()}, c.change.ours())
+		total++
+		if want {
+			woke++
+		}
+		if got != want {
+			d := c.change
+			text, _ := yaml.Marshal([]any{c.pod, d.oldPod, d.newPod, d.oldNode, d.newNode})
+			t.Fatalf("seed %d: %s: upstream wakes %v, ours %v; the pod, then the change, old and new:\n%s",
+				seed, plugin.Name(), want, got, text)
+		}
+	}
+	return total, woke
 }
 
 // clusterChange is one change, in Kubernetes objects; nil as in an informer's callbacks.

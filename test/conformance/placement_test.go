@@ -238,7 +238,9 @@ func (g *generator) fitArgs() *configv1.NodeResourcesFitArgs {
 		args.ScoringStrategy.RequestedToCapacityRatio = &configv1.RequestedToCapacityRatioParam{
 			Shape: pick(g,
 				[]configv1.UtilizationShapePoint{{Utilization: 0, Score: 0}, {Utilization: 100, Score: 10}},
-				[]configv1.UtilizationShapePoint{{Utilization: 10, Score: 9}, {Utilization: 60, Score: 1}, {Utilization: 70, Score: 5}},
+				[]configv1.UtilizationShapePoint{
+					{Utilization: 10, Score: 9}, {Utilization: 60, Score: 1}, {Utilization: 70, Score: 5},
+				},
 			),
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/bufbuild/protocompile"
@@ -44,7 +45,7 @@ func main() {
 
 // run compiles every .proto file under root and writes, or with check compares, its code.
 func run(ctx context.Context, root string, check bool, out io.Writer) error {
-	files, err := findProtos(root)
+	files, err := find(root, ".proto")
 	if err != nil {
 		return err
 	}
@@ -61,11 +62,12 @@ func run(ctx context.Context, root string, check bool, out io.Writer) error {
 	return write(root, code, out)
 }
 
-// findProtos returns the paths of all .proto files, relative to root, with slashes, in order.
-func findProtos(root string) ([]string, error) {
+// find returns the paths of all files that end in suffix, relative to root, with slashes, in
+// order.
+func find(root, suffix string) ([]string, error) {
 	var files []string
 	err := filepath.WalkDir(filepath.Join(root, protoRoot), func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(path) != ".proto" {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, suffix) {
 			return err
 		}
 		relative, err := filepath.Rel(root, path)
@@ -150,11 +152,28 @@ func compare(root string, code []*pluginpb.CodeGeneratorResponse_File, out io.Wr
 			stale = append(stale, file.GetName())
 		}
 	}
+	orphans, err := findOrphans(root, code)
+	if err != nil {
+		return err
+	}
+	if len(orphans) > 0 {
+		return fmt.Errorf("generated, but no .proto file is left of it: %s", strings.Join(orphans, ", "))
+	}
 	if len(stale) > 0 {
 		return fmt.Errorf("stale, run GOWORK=off go run -C tools/protogen . : %s", strings.Join(stale, ", "))
 	}
-	_, err := fmt.Fprintf(out, "%d generated files are current\n", len(code))
+	_, err = fmt.Fprintf(out, "%d generated files are current\n", len(code))
 	return err
+}
+
+// findOrphans returns the generated files that nothing generates any more.
+func findOrphans(root string, code []*pluginpb.CodeGeneratorResponse_File) ([]string, error) {
+	current := map[string]bool{}
+	for _, file := range code {
+		current[file.GetName()] = true
+	}
+	all, err := find(root, ".pb.go")
+	return slices.DeleteFunc(all, func(name string) bool { return current[name] }), err
 }
 
 // write stores the generated files, touching only those that change.

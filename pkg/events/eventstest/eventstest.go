@@ -55,6 +55,7 @@ func Run(t *testing.T, open func(t *testing.T) Target) {
 		"cancelled context":       testCancelled,
 		"lost tail":               testLostTail,
 		"lost tail, filled again": testLostTailRefilled,
+		"lost tail, unread":       testLostTailUnread,
 		"snapshots":               testSnapshots,
 		"large snapshot":          testLargeSnapshot,
 		"bus":                     testBus,

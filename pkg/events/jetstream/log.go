@@ -119,31 +119,27 @@ func (l *Log) prepare(ctx context.Context, cfg Config) error {
 	return explainSetup("object store "+snapshotBucket, err)
 }
 
-// ensureStream creates the stream, or brings it to what cfg asks for.
+// ensureStream creates the stream, or brings what there is to what Berth relies on and cfg
+// asks for, leaving alone what else an operator has set.
 func (l *Log) ensureStream(ctx context.Context, name events.Stream, cfg Config) (jetstream.Stream, error) {
-	want := jetstream.StreamConfig{
-		Name:               string(name),
-		Description:        "berth: " + string(name),
-		Subjects:           []string{name.Prefix() + ".>"},
-		Retention:          jetstream.LimitsPolicy,
-		Discard:            jetstream.DiscardOld,
-		Storage:            jetstream.FileStorage,
-		MaxMsgs:            -1,
-		MaxMsgsPerSubject:  -1,
-		MaxAge:             DefaultMaxAge,
-		MaxBytes:           DefaultMaxBytes,
-		Replicas:           DefaultReplicas,
-		AllowAtomicPublish: true,
-		DenyDelete:         true,
-	}
+	want := jetstream.StreamConfig{MaxAge: DefaultMaxAge, MaxBytes: DefaultMaxBytes, Replicas: DefaultReplicas}
 	existing, err := l.js.Stream(ctx, string(name))
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, err
 	}
 	if err == nil {
-		have := existing.CachedInfo().Config
-		want.MaxAge, want.MaxBytes, want.Replicas = have.MaxAge, have.MaxBytes, have.Replicas
+		want = existing.CachedInfo().Config
 	}
+	want.Name = string(name)
+	want.Description = "berth: " + string(name)
+	want.Subjects = []string{name.Prefix() + ".>"}
+	want.Retention = jetstream.LimitsPolicy
+	want.Discard = jetstream.DiscardOld
+	want.Storage = jetstream.FileStorage
+	want.MaxMsgs = -1
+	want.MaxMsgsPerSubject = -1
+	want.AllowAtomicPublish = true
+	want.DenyDelete = true
 	if cfg.MaxAge > 0 {
 		want.MaxAge = cfg.MaxAge
 	}
@@ -220,6 +216,9 @@ func (l *Log) explain(err error) error {
 		return err
 	}
 }
+
+// connections counts the connections there have been after the first.
+func (l *Log) connections() uint64 { return l.connection.Stats().Reconnects }
 
 // disconnected returns a channel that is closed when the connection is lost the next time.
 func (l *Log) disconnected() <-chan struct{} {

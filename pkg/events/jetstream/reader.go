@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,17 +27,19 @@ const (
 	readExpiry = 30 * time.Second
 	// consumerTTL is how long the server keeps the consumer of a reader that is gone.
 	consumerTTL = time.Minute
-	// verifyInterval spaces attempts to verify the position while the server does not answer.
+	// verifyInterval spaces attempts to verify the position while the server does not answer,
+	// verifyTimeout bounds one of them.
 	verifyInterval = 250 * time.Millisecond
+	verifyTimeout  = 2 * time.Second
 )
 
-// reader implements events.Reader on an ordered consumer. next, previous, verify and failed
-// belong to the goroutine that calls Next.
+// reader implements events.Reader on an ordered consumer. All but the last five fields belong
+// to the goroutine that calls Next.
 type reader struct {
 	log  *Log
 	name events.Stream
 	// next is the sequence of the record to return next; previous is when the log stored the
-	// record before it, zero before the first one.
+	// record before it, zero when there is none.
 	next     uint64
 	previous time.Time
 	// verify is set when the record before next may no longer be the one that was returned.
@@ -49,6 +52,7 @@ type reader struct {
 
 	// arrived is filled by the consumer's callback.
 	arrived   chan arrival
+	births    births
 	consume   jetstream.ConsumeContext
 	closed    chan struct{}
 	closeOnce sync.Once
@@ -57,8 +61,11 @@ type reader struct {
 // arrival is a record as the consumer delivered it.
 type arrival struct {
 	record events.Record
-	// first marks the first record of an incarnation of the consumer.
-	first bool
+	// first marks the first record of an incarnation of the consumer, and connection tells on
+	// which connection that began. What was under way when a connection broke arrives late,
+	// and may be lost since.
+	first      bool
+	connection uint64
 	// err is set instead when the delivery could not be read.
 	err error
 }
@@ -77,6 +84,9 @@ func (l *Log) Read(ctx context.Context, name events.Stream, from uint64) (events
 		log: l, name: name, next: from, reconnected: reconnected,
 		arrived: make(chan arrival, readBuffer), closed: make(chan struct{}),
 	}
+	if r.previous, err = l.storedAt(ctx, name, from-1, state); err != nil {
+		return nil, err
+	}
 	consumer, err := l.js.OrderedConsumer(ctx, string(name), jetstream.OrderedConsumerConfig{
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq:       from,
@@ -94,6 +104,23 @@ func (l *Log) Read(ctx context.Context, name events.Stream, from uint64) (events
 	return r, nil
 }
 
+// storedAt returns when the log stored a record, zero when it does not have it.
+func (l *Log) storedAt(
+	ctx context.Context, name events.Stream, sequence uint64, state jetstream.StreamState,
+) (time.Time, error) {
+	if sequence < max(state.FirstSeq, 1) || sequence > state.LastSeq {
+		return time.Time{}, nil
+	}
+	stored, err := l.streams[name].GetMsg(ctx, sequence)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return time.Time{}, nil // retention took it since
+	}
+	if err != nil {
+		return time.Time{}, l.explain(fmt.Errorf("jetstream: record %d of stream %s: %w", sequence, name, err))
+	}
+	return stored.Time, nil
+}
+
 // receive is called by the client for every message, in order.
 func (r *reader) receive(m jetstream.Msg) {
 	var a arrival
@@ -102,6 +129,7 @@ func (r *reader) receive(m jetstream.Msg) {
 		a.err = fmt.Errorf("jetstream: stream %s: delivery without position: %w", r.name, err)
 	} else {
 		a.first = meta.Sequence.Consumer == 1
+		a.connection = r.births.of(meta.Consumer, r.log.connections)
 		a.record = decodeRecord(m, meta)
 	}
 	select {
@@ -109,6 +137,40 @@ func (r *reader) receive(m jetstream.Msg) {
 	case <-r.closed:
 	case <-r.log.closed:
 	}
+}
+
+// maxBirths bounds births: only the last few incarnations can still have something under way.
+const maxBirths = 8
+
+// births remembers on which connection each incarnation of a consumer, by its name, has
+// delivered first. Callbacks of two incarnations may overlap.
+type births struct {
+	mu struct {
+		sync.Mutex
+		list []birth
+	}
+}
+
+type birth struct {
+	consumer   string
+	connection uint64
+}
+
+// of returns the connection of a consumer, which is the present one for a new consumer.
+func (b *births) of(consumer string, present func() uint64) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, known := range slices.Backward(b.mu.list) {
+		if known.consumer == consumer {
+			return known.connection
+		}
+	}
+	connection := present()
+	b.mu.list = append(b.mu.list, birth{consumer: consumer, connection: connection})
+	if len(b.mu.list) > maxBirths {
+		b.mu.list = slices.Delete(b.mu.list, 0, 1)
+	}
+	return connection
 }
 
 // consumeError hears of what the consumer recovers from by itself.
@@ -186,7 +248,7 @@ func (r *reader) ended(ctx context.Context) error {
 // accepted before it are returned first; the error comes with the next call.
 func (r *reader) drain(ctx context.Context, a arrival) ([]events.Record, error) {
 	var records []events.Record
-	for {
+	for connection := r.log.connections(); ; {
 		accepted, err := r.accept(ctx, a)
 		if err != nil {
 			if err = r.keep(ctx, err); r.failed == nil {
@@ -199,6 +261,7 @@ func (r *reader) drain(ctx context.Context, a arrival) ([]events.Record, error) 
 		}
 		if accepted {
 			records = append(records, a.record)
+			r.verify = r.verify || a.connection != connection
 		}
 		if len(records) >= readBatch {
 			return records, nil
@@ -266,6 +329,8 @@ func (r *reader) verifyPosition(ctx context.Context) error {
 
 // sameAsBefore asks the stream's leader for the record before next.
 func (r *reader) sameAsBefore(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
 	state, err := r.log.state(ctx, r.name)
 	if err != nil {
 		return false, err
@@ -273,17 +338,13 @@ func (r *reader) sameAsBefore(ctx context.Context) (bool, error) {
 	if r.next > state.LastSeq+1 {
 		return false, nil
 	}
-	if r.previous.IsZero() || r.next-1 < state.FirstSeq {
-		return true, nil // nothing was read yet, or retention has taken it: nothing to compare
-	}
-	stored, err := r.log.streams[r.name].GetMsg(ctx, r.next-1)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return true, nil // taken by retention in between; a jump shows at the next record
-	}
+	stored, err := r.log.storedAt(ctx, r.name, r.next-1, state)
 	if err != nil {
 		return false, err
 	}
-	return stored.Time.Equal(r.previous), nil
+	// Zero: nothing was there to compare with, or retention has taken it; if that took more,
+	// a jump shows at the next record.
+	return stored.IsZero() || r.previous.IsZero() || stored.Equal(r.previous), nil
 }
 
 // Close implements events.Reader. The consumer is stopped beside it: while there is no

@@ -124,8 +124,8 @@ func FuzzParse(f *testing.F) {
 		}
 		if err == nil {
 			for _, p := range out.Profiles {
-				if _, err := placement.NewProfile(p); err != nil {
-					t.Fatal(err)
+				if _, refused := placement.NewProfile(p); refused != nil {
+					t.Fatal(refused)
 				}
 			}
 			return

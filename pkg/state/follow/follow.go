@@ -40,6 +40,10 @@ type Batch struct {
 
 // Follower follows the stream of facts.
 type Follower struct {
+	// Retrying, if set before Run, is told why Run starts over or pauses, for logs and
+	// metrics. It must not block.
+	Retrying func(reason error)
+
 	log   events.Log
 	snaps events.Snapshots
 }
@@ -57,7 +61,7 @@ func (f *Follower) Run(ctx context.Context, out chan<- Batch) error {
 	run := follower{Follower: f, out: out}
 	pause := newBackoff()
 	for {
-		before := run.next
+		run.delivered = false
 		err := run.attempt(ctx)
 		var undecodable *events.DecodeError
 		switch {
@@ -66,8 +70,11 @@ func (f *Follower) Run(ctx context.Context, out chan<- Batch) error {
 		case errors.As(err, &undecodable):
 			return fmt.Errorf("follow: %w", err)
 		}
-		if run.next > before {
+		if run.delivered {
 			pause = newBackoff()
+		}
+		if f.Retrying != nil {
+			f.Retrying(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -95,9 +102,11 @@ type follower struct {
 	// epoch of the last fact read, when epochKnown.
 	epoch      uint64
 	epochKnown bool
-	// origin is the snapshot this history was started from, 0 for none; refused is one
-	// that turned out to stand for a history the log no longer has.
+	// origin is the sequence of the snapshot this history was started from, 0 for none;
+	// refused is that of one that turned out to stand for a history the log no longer has.
 	origin, refused uint64
+	// delivered: this attempt has sent facts, so that the log is well.
+	delivered bool
 }
 
 // attempt reads until something fails. It leaves next at 0 when only a bootstrap helps.
@@ -127,17 +136,15 @@ func (f *follower) bootstrap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	batch := Batch{Reset: true, Barrier: last}
-	f.origin, f.epoch, f.epochKnown, f.next = 0, 0, false, 1
-	if ok && sequence > 0 && sequence <= last && sequence != f.refused {
-		position, err := state.SnapshotPosition(data)
-		if err != nil {
-			return err
-		}
-		batch.Snapshot = data
-		f.origin, f.next = sequence, position.Sequence+1
-		f.epoch, f.epochKnown = position.Epoch, true
+	if !ok || sequence > last || sequence == f.refused {
+		data = nil
 	}
+	position, err := state.SnapshotPosition(data)
+	if err != nil {
+		return err
+	}
+	f.origin, f.next = position.Sequence, position.Sequence+1
+	f.epoch, f.epochKnown = position.Epoch, position.Sequence > 0
 	// Open once before announcing: a stream that no longer reaches back to the snapshot
 	// must not make the receiver throw its store away.
 	reader, err := f.log.Read(ctx, events.Facts, f.next)
@@ -145,7 +152,7 @@ func (f *follower) bootstrap(ctx context.Context) error {
 		return err
 	}
 	reader.Close()
-	return f.send(ctx, batch)
+	return f.send(ctx, Batch{Reset: true, Snapshot: data, Barrier: last})
 }
 
 // read delivers records from next on.
@@ -170,7 +177,7 @@ func (f *follower) read(ctx context.Context) error {
 		if err := f.send(ctx, Batch{Facts: facts}); err != nil {
 			return err
 		}
-		f.next = facts[len(facts)-1].Sequence + 1
+		f.next, f.delivered = facts[len(facts)-1].Sequence+1, true
 	}
 }
 

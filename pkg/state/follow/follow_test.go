@@ -308,12 +308,13 @@ const seeds = 500
 func TestLives(t *testing.T) {
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { live(t, rand.New(rand.NewPCG(seed, 0))) })
+			synctest.Test(t, func(t *testing.T) { live(t, rand.New(rand.NewPCG(seed, 0)), time.Sleep) })
 		})
 	}
 }
 
-func live(t *testing.T, rng *rand.Rand) {
+// live is one life; pause lets the time of the bubble pass.
+func live(t *testing.T, rng *rand.Rand, pause func(time.Duration)) {
 	log := memlog.New(memlog.Options{ReadBatch: 1 + rng.IntN(4)})
 	h := statetest.History{Epoch: 1}
 	m := start(log)
@@ -343,10 +344,10 @@ func live(t *testing.T, rng *rand.Rand) {
 		case n < 9:
 			synctest.Wait()
 		default:
-			time.Sleep(time.Duration(rng.IntN(10)) * time.Second)
+			pause(time.Duration(rng.IntN(10)) * time.Second)
 		}
 	}
 	snapshot(t, log, h.Facts)
-	time.Sleep(settle)
+	pause(settle)
 	m.sees(t, h.Facts)
 }

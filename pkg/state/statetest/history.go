@@ -131,7 +131,8 @@ func (d *drawing) name() string {
 
 // uid draws an incarnation: most are of an object that exists or did.
 func (d *drawing) uid() string {
-	return fmt.Sprintf("uid-%s-%d", d.name(), rapid.IntRange(max(0, d.generation-2), d.generation).Draw(d.T, "incarnation"))
+	incarnation := rapid.IntRange(max(0, d.generation-2), d.generation).Draw(d.T, "incarnation")
+	return fmt.Sprintf("uid-%s-%d", d.name(), incarnation)
 }
 
 func (d *drawing) object(kind events.Kind) state.APIObject {

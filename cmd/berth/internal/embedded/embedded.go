@@ -14,6 +14,7 @@ import (
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
+	"golang.org/x/crypto/bcrypt"
 )
 
 const (
@@ -155,12 +156,18 @@ func (s *Stores) socketDir() (string, error) {
 
 func (s *Stores) startNATS(log *slog.Logger) error {
 	user, pass := "berth", rand.Text()
+	// The password has 128 random bits: the hash need not be slow, it only spares the
+	// server's warning about plain text.
+	hashed, err := bcrypt.GenerateFromPassword([]byte(pass), bcrypt.MinCost)
+	if err != nil {
+		return fmt.Errorf("embedded NATS: password: %w", err)
+	}
 	srv, err := natsserver.NewServer(&natsserver.Options{
 		ServerName: "berth",
 		Host:       "127.0.0.1",
 		Port:       natsserver.RANDOM_PORT,
 		Username:   user,
-		Password:   pass,
+		Password:   string(hashed),
 		JetStream:  true,
 		StoreDir:   filepath.Join(s.dir, "nats"),
 		MaxPayload: maxMessageBytes,

@@ -49,6 +49,7 @@ func Connect(config *rest.Config, qps float32, burst int) (API, error) {
 // is unknown. The seconds remain readable in the body's status.
 type transport struct{ next http.RoundTripper }
 
+// RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	res, err := t.next.RoundTrip(req)
 	if res != nil {

@@ -139,24 +139,27 @@ func (s *boundedSink) enter(ctx context.Context) (leave func(), ok bool) {
 
 // Create implements events.EventSink. A dropped event is no error: one would be retried.
 func (s *boundedSink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
-	leave, ok := s.enter(ctx)
-	if !ok {
-		return nil, nil
-	}
-	defer leave()
-	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
-	defer cancel()
-	return s.EventSink.Create(ctx, e)
+	return s.bounded(ctx, func(ctx context.Context) (*eventsv1.Event, error) { return s.EventSink.Create(ctx, e) })
 }
 
 // Patch implements events.EventSink.
 func (s *boundedSink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
+	return s.bounded(ctx, func(ctx context.Context) (*eventsv1.Event, error) { return s.EventSink.Patch(ctx, e, data) })
+}
+
+func (s *boundedSink) bounded(
+	ctx context.Context, write func(ctx context.Context) (*eventsv1.Event, error),
+) (*eventsv1.Event, error) {
 	leave, ok := s.enter(ctx)
 	if !ok {
 		return nil, nil
 	}
 	defer leave()
-	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	wctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	return s.EventSink.Patch(ctx, e, data)
+	written, err := write(wctx)
+	if ctx.Err() != nil {
+		return nil, nil // the binder stops: events still on their way are dropped like any other
+	}
+	return written, err
 }

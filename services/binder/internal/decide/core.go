@@ -32,8 +32,9 @@ type machine interface{ answered(c *Core, in Input) }
 
 // Core is the binder's decisions. For one goroutine.
 type Core struct {
-	id     string
-	limits Limits
+	id       string
+	limits   Limits
+	enforces Enforces
 
 	now      time.Time
 	out      []Effect
@@ -70,14 +71,18 @@ type asked struct {
 	dropped uint64
 }
 
+// Enforces says whether the profile of that scheduler name has a placement rule.
+type Enforces func(schedulerName, plugin string) bool
+
 // NewCore returns a core that knows nothing yet. id is the binder's member id: it makes
-// fence values of different binders different.
-func NewCore(id string, limits Limits) *Core {
+// fence values of different binders different. enforces are the rules to recheck by.
+func NewCore(id string, limits Limits, enforces Enforces) *Core {
 	return &Core{
-		id:      id,
-		limits:  limits,
-		running: map[OpID]machine{},
-		held:    map[int32]bool{},
+		id:       id,
+		limits:   limits,
+		enforces: enforces,
+		running:  map[OpID]machine{},
+		held:     map[int32]bool{},
 		picture: picture{
 			replaced:     map[string][]wish{},
 			docs:         map[string]*document{},

@@ -13,6 +13,8 @@ type Input interface{ input() }
 type Cluster interface {
 	Pod(uid string) (*state.Pod, bool)
 	Node(uid string) (*state.Node, bool)
+	// Requested sums up the pods that stand on a node and have not ended.
+	Requested(nodeName string) state.Resources
 	// BudgetsOf counts the disruption budgets that select a pod.
 	BudgetsOf(pod *state.Pod) int
 }
@@ -57,21 +59,21 @@ type Drain struct{}
 type Result uint8
 
 const (
-	// Done: carried out now.
+	// Done says it was carried out now.
 	Done Result = iota + 1
-	// AlreadyHere: the pod was already bound to this node; Pod is as read.
+	// AlreadyHere says the pod was already bound to this node; Pod is as read.
 	AlreadyHere
-	// Elsewhere: the pod is bound to another node; Pod is as read.
+	// Elsewhere says the pod is bound to another node; Pod is as read.
 	Elsewhere
-	// Gone: this incarnation of the pod does not exist any more.
+	// Gone says this incarnation of the pod does not exist any more.
 	Gone
-	// Moved: refused because the resourceVersion moved; Pod is as read after the refusal.
+	// Moved says it was refused because the resourceVersion moved; Pod is as read after the refusal.
 	Moved
-	// Throttled: refused for now (429); for an eviction this is the budget's answer.
+	// Throttled says it was refused for now (429); for an eviction this is the budget's answer.
 	Throttled
-	// Refused: surely not carried out, and the same request would be refused again.
+	// Refused says it was surely not carried out, and the same request would be refused again.
 	Refused
-	// Unknown: it may have been carried out, or may still be.
+	// Unknown says it may have been carried out, or may still be.
 	Unknown
 )
 
@@ -131,13 +133,13 @@ type Transacted struct {
 type TxnOutcome uint8
 
 const (
-	// Applied: all of it happened, at Revision.
+	// Applied says all of it happened, at Revision.
 	Applied TxnOutcome = iota + 1
-	// Lost: a compare failed, nothing happened.
+	// Lost says a compare failed, nothing happened.
 	Lost
-	// TxnRefused: malformed, surely nothing happened.
+	// TxnRefused says it was malformed, and surely nothing happened.
 	TxnRefused
-	// TxnUnknown: resubmit the identical transaction.
+	// TxnUnknown asks to resubmit the identical transaction.
 	TxnUnknown
 )
 

@@ -8,6 +8,7 @@ import (
 	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -59,26 +60,65 @@ func (c *Core) recheckOn(r *reservation, p *state.Pod) (verdict, string) {
 		}
 		return unseen, "the node does not show in the facts yet"
 	}
-	if reason := repels(n.Object, p.Object); reason != "" {
+	if reason := c.objection(n, p, r.entry.SchedulerName); reason != "" {
 		return stale, reason
 	}
 	return fit, ""
+}
+
+// objection asks the rules that the pod's profile has; one that it does not have cannot
+// object here either, or every decision would be taken back.
+func (c *Core) objection(n *state.Node, p *state.Pod, scheduler string) string {
+	if c.enforces(scheduler, placement.NodeUnschedulable) && cordoned(n.Object, p.Object) {
+		return "node " + n.Name + " is cordoned"
+	}
+	if c.enforces(scheduler, placement.TaintToleration) {
+		if reason := repels(n.Object, p.Object); reason != "" {
+			return reason
+		}
+	}
+	if c.enforces(scheduler, placement.NodeResourcesFit) {
+		return c.overfull(n, p)
+	}
+	return ""
+}
+
+// overfull says what the pod would take beyond the node's allocatable next to the pods that
+// stand there now; empty for nothing. The ledger has settled this among shards. What it
+// cannot know is who came by another way since (a pod with a node name of its own, another
+// scheduler's) or grew in place, and what the kubelet would refuse for good.
+func (c *Core) overfull(n *state.Node, p *state.Pod) string {
+	used := c.facts.Cluster.Requested(n.Name)
+	for _, name := range countedResources {
+		want, room := p.Requests.Get(name), n.Allocatable.Get(name)
+		if want > 0 && used.Get(name)+want > room {
+			return fmt.Sprintf("node %s has no room left: %s: %d in use, %d requested, %d allocatable",
+				n.Name, name, used.Get(name), want, room)
+		}
+	}
+	return ""
+}
+
+// countedResources are those that no profile can ignore (NodeResourcesFitArgs lets it
+// ignore extended ones).
+var countedResources = []string{
+	string(corev1.ResourceCPU), string(corev1.ResourceMemory),
+	string(corev1.ResourceEphemeralStorage), string(corev1.ResourcePods),
 }
 
 // unschedulableTaint is what cordoning means to tolerations (upstream plugin
 // NodeUnschedulable).
 var unschedulableTaint = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 
-// repels says why the node would not take the pod today, by the rules of the upstream
-// plugins NodeUnschedulable and TaintToleration; empty when it would. The comparison
-// operators of tolerations are an alpha feature upstream and off.
+func cordoned(n *corev1.Node, p *corev1.Pod) bool {
+	return n.Spec.Unschedulable &&
+		!schedulinghelpers.TolerationsTolerateTaint(klog.Logger{}, p.Spec.Tolerations, &unschedulableTaint, false)
+}
+
+// repels says why the node's taints would not let the pod in today; empty when they would.
+// The comparison operators of tolerations are an alpha feature upstream and off.
 func repels(n *corev1.Node, p *corev1.Pod) string {
-	tolerations := p.Spec.Tolerations
-	if n.Spec.Unschedulable &&
-		!schedulinghelpers.TolerationsTolerateTaint(klog.Logger{}, tolerations, &unschedulableTaint, false) {
-		return "node " + n.Name + " is cordoned"
-	}
-	taint, found := schedulinghelpers.FindMatchingUntoleratedTaint(klog.Logger{}, n.Spec.Taints, tolerations,
+	taint, found := schedulinghelpers.FindMatchingUntoleratedTaint(klog.Logger{}, n.Spec.Taints, p.Spec.Tolerations,
 		func(t *corev1.Taint) bool {
 			return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
 		}, false)

@@ -47,8 +47,19 @@ type reservation struct {
 	// doomed is why the entry is to be fenced; empty while it may still be bound.
 	doomed string
 	fence  fence
-	retry  wait.Backoff
-	due    time.Time
+	// due is when the next try may be made, retry the pause after that.
+	due   time.Time
+	retry wait.Backoff
+}
+
+// promise is the entry as the ledger shows it, and what the log adds.
+type promise struct {
+	key               attempt
+	nodeUID, nodeName string
+	entry             ledger.Entry
+	// since is when the entry was first seen in its present state.
+	since time.Time
+	hint  events.Decision
 }
 
 // advance does the next thing, if nothing is under way and it is time.

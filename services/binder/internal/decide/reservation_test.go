@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -162,6 +163,9 @@ func TestRecheckBeforeTheBind(t *testing.T) {
 		{"tainted NoSchedule", taint(corev1.TaintEffectNoSchedule), nil, "untolerated taint"},
 		{"tainted NoExecute, tolerated", taint(corev1.TaintEffectNoExecute), tolerate, ""},
 		{"tainted PreferNoSchedule", taint(corev1.TaintEffectPreferNoSchedule), nil, ""},
+		{"room taken by others", func(n *corev1.Node) {
+			n.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}
+		}, nil, "no room left: pods: 0 in use, 1 requested, 0 allocatable"},
 		{"pod being deleted", nil, func(p *corev1.Pod) {
 			now := metav1.Now()
 			p.DeletionTimestamp = &now
@@ -190,6 +194,23 @@ func TestRecheckBeforeTheBind(t *testing.T) {
 			r.expectFence(tc.fence)
 		})
 	}
+}
+
+// A rule that the pod's profile does not have must not take its decisions back.
+func TestRecheckAsksOnlyTheProfilesRules(t *testing.T) {
+	w := newWorld(1, 1, 1, ablation{})
+	r := &rig{T: t, world: w, b: w.binders[0]}
+	r.b.core.enforces = func(string, string) bool { return false }
+	r.see()
+	r.api.changeNode("n0-uid", func(n *corev1.Node) {
+		n.Spec.Unschedulable = true
+		n.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}
+		n.Status.Allocatable = nil
+	})
+	r.see()
+	r.reserve()
+	run[Bind](r, delivered)
+	r.say(events.DecisionBound)
 }
 
 func TestNodeThatIsGone(t *testing.T) {

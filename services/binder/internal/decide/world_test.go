@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -31,6 +32,15 @@ type apiVersion struct {
 
 func (v *apiVersion) Pod(uid string) (*state.Pod, bool)   { p, ok := v.pods[uid]; return p, ok }
 func (v *apiVersion) Node(uid string) (*state.Node, bool) { n, ok := v.nodes[uid]; return n, ok }
+func (v *apiVersion) Requested(node string) (sum state.Resources) {
+	for _, p := range v.pods {
+		if p.NodeName == node && p.Occupies() {
+			sum = sum.Add(p.Requests)
+		}
+	}
+	return sum
+}
+
 func (v *apiVersion) BudgetsOf(p *state.Pod) int {
 	n, _ := strconv.Atoi(p.Object.Labels["budgets"])
 	return n
@@ -57,7 +67,7 @@ func (a *api) addNode(name string) {
 	a.write(func(v *apiVersion) {
 		v.nodes[name+"-uid"] = state.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{
 			Name: name, UID: types.UID(name + "-uid"), ResourceVersion: strconv.FormatUint(v.rv, 10),
-		}})
+		}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("4")}}})
 	})
 }
 
@@ -230,7 +240,7 @@ func (w *world) boot(b *member) {
 	}
 	w.starts++
 	b.id = fmt.Sprintf("binder-%d", w.starts)
-	b.core, b.lines, b.early = NewCore(b.id, w.limits), nil, map[string]ledger.NodeDoc{}
+	b.core, b.lines, b.early = NewCore(b.id, w.limits, func(string, string) bool { return true }), nil, map[string]ledger.NodeDoc{}
 	b.docs = len(w.ledger.history)
 	w.step(b, LedgerMoved{Reset: true, Revision: w.ledger.revision, Docs: slices.SortedFunc(
 		maps.Values(w.ledger.current), func(a, b ledger.NodeDoc) int { return int(a.Revision - b.Revision) })})
@@ -302,7 +312,7 @@ func (w *world) place(pod, node int) bool {
 		return false
 	}
 	for _, d := range docs {
-		if _, ok := d.Find(uid); ok {
+		if _, reserved := d.Find(uid); reserved {
 			return false
 		}
 	}

@@ -125,6 +125,17 @@ func rebuilt(b follow.Batch) (*state.Store, error) {
 // cluster is a snapshot in the words of the core.
 type cluster struct{ *state.Snapshot }
 
+// Requested implements decide.Cluster.
+func (c cluster) Requested(nodeName string) state.Resources {
+	var sum state.Resources
+	for p := range c.PodsOnNode(nodeName) {
+		if p.Occupies() {
+			sum = sum.Add(p.Requests)
+		}
+	}
+	return sum
+}
+
 // BudgetsOf implements decide.Cluster. As the eviction API does, it compares selectors
 // within the namespace; a budget whose selector cannot be read counts, which errs on the
 // side of asking first.

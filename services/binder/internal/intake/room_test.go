@@ -23,7 +23,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestMovedListsEachDocumentOnceAsItIsNow(t *testing.T) {
-	doc := func(uid string, revision int64) ledger.NodeDoc { return ledger.NodeDoc{NodeUID: uid, Revision: revision} }
+	doc := func(uid string, revision int64) ledger.NodeDoc {
+		return ledger.NodeDoc{NodeUID: uid, Revision: revision}
+	}
 	got := moved(ledger.NewView(), ledger.ViewChanges{Docs: []ledger.DocChange{
 		{After: doc("a", 1)},
 		{After: doc("b", 2)},
@@ -48,7 +50,9 @@ func TestBudgetsOfAPod(t *testing.T) {
 	for i, tc := range []struct {
 		name, namespace string
 		want            int
-	}{{"none", "ns", 0}, {"all", "ns", 1}, {"other", "ns", 1}, {"same", "else", 1}, {"same", "ns", 2}, {"broken", "ns", 3}} {
+	}{
+		{"none", "ns", 0}, {"all", "ns", 1}, {"other", "ns", 1}, {"same", "else", 1}, {"same", "ns", 2}, {"broken", "ns", 3},
+	} {
 		pdb := &policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Namespace: tc.namespace, Name: tc.name, UID: types.UID(tc.namespace + tc.name)},
 			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: selectors[tc.name]},

@@ -7,10 +7,13 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
 )
 
@@ -23,6 +26,8 @@ const (
 	retryJitter  = 0.2
 	// attempts of one batch before the cycle is given up; the next one decides anew.
 	attempts = 8
+
+	tracerName = "github.com/berth-scheduler/berth/services/descheduler"
 )
 
 // Deps are the outside worlds of a Room.
@@ -50,6 +55,7 @@ func (r *Room) Ask(ctx context.Context, evictions []decide.Eviction) (written in
 		msgs := make([]events.Message, 0, len(batch))
 		for _, e := range batch {
 			r.deps.Asking(e)
+			e.Decision.TraceParent = r.trace(ctx, e)
 			msgs = append(msgs, events.EncodeDecision(e.Decision))
 		}
 		if err := r.append(ctx, msgs); err != nil {
@@ -58,6 +64,19 @@ func (r *Room) Ask(ctx context.Context, evictions []decide.Eviction) (written in
 		written += len(batch)
 	}
 	return written, nil
+}
+
+// trace leaves a span on the pod's path and returns it for the eviction's to stand below.
+func (r *Room) trace(ctx context.Context, e decide.Eviction) string {
+	ctx, span := telemetry.StartPodSpan(ctx, otel.Tracer(tracerName), telemetry.PodSpan{
+		UID: e.Decision.Pod.UID, Name: "deschedule", Attributes: []attribute.KeyValue{
+			attribute.String("berth.strategy", e.Decision.Strategy),
+			attribute.String("berth.profile", e.Profile),
+			attribute.Int("berth.attempt", int(e.Decision.Attempt)),
+		},
+	})
+	defer span.End()
+	return telemetry.TraceParent(ctx)
 }
 
 func (r *Room) append(ctx context.Context, msgs []events.Message) error {

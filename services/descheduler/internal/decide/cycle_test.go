@@ -107,6 +107,8 @@ func TestMemory(t *testing.T) {
 		{name: "evicted and still there", seen: []seen{{events.DecisionEvicted, 3, Cooldown}}, next: 4},
 		{name: "the ask delivered again", seen: []seen{{events.DecisionEvict, 1, time.Hour},
 			{events.DecisionEvictRefused, 1, Cooldown}, {events.DecisionEvict, 1, 0}}, next: 2},
+		{name: "the outcome delivered again", seen: []seen{{events.DecisionEvictRefused, 1, Cooldown},
+			{events.DecisionEvictRefused, 1, 0}}, next: 2},
 		{name: "an old outcome after a new ask", seen: []seen{{events.DecisionEvict, 2, time.Minute},
 			{events.DecisionEvictRefused, 1, Cooldown}}, want: UnderWay},
 		{name: "other decisions", seen: []seen{{events.DecisionBound, 9, 0}}, next: 1},
@@ -200,6 +202,18 @@ func TestNodeFit(t *testing.T) {
 				t.Errorf("got:\n%swant:\n%s", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestNodeFitLeavesTheNode: a node that the scheduler would only rather not use is no place
+// for a pod that is to leave it.
+func TestNodeFitLeavesTheNode(t *testing.T) {
+	bad := tainted("bad")
+	bad.Spec.Taints[0].Effect = corev1.TaintEffectPreferNoSchedule
+	cluster := snapshot(t, bad, tainted("worse"), running("p0", "bad"))
+	out := Cycle(input(t, taints(t, "includePreferNoSchedule: true", "nodeFit: true"), cluster))
+	if got, want := picture(out), "kept 1: fits no other node\n"; got != want {
+		t.Errorf("got:\n%swant:\n%s", got, want)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/descheduler/policy"
 )
 
 // randomCluster draws tainted and plain nodes with pods of every sort on them.
@@ -71,7 +72,8 @@ func mayGo(p *corev1.Pod, ignorePVC bool) bool {
 		local = local || v.EmptyDir != nil
 		pvc = pvc || v.PersistentVolumeClaim != nil
 	}
-	return !mirror && !static && !critical && !daemon && len(p.OwnerReferences) > 0 && !local && !(pvc && ignorePVC)
+	protected := mirror || static || critical || daemon || len(p.OwnerReferences) == 0 || local || pvc && ignorePVC
+	return !protected
 }
 
 // TestOnlyThoseThatMayGo: without limits, a cycle asks for exactly the pods that stand on a
@@ -119,7 +121,7 @@ func TestOnlyThoseThatMayGo(t *testing.T) {
 		in.Policy = taints(t, "", evictor, fmt.Sprintf(
 			"maxNoOfPodsToEvictPerNode: %d, maxNoOfPodsToEvictPerNamespace: %d, maxNoOfPodsToEvictTotal: %d,",
 			perNode, perNamespace, total))
-		checkLimits(t, Cycle(in), want, perNode, perNamespace, total)
+		checkLimits(t, Cycle(in), want, in.Policy.Limits)
 	})
 }
 
@@ -131,19 +133,19 @@ func uids(out Outcome) map[string]bool {
 	return got
 }
 
-func checkLimits(t *rapid.T, out Outcome, allowed map[string]bool, perNode, perNamespace, total uint) {
+func checkLimits(t *rapid.T, out Outcome, allowed map[string]bool, l policy.Limits) {
 	nodes, namespaces := map[string]uint{}, map[string]uint{}
 	for _, e := range out.Evict {
 		d := e.Decision
 		nodes[d.NodeName]++
 		namespaces[d.Pod.Namespace]++
-		if !allowed[d.Pod.UID] || nodes[d.NodeName] > perNode || namespaces[d.Pod.Namespace] > perNamespace {
+		if !allowed[d.Pod.UID] || nodes[d.NodeName] > *l.PerNode || namespaces[d.Pod.Namespace] > *l.PerNamespace {
 			t.Fatalf("%s/%s must not go: allowed %t, on its node %d, in its namespace %d",
 				d.Pod.Namespace, d.Pod.Name, allowed[d.Pod.UID], nodes[d.NodeName], namespaces[d.Pod.Namespace])
 		}
 	}
-	if uint(len(out.Evict)) > total {
-		t.Fatalf("asked for %d, want at most %d", len(out.Evict), total)
+	if uint(len(out.Evict)) > *l.Total {
+		t.Fatalf("asked for %d, want at most %d", len(out.Evict), *l.Total)
 	}
 }
 

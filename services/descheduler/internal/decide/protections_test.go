@@ -12,42 +12,23 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// TestProtections: one pod that does not tolerate its node's taint, and what keeps it.
-func TestProtections(t *testing.T) {
+// protectionCase is one pod that does not tolerate its node's taint, and what keeps it.
+type protectionCase struct {
+	name    string
+	pod     []func(*corev1.Pod)
+	evictor string
+	objects []state.APIObject
+	want    Refusal
+}
+
+// podsAsTheyAre: protections that the pod alone decides.
+func podsAsTheyAre() []protectionCase {
 	hostPath := volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}})
-	failed := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
 	terminating := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }
-	labelled := func(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }
-	claiming := func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }
 	evict := annotated(annotationEvict, "false")
 	prefersNot := annotated(annotationNoEviction, "")
-	fast := "fast"
-	fastClaim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data", UID: "uid-data"},
-		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: &fast},
-	}
-	budget := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "uid-pdb"},
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-		},
-	}
 	high := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high", UID: "uid-high"}, Value: 1000}
-	teamA := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: "default", UID: "uid-default", Labels: map[string]string{"team": "a"},
-	}}
-	pvcOf := func(class string) string {
-		return "podProtections: {extraEnabled: [PodsWithPVC], " +
-			"config: {PodsWithPVC: {protectedStorageClasses: [{name: " + class + "}]}}}"
-	}
-
-	for _, tt := range []struct {
-		name    string
-		pod     []func(*corev1.Pod)
-		evictor string
-		objects []state.APIObject
-		want    Refusal
-	}{
+	return []protectionCase{
 		{name: "nothing stands against it"},
 		{name: "terminating", pod: with(terminating), want: Terminating},
 		{name: "terminating, whatever it is annotated with", pod: with(terminating, evict), want: Terminating},
@@ -83,7 +64,33 @@ func TestProtections(t *testing.T) {
 			evictor: "podProtections: {defaultDisabled: [PodsWithLocalStorage]}"},
 		{name: "daemon", pod: with(ownedBy("DaemonSet", "ds")), want: DaemonSet},
 		{name: "daemon may go", pod: with(ownedBy("DaemonSet", "ds")), evictor: "evictDaemonSetPods: true"},
+	}
+}
 
+// podsInTheirWorld: protections by claims, budgets, labels, replicas and age.
+func podsInTheirWorld() []protectionCase {
+	evict := annotated(annotationEvict, "")
+	labelled := func(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }
+	claiming := func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }
+	fast := "fast"
+	fastClaim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data", UID: "uid-data"},
+		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: &fast},
+	}
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "uid-pdb"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		},
+	}
+	teamA := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "default", UID: "uid-default", Labels: map[string]string{"team": "a"},
+	}}
+	pvcOf := func(class string) string {
+		return "podProtections: {extraEnabled: [PodsWithPVC], " +
+			"config: {PodsWithPVC: {protectedStorageClasses: [{name: " + class + "}]}}}"
+	}
+	return []protectionCase{
 		{name: "claims", pod: with(claim("data"))},
 		{name: "claims protect", pod: with(claim("data")), evictor: "ignorePvcPods: true", want: VolumeClaims},
 		{name: "claim of the class", pod: with(claim("data")), evictor: pvcOf("fast"), objects: objects(fastClaim),
@@ -110,7 +117,11 @@ func TestProtections(t *testing.T) {
 		{name: "namespace matches", evictor: "namespaceLabelSelector: {matchLabels: {team: a}}", objects: objects(teamA)},
 		{name: "namespace does not match, forced", pod: with(evict),
 			evictor: "namespaceLabelSelector: {matchLabels: {team: b}}", objects: objects(teamA), want: OtherNamespace},
-	} {
+	}
+}
+
+func TestProtections(t *testing.T) {
+	for _, tt := range append(podsAsTheyAre(), podsInTheirWorld()...) {
 		t.Run(tt.name, func(t *testing.T) {
 			all := append(objects(tainted("bad"), roomy("spare"), running("pod", "bad", tt.pod...)), tt.objects...)
 			out := Cycle(input(t, taints(t, "", tt.evictor), snapshot(t, all...)))
@@ -120,6 +131,7 @@ func TestProtections(t *testing.T) {
 		})
 	}
 	t.Run("terminal pods are not looked at", func(t *testing.T) {
+		failed := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
 		out := Cycle(input(t, taints(t, "", "evictFailedBarePods: true"),
 			snapshot(t, tainted("bad"), roomy("spare"), running("pod", "bad", failed, ownedBy("Pod")))))
 		if out.Picked != 0 {

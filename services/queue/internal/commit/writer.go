@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // unknownBackoff spaces the attempts to learn what became of an append, and to repeat it:
@@ -41,21 +42,22 @@ func (e *DivergedError) Error() string {
 type Writer struct {
 	log    events.Log
 	logger *slog.Logger
-	epoch  uint64
+	// epoch is the round's, before that of the fact it begins behind (0 for none).
+	epoch, before uint64
 	// last is the stream's last sequence as far as this writer made it.
 	last uint64
 }
 
-// NewWriter returns a writer that opens fact epoch behind sequence last.
-func NewWriter(log events.Log, logger *slog.Logger, last, epoch uint64) *Writer {
-	return &Writer{log: log, logger: logger, last: last, epoch: epoch}
+// NewWriter returns a writer that opens fact epoch behind base, the end of the log.
+func NewWriter(log events.Log, logger *slog.Logger, base state.Position, epoch uint64) *Writer {
+	return &Writer{log: log, logger: logger, last: base.Sequence, before: base.Epoch, epoch: epoch}
 }
 
 // Run appends the opening of the epoch, then facts as they come, everything at hand in one
 // batch and never waiting for more, until ctx ends (it returns nil). Any other end is a
 // *DivergedError. A fact taken from facts is stored or the writer ends.
 func (w *Writer) Run(ctx context.Context, cause string, facts <-chan events.Fact) error {
-	err := w.append(ctx, []events.Message{w.encode(events.Fact{Op: events.OpEpochBegin, Cause: cause})})
+	err := w.append(ctx, []events.Message{w.encode(events.Fact{Op: events.OpEpochBegin, Progress: w.before, Cause: cause})})
 	for err == nil {
 		var batch []events.Message
 		if batch, err = w.take(ctx, facts); err == nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -59,7 +60,7 @@ func startWriter(t *testing.T, log *memlog.Log) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := NewWriter(r.log, slog.New(slog.DiscardHandler), last, 4)
+	w := NewWriter(r.log, slog.New(slog.DiscardHandler), state.Position{Sequence: last, Epoch: 3}, 4)
 	go func() { r.ended <- w.Run(ctx, "list", r.facts) }()
 	synctest.Wait()
 	return r

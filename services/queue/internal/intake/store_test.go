@@ -20,11 +20,12 @@ import (
 // room is how many facts a test's channel holds; more than any test makes.
 const room = 10_000
 
-func newStore(known map[string]known, end context.CancelCauseFunc, done <-chan struct{}) (*kindStore, chan events.Fact) {
+func newStore(
+	base map[string]known, fail context.CancelCauseFunc, done <-chan struct{},
+) (*kindStore, chan events.Fact) {
 	out := make(chan events.Fact, room)
 	return &kindStore{
-		kind: events.KindPod, cause: CauseList, out: out, known: known,
-		fail: end, done: done,
+		kind: events.KindPod, cause: CauseList, out: out, known: base, fail: fail, done: done,
 		onListed: func() error { return nil },
 	}, out
 }

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 )
 
 const (
@@ -47,7 +49,17 @@ func watchPods(ctx context.Context, access *rest.Config, want int) (*podWatch, e
 	if err != nil {
 		return nil, err
 	}
-	w, err := client.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{})
+	pods := client.CoreV1().Pods(namespace)
+	start, err := pods.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	// On a busy machine the API server may end a watch at any time; this one goes on where it was.
+	w, err := watchtools.NewRetryWatcherWithContext(ctx, start.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return pods.Watch(ctx, options)
+		},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
 	}

@@ -1,0 +1,74 @@
+package docs_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/berth-scheduler/berth/pkg/placement/config"
+	"github.com/berth-scheduler/berth/services/descheduler/policy"
+)
+
+const examples = "../../examples"
+
+func TestExampleConfigurationsAreAccepted(t *testing.T) {
+	loaded, err := config.Load(filepath.Join(examples, "scheduler-config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, profile := range loaded.Profiles {
+		names = append(names, profile.SchedulerName)
+	}
+	if len(names) != 2 || names[0] != "berth" || names[1] != "berth-binpack" {
+		t.Errorf("profiles %v, want berth and berth-binpack", names)
+	}
+	if _, err := policy.Load(filepath.Join(examples, "descheduler-policy.yaml")); err != nil {
+		t.Error(err)
+	}
+}
+
+// Every manifest of a lab is one the API server would take: known kinds, known fields only.
+func TestLabManifestsAreValid(t *testing.T) {
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	found := 0
+	err := fs.WalkDir(os.DirFS(examples), "labs", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(name) != ".yaml" {
+			return err
+		}
+		content, err := os.ReadFile(filepath.Join(examples, name))
+		if err != nil {
+			return err
+		}
+		reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+		for {
+			document, err := reader.Read()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if _, _, err := decoder.Decode(document, nil, nil); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			found++
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found == 0 {
+		t.Error("no manifests were found")
+	}
+}
