@@ -67,7 +67,8 @@ func round(d time.Duration) time.Duration { return d.Round(100 * time.Microsecon
 
 // explainPath prints one pod's path, from the watch and from Berth's own log.
 func (d *demo) explainPath(ctx context.Context, w io.Writer, paths map[string]*podPath) error {
-	pod := slices.MinFunc(slices.Collect(maps.Values(paths)), func(a, b *podPath) int { return strings.Compare(a.name, b.name) })
+	byName := func(a, b *podPath) int { return strings.Compare(a.name, b.name) }
+	pod := slices.MinFunc(slices.Collect(maps.Values(paths)), byName)
 	log, err := d.openLog(ctx)
 	if err != nil {
 		return err

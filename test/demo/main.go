@@ -23,6 +23,7 @@ func main() {
 	flag.StringVar(&d.dir, "dir", ".build/demo", "directory for everything that is written")
 	flag.StringVar(&d.nodes, "nodes", "tools/cluster/examples/demo-nodes.yaml", "node file")
 	flag.BoolVar(&d.keep, "keep", os.Getenv("DEMO_KEEP") == "1", "leave the cluster and Berth running")
+	flag.BoolVar(&d.stopOnly, "stop", false, "stop what a demo with DEMO_KEEP=1 left running, and nothing else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	ctx, cancel := context.WithTimeout(ctx, demoTimeout)
@@ -41,12 +42,15 @@ func main() {
 // demo is one demonstration.
 type demo struct {
 	bin, dir, nodes string
-	keep            bool
+	keep, stopOnly  bool
 }
 
 func (d *demo) run(ctx context.Context) (err error) {
 	if err := d.prepare(); err != nil {
 		return err
+	}
+	if d.stopOnly {
+		return nil
 	}
 	defer func() {
 		if !d.keep || err != nil {

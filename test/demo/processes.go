@@ -142,8 +142,8 @@ func (d *demo) stop() error {
 		_ = os.Remove(d.pidFile())
 	}
 	if _, err := os.Stat(d.clusterDir()); err == nil {
-		out, err := exec.Command(filepath.Join(d.bin, "cluster"), "down", "--dir", d.clusterDir()). //nolint:noctx // must run after ctx ended
-														CombinedOutput()
+		//nolint:noctx // must run after ctx has ended
+		out, err := exec.Command(filepath.Join(d.bin, "cluster"), "down", "--dir", d.clusterDir()).CombinedOutput()
 		if err != nil {
 			errs = append(errs, fmt.Errorf("cluster down: %w\n%s", err, tail(out)))
 		}
@@ -162,7 +162,8 @@ func endProcess(pid int) error {
 		return syscall.Kill(pid, 0) != nil, nil
 	}
 	if err := wait.PollUntilContextTimeout(context.Background(), readyPoll, stopTimeout, true, gone); err != nil {
-		return errors.Join(fmt.Errorf("berth (pid %d) did not stop in %s", pid, stopTimeout), syscall.Kill(pid, syscall.SIGKILL))
+		late := fmt.Errorf("berth (pid %d) did not stop in %s", pid, stopTimeout)
+		return errors.Join(late, syscall.Kill(pid, syscall.SIGKILL))
 	}
 	return nil
 }

@@ -64,7 +64,9 @@ func web() *appsv1.Deployment {
 	replicas := int32(webReplicas)
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: selector("web"), Template: template("web", "500m", "1Gi")},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: selector("web"), Template: template("web", "500m", "1Gi"),
+		},
 	}
 }
 

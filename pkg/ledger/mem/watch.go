@@ -28,7 +28,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, from int64) ledger.Wat
 	s.mu.Lock()
 	w.breaks = s.mu.faults.breaks
 	s.mu.Unlock()
-	go w.run(ctx)
+	go w.run(ctx) //nolint:goroutine // ends with ctx, which closes Batches: the contract
 	return w
 }
 

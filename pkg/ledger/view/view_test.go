@@ -31,14 +31,18 @@ type world struct {
 }
 
 func newWorld(t rapid.TB) *world {
-	w := &world{t: t, store: state.New(), ledger: ledger.NewView(), docs: map[string]ledger.NodeDoc{}, staged: map[string]string{}}
+	w := &world{
+		t: t, store: state.New(), ledger: ledger.NewView(),
+		docs: map[string]ledger.NodeDoc{}, staged: map[string]string{},
+	}
 	w.view = view.New(w.store, w.ledger)
 	return w
 }
 
 func (w *world) fact(f events.Fact) {
 	w.seq++
-	f.ResourceVersion = w.rv
+	f.ResourceVersion, f.Progress = w.rv, w.rv
+	f.UID = uidOf(f.Name)
 	changes, err := w.store.Apply([]events.SequencedFact{{Sequence: w.seq, Fact: f}})
 	if err != nil {
 		w.t.Fatalf("apply: %v", err)
@@ -55,20 +59,24 @@ func (w *world) node(name string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.fact(events.Fact{Kind: events.KindNode, Op: events.OpUpsert, UID: uidOf(name), Name: name, Progress: w.rv, Object: raw})
+	w.fact(events.Fact{Kind: events.KindNode, Op: events.OpUpsert, Name: name, Object: raw})
 }
 
 func (w *world) dropNode(name string) {
 	w.rv++
-	w.fact(events.Fact{Kind: events.KindNode, Op: events.OpDelete, UID: uidOf(name), Name: name, Progress: w.rv})
+	w.fact(events.Fact{Kind: events.KindNode, Op: events.OpDelete, Name: name})
 }
 
 func (w *world) pod(name, node string, phase corev1.PodPhase) {
 	w.rv++
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(uidOf(name)), ResourceVersion: fmt.Sprint(w.rv)},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "d", Name: name, UID: types.UID(uidOf(name)), ResourceVersion: fmt.Sprint(w.rv),
+		},
 		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
-			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}},
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("100m"),
+			}},
 		}}},
 		Status: corev1.PodStatus{Phase: phase},
 	}
@@ -76,12 +84,12 @@ func (w *world) pod(name, node string, phase corev1.PodPhase) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.fact(events.Fact{Kind: events.KindPod, Op: events.OpUpsert, UID: uidOf(name), Namespace: "d", Name: name, Progress: w.rv, Object: raw})
+	w.fact(events.Fact{Kind: events.KindPod, Op: events.OpUpsert, Namespace: "d", Name: name, Object: raw})
 }
 
 func (w *world) dropPod(name string) {
 	w.rv++
-	w.fact(events.Fact{Kind: events.KindPod, Op: events.OpDelete, UID: uidOf(name), Namespace: "d", Name: name, Progress: w.rv})
+	w.fact(events.Fact{Kind: events.KindPod, Op: events.OpDelete, Namespace: "d", Name: name})
 }
 
 // reserve puts, or with an empty node removes, the one reservation of a pod.
@@ -92,7 +100,9 @@ func (w *world) reserve(pod, node string, podRV uint64) {
 		doc := w.docs[n]
 		doc.NodeUID, doc.NodeName = uidOf(n), n
 		before := len(doc.Entries)
-		doc.Entries = slices.DeleteFunc(slices.Clone(doc.Entries), func(e ledger.Entry) bool { return e.PodUID == uidOf(pod) })
+		doc.Entries = slices.DeleteFunc(slices.Clone(doc.Entries), func(e ledger.Entry) bool {
+			return e.PodUID == uidOf(pod)
+		})
 		if n == node {
 			doc.Entries = append(doc.Entries, entry(pod, podRV))
 		}
@@ -145,14 +155,7 @@ func (w *world) want() map[string][]string {
 	for _, name := range pods {
 		uid := uidOf(name)
 		p, known := w.store.Snapshot().Pod(uid)
-		reservedOn, rv := "", uint64(0)
-		for n, d := range w.docs {
-			for _, e := range d.Entries {
-				if e.PodUID == uid {
-					reservedOn, rv = n, e.PodRV
-				}
-			}
-		}
+		reservedOn, rv := w.reservationOf(uid)
 		on := ""
 		switch {
 		case known && p.NodeName != "":
@@ -175,6 +178,15 @@ func (w *world) want() map[string][]string {
 		slices.Sort(names)
 	}
 	return got
+}
+
+func (w *world) reservationOf(uid string) (node string, podRV uint64) {
+	for n, d := range w.docs {
+		if e, ok := d.Find(uid); ok {
+			return n, e.PodRV
+		}
+	}
+	return "", 0
 }
 
 // have is what the view counts, for nodes that exist.

@@ -48,13 +48,16 @@ func phase(ph corev1.PodPhase) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Status.Phase = ph }
 }
 
-func TestCheck(t *testing.T) {
-	tests := []struct {
-		name  string
-		nodes []corev1.Node
-		pods  []corev1.Pod
-		want  []Finding
-	}{
+// checkCase is a cluster and what there is to say about it.
+type checkCase struct {
+	name  string
+	nodes []corev1.Node
+	pods  []corev1.Pod
+	want  []Finding
+}
+
+func TestCheckRoom(t *testing.T) {
+	run(t, []checkCase{
 		{
 			name:  "a full node is fine, a finished pod takes no room",
 			nodes: []corev1.Node{node("n", "1", "10", nil)},
@@ -83,14 +86,22 @@ func TestCheck(t *testing.T) {
 			name:  "too many pods",
 			nodes: []corev1.Node{node("n", "1", "1", nil)},
 			pods:  []corev1.Pod{pod("a", "n", "1m", true), pod("b", "n", "1m", true)},
-			want:  []Finding{{Severity: Violation, Rule: "overcommit", Object: "node/n", Message: "pods: requested 2, allocatable 1"}},
+			want: []Finding{{
+				Severity: Violation, Rule: "overcommit", Object: "node/n", Message: "pods: requested 2, allocatable 1",
+			}},
 		},
+	})
+}
+
+func TestCheckPlaces(t *testing.T) {
+	run(t, []checkCase{
 		{
 			name:  "a node that does not exist",
 			nodes: []corev1.Node{node("n", "1", "10", nil)},
 			pods:  []corev1.Pod{pod("a", "gone", "1m", true)},
 			want: []Finding{{
-				Severity: Violation, Rule: "unknown-node", Object: "pod/d/a", Message: "is bound to node gone, which does not exist",
+				Severity: Violation, Rule: "unknown-node", Object: "pod/d/a",
+				Message: "is bound to node gone, which does not exist",
 			}},
 		},
 		{
@@ -117,7 +128,10 @@ func TestCheck(t *testing.T) {
 				},
 			},
 		},
-	}
+	})
+}
+
+func run(t *testing.T, tests []checkCase) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := Check(tt.nodes, tt.pods)

@@ -240,7 +240,8 @@ func (w *world) boot(b *member) {
 	}
 	w.starts++
 	b.id = fmt.Sprintf("binder-%d", w.starts)
-	b.core, b.lines, b.early = NewCore(b.id, w.limits, func(string, string) bool { return true }), nil, map[string]ledger.NodeDoc{}
+	everything := func(string, string) bool { return true }
+	b.core, b.lines, b.early = NewCore(b.id, w.limits, everything), nil, map[string]ledger.NodeDoc{}
 	b.docs = len(w.ledger.history)
 	w.step(b, LedgerMoved{Reset: true, Revision: w.ledger.revision, Docs: slices.SortedFunc(
 		maps.Values(w.ledger.current), func(a, b ledger.NodeDoc) int { return int(a.Revision - b.Revision) })})

@@ -82,7 +82,7 @@ func (r *Reporter) bound(e decide.PodBound) {
 	if created := e.Pod.Object.CreationTimestamp; !created.IsZero() && created.Time.Before(start) {
 		start = created.Time
 	}
-	telemetry.EmitRoot(context.Background(), r.tracer, telemetry.Root{
+	telemetry.EmitRoot(context.Background(), r.tracer, telemetry.Root{ //nolint:background // carries no deadline: only ids
 		UID: e.Pod.UID, Namespace: e.Pod.Namespace, Name: e.Pod.Name, Start: start, End: e.Bound,
 		Attributes: []attribute.KeyValue{
 			attributeOutcome.String("bound"),

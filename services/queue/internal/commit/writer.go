@@ -57,7 +57,8 @@ func NewWriter(log events.Log, logger *slog.Logger, base state.Position, epoch u
 // batch and never waiting for more, until ctx ends (it returns nil). Any other end is a
 // *DivergedError. A fact taken from facts is stored or the writer ends.
 func (w *Writer) Run(ctx context.Context, cause string, facts <-chan events.Fact) error {
-	err := w.append(ctx, []events.Message{w.encode(events.Fact{Op: events.OpEpochBegin, Progress: w.before, Cause: cause})})
+	begin := w.encode(events.Fact{Op: events.OpEpochBegin, Progress: w.before, Cause: cause})
+	err := w.append(ctx, []events.Message{begin})
 	for err == nil {
 		var batch []events.Message
 		if batch, err = w.take(ctx, facts); err == nil {

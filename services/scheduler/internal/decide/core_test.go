@@ -127,7 +127,8 @@ func TestDrainGivesBackWhatIsNotSent(t *testing.T) {
 	if out.Request.Window != 0 {
 		t.Errorf("a draining shard asks for %d pods", out.Request.Window)
 	}
-	late, err := s.core.Step(decide.Input{Offers: []events.OfferBatch{{Term: 1, Offers: offers[:1]}}, Beat: true}, time.Time{})
+	again := []events.OfferBatch{{Term: 1, Offers: offers[:1]}}
+	late, err := s.core.Step(decide.Input{Offers: again, Beat: true}, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -138,8 +138,9 @@ func (w *world) addNode(name string, pods int64) {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), ResourceVersion: fmt.Sprint(w.rv)},
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
-			corev1.ResourceCPU: *resource.NewMilliQuantity(100*pods, resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("64Gi"),
-			corev1.ResourcePods: resource.MustParse("110"),
+			corev1.ResourceCPU:    *resource.NewMilliQuantity(100*pods, resource.DecimalSI),
+			corev1.ResourceMemory: resource.MustParse("64Gi"),
+			corev1.ResourcePods:   resource.MustParse("110"),
 		}},
 	}
 	raw, err := n.Marshal()
@@ -153,7 +154,9 @@ func (w *world) addPod(name string) {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID("pod-" + name)},
 		Spec: corev1.PodSpec{SchedulerName: corev1.DefaultSchedulerName, Containers: []corev1.Container{{
-			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}},
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("100m"),
+			}},
 		}}},
 	}
 	w.pods[string(p.UID)] = p

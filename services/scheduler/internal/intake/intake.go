@@ -97,7 +97,9 @@ func (r *Room) Offers(ctx context.Context) error {
 
 // Next waits for something to happen (or not at all with wait false) and returns all that
 // is at hand.
-func (r *Room) Next(ctx context.Context, wait bool, results <-chan decide.Result, beat <-chan time.Time) (decide.Input, error) {
+func (r *Room) Next(
+	ctx context.Context, wait bool, results <-chan decide.Result, beat <-chan time.Time,
+) (decide.Input, error) {
 	var in decide.Input
 	if wait {
 		select {

@@ -14,7 +14,10 @@ import (
 func checkout(t *testing.T) (Layout, Target) {
 	t.Helper()
 	layout := Layout{Root: t.TempDir()}
-	target := Target{Name: "hello", Module: "hello", Package: "example.com/hello", Own: true, LDFlags: stripped, Cold: time.Minute}
+	target := Target{
+		Name: "hello", Module: "hello", Package: "example.com/hello", Own: true,
+		LDFlags: stripped, Cold: time.Minute,
+	}
 	dir := layout.ModuleDir(target)
 	write(t, filepath.Join(dir, "go.mod"), "module example.com/hello\n\ngo 1.26.0\n")
 	write(t, filepath.Join(dir, "main.go"), "package main\n\nfunc main() {}\n")

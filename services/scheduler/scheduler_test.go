@@ -1,0 +1,306 @@
+package scheduler_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/services/scheduler"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds every wait; nothing here takes longer than the shards' heartbeat.
+const patience = 20 * time.Second
+
+// site is a log, a ledger and shards that run on them; the test plays the queue.
+type site struct {
+	t     *testing.T
+	log   *memlog.Log
+	store *mem.Store
+	rv    uint64
+	seq   uint64
+	// requests are the shards' heartbeats.
+	requests chan events.WorkRequest
+}
+
+func newSite(t *testing.T) *site {
+	s := &site{
+		t: t, log: memlog.New(memlog.Options{}), store: mem.New(), requests: make(chan events.WorkRequest, 1024),
+	}
+	t.Cleanup(s.log.Close)
+	stop, err := s.log.Subscribe(events.SubjectWork, func(data []byte) {
+		r, err := events.DecodeWorkRequest(data)
+		if err != nil {
+			t.Errorf("work request: %v", err)
+			return
+		}
+		s.requests <- r
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return s
+}
+
+// start runs a shard; the function it returns stops it and waits for its end.
+func (s *site) start(id string) (stop func() error) {
+	s.t.Helper()
+	sched, err := scheduler.New(
+		scheduler.Config{ID: id, Profiles: []placement.ProfileConfig{placement.DefaultProfile("default-scheduler")}},
+		scheduler.Deps{
+			Log: s.log, Snapshots: s.log, Bus: s.log, Ledger: s.store,
+			Logger: slog.New(slog.DiscardHandler), Clock: clock.RealClock{},
+		})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(s.t.Context())
+	var g errgroup.Group
+	g.Go(func() error { return sched.Run(ctx) })
+	stopped := false
+	stop = func() error {
+		cancel()
+		stopped = true
+		return g.Wait()
+	}
+	s.t.Cleanup(func() {
+		if !stopped {
+			_ = stop()
+		}
+	})
+	return stop
+}
+
+func (s *site) fact(f events.Fact) {
+	s.t.Helper()
+	s.rv++
+	f.ResourceVersion, f.Progress, f.Cause = s.rv, s.rv, "watch"
+	last, err := s.log.Append(s.t.Context(), events.Facts, s.seq, []events.Message{events.EncodeFact(f)})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.seq = last
+}
+
+func (s *site) node(name string) {
+	s.t.Helper()
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), ResourceVersion: fmt.Sprint(s.rv + 1)},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"),
+			corev1.ResourcePods: resource.MustParse("110"),
+		}},
+	}
+	raw, err := n.Marshal()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.fact(events.Fact{Kind: events.KindNode, Op: events.OpUpsert, UID: string(n.UID), Name: name, Object: raw})
+}
+
+func (s *site) pod(name, cpu string) events.PodRef {
+	s.t.Helper()
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "d", Name: name, UID: types.UID("pod-" + name), ResourceVersion: fmt.Sprint(s.rv + 1),
+		},
+		Spec: corev1.PodSpec{SchedulerName: "default-scheduler", Containers: []corev1.Container{{
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse(cpu),
+			}},
+		}}},
+	}
+	raw, err := p.Marshal()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ref := events.PodRef{UID: string(p.UID), Namespace: "d", Name: name}
+	s.fact(events.Fact{
+		Kind: events.KindPod, Op: events.OpUpsert, UID: ref.UID, Namespace: ref.Namespace, Name: name, Object: raw,
+	})
+	return ref
+}
+
+// ready waits until every shard asks for work.
+func (s *site) ready(shards ...string) {
+	s.t.Helper()
+	asking := map[string]bool{}
+	for len(asking) < len(shards) {
+		if r := s.request(); r.Window > 0 && slices.Contains(shards, r.Shard) {
+			asking[r.Shard] = true
+		}
+	}
+}
+
+func (s *site) request() events.WorkRequest {
+	s.t.Helper()
+	select {
+	case r := <-s.requests:
+		return r
+	case <-time.After(patience):
+		s.t.Fatalf("no shard asked for work in %s", patience)
+		return events.WorkRequest{}
+	}
+}
+
+// offer sends each pod to the shard that holds its partition in the ledger.
+func (s *site) offer(pods ...events.PodRef) {
+	s.t.Helper()
+	kvs, _, err := s.store.List(s.t.Context(), ledger.PrefixOwn)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	owners := map[int32]string{}
+	for _, kv := range kvs {
+		owner, err := ledger.DecodeOwner(kv.Value)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		p, _ := ledger.ParseOwn(kv.Key)
+		owners[p] = owner.Member
+	}
+	for i, pod := range pods {
+		o := events.Offer{
+			Pod: pod, Partition: ledger.PartitionOf(pod.UID), Token: ledger.Token(i + 1).String(),
+			Attempt: 1, FactSequence: s.seq, LeaseMillis: 10_000,
+		}
+		batch := events.OfferBatch{Queue: "queue", Term: 1, Offers: []events.Offer{o}}
+		if err := s.log.Publish(events.SubjectOffers+owners[o.Partition], events.EncodeOffers(batch)); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// decisions waits until the log holds n of them.
+func (s *site) decisions(n int) []events.Decision {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	r, err := s.log.Read(ctx, events.Decisions, 1)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer r.Close()
+	var found []events.Decision
+	for len(found) < n {
+		records, err := r.Next(ctx)
+		if err != nil {
+			s.t.Fatalf("%d of %d decisions: %v", len(found), n, err)
+		}
+		for _, rec := range records {
+			d, err := events.DecodeDecision(rec)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			found = append(found, d.Decision)
+		}
+	}
+	return found
+}
+
+// Two shards place every pod offered to them, each under the reservation it announces, and
+// share the partitions.
+func TestTwoShardsPlaceWhatTheyAreOffered(t *testing.T) {
+	s := newSite(t)
+	for i := range 6 {
+		s.node(fmt.Sprintf("n%d", i))
+	}
+	var pods []events.PodRef
+	for i := range 40 {
+		pods = append(pods, s.pod(fmt.Sprintf("p%d", i), "500m"))
+	}
+	s.start("scheduler-0")
+	s.start("scheduler-1")
+	s.ready("scheduler-0", "scheduler-1")
+	s.offer(pods...)
+	actors := map[string]int{}
+	for _, d := range s.decisions(len(pods)) {
+		if d.Kind != events.DecisionPlaced {
+			t.Fatalf("%s: %s %s, want placed", d.Pod.Name, d.Kind, d.Message)
+		}
+		actors[d.Actor]++
+		s.mustReserve(d)
+	}
+	if len(actors) != 2 {
+		t.Errorf("placed by %v: want both shards at work", actors)
+	}
+}
+
+// mustReserve checks that the ledger holds what a decision says.
+func (s *site) mustReserve(d events.Decision) {
+	s.t.Helper()
+	kvs, _, err := s.store.List(s.t.Context(), ledger.KeyNode(d.NodeUID))
+	if err != nil || len(kvs) != 1 {
+		s.t.Fatalf("document of %s: %d, %v", d.NodeName, len(kvs), err)
+	}
+	doc, err := ledger.DecodeNodeDoc(kvs[0])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	e, ok := doc.Find(d.Pod.UID)
+	if !ok || e.Token.String() != d.Token || e.State != ledger.Committed {
+		s.t.Fatalf("%s: reservation %+v (found %v), want it committed with token %s", d.Pod.Name, e, ok, d.Token)
+	}
+}
+
+// A stopping shard gives back what it has not placed, and leaves nothing in the ledger but
+// its reservations.
+func TestAStoppedShardLeaves(t *testing.T) {
+	s := newSite(t)
+	s.node("n0")
+	pod := s.pod("p0", "100m")
+	stop := s.start("scheduler-0")
+	s.ready("scheduler-0")
+	s.offer(pod)
+	s.decisions(1)
+	if err := stop(); err != nil {
+		t.Fatalf("stop: %v", err)
+	}
+	for _, prefix := range []string{ledger.PrefixOwn, ledger.PrefixMember} {
+		kvs, _, err := s.store.List(t.Context(), prefix)
+		if err != nil || len(kvs) != 0 {
+			t.Errorf("%d keys under %s after the stop, %v: want none", len(kvs), prefix, err)
+		}
+	}
+	kvs, _, err := s.store.List(t.Context(), ledger.PrefixNode)
+	if err != nil || len(kvs) != 1 {
+		t.Errorf("%d documents, %v: want the reservation to stay", len(kvs), err)
+	}
+}
+
+func TestNewRefusesWhatCannotWork(t *testing.T) {
+	profile := placement.DefaultProfile("a")
+	unknown := placement.ProfileConfig{SchedulerName: "a", Plugins: []placement.PluginConfig{{Name: "x"}}}
+	tests := map[string]scheduler.Config{
+		"ID":               {Profiles: []placement.ProfileConfig{profile}},
+		"Profiles: empty":  {ID: "s"},
+		`"a" stands twice`: {ID: "s", Profiles: []placement.ProfileConfig{profile, profile}},
+		"Window: -1":       {ID: "s", Window: -1, Profiles: []placement.ProfileConfig{profile}},
+		"Window: 100000":   {ID: "s", Window: 100_000, Profiles: []placement.ProfileConfig{profile}},
+		`profile "a"`:      {ID: "s", Profiles: []placement.ProfileConfig{unknown}},
+	}
+	for want, cfg := range tests {
+		if _, err := scheduler.New(cfg, scheduler.Deps{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v: want an error with %q", cfg, err, want)
+		}
+	}
+}
