@@ -44,6 +44,10 @@ build: ## Build .build/bin/berth
 demo: build .cluster-programs ## Local cluster, Berth, a small workload: what happens, told and checked
 	@go run ./test/demo
 
+.PHONY: demo-stop
+demo-stop: ## Stop what DEMO_KEEP=1 make demo left running
+	@go run ./test/demo -stop
+
 .PHONY: cluster-up
 cluster-up: .cluster-programs ## Start a local cluster without a scheduler (NODES=file)
 	@$(BIN)/cluster up --dir $(CLUSTER_DIR) --nodes $(NODES) --detach >/dev/null

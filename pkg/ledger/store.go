@@ -130,7 +130,7 @@ type Elections interface {
 	Resign(ctx context.Context, s Session, name string) error
 }
 
-// ErrCompacted: the watch asked for revisions that are gone; list, then watch from there.
+// ErrCompacted says that the watch asked for revisions that are gone; list, then watch from there.
 var ErrCompacted = errors.New("ledger: revision compacted")
 
 // TxnError reports a Txn that was surely not carried out, because it is malformed or the

@@ -98,8 +98,8 @@ func TestViewTellsOwnersAndMembers(t *testing.T) {
 		t.Errorf("members %+v", m)
 	}
 	own.ModRevision = 7
-	if c := apply(t, v, 7, Event{KV: own}); len(c.Partitions) != 0 {
-		t.Errorf("a heartbeat of the owner changed %+v", c)
+	if moved := apply(t, v, 7, Event{KV: own}); len(moved.Partitions) != 0 {
+		t.Errorf("a heartbeat of the owner changed %+v", moved)
 	}
 	own.CreateRevision, own.ModRevision = 9, 9
 	c = apply(t, v, 9, Event{KV: KV{Key: own.Key, ModRevision: 8}, Deleted: true}, Event{KV: own},

@@ -177,6 +177,7 @@ func (c *tally) add(sequence uint64, final bool, err error) {
 func (c *tally) result() (uint64, error) {
 	if c.err != nil && c.stored > 0 {
 		// Not wrapped: taken for a refusal, the whole append would be sent again.
+		//nolint:errorlint // on purpose, see above
 		return 0, fmt.Errorf("%d messages were stored, others not: %v", c.stored, c.err)
 	}
 	return c.last, c.err

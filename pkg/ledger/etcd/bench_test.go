@@ -20,7 +20,11 @@ func BenchmarkPlaceBatch(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer session.Close(b.Context())
+			defer func() {
+				if err := session.Close(b.Context()); err != nil {
+					b.Error(err)
+				}
+			}()
 			var shards []*placer
 			for i := range c.clients {
 				p := &placer{name: fmt.Sprintf("s%d", i), docs: make([]ledger.NodeDoc, c.docs)}
@@ -85,7 +89,7 @@ func (p *placer) place(b *testing.B, store ledger.Store) error {
 	for i, d := range p.docs {
 		p.token++
 		d.Entries, d.HW = nil, map[string]uint64{ledger.KindPod: uint64(p.token)}
-		d, err := ledger.Place(d, ledger.Entry{
+		placed, err := ledger.Place(d, ledger.Entry{
 			PodUID: p.podUIDs[i], Namespace: "bench", Name: "a-pod-of-some-deployment", Role: ledger.RoleReservation,
 			State: ledger.Committed, PodRV: uint64(p.token), Token: p.token, Shard: "scheduler-0-abcde",
 			SchedulerName: "default-scheduler", Requests: map[string]int64{"cpu": 100, "memory": 1 << 27},
@@ -93,7 +97,7 @@ func (p *placer) place(b *testing.B, store ledger.Store) error {
 		if err != nil {
 			return err
 		}
-		batch.Docs, batch.Placed = append(batch.Docs, d), append(batch.Placed, p.token)
+		batch.Docs, batch.Placed = append(batch.Docs, placed), append(batch.Placed, p.token)
 	}
 	txn, err := batch.Txn()
 	if err != nil {

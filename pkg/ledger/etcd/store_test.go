@@ -42,7 +42,11 @@ func TestSessionEndsWithItsStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer watcher.Close()
+	defer func() {
+		if err := watcher.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	holder, err := etcd.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -50,7 +50,7 @@ func TestProtocolHolds(t *testing.T) {
 // LEDGER_SEED to replay one.
 const seeds = 2000
 
-func seeded(t *testing.T, r rules) (found error, counts map[string]int) {
+func seeded(t *testing.T, r rules) (counts map[string]int, found error) {
 	t.Helper()
 	first, last := uint64(1), uint64(seeds)
 	if s := os.Getenv("LEDGER_SEED"); s != "" {
@@ -65,17 +65,17 @@ func seeded(t *testing.T, r rules) (found error, counts map[string]int) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		w, err := history(t.Context(), r, func(_ string, n int) int { return random.IntN(n) })
 		if err != nil {
-			return fmt.Errorf("LEDGER_SEED=%d: %w", seed, err), counts
+			return counts, fmt.Errorf("LEDGER_SEED=%d: %w", seed, err)
 		}
 		for what, n := range w.counts {
 			counts[what] += n
 		}
 	}
-	return nil, counts
+	return counts, nil
 }
 
 func TestProtocolHoldsAtEverySeed(t *testing.T) {
-	err, counts := seeded(t, rules{})
+	counts, err := seeded(t, rules{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		"resourceVersion":       {noPrecondition: true},
 		"the fence's own write": {noFencePatch: true},
 	} {
-		err, counts := seeded(t, r)
+		counts, err := seeded(t, r)
 		if err == nil {
 			t.Errorf("without %s: no violation in %d histories (%v)", name, seeds, counts)
 			continue

@@ -2,6 +2,7 @@ package intake
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -68,8 +69,9 @@ func (c *Cluster) Watch(ctx context.Context, r Round, out chan<- events.Fact) er
 
 // endCause is the error a round ended with; nil if it was only told to stop.
 func endCause(ctx context.Context) error {
-	if cause := context.Cause(ctx); cause != context.Canceled && cause != context.DeadlineExceeded {
-		return cause
+	cause := context.Cause(ctx)
+	if errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded) {
+		return nil
 	}
-	return nil
+	return cause
 }
