@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/services/scheduler"
 )
@@ -39,12 +41,17 @@ type site struct {
 	seq   uint64
 	// requests are the shards' heartbeats.
 	requests chan events.WorkRequest
+	mu       struct {
+		sync.Mutex
+		offered map[string]events.Offer // by token
+	}
 }
 
 func newSite(t *testing.T) *site {
 	s := &site{
 		t: t, log: memlog.New(memlog.Options{}), store: mem.New(), requests: make(chan events.WorkRequest, 1024),
 	}
+	s.mu.offered = map[string]events.Offer{}
 	t.Cleanup(s.log.Close)
 	stop, err := s.log.Subscribe(events.SubjectWork, func(data []byte) {
 		r, err := events.DecodeWorkRequest(data)
@@ -53,6 +60,16 @@ func newSite(t *testing.T) *site {
 			return
 		}
 		s.requests <- r
+		// A shard gives back what it cannot try, above all pods of a partition that is
+		// just moving; the queue would offer them again too.
+		for _, token := range r.Return {
+			s.mu.Lock()
+			o, ok := s.mu.offered[token]
+			s.mu.Unlock()
+			if ok {
+				s.send(o)
+			}
+		}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -162,32 +179,70 @@ func (s *site) request() events.WorkRequest {
 	}
 }
 
-// offer sends each pod to the shard that holds its partition in the ledger.
-func (s *site) offer(pods ...events.PodRef) {
+// offer sends each pod to the shard that should hold its partition.
+func (s *site) offer(shards []string, pods ...events.PodRef) {
 	s.t.Helper()
-	kvs, _, err := s.store.List(s.t.Context(), ledger.PrefixOwn)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	owners := map[int32]string{}
-	for _, kv := range kvs {
-		owner, err := ledger.DecodeOwner(kv.Value)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		p, _ := ledger.ParseOwn(kv.Key)
-		owners[p] = owner.Member
-	}
+	s.settled(shards)
 	for i, pod := range pods {
 		o := events.Offer{
 			Pod: pod, Partition: ledger.PartitionOf(pod.UID), Token: ledger.Token(i + 1).String(),
 			Attempt: 1, FactSequence: s.seq, LeaseMillis: 10_000,
 		}
-		batch := events.OfferBatch{Queue: "queue", Term: 1, Offers: []events.Offer{o}}
-		if err := s.log.Publish(events.SubjectOffers+owners[o.Partition], events.EncodeOffers(batch)); err != nil {
-			s.t.Fatal(err)
+		s.mu.Lock()
+		s.mu.offered[o.Token] = o
+		s.mu.Unlock()
+		s.send(o)
+	}
+}
+
+func (s *site) send(o events.Offer) {
+	kvs, _, err := s.store.List(context.Background(), ledger.KeyOwn(o.Partition))
+	if err != nil || len(kvs) != 1 {
+		s.t.Errorf("owner of partition %d: %v, %v", o.Partition, kvs, err)
+		return
+	}
+	owner, err := ledger.DecodeOwner(kvs[0].Value)
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	batch := events.OfferBatch{Queue: "queue", Term: 1, Offers: []events.Offer{o}}
+	if err := s.log.Publish(events.SubjectOffers+owner.Member, events.EncodeOffers(batch)); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// settled waits until the shards hold all partitions between them, each what it should.
+func (s *site) settled(shards []string) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	want := membership.Assign(shards, ledger.Partitions)
+	held := map[string]string{}
+	right := func() bool {
+		for member, partitions := range want {
+			for _, p := range partitions {
+				if held[ledger.KeyOwn(p)] != member {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	watch := s.store.Watch(ctx, ledger.PrefixOwn, 1)
+	for batch := range watch.Batches() {
+		for _, e := range batch.Events {
+			owner, err := ledger.DecodeOwner(e.Value)
+			if e.Deleted || err != nil {
+				owner = ledger.Owner{}
+			}
+			held[e.Key] = owner.Member
+		}
+		if right() {
+			return
 		}
 	}
+	s.t.Fatalf("the partitions did not settle on %v in %s", shards, patience)
 }
 
 // decisions waits until the log holds n of them.
@@ -228,10 +283,11 @@ func TestTwoShardsPlaceWhatTheyAreOffered(t *testing.T) {
 	for i := range 40 {
 		pods = append(pods, s.pod(fmt.Sprintf("p%d", i), "500m"))
 	}
-	s.start("scheduler-0")
-	s.start("scheduler-1")
-	s.ready("scheduler-0", "scheduler-1")
-	s.offer(pods...)
+	shards := []string{"scheduler-0", "scheduler-1"}
+	s.start(shards[0])
+	s.start(shards[1])
+	s.ready(shards...)
+	s.offer(shards, pods...)
 	actors := map[string]int{}
 	for _, d := range s.decisions(len(pods)) {
 		if d.Kind != events.DecisionPlaced {
@@ -270,7 +326,7 @@ func TestAStoppedShardLeaves(t *testing.T) {
 	pod := s.pod("p0", "100m")
 	stop := s.start("scheduler-0")
 	s.ready("scheduler-0")
-	s.offer(pod)
+	s.offer([]string{"scheduler-0"}, pod)
 	s.decisions(1)
 	if err := stop(); err != nil {
 		t.Fatalf("stop: %v", err)
