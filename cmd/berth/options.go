@@ -22,6 +22,7 @@ type options struct {
 	httpAddress string
 	logLevel    string
 	logFormat   string
+	profiling   bool
 
 	natsURLs      []string
 	etcdEndpoints []string
@@ -49,6 +50,8 @@ func (o *options) addCommon(f *pflag.FlagSet) {
 		"KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1) file; default: one profile, default-scheduler")
 	f.StringVar(&o.httpAddress, "http-address", "127.0.0.1:10351",
 		"address for /healthz, /livez, /readyz and /metrics; \"\" switches it off")
+	f.BoolVar(&o.profiling, "profiling", false,
+		"serve /debug/pprof on --http-address; it tells what the process holds in memory")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringSliceVar(&o.natsURLs, "nats-url", nil, "URLs of the NATS servers (JetStream) that keep the log")

@@ -53,7 +53,7 @@ func (o *options) run(ctx context.Context, services []service) error {
 	}
 	var web *serve.Server
 	if o.httpAddress != "" {
-		if web, err = serve.Listen(o.httpAddress); err != nil {
+		if web, err = serve.Listen(o.httpAddress, o.profiling); err != nil {
 			return err
 		}
 		defer web.Close()

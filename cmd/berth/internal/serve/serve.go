@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"sort"
 	"strings"
 	"sync"
@@ -25,8 +26,9 @@ type Check func() error
 
 // Server answers health and metrics requests. Checks may be added while it runs.
 type Server struct {
-	listener net.Listener
-	mu       struct {
+	listener  net.Listener
+	profiling bool
+	mu        struct {
 		sync.Mutex
 		ready map[string]Check
 		live  map[string]Check
@@ -34,12 +36,13 @@ type Server struct {
 }
 
 // Listen takes the address, so that a port in use is found before anything is started.
-func Listen(address string) (*Server, error) {
+// With profiling, /debug/pprof is served too.
+func Listen(address string, profiling bool) (*Server, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("--http-address: %w; choose another address, or \"\" for none", err)
 	}
-	s := &Server{listener: l}
+	s := &Server{listener: l, profiling: profiling}
 	s.mu.ready, s.mu.live = map[string]Check{}, map[string]Check{}
 	return s, nil
 }
@@ -64,6 +67,12 @@ func (s *Server) Run(ctx context.Context) error {
 	mux.HandleFunc("GET /livez", s.handle(func() map[string]Check { return s.checks(false) }))
 	mux.HandleFunc("GET /readyz", s.handle(func() map[string]Check { return s.checks(true) }))
 	mux.Handle("GET /metrics", legacyregistry.Handler())
+	if s.profiling {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: readHeaderTimeout}
 	stop := context.AfterFunc(ctx, func() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)

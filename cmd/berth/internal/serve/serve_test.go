@@ -11,11 +11,11 @@ import (
 )
 
 func TestHealthAndReadiness(t *testing.T) {
-	s, err := Listen("127.0.0.1:0")
+	s, err := Listen("127.0.0.1:0", false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(s.Address()); err == nil || !strings.Contains(err.Error(), "--http-address") {
+	if _, err := Listen(s.Address(), false); err == nil || !strings.Contains(err.Error(), "--http-address") {
 		t.Errorf("listening twice: %v: want an error that names the flag", err)
 	}
 	var ready atomic.Bool
@@ -49,6 +49,7 @@ func TestHealthAndReadiness(t *testing.T) {
 	want("/readyz", 200, "ok")
 	want("/readyz?verbose", 200, "[+]queue ok")
 	want("/metrics", 200, "# HELP")
+	want("/debug/pprof/", 404, "not found")
 	stop()
 	if err := <-done; err != nil {
 		t.Errorf("run: %v", err)
