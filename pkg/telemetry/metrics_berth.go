@@ -83,13 +83,7 @@ var (
 		Buckets:        []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500},
 		StabilityLevel: metrics.ALPHA,
 	})
-	deschedulerStrategyDuration = histogram(&metrics.HistogramOpts{
-		Subsystem: deschedulerSubsystem, Name: "strategy_duration_seconds",
-		Help:    "Seconds of one strategy in one round.",
-		Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100}, StabilityLevel: metrics.ALPHA,
-	}, "strategy", "profile")
-
-	deschedulerMetrics = []metrics.Registerable{podsEvicted, deschedulerLoopDuration, deschedulerStrategyDuration}
+	deschedulerMetrics = []metrics.Registerable{podsEvicted, deschedulerLoopDuration}
 )
 
 // LedgerTxn counts one transaction of a kind (T1 to T13) with result ok, conflict or unknown.
@@ -134,8 +128,3 @@ func PodEvicted(e Eviction) {
 
 // DeschedulerLoop observes one round over all profiles.
 func DeschedulerLoop(took time.Duration) { deschedulerLoopDuration.Observe(took.Seconds()) }
-
-// DeschedulerStrategy observes one strategy in one round.
-func DeschedulerStrategy(strategy, profile string, took time.Duration) {
-	deschedulerStrategyDuration.WithLabelValues(strategy, profile).Observe(took.Seconds())
-}

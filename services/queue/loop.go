@@ -138,5 +138,6 @@ func (l *loop) step(in decide.Input) {
 	}
 	if l.leads {
 		l.out.Pools(l.core.Pending(), l.core.Leased())
+		l.out.Rejectors(l.core.Rejectors())
 	}
 }

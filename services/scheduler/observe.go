@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 )
@@ -26,12 +27,38 @@ func (s *Scheduler) observe(ctx context.Context, out decide.Output, begin time.T
 	tracer := otel.Tracer(tracerName)
 	for _, a := range out.Attempts {
 		telemetry.SchedulingAlgorithm(each)
-		if a.Outcome != decide.Conflict {
-			telemetry.ScheduleAttempt(string(a.Outcome), a.Profile, end.Sub(a.Received))
-		}
+		telemetry.ScheduleAttempt(string(a.Outcome), a.Profile, end.Sub(a.Received))
 		s.traceAttempt(ctx, tracer, a, end)
 	}
 	telemetry.NodesUnusable(s.cfg.ID, out.Behind)
+}
+
+// observeSizes reports what the shard holds, and its place in the facts.
+func (s *Scheduler) observeSizes() {
+	nodes, pods, reserved := s.core.Sizes()
+	telemetry.CacheSize("nodes", nodes)
+	telemetry.CacheSize("pods", pods)
+	telemetry.CacheSize("assumed_pods", reserved)
+	s.applied.Store(s.core.Position().Sequence)
+}
+
+// watchLag reports how far behind the log of facts the shard is, until ctx ends.
+func (s *Scheduler) watchLag(ctx context.Context) error {
+	tick := s.deps.Clock.NewTicker(lagInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C():
+		}
+		last, err := s.deps.Log.Last(ctx, events.Facts)
+		if err != nil {
+			continue // the log is away, which its readers report
+		}
+		applied := min(s.applied.Load(), last)
+		telemetry.FactLag(s.cfg.ID, last-applied)
+	}
 }
 
 // traceAttempt writes the spans of one attempt: attempt, and below it reserve for the time

@@ -29,6 +29,8 @@ const (
 	maxWindow = 4096
 	// heartbeat is how often a shard asks for work and renews its leases.
 	heartbeat = time.Second
+	// lagInterval is how often the shard compares itself with the end of the log.
+	lagInterval = 5 * time.Second
 	// drainTimeout bounds how long a stopping shard waits for its last transaction.
 	drainTimeout = 15 * time.Second
 )
@@ -64,6 +66,8 @@ type Scheduler struct {
 	intake *intake.Room
 	commit *commit.Room
 	ready  atomic.Bool
+	// applied is the sequence of the facts applied, as of the last heartbeat.
+	applied atomic.Uint64
 }
 
 // New checks the configuration and builds a shard; nothing runs yet.
@@ -130,6 +134,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return s.intake.Offers(rooms) })
 	g.Go(func() error { return s.commit.Transact(rooms) })
 	g.Go(func() error { return s.commit.Publish(rooms) })
+	g.Go(func() error { return s.watchLag(rooms) })
 	g.Go(func() error {
 		defer stop()
 		return s.loop(ctx, rooms, keeper)
@@ -158,6 +163,9 @@ func (s *Scheduler) loop(ctx, rooms context.Context, keeper *membership.Keeper) 
 			return err
 		}
 		s.observe(rooms, out, begin)
+		if in.Beat {
+			s.observeSizes()
+		}
 		if err := s.commit.Do(rooms, out); err != nil {
 			return nil // rooms ended
 		}

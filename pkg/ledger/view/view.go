@@ -1,6 +1,8 @@
 package view
 
 import (
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,7 +26,9 @@ type View struct {
 	byUID map[string]*slot
 	// counted says where each pod UID counts at present, and as what.
 	counted map[string]count
-	staged  map[string]stagedPod
+	// reserved is how many of the counted pods are not bound in the API view.
+	reserved int
+	staged   map[string]stagedPod
 	// unknown holds UIDs with a reservation whose pod the API view has not shown (yet):
 	// they must be looked at again whenever progress moves.
 	unknown map[string]struct{}
@@ -153,6 +157,13 @@ func (v *View) IsStaged(podUID string) bool {
 // NodeInfos belong to the View: read them before the next call that changes it.
 func (v *View) Nodes() []*state.NodeInfo { return v.nodes }
 
+// Counted iterates over the UIDs of the pods that count somewhere, in no order.
+func (v *View) Counted() iter.Seq[string] { return maps.Keys(v.counted) }
+
+// Sizes are how many nodes exist, how many pods count on nodes, and how many of those are
+// only reserved or staged.
+func (v *View) Sizes() (nodes, pods, reserved int) { return len(v.nodes), len(v.counted), v.reserved }
+
 // Pod is the API view's pod.
 func (v *View) Pod(uid string) (*state.Pod, bool) { return v.snapshot.Pod(uid) }
 
@@ -259,6 +270,7 @@ func (v *View) recount(uid string) {
 	if was {
 		now.slot.info.RemovePod(uid)
 		delete(v.counted, uid)
+		v.reserved -= unbound(now.pod)
 		defer v.forget(now.slot)
 	}
 	if pod == nil {
@@ -267,6 +279,14 @@ func (v *View) recount(uid string) {
 	s := v.slot(node)
 	s.info.AddPod(pod)
 	v.counted[uid] = count{slot: s, pod: pod}
+	v.reserved += unbound(pod)
+}
+
+func unbound(p *state.Pod) int {
+	if p.NodeName == "" {
+		return 1
+	}
+	return 0
 }
 
 // place is the counting rule: the node's name and the pod to count there, or nil.

@@ -234,7 +234,7 @@ func TestCountsWhatTheRuleSays(t *testing.T) {
 			"stage": func(rt *rapid.T) {
 				name := podGen.Draw(rt, "pod")
 				p, ok := w.store.Snapshot().Pod(uidOf(name))
-				if !ok || w.staged[name] != "" {
+				if !ok || p.NodeName != "" || w.staged[name] != "" {
 					return
 				}
 				w.staged[name] = nodeGen.Draw(rt, "node")
@@ -261,6 +261,15 @@ func TestCountsWhatTheRuleSays(t *testing.T) {
 				}
 				if diff := cmp.Diff(want, have); diff != "" {
 					rt.Fatalf("counted wrongly (-rule +view):\n%s", diff)
+				}
+				reserved := 0
+				for uid := range w.view.Counted() {
+					if p, ok := w.store.Snapshot().Pod(uid); !ok || p.NodeName == "" {
+						reserved++
+					}
+				}
+				if _, _, got := w.view.Sizes(); got != reserved {
+					rt.Fatalf("%d pods reserved, want %d", got, reserved)
 				}
 				for _, n := range w.view.Nodes() {
 					if got := n.Requested.MilliCPU; got != int64(100*n.PodCount()) {

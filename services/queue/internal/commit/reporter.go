@@ -35,13 +35,14 @@ type Reporter struct {
 	bus    events.Bus
 	tracer trace.Tracer
 	logger *slog.Logger
-	// shards are those whose gauge of offers is set.
-	shards map[string]int
+	// shards and rejectors are what the gauges stand at.
+	shards    map[string]int
+	rejectors map[decide.Rejector]int
 }
 
 // NewReporter returns a reporter that sends offers to bus and root spans to tracer.
 func NewReporter(bus events.Bus, tracer trace.Tracer, logger *slog.Logger) *Reporter {
-	return &Reporter{bus: bus, tracer: tracer, logger: logger, shards: map[string]int{}}
+	return &Reporter{bus: bus, tracer: tracer, logger: logger, shards: map[string]int{}, rejectors: map[decide.Rejector]int{}}
 }
 
 // Carry carries out one effect; NextTick is the caller's.
@@ -111,5 +112,24 @@ func (r *Reporter) Pools(pools map[decide.Pool]int, leased map[string]int) {
 	}
 }
 
+// Rejectors reports how many parked pods each rule holds back.
+func (r *Reporter) Rejectors(now map[decide.Rejector]int) {
+	for who, n := range r.rejectors {
+		if now[who] == 0 {
+			telemetry.UnschedulablePods(who.Plugin, who.Profile, -n)
+			delete(r.rejectors, who)
+		}
+	}
+	for who, n := range now {
+		if was := r.rejectors[who]; was != n {
+			telemetry.UnschedulablePods(who.Plugin, who.Profile, n-was)
+			r.rejectors[who] = n
+		}
+	}
+}
+
 // Idle reports that this replica does not lead: what waits is the leader's to report.
-func (r *Reporter) Idle() { r.Pools(nil, nil) }
+func (r *Reporter) Idle() {
+	r.Pools(nil, nil)
+	r.Rejectors(nil)
+}

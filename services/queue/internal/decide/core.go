@@ -41,6 +41,8 @@ type Core struct {
 	bags bags
 	// parkedBy indexes the parked pods by what could wake them.
 	parkedBy map[Cause]map[*entry]struct{}
+	// rejectors counts the parked pods by who rejected them; a pod counts for each.
+	rejectors map[Rejector]int
 	// settling holds the held pods without a live reservation: see hold.go.
 	settling map[*entry]struct{}
 
@@ -95,13 +97,14 @@ type past struct {
 // New returns a core that knows no pod and does not lead.
 func New(cfg Config) *Core {
 	c := &Core{
-		cfg:      cfg,
-		names:    make(map[string]bool, len(cfg.SchedulerNames)),
-		pods:     map[string]*entry{},
-		parkedBy: map[Cause]map[*entry]struct{}{},
-		settling: map[*entry]struct{}{},
-		leases:   leases{shards: map[string]*shard{}, tokens: map[string]*entry{}},
-		world:    world{live: map[string]struct{}{}},
+		cfg:       cfg,
+		names:     make(map[string]bool, len(cfg.SchedulerNames)),
+		pods:      map[string]*entry{},
+		parkedBy:  map[Cause]map[*entry]struct{}{},
+		rejectors: map[Rejector]int{},
+		settling:  map[*entry]struct{}{},
+		leases:    leases{shards: map[string]*shard{}, tokens: map[string]*entry{}},
+		world:     world{live: map[string]struct{}{}},
 	}
 	for _, name := range cfg.SchedulerNames {
 		c.names[name] = true
@@ -271,6 +274,7 @@ func (c *Core) enter(e *entry, to *bag, event string, now time.Time) {
 			c.parkedBy[e.verdict.interest] = set
 		}
 		set[e] = struct{}{}
+		c.countRejectors(e, 1)
 	case PoolOffered:
 		c.leases.tokens[e.attempt.token] = e
 		c.shardOf(e.attempt.shard).leased++
@@ -294,6 +298,7 @@ func (c *Core) detach(e *entry) {
 		if len(set) == 0 {
 			delete(c.parkedBy, e.verdict.interest)
 		}
+		c.countRejectors(e, -1)
 	case PoolOffered:
 		delete(c.leases.tokens, e.attempt.token)
 		c.shardOf(e.attempt.shard).leased--
@@ -301,6 +306,15 @@ func (c *Core) detach(e *entry) {
 		delete(c.settling, e)
 	}
 	e.in.drop(e)
+}
+
+func (c *Core) countRejectors(e *entry, change int) {
+	for _, plugin := range e.verdict.plugins {
+		r := Rejector{Plugin: plugin, Profile: e.pod.SchedulerName}
+		if c.rejectors[r] += change; c.rejectors[r] == 0 {
+			delete(c.rejectors, r)
+		}
+	}
 }
 
 // leave forgets a pod: bound, gone, or no longer ours.

@@ -3,6 +3,7 @@ package decide
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -54,6 +55,12 @@ func (c *Core) Pending() map[Pool]int {
 		PoolParked: c.bags.parked.Len(), PoolOffered: c.bags.offered.Len(), PoolHeld: c.bags.held.Len(),
 	}
 }
+
+// Rejector is a rule that holds pods of one profile back.
+type Rejector struct{ Plugin, Profile string }
+
+// Rejectors counts the parked pods by the rules that rejected them. The map is a copy.
+func (c *Core) Rejectors() map[Rejector]int { return maps.Clone(c.rejectors) }
 
 // Leased counts the leases of each shard that asked for work lately or still holds one.
 func (c *Core) Leased() map[string]int {

@@ -151,6 +151,10 @@ func (c *Core) Ownership() (picture membership.Picture, ok bool) {
 	return membership.PictureOf(c.ledger, membership.RoleScheduler), true
 }
 
+// Sizes are how many nodes exist, how many pods count on them, and how many of those are
+// not bound yet.
+func (c *Core) Sizes() (nodes, pods, reserved int) { return c.view.Sizes() }
+
 // Position is what the core has applied of the facts.
 func (c *Core) Position() state.Position { return c.store.Position() }
 
