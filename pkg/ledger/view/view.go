@@ -319,7 +319,7 @@ func (v *View) placeReserved(pod *state.Pod, doc ledger.NodeDoc, entry ledger.En
 		return "", nil
 	}
 	v.unknown[entry.PodUID] = struct{}{}
-	if now, ok := v.counted[entry.PodUID]; ok && now.slot.name == doc.NodeName {
+	if now, ok := v.counted[entry.PodUID]; ok && now.slot.name == doc.NodeName && unbound(now.pod) == 1 {
 		return doc.NodeName, now.pod
 	}
 	return doc.NodeName, podOfEntry(entry)

@@ -201,6 +201,39 @@ func (w *world) have() map[string][]string {
 	return got
 }
 
+// check compares the view with the rule.
+func (w *world) check(existing map[string]bool) {
+	want := w.want()
+	for n := range want {
+		if !existing[n] {
+			delete(want, n)
+		}
+	}
+	have := w.have()
+	for n, names := range have {
+		if len(names) == 0 {
+			delete(have, n)
+		}
+	}
+	if diff := cmp.Diff(want, have); diff != "" {
+		w.t.Fatalf("counted wrongly (-rule +view):\n%s", diff)
+	}
+	reserved := 0
+	for uid := range w.view.Counted() {
+		if p, ok := w.store.Snapshot().Pod(uid); !ok || p.NodeName == "" {
+			reserved++
+		}
+	}
+	if _, _, got := w.view.Sizes(); got != reserved {
+		w.t.Fatalf("%d pods reserved, want %d", got, reserved)
+	}
+	for _, n := range w.view.Nodes() {
+		if got := n.Requested.MilliCPU; got != int64(100*n.PodCount()) {
+			w.t.Fatalf("node %s: %d milli-CPU for %d pods", n.Node.Name, got, n.PodCount())
+		}
+	}
+}
+
 // A pod counts once, where the rule says, after any history of facts and reservations.
 func TestCountsWhatTheRuleSays(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -246,37 +279,7 @@ func TestCountsWhatTheRuleSays(t *testing.T) {
 				w.view.Unstage(uidOf(name))
 			},
 			"rebuild": func(*rapid.T) { w.view.Reset(w.store) },
-			"": func(rt *rapid.T) {
-				want := w.want()
-				for n := range want {
-					if !existing[n] {
-						delete(want, n)
-					}
-				}
-				have := w.have()
-				for n, names := range have {
-					if len(names) == 0 {
-						delete(have, n)
-					}
-				}
-				if diff := cmp.Diff(want, have); diff != "" {
-					rt.Fatalf("counted wrongly (-rule +view):\n%s", diff)
-				}
-				reserved := 0
-				for uid := range w.view.Counted() {
-					if p, ok := w.store.Snapshot().Pod(uid); !ok || p.NodeName == "" {
-						reserved++
-					}
-				}
-				if _, _, got := w.view.Sizes(); got != reserved {
-					rt.Fatalf("%d pods reserved, want %d", got, reserved)
-				}
-				for _, n := range w.view.Nodes() {
-					if got := n.Requested.MilliCPU; got != int64(100*n.PodCount()) {
-						rt.Fatalf("node %s: %d milli-CPU for %d pods", n.Node.Name, got, n.PodCount())
-					}
-				}
-			},
+			"":        func(*rapid.T) { w.check(existing) },
 		})
 	})
 }

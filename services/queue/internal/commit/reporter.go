@@ -42,7 +42,10 @@ type Reporter struct {
 
 // NewReporter returns a reporter that sends offers to bus and root spans to tracer.
 func NewReporter(bus events.Bus, tracer trace.Tracer, logger *slog.Logger) *Reporter {
-	return &Reporter{bus: bus, tracer: tracer, logger: logger, shards: map[string]int{}, rejectors: map[decide.Rejector]int{}}
+	return &Reporter{
+		bus: bus, tracer: tracer, logger: logger,
+		shards: map[string]int{}, rejectors: map[decide.Rejector]int{},
+	}
 }
 
 // Carry carries out one effect; NextTick is the caller's.
