@@ -83,7 +83,7 @@ test: ## Everything a change must pass, end-to-end on a real API server included
 	done; printf '==> [%4d s] passed: %s\n' $$((SECONDS - begin)) '$(STAGES)'
 
 .PHONY: check
-check: format generated vet lint rules docs-check ## Format, generated code, vet, lint, house rules, documents
+check: format generated tidy vet lint rules docs-check ## Format, generated code, modules, vet, lint, house rules, documents
 
 .PHONY: generated
 generated: ## Fail if generated code is stale
@@ -93,6 +93,12 @@ generated: ## Fail if generated code is stale
 format: ## Fail if a file is not gofmt'd
 	@files=$$(gofmt -l cmd pkg services test tools); \
 	if [ -n "$$files" ]; then echo "not formatted (run gofmt -w):"; echo "$$files"; exit 1; fi
+
+.PHONY: tidy
+tidy: ## Fail if a module's go.mod or go.sum is not what go mod tidy makes
+	@for module in $(MODULES); do \
+		(cd $$module && GOWORK=off go mod tidy -diff) || { echo "$$module: run GOWORK=off go mod tidy there"; exit 1; }; \
+	done
 
 .PHONY: vet
 vet: ## go vet over all modules, end-to-end tests included
