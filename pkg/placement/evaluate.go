@@ -20,6 +20,9 @@ type Input struct {
 	// Some scores depend on nodes that cannot take the pod, so leaving some out changes
 	// the answer; use Excluded for those that must not be used now.
 	Nodes []*state.NodeInfo
+	// Objects are the other objects of the cluster; nil for none. Without them no pod is
+	// spread by default, and no namespace has labels.
+	Objects Objects
 	// Seed breaks ties. Equal inputs give equal results.
 	Seed uint64
 	// Excluded maps UIDs of nodes that must not be used to the reason counted for them.
@@ -82,6 +85,7 @@ func (p *Profile) Evaluate(in Input) Result {
 		return Result{}
 	}
 	e := evaluation{Input: in, profile: p, result: Result{NodesTotal: len(in.Nodes)}}
+	e.Objects = orNoObjects(in.Objects)
 	if err := e.compile(); err != nil {
 		return Result{Err: err}
 	}
@@ -157,7 +161,7 @@ func (e *evaluation) compile() error {
 	e.filters = make([]activeFilter, 0, len(e.profile.rules))
 	e.scorers = make([]activeScorer, 0, len(e.profile.rules))
 	for _, r := range e.profile.rules {
-		c, err := r.plugin.Compile(e.Pod)
+		c, err := r.plugin.Compile(e.Pod, e.Objects)
 		if err != nil {
 			return fmt.Errorf("placement: plugin %s: %w", r.plugin.Name(), err)
 		}
@@ -273,15 +277,12 @@ func (e *evaluation) score() error {
 	if len(e.feasible) == 1 && !e.Details {
 		return nil
 	}
+	if err := e.survey(); err != nil {
+		return err
+	}
 	cells := make([]int64, len(e.scorers)*len(e.feasible))
 	for i := range e.scorers {
 		s := &e.scorers[i]
-		if s.err != nil {
-			return fmt.Errorf("placement: plugin %s: %w", s.plugin, s.err)
-		}
-		if c, ok := s.scorer.(ClusterScorer); ok {
-			s.scorer = c.Survey(e.Nodes)
-		}
 		var column []int64
 		column, cells = cells[:len(e.feasible):len(e.feasible)], cells[len(e.feasible):]
 		for j, n := range e.feasible {
@@ -299,6 +300,27 @@ func (e *evaluation) score() error {
 		}
 		e.columns = append(e.columns, column)
 	}
+	return nil
+}
+
+// survey readies the scorers and drops those that have nothing to say.
+func (e *evaluation) survey() error {
+	active := e.scorers[:0]
+	for _, s := range e.scorers {
+		if s.err != nil {
+			return fmt.Errorf("placement: plugin %s: %w", s.plugin, s.err)
+		}
+		if c, ok := s.scorer.(ClusterScorer); ok {
+			s.scorer = c.Survey(e.Nodes, e.feasible)
+		}
+		if n, ok := s.scorer.(Normalizer); ok {
+			s.normalize = n.Normalize
+		}
+		if s.scorer != nil {
+			active = append(active, s)
+		}
+	}
+	e.scorers = active
 	return nil
 }
 
