@@ -34,43 +34,19 @@ func TestPlacement(t *testing.T) {
 		first = rand.Uint64()>>1 + 1
 	}
 	t.Logf("first seed %d; replay with -args -seed=%d -comparisons=%d", first, first, *comparisons)
-	var seen tally
+	seen := newTally()
 	for i := uint64(0); seen.total < *comparisons; i++ {
-		compareCluster(t, first+i, &seen)
+		compareCluster(t, first+i, seen)
 		if t.Failed() {
 			t.Fatalf("replay this cluster with -args -seed=%d -comparisons=1", first+i)
 		}
 	}
-	t.Logf("compared %d decisions: %+v", seen.total, seen)
+	t.Log(seen)
 	if seen.total < *comparisons {
 		t.Fatalf("only %d comparisons ran, want %d", seen.total, *comparisons)
 	}
-	if *comparisons >= 2000 && (seen.placed < seen.total/10 || seen.refused < seen.total/10) {
-		t.Fatalf("the input is lopsided: %+v", seen)
-	}
-}
-
-// tally shows that the comparisons were about something.
-type tally struct{ total, placed, refused, failed, single int }
-
-func (s *tally) count(a answer) {
-	s.total++
-	feasible := 0
-	for _, n := range a.Nodes {
-		if n.Code == "Success" {
-			feasible++
-		}
-	}
-	switch {
-	case a.Failed:
-		s.failed++
-	case feasible == 0:
-		s.refused++
-	default:
-		s.placed++
-		if feasible == 1 {
-			s.single++
-		}
+	if missing := seen.lopsided(); *comparisons >= 2000 && len(missing) > 0 {
+		t.Fatalf("the input is lopsided: %v", missing)
 	}
 }
 
@@ -87,11 +63,16 @@ func compareCluster(t *testing.T, seed uint64, seen *tally) {
 	if err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
-	nodes := nodeInfos(c)
+	others, err := c.snapshot()
+	if err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	in := placement.Input{Nodes: nodeInfos(c), Objects: others}
 	for range podsPerCluster {
 		pod := g.incoming(&c)
 		want := upstream.decide(t.Context(), pod)
-		got := ours(profile, nodes, pod, g.Uint64())
+		in.Seed = g.Uint64()
+		got := ours(profile, in, pod)
 		seen.count(want)
 		if diff := cmp.Diff(want, got); diff != "" {
 			text, _ := yaml.Marshal(pod)
@@ -115,8 +96,8 @@ func nodeInfos(c cluster) []*state.NodeInfo {
 }
 
 // ours is our answer in the shared words, checked to be consistent with itself.
-func ours(profile *placement.Profile, nodes []*state.NodeInfo, obj *corev1.Pod, seed uint64) answer {
-	in := placement.Input{Pod: state.NewPod(obj.DeepCopy()), Nodes: nodes, Seed: seed, Limit: -1, Details: true}
+func ours(profile *placement.Profile, in placement.Input, obj *corev1.Pod) answer {
+	in.Pod, in.Limit, in.Details = state.NewPod(obj.DeepCopy()), -1, true
 	r := profile.Evaluate(in)
 	if r.Err != nil {
 		return answer{Failed: true}
@@ -175,7 +156,7 @@ func consistent(profile *placement.Profile, in placement.Input, long placement.R
 
 // profile draws a profile of the plugins that both sides have.
 func (g *generator) profile() placement.ProfileConfig {
-	p := placement.ProfileConfig{SchedulerName: "default-scheduler"}
+	p := placement.ProfileConfig{SchedulerName: "default-scheduler", CrossNodeRules: placement.EvaluateCrossNode}
 	for _, c := range placement.DefaultProfile("").Plugins {
 		switch c.Name {
 		case placement.NodeAffinity:
@@ -184,6 +165,10 @@ func (g *generator) profile() placement.ProfileConfig {
 			c.Args = g.fitArgs()
 		case placement.NodeResourcesBalancedAllocation:
 			c.Args = g.balancedArgs()
+		case placement.PodTopologySpread:
+			c.Args = g.spreadArgs()
+		case placement.InterPodAffinity:
+			c.Args = g.podAffinityArgs()
 		case placement.SchedulingGates, placement.PrioritySort, placement.NodeUnschedulable, placement.NodeName,
 			placement.TaintToleration, placement.NodePorts, placement.ImageLocality, placement.DefaultBinder,
 			placement.NodeDeclaredFeatures:
