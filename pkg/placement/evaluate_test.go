@@ -10,6 +10,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
@@ -399,38 +400,13 @@ func TestNewProfile(t *testing.T) {
 			[]placement.PluginConfig{fit(configv1.ScoringStrategy{Type: "Best"})},
 			`scoringStrategy.type is "Best", want LeastAllocated, MostAllocated or RequestedToCapacityRatio`,
 		},
-		"weight of affinity": {
-			[]placement.PluginConfig{{
-				Name: "InterPodAffinity", Args: &configv1.InterPodAffinityArgs{HardPodAffinityWeight: ptr.To[int32](101)},
-			}},
-			"hardPodAffinityWeight is 101, want 0 to 100",
-		},
-		"constraints of one's own": {
-			[]placement.PluginConfig{{Name: "PodTopologySpread", Args: &configv1.PodTopologySpreadArgs{
-				DefaultConstraints: []corev1.TopologySpreadConstraint{{}},
-			}}},
-			"defaultConstraints has 1 entries, want none unless defaultingType is List",
-		},
-		"constraints nobody can keep": {
-			[]placement.PluginConfig{{Name: "PodTopologySpread", Args: &configv1.PodTopologySpreadArgs{
-				DefaultingType:     configv1.ListDefaulting,
-				DefaultConstraints: []corev1.TopologySpreadConstraint{{TopologyKey: "zone", WhenUnsatisfiable: "Never"}},
-			}}},
-			"defaultConstraints[0].maxSkew is 0, want 1 or more\ndefaultConstraints[0].whenUnsatisfiable is Never",
-		},
 		"empty shape": {
 			[]placement.PluginConfig{fit(configv1.ScoringStrategy{Type: configv1.RequestedToCapacityRatio})},
 			"shape is empty, want at least one point",
 		},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			_, err := placement.NewProfile(placement.ProfileConfig{SchedulerName: "s", Plugins: test.plugins})
-			if err == nil || !strings.Contains(err.Error(), test.want) ||
-				!strings.HasPrefix(err.Error(), "placement: profile s: ") {
-				t.Errorf("error %v, want %s", err, test.want)
-			}
-		})
+		t.Run(name, func(t *testing.T) { refuses(t, test.want, test.plugins...) })
 	}
 	if _, err := placement.NewProfile(placement.ProfileConfig{}); err == nil {
 		t.Error("a profile without a name is accepted")
@@ -446,6 +422,38 @@ func TestNewProfile(t *testing.T) {
 	if _, err := placement.NewProfile(all); err != nil {
 		t.Errorf("a known plugin is refused: %v", err)
 	}
+}
+
+// refuses demands that a profile of these plugins is refused, and why.
+func refuses(t *testing.T, want string, plugins ...placement.PluginConfig) {
+	t.Helper()
+	_, err := placement.NewProfile(placement.ProfileConfig{SchedulerName: "s", Plugins: plugins})
+	if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "placement: profile s: ") {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
+// TestTopologyArgs: arguments that the evaluation could not work with are refused.
+func TestTopologyArgs(t *testing.T) {
+	spreadBy := func(kind configv1.PodTopologySpreadConstraintsDefaulting, c ...corev1.TopologySpreadConstraint,
+	) placement.PluginConfig {
+		return placement.PluginConfig{Name: placement.PodTopologySpread, Args: &configv1.PodTopologySpreadArgs{
+			DefaultingType: kind, DefaultConstraints: c,
+		}}
+	}
+	refuses(t, "hardPodAffinityWeight is 101, want 0 to 100", placement.PluginConfig{
+		Name: placement.InterPodAffinity, Args: &configv1.InterPodAffinityArgs{HardPodAffinityWeight: ptr.To[int32](101)},
+	})
+	refuses(t, "defaultConstraints has 1 entries, want none unless defaultingType is List",
+		spreadBy("", corev1.TopologySpreadConstraint{}))
+	refuses(t, `defaultingType is "Some", want System or List`, spreadBy("Some"))
+	refuses(t, "defaultConstraints[0].maxSkew is 0, want 1 or more\n"+
+		"defaultConstraints[0].whenUnsatisfiable is Never, want DoNotSchedule or ScheduleAnyway",
+		spreadBy(configv1.ListDefaulting, corev1.TopologySpreadConstraint{TopologyKey: "zone", WhenUnsatisfiable: "Never"}))
+	selecting := corev1.TopologySpreadConstraint{
+		MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{},
+	}
+	refuses(t, "defaultConstraints[0].labelSelector is set", spreadBy(configv1.ListDefaulting, selecting))
 }
 
 // TestLess: the order is total.

@@ -21,9 +21,12 @@ type podAffinityScorer struct {
 func (s *podAffinityScorer) Survey(all, _ []*state.NodeInfo) Scorer {
 	surveyed := *s
 	surveyed.weights = map[string]map[string]int64{}
+	prefers := len(s.attracted)+len(s.repelled) > 0
 	for _, n := range all {
-		surveyed.addOwn(n, s.attracted, 1)
-		surveyed.addOwn(n, s.repelled, -1)
+		if prefers {
+			surveyed.addOwn(n, s.attracted, 1)
+			surveyed.addOwn(n, s.repelled, -1)
+		}
 		for other := range n.AffinityPods() {
 			surveyed.addExisting(n, other.Terms)
 		}

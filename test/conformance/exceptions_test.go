@@ -132,25 +132,15 @@ func TestNamespaceSelectorOfAbsence(t *testing.T) {
 	prepareUpstream(t)
 	c := zoned(labelled("default", "there", "web", "one")) // env=prod: not selected
 	pod := repelledBy(labelled("team", "new", "db", ""), against("web", absence))
-	upstream, err := newOracle(t.Context(), c, only())
+	both, err := newSides(t.Context(), c, only())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := upstream.decide(t.Context(), pod)
-	if got := want.Nodes["one"].Code; got != "Unschedulable" {
+	if got := both.upstream.decide(t.Context(), pod).Nodes["one"].Code; got != "Unschedulable" {
 		t.Errorf("upstream says %s of node one; if this is mended, generate such selectors for waiting pods", got)
 	}
-	profile, err := placement.NewProfile(only())
-	if err != nil {
-		t.Fatal(err)
-	}
-	others, err := c.snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := ours(profile, placement.Input{Nodes: nodeInfos(c), Objects: others}, pod)
-	if code := got.Nodes["one"].Code; code != "Success" {
-		t.Errorf("node one: %s, want Success: the pod there is in no selected namespace", code)
+	if got := ours(both.profile, both.in, pod).Nodes["one"].Code; got != "Success" {
+		t.Errorf("node one: %s, want Success: the pod there is in no selected namespace", got)
 	}
 }
 
@@ -175,27 +165,20 @@ func TestHintExceptions(t *testing.T) {
 	for name, test := range tests {
 		t.Run(string(name), func(t *testing.T) {
 			c := zoned(test.gone)
-			upstream, err := newOracle(t.Context(), c, only())
+			both, err := newSides(t.Context(), c, only())
 			if err != nil {
 				t.Fatal(err)
 			}
-			profile, err := placement.NewProfile(only())
-			if err != nil {
-				t.Fatal(err)
-			}
-			others, err := c.snapshot()
-			if err != nil {
-				t.Fatal(err)
-			}
-			h := hintCase{upstream, profile, test.pod, clusterChange{oldPod: test.gone, objects: others}}
+			change := clusterChange{oldPod: test.gone, objects: both.in.Objects}
+			h := hintCase{both.upstream, both.profile, test.pod, change}
 			if got := exceptionOf(placement.InterPodAffinity, h); got != name {
 				t.Errorf("the exception is %q, want %q", got, name)
 			}
-			if upstreamWakes(t, extension(t, upstream, placement.InterPodAffinity), test.pod, h.change) {
+			if upstreamWakes(t, extension(t, both.upstream, placement.InterPodAffinity), test.pod, change) {
 				t.Error("upstream wakes the pod by now: the exception can go")
 			}
 			plugins := []string{placement.InterPodAffinity}
-			if !profile.Wakes(state.NewPod(test.pod.DeepCopy()), plugins, h.change.ours()) {
+			if !both.profile.Wakes(state.NewPod(test.pod.DeepCopy()), plugins, change.ours()) {
 				t.Error("we do not wake the pod")
 			}
 		})

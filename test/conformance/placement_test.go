@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -11,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -55,31 +55,56 @@ func compareCluster(t *testing.T, seed uint64, seen *tally) {
 	g := newGenerator(seed)
 	c := g.cluster()
 	config := g.profile()
-	upstream, err := newOracle(t.Context(), c, config)
+	both, err := newSides(t.Context(), c, config)
 	if err != nil {
-		t.Fatalf("seed %d: upstream: %v", seed, err)
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	for range podsPerCluster {
+		pod, tie := g.incoming(&c), g.Uint64()
+		want, diff := both.compare(t.Context(), pod, tie)
+		seen.count(want)
+		if diff == "" {
+			continue
+		}
+		small := shrink(input{c, pod}, func(in input) bool {
+			both, err := newSides(t.Context(), in.cluster, config)
+			if err != nil {
+				return false
+			}
+			_, diff := both.compare(t.Context(), in.pod, tie)
+			return diff != ""
+		})
+		t.Errorf("seed %d, pod %s: upstream (-) and ours (+) differ:\n%s\nas they do for this, profile %+v:\n%s",
+			seed, pod.Name, diff, config, small)
+		return
+	}
+}
+
+// sides are upstream and ours over the same cluster.
+type sides struct {
+	upstream *oracle
+	profile  *placement.Profile
+	in       placement.Input
+}
+
+func newSides(ctx context.Context, c cluster, config placement.ProfileConfig) (sides, error) {
+	upstream, err := newOracle(ctx, c, config)
+	if err != nil {
+		return sides{}, fmt.Errorf("upstream: %w", err)
 	}
 	profile, err := placement.NewProfile(config)
 	if err != nil {
-		t.Fatalf("seed %d: %v", seed, err)
+		return sides{}, err
 	}
 	others, err := c.snapshot()
-	if err != nil {
-		t.Fatalf("seed %d: %v", seed, err)
-	}
-	in := placement.Input{Nodes: nodeInfos(c), Objects: others}
-	for range podsPerCluster {
-		pod := g.incoming(&c)
-		want := upstream.decide(t.Context(), pod)
-		in.Seed = g.Uint64()
-		got := ours(profile, in, pod)
-		seen.count(want)
-		if diff := cmp.Diff(want, got); diff != "" {
-			text, _ := yaml.Marshal(pod)
-			t.Errorf("seed %d, pod %s: upstream (-) and ours (+) differ:\n%s\n%s", seed, pod.Name, diff, text)
-			return
-		}
-	}
+	return sides{upstream, profile, placement.Input{Nodes: nodeInfos(c), Objects: others}}, err
+}
+
+// compare returns upstream's answer and how ours differs, if it does; seed breaks our ties.
+func (s sides) compare(ctx context.Context, pod *corev1.Pod, seed uint64) (want answer, diff string) {
+	want = s.upstream.decide(ctx, pod)
+	s.in.Seed = seed
+	return want, cmp.Diff(want, ours(s.profile, s.in, pod))
 }
 
 func nodeInfos(c cluster) []*state.NodeInfo {

@@ -29,10 +29,10 @@ func (g *generator) objects() objects {
 			Name: name, UID: types.UID("uid-" + name), Labels: g.namespaceLabels(),
 		}})
 	}
-	for range g.IntN(4) {
+	for range 1 + g.IntN(4) {
 		o.services = append(o.services, &corev1.Service{
 			ObjectMeta: g.meta("service"),
-			Spec:       corev1.ServiceSpec{Selector: pick(g, g.podLabels(), g.podLabels(), nil)},
+			Spec:       corev1.ServiceSpec{Selector: pick(g, g.podLabels(), g.podLabels(), g.podLabels(), g.podLabels(), nil)},
 		})
 	}
 	for range g.IntN(3) {
@@ -164,7 +164,7 @@ func (g *generator) spreadConstraint() corev1.TopologySpreadConstraint {
 	c := corev1.TopologySpreadConstraint{
 		MaxSkew:           pick[int32](g, 1, 1, 2, 3),
 		TopologyKey:       g.topologyKey(),
-		WhenUnsatisfiable: pick(g, corev1.DoNotSchedule, corev1.ScheduleAnyway, corev1.ScheduleAnyway),
+		WhenUnsatisfiable: g.whenUnsatisfiable(),
 		LabelSelector:     g.selector(),
 		MatchLabelKeys:    some(g, 15, "tier", "app", "absent"),
 	}
@@ -177,6 +177,14 @@ func (g *generator) spreadConstraint() corev1.TopologySpreadConstraint {
 		c.MinDomains = &domains
 	}
 	return c
+}
+
+// whenUnsatisfiable prefers soft constraints: a node is rejected more easily than ranked.
+func (g *generator) whenUnsatisfiable() corev1.UnsatisfiableConstraintAction {
+	if g.chance(30) {
+		return corev1.DoNotSchedule
+	}
+	return corev1.ScheduleAnyway
 }
 
 // podTerms draws inter-pod affinity for a pod. Namespace selectors that match a namespace
@@ -234,7 +242,7 @@ var absence = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequ
 }}
 
 func (g *generator) spreadArgs() *configv1.PodTopologySpreadArgs {
-	if g.chance(50) {
+	if g.chance(65) {
 		return &configv1.PodTopologySpreadArgs{DefaultingType: configv1.SystemDefaulting}
 	}
 	args := &configv1.PodTopologySpreadArgs{DefaultingType: configv1.ListDefaulting}
@@ -242,7 +250,7 @@ func (g *generator) spreadArgs() *configv1.PodTopologySpreadArgs {
 	for range g.IntN(4) {
 		c := corev1.TopologySpreadConstraint{
 			MaxSkew: pick[int32](g, 1, 2, 5), TopologyKey: g.topologyKey(),
-			WhenUnsatisfiable: pick(g, corev1.DoNotSchedule, corev1.ScheduleAnyway, corev1.ScheduleAnyway),
+			WhenUnsatisfiable: g.whenUnsatisfiable(),
 		}
 		if id := fmt.Sprint(c.TopologyKey, c.WhenUnsatisfiable); !seen[id] {
 			seen[id] = true
