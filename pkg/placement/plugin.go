@@ -89,8 +89,8 @@ type ClusterFilter interface {
 	Survey(all []*state.NodeInfo) Filter
 }
 
-// ClusterScorer is the same for a Scorer; feasible are those of all that passed the
-// filters, in the same order. A nil Scorer says that all nodes are alike after all.
+// ClusterScorer is the same for a Scorer; feasible are the candidates that passed
+// the filters. A nil Scorer says that all nodes are alike after all.
 type ClusterScorer interface {
 	Scorer
 	Survey(all, feasible []*state.NodeInfo) Scorer

@@ -185,6 +185,24 @@ func TestSharedHostname(t *testing.T) {
 	}
 }
 
+// TestCandidates: nodes that are not to be chosen count all the same.
+func TestCandidates(t *testing.T) {
+	nodes := zones()
+	nodes["a1"].AddPod(app("db", "there", away(term(zone, "web"))))
+	in := placement.Input{
+		Pod: app("web", "p"), Nodes: inOrder(nodes), Candidates: []*state.NodeInfo{nodes["a2"], nodes["b1"]},
+	}
+	if got := feasible(t, profileOf(t, placement.EvaluateCrossNode), in); got != "b1" {
+		t.Errorf("feasible %q, want b1: what is on a1 keeps the pod out of its zone", got)
+	}
+	in.Candidates = in.Candidates[:1]
+	r := profileOf(t, placement.EvaluateCrossNode).Evaluate(in)
+	want := "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules."
+	if got := r.Diagnosis.Message(); got != want || r.NodesTotal != 1 {
+		t.Errorf("%d nodes: %s, want %s", r.NodesTotal, got, want)
+	}
+}
+
 // TestRepelledWakes: the end of what kept a pod away wakes it, in both modes.
 func TestRepelledWakes(t *testing.T) {
 	for _, cross := range []placement.CrossNodeRules{placement.RefuseCrossNode, placement.EvaluateCrossNode} {
