@@ -47,7 +47,7 @@ func newNodeAffinity(args runtime.Object) (Plugin, error) {
 func (nodeAffinity) Name() string { return NodeAffinity }
 
 // Compile implements Plugin.
-func (p nodeAffinity) Compile(pod *state.Pod) (Compiled, error) {
+func (p nodeAffinity) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
 	var c Compiled
 	spec := &pod.Object.Spec
 	required := requiredTerms(spec)

@@ -42,11 +42,13 @@ const (
 	UpdatePodGatesEliminated
 	// UpdateOther says that something else about a pod changed.
 	UpdateOther
+	// UpdateNamespaceLabel says that a namespace's labels changed.
+	UpdateNamespaceLabel
 
 	// Update is any change of an object that was there and stays.
 	Update = UpdateNodeAllocatable | UpdateNodeLabel | UpdateNodeTaint | UpdateNodeCondition |
 		UpdateNodeAnnotation | UpdateNodeDeclaredFeature | UpdatePodLabel | UpdatePodScaleDown |
-		UpdatePodToleration | UpdatePodGatesEliminated | UpdateOther
+		UpdatePodToleration | UpdatePodGatesEliminated | UpdateOther | UpdateNamespaceLabel
 )
 
 // Event is a kind of change that could turn a rule's no into a yes.
@@ -63,11 +65,19 @@ type Change struct {
 	Actions          Action
 	OldPod, NewPod   *state.Pod
 	OldNode, NewNode *state.Node
+	// OldObject and NewObject are of the kinds without values of their own.
+	OldObject, NewObject *state.Object
+	// Objects are the other objects of the cluster after the change, as in Input; nil when
+	// they are not at hand, which wakes rather too many pods than too few.
+	Objects Objects
 }
 
 // Changes sorts what an Apply did, in its order, leaving out what matters to no rule.
 func Changes(c state.Changes) []Change {
 	list := make([]Change, 0, len(c.Pods)+len(c.Nodes))
+	for _, o := range c.Others {
+		list = append(list, ObjectChange(o))
+	}
 	for _, n := range c.Nodes {
 		list = append(list, NodeChange(n))
 	}

@@ -55,7 +55,7 @@ func (d Diagnosis) Reasons() map[string]int32 {
 
 // diagnose fills the result for a pod that fits nowhere.
 func (e *evaluation) diagnose() {
-	d := Diagnosis{nodesTotal: len(e.Nodes), reasons: map[string]int32{}, plugins: map[string]struct{}{}}
+	d := Diagnosis{nodesTotal: len(e.Candidates), reasons: map[string]int32{}, plugins: map[string]struct{}{}}
 	if e.rejected != nil {
 		d.rejection = e.rejected.message
 		for _, name := range e.rejected.plugins {
@@ -65,7 +65,7 @@ func (e *evaluation) diagnose() {
 		for _, name := range e.onlyBy {
 			d.plugins[name] = struct{}{}
 		}
-		for i, n := range e.Nodes {
+		for i, n := range e.Candidates {
 			plugin, reasons := e.explain(n, e.verdicts[i])
 			if plugin != "" && e.verdicts[i] >= 0 {
 				d.plugins[plugin] = struct{}{}

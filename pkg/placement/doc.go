@@ -7,7 +7,9 @@
 // "no" to "ask again".
 //
 // Everything here is a function of its arguments: no clock, no randomness, no I/O, no
-// state that outlives a call. Nodes and pods are read only.
+// state that outlives a call. Nodes and pods are read only; so are namespaces, services
+// and controllers, which come as Objects. Rules about other pods (spread*.go,
+// podaffinity*.go) count them anew in every decision, once per constraint or term.
 //
 // Semantics are those of kube-scheduler 1.36: the same feasible set, the same scores per
 // plugin and in total, the same reasons and message grammar; test/conformance compares
@@ -20,7 +22,11 @@
 //     ("preemption: 0/N nodes are available: ...").
 //   - Rules that are configured but not evaluated by this version never let a pod pass by
 //     mistake: a pod that carries a hard constraint of such a rule is rejected on every
-//     node with a reason that names the rule (see unsupported.go). Soft constraints of
-//     such a rule (preferred pod affinity, ScheduleAnyway spread) do not count: they move
-//     no score.
+//     node with a reason that names the rule (see unsupported.go).
+//   - Hard rules that reach beyond one node are refused in the same way unless the profile
+//     says that one shard alone decides: see CrossNodeRules. Their soft counterparts
+//     (preferred pod affinity, ScheduleAnyway spread, spreading by default) always score.
+//   - InterPodAffinity takes a namespace selector to mean the namespaces that match it,
+//     also where upstream loses track of that; and its hints wake pods that upstream's
+//     forget (see podAffinity.Hint). test/conformance names each such exception.
 package placement

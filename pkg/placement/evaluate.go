@@ -17,9 +17,15 @@ type Input struct {
 	// Pod to place; its Object must be set.
 	Pod *state.Pod
 	// Nodes are all nodes of the cluster as the caller counts them, in a stable order.
-	// Some scores depend on nodes that cannot take the pod, so leaving some out changes
-	// the answer; use Excluded for those that must not be used now.
+	// Some rules and scores depend on nodes that do not take the pod, so leaving some out
+	// changes the answer; use Candidates or Excluded for those that must not be used now.
 	Nodes []*state.NodeInfo
+	// Candidates are those of Nodes among which to choose, in the same order, and which
+	// the Result is about; nil for all of them.
+	Candidates []*state.NodeInfo
+	// Objects are the other objects of the cluster; nil for none. Without them no pod is
+	// spread by default, and no namespace has labels.
+	Objects Objects
 	// Seed breaks ties. Equal inputs give equal results.
 	Seed uint64
 	// Excluded maps UIDs of nodes that must not be used to the reason counted for them.
@@ -36,11 +42,12 @@ type Result struct {
 	// Feasible ranks the best feasible nodes, best first: by total, ties by a hash of seed
 	// and node UID. A pod that can go where it has been nominated to has that node alone.
 	Feasible []Scored
-	// FeasibleCount is how many there are in all; NodesTotal how many were in the input.
+	// FeasibleCount is how many there are in all; NodesTotal how many there were to choose
+	// among.
 	FeasibleCount, NodesTotal int
 	// Diagnosis says why no node is feasible; empty when one is.
 	Diagnosis Diagnosis
-	// Nodes reports on every node, in the order of the input, when Details asked for it.
+	// Nodes reports on every candidate, in the order of the input, when Details asked for it.
 	Nodes []NodeReport
 	// Err: the attempt failed for a reason that is no answer (upstream's SchedulerError).
 	// Everything else is then empty.
@@ -78,10 +85,14 @@ type NodeReport struct {
 
 // Evaluate decides about one pod from scratch.
 func (p *Profile) Evaluate(in Input) Result {
-	if len(in.Nodes) == 0 {
+	if in.Candidates == nil {
+		in.Candidates = in.Nodes
+	}
+	if len(in.Candidates) == 0 {
 		return Result{}
 	}
-	e := evaluation{Input: in, profile: p, result: Result{NodesTotal: len(in.Nodes)}}
+	e := evaluation{Input: in, profile: p, result: Result{NodesTotal: len(in.Candidates)}}
+	e.Objects = orNoObjects(in.Objects)
 	if err := e.compile(); err != nil {
 		return Result{Err: err}
 	}
@@ -112,7 +123,7 @@ type evaluation struct {
 	// only are the node names worth looking at, nil for all; onlyBy the rules that say so.
 	only   []string
 	onlyBy []string
-	// verdicts is per node: verdictPass, verdictExcluded, verdictNarrowed, or the index in
+	// verdicts is per candidate: verdictPass, verdictExcluded, verdictNarrowed, or the index in
 	// filters of the rule that said no.
 	verdicts []int16
 	feasible []*state.NodeInfo
@@ -157,7 +168,7 @@ func (e *evaluation) compile() error {
 	e.filters = make([]activeFilter, 0, len(e.profile.rules))
 	e.scorers = make([]activeScorer, 0, len(e.profile.rules))
 	for _, r := range e.profile.rules {
-		c, err := r.plugin.Compile(e.Pod)
+		c, err := r.plugin.Compile(e.Pod, e.Objects)
 		if err != nil {
 			return fmt.Errorf("placement: plugin %s: %w", r.plugin.Name(), err)
 		}
@@ -226,9 +237,9 @@ func (e *evaluation) filterNodes() {
 		e.feasible = []*state.NodeInfo{e.nominated}
 		return
 	}
-	e.verdicts = make([]int16, len(e.Nodes))
-	e.feasible = make([]*state.NodeInfo, 0, len(e.Nodes))
-	for i, n := range e.Nodes {
+	e.verdicts = make([]int16, len(e.Candidates))
+	e.feasible = make([]*state.NodeInfo, 0, len(e.Candidates))
+	for i, n := range e.Candidates {
 		e.verdicts[i] = e.verdict(n, true)
 		if e.verdicts[i] == verdictPass {
 			e.feasible = append(e.feasible, n)
@@ -241,11 +252,11 @@ func (e *evaluation) findNominated() *state.NodeInfo {
 	if name == "" {
 		return nil
 	}
-	i := slices.IndexFunc(e.Nodes, func(n *state.NodeInfo) bool { return n.Node.Name == name })
-	if i < 0 || e.verdict(e.Nodes[i], false) != verdictPass {
+	i := slices.IndexFunc(e.Candidates, func(n *state.NodeInfo) bool { return n.Node.Name == name })
+	if i < 0 || e.verdict(e.Candidates[i], false) != verdictPass {
 		return nil
 	}
-	return e.Nodes[i]
+	return e.Candidates[i]
 }
 
 func (e *evaluation) verdict(n *state.NodeInfo, narrowed bool) int16 {
@@ -273,15 +284,12 @@ func (e *evaluation) score() error {
 	if len(e.feasible) == 1 && !e.Details {
 		return nil
 	}
+	if err := e.survey(); err != nil {
+		return err
+	}
 	cells := make([]int64, len(e.scorers)*len(e.feasible))
 	for i := range e.scorers {
 		s := &e.scorers[i]
-		if s.err != nil {
-			return fmt.Errorf("placement: plugin %s: %w", s.plugin, s.err)
-		}
-		if c, ok := s.scorer.(ClusterScorer); ok {
-			s.scorer = c.Survey(e.Nodes)
-		}
 		var column []int64
 		column, cells = cells[:len(e.feasible):len(e.feasible)], cells[len(e.feasible):]
 		for j, n := range e.feasible {
@@ -299,6 +307,27 @@ func (e *evaluation) score() error {
 		}
 		e.columns = append(e.columns, column)
 	}
+	return nil
+}
+
+// survey readies the scorers and drops those that have nothing to say.
+func (e *evaluation) survey() error {
+	active := e.scorers[:0]
+	for _, s := range e.scorers {
+		if s.err != nil {
+			return fmt.Errorf("placement: plugin %s: %w", s.plugin, s.err)
+		}
+		if c, ok := s.scorer.(ClusterScorer); ok {
+			s.scorer = c.Survey(e.Nodes, e.feasible)
+		}
+		if n, ok := s.scorer.(Normalizer); ok {
+			s.normalize = n.Normalize
+		}
+		if s.scorer != nil {
+			active = append(active, s)
+		}
+	}
+	e.scorers = active
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -215,74 +216,6 @@ func TestRefusesWhatItCannotCheck(t *testing.T) {
 	}
 }
 
-// TestRepelled: a pod that is placed may keep others away by its required anti-affinity;
-// where it could, nothing is placed, and its going wakes the waiting.
-func TestRepelled(t *testing.T) {
-	term := corev1.PodAffinityTerm{
-		TopologyKey:   corev1.LabelHostname,
-		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
-	}
-	owner := func(term corev1.PodAffinityTerm) *state.Pod {
-		return changed(statetest.Pod("default", "owner"), func(p *corev1.Pod) {
-			p.Spec.NodeName = "node-0000"
-			p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}}}
-		})
-	}
-	elsewhere, anywhere := term, term
-	elsewhere.Namespaces = []string{"team"}
-	anywhere.Namespaces, anywhere.NamespaceSelector = []string{"team"}, &metav1.LabelSelector{}
-	tests := map[string]struct {
-		term    corev1.PodAffinityTerm
-		app     string
-		refused bool
-	}{
-		"matches":                  {term, "db", true},
-		"other labels":             {term, "web", false},
-		"other namespace":          {elsewhere, "db", false},
-		"a selector of namespaces": {anywhere, "db", true},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			p, list := defaultProfile(t), nodes(2)
-			repeller := owner(test.term)
-			list[0].AddPod(repeller)
-			pod := changed(statetest.Pod("default", "p"), func(p *corev1.Pod) {
-				p.Labels = map[string]string{"app": test.app}
-			})
-			r := p.Evaluate(placement.Input{Pod: pod, Nodes: list})
-			if refused := r.FeasibleCount == 0; refused != test.refused {
-				t.Fatalf("refused %v, want %v", refused, test.refused)
-			}
-			gone := placement.PodChange(state.PodChange{Before: repeller})
-			if test.refused && !p.Wakes(pod, r.Diagnosis.Plugins(), gone) {
-				t.Error("the end of the cause does not wake the pod")
-			}
-		})
-	}
-}
-
-// TestSpreadByDefault: hard default constraints concern pods without their own.
-func TestSpreadByDefault(t *testing.T) {
-	cfg := placement.ProfileConfig{SchedulerName: "s", Plugins: []placement.PluginConfig{{
-		Name: placement.PodTopologySpread,
-		Args: &configv1.PodTopologySpreadArgs{
-			DefaultingType: configv1.ListDefaulting,
-			DefaultConstraints: []corev1.TopologySpreadConstraint{
-				{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule},
-			},
-		},
-	}}}
-	p, err := placement.NewProfile(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := placement.Input{Pod: changed(statetest.Pod("default", "p")), Nodes: nodes(1)}
-	if r := p.Evaluate(in); r.FeasibleCount != 0 {
-		t.Error("placed against the default constraints")
-	}
-}
-
 // TestRanking: the short ranking is the start of the full one, the full one is by total
 // with ties in an order that depends on the seed alone, and the order of input matters to
 // neither.
@@ -473,16 +406,13 @@ func TestNewProfile(t *testing.T) {
 		},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			_, err := placement.NewProfile(placement.ProfileConfig{SchedulerName: "s", Plugins: test.plugins})
-			if err == nil || !strings.Contains(err.Error(), test.want) ||
-				!strings.HasPrefix(err.Error(), "placement: profile s: ") {
-				t.Errorf("error %v, want %s", err, test.want)
-			}
-		})
+		t.Run(name, func(t *testing.T) { refuses(t, test.want, test.plugins...) })
 	}
 	if _, err := placement.NewProfile(placement.ProfileConfig{}); err == nil {
 		t.Error("a profile without a name is accepted")
+	}
+	if _, err := placement.NewProfile(placement.ProfileConfig{SchedulerName: "s", CrossNodeRules: 2}); err == nil {
+		t.Error("an unknown CrossNodeRules is accepted")
 	}
 	var all placement.ProfileConfig
 	all.SchedulerName = "s"
@@ -492,6 +422,38 @@ func TestNewProfile(t *testing.T) {
 	if _, err := placement.NewProfile(all); err != nil {
 		t.Errorf("a known plugin is refused: %v", err)
 	}
+}
+
+// refuses demands that a profile of these plugins is refused, and why.
+func refuses(t *testing.T, want string, plugins ...placement.PluginConfig) {
+	t.Helper()
+	_, err := placement.NewProfile(placement.ProfileConfig{SchedulerName: "s", Plugins: plugins})
+	if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "placement: profile s: ") {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
+// TestTopologyArgs: arguments that the evaluation could not work with are refused.
+func TestTopologyArgs(t *testing.T) {
+	spreadBy := func(kind configv1.PodTopologySpreadConstraintsDefaulting, c ...corev1.TopologySpreadConstraint,
+	) placement.PluginConfig {
+		return placement.PluginConfig{Name: placement.PodTopologySpread, Args: &configv1.PodTopologySpreadArgs{
+			DefaultingType: kind, DefaultConstraints: c,
+		}}
+	}
+	refuses(t, "hardPodAffinityWeight is 101, want 0 to 100", placement.PluginConfig{
+		Name: placement.InterPodAffinity, Args: &configv1.InterPodAffinityArgs{HardPodAffinityWeight: ptr.To[int32](101)},
+	})
+	refuses(t, "defaultConstraints has 1 entries, want none unless defaultingType is List",
+		spreadBy("", corev1.TopologySpreadConstraint{}))
+	refuses(t, `defaultingType is "Some", want System or List`, spreadBy("Some"))
+	refuses(t, "defaultConstraints[0].maxSkew is 0, want 1 or more\n"+
+		"defaultConstraints[0].whenUnsatisfiable is Never, want DoNotSchedule or ScheduleAnyway",
+		spreadBy(configv1.ListDefaulting, corev1.TopologySpreadConstraint{TopologyKey: "zone", WhenUnsatisfiable: "Never"}))
+	selecting := corev1.TopologySpreadConstraint{
+		MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{},
+	}
+	refuses(t, "defaultConstraints[0].labelSelector is set", spreadBy(configv1.ListDefaulting, selecting))
 }
 
 // TestLess: the order is total.

@@ -27,7 +27,7 @@ type featureFilter struct {
 func (nodeDeclaredFeatures) Name() string { return NodeDeclaredFeatures }
 
 // Compile implements Plugin.
-func (nodeDeclaredFeatures) Compile(pod *state.Pod) (Compiled, error) {
+func (nodeDeclaredFeatures) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
 	needs, err := featuresOf(pod)
 	if err != nil || needs.IsEmpty() {
 		return Compiled{}, err

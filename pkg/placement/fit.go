@@ -38,7 +38,7 @@ func newNodeResourcesFit(args runtime.Object) (Plugin, error) {
 func (nodeResourcesFit) Name() string { return NodeResourcesFit }
 
 // Compile implements Plugin.
-func (p nodeResourcesFit) Compile(pod *state.Pod) (Compiled, error) {
+func (p nodeResourcesFit) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
 	return Compiled{
 		Filter: newFitFilter(incomingRequest(pod.Object), p.ignores),
 		Scorer: p.strategy.scorer(pod.Object),

@@ -26,7 +26,7 @@ func (imageLocality) Events() []Event { return nil }
 func (imageLocality) Hint(*state.Pod, Change) bool { return false }
 
 // Compile implements Plugin.
-func (imageLocality) Compile(pod *state.Pod) (Compiled, error) {
+func (imageLocality) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
 	spec := &pod.Object.Spec
 	s := imageScorer{containers: int64(len(spec.InitContainers) + len(spec.Containers))}
 	for _, c := range spec.InitContainers {
@@ -62,7 +62,7 @@ type imageScorer struct {
 // Survey finds out what each image is worth: its size times the share of nodes that have
 // it, so that a rare image does not draw every pod to the one node that has it. The size
 // is that on the first node that has the image, as in upstream's cache.
-func (s imageScorer) Survey(all []*state.NodeInfo) Scorer {
+func (s imageScorer) Survey(all, _ []*state.NodeInfo) Scorer {
 	s.worth = make([]int64, len(s.images))
 	for i, image := range s.images {
 		var size, holders int64

@@ -41,9 +41,9 @@ const (
 type Plugin interface {
 	// Name is upstream's plugin name, as used in configuration and messages.
 	Name() string
-	// Compile says what the rule has to do with this pod. An error is for what cannot be:
-	// it fails the attempt.
-	Compile(pod *state.Pod) (Compiled, error)
+	// Compile says what the rule has to do with this pod, in a cluster with these objects.
+	// An error is for what cannot be: it fails the attempt.
+	Compile(pod *state.Pod, objects Objects) (Compiled, error)
 	// Events lists the changes that could turn this rule's no into a yes, for any pod.
 	Events() []Event
 	// Hint tells whether a change that Events lists could turn the no into a yes for this
@@ -64,7 +64,7 @@ type Compiled struct {
 	Scorer    Scorer
 	ScorerErr error
 	// Normalize brings the raw scores of all feasible nodes to MinScore..MaxScore, in
-	// place; nil when they are already.
+	// place; nil when they are already, or when the scorer is a Normalizer.
 	Normalize func(scores []int64)
 }
 
@@ -89,10 +89,18 @@ type ClusterFilter interface {
 	Survey(all []*state.NodeInfo) Filter
 }
 
-// ClusterScorer is the same for a Scorer.
+// ClusterScorer is the same for a Scorer; feasible are the candidates that passed
+// the filters. A nil Scorer says that all nodes are alike after all.
 type ClusterScorer interface {
 	Scorer
-	Survey(all []*state.NodeInfo) Scorer
+	Survey(all, feasible []*state.NodeInfo) Scorer
+}
+
+// Normalizer is a Scorer that takes the place of Compiled.Normalize, to use what Survey
+// found out. scores are those of the feasible nodes, in their order.
+type Normalizer interface {
+	Scorer
+	Normalize(scores []int64)
 }
 
 // normalizeToMax scales the largest score to MaxScore; all zero stays so. Source:

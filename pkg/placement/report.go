@@ -24,9 +24,9 @@ func (e *evaluation) explain(n *state.NodeInfo, verdict int16) (plugin string, r
 
 // report describes every node, in the order of the input.
 func (e *evaluation) report() []NodeReport {
-	reports := make([]NodeReport, len(e.Nodes))
+	reports := make([]NodeReport, len(e.Candidates))
 	passed := 0
-	for i, n := range e.Nodes {
+	for i, n := range e.Candidates {
 		r := &reports[i]
 		r.Node = n
 		switch {

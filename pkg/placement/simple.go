@@ -26,7 +26,7 @@ type idle struct{ name string }
 func (p idle) Name() string { return p.name }
 
 // Compile implements Plugin.
-func (idle) Compile(*state.Pod) (Compiled, error) { return Compiled{}, nil }
+func (idle) Compile(*state.Pod, Objects) (Compiled, error) { return Compiled{}, nil }
 
 // Events implements Plugin.
 func (idle) Events() []Event { return nil }
@@ -42,7 +42,7 @@ type schedulingGates struct{}
 func (schedulingGates) Name() string { return SchedulingGates }
 
 // Compile implements Plugin.
-func (schedulingGates) Compile(pod *state.Pod) (Compiled, error) {
+func (schedulingGates) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
 	gates := pod.Object.Spec.SchedulingGates
 	if len(gates) == 0 {
 		return Compiled{}, nil
@@ -76,7 +76,7 @@ type unschedulableFilter struct {
 func (nodeUnschedulable) Name() string { return NodeUnschedulable }
 
 // Compile implements Plugin.
-func (nodeUnschedulable) Compile(pod *state.Pod) (Compiled, error) {
+func (nodeUnschedulable) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
 	if toleratesUnschedulable(pod) {
 		return Compiled{}, nil
 	}
@@ -129,7 +129,7 @@ type nodeNameFilter struct {
 func (nodeName) Name() string { return NodeName }
 
 // Compile implements Plugin.
-func (nodeName) Compile(pod *state.Pod) (Compiled, error) {
+func (nodeName) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
 	if pod.NodeName == "" {
 		return Compiled{}, nil
 	}
@@ -162,7 +162,7 @@ type portsFilter struct {
 func (nodePorts) Name() string { return NodePorts }
 
 // Compile implements Plugin.
-func (nodePorts) Compile(pod *state.Pod) (Compiled, error) {
+func (nodePorts) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
 	if len(pod.Ports) == 0 {
 		return Compiled{}, nil
 	}

@@ -23,7 +23,7 @@ type taintScorer struct{ tolerations []corev1.Toleration }
 func (taintToleration) Name() string { return TaintToleration }
 
 // Compile implements Plugin.
-func (taintToleration) Compile(pod *state.Pod) (Compiled, error) {
+func (taintToleration) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
 	tolerations := pod.Object.Spec.Tolerations
 	return Compiled{
 		Filter:    taintFilter{"node(s) had untolerated taint(s)", tolerations},

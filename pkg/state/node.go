@@ -72,6 +72,8 @@ type NodeInfo struct {
 
 	pods         []*Pod // sorted by UID
 	antiAffinity []*Pod // those of pods with required anti-affinity, sorted by UID
+	affinity     []*Pod // those of pods with Terms, sorted by UID
+	undescribed  int    // how many of pods are not Described
 	ports        []portUse
 }
 
@@ -101,6 +103,12 @@ func (n *NodeInfo) AddPod(pod *Pod) {
 	if len(pod.RequiredAntiAffinity()) > 0 {
 		n.antiAffinity = insertPod(n.antiAffinity, pod)
 	}
+	if pod.Terms != nil {
+		n.affinity = insertPod(n.affinity, pod)
+	}
+	if !pod.Described() {
+		n.undescribed++
+	}
 	n.Requested.accumulate(pod.Requests)
 	n.NonZeroRequested.accumulate(pod.NonZero)
 	for _, p := range pod.Ports {
@@ -119,6 +127,12 @@ func (n *NodeInfo) RemovePod(uid string) bool {
 	n.pods = slices.Delete(n.pods, i, i+1)
 	if j, ok := findPod(n.antiAffinity, uid); ok {
 		n.antiAffinity = slices.Delete(n.antiAffinity, j, j+1)
+	}
+	if j, ok := findPod(n.affinity, uid); ok {
+		n.affinity = slices.Delete(n.affinity, j, j+1)
+	}
+	if !pod.Described() {
+		n.undescribed--
 	}
 	n.Requested.deduct(pod.Requests)
 	n.NonZeroRequested.deduct(pod.NonZero)
@@ -144,6 +158,13 @@ func (n *NodeInfo) PodCount() int { return len(n.pods) }
 // AntiAffinityPods yields the pods with required anti-affinity, sorted by UID.
 func (n *NodeInfo) AntiAffinityPods() iter.Seq[*Pod] { return slices.Values(n.antiAffinity) }
 
+// AffinityPods yields the pods with inter-pod affinity terms of any sort, sorted by UID.
+func (n *NodeInfo) AffinityPods() iter.Seq[*Pod] { return slices.Values(n.affinity) }
+
+// UndescribedPods is the number of pods here that no fact has described yet (see
+// Pod.Described): whatever they repel is not known.
+func (n *NodeInfo) UndescribedPods() int { return n.undescribed }
+
 // PortConflict tells whether any of want is taken on the node.
 func (n *NodeInfo) PortConflict(want []HostPort) bool {
 	for _, w := range want {
@@ -164,6 +185,7 @@ func (n *NodeInfo) Clone() *NodeInfo {
 	c.NonZeroRequested.Extended = maps.Clone(n.NonZeroRequested.Extended)
 	c.pods = slices.Clone(n.pods)
 	c.antiAffinity = slices.Clone(n.antiAffinity)
+	c.affinity = slices.Clone(n.affinity)
 	c.ports = slices.Clone(n.ports)
 	return &c
 }

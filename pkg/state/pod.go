@@ -38,6 +38,8 @@ type Pod struct {
 	// Gated: spec.schedulingGates is not empty. Terminal: the phase is Succeeded or
 	// Failed. Deleting: a deletionTimestamp is set.
 	Gated, Terminal, Deleting bool
+	// Terms are the inter-pod affinity terms, nil when there are none.
+	Terms *PodTerms
 	// Object is the stripped object; nil only for a pod known by its reservation alone.
 	Object *corev1.Pod
 }
@@ -58,6 +60,7 @@ func NewPod(obj *corev1.Pod) *Pod {
 		Gated:           len(obj.Spec.SchedulingGates) > 0,
 		Terminal:        obj.Status.Phase == corev1.PodSucceeded || obj.Status.Phase == corev1.PodFailed,
 		Deleting:        obj.DeletionTimestamp != nil,
+		Terms:           newPodTerms(obj),
 		Object:          obj,
 	}
 	pod.Requests.Pods = 1
@@ -70,6 +73,10 @@ func NewPod(obj *corev1.Pod) *Pod {
 // Occupies tells whether the pod takes resources of the node NodeName: it is bound and
 // not terminal. A pod that is being deleted still occupies until it is gone.
 func (p *Pod) Occupies() bool { return p.NodeName != "" && !p.Terminal }
+
+// Described tells whether a fact has described the pod. One that is known by its
+// reservation alone has requests and ports, but nobody knows its labels and terms.
+func (p *Pod) Described() bool { return p.Object != nil && p.Object.UID != "" }
 
 // Key is "namespace/name".
 func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }

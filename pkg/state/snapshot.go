@@ -64,6 +64,11 @@ func (s *Snapshot) Objects(k events.Kind) iter.Seq[*Object] {
 	return all[Object](s, tableObjects, indexName+"_prefix", string(k)+separator)
 }
 
+// ObjectsIn yields the objects of one kind in one namespace, sorted by name.
+func (s *Snapshot) ObjectsIn(k events.Kind, namespace string) iter.Seq[*Object] {
+	return all[Object](s, tableObjects, indexName+"_prefix", string(k)+separator+namespace+"/")
+}
+
 // one looks a key up.
 func one[T any](s *Snapshot, table, index, key string) (*T, bool) {
 	raw, err := s.db.Txn(false).First(table, index, key)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -234,6 +235,12 @@ func drawPod(t *rapid.T, uid string) *state.Pod {
 		}), 0, 2).Draw(t, "ports"),
 		Object: &corev1.Pod{},
 	}
+	if rapid.Bool().Draw(t, "described") {
+		pod.Object.UID = types.UID(uid)
+	}
+	if rapid.Bool().Draw(t, "terms") {
+		pod.Terms = &state.PodTerms{}
+	}
 	if rapid.Bool().Draw(t, "anti-affinity") {
 		pod.Object.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: "zone"}},
@@ -244,23 +251,37 @@ func drawPod(t *rapid.T, uid string) *state.Pod {
 
 func checkSums(t *rapid.T, info *state.NodeInfo, on map[string]*state.Pod) {
 	var requested, nonZero state.Resources
-	var anti []string
+	var anti, affine []string
+	undescribed := 0
 	for _, p := range on {
 		requested, nonZero = requested.Add(p.Requests), nonZero.Add(p.NonZero)
 		if p.Object.Spec.Affinity != nil {
 			anti = append(anti, p.UID)
+		}
+		if p.Terms != nil {
+			affine = append(affine, p.UID)
+		}
+		if !p.Described() {
+			undescribed++
 		}
 	}
 	if !info.Requested.Equal(requested) || !info.NonZeroRequested.Equal(nonZero) || info.PodCount() != len(on) {
 		t.Fatalf("sums %v and %v of %d pods, want %v and %v of %d",
 			info.Requested, info.NonZeroRequested, info.PodCount(), requested, nonZero, len(on))
 	}
-	var uids, gotAnti []string
+	var uids, gotAnti, gotAffine []string
 	for p := range info.Pods() {
 		uids = append(uids, p.UID)
 	}
 	for p := range info.AntiAffinityPods() {
 		gotAnti = append(gotAnti, p.UID)
+	}
+	for p := range info.AffinityPods() {
+		gotAffine = append(gotAffine, p.UID)
+	}
+	slices.Sort(affine)
+	if !slices.Equal(gotAffine, affine) || info.UndescribedPods() != undescribed {
+		t.Fatalf("with terms %v, want %v; %d not described, want %d", gotAffine, affine, info.UndescribedPods(), undescribed)
 	}
 	slices.Sort(anti)
 	if !slices.IsSorted(uids) || !slices.Equal(gotAnti, anti) {

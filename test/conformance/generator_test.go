@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -14,6 +15,7 @@ import (
 type cluster struct {
 	nodes []*corev1.Node
 	pods  []*corev1.Pod // all bound
+	objects
 }
 
 // generator draws from small sets, so that values meet: the same amounts, labels, ports
@@ -59,7 +61,7 @@ func quantity(v int64) resource.Quantity { return *resource.NewQuantity(v, resou
 func milli(v int64) resource.Quantity    { return *resource.NewMilliQuantity(v, resource.DecimalSI) }
 
 func (g *generator) cluster() cluster {
-	var c cluster
+	c := cluster{objects: g.objects()}
 	nodes := 5 + g.IntN(36)
 	for range nodes {
 		n := g.node()
@@ -68,6 +70,13 @@ func (g *generator) cluster() cluster {
 			p := g.pod(&c)
 			p.Spec.NodeName = n.Name
 			g.maybeResized(p)
+			g.owned(p, c.objects)
+			if with, against := g.podTerms(false, 25); with != nil || against != nil {
+				p.Spec.Affinity = &corev1.Affinity{PodAffinity: with, PodAntiAffinity: against}
+			}
+			if g.chance(8) {
+				p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+			}
 			c.pods = append(c.pods, p)
 		}
 	}
@@ -83,6 +92,7 @@ func (g *generator) node() *corev1.Node {
 	g.label(n.Labels, "disk", "ssd", "hdd")
 	g.label(n.Labels, "rank", "1", "2", "10", "x")
 	g.label(n.Labels, "empty", "")
+	g.topologyLabels(n.Labels)
 	n.Spec.Unschedulable = g.chance(8)
 	for range g.IntN(3) {
 		if g.chance(50) {
@@ -92,7 +102,7 @@ func (g *generator) node() *corev1.Node {
 	allocatable := corev1.ResourceList{}
 	g.amount(allocatable, corev1.ResourceCPU, 95, milli(pick[int64](g, 0, 500, 1000, 1999, 2000, 4000)))
 	g.amount(allocatable, corev1.ResourceMemory, 95, quantity(pick[int64](g, 512<<20, 1<<30, 1<<30+1, 4<<30)))
-	g.amount(allocatable, corev1.ResourcePods, 97, quantity(pick[int64](g, 0, 1, 3, 4, 110)))
+	g.amount(allocatable, corev1.ResourcePods, 97, quantity(pick[int64](g, 0, 1, 3, 4, 110, 110, 110, 110)))
 	g.amount(allocatable, corev1.ResourceEphemeralStorage, 60, quantity(pick[int64](g, 1<<30, 10<<30)))
 	g.amount(allocatable, gpu, 40, quantity(pick[int64](g, 0, 1, 2, 8)))
 	g.amount(allocatable, fpga, 20, quantity(pick[int64](g, 1, 4)))
@@ -155,7 +165,7 @@ func (g *generator) image() corev1.ContainerImage {
 func (g *generator) pod(c *cluster) *corev1.Pod {
 	name := g.next("pod")
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Namespace: pick(g, "default", "team"), UID: types.UID("uid-" + name),
+		Name: name, Namespace: pick(g, namespaces...), UID: types.UID("uid-" + name), Labels: g.podLabels(),
 	}}
 	for range 1 + g.IntN(3) {
 		p.Spec.Containers = append(p.Spec.Containers, g.container())
@@ -290,6 +300,19 @@ func (g *generator) incoming(c *cluster) *corev1.Pod {
 	if g.chance(45) {
 		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: g.nodeAffinity(c)}
 	}
+	if g.chance(60) {
+		g.undemanding(p)
+	}
+	g.owned(p, c.objects)
+	for g.chance(45) && len(p.Spec.TopologySpreadConstraints) < 3 {
+		p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, g.spreadConstraint())
+	}
+	if with, against := g.podTerms(true, 40); with != nil || against != nil {
+		if p.Spec.Affinity == nil {
+			p.Spec.Affinity = &corev1.Affinity{}
+		}
+		p.Spec.Affinity.PodAffinity, p.Spec.Affinity.PodAntiAffinity = with, against
+	}
 	if g.chance(3) {
 		p.Spec.NodeName = pick(g, c.nodes...).Name
 	}
@@ -298,6 +321,18 @@ func (g *generator) incoming(c *cluster) *corev1.Pod {
 		p.Spec.HostUsers, p.Spec.HostNetwork = &no, true
 	}
 	return p
+}
+
+// undemanding lets a pod go nearly everywhere, so that the rules about other pods, which
+// come last, have something left to reject and to rank.
+func (g *generator) undemanding(p *corev1.Pod) {
+	p.Spec.InitContainers, p.Spec.Overhead, p.Spec.Resources, p.Spec.NodeSelector = nil, nil, nil, nil
+	p.Spec.Containers = []corev1.Container{{Name: "c", Image: pick(g, imageNames...)}}
+	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: quantity(1)}
+	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	if g.chance(80) {
+		p.Spec.Affinity = nil
+	}
 }
 
 func (g *generator) nodeAffinity(c *cluster) *corev1.NodeAffinity {

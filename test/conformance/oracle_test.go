@@ -64,10 +64,14 @@ func newOracle(ctx context.Context, c cluster, profile placement.ProfileConfig) 
 		return nil, err
 	}
 	client := fake.NewClientset()
+	factory := informers.NewSharedInformerFactory(client, 0)
+	if err := c.fill(factory); err != nil {
+		return nil, err
+	}
 	f, err := frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), upstream,
 		frameworkruntime.WithSnapshotSharedLister(snapshot),
 		frameworkruntime.WithClientSet(client),
-		frameworkruntime.WithInformerFactory(informers.NewSharedInformerFactory(client, 0)),
+		frameworkruntime.WithInformerFactory(factory),
 	)
 	if err != nil {
 		return nil, err
@@ -114,6 +118,10 @@ func defaultArgs(plugin string) runtime.Object {
 		return &configv1.NodeResourcesFitArgs{}
 	case placement.NodeResourcesBalancedAllocation:
 		return &configv1.NodeResourcesBalancedAllocationArgs{}
+	case placement.PodTopologySpread:
+		return &configv1.PodTopologySpreadArgs{}
+	case placement.InterPodAffinity:
+		return &configv1.InterPodAffinityArgs{}
 	default:
 		return nil
 	}
@@ -130,6 +138,10 @@ func internalArgs(args runtime.Object) (runtime.Object, error) {
 		internal = &config.NodeResourcesFitArgs{}
 	case *configv1.NodeResourcesBalancedAllocationArgs:
 		internal = &config.NodeResourcesBalancedAllocationArgs{}
+	case *configv1.PodTopologySpreadArgs:
+		internal = &config.PodTopologySpreadArgs{}
+	case *configv1.InterPodAffinityArgs:
+		internal = &config.InterPodAffinityArgs{}
 	default:
 		return nil, fmt.Errorf("type %T is not known here", args)
 	}

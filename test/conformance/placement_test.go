@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -11,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -34,43 +34,19 @@ func TestPlacement(t *testing.T) {
 		first = rand.Uint64()>>1 + 1
 	}
 	t.Logf("first seed %d; replay with -args -seed=%d -comparisons=%d", first, first, *comparisons)
-	var seen tally
+	seen := newTally()
 	for i := uint64(0); seen.total < *comparisons; i++ {
-		compareCluster(t, first+i, &seen)
+		compareCluster(t, first+i, seen)
 		if t.Failed() {
 			t.Fatalf("replay this cluster with -args -seed=%d -comparisons=1", first+i)
 		}
 	}
-	t.Logf("compared %d decisions: %+v", seen.total, seen)
+	t.Log(seen)
 	if seen.total < *comparisons {
 		t.Fatalf("only %d comparisons ran, want %d", seen.total, *comparisons)
 	}
-	if *comparisons >= 2000 && (seen.placed < seen.total/10 || seen.refused < seen.total/10) {
-		t.Fatalf("the input is lopsided: %+v", seen)
-	}
-}
-
-// tally shows that the comparisons were about something.
-type tally struct{ total, placed, refused, failed, single int }
-
-func (s *tally) count(a answer) {
-	s.total++
-	feasible := 0
-	for _, n := range a.Nodes {
-		if n.Code == "Success" {
-			feasible++
-		}
-	}
-	switch {
-	case a.Failed:
-		s.failed++
-	case feasible == 0:
-		s.refused++
-	default:
-		s.placed++
-		if feasible == 1 {
-			s.single++
-		}
+	if missing := seen.lopsided(); *comparisons >= 2000 && len(missing) > 0 {
+		t.Fatalf("the input is lopsided: %v", missing)
 	}
 }
 
@@ -79,26 +55,56 @@ func compareCluster(t *testing.T, seed uint64, seen *tally) {
 	g := newGenerator(seed)
 	c := g.cluster()
 	config := g.profile()
-	upstream, err := newOracle(t.Context(), c, config)
-	if err != nil {
-		t.Fatalf("seed %d: upstream: %v", seed, err)
-	}
-	profile, err := placement.NewProfile(config)
+	both, err := newSides(t.Context(), c, config)
 	if err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
-	nodes := nodeInfos(c)
 	for range podsPerCluster {
-		pod := g.incoming(&c)
-		want := upstream.decide(t.Context(), pod)
-		got := ours(profile, nodes, pod, g.Uint64())
+		pod, tie := g.incoming(&c), g.Uint64()
+		want, diff := both.compare(t.Context(), pod, tie)
 		seen.count(want)
-		if diff := cmp.Diff(want, got); diff != "" {
-			text, _ := yaml.Marshal(pod)
-			t.Errorf("seed %d, pod %s: upstream (-) and ours (+) differ:\n%s\n%s", seed, pod.Name, diff, text)
-			return
+		if diff == "" {
+			continue
 		}
+		small := shrink(input{c, pod}, func(in input) bool {
+			both, err := newSides(t.Context(), in.cluster, config)
+			if err != nil {
+				return false
+			}
+			_, diff := both.compare(t.Context(), in.pod, tie)
+			return diff != ""
+		})
+		t.Errorf("seed %d, pod %s: upstream (-) and ours (+) differ:\n%s\nas they do for this, profile %+v:\n%s",
+			seed, pod.Name, diff, config, small)
+		return
 	}
+}
+
+// sides are upstream and ours over the same cluster.
+type sides struct {
+	upstream *oracle
+	profile  *placement.Profile
+	in       placement.Input
+}
+
+func newSides(ctx context.Context, c cluster, config placement.ProfileConfig) (sides, error) {
+	upstream, err := newOracle(ctx, c, config)
+	if err != nil {
+		return sides{}, fmt.Errorf("upstream: %w", err)
+	}
+	profile, err := placement.NewProfile(config)
+	if err != nil {
+		return sides{}, err
+	}
+	others, err := c.snapshot()
+	return sides{upstream, profile, placement.Input{Nodes: nodeInfos(c), Objects: others}}, err
+}
+
+// compare returns upstream's answer and how ours differs, if it does; seed breaks our ties.
+func (s sides) compare(ctx context.Context, pod *corev1.Pod, seed uint64) (want answer, diff string) {
+	want = s.upstream.decide(ctx, pod)
+	s.in.Seed = seed
+	return want, cmp.Diff(want, ours(s.profile, s.in, pod))
 }
 
 func nodeInfos(c cluster) []*state.NodeInfo {
@@ -115,8 +121,8 @@ func nodeInfos(c cluster) []*state.NodeInfo {
 }
 
 // ours is our answer in the shared words, checked to be consistent with itself.
-func ours(profile *placement.Profile, nodes []*state.NodeInfo, obj *corev1.Pod, seed uint64) answer {
-	in := placement.Input{Pod: state.NewPod(obj.DeepCopy()), Nodes: nodes, Seed: seed, Limit: -1, Details: true}
+func ours(profile *placement.Profile, in placement.Input, obj *corev1.Pod) answer {
+	in.Pod, in.Limit, in.Details = state.NewPod(obj.DeepCopy()), -1, true
 	r := profile.Evaluate(in)
 	if r.Err != nil {
 		return answer{Failed: true}
@@ -175,7 +181,7 @@ func consistent(profile *placement.Profile, in placement.Input, long placement.R
 
 // profile draws a profile of the plugins that both sides have.
 func (g *generator) profile() placement.ProfileConfig {
-	p := placement.ProfileConfig{SchedulerName: "default-scheduler"}
+	p := placement.ProfileConfig{SchedulerName: "default-scheduler", CrossNodeRules: placement.EvaluateCrossNode}
 	for _, c := range placement.DefaultProfile("").Plugins {
 		switch c.Name {
 		case placement.NodeAffinity:
@@ -184,6 +190,10 @@ func (g *generator) profile() placement.ProfileConfig {
 			c.Args = g.fitArgs()
 		case placement.NodeResourcesBalancedAllocation:
 			c.Args = g.balancedArgs()
+		case placement.PodTopologySpread:
+			c.Args = g.spreadArgs()
+		case placement.InterPodAffinity:
+			c.Args = g.podAffinityArgs()
 		case placement.SchedulingGates, placement.PrioritySort, placement.NodeUnschedulable, placement.NodeName,
 			placement.TaintToleration, placement.NodePorts, placement.ImageLocality, placement.DefaultBinder,
 			placement.NodeDeclaredFeatures:

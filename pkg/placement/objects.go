@@ -1,0 +1,73 @@
+package placement
+
+import (
+	"iter"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Objects is what rules look up besides pods and nodes: namespaces, services and the
+// controllers that own pods. It must not change during a call; a *state.Snapshot is one.
+type Objects interface {
+	// ObjectByName finds one object; namespace is empty for kinds without one.
+	ObjectByName(k events.Kind, namespace, name string) (*state.Object, bool)
+	// Objects yields all objects of a kind.
+	Objects(k events.Kind) iter.Seq[*state.Object]
+	// ObjectsIn yields the objects of a kind in a namespace.
+	ObjectsIn(k events.Kind, namespace string) iter.Seq[*state.Object]
+}
+
+// noObjects stands in for an Objects that was not given.
+type noObjects struct{}
+
+func (noObjects) ObjectByName(events.Kind, string, string) (*state.Object, bool) { return nil, false }
+
+func (noObjects) Objects(events.Kind) iter.Seq[*state.Object] {
+	return func(func(*state.Object) bool) {}
+}
+
+func (noObjects) ObjectsIn(events.Kind, string) iter.Seq[*state.Object] {
+	return func(func(*state.Object) bool) {}
+}
+
+func orNoObjects(o Objects) Objects {
+	if o == nil {
+		return noObjects{}
+	}
+	return o
+}
+
+// namespaceLabels are the labels of a namespace, and whether it is known at all.
+func namespaceLabels(o Objects, name string) (map[string]string, bool) {
+	namespace, ok := o.ObjectByName(events.KindNamespace, "", name)
+	if !ok {
+		return nil, false
+	}
+	return namespace.API.GetLabels(), true
+}
+
+// ObjectChange sorts one change of an object that is neither pod nor node. Of these only
+// the labels of namespaces wake pods; upstream has no event for them, and a pod whose
+// terms select namespaces waits there for its next attempt.
+func ObjectChange(c state.ObjectChange) Change {
+	change := Change{Kind: c.Kind, OldObject: c.Before, NewObject: c.After}
+	switch {
+	case c.Kind != events.KindNamespace || c.After == nil:
+	case c.Before == nil:
+		change.Actions = Add
+	case !maps.Equal(c.Before.API.GetLabels(), c.After.API.GetLabels()):
+		change.Actions = UpdateNamespaceLabel
+	}
+	return change
+}
+
+// service returns the object as a service, if it is one with a selector. (One without
+// selects nothing, not everything.)
+func service(o *state.Object) (*corev1.Service, bool) {
+	s, ok := o.API.(*corev1.Service)
+	return s, ok && s.Spec.Selector != nil
+}

@@ -1,0 +1,216 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// podAffinity places pods near some pods and away from others, by topology domain. Both
+// sides have a say: the terms of the pod, and the required anti-affinity and all preferred
+// terms of the pods that are there. Source: plugins/interpodaffinity.
+type podAffinity struct {
+	// hardWeight is what a pod that is there adds to a node by a required affinity that the
+	// new pod matches, 0 to 100.
+	hardWeight int32
+	// ignoreExisting: pods without preferred terms of their own are not scored.
+	ignoreExisting bool
+	cross          CrossNodeRules
+}
+
+const (
+	defaultHardAffinityWeight int32 = 1
+	maxHardAffinityWeight     int32 = 100
+)
+
+func newPodAffinity(cross CrossNodeRules) factory {
+	return func(args runtime.Object) (Plugin, error) {
+		a, err := argsOf[configv1.InterPodAffinityArgs](args)
+		if err != nil {
+			return nil, err
+		}
+		p := podAffinity{
+			hardWeight: defaultHardAffinityWeight, ignoreExisting: a.IgnorePreferredTermsOfExistingPods, cross: cross,
+		}
+		if a.HardPodAffinityWeight != nil {
+			p.hardWeight = *a.HardPodAffinityWeight
+		}
+		if p.hardWeight < 0 || p.hardWeight > maxHardAffinityWeight {
+			return nil, fmt.Errorf("hardPodAffinityWeight is %d, want 0 to %d", p.hardWeight, maxHardAffinityWeight)
+		}
+		return p, nil
+	}
+}
+
+// Name implements Plugin.
+func (podAffinity) Name() string { return InterPodAffinity }
+
+// Compile implements Plugin.
+func (p podAffinity) Compile(pod *state.Pod, objects Objects) (Compiled, error) {
+	own := pod.Terms
+	if own == nil {
+		own = &state.PodTerms{}
+	}
+	if own.Err != nil {
+		return Compiled{Rejection: fmt.Sprintf("parsing pod: %+v", own.Err), ScorerErr: own.Err}, nil
+	}
+	if p.refuses(pod) {
+		return Compiled{Filter: refuse(InterPodAffinity)}, nil
+	}
+	party := newParty(pod, objects)
+	c := Compiled{Filter: &podAffinityFilter{
+		party: party, cross: p.cross,
+		affinity:     party.resolve(own.RequiredAffinity),
+		antiAffinity: party.resolve(own.RequiredAntiAffinity),
+	}}
+	if prefers := len(own.PreferredAffinity) + len(own.PreferredAntiAffinity); prefers > 0 || !p.ignoreExisting {
+		c.Scorer = &podAffinityScorer{
+			party: party, hardWeight: int64(p.hardWeight),
+			attracted: party.resolve(own.PreferredAffinity), repelled: party.resolve(own.PreferredAntiAffinity),
+		}
+	}
+	return c, nil
+}
+
+// refuses tells whether the pod's own required terms reach beyond a node and are not to be
+// evaluated. Affinity always does: the pod it is drawn to may go, and whether it is the
+// first of its kind is about the whole cluster.
+func (p podAffinity) refuses(pod *state.Pod) bool {
+	if p.cross == EvaluateCrossNode || pod.Terms == nil {
+		return false
+	}
+	return len(pod.Terms.RequiredAffinity) > 0 || slices.ContainsFunc(pod.Terms.RequiredAntiAffinity, isWide)
+}
+
+// isWide tells whether the domains of a term are wider than a node.
+func isWide(t state.AffinityTerm) bool { return t.TopologyKey != corev1.LabelHostname }
+
+// party is a pod as the terms of others see it, and what its own terms are resolved by.
+type party struct {
+	pod     *state.Pod
+	objects Objects
+	// namespaceLabels are of the pod's namespace; known says whether it is.
+	namespaceLabels map[string]string
+	known           bool
+}
+
+func newParty(pod *state.Pod, objects Objects) party {
+	p := party{pod: pod, objects: objects}
+	p.namespaceLabels, p.known = namespaceLabels(objects, pod.Namespace)
+	return p
+}
+
+// matchedBy tells whether a term of another pod speaks of this one.
+func (p *party) matchedBy(t *state.AffinityTerm) bool {
+	return t.Matches(p.pod.Namespace, p.namespaceLabels, p.pod.Object.Labels)
+}
+
+// mayBeMatchedBy tells whether a term of another pod would speak of this one if it selected
+// the pod's namespace, of which nothing is known.
+func (p *party) mayBeMatchedBy(t *state.AffinityTerm) bool {
+	_, selects := t.NamespaceSelector.Requirements()
+	return selects && !p.known && t.Selector.Matches(labels.Set(p.pod.Object.Labels))
+}
+
+// ownTerm is a term of the pod with its namespaces looked up.
+type ownTerm struct {
+	*state.AffinityTerm
+	// everywhere: all namespaces match, known or not; otherwise those in namespaces.
+	everywhere bool
+	namespaces map[string]struct{}
+}
+
+// resolve looks up the namespaces of the pod's own terms. (Upstream keeps matching the
+// selector afterwards, against no labels at all, so that one by NotIn or DoesNotExist means
+// every namespace there: interpodaffinity/plugin.go mergeAffinityTermNamespacesIfNotEmpty
+// resets a copy.)
+func (p *party) resolve(terms []state.AffinityTerm) []ownTerm {
+	list := make([]ownTerm, len(terms))
+	for i := range terms {
+		t := ownTerm{AffinityTerm: &terms[i], everywhere: terms[i].NamespaceSelector.Empty()}
+		if !t.everywhere {
+			t.namespaces = namespacesOf(t.AffinityTerm, p.objects)
+		}
+		list[i] = t
+	}
+	return list
+}
+
+func namespacesOf(t *state.AffinityTerm, objects Objects) map[string]struct{} {
+	set := make(map[string]struct{}, len(t.Namespaces))
+	for _, name := range t.Namespaces {
+		set[name] = struct{}{}
+	}
+	if _, selects := t.NamespaceSelector.Requirements(); !selects {
+		return set
+	}
+	for o := range objects.Objects(events.KindNamespace) {
+		if t.NamespaceSelector.Matches(labels.Set(o.API.GetLabels())) {
+			set[o.Name] = struct{}{}
+		}
+	}
+	return set
+}
+
+// matches tells whether the term speaks of another pod. What is not known of a pod does
+// not match.
+func (t *ownTerm) matches(other *state.Pod) bool {
+	if !t.everywhere {
+		if _, ok := t.namespaces[other.Namespace]; !ok {
+			return false
+		}
+	}
+	return other.Described() && t.Selector.Matches(labels.Set(other.Object.Labels))
+}
+
+// matchesAll tells whether all of some terms speak of another pod; no terms, no match.
+func matchesAll(terms []ownTerm, other *state.Pod) bool {
+	for i := range terms {
+		if !terms[i].matches(other) {
+			return false
+		}
+	}
+	return len(terms) > 0
+}
+
+// domains is a set of topology domains: values by key.
+type domains map[string]map[string]struct{}
+
+// add adds the node's domain of the key, if it is in one.
+func (d domains) add(key string, nodeLabels map[string]string) {
+	value, ok := nodeLabels[key]
+	if !ok {
+		return
+	}
+	if d[key] == nil {
+		d[key] = map[string]struct{}{}
+	}
+	d[key][value] = struct{}{}
+}
+
+// has tells whether a node is in a domain of the set, by that key.
+func (d domains) has(key string, nodeLabels map[string]string) bool {
+	value, ok := nodeLabels[key]
+	if !ok {
+		return false
+	}
+	_, found := d[key][value]
+	return found
+}
+
+// hasAny tells whether a node is in any domain of the set.
+func (d domains) hasAny(nodeLabels map[string]string) bool {
+	for key := range d {
+		if d.has(key, nodeLabels) {
+			return true
+		}
+	}
+	return false
+}

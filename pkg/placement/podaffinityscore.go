@@ -1,0 +1,115 @@
+package placement
+
+import (
+	"math"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// podAffinityScorer prefers the domains of pods that are wanted near. Source: plugins/
+// interpodaffinity/scoring.go.
+type podAffinityScorer struct {
+	party
+	hardWeight int64
+	// attracted and repelled are the pod's own preferred terms.
+	attracted, repelled []ownTerm
+	// weights are what Survey finds: per topology key and domain the sum of the weights.
+	weights map[string]map[string]int64
+}
+
+// Survey implements ClusterScorer. Where no term meets a pod, all nodes are alike.
+func (s *podAffinityScorer) Survey(all, _ []*state.NodeInfo) Scorer {
+	surveyed := *s
+	surveyed.weights = map[string]map[string]int64{}
+	prefers := len(s.attracted)+len(s.repelled) > 0
+	for _, n := range all {
+		if prefers {
+			surveyed.addOwn(n, s.attracted, 1)
+			surveyed.addOwn(n, s.repelled, -1)
+		}
+		for other := range n.AffinityPods() {
+			surveyed.addExisting(n, other.Terms)
+		}
+	}
+	if len(surveyed.weights) == 0 {
+		return nil
+	}
+	return &surveyed
+}
+
+// addOwn adds the pods on a node that terms of the pod speak of.
+func (s *podAffinityScorer) addOwn(n *state.NodeInfo, terms []ownTerm, sign int64) {
+	for i := range terms {
+		t, count := &terms[i], int64(0)
+		for other := range n.Pods() {
+			if t.matches(other) {
+				count++
+			}
+		}
+		if count > 0 {
+			s.add(n, t.AffinityTerm, sign*int64(t.Weight)*count)
+		}
+	}
+}
+
+// addExisting adds the terms of a pod on a node that speak of this pod.
+func (s *podAffinityScorer) addExisting(n *state.NodeInfo, theirs *state.PodTerms) {
+	if s.hardWeight > 0 {
+		for i := range theirs.RequiredAffinity {
+			s.addIfMatched(n, &theirs.RequiredAffinity[i], s.hardWeight)
+		}
+	}
+	for i := range theirs.PreferredAffinity {
+		t := &theirs.PreferredAffinity[i]
+		s.addIfMatched(n, t, int64(t.Weight))
+	}
+	for i := range theirs.PreferredAntiAffinity {
+		t := &theirs.PreferredAntiAffinity[i]
+		s.addIfMatched(n, t, -int64(t.Weight))
+	}
+}
+
+func (s *podAffinityScorer) addIfMatched(n *state.NodeInfo, t *state.AffinityTerm, weight int64) {
+	if s.matchedBy(t) {
+		s.add(n, t, weight)
+	}
+}
+
+// add gives a weight to the node's domain of a term. A sum of 0 is still something.
+func (s *podAffinityScorer) add(n *state.NodeInfo, t *state.AffinityTerm, weight int64) {
+	value, ok := n.Node.Object.Labels[t.TopologyKey]
+	if !ok {
+		return
+	}
+	if s.weights[t.TopologyKey] == nil {
+		s.weights[t.TopologyKey] = map[string]int64{}
+	}
+	s.weights[t.TopologyKey][value] += weight
+}
+
+// Score implements Scorer: the sum of the node's domains, negative where it is unwanted.
+func (s *podAffinityScorer) Score(n *state.NodeInfo) int64 {
+	var sum int64
+	for key, weights := range s.weights {
+		if value, ok := n.Node.Object.Labels[key]; ok {
+			sum += weights[value]
+		}
+	}
+	return sum
+}
+
+// Normalize implements Normalizer: the least wanted node gets MinScore, the most wanted
+// MaxScore; if all are equal, MinScore.
+func (*podAffinityScorer) Normalize(scores []int64) {
+	low, high := int64(math.MaxInt64), int64(math.MinInt64)
+	for _, score := range scores {
+		low, high = min(low, score), max(high, score)
+	}
+	for i, score := range scores {
+		if high == low {
+			scores[i] = MinScore
+			continue
+		}
+		scores[i] = int64(float64(MaxScore) * (float64(score-low) / float64(high-low)))
+	}
+}

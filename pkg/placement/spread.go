@@ -1,0 +1,244 @@
+package placement
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// topologySpread keeps like pods evenly over the domains of a topology: hard constraints
+// (DoNotSchedule) filter, soft ones (ScheduleAnyway) score. Pods that state none get the
+// profile's defaults, counted by the selectors of what they belong to. Source:
+// plugins/podtopologyspread.
+type topologySpread struct {
+	defaults []corev1.TopologySpreadConstraint
+	// system: the defaults are upstream's own, and nodes that lack a key count all the same.
+	system bool
+	cross  CrossNodeRules
+}
+
+// systemSpread are the defaults of defaultingType System.
+func systemSpread() []corev1.TopologySpreadConstraint {
+	return []corev1.TopologySpreadConstraint{
+		{TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, MaxSkew: 3},
+		{TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.ScheduleAnyway, MaxSkew: 5},
+	}
+}
+
+func newTopologySpread(cross CrossNodeRules) factory {
+	return func(args runtime.Object) (Plugin, error) {
+		a, err := argsOf[configv1.PodTopologySpreadArgs](args)
+		if err != nil {
+			return nil, err
+		}
+		p := topologySpread{defaults: a.DefaultConstraints, cross: cross}
+		switch a.DefaultingType {
+		case configv1.ListDefaulting:
+		case configv1.SystemDefaulting, "":
+			if len(a.DefaultConstraints) > 0 {
+				return nil, fmt.Errorf("defaultConstraints has %d entries, want none unless defaultingType is List",
+					len(a.DefaultConstraints))
+			}
+			p.defaults, p.system = systemSpread(), true
+		default:
+			return nil, fmt.Errorf("defaultingType is %q, want System or List", a.DefaultingType)
+		}
+		return p, checkSpread(p.defaults)
+	}
+}
+
+// checkSpread holds defaults to what their evaluation takes for granted.
+func checkSpread(defaults []corev1.TopologySpreadConstraint) error {
+	var errs []error
+	for i, c := range defaults {
+		wrong := func(field string, value any, want string) {
+			errs = append(errs, fmt.Errorf("defaultConstraints[%d].%s is %v, want %s", i, field, value, want))
+		}
+		if c.MaxSkew <= 0 {
+			wrong("maxSkew", c.MaxSkew, "1 or more")
+		}
+		if c.TopologyKey == "" {
+			wrong("topologyKey", "empty", "a label's key")
+		}
+		if c.WhenUnsatisfiable != corev1.DoNotSchedule && c.WhenUnsatisfiable != corev1.ScheduleAnyway {
+			wrong("whenUnsatisfiable", c.WhenUnsatisfiable, "DoNotSchedule or ScheduleAnyway")
+		}
+		if c.LabelSelector != nil {
+			wrong("labelSelector", "set", "none: it comes from what a pod belongs to")
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Name implements Plugin.
+func (topologySpread) Name() string { return PodTopologySpread }
+
+// Compile implements Plugin.
+func (p topologySpread) Compile(pod *state.Pod, objects Objects) (Compiled, error) {
+	if p.refuses(pod.Object) {
+		return Compiled{Filter: refuse(PodTopologySpread)}, nil
+	}
+	hard, err := p.constraints(pod, objects, corev1.DoNotSchedule)
+	if err != nil {
+		return Compiled{}, err
+	}
+	soft, err := p.constraints(pod, objects, corev1.ScheduleAnyway)
+	c := Compiled{ScorerErr: err}
+	if len(hard) > 0 {
+		c.Filter = &spreadFilter{spread: newSpread(pod, hard)}
+	}
+	if len(soft) > 0 {
+		needAll := !p.system || len(pod.Object.Spec.TopologySpreadConstraints) > 0
+		c.Scorer = &spreadScorer{spread: newSpread(pod, soft), needAll: needAll}
+	}
+	return c, nil
+}
+
+// refuses tells whether hard constraints that are not to be evaluated concern the pod.
+// Those over nodes are among them: what a node may take depends on the node with the
+// fewest pods, and a pod counted there may yet lose its place. (That defaults apply only
+// to pods that something selects is not looked at.)
+func (p topologySpread) refuses(obj *corev1.Pod) bool {
+	if p.cross == EvaluateCrossNode {
+		return false
+	}
+	constraints := obj.Spec.TopologySpreadConstraints
+	if len(constraints) == 0 {
+		constraints = p.defaults
+	}
+	return slices.ContainsFunc(constraints, func(c corev1.TopologySpreadConstraint) bool {
+		return c.WhenUnsatisfiable == corev1.DoNotSchedule
+	})
+}
+
+// spreadConstraint is one constraint of a pod.
+type spreadConstraint struct {
+	key                 string
+	maxSkew, minDomains int
+	selector            labels.Selector
+	// honorAffinity and honorTaints leave out nodes that the pod's node affinity does not
+	// match, or with taints it does not tolerate.
+	honorAffinity, honorTaints bool
+}
+
+// constraints returns the pod's own constraints of one sort or, if it states none of any
+// sort, the profile's. Defaults without a selector to count by do not apply.
+func (p topologySpread) constraints(
+	pod *state.Pod, objects Objects, action corev1.UnsatisfiableConstraintAction,
+) ([]spreadConstraint, error) {
+	if own := pod.Object.Spec.TopologySpreadConstraints; len(own) > 0 {
+		return newConstraints(own, pod.Object.Labels, action)
+	}
+	list, err := newConstraints(p.defaults, pod.Object.Labels, action)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	selector := defaultSelector(pod, objects)
+	if selector.Empty() {
+		return nil, nil
+	}
+	for i := range list {
+		list[i].selector = selector
+	}
+	return list, nil
+}
+
+func newConstraints(
+	from []corev1.TopologySpreadConstraint, podLabels map[string]string, action corev1.UnsatisfiableConstraintAction,
+) ([]spreadConstraint, error) {
+	var list []spreadConstraint
+	for _, c := range from {
+		if c.WhenUnsatisfiable != action {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
+		if err != nil {
+			return nil, fmt.Errorf("labelSelector of the constraint over %s: %w", c.TopologyKey, err)
+		}
+		s := spreadConstraint{
+			key: c.TopologyKey, maxSkew: int(c.MaxSkew), minDomains: 1,
+			selector:      withKeys(selector, c.MatchLabelKeys, podLabels),
+			honorAffinity: c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor,
+			honorTaints:   c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor,
+		}
+		if c.MinDomains != nil {
+			s.minDomains = int(*c.MinDomains)
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// withKeys narrows a selector to pods that have the same values for keys as the pod.
+// (An API server with the gate MatchLabelKeysInPodTopologySpreadSelectorMerge has done so
+// already, and then it changes nothing.) A selector of nothing stays one.
+func withKeys(selector labels.Selector, keys []string, podLabels map[string]string) labels.Selector {
+	same := labels.Set{}
+	for _, key := range keys {
+		if value, ok := podLabels[key]; ok {
+			same[key] = value
+		}
+	}
+	requirements, selects := selector.Requirements()
+	if len(same) == 0 || !selects {
+		return selector
+	}
+	return same.AsSelector().Add(requirements...)
+}
+
+// spread is the constraints of one sort with what it takes to count by them.
+type spread struct {
+	pod         *state.Pod
+	constraints []spreadConstraint
+	affinity    nodeaffinity.RequiredNodeAffinity
+}
+
+func newSpread(pod *state.Pod, constraints []spreadConstraint) spread {
+	return spread{pod: pod, constraints: constraints, affinity: nodeaffinity.GetRequiredNodeAffinity(pod.Object)}
+}
+
+// hasKeys tells whether a node is in a domain of every constraint.
+func hasKeys(nodeLabels map[string]string, constraints []spreadConstraint) bool {
+	for i := range constraints {
+		if _, ok := nodeLabels[constraints[i].key]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// includes tells whether a constraint counts a node. Affinity that cannot be parsed
+// matches no node.
+func (s *spread) includes(c *spreadConstraint, n *state.Node) bool {
+	if c.honorAffinity {
+		if match, _ := s.affinity.Match(n.Object); !match {
+			return false
+		}
+	}
+	return !c.honorTaints || !hasUntolerated(n, s.pod.Object.Spec.Tolerations)
+}
+
+// count is how many pods on a node a constraint is about: of the pod's namespace, selected
+// and not on their way out. An empty selector counts none, though it selects all.
+func (s *spread) count(c *spreadConstraint, n *state.NodeInfo) int {
+	if c.selector.Empty() {
+		return 0
+	}
+	count := 0
+	for p := range n.Pods() {
+		if p.Namespace == s.pod.Namespace && !p.Deleting && p.Described() &&
+			c.selector.Matches(labels.Set(p.Object.Labels)) {
+			count++
+		}
+	}
+	return count
+}

@@ -1,0 +1,87 @@
+package placement
+
+import (
+	"math"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// spreadFilter rejects nodes whose domain would get too many pods over the one with the
+// fewest. Source: plugins/podtopologyspread/filtering.go.
+type spreadFilter struct {
+	spread
+	// surveys are per constraint.
+	surveys []spreadSurvey
+}
+
+// spreadSurvey is what one constraint finds in the cluster.
+type spreadSurvey struct {
+	// pods are per domain. Only nodes that have the keys of all constraints, and that this
+	// one includes, make a domain.
+	pods map[string]int
+	// fewest is what skew is measured against: of all domains, or 0 while there are not as
+	// many as there should be.
+	fewest int
+	// self is 1 when the pod itself will count.
+	self int
+}
+
+// Survey implements ClusterFilter.
+func (f *spreadFilter) Survey(all []*state.NodeInfo) Filter {
+	surveyed := &spreadFilter{spread: f.spread, surveys: make([]spreadSurvey, len(f.constraints))}
+	for i := range surveyed.surveys {
+		surveyed.surveys[i].pods = map[string]int{}
+	}
+	for _, n := range all {
+		nodeLabels := n.Node.Object.Labels
+		if !hasKeys(nodeLabels, f.constraints) {
+			continue
+		}
+		for i := range f.constraints {
+			if c := &f.constraints[i]; f.includes(c, n.Node) {
+				surveyed.surveys[i].pods[nodeLabels[c.key]] += f.count(c, n)
+			}
+		}
+	}
+	for i := range f.constraints {
+		surveyed.surveys[i].conclude(&f.constraints[i], f.pod.Object.Labels)
+	}
+	return surveyed
+}
+
+func (s *spreadSurvey) conclude(c *spreadConstraint, podLabels map[string]string) {
+	if len(s.pods) >= c.minDomains {
+		s.fewest = math.MaxInt32
+		for _, count := range s.pods {
+			s.fewest = min(s.fewest, count)
+		}
+	}
+	if c.selector.Matches(labels.Set(podLabels)) {
+		s.self = 1
+	}
+}
+
+// Check implements Filter.
+func (f *spreadFilter) Check(n *state.NodeInfo) Code {
+	for i := range f.surveys {
+		c, s := &f.constraints[i], &f.surveys[i]
+		value, ok := n.Node.Object.Labels[c.key]
+		if !ok {
+			return UnschedulableAndUnresolvable
+		}
+		if s.pods[value]+s.self-s.fewest > c.maxSkew {
+			return Unschedulable
+		}
+	}
+	return Success
+}
+
+// Explain implements Filter.
+func (f *spreadFilter) Explain(n *state.NodeInfo) []string {
+	if f.Check(n) == UnschedulableAndUnresolvable {
+		return []string{"node(s) didn't match pod topology spread constraints (missing required label)"}
+	}
+	return []string{"node(s) didn't match pod topology spread constraints"}
+}
