@@ -84,7 +84,8 @@ type Deps struct {
 	Ledger    ledger.Store
 	Elections ledger.Elections
 	// RestConfig reaches the API server; its identity must be allowed to get, list and
-	// watch pods, nodes, namespaces, priority classes and disruption budgets.
+	// watch pods, nodes, namespaces, priority classes, disruption budgets, services,
+	// replication controllers, replica sets and stateful sets.
 	RestConfig *rest.Config
 	// Tracer takes the root spans of the pods' paths; defaults to the global provider's.
 	Tracer trace.Tracer

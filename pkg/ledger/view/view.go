@@ -170,9 +170,10 @@ func (v *View) Pod(uid string) (*state.Pod, bool) { return v.snapshot.Pod(uid) }
 // Snapshot is the API view as last applied.
 func (v *View) Snapshot() *state.Snapshot { return v.snapshot }
 
-// Usable appends to dst the nodes that may take a placement now (their high-water is
-// reached, their document has room) and returns how many it left out for high-water:
-// a pod that fits none of dst may yet fit one of those.
+// Usable appends to dst the nodes that may take a placement now: their high-water is
+// reached, the facts describe every pod that is reserved there (an unknown pod could repel
+// or be repelled by anything), and their document has room. It returns how many it left out
+// because the facts are behind: a pod that fits none of dst may yet fit one of those.
 func (v *View) Usable(dst []*state.NodeInfo) (nodes []*state.NodeInfo, behind int) {
 	progress, ok := v.store.Position().Progress(events.KindPod)
 	if !ok {
@@ -181,7 +182,7 @@ func (v *View) Usable(dst []*state.NodeInfo) (nodes []*state.NodeInfo, behind in
 	for _, n := range v.nodes {
 		doc, ok := v.ledger.Doc(n.Node.UID)
 		switch {
-		case ok && progress < doc.HW[string(events.KindPod)]:
+		case n.UndescribedPods() > 0, ok && progress < doc.HW[string(events.KindPod)]:
 			behind++
 		case ok && len(doc.Entries) >= ledger.MaxEntries:
 		default:

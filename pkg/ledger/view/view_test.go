@@ -313,6 +313,22 @@ func TestNodeBehindHighWaterIsUnusable(t *testing.T) {
 	}
 }
 
+// A node with a reservation of a pod that the facts do not show yet is not usable: that pod
+// could repel, or be repelled by, anything.
+func TestNodeWithAnUnknownPodIsUnusable(t *testing.T) {
+	w := newWorld(t)
+	w.node("node-a")
+	w.pod("pod-a", "", corev1.PodPending)
+	w.reserve("pod-b", "node-a", w.rv+1)
+	if usable, behind := w.view.Usable(nil); len(usable) != 0 || behind != 1 {
+		t.Fatalf("usable %d, behind %d: want the node behind", len(usable), behind)
+	}
+	w.pod("pod-b", "", corev1.PodPending)
+	if usable, behind := w.view.Usable(nil); len(usable) != 1 || behind != 0 {
+		t.Fatalf("usable %d, behind %d once the pod is known: want the node usable", len(usable), behind)
+	}
+}
+
 // Before the log's barrier no node is usable: the store may know only half of the cluster.
 func TestNoNodeUsableBeforeBarrier(t *testing.T) {
 	w := newWorld(t)

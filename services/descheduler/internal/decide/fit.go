@@ -74,7 +74,7 @@ func (w *world) place(in Input, pod *state.Pod, unusable map[string]string) bool
 	}
 	// Seed 0: which of equal nodes is taken does not matter.
 	result := in.Placement(pod.SchedulerName).Evaluate(placement.Input{
-		Pod: replacement, Nodes: w.nodes, Excluded: unusable, Limit: 1,
+		Pod: replacement, Nodes: w.nodes, Objects: in.Cluster, Excluded: unusable, Limit: 1,
 	})
 	if result.Err != nil || len(result.Feasible) == 0 {
 		return false

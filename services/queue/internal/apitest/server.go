@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -59,6 +60,10 @@ var resources = map[string][2]string{
 	"/api/v1/pods":                               {"pods", "Pod"},
 	"/api/v1/nodes":                              {"nodes", "Node"},
 	"/api/v1/namespaces":                         {"namespaces", "Namespace"},
+	"/api/v1/services":                           {"services", "Service"},
+	"/api/v1/replicationcontrollers":             {"replicationcontrollers", "ReplicationController"},
+	"/apis/apps/v1/replicasets":                  {"replicasets", "ReplicaSet"},
+	"/apis/apps/v1/statefulsets":                 {"statefulsets", "StatefulSet"},
 	"/apis/policy/v1/poddisruptionbudgets":       {"poddisruptionbudgets", "PodDisruptionBudget"},
 	"/apis/scheduling.k8s.io/v1/priorityclasses": {"priorityclasses", "PriorityClass"},
 }
@@ -94,6 +99,14 @@ func resourceOf(o object) string {
 		kind, resource = "Node", "nodes"
 	case *corev1.Namespace:
 		kind, resource = "Namespace", "namespaces"
+	case *corev1.Service:
+		kind, resource = "Service", "services"
+	case *corev1.ReplicationController:
+		kind, resource = "ReplicationController", "replicationcontrollers"
+	case *appsv1.ReplicaSet:
+		group, kind, resource = "apps/v1", "ReplicaSet", "replicasets"
+	case *appsv1.StatefulSet:
+		group, kind, resource = "apps/v1", "StatefulSet", "statefulsets"
 	case *policyv1.PodDisruptionBudget:
 		group, kind, resource = "policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"
 	case *schedulingv1.PriorityClass:

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -85,21 +86,33 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, resource string,
 	}
 }
 
-// bookmark is an empty object of the resource's kind at a resourceVersion.
-func bookmark(resource string, version uint64, initialEnd bool) object {
-	var o object
+// empty is an object of the resource's kind.
+func empty(resource string) object {
 	switch resource {
 	case "pods":
-		o = &corev1.Pod{}
+		return &corev1.Pod{}
 	case "nodes":
-		o = &corev1.Node{}
+		return &corev1.Node{}
 	case "namespaces":
-		o = &corev1.Namespace{}
+		return &corev1.Namespace{}
+	case "services":
+		return &corev1.Service{}
+	case "replicationcontrollers":
+		return &corev1.ReplicationController{}
+	case "replicasets":
+		return &appsv1.ReplicaSet{}
+	case "statefulsets":
+		return &appsv1.StatefulSet{}
 	case "poddisruptionbudgets":
-		o = &policyv1.PodDisruptionBudget{}
+		return &policyv1.PodDisruptionBudget{}
 	default:
-		o = &schedulingv1.PriorityClass{}
+		return &schedulingv1.PriorityClass{}
 	}
+}
+
+// bookmark is an empty object of the resource's kind at a resourceVersion.
+func bookmark(resource string, version uint64, initialEnd bool) object {
+	o := empty(resource)
 	resourceOf(o)
 	o.SetResourceVersion(strconv.FormatUint(version, 10))
 	if initialEnd {

@@ -1,6 +1,7 @@
 package intake
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -27,10 +28,15 @@ var kinds = []watched{
 	{events.KindNamespace, "namespaces", &corev1.Namespace{}, coreGroup},
 	{events.KindPriorityClass, "priorityclasses", &schedulingv1.PriorityClass{}, schedulingGroup},
 	{events.KindDisruptionBudget, "poddisruptionbudgets", &policyv1.PodDisruptionBudget{}, policyGroup},
+	{events.KindService, "services", &corev1.Service{}, coreGroup},
+	{events.KindReplicationContrl, "replicationcontrollers", &corev1.ReplicationController{}, coreGroup},
+	{events.KindReplicaSet, "replicasets", &appsv1.ReplicaSet{}, appsGroup},
+	{events.KindStatefulSet, "statefulsets", &appsv1.StatefulSet{}, appsGroup},
 }
 
 func coreGroup(c kubernetes.Interface) cache.Getter       { return c.CoreV1().RESTClient() }
 func schedulingGroup(c kubernetes.Interface) cache.Getter { return c.SchedulingV1().RESTClient() }
+func appsGroup(c kubernetes.Interface) cache.Getter       { return c.AppsV1().RESTClient() }
 func policyGroup(c kubernetes.Interface) cache.Getter     { return c.PolicyV1().RESTClient() }
 
 // listWatch lists and watches all objects of the kind.

@@ -16,6 +16,9 @@ const (
 	batchPods = 24
 	// decisionsPerStep bounds a step, so that facts and results are never far behind.
 	decisionsPerStep = 24
+	// minHome is how many home nodes a shard must have to try them first: fewer are not a
+	// fair sample of the cluster, and in a small cluster a lost race costs little.
+	minHome = 64
 )
 
 func (c *Core) hasRoom() bool { return len(c.next) < batchPods && !c.draining }
@@ -86,20 +89,22 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	c.next = append(c.next, a)
 }
 
-// evaluate asks the home nodes first when that cannot change what the pod prefers, then
-// all nodes.
+// evaluate asks the home nodes first when that costs the pod nothing, then all usable
+// nodes. Rules that count pods elsewhere see all nodes either way.
 func (c *Core) evaluate(
-	profile *placement.Profile, pod *state.Pod, nodes []*state.NodeInfo, seed uint64,
+	profile *placement.Profile, pod *state.Pod, usable []*state.NodeInfo, seed uint64,
 ) (placement.Result, placement.Scored, bool) {
+	in := placement.Input{Pod: pod, Nodes: c.view.Nodes(), Objects: c.view.Snapshot(), Seed: seed}
 	if c.cfg.HomeFirst && plain(pod) {
-		if home := c.homeOf(nodes); len(home) > 0 && len(home) < len(nodes) {
-			r := profile.Evaluate(placement.Input{Pod: pod, Nodes: home, Seed: seed})
-			if len(r.Feasible) > 0 {
+		if home := c.homeOf(usable); len(home) >= minHome && len(home) < len(usable) {
+			in.Candidates = home
+			if r := profile.Evaluate(in); len(r.Feasible) > 0 {
 				return r, r.Feasible[0], true
 			}
 		}
 	}
-	r := profile.Evaluate(placement.Input{Pod: pod, Nodes: nodes, Seed: seed})
+	in.Candidates = usable
+	r := profile.Evaluate(in)
 	if len(r.Feasible) == 0 {
 		return r, placement.Scored{}, false
 	}

@@ -82,7 +82,7 @@ type step struct{ from, to int64 }
 // New returns a core that knows nothing yet: no node is usable until the first facts
 // have reached their barrier.
 func New(cfg Config) *Core {
-	c := &Core{cfg: cfg, store: state.New(), ledger: ledger.NewView()}
+	c := &Core{cfg: cfg, store: state.New(), ledger: ledger.NewView(), nodes: []*state.NodeInfo{}}
 	c.inHand = map[string]*attempt{}
 	c.view = view.New(c.store, c.ledger)
 	return c
