@@ -1,0 +1,172 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
+)
+
+// One shard that decides alone keeps every rule about other pods, hard and soft.
+func TestTopologyWithOneShard(t *testing.T) {
+	s := newStack(t, sixtyNodes)
+	s.up(harness.UpConfig{Shards: 1, Binders: 1})
+	for i, test := range []struct {
+		name string
+		run  func(*stack, string)
+	}{
+		{"a Deployment without constraints spreads over zones and nodes", defaultSpread},
+		{"hard spread by zone", hardSpread},
+		{"required affinity follows, anti-affinity keeps apart", affinity},
+	} {
+		if !t.Run(test.name, func(t *testing.T) {
+			inner := *s
+			inner.T = t
+			test.run(&inner, inner.namespace(fmt.Sprintf("topology-%d", i)))
+			inner.audit()
+		}) {
+			return
+		}
+	}
+}
+
+// Several shards place no pod whose hard rule two of them could break together, and say so.
+func TestTopologyWithSeveralShards(t *testing.T) {
+	s := newStack(t, sixtyNodes)
+	s.up(harness.UpConfig{Shards: 2, Binders: 1})
+	ns := s.namespace("topology")
+	s.create(newPod(ns, "hard", "100m", spreading(corev1.LabelTopologyZone, corev1.DoNotSchedule)))
+	s.unschedulable(ns, "hard", "PodTopologySpread")
+	s.create(newPods(ns, "soft", 9, "100m", spreading(corev1.LabelTopologyZone, corev1.ScheduleAnyway))...)
+	s.bound(ns, 9, placedWithin)
+	s.audit()
+}
+
+const app = "app"
+
+func ofApp(value string) podOption {
+	return func(p *corev1.Pod) {
+		if p.Labels == nil {
+			p.Labels = map[string]string{}
+		}
+		p.Labels[app] = value
+	}
+}
+
+func matching(value string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{app: value}}
+}
+
+func spreading(key string, when corev1.UnsatisfiableConstraintAction) podOption {
+	return func(p *corev1.Pod) {
+		ofApp("spread")(p)
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: when, LabelSelector: matching("spread"),
+		}}
+	}
+}
+
+// zonesOf counts pods by the zone of their node, and by node.
+func (s *stack) zonesOf(pods []corev1.Pod) (zones, nodes map[string]int) {
+	s.Helper()
+	zones, nodes = map[string]int{}, map[string]int{}
+	for _, p := range pods {
+		node, err := s.client.CoreV1().Nodes().Get(s.Context(), p.Spec.NodeName, metav1.GetOptions{})
+		s.no(err)
+		zones[node.Labels[corev1.LabelTopologyZone]]++
+		nodes[node.Name]++
+	}
+	return zones, nodes
+}
+
+// labNodes adds n nodes for one lab, spread over two zones of its own.
+func (s *stack) labNodes(ns string, n int) {
+	s.Helper()
+	var specs []nodeSpec
+	for i := range n {
+		specs = append(specs, nodeSpec{name: fmt.Sprintf("%s-%d", ns, i), labels: map[string]string{
+			lab: ns, corev1.LabelTopologyZone: fmt.Sprintf("%s-zone-%d", ns, i%2),
+		}})
+	}
+	s.addNodes(specs...)
+}
+
+// The system's default constraints: hostname with skew 3, zone with skew 5, both soft.
+func defaultSpread(s *stack, ns string) {
+	s.labNodes(ns, 6)
+	replicas, labels := int32(30), map[string]string{app: "web"}
+	spec := podSpec("100m")
+	spec.NodeSelector = map[string]string{lab: ns}
+	_, err := s.client.AppsV1().Deployments(ns).Create(s.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: matching("web"),
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
+		},
+	}, metav1.CreateOptions{})
+	s.no(err)
+	zones, nodes := s.zonesOf(s.bound(ns, 30, placedWithin))
+	for zone, n := range zones {
+		if n != 15 {
+			s.Errorf("zone %s has %d pods, want 15 of 30 (%v)", zone, n, zones)
+		}
+	}
+	for node, n := range nodes {
+		if n < 3 || n > 7 {
+			s.Errorf("node %s has %d pods, want 5 give or take 2 (%v)", node, n, nodes)
+		}
+	}
+}
+
+func hardSpread(s *stack, ns string) {
+	s.create(newPods(ns, "spread", 31, "100m", spreading(corev1.LabelTopologyZone, corev1.DoNotSchedule),
+		requiring(corev1.LabelTopologyZone, corev1.NodeSelectorOpIn, "zone-a", "zone-b", "zone-c"))...)
+	zones, _ := s.zonesOf(s.bound(ns, 31, placedWithin))
+	least, most := 31, 0
+	for n := range maps.Values(zones) {
+		least, most = min(least, n), max(most, n)
+	}
+	if len(zones) != 3 || most-least > 1 {
+		s.Errorf("pods by zone: %v, want a skew of at most 1 over 3 zones", zones)
+	}
+}
+
+func affinity(s *stack, ns string) {
+	term := func(key, value string) []corev1.PodAffinityTerm {
+		return []corev1.PodAffinityTerm{{TopologyKey: key, LabelSelector: matching(value)}}
+	}
+	s.create(newPod(ns, "cache", "100m", ofApp("cache")))
+	zones, _ := s.zonesOf(s.bound(ns, 1, placedWithin))
+	s.create(newPods(ns, "web", 5, "100m", ofApp("web"), func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{
+			PodAffinity: &corev1.PodAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: term(corev1.LabelTopologyZone, "cache"),
+			},
+			PodAntiAffinity: &corev1.PodAntiAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: term(corev1.LabelHostname, "web"),
+			},
+		}
+	})...)
+	all := s.bound(ns, 6, placedWithin)
+	after, _ := s.zonesOf(all)
+	if len(after) != 1 || !maps.EqualFunc(zones, after, func(int, int) bool { return true }) {
+		s.Errorf("pods by zone: %v, want all in the zone of the cache: %v", after, zones)
+	}
+	seen := map[string]bool{}
+	for _, p := range all {
+		if p.Labels[app] != "web" {
+			continue
+		}
+		if seen[p.Spec.NodeName] {
+			s.Errorf("two web pods on %s", p.Spec.NodeName)
+		}
+		seen[p.Spec.NodeName] = true
+	}
+}
