@@ -101,6 +101,9 @@ func (r *Room) Next(
 	ctx context.Context, wait bool, results <-chan decide.Result, beat <-chan time.Time,
 ) (decide.Input, error) {
 	var in decide.Input
+	if err := ctx.Err(); err != nil {
+		return in, err
+	}
 	if wait {
 		select {
 		case <-ctx.Done():
