@@ -24,10 +24,28 @@ import (
 // channel it is to wait on only once it runs. If the publisher is cleaned up before that,
 // the channel is nil and the goroutine stays. It holds nothing but itself, and there is one
 // in some snapshots, minutes apart.
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction(
-		"github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
+var leftByTheClient = goleak.IgnoreTopFunction(
+	"github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect")
+
+// clientPatience is how many looks for leaks, about half a second each, it may take until
+// there are none: a consumer that was looking for its server when its reader was closed
+// ends with its next attempt, which is up to 10 s away.
+const clientPatience = 40
+
+// tests waits, before the leak check, for what ends by itself.
+type tests struct{ *testing.M }
+
+func (t tests) Run() int {
+	code := t.M.Run()
+	for range clientPatience {
+		if goleak.Find(leftByTheClient) == nil {
+			break
+		}
+	}
+	return code
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(tests{m}, leftByTheClient) }
 
 // quiet drops what the tests provoke.
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
