@@ -143,12 +143,6 @@ func (n *NodeInfo) RemovePod(uid string) bool {
 	return true
 }
 
-// HasPod tells whether a pod is on the node.
-func (n *NodeInfo) HasPod(uid string) bool {
-	_, ok := findPod(n.pods, uid)
-	return ok
-}
-
 // Pods yields what stands on the node, sorted by UID.
 func (n *NodeInfo) Pods() iter.Seq[*Pod] { return slices.Values(n.pods) }
 

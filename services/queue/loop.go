@@ -98,11 +98,10 @@ func (l *loop) next(ctx context.Context) error {
 // applyFacts brings the store forward and tells the core, once the store has caught up.
 func (l *loop) applyFacts(b follow.Batch) error {
 	if b.Reset {
-		store, err := state.Restore(b.Snapshot)
+		store, err := b.Store()
 		if err != nil {
-			return fmt.Errorf("queue: snapshot of the facts: %w", err)
+			return fmt.Errorf("queue: %w", err)
 		}
-		store.SetBarrier(b.Barrier)
 		l.store, l.barrier, l.behind = store, b.Barrier, true
 	}
 	changes, err := l.store.Apply(b.Facts)

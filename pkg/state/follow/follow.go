@@ -29,13 +29,23 @@ const (
 
 // Batch is one step for the owner of a store.
 type Batch struct {
-	// Reset: forget the store; build it by state.Restore(Snapshot), which is nil for an
-	// empty one, and SetBarrier(Barrier). Such a batch carries no Facts.
+	// Reset: forget the store and take Store's, made of Snapshot (nil for an empty one) and
+	// Barrier. Such a batch carries no Facts.
 	Reset    bool
 	Snapshot []byte
 	Barrier  uint64
 	// Facts to apply, in order.
 	Facts []events.SequencedFact
+}
+
+// Store builds the store that a Reset batch stands for.
+func (b Batch) Store() (*state.Store, error) {
+	store, err := state.Restore(b.Snapshot)
+	if err != nil {
+		return nil, fmt.Errorf("follow: snapshot of the facts: %w", err)
+	}
+	store.SetBarrier(b.Barrier)
+	return store, nil
 }
 
 // Follower follows the stream of facts.

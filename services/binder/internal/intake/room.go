@@ -91,7 +91,7 @@ func (r *Room) fold(ctx context.Context, store *state.Store, b follow.Batch) (*s
 	var changes state.Changes
 	var err error
 	if b.Reset {
-		if store, err = rebuilt(b); err != nil {
+		if store, err = b.Store(); err != nil {
 			return nil, fmt.Errorf("binder: facts: %w", err)
 		}
 	} else if changes, err = store.Apply(b.Facts); err != nil {
@@ -107,18 +107,6 @@ func (r *Room) fold(ctx context.Context, store *state.Store, b follow.Batch) (*s
 	if err := r.send(ctx, in); err != nil {
 		return store, nil // ctx ended
 	}
-	return store, nil
-}
-
-func rebuilt(b follow.Batch) (*state.Store, error) {
-	store := state.New()
-	if b.Snapshot != nil {
-		var err error
-		if store, err = state.Restore(b.Snapshot); err != nil {
-			return nil, err
-		}
-	}
-	store.SetBarrier(b.Barrier)
 	return store, nil
 }
 

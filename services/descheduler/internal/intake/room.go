@@ -92,15 +92,10 @@ func (r *Room) Apply(ctx context.Context) error {
 func (r *Room) apply(b follow.Batch) error {
 	store := r.store()
 	if b.Reset {
-		store = state.New()
-		if b.Snapshot != nil {
-			restored, err := state.Restore(b.Snapshot)
-			if err != nil {
-				return err
-			}
-			store = restored
+		var err error
+		if store, err = b.Store(); err != nil {
+			return err
 		}
-		store.SetBarrier(b.Barrier)
 	}
 	if _, err := store.Apply(b.Facts); err != nil {
 		return err

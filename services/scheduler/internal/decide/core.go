@@ -160,15 +160,10 @@ func (c *Core) Position() state.Position { return c.store.Position() }
 
 func (c *Core) applyFacts(b follow.Batch) error {
 	if b.Reset {
-		store := state.New()
-		if b.Snapshot != nil {
-			restored, err := state.Restore(b.Snapshot)
-			if err != nil {
-				return fmt.Errorf("scheduler: facts snapshot: %w", err)
-			}
-			store = restored
+		store, err := b.Store()
+		if err != nil {
+			return fmt.Errorf("scheduler: %w", err)
 		}
-		store.SetBarrier(b.Barrier)
 		c.store = store
 		c.view.Reset(store)
 	}
