@@ -1,0 +1,166 @@
+package placement
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Interest is what a rule's hints depend on in one pod that waits, for changes of anything
+// but that pod. It is how many pods can be kept by what could wake them: hints are asked
+// once for all pods of a class, and only about changes within reach.
+type Interest struct {
+	// Class is the same for pods that get the same hint about every change.
+	Class string
+	// Pods and Nodes are the changes of pods and of nodes that Hint can say yes to. Changes
+	// of other kinds are always within reach.
+	Pods, Nodes Reach
+}
+
+// Reach is a set of changes. The zero value holds none.
+type Reach struct {
+	// All says that every change is in it; otherwise those about one of Topics are.
+	All bool
+	// Topics are texts of Change.Topics.
+	Topics []string
+}
+
+var everything = Reach{All: true}
+
+// classifier is a Plugin that knows which pods its hints treat alike. For others, pods are
+// alike when their specs are.
+type classifier interface {
+	interest(pod *state.Pod) Interest
+}
+
+// Interest tells what a rule's hints depend on in a pod; false when the profile does not
+// have the rule, and then any change wakes the pod (see Wakes).
+func (p *Profile) Interest(plugin string, pod *state.Pod) (Interest, bool) {
+	r, ok := p.byName[plugin]
+	if !ok {
+		return Interest{}, false
+	}
+	if c, ok := r.plugin.(classifier); ok {
+		return c.interest(pod), true
+	}
+	return Interest{Class: wholePod(pod), Pods: everything, Nodes: everything}, true
+}
+
+// Listens tells whether a rule of the profile listens to changes of this sort.
+func (p *Profile) Listens(plugin string, c Change) bool {
+	r, ok := p.byName[plugin]
+	return ok && slices.ContainsFunc(r.plugin.Events(), c.is)
+}
+
+// Heeds tells whether any rule of the profile listens to changes of this sort.
+func (p *Profile) Heeds(c Change) bool {
+	return c.Actions != 0 && slices.ContainsFunc(p.rules, func(r rule) bool {
+		return slices.ContainsFunc(r.plugin.Events(), c.is)
+	})
+}
+
+func (c Change) is(e Event) bool { return e.Kind == c.Kind && e.Actions&c.Actions != 0 }
+
+// Topics of changes. Those of a node tell its name, its labels as they are now, the label
+// keys that came, went or changed their value, and that it is new; those of a pod its
+// namespace, that it is new, and that it repelled others.
+const (
+	topicName     = "name "
+	topicLabel    = "label "
+	topicKey      = "key "
+	topicNewNode  = "new node"
+	topicIn       = "in "
+	topicNewPod   = "new pod"
+	topicRepelled = "repelled"
+)
+
+// Topics tells what a change of a pod or node is about, for Reach; nil for other kinds.
+func (c Change) Topics() []string {
+	switch {
+	case c.Kind == events.KindPod:
+		return c.podTopics()
+	case c.Kind == events.KindNode && c.NewNode != nil:
+		return c.nodeTopics()
+	}
+	return nil
+}
+
+func (c Change) podTopics() []string {
+	var list []string
+	for _, p := range []*state.Pod{c.OldPod, c.NewPod} {
+		if p != nil && (len(list) == 0 || p != c.NewPod || p.Namespace != c.OldPod.Namespace) {
+			list = append(list, topicIn+p.Namespace)
+		}
+	}
+	if c.OldPod == nil {
+		list = append(list, topicNewPod)
+	}
+	if c.NewPod == nil && c.OldPod != nil && c.OldPod.Terms != nil {
+		list = append(list, topicRepelled)
+	}
+	return list
+}
+
+func (c Change) nodeTopics() []string {
+	now := c.NewNode.Object.Labels
+	list := make([]string, 0, 2*len(now)+2)
+	list = append(list, topicName+c.NewNode.Name)
+	var before map[string]string
+	if c.OldNode == nil {
+		list = append(list, topicNewNode)
+	} else {
+		before = c.OldNode.Object.Labels
+	}
+	for key, value := range now {
+		list = append(list, topicLabel+key+"="+value)
+		if was, ok := before[key]; !ok || was != value {
+			list = append(list, topicKey+key)
+		}
+	}
+	for key := range before {
+		if _, ok := now[key]; !ok {
+			list = append(list, topicKey+key)
+		}
+	}
+	return list
+}
+
+// Label is upstream's name of the event, as its metrics have it (ClusterEvent.Label in
+// k8s.io/kube-scheduler/framework). A change of several sorts goes by the first.
+func (c Change) Label() string {
+	switch c.Kind {
+	case events.KindPod:
+		p := c.NewPod
+		if p == nil {
+			p = c.OldPod
+		}
+		if p != nil && heldPlace(p) {
+			return "AssignedPod" + c.Actions.String()
+		}
+		return "UnschedulablePod" + c.Actions.String()
+	case events.KindNode:
+		return "Node" + c.Actions.String()
+	case events.KindNamespace:
+		return "Namespace" + c.Actions.String()
+	default:
+		return string(c.Kind) + c.Actions.String()
+	}
+}
+
+// actionNames are upstream's, in the order of the bits.
+var actionNames = []string{
+	"Add", "Delete", "UpdateNodeAllocatable", "UpdateNodeLabel", "UpdateNodeTaint", "UpdateNodeCondition",
+	"UpdateNodeAnnotation", "UpdateNodeDeclaredFeature", "UpdatePodLabel", "UpdatePodScaleDown",
+	"UpdatePodToleration", "UpdatePodSchedulingGatesEliminated", "Update", "UpdateNamespaceLabel",
+}
+
+// String is upstream's name of the first action in the set; empty for none.
+func (a Action) String() string {
+	for i, name := range actionNames {
+		if a&(1<<i) != 0 {
+			return name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,239 @@
+package placement_test
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
+)
+
+// few draws small values, so that pods and changes meet each other often.
+type few struct{ *rapid.T }
+
+func (f few) of(list ...string) string { return rapid.SampledFrom(list).Draw(f.T, "one") }
+
+func (f few) maybe() bool { return rapid.Bool().Draw(f.T, "maybe") }
+
+func (f few) labels() map[string]string {
+	m := map[string]string{}
+	for _, k := range []string{"app", "zone"} {
+		if f.maybe() {
+			m[k] = f.of("a", "b")
+		}
+	}
+	return m
+}
+
+func (f few) selector() *metav1.LabelSelector {
+	if f.maybe() {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": f.of("a", "b")}}
+	}
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+		Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{f.of("a", "b")},
+	}}}
+}
+
+func (f few) podTerms() []corev1.PodAffinityTerm {
+	var list []corev1.PodAffinityTerm
+	for range rapid.IntRange(0, 2).Draw(f.T, "terms") {
+		t := corev1.PodAffinityTerm{TopologyKey: f.of("zone", corev1.LabelHostname), LabelSelector: f.selector()}
+		switch f.of("", "named", "selected") {
+		case "named":
+			t.Namespaces = []string{f.of("x", "y")}
+		case "selected":
+			t.NamespaceSelector = &metav1.LabelSelector{}
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+func (f few) nodeTerms() *corev1.NodeSelector {
+	s := &corev1.NodeSelector{}
+	for range rapid.IntRange(1, 2).Draw(f.T, "terms") {
+		var t corev1.NodeSelectorTerm
+		if f.maybe() {
+			t.MatchExpressions = append(t.MatchExpressions, corev1.NodeSelectorRequirement{
+				Key: f.of("app", "zone"), Values: []string{f.of("a", "b")},
+				Operator: corev1.NodeSelectorOperator(f.of("In", "NotIn", "Exists", "Broken")),
+			})
+		}
+		if f.maybe() {
+			t.MatchFields = append(t.MatchFields, corev1.NodeSelectorRequirement{
+				Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{f.of("n1", "n2")},
+			})
+		}
+		s.NodeSelectorTerms = append(s.NodeSelectorTerms, t)
+	}
+	return s
+}
+
+// pod is a pod with a little of everything, of which names come twice.
+func (f few) pod(uid string) *state.Pod {
+	obj := statetest.Pod(f.of("x", "y"), uid, "cpu", f.of("1", "2"))
+	obj.Labels = f.labels()
+	spec := &obj.Spec
+	if f.maybe() {
+		spec.NodeName = f.of("n1", "n2")
+	}
+	if f.maybe() {
+		spec.NodeSelector = map[string]string{f.of("app", "zone"): f.of("a", "b")}
+	}
+	if f.maybe() {
+		spec.Tolerations = []corev1.Toleration{{Key: f.of("a", "b"), Operator: corev1.TolerationOpExists}}
+	}
+	if f.maybe() {
+		spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80, Protocol: corev1.Protocol(f.of("TCP", "UDP"))}}
+	}
+	if f.maybe() {
+		spec.Affinity = &corev1.Affinity{}
+		if f.maybe() {
+			spec.Affinity.NodeAffinity = &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: f.nodeTerms()}
+		}
+		if f.maybe() {
+			spec.Affinity.PodAffinity = &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: f.podTerms()}
+		}
+		if f.maybe() {
+			spec.Affinity.PodAntiAffinity = &corev1.PodAntiAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: f.podTerms(),
+			}
+		}
+	}
+	if f.maybe() {
+		spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: "zone", LabelSelector: f.selector(),
+			WhenUnsatisfiable: corev1.UnsatisfiableConstraintAction(f.of("DoNotSchedule", "ScheduleAnyway")),
+		}}
+	}
+	return state.NewPod(obj)
+}
+
+func (f few) node(name string) *state.Node {
+	obj := statetest.Node(name, "cpu", f.of("1", "2"), "pods", "10")
+	obj.Labels = f.labels()
+	if f.maybe() {
+		obj.Labels[corev1.LabelHostname] = name
+	}
+	if f.maybe() {
+		obj.Spec.Taints = []corev1.Taint{{Key: f.of("a", "b"), Effect: corev1.TaintEffectNoSchedule}}
+	}
+	obj.Spec.Unschedulable = f.maybe()
+	if f.maybe() {
+		obj.Status.Allocatable[corev1.ResourceMemory] = resource.MustParse("1Gi")
+	}
+	return state.NewNode(obj)
+}
+
+func (f few) change() placement.Change {
+	before, after := f.of("gone", "there") == "there", f.of("gone", "there") == "there"
+	if f.maybe() {
+		var c state.PodChange
+		if before {
+			c.Before = f.pod("other")
+		}
+		if after {
+			c.After = f.pod("other")
+		}
+		return placement.PodChange(c)
+	}
+	name := f.of("n1", "n2")
+	var c state.NodeChange
+	if before || !after {
+		c.Before = f.node(name)
+	}
+	if after {
+		c.After = f.node(name)
+	}
+	return placement.NodeChange(c)
+}
+
+func (r reachOf) holds(c placement.Change) bool {
+	reach := r.Nodes
+	if c.Kind == events.KindPod {
+		reach = r.Pods
+	}
+	return reach.All || slices.ContainsFunc(c.Topics(), func(t string) bool { return slices.Contains(reach.Topics, t) })
+}
+
+type reachOf struct{ placement.Interest }
+
+// TestInterests: a hint that says yes is within reach, and pods of one class get one hint.
+func TestInterests(t *testing.T) {
+	var profiles []*placement.Profile
+	for _, cross := range []placement.CrossNodeRules{placement.RefuseCrossNode, placement.EvaluateCrossNode} {
+		config := placement.DefaultProfile("s")
+		config.CrossNodeRules = cross
+		p, err := placement.NewProfile(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		profiles = append(profiles, p)
+	}
+	yes, shared := map[string]int{}, map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		f := few{t}
+		profile := rapid.SampledFrom(profiles).Draw(t, "profile")
+		c := f.change()
+		pods := make([]*state.Pod, 6)
+		for i := range pods {
+			pods[i] = f.pod("p" + strconv.Itoa(i))
+		}
+		for _, plugin := range placement.KnownPlugins() {
+			hints := map[string]bool{}
+			for _, pod := range pods {
+				interest, ok := profile.Interest(plugin, pod)
+				if !ok {
+					t.Fatalf("%s is not in the default profile", plugin)
+				}
+				wakes := profile.Wakes(pod, []string{plugin}, c)
+				if wakes && !(reachOf{interest}).holds(c) {
+					t.Fatalf("%s wakes a pod of %+v by a change about %q", plugin, interest, c.Topics())
+				}
+				if wakes && !(profile.Listens(plugin, c) && profile.Heeds(c)) {
+					t.Fatalf("%s wakes by %s, to which it does not listen", plugin, c.Label())
+				}
+				if was, twice := hints[interest.Class]; twice {
+					shared[plugin]++
+					if was != wakes {
+						t.Fatalf("%s: two pods of class %q, hints %t and %t", plugin, interest.Class, was, wakes)
+					}
+				}
+				hints[interest.Class] = wakes
+				if wakes {
+					yes[plugin]++
+				}
+			}
+		}
+	})
+	t.Logf("hints that said yes: %v; pods of a class seen before: %v", yes, shared)
+}
+
+// TestLabels: upstream's names, as its metrics have them.
+func TestLabels(t *testing.T) {
+	bound := state.NewPod(statetest.Pod("x", "p"))
+	bound.NodeName = "n"
+	free := state.NewPod(statetest.Pod("x", "q"))
+	for want, c := range map[string]placement.Change{
+		"NodeAdd":                             {Kind: events.KindNode, Actions: placement.Add},
+		"NodeUpdateNodeTaint":                 {Kind: events.KindNode, Actions: placement.UpdateNodeTaint},
+		"AssignedPodAdd":                      {Kind: events.KindPod, Actions: placement.Add, NewPod: bound},
+		"AssignedPodDelete":                   {Kind: events.KindPod, Actions: placement.Delete, OldPod: bound},
+		"AssignedPodUpdatePodScaleDown":       {Kind: events.KindPod, Actions: placement.UpdatePodScaleDown, NewPod: bound},
+		"AssignedPodUpdate":                   {Kind: events.KindPod, Actions: placement.UpdateOther, NewPod: bound},
+		"UnschedulablePodUpdatePodToleration": {Kind: events.KindPod, Actions: placement.UpdatePodToleration, NewPod: free},
+		"NamespaceUpdateNamespaceLabel":       {Kind: events.KindNamespace, Actions: placement.UpdateNamespaceLabel},
+	} {
+		if got := c.Label(); got != want {
+			t.Errorf("label %q, want %q", got, want)
+		}
+	}
+}

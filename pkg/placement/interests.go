@@ -1,0 +1,247 @@
+package placement
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// class joins texts so that no two lists of texts give the same one.
+func class(parts ...string) string {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(strconv.Itoa(len(p)))
+		b.WriteByte(' ')
+		b.WriteString(p)
+	}
+	return b.String()
+}
+
+// pairs are the entries of a map, in order.
+func pairs(m map[string]string) []string {
+	list := make([]string, 0, len(m))
+	for k, v := range m {
+		list = append(list, class(k, v))
+	}
+	slices.Sort(list)
+	return list
+}
+
+// marshaler is what the API's own types can do.
+type marshaler interface{ Marshal() ([]byte, error) }
+
+// bytesOf is a value as protobuf. What cannot be written is like nothing else: its pod's
+// UID makes it so.
+func bytesOf(pod *state.Pod, m marshaler) string {
+	data, err := m.Marshal()
+	if err != nil {
+		return "of " + pod.UID
+	}
+	return string(data)
+}
+
+// wholePod is the class of pods that are alike in all that rules may look at. Volumes go
+// by any name: that of the token is random.
+func wholePod(pod *state.Pod) string {
+	spec := pod.Object.Spec
+	spec.Volumes = slices.Clone(spec.Volumes)
+	own := ""
+	for i := range spec.Volumes {
+		if spec.Volumes[i].Ephemeral != nil {
+			own = pod.UID // its claim bears the pod's name
+		}
+		spec.Volumes[i].Name = ""
+	}
+	spec.Hostname = ""
+	return class(append(pairs(pod.Object.Labels), pod.Namespace, own, owner(pod), bytesOf(pod, &spec))...)
+}
+
+// owner names the pod's controller, which default spreading asks.
+func owner(pod *state.Pod) string {
+	o := metav1.GetControllerOfNoCopy(pod.Object)
+	if o == nil {
+		return ""
+	}
+	return class(o.APIVersion, o.Kind, o.Name)
+}
+
+func (nodeUnschedulable) interest(*state.Pod) Interest { return Interest{Nodes: everything} }
+
+func (nodeName) interest(*state.Pod) Interest { return Interest{Nodes: everything} }
+
+func (nodeDeclaredFeatures) interest(*state.Pod) Interest { return Interest{Nodes: everything} }
+
+func (taintToleration) interest(pod *state.Pod) Interest {
+	tolerations := pod.Object.Spec.Tolerations
+	list := make([]string, len(tolerations))
+	for i := range tolerations {
+		list[i] = bytesOf(pod, &tolerations[i])
+	}
+	return Interest{Class: class(list...), Nodes: everything}
+}
+
+func (nodePorts) interest(pod *state.Pod) Interest {
+	list := make([]string, len(pod.Ports))
+	for i, p := range pod.Ports {
+		list[i] = class(p.IP, p.Protocol, strconv.Itoa(int(p.Port)))
+	}
+	return Interest{Class: class(list...), Pods: everything, Nodes: everything}
+}
+
+func (nodeResourcesFit) interest(pod *state.Pod) Interest {
+	asks := amounts(incomingRequest(pod.Object))
+	counts := amounts(pod.Requests)
+	return Interest{Class: class(class(asks...), class(counts...)), Pods: everything, Nodes: everything}
+}
+
+// amounts are the resources that are not zero, in order.
+func amounts(r state.Resources) []string {
+	var list []string
+	for name, v := range r.Map() {
+		if v != 0 {
+			list = append(list, class(name, strconv.FormatInt(v, 10)))
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// maxTopics bounds how many topics one pod is kept under; beyond it every change counts.
+const maxTopics = 32
+
+func (nodeAffinity) interest(pod *state.Pod) Interest {
+	spec := &pod.Object.Spec
+	i := Interest{Nodes: everything}
+	required := requiredTerms(spec)
+	text := ""
+	if required != nil {
+		text = bytesOf(pod, required)
+	}
+	i.Class = class(append(pairs(spec.NodeSelector), text)...)
+	if topics, ok := necessary(spec, required); ok && len(topics) <= maxTopics {
+		i.Nodes = Reach{Topics: topics}
+	}
+	return i
+}
+
+// necessary returns topics of which a node must have one to match; false if there is no
+// such list.
+func necessary(spec *corev1.PodSpec, required *corev1.NodeSelector) ([]string, bool) {
+	if len(spec.NodeSelector) > 0 {
+		key := tellingKey(spec.NodeSelector)
+		return []string{topicLabel + key + "=" + spec.NodeSelector[key]}, true
+	}
+	if required == nil {
+		return nil, false
+	}
+	if _, err := nodeaffinity.NewNodeSelector(required); err != nil {
+		return nil, false
+	}
+	var list []string
+	for i := range required.NodeSelectorTerms {
+		topics, ok := necessaryForTerm(&required.NodeSelectorTerms[i])
+		if !ok {
+			return nil, false
+		}
+		list = append(list, topics...)
+	}
+	return list, true
+}
+
+// tellingKey picks one key of a selector, all of which are necessary: the hostname, which
+// tells most, or else the last.
+func tellingKey(selector map[string]string) string {
+	if _, ok := selector[corev1.LabelHostname]; ok {
+		return corev1.LabelHostname
+	}
+	return slices.Max(slices.Collect(maps.Keys(selector)))
+}
+
+// necessaryForTerm is necessary for one of several terms. One without requirements matches
+// nothing.
+func necessaryForTerm(term *corev1.NodeSelectorTerm) ([]string, bool) {
+	if len(term.MatchExpressions)+len(term.MatchFields) == 0 {
+		return nil, true
+	}
+	one := func(of []corev1.NodeSelectorRequirement, topic func(key, value string) string) ([]string, bool) {
+		for _, r := range of {
+			if r.Operator != corev1.NodeSelectorOpIn {
+				continue
+			}
+			var list []string
+			for _, v := range r.Values {
+				list = append(list, topic(r.Key, v))
+			}
+			return list, true
+		}
+		return nil, false
+	}
+	if list, ok := one(term.MatchFields, func(_, v string) string { return topicName + v }); ok {
+		return list, true
+	}
+	return one(term.MatchExpressions, func(k, v string) string { return topicLabel + k + "=" + v })
+}
+
+func (p topologySpread) interest(pod *state.Pod) Interest {
+	if p.refuses(pod.Object) {
+		return Interest{Class: "refused"}
+	}
+	parts := append(pairs(pod.Object.Labels), pod.Namespace, owner(pod))
+	for i := range pod.Object.Spec.TopologySpreadConstraints {
+		parts = append(parts, bytesOf(pod, &pod.Object.Spec.TopologySpreadConstraints[i]))
+	}
+	return Interest{
+		Class: class(parts...), Pods: Reach{Topics: []string{topicIn + pod.Namespace}}, Nodes: everything,
+	}
+}
+
+func (p podAffinity) interest(pod *state.Pod) Interest {
+	if p.refuses(pod) {
+		return Interest{Class: "refused"}
+	}
+	parts := append(pairs(pod.Object.Labels), pod.Namespace)
+	if a := pod.Object.Spec.Affinity; a != nil && a.PodAffinity != nil {
+		parts = append(parts, "near", bytesOf(pod, a.PodAffinity))
+	}
+	if a := pod.Object.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		parts = append(parts, "away", bytesOf(pod, a.PodAntiAffinity))
+	}
+	i := Interest{Class: class(parts...), Pods: everything, Nodes: everything}
+	if unparsed(pod) {
+		return i
+	}
+	i.Pods, i.Nodes = reachOfTerms(pod.Terms)
+	if !i.Pods.All && p.cross == RefuseCrossNode {
+		i.Pods.Topics = append(i.Pods.Topics, topicNewPod)
+	}
+	return i
+}
+
+// reachOfTerms: pods in the namespaces that the required terms speak of, and those gone
+// that may have repelled the pod; nodes that join or change a domain.
+func reachOfTerms(terms *state.PodTerms) (pods, nodes Reach) {
+	pods.Topics, nodes.Topics = []string{topicRepelled}, []string{topicNewNode}
+	if terms == nil {
+		return pods, nodes
+	}
+	for _, t := range slices.Concat(terms.RequiredAffinity, terms.RequiredAntiAffinity) {
+		if _, selects := t.NamespaceSelector.Requirements(); selects {
+			pods = everything
+		}
+		for _, ns := range t.Namespaces {
+			pods.Topics = append(pods.Topics, topicIn+ns)
+		}
+		nodes.Topics = append(nodes.Topics, topicKey+t.TopologyKey)
+	}
+	if pods.All {
+		pods.Topics = nil
+	}
+	return pods, nodes
+}
