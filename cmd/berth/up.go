@@ -157,7 +157,7 @@ func (o *options) build(services []service, in inputs, st *stores, logger *slog.
 		var err error
 		switch s {
 		case queueService:
-			err = b.queue()
+			err = b.queue(max(o.shards, 1))
 		case schedulerService:
 			err = b.shards(max(o.shards, 1))
 		case binderService:
@@ -188,14 +188,10 @@ func (b *builder) add(id string, r runner, err error) error {
 	return nil
 }
 
-func (b *builder) queue() error {
+func (b *builder) queue(shards int) error {
 	id := instanceID(queueService)
-	names := make([]string, 0, len(b.in.config.Profiles))
-	for _, p := range b.in.config.Profiles {
-		names = append(names, p.SchedulerName)
-	}
 	q, err := queue.New(queue.Config{
-		ID: id, SchedulerNames: names, Version: berthVersion(),
+		ID: id, Profiles: b.profiles(shards), Version: berthVersion(),
 		PodInitialBackoff: b.in.config.PodInitialBackoff, PodMaxBackoff: b.in.config.PodMaxBackoff,
 		NoBackoff: b.in.config.PodMaxBackoff == 0,
 	}, queue.Deps{
@@ -206,10 +202,7 @@ func (b *builder) queue() error {
 }
 
 func (b *builder) shards(n int) error {
-	profiles := slices.Clone(b.in.config.Profiles)
-	for i := range profiles {
-		profiles[i].CrossNodeRules = b.crossNodeRules(n)
-	}
+	profiles := b.profiles(n)
 	for i := range n {
 		id := instanceID(schedulerService, i)
 		s, err := scheduler.New(scheduler.Config{ID: id, Profiles: profiles}, scheduler.Deps{
@@ -221,6 +214,15 @@ func (b *builder) shards(n int) error {
 		}
 	}
 	return nil
+}
+
+// profiles are the configured ones for a number of shards.
+func (b *builder) profiles(shards int) []placement.ProfileConfig {
+	profiles := slices.Clone(b.in.config.Profiles)
+	for i := range profiles {
+		profiles[i].CrossNodeRules = b.crossNodeRules(shards)
+	}
+	return profiles
 }
 
 // crossNodeRules: a shard that is the only one there can be (the ledger is embedded in this

@@ -26,6 +26,9 @@ const (
 	// DecisionEvicted and DecisionEvictRefused: what became of a DecisionEvict.
 	DecisionEvicted      DecisionKind = "evicted"
 	DecisionEvictRefused DecisionKind = "evict-refused"
+	// DecisionQuarantined: the queue stopped offering a pod whose attempts keep ending without
+	// an answer; the binder writes the condition and the event. Actor is the queue.
+	DecisionQuarantined DecisionKind = "quarantined"
 )
 
 // PodRef identifies one incarnation of a pod.

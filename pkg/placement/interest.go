@@ -34,23 +34,26 @@ type classifier interface {
 	interest(pod *state.Pod) Interest
 }
 
-// Interest tells what a rule's hints depend on in a pod; false when the profile does not
-// have the rule, and then any change wakes the pod (see Wakes).
-func (p *Profile) Interest(plugin string, pod *state.Pod) (Interest, bool) {
+// Interest tells what a rule's hints depend on in a pod. A rule that the profile does not
+// have is interested in everything (see Wakes).
+func (p *Profile) Interest(plugin string, pod *state.Pod) Interest {
+	i := Interest{Pods: everything, Nodes: everything}
 	r, ok := p.byName[plugin]
 	if !ok {
-		return Interest{}, false
+		return i
 	}
 	if c, ok := r.plugin.(classifier); ok {
-		return c.interest(pod), true
+		return c.interest(pod)
 	}
-	return Interest{Class: wholePod(pod), Pods: everything, Nodes: everything}, true
+	i.Class = wholePod(pod)
+	return i
 }
 
-// Listens tells whether a rule of the profile listens to changes of this sort.
+// Listens tells whether a rule listens to changes of this sort; one that the profile does
+// not have listens to all.
 func (p *Profile) Listens(plugin string, c Change) bool {
 	r, ok := p.byName[plugin]
-	return ok && slices.ContainsFunc(r.plugin.Events(), c.is)
+	return !ok || slices.ContainsFunc(r.plugin.Events(), c.is)
 }
 
 // Heeds tells whether any rule of the profile listens to changes of this sort.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
+	"math"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
 // Defaults of Config.
@@ -25,6 +26,8 @@ const (
 	// DefaultOfferLease is many heartbeats of a shard, and short enough that a lost offer
 	// is not noticed.
 	DefaultOfferLease = 10 * time.Second
+	// DefaultDeliveryLimit is two offers beside other pods and three alone.
+	DefaultDeliveryLimit = 5
 	// DefaultFlushAfter is kube-scheduler's --pod-max-in-unschedulable-pods-duration.
 	DefaultFlushAfter = 5 * time.Minute
 	// DefaultSessionTTL bounds how long a dead leader is missed.
@@ -40,15 +43,20 @@ const (
 // tracerName names the instrumentation of this service.
 const tracerName = "github.com/berth-scheduler/berth/services/queue"
 
-// minSessionTTL is the least an etcd lease can be.
-const minSessionTTL = 2 * time.Second
+const (
+	// minSessionTTL is the least an etcd lease can be.
+	minSessionTTL = 2 * time.Second
+	// minDeliveryLimit lets a pod be offered alone at least once.
+	minDeliveryLimit = 3
+)
 
 // Config of one replica. Zero values mean the defaults named.
 type Config struct {
 	// ID is this replica's member id, unique per life of a process ("queue-…"). Required.
 	ID string
-	// SchedulerNames are the values of spec.schedulerName to serve. Required.
-	SchedulerNames []string
+	// Profiles are those of the shards: their pods are queued, and their rules say what wakes
+	// a pod that fits nowhere. At least one, scheduler names unique.
+	Profiles []placement.ProfileConfig
 	// PodInitialBackoff (default 1 s) doubles with each failed attempt up to PodMaxBackoff
 	// (default 10 s).
 	PodInitialBackoff, PodMaxBackoff time.Duration
@@ -58,6 +66,9 @@ type Config struct {
 	// OfferLease is how long a shard may work on an offer without renewing it (default
 	// 10 s). It must be several times the shards' heartbeat.
 	OfferLease time.Duration
+	// DeliveryLimit is how many offers of one pod in a row may end without an answer before
+	// the pod is put into quarantine (default 5, at least 3).
+	DeliveryLimit int
 	// FlushAfter is how long a pod waits for an event at most (default 5 min).
 	FlushAfter time.Duration
 	// SessionTTL is how long after the leader's death another replica leads (default 10 s,
@@ -102,6 +113,7 @@ func (c Config) withDefaults() Config {
 		c.PodMaxBackoff = 0
 	}
 	c.OfferLease = or(c.OfferLease, DefaultOfferLease)
+	c.DeliveryLimit = or(c.DeliveryLimit, DefaultDeliveryLimit)
 	c.FlushAfter = or(c.FlushAfter, DefaultFlushAfter)
 	c.SessionTTL = or(c.SessionTTL, DefaultSessionTTL)
 	c.SnapshotEvery = or(c.SnapshotEvery, DefaultSnapshotEvery)
@@ -124,8 +136,8 @@ func (c Config) Validate() error {
 	if c.ID == "" {
 		return errors.New("queue: Config.ID is empty, want a member id")
 	}
-	if len(c.SchedulerNames) == 0 || slices.Contains(c.SchedulerNames, "") {
-		return fmt.Errorf("queue: Config.SchedulerNames is %q, want at least one name and none empty", c.SchedulerNames)
+	if _, err := c.profiles(); err != nil {
+		return err
 	}
 	durations := []struct {
 		name         string
@@ -144,6 +156,10 @@ func (c Config) Validate() error {
 			return fmt.Errorf("queue: Config.%s is %s, want at least %s", d.name, d.value, d.least)
 		}
 	}
+	if c.DeliveryLimit < minDeliveryLimit || c.DeliveryLimit > math.MaxInt16 {
+		return fmt.Errorf("queue: Config.DeliveryLimit is %d, want %d to %d",
+			c.DeliveryLimit, minDeliveryLimit, math.MaxInt16)
+	}
 	if c.SessionTTL%time.Second != 0 {
 		return fmt.Errorf("queue: Config.SessionTTL is %s, want whole seconds", c.SessionTTL)
 	}
@@ -152,6 +168,26 @@ func (c Config) Validate() error {
 			c.PodInitialBackoff, c.PodMaxBackoff)
 	}
 	return nil
+}
+
+// profiles makes the profiles ready.
+func (c Config) profiles() (map[string]*placement.Profile, error) {
+	if len(c.Profiles) == 0 {
+		return nil, errors.New("queue: Config.Profiles is empty, want at least one")
+	}
+	ready := make(map[string]*placement.Profile, len(c.Profiles))
+	for i, pc := range c.Profiles {
+		if ready[pc.SchedulerName] != nil {
+			return nil, fmt.Errorf("queue: Config.Profiles[%d].SchedulerName is %q, which stands twice, want unique names",
+				i, pc.SchedulerName)
+		}
+		p, err := placement.NewProfile(pc)
+		if err != nil {
+			return nil, fmt.Errorf("queue: Config.Profiles[%d]: %w", i, err)
+		}
+		ready[pc.SchedulerName] = p
+	}
+	return ready, nil
 }
 
 func (d *Deps) complete() error {

@@ -26,7 +26,7 @@ const idleTick = time.Minute
 type feeds struct {
 	facts     chan follow.Batch
 	ledger    chan ledger.ViewBatch
-	decisions chan []events.SequencedDecision
+	decisions chan intake.DecisionBatch
 	requests  <-chan events.WorkRequest
 }
 
@@ -42,14 +42,17 @@ type loop struct {
 	leads  bool
 	behind bool
 	// barrier is the sequence to reach before the core is told of a rebuilt store: until
-	// then the store is older than what the core may have known.
+	// then the store is older than what the core may have known. The first store is told at
+	// once: the core knows nothing, and learns from what follows what has happened since.
 	barrier uint64
+	begun   bool
 }
 
-func newLoop(q *Queue, in feeds) *loop {
+func newLoop(q *Queue, in feeds, recorder *commit.Recorder) *loop {
 	return &loop{
 		queue: q, in: in, core: decide.New(q.coreConfig()), store: state.New(), holds: intake.NewHolds(),
-		out: commit.NewReporter(q.deps.Bus, q.deps.Tracer, q.logger), timer: q.deps.Clock.NewTimer(idleTick),
+		out:    commit.NewReporter(q.deps.Bus, recorder, q.deps.Tracer, q.logger),
+		timer:  q.deps.Clock.NewTimer(idleTick),
 		behind: true,
 	}
 }
@@ -78,7 +81,7 @@ func (l *loop) next(ctx context.Context) error {
 		}
 		l.step(moved)
 	case d := <-l.in.decisions:
-		l.step(decide.Decided{Decisions: d})
+		l.step(decide.Decided{Decisions: d.Decisions, CaughtUp: d.CaughtUp})
 	case r := <-l.in.requests:
 		l.step(decide.WorkAsked{Request: r})
 	case in := <-l.queue.inputs:
@@ -102,7 +105,11 @@ func (l *loop) applyFacts(b follow.Batch) error {
 		if err != nil {
 			return fmt.Errorf("queue: %w", err)
 		}
-		l.store, l.barrier, l.behind = store, b.Barrier, true
+		l.store, l.barrier, l.behind = store, b.Barrier, l.begun
+		if !l.begun {
+			l.begun = true
+			l.reset()
+		}
 	}
 	changes, err := l.store.Apply(b.Facts)
 	if err != nil {
@@ -110,15 +117,21 @@ func (l *loop) applyFacts(b follow.Batch) error {
 	}
 	position := corePosition(l.store.Position())
 	switch {
-	case position.Sequence < l.barrier:
+	case l.behind && position.Sequence < l.barrier:
 	case l.behind:
 		l.behind = false
-		l.step(decide.FactsReset{Pods: slices.Collect(l.store.Snapshot().Pods()), Position: position})
+		l.reset()
 	case len(b.Facts) > 0:
-		l.step(decide.FactsApplied{Changes: changes, Position: position})
+		l.step(decide.FactsApplied{Changes: changes, Objects: l.store.Snapshot(), Position: position})
 	}
 	l.queue.applied.publish(l.store.Snapshot())
 	return nil
+}
+
+// reset tells the core of a store that does not follow from what it knew.
+func (l *loop) reset() {
+	s := l.store.Snapshot()
+	l.step(decide.FactsReset{Pods: slices.Collect(s.Pods()), Objects: s, Position: corePosition(s.Position())})
 }
 
 func corePosition(p state.Position) decide.Position {

@@ -14,8 +14,10 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/membership"
+	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 
+	"github.com/berth-scheduler/berth/services/queue/internal/commit"
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
 	"github.com/berth-scheduler/berth/services/queue/internal/intake"
 )
@@ -42,9 +44,10 @@ type Queue struct {
 	applied *applied
 	// inputs carries Lead and StepDown to the deciding goroutine, queries what others want
 	// to know of it.
-	inputs  chan decide.Input
-	queries chan func(*decide.Core)
-	seed    uint64
+	inputs   chan decide.Input
+	queries  chan func(*decide.Core)
+	profiles map[string]*placement.Profile
+	seed     uint64
 }
 
 // New checks configuration and dependencies. It talks to nobody yet.
@@ -59,6 +62,10 @@ func New(cfg Config, deps Deps) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
+	profiles, err := cfg.profiles()
+	if err != nil {
+		return nil, err
+	}
 	var seed [8]byte
 	if _, err := rand.Read(seed[:]); err != nil {
 		return nil, fmt.Errorf("queue: seed for tokens: %w", err)
@@ -67,7 +74,7 @@ func New(cfg Config, deps Deps) (*Queue, error) {
 		cfg: cfg.withDefaults(), deps: deps, logger: deps.Logger.With("member", cfg.ID),
 		cluster: cluster, applied: newApplied(),
 		inputs: make(chan decide.Input), queries: make(chan func(*decide.Core)),
-		seed: binary.LittleEndian.Uint64(seed[:]),
+		profiles: profiles, seed: binary.LittleEndian.Uint64(seed[:]),
 	}, nil
 }
 
@@ -99,13 +106,15 @@ func (q *Queue) Run(ctx context.Context) error {
 	in := feeds{
 		facts:     make(chan follow.Batch, batchBuffer),
 		ledger:    make(chan ledger.ViewBatch, batchBuffer),
-		decisions: make(chan []events.SequencedDecision, batchBuffer),
+		decisions: make(chan intake.DecisionBatch, batchBuffer),
 		requests:  requests,
 	}
 	group.Go(func() error { return follow.New(q.deps.Log, q.deps.Snapshots).Run(ctx, in.facts) })
 	group.Go(func() error { return ledger.Follow(ctx, q.deps.Ledger, in.ledger) })
 	group.Go(func() error { return intake.Decisions(ctx, q.deps.Log, q.logger, in.decisions) })
-	group.Go(func() error { return newLoop(q, in).run(ctx) })
+	recorder := commit.NewRecorder(q.deps.Log, q.logger)
+	group.Go(func() error { return recorder.Run(ctx) })
+	group.Go(func() error { return newLoop(q, in, recorder).run(ctx) })
 	// The membership outlives the leadership that stands on its session.
 	stay, leave := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error { return member.Run(stay) })
@@ -129,10 +138,11 @@ func (q *Queue) Ready() error {
 func (q *Queue) coreConfig() decide.Config {
 	return decide.Config{
 		Queue:          q.cfg.ID,
-		SchedulerNames: q.cfg.SchedulerNames,
+		Profiles:       q.profiles,
 		InitialBackoff: q.cfg.PodInitialBackoff,
 		MaxBackoff:     q.cfg.PodMaxBackoff,
 		Lease:          q.cfg.OfferLease,
+		DeliveryLimit:  q.cfg.DeliveryLimit,
 		ShardTimeout:   shardTimeout,
 		ConditionWait:  conditionWait,
 		FlushAfter:     q.cfg.FlushAfter,

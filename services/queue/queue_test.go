@@ -21,6 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 
 	"github.com/berth-scheduler/berth/services/queue"
@@ -33,6 +34,10 @@ const patience = 20 * time.Second
 func TestMain(m *testing.M) {
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+}
+
+func profiles() []placement.ProfileConfig {
+	return []placement.ProfileConfig{placement.DefaultProfile(corev1.DefaultSchedulerName)}
 }
 
 // world is everything a queue stands in, but for the queue.
@@ -78,7 +83,7 @@ func (w *world) deps() queue.Deps {
 // start runs a replica until stop is called or the test ends; stop returns Run's error.
 func (w *world) start(id string) (q *queue.Queue, stop func() error) {
 	w.t.Helper()
-	q, err := queue.New(queue.Config{ID: id, SchedulerNames: []string{corev1.DefaultSchedulerName}}, w.deps())
+	q, err := queue.New(queue.Config{ID: id, Profiles: profiles()}, w.deps())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -380,7 +385,7 @@ func TestAForeignLedgerIsRefused(t *testing.T) {
 	if err := ledger.ClaimCluster(t.Context(), w.ledger, "cluster-2"); err != nil {
 		t.Fatal(err)
 	}
-	q, err := queue.New(queue.Config{ID: "queue-a", SchedulerNames: []string{"x"}}, w.deps())
+	q, err := queue.New(queue.Config{ID: "queue-a", Profiles: profiles()}, w.deps())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -398,7 +403,7 @@ func TestAnAPIServerThatDoesNotAnswerIsReported(t *testing.T) {
 	deps := w.deps()
 	deps.RestConfig = &rest.Config{Host: "http://127.0.0.1:1"}
 	q, err := queue.New(queue.Config{
-		ID: "queue-a", SchedulerNames: []string{"x"}, StartTimeout: 50 * time.Millisecond,
+		ID: "queue-a", Profiles: profiles(), StartTimeout: 50 * time.Millisecond,
 	}, deps)
 	if err != nil {
 		t.Fatal(err)
@@ -426,14 +431,16 @@ func TestAnOutageIsRiddenOut(t *testing.T) {
 }
 
 func TestConfigIsChecked(t *testing.T) {
-	good := queue.Config{ID: "q", SchedulerNames: []string{"s"}}
+	good := queue.Config{ID: "q", Profiles: profiles()}
 	for _, test := range []struct {
 		name   string
 		change func(*queue.Config)
 	}{
 		{"no id", func(c *queue.Config) { c.ID = "" }},
-		{"no names", func(c *queue.Config) { c.SchedulerNames = nil }},
-		{"an empty name", func(c *queue.Config) { c.SchedulerNames = []string{""} }},
+		{"no profiles", func(c *queue.Config) { c.Profiles = nil }},
+		{"an empty name", func(c *queue.Config) { c.Profiles = []placement.ProfileConfig{{}} }},
+		{"a name twice", func(c *queue.Config) { c.Profiles = append(profiles(), profiles()...) }},
+		{"impatience", func(c *queue.Config) { c.DeliveryLimit = 1 }},
 		{"negative backoff", func(c *queue.Config) { c.PodInitialBackoff = -1 }},
 		{"initial above maximum", func(c *queue.Config) { c.PodInitialBackoff = time.Minute }},
 		{"short session", func(c *queue.Config) { c.SessionTTL = time.Second }},

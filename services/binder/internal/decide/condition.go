@@ -127,7 +127,7 @@ func (w *condition) current(p *state.Pod) (*corev1.PodCondition, uint64) {
 // when the status does, and observedGeneration is the generation of the pod as known.
 func wanted(d events.Decision, p *state.Pod, current *corev1.PodCondition, now time.Time) corev1.PodCondition {
 	reason := corev1.PodReasonUnschedulable
-	if d.Kind == events.DecisionFailed {
+	if d.Kind != events.DecisionUnplaceable {
 		reason = corev1.PodReasonSchedulerError
 	}
 	transition := metav1.NewTime(now)

@@ -288,7 +288,7 @@ func (c *Core) decisionSeen(d events.Decision) {
 	switch d.Kind {
 	case events.DecisionPlaced:
 		c.hinted(key, d)
-	case events.DecisionUnplaceable, events.DecisionFailed:
+	case events.DecisionUnplaceable, events.DecisionFailed, events.DecisionQuarantined:
 		c.conditionWanted(d)
 	case events.DecisionCondition:
 		c.conditionSettled(d)

@@ -32,18 +32,20 @@ const (
 // Reporter carries out the effects of the core. Nothing it does blocks: the deciding
 // goroutine calls it. For one goroutine.
 type Reporter struct {
-	bus    events.Bus
-	tracer trace.Tracer
-	logger *slog.Logger
+	bus      events.Bus
+	recorder *Recorder
+	tracer   trace.Tracer
+	logger   *slog.Logger
 	// shards and rejectors are what the gauges stand at.
 	shards    map[string]int
 	rejectors map[decide.Rejector]int
 }
 
-// NewReporter returns a reporter that sends offers to bus and root spans to tracer.
-func NewReporter(bus events.Bus, tracer trace.Tracer, logger *slog.Logger) *Reporter {
+// NewReporter returns a reporter that sends offers to bus, decisions to recorder and root
+// spans to tracer.
+func NewReporter(bus events.Bus, recorder *Recorder, tracer trace.Tracer, logger *slog.Logger) *Reporter {
 	return &Reporter{
-		bus: bus, tracer: tracer, logger: logger,
+		bus: bus, recorder: recorder, tracer: tracer, logger: logger,
 		shards: map[string]int{}, rejectors: map[decide.Rejector]int{},
 	}
 }
@@ -53,6 +55,8 @@ func (r *Reporter) Carry(effect decide.Effect) {
 	switch e := effect.(type) {
 	case decide.SendOffers:
 		r.offer(e)
+	case decide.Record:
+		r.recorder.Record(e.Decision)
 	case decide.PodBound:
 		r.bound(e)
 	case decide.Counted:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -13,13 +14,16 @@ import (
 type Config struct {
 	// Queue is this replica's member id.
 	Queue string
-	// SchedulerNames are the scheduler names whose pods are queued.
-	SchedulerNames []string
+	// Profiles are those whose pods are queued, by scheduler name.
+	Profiles map[string]*placement.Profile
 	// InitialBackoff and MaxBackoff bound the wait after a failed attempt; a MaxBackoff of
 	// 0 switches it off.
 	InitialBackoff, MaxBackoff time.Duration
 	// Lease is how long a shard may work on an offer without renewing it.
 	Lease time.Duration
+	// DeliveryLimit is how many leases in a row of one pod may end without an answer before
+	// the pod is put into quarantine.
+	DeliveryLimit int
 	// ShardTimeout is how long a shard's window counts after its last request.
 	ShardTimeout time.Duration
 	// ConditionWait bounds the wait for the last verdict's condition to show in the facts.
@@ -34,32 +38,41 @@ type Config struct {
 
 // Core is the queue's decision state. For one goroutine.
 type Core struct {
-	cfg   Config
-	names map[string]bool
+	cfg Config
 
 	pods map[string]*entry
 	bags bags
-	// parkedBy indexes the parked pods by what could wake them.
-	parkedBy map[Cause]map[*entry]struct{}
-	// rejectors counts the parked pods by who rejected them; a pod counts for each.
+	// waiting holds the parked pods by what could wake them, journal what happened lately.
+	waiting waiting
+	journal journal
+	// rejectors counts the pods that rules hold back; a pod counts for each of its.
 	rejectors map[Rejector]int
 	// settling holds the held pods without a live reservation: see hold.go.
 	settling map[*entry]struct{}
 
-	leases leases
-	world  world
-	past   past
+	leases  leases
+	world   world
+	history history
 
 	serial uint64
-	// nextTick is the time last asked for.
-	nextTick time.Time
-	out      output
+	clock  clock
+	out    output
 }
 
+// clock turns times into moments and back.
+type clock struct {
+	origin time.Time
+	// now is the latest moment, nextTick the one last asked for.
+	now, nextTick moment
+}
+
+// bags are the pools. What is in backoff and may go early is in early too, by partition.
 type bags struct {
 	active                                [ledger.Partitions]*bag
-	activeCount                           int
+	early                                 [ledger.Partitions]*heapOf
+	activeCount, earlyCount               int
 	gated, backoff, parked, offered, held *bag
+	quarantine                            *bag
 }
 
 // leases is what is given out, to whom, and under which term.
@@ -67,76 +80,97 @@ type leases struct {
 	leading bool
 	term    int64
 	shards  map[string]*shard
-	tokens  map[string]*entry
-	issued  uint64
+	// order lists the shards by id.
+	order  []*shard
+	tokens map[string]*entry
+	issued uint64
 }
 
-// shard is what the queue knows of one shard from its requests.
+// shard is what the queue knows of one shard: from its requests, and the partitions it
+// holds.
 type shard struct {
 	id       string
 	window   int
 	leased   int
-	lastSeen time.Time
+	lastSeen moment
+	// alone is the pod that is out with the shard with no other beside it; see suspect.go.
+	alone      *entry
+	partitions []int32
 }
 
-// world is the position in facts and ledger, and what the ledger says.
+// world is the position in facts and ledger, and what they say.
 type world struct {
 	facts    Position
+	objects  placement.Objects
 	revision int64
-	// live holds the pods with a live reservation, known to the queue or not.
-	live   map[string]struct{}
+	// live holds the pods with a live reservation, known to the queue or not, as they were
+	// last (nil: never seen).
+	live   map[string]*state.Pod
 	owners [ledger.Partitions]string
-}
-
-// past is when each cause happened last: in facts by sequence, in the ledger by revision.
-type past struct {
-	sequence [causeCount]uint64
-	revision int64
 }
 
 // New returns a core that knows no pod and does not lead.
 func New(cfg Config) *Core {
 	c := &Core{
 		cfg:       cfg,
-		names:     make(map[string]bool, len(cfg.SchedulerNames)),
 		pods:      map[string]*entry{},
-		parkedBy:  map[Cause]map[*entry]struct{}{},
+		waiting:   newWaiting(),
 		rejectors: map[Rejector]int{},
 		settling:  map[*entry]struct{}{},
 		leases:    leases{shards: map[string]*shard{}, tokens: map[string]*entry{}},
-		world:     world{live: map[string]struct{}{}},
-	}
-	for _, name := range cfg.SchedulerNames {
-		c.names[name] = true
+		world:     world{live: map[string]*state.Pod{}},
+		history:   history{ghosts: map[string]*entry{}},
 	}
 	for p := range c.bags.active {
-		c.bags.active[p] = &bag{pool: PoolActive, less: before}
+		c.bags.active[p] = newBag(PoolActive, before)
+		c.bags.early[p] = &heapOf{slot: slotEarly, less: earlyBefore}
 	}
-	c.bags.gated = &bag{pool: PoolGated, less: enteredBefore}
-	c.bags.backoff = &bag{pool: PoolBackoff, less: readyBefore}
-	c.bags.parked = &bag{pool: PoolParked, less: enteredBefore}
-	c.bags.offered = &bag{pool: PoolOffered, less: deadlineBefore}
-	c.bags.held = &bag{pool: PoolHeld, less: enteredBefore}
+	c.bags.gated = newBag(PoolGated, enteredBefore)
+	c.bags.backoff = newBag(PoolBackoff, readyBefore)
+	c.bags.parked = newBag(PoolParked, enteredBefore)
+	c.bags.quarantine = newBag(PoolParked, enteredBefore)
+	c.bags.offered = newBag(PoolOffered, deadlineBefore)
+	c.bags.held = newBag(PoolHeld, enteredBefore)
 	return c
 }
 
-// Step applies one input at a time and returns what to do. now must not run backwards.
-func (c *Core) Step(in Input, now time.Time) []Effect {
+// Step applies one input at a time and returns what to do. Should now run backwards, time
+// stands still.
+func (c *Core) Step(in Input, at time.Time) []Effect {
 	c.out = output{}
+	now := c.tell(at)
 	in.apply(c, now)
 	c.settleHolds(now)
 	c.expire(now)
 	c.flush(now)
 	c.endBackoffs(now)
 	c.dispatch(now)
+	c.journal.trim(now)
 	c.askTick(now)
 	return c.out.effects()
 }
 
-func (in FactsReset) apply(c *Core, now time.Time) {
-	c.world.facts = in.Position
-	// Nothing is known of what happened in between: assume everything did.
-	c.happened(causeAny, in.Position.Sequence)
+// tell is the moment of a time. The first is after the origin, so that 0 stays never.
+func (c *Core) tell(at time.Time) moment {
+	if c.clock.origin.IsZero() {
+		c.clock.origin = at.Add(-1)
+	}
+	c.clock.now = max(c.clock.now, moment(at.Sub(c.clock.origin)))
+	return c.clock.now
+}
+
+// timeOf is the time of a moment; zero for never.
+func (c *Core) timeOf(m moment) time.Time {
+	if m == 0 {
+		return time.Time{}
+	}
+	return c.clock.origin.Add(time.Duration(m))
+}
+
+func (in FactsReset) apply(c *Core, now moment) {
+	c.world.facts, c.world.objects = in.Position, in.Objects
+	// Nothing is known of what happened in between: assume that everything did.
+	c.journal.clear(in.Position.Sequence)
 	known := make(map[string]bool, len(in.Pods))
 	pods := slices.Clone(in.Pods)
 	slices.SortFunc(pods, byCreation)
@@ -149,7 +183,8 @@ func (in FactsReset) apply(c *Core, now time.Time) {
 			c.leave(e)
 		}
 	}
-	c.wake(causeAny, eventReset, now)
+	c.wakeAll(now)
+	c.primed()
 }
 
 // byCreation makes first come, first served survive a restart, as far as the API's own
@@ -163,33 +198,43 @@ func byCreation(a, b *state.Pod) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 }
 
-func (in FactsApplied) apply(c *Core, now time.Time) {
-	c.world.facts = in.Position
-	for _, change := range in.Changes.Pods {
+func (in FactsApplied) apply(c *Core, now moment) {
+	c.world.facts, c.world.objects = in.Position, in.Objects
+	for _, o := range in.Changes.Others {
+		c.changed(placement.ObjectChange(o), now)
+	}
+	for _, n := range in.Changes.Nodes {
+		c.changed(placement.NodeChange(n), now)
+	}
+	for _, p := range in.Changes.Pods {
 		switch {
-		case change.After != nil:
-			c.podChanged(change.After, now)
-		case change.Before != nil:
-			if e, ok := c.pods[change.Before.UID]; ok {
+		case p.After != nil:
+			c.podChanged(p.After, now)
+		case p.Before != nil:
+			if e, ok := c.pods[p.Before.UID]; ok {
 				c.leave(e)
 			}
 		}
+		c.changed(placement.PodChange(p), now)
 	}
-	for _, w := range causesOf(in.Changes) {
-		c.happened(w.cause, in.Position.Sequence)
-		c.wake(w.cause, w.event, now)
-	}
+	c.forgetGhosts()
+}
+
+// queued says whether a pod is one that waits to be placed.
+func (c *Core) queued(p *state.Pod) bool {
+	return c.cfg.Profiles[p.SchedulerName] != nil && p.NodeName == "" && !p.Terminal && !p.Deleting
 }
 
 // podChanged takes in a pod as the facts show it now.
-func (c *Core) podChanged(p *state.Pod, now time.Time) {
+func (c *Core) podChanged(p *state.Pod, now moment) {
 	e, known := c.pods[p.UID]
-	ours := c.names[p.SchedulerName] && p.NodeName == "" && !p.Terminal && !p.Deleting
+	ours := c.queued(p)
 	switch {
 	case known && !ours:
 		if p.NodeName != "" {
 			c.bound(e, p, now)
 		}
+		e.pod = p
 		c.leave(e)
 	case known:
 		c.podUpdated(e, p, now)
@@ -198,57 +243,61 @@ func (c *Core) podChanged(p *state.Pod, now time.Time) {
 	}
 }
 
-func (c *Core) podAdded(p *state.Pod, now time.Time) {
+func (c *Core) podAdded(p *state.Pod, now moment) {
+	e := c.remembered(p.UID)
 	c.serial++
-	e := &entry{
-		pod: p, serial: c.serial, queued: now, seen: now,
-		partition: ledger.PartitionOf(p.UID), sequence: c.world.facts.Sequence,
-	}
-	_, e.hold.live = c.world.live[p.UID]
+	e.pod, e.serial, e.queued, e.seen = p, c.serial, now, now
+	e.partition, e.sequence = ledger.PartitionOf(p.UID), c.world.facts.Sequence
 	c.pods[p.UID] = e
-	c.free(e, eventPodAdd, now)
+	if _, e.hold.live = c.world.live[p.UID]; e.hold.live {
+		c.world.live[p.UID] = p
+	}
+	c.resume(e, now)
 }
 
-func (c *Core) podUpdated(e *entry, p *state.Pod, now time.Time) {
+func (c *Core) podUpdated(e *entry, p *state.Pod, now moment) {
 	old := e.pod
 	if p.ResourceVersion == old.ResourceVersion {
 		return
 	}
 	e.pod = p
 	e.sequence = c.world.facts.Sequence
+	if e.hold.live {
+		c.world.live[p.UID] = p
+	}
 	if p.Priority != old.Priority {
-		e.in.fix(e)
+		c.reorder(e)
 	}
 	if e.await.on && e.await.version != 0 && p.ResourceVersion >= e.await.version {
 		c.awaited(e)
 	}
-	switch {
-	case e.pool() == PoolGated:
+	switch e.pool() {
+	case PoolGated:
 		if !p.Gated {
 			c.free(e, eventGatesGone, now)
 		}
-	case e.pool() == PoolParked && specMoved(old, p) && e.verdict.interest&CauseOwnUpdate != 0:
-		c.requeue(e, eventPodUpdate, now)
-	case e.pool() == PoolOffered && specMoved(old, p):
-		// The shard may be deciding on the old version: its verdict must not park the pod.
-		e.movedAt = c.world.facts.Sequence
+	case PoolParked:
+		c.parkedUpdated(e, old, now)
 	}
 }
 
 // bound reports the end of a pod's path.
-func (c *Core) bound(e *entry, p *state.Pod, now time.Time) {
+func (c *Core) bound(e *entry, p *state.Pod, now moment) {
 	if !c.leases.leading {
 		return
 	}
+	if e.attempt.flushed {
+		c.out.counts.Caught++
+	}
 	c.out.bound = append(c.out.bound, PodBound{
 		Pod: p, Attempts: e.attempt.count,
-		Seen: e.seen, FirstOffer: e.attempt.firstOffer, Bound: now,
+		Seen: c.timeOf(e.seen), FirstOffer: c.timeOf(e.attempt.firstOffer), Bound: c.timeOf(now),
 	})
 }
 
 // free puts a pod that nothing keeps where it belongs: held if the ledger holds it, gated
 // if it is gated, else active. Its place in the order stays.
-func (c *Core) free(e *entry, event string, now time.Time) {
+func (c *Core) free(e *entry, event string, now moment) {
 	switch {
 	case e.hold.live:
 		c.enter(e, c.bags.held, event, now)
@@ -260,24 +309,23 @@ func (c *Core) free(e *entry, event string, now time.Time) {
 }
 
 // enter moves a pod into a pool and keeps the indexes of both pools true.
-func (c *Core) enter(e *entry, to *bag, event string, now time.Time) {
+func (c *Core) enter(e *entry, to *bag, event string, now moment) {
 	c.detach(e)
 	e.entered = now
+	e.in = to
 	to.put(e)
-	switch to.pool {
-	case PoolActive:
-		c.bags.activeCount++
-	case PoolParked:
-		set := c.parkedBy[e.verdict.interest]
-		if set == nil {
-			set = map[*entry]struct{}{}
-			c.parkedBy[e.verdict.interest] = set
-		}
-		set[e] = struct{}{}
-		c.countRejectors(e, 1)
-	case PoolOffered:
+	switch {
+	case to == c.bags.parked:
+		c.waiting.add(e, c.cfg.Profiles[e.pod.SchedulerName])
+	case to == c.bags.gated:
+		c.countRejectors(e, []string{placement.SchedulingGates}, 1)
+	case to == c.bags.backoff:
+		c.mayGoEarly(e)
+	case to == c.bags.offered:
 		c.leases.tokens[e.attempt.token] = e
-		c.shardOf(e.attempt.shard).leased++
+		e.attempt.shard.leased++
+	case to.pool == PoolActive:
+		c.bags.activeCount++
 	}
 	if c.leases.leading {
 		c.out.incoming(to.pool, event)
@@ -286,30 +334,56 @@ func (c *Core) enter(e *entry, to *bag, event string, now time.Time) {
 
 // detach takes a pod out of its pool, if it is in one.
 func (c *Core) detach(e *entry) {
-	if e.in == nil {
+	from := e.in
+	if from == nil {
 		return
 	}
-	switch e.in.pool {
-	case PoolActive:
-		c.bags.activeCount--
-	case PoolParked:
-		set := c.parkedBy[e.verdict.interest]
-		delete(set, e)
-		if len(set) == 0 {
-			delete(c.parkedBy, e.verdict.interest)
-		}
-		c.countRejectors(e, -1)
-	case PoolOffered:
+	switch {
+	case from == c.bags.parked:
+		c.waiting.remove(e)
+	case from == c.bags.gated:
+		c.countRejectors(e, []string{placement.SchedulingGates}, -1)
+	case from == c.bags.backoff:
+		c.notEarly(e)
+	case from == c.bags.offered:
 		delete(c.leases.tokens, e.attempt.token)
-		c.shardOf(e.attempt.shard).leased--
-	case PoolHeld:
+		e.attempt.shard.gaveBack(e)
+	case from == c.bags.held:
 		delete(c.settling, e)
+	case from.pool == PoolActive:
+		c.bags.activeCount--
 	}
-	e.in.drop(e)
+	from.drop(e)
+	e.in = nil
 }
 
-func (c *Core) countRejectors(e *entry, change int) {
-	for _, plugin := range e.verdict.plugins {
+// reorder restores the order of a pool after a pod's priority changed.
+func (c *Core) reorder(e *entry) {
+	e.in.fix(e)
+	if e.early != nil {
+		e.early.fix(e)
+	}
+}
+
+// mayGoEarly lists a pod in backoff among those that may be offered early, if it may.
+func (c *Core) mayGoEarly(e *entry) {
+	if e.early == nil && e.mayGoEarly() {
+		e.early = c.bags.early[e.partition]
+		e.early.put(e)
+		c.bags.earlyCount++
+	}
+}
+
+func (c *Core) notEarly(e *entry) {
+	if e.early != nil {
+		e.early.drop(e)
+		e.early = nil
+		c.bags.earlyCount--
+	}
+}
+
+func (c *Core) countRejectors(e *entry, plugins []string, change int) {
+	for _, plugin := range plugins {
 		r := Rejector{Plugin: plugin, Profile: e.pod.SchedulerName}
 		if c.rejectors[r] += change; c.rejectors[r] == 0 {
 			delete(c.rejectors, r)
@@ -320,87 +394,43 @@ func (c *Core) countRejectors(e *entry, change int) {
 // leave forgets a pod: bound, gone, or no longer ours.
 func (c *Core) leave(e *entry) {
 	c.detach(e)
+	c.unreject(e)
+	if e.hold.live {
+		c.world.live[e.pod.UID] = e.pod
+	}
 	delete(c.pods, e.pod.UID)
 }
 
-func (in Lead) apply(c *Core, now time.Time) {
+func (in Lead) apply(c *Core, _ moment) {
 	c.leases.leading, c.leases.term = true, in.Term
-	c.reactivate(now)
 }
 
-func (StepDown) apply(c *Core, now time.Time) {
+// apply forgets the leases. What the shards answer to them is believed all the same.
+func (StepDown) apply(c *Core, now moment) {
 	c.leases.leading = false
-	c.reactivate(now)
-	clear(c.leases.shards)
-}
-
-// reactivate forgets leases, verdicts and waits: every free pod becomes active.
-func (c *Core) reactivate(now time.Time) {
-	var moved []*entry
-	for _, b := range []*bag{c.bags.backoff, c.bags.parked, c.bags.offered} {
-		moved = append(moved, b.all...)
-	}
-	slices.SortFunc(moved, bySerial)
-	for _, e := range moved {
-		e.await = await{}
+	for _, e := range slices.SortedFunc(slices.Values(c.bags.offered.all), bySerial) {
 		c.free(e, eventTakeover, now)
-		e.attempt.token = ""
+	}
+	for _, s := range c.leases.shards {
+		s.window = 0
 	}
 }
 
 // askTick emits NextTick when the earliest deadline moved.
-func (c *Core) askTick(now time.Time) {
-	at := now.Add(c.cfg.FlushAfter)
-	sooner := func(t time.Time) {
-		if t.Before(at) {
-			at = t
-		}
-	}
+func (c *Core) askTick(now moment) {
+	at := now.add(c.cfg.FlushAfter)
 	if e := c.bags.backoff.first(); e != nil {
-		sooner(e.ready())
+		at = min(at, e.ready())
 	}
 	if e := c.bags.offered.first(); e != nil {
-		sooner(e.attempt.deadline)
+		at = min(at, e.attempt.deadline)
 	}
 	if e := c.bags.parked.first(); e != nil {
-		sooner(e.entered.Add(c.cfg.FlushAfter))
+		at = min(at, e.entered.add(c.cfg.FlushAfter))
 	}
-	if c.nextTick.After(now) && !at.Before(c.nextTick) {
+	if c.clock.nextTick > now && at >= c.clock.nextTick {
 		return
 	}
-	c.nextTick = at
-	c.out.tick = at
-}
-
-// output gathers the effects of a step.
-type output struct {
-	offers []SendOffers
-	bound  []PodBound
-	counts Counted
-	tick   time.Time
-}
-
-func (o *output) incoming(pool Pool, event string) {
-	if o.counts.Incoming == nil {
-		o.counts.Incoming = map[Incoming]int{}
-	}
-	o.counts.Incoming[Incoming{Pool: pool, Event: event}]++
-}
-
-func (o *output) effects() []Effect {
-	var out []Effect
-	for _, e := range o.offers {
-		out = append(out, e)
-	}
-	for _, e := range o.bound {
-		out = append(out, e)
-	}
-	n := o.counts
-	if n.Incoming != nil || n.Offered+n.Expired+n.Returned+n.Flushed > 0 {
-		out = append(out, n)
-	}
-	if !o.tick.IsZero() {
-		out = append(out, NextTick{At: o.tick})
-	}
-	return out
+	c.clock.nextTick = at
+	c.out.tick = c.timeOf(at)
 }

@@ -2,12 +2,16 @@ package decide
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -39,6 +43,7 @@ func TestOffersFollowPriorityThenArrival(t *testing.T) {
 func TestOffersGoOnlyToTheHolderOfThePartition(t *testing.T) {
 	h := newHarness(t)
 	h.add("a", 0)
+	h.step(Decided{CaughtUp: true})
 	h.step(Lead{Term: 3})
 	h.ask("s1", 10)
 	h.want("a", PoolActive)
@@ -92,7 +97,7 @@ func TestLeasesAreRenewedReturnedAndExpire(t *testing.T) {
 
 func TestBackoffDoublesUpToTheMaximum(t *testing.T) {
 	for count, want := range []time.Duration{0, 1, 2, 4, 8, 10, 10, 10} {
-		if got := backoff(time.Second, 10*time.Second, count); got != want*time.Second {
+		if got := backoff(time.Second, 10*time.Second, int32(count)); got != want*time.Second {
 			t.Errorf("backoff after %d failures is %s, want %s", count, got, want*time.Second)
 		}
 	}
@@ -140,53 +145,96 @@ func TestFailedPodsWaitTheirBackoffAndTheirCondition(t *testing.T) {
 }
 
 func TestParkedPodsWakeByCause(t *testing.T) {
-	park := func(t *testing.T, names ...string) *harness {
+	park := func(t *testing.T, plugin string, edit func(*corev1.Pod)) *harness {
 		h := newHarness(t)
-		h.node("n", func(*corev1.Node) {})
+		h.node("n", func(n *corev1.Node) { n.Spec.Unschedulable = true })
 		h.add("other", 0)
 		h.bind("other")
 		h.lead()
-		h.add("a", 0)
+		h.put("a", func(p *corev1.Pod) {
+			if edit != nil {
+				edit(p)
+			}
+		})
 		h.ask("s1", 1)
-		h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins(names...))
+		h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins(plugin))
 		h.want("a", PoolParked)
 		h.sleep(20 * time.Second)
 		h.want("a", PoolParked)
 		return h
 	}
-	label := func(n *corev1.Node) { n.Labels = map[string]string{"k": "v"} }
-	taint := func(n *corev1.Node) { n.Spec.Unschedulable = !n.Spec.Unschedulable }
-	heartbeat := func(n *corev1.Node) { n.Status.Phase = corev1.NodeRunning }
+	label := func(n *corev1.Node) { n.Labels["k"] = "v" }
+	selecting := func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"k": "v"} }
+	web := func(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }
+	near := func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			}},
+		}}
+	}
 	for _, test := range []struct {
 		name   string
 		plugin string
+		pod    func(*corev1.Pod)
 		event  func(h *harness)
 		wakes  bool
 	}{
-		{"a node helps anyone", "NodeResourcesFit", func(h *harness) { h.node("m", label) }, true},
-		{"labels help affinity", "NodeAffinity", func(h *harness) { h.node("n", label) }, true},
-		{"labels do not help fit", "NodeResourcesFit", func(h *harness) { h.node("n", label) }, false},
-		{"uncordon helps", "NodeUnschedulable", func(h *harness) { h.node("n", taint) }, true},
-		{"a heartbeat helps nobody", "NodeResourcesFit", func(h *harness) { h.node("n", heartbeat) }, false},
-		{"an unknown plugin wakes on anything", "Foreign", func(h *harness) { h.node("n", label) }, true},
-		{"a deleted pod leaves room", "NodeResourcesFit", func(h *harness) { h.remove("other") }, true},
-		{"a finished pod leaves room", "NodeResourcesFit", func(h *harness) {
+		{"a node that is large enough helps", "NodeResourcesFit", nil, func(h *harness) { h.node("m", label) }, true},
+		{"a node that is too small does not", "NodeResourcesFit", nil, func(h *harness) {
+			h.node("m", func(n *corev1.Node) { n.Status.Allocatable["cpu"] = resource.MustParse("100m") })
+		}, false},
+		{"a node with the label helps", "NodeAffinity", selecting, func(h *harness) { h.node("n", label) }, true},
+		{"a node with another does not", "NodeAffinity", selecting, func(h *harness) {
+			h.node("n", func(n *corev1.Node) { n.Labels["k"] = "w" })
+		}, false},
+		{"labels do not help fit", "NodeResourcesFit", nil, func(h *harness) { h.node("n", label) }, false},
+		{"uncordon helps", "NodeUnschedulable", nil, func(h *harness) {
+			h.node("n", func(n *corev1.Node) { n.Spec.Unschedulable = false })
+		}, true},
+		{"a heartbeat helps nobody", "NodeResourcesFit", nil, func(h *harness) {
+			h.node("n", func(n *corev1.Node) {
+				n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			})
+		}, false},
+		{"an unknown plugin wakes on anything", "Foreign", nil, func(h *harness) { h.node("n", label) }, true},
+		{"a deleted pod leaves room", "NodeResourcesFit", nil, func(h *harness) { h.remove("other") }, true},
+		{"a finished pod leaves room", "NodeResourcesFit", nil, func(h *harness) {
 			h.put("other", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
 		}, true},
-		{"a deleted pod does not untaint", "TaintToleration", func(h *harness) { h.remove("other") }, false},
-		{"its own toleration", "TaintToleration", func(h *harness) {
+		{"a pod that waits leaves none", "NodeResourcesFit", nil, func(h *harness) {
+			h.add("c", 0)
+			h.remove("c")
+		}, false},
+		{"a deleted pod does not untaint", "TaintToleration", nil, func(h *harness) { h.remove("other") }, false},
+		{"its own toleration", "TaintToleration", nil, func(h *harness) {
 			h.put("a", func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} })
 		}, true},
-		{"its own condition is no news", "TaintToleration", func(h *harness) {
+		{"another pod's toleration", "TaintToleration", nil, func(h *harness) {
+			h.put("other", func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} })
+		}, false},
+		{"its own condition is no news", "Foreign", nil, func(h *harness) {
 			h.put("a", func(p *corev1.Pod) { p.Status.Message = "no" })
 		}, false},
-		{"a bound pod may attract", "InterPodAffinity", func(h *harness) { h.add("c", 0); h.bind("c") }, true},
-		{"a freed reservation leaves room", "NodeResourcesFit", func(h *harness) {
+		{"a bound pod attracts", "InterPodAffinity", near, func(h *harness) { h.put("c", web); h.bind("c") }, true},
+		{"a bound pod of another sort does not", "InterPodAffinity", near, func(h *harness) { h.add("c", 0); h.bind("c") }, false},
+		{"a freed reservation leaves room", "NodeResourcesFit", nil, func(h *harness) {
 			h.add("c", 0)
 			h.hold(Hold{PodUID: "c", Live: true})
 			h.hold(Hold{PodUID: "c", HW: h.progress})
 		}, true},
-		{"a handed-over reservation leaves none", "NodeResourcesFit", func(h *harness) {
+		{"a reservation of a deleted pod leaves room", "NodeResourcesFit", nil, func(h *harness) {
+			h.add("c", 0)
+			h.hold(Hold{PodUID: "c", Live: true})
+			h.remove("c")
+			h.want("a", PoolParked)
+			h.hold(Hold{PodUID: "c", HW: h.progress})
+		}, true},
+		{"so does one that nobody knows", "NodePorts", nil, func(h *harness) {
+			h.hold(Hold{PodUID: "c", Live: true})
+			h.hold(Hold{PodUID: "c", HW: h.progress})
+		}, true},
+		{"a handed-over reservation leaves none", "NodeResourcesFit", nil, func(h *harness) {
 			h.add("c", 0)
 			h.hold(Hold{PodUID: "c", Live: true})
 			h.bind("c")
@@ -194,9 +242,9 @@ func TestParkedPodsWakeByCause(t *testing.T) {
 		}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			h := park(t, test.plugin)
+			h := park(t, test.plugin, test.pod)
 			test.event(h)
-			h.ask("s1", 2)
+			h.ask("s1", 9)
 			want := PoolParked
 			if test.wakes {
 				want = PoolOffered
@@ -296,12 +344,15 @@ func TestAReleasedReservationMakesThePodActiveAgain(t *testing.T) {
 	h.answer(h.offerOf("a"), events.DecisionPlaced, func(d *events.Decision) { d.LedgerRevision = h.revision + 1 })
 	h.want("a", PoolHeld)
 	h.hold()
+	h.want("a", PoolBackoff) // for the second time
+	h.sleep(time.Second)
+	h.ask("s1", 1)
 	h.want("a", PoolOffered)
 	// A full list without it.
 	h.hold(Hold{PodUID: "a", Live: true})
 	h.revision++
 	h.step(LedgerMoved{Reset: true, Revision: h.revision})
-	h.want("a", PoolOffered)
+	h.want("a", PoolBackoff)
 }
 
 func TestGatedAndForeignPods(t *testing.T) {
@@ -318,28 +369,231 @@ func TestGatedAndForeignPods(t *testing.T) {
 	h.want("a", PoolNone)
 }
 
-func TestTakeoverTriesEveryFreePod(t *testing.T) {
+func TestAStandbyKnowsWhatTheLeaderKnows(t *testing.T) {
 	h := newHarness(t)
-	h.add("a", 0)
-	h.add("held", 0)
+	for _, name := range []string{"new", "parked", "failed", "held"} {
+		h.add(name, 0)
+	}
 	h.hold(Hold{PodUID: "held", Live: true})
 	h.ownAll("s1")
 	h.ask("s1", 10) // a standby gives nothing out
-	h.answer(events.Offer{Pod: events.PodRef{UID: "a"}, Token: "0000000000000001"}, events.DecisionUnplaceable, nil)
-	h.want("a", PoolActive)
+	tell := func(name string, kind events.DecisionKind, attempt int32) {
+		h.answer(events.Offer{Pod: events.PodRef{UID: name}, Token: "0000000000000001", Attempt: attempt}, kind, plugins("NodeName"))
+	}
+	tell("parked", events.DecisionUnplaceable, 3)
+	tell("failed", events.DecisionFailed, 7)
+	h.want("new", PoolActive)
+	h.want("parked", PoolParked)
+	h.want("failed", PoolBackoff)
 	if h.counts.Offered != 0 {
 		t.Fatalf("a standby offered %d", h.counts.Offered)
 	}
 	h.step(Lead{Term: 2})
 	h.ask("s1", 10)
-	h.want("a", PoolOffered)
+	h.want("new", PoolActive) // the decisions that were there at its start have not all been read
+	h.step(Decided{CaughtUp: true})
+	h.want("new", PoolOffered)
+	h.want("parked", PoolParked)
+	h.want("failed", PoolBackoff)
 	h.want("held", PoolHeld)
+	h.sleep(condition)
+	h.ask("s1", 10)
+	if o := h.offerOf("failed"); o.Attempt != 8 {
+		t.Fatalf("attempt %d after 7", o.Attempt)
+	}
 	h.step(StepDown{})
-	h.want("a", PoolActive)
-	h.bind("a")
+	h.want("new", PoolActive)
+	h.want("parked", PoolParked)
+	h.bind("new")
 	if len(h.bound) != 0 {
 		t.Fatalf("a standby reported %+v", h.bound)
 	}
+}
+
+// TestWhatAnOldLeaderOffered: the shards' answers to it are believed as long as nobody has
+// asked again.
+func TestWhatAnOldLeaderOffered(t *testing.T) {
+	h := newHarness(t)
+	h.add("a", 0)
+	h.lead()
+	old := events.Offer{Pod: events.PodRef{UID: "a"}, Token: "00000000000000aa", Attempt: 1}
+	h.answer(old, events.DecisionUnplaceable, plugins("NodeName"))
+	h.want("a", PoolParked)
+	h.answer(old, events.DecisionUnplaceable, plugins("NodeName"))
+	if n := h.core.pods["a"].verdict.rejections; n != 1 {
+		t.Fatalf("one answer counted %d times", n)
+	}
+	h.node("n", func(*corev1.Node) {})
+	h.sleep(condition)
+	h.ask("s1", 1)
+	h.want("a", PoolOffered)
+	old.Attempt = 2 // the attempt that is under way here, by another token
+	h.answer(old, events.DecisionUnplaceable, plugins("NodeName"))
+	h.want("a", PoolOffered)
+}
+
+// TestAnswersBeforeTheirPods: the decisions log may be read faster than the facts.
+func TestAnswersBeforeTheirPods(t *testing.T) {
+	h := newHarness(t)
+	tell := func(name string, kind events.DecisionKind, attempt int32, sequence uint64) {
+		h.tell(events.Decision{
+			Kind: kind, Pod: events.PodRef{UID: name}, Token: fmt.Sprintf("%s-%d", name, attempt), Attempt: attempt,
+			FactSequence: sequence, LedgerRevision: 1, Plugins: []string{"NodeName"}, Message: "no",
+		})
+	}
+	for attempt := range int32(3) {
+		tell("parked", events.DecisionUnplaceable, attempt+1, 20)
+	}
+	tell("old", events.DecisionUnplaceable, 1, 5)
+	tell("failed", events.DecisionFailed, 1, 5)
+	tell("failed", events.DecisionFailed, 2, 5)
+	tell("gone", events.DecisionFailed, 2, 5)
+	h.tell(events.Decision{Kind: events.DecisionCondition, Pod: events.PodRef{UID: "failed"}, Token: "failed-2", PodResourceVersion: 1})
+	for _, name := range []string{"parked", "old", "failed"} {
+		obj := newPod(name)
+		obj.ResourceVersion = "1"
+		h.pods[name] = state.NewPod(obj)
+	}
+	h.sequence = 10
+	h.step(FactsReset{Pods: slices.Collect(maps.Values(h.pods)), Position: h.at()})
+	h.want("parked", PoolParked)
+	h.want("old", PoolBackoff) // what has happened since is not known
+	h.want("failed", PoolBackoff)
+	if len(h.core.history.ghosts) != 0 {
+		t.Fatalf("ghosts of %v", slices.Collect(maps.Keys(h.core.history.ghosts)))
+	}
+	e := h.core.pods["parked"]
+	if e.attempt.count != 3 || e.verdict.rejections != 3 || e.verdict.message != "no" {
+		t.Fatalf("after three rejections: %+v", e)
+	}
+	e = h.core.pods["failed"]
+	if wait := time.Duration(e.ready() - h.core.clock.now); wait != 2*time.Second {
+		t.Fatalf("after two errors in a row the pod waits %s, want 2s", wait)
+	}
+	tell("gone", events.DecisionFailed, 3, 10)
+	if len(h.core.history.ghosts) != 0 {
+		t.Fatal("a pod that the facts would show has a ghost")
+	}
+}
+
+func TestPodsThatKillTheirShardsAreQuarantined(t *testing.T) {
+	h := newHarness(t)
+	h.lead()
+	h.add("poison", 0)
+	h.add("good", 0)
+	expire := func() {
+		h.ask("s1", 9)
+		h.sleep(lease)
+	}
+	expire()
+	expire() // both are suspects now, and offered one at a time
+	h.ask("s1", 9)
+	h.want("poison", PoolOffered)
+	h.want("good", PoolActive)
+	h.add("innocent", 0)
+	h.want("innocent", PoolActive)
+	h.sleep(lease)
+	h.ask("s1", 9)
+	h.want("poison", PoolOffered)
+	h.sleep(lease)
+	h.want("poison", PoolParked)
+	if len(h.records) != 1 || h.records[0].Kind != events.DecisionQuarantined || h.records[0].Pod.Name != "poison" ||
+		h.records[0].Attempt != 4 || !strings.Contains(h.records[0].Message, "4 attempts") {
+		t.Fatalf("records %+v", h.records)
+	}
+	h.ask("s1", 9)
+	h.want("good", PoolOffered)
+	h.want("innocent", PoolActive)
+	h.answer(h.offerOf("good"), events.DecisionFailed, nil)
+	h.want("innocent", PoolOffered)
+	// Neither time nor events nor its own condition free it, nor the record itself.
+	h.tell(h.records[0])
+	h.node("n", func(*corev1.Node) {})
+	h.put("poison", func(p *corev1.Pod) { p.Status.Message = "in quarantine" })
+	h.sleep(3 * flushAfter)
+	h.want("poison", PoolParked)
+	if _, why := h.core.Where("poison"); !strings.Contains(why, "quarantine") {
+		t.Fatalf("reason %q", why)
+	}
+	h.put("poison", func(p *corev1.Pod) { p.Labels = map[string]string{"mended": "yes"} })
+	h.ask("s1", 9)
+	h.want("poison", PoolOffered)
+}
+
+// TestQuarantineSurvives: another leader knows of it by the log.
+func TestQuarantineSurvives(t *testing.T) {
+	h := newHarness(t)
+	h.add("a", 0)
+	h.tell(events.Decision{Kind: events.DecisionQuarantined, Pod: events.PodRef{UID: "a"}, Token: "1", Attempt: 9, Message: "no"})
+	h.lead()
+	h.ask("s1", 9)
+	h.sleep(2 * flushAfter)
+	h.want("a", PoolParked)
+}
+
+func TestPodsLeaveTheirBackoffEarly(t *testing.T) {
+	h := newHarness(t)
+	h.lead()
+	shown := func(o events.Offer) {
+		h.tell(events.Decision{
+			Kind: events.DecisionCondition, Pod: o.Pod, Token: o.Token,
+			PodResourceVersion: h.pods[o.Pod.UID].ResourceVersion,
+		})
+	}
+	h.node("n", func(*corev1.Node) {})
+	for _, name := range []string{"low", "error", "waits"} {
+		h.add(name, 0)
+	}
+	h.add("high", 9)
+	h.ask("s1", 4)
+	stale := func(d *events.Decision) { d.Plugins, d.FactSequence = []string{"NodeName"}, 0 }
+	for _, name := range []string{"low", "waits", "high"} {
+		h.answer(h.offerOf(name), events.DecisionUnplaceable, stale)
+	}
+	h.answer(h.offerOf("error"), events.DecisionFailed, nil)
+	h.ask("s1", 1)
+	for _, name := range []string{"low", "waits", "high", "error"} {
+		h.want(name, PoolBackoff)
+	}
+	shown(h.offerOf("low"))
+	h.want("low", PoolOffered)
+	shown(h.offerOf("error"))
+	shown(h.offerOf("high"))
+	h.want("high", PoolBackoff)
+	h.add("new", 0)
+	h.ask("s1", 2)
+	h.want("new", PoolOffered) // what is active comes first, whatever its priority
+	h.ask("s1", 9)
+	h.want("high", PoolOffered)
+	h.want("error", PoolBackoff)
+	h.want("waits", PoolBackoff)
+}
+
+func TestRepeatedReleasesBackOff(t *testing.T) {
+	h := newHarness(t)
+	h.lead()
+	h.add("a", 0)
+	for _, want := range []time.Duration{0, 1, 2, 4} {
+		h.hold(Hold{PodUID: "a", Live: true})
+		h.hold(Hold{PodUID: "a"})
+		if wait := max(0, time.Duration(h.core.pods["a"].ready()-h.core.clock.now)); wait != want*time.Second {
+			t.Fatalf("waits %s, want %s", wait, want*time.Second)
+		}
+	}
+}
+
+func TestTheClockMayJump(t *testing.T) {
+	h := newHarness(t)
+	h.lead()
+	h.add("a", 0)
+	h.ask("s1", 1)
+	h.sleep(-time.Hour)
+	h.want("a", PoolOffered)
+	h.sleep(2 * time.Hour)
+	h.want("a", PoolActive)
+	h.sleep(-24 * time.Hour)
+	h.ask("s1", 1)
+	h.want("a", PoolOffered)
 }
 
 func TestRebuiltFacts(t *testing.T) {
@@ -381,12 +635,6 @@ func TestDescribe(t *testing.T) {
 	}, "\n")
 	if diff := cmp.Diff(want, h.core.Describe()); diff != "" {
 		t.Fatal(diff)
-	}
-}
-
-func TestCausesAreCounted(t *testing.T) {
-	if causeEnd != 1<<causeCount {
-		t.Fatalf("causeCount is %d, the list of causes is another length", causeCount)
 	}
 }
 

@@ -6,9 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // Where says in which pool a pod is and why, in words for people. PoolNone: not a pod of
@@ -36,9 +33,12 @@ func (c *Core) reason(e *entry) string {
 		}
 		return "waits for its backoff: " + e.verdict.message
 	case PoolParked:
+		if e.in == c.bags.quarantine {
+			return e.verdict.message
+		}
 		return fmt.Sprintf("rejected by %s: %s", strings.Join(e.verdict.plugins, ", "), e.verdict.message)
 	case PoolOffered:
-		return fmt.Sprintf("offered to %s (token %s)", e.attempt.shard, e.attempt.token)
+		return fmt.Sprintf("offered to %s (token %s)", e.attempt.shard.id, e.attempt.token)
 	case PoolHeld:
 		if e.hold.live {
 			return "has a reservation in the ledger"
@@ -52,14 +52,15 @@ func (c *Core) reason(e *entry) string {
 func (c *Core) Pending() map[Pool]int {
 	return map[Pool]int{
 		PoolGated: c.bags.gated.Len(), PoolActive: c.bags.activeCount, PoolBackoff: c.bags.backoff.Len(),
-		PoolParked: c.bags.parked.Len(), PoolOffered: c.bags.offered.Len(), PoolHeld: c.bags.held.Len(),
+		PoolParked: c.bags.parked.Len() + c.bags.quarantine.Len(), PoolOffered: c.bags.offered.Len(), PoolHeld: c.bags.held.Len(),
 	}
 }
 
 // Rejector is a rule that holds pods of one profile back.
 type Rejector struct{ Plugin, Profile string }
 
-// Rejectors counts the parked pods by the rules that rejected them. The map is a copy.
+// Rejectors counts the pods that are held back by the rules that do: those that rejected
+// a pod's last attempt, until the next, and the gates of gated pods. The map is a copy.
 func (c *Core) Rejectors() map[Rejector]int { return maps.Clone(c.rejectors) }
 
 // Leased counts the leases of each shard that asked for work lately or still holds one.
@@ -107,95 +108,10 @@ func (c *Core) members(pool Pool) []*entry {
 func (c *Core) allBags() iter.Seq[*bag] {
 	return func(yield func(*bag) bool) {
 		b := &c.bags
-		for _, bag := range slices.Concat([]*bag{b.gated, b.backoff, b.parked, b.offered, b.held}, b.active[:]) {
+		for _, bag := range slices.Concat([]*bag{b.gated, b.backoff, b.parked, b.quarantine, b.offered, b.held}, b.active[:]) {
 			if !yield(bag) {
 				return
 			}
 		}
 	}
-}
-
-// Check returns what is wrong with the core itself and with its picture of pods, the pods
-// the facts show; nil if nothing is (I5). For tests, simulation and checks: it looks at
-// everything.
-func (c *Core) Check(pods iter.Seq[*state.Pod]) error {
-	if err := c.checkBags(); err != nil {
-		return err
-	}
-	wanted := 0
-	for p := range pods {
-		if !c.names[p.SchedulerName] || p.NodeName != "" || p.Terminal || p.Deleting {
-			continue
-		}
-		wanted++
-		if _, ok := c.pods[p.UID]; !ok {
-			return fmt.Errorf("I5: pod %s is unbound and in no pool", p.UID)
-		}
-	}
-	if wanted != len(c.pods) {
-		return fmt.Errorf("I5: %d pods in pools, the facts show %d", len(c.pods), wanted)
-	}
-	return nil
-}
-
-func (c *Core) checkBags() error {
-	seen, leased, active := map[string]Pool{}, map[string]int{}, 0
-	for b := range c.allBags() {
-		for i, e := range b.all {
-			if was, twice := seen[e.pod.UID]; twice {
-				return fmt.Errorf("I5: pod %s is in %s and in %s", e.pod.UID, was, b.pool)
-			}
-			seen[e.pod.UID] = b.pool
-			if err := c.checkEntry(e, b, i); err != nil {
-				return err
-			}
-			switch b.pool {
-			case PoolOffered:
-				leased[e.attempt.shard]++
-			case PoolActive:
-				active++
-			}
-		}
-	}
-	if len(seen) != len(c.pods) || active != c.bags.activeCount || len(c.leases.tokens) != c.bags.offered.Len() {
-		return fmt.Errorf("I5: %d pods known, %d in pools; %d active, counted %d; %d tokens, %d offers",
-			len(c.pods), len(seen), active, c.bags.activeCount, len(c.leases.tokens), c.bags.offered.Len())
-	}
-	indexed := 0
-	for _, set := range c.parkedBy {
-		indexed += len(set)
-	}
-	if indexed != c.bags.parked.Len() {
-		return fmt.Errorf("I5: %d pods parked, %d can be woken", c.bags.parked.Len(), indexed)
-	}
-	for id, s := range c.leases.shards {
-		if s.leased != leased[id] {
-			return fmt.Errorf("I5: shard %s holds %d leases, counted %d", id, leased[id], s.leased)
-		}
-	}
-	return nil
-}
-
-func (c *Core) checkEntry(e *entry, b *bag, index int) error {
-	uid := e.pod.UID
-	_, live := c.world.live[uid]
-	_, settling := c.settling[e]
-	held := b.pool == PoolHeld
-	switch {
-	case c.pods[uid] != e || e.in != b || e.index != index:
-		return fmt.Errorf("I5: pod %s: broken index in %s", uid, b.pool)
-	case live != e.hold.live || (live && !held):
-		return fmt.Errorf("I5: pod %s has a reservation: %t, taken for: %t, in %s", uid, live, e.hold.live, b.pool)
-	case held && live == settling:
-		return fmt.Errorf("I5: pod %s is held: live %t, settling %t", uid, live, settling)
-	case b.pool == PoolActive && e.partition != ledger.PartitionOf(uid):
-		return fmt.Errorf("I5: pod %s is in the wrong partition", uid)
-	case b.pool == PoolOffered && c.leases.tokens[e.attempt.token] != e:
-		return fmt.Errorf("I5: pod %s: token %s leads elsewhere", uid, e.attempt.token)
-	case e.attempt.token != "" && b.pool != PoolOffered && b.pool != PoolActive:
-		return fmt.Errorf("I5: pod %s is in %s and waits for an answer to %s", uid, b.pool, e.attempt.token)
-	case b.pool == PoolParked && c.missed(e):
-		return fmt.Errorf("I6: pod %s is parked, its cause came after its verdict", uid)
-	}
-	return nil
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Effect is something to do. The set is closed: SendOffers, PodBound, Counted, NextTick.
-// Effects are hints and reports: losing any of them costs time or a number, never
-// correctness, so their order does not matter.
+// Effect is something to do. The set is closed: SendOffers, Record, PodBound, Counted,
+// NextTick. Effects are hints and reports: losing any of them costs time, a number or an
+// explanation, never correctness, so their order does not matter.
 type Effect interface {
 	effect()
 }
@@ -20,10 +20,15 @@ type SendOffers struct {
 	Batch events.OfferBatch
 }
 
+// Record appends a decision of the queue's own to the log.
+type Record struct {
+	Decision events.Decision
+}
+
 // PodBound reports the end of a pod's path: its bind was seen in the facts.
 type PodBound struct {
 	Pod *state.Pod
-	// Attempts counts the offers made; 0 when another leader made them.
+	// Attempts counts the offers made, as far as this replica knows.
 	Attempts int32
 	// Seen is when the queue first knew the pod, FirstOffer when it first offered it (zero:
 	// never), Bound the time of the step that saw the bind.
@@ -39,9 +44,13 @@ type Incoming struct {
 // Counted adds to counters.
 type Counted struct {
 	Incoming map[Incoming]int
-	// Offered, Expired and Returned count leases given, run out and given back; Flushed
-	// counts pods that no event woke within the flush period.
-	Offered, Expired, Returned, Flushed int
+	Hints    map[HintCount]int
+	// Offered, Expired and Returned count leases given, run out and given back, Quarantined
+	// the pods put into quarantine.
+	Offered, Expired, Returned, Quarantined int
+	// Flushed counts pods that no event woke within the flush period, Caught those of them
+	// that were placed then: each is an event that a hint has missed, a bug.
+	Flushed, Caught int
 }
 
 // NextTick asks for a step no later than At; it replaces an earlier one.
@@ -50,25 +59,78 @@ type NextTick struct {
 }
 
 func (SendOffers) effect() {}
+func (Record) effect()     {}
 func (PodBound) effect()   {}
 func (Counted) effect()    {}
 func (NextTick) effect()   {}
 
 // Events that bring pods into a pool; upstream's names where upstream has the event
-// (pkg/scheduler/framework/events.go), so that dashboards keep working.
+// (pkg/scheduler/framework/events.go), so that dashboards keep working. Changes of the
+// cluster have theirs from placement.Change.Label.
 const (
-	eventPodAdd          = "UnscheduledPodAdd"
-	eventPodUpdate       = "UnscheduledPodUpdate"
+	eventPodAdd          = "UnschedulablePodAdd"
+	eventGatesGone       = "UnschedulablePodUpdatePodSchedulingGatesEliminated"
 	eventAttemptFailure  = "ScheduleAttemptFailure"
 	eventBackoffComplete = "BackoffComplete"
+	eventPopFromBackoff  = "PopFromBackoffQ"
 	eventTimeout         = "UnschedulableTimeout"
 	eventTakeover        = "LeaderTakeover"
 	eventLeaseExpired    = "OfferExpired"
 	eventLeaseReturned   = "OfferReturned"
 	eventReleased        = "ReservationReleased"
-	eventGatesGone       = "UpdatePodSchedulingGatesEliminated"
+	eventQuarantine      = "Quarantine"
 	eventOffer           = "Offer"
 	eventPlaced          = "Placed"
 	eventReserved        = "ReservationSeen"
 	eventReset           = "FactsReset"
 )
+
+// output gathers the effects of a step.
+type output struct {
+	offers  []SendOffers
+	records []Record
+	bound   []PodBound
+	counts  Counted
+	tick    time.Time
+}
+
+func (o *output) incoming(pool Pool, event string) {
+	if o.counts.Incoming == nil {
+		o.counts.Incoming = map[Incoming]int{}
+	}
+	o.counts.Incoming[Incoming{Pool: pool, Event: event}]++
+}
+
+func (o *output) hinted(hints map[HintCount]int) {
+	if o.counts.Hints == nil {
+		o.counts.Hints = hints
+		return
+	}
+	for k, n := range hints {
+		o.counts.Hints[k] += n
+	}
+}
+
+func (o *output) effects() []Effect {
+	var out []Effect
+	for _, e := range o.offers {
+		out = append(out, e)
+	}
+	for _, e := range o.records {
+		out = append(out, e)
+	}
+	for _, e := range o.bound {
+		out = append(out, e)
+	}
+	if n := &o.counts; n.any() {
+		out = append(out, *n)
+	}
+	if !o.tick.IsZero() {
+		out = append(out, NextTick{At: o.tick})
+	}
+	return out
+}
+
+func (n *Counted) any() bool {
+	return len(n.Incoming)+len(n.Hints)+n.Offered+n.Expired+n.Returned+n.Quarantined+n.Flushed+n.Caught > 0
+}

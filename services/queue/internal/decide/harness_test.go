@@ -13,7 +13,9 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
 const (
@@ -21,6 +23,7 @@ const (
 	lease        = 10 * time.Second
 	condition    = 5 * time.Second
 	flushAfter   = 5 * time.Minute
+	deliveries   = 4
 )
 
 // failer is what harness needs of *testing.T and *rapid.T.
@@ -43,8 +46,10 @@ type harness struct {
 	offers map[string]events.Offer
 	shards map[string]string
 	bound  []PodBound
-	counts Counted
-	tick   time.Time
+	// records are the queue's own decisions.
+	records []events.Decision
+	counts  Counted
+	tick    time.Time
 	// last are the offers of the last step, in order.
 	last []events.Offer
 }
@@ -58,15 +63,30 @@ type positions struct {
 func newHarness(t failer) *harness {
 	return &harness{
 		t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		core: New(Config{
-			Queue: "queue-a", SchedulerNames: []string{ourScheduler},
-			InitialBackoff: time.Second, MaxBackoff: 10 * time.Second,
-			Lease: lease, ShardTimeout: lease, ConditionWait: condition, FlushAfter: flushAfter,
-			MaxOffers: 4, TokenSeed: 7,
-		}),
+		core: New(testConfig("queue-a")),
 		pods: map[string]*state.Pod{}, nodes: map[string]*state.Node{},
 		offers: map[string]events.Offer{}, shards: map[string]string{},
 		counts: Counted{Incoming: map[Incoming]int{}},
+	}
+}
+
+// testProfile is upstream's default profile, which evaluates everything.
+var testProfile = func() *placement.Profile {
+	config := placement.DefaultProfile(ourScheduler)
+	config.CrossNodeRules = placement.EvaluateCrossNode
+	p, err := placement.NewProfile(config)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}()
+
+func testConfig(queue string) Config {
+	return Config{
+		Queue: queue, Profiles: map[string]*placement.Profile{ourScheduler: testProfile},
+		InitialBackoff: time.Second, MaxBackoff: 10 * time.Second,
+		Lease: lease, DeliveryLimit: deliveries, ShardTimeout: lease, ConditionWait: condition,
+		FlushAfter: flushAfter, MaxOffers: 4, TokenSeed: 7,
 	}
 }
 
@@ -77,6 +97,8 @@ func (h *harness) step(in Input) {
 		switch e := effect.(type) {
 		case SendOffers:
 			h.received(e)
+		case Record:
+			h.records = append(h.records, e.Decision)
 		case PodBound:
 			h.bound = append(h.bound, e)
 		case Counted:
@@ -84,6 +106,8 @@ func (h *harness) step(in Input) {
 			h.counts.Expired += e.Expired
 			h.counts.Returned += e.Returned
 			h.counts.Flushed += e.Flushed
+			h.counts.Caught += e.Caught
+			h.counts.Quarantined += e.Quarantined
 			for k, n := range e.Incoming {
 				h.counts.Incoming[k] += n
 			}
@@ -95,23 +119,26 @@ func (h *harness) step(in Input) {
 		h.t.Fatalf("after %T: %v\n%s", in, err, h.core.Describe())
 	}
 	for _, e := range h.core.pods {
-		if due := dueAt(e); !due.IsZero() && due.Before(h.tick) {
-			h.t.Fatalf("after %T: %s is due in %s at %s, the next tick is at %s", in, e.pod.UID, e.pool(), due, h.tick)
+		if due := dueAt(e); due != 0 && h.core.timeOf(due).Before(h.tick) {
+			h.t.Fatalf("after %T: %s is due in %s at %s, the next tick is at %s",
+				in, e.pod.UID, e.pool(), h.core.timeOf(due), h.tick)
 		}
 	}
 }
 
-// dueAt is when time alone moves a pod; zero for never.
-func dueAt(e *entry) time.Time {
+// dueAt is when time alone moves a pod; 0 for never.
+func dueAt(e *entry) moment {
 	switch e.pool() {
 	case PoolBackoff:
 		return e.ready()
 	case PoolOffered:
 		return e.attempt.deadline
 	case PoolParked:
-		return e.entered.Add(flushAfter)
+		if e.verdict.kind != events.DecisionQuarantined {
+			return e.entered.add(flushAfter)
+		}
 	}
-	return time.Time{}
+	return 0
 }
 
 // received checks what must hold of any batch of offers.
@@ -211,7 +238,8 @@ func (h *harness) remove(name string) {
 func (h *harness) node(name string, change func(*corev1.Node)) {
 	h.t.Helper()
 	before := h.nodes[name]
-	obj := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+	obj := statetest.Node(name, "cpu", "8", "memory", "8Gi", "pods", "110")
+	obj.UID = types.UID(name)
 	if before != nil {
 		obj = before.Object.DeepCopy()
 	}
@@ -252,6 +280,7 @@ func (h *harness) ask(shard string, window int32) {
 // lead makes the core lead, with one shard that owns everything.
 func (h *harness) lead() {
 	h.t.Helper()
+	h.step(Decided{CaughtUp: true})
 	h.step(Lead{Term: 1})
 	h.ownAll("s1")
 }

@@ -3,81 +3,103 @@ package decide
 import (
 	"cmp"
 	"slices"
-	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // A held pod leaves its pool when its bind shows in the facts. If its entry vanishes from
 // the ledger instead, that alone says nothing: the facts may lag behind the binder that
 // handed the entry over. The document's high-water says how far the facts must have come
 // before the absence of a bind is an answer (ledger rule 3); until then the pod settles.
+//
+// A reservation that is gone without a bind leaves room, as a pod that is deleted does:
+// other pods are woken as if one had been (upstream: an assumed pod is forgotten).
 
-func (in LedgerMoved) apply(c *Core, now time.Time) {
-	c.world.revision = in.Revision
+func (in LedgerMoved) apply(c *Core, now moment) {
 	if in.Reset {
-		c.resetHolds(in.Holds)
+		c.resetHolds(in, now)
 	}
-	released := in.Reset
+	c.world.revision = in.Revision
 	for _, h := range in.Holds {
 		if h.Live {
 			c.reserved(h.PodUID, now)
-		} else if c.vanished(h) {
-			released = true
+		} else {
+			c.vanished(h, now)
 		}
 	}
 	if in.Owners != nil && *in.Owners != c.world.owners {
-		c.world.owners = *in.Owners
-		c.revoke(now)
-	}
-	if released {
-		c.reservationGone(now)
+		c.owned(*in.Owners, now)
 	}
 }
 
-// resetHolds drops the reservations that a full list no longer has.
-func (c *Core) resetHolds(holds []Hold) {
-	live := make(map[string]bool, len(holds))
-	for _, h := range holds {
+// resetHolds drops the reservations that a full list no longer has. Some may have come and
+// gone since the last look; nobody can say whose.
+func (c *Core) resetHolds(in LedgerMoved, now moment) {
+	live := make(map[string]bool, len(in.Holds))
+	for _, h := range in.Holds {
 		live[h.PodUID] = h.Live
 	}
-	for uid := range c.world.live {
-		if !live[uid] {
-			c.vanished(Hold{PodUID: uid})
+	c.world.revision = in.Revision
+	for _, uid := range slices.Sorted(keysNotIn(c.world.live, live)) {
+		c.vanished(Hold{PodUID: uid}, now)
+	}
+	c.occurred(&occurrence{
+		change: placement.Change{Kind: events.KindPod, Actions: placement.Delete}, blind: true,
+		sequence: c.world.facts.Sequence, revision: in.Revision, at: now,
+	}, now)
+}
+
+func keysNotIn(m map[string]*state.Pod, other map[string]bool) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !other[k] && !yield(k) {
+				return
+			}
 		}
 	}
 }
 
 // reserved takes in a live reservation: whatever a message said, the pod is held.
-func (c *Core) reserved(uid string, now time.Time) {
-	c.world.live[uid] = struct{}{}
+func (c *Core) reserved(uid string, now moment) {
 	e, ok := c.pods[uid]
-	if !ok || e.hold.live {
+	if !ok {
+		if _, known := c.world.live[uid]; !known {
+			c.world.live[uid] = nil
+		}
+		return
+	}
+	c.world.live[uid] = e.pod
+	if e.hold.live {
 		return
 	}
 	c.detach(e)
 	e.hold = hold{live: true}
-	e.attempt.token = ""
+	e.attempt.token, e.attempt.lost = "", 0
 	e.await = await{}
 	c.enter(e, c.bags.held, eventReserved, now)
 }
 
-// vanished takes in the end of a reservation and says whether capacity came free with it
-// for all the core knows now.
-func (c *Core) vanished(h Hold) bool {
-	if _, ok := c.world.live[h.PodUID]; !ok {
-		return false
-	}
+// vanished takes in the end of a reservation.
+func (c *Core) vanished(h Hold, now moment) {
+	pod, was := c.world.live[h.PodUID]
 	delete(c.world.live, h.PodUID)
-	e, ok := c.pods[h.PodUID]
-	if !ok {
-		return !h.Bound
+	e, known := c.pods[h.PodUID]
+	switch {
+	case known && was:
+		e.hold = hold{progress: h.HW, gone: c.world.revision}
+		c.settling[e] = struct{}{}
+	case known:
+		// It came and went between two looks; the pod itself has not moved.
+		c.roomLeft(e.pod, c.world.revision, now)
+	case !h.Bound:
+		c.roomLeft(pod, c.world.revision, now)
 	}
-	e.hold = hold{progress: h.HW}
-	c.settling[e] = struct{}{}
-	return false
 }
 
 // settleHolds frees the held pods whose reservation is gone for certain.
-func (c *Core) settleHolds(now time.Time) {
+func (c *Core) settleHolds(now moment) {
 	if len(c.settling) == 0 {
 		return
 	}
@@ -89,11 +111,12 @@ func (c *Core) settleHolds(now time.Time) {
 	}
 	slices.SortFunc(freed, bySerial)
 	for _, e := range freed {
+		gone := e.hold.gone
 		e.hold = hold{}
-		c.free(e, eventReleased, now)
-	}
-	if len(freed) > 0 {
-		c.reservationGone(now)
+		c.released(e, now)
+		if gone != 0 {
+			c.roomLeft(e.pod, gone, now)
+		}
 	}
 }
 
@@ -103,10 +126,24 @@ func (c *Core) unsettled(e *entry) bool {
 		e.hold.progress > 0 && (!f.ProgressKnown || f.PodProgress < e.hold.progress)
 }
 
-// reservationGone wakes the pods that a freed reservation can help.
-func (c *Core) reservationGone(now time.Time) {
-	c.past.revision = c.world.revision
-	c.wake(CauseReservationGone, eventReleased, now)
+// somewhere stands for the node of a reservation that is gone: hints ask only whether a
+// pod held a place.
+const somewhere = "(reserved)"
+
+// roomLeft wakes the pods that the room of a reservation, gone at a ledger revision, can
+// help. pod is whose it was, nil if nobody knows.
+func (c *Core) roomLeft(pod *state.Pod, revision int64, now moment) {
+	o := occurrence{
+		change:   placement.Change{Kind: events.KindPod, Actions: placement.Delete},
+		blind:    pod == nil,
+		sequence: c.world.facts.Sequence, revision: revision, at: now,
+	}
+	if pod != nil {
+		was := *pod
+		was.NodeName = somewhere
+		o.change.OldPod = &was
+	}
+	c.occurred(&o, now)
 }
 
 func bySerial(a, b *entry) int { return cmp.Compare(a.serial, b.serial) }

@@ -1,17 +1,16 @@
 package decide
 
 import (
-	"time"
-
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // Input is one thing that happened. The set is closed: FactsReset, FactsApplied,
 // LedgerMoved, Decided, WorkAsked, Lead, StepDown, Tick.
 type Input interface {
-	apply(c *Core, now time.Time)
+	apply(c *Core, now moment)
 }
 
 // Position is how far the facts are applied.
@@ -24,13 +23,16 @@ type Position struct {
 
 // FactsReset replaces everything known about pods: the store was rebuilt.
 type FactsReset struct {
-	Pods     []*state.Pod
+	Pods []*state.Pod
+	// Objects are the other objects of the cluster, for hints; see placement.Change.
+	Objects  placement.Objects
 	Position Position
 }
 
 // FactsApplied is what one batch of facts changed.
 type FactsApplied struct {
 	Changes  state.Changes
+	Objects  placement.Objects
 	Position Position
 }
 
@@ -55,9 +57,11 @@ type LedgerMoved struct {
 	Owners *[ledger.Partitions]string
 }
 
-// Decided carries records of the decisions log, in order.
+// Decided carries records of the decisions log, in order. CaughtUp says that everything
+// that was in the log when this replica started has come by now.
 type Decided struct {
 	Decisions []events.SequencedDecision
+	CaughtUp  bool
 }
 
 // WorkAsked is a shard's heartbeat and request.
@@ -65,8 +69,9 @@ type WorkAsked struct {
 	Request events.WorkRequest
 }
 
-// Lead makes the core give out work under a term. What an earlier leader had offered is
-// not known, so every free pod becomes active.
+// Lead makes the core give out work under a term. What an earlier leader has offered is
+// not known: such pods are active here and are offered again, and the shard that works on
+// one goes on under the new token.
 type Lead struct {
 	Term int64
 }
@@ -77,4 +82,4 @@ type StepDown struct{}
 // Tick only lets time pass.
 type Tick struct{}
 
-func (Tick) apply(*Core, time.Time) {}
+func (Tick) apply(*Core, moment) {}

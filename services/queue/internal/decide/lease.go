@@ -1,26 +1,27 @@
 package decide
 
 import (
-	"time"
+	"slices"
+	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-func (in WorkAsked) apply(c *Core, now time.Time) {
+func (in WorkAsked) apply(c *Core, now moment) {
 	if !c.leases.leading || in.Request.Shard == "" {
 		return
 	}
 	s := c.shardOf(in.Request.Shard)
 	s.window, s.lastSeen = max(int(in.Request.Window), 0), now
 	for _, token := range in.Request.Renew {
-		if e, ok := c.leases.tokens[token]; ok && e.attempt.shard == s.id {
-			e.attempt.deadline = now.Add(c.cfg.Lease)
+		if e, ok := c.leases.tokens[token]; ok && e.attempt.shard == s {
+			e.attempt.deadline = now.add(c.cfg.Lease)
 			c.bags.offered.fix(e)
 		}
 	}
 	for _, token := range in.Request.Return {
-		if e, ok := c.leases.tokens[token]; ok && e.attempt.shard == s.id {
+		if e, ok := c.leases.tokens[token]; ok && e.attempt.shard == s {
 			c.out.counts.Returned++
 			c.free(e, eventLeaseReturned, now)
 			e.attempt.count--
@@ -34,90 +35,113 @@ func (c *Core) shardOf(id string) *shard {
 	if !ok {
 		s = &shard{id: id}
 		c.leases.shards[id] = s
+		at, _ := slices.BinarySearchFunc(c.leases.order, s, byID)
+		c.leases.order = slices.Insert(c.leases.order, at, s)
 	}
 	return s
 }
 
-// expire ends the leases whose deadline has come and forgets silent shards.
-func (c *Core) expire(now time.Time) {
-	for e := c.bags.offered.first(); e != nil && !e.attempt.deadline.After(now); e = c.bags.offered.first() {
-		c.out.counts.Expired++
-		// The token stays: a verdict that comes late is still worth having.
-		c.free(e, eventLeaseExpired, now)
+func byID(a, b *shard) int { return strings.Compare(a.id, b.id) }
+
+// gaveBack ends a lease.
+func (s *shard) gaveBack(e *entry) {
+	s.leased--
+	if s.alone == e {
+		s.alone = nil
 	}
-	for id, s := range c.leases.shards {
-		if now.Sub(s.lastSeen) < c.cfg.ShardTimeout {
+}
+
+// expire ends the leases whose deadline has come and forgets silent shards.
+func (c *Core) expire(now moment) {
+	for e := c.bags.offered.first(); e != nil && e.attempt.deadline <= now; e = c.bags.offered.first() {
+		c.lost(e, now)
+	}
+	for _, s := range c.leases.order {
+		if s.lastSeen.add(c.cfg.ShardTimeout) <= now {
+			s.window = 0
+		}
+	}
+	c.leases.order = slices.DeleteFunc(c.leases.order, func(s *shard) bool {
+		idle := s.window == 0 && s.leased == 0 && len(s.partitions) == 0
+		if idle {
+			delete(c.leases.shards, s.id)
+		}
+		return idle
+	})
+}
+
+// owned takes in who holds the partitions, and ends the leases of pods whose partition has
+// left the shard that works on them: its transactions can no longer succeed, so there is
+// nothing to wait for.
+func (c *Core) owned(owners [ledger.Partitions]string, now moment) {
+	c.world.owners = owners
+	for _, s := range c.leases.shards {
+		s.partitions = nil
+	}
+	for p, owner := range owners {
+		if owner != "" {
+			s := c.shardOf(owner)
+			s.partitions = append(s.partitions, int32(p))
+		}
+	}
+	for _, e := range inOrder(c.bags.offered) {
+		if owners[e.partition] == e.attempt.shard.id {
 			continue
 		}
-		s.window = 0
-		if s.leased == 0 {
-			delete(c.leases.shards, id)
+		if c.silent(e.attempt.shard, now) {
+			c.lost(e, now)
+			continue
 		}
-	}
-}
-
-// revoke ends the leases of pods whose partition has left the shard that works on them:
-// its transactions can no longer succeed, so there is nothing to wait for.
-func (c *Core) revoke(now time.Time) {
-	var lost []*entry
-	for _, e := range c.bags.offered.all {
-		if c.world.owners[e.partition] != e.attempt.shard {
-			lost = append(lost, e)
-		}
-	}
-	for _, e := range lost {
 		c.out.counts.Expired++
 		c.free(e, eventLeaseExpired, now)
 	}
 }
 
-// dispatch offers active pods to the shards that hold their partitions, as far as each
-// shard's window allows, in priority order per shard.
-func (c *Core) dispatch(now time.Time) {
-	if !c.leases.leading || c.bags.activeCount == 0 {
+// dispatch offers pods to the shards that hold their partitions, as far as each shard's
+// window allows.
+func (c *Core) dispatch(now moment) {
+	if !c.leases.leading || !c.history.caughtUp || c.bags.activeCount+c.bags.earlyCount == 0 {
 		return
 	}
-	byOwner := map[string][]*bag{}
-	var order []string
-	for p, b := range c.bags.active {
-		owner := c.world.owners[p]
-		if s, ok := c.leases.shards[owner]; !ok || b.Len() == 0 || s.window <= s.leased {
-			continue
+	for _, s := range c.leases.order {
+		if s.leased < s.window && s.alone == nil {
+			c.offerTo(s, now)
 		}
-		if byOwner[owner] == nil {
-			order = append(order, owner)
-		}
-		byOwner[owner] = append(byOwner[owner], b)
-	}
-	for _, owner := range order {
-		c.offerTo(c.leases.shards[owner], byOwner[owner], now)
 	}
 }
 
 // offerTo fills one shard's window from the partitions it holds.
-func (c *Core) offerTo(s *shard, from []*bag, now time.Time) {
+func (c *Core) offerTo(s *shard, now moment) {
 	var offers []events.Offer
-	for s.leased < s.window {
-		e := firstOf(from)
-		if e == nil {
+	for s.leased < s.window && s.alone == nil {
+		e := c.nextFor(s)
+		if e == nil || e.suspect() && s.leased > 0 {
 			break
 		}
 		offers = append(offers, c.lease(e, s, now))
 	}
 	c.out.counts.Offered += len(offers)
-	for len(offers) > 0 {
-		n := min(len(offers), c.cfg.MaxOffers)
+	for batch := range slices.Chunk(offers, c.cfg.MaxOffers) {
 		c.out.offers = append(c.out.offers, SendOffers{Shard: s.id, Batch: events.OfferBatch{
-			Queue: c.cfg.Queue, Term: c.leases.term, Offers: offers[:n:n],
+			Queue: c.cfg.Queue, Term: c.leases.term, Offers: slices.Clip(batch),
 		}})
-		offers = offers[n:]
 	}
 }
 
-func firstOf(bags []*bag) *entry {
+// nextFor is the pod to offer next: the first of the active ones, or, when there is none,
+// of those that may leave their backoff early.
+func (c *Core) nextFor(s *shard) *entry {
 	var best *entry
-	for _, b := range bags {
-		if e := b.first(); e != nil && (best == nil || before(e, best)) {
+	for _, p := range s.partitions {
+		if e := c.bags.active[p].first(); e != nil && (best == nil || before(e, best)) {
+			best = e
+		}
+	}
+	if best != nil || c.bags.earlyCount == 0 {
+		return best
+	}
+	for _, p := range s.partitions {
+		if e := c.bags.early[p].first(); e != nil && (best == nil || earlyBefore(e, best)) {
 			best = e
 		}
 	}
@@ -125,25 +149,35 @@ func firstOf(bags []*bag) *entry {
 }
 
 // lease moves a pod to offered and makes the offer.
-func (c *Core) lease(e *entry, s *shard, now time.Time) events.Offer {
-	e.attempt.count++
-	if e.attempt.firstOffer.IsZero() {
-		e.attempt.firstOffer = now
+func (c *Core) lease(e *entry, s *shard, now moment) events.Offer {
+	if e.in == c.bags.backoff {
+		c.free(e, eventPopFromBackoff, now)
 	}
 	c.detach(e)
+	c.unreject(e)
+	e.attempt.count++
+	if e.attempt.firstOffer == 0 {
+		e.attempt.firstOffer = now
+	}
 	e.attempt.token = c.newToken().String()
-	e.attempt.shard = s.id
-	e.attempt.deadline = now.Add(c.cfg.Lease)
-	e.movedAt = 0
+	e.attempt.shard = s
+	e.attempt.deadline = now.add(c.cfg.Lease)
+	if e.suspect() {
+		s.alone = e
+	}
 	c.enter(e, c.bags.offered, eventOffer, now)
 	return events.Offer{
-		Pod:          events.PodRef{UID: e.pod.UID, Namespace: e.pod.Namespace, Name: e.pod.Name},
+		Pod:          podRef(e),
 		Partition:    e.partition,
 		Token:        e.attempt.token,
 		Attempt:      e.attempt.count,
 		FactSequence: e.sequence,
 		LeaseMillis:  int32(c.cfg.Lease.Milliseconds()),
 	}
+}
+
+func podRef(e *entry) events.PodRef {
+	return events.PodRef{UID: e.pod.UID, Namespace: e.pod.Namespace, Name: e.pod.Name}
 }
 
 // newToken is SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number

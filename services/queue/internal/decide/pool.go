@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"time"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -18,10 +19,11 @@ const (
 	PoolGated Pool = "gated"
 	// PoolActive: may be offered at once.
 	PoolActive Pool = "active"
-	// PoolBackoff: may be offered when its time comes.
+	// PoolBackoff: may be offered when its time comes, or earlier if there is nothing else
+	// to do.
 	PoolBackoff Pool = "backoff"
 	// PoolParked: waits for an event that its rejectors care about ("unschedulable" in
-	// upstream's metrics).
+	// upstream's metrics), or is in quarantine.
 	PoolParked Pool = "parked"
 	// PoolOffered: leased to a shard.
 	PoolOffered Pool = "offered"
@@ -32,26 +34,42 @@ const (
 // Pools lists the pools in the order in which people read them.
 var Pools = []Pool{PoolGated, PoolActive, PoolBackoff, PoolParked, PoolOffered, PoolHeld}
 
+// moment is a time of this core's: how long after its origin. Moments are half as big as
+// times, of which a pod has many. 0 is never.
+type moment time.Duration
+
+func (m moment) add(d time.Duration) moment { return m + moment(d) }
+
+// window is the second a moment is in.
+func (m moment) window() moment { return moment(time.Duration(m).Truncate(backoffWindow)) }
+
+// backoffWindow: pods whose backoffs end within one are popped early by priority
+// (upstream's backoffQOrderingWindowDuration).
+const backoffWindow = time.Second
+
 // entry is one pod and all the queue knows about it.
+//
+//nolint:structsize // a row of the queue's table, a million times in memory
 type entry struct {
 	pod *state.Pod
-	// in is the bag the entry is in and index its place there: being in exactly one pool
-	// is a matter of representation.
+	// in is the bag the entry is in: being in exactly one pool is a matter of
+	// representation. index is its place there and, in slotEarly, in an early heap.
 	in    *bag
-	index int
+	index [slots]int32
+	early *heapOf
 	// serial breaks ties of the order; it is unique.
 	serial uint64
 	// queued is the time that orders pods of one priority: when the pod came, or when its
-	// last attempt was answered. entered is when it came into its pool.
-	queued, entered time.Time
-	seen            time.Time
+	// last attempt was answered. entered is when it came into its pool, seen when the queue
+	// first knew it.
+	queued, entered, seen moment
 	// partition of the pod: a function of its UID.
 	partition int32
 	// sequence is what a shard must have applied to decide about this pod: the pod's own
 	// version, and the event that woke it.
 	sequence uint64
-	// movedAt is the sequence of the pod's own last change while it was out on an offer.
-	movedAt uint64
+	// waits are the groups of waiting pods that the pod is in while it is parked.
+	waits []wait
 
 	attempt attempt
 	verdict verdict
@@ -61,33 +79,41 @@ type entry struct {
 
 // attempt is the lease and the count of leases.
 type attempt struct {
-	count      int32
-	firstOffer time.Time
+	count int32
+	// lost counts the leases in a row that ended without an answer; released the
+	// reservations that ended without a bind.
+	lost, released int16
+	// flushed: the sweep, and no event, brought the pod to this attempt.
+	flushed    bool
+	firstOffer moment
+	deadline   moment
 	// token is that of the last lease; "" once it was answered.
-	token    string
-	shard    string
-	deadline time.Time
+	token string
+	shard *shard
 }
 
 // verdict is the last answer to an attempt.
 type verdict struct {
+	// kind is the answer's; empty before the first.
+	kind events.DecisionKind
 	// rejections counts answers "unplaceable", errors those in a row that were errors.
-	rejections, errors int
-	token              string
-	message            string
-	plugins            []string
-	interest           Cause
+	rejections, errors int32
+	// counted: the pod counts for its rejectors.
+	counted bool
+	token   string
+	message string
+	plugins []string
 	// factSequence and ledgerRevision are what the verdict was computed from.
 	factSequence   uint64
 	ledgerRevision int64
 	// backoffUntil is the earliest next attempt.
-	backoffUntil time.Time
+	backoffUntil moment
 }
 
 // await is the wait until the facts show the pod as the last verdict's condition left it.
 type await struct {
 	on    bool
-	until time.Time
+	until moment
 	// version is the resourceVersion to wait for; 0 while the binder has not told it.
 	version uint64
 }
@@ -96,60 +122,72 @@ type await struct {
 type hold struct {
 	live bool
 	// revision: a message told of a reservation at this ledger revision, which the watch
-	// has not reached. progress: the entry vanished, and the facts must reach this.
-	revision int64
-	progress uint64
+	// has not reached. progress: the entry vanished, at revision gone, and the facts must
+	// reach this.
+	revision, gone int64
+	progress       uint64
 }
 
-// bag is one pool (or one partition of the active pool) as an indexed heap.
-type bag struct {
-	pool Pool
+// The places an entry can have at the same time.
+const (
+	slotPool = iota
+	slotEarly
+	slots
+)
+
+// heapOf is an indexed heap of entries.
+type heapOf struct {
+	slot int
 	less func(a, b *entry) bool
 	all  []*entry
 }
 
-func (b *bag) Len() int           { return len(b.all) }
-func (b *bag) Less(i, j int) bool { return b.less(b.all[i], b.all[j]) }
-func (b *bag) Swap(i, j int) {
-	b.all[i], b.all[j] = b.all[j], b.all[i]
-	b.all[i].index, b.all[j].index = i, j
+// Len, Less, Swap, Push and Pop belong to container/heap; use put, drop and fix.
+func (h *heapOf) Len() int           { return len(h.all) }
+func (h *heapOf) Less(i, j int) bool { return h.less(h.all[i], h.all[j]) }
+func (h *heapOf) Swap(i, j int) {
+	h.all[i], h.all[j] = h.all[j], h.all[i]
+	h.all[i].index[h.slot], h.all[j].index[h.slot] = int32(i), int32(j)
 }
 
-// Push and Pop belong to container/heap alone; use put and drop.
-func (b *bag) Push(x any) {
+// Push belongs to container/heap.
+func (h *heapOf) Push(x any) {
 	e := x.(*entry)
-	e.index = len(b.all)
-	b.all = append(b.all, e)
+	e.index[h.slot] = int32(len(h.all))
+	h.all = append(h.all, e)
 }
 
-// Pop belongs to container/heap alone; use drop.
-func (b *bag) Pop() any {
-	last := len(b.all) - 1
-	e := b.all[last]
-	b.all[last] = nil
-	b.all = b.all[:last]
+// Pop belongs to container/heap.
+func (h *heapOf) Pop() any {
+	last := len(h.all) - 1
+	e := h.all[last]
+	h.all[last] = nil
+	h.all = h.all[:last]
 	return e
 }
 
-func (b *bag) put(e *entry) {
-	e.in = b
-	heap.Push(b, e)
-}
-
-func (b *bag) drop(e *entry) {
-	heap.Remove(b, e.index)
-	e.in = nil
-}
+func (h *heapOf) put(e *entry)  { heap.Push(h, e) }
+func (h *heapOf) drop(e *entry) { heap.Remove(h, int(e.index[h.slot])) }
 
 // fix restores the order after e's key changed.
-func (b *bag) fix(e *entry) { heap.Fix(b, e.index) }
+func (h *heapOf) fix(e *entry) { heap.Fix(h, int(e.index[h.slot])) }
 
 // first is the least entry, or nil.
-func (b *bag) first() *entry {
-	if len(b.all) == 0 {
+func (h *heapOf) first() *entry {
+	if len(h.all) == 0 {
 		return nil
 	}
-	return b.all[0]
+	return h.all[0]
+}
+
+// bag is one pool, or a part of one.
+type bag struct {
+	heapOf
+	pool Pool
+}
+
+func newBag(pool Pool, less func(a, b *entry) bool) *bag {
+	return &bag{pool: pool, heapOf: heapOf{slot: slotPool, less: less}}
 }
 
 // before is the order in which pods are offered: priority, then time, then arrival
@@ -158,41 +196,57 @@ func before(a, b *entry) bool {
 	if a.pod.Priority != b.pod.Priority {
 		return a.pod.Priority > b.pod.Priority
 	}
-	if !a.queued.Equal(b.queued) {
-		return a.queued.Before(b.queued)
+	if a.queued != b.queued {
+		return a.queued < b.queued
 	}
 	return a.serial < b.serial
 }
 
 func enteredBefore(a, b *entry) bool {
-	if !a.entered.Equal(b.entered) {
-		return a.entered.Before(b.entered)
+	if a.entered != b.entered {
+		return a.entered < b.entered
 	}
 	return a.serial < b.serial
 }
 
 func readyBefore(a, b *entry) bool {
-	ra, rb := a.ready(), b.ready()
-	if !ra.Equal(rb) {
-		return ra.Before(rb)
+	if ra, rb := a.ready(), b.ready(); ra != rb {
+		return ra < rb
+	}
+	return before(a, b)
+}
+
+// earlyBefore is the order in which pods are taken out of their backoff early: whose
+// backoff ends first, by windows, and by priority within one (upstream's
+// lessBackoffCompletedWithPriority).
+func earlyBefore(a, b *entry) bool {
+	if wa, wb := a.verdict.backoffUntil.window(), b.verdict.backoffUntil.window(); wa != wb {
+		return wa < wb
 	}
 	return before(a, b)
 }
 
 func deadlineBefore(a, b *entry) bool {
-	if !a.attempt.deadline.Equal(b.attempt.deadline) {
-		return a.attempt.deadline.Before(b.attempt.deadline)
+	if a.attempt.deadline != b.attempt.deadline {
+		return a.attempt.deadline < b.attempt.deadline
 	}
 	return a.serial < b.serial
 }
 
 // ready is the earliest time of the next offer: the backoff is over, and the last
 // condition shows in the facts or has been waited for long enough.
-func (e *entry) ready() time.Time {
-	if e.await.on && e.await.until.After(e.verdict.backoffUntil) {
-		return e.await.until
+func (e *entry) ready() moment {
+	if e.await.on {
+		return max(e.await.until, e.verdict.backoffUntil)
 	}
 	return e.verdict.backoffUntil
+}
+
+// mayGoEarly says whether a pod in backoff may be offered before its time when there is
+// nothing else to do: rejections may, errors may not (upstream's podErrorBackoffQ), and
+// nobody before the facts show the last condition.
+func (e *entry) mayGoEarly() bool {
+	return e.verdict.errors == 0 && e.attempt.released == 0 && !e.await.on && !e.suspect()
 }
 
 func (e *entry) pool() Pool {

@@ -10,114 +10,156 @@ import (
 // is past any sensible maximum.
 const maxShift = 32
 
-func (in Decided) apply(c *Core, now time.Time) {
-	if !c.leases.leading {
-		return
-	}
+func (in Decided) apply(c *Core, now moment) {
 	for i := range in.Decisions {
-		d := &in.Decisions[i].Decision
-		e, ok := c.pods[d.Pod.UID]
-		if !ok {
-			continue
-		}
-		if d.Kind == events.DecisionCondition {
-			c.conditionWritten(e, d)
-			continue
-		}
-		if !answers(e, d) {
-			continue
-		}
-		switch d.Kind {
-		case events.DecisionPlaced:
-			c.placed(e, d, now)
-		case events.DecisionUnplaceable:
-			c.rejected(e, d, now)
-		case events.DecisionFailed:
-			c.failed(e, d, now)
-		case events.DecisionReleased:
-			c.answered(e, d)
-			c.free(e, eventReleased, now)
-		}
+		c.decided(&in.Decisions[i].Decision, now)
+	}
+	c.history.caughtUp = c.history.caughtUp || in.CaughtUp
+}
+
+func (c *Core) decided(d *events.Decision, now moment) {
+	e, ok := c.pods[d.Pod.UID]
+	switch {
+	case !ok:
+		c.haunt(d, now)
+	case d.Kind == events.DecisionCondition:
+		c.conditionWritten(e, d)
+	case isAnswer(d.Kind) && answers(e, d):
+		c.answered(e, d, now)
 	}
 }
 
-// answers says whether a decision is the answer to the pod's last offer. Late answers
-// count until the pod is offered again or held; repeated ones and those of earlier offers
-// do not, because the token ends with the first.
+// isAnswer says whether decisions of a kind end an attempt.
+func isAnswer(k events.DecisionKind) bool {
+	switch k {
+	case events.DecisionPlaced, events.DecisionUnplaceable, events.DecisionFailed, events.DecisionReleased,
+		events.DecisionQuarantined:
+		return true
+	}
+	return false
+}
+
+// answers says whether a decision is news about the pod: the answer to the last offer that
+// this replica made, late or not, or the answer to a later attempt than it knows of, which
+// another leader offered. Repeated answers and those to earlier attempts are neither.
 func answers(e *entry, d *events.Decision) bool {
-	return d.Token != "" && d.Token == e.attempt.token
+	return d.Token != "" && d.Token == e.attempt.token || d.Attempt > e.attempt.count
+}
+
+// answered moves a pod to where an answer leaves it.
+func (c *Core) answered(e *entry, d *events.Decision, now moment) {
+	if e.hold.live {
+		// The ledger outranks every message: the pod stays held.
+		c.tally(e, d, now)
+		return
+	}
+	c.detach(e)
+	c.tally(e, d, now)
+	switch d.Kind {
+	case events.DecisionPlaced:
+		c.placed(e, d, now)
+	case events.DecisionUnplaceable:
+		c.park(e, now)
+	case events.DecisionFailed:
+		c.backOff(e, now)
+		c.requeue(e, eventAttemptFailure, now)
+	case events.DecisionReleased:
+		c.released(e, now)
+	case events.DecisionQuarantined:
+		c.enter(e, c.bags.quarantine, eventQuarantine, now)
+	}
+}
+
+// tally counts an answer and ends its token, so that the answer is not believed again.
+func (c *Core) tally(e *entry, d *events.Decision, now moment) {
+	c.unreject(e)
+	e.attempt.count = max(e.attempt.count, d.Attempt)
+	e.attempt.token, e.attempt.lost = "", 0
+	v := &e.verdict
+	v.kind, v.token = d.Kind, d.Token
+	v.factSequence, v.ledgerRevision = d.FactSequence, d.LedgerRevision
+	switch d.Kind {
+	case events.DecisionUnplaceable:
+		v.rejections++
+		v.errors = 0
+		v.message, v.plugins = d.Message, d.Plugins
+	case events.DecisionFailed:
+		v.errors++
+		v.message, v.plugins = d.Message, nil
+	case events.DecisionQuarantined:
+		v.message, v.plugins = d.Message, nil
+	default:
+		return
+	}
+	// The pod queues anew, and waits for its condition.
+	e.attempt.released, e.attempt.flushed = 0, false
+	e.queued = now
+	e.await = await{on: true, until: now.add(c.cfg.ConditionWait)}
 }
 
 // placed believes the shard until the ledger's watch has reached the reservation's
 // revision; from then on only the ledger counts.
-func (c *Core) placed(e *entry, d *events.Decision, now time.Time) {
+func (c *Core) placed(e *entry, d *events.Decision, now moment) {
 	if c.world.revision >= d.LedgerRevision {
 		// The entry has come and gone between two looks at the ledger: the pod is bound,
 		// which the facts will show, or it was taken back. A short wait tells.
-		c.answered(e, d)
-		e.verdict.backoffUntil = now.Add(c.cfg.InitialBackoff)
+		e.verdict.backoffUntil = now.add(c.cfg.InitialBackoff)
 		c.enter(e, c.bags.backoff, eventReleased, now)
 		return
 	}
-	c.answered(e, d)
 	e.hold.revision = d.LedgerRevision
 	c.enter(e, c.bags.held, eventPlaced, now)
 	c.settling[e] = struct{}{}
 }
 
-// answered takes the pod out of its pool and ends its token, so that a repeated answer is
-// not believed; the caller puts the pod into the next pool.
-func (c *Core) answered(e *entry, d *events.Decision) {
-	c.detach(e)
-	e.attempt.token = ""
-	e.verdict.token = d.Token
-}
-
-// rejected parks a pod by cause; if something its rejectors care about happened after
-// what the verdict was computed from, it is tried again after its backoff instead.
-func (c *Core) rejected(e *entry, d *events.Decision, now time.Time) {
-	c.record(e, d, now)
-	e.verdict.rejections++
-	e.verdict.errors = 0
-	e.verdict.message, e.verdict.plugins = d.Message, d.Plugins
-	e.verdict.interest = interestOf(d.Plugins)
+// park makes a rejected pod wait for what could help it; if that happened after what the
+// verdict was computed from, the pod is tried again after its backoff instead.
+func (c *Core) park(e *entry, now moment) {
 	c.backOff(e, now)
+	c.countRejectors(e, e.verdict.plugins, 1)
+	e.verdict.counted = true
 	if c.missed(e) {
 		c.requeue(e, eventAttemptFailure, now)
+		return
+	}
+	if e.pod.Gated {
+		c.free(e, eventAttemptFailure, now)
 		return
 	}
 	c.enter(e, c.bags.parked, eventAttemptFailure, now)
 }
 
-// failed backs a pod off after an error: there is no cause to wait for.
-func (c *Core) failed(e *entry, d *events.Decision, now time.Time) {
-	c.record(e, d, now)
-	e.verdict.errors++
-	e.verdict.message, e.verdict.plugins, e.verdict.interest = d.Message, nil, causeAny
-	c.backOff(e, now)
-	c.requeue(e, eventAttemptFailure, now)
+// unreject takes a pod out of its rejectors' count: it is tried again, or gone.
+func (c *Core) unreject(e *entry) {
+	if e.verdict.counted {
+		c.countRejectors(e, e.verdict.plugins, -1)
+		e.verdict.counted = false
+	}
 }
 
-// record is answered for a verdict: the pod queues anew, and waits for its condition.
-func (c *Core) record(e *entry, d *events.Decision, now time.Time) {
-	c.answered(e, d)
-	e.queued = now
-	e.verdict.factSequence, e.verdict.ledgerRevision = d.FactSequence, d.LedgerRevision
-	e.await = await{on: true, until: now.Add(c.cfg.ConditionWait)}
+// released brings a pod back whose reservation ended without a bind. Once may happen, at
+// once; a pod whose binds keep failing backs off like one whose attempts fail.
+func (c *Core) released(e *entry, now moment) {
+	e.attempt.released++
+	if again := int32(e.attempt.released) - 1; again > 0 {
+		wait := backoff(c.cfg.InitialBackoff, c.cfg.MaxBackoff, again)
+		e.verdict.backoffUntil = max(e.verdict.backoffUntil, now.add(wait))
+	}
+	c.requeue(e, eventReleased, now)
 }
 
 // backOff sets the earliest next attempt, by upstream's formula (pkg/scheduler/backend/
 // queue/backoff_queue.go): the initial backoff doubled for each further failure, where
 // errors in a row count if there are any, else rejections; at most the maximum.
-func (c *Core) backOff(e *entry, now time.Time) {
+func (c *Core) backOff(e *entry, now moment) {
 	count := e.verdict.rejections
 	if e.verdict.errors > 0 {
 		count = e.verdict.errors
 	}
-	e.verdict.backoffUntil = now.Add(backoff(c.cfg.InitialBackoff, c.cfg.MaxBackoff, count))
+	e.verdict.backoffUntil = now.add(backoff(c.cfg.InitialBackoff, c.cfg.MaxBackoff, count))
 }
 
-func backoff(initial, maximum time.Duration, count int) time.Duration {
+func backoff(initial, maximum time.Duration, count int32) time.Duration {
 	if count <= 0 || maximum <= 0 {
 		return 0
 	}
@@ -129,18 +171,17 @@ func backoff(initial, maximum time.Duration, count int) time.Duration {
 }
 
 // requeue puts a pod into backoff, or into active if its time has come.
-func (c *Core) requeue(e *entry, event string, now time.Time) {
-	switch {
-	case e.hold.live || e.pod.Gated || !e.ready().After(now):
+func (c *Core) requeue(e *entry, event string, now moment) {
+	if e.hold.live || e.pod.Gated || e.ready() <= now {
 		c.free(e, event, now)
-	default:
-		c.enter(e, c.bags.backoff, event, now)
+		return
 	}
+	c.enter(e, c.bags.backoff, event, now)
 }
 
 // endBackoffs activates the pods whose time has come.
-func (c *Core) endBackoffs(now time.Time) {
-	for e := c.bags.backoff.first(); e != nil && !e.ready().After(now); e = c.bags.backoff.first() {
+func (c *Core) endBackoffs(now moment) {
+	for e := c.bags.backoff.first(); e != nil && e.ready() <= now; e = c.bags.backoff.first() {
 		e.await = await{}
 		c.free(e, eventBackoffComplete, now)
 	}
@@ -152,7 +193,7 @@ func (c *Core) conditionWritten(e *entry, d *events.Decision) {
 		return
 	}
 	e.await.version = d.PodResourceVersion
-	if e.pod.ResourceVersion >= d.PodResourceVersion {
+	if e.pod != nil && e.pod.ResourceVersion >= d.PodResourceVersion {
 		c.awaited(e)
 	}
 }
@@ -160,7 +201,8 @@ func (c *Core) conditionWritten(e *entry, d *events.Decision) {
 // awaited ends the wait for the condition.
 func (c *Core) awaited(e *entry) {
 	e.await = await{}
-	if e.pool() == PoolBackoff {
+	if e.in == c.bags.backoff {
 		c.bags.backoff.fix(e)
+		c.mayGoEarly(e)
 	}
 }

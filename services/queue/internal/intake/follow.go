@@ -17,19 +17,28 @@ const (
 	// workBuffer is how many requests of shards may wait; a request that does not fit is
 	// dropped, and repeated with the shard's next heartbeat.
 	workBuffer = 256
+	// decisionsBack is how many records before the end of the decisions log are read at start.
+	// A pod that waits is tried every few minutes, so that its attempts are among the latest.
+	decisionsBack = 1 << 20
 	// decisionsRetry is the pause before the decisions log is opened again after an error.
 	decisionsRetry = time.Second
 )
 
-// Decisions sends the records of the decisions log to out, beginning behind its last
-// record of now, until ctx ends; then it returns nil. History is not wanted: whoever
-// takes the queue over tries every free pod again. After a gap it goes on at the end: a
-// lost verdict costs the rest of an offer's lease. The only error is a record that cannot
-// be decoded.
-func Decisions(ctx context.Context, log events.Log, logger *slog.Logger, out chan<- []events.SequencedDecision) error {
-	next := uint64(0)
+// DecisionBatch is records of the decisions log, in order.
+type DecisionBatch struct {
+	Decisions []events.SequencedDecision
+	// CaughtUp: everything that was in the log when the reading began has come by now.
+	CaughtUp bool
+}
+
+// Decisions sends the decisions log to out, from the oldest record kept but at most
+// decisionsBack before the end, until ctx ends; then it returns nil. After a gap it goes on
+// at the end: a lost verdict costs the rest of an offer's lease. The only error is a record
+// that cannot be decoded.
+func Decisions(ctx context.Context, log events.Log, logger *slog.Logger, out chan<- DecisionBatch) error {
+	r := decisionReader{log: log, out: out}
 	for ctx.Err() == nil {
-		err := readDecisions(ctx, log, &next, out)
+		err := r.read(ctx)
 		var undecodable *events.DecodeError
 		var gap *events.ErrGap
 		switch {
@@ -38,7 +47,9 @@ func Decisions(ctx context.Context, log events.Log, logger *slog.Logger, out cha
 		case errors.As(err, &undecodable):
 			return fmt.Errorf("queue: decisions: %w", err)
 		case errors.As(err, &gap):
-			next = 0
+			if err := r.jump(ctx, gap); err == nil {
+				continue
+			}
 		}
 		logger.Warn("reading decisions broke off, trying again", "error", err)
 		_ = wait.PollUntilContextTimeout(ctx, decisionsRetry, decisionsRetry, false,
@@ -47,17 +58,48 @@ func Decisions(ctx context.Context, log events.Log, logger *slog.Logger, out cha
 	return nil
 }
 
-func readDecisions(
-	ctx context.Context, log events.Log, next *uint64, out chan<- []events.SequencedDecision,
-) error {
-	if *next == 0 {
-		last, err := log.Last(ctx, events.Decisions)
+// decisionReader is one Decisions under way.
+type decisionReader struct {
+	log events.Log
+	out chan<- DecisionBatch
+	// next is the sequence to read next, 0 before the first look at the log; target is the
+	// last one that was there then.
+	next, target uint64
+	caughtUp     bool
+}
+
+// jump goes on behind a gap. While the history is read, that is the oldest record kept;
+// later it is the end.
+func (r *decisionReader) jump(ctx context.Context, gap *events.ErrGap) error {
+	last, err := r.log.Last(ctx, events.Decisions)
+	if err != nil {
+		return err
+	}
+	if r.caughtUp || gap.Have <= r.next || gap.Have > last {
+		r.next, r.target = last+1, last
+		return nil
+	}
+	r.next = gap.Have
+	return nil
+}
+
+func (r *decisionReader) read(ctx context.Context) error {
+	if r.next == 0 {
+		last, err := r.log.Last(ctx, events.Decisions)
 		if err != nil {
 			return err
 		}
-		*next = last + 1
+		r.next, r.target = 1, last
+		if last > decisionsBack {
+			r.next = last - decisionsBack + 1
+		}
 	}
-	reader, err := log.Read(ctx, events.Decisions, *next)
+	if !r.caughtUp && r.next > r.target {
+		if err := r.send(ctx, nil); err != nil {
+			return err
+		}
+	}
+	reader, err := r.log.Read(ctx, events.Decisions, r.next)
 	if err != nil {
 		return err
 	}
@@ -68,19 +110,27 @@ func readDecisions(
 			return err
 		}
 		batch := make([]events.SequencedDecision, 0, len(records))
-		for _, r := range records {
-			d, err := events.DecodeDecision(r)
+		for _, record := range records {
+			d, err := events.DecodeDecision(record)
 			if err != nil {
 				return err
 			}
 			batch = append(batch, d)
-			*next = r.Sequence + 1
+			r.next = record.Sequence + 1
 		}
-		select {
-		case out <- batch:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := r.send(ctx, batch); err != nil {
+			return err
 		}
+	}
+}
+
+func (r *decisionReader) send(ctx context.Context, batch []events.SequencedDecision) error {
+	r.caughtUp = r.caughtUp || r.next > r.target
+	select {
+	case r.out <- DecisionBatch{Decisions: batch, CaughtUp: r.caughtUp}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

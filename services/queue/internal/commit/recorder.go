@@ -1,0 +1,70 @@
+package commit
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// recordBuffer is how many decisions of the queue's own may wait for the log. They are
+// rare; one that does not fit is dropped and logged: what it tells is an explanation.
+const recordBuffer = 1024
+
+// recordBackoff spaces the attempts to append a decision: 50 ms doubling to 2 s, for as
+// long as it takes.
+var recordBackoff = wait.Backoff{
+	Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Cap: 2 * time.Second, Steps: 20,
+}
+
+// Recorder appends decisions of the queue's own to the log, in order. A decision may be
+// appended twice, when an answer of the log is lost: readers know decisions by their token.
+type Recorder struct {
+	log     events.Log
+	logger  *slog.Logger
+	records chan events.Decision
+}
+
+// NewRecorder returns a recorder; Run must be called for it to append anything.
+func NewRecorder(log events.Log, logger *slog.Logger) *Recorder {
+	return &Recorder{log: log, logger: logger, records: make(chan events.Decision, recordBuffer)}
+}
+
+// Record hands a decision over. It never blocks.
+func (r *Recorder) Record(d events.Decision) {
+	select {
+	case r.records <- d:
+	default:
+		r.logger.Warn("a decision of the queue was dropped, too many wait for the log",
+			"kind", d.Kind, "namespace", d.Pod.Namespace, "pod", d.Pod.Name)
+	}
+}
+
+// Run appends what is handed over until ctx ends, and then returns nil.
+func (r *Recorder) Run(ctx context.Context) error {
+	for {
+		select {
+		case d := <-r.records:
+			r.append(ctx, d)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (r *Recorder) append(ctx context.Context, d events.Decision) {
+	backoff := recordBackoff
+	for {
+		_, err := r.log.Append(ctx, events.Decisions, events.AnySequence, []events.Message{events.EncodeDecision(d)})
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		r.logger.Warn("a decision of the queue was not appended, trying again", "kind", d.Kind, "error", err)
+		if sleep(ctx, backoff.Step()) != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package decide
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Check returns what is wrong with the core itself and with its picture of pods, the pods
+// the facts show; nil if nothing is (I5). For tests, simulation and checks: it looks at
+// everything.
+func (c *Core) Check(pods iter.Seq[*state.Pod]) error {
+	if err := c.checkBags(); err != nil {
+		return err
+	}
+	wanted := 0
+	for p := range pods {
+		if !c.queued(p) {
+			continue
+		}
+		wanted++
+		if _, ok := c.pods[p.UID]; !ok {
+			return fmt.Errorf("I5: pod %s is unbound and in no pool", p.UID)
+		}
+	}
+	if wanted != len(c.pods) {
+		return fmt.Errorf("I5: %d pods in pools, the facts show %d", len(c.pods), wanted)
+	}
+	return nil
+}
+
+func (c *Core) checkBags() error {
+	seen, leased, active, early := map[string]Pool{}, map[*shard]int{}, 0, 0
+	for b := range c.allBags() {
+		for i, e := range b.all {
+			if was, twice := seen[e.pod.UID]; twice {
+				return fmt.Errorf("I5: pod %s is in %s and in %s", e.pod.UID, was, b.pool)
+			}
+			seen[e.pod.UID] = b.pool
+			if err := c.checkEntry(e, b, i); err != nil {
+				return err
+			}
+			switch b.pool {
+			case PoolOffered:
+				leased[e.attempt.shard]++
+			case PoolActive:
+				active++
+			}
+			if e.early != nil {
+				early++
+			}
+		}
+	}
+	if len(seen) != len(c.pods) || active != c.bags.activeCount || len(c.leases.tokens) != c.bags.offered.Len() {
+		return fmt.Errorf("I5: %d pods known, %d in pools; %d active, counted %d; %d tokens, %d offers",
+			len(c.pods), len(seen), active, c.bags.activeCount, len(c.leases.tokens), c.bags.offered.Len())
+	}
+	if early != c.bags.earlyCount {
+		return fmt.Errorf("I5: %d pods may go early, counted %d", early, c.bags.earlyCount)
+	}
+	for _, s := range c.leases.order {
+		if s.leased != leased[s] {
+			return fmt.Errorf("I5: shard %s holds %d leases, counted %d", s.id, leased[s], s.leased)
+		}
+	}
+	return c.checkWaiting()
+}
+
+// checkWaiting holds the index of the parked pods against the pool.
+func (c *Core) checkWaiting() error {
+	groups := 0
+	for key, r := range c.waiting.rules {
+		for class, g := range r.groups {
+			groups++
+			if g.rule != r || g.interest.Class != class || len(g.members) == 0 {
+				return fmt.Errorf("I5: group %q of %v is broken", class, key)
+			}
+			for i, m := range g.members {
+				if m.entry.in != c.bags.parked || m.entry.waits[m.slot] != (wait{group: g, index: i}) {
+					return fmt.Errorf("I5: pod %s waits for %v and does not know it", m.entry.pod.UID, key)
+				}
+			}
+		}
+	}
+	if c.waiting.pods != c.bags.parked.Len() {
+		return fmt.Errorf("I5: %d pods parked, %d can be woken", c.bags.parked.Len(), c.waiting.pods)
+	}
+	for _, e := range c.bags.parked.all {
+		if len(e.waits) != max(len(e.verdict.plugins), 1) {
+			return fmt.Errorf("I5: pod %s was rejected by %v and waits in %d groups", e.pod.UID, e.verdict.plugins, len(e.waits))
+		}
+	}
+	return nil
+}
+
+func (c *Core) checkEntry(e *entry, b *bag, index int) error {
+	uid := e.pod.UID
+	_, live := c.world.live[uid]
+	_, settling := c.settling[e]
+	held := b.pool == PoolHeld
+	switch {
+	case c.pods[uid] != e || e.in != b || int(e.index[slotPool]) != index:
+		return fmt.Errorf("I5: pod %s: broken index in %s", uid, b.pool)
+	case live != e.hold.live || (live && !held):
+		return fmt.Errorf("I5: pod %s has a reservation: %t, taken for: %t, in %s", uid, live, e.hold.live, b.pool)
+	case held && live == settling:
+		return fmt.Errorf("I5: pod %s is held: live %t, settling %t", uid, live, settling)
+	case b.pool == PoolActive && (e.partition != ledger.PartitionOf(uid) || b != c.bags.active[e.partition]):
+		return fmt.Errorf("I5: pod %s is in the wrong partition", uid)
+	case b.pool == PoolOffered && c.leases.tokens[e.attempt.token] != e:
+		return fmt.Errorf("I5: pod %s: token %s leads elsewhere", uid, e.attempt.token)
+	case (e.early != nil) != (b == c.bags.backoff && e.mayGoEarly()):
+		return fmt.Errorf("I5: pod %s is in %s, may go early: %t, listed: %t", uid, b.pool, e.mayGoEarly(), e.early != nil)
+	case b == c.bags.parked && c.sawHelp(e):
+		return fmt.Errorf("I6: pod %s is parked, its cause came after its verdict", uid)
+	}
+	return nil
+}

@@ -1,0 +1,634 @@
+package decide
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// model is what a Core does, told as simply as possible: one list of pods, looked through
+// from end to end for every question, and a list of everything that ever happened. It
+// takes the core's inputs and must agree with it after each about the pool of every pod
+// and about every offer.
+type model struct {
+	cfg      Config
+	pods     map[string]*modelPod
+	ghosts   map[string]*modelPod
+	live     map[string]*state.Pod
+	happened []occurrence
+	// forgot are the sequence and the revision that the core's journal forgets up to: how
+	// long it remembers is not the model's business.
+	forgot func() (uint64, int64)
+	// since is where the facts stood at the last reset.
+	since uint64
+
+	now              time.Duration
+	origin           time.Time
+	facts            Position
+	objects          placement.Objects
+	revision         int64
+	owners           [ledger.Partitions]string
+	shards           map[string]*modelShard
+	leads, caughtUp  bool
+	primed           bool
+	serial           int
+	caught, poisoned int
+}
+
+type modelShard struct {
+	window int
+	seen   time.Duration
+}
+
+type modelPod struct {
+	pod                      *state.Pod
+	pool                     Pool
+	serial                   int
+	queued, entered          time.Duration
+	attempts, lost, released int
+	rejections, errors       int
+	flushed, quarantined     bool
+	token, shard             string
+	deadline, backoffUntil   time.Duration
+	kind                     events.DecisionKind
+	plugins                  []string
+	verdictToken             string
+	factSequence             uint64
+	ledgerRevision           int64
+	waits                    bool
+	waitUntil                time.Duration
+	waitVersion              uint64
+	holdRevision, gone       int64
+	holdProgress             uint64
+	settling                 bool
+}
+
+func newModel(cfg Config, forgot func() (uint64, int64)) *model {
+	return &model{
+		cfg: cfg, forgot: forgot, pods: map[string]*modelPod{}, ghosts: map[string]*modelPod{},
+		live: map[string]*state.Pod{}, shards: map[string]*modelShard{},
+	}
+}
+
+// offer is what the model expects to be offered.
+type offer struct{ shard, pod string }
+
+func (m *model) step(in Input, at time.Time) []offer {
+	if m.origin.IsZero() {
+		m.origin = at
+	}
+	m.now = max(m.now, at.Sub(m.origin))
+	switch in := in.(type) {
+	case FactsReset:
+		m.reset(in)
+	case FactsApplied:
+		m.applied(in)
+	case LedgerMoved:
+		m.ledgerMoved(in)
+	case Decided:
+		for i := range in.Decisions {
+			m.decided(&in.Decisions[i].Decision)
+		}
+		m.caughtUp = m.caughtUp || in.CaughtUp
+	case WorkAsked:
+		m.asked(in.Request)
+	case Lead:
+		m.leads = true
+	case StepDown:
+		m.leads = false
+		for _, p := range m.in(PoolOffered) {
+			m.free(p)
+		}
+		for _, s := range m.shards {
+			s.window = 0
+		}
+	}
+	m.settle()
+	for _, p := range m.in(PoolOffered) {
+		if p.deadline <= m.now {
+			m.expired(p)
+		}
+	}
+	for _, s := range m.shards {
+		if s.seen+m.cfg.ShardTimeout <= m.now {
+			s.window = 0
+		}
+	}
+	for _, p := range m.in(PoolParked) {
+		if !p.quarantined && p.entered+m.cfg.FlushAfter <= m.now {
+			p.flushed = true
+			m.requeue(p)
+		}
+	}
+	for _, p := range m.in(PoolBackoff) {
+		if p.ready() <= m.now {
+			p.waits = false
+			m.free(p)
+		}
+	}
+	return m.dispatch()
+}
+
+// in lists the pods of a pool by arrival.
+func (m *model) in(pool Pool) []*modelPod {
+	var list []*modelPod
+	for _, p := range m.pods {
+		if p.pool == pool {
+			list = append(list, p)
+		}
+	}
+	slices.SortFunc(list, func(a, b *modelPod) int { return cmp.Compare(a.serial, b.serial) })
+	return list
+}
+
+func (p *modelPod) ready() time.Duration {
+	if p.waits {
+		return max(p.waitUntil, p.backoffUntil)
+	}
+	return p.backoffUntil
+}
+
+func (m *model) enter(p *modelPod, pool Pool) {
+	p.pool, p.entered, p.quarantined = pool, m.now, false
+}
+
+func (m *model) free(p *modelPod) {
+	switch _, held := m.live[p.pod.UID]; {
+	case held:
+		m.enter(p, PoolHeld)
+	case p.pod.Gated:
+		m.enter(p, PoolGated)
+	default:
+		m.enter(p, PoolActive)
+	}
+}
+
+func (m *model) requeue(p *modelPod) {
+	if _, held := m.live[p.pod.UID]; held || p.pod.Gated || p.ready() <= m.now {
+		m.free(p)
+		return
+	}
+	m.enter(p, PoolBackoff)
+}
+
+func (m *model) ours(p *state.Pod) bool {
+	return m.cfg.Profiles[p.SchedulerName] != nil && p.NodeName == "" && !p.Terminal && !p.Deleting
+}
+
+func (m *model) reset(in FactsReset) {
+	m.facts, m.objects, m.since = in.Position, in.Objects, in.Position.Sequence
+	m.happened = slices.DeleteFunc(m.happened, func(o occurrence) bool { return o.revision == 0 })
+	pods := slices.SortedFunc(slices.Values(in.Pods), byCreation)
+	for uid := range m.pods {
+		if !slices.ContainsFunc(pods, func(p *state.Pod) bool { return p.UID == uid }) {
+			m.leave(uid)
+		}
+	}
+	for _, p := range pods {
+		m.shown(p)
+	}
+	for _, p := range m.in(PoolParked) {
+		if !p.quarantined && p.factSequence < m.facts.Sequence {
+			m.requeue(p)
+		}
+	}
+	m.primed = true
+	m.dropGhosts()
+}
+
+func (m *model) dropGhosts() {
+	maps.DeleteFunc(m.ghosts, func(_ string, p *modelPod) bool { return p.factSequence <= m.facts.Sequence })
+}
+
+func (m *model) applied(in FactsApplied) {
+	m.facts, m.objects = in.Position, in.Objects
+	for _, o := range in.Changes.Others {
+		m.changed(placement.ObjectChange(o))
+	}
+	for _, n := range in.Changes.Nodes {
+		m.changed(placement.NodeChange(n))
+	}
+	for _, p := range in.Changes.Pods {
+		if p.After != nil {
+			m.shown(p.After)
+		} else if p.Before != nil {
+			m.leave(p.Before.UID)
+		}
+		m.changed(placement.PodChange(p))
+	}
+	m.dropGhosts()
+}
+
+func (m *model) leave(uid string) {
+	p, ok := m.pods[uid]
+	if _, held := m.live[uid]; ok && held {
+		m.live[uid] = p.pod
+	}
+	delete(m.pods, uid)
+}
+
+func (m *model) shown(pod *state.Pod) {
+	p, known := m.pods[pod.UID]
+	switch {
+	case known && !m.ours(pod):
+		if pod.NodeName != "" && m.leads && p.flushed {
+			m.caught++
+		}
+		p.pod = pod
+		m.leave(pod.UID)
+	case known:
+		m.updated(p, pod)
+	case m.ours(pod):
+		m.added(pod)
+	}
+}
+
+func (m *model) added(pod *state.Pod) {
+	p, ghost := m.ghosts[pod.UID]
+	if !ghost {
+		p = &modelPod{}
+	}
+	delete(m.ghosts, pod.UID)
+	m.serial++
+	p.pod, p.serial, p.queued = pod, m.serial, m.now
+	m.pods[pod.UID] = p
+	_, held := m.live[pod.UID]
+	if held {
+		m.live[pod.UID] = pod
+	}
+	if p.waitVersion != 0 && pod.ResourceVersion >= p.waitVersion {
+		p.waits = false
+	}
+	switch {
+	case held || pod.Gated:
+		m.free(p)
+	case p.kind == events.DecisionUnplaceable:
+		m.park(p)
+	case p.kind == events.DecisionFailed:
+		m.backOff(p)
+		m.requeue(p)
+	case p.kind == events.DecisionQuarantined:
+		m.enter(p, PoolParked)
+		p.quarantined = true
+	default:
+		m.free(p)
+	}
+}
+
+func (m *model) updated(p *modelPod, pod *state.Pod) {
+	old := p.pod
+	if pod.ResourceVersion == old.ResourceVersion {
+		return
+	}
+	p.pod = pod
+	if _, held := m.live[pod.UID]; held {
+		m.live[pod.UID] = pod
+	}
+	if p.waits && p.waitVersion != 0 && pod.ResourceVersion >= p.waitVersion {
+		p.waits = false
+	}
+	change := placement.PodChange(state.PodChange{Before: old, After: pod})
+	switch {
+	case p.pool == PoolGated && !pod.Gated:
+		m.free(p)
+	case p.pool != PoolParked || !specMoved(old, pod):
+	case p.quarantined:
+		p.lost, p.token = 0, ""
+		m.requeue(p)
+	case m.cfg.Profiles[pod.SchedulerName].Wakes(pod, p.plugins, change):
+		m.requeue(p)
+	}
+}
+
+// changed notes what happened, and wakes whom it may help.
+func (m *model) changed(c placement.Change) {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(m.cfg.Profiles)), func(p *placement.Profile) bool { return p.Heeds(c) }) {
+		return
+	}
+	o := occurrence{change: c, sequence: m.facts.Sequence, own: !concernsOthers(c)}
+	if o.own {
+		if c.OldPod == nil || c.NewPod == nil || m.pods[c.NewPod.UID] == nil || !specMoved(c.OldPod, c.NewPod) {
+			return
+		}
+	}
+	m.occurred(o)
+}
+
+func (m *model) occurred(o occurrence) {
+	m.happened = append(m.happened, o)
+	for _, p := range m.in(PoolParked) {
+		if !p.quarantined && !o.own && m.helps(o, p) {
+			m.requeue(p)
+		}
+	}
+}
+
+// helps says whether an occurrence came after a pod's verdict and could change it.
+func (m *model) helps(o occurrence, p *modelPod) bool {
+	later := o.sequence > p.factSequence
+	if o.revision != 0 {
+		later = o.revision > p.ledgerRevision
+	}
+	profile := m.cfg.Profiles[p.pod.SchedulerName]
+	if !later || o.own != (changedPod(o.change) == p.pod.UID) {
+		return false
+	}
+	if o.blind {
+		return listensBlind(profile, p.plugins, o.change)
+	}
+	return profile.Wakes(p.pod, p.plugins, o.change)
+}
+
+func (m *model) ledgerMoved(in LedgerMoved) {
+	m.revision = in.Revision
+	if in.Reset {
+		for _, uid := range slices.Sorted(maps.Keys(m.live)) {
+			if !slices.ContainsFunc(in.Holds, func(h Hold) bool { return h.PodUID == uid && h.Live }) {
+				m.vanished(Hold{PodUID: uid})
+			}
+		}
+		m.occurred(occurrence{
+			change: placement.Change{Kind: events.KindPod, Actions: placement.Delete}, blind: true, revision: m.revision,
+		})
+	}
+	for _, h := range in.Holds {
+		if h.Live {
+			m.reserved(h.PodUID)
+		} else {
+			m.vanished(h)
+		}
+	}
+	if in.Owners != nil && *in.Owners != m.owners {
+		m.owners = *in.Owners
+		for _, p := range m.in(PoolOffered) {
+			switch {
+			case m.ownerOf(p) == p.shard:
+			case m.shards[p.shard].seen+m.cfg.Lease/2 < m.now:
+				m.expired(p)
+			default:
+				m.free(p)
+			}
+		}
+	}
+}
+
+func (m *model) ownerOf(p *modelPod) string { return m.owners[ledger.PartitionOf(p.pod.UID)] }
+
+func (m *model) reserved(uid string) {
+	p, known := m.pods[uid]
+	if !known {
+		if _, held := m.live[uid]; !held {
+			m.live[uid] = nil
+		}
+		return
+	}
+	_, held := m.live[uid]
+	m.live[uid] = p.pod
+	if held {
+		return
+	}
+	p.settling, p.holdRevision, p.holdProgress, p.gone = false, 0, 0, 0
+	p.token, p.lost, p.waits = "", 0, false
+	m.enter(p, PoolHeld)
+}
+
+func (m *model) vanished(h Hold) {
+	last, held := m.live[h.PodUID]
+	delete(m.live, h.PodUID)
+	p, known := m.pods[h.PodUID]
+	switch {
+	case known && held:
+		p.settling, p.holdProgress, p.gone, p.holdRevision = true, h.HW, m.revision, 0
+	case known:
+		m.roomLeft(p.pod, m.revision)
+	case !h.Bound:
+		m.roomLeft(last, m.revision)
+	}
+}
+
+func (m *model) roomLeft(pod *state.Pod, revision int64) {
+	o := occurrence{
+		change: placement.Change{Kind: events.KindPod, Actions: placement.Delete}, blind: pod == nil, revision: revision,
+	}
+	if pod != nil {
+		was := *pod
+		was.NodeName = somewhere
+		o.change.OldPod = &was
+	}
+	m.occurred(o)
+}
+
+func (m *model) settle() {
+	var freed []*modelPod
+	for _, p := range m.in(PoolHeld) {
+		behind := p.holdProgress > 0 && (!m.facts.ProgressKnown || m.facts.PodProgress < p.holdProgress)
+		if p.settling && p.holdRevision <= m.revision && !behind {
+			freed = append(freed, p)
+		}
+	}
+	for _, p := range freed {
+		gone := p.gone
+		p.settling, p.holdRevision, p.holdProgress, p.gone = false, 0, 0, 0
+		m.release(p)
+		if gone != 0 {
+			m.roomLeft(p.pod, gone)
+		}
+	}
+}
+
+func (m *model) release(p *modelPod) {
+	p.released++
+	if p.released > 1 {
+		p.backoffUntil = max(p.backoffUntil, m.now+m.doubled(p.released-1))
+	}
+	m.requeue(p)
+}
+
+// doubled is the backoff after a number of failures, by doubling.
+func (m *model) doubled(failures int) time.Duration {
+	d := time.Duration(0)
+	for range failures {
+		d = min(max(2*d, m.cfg.InitialBackoff), m.cfg.MaxBackoff)
+	}
+	return d
+}
+
+func (m *model) backOff(p *modelPod) {
+	n := p.rejections
+	if p.errors > 0 {
+		n = p.errors
+	}
+	p.backoffUntil = m.now + m.doubled(n)
+}
+
+func (m *model) park(p *modelPod) {
+	m.backOff(p)
+	sequence, revision := m.forgot()
+	missed := p.factSequence < max(sequence, m.since) || p.ledgerRevision < revision
+	for _, o := range m.happened {
+		missed = missed || m.helps(o, p)
+	}
+	switch {
+	case missed:
+		m.requeue(p)
+	case p.pod.Gated:
+		m.free(p)
+	default:
+		m.enter(p, PoolParked)
+	}
+}
+
+func (m *model) decided(d *events.Decision) {
+	p, known := m.pods[d.Pod.UID]
+	if !known {
+		g, ghost := m.ghosts[d.Pod.UID]
+		if !ghost {
+			if !isAnswer(d.Kind) || m.primed && d.FactSequence <= m.facts.Sequence {
+				return
+			}
+			g = &modelPod{}
+			m.ghosts[d.Pod.UID] = g
+		}
+		p = g
+	}
+	if d.Kind == events.DecisionCondition {
+		if p.waits && (d.Token == "" || p.verdictToken == "" || d.Token == p.verdictToken) {
+			p.waitVersion = d.PodResourceVersion
+			p.waits = !known || p.pod.ResourceVersion < d.PodResourceVersion
+		}
+		return
+	}
+	news := d.Token != "" && d.Token == p.token || int(d.Attempt) > p.attempts
+	if !isAnswer(d.Kind) || !news {
+		return
+	}
+	m.tally(p, d)
+	if _, held := m.live[d.Pod.UID]; known && !held {
+		p.settling = false
+		m.answered(p, d)
+	}
+}
+
+func (m *model) tally(p *modelPod, d *events.Decision) {
+	p.attempts, p.token, p.lost = max(p.attempts, int(d.Attempt)), "", 0
+	p.kind, p.verdictToken, p.factSequence, p.ledgerRevision = d.Kind, d.Token, d.FactSequence, d.LedgerRevision
+	switch d.Kind {
+	case events.DecisionUnplaceable:
+		p.rejections, p.errors, p.plugins = p.rejections+1, 0, d.Plugins
+	case events.DecisionFailed:
+		p.errors, p.plugins = p.errors+1, nil
+	case events.DecisionQuarantined:
+		p.plugins = nil
+	default:
+		return
+	}
+	p.released, p.flushed, p.queued = 0, false, m.now
+	p.waits, p.waitUntil, p.waitVersion = true, m.now+m.cfg.ConditionWait, 0
+}
+
+func (m *model) answered(p *modelPod, d *events.Decision) {
+	switch d.Kind {
+	case events.DecisionPlaced:
+		if m.revision >= d.LedgerRevision {
+			p.backoffUntil = m.now + m.cfg.InitialBackoff
+			m.enter(p, PoolBackoff)
+			return
+		}
+		m.enter(p, PoolHeld)
+		p.settling, p.holdRevision = true, d.LedgerRevision
+	case events.DecisionUnplaceable:
+		m.park(p)
+	case events.DecisionFailed:
+		m.backOff(p)
+		m.requeue(p)
+	case events.DecisionReleased:
+		m.release(p)
+	case events.DecisionQuarantined:
+		m.enter(p, PoolParked)
+		p.quarantined = true
+	}
+}
+
+func (m *model) asked(r events.WorkRequest) {
+	if !m.leads || r.Shard == "" {
+		return
+	}
+	m.shards[r.Shard] = &modelShard{window: max(int(r.Window), 0), seen: m.now}
+	for _, p := range m.in(PoolOffered) {
+		if p.shard == r.Shard && slices.Contains(r.Renew, p.token) {
+			p.deadline = m.now + m.cfg.Lease
+		}
+		if p.shard == r.Shard && slices.Contains(r.Return, p.token) {
+			m.free(p)
+			p.attempts, p.token = p.attempts-1, ""
+		}
+	}
+}
+
+func (m *model) expired(p *modelPod) {
+	p.lost++
+	if p.lost < m.cfg.DeliveryLimit {
+		m.free(p)
+		return
+	}
+	m.poisoned++
+	p.kind, p.plugins = events.DecisionQuarantined, nil
+	m.enter(p, PoolParked)
+	p.quarantined = true
+}
+
+func (m *model) dispatch() []offer {
+	if !m.leads || !m.caughtUp {
+		return nil
+	}
+	var offers []offer
+	for _, id := range slices.Sorted(maps.Keys(m.shards)) {
+		s := m.shards[id]
+		for {
+			leased, alone := 0, false
+			for _, p := range m.in(PoolOffered) {
+				if p.shard == id {
+					leased++
+					alone = alone || p.lost >= suspectAfter
+				}
+			}
+			p := m.next(id)
+			if leased >= s.window || alone || p == nil || p.lost >= suspectAfter && leased > 0 {
+				break
+			}
+			p.attempts++
+			p.token, p.shard, p.deadline = "", id, m.now+m.cfg.Lease
+			m.enter(p, PoolOffered)
+			offers = append(offers, offer{id, p.pod.UID})
+		}
+	}
+	return offers
+}
+
+// next is whom a shard is offered next.
+func (m *model) next(shard string) *modelPod {
+	mine := func(pool Pool) []*modelPod {
+		return slices.DeleteFunc(m.in(pool), func(p *modelPod) bool { return m.ownerOf(p) != shard })
+	}
+	order := func(a, b *modelPod) int {
+		return cmp.Or(cmp.Compare(b.pod.Priority, a.pod.Priority), cmp.Compare(a.queued, b.queued))
+	}
+	if list := mine(PoolActive); len(list) > 0 {
+		return slices.MinFunc(list, order)
+	}
+	early := slices.DeleteFunc(mine(PoolBackoff), func(p *modelPod) bool {
+		return p.errors > 0 || p.released > 0 || p.waits || p.lost >= suspectAfter
+	})
+	if len(early) == 0 {
+		return nil
+	}
+	// Moments of the core are one later than the model's.
+	window := func(p *modelPod) time.Duration { return (p.backoffUntil + 1).Truncate(time.Second) }
+	return slices.MinFunc(early, func(a, b *modelPod) int { return cmp.Or(cmp.Compare(window(a), window(b)), order(a, b)) })
+}

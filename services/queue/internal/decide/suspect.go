@@ -1,0 +1,53 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// A lease that ends without an answer may be chance: a message was lost, somebody stopped
+// the shard. Or the pod kills whoever works on it, and with it the answers to all pods
+// that were out beside it. After suspectAfter such ends in a row a pod is therefore offered
+// to a shard that has nothing else in hand, and gets nothing else until it has answered:
+// the innocent are soon told from the guilty. A pod that goes on like this is put into
+// quarantine, where nothing but a change of the pod itself gets it out.
+const suspectAfter = 2
+
+func (e *entry) suspect() bool { return e.attempt.lost >= suspectAfter }
+
+// silent says whether a shard has missed its heartbeats: then its leases did not end
+// because it handed over its partitions.
+func (c *Core) silent(s *shard, now moment) bool { return s.lastSeen.add(c.cfg.Lease/2) < now }
+
+// lost ends a lease that nobody answered.
+func (c *Core) lost(e *entry, now moment) {
+	c.out.counts.Expired++
+	e.attempt.lost++
+	if int(e.attempt.lost) < c.cfg.DeliveryLimit {
+		// The token stays: a verdict that comes late is still worth having.
+		c.free(e, eventLeaseExpired, now)
+		return
+	}
+	c.out.counts.Quarantined++
+	e.verdict.kind, e.verdict.plugins = events.DecisionQuarantined, nil
+	e.verdict.message = fmt.Sprintf("in quarantine: %d attempts in a row ended without an answer of the scheduler, "+
+		"the last at %s; change the pod to have it tried again", e.attempt.lost, e.attempt.shard.id)
+	c.enter(e, c.bags.quarantine, eventQuarantine, now)
+	c.out.records = append(c.out.records, Record{Decision: events.Decision{
+		Kind: events.DecisionQuarantined, Pod: podRef(e), SchedulerName: e.pod.SchedulerName, Actor: c.cfg.Queue,
+		Attempt: e.attempt.count, Token: c.newToken().String(), FactSequence: c.world.facts.Sequence,
+		LedgerRevision: c.world.revision, PodResourceVersion: e.pod.ResourceVersion, Message: e.verdict.message,
+	}})
+}
+
+// pardon lets a pod out of quarantine.
+func (c *Core) pardon(e *entry, event string, now moment) {
+	e.attempt.lost = 0
+	e.attempt.token = ""
+	c.requeue(e, event, now)
+}
+
+// inOrder lists the pods of a bag by arrival.
+func inOrder(b *bag) []*entry { return slices.SortedFunc(slices.Values(b.all), bySerial) }

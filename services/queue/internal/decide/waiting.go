@@ -1,0 +1,251 @@
+package decide
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
+)
+
+// waiting holds the parked pods by what could wake them: by the rules that rejected them,
+// and per rule in groups of pods that the rule's hints treat alike, so that ten thousand
+// equal pods cost one hint; and the groups by the topics that a change must be about, so
+// that most changes ask no hint at all.
+type waiting struct {
+	rules map[ruleKey]*rule
+	pods  int
+	// calls counts the changes that were called out.
+	calls uint64
+}
+
+// ruleKey names a rule of a profile. Without a plugin it is for pods that no rule rejected.
+type ruleKey struct{ profile, plugin string }
+
+// rule is the pods that one rule rejected.
+type rule struct {
+	key         ruleKey
+	profile     *placement.Profile
+	groups      map[string]*group
+	pods, nodes reach
+}
+
+// group is pods that get the same hints.
+type group struct {
+	rule     *rule
+	interest placement.Interest
+	members  []member
+	// asked is the last call that asked for a hint: a change can reach a group twice.
+	asked uint64
+}
+
+// member is an entry and the place in its waits that leads back here.
+type member struct {
+	entry *entry
+	slot  int
+}
+
+// wait is a group and the entry's place in it.
+type wait struct {
+	group *group
+	index int
+}
+
+// reach holds groups by the topics that reach them.
+type reach struct {
+	all     map[*group]struct{}
+	byTopic map[string]map[*group]struct{}
+}
+
+func newWaiting() waiting { return waiting{rules: map[ruleKey]*rule{}} }
+
+// add makes a parked pod wait for what could turn its rejectors' no.
+func (w *waiting) add(e *entry, profile *placement.Profile) {
+	w.pods++
+	plugins := e.verdict.plugins
+	if len(plugins) == 0 {
+		plugins = []string{""}
+	}
+	for _, plugin := range plugins {
+		r := w.rule(ruleKey{e.pod.SchedulerName, plugin}, profile)
+		g := r.group(profile.Interest(plugin, e.pod))
+		e.waits = append(e.waits, wait{group: g, index: len(g.members)})
+		g.members = append(g.members, member{entry: e, slot: len(e.waits) - 1})
+	}
+}
+
+// remove forgets a pod.
+func (w *waiting) remove(e *entry) {
+	w.pods--
+	for _, at := range e.waits {
+		g := at.group
+		last := len(g.members) - 1
+		moved := g.members[last]
+		g.members[at.index] = moved
+		moved.entry.waits[moved.slot].index = at.index
+		g.members[last] = member{}
+		g.members = g.members[:last]
+		if last == 0 {
+			w.dropGroup(g)
+		}
+	}
+	e.waits = nil
+}
+
+func (w *waiting) rule(key ruleKey, profile *placement.Profile) *rule {
+	r, ok := w.rules[key]
+	if !ok {
+		r = &rule{key: key, profile: profile, groups: map[string]*group{}}
+		w.rules[key] = r
+	}
+	return r
+}
+
+func (w *waiting) dropGroup(g *group) {
+	r := g.rule
+	delete(r.groups, g.interest.Class)
+	r.pods.drop(g, g.interest.Pods)
+	r.nodes.drop(g, g.interest.Nodes)
+	if len(r.groups) == 0 {
+		delete(w.rules, r.key)
+	}
+}
+
+func (r *rule) group(interest placement.Interest) *group {
+	g, ok := r.groups[interest.Class]
+	if !ok {
+		g = &group{rule: r, interest: interest}
+		r.groups[interest.Class] = g
+		r.pods.put(g, interest.Pods)
+		r.nodes.put(g, interest.Nodes)
+	}
+	return g
+}
+
+func (r *reach) put(g *group, of placement.Reach) {
+	if of.All {
+		if r.all == nil {
+			r.all = map[*group]struct{}{}
+		}
+		r.all[g] = struct{}{}
+		return
+	}
+	for _, t := range of.Topics {
+		if r.byTopic == nil {
+			r.byTopic = map[string]map[*group]struct{}{}
+		}
+		if r.byTopic[t] == nil {
+			r.byTopic[t] = map[*group]struct{}{}
+		}
+		r.byTopic[t][g] = struct{}{}
+	}
+}
+
+func (r *reach) drop(g *group, of placement.Reach) {
+	delete(r.all, g)
+	for _, t := range of.Topics {
+		if delete(r.byTopic[t], g); len(r.byTopic[t]) == 0 {
+			delete(r.byTopic, t)
+		}
+	}
+}
+
+// HintCount counts the hints of one rule about one event that said the same: the label
+// values of queueing_hint_execution_duration_seconds.
+type HintCount struct {
+	Plugin, Event string
+	Queue         bool
+}
+
+// call is one change on its way through the waiting pods.
+type call struct {
+	change placement.Change
+	blind  bool
+	// changed is the UID of the pod that changed, if it is a pod: what it means for that
+	// pod itself is asked elsewhere.
+	changed string
+	topics  []string
+	number  uint64
+	woken   []*entry
+	hints   map[HintCount]int
+}
+
+// call finds the pods that an occurrence could help, in order of arrival, each once.
+func (w *waiting) call(o *occurrence) *call {
+	w.calls++
+	c := &call{change: o.change, blind: o.blind, changed: changedPod(o.change), number: w.calls}
+	for _, r := range w.rules {
+		if r.profile.Listens(r.key.plugin, o.change) {
+			c.ask(r)
+		}
+	}
+	slices.SortFunc(c.woken, bySerial)
+	c.woken = slices.Compact(c.woken)
+	return c
+}
+
+func changedPod(c placement.Change) string {
+	switch {
+	case c.NewPod != nil:
+		return c.NewPod.UID
+	case c.OldPod != nil:
+		return c.OldPod.UID
+	}
+	return ""
+}
+
+// ask asks one rule about the groups within reach of the change.
+func (c *call) ask(r *rule) {
+	within := &r.nodes
+	switch {
+	case c.blind || c.change.Kind != events.KindPod && c.change.Kind != events.KindNode:
+		for _, g := range r.groups {
+			c.hint(g)
+		}
+		return
+	case c.change.Kind == events.KindPod:
+		within = &r.pods
+	}
+	for g := range within.all {
+		c.hint(g)
+	}
+	if len(within.byTopic) == 0 {
+		return
+	}
+	if c.topics == nil {
+		c.topics = c.change.Topics()
+	}
+	for _, t := range c.topics {
+		for g := range within.byTopic[t] {
+			c.hint(g)
+		}
+	}
+}
+
+// hint asks about one pod of a group on behalf of all.
+func (c *call) hint(g *group) {
+	if g.asked == c.number {
+		return
+	}
+	g.asked = c.number
+	i := slices.IndexFunc(g.members, func(m member) bool { return m.entry.pod.UID != c.changed })
+	if i < 0 {
+		return
+	}
+	key := HintCount{Plugin: g.rule.key.plugin, Event: c.change.Label()}
+	key.Queue = c.blind || g.rule.profile.Wakes(g.members[i].entry.pod, []string{key.Plugin}, c.change)
+	if c.hints == nil {
+		c.hints = map[HintCount]int{}
+	}
+	c.hints[key]++
+	if key.Queue {
+		c.wake(g)
+	}
+}
+
+func (c *call) wake(g *group) {
+	for _, m := range g.members {
+		if m.entry.pod.UID != c.changed {
+			c.woken = append(c.woken, m.entry)
+		}
+	}
+}

@@ -1,0 +1,655 @@
+package decide
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
+)
+
+var (
+	walkSeed  = flag.Uint64("seed", 0, "replay the walk with this seed; 0 starts with a random one")
+	walkSteps = flag.Int("steps", 20_000, "random steps of TestWalk, over all walks")
+)
+
+// stepsPerWalk is how long one life of a cluster is.
+const stepsPerWalk = 500
+
+// TestWalk takes two replicas of the queue and a model of each through random lives of a
+// cluster: pods and nodes come, change and go, shards ask for work, decide well or badly,
+// die or say things twice, leaders change, replicas are killed and start again from the
+// logs. After every step core and model must agree on the pool of every pod (I5), nothing
+// parked may have been missed (I6), offers must be the model's, in its order; in the end
+// every pod that can be placed is.
+func TestWalk(t *testing.T) {
+	first := *walkSeed
+	if first == 0 {
+		first = rand.Uint64()>>1 + 1
+	}
+	t.Logf("first seed %d; one walk: go test ./internal/decide -run TestWalk -args -seed=N -steps=%d", first, stepsPerWalk)
+	total := map[string]int{}
+	for i := range max(*walkSteps/stepsPerWalk, 1) {
+		w := newWalk(t, first+uint64(i))
+		for range stepsPerWalk {
+			w.next()
+		}
+		w.finish()
+		for what, n := range w.did {
+			total[what] += n
+		}
+	}
+	t.Logf("did %v", total)
+	for _, what := range []string{"woken", "quarantined", "restarted", "early", "placed"} {
+		if total[what] == 0 && *walkSteps >= 100_000 {
+			t.Errorf("the walks are lopsided: %s never happened", what)
+		}
+	}
+}
+
+// replica is one core and the model that it must agree with.
+type replica struct {
+	name  string
+	core  *Core
+	model *model
+	leads bool
+}
+
+// walk is one random life of a cluster with two replicas of the queue.
+type walk struct {
+	t    *testing.T
+	seed uint64
+	*rand.Rand
+	now time.Time
+	positions
+	state    *state.Store
+	names    int
+	live     map[string]bool
+	owners   [ledger.Partitions]string
+	replicas [2]*replica
+	terms    int64
+	// offers are those not answered yet, by token; told are all decisions.
+	offers map[string]given
+	told   []events.SequencedDecision
+	did    map[string]int
+}
+
+type given struct {
+	events.Offer
+	shard string
+}
+
+func newWalk(t *testing.T, seed uint64) *walk {
+	w := &walk{
+		t: t, seed: seed, Rand: rand.New(rand.NewPCG(seed, 1)),
+		now:  time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		live: map[string]bool{}, offers: map[string]given{}, did: map[string]int{}, state: state.New(),
+	}
+	w.revision = 1
+	for i := range w.replicas {
+		w.replicas[i] = &replica{name: string(rune('a' + i))}
+		w.restart(w.replicas[i])
+	}
+	w.lead(w.replicas[0])
+	w.moveOwners()
+	return w
+}
+
+func (w *walk) fatalf(format string, args ...any) {
+	w.t.Helper()
+	w.t.Fatalf("seed %d: "+format, append([]any{w.seed}, args...)...)
+}
+
+// restart starts a replica again with nothing but what the logs and the ledger hold.
+func (w *walk) restart(r *replica) {
+	config := testConfig("queue-" + r.name)
+	config.TokenSeed, config.DeliveryLimit = w.Uint64(), 3
+	core := New(config)
+	r.core, r.leads = core, false
+	r.model = newModel(config, func() (uint64, int64) { return core.journal.sequence, core.journal.revision })
+	inputs := []Input{
+		Decided{Decisions: slices.Clone(w.told), CaughtUp: true},
+		FactsReset{Pods: slices.Collect(w.state.Snapshot().Pods()), Objects: w.state.Snapshot(), Position: w.at()},
+		w.ledgerList(),
+	}
+	w.Shuffle(len(inputs), func(i, j int) { inputs[i], inputs[j] = inputs[j], inputs[i] })
+	for _, in := range inputs {
+		w.step(r, in)
+	}
+	w.did["restarted"]++
+}
+
+func (w *walk) ledgerList() LedgerMoved {
+	owners := w.owners
+	in := LedgerMoved{Reset: true, Revision: w.revision, Owners: &owners}
+	for _, uid := range slices.Sorted(maps.Keys(w.live)) {
+		in.Holds = append(in.Holds, Hold{PodUID: uid, Live: true})
+	}
+	return in
+}
+
+func (w *walk) lead(r *replica) {
+	for _, other := range w.replicas {
+		if other.leads {
+			other.leads = false
+			w.step(other, StepDown{})
+		}
+	}
+	w.terms++
+	r.leads = true
+	w.step(r, Lead{Term: w.terms})
+}
+
+func (w *walk) leader() *replica {
+	if w.replicas[0].leads {
+		return w.replicas[0]
+	}
+	return w.replicas[1]
+}
+
+// all gives an input to both replicas.
+func (w *walk) all(in Input) {
+	for _, r := range w.replicas {
+		w.step(r, in)
+	}
+}
+
+// step gives an input to a replica and to its model, and compares them.
+func (w *walk) step(r *replica, in Input) {
+	w.t.Helper()
+	want := r.model.step(in, w.now)
+	var got []offer
+	var records []events.Decision
+	for _, effect := range r.core.Step(in, w.now) {
+		switch e := effect.(type) {
+		case SendOffers:
+			for _, o := range e.Batch.Offers {
+				got = append(got, offer{e.Shard, o.Pod.UID})
+				w.offers[o.Token] = given{o, e.Shard}
+				r.model.pods[o.Pod.UID].token = o.Token
+			}
+		case Record:
+			records = append(records, e.Decision)
+		case Counted:
+			w.count(e)
+		}
+	}
+	if !slices.Equal(got, want) {
+		w.fatalf("%s after %T offers %v, want %v\n%s", r.name, in, got, want, r.core.Describe())
+	}
+	if err := r.core.Check(w.state.Snapshot().Pods()); err != nil && r.core.history.primed {
+		w.fatalf("%s after %T: %v\n%s", r.name, in, err, r.core.Describe())
+	}
+	w.compare(r, in)
+	for _, d := range records {
+		w.tell(d)
+	}
+}
+
+func (w *walk) count(c Counted) {
+	for k, n := range c.Incoming {
+		switch k.Event {
+		case eventPopFromBackoff:
+			w.did["early"] += n
+		case eventPodAdd, eventAttemptFailure, eventBackoffComplete, eventOffer, eventTimeout, eventReset:
+		default:
+			w.did["woken"] += n
+		}
+	}
+	w.did["quarantined"] += c.Quarantined
+	w.did["expired"] += c.Expired
+	w.did["offered"] += c.Offered
+}
+
+func (w *walk) compare(r *replica, in Input) {
+	w.t.Helper()
+	if len(r.core.pods) != len(r.model.pods) || len(r.core.history.ghosts) != len(r.model.ghosts) {
+		w.fatalf("%s after %T: %d pods and %d ghosts, want %d and %d", r.name, in,
+			len(r.core.pods), len(r.core.history.ghosts), len(r.model.pods), len(r.model.ghosts))
+	}
+	for uid, p := range r.model.pods {
+		pool, why := r.core.Where(uid)
+		e := r.core.pods[uid]
+		if pool != p.pool || int(e.attempt.count) != p.attempts || int(e.verdict.rejections) != p.rejections {
+			w.fatalf("%s after %T: pod %s is in %s (%s) after %d attempts and %d rejections, want %s after %d and %d\n%s",
+				r.name, in, uid, pool, why, e.attempt.count, e.verdict.rejections, p.pool, p.attempts, p.rejections,
+				r.core.Describe())
+		}
+	}
+}
+
+// next takes one random step.
+func (w *walk) next() {
+	steps := []struct {
+		weight int
+		do     func()
+	}{
+		{8, w.addPod}, {4, w.bindPod}, {3, w.removePod}, {4, w.changePod}, {2, w.patchStatus},
+		{3, w.changeNode}, {1, w.removeNode}, {4, w.reserve}, {4, w.release}, {1, w.moveOwners}, {12, w.ask},
+		{16, w.decide}, {3, w.redeliver}, {6, w.conditionShown}, {6, w.pass}, {1, w.changeLeader}, {1, w.kill},
+		{1, w.relist}, {1, w.nonsense},
+	}
+	total := 0
+	for _, s := range steps {
+		total += s.weight
+	}
+	at := w.IntN(total)
+	for _, s := range steps {
+		if at -= s.weight; at < 0 {
+			s.do()
+			return
+		}
+	}
+}
+
+func (w *walk) chance(percent int) bool { return w.IntN(100) < percent }
+
+func one[T any](w *walk, list []T) T { return list[w.IntN(len(list))] }
+
+func (w *walk) at() Position {
+	return Position{Sequence: w.sequence, PodProgress: w.progress, ProgressKnown: true}
+}
+
+// fact makes an object be, or with nil data not be, and tells both replicas.
+func (w *walk) fact(kind events.Kind, uid string, obj state.APIObject) {
+	w.t.Helper()
+	w.version++
+	w.sequence++
+	w.progress = w.version
+	f := events.Fact{Kind: kind, Op: events.OpDelete, UID: uid, ResourceVersion: w.version, Progress: w.version}
+	if obj != nil {
+		obj.SetResourceVersion(strconv.FormatUint(w.version, 10))
+		data, err := obj.Marshal()
+		if err != nil {
+			w.fatalf("marshal: %v", err)
+		}
+		f.Op, f.Object = events.OpUpsert, data
+	}
+	changes, err := w.state.Apply([]events.SequencedFact{{Sequence: w.sequence, Fact: f}})
+	if err != nil {
+		w.fatalf("apply: %v", err)
+	}
+	w.all(FactsApplied{Changes: changes, Objects: w.state.Snapshot(), Position: w.at()})
+}
+
+func (w *walk) putPod(obj *corev1.Pod)   { w.fact(events.KindPod, string(obj.UID), obj) }
+func (w *walk) putNode(obj *corev1.Node) { w.fact(events.KindNode, string(obj.UID), obj) }
+
+func (w *walk) labels() map[string]string {
+	return map[string]string{"app": one(w, []string{"web", "db"}), "zone": one(w, []string{"a", "b"})}
+}
+
+// addPod adds a pod with some of what rules look at.
+func (w *walk) addPod() {
+	w.names++
+	name := fmt.Sprintf("p%04d", w.names)
+	obj := statetest.Pod("ns", name, "cpu", one(w, []string{"1", "4"}))
+	obj.UID, obj.Labels = types.UID(name), w.labels()
+	priority := int32(w.IntN(3))
+	obj.Spec.Priority, obj.Spec.SchedulerName = &priority, ourScheduler
+	if w.chance(10) {
+		obj.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}}
+	}
+	if w.chance(30) {
+		obj.Spec.NodeSelector = map[string]string{"zone": one(w, []string{"a", "b"})}
+	}
+	if w.chance(30) {
+		obj.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80, Protocol: corev1.ProtocolTCP}}
+	}
+	term := corev1.PodAffinityTerm{
+		TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": one(w, []string{"web", "db"})}},
+	}
+	switch w.IntN(4) {
+	case 0:
+		obj.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term},
+		}}
+	case 1:
+		obj.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term},
+		}}
+	case 2:
+		obj.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: term.LabelSelector,
+		}}
+	}
+	w.putPod(obj)
+}
+
+// pod picks a pod that is as wanted, a copy of its object; nil if there is none.
+func (w *walk) pod(wanted func(*state.Pod) bool) *corev1.Pod {
+	var list []*state.Pod
+	for p := range w.state.Snapshot().Pods() {
+		if wanted(p) {
+			list = append(list, p)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return one(w, list).Object.DeepCopy()
+}
+
+func unbound(p *state.Pod) bool { return p.NodeName == "" }
+func ungated(p *state.Pod) bool { return p.NodeName == "" && !p.Gated }
+
+func (w *walk) bindPod() {
+	if obj := w.pod(ungated); obj != nil {
+		obj.Spec.NodeName = "n1"
+		w.did["placed"]++
+		w.putPod(obj)
+	}
+}
+
+func (w *walk) removePod() {
+	obj := w.pod(func(*state.Pod) bool { return true })
+	switch {
+	case obj == nil:
+	case w.chance(20):
+		obj.Status.Phase = corev1.PodSucceeded
+		w.putPod(obj)
+	case w.chance(20):
+		obj.DeletionTimestamp = &metav1.Time{Time: w.now}
+		w.putPod(obj)
+	default:
+		w.fact(events.KindPod, string(obj.UID), nil)
+	}
+}
+
+func (w *walk) changePod() {
+	obj := w.pod(func(*state.Pod) bool { return true })
+	if obj == nil {
+		return
+	}
+	switch w.IntN(4) {
+	case 0:
+		obj.Spec.SchedulingGates = nil
+	case 1:
+		obj.Spec.Tolerations = append(obj.Spec.Tolerations, corev1.Toleration{Key: "t", Operator: corev1.TolerationOpExists})
+	case 2:
+		obj.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("500m")
+	default:
+		obj.Labels = w.labels()
+	}
+	w.putPod(obj)
+}
+
+func (w *walk) patchStatus() {
+	if obj := w.pod(unbound); obj != nil {
+		obj.Status.Message = strconv.FormatUint(w.version, 10)
+		w.putPod(obj)
+	}
+}
+
+func (w *walk) changeNode() {
+	name := "n" + strconv.Itoa(w.IntN(3))
+	obj := statetest.Node(name, "cpu", one(w, []string{"2", "8"}), "pods", "10")
+	if was, ok := w.state.Snapshot().NodeByName(name); ok {
+		obj = was.Object.DeepCopy()
+	}
+	switch w.IntN(4) {
+	case 0:
+		obj.Labels["zone"] = one(w, []string{"a", "b", "c"})
+	case 1:
+		obj.Spec.Unschedulable = !obj.Spec.Unschedulable
+	case 2:
+		obj.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse(one(w, []string{"1", "4", "8"}))
+	default:
+		obj.Spec.Taints = nil
+		if w.chance(50) {
+			obj.Spec.Taints = []corev1.Taint{{Key: "t", Effect: corev1.TaintEffectNoSchedule}}
+		}
+	}
+	w.putNode(obj)
+}
+
+func (w *walk) removeNode() {
+	if n, ok := w.state.Snapshot().NodeByName("n" + strconv.Itoa(w.IntN(3))); ok {
+		w.fact(events.KindNode, n.UID, nil)
+	}
+}
+
+func (w *walk) holds(holds ...Hold) {
+	w.revision++
+	w.all(LedgerMoved{Revision: w.revision, Holds: holds})
+}
+
+func (w *walk) reserve() {
+	if obj := w.pod(ungated); obj != nil {
+		w.live[string(obj.UID)] = true
+		w.holds(Hold{PodUID: string(obj.UID), Live: true})
+	}
+}
+
+func (w *walk) release() {
+	names := slices.Sorted(maps.Keys(w.live))
+	if w.chance(5) {
+		names = append(names, "p0001") // one that came and went unseen
+	}
+	if len(names) == 0 {
+		return
+	}
+	uid := one(w, names)
+	delete(w.live, uid)
+	pod, ok := w.state.Snapshot().Pod(uid)
+	w.holds(Hold{PodUID: uid, HW: w.progress + uint64(w.IntN(3)), Bound: ok && pod.NodeName != ""})
+}
+
+func (w *walk) moveOwners() {
+	split := w.IntN(ledger.Partitions + 1)
+	for p := range w.owners {
+		w.owners[p] = "s1"
+		if p >= split {
+			w.owners[p] = one(w, []string{"s2", ""})
+		}
+	}
+	w.revision++
+	owners := w.owners
+	w.all(LedgerMoved{Revision: w.revision, Owners: &owners})
+}
+
+func (w *walk) ask() {
+	r := events.WorkRequest{Shard: one(w, []string{"s1", "s1", "s2", "s3", ""}), Window: int32(w.IntN(8) - 1)}
+	for _, token := range slices.Sorted(maps.Keys(w.offers)) {
+		switch n := w.IntN(5); {
+		case poison(w.offers[token].Pod.UID):
+		case n == 0:
+			r.Return = append(r.Return, token)
+		case n < 3:
+			r.Renew = append(r.Renew, token)
+		}
+	}
+	w.all(WorkAsked{Request: r})
+}
+
+// poison pods are rarely answered for.
+func poison(uid string) bool { return uid[len(uid)-1] == '7' }
+
+// tell appends decisions to the log.
+func (w *walk) tell(list ...events.Decision) {
+	var batch []events.SequencedDecision
+	for _, d := range list {
+		batch = append(batch, events.SequencedDecision{Sequence: uint64(len(w.told)) + 1, Decision: d})
+		w.told = append(w.told, batch[len(batch)-1])
+	}
+	w.all(Decided{Decisions: batch})
+}
+
+var plugins4Walk = []string{
+	"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
+	"PodTopologySpread", "InterPodAffinity", "NodeDeclaredFeatures", "Foreign",
+}
+
+func (w *walk) decide() {
+	tokens := slices.Sorted(maps.Keys(w.offers))
+	if len(tokens) == 0 {
+		return
+	}
+	o := w.offers[one(w, tokens)]
+	if poison(o.Pod.UID) && w.chance(90) {
+		return
+	}
+	delete(w.offers, o.Token)
+	if w.chance(5) {
+		return // a shard that keeps silent
+	}
+	d := events.Decision{
+		Pod: o.Pod, Token: o.Token, Attempt: o.Attempt, FactSequence: w.sequence, LedgerRevision: w.revision,
+		Kind: one(w, []events.DecisionKind{
+			events.DecisionPlaced, events.DecisionFailed, events.DecisionReleased, events.DecisionBound,
+			events.DecisionUnplaceable, events.DecisionUnplaceable, events.DecisionUnplaceable, events.DecisionUnplaceable,
+		}),
+	}
+	d.FactSequence -= min(d.FactSequence, uint64(w.IntN(4)))
+	switch d.Kind {
+	case events.DecisionPlaced:
+		d.LedgerRevision += int64(w.IntN(3))
+	case events.DecisionUnplaceable:
+		if w.chance(10) {
+			d.FactSequence += 5 // the shard is ahead
+		}
+		d.LedgerRevision -= int64(w.IntN(3))
+		for range w.IntN(3) {
+			d.Plugins = append(d.Plugins, one(w, plugins4Walk))
+		}
+		slices.Sort(d.Plugins)
+		d.Plugins = slices.Compact(d.Plugins)
+	}
+	w.tell(d)
+}
+
+// redeliver is I7: what comes again changes nothing.
+func (w *walk) redeliver() {
+	if len(w.told) == 0 {
+		return
+	}
+	again := Decided{Decisions: []events.SequencedDecision{one(w, w.told)}}
+	for _, r := range w.replicas {
+		w.step(r, again)
+		before := r.core.Describe()
+		w.step(r, again)
+		if after := r.core.Describe(); after != before {
+			w.fatalf("I7: redelivery of %+v changed\n%s\ninto\n%s", again, before, after)
+		}
+	}
+}
+
+func (w *walk) conditionShown() {
+	if len(w.told) == 0 {
+		return
+	}
+	d := w.told[len(w.told)-1-w.IntN(min(len(w.told), 5))].Decision
+	pod, ok := w.state.Snapshot().Pod(d.Pod.UID)
+	if !ok {
+		return
+	}
+	w.tell(events.Decision{
+		Kind: events.DecisionCondition, Pod: d.Pod, Token: d.Token,
+		PodResourceVersion: pod.ResourceVersion + uint64(w.IntN(2)),
+	})
+}
+
+func (w *walk) pass() {
+	switch w.IntN(20) {
+	case 0:
+		w.now = w.now.Add(-time.Hour)
+	case 1:
+		w.now = w.now.Add(6 * time.Minute)
+	case 2, 3, 4, 5, 6, 7:
+		w.now = w.now.Add(11 * time.Second)
+	default:
+		w.now = w.now.Add(time.Duration(w.IntN(4000)) * time.Millisecond)
+	}
+	w.all(Tick{})
+}
+
+func (w *walk) changeLeader() { w.lead(one(w, w.replicas[:])) }
+
+func (w *walk) kill() {
+	r := one(w, w.replicas[:])
+	led := r.leads
+	w.restart(r)
+	if led {
+		w.lead(one(w, w.replicas[:]))
+	}
+}
+
+// relist makes a replica lose sight of facts or ledger, and see all of it anew.
+func (w *walk) relist() {
+	r := one(w, w.replicas[:])
+	if w.chance(50) {
+		w.revision++
+		list := w.ledgerList()
+		for _, r := range w.replicas {
+			w.step(r, list)
+		}
+		return
+	}
+	s := w.state.Snapshot()
+	w.step(r, FactsReset{Pods: slices.Collect(s.Pods()), Objects: s, Position: w.at()})
+}
+
+// nonsense is what nobody should say.
+func (w *walk) nonsense() {
+	w.all(WorkAsked{Request: events.WorkRequest{Shard: "s1", Window: -5, Renew: []string{"", "x"}, Return: []string{"x"}}})
+	w.all(LedgerMoved{Revision: w.revision, Holds: []Hold{{PodUID: ""}, {PodUID: "nobody", HW: 1 << 60}}})
+	w.all(FactsApplied{Position: w.at()})
+	w.tell(events.Decision{Kind: "unheard-of", Pod: events.PodRef{UID: "p0001"}, Token: "x", Attempt: 1 << 20},
+		events.Decision{Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "p0001"}, Attempt: -3},
+		events.Decision{Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "never"}, Attempt: 1},
+		events.Decision{Kind: events.DecisionEvict, Pod: events.PodRef{UID: "p0001"}, Attempt: 99})
+}
+
+// finish demands progress once everything works: every pod that can be placed is.
+func (w *walk) finish() {
+	w.lead(w.leader())
+	for p := range w.owners {
+		w.owners[p] = "s1"
+	}
+	owners := w.owners
+	var holds []Hold
+	for uid := range w.live {
+		holds = append(holds, Hold{PodUID: uid})
+	}
+	clear(w.live)
+	w.revision += 10
+	w.all(LedgerMoved{Revision: w.revision, Owners: &owners, Holds: holds})
+	w.version += 10 // past every high-water
+	w.changeNode()
+	w.now = w.now.Add(24 * time.Hour)
+	core := w.leader().core
+	for range 300 { // suspects go one at a time
+		w.all(WorkAsked{Request: events.WorkRequest{
+			Shard: "s1", Window: 10_000, Renew: slices.Sorted(maps.Keys(core.leases.tokens)),
+		}})
+		waiting := 0
+		for _, e := range core.pods {
+			if e.pool() != PoolGated && e.in != core.bags.quarantine {
+				waiting++
+			}
+		}
+		if waiting == 0 {
+			return
+		}
+		for _, e := range inOrder(core.bags.offered) {
+			obj := e.pod.Object.DeepCopy()
+			obj.Spec.NodeName = "n1"
+			w.putPod(obj)
+		}
+		w.now = w.now.Add(time.Second)
+	}
+	w.fatalf("no progress\n%s", core.Describe())
+}
