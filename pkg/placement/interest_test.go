@@ -190,28 +190,39 @@ func TestInterests(t *testing.T) {
 		for _, plugin := range placement.KnownPlugins() {
 			hints := map[string]bool{}
 			for _, pod := range pods {
-				interest := profile.Interest(plugin, pod)
-				wakes := profile.Wakes(pod, []string{plugin}, c)
-				if wakes && !(reachOf{interest}).holds(c) {
-					t.Fatalf("%s wakes a pod of %+v by a change about %q", plugin, interest, c.Topics())
+				class, wakes := checkInterest(t, profile, plugin, pod, c)
+				was, twice := hints[class]
+				if twice && was != wakes {
+					t.Fatalf("%s: two pods of class %q, hints %t and %t", plugin, class, was, wakes)
 				}
-				if wakes && !(profile.Listens(plugin, c) && profile.Heeds(c)) {
-					t.Fatalf("%s wakes by %s, to which it does not listen", plugin, c.Label())
-				}
-				if was, twice := hints[interest.Class]; twice {
-					shared[plugin]++
-					if was != wakes {
-						t.Fatalf("%s: two pods of class %q, hints %t and %t", plugin, interest.Class, was, wakes)
-					}
-				}
-				hints[interest.Class] = wakes
-				if wakes {
-					yes[plugin]++
-				}
+				hints[class] = wakes
+				count(shared, plugin, twice)
+				count(yes, plugin, wakes)
 			}
 		}
 	})
 	t.Logf("hints that said yes: %v; pods of a class seen before: %v", yes, shared)
+}
+
+func count(in map[string]int, what string, is bool) {
+	if is {
+		in[what]++
+	}
+}
+
+// checkInterest asks a rule about a change; what it says yes to must be within reach.
+func checkInterest(
+	t *rapid.T, profile *placement.Profile, plugin string, pod *state.Pod, c placement.Change,
+) (class string, wakes bool) {
+	interest := profile.Interest(plugin, pod)
+	wakes = profile.Wakes(pod, []string{plugin}, c)
+	if wakes && !(reachOf{interest}).holds(c) {
+		t.Fatalf("%s wakes a pod of %+v by a change about %q", plugin, interest, c.Topics())
+	}
+	if wakes && !(profile.Listens(plugin, c) && profile.Heeds(c)) {
+		t.Fatalf("%s wakes by %s, to which it does not listen", plugin, c.Label())
+	}
+	return interest.Class, wakes
 }
 
 // TestLabels: upstream's names, as its metrics have them.

@@ -38,6 +38,16 @@ var (
 		Help:           "Pods offered to a shard whose lease runs, by shard.",
 		StabilityLevel: metrics.ALPHA,
 	}, "shard")
+	offersEnded = counter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "offers_ended_total",
+		Help:           "Offers that ended without an answer, by how: expired, returned.",
+		StabilityLevel: metrics.ALPHA,
+	}, "how")
+	podsQuarantined = metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "pods_quarantined_total",
+		Help:           "Pods put into quarantine because their attempts kept ending without an answer.",
+		StabilityLevel: metrics.ALPHA,
+	})
 	factLag = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "fact_lag_records",
 		Help:           "Records between the last fact in the log and the last one applied, by member.",
@@ -65,8 +75,8 @@ var (
 	}, "result")
 
 	berthMetrics = []metrics.Registerable{
-		attemptsWithoutResult, ledgerTxns, ledgerTxnDuration, binds, bindDuration, offersOutstanding, factLag,
-		nodesUnusable, busDropped, spansEnded, spansExported,
+		attemptsWithoutResult, ledgerTxns, ledgerTxnDuration, binds, bindDuration, offersOutstanding, offersEnded,
+		podsQuarantined, factLag, nodesUnusable, busDropped, spansEnded, spansExported,
 	}
 )
 
@@ -102,6 +112,15 @@ func Bind(result string, took time.Duration) {
 func OffersOutstanding(shard string, offers int) {
 	offersOutstanding.WithLabelValues(shard).Set(float64(offers))
 }
+
+// OffersEnded counts offers that ended without an answer: run out, or given back untried.
+func OffersEnded(expired, returned int) {
+	offersEnded.WithLabelValues("expired").Add(float64(expired))
+	offersEnded.WithLabelValues("returned").Add(float64(returned))
+}
+
+// PodsQuarantined counts pods put into quarantine.
+func PodsQuarantined(pods int) { podsQuarantined.Add(float64(pods)) }
 
 // FactLag sets how many records a member is behind the end of the log.
 func FactLag(member string, records uint64) { factLag.WithLabelValues(member).Set(float64(records)) }

@@ -66,6 +66,16 @@ var (
 		Help:           "Pods that a plugin holds back; a pod counts for every plugin that does.",
 		StabilityLevel: metrics.BETA,
 	}, "plugin", "profile")
+	podScheduledAfterFlush = metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem: schedulerSubsystem, Name: "pod_scheduled_after_flush_total",
+		Help:           "Pods placed because of the queue's sweep, not of an event.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	queueingHintDuration = histogram(&metrics.HistogramOpts{
+		Subsystem: schedulerSubsystem, Name: "queueing_hint_execution_duration_seconds",
+		Help:    "Seconds of one queueing hint of a plugin.",
+		Buckets: metrics.ExponentialBuckets(0.00001, 1.5, 20), StabilityLevel: metrics.ALPHA,
+	}, "plugin", "event", "hint")
 	cacheSize = gauge(&metrics.GaugeOpts{
 		Subsystem: schedulerSubsystem, Name: "cache_size",
 		Help:           "What the state in memory holds, by type: nodes, pods, assumed_pods.",
@@ -79,7 +89,8 @@ var (
 
 	schedulerMetrics = []metrics.Registerable{
 		scheduleAttempts, attemptDuration, algorithmDuration, extensionPointDuration, pendingPods, queueIncoming,
-		podAttempts, podSLIDuration, unschedulablePods, cacheSize, goroutines,
+		podAttempts, podSLIDuration, unschedulablePods, podScheduledAfterFlush, queueingHintDuration, cacheSize,
+		goroutines,
 	}
 )
 
@@ -107,8 +118,27 @@ func ExtensionPoint(point, status, profile string, took time.Duration) {
 // PendingPods sets how many pods wait in a queue: active, backoff, unschedulable, gated.
 func PendingPods(queue string, pods int) { pendingPods.WithLabelValues(queue).Set(float64(pods)) }
 
-// QueueIncoming counts a pod put into a queue because of an event.
-func QueueIncoming(queue, event string) { queueIncoming.WithLabelValues(queue, event).Inc() }
+// QueueIncoming counts pods put into a queue because of an event.
+func QueueIncoming(queue, event string, pods int) {
+	queueIncoming.WithLabelValues(queue, event).Add(float64(pods))
+}
+
+// QueueingHints observes hints of one plugin about one event that gave the same answer, each
+// of which took so long.
+func QueueingHints(plugin, event string, queue bool, hints int, each time.Duration) {
+	hint := "QueueSkip"
+	if queue {
+		hint = "Queue"
+	}
+	observer := queueingHintDuration.WithLabelValues(plugin, event, hint)
+	for range hints {
+		observer.Observe(each.Seconds())
+	}
+}
+
+// PodScheduledAfterFlush counts pods that the sweep of the queue brought to a node, and no
+// event: each is a bug of a hint.
+func PodScheduledAfterFlush(pods int) { podScheduledAfterFlush.Add(float64(pods)) }
 
 // PodScheduled observes a pod that was scheduled with its attempts-th attempt, the given time
 // after it could first have been.

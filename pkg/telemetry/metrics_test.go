@@ -17,7 +17,7 @@ func TestSchedulerMetrics(t *testing.T) {
 	ScheduleAttempt(ResultUnschedulable, "default-scheduler", time.Millisecond)
 	ScheduleAttempt("conflict", "default-scheduler", time.Millisecond)
 	PendingPods("active", 7)
-	QueueIncoming("active", "UnscheduledPodAdd")
+	QueueIncoming("active", "UnschedulablePodAdd", 1)
 	PodScheduled(1, 20*time.Millisecond)
 	PodScheduled(14, time.Second)
 	PodScheduled(20, time.Minute)
@@ -25,6 +25,8 @@ func TestSchedulerMetrics(t *testing.T) {
 	UnschedulablePods("NodeResourcesFit", "default-scheduler", -1)
 	CacheSize("nodes", 1000)
 	Goroutines("Filter", 3)
+	PodScheduledAfterFlush(2)
+	QueueingHints("NodeAffinity", "NodeUpdateNodeLabel", true, 3, time.Millisecond)
 	check(t, `
 # HELP scheduler_schedule_attempts_total [STABLE] Attempts to schedule a pod, by result.
 # TYPE scheduler_schedule_attempts_total counter
@@ -35,7 +37,7 @@ scheduler_schedule_attempts_total{profile="default-scheduler",result="unschedula
 scheduler_pending_pods{queue="active"} 7
 # HELP scheduler_queue_incoming_pods_total [STABLE] Pods put into a queue, by queue and the event that did it.
 # TYPE scheduler_queue_incoming_pods_total counter
-scheduler_queue_incoming_pods_total{event="UnscheduledPodAdd",queue="active"} 1
+scheduler_queue_incoming_pods_total{event="UnschedulablePodAdd",queue="active"} 1
 # HELP scheduler_unschedulable_pods [BETA] Pods that a plugin holds back; a pod counts for every plugin that does.
 # TYPE scheduler_unschedulable_pods gauge
 scheduler_unschedulable_pods{plugin="NodeResourcesFit",profile="default-scheduler"} 1
@@ -52,8 +54,16 @@ scheduler_pod_scheduling_attempts_bucket{le="16"} 2
 scheduler_pod_scheduling_attempts_bucket{le="+Inf"} 3
 scheduler_pod_scheduling_attempts_sum 35
 scheduler_pod_scheduling_attempts_count 3
-`, "scheduler_schedule_attempts_total", "scheduler_pending_pods", "scheduler_queue_incoming_pods_total",
+# HELP scheduler_pod_scheduled_after_flush_total [ALPHA] Pods placed because of the queue's sweep, not of an event.
+# TYPE scheduler_pod_scheduled_after_flush_total counter
+scheduler_pod_scheduled_after_flush_total 2
+`, "scheduler_schedule_attempts_total", "scheduler_pod_scheduled_after_flush_total",
+		"scheduler_pending_pods", "scheduler_queue_incoming_pods_total",
 		"scheduler_unschedulable_pods", "scheduler_cache_size", "scheduler_pod_scheduling_attempts")
+	hints := queueingHintDuration.WithLabelValues("NodeAffinity", "NodeUpdateNodeLabel", "Queue")
+	if got, err := testutil.GetHistogramMetricCount(hints); err != nil || got != 3 {
+		t.Errorf("queueing_hint_execution_duration_seconds: %d, %v", got, err)
+	}
 	for _, label := range []string{"1", "14", "15+"} {
 		if got, err := testutil.GetHistogramMetricCount(podSLIDuration.WithLabelValues(label)); err != nil || got != 1 {
 			t.Errorf("pod_scheduling_sli_duration_seconds{attempts=%q}: %d, %v", label, got, err)

@@ -22,6 +22,10 @@ import (
 // own ticks from then on.
 const idleTick = time.Minute
 
+// gaugeInterval is how old the gauges may be: to set them after every step would cost more
+// than many steps do.
+const gaugeInterval = 250 * time.Millisecond
+
 // feeds are what the deciding goroutine listens to.
 type feeds struct {
 	facts     chan follow.Batch
@@ -60,15 +64,17 @@ func newLoop(q *Queue, in feeds, recorder *commit.Recorder) *loop {
 // run decides, one input at a time, until ctx ends.
 func (l *loop) run(ctx context.Context) error {
 	defer l.timer.Stop()
+	gauges := l.queue.deps.Clock.NewTicker(gaugeInterval)
+	defer gauges.Stop()
 	for {
-		if err := l.next(ctx); err != nil || ctx.Err() != nil {
+		if err := l.next(ctx, gauges.C()); err != nil || ctx.Err() != nil {
 			l.out.Idle()
 			return err
 		}
 	}
 }
 
-func (l *loop) next(ctx context.Context) error {
+func (l *loop) next(ctx context.Context, gauges <-chan time.Time) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -94,6 +100,8 @@ func (l *loop) next(ctx context.Context) error {
 		ask(l.core)
 	case <-l.timer.C():
 		l.step(decide.Tick{})
+	case <-gauges:
+		l.gauge()
 	}
 	return nil
 }
@@ -141,13 +149,20 @@ func corePosition(p state.Position) decide.Position {
 
 // step decides and carries the effects out.
 func (l *loop) step(in decide.Input) {
-	for _, effect := range l.core.Step(in, l.queue.deps.Clock.Now()) {
+	now := l.queue.deps.Clock.Now()
+	effects := l.core.Step(in, now)
+	took := l.queue.deps.Clock.Since(now)
+	for _, effect := range effects {
 		if tick, ok := effect.(decide.NextTick); ok {
 			l.timer.Reset(max(tick.At.Sub(l.queue.deps.Clock.Now()), 0))
 			continue
 		}
-		l.out.Carry(effect)
+		l.out.Carry(effect, took)
 	}
+}
+
+// gauge reports what stands in the pools, if this replica leads.
+func (l *loop) gauge() {
 	if l.leads {
 		l.out.Pools(l.core.Pending(), l.core.Leased())
 		l.out.Rejectors(l.core.Rejectors())

@@ -3,6 +3,7 @@ package commit
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -50,8 +51,8 @@ func NewReporter(bus events.Bus, recorder *Recorder, tracer trace.Tracer, logger
 	}
 }
 
-// Carry carries out one effect; NextTick is the caller's.
-func (r *Reporter) Carry(effect decide.Effect) {
+// Carry carries out one effect of a step that took so long; NextTick is the caller's.
+func (r *Reporter) Carry(effect decide.Effect, took time.Duration) {
 	switch e := effect.(type) {
 	case decide.SendOffers:
 		r.offer(e)
@@ -60,13 +61,28 @@ func (r *Reporter) Carry(effect decide.Effect) {
 	case decide.PodBound:
 		r.bound(e)
 	case decide.Counted:
-		for in, n := range e.Incoming {
-			name, ok := metricQueues[in.Pool]
-			for i := 0; ok && i < n; i++ {
-				telemetry.QueueIncoming(name, in.Event)
-			}
+		counted(e, took)
+	}
+}
+
+// counted feeds the counters. The core has no clock; its hints count for the mean of what
+// the step took for each.
+func counted(n decide.Counted, took time.Duration) {
+	for in, pods := range n.Incoming {
+		if name, ok := metricQueues[in.Pool]; ok {
+			telemetry.QueueIncoming(name, in.Event, pods)
 		}
 	}
+	hints := 0
+	for _, asked := range n.Hints {
+		hints += asked
+	}
+	for h, asked := range n.Hints {
+		telemetry.QueueingHints(h.Plugin, h.Event, h.Queue, asked, took/time.Duration(hints))
+	}
+	telemetry.OffersEnded(n.Expired, n.Returned)
+	telemetry.PodsQuarantined(n.Quarantined)
+	telemetry.PodScheduledAfterFlush(n.Caught)
 }
 
 // offer sends one message. If it cannot be sent, the leases run out and the pods are

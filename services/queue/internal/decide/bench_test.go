@@ -21,7 +21,6 @@ type crowd struct {
 	core     *Core
 	now      time.Time
 	sequence uint64
-	version  int
 	nodes    map[string]*state.Node
 	woken    int
 }
@@ -97,11 +96,15 @@ func crowdPod(i int) *corev1.Pod {
 func (c *crowd) step(in Input) {
 	for _, effect := range c.core.Step(in, c.now) {
 		if n, ok := effect.(Counted); ok {
-			for k, v := range n.Incoming {
-				if k.Event != eventPodAdd && k.Event != eventAttemptFailure {
-					c.woken += v
-				}
-			}
+			c.count(n)
+		}
+	}
+}
+
+func (c *crowd) count(n Counted) {
+	for k, v := range n.Incoming {
+		if k.Event != eventPodAdd && k.Event != eventAttemptFailure {
+			c.woken += v
 		}
 	}
 }
@@ -149,7 +152,8 @@ func (c *crowd) noise(i int) {
 	case 3:
 		c.node(name, func(n *corev1.Node) { n.Annotations = map[string]string{"seen": strconv.Itoa(i)} })
 	default:
-		c.node(name, func(n *corev1.Node) { n.Status.Allocatable = statetest.List("cpu", strconv.Itoa(1+i%8), "pods", "110") })
+		room := statetest.List("cpu", strconv.Itoa(1+i%8), "pods", "110")
+		c.node(name, func(n *corev1.Node) { n.Status.Allocatable = room })
 	}
 }
 

@@ -3,6 +3,7 @@ package decide
 import (
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -77,10 +78,9 @@ func (c *Core) checkWaiting() error {
 			if g.rule != r || g.interest.Class != class || len(g.members) == 0 {
 				return fmt.Errorf("I5: group %q of %v is broken", class, key)
 			}
-			for i, m := range g.members {
-				if m.entry.in != c.bags.parked || m.entry.waits[m.slot] != (wait{group: g, index: i}) {
-					return fmt.Errorf("I5: pod %s waits for %v and does not know it", m.entry.pod.UID, key)
-				}
+			stray := slices.IndexFunc(g.members, func(m member) bool { return m.entry.in != c.bags.parked })
+			if stray >= 0 {
+				return fmt.Errorf("I5: pod %s waits for %v and is not parked", g.members[stray].entry.pod.UID, key)
 			}
 		}
 	}
@@ -88,8 +88,20 @@ func (c *Core) checkWaiting() error {
 		return fmt.Errorf("I5: %d pods parked, %d can be woken", c.bags.parked.Len(), c.waiting.pods)
 	}
 	for _, e := range c.bags.parked.all {
-		if len(e.waits) != max(len(e.verdict.plugins), 1) {
-			return fmt.Errorf("I5: pod %s was rejected by %v and waits in %d groups", e.pod.UID, e.verdict.plugins, len(e.waits))
+		if err := checkWaits(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkWaits(e *entry) error {
+	if len(e.waits) != max(len(e.verdict.plugins), 1) {
+		return fmt.Errorf("I5: pod %s was rejected by %v and waits in %d groups", e.pod.UID, e.verdict.plugins, len(e.waits))
+	}
+	for slot, at := range e.waits {
+		if at.index >= len(at.group.members) || at.group.members[at.index] != (member{entry: e, slot: slot}) {
+			return fmt.Errorf("I5: pod %s is not in its group %v", e.pod.UID, at.group.rule.key)
 		}
 	}
 	return nil
@@ -112,7 +124,8 @@ func (c *Core) checkEntry(e *entry, b *bag, index int) error {
 	case b.pool == PoolOffered && c.leases.tokens[e.attempt.token] != e:
 		return fmt.Errorf("I5: pod %s: token %s leads elsewhere", uid, e.attempt.token)
 	case (e.early != nil) != (b == c.bags.backoff && e.mayGoEarly()):
-		return fmt.Errorf("I5: pod %s is in %s, may go early: %t, listed: %t", uid, b.pool, e.mayGoEarly(), e.early != nil)
+		return fmt.Errorf("I5: pod %s is in %s, may go early: %t, listed: %t",
+			uid, b.pool, e.mayGoEarly(), e.early != nil)
 	case b == c.bags.parked && c.sawHelp(e):
 		return fmt.Errorf("I6: pod %s is parked, its cause came after its verdict", uid)
 	}

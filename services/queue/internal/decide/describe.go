@@ -52,7 +52,8 @@ func (c *Core) reason(e *entry) string {
 func (c *Core) Pending() map[Pool]int {
 	return map[Pool]int{
 		PoolGated: c.bags.gated.Len(), PoolActive: c.bags.activeCount, PoolBackoff: c.bags.backoff.Len(),
-		PoolParked: c.bags.parked.Len() + c.bags.quarantine.Len(), PoolOffered: c.bags.offered.Len(), PoolHeld: c.bags.held.Len(),
+		PoolParked:  c.bags.parked.Len() + c.bags.quarantine.Len(),
+		PoolOffered: c.bags.offered.Len(), PoolHeld: c.bags.held.Len(),
 	}
 }
 
@@ -108,7 +109,8 @@ func (c *Core) members(pool Pool) []*entry {
 func (c *Core) allBags() iter.Seq[*bag] {
 	return func(yield func(*bag) bool) {
 		b := &c.bags
-		for _, bag := range slices.Concat([]*bag{b.gated, b.backoff, b.parked, b.quarantine, b.offered, b.held}, b.active[:]) {
+		waiting := []*bag{b.gated, b.backoff, b.parked, b.quarantine, b.offered, b.held}
+		for _, bag := range slices.Concat(waiting, b.active[:]) {
 			if !yield(bag) {
 				return
 			}

@@ -332,8 +332,6 @@ func (h *harness) want(name string, want Pool) {
 	}
 }
 
-func (h *harness) names() []string { return slices.Sorted(maps.Keys(h.pods)) }
-
 func offered(h *harness) []string {
 	var out []string
 	for _, o := range h.last {

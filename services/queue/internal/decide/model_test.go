@@ -23,22 +23,24 @@ type model struct {
 	live     map[string]*state.Pod
 	happened []occurrence
 	// forgot are the sequence and the revision that the core's journal forgets up to: how
-	// long it remembers is not the model's business.
+	// long it remembers is not the model's business. since is where the facts stood at the
+	// last reset.
 	forgot func() (uint64, int64)
-	// since is where the facts stood at the last reset.
-	since uint64
+	since  uint64
 
-	now              time.Duration
-	origin           time.Time
-	facts            Position
-	objects          placement.Objects
-	revision         int64
-	owners           [ledger.Partitions]string
-	shards           map[string]*modelShard
-	leads, caughtUp  bool
-	primed           bool
-	serial           int
-	caught, poisoned int
+	now    time.Duration
+	origin time.Time
+	modelWorld
+	shards                  map[string]*modelShard
+	leads, caughtUp, primed bool
+	serial                  int
+}
+
+type modelWorld struct {
+	facts    Position
+	objects  placement.Objects
+	revision int64
+	owners   [ledger.Partitions]string
 }
 
 type modelShard struct {
@@ -47,26 +49,43 @@ type modelShard struct {
 }
 
 type modelPod struct {
-	pod                      *state.Pod
-	pool                     Pool
-	serial                   int
-	queued, entered          time.Duration
+	pod                  *state.Pod
+	pool                 Pool
+	serial               int
+	queued, entered      time.Duration
+	flushed, quarantined bool
+	modelAttempt
+	modelVerdict
+	modelWait
+	modelHold
+}
+
+type modelAttempt struct {
 	attempts, lost, released int
-	rejections, errors       int
-	flushed, quarantined     bool
 	token, shard             string
-	deadline, backoffUntil   time.Duration
-	kind                     events.DecisionKind
-	plugins                  []string
-	verdictToken             string
-	factSequence             uint64
-	ledgerRevision           int64
-	waits                    bool
-	waitUntil                time.Duration
-	waitVersion              uint64
-	holdRevision, gone       int64
-	holdProgress             uint64
-	settling                 bool
+	deadline                 time.Duration
+}
+
+type modelVerdict struct {
+	kind               events.DecisionKind
+	rejections, errors int
+	backoffUntil       time.Duration
+	plugins            []string
+	verdictToken       string
+	factSequence       uint64
+	ledgerRevision     int64
+}
+
+type modelWait struct {
+	waits       bool
+	waitUntil   time.Duration
+	waitVersion uint64
+}
+
+type modelHold struct {
+	settling           bool
+	holdRevision, gone int64
+	holdProgress       uint64
 }
 
 func newModel(cfg Config, forgot func() (uint64, int64)) *model {
@@ -237,9 +256,6 @@ func (m *model) shown(pod *state.Pod) {
 	p, known := m.pods[pod.UID]
 	switch {
 	case known && !m.ours(pod):
-		if pod.NodeName != "" && m.leads && p.flushed {
-			m.caught++
-		}
 		p.pod = pod
 		m.leave(pod.UID)
 	case known:
@@ -308,7 +324,8 @@ func (m *model) updated(p *modelPod, pod *state.Pod) {
 
 // changed notes what happened, and wakes whom it may help.
 func (m *model) changed(c placement.Change) {
-	if !slices.ContainsFunc(slices.Collect(maps.Values(m.cfg.Profiles)), func(p *placement.Profile) bool { return p.Heeds(c) }) {
+	heeds := func(p *placement.Profile) bool { return p.Heeds(c) }
+	if !slices.ContainsFunc(slices.Collect(maps.Values(m.cfg.Profiles)), heeds) {
 		return
 	}
 	o := occurrence{change: c, sequence: m.facts.Sequence, own: !concernsOthers(c)}
@@ -393,7 +410,7 @@ func (m *model) reserved(uid string) {
 	if held {
 		return
 	}
-	p.settling, p.holdRevision, p.holdProgress, p.gone = false, 0, 0, 0
+	p.modelHold = modelHold{}
 	p.token, p.lost, p.waits = "", 0, false
 	m.enter(p, PoolHeld)
 }
@@ -404,7 +421,7 @@ func (m *model) vanished(h Hold) {
 	p, known := m.pods[h.PodUID]
 	switch {
 	case known && held:
-		p.settling, p.holdProgress, p.gone, p.holdRevision = true, h.HW, m.revision, 0
+		p.modelHold = modelHold{settling: true, holdProgress: h.HW, gone: m.revision}
 	case known:
 		m.roomLeft(p.pod, m.revision)
 	case !h.Bound:
@@ -434,7 +451,7 @@ func (m *model) settle() {
 	}
 	for _, p := range freed {
 		gone := p.gone
-		p.settling, p.holdRevision, p.holdProgress, p.gone = false, 0, 0, 0
+		p.modelHold = modelHold{}
 		m.release(p)
 		if gone != 0 {
 			m.roomLeft(p.pod, gone)
@@ -529,7 +546,7 @@ func (m *model) tally(p *modelPod, d *events.Decision) {
 		return
 	}
 	p.released, p.flushed, p.queued = 0, false, m.now
-	p.waits, p.waitUntil, p.waitVersion = true, m.now+m.cfg.ConditionWait, 0
+	p.modelWait = modelWait{waits: true, waitUntil: m.now + m.cfg.ConditionWait}
 }
 
 func (m *model) answered(p *modelPod, d *events.Decision) {
@@ -577,7 +594,6 @@ func (m *model) expired(p *modelPod) {
 		m.free(p)
 		return
 	}
-	m.poisoned++
 	p.kind, p.plugins = events.DecisionQuarantined, nil
 	m.enter(p, PoolParked)
 	p.quarantined = true
@@ -589,19 +605,7 @@ func (m *model) dispatch() []offer {
 	}
 	var offers []offer
 	for _, id := range slices.Sorted(maps.Keys(m.shards)) {
-		s := m.shards[id]
-		for {
-			leased, alone := 0, false
-			for _, p := range m.in(PoolOffered) {
-				if p.shard == id {
-					leased++
-					alone = alone || p.lost >= suspectAfter
-				}
-			}
-			p := m.next(id)
-			if leased >= s.window || alone || p == nil || p.lost >= suspectAfter && leased > 0 {
-				break
-			}
+		for p := m.next(id); p != nil; p = m.next(id) {
 			p.attempts++
 			p.token, p.shard, p.deadline = "", id, m.now+m.cfg.Lease
 			m.enter(p, PoolOffered)
@@ -611,8 +615,19 @@ func (m *model) dispatch() []offer {
 	return offers
 }
 
-// next is whom a shard is offered next.
+// next is whom a shard is offered next, if it has room.
 func (m *model) next(shard string) *modelPod {
+	leased := slices.DeleteFunc(m.in(PoolOffered), func(p *modelPod) bool { return p.shard != shard })
+	alone := slices.ContainsFunc(leased, func(p *modelPod) bool { return p.lost >= suspectAfter })
+	p := m.first(shard)
+	if p == nil || alone || len(leased) >= m.shards[shard].window || p.lost >= suspectAfter && len(leased) > 0 {
+		return nil
+	}
+	return p
+}
+
+// first is the first of the pods that a shard could be offered.
+func (m *model) first(shard string) *modelPod {
 	mine := func(pool Pool) []*modelPod {
 		return slices.DeleteFunc(m.in(pool), func(p *modelPod) bool { return m.ownerOf(p) != shard })
 	}
@@ -630,5 +645,7 @@ func (m *model) next(shard string) *modelPod {
 	}
 	// Moments of the core are one later than the model's.
 	window := func(p *modelPod) time.Duration { return (p.backoffUntil + 1).Truncate(time.Second) }
-	return slices.MinFunc(early, func(a, b *modelPod) int { return cmp.Or(cmp.Compare(window(a), window(b)), order(a, b)) })
+	return slices.MinFunc(early, func(a, b *modelPod) int {
+		return cmp.Or(cmp.Compare(window(a), window(b)), order(a, b))
+	})
 }

@@ -48,8 +48,6 @@ func (m moment) window() moment { return moment(time.Duration(m).Truncate(backof
 const backoffWindow = time.Second
 
 // entry is one pod and all the queue knows about it.
-//
-//nolint:structsize // a row of the queue's table, a million times in memory
 type entry struct {
 	pod *state.Pod
 	// in is the bag the entry is in: being in exactly one pool is a matter of

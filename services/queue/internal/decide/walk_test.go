@@ -309,9 +309,8 @@ func (w *walk) addPod() {
 	if w.chance(30) {
 		obj.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80, Protocol: corev1.ProtocolTCP}}
 	}
-	term := corev1.PodAffinityTerm{
-		TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": one(w, []string{"web", "db"})}},
-	}
+	like := &metav1.LabelSelector{MatchLabels: map[string]string{"app": one(w, []string{"web", "db"})}}
+	term := corev1.PodAffinityTerm{TopologyKey: "zone", LabelSelector: like}
 	switch w.IntN(4) {
 	case 0:
 		obj.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
@@ -323,7 +322,7 @@ func (w *walk) addPod() {
 		}}
 	case 2:
 		obj.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
-			MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: term.LabelSelector,
+			MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: like,
 		}}
 	}
 	w.putPod(obj)

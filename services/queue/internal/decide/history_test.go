@@ -1,0 +1,124 @@
+package decide
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+func TestAStandbyKnowsWhatTheLeaderKnows(t *testing.T) {
+	h := newHarness(t)
+	for _, name := range []string{"new", "parked", "failed", "held"} {
+		h.add(name, 0)
+	}
+	h.hold(Hold{PodUID: "held", Live: true})
+	h.ownAll("s1")
+	h.ask("s1", 10) // a standby gives nothing out
+	tell := func(name string, kind events.DecisionKind, attempt int32) {
+		o := events.Offer{Pod: events.PodRef{UID: name}, Token: "0000000000000001", Attempt: attempt}
+		h.answer(o, kind, plugins("NodeName"))
+	}
+	tell("parked", events.DecisionUnplaceable, 3)
+	tell("failed", events.DecisionFailed, 7)
+	h.want("new", PoolActive)
+	h.want("parked", PoolParked)
+	h.want("failed", PoolBackoff)
+	if h.counts.Offered != 0 {
+		t.Fatalf("a standby offered %d", h.counts.Offered)
+	}
+	h.step(Lead{Term: 2})
+	h.ask("s1", 10)
+	h.want("new", PoolActive) // the decisions that were there at its start have not all been read
+	h.step(Decided{CaughtUp: true})
+	h.want("new", PoolOffered)
+	h.want("parked", PoolParked)
+	h.want("failed", PoolBackoff)
+	h.want("held", PoolHeld)
+	h.sleep(condition)
+	h.ask("s1", 10)
+	if o := h.offerOf("failed"); o.Attempt != 8 {
+		t.Fatalf("attempt %d after 7", o.Attempt)
+	}
+	h.step(StepDown{})
+	h.want("new", PoolActive)
+	h.want("parked", PoolParked)
+	h.bind("new")
+	if len(h.bound) != 0 {
+		t.Fatalf("a standby reported %+v", h.bound)
+	}
+}
+
+// TestWhatAnOldLeaderOffered: the shards' answers to it are believed as long as nobody has
+// asked again.
+func TestWhatAnOldLeaderOffered(t *testing.T) {
+	h := newHarness(t)
+	h.add("a", 0)
+	h.lead()
+	old := events.Offer{Pod: events.PodRef{UID: "a"}, Token: "00000000000000aa", Attempt: 1}
+	h.answer(old, events.DecisionUnplaceable, plugins("NodeName"))
+	h.want("a", PoolParked)
+	h.answer(old, events.DecisionUnplaceable, plugins("NodeName"))
+	if n := h.core.pods["a"].verdict.rejections; n != 1 {
+		t.Fatalf("one answer counted %d times", n)
+	}
+	h.node("n", func(*corev1.Node) {})
+	h.sleep(condition)
+	h.ask("s1", 1)
+	h.want("a", PoolOffered)
+	old.Attempt = 2 // the attempt that is under way here, by another token
+	h.answer(old, events.DecisionUnplaceable, plugins("NodeName"))
+	h.want("a", PoolOffered)
+}
+
+// TestAnswersBeforeTheirPods: the decisions log may be read faster than the facts.
+func TestAnswersBeforeTheirPods(t *testing.T) {
+	h := newHarness(t)
+	tell := func(name string, kind events.DecisionKind, attempt int32, sequence uint64) {
+		h.tell(events.Decision{
+			Kind: kind, Pod: events.PodRef{UID: name}, Token: fmt.Sprintf("%s-%d", name, attempt), Attempt: attempt,
+			FactSequence: sequence, LedgerRevision: 1, Plugins: []string{"NodeName"}, Message: "no",
+		})
+	}
+	for attempt := range int32(3) {
+		tell("parked", events.DecisionUnplaceable, attempt+1, 20)
+	}
+	tell("old", events.DecisionUnplaceable, 1, 5)
+	tell("failed", events.DecisionFailed, 1, 5)
+	tell("failed", events.DecisionFailed, 2, 5)
+	tell("gone", events.DecisionFailed, 2, 5)
+	h.tell(events.Decision{
+		Kind: events.DecisionCondition, Pod: events.PodRef{UID: "failed"}, Token: "failed-2", PodResourceVersion: 1,
+	})
+	for _, name := range []string{"parked", "old", "failed"} {
+		obj := newPod(name)
+		obj.ResourceVersion = "1"
+		h.pods[name] = state.NewPod(obj)
+	}
+	h.sequence = 10
+	h.step(FactsReset{Pods: slices.Collect(maps.Values(h.pods)), Position: h.at()})
+	h.want("parked", PoolParked)
+	h.want("old", PoolBackoff) // what has happened since is not known
+	h.want("failed", PoolBackoff)
+	if len(h.core.history.ghosts) != 0 {
+		t.Fatalf("ghosts of %v", slices.Collect(maps.Keys(h.core.history.ghosts)))
+	}
+	e := h.core.pods["parked"]
+	if e.attempt.count != 3 || e.verdict.rejections != 3 || e.verdict.message != "no" {
+		t.Fatalf("after three rejections: %+v", e)
+	}
+	e = h.core.pods["failed"]
+	if wait := time.Duration(e.ready() - h.core.clock.now); wait != 2*time.Second {
+		t.Fatalf("after two errors in a row the pod waits %s, want 2s", wait)
+	}
+	tell("gone", events.DecisionFailed, 3, 10)
+	if len(h.core.history.ghosts) != 0 {
+		t.Fatal("a pod that the facts would show has a ghost")
+	}
+}

@@ -1,0 +1,67 @@
+package decide
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+func TestPodsThatKillTheirShardsAreQuarantined(t *testing.T) {
+	h := newHarness(t)
+	h.lead()
+	h.add("poison", 0)
+	h.add("good", 0)
+	expire := func() {
+		h.ask("s1", 9)
+		h.sleep(lease)
+	}
+	expire()
+	expire() // both are suspects now, and offered one at a time
+	h.ask("s1", 9)
+	h.want("poison", PoolOffered)
+	h.want("good", PoolActive)
+	h.add("innocent", 0)
+	h.want("innocent", PoolActive)
+	h.sleep(lease)
+	h.ask("s1", 9)
+	h.want("poison", PoolOffered)
+	h.sleep(lease)
+	h.want("poison", PoolParked)
+	if len(h.records) != 1 || h.records[0].Kind != events.DecisionQuarantined || h.records[0].Pod.Name != "poison" ||
+		h.records[0].Attempt != 4 || !strings.Contains(h.records[0].Message, "4 attempts") {
+		t.Fatalf("records %+v", h.records)
+	}
+	h.ask("s1", 9)
+	h.want("good", PoolOffered)
+	h.want("innocent", PoolActive)
+	h.answer(h.offerOf("good"), events.DecisionFailed, nil)
+	h.want("innocent", PoolOffered)
+	// Neither time nor events nor its own condition free it, nor the record itself.
+	h.tell(h.records[0])
+	h.node("n", func(*corev1.Node) {})
+	h.put("poison", func(p *corev1.Pod) { p.Status.Message = "in quarantine" })
+	h.sleep(3 * flushAfter)
+	h.want("poison", PoolParked)
+	if _, why := h.core.Where("poison"); !strings.Contains(why, "quarantine") {
+		t.Fatalf("reason %q", why)
+	}
+	h.put("poison", func(p *corev1.Pod) { p.Labels = map[string]string{"mended": "yes"} })
+	h.ask("s1", 9)
+	h.want("poison", PoolOffered)
+}
+
+// TestQuarantineSurvives: another leader knows of it by the log.
+func TestQuarantineSurvives(t *testing.T) {
+	h := newHarness(t)
+	h.add("a", 0)
+	h.tell(events.Decision{
+		Kind: events.DecisionQuarantined, Pod: events.PodRef{UID: "a"}, Token: "1", Attempt: 9, Message: "no",
+	})
+	h.lead()
+	h.ask("s1", 9)
+	h.sleep(2 * flushAfter)
+	h.want("a", PoolParked)
+}

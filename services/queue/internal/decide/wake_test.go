@@ -1,0 +1,151 @@
+package decide
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// parked has pod a parked by a plugin, and a bound pod "other" on a cordoned node.
+func parked(t *testing.T, plugin string, edit func(*corev1.Pod)) *harness {
+	h := newHarness(t)
+	h.node("n", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	h.add("other", 0)
+	h.bind("other")
+	h.lead()
+	h.put("a", func(p *corev1.Pod) {
+		if edit != nil {
+			edit(p)
+		}
+	})
+	h.ask("s1", 1)
+	h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins(plugin))
+	h.want("a", PoolParked)
+	h.sleep(20 * time.Second)
+	h.want("a", PoolParked)
+	return h
+}
+
+func label(n *corev1.Node) { n.Labels["k"] = "v" }
+
+func selecting(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"k": "v"} }
+
+func web(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }
+
+func nearWeb(p *corev1.Pod) {
+	p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+			TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		}},
+	}}
+}
+
+func tolerant(p *corev1.Pod) {
+	p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+}
+
+// wakeCase is something that happens, and whether it wakes a pod that a plugin rejected.
+type wakeCase struct {
+	name   string
+	plugin string
+	pod    func(*corev1.Pod)
+	event  func(h *harness)
+	wakes  bool
+}
+
+func TestParkedPodsWakeByNodes(t *testing.T) {
+	checkWakes(t, []wakeCase{
+		{"a node that is large enough helps", "NodeResourcesFit", nil, func(h *harness) { h.node("m", label) }, true},
+		{"a node that is too small does not", "NodeResourcesFit", nil, func(h *harness) {
+			h.node("m", func(n *corev1.Node) { n.Status.Allocatable["cpu"] = resource.MustParse("100m") })
+		}, false},
+		{"a node with the label helps", "NodeAffinity", selecting, func(h *harness) { h.node("n", label) }, true},
+		{"a node with another does not", "NodeAffinity", selecting, func(h *harness) {
+			h.node("n", func(n *corev1.Node) { n.Labels["k"] = "w" })
+		}, false},
+		{"labels do not help fit", "NodeResourcesFit", nil, func(h *harness) { h.node("n", label) }, false},
+		{"uncordon helps", "NodeUnschedulable", nil, func(h *harness) {
+			h.node("n", func(n *corev1.Node) { n.Spec.Unschedulable = false })
+		}, true},
+		{"a heartbeat helps nobody", "NodeResourcesFit", nil, func(h *harness) {
+			h.node("n", func(n *corev1.Node) {
+				n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			})
+		}, false},
+		{"an unknown plugin wakes on anything", "Foreign", nil, func(h *harness) { h.node("n", label) }, true},
+	})
+}
+
+func TestParkedPodsWakeByPods(t *testing.T) {
+	checkWakes(t, []wakeCase{
+		{"a deleted pod leaves room", "NodeResourcesFit", nil, func(h *harness) { h.remove("other") }, true},
+		{"a finished pod leaves room", "NodeResourcesFit", nil, func(h *harness) {
+			h.put("other", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+		}, true},
+		{"a pod that waits leaves none", "NodeResourcesFit", nil, func(h *harness) {
+			h.add("c", 0)
+			h.remove("c")
+		}, false},
+		{"a deleted pod does not untaint", "TaintToleration", nil, func(h *harness) { h.remove("other") }, false},
+		{"its own toleration", "TaintToleration", nil, func(h *harness) { h.put("a", tolerant) }, true},
+		{"another pod's toleration", "TaintToleration", nil, func(h *harness) { h.put("other", tolerant) }, false},
+		{"its own condition is no news", "Foreign", nil, func(h *harness) {
+			h.put("a", func(p *corev1.Pod) { p.Status.Message = "no" })
+		}, false},
+		{"a bound pod attracts", "InterPodAffinity", nearWeb, func(h *harness) {
+			h.put("c", web)
+			h.bind("c")
+		}, true},
+		{"a bound pod of another sort does not", "InterPodAffinity", nearWeb, func(h *harness) {
+			h.add("c", 0)
+			h.bind("c")
+		}, false},
+	})
+}
+
+func TestParkedPodsWakeByReservations(t *testing.T) {
+	checkWakes(t, []wakeCase{
+		{"a freed reservation leaves room", "NodeResourcesFit", nil, func(h *harness) {
+			h.add("c", 0)
+			h.hold(Hold{PodUID: "c", Live: true})
+			h.hold(Hold{PodUID: "c", HW: h.progress})
+		}, true},
+		{"a reservation of a deleted pod leaves room", "NodeResourcesFit", nil, func(h *harness) {
+			h.add("c", 0)
+			h.hold(Hold{PodUID: "c", Live: true})
+			h.remove("c")
+			h.want("a", PoolParked)
+			h.hold(Hold{PodUID: "c", HW: h.progress})
+		}, true},
+		{"so does one that nobody knows", "NodePorts", nil, func(h *harness) {
+			h.hold(Hold{PodUID: "c", Live: true})
+			h.hold(Hold{PodUID: "c", HW: h.progress})
+		}, true},
+		{"a handed-over reservation leaves none", "NodeResourcesFit", nil, func(h *harness) {
+			h.add("c", 0)
+			h.hold(Hold{PodUID: "c", Live: true})
+			h.bind("c")
+			h.hold(Hold{PodUID: "c", HW: h.progress, Bound: true})
+		}, false},
+	})
+}
+
+func checkWakes(t *testing.T, tests []wakeCase) {
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			h := parked(t, test.plugin, test.pod)
+			test.event(h)
+			h.ask("s1", 9)
+			want := PoolParked
+			if test.wakes {
+				want = PoolOffered
+			}
+			h.want("a", want)
+		})
+	}
+}
