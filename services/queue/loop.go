@@ -50,6 +50,8 @@ type loop struct {
 	// once: the core knows nothing, and learns from what follows what has happened since.
 	barrier uint64
 	begun   bool
+	// caughtUp: the decisions that were there at the start have been read.
+	caughtUp bool
 }
 
 func newLoop(q *Queue, in feeds, recorder *commit.Recorder) *loop {
@@ -69,9 +71,47 @@ func (l *loop) run(ctx context.Context) error {
 	for {
 		if err := l.next(ctx, gauges.C()); err != nil || ctx.Err() != nil {
 			l.out.Idle()
+			l.remember(ctx)
 			return err
 		}
 	}
+}
+
+// remember stores what is known of attempts, for the next start of any replica. Without it
+// a start costs an attempt at each parked pod, no more.
+func (l *loop) remember(ctx context.Context) {
+	if l.behind || !l.begun || !l.caughtUp {
+		return
+	}
+	data, sequence := l.core.Remember()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
+	if err := l.queue.deps.Snapshots.Put(ctx, events.Decisions, sequence, data); err != nil {
+		l.queue.logger.Warn("storing what is known of attempts failed", "sequence", sequence, "error", err)
+	}
+}
+
+// recall tells a new core what an earlier life of some replica has stored, and returns the
+// sequence of the decisions log that it stands for, 0 for none.
+func (l *loop) recall(ctx context.Context) uint64 {
+	sequence, data, ok, err := l.queue.deps.Snapshots.Latest(ctx, events.Decisions)
+	if err != nil || !ok {
+		l.queue.logger.Debug("nothing is stored of earlier attempts", "error", err)
+		return 0
+	}
+	last, err := l.queue.deps.Log.Last(ctx, events.Decisions)
+	if err != nil || sequence > last {
+		l.queue.logger.Warn("what is stored of attempts does not belong to this log", "sequence", sequence, "last", last,
+			"error", err)
+		return 0
+	}
+	memory, err := decide.Recall(data)
+	if err != nil || memory.Decisions() != sequence {
+		l.queue.logger.Warn("what is stored of attempts cannot be read", "sequence", sequence, "error", err)
+		return 0
+	}
+	l.step(memory)
+	return sequence
 }
 
 func (l *loop) next(ctx context.Context, gauges <-chan time.Time) error {
@@ -87,6 +127,7 @@ func (l *loop) next(ctx context.Context, gauges <-chan time.Time) error {
 		}
 		l.step(moved)
 	case d := <-l.in.decisions:
+		l.caughtUp = l.caughtUp || d.CaughtUp
 		l.step(decide.Decided{Decisions: d.Decisions, CaughtUp: d.CaughtUp})
 	case r := <-l.in.requests:
 		l.step(decide.WorkAsked{Request: r})

@@ -111,10 +111,14 @@ func (q *Queue) Run(ctx context.Context) error {
 	}
 	group.Go(func() error { return follow.New(q.deps.Log, q.deps.Snapshots).Run(ctx, in.facts) })
 	group.Go(func() error { return ledger.Follow(ctx, q.deps.Ledger, in.ledger) })
-	group.Go(func() error { return intake.Decisions(ctx, q.deps.Log, q.logger, in.decisions) })
 	recorder := commit.NewRecorder(q.deps.Log, q.logger)
 	group.Go(func() error { return recorder.Run(ctx) })
-	group.Go(func() error { return newLoop(q, in, recorder).run(ctx) })
+	group.Go(func() error {
+		l := newLoop(q, in, recorder)
+		from := l.recall(ctx) + 1
+		group.Go(func() error { return intake.Decisions(ctx, q.deps.Log, from, q.logger, in.decisions) })
+		return l.run(ctx)
+	})
 	// The membership outlives the leadership that stands on its session.
 	stay, leave := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error { return member.Run(stay) })

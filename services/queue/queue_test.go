@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,7 +84,12 @@ func (w *world) deps() queue.Deps {
 // start runs a replica until stop is called or the test ends; stop returns Run's error.
 func (w *world) start(id string) (q *queue.Queue, stop func() error) {
 	w.t.Helper()
-	q, err := queue.New(queue.Config{ID: id, Profiles: profiles()}, w.deps())
+	return w.startWith(queue.Config{ID: id, Profiles: profiles()})
+}
+
+func (w *world) startWith(cfg queue.Config) (q *queue.Queue, stop func() error) {
+	w.t.Helper()
+	q, err := queue.New(cfg, w.deps())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -459,5 +465,96 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 	if _, err := queue.New(good, queue.Deps{}); err == nil {
 		t.Fatal("New accepted empty Deps")
+	}
+}
+
+// reject tells the log that an offer's pod fits nowhere, as a shard does that is ahead of
+// everybody.
+func (w *world) reject(o events.Offer, plugin string) {
+	w.t.Helper()
+	last, err := w.log.Last(w.t.Context(), events.Facts)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.tell(events.Decision{
+		Kind: events.DecisionUnplaceable, Pod: o.Pod, Token: o.Token, Attempt: o.Attempt,
+		FactSequence: last, LedgerRevision: 1 << 20, Plugins: []string{plugin}, Message: "0/1 nodes are available",
+	})
+}
+
+func (w *world) tell(d events.Decision) {
+	w.t.Helper()
+	_, err := w.log.Append(w.t.Context(), events.Decisions, events.AnySequence, []events.Message{events.EncodeDecision(d)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestARestartForgetsNothing: attempts, what parked pods wait for, and that nothing has
+// happened since; then what does happen wakes whom it helps.
+func TestARestartForgetsNothing(t *testing.T) {
+	w := newWorld(t)
+	w.takePartitions()
+	w.api.Set(node("n1"))
+	w.api.Set(pod("parked", 0))
+	w.api.Set(pod("failed", 0))
+	q, stop := w.start("queue-a")
+	for _, o := range w.receive(2) {
+		if o.Pod.Name == "parked" {
+			w.reject(o, "NodeUnschedulable")
+		} else {
+			w.tell(events.Decision{Kind: events.DecisionFailed, Pod: o.Pod, Token: o.Token, Attempt: o.Attempt})
+		}
+		w.tell(events.Decision{Kind: events.DecisionCondition, Pod: o.Pod, Token: o.Token, PodResourceVersion: 1})
+	}
+	w.eventually("both answers are taken in", func() bool {
+		return w.pool(q, "parked") == "parked" && w.pool(q, "failed") == "backoff"
+	})
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	q, _ = w.start("queue-b")
+	o := w.receive(1)[0]
+	if o.Pod.Name != "failed" || o.Attempt != 2 {
+		t.Fatalf("offer %+v, want the second attempt at failed", o)
+	}
+	if pool, why, err := q.Where(t.Context(), "parked"); err != nil || pool != "parked" ||
+		!strings.Contains(why, "NodeUnschedulable") {
+		t.Fatalf("the parked pod is in %q: %s, %v", pool, why, err)
+	}
+	w.api.Delete(pod("failed", 0))
+	w.api.Set(node("n2"))
+	if o := w.receive(1)[0]; o.Pod.Name != "parked" || o.Attempt != 2 {
+		t.Fatalf("offer %+v, want the second attempt at parked", o)
+	}
+}
+
+// TestAPodNobodyAnswersFor is put into quarantine, which the log tells.
+func TestAPodNobodyAnswersFor(t *testing.T) {
+	w := newWorld(t)
+	w.takePartitions()
+	w.api.Set(pod("poison", 0))
+	cfg := queue.Config{ID: "queue-a", Profiles: profiles(), OfferLease: 20 * time.Millisecond, DeliveryLimit: 3}
+	q, _ := w.startWith(cfg)
+	w.eventually("the pod is in quarantine", func() bool {
+		w.ask(1)
+		return w.pool(q, "poison") == "parked"
+	})
+	w.eventually("the log tells", func() bool {
+		last, err := w.log.Last(t.Context(), events.Decisions)
+		return err == nil && last == 1
+	})
+	reader, err := w.log.Read(t.Context(), events.Decisions, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	records, err := reader.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := events.DecodeDecision(records[0])
+	if err != nil || d.Kind != events.DecisionQuarantined || d.Actor != "queue-a" || d.Attempt != 3 {
+		t.Fatalf("%+v, %v", d, err)
 	}
 }

@@ -11,6 +11,10 @@ import (
 type history struct {
 	// ghosts are what is known of the attempts at pods that the facts have not shown.
 	ghosts map[string]*entry
+	// sequence is the last one read of the decisions log.
+	sequence uint64
+	// remembered: this life began with a memory, and has not looked at the ledger yet.
+	remembered bool
 	// primed: there are facts. A pod that they do not show by an answer's sequence is gone.
 	primed bool
 	// caughtUp: the decisions made before this replica started are read. Nothing is offered
@@ -82,6 +86,19 @@ func (c *Core) forgetGhosts() {
 	for uid, g := range c.history.ghosts {
 		if g.verdict.factSequence <= c.world.facts.Sequence {
 			delete(c.history.ghosts, uid)
+		}
+	}
+}
+
+// trustMemory: no reservation of those that the memory knew is gone, and one that came and
+// went since was not counted when its pods were parked. So nothing of the ledger up to now
+// can help them either.
+func (c *Core) trustMemory(revision int64) {
+	for _, all := range []map[string]*entry{c.history.ghosts, c.pods} {
+		for _, e := range all {
+			if e.verdict.remembered {
+				e.verdict.ledgerRevision = revision
+			}
 		}
 	}
 }

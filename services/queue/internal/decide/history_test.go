@@ -122,3 +122,26 @@ func TestAnswersBeforeTheirPods(t *testing.T) {
 		t.Fatal("a pod that the facts would show has a ghost")
 	}
 }
+
+// FuzzRecall: whatever is stored, reading it ends in a memory or in an error.
+func FuzzRecall(f *testing.F) {
+	h := newHarness(f)
+	h.add("a", 0)
+	failed := events.Decision{Kind: events.DecisionFailed, Pod: events.PodRef{UID: "a"}, Token: "1", Attempt: 3}
+	h.tell(failed)
+	h.hold(Hold{PodUID: "b", Live: true})
+	data, _ := h.core.Remember()
+	f.Add(data)
+	f.Add([]byte{8, 2})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		memory, err := Recall(data)
+		if err != nil {
+			return
+		}
+		c := New(testConfig("queue-b"))
+		c.Step(memory, time.Unix(0, 0))
+		if err := c.Check(func(func(*state.Pod) bool) {}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

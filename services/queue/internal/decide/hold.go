@@ -42,9 +42,14 @@ func (c *Core) resetHolds(in LedgerMoved, now moment) {
 		live[h.PodUID] = h.Live
 	}
 	c.world.revision = in.Revision
-	for _, uid := range slices.Sorted(keysNotIn(c.world.live, live)) {
+	gone := slices.Sorted(keysNotIn(c.world.live, live))
+	for _, uid := range gone {
 		c.vanished(Hold{PodUID: uid}, now)
 	}
+	if c.history.remembered && len(gone) == 0 {
+		c.trustMemory(in.Revision)
+	}
+	c.history.remembered = false
 	c.occurred(&occurrence{
 		change: placement.Change{Kind: events.KindPod, Actions: placement.Delete}, blind: true,
 		sequence: c.world.facts.Sequence, revision: in.Revision, at: now,

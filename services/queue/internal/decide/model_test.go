@@ -28,15 +28,17 @@ type model struct {
 	forgot func() (uint64, int64)
 	since  uint64
 
-	now    time.Duration
-	origin time.Time
 	modelWorld
 	shards                  map[string]*modelShard
 	leads, caughtUp, primed bool
-	serial                  int
+	// fromMemory: the ledger has not been seen since the memory.
+	fromMemory bool
+	serial     int
 }
 
 type modelWorld struct {
+	now      time.Duration
+	origin   time.Time
 	facts    Position
 	objects  placement.Objects
 	revision int64
@@ -69,6 +71,7 @@ type modelAttempt struct {
 type modelVerdict struct {
 	kind               events.DecisionKind
 	rejections, errors int
+	remembered         bool
 	backoffUntil       time.Duration
 	plugins            []string
 	verdictToken       string
@@ -115,6 +118,8 @@ func (m *model) step(in Input, at time.Time) []offer {
 			m.decided(&in.Decisions[i].Decision)
 		}
 		m.caughtUp = m.caughtUp || in.CaughtUp
+	case Remembered:
+		m.remembered(in.memory)
 	case WorkAsked:
 		m.asked(in.Request)
 	case Lead:
@@ -362,12 +367,42 @@ func (m *model) helps(o occurrence, p *modelPod) bool {
 	return profile.Wakes(p.pod, p.plugins, o.change)
 }
 
+// remembered begins with what another life of the replica wrote down.
+func (m *model) remembered(memory *memory) {
+	m.revision, m.fromMemory = int64(memory.ledger), true
+	for _, uid := range memory.live {
+		m.live[uid] = nil
+	}
+	for i := range memory.pods {
+		e := memory.ghost(&memory.pods[i], 0)
+		m.ghosts[memory.pods[i].uid] = &modelPod{
+			modelAttempt: modelAttempt{
+				attempts: int(e.attempt.count), lost: int(e.attempt.lost), released: int(e.attempt.released),
+			},
+			modelVerdict: modelVerdict{
+				kind: e.verdict.kind, rejections: int(e.verdict.rejections), errors: int(e.verdict.errors),
+				plugins: e.verdict.plugins, factSequence: e.verdict.factSequence,
+				ledgerRevision: e.verdict.ledgerRevision, remembered: e.verdict.remembered,
+			},
+			modelWait: modelWait{waits: e.await.on, waitUntil: m.now + m.cfg.ConditionWait, waitVersion: e.await.version},
+		}
+	}
+}
+
 func (m *model) ledgerMoved(in LedgerMoved) {
 	m.revision = in.Revision
 	if in.Reset {
+		trusted := m.fromMemory
 		for _, uid := range slices.Sorted(maps.Keys(m.live)) {
 			if !slices.ContainsFunc(in.Holds, func(h Hold) bool { return h.PodUID == uid && h.Live }) {
+				trusted = false
 				m.vanished(Hold{PodUID: uid})
+			}
+		}
+		m.fromMemory = false
+		for _, p := range slices.Concat(slices.Collect(maps.Values(m.ghosts)), slices.Collect(maps.Values(m.pods))) {
+			if p.remembered && trusted {
+				p.ledgerRevision = m.revision
 			}
 		}
 		m.occurred(occurrence{
@@ -534,6 +569,7 @@ func (m *model) decided(d *events.Decision) {
 
 func (m *model) tally(p *modelPod, d *events.Decision) {
 	p.attempts, p.token, p.lost = max(p.attempts, int(d.Attempt)), "", 0
+	p.remembered = false
 	p.kind, p.verdictToken, p.factSequence, p.ledgerRevision = d.Kind, d.Token, d.FactSequence, d.LedgerRevision
 	switch d.Kind {
 	case events.DecisionUnplaceable:

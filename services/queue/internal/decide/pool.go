@@ -96,11 +96,12 @@ type verdict struct {
 	kind events.DecisionKind
 	// rejections counts answers "unplaceable", errors those in a row that were errors.
 	rejections, errors int32
-	// counted: the pod counts for its rejectors.
-	counted bool
-	token   string
-	message string
-	plugins []string
+	// counted: the pod counts for its rejectors. remembered: it was parked by a memory, and
+	// has not been tried since.
+	counted, remembered bool
+	token               string
+	message             string
+	plugins             []string
 	// factSequence and ledgerRevision are what the verdict was computed from.
 	factSequence   uint64
 	ledgerRevision int64

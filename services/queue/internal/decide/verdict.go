@@ -12,6 +12,7 @@ const maxShift = 32
 
 func (in Decided) apply(c *Core, now moment) {
 	for i := range in.Decisions {
+		c.history.sequence = max(c.history.sequence, in.Decisions[i].Sequence)
 		c.decided(&in.Decisions[i].Decision, now)
 	}
 	c.history.caughtUp = c.history.caughtUp || in.CaughtUp
@@ -76,7 +77,7 @@ func (c *Core) tally(e *entry, d *events.Decision, now moment) {
 	e.attempt.count = max(e.attempt.count, d.Attempt)
 	e.attempt.token, e.attempt.lost = "", 0
 	v := &e.verdict
-	v.kind, v.token = d.Kind, d.Token
+	v.kind, v.token, v.remembered = d.Kind, d.Token, false
 	v.factSequence, v.ledgerRevision = d.FactSequence, d.LedgerRevision
 	switch d.Kind {
 	case events.DecisionUnplaceable:

@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
@@ -75,16 +76,26 @@ type walk struct {
 	*rand.Rand
 	now time.Time
 	positions
-	state    *state.Store
+	logs
+	memories []memoir
 	names    int
 	live     map[string]bool
 	owners   [ledger.Partitions]string
 	replicas [2]*replica
 	terms    int64
-	// offers are those not answered yet, by token; told are all decisions.
+	// offers are those not answered yet, by token.
 	offers map[string]given
-	told   []events.SequencedDecision
 	did    map[string]int
+}
+
+// logs are what has been said.
+type logs struct {
+	// facts is their log, state what it amounts to, changes what it changed.
+	facts   []events.SequencedFact
+	changes []occurrence
+	state   *state.Store
+	// told are all decisions.
+	told []events.SequencedDecision
 }
 
 type given struct {
@@ -96,9 +107,9 @@ func newWalk(t *testing.T, seed uint64) *walk {
 	w := &walk{
 		t: t, seed: seed, Rand: rand.New(rand.NewPCG(seed, 1)),
 		now:  time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		live: map[string]bool{}, offers: map[string]given{}, did: map[string]int{}, state: state.New(),
+		live: map[string]bool{}, offers: map[string]given{}, did: map[string]int{},
 	}
-	w.revision = 1
+	w.revision, w.state = 1, state.New()
 	for i := range w.replicas {
 		w.replicas[i] = &replica{name: string(rune('a' + i))}
 		w.restart(w.replicas[i])
@@ -113,23 +124,113 @@ func (w *walk) fatalf(format string, args ...any) {
 	w.t.Fatalf("seed %d: "+format, append([]any{w.seed}, args...)...)
 }
 
-// restart starts a replica again with nothing but what the logs and the ledger hold.
+// memoir is what a replica wrote down when it stopped.
+type memoir struct {
+	data      []byte
+	decisions uint64
+}
+
+// restart starts a replica again with nothing but what the logs, the ledger and a memory, if
+// there is one, hold.
 func (w *walk) restart(r *replica) {
 	config := testConfig("queue-" + r.name)
 	config.TokenSeed, config.DeliveryLimit = w.Uint64(), 3
 	core := New(config)
 	r.core, r.leads = core, false
 	r.model = newModel(config, func() (uint64, int64) { return core.journal.sequence, core.journal.revision })
-	inputs := []Input{
-		Decided{Decisions: slices.Clone(w.told), CaughtUp: true},
-		FactsReset{Pods: slices.Collect(w.state.Snapshot().Pods()), Objects: w.state.Snapshot(), Position: w.at()},
-		w.ledgerList(),
+	from := uint64(0)
+	if len(w.memories) > 0 && w.chance(70) {
+		m := one(w, w.memories)
+		memory, err := Recall(m.data)
+		if err != nil || memory.Decisions() != m.decisions {
+			w.fatalf("recall: %d, %v, want %d", memory.Decisions(), err, m.decisions)
+		}
+		from = m.decisions
+		w.step(r, memory)
+		w.did["remembered"]++
 	}
-	w.Shuffle(len(inputs), func(i, j int) { inputs[i], inputs[j] = inputs[j], inputs[i] })
-	for _, in := range inputs {
-		w.step(r, in)
+	order := []func(){
+		func() { w.step(r, Decided{Decisions: slices.Clone(w.told[from:]), CaughtUp: true}) },
+		func() { w.readFacts(r) },
+		func() { w.step(r, w.ledgerList()) },
 	}
+	w.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	for _, do := range order {
+		do()
+	}
+	w.nothingMissed(r)
 	w.did["restarted"]++
+	w.did["parked again"] += r.core.bags.parked.Len()
+}
+
+// readFacts gives a replica the facts: a state as of some sequence, and then the rest.
+func (w *walk) readFacts(r *replica) {
+	if len(w.facts) == 0 {
+		return
+	}
+	from := w.IntN(len(w.facts) + 1)
+	if w.chance(50) {
+		from = max(0, len(w.facts)-w.IntN(10))
+	}
+	store := state.New()
+	apply := func(facts []events.SequencedFact) state.Changes {
+		changes, err := store.Apply(facts)
+		if err != nil {
+			w.fatalf("apply: %v", err)
+		}
+		return changes
+	}
+	at := func() Position {
+		p := store.Position()
+		progress, ok := p.Progress(events.KindPod)
+		return Position{Sequence: p.Sequence, PodProgress: progress, ProgressKnown: ok}
+	}
+	apply(w.facts[:from])
+	w.step(r, FactsReset{Pods: slices.Collect(store.Snapshot().Pods()), Objects: store.Snapshot(), Position: at()})
+	for from < len(w.facts) {
+		to := min(from+1+w.IntN(20), len(w.facts))
+		changes := apply(w.facts[from:to])
+		w.step(r, FactsApplied{Changes: changes, Objects: store.Snapshot(), Position: at()})
+		from = to
+	}
+}
+
+// nothingMissed is I6 against everything that ever happened to the facts, whatever a replica
+// has seen of it: nothing that could help a parked pod has happened since what its verdict
+// was computed from. Pods that have changed themselves since are left out: what helps them
+// now may have been no help then.
+func (w *walk) nothingMissed(r *replica) {
+	for _, e := range r.core.bags.parked.all {
+		var verdict events.Decision
+		answers := map[string]bool{}
+		for _, d := range w.told {
+			if d.Pod.UID == e.pod.UID && isAnswer(d.Kind) && d.Attempt == e.attempt.count {
+				verdict = d.Decision
+				answers[d.Token] = true
+			}
+		}
+		if len(answers) != 1 {
+			continue // two leaders asked at the same time
+		}
+		moved := slices.ContainsFunc(w.changes, func(o occurrence) bool {
+			return o.sequence > verdict.FactSequence && changedPod(o.change) == e.pod.UID
+		})
+		missed := slices.IndexFunc(w.changes, func(o occurrence) bool {
+			return o.sequence > verdict.FactSequence && concernsOthers(o.change) && testProfile.Heeds(o.change) &&
+				testProfile.Wakes(e.pod, verdict.Plugins, o.change)
+		})
+		if !moved && missed >= 0 {
+			o := w.changes[missed]
+			w.fatalf("I6: %s keeps %s parked by %v, which %s at %d could help\n%s", r.name, e.pod.UID, verdict.Plugins,
+				o.change.Label(), o.sequence, r.core.Describe())
+		}
+	}
+}
+
+// remember has a replica write down what it knows, for a later life of any.
+func (w *walk) remember() {
+	data, decisions := one(w, w.replicas[:]).core.Remember()
+	w.memories = append(w.memories, memoir{data, decisions})
 }
 
 func (w *walk) ledgerList() LedgerMoved {
@@ -190,7 +291,8 @@ func (w *walk) step(r *replica, in Input) {
 	if !slices.Equal(got, want) {
 		w.fatalf("%s after %T offers %v, want %v\n%s", r.name, in, got, want, r.core.Describe())
 	}
-	if err := r.core.Check(w.state.Snapshot().Pods()); err != nil && r.core.history.primed {
+	inStep := r.core.world.facts.Sequence == w.sequence
+	if err := r.core.Check(w.state.Snapshot().Pods()); err != nil && inStep && r.core.history.primed {
 		w.fatalf("%s after %T: %v\n%s", r.name, in, err, r.core.Describe())
 	}
 	w.compare(r, in)
@@ -241,6 +343,7 @@ func (w *walk) next() {
 		{3, w.changeNode}, {1, w.removeNode}, {4, w.reserve}, {4, w.release}, {1, w.moveOwners}, {12, w.ask},
 		{16, w.decide}, {3, w.redeliver}, {6, w.conditionShown}, {6, w.pass}, {1, w.changeLeader}, {1, w.kill},
 		{1, w.relist}, {1, w.nonsense},
+		{1, w.remember},
 	}
 	total := 0
 	for _, s := range steps {
@@ -278,9 +381,13 @@ func (w *walk) fact(kind events.Kind, uid string, obj state.APIObject) {
 		}
 		f.Op, f.Object = events.OpUpsert, data
 	}
-	changes, err := w.state.Apply([]events.SequencedFact{{Sequence: w.sequence, Fact: f}})
+	w.facts = append(w.facts, events.SequencedFact{Sequence: w.sequence, Fact: f})
+	changes, err := w.state.Apply(w.facts[len(w.facts)-1:])
 	if err != nil {
 		w.fatalf("apply: %v", err)
+	}
+	for _, c := range placement.Changes(changes) {
+		w.changes = append(w.changes, occurrence{change: c, sequence: w.sequence})
 	}
 	w.all(FactsApplied{Changes: changes, Objects: w.state.Snapshot(), Position: w.at()})
 }

@@ -31,12 +31,15 @@ type DecisionBatch struct {
 	CaughtUp bool
 }
 
-// Decisions sends the decisions log to out, from the oldest record kept but at most
-// decisionsBack before the end, until ctx ends; then it returns nil. After a gap it goes on
+// Decisions sends the decisions log to out, from a sequence on or, if that is not kept, from
+// the oldest that is, but at most decisionsBack before the end, until ctx ends; then it
+// returns nil. After a gap it goes on
 // at the end: a lost verdict costs the rest of an offer's lease. The only error is a record
 // that cannot be decoded.
-func Decisions(ctx context.Context, log events.Log, logger *slog.Logger, out chan<- DecisionBatch) error {
-	r := decisionReader{log: log, out: out}
+func Decisions(
+	ctx context.Context, log events.Log, from uint64, logger *slog.Logger, out chan<- DecisionBatch,
+) error {
+	r := decisionReader{log: log, out: out, from: from}
 	for ctx.Err() == nil {
 		err := r.read(ctx)
 		var undecodable *events.DecodeError
@@ -62,10 +65,10 @@ func Decisions(ctx context.Context, log events.Log, logger *slog.Logger, out cha
 type decisionReader struct {
 	log events.Log
 	out chan<- DecisionBatch
-	// next is the sequence to read next, 0 before the first look at the log; target is the
-	// last one that was there then.
-	next, target uint64
-	caughtUp     bool
+	// from is where to begin. next is the sequence to read next, 0 before the first look at
+	// the log; target is the last one that was there then.
+	from, next, target uint64
+	caughtUp           bool
 }
 
 // jump goes on behind a gap. While the history is read, that is the oldest record kept;
@@ -89,9 +92,9 @@ func (r *decisionReader) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.next, r.target = 1, last
+		r.next, r.target = max(r.from, 1), last
 		if last > decisionsBack {
-			r.next = last - decisionsBack + 1
+			r.next = max(r.next, last-decisionsBack+1)
 		}
 	}
 	if !r.caughtUp && r.next > r.target {

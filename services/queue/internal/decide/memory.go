@@ -1,0 +1,291 @@
+package decide
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// A leader that stops in good order writes down what it knows of the attempts: who has been
+// tried how often, and that nothing up to where it had read the facts and the ledger can
+// help those that are parked. The decisions log tells all but that last, which is what
+// keeps a start from trying every parked pod again.
+//
+// A memory is one protobuf message:
+//
+//	message Memory {
+//	  uint64 version = 1;           // first, so that a reader can refuse before it trusts the rest
+//	  uint64 decisions = 2;         // sequences and revision that it stands for
+//	  uint64 facts = 3;
+//	  uint64 ledger = 4;
+//	  repeated string texts = 5;    // what pods refer to by number, from 1
+//	  repeated string live = 6;     // UIDs of pods with a reservation
+//	  repeated Pod pods = 7;
+//	}
+//	message Pod {
+//	  string uid = 1; uint64 attempts = 2, lost = 3, rejections = 4, errors = 5, released = 6;
+//	  uint64 kind = 7, message = 8; repeated uint64 plugins = 9;   // numbers of texts
+//	  uint64 facts = 10, ledger = 11; bool parked = 12, waits = 13; uint64 version = 14;
+//	}
+const memoryVersion = 1
+
+const (
+	memoryVersionField   = protowire.Number(1)
+	memoryDecisionsField = protowire.Number(2)
+	memoryFactsField     = protowire.Number(3)
+	memoryLedgerField    = protowire.Number(4)
+	memoryTextField      = protowire.Number(5)
+	memoryLiveField      = protowire.Number(6)
+	memoryPodField       = protowire.Number(7)
+)
+
+const (
+	podUIDField = protowire.Number(iota + 1)
+	podAttemptsField
+	podLostField
+	podRejectionsField
+	podErrorsField
+	podReleasedField
+	podKindField
+	podMessageField
+	podPluginField
+	podFactsField
+	podLedgerField
+	podParkedField
+	podWaitsField
+	podVersionField
+)
+
+// Remember writes down what the core knows of attempts, and the sequence of the decisions
+// log that it stands for.
+func (c *Core) Remember() (data []byte, decisions uint64) {
+	w := memoryWriter{texts: map[string]uint64{}}
+	w.number(memoryVersionField, memoryVersion)
+	w.number(memoryDecisionsField, c.history.sequence)
+	w.number(memoryFactsField, c.world.facts.Sequence)
+	w.number(memoryLedgerField, uint64(c.world.revision))
+	for uid := range c.world.live {
+		w.text(memoryLiveField, uid)
+	}
+	for uid, e := range c.pods {
+		if e.attempt.count > 0 || e.attempt.lost > 0 || e.attempt.released > 0 {
+			w.pod(uid, e, e.in == c.bags.parked)
+		}
+	}
+	return w.data, c.history.sequence
+}
+
+type memoryWriter struct {
+	data  []byte
+	texts map[string]uint64
+}
+
+func (w *memoryWriter) number(field protowire.Number, v uint64) {
+	if v != 0 {
+		w.data = protowire.AppendTag(w.data, field, protowire.VarintType)
+		w.data = protowire.AppendVarint(w.data, v)
+	}
+}
+
+func (w *memoryWriter) text(field protowire.Number, v string) {
+	w.data = protowire.AppendTag(w.data, field, protowire.BytesType)
+	w.data = protowire.AppendString(w.data, v)
+}
+
+// refer returns the number of a text, 0 for none, after writing it if it is new.
+func (w *memoryWriter) refer(text string) uint64 {
+	if text == "" {
+		return 0
+	}
+	n, ok := w.texts[text]
+	if !ok {
+		n = uint64(len(w.texts)) + 1
+		w.texts[text] = n
+		w.text(memoryTextField, text)
+	}
+	return n
+}
+
+func (w *memoryWriter) pod(uid string, e *entry, parked bool) {
+	v := &e.verdict
+	kind, message := w.refer(string(v.kind)), w.refer(v.message)
+	plugins := make([]uint64, len(v.plugins))
+	for i, p := range v.plugins {
+		plugins[i] = w.refer(p)
+	}
+	var p memoryWriter
+	p.text(podUIDField, uid)
+	p.number(podAttemptsField, uint64(e.attempt.count))
+	p.number(podLostField, uint64(e.attempt.lost))
+	p.number(podRejectionsField, uint64(v.rejections))
+	p.number(podErrorsField, uint64(v.errors))
+	p.number(podReleasedField, uint64(e.attempt.released))
+	p.number(podKindField, kind)
+	p.number(podMessageField, message)
+	for _, n := range plugins {
+		p.number(podPluginField, n)
+	}
+	p.number(podFactsField, v.factSequence)
+	p.number(podLedgerField, uint64(v.ledgerRevision))
+	p.number(podParkedField, protowire.EncodeBool(parked))
+	p.number(podWaitsField, protowire.EncodeBool(e.await.on))
+	p.number(podVersionField, e.await.version)
+	w.data = protowire.AppendTag(w.data, memoryPodField, protowire.BytesType)
+	w.data = protowire.AppendBytes(w.data, p.data)
+}
+
+// Remembered is a memory as an input, for a core that knows nothing yet.
+type Remembered struct{ memory *memory }
+
+type memory struct {
+	decisions, facts, ledger uint64
+	texts                    []string
+	live                     []string
+	pods                     []rememberedPod
+}
+
+type rememberedPod struct {
+	uid     string
+	numbers [podVersionField + 1]uint64
+	plugins []string
+}
+
+// Recall reads what Remember wrote. On an error there is nothing to use: the decisions log
+// alone tells most of it.
+func Recall(data []byte) (Remembered, error) {
+	m := &memory{}
+	for len(data) > 0 {
+		field, number, bytes, n := consume(data)
+		if n < 0 {
+			return Remembered{}, fmt.Errorf("queue: memory: %w", protowire.ParseError(n))
+		}
+		data = data[n:]
+		if err := m.take(field, number, bytes); err != nil {
+			return Remembered{}, fmt.Errorf("queue: memory: %w", err)
+		}
+	}
+	return Remembered{memory: m}, nil
+}
+
+// consume reads one field; n < 0 is an error. Fields of other types are skipped as zeros.
+func consume(data []byte) (field protowire.Number, number uint64, bytes []byte, n int) {
+	field, kind, tag := protowire.ConsumeTag(data)
+	if tag < 0 {
+		return 0, 0, nil, tag
+	}
+	switch kind {
+	case protowire.VarintType:
+		number, n = protowire.ConsumeVarint(data[tag:])
+	case protowire.BytesType:
+		bytes, n = protowire.ConsumeBytes(data[tag:])
+	default:
+		n = protowire.ConsumeFieldValue(field, kind, data[tag:])
+	}
+	if n < 0 {
+		return 0, 0, nil, n
+	}
+	return field, number, bytes, tag + n
+}
+
+func (m *memory) take(field protowire.Number, number uint64, bytes []byte) error {
+	switch field {
+	case memoryVersionField:
+		if number != memoryVersion {
+			return fmt.Errorf("version is %d, want %d", number, memoryVersion)
+		}
+	case memoryDecisionsField:
+		m.decisions = number
+	case memoryFactsField:
+		m.facts = number
+	case memoryLedgerField:
+		m.ledger = number
+	case memoryTextField:
+		m.texts = append(m.texts, string(bytes))
+	case memoryLiveField:
+		m.live = append(m.live, string(bytes))
+	case memoryPodField:
+		return m.takePod(bytes)
+	}
+	return nil
+}
+
+func (m *memory) takePod(data []byte) error {
+	var p rememberedPod
+	for len(data) > 0 {
+		field, number, bytes, n := consume(data)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		data = data[n:]
+		switch {
+		case field == podUIDField:
+			p.uid = string(bytes)
+		case field == podPluginField:
+			p.plugins = append(p.plugins, m.referred(number))
+		case int(field) < len(p.numbers):
+			p.numbers[field] = number
+		}
+	}
+	if p.uid == "" {
+		return errors.New("a pod has no uid")
+	}
+	m.pods = append(m.pods, p)
+	return nil
+}
+
+// referred is the text of a number; empty for none.
+func (m *memory) referred(number uint64) string {
+	if number == 0 || number > uint64(len(m.texts)) {
+		return ""
+	}
+	return m.texts[number-1]
+}
+
+// Decisions is the sequence of the decisions log that the memory stands for.
+func (in Remembered) Decisions() uint64 { return in.memory.decisions }
+
+func (in Remembered) apply(c *Core, now moment) {
+	if c.history.primed || c.world.revision != 0 {
+		return
+	}
+	m := in.memory
+	c.history.sequence = m.decisions
+	c.history.remembered = true
+	c.world.revision = int64(m.ledger)
+	for _, uid := range m.live {
+		c.world.live[uid] = nil
+	}
+	for i := range m.pods {
+		c.history.ghosts[m.pods[i].uid] = m.ghost(&m.pods[i], c.clockWait(now))
+	}
+}
+
+// clockWait is until when a condition that was waited for is waited for now.
+func (c *Core) clockWait(now moment) moment { return now.add(c.cfg.ConditionWait) }
+
+func (m *memory) ghost(p *rememberedPod, until moment) *entry {
+	n := &p.numbers
+	e := &entry{}
+	e.attempt.count = int32(n[podAttemptsField])
+	e.attempt.lost, e.attempt.released = int16(n[podLostField]), int16(n[podReleasedField])
+	e.verdict = verdict{
+		kind:       events.DecisionKind(m.referred(n[podKindField])),
+		rejections: int32(n[podRejectionsField]), errors: int32(n[podErrorsField]),
+		message: m.referred(n[podMessageField]), plugins: slices.Clip(p.plugins),
+		factSequence: n[podFactsField], ledgerRevision: int64(n[podLedgerField]),
+	}
+	if n[podParkedField] != 0 {
+		// Nothing up to there could help it.
+		e.verdict.remembered = true
+		e.verdict.factSequence = max(e.verdict.factSequence, m.facts)
+		e.verdict.ledgerRevision = max(e.verdict.ledgerRevision, int64(m.ledger))
+	}
+	if n[podWaitsField] != 0 {
+		e.await = await{on: true, until: until, version: n[podVersionField]}
+	}
+	return e
+}
