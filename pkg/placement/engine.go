@@ -190,7 +190,8 @@ func (e *Engine) decide(c *class, q Query, result Result) Result {
 	e.board.reset(q, result.FeasibleCount)
 	if sampling {
 		for _, slot := range e.sampled {
-			e.board.offer(c.base[slot]+e.rating.points[c.group[slot]+1], int(slot))
+			total := c.base[slot] + e.rating.points[c.group[slot]+1]
+			e.board.offer(candidate{int64(total), tieBreak(q.Seed, e.hashes[slot]), int(slot)})
 		}
 	} else {
 		e.board.scan(c, e.rating.points)

@@ -82,42 +82,42 @@ func (b *board) reset(q Query, feasible int) {
 	}
 }
 
-// scan offers all nodes of a class.
+// scan offers all nodes of a class. Most are below the bar, and most of those at it lose
+// the tie.
 func (b *board) scan(c *class, points []int32) {
-	bar := int32(0) // no total is less
-	base := c.base[:len(c.group)]
+	bar, barTie := int32(0), uint64(0) // nothing is less
+	base, hashes := c.base[:len(c.group)], b.e.hashes[:len(c.group)]
 	for slot, g := range c.group {
-		if total := base[slot] + points[g+1]; total >= bar {
-			bar = b.offer(total, slot)
+		total := base[slot] + points[g+1]
+		if total < bar {
+			continue
+		}
+		tie := tieBreak(b.seed, hashes[slot])
+		if total == bar && tie < barTie {
+			continue
+		}
+		b.offer(candidate{total: int64(total), tie: tie, index: slot})
+		if len(b.list) == b.limit {
+			last := &b.list[len(b.list)-1]
+			bar, barTie = int32(last.total), last.tie
 		}
 	}
 }
 
-// offer takes a node in if it is among the best so far, and returns the least total that
-// still could be.
-func (b *board) offer(total int32, slot int) (bar int32) {
-	c := candidate{total: int64(total), tie: tieBreak(b.seed, b.e.hashes[slot]), index: slot}
+// offer takes a node in if it is among the best so far.
+func (b *board) offer(c candidate) {
 	at := len(b.list)
-	if at == b.limit {
-		last := &b.list[at-1]
-		if c.total == last.total && c.tie < last.tie {
-			return total
-		}
-	}
 	for at > 0 && b.before(&c, &b.list[at-1]) {
 		at--
 	}
-	if at < b.limit {
-		if len(b.list) < b.limit {
-			b.list = append(b.list, candidate{})
-		}
-		copy(b.list[at+1:], b.list[at:])
-		b.list[at] = c
+	if at == b.limit {
+		return
 	}
 	if len(b.list) < b.limit {
-		return 0
+		b.list = append(b.list, candidate{})
 	}
-	return int32(b.list[len(b.list)-1].total)
+	copy(b.list[at+1:], b.list[at:])
+	b.list[at] = c
 }
 
 func (b *board) before(x, y *candidate) bool {
