@@ -13,8 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// class joins texts so that no two lists of texts give the same one.
-func class(parts ...string) string {
+// joined puts texts together so that no two lists of texts give the same one.
+func joined(parts ...string) string {
 	var b strings.Builder
 	for _, p := range parts {
 		b.WriteString(strconv.Itoa(len(p)))
@@ -28,7 +28,7 @@ func class(parts ...string) string {
 func pairs(m map[string]string) []string {
 	list := make([]string, 0, len(m))
 	for k, v := range m {
-		list = append(list, class(k, v))
+		list = append(list, joined(k, v))
 	}
 	slices.Sort(list)
 	return list
@@ -50,7 +50,7 @@ func bytesOf(pod *state.Pod, m marshaler) string {
 // wholePod is the class of pods that are alike in all that rules may look at. Volumes go
 // by any name: that of the token is random.
 func wholePod(pod *state.Pod) string {
-	spec := pod.Object.Spec
+	spec := pod.Template.Spec
 	spec.Volumes = slices.Clone(spec.Volumes)
 	own := ""
 	for i := range spec.Volumes {
@@ -60,16 +60,16 @@ func wholePod(pod *state.Pod) string {
 		spec.Volumes[i].Name = ""
 	}
 	spec.Hostname = ""
-	return class(append(pairs(pod.Object.Labels), pod.Namespace, own, owner(pod), bytesOf(pod, &spec))...)
+	return joined(append(pairs(pod.Template.Labels), pod.Namespace, own, owner(pod), bytesOf(pod, &spec))...)
 }
 
 // owner names the pod's controller, which default spreading asks.
 func owner(pod *state.Pod) string {
-	o := metav1.GetControllerOfNoCopy(pod.Object)
+	o := metav1.GetControllerOfNoCopy(pod.Template)
 	if o == nil {
 		return ""
 	}
-	return class(o.APIVersion, o.Kind, o.Name)
+	return joined(o.APIVersion, o.Kind, o.Name)
 }
 
 func (nodeUnschedulable) interest(*state.Pod) Interest { return Interest{Nodes: everything} }
@@ -79,26 +79,26 @@ func (nodeName) interest(*state.Pod) Interest { return Interest{Nodes: everythin
 func (nodeDeclaredFeatures) interest(*state.Pod) Interest { return Interest{Nodes: everything} }
 
 func (taintToleration) interest(pod *state.Pod) Interest {
-	tolerations := pod.Object.Spec.Tolerations
+	tolerations := pod.Template.Spec.Tolerations
 	list := make([]string, len(tolerations))
 	for i := range tolerations {
 		list[i] = bytesOf(pod, &tolerations[i])
 	}
-	return Interest{Class: class(list...), Nodes: everything}
+	return Interest{Class: joined(list...), Nodes: everything}
 }
 
 func (nodePorts) interest(pod *state.Pod) Interest {
 	list := make([]string, len(pod.Ports))
 	for i, p := range pod.Ports {
-		list[i] = class(p.IP, p.Protocol, strconv.Itoa(int(p.Port)))
+		list[i] = joined(p.IP, p.Protocol, strconv.Itoa(int(p.Port)))
 	}
-	return Interest{Class: class(list...), Pods: everything, Nodes: everything}
+	return Interest{Class: joined(list...), Pods: everything, Nodes: everything}
 }
 
 func (nodeResourcesFit) interest(pod *state.Pod) Interest {
-	asks := amounts(incomingRequest(pod.Object))
+	asks := amounts(incomingRequest(pod.Template))
 	counts := amounts(pod.Requests)
-	return Interest{Class: class(class(asks...), class(counts...)), Pods: everything, Nodes: everything}
+	return Interest{Class: joined(joined(asks...), joined(counts...)), Pods: everything, Nodes: everything}
 }
 
 // amounts are the resources that are not zero, in order.
@@ -106,7 +106,7 @@ func amounts(r state.Resources) []string {
 	var list []string
 	for name, v := range r.Map() {
 		if v != 0 {
-			list = append(list, class(name, strconv.FormatInt(v, 10)))
+			list = append(list, joined(name, strconv.FormatInt(v, 10)))
 		}
 	}
 	slices.Sort(list)
@@ -117,14 +117,14 @@ func amounts(r state.Resources) []string {
 const maxTopics = 32
 
 func (nodeAffinity) interest(pod *state.Pod) Interest {
-	spec := &pod.Object.Spec
+	spec := &pod.Template.Spec
 	i := Interest{Nodes: everything}
 	required := requiredTerms(spec)
 	text := ""
 	if required != nil {
 		text = bytesOf(pod, required)
 	}
-	i.Class = class(append(pairs(spec.NodeSelector), text)...)
+	i.Class = joined(append(pairs(spec.NodeSelector), text)...)
 	if topics, ok := necessary(spec, required); ok && len(topics) <= maxTopics {
 		i.Nodes = Reach{Topics: topics}
 	}
@@ -190,15 +190,15 @@ func necessaryForTerm(term *corev1.NodeSelectorTerm) ([]string, bool) {
 }
 
 func (p topologySpread) interest(pod *state.Pod) Interest {
-	if p.refuses(pod.Object) {
+	if p.refuses(pod.Template) {
 		return Interest{Class: "refused"}
 	}
-	parts := append(pairs(pod.Object.Labels), pod.Namespace, owner(pod))
-	for i := range pod.Object.Spec.TopologySpreadConstraints {
-		parts = append(parts, bytesOf(pod, &pod.Object.Spec.TopologySpreadConstraints[i]))
+	parts := append(pairs(pod.Template.Labels), pod.Namespace, owner(pod))
+	for i := range pod.Template.Spec.TopologySpreadConstraints {
+		parts = append(parts, bytesOf(pod, &pod.Template.Spec.TopologySpreadConstraints[i]))
 	}
 	return Interest{
-		Class: class(parts...), Pods: Reach{Topics: []string{topicIn + pod.Namespace}}, Nodes: everything,
+		Class: joined(parts...), Pods: Reach{Topics: []string{topicIn + pod.Namespace}}, Nodes: everything,
 	}
 }
 
@@ -206,14 +206,14 @@ func (p podAffinity) interest(pod *state.Pod) Interest {
 	if p.refuses(pod) {
 		return Interest{Class: "refused"}
 	}
-	parts := append(pairs(pod.Object.Labels), pod.Namespace)
-	if a := pod.Object.Spec.Affinity; a != nil && a.PodAffinity != nil {
+	parts := append(pairs(pod.Template.Labels), pod.Namespace)
+	if a := pod.Template.Spec.Affinity; a != nil && a.PodAffinity != nil {
 		parts = append(parts, "near", bytesOf(pod, a.PodAffinity))
 	}
-	if a := pod.Object.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+	if a := pod.Template.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
 		parts = append(parts, "away", bytesOf(pod, a.PodAntiAffinity))
 	}
-	i := Interest{Class: class(parts...), Pods: everything, Nodes: everything}
+	i := Interest{Class: joined(parts...), Pods: everything, Nodes: everything}
 	if unparsed(pod) {
 		return i
 	}

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -23,7 +21,8 @@ type View struct {
 	slots map[string]*slot // by node name; a slot may exist before its node does
 	nodes []*state.NodeInfo
 	// byUID finds the slot of a node that exists.
-	byUID map[string]*slot
+	byUID        map[string]*slot
+	nodesVersion uint64 // moves when nodes do
 	// counted says where each pod UID counts at present, and as what.
 	counted map[string]count
 	// reserved is how many of the counted pods are not bound in the API view.
@@ -32,6 +31,7 @@ type View struct {
 	// unknown holds UIDs with a reservation whose pod the API view has not shown (yet):
 	// they must be looked at again whenever progress moves.
 	unknown map[string]struct{}
+	usability
 }
 
 type slot struct {
@@ -39,6 +39,8 @@ type slot struct {
 	info *state.NodeInfo
 	// placed is true while info stands in View.nodes, that is while the node exists.
 	placed bool
+	// usable is what the follower has been told.
+	usable bool
 }
 
 type count struct {
@@ -51,24 +53,33 @@ type stagedPod struct {
 	pod  *state.Pod
 }
 
-// New returns a view over a store and a ledger picture in whatever state they are.
-func New(store *state.Store, l *ledger.View) *View {
-	v := &View{ledger: l}
+// New returns a view over a store and a ledger picture in whatever state they are. The
+// follower is told of all there is, and of every change from then on; nil for none.
+func New(store *state.Store, l *ledger.View, f Follower) *View {
+	if f == nil {
+		f = nobody{}
+	}
+	v := &View{ledger: l, usability: usability{follower: f}}
 	v.Reset(store)
 	return v
 }
 
 // Reset rebuilds everything on a new store (after a gap in the log). Staged pods stay.
 func (v *View) Reset(store *state.Store) {
+	for _, n := range v.nodes {
+		v.follower.DropNode(n)
+	}
 	staged := v.staged
 	*v = View{
-		store:   store,
-		ledger:  v.ledger,
-		slots:   map[string]*slot{},
-		byUID:   map[string]*slot{},
-		counted: map[string]count{},
-		staged:  staged,
-		unknown: map[string]struct{}{},
+		nodesVersion: v.nodesVersion + 1,
+		store:        store,
+		ledger:       v.ledger,
+		slots:        map[string]*slot{},
+		byUID:        map[string]*slot{},
+		counted:      map[string]count{},
+		staged:       staged,
+		unknown:      map[string]struct{}{},
+		usability:    usability{follower: v.follower, doubtful: map[*slot]struct{}{}},
 	}
 	if v.staged == nil {
 		v.staged = map[string]stagedPod{}
@@ -102,6 +113,9 @@ func (v *View) RecountLedger() {
 	for _, uid := range seen {
 		v.recount(uid)
 	}
+	for _, s := range v.byUID {
+		v.doubt(s)
+	}
 }
 
 // ApplyFacts folds in what store.Apply just changed.
@@ -126,10 +140,18 @@ func (v *View) ApplyFacts(c state.Changes) {
 	}
 }
 
-// ApplyLedger looks again at the pods whose entries changed.
-func (v *View) ApplyLedger(podUIDs []string) {
-	for _, uid := range podUIDs {
+// ApplyLedger looks again at the pods whose entries changed, and at the nodes whose
+// documents did.
+func (v *View) ApplyLedger(c ledger.ViewChanges) {
+	for _, uid := range c.PodUIDs {
 		v.recount(uid)
+	}
+	for i := range c.Docs {
+		for _, uid := range []string{c.Docs[i].Before.NodeUID, c.Docs[i].After.NodeUID} {
+			if s, ok := v.byUID[uid]; ok {
+				v.doubt(s)
+			}
+		}
 	}
 }
 
@@ -157,6 +179,9 @@ func (v *View) IsStaged(podUID string) bool {
 // NodeInfos belong to the View: read them before the next call that changes it.
 func (v *View) Nodes() []*state.NodeInfo { return v.nodes }
 
+// NodesVersion moves when a node comes, goes or is replaced under its name.
+func (v *View) NodesVersion() uint64 { return v.nodesVersion }
+
 // Counted iterates over the UIDs of the pods that count somewhere, in no order.
 func (v *View) Counted() iter.Seq[string] { return maps.Keys(v.counted) }
 
@@ -169,28 +194,6 @@ func (v *View) Pod(uid string) (*state.Pod, bool) { return v.snapshot.Pod(uid) }
 
 // Snapshot is the API view as last applied.
 func (v *View) Snapshot() *state.Snapshot { return v.snapshot }
-
-// Usable appends to dst the nodes that may take a placement now: their high-water is
-// reached, the facts describe every pod that is reserved there (an unknown pod could repel
-// or be repelled by anything), and their document has room. It returns how many it left out
-// because the facts are behind: a pod that fits none of dst may yet fit one of those.
-func (v *View) Usable(dst []*state.NodeInfo) (nodes []*state.NodeInfo, behind int) {
-	progress, ok := v.store.Position().Progress(events.KindPod)
-	if !ok {
-		return dst, len(v.nodes)
-	}
-	for _, n := range v.nodes {
-		doc, ok := v.ledger.Doc(n.Node.UID)
-		switch {
-		case n.UndescribedPods() > 0, ok && progress < doc.HW[string(events.KindPod)]:
-			behind++
-		case ok && len(doc.Entries) >= ledger.MaxEntries:
-		default:
-			dst = append(dst, n)
-		}
-	}
-	return dst, behind
-}
 
 // PodFact answers ledger.Finish: what the API view says of a pod.
 func (v *View) PodFact(podUID string) (boundRV uint64, bound, known bool) {
@@ -212,15 +215,20 @@ func (v *View) PodProgress() uint64 {
 
 func (v *View) setNode(n *state.Node) {
 	s := v.slot(n.Name)
-	if old := s.info.Node; old != nil && old.UID != n.UID {
-		delete(v.byUID, old.UID)
+	if old := s.info.Node; old == nil || old.UID != n.UID {
+		v.nodesVersion++
+		if old != nil {
+			delete(v.byUID, old.UID)
+		}
 	}
 	s.info.SetNode(n)
 	v.byUID[n.UID] = s
 	if !s.placed {
-		s.placed = true
+		s.placed, s.usable = true, true
 		v.insert(s.info)
 	}
+	v.follower.SetNode(s.info)
+	v.doubt(s)
 }
 
 // insert keeps nodes in name order: a stable order makes decisions replayable.
@@ -241,6 +249,8 @@ func (v *View) dropNode(n *state.Node) {
 		v.nodes = slices.Delete(v.nodes, i, i+1)
 	}
 	s.placed = false
+	v.nodesVersion++
+	v.follower.DropNode(s.info)
 	s.info.SetNode(nil)
 	v.forget(s)
 }
@@ -269,7 +279,7 @@ func (v *View) recount(uid string) {
 		return
 	}
 	if was {
-		now.slot.info.RemovePod(uid)
+		v.removePod(now)
 		delete(v.counted, uid)
 		v.reserved -= unbound(now.pod)
 		defer v.forget(now.slot)
@@ -278,9 +288,25 @@ func (v *View) recount(uid string) {
 		return
 	}
 	s := v.slot(node)
-	s.info.AddPod(pod)
+	v.addPod(s, pod)
 	v.counted[uid] = count{slot: s, pod: pod}
 	v.reserved += unbound(pod)
+}
+
+func (v *View) addPod(s *slot, pod *state.Pod) {
+	s.info.AddPod(pod)
+	if s.placed {
+		v.follower.AddPod(s.info, pod)
+		v.doubt(s)
+	}
+}
+
+func (v *View) removePod(c count) {
+	c.slot.info.RemovePod(c.pod.UID)
+	if c.slot.placed {
+		v.follower.RemovePod(c.slot.info, c.pod)
+		v.doubt(c.slot)
+	}
 }
 
 func unbound(p *state.Pod) int {
@@ -332,7 +358,6 @@ func podOfEntry(e ledger.Entry) *state.Pod {
 		UID: e.PodUID, Namespace: e.Namespace, Name: e.Name,
 		ResourceVersion: e.PodRV, Priority: e.Priority, SchedulerName: e.SchedulerName,
 		Requests: state.ResourcesFromMap(e.Requests),
-		Object:   &corev1.Pod{},
 	}
 	p.NonZero = p.Requests
 	p.NonZero.MilliCPU, p.NonZero.Memory = e.NonZeroCPU, e.NonZeroMemory

@@ -2,6 +2,7 @@ package view_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -28,14 +29,88 @@ type world struct {
 	revision int64
 	docs     map[string]ledger.NodeDoc
 	staged   map[string]string
+	told     *mirror
+}
+
+// mirror is a follower that writes down what it is told.
+type mirror struct {
+	pods   map[*state.NodeInfo]map[string]*state.Pod
+	usable map[*state.NodeInfo]bool
+}
+
+func newMirror() *mirror {
+	return &mirror{map[*state.NodeInfo]map[string]*state.Pod{}, map[*state.NodeInfo]bool{}}
+}
+
+func (m *mirror) SetNode(n *state.NodeInfo) {
+	m.pods[n] = map[string]*state.Pod{}
+	for p := range n.Pods() {
+		m.pods[n][p.UID] = p
+	}
+	if _, known := m.usable[n]; !known {
+		m.usable[n] = true
+	}
+}
+
+func (m *mirror) DropNode(n *state.NodeInfo) {
+	delete(m.pods, n)
+	delete(m.usable, n)
+}
+
+func (m *mirror) AddPod(n *state.NodeInfo, pod *state.Pod)    { m.pods[n][pod.UID] = pod }
+func (m *mirror) RemovePod(n *state.NodeInfo, pod *state.Pod) { delete(m.pods[n], pod.UID) }
+func (m *mirror) SetUsable(n *state.NodeInfo, usable bool)    { m.usable[n] = usable }
+
+// names are the nodes that may be used, sorted.
+func (m *mirror) names() []string {
+	names := []string{}
+	for n, usable := range m.usable {
+		if usable {
+			names = append(names, n.Node.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// settle asks the view for what it knows, and returns which nodes may be used.
+func (w *world) settle() (usable []string, behind int) {
+	behind = w.view.Settle()
+	return w.told.names(), behind
+}
+
+// checkFollower compares what the follower has been told with the view.
+func (w *world) checkFollower() {
+	progress, known := w.store.Position().Progress(events.KindPod)
+	want, behind := []string{}, 0
+	for _, n := range w.view.Nodes() {
+		pods := map[string]*state.Pod{}
+		for p := range n.Pods() {
+			pods[p.UID] = p
+		}
+		if !maps.Equal(pods, w.told.pods[n]) {
+			w.t.Fatalf("node %s: the follower knows %d pods, the view %d, or others", n.Node.Name, len(w.told.pods[n]), len(pods))
+		}
+		if n.UndescribedPods() > 0 || progress < w.docs[n.Node.Name].HW["pod"] {
+			behind++
+		} else {
+			want = append(want, n.Node.Name)
+		}
+	}
+	if len(w.told.pods) != len(w.view.Nodes()) {
+		w.t.Fatalf("the follower knows %d nodes, want %d", len(w.told.pods), len(w.view.Nodes()))
+	}
+	if got, late := w.settle(); known && (!slices.Equal(got, want) || late != behind) {
+		w.t.Fatalf("usable %v, behind %d, want %v and %d", got, late, want, behind)
+	}
 }
 
 func newWorld(t rapid.TB) *world {
 	w := &world{
 		t: t, store: state.New(), ledger: ledger.NewView(),
-		docs: map[string]ledger.NodeDoc{}, staged: map[string]string{},
+		docs: map[string]ledger.NodeDoc{}, staged: map[string]string{}, told: newMirror(),
 	}
-	w.view = view.New(w.store, w.ledger)
+	w.view = view.New(w.store, w.ledger, w.told)
 	return w
 }
 
@@ -120,7 +195,26 @@ func (w *world) reserve(pod, node string, podRV uint64) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.view.ApplyLedger(changes.PodUIDs)
+	w.view.ApplyLedger(changes)
+}
+
+// raise sets the high-water of a node's document.
+func (w *world) raise(node string, hw uint64) {
+	w.revision++
+	doc := w.docs[node]
+	doc.NodeUID, doc.NodeName, doc.HW = uidOf(node), node, map[string]uint64{"pod": hw}
+	w.docs[node] = doc
+	raw, err := ledger.EncodeNodeDoc(doc)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	changes, err := w.ledger.Apply(ledger.EventBatch{Revision: w.revision, Events: []ledger.Event{{
+		KV: ledger.KV{Key: ledger.KeyNode(doc.NodeUID), Value: raw, ModRevision: w.revision},
+	}}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.view.ApplyLedger(changes)
 }
 
 func entry(pod string, rv uint64) ledger.Entry {
@@ -279,7 +373,13 @@ func TestCountsWhatTheRuleSays(t *testing.T) {
 				w.view.Unstage(uidOf(name))
 			},
 			"rebuild": func(*rapid.T) { w.view.Reset(w.store) },
-			"":        func(*rapid.T) { w.check(existing) },
+			"raise high-water": func(rt *rapid.T) {
+				w.raise(nodeGen.Draw(rt, "node"), w.rv+rapid.Uint64Range(0, 2).Draw(rt, "ahead of the view"))
+			},
+			"": func(*rapid.T) {
+				w.check(existing)
+				w.checkFollower()
+			},
 		})
 	})
 }
@@ -291,25 +391,14 @@ func TestNodeBehindHighWaterIsUnusable(t *testing.T) {
 	w.node("node-a")
 	w.node("node-b")
 	w.pod("pod-a", "", corev1.PodPending)
-	w.revision++
-	raw, err := ledger.EncodeNodeDoc(ledger.NodeDoc{
-		NodeUID: uidOf("node-a"), NodeName: "node-a", HW: map[string]uint64{"pod": w.rv + 1},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.ledger.Apply(ledger.EventBatch{Revision: w.revision, Events: []ledger.Event{{
-		KV: ledger.KV{Key: ledger.KeyNode(uidOf("node-a")), Value: raw, ModRevision: w.revision},
-	}}}); err != nil {
-		t.Fatal(err)
-	}
-	usable, behind := w.view.Usable(nil)
-	if len(usable) != 1 || usable[0].Node.Name != "node-b" || behind != 1 {
-		t.Fatalf("usable %d, behind %d: want node-b alone usable and node-a behind", len(usable), behind)
+	w.raise("node-a", w.rv+1)
+	usable, behind := w.settle()
+	if len(usable) != 1 || usable[0] != "node-b" || behind != 1 {
+		t.Fatalf("usable %v, behind %d: want node-b alone usable and node-a behind", usable, behind)
 	}
 	w.pod("pod-b", "node-a", corev1.PodRunning)
-	if usable, behind = w.view.Usable(nil); len(usable) != 2 || behind != 0 {
-		t.Fatalf("usable %d, behind %d: want both usable once the progress has reached the high-water", len(usable), behind)
+	if usable, behind = w.settle(); len(usable) != 2 || behind != 0 {
+		t.Fatalf("usable %v, behind %d: want both usable once the progress has reached the high-water", usable, behind)
 	}
 }
 
@@ -320,12 +409,12 @@ func TestNodeWithAnUnknownPodIsUnusable(t *testing.T) {
 	w.node("node-a")
 	w.pod("pod-a", "", corev1.PodPending)
 	w.reserve("pod-b", "node-a", w.rv+1)
-	if usable, behind := w.view.Usable(nil); len(usable) != 0 || behind != 1 {
-		t.Fatalf("usable %d, behind %d: want the node behind", len(usable), behind)
+	if usable, behind := w.settle(); len(usable) != 0 || behind != 1 {
+		t.Fatalf("usable %v, behind %d: want the node behind", usable, behind)
 	}
 	w.pod("pod-b", "", corev1.PodPending)
-	if usable, behind := w.view.Usable(nil); len(usable) != 1 || behind != 0 {
-		t.Fatalf("usable %d, behind %d once the pod is known: want the node usable", len(usable), behind)
+	if usable, behind := w.settle(); len(usable) != 1 || behind != 0 {
+		t.Fatalf("usable %v, behind %d once the pod is known: want the node usable", usable, behind)
 	}
 }
 
@@ -335,11 +424,11 @@ func TestNoNodeUsableBeforeBarrier(t *testing.T) {
 	w.store.SetBarrier(3)
 	w.node("node-a")
 	w.pod("pod-a", "", corev1.PodPending)
-	if usable, behind := w.view.Usable(nil); len(usable) != 0 || behind != 1 {
-		t.Fatalf("usable %d, behind %d before the barrier: want 0 and 1", len(usable), behind)
+	if _, behind := w.settle(); behind != 1 {
+		t.Fatalf("%d nodes behind before the barrier: want 1", behind)
 	}
 	w.pod("pod-b", "", corev1.PodPending)
-	if usable, _ := w.view.Usable(nil); len(usable) != 1 {
-		t.Fatalf("usable %d at the barrier: want 1", len(usable))
+	if usable, behind := w.settle(); len(usable) != 1 || behind != 0 {
+		t.Fatalf("usable %v, behind %d at the barrier: want one and 0", usable, behind)
 	}
 }

@@ -2,10 +2,12 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
@@ -22,8 +24,8 @@ type EnabledPlugin struct {
 }
 
 // resolvePlugins works out which plugins run at which point, and in which order, from the
-// defaults and what the file says. Running it on a set that checkPlugins refuses gives a
-// harmless result that nobody uses.
+// defaults and what the file says. Entries that checkPlugins refuses are left out: what is
+// wrong beyond them can be told from the rest.
 //
 // Rules: KubeSchedulerConfiguration's mergePluginSet (pkg/scheduler/apis/config/v1) for the
 // defaults, the framework's expandMultiPointPlugins (pkg/scheduler/framework/runtime) for
@@ -73,8 +75,8 @@ func mergeMultiPoint(defaults []schedulerv1.Plugin, custom schedulerv1.PluginSet
 			merged = append(merged, p)
 		}
 	}
-	for _, p := range custom.Enabled {
-		if !replaced[p.Name] {
+	for i, p := range custom.Enabled {
+		if !replaced[p.Name] && index(custom.Enabled, p.Name) == i {
 			merged = append(merged, p)
 		}
 	}
@@ -100,10 +102,12 @@ func expand(at Point, here schedulerv1.PluginSet, everywhere []schedulerv1.Plugi
 		}
 	}
 	var first, last []EnabledPlugin
-	for _, p := range here.Enabled {
-		if fromMulti[p.Name] {
+	for i, p := range here.Enabled {
+		switch {
+		case !slices.Contains(implemented[p.Name], at) || index(here.Enabled, p.Name) < i:
+		case fromMulti[p.Name]:
 			first = append(first, enabled(p))
-		} else {
+		default:
 			last = append(last, enabled(p))
 		}
 	}
@@ -138,34 +142,89 @@ func checkPlugins(ps *schedulerv1.Plugins, path *field.Path, r *strictyaml.Repor
 	}
 	for _, at := range append(slices.Clone(points), multiPoint) {
 		set, setPath := pluginSet(ps, at), path.Child(string(at))
-		seen := map[string]bool{}
 		for i, p := range set.Enabled {
-			checkEnabled(p, at, setPath.Child("enabled").Index(i), r)
-			if seen[p.Name] {
-				r.Add(setPath.Child("enabled").Index(i).Child("name"), p.Name, "given twice; want each plugin once")
+			entry := setPath.Child("enabled").Index(i)
+			if checkPluginName(p.Name, at, entry, r) && index(set.Enabled, p.Name) < i {
+				r.AddKind(field.ErrorTypeDuplicate, entry, p.Name, "given twice; want each plugin once")
 			}
-			seen[p.Name] = true
+			if p.Weight != nil && *p.Weight < 0 {
+				r.Add(entry.Child("weight"), *p.Weight, "want 1 or more (0 is 1)")
+			}
 		}
 		for i, p := range set.Disabled {
 			known := p.Name == allPlugins || implemented[p.Name] != nil || slices.Contains(removed, p.Name)
 			if !known {
-				r.Add(setPath.Child("disabled").Index(i).Child("name"), p.Name, "want * or one of "+knownPlugins())
+				r.AddKind(field.ErrorTypeNotSupported, setPath.Child("disabled").Index(i), p.Name,
+					"want * or one of "+knownPlugins())
 			}
 		}
 	}
 }
 
-func checkEnabled(p schedulerv1.Plugin, at Point, path *field.Path, r *strictyaml.Report) {
-	acts, known := implemented[p.Name]
+// checkPluginName reports whether a plugin of that name can be enabled at the point.
+func checkPluginName(name string, at Point, path *field.Path, r *strictyaml.Report) bool {
+	acts, known := implemented[name]
 	switch {
-	case !known && slices.Contains(removed, p.Name):
-		r.Add(path.Child("name"), p.Name, "removed before "+apiVersion+"; want one of "+knownPlugins())
+	case !known && slices.Contains(removed, name):
+		r.Add(path, name, "removed before "+apiVersion+"; want one of "+knownPlugins())
 	case !known:
-		r.Add(path.Child("name"), p.Name, "want one of "+knownPlugins())
+		r.AddKind(field.ErrorTypeNotSupported, path, name, "want one of "+knownPlugins())
 	case at != multiPoint && !slices.Contains(acts, at):
-		r.Add(path.Child("name"), p.Name, "acts at "+joinPoints(acts)+", not here")
+		r.Add(path, name, "acts at "+joinPoints(acts)+", not here")
+	default:
+		return true
 	}
-	if p.Weight != nil && *p.Weight < 0 {
-		r.Add(path.Child("weight"), *p.Weight, "want 1 or more (0 is 1)")
+	return false
+}
+
+// checkPoints records points that cannot work with what is enabled there.
+func checkPoints(at map[Point][]EnabledPlugin, path *field.Path, r *strictyaml.Report) {
+	if n := len(at[QueueSort]); n != 1 {
+		r.AddKind(field.ErrorTypeRequired, path.Child(string(QueueSort)), strictyaml.Words(fmt.Sprintf("%d plugins", n)),
+			"want exactly one")
 	}
+	if len(at[Bind]) == 0 {
+		r.AddKind(field.ErrorTypeRequired, path.Child(string(Bind)), strictyaml.Words("no plugins"), "want at least one")
+	}
+	checkPrepared(at, PreFilter, Filter, path, r)
+	checkPrepared(at, PreScore, Score, path, r)
+}
+
+// checkPrepared records plugins that are enabled at a point but not at the one before it,
+// without which they cannot do. kube-scheduler accepts that, and then fails every attempt
+// to place a pod.
+func checkPrepared(at map[Point][]EnabledPlugin, before, point Point, path *field.Path, r *strictyaml.Report) {
+	for _, p := range at[point] {
+		if slices.Contains(needsBefore[point], p.Name) && !isIn(at[before], p.Name) {
+			r.AddKind(field.ErrorTypeRequired, path.Child(string(before)), p.Name,
+				fmt.Sprintf("enabled at %s and not here; want it at both or neither", point))
+		}
+	}
+}
+
+func queueSorts(p *schedulerv1.Plugins) int {
+	if p == nil {
+		return 0
+	}
+	return len(p.QueueSort.Enabled)
+}
+
+// sameQueueSort compares what two profiles say of queueSort itself, word for word, as
+// upstream does: profiles that differ there could differ in what they enable.
+func sameQueueSort(a, b *schedulerv1.Plugins) bool {
+	of := func(p *schedulerv1.Plugins) (enabled, disabled []string) {
+		if p == nil {
+			return nil, nil
+		}
+		for _, e := range p.QueueSort.Enabled {
+			enabled = append(enabled, fmt.Sprintf("%s %d", e.Name, ptr.Deref(e.Weight, 0)))
+		}
+		for _, d := range p.QueueSort.Disabled {
+			disabled = append(disabled, d.Name)
+		}
+		return enabled, disabled
+	}
+	enabledA, disabledA := of(a)
+	enabledB, disabledB := of(b)
+	return slices.Equal(enabledA, enabledB) && slices.Equal(disabledA, disabledB)
 }

@@ -172,9 +172,7 @@ func (in FactsReset) apply(c *Core, now moment) {
 	// Nothing is known of what happened in between: assume that everything did.
 	c.journal.clear(in.Position.Sequence)
 	known := make(map[string]bool, len(in.Pods))
-	pods := slices.Clone(in.Pods)
-	slices.SortFunc(pods, byCreation)
-	for _, p := range pods {
+	for _, p := range byCreation(in.Pods) {
 		known[p.UID] = true
 		c.podChanged(p, now)
 	}
@@ -187,15 +185,26 @@ func (in FactsReset) apply(c *Core, now moment) {
 	c.primed()
 }
 
-// byCreation makes first come, first served survive a restart, as far as the API's own
-// whole seconds tell.
-func byCreation(a, b *state.Pod) int {
-	if a.Object != nil && b.Object != nil {
-		if d := a.Object.CreationTimestamp.Compare(b.Object.CreationTimestamp.Time); d != 0 {
-			return d
-		}
+// byCreation sorts pods so that first come, first served survives a restart, as far as the
+// API's own whole seconds tell.
+func byCreation(pods []*state.Pod) []*state.Pod {
+	type dated struct {
+		*state.Pod
+		created time.Time
 	}
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	list := make([]dated, len(pods))
+	for i, p := range pods {
+		list[i] = dated{p, p.Created().Time}
+	}
+	slices.SortFunc(list, func(a, b dated) int {
+		return cmp.Or(a.created.Compare(b.created),
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	sorted := make([]*state.Pod, len(list))
+	for i := range list {
+		sorted[i] = list[i].Pod
+	}
+	return sorted
 }
 
 func (in FactsApplied) apply(c *Core, now moment) {

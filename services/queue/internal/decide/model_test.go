@@ -208,7 +208,7 @@ func (m *model) ours(p *state.Pod) bool {
 func (m *model) reset(in FactsReset) {
 	m.facts, m.objects, m.since = in.Position, in.Objects, in.Position.Sequence
 	m.happened = slices.DeleteFunc(m.happened, func(o occurrence) bool { return o.revision == 0 })
-	pods := slices.SortedFunc(slices.Values(in.Pods), byCreation)
+	pods := byCreation(in.Pods)
 	for uid := range m.pods {
 		if !slices.ContainsFunc(pods, func(p *state.Pod) bool { return p.UID == uid }) {
 			m.leave(uid)

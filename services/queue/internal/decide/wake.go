@@ -48,7 +48,7 @@ func concernsOthers(change placement.Change) bool {
 }
 
 func holdsPlace(p *state.Pod) bool {
-	return p != nil && (p.NodeName != "" || p.Object != nil && p.Object.Status.NominatedNodeName != "")
+	return p != nil && (p.NodeName != "" || p.Status().NominatedNodeName != "")
 }
 
 // ownMatters says whether a change of a waiting pod can matter to itself.
@@ -177,7 +177,9 @@ func (c *Core) flush(now moment) {
 // specMoved says whether an update of an unbound pod can change where it fits: anything
 // but its status and bookkeeping (upstream's isPodUpdated).
 func specMoved(before, after *state.Pod) bool {
-	b, a := before.Object, after.Object
-	return !maps.Equal(b.Labels, a.Labels) || !maps.Equal(b.Annotations, a.Annotations) ||
-		!equality.Semantic.DeepEqual(b.Spec, a.Spec)
+	if before.NodeName != after.NodeName || !maps.Equal(before.Annotations(), after.Annotations()) {
+		return true
+	}
+	b, a := before.Template, after.Template
+	return b != a && (!maps.Equal(b.Labels, a.Labels) || !equality.Semantic.DeepEqual(b.Spec, a.Spec))
 }

@@ -446,7 +446,7 @@ func (w *walk) pod(wanted func(*state.Pod) bool) *corev1.Pod {
 	if len(list) == 0 {
 		return nil
 	}
-	return one(w, list).Object.DeepCopy()
+	return one(w, list).Object().DeepCopy()
 }
 
 func unbound(p *state.Pod) bool { return p.NodeName == "" }
@@ -751,7 +751,7 @@ func (w *walk) finish() {
 			return
 		}
 		for _, e := range inOrder(core.bags.offered) {
-			obj := e.pod.Object.DeepCopy()
+			obj := e.pod.Object().DeepCopy()
 			obj.Spec.NodeName = "n1"
 			w.putPod(obj)
 		}

@@ -64,9 +64,10 @@ func (c *Core) try(a *attempt, out *Output) {
 // place evaluates the pod and stages it, parks it, or waits for nodes that are behind.
 func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	seed := Seed(a.pod.UID, a.offer.Attempt)
-	nodes, behind := c.view.Usable(c.nodes[:0])
-	c.nodes, out.Behind = nodes, behind
-	result, best, ok := c.evaluate(profile, a.pod, nodes, seed)
+	behind := c.view.Settle()
+	out.Behind = behind
+	result := c.evaluate(profile, a.pod, seed)
+	ok := len(result.Feasible) > 0
 	if result.Err != nil {
 		c.fail(a, result.Err.Error(), out)
 		return
@@ -79,6 +80,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		c.reject(a, result, seed, out)
 		return
 	}
+	best := result.Feasible[0]
 	doc, _ := c.ledger.Doc(best.Node.Node.UID)
 	a.pick = pick{
 		nodeUID: best.Node.Node.UID, nodeName: best.Node.Node.Name, basis: doc.Revision, decided: c.now,
@@ -91,30 +93,36 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 
 // evaluate asks the home nodes first when that costs the pod nothing, then all usable
 // nodes. Rules that count pods elsewhere see all nodes either way.
-func (c *Core) evaluate(
-	profile *placement.Profile, pod *state.Pod, usable []*state.NodeInfo, seed uint64,
-) (placement.Result, placement.Scored, bool) {
-	in := placement.Input{Pod: pod, Nodes: c.view.Nodes(), Objects: c.view.Snapshot(), Seed: seed}
+func (c *Core) evaluate(profile *placement.Profile, pod *state.Pod, seed uint64) placement.Result {
 	if c.cfg.HomeFirst && plain(pod) {
-		if home := c.homeOf(usable); len(home) >= minHome && len(home) < len(usable) {
-			in.Candidates = home
-			if r := profile.Evaluate(in); len(r.Feasible) > 0 {
-				return r, r.Feasible[0], true
+		c.markHome()
+		if usable, home := c.engine.Candidates(); home >= minHome && home < usable {
+			if r := c.ask(profile, placement.Query{Pod: pod, Seed: seed, Home: true}); len(r.Feasible) > 0 {
+				return r
 			}
 		}
 	}
-	in.Candidates = usable
-	r := profile.Evaluate(in)
-	if len(r.Feasible) == 0 {
-		return r, placement.Scored{}, false
+	return c.ask(profile, placement.Query{Pod: pod, Seed: seed})
+}
+
+// ask asks the engine, and moves on where the next search begins.
+func (c *Core) ask(profile *placement.Profile, q placement.Query) placement.Result {
+	start := &c.start[0]
+	if q.Home {
+		start = &c.start[1]
 	}
-	return r, r.Feasible[0], true
+	q.Start = *start
+	r := c.engine.Evaluate(profile, q)
+	if r.NodesTotal > 0 {
+		*start = (*start + r.Examined) % r.NodesTotal
+	}
+	return r
 }
 
 // plain says that the pod states no preference among nodes, so that a subset of the
 // nodes is as good a choice as all of them.
 func plain(p *state.Pod) bool {
-	spec := &p.Object.Spec
+	spec := &p.Template.Spec
 	return spec.Affinity == nil && len(spec.TopologySpreadConstraints) == 0 && len(spec.NodeSelector) == 0
 }
 

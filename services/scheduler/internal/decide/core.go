@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/membership"
+	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 )
@@ -37,8 +38,11 @@ type Core struct {
 	// ownershipMoved: partitions or members changed since the last Ownership.
 	ownershipMoved bool
 	home           homeNodes
-	// nodes is reused between decisions.
-	nodes []*state.NodeInfo
+	// engine follows the view.
+	engine *placement.Engine
+	// start is where the next search of a profile that samples begins: among all nodes, and
+	// among the home ones.
+	start [2]int
 }
 
 // pipeline is where the attempts are; see the package comment.
@@ -82,9 +86,10 @@ type step struct{ from, to int64 }
 // New returns a core that knows nothing yet: no node is usable until the first facts
 // have reached their barrier.
 func New(cfg Config) *Core {
-	c := &Core{cfg: cfg, store: state.New(), ledger: ledger.NewView(), nodes: []*state.NodeInfo{}}
+	c := &Core{cfg: cfg, store: state.New(), ledger: ledger.NewView()}
+	c.engine = placement.NewEngine(placement.EngineConfig{})
 	c.inHand = map[string]*attempt{}
-	c.view = view.New(c.store, c.ledger)
+	c.view = view.New(c.store, c.ledger, c.engine)
 	return c
 }
 
@@ -166,6 +171,7 @@ func (c *Core) applyFacts(b follow.Batch) error {
 		}
 		c.store = store
 		c.view.Reset(store)
+		c.engine.SetObjects(c.view.Snapshot())
 	}
 	if len(b.Facts) == 0 {
 		return nil
@@ -175,6 +181,11 @@ func (c *Core) applyFacts(b follow.Batch) error {
 		return fmt.Errorf("scheduler: apply facts: %w", err)
 	}
 	c.view.ApplyFacts(changes)
+	if slices.ContainsFunc(changes.Others, placement.ObjectsMatter) {
+		c.engine.SetObjects(c.view.Snapshot())
+	} else {
+		c.engine.Refresh(c.view.Snapshot())
+	}
 	return nil
 }
 
@@ -186,7 +197,7 @@ func (c *Core) applyLedger(b ledger.ViewBatch) error {
 	if changes.Reset {
 		c.view.RecountLedger()
 	}
-	c.view.ApplyLedger(changes.PodUIDs)
+	c.view.ApplyLedger(changes)
 	if changes.Reset || changes.Members {
 		c.home.forget()
 	}

@@ -151,10 +151,10 @@ func (c *Core) land(r Result, out *Output) error {
 			c.written[d.NodeUID] = step{from: d.Revision, to: r.Txn.Revision}
 		}
 		c.placed(f.attempts, r.Txn.Revision, out)
-		c.view.ApplyLedger(changes.PodUIDs)
+		c.view.ApplyLedger(changes)
 		return nil
 	}
-	c.view.ApplyLedger(changes.PodUIDs)
+	c.view.ApplyLedger(changes)
 	return c.lost(f, r.Txn, out)
 }
 

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/membership"
-	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // homeNodes caches which nodes are this shard's home; a change of members forgets
@@ -12,31 +11,32 @@ import (
 type homeNodes struct {
 	members []string
 	home    map[string]bool
-	scratch []*state.NodeInfo
+	// marked is the view's version of its nodes that the engine has been told of.
+	marked uint64
 }
 
 func (h *homeNodes) forget() { h.members = nil }
 
-// homeOf returns the nodes of the list that are at home here, in the same order.
-func (c *Core) homeOf(nodes []*state.NodeInfo) []*state.NodeInfo {
+// markHome tells the engine which nodes are at home here, if that may have changed.
+func (c *Core) markHome() {
 	h := &c.home
+	if h.members != nil && h.marked == c.view.NodesVersion() {
+		return
+	}
 	if h.members == nil {
 		h.members = c.shards()
-		h.home = make(map[string]bool, len(nodes))
+		h.home = make(map[string]bool, len(c.view.Nodes()))
 	}
-	h.scratch = h.scratch[:0]
-	for _, n := range nodes {
+	for _, n := range c.view.Nodes() {
 		uid := n.Node.UID
 		is, known := h.home[uid]
 		if !known {
 			is = c.cfg.Home(h.members, uid)
 			h.home[uid] = is
 		}
-		if is {
-			h.scratch = append(h.scratch, n)
-		}
+		c.engine.SetHome(n, is)
 	}
-	return h.scratch
+	h.marked = c.view.NodesVersion()
 }
 
 // shards lists the live shards, sorted; this one always among them.

@@ -1,0 +1,219 @@
+package placement
+
+import (
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// speaksOf is matches for pods of a kind.
+func (t *ownTerm) speaksOf(k *state.Kind) bool {
+	if !t.everywhere {
+		if _, ok := t.namespaces[k.Namespace]; !ok {
+			return false
+		}
+	}
+	return t.Selector.Matches(labels.Set(k.Labels))
+}
+
+// speakOf is matchesAll for pods of a kind.
+func speakOf(terms []ownTerm, k *state.Kind) bool {
+	for i := range terms {
+		if !terms[i].speaksOf(k) {
+			return false
+		}
+	}
+	return len(terms) > 0
+}
+
+// keyTally is the tally of a topology key, and its column.
+type keyTally struct {
+	key           string
+	tally, column int
+}
+
+func newKeyTally(w *wide, e *Engine, key string) keyTally {
+	t := &tally{axis: e.axis(key)}
+	return keyTally{key, w.newTally(t), w.newColumn(newColumn(t))}
+}
+
+// keyTallies has one for each key that is asked for.
+type keyTallies []keyTally
+
+func (list *keyTallies) of(w *wide, e *Engine, key string) int {
+	for i := range *list {
+		if (*list)[i].key == key {
+			return (*list)[i].tally
+		}
+	}
+	k := newKeyTally(w, e, key)
+	*list = append(*list, k)
+	return k.tally
+}
+
+// sum is what the nodes' domain of a key sums up to.
+func (k *keyTally) sum(w *wide, values []int64) (int64, bool) {
+	return w.columns[k.column].sum(values[k.column])
+}
+
+// affinityJudge is podAffinityFilter over tallies.
+type affinityJudge struct {
+	*podAffinityFilter
+	// attracting and repelling are per own term, repelledBy per key of the terms of others
+	// that speak of the pod.
+	attracting, repelling []keyTally
+	repelledBy            keyTallies
+	// reach counts terms of others that reach beyond a node, or might.
+	reach int
+	// self: the pod matches its own affinity; first: and there is no pod to be drawn to.
+	self, first bool
+	// refused: see podAffinityFilter.Survey.
+	refused bool
+}
+
+func newAffinityJudge(e *Engine, w *wide, f *podAffinityFilter) *affinityJudge {
+	j := &affinityJudge{podAffinityFilter: f, self: matchesAll(f.affinity, f.pod)}
+	for i := range f.affinity {
+		j.attracting = append(j.attracting, newKeyTally(w, e, f.affinity[i].TopologyKey))
+	}
+	for i := range f.antiAffinity {
+		j.repelling = append(j.repelling, newKeyTally(w, e, f.antiAffinity[i].TopologyKey))
+	}
+	j.reach = w.newTally(&tally{})
+	return j
+}
+
+func (j *affinityJudge) relate(w *wide, e *Engine, k *state.Kind) {
+	if speakOf(j.affinity, k) {
+		for _, t := range j.attracting {
+			w.adds(t.tally, 1)
+		}
+	}
+	for i := range j.antiAffinity {
+		if j.antiAffinity[i].speaksOf(k) {
+			w.adds(j.repelling[i].tally, 1)
+		}
+	}
+	if k.Terms == nil {
+		return
+	}
+	for i := range k.Terms.RequiredAntiAffinity {
+		t := &k.Terms.RequiredAntiAffinity[i]
+		matched := j.matchedBy(t)
+		if matched {
+			w.adds(j.repelledBy.of(w, e, t.TopologyKey), 1)
+		}
+		if matched && isWide(*t) || j.mayBeMatchedBy(t) {
+			w.adds(j.reach, 1)
+		}
+	}
+}
+
+func (*affinityJudge) restate(*wide, int, *state.NodeInfo) {}
+
+func (j *affinityJudge) prepare(w *wide, e *Engine) {
+	j.first = j.self
+	for _, t := range j.attracting {
+		j.first = j.first && w.tallies[t.tally].total == 0
+	}
+	if j.cross != RefuseCrossNode {
+		return
+	}
+	byNode := len(j.antiAffinity) > 0
+	for _, k := range j.repelledBy {
+		byNode = byNode || w.tallies[k.tally].total > 0
+	}
+	j.refused = w.tallies[j.reach].total > 0 || byNode && e.axis(corev1.LabelHostname).crowded > 0
+}
+
+func (j *affinityJudge) passes(w *wide, values []int64) (bool, uint8) {
+	if j.refused {
+		return false, reachesBeyond
+	}
+	if !j.attracts(w, values) {
+		return false, unattracted
+	}
+	for i := range j.repelling {
+		if sum, _ := j.repelling[i].sum(w, values); sum > 0 {
+			return false, repels
+		}
+	}
+	for i := range j.repelledBy {
+		if sum, _ := j.repelledBy[i].sum(w, values); sum > 0 {
+			return false, repelled
+		}
+	}
+	return true, 0
+}
+
+// attracts is podAffinityFilter's, over tallies.
+func (j *affinityJudge) attracts(w *wide, values []int64) bool {
+	drawn := true
+	for i := range j.attracting {
+		sum, ok := j.attracting[i].sum(w, values)
+		if !ok {
+			return false
+		}
+		drawn = drawn && sum > 0
+	}
+	return drawn || j.first
+}
+
+// affinityRanker is podAffinityScorer over tallies.
+type affinityRanker struct {
+	*podAffinityScorer
+	weight int64
+	keys   keyTallies
+}
+
+func (r *affinityRanker) relate(w *wide, e *Engine, k *state.Kind) {
+	add := func(key string, weight int64) { w.adds(r.keys.of(w, e, key), int32(weight)) }
+	for i := range r.attracted {
+		if t := &r.attracted[i]; t.speaksOf(k) {
+			add(t.TopologyKey, int64(t.Weight))
+		}
+	}
+	for i := range r.repelled {
+		if t := &r.repelled[i]; t.speaksOf(k) {
+			add(t.TopologyKey, -int64(t.Weight))
+		}
+	}
+	if k.Terms == nil {
+		return
+	}
+	theirs := func(terms []state.AffinityTerm, weigh func(*state.AffinityTerm) int64) {
+		for i := range terms {
+			if weight := weigh(&terms[i]); weight != 0 && r.matchedBy(&terms[i]) {
+				add(terms[i].TopologyKey, weight)
+			}
+		}
+	}
+	theirs(k.Terms.RequiredAffinity, func(*state.AffinityTerm) int64 { return r.hardWeight })
+	theirs(k.Terms.PreferredAffinity, func(t *state.AffinityTerm) int64 { return int64(t.Weight) })
+	theirs(k.Terms.PreferredAntiAffinity, func(t *state.AffinityTerm) int64 { return -int64(t.Weight) })
+}
+
+func (*affinityRanker) restate(*wide, int, *state.NodeInfo) {}
+
+func (r *affinityRanker) rate(c *class, rated *rating) {
+	low, high := int64(math.MaxInt64), int64(math.MinInt64)
+	for i := range rated.groups {
+		values := rated.columns(c, i)
+		rated.raw[i] = 0
+		for k := range r.keys {
+			sum, _ := r.keys[k].sum(c.wide, values)
+			rated.raw[i] += sum
+		}
+		low, high = min(low, rated.raw[i]), max(high, rated.raw[i])
+	}
+	if low == high {
+		return // all nodes are alike: MinScore
+	}
+	for i, raw := range rated.raw {
+		share := float64(raw-low) / float64(high-low)
+		rated.sums[i] += r.weight * int64(float64(MaxScore)*share)
+	}
+}

@@ -1,0 +1,142 @@
+package placement
+
+import (
+	"container/list"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// classCache keeps the classes that were asked about last, within a budget.
+type classCache struct {
+	budget, size int64
+	byKey        map[classKey]*cached
+	// recent is the order of use, the latest first.
+	recent *list.List
+	wides  map[wideKey]*wide
+	// spare is a class that went, whose arrays the next one may have.
+	spare *class
+}
+
+type cached struct {
+	*class
+	place *list.Element // its Value is the *cached
+	size  int64
+}
+
+func newClassCache(budget int64) classCache {
+	return classCache{budget: budget, byKey: map[classKey]*cached{}, wides: map[wideKey]*wide{}, recent: list.New()}
+}
+
+// add takes in a new class.
+func (k *classCache) add(c *class) {
+	entry := &cached{class: c}
+	entry.place = k.recent.PushFront(entry)
+	k.byKey[c.key] = entry
+}
+
+// use notes that a class is asked about.
+func (k *classCache) use(entry *cached) { k.recent.MoveToFront(entry.place) }
+
+// settle brings the size of the class in use up to date and makes room for it.
+func (k *classCache) settle(c *class) {
+	front := k.recent.Front().Value.(*cached)
+	size := c.bytes()
+	k.size += size - front.size
+	front.size = size
+	size = c.wide.bytes()
+	k.size += size - c.wide.counted
+	c.wide.counted = size
+	for k.size > k.budget && k.recent.Len() > 1 {
+		k.drop(k.recent.Back().Value.(*cached))
+	}
+}
+
+func (k *classCache) drop(entry *cached) {
+	k.recent.Remove(entry.place)
+	delete(k.byKey, entry.key)
+	k.size -= entry.size
+	k.spare = entry.class
+	w := entry.wide
+	if w.users--; w.users > 0 {
+		return
+	}
+	k.size -= w.counted
+	if k.wides[w.key] == w {
+		delete(k.wides, w.key)
+	}
+}
+
+func (k *classCache) clear() {
+	clear(k.byKey)
+	clear(k.wides)
+	k.recent.Init()
+	k.size, k.spare = 0, nil
+}
+
+// blank is an empty class, with the arrays of a spare one if there is one.
+func (k *classCache) blank(key classKey) *class {
+	c := &class{key: key}
+	if old := k.spare; old != nil {
+		k.spare = nil
+		c.cells, c.base, c.group = old.cells[:0], old.base[:0], old.group[:0]
+		c.groups, c.traits, c.gauges = old.groups, old.traits[:0], old.gauges[:0]
+	}
+	c.groups.reset(maxGauges)
+	return c
+}
+
+// classOf finds the class of a pod, or makes it.
+func (e *Engine) classOf(p *Profile, q Query) (*class, error) {
+	shape, wideLen, err := e.sign.of(q.Pod)
+	if err != nil {
+		return nil, err
+	}
+	if entry, ok := e.cache.byKey[classKey{p, q.Pod.Kind, q.Home, string(shape)}]; ok {
+		if entry.basis == e.basis() && e.isCurrent(entry.wide, q.Pod) {
+			e.cache.use(entry)
+			return entry.class, nil
+		}
+		e.cache.drop(entry)
+	}
+	c := e.cache.blank(classKey{p, q.Pod.Kind, q.Home, string(shape)})
+	c.basis = e.basis()
+	c.wide = e.cache.wides[wideKey{p, q.Pod.Kind, string(shape[:wideLen])}]
+	if c.wide != nil && e.isCurrent(c.wide, q.Pod) {
+		c.plan = newPlan(e, c, q.Pod, nil)
+	} else {
+		c.wide = e.newWide(wideKey{p, q.Pod.Kind, string(shape[:wideLen])}, q.Pod)
+		c.plan = newPlan(e, c, q.Pod, c.wide)
+	}
+	c.wide.users++
+	e.cache.add(c)
+	return c, nil
+}
+
+func (e *Engine) basis() basis { return basis{e.resources.version, e.epoch} }
+
+// newWide makes a wide without rules, in the place of one that is out of date.
+func (e *Engine) newWide(key wideKey, pod *state.Pod) *wide {
+	w := &wide{key: key}
+	w.basis = wideBasis{e.version, e.epoch, e.digest(w, pod)}
+	e.cache.wides[key] = w
+	return w
+}
+
+func (e *Engine) digest(w *wide, pod *state.Pod) string {
+	return string(objectDigest(nil, w.key.profile, pod, orNoObjects(e.objects)))
+}
+
+// isCurrent tells whether a wide was made from what is still so. When objects have changed
+// it mostly is, which takes a look at those that matter to it to find out.
+func (e *Engine) isCurrent(w *wide, pod *state.Pod) bool {
+	if w.basis.epoch != e.epoch || !w.fits() {
+		return false
+	}
+	if w.basis.objects != e.version {
+		if e.digest(w, pod) != w.basis.digest {
+			return false
+		}
+		w.basis.objects = e.version
+	}
+	return true
+}

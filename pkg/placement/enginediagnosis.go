@@ -1,0 +1,208 @@
+package placement
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// failure is what some nodes have in common that fail: the rule, and which of its reasons
+// or what they lack.
+type failure struct {
+	verdict int16
+	why     uint8
+	lacks   uint64
+}
+
+// diagnose says why no node passes. It holds until a node moves.
+func (c *class) diagnose(e *Engine, total int) Diagnosis {
+	if c.diagnosed == e.journal.now && c.diagnosis.nodesTotal == total {
+		return c.diagnosis
+	}
+	counts, examples := c.failures(e)
+	groups := make([]Group, 0, len(counts))
+	for f, count := range counts {
+		g := Group{Plugin: strings.Join(c.plan.onlyBy, ","), Reasons: c.reasons(e, f, examples[f]), Nodes: count}
+		if f.verdict >= 0 {
+			g.Plugin = c.plan.filters[f.verdict].plugin
+		}
+		groups = append(groups, g)
+	}
+	c.diagnosis, c.diagnosed = diagnosisOf(total, c.plan.onlyBy, groups), e.journal.now
+	return c.diagnosis
+}
+
+// failures counts the nodes that fail in the same way, with an example of each.
+func (c *class) failures(e *Engine) (counts map[failure]int32, examples map[failure]int) {
+	counts, examples = map[failure]int32{}, map[failure]int{}
+	fits := c.plan.fits()
+	var (
+		last failure
+		run  int32 // nodes in a row that fail alike, not yet counted
+	)
+	for slot := range c.cells {
+		if c.cells[slot].verdict == verdictAbsent {
+			continue
+		}
+		var f failure
+		f.verdict, f.why = c.verdict(e, slot)
+		if f.verdict >= 0 && fits[f.verdict] != nil {
+			f.lacks = fits[f.verdict].lacks(&e.resources, slot)
+		}
+		if run > 0 && f != last {
+			counts[last] += run
+			run = 0
+		}
+		if run == 0 {
+			examples[f] = slot
+		}
+		last = f
+		run++
+	}
+	counts[last] += run
+	return counts, examples
+}
+
+// verdict is the first rule that says no to a node, those beyond one node included, and
+// which of its reasons.
+func (c *class) verdict(e *Engine, slot int) (int16, uint8) {
+	v, why := c.cells[slot].verdict, c.cells[slot].why
+	if v != c.cells[slot].static {
+		why = 0
+	}
+	if !c.wide.active || v < verdictPass {
+		return v, why
+	}
+	c.values(e, slot)
+	for i, j := range c.wide.judges {
+		index := c.plan.judges[i]
+		if v != verdictPass && index > v {
+			break
+		}
+		ok, reason := j.passes(c.wide, c.groups.tuple[maxGauges:])
+		switch {
+		case !ok:
+			return index, reason
+		case index == v:
+			why = unknownThere // the one thing that the judge's rule says about one node
+		}
+	}
+	return v, why
+}
+
+// passesWide tells whether the rules beyond one node let a node pass.
+func (c *class) passesWide(e *Engine, slot int) bool {
+	if !c.wide.active {
+		return true
+	}
+	c.values(e, slot)
+	return c.wide.passes(c.groups.tuple[maxGauges:])
+}
+
+// fits finds the fit rule by its index.
+func (p *plan) fits() []*fitUse {
+	fits := make([]*fitUse, len(p.filters))
+	for i := range p.uses {
+		if p.uses[i].fit != nil {
+			fits[p.uses[i].index] = p.uses[i].fit
+		}
+	}
+	return fits
+}
+
+// reasons are what a rule says of the nodes with a failure, of which one is an example.
+func (c *class) reasons(e *Engine, f failure, example int) []string {
+	if f.verdict == verdictNarrowed {
+		return []string{narrowedReason(c.plan.onlyBy)}
+	}
+	if c.wide.active {
+		switch c.plan.filters[f.verdict].filter.(type) {
+		case *spreadFilter:
+			return []string{spreadReasons[f.why]}
+		case *podAffinityFilter:
+			return []string{affinityReasons[f.why]}
+		}
+	}
+	for i := range c.plan.uses {
+		u := &c.plan.uses[i]
+		switch {
+		case u.index != f.verdict:
+		case u.fit != nil:
+			return u.fit.reasons(f.lacks)
+		case u.undescribed:
+			return []string{affinityReasons[unknownThere]}
+		}
+	}
+	return c.plan.filters[f.verdict].filter.Explain(e.infos[example])
+}
+
+// narrowedReason is for nodes that rules said are not worth looking at.
+func narrowedReason(by []string) string {
+	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", by)
+}
+
+// objectDigest writes all that plans take from objects besides pods and nodes: the labels
+// of the pod's namespace, the namespaces that its terms select, and what it is spread by
+// if it does not say.
+func objectDigest(b []byte, p *Profile, pod *state.Pod, objects Objects) []byte {
+	if r, ok := p.byName[InterPodAffinity]; ok && r.plugin != nil {
+		b = appendParty(b, pod, objects)
+	}
+	r, ok := p.byName[PodTopologySpread]
+	if !ok || len(pod.Template.Spec.TopologySpreadConstraints) > 0 {
+		return b
+	}
+	if spread, ok := r.plugin.(topologySpread); ok && len(spread.defaults) > 0 {
+		b = appendPart(b, defaultSelector(pod, objects).String())
+	}
+	return b
+}
+
+func appendParty(b []byte, pod *state.Pod, objects Objects) []byte {
+	party := newParty(pod, objects)
+	if party.known {
+		b = append(b, 1)
+	}
+	b = appendSorted(b, slices.Collect(maps.Keys(party.namespaceLabels)), func(key string) string {
+		return party.namespaceLabels[key]
+	})
+	if pod.Terms == nil {
+		return b
+	}
+	for _, list := range [][]state.AffinityTerm{
+		pod.Terms.RequiredAffinity, pod.Terms.RequiredAntiAffinity,
+		pod.Terms.PreferredAffinity, pod.Terms.PreferredAntiAffinity,
+	} {
+		for _, t := range party.resolve(list) {
+			b = appendSorted(b, slices.Collect(maps.Keys(t.namespaces)), func(string) string { return "" })
+		}
+	}
+	return b
+}
+
+func appendSorted(b []byte, keys []string, value func(string) string) []byte {
+	slices.Sort(keys)
+	b = binary.AppendUvarint(b, uint64(len(keys)))
+	for _, key := range keys {
+		b = appendPart(appendPart(b, key), value(key))
+	}
+	return b
+}
+
+// ObjectsMatter tells whether a change of an object that is neither pod nor node can
+// change an answer, so that an Engine has to be told by SetObjects.
+func ObjectsMatter(c state.ObjectChange) bool {
+	switch c.Kind {
+	case events.KindNamespace:
+		return c.Before == nil || c.After == nil || !maps.Equal(c.Before.API.GetLabels(), c.After.API.GetLabels())
+	case events.KindService, events.KindReplicationContrl, events.KindReplicaSet, events.KindStatefulSet:
+		return true
+	default:
+		return false
+	}
+}

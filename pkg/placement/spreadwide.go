@@ -1,0 +1,218 @@
+package placement
+
+import (
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// countsKind is count for pods of a kind.
+func (s *spread) countsKind(c *spreadConstraint, k *state.Kind) bool {
+	return k.Namespace == s.pod.Namespace && !k.Deleting && !c.selector.Empty() &&
+		c.selector.Matches(labels.Set(k.Labels))
+}
+
+// relateSpread adds a pod of a kind to the tallies of the constraints that count it.
+func (s *spread) relateSpread(w *wide, tallies []int, k *state.Kind) {
+	for i := range s.constraints {
+		if s.countsKind(&s.constraints[i], k) {
+			w.adds(tallies[i], 1)
+		}
+	}
+}
+
+// spreadJudge is spreadFilter over tallies.
+type spreadJudge struct {
+	*spreadFilter
+	// tallies and columns are per constraint.
+	tallies, columns []int
+	// limits are how many pods, at most, a domain may have before the pod comes, as of
+	// prepare; self is 1 where the pod itself will count.
+	limits, self []int64
+	judged       []uint64 // the tallies' versions that limits are for
+}
+
+// anyVersion is a version that no tally has.
+const anyVersion = math.MaxUint64
+
+func newSpreadJudge(e *Engine, w *wide, f *spreadFilter) *spreadJudge {
+	j := &spreadJudge{spreadFilter: f}
+	for i := range f.constraints {
+		c := &f.constraints[i]
+		t := &tally{axis: e.axis(c.key), picky: true}
+		j.tallies = append(j.tallies, w.newTally(t))
+		j.columns = append(j.columns, w.newColumn(newColumn(t)))
+		j.self = append(j.self, 0)
+		if c.selector.Matches(labels.Set(f.pod.Template.Labels)) {
+			j.self[i] = 1
+		}
+		j.judged = append(j.judged, anyVersion)
+	}
+	j.limits = make([]int64, len(j.tallies))
+	return j
+}
+
+func (j *spreadJudge) relate(w *wide, _ *Engine, k *state.Kind) { j.relateSpread(w, j.tallies, k) }
+
+func (j *spreadJudge) restate(w *wide, slot int, n *state.NodeInfo) {
+	complete := hasKeys(n.Node.Object.Labels, j.constraints)
+	for i, t := range j.tallies {
+		w.tallies[t].included[slot] = complete && j.includes(&j.constraints[i], n.Node)
+	}
+}
+
+func (j *spreadJudge) prepare(w *wide, _ *Engine) {
+	for i, number := range j.tallies {
+		t, c := w.tallies[number], &j.constraints[i]
+		if j.judged[i] == t.version {
+			continue
+		}
+		j.judged[i] = t.version
+		least, domains := t.fewest()
+		if domains < c.minDomains {
+			least = 0
+		}
+		j.limits[i] = least + int64(c.maxSkew) - j.self[i]
+	}
+}
+
+func (j *spreadJudge) passes(w *wide, values []int64) (bool, uint8) {
+	for i, column := range j.columns {
+		sum, ok := w.columns[column].sum(values[column])
+		if !ok {
+			return false, lacksKey
+		}
+		if sum > j.limits[i] {
+			return false, overSkew
+		}
+	}
+	return true, 0
+}
+
+// spreadRanker is spreadScorer over tallies.
+type spreadRanker struct {
+	*spreadScorer
+	weight int64
+	// tallies and columns are per constraint; leftColumn says which nodes are left out.
+	tallies, columns []int
+	leftColumn       int
+	// marked tells which domains have a feasible node: those marked with the present mark.
+	marked [][]uint32
+	mark   uint32
+	// weights are per constraint, as of rate.
+	weights []float64
+}
+
+func newSpreadRanker(e *Engine, w *wide, weight int64, s *spreadScorer) *spreadRanker {
+	r := &spreadRanker{spreadScorer: s, weight: weight, leftColumn: w.newColumn(column{how: columnFlag})}
+	for i := range s.constraints {
+		t := &tally{axis: e.axis(s.constraints[i].key), picky: true, emptyToo: true}
+		c := newColumn(t)
+		if s.constraints[i].key == corev1.LabelHostname {
+			t = &tally{} // its pods are counted node by node
+			c = column{tally: t, how: columnPerNode, hostname: e.axis(corev1.LabelHostname)}
+		}
+		r.tallies = append(r.tallies, w.newTally(t))
+		r.columns = append(r.columns, w.newColumn(c))
+	}
+	r.marked = make([][]uint32, len(r.tallies))
+	r.weights = make([]float64, len(r.tallies))
+	return r
+}
+
+func (r *spreadRanker) relate(w *wide, _ *Engine, k *state.Kind) { r.relateSpread(w, r.tallies, k) }
+
+func (r *spreadRanker) restate(w *wide, slot int, n *state.NodeInfo) {
+	left := &w.columns[r.leftColumn]
+	if lack := slot + 1 - len(left.flags); lack > 0 {
+		left.flags = growBy(left.flags, lack, false)
+	}
+	left.flags[slot] = r.leavesOut(n)
+	for i, number := range r.tallies {
+		if t := w.tallies[number]; t.picky {
+			t.included[slot] = !left.flags[slot] && r.includes(&r.constraints[i], n.Node)
+		}
+	}
+}
+
+func (r *spreadRanker) rate(c *class, rated *rating) {
+	r.weigh(c, rated)
+	low, high := int64(math.MaxInt64), int64(0)
+	for i := range rated.groups {
+		values := rated.columns(c, i)
+		if r.isLeft(values) {
+			continue
+		}
+		rated.raw[i] = r.rawScore(c.wide, values)
+		low, high = min(low, rated.raw[i]), max(high, rated.raw[i])
+	}
+	for i := range rated.groups {
+		switch {
+		case r.isLeft(rated.columns(c, i)):
+		case high == 0:
+			rated.sums[i] += r.weight * MaxScore
+		default:
+			rated.sums[i] += r.weight * (MaxScore * (high + low - rated.raw[i]) / high)
+		}
+	}
+}
+
+// isLeft tells whether the nodes of a group are left out: they get nothing.
+func (r *spreadRanker) isLeft(values []int64) bool { return values[r.leftColumn] != 0 }
+
+// weigh works out the weight of every constraint.
+func (r *spreadRanker) weigh(c *class, rated *rating) {
+	scored := 0
+	for i, n := range rated.nodes {
+		if !r.isLeft(rated.columns(c, i)) {
+			scored += int(n)
+		}
+	}
+	r.mark++
+	for i, number := range r.tallies {
+		domains := scored
+		if t := c.wide.tallies[number]; t.axis != nil {
+			domains = r.markDomains(c, rated, i, t)
+		}
+		r.weights[i] = math.Log(float64(domains + 2))
+	}
+}
+
+// markDomains counts the domains that have a feasible node which is not left out. Nodes
+// without the key are of the domain "".
+func (r *spreadRanker) markDomains(c *class, rated *rating, i int, t *tally) int {
+	count := 0
+	for entry := range rated.groups {
+		values := rated.columns(c, entry)
+		if r.isLeft(values) {
+			continue
+		}
+		d := int(t.axis.domain(""))
+		if v := values[r.columns[i]]; v != nowhereValue {
+			d = int(v)
+		}
+		if lack := d + 1 - len(r.marked[i]); lack > 0 {
+			r.marked[i] = growBy(r.marked[i], lack, 0)
+		}
+		if r.marked[i][d] != r.mark {
+			r.marked[i][d] = r.mark
+			count++
+		}
+	}
+	return count
+}
+
+// rawScore is Score: the terms in the order of the constraints, because sums of floats
+// depend on it.
+func (r *spreadRanker) rawScore(w *wide, values []int64) int64 {
+	var score float64
+	for i, column := range r.columns {
+		if sum, ok := w.columns[column].sum(values[column]); ok {
+			score += float64(sum)*r.weights[i] + float64(r.constraints[i].maxSkew-1)
+		}
+	}
+	return int64(math.Round(score))
+}
