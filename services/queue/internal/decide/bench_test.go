@@ -2,6 +2,8 @@ package decide
 
 import (
 	"fmt"
+	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -237,4 +239,77 @@ func BenchmarkDeletion(b *testing.B) {
 			b.Fatalf("%d woke", c.woken)
 		}
 	}
+}
+
+// million is how many pods BenchmarkMillionPending keeps pending.
+const million = 1_000_000
+
+// BenchmarkMillionPending: what a replica needs for a million pending pods of 1,000
+// templates, half of them parked: state and core, without the garbage of making them.
+// rebuild-s is from the state to the pools.
+func BenchmarkMillionPending(b *testing.B) {
+	history := &statetest.History{}
+	for range b.N {
+		b.StopTimer()
+		store := state.New()
+		batch := make([]events.SequencedFact, 0, 1000)
+		for i := range million {
+			history.Facts = history.Facts[:0]
+			obj := crowdPod(i % 1000)
+			obj.Name = fmt.Sprintf("web-%d-7d9c5b8f6d-%05x", i%1000, i)
+			obj.UID = types.UID(fmt.Sprintf("%08x-7f3c-4c1d-9a41-5be0%08x", i, i))
+			obj.CreationTimestamp = metav1.Unix(int64(i), 0)
+			history.Upsert(events.KindPod, obj)
+			f := history.Facts[0]
+			f.Sequence = uint64(i) + 1
+			batch = append(batch, f)
+			if len(batch) == cap(batch) {
+				if _, err := store.Apply(batch); err != nil {
+					b.Fatal(err)
+				}
+				batch = batch[:0]
+			}
+		}
+		before := alive()
+		b.StartTimer()
+		begin, cpu := time.Now(), cpuTime(b)
+		core := New(testConfig("queue-a"))
+		s := store.Snapshot()
+		core.Step(FactsReset{
+			Pods: slices.Collect(s.Pods()), Objects: s, Position: Position{Sequence: million},
+		}, time.Unix(0, 0))
+		rebuilt, cpu := time.Since(begin), cpuTime(b)-cpu
+		b.StopTimer()
+		var decided Decided
+		i := 0
+		for uid := range core.pods {
+			if i++; i%2 == 0 {
+				decided.Decisions = append(decided.Decisions, events.SequencedDecision{Decision: events.Decision{
+					Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: uid}, Attempt: 1, FactSequence: million,
+					Plugins: []string{"NodeResourcesFit", "TaintToleration"}, Message: "0/5000 nodes are available",
+				}})
+			}
+		}
+		core.Step(decided, time.Unix(1, 0))
+		decided = Decided{}
+		if n := core.Pending()[PoolParked]; n != million/2 {
+			b.Fatalf("%d parked", n)
+		}
+		b.ReportMetric(float64(before)/million, "state-B/pod")
+		b.ReportMetric(float64(alive()-before)/million, "core-B/pod")
+		b.ReportMetric(rebuilt.Seconds(), "rebuild-s")
+		b.ReportMetric(cpu.Seconds(), "rebuild-cpu-s")
+		data, _ := core.Remember()
+		b.ReportMetric(float64(len(data))/million, "memory-B/pod")
+		runtime.KeepAlive(store)
+	}
+}
+
+// alive is how much of the heap is.
+func alive() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
