@@ -1,6 +1,8 @@
 package intake
 
 import (
+	"strings"
+
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -17,7 +19,8 @@ func knownOf(s *state.Snapshot, kind events.Kind) map[string]known {
 	switch kind {
 	case events.KindPod:
 		for p := range s.Pods() {
-			out[p.UID] = known{p.ResourceVersion, p.Namespace, p.Name}
+			// A clone: the pod's own text would outlive the pod.
+			out[strings.Clone(p.UID)] = known{p.ResourceVersion, p.Namespace, strings.Clone(p.Name)}
 		}
 	case events.KindNode:
 		for n := range s.Nodes() {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -52,7 +53,34 @@ type kindStore struct {
 var (
 	_ cache.ReflectorStore         = (*kindStore)(nil)
 	_ cache.ResourceVersionUpdater = (*kindStore)(nil)
+	_ cache.TransformingStore      = (*kindStore)(nil)
 )
+
+// told stands for an object of a streamed list that has been told of already.
+type told struct{ metav1.ObjectMeta }
+
+// Transformer tells of the objects of a streamed list as they come, and keeps of each only
+// what Replace needs to see what is missing: a list of a million pods is never in memory.
+// An object that cannot be told of ends the round, so that nothing is taken for missing.
+func (s *kindStore) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
+		if _, again := obj.(*told); again {
+			return obj, nil
+		}
+		o, version, err := s.read(obj)
+		if err != nil {
+			return nil, err
+		}
+		if s.known[string(o.GetUID())].version != version {
+			if err := s.upsert(o, version, s.progress, s.cause); err != nil {
+				return nil, err
+			}
+		}
+		return &told{metav1.ObjectMeta{
+			Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(), ResourceVersion: o.GetResourceVersion(),
+		}}, nil
+	}
+}
 
 // object is what all watched objects can do.
 type object = state.APIObject
@@ -168,6 +196,11 @@ type item struct {
 func (s *kindStore) readAll(list []any) (map[string]item, error) {
 	items := make(map[string]item, len(list))
 	for _, obj := range list {
+		if t, ok := obj.(*told); ok {
+			uid := string(t.UID)
+			items[uid] = item{version: s.known[uid].version}
+			continue
+		}
 		o, version, err := s.read(obj)
 		if err != nil {
 			return nil, err

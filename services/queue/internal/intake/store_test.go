@@ -93,6 +93,43 @@ func TestAListIsComparedAndClaimsProgressAtItsEnd(t *testing.T) {
 	}
 }
 
+// TestAStreamedListIsToldAsItComes: and once, though the stream breaks and begins again.
+func TestAStreamedListIsToldAsItComes(t *testing.T) {
+	ctx, fail := context.WithCancelCause(t.Context())
+	s, out := newStore(map[string]known{"same": {10, "ns", "same"}, "gone": {12, "ns", "gone"}}, fail, ctx.Done())
+	stream := func(pods ...*corev1.Pod) []any {
+		var list []any
+		for _, p := range pods {
+			short, err := s.Transformer()(p)
+			must(t, err)
+			list = append(list, short)
+		}
+		return list
+	}
+	stream(podAt("new", 40), podAt("brief", 41))
+	want := []string{"upsert new rv=40 progress=0 list", "upsert brief rv=41 progress=0 list"}
+	if diff := gocmp.Diff(want, say(out)); diff != "" {
+		t.Fatal(diff)
+	}
+	must(t, s.Replace(stream(podAt("new", 45), podAt("same", 10)), "50"))
+	want = []string{
+		"upsert new rv=45 progress=0 list",
+		"delete brief rv=50 progress=0 list",
+		"delete gone rv=50 progress=0 list",
+		"progress  rv=0 progress=50 list",
+	}
+	if diff := gocmp.Diff(want, say(out)); diff != "" {
+		t.Fatal(diff)
+	}
+	// What cannot be told of must not be taken for missing later.
+	if _, err := s.Transformer()(&corev1.Pod{}); err == nil || ctx.Err() == nil {
+		t.Fatalf("a nameless pod passes: %v", err)
+	}
+	if err := s.Replace(nil, "60"); err == nil || len(say(out)) > 0 {
+		t.Fatalf("a broken list goes on: %v", err)
+	}
+}
+
 func TestWhatCannotBeToldEndsTheRound(t *testing.T) {
 	for name, feed := range map[string]func(s *kindStore) error{
 		"no resourceVersion": func(s *kindStore) error {
