@@ -30,8 +30,10 @@ const (
 	DefaultDeliveryLimit = 5
 	// DefaultFlushAfter is kube-scheduler's --pod-max-in-unschedulable-pods-duration.
 	DefaultFlushAfter = 5 * time.Minute
-	// DefaultSessionTTL bounds how long a dead leader is missed.
-	DefaultSessionTTL = 10 * time.Second
+	// DefaultSessionTTL bounds how long a dead leader is missed. With the second or two that a
+	// take-over needs, pods wait for less than five seconds. A leader that is missed by
+	// mistake costs a list; etcd itself prolongs leases when its own leader changes.
+	DefaultSessionTTL = 3 * time.Second
 	// DefaultSnapshotEvery and DefaultSnapshotInterval bound what a new reader must read.
 	DefaultSnapshotEvery    = 50_000
 	DefaultSnapshotInterval = 5 * time.Minute
@@ -71,7 +73,7 @@ type Config struct {
 	DeliveryLimit int
 	// FlushAfter is how long a pod waits for an event at most (default 5 min).
 	FlushAfter time.Duration
-	// SessionTTL is how long after the leader's death another replica leads (default 10 s,
+	// SessionTTL is how long after the leader's death another replica leads (default 3 s,
 	// at least 2 s, whole seconds).
 	SessionTTL time.Duration
 	// SnapshotEvery is in facts (default 50,000), SnapshotInterval in time (default 5 min):
