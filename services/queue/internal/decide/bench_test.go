@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
@@ -36,6 +38,7 @@ const (
 
 func newCrowd(b *testing.B, pods int) *crowd {
 	c := &crowd{core: New(testConfig("queue-a")), now: time.Unix(0, 0), nodes: map[string]*state.Node{}}
+	c.step(Decided{CaughtUp: true})
 	c.step(Lead{Term: 1})
 	for i := range 1000 {
 		c.node("n"+strconv.Itoa(i), func(*corev1.Node) {})
@@ -248,28 +251,9 @@ const million = 1_000_000
 // templates, half of them parked: state and core, without the garbage of making them.
 // rebuild-s is from the state to the pools.
 func BenchmarkMillionPending(b *testing.B) {
-	history := &statetest.History{}
 	for range b.N {
 		b.StopTimer()
-		store := state.New()
-		batch := make([]events.SequencedFact, 0, 1000)
-		for i := range million {
-			history.Facts = history.Facts[:0]
-			obj := crowdPod(i % 1000)
-			obj.Name = fmt.Sprintf("web-%d-7d9c5b8f6d-%05x", i%1000, i)
-			obj.UID = types.UID(fmt.Sprintf("%08x-7f3c-4c1d-9a41-5be0%08x", i, i))
-			obj.CreationTimestamp = metav1.Unix(int64(i), 0)
-			history.Upsert(events.KindPod, obj)
-			f := history.Facts[0]
-			f.Sequence = uint64(i) + 1
-			batch = append(batch, f)
-			if len(batch) == cap(batch) {
-				if _, err := store.Apply(batch); err != nil {
-					b.Fatal(err)
-				}
-				batch = batch[:0]
-			}
-		}
+		store := millionPods(b)
 		before := alive()
 		b.StartTimer()
 		begin, cpu := time.Now(), cpuTime(b)
@@ -305,6 +289,30 @@ func BenchmarkMillionPending(b *testing.B) {
 	}
 }
 
+// millionPods is their state.
+func millionPods(b *testing.B) *state.Store {
+	store, history := state.New(), &statetest.History{}
+	batch := make([]events.SequencedFact, 0, 1000)
+	for i := range million {
+		history.Facts = history.Facts[:0]
+		obj := crowdPod(i % 1000)
+		obj.Name = fmt.Sprintf("web-%d-7d9c5b8f6d-%05x", i%1000, i)
+		obj.UID = types.UID(fmt.Sprintf("%08x-7f3c-4c1d-9a41-5be0%08x", i, i))
+		obj.CreationTimestamp = metav1.Unix(int64(i), 0)
+		history.Upsert(events.KindPod, obj)
+		f := history.Facts[0]
+		f.Sequence = uint64(i) + 1
+		if batch = append(batch, f); len(batch) < cap(batch) {
+			continue
+		}
+		if _, err := store.Apply(batch); err != nil {
+			b.Fatal(err)
+		}
+		batch = batch[:0]
+	}
+	return store
+}
+
 // alive is how much of the heap is.
 func alive() uint64 {
 	var m runtime.MemStats
@@ -312,4 +320,145 @@ func alive() uint64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// BenchmarkCycle: pods come, are offered, reserved, bound and handed over, and older ones
+// are deleted, 1,000 a second, beside so many pods that fit nowhere. Each deletion leaves
+// room that could be theirs, so that they are tried again and again. An attempt takes 20 ms
+// until its answer is known. retries/op is how many attempts they get for each pod that is
+// placed, wait-ms how long that one waits for its offer, cpu-ns/op what it costs the queue.
+func BenchmarkCycle(b *testing.B) {
+	for _, waiting := range []int{0, 10_000} {
+		b.Run(strconv.Itoa(waiting), func(b *testing.B) {
+			c := &cycle{crowd: newCrowd(b, 0), made: map[string]time.Time{}}
+			c.begin(b, waiting)
+			b.ReportAllocs()
+			b.ResetTimer()
+			cpu := cpuTime(b)
+			for i := range b.N {
+				c.pod(i)
+			}
+			b.ReportMetric(float64(cpuTime(b)-cpu)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(c.retries)/float64(b.N), "retries/op")
+			b.ReportMetric(float64(c.waited.Milliseconds())/float64(b.N), "wait-ms")
+		})
+	}
+}
+
+// attemptTakes is the time from an offer to its answer.
+const attemptTakes = 20 * time.Millisecond
+
+// cycle is one shard at work beside a crowd.
+type cycle struct {
+	*crowd
+	revision int64
+	offers   []dueOffer
+	old      []*state.Pod
+	made     map[string]time.Time
+	retries  int
+	waited   time.Duration
+}
+
+type dueOffer struct {
+	events.Offer
+	due time.Time
+}
+
+func (c *cycle) step(in Input) {
+	for _, effect := range c.core.Step(in, c.now) {
+		send, ok := effect.(SendOffers)
+		if !ok {
+			continue
+		}
+		for _, o := range send.Batch.Offers {
+			c.offers = append(c.offers, dueOffer{o, c.now.Add(attemptTakes)})
+			if made, ok := c.made[o.Pod.UID]; ok {
+				c.waited += c.now.Sub(made)
+				delete(c.made, o.Pod.UID)
+			}
+		}
+	}
+}
+
+func (c *cycle) facts(changes ...state.PodChange) {
+	c.sequence++
+	c.step(FactsApplied{Changes: state.Changes{Pods: changes}, Position: Position{
+		Sequence: c.sequence, PodProgress: c.sequence, ProgressKnown: true,
+	}})
+}
+
+// begin parks the pods that wait, all alike but for their names.
+func (c *cycle) begin(b *testing.B, waiting int) {
+	var owners [ledger.Partitions]string
+	for p := range owners {
+		owners[p] = "s1"
+	}
+	c.revision = 1
+	c.step(LedgerMoved{Revision: c.revision, Owners: &owners})
+	for i := range waiting {
+		obj := crowdPod(0)
+		obj.UID = types.UID("waiting" + strconv.Itoa(i))
+		c.facts(state.PodChange{After: state.NewPod(obj)})
+	}
+	for range waiting {
+		c.pass()
+	}
+	if c.retries < waiting || c.core.Pending()[PoolParked] != waiting {
+		b.Fatalf("%d tries, %v", c.retries, c.core.Pending())
+	}
+	c.retries = 0
+}
+
+// pass lets a millisecond pass, and answers the offers that are due.
+func (c *cycle) pass() {
+	c.now = c.now.Add(time.Millisecond)
+	c.step(WorkAsked{Request: events.WorkRequest{Shard: "s1", Window: 96}})
+	var decided Decided
+	for len(c.offers) > 0 && !c.offers[0].due.After(c.now) {
+		o := c.offers[0].Offer
+		c.offers = c.offers[1:]
+		if !strings.HasPrefix(o.Pod.UID, "waiting") {
+			c.place(o)
+			continue
+		}
+		c.retries++
+		decided.Decisions = append(decided.Decisions, events.SequencedDecision{Decision: events.Decision{
+			Kind: events.DecisionUnplaceable, Pod: o.Pod, Token: o.Token, Attempt: o.Attempt,
+			FactSequence: c.sequence, LedgerRevision: c.revision, Plugins: []string{"NodeResourcesFit"},
+		}}, events.SequencedDecision{Decision: events.Decision{
+			Kind: events.DecisionCondition, Pod: o.Pod, Token: o.Token,
+		}})
+	}
+	c.step(decided)
+}
+
+func (c *cycle) place(o events.Offer) {
+	c.revision++
+	c.step(LedgerMoved{Revision: c.revision, Holds: []Hold{{PodUID: o.Pod.UID, Live: true}}})
+	c.step(Decided{Decisions: []events.SequencedDecision{{Decision: events.Decision{
+		Kind: events.DecisionPlaced, Pod: o.Pod, Token: o.Token, Attempt: o.Attempt, LedgerRevision: c.revision,
+	}}}})
+	before := c.core.pods[o.Pod.UID].pod
+	after := *before
+	after.NodeName = "n1"
+	after.ResourceVersion++
+	c.facts(state.PodChange{Before: before, After: &after})
+	c.revision++
+	c.step(LedgerMoved{Revision: c.revision, Holds: []Hold{{PodUID: o.Pod.UID, HW: 1, Bound: true}}})
+	c.old = append(c.old, &after)
+}
+
+// pod makes a pod and lets the oldest one go.
+func (c *cycle) pod(i int) {
+	obj := statetest.Pod("apps", "web"+strconv.Itoa(i), "cpu", "1")
+	obj.Spec.SchedulerName = ourScheduler
+	obj.ResourceVersion = "1"
+	c.made[string(obj.UID)] = c.now
+	c.facts(state.PodChange{After: state.NewPod(obj)})
+	c.pass()
+	if len(c.old) > 100 {
+		gone := c.old[0]
+		c.old = c.old[1:]
+		c.facts(state.PodChange{Before: gone, DeletedRV: 1})
+	}
 }

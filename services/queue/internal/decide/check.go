@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -49,7 +50,7 @@ func (c *Core) checkBags() error {
 			case PoolActive:
 				active++
 			}
-			if e.early != nil {
+			if e.early == c.bags.early[e.partition] {
 				early++
 			}
 		}
@@ -62,11 +63,55 @@ func (c *Core) checkBags() error {
 		return fmt.Errorf("I5: %d pods may go early, counted %d", early, c.bags.earlyCount)
 	}
 	for _, s := range c.leases.order {
+		if s.early < 0 || s.early > min(s.leased, earlyAtOnce) {
+			return fmt.Errorf("I5: shard %s has %d early pods in hand, of %d", s.id, s.early, s.leased)
+		}
 		if s.leased != leased[s] {
 			return fmt.Errorf("I5: shard %s holds %d leases, counted %d", s.id, leased[s], s.leased)
 		}
 	}
-	return c.checkWaiting()
+	return errors.Join(c.checkWaiting(), c.checkLanes())
+}
+
+// activeBag is where an active pod has to stand.
+func (c *Core) activeBag(e *entry) *bag {
+	if e.lane != nil && !e.permit {
+		return e.lane.blocked
+	}
+	return c.bags.active[e.partition]
+}
+
+// checkLanes counts the lanes again.
+func (c *Core) checkLanes() error {
+	counted := map[*lane]lane{}
+	for _, e := range c.pods {
+		l := e.lane
+		if l == nil {
+			continue
+		}
+		n := counted[l]
+		n.pods++
+		if e.permit {
+			n.out++
+		}
+		if e.early == c.bags.early[e.partition] {
+			n.listed++
+		}
+		counted[l] = n
+	}
+	for key, l := range c.lanes.all {
+		n := counted[l]
+		if l.key != key || n.pods != l.pods || n.out != l.out || n.listed != l.listed || l.pods == 0 {
+			return fmt.Errorf("I5: lane %q has %+v, counted %+v", key, *l, n)
+		}
+		if l.out < l.width && l.blocked.Len() > 0 {
+			return fmt.Errorf("I6: lane %q has room and holds %d back", key, l.blocked.Len())
+		}
+	}
+	if len(counted) != len(c.lanes.all) {
+		return fmt.Errorf("I5: %d lanes, counted %d", len(c.lanes.all), len(counted))
+	}
+	return nil
 }
 
 // checkWaiting holds the index of the parked pods against the pool.
@@ -119,8 +164,10 @@ func (c *Core) checkEntry(e *entry, b *bag, index int) error {
 		return fmt.Errorf("I5: pod %s has a reservation: %t, taken for: %t, in %s", uid, live, e.hold.live, b.pool)
 	case held && live == settling:
 		return fmt.Errorf("I5: pod %s is held: live %t, settling %t", uid, live, settling)
-	case b.pool == PoolActive && (e.partition != ledger.PartitionOf(uid) || b != c.bags.active[e.partition]):
-		return fmt.Errorf("I5: pod %s is in the wrong partition", uid)
+	case b.pool == PoolActive && (e.partition != ledger.PartitionOf(uid) || b != c.activeBag(e)):
+		return fmt.Errorf("I5: pod %s is in the wrong partition, or without a permit", uid)
+	case e.permit && (e.lane == nil || b.pool != PoolActive && b.pool != PoolOffered):
+		return fmt.Errorf("I5: pod %s is in %s and has a permit", uid, b.pool)
 	case b.pool == PoolOffered && c.leases.tokens[e.attempt.token] != e:
 		return fmt.Errorf("I5: pod %s: token %s leads elsewhere", uid, e.attempt.token)
 	case (e.early != nil) != (b == c.bags.backoff && e.mayGoEarly()):

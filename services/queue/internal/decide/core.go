@@ -45,6 +45,7 @@ type Core struct {
 	// waiting holds the parked pods by what could wake them, journal what happened lately.
 	waiting waiting
 	journal journal
+	lanes   lanes
 	// rejectors counts the pods that rules hold back; a pod counts for each of its.
 	rejectors map[Rejector]int
 	// settling holds the held pods without a live reservation: see hold.go.
@@ -89,9 +90,11 @@ type leases struct {
 // shard is what the queue knows of one shard: from its requests, and the partitions it
 // holds.
 type shard struct {
-	id       string
-	window   int
-	leased   int
+	id     string
+	window int
+	leased int
+	// early is how many of those left their backoff early.
+	early    int
 	lastSeen moment
 	// alone is the pod that is out with the shard with no other beside it; see suspect.go.
 	alone      *entry
@@ -115,6 +118,7 @@ func New(cfg Config) *Core {
 		cfg:       cfg,
 		pods:      map[string]*entry{},
 		waiting:   newWaiting(),
+		lanes:     lanes{all: map[string]*lane{}, moved: map[*lane]struct{}{}},
 		rejectors: map[Rejector]int{},
 		settling:  map[*entry]struct{}{},
 		leases:    leases{shards: map[string]*shard{}, tokens: map[string]*entry{}},
@@ -144,6 +148,7 @@ func (c *Core) Step(in Input, at time.Time) []Effect {
 	c.expire(now)
 	c.flush(now)
 	c.endBackoffs(now)
+	c.openLanes()
 	c.dispatch(now)
 	c.journal.trim(now)
 	c.askTick(now)
@@ -322,6 +327,13 @@ func (c *Core) free(e *entry, event string, now moment) {
 // enter moves a pod into a pool and keeps the indexes of both pools true.
 func (c *Core) enter(e *entry, to *bag, event string, now moment) {
 	c.detach(e)
+	if to.pool != PoolActive && to.pool != PoolOffered {
+		c.giveBackPermit(e)
+	}
+	if to.pool == PoolActive && e.lane != nil && !e.permit {
+		to = e.lane.blocked
+		c.lanes.moved[e.lane] = struct{}{}
+	}
 	e.entered = now
 	e.in = to
 	to.put(e)
@@ -376,21 +388,32 @@ func (c *Core) reorder(e *entry) {
 	}
 }
 
-// mayGoEarly lists a pod in backoff among those that may be offered early, if it may.
+// mayGoEarly puts a pod in backoff where those stand that may be offered early, if it may.
 func (c *Core) mayGoEarly(e *entry) {
-	if e.early == nil && e.mayGoEarly() {
-		e.early = c.bags.early[e.partition]
+	switch {
+	case e.early != nil || !e.mayGoEarly():
+	case e.lane != nil:
+		e.early = e.lane.back
 		e.early.put(e)
-		c.bags.earlyCount++
+		c.lanes.moved[e.lane] = struct{}{}
+	default:
+		c.list(e)
 	}
 }
 
 func (c *Core) notEarly(e *entry) {
-	if e.early != nil {
-		e.early.drop(e)
-		e.early = nil
-		c.bags.earlyCount--
+	if e.early == nil {
+		return
 	}
+	e.early.drop(e)
+	if e.early == c.bags.early[e.partition] {
+		c.bags.earlyCount--
+		if e.lane != nil {
+			e.lane.listed--
+			c.lanes.moved[e.lane] = struct{}{}
+		}
+	}
+	e.early = nil
 }
 
 func (c *Core) countRejectors(e *entry, plugins []string, change int) {
@@ -406,6 +429,7 @@ func (c *Core) countRejectors(e *entry, plugins []string, change int) {
 func (c *Core) leave(e *entry) {
 	c.detach(e)
 	c.unreject(e)
+	c.part(e)
 	if e.hold.live {
 		c.world.live[e.pod.UID] = e.pod
 	}

@@ -23,6 +23,9 @@ func (c *Core) reason(e *entry) string {
 	case PoolGated:
 		return "waits for its scheduling gates to be removed"
 	case PoolActive:
+		if e.lane != nil && e.in == e.lane.blocked {
+			return "waits until others that were rejected alike have been tried again: " + e.verdict.message
+		}
 		if owner := c.world.owners[e.partition]; owner != "" {
 			return fmt.Sprintf("waits for room in the window of %s (partition %d)", owner, e.partition)
 		}
@@ -110,6 +113,9 @@ func (c *Core) allBags() iter.Seq[*bag] {
 	return func(yield func(*bag) bool) {
 		b := &c.bags
 		waiting := []*bag{b.gated, b.backoff, b.parked, b.quarantine, b.offered, b.held}
+		for _, key := range slices.Sorted(maps.Keys(c.lanes.all)) {
+			waiting = append(waiting, c.lanes.all[key].blocked)
+		}
 		for _, bag := range slices.Concat(waiting, b.active[:]) {
 			if !yield(bag) {
 				return

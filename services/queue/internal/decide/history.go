@@ -39,7 +39,7 @@ func (c *Core) haunt(d *events.Decision, now moment) {
 	switch {
 	case d.Kind == events.DecisionCondition:
 		c.conditionWritten(g, d)
-	case isAnswer(d.Kind) && answers(g, d):
+	case isAnswer(d.Kind) && c.isNews(g, d):
 		c.tally(g, d, now)
 	}
 }

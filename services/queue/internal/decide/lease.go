@@ -8,6 +8,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
+// earlyAtOnce is how many pods a shard has in hand at the same time that left their backoff
+// early. Upstream has one, because it decides one pod at a time; without a limit ten
+// thousand pods that fit nowhere would keep an idle shard, and the log, as busy as they
+// can be.
+const earlyAtOnce = 4
+
 func (in WorkAsked) apply(c *Core, now moment) {
 	if !c.leases.leading || in.Request.Shard == "" {
 		return
@@ -46,6 +52,10 @@ func byID(a, b *shard) int { return strings.Compare(a.id, b.id) }
 // gaveBack ends a lease.
 func (s *shard) gaveBack(e *entry) {
 	s.leased--
+	if e.attempt.early {
+		s.early--
+		e.attempt.early = false
+	}
 	if s.alone == e {
 		s.alone = nil
 	}
@@ -137,21 +147,40 @@ func (c *Core) nextFor(s *shard) *entry {
 			best = e
 		}
 	}
-	if best != nil || c.bags.earlyCount == 0 {
+	if best != nil || s.early >= earlyAtOnce {
 		return best
 	}
-	for _, p := range s.partitions {
-		if e := c.bags.early[p].first(); e != nil && (best == nil || earlyBefore(e, best)) {
-			best = e
+	return c.earlyFor(s)
+}
+
+// earlyFor is the first of those that may leave their backoff early and whose lane is not
+// full.
+func (c *Core) earlyFor(s *shard) *entry {
+	for c.bags.earlyCount > 0 {
+		var best *entry
+		for _, p := range s.partitions {
+			if e := c.bags.early[p].first(); e != nil && (best == nil || earlyBefore(e, best)) {
+				best = e
+			}
 		}
+		if best == nil || best.lane == nil || best.lane.out < best.lane.width {
+			return best
+		}
+		c.standBack(best)
 	}
-	return best
+	return nil
 }
 
 // lease moves a pod to offered and makes the offer.
 func (c *Core) lease(e *entry, s *shard, now moment) events.Offer {
 	if e.in == c.bags.backoff {
+		if e.lane != nil {
+			e.permit = true
+			e.lane.out++
+		}
 		c.free(e, eventPopFromBackoff, now)
+		e.attempt.early = true
+		s.early++
 	}
 	c.detach(e)
 	c.unreject(e)

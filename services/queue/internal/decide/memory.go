@@ -30,6 +30,7 @@ import (
 //	  string uid = 1; uint64 attempts = 2, lost = 3, rejections = 4, errors = 5, released = 6;
 //	  uint64 kind = 7, message = 8; repeated uint64 plugins = 9;   // numbers of texts
 //	  uint64 facts = 10, ledger = 11; bool parked = 12, waits = 13; uint64 version = 14;
+//	  uint64 answered = 15;
 //	}
 const memoryVersion = 1
 
@@ -58,6 +59,8 @@ const (
 	podParkedField
 	podWaitsField
 	podVersionField
+	podAnsweredField
+	podFields
 )
 
 // Remember writes down what the core knows of attempts, and the sequence of the decisions
@@ -120,6 +123,7 @@ func (w *memoryWriter) pod(uid string, e *entry, parked bool) {
 	var p memoryWriter
 	p.text(podUIDField, uid)
 	p.number(podAttemptsField, uint64(e.attempt.count))
+	p.number(podAnsweredField, uint64(e.attempt.answered))
 	p.number(podLostField, uint64(e.attempt.lost))
 	p.number(podRejectionsField, uint64(v.rejections))
 	p.number(podErrorsField, uint64(v.errors))
@@ -150,7 +154,7 @@ type memory struct {
 
 type rememberedPod struct {
 	uid     string
-	numbers [podVersionField + 1]uint64
+	numbers [podFields]uint64
 	plugins []string
 }
 
@@ -270,7 +274,7 @@ func (c *Core) clockWait(now moment) moment { return now.add(c.cfg.ConditionWait
 func (m *memory) ghost(p *rememberedPod, until moment) *entry {
 	n := &p.numbers
 	e := &entry{}
-	e.attempt.count = int32(n[podAttemptsField])
+	e.attempt.count, e.attempt.answered = int32(n[podAttemptsField]), int32(n[podAnsweredField])
 	e.attempt.lost, e.attempt.released = int16(n[podLostField]), int16(n[podReleasedField])
 	e.verdict = verdict{
 		kind:       events.DecisionKind(m.referred(n[podKindField])),

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -29,7 +30,9 @@ type model struct {
 	since  uint64
 
 	modelWorld
-	shards                  map[string]*modelShard
+	shards map[string]*modelShard
+	// widths are those of the lanes, by key; pods know theirs.
+	widths                  map[string]int
 	leads, caughtUp, primed bool
 	// fromMemory: the ledger has not been seen since the memory.
 	fromMemory bool
@@ -63,8 +66,11 @@ type modelPod struct {
 }
 
 type modelAttempt struct {
-	attempts, lost, released int
-	token, shard             string
+	attempts, answered, lost int
+	released                 int
+	token, shard, lane       string
+	permit                   bool
+	early                    bool
 	deadline                 time.Duration
 }
 
@@ -94,14 +100,14 @@ type modelHold struct {
 func newModel(cfg Config, forgot func() (uint64, int64)) *model {
 	return &model{
 		cfg: cfg, forgot: forgot, pods: map[string]*modelPod{}, ghosts: map[string]*modelPod{},
-		live: map[string]*state.Pod{}, shards: map[string]*modelShard{},
+		live: map[string]*state.Pod{}, shards: map[string]*modelShard{}, widths: map[string]int{},
 	}
 }
 
 // offer is what the model expects to be offered.
 type offer struct{ shard, pod string }
 
-func (m *model) step(in Input, at time.Time) []offer {
+func (m *model) step(in Input, at time.Time) {
 	if m.origin.IsZero() {
 		m.origin = at
 	}
@@ -156,7 +162,7 @@ func (m *model) step(in Input, at time.Time) []offer {
 			m.free(p)
 		}
 	}
-	return m.dispatch()
+	m.openLanes()
 }
 
 // in lists the pods of a pool by arrival.
@@ -180,6 +186,7 @@ func (p *modelPod) ready() time.Duration {
 
 func (m *model) enter(p *modelPod, pool Pool) {
 	p.pool, p.entered, p.quarantined = pool, m.now, false
+	p.permit = p.permit && (pool == PoolActive || pool == PoolOffered)
 }
 
 func (m *model) free(p *modelPod) {
@@ -255,6 +262,9 @@ func (m *model) leave(uid string) {
 		m.live[uid] = p.pod
 	}
 	delete(m.pods, uid)
+	if ok {
+		m.toLane(p, "")
+	}
 }
 
 func (m *model) shown(pod *state.Pod) {
@@ -377,7 +387,8 @@ func (m *model) remembered(memory *memory) {
 		e := memory.ghost(&memory.pods[i], 0)
 		m.ghosts[memory.pods[i].uid] = &modelPod{
 			modelAttempt: modelAttempt{
-				attempts: int(e.attempt.count), lost: int(e.attempt.lost), released: int(e.attempt.released),
+				attempts: int(e.attempt.count), answered: int(e.attempt.answered),
+				lost: int(e.attempt.lost), released: int(e.attempt.released),
 			},
 			modelVerdict: modelVerdict{
 				kind: e.verdict.kind, rejections: int(e.verdict.rejections), errors: int(e.verdict.errors),
@@ -519,8 +530,25 @@ func (m *model) backOff(p *modelPod) {
 	p.backoffUntil = m.now + m.doubled(n)
 }
 
+// toLane moves a pod from its lane to another; one without pods is forgotten.
+func (m *model) toLane(p *modelPod, lane string) {
+	was := p.lane
+	p.lane, p.permit = lane, false
+	if !slices.ContainsFunc(slices.Collect(maps.Values(m.pods)), func(p *modelPod) bool { return p.lane == was }) {
+		delete(m.widths, was)
+	}
+	if _, known := m.widths[lane]; !known && lane != "" {
+		m.widths[lane] = laneWidth
+	}
+}
+
 func (m *model) park(p *modelPod) {
 	m.backOff(p)
+	lane := fmt.Sprint(p.pod.SchedulerName, p.pod.Priority)
+	for _, plugin := range p.plugins {
+		lane += fmt.Sprintf(" %q %q", plugin, m.cfg.Profiles[p.pod.SchedulerName].Interest(plugin, p.pod).Class)
+	}
+	m.toLane(p, lane)
 	sequence, revision := m.forgot()
 	missed := p.factSequence < max(sequence, m.since) || p.ledgerRevision < revision
 	for _, o := range m.happened {
@@ -556,7 +584,11 @@ func (m *model) decided(d *events.Decision) {
 		}
 		return
 	}
-	news := d.Token != "" && d.Token == p.token || int(d.Attempt) > p.attempts
+	news := int(d.Attempt) > p.answered
+	if p.pool == PoolOffered {
+		news = int(d.Attempt) > p.attempts
+	}
+	news = news || d.Token != "" && d.Token == p.token
 	if !isAnswer(d.Kind) || !news {
 		return
 	}
@@ -568,8 +600,18 @@ func (m *model) decided(d *events.Decision) {
 }
 
 func (m *model) tally(p *modelPod, d *events.Decision) {
-	p.attempts, p.token, p.lost = max(p.attempts, int(d.Attempt)), "", 0
+	p.attempts, p.answered = max(p.attempts, int(d.Attempt)), max(p.answered, int(d.Attempt))
+	p.token, p.lost = "", 0
+	if p.lane != "" {
+		switch d.Kind {
+		case events.DecisionPlaced:
+			m.widths[p.lane] = min(2*m.widths[p.lane], maxLaneWidth)
+		case events.DecisionUnplaceable:
+			m.widths[p.lane] = laneWidth
+		}
+	}
 	p.remembered = false
+	m.toLane(p, "")
 	p.kind, p.verdictToken, p.factSequence, p.ledgerRevision = d.Kind, d.Token, d.FactSequence, d.LedgerRevision
 	switch d.Kind {
 	case events.DecisionUnplaceable:
@@ -635,53 +677,87 @@ func (m *model) expired(p *modelPod) {
 	p.quarantined = true
 }
 
-func (m *model) dispatch() []offer {
-	if !m.leads || !m.caughtUp {
-		return nil
-	}
-	var offers []offer
-	for _, id := range slices.Sorted(maps.Keys(m.shards)) {
-		for p := m.next(id); p != nil; p = m.next(id) {
-			p.attempts++
-			p.token, p.shard, p.deadline = "", id, m.now+m.cfg.Lease
-			m.enter(p, PoolOffered)
-			offers = append(offers, offer{id, p.pod.UID})
+// openLanes gives permits as far as each lane's width allows, to the first in the order.
+func (m *model) openLanes() {
+	for key := range m.widths {
+		for {
+			blocked := slices.DeleteFunc(m.in(PoolActive), func(p *modelPod) bool { return p.lane != key || p.permit })
+			if len(blocked) == 0 || m.out(key) >= m.widths[key] {
+				break
+			}
+			slices.MinFunc(blocked, offerOrder).permit = true
 		}
 	}
-	return offers
 }
 
-// next is whom a shard is offered next, if it has room.
-func (m *model) next(shard string) *modelPod {
-	leased := slices.DeleteFunc(m.in(PoolOffered), func(p *modelPod) bool { return p.shard != shard })
+// out is how many pods of a lane have a permit.
+func (m *model) out(lane string) int {
+	out := 0
+	for _, p := range m.pods {
+		if p.lane == lane && p.permit {
+			out++
+		}
+	}
+	return out
+}
+
+// dispatched checks the offers that were made. What is active must have been offered in the
+// order; of what was let out of its backoff early, it must only have been allowed.
+func (m *model) dispatched(offers []offer) error {
+	for _, o := range offers {
+		p := m.pods[o.pod]
+		if !m.leads || !m.caughtUp || p == nil || m.ownerOf(p) != o.shard || !m.room(o.shard, p) {
+			return fmt.Errorf("offered %s to %s, which must not have it", o.pod, o.shard)
+		}
+		switch first := m.first(o.shard); {
+		case first != nil && first != p:
+			return fmt.Errorf("offered %s to %s, before %s", o.pod, o.shard, first.pod.UID)
+		case first == nil && !m.mayGoEarly(o.shard, p):
+			return fmt.Errorf("offered %s to %s out of %s", o.pod, o.shard, p.pool)
+		}
+		p.attempts++
+		p.early, p.permit = p.pool == PoolBackoff, p.lane != ""
+		p.token, p.shard, p.deadline = "", o.shard, m.now+m.cfg.Lease
+		m.enter(p, PoolOffered)
+	}
+	for id := range m.shards {
+		if p := m.first(id); m.leads && m.caughtUp && p != nil && m.room(id, p) {
+			return fmt.Errorf("%s has room and was not offered %s", id, p.pod.UID)
+		}
+	}
+	return nil
+}
+
+// room says whether a shard may be offered a pod beside what it has in hand.
+func (m *model) room(shard string, p *modelPod) bool {
+	s, known := m.shards[shard]
+	leased := m.leased(shard)
 	alone := slices.ContainsFunc(leased, func(p *modelPod) bool { return p.lost >= suspectAfter })
-	p := m.first(shard)
-	if p == nil || alone || len(leased) >= m.shards[shard].window || p.lost >= suspectAfter && len(leased) > 0 {
-		return nil
-	}
-	return p
+	return known && !alone && len(leased) < s.window && (p.lost < suspectAfter || len(leased) == 0)
 }
 
-// first is the first of the pods that a shard could be offered.
+func (m *model) leased(shard string) []*modelPod {
+	return slices.DeleteFunc(m.in(PoolOffered), func(p *modelPod) bool { return p.shard != shard })
+}
+
+func offerOrder(a, b *modelPod) int {
+	return cmp.Or(cmp.Compare(b.pod.Priority, a.pod.Priority), cmp.Compare(a.queued, b.queued),
+		cmp.Compare(a.serial, b.serial))
+}
+
+// first is the first of the active pods that a shard could be offered, nil for none.
 func (m *model) first(shard string) *modelPod {
-	mine := func(pool Pool) []*modelPod {
-		return slices.DeleteFunc(m.in(pool), func(p *modelPod) bool { return m.ownerOf(p) != shard })
-	}
-	order := func(a, b *modelPod) int {
-		return cmp.Or(cmp.Compare(b.pod.Priority, a.pod.Priority), cmp.Compare(a.queued, b.queued))
-	}
-	if list := mine(PoolActive); len(list) > 0 {
-		return slices.MinFunc(list, order)
-	}
-	early := slices.DeleteFunc(mine(PoolBackoff), func(p *modelPod) bool {
-		return p.errors > 0 || p.released > 0 || p.waits || p.lost >= suspectAfter
+	list := slices.DeleteFunc(m.in(PoolActive), func(p *modelPod) bool {
+		return m.ownerOf(p) != shard || p.lane != "" && !p.permit
 	})
-	if len(early) == 0 {
+	if len(list) == 0 {
 		return nil
 	}
-	// Moments of the core are one later than the model's.
-	window := func(p *modelPod) time.Duration { return (p.backoffUntil + 1).Truncate(time.Second) }
-	return slices.MinFunc(early, func(a, b *modelPod) int {
-		return cmp.Or(cmp.Compare(window(a), window(b)), order(a, b))
-	})
+	return slices.MinFunc(list, offerOrder)
+}
+
+func (m *model) mayGoEarly(shard string, p *modelPod) bool {
+	early := slices.DeleteFunc(m.leased(shard), func(p *modelPod) bool { return !p.early })
+	return p.pool == PoolBackoff && p.errors == 0 && p.released == 0 && !p.waits && p.lost < suspectAfter &&
+		len(early) < earlyAtOnce && (p.lane == "" || m.out(p.lane) < m.widths[p.lane])
 }

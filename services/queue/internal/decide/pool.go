@@ -50,11 +50,7 @@ const backoffWindow = time.Second
 // entry is one pod and all the queue knows about it.
 type entry struct {
 	pod *state.Pod
-	// in is the bag the entry is in: being in exactly one pool is a matter of
-	// representation. index is its place there and, in slotEarly, in an early heap.
-	in    *bag
-	index [slots]int32
-	early *heapOf
+	standing
 	// serial breaks ties of the order; it is unique.
 	serial uint64
 	// queued is the time that orders pods of one priority: when the pod came, or when its
@@ -75,16 +71,31 @@ type entry struct {
 	hold    hold
 }
 
+// standing is where a pod stands.
+type standing struct {
+	// in is the bag the entry is in: being in exactly one pool is a matter of
+	// representation. index is its place there and, in slotEarly, in an early heap.
+	in    *bag
+	index [slots]int32
+	early *heapOf
+	// lane is that of a pod whose last answer was a rejection; see lane.go.
+	lane   *lane
+	permit bool
+}
+
 // attempt is the lease and the count of leases.
 type attempt struct {
-	count int32
+	// count is the number of the last attempt, answered that of the last one whose answer is
+	// known.
+	count, answered int32
 	// lost counts the leases in a row that ended without an answer; released the
 	// reservations that ended without a bind.
 	lost, released int16
-	// flushed: the sweep, and no event, brought the pod to this attempt.
-	flushed    bool
-	firstOffer moment
-	deadline   moment
+	// flushed: the sweep, and no event, brought the pod to this attempt. early: it left its
+	// backoff before its time for it.
+	flushed, early bool
+	firstOffer     moment
+	deadline       moment
 	// token is that of the last lease; "" once it was answered.
 	token string
 	shard *shard

@@ -25,7 +25,7 @@ func (c *Core) decided(d *events.Decision, now moment) {
 		c.haunt(d, now)
 	case d.Kind == events.DecisionCondition:
 		c.conditionWritten(e, d)
-	case isAnswer(d.Kind) && answers(e, d):
+	case isAnswer(d.Kind) && c.isNews(e, d):
 		c.answered(e, d, now)
 	}
 }
@@ -40,11 +40,18 @@ func isAnswer(k events.DecisionKind) bool {
 	return false
 }
 
-// answers says whether a decision is news about the pod: the answer to the last offer that
-// this replica made, late or not, or the answer to a later attempt than it knows of, which
-// another leader offered. Repeated answers and those to earlier attempts are neither.
-func answers(e *entry, d *events.Decision) bool {
-	return d.Token != "" && d.Token == e.attempt.token || d.Attempt > e.attempt.count
+// isNews says whether a decision is the answer to the last offer that this replica made,
+// late or not; or, if none of its offers is out, the answer to a later attempt than those
+// whose answers are known: another leader made that offer. Repeated answers, and those to
+// earlier attempts, are no news.
+func (c *Core) isNews(e *entry, d *events.Decision) bool {
+	if d.Token != "" && d.Token == e.attempt.token {
+		return true
+	}
+	if e.in == c.bags.offered {
+		return d.Attempt > e.attempt.count
+	}
+	return d.Attempt > e.attempt.answered
 }
 
 // answered moves a pod to where an answer leaves it.
@@ -74,7 +81,12 @@ func (c *Core) answered(e *entry, d *events.Decision, now moment) {
 // tally counts an answer and ends its token, so that the answer is not believed again.
 func (c *Core) tally(e *entry, d *events.Decision, now moment) {
 	c.unreject(e)
+	if e.lane != nil {
+		e.lane.learn(d.Kind)
+		c.part(e)
+	}
 	e.attempt.count = max(e.attempt.count, d.Attempt)
+	e.attempt.answered = max(e.attempt.answered, d.Attempt)
 	e.attempt.token, e.attempt.lost = "", 0
 	v := &e.verdict
 	v.kind, v.token, v.remembered = d.Kind, d.Token, false
@@ -117,6 +129,7 @@ func (c *Core) placed(e *entry, d *events.Decision, now moment) {
 // verdict was computed from, the pod is tried again after its backoff instead.
 func (c *Core) park(e *entry, now moment) {
 	c.backOff(e, now)
+	c.join(e)
 	c.countRejectors(e, e.verdict.plugins, 1)
 	e.verdict.counted = true
 	if c.missed(e) {

@@ -271,8 +271,9 @@ func (w *walk) all(in Input) {
 // step gives an input to a replica and to its model, and compares them.
 func (w *walk) step(r *replica, in Input) {
 	w.t.Helper()
-	want := r.model.step(in, w.now)
+	r.model.step(in, w.now)
 	var got []offer
+	var tokens []string
 	var records []events.Decision
 	for _, effect := range r.core.Step(in, w.now) {
 		switch e := effect.(type) {
@@ -280,7 +281,7 @@ func (w *walk) step(r *replica, in Input) {
 			for _, o := range e.Batch.Offers {
 				got = append(got, offer{e.Shard, o.Pod.UID})
 				w.offers[o.Token] = given{o, e.Shard}
-				r.model.pods[o.Pod.UID].token = o.Token
+				tokens = append(tokens, o.Token)
 			}
 		case Record:
 			records = append(records, e.Decision)
@@ -288,8 +289,11 @@ func (w *walk) step(r *replica, in Input) {
 			w.count(e)
 		}
 	}
-	if !slices.Equal(got, want) {
-		w.fatalf("%s after %T offers %v, want %v\n%s", r.name, in, got, want, r.core.Describe())
+	if err := r.model.dispatched(got); err != nil {
+		w.fatalf("%s after %T: %v\n%s", r.name, in, err, r.core.Describe())
+	}
+	for i, o := range got {
+		r.model.pods[o.pod].token = tokens[i]
 	}
 	inStep := r.core.world.facts.Sequence == w.sequence
 	if err := r.core.Check(w.state.Snapshot().Pods()); err != nil && inStep && r.core.history.primed {
@@ -339,7 +343,7 @@ func (w *walk) next() {
 		weight int
 		do     func()
 	}{
-		{8, w.addPod}, {4, w.bindPod}, {3, w.removePod}, {4, w.changePod}, {2, w.patchStatus},
+		{10, w.addPod}, {4, w.bindPod}, {3, w.removePod}, {4, w.changePod}, {2, w.patchStatus},
 		{3, w.changeNode}, {1, w.removeNode}, {4, w.reserve}, {4, w.release}, {1, w.moveOwners}, {12, w.ask},
 		{16, w.decide}, {3, w.redeliver}, {6, w.conditionShown}, {6, w.pass}, {1, w.changeLeader}, {1, w.kill},
 		{1, w.relist}, {1, w.nonsense},
@@ -407,6 +411,12 @@ func (w *walk) addPod() {
 	obj.UID, obj.Labels = types.UID(name), w.labels()
 	priority := int32(w.IntN(3))
 	obj.Spec.Priority, obj.Spec.SchedulerName = &priority, ourScheduler
+	if w.chance(40) { // one like many
+		*obj.Spec.Priority, obj.Labels = 1, nil
+		obj.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("1")
+		w.putPod(obj)
+		return
+	}
 	if w.chance(10) {
 		obj.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}}
 	}
@@ -628,6 +638,10 @@ func (w *walk) decide() {
 			d.FactSequence += 5 // the shard is ahead
 		}
 		d.LedgerRevision -= int64(w.IntN(3))
+		if w.chance(60) {
+			d.Plugins = []string{"NodeResourcesFit"}
+			break
+		}
 		for range w.IntN(3) {
 			d.Plugins = append(d.Plugins, one(w, plugins4Walk))
 		}
