@@ -41,5 +41,12 @@
 //     (preferred pod affinity, ScheduleAnyway spread, spreading by default) always score.
 //   - InterPodAffinity takes a namespace selector to mean the namespaces that match it,
 //     also where upstream loses track of that; and its hints wake pods that upstream's
-//     forget (see podAffinity.Hint). test/conformance names each such exception.
+//     forget (see podAffinity.Hint).
+//   - The answer depends on the cluster, not on how it came to be. Upstream's cache takes a
+//     host port for free when the first of two pods with it is gone, keeps the size an image
+//     had first, and counts the nodes with an image as they were when a node last changed.
+//   - A node that a pod was nominated to, and that the pod's own rules exclude, is no special
+//     case in the diagnosis.
+//
+// test/conformance has each of the last three as a test that shows both answers.
 package placement

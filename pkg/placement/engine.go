@@ -216,7 +216,7 @@ func (e *Engine) nominated(c *class, pod *state.Pod) (int32, bool) {
 		v, _ = c.plan.judgeNode(e.infos[slot], c.traits[e.traits.of[slot]].verdict)
 		v = c.plan.judgeUse(e, slot, v)
 	}
-	return int32(slot), v == verdictPass && c.passesWide(e, slot)
+	return int32(slot), v == verdictPass && c.passesWide(slot)
 }
 
 // examined is how many nodes a search over all judges: all that no rule narrowed out.

@@ -56,7 +56,7 @@ func (l *lazyObjects) SetObjects(o placement.Objects) {
 	if l.matters {
 		l.Engine.SetObjects(o)
 	} else {
-		l.Engine.Refresh(o)
+		l.Refresh(o)
 	}
 }
 
