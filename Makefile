@@ -148,7 +148,8 @@ COMPARISONS ?= $(if $(LONG),20000,2000)
 
 .PHONY: conformance
 conformance: ## Same decisions as kube-scheduler on random clusters (LONG=1, COMPARISONS=n)
-	@cd test/conformance && GOWORK=off go test -count=1 -timeout 60m ./... -args -comparisons=$(COMPARISONS)
+	@cd test/conformance && GOWORK=off go test -count=1 -timeout 60m . -args -comparisons=$(COMPARISONS)
+	@cd test/conformance && GOWORK=off go test -count=1 ./cmd/...
 
 .PHONY: cluster-check
 cluster-check: .cluster-programs ## Tests of the local cluster driver itself, on real programs
