@@ -148,7 +148,8 @@ COMPARISONS ?= $(if $(LONG),20000,2000)
 
 .PHONY: conformance
 conformance: ## Same decisions as kube-scheduler on random clusters (LONG=1, COMPARISONS=n)
-	@cd test/conformance && GOWORK=off go test -count=1 -timeout 60m ./... -args -comparisons=$(COMPARISONS)
+	@cd test/conformance && GOWORK=off go test -count=1 -timeout 60m . -args -comparisons=$(COMPARISONS)
+	@cd test/conformance && GOWORK=off go test -count=1 ./cmd/...
 
 .PHONY: cluster-check
 cluster-check: .cluster-programs ## Tests of the local cluster driver itself, on real programs
@@ -169,12 +170,30 @@ docs-check: ## Links between documents resolve, mentioned make targets exist, no
 .PHONY: presubmit
 presubmit: test race cluster-check labs ## What is run before a change is merged: more than a change alone needs
 	@$(MAKE) conformance LONG=1
+	@$(MAKE) fuzz PKG=./pkg/placement
 
 ##@ Measure
 
 .PHONY: bench
-bench: ## Go benchmarks of all modules (RUN=regexp)
+bench: ## Go benchmarks of all modules (RUN=regexp), then bench-placement
 	@go test -p 1 -run '^$$' -bench '$(RUN)' -benchmem work
+	@$(MAKE) bench-placement
+
+# Only some workloads, separated by commas; what comes out is printed and docs/ left alone.
+WORKLOADS ?=
+
+.PHONY: bench-placement
+bench-placement: ## The engine beside kube-scheduler's code, and a shard's memory: docs/benchmarks.md (WORKLOADS=basic,mixed)
+ifeq ($(WORKLOADS),)
+	@go build -o $(BIN)/shardmemory ./test/perf/cmd/shardmemory
+	@GOMEMLIMIT=620MiB $(BIN)/shardmemory --nodes 5000 --pods 150000 --out .build/bench/memory-5000.json
+	@GOMEMLIMIT=3600MiB $(BIN)/shardmemory --nodes 100000 --pods 1000000 --decisions 500 --out .build/bench/memory-100000.json
+	@cd test/conformance && GOWORK=off go run ./cmd/benchplacement --version '$(VERSION)' \
+		--memory $(CURDIR)/.build/bench/memory-5000.json,$(CURDIR)/.build/bench/memory-100000.json \
+		--json $(CURDIR)/.build/bench/placement.json --markdown $(CURDIR)/docs/benchmarks.md
+else
+	@cd test/conformance && GOWORK=off go run ./cmd/benchplacement --version '$(VERSION)' --workloads $(WORKLOADS)
+endif
 
 # RUNS per contender, alternating; CONTENDERS and MODES as in `go run ./test/perf/cmd/benche2e -h`.
 RUNS ?= 1

@@ -83,7 +83,7 @@ func (c *class) catchUp(e *Engine) {
 	}
 	c.seen = e.journal.now
 	if c.groups.stale(len(c.wide.columns), len(c.cells)) {
-		c.regroup(e)
+		c.regroup()
 	}
 }
 
@@ -133,7 +133,7 @@ func (c *class) refresh(e *Engine, slot int, restated bool) {
 	}
 	cell.score = int32(c.plan.usage.score(&e.resources, slot))
 	c.base[slot] = cell.score + c.bonus.points(c.plan.image, cell.held)
-	c.regroupSlot(e, slot)
+	c.regroupSlot(slot)
 }
 
 // restate asks the rules that read a node's object alone.

@@ -8,7 +8,7 @@ import (
 
 // classCache keeps the classes that were asked about last, within a budget.
 type classCache struct {
-	budget, size int64
+	budget, size int64 // budget 0: the default
 	byKey        map[classKey]*cached
 	// recent is the order of use, the latest first.
 	recent *list.List
@@ -38,7 +38,11 @@ func (k *classCache) add(c *class) {
 func (k *classCache) use(entry *cached) { k.recent.MoveToFront(entry.place) }
 
 // settle brings the size of the class in use up to date and makes room for it.
-func (k *classCache) settle(c *class) {
+func (k *classCache) settle(c *class, nodes int) {
+	budget := k.budget
+	if budget <= 0 {
+		budget = DefaultCacheBytes + DefaultCacheBytesPerNode*int64(nodes)
+	}
 	front := k.recent.Front().Value.(*cached)
 	size := c.bytes()
 	k.size += size - front.size
@@ -46,7 +50,7 @@ func (k *classCache) settle(c *class) {
 	size = c.wide.bytes()
 	k.size += size - c.wide.counted
 	c.wide.counted = size
-	for k.size > k.budget && k.recent.Len() > 1 {
+	for k.size > budget && k.recent.Len() > 1 {
 		k.drop(k.recent.Back().Value.(*cached))
 	}
 }

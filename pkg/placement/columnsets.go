@@ -197,8 +197,8 @@ type kindRow struct {
 
 type kindCount struct{ kind, pods int32 }
 
-// add counts pods of a kind on a slot and returns the kind's number. A pod that no fact has described has no kind, and no
-// rule about other pods can tell that it is there.
+// add counts pods of a kind on a slot and returns the kind's number. A pod that no fact has
+// described has no kind, and no rule about other pods can tell that it is there.
 func (k *kindColumn) add(slot int, kind *state.Kind, by int32) int32 {
 	if kind == nil {
 		return noKind

@@ -3,13 +3,24 @@
 // The scheduler, the descheduler's what-if, replay and simulation share it.
 //
 // Start reading at Plugin (one rule), then Profile.Evaluate (all of them over all nodes)
-// and Diagnosis (the answer for people); Change and Profile.Wakes are the way back from
-// "no" to "ask again".
+// and Diagnosis (the answer for people; Profile.Explain has more of it); Change and
+// Profile.Wakes are the way back from "no" to "ask again".
 //
-// Everything here is a function of its arguments: no clock, no randomness, no I/O, no
-// state that outlives a call. Nodes and pods are read only; so are namespaces, services
-// and controllers, which come as Objects. Rules about other pods (spread*.go,
-// podaffinity*.go) count them anew in every decision, once per constraint or term.
+// There are two ways to the same answer:
+//
+//   - Profile.Evaluate starts from scratch. It is a function of its arguments, with no state
+//     that outlives a call; rules about other pods (spread*.go, podaffinity*.go) count them
+//     anew, once per constraint or term. It serves where a question is asked once.
+//   - Engine keeps what it has found out and looks only at what changed since. It serves the
+//     shards. Read on at class (the pods that no rule can tell apart), columns (what it
+//     keeps of nodes), groups (why a decision need not look at every node with every rule)
+//     and wide (rules about other pods, by differences).
+//
+// No clock, no randomness, no I/O in either. Nodes and pods are read only; so are
+// namespaces, services and controllers, which come as Objects. TestEngineAgreesWithTwin
+// holds the second to the first after every event of random histories. A rule is written
+// once, as a Plugin; what the engine has of its own are the sums (tally), and the places
+// where numbers stand (usage.go).
 //
 // Semantics are those of kube-scheduler 1.36: the same feasible set, the same scores per
 // plugin and in total, the same reasons and message grammar; test/conformance compares
@@ -30,5 +41,12 @@
 //     (preferred pod affinity, ScheduleAnyway spread, spreading by default) always score.
 //   - InterPodAffinity takes a namespace selector to mean the namespaces that match it,
 //     also where upstream loses track of that; and its hints wake pods that upstream's
-//     forget (see podAffinity.Hint). test/conformance names each such exception.
+//     forget (see podAffinity.Hint).
+//   - The answer depends on the cluster, not on how it came to be. Upstream's cache takes a
+//     host port for free when the first of two pods with it is gone, keeps the size an image
+//     had first, and counts the nodes with an image as they were when a node last changed.
+//   - A node that a pod was nominated to, and that the pod's own rules exclude, is no special
+//     case in the diagnosis.
+//
+// test/conformance has each of the last three as a test that shows both answers.
 package placement

@@ -11,13 +11,16 @@ import (
 // EngineConfig of an Engine.
 type EngineConfig struct {
 	// CacheBytes is about how much memory the classes may take together; 0 means
-	// DefaultCacheBytes. The least recently used class goes first. One class takes 30 to
-	// 60 bytes a node; one alone may be larger than the budget.
+	// DefaultCacheBytes and DefaultCacheBytesPerNode. The least recently used class goes
+	// first. One class takes 30 to 60 bytes a node; one alone may be larger than the budget.
 	CacheBytes int64
 }
 
-// DefaultCacheBytes holds some 500 classes at 5,000 nodes.
-const DefaultCacheBytes = 128 << 20
+// By default, this is room for some hundreds of classes, however large the cluster is.
+const (
+	DefaultCacheBytes        = 128 << 20
+	DefaultCacheBytesPerNode = 16 << 10
+)
 
 // Engine gives the answers of Profile.Evaluate from state that it keeps up to date.
 //
@@ -49,9 +52,6 @@ type Engine struct {
 
 // NewEngine returns an engine without nodes.
 func NewEngine(cfg EngineConfig) *Engine {
-	if cfg.CacheBytes <= 0 {
-		cfg.CacheBytes = DefaultCacheBytes
-	}
 	e := &Engine{columns: newColumns(), cache: newClassCache(cfg.CacheBytes)}
 	e.board.e = e
 	return e
@@ -159,7 +159,7 @@ func (e *Engine) Evaluate(p *Profile, q Query) Result {
 	}
 	c.catchUp(e)
 	c.wide.prepare(e)
-	e.cache.settle(c)
+	e.cache.settle(c, e.nodes())
 	return e.decide(c, q, result)
 }
 
@@ -216,7 +216,7 @@ func (e *Engine) nominated(c *class, pod *state.Pod) (int32, bool) {
 		v, _ = c.plan.judgeNode(e.infos[slot], c.traits[e.traits.of[slot]].verdict)
 		v = c.plan.judgeUse(e, slot, v)
 	}
-	return int32(slot), v == verdictPass && c.passesWide(e, slot)
+	return int32(slot), v == verdictPass && c.passesWide(slot)
 }
 
 // examined is how many nodes a search over all judges: all that no rule narrowed out.

@@ -3,6 +3,7 @@ package placement_test
 import (
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -45,15 +46,41 @@ func answerOf(r placement.Result) answer {
 	return a
 }
 
+// lazyObjects tells the engine of other objects only if a change of them matters.
+type lazyObjects struct {
+	*placement.Engine
+	matters bool
+}
+
+func (l *lazyObjects) SetObjects(o placement.Objects) {
+	if l.matters {
+		l.Engine.SetObjects(o)
+	} else {
+		l.Refresh(o)
+	}
+}
+
+// before says which change comes next.
+func (l *lazyObjects) before(e placementtest.Event) {
+	object := func(api state.APIObject) *state.Object {
+		if api == nil {
+			return nil
+		}
+		return &state.Object{Kind: e.Kind, Name: api.GetName(), API: api}
+	}
+	l.matters = placement.ObjectsMatter(state.ObjectChange{Kind: e.Kind, Before: object(e.Old), After: object(e.New)})
+}
+
 // pair is an engine and the twin that decides from scratch, over the same nodes.
 type pair struct {
-	engine   *placement.Engine
+	engine   *lazyObjects
 	view     *placementtest.View
 	profiles []*placement.Profile
 }
 
 func newPair(cacheBytes int64, profiles []*placement.Profile) *pair {
-	p := &pair{engine: placement.NewEngine(placement.EngineConfig{CacheBytes: cacheBytes}), profiles: profiles}
+	engine := placement.NewEngine(placement.EngineConfig{CacheBytes: cacheBytes})
+	p := &pair{engine: &lazyObjects{Engine: engine, matters: true}, profiles: profiles}
 	p.view = placementtest.NewView(p.engine)
 	return p
 }
@@ -63,10 +90,15 @@ func newPair(cacheBytes int64, profiles []*placement.Profile) *pair {
 func (p *pair) disagree(s placementtest.Script) string {
 	for i, step := range s {
 		if step.Pod == nil {
+			p.engine.before(step.Event)
 			p.view.Apply(step.Event)
 			continue
 		}
 		draw := rand.New(rand.NewPCG(step.Seed, 1))
+		if draw.IntN(50) == 0 {
+			p.engine.Restart()
+		}
+		p.reserve(draw)
 		usable, home := p.mark(draw)
 		profile := p.profiles[draw.IntN(len(p.profiles))]
 		pod := state.NewPod(step.Pod.DeepCopy())
@@ -87,6 +119,18 @@ func (p *pair) disagree(s placementtest.Script) string {
 		}
 	}
 	return ""
+}
+
+// reserve now and then puts a pod on a node that is known by its reservation alone.
+func (p *pair) reserve(draw *rand.Rand) {
+	nodes := p.view.Nodes()
+	if len(nodes) == 0 || draw.IntN(30) > 0 {
+		return
+	}
+	pod := &state.Pod{UID: fmt.Sprintf("reserved-%d", draw.Uint64()), Requests: state.Resources{MilliCPU: 100, Pods: 1}}
+	n := nodes[draw.IntN(len(nodes))]
+	n.AddPod(pod)
+	p.engine.AddPod(n, pod)
 }
 
 // mark now and then changes which nodes may be used, and returns those that may.
@@ -119,6 +163,9 @@ func history(t testing.TB, seed uint64) (placementtest.Script, func() *pair) {
 	var profiles []*placement.Profile
 	for range 2 {
 		cfg := g.Profile()
+		if g.Chance(3) {
+			cfg.Plugins[len(cfg.Plugins)-1].Weight = math.MaxInt32 // more than columns hold
+		}
 		if g.Chance(25) {
 			cfg.PercentageOfNodesToScore = int32(placementtest.Pick(g, 1, 30, 70))
 		}

@@ -50,7 +50,7 @@ func (c *class) failures(e *Engine) (counts map[failure]int32, examples map[fail
 			continue
 		}
 		var f failure
-		f.verdict, f.why = c.verdict(e, slot)
+		f.verdict, f.why = c.verdict(slot)
 		if f.verdict >= 0 && fits[f.verdict] != nil {
 			f.lacks = fits[f.verdict].lacks(&e.resources, slot)
 		}
@@ -70,7 +70,7 @@ func (c *class) failures(e *Engine) (counts map[failure]int32, examples map[fail
 
 // verdict is the first rule that says no to a node, those beyond one node included, and
 // which of its reasons.
-func (c *class) verdict(e *Engine, slot int) (int16, uint8) {
+func (c *class) verdict(slot int) (int16, uint8) {
 	v, why := c.cells[slot].verdict, c.cells[slot].why
 	if v != c.cells[slot].static {
 		why = 0
@@ -78,7 +78,7 @@ func (c *class) verdict(e *Engine, slot int) (int16, uint8) {
 	if !c.wide.active || v < verdictPass {
 		return v, why
 	}
-	c.values(e, slot)
+	c.values(slot)
 	for i, j := range c.wide.judges {
 		index := c.plan.judges[i]
 		if v != verdictPass && index > v {
@@ -96,11 +96,11 @@ func (c *class) verdict(e *Engine, slot int) (int16, uint8) {
 }
 
 // passesWide tells whether the rules beyond one node let a node pass.
-func (c *class) passesWide(e *Engine, slot int) bool {
+func (c *class) passesWide(slot int) bool {
 	if !c.wide.active {
 		return true
 	}
-	c.values(e, slot)
+	c.values(slot)
 	return c.wide.passes(c.groups.tuple[maxGauges:])
 }
 

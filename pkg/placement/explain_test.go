@@ -30,7 +30,8 @@ func TestExplain(t *testing.T) {
 		t.Fatal(err)
 	}
 	noCPU := placement.Failure{
-		Plugin: placement.NodeResourcesFit, Code: placement.UnschedulableAndUnresolvable, Reasons: []string{"Insufficient cpu"},
+		Plugin: placement.NodeResourcesFit, Code: placement.UnschedulableAndUnresolvable,
+		Reasons: []string{"Insufficient cpu"},
 	}
 	cordon := placement.Failure{
 		Plugin: placement.NodeUnschedulable, Code: placement.UnschedulableAndUnresolvable,

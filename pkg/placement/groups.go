@@ -91,17 +91,17 @@ func (g *groups) bytes() int64 {
 const nowhereValue = math.MinInt64
 
 // regroupSlot puts a node that passes into its group.
-func (c *class) regroupSlot(e *Engine, slot int) {
+func (c *class) regroupSlot(slot int) {
 	if c.groups.width != len(c.wide.columns)+maxGauges {
 		return // all will be regrouped
 	}
-	c.values(e, slot)
+	c.values(slot)
 	c.groups.enter(&c.group[slot])
 }
 
 // values writes what sorts a node into groups: its gauges, then the columns of the rules
 // beyond one node.
-func (c *class) values(e *Engine, slot int) {
+func (c *class) values(slot int) {
 	tuple := c.groups.tuple[:0]
 	for _, raw := range c.cells[slot].raw {
 		tuple = append(tuple, int64(raw))
@@ -113,12 +113,12 @@ func (c *class) values(e *Engine, slot int) {
 }
 
 // regroup sorts all nodes anew.
-func (c *class) regroup(e *Engine) {
+func (c *class) regroup() {
 	c.groups.reset(len(c.wide.columns) + maxGauges)
 	for slot := range c.cells {
 		c.group[slot] = noGroup
 		if c.cells[slot].verdict == verdictPass {
-			c.regroupSlot(e, slot)
+			c.regroupSlot(slot)
 		}
 	}
 }

@@ -52,6 +52,7 @@ func (affinityFilter) reads() aspect      { return ofNode }
 func newPlan(e *Engine, c *class, pod *state.Pod, fresh *wide) plan {
 	compiled := evaluation{Input: Input{Pod: pod, Objects: orNoObjects(e.objects)}, profile: c.key.profile}
 	p := plan{pod: pod, err: compiled.compile(), rejected: compiled.rejected}
+	p.scratch = c.key.profile.weights > maxWeights
 	if p.err != nil || p.rejected != nil {
 		return p
 	}
@@ -121,6 +122,9 @@ func (p *plan) addScorer(e *Engine, c *class, s activeScorer) {
 		p.scratch = true
 	}
 }
+
+// maxWeights is how large the sum of weights may be for totals to have room in the columns.
+const maxWeights = int64(-infeasible) / 2 / MaxScore
 
 // traitRow asks the rules that read traits about any node that has them.
 func (p *plan) traitRow(n *state.NodeInfo) traitRow {

@@ -79,6 +79,8 @@ type Profile struct {
 	// percentage of nodes to score; scores tells whether any rule can score.
 	percentage int32
 	scores     bool
+	// weights is the sum of all weights.
+	weights int64
 }
 
 // rule is one enabled plugin.
@@ -281,6 +283,7 @@ func (p *Profile) add(r rule) {
 	p.rules = append(p.rules, r)
 	p.byName[r.plugin.Name()] = r
 	p.scores = p.scores || r.points.has(Scoring) && canScore(r.plugin.Name())
+	p.weights += r.weight
 }
 
 // SchedulerName is what pods name in spec.schedulerName.

@@ -3,7 +3,8 @@
 //
 // Start reading at Store.Apply (how a fact changes the state) and Position.Progress (what
 // a member may conclude from where it stands), then Pod, Node and NodeInfo (the values
-// that decisions are made on).
+// that decisions are made on). How a million pods fit: podParts takes the bytes of a pod
+// apart, form is what it shares with others, podIndex is where it stands.
 //
 // Invariants:
 //
@@ -14,6 +15,9 @@
 //     one is refused: what was skipped is unknown.
 //   - Values are shared and immutable. A Pod, Node or Object never changes after it has
 //     been published; only NodeInfo is mutable and belongs to one goroutine.
+//   - What pods and nodes have in common is kept once per process, and weakly: it goes when
+//     the last of them does. Pointers that are documented as identities (Pod.Kind,
+//     Pod.Template, Node.Images) are equal exactly for equal content.
 //   - Progress is defined only behind the start barrier and outside an epoch repair, and
 //     comes from the facts' Progress field alone, never from an object's resourceVersion.
 //

@@ -33,12 +33,15 @@ const maxUsual = 64
 func (p *podParts) form(buf []byte) (*form, []byte, error) {
 	buf = append(buf[:0], flag(p.deleting), flag(len(p.uid) > 0))
 	buf = appendBytes(buf, p.skeleton)
-	f, err := forms.TryGet(p.appendTemplate(buf), p.newForm)
+	start := len(buf)
+	buf = appendBytes(appendBytes(buf, p.metadata), p.spec)
+	f, err := forms.TryGet(buf, func() (*form, error) { return p.newForm(buf[start:]) })
 	return f, buf, err
 }
 
-func (p *podParts) newForm() (*form, error) {
-	t, err := p.template()
+// newForm makes a form; template is the bytes that the template stands for.
+func (p *podParts) newForm(template []byte) (*form, error) {
+	t, err := templates.TryGet(template, p.newTemplate)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +78,8 @@ var demands intern.Table[demand]
 
 // demand returns the demand of obj, of which p are the parts.
 func (p *podParts) demand(obj *corev1.Pod) *demand {
-	key := appendBytes(nil, p.skeleton) // of which resources, and conditions about resizing, matter
+	key := make([]byte, 0, binary.MaxVarintLen64+len(p.skeleton)+len(p.spec))
+	key = appendBytes(key, p.skeleton) // of which resources, and conditions about resizing, matter
 	// The fields have been visited before: there is no error left.
 	_ = eachField(p.spec, func(f field) error {
 		switch f.number {

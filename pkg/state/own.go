@@ -45,12 +45,12 @@ func (p *podParts) appendOwn(b []byte, f *form, rv uint64) []byte {
 		b[start] |= ownGrace
 		b = binary.AppendVarint(b, *p.grace)
 	}
-	b = binary.AppendUvarint(b, uint64(len(p.times)))
-	for _, t := range p.times {
+	b = binary.AppendUvarint(b, uint64(len(p.changing.times)))
+	for _, t := range p.changing.times {
 		b = appendStamp(b, t, p.created.seconds)
 	}
-	b = binary.AppendUvarint(b, uint64(len(p.counts)))
-	for _, n := range p.counts {
+	b = binary.AppendUvarint(b, uint64(len(p.changing.counts)))
+	for _, n := range p.changing.counts {
 		b = binary.AppendVarint(b, int64(n))
 	}
 	return p.appendAnnotations(b, f)
@@ -100,8 +100,7 @@ type ownParts struct {
 	created, deleted stamp
 	deleting         bool
 	grace            *int64
-	times            []stamp
-	counts           []int32
+	changing         changing
 	rest             ownReader
 }
 
@@ -129,13 +128,13 @@ func (p *Pod) readOwn(all bool) ownParts {
 		grace := r.varint()
 		o.grace = &grace
 	}
-	o.times = make([]stamp, r.uvarint())
-	for i := range o.times {
-		o.times[i] = r.stamp(o.created.seconds)
+	o.changing.times = make([]stamp, r.uvarint())
+	for i := range o.changing.times {
+		o.changing.times[i] = r.stamp(o.created.seconds)
 	}
-	o.counts = make([]int32, r.uvarint())
-	for i := range o.counts {
-		o.counts[i] = int32(r.varint())
+	o.changing.counts = make([]int32, r.uvarint())
+	for i := range o.changing.counts {
+		o.changing.counts[i] = int32(r.varint())
 	}
 	o.rest = r
 	return o

@@ -22,7 +22,12 @@ type podIndex struct {
 type podKey struct{ first, second string }
 
 // String has the same order.
-func (k podKey) String() string { return k.first + separator + k.second }
+func (k podKey) String() string {
+	if k.second == "" {
+		return k.first
+	}
+	return k.first + separator + k.second
+}
 
 func (k podKey) compare(o podKey) int {
 	if c := strings.Compare(k.first, o.first); c != 0 {

@@ -24,6 +24,8 @@ const (
 //
 // Pods are many and made from few templates. What a pod has in common with others is kept
 // once for all of them, and the whole object is put together when it is asked for.
+//
+//nolint:structsize // one flat value: decisions read its fields by the million, and pointers would cost more
 type Pod struct {
 	UID, Namespace, Name string
 	// NodeName is where the pod is bound, or empty.
@@ -51,8 +53,9 @@ type Pod struct {
 	Kind *Kind
 	// Template is what the pod has in common with the pods of its template: namespace,
 	// generateName, labels, owners, finalizers and the spec without nodeName. All else in it
-	// is empty; Object has it. Pods of this process with the same content here have the same
-	// pointer. nil only for a pod known by its reservation alone.
+	// is empty; Object has it. The same pointer means the same content, and the other way
+	// round for pods of this process whose facts are written as Kubernetes writes protobuf.
+	// nil only for a pod known by its reservation alone.
 	Template *corev1.Pod
 
 	form *form  // nil like Template
@@ -78,11 +81,12 @@ type podReader struct {
 func (r *podReader) read(data []byte, rv uint64) (*Pod, error) {
 	f, err := r.form(data)
 	if err != nil {
-		// Not as Kubernetes writes it, or nothing at all: its own decoder tells.
+		// Not as Kubernetes writes it, or not stripped, or no pod: its own decoder tells.
 		obj := &corev1.Pod{}
 		if err := obj.Unmarshal(data); err != nil {
 			return nil, err
 		}
+		stripAddresses(&obj.Status)
 		if data, err = obj.Marshal(); err != nil {
 			return nil, err
 		}
@@ -188,8 +192,7 @@ func (p *Pod) eachAnnotation(own ownParts, visit func(name, value string)) {
 }
 
 // Status is the pod's status without times, addresses and counts of restarts, shared and
-// read only. Object has all but the addresses. Pods of this process with the same status in
-// this sense have the same pointer.
+// read only. Object has all but the addresses. The pointer is an identity as Template is.
 func (p *Pod) Status() *corev1.PodStatus {
 	if p.form == nil {
 		return &corev1.PodStatus{}
@@ -214,7 +217,7 @@ func (p *Pod) Object() *corev1.Pod {
 	}
 	obj.Spec.NodeName = p.NodeName
 	if p.form != nil {
-		obj.Status = p.form.status.with(own.times, own.counts)
+		obj.Status = p.form.status.with(own.changing)
 	}
 	obj.Annotations = p.annotations(own)
 	return obj
@@ -249,11 +252,31 @@ func nonZeroRequests(obj *corev1.Pod, requests corev1.ResourceList) Resources {
 			}
 		}
 	}
-	if len(missing) > 0 {
+	if !namesAll(obj, missing) {
 		requests = podRequests(obj, missing)
 	}
 	cpu, memory := requests[corev1.ResourceCPU], requests[corev1.ResourceMemory]
 	return Resources{MilliCPU: cpu.MilliValue(), Memory: memory.Value()}
+}
+
+// namesAll tells whether every container requests something of every resource in missing, so
+// that nothing is filled in. What a container has been given counts beside what it requests,
+// but not while the kubelet cannot resize the pod: then it counts instead (component-helpers
+// determineEffectiveRequests).
+func namesAll(obj *corev1.Pod, missing corev1.ResourceList) bool {
+	if podresource.IsPodResizeInfeasible(obj) {
+		return len(missing) == 0
+	}
+	for _, containers := range [][]corev1.Container{obj.Spec.Containers, obj.Spec.InitContainers} {
+		for i := range containers {
+			for name := range missing {
+				if _, ok := containers[i].Resources.Requests[name]; !ok {
+					return false
+				}
+			}
+		}
+	}
+	return true
 }
 
 // DefaultRequests is the request list of a container that names none, for scoring.

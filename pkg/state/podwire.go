@@ -9,8 +9,11 @@ import (
 
 // podParts is the protobuf of one pod, taken apart without decoding it: what is the pod's
 // own, what it has in common with others of its template, and the skeleton of its status,
-// which is all but times and counts of restarts. Slices point into the message, or into buffers that the next
-// read uses again. Field numbers are those of generated.proto in k8s.io/api/core/v1 and
+// which is all but times and counts of restarts. Decoding is what reading a fact would cost
+// most, and nearly always its result would be thrown away for one that is there already.
+//
+// Slices point into the message, or into buffers that the next read uses again. Field
+// numbers are those of generated.proto in k8s.io/api/core/v1 and
 // k8s.io/apimachinery/pkg/apis/meta/v1.
 type podParts struct {
 	name, uid, resourceVersion, nodeName []byte
@@ -20,11 +23,17 @@ type podParts struct {
 	grace                                *int64
 	// annotations are the entries of the map, each a message of its own.
 	annotations [][]byte
-	// times and counts of restarts in the status, in the order of their fields.
-	times  []stamp
-	counts []int32
+	// changing is what of the status stands in no skeleton.
+	changing changing
 	// metadata and spec are messages without what is the pod's own; status is the whole.
 	metadata, spec, status, skeleton []byte
+}
+
+// changing is what a status says of one pod alone, in the order of its fields: times, and
+// counts of restarts.
+type changing struct {
+	times  []stamp
+	counts []int32
 }
 
 // errUnusual says that a message is not written as the generated code of Kubernetes writes
@@ -41,7 +50,7 @@ const (
 // they are a pod, and written again.
 func (p *podParts) read(data []byte) error {
 	*p = podParts{
-		annotations: p.annotations[:0], times: p.times[:0], counts: p.counts[:0],
+		annotations: p.annotations[:0], changing: changing{p.changing.times[:0], p.changing.counts[:0]},
 		metadata: p.metadata[:0], spec: p.spec[:0], skeleton: p.skeleton[:0],
 	}
 	last := protowire.Number(0)
@@ -102,6 +111,7 @@ func (p *podParts) readMetadata(data []byte) error {
 			p.grace = &grace
 		case metaAnnotations:
 			p.annotations = append(p.annotations, f.bytes)
+			return checkEntry(f.bytes)
 		default:
 			p.metadata = append(p.metadata, f.raw...)
 		}
@@ -110,7 +120,12 @@ func (p *podParts) readMetadata(data []byte) error {
 }
 
 func (p *podParts) readSpec(data []byte) error {
+	last := protowire.Number(0)
 	return eachField(data, func(f field) error {
+		if f.number < last {
+			return errUnusual
+		}
+		last = f.number
 		if f.number != specNodeName {
 			p.spec = append(p.spec, f.raw...)
 			return nil
@@ -121,6 +136,22 @@ func (p *podParts) readSpec(data []byte) error {
 		p.nodeName = f.bytes
 		return nil
 	})
+}
+
+// checkEntry accepts an entry of a map of strings: name is field 1, value field 2.
+func checkEntry(data []byte) error {
+	next := protowire.Number(1)
+	err := eachField(data, func(f field) error {
+		if f.number != next || f.kind != protowire.BytesType {
+			return errUnusual
+		}
+		next++
+		return nil
+	})
+	if err == nil && next != 3 {
+		err = errUnusual
+	}
+	return err
 }
 
 // shape says where in a message there is what is a pod's own.
@@ -134,10 +165,10 @@ type shape struct {
 // shapeFields is one more than the largest number that stands in a shape.
 const shapeFields = 17
 
-// The shapes of a pod's status. timeShape marks a time, countShape a count, dropShape what is
-// not kept.
+// The shapes of a pod's status. timeShape marks a time, countShape a count, addressShape an
+// address, which Strip removes.
 var (
-	timeShape, countShape, dropShape shape
+	timeShape, countShape, addressShape shape
 
 	runningShape    = shape{fields: [shapeFields]*shape{1: &timeShape}}
 	terminatedShape = shape{fields: [shapeFields]*shape{5: &timeShape, 6: &timeShape}}
@@ -147,15 +178,14 @@ var (
 	statusShape     = shape{
 		fields: [shapeFields]*shape{
 			2: &conditionShape, 7: &timeShape, 8: &containerShape, 10: &containerShape, 13: &containerShape,
-			// The addresses, which Strip removes too.
-			5: &dropShape, 6: &dropShape, 12: &dropShape, 16: &dropShape,
+			5: &addressShape, 6: &addressShape, 12: &addressShape, 16: &addressShape,
 		},
-		lists: []protowire.Number{2, 8, 10, 12, 13, 16},
+		lists: []protowire.Number{2, 8, 10, 13},
 	}
 )
 
-// hollow appends a message to the skeleton without what is the pod's own, and that to times
-// and counts, so that messages with the same skeleton differ in those at most.
+// hollow appends a message to the skeleton without what is the pod's own, and that to
+// changing, so that messages with the same skeleton differ in that at most.
 func (p *podParts) hollow(data []byte, s *shape) error {
 	last := protowire.Number(0)
 	return eachField(data, func(f field) error {
@@ -172,15 +202,20 @@ func (p *podParts) hollow(data []byte, s *shape) error {
 		case nil:
 			p.skeleton = append(p.skeleton, f.raw...)
 			return nil
-		case &dropShape:
+		case &addressShape:
+			if len(f.bytes) > 0 {
+				return errUnusual
+			}
 			return nil
 		case &timeShape:
 			p.leaveOut(f)
-			p.times = append(p.times, stamp{})
-			return p.times[len(p.times)-1].read(f.bytes)
+			var at stamp
+			err := at.read(f.bytes)
+			p.changing.times = append(p.changing.times, at)
+			return err
 		case &countShape:
 			p.leaveOut(f)
-			p.counts = append(p.counts, int32(f.varint))
+			p.changing.counts = append(p.changing.counts, int32(f.varint))
 			return nil
 		default:
 			p.skeleton = protowire.AppendTag(p.skeleton, f.number, protowire.BytesType)

@@ -27,8 +27,7 @@ func (p *podParts) newStatus() (*status, error) {
 	if err := s.api.Unmarshal(p.status); err != nil {
 		return nil, err
 	}
-	s.api.HostIP, s.api.HostIPs, s.api.PodIP, s.api.PodIPs = "", nil, "", nil
-	times, counts := p.times, p.counts
+	times, counts := p.changing.times, p.changing.counts
 	eachTime(&s.api, func(t *metav1.Time) {
 		if len(times) > 0 && *t == times[0].time() {
 			*t, times = metav1.Time{}, times[1:]
@@ -42,8 +41,8 @@ func (p *podParts) newStatus() (*status, error) {
 	places := 0
 	eachTime(&s.api, func(*metav1.Time) { places++ })
 	eachCount(&s.api, func(*int32) { places++ })
-	if len(times)+len(counts) > 0 || places != len(p.times)+len(p.counts) {
-		return nil, fmt.Errorf("status: %d times and %d counts, not where they are expected", len(p.times), len(p.counts))
+	if len(times)+len(counts) > 0 || places != len(p.changing.times)+len(p.changing.counts) {
+		return nil, fmt.Errorf("status: times or counts of restarts are not where they are expected: %+v", p.changing)
 	}
 	eachContainer(&s.api, func(c *corev1.ContainerStatus) {
 		s.lists = shareList(shareRequirements(s.lists, c.Resources), &c.AllocatedResources)
@@ -91,9 +90,9 @@ func eachContainer(s *corev1.PodStatus, visit func(*corev1.ContainerStatus)) {
 	}
 }
 
-// with returns a copy of the status with times and counts put into it. What has neither in
-// it is shared.
-func (s *status) with(times []stamp, counts []int32) corev1.PodStatus {
+// with returns a copy of the status with what was left out put into it. What has nothing of
+// the sort in it is shared.
+func (s *status) with(own changing) corev1.PodStatus {
 	c := s.api
 	c.Conditions = slices.Clone(c.Conditions)
 	if c.StartTime != nil {
@@ -106,8 +105,8 @@ func (s *status) with(times []stamp, counts []int32) corev1.PodStatus {
 		ownTimes(&c.State)
 		ownTimes(&c.LastTerminationState)
 	})
-	eachTime(&c, func(t *metav1.Time) { *t, times = times[0].time(), times[1:] })
-	eachCount(&c, func(n *int32) { *n, counts = counts[0], counts[1:] })
+	eachTime(&c, func(t *metav1.Time) { *t, own.times = own.times[0].time(), own.times[1:] })
+	eachCount(&c, func(n *int32) { *n, own.counts = own.counts[0], own.counts[1:] })
 	return c
 }
 

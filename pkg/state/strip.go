@@ -11,10 +11,11 @@ import (
 
 // Strip removes, in place, what no decision and no explanation needs, so that facts and
 // snapshots stay small: managedFields, the last-applied annotation, commands, environment,
-// mounts, probes, addresses, pod templates, node system info and the like. It keeps what scheduling,
-// eviction and explaining read: owner references, labels, all other annotations,
-// conditions, phases, and of containers the image, ports, resources, restart policy and
-// status. Objects of other types lose managedFields and the annotation only.
+// mounts, probes, projected volumes, addresses, pod templates, node system info and the
+// like. It keeps what scheduling, eviction and explaining read: owner references, labels,
+// all other annotations, conditions, phases, and of containers the image, ports, resources,
+// restart policy and status. Objects of other types lose managedFields and the annotation
+// only.
 //
 // The caller must own obj (a freshly decoded one). Stripping twice changes nothing more.
 func Strip(obj metav1.Object) {
@@ -95,6 +96,10 @@ func stripPodStatus(s *corev1.PodStatus) {
 	stripContainerStatuses(s.ContainerStatuses)
 	stripContainerStatuses(s.InitContainerStatuses)
 	s.EphemeralContainerStatuses = nil
+	stripAddresses(s)
+}
+
+func stripAddresses(s *corev1.PodStatus) {
 	s.HostIP, s.HostIPs = "", nil
 	s.PodIP, s.PodIPs = "", nil
 }

@@ -57,7 +57,8 @@ func TestStripPod(t *testing.T) {
 	if diff := cmp.Diff(want, pod); diff != "" {
 		t.Errorf("stripped (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(before, state.NewPod(pod), cmpopts.IgnoreUnexported(state.Pod{}), cmpopts.IgnoreFields(state.Pod{}, "Template")); diff != "" {
+	values := cmp.Options{cmpopts.IgnoreUnexported(state.Pod{}), cmpopts.IgnoreFields(state.Pod{}, "Template")}
+	if diff := cmp.Diff(before, state.NewPod(pod), values); diff != "" {
 		t.Errorf("values (-full +stripped):\n%s", diff)
 	}
 	again := pod.DeepCopy()

@@ -38,15 +38,6 @@ const (
 	specResources      = protowire.Number(40)
 )
 
-// appendTemplate writes what makes a template.
-func (p *podParts) appendTemplate(b []byte) []byte {
-	return appendBytes(appendBytes(b, p.metadata), p.spec)
-}
-
-func (p *podParts) template() (*template, error) {
-	return templates.TryGet(p.appendTemplate(nil), p.newTemplate)
-}
-
 func (p *podParts) newTemplate() (*template, error) {
 	t := &template{}
 	if err := t.pod.ObjectMeta.Unmarshal(p.metadata); err != nil {
@@ -55,44 +46,57 @@ func (p *podParts) newTemplate() (*template, error) {
 	if len(t.pod.Labels) == 0 {
 		t.pod.Labels = nil
 	}
-	var own []byte
-	shared := map[protowire.Number][]byte{}
-	err := eachField(p.spec, func(f field) error {
-		switch f.number {
-		case specContainers, specAffinity, specInitContainers, specTolerations, specSpread:
-			shared[f.number] = append(shared[f.number], f.raw...)
-		default:
-			own = append(own, f.raw...)
-		}
-		return nil
-	})
+	rest, shared, err := p.splitSpec()
 	if err != nil {
 		return nil, err
 	}
-	spec := &t.pod.Spec
-	if err := spec.Unmarshal(own); err != nil {
+	if err := t.pod.Spec.Unmarshal(rest); err != nil {
 		return nil, err
 	}
-	for number, data := range shared {
+	for i, data := range shared {
+		if len(data) == 0 {
+			continue
+		}
 		part, err := specParts.TryGet(data, func() (*specPart, error) { return newSpecPart(data) })
 		if err != nil {
 			return nil, err
 		}
+		sharedFields[i].take(&t.pod.Spec, &part.spec)
 		t.parts = append(t.parts, part)
-		switch number {
-		case specContainers:
-			spec.Containers = part.spec.Containers
-		case specAffinity:
-			spec.Affinity = part.spec.Affinity
-		case specInitContainers:
-			spec.InitContainers = part.spec.InitContainers
-		case specTolerations:
-			spec.Tolerations = part.spec.Tolerations
-		case specSpread:
-			spec.TopologySpreadConstraints = part.spec.TopologySpreadConstraints
-		}
 	}
 	return t, nil
+}
+
+// sharedFields are the fields that become parts: what is large and seldom a pod's own.
+var sharedFields = [...]struct {
+	number protowire.Number
+	take   func(to, from *corev1.PodSpec)
+}{
+	{specContainers, func(to, from *corev1.PodSpec) { to.Containers = from.Containers }},
+	{specAffinity, func(to, from *corev1.PodSpec) { to.Affinity = from.Affinity }},
+	{specInitContainers, func(to, from *corev1.PodSpec) { to.InitContainers = from.InitContainers }},
+	{specTolerations, func(to, from *corev1.PodSpec) { to.Tolerations = from.Tolerations }},
+	{specSpread, func(to, from *corev1.PodSpec) { to.TopologySpreadConstraints = from.TopologySpreadConstraints }},
+}
+
+// splitSpec divides the spec into the sharedFields, each a message, and the rest. Since
+// fields ascend, those of one number stand together.
+func (p *podParts) splitSpec() (rest []byte, shared [len(sharedFields)][]byte, err error) {
+	rest = make([]byte, 0, len(p.spec))
+	at := 0
+	err = eachField(p.spec, func(f field) error {
+		from := at
+		at += len(f.raw)
+		for i := range sharedFields {
+			if sharedFields[i].number == f.number {
+				shared[i] = p.spec[from-len(shared[i]) : at]
+				return nil
+			}
+		}
+		rest = append(rest, f.raw...)
+		return nil
+	})
+	return rest, shared, err
 }
 
 func newSpecPart(data []byte) (*specPart, error) {

@@ -10,7 +10,9 @@ import (
 
 // tally shows that the comparisons were about something.
 type tally struct {
-	total, placed, refused, failed, single int
+	total, placed, refused, failed, single, nominated int
+	// changes of clusters between the decisions.
+	changes int
 	// rejects and ranks count, per plugin, the decisions in which it rejected a node, and
 	// in which it told nodes apart by score.
 	rejects, ranks map[string]int
@@ -44,6 +46,8 @@ func (s *tally) count(a answer) {
 		}
 	}
 	switch {
+	case a.Nominated != "":
+		s.nominated++
 	case a.Failed:
 		s.failed++
 	case feasible == 0:
@@ -59,20 +63,50 @@ func (s *tally) count(a answer) {
 // String is a table of what the plugins did, in percent of the decisions.
 func (s *tally) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d decisions: %d placed (%d with one choice), %d refused, %d failed\n%-36s rejects  ranks\n",
-		s.total, s.placed, s.single, s.refused, s.failed, "plugin")
+	fmt.Fprintf(&b, "%d decisions, %d changes: %d placed (%d with one choice), %d nominated, %d refused, %d failed\n",
+		s.total, s.changes, s.placed, s.single, s.nominated, s.refused, s.failed)
+	fmt.Fprintf(&b, "%-36s rejects  ranks\n", "plugin")
 	for _, c := range placement.DefaultProfile("").Plugins {
-		if s.rejects[c.Name]+s.ranks[c.Name] > 0 {
-			fmt.Fprintf(&b, "%-36s %6.1f%% %5.1f%%\n", c.Name, s.percent(s.rejects[c.Name]), s.percent(s.ranks[c.Name]))
+		if rejects(c.Name) || ranks(c.Name) {
+			fmt.Fprintf(&b, "%-36s %7s %6s\n", c.Name, share(rejects(c.Name), s.percent(s.rejects[c.Name])),
+				share(ranks(c.Name), s.percent(s.ranks[c.Name])))
 		}
 	}
 	return b.String()
 }
 
+// share is empty for what a plugin does not do.
+func share(does bool, percent float64) string {
+	if !does {
+		return ""
+	}
+	return fmt.Sprintf("%.1f%%", percent)
+}
+
+// filters are the plugins that reject nodes, scorers those that rank them.
+var (
+	filters = []string{
+		placement.NodeUnschedulable, placement.NodeName, placement.TaintToleration, placement.NodeAffinity,
+		placement.NodePorts, placement.NodeResourcesFit, placement.PodTopologySpread, placement.InterPodAffinity,
+		placement.NodeDeclaredFeatures,
+	}
+	scorers = []string{
+		placement.TaintToleration, placement.NodeAffinity, placement.NodeResourcesFit, placement.PodTopologySpread,
+		placement.InterPodAffinity, placement.NodeResourcesBalancedAllocation, placement.ImageLocality,
+	}
+)
+
+// rejects tells the plugins that can reject a node or a pod, ranks those that score.
+func rejects(plugin string) bool {
+	return plugin == placement.SchedulingGates || slices.Contains(filters, plugin)
+}
+
+func ranks(plugin string) bool { return slices.Contains(scorers, plugin) }
+
 func (s *tally) percent(count int) float64 { return 100 * float64(count) / float64(s.total) }
 
-// What the plugins that look at the whole cluster must at least have done, in percent of
-// the decisions, for a run to mean something.
+// What every plugin must at least have done, in percent of the decisions, for a run to mean
+// something.
 const (
 	leastRejects = 5
 	leastRanks   = 20
@@ -84,11 +118,13 @@ func (s *tally) lopsided() []string {
 	if s.placed < s.total/10 || s.refused < s.total/10 {
 		missing = append(missing, "too few placed or refused")
 	}
-	for _, plugin := range []string{placement.PodTopologySpread, placement.InterPodAffinity} {
-		if s.percent(s.rejects[plugin]) < leastRejects || s.percent(s.ranks[plugin]) < leastRanks {
-			missing = append(missing, "too little of "+plugin)
+	for _, c := range placement.DefaultProfile("").Plugins {
+		if rejects(c.Name) && s.percent(s.rejects[c.Name]) < leastRejects {
+			missing = append(missing, c.Name+" rejects too little")
+		}
+		if ranks(c.Name) && s.percent(s.ranks[c.Name]) < leastRanks {
+			missing = append(missing, c.Name+" ranks too little")
 		}
 	}
-	slices.Sort(missing)
 	return missing
 }

@@ -1,19 +1,30 @@
 // Package conformance compares pkg/placement with kube-scheduler's own plugins: the same
-// random clusters and pods go to both, and feasible nodes, scores per plugin, totals,
-// status codes, reasons and the final message must be equal. So must be what wakes a
+// random clusters, changes and pods go to both, and feasible nodes, scores per plugin, totals,
+// status codes, reasons and the final message must be equal, from scratch (Profile.Evaluate)
+// and by the engine that followed the changes (Engine.Evaluate). So must be what wakes a
 // rejected pod: the same changes go to upstream's queueing hints and to Profile.Wakes.
 //
-// Start reading at TestPlacement and TestHints (the loops), then oracle (upstream) and
-// generator (the input, biased to the edges where the two could differ). A run prints how
-// often each plugin rejected and ranked, and fails if those that look at the whole cluster
-// hardly did. Where ours differs from upstream on purpose, exceptions_test.go says so and
-// shows both answers.
+// Start reading at TestPlacement, TestHints and TestSampling (the loops), then sides (both,
+// over one cluster), oracle (upstream's framework) and upstreamState (its cache and listers,
+// which changes reach as from its event handlers). The input is that of
+// pkg/placement/placementtest. A failure is made small before it is printed: the history, the
+// decision, and how the answers differ. A run prints how often each plugin rejected and
+// ranked, and fails if any hardly did.
+//
+// Where ours differs from upstream on purpose, a test shows both answers: exceptions_test.go
+// has those in what a rule means, which are then left out of the comparison; quirks_test.go
+// those in what upstream remembers of past events, which are put right in its memory first.
+//
+// TestConfigurations (config*_test.go) does the same for pkg/placement/config: random files go
+// to both loaders, which must end up with the same, or name the same fields for the same
+// kinds of mistakes.
 //
 // Profiles evaluate rules beyond one node (EvaluateCrossNode): upstream knows nothing else.
 //
 // It is a module of its own outside the workspace (GOWORK=off): it needs k8s.io/kubernetes,
 // whose versions must not decide those of the product. A cold build takes minutes.
 //
-//	GOWORK=off go test ./... -args -comparisons=20000
-//	GOWORK=off go test ./... -args -seed=123 -comparisons=1   replays what a failure printed
+//	GOWORK=off go test . -args -comparisons=20000
+//	GOWORK=off go test . -args -seed=123 -comparisons=1   replays what a failure printed
+//	GOWORK=off go test -run Configurations . -args -configurations=20000
 package conformance

@@ -5,11 +5,14 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -30,14 +33,15 @@ const (
 
 // exceptionOf names the exception that a change may fall under; empty for none.
 func exceptionOf(plugin string, c hintCase) exception {
-	if plugin != placement.InterPodAffinity || c.change.oldPod == nil && c.change.newPod == nil {
+	old, after := c.change.Pods()
+	if plugin != placement.InterPodAffinity || old == nil && after == nil {
 		return ""
 	}
 	mine := c.pod.Spec.Affinity
 	against := fwk.GetPodAntiAffinityTerms(mine)
 	all := slices.Concat(fwk.GetPodAffinityTerms(mine), against)
 	several := len(against) > 1
-	if old := c.change.oldPod; old != nil {
+	if old != nil {
 		theirs := fwk.GetPodAntiAffinityTerms(old.Spec.Affinity)
 		several = several || len(theirs) > 1
 		all = append(all, theirs...)
@@ -49,9 +53,9 @@ func exceptionOf(plugin string, c hintCase) exception {
 	switch {
 	case slices.ContainsFunc(all, selects):
 		return namespaceSelected
-	case c.change.oldPod != nil && several:
+	case old != nil && several:
 		return oneOfSeveral
-	case c.change.oldPod != nil && drawnToItself(c.pod):
+	case old != nil && drawnToItself(c.pod):
 		return lastOfItsKind
 	default:
 		return ""
@@ -69,24 +73,27 @@ func drawnToItself(p *corev1.Pod) bool {
 
 // zoned is a cluster of two nodes in two zones and the pods given, for tests of single
 // differences.
-func zoned(pods ...*corev1.Pod) cluster {
-	var c cluster
+func zoned(pods ...*corev1.Pod) *placementtest.Cluster {
+	var c placementtest.Cluster
 	for _, name := range []string{"one", "two"} {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 			Name: name, UID: types.UID("uid-node-" + name),
 			Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelTopologyZone: "zone-" + name},
 		}}
-		n.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: quantity(110)}
+		n.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110")}
 		n.Status.Capacity = n.Status.Allocatable
-		c.nodes = append(c.nodes, n)
+		c.Nodes = append(c.Nodes, n)
 	}
-	for name, labels := range map[string]map[string]string{"default": {"env": "prod"}, "team": {"env": "dev"}} {
-		c.namespaces = append(c.namespaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-			Name: name, UID: types.UID("uid-namespace-" + name), Labels: labels,
-		}})
+	for _, name := range []string{"default", "team"} {
+		env := map[string]string{"default": "prod", "team": "dev"}[name]
+		c.Apply(placementtest.Event{Kind: events.KindNamespace, New: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID("uid-namespace-" + name), Labels: map[string]string{"env": env},
+		}}})
 	}
-	c.pods = pods
-	return c
+	for _, p := range pods {
+		c.Apply(event(nil, p))
+	}
+	return &c
 }
 
 // labelled is a pod with the label app, placed if node is not empty.
@@ -115,31 +122,18 @@ func repelledBy(p *corev1.Pod, terms ...corev1.PodAffinityTerm) *corev1.Pod {
 	return p
 }
 
-// only is a profile of inter-pod affinity alone.
-func only() placement.ProfileConfig {
-	return placement.ProfileConfig{
-		SchedulerName: "s", CrossNodeRules: placement.EvaluateCrossNode,
-		Plugins: []placement.PluginConfig{
-			{Name: placement.PrioritySort}, {Name: placement.InterPodAffinity, Weight: 1}, {Name: placement.DefaultBinder},
-		},
-	}
-}
-
 // TestNamespaceSelectorOfAbsence: a namespace selector that says what a namespace is not
 // means the namespaces that match it. Upstream's filter takes it to mean every namespace:
 // having listed those that match, it goes on to match the selector against no labels.
 func TestNamespaceSelectorOfAbsence(t *testing.T) {
 	prepareUpstream(t)
-	c := zoned(labelled("default", "there", "web", "one")) // env=prod: not selected
-	pod := repelledBy(labelled("team", "new", "db", ""), against("web", absence))
-	both, err := newSides(t.Context(), c, only())
-	if err != nil {
-		t.Fatal(err)
-	}
+	both := mustSides(t.Context(), t, just(placement.InterPodAffinity))
+	both.mustApply(t, zoned(labelled("default", "there", "web", "one")).Events()...) // env=prod: not selected
+	pod := repelledBy(labelled("team", "new", "db", ""), against("web", placementtest.Absence()))
 	if got := both.upstream.decide(t.Context(), pod).Nodes["one"].Code; got != "Unschedulable" {
 		t.Errorf("upstream says %s of node one; if this is mended, generate such selectors for waiting pods", got)
 	}
-	if got := ours(both.profile, both.in, pod).Nodes["one"].Code; got != "Success" {
+	if got := both.ours(pod).Nodes["one"].Code; got != "Success" {
 		t.Errorf("node one: %s, want Success: the pod there is in no selected namespace", got)
 	}
 }
@@ -164,13 +158,10 @@ func TestHintExceptions(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(string(name), func(t *testing.T) {
-			c := zoned(test.gone)
-			both, err := newSides(t.Context(), c, only())
-			if err != nil {
-				t.Fatal(err)
-			}
-			change := clusterChange{oldPod: test.gone, objects: both.in.Objects}
-			h := hintCase{both.upstream, both.profile, test.pod, change}
+			both := mustSides(t.Context(), t, just(placement.InterPodAffinity))
+			both.mustApply(t, zoned(test.gone).Events()...)
+			change := event(test.gone, nil)
+			h := hintCase{both, test.pod, change}
 			if got := exceptionOf(placement.InterPodAffinity, h); got != name {
 				t.Errorf("the exception is %q, want %q", got, name)
 			}
@@ -178,10 +169,47 @@ func TestHintExceptions(t *testing.T) {
 				t.Error("upstream wakes the pod by now: the exception can go")
 			}
 			plugins := []string{placement.InterPodAffinity}
-			if !both.profile.Wakes(state.NewPod(test.pod.DeepCopy()), plugins, change.ours()) {
+			if !both.profile.Wakes(state.NewPod(test.pod.DeepCopy()), plugins, ourChange(change, both.view.Objects())) {
 				t.Error("we do not wake the pod")
 			}
 		})
+	}
+}
+
+// TestNamespaceRelabelled: a namespace that comes to match a selector brings its pods within
+// reach of a term. Upstream has no event for that.
+func TestNamespaceRelabelled(t *testing.T) {
+	prepareUpstream(t)
+	drawn := labelled("default", "new", "x", "")
+	drawn.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+			against("web", &metav1.LabelSelector{MatchLabels: map[string]string{"env": "test"}}),
+		},
+	}}
+	both := mustSides(t.Context(), t, just(placement.InterPodAffinity))
+	both.mustApply(t, zoned(labelled("team", "there", "web", "one")).Events()...)
+	registered, err := extension(t, both.upstream, placement.InterPodAffinity).EventsToRegister(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range registered {
+		if r.Event.Resource != fwk.Pod && r.Event.Resource != fwk.Node {
+			t.Errorf("upstream listens to %s by now: compare its hint in TestHints", r.Event.Resource)
+		}
+	}
+	before, _ := both.view.Objects().ObjectByName(events.KindNamespace, "", "team")
+	namespace := before.API.(*corev1.Namespace).DeepCopy()
+	namespace.Labels = map[string]string{"env": "test"}
+	both.mustApply(t, placementtest.Event{What: "relabelled", Kind: events.KindNamespace, New: namespace})
+	after, _ := both.view.Objects().ObjectByName(events.KindNamespace, "", "team")
+	change := placement.ObjectChange(state.ObjectChange{Kind: events.KindNamespace, Before: before, After: after})
+	change.Objects = both.view.Objects()
+	if !both.profile.Wakes(state.NewPod(drawn.DeepCopy()), []string{placement.InterPodAffinity}, change) {
+		t.Error("we do not wake the pod")
+	}
+	want, diff := both.compare(t.Context(), drawn, 1)
+	if diff != "" || want.Nodes["one"].Code != "Success" {
+		t.Errorf("after the change node one is %s:\n%s", want.Nodes["one"].Code, diff)
 	}
 }
 

@@ -10,16 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
-	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
-	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -36,64 +33,31 @@ func prepareUpstream(t *testing.T) {
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.DRAExtendedResource, false)
 }
 
-// oracle is upstream's framework over one cluster.
+// oracle is upstream's framework over upstream's state of a cluster.
 type oracle struct {
+	*upstreamState
 	framework framework.Framework
-	nodes     []fwk.NodeInfo
 }
 
-// newOracle fills upstream's cache in the order given, as its event handlers would, and
-// builds a framework with the plugins of the profile.
-func newOracle(ctx context.Context, c cluster, profile placement.ProfileConfig) (*oracle, error) {
-	logger := klog.FromContext(ctx)
-	nodes := cache.New(ctx, nil, false)
-	for _, n := range c.nodes {
-		nodes.AddNode(logger, n.DeepCopy())
-	}
-	for _, p := range c.pods {
-		if err := nodes.AddPod(logger, p.DeepCopy()); err != nil {
-			return nil, err
-		}
-	}
-	snapshot := cache.NewEmptySnapshot()
-	if err := nodes.UpdateSnapshot(logger, snapshot); err != nil {
-		return nil, err
-	}
+// newOracle builds a framework with the plugins of the profile, over an empty cluster.
+func newOracle(ctx context.Context, profile placement.ProfileConfig) (*oracle, error) {
 	upstream, err := upstreamProfile(profile)
 	if err != nil {
 		return nil, err
 	}
-	client := fake.NewClientset()
-	factory := informers.NewSharedInformerFactory(client, 0)
-	if err := c.fill(factory); err != nil {
-		return nil, err
-	}
+	state := newUpstreamState(ctx)
 	f, err := frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), upstream,
-		frameworkruntime.WithSnapshotSharedLister(snapshot),
-		frameworkruntime.WithClientSet(client),
-		frameworkruntime.WithInformerFactory(factory),
+		frameworkruntime.WithSnapshotSharedLister(state.snapshot),
+		frameworkruntime.WithClientSet(fake.NewClientset()),
+		frameworkruntime.WithInformerFactory(state.listers),
 	)
-	if err != nil {
-		return nil, err
-	}
-	o := &oracle{framework: f}
-	for _, n := range c.nodes {
-		info, err := snapshot.Get(n.Name)
-		if err != nil {
-			return nil, err
-		}
-		o.nodes = append(o.nodes, info)
-	}
-	return o, nil
+	return &oracle{state, f}, err
 }
 
-// upstreamProfile converts a profile: plugins at all points with their weights, arguments
-// defaulted and converted by upstream.
+// upstreamProfile converts a profile, arguments defaulted and converted by upstream.
 func upstreamProfile(p placement.ProfileConfig) (*config.KubeSchedulerProfile, error) {
-	profile := &config.KubeSchedulerProfile{SchedulerName: p.SchedulerName, Plugins: &config.Plugins{}}
+	profile := &config.KubeSchedulerProfile{SchedulerName: p.SchedulerName, Plugins: enabled(p.Plugins)}
 	for _, c := range p.Plugins {
-		profile.Plugins.MultiPoint.Enabled = append(profile.Plugins.MultiPoint.Enabled,
-			config.Plugin{Name: c.Name, Weight: c.Weight})
 		args := c.Args
 		if args == nil {
 			args = defaultArgs(c.Name)
@@ -108,6 +72,49 @@ func upstreamProfile(p placement.ProfileConfig) (*config.KubeSchedulerProfile, e
 		profile.PluginConfig = append(profile.PluginConfig, config.PluginConfig{Name: c.Name, Args: internal})
 	}
 	return profile, nil
+}
+
+// enabled lists plugins with their weights: at multiPoint if all are enabled wholly, else
+// those that filter or score point by point, as both kinds of list together would come out
+// in another order.
+func enabled(list []placement.PluginConfig) *config.Plugins {
+	var p config.Plugins
+	whole := !slices.ContainsFunc(list, func(c placement.PluginConfig) bool { return c.Points != 0 })
+	for _, c := range list {
+		if c.Points == 0 {
+			c.Points = placement.Narrowing | placement.Filtering | placement.Scoring
+		}
+		plugin, anywhere := config.Plugin{Name: c.Name, Weight: c.Weight}, false
+		for _, at := range points {
+			anywhere = anywhere || slices.Contains(at.plugins, c.Name)
+			if !whole && slices.Contains(at.plugins, c.Name) && c.Points&at.ours != 0 {
+				set := at.set(&p)
+				set.Enabled = append(set.Enabled, plugin)
+			}
+		}
+		if whole || !anywhere {
+			p.MultiPoint.Enabled = append(p.MultiPoint.Enabled, plugin)
+		}
+	}
+	return &p
+}
+
+// points are upstream's extension points that ours stand for, and the plugins that have them.
+var points = []struct {
+	ours    placement.Points
+	set     func(*config.Plugins) *config.PluginSet
+	plugins []string
+}{
+	{placement.Narrowing, func(p *config.Plugins) *config.PluginSet { return &p.PreFilter }, []string{
+		placement.NodeAffinity, placement.NodePorts, placement.NodeResourcesFit, placement.PodTopologySpread,
+		placement.InterPodAffinity, placement.NodeDeclaredFeatures,
+	}},
+	{placement.Filtering, func(p *config.Plugins) *config.PluginSet { return &p.Filter }, filters},
+	{placement.Scoring, func(p *config.Plugins) *config.PluginSet { return &p.PreScore }, []string{
+		placement.TaintToleration, placement.NodeAffinity, placement.NodeResourcesFit, placement.PodTopologySpread,
+		placement.InterPodAffinity, placement.NodeResourcesBalancedAllocation,
+	}},
+	{placement.Scoring, func(p *config.Plugins) *config.PluginSet { return &p.Score }, scorers},
 }
 
 func defaultArgs(plugin string) runtime.Object {
@@ -155,7 +162,13 @@ type answer struct {
 	// Message and Plugins of a pod that fits nowhere.
 	Message string
 	Plugins []string
-	Nodes   map[string]nodeAnswer
+	// Nominated is the node the pod goes to because it has been nominated to it. No other is
+	// looked at, and none is scored.
+	Nominated string
+	// Only is the node that alone is feasible, so that there is nothing to compare. It is
+	// scored here all the same, which may fail; the attempt would not.
+	Only  string
+	Nodes map[string]nodeAnswer
 }
 
 type nodeAnswer struct {
@@ -166,59 +179,122 @@ type nodeAnswer struct {
 	Scores  map[string]int64 // weighted
 }
 
-// decide runs the extension points as upstream's schedulePod does, over all nodes, but
-// always scores, even a single feasible node.
+// decide runs the extension points as upstream's queue and schedulePod do, over all nodes,
+// but always scores, even a single feasible node.
 func (o *oracle) decide(ctx context.Context, pod *corev1.Pod) answer {
-	state := framework.NewCycleState()
-	diagnosis := framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()}
-	narrowed, status, narrowedBy := o.framework.RunPreFilterPlugins(ctx, state, pod)
-	diagnosis.UnschedulablePlugins = narrowedBy
+	if err := o.refresh(ctx); err != nil {
+		return answer{Failed: true, Message: "upstream: " + err.Error()}
+	}
+	nodes, err := o.snapshot.NodeInfos().List()
+	if err != nil {
+		return answer{Failed: true, Message: "upstream: " + err.Error()}
+	}
+	if len(nodes) == 0 {
+		return answer{Message: "no nodes available to schedule pods"} // scheduler.ErrNoNodesAvailable
+	}
+	c := cycle{
+		framework: o.framework, pod: pod, nodes: nodes, state: framework.NewCycleState(), raw: o.raw,
+		diagnosis: framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()},
+	}
+	return c.run(ctx)
+}
+
+// cycle is one decision of upstream's.
+type cycle struct {
+	framework framework.Framework
+	pod       *corev1.Pod
+	nodes     []fwk.NodeInfo
+	state     fwk.CycleState
+	diagnosis framework.Diagnosis
+	raw       bool // see mendNomination
+}
+
+func (c *cycle) run(ctx context.Context) answer {
+	for _, p := range c.framework.PreEnqueuePlugins() {
+		if status := p.PreEnqueue(ctx, c.pod); !status.IsSuccess() {
+			status.SetPlugin(p.Name())
+			return c.refusedEverywhere(status)
+		}
+	}
+	narrowed, status, narrowedBy := c.framework.RunPreFilterPlugins(ctx, c.state, c.pod)
+	c.diagnosis.UnschedulablePlugins = narrowedBy
 	switch {
 	case status.IsRejected():
-		diagnosis.NodeToStatus.SetAbsentNodesStatus(status)
-		diagnosis.PreFilterMsg = status.Message()
-		diagnosis.AddPluginStatus(status)
-		return o.refusal(pod, diagnosis)
+		return c.refusedEverywhere(status)
 	case !status.IsSuccess():
 		return answer{Failed: true}
 	}
-	if !narrowed.AllNodes() {
-		diagnosis.NodeToStatus.SetAbsentNodesStatus(fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
-			fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(narrowedBy))))
+	if name := c.nominated(ctx); name != "" {
+		return answer{Nominated: name}
 	}
-	var feasible []fwk.NodeInfo
-	for _, n := range o.nodes {
-		if !narrowed.AllNodes() && !narrowed.NodeNames.Has(n.Node().Name) {
-			continue
-		}
-		status := o.framework.RunFilterPlugins(ctx, state, pod, n)
+	candidates := c.nodes
+	if !narrowed.AllNodes() {
+		candidates = slices.DeleteFunc(slices.Clone(c.nodes), func(n fwk.NodeInfo) bool {
+			return !narrowed.NodeNames.Has(n.Node().Name)
+		})
+		c.diagnosis.NodeToStatus.SetAbsentNodesStatus(fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
+			fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(c.diagnosis.UnschedulablePlugins))))
+	}
+	feasible, ok := c.filter(ctx, candidates)
+	switch {
+	case !ok:
+		return answer{Failed: true}
+	case len(feasible) == 0:
+		return c.refused()
+	}
+	a := c.scored(ctx, feasible)
+	if len(feasible) == 1 {
+		a.Only = feasible[0].Node().Name
+	}
+	return a
+}
+
+// nominated is the node that the pod goes to because it has been nominated to it.
+func (c *cycle) nominated(ctx context.Context) string {
+	name := c.pod.Status.NominatedNodeName
+	only := slices.DeleteFunc(slices.Clone(c.nodes), func(n fwk.NodeInfo) bool { return n.Node().Name != name })
+	if !c.raw {
+		defer c.mendNomination(c.diagnosis.UnschedulablePlugins.Clone())
+	}
+	if feasible, ok := c.filter(ctx, only); !ok || len(feasible) == 0 {
+		return ""
+	}
+	return name
+}
+
+// filter returns the nodes that pass; false when a plugin failed.
+func (c *cycle) filter(ctx context.Context, nodes []fwk.NodeInfo) (feasible []fwk.NodeInfo, ok bool) {
+	for _, n := range nodes {
+		status := c.framework.RunFilterPlugins(ctx, c.state, c.pod, n)
 		switch {
 		case status.IsSuccess():
 			feasible = append(feasible, n)
 		case status.IsRejected():
-			diagnosis.NodeToStatus.Set(n.Node().Name, status)
-			diagnosis.AddPluginStatus(status)
+			c.diagnosis.NodeToStatus.Set(n.Node().Name, status)
+			c.diagnosis.AddPluginStatus(status)
 		default:
-			return answer{Failed: true}
+			return nil, false
 		}
 	}
-	if len(feasible) == 0 {
-		return o.refusal(pod, diagnosis)
-	}
-	return o.scored(ctx, state, pod, feasible, diagnosis)
+	return feasible, true
 }
 
-func (o *oracle) scored(
-	ctx context.Context, state fwk.CycleState, pod *corev1.Pod, feasible []fwk.NodeInfo, d framework.Diagnosis,
-) answer {
-	if !o.framework.RunPreScorePlugins(ctx, state, pod, feasible).IsSuccess() {
+func (c *cycle) refusedEverywhere(status *fwk.Status) answer {
+	c.diagnosis.NodeToStatus.SetAbsentNodesStatus(status)
+	c.diagnosis.PreFilterMsg = status.Message()
+	c.diagnosis.AddPluginStatus(status)
+	return c.refused()
+}
+
+func (c *cycle) scored(ctx context.Context, feasible []fwk.NodeInfo) answer {
+	if !c.framework.RunPreScorePlugins(ctx, c.state, c.pod, feasible).IsSuccess() {
 		return answer{Failed: true}
 	}
-	scores, status := o.framework.RunScorePlugins(ctx, state, pod, feasible)
+	scores, status := c.framework.RunScorePlugins(ctx, c.state, c.pod, feasible)
 	if !status.IsSuccess() {
 		return answer{Failed: true}
 	}
-	a := answer{Nodes: o.statuses(d)}
+	a := answer{Nodes: c.statuses()}
 	for _, s := range scores {
 		n := nodeAnswer{Code: fwk.Success.String(), Total: s.TotalScore, Scores: map[string]int64{}}
 		for _, p := range s.Scores {
@@ -229,15 +305,17 @@ func (o *oracle) scored(
 	return a
 }
 
-func (o *oracle) refusal(pod *corev1.Pod, d framework.Diagnosis) answer {
-	err := &framework.FitError{Pod: pod, NumAllNodes: len(o.nodes), Diagnosis: d}
-	return answer{Message: err.Error(), Plugins: sets.List(d.UnschedulablePlugins), Nodes: o.statuses(d)}
+func (c *cycle) refused() answer {
+	err := &framework.FitError{Pod: c.pod, NumAllNodes: len(c.nodes), Diagnosis: c.diagnosis}
+	return answer{
+		Message: err.Error(), Plugins: sets.List(c.diagnosis.UnschedulablePlugins), Nodes: c.statuses(),
+	}
 }
 
-func (o *oracle) statuses(d framework.Diagnosis) map[string]nodeAnswer {
+func (c *cycle) statuses() map[string]nodeAnswer {
 	m := map[string]nodeAnswer{}
-	for _, n := range o.nodes {
-		s := d.NodeToStatus.Get(n.Node().Name)
+	for _, n := range c.nodes {
+		s := c.diagnosis.NodeToStatus.Get(n.Node().Name)
 		reasons := slices.Clone(s.Reasons())
 		slices.Sort(reasons)
 		m[n.Node().Name] = nodeAnswer{Code: s.Code().String(), Plugin: s.Plugin(), Reasons: reasons}

@@ -89,7 +89,8 @@ func (w *world) checkFollower() {
 			pods[p.UID] = p
 		}
 		if !maps.Equal(pods, w.told.pods[n]) {
-			w.t.Fatalf("node %s: the follower knows %d pods, the view %d, or others", n.Node.Name, len(w.told.pods[n]), len(pods))
+			w.t.Fatalf("node %s: the follower knows %d pods, the view %d, or others",
+				n.Node.Name, len(w.told.pods[n]), len(pods))
 		}
 		if n.UndescribedPods() > 0 || progress < w.docs[n.Node.Name].HW["pod"] {
 			behind++

@@ -134,7 +134,9 @@ func nodeResources() corev1.ResourceList {
 }
 
 func nodeConditions(since metav1.Time) []corev1.NodeCondition {
-	condition := func(t corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) corev1.NodeCondition {
+	condition := func(
+		t corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string,
+	) corev1.NodeCondition {
 		return corev1.NodeCondition{
 			Type: t, Status: status, Reason: reason, Message: message,
 			LastHeartbeatTime: after(since, 1<<22), LastTransitionTime: after(since, 20),
@@ -249,7 +251,8 @@ func (a *app) container(name, image string, requests corev1.ResourceList) corev1
 			}},
 			TimeoutSeconds: 1, PeriodSeconds: 10, SuccessThreshold: 1, FailureThreshold: 3,
 		},
-		TerminationMessagePath: corev1.TerminationMessagePathDefault, TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+		TerminationMessagePath:   corev1.TerminationMessagePathDefault,
+		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 	}
 }
 

@@ -50,20 +50,23 @@ func (c *Cluster) Apply(e Event) Event {
 	return e
 }
 
+// Start is what the events of Cluster.Events are called.
+const Start = "start"
+
 // Events returns the history that builds the cluster from nothing: other objects, nodes,
 // then pods.
 func (c *Cluster) Events() []Event {
 	var list []Event
 	for _, k := range slices.Sorted(maps.Keys(c.Others)) {
 		for _, obj := range c.Others[k] {
-			list = append(list, Event{What: "start", Kind: k, New: obj})
+			list = append(list, Event{What: Start, Kind: k, New: obj})
 		}
 	}
 	for _, n := range c.Nodes {
-		list = append(list, Event{What: "start", Kind: events.KindNode, New: n})
+		list = append(list, Event{What: Start, Kind: events.KindNode, New: n})
 	}
 	for _, p := range c.Pods {
-		list = append(list, Event{What: "start", Kind: events.KindPod, New: p})
+		list = append(list, Event{What: Start, Kind: events.KindPod, New: p})
 	}
 	return list
 }

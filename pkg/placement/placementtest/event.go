@@ -43,6 +43,9 @@ func (e Event) String() string {
 	if obj == nil {
 		obj = e.Old
 	}
+	if obj == nil {
+		return e.What
+	}
 	return fmt.Sprintf("%s: %s/%s", e.What, obj.GetNamespace(), obj.GetName())
 }
 
@@ -88,7 +91,7 @@ func (g *Generator) podEvent(c *Cluster) Event {
 		e.What = "pod resize under way"
 		g.resizing(p)
 	case 3:
-		e.What, p.Status = "pod resize done", corev1.PodStatus{}
+		e.What, p.Status = "pod resize done", corev1.PodStatus{Phase: p.Status.Phase}
 	case 4:
 		e.What, p.DeletionTimestamp = "pod terminating", &metav1.Time{Time: time.Unix(1, 0)}
 	default:

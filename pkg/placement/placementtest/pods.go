@@ -145,7 +145,7 @@ func (g *Generator) fitExactly(p *corev1.Pod, n *corev1.Node, pods []*corev1.Pod
 
 // resizing gives a pod that stands on a node a status in the middle of an in-place resize.
 func (g *Generator) resizing(p *corev1.Pod) {
-	p.Status = corev1.PodStatus{}
+	p.Status = corev1.PodStatus{Phase: p.Status.Phase}
 	for _, c := range p.Spec.Containers {
 		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, g.status(c))
 	}

@@ -220,11 +220,27 @@ func (s Script) String() string {
 		if obj == nil {
 			continue
 		}
-		text, err := yaml.Marshal(obj)
-		if err != nil {
-			text = []byte(err.Error() + "\n")
-		}
-		b.Write(text)
+		b.WriteString(describe(obj))
 	}
 	return b.String()
+}
+
+// describe is an object as YAML, without the blank lines of every node's status.
+func describe(obj state.APIObject) string {
+	text, err := yaml.Marshal(obj)
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	var fields map[string]any
+	if err := yaml.Unmarshal(text, &fields); err != nil {
+		return string(text)
+	}
+	if status, ok := fields["status"].(map[string]any); ok {
+		delete(status, "daemonEndpoints")
+		delete(status, "nodeInfo")
+	}
+	if text, err = yaml.Marshal(fields); err != nil {
+		return err.Error() + "\n"
+	}
+	return string(text)
 }

@@ -39,14 +39,14 @@ func NewView(followers ...Follower) *View {
 	return v
 }
 
-// Nodes are all nodes, sorted by name. The slice must not be changed.
+// Nodes are all nodes, sorted by name. The slice is the view's, until the next Apply.
 func (v *View) Nodes() []*state.NodeInfo { return v.nodes }
 
 // Objects are all other objects. They stay as they are when the view moves on.
 func (v *View) Objects() placement.Objects { return v.objects }
 
-// Apply makes a change; one of an object that is not there (any more) counts as its
-// addition, its removal as nothing.
+// Apply makes a change. An update of an object that is not there counts as its addition, its
+// removal as nothing.
 func (v *View) Apply(e Event) {
 	e = v.cluster.Apply(e)
 	switch e.Kind {

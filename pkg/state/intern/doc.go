@@ -5,8 +5,8 @@
 //
 // Invariants:
 //
-//   - While a value is reachable, Get returns that very value for its key: equal keys and
-//     equal pointers are the same statement.
+//   - While a value is reachable, Get returns that very value for the bytes it stands for:
+//     equal bytes and equal pointers are the same statement.
 //   - A table holds nothing alive. What nobody holds any more is forgotten some time after
 //     the garbage collector has found it.
 //   - Values are immutable. Which goroutine built one, and when, cannot be told from it.

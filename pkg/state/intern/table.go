@@ -32,7 +32,7 @@ func (t *Table[V]) Get(content []byte, build func() *V) *V {
 
 // TryGet is Get with a build that may fail; nothing is kept then.
 func (t *Table[V]) TryGet(content []byte, build func() (*V, error)) (*V, error) {
-	key := sum(sha256.Sum256(content))
+	key := sha256.Sum256(content)
 	t.mu.Lock()
 	v := t.mu.values[key].Value()
 	t.mu.Unlock()

@@ -1,6 +1,7 @@
 package intern_test
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -28,6 +29,21 @@ func TestOnePerKey(t *testing.T) {
 		t.Errorf("%d values, want 2", table.Len())
 	}
 	runtime.KeepAlive(b)
+}
+
+// TestTryGet: a failure is told and not remembered.
+func TestTryGet(t *testing.T) {
+	var table intern.Table[value]
+	want := errors.New("cannot be built")
+	v, err := table.TryGet([]byte("a"), func() (*value, error) { return nil, want })
+	if v != nil || !errors.Is(err, want) {
+		t.Errorf("got %v, %v, want no value and %v", v, err, want)
+	}
+	v, err = table.TryGet([]byte("a"), func() (*value, error) { return &value{content: "a"}, nil })
+	if err != nil || v.content != "a" || table.Len() != 1 {
+		t.Errorf("got %v, %v and %d values, want a value", v, err, table.Len())
+	}
+	runtime.KeepAlive(v)
 }
 
 // TestForgets: what nobody holds goes, what somebody holds stays, and what is gone can come

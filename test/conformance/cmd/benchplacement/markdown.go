@@ -1,0 +1,155 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/template"
+	"time"
+)
+
+// page is docs/benchmarks.md with holes for the numbers.
+//
+//go:embed page.md.tmpl
+var page string
+
+// markdown is the report for people.
+func (r *report) markdown() (string, error) {
+	t, err := template.New("page").Funcs(template.FuncMap{
+		"grouped": grouped, "micros": micros, "millis": millis, "percent": percent, "ratio": ratio,
+		"perPod": perPod, "megabytes": megabytes, "limit": limit,
+	}).Parse(page)
+	if err != nil {
+		return "", fmt.Errorf("page: %w", err)
+	}
+	var b strings.Builder
+	if err := t.Execute(&b, r); err != nil {
+		return "", fmt.Errorf("page: %w", err)
+	}
+	return b.String(), nil
+}
+
+// Required is what the engine must reach, in words.
+func (r row) Required() string {
+	t, ok := targets[r.Name]
+	if !ok {
+		return "–"
+	}
+	return grouped(t.rate) + "/s, " + strconv.FormatFloat(t.ratio, 'f', -1, 64) + "x"
+}
+
+// Met says whether it does, and what not.
+func (r row) Met() string {
+	t, ok := targets[r.Name]
+	if !ok {
+		return "–"
+	}
+	return verdictOn(r.Berth.Rate() >= t.rate, r.Berth.Rate()/r.Sampled.Rate() >= t.ratio)
+}
+
+func verdictOn(rate, ratio bool) string {
+	switch {
+	case rate && ratio:
+		return "yes"
+	case rate:
+		return "**no** (ratio)"
+	case ratio:
+		return "**no** (rate)"
+	default:
+		return "**no**"
+	}
+}
+
+// Checked is how many decisions were compared, in all.
+func (r *report) Checked() int {
+	n := 0
+	for _, row := range r.Rows {
+		n += row.Checked
+	}
+	return n
+}
+
+// Wrong is how many of them differed.
+func (r *report) Wrong() int {
+	n := 0
+	for _, row := range r.Rows {
+		n += len(row.Wrong)
+	}
+	return n
+}
+
+// LowestShare is the part of the clock's time in which the process had its processor, in
+// the run of ours that was disturbed most.
+func (r *report) LowestShare() float64 {
+	lowest := 1.0
+	for _, row := range r.Rows {
+		lowest = min(lowest, row.Berth.Share())
+	}
+	return lowest
+}
+
+// Took is how long the table took to make, without the memory.
+func (r *report) Took() time.Duration { return r.End.Sub(r.Begin) }
+
+// Required is the bound on resident memory, in words.
+func (m memoryReport) Required() string {
+	if bound, ok := memoryTargets[[2]int{m.Nodes, m.Pods}]; ok {
+		return "at most " + megabytes(bound)
+	}
+	return "–"
+}
+
+// Met says whether it is kept.
+func (m memoryReport) Met() string {
+	bound, ok := memoryTargets[[2]int{m.Nodes, m.Pods}]
+	switch {
+	case !ok:
+		return "–"
+	case max(m.Loaded.Resident, m.Decided.Resident) <= bound:
+		return "yes"
+	default:
+		return "**no**"
+	}
+}
+
+// grouped writes a number with a comma before each three digits: three significant digits
+// below 100, whole from there on.
+func grouped(v any) string {
+	var f float64
+	switch n := v.(type) {
+	case int:
+		f = float64(n)
+	case float64:
+		f = n
+	}
+	if f < 100 && f != float64(int(f)) {
+		return strconv.FormatFloat(f, 'f', 1, 64)
+	}
+	digits := strconv.FormatFloat(f, 'f', 0, 64)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+func micros(d time.Duration) string { return grouped(float64(d.Nanoseconds()) / 1e3) }
+
+func millis(d time.Duration) string { return grouped(float64(d.Nanoseconds()) / 1e6) }
+
+func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 0, 64) + "%" }
+
+func ratio(a, b figures) string { return grouped(a.Rate()/b.Rate()) + "x" }
+
+// perPod is a share of a total time, in microseconds.
+func perPod(total time.Duration, n int) string { return micros(total / time.Duration(n)) }
+
+func megabytes(bytes int64) string { return grouped(float64(bytes/1e6)) + " MB" }
+
+// limit is GOMEMLIMIT as it is set: the largest number stands for none.
+func limit(bytes int64) string {
+	if bytes > 1<<60 {
+		return "none"
+	}
+	return strconv.FormatInt(bytes>>20, 10) + "MiB"
+}

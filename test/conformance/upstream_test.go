@@ -1,0 +1,138 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
+)
+
+// upstreamState is what upstream's scheduler remembers of a cluster: its cache, the
+// snapshot of it that is updated before every decision, and its listers. Changes reach it
+// as they do from its event handlers.
+type upstreamState struct {
+	cache    cache.Cache
+	snapshot *cache.Snapshot
+	listers  informers.SharedInformerFactory
+	// cluster is what the changes so far came to.
+	cluster placementtest.Cluster
+	// raw leaves upstream's memory as it is: see mendPorts and mendImages.
+	raw bool
+}
+
+func newUpstreamState(ctx context.Context) *upstreamState {
+	return &upstreamState{
+		cache:    cache.New(ctx, nil, false),
+		snapshot: cache.NewEmptySnapshot(),
+		listers:  informers.NewSharedInformerFactory(fake.NewClientset(), 0),
+	}
+}
+
+// apply makes one change.
+func (u *upstreamState) apply(ctx context.Context, e placementtest.Event) error {
+	e = u.cluster.Apply(e)
+	switch e.Kind {
+	case events.KindNode:
+		return u.applyNode(ctx, e)
+	case events.KindPod:
+		return u.applyPod(ctx, e)
+	default:
+		return u.applyOther(e)
+	}
+}
+
+func (u *upstreamState) applyNode(ctx context.Context, e placementtest.Event) error {
+	logger := klog.FromContext(ctx)
+	switch before, after := e.Nodes(); {
+	case before == nil && after == nil:
+		return nil
+	case after == nil:
+		return u.cache.RemoveNode(logger, before)
+	case before == nil:
+		u.cache.AddNode(logger, after.DeepCopy())
+	default:
+		u.cache.UpdateNode(logger, before, after.DeepCopy())
+	}
+	return nil
+}
+
+// applyPod keeps to upstream's handlers (pkg/scheduler/eventhandlers.go): pods that have
+// ended are filtered out, and a pod under a known name with another UID is another pod.
+func (u *upstreamState) applyPod(ctx context.Context, e placementtest.Event) error {
+	logger := klog.FromContext(ctx)
+	before, after := standing(e)
+	if before != nil && after != nil && before.UID == after.UID && before.Spec.NodeName == after.Spec.NodeName {
+		return u.cache.UpdatePod(logger, before, after.DeepCopy())
+	}
+	if before != nil {
+		if err := u.cache.RemovePod(logger, before); err != nil {
+			return err
+		}
+		if err := u.mendPorts(ctx, before); err != nil {
+			return err
+		}
+	}
+	if after != nil {
+		return u.cache.AddPod(logger, after.DeepCopy())
+	}
+	return nil
+}
+
+// standing leaves out pods that have ended.
+func standing(e placementtest.Event) (before, after *corev1.Pod) {
+	before, after = e.Pods()
+	if before != nil && ended(before) {
+		before = nil
+	}
+	if after != nil && ended(after) {
+		after = nil
+	}
+	return before, after
+}
+
+func ended(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+func (u *upstreamState) applyOther(e placementtest.Event) error {
+	core, apps := u.listers.Core().V1(), u.listers.Apps().V1()
+	var informer toolscache.SharedIndexInformer
+	switch e.Kind {
+	case events.KindNamespace:
+		informer = core.Namespaces().Informer()
+	case events.KindService:
+		informer = core.Services().Informer()
+	case events.KindReplicaSet:
+		informer = apps.ReplicaSets().Informer()
+	case events.KindStatefulSet:
+		informer = apps.StatefulSets().Informer()
+	case events.KindReplicationContrl:
+		informer = core.ReplicationControllers().Informer()
+	default:
+		return fmt.Errorf("no lister of kind %s", e.Kind)
+	}
+	switch {
+	case e.New != nil:
+		return informer.GetIndexer().Update(e.New)
+	case e.Old != nil:
+		return informer.GetIndexer().Delete(e.Old)
+	default:
+		return nil
+	}
+}
+
+// refresh brings the snapshot up to date, as upstream does before every decision.
+func (u *upstreamState) refresh(ctx context.Context) error {
+	if err := u.cache.UpdateSnapshot(klog.FromContext(ctx), u.snapshot); err != nil {
+		return err
+	}
+	return u.mendImages()
+}
