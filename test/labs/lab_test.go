@@ -42,6 +42,8 @@ type lab struct {
 	client     kubernetes.Interface
 	// left are the blocks of the README that did not run yet.
 	left []block
+	// first is the block that started Berth.
+	first block
 	// berth is nil when kube-scheduler runs.
 	berth *harness.Berth
 }
@@ -66,6 +68,7 @@ func newLab(t *testing.T, cluster *harness.Cluster, work, name string) *lab {
 	if l.left[0].up() {
 		up, l.left = l.left[0], l.left[1:]
 	}
+	l.first = up
 	l.up(up)
 	return l
 }

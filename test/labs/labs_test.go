@@ -31,6 +31,8 @@ const (
 var labs = map[string]func(*lab){
 	"affinity-versions": affinityVersions,
 	"allocatable":       allocatable,
+	"backoff":           backoff,
+	"blocked-many":      blockedMany,
 	"default-spread":    defaultSpread,
 	"gates":             gates,
 	"hard-spread":       hardSpread,
@@ -38,12 +40,14 @@ var labs = map[string]func(*lab){
 	"node-name":         nodeName,
 	"node-selector":     nodeSelector,
 	"pod-affinity":      podAffinity,
+	"priority":          priority,
 	"profiles":          profiles,
 	"taints":            taints,
+	"three-pools":       threePools,
 }
 
 // smoke are the labs that run with every change: one for each kind of rule, the quick ones.
-var smoke = []string{"gates", "hard-spread", "node-affinity", "node-selector", "pod-affinity", "taints"}
+var smoke = []string{"gates", "hard-spread", "node-affinity", "node-selector", "pod-affinity", "taints", "three-pools"}
 
 // programs are the binaries under test; TestMain fills them in.
 var programs harness.Programs

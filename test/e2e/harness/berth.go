@@ -128,6 +128,7 @@ func (b *Berth) get(ctx context.Context, path string) (string, error) {
 }
 
 // Metric sums the samples of a metric whose labels contain all of labels, each as name="value".
+// A metric without labels has one sample.
 func (b *Berth) Metric(ctx context.Context, name string, labels ...string) (float64, error) {
 	text, err := b.get(ctx, "/metrics")
 	if err != nil {
@@ -135,8 +136,8 @@ func (b *Berth) Metric(ctx context.Context, name string, labels ...string) (floa
 	}
 	sum := 0.0
 	for line := range strings.Lines(text) {
-		sample, value, ok := strings.Cut(strings.TrimSpace(line), "} ")
-		if !ok || !strings.HasPrefix(sample, name+"{") || !containsAll(sample, labels) {
+		sample, value, ok := cutLast(strings.TrimSpace(line), " ")
+		if full, _, _ := strings.Cut(sample, "{"); !ok || full != name || !containsAll(sample, labels) {
 			continue
 		}
 		number, err := strconv.ParseFloat(value, 64)

@@ -216,7 +216,7 @@ func TestTheLedgerOutranksMessages(t *testing.T) {
 	}
 }
 
-func TestAReleasedReservationMakesThePodActiveAgain(t *testing.T) {
+func TestAReleasedReservationBringsThePodBack(t *testing.T) {
 	h := newHarness(t)
 	h.add("a", 0)
 	h.lead()
@@ -224,14 +224,16 @@ func TestAReleasedReservationMakesThePodActiveAgain(t *testing.T) {
 	h.hold(Hold{PodUID: "a", HW: h.progress + 1})
 	h.want("a", PoolHeld)
 	h.put("a", func(p *corev1.Pod) { p.Annotations = map[string]string{"fence": "1"} })
+	h.want("a", PoolBackoff)
+	h.sleep(time.Second)
 	h.want("a", PoolActive)
 	// A reservation that the message promised and the watch never showed.
 	h.ask("s1", 1)
 	h.answer(h.offerOf("a"), events.DecisionPlaced, func(d *events.Decision) { d.LedgerRevision = h.revision + 1 })
 	h.want("a", PoolHeld)
 	h.hold()
-	h.want("a", PoolBackoff) // for the second time
-	h.sleep(time.Second)
+	h.want("a", PoolBackoff)
+	h.sleep(2 * time.Second)
 	h.ask("s1", 1)
 	h.want("a", PoolOffered)
 	// A full list without it.
@@ -297,7 +299,7 @@ func TestRepeatedReleasesBackOff(t *testing.T) {
 	h := newHarness(t)
 	h.lead()
 	h.add("a", 0)
-	for _, want := range []time.Duration{0, 1, 2, 4} {
+	for _, want := range []time.Duration{1, 2, 4, 8, 10} {
 		h.hold(Hold{PodUID: "a", Live: true})
 		h.hold(Hold{PodUID: "a"})
 		if wait := max(0, time.Duration(h.core.pods["a"].ready()-h.core.clock.now)); wait != want*time.Second {

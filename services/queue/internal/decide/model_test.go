@@ -507,9 +507,7 @@ func (m *model) settle() {
 
 func (m *model) release(p *modelPod) {
 	p.released++
-	if p.released > 1 {
-		p.backoffUntil = max(p.backoffUntil, m.now+m.doubled(p.released-1))
-	}
+	p.backoffUntil = max(p.backoffUntil, m.now+m.doubled(p.released))
 	m.requeue(p)
 }
 

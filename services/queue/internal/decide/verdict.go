@@ -151,14 +151,12 @@ func (c *Core) unreject(e *entry) {
 	}
 }
 
-// released brings a pod back whose reservation ended without a bind. Once may happen, at
-// once; a pod whose binds keep failing backs off like one whose attempts fail.
+// released brings a pod back whose reservation ended without a bind: as upstream, one whose
+// binds fail backs off like one whose attempts end in errors.
 func (c *Core) released(e *entry, now moment) {
-	e.attempt.released++
-	if again := int32(e.attempt.released) - 1; again > 0 {
-		wait := backoff(c.cfg.InitialBackoff, c.cfg.MaxBackoff, again)
-		e.verdict.backoffUntil = max(e.verdict.backoffUntil, now.add(wait))
-	}
+	e.attempt.released = min(e.attempt.released, maxShift) + 1
+	wait := backoff(c.cfg.InitialBackoff, c.cfg.MaxBackoff, int32(e.attempt.released))
+	e.verdict.backoffUntil = max(e.verdict.backoffUntil, now.add(wait))
 	c.requeue(e, eventReleased, now)
 }
 

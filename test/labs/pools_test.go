@@ -1,0 +1,217 @@
+//go:build e2e
+
+package labs
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Metrics that these labs look at, as "name" or "name{label}".
+const (
+	unschedulable  = `scheduler_pending_pods{queue="unschedulable"}`
+	noNode         = `scheduler_schedule_attempts_total{result="unschedulable"}`
+	sweepCaught    = `scheduler_pod_scheduled_after_flush_total`
+	incoming       = `scheduler_queue_incoming_pods_total{event=%q}`
+	attemptsOfAll  = `scheduler_pod_scheduling_attempts_sum`
+	releasesOfPods = "ReservationReleased"
+)
+
+func threePools(l *lab) {
+	const (
+		noSSD  = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+		noRoom = "0/1 nodes are available: 1 Insufficient cpu."
+	)
+	l.next()
+	l.schedulable(1)
+	l.next()
+	l.pending(named("wants-ssd"), 1, noSSD)
+	l.pending(named("wants-room"), 1, noRoom)
+	l.value(unschedulable, 2)
+	l.output(unschedulable + " 2")
+	l.next()
+	l.output(" 2")
+	l.next()
+	l.node("wants-ssd")
+	l.pending(named("wants-room"), 1, noRoom)
+	l.value(noNode, 2)
+	l.value(fmt.Sprintf(incoming, "NodeUpdateNodeLabel"), 1)
+	l.next()
+	l.node("wants-room")
+	l.value(unschedulable, 0)
+	l.value(fmt.Sprintf(incoming, "AssignedPodDelete"), 1)
+	l.value(sweepCaught, 0)
+	l.output(`event="AssignedPodDelete"`)
+}
+
+func priority(l *lab) {
+	const (
+		closed = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+		full   = "0/1 nodes are available: 1 Insufficient cpu."
+		// backoffs is more than the pause after a first attempt.
+		backoffs = 3 * time.Second
+	)
+	l.next()
+	l.schedulable(1)
+	l.next()
+	l.pending(labelled("class"), 5, closed)
+	l.pause(backoffs)
+	l.next()
+	l.placed(3, "high-1", "high-2", "low-1")
+	l.pending(labelled("class"), 2, full)
+	l.next()
+	l.placed(3, "high-2", "low-1", "low-2")
+	l.pending(labelled("class"), 1, full)
+}
+
+// placed waits until n of the pods with a class are bound, and compares their names.
+func (l *lab) placed(n int, want ...string) {
+	l.Helper()
+	var got []string
+	for _, pod := range l.bound(labelled("class"), n) {
+		got = append(got, pod.Name)
+	}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		l.Errorf("bound are %v, want %v", got, want)
+	}
+}
+
+// pause waits as the page asks its reader to.
+func (l *lab) pause(d time.Duration) {
+	l.Helper()
+	select {
+	case <-time.After(d):
+	case <-l.Context().Done():
+		l.Fatal(l.Context().Err())
+	}
+}
+
+// backoff lets the binds of a pod fail and looks at the pauses between them.
+func backoff(l *lab) {
+	l.next()
+	l.schedulable(1)
+	l.next()
+	if l.berth == nil {
+		l.skip()
+		l.next()
+		l.node("unlucky")
+		l.skip()
+		return
+	}
+	// Pauses of 1, 2 and 4 seconds, and the time that a bind takes to fail and to be taken back.
+	const failures, least, most = 4, 7 * time.Second, 15 * time.Second
+	begun := l.failed(1)
+	took := l.failed(failures).Sub(begun)
+	if took < least || took > most {
+		l.Errorf("%d attempts after the first took %s, want %s to %s", failures-1, took, least, most)
+	}
+	l.output(`queue="backoff"`)
+	l.restart()
+	l.next()
+	removed := time.Now()
+	l.node("unlucky")
+	if took := time.Since(removed); took > most {
+		l.Errorf("bound %s after its binds could succeed", took)
+	}
+	l.eventually(within, "the pod's attempts count from before the restart", func(ctx context.Context) (string, error) {
+		n, err := l.berth.Metric(ctx, attemptsOfAll)
+		if err != nil || n > failures {
+			return "", err
+		}
+		return fmt.Sprint(n), nil
+	})
+	l.output(attemptsOfAll)
+}
+
+// failed waits until the pod has come back from n failed binds and returns when it had.
+func (l *lab) failed(n float64) time.Time {
+	l.Helper()
+	what := fmt.Sprintf("%v binds failed", n)
+	l.eventually(within, what, func(ctx context.Context) (string, error) {
+		got, err := l.berth.Metric(ctx, "scheduler_queue_incoming_pods_total", `event="`+releasesOfPods+`"`)
+		if err != nil || got >= n {
+			return "", err
+		}
+		return fmt.Sprint(got), nil
+	})
+	return time.Now()
+}
+
+func blockedMany(l *lab) {
+	const blocked = 10_000
+	l.next()
+	l.schedulable(1)
+	l.next()
+	l.valueWithin(10*within, unschedulable, blocked)
+	l.output(unschedulable)
+	before := l.attempts()
+	begun := time.Now()
+	l.next()
+	const each = 5 * time.Second // kubectl itself takes most of it
+	if took := time.Since(begun); took > 10*each {
+		l.Errorf("ten pods took %s, want at most %s each", took, each)
+	}
+	// Ten deletions may bring a few pods back each, but not all of them.
+	if again := l.attempts() - before; again > blocked/10 {
+		l.Errorf("%v more attempts found no node", again)
+	}
+	l.value(sweepCaught, 0)
+}
+
+// attempts counts those that found no node.
+func (l *lab) attempts() float64 {
+	l.Helper()
+	if l.berth == nil {
+		return 0
+	}
+	n, err := l.berth.Metric(l.Context(), "scheduler_schedule_attempts_total", `result="unschedulable"`)
+	l.no(err)
+	return n
+}
+
+var labelsOf = regexp.MustCompile(`^([a-z_]+)(?:{(.*)})?$`)
+
+// value waits until a metric of Berth, as name or name{label="value"}, has a value.
+func (l *lab) value(metric string, want float64) {
+	l.Helper()
+	l.valueWithin(within, metric, want)
+}
+
+func (l *lab) valueWithin(limit time.Duration, metric string, want float64) {
+	l.Helper()
+	if l.berth == nil {
+		return
+	}
+	parts := labelsOf.FindStringSubmatch(metric)
+	l.eventually(limit, metric+" is "+strconv.FormatFloat(want, 'f', -1, 64), func(ctx context.Context) (string, error) {
+		got, err := l.berth.Metric(ctx, parts[1], parts[2])
+		if err != nil || got == want {
+			return "", err
+		}
+		return fmt.Sprint(got), nil
+	})
+}
+
+// output runs the README's next block, which shows metrics of Berth.
+func (l *lab) output(want string) {
+	l.Helper()
+	if l.berth == nil {
+		l.skip()
+		return
+	}
+	if got := l.next(); !strings.Contains(got, want) {
+		l.Errorf("the README's command shows %q, want %q in it", got, want)
+	}
+}
+
+// restart stops Berth and starts it again as the README's first block did.
+func (l *lab) restart() {
+	l.Helper()
+	l.no(l.berth.Stop(l.Context()))
+	l.up(l.first)
+}
