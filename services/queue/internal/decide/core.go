@@ -118,7 +118,7 @@ func New(cfg Config) *Core {
 		cfg:       cfg,
 		pods:      map[string]*entry{},
 		waiting:   newWaiting(),
-		lanes:     lanes{all: map[string]*lane{}, moved: map[*lane]struct{}{}},
+		lanes:     lanes{all: map[string]*lane{}, moved: map[*lane]struct{}{}, heard: map[ruleKey]heard{}},
 		rejectors: map[Rejector]int{},
 		settling:  map[*entry]struct{}{},
 		leases:    leases{shards: map[string]*shard{}, tokens: map[string]*entry{}},
@@ -148,7 +148,7 @@ func (c *Core) Step(in Input, at time.Time) []Effect {
 	c.expire(now)
 	c.flush(now)
 	c.endBackoffs(now)
-	c.openLanes()
+	c.openLanes(now)
 	c.dispatch(now)
 	c.journal.trim(now)
 	c.askTick(now)
@@ -334,7 +334,7 @@ func (c *Core) enter(e *entry, to *bag, event string, now moment) {
 		to = e.lane.blocked
 		c.lanes.moved[e.lane] = struct{}{}
 	}
-	e.entered = now
+	e.entered, e.late = now, false
 	e.in = to
 	to.put(e)
 	switch {

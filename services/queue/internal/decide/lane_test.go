@@ -50,30 +50,63 @@ func (h *harness) wantInHand(want int) {
 	}
 }
 
-// TestPodsRejectedAlikeGoFewAtATime: and more of them with each that finds a place.
+// TestPodsRejectedAlikeGoFewAtATime: and more of them with each that finds a place; the
+// first that finds none speaks for all.
 func TestPodsRejectedAlikeGoFewAtATime(t *testing.T) {
 	h := crowded(t)
 	h.wantInHand(laneWidth)
-	h.answer(h.offer(h.inHand()[0]), events.DecisionUnplaceable, plugins("NodeResourcesFit"))
-	h.wantInHand(laneWidth)
-	if got := h.inHand()[0].pod.UID; got != "p01" {
-		t.Fatalf("%s is out, want p01 and then p02", got)
-	}
 	placed := func(d *events.Decision) { d.LedgerRevision = h.revision + 1 }
 	h.answer(h.offer(h.inHand()[0]), events.DecisionPlaced, placed)
 	h.wantInHand(2 * laneWidth)
 	h.answer(h.offer(h.inHand()[0]), events.DecisionPlaced, placed)
 	h.wantInHand(4 * laneWidth)
+	if got := h.inHand()[0].pod.UID; got != "p02" {
+		t.Fatalf("%s is out, want p02 first", got)
+	}
 	h.answer(h.offer(h.inHand()[0]), events.DecisionUnplaceable, plugins("NodeResourcesFit"))
 	h.wantInHand(4*laneWidth - 1)
-	// Others do not wait for them, and neither do those that fail for no fault of the room.
-	h.add("new", 0)
-	h.want("new", PoolOffered)
-	h.answer(h.offerOf("new"), events.DecisionUnplaceable, plugins("NodeName"))
+	h.want("p10", PoolParked)
+	h.want("p19", PoolParked)
+	// What happens now is for them too, after the pause that the verdict costs them.
 	h.node("m", func(*corev1.Node) {})
+	h.want("p19", PoolBackoff)
 	h.sleep(10 * time.Second)
 	h.ask("s1", 100)
+	h.want("p19", PoolActive)
+	h.wantInHand(4*laneWidth - 1)
+}
+
+// TestWhomAVerdictDoesNotCover: those that have changed, whose event came later, or who
+// have waited for too long.
+func TestWhomAVerdictDoesNotCover(t *testing.T) {
+	h := crowded(t)
+	out := h.inHand()
+	h.put("p05", func(p *corev1.Pod) { p.Labels = map[string]string{"changed": "yes"} })
+	h.answer(h.offer(out[0]), events.DecisionUnplaceable, func(d *events.Decision) {
+		d.Plugins, d.FactSequence = []string{"NodeResourcesFit"}, h.sequence-1
+	})
+	h.want("p05", PoolOffered)
+	h.want("p06", PoolParked)
+	h = crowded(t)
+	out = h.inHand()
+	seen := h.sequence
+	h.remove(h.boundPod())
+	h.answer(h.offer(out[0]), events.DecisionUnplaceable, func(d *events.Decision) {
+		d.Plugins, d.FactSequence = []string{"NodeResourcesFit"}, seen
+	})
+	h.want("p06", PoolActive)
+	h.wantInHand(laneWidth)
+	// New pods wait neither for the lane nor for a verdict about others.
+	h.add("new", 0)
 	h.want("new", PoolOffered)
+}
+
+// boundPod makes a pod that is bound.
+func (h *harness) boundPod() string {
+	h.t.Helper()
+	h.add("bound", 0)
+	h.bind("bound")
+	return "bound"
 }
 
 // TestALaneOutlivesLostOffers: a permit comes back whatever becomes of its pod.

@@ -153,8 +153,8 @@ func (c *Core) nextFor(s *shard) *entry {
 	return c.earlyFor(s)
 }
 
-// earlyFor is the first of those that may leave their backoff early and whose lane is not
-// full.
+// earlyFor is the first of those that may leave their backoff early, that no verdict of
+// their lane covers and whose lane is not full.
 func (c *Core) earlyFor(s *shard) *entry {
 	for c.bags.earlyCount > 0 {
 		var best *entry
@@ -163,10 +163,17 @@ func (c *Core) earlyFor(s *shard) *entry {
 				best = e
 			}
 		}
-		if best == nil || best.lane == nil || best.lane.out < best.lane.width {
+		switch {
+		case best == nil || best.lane == nil:
+			return best
+		case c.covered(best):
+			c.notEarly(best)
+			best.late = true
+		case best.lane.out >= best.lane.width:
+			c.standBack(best)
+		default:
 			return best
 		}
-		c.standBack(best)
 	}
 	return nil
 }

@@ -31,8 +31,9 @@ type model struct {
 
 	modelWorld
 	shards map[string]*modelShard
-	// widths are those of the lanes, by key; pods know theirs.
-	widths                  map[string]int
+	// lanes by key; pods know theirs. heard is by plugin.
+	lanes                   map[string]*modelLane
+	heard                   map[string]heard
 	leads, caughtUp, primed bool
 	// fromMemory: the ledger has not been seen since the memory.
 	fromMemory bool
@@ -53,6 +54,12 @@ type modelShard struct {
 	seen   time.Duration
 }
 
+type modelLane struct {
+	width   int
+	plugins []string
+	laneVerdict
+}
+
 type modelPod struct {
 	pod                  *state.Pod
 	pool                 Pool
@@ -70,6 +77,7 @@ type modelAttempt struct {
 	released                 int
 	token, shard, lane       string
 	permit                   bool
+	sequence                 uint64
 	early                    bool
 	deadline                 time.Duration
 }
@@ -100,7 +108,8 @@ type modelHold struct {
 func newModel(cfg Config, forgot func() (uint64, int64)) *model {
 	return &model{
 		cfg: cfg, forgot: forgot, pods: map[string]*modelPod{}, ghosts: map[string]*modelPod{},
-		live: map[string]*state.Pod{}, shards: map[string]*modelShard{}, widths: map[string]int{},
+		live: map[string]*state.Pod{}, shards: map[string]*modelShard{}, lanes: map[string]*modelLane{},
+		heard: map[string]heard{},
 	}
 }
 
@@ -208,6 +217,11 @@ func (m *model) requeue(p *modelPod) {
 	m.enter(p, PoolBackoff)
 }
 
+func (m *model) woken(p *modelPod) {
+	p.sequence = m.facts.Sequence
+	m.requeue(p)
+}
+
 func (m *model) ours(p *state.Pod) bool {
 	return m.cfg.Profiles[p.SchedulerName] != nil && p.NodeName == "" && !p.Terminal && !p.Deleting
 }
@@ -226,7 +240,7 @@ func (m *model) reset(in FactsReset) {
 	}
 	for _, p := range m.in(PoolParked) {
 		if !p.quarantined && p.factSequence < m.facts.Sequence {
-			m.requeue(p)
+			m.woken(p)
 		}
 	}
 	m.primed = true
@@ -287,7 +301,7 @@ func (m *model) added(pod *state.Pod) {
 	}
 	delete(m.ghosts, pod.UID)
 	m.serial++
-	p.pod, p.serial, p.queued = pod, m.serial, m.now
+	p.pod, p.serial, p.queued, p.sequence = pod, m.serial, m.now, m.facts.Sequence
 	m.pods[pod.UID] = p
 	_, held := m.live[pod.UID]
 	if held {
@@ -317,7 +331,7 @@ func (m *model) updated(p *modelPod, pod *state.Pod) {
 	if pod.ResourceVersion == old.ResourceVersion {
 		return
 	}
-	p.pod = pod
+	p.pod, p.sequence = pod, m.facts.Sequence
 	if _, held := m.live[pod.UID]; held {
 		m.live[pod.UID] = pod
 	}
@@ -333,7 +347,7 @@ func (m *model) updated(p *modelPod, pod *state.Pod) {
 		p.lost, p.token = 0, ""
 		m.requeue(p)
 	case m.cfg.Profiles[pod.SchedulerName].Wakes(pod, p.plugins, change):
-		m.requeue(p)
+		m.woken(p)
 	}
 }
 
@@ -354,9 +368,14 @@ func (m *model) changed(c placement.Change) {
 
 func (m *model) occurred(o occurrence) {
 	m.happened = append(m.happened, o)
+	for plugin, h := range m.heard {
+		if !o.own && m.cfg.Profiles[ourScheduler].Listens(plugin, o.change) {
+			m.heard[plugin] = heard{max(h.sequence, o.sequence), max(h.revision, o.revision)}
+		}
+	}
 	for _, p := range m.in(PoolParked) {
 		if !p.quarantined && !o.own && m.helps(o, p) {
-			m.requeue(p)
+			m.woken(p)
 		}
 	}
 }
@@ -533,10 +552,22 @@ func (m *model) toLane(p *modelPod, lane string) {
 	was := p.lane
 	p.lane, p.permit = lane, false
 	if !slices.ContainsFunc(slices.Collect(maps.Values(m.pods)), func(p *modelPod) bool { return p.lane == was }) {
-		delete(m.widths, was)
+		delete(m.lanes, was)
 	}
-	if _, known := m.widths[lane]; !known && lane != "" {
-		m.widths[lane] = laneWidth
+	if lane == "" {
+		return
+	}
+	plugins := p.plugins
+	if len(plugins) == 0 {
+		plugins = []string{""}
+	}
+	if m.lanes[lane] == nil {
+		m.lanes[lane] = &modelLane{width: laneWidth, plugins: plugins}
+	}
+	for _, plugin := range plugins {
+		if _, known := m.heard[plugin]; !known {
+			m.heard[plugin] = heard{m.facts.Sequence, m.revision}
+		}
 	}
 }
 
@@ -603,9 +634,9 @@ func (m *model) tally(p *modelPod, d *events.Decision) {
 	if p.lane != "" {
 		switch d.Kind {
 		case events.DecisionPlaced:
-			m.widths[p.lane] = min(2*m.widths[p.lane], maxLaneWidth)
+			m.lanes[p.lane].width = min(2*m.lanes[p.lane].width, maxLaneWidth)
 		case events.DecisionUnplaceable:
-			m.widths[p.lane] = laneWidth
+			m.lanes[p.lane].width = laneWidth
 		}
 	}
 	p.remembered = false
@@ -637,6 +668,9 @@ func (m *model) answered(p *modelPod, d *events.Decision) {
 		p.settling, p.holdRevision = true, d.LedgerRevision
 	case events.DecisionUnplaceable:
 		m.park(p)
+		if l := m.lanes[p.lane]; p.factSequence >= l.factSequence && p.ledgerRevision >= l.ledgerRevision {
+			l.laneVerdict = laneVerdict{factSequence: p.factSequence, ledgerRevision: p.ledgerRevision}
+		}
 	case events.DecisionFailed:
 		m.backOff(p)
 		m.requeue(p)
@@ -675,17 +709,42 @@ func (m *model) expired(p *modelPod) {
 	p.quarantined = true
 }
 
-// openLanes gives permits as far as each lane's width allows, to the first in the order.
+// openLanes goes through the lanes: who is covered by the newest verdict is parked; then
+// permits are given as far as each lane's width allows, in the order.
 func (m *model) openLanes() {
-	for key := range m.widths {
+	for key, l := range m.lanes {
 		for {
 			blocked := slices.DeleteFunc(m.in(PoolActive), func(p *modelPod) bool { return p.lane != key || p.permit })
-			if len(blocked) == 0 || m.out(key) >= m.widths[key] {
+			if len(blocked) == 0 {
 				break
 			}
-			slices.MinFunc(blocked, offerOrder).permit = true
+			p := slices.MinFunc(blocked, offerOrder)
+			if m.covered(p, l) {
+				p.factSequence, p.ledgerRevision = l.factSequence, l.ledgerRevision
+				m.backOff(p)
+				m.enter(p, PoolParked)
+			} else if m.out(key) < l.width {
+				p.permit = true
+			} else {
+				break
+			}
 		}
 	}
+}
+
+func (m *model) covered(p *modelPod, l *modelLane) bool {
+	sequence, revision := m.forgot()
+	if l.factSequence == 0 || p.sequence > l.factSequence || p.flushed ||
+		l.factSequence < max(sequence, m.since) || l.ledgerRevision < revision {
+		return false
+	}
+	for _, plugin := range l.plugins {
+		h := m.heard[plugin]
+		if h.sequence > l.factSequence || h.revision > l.ledgerRevision {
+			return false
+		}
+	}
+	return true
 }
 
 // out is how many pods of a lane have a permit.
@@ -756,6 +815,9 @@ func (m *model) first(shard string) *modelPod {
 
 func (m *model) mayGoEarly(shard string, p *modelPod) bool {
 	early := slices.DeleteFunc(m.leased(shard), func(p *modelPod) bool { return !p.early })
+	if l := m.lanes[p.lane]; l != nil && (m.covered(p, l) || m.out(p.lane) >= l.width) {
+		return false
+	}
 	return p.pool == PoolBackoff && p.errors == 0 && p.released == 0 && !p.waits && p.lost < suspectAfter &&
-		len(early) < earlyAtOnce && (p.lane == "" || m.out(p.lane) < m.widths[p.lane])
+		len(early) < earlyAtOnce
 }

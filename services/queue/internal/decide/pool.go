@@ -81,6 +81,8 @@ type standing struct {
 	// lane is that of a pod whose last answer was a rejection; see lane.go.
 	lane   *lane
 	permit bool
+	// late: it may not leave its backoff early after all, a verdict of its lane covers it.
+	late bool
 }
 
 // attempt is the lease and the count of leases.
@@ -256,7 +258,7 @@ func (e *entry) ready() moment {
 // nothing else to do: rejections may, errors may not (upstream's podErrorBackoffQ), and
 // nobody before the facts show the last condition.
 func (e *entry) mayGoEarly() bool {
-	return e.verdict.errors == 0 && e.attempt.released == 0 && !e.await.on && !e.suspect()
+	return e.verdict.errors == 0 && e.attempt.released == 0 && !e.await.on && !e.suspect() && !e.late
 }
 
 func (e *entry) pool() Pool {

@@ -68,6 +68,7 @@ func (c *Core) answered(e *entry, d *events.Decision, now moment) {
 		c.placed(e, d, now)
 	case events.DecisionUnplaceable:
 		c.park(e, now)
+		c.rejectedLike(e)
 	case events.DecisionFailed:
 		c.backOff(e, now)
 		c.requeue(e, eventAttemptFailure, now)

@@ -63,6 +63,9 @@ func (c *Core) ownMatters(change placement.Change) bool {
 // occurred notes an occurrence and wakes the parked pods that it could help.
 func (c *Core) occurred(o *occurrence, now moment) {
 	c.journal.add(*o)
+	if !o.own {
+		c.hear(o)
+	}
 	if o.own || c.waiting.pods == 0 {
 		return
 	}

@@ -751,7 +751,7 @@ func (w *walk) finish() {
 	w.changeNode()
 	w.now = w.now.Add(24 * time.Hour)
 	core := w.leader().core
-	for range 300 { // suspects go one at a time
+	for range 400 { // suspects go one at a time, and the sweep comes after 300
 		w.all(WorkAsked{Request: events.WorkRequest{
 			Shard: "s1", Window: 10_000, Renew: slices.Sorted(maps.Keys(core.leases.tokens)),
 		}})
