@@ -42,6 +42,8 @@ type lab struct {
 	client     kubernetes.Interface
 	// left are the blocks of the README that did not run yet.
 	left []block
+	// limit is how long one block, or what has to happen after it, may take.
+	limit time.Duration
 	// first is the block that started Berth.
 	first block
 	// berth is nil when kube-scheduler runs.
@@ -55,7 +57,7 @@ func newLab(t *testing.T, cluster *harness.Cluster, work, name string) *lab {
 	l := &lab{
 		T: t, folder: filepath.Join(programs.Root, "examples", "labs", name), work: work,
 		kubeconfig: filepath.Join(work, "kubeconfig"), cluster: cluster, client: cluster.Client,
-		left: blocks(read(t, "labs", name, "README.md")),
+		limit: within, left: blocks(read(t, "labs", name, "README.md")),
 	}
 	l.no(os.MkdirAll(work, 0o755))
 	t.Cleanup(func() {
@@ -165,7 +167,7 @@ func (l *lab) next() string {
 	if l.berth != nil {
 		text = strings.ReplaceAll(text, documentedAddress, l.berth.Address)
 	}
-	ctx, cancel := context.WithTimeout(l.Context(), within)
+	ctx, cancel := context.WithTimeout(l.Context(), l.limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", text)
 	cmd.Dir = l.folder
@@ -192,7 +194,7 @@ func (l *lab) finish() {
 	}
 	l.audit()
 	l.next()
-	l.eventually(within, "nothing is left behind", func(ctx context.Context) (string, error) {
+	l.eventually(l.limit, "nothing is left behind", func(ctx context.Context) (string, error) {
 		nodes, pods, err := harness.ListAll(ctx, l.client)
 		if err != nil || len(nodes)+len(pods) == 0 {
 			return "", err

@@ -144,10 +144,11 @@ func (l *lab) failed(n float64) time.Time {
 
 func blockedMany(l *lab) {
 	const blocked = 10_000
+	l.limit = 10 * within // they take the API server a while to make, and to delete
 	l.next()
 	l.schedulable(1)
 	l.next()
-	l.valueWithin(10*within, unschedulable, blocked)
+	l.value(unschedulable, blocked)
 	l.output(unschedulable)
 	before := l.attempts()
 	begun := time.Now()
@@ -179,16 +180,11 @@ var labelsOf = regexp.MustCompile(`^([a-z_]+)(?:{(.*)})?$`)
 // value waits until a metric of Berth, as name or name{label="value"}, has a value.
 func (l *lab) value(metric string, want float64) {
 	l.Helper()
-	l.valueWithin(within, metric, want)
-}
-
-func (l *lab) valueWithin(limit time.Duration, metric string, want float64) {
-	l.Helper()
 	if l.berth == nil {
 		return
 	}
 	parts := labelsOf.FindStringSubmatch(metric)
-	l.eventually(limit, metric+" is "+strconv.FormatFloat(want, 'f', -1, 64), func(ctx context.Context) (string, error) {
+	l.eventually(l.limit, metric+" is "+strconv.FormatFloat(want, 'f', -1, 64), func(ctx context.Context) (string, error) {
 		got, err := l.berth.Metric(ctx, parts[1], parts[2])
 		if err != nil || got == want {
 			return "", err

@@ -31,9 +31,7 @@ type model struct {
 
 	modelWorld
 	shards map[string]*modelShard
-	// lanes by key; pods know theirs. heard is by plugin.
-	lanes                   map[string]*modelLane
-	heard                   map[string]heard
+	modelLanes
 	leads, caughtUp, primed bool
 	// fromMemory: the ledger has not been seen since the memory.
 	fromMemory bool
@@ -52,12 +50,6 @@ type modelWorld struct {
 type modelShard struct {
 	window int
 	seen   time.Duration
-}
-
-type modelLane struct {
-	width   int
-	plugins []string
-	laneVerdict
 }
 
 type modelPod struct {
@@ -108,8 +100,8 @@ type modelHold struct {
 func newModel(cfg Config, forgot func() (uint64, int64)) *model {
 	return &model{
 		cfg: cfg, forgot: forgot, pods: map[string]*modelPod{}, ghosts: map[string]*modelPod{},
-		live: map[string]*state.Pod{}, shards: map[string]*modelShard{}, lanes: map[string]*modelLane{},
-		heard: map[string]heard{},
+		live: map[string]*state.Pod{}, shards: map[string]*modelShard{},
+		modelLanes: modelLanes{lanes: map[string]*modelLane{}, heard: map[string]heard{}},
 	}
 }
 
@@ -547,30 +539,6 @@ func (m *model) backOff(p *modelPod) {
 	p.backoffUntil = m.now + m.doubled(n)
 }
 
-// toLane moves a pod from its lane to another; one without pods is forgotten.
-func (m *model) toLane(p *modelPod, lane string) {
-	was := p.lane
-	p.lane, p.permit = lane, false
-	if !slices.ContainsFunc(slices.Collect(maps.Values(m.pods)), func(p *modelPod) bool { return p.lane == was }) {
-		delete(m.lanes, was)
-	}
-	if lane == "" {
-		return
-	}
-	plugins := p.plugins
-	if len(plugins) == 0 {
-		plugins = []string{""}
-	}
-	if m.lanes[lane] == nil {
-		m.lanes[lane] = &modelLane{width: laneWidth, plugins: plugins}
-	}
-	for _, plugin := range plugins {
-		if _, known := m.heard[plugin]; !known {
-			m.heard[plugin] = heard{m.facts.Sequence, m.revision}
-		}
-	}
-}
-
 func (m *model) park(p *modelPod) {
 	m.backOff(p)
 	lane := fmt.Sprint(p.pod.SchedulerName, p.pod.Priority)
@@ -707,55 +675,6 @@ func (m *model) expired(p *modelPod) {
 	p.kind, p.plugins = events.DecisionQuarantined, nil
 	m.enter(p, PoolParked)
 	p.quarantined = true
-}
-
-// openLanes goes through the lanes: who is covered by the newest verdict is parked; then
-// permits are given as far as each lane's width allows, in the order.
-func (m *model) openLanes() {
-	for key, l := range m.lanes {
-		for {
-			blocked := slices.DeleteFunc(m.in(PoolActive), func(p *modelPod) bool { return p.lane != key || p.permit })
-			if len(blocked) == 0 {
-				break
-			}
-			p := slices.MinFunc(blocked, offerOrder)
-			if m.covered(p, l) {
-				p.factSequence, p.ledgerRevision = l.factSequence, l.ledgerRevision
-				m.backOff(p)
-				m.enter(p, PoolParked)
-			} else if m.out(key) < l.width {
-				p.permit = true
-			} else {
-				break
-			}
-		}
-	}
-}
-
-func (m *model) covered(p *modelPod, l *modelLane) bool {
-	sequence, revision := m.forgot()
-	if l.factSequence == 0 || p.sequence > l.factSequence || p.flushed ||
-		l.factSequence < max(sequence, m.since) || l.ledgerRevision < revision {
-		return false
-	}
-	for _, plugin := range l.plugins {
-		h := m.heard[plugin]
-		if h.sequence > l.factSequence || h.revision > l.ledgerRevision {
-			return false
-		}
-	}
-	return true
-}
-
-// out is how many pods of a lane have a permit.
-func (m *model) out(lane string) int {
-	out := 0
-	for _, p := range m.pods {
-		if p.lane == lane && p.permit {
-			out++
-		}
-	}
-	return out
 }
 
 // dispatched checks the offers that were made. What is active must have been offered in the

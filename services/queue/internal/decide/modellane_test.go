@@ -1,0 +1,91 @@
+package decide
+
+import (
+	"maps"
+	"slices"
+)
+
+// modelLanes are the lanes by key; pods know theirs. heard is by plugin.
+type modelLanes struct {
+	lanes map[string]*modelLane
+	heard map[string]heard
+}
+
+type modelLane struct {
+	width   int
+	plugins []string
+	laneVerdict
+}
+
+// toLane moves a pod from its lane to another; one without pods is forgotten.
+func (m *model) toLane(p *modelPod, lane string) {
+	was := p.lane
+	p.lane, p.permit = lane, false
+	if !slices.ContainsFunc(slices.Collect(maps.Values(m.pods)), func(p *modelPod) bool { return p.lane == was }) {
+		delete(m.lanes, was)
+	}
+	if lane == "" {
+		return
+	}
+	plugins := p.plugins
+	if len(plugins) == 0 {
+		plugins = []string{""}
+	}
+	if m.lanes[lane] == nil {
+		m.lanes[lane] = &modelLane{width: laneWidth, plugins: plugins}
+	}
+	for _, plugin := range plugins {
+		if _, known := m.heard[plugin]; !known {
+			m.heard[plugin] = heard{m.facts.Sequence, m.revision}
+		}
+	}
+}
+
+// openLanes goes through the lanes: who is covered by the newest verdict is parked; then
+// permits are given as far as each lane's width allows, in the order.
+func (m *model) openLanes() {
+	for key, l := range m.lanes {
+		for {
+			blocked := slices.DeleteFunc(m.in(PoolActive), func(p *modelPod) bool { return p.lane != key || p.permit })
+			if len(blocked) == 0 {
+				break
+			}
+			p := slices.MinFunc(blocked, offerOrder)
+			if m.covered(p, l) {
+				p.factSequence, p.ledgerRevision = l.factSequence, l.ledgerRevision
+				m.backOff(p)
+				m.enter(p, PoolParked)
+			} else if m.out(key) < l.width {
+				p.permit = true
+			} else {
+				break
+			}
+		}
+	}
+}
+
+func (m *model) covered(p *modelPod, l *modelLane) bool {
+	sequence, revision := m.forgot()
+	if l.factSequence == 0 || p.sequence > l.factSequence || p.flushed ||
+		l.factSequence < max(sequence, m.since) || l.ledgerRevision < revision {
+		return false
+	}
+	for _, plugin := range l.plugins {
+		h := m.heard[plugin]
+		if h.sequence > l.factSequence || h.revision > l.ledgerRevision {
+			return false
+		}
+	}
+	return true
+}
+
+// out is how many pods of a lane have a permit.
+func (m *model) out(lane string) int {
+	out := 0
+	for _, p := range m.pods {
+		if p.lane == lane && p.permit {
+			out++
+		}
+	}
+	return out
+}
