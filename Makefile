@@ -141,6 +141,10 @@ COMPARISONS ?= $(if $(LONG),20000,2000)
 conformance: ## Same decisions as kube-scheduler on random clusters (LONG=1, COMPARISONS=n)
 	@cd test/conformance && GOWORK=off go test -count=1 -timeout 60m ./... -args -comparisons=$(COMPARISONS)
 
+.PHONY: model
+model: ## Explore every history of the small models (LONG=1 adds the large scenarios)
+	@go test -count=1 -v -timeout 30m ./test/model/... -args $(if $(LONG),-long) | grep -v -e '^=== '
+
 .PHONY: cluster-check
 cluster-check: .cluster-programs ## Tests of the local cluster driver itself, on real programs
 	@cd tools/cluster && GOWORK=off go run ./cmd/build all
