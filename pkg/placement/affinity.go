@@ -56,10 +56,10 @@ func (p nodeAffinity) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
 	}
 	if required != nil {
 		names, narrowed := namedNodes(required.NodeSelectorTerms)
-		if narrowed && names.Len() == 0 {
-			return Compiled{Rejection: "pod affinity terms conflict"}, nil
-		}
-		if narrowed {
+		switch {
+		case narrowed && names.Len() == 0:
+			c.Rejection = "pod affinity terms conflict"
+		case narrowed:
 			c.OnlyNodes = names.UnsortedList()
 		}
 	}

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -28,6 +29,9 @@ type Input struct {
 	Objects Objects
 	// Seed breaks ties. Equal inputs give equal results.
 	Seed uint64
+	// Start is where a profile that samples begins to look, 0 or more: a place in ZoneOrder,
+	// modulo its length. The next Start is (Start + Examined) modulo NodesTotal.
+	Start int
 	// Excluded maps UIDs of nodes that must not be used to the reason counted for them.
 	Excluded map[string]string
 	// Limit is how many feasible nodes to rank: 0 for TopK, negative for all.
@@ -44,10 +48,16 @@ type Result struct {
 	Feasible []Scored
 	// FeasibleCount is how many there are in all; NodesTotal how many there were to choose
 	// among.
+	// A profile that samples counts what it found, not all that there are.
 	FeasibleCount, NodesTotal int
+	// Examined is how many nodes the search has judged, without those that rules narrowed it
+	// down from. It is 0 when there was no search: the pod goes where it has been nominated
+	// to, or a rule rejects it anywhere.
+	Examined int
 	// Diagnosis says why no node is feasible; empty when one is.
 	Diagnosis Diagnosis
-	// Nodes reports on every candidate, in the order of the input, when Details asked for it.
+	// Nodes reports on every candidate that has been judged, in the order of the input, when
+	// Details asked for it.
 	Nodes []NodeReport
 	// Err: the attempt failed for a reason that is no answer (upstream's SchedulerError).
 	// Everything else is then empty.
@@ -91,6 +101,9 @@ func (p *Profile) Evaluate(in Input) Result {
 	if len(in.Candidates) == 0 {
 		return Result{}
 	}
+	if in.Start < 0 {
+		return Result{Err: fmt.Errorf("placement: start is %d, want 0 or more", in.Start)}
+	}
 	e := evaluation{Input: in, profile: p, result: Result{NodesTotal: len(in.Candidates)}}
 	e.Objects = orNoObjects(in.Objects)
 	if err := e.compile(); err != nil {
@@ -123,8 +136,8 @@ type evaluation struct {
 	// only are the node names worth looking at, nil for all; onlyBy the rules that say so.
 	only   []string
 	onlyBy []string
-	// verdicts is per candidate: verdictPass, verdictExcluded, verdictNarrowed, or the index in
-	// filters of the rule that said no.
+	// verdicts is per candidate: verdictPass, verdictExcluded, verdictNarrowed, verdictNone, or
+	// the index in filters of the rule that said no.
 	verdicts []int16
 	feasible []*state.NodeInfo
 	// nominated is the node the pod has been nominated to, if it passes.
@@ -138,6 +151,9 @@ const (
 	verdictPass int16 = -1 - iota
 	verdictExcluded
 	verdictNarrowed
+	verdictNone
+	// verdictAbsent is the engine's for slots that are no candidates.
+	verdictAbsent
 )
 
 type activeFilter struct {
@@ -159,11 +175,13 @@ type rejection struct {
 	plugins []string
 }
 
+var errNoObject = errors.New("placement: the pod has no object, want one to evaluate")
+
 // compile asks every rule what it has to do with the pod, in order. The first rejection
 // ends it, as in upstream's RunPreFilterPlugins.
 func (e *evaluation) compile() error {
 	if e.Pod == nil || e.Pod.Object == nil {
-		return fmt.Errorf("placement: the pod has no object, want one to evaluate")
+		return errNoObject
 	}
 	e.filters = make([]activeFilter, 0, len(e.profile.rules))
 	e.scorers = make([]activeScorer, 0, len(e.profile.rules))
@@ -172,10 +190,11 @@ func (e *evaluation) compile() error {
 		if err != nil {
 			return fmt.Errorf("placement: plugin %s: %w", r.plugin.Name(), err)
 		}
-		if r.points.has(Filtering) && e.addFilter(r.plugin.Name(), c) {
+		c = r.enabled(c)
+		if e.addFilter(r.plugin.Name(), c) {
 			return nil
 		}
-		if r.points.has(Scoring) && (c.Scorer != nil || c.ScorerErr != nil) {
+		if c.Scorer != nil || c.ScorerErr != nil {
 			e.scorers = append(e.scorers, activeScorer{
 				plugin: r.plugin.Name(), weight: r.weight, scorer: c.Scorer, normalize: c.Normalize, err: c.ScorerErr,
 			})
@@ -198,13 +217,18 @@ func (e *evaluation) addFilter(plugin string, c Compiled) (rejected bool) {
 		}
 	}
 	if c.Filter != nil {
-		filter := c.Filter
-		if f, ok := filter.(ClusterFilter); ok {
-			filter = f.Survey(e.Nodes)
-		}
-		e.filters = append(e.filters, activeFilter{plugin: plugin, filter: filter})
+		e.filters = append(e.filters, activeFilter{plugin: plugin, filter: c.Filter})
 	}
 	return false
+}
+
+// surveyFilters lets the filters that have to see all nodes do so.
+func (e *evaluation) surveyFilters() {
+	for i := range e.filters {
+		if f, ok := e.filters[i].filter.(ClusterFilter); ok {
+			e.filters[i].filter = f.Survey(e.Nodes)
+		}
+	}
 }
 
 // narrow keeps in only what names allows too.
@@ -232,6 +256,7 @@ func (e *evaluation) narrowedToNothing() string {
 // filterNodes gives every node its verdict. A pod that has been nominated to a node is
 // looked at there first and goes there if it can, as upstream's evaluateNominatedNode.
 func (e *evaluation) filterNodes() {
+	e.surveyFilters()
 	e.nominated = e.findNominated()
 	if e.nominated != nil && !e.Details {
 		e.feasible = []*state.NodeInfo{e.nominated}
@@ -239,11 +264,29 @@ func (e *evaluation) filterNodes() {
 	}
 	e.verdicts = make([]int16, len(e.Candidates))
 	e.feasible = make([]*state.NodeInfo, 0, len(e.Candidates))
+	if all := len(e.Candidates); e.nominated == nil && e.profile.SampleSize(all) < all {
+		e.judgeSample()
+	} else {
+		e.judgeAll()
+	}
 	for i, n := range e.Candidates {
-		e.verdicts[i] = e.verdict(n, true)
 		if e.verdicts[i] == verdictPass {
 			e.feasible = append(e.feasible, n)
 		}
+	}
+	if e.nominated != nil {
+		e.result.Examined = 0
+	}
+}
+
+func (e *evaluation) judgeAll() {
+	for i, n := range e.Candidates {
+		if e.isNarrowed(n) {
+			e.verdicts[i] = verdictNarrowed
+			continue
+		}
+		e.verdicts[i] = e.verdict(n)
+		e.result.Examined++
 	}
 }
 
@@ -253,18 +296,22 @@ func (e *evaluation) findNominated() *state.NodeInfo {
 		return nil
 	}
 	i := slices.IndexFunc(e.Candidates, func(n *state.NodeInfo) bool { return n.Node.Name == name })
-	if i < 0 || e.verdict(e.Candidates[i], false) != verdictPass {
+	if i < 0 || e.verdict(e.Candidates[i]) != verdictPass {
 		return nil
 	}
 	return e.Candidates[i]
 }
 
-func (e *evaluation) verdict(n *state.NodeInfo, narrowed bool) int16 {
-	if narrowed && e.only != nil {
-		if _, found := slices.BinarySearch(e.only, n.Node.Name); !found {
-			return verdictNarrowed
-		}
+// isNarrowed: the rules say that the node is not worth looking at.
+func (e *evaluation) isNarrowed(n *state.NodeInfo) bool {
+	if e.only == nil {
+		return false
 	}
+	_, found := slices.BinarySearch(e.only, n.Node.Name)
+	return !found
+}
+
+func (e *evaluation) verdict(n *state.NodeInfo) int16 {
 	if len(e.Excluded) > 0 {
 		if _, found := e.Excluded[n.Node.UID]; found {
 			return verdictExcluded

@@ -480,6 +480,65 @@ func TestLess(t *testing.T) {
 	})
 }
 
+// TestPointsOfNodeAffinity: to narrow the search down and to judge nodes are two things.
+func TestPointsOfNodeAffinity(t *testing.T) {
+	const narrowing, filtering = placement.Narrowing, placement.Filtering
+	both := func(p *corev1.Pod) { // two names at once: nothing is left
+		term := &p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0]
+		term.MatchFields = append(term.MatchFields, corev1.NodeSelectorRequirement{
+			Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"node-0000"},
+		})
+	}
+	const mismatch = "node(s) didn't match Pod's node affinity/selector"
+	const narrowed = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+	tests := []struct {
+		points            placement.Points
+		one, contradicted string // what a pod for node-0001 hears of the other, and one for both
+	}{
+		{narrowing, narrowed, "pod affinity terms conflict"},
+		{filtering, mismatch, mismatch},
+		{narrowing | filtering, narrowed, "pod affinity terms conflict"},
+		{placement.Scoring, "", ""},
+		{0, narrowed, "pod affinity terms conflict"},
+	}
+	for _, test := range tests {
+		p := newProfile(t, placement.ProfileConfig{SchedulerName: "s", Plugins: []placement.PluginConfig{
+			{Name: placement.NodeAffinity, Points: test.points},
+		}})
+		in := placement.Input{
+			Pod: changed(statetest.Pod("default", "p"), named("node-0001")), Nodes: nodes(2), Details: true,
+		}
+		one := p.Evaluate(in)
+		in.Pod = changed(statetest.Pod("default", "p"), named("node-0001"), both)
+		contradicted := p.Evaluate(in)
+		for result, want := range map[*placement.Result]string{&one: test.one, &contradicted: test.contradicted} {
+			if got := strings.Join(result.Nodes[0].Reasons, ", "); got != want {
+				t.Errorf("points %03b: node-0000 fails for %q, want %q", test.points, got, want)
+			}
+		}
+	}
+}
+
+// TestUnevaluatedRuleRefusesWhereverItIsEnabled: not evaluating a rule must not let pods
+// pass that its other half would have stopped.
+func TestUnevaluatedRuleRefusesWhereverItIsEnabled(t *testing.T) {
+	pod := changed(statetest.Pod("default", "p"), func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"},
+		}}}
+	})
+	for points, want := range map[placement.Points]int{
+		placement.Narrowing: 0, placement.Filtering: 0, placement.Scoring: 2, 0: 0,
+	} {
+		p := newProfile(t, placement.ProfileConfig{SchedulerName: "s", Plugins: []placement.PluginConfig{
+			{Name: placement.VolumeBinding, Points: points},
+		}})
+		if r := p.Evaluate(placement.Input{Pod: pod, Nodes: nodes(2)}); r.FeasibleCount != want {
+			t.Errorf("points %03b: %d feasible, want %d", points, r.FeasibleCount, want)
+		}
+	}
+}
+
 // TestPoints: a rule enabled at one point takes no part at the other.
 func TestPoints(t *testing.T) {
 	full := nodeInfo("n", "cpu", "1", "pods", "1")

@@ -112,11 +112,11 @@ func (f fitFilter) Explain(n *state.NodeInfo) []string {
 	total, used := n.Node.Allocatable, n.Requested
 	lacks := func(name string, request, total, used int64) {
 		if request > 0 && request > total-used {
-			reasons = append(reasons, "Insufficient "+name)
+			reasons = append(reasons, insufficient(name))
 		}
 	}
 	if int64(n.PodCount())+1 > total.Pods {
-		reasons = append(reasons, "Too many pods")
+		reasons = append(reasons, tooManyPods)
 	}
 	lacks("cpu", f.request.MilliCPU, total.MilliCPU, used.MilliCPU)
 	lacks("memory", f.request.Memory, total.Memory, used.Memory)
@@ -126,6 +126,10 @@ func (f fitFilter) Explain(n *state.NodeInfo) []string {
 	}
 	return reasons
 }
+
+const tooManyPods = "Too many pods"
+
+func insufficient(resource string) string { return "Insufficient " + resource }
 
 // Events implements Plugin.
 func (nodeResourcesFit) Events() []Event {

@@ -125,14 +125,19 @@ type fitScorer struct {
 
 // Score implements Scorer.
 func (s fitScorer) Score(n *state.NodeInfo) int64 {
+	var room [usualDemands]share
+	return s.score(measureAll(room[:0], s.demands, n, &n.NonZeroRequested))
+}
+
+// score is Score from what the node has of each demand.
+func (s *fitScorer) score(shares []share) int64 {
 	var sum, weights int64
-	for i := range s.demands {
-		d := &s.demands[i]
-		capacity, used := d.measure(n, &n.NonZeroRequested)
-		if capacity == 0 {
+	for i := range shares {
+		d, has := &s.demands[i], &shares[i]
+		if has.capacity == 0 {
 			continue
 		}
-		score := s.curve(used+d.request, capacity)
+		score := s.curve(has.used+d.request, has.capacity)
 		if s.skipZero && score <= 0 {
 			continue
 		}
@@ -147,6 +152,21 @@ func (s fitScorer) Score(n *state.NodeInfo) int64 {
 	default:
 		return sum / weights
 	}
+}
+
+// share is how much of one resource a node has, and how much of that is in use.
+type share struct{ capacity, used int64 }
+
+// usualDemands is how many resources are measured without an allocation.
+const usualDemands = 8
+
+// measureAll appends the share of each demand.
+func measureAll(to []share, demands []demand, n *state.NodeInfo, use *state.Resources) []share {
+	for i := range demands {
+		capacity, used := demands[i].measure(n, use)
+		to = append(to, share{capacity, used})
+	}
+	return to
 }
 
 // measure returns a node's capacity and use of the resource; cpu and memory in use as
@@ -203,31 +223,33 @@ func (p balancedAllocation) Compile(pod *state.Pod, _ Objects) (Compiled, error)
 
 type balanceScorer struct{ demands []demand }
 
-// Score is 75 when the pod changes nothing, towards 100 when the node gets more even and
-// towards 50 when less.
+// Score implements Scorer.
 func (s balanceScorer) Score(n *state.NodeInfo) int64 {
-	const half = MaxScore / 2
-	return half + (half+s.balance(n, true)-s.balance(n, false))/2
+	var room [usualDemands]share
+	return s.score(measureAll(room[:0], s.demands, n, &n.Requested))
 }
 
-// usualDemands is how many resources are balanced without an allocation.
-const usualDemands = 8
+// score is 75 when the pod changes nothing, towards 100 when the node gets more even and
+// towards 50 when less.
+func (s *balanceScorer) score(shares []share) int64 {
+	const half = MaxScore / 2
+	return half + (half+s.balance(shares, true)-s.balance(shares, false))/2
+}
 
 // balance is 100 times (1 - the standard deviation of the used fractions).
-func (s balanceScorer) balance(n *state.NodeInfo, withPod bool) int64 {
+func (s *balanceScorer) balance(shares []share, withPod bool) int64 {
 	var buffer [usualDemands]float64
 	fractions := buffer[:0]
 	var sum float64
-	for i := range s.demands {
-		d := &s.demands[i]
-		capacity, used := d.measure(n, &n.Requested)
-		if capacity == 0 {
+	for i := range shares {
+		has := shares[i]
+		if has.capacity == 0 {
 			continue
 		}
 		if withPod {
-			used += d.request
+			has.used += s.demands[i].request
 		}
-		fraction := min(float64(used)/float64(capacity), 1)
+		fraction := min(float64(has.used)/float64(has.capacity), 1)
 		fractions = append(fractions, fraction)
 		sum += fraction
 	}

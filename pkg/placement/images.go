@@ -75,9 +75,14 @@ func (s imageScorer) Survey(all, _ []*state.NodeInfo) Scorer {
 				holders++
 			}
 		}
-		s.worth[i] = int64(float64(size) * (float64(holders) / float64(len(all))))
+		s.worth[i] = imageWorth(size, holders, len(all))
 	}
 	return s
+}
+
+// imageWorth is the size of an image times the share of nodes that hold it.
+func imageWorth(size, holders int64, nodes int) int64 {
+	return int64(float64(size) * (float64(holders) / float64(nodes)))
 }
 
 // Score implements Scorer.
@@ -93,6 +98,11 @@ func (s imageScorer) Score(n *state.NodeInfo) int64 {
 			}
 		}
 	}
+	return s.scale(sum)
+}
+
+// scale brings what a node's images are worth to MinScore..MaxScore.
+func (s *imageScorer) scale(sum int64) int64 {
 	top := maxImageBytes * s.containers
 	sum = min(max(sum, minImageBytes), top)
 	return MaxScore * (sum - minImageBytes) / (top - minImageBytes)

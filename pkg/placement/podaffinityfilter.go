@@ -124,16 +124,33 @@ func (f *podAffinityFilter) judge(n *state.NodeInfo) (Code, string) {
 	nodeLabels := n.Node.Object.Labels
 	switch {
 	case !f.attracts(nodeLabels):
-		return UnschedulableAndUnresolvable, "node(s) didn't match pod affinity rules"
+		return UnschedulableAndUnresolvable, affinityReasons[unattracted]
 	case f.repelling.hasAny(nodeLabels):
-		return Unschedulable, "node(s) didn't match pod anti-affinity rules"
+		return Unschedulable, affinityReasons[repels]
 	case f.repelledBy.hasAny(nodeLabels):
-		return Unschedulable, "node(s) didn't satisfy existing pods anti-affinity rules"
+		return Unschedulable, affinityReasons[repelled]
 	case f.cross == RefuseCrossNode && n.UndescribedPods() > 0:
-		return Unschedulable, "node(s) hold a reservation of a pod that is not known yet"
+		return Unschedulable, affinityReasons[unknownThere]
 	default:
 		return Success, ""
 	}
+}
+
+// Why a node fails.
+const (
+	unattracted uint8 = iota
+	repels
+	repelled
+	unknownThere
+	reachesBeyond
+)
+
+var affinityReasons = []string{
+	unattracted:   "node(s) didn't match pod affinity rules",
+	repels:        "node(s) didn't match pod anti-affinity rules",
+	repelled:      "node(s) didn't satisfy existing pods anti-affinity rules",
+	unknownThere:  "node(s) hold a reservation of a pod that is not known yet",
+	reachesBeyond: string(refuse(InterPodAffinity).reason),
 }
 
 // attracts tells whether a node is in a domain that each required affinity term is drawn

@@ -15,10 +15,15 @@ import (
 type Points uint8
 
 const (
-	// Filtering lets the rule reject nodes (upstream's PreFilter and Filter).
+	// Filtering lets the rule reject nodes one by one (upstream's Filter).
 	Filtering Points = 1 << iota
 	// Scoring lets the rule add to the score (upstream's PreScore and Score).
 	Scoring
+	// Narrowing lets the rule reject the pod outright, or name the only nodes worth looking
+	// at (upstream's PreFilter).
+	Narrowing
+
+	allPoints = Filtering | Scoring | Narrowing
 )
 
 func (p Points) has(q Points) bool { return p&q != 0 }
@@ -29,6 +34,11 @@ type ProfileConfig struct {
 	SchedulerName string
 	// Plugins are the enabled rules in the order in which nodes are filtered.
 	Plugins []PluginConfig
+	// PercentageOfNodesToScore is how many percent of the nodes are enough to have found
+	// feasible: the search ends there, and the best of them wins. 0 (default) means all
+	// nodes; see SampleSize for small clusters. It may miss the best node, and depends on
+	// where the search starts (Input.Start).
+	PercentageOfNodesToScore int32
 	// CrossNodeRules says what becomes of pods with hard rules that reach beyond one node.
 	CrossNodeRules CrossNodeRules
 }
@@ -66,6 +76,9 @@ type Profile struct {
 	schedulerName string
 	rules         []rule
 	byName        map[string]rule
+	// percentage of nodes to score; scores tells whether any rule can score.
+	percentage int32
+	scores     bool
 }
 
 // rule is one enabled plugin.
@@ -73,6 +86,20 @@ type rule struct {
 	plugin Plugin
 	weight int64
 	points Points
+}
+
+// enabled takes away what the rule has no say in where it is enabled.
+func (r rule) enabled(c Compiled) Compiled {
+	if !r.points.has(Narrowing) {
+		c.Rejection, c.OnlyNodes = "", nil
+	}
+	if !r.points.has(Filtering) {
+		c.Filter = nil
+	}
+	if !r.points.has(Scoring) {
+		c.Scorer, c.ScorerErr, c.Normalize = nil, nil, nil
+	}
+	return c
 }
 
 // DefaultProfile is upstream's default profile: the same plugins in the same order with
@@ -174,6 +201,16 @@ func registry(cross CrossNodeRules) map[string]factory {
 	return m
 }
 
+// canScore tells whether upstream's plugin of that name scores nodes.
+func canScore(name string) bool {
+	switch name {
+	case TaintToleration, NodeAffinity, NodeResourcesFit, VolumeBinding, PodTopologySpread, InterPodAffinity,
+		DynamicResources, NodeResourcesBalancedAllocation, ImageLocality:
+		return true
+	}
+	return false
+}
+
 // KnownPlugins are the names a ProfileConfig may use, sorted.
 func KnownPlugins() []string { return slices.Sorted(maps.Keys(registry(RefuseCrossNode))) }
 
@@ -183,7 +220,15 @@ func NewProfile(cfg ProfileConfig) (*Profile, error) {
 	if cfg.SchedulerName == "" {
 		errs = append(errs, errors.New("placement: schedulerName is empty, want the name pods use"))
 	}
-	p := &Profile{schedulerName: cfg.SchedulerName, byName: map[string]rule{}}
+	if cfg.PercentageOfNodesToScore < 0 || cfg.PercentageOfNodesToScore > maxPercent {
+		errs = append(errs, fmt.Errorf("placement: profile %s: percentageOfNodesToScore is %d, want 0 (all) to %d",
+			cfg.SchedulerName, cfg.PercentageOfNodesToScore, maxPercent))
+	}
+	p := &Profile{
+		schedulerName: cfg.SchedulerName,
+		byName:        map[string]rule{},
+		percentage:    cfg.PercentageOfNodesToScore,
+	}
 	if cfg.CrossNodeRules > EvaluateCrossNode {
 		errs = append(errs, fmt.Errorf("placement: profile %s: crossNodeRules is %d, want 0 (refuse) or 1 (evaluate)",
 			cfg.SchedulerName, cfg.CrossNodeRules))
@@ -224,7 +269,10 @@ func newRule(known map[string]factory, c PluginConfig) (rule, error) {
 	}
 	r := rule{plugin: plugin, weight: max(int64(c.Weight), 1), points: c.Points}
 	if r.points == 0 {
-		r.points = Filtering | Scoring
+		r.points = allPoints
+	}
+	if _, refuses := plugin.(unsupported); refuses && r.points.has(Narrowing) {
+		r.points |= Filtering // upstream's PreFilter would have a say, which only its Filter stands for here
 	}
 	return r, nil
 }
@@ -232,6 +280,7 @@ func newRule(known map[string]factory, c PluginConfig) (rule, error) {
 func (p *Profile) add(r rule) {
 	p.rules = append(p.rules, r)
 	p.byName[r.plugin.Name()] = r
+	p.scores = p.scores || r.points.has(Scoring) && canScore(r.plugin.Name())
 }
 
 // SchedulerName is what pods name in spec.schedulerName.

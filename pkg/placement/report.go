@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -15,20 +14,23 @@ func (e *evaluation) explain(n *state.NodeInfo, verdict int16) (plugin string, r
 	case verdictExcluded:
 		return "", []string{e.Excluded[n.Node.UID]}
 	case verdictNarrowed:
-		return strings.Join(e.onlyBy, ","), []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", e.onlyBy)}
+		return strings.Join(e.onlyBy, ","), []string{narrowedReason(e.onlyBy)}
 	default:
 		f := e.filters[verdict]
 		return f.plugin, f.filter.Explain(n)
 	}
 }
 
-// report describes every node, in the order of the input.
+// report describes every node that has been judged, in the order of the input.
 func (e *evaluation) report() []NodeReport {
-	reports := make([]NodeReport, len(e.Candidates))
+	reports := make([]NodeReport, 0, len(e.Candidates))
 	passed := 0
 	for i, n := range e.Candidates {
-		r := &reports[i]
-		r.Node = n
+		if e.rejected == nil && e.verdicts[i] == verdictNone {
+			continue
+		}
+		reports = append(reports, NodeReport{Node: n})
+		r := &reports[len(reports)-1]
 		switch {
 		case e.rejected != nil:
 			r.Code = UnschedulableAndUnresolvable

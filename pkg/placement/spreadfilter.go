@@ -81,7 +81,18 @@ func (f *spreadFilter) Check(n *state.NodeInfo) Code {
 // Explain implements Filter.
 func (f *spreadFilter) Explain(n *state.NodeInfo) []string {
 	if f.Check(n) == UnschedulableAndUnresolvable {
-		return []string{"node(s) didn't match pod topology spread constraints (missing required label)"}
+		return []string{spreadReasons[lacksKey]}
 	}
-	return []string{"node(s) didn't match pod topology spread constraints"}
+	return []string{spreadReasons[overSkew]}
+}
+
+// Why a node fails.
+const (
+	overSkew uint8 = iota
+	lacksKey
+)
+
+var spreadReasons = []string{
+	overSkew: "node(s) didn't match pod topology spread constraints",
+	lacksKey: "node(s) didn't match pod topology spread constraints (missing required label)",
 }

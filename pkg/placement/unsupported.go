@@ -81,18 +81,20 @@ func (pass) Check(*state.NodeInfo) Code { return Success }
 func (pass) Explain(*state.NodeInfo) []string { return nil }
 
 func needsClaims(obj *corev1.Pod) bool {
-	return slices.ContainsFunc(obj.Spec.Volumes, func(v corev1.Volume) bool {
-		return v.PersistentVolumeClaim != nil || v.Ephemeral != nil
-	})
+	return slices.ContainsFunc(obj.Spec.Volumes, func(v corev1.Volume) bool { return claimsVolume(&v) })
 }
+
+func claimsVolume(v *corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
 
 // needsDisks: inline volumes that only one node, or so many per node, may use.
 func needsDisks(obj *corev1.Pod) bool {
-	return slices.ContainsFunc(obj.Spec.Volumes, func(v corev1.Volume) bool {
-		return v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil || v.RBD != nil || v.ISCSI != nil ||
-			v.AzureDisk != nil || v.AzureFile != nil || v.Cinder != nil || v.VsphereVolume != nil ||
-			v.PortworxVolume != nil
-	})
+	return slices.ContainsFunc(obj.Spec.Volumes, func(v corev1.Volume) bool { return isDisk(&v) })
+}
+
+func isDisk(v *corev1.Volume) bool {
+	return v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil || v.RBD != nil || v.ISCSI != nil ||
+		v.AzureDisk != nil || v.AzureFile != nil || v.Cinder != nil || v.VsphereVolume != nil ||
+		v.PortworxVolume != nil
 }
 
 func needsGang(obj *corev1.Pod) bool { return obj.Spec.SchedulingGroup != nil }

@@ -38,8 +38,12 @@ type Pod struct {
 	// Gated: spec.schedulingGates is not empty. Terminal: the phase is Succeeded or
 	// Failed. Deleting: a deletionTimestamp is set.
 	Gated, Terminal, Deleting bool
-	// Terms are the inter-pod affinity terms, nil when there are none.
+	// Terms are the inter-pod affinity terms, nil when there are none. Those of Kind, if the
+	// pod has one.
 	Terms *PodTerms
+	// Kind is what other pods' placement rules see of the pod, shared by all pods of which
+	// they see the same; nil for a pod that is not Described.
+	Kind *Kind
 	// Object is the stripped object; nil only for a pod known by its reservation alone.
 	Object *corev1.Pod
 }
@@ -60,8 +64,14 @@ func NewPod(obj *corev1.Pod) *Pod {
 		Gated:           len(obj.Spec.SchedulingGates) > 0,
 		Terminal:        obj.Status.Phase == corev1.PodSucceeded || obj.Status.Phase == corev1.PodFailed,
 		Deleting:        obj.DeletionTimestamp != nil,
-		Terms:           newPodTerms(obj),
 		Object:          obj,
+	}
+	if pod.Described() {
+		pod.Kind = kindOf(obj)
+		pod.Terms = pod.Kind.Terms
+		obj.Labels = pod.Kind.Labels
+	} else {
+		pod.Terms = newPodTerms(obj)
 	}
 	pod.Requests.Pods = 1
 	if obj.Spec.Priority != nil {

@@ -153,7 +153,7 @@ func TestNewPodFlags(t *testing.T) {
 		UID: "uid-a", Namespace: "default", Name: "a", NodeName: "n", ResourceVersion: 42, Priority: 7,
 		SchedulerName: "default-scheduler", Gated: true, Terminal: true, Deleting: true,
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(state.Pod{}, "Requests", "NonZero", "Object")); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(state.Pod{}, "Requests", "NonZero", "Kind", "Object")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if got.Occupies() {

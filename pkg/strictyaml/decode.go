@@ -66,9 +66,9 @@ func Decode(raw []byte, into any, path *field.Path, r *Report) bool {
 		r.AddError(path, Words("not JSON"), treeErr)
 		return false
 	}
-	before := len(r.lines)
+	before := len(r.mistakes)
 	explain(tree, reflect.TypeOf(into), path, r)
-	if len(r.lines) > before {
+	if len(r.mistakes) > before {
 		return false
 	}
 	for _, e := range strict {

@@ -30,7 +30,7 @@ func explain(v any, t reflect.Type, path *field.Path, r *Report) {
 	case reflect.Map:
 		m, ok := v.(map[string]any)
 		if !ok {
-			r.Add(path, v, "want a map")
+			r.AddKind(field.ErrorTypeTypeInvalid, path, v, "want a map")
 			return
 		}
 		for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -43,7 +43,7 @@ func explain(v any, t reflect.Type, path *field.Path, r *Report) {
 		}
 		list, ok := v.([]any)
 		if !ok {
-			r.Add(path, v, "want a list")
+			r.AddKind(field.ErrorTypeTypeInvalid, path, v, "want a list")
 			return
 		}
 		for i, item := range list {
@@ -60,13 +60,13 @@ func explainStruct(v any, t reflect.Type, path *field.Path, r *Report) {
 	accepted := strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
 	m, ok := v.(map[string]any)
 	if !ok {
-		r.Add(path, v, "want a map with fields of "+accepted)
+		r.AddKind(field.ErrorTypeTypeInvalid, path, v, "want a map with fields of "+accepted)
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		ft, known := fields[key]
 		if !known {
-			r.Add(path.Child(key), Words("unknown field"), "want one of "+accepted)
+			r.AddKind(field.ErrorTypeForbidden, path.Child(key), Words("unknown field"), "want one of "+accepted)
 			continue
 		}
 		explain(m[key], ft, path.Child(key), r)
@@ -86,7 +86,7 @@ func explainLeaf(v any, t reflect.Type, path *field.Path, r *Report) {
 	if decodesItself(t) {
 		want = err.Error()
 	}
-	r.Add(path, v, want)
+	r.AddKind(field.ErrorTypeTypeInvalid, path, v, want)
 }
 
 // collectFields lists the JSON names of a struct, embedded ones included.

@@ -3,6 +3,7 @@ package strictyaml
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,23 +19,60 @@ const maxValue = 80
 // For one goroutine.
 type Report struct {
 	// File is what the messages begin with; usually the path the file was read from.
-	File  string
-	lines []string
+	File     string
+	mistakes []Mistake
+}
+
+// Mistake is one thing that cannot be accepted.
+type Mistake struct {
+	// Kind is for programs, in the API server's terms. A field that does not exist is
+	// forbidden, text that is not YAML invalid.
+	Kind field.ErrorType
+	// Field is the path of the value or, for text that cannot be read, the place in it;
+	// empty for the whole file. Value is shown as in messages, Accepted says what would be
+	// right.
+	Field, Value, Accepted string
+}
+
+// Mistakes is the error of a Report: everything it recorded, in that order.
+type Mistakes struct {
+	File string
+	List []Mistake
+}
+
+// Error has one line for each mistake: "<file>: <field>: <value>: <what is accepted>".
+func (m *Mistakes) Error() string {
+	lines := make([]string, len(m.List))
+	for i, one := range m.List {
+		parts := make([]string, 0, 4)
+		for _, p := range []string{m.File, one.Field, one.Value, one.Accepted} {
+			if p != "" {
+				parts = append(parts, oneLine(p))
+			}
+		}
+		lines[i] = strings.Join(parts, ": ")
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Add records that the value at path is not acceptable. accepted says what is, without a
 // full stop.
 func (r *Report) Add(path *field.Path, value any, accepted string) {
+	r.AddKind(field.ErrorTypeInvalid, path, value, accepted)
+}
+
+// AddKind is Add for a mistake that is not just an invalid value.
+func (r *Report) AddKind(kind field.ErrorType, path *field.Path, value any, accepted string) {
 	place := ""
 	if path != nil { // a nil Path prints as "<nil>"
 		place = path.String()
 	}
-	r.add(place, render(value), accepted)
+	r.mistakes = append(r.mistakes, Mistake{kind, place, render(value), accepted})
 }
 
 // AddLine records a mistake that has a place in the text rather than a field.
 func (r *Report) AddLine(place, problem, accepted string) {
-	r.add(place, problem, accepted)
+	r.mistakes = append(r.mistakes, Mistake{field.ErrorTypeInvalid, place, problem, accepted})
 }
 
 // AddError records what a library's validation found: every field.Error inside err with
@@ -54,32 +92,21 @@ func (r *Report) AddError(path *field.Path, value any, err error) {
 		if detail == "" {
 			detail = strings.ToLower(e.Type.String())
 		}
-		r.add(e.Field, render(e.BadValue), detail)
+		r.mistakes = append(r.mistakes, Mistake{e.Type, e.Field, render(e.BadValue), detail})
 		return
 	}
 	r.Add(path, value, err.Error())
 }
 
 // Empty reports whether nothing has been recorded.
-func (r *Report) Empty() bool { return len(r.lines) == 0 }
+func (r *Report) Empty() bool { return len(r.mistakes) == 0 }
 
-// Err returns nil when the report is empty, else an error with one line for each mistake,
-// in the order they were recorded: "<file>: <field>: <value>: <what is accepted>".
+// Err returns nil when the report is empty, else a *Mistakes.
 func (r *Report) Err() error {
 	if r.Empty() {
 		return nil
 	}
-	return errors.New(strings.Join(r.lines, "\n"))
-}
-
-func (r *Report) add(place, value, accepted string) {
-	parts := make([]string, 0, 4)
-	for _, p := range []string{r.File, place, value, accepted} {
-		if p != "" {
-			parts = append(parts, oneLine(p))
-		}
-	}
-	r.lines = append(r.lines, strings.Join(parts, ": "))
+	return &Mistakes{File: r.File, List: slices.Clone(r.mistakes)}
 }
 
 // render shows a value as the user wrote it: strings quoted, so that blanks and line

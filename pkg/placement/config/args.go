@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,13 +68,16 @@ func resolveArgs(given []schedulerv1.PluginConfig, path *field.Path, r *strictya
 		at := path.Index(i)
 		kind, takesArgs := argsByPlugin[c.Name]
 		empty := len(c.Args.Raw) == 0 || string(c.Args.Raw) == "null" || string(c.Args.Raw) == "{}"
+		if seen[c.Name] {
+			r.AddKind(field.ErrorTypeDuplicate, at, c.Name, "given twice; want each plugin once")
+		}
 		switch {
-		case seen[c.Name]:
-			r.Add(at.Child("name"), c.Name, "given twice; want each plugin once")
+		case slices.Contains(removed, c.Name):
+			r.Add(at, c.Name, "removed before "+apiVersion+"; want one of "+knownPlugins())
 		case implemented[c.Name] == nil:
-			r.Add(at.Child("name"), c.Name, "want one of "+knownPlugins())
+			r.AddKind(field.ErrorTypeNotSupported, at, c.Name, "want one of "+knownPlugins())
 		case !takesArgs && !empty:
-			r.Add(at.Child("args"), c.Name, "takes no arguments; want the entry removed")
+			r.AddKind(field.ErrorTypeForbidden, at.Child("args"), c.Name, "takes no arguments; want the entry removed")
 		case takesArgs:
 			resolved[c.Name] = decodeArgs(c, kind, at.Child("args"), r)
 		}

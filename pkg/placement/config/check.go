@@ -39,6 +39,8 @@ func checkPreemption(a *schedulerv1.DefaultPreemptionArgs, path *field.Path, r *
 	if percent == 0 && absolute == 0 {
 		r.Add(path.Child("minCandidateNodesPercentage"), percent,
 			"want more than 0 here or in minCandidateNodesAbsolute")
+		r.Add(path.Child("minCandidateNodesAbsolute"), absolute,
+			"want more than 0 here or in minCandidateNodesPercentage")
 	}
 }
 
@@ -48,7 +50,7 @@ func checkInterPodAffinity(a *schedulerv1.InterPodAffinityArgs, path *field.Path
 
 func checkFit(a *schedulerv1.NodeResourcesFitArgs, path *field.Path, r *strictyaml.Report) {
 	for i, name := range a.IgnoredResources {
-		checkName(name, path.Child("ignoredResources").Index(i), r)
+		checkName(name, field.ErrorTypeInvalid, path.Child("ignoredResources").Index(i), r)
 	}
 	for i, group := range a.IgnoredResourceGroups {
 		at := path.Child("ignoredResourceGroups").Index(i)
@@ -56,40 +58,42 @@ func checkFit(a *schedulerv1.NodeResourcesFitArgs, path *field.Path, r *strictya
 			r.Add(at, group, "want the part before the slash alone")
 			continue
 		}
-		checkName(group, at, r)
+		checkName(group, field.ErrorTypeInvalid, at, r)
 	}
 	strategy, at := a.ScoringStrategy, path.Child("scoringStrategy")
 	for i, res := range strategy.Resources {
 		checkRange(res.Weight, 1, maxResourceWeight, at.Child("resources").Index(i).Child("weight"), r)
 	}
-	ratio := at.Child("requestedToCapacityRatio")
+	ratio, ratioAt := strategy.RequestedToCapacityRatio, at.Child("requestedToCapacityRatio")
 	switch strategy.Type {
-	case schedulerv1.LeastAllocated, schedulerv1.MostAllocated:
-		if strategy.RequestedToCapacityRatio != nil {
-			r.Add(ratio, strictyaml.Words("type "+string(strategy.Type)), "want it with type RequestedToCapacityRatio alone")
-		}
-	case schedulerv1.RequestedToCapacityRatio:
-		var shape []schedulerv1.UtilizationShapePoint
-		if strategy.RequestedToCapacityRatio != nil {
-			shape = strategy.RequestedToCapacityRatio.Shape
-		}
-		checkShape(shape, ratio.Child("shape"), r)
+	case schedulerv1.LeastAllocated, schedulerv1.MostAllocated, schedulerv1.RequestedToCapacityRatio:
 	default:
-		r.Add(at.Child("type"), string(strategy.Type),
+		r.AddKind(field.ErrorTypeNotSupported, at.Child("type"), string(strategy.Type),
 			"want LeastAllocated, MostAllocated or RequestedToCapacityRatio")
+	}
+	switch wanted := strategy.Type == schedulerv1.RequestedToCapacityRatio; {
+	case wanted && ratio == nil:
+		r.AddKind(field.ErrorTypeRequired, ratioAt, nil, "want a shape: the type is RequestedToCapacityRatio")
+	case wanted:
+		checkShape(ratio.Shape, ratioAt.Child("shape"), r)
+	case ratio != nil:
+		r.AddKind(field.ErrorTypeForbidden, ratioAt, strictyaml.Words(fmt.Sprintf("type %q", strategy.Type)),
+			"want it with type RequestedToCapacityRatio alone")
 	}
 }
 
 func checkShape(shape []schedulerv1.UtilizationShapePoint, path *field.Path, r *strictyaml.Report) {
 	if len(shape) == 0 {
-		r.Add(path, nil, "want at least one point {utilization, score}")
+		r.AddKind(field.ErrorTypeRequired, path, nil, "want at least one point {utilization, score}")
 	}
+	rising := true
 	for i, p := range shape {
 		checkRange(p.Utilization, 0, maxPercent, path.Index(i).Child("utilization"), r)
 		checkRange(p.Score, 0, maxShapeScore, path.Index(i).Child("score"), r)
-		if i > 0 && p.Utilization <= shape[i-1].Utilization {
+		if rising && i > 0 && p.Utilization <= shape[i-1].Utilization {
 			r.Add(path.Index(i).Child("utilization"), p.Utilization,
 				fmt.Sprintf("want more than the point before (%d)", shape[i-1].Utilization))
+			rising = false // one mistake, though more points may be out of order
 		}
 	}
 }
@@ -99,7 +103,7 @@ func checkBalanced(a *schedulerv1.NodeResourcesBalancedAllocationArgs, path *fie
 	for i, res := range a.Resources {
 		at := path.Child("resources").Index(i)
 		if seen[res.Name] {
-			r.Add(at.Child("name"), res.Name, "given twice; want each resource once")
+			r.AddKind(field.ErrorTypeDuplicate, at.Child("name"), res.Name, "given twice; want each resource once")
 		}
 		seen[res.Name] = true
 		if res.Weight != 1 {
@@ -117,7 +121,7 @@ func checkSpread(a *schedulerv1.PodTopologySpreadArgs, path *field.Path, r *stri
 			r.Add(at, string(a.DefaultingType), "want List when defaultConstraints are given")
 		}
 	default:
-		r.Add(at, string(a.DefaultingType), "want System or List")
+		r.AddKind(field.ErrorTypeNotSupported, at, string(a.DefaultingType), "want System or List")
 	}
 	type identity struct {
 		key  string
@@ -129,18 +133,28 @@ func checkSpread(a *schedulerv1.PodTopologySpreadArgs, path *field.Path, r *stri
 		if c.MaxSkew <= 0 {
 			r.Add(at.Child("maxSkew"), c.MaxSkew, "want 1 or more")
 		}
-		checkName(c.TopologyKey, at.Child("topologyKey"), r)
-		if c.WhenUnsatisfiable != corev1.DoNotSchedule && c.WhenUnsatisfiable != corev1.ScheduleAnyway {
-			r.Add(at.Child("whenUnsatisfiable"), string(c.WhenUnsatisfiable), "want DoNotSchedule or ScheduleAnyway")
-		}
+		checkName(c.TopologyKey, field.ErrorTypeRequired, at.Child("topologyKey"), r)
+		checkWhenUnsatisfiable(c.WhenUnsatisfiable, at.Child("whenUnsatisfiable"), r)
 		if c.LabelSelector != nil {
-			r.Add(at.Child("labelSelector"), strictyaml.Words("given"), "want none: it is derived from each pod's owners")
+			r.AddKind(field.ErrorTypeForbidden, at.Child("labelSelector"), strictyaml.Words("given"), "want none: it is derived from each pod's owners")
 		}
 		id := identity{c.TopologyKey, c.WhenUnsatisfiable}
 		if seen[id] {
-			r.Add(at, strictyaml.Words(fmt.Sprintf("{%s, %s}", id.key, id.when)), "given twice; want each pair once")
+			r.AddKind(field.ErrorTypeDuplicate, at, strictyaml.Words(fmt.Sprintf("{%s, %s}", id.key, id.when)),
+				"given twice; want each pair once")
 		}
 		seen[id] = true
+	}
+}
+
+func checkWhenUnsatisfiable(v corev1.UnsatisfiableConstraintAction, path *field.Path, r *strictyaml.Report) {
+	const accepted = "want DoNotSchedule or ScheduleAnyway"
+	switch v {
+	case corev1.DoNotSchedule, corev1.ScheduleAnyway:
+	case "":
+		r.AddKind(field.ErrorTypeRequired, path, nil, accepted)
+	default:
+		r.AddKind(field.ErrorTypeNotSupported, path, string(v), accepted)
 	}
 }
 
@@ -180,10 +194,10 @@ func checkDynamicResources(a *schedulerv1.DynamicResourcesArgs, path *field.Path
 }
 
 // checkName accepts what a label key may be: upstream's rule for resource names and
-// topology keys.
-func checkName(name string, path *field.Path, r *strictyaml.Report) {
+// topology keys. empty is the kind of mistake to give none.
+func checkName(name string, empty field.ErrorType, path *field.Path, r *strictyaml.Report) {
 	if name == "" {
-		r.Add(path, name, "want a name of the form example.com/name or name")
+		r.AddKind(empty, path, name, "want a name of the form example.com/name or name")
 		return
 	}
 	for _, e := range metav1validation.ValidateLabelName(name, path) {

@@ -7,14 +7,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	componentconfig "k8s.io/component-base/config"
 	componentv1alpha1 "k8s.io/component-base/config/v1alpha1"
 	componentvalidation "k8s.io/component-base/config/validation"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
@@ -64,11 +62,13 @@ func complete(in *schedulerv1.KubeSchedulerConfiguration, r *strictyaml.Report) 
 	checkNumbers(in, r)
 	checkLeaderElection(in.LeaderElection, r)
 	if len(in.Extenders) > 0 {
-		r.Add(field.NewPath("extenders"), strictyaml.Words(fmt.Sprintf("%d given", len(in.Extenders))),
+		r.AddKind(field.ErrorTypeForbidden, field.NewPath("extenders"), strictyaml.Words(fmt.Sprintf("%d given", len(in.Extenders))),
 			"HTTP extenders are not supported by this version; want none")
 	}
+	resolved := resolveProfiles(in.Profiles, r)
 	return &Configuration{
-		Profiles:                  completeProfiles(in.Profiles, r),
+		Profiles:                  toPlacement(in, resolved),
+		Resolved:                  resolved,
 		Warnings:                  warnings(in, r.File),
 		PodInitialBackoff:         time.Duration(*in.PodInitialBackoffSeconds) * time.Second,
 		PodMaxBackoff:             time.Duration(*in.PodMaxBackoffSeconds) * time.Second,
@@ -85,15 +85,6 @@ func warnings(in *schedulerv1.KubeSchedulerConfiguration, file string) []string 
 	var lines []string
 	warn := func(path *field.Path, why string) {
 		lines = append(lines, fmt.Sprintf("%s: %s: no effect: %s", file, path, why))
-	}
-	const allNodes = "every decision considers all nodes"
-	if *in.PercentageOfNodesToScore > 0 {
-		warn(field.NewPath("percentageOfNodesToScore"), allNodes)
-	}
-	for i, p := range in.Profiles {
-		if p.PercentageOfNodesToScore != nil && *p.PercentageOfNodesToScore > 0 {
-			warn(field.NewPath("profiles").Index(i).Child("percentageOfNodesToScore"), allNodes)
-		}
 	}
 	if in.DelayCacheUntilActive {
 		warn(field.NewPath("delayCacheUntilActive"), "every replica is active or follows the log")
@@ -161,45 +152,31 @@ func checkLeaderElection(in componentv1alpha1.LeaderElectionConfiguration, r *st
 	}
 }
 
-func completeProfiles(in []schedulerv1.KubeSchedulerProfile, r *strictyaml.Report) []placement.ProfileConfig {
-	out := make([]placement.ProfileConfig, 0, len(in))
+func resolveProfiles(in []schedulerv1.KubeSchedulerProfile, r *strictyaml.Report) []Profile {
+	out := make([]Profile, 0, len(in))
 	seen := map[string]bool{}
-	var sorting []EnabledPlugin
 	for i := range in {
 		path := field.NewPath("profiles").Index(i)
 		p := resolveProfile(&in[i], path, r)
 		at := path.Child("schedulerName")
-		switch {
-		case p.SchedulerName == "":
-			r.Add(at, p.SchedulerName, "want a name; only a single profile has a default")
-		case seen[p.SchedulerName]:
-			r.Add(at, p.SchedulerName, "given twice; want each name once")
+		if p.SchedulerName == "" {
+			r.AddKind(field.ErrorTypeRequired, at, p.SchedulerName, "want a name; only a single profile has a default")
+		}
+		if seen[p.SchedulerName] {
+			r.AddKind(field.ErrorTypeDuplicate, at, p.SchedulerName, "given twice; want each name once")
 		}
 		seen[p.SchedulerName] = true
-		if i == 0 {
-			sorting = p.Plugins[QueueSort]
+		if i > 0 && !sameQueueSort(in[0].Plugins, in[i].Plugins) {
+			r.Add(path.Child("plugins", "queueSort"), strictyaml.Words("not that of profiles[0]"),
+				"want the same in every profile: all share one queue")
 		}
-		if mine := p.Plugins[QueueSort]; len(mine) == 1 && len(sorting) == 1 && mine[0].Name != sorting[0].Name {
-			r.Add(path.Child("plugins", "queueSort"), mine[0].Name,
-				"want "+sorting[0].Name+" as in profiles[0]: all profiles share one queue")
-		}
-		out = append(out, toPlacement(p))
+		out = append(out, p)
 	}
 	return out
 }
 
-// resolved is one profile with everything decided.
-type resolved struct {
-	SchedulerName string
-	Plugins       map[Point][]EnabledPlugin
-	// order lists every plugin in Plugins once; see resolvePlugins.
-	order []string
-	// Args by plugin name: pointers to types of kube-scheduler/config/v1.
-	Args map[string]runtime.Object
-}
-
-func resolveProfile(in *schedulerv1.KubeSchedulerProfile, path *field.Path, r *strictyaml.Report) resolved {
-	var p resolved
+func resolveProfile(in *schedulerv1.KubeSchedulerProfile, path *field.Path, r *strictyaml.Report) Profile {
+	var p Profile
 	if in.SchedulerName != nil {
 		p.SchedulerName = *in.SchedulerName
 	}
@@ -207,13 +184,8 @@ func resolveProfile(in *schedulerv1.KubeSchedulerProfile, path *field.Path, r *s
 		checkRange(*in.PercentageOfNodesToScore, 0, maxPercent, path.Child("percentageOfNodesToScore"), r)
 	}
 	checkPlugins(in.Plugins, path.Child("plugins"), r)
-	p.Plugins, p.order = resolvePlugins(in.Plugins)
-	if n := len(p.Plugins[QueueSort]); n != 1 {
-		r.Add(path.Child("plugins", "queueSort"), strictyaml.Words(fmt.Sprintf("%d plugins", n)), "want exactly one")
-	}
-	if len(p.Plugins[Bind]) == 0 {
-		r.Add(path.Child("plugins", "bind"), strictyaml.Words("no plugins"), "want at least one")
-	}
+	p.Plugins, p.Order = resolvePlugins(in.Plugins)
+	checkPoints(p.Plugins, path.Child("plugins"), r)
 	p.Args = resolveArgs(in.PluginConfig, path.Child("pluginConfig"), r)
 	return p
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -18,16 +19,19 @@ const (
 
 // Configuration is a complete and checked KubeSchedulerConfiguration. Immutable.
 type Configuration struct {
-	// Profiles has at least one, in file order, with distinct scheduler names.
+	// Profiles has at least one, in file order, with distinct scheduler names, as the
+	// engine takes them.
 	Profiles []placement.ProfileConfig
+	// Resolved are the same profiles in kube-scheduler's terms.
+	Resolved []Profile
 	// PodInitialBackoff and PodMaxBackoff bound how long a pod waits after a failed
 	// attempt: the first wait and the longest, which is never the shorter of the two.
 	// Defaults 1 s and 10 s.
 	PodInitialBackoff, PodMaxBackoff time.Duration
 	// Parallelism is how many goroutines one decision may use, at least 1. Default 16.
 	Parallelism int32
-	// PercentageOfNodesToScore is 0 to 100 as the file has it, default 0. The engine
-	// considers all nodes whatever it says.
+	// PercentageOfNodesToScore is 0 to 100, default 0, which means all nodes. It holds for
+	// the profiles without one of their own; what Profiles say has taken it in.
 	PercentageOfNodesToScore int32
 	// ClientConnection is how the services that talk to the API server do it.
 	ClientConnection ClientConnection
@@ -35,6 +39,19 @@ type Configuration struct {
 	EnableProfiling, EnableContentionProfiling bool
 	// Warnings are lines about parts of the file that mean nothing here.
 	Warnings []string
+}
+
+// Profile is one profile as kube-scheduler would run it.
+type Profile struct {
+	SchedulerName string
+	// Plugins are those enabled at each extension point, in the order in which they run.
+	Plugins map[Point][]EnabledPlugin
+	// Order lists every plugin in Plugins once: those of multiPoint in its order, then the
+	// others as the points name them.
+	Order []string
+	// Args has an entry for every plugin that takes arguments, whether it is enabled or not:
+	// a pointer to a type of kube-scheduler/config/v1, complete.
+	Args map[string]runtime.Object
 }
 
 // ClientConnection says how to reach the API server.

@@ -3,6 +3,7 @@ package config
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,11 +11,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -42,10 +41,12 @@ func TestRefused(t *testing.T) {
 func TestAccepted(t *testing.T) {
 	for _, file := range inputs(t, "accepted") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			if _, err := Load(file); err != nil {
+			c, err := Load(file)
+			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, file, picture(t, file))
+			got := strings.ReplaceAll(picture(t, c), filepath.Dir(file)+"/", "")
+			golden(t, file, got)
 		})
 	}
 }
@@ -167,35 +168,19 @@ func golden(t *testing.T, input, got string) {
 
 // picture prints what a file resolves to: its numbers, then every profile's plugins by
 // point and its arguments.
-func picture(t *testing.T, file string) string {
+func picture(t *testing.T, c *Configuration) string {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var in schedulerv1.KubeSchedulerConfiguration
-	r := &strictyaml.Report{}
-	if !strictyaml.Decode(strictyaml.JSON(data, r), &in, nil, r) {
-		t.Fatal(r.Err())
-	}
-	c := complete(&in, r)
 	var b strings.Builder
 	fmt.Fprintf(&b, "parallelism %d, nodes scored %d%%, backoff %s to %s, profiling %t/%t\nclient %+v\n",
 		c.Parallelism, c.PercentageOfNodesToScore, c.PodInitialBackoff, c.PodMaxBackoff,
 		c.EnableProfiling, c.EnableContentionProfiling, c.ClientConnection)
-	for i := range in.Profiles {
-		p := resolveProfile(&in.Profiles[i], nil, r)
+	for i, p := range c.Resolved {
 		fmt.Fprintf(&b, "profile %s\n", p.SchedulerName)
-		fmt.Fprintf(&b, "  engine:%s\n", engine(toPlacement(p)))
+		fmt.Fprintf(&b, "  engine:%s\n", engine(c.Profiles[i]))
 		for _, at := range points {
 			fmt.Fprintf(&b, "  %s:%s\n", at, plugins(at, p.Plugins[at]))
 		}
-		var names []string
-		for name := range p.Args {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		for _, name := range names {
+		for _, name := range slices.Sorted(maps.Keys(p.Args)) {
 			args, err := yaml.Marshal(p.Args[name])
 			if err != nil {
 				t.Fatal(err)
@@ -204,20 +189,24 @@ func picture(t *testing.T, file string) string {
 				strings.ReplaceAll(strings.TrimSpace(string(args)), "\n", "\n    "))
 		}
 	}
-	if err := r.Err(); err != nil {
-		t.Fatal(err)
-	}
 	for _, w := range c.Warnings {
-		fmt.Fprintf(&b, "warning%s\n", w)
+		fmt.Fprintf(&b, "warning: %s\n", w)
 	}
 	return b.String()
 }
 
-// engine prints what the engine gets: F for filtering, S and the weight for scoring.
+// engine prints what the engine gets: N for narrowing, F for filtering, S and the weight for
+// scoring, and the share of nodes to look for.
 func engine(p placement.ProfileConfig) string {
 	var b strings.Builder
+	if p.PercentageOfNodesToScore > 0 {
+		fmt.Fprintf(&b, " [%d%% of nodes]", p.PercentageOfNodesToScore)
+	}
 	for _, c := range p.Plugins {
 		fmt.Fprintf(&b, " %s", c.Name)
+		if c.Points&placement.Narrowing != 0 {
+			b.WriteString("/N")
+		}
 		if c.Points&placement.Filtering != 0 {
 			b.WriteString("/F")
 		}

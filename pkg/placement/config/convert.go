@@ -3,23 +3,44 @@ package config
 import (
 	"slices"
 
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// toPlacement turns a resolved profile into the engine's form. The engine keeps one list
-// for all points, of which the order matters for filtering alone: the plugins keep the
-// order of multiPoint, with those that filter in the order of that point.
+// toPlacement turns the profiles of a complete file into the engine's form.
+func toPlacement(in *schedulerv1.KubeSchedulerConfiguration, profiles []Profile) []placement.ProfileConfig {
+	out := make([]placement.ProfileConfig, len(profiles))
+	for i, p := range profiles {
+		out[i] = placement.ProfileConfig{
+			SchedulerName:            p.SchedulerName,
+			Plugins:                  enginePlugins(p),
+			PercentageOfNodesToScore: *in.PercentageOfNodesToScore,
+		}
+		if own := in.Profiles[i].PercentageOfNodesToScore; own != nil {
+			out[i].PercentageOfNodesToScore = *own
+		}
+	}
+	return out
+}
+
+// enginePlugins makes one list of the lists of all points, as the engine keeps it. The
+// order in it matters for filtering alone: the plugins keep the order of multiPoint, with
+// those that filter in the order of that point.
 //
 // A plugin that neither filters nor scores by nature (it acts in the queue or the binder)
 // is listed as it is; one that could but has been disabled at both points is left out.
-func toPlacement(p resolved) placement.ProfileConfig {
-	out := placement.ProfileConfig{SchedulerName: p.SchedulerName}
+func enginePlugins(p Profile) []placement.PluginConfig {
+	var out []placement.PluginConfig
 	inOrder := p.Plugins[Filter]
-	for _, name := range p.order {
+	for _, name := range p.Order {
 		if isIn(p.Plugins[Filter], name) {
 			name, inOrder = inOrder[0].Name, inOrder[1:]
 		}
 		c := placement.PluginConfig{Name: name, Args: p.Args[name]}
+		if isIn(p.Plugins[PreFilter], name) {
+			c.Points |= placement.Narrowing
+		}
 		if isIn(p.Plugins[Filter], name) {
 			c.Points |= placement.Filtering
 		}
@@ -29,7 +50,7 @@ func toPlacement(p resolved) placement.ProfileConfig {
 		}
 		acts := implemented[name]
 		if c.Points != 0 || !slices.Contains(acts, Filter) && !slices.Contains(acts, Score) {
-			out.Plugins = append(out.Plugins, c)
+			out = append(out, c)
 		}
 	}
 	return out

@@ -2,10 +2,12 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
@@ -140,16 +142,18 @@ func checkPlugins(ps *schedulerv1.Plugins, path *field.Path, r *strictyaml.Repor
 		set, setPath := pluginSet(ps, at), path.Child(string(at))
 		seen := map[string]bool{}
 		for i, p := range set.Enabled {
-			checkEnabled(p, at, setPath.Child("enabled").Index(i), r)
+			entry := setPath.Child("enabled").Index(i)
+			checkEnabled(p, at, entry, r)
 			if seen[p.Name] {
-				r.Add(setPath.Child("enabled").Index(i).Child("name"), p.Name, "given twice; want each plugin once")
+				r.AddKind(field.ErrorTypeDuplicate, entry, p.Name, "given twice; want each plugin once")
 			}
 			seen[p.Name] = true
 		}
 		for i, p := range set.Disabled {
 			known := p.Name == allPlugins || implemented[p.Name] != nil || slices.Contains(removed, p.Name)
 			if !known {
-				r.Add(setPath.Child("disabled").Index(i).Child("name"), p.Name, "want * or one of "+knownPlugins())
+				r.AddKind(field.ErrorTypeNotSupported, setPath.Child("disabled").Index(i), p.Name,
+					"want * or one of "+knownPlugins())
 			}
 		}
 	}
@@ -159,13 +163,58 @@ func checkEnabled(p schedulerv1.Plugin, at Point, path *field.Path, r *strictyam
 	acts, known := implemented[p.Name]
 	switch {
 	case !known && slices.Contains(removed, p.Name):
-		r.Add(path.Child("name"), p.Name, "removed before "+apiVersion+"; want one of "+knownPlugins())
+		r.Add(path, p.Name, "removed before "+apiVersion+"; want one of "+knownPlugins())
 	case !known:
-		r.Add(path.Child("name"), p.Name, "want one of "+knownPlugins())
+		r.AddKind(field.ErrorTypeNotSupported, path, p.Name, "want one of "+knownPlugins())
 	case at != multiPoint && !slices.Contains(acts, at):
-		r.Add(path.Child("name"), p.Name, "acts at "+joinPoints(acts)+", not here")
+		r.Add(path, p.Name, "acts at "+joinPoints(acts)+", not here")
 	}
 	if p.Weight != nil && *p.Weight < 0 {
 		r.Add(path.Child("weight"), *p.Weight, "want 1 or more (0 is 1)")
 	}
+}
+
+// checkPoints records points that cannot work with what is enabled there.
+func checkPoints(at map[Point][]EnabledPlugin, path *field.Path, r *strictyaml.Report) {
+	if n := len(at[QueueSort]); n != 1 {
+		r.AddKind(field.ErrorTypeRequired, path.Child(string(QueueSort)), strictyaml.Words(fmt.Sprintf("%d plugins", n)),
+			"want exactly one")
+	}
+	if len(at[Bind]) == 0 {
+		r.AddKind(field.ErrorTypeRequired, path.Child(string(Bind)), strictyaml.Words("no plugins"), "want at least one")
+	}
+	checkPrepared(at, PreFilter, Filter, path, r)
+	checkPrepared(at, PreScore, Score, path, r)
+}
+
+// checkPrepared records plugins that are enabled at a point but not at the one before it,
+// without which they cannot do. kube-scheduler accepts that, and then fails every attempt
+// to place a pod.
+func checkPrepared(at map[Point][]EnabledPlugin, before, point Point, path *field.Path, r *strictyaml.Report) {
+	for _, p := range at[point] {
+		if slices.Contains(needsBefore[point], p.Name) && !isIn(at[before], p.Name) {
+			r.AddKind(field.ErrorTypeRequired, path.Child(string(before)), p.Name,
+				fmt.Sprintf("enabled at %s and not here; want it at both or neither", point))
+		}
+	}
+}
+
+// sameQueueSort compares what two profiles say of queueSort itself, word for word, as
+// upstream does: profiles that differ there could differ in what they enable.
+func sameQueueSort(a, b *schedulerv1.Plugins) bool {
+	of := func(p *schedulerv1.Plugins) (enabled, disabled []string) {
+		if p == nil {
+			return nil, nil
+		}
+		for _, e := range p.QueueSort.Enabled {
+			enabled = append(enabled, fmt.Sprintf("%s %d", e.Name, ptr.Deref(e.Weight, 0)))
+		}
+		for _, d := range p.QueueSort.Disabled {
+			disabled = append(disabled, d.Name)
+		}
+		return enabled, disabled
+	}
+	enabledA, disabledA := of(a)
+	enabledB, disabledB := of(b)
+	return slices.Equal(enabledA, enabledB) && slices.Equal(disabledA, disabledB)
 }

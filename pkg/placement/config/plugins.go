@@ -64,6 +64,16 @@ var implemented = map[string][]Point{
 	"NodeDeclaredFeatures":            {PreFilter, Filter},
 }
 
+// needsBefore are the plugins that at this point only know what they found out at the
+// point before: preFilter for filter, preScore for score. The others can find it out again.
+var needsBefore = map[Point][]string{
+	Filter: {
+		"NodePorts", "NodeResourcesFit", "VolumeRestrictions", "VolumeBinding", "PodTopologySpread",
+		"InterPodAffinity", "DynamicResources", "NodeDeclaredFeatures",
+	},
+	Score: {"TaintToleration", "PodTopologySpread", "InterPodAffinity"},
+}
+
 // removed are plugins that older configurations name and version v1 rejects
 // (pkg/scheduler/apis/config/validation). To disable one asks for what is already so.
 var removed = []string{"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"}

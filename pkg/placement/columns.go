@@ -1,0 +1,217 @@
+package placement
+
+import (
+	"encoding/binary"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// columns is the hot state of all nodes. A node has a slot for as long as it exists; what
+// decisions read stands in arrays by slot. Slots of gone nodes are used again.
+type columns struct {
+	// infos are the nodes by slot, nil for a free one; hashes are their UIDHash.
+	infos  []*state.NodeInfo
+	hashes []uint64
+	slots  map[*state.NodeInfo]int32
+	free   []int32
+
+	resources resourceColumns
+	traits    traitColumn
+	kinds     kindColumn
+	images    imageTable
+	// axes are the topology keys that a class has asked about so far, by name.
+	axes map[string]*axis
+
+	marks   markColumn
+	journal journal
+}
+
+func newColumns() columns {
+	return columns{
+		slots:     map[*state.NodeInfo]int32{},
+		resources: newResourceColumns(),
+		traits:    traitColumn{ids: map[string]int32{}},
+		kinds:     kindColumn{ids: map[*state.Kind]int32{}},
+		images:    imageTable{byName: map[string]*image{}},
+		axes:      map[string]*axis{},
+	}
+}
+
+// len is the number of slots, free ones included.
+func (c *columns) len() int { return len(c.infos) }
+
+// nodes is the number of nodes.
+func (c *columns) nodes() int { return len(c.slots) }
+
+// setNode takes a new or replaced node in, with all that stands on it.
+func (c *columns) setNode(n *state.NodeInfo) {
+	slot, known := c.slots[n]
+	if !known {
+		slot = c.newSlot()
+		c.slots[n] = slot
+		c.infos[slot] = n
+		c.marks.set(int(slot), markUsable, true)
+	}
+	c.hashes[slot] = n.Node.UIDHash
+	c.resources.setNode(int(slot), n)
+	c.traits.set(int(slot), n.Node.Object)
+	c.images.replace(int(slot), n.Node.Images)
+	for _, a := range c.axes {
+		a.set(int(slot), n.Node.Object.Labels)
+	}
+	c.kinds.recount(int(slot), n)
+	c.journal.restate(int(slot))
+}
+
+// dropNode forgets a node.
+func (c *columns) dropNode(n *state.NodeInfo) {
+	slot, known := c.slots[n]
+	if !known {
+		return
+	}
+	delete(c.slots, n)
+	c.infos[slot] = nil
+	c.marks.set(int(slot), markUsable, false)
+	c.marks.set(int(slot), markHome, false)
+	c.images.replace(int(slot), nil)
+	for _, a := range c.axes {
+		a.set(int(slot), nil)
+	}
+	c.kinds.recount(int(slot), nil)
+	c.journal.restate(int(slot))
+	c.free = append(c.free, slot)
+}
+
+func (c *columns) newSlot() int32 {
+	if last := len(c.free) - 1; last >= 0 {
+		slot := c.free[last]
+		c.free = c.free[:last]
+		return slot
+	}
+	c.infos = append(c.infos, nil)
+	c.hashes = append(c.hashes, 0)
+	c.resources.grow()
+	c.traits.of = append(c.traits.of, 0)
+	c.kinds.of = append(c.kinds.of, nil)
+	c.images.of = append(c.images.of, nil)
+	c.marks.of = append(c.marks.of, 0)
+	c.journal.grow()
+	for _, a := range c.axes {
+		a.of = append(a.of, nowhere)
+	}
+	return int32(len(c.infos) - 1)
+}
+
+// changePods notes that the pods of a node changed; kind came (1) or went (-1).
+func (c *columns) changePods(n *state.NodeInfo, kind *state.Kind, by int32) {
+	slot, known := c.slots[n]
+	if !known {
+		return
+	}
+	c.resources.setUse(int(slot), n)
+	c.kinds.add(int(slot), kind, by)
+	c.journal.move(int(slot))
+}
+
+// axis returns the column of a topology key, filling it when it is new.
+func (c *columns) axis(key string) *axis {
+	if a, ok := c.axes[key]; ok {
+		return a
+	}
+	a := &axis{key: key, ids: map[string]int32{}, of: make([]int32, len(c.infos))}
+	for slot, n := range c.infos {
+		a.of[slot] = nowhere
+		if n != nil {
+			a.set(slot, n.Node.Object.Labels)
+		}
+	}
+	c.axes[key] = a
+	return a
+}
+
+// Marks say how a node may be used, besides what its columns say.
+const (
+	// markUsable: the node may take pods now. All nodes are until told otherwise.
+	markUsable uint8 = 1 << iota
+	// markHome: the node is one of those that Query.Home is about.
+	markHome
+)
+
+type markColumn struct {
+	of []uint8
+	// usable and home count the nodes that are usable, and usable and home.
+	usable, home int
+}
+
+// set returns whether anything changed.
+func (m *markColumn) set(slot int, mark uint8, on bool) bool {
+	before := m.of[slot]
+	m.count(before, -1)
+	after := before &^ mark
+	if on {
+		after |= mark
+	}
+	m.of[slot] = after
+	m.count(after, 1)
+	return before != after
+}
+
+func (m *markColumn) count(marks uint8, by int) {
+	if marks&markUsable != 0 {
+		m.usable += by
+		if marks&markHome != 0 {
+			m.home += by
+		}
+	}
+}
+
+// journalSize is how many moves a class may be behind and still catch up one by one. A
+// class that is further behind looks at all slots for those that moved.
+const journalSize = 1 << 12
+
+// journal says which slots moved since when. Its clock counts moves.
+type journal struct {
+	now  uint64
+	last [journalSize]int32
+	// moved is when anything of a slot last changed, restated when its node did.
+	moved, restated []uint64
+}
+
+func (j *journal) grow() {
+	j.moved = append(j.moved, 0)
+	j.restated = append(j.restated, 0)
+}
+
+func (j *journal) move(slot int) {
+	j.now++
+	j.last[j.now%journalSize] = int32(slot)
+	j.moved[slot] = j.now
+}
+
+func (j *journal) restate(slot int) {
+	j.move(slot)
+	j.restated[slot] = j.now
+}
+
+// since calls visit for every slot that moved after a time, once each, in no promised
+// order.
+func (j *journal) since(then uint64, visit func(slot int)) {
+	if behind := j.now - then; behind > journalSize || behind > uint64(len(j.moved)) {
+		for slot, at := range j.moved {
+			if at > then {
+				visit(slot)
+			}
+		}
+		return
+	}
+	for at := then + 1; at <= j.now; at++ {
+		if slot := int(j.last[at%journalSize]); j.moved[slot] == at {
+			visit(slot)
+		}
+	}
+}
+
+// appendPart writes a string so that what follows cannot be taken for a part of it.
+func appendPart(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}

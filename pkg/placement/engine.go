@@ -1,0 +1,324 @@
+package placement
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// EngineConfig of an Engine.
+type EngineConfig struct {
+	// CacheBytes is about how much memory the classes may take together; 0 means
+	// DefaultCacheBytes. The least recently used class goes first. One class takes 30 to
+	// 60 bytes a node; one alone may be larger than the budget.
+	CacheBytes int64
+}
+
+// DefaultCacheBytes holds some 500 classes at 5,000 nodes.
+const DefaultCacheBytes = 128 << 20
+
+// Engine gives the answers of Profile.Evaluate from state that it keeps up to date.
+//
+// Pods that no rule can tell apart are a class. A class keeps, for every node, what its
+// rules said when they were last asked, and asks again only for nodes that changed since;
+// rules about other pods keep sums per topology domain, changed by differences. So a
+// decision costs what moved since the last one about a pod of the same class, and no
+// allocation; the first of a class costs a look at all nodes.
+//
+// For one goroutine. The NodeInfos stay the caller's; every change of one has to be
+// reported before the next Evaluate.
+type Engine struct {
+	columns
+	objects Objects
+	// version of objects, and epoch of everything that is numbered: a class that was
+	// planned before either moved is planned anew.
+	version, epoch uint64
+	cache          classCache
+	sign           signature
+	board          board
+	order          zoneWalk
+	// feasible and narrowed are reused between answers.
+	feasible []Scored
+	narrowed []int32
+}
+
+// NewEngine returns an engine without nodes.
+func NewEngine(cfg EngineConfig) *Engine {
+	if cfg.CacheBytes <= 0 {
+		cfg.CacheBytes = DefaultCacheBytes
+	}
+	e := &Engine{columns: newColumns(), cache: newClassCache(cfg.CacheBytes)}
+	e.board.e = e
+	return e
+}
+
+// SetNode takes in a node that is new or whose Node was replaced, with the pods on it.
+// New nodes are usable, and not home.
+func (e *Engine) SetNode(n *state.NodeInfo) {
+	if _, known := e.slots[n]; !known {
+		e.order.forget()
+	}
+	e.setNode(n)
+	e.order.see(int(e.slots[n]), n)
+	e.compact()
+}
+
+// DropNode forgets a node; one that is not known is ignored.
+func (e *Engine) DropNode(n *state.NodeInfo) {
+	e.dropNode(n)
+	e.order.forget()
+}
+
+// AddPod is called after n.AddPod(pod); for a pod that replaces one, after RemovePod.
+func (e *Engine) AddPod(n *state.NodeInfo, pod *state.Pod) {
+	e.changePods(n, pod.Kind, 1)
+	e.compact()
+}
+
+// RemovePod is called after n.RemovePod(pod.UID).
+func (e *Engine) RemovePod(n *state.NodeInfo, pod *state.Pod) { e.changePods(n, pod.Kind, -1) }
+
+// SetUsable says whether a node may take pods now. One that may not still counts for rules
+// that look at all nodes; it is left out of Input.Candidates, in other words.
+func (e *Engine) SetUsable(n *state.NodeInfo, usable bool) { e.mark(n, markUsable, usable) }
+
+// SetHome says whether a node is one of those that Query.Home is about.
+func (e *Engine) SetHome(n *state.NodeInfo, home bool) { e.mark(n, markHome, home) }
+
+func (e *Engine) mark(n *state.NodeInfo, mark uint8, on bool) {
+	if slot, known := e.slots[n]; known && e.marks.set(int(slot), mark, on) {
+		e.journal.move(int(slot))
+		e.order.forget()
+	}
+}
+
+// Candidates is how many nodes a query chooses among: the usable ones, and of these the
+// home ones.
+func (e *Engine) Candidates() (usable, home int) { return e.marks.usable, e.marks.home }
+
+// SetObjects replaces the other objects of the cluster. ObjectsMatter tells whether a
+// change is worth it; if not, Refresh is enough.
+func (e *Engine) SetObjects(o Objects) {
+	e.objects = o
+	e.version++
+}
+
+// Refresh replaces the objects by others in which nothing that matters differs, so that
+// old ones can be freed.
+func (e *Engine) Refresh(o Objects) { e.objects = o }
+
+// Query is what a decision depends on besides the cluster and the profile.
+type Query struct {
+	// Pod to place; its Object must be set.
+	Pod *state.Pod
+	// Seed breaks ties.
+	Seed uint64
+	// Limit is how many feasible nodes to rank: 0 for TopK, negative for all.
+	Limit int
+	// Start is where a profile that samples begins to look; see Input.Start.
+	Start int
+	// Home looks at home nodes only.
+	Home bool
+}
+
+// Evaluate decides about one pod, as p.Evaluate does with the usable nodes as candidates.
+// Result.Feasible belongs to the engine until the next call.
+func (e *Engine) Evaluate(p *Profile, q Query) Result {
+	total := e.marks.usable
+	if q.Home {
+		total = e.marks.home
+	}
+	if total == 0 {
+		return Result{}
+	}
+	if q.Start < 0 {
+		return Result{Err: fmt.Errorf("placement: start is %d, want 0 or more", q.Start)}
+	}
+	if q.Pod == nil || q.Pod.Object == nil {
+		return Result{Err: errNoObject}
+	}
+	c, err := e.classOf(p, q)
+	if err == nil {
+		err = c.plan.err
+	}
+	if err != nil {
+		return Result{Err: err}
+	}
+	result := Result{NodesTotal: total}
+	if c.plan.rejected != nil {
+		result.Diagnosis = c.rejection(total)
+		return result
+	}
+	c.catchUp(e)
+	if c.plan.scratch {
+		return p.Evaluate(e.input(q))
+	}
+	c.prepare(e)
+	e.cache.settle(c)
+	return e.decide(c, q, result)
+}
+
+// decide answers from an up-to-date class.
+func (e *Engine) decide(c *class, q Query, result Result) Result {
+	if slot, ok := e.nominated(c, q.Pod); ok {
+		result.FeasibleCount = 1
+		result.Feasible = e.alone(slot)
+		return result
+	}
+	if c.ranks() {
+		result.FeasibleCount = c.ranking.feasible
+		result.Examined = e.examined(c, result.NodesTotal)
+		if result.FeasibleCount > 1 && c.plan.scorerErr == nil {
+			e.board.reset(q, result.FeasibleCount)
+			c.ranking.best(&e.board)
+			result.Feasible = e.ranked()
+			return result
+		}
+	}
+	return e.surveyed(c, q, result)
+}
+
+// surveyed answers by looking at all nodes of the class, or at a sample.
+func (e *Engine) surveyed(c *class, q Query, result Result) Result {
+	var feasible []int32
+	if c.key.profile.SampleSize(result.NodesTotal) < result.NodesTotal {
+		feasible, result.Examined = e.sample(c, q)
+	} else {
+		feasible, result.Examined = c.search(), e.examined(c, result.NodesTotal)
+	}
+	result.FeasibleCount = len(feasible)
+	switch {
+	case len(feasible) == 0:
+		result.Diagnosis = c.diagnose(e, result.NodesTotal)
+		return result
+	case len(feasible) == 1:
+		result.Feasible = e.alone(feasible[0])
+		return result
+	case c.plan.scorerErr != nil:
+		return Result{Err: c.plan.scorerErr}
+	}
+	totals := c.rate(e, feasible)
+	e.board.reset(q, len(feasible))
+	for i, slot := range feasible {
+		e.board.offer(totals[i], int(slot))
+	}
+	result.Feasible = e.ranked()
+	return result
+}
+
+// nominated is the slot of the node that the pod has been nominated to, if it passes. A
+// rule that narrows the nodes down does not keep it from there.
+func (e *Engine) nominated(c *class, pod *state.Pod) (int32, bool) {
+	name := pod.Object.Status.NominatedNodeName
+	if name == "" {
+		return 0, false
+	}
+	slot := slices.IndexFunc(e.infos, func(n *state.NodeInfo) bool { return n != nil && n.Node.Name == name })
+	if slot < 0 || !c.candidate(slot) {
+		return 0, false
+	}
+	return int32(slot), c.passesUnnarrowed(e, slot)
+}
+
+// examined is how many nodes a search over all judges: all that no rule narrowed out.
+func (e *Engine) examined(c *class, total int) int {
+	if c.plan.only == nil {
+		return total
+	}
+	n := 0
+	for _, v := range c.verdicts {
+		if v != verdictAbsent && v != verdictNarrowed {
+			n++
+		}
+	}
+	return n
+}
+
+// alone is the answer where one node is feasible: it is not scored.
+func (e *Engine) alone(slot int32) []Scored {
+	e.feasible = append(e.feasible[:0], Scored{Node: e.infos[slot]})
+	return e.feasible
+}
+
+func (e *Engine) ranked() []Scored {
+	e.feasible = e.feasible[:0]
+	for _, c := range e.board.list {
+		e.feasible = append(e.feasible, Scored{Node: e.infos[c.index], Total: c.total})
+	}
+	return e.feasible
+}
+
+func (b *board) reset(q Query, feasible int) {
+	b.seed, b.list = q.Seed, b.list[:0]
+	switch {
+	case q.Limit == 0:
+		b.limit = min(TopK, feasible)
+	case q.Limit < 0:
+		b.limit = feasible
+	default:
+		b.limit = min(q.Limit, feasible)
+	}
+}
+
+// input is the same question for Profile.Evaluate.
+func (e *Engine) input(q Query) Input {
+	in := Input{Pod: q.Pod, Objects: e.objects, Seed: q.Seed, Start: q.Start, Limit: q.Limit}
+	for slot, n := range e.infos {
+		if n == nil {
+			continue
+		}
+		in.Nodes = append(in.Nodes, n)
+		if marks := e.marks.of[slot]; marks&markUsable != 0 && (!q.Home || marks&markHome != 0) {
+			in.Candidates = append(in.Candidates, n)
+		}
+	}
+	slices.SortFunc(in.Nodes, byNodeName)
+	slices.SortFunc(in.Candidates, byNodeName)
+	return in
+}
+
+func byNodeName(a, b *state.NodeInfo) int { return cmp.Compare(a.Node.Name, b.Node.Name) }
+
+// Numbers are given out and not taken back while classes may know them. When those that
+// mean something are few among them, everything is numbered anew.
+const (
+	sparse   = 4       // times as many numbers as things
+	fewThere = 1 << 14 // not worth it
+)
+
+// compact starts over with the numbers when most of them mean nothing any more.
+func (e *Engine) compact() {
+	most := func(numbers, things int) bool { return numbers > fewThere && numbers > sparse*things }
+	axes := 0
+	for _, a := range e.axes {
+		axes = max(axes, len(a.ids))
+	}
+	if most(len(e.kinds.list), e.kinds.live) || most(len(e.traits.ids), e.nodes()) ||
+		most(axes, e.nodes()) || len(e.axes) > maxAxes {
+		e.restart()
+	}
+}
+
+// maxAxes bounds the topology keys that are kept: users make them up.
+const maxAxes = 256
+
+// restart builds all columns anew and forgets the classes.
+func (e *Engine) restart() {
+	old := e.columns
+	e.columns = newColumns()
+	e.epoch++
+	e.order = zoneWalk{}
+	for slot, n := range old.infos {
+		if n == nil {
+			continue
+		}
+		e.setNode(n)
+		now := int(e.slots[n])
+		e.order.see(now, n)
+		e.marks.set(now, markUsable, old.marks.of[slot]&markUsable != 0)
+		e.marks.set(now, markHome, old.marks.of[slot]&markHome != 0)
+	}
+	e.cache.clear()
+}

@@ -1,0 +1,165 @@
+package placement_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+var (
+	twinSeed = flag.Uint64("twin.seed", 0, "seed of the first history; 0 draws one")
+	twinRuns = flag.Int("twin.runs", 300, "how many histories the engine is checked on")
+)
+
+// answer is a Result in values that can be compared and printed.
+type answer struct {
+	Err                       string
+	Feasible                  []string
+	FeasibleCount, NodesTotal int
+	Examined                  int
+	Message                   string
+	Plugins                   []string
+	Reasons                   map[string]int32
+}
+
+func answerOf(r placement.Result) answer {
+	a := answer{FeasibleCount: r.FeasibleCount, NodesTotal: r.NodesTotal, Examined: r.Examined}
+	if r.Err != nil {
+		return answer{Err: r.Err.Error()}
+	}
+	for _, s := range r.Feasible {
+		a.Feasible = append(a.Feasible, fmt.Sprintf("%s %d", s.Node.Node.Name, s.Total))
+	}
+	if len(r.Feasible) == 0 {
+		a.Message, a.Plugins, a.Reasons = r.Diagnosis.Message(), r.Diagnosis.Plugins(), r.Diagnosis.Reasons()
+	}
+	return a
+}
+
+// pair is an engine and the twin that decides from scratch, over the same nodes.
+type pair struct {
+	engine   *placement.Engine
+	view     *placementtest.View
+	profiles []*placement.Profile
+}
+
+func newPair(cacheBytes int64, profiles []*placement.Profile) *pair {
+	p := &pair{engine: placement.NewEngine(placement.EngineConfig{CacheBytes: cacheBytes}), profiles: profiles}
+	p.view = placementtest.NewView(p.engine)
+	return p
+}
+
+// disagree replays a script and returns the first difference. Which nodes are usable or
+// home, and which profile is asked, follow from the seed of each decision.
+func (p *pair) disagree(s placementtest.Script) string {
+	for i, step := range s {
+		if step.Pod == nil {
+			p.view.Apply(step.Event)
+			continue
+		}
+		draw := rand.New(rand.NewPCG(step.Seed, 1))
+		usable, home := p.mark(draw)
+		profile := p.profiles[draw.IntN(len(p.profiles))]
+		pod := state.NewPod(step.Pod.DeepCopy())
+		q := placement.Query{
+			Pod: pod, Seed: step.Seed, Limit: []int{0, 0, 1, 3, -1}[draw.IntN(5)],
+			Start: draw.IntN(50), Home: draw.IntN(4) == 0,
+		}
+		in := placement.Input{
+			Pod: pod, Nodes: p.view.Nodes(), Candidates: usable, Objects: p.view.Objects(),
+			Seed: q.Seed, Limit: q.Limit, Start: q.Start,
+		}
+		if q.Home {
+			in.Candidates = home
+		}
+		want, got := answerOf(profile.Evaluate(in)), answerOf(p.engine.Evaluate(profile, q))
+		if diff := cmp.Diff(want, got); diff != "" {
+			return fmt.Sprintf("step %d, pod %s: from scratch (-) and engine (+) differ:\n%s", i+1, step.Pod.Name, diff)
+		}
+	}
+	return ""
+}
+
+// mark now and then changes which nodes may be used, and returns those that may.
+func (p *pair) mark(draw *rand.Rand) (usable, home []*state.NodeInfo) {
+	odds, few := draw.IntN(4), draw.IntN(3) == 0
+	usable, home = []*state.NodeInfo{}, []*state.NodeInfo{}
+	for i, n := range p.view.Nodes() {
+		// Mostly the same from decision to decision, so that classes are kept.
+		mayUse, isHome := !few || (i+odds)%5 != 0, i%3 != 0
+		p.engine.SetUsable(n, mayUse)
+		p.engine.SetHome(n, isHome)
+		if mayUse {
+			usable = append(usable, n)
+		}
+		if mayUse && isHome {
+			home = append(home, n)
+		}
+	}
+	return usable, home
+}
+
+// history draws a script and what to ask it of.
+func history(t testing.TB, seed uint64) (placementtest.Script, func() *pair) {
+	g := placementtest.New(seed)
+	g.Size = placementtest.Size{MinNodes: 1, MaxNodes: 30, MaxPodsPerNode: 4}
+	if g.Chance(3) {
+		g.Size = placementtest.Size{MinNodes: 110, MaxNodes: 200, MaxPodsPerNode: 2} // large enough to sample
+	}
+	script := g.Script(25)
+	var profiles []*placement.Profile
+	for range 2 {
+		cfg := g.Profile()
+		if g.Chance(25) {
+			cfg.PercentageOfNodesToScore = int32(placementtest.Pick(g, 1, 30, 70))
+		}
+		if g.Chance(25) {
+			cfg.CrossNodeRules = placement.RefuseCrossNode
+		}
+		profile, err := placement.NewProfile(cfg)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		profiles = append(profiles, profile)
+	}
+	cache := placementtest.Pick[int64](g, 0, 1, 60_000)
+	return script, func() *pair { return newPair(cache, profiles) }
+}
+
+// check fails with the smallest history that shows a difference.
+func check(t *testing.T, seed uint64) {
+	t.Helper()
+	script, fresh := history(t, seed)
+	if fresh().disagree(script) == "" {
+		return
+	}
+	script = placementtest.Shrink(script, func(s placementtest.Script) bool { return fresh().disagree(s) != "" })
+	t.Fatalf("replay with -args -twin.seed=%d -twin.runs=1\n%s\nafter\n%s", seed, fresh().disagree(script), script)
+}
+
+// After any history of nodes, pods and other objects, the engine answers what an
+// evaluation from scratch does.
+func TestEngineAgreesWithTwin(t *testing.T) {
+	first := *twinSeed
+	if first == 0 {
+		first = rand.Uint64()
+	}
+	t.Logf("first seed %d", first)
+	for i := range *twinRuns {
+		check(t, first+uint64(i))
+	}
+}
+
+func FuzzEngineAgreesWithTwin(f *testing.F) {
+	for seed := range uint64(8) {
+		f.Add(seed)
+	}
+	f.Fuzz(check)
+}

@@ -1,0 +1,87 @@
+package placement
+
+import (
+	"slices"
+
+	nodetopology "k8s.io/component-helpers/node/topology"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// zoneWalk keeps ZoneOrder of the usable nodes and of the home ones, for profiles that
+// sample. It is worked out again after nodes came, went, moved or changed their marks.
+type zoneWalk struct {
+	zones []string // by slot, as last seen
+	walks [2][]int32
+	valid [2]bool
+}
+
+// see notes the zone of a node; gone ones are in none.
+func (z *zoneWalk) see(slot int, n *state.NodeInfo) {
+	if lack := slot + 1 - len(z.zones); lack > 0 {
+		z.zones = growBy(z.zones, lack, "")
+		z.forget()
+	}
+	zone := ""
+	if n != nil {
+		zone = nodetopology.GetZoneKey(n.Node.Object)
+	}
+	if z.zones[slot] != zone {
+		z.zones[slot] = zone
+		z.forget()
+	}
+}
+
+func (z *zoneWalk) forget() { z.valid = [2]bool{} }
+
+// walk is the order of the candidates' slots.
+func (z *zoneWalk) walk(e *Engine, home bool) []int32 {
+	which, marks := 0, markUsable
+	if home {
+		which, marks = 1, markUsable|markHome
+	}
+	if z.valid[which] {
+		return z.walks[which]
+	}
+	var nodes []*state.NodeInfo
+	for slot, n := range e.infos {
+		if n != nil && e.marks.of[slot]&marks == marks {
+			nodes = append(nodes, n)
+		}
+	}
+	slices.SortFunc(nodes, byNodeName)
+	walk := z.walks[which][:0]
+	for _, i := range ZoneOrder(nodes) {
+		walk = append(walk, e.slots[nodes[i]])
+	}
+	z.walks[which], z.valid[which] = walk, true
+	return walk
+}
+
+// sample finds as many feasible nodes as the profile wants; see judgeSample.
+func (e *Engine) sample(c *class, q Query) (feasible []int32, examined int) {
+	walk := e.order.walk(e, q.Home)
+	if c.plan.only != nil {
+		e.narrowed = e.narrowed[:0]
+		for _, slot := range walk {
+			if c.verdicts[slot] != verdictNarrowed {
+				e.narrowed = append(e.narrowed, slot)
+			}
+		}
+		walk = e.narrowed
+	}
+	feasible = c.wide.survey.feasible[:0]
+	enough := c.key.profile.SampleSize(len(walk))
+	for step := range walk {
+		slot := walk[(q.Start+step)%len(walk)]
+		if c.passes(int(slot)) {
+			if len(feasible) == enough {
+				break
+			}
+			feasible = append(feasible, slot)
+		}
+		examined++
+	}
+	c.wide.survey.feasible = feasible
+	return feasible, examined
+}

@@ -1,0 +1,169 @@
+package placementbench
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Workload is one kind of load. Make one with All, Named or a struct of its own for other
+// sizes; it must not change once in use.
+type Workload struct {
+	// Name is short and unique; Title says what the pods ask for.
+	Name, Title string
+	// Decisions is how many pods arrive in a full run.
+	Decisions int
+	// PodsPerNode stand on every node at the start.
+	PodsPerNode int
+	// EventEvery is after how many decisions one node changes; 0 for never.
+	EventEvery int
+
+	apps []app
+	// unique: no two pods ask for the same amounts, so that no two have one shape.
+	unique bool
+	// tainted: some nodes are cordoned or repel pods.
+	tainted bool
+}
+
+const (
+	// appCount is how many templates (services, where there are services) the pods of one
+	// workload come from.
+	appCount = 50
+	// podsPerNode is how full nodes are at the start: enough for rules about other pods to
+	// have something to count.
+	podsPerNode = 10
+	// fullRun is the number of pods that arrive.
+	fullRun = 50_000
+	// eventEvery makes one node event for ten decisions.
+	eventEvery = 10
+)
+
+// All lists the workloads, in the order in which tables show them.
+func All() []Workload {
+	return []Workload{
+		{
+			Name: "basic", Title: "basic, pods from 50 templates",
+			Decisions: fullRun, PodsPerNode: podsPerNode, apps: makeApps(appCount, owned),
+		},
+		{
+			Name: "basic-unowned", Title: "basic, pods without owner or service",
+			Decisions: fullRun, PodsPerNode: podsPerNode, apps: makeApps(appCount, plain),
+		},
+		{
+			Name: "basic-unique", Title: "basic, every pod's shape unique",
+			Decisions: fullRun / 5, PodsPerNode: podsPerNode, apps: makeApps(appCount, owned), unique: true,
+		},
+		{
+			Name: "node-affinity", Title: "node affinity + taints",
+			Decisions: fullRun, PodsPerNode: podsPerNode, apps: makeApps(appCount, choosy), tainted: true,
+		},
+		{
+			Name: "spread", Title: "hard zone spread + soft hostname spread, 50 services",
+			Decisions: fullRun, PodsPerNode: podsPerNode, apps: makeApps(appCount, spread),
+		},
+		{
+			Name: "pod-affinity", Title: "required pod affinity (zone), required anti-affinity (hostname)",
+			Decisions: fullRun, PodsPerNode: podsPerNode, apps: makeApps(appCount, tied),
+		},
+		{
+			Name: "preferred-affinity", Title: "preferred affinity and anti-affinity",
+			Decisions: fullRun, PodsPerNode: podsPerNode, apps: makeApps(appCount, leaning),
+		},
+		{
+			Name: "mixed", Title: "mixed, with 10% node churn events",
+			Decisions: fullRun, PodsPerNode: podsPerNode, EventEvery: eventEvery, apps: makeApps(appCount, anything),
+			tainted: true,
+		},
+	}
+}
+
+// Named finds a workload of All.
+func Named(name string) (Workload, error) {
+	var names []string
+	for _, w := range All() {
+		if w.Name == name {
+			return w, nil
+		}
+		names = append(names, w.Name)
+	}
+	return Workload{}, fmt.Errorf("placementbench: workload %q is unknown, want one of %v", name, names)
+}
+
+// Population is a workload without arrivals for a cluster with podsPerNode pods on each
+// node, of apps with about podsPerApp pods each that ask for everything the other workloads
+// do.
+func Population(nodes, podsPerNode, podsPerApp int) Workload {
+	return Workload{
+		Name: "population", Title: "every kind of pod", PodsPerNode: podsPerNode, tainted: true,
+		apps: makeApps(max(nodes*podsPerNode/podsPerApp, appCount), anything),
+	}
+}
+
+// Cluster is everything there is at the start.
+type Cluster struct {
+	Nodes []*corev1.Node
+	// Pods are bound to Nodes.
+	Pods        []*corev1.Pod
+	Namespaces  []*corev1.Namespace
+	Services    []*corev1.Service
+	ReplicaSets []*appsv1.ReplicaSet
+}
+
+// Cluster makes one of this many nodes.
+func (w Workload) Cluster(nodes int) Cluster {
+	c := Cluster{
+		Nodes: make([]*corev1.Node, nodes), Pods: make([]*corev1.Pod, 0, nodes*w.PodsPerNode),
+		Namespaces: w.Namespaces(), Services: w.Services(), ReplicaSets: w.ReplicaSets(),
+	}
+	for i := range c.Nodes {
+		c.Nodes[i] = w.Node(i)
+		for j := range w.PodsPerNode {
+			c.Pods = append(c.Pods, w.Bound(i, j))
+		}
+	}
+	return c
+}
+
+// Pending is the pod that arrives as number i, counted from 0. Templates take turns.
+func (w Workload) Pending(i int) *corev1.Pod {
+	return w.pod(&w.apps[i%len(w.apps)], pendingSeries, i)
+}
+
+// Bound is the j-th of the pods that stand on node at the start.
+func (w Workload) Bound(node, j int) *corev1.Pod {
+	pod := w.pod(w.appOn(node, j), boundSeries, node*w.PodsPerNode+j)
+	run(pod, node)
+	return pod
+}
+
+// strides are coprime to appCount, so that the pods of one node are of different apps.
+var strides = [...]int{1, 3, 7, 9, 11, 13, 17, 19}
+
+// appOn says which app the j-th pod on a node is of: different ones on one node, the same
+// on a node of each zone (so that apps are spread evenly), and none on a zone that its own
+// rules keep it from.
+func (w Workload) appOn(node, j int) *app {
+	h := mix(uint64(node / zoneCount))
+	start, stride := int(h%uint64(len(w.apps))), strides[(h>>32)%uint64(len(strides))]
+	at := start + j*stride
+	for range len(w.apps) {
+		if a := &w.apps[at%len(w.apps)]; !a.keptFrom(zoneOf(node)) {
+			return a
+		}
+		at += w.PodsPerNode * stride
+	}
+	return &w.apps[at%len(w.apps)]
+}
+
+// mix is the finaliser of splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom
+// Number Generators): well spread bits out of a counter.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9
+	x = (x ^ (x >> 27)) * 0x94d049bb133111eb
+	return x ^ (x >> 31)
+}
+
+// Apps is how many templates the pods come from.
+func (w Workload) Apps() int { return len(w.apps) }

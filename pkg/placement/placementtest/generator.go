@@ -1,0 +1,109 @@
+package placementtest
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// Size bounds what Cluster draws.
+type Size struct {
+	// MinNodes and MaxNodes are the bounds of the number of nodes.
+	MinNodes, MaxNodes int
+	// MaxPodsPerNode is the most pods that a node starts with.
+	MaxPodsPerNode int
+}
+
+// Small is the size that finds most: every rule has room to differ, and decisions are fast.
+var Small = Size{MinNodes: 5, MaxNodes: 40, MaxPodsPerNode: 4}
+
+// Generator draws input. Its Rand may be used for other draws of the same test. It is for
+// one goroutine.
+type Generator struct {
+	*rand.Rand
+	// Size of the next Cluster; New sets Small.
+	Size Size
+
+	serial int
+}
+
+// New returns a generator of everything that follows from a seed.
+func New(seed uint64) *Generator {
+	return &Generator{Rand: rand.New(rand.NewPCG(seed, 0)), Size: Small}
+}
+
+// Chance is true in so many percent of the calls.
+func (g *Generator) Chance(percent int) bool { return g.IntN(100) < percent }
+
+// Pick returns one of the values, each as likely as the others.
+func Pick[T any](g *Generator, values ...T) T { return values[g.IntN(len(values))] }
+
+// Some returns each value with the given likelihood, in their order; nil for none.
+func Some[T any](g *Generator, percent int, values ...T) []T {
+	var list []T
+	for _, v := range values {
+		if g.Chance(percent) {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// next returns a name that was not there before.
+func (g *Generator) next(prefix string) string {
+	g.serial++
+	return fmt.Sprintf("%s-%d", prefix, g.serial)
+}
+
+// meta names a new object.
+func (g *Generator) meta(namespace, prefix string) metav1.ObjectMeta {
+	name := g.next(prefix)
+	return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-" + name)}
+}
+
+// label sets a label, more often than not.
+func (g *Generator) label(labels map[string]string, key string, values ...string) {
+	if g.Chance(60) {
+		labels[key] = Pick(g, values...)
+	}
+}
+
+// amount sets a resource with the given likelihood.
+func (g *Generator) amount(list corev1.ResourceList, name corev1.ResourceName, percent int, q resource.Quantity) {
+	if g.Chance(percent) {
+		list[name] = q
+	}
+}
+
+func quantity(v int64) resource.Quantity { return *resource.NewQuantity(v, resource.BinarySI) }
+func milli(v int64) resource.Quantity    { return *resource.NewMilliQuantity(v, resource.DecimalSI) }
+
+// Cluster draws a cluster with pods on its nodes.
+func (g *Generator) Cluster() Cluster {
+	var c Cluster
+	for _, name := range []string{"default", "team", "empty"} {
+		c.put(events.KindNamespace, g.namespace(name))
+	}
+	for range 1 + g.IntN(4) {
+		c.put(events.KindService, g.service())
+	}
+	for range g.IntN(3) {
+		for _, k := range controllerKinds {
+			c.put(k, g.controller(k))
+		}
+	}
+	for range g.Size.MinNodes + g.IntN(g.Size.MaxNodes-g.Size.MinNodes+1) {
+		n := g.Node()
+		c.put(events.KindNode, n)
+		for range g.IntN(g.Size.MaxPodsPerNode + 1) {
+			c.put(events.KindPod, g.placed(&c, n.Name))
+		}
+	}
+	return c
+}

@@ -1,0 +1,130 @@
+package placementtest
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+)
+
+// Profile draws a profile of the plugins that are evaluated, with random weights and
+// arguments, cross-node rules included.
+func (g *Generator) Profile() placement.ProfileConfig {
+	p := placement.ProfileConfig{SchedulerName: "default-scheduler", CrossNodeRules: placement.EvaluateCrossNode}
+	for _, c := range placement.DefaultProfile("").Plugins {
+		switch c.Name {
+		case placement.NodeAffinity:
+			c.Args = g.affinityArgs()
+		case placement.NodeResourcesFit:
+			c.Args = g.fitArgs()
+		case placement.NodeResourcesBalancedAllocation:
+			c.Args = g.balancedArgs()
+		case placement.PodTopologySpread:
+			c.Args = g.spreadArgs()
+		case placement.InterPodAffinity:
+			c.Args = g.podAffinityArgs()
+		case placement.SchedulingGates, placement.PrioritySort, placement.NodeUnschedulable, placement.NodeName,
+			placement.TaintToleration, placement.NodePorts, placement.ImageLocality, placement.DefaultBinder,
+			placement.NodeDeclaredFeatures:
+		default:
+			continue
+		}
+		if g.Chance(20) {
+			c.Weight = Pick[int32](g, 0, 1, 5, 100)
+		}
+		p.Plugins = append(p.Plugins, c)
+	}
+	return p
+}
+
+func (g *Generator) affinityArgs() *configv1.NodeAffinityArgs {
+	args := &configv1.NodeAffinityArgs{}
+	if !g.Chance(25) {
+		return args
+	}
+	in := func(key string, values ...string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values},
+		}}
+	}
+	args.AddedAffinity = &corev1.NodeAffinity{}
+	if g.Chance(60) {
+		args.AddedAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{in("zone", "a", "b")},
+		}
+	}
+	if g.Chance(60) {
+		args.AddedAffinity.PreferredDuringSchedulingIgnoredDuringExecution = []corev1.PreferredSchedulingTerm{
+			{Weight: 30, Preference: in("disk", "ssd")},
+		}
+	}
+	return args
+}
+
+func (g *Generator) fitArgs() *configv1.NodeResourcesFitArgs {
+	args := &configv1.NodeResourcesFitArgs{
+		IgnoredResources:      Some(g, 10, string(gpu)),
+		IgnoredResourceGroups: Some(g, 10, "vendor.io"),
+	}
+	if g.Chance(40) {
+		return args
+	}
+	args.ScoringStrategy = &configv1.ScoringStrategy{
+		Type:      Pick(g, configv1.LeastAllocated, configv1.MostAllocated, configv1.RequestedToCapacityRatio),
+		Resources: g.resourceSpecs(5),
+	}
+	if args.ScoringStrategy.Type == configv1.RequestedToCapacityRatio {
+		args.ScoringStrategy.RequestedToCapacityRatio = &configv1.RequestedToCapacityRatioParam{
+			Shape: Pick(g,
+				[]configv1.UtilizationShapePoint{{Utilization: 0, Score: 0}, {Utilization: 100, Score: 10}},
+				[]configv1.UtilizationShapePoint{
+					{Utilization: 10, Score: 9}, {Utilization: 60, Score: 1}, {Utilization: 70, Score: 5},
+				},
+			),
+		}
+	}
+	return args
+}
+
+func (g *Generator) balancedArgs() *configv1.NodeResourcesBalancedAllocationArgs {
+	if g.Chance(60) {
+		return &configv1.NodeResourcesBalancedAllocationArgs{}
+	}
+	return &configv1.NodeResourcesBalancedAllocationArgs{Resources: g.resourceSpecs(1)}
+}
+
+func (g *Generator) resourceSpecs(maxWeight int64) []configv1.ResourceSpec {
+	var specs []configv1.ResourceSpec
+	for _, name := range Some(g, 60, "cpu", "memory", "ephemeral-storage", string(gpu), string(hugepage)) {
+		specs = append(specs, configv1.ResourceSpec{Name: name, Weight: 1 + g.Int64N(maxWeight)})
+	}
+	return specs
+}
+
+func (g *Generator) spreadArgs() *configv1.PodTopologySpreadArgs {
+	if g.Chance(65) {
+		return &configv1.PodTopologySpreadArgs{DefaultingType: configv1.SystemDefaulting}
+	}
+	args := &configv1.PodTopologySpreadArgs{DefaultingType: configv1.ListDefaulting}
+	seen := map[string]bool{}
+	for range g.IntN(4) {
+		c := corev1.TopologySpreadConstraint{
+			MaxSkew: Pick[int32](g, 1, 2, 5), TopologyKey: g.topologyKey(),
+			WhenUnsatisfiable: g.whenUnsatisfiable(),
+		}
+		if id := fmt.Sprint(c.TopologyKey, c.WhenUnsatisfiable); !seen[id] {
+			seen[id] = true
+			args.DefaultConstraints = append(args.DefaultConstraints, c)
+		}
+	}
+	return args
+}
+
+func (g *Generator) podAffinityArgs() *configv1.InterPodAffinityArgs {
+	weight := Pick[int32](g, 0, 1, 1, 5, 100)
+	return &configv1.InterPodAffinityArgs{
+		HardPodAffinityWeight: &weight, IgnorePreferredTermsOfExistingPods: g.Chance(25),
+	}
+}

@@ -1,0 +1,210 @@
+package placementtest
+
+import (
+	"iter"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Follower is told of every change to a View, after it; *placement.Engine is one. It is
+// told of nodes that exist alone: pods on others come with SetNode when the node comes.
+type Follower interface {
+	SetNode(n *state.NodeInfo)
+	DropNode(n *state.NodeInfo)
+	AddPod(n *state.NodeInfo, pod *state.Pod)
+	RemovePod(n *state.NodeInfo, pod *state.Pod)
+	SetObjects(o placement.Objects)
+}
+
+// View is a cluster as a scheduler holds it, kept in step by events. It is for one
+// goroutine.
+type View struct {
+	followers []Follower
+	cluster   Cluster
+	infos     map[string]*state.NodeInfo // also of nodes that are gone or not yet there but have pods
+	nodes     []*state.NodeInfo          // those that exist, sorted by name
+	objects   Catalog
+}
+
+// NewView returns the view of an empty cluster.
+func NewView(followers ...Follower) *View {
+	v := &View{followers: followers, infos: map[string]*state.NodeInfo{}}
+	v.tell(func(f Follower) { f.SetObjects(v.objects) })
+	return v
+}
+
+// Nodes are all nodes, sorted by name. The slice must not be changed.
+func (v *View) Nodes() []*state.NodeInfo { return v.nodes }
+
+// Objects are all other objects. They stay as they are when the view moves on.
+func (v *View) Objects() placement.Objects { return v.objects }
+
+// Apply makes a change; one of an object that is not there (any more) counts as its
+// addition, its removal as nothing.
+func (v *View) Apply(e Event) {
+	e = v.cluster.Apply(e)
+	switch e.Kind {
+	case events.KindNode:
+		_, after := e.Nodes()
+		v.setNode(e, after)
+	case events.KindPod:
+		before, after := e.Pods()
+		v.removePod(before)
+		v.addPod(after)
+	default:
+		v.objects = v.objects.with(e)
+		v.tell(func(f Follower) { f.SetObjects(v.objects) })
+	}
+}
+
+func (v *View) tell(each func(Follower)) {
+	for _, f := range v.followers {
+		each(f)
+	}
+}
+
+// info is the slot for a node, made if need be.
+func (v *View) info(name string) *state.NodeInfo {
+	n, ok := v.infos[name]
+	if !ok {
+		n = state.NewNodeInfo(nil)
+		v.infos[name] = n
+	}
+	return n
+}
+
+func (v *View) place(name string) (int, bool) {
+	return slices.BinarySearchFunc(v.nodes, name, func(n *state.NodeInfo, name string) int {
+		return strings.Compare(n.Node.Name, name)
+	})
+}
+
+func (v *View) setNode(e Event, after *corev1.Node) {
+	if after == nil {
+		if e.Old != nil {
+			v.dropNode(e.Old.GetName())
+		}
+		return
+	}
+	n := v.info(after.Name)
+	known := n.Node != nil
+	obj := after.DeepCopy()
+	state.Strip(obj)
+	n.SetNode(state.NewNode(obj))
+	if !known {
+		i, _ := v.place(after.Name)
+		v.nodes = slices.Insert(v.nodes, i, n)
+	}
+	v.tell(func(f Follower) { f.SetNode(n) })
+}
+
+func (v *View) dropNode(name string) {
+	i, _ := v.place(name)
+	n := v.nodes[i]
+	v.nodes = slices.Delete(v.nodes, i, i+1)
+	v.tell(func(f Follower) { f.DropNode(n) })
+	n.SetNode(nil)
+	if n.PodCount() == 0 {
+		delete(v.infos, name)
+	}
+}
+
+func (v *View) addPod(obj *corev1.Pod) {
+	if obj == nil {
+		return
+	}
+	obj = obj.DeepCopy()
+	state.Strip(obj)
+	pod := state.NewPod(obj)
+	if !pod.Occupies() {
+		return
+	}
+	n := v.info(pod.NodeName)
+	n.AddPod(pod)
+	if n.Node != nil {
+		v.tell(func(f Follower) { f.AddPod(n, pod) })
+	}
+}
+
+func (v *View) removePod(obj *corev1.Pod) {
+	if obj == nil {
+		return
+	}
+	n := v.infos[obj.Spec.NodeName]
+	if n == nil {
+		return
+	}
+	var pod *state.Pod
+	for p := range n.Pods() {
+		if p.UID == string(obj.UID) {
+			pod = p
+		}
+	}
+	if pod == nil {
+		return
+	}
+	n.RemovePod(pod.UID)
+	switch {
+	case n.Node != nil:
+		v.tell(func(f Follower) { f.RemovePod(n, pod) })
+	case n.PodCount() == 0:
+		delete(v.infos, obj.Spec.NodeName)
+	}
+}
+
+// Catalog is the objects of a cluster besides pods and nodes. It never changes.
+type Catalog struct {
+	byKind map[events.Kind][]*state.Object
+}
+
+// with returns the catalog after a change; the objects that did not change are the same.
+func (c Catalog) with(e Event) Catalog {
+	next := Catalog{byKind: map[events.Kind][]*state.Object{}}
+	for k, list := range c.byKind {
+		next.byKind[k] = list
+	}
+	list := slices.Clone(c.byKind[e.Kind])
+	if e.Old != nil {
+		list = slices.DeleteFunc(list, func(o *state.Object) bool {
+			return o.Namespace == e.Old.GetNamespace() && o.Name == e.Old.GetName()
+		})
+	}
+	if e.New != nil {
+		list = append(list, &state.Object{
+			Kind: e.Kind, UID: string(e.New.GetUID()), Namespace: e.New.GetNamespace(), Name: e.New.GetName(), API: e.New,
+		})
+		slices.SortFunc(list, func(a, b *state.Object) int { return byName(a.API, b.API) })
+	}
+	next.byKind[e.Kind] = list
+	return next
+}
+
+// ObjectByName implements placement.Objects.
+func (c Catalog) ObjectByName(k events.Kind, namespace, name string) (*state.Object, bool) {
+	for o := range c.ObjectsIn(k, namespace) {
+		if o.Name == name {
+			return o, true
+		}
+	}
+	return nil, false
+}
+
+// Objects implements placement.Objects.
+func (c Catalog) Objects(k events.Kind) iter.Seq[*state.Object] { return slices.Values(c.byKind[k]) }
+
+// ObjectsIn implements placement.Objects.
+func (c Catalog) ObjectsIn(k events.Kind, namespace string) iter.Seq[*state.Object] {
+	return func(yield func(*state.Object) bool) {
+		for _, o := range c.byKind[k] {
+			if o.Namespace == namespace && !yield(o) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// plan is what the rules of a profile have to do with the pods of a class, sorted by what
+// of a node they read. It does not change.
+type plan struct {
+	pod *state.Pod
+	// err is the outcome of every attempt, scorerErr of those that must compare nodes.
+	err, scorerErr error
+	rejected       *rejection
+	only, onlyBy   []string
+	filters        []activeFilter
+	// byTraits and byNode are indexes of filters that read no more than that.
+	byTraits, byNode []int16
+	uses             []useFilter
+	usage            usageScore
+	image            *imagePlan
+	taints           *taintScorer
+	// scratch: there are rules that the engine keeps no columns for.
+	scratch bool
+}
+
+// aspect is what of a node a filter reads, and so what makes its answer stale.
+type aspect uint8
+
+const (
+	ofUsage  aspect = iota // the pods on it
+	ofNode                 // its object
+	ofTraits               // its taints, spec.unschedulable and declared features
+)
+
+// narrowReader is a filter that does not read all of a node.
+type narrowReader interface{ reads() aspect }
+
+func (unschedulableFilter) reads() aspect { return ofTraits }
+func (taintFilter) reads() aspect         { return ofTraits }
+func (featureFilter) reads() aspect       { return ofTraits }
+func (refusal) reads() aspect             { return ofTraits }
+func (nodeNameFilter) reads() aspect      { return ofNode }
+func (affinityFilter) reads() aspect      { return ofNode }
+
+// newPlan compiles the rules of a profile for a pod. The gauges and the rules beyond one
+// node go into the class, which keeps state for them.
+func newPlan(e *Engine, profile *Profile, pod *state.Pod, c *class) plan {
+	compiled := evaluation{Input: Input{Pod: pod, Objects: orNoObjects(e.objects)}, profile: profile}
+	p := plan{pod: pod, err: compiled.compile(), rejected: compiled.rejected}
+	if p.err != nil || p.rejected != nil {
+		return p
+	}
+	p.only, p.onlyBy, p.filters = compiled.only, compiled.onlyBy, compiled.filters
+	for i, f := range p.filters {
+		p.addFilter(e, c, int16(i), f.filter)
+	}
+	for _, s := range compiled.scorers {
+		if s.err != nil && p.scorerErr == nil {
+			p.scorerErr = fmt.Errorf("placement: plugin %s: %w", s.plugin, s.err)
+		}
+		if s.err == nil {
+			p.addScorer(e, c, s)
+		}
+	}
+	return p
+}
+
+func (p *plan) addFilter(e *Engine, c *class, index int16, filter Filter) {
+	switch f := filter.(type) {
+	case *spreadFilter:
+		c.wide.judges = append(c.wide.judges, newSpreadJudge(e, &c.wide, index, f))
+		c.wide.active = true
+	case *podAffinityFilter:
+		c.wide.judges = append(c.wide.judges, newAffinityJudge(e, &c.wide, index, f))
+		c.wide.active = c.wide.active || len(f.affinity)+len(f.antiAffinity) > 0
+		if f.cross == RefuseCrossNode {
+			p.uses = append(p.uses, useFilter{index: index, undescribed: true})
+		}
+	case fitFilter:
+		p.uses = append(p.uses, newFitUse(&e.resources, index, f))
+		p.scratch = p.scratch || len(f.extended) > maxNeeds
+	case narrowReader:
+		if f.reads() == ofTraits {
+			p.byTraits = append(p.byTraits, index)
+		} else {
+			p.byNode = append(p.byNode, index)
+		}
+	default:
+		p.uses = append(p.uses, useFilter{index: index, filter: filter})
+	}
+}
+
+func (p *plan) addScorer(e *Engine, c *class, s activeScorer) {
+	switch scorer := s.scorer.(type) {
+	case fitScorer:
+		p.usage.fit = newUsageRow(&e.resources, scorer.demands, true)
+		p.usage.fitScorer, p.usage.fitWeight = scorer, s.weight
+	case balanceScorer:
+		p.usage.balance = newUsageRow(&e.resources, scorer.demands, false)
+		p.usage.balanceScorer, p.usage.balanceWeight = scorer, s.weight
+	case imageScorer:
+		p.image = &imagePlan{imageScorer: scorer, weight: s.weight}
+		p.scratch = p.scratch || len(scorer.images) > maxHeld
+	case taintScorer:
+		p.taints = &scorer
+		c.gauges = append(c.gauges, gauge{weight: s.weight, reversed: true})
+	case affinityScorer:
+		c.gauges = append(c.gauges, gauge{weight: s.weight, scorer: scorer})
+	case *spreadScorer:
+		c.wide.rankers = append(c.wide.rankers, newSpreadRanker(e, &c.wide, s.weight, scorer))
+		c.wide.active = true
+	case *podAffinityScorer:
+		c.wide.rankers = append(c.wide.rankers, newAffinityRanker(&c.wide, s.weight, scorer))
+		c.wide.active = c.wide.active || len(scorer.attracted)+len(scorer.repelled) > 0
+	default:
+		p.scratch = true
+	}
+}
+
+// traitRow asks the rules that read traits about any node that has them.
+func (p *plan) traitRow(n *state.NodeInfo) traitRow {
+	row := traitRow{known: true, verdict: verdictPass}
+	for _, i := range p.byTraits {
+		if p.filters[i].filter.Check(n) != Success {
+			row.verdict = i
+			break
+		}
+	}
+	if p.taints != nil {
+		row.taints = int32(p.taints.Score(n))
+	}
+	return row
+}
+
+// narrows tells whether the rules say that a node is not worth looking at.
+func (p *plan) narrows(n *state.NodeInfo) bool {
+	if p.only == nil {
+		return false
+	}
+	_, found := slices.BinarySearch(p.only, n.Node.Name)
+	return !found
+}
+
+// judgeNode is the verdict of the rules that read a node's object, its traits included,
+// and which of several reasons the rule gives.
+func (p *plan) judgeNode(n *state.NodeInfo, byTraits int16) (verdict int16, why uint8) {
+	for _, i := range p.byNode {
+		if byTraits != verdictPass && byTraits < i {
+			break
+		}
+		if p.filters[i].filter.Check(n) != Success {
+			return i, variantOf(p.filters[i].filter, n)
+		}
+	}
+	return byTraits, 0
+}
+
+// variant is a filter that gives one of several reasons, told apart by small numbers.
+type variant interface{ variant(n *state.NodeInfo) uint8 }
+
+func variantOf(f Filter, n *state.NodeInfo) uint8 {
+	if v, ok := f.(variant); ok {
+		return v.variant(n)
+	}
+	return 0
+}
+
+// variant implements the interface: enforced by the profile, or the pod's own.
+func (f affinityFilter) variant(n *state.NodeInfo) uint8 {
+	if f.added != nil && !f.added.Match(n.Node.Object) {
+		return 1
+	}
+	return 0
+}
+
+// maxHeld is how many images of one pod are told apart.
+const maxHeld = 32
+
+type imagePlan struct {
+	imageScorer
+	weight int64
+}
+
+// heldBy is which of the images a node has, a bit each.
+func (p *imagePlan) heldBy(n *state.NodeInfo) uint32 {
+	var held uint32
+	if len(n.Node.Images) == 0 {
+		return 0
+	}
+	for i, name := range p.images {
+		if _, ok := n.Node.Images[name]; ok {
+			held |= 1 << i
+		}
+	}
+	return held
+}

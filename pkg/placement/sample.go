@@ -1,0 +1,93 @@
+package placement
+
+import (
+	"cmp"
+	"slices"
+
+	nodetopology "k8s.io/component-helpers/node/topology"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+const (
+	// minSample is the fewest feasible nodes that a sampling profile looks for
+	// (minFeasibleNodesToFind in upstream's pkg/scheduler/schedule_one.go).
+	minSample = 100
+	// maxPercent is the largest percentageOfNodesToScore.
+	maxPercent = 100
+)
+
+// SampleSize is how many feasible nodes are enough out of so many to look at: nodes itself
+// when the profile does not sample, which is the default. Source: upstream's
+// numFeasibleNodesToFind; where that takes a percentage of 0 for an adaptive one, it means
+// all nodes here.
+func (p *Profile) SampleSize(nodes int) int {
+	switch {
+	case p.percentage == 0:
+		return nodes
+	case !p.scores:
+		return min(nodes, 1) // nothing tells nodes apart, so the first will do
+	case nodes < minSample:
+		return nodes
+	default:
+		return max(nodes*int(p.percentage)/maxPercent, minSample)
+	}
+}
+
+// ZoneOrder is the order in which a sampling profile walks the nodes, as positions in
+// nodes: the first of every zone, then the second of every zone, and so on, so that a
+// sample has nodes of all zones. Zones (a region and zone label together; nodes without
+// both are one zone) are taken in the order of their names, the nodes of a zone in the
+// given order. Source: upstream's node tree (pkg/scheduler/backend/cache/node_tree.go),
+// whose zones are in order of appearance instead: that depends on history.
+func ZoneOrder(nodes []*state.NodeInfo) []int {
+	zones := map[string]int{} // how many nodes so far
+	type place struct {
+		round    int // how many nodes of its zone come before
+		zone     string
+		position int
+	}
+	places := make([]place, len(nodes))
+	for i, n := range nodes {
+		zone := nodetopology.GetZoneKey(n.Node.Object)
+		places[i] = place{zones[zone], zone, i}
+		zones[zone]++
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.round, b.round), cmp.Compare(a.zone, b.zone))
+	})
+	order := make([]int, len(nodes))
+	for i, p := range places {
+		order[i] = p.position
+	}
+	return order
+}
+
+// judgeSample judges as many candidates as it takes to find a sample. It stops short of the
+// first feasible node beyond the sample, not behind the last of the sample: the nodes
+// between the two have been found infeasible, and the next search need not begin with them.
+// So does upstream with parallelism 1; with more, its workers overshoot by a few nodes.
+func (e *evaluation) judgeSample() {
+	walk := make([]int, 0, len(e.Candidates))
+	for _, i := range ZoneOrder(e.Candidates) {
+		e.verdicts[i] = verdictNone
+		if e.isNarrowed(e.Candidates[i]) {
+			e.verdicts[i] = verdictNarrowed
+			continue
+		}
+		walk = append(walk, i)
+	}
+	enough, found := e.profile.SampleSize(len(walk)), 0
+	for step := range walk {
+		i := walk[(e.Start%len(walk)+step)%len(walk)]
+		v := e.verdict(e.Candidates[i])
+		if v == verdictPass {
+			if found == enough {
+				return
+			}
+			found++
+		}
+		e.verdicts[i] = v
+		e.result.Examined++
+	}
+}

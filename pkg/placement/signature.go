@@ -1,0 +1,220 @@
+package placement
+
+import (
+	"encoding/binary"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// signature writes what rules look at in a pod besides its Kind (namespace, labels, pod
+// affinity), so that pods with equal bytes and the same Kind get the same Compiled from
+// every plugin. What only tells pods apart (their name, a token volume's name) is left
+// out. Parts are preceded by their length and lists by their number, so that no two pods
+// write the same bytes by different parts.
+type signature struct {
+	b     []byte
+	names []string // scratch for sorting
+}
+
+func (s *signature) of(pod *state.Pod) ([]byte, error) {
+	s.b = s.b[:0]
+	spec := &pod.Object.Spec
+	s.text(pod.NodeName)
+	s.gates(spec.SchedulingGates)
+	s.owner(pod.Object)
+	s.strings(spec.NodeSelector)
+	s.tolerations(spec.Tolerations)
+	s.list(spec.Overhead)
+	s.containers(spec.InitContainers)
+	s.containers(spec.Containers)
+	s.volumes(spec.Volumes)
+	s.number(len(spec.ResourceClaims))
+	s.flag(spec.SchedulingGroup != nil)
+	s.flag(spec.HostNetwork)
+	s.flag(spec.HostUsers != nil && !*spec.HostUsers)
+	s.flag(spec.Resources != nil)
+	if spec.Resources != nil {
+		s.requirements(spec.Resources)
+	}
+	if err := s.rare(spec); err != nil {
+		return nil, err
+	}
+	err := s.resized(pod.Object)
+	return s.b, err
+}
+
+func (s *signature) text(v string) { s.b = appendPart(s.b, v) }
+
+func (s *signature) number(n int) { s.b = binary.AppendUvarint(s.b, uint64(n)) }
+
+func (s *signature) flag(on bool) {
+	if on {
+		s.b = append(s.b, 1)
+	} else {
+		s.b = append(s.b, 0)
+	}
+}
+
+func (s *signature) gates(gates []corev1.PodSchedulingGate) {
+	s.number(len(gates))
+	for i := range gates {
+		s.text(gates[i].Name)
+	}
+}
+
+// owner matters for spreading by default.
+func (s *signature) owner(obj *corev1.Pod) {
+	owner := metav1.GetControllerOfNoCopy(obj)
+	s.flag(owner != nil)
+	if owner != nil {
+		s.text(owner.APIVersion)
+		s.text(owner.Kind)
+		s.text(owner.Name)
+	}
+}
+
+func (s *signature) strings(m map[string]string) {
+	s.names = s.names[:0]
+	for name := range m {
+		s.names = append(s.names, name)
+	}
+	slices.Sort(s.names)
+	s.number(len(s.names))
+	for _, name := range s.names {
+		s.text(name)
+		s.text(m[name])
+	}
+}
+
+func (s *signature) tolerations(list []corev1.Toleration) {
+	s.number(len(list))
+	for i := range list {
+		t := &list[i]
+		s.text(t.Key)
+		s.text(string(t.Operator))
+		s.text(t.Value)
+		s.text(string(t.Effect))
+	}
+}
+
+func (s *signature) list(list corev1.ResourceList) {
+	s.names = s.names[:0]
+	for name := range list {
+		s.names = append(s.names, string(name))
+	}
+	slices.Sort(s.names)
+	s.number(len(s.names))
+	for _, name := range s.names {
+		s.text(name)
+		s.quantity(list[corev1.ResourceName(name)])
+	}
+}
+
+// quantity in units or, where that is not exact, as its text.
+func (s *signature) quantity(q resource.Quantity) {
+	if v, exact := q.AsInt64(); exact {
+		s.b = binary.AppendVarint(append(s.b, 0), v)
+		return
+	}
+	if m := q.MilliValue(); resource.NewMilliQuantity(m, q.Format).Cmp(q) == 0 {
+		s.b = binary.AppendVarint(append(s.b, 1), m)
+		return
+	}
+	s.b = append(s.b, 2)
+	s.text(q.String())
+}
+
+func (s *signature) requirements(r *corev1.ResourceRequirements) {
+	s.list(r.Requests)
+	s.list(r.Limits)
+}
+
+func (s *signature) containers(list []corev1.Container) {
+	s.number(len(list))
+	for i := range list {
+		c := &list[i]
+		s.text(c.Image)
+		s.requirements(&c.Resources)
+		s.flag(c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways)
+		s.number(len(c.RestartPolicyRules))
+		for j := range c.RestartPolicyRules {
+			s.text(string(c.RestartPolicyRules[j].Action))
+		}
+		s.number(len(c.Ports))
+		for j := range c.Ports {
+			p := &c.Ports[j]
+			s.number(int(p.HostPort))
+			s.text(p.HostIP)
+			s.text(string(p.Protocol))
+		}
+	}
+}
+
+// volumes matter by sort, and by the images among them.
+func (s *signature) volumes(list []corev1.Volume) {
+	for i := range list {
+		v := &list[i]
+		claims, disk := claimsVolume(v), isDisk(v)
+		if !claims && !disk && v.Image == nil {
+			continue
+		}
+		s.b = append(s.b, 1)
+		s.flag(claims)
+		s.flag(disk)
+		if v.Image != nil {
+			s.text(v.Image.Reference)
+		}
+	}
+	s.b = append(s.b, 0)
+}
+
+// rare writes as protocol buffers what few pods have.
+func (s *signature) rare(spec *corev1.PodSpec) error {
+	prefers := spec.Affinity != nil && spec.Affinity.NodeAffinity != nil
+	s.flag(prefers)
+	if prefers {
+		data, err := spec.Affinity.NodeAffinity.Marshal()
+		if err != nil {
+			return err
+		}
+		s.text(string(data))
+	}
+	s.number(len(spec.TopologySpreadConstraints))
+	for i := range spec.TopologySpreadConstraints {
+		data, err := spec.TopologySpreadConstraints[i].Marshal()
+		if err != nil {
+			return err
+		}
+		s.text(string(data))
+	}
+	return nil
+}
+
+// resized writes the status of a pod that has been resized in place: balance counts what
+// its containers, by name, were given. Pods that wait have none.
+func (s *signature) resized(obj *corev1.Pod) error {
+	status := &obj.Status
+	plain := status.Resources == nil && len(status.AllocatedResources) == 0
+	if plain && !given(status.ContainerStatuses) && !given(status.InitContainerStatuses) {
+		return nil
+	}
+	for _, list := range [][]corev1.Container{obj.Spec.InitContainers, obj.Spec.Containers} {
+		for i := range list {
+			s.text(list[i].Name)
+		}
+	}
+	data, err := status.Marshal()
+	s.text(string(data))
+	return err
+}
+
+func given(list []corev1.ContainerStatus) bool {
+	return slices.ContainsFunc(list, func(c corev1.ContainerStatus) bool {
+		return c.Resources != nil || len(c.AllocatedResources) > 0
+	})
+}

@@ -1,0 +1,98 @@
+package placement
+
+// tally sums up, per domain of a topology key, what pods count for: one constraint or term
+// of a class. It is kept by differences: what every slot contributed, and where.
+type tally struct {
+	// axis is the topology key; nil for a sum over everything.
+	axis *axis
+	// emptyToo counts nodes without the key as of the domain "".
+	emptyToo bool
+	// included tells by slot whether the node counts; nil for all.
+	included []bool
+	// at and per are the domain that a slot counts in, nowhere for none, and how much.
+	at, per []int32
+	// sums and members are by domain: how much, and how many nodes make it.
+	sums    []int64
+	members []int32
+	// total is over all domains.
+	total int64
+	// version moves with every change.
+	version uint64
+}
+
+func (t *tally) grow(slots int) {
+	lack := slots - len(t.at)
+	if lack <= 0 {
+		return
+	}
+	t.at, t.per = growBy(t.at, lack, nowhere), growBy(t.per, lack, 0)
+	if t.included != nil {
+		t.included = growBy(t.included, lack, false)
+	}
+}
+
+// domain is where a slot counts if it does.
+func (t *tally) domain(slot int) int32 {
+	if t.axis == nil {
+		return 0
+	}
+	d := t.axis.of[slot]
+	if d == nowhere && t.emptyToo {
+		d = t.axis.domain("")
+	}
+	return d
+}
+
+// set replaces what a slot contributes.
+func (t *tally) set(slot int, exists bool, per int32) {
+	at := nowhere
+	if exists && (t.included == nil || t.included[slot]) {
+		at = t.domain(slot)
+	}
+	if at == t.at[slot] && (at == nowhere || per == t.per[slot]) {
+		return
+	}
+	t.version++
+	t.add(t.at[slot], -int64(t.per[slot]), -1)
+	t.add(at, int64(per), 1)
+	t.at[slot], t.per[slot] = at, per
+}
+
+func (t *tally) add(domain int32, pods int64, nodes int32) {
+	if domain == nowhere {
+		return
+	}
+	if lack := int(domain) + 1 - len(t.sums); lack > 0 {
+		t.sums, t.members = growBy(t.sums, lack, 0), growBy(t.members, lack, 0)
+	}
+	t.sums[domain] += pods
+	t.members[domain] += nodes
+	t.total += pods
+}
+
+// sum of a domain; 0 for one that has none.
+func (t *tally) sum(domain int32) int64 {
+	if domain < 0 || int(domain) >= len(t.sums) {
+		return 0
+	}
+	return t.sums[domain]
+}
+
+// fewest is the smallest sum of a domain that any node makes, and how many such domains
+// there are.
+func (t *tally) fewest() (least int64, domains int) {
+	for d, members := range t.members {
+		if members == 0 {
+			continue
+		}
+		if domains == 0 || t.sums[d] < least {
+			least = t.sums[d]
+		}
+		domains++
+	}
+	return least, domains
+}
+
+func (t *tally) bytes() int64 {
+	return int64(8*len(t.at) + len(t.included) + 12*len(t.sums))
+}

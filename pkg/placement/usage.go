@@ -1,0 +1,175 @@
+package placement
+
+// useFilter is a rule about what is left of a node: one of a fit by columns, a filter that
+// has no columns, or that all pods there are known.
+type useFilter struct {
+	index       int16
+	fit         *fitUse
+	filter      Filter
+	undescribed bool
+}
+
+func (u *useFilter) passes(e *Engine, slot int) bool {
+	switch {
+	case u.fit != nil:
+		return u.fit.passes(&e.resources, slot)
+	case u.undescribed:
+		return e.infos[slot].UndescribedPods() == 0
+	default:
+		return u.filter.Check(e.infos[slot]) == Success
+	}
+}
+
+// judgeUse lets the rules about use have their say, given the verdict of the others.
+func (p *plan) judgeUse(e *Engine, slot int, verdict int16) int16 {
+	for i := range p.uses {
+		u := &p.uses[i]
+		if verdict != verdictPass && u.index > verdict {
+			break
+		}
+		if !u.passes(e, slot) {
+			return u.index
+		}
+	}
+	return verdict
+}
+
+// fitUse is fitFilter over columns.
+type fitUse struct {
+	needs []need
+	// impossible: something is asked for that no node has.
+	impossible bool
+}
+
+// need is an amount that is asked for, more than 0; place is -1 when no node has any.
+type need struct {
+	place int
+	value int64
+	name  string
+}
+
+// maxNeeds is how many resources can be told apart in a set of bits.
+const maxNeeds = 60
+
+func newFitUse(r *resourceColumns, index int16, f fitFilter) useFilter {
+	use := &fitUse{}
+	add := func(name string, value int64) {
+		if value <= 0 {
+			return
+		}
+		place, ok := r.place(name)
+		if !ok {
+			place, use.impossible = -1, true
+		}
+		use.needs = append(use.needs, need{place, value, name})
+	}
+	add("cpu", f.request.MilliCPU)
+	add("memory", f.request.Memory)
+	add("ephemeral-storage", f.request.EphemeralStorage)
+	for _, x := range f.extended {
+		add(x.name, x.value)
+	}
+	return useFilter{index: index, fit: use}
+}
+
+func (f *fitUse) passes(r *resourceColumns, slot int) bool {
+	capacity, used := r.row(slot)
+	if f.impossible || used[rowPods] >= capacity[rowPods] {
+		return false
+	}
+	for i := range f.needs {
+		if n := &f.needs[i]; n.value > capacity[n.place]-used[n.place] {
+			return false
+		}
+	}
+	return true
+}
+
+// lacks is what a node has not enough of: bit 0 for pods, bit i+1 for needs[i].
+func (f *fitUse) lacks(r *resourceColumns, slot int) uint64 {
+	var set uint64
+	capacity, used := r.row(slot)
+	if used[rowPods] >= capacity[rowPods] {
+		set |= 1
+	}
+	for i := range f.needs {
+		if n := &f.needs[i]; n.place < 0 || n.value > capacity[n.place]-used[n.place] {
+			set |= 2 << i
+		}
+	}
+	return set
+}
+
+// reasons are fitFilter's for a set of lacks.
+func (f *fitUse) reasons(lacks uint64) []string {
+	var list []string
+	if lacks&1 != 0 {
+		list = append(list, tooManyPods)
+	}
+	for i := range f.needs {
+		if lacks&(2<<i) != 0 {
+			list = append(list, insufficient(f.needs[i].name))
+		}
+	}
+	return list
+}
+
+// usageScore is the weighted sum of the scores that only the use of a node decides.
+type usageScore struct {
+	fit, balance             usageRow
+	fitScorer                fitScorer
+	balanceScorer            balanceScorer
+	fitWeight, balanceWeight int64 // 0: the rule does not score
+}
+
+func (u *usageScore) score(r *resourceColumns, slot int) int64 {
+	var (
+		room [usualDemands]share
+		sum  int64
+	)
+	if u.fitWeight != 0 {
+		sum += u.fitWeight * u.fitScorer.score(u.fit.read(room[:0], r, slot))
+	}
+	if u.balanceWeight != 0 {
+		sum += u.balanceWeight * u.balanceScorer.score(u.balance.read(room[:0], r, slot))
+	}
+	return sum
+}
+
+// usageRow is where the demands of a scorer stand in the columns.
+type usageRow []usagePlace
+
+type usagePlace struct {
+	place int // in a row; -1 when no node has it
+	// nonzero is the place in a pair of uses with defaults; -1 for the use itself.
+	nonzero int
+}
+
+func newUsageRow(r *resourceColumns, demands []demand, withDefaults bool) usageRow {
+	row := make(usageRow, len(demands))
+	for i, d := range demands {
+		row[i] = usagePlace{place: -1, nonzero: -1}
+		if place, ok := r.place(d.name); ok && place != rowPods {
+			row[i].place = place
+		}
+		if withDefaults && (row[i].place == rowCPU || row[i].place == rowMemory) {
+			row[i].nonzero = row[i].place
+		}
+	}
+	return row
+}
+
+func (u usageRow) read(to []share, r *resourceColumns, slot int) []share {
+	row := slot * r.width
+	for _, p := range u {
+		switch {
+		case p.place < 0:
+			to = append(to, share{})
+		case p.nonzero >= 0:
+			to = append(to, share{r.capacity[row+p.place], r.nonzero[2*slot+p.nonzero]})
+		default:
+			to = append(to, share{r.capacity[row+p.place], r.used[row+p.place]})
+		}
+	}
+	return to
+}

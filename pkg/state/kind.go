@@ -1,0 +1,115 @@
+package state
+
+import (
+	"encoding/binary"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/state/intern"
+)
+
+// Kind is everything the placement rules of other pods see of a pod: its namespace and
+// labels, whether it is being deleted, and its own inter-pod affinity. Two described pods
+// of this process are of one kind exactly if they have the same *Kind, so that whoever
+// counts pods for such rules may count kinds. Immutable and shared, Labels included.
+//
+// The pointer is an identity and nothing else: it has no order, and means nothing after
+// the last pod of the kind is gone.
+type Kind struct {
+	Namespace string
+	Labels    map[string]string
+	// Deleting: a deletionTimestamp is set.
+	Deleting bool
+	// Terms are the inter-pod affinity terms, nil when there are none.
+	Terms *PodTerms
+	// RequiredAntiAffinity: the pod has required anti-affinity terms, be they good or not.
+	RequiredAntiAffinity bool
+}
+
+// podKinds are the kinds of all pods of this process.
+var podKinds intern.Table[Kind]
+
+// kindOf returns the kind of a pod. It keeps the labels and the affinity of obj.
+func kindOf(obj *corev1.Pod) *Kind {
+	key, err := kindKey(obj)
+	if err != nil {
+		// The affinity has no bytes of its own; a kind without equals is right for it too.
+		return newKind(obj)
+	}
+	return podKinds.Get(key, func() *Kind { return newKind(obj) })
+}
+
+func newKind(obj *corev1.Pod) *Kind {
+	k := &Kind{
+		Namespace: obj.Namespace,
+		Labels:    obj.Labels,
+		Deleting:  obj.DeletionTimestamp != nil,
+		Terms:     newPodTerms(obj),
+	}
+	if len(k.Labels) == 0 {
+		k.Labels = nil // so that no labels look the same whoever came first
+	}
+	if a := obj.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		k.RequiredAntiAffinity = len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0
+	}
+	return k
+}
+
+// kindKey writes what makes a kind so that equal bytes are equal kinds: every part has its
+// length before it, maps are sorted, and affinity is its own protobuf, whose maps are
+// sorted too.
+func kindKey(obj *corev1.Pod) ([]byte, error) {
+	key := make([]byte, 0, kindKeySize)
+	key = appendPart(key, obj.Namespace)
+	if obj.DeletionTimestamp != nil {
+		key = append(key, 1)
+	} else {
+		key = append(key, 0)
+	}
+	key = appendLabels(key, obj.Labels)
+	a := obj.Spec.Affinity
+	if a == nil {
+		return key, nil
+	}
+	if a.PodAffinity != nil {
+		data, err := a.PodAffinity.Marshal()
+		if err != nil {
+			return nil, err
+		}
+		key = appendPart(append(key, 'w'), string(data))
+	}
+	if a.PodAntiAffinity != nil {
+		data, err := a.PodAntiAffinity.Marshal()
+		if err != nil {
+			return nil, err
+		}
+		key = appendPart(append(key, 'a'), string(data))
+	}
+	return key, nil
+}
+
+const (
+	// kindKeySize is room for the key of most kinds.
+	kindKeySize = 512
+	// usualLabels is room for the labels of most pods.
+	usualLabels = 16
+)
+
+func appendLabels(b []byte, set map[string]string) []byte {
+	var room [usualLabels]string
+	names := room[:0]
+	for name := range set {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	b = binary.AppendUvarint(b, uint64(len(names)))
+	for _, name := range names {
+		b = appendPart(appendPart(b, name), set[name])
+	}
+	return b
+}
+
+func appendPart(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
