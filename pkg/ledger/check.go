@@ -42,7 +42,7 @@ func CheckDoc(d NodeDoc) []Violation {
 		out = append(out, checkEntry(d, e)...)
 	}
 	for _, e := range d.Entries {
-		if e.Role == RoleKeeper && d.claimed(e.PodUID) {
+		if e.Role == RoleKeeper && d.Claimed(e.PodUID) {
 			out = append(out, Violation{Invariant: "S5", NodeUID: d.NodeUID, PodUID: e.PodUID,
 				Detail: "is claimed as a victim and relied upon"})
 		}

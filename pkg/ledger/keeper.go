@@ -33,7 +33,7 @@ func Pin(d NodeDoc, keeper Entry, dependent Dependent) (NodeDoc, error) {
 		return NodeDoc{}, fmt.Errorf("ledger: pin of pod %s: dependent %+v: want a pod UID and a resourceVersion",
 			keeper.PodUID, dependent)
 	}
-	if d.claimed(keeper.PodUID) {
+	if d.Claimed(keeper.PodUID) {
 		return NodeDoc{}, &ClaimedError{NodeUID: d.NodeUID, PodUID: keeper.PodUID}
 	}
 	at, pinned := -1, 1
@@ -60,8 +60,8 @@ func Pin(d NodeDoc, keeper Entry, dependent Dependent) (NodeDoc, error) {
 	return d, nil
 }
 
-// claimed says whether the document claims the pod as a victim.
-func (d NodeDoc) claimed(podUID string) bool {
+// Claimed says whether the document claims the pod as a victim.
+func (d NodeDoc) Claimed(podUID string) bool {
 	return slices.ContainsFunc(d.Entries, func(e Entry) bool { return e.Role == RoleVictim && e.PodUID == podUID })
 }
 

@@ -71,20 +71,22 @@ func (l *Lost) guards(uses []GuardUse, r TxnResult) {
 	}
 }
 
+// Moved says whether any of these guards has been lost, and the newest revision one has
+// moved to.
+func (l Lost) Moved(uses []GuardUse) (revision int64, any bool) {
+	for _, u := range uses {
+		if now, moved := l.Guards[u.Key]; moved {
+			revision, any = max(revision, now), true
+		}
+	}
+	return revision, any
+}
+
 // Kept says whether a placement with these needs has lost none of them. That its own
 // document is unchanged, and its partition still owned, is for the caller to see.
 func (l Lost) Kept(n Needs) bool {
-	for _, u := range n.Guards {
-		if _, moved := l.Guards[u.Key]; moved {
-			return false
-		}
-	}
-	for _, d := range l.Docs {
-		if slices.Contains(n.Pins, d.NodeUID) {
-			return false
-		}
-	}
-	return true
+	_, moved := l.Moved(n.Guards)
+	return !moved && !slices.ContainsFunc(l.Docs, func(d NodeDoc) bool { return slices.Contains(n.Pins, d.NodeUID) })
 }
 
 // Winners is the part of b that lost nothing and can be resubmitted at once; false when

@@ -39,7 +39,7 @@ func (c *Core) try(a *attempt, out *Output) {
 		c.giveBack(a)
 		return
 	}
-	if c.store.Position().Sequence < o.FactSequence || !c.usable() {
+	if c.store.Position().Sequence < o.FactSequence || !c.usable() || c.mustWait(a) {
 		c.deferred = append(c.deferred, a)
 		return
 	}
@@ -61,17 +61,23 @@ func (c *Core) try(a *attempt, out *Output) {
 	c.place(a, profile, out)
 }
 
-// place evaluates the pod and stages it, parks it, or waits for nodes that are behind.
+// place evaluates the pod and stages it, parks it, or waits for nodes that are behind or for
+// what its rules about other nodes need.
 func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	seed := Seed(a.pod.UID, a.offer.Attempt)
+	concern, err := c.concernOf(a.pod, profile)
+	if err != nil {
+		c.fail(a, err.Error(), out)
+		return
+	}
 	nodes, behind := c.view.Usable(c.nodes[:0])
 	c.nodes, out.Behind = nodes, behind
-	result, best, ok := c.evaluate(profile, a.pod, nodes, seed)
+	result, _, ok := c.evaluate(profile, a.pod, nodes, seed)
 	if result.Err != nil {
 		c.fail(a, result.Err.Error(), out)
 		return
 	}
-	if !ok && behind > 0 {
+	if !ok && behind > 0 || concern.Uncertain {
 		c.deferred = append(c.deferred, a)
 		return
 	}
@@ -79,11 +85,21 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		c.reject(a, result, seed, out)
 		return
 	}
-	doc, _ := c.ledger.Doc(best.Node.Node.UID)
+	node, needs, err := c.choose(a, &concern, result.Feasible)
+	switch {
+	case err != nil:
+		c.fail(a, err.Error(), out)
+		return
+	case node == nil:
+		c.deferred = append(c.deferred, a)
+		return
+	}
+	doc, _ := c.ledger.Doc(node.Node.UID)
 	a.pick = pick{
-		nodeUID: best.Node.Node.UID, nodeName: best.Node.Node.Name, basis: doc.Revision, decided: c.now,
+		nodeUID: node.Node.UID, nodeName: node.Node.Name, basis: doc.Revision, decided: c.now,
 		feasible: result.FeasibleCount, total: len(c.view.Nodes()), seed: seed,
 		factSequence: c.store.Position().Sequence, ledgerRevision: c.ledger.Revision(),
+		nodeRV: node.Node.ResourceVersion, needs: needs,
 	}
 	c.view.Stage(a.pod, a.pick.nodeName)
 	c.next = append(c.next, a)
