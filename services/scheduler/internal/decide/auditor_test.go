@@ -24,14 +24,22 @@ type auditor struct {
 
 // standing is a placed pod.
 type standing struct {
-	pod  *corev1.Pod
-	node string
+	pod   *corev1.Pod
+	node  string
+	token ledger.Token
 	// gone is the sequence of the fact of its deletion, bound of its bind; 0 for not yet.
 	gone, bound uint64
 }
 
-// audited is a commit: what stood when it came, and what it has placed so far.
-type audited struct{ before []standing }
+// audited is a commit: what stood when it came, and what it has placed so far, in the order
+// in which that is told. (What was bound and handed over before a lost answer was repeated is
+// never told: untold is what may have come before anything else of the commit.)
+type audited struct {
+	before []standing
+	untold map[string]standing
+}
+
+var dbg func(string, ...any)
 
 func newAuditor() *auditor {
 	return &auditor{live: map[string]*standing{}, open: map[string]*audited{}, checks: map[string]int{}}
@@ -40,6 +48,9 @@ func newAuditor() *auditor {
 func (a *auditor) deleted(uid string, sequence uint64) {
 	if s, ok := a.live[uid]; ok {
 		s.gone = sequence
+		if dbg != nil {
+			dbg("deleted %s at %d", uid, sequence)
+		}
 	}
 }
 
@@ -51,7 +62,7 @@ func (a *auditor) boundAt(uid string, sequence uint64) {
 
 // committed takes in a transaction of the ledger.
 func (a *auditor) committed(w *world, batch ledger.EventBatch) {
-	commit := &audited{}
+	commit := &audited{untold: map[string]standing{}}
 	for _, s := range a.live {
 		commit.before = append(commit.before, *s)
 	}
@@ -64,10 +75,12 @@ func (a *auditor) committed(w *world, batch ledger.EventBatch) {
 			w.t.Fatal(err)
 		}
 		for _, e := range d.Entries {
-			if e.Role != ledger.RoleReservation || a.live[e.PodUID] != nil {
+			// A stale offer may reserve once more for a pod that is bound: that comes to nothing.
+			if old := a.live[e.PodUID]; e.Role != ledger.RoleReservation ||
+				old != nil && (old.token == e.Token || old.gone != math.MaxUint64) {
 				continue
 			}
-			s := &standing{node: d.NodeName, pod: &corev1.Pod{}}
+			s := &standing{node: d.NodeName, token: e.Token, pod: &corev1.Pod{}}
 			if pod, ok := w.pods[e.PodUID]; ok {
 				s.pod = pod.DeepCopy()
 			}
@@ -76,6 +89,10 @@ func (a *auditor) committed(w *world, batch ledger.EventBatch) {
 			}
 			a.live[e.PodUID] = s
 			a.open[e.Token.String()] = commit
+			commit.untold[e.PodUID] = *s
+			if dbg != nil {
+				dbg("  commit %s on %s at %d", e.Name, d.NodeName, batch.Revision)
+			}
 		}
 	}
 }
@@ -88,15 +105,20 @@ func (a *auditor) decided(w *world, decisions []events.Decision) {
 			continue
 		}
 		delete(a.open, d.Token)
+		if dbg != nil {
+			dbg("decided %s on %s by facts %d at %d gone %d", d.Pod.Name, d.NodeName, d.FactSequence, d.LedgerRevision, a.live[d.Pod.UID].gone)
+		}
 		s := a.live[d.Pod.UID]
+		delete(commit.untold, d.Pod.UID)
 		if s.gone != math.MaxUint64 {
-			a.check(w, s, commit.before, d.FactSequence)
+			a.check(w, s, commit, d.FactSequence)
 		}
 		commit.before = append(commit.before, *s)
 	}
 }
 
-func (a *auditor) check(w *world, s *standing, others []standing, facts uint64) {
+func (a *auditor) check(w *world, s *standing, commit *audited, facts uint64) {
+	others := commit.before
 	affinity := s.pod.Spec.Affinity
 	if affinity == nil {
 		affinity = &corev1.Affinity{}
@@ -123,7 +145,7 @@ func (a *auditor) check(w *world, s *standing, others []standing, facts uint64) 
 	}
 	for _, c := range s.pod.Spec.TopologySpreadConstraints {
 		a.checks["spread"]++
-		a.checkSpread(w, s, c, others, facts)
+		a.checkSpread(w, s, c, commit, facts)
 	}
 	if affinity.PodAffinity != nil {
 		a.checks["together"]++
@@ -134,7 +156,7 @@ func (a *auditor) check(w *world, s *standing, others []standing, facts uint64) 
 // checkSpread: nodes come and never go here, so the domains of the decision are no more
 // than those of now; one that it did not know is not held against it.
 func (a *auditor) checkSpread(
-	w *world, s *standing, c corev1.TopologySpreadConstraint, others []standing, facts uint64,
+	w *world, s *standing, c corev1.TopologySpreadConstraint, commit *audited, facts uint64,
 ) {
 	counted := map[string]int{}
 	for _, n := range w.nodeObjects {
@@ -142,9 +164,15 @@ func (a *auditor) checkSpread(
 			counted[value] += 0
 		}
 	}
+	for _, o := range commit.untold {
+		if selects(c.LabelSelector, o.pod) {
+			counted[w.nodeObjects[o.node].Labels[c.TopologyKey]]++
+		}
+	}
 	here := 1
-	for _, o := range others {
-		if !selects(c.LabelSelector, o.pod) {
+	for _, o := range commit.before {
+		// Of a pod that changed before it was placed, nobody knows here what it was.
+		if o.gone != math.MaxUint64 && !selects(c.LabelSelector, o.pod) {
 			continue
 		}
 		domain := w.nodeObjects[o.node].Labels[c.TopologyKey]

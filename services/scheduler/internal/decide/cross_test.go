@@ -119,6 +119,34 @@ func (w *world) handOver() {
 	w.commit(txn)
 }
 
+// fenceChanged gives back the reservations of pods that changed after they were decided on,
+// as a binder does whose bind is refused.
+func (w *world) fenceChanged() {
+	for _, d := range w.docs() {
+		for _, e := range d.Entries {
+			p, ok := w.pods[e.PodUID]
+			if !ok || e.Role != ledger.RoleReservation || p.Spec.NodeName != "" || p.ResourceVersion == fmt.Sprint(e.PodRV) {
+				continue
+			}
+			d = w.replace(ledger.MarkFencing(d, e.PodUID, e.Token))
+			w.publish(p)
+			d = w.replace(ledger.ReleaseFenced(d, e.PodUID, e.Token, w.rv))
+		}
+	}
+}
+
+func (w *world) replace(d ledger.NodeDoc, err error) ledger.NodeDoc {
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	txn, err := ledger.Replace(d)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	d.Revision = w.commit(txn).Revision
+	return d
+}
+
 type truth struct{ w *world }
 
 func (t truth) PodFact(uid string) (uint64, bool, bool) {
@@ -222,6 +250,7 @@ func (w *world) comeToRest() {
 		for range 60 {
 			w.bindOne()
 		}
+		w.fenceChanged()
 		w.settle()
 		w.offer()
 	}
