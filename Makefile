@@ -49,8 +49,8 @@ demo-stop: ## Stop what DEMO_KEEP=1 make demo left running
 	@go run ./test/demo -stop
 
 .PHONY: cluster-up
-cluster-up: .cluster-programs ## Start a local cluster without a scheduler (NODES=file)
-	@$(BIN)/cluster up --dir $(CLUSTER_DIR) --nodes $(NODES) --detach >/dev/null
+cluster-up: .cluster-programs ## Start a local cluster without a scheduler (NODES=file, empty for no nodes)
+	@$(BIN)/cluster up --dir $(CLUSTER_DIR) $(if $(NODES),--nodes $(NODES)) --detach >/dev/null
 	@echo "export KUBECONFIG=$(CLUSTER_DIR)/kubeconfig"
 
 .PHONY: cluster-down
@@ -131,8 +131,17 @@ race: ## Unit tests under the race detector
 	@go test -race -p $(JOBS) -timeout 20m -run '$(RUN)' work
 
 .PHONY: e2e
-e2e: build .cluster-programs ## End-to-end tests on a real API server (RUN=regexp)
-	@go test -tags e2e -count 1 -timeout 20m -run '$(RUN)' ./test/e2e/...
+e2e: build .cluster-programs ## End-to-end tests on a real API server, a few labs among them (RUN=regexp)
+	@go test -p 1 -tags e2e -count 1 -timeout 20m -run '$(RUN)' ./test/e2e/... ./test/labs
+
+# The labs to run, by folder of examples/labs, and the scheduler that has to do what they say.
+LABS ?= all
+SCHEDULER ?= berth
+
+.PHONY: labs
+labs: build .cluster-programs ## The labs of examples/labs, command by command (LABS="name ..." SCHEDULER=kube-scheduler)
+	@$(if $(filter kube-scheduler,$(SCHEDULER)),$(MAKE) .peer-programs)
+	@go test -tags e2e -count 1 -timeout 20m ./test/labs -args -labs '$(LABS)' -scheduler '$(SCHEDULER)'
 
 # How many decisions are compared with kube-scheduler's.
 COMPARISONS ?= $(if $(LONG),20000,2000)
@@ -158,11 +167,11 @@ fuzz: ## Fuzz the targets of one package for a while each (PKG=./pkg/state FUZZT
 	for target in $$targets; do go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $(PKG); done
 
 .PHONY: docs-check
-docs-check: ## Links between documents resolve, mentioned make targets exist
-	@go test -count=1 ./test/docs
+docs-check: ## Links between documents resolve, mentioned make targets exist, no lab lacks a part
+	@go test -count=1 ./test/docs ./test/labs
 
 .PHONY: presubmit
-presubmit: test race cluster-check ## What is run before a change is merged: more than a change alone needs
+presubmit: test race cluster-check labs ## What is run before a change is merged: more than a change alone needs
 	@$(MAKE) conformance LONG=1
 
 ##@ Measure

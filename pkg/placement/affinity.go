@@ -49,10 +49,10 @@ func (nodeAffinity) Name() string { return NodeAffinity }
 // Compile implements Plugin.
 func (p nodeAffinity) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
 	var c Compiled
-	spec := &pod.Object.Spec
+	spec := &pod.Template.Spec
 	required := requiredTerms(spec)
 	if required != nil || p.added != nil || len(spec.NodeSelector) > 0 {
-		c.Filter = affinityFilter{added: p.added, required: nodeaffinity.GetRequiredNodeAffinity(pod.Object)}
+		c.Filter = affinityFilter{added: p.added, required: nodeaffinity.GetRequiredNodeAffinity(pod.Template)}
 	}
 	if required != nil {
 		names, narrowed := namedNodes(required.NodeSelectorTerms)
@@ -173,7 +173,7 @@ func (p nodeAffinity) Hint(pod *state.Pod, c Change) bool {
 	if p.added != nil && !p.added.Match(c.NewNode.Object) {
 		return false
 	}
-	required := nodeaffinity.GetRequiredNodeAffinity(pod.Object)
+	required := nodeaffinity.GetRequiredNodeAffinity(pod.Template)
 	matches, err := required.Match(c.NewNode.Object)
 	if err != nil || !matches || c.OldNode == nil {
 		return err != nil || matches

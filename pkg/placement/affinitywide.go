@@ -29,14 +29,43 @@ func speakOf(terms []ownTerm, k *state.Kind) bool {
 	return len(terms) > 0
 }
 
+// keyTally is the tally of a topology key, and its column.
+type keyTally struct {
+	key           string
+	tally, column int
+}
+
+func newKeyTally(w *wide, e *Engine, key string) keyTally {
+	t := &tally{axis: e.axis(key)}
+	return keyTally{key, w.newTally(t), w.newColumn(newColumn(t))}
+}
+
+// keyTallies has one for each key that is asked for.
+type keyTallies []keyTally
+
+func (list *keyTallies) of(w *wide, e *Engine, key string) int {
+	for i := range *list {
+		if (*list)[i].key == key {
+			return (*list)[i].tally
+		}
+	}
+	k := newKeyTally(w, e, key)
+	*list = append(*list, k)
+	return k.tally
+}
+
+// sum is what the nodes' domain of a key sums up to.
+func (k *keyTally) sum(w *wide, values []int64) (int64, bool) {
+	return w.columns[k.column].sum(values[k.column])
+}
+
 // affinityJudge is podAffinityFilter over tallies.
 type affinityJudge struct {
 	*podAffinityFilter
-	at int16
-	// attracting and repelling are tallies per own term, repelledBy per key of the terms of
-	// others that speak of the pod.
-	attracting, repelling []int
-	repelledBy            []keyTally
+	// attracting and repelling are per own term, repelledBy per key of the terms of others
+	// that speak of the pod.
+	attracting, repelling []keyTally
+	repelledBy            keyTallies
 	// reach counts terms of others that reach beyond a node, or might.
 	reach int
 	// self: the pod matches its own affinity; first: and there is no pod to be drawn to.
@@ -45,47 +74,27 @@ type affinityJudge struct {
 	refused bool
 }
 
-type keyTally struct {
-	key   string
-	tally int
-}
-
-// tallyFor returns the tally of a key, a new one if there is none.
-func tallyFor(w *wide, e *Engine, list []keyTally, key string) ([]keyTally, int) {
-	for _, k := range list {
-		if k.key == key {
-			return list, k.tally
-		}
-	}
-	number := w.newTally(&tally{axis: e.axis(key)})
-	return append(list, keyTally{key, number}), number
-}
-
-func newAffinityJudge(e *Engine, w *wide, index int16, f *podAffinityFilter) *affinityJudge {
-	j := &affinityJudge{podAffinityFilter: f, at: index, self: matchesAll(f.affinity, f.pod)}
+func newAffinityJudge(e *Engine, w *wide, f *podAffinityFilter) *affinityJudge {
+	j := &affinityJudge{podAffinityFilter: f, self: matchesAll(f.affinity, f.pod)}
 	for i := range f.affinity {
-		j.attracting = append(j.attracting, w.newTally(&tally{axis: e.axis(f.affinity[i].TopologyKey)}))
+		j.attracting = append(j.attracting, newKeyTally(w, e, f.affinity[i].TopologyKey))
 	}
 	for i := range f.antiAffinity {
-		j.repelling = append(j.repelling, w.newTally(&tally{axis: e.axis(f.antiAffinity[i].TopologyKey)}))
+		j.repelling = append(j.repelling, newKeyTally(w, e, f.antiAffinity[i].TopologyKey))
 	}
 	j.reach = w.newTally(&tally{})
 	return j
 }
 
-func (j *affinityJudge) index() int16 { return j.at }
-
-func (j *affinityJudge) reason(why uint8) string { return affinityReasons[why] }
-
 func (j *affinityJudge) relate(w *wide, e *Engine, k *state.Kind) {
 	if speakOf(j.affinity, k) {
 		for _, t := range j.attracting {
-			w.adds(t, 1)
+			w.adds(t.tally, 1)
 		}
 	}
 	for i := range j.antiAffinity {
 		if j.antiAffinity[i].speaksOf(k) {
-			w.adds(j.repelling[i], 1)
+			w.adds(j.repelling[i].tally, 1)
 		}
 	}
 	if k.Terms == nil {
@@ -95,9 +104,7 @@ func (j *affinityJudge) relate(w *wide, e *Engine, k *state.Kind) {
 		t := &k.Terms.RequiredAntiAffinity[i]
 		matched := j.matchedBy(t)
 		if matched {
-			var number int
-			j.repelledBy, number = tallyFor(w, e, j.repelledBy, t.TopologyKey)
-			w.adds(number, 1)
+			w.adds(j.repelledBy.of(w, e, t.TopologyKey), 1)
 		}
 		if matched && isWide(*t) || j.mayBeMatchedBy(t) {
 			w.adds(j.reach, 1)
@@ -110,7 +117,7 @@ func (*affinityJudge) restate(*wide, int, *state.NodeInfo) {}
 func (j *affinityJudge) prepare(w *wide, e *Engine) {
 	j.first = j.self
 	for _, t := range j.attracting {
-		j.first = j.first && w.tallies[t].total == 0
+		j.first = j.first && w.tallies[t.tally].total == 0
 	}
 	if j.cross != RefuseCrossNode {
 		return
@@ -122,20 +129,20 @@ func (j *affinityJudge) prepare(w *wide, e *Engine) {
 	j.refused = w.tallies[j.reach].total > 0 || byNode && e.axis(corev1.LabelHostname).crowded > 0
 }
 
-func (j *affinityJudge) passes(w *wide, slot int) (bool, uint8) {
+func (j *affinityJudge) passes(w *wide, values []int64) (bool, uint8) {
 	if j.refused {
 		return false, reachesBeyond
 	}
-	if !j.attracts(w, slot) {
+	if !j.attracts(w, values) {
 		return false, unattracted
 	}
-	for _, number := range j.repelling {
-		if t := w.tallies[number]; t.sum(t.axis.of[slot]) > 0 {
+	for i := range j.repelling {
+		if sum, _ := j.repelling[i].sum(w, values); sum > 0 {
 			return false, repels
 		}
 	}
-	for _, k := range j.repelledBy {
-		if t := w.tallies[k.tally]; t.sum(t.axis.of[slot]) > 0 {
+	for i := range j.repelledBy {
+		if sum, _ := j.repelledBy[i].sum(w, values); sum > 0 {
 			return false, repelled
 		}
 	}
@@ -143,15 +150,14 @@ func (j *affinityJudge) passes(w *wide, slot int) (bool, uint8) {
 }
 
 // attracts is podAffinityFilter's, over tallies.
-func (j *affinityJudge) attracts(w *wide, slot int) bool {
+func (j *affinityJudge) attracts(w *wide, values []int64) bool {
 	drawn := true
-	for _, number := range j.attracting {
-		t := w.tallies[number]
-		d := t.axis.of[slot]
-		if d == nowhere {
+	for i := range j.attracting {
+		sum, ok := j.attracting[i].sum(w, values)
+		if !ok {
 			return false
 		}
-		drawn = drawn && t.sum(d) > 0
+		drawn = drawn && sum > 0
 	}
 	return drawn || j.first
 }
@@ -160,21 +166,11 @@ func (j *affinityJudge) attracts(w *wide, slot int) bool {
 type affinityRanker struct {
 	*podAffinityScorer
 	weight int64
-	keys   []keyTally
-	// low and high are the range of the raw scores, as of rate.
-	low, high int64
-}
-
-func newAffinityRanker(_ *wide, weight int64, s *podAffinityScorer) *affinityRanker {
-	return &affinityRanker{podAffinityScorer: s, weight: weight}
+	keys   keyTallies
 }
 
 func (r *affinityRanker) relate(w *wide, e *Engine, k *state.Kind) {
-	add := func(key string, weight int64) {
-		var number int
-		r.keys, number = tallyFor(w, e, r.keys, key)
-		w.adds(number, int32(weight))
-	}
+	add := func(key string, weight int64) { w.adds(r.keys.of(w, e, key), int32(weight)) }
 	for i := range r.attracted {
 		if t := &r.attracted[i]; t.speaksOf(k) {
 			add(t.TopologyKey, int64(t.Weight))
@@ -202,31 +198,22 @@ func (r *affinityRanker) relate(w *wide, e *Engine, k *state.Kind) {
 
 func (*affinityRanker) restate(*wide, int, *state.NodeInfo) {}
 
-func (r *affinityRanker) rate(c *class, _ *Engine, feasible []int32, totals []int64) {
-	w := &c.wide
-	raw := w.survey.raws(len(feasible))
-	clear(raw)
-	for _, k := range r.keys {
-		t := w.tallies[k.tally]
-		for i, slot := range feasible {
-			raw[i] += t.sum(t.axis.of[slot])
+func (r *affinityRanker) rate(c *class, rated *rating) {
+	low, high := int64(math.MaxInt64), int64(math.MinInt64)
+	for i := range rated.groups {
+		values := rated.columns(c, i)
+		rated.raw[i] = 0
+		for k := range r.keys {
+			sum, _ := r.keys[k].sum(c.wide, values)
+			rated.raw[i] += sum
 		}
+		low, high = min(low, rated.raw[i]), max(high, rated.raw[i])
 	}
-	r.low, r.high = math.MaxInt64, math.MinInt64
-	for _, score := range raw {
-		r.low, r.high = min(r.low, score), max(r.high, score)
-	}
-	if r.low == r.high {
+	if low == high {
 		return // all nodes are alike: MinScore
 	}
-	w.survey.scale(r, r.low, r.high, raw)
-	for i, points := range raw {
-		totals[i] += points
+	for i, raw := range rated.raw {
+		share := float64(raw-low) / float64(high-low)
+		rated.sums[i] += r.weight * int64(float64(MaxScore)*share)
 	}
-}
-
-// points implements scaler; see podAffinityScorer.Normalize.
-func (r *affinityRanker) points(score int64) int64 {
-	share := float64(score-r.low) / float64(r.high-r.low)
-	return r.weight * int64(float64(MaxScore)*share)
 }

@@ -1,69 +1,92 @@
 package placement_test
 
 import (
-	"fmt"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/placementbench"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
-// BenchmarkTopology decides about one pod in a cluster of 1,000 nodes in 3 zones and 5,000
-// pods of 50 workloads, with the default profile.
-func BenchmarkTopology(b *testing.B) {
-	const nodeCount, podCount, apps = 1000, 5000, 50
-	objects := world(b, map[events.Kind][]state.APIObject{
-		events.KindReplicaSet: {
-			&appsv1.ReplicaSet{ObjectMeta: meta("default", "rs"), Spec: appsv1.ReplicaSetSpec{Selector: selecting("app-7")}},
-		},
-		events.KindService: {
-			&corev1.Service{ObjectMeta: meta("default", "s"), Spec: selects("app-7")},
-		},
-	})
-	small := func(p *corev1.Pod) {
-		p.Spec.Containers[0].Resources.Requests = statetest.List("cpu", "100m", "memory", "500Mi")
-	}
-	owned := ownedBy("apps/v1", "ReplicaSet", "rs")
-	anti := prefersAway(term(hostname, "app-7"))
-	for _, bench := range []struct {
-		name  string
-		there func(*corev1.Pod)
-		pod   *state.Pod
-	}{
-		{"plain", small, app("x", "p", small)},
-		{"default-spread", small, app("app-7", "p", small, owned)},
-		{"hard-zone-spread", small, app("app-7", "p", small, spread(zone, hard, func(c *corev1.TopologySpreadConstraint) {
-			c.LabelSelector, c.MaxSkew = selecting("app-7"), 5
-		}))},
-		{"preferred-anti-affinity", small, app("app-7", "p", small, anti)},
-		{"required-anti-affinity", small, app("app-7", "p", small, away(term(hostname, "app-7")))},
-		{"all-pods-prefer", anti, app("app-7", "p", small, anti)},
-	} {
-		b.Run(bench.name, func(b *testing.B) {
-			list := make([]*state.NodeInfo, nodeCount)
-			for i := range list {
-				obj := statetest.Node(fmt.Sprintf("node-%04d", i), "cpu", "32", "memory", "256Gi", "pods", "110")
-				obj.Labels[zone] = fmt.Sprintf("zone-%d", i%3)
-				list[i] = state.NewNodeInfo(state.NewNode(obj))
+const (
+	// benchNodes is the size of the cluster; ten pods stand on each node.
+	benchNodes = 5000
+	// benchPods come and go. They are more than the engine keeps classes for, so that pods
+	// of unique shape never meet their class again.
+	benchPods = 2000
+)
+
+// BenchmarkEngine decides about one pod and puts it on its node, after another one has gone:
+// the cluster stays as full as it is. In a workload with events every tenth decision has
+// one.
+func BenchmarkEngine(b *testing.B) {
+	for _, w := range placementbench.All() {
+		b.Run(w.Name, func(b *testing.B) {
+			c := w.Cluster(benchNodes)
+			churn := w.NewChurn(deepCopies(c.Nodes))
+			site, err := placementbench.NewSite(c)
+			if err != nil {
+				b.Fatal(err)
 			}
-			for i := range podCount {
-				list[i%nodeCount].AddPod(app(fmt.Sprintf("app-%d", i%apps), fmt.Sprintf("p-%d", i), bench.there))
+			pods, on := make([]*state.Pod, benchPods), make([]*state.NodeInfo, benchPods)
+			var seed uint64
+			decide := func(i int) {
+				seed++
+				r := site.Decide(pods[i], seed)
+				if r.Err != nil || len(r.Feasible) == 0 {
+					b.Fatalf("pod %d of %s fits nowhere: %s %v", i, w.Name, r.Diagnosis.Message(), r.Err)
+				}
+				on[i] = r.Feasible[0].Node
 			}
-			p := profileOf(b, placement.EvaluateCrossNode)
-			in := placement.Input{Pod: bench.pod, Nodes: list, Objects: objects}
-			if r := p.Evaluate(in); len(r.Feasible) == 0 {
-				b.Fatalf("fits nowhere: %s %v", r.Diagnosis.Message(), r.Err)
+			for i := range pods {
+				pods[i] = placementbench.Arrive(w.Pending(i))
+				decide(i)
 			}
 			b.ReportAllocs()
-			for b.Loop() {
-				in.Seed++
-				p.Evaluate(in)
+			for n := 0; b.Loop(); n++ {
+				if w.EventEvery > 0 && n%w.EventEvery == 0 {
+					b.StopTimer()
+					event := churn.Next()
+					b.StartTimer()
+					site.Change(event)
+				}
+				i := n % benchPods
+				site.Remove(on[i], pods[i])
+				decide(i)
 			}
 		})
 	}
+}
+
+// BenchmarkFromScratch decides about one pod with Profile.Evaluate, which is what the engine saves.
+func BenchmarkFromScratch(b *testing.B) {
+	for _, w := range placementbench.All() {
+		b.Run(w.Name, func(b *testing.B) {
+			site, err := placementbench.NewSite(w.Cluster(benchNodes))
+			if err != nil {
+				b.Fatal(err)
+			}
+			in := placement.Input{Nodes: site.Nodes(), Objects: site.Objects}
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				b.StopTimer()
+				in.Pod = placementbench.Arrive(w.Pending(n))
+				b.StartTimer()
+				in.Seed++
+				if r := site.Profile.Evaluate(in); r.Err != nil || len(r.Feasible) == 0 {
+					b.Fatalf("pod %d of %s fits nowhere: %s %v", n, w.Name, r.Diagnosis.Message(), r.Err)
+				}
+			}
+		})
+	}
+}
+
+func deepCopies(nodes []*corev1.Node) []*corev1.Node {
+	copies := make([]*corev1.Node, len(nodes))
+	for i, n := range nodes {
+		copies[i] = n.DeepCopy()
+	}
+	return copies
 }

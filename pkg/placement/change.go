@@ -110,14 +110,14 @@ func PodChange(c state.PodChange) Change {
 
 func podUpdate(before, after *state.Pod) Action {
 	var a Action
-	if !maps.Equal(before.Object.Labels, after.Object.Labels) {
+	if !maps.Equal(before.Template.Labels, after.Template.Labels) {
 		a |= UpdatePodLabel
 	}
 	if scaledDown(before.Requests, after.Requests) {
 		a |= UpdatePodScaleDown
 	}
 	// Tolerations can only be added, so their number tells.
-	if len(before.Object.Spec.Tolerations) != len(after.Object.Spec.Tolerations) {
+	if len(before.Template.Spec.Tolerations) != len(after.Template.Spec.Tolerations) {
 		a |= UpdatePodToleration
 	}
 	if before.Gated && !after.Gated {

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"math"
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -22,31 +23,40 @@ type class struct {
 	key  classKey
 	plan plan
 	// basis is what of the engine the plan was made from.
-	basis  basis
-	digest string // see objectDigest
-	// seen is the journal's time up to which the arrays below are right.
+	basis basis
+	// seen is the journal's time up to which everything below is right.
 	seen uint64
-
-	// By slot: static is the verdict of the rules that read the Node alone, why which of
-	// its reasons applies, verdicts that of all rules on one node; score sums up what
-	// needs no comparison with other nodes.
-	static, verdicts []int16
-	why              []uint8
-	score            []int64
-	held             []uint32 // which of the pod's images the node has
-	traits           []traitRow
-	gauges           []gauge
-	imageBonus       imageBonus
-
-	ranking ranking
-	wide    wide
+	// cells are by slot, and so are base and group: the part of the total that needs no
+	// comparison with other nodes, and the group of nodes that are alike in the rest of it.
+	cells       []cell
+	base, group []int32
+	groups      groups
+	traits      []traitRow
+	gauges      []gauge
+	bonus       imageBonus
+	wide        *wide // shared with other classes
 	// diagnosis is what was last found out about why no node passes, diagnosed when.
 	diagnosis Diagnosis
 	diagnosed uint64
 }
 
+// cell is what a class keeps of one node.
+type cell struct {
+	score int32 // weighted, of the rules that read how full the node is
+	held  uint32
+	// raw are the node's values of the gauges.
+	raw [maxGauges]int32
+	// static is the verdict of the rules that read the Node alone, why which of its reasons
+	// applies; verdict is that of all rules on one node.
+	static, verdict int16
+	why             uint8
+}
+
+// infeasible is the base of a node that does not pass.
+const infeasible int32 = math.MinInt32 / 2
+
 // basis are versions of what a plan depends on besides the pod.
-type basis struct{ objects, places, epoch uint64 }
+type basis struct{ places, epoch uint64 }
 
 // traitRow is what the class thinks of nodes with the same traits.
 type traitRow struct {
@@ -57,33 +67,41 @@ type traitRow struct {
 
 // catchUp looks again at every node that moved since the class was last asked about.
 func (c *class) catchUp(e *Engine) {
+	c.wide.catchUp(e)
 	c.grow(e)
-	c.wide.meet(c, e)
-	c.imageBonus.weigh(c, e)
-	e.journal.since(c.seen, func(slot int) { c.refresh(e, slot) })
+	if c.bonus.weigh(c, e) {
+		c.rebase()
+	}
+	if sweep := c.seen == 0 || e.journal.isFar(c.seen); sweep {
+		for slot, at := range e.journal.moved {
+			if at > c.seen {
+				c.refresh(e, slot, true)
+			}
+		}
+	} else {
+		c.follow(e)
+	}
 	c.seen = e.journal.now
-	if c.ranks() {
-		c.ranking.settle(c, e)
+	if c.groups.stale(len(c.wide.columns), len(c.cells)) {
+		c.regroup(e)
 	}
 }
 
-// ranks tells whether totals are kept; otherwise they are worked out when asked for.
-func (c *class) ranks() bool { return !c.wide.active && c.key.profile.percentage == 0 }
+// follow goes through the moves one by one. A node is looked at when its last move comes.
+func (c *class) follow(e *Engine) {
+	for at := c.seen + 1; at <= e.journal.now; at++ {
+		if slot := int(e.journal.last[at%journalSize].slot); e.journal.moved[slot] == at {
+			c.refresh(e, slot, e.journal.restated[slot] > c.seen)
+		}
+	}
+}
 
 // grow makes room for slots and traits that are new.
 func (c *class) grow(e *Engine) {
-	if lack := e.len() - len(c.static); lack > 0 {
-		c.static = growBy(c.static, lack, verdictAbsent)
-		c.verdicts = growBy(c.verdicts, lack, verdictAbsent)
-		c.why = growBy(c.why, lack, 0)
-		c.score = growBy(c.score, lack, 0)
-		if c.plan.image != nil {
-			c.held = growBy(c.held, lack, 0)
-		}
-		for i := range c.gauges {
-			c.gauges[i].raw = growBy(c.gauges[i].raw, lack, 0)
-		}
-		c.ranking.grow(lack)
+	if lack := e.len() - len(c.cells); lack > 0 {
+		c.cells = growBy(c.cells, lack, cell{static: verdictAbsent, verdict: verdictAbsent})
+		c.base = growBy(c.base, lack, infeasible)
+		c.group = growBy(c.group, lack, noGroup)
 	}
 	if lack := len(e.traits.ids) - len(c.traits); lack > 0 {
 		c.traits = growBy(c.traits, lack, traitRow{})
@@ -101,31 +119,27 @@ func growBy[T any](list []T, n int, value T) []T {
 	return list
 }
 
-// refresh looks at one node again.
-func (c *class) refresh(e *Engine, slot int) {
-	if c.ranks() {
-		c.ranking.leave(c, slot)
-	}
-	restated := e.journal.restated[slot] > c.seen
+// refresh looks at one node again. restated: at its object too.
+func (c *class) refresh(e *Engine, slot int, restated bool) {
 	if restated {
 		c.restate(e, slot)
 	}
-	c.verdicts[slot] = c.judge(e, slot)
-	if c.verdicts[slot] == verdictPass {
-		c.score[slot] = c.plan.usage.score(&e.resources, slot)
+	cell := &c.cells[slot]
+	cell.verdict = c.judge(e, slot, cell.static)
+	if cell.verdict != verdictPass {
+		c.base[slot] = infeasible
+		c.groups.leave(&c.group[slot])
+		return
 	}
-	if c.wide.active {
-		c.wide.count(e, slot, restated)
-	}
-	if c.ranks() {
-		c.ranking.enter(c, slot)
-	}
+	cell.score = int32(c.plan.usage.score(&e.resources, slot))
+	c.base[slot] = cell.score + c.bonus.points(c.plan.image, cell.held)
+	c.regroupSlot(e, slot)
 }
 
 // restate asks the rules that read a node's object alone.
 func (c *class) restate(e *Engine, slot int) {
-	n := e.infos[slot]
-	c.static[slot], c.why[slot] = verdictAbsent, 0
+	n, cell := e.infos[slot], &c.cells[slot]
+	cell.static, cell.why = verdictAbsent, 0
 	if n == nil {
 		return
 	}
@@ -134,78 +148,72 @@ func (c *class) restate(e *Engine, slot int) {
 		*row = c.plan.traitRow(n)
 	}
 	if c.plan.narrows(n) {
-		c.static[slot] = verdictNarrowed
+		cell.static = verdictNarrowed
 	} else {
-		c.static[slot], c.why[slot] = c.plan.judgeNode(n, row.verdict)
+		cell.static, cell.why = c.plan.judgeNode(n, row.verdict)
 	}
 	for i := range c.gauges {
-		c.gauges[i].read(slot, n, row)
+		cell.raw[i] = c.gauges[i].read(n, row)
 	}
-	if c.plan.image != nil {
-		c.held[slot] = c.plan.image.heldBy(n)
-	}
+	cell.held = c.bonus.heldBy(slot)
 }
 
-// judge is the verdict of all rules about one node: the first that says no.
-func (c *class) judge(e *Engine, slot int) int16 {
-	v := c.static[slot]
-	if v == verdictAbsent {
-		return v
-	}
-	marks := e.marks.of[slot]
-	if marks&markUsable == 0 || c.key.home && marks&markHome == 0 {
+// judge is the verdict of all rules about one node, given that of those that read its
+// object alone: the first that says no.
+func (c *class) judge(e *Engine, slot int, static int16) int16 {
+	if static == verdictAbsent || !c.candidate(e, slot) {
 		return verdictAbsent
 	}
-	if v == verdictNarrowed {
-		return v
+	if static == verdictNarrowed {
+		return static
 	}
-	return c.plan.judgeUse(e, slot, v)
+	return c.plan.judgeUse(e, slot, static)
 }
 
-// passesUnnarrowed is passes for a node that may have been narrowed out.
-func (c *class) passesUnnarrowed(e *Engine, slot int) bool {
-	if c.verdicts[slot] != verdictNarrowed {
-		return c.passes(slot)
-	}
-	v, _ := c.plan.judgeNode(e.infos[slot], c.traits[e.traits.of[slot]].verdict)
-	return c.plan.judgeUse(e, slot, v) == verdictPass && c.wide.pass(slot)
+// candidate tells whether a node is among those to choose from.
+func (c *class) candidate(e *Engine, slot int) bool {
+	marks := e.marks.of[slot]
+	return marks&markUsable != 0 && (!c.key.home || marks&markHome != 0)
 }
 
-// candidate tells whether a slot is among the nodes to choose from, be it feasible or not.
-func (c *class) candidate(slot int) bool { return c.verdicts[slot] != verdictAbsent }
+// rebase works out all bases anew.
+func (c *class) rebase() {
+	for slot := range c.cells {
+		if cell := &c.cells[slot]; cell.verdict == verdictPass {
+			c.base[slot] = cell.score + c.bonus.points(c.plan.image, cell.held)
+		}
+	}
+}
 
 // bytes is about what the class takes, for the cache's budget.
 func (c *class) bytes() int64 {
-	const perSlot = 2*2 + 1 + 8 // static, verdicts, why, score
-	n := int64(len(c.static))
-	size := n*(perSlot+int64(4*len(c.gauges))) + int64(4*len(c.held)) + c.ranking.bytes() + c.wide.bytes()
-	return size + int64(len(c.key.shape)) + classOverhead
+	const perSlot = 24 + 4 + 4 // cell, base, group
+	return int64(len(c.cells))*perSlot + c.groups.bytes() + int64(len(c.key.shape)) + classOverhead
 }
 
 // classOverhead is about what a class takes besides its arrays: the plan and the pod.
 const classOverhead = 8 << 10
 
-// gauge is a score that is scaled by the largest among the feasible nodes.
+// maxGauges is how many rules scale their scores by the largest among the feasible nodes:
+// taints, and node affinity.
+const maxGauges = 2
+
+// gauge is one of these rules.
 type gauge struct {
 	weight   int64
 	reversed bool
 	scorer   Scorer // of node affinity; nil for taints, which traits tell
-	raw      []int32
-	top      int32 // the largest of the feasible nodes, 0 if there are none
-	atTop    int   // how many have it
 }
 
-func (g *gauge) read(slot int, n *state.NodeInfo, row *traitRow) {
+func (g *gauge) read(n *state.NodeInfo, row *traitRow) int32 {
 	if g.scorer == nil {
-		g.raw[slot] = row.taints
-	} else {
-		g.raw[slot] = int32(g.scorer.Score(n))
+		return row.taints
 	}
+	return int32(g.scorer.Score(n))
 }
 
 // points is the weighted score, as normalizeToMax and normalizeReversed have it.
-func (g *gauge) points(slot int) int64 {
-	raw, top := int64(g.raw[slot]), int64(g.top)
+func (g *gauge) points(raw, top int64) int64 {
 	switch {
 	case !g.reversed && top == 0:
 		return g.weight * raw
@@ -218,47 +226,54 @@ func (g *gauge) points(slot int) int64 {
 	}
 }
 
-// measure finds the top among feasible nodes.
-func (g *gauge) measure(feasible []int32) {
-	g.top = 0
-	for _, slot := range feasible {
-		g.top = max(g.top, g.raw[slot])
-	}
-}
-
 // imageBonus is the part of the score that images make up. What an image is worth depends
 // on how many nodes have it.
 type imageBonus struct {
-	worth []int64
+	// images are those of the pod, nil for one that no node has; worth is what they add.
+	images []*image
+	worth  []int64
 	// none is what a node without any of the images gets, weighted.
-	none int64
-	// changed: worth changed, and totals with it.
-	changed bool
+	none int32
 }
 
-// weigh looks at what the images are worth now.
-func (b *imageBonus) weigh(c *class, e *Engine) {
-	image := c.plan.image
-	if image == nil {
-		return
+// weigh looks at what the images are worth now, and returns whether that changed.
+func (b *imageBonus) weigh(c *class, e *Engine) (changed bool) {
+	plan := c.plan.image
+	if plan == nil {
+		return false
 	}
-	b.worth = growBy(b.worth, len(image.images)-len(b.worth), -1)
-	for i, name := range image.images {
-		worth := e.images.worth(name, e.nodes(), e.infos)
+	if lack := len(plan.images) - len(b.worth); lack > 0 {
+		b.worth, b.images = growBy(b.worth, lack, -1), growBy(b.images, lack, nil)
+	}
+	for i, name := range plan.images {
+		var worth int64
+		if b.images[i] = e.images.watch(name); b.images[i] != nil {
+			worth = b.images[i].worth(name, e.nodes(), e.infos)
+		}
 		if worth != b.worth[i] {
-			b.worth[i], b.changed = worth, true
+			b.worth[i], changed = worth, true
 		}
 	}
-	b.none = image.weight * image.scale(0)
+	b.none = int32(plan.weight * plan.scale(0))
+	return changed
 }
 
-// points is the weighted score of a node.
-func (b *imageBonus) points(c *class, slot int) int64 {
-	image := c.plan.image
-	if image == nil {
+// heldBy is which of the images a node has, a bit each.
+func (b *imageBonus) heldBy(slot int) uint32 {
+	var held uint32
+	for i, image := range b.images {
+		if image != nil && image.isOn(slot) {
+			held |= 1 << i
+		}
+	}
+	return held
+}
+
+// points is the weighted score of a node that holds these of the images.
+func (b *imageBonus) points(plan *imagePlan, held uint32) int32 {
+	if plan == nil {
 		return 0
 	}
-	held := c.held[slot]
 	if held == 0 {
 		return b.none
 	}
@@ -268,5 +283,5 @@ func (b *imageBonus) points(c *class, slot int) int64 {
 			sum += worth
 		}
 	}
-	return image.weight * image.scale(sum)
+	return int32(plan.weight * plan.scale(sum))
 }

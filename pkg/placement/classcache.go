@@ -2,6 +2,8 @@ package placement
 
 import (
 	"container/list"
+
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // classCache keeps the classes that were asked about last, within a budget.
@@ -10,6 +12,7 @@ type classCache struct {
 	byKey        map[classKey]*cached
 	// recent is the order of use, the latest first.
 	recent *list.List
+	wides  map[wideKey]*wide
 	// spare is a class that went, whose arrays the next one may have.
 	spare *class
 }
@@ -21,7 +24,7 @@ type cached struct {
 }
 
 func newClassCache(budget int64) classCache {
-	return classCache{budget: budget, byKey: map[classKey]*cached{}, recent: list.New()}
+	return classCache{budget: budget, byKey: map[classKey]*cached{}, wides: map[wideKey]*wide{}, recent: list.New()}
 }
 
 // add takes in a new class.
@@ -40,6 +43,9 @@ func (k *classCache) settle(c *class) {
 	size := c.bytes()
 	k.size += size - front.size
 	front.size = size
+	size = c.wide.bytes()
+	k.size += size - c.wide.counted
+	c.wide.counted = size
 	for k.size > k.budget && k.recent.Len() > 1 {
 		k.drop(k.recent.Back().Value.(*cached))
 	}
@@ -50,10 +56,19 @@ func (k *classCache) drop(entry *cached) {
 	delete(k.byKey, entry.key)
 	k.size -= entry.size
 	k.spare = entry.class
+	w := entry.wide
+	if w.users--; w.users > 0 {
+		return
+	}
+	k.size -= w.counted
+	if k.wides[w.key] == w {
+		delete(k.wides, w.key)
+	}
 }
 
 func (k *classCache) clear() {
 	clear(k.byKey)
+	clear(k.wides)
 	k.recent.Init()
 	k.size, k.spare = 0, nil
 }
@@ -63,48 +78,65 @@ func (k *classCache) blank(key classKey) *class {
 	c := &class{key: key}
 	if old := k.spare; old != nil {
 		k.spare = nil
-		c.static, c.verdicts, c.why = old.static[:0], old.verdicts[:0], old.why[:0]
-		c.score, c.held, c.traits = old.score[:0], old.held[:0], old.traits[:0]
-		c.ranking = ranking{totals: old.ranking.totals[:0], tops: old.ranking.tops[:0], touched: old.ranking.touched[:0]}
-		c.wide.survey = old.wide.survey
-		c.gauges = old.gauges[:0]
+		c.cells, c.base, c.group = old.cells[:0], old.base[:0], old.group[:0]
+		c.groups, c.traits, c.gauges = old.groups, old.traits[:0], old.gauges[:0]
 	}
+	c.groups.reset(maxGauges)
 	return c
 }
 
 // classOf finds the class of a pod, or makes it.
 func (e *Engine) classOf(p *Profile, q Query) (*class, error) {
-	shape, err := e.sign.of(q.Pod)
+	shape, wideLen, err := e.sign.of(q.Pod)
 	if err != nil {
 		return nil, err
 	}
 	if entry, ok := e.cache.byKey[classKey{p, q.Pod.Kind, q.Home, string(shape)}]; ok {
-		if e.isCurrent(entry.class) {
+		if entry.basis == e.basis() && e.isCurrent(entry.wide, q.Pod) {
 			e.cache.use(entry)
 			return entry.class, nil
 		}
 		e.cache.drop(entry)
 	}
 	c := e.cache.blank(classKey{p, q.Pod.Kind, q.Home, string(shape)})
-	c.plan = newPlan(e, p, q.Pod, c)
 	c.basis = e.basis()
-	c.digest = string(objectDigest(nil, p, q.Pod, orNoObjects(e.objects)))
+	c.wide = e.cache.wides[wideKey{p, q.Pod.Kind, string(shape[:wideLen])}]
+	if c.wide != nil && e.isCurrent(c.wide, q.Pod) {
+		c.plan = newPlan(e, c, q.Pod, nil)
+	} else {
+		c.wide = e.newWide(wideKey{p, q.Pod.Kind, string(shape[:wideLen])}, q.Pod)
+		c.plan = newPlan(e, c, q.Pod, c.wide)
+	}
+	c.wide.users++
 	e.cache.add(c)
 	return c, nil
 }
 
-func (e *Engine) basis() basis { return basis{e.version, e.resources.version, e.epoch} }
+func (e *Engine) basis() basis { return basis{e.resources.version, e.epoch} }
 
-// isCurrent tells whether a class was planned from what is still so. If only objects have
-// changed it mostly is, which costs another plan to find out.
-func (e *Engine) isCurrent(c *class) bool {
-	now := e.basis()
-	if c.basis == now {
-		return true
-	}
-	if c.basis.places != now.places || c.basis.epoch != now.epoch || !e.sameObjects(c) {
+// newWide makes a wide without rules, in the place of one that is out of date.
+func (e *Engine) newWide(key wideKey, pod *state.Pod) *wide {
+	w := &wide{key: key}
+	w.basis = wideBasis{e.version, e.epoch, e.digest(w, pod)}
+	e.cache.wides[key] = w
+	return w
+}
+
+func (e *Engine) digest(w *wide, pod *state.Pod) string {
+	return string(objectDigest(nil, w.key.profile, pod, orNoObjects(e.objects)))
+}
+
+// isCurrent tells whether a wide was made from what is still so. When objects have changed
+// it mostly is, which takes a look at those that matter to it to find out.
+func (e *Engine) isCurrent(w *wide, pod *state.Pod) bool {
+	if w.basis.epoch != e.epoch || !w.fits() {
 		return false
 	}
-	c.basis = now
+	if w.basis.objects != e.version {
+		if e.digest(w, pod) != w.basis.digest {
+			return false
+		}
+		w.basis.objects = e.version
+	}
 	return true
 }

@@ -109,8 +109,8 @@ func (c *columns) changePods(n *state.NodeInfo, kind *state.Kind, by int32) {
 		return
 	}
 	c.resources.setUse(int(slot), n)
-	c.kinds.add(int(slot), kind, by)
-	c.journal.move(int(slot))
+	id := c.kinds.add(int(slot), kind, by)
+	c.journal.move(move{slot, id, by})
 }
 
 // axis returns the column of a topology key, filling it when it is new.
@@ -172,43 +172,37 @@ const journalSize = 1 << 12
 // journal says which slots moved since when. Its clock counts moves.
 type journal struct {
 	now  uint64
-	last [journalSize]int32
+	last [journalSize]move
 	// moved is when anything of a slot last changed, restated when its node did.
 	moved, restated []uint64
 }
+
+// move is one change of a slot: pods of a kind came or went, or something else happened.
+type move struct{ slot, kind, by int32 }
+
+// noKind is the kind of a move that is not about a pod, or about one without a kind.
+const noKind int32 = -1
 
 func (j *journal) grow() {
 	j.moved = append(j.moved, 0)
 	j.restated = append(j.restated, 0)
 }
 
-func (j *journal) move(slot int) {
+func (j *journal) move(m move) {
 	j.now++
-	j.last[j.now%journalSize] = int32(slot)
-	j.moved[slot] = j.now
+	j.last[j.now%journalSize] = m
+	j.moved[m.slot] = j.now
 }
 
 func (j *journal) restate(slot int) {
-	j.move(slot)
+	j.move(move{slot: int32(slot), kind: noKind})
 	j.restated[slot] = j.now
 }
 
-// since calls visit for every slot that moved after a time, once each, in no promised
-// order.
-func (j *journal) since(then uint64, visit func(slot int)) {
-	if behind := j.now - then; behind > journalSize || behind > uint64(len(j.moved)) {
-		for slot, at := range j.moved {
-			if at > then {
-				visit(slot)
-			}
-		}
-		return
-	}
-	for at := then + 1; at <= j.now; at++ {
-		if slot := int(j.last[at%journalSize]); j.moved[slot] == at {
-			visit(slot)
-		}
-	}
+// isFar tells whether the moves since a time are too many to go through one by one.
+func (j *journal) isFar(then uint64) bool {
+	behind := j.now - then
+	return behind >= journalSize || behind > uint64(len(j.moved))
 }
 
 // appendPart writes a string so that what follows cannot be taken for a part of it.

@@ -15,16 +15,15 @@ const (
 	rowBuiltIn
 )
 
-// resourceColumns hold, per slot, a row of capacities and one of what is in use, in the
-// units of state.Resources. Rows have a place for every extended resource that any node
-// has had; one that no node has needs none: its capacity is 0 everywhere.
+// resourceColumns hold a row per slot: capacities, what of them is in use, and cpu and
+// memory in use with defaults for containers without requests; in the units of
+// state.Resources. There is a place for every extended resource that any node has had; one
+// that no node has needs none: its capacity is 0 everywhere.
 type resourceColumns struct {
 	extended []string // names of the places after rowBuiltIn
 	places   map[string]int
-	// capacity and used are rows of width values; nonzero are pairs of cpu and memory in
-	// use, with defaults for containers without requests.
-	capacity, used, nonzero []int64
-	width, rows             int
+	width    int // of the capacities, and of what is in use
+	rows     []int64
 	// version moves when places do.
 	version uint64
 }
@@ -45,18 +44,20 @@ func (r *resourceColumns) place(name string) (int, bool) {
 	return i, ok
 }
 
-// row is what a node has and what of it is in use.
-func (r *resourceColumns) row(slot int) (capacity, used []int64) {
-	from, to := slot*r.width, (slot+1)*r.width
-	return r.capacity[from:to:to], r.used[from:to:to]
+// stride is the length of a row.
+func (r *resourceColumns) stride() int { return 2*r.width + rowNonZero }
+
+// rowNonZero is how many values with defaults end a row: cpu and memory.
+const rowNonZero = 2
+
+// row is what a node has, what of it is in use, and cpu and memory in use with defaults.
+func (r *resourceColumns) row(slot int) (capacity, used, nonzero []int64) {
+	stride := r.stride()
+	row := r.rows[slot*stride : (slot+1)*stride : (slot+1)*stride]
+	return row[:r.width], row[r.width : 2*r.width], row[2*r.width:]
 }
 
-func (r *resourceColumns) grow() {
-	r.rows++
-	r.capacity = append(r.capacity, make([]int64, r.width)...)
-	r.used = append(r.used, make([]int64, r.width)...)
-	r.nonzero = append(r.nonzero, 0, 0)
-}
+func (r *resourceColumns) grow() { r.rows = append(r.rows, make([]int64, r.stride())...) }
 
 func (r *resourceColumns) setNode(slot int, n *state.NodeInfo) {
 	have := &n.Node.Allocatable
@@ -65,13 +66,15 @@ func (r *resourceColumns) setNode(slot int, n *state.NodeInfo) {
 			r.widen(name)
 		}
 	}
-	fillRow(r.capacity[slot*r.width:(slot+1)*r.width], have, have.Pods, r.extended)
+	capacity, _, _ := r.row(slot)
+	fillRow(capacity, have, have.Pods, r.extended)
 	r.setUse(slot, n)
 }
 
 func (r *resourceColumns) setUse(slot int, n *state.NodeInfo) {
-	fillRow(r.used[slot*r.width:(slot+1)*r.width], &n.Requested, int64(n.PodCount()), r.extended)
-	r.nonzero[2*slot], r.nonzero[2*slot+1] = n.NonZeroRequested.MilliCPU, n.NonZeroRequested.Memory
+	_, used, nonzero := r.row(slot)
+	fillRow(used, &n.Requested, int64(n.PodCount()), r.extended)
+	nonzero[rowCPU], nonzero[rowMemory] = n.NonZeroRequested.MilliCPU, n.NonZeroRequested.Memory
 }
 
 func fillRow(row []int64, from *state.Resources, pods int64, extended []string) {
@@ -84,17 +87,19 @@ func fillRow(row []int64, from *state.Resources, pods int64, extended []string) 
 // widen gives a resource a place. Pods that were there before any node had it are counted
 // when their node is next looked at, which is before its capacity is anything but 0.
 func (r *resourceColumns) widen(name string) {
+	wide := resourceColumns{width: r.width + 1}
+	slots := len(r.rows) / r.stride()
+	wide.rows = make([]int64, slots*wide.stride())
+	for slot := range slots {
+		capacity, used, nonzero := wide.row(slot)
+		oldCapacity, oldUsed, oldNonZero := r.row(slot)
+		copy(capacity, oldCapacity)
+		copy(used, oldUsed)
+		copy(nonzero, oldNonZero)
+	}
 	r.places[name] = r.width
 	r.extended = append(r.extended, name)
-	spread := func(old []int64) []int64 {
-		wide := make([]int64, r.rows*(r.width+1))
-		for i := range r.rows {
-			copy(wide[i*(r.width+1):], old[i*r.width:(i+1)*r.width])
-		}
-		return wide
-	}
-	r.capacity, r.used = spread(r.capacity), spread(r.used)
-	r.width++
+	r.rows, r.width = wide.rows, wide.width
 	r.version++
 }
 
@@ -192,11 +197,11 @@ type kindRow struct {
 
 type kindCount struct{ kind, pods int32 }
 
-// add counts pods of a kind on a slot. A pod that no fact has described has no kind, and no
+// add counts pods of a kind on a slot and returns the kind's number. A pod that no fact has described has no kind, and no
 // rule about other pods can tell that it is there.
-func (k *kindColumn) add(slot int, kind *state.Kind, by int32) {
+func (k *kindColumn) add(slot int, kind *state.Kind, by int32) int32 {
 	if kind == nil {
-		return
+		return noKind
 	}
 	id, ok := k.ids[kind]
 	if !ok {
@@ -220,9 +225,10 @@ func (k *kindColumn) add(slot int, kind *state.Kind, by int32) {
 			counts[i] = counts[len(counts)-1]
 			k.of[slot] = counts[:len(counts)-1]
 		}
-		return
+		return id
 	}
 	k.of[slot] = append(counts, kindCount{id, by})
+	return id
 }
 
 // recount counts all pods of a node anew; nil takes them away.

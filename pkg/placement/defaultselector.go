@@ -19,11 +19,11 @@ func defaultSelector(pod *state.Pod, objects Objects) labels.Selector {
 	set := labels.Set{}
 	for o := range objects.ObjectsIn(events.KindService, pod.Namespace) {
 		s, ok := service(o)
-		if ok && labels.Set(s.Spec.Selector).AsSelectorPreValidated().Matches(labels.Set(pod.Object.Labels)) {
+		if ok && labels.Set(s.Spec.Selector).AsSelectorPreValidated().Matches(labels.Set(pod.Template.Labels)) {
 			maps.Copy(set, s.Spec.Selector)
 		}
 	}
-	owner := metav1.GetControllerOfNoCopy(pod.Object)
+	owner := metav1.GetControllerOfNoCopy(pod.Template)
 	if owner == nil {
 		return set.AsSelector()
 	}

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +17,16 @@ type Diagnosis struct {
 	// reasons counts nodes; a node with several reasons counts in each.
 	reasons map[string]int32
 	plugins map[string]struct{}
+	groups  []Group
+}
+
+// Group is nodes that failed on the same: the rule that said no first, and all that it said.
+type Group struct {
+	// Plugin is empty for nodes that were excluded. Where rules narrowed the nodes down
+	// together it names them all, separated by commas.
+	Plugin  string
+	Reasons []string
+	Nodes   int32
 }
 
 // Message is the sentence for the pod's condition and event, in upstream's grammar
@@ -53,30 +64,75 @@ func (d Diagnosis) Reasons() map[string]int32 {
 	return maps.Clone(d.reasons)
 }
 
-// diagnose fills the result for a pod that fits nowhere.
-func (e *evaluation) diagnose() {
-	d := Diagnosis{nodesTotal: len(e.Candidates), reasons: map[string]int32{}, plugins: map[string]struct{}{}}
-	if e.rejected != nil {
-		d.rejection = e.rejected.message
-		for _, name := range e.rejected.plugins {
-			d.plugins[name] = struct{}{}
+// Groups says which nodes failed on what, most nodes first; empty for a pod that was
+// rejected without looking at nodes. The slice is shared and must not be changed.
+func (d Diagnosis) Groups() []Group { return d.groups }
+
+// NodesByPlugin counts nodes by the rule that said no first. The map is the caller's.
+func (d Diagnosis) NodesByPlugin() map[string]int32 {
+	counts := map[string]int32{}
+	for _, g := range d.groups {
+		counts[g.Plugin] += g.Nodes
+	}
+	return counts
+}
+
+// diagnosisOf sums up groups.
+func diagnosisOf(nodesTotal int, onlyBy []string, groups []Group) Diagnosis {
+	d := Diagnosis{nodesTotal: nodesTotal, reasons: map[string]int32{}, plugins: map[string]struct{}{}, groups: groups}
+	for _, name := range onlyBy {
+		d.plugins[name] = struct{}{}
+	}
+	narrowed := strings.Join(onlyBy, ",")
+	for _, g := range groups {
+		if g.Plugin != "" && g.Plugin != narrowed {
+			d.plugins[g.Plugin] = struct{}{}
 		}
-	} else {
-		for _, name := range e.onlyBy {
-			d.plugins[name] = struct{}{}
-		}
-		for i, n := range e.Candidates {
-			plugin, reasons := e.explain(n, e.verdicts[i])
-			if plugin != "" && e.verdicts[i] >= 0 {
-				d.plugins[plugin] = struct{}{}
-			}
-			for _, reason := range reasons {
-				d.reasons[reason]++
-			}
+		for _, reason := range g.Reasons {
+			d.reasons[reason] += g.Nodes
 		}
 	}
-	e.result.Diagnosis = d
+	slices.SortFunc(groups, func(a, b Group) int {
+		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Plugin, b.Plugin), slices.Compare(a.Reasons, b.Reasons))
+	})
+	return d
+}
+
+// rejection is the diagnosis of a pod that a rule rejects anywhere.
+func (r *rejection) diagnosis(nodesTotal int) Diagnosis {
+	d := Diagnosis{nodesTotal: nodesTotal, rejection: r.message, plugins: map[string]struct{}{}}
+	for _, name := range r.plugins {
+		d.plugins[name] = struct{}{}
+	}
+	return d
+}
+
+// diagnose fills the result for a pod that fits nowhere.
+func (e *evaluation) diagnose() {
+	if e.rejected != nil {
+		e.result.Diagnosis = e.rejected.diagnosis(len(e.Candidates))
+	} else {
+		e.result.Diagnosis = diagnosisOf(len(e.Candidates), e.onlyBy, e.failures())
+	}
 	if e.Details {
 		e.result.Nodes = e.report()
 	}
+}
+
+// failures groups the candidates by why they fail.
+func (e *evaluation) failures() []Group {
+	var groups []Group
+	places := map[string]int{}
+	for i, n := range e.Candidates {
+		plugin, reasons := e.explain(n, e.verdicts[i])
+		key := strings.Join(append([]string{plugin}, reasons...), "\x00")
+		at, ok := places[key]
+		if !ok {
+			at = len(groups)
+			places[key] = at
+			groups = append(groups, Group{Plugin: plugin, Reasons: reasons})
+		}
+		groups[at].Nodes++
+	}
+	return groups
 }

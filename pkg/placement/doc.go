@@ -15,7 +15,9 @@
 // plugin and in total, the same reasons and message grammar; test/conformance compares
 // them with upstream's own plugins. Known differences:
 //
-//   - All nodes are looked at, always: there is no sampling (percentageOfNodesToScore).
+//   - All nodes are looked at unless the profile gives a percentage of nodes to score: 0 is
+//     all, not a share that shrinks with the cluster. With one, sampling is upstream's with
+//     parallelism 1 (see SampleSize, ZoneOrder and Input.Start); upstream's workers overshoot.
 //   - Ties are broken by a hash of seed and node UID, not by the order in which filters
 //     happen to finish, so that a decision can be made again.
 //   - Preemption does not exist here, and neither does the sentence upstream adds after it

@@ -39,9 +39,12 @@ type Engine struct {
 	sign           signature
 	board          board
 	order          zoneWalk
-	// feasible and narrowed are reused between answers.
-	feasible []Scored
-	narrowed []int32
+	rating         rating
+	// The rest is reused between answers: the ranked nodes, a walk without narrowed nodes,
+	// and a sample, with its nodes per group.
+	feasible          []Scored
+	narrowed, sampled []int32
+	counts            []int32
 }
 
 // NewEngine returns an engine without nodes.
@@ -89,7 +92,7 @@ func (e *Engine) SetHome(n *state.NodeInfo, home bool) { e.mark(n, markHome, hom
 
 func (e *Engine) mark(n *state.NodeInfo, mark uint8, on bool) {
 	if slot, known := e.slots[n]; known && e.marks.set(int(slot), mark, on) {
-		e.journal.move(int(slot))
+		e.journal.move(move{slot, noKind, 0})
 		e.order.forget()
 	}
 }
@@ -136,7 +139,7 @@ func (e *Engine) Evaluate(p *Profile, q Query) Result {
 	if q.Start < 0 {
 		return Result{Err: fmt.Errorf("placement: start is %d, want 0 or more", q.Start)}
 	}
-	if q.Pod == nil || q.Pod.Object == nil {
+	if q.Pod == nil || q.Pod.Template == nil {
 		return Result{Err: errNoObject}
 	}
 	c, err := e.classOf(p, q)
@@ -148,14 +151,14 @@ func (e *Engine) Evaluate(p *Profile, q Query) Result {
 	}
 	result := Result{NodesTotal: total}
 	if c.plan.rejected != nil {
-		result.Diagnosis = c.rejection(total)
+		result.Diagnosis = c.plan.rejected.diagnosis(total)
 		return result
 	}
-	c.catchUp(e)
 	if c.plan.scratch {
 		return p.Evaluate(e.input(q))
 	}
-	c.prepare(e)
+	c.catchUp(e)
+	c.wide.prepare(e)
 	e.cache.settle(c)
 	return e.decide(c, q, result)
 }
@@ -163,46 +166,34 @@ func (e *Engine) Evaluate(p *Profile, q Query) Result {
 // decide answers from an up-to-date class.
 func (e *Engine) decide(c *class, q Query, result Result) Result {
 	if slot, ok := e.nominated(c, q.Pod); ok {
-		result.FeasibleCount = 1
-		result.Feasible = e.alone(slot)
+		result.FeasibleCount, result.Feasible = 1, e.alone(slot)
 		return result
 	}
-	if c.ranks() {
-		result.FeasibleCount = c.ranking.feasible
-		result.Examined = e.examined(c, result.NodesTotal)
-		if result.FeasibleCount > 1 && c.plan.scorerErr == nil {
-			e.board.reset(q, result.FeasibleCount)
-			c.ranking.best(&e.board)
-			result.Feasible = e.ranked()
-			return result
-		}
-	}
-	return e.surveyed(c, q, result)
-}
-
-// surveyed answers by looking at all nodes of the class, or at a sample.
-func (e *Engine) surveyed(c *class, q Query, result Result) Result {
-	var feasible []int32
-	if c.key.profile.SampleSize(result.NodesTotal) < result.NodesTotal {
-		feasible, result.Examined = e.sample(c, q)
+	sampling := c.key.profile.SampleSize(result.NodesTotal) < result.NodesTotal
+	if sampling {
+		result.Examined = e.sample(c, q)
+		e.rating.list(c, e.counts)
 	} else {
-		feasible, result.Examined = c.search(), e.examined(c, result.NodesTotal)
+		result.Examined = e.examined(c, result.NodesTotal)
+		e.rating.list(c, c.groups.members)
 	}
-	result.FeasibleCount = len(feasible)
+	result.FeasibleCount = e.rating.total
 	switch {
-	case len(feasible) == 0:
+	case result.FeasibleCount == 0:
 		result.Diagnosis = c.diagnose(e, result.NodesTotal)
 		return result
-	case len(feasible) == 1:
-		result.Feasible = e.alone(feasible[0])
-		return result
-	case c.plan.scorerErr != nil:
+	case result.FeasibleCount > 1 && c.plan.scorerErr != nil:
 		return Result{Err: c.plan.scorerErr}
+	case result.FeasibleCount > 1:
+		e.rating.rate(c)
 	}
-	totals := c.rate(e, feasible)
-	e.board.reset(q, len(feasible))
-	for i, slot := range feasible {
-		e.board.offer(totals[i], int(slot))
+	e.board.reset(q, result.FeasibleCount)
+	if sampling {
+		for _, slot := range e.sampled {
+			e.board.offer(c.base[slot]+e.rating.points[c.group[slot]+1], int(slot))
+		}
+	} else {
+		e.board.scan(c, e.rating.points)
 	}
 	result.Feasible = e.ranked()
 	return result
@@ -211,15 +202,20 @@ func (e *Engine) surveyed(c *class, q Query, result Result) Result {
 // nominated is the slot of the node that the pod has been nominated to, if it passes. A
 // rule that narrows the nodes down does not keep it from there.
 func (e *Engine) nominated(c *class, pod *state.Pod) (int32, bool) {
-	name := pod.Object.Status.NominatedNodeName
+	name := pod.Status().NominatedNodeName
 	if name == "" {
 		return 0, false
 	}
 	slot := slices.IndexFunc(e.infos, func(n *state.NodeInfo) bool { return n != nil && n.Node.Name == name })
-	if slot < 0 || !c.candidate(slot) {
+	if slot < 0 || !c.candidate(e, slot) {
 		return 0, false
 	}
-	return int32(slot), c.passesUnnarrowed(e, slot)
+	v := c.cells[slot].verdict
+	if v == verdictNarrowed {
+		v, _ = c.plan.judgeNode(e.infos[slot], c.traits[e.traits.of[slot]].verdict)
+		v = c.plan.judgeUse(e, slot, v)
+	}
+	return int32(slot), v == verdictPass && c.passesWide(e, slot)
 }
 
 // examined is how many nodes a search over all judges: all that no rule narrowed out.
@@ -228,8 +224,8 @@ func (e *Engine) examined(c *class, total int) int {
 		return total
 	}
 	n := 0
-	for _, v := range c.verdicts {
-		if v != verdictAbsent && v != verdictNarrowed {
+	for i := range c.cells {
+		if v := c.cells[i].verdict; v != verdictAbsent && v != verdictNarrowed {
 			n++
 		}
 	}
@@ -244,22 +240,13 @@ func (e *Engine) alone(slot int32) []Scored {
 
 func (e *Engine) ranked() []Scored {
 	e.feasible = e.feasible[:0]
+	if len(e.board.list) == 1 && e.rating.total == 1 {
+		return e.alone(int32(e.board.list[0].index))
+	}
 	for _, c := range e.board.list {
 		e.feasible = append(e.feasible, Scored{Node: e.infos[c.index], Total: c.total})
 	}
 	return e.feasible
-}
-
-func (b *board) reset(q Query, feasible int) {
-	b.seed, b.list = q.Seed, b.list[:0]
-	switch {
-	case q.Limit == 0:
-		b.limit = min(TopK, feasible)
-	case q.Limit < 0:
-		b.limit = feasible
-	default:
-		b.limit = min(q.Limit, feasible)
-	}
 }
 
 // input is the same question for Profile.Evaluate.

@@ -27,6 +27,7 @@ type answer struct {
 	Message                   string
 	Plugins                   []string
 	Reasons                   map[string]int32
+	Groups                    []placement.Group
 }
 
 func answerOf(r placement.Result) answer {
@@ -39,6 +40,7 @@ func answerOf(r placement.Result) answer {
 	}
 	if len(r.Feasible) == 0 {
 		a.Message, a.Plugins, a.Reasons = r.Diagnosis.Message(), r.Diagnosis.Plugins(), r.Diagnosis.Reasons()
+		a.Groups = r.Diagnosis.Groups()
 	}
 	return a
 }

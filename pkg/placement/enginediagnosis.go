@@ -5,19 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
-
-// rejection is the diagnosis of a class that is rejected whatever the nodes are.
-func (c *class) rejection(total int) Diagnosis {
-	d := Diagnosis{nodesTotal: total, rejection: c.plan.rejected.message, plugins: map[string]struct{}{}}
-	for _, name := range c.plan.rejected.plugins {
-		d.plugins[name] = struct{}{}
-	}
-	return d
-}
 
 // failure is what some nodes have in common that fail: the rule, and which of its reasons
 // or what they lack.
@@ -32,48 +24,84 @@ func (c *class) diagnose(e *Engine, total int) Diagnosis {
 	if c.diagnosed == e.journal.now && c.diagnosis.nodesTotal == total {
 		return c.diagnosis
 	}
-	d := Diagnosis{nodesTotal: total, reasons: map[string]int32{}, plugins: map[string]struct{}{}}
-	for _, name := range c.plan.onlyBy {
-		d.plugins[name] = struct{}{}
+	counts, examples := c.failures(e)
+	groups := make([]Group, 0, len(counts))
+	for f, count := range counts {
+		g := Group{Plugin: strings.Join(c.plan.onlyBy, ","), Reasons: c.reasons(e, f, examples[f]), Nodes: count}
+		if f.verdict >= 0 {
+			g.Plugin = c.plan.filters[f.verdict].plugin
+		}
+		groups = append(groups, g)
 	}
-	examples := map[failure]int{}
-	counts := map[failure]int32{}
+	c.diagnosis, c.diagnosed = diagnosisOf(total, c.plan.onlyBy, groups), e.journal.now
+	return c.diagnosis
+}
+
+// failures counts the nodes that fail in the same way, with an example of each.
+func (c *class) failures(e *Engine) (counts map[failure]int32, examples map[failure]int) {
+	counts, examples = map[failure]int32{}, map[failure]int{}
 	fits := c.plan.fits()
-	var last failure
-	var run int32
-	flush := func() { counts[last] += run }
-	for slot := range c.verdicts {
-		if !c.candidate(slot) {
+	var (
+		last failure
+		run  int32 // nodes in a row that fail alike, not yet counted
+	)
+	for slot := range c.cells {
+		if c.cells[slot].verdict == verdictAbsent {
 			continue
 		}
 		var f failure
-		f.verdict, f.why = c.verdict(slot)
+		f.verdict, f.why = c.verdict(e, slot)
 		if f.verdict >= 0 && fits[f.verdict] != nil {
 			f.lacks = fits[f.verdict].lacks(&e.resources, slot)
 		}
-		if f == last && run > 0 {
-			run++
-			continue
+		if run > 0 && f != last {
+			counts[last] += run
+			run = 0
 		}
-		if run > 0 {
-			flush()
+		if run == 0 {
+			examples[f] = slot
 		}
-		last, run = f, 1
-		examples[f] = slot
+		last = f
+		run++
 	}
-	if run > 0 {
-		flush()
+	counts[last] += run
+	return counts, examples
+}
+
+// verdict is the first rule that says no to a node, those beyond one node included, and
+// which of its reasons.
+func (c *class) verdict(e *Engine, slot int) (int16, uint8) {
+	v, why := c.cells[slot].verdict, c.cells[slot].why
+	if v != c.cells[slot].static {
+		why = 0
 	}
-	for f, count := range counts {
-		if f.verdict >= 0 {
-			d.plugins[c.plan.filters[f.verdict].plugin] = struct{}{}
+	if !c.wide.active || v < verdictPass {
+		return v, why
+	}
+	c.values(e, slot)
+	for i, j := range c.wide.judges {
+		index := c.plan.judges[i]
+		if v != verdictPass && index > v {
+			break
 		}
-		for _, reason := range c.reasons(e, f, examples[f]) {
-			d.reasons[reason] += count
+		ok, reason := j.passes(c.wide, c.groups.tuple[maxGauges:])
+		switch {
+		case !ok:
+			return index, reason
+		case index == v:
+			why = unknownThere // the one thing that the judge's rule says about one node
 		}
 	}
-	c.diagnosis, c.diagnosed = d, e.journal.now
-	return d
+	return v, why
+}
+
+// passesWide tells whether the rules beyond one node let a node pass.
+func (c *class) passesWide(e *Engine, slot int) bool {
+	if !c.wide.active {
+		return true
+	}
+	c.values(e, slot)
+	return c.wide.passes(c.groups.tuple[maxGauges:])
 }
 
 // fits finds the fit rule by its index.
@@ -92,9 +120,12 @@ func (c *class) reasons(e *Engine, f failure, example int) []string {
 	if f.verdict == verdictNarrowed {
 		return []string{narrowedReason(c.plan.onlyBy)}
 	}
-	for _, j := range c.wide.judges {
-		if c.wide.active && j.index() == f.verdict {
-			return []string{j.reason(f.why)}
+	if c.wide.active {
+		switch c.plan.filters[f.verdict].filter.(type) {
+		case *spreadFilter:
+			return []string{spreadReasons[f.why]}
+		case *podAffinityFilter:
+			return []string{affinityReasons[f.why]}
 		}
 	}
 	for i := range c.plan.uses {
@@ -115,11 +146,6 @@ func narrowedReason(by []string) string {
 	return fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", by)
 }
 
-// sameObjects tells whether what a class took from other objects is what they say now.
-func (e *Engine) sameObjects(c *class) bool {
-	return string(objectDigest(nil, c.key.profile, c.plan.pod, orNoObjects(e.objects))) == c.digest
-}
-
 // objectDigest writes all that plans take from objects besides pods and nodes: the labels
 // of the pod's namespace, the namespaces that its terms select, and what it is spread by
 // if it does not say.
@@ -128,7 +154,7 @@ func objectDigest(b []byte, p *Profile, pod *state.Pod, objects Objects) []byte 
 		b = appendParty(b, pod, objects)
 	}
 	r, ok := p.byName[PodTopologySpread]
-	if !ok || len(pod.Object.Spec.TopologySpreadConstraints) > 0 {
+	if !ok || len(pod.Template.Spec.TopologySpreadConstraints) > 0 {
 		return b
 	}
 	if spread, ok := r.plugin.(topologySpread); ok && len(spread.defaults) > 0 {

@@ -58,30 +58,33 @@ func (z *zoneWalk) walk(e *Engine, home bool) []int32 {
 	return walk
 }
 
-// sample finds as many feasible nodes as the profile wants; see judgeSample.
-func (e *Engine) sample(c *class, q Query) (feasible []int32, examined int) {
+// sample finds as many feasible nodes as the profile wants, into sampled and counts, and
+// returns how many it looked at; see judgeSample.
+func (e *Engine) sample(c *class, q Query) (examined int) {
 	walk := e.order.walk(e, q.Home)
 	if c.plan.only != nil {
 		e.narrowed = e.narrowed[:0]
 		for _, slot := range walk {
-			if c.verdicts[slot] != verdictNarrowed {
+			if c.cells[slot].verdict != verdictNarrowed {
 				e.narrowed = append(e.narrowed, slot)
 			}
 		}
 		walk = e.narrowed
 	}
-	feasible = c.wide.survey.feasible[:0]
+	e.sampled = e.sampled[:0]
+	e.counts = slices.Grow(e.counts[:0], len(c.groups.members))[:len(c.groups.members)]
+	clear(e.counts)
 	enough := c.key.profile.SampleSize(len(walk))
 	for step := range walk {
-		slot := walk[(q.Start+step)%len(walk)]
-		if c.passes(int(slot)) {
-			if len(feasible) == enough {
+		slot := walk[(q.Start%len(walk)+step)%len(walk)]
+		if g := c.group[slot]; g != noGroup && c.wide.passes(c.groups.row(int(g))[maxGauges:]) {
+			if len(e.sampled) == enough {
 				break
 			}
-			feasible = append(feasible, slot)
+			e.sampled = append(e.sampled, slot)
+			e.counts[g]++
 		}
 		examined++
 	}
-	c.wide.survey.feasible = feasible
-	return feasible, examined
+	return examined
 }

@@ -180,14 +180,14 @@ var errNoObject = errors.New("placement: the pod has no object, want one to eval
 // compile asks every rule what it has to do with the pod, in order. The first rejection
 // ends it, as in upstream's RunPreFilterPlugins.
 func (e *evaluation) compile() error {
-	if e.Pod == nil || e.Pod.Object == nil {
+	if e.Pod == nil || e.Pod.Template == nil {
 		return errNoObject
 	}
 	e.filters = make([]activeFilter, 0, len(e.profile.rules))
 	e.scorers = make([]activeScorer, 0, len(e.profile.rules))
 	for _, r := range e.profile.rules {
 		c, err := r.plugin.Compile(e.Pod, e.Objects)
-		if err != nil {
+		if err != nil && r.points.has(Narrowing) {
 			return fmt.Errorf("placement: plugin %s: %w", r.plugin.Name(), err)
 		}
 		c = r.enabled(c)
@@ -291,7 +291,7 @@ func (e *evaluation) judgeAll() {
 }
 
 func (e *evaluation) findNominated() *state.NodeInfo {
-	name := e.Pod.Object.Status.NominatedNodeName
+	name := e.Pod.Status().NominatedNodeName
 	if name == "" {
 		return nil
 	}

@@ -36,7 +36,7 @@ func (nodeDeclaredFeatures) Compile(pod *state.Pod, _ Objects) (Compiled, error)
 }
 
 func featuresOf(pod *state.Pod) (nodedeclaredfeatures.FeatureSet, error) {
-	info := &nodedeclaredfeatures.PodInfo{Spec: &pod.Object.Spec}
+	info := &nodedeclaredfeatures.PodInfo{Spec: &pod.Template.Spec}
 	return nodedeclaredfeatures.DefaultFramework.InferForPodScheduling(info, version.MustParseGeneric(featureVersion))
 }
 

@@ -40,8 +40,8 @@ func (nodeResourcesFit) Name() string { return NodeResourcesFit }
 // Compile implements Plugin.
 func (p nodeResourcesFit) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
 	return Compiled{
-		Filter: newFitFilter(incomingRequest(pod.Object), p.ignores),
-		Scorer: p.strategy.scorer(pod.Object),
+		Filter: newFitFilter(incomingRequest(pod.Template), p.ignores),
+		Scorer: p.strategy.scorer(pod.Template),
 	}, nil
 }
 
@@ -147,7 +147,7 @@ func (nodeResourcesFit) Hint(pod *state.Pod, c Change) bool {
 		}
 		return c.isOf(pod) || c.NewPod.NodeName != "" && frees(pod, c)
 	}
-	request := incomingRequest(pod.Object)
+	request := incomingRequest(pod.Template)
 	empty := newFitFilter(request, func(string) bool { return false })
 	if empty.Check(state.NewNodeInfo(c.NewNode)) != Success {
 		return false

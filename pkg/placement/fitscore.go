@@ -208,7 +208,7 @@ func (balancedAllocation) Hint(*state.Pod, Change) bool { return false }
 // Compile leaves pods alone that ask for none of the resources: balance would pile them
 // all up on one node (kubernetes#129138).
 func (p balancedAllocation) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
-	requests := podresource.PodRequests(pod.Object, podresource.PodResourcesOptions{
+	requests := podresource.PodRequests(pod.Object(), podresource.PodResourcesOptions{
 		UseStatusResources: true,
 		InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})

@@ -1,62 +1,88 @@
 package placement
 
-import (
-	"maps"
-	"reflect"
-
-	"github.com/berth-scheduler/berth/pkg/state"
-)
+import "github.com/berth-scheduler/berth/pkg/state"
 
 // imageTable counts on how many nodes each image is.
 type imageTable struct {
 	byName map[string]*image
 	// of are the images of each slot, as counted.
-	of []map[string]int64
+	of []*state.Images
 }
 
+// image is one that a node has, at least.
 type image struct {
 	holders int
 	// size in bytes; mixed when nodes do not agree, and then it is looked up.
 	size  int64
 	mixed bool
+	// slots has a bit for every holder; nil until a class asks about the image.
+	slots []uint64
+}
+
+const wordBits = 64
+
+func (i *image) isOn(slot int) bool {
+	return slot/wordBits < len(i.slots) && i.slots[slot/wordBits]&(1<<(slot%wordBits)) != 0
+}
+
+func (i *image) put(slot int, on bool) {
+	if i.slots == nil {
+		return
+	}
+	if lack := slot/wordBits + 1 - len(i.slots); lack > 0 {
+		i.slots = growBy(i.slots, lack, 0)
+	}
+	if on {
+		i.slots[slot/wordBits] |= 1 << (slot % wordBits)
+	} else {
+		i.slots[slot/wordBits] &^= 1 << (slot % wordBits)
+	}
+}
+
+// watch returns an image of which it is known who holds it; nil for one that nobody has.
+func (t *imageTable) watch(name string) *image {
+	i, ok := t.byName[name]
+	if !ok || i.slots != nil {
+		return i
+	}
+	i.slots = make([]uint64, len(t.of)/wordBits+1)
+	for slot, images := range t.of {
+		if _, ok := images.Bytes(name); ok {
+			i.put(slot, true)
+		}
+	}
+	return i
 }
 
 // replace counts the images of a slot anew. Node objects change more often than the images
-// on them, and those that did not are mostly the same map.
-func (t *imageTable) replace(slot int, now map[string]int64) {
+// on them, and those that did not are the same.
+func (t *imageTable) replace(slot int, now *state.Images) {
 	was := t.of[slot]
-	if sameMap(was, now) || maps.Equal(was, now) {
-		t.of[slot] = now
+	if was == now {
 		return
 	}
-	for name := range was {
+	for name := range was.All() {
 		i := t.byName[name]
+		i.put(slot, false)
 		if i.holders--; i.holders == 0 {
 			delete(t.byName, name)
 		}
 	}
-	for name, size := range now {
+	for name, size := range now.All() {
 		i, ok := t.byName[name]
 		if !ok {
 			i = &image{size: size}
 			t.byName[name] = i
 		}
 		i.holders++
+		i.put(slot, true)
 		i.mixed = i.mixed || i.size != size
 	}
 	t.of[slot] = now
 }
 
-func sameMap(a, b map[string]int64) bool {
-	return len(a) == len(b) && reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
-}
-
 // worth is what an image adds to the score of a node that has it; see imageScorer.
-func (t *imageTable) worth(name string, nodes int, infos []*state.NodeInfo) int64 {
-	i, ok := t.byName[name]
-	if !ok {
-		return 0
-	}
+func (i *image) worth(name string, nodes int, infos []*state.NodeInfo) int64 {
 	size := i.size
 	if i.mixed {
 		size = sizeOnFirst(name, infos)
@@ -74,7 +100,7 @@ func sizeOnFirst(image string, infos []*state.NodeInfo) int64 {
 		if n == nil {
 			continue
 		}
-		if bytes, ok := n.Node.Images[image]; ok && (first == "" || n.Node.Name < first) {
+		if bytes, ok := n.Node.Images.Bytes(image); ok && (first == "" || n.Node.Name < first) {
 			first, size = n.Node.Name, bytes
 		}
 	}

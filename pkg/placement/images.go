@@ -27,7 +27,7 @@ func (imageLocality) Hint(*state.Pod, Change) bool { return false }
 
 // Compile implements Plugin.
 func (imageLocality) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
-	spec := &pod.Object.Spec
+	spec := &pod.Template.Spec
 	s := imageScorer{containers: int64(len(spec.InitContainers) + len(spec.Containers))}
 	for _, c := range spec.InitContainers {
 		s.images = append(s.images, imageName(c.Image))
@@ -67,7 +67,7 @@ func (s imageScorer) Survey(all, _ []*state.NodeInfo) Scorer {
 	for i, image := range s.images {
 		var size, holders int64
 		for _, n := range all {
-			bytes, ok := n.Node.Images[image]
+			bytes, ok := n.Node.Images.Bytes(image)
 			if ok && holders == 0 {
 				size = bytes
 			}
@@ -88,12 +88,12 @@ func imageWorth(size, holders int64, nodes int) int64 {
 // Score implements Scorer.
 func (s imageScorer) Score(n *state.NodeInfo) int64 {
 	var sum int64
-	if len(n.Node.Images) > 0 {
+	if n.Node.Images != nil {
 		for i, worth := range s.worth {
 			if worth == 0 {
 				continue
 			}
-			if _, ok := n.Node.Images[s.images[i]]; ok {
+			if _, ok := n.Node.Images.Bytes(s.images[i]); ok {
 				sum += worth
 			}
 		}

@@ -18,10 +18,12 @@ type plan struct {
 	filters        []activeFilter
 	// byTraits and byNode are indexes of filters that read no more than that.
 	byTraits, byNode []int16
-	uses             []useFilter
-	usage            usageScore
-	image            *imagePlan
-	taints           *taintScorer
+	// judges are indexes of the filters beyond one node, in the order of wide.judges.
+	judges []int16
+	uses   []useFilter
+	usage  usageScore
+	image  *imagePlan
+	taints *taintScorer
 	// scratch: there are rules that the engine keeps no columns for.
 	scratch bool
 }
@@ -45,37 +47,42 @@ func (refusal) reads() aspect             { return ofTraits }
 func (nodeNameFilter) reads() aspect      { return ofNode }
 func (affinityFilter) reads() aspect      { return ofNode }
 
-// newPlan compiles the rules of a profile for a pod. The gauges and the rules beyond one
-// node go into the class, which keeps state for them.
-func newPlan(e *Engine, profile *Profile, pod *state.Pod, c *class) plan {
-	compiled := evaluation{Input: Input{Pod: pod, Objects: orNoObjects(e.objects)}, profile: profile}
+// newPlan compiles the rules of a profile for a pod. The gauges go into the class, rules
+// beyond one node into fresh, which is nil if the class shares those of another.
+func newPlan(e *Engine, c *class, pod *state.Pod, fresh *wide) plan {
+	compiled := evaluation{Input: Input{Pod: pod, Objects: orNoObjects(e.objects)}, profile: c.key.profile}
 	p := plan{pod: pod, err: compiled.compile(), rejected: compiled.rejected}
 	if p.err != nil || p.rejected != nil {
 		return p
 	}
 	p.only, p.onlyBy, p.filters = compiled.only, compiled.onlyBy, compiled.filters
 	for i, f := range p.filters {
-		p.addFilter(e, c, int16(i), f.filter)
+		p.addFilter(e, int16(i), f.filter)
+		if fresh != nil {
+			fresh.addJudge(e, f.filter)
+		}
 	}
 	for _, s := range compiled.scorers {
 		if s.err != nil && p.scorerErr == nil {
 			p.scorerErr = fmt.Errorf("placement: plugin %s: %w", s.plugin, s.err)
 		}
-		if s.err == nil {
-			p.addScorer(e, c, s)
+		if s.err != nil {
+			continue
+		}
+		p.addScorer(e, c, s)
+		if fresh != nil {
+			fresh.addRanker(e, s)
 		}
 	}
 	return p
 }
 
-func (p *plan) addFilter(e *Engine, c *class, index int16, filter Filter) {
+func (p *plan) addFilter(e *Engine, index int16, filter Filter) {
 	switch f := filter.(type) {
 	case *spreadFilter:
-		c.wide.judges = append(c.wide.judges, newSpreadJudge(e, &c.wide, index, f))
-		c.wide.active = true
+		p.judges = append(p.judges, index)
 	case *podAffinityFilter:
-		c.wide.judges = append(c.wide.judges, newAffinityJudge(e, &c.wide, index, f))
-		c.wide.active = c.wide.active || len(f.affinity)+len(f.antiAffinity) > 0
+		p.judges = append(p.judges, index)
 		if f.cross == RefuseCrossNode {
 			p.uses = append(p.uses, useFilter{index: index, undescribed: true})
 		}
@@ -109,12 +116,7 @@ func (p *plan) addScorer(e *Engine, c *class, s activeScorer) {
 		c.gauges = append(c.gauges, gauge{weight: s.weight, reversed: true})
 	case affinityScorer:
 		c.gauges = append(c.gauges, gauge{weight: s.weight, scorer: scorer})
-	case *spreadScorer:
-		c.wide.rankers = append(c.wide.rankers, newSpreadRanker(e, &c.wide, s.weight, scorer))
-		c.wide.active = true
-	case *podAffinityScorer:
-		c.wide.rankers = append(c.wide.rankers, newAffinityRanker(&c.wide, s.weight, scorer))
-		c.wide.active = c.wide.active || len(scorer.attracted)+len(scorer.repelled) > 0
+	case *spreadScorer, *podAffinityScorer:
 	default:
 		p.scratch = true
 	}
@@ -182,18 +184,4 @@ const maxHeld = 32
 type imagePlan struct {
 	imageScorer
 	weight int64
-}
-
-// heldBy is which of the images a node has, a bit each.
-func (p *imagePlan) heldBy(n *state.NodeInfo) uint32 {
-	var held uint32
-	if len(n.Node.Images) == 0 {
-		return 0
-	}
-	for i, name := range p.images {
-		if _, ok := n.Node.Images[name]; ok {
-			held |= 1 << i
-		}
-	}
-	return held
 }

@@ -42,7 +42,8 @@ type Plugin interface {
 	// Name is upstream's plugin name, as used in configuration and messages.
 	Name() string
 	// Compile says what the rule has to do with this pod, in a cluster with these objects.
-	// An error is for what cannot be: it fails the attempt.
+	// An error is for what cannot be: it fails the attempt, unless the rule takes no part in
+	// narrowing; Compiled then is what the rule has to say at the other points.
 	Compile(pod *state.Pod, objects Objects) (Compiled, error)
 	// Events lists the changes that could turn this rule's no into a yes, for any pod.
 	Events() []Event

@@ -59,7 +59,11 @@ func (p podAffinity) Compile(pod *state.Pod, objects Objects) (Compiled, error) 
 		own = &state.PodTerms{}
 	}
 	if own.Err != nil {
-		return Compiled{Rejection: fmt.Sprintf("parsing pod: %+v", own.Err), ScorerErr: own.Err}, nil
+		c := Compiled{Rejection: fmt.Sprintf("parsing pod: %+v", own.Err)}
+		if !p.ignoreExisting || hasPreferred(&pod.Template.Spec) {
+			c.ScorerErr = own.Err
+		}
+		return c, nil
 	}
 	if p.refuses(pod) {
 		return Compiled{Filter: refuse(InterPodAffinity)}, nil
@@ -77,6 +81,14 @@ func (p podAffinity) Compile(pod *state.Pod, objects Objects) (Compiled, error) 
 		}
 	}
 	return c, nil
+}
+
+// hasPreferred tells whether a pod has preferred terms, if only some that cannot be parsed.
+func hasPreferred(spec *corev1.PodSpec) bool {
+	a := spec.Affinity
+	return a != nil &&
+		(a.PodAffinity != nil && len(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 ||
+			a.PodAntiAffinity != nil && len(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0)
 }
 
 // refuses tells whether the pod's own required terms reach beyond a node and are not to be
@@ -109,14 +121,14 @@ func newParty(pod *state.Pod, objects Objects) party {
 
 // matchedBy tells whether a term of another pod speaks of this one.
 func (p *party) matchedBy(t *state.AffinityTerm) bool {
-	return t.Matches(p.pod.Namespace, p.namespaceLabels, p.pod.Object.Labels)
+	return t.Matches(p.pod.Namespace, p.namespaceLabels, p.pod.Template.Labels)
 }
 
 // mayBeMatchedBy tells whether a term of another pod would speak of this one if it selected
 // the pod's namespace, of which nothing is known.
 func (p *party) mayBeMatchedBy(t *state.AffinityTerm) bool {
 	_, selects := t.NamespaceSelector.Requirements()
-	return selects && !p.known && t.Selector.Matches(labels.Set(p.pod.Object.Labels))
+	return selects && !p.known && t.Selector.Matches(labels.Set(p.pod.Template.Labels))
 }
 
 // ownTerm is a term of the pod with its namespaces looked up.
@@ -167,7 +179,7 @@ func (t *ownTerm) matches(other *state.Pod) bool {
 			return false
 		}
 	}
-	return other.Described() && t.Selector.Matches(labels.Set(other.Object.Labels))
+	return other.Described() && t.Selector.Matches(labels.Set(other.Template.Labels))
 }
 
 // matchesAll tells whether all of some terms speak of another pod; no terms, no match.

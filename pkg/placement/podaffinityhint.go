@@ -82,7 +82,7 @@ func unparsed(p *state.Pod) bool {
 		return false
 	}
 	var with []corev1.PodAffinityTerm
-	if a := p.Object.Spec.Affinity.PodAffinity; a != nil {
+	if a := p.Template.Spec.Affinity.PodAffinity; a != nil {
 		with = a.RequiredDuringSchedulingIgnoredDuringExecution
 	}
 	return len(with) != len(p.Terms.RequiredAffinity)

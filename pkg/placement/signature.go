@@ -21,14 +21,20 @@ type signature struct {
 	names []string // scratch for sorting
 }
 
-func (s *signature) of(pod *state.Pod) ([]byte, error) {
+// wide is how much of the bytes rules beyond one node look at: pods that agree so far are
+// the same to those, whatever else they ask for.
+func (s *signature) of(pod *state.Pod) (shape []byte, wide int, err error) {
 	s.b = s.b[:0]
-	spec := &pod.Object.Spec
-	s.text(pod.NodeName)
-	s.gates(spec.SchedulingGates)
-	s.owner(pod.Object)
+	spec := &pod.Template.Spec
+	s.owner(pod.Template)
 	s.strings(spec.NodeSelector)
 	s.tolerations(spec.Tolerations)
+	if err := s.rare(spec); err != nil {
+		return nil, 0, err
+	}
+	wide = len(s.b)
+	s.text(pod.NodeName)
+	s.gates(spec.SchedulingGates)
 	s.list(spec.Overhead)
 	s.containers(spec.InitContainers)
 	s.containers(spec.Containers)
@@ -41,11 +47,8 @@ func (s *signature) of(pod *state.Pod) ([]byte, error) {
 	if spec.Resources != nil {
 		s.requirements(spec.Resources)
 	}
-	if err := s.rare(spec); err != nil {
-		return nil, err
-	}
-	err := s.resized(pod.Object)
-	return s.b, err
+	err = s.resized(pod)
+	return s.b, wide, err
 }
 
 func (s *signature) text(v string) { s.b = appendPart(s.b, v) }
@@ -197,13 +200,13 @@ func (s *signature) rare(spec *corev1.PodSpec) error {
 
 // resized writes the status of a pod that has been resized in place: balance counts what
 // its containers, by name, were given. Pods that wait have none.
-func (s *signature) resized(obj *corev1.Pod) error {
-	status := &obj.Status
+func (s *signature) resized(pod *state.Pod) error {
+	status, spec := pod.Status(), &pod.Template.Spec
 	plain := status.Resources == nil && len(status.AllocatedResources) == 0
 	if plain && !given(status.ContainerStatuses) && !given(status.InitContainerStatuses) {
 		return nil
 	}
-	for _, list := range [][]corev1.Container{obj.Spec.InitContainers, obj.Spec.Containers} {
+	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range list {
 			s.text(list[i].Name)
 		}

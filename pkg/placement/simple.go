@@ -43,7 +43,7 @@ func (schedulingGates) Name() string { return SchedulingGates }
 
 // Compile implements Plugin.
 func (schedulingGates) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
-	gates := pod.Object.Spec.SchedulingGates
+	gates := pod.Template.Spec.SchedulingGates
 	if len(gates) == 0 {
 		return Compiled{}, nil
 	}
@@ -107,7 +107,7 @@ func (nodeUnschedulable) Hint(pod *state.Pod, c Change) bool {
 
 func toleratesUnschedulable(pod *state.Pod) bool {
 	taint := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-	return tolerates(pod.Object.Spec.Tolerations, &taint)
+	return tolerates(pod.Template.Spec.Tolerations, &taint)
 }
 
 // tolerates asks upstream's own rule, without the comparison operators (alpha, off). The
@@ -202,5 +202,5 @@ func (nodePorts) Hint(pod *state.Pod, c Change) bool {
 
 // heldPlace tells whether a pod that is gone was bound or nominated to a node.
 func heldPlace(pod *state.Pod) bool {
-	return pod.NodeName != "" || pod.Object.Status.NominatedNodeName != ""
+	return pod.NodeName != "" || pod.Status().NominatedNodeName != ""
 }

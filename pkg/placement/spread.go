@@ -84,23 +84,20 @@ func (topologySpread) Name() string { return PodTopologySpread }
 
 // Compile implements Plugin.
 func (p topologySpread) Compile(pod *state.Pod, objects Objects) (Compiled, error) {
-	if p.refuses(pod.Object) {
+	if p.refuses(pod.Template) {
 		return Compiled{Filter: refuse(PodTopologySpread)}, nil
 	}
 	hard, err := p.constraints(pod, objects, corev1.DoNotSchedule)
-	if err != nil {
-		return Compiled{}, err
-	}
-	soft, err := p.constraints(pod, objects, corev1.ScheduleAnyway)
-	c := Compiled{ScorerErr: err}
+	soft, softErr := p.constraints(pod, objects, corev1.ScheduleAnyway)
+	c := Compiled{ScorerErr: softErr}
 	if len(hard) > 0 {
 		c.Filter = &spreadFilter{spread: newSpread(pod, hard)}
 	}
 	if len(soft) > 0 {
-		needAll := !p.system || len(pod.Object.Spec.TopologySpreadConstraints) > 0
+		needAll := !p.system || len(pod.Template.Spec.TopologySpreadConstraints) > 0
 		c.Scorer = &spreadScorer{spread: newSpread(pod, soft), needAll: needAll}
 	}
-	return c, nil
+	return c, err
 }
 
 // refuses tells whether hard constraints that are not to be evaluated concern the pod.
@@ -135,10 +132,10 @@ type spreadConstraint struct {
 func (p topologySpread) constraints(
 	pod *state.Pod, objects Objects, action corev1.UnsatisfiableConstraintAction,
 ) ([]spreadConstraint, error) {
-	if own := pod.Object.Spec.TopologySpreadConstraints; len(own) > 0 {
-		return newConstraints(own, pod.Object.Labels, action)
+	if own := pod.Template.Spec.TopologySpreadConstraints; len(own) > 0 {
+		return newConstraints(own, pod.Template.Labels, action)
 	}
-	list, err := newConstraints(p.defaults, pod.Object.Labels, action)
+	list, err := newConstraints(p.defaults, pod.Template.Labels, action)
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
@@ -203,7 +200,7 @@ type spread struct {
 }
 
 func newSpread(pod *state.Pod, constraints []spreadConstraint) spread {
-	return spread{pod: pod, constraints: constraints, affinity: nodeaffinity.GetRequiredNodeAffinity(pod.Object)}
+	return spread{pod: pod, constraints: constraints, affinity: nodeaffinity.GetRequiredNodeAffinity(pod.Template)}
 }
 
 // hasKeys tells whether a node is in a domain of every constraint.
@@ -224,7 +221,7 @@ func (s *spread) includes(c *spreadConstraint, n *state.Node) bool {
 			return false
 		}
 	}
-	return !c.honorTaints || !hasUntolerated(n, s.pod.Object.Spec.Tolerations)
+	return !c.honorTaints || !hasUntolerated(n, s.pod.Template.Spec.Tolerations)
 }
 
 // count is how many pods on a node a constraint is about: of the pod's namespace, selected
@@ -236,7 +233,7 @@ func (s *spread) count(c *spreadConstraint, n *state.NodeInfo) int {
 	count := 0
 	for p := range n.Pods() {
 		if p.Namespace == s.pod.Namespace && !p.Deleting && p.Described() &&
-			c.selector.Matches(labels.Set(p.Object.Labels)) {
+			c.selector.Matches(labels.Set(p.Template.Labels)) {
 			count++
 		}
 	}

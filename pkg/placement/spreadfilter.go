@@ -46,7 +46,7 @@ func (f *spreadFilter) Survey(all []*state.NodeInfo) Filter {
 		}
 	}
 	for i := range f.constraints {
-		surveyed.surveys[i].conclude(&f.constraints[i], f.pod.Object.Labels)
+		surveyed.surveys[i].conclude(&f.constraints[i], f.pod.Template.Labels)
 	}
 	return surveyed
 }

@@ -20,7 +20,7 @@ func (topologySpread) Events() []Event {
 // Hint implements Plugin. Only hard constraints reject. A refused pod has nothing to wait
 // for.
 func (p topologySpread) Hint(pod *state.Pod, c Change) bool {
-	if p.refuses(pod.Object) || c.Kind == events.KindPod && !mayCount(pod, c) {
+	if p.refuses(pod.Template) || c.Kind == events.KindPod && !mayCount(pod, c) {
 		return false
 	}
 	constraints, err := p.constraints(pod, orNoObjects(c.Objects), corev1.DoNotSchedule)
@@ -54,7 +54,7 @@ func countsMoved(pod *state.Pod, constraints []spreadConstraint, c Change) bool 
 		}
 		return selectedByAny(constraints, other)
 	}
-	before, after := c.OldPod.Object, c.NewPod.Object
+	before, after := c.OldPod.Template, c.NewPod.Template
 	tolerates := pod.UID == c.NewPod.UID && !equality.Semantic.DeepEqual(before.Spec.Tolerations, after.Spec.Tolerations)
 	for i := range constraints {
 		selector := constraints[i].selector
@@ -68,7 +68,7 @@ func countsMoved(pod *state.Pod, constraints []spreadConstraint, c Change) bool 
 
 func selectedByAny(constraints []spreadConstraint, p *state.Pod) bool {
 	for i := range constraints {
-		if constraints[i].selector.Matches(labels.Set(p.Object.Labels)) {
+		if constraints[i].selector.Matches(labels.Set(p.Template.Labels)) {
 			return true
 		}
 	}

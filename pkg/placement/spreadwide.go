@@ -27,26 +27,26 @@ func (s *spread) relateSpread(w *wide, tallies []int, k *state.Kind) {
 // spreadJudge is spreadFilter over tallies.
 type spreadJudge struct {
 	*spreadFilter
-	at      int16
-	tallies []int
+	// tallies and columns are per constraint.
+	tallies, columns []int
 	// limits are how many pods, at most, a domain may have before the pod comes, as of
 	// prepare; self is 1 where the pod itself will count.
-	limits []int64
-	self   []int64
-	judged []uint64 // the tallies' versions that limits are for
+	limits, self []int64
+	judged       []uint64 // the tallies' versions that limits are for
 }
 
 // anyVersion is a version that no tally has.
 const anyVersion = math.MaxUint64
 
-func newSpreadJudge(e *Engine, w *wide, index int16, f *spreadFilter) *spreadJudge {
-	j := &spreadJudge{spreadFilter: f, at: index}
+func newSpreadJudge(e *Engine, w *wide, f *spreadFilter) *spreadJudge {
+	j := &spreadJudge{spreadFilter: f}
 	for i := range f.constraints {
 		c := &f.constraints[i]
-		t := &tally{axis: e.axis(c.key), included: []bool{}}
+		t := &tally{axis: e.axis(c.key), picky: true}
 		j.tallies = append(j.tallies, w.newTally(t))
+		j.columns = append(j.columns, w.newColumn(newColumn(t)))
 		j.self = append(j.self, 0)
-		if c.selector.Matches(labels.Set(f.pod.Object.Labels)) {
+		if c.selector.Matches(labels.Set(f.pod.Template.Labels)) {
 			j.self[i] = 1
 		}
 		j.judged = append(j.judged, anyVersion)
@@ -54,10 +54,6 @@ func newSpreadJudge(e *Engine, w *wide, index int16, f *spreadFilter) *spreadJud
 	j.limits = make([]int64, len(j.tallies))
 	return j
 }
-
-func (j *spreadJudge) index() int16 { return j.at }
-
-func (j *spreadJudge) reason(why uint8) string { return spreadReasons[why] }
 
 func (j *spreadJudge) relate(w *wide, _ *Engine, k *state.Kind) { j.relateSpread(w, j.tallies, k) }
 
@@ -83,14 +79,13 @@ func (j *spreadJudge) prepare(w *wide, _ *Engine) {
 	}
 }
 
-func (j *spreadJudge) passes(w *wide, slot int) (bool, uint8) {
-	for i, number := range j.tallies {
-		t := w.tallies[number]
-		d := t.axis.of[slot]
-		if d == nowhere {
+func (j *spreadJudge) passes(w *wide, values []int64) (bool, uint8) {
+	for i, column := range j.columns {
+		sum, ok := w.columns[column].sum(values[column])
+		if !ok {
 			return false, lacksKey
 		}
-		if t.sum(d) > j.limits[i] {
+		if sum > j.limits[i] {
 			return false, overSkew
 		}
 	}
@@ -100,30 +95,29 @@ func (j *spreadJudge) passes(w *wide, slot int) (bool, uint8) {
 // spreadRanker is spreadScorer over tallies.
 type spreadRanker struct {
 	*spreadScorer
-	weight  int64
-	tallies []int
-	// left tells by slot whether the node is left out.
-	left []bool
-	// terms are, per constraint over domains, what each domain adds to the raw score.
-	terms [][]float64
+	weight int64
+	// tallies and columns are per constraint; leftColumn says which nodes are left out.
+	tallies, columns []int
+	leftColumn       int
 	// marked tells which domains have a feasible node: those marked with the present mark.
 	marked [][]uint32
 	mark   uint32
-	// weights are per constraint, low and high the range of the raw scores, as of rate.
-	weights   []float64
-	low, high int64
+	// weights are per constraint, as of rate.
+	weights []float64
 }
 
 func newSpreadRanker(e *Engine, w *wide, weight int64, s *spreadScorer) *spreadRanker {
-	r := &spreadRanker{spreadScorer: s, weight: weight}
+	r := &spreadRanker{spreadScorer: s, weight: weight, leftColumn: w.newColumn(column{how: columnFlag})}
 	for i := range s.constraints {
-		t := &tally{axis: e.axis(s.constraints[i].key), included: []bool{}, emptyToo: true}
+		t := &tally{axis: e.axis(s.constraints[i].key), picky: true, emptyToo: true}
+		c := newColumn(t)
 		if s.constraints[i].key == corev1.LabelHostname {
 			t = &tally{} // its pods are counted node by node
+			c = column{tally: t, how: columnPerNode, hostname: e.axis(corev1.LabelHostname)}
 		}
 		r.tallies = append(r.tallies, w.newTally(t))
+		r.columns = append(r.columns, w.newColumn(c))
 	}
-	r.terms = make([][]float64, len(r.tallies))
 	r.marked = make([][]uint32, len(r.tallies))
 	r.weights = make([]float64, len(r.tallies))
 	return r
@@ -132,79 +126,74 @@ func newSpreadRanker(e *Engine, w *wide, weight int64, s *spreadScorer) *spreadR
 func (r *spreadRanker) relate(w *wide, _ *Engine, k *state.Kind) { r.relateSpread(w, r.tallies, k) }
 
 func (r *spreadRanker) restate(w *wide, slot int, n *state.NodeInfo) {
-	if lack := slot + 1 - len(r.left); lack > 0 {
-		r.left = growBy(r.left, lack, false)
+	left := &w.columns[r.leftColumn]
+	if lack := slot + 1 - len(left.flags); lack > 0 {
+		left.flags = growBy(left.flags, lack, false)
 	}
-	r.left[slot] = r.leavesOut(n)
+	left.flags[slot] = r.leavesOut(n)
 	for i, number := range r.tallies {
-		if t := w.tallies[number]; t.included != nil {
-			t.included[slot] = !r.left[slot] && r.includes(&r.constraints[i], n.Node)
+		if t := w.tallies[number]; t.picky {
+			t.included[slot] = !left.flags[slot] && r.includes(&r.constraints[i], n.Node)
 		}
 	}
 }
 
-func (r *spreadRanker) rate(c *class, e *Engine, feasible []int32, totals []int64) {
-	w := &c.wide
-	r.weighAll(w, feasible)
-	hostname := e.axis(corev1.LabelHostname)
-	raw := w.survey.raws(len(feasible))
-	r.low, r.high = math.MaxInt64, 0
-	for i, slot := range feasible {
-		if r.left[slot] {
-			raw[i] = leftOut
+func (r *spreadRanker) rate(c *class, rated *rating) {
+	r.weigh(c, rated)
+	low, high := int64(math.MaxInt64), int64(0)
+	for i := range rated.groups {
+		values := rated.columns(c, i)
+		if r.isLeft(values) {
 			continue
 		}
-		raw[i] = r.rawScore(w, hostname, int(slot))
-		r.low, r.high = min(r.low, raw[i]), max(r.high, raw[i])
+		rated.raw[i] = r.rawScore(c.wide, values)
+		low, high = min(low, rated.raw[i]), max(high, rated.raw[i])
 	}
-	w.survey.scale(r, r.low, r.high, raw)
-	for i, points := range raw {
-		totals[i] += points
-	}
-}
-
-// points implements scaler; see spreadScorer.Normalize.
-func (r *spreadRanker) points(score int64) int64 {
-	switch {
-	case score == leftOut:
-		return MinScore
-	case r.high == 0:
-		return r.weight * MaxScore
-	default:
-		return r.weight * (MaxScore * (r.high + r.low - score) / r.high)
+	for i := range rated.groups {
+		switch {
+		case r.isLeft(rated.columns(c, i)):
+		case high == 0:
+			rated.sums[i] += r.weight * MaxScore
+		default:
+			rated.sums[i] += r.weight * (MaxScore * (high + low - rated.raw[i]) / high)
+		}
 	}
 }
 
-// weighAll works out the weight of every constraint and what each domain adds.
-func (r *spreadRanker) weighAll(w *wide, feasible []int32) {
+// isLeft tells whether the nodes of a group are left out: they get nothing.
+func (r *spreadRanker) isLeft(values []int64) bool { return values[r.leftColumn] != 0 }
+
+// weigh works out the weight of every constraint.
+func (r *spreadRanker) weigh(c *class, rated *rating) {
 	scored := 0
-	for _, slot := range feasible {
-		if !r.left[slot] {
-			scored++
+	for i, n := range rated.nodes {
+		if !r.isLeft(rated.columns(c, i)) {
+			scored += int(n)
 		}
 	}
 	r.mark++
 	for i, number := range r.tallies {
-		t, domains := w.tallies[number], scored
-		if t.axis != nil {
-			domains = r.markDomains(i, t, feasible)
+		domains := scored
+		if t := c.wide.tallies[number]; t.axis != nil {
+			domains = r.markDomains(c, rated, i, t)
 		}
 		r.weights[i] = math.Log(float64(domains + 2))
-		r.weigh(i, t)
 	}
 }
 
-// leftOut is the raw score of a node that is left out: it gets nothing.
-const leftOut int64 = -1
-
-// markDomains counts the domains that have a feasible node which is not left out.
-func (r *spreadRanker) markDomains(i int, t *tally, feasible []int32) int {
+// markDomains counts the domains that have a feasible node which is not left out. Nodes
+// without the key are of the domain "".
+func (r *spreadRanker) markDomains(c *class, rated *rating, i int, t *tally) int {
 	count := 0
-	for _, slot := range feasible {
-		if r.left[slot] {
+	for entry := range rated.groups {
+		values := rated.columns(c, entry)
+		if r.isLeft(values) {
 			continue
 		}
-		d := int(t.domain(int(slot)))
+		d := int(t.axis.domain(""))
+		if v := values[r.columns[i]]; v != nowhereValue {
+			d = int(v)
+		}
 		if lack := d + 1 - len(r.marked[i]); lack > 0 {
 			r.marked[i] = growBy(r.marked[i], lack, 0)
 		}
@@ -216,34 +205,13 @@ func (r *spreadRanker) markDomains(i int, t *tally, feasible []int32) int {
 	return count
 }
 
-// weigh works out what each domain adds.
-func (r *spreadRanker) weigh(i int, t *tally) {
-	if t.axis == nil {
-		return
-	}
-	if lack := len(t.axis.members) - len(r.terms[i]); lack > 0 {
-		r.terms[i] = growBy(r.terms[i], lack, 0)
-	}
-	for d := range r.terms[i] {
-		r.terms[i][d] = r.term(i, t.sum(int32(d)))
-	}
-}
-
-func (r *spreadRanker) term(i int, count int64) float64 {
-	return float64(count)*r.weights[i] + float64(r.constraints[i].maxSkew-1)
-}
-
 // rawScore is Score: the terms in the order of the constraints, because sums of floats
 // depend on it.
-func (r *spreadRanker) rawScore(w *wide, hostname *axis, slot int) int64 {
+func (r *spreadRanker) rawScore(w *wide, values []int64) int64 {
 	var score float64
-	for i, number := range r.tallies {
-		t := w.tallies[number]
-		switch {
-		case t.axis == nil && hostname.of[slot] != nowhere:
-			score += r.term(i, int64(t.per[slot]))
-		case t.axis != nil && t.axis.of[slot] != nowhere:
-			score += r.terms[i][t.axis.of[slot]]
+	for i, column := range r.columns {
+		if sum, ok := w.columns[column].sum(values[column]); ok {
+			score += float64(sum)*r.weights[i] + float64(r.constraints[i].maxSkew-1)
 		}
 	}
 	return int64(math.Round(score))

@@ -24,7 +24,7 @@ func (taintToleration) Name() string { return TaintToleration }
 
 // Compile implements Plugin.
 func (taintToleration) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
-	tolerations := pod.Object.Spec.Tolerations
+	tolerations := pod.Template.Spec.Tolerations
 	return Compiled{
 		Filter:    taintFilter{"node(s) had untolerated taint(s)", tolerations},
 		Scorer:    taintScorer{softTolerations(tolerations)},
@@ -85,7 +85,7 @@ func (taintToleration) Hint(pod *state.Pod, c Change) bool {
 	if c.Kind == events.KindPod {
 		return c.isOf(pod)
 	}
-	tolerations := pod.Object.Spec.Tolerations
+	tolerations := pod.Template.Spec.Tolerations
 	was := c.OldNode == nil || hasUntolerated(c.OldNode, tolerations)
 	return was && !hasUntolerated(c.NewNode, tolerations)
 }

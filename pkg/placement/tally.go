@@ -7,7 +7,8 @@ type tally struct {
 	axis *axis
 	// emptyToo counts nodes without the key as of the domain "".
 	emptyToo bool
-	// included tells by slot whether the node counts; nil for all.
+	// picky: included tells by slot whether the node counts; otherwise all do.
+	picky    bool
 	included []bool
 	// at and per are the domain that a slot counts in, nowhere for none, and how much.
 	at, per []int32
@@ -26,8 +27,16 @@ func (t *tally) grow(slots int) {
 		return
 	}
 	t.at, t.per = growBy(t.at, lack, nowhere), growBy(t.per, lack, 0)
-	if t.included != nil {
+	if t.picky {
 		t.included = growBy(t.included, lack, false)
+	}
+}
+
+// fill readies a tally that is not picky for what nodes it knows contribute from now on.
+func (t *tally) fill(e *Engine) {
+	t.grow(e.len())
+	for slot, n := range e.infos {
+		t.set(slot, n != nil, 0)
 	}
 }
 
@@ -46,16 +55,23 @@ func (t *tally) domain(slot int) int32 {
 // set replaces what a slot contributes.
 func (t *tally) set(slot int, exists bool, per int32) {
 	at := nowhere
-	if exists && (t.included == nil || t.included[slot]) {
+	if exists && (!t.picky || t.included[slot]) {
 		at = t.domain(slot)
 	}
-	if at == t.at[slot] && (at == nowhere || per == t.per[slot]) {
+	if at == t.at[slot] && per == t.per[slot] {
 		return
 	}
 	t.version++
 	t.add(t.at[slot], -int64(t.per[slot]), -1)
 	t.add(at, int64(per), 1)
 	t.at[slot], t.per[slot] = at, per
+}
+
+// bump changes what a slot contributes.
+func (t *tally) bump(slot int, by int32) {
+	t.version++
+	t.per[slot] += by
+	t.add(t.at[slot], int64(by), 0)
 }
 
 func (t *tally) add(domain int32, pods int64, nodes int32) {
@@ -95,4 +111,75 @@ func (t *tally) fewest() (least int64, domains int) {
 
 func (t *tally) bytes() int64 {
 	return int64(8*len(t.at) + len(t.included) + 12*len(t.sums))
+}
+
+// column is what groups keep of a tally: the domain of a node or, where every node is a
+// domain of its own, the sum of it. With the domain, a group stays what it is when sums
+// change; with the sum, nodes with equal sums are one group.
+type column struct {
+	tally *tally
+	how   columnKind
+	// hostname is for columnPerNode.
+	hostname *axis
+	flags    []bool // for columnFlag, by slot
+}
+
+type columnKind uint8
+
+const (
+	columnDomain columnKind = iota
+	columnSum
+	// columnPerNode is what the node itself contributes, wherever it counts, and nowhere
+	// without a hostname.
+	columnPerNode
+	// columnFlag is a yes or no of the rule itself.
+	columnFlag
+)
+
+// newColumn chooses between domain and sum.
+func newColumn(t *tally) column {
+	if t.axis.crowded == 0 && !t.emptyToo {
+		return column{tally: t, how: columnSum}
+	}
+	return column{tally: t, how: columnDomain}
+}
+
+// fits tells whether the choice is still right.
+func (c *column) fits() bool { return c.how != columnSum || c.tally.axis.crowded == 0 }
+
+func (c *column) value(slot int) int64 {
+	switch c.how {
+	case columnFlag:
+		if c.flags[slot] {
+			return 1
+		}
+		return 0
+	case columnPerNode:
+		if c.hostname.of[slot] == nowhere {
+			return nowhereValue
+		}
+		return int64(c.tally.per[slot])
+	}
+	d := c.tally.axis.of[slot]
+	switch {
+	case d == nowhere:
+		return nowhereValue
+	case c.how == columnSum:
+		return c.tally.sum(d)
+	default:
+		return int64(d)
+	}
+}
+
+// sum is what the domain of a group's nodes sums up to, given the group's value; !ok where
+// they are in none.
+func (c *column) sum(value int64) (sum int64, ok bool) {
+	switch {
+	case value == nowhereValue:
+		return 0, false
+	case c.how == columnDomain:
+		return c.tally.sum(int32(value)), true
+	default:
+		return value, true
+	}
 }

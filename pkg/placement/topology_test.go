@@ -124,7 +124,7 @@ const (
 // what a node's document settles are evaluated either way.
 func TestCrossNodeRules(t *testing.T) {
 	everywhere := "a1 a2 b1 x1"
-	reserved := &state.Pod{UID: "reserved", Namespace: "default", Object: &corev1.Pod{}}
+	reserved := &state.Pod{UID: "reserved", Namespace: "default"}
 	selected := term(hostname, "web")
 	selected.Namespaces, selected.NamespaceSelector = []string{"team"}, &metav1.LabelSelector{
 		MatchLabels: map[string]string{"env": "prod"}}

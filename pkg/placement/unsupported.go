@@ -49,7 +49,7 @@ func (p unsupported) Name() string { return p.name }
 
 // Compile implements Plugin.
 func (p unsupported) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
-	if p.needs(pod.Object) {
+	if p.needs(pod.Template) {
 		return Compiled{Filter: refuse(p.name)}, nil
 	}
 	return Compiled{}, nil

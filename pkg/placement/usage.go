@@ -73,7 +73,7 @@ func newFitUse(r *resourceColumns, index int16, f fitFilter) useFilter {
 }
 
 func (f *fitUse) passes(r *resourceColumns, slot int) bool {
-	capacity, used := r.row(slot)
+	capacity, used, _ := r.row(slot)
 	if f.impossible || used[rowPods] >= capacity[rowPods] {
 		return false
 	}
@@ -88,7 +88,7 @@ func (f *fitUse) passes(r *resourceColumns, slot int) bool {
 // lacks is what a node has not enough of: bit 0 for pods, bit i+1 for needs[i].
 func (f *fitUse) lacks(r *resourceColumns, slot int) uint64 {
 	var set uint64
-	capacity, used := r.row(slot)
+	capacity, used, _ := r.row(slot)
 	if used[rowPods] >= capacity[rowPods] {
 		set |= 1
 	}
@@ -160,15 +160,15 @@ func newUsageRow(r *resourceColumns, demands []demand, withDefaults bool) usageR
 }
 
 func (u usageRow) read(to []share, r *resourceColumns, slot int) []share {
-	row := slot * r.width
+	capacity, used, nonzero := r.row(slot)
 	for _, p := range u {
 		switch {
 		case p.place < 0:
 			to = append(to, share{})
 		case p.nonzero >= 0:
-			to = append(to, share{r.capacity[row+p.place], r.nonzero[2*slot+p.nonzero]})
+			to = append(to, share{capacity[p.place], nonzero[p.nonzero]})
 		default:
-			to = append(to, share{r.capacity[row+p.place], r.used[row+p.place]})
+			to = append(to, share{capacity[p.place], used[p.place]})
 		}
 	}
 	return to

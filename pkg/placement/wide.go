@@ -4,16 +4,23 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// wide is what the rules about other pods keep for a class. A pod on a node counts for
-// them by its kind alone, so that relations of kinds are worked out once and a node is a
-// sum over the kinds on it.
+// wideKey is what the pods of classes that share a wide have in common.
+type wideKey struct {
+	profile *Profile
+	kind    *state.Kind
+	shape   string
+}
+
+// wide is what the rules about other pods keep for the classes whose pods are the same to
+// them. A pod on a node counts by its kind alone, so that relations of kinds are worked out
+// once and a node is a sum over the kinds on it.
 type wide struct {
-	// active: there is something to keep. A class whose own pods ask for nothing becomes
-	// active with the first kind of pod that has something to say about them.
-	active  bool
-	judges  []judge
-	rankers []ranker
-	tallies []*tally
+	key   wideKey
+	users int // classes
+	basis wideBasis
+	// seen is the journal's time up to which everything below is right.
+	seen uint64
+	wideRules
 	// byKind says for every kind of the engine what one pod of it counts for: 0 not known
 	// yet, 1 nothing, otherwise an index into relations, plus 2.
 	byKind    []int32
@@ -23,7 +30,85 @@ type wide struct {
 	// sums is scratch: what the pods of one node count for, per tally.
 	sums    []int32
 	scratch []contribution
-	survey  survey
+	// counted is its size as the cache knows it.
+	counted int64
+}
+
+// wideBasis is what a wide was made from besides the pod: versions, and what the objects
+// said (see objectDigest).
+type wideBasis struct {
+	objects, epoch uint64
+	digest         string
+}
+
+// wideRules are the rules with their tallies.
+type wideRules struct {
+	// active: there is something to keep. A class whose own pods ask for nothing becomes
+	// active with the first kind of pod that has something to say about them.
+	active  bool
+	judges  []judge
+	rankers []ranker
+	tallies []*tally
+	// columns are what groups keep of the tallies.
+	columns []column
+}
+
+func (w *wide) addJudge(e *Engine, filter Filter) {
+	switch f := filter.(type) {
+	case *spreadFilter:
+		w.judges = append(w.judges, newSpreadJudge(e, w, f))
+		w.active = true
+	case *podAffinityFilter:
+		w.judges = append(w.judges, newAffinityJudge(e, w, f))
+		w.active = w.active || len(f.affinity)+len(f.antiAffinity) > 0
+	}
+}
+
+func (w *wide) addRanker(e *Engine, s activeScorer) {
+	switch scorer := s.scorer.(type) {
+	case *spreadScorer:
+		w.rankers = append(w.rankers, newSpreadRanker(e, w, s.weight, scorer))
+		w.active = true
+	case *podAffinityScorer:
+		w.rankers = append(w.rankers, &affinityRanker{podAffinityScorer: scorer, weight: s.weight})
+		w.active = w.active || len(scorer.attracted)+len(scorer.repelled) > 0
+	}
+}
+
+// catchUp counts what moved since the wide was last asked about.
+func (w *wide) catchUp(e *Engine) {
+	w.meet(e)
+	if !w.active || w.seen == e.journal.now {
+		return
+	}
+	for _, t := range w.tallies {
+		t.grow(e.len())
+	}
+	if w.seen == 0 || e.journal.isFar(w.seen) {
+		for slot, at := range e.journal.moved {
+			if at > w.seen {
+				w.restate(e, slot)
+			}
+		}
+	} else {
+		w.follow(e)
+	}
+	w.seen = e.journal.now
+}
+
+// follow goes through the moves one by one. A restated node is counted as it is now, so
+// that its other moves are in already.
+func (w *wide) follow(e *Engine) {
+	for at := w.seen + 1; at <= e.journal.now; at++ {
+		m := &e.journal.last[at%journalSize]
+		slot := int(m.slot)
+		switch restated := e.journal.restated[slot]; {
+		case restated == at:
+			w.restate(e, slot)
+		case restated <= w.seen && m.kind != noKind:
+			w.bump(e, m)
+		}
+	}
 }
 
 // contribution is what one pod adds to a tally.
@@ -32,27 +117,29 @@ type contribution struct {
 	value int32
 }
 
-// judge is a hard rule over tallies.
-type judge interface {
-	// index in the plan's filters.
-	index() int16
+// relater is a rule that counts pods in tallies.
+type relater interface {
 	// relate adds what a pod of a kind counts for.
 	relate(w *wide, e *Engine, k *state.Kind)
 	// restate looks at a node's object again.
 	restate(w *wide, slot int, n *state.NodeInfo)
+}
+
+// judge is a hard rule over tallies.
+type judge interface {
+	relater
 	// prepare is called before passes, after anything changed.
 	prepare(w *wide, e *Engine)
-	// passes tells whether a node passes, and if not which reason it has.
-	passes(w *wide, slot int) (ok bool, why uint8)
-	reason(why uint8) string
+	// passes tells whether nodes with these values of the columns pass, and if not which
+	// reason they have.
+	passes(w *wide, values []int64) (ok bool, why uint8)
 }
 
 // ranker is a soft rule over tallies.
 type ranker interface {
-	relate(w *wide, e *Engine, k *state.Kind)
-	restate(w *wide, slot int, n *state.NodeInfo)
-	// rate adds weighted scores to totals, both in the order of feasible.
-	rate(c *class, e *Engine, feasible []int32, totals []int64)
+	relater
+	// rate adds weighted scores to r.sums.
+	rate(c *class, r *rating)
 }
 
 // newTally adds a tally and returns its number.
@@ -61,21 +148,33 @@ func (w *wide) newTally(t *tally) int {
 	return len(w.tallies) - 1
 }
 
-// meet looks at kinds that are new, and makes room for slots that are.
-func (w *wide) meet(c *class, e *Engine) {
-	if !w.active {
-		for ; w.met < len(e.kinds.list) && !w.active; w.met++ {
-			k := e.kinds.list[w.met].kind
-			w.active = k.Terms != nil && len(w.relationOf(e, int32(w.met))) > 0
-		}
-		if !w.active {
+// newColumn adds a column and returns its place.
+func (w *wide) newColumn(c column) int {
+	w.columns = append(w.columns, c)
+	return len(w.columns) - 1
+}
+
+// meet looks at kinds that are new.
+func (w *wide) meet(e *Engine) {
+	if w.active {
+		return
+	}
+	for ; w.met < len(e.kinds.list); w.met++ {
+		if k := e.kinds.list[w.met].kind; k.Terms != nil && len(w.relationOf(e, int32(w.met))) > 0 {
+			w.active = true
 			return
 		}
-		c.seen = 0 // everything has to be counted
 	}
-	for _, t := range w.tallies {
-		t.grow(e.len())
+}
+
+// fits tells whether all columns are still of the right sort.
+func (w *wide) fits() bool {
+	for i := range w.columns {
+		if !w.columns[i].fits() {
+			return false
+		}
 	}
+	return true
 }
 
 // relationOf is what one pod of a kind counts for.
@@ -95,7 +194,7 @@ func (w *wide) relationOf(e *Engine, kind int32) []contribution {
 
 func (w *wide) relate(e *Engine, kind int32) []contribution {
 	w.scratch = w.scratch[:0]
-	k := e.kinds.list[kind].kind
+	k, known := e.kinds.list[kind].kind, len(w.tallies)
 	for _, j := range w.judges {
 		j.relate(w, e, k)
 	}
@@ -109,6 +208,9 @@ func (w *wide) relate(e *Engine, kind int32) []contribution {
 	relation := append([]contribution(nil), w.scratch...)
 	w.relations = append(w.relations, relation)
 	w.byKind[kind] = int32(len(w.relations)) + 1
+	for _, t := range w.tallies[known:] {
+		t.fill(e)
+	}
 	return relation
 }
 
@@ -123,10 +225,17 @@ func (w *wide) adds(tally int, value int32) {
 	w.scratch = append(w.scratch, contribution{tally, value})
 }
 
-// count sums up the pods of a node.
-func (w *wide) count(e *Engine, slot int, restated bool) {
+// bump counts pods of one kind that came or went.
+func (w *wide) bump(e *Engine, m *move) {
+	for _, by := range w.relationOf(e, m.kind) {
+		w.tallies[by.tally].bump(int(m.slot), by.value*m.by)
+	}
+}
+
+// restate looks at a node's object again and counts its pods anew.
+func (w *wide) restate(e *Engine, slot int) {
 	n := e.infos[slot]
-	if restated && n != nil {
+	if n != nil {
 		for _, j := range w.judges {
 			j.restate(w, slot, n)
 		}
@@ -137,14 +246,13 @@ func (w *wide) count(e *Engine, slot int, restated bool) {
 	clear(w.sums)
 	for _, k := range e.kinds.of[slot] {
 		for _, by := range w.relationOf(e, k.kind) {
-			for len(w.sums) <= by.tally {
-				w.sums = append(w.sums, 0)
+			if lack := by.tally + 1 - len(w.sums); lack > 0 {
+				w.sums = growBy(w.sums, lack, 0)
 			}
 			w.sums[by.tally] += by.value * k.pods
 		}
 	}
 	for i, t := range w.tallies {
-		t.grow(e.len())
 		var per int32
 		if i < len(w.sums) {
 			per = w.sums[i]
@@ -153,10 +261,33 @@ func (w *wide) count(e *Engine, slot int, restated bool) {
 	}
 }
 
+// prepare readies the judges for passes.
+func (w *wide) prepare(e *Engine) {
+	if !w.active {
+		return
+	}
+	for _, j := range w.judges {
+		j.prepare(w, e)
+	}
+}
+
+// passes tells whether nodes with these values of the columns pass.
+func (w *wide) passes(values []int64) bool {
+	if !w.active {
+		return true
+	}
+	for _, j := range w.judges {
+		if ok, _ := j.passes(w, values); !ok {
+			return false
+		}
+	}
+	return true
+}
+
 func (w *wide) bytes() int64 {
 	size := int64(4 * len(w.byKind))
 	for _, t := range w.tallies {
 		size += t.bytes()
 	}
-	return size + w.survey.bytes()
+	return size
 }

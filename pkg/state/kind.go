@@ -32,12 +32,7 @@ var podKinds intern.Table[Kind]
 
 // kindOf returns the kind of a pod. It keeps the labels and the affinity of obj.
 func kindOf(obj *corev1.Pod) *Kind {
-	key, err := kindKey(obj)
-	if err != nil {
-		// The affinity has no bytes of its own; a kind without equals is right for it too.
-		return newKind(obj)
-	}
-	return podKinds.Get(key, func() *Kind { return newKind(obj) })
+	return podKinds.Get(kindKey(obj), func() *Kind { return newKind(obj) })
 }
 
 func newKind(obj *corev1.Pod) *Kind {
@@ -59,34 +54,22 @@ func newKind(obj *corev1.Pod) *Kind {
 // kindKey writes what makes a kind so that equal bytes are equal kinds: every part has its
 // length before it, maps are sorted, and affinity is its own protobuf, whose maps are
 // sorted too.
-func kindKey(obj *corev1.Pod) ([]byte, error) {
+func kindKey(obj *corev1.Pod) []byte {
 	key := make([]byte, 0, kindKeySize)
-	key = appendPart(key, obj.Namespace)
-	if obj.DeletionTimestamp != nil {
-		key = append(key, 1)
-	} else {
-		key = append(key, 0)
-	}
+	key = appendBytes(key, obj.Namespace)
+	key = append(key, flag(obj.DeletionTimestamp != nil))
 	key = appendLabels(key, obj.Labels)
 	a := obj.Spec.Affinity
 	if a == nil {
-		return key, nil
+		return key
 	}
 	if a.PodAffinity != nil {
-		data, err := a.PodAffinity.Marshal()
-		if err != nil {
-			return nil, err
-		}
-		key = appendPart(append(key, 'w'), string(data))
+		key = appendBytes(append(key, 'w'), marshalled(a.PodAffinity))
 	}
 	if a.PodAntiAffinity != nil {
-		data, err := a.PodAntiAffinity.Marshal()
-		if err != nil {
-			return nil, err
-		}
-		key = appendPart(append(key, 'a'), string(data))
+		key = appendBytes(append(key, 'a'), marshalled(a.PodAntiAffinity))
 	}
-	return key, nil
+	return key
 }
 
 const (
@@ -105,11 +88,7 @@ func appendLabels(b []byte, set map[string]string) []byte {
 	slices.Sort(names)
 	b = binary.AppendUvarint(b, uint64(len(names)))
 	for _, name := range names {
-		b = appendPart(appendPart(b, name), set[name])
+		b = appendBytes(appendBytes(b, name), set[name])
 	}
 	return b
-}
-
-func appendPart(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }

@@ -91,7 +91,7 @@ func TestKind(t *testing.T) {
 		for _, p := range []*state.Pod{podA, podB} {
 			k := p.Kind
 			if k.Namespace != p.Namespace || k.Deleting != p.Deleting || k.Terms != p.Terms ||
-				!maps.Equal(k.Labels, p.Object.Labels) || k.RequiredAntiAffinity != (len(p.RequiredAntiAffinity()) > 0) {
+				!maps.Equal(k.Labels, p.Template.Labels) || k.RequiredAntiAffinity != (len(p.RequiredAntiAffinity()) > 0) {
 				t.Fatalf("pod %+v is of kind %+v", p, k)
 			}
 		}

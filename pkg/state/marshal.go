@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 )
@@ -73,12 +74,12 @@ func (s *Snapshot) Marshal() ([]byte, uint64, error) {
 // eachObject visits every object in the order of kinds, sorted within each.
 func (s *Snapshot) eachObject(visit func(events.Kind, uint64, APIObject) bool) {
 	for pod := range s.Pods() {
-		if !visit(events.KindPod, pod.ResourceVersion, pod.Object) {
+		if !visit(events.KindPod, pod.ResourceVersion, pod.Object()) {
 			return
 		}
 	}
 	for node := range s.Nodes() {
-		if !visit(events.KindNode, node.ResourceVersion, node.Object) {
+		if !visit(events.KindNode, node.ResourceVersion, node.api()) {
 			return
 		}
 	}
@@ -115,26 +116,55 @@ func Restore(data []byte) (*Store, error) {
 	if len(data) == 0 {
 		return s, nil
 	}
-	txn := s.db.Txn(true)
-	defer txn.Abort()
-	a := application{txn: txn}
+	a := newApplication(s.db, Position{})
+	count := 0
 	p, err := parseStore(data, func(it item) error {
-		obj, err := newAPIObject(it.kind)
-		if err != nil {
-			return err
+		if count++; count%restoreBatch == 0 {
+			if err := a.write(s.db); err != nil {
+				return err
+			}
+			a = newApplication(s.db, Position{})
 		}
-		if err := obj.Unmarshal(it.object); err != nil {
-			return fmt.Errorf("state: restore %s: %w", it.kind, err)
-		}
-		return a.replace(value{}, valueOf(it.kind, obj, it.resourceVersion), 0)
+		return a.restore(it)
 	})
 	if err != nil {
 		return nil, err
 	}
-	txn.Commit()
+	if err := a.write(s.db); err != nil {
+		return nil, err
+	}
 	s.publish(p)
 	return s, nil
 }
+
+// restore adds what an Item holds.
+func (a *application) restore(it item) error {
+	obj, err := newAPIObject(it.kind)
+	if err != nil {
+		return err
+	}
+	failed := func(err error) error { return fmt.Errorf("state: restore %s: %w", it.kind, err) }
+	if it.kind == events.KindPod {
+		pod, err := a.reader.read(it.object, it.resourceVersion)
+		if err != nil {
+			return failed(err)
+		}
+		return a.replacePod(PodChange{After: pod})
+	}
+	if err := obj.Unmarshal(it.object); err != nil {
+		return failed(err)
+	}
+	if node, ok := obj.(*corev1.Node); ok {
+		a.replaceNode(nil, newNode(node, it.resourceVersion))
+	} else {
+		a.replaceObject(it.kind, nil, newObject(it.kind, obj, it.resourceVersion))
+	}
+	return nil
+}
+
+// restoreBatch is how many objects Restore writes at a time: enough for paths to be shared,
+// and few enough for drafts to stay small beside the store.
+const restoreBatch = 4096
 
 // SnapshotPosition reads the position of marshalled data without building the store.
 func SnapshotPosition(data []byte) (Position, error) {
@@ -159,16 +189,16 @@ func parseStore(data []byte, visit func(item) error) (Position, error) {
 	err := eachField(data, func(f field) error {
 		switch f.number {
 		case fieldVersion:
-			version = f.number64
+			version = f.varint
 			if version == 0 || version > SnapshotVersion {
 				return fmt.Errorf("state: snapshot version %d, want 1 to %d", version, SnapshotVersion)
 			}
 		case fieldSequence:
-			p.Sequence = f.number64
+			p.Sequence = f.varint
 		case fieldEpoch:
-			p.Epoch = f.number64
+			p.Epoch = f.varint
 		case fieldRepairing:
-			p.repairing = protowire.DecodeBool(f.number64)
+			p.repairing = protowire.DecodeBool(f.varint)
 		case fieldProgress, fieldItem:
 			it, err := parseItem(f.bytes)
 			if err != nil {
@@ -198,45 +228,11 @@ func parseItem(data []byte) (item, error) {
 		case fieldKind:
 			it.kind = events.Kind(f.bytes)
 		case fieldResourceVersion:
-			it.resourceVersion = f.number64
+			it.resourceVersion = f.varint
 		case fieldObject:
 			it.object = f.bytes
 		}
 		return nil
 	})
 	return it, err
-}
-
-// field is one protobuf field: number64 for varints, bytes for length-delimited ones.
-type field struct {
-	number   protowire.Number
-	number64 uint64
-	bytes    []byte
-}
-
-func eachField(data []byte, visit func(field) error) error {
-	for len(data) > 0 {
-		number, kind, n := protowire.ConsumeTag(data)
-		if n < 0 {
-			return fmt.Errorf("state: snapshot: %w", protowire.ParseError(n))
-		}
-		data = data[n:]
-		f := field{number: number}
-		switch kind {
-		case protowire.VarintType:
-			f.number64, n = protowire.ConsumeVarint(data)
-		case protowire.BytesType:
-			f.bytes, n = protowire.ConsumeBytes(data)
-		default:
-			n = protowire.ConsumeFieldValue(number, kind, data)
-		}
-		if n < 0 {
-			return fmt.Errorf("state: snapshot: %w", protowire.ParseError(n))
-		}
-		data = data[n:]
-		if err := visit(f); err != nil {
-			return err
-		}
-	}
-	return nil
 }

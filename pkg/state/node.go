@@ -9,6 +9,9 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/state/intern"
 )
 
 // Node is one node as a fact described it. Immutable and shared.
@@ -16,43 +19,70 @@ type Node struct {
 	UID, Name       string
 	ResourceVersion uint64
 	Allocatable     Resources
-	// Images are the sizes in bytes of the images on the node, by every name they have;
-	// nil when there are none.
-	Images map[string]int64
+	// Images are the images on the node; nil when there are none.
+	Images *Images
 	// UIDHash spreads nodes for tie-breaks; a function of UID alone.
 	UIDHash uint64
-	// Object is the stripped object.
+	// Object is the stripped object without status.images, which are in Images.
 	Object *corev1.Node
+
+	form *nodeForm
 }
 
-// NewNode derives the values of a node. It keeps obj: the caller gives it away.
-func NewNode(obj *corev1.Node) *Node {
+// nodeForm is what many nodes have in common of their status: all but times and images.
+// Immutable, one for equal content in this process.
+type nodeForm struct {
+	status      corev1.NodeStatus
+	allocatable Resources
+}
+
+var nodeForms intern.Table[nodeForm]
+
+// NewNode derives the values of a node. It keeps what obj points to, which the caller gives
+// away.
+func NewNode(obj *corev1.Node) *Node { return newNode(obj, 0) }
+
+// newNode is NewNode; the resourceVersion is the greater of rv and the object's.
+func newNode(obj *corev1.Node, rv uint64) *Node {
+	kept := *obj
+	form := nodeFormOf(&kept.Status)
+	conditions := kept.Status.Conditions
+	kept.Status = form.status
+	kept.Status.Conditions = slices.Clone(form.status.Conditions)
+	for i := range conditions {
+		c := &kept.Status.Conditions[i]
+		c.LastHeartbeatTime, c.LastTransitionTime = conditions[i].LastHeartbeatTime, conditions[i].LastTransitionTime
+	}
 	return &Node{
 		UID:             string(obj.UID),
 		Name:            obj.Name,
-		ResourceVersion: parseResourceVersion(obj.ResourceVersion),
-		Allocatable:     NewResources(obj.Status.Allocatable),
-		Images:          imageSizes(obj.Status.Images),
+		ResourceVersion: max(parseResourceVersion(obj.ResourceVersion), rv),
+		Allocatable:     form.allocatable,
+		Images:          newImages(obj.Status.Images),
 		UIDHash:         xxhash.Sum64String(string(obj.UID)),
-		Object:          obj,
+		Object:          &kept,
+		form:            form,
 	}
 }
 
-// imageSizes keeps the first size of a name that appears twice, as upstream's cache does
-// (pkg/scheduler/backend/cache addNodeImageStates).
-func imageSizes(images []corev1.ContainerImage) map[string]int64 {
-	if len(images) == 0 {
-		return nil
+func nodeFormOf(s *corev1.NodeStatus) *nodeForm {
+	hollow := *s
+	hollow.Images = nil
+	hollow.Conditions = slices.Clone(s.Conditions)
+	for i := range hollow.Conditions {
+		c := &hollow.Conditions[i]
+		c.LastHeartbeatTime, c.LastTransitionTime = metav1.Time{}, metav1.Time{}
 	}
-	sizes := make(map[string]int64, len(images))
-	for _, image := range images {
-		for _, name := range image.Names {
-			if _, ok := sizes[name]; !ok {
-				sizes[name] = image.SizeBytes
-			}
-		}
-	}
-	return sizes
+	return nodeForms.Get(marshalled(&hollow), func() *nodeForm {
+		return &nodeForm{status: hollow, allocatable: NewResources(hollow.Allocatable)}
+	})
+}
+
+// api is the whole stripped object.
+func (n *Node) api() *corev1.Node {
+	obj := *n.Object
+	obj.Status.Images = n.Images.api()
+	return &obj
 }
 
 // generation numbers states of NodeInfos. It is one counter for the process, so that equal

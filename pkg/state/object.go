@@ -21,6 +21,16 @@ type APIObject interface {
 	Unmarshal(data []byte) error
 }
 
+// marshalled is the protobuf of an API object or a part of one. Maps in it are sorted, so
+// that equal values have equal bytes. Nothing that stands in such values fails to marshal.
+func marshalled(v interface{ Marshal() ([]byte, error) }) []byte {
+	data, err := v.Marshal()
+	if err != nil {
+		impossible("marshal", err)
+	}
+	return data
+}
+
 // Object is one object of a kind that has no values of its own here. Immutable and shared.
 type Object struct {
 	Kind                 events.Kind
@@ -28,6 +38,18 @@ type Object struct {
 	ResourceVersion      uint64
 	// API is the stripped object, of the Go type that belongs to Kind.
 	API APIObject
+}
+
+// newObject keeps obj; its resourceVersion is the greater of rv and the object's.
+func newObject(k events.Kind, obj APIObject, rv uint64) *Object {
+	return &Object{
+		Kind:            k,
+		UID:             string(obj.GetUID()),
+		Namespace:       obj.GetNamespace(),
+		Name:            obj.GetName(),
+		ResourceVersion: max(parseResourceVersion(obj.GetResourceVersion()), rv),
+		API:             obj,
+	}
 }
 
 // kinds is the closed set, in the order in which Describe and snapshots list them; the
@@ -90,17 +112,25 @@ func newAPIObject(k events.Kind) (APIObject, error) {
 
 // decodeObject reads the protobuf of a fact and checks that it is the object the fact
 // speaks of.
-func decodeObject(k events.Kind, uid string, data []byte) (APIObject, error) {
-	obj, err := newAPIObject(k)
+func decodeObject(f events.Fact) (APIObject, error) {
+	obj, err := newAPIObject(f.Kind)
 	if err != nil {
 		return nil, err
 	}
-	if err := obj.Unmarshal(data); err != nil {
-		return nil, fmt.Errorf("state: %s %s: object: %w", k, uid, err)
+	if err := obj.Unmarshal(f.Object); err != nil {
+		return nil, decodeError(f, err)
 	}
-	if got := string(obj.GetUID()); got != uid || uid == "" {
-		return nil, fmt.Errorf("state: %s: the fact's uid is %q, its object's is %q, want the same and not empty",
-			k, uid, got)
+	return obj, checkUID(f, string(obj.GetUID()))
+}
+
+func decodeError(f events.Fact, err error) error {
+	return fmt.Errorf("state: %s %s: object: %w", f.Kind, f.UID, err)
+}
+
+func checkUID(f events.Fact, got string) error {
+	if got != f.UID || f.UID == "" {
+		return fmt.Errorf("state: %s: the fact's uid is %q, its object's is %q, want the same and not empty",
+			f.Kind, f.UID, got)
 	}
-	return obj, nil
+	return nil
 }

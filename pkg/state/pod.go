@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	podresource "k8s.io/component-helpers/resource"
 )
 
@@ -19,6 +21,9 @@ const (
 
 // Pod is one pod as a fact described it. Immutable and shared: nobody may change it or
 // what it points to.
+//
+// Pods are many and made from few templates. What a pod has in common with others is kept
+// once for all of them, and the whole object is put together when it is asked for.
 type Pod struct {
 	UID, Namespace, Name string
 	// NodeName is where the pod is bound, or empty.
@@ -26,7 +31,10 @@ type Pod struct {
 	// ResourceVersion is the object's own.
 	ResourceVersion uint64
 	Priority        int32
-	SchedulerName   string
+	// Gated: spec.schedulingGates is not empty. Terminal: the phase is Succeeded or
+	// Failed. Deleting: a deletionTimestamp is set.
+	Gated, Terminal, Deleting bool
+	SchedulerName             string
 	// Requests is what the pod takes from a node: max(spec, allocated, actual) under
 	// in-place resize, overhead and sidecars included, and one pod.
 	Requests Resources
@@ -35,47 +43,98 @@ type Pod struct {
 	NonZero Resources
 	// Ports are the host ports of regular and restartable init containers.
 	Ports []HostPort
-	// Gated: spec.schedulingGates is not empty. Terminal: the phase is Succeeded or
-	// Failed. Deleting: a deletionTimestamp is set.
-	Gated, Terminal, Deleting bool
 	// Terms are the inter-pod affinity terms, nil when there are none. Those of Kind, if the
 	// pod has one.
 	Terms *PodTerms
 	// Kind is what other pods' placement rules see of the pod, shared by all pods of which
 	// they see the same; nil for a pod that is not Described.
 	Kind *Kind
-	// Object is the stripped object; nil only for a pod known by its reservation alone.
-	Object *corev1.Pod
+	// Template is what the pod has in common with the pods of its template: namespace,
+	// generateName, labels, owners, finalizers and the spec without nodeName. All else in it
+	// is empty; Object has it. Pods of this process with the same content here have the same
+	// pointer. nil only for a pod known by its reservation alone.
+	Template *corev1.Pod
+
+	form *form  // nil like Template
+	own  string // see appendOwn
 }
 
-// NewPod derives the values of a pod. It keeps obj: the caller gives it away.
+// NewPod derives the values of a pod. It keeps nothing of obj.
 func NewPod(obj *corev1.Pod) *Pod {
-	requests := podRequests(obj, nil)
+	pod, err := (&podReader{}).read(marshalled(obj), 0)
+	if err != nil {
+		impossible("read a marshalled pod", err)
+	}
+	return pod
+}
+
+// podReader makes pods of their protobuf. It keeps buffers from one to the next.
+type podReader struct {
+	parts podParts
+	buf   []byte
+}
+
+// read makes a pod. Its resourceVersion is the greater of rv and the object's.
+func (r *podReader) read(data []byte, rv uint64) (*Pod, error) {
+	f, err := r.form(data)
+	if err != nil {
+		// Not as Kubernetes writes it, or nothing at all: its own decoder tells.
+		obj := &corev1.Pod{}
+		if err := obj.Unmarshal(data); err != nil {
+			return nil, err
+		}
+		if data, err = obj.Marshal(); err != nil {
+			return nil, err
+		}
+		if f, err = r.form(data); err != nil {
+			return nil, err
+		}
+	}
+	return r.pod(f, rv), nil
+}
+
+func (r *podReader) form(data []byte) (*form, error) {
+	if err := r.parts.read(data); err != nil {
+		return nil, err
+	}
+	var (
+		f   *form
+		err error
+	)
+	f, r.buf, err = r.parts.form(r.buf)
+	return f, err
+}
+
+// pod makes the pod of the parts read last. One string holds all that is its own.
+func (r *podReader) pod(f *form, rv uint64) *Pod {
+	p := &r.parts
+	rv = max(parseResourceVersion(string(p.resourceVersion)), rv)
+	r.buf = append(append(r.buf[:0], p.uid...), p.name...)
+	r.buf = p.appendOwn(r.buf, f, rv)
+	text := string(r.buf)
+	uid, rest := text[:len(p.uid)], text[len(p.uid):]
+	name, own := rest[:len(p.name)], rest[len(p.name):]
+	spec := &f.template.pod.Spec
 	pod := &Pod{
-		UID:             string(obj.UID),
-		Namespace:       obj.Namespace,
-		Name:            obj.Name,
-		NodeName:        obj.Spec.NodeName,
-		ResourceVersion: parseResourceVersion(obj.ResourceVersion),
-		SchedulerName:   obj.Spec.SchedulerName,
-		Requests:        NewResources(requests),
-		NonZero:         nonZeroRequests(obj, requests),
-		Ports:           hostPorts(obj),
-		Gated:           len(obj.Spec.SchedulingGates) > 0,
-		Terminal:        obj.Status.Phase == corev1.PodSucceeded || obj.Status.Phase == corev1.PodFailed,
-		Deleting:        obj.DeletionTimestamp != nil,
-		Object:          obj,
+		UID:             uid,
+		Namespace:       f.template.pod.Namespace,
+		Name:            name,
+		NodeName:        string(p.nodeName),
+		ResourceVersion: rv,
+		SchedulerName:   spec.SchedulerName,
+		Requests:        f.demand.requests,
+		NonZero:         f.demand.nonZero,
+		Ports:           f.demand.ports,
+		Gated:           len(spec.SchedulingGates) > 0,
+		Terminal:        f.status.api.Phase == corev1.PodSucceeded || f.status.api.Phase == corev1.PodFailed,
+		Deleting:        p.deleting,
+		Terms:           f.terms,
+		Kind:            f.kind,
+		Template:        &f.template.pod,
 	}
-	if pod.Described() {
-		pod.Kind = kindOf(obj)
-		pod.Terms = pod.Kind.Terms
-		obj.Labels = pod.Kind.Labels
-	} else {
-		pod.Terms = newPodTerms(obj)
-	}
-	pod.Requests.Pods = 1
-	if obj.Spec.Priority != nil {
-		pod.Priority = *obj.Spec.Priority
+	pod.form, pod.own = f, own
+	if spec.Priority != nil {
+		pod.Priority = *spec.Priority
 	}
 	return pod
 }
@@ -86,17 +145,87 @@ func (p *Pod) Occupies() bool { return p.NodeName != "" && !p.Terminal }
 
 // Described tells whether a fact has described the pod. One that is known by its
 // reservation alone has requests and ports, but nobody knows its labels and terms.
-func (p *Pod) Described() bool { return p.Object != nil && p.Object.UID != "" }
+func (p *Pod) Described() bool { return p.Kind != nil }
 
 // Key is "namespace/name".
 func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }
 
+// Created is metadata.creationTimestamp; the zero time if there is none.
+func (p *Pod) Created() metav1.Time { return p.readOwn(false).created.time() }
+
+// Generation is metadata.generation.
+func (p *Pod) Generation() int64 { return p.readOwn(false).generation }
+
+// Annotation is the value of one annotation; empty if there is none.
+func (p *Pod) Annotation(name string) string {
+	found := ""
+	p.eachAnnotation(p.readOwn(true), func(n, value string) {
+		if n == name {
+			found = value
+		}
+	})
+	return found
+}
+
+// Annotations are all annotations, in a map of the caller's; nil if there are none.
+func (p *Pod) Annotations() map[string]string { return p.annotations(p.readOwn(true)) }
+
+func (p *Pod) annotations(own ownParts) map[string]string {
+	var all map[string]string
+	p.eachAnnotation(own, func(name, value string) {
+		if all == nil {
+			all = map[string]string{}
+		}
+		all[name] = value
+	})
+	return all
+}
+
+func (p *Pod) eachAnnotation(own ownParts, visit func(name, value string)) {
+	if p.form != nil {
+		own.rest.annotations(p.form, visit)
+	}
+}
+
+// Status is the pod's status without times, addresses and counts of restarts, shared and
+// read only. Object has all but the addresses. Pods of this process with the same status in
+// this sense have the same pointer.
+func (p *Pod) Status() *corev1.PodStatus {
+	if p.form == nil {
+		return &corev1.PodStatus{}
+	}
+	return &p.form.status.api
+}
+
+// Object is the whole object as far as Strip leaves it, put together for the caller. The
+// struct is the caller's; maps and lists in it are shared and must not be changed.
+func (p *Pod) Object() *corev1.Pod {
+	obj := &corev1.Pod{}
+	if p.Template != nil {
+		*obj = *p.Template
+	}
+	own := p.readOwn(true)
+	obj.UID, obj.Namespace, obj.Name = types.UID(p.UID), p.Namespace, p.Name
+	obj.ResourceVersion, obj.Generation = own.resourceVersion, own.generation
+	obj.CreationTimestamp, obj.DeletionGracePeriodSeconds = own.created.time(), own.grace
+	if own.deleting {
+		deleted := own.deleted.time()
+		obj.DeletionTimestamp = &deleted
+	}
+	obj.Spec.NodeName = p.NodeName
+	if p.form != nil {
+		obj.Status = p.form.status.with(own.times, own.counts)
+	}
+	obj.Annotations = p.annotations(own)
+	return obj
+}
+
 // RequiredAntiAffinity returns the pod's required anti-affinity terms, often none.
 func (p *Pod) RequiredAntiAffinity() []corev1.PodAffinityTerm {
-	if p.Object == nil || p.Object.Spec.Affinity == nil || p.Object.Spec.Affinity.PodAntiAffinity == nil {
+	if p.Template == nil || p.Template.Spec.Affinity == nil || p.Template.Spec.Affinity.PodAntiAffinity == nil {
 		return nil
 	}
-	return p.Object.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	return p.Template.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
 // podRequests is the formula of upstream's NodeInfo with the feature gates of 1.36

@@ -8,17 +8,19 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// Tables. Each has at most two string indexes, because each index costs a path copy per
-// change; "placed" is a table of its own so that only bound pods pay for it.
+// Tables. A row costs some 400 bytes in each index of its table, more than a pod. Nodes and
+// other objects are rows, with two indexes at most. Pods are many: they stand in pages (see
+// podIndex), one table by UID and one by name, and in "placed" once more by the node they
+// are bound to, which has a row per node.
 const (
 	tablePods    = "pods"
+	tableNames   = "names"
 	tableNodes   = "nodes"
 	tablePlaced  = "placed"
 	tableObjects = "objects"
 
-	indexID     = "id"
-	indexName   = "name"
-	indexPrefix = "id_prefix"
+	indexID   = "id"
+	indexName = "name"
 )
 
 // schema is the memdb schema of a Store.
@@ -32,15 +34,17 @@ func schema() *memdb.DBSchema {
 	}
 	return &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{
 		tablePods: table(tablePods, map[string]func(any) string{
-			indexID:   func(v any) string { return v.(*Pod).UID },
-			indexName: func(v any) string { return v.(*Pod).Key() },
+			indexID: func(v any) string { return v.(*page).from.String() },
+		}),
+		tableNames: table(tableNames, map[string]func(any) string{
+			indexID: func(v any) string { return v.(*page).from.String() },
+		}),
+		tablePlaced: table(tablePlaced, map[string]func(any) string{
+			indexID: func(v any) string { return v.(*site).node },
 		}),
 		tableNodes: table(tableNodes, map[string]func(any) string{
 			indexID:   func(v any) string { return v.(*Node).UID },
 			indexName: func(v any) string { return v.(*Node).Name },
-		}),
-		tablePlaced: table(tablePlaced, map[string]func(any) string{
-			indexID: func(v any) string { return placedKey(v.(*Pod).NodeName, v.(*Pod).UID) },
 		}),
 		tableObjects: table(tableObjects, map[string]func(any) string{
 			indexID:   func(v any) string { return objectKey(v.(*Object).Kind, v.(*Object).UID) },
@@ -50,10 +54,8 @@ func schema() *memdb.DBSchema {
 }
 
 // separator cannot occur in Kubernetes names, so that compound keys are unambiguous and a
-// prefix lookup for "node-1" does not find "node-10".
+// prefix lookup for one namespace does not find another.
 const separator = "\x00"
-
-func placedKey(nodeName, uid string) string { return nodeName + separator + uid }
 
 func objectKey(k events.Kind, uid string) string { return string(k) + separator + uid }
 
@@ -81,8 +83,8 @@ func (x keyIndexer) PrefixFromArgs(args ...any) ([]byte, error) {
 	return []byte(s), err
 }
 
-// terminated ends a key with a byte no key contains, so that no key is a prefix of
-// another.
+// terminated ends a key with the smallest byte, so that no key is a prefix of another and
+// the order of keys is that of the strings.
 func terminated(key string) []byte {
 	b := make([]byte, 0, len(key)+1)
 	return append(append(b, key...), 0)

@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"iter"
+	"slices"
 
 	memdb "github.com/hashicorp/go-memdb"
 
@@ -21,19 +22,31 @@ type Snapshot struct {
 func (s *Snapshot) Position() Position { return s.position }
 
 // Pod finds a pod by UID.
-func (s *Snapshot) Pod(uid string) (*Pod, bool) { return one[Pod](s, tablePods, indexID, uid) }
+func (s *Snapshot) Pod(uid string) (*Pod, bool) { return s.pod(podsByUID, podKey{first: uid}) }
 
 // PodByName finds a pod by namespace and name.
 func (s *Snapshot) PodByName(namespace, name string) (*Pod, bool) {
-	return one[Pod](s, tablePods, indexName, namespace+"/"+name)
+	return s.pod(podsByName, podKey{namespace, name})
+}
+
+func (s *Snapshot) pod(x podIndex, k podKey) (*Pod, bool) {
+	pod, err := x.find(s.db.Txn(false), k)
+	if err != nil {
+		impossible("lookup "+x.table, err)
+	}
+	return pod, pod != nil
 }
 
 // Pods yields all pods, sorted by namespace and name.
-func (s *Snapshot) Pods() iter.Seq[*Pod] { return all[Pod](s, tablePods, indexName+"_prefix", "") }
+func (s *Snapshot) Pods() iter.Seq[*Pod] { return podsByName.all(s) }
 
 // PodsOnNode yields the pods bound to a node, terminal ones included, sorted by UID.
 func (s *Snapshot) PodsOnNode(nodeName string) iter.Seq[*Pod] {
-	return all[Pod](s, tablePlaced, indexPrefix, nodeName+separator)
+	here, ok := one[site](s, tablePlaced, indexID, nodeName)
+	if !ok {
+		here = &site{}
+	}
+	return slices.Values(here.pods)
 }
 
 // Node finds a node by UID.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -102,11 +103,17 @@ func equal(t rapid.TB, got, want *state.Store) {
 		t.Fatalf("marshalled bytes differ (%v, %v)", gotErr, wantErr)
 	}
 	gotPods, wantPods := slices.Collect(got.Snapshot().Pods()), slices.Collect(want.Snapshot().Pods())
-	if diff := cmp.Diff(wantPods, gotPods); diff != "" {
+	if diff := cmp.Diff(wantPods, gotPods, cmpopts.IgnoreUnexported(state.Pod{})); diff != "" {
 		t.Fatalf("pods differ (-want +got):\n%s", diff)
 	}
+	for i := range wantPods {
+		if diff := cmp.Diff(wantPods[i].Object(), gotPods[i].Object()); diff != "" {
+			t.Fatalf("objects differ (-want +got):\n%s", diff)
+		}
+	}
 	gotNodes, wantNodes := slices.Collect(got.Snapshot().Nodes()), slices.Collect(want.Snapshot().Nodes())
-	if diff := cmp.Diff(wantNodes, gotNodes); diff != "" {
+	sameImages := cmp.Comparer(func(a, b *state.Images) bool { return a == b })
+	if diff := cmp.Diff(wantNodes, gotNodes, cmpopts.IgnoreUnexported(state.Node{}), sameImages); diff != "" {
 		t.Fatalf("nodes differ (-want +got):\n%s", diff)
 	}
 }
@@ -291,7 +298,7 @@ func TestRestoreRefuses(t *testing.T) {
 	}{
 		"a later version": {[]byte{0x08, 0x02}, "state: snapshot version 2, want 1 to 1"},
 		"no version":      {[]byte{0x10, 0x02}, "state: snapshot without a version"},
-		"noise":           {[]byte("noise"), "state: snapshot: "},
+		"noise":           {[]byte("noise"), "state: protobuf: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := state.Restore(test.data); err == nil || !strings.HasPrefix(err.Error(), test.want) {

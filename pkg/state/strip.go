@@ -2,6 +2,7 @@ package state
 
 import (
 	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -10,7 +11,7 @@ import (
 
 // Strip removes, in place, what no decision and no explanation needs, so that facts and
 // snapshots stay small: managedFields, the last-applied annotation, commands, environment,
-// mounts, probes, pod templates, node system info and the like. It keeps what scheduling,
+// mounts, probes, addresses, pod templates, node system info and the like. It keeps what scheduling,
 // eviction and explaining read: owner references, labels, all other annotations,
 // conditions, phases, and of containers the image, ports, resources, restart policy and
 // status. Objects of other types lose managedFields and the annotation only.
@@ -50,6 +51,10 @@ func stripPodSpec(s *corev1.PodSpec) {
 	s.ImagePullSecrets = nil
 	s.HostAliases = nil
 	s.DNSConfig = nil
+	s.Volumes = slices.DeleteFunc(s.Volumes, func(v corev1.Volume) bool { return v.Projected != nil })
+	if len(s.Volumes) == 0 {
+		s.Volumes = nil
+	}
 	for i := range s.Volumes {
 		stripVolume(&s.Volumes[i])
 	}
@@ -72,11 +77,11 @@ func stripContainers(containers []corev1.Container) {
 }
 
 // stripVolume keeps of a volume that is only content (no node, no claim) just its kind:
-// local storage decides evictability, its items decide nothing.
+// local storage decides evictability, its items decide nothing. (Projected volumes go
+// altogether: the API server adds one to nearly every pod, under a random name, which would
+// make each pod one of its kind.)
 func stripVolume(v *corev1.Volume) {
 	switch {
-	case v.Projected != nil:
-		v.Projected = &corev1.ProjectedVolumeSource{}
 	case v.ConfigMap != nil:
 		v.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: v.ConfigMap.LocalObjectReference}
 	case v.Secret != nil:
@@ -90,8 +95,8 @@ func stripPodStatus(s *corev1.PodStatus) {
 	stripContainerStatuses(s.ContainerStatuses)
 	stripContainerStatuses(s.InitContainerStatuses)
 	s.EphemeralContainerStatuses = nil
-	s.HostIPs = nil
-	s.PodIPs = nil
+	s.HostIP, s.HostIPs = "", nil
+	s.PodIP, s.PodIPs = "", nil
 }
 
 func stripContainerStatuses(statuses []corev1.ContainerStatus) {
@@ -102,6 +107,14 @@ func stripContainerStatuses(statuses []corev1.ContainerStatus) {
 		s.VolumeMounts = nil
 		s.User = nil
 		s.AllocatedResourcesStatus = nil
+		stripContainerState(&s.State)
+		stripContainerState(&s.LastTerminationState)
+	}
+}
+
+func stripContainerState(s *corev1.ContainerState) {
+	if s.Terminated != nil {
+		s.Terminated.ContainerID = ""
 	}
 }
 
@@ -110,6 +123,7 @@ func stripContainerStatuses(statuses []corev1.ContainerStatus) {
 func stripNode(n *corev1.Node) {
 	s := &n.Status
 	s.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: s.NodeInfo.KubeletVersion}
+	s.Addresses = nil
 	s.VolumesInUse = nil
 	s.VolumesAttached = nil
 	s.DaemonEndpoints = corev1.NodeDaemonEndpoints{}

@@ -1,6 +1,7 @@
 package state_test
 
 import (
+	"maps"
 	"math"
 	"math/big"
 	"slices"
@@ -11,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -153,7 +153,8 @@ func TestNewPodFlags(t *testing.T) {
 		UID: "uid-a", Namespace: "default", Name: "a", NodeName: "n", ResourceVersion: 42, Priority: 7,
 		SchedulerName: "default-scheduler", Gated: true, Terminal: true, Deleting: true,
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(state.Pod{}, "Requests", "NonZero", "Kind", "Object")); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(state.Pod{}),
+		cmpopts.IgnoreFields(state.Pod{}, "Requests", "NonZero", "Kind", "Template")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if got.Occupies() {
@@ -233,16 +234,16 @@ func drawPod(t *rapid.T, uid string) *state.Pod {
 		Ports: rapid.SliceOfN(rapid.SampledFrom([]state.HostPort{
 			{"0.0.0.0", "TCP", 80}, {"10.0.0.1", "TCP", 80}, {"0.0.0.0", "UDP", 80},
 		}), 0, 2).Draw(t, "ports"),
-		Object: &corev1.Pod{},
+		Template: &corev1.Pod{},
 	}
 	if rapid.Bool().Draw(t, "described") {
-		pod.Object.UID = types.UID(uid)
+		pod.Kind = &state.Kind{}
 	}
 	if rapid.Bool().Draw(t, "terms") {
 		pod.Terms = &state.PodTerms{}
 	}
 	if rapid.Bool().Draw(t, "anti-affinity") {
-		pod.Object.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		pod.Template.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: "zone"}},
 		}}
 	}
@@ -255,7 +256,7 @@ func checkSums(t *rapid.T, info *state.NodeInfo, on map[string]*state.Pod) {
 	undescribed := 0
 	for _, p := range on {
 		requested, nonZero = requested.Add(p.Requests), nonZero.Add(p.NonZero)
-		if p.Object.Spec.Affinity != nil {
+		if p.Template.Spec.Affinity != nil {
 			anti = append(anti, p.UID)
 		}
 		if p.Terms != nil {
@@ -301,10 +302,11 @@ func checkSums(t *rapid.T, info *state.NodeInfo, on map[string]*state.Pod) {
 func TestImages(t *testing.T) {
 	obj := statetest.Node("n")
 	obj.Status.Images = []corev1.ContainerImage{
-		{Names: []string{"a:1", "a@sha256:0"}, SizeBytes: 10}, {Names: []string{"a:1", "b:1"}, SizeBytes: 20},
+		{Names: []string{"a:1", "a@sha256:0"}, SizeBytes: 10}, {Names: []string{"a:1", "b:1", "b:1"}, SizeBytes: 20},
 	}
 	want := map[string]int64{"a:1": 10, "a@sha256:0": 10, "b:1": 20}
-	if diff := cmp.Diff(want, state.NewNode(obj).Images); diff != "" {
+	images := state.NewNode(obj).Images
+	if diff := cmp.Diff(want, maps.Collect(images.All())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -1,12 +1,14 @@
 package strictyaml
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 type inner struct {
@@ -74,6 +76,45 @@ func TestMistakes(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestKinds: programs are told apart what people read.
+func TestKinds(t *testing.T) {
+	_, err := decode("count: 1.5\nnope: 1\nlist: {}")
+	r := &Report{File: "f.yaml"}
+	r.Add(nil, 1, "want 2")
+	r.AddKind(field.ErrorTypeDuplicate, field.NewPath("a"), "x", "want each once")
+	r.AddError(nil, nil, field.Required(field.NewPath("b"), "want one"))
+	r.AddLine("line 3", "what", "want YAML")
+	for _, tt := range []struct {
+		err  error
+		want []Mistake
+	}{
+		{err, []Mistake{
+			{field.ErrorTypeTypeInvalid, "count", "1.5", "want a whole number of 32 bits"},
+			{field.ErrorTypeTypeInvalid, "list", "a map", "want a list"},
+			{field.ErrorTypeForbidden, "nope", "unknown field", ""},
+		}},
+		{r.Err(), []Mistake{
+			{field.ErrorTypeInvalid, "", "1", "want 2"},
+			{field.ErrorTypeDuplicate, "a", `"x"`, "want each once"},
+			{field.ErrorTypeRequired, "b", `""`, "want one"},
+			{field.ErrorTypeInvalid, "line 3", "what", "want YAML"},
+		}},
+	} {
+		mistakes, ok := errors.AsType[*Mistakes](tt.err)
+		if !ok {
+			t.Fatalf("%T is no *Mistakes", tt.err)
+		}
+		for i := range mistakes.List {
+			if mistakes.List[i].Value == "unknown field" {
+				mistakes.List[i].Accepted = "" // a list of names
+			}
+		}
+		if diff := cmp.Diff(tt.want, mistakes.List); diff != "" || mistakes.File != "f.yaml" {
+			t.Errorf("file %s (-want +got):\n%s", mistakes.File, diff)
+		}
 	}
 }
 

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -389,7 +387,6 @@ func podOfEntry(e ledger.Entry) *state.Pod {
 		UID: e.PodUID, Namespace: e.Namespace, Name: e.Name,
 		ResourceVersion: e.PodRV, Priority: e.Priority, SchedulerName: e.SchedulerName,
 		Requests: state.ResourcesFromMap(e.Requests),
-		Object:   &corev1.Pod{},
 	}
 	p.NonZero = p.Requests
 	p.NonZero.MilliCPU, p.NonZero.Memory = e.NonZeroCPU, e.NonZeroMemory

@@ -93,6 +93,19 @@ func resolveArgs(given []schedulerv1.PluginConfig, path *field.Path, r *strictya
 	return resolved
 }
 
+// decodeAllArgs records what cannot be decoded in the arguments of a file that has mistakes
+// of that kind already: values are not looked at before everything can be read.
+func decodeAllArgs(in *schedulerv1.KubeSchedulerConfiguration, r *strictyaml.Report) {
+	for i, p := range in.Profiles {
+		for j, c := range p.PluginConfig {
+			if kind, takesArgs := argsByPlugin[c.Name]; takesArgs && len(c.Args.Raw) > 0 {
+				path := field.NewPath("profiles").Index(i).Child("pluginConfig").Index(j).Child("args")
+				strictyaml.Decode(c.Args.Raw, kind.fresh(), path, r)
+			}
+		}
+	}
+}
+
 func decodeArgs(c schedulerv1.PluginConfig, kind pluginArgs, path *field.Path, r *strictyaml.Report) runtime.Object {
 	args := kind.fresh()
 	if len(c.Args.Raw) > 0 {

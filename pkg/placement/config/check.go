@@ -136,7 +136,8 @@ func checkSpread(a *schedulerv1.PodTopologySpreadArgs, path *field.Path, r *stri
 		checkName(c.TopologyKey, field.ErrorTypeRequired, at.Child("topologyKey"), r)
 		checkWhenUnsatisfiable(c.WhenUnsatisfiable, at.Child("whenUnsatisfiable"), r)
 		if c.LabelSelector != nil {
-			r.AddKind(field.ErrorTypeForbidden, at.Child("labelSelector"), strictyaml.Words("given"), "want none: it is derived from each pod's owners")
+			r.AddKind(field.ErrorTypeForbidden, at.Child("labelSelector"), strictyaml.Words("given"),
+				"want none: it is derived from each pod's owners")
 		}
 		id := identity{c.TopologyKey, c.WhenUnsatisfiable}
 		if seen[id] {

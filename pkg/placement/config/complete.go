@@ -61,8 +61,8 @@ func complete(in *schedulerv1.KubeSchedulerConfiguration, r *strictyaml.Report) 
 	}
 	checkNumbers(in, r)
 	checkLeaderElection(in.LeaderElection, r)
-	if len(in.Extenders) > 0 {
-		r.AddKind(field.ErrorTypeForbidden, field.NewPath("extenders"), strictyaml.Words(fmt.Sprintf("%d given", len(in.Extenders))),
+	if n := len(in.Extenders); n > 0 {
+		r.AddKind(field.ErrorTypeForbidden, field.NewPath("extenders"), strictyaml.Words(fmt.Sprintf("%d given", n)),
 			"HTTP extenders are not supported by this version; want none")
 	}
 	resolved := resolveProfiles(in.Profiles, r)
@@ -166,6 +166,10 @@ func resolveProfiles(in []schedulerv1.KubeSchedulerProfile, r *strictyaml.Report
 			r.AddKind(field.ErrorTypeDuplicate, at, p.SchedulerName, "given twice; want each name once")
 		}
 		seen[p.SchedulerName] = true
+		if n := queueSorts(in[0].Plugins); i == 0 && n > 1 {
+			r.Add(path.Child("plugins", "queueSort", "enabled"), strictyaml.Words(fmt.Sprintf("%d plugins", n)),
+				"want at most one: pods are sorted one way")
+		}
 		if i > 0 && !sameQueueSort(in[0].Plugins, in[i].Plugins) {
 			r.Add(path.Child("plugins", "queueSort"), strictyaml.Words("not that of profiles[0]"),
 				"want the same in every profile: all share one queue")

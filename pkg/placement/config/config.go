@@ -82,7 +82,11 @@ func Parse(file string, data []byte) (*Configuration, error) {
 	if raw == nil {
 		return nil, r.Err()
 	}
-	if !checkType(raw, r) || !strictyaml.Decode(raw, &in, nil, r) {
+	if !checkType(raw, r) {
+		return nil, r.Err()
+	}
+	if !strictyaml.Decode(raw, &in, nil, r) {
+		decodeAllArgs(&in, r)
 		return nil, r.Err()
 	}
 	out := complete(&in, r)

@@ -4,22 +4,23 @@
 //
 // Start reading at Configuration (the result), then Load. plugins.go holds what is known
 // about each plugin, merge.go the rules of enabled, disabled and multiPoint, args.go and
-// check.go the plugins' arguments.
+// check.go the plugins' arguments. docs/configuration.md is for users.
 //
 // Invariants:
 //
 //   - A file that kube-scheduler 1.36 accepts means the same here, with the differences
-//     below; a file that it refuses is refused.
+//     below; a file that it refuses is refused, for the same fields and kinds of mistakes.
+//     test/conformance compares the two on random files and names each exception.
 //   - Every mistake in the file is reported at once, one line each:
-//     "<file>: <field>: <value>: <what is accepted>".
+//     "<file>: <field>: <value>: <what is accepted>"; the error is a *strictyaml.Mistakes.
+//     What can be read is judged only when all of it can be read.
 //   - A Configuration is complete: every default is filled in. It is never changed after
 //     Load returns and may be shared.
 //
 // Where Berth differs from kube-scheduler:
 //
-//   - percentageOfNodesToScore 0 or absent means all nodes, not an adaptive share:
-//     considering every node is what makes decisions reproducible. Another value is
-//     checked, kept and warned about.
+//   - percentageOfNodesToScore 0 or absent, in a profile too, means all nodes, not an
+//     adaptive share: considering every node is what makes decisions reproducible.
 //   - leaderElection is checked and then unused: every scheduler shard is active, and the
 //     queue and the descheduler elect their leaders in the ledger.
 //   - clientConnection.qps and burst hold when the file sets them. Otherwise there is no
@@ -29,6 +30,9 @@
 //     log.
 //   - extenders, plugins that are not kube-scheduler's own and plugins behind alpha gates
 //     are refused by name.
-//   - Stricter than upstream: an unknown plugin in a disabled list, arguments for a plugin
-//     that takes none, and a negative weight are mistakes.
+//   - Stricter than upstream: an unknown plugin in a disabled list or with arguments,
+//     arguments for a plugin that takes none, a negative weight, a plugin twice in
+//     multiPoint wherever it runs, wrong arguments for NodeResourcesFit even if it is off,
+//     a backoff that no time.Duration holds, and a plugin at filter or score without the
+//     point before, if it cannot do without (see needsBefore), are mistakes.
 package config

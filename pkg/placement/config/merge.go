@@ -24,8 +24,8 @@ type EnabledPlugin struct {
 }
 
 // resolvePlugins works out which plugins run at which point, and in which order, from the
-// defaults and what the file says. Running it on a set that checkPlugins refuses gives a
-// harmless result that nobody uses.
+// defaults and what the file says. Entries that checkPlugins refuses are left out: what is
+// wrong beyond them can be told from the rest.
 //
 // Rules: KubeSchedulerConfiguration's mergePluginSet (pkg/scheduler/apis/config/v1) for the
 // defaults, the framework's expandMultiPointPlugins (pkg/scheduler/framework/runtime) for
@@ -75,8 +75,8 @@ func mergeMultiPoint(defaults []schedulerv1.Plugin, custom schedulerv1.PluginSet
 			merged = append(merged, p)
 		}
 	}
-	for _, p := range custom.Enabled {
-		if !replaced[p.Name] {
+	for i, p := range custom.Enabled {
+		if !replaced[p.Name] && index(custom.Enabled, p.Name) == i {
 			merged = append(merged, p)
 		}
 	}
@@ -102,10 +102,12 @@ func expand(at Point, here schedulerv1.PluginSet, everywhere []schedulerv1.Plugi
 		}
 	}
 	var first, last []EnabledPlugin
-	for _, p := range here.Enabled {
-		if fromMulti[p.Name] {
+	for i, p := range here.Enabled {
+		switch {
+		case !slices.Contains(implemented[p.Name], at) || index(here.Enabled, p.Name) < i:
+		case fromMulti[p.Name]:
 			first = append(first, enabled(p))
-		} else {
+		default:
 			last = append(last, enabled(p))
 		}
 	}
@@ -140,14 +142,14 @@ func checkPlugins(ps *schedulerv1.Plugins, path *field.Path, r *strictyaml.Repor
 	}
 	for _, at := range append(slices.Clone(points), multiPoint) {
 		set, setPath := pluginSet(ps, at), path.Child(string(at))
-		seen := map[string]bool{}
 		for i, p := range set.Enabled {
 			entry := setPath.Child("enabled").Index(i)
-			checkEnabled(p, at, entry, r)
-			if seen[p.Name] {
+			if checkPluginName(p.Name, at, entry, r) && index(set.Enabled, p.Name) < i {
 				r.AddKind(field.ErrorTypeDuplicate, entry, p.Name, "given twice; want each plugin once")
 			}
-			seen[p.Name] = true
+			if p.Weight != nil && *p.Weight < 0 {
+				r.Add(entry.Child("weight"), *p.Weight, "want 1 or more (0 is 1)")
+			}
 		}
 		for i, p := range set.Disabled {
 			known := p.Name == allPlugins || implemented[p.Name] != nil || slices.Contains(removed, p.Name)
@@ -159,19 +161,20 @@ func checkPlugins(ps *schedulerv1.Plugins, path *field.Path, r *strictyaml.Repor
 	}
 }
 
-func checkEnabled(p schedulerv1.Plugin, at Point, path *field.Path, r *strictyaml.Report) {
-	acts, known := implemented[p.Name]
+// checkPluginName reports whether a plugin of that name can be enabled at the point.
+func checkPluginName(name string, at Point, path *field.Path, r *strictyaml.Report) bool {
+	acts, known := implemented[name]
 	switch {
-	case !known && slices.Contains(removed, p.Name):
-		r.Add(path, p.Name, "removed before "+apiVersion+"; want one of "+knownPlugins())
+	case !known && slices.Contains(removed, name):
+		r.Add(path, name, "removed before "+apiVersion+"; want one of "+knownPlugins())
 	case !known:
-		r.AddKind(field.ErrorTypeNotSupported, path, p.Name, "want one of "+knownPlugins())
+		r.AddKind(field.ErrorTypeNotSupported, path, name, "want one of "+knownPlugins())
 	case at != multiPoint && !slices.Contains(acts, at):
-		r.Add(path, p.Name, "acts at "+joinPoints(acts)+", not here")
+		r.Add(path, name, "acts at "+joinPoints(acts)+", not here")
+	default:
+		return true
 	}
-	if p.Weight != nil && *p.Weight < 0 {
-		r.Add(path.Child("weight"), *p.Weight, "want 1 or more (0 is 1)")
-	}
+	return false
 }
 
 // checkPoints records points that cannot work with what is enabled there.
@@ -197,6 +200,13 @@ func checkPrepared(at map[Point][]EnabledPlugin, before, point Point, path *fiel
 				fmt.Sprintf("enabled at %s and not here; want it at both or neither", point))
 		}
 	}
+}
+
+func queueSorts(p *schedulerv1.Plugins) int {
+	if p == nil {
+		return 0
+	}
+	return len(p.QueueSort.Enabled)
 }
 
 // sameQueueSort compares what two profiles say of queueSort itself, word for word, as

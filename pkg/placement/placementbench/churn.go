@@ -5,15 +5,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // NodeEvent is one change of one node. Before is nil for a new node, After for one that is
-// gone, together with the pods on it.
+// gone, together with the pods on it. After is stripped, and the receiver's to keep; Before
+// is not.
 type NodeEvent struct{ Before, After *corev1.Node }
 
 // Churn changes nodes one at a time: labels, taints, allocatable amounts, images, cordons,
-// and now and then one is replaced by a new one under another name. It never changes an
-// object it has given out.
+// and now and then one is replaced by a new one under another name.
 type Churn struct {
 	workload Workload
 	nodes    []*corev1.Node
@@ -23,7 +25,7 @@ type Churn struct {
 	missing int
 }
 
-// NewChurn returns the changes of a cluster with these nodes; it keeps the slice.
+// NewChurn returns the changes of a cluster with these nodes, which it keeps.
 func (w Workload) NewChurn(nodes []*corev1.Node) *Churn {
 	return &Churn{workload: w, nodes: nodes, missing: -1}
 }
@@ -46,7 +48,7 @@ func (c *Churn) Next() NodeEvent {
 		after.ResourceVersion = fmt.Sprint(1<<40 + c.events)
 		change(c, after)
 		c.nodes[at] = after
-		return NodeEvent{Before: before, After: after}
+		return NodeEvent{Before: before, After: given(after)}
 	case c.missing < 0:
 		c.missing = at
 		return NodeEvent{Before: c.nodes[at]}
@@ -57,8 +59,15 @@ func (c *Churn) Next() NodeEvent {
 		after := c.workload.Node(number)
 		c.nodes[c.missing] = after
 		c.missing = -1
-		return NodeEvent{After: after}
+		return NodeEvent{After: given(after)}
 	}
+}
+
+// given is a node as the log of facts would bring it, apart from the one to go on from.
+func given(n *corev1.Node) *corev1.Node {
+	n = n.DeepCopy()
+	state.Strip(n)
+	return n
 }
 
 // replacements times zoneCount is the number of the first node that was not there at the

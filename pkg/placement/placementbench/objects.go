@@ -31,8 +31,18 @@ const (
 	pendingSeries = "p"
 )
 
-// epoch is when every object was created: a whole second, as the API server writes it.
-var epoch = metav1.NewTime(time.Date(2026, time.March, 2, 8, 0, 0, 0, time.UTC))
+// created is when an object was: within a month, at a whole second as the API server
+// writes it.
+func created(namespace, name string) metav1.Time {
+	const month = 30 * 24 * 60 * 60
+	begin := time.Date(2026, time.March, 2, 8, 0, 0, 0, time.UTC)
+	return metav1.NewTime(begin.Add(time.Duration(hash(namespace, name)%month) * time.Second))
+}
+
+// after is a time some seconds later.
+func after(t metav1.Time, seconds int) metav1.Time {
+	return metav1.NewTime(t.Add(time.Duration(seconds) * time.Second))
+}
 
 func zoneOf(node int) int          { return node % zoneCount }
 func zoneName(zone int) string     { return "eu-west-1" + string(rune('a'+zone)) }
@@ -42,8 +52,9 @@ func instanceType(pool int) string { return fmt.Sprintf("m%d.8xlarge", 5+pool) }
 
 func meta(namespace, name string, labels map[string]string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Namespace: namespace, Name: name, UID: uid(namespace, name), CreationTimestamp: epoch, Labels: labels,
-		ResourceVersion: strconv.FormatUint(hash(namespace, name)>>24, 10),
+		Namespace: namespace, Name: name, UID: uid(namespace, name), Labels: labels,
+		CreationTimestamp: created(namespace, name),
+		ResourceVersion:   strconv.FormatUint(hash(namespace, name)>>24, 10),
 	}
 }
 
@@ -71,7 +82,7 @@ func (w Workload) Node(i int) *corev1.Node {
 			Addresses: []corev1.NodeAddress{
 				{Type: corev1.NodeInternalIP, Address: address(10, i)}, {Type: corev1.NodeHostName, Address: name},
 			},
-			Conditions: nodeConditions(),
+			Conditions: nodeConditions(created("", name)),
 			Images:     w.images(i),
 			NodeInfo: corev1.NodeSystemInfo{
 				KubeletVersion: "v1.36.3", OperatingSystem: "linux", Architecture: "amd64",
@@ -122,11 +133,11 @@ func nodeResources() corev1.ResourceList {
 	}
 }
 
-func nodeConditions() []corev1.NodeCondition {
+func nodeConditions(since metav1.Time) []corev1.NodeCondition {
 	condition := func(t corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) corev1.NodeCondition {
 		return corev1.NodeCondition{
 			Type: t, Status: status, Reason: reason, Message: message,
-			LastHeartbeatTime: epoch, LastTransitionTime: epoch,
+			LastHeartbeatTime: after(since, 1<<22), LastTransitionTime: after(since, 20),
 		}
 	}
 	return []corev1.NodeCondition{
@@ -278,24 +289,32 @@ func defaultTolerations() []corev1.Toleration {
 
 // run makes a pod look as its kubelet left it.
 func run(p *corev1.Pod, node int) {
+	h := int(hash(p.Name) >> 40)
+	scheduled := after(p.CreationTimestamp, 1)
+	ready := after(scheduled, 3+h%60)
+	podIP := address(100, node<<8+h%250)
 	p.Spec.NodeName = nodeName(node)
-	podIP := address(100, node<<8+int(mix(uint64(len(p.Name)))%250))
+	p.Annotations = map[string]string{"cni.example.com/podIP": podIP + "/32"}
 	p.Status = corev1.PodStatus{
-		Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBurstable, StartTime: new(epoch),
+		Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBurstable, StartTime: &scheduled,
 		HostIP: address(10, node), HostIPs: []corev1.HostIP{{IP: address(10, node)}},
 		PodIP: podIP, PodIPs: []corev1.PodIP{{IP: podIP}},
 	}
-	for _, t := range []corev1.PodConditionType{
-		corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled,
-	} {
+	condition := func(t corev1.PodConditionType, at metav1.Time) {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
-			Type: t, Status: corev1.ConditionTrue, LastTransitionTime: epoch,
+			Type: t, Status: corev1.ConditionTrue, LastTransitionTime: at,
 		})
 	}
-	for _, c := range p.Spec.Containers {
+	condition(corev1.PodReadyToStartContainers, after(scheduled, 2))
+	condition(corev1.PodInitialized, scheduled)
+	condition(corev1.PodReady, ready)
+	condition(corev1.ContainersReady, ready)
+	condition(corev1.PodScheduled, scheduled)
+	for i, c := range p.Spec.Containers {
 		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{
 			Name: c.Name, Image: c.Image, ImageID: "sha256:" + digest(c.Image), ContainerID: "containerd://" + digest(p.Name),
-			Ready: true, Started: new(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: epoch}},
+			Ready: true, Started: new(true), RestartCount: int32(h % 7 / 5),
+			State:              corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: after(ready, -i-2)}},
 			Resources:          &corev1.ResourceRequirements{Requests: c.Resources.Requests.DeepCopy()},
 			AllocatedResources: c.Resources.Requests.DeepCopy(),
 		})

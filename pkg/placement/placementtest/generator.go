@@ -41,6 +41,9 @@ func New(seed uint64) *Generator {
 // Chance is true in so many percent of the calls.
 func (g *Generator) Chance(percent int) bool { return g.IntN(100) < percent }
 
+// rarely is for what fails a whole decision.
+func (g *Generator) rarely() bool { return g.IntN(1000) < 4 }
+
 // Pick returns one of the values, each as likely as the others.
 func Pick[T any](g *Generator, values ...T) T { return values[g.IntN(len(values))] }
 

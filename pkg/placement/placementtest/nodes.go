@@ -59,9 +59,10 @@ func (g *Generator) taints() []corev1.Taint {
 
 func (g *Generator) taint() corev1.Taint {
 	return corev1.Taint{
-		Key:    Pick(g, "dedicated", "gpu", corev1.TaintNodeUnschedulable),
-		Value:  Pick(g, "", "x", "y"),
-		Effect: Pick(g, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule),
+		Key:   Pick(g, "dedicated", "gpu", corev1.TaintNodeUnschedulable),
+		Value: Pick(g, "", "x", "y"),
+		Effect: Pick(g, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule,
+			corev1.TaintEffectPreferNoSchedule),
 	}
 }
 

@@ -52,7 +52,7 @@ func summary(v *placementtest.View) map[string][]string {
 	for _, n := range v.Nodes() {
 		lines := []string{n.Node.UID, fmt.Sprint(n.Requested), fmt.Sprint(n.NonZeroRequested)}
 		for p := range n.Pods() {
-			lines = append(lines, p.UID+fmt.Sprint(p.Object.Labels))
+			lines = append(lines, p.UID+fmt.Sprint(p.Template.Labels))
 		}
 		m[n.Node.Name] = lines
 	}

@@ -177,13 +177,13 @@ func (g *Generator) status(c corev1.Container) corev1.ContainerStatus {
 // few pods are about many, as those fit nowhere and compare no scores.
 func (g *Generator) Incoming(c *Cluster) *corev1.Pod {
 	p := g.pod(c)
-	if g.Chance(75) {
+	if g.Chance(80) {
 		g.undemanding(p)
 	}
 	g.tolerating(p)
 	g.choosy(p, c)
 	g.owned(p, c)
-	for g.Chance(50) && len(p.Spec.TopologySpreadConstraints) < 3 {
+	for g.Chance(55) && len(p.Spec.TopologySpreadConstraints) < 3 {
 		p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, g.spreadConstraint())
 	}
 	with, against := g.podTerms(p, 55)
@@ -231,12 +231,12 @@ func (g *Generator) choosy(p *corev1.Pod, c *Cluster) {
 		p.Spec.NodeSelector = map[string]string{Pick(g, "zone", "disk"): Pick(g, "a", "b", "ssd")}
 	}
 	a := &corev1.NodeAffinity{}
-	if g.Chance(15) {
+	if g.Chance(12) {
 		a.RequiredDuringSchedulingIgnoredDuringExecution = g.nodeSelector(c)
 	}
-	for g.Chance(70) && len(a.PreferredDuringSchedulingIgnoredDuringExecution) < 4 {
+	for g.Chance(75) && len(a.PreferredDuringSchedulingIgnoredDuringExecution) < 4 {
 		a.PreferredDuringSchedulingIgnoredDuringExecution = append(a.PreferredDuringSchedulingIgnoredDuringExecution,
-			corev1.PreferredSchedulingTerm{Weight: Pick[int32](g, 0, 1, 7, 50, 100), Preference: g.nodeTerm(c, 15)})
+			corev1.PreferredSchedulingTerm{Weight: Pick[int32](g, 0, 1, 7, 50, 100), Preference: g.nodeTerm(c, 10)})
 	}
 	if !reflect.ValueOf(*a).IsZero() {
 		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: a}
@@ -246,17 +246,17 @@ func (g *Generator) choosy(p *corev1.Pod, c *Cluster) {
 // exceptional gives few pods what few pods have.
 func (g *Generator) exceptional(p *corev1.Pod, c *Cluster) {
 	switch n := g.IntN(100); {
-	case n < 7:
+	case n < 8:
 		p.Spec.NodeName = g.nodeName(c)
-	case n < 14:
+	case n < 16:
 		for range 1 + g.IntN(2) {
 			p.Spec.SchedulingGates = append(p.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: g.next("gate")})
 		}
-	case n < 17:
+	case n < 20:
 		p.Status.NominatedNodeName = g.nodeName(c)
-	case n < 23:
+	case n < 26:
 		g.userNamespaceOnHostNetwork(p)
-	case n < 29:
+	case n < 32:
 		p.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{
 			{Action: corev1.ContainerRestartRuleActionRestartAllContainers},
 		}

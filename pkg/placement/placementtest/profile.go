@@ -2,6 +2,7 @@ package placementtest
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
@@ -9,8 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// Profile draws a profile of the plugins that are evaluated, with random weights and
-// arguments, cross-node rules included.
+// Profile draws a profile of the plugins that are evaluated, cross-node rules included, with
+// random weights and arguments; now and then in another order, with some of them missing or
+// enabled for half of what they do.
 func (g *Generator) Profile() placement.ProfileConfig {
 	p := placement.ProfileConfig{SchedulerName: "default-scheduler", CrossNodeRules: placement.EvaluateCrossNode}
 	for _, c := range placement.DefaultProfile("").Plugins {
@@ -36,7 +38,42 @@ func (g *Generator) Profile() placement.ProfileConfig {
 		}
 		p.Plugins = append(p.Plugins, c)
 	}
+	if g.Chance(20) {
+		rest := p.Plugins[1:] // gates come first whatever the order: kube-scheduler's queue has them
+		g.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
+	}
+	for g.Chance(10) {
+		p.Plugins = slices.DeleteFunc(p.Plugins, func(c placement.PluginConfig) bool {
+			return !vital(c.Name) && g.IntN(len(p.Plugins)) == 0
+		})
+	}
+	for g.Chance(15) {
+		c := &p.Plugins[g.IntN(len(p.Plugins))]
+		c.Points = g.points(c.Name)
+	}
 	return p
+}
+
+// vital plugins have to be in every profile.
+func vital(plugin string) bool {
+	return plugin == placement.PrioritySort || plugin == placement.DefaultBinder
+}
+
+// points draws a part of what a plugin that does several things does; all for others.
+// (kube-scheduler fails every pod when Filter is enabled without the PreFilter it needs.)
+func (g *Generator) points(plugin string) placement.Points {
+	const filtering = placement.Narrowing | placement.Filtering
+	switch plugin {
+	case placement.NodeAffinity:
+		return Pick(g, filtering, placement.Scoring, placement.Narrowing, placement.Filtering,
+			placement.Filtering|placement.Scoring)
+	case placement.NodeResourcesFit, placement.PodTopologySpread, placement.InterPodAffinity:
+		return Pick(g, filtering, placement.Scoring, placement.Narrowing)
+	case placement.TaintToleration:
+		return Pick(g, placement.Filtering, placement.Scoring)
+	default:
+		return 0
+	}
 }
 
 func (g *Generator) affinityArgs() *configv1.NodeAffinityArgs {
@@ -50,9 +87,9 @@ func (g *Generator) affinityArgs() *configv1.NodeAffinityArgs {
 		}}
 	}
 	args.AddedAffinity = &corev1.NodeAffinity{}
-	if g.Chance(60) {
+	if g.Chance(40) {
 		args.AddedAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
-			NodeSelectorTerms: []corev1.NodeSelectorTerm{in("zone", "a", "b")},
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{in("zone", "a", "b", "c")},
 		}
 	}
 	if g.Chance(60) {

@@ -29,7 +29,7 @@ func (g *Generator) podExpression() metav1.LabelSelectorRequirement {
 	key := Pick(g, "app", "tier")
 	switch operator := Pick(g, metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists,
 		metav1.LabelSelectorOpDoesNotExist); {
-	case g.Chance(2):
+	case g.rarely():
 		return metav1.LabelSelectorRequirement{Key: key, Operator: "Nonsense"}
 	case operator == metav1.LabelSelectorOpIn || operator == metav1.LabelSelectorOpNotIn:
 		return metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{Pick(g, "web", "1")}}
@@ -71,7 +71,7 @@ func (g *Generator) spreadConstraint() corev1.TopologySpreadConstraint {
 
 // whenUnsatisfiable prefers soft constraints: a node is rejected more easily than ranked.
 func (g *Generator) whenUnsatisfiable() corev1.UnsatisfiableConstraintAction {
-	if g.Chance(30) {
+	if g.Chance(25) {
 		return corev1.DoNotSchedule
 	}
 	return corev1.ScheduleAnyway
@@ -164,15 +164,15 @@ func Absence() *metav1.LabelSelector {
 
 func (g *Generator) nodeSelector(c *Cluster) *corev1.NodeSelector {
 	s := &corev1.NodeSelector{}
-	for range Pick(g, 0, 1, 1, 2, 2, 2) {
-		s.NodeSelectorTerms = append(s.NodeSelectorTerms, g.nodeTerm(c, 30))
+	for range Pick(g, 0, 1, 1, 1, 2, 2, 2, 2) {
+		s.NodeSelectorTerms = append(s.NodeSelectorTerms, g.nodeTerm(c, 20))
 	}
 	return s
 }
 
 func (g *Generator) nodeTerm(c *Cluster, byName int) corev1.NodeSelectorTerm {
 	var t corev1.NodeSelectorTerm
-	for range g.IntN(3) {
+	for range Pick(g, 0, 1, 1, 1, 1, 2, 2) {
 		t.MatchExpressions = append(t.MatchExpressions, g.nodeExpression())
 	}
 	for range g.IntN(3) {
@@ -184,7 +184,7 @@ func (g *Generator) nodeTerm(c *Cluster, byName int) corev1.NodeSelectorTerm {
 			Operator: Pick(g, corev1.NodeSelectorOpIn, corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn),
 			Values:   []string{g.nodeName(c)},
 		}
-		if g.Chance(5) {
+		if g.Chance(2) {
 			r.Values = append(r.Values, "two-are-not-allowed")
 		}
 		t.MatchFields = append(t.MatchFields, r)
@@ -194,20 +194,25 @@ func (g *Generator) nodeTerm(c *Cluster, byName int) corev1.NodeSelectorTerm {
 
 func (g *Generator) nodeExpression() corev1.NodeSelectorRequirement {
 	r := corev1.NodeSelectorRequirement{
-		Key: Pick(g, "zone", "disk", "rank", "empty", "absent"),
-		Operator: Pick(g, corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn, corev1.NodeSelectorOpExists,
-			corev1.NodeSelectorOpDoesNotExist, corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt),
+		Key: Pick(g, "zone", "zone", "disk", "disk", "rank", "empty", "absent"),
+		Operator: Pick(g, corev1.NodeSelectorOpIn, corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn,
+			corev1.NodeSelectorOpExists, corev1.NodeSelectorOpDoesNotExist, corev1.NodeSelectorOpGt,
+			corev1.NodeSelectorOpLt),
 	}
 	switch r.Operator {
 	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
 		r.Values = Some(g, 50, "a", "b", "ssd", "hdd", "")
-		if len(r.Values) == 0 && !g.Chance(10) {
+		if len(r.Values) == 0 && !g.Chance(1) {
 			r.Values = []string{"c"}
 		}
 	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
-		r.Values = []string{Pick(g, "1", "2", "5", "x")}
+		r.Key = "rank"
+		r.Values = []string{Pick(g, "1", "2", "5")}
+		if g.Chance(3) {
+			r.Values = []string{"x"}
+		}
 	}
-	if g.Chance(1) {
+	if g.rarely() {
 		r.Operator = "Nonsense"
 	}
 	return r

@@ -1,42 +1,60 @@
 package intern
 
 import (
+	"crypto/sha256"
 	"runtime"
 	"sync"
 	"weak"
 )
 
-// Table holds values by key. The zero value is empty and ready. Any goroutine may use it.
+// Table holds values by the bytes they stand for. The zero value is empty and ready. Any
+// goroutine may use it.
+//
+// It keeps the SHA-256 sum of the bytes and not the bytes, so that a value that nothing
+// equals costs little more than itself.
 type Table[V any] struct {
 	mu struct {
 		sync.Mutex
-		values map[string]weak.Pointer[V]
+		values map[sum]weak.Pointer[V]
 	}
 }
 
-// Get returns the value of a key: the one somebody holds, or else what build returns. build
-// must be a function of key alone, since which of several callers builds is chance; it runs
-// without a lock, may run in vain when two callers meet, and must not return nil. key is
-// not kept.
-func (t *Table[V]) Get(key []byte, build func() *V) *V {
+type sum = [sha256.Size]byte
+
+// Get returns the value that content stands for: the one somebody holds, or else what build
+// returns. build must be a function of content alone, since which of several callers builds
+// is chance; it runs without a lock, may run in vain when two callers meet, and must not
+// return nil. Values of no size cannot be told apart.
+func (t *Table[V]) Get(content []byte, build func() *V) *V {
+	v, _ := t.TryGet(content, func() (*V, error) { return build(), nil })
+	return v
+}
+
+// TryGet is Get with a build that may fail; nothing is kept then.
+func (t *Table[V]) TryGet(content []byte, build func() (*V, error)) (*V, error) {
+	key := sum(sha256.Sum256(content))
 	t.mu.Lock()
-	v := t.mu.values[string(key)].Value()
+	v := t.mu.values[key].Value()
 	t.mu.Unlock()
 	if v != nil {
-		return v
+		return v, nil
 	}
-	return t.put(string(key), build())
+	v, err := build()
+	if err != nil {
+		return nil, err
+	}
+	return t.put(key, v), nil
 }
 
 // put makes v the value of a key unless there is one by now.
-func (t *Table[V]) put(key string, v *V) *V {
+func (t *Table[V]) put(key sum, v *V) *V {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if there := t.mu.values[key].Value(); there != nil {
 		return there
 	}
 	if t.mu.values == nil {
-		t.mu.values = map[string]weak.Pointer[V]{}
+		t.mu.values = map[sum]weak.Pointer[V]{}
 	}
 	t.mu.values[key] = weak.Make(v)
 	runtime.AddCleanup(v, t.forget, key)
@@ -44,7 +62,7 @@ func (t *Table[V]) put(key string, v *V) *V {
 }
 
 // forget drops a key whose value is gone, and leaves one that has been built again since.
-func (t *Table[V]) forget(key string) {
+func (t *Table[V]) forget(key sum) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.values[key].Value() == nil {

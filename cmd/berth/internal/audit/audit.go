@@ -183,7 +183,7 @@ func (r *Report) objection(rule string, p *state.Pod, n *state.NodeInfo) string 
 	return result.Diagnosis.Message()
 }
 
-func byBerth(p *state.Pod) bool { return p.Object.Annotations[AttemptAnnotation] != "" }
+func byBerth(p *state.Pod) bool { return p.Annotation(AttemptAnnotation) != "" }
 
 func severityOf(p *state.Pod) Severity {
 	if byBerth(p) {

@@ -115,8 +115,9 @@ func (w *condition) current(p *state.Pod) (*corev1.PodCondition, uint64) {
 	if w.written != nil && p.ResourceVersion < w.writtenRV {
 		return w.written, w.writtenRV
 	}
-	for i := range p.Object.Status.Conditions {
-		if c := &p.Object.Status.Conditions[i]; c.Type == corev1.PodScheduled {
+	conditions := p.Object().Status.Conditions
+	for i := range conditions {
+		if c := &conditions[i]; c.Type == corev1.PodScheduled {
 			return c, p.ResourceVersion
 		}
 	}
@@ -136,7 +137,7 @@ func wanted(d events.Decision, p *state.Pod, current *corev1.PodCondition, now t
 	}
 	return corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: reason, Message: d.Message,
-		ObservedGeneration: p.Object.Generation, LastTransitionTime: transition,
+		ObservedGeneration: p.Generation(), LastTransitionTime: transition,
 	}
 }
 

@@ -69,11 +69,11 @@ func (c *Core) recheckOn(r *reservation, p *state.Pod) (verdict, string) {
 // objection asks the rules that the pod's profile has; one that it does not have cannot
 // object here either, or every decision would be taken back.
 func (c *Core) objection(n *state.Node, p *state.Pod, scheduler string) string {
-	if c.enforces(scheduler, placement.NodeUnschedulable) && cordoned(n.Object, p.Object) {
+	if c.enforces(scheduler, placement.NodeUnschedulable) && cordoned(n.Object, p.Template) {
 		return "node " + n.Name + " is cordoned"
 	}
 	if c.enforces(scheduler, placement.TaintToleration) {
-		if reason := repels(n.Object, p.Object); reason != "" {
+		if reason := repels(n.Object, p.Template); reason != "" {
 			return reason
 		}
 	}
@@ -137,7 +137,7 @@ type wish struct {
 }
 
 func wishOf(p *state.Pod) wish {
-	return wish{p.ResourceVersion, p.Object.Generation, p.Object.Labels}
+	return wish{p.ResourceVersion, p.Generation(), p.Template.Labels}
 }
 
 // same says whether two versions of a pod ask for the same.

@@ -195,7 +195,7 @@ func (r *reservation) bindAnswered(c *Core, in Answered) {
 // chosen the same node. It may have been another binder that bound it; then that one has
 // told the users, or has died: an event less, as when kube-scheduler dies there.
 func (r *reservation) foundBound(c *Core, p *state.Pod, ours bool) {
-	if p != nil && p.Object.Annotations[AnnotationAttempt] == r.key.token.String() {
+	if p != nil && p.Annotation(AnnotationAttempt) == r.key.token.String() {
 		r.announceBound(c, ours)
 	}
 }

@@ -42,7 +42,7 @@ func (v *apiVersion) Requested(node string) (sum state.Resources) {
 }
 
 func (v *apiVersion) BudgetsOf(p *state.Pod) int {
-	n, _ := strconv.Atoi(p.Object.Labels["budgets"])
+	n, _ := strconv.Atoi(p.Template.Labels["budgets"])
 	return n
 }
 
@@ -92,11 +92,11 @@ func (a *api) addPod(name string) {
 // changePod writes a pod; a change that changes nothing moves no resourceVersion.
 func (a *api) changePod(uid string, change func(p *corev1.Pod)) *state.Pod {
 	old := a.now().pods[uid]
-	obj := old.Object.DeepCopy()
+	before, obj := old.Object(), old.Object().DeepCopy()
 	change(obj)
-	if maps.Equal(obj.Annotations, old.Object.Annotations) && maps.Equal(obj.Labels, old.Object.Labels) &&
-		obj.Spec.NodeName == old.NodeName && obj.Generation == old.Object.Generation &&
-		slices.Equal(obj.Status.Conditions, old.Object.Status.Conditions) &&
+	if maps.Equal(obj.Annotations, before.Annotations) && maps.Equal(obj.Labels, before.Labels) &&
+		obj.Spec.NodeName == old.NodeName && obj.Generation == before.Generation &&
+		slices.Equal(obj.Status.Conditions, before.Status.Conditions) &&
 		(obj.DeletionTimestamp != nil) == old.Deleting {
 		return old
 	}

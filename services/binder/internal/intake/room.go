@@ -135,7 +135,7 @@ func (c cluster) BudgetsOf(p *state.Pod) int {
 			continue
 		}
 		selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
-		if err != nil || selector.Matches(labels.Set(p.Object.Labels)) {
+		if err != nil || selector.Matches(labels.Set(p.Template.Labels)) {
 			n++
 		}
 	}

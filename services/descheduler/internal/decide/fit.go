@@ -86,9 +86,9 @@ func (w *world) place(in Input, pod *state.Pod, unusable map[string]string) bool
 // replacementOf is the pod as its owner would create it again: not bound, nothing known
 // about how it runs.
 func replacementOf(pod *state.Pod) *state.Pod {
-	obj := *pod.Object
+	obj := pod.Object()
 	obj.UID = types.UID("replacement-of-" + pod.UID)
 	obj.Spec.NodeName = ""
 	obj.Status = corev1.PodStatus{}
-	return state.NewPod(&obj)
+	return state.NewPod(obj)
 }

@@ -70,7 +70,7 @@ func (g *guard) refuse(pod *state.Pod) Refusal {
 	if pod.Deleting {
 		return Terminating
 	}
-	obj := pod.Object
+	obj := pod.Object()
 	if _, forced := obj.Annotations[annotationEvict]; !forced {
 		if r := g.refuseByKind(obj); r != "" {
 			return r
@@ -99,7 +99,7 @@ func (g *guard) refuseByKind(obj *corev1.Pod) Refusal {
 }
 
 func (g *guard) refuseByConstraint(pod *state.Pod) Refusal {
-	obj, p := pod.Object, g.Protect
+	obj, p := pod.Object(), g.Protect
 	switch {
 	case p.SystemCritical && priorityAtLeast(obj, policy.CriticalPriority):
 		return SystemCritical
@@ -194,7 +194,7 @@ func (c *cycle) replicas(owner string) uint {
 	if c.owners == nil {
 		c.owners = map[string]uint{}
 		for p := range c.Cluster.Pods() {
-			for _, o := range p.Object.OwnerReferences {
+			for _, o := range p.Template.OwnerReferences {
 				c.owners[string(o.UID)]++
 			}
 		}

@@ -23,13 +23,13 @@ func violation(s policy.Strategy, pod *state.Pod, n *state.Node) (why string, pi
 }
 
 func taintViolation(args *policy.NodeTaints, pod *state.Pod, n *state.Node) (why string, picked bool) {
-	if !args.Namespaces.Has(pod.Namespace) || !args.Labels.Matches(labels.Set(pod.Object.Labels)) {
+	if !args.Namespaces.Has(pod.Namespace) || !args.Labels.Matches(labels.Set(pod.Template.Labels)) {
 		return "", false
 	}
 	looksAt := func(t *corev1.Taint) bool { return regards(args, t) }
 	// The zero logger drops everything; upstream, too, compares numerically (Lt, Gt) here.
 	taint, untolerated := schedulingcorev1.FindMatchingUntoleratedTaint(
-		klog.Logger{}, n.Object.Spec.Taints, pod.Object.Spec.Tolerations, looksAt, true)
+		klog.Logger{}, n.Object.Spec.Taints, pod.Template.Spec.Tolerations, looksAt, true)
 	if !untolerated {
 		return "", false
 	}

@@ -83,7 +83,7 @@ func (r *Reporter) bound(e decide.PodBound) {
 	attempts := max(e.Attempts, 1) // an earlier leader's are not known
 	telemetry.PodScheduled(int(attempts), e.Bound.Sub(since))
 	start := e.Seen
-	if created := e.Pod.Object.CreationTimestamp; !created.IsZero() && created.Time.Before(start) {
+	if created := e.Pod.Created(); !created.IsZero() && created.Time.Before(start) {
 		start = created.Time
 	}
 	telemetry.EmitRoot(context.Background(), r.tracer, telemetry.Root{ //nolint:background // carries no deadline: only ids

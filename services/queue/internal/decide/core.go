@@ -155,12 +155,9 @@ func (in FactsReset) apply(c *Core, now time.Time) {
 // byCreation makes first come, first served survive a restart, as far as the API's own
 // whole seconds tell.
 func byCreation(a, b *state.Pod) int {
-	if a.Object != nil && b.Object != nil {
-		if d := a.Object.CreationTimestamp.Compare(b.Object.CreationTimestamp.Time); d != 0 {
-			return d
-		}
-	}
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	created := a.Created()
+	return cmp.Or(created.Compare(b.Created().Time),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 }
 
 func (in FactsApplied) apply(c *Core, now time.Time) {

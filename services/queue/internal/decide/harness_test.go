@@ -171,7 +171,7 @@ func (h *harness) put(name string, change func(*corev1.Pod)) {
 	before := h.pods[name]
 	obj := newPod(name)
 	if before != nil {
-		obj = before.Object.DeepCopy()
+		obj = before.Object().DeepCopy()
 	}
 	change(obj)
 	obj.ResourceVersion = strconv.FormatUint(h.nextVersion(), 10)

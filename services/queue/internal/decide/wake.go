@@ -220,7 +220,7 @@ func podCauses(p *state.PodChange, seen map[Cause]string) {
 	case !was && is:
 		seen[CausePodAssigned] = "AssignedPodAdd"
 	case was && is:
-		if !maps.Equal(p.Before.Object.Labels, p.After.Object.Labels) || p.Before.Deleting != p.After.Deleting {
+		if !maps.Equal(p.Before.Template.Labels, p.After.Template.Labels) || p.Before.Deleting != p.After.Deleting {
 			seen[CausePodChanged] = "UpdatePodLabel"
 		}
 		if !equality.Semantic.DeepEqual(p.Before.Requests, p.After.Requests) {
@@ -234,7 +234,9 @@ func assigned(p *state.Pod) bool { return p != nil && p.NodeName != "" && !p.Ter
 // specMoved says whether an update of an unbound pod can change where it fits: anything
 // but its status and bookkeeping (upstream's isPodUpdated).
 func specMoved(before, after *state.Pod) bool {
-	b, a := before.Object, after.Object
-	return !maps.Equal(b.Labels, a.Labels) || !maps.Equal(b.Annotations, a.Annotations) ||
-		!equality.Semantic.DeepEqual(b.Spec, a.Spec)
+	if before.NodeName != after.NodeName || !maps.Equal(before.Annotations(), after.Annotations()) {
+		return true
+	}
+	b, a := before.Template, after.Template
+	return b != a && (!maps.Equal(b.Labels, a.Labels) || !equality.Semantic.DeepEqual(b.Spec, a.Spec))
 }

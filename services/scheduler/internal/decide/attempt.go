@@ -130,7 +130,7 @@ func (c *Core) evaluate(
 // plain says that the pod states no preference among nodes, so that a subset of the
 // nodes is as good a choice as all of them.
 func plain(p *state.Pod) bool {
-	spec := &p.Object.Spec
+	spec := &p.Template.Spec
 	return spec.Affinity == nil && len(spec.TopologySpreadConstraints) == 0 && len(spec.NodeSelector) == 0
 }
 

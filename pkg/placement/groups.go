@@ -1,0 +1,124 @@
+package placement
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+)
+
+// groups sorts the nodes that pass the rules about one node by everything else that their
+// total, or a rule beyond one node, depends on: the raw scores that are scaled, and per
+// tally the domain or the sum. Nodes of a group are feasible together and get the same
+// points, so a decision works these out per group: there are few, mostly.
+type groups struct {
+	// values are rows of width values, one row a group; see class.values.
+	values []int64
+	width  int
+	// members counts the nodes of each group.
+	members []int32
+	ids     map[string]int32
+	// tuple and key are scratch.
+	tuple []int64
+	key   []byte
+	// live is how many groups have members.
+	live int
+}
+
+// noGroup is the group of a node that does not pass.
+const noGroup int32 = -1
+
+// row is the values of a group.
+func (g *groups) row(group int) []int64 { return g.values[group*g.width : (group+1)*g.width] }
+
+// leave takes a node out of its group.
+func (g *groups) leave(of *int32) {
+	if *of == noGroup {
+		return
+	}
+	if g.members[*of]--; g.members[*of] == 0 {
+		g.live--
+	}
+	*of = noGroup
+}
+
+// enter puts a node into the group of the tuple.
+func (g *groups) enter(of *int32) {
+	if *of != noGroup && slices.Equal(g.row(int(*of)), g.tuple) {
+		return
+	}
+	g.leave(of)
+	g.key = g.key[:0]
+	for _, v := range g.tuple {
+		g.key = binary.LittleEndian.AppendUint64(g.key, uint64(v))
+	}
+	id, ok := g.ids[string(g.key)]
+	if !ok {
+		id = int32(len(g.members))
+		g.ids[string(g.key)] = id
+		g.values = append(g.values, g.tuple...)
+		g.members = append(g.members, 0)
+	}
+	if g.members[id]++; g.members[id] == 1 {
+		g.live++
+	}
+	*of = id
+}
+
+// reset forgets all groups.
+func (g *groups) reset(width int) {
+	if g.ids == nil {
+		g.ids = map[string]int32{}
+	}
+	clear(g.ids)
+	g.values, g.members, g.width, g.live = g.values[:0], g.members[:0], width, 0
+}
+
+// stale tells whether the groups have to be made anew: there are more columns than they
+// have values for, or most of them are empty.
+func (g *groups) stale(columns, slots int) bool {
+	return g.width != columns+maxGauges || len(g.members) > slots+fewGroups && len(g.members) > sparse*g.live
+}
+
+// fewGroups are not worth clearing away.
+const fewGroups = 256
+
+func (g *groups) bytes() int64 {
+	const perKey = 48 // the map's entry, about
+	return int64(8*cap(g.values)+4*cap(g.members)) + int64(len(g.members)*(perKey+8*g.width))
+}
+
+// nowhereValue stands for the sum of a domain where the node is in none.
+const nowhereValue = math.MinInt64
+
+// regroupSlot puts a node that passes into its group.
+func (c *class) regroupSlot(e *Engine, slot int) {
+	if c.groups.width != len(c.wide.columns)+maxGauges {
+		return // all will be regrouped
+	}
+	c.values(e, slot)
+	c.groups.enter(&c.group[slot])
+}
+
+// values writes what sorts a node into groups: its gauges, then the columns of the rules
+// beyond one node.
+func (c *class) values(e *Engine, slot int) {
+	tuple := c.groups.tuple[:0]
+	for _, raw := range c.cells[slot].raw {
+		tuple = append(tuple, int64(raw))
+	}
+	for i := range c.wide.columns {
+		tuple = append(tuple, c.wide.columns[i].value(slot))
+	}
+	c.groups.tuple = tuple
+}
+
+// regroup sorts all nodes anew.
+func (c *class) regroup(e *Engine) {
+	c.groups.reset(len(c.wide.columns) + maxGauges)
+	for slot := range c.cells {
+		c.group[slot] = noGroup
+		if c.cells[slot].verdict == verdictPass {
+			c.regroupSlot(e, slot)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package placement
+
+import "slices"
+
+// rating is one look at the groups of a class: which are feasible, and the points of
+// their nodes. It is scratch.
+type rating struct {
+	// groups are the feasible ones that count, nodes how many nodes each brings in.
+	groups []int32
+	nodes  []int32
+	// points are by group plus one, infeasible for those that do not count: so there is an
+	// entry for noGroup, and scan has one thing less to ask.
+	points []int32
+	// sums and raw are per entry of groups.
+	sums, raw []int64
+	total     int
+}
+
+// list finds the feasible groups. counts says how many nodes each brings in.
+func (r *rating) list(c *class, counts []int32) {
+	r.groups, r.nodes, r.total = r.groups[:0], r.nodes[:0], 0
+	r.points = slices.Grow(r.points[:0], len(counts)+1)[:len(counts)+1]
+	r.points[0] = infeasible
+	for g, n := range counts {
+		r.points[g+1] = infeasible
+		if n == 0 || !c.wide.passes(c.groups.row(g)[maxGauges:]) {
+			continue
+		}
+		r.points[g+1] = 0
+		r.groups = append(r.groups, int32(g))
+		r.nodes = append(r.nodes, n)
+		r.total += int(n)
+	}
+}
+
+// rate gives the listed groups their points.
+func (r *rating) rate(c *class) {
+	r.sums = slices.Grow(r.sums[:0], len(r.groups))[:len(r.groups)]
+	r.raw = slices.Grow(r.raw[:0], len(r.groups))[:len(r.groups)]
+	clear(r.sums)
+	for i := range c.gauges {
+		var top int64
+		for _, g := range r.groups {
+			top = max(top, c.groups.row(int(g))[i])
+		}
+		for j, g := range r.groups {
+			r.sums[j] += c.gauges[i].points(c.groups.row(int(g))[i], top)
+		}
+	}
+	if c.wide.active {
+		for _, ranker := range c.wide.rankers {
+			ranker.rate(c, r)
+		}
+	}
+	for j, g := range r.groups {
+		r.points[g+1] = int32(r.sums[j])
+	}
+}
+
+// columns are the values of an entry of groups that rules beyond one node look at.
+func (r *rating) columns(c *class, entry int) []int64 {
+	return c.groups.row(int(r.groups[entry]))[maxGauges:]
+}
+
+// board is a short list of the best nodes, best first; see best for the order.
+type board struct {
+	e     *Engine
+	seed  uint64
+	limit int
+	list  []candidate
+}
+
+func (b *board) reset(q Query, feasible int) {
+	b.seed, b.list = q.Seed, b.list[:0]
+	switch {
+	case q.Limit == 0:
+		b.limit = min(TopK, feasible)
+	case q.Limit < 0:
+		b.limit = feasible
+	default:
+		b.limit = min(q.Limit, feasible)
+	}
+}
+
+// scan offers all nodes of a class.
+func (b *board) scan(c *class, points []int32) {
+	bar := int32(0) // no total is less
+	base := c.base[:len(c.group)]
+	for slot, g := range c.group {
+		if total := base[slot] + points[g+1]; total >= bar {
+			bar = b.offer(total, slot)
+		}
+	}
+}
+
+// offer takes a node in if it is among the best so far, and returns the least total that
+// still could be.
+func (b *board) offer(total int32, slot int) (bar int32) {
+	c := candidate{total: int64(total), tie: tieBreak(b.seed, b.e.hashes[slot]), index: slot}
+	at := len(b.list)
+	if at == b.limit {
+		last := &b.list[at-1]
+		if c.total == last.total && c.tie < last.tie {
+			return total
+		}
+	}
+	for at > 0 && b.before(&c, &b.list[at-1]) {
+		at--
+	}
+	if at < b.limit {
+		if len(b.list) < b.limit {
+			b.list = append(b.list, candidate{})
+		}
+		copy(b.list[at+1:], b.list[at:])
+		b.list[at] = c
+	}
+	if len(b.list) < b.limit {
+		return 0
+	}
+	return int32(b.list[len(b.list)-1].total)
+}
+
+func (b *board) before(x, y *candidate) bool {
+	switch {
+	case x.total != y.total:
+		return x.total > y.total
+	case x.tie != y.tie:
+		return x.tie > y.tie
+	default:
+		return b.e.infos[x.index].Node.UID < b.e.infos[y.index].Node.UID
+	}
+}

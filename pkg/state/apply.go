@@ -1,0 +1,207 @@
+package state
+
+import (
+	"fmt"
+
+	memdb "github.com/hashicorp/go-memdb"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// application is one Apply under way. It reads the tables as they were before it and keeps
+// what it changes in drafts until all facts are in: a memdb transaction that is read from
+// between writes copies its paths anew for each write.
+type application struct {
+	base    *memdb.Txn
+	pods    draft[Pod]
+	nodes   draft[Node]
+	objects draft[Object]
+	sites   siteDraft
+	changes Changes
+	reader  podReader
+}
+
+func newApplication(db *memdb.MemDB, p Position) *application {
+	base := db.Txn(false)
+	return &application{
+		base:    base,
+		changes: Changes{Position: p},
+		pods:    newPodDraft(base),
+		nodes:   newDraft(base, tableNodes, func(n *Node) (string, string) { return n.UID, n.Name }),
+		objects: newDraft(base, tableObjects, func(o *Object) (string, string) {
+			return objectKey(o.Kind, o.UID), objectNameKey(o)
+		}),
+		sites: siteDraft{base: base, byNode: map[string]*siteChange{}},
+	}
+}
+
+// write brings the drafts into the tables, in one transaction.
+func (a *application) write(db *memdb.MemDB) error {
+	txn := db.Txn(true)
+	defer txn.Abort()
+	err := podsByUID.write(a.base, txn, a.pods.order)
+	if err == nil {
+		err = podsByName.write(a.base, txn, a.pods.order)
+	}
+	if err == nil {
+		err = a.sites.write(txn)
+	}
+	if err == nil {
+		err = writeRows(txn, tableNodes, &a.nodes)
+	}
+	if err == nil {
+		err = writeRows(txn, tableObjects, &a.objects)
+	}
+	if err != nil {
+		return err
+	}
+	txn.Commit()
+	return nil
+}
+
+func (a *application) apply(f events.Fact) error {
+	switch f.Op {
+	case events.OpProgress, events.OpEpochBegin, events.OpEpochEnd:
+		return nil
+	case events.OpUpsert:
+		return a.upsert(f)
+	case events.OpDelete:
+		return a.remove(f)
+	default:
+		return fmt.Errorf("op %d is unknown, want 1 to 5", f.Op)
+	}
+}
+
+// upsert adds or replaces one object. A fact that brings the resourceVersion already held
+// (a repair repeats what readers know) changes nothing and is not decoded.
+func (a *application) upsert(f events.Fact) error {
+	switch f.Kind {
+	case events.KindPod:
+		return a.upsertPod(f)
+	case events.KindNode:
+		return a.upsertNode(f)
+	default:
+		return a.upsertObject(f)
+	}
+}
+
+func (a *application) upsertPod(f events.Fact) error {
+	before, err := a.pods.byID(f.UID)
+	if err != nil || before != nil && isRepeated(f, before.ResourceVersion) {
+		return err
+	}
+	after, err := a.reader.read(f.Object, f.ResourceVersion)
+	if err != nil {
+		return decodeError(f, err)
+	}
+	if err := checkUID(f, after.UID); err != nil {
+		return err
+	}
+	other, err := a.pods.namesake(after)
+	if err != nil {
+		return err
+	}
+	if other != nil {
+		if err := a.replacePod(PodChange{Before: other, DeletedRV: f.ResourceVersion}); err != nil {
+			return err
+		}
+	}
+	return a.replacePod(PodChange{Before: before, After: after})
+}
+
+func isRepeated(f events.Fact, held uint64) bool {
+	return held == f.ResourceVersion && f.ResourceVersion != 0
+}
+
+func (a *application) replacePod(c PodChange) error {
+	if c.Before != nil && c.Before.NodeName != "" {
+		if err := a.sites.remove(c.Before); err != nil {
+			return err
+		}
+	}
+	if c.After != nil && c.After.NodeName != "" {
+		if err := a.sites.add(c.After); err != nil {
+			return err
+		}
+	}
+	a.changes.Pods = append(a.changes.Pods, c)
+	a.pods.replace(c.Before, c.After)
+	return nil
+}
+
+func (a *application) upsertNode(f events.Fact) error {
+	before, err := a.nodes.byID(f.UID)
+	if err != nil || before != nil && isRepeated(f, before.ResourceVersion) {
+		return err
+	}
+	obj, err := decodeObject(f)
+	if err != nil {
+		return err
+	}
+	after := newNode(obj.(*corev1.Node), f.ResourceVersion)
+	other, err := a.nodes.namesake(after)
+	if err != nil {
+		return err
+	}
+	if other != nil {
+		a.replaceNode(other, nil)
+	}
+	a.replaceNode(before, after)
+	return nil
+}
+
+func (a *application) replaceNode(before, after *Node) {
+	a.changes.Nodes = append(a.changes.Nodes, NodeChange{Before: before, After: after})
+	a.nodes.replace(before, after)
+}
+
+func (a *application) upsertObject(f events.Fact) error {
+	before, err := a.objects.byID(objectKey(f.Kind, f.UID))
+	if err != nil || before != nil && isRepeated(f, before.ResourceVersion) {
+		return err
+	}
+	obj, err := decodeObject(f)
+	if err != nil {
+		return err
+	}
+	after := newObject(f.Kind, obj, f.ResourceVersion)
+	other, err := a.objects.namesake(after)
+	if err != nil {
+		return err
+	}
+	if other != nil {
+		a.replaceObject(f.Kind, other, nil)
+	}
+	a.replaceObject(f.Kind, before, after)
+	return nil
+}
+
+func (a *application) replaceObject(k events.Kind, before, after *Object) {
+	a.changes.Others = append(a.changes.Others, ObjectChange{Kind: k, Before: before, After: after})
+	a.objects.replace(before, after)
+}
+
+// remove deletes one object; one that is unknown is no error.
+func (a *application) remove(f events.Fact) error {
+	switch f.Kind {
+	case events.KindPod:
+		before, err := a.pods.byID(f.UID)
+		if err != nil || before == nil {
+			return err
+		}
+		return a.replacePod(PodChange{Before: before, DeletedRV: f.ResourceVersion})
+	case events.KindNode:
+		before, err := a.nodes.byID(f.UID)
+		if before != nil {
+			a.replaceNode(before, nil)
+		}
+		return err
+	default:
+		before, err := a.objects.byID(objectKey(f.Kind, f.UID))
+		if before != nil {
+			a.replaceObject(f.Kind, before, nil)
+		}
+		return err
+	}
+}

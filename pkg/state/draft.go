@@ -1,0 +1,205 @@
+package state
+
+import (
+	"slices"
+	"strings"
+
+	memdb "github.com/hashicorp/go-memdb"
+)
+
+// draft is what changes among the objects of one table.
+type draft[T any] struct {
+	keys func(*T) (id, name string)
+	// find looks into the tables as they were, by an index.
+	find  func(index, key string) (*T, error)
+	ids   map[string]*row[T]
+	names map[string]*T // nil for one that is free now
+	// order is that of the first touch, so that tables are written the same way every time.
+	order []*row[T]
+}
+
+// row is one object by its id: as it was, and as it is now; nil when there is none.
+type row[T any] struct{ was, is *T }
+
+// byID returns the object with this id; nil when there is none.
+func (d *draft[T]) byID(id string) (*T, error) {
+	if r, ok := d.ids[id]; ok {
+		return r.is, nil
+	}
+	return d.find(indexID, id)
+}
+
+// namesake returns the object that holds the name of v under another id. The API server
+// lets a name belong to one UID at a time, so that one is gone, and its deletion was missed
+// or follows (a relist names the new before it misses the old).
+func (d *draft[T]) namesake(v *T) (*T, error) {
+	id, name := d.keys(v)
+	holder, ok := d.names[name]
+	if !ok {
+		var err error
+		if holder, err = d.find(indexName, name); err != nil {
+			return nil, err
+		}
+	}
+	if holder != nil {
+		if holderID, _ := d.keys(holder); holderID == id {
+			return nil, nil
+		}
+	}
+	return holder, nil
+}
+
+// replace notes one change. before is what byID returns at present; either may be nil.
+func (d *draft[T]) replace(before, after *T) {
+	if before != nil {
+		id, name := d.keys(before)
+		d.row(id, before).is = nil
+		d.names[name] = nil
+	}
+	if after != nil {
+		id, name := d.keys(after)
+		d.row(id, before).is = after
+		d.names[name] = after
+	}
+}
+
+// row returns the row of an id; was is what the table holds if the row is new.
+func (d *draft[T]) row(id string, was *T) *row[T] {
+	r, ok := d.ids[id]
+	if !ok {
+		r = &row[T]{was: was}
+		d.ids[id] = r
+		d.order = append(d.order, r)
+	}
+	return r
+}
+
+// newDraft is a draft of a table with a row per object.
+func newDraft[T any](base *memdb.Txn, table string, keys func(*T) (id, name string)) draft[T] {
+	return draft[T]{
+		keys: keys,
+		find: func(index, key string) (*T, error) {
+			raw, err := base.First(table, index, key)
+			v, _ := raw.(*T)
+			return v, err
+		},
+		ids: map[string]*row[T]{}, names: map[string]*T{},
+	}
+}
+
+// newPodDraft is a draft of the tables of pods.
+func newPodDraft(base *memdb.Txn) draft[Pod] {
+	return draft[Pod]{
+		keys: func(p *Pod) (string, string) { return p.UID, podsByName.key(p).String() },
+		find: func(index, key string) (*Pod, error) {
+			if index == indexID {
+				return podsByUID.find(base, podKey{first: key})
+			}
+			namespace, name, _ := strings.Cut(key, separator)
+			return podsByName.find(base, podKey{namespace, name})
+		},
+		ids: map[string]*row[Pod]{}, names: map[string]*Pod{},
+	}
+}
+
+// writeRows writes a draft to its table. It deletes before it inserts, since names may have
+// changed hands.
+func writeRows[T any](txn *memdb.Txn, table string, d *draft[T]) error {
+	for _, r := range d.order {
+		if r.was != nil && (r.is == nil || d.renamed(r)) {
+			if err := txn.Delete(table, r.was); err != nil {
+				return err
+			}
+		}
+	}
+	for _, r := range d.order {
+		if r.is != nil {
+			if err := txn.Insert(table, r.is); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (d *draft[T]) renamed(r *row[T]) bool {
+	_, was := d.keys(r.was)
+	_, is := d.keys(r.is)
+	return was != is
+}
+
+// site is the pods bound to one node, sorted by UID. Immutable.
+type site struct {
+	node string
+	pods []*Pod
+}
+
+// siteDraft is the table of sites under change.
+type siteDraft struct {
+	base   *memdb.Txn
+	byNode map[string]*siteChange
+	order  []*siteChange
+}
+
+// siteChange is a site as it was, nil when there was none, and as it is now.
+type siteChange struct {
+	was *site
+	is  site
+}
+
+func (d *siteDraft) at(node string) (*siteChange, error) {
+	if c, ok := d.byNode[node]; ok {
+		return c, nil
+	}
+	raw, err := d.base.First(tablePlaced, indexID, node)
+	if err != nil {
+		return nil, err
+	}
+	c := &siteChange{is: site{node: node}}
+	if was, ok := raw.(*site); ok {
+		c.was = was
+		c.is = site{node: was.node, pods: slices.Clone(was.pods)}
+	}
+	d.byNode[c.is.node] = c
+	d.order = append(d.order, c)
+	return c, nil
+}
+
+// add notes that a pod is on its node. All pods of a node share one string for its name.
+func (d *siteDraft) add(pod *Pod) error {
+	c, err := d.at(pod.NodeName)
+	if err != nil {
+		return err
+	}
+	pod.NodeName = c.is.node
+	c.is.pods = insertPod(c.is.pods, pod)
+	return nil
+}
+
+func (d *siteDraft) remove(pod *Pod) error {
+	c, err := d.at(pod.NodeName)
+	if err != nil {
+		return err
+	}
+	if i, ok := findPod(c.is.pods, pod.UID); ok {
+		c.is.pods = slices.Delete(c.is.pods, i, i+1)
+	}
+	return nil
+}
+
+func (d *siteDraft) write(txn *memdb.Txn) error {
+	for _, c := range d.order {
+		switch {
+		case len(c.is.pods) > 0:
+			now := site{node: c.is.node, pods: append(make([]*Pod, 0, len(c.is.pods)), c.is.pods...)}
+			if err := txn.Insert(tablePlaced, &now); err != nil {
+				return err
+			}
+		case c.was != nil:
+			if err := txn.Delete(tablePlaced, c.was); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package state
+
+import (
+	"encoding/binary"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/state/intern"
+)
+
+// form is what pods of one template in the same condition have in common: everything but
+// names, times, node and annotations. All values that are derived from a pod are derived
+// once for its form. Immutable, one for equal content in this process.
+type form struct {
+	template *template
+	status   *status
+	kind     *Kind // nil for pods that are not described
+	terms    *PodTerms
+	demand   *demand
+	// usual are annotations that the first pod of the form had; pods write down how theirs
+	// differ. What is in here decides how big pods are and nothing else.
+	usual []string
+}
+
+var forms intern.Table[form]
+
+// maxUsual is how many usual annotations the mask in a pod has room for.
+const maxUsual = 64
+
+// form returns the form of a pod that has been taken apart. buf is room to work in, and
+// handed back.
+func (p *podParts) form(buf []byte) (*form, []byte, error) {
+	buf = append(buf[:0], flag(p.deleting), flag(len(p.uid) > 0))
+	buf = appendBytes(buf, p.skeleton)
+	f, err := forms.TryGet(p.appendTemplate(buf), p.newForm)
+	return f, buf, err
+}
+
+func (p *podParts) newForm() (*form, error) {
+	t, err := p.template()
+	if err != nil {
+		return nil, err
+	}
+	s, err := statuses.TryGet(p.skeleton, p.newStatus)
+	if err != nil {
+		return nil, err
+	}
+	obj := t.pod
+	obj.Status = s.api
+	if p.deleting {
+		obj.DeletionTimestamp = &metav1.Time{}
+	}
+	f := &form{template: t, status: s, demand: p.demand(&obj)}
+	if len(p.uid) > 0 {
+		f.kind = kindOf(&obj)
+		f.terms = f.kind.Terms
+	} else {
+		f.terms = newPodTerms(&obj)
+	}
+	for _, entry := range p.annotations[:min(len(p.annotations), maxUsual)] {
+		f.usual = append(f.usual, string(entry))
+	}
+	return f, nil
+}
+
+// demand is what pods take from a node. Pods with equal containers and an equal status, be
+// they of different templates, share it. Immutable.
+type demand struct {
+	requests, nonZero Resources
+	ports             []HostPort
+}
+
+var demands intern.Table[demand]
+
+// demand returns the demand of obj, of which p are the parts.
+func (p *podParts) demand(obj *corev1.Pod) *demand {
+	key := appendBytes(nil, p.skeleton) // of which resources, and conditions about resizing, matter
+	// The fields have been visited before: there is no error left.
+	_ = eachField(p.spec, func(f field) error {
+		switch f.number {
+		case specContainers, specInitContainers, specOverhead, specResources:
+			key = append(key, f.raw...)
+		}
+		return nil
+	})
+	return demands.Get(key, func() *demand {
+		requests := podRequests(obj, nil)
+		d := &demand{requests: NewResources(requests), nonZero: nonZeroRequests(obj, requests), ports: hostPorts(obj)}
+		d.requests.Pods = 1
+		return d
+	})
+}
+
+func flag(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// appendBytes writes a part with its length before it, so that parts cannot run together.
+func appendBytes[T string | []byte](b []byte, part T) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(part))), part...)
+}

@@ -1,0 +1,175 @@
+package state
+
+import (
+	"iter"
+	"slices"
+	"strings"
+
+	memdb "github.com/hashicorp/go-memdb"
+)
+
+// podIndex is a table of all pods in the order of a key, in pages of up to maxPage: a tree
+// of two levels, of which memdb is the upper one. A page is a row of the table; it holds the
+// pods from its key up to that of the next page. Pages are replaced, never changed. They
+// split when they are full and go when they are empty, but do not merge: at worst there is
+// a row per pod, which is what pages are there to avoid.
+type podIndex struct {
+	table string
+	key   func(*Pod) podKey
+}
+
+// podKey is ordered by first and then second; either may be empty.
+type podKey struct{ first, second string }
+
+// String has the same order.
+func (k podKey) String() string { return k.first + separator + k.second }
+
+func (k podKey) compare(o podKey) int {
+	if c := strings.Compare(k.first, o.first); c != 0 {
+		return c
+	}
+	return strings.Compare(k.second, o.second)
+}
+
+var (
+	podsByUID  = podIndex{tablePods, func(p *Pod) podKey { return podKey{first: p.UID} }}
+	podsByName = podIndex{tableNames, func(p *Pod) podKey { return podKey{p.Namespace, p.Name} }}
+)
+
+// page is the pods with keys from from on, sorted, at least one. Immutable.
+type page struct {
+	from podKey
+	pods []*Pod
+}
+
+// maxPage keeps both small: what a change copies, and what a page costs each of its pods.
+const maxPage = 64
+
+// pageOf returns the page that a key belongs to; nil when it is before all.
+func (x podIndex) pageOf(txn *memdb.Txn, k podKey) (*page, error) {
+	rows, err := txn.ReverseLowerBound(x.table, indexID, k.String())
+	if err != nil {
+		return nil, err
+	}
+	p, _ := rows.Next().(*page)
+	return p, nil
+}
+
+// find returns the pod with this key; nil when there is none.
+func (x podIndex) find(txn *memdb.Txn, k podKey) (*Pod, error) {
+	p, err := x.pageOf(txn, k)
+	if err != nil || p == nil {
+		return nil, err
+	}
+	if i, ok := x.search(p.pods, k); ok {
+		return p.pods[i], nil
+	}
+	return nil, nil
+}
+
+// all yields the pods in the order of their keys.
+func (x podIndex) all(s *Snapshot) iter.Seq[*Pod] {
+	return func(yield func(*Pod) bool) {
+		for p := range all[page](s, x.table, indexID+"_prefix", "") {
+			for _, pod := range p.pods {
+				if !yield(pod) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// podEdit puts a pod at a key, or takes away the one that is there.
+type podEdit struct {
+	key podKey
+	pod *Pod // nil to take away
+}
+
+// edits are what rows mean for the index, in the order of keys. Where a key changes hands,
+// it is taken away before it is given.
+func (x podIndex) edits(rows []*row[Pod]) []podEdit {
+	list := make([]podEdit, 0, len(rows))
+	for _, r := range rows {
+		if r.was != nil && (r.is == nil || x.key(r.was) != x.key(r.is)) {
+			list = append(list, podEdit{key: x.key(r.was)})
+		}
+	}
+	for _, r := range rows {
+		if r.is != nil {
+			list = append(list, podEdit{key: x.key(r.is), pod: r.is})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b podEdit) int { return a.key.compare(b.key) })
+	return list
+}
+
+// write brings rows into the table, which base shows as it was.
+func (x podIndex) write(base, txn *memdb.Txn, rows []*row[Pod]) error {
+	edits := x.edits(rows)
+	for len(edits) > 0 {
+		p, err := x.pageOf(base, edits[0].key)
+		if err != nil {
+			return err
+		}
+		n := 1
+		for ; n < len(edits); n++ {
+			if other, err := x.pageOf(base, edits[n].key); err != nil || other != p {
+				break
+			}
+		}
+		if err := x.replace(txn, p, edits[:n]); err != nil {
+			return err
+		}
+		edits = edits[n:]
+	}
+	return nil
+}
+
+// replace replaces a page by what edits make of it: no page, one or several. p is nil for
+// keys before all pages.
+func (x podIndex) replace(txn *memdb.Txn, p *page, edits []podEdit) error {
+	if p == nil {
+		p = &page{}
+	}
+	pods := x.merge(p.pods, edits)
+	if len(pods) == 0 {
+		if len(p.pods) == 0 {
+			return nil
+		}
+		return txn.Delete(x.table, p)
+	}
+	from := p.from
+	for count := (len(pods) + maxPage - 1) / maxPage; count > 0; count-- {
+		n := len(pods) / count
+		if err := txn.Insert(x.table, &page{from: from, pods: slices.Clone(pods[:n])}); err != nil {
+			return err
+		}
+		if pods = pods[n:]; len(pods) > 0 {
+			k := x.key(pods[0])
+			from = podKey{strings.Clone(k.first), strings.Clone(k.second)} // else the page keeps the pod alive
+		}
+	}
+	return nil
+}
+
+// merge applies edits to sorted pods, into a list of its own.
+func (x podIndex) merge(pods []*Pod, edits []podEdit) []*Pod {
+	merged := make([]*Pod, 0, len(pods)+len(edits))
+	for _, e := range edits {
+		i, found := x.search(pods, e.key)
+		merged = append(merged, pods[:i]...)
+		if found {
+			i++
+		}
+		if pods = pods[i:]; e.pod != nil {
+			merged = append(merged, e.pod)
+		}
+	}
+	return append(merged, pods...)
+}
+
+// search finds the place of a key among sorted pods.
+func (x podIndex) search(pods []*Pod, k podKey) (int, bool) {
+	return slices.BinarySearchFunc(pods, k, func(pod *Pod, k podKey) int { return x.key(pod).compare(k) })
+}

@@ -1,0 +1,132 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/state/intern"
+)
+
+// status is the status of pods without addresses and what is each pod's own: times and
+// counts of restarts, which are zero. Immutable, one for equal content in this process.
+type status struct {
+	api   corev1.PodStatus
+	lists []*resourceList // held, see shareRequirements
+}
+
+var statuses intern.Table[status]
+
+// newStatus decodes the status and takes out of it again what is the pod's own. That must be
+// what stands in p, in the same order: only then can it be put back.
+func (p *podParts) newStatus() (*status, error) {
+	s := &status{}
+	if err := s.api.Unmarshal(p.status); err != nil {
+		return nil, err
+	}
+	s.api.HostIP, s.api.HostIPs, s.api.PodIP, s.api.PodIPs = "", nil, "", nil
+	times, counts := p.times, p.counts
+	eachTime(&s.api, func(t *metav1.Time) {
+		if len(times) > 0 && *t == times[0].time() {
+			*t, times = metav1.Time{}, times[1:]
+		}
+	})
+	eachCount(&s.api, func(n *int32) {
+		if len(counts) > 0 && *n == counts[0] {
+			*n, counts = 0, counts[1:]
+		}
+	})
+	places := 0
+	eachTime(&s.api, func(*metav1.Time) { places++ })
+	eachCount(&s.api, func(*int32) { places++ })
+	if len(times)+len(counts) > 0 || places != len(p.times)+len(p.counts) {
+		return nil, fmt.Errorf("status: %d times and %d counts, not where they are expected", len(p.times), len(p.counts))
+	}
+	eachContainer(&s.api, func(c *corev1.ContainerStatus) {
+		s.lists = shareList(shareRequirements(s.lists, c.Resources), &c.AllocatedResources)
+	})
+	return s, nil
+}
+
+// eachTime visits the times of a status in the order of their protobuf fields.
+func eachTime(s *corev1.PodStatus, visit func(*metav1.Time)) {
+	for i := range s.Conditions {
+		visit(&s.Conditions[i].LastProbeTime)
+		visit(&s.Conditions[i].LastTransitionTime)
+	}
+	if s.StartTime != nil {
+		visit(s.StartTime)
+	}
+	eachContainer(s, func(c *corev1.ContainerStatus) {
+		eachTimeOf(&c.State, visit)
+		eachTimeOf(&c.LastTerminationState, visit)
+	})
+}
+
+func eachTimeOf(s *corev1.ContainerState, visit func(*metav1.Time)) {
+	if s.Running != nil {
+		visit(&s.Running.StartedAt)
+	}
+	if s.Terminated != nil {
+		visit(&s.Terminated.StartedAt)
+		visit(&s.Terminated.FinishedAt)
+	}
+}
+
+// eachCount visits the counts of restarts, in the order of their protobuf fields.
+func eachCount(s *corev1.PodStatus, visit func(*int32)) {
+	eachContainer(s, func(c *corev1.ContainerStatus) { visit(&c.RestartCount) })
+}
+
+func eachContainer(s *corev1.PodStatus, visit func(*corev1.ContainerStatus)) {
+	for _, list := range [][]corev1.ContainerStatus{
+		s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses,
+	} {
+		for i := range list {
+			visit(&list[i])
+		}
+	}
+}
+
+// with returns a copy of the status with times and counts put into it. What has neither in
+// it is shared.
+func (s *status) with(times []stamp, counts []int32) corev1.PodStatus {
+	c := s.api
+	c.Conditions = slices.Clone(c.Conditions)
+	if c.StartTime != nil {
+		c.StartTime = &metav1.Time{}
+	}
+	c.ContainerStatuses = slices.Clone(c.ContainerStatuses)
+	c.InitContainerStatuses = slices.Clone(c.InitContainerStatuses)
+	c.EphemeralContainerStatuses = slices.Clone(c.EphemeralContainerStatuses)
+	eachContainer(&c, func(c *corev1.ContainerStatus) {
+		ownTimes(&c.State)
+		ownTimes(&c.LastTerminationState)
+	})
+	eachTime(&c, func(t *metav1.Time) { *t, times = times[0].time(), times[1:] })
+	eachCount(&c, func(n *int32) { *n, counts = counts[0], counts[1:] })
+	return c
+}
+
+// ownTimes makes what has times in it the state's own.
+func ownTimes(s *corev1.ContainerState) {
+	if s.Running != nil {
+		running := *s.Running
+		s.Running = &running
+	}
+	if s.Terminated != nil {
+		terminated := *s.Terminated
+		s.Terminated = &terminated
+	}
+}
+
+// time is the metav1.Time that the stamp was read from, as Kubernetes decodes it.
+func (s stamp) time() metav1.Time {
+	if !s.set {
+		return metav1.Time{}
+	}
+	return metav1.Time{Time: time.Unix(s.seconds, 0).Local()}
+}

@@ -1,0 +1,219 @@
+//go:build e2e
+
+package labs
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
+)
+
+const (
+	// within bounds the wait for anything that has to happen; a loaded machine with two
+	// processors takes seconds.
+	within = time.Minute
+	// cleanupWithin bounds the stop of everything one lab started.
+	cleanupWithin = time.Minute
+	// documentedAddress is where a Berth that was started as documented serves its metrics.
+	documentedAddress = "127.0.0.1:10351"
+)
+
+// lab is one lab under test.
+type lab struct {
+	*testing.T
+	// folder holds the lab's files; work is where the test writes.
+	folder, work string
+	// kubeconfig leads kubectl to a namespace of the lab's own.
+	kubeconfig string
+	cluster    *harness.Cluster
+	client     kubernetes.Interface
+	// left are the blocks of the README that did not run yet.
+	left []block
+	// berth is nil when kube-scheduler runs.
+	berth *harness.Berth
+}
+
+// newLab prepares a lab: a namespace, and Berth with the defaults unless the README's first
+// block starts it otherwise.
+func newLab(t *testing.T, cluster *harness.Cluster, work, name string) *lab {
+	t.Helper()
+	l := &lab{
+		T: t, folder: filepath.Join(programs.Root, "examples", "labs", name), work: work,
+		kubeconfig: filepath.Join(work, "kubeconfig"), cluster: cluster, client: cluster.Client,
+		left: blocks(read(t, "labs", name, "README.md")),
+	}
+	l.no(os.MkdirAll(work, 0o755))
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(cluster.Tails())
+		}
+	})
+	l.namespace("lab-" + name)
+	up := block{text: "berth up"}
+	if l.left[0].up() {
+		up, l.left = l.left[0], l.left[1:]
+	}
+	l.up(up)
+	return l
+}
+
+// no ends the lab on an error.
+func (l *lab) no(err error) {
+	l.Helper()
+	if err != nil {
+		l.Fatal(err)
+	}
+}
+
+// namespace makes a namespace and the kubeconfig that leads to it.
+func (l *lab) namespace(name string) {
+	l.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := l.client.CoreV1().Namespaces().Create(l.Context(), ns, metav1.CreateOptions{})
+	l.no(err)
+	l.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Context()), cleanupWithin)
+		defer cancel()
+		if err := l.client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			l.Error(err)
+		}
+	})
+	config, err := clientcmd.LoadFromFile(l.cluster.Kubeconfig)
+	l.no(err)
+	config.Contexts[config.CurrentContext].Namespace = name
+	l.no(clientcmd.WriteToFile(*config, l.kubeconfig))
+	l.eventually(within, "namespace "+name+" has its service account", func(ctx context.Context) (string, error) {
+		_, err := l.client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return err.Error(), nil
+		}
+		return "", err
+	})
+}
+
+// up starts the scheduler as a block says, and stops it at the end of the lab.
+func (l *lab) up(b block) {
+	l.Helper()
+	var args []string
+	config := ""
+	for flag := range strings.SplitSeq(strings.TrimSpace(b.text), " --") {
+		name, value, _ := strings.Cut(flag, " ")
+		switch name {
+		case "berth", "data-dir": // the test has a directory of its own
+		case "config":
+			config = filepath.Join(l.folder, value)
+		default:
+			args = append(args, "--"+name, value)
+		}
+	}
+	if *scheduler == kubeScheduler {
+		peer, err := l.cluster.StartKubeScheduler(l.Context(), config)
+		l.no(err)
+		l.stopAtEnd(peer.Stop)
+		return
+	}
+	started, err := programs.Up(l.Context(), harness.UpConfig{
+		Kubeconfig: l.cluster.Kubeconfig, DataDir: filepath.Join(l.work, "data"), LogDir: l.work,
+		Config: config, Args: args,
+	})
+	l.no(err)
+	l.berth = started
+	l.stopAtEnd(func(ctx context.Context) error {
+		err := started.Stop(ctx)
+		if l.Failed() {
+			l.Log(started.Tail())
+		}
+		return err
+	})
+}
+
+func (l *lab) stopAtEnd(stop func(context.Context) error) {
+	l.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Context()), cleanupWithin)
+		defer cancel()
+		if err := stop(ctx); err != nil {
+			l.Error(err)
+		}
+	})
+}
+
+// next runs the README's next block and returns what it prints.
+func (l *lab) next() string {
+	l.Helper()
+	if len(l.left) == 0 {
+		l.Fatal("the README has no block left")
+	}
+	b := l.left[0]
+	l.left = l.left[1:]
+	text := b.text
+	if l.berth != nil {
+		text = strings.ReplaceAll(text, documentedAddress, l.berth.Address)
+	}
+	ctx, cancel := context.WithTimeout(l.Context(), within)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", text)
+	cmd.Dir = l.folder
+	// kubectl remembers in its home what the API server serves, which the next lab needs too.
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+l.kubeconfig, "HOME="+filepath.Dir(l.work),
+		"PATH="+filepath.Dir(programs.Berth)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	started := time.Now()
+	output, err := cmd.CombinedOutput()
+	l.Logf("README, line %d: %s", b.line, time.Since(started).Round(time.Millisecond))
+	if err != nil {
+		l.Fatalf("README, line %d: %v\n%s\n%s", b.line, err, text, output)
+	}
+	return string(output)
+}
+
+// skip leaves the README's next block out.
+func (l *lab) skip() { l.left = l.left[1:] }
+
+// finish runs the last block and checks that it leaves nothing behind.
+func (l *lab) finish() {
+	l.Helper()
+	if len(l.left) != 1 {
+		l.Fatalf("%d blocks of the README are left, want the one that cleans up", len(l.left))
+	}
+	l.audit()
+	l.next()
+	l.eventually(within, "nothing is left behind", func(ctx context.Context) (string, error) {
+		nodes, pods, err := harness.ListAll(ctx, l.client)
+		if err != nil || len(nodes)+len(pods) == 0 {
+			return "", err
+		}
+		return fmt.Sprintf("%d nodes and %d pods", len(nodes), len(pods)), nil
+	})
+}
+
+// audit lets `berth check` look for nodes that hold too much and pods that stand where they may
+// not.
+func (l *lab) audit() {
+	l.Helper()
+	if l.berth == nil {
+		return
+	}
+	result, err := programs.Command(l.Context(), "check", "--kubeconfig", l.cluster.Kubeconfig)
+	l.no(err)
+	if result.Code != 0 {
+		l.Errorf("berth check: exit code %d\n%s%s", result.Code, result.Stdout, result.Stderr)
+	}
+}
+
+// eventually ends the lab when something stays missing.
+func (l *lab) eventually(limit time.Duration, what string, check func(context.Context) (string, error)) {
+	l.Helper()
+	l.no(harness.Eventually(l.Context(), limit, what, check))
+}

@@ -1,0 +1,138 @@
+//go:build e2e
+
+package labs
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
+)
+
+var (
+	which = flag.String("labs", "smoke", `the labs to run: "smoke", "all", or names separated by spaces`)
+	// The expectations are upstream's wherever Berth promises upstream's behaviour.
+	scheduler = flag.String("scheduler", berth, `who schedules: "berth" or "kube-scheduler"`)
+)
+
+const (
+	berth         = "berth"
+	kubeScheduler = "kube-scheduler"
+)
+
+// labs are all labs, by their folder under examples/labs.
+var labs = map[string]func(*lab){
+	"affinity-versions": affinityVersions,
+	"allocatable":       allocatable,
+	"default-spread":    defaultSpread,
+	"gates":             gates,
+	"hard-spread":       hardSpread,
+	"node-affinity":     nodeAffinity,
+	"node-name":         nodeName,
+	"node-selector":     nodeSelector,
+	"pod-affinity":      podAffinity,
+	"profiles":          profiles,
+	"taints":            taints,
+}
+
+// smoke are the labs that run with every change: one for each kind of rule, the quick ones.
+var smoke = []string{"gates", "hard-spread", "node-affinity", "node-selector", "pod-affinity", "taints"}
+
+// programs are the binaries under test; TestMain fills them in.
+var programs harness.Programs
+
+func TestMain(m *testing.M) {
+	var err error
+	if programs, err = harness.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, "labs:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// TestLabs runs labs one after the other on one cluster, each with a Berth of its own.
+func TestLabs(t *testing.T) {
+	all := slices.Sorted(maps.Keys(labs))
+	if found := folders(t); !slices.Equal(all, found) {
+		t.Fatalf("examples/labs has %v, tested are %v", found, all)
+	}
+	if *scheduler != berth && *scheduler != kubeScheduler {
+		t.Fatalf("-scheduler: %q: want %q or %q", *scheduler, berth, kubeScheduler)
+	}
+	selected := selection(t, all)
+	dir := shortDir(t)
+	cluster := startCluster(t, dir, 0)
+	for i, name := range selected {
+		passed := t.Run(name, func(t *testing.T) {
+			l := newLab(t, cluster, filepath.Join(dir, name), name)
+			labs[name](l)
+			l.finish()
+		})
+		if !passed && i+1 < len(selected) {
+			// What a lab that failed left behind is not the next one's problem.
+			cluster = startCluster(t, dir, i+1)
+		}
+	}
+}
+
+func selection(t *testing.T, all []string) []string {
+	t.Helper()
+	switch *which {
+	case "all":
+		return all
+	case "smoke":
+		return smoke
+	}
+	names := strings.Fields(*which)
+	unknown := func(name string) bool { return labs[name] == nil }
+	if len(names) == 0 || slices.ContainsFunc(names, unknown) {
+		t.Fatalf("-labs: %q: want %q, %q or some of %v", *which, "all", "smoke", all)
+	}
+	return names
+}
+
+// startCluster starts a cluster without nodes and stops it at the end of the test.
+func startCluster(t *testing.T, dir string, number int) *harness.Cluster {
+	t.Helper()
+	cluster, err := programs.StartCluster(t.Context(), harness.ClusterConfig{
+		Dir: filepath.Join(dir, fmt.Sprintf("cluster-%d", number)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cleanupWithin)
+		defer cancel()
+		if err := cluster.Stop(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return cluster
+}
+
+// shortDir is a fresh directory; its path leaves room for a unix socket in it. It is kept when
+// the test fails.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "berth-labs-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("kept for reading: %s", dir)
+			return
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
