@@ -3,6 +3,7 @@ package decide_test
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,8 +40,6 @@ type audited struct {
 	untold map[string]standing
 }
 
-var dbg func(string, ...any)
-
 func newAuditor() *auditor {
 	return &auditor{live: map[string]*standing{}, open: map[string]*audited{}, checks: map[string]int{}}
 }
@@ -48,9 +47,6 @@ func newAuditor() *auditor {
 func (a *auditor) deleted(uid string, sequence uint64) {
 	if s, ok := a.live[uid]; ok {
 		s.gone = sequence
-		if dbg != nil {
-			dbg("deleted %s at %d", uid, sequence)
-		}
 	}
 }
 
@@ -67,6 +63,9 @@ func (a *auditor) committed(w *world, batch ledger.EventBatch) {
 		commit.before = append(commit.before, *s)
 	}
 	for _, ev := range batch.Events {
+		if strings.HasPrefix(ev.Key, ledger.PrefixTerm) && ev.Deleted {
+			a.checks["dropped"]++
+		}
 		if len(ev.Key) < 2 || ev.Key[:2] != ledger.PrefixNode || ev.Deleted {
 			continue
 		}
@@ -90,9 +89,6 @@ func (a *auditor) committed(w *world, batch ledger.EventBatch) {
 			a.live[e.PodUID] = s
 			a.open[e.Token.String()] = commit
 			commit.untold[e.PodUID] = *s
-			if dbg != nil {
-				dbg("  commit %s on %s at %d", e.Name, d.NodeName, batch.Revision)
-			}
 		}
 	}
 }
@@ -105,9 +101,6 @@ func (a *auditor) decided(w *world, decisions []events.Decision) {
 			continue
 		}
 		delete(a.open, d.Token)
-		if dbg != nil {
-			dbg("decided %s on %s by facts %d at %d gone %d", d.Pod.Name, d.NodeName, d.FactSequence, d.LedgerRevision, a.live[d.Pod.UID].gone)
-		}
 		s := a.live[d.Pod.UID]
 		delete(commit.untold, d.Pod.UID)
 		if s.gone != math.MaxUint64 {

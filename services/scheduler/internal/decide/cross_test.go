@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 )
 
 // crossSeeds is how many histories TestShardsKeepRulesAboutOtherNodes tries.
@@ -102,6 +103,29 @@ func (w *world) relabel() {
 	}
 }
 
+// retire does what a shard does whose registry is too full: a term retires, and whoever
+// finds it settled drops it.
+func (w *world) retire() {
+	v := ledger.NewView()
+	kvs, revision, err := w.store.List(w.t.Context(), "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := v.Reset(kvs, revision); err != nil {
+		w.t.Fatal(err)
+	}
+	terms := maps.Collect(v.Terms())
+	if len(terms) == 0 {
+		return
+	}
+	ids := slices.Sorted(maps.Keys(terms))
+	txn, err := ledger.RetireTerms(v.Registry(), terms[ids[w.rng.IntN(len(ids))]].Term)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.commit(txn)
+}
+
 // handOver does what a binder's sweep does with one document, by facts that are up to date.
 func (w *world) handOver() {
 	docs := w.docs()
@@ -185,7 +209,7 @@ func crossWorld(t *testing.T, seed uint64, ablate func(ledger.Txn) ledger.Txn) *
 		w.addPod(fmt.Sprintf("%s-%d", kind.name, n), kind.options...)
 	}
 	w.offer()
-	for range 500 {
+	for range 600 {
 		switch w.rng.IntN(16) {
 		case 0, 1:
 			w.bindOne()
@@ -207,6 +231,10 @@ func crossWorld(t *testing.T, seed uint64, ablate func(ledger.Txn) ledger.Txn) *
 			if w.rng.IntN(8) == 0 {
 				w.relabel()
 			}
+			if w.rng.IntN(12) == 0 {
+				w.retire()
+			}
+			w.step(w.shards[w.rng.IntN(len(w.shards))], decide.Input{Beat: true})
 		default:
 			w.deliver()
 		}
@@ -234,9 +262,9 @@ func TestShardsKeepRulesAboutOtherNodes(t *testing.T) {
 			conflicts += s.conflicts
 		}
 	}
-	for _, what := range []string{"spread", "apart", "together"} {
-		if checks[what] < *crossSeeds/2 {
-			t.Errorf("%d placements checked for %q in %d histories: they test too little", checks[what], what, *crossSeeds)
+	for _, what := range []string{"spread", "apart", "together", "dropped"} {
+		if checks[what] < *crossSeeds/4 {
+			t.Errorf("%q %d times in %d histories: they test too little", what, checks[what], *crossSeeds)
 		}
 	}
 	t.Logf("%d histories: checked %v, %d conflicts", *crossSeeds, checks, conflicts)

@@ -115,11 +115,6 @@ func (w *world) commit(txn ledger.Txn) ledger.TxnResult {
 		batch.Events = append(batch.Events, ledger.Event{KV: ledger.KV{Key: key, ModRevision: res.Revision}, Deleted: true})
 	}
 	w.history = append(w.history, batch)
-	if dbg != nil {
-		for _, ev := range batch.Events {
-			dbg("    %d %s", res.Revision, ev.Key)
-		}
-	}
 	w.auditor.committed(w, batch)
 	return res
 }
@@ -199,9 +194,6 @@ func (w *world) addPod(name string, options ...func(*corev1.Pod)) {
 
 // publish stores a new version of the pod and tells the log.
 func (w *world) publish(p *corev1.Pod) {
-	if dbg != nil {
-		dbg("publish %s labels %v node %s fact %d rv %d", p.Name, p.Labels, p.Spec.NodeName, len(w.facts)+1, w.rv+1)
-	}
 	w.rv++
 	p.ResourceVersion = fmt.Sprint(w.rv)
 	raw, err := p.Marshal()
