@@ -267,13 +267,18 @@ func (b blocked) has(n *state.NodeInfo) bool {
 
 // stands says whether what a pick needs is still what it was decided on, or that plus this
 // shard's own last flight; the guards' revisions are brought up to that.
+//
+// A pick that compares no guard may outlive a change of the registry, if it needs the same
+// by the new one. One that does may not: a guard may have been dropped with its term and
+// look as if it had never moved.
 func (c *Core) stands(a *attempt) bool {
 	n := &a.pick.needs
 	if n.countsBatch && n.withdrawn != c.cross.withdrawn {
 		return false
 	}
 	if now := c.ledger.TermRegistryRevision(); n.registry != now {
-		if !c.sameGuards(a) {
+		comparing := slices.ContainsFunc(n.guards, func(g ledger.GuardUse) bool { return g.Compare })
+		if comparing || !c.sameGuards(a) {
 			return false
 		}
 		n.registry = now
