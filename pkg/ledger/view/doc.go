@@ -14,7 +14,8 @@
 //     on the pod is known to be deleted, and can never be bound;
 //   - a reserved pod that the API view shows in an older version than was decided on counts
 //     as its reservation describes it, like one that is not known at all;
-//   - a pod this member has staged (decided, not yet committed) counts where it is staged.
+//   - a pod this member has staged (decided, not yet committed) counts where it is staged,
+//     unless it is known to be deleted.
 //
 // A node is usable only if the member's applied progress has reached the high-water of
 // the node's document: the ledger's watch and the log are not ordered with each other, and

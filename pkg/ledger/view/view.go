@@ -350,13 +350,15 @@ func (v *View) place(uid string) (string, *state.Pod) {
 	if doc, entry, ok := v.ledger.Entry(uid); ok {
 		return v.placeReserved(pod, doc, entry)
 	}
-	if st, ok := v.staged[uid]; ok {
-		if known {
-			return st.node, pod
-		}
+	st, ok := v.staged[uid]
+	switch {
+	case !ok, !known && v.PodProgress() >= st.pod.ResourceVersion && v.PodProgress() > 0:
+		return "", nil // nothing, or deleted since it was staged
+	case known:
+		return st.node, pod
+	default:
 		return st.node, st.pod
 	}
-	return "", nil
 }
 
 // placeReserved is the rule for a pod with a reservation; pod is nil if it is not known.

@@ -57,7 +57,7 @@ func (c *Core) build(attempts []*attempt, out *Output) (f *flight, rest []*attem
 	b := c.newBatch()
 	for i, a := range attempts {
 		epoch, held := c.holds(a.offer.Partition)
-		if !held {
+		if pod, known := c.view.Pod(a.pod.UID); !held || !known || pod.NodeName != "" {
 			c.giveBack(a)
 			continue
 		}
