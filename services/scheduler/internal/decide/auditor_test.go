@@ -158,7 +158,7 @@ func (a *auditor) checkSpread(
 		}
 	}
 	for _, o := range commit.untold {
-		if selects(c.LabelSelector, o.pod) {
+		if o.gone == math.MaxUint64 || selects(c.LabelSelector, o.pod) {
 			counted[w.nodeObjects[o.node].Labels[c.TopologyKey]]++
 		}
 	}
