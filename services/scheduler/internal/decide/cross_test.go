@@ -190,7 +190,14 @@ func (t truth) PodFact(uid string) (uint64, bool, bool) {
 	return rv, p.Spec.NodeName != "", true
 }
 
-func (t truth) PodProgress() uint64 { return t.w.rv }
+func (t truth) PodProgress() uint64 {
+	for _, f := range slices.Backward(t.w.facts) {
+		if f.Kind == events.KindPod {
+			return f.Progress
+		}
+	}
+	return 0
+}
 
 // crossWorld is a history of three shards in a cluster of three zones.
 func crossWorld(t *testing.T, seed uint64, ablate func(ledger.Txn) ledger.Txn) *world {
