@@ -169,9 +169,6 @@ func history(t testing.TB, seed uint64) (placementtest.Script, func() *pair) {
 		if g.Chance(25) {
 			cfg.PercentageOfNodesToScore = int32(placementtest.Pick(g, 1, 30, 70))
 		}
-		if g.Chance(25) {
-			cfg.CrossNodeRules = placement.RefuseCrossNode
-		}
 		profile, err := placement.NewProfile(cfg)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)

@@ -65,7 +65,6 @@ func newWorld(t *testing.T, seed uint64, shards int) *world {
 		nodeObjects: map[string]*corev1.Node{}, nodeFact: map[string]uint64{}, auditor: newAuditor(),
 	}
 	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
-	cfg.CrossNodeRules = placement.EvaluateCrossNode
 	profile, err := placement.NewProfile(cfg)
 	if err != nil {
 		t.Fatal(err)
