@@ -10,8 +10,8 @@ import (
 )
 
 // Violation is one broken invariant, named as in the protocol: S3 (one live reservation per
-// pod), S4 (nothing leaves without a fact or a fence), S5 (no victim is relied upon), S12 (documents and high-waters never
-// go back), or "form" for a value that no builder makes.
+// pod), S4 (nothing leaves without a fact or a fence), S5 (no victim is relied upon), S12
+// (documents and high-waters never go back), or "form" for a value that no builder makes.
 type Violation struct {
 	Invariant       string
 	NodeUID, PodUID string

@@ -43,6 +43,24 @@ func full() NodeDoc {
 	}
 }
 
+func goldenTerm() RegisteredTerm {
+	return RegisteredTerm{Retiring: true, Revision: 11, Term: Term{
+		Kind: TermTogether, Parts: []TermPart{
+			{Namespaces: []string{"cache", "shop"}, Selector: []Requirement{
+				{Key: "app", Operator: "In", Values: []string{"a", "b"}}, {Key: "tier", Operator: "Exists"},
+			}},
+			{ByLabel: true, NamespaceSelector: []Requirement{{Key: "team", Operator: "NotIn", Values: []string{"x"}}}},
+		},
+	}}
+}
+
+func pinnedDoc() NodeDoc {
+	return NodeDoc{NodeUID: "u", NodeName: "node-3", Revision: 4, Entries: []Entry{{
+		PodUID: "0f4f0b3e-6f0e-4f5c-9d8e-0a1b2c3d4e5f", Namespace: "shop", Name: "cache-0", Role: RoleKeeper,
+		Dependents: []Dependent{{PodUID: "1f4f0b3e-6f0e-4f5c-9d8e-0a1b2c3d4e5f", PodRV: 9}, {PodUID: "text", PodRV: 10}},
+	}}}
+}
+
 // Every value as the first version wrote it must stay readable, and is still written so.
 func TestGolden(t *testing.T) {
 	doc := full()
@@ -51,19 +69,7 @@ func TestGolden(t *testing.T) {
 		ID: "binder-1-abcde", Role: "binder", Address: "10.0.0.1:8080", Version: "v0.1.0",
 		Started: time.UnixMilli(1_790_000_000_123).UTC(),
 	}
-	term := RegisteredTerm{Retiring: true, Revision: 11, Term: Term{
-		Kind: TermTogether, Parts: []TermPart{
-			{Namespaces: []string{"cache", "shop"}, Selector: []Requirement{
-				{Key: "app", Operator: "In", Values: []string{"a", "b"}}, {Key: "tier", Operator: "Exists"},
-			}},
-			{ByLabel: true, NamespaceSelector: []Requirement{{Key: "team", Operator: "NotIn", Values: []string{"x"}}}},
-		},
-	}}
-	registry := Registry{Revision: 12, PodRV: 987654321}
-	keeper := NodeDoc{NodeUID: "u", NodeName: "node-3", Revision: 4, Entries: []Entry{{
-		PodUID: "0f4f0b3e-6f0e-4f5c-9d8e-0a1b2c3d4e5f", Namespace: "shop", Name: "cache-0", Role: RoleKeeper,
-		Dependents: []Dependent{{PodUID: "1f4f0b3e-6f0e-4f5c-9d8e-0a1b2c3d4e5f", PodRV: 9}, {PodUID: "text", PodRV: 10}},
-	}}}
+	term, registry, keeper := goldenTerm(), Registry{Revision: 12, PodRV: 987654321}, pinnedDoc()
 	for _, c := range []struct {
 		name   string
 		value  any

@@ -13,8 +13,8 @@ type RegistryFullError struct{ Terms int }
 
 func (e *RegistryFullError) Error() string {
 	return fmt.Sprintf(
-		"ledger: %d terms about pods on other nodes are registered, at most %d are accepted: wait until unused ones are dropped",
-		e.Terms, MaxTerms)
+		"ledger: %d terms about pods on other nodes are registered, at most %d are accepted: "+
+			"wait until unused ones are dropped", e.Terms, MaxTerms)
 }
 
 // RegisterTerms is T11 (register terms): terms become known to every placement, or, if they

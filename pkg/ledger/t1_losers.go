@@ -73,13 +73,13 @@ func (l *Lost) guards(uses []GuardUse, r TxnResult) {
 
 // Moved says whether any of these guards has been lost, and the newest revision one has
 // moved to.
-func (l Lost) Moved(uses []GuardUse) (revision int64, any bool) {
+func (l Lost) Moved(uses []GuardUse) (revision int64, moved bool) {
 	for _, u := range uses {
-		if now, moved := l.Guards[u.Key]; moved {
-			revision, any = max(revision, now), true
+		if now, lost := l.Guards[u.Key]; lost {
+			revision, moved = max(revision, now), true
 		}
 	}
-	return revision, any
+	return revision, moved
 }
 
 // Kept says whether a placement with these needs has lost none of them. That its own
@@ -106,18 +106,24 @@ func Winners(b PlaceBatch, lost Lost) (PlaceBatch, bool) {
 	for before := -1; before != len(out); {
 		before = len(out)
 		for _, d := range b.Docs {
-			for _, e := range d.Entries {
-				if b.loses(e, d.NodeUID, lost, out) {
-					out[d.NodeUID] = true
-					for _, uid := range b.Needs[e.Token].Pins {
-						out[uid] = true
-					}
-				}
-			}
+			b.leaveOut(d, lost, out)
 		}
 	}
 	won := b.without(out)
 	return won, len(won.Placed) > 0
+}
+
+// leaveOut adds to out what the losers in a document take along.
+func (b PlaceBatch) leaveOut(d NodeDoc, lost Lost, out map[string]bool) {
+	for _, e := range d.Entries {
+		if !b.loses(e, d.NodeUID, lost, out) {
+			continue
+		}
+		out[d.NodeUID] = true
+		for _, uid := range b.Needs[e.Token].Pins {
+			out[uid] = true
+		}
+	}
 }
 
 // loses says whether a placement of the batch cannot be kept while some documents are out.

@@ -96,7 +96,8 @@ func TestTermsAreRefused(t *testing.T) {
 		}
 	}
 	var full *RegistryFullError
-	if _, err := RegisterTerms(Registry{}, MaxTerms, good); !errors.As(err, &full) || !strings.Contains(err.Error(), "4096") {
+	_, err := RegisterTerms(Registry{}, MaxTerms, good)
+	if !errors.As(err, &full) || !strings.Contains(err.Error(), "4096") {
 		t.Errorf("one term too many: %v, want *RegistryFullError that names the limit", err)
 	}
 	if _, err := RetireTerms(Registry{}); err == nil {
@@ -120,7 +121,9 @@ func TestPinAndUnpin(t *testing.T) {
 	keeper := Entry{PodUID: "k", Namespace: "ns", Name: "k"}
 	pin := func(d NodeDoc, uid string, rv uint64) NodeDoc {
 		t.Helper()
-		out, err := frozen(t, d, func(d NodeDoc) (NodeDoc, error) { return Pin(d, keeper, Dependent{PodUID: uid, PodRV: rv}) })
+		out, err := frozen(t, d, func(d NodeDoc) (NodeDoc, error) {
+			return Pin(d, keeper, Dependent{PodUID: uid, PodRV: rv})
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,6 +172,10 @@ func (f factsOf) PodFact(uid string) (uint64, bool, bool) {
 
 func (f factsOf) PodProgress() uint64 { return factProgress }
 
+func compared(key string, revision int64) GuardUse {
+	return GuardUse{Key: key, Compare: true, Revision: revision}
+}
+
 func TestGuardKeys(t *testing.T) {
 	for _, domain := range []string{"zone-a", "", WholeCluster} {
 		key := KeyGuard("id", domain, Matchers)
@@ -185,7 +192,7 @@ func TestGuardKeys(t *testing.T) {
 	b := PlaceBatch{Epochs: map[int32]int64{d.Entries[0].Partition(): 1}, Docs: []NodeDoc{d}, Placed: []Token{1}}
 	for want, n := range map[string]Needs{
 		"guard \"n/x\"":            {Guards: []GuardUse{{Key: "n/x", Put: true}}},
-		"revisions 1 and 2":        {Guards: []GuardUse{{Key: "g/i/d/c", Compare: true, Revision: 1}, {Key: "g/i/d/c", Compare: true, Revision: 2}}},
+		"revisions 1 and 2":        {Guards: []GuardUse{compared("g/i/d/c", 1), compared("g/i/d/c", 2)}},
 		"whose document is not gi": {Pins: []string{"elsewhere"}},
 	} {
 		b.Needs = map[Token]Needs{1: n}
@@ -197,7 +204,8 @@ func TestGuardKeys(t *testing.T) {
 		{Key: "g/i/d/c", Compare: true, Revision: 4}, {Key: "g/i/d/c", Put: true}, {Key: "g/i/d/m", Put: true},
 	}}}
 	txn, err := b.Txn()
-	if err != nil || len(txn.Puts) != 3 || !slices.Contains(txn.Compares, Compare{Key: "g/i/d/c", Target: ModRevision, Revision: 4}) {
+	want := Compare{Key: "g/i/d/c", Target: ModRevision, Revision: 4}
+	if err != nil || len(txn.Puts) != 3 || !slices.Contains(txn.Compares, want) {
 		t.Errorf("%+v, %v: want one compare and two puts of guards", txn, err)
 	}
 }

@@ -114,7 +114,9 @@ func TestViewTellsOwnersAndMembers(t *testing.T) {
 }
 
 func TestViewStopsAtWhatItCannotRead(t *testing.T) {
-	for _, key := range []string{"n/x", KeyOwn(1), "own/999", "member/scheduler/x", KeyCluster, KeyTermRegistry, "t/x", "g/x"} {
+	for _, key := range []string{
+		"n/x", KeyOwn(1), "own/999", "member/scheduler/x", KeyCluster, KeyTermRegistry, "t/x", "g/x",
+	} {
 		bad := KV{Key: key, Value: []byte{0xff}, ModRevision: 2}
 		v := NewView()
 		_, err := v.Apply(EventBatch{Revision: 2, Events: []Event{{KV: bad}}})

@@ -169,7 +169,8 @@ func placePinned(t *testing.T, h Harness) {
 	}
 	mustCommit(t, h.Store, txnOf(t, won))
 	var claimed *ledger.ClaimedError
-	if _, err := ledger.Pin(doc(t, h.Store, "home"), keeper, ledger.Dependent{PodUID: "p", PodRV: 1}); !errors.As(err, &claimed) {
+	_, err = ledger.Pin(doc(t, h.Store, "home"), keeper, ledger.Dependent{PodUID: "p", PodRV: 1})
+	if !errors.As(err, &claimed) {
 		t.Errorf("pin of a victim: %v, want *ClaimedError", err)
 	}
 }

@@ -95,43 +95,18 @@ func (m *model) decide(w *world, i, p int, found func(pick)) {
 // allowed is the placement engine: the rules, by what shard i sees.
 func (m *model) allowed(w *world, i, p int, c *pick) bool {
 	for t, k := range m.terms {
-		var own, other int // carriers of anti-affinity that repel p count as well
-		var providers, any bool
-		for q := range m.pods {
-			seen := m.see(w, i, q)
-			if q == p {
-				continue
-			}
-			staged := int(w.shards[i].flight.pod) == q+1
-			if staged && !seen.there {
-				seen = sight{there: true, zone: w.shards[i].flight.zone, described: true}
-			}
-			if !seen.there || !seen.described {
-				continue
-			}
-			concerns := m.pods[q].matchesTerm(t)
-			if k == apart {
-				concerns = m.repel(t, p, q)
-			}
-			if !concerns {
-				continue
-			}
-			any = true
-			if seen.zone == c.zone {
-				own++
-				providers = providers || seen.bound
-			} else {
-				other++
-			}
-		}
-		switch carries := m.pods[p].carriesTerm(t); {
-		case k == apart && own > 0:
+		n := m.count(w, i, p, t, c.zone)
+		carries := m.pods[p].carriesTerm(t)
+		switch {
+		case k == apart && n.here > 0:
 			return false
-		case k == even && carries && own+1-min(own, other) > 1: // carriers match themselves
+		case k == even && carries && n.here+1-min(n.here, n.elsewhere) > 1: // carriers match themselves
 			return false
-		case k == together && carries && any && !providers:
-			return false
-		case k == together && carries && !any:
+		case k == together && carries && n.here+n.elsewhere > 0:
+			if n.boundHere == 0 {
+				return false
+			}
+		case k == together && carries:
 			if !m.pods[p].matchesTerm(t) {
 				return false
 			}
@@ -139,6 +114,33 @@ func (m *model) allowed(w *world, i, p int, c *pick) bool {
 		}
 	}
 	return true
+}
+
+// counts are the pods that a term is about, by zone.
+type counts struct{ here, boundHere, elsewhere int }
+
+// count is what shard i sees of the pods that term t is about when pod p goes to a zone.
+func (m *model) count(w *world, i, p, t int, zone uint8) counts {
+	var n counts
+	for q := range m.pods {
+		concerns := m.pods[q].matchesTerm(t)
+		if m.terms[t] == apart {
+			concerns = m.repel(t, p, q)
+		}
+		seen := m.see(w, i, q)
+		if flight := w.shards[i].flight; int(flight.pod) == q+1 && !seen.there {
+			seen = sight{there: true, zone: flight.zone, described: true}
+		}
+		switch {
+		case q == p || !concerns || !seen.there || !seen.described:
+		case seen.zone != zone:
+			n.elsewhere++
+		default:
+			n.here++
+			n.boundHere += one(seen.bound)
+		}
+	}
+	return n
 }
 
 // repel says whether two pods may not share a zone by term t.

@@ -21,6 +21,10 @@ type auditor struct {
 	// open are commits whose decisions have not been told yet, by token of each placement.
 	open   map[string]*audited
 	checks map[string]int
+	// nodeFact are the sequences of the facts about nodes, by name.
+	nodeFact map[string]uint64
+	// broken lists the rules that placements have broken.
+	broken []string
 }
 
 // standing is a placed pod.
@@ -41,7 +45,9 @@ type audited struct {
 }
 
 func newAuditor() *auditor {
-	return &auditor{live: map[string]*standing{}, open: map[string]*audited{}, checks: map[string]int{}}
+	return &auditor{
+		live: map[string]*standing{}, open: map[string]*audited{}, checks: map[string]int{}, nodeFact: map[string]uint64{},
+	}
 }
 
 func (a *auditor) deleted(uid string, sequence uint64) {
@@ -111,39 +117,42 @@ func (a *auditor) decided(w *world, decisions []events.Decision) {
 }
 
 func (a *auditor) check(w *world, s *standing, commit *audited, facts uint64) {
-	others := commit.before
-	affinity := s.pod.Spec.Affinity
-	if affinity == nil {
-		affinity = &corev1.Affinity{}
+	a.checkApart(w, s, commit.before)
+	for _, c := range s.pod.Spec.TopologySpreadConstraints {
+		a.checks["spread"]++
+		a.checkSpread(w, s, c, commit, facts)
 	}
-	if affinity.PodAntiAffinity != nil {
-		for _, t := range affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-			a.checks["apart"]++
-			for _, o := range others {
-				if o.gone == 0 && selects(t.LabelSelector, o.pod) && w.sameDomain(t.TopologyKey, s.node, o.node) {
-					w.violated(s, "shares its %s with %s on %s, which it repels", t.TopologyKey, o.pod.Name, o.node)
-				}
-			}
-		}
+	if affinity := s.pod.Spec.Affinity; affinity != nil && affinity.PodAffinity != nil {
+		a.checks["together"]++
+		a.checkTogether(w, s, affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0], commit.before, facts)
 	}
+}
+
+// checkApart is about both directions.
+func (a *auditor) checkApart(w *world, s *standing, others []standing) {
+	a.checks["apart"] += len(repelled(s.pod))
 	for _, o := range others {
-		if o.gone != 0 || o.pod.Spec.Affinity == nil || o.pod.Spec.Affinity.PodAntiAffinity == nil {
+		if o.gone != 0 {
 			continue
 		}
-		for _, t := range o.pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+		for _, t := range repelled(s.pod) {
+			if selects(t.LabelSelector, o.pod) && w.sameDomain(t.TopologyKey, s.node, o.node) {
+				w.violated(s, "shares its %s with %s on %s, which it repels", t.TopologyKey, o.pod.Name, o.node)
+			}
+		}
+		for _, t := range repelled(o.pod) {
 			if selects(t.LabelSelector, s.pod) && w.sameDomain(t.TopologyKey, s.node, o.node) {
 				w.violated(s, "shares its %s with %s on %s, which repels it", t.TopologyKey, o.pod.Name, o.node)
 			}
 		}
 	}
-	for _, c := range s.pod.Spec.TopologySpreadConstraints {
-		a.checks["spread"]++
-		a.checkSpread(w, s, c, commit, facts)
+}
+
+func repelled(p *corev1.Pod) []corev1.PodAffinityTerm {
+	if p.Spec.Affinity == nil || p.Spec.Affinity.PodAntiAffinity == nil {
+		return nil
 	}
-	if affinity.PodAffinity != nil {
-		a.checks["together"]++
-		a.checkTogether(w, s, affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0], others, facts)
-	}
+	return p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
 // checkSpread: nodes come and never go here, so the domains of the decision are no more
@@ -172,10 +181,8 @@ func (a *auditor) checkSpread(
 		if o.gone == 0 && w.sameDomain(c.TopologyKey, s.node, o.node) {
 			here++
 		}
-		if o.gone == 0 || o.gone > facts {
-			if _, known := counted[domain]; known {
-				counted[domain]++
-			}
+		if _, known := counted[domain]; known && (o.gone == 0 || o.gone > facts) {
+			counted[domain]++
 		}
 	}
 	least := here

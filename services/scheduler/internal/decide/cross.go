@@ -47,9 +47,8 @@ type needs struct {
 	// since (see ledger.Needs).
 	countsBatch bool
 	withdrawn   uint64
-	// registry is the revision of the registry that guards are by.
+	// registry is the revision of the registry that the pick was decided by.
 	registry int64
-	choice   guard.Choice
 }
 
 // pin is a bound pod that a pick relies on.
@@ -162,8 +161,7 @@ func (c *Core) choose(
 	a *attempt, concern *guard.Concern, ranked []placement.Scored,
 ) (*state.NodeInfo, needs, error) {
 	if concern.None() {
-		n := needs{registry: c.ledger.TermRegistryRevision(), choice: c.choiceOf(ranked[0].Node)}
-		return ranked[0].Node, n, nil
+		return ranked[0].Node, needs{registry: c.ledger.TermRegistryRevision()}, nil
 	}
 	blocked := c.uncounted(concern.Keys())
 	i := slices.IndexFunc(ranked, func(s placement.Scored) bool { return !blocked.has(s.Node) })
@@ -173,16 +171,17 @@ func (c *Core) choose(
 	node := ranked[i].Node
 	n := needs{
 		countsBatch: concern.CountsBatch(), withdrawn: c.cross.withdrawn,
-		registry: c.ledger.TermRegistryRevision(), choice: c.choiceOf(node),
+		registry: c.ledger.TermRegistryRevision(),
 	}
+	to := guard.Choice{Labels: node.Node.Object.Labels, SharedHost: c.cross.hosts[hostOf(node.Node)] > 1}
 	if concern.Together() {
 		found := c.keepers(a.pod, node)
 		if found.waits || found.first && blocked.any {
 			return nil, needs{}, nil
 		}
-		n.pins, n.choice.First = found.pins, found.first
+		n.pins, to.First = found.pins, found.first
 	}
-	uses, missing := concern.At(n.choice)
+	uses, missing := concern.At(to)
 	if len(missing) > 0 {
 		return nil, needs{}, c.ask(a, missing)
 	}
@@ -197,10 +196,6 @@ func (c *Core) choose(
 	}
 	n.guards = uses
 	return node, n, nil
-}
-
-func (c *Core) choiceOf(n *state.NodeInfo) guard.Choice {
-	return guard.Choice{Labels: n.Node.Object.Labels, SharedHost: c.cross.hosts[hostOf(n.Node)] > 1}
 }
 
 // ask has terms registered, in the next transaction, for an attempt that waits for them.
@@ -268,20 +263,13 @@ func (b blocked) has(n *state.NodeInfo) bool {
 // stands says whether what a pick needs is still what it was decided on, or that plus this
 // shard's own last flight; the guards' revisions are brought up to that.
 //
-// A pick that compares no guard may outlive a change of the registry, if it needs the same
-// by the new one. One that does may not: a guard may have been dropped with its term and
-// look as if it had never moved.
+// When the registry has moved, every pick is decided again, also one that no term concerns:
+// a term may have come and gone since, with carriers that the decision has not seen and
+// that no guard stands for any more.
 func (c *Core) stands(a *attempt) bool {
 	n := &a.pick.needs
-	if n.countsBatch && n.withdrawn != c.cross.withdrawn {
+	if n.registry != c.ledger.TermRegistryRevision() || n.countsBatch && n.withdrawn != c.cross.withdrawn {
 		return false
-	}
-	if now := c.ledger.TermRegistryRevision(); n.registry != now {
-		comparing := slices.ContainsFunc(n.guards, func(g ledger.GuardUse) bool { return g.Compare })
-		if comparing || !c.sameGuards(a) {
-			return false
-		}
-		n.registry = now
 	}
 	for i := range n.guards {
 		g := &n.guards[i]
@@ -295,22 +283,6 @@ func (c *Core) stands(a *attempt) bool {
 		g.Revision = now
 	}
 	return true
-}
-
-// sameGuards says whether a pick needs the same guards by the registry as it is now.
-func (c *Core) sameGuards(a *attempt) bool {
-	profile, ok := c.cfg.Profiles[a.pod.SchedulerName]
-	if !ok {
-		return false
-	}
-	concern, err := c.concernOf(a.pod, profile)
-	if err != nil || concern.Uncertain {
-		return false
-	}
-	uses, missing := concern.At(a.pick.needs.choice)
-	return len(missing) == 0 && slices.EqualFunc(uses, a.pick.needs.guards, func(x, y ledger.GuardUse) bool {
-		return x.Key == y.Key && x.Compare == y.Compare && x.Put == y.Put
-	})
 }
 
 // register sends the terms that attempts have asked for; true if there is a flight now.

@@ -37,12 +37,9 @@ type world struct {
 	nodes   map[string]int64 // pods that fit, by node name
 	offered map[string]int32 // attempts by pod uid
 	tokens  uint64
-	// nodeObjects are the nodes by name, nodeFact the sequences of their facts.
+	// nodeObjects are the nodes by name.
 	nodeObjects map[string]*corev1.Node
-	nodeFact    map[string]uint64
-	// broken lists the rules that placements have broken.
-	broken  []string
-	auditor *auditor
+	*auditor
 	// ablate changes a transaction on its way to the ledger, to take a guard away.
 	ablate func(ledger.Txn) ledger.Txn
 }
@@ -62,7 +59,7 @@ func newWorld(t *testing.T, seed uint64, shards int) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 0)), store: mem.New(),
 		pods: map[string]*corev1.Pod{}, nodes: map[string]int64{}, offered: map[string]int32{},
-		nodeObjects: map[string]*corev1.Node{}, nodeFact: map[string]uint64{}, auditor: newAuditor(),
+		nodeObjects: map[string]*corev1.Node{}, auditor: newAuditor(),
 	}
 	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
 	profile, err := placement.NewProfile(cfg)
@@ -114,7 +111,7 @@ func (w *world) commit(txn ledger.Txn) ledger.TxnResult {
 		batch.Events = append(batch.Events, ledger.Event{KV: ledger.KV{Key: key, ModRevision: res.Revision}, Deleted: true})
 	}
 	w.history = append(w.history, batch)
-	w.auditor.committed(w, batch)
+	w.committed(w, batch)
 	return res
 }
 
@@ -138,7 +135,7 @@ func (w *world) step(s *shard, in decide.Input) {
 		}
 	}
 	s.decisions = append(s.decisions, out.Decisions...)
-	w.auditor.decided(w, out.Decisions)
+	w.decided(w, out.Decisions)
 	s.more = out.More
 }
 
@@ -168,11 +165,15 @@ func (w *world) addNodeIn(name, zone string, pods int64) {
 		}},
 	}
 	w.nodeObjects[name], w.nodeFact[name] = n, uint64(len(w.facts)+1)
+	w.publishNode(n)
+}
+
+func (w *world) publishNode(n *corev1.Node) {
 	raw, err := n.Marshal()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.fact(events.Fact{Kind: events.KindNode, Op: events.OpUpsert, UID: string(n.UID), Name: name, Object: raw})
+	w.fact(events.Fact{Kind: events.KindNode, Op: events.OpUpsert, UID: string(n.UID), Name: n.Name, Object: raw})
 }
 
 func (w *world) addPod(name string, options ...func(*corev1.Pod)) {
@@ -207,7 +208,7 @@ func (w *world) publish(p *corev1.Pod) {
 func (w *world) deletePod(uid string) {
 	w.rv++
 	delete(w.pods, uid)
-	w.auditor.deleted(uid, uint64(len(w.facts)+1))
+	w.deleted(uid, uint64(len(w.facts)+1))
 	w.fact(events.Fact{Kind: events.KindPod, Op: events.OpDelete, UID: uid, Namespace: "d"})
 }
 
@@ -275,7 +276,7 @@ func (w *world) bindOne() {
 	}
 	p.Spec.NodeName = d.NodeName
 	w.publish(p)
-	w.auditor.boundAt(string(p.UID), uint64(len(w.facts)))
+	w.boundAt(string(p.UID), uint64(len(w.facts)))
 	w.audit()
 }
 
