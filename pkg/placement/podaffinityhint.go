@@ -28,10 +28,10 @@ func (podAffinity) Events() []Event {
 //   - namespaces change their labels.
 func (p podAffinity) Hint(pod *state.Pod, c Change) bool {
 	h := newAffinityHint(pod, c.Objects)
-	switch {
-	case c.Kind == events.KindNode:
+	switch c.Kind {
+	case events.KindNode:
 		return unparsed(pod) || h.domainsMoved(c)
-	case c.Kind == events.KindNamespace:
+	case events.KindNamespace:
 		return h.namespaceMoved(c)
 	default:
 		return h.podsMoved(c)
