@@ -55,9 +55,9 @@ func TestRulesAboutOtherNodesHoldAtEveryMoment(t *testing.T) {
 	s.no(err)
 	order := s.placements(history, pods)
 	s.checkOrder(order)
-	conflicts, err := berth.Metric(s.Context(), "scheduler_schedule_attempts_total", `result="conflict"`)
+	conflicts, err := berth.Metric(s.Context(), "berth_ledger_txns_total", `result="conflict"`, `txn="T1"`)
 	s.no(err)
-	s.Logf("%d placements in %d transactions, all bound after %s, %.0f attempts lost a race",
+	s.Logf("%d placements in %d transactions, all bound after %s; %.0f transactions lost a race",
 		len(order.zones), order.transactions, took.Round(time.Millisecond), conflicts)
 	zones, _ := s.zonesOf(boundOf(pods, "apart"))
 	if len(zones) != 3 || len(boundOf(pods, "apart")) != 3 {
