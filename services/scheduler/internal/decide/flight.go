@@ -42,7 +42,11 @@ func (c *Core) submit(out *Output) {
 
 func (c *Core) send(out *Output) {
 	f := c.flight
-	out.Commit = &Commit{ID: f.id, Resubmitted: f.sent, Txn: f.txn}
+	kind := "T1"
+	if f.ofTerms {
+		kind = "T11"
+	}
+	out.Commit = &Commit{ID: f.id, Kind: kind, Resubmitted: f.sent, Txn: f.txn}
 	f.sent++
 }
 
