@@ -151,6 +151,10 @@ conformance: ## Same decisions as kube-scheduler on random clusters (LONG=1, COM
 	@cd test/conformance && GOWORK=off go test -count=1 -timeout 60m . -args -comparisons=$(COMPARISONS)
 	@cd test/conformance && GOWORK=off go test -count=1 ./cmd/...
 
+.PHONY: model
+model: ## Explore every history of the small models (LONG=1 adds the large scenarios)
+	@go test -count=1 -v -timeout 30m ./test/model/... -args $(if $(LONG),-long) | grep -v -e '^=== '
+
 .PHONY: cluster-check
 cluster-check: .cluster-programs ## Tests of the local cluster driver itself, on real programs
 	@cd tools/cluster && GOWORK=off go run ./cmd/build all

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/serve"
-	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/config"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/binder"
@@ -157,7 +155,7 @@ func (o *options) build(services []service, in inputs, st *stores, logger *slog.
 		var err error
 		switch s {
 		case queueService:
-			err = b.queue(max(o.shards, 1))
+			err = b.queue()
 		case schedulerService:
 			err = b.shards(max(o.shards, 1))
 		case binderService:
@@ -188,10 +186,10 @@ func (b *builder) add(id string, r runner, err error) error {
 	return nil
 }
 
-func (b *builder) queue(shards int) error {
+func (b *builder) queue() error {
 	id := instanceID(queueService)
 	q, err := queue.New(queue.Config{
-		ID: id, Profiles: b.profiles(shards), Version: berthVersion(),
+		ID: id, Profiles: b.in.config.Profiles, Version: berthVersion(),
 		PodInitialBackoff: b.in.config.PodInitialBackoff, PodMaxBackoff: b.in.config.PodMaxBackoff,
 		NoBackoff: b.in.config.PodMaxBackoff == 0,
 	}, queue.Deps{
@@ -202,10 +200,9 @@ func (b *builder) queue(shards int) error {
 }
 
 func (b *builder) shards(n int) error {
-	profiles := b.profiles(n)
 	for i := range n {
 		id := instanceID(schedulerService, i)
-		s, err := scheduler.New(scheduler.Config{ID: id, Profiles: profiles}, scheduler.Deps{
+		s, err := scheduler.New(scheduler.Config{ID: id, Profiles: b.in.config.Profiles}, scheduler.Deps{
 			Log: b.st.log, Snapshots: b.st.log, Bus: b.st.log, Ledger: b.st.ledger,
 			Logger: b.logger.With("service", "scheduler", "member", id), Clock: b.clock,
 		})
@@ -214,25 +211,6 @@ func (b *builder) shards(n int) error {
 		}
 	}
 	return nil
-}
-
-// profiles are the configured ones for a number of shards.
-func (b *builder) profiles(shards int) []placement.ProfileConfig {
-	profiles := slices.Clone(b.in.config.Profiles)
-	for i := range profiles {
-		profiles[i].CrossNodeRules = b.crossNodeRules(shards)
-	}
-	return profiles
-}
-
-// crossNodeRules: a shard that is the only one there can be (the ledger is embedded in this
-// process) evaluates hard rules about pods on other nodes by itself. Several shards would
-// need to guard each other's domains, so they refuse such pods.
-func (b *builder) crossNodeRules(shards int) placement.CrossNodeRules {
-	if shards == 1 && b.st.embeddedLedger {
-		return placement.EvaluateCrossNode
-	}
-	return placement.RefuseCrossNode
 }
 
 func (b *builder) binders(n int) error {

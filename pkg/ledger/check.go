@@ -10,8 +10,8 @@ import (
 )
 
 // Violation is one broken invariant, named as in the protocol: S3 (one live reservation per
-// pod), S4 (nothing leaves without a fact or a fence), S12 (documents and high-waters never
-// go back), or "form" for a value that no builder makes.
+// pod), S4 (nothing leaves without a fact or a fence), S5 (no victim is relied upon), S12
+// (documents and high-waters never go back), or "form" for a value that no builder makes.
 type Violation struct {
 	Invariant       string
 	NodeUID, PodUID string
@@ -41,6 +41,12 @@ func CheckDoc(d NodeDoc) []Violation {
 	for _, e := range d.Entries {
 		out = append(out, checkEntry(d, e)...)
 	}
+	for _, e := range d.Entries {
+		if e.Role == RoleKeeper && d.Claimed(e.PodUID) {
+			out = append(out, Violation{Invariant: "S5", NodeUID: d.NodeUID, PodUID: e.PodUID,
+				Detail: "is claimed as a victim and relied upon"})
+		}
+	}
 	one := func(yield func(NodeDoc) bool) { yield(d) }
 	return append(out, CheckUnique(one)...)
 }
@@ -62,6 +68,9 @@ func checkEntry(d NodeDoc, e Entry) []Violation {
 		if e.Requests[name] < 0 {
 			bad("request of %d %s is negative", e.Requests[name], name)
 		}
+	}
+	if (len(e.Dependents) > 0) != (e.Role == RoleKeeper) {
+		bad("%s with %d dependents: keepers have some, others none", e.Role, len(e.Dependents))
 	}
 	if e.Role != RoleReservation {
 		return out

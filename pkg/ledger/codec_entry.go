@@ -39,6 +39,19 @@ func entryToProto(e *Entry) *ledgerpb.Entry {
 	for _, p := range e.Ports {
 		m.Ports = append(m.Ports, &ledgerpb.HostPort{Ip: p.IP, Protocol: p.Protocol, Port: p.Port})
 	}
+	for _, d := range e.Dependents {
+		m.Dependents = append(m.Dependents, dependentToProto(d))
+	}
+	return m
+}
+
+func dependentToProto(d Dependent) *ledgerpb.Dependent {
+	m := &ledgerpb.Dependent{PodResourceVersion: d.PodRV}
+	if raw, ok := uuidBytes(d.PodUID); ok {
+		m.PodUid = raw
+	} else {
+		m.PodUidText = d.PodUID
+	}
 	return m
 }
 
@@ -73,10 +86,23 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 	for _, p := range m.GetPorts() {
 		e.Ports = append(e.Ports, HostPort{IP: p.GetIp(), Protocol: p.GetProtocol(), Port: p.GetPort()})
 	}
+	for i, d := range m.GetDependents() {
+		uid, err := uidFromProto(d)
+		if err != nil {
+			return Entry{}, fmt.Errorf("pod %s: dependent %d: %w", e.PodUID, i, err)
+		}
+		e.Dependents = append(e.Dependents, Dependent{PodUID: uid, PodRV: d.GetPodResourceVersion()})
+	}
 	return e, nil
 }
 
-func uidFromProto(m *ledgerpb.Entry) (string, error) {
+// withUID is a message that names a pod.
+type withUID interface {
+	GetPodUid() []byte
+	GetPodUidText() string
+}
+
+func uidFromProto(m withUID) (string, error) {
 	raw, text := m.GetPodUid(), m.GetPodUidText()
 	switch {
 	case len(raw) == 16 && text == "":

@@ -43,6 +43,24 @@ func full() NodeDoc {
 	}
 }
 
+func goldenTerm() RegisteredTerm {
+	return RegisteredTerm{Retiring: true, Revision: 11, Term: Term{
+		Kind: TermTogether, Parts: []TermPart{
+			{Namespaces: []string{"cache", "shop"}, Selector: []Requirement{
+				{Key: "app", Operator: "In", Values: []string{"a", "b"}}, {Key: "tier", Operator: "Exists"},
+			}},
+			{ByLabel: true, NamespaceSelector: []Requirement{{Key: "team", Operator: "NotIn", Values: []string{"x"}}}},
+		},
+	}}
+}
+
+func pinnedDoc() NodeDoc {
+	return NodeDoc{NodeUID: "u", NodeName: "node-3", Revision: 4, Entries: []Entry{{
+		PodUID: "0f4f0b3e-6f0e-4f5c-9d8e-0a1b2c3d4e5f", Namespace: "shop", Name: "cache-0", Role: RoleKeeper,
+		Dependents: []Dependent{{PodUID: "1f4f0b3e-6f0e-4f5c-9d8e-0a1b2c3d4e5f", PodRV: 9}, {PodUID: "text", PodRV: 10}},
+	}}}
+}
+
 // Every value as the first version wrote it must stay readable, and is still written so.
 func TestGolden(t *testing.T) {
 	doc := full()
@@ -51,6 +69,7 @@ func TestGolden(t *testing.T) {
 		ID: "binder-1-abcde", Role: "binder", Address: "10.0.0.1:8080", Version: "v0.1.0",
 		Started: time.UnixMilli(1_790_000_000_123).UTC(),
 	}
+	term, registry, keeper := goldenTerm(), Registry{Revision: 12, PodRV: 987654321}, pinnedDoc()
 	for _, c := range []struct {
 		name   string
 		value  any
@@ -63,6 +82,17 @@ func TestGolden(t *testing.T) {
 			func(b []byte) (any, error) { return DecodeOwner(b) }},
 		{"member", member, func() ([]byte, error) { return EncodeMember(member) },
 			func(b []byte) (any, error) { return DecodeMember(b) }},
+		{"term", term, func() ([]byte, error) { return EncodeTerm(term) },
+			func(b []byte) (any, error) {
+				_, back, err := DecodeTerm(KV{Key: KeyTerm(term.ID()), Value: b, ModRevision: term.Revision})
+				return back, err
+			}},
+		{"registry", registry, func() ([]byte, error) { return EncodeRegistry(registry) },
+			func(b []byte) (any, error) {
+				return DecodeRegistry(KV{Key: KeyTermRegistry, Value: b, ModRevision: 12})
+			}},
+		{"keeper", keeper, func() ([]byte, error) { return EncodeNodeDoc(keeper) },
+			func(b []byte) (any, error) { return DecodeNodeDoc(stored(keeper, b)) }},
 		{"cluster", "uid-of-kube-system", func() ([]byte, error) {
 			return marshal(&ledgerpb.Cluster{Version: SchemaVersion, Uid: "uid-of-kube-system"})
 		}, func(b []byte) (any, error) { return decodeCluster(b) }},
@@ -115,6 +145,11 @@ func drawEntry(t *rapid.T) Entry {
 	}
 	if m := rapid.MapOfN(text, rapid.Int64(), 0, 4).Draw(t, "requests"); len(m) > 0 {
 		e.Requests = m
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "dependents") {
+		e.Dependents = append(e.Dependents, Dependent{
+			PodUID: rapid.StringN(1, 20, 40).Draw(t, "dependent"), PodRV: rapid.Uint64().Draw(t, "dependent rv"),
+		})
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "ports") {
 		e.Ports = append(e.Ports, HostPort{

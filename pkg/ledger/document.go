@@ -6,8 +6,13 @@ import (
 	"slices"
 )
 
-// KindPod is the kind of fact whose high-water hand-overs and fences raise.
-const KindPod = "pod"
+const (
+	// KindPod is the kind of fact whose high-water hand-overs and fences raise.
+	KindPod = "pod"
+	// KindNode is the kind whose high-water every placement raises to the node as it was
+	// decided on: whoever does not know the node yet, or not as it is now, can tell.
+	KindNode = "node"
+)
 
 // Documents are values that are never changed in place: every step below returns a copy
 // that shares nothing mutable with its input, so a View can hand its documents out.
@@ -44,6 +49,13 @@ func (d *NodeDoc) raise(kind string, rv uint64) {
 	d.HW[kind] = rv
 }
 
+// Cover returns the document with its high-water of a kind at rv or higher.
+func Cover(d NodeDoc, kind string, rv uint64) NodeDoc {
+	d = d.copy()
+	d.raise(kind, rv)
+	return d
+}
+
 // Place adds entries to a document. A new reservation starts Held or Committed, carries
 // the resourceVersion and the token its bind will need, and is the pod's only one on the
 // node. *DocTooLargeError when the entries do not fit.
@@ -66,6 +78,9 @@ func Place(d NodeDoc, entries ...Entry) (NodeDoc, error) {
 func placeable(d NodeDoc, e Entry) error {
 	if v := checkEntry(d, e); len(v) > 0 {
 		return v[0]
+	}
+	if e.Role == RoleVictim && d.pinned(e.PodUID) {
+		return &ClaimedError{NodeUID: d.NodeUID, PodUID: e.PodUID}
 	}
 	if e.Role != RoleReservation {
 		return nil

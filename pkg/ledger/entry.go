@@ -78,6 +78,8 @@ type Entry struct {
 	Gang, Plan string
 	// Wanted asks the binders to give the entry back (finish or fence it).
 	Wanted bool
+	// Dependents of a keeper pin: the placed pods that rely on this one.
+	Dependents []Dependent
 }
 
 // NodeDoc is the ledger's document of one node, at one revision.

@@ -17,8 +17,14 @@ const (
 	// KeyCluster names the Kubernetes cluster this ledger belongs to (UID of its
 	// kube-system namespace), written once by the first queue that leads.
 	KeyCluster = "cluster"
-	// KeyTermRegistry is the registry of wide topology terms; compared by every placement.
+	// KeyTermRegistry is the registry of terms: hard rules about pods on other nodes. Every
+	// placement compares it.
 	KeyTermRegistry = "t/reg"
+	// PrefixTerm + term id: RegisteredTerm.
+	PrefixTerm = "t/"
+	// PrefixGuard + term id + "/" + domain + "/" + part: a guard, whose revision is all
+	// that counts of it.
+	PrefixGuard = "g/"
 )
 
 // Partitions is the number of pod partitions; a constant of the data format.

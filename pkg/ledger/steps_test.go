@@ -235,17 +235,6 @@ func TestPlaceBatchRefusesContradictions(t *testing.T) {
 			t.Errorf("%+v: %v, want an error that says %q", b, err, want)
 		}
 	}
-	var crowd []Entry
-	wide := PlaceBatch{Epochs: map[int32]int64{}}
-	for i := range 250 {
-		e := reservation(strings.Repeat("x", i+1), Committed, Token(i+1))
-		crowd = append(crowd, e)
-		wide.Epochs[e.Partition()], wide.Placed = 3, append(wide.Placed, e.Token)
-	}
-	wide.Docs = []NodeDoc{docOf(crowd...)}
-	if _, err := wide.Split(); err == nil || !strings.Contains(err.Error(), "node-1") {
-		t.Errorf("one document of %d partitions: %v, want an error that names the node", len(wide.Epochs), err)
-	}
 }
 
 func TestPartitionTransactionsRefuse(t *testing.T) {

@@ -21,6 +21,10 @@ type Lost struct {
 	RegistryRevision int64
 	// Docs are the documents that changed under the batch, as they are now.
 	Docs []NodeDoc
+	// Guards are the compared guards that moved, and the revisions they moved to (0: it was
+	// dropped). Whoever lost one decides again, once its watch of the ledger has got there:
+	// the revision alone says nothing of the placements it stands for.
+	Guards map[string]int64
 }
 
 // Losers classifies the failure of b from the current values in r. With a succeeded r it
@@ -35,6 +39,9 @@ func Losers(b PlaceBatch, r TxnResult) (Lost, error) {
 		if r.current(KeyOwn(p)).CreateRevision != b.Epochs[p] {
 			lost.Partitions = append(lost.Partitions, p)
 		}
+	}
+	for _, n := range b.Needs {
+		lost.guards(n.Guards, r)
 	}
 	var err error
 	if lost.Docs, err = Refreshed(b.Docs, r); err != nil {
@@ -51,30 +58,107 @@ func Losers(b PlaceBatch, r TxnResult) (Lost, error) {
 	return lost, nil
 }
 
+func (l *Lost) guards(uses []GuardUse, r TxnResult) {
+	for _, u := range uses {
+		now := r.current(u.Key).ModRevision
+		if !u.Compare || now == u.Revision {
+			continue
+		}
+		if l.Guards == nil {
+			l.Guards = map[string]int64{}
+		}
+		l.Guards[u.Key] = now
+	}
+}
+
+// Moved says whether any of these guards has been lost, and the newest revision one has
+// moved to.
+func (l Lost) Moved(uses []GuardUse) (revision int64, moved bool) {
+	for _, u := range uses {
+		if now, lost := l.Guards[u.Key]; lost {
+			revision, moved = max(revision, now), true
+		}
+	}
+	return revision, moved
+}
+
+// Kept says whether a placement with these needs has lost none of them. That its own
+// document is unchanged, and its partition still owned, is for the caller to see.
+func (l Lost) Kept(n Needs) bool {
+	_, moved := l.Moved(n.Guards)
+	return !moved && !slices.ContainsFunc(l.Docs, func(d NodeDoc) bool { return slices.Contains(n.Pins, d.NodeUID) })
+}
+
 // Winners is the part of b that lost nothing and can be resubmitted at once; false when
 // nothing is left. Left out are the documents that changed, and every document that places
-// a pod of a lost partition. A moved registry leaves nothing: those placements were decided
-// without knowing a term.
+// a pod that lost its partition, a guard or a pin, or that pins for such a pod. If anything
+// is left out, so is what counted it (Needs.CountsBatch). A moved registry leaves nothing:
+// those placements were decided without knowing a term.
 func Winners(b PlaceBatch, lost Lost) (PlaceBatch, bool) {
 	if lost.Applied || lost.Registry {
 		return PlaceBatch{}, false
 	}
-	out := map[string]struct{}{}
+	out := map[string]bool{}
 	for _, d := range lost.Docs {
-		out[d.NodeUID] = struct{}{}
+		out[d.NodeUID] = true
 	}
-	placed := b.placed()
-	var docs []NodeDoc
-	for _, d := range b.Docs {
-		_, changed := out[d.NodeUID]
-		orphaned := slices.ContainsFunc(d.Entries, func(e Entry) bool {
-			_, mine := placed[e.Token]
-			return mine && slices.Contains(lost.Partitions, e.Partition())
-		})
-		if !changed && !orphaned {
-			docs = append(docs, d)
+	// A document that is left out takes its placements and their pins along, and so on.
+	for before := -1; before != len(out); {
+		before = len(out)
+		for _, d := range b.Docs {
+			b.leaveOut(d, lost, out)
 		}
 	}
-	won := b.only(docs)
+	won := b.without(out)
 	return won, len(won.Placed) > 0
+}
+
+// leaveOut adds to out what the losers in a document take along.
+func (b PlaceBatch) leaveOut(d NodeDoc, lost Lost, out map[string]bool) {
+	for _, e := range d.Entries {
+		if !b.loses(e, d.NodeUID, lost, out) {
+			continue
+		}
+		out[d.NodeUID] = true
+		for _, uid := range b.Needs[e.Token].Pins {
+			out[uid] = true
+		}
+	}
+}
+
+// loses says whether a placement of the batch cannot be kept while some documents are out.
+func (b PlaceBatch) loses(e Entry, nodeUID string, lost Lost, out map[string]bool) bool {
+	if e.Role != RoleReservation || !slices.Contains(b.Placed, e.Token) {
+		return false
+	}
+	n := b.Needs[e.Token]
+	return out[nodeUID] || !lost.Kept(n) || slices.Contains(lost.Partitions, e.Partition()) ||
+		slices.ContainsFunc(n.Pins, func(uid string) bool { return out[uid] }) ||
+		n.CountsBatch && len(out)+len(lost.Partitions) > 0
+}
+
+// without is the part of b that does not touch some documents: their placed tokens, and the
+// epochs and needs of those.
+func (b PlaceBatch) without(out map[string]bool) PlaceBatch {
+	part := PlaceBatch{
+		Epochs: map[int32]int64{}, TermRegistryRevision: b.TermRegistryRevision, Needs: map[Token]Needs{},
+	}
+	for _, d := range b.Docs {
+		if !out[d.NodeUID] {
+			part.Docs = append(part.Docs, d)
+		}
+	}
+	part.Placed = b.Placed
+	var placed []Token
+	for _, e := range part.entries() {
+		placed = append(placed, e.Token)
+		if epoch, ok := b.Epochs[e.Partition()]; ok {
+			part.Epochs[e.Partition()] = epoch
+		}
+		if n, ok := b.Needs[e.Token]; ok {
+			part.Needs[e.Token] = n
+		}
+	}
+	part.Placed = placed
+	return part
 }

@@ -10,7 +10,8 @@ import (
 // with hand-overs (Finish) of the same documents riding along.
 //
 // Compares: own/<p>.CreateRevision = epoch of every partition the placed pods belong to;
-// t/reg.ModRevision; n/<uid>.ModRevision of every document. Puts: every document.
+// t/reg.ModRevision; n/<uid>.ModRevision of every document; the guards that the placed pods
+// need compared. Puts: every document, and the guards that they move.
 //
 // A crash before it leaves nothing: whoever owns the partitions next finds the pods still
 // pending. After it the reservations stand on their own, bindable by any binder. With the
@@ -26,11 +27,23 @@ type PlaceBatch struct {
 	Docs []NodeDoc
 	// Placed are the tokens of the entries in Docs that are new with this batch.
 	Placed []Token
+	// Needs are what placements need besides their document, by token; most need nothing.
+	Needs map[Token]Needs
+}
+
+// Needs is what a pod with rules about pods on other nodes needs of its transaction.
+type Needs struct {
+	Guards []GuardUse
+	// Pins are the UIDs of the nodes whose documents pin pods that this one relies on.
+	Pins []string
+	// CountsBatch: the decision is right only if every pod placed in this batch, or in a
+	// batch before it, is placed (hard spread: what was counted elsewhere made room here).
+	CountsBatch bool
 }
 
 // Txn makes the transaction. An error means that the batch contradicts itself (see
 // PlaceBatch), that a document is over its limits (*DocTooLargeError), or that it is too
-// large (*TxnError): then Split it.
+// large (*TxnError): then make it of fewer placements.
 func (b PlaceBatch) Txn() (Txn, error) {
 	if err := b.check(); err != nil {
 		return Txn{}, err
@@ -39,13 +52,80 @@ func (b PlaceBatch) Txn() (Txn, error) {
 	if err != nil {
 		return Txn{}, err
 	}
-	guards := make([]Compare, 0, len(b.Epochs)+1+len(t.Compares))
+	first := make([]Compare, 0, len(b.Epochs)+1+len(t.Compares))
 	for _, p := range slices.Sorted(maps.Keys(b.Epochs)) {
-		guards = append(guards, Compare{Key: KeyOwn(p), Target: CreateRevision, Revision: b.Epochs[p]})
+		first = append(first, Compare{Key: KeyOwn(p), Target: CreateRevision, Revision: b.Epochs[p]})
 	}
-	guards = append(guards, Compare{Key: KeyTermRegistry, Target: ModRevision, Revision: b.TermRegistryRevision})
-	t.Compares = append(guards, t.Compares...)
+	first = append(first, Compare{Key: KeyTermRegistry, Target: ModRevision, Revision: b.TermRegistryRevision})
+	t.Compares = append(first, t.Compares...)
+	if err := b.guard(&t); err != nil {
+		return Txn{}, err
+	}
 	return t, t.Validate()
+}
+
+// Ops is what the transaction will need of MaxTxnOps: the longer of its lists of compares
+// and puts.
+func (b PlaceBatch) Ops() int {
+	compares, puts := map[string]struct{}{}, map[string]struct{}{}
+	for _, n := range b.Needs {
+		for _, u := range n.Guards {
+			if u.Compare {
+				compares[u.Key] = struct{}{}
+			}
+			if u.Put {
+				puts[u.Key] = struct{}{}
+			}
+		}
+	}
+	return len(b.Docs) + max(len(b.Epochs)+1+len(compares), len(puts))
+}
+
+// guard adds the guards' compares and puts, in the order of their keys. The value of a
+// guard names the last pod of the batch that moves it.
+func (b PlaceBatch) guard(t *Txn) error {
+	all := map[string]GuardUse{}
+	movers := map[string]Entry{}
+	for _, e := range b.entries() {
+		uses := b.Needs[e.Token].Guards
+		if err := mergeGuards(all, uses); err != nil {
+			return err
+		}
+		for _, u := range uses {
+			if u.Put {
+				movers[u.Key] = e
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		u := all[key]
+		if u.Compare {
+			t.Compares = append(t.Compares, Compare{Key: key, Target: ModRevision, Revision: u.Revision})
+		}
+		if !u.Put {
+			continue
+		}
+		value, err := encodeGuard(movers[key].PodUID, movers[key].Token)
+		if err != nil {
+			return err
+		}
+		t.Puts = append(t.Puts, Put{Key: key, Value: value})
+	}
+	return nil
+}
+
+// entries are the placed ones, in the order of documents.
+func (b PlaceBatch) entries() []Entry {
+	placed := b.placed()
+	var out []Entry
+	for _, d := range b.Docs {
+		for _, e := range d.Entries {
+			if _, ok := placed[e.Token]; ok && e.Role == RoleReservation {
+				out = append(out, e)
+			}
+		}
+	}
+	return out
 }
 
 func (b PlaceBatch) check() error {
@@ -59,25 +139,28 @@ func (b PlaceBatch) check() error {
 	if len(b.Placed) == 0 {
 		return fmt.Errorf("ledger: place batch of %d documents places nothing; use Replace to hand over", len(b.Docs))
 	}
-	found := 0
-	placed := b.placed()
-	for _, d := range b.Docs {
-		for _, e := range d.Entries {
-			if _, ok := placed[e.Token]; !ok {
-				continue
-			}
-			found++
-			if _, ok := b.Epochs[e.Partition()]; !ok {
-				return fmt.Errorf("ledger: place batch: pod %s belongs to partition %d, whose epoch is not given",
-					e.PodUID, e.Partition())
+	found := b.entries()
+	for _, e := range found {
+		if _, ok := b.Epochs[e.Partition()]; !ok {
+			return fmt.Errorf("ledger: place batch: pod %s belongs to partition %d, whose epoch is not given",
+				e.PodUID, e.Partition())
+		}
+		for _, uid := range b.Needs[e.Token].Pins {
+			if !b.has(uid) {
+				return fmt.Errorf("ledger: place batch: pod %s relies on a pod of node %s, whose document is not given",
+					e.PodUID, uid)
 			}
 		}
 	}
-	if found != len(b.Placed) {
+	if len(found) != len(b.Placed) {
 		return fmt.Errorf("ledger: place batch: %d tokens are placed, %d of them stand in its documents",
-			len(b.Placed), found)
+			len(b.Placed), len(found))
 	}
 	return nil
+}
+
+func (b PlaceBatch) has(nodeUID string) bool {
+	return slices.ContainsFunc(b.Docs, func(d NodeDoc) bool { return d.NodeUID == nodeUID })
 }
 
 func (b PlaceBatch) placed() map[Token]struct{} {
@@ -86,59 +169,4 @@ func (b PlaceBatch) placed() map[Token]struct{} {
 		set[t] = struct{}{}
 	}
 	return set
-}
-
-// Split cuts a batch into batches that respect MaxTxnOps, in order; each document stays
-// whole. A batch that fits comes back as it is. A single document that places pods of more
-// partitions than one transaction can compare is an error naming the node.
-func (b PlaceBatch) Split() ([]PlaceBatch, error) {
-	if b.compares() <= MaxTxnOps {
-		return []PlaceBatch{b}, nil
-	}
-	var out []PlaceBatch
-	var part PlaceBatch
-	for _, d := range b.Docs {
-		next := b.only(append(slices.Clip(part.Docs), d))
-		if next.compares() <= MaxTxnOps {
-			part = next
-			continue
-		}
-		if len(part.Docs) == 0 {
-			return nil, tooManyPartitions(d, next)
-		}
-		out = append(out, part)
-		if part = b.only([]NodeDoc{d}); part.compares() > MaxTxnOps {
-			return nil, tooManyPartitions(d, part)
-		}
-	}
-	return append(out, part), nil
-}
-
-func tooManyPartitions(d NodeDoc, b PlaceBatch) error {
-	return fmt.Errorf("ledger: place batch: node %s (%s) takes pods of %d partitions, at most %d fit one transaction",
-		d.NodeName, d.NodeUID, len(b.Epochs), MaxTxnOps-2)
-}
-
-func (b PlaceBatch) compares() int { return len(b.Epochs) + 1 + len(b.Docs) }
-
-// only is the part of b about docs: their placed tokens, and the epochs those need.
-func (b PlaceBatch) only(docs []NodeDoc) PlaceBatch {
-	part := PlaceBatch{
-		Epochs:               map[int32]int64{},
-		TermRegistryRevision: b.TermRegistryRevision,
-		Docs:                 docs,
-	}
-	placed := b.placed()
-	for _, d := range docs {
-		for _, e := range d.Entries {
-			if _, ok := placed[e.Token]; !ok {
-				continue
-			}
-			part.Placed = append(part.Placed, e.Token)
-			if epoch, ok := b.Epochs[e.Partition()]; ok {
-				part.Epochs[e.Partition()] = epoch
-			}
-		}
-	}
-	return part
 }

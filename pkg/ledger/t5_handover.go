@@ -20,8 +20,10 @@ type PodFacts interface {
 //     view does not know the UID although it has applied everything up to PodRV; before
 //     that, the pod may simply not have arrived yet.
 //
+// Keeper pins lose the dependents of which the same is true, and go with the last of them.
+//
 // A crash before the transaction leaves entries that every member ignores already, after it
-// a smaller document. Claims and pins are not touched: they end with their plan.
+// a smaller document. Claims are not touched: they end with their plan.
 func Finish(d NodeDoc, facts PodFacts) (NodeDoc, bool) {
 	progress := facts.PodProgress()
 	if progress == 0 {
@@ -29,15 +31,16 @@ func Finish(d NodeDoc, facts PodFacts) (NodeDoc, bool) {
 	}
 	kept := make([]Entry, 0, len(d.Entries))
 	var hw uint64
+	changed := false
 	for _, e := range d.Entries {
-		rv, done := finished(e, facts, progress)
-		if !done {
-			kept = append(kept, e)
-			continue
+		left, rv, stays := handOver(e, facts, progress)
+		if stays {
+			kept = append(kept, left)
 		}
+		changed = changed || !stays || len(left.Dependents) != len(e.Dependents)
 		hw = max(hw, rv)
 	}
-	if len(kept) == len(d.Entries) {
+	if !changed {
 		return d, false
 	}
 	d = d.copy()
@@ -46,16 +49,28 @@ func Finish(d NodeDoc, facts PodFacts) (NodeDoc, bool) {
 	return d, true
 }
 
-// finished is the resourceVersion that a document without e must have as its high-water.
-func finished(e Entry, facts PodFacts, progress uint64) (rv uint64, done bool) {
-	if e.Role != RoleReservation {
-		return 0, false
+// handOver is what is left of an entry, if anything, and the resourceVersion that a document
+// without the rest must have as its high-water.
+func handOver(e Entry, facts PodFacts, progress uint64) (left Entry, rv uint64, stays bool) {
+	switch e.Role {
+	case RoleReservation:
+		rv, done := finishedPod(e.PodUID, e.PodRV, facts, progress)
+		return e, rv, !done
+	case RoleKeeper:
+		return unpin(e, facts, progress)
+	default:
+		return e, 0, true
 	}
-	boundRV, bound, known := facts.PodFact(e.PodUID)
+}
+
+// finishedPod says whether the facts stand for a pod that was decided on at podRV, and the
+// resourceVersion at which they do.
+func finishedPod(podUID string, podRV uint64, facts PodFacts, progress uint64) (rv uint64, done bool) {
+	boundRV, bound, known := facts.PodFact(podUID)
 	switch {
 	case known && bound:
 		return boundRV, true
-	case !known && e.PodRV > 0 && progress >= e.PodRV:
+	case !known && podRV > 0 && progress >= podRV:
 		return progress, true
 	}
 	return 0, false

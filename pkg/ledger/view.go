@@ -8,8 +8,8 @@ import (
 )
 
 // View is what one member knows of the ledger: node documents, partition owners, members,
-// the term registry. It is fed by Follow (Fold, in order) and, ahead of the watch, by the
-// member's own committed transactions (Learn).
+// the term registry, guards. It is fed by Follow (Fold, in order) and, ahead of the watch, by
+// the member's own committed transactions (LearnOwn) and by lost compares (Learn).
 //
 // A View belongs to one goroutine. What it hands out is never changed afterwards and must
 // not be changed by the reader.
@@ -21,8 +21,10 @@ type View struct {
 	reserved map[string][]string
 	owners   map[int32]ownership
 	members  map[string]membership
-	registry int64
 	cluster  string
+	terms    termView
+	// highest is the highest high-water of any document seen, by kind.
+	highest map[string]uint64
 }
 
 type ownership struct {
@@ -50,6 +52,8 @@ func (v *View) clear() {
 		reserved: map[string][]string{},
 		owners:   map[int32]ownership{},
 		members:  map[string]membership{},
+		terms:    newTermView(),
+		highest:  map[string]uint64{},
 	}
 }
 
@@ -138,9 +142,9 @@ func (v *View) Members(role string) []Member {
 	return out
 }
 
-// TermRegistryRevision is the mod revision of t/reg, 0 while no term was ever registered:
-// what PlaceBatch compares.
-func (v *View) TermRegistryRevision() int64 { return v.registry }
+// HighWater is the highest high-water of a kind among all documents there are or were: a
+// member whose progress has reached it is behind on no node.
+func (v *View) HighWater(kind string) uint64 { return v.highest[kind] }
 
 // Cluster is the UID of the Kubernetes cluster this ledger belongs to, empty when unclaimed.
 func (v *View) Cluster() string { return v.cluster }

@@ -19,8 +19,9 @@ type ViewChanges struct {
 	Partitions []int32
 	// Members: a member came, went or changed its record.
 	Members bool
-	// Registry: t/reg moved.
+	// Registry: t/reg moved. Terms came, changed or went, sorted.
 	Registry bool
+	Terms    []TermID
 }
 
 // DocChange is one step of one document. A zero Before means it is new, a zero After that
@@ -71,10 +72,13 @@ func (v *View) Apply(b EventBatch) (ViewChanges, error) {
 // (Txn.Committed) or a lost compare brought back (TxnResult.Current). The newer revision of
 // a key wins; keys the watch has covered already are left alone, because the watch may have
 // deleted them since.
+//
+// Terms and guards are not learned: what they stand for is everything before them, and only
+// the watch tells that (see LearnOwn for what a member's own transaction tells of them).
 func (v *View) Learn(kvs []KV) (ViewChanges, error) {
 	set := changeSet{}
 	for _, kv := range kvs {
-		if kv.ModRevision <= v.revision {
+		if kv.ModRevision <= v.revision || ofTerms(kv.Key) {
 			continue
 		}
 		if err := v.put(kv, &set); err != nil {
@@ -93,11 +97,8 @@ func (v *View) put(kv KV, set *changeSet) error {
 		return v.putOwner(kv, set)
 	case strings.HasPrefix(kv.Key, PrefixMember):
 		return v.putMember(kv, set)
-	case kv.Key == KeyTermRegistry:
-		if kv.ModRevision > v.registry {
-			v.registry = kv.ModRevision
-			set.registry = true
-		}
+	case ofTerms(kv.Key):
+		return v.terms.put(kv, set)
 	case kv.Key == KeyCluster:
 		uid, err := decodeCluster(kv.Value)
 		if err != nil {
@@ -118,6 +119,9 @@ func (v *View) putDoc(kv KV, set *changeSet) error {
 		return err
 	}
 	v.docs[d.NodeUID] = d
+	for kind, rv := range d.HW {
+		v.highest[kind] = max(v.highest[kind], rv)
+	}
 	v.index(old, d, set)
 	return nil
 }
@@ -197,9 +201,8 @@ func (v *View) drop(key string, revision int64, set *changeSet) {
 		delete(v.members, key)
 		set.members = true
 	}
-	if key == KeyTermRegistry && v.registry < revision {
-		v.registry = 0
-		set.registry = true
+	if ofTerms(key) {
+		v.terms.drop(key, revision, set)
 	}
 	if key == KeyCluster {
 		v.cluster = ""
@@ -212,6 +215,7 @@ type changeSet struct {
 	pods              map[string]struct{}
 	partitions        map[int32]struct{}
 	members, registry bool
+	terms             map[TermID]struct{}
 }
 
 func (s *changeSet) pod(uid string) {
@@ -228,6 +232,13 @@ func (s *changeSet) partition(p int32) {
 	s.partitions[p] = struct{}{}
 }
 
+func (s *changeSet) term(id TermID) {
+	if s.terms == nil {
+		s.terms = map[TermID]struct{}{}
+	}
+	s.terms[id] = struct{}{}
+}
+
 func (s *changeSet) changes() ViewChanges {
 	return ViewChanges{
 		Docs:       s.docs,
@@ -235,5 +246,6 @@ func (s *changeSet) changes() ViewChanges {
 		Partitions: slices.Sorted(maps.Keys(s.partitions)),
 		Members:    s.members,
 		Registry:   s.registry,
+		Terms:      slices.Sorted(maps.Keys(s.terms)),
 	}
 }

@@ -67,14 +67,13 @@ func (c Change) is(e Event) bool { return e.Kind == c.Kind && e.Actions&c.Action
 
 // Topics of changes. Those of a node tell its name, its labels as they are now, the label
 // keys that came, went or changed their value, and that it is new; those of a pod its
-// namespace, that it is new, and that it repelled others.
+// namespace, and that it is gone and may have repelled others.
 const (
 	topicName     = "name "
 	topicLabel    = "label "
 	topicKey      = "key "
 	topicNewNode  = "new node"
 	topicIn       = "in "
-	topicNewPod   = "new pod"
 	topicRepelled = "repelled"
 )
 
@@ -95,9 +94,6 @@ func (c Change) podTopics() []string {
 		if p != nil && (len(list) == 0 || p != c.NewPod || p.Namespace != c.OldPod.Namespace) {
 			list = append(list, topicIn+p.Namespace)
 		}
-	}
-	if c.OldPod == nil {
-		list = append(list, topicNewPod)
 	}
 	if c.NewPod == nil && c.OldPod != nil && c.OldPod.Terms != nil {
 		list = append(list, topicRepelled)

@@ -168,20 +168,13 @@ type reachOf struct{ placement.Interest }
 
 // TestInterests: a hint that says yes is within reach, and pods of one class get one hint.
 func TestInterests(t *testing.T) {
-	var profiles []*placement.Profile
-	for _, cross := range []placement.CrossNodeRules{placement.RefuseCrossNode, placement.EvaluateCrossNode} {
-		config := placement.DefaultProfile("s")
-		config.CrossNodeRules = cross
-		p, err := placement.NewProfile(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		profiles = append(profiles, p)
+	profile, err := placement.NewProfile(placement.DefaultProfile("s"))
+	if err != nil {
+		t.Fatal(err)
 	}
 	yes, shared := map[string]int{}, map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		f := few{t}
-		profile := rapid.SampledFrom(profiles).Draw(t, "profile")
 		c := f.change()
 		pods := make([]*state.Pod, 6)
 		for i := range pods {

@@ -189,10 +189,7 @@ func necessaryForTerm(term *corev1.NodeSelectorTerm) ([]string, bool) {
 	return one(term.MatchExpressions, func(k, v string) string { return topicLabel + k + "=" + v })
 }
 
-func (p topologySpread) interest(pod *state.Pod) Interest {
-	if p.refuses(pod.Template) {
-		return Interest{Class: "refused"}
-	}
+func (topologySpread) interest(pod *state.Pod) Interest {
 	parts := append(pairs(pod.Template.Labels), pod.Namespace, owner(pod))
 	for i := range pod.Template.Spec.TopologySpreadConstraints {
 		parts = append(parts, bytesOf(pod, &pod.Template.Spec.TopologySpreadConstraints[i]))
@@ -202,10 +199,7 @@ func (p topologySpread) interest(pod *state.Pod) Interest {
 	}
 }
 
-func (p podAffinity) interest(pod *state.Pod) Interest {
-	if p.refuses(pod) {
-		return Interest{Class: "refused"}
-	}
+func (podAffinity) interest(pod *state.Pod) Interest {
 	parts := append(pairs(pod.Template.Labels), pod.Namespace)
 	if a := pod.Template.Spec.Affinity; a != nil && a.PodAffinity != nil {
 		parts = append(parts, "near", bytesOf(pod, a.PodAffinity))
@@ -218,9 +212,6 @@ func (p podAffinity) interest(pod *state.Pod) Interest {
 		return i
 	}
 	i.Pods, i.Nodes = reachOfTerms(pod.Terms)
-	if !i.Pods.All && p.cross == RefuseCrossNode {
-		i.Pods.Topics = append(i.Pods.Topics, topicNewPod)
-	}
 	return i
 }
 

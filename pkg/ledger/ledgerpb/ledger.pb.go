@@ -138,6 +138,61 @@ func (State) EnumDescriptor() ([]byte, []int) {
 	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{1}
 }
 
+type TermKind int32
+
+const (
+	TermKind_TERM_KIND_UNSPECIFIED TermKind = 0
+	// Required anti-affinity.
+	TermKind_TERM_KIND_APART TermKind = 1
+	// Hard topology spread.
+	TermKind_TERM_KIND_SPREAD TermKind = 2
+	// Required affinity.
+	TermKind_TERM_KIND_TOGETHER TermKind = 3
+)
+
+// Enum value maps for TermKind.
+var (
+	TermKind_name = map[int32]string{
+		0: "TERM_KIND_UNSPECIFIED",
+		1: "TERM_KIND_APART",
+		2: "TERM_KIND_SPREAD",
+		3: "TERM_KIND_TOGETHER",
+	}
+	TermKind_value = map[string]int32{
+		"TERM_KIND_UNSPECIFIED": 0,
+		"TERM_KIND_APART":       1,
+		"TERM_KIND_SPREAD":      2,
+		"TERM_KIND_TOGETHER":    3,
+	}
+)
+
+func (x TermKind) Enum() *TermKind {
+	p := new(TermKind)
+	*p = x
+	return p
+}
+
+func (x TermKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TermKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[2].Descriptor()
+}
+
+func (TermKind) Type() protoreflect.EnumType {
+	return &file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[2]
+}
+
+func (x TermKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TermKind.Descriptor instead.
+func (TermKind) EnumDescriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{2}
+}
+
 // NodeDoc is n/<node uid>: everything promised on one node.
 type NodeDoc struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -292,6 +347,8 @@ type Entry struct {
 	Gang          string      `protobuf:"bytes,16,opt,name=gang,proto3" json:"gang,omitempty"`
 	Plan          string      `protobuf:"bytes,17,opt,name=plan,proto3" json:"plan,omitempty"`
 	PodUidText    string      `protobuf:"bytes,18,opt,name=pod_uid_text,json=podUidText,proto3" json:"pod_uid_text,omitempty"`
+	// Of a keeper pin: the placed pods that rely on this one.
+	Dependents    []*Dependent `protobuf:"bytes,27,rep,name=dependents,proto3" json:"dependents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -452,6 +509,75 @@ func (x *Entry) GetPodUidText() string {
 	return ""
 }
 
+func (x *Entry) GetDependents() []*Dependent {
+	if x != nil {
+		return x.Dependents
+	}
+	return nil
+}
+
+// Dependent is a pod that relies on a pinned one until it is bound or gone.
+type Dependent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in Entry.
+	PodUid             []byte `protobuf:"bytes,1,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	PodUidText         string `protobuf:"bytes,2,opt,name=pod_uid_text,json=podUidText,proto3" json:"pod_uid_text,omitempty"`
+	PodResourceVersion uint64 `protobuf:"varint,3,opt,name=pod_resource_version,json=podResourceVersion,proto3" json:"pod_resource_version,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *Dependent) Reset() {
+	*x = Dependent{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Dependent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Dependent) ProtoMessage() {}
+
+func (x *Dependent) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Dependent.ProtoReflect.Descriptor instead.
+func (*Dependent) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Dependent) GetPodUid() []byte {
+	if x != nil {
+		return x.PodUid
+	}
+	return nil
+}
+
+func (x *Dependent) GetPodUidText() string {
+	if x != nil {
+		return x.PodUidText
+	}
+	return ""
+}
+
+func (x *Dependent) GetPodResourceVersion() uint64 {
+	if x != nil {
+		return x.PodResourceVersion
+	}
+	return 0
+}
+
 // Quantity is an amount of one resource: milli-CPU for cpu, else the resource's own unit.
 type Quantity struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -463,7 +589,7 @@ type Quantity struct {
 
 func (x *Quantity) Reset() {
 	*x = Quantity{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -475,7 +601,7 @@ func (x *Quantity) String() string {
 func (*Quantity) ProtoMessage() {}
 
 func (x *Quantity) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -488,7 +614,7 @@ func (x *Quantity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quantity.ProtoReflect.Descriptor instead.
 func (*Quantity) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{3}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Quantity) GetName() string {
@@ -517,7 +643,7 @@ type HostPort struct {
 
 func (x *HostPort) Reset() {
 	*x = HostPort{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +655,7 @@ func (x *HostPort) String() string {
 func (*HostPort) ProtoMessage() {}
 
 func (x *HostPort) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +668,7 @@ func (x *HostPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostPort.ProtoReflect.Descriptor instead.
 func (*HostPort) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{4}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *HostPort) GetIp() string {
@@ -579,7 +705,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -591,7 +717,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -604,7 +730,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{5}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Owner) GetVersion() uint32 {
@@ -651,7 +777,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -663,7 +789,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -676,7 +802,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{6}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Member) GetVersion() uint32 {
@@ -732,7 +858,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -744,7 +870,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -757,7 +883,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{7}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Cluster) GetVersion() uint32 {
@@ -774,6 +900,373 @@ func (x *Cluster) GetUid() string {
 	return ""
 }
 
+// TermRegistry is t/reg. Its revision stands for the set of registered terms.
+type TermRegistry struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Nobody may decide before their progress of pods has reached this: up to here every
+	// carrier of a term that has been dropped shows in the facts.
+	PodHighWater  uint64 `protobuf:"varint,2,opt,name=pod_high_water,json=podHighWater,proto3" json:"pod_high_water,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TermRegistry) Reset() {
+	*x = TermRegistry{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TermRegistry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TermRegistry) ProtoMessage() {}
+
+func (x *TermRegistry) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TermRegistry.ProtoReflect.Descriptor instead.
+func (*TermRegistry) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *TermRegistry) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *TermRegistry) GetPodHighWater() uint64 {
+	if x != nil {
+		return x.PodHighWater
+	}
+	return 0
+}
+
+// Term is t/<id>: one registered rule about pods on other nodes.
+type Term struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Kind    TermKind               `protobuf:"varint,2,opt,name=kind,proto3,enum=berth.ledger.v1.TermKind" json:"kind,omitempty"`
+	// Empty for affinity, whose guard stands for the whole cluster.
+	TopologyKey string `protobuf:"bytes,3,opt,name=topology_key,json=topologyKey,proto3" json:"topology_key,omitempty"`
+	// A pod is meant if all parts mean it.
+	Parts []*TermPart `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
+	// No carrier may be placed any more until it is registered again.
+	Retiring      bool `protobuf:"varint,5,opt,name=retiring,proto3" json:"retiring,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Term) Reset() {
+	*x = Term{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Term) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Term) ProtoMessage() {}
+
+func (x *Term) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Term.ProtoReflect.Descriptor instead.
+func (*Term) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Term) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Term) GetKind() TermKind {
+	if x != nil {
+		return x.Kind
+	}
+	return TermKind_TERM_KIND_UNSPECIFIED
+}
+
+func (x *Term) GetTopologyKey() string {
+	if x != nil {
+		return x.TopologyKey
+	}
+	return ""
+}
+
+func (x *Term) GetParts() []*TermPart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *Term) GetRetiring() bool {
+	if x != nil {
+		return x.Retiring
+	}
+	return false
+}
+
+// TermPart selects pods: of the named namespaces or those that match, and by label.
+type TermPart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sorted.
+	Namespaces []string `protobuf:"bytes,1,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	// Without it no namespaces but those named.
+	NamespaceSelector *NamespaceSelector `protobuf:"bytes,2,opt,name=namespace_selector,json=namespaceSelector,proto3" json:"namespace_selector,omitempty"`
+	// All must hold; none means every pod.
+	Selector      []*Requirement `protobuf:"bytes,3,rep,name=selector,proto3" json:"selector,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TermPart) Reset() {
+	*x = TermPart{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TermPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TermPart) ProtoMessage() {}
+
+func (x *TermPart) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TermPart.ProtoReflect.Descriptor instead.
+func (*TermPart) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *TermPart) GetNamespaces() []string {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+func (x *TermPart) GetNamespaceSelector() *NamespaceSelector {
+	if x != nil {
+		return x.NamespaceSelector
+	}
+	return nil
+}
+
+func (x *TermPart) GetSelector() []*Requirement {
+	if x != nil {
+		return x.Selector
+	}
+	return nil
+}
+
+type NamespaceSelector struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Requirements  []*Requirement         `protobuf:"bytes,1,rep,name=requirements,proto3" json:"requirements,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NamespaceSelector) Reset() {
+	*x = NamespaceSelector{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NamespaceSelector) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NamespaceSelector) ProtoMessage() {}
+
+func (x *NamespaceSelector) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NamespaceSelector.ProtoReflect.Descriptor instead.
+func (*NamespaceSelector) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *NamespaceSelector) GetRequirements() []*Requirement {
+	if x != nil {
+		return x.Requirements
+	}
+	return nil
+}
+
+// Requirement on a label; operators are those of label selectors.
+type Requirement struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Key      string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Operator string                 `protobuf:"bytes,2,opt,name=operator,proto3" json:"operator,omitempty"`
+	// Sorted.
+	Values        []string `protobuf:"bytes,3,rep,name=values,proto3" json:"values,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Requirement) Reset() {
+	*x = Requirement{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Requirement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Requirement) ProtoMessage() {}
+
+func (x *Requirement) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Requirement.ProtoReflect.Descriptor instead.
+func (*Requirement) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Requirement) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Requirement) GetOperator() string {
+	if x != nil {
+		return x.Operator
+	}
+	return ""
+}
+
+func (x *Requirement) GetValues() []string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+// Guard is g/<term>/<domain>/<c or m>. What counts is its revision; the rest tells people
+// who moved it last.
+type Guard struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	PodUid        string                 `protobuf:"bytes,2,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	Token         uint64                 `protobuf:"fixed64,3,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Guard) Reset() {
+	*x = Guard{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Guard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Guard) ProtoMessage() {}
+
+func (x *Guard) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Guard.ProtoReflect.Descriptor instead.
+func (*Guard) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Guard) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Guard) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *Guard) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
 var File_pkg_ledger_ledgerpb_ledger_proto protoreflect.FileDescriptor
 
 const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
@@ -788,7 +1281,7 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\aentries\x18\x05 \x03(\v2\x16.berth.ledger.v1.EntryR\aentriesJ\x04\b\x06\x10\x10\"J\n" +
 	"\tHighWater\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12)\n" +
-	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\xe6\x04\n" +
+	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\xa2\x05\n" +
 	"\x05Entry\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\fR\x06podUid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -810,7 +1303,15 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\x04gang\x18\x10 \x01(\tR\x04gang\x12\x12\n" +
 	"\x04plan\x18\x11 \x01(\tR\x04plan\x12 \n" +
 	"\fpod_uid_text\x18\x12 \x01(\tR\n" +
-	"podUidTextJ\x04\b\x13\x10\x1b\"6\n" +
+	"podUidText\x12:\n" +
+	"\n" +
+	"dependents\x18\x1b \x03(\v2\x1a.berth.ledger.v1.DependentR\n" +
+	"dependentsJ\x04\b\x13\x10\x1b\"x\n" +
+	"\tDependent\x12\x17\n" +
+	"\apod_uid\x18\x01 \x01(\fR\x06podUid\x12 \n" +
+	"\fpod_uid_text\x18\x02 \x01(\tR\n" +
+	"podUidText\x120\n" +
+	"\x14pod_resource_version\x18\x03 \x01(\x04R\x12podResourceVersion\"6\n" +
 	"\bQuantity\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06amount\x18\x02 \x01(\x03R\x06amount\"J\n" +
@@ -832,7 +1333,32 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\x10software_version\x18\x06 \x01(\tR\x0fsoftwareVersion\"5\n" +
 	"\aCluster\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x10\n" +
-	"\x03uid\x18\x02 \x01(\tR\x03uid*c\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\"N\n" +
+	"\fTermRegistry\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x12$\n" +
+	"\x0epod_high_water\x18\x02 \x01(\x04R\fpodHighWater\"\xbf\x01\n" +
+	"\x04Term\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x12-\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x19.berth.ledger.v1.TermKindR\x04kind\x12!\n" +
+	"\ftopology_key\x18\x03 \x01(\tR\vtopologyKey\x12/\n" +
+	"\x05parts\x18\x04 \x03(\v2\x19.berth.ledger.v1.TermPartR\x05parts\x12\x1a\n" +
+	"\bretiring\x18\x05 \x01(\bR\bretiring\"\xb7\x01\n" +
+	"\bTermPart\x12\x1e\n" +
+	"\n" +
+	"namespaces\x18\x01 \x03(\tR\n" +
+	"namespaces\x12Q\n" +
+	"\x12namespace_selector\x18\x02 \x01(\v2\".berth.ledger.v1.NamespaceSelectorR\x11namespaceSelector\x128\n" +
+	"\bselector\x18\x03 \x03(\v2\x1c.berth.ledger.v1.RequirementR\bselector\"U\n" +
+	"\x11NamespaceSelector\x12@\n" +
+	"\frequirements\x18\x01 \x03(\v2\x1c.berth.ledger.v1.RequirementR\frequirements\"S\n" +
+	"\vRequirement\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x1a\n" +
+	"\boperator\x18\x02 \x01(\tR\boperator\x12\x16\n" +
+	"\x06values\x18\x03 \x03(\tR\x06values\"P\n" +
+	"\x05Guard\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x12\x17\n" +
+	"\apod_uid\x18\x02 \x01(\tR\x06podUid\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\x06R\x05token*c\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ROLE_RESERVATION\x10\x01\x12\x0f\n" +
@@ -844,7 +1370,12 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\n" +
 	"STATE_HELD\x10\x01\x12\x13\n" +
 	"\x0fSTATE_COMMITTED\x10\x02\x12\x11\n" +
-	"\rSTATE_FENCING\x10\x03B6Z4github.com/berth-scheduler/berth/pkg/ledger/ledgerpbb\x06proto3"
+	"\rSTATE_FENCING\x10\x03*h\n" +
+	"\bTermKind\x12\x19\n" +
+	"\x15TERM_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fTERM_KIND_APART\x10\x01\x12\x14\n" +
+	"\x10TERM_KIND_SPREAD\x10\x02\x12\x16\n" +
+	"\x12TERM_KIND_TOGETHER\x10\x03B6Z4github.com/berth-scheduler/berth/pkg/ledger/ledgerpbb\x06proto3"
 
 var (
 	file_pkg_ledger_ledgerpb_ledger_proto_rawDescOnce sync.Once
@@ -858,32 +1389,46 @@ func file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP() []byte {
 	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescData
 }
 
-var file_pkg_ledger_ledgerpb_ledger_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_pkg_ledger_ledgerpb_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_pkg_ledger_ledgerpb_ledger_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_pkg_ledger_ledgerpb_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_pkg_ledger_ledgerpb_ledger_proto_goTypes = []any{
-	(Role)(0),         // 0: berth.ledger.v1.Role
-	(State)(0),        // 1: berth.ledger.v1.State
-	(*NodeDoc)(nil),   // 2: berth.ledger.v1.NodeDoc
-	(*HighWater)(nil), // 3: berth.ledger.v1.HighWater
-	(*Entry)(nil),     // 4: berth.ledger.v1.Entry
-	(*Quantity)(nil),  // 5: berth.ledger.v1.Quantity
-	(*HostPort)(nil),  // 6: berth.ledger.v1.HostPort
-	(*Owner)(nil),     // 7: berth.ledger.v1.Owner
-	(*Member)(nil),    // 8: berth.ledger.v1.Member
-	(*Cluster)(nil),   // 9: berth.ledger.v1.Cluster
+	(Role)(0),                 // 0: berth.ledger.v1.Role
+	(State)(0),                // 1: berth.ledger.v1.State
+	(TermKind)(0),             // 2: berth.ledger.v1.TermKind
+	(*NodeDoc)(nil),           // 3: berth.ledger.v1.NodeDoc
+	(*HighWater)(nil),         // 4: berth.ledger.v1.HighWater
+	(*Entry)(nil),             // 5: berth.ledger.v1.Entry
+	(*Dependent)(nil),         // 6: berth.ledger.v1.Dependent
+	(*Quantity)(nil),          // 7: berth.ledger.v1.Quantity
+	(*HostPort)(nil),          // 8: berth.ledger.v1.HostPort
+	(*Owner)(nil),             // 9: berth.ledger.v1.Owner
+	(*Member)(nil),            // 10: berth.ledger.v1.Member
+	(*Cluster)(nil),           // 11: berth.ledger.v1.Cluster
+	(*TermRegistry)(nil),      // 12: berth.ledger.v1.TermRegistry
+	(*Term)(nil),              // 13: berth.ledger.v1.Term
+	(*TermPart)(nil),          // 14: berth.ledger.v1.TermPart
+	(*NamespaceSelector)(nil), // 15: berth.ledger.v1.NamespaceSelector
+	(*Requirement)(nil),       // 16: berth.ledger.v1.Requirement
+	(*Guard)(nil),             // 17: berth.ledger.v1.Guard
 }
 var file_pkg_ledger_ledgerpb_ledger_proto_depIdxs = []int32{
-	3, // 0: berth.ledger.v1.NodeDoc.high_water:type_name -> berth.ledger.v1.HighWater
-	4, // 1: berth.ledger.v1.NodeDoc.entries:type_name -> berth.ledger.v1.Entry
-	0, // 2: berth.ledger.v1.Entry.role:type_name -> berth.ledger.v1.Role
-	1, // 3: berth.ledger.v1.Entry.state:type_name -> berth.ledger.v1.State
-	5, // 4: berth.ledger.v1.Entry.requests:type_name -> berth.ledger.v1.Quantity
-	6, // 5: berth.ledger.v1.Entry.ports:type_name -> berth.ledger.v1.HostPort
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	4,  // 0: berth.ledger.v1.NodeDoc.high_water:type_name -> berth.ledger.v1.HighWater
+	5,  // 1: berth.ledger.v1.NodeDoc.entries:type_name -> berth.ledger.v1.Entry
+	0,  // 2: berth.ledger.v1.Entry.role:type_name -> berth.ledger.v1.Role
+	1,  // 3: berth.ledger.v1.Entry.state:type_name -> berth.ledger.v1.State
+	7,  // 4: berth.ledger.v1.Entry.requests:type_name -> berth.ledger.v1.Quantity
+	8,  // 5: berth.ledger.v1.Entry.ports:type_name -> berth.ledger.v1.HostPort
+	6,  // 6: berth.ledger.v1.Entry.dependents:type_name -> berth.ledger.v1.Dependent
+	2,  // 7: berth.ledger.v1.Term.kind:type_name -> berth.ledger.v1.TermKind
+	14, // 8: berth.ledger.v1.Term.parts:type_name -> berth.ledger.v1.TermPart
+	15, // 9: berth.ledger.v1.TermPart.namespace_selector:type_name -> berth.ledger.v1.NamespaceSelector
+	16, // 10: berth.ledger.v1.TermPart.selector:type_name -> berth.ledger.v1.Requirement
+	16, // 11: berth.ledger.v1.NamespaceSelector.requirements:type_name -> berth.ledger.v1.Requirement
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_pkg_ledger_ledgerpb_ledger_proto_init() }
@@ -896,8 +1441,8 @@ func file_pkg_ledger_ledgerpb_ledger_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_ledger_ledgerpb_ledger_proto_rawDesc), len(file_pkg_ledger_ledgerpb_ledger_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   8,
+			NumEnums:      3,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -24,9 +24,15 @@ func RunProtocol(t *testing.T, open Open) {
 		{"T1 resubmitted after a lost answer knows itself", placeTwice},
 		{"T1 of a lost epoch cannot commit", placeWithoutEpoch},
 		{"T1 over a moved registry cannot commit", placeOverRegistry},
-		{"T1 splits at the bounds of a transaction", placeSplit},
+		{"T1 fits a transaction or is refused", placeAtTheBounds},
+		{"T1 of carriers and matchers: one of two commits", placeGuarded},
+		{"T1 of matchers alone never collides", placeMatchers},
+		{"T1 keeps what lost no guard", placeGuardLost},
+		{"T1 pins what it relies on", placePinned},
 		{"T5 hands over and raises the high-water", handOver},
 		{"T6 and T7 fence", fence},
+		{"T11 registers, retires and drops terms", registerTerms},
+		{"guards are learned from the watch, and from what follows on it", learnGuards},
 		{"T13 takes, loses and gives up partitions", own},
 		{"the picture follows the ledger", follow},
 		{"the ledger belongs to one cluster", claim},
@@ -232,42 +238,25 @@ func placeWithoutEpoch(t *testing.T, h Harness) {
 	}
 }
 
-func placeOverRegistry(t *testing.T, h Harness) {
-	s := newShard(t, h, "s")
-	b := s.batch(t, node("a"))
-	at := mustCommit(t, h.Store, put(ledger.KeyTermRegistry, "term"))
-	lost := losers(t, b, commit(t, h.Store, txnOf(t, b)))
-	if !lost.Registry || lost.RegistryRevision != at {
-		t.Fatalf("lost %+v, want the registry at %d", lost, at)
-	}
-	if _, ok := ledger.Winners(b, lost); ok {
-		t.Error("placements that do not know a term may be kept")
-	}
-	b.TermRegistryRevision = at
-	mustCommit(t, h.Store, txnOf(t, b))
-}
-
-func placeSplit(t *testing.T, h Harness) {
+func placeAtTheBounds(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	var docs []ledger.NodeDoc
-	for _, uid := range numbered("n%03d", 150) {
+	for _, uid := range numbered("n%03d", ledger.MaxTxnOps) {
 		docs = append(docs, node(uid))
 	}
 	b := s.batch(t, docs...)
-	_, err := b.Txn()
-	wantTxnError(t, "150 documents in one transaction", err)
-	parts, err := b.Split()
-	if err != nil || len(parts) < 2 {
-		t.Fatalf("split into %d parts: %v", len(parts), err)
+	for ; b.Ops() > ledger.MaxTxnOps; b = s.batch(t, docs...) {
+		_, err := b.Txn()
+		wantTxnError(t, fmt.Sprintf("%d operations in one transaction", b.Ops()), err)
+		docs = docs[:len(docs)-1]
 	}
-	placed := 0
-	for _, part := range parts {
-		placed += len(part.Placed)
-		mustCommit(t, h.Store, txnOf(t, part))
+	txn := txnOf(t, b)
+	if n := len(txn.Compares); n != b.Ops() {
+		t.Errorf("%d operations foretold, %d compares made", b.Ops(), n)
 	}
-	kvs, _ := list(t, h.Store, ledger.PrefixNode)
-	if placed != 150 || len(kvs) != 150 {
-		t.Errorf("%d tokens placed in %d documents, want 150 in 150", placed, len(kvs))
+	mustCommit(t, h.Store, txn)
+	if kvs, _ := list(t, h.Store, ledger.PrefixNode); len(kvs) != len(docs) {
+		t.Errorf("%d documents, want %d", len(kvs), len(docs))
 	}
 }
 
@@ -457,9 +446,16 @@ func picture(v *ledger.View) map[string]any {
 			at[e.PodUID] = found.NodeUID
 		}
 	}
+	guards := map[string]int64{}
+	for id := range v.Terms() {
+		for _, key := range v.Guards(id) {
+			guards[key], _ = v.Guard(key)
+		}
+	}
 	return map[string]any{
 		"docs": docs, "at": at, "owners": maps.Collect(v.Owners()),
-		"reserved": slices.Sorted(v.Reserved()), "registry": v.TermRegistryRevision(),
+		"reserved": slices.Sorted(v.Reserved()), "registry": v.Registry(),
+		"terms": maps.Collect(v.Terms()), "guards": guards,
 	}
 }
 

@@ -12,11 +12,17 @@
 //   - a reservation of a pod the API view does not know counts too, until the view's
 //     progress has reached the resourceVersion the reservation was decided on: from then
 //     on the pod is known to be deleted, and can never be bound;
-//   - a pod this member has staged (decided, not yet committed) counts where it is staged.
+//   - a reserved pod that the API view shows in an older version than was decided on counts
+//     as its reservation describes it, like one that is not known at all;
+//   - a pod this member has staged (decided, not yet committed) counts where it is staged,
+//     unless it is known to be deleted.
 //
 // A node is usable only if the member's applied progress has reached the high-water of
 // the node's document: the ledger's watch and the log are not ordered with each other, and
 // an entry that was handed over may be gone from one before its pod shows in the other.
+//
+// The same holds for a domain of many nodes, for rules that count pods over one: see
+// View.Uncounted.
 //
 // Start reading at View.recount. A View belongs to one goroutine.
 package view

@@ -28,9 +28,11 @@ type View struct {
 	// reserved is how many of the counted pods are not bound in the API view.
 	reserved int
 	staged   map[string]stagedPod
-	// unknown holds UIDs with a reservation whose pod the API view has not shown (yet):
-	// they must be looked at again whenever progress moves.
+	// unknown holds UIDs with a reservation whose pod the API view has not shown (yet), or
+	// not as it was decided on: they must be looked at again whenever progress moves.
 	unknown map[string]struct{}
+	// undescribed is how many of the counted pods no fact has described.
+	undescribed int
 	usability
 }
 
@@ -195,6 +197,44 @@ func (v *View) Pod(uid string) (*state.Pod, bool) { return v.snapshot.Pod(uid) }
 // Snapshot is the API view as last applied.
 func (v *View) Snapshot() *state.Snapshot { return v.snapshot }
 
+// Node is the node of a UID with what counts on it; false while the facts do not show it.
+func (v *View) Node(uid string) (*state.NodeInfo, bool) {
+	s, ok := v.byUID[uid]
+	if !ok {
+		return nil, false
+	}
+	return s.info, true
+}
+
+// Uncounted lists the nodes on which pods may stand that this View does not count, or counts
+// without knowing what they are: their high-water is not reached, or a reserved pod is not
+// described. Elsewhere says that there may be such pods on nodes that the facts do not show
+// yet, whatever their labels. Both are empty most of the time, which costs nothing to find
+// out. Who relies on a count over a domain must not have one of these nodes in it: the
+// ledger's picture stands for placements that are missing from the count.
+func (v *View) Uncounted() (nodes []*state.NodeInfo, elsewhere bool) {
+	pods, podsKnown := v.store.Position().Progress(events.KindPod)
+	seen, nodesKnown := v.store.Position().Progress(events.KindNode)
+	if !podsKnown || !nodesKnown {
+		return v.nodes, true
+	}
+	if pods >= v.ledger.HighWater(ledger.KindPod) && seen >= v.ledger.HighWater(ledger.KindNode) && v.undescribed == 0 {
+		return nil, false
+	}
+	for _, n := range v.nodes {
+		doc, _ := v.ledger.Doc(n.Node.UID)
+		if n.UndescribedPods() > 0 || pods < doc.HW[ledger.KindPod] || seen < doc.HW[ledger.KindNode] {
+			nodes = append(nodes, n)
+		}
+	}
+	for doc := range v.ledger.Docs() {
+		if _, known := v.byUID[doc.NodeUID]; !known && seen < doc.HW[ledger.KindNode] {
+			return nodes, true
+		}
+	}
+	return nodes, false
+}
+
 // PodFact answers ledger.Finish: what the API view says of a pod.
 func (v *View) PodFact(podUID string) (boundRV uint64, bound, known bool) {
 	p, ok := v.snapshot.Pod(podUID)
@@ -282,6 +322,7 @@ func (v *View) recount(uid string) {
 		v.removePod(now)
 		delete(v.counted, uid)
 		v.reserved -= unbound(now.pod)
+		v.undescribed -= undescribed(now.pod)
 		defer v.forget(now.slot)
 	}
 	if pod == nil {
@@ -291,6 +332,14 @@ func (v *View) recount(uid string) {
 	v.addPod(s, pod)
 	v.counted[uid] = count{slot: s, pod: pod}
 	v.reserved += unbound(pod)
+	v.undescribed += undescribed(pod)
+}
+
+func undescribed(p *state.Pod) int {
+	if p.Described() {
+		return 0
+	}
+	return 1
 }
 
 func (v *View) addPod(s *slot, pod *state.Pod) {
@@ -329,24 +378,34 @@ func (v *View) place(uid string) (string, *state.Pod) {
 	if doc, entry, ok := v.ledger.Entry(uid); ok {
 		return v.placeReserved(pod, doc, entry)
 	}
-	if st, ok := v.staged[uid]; ok {
-		if known {
-			return st.node, pod
-		}
+	st, ok := v.staged[uid]
+	switch {
+	case !ok, !known && v.PodProgress() >= st.pod.ResourceVersion && v.PodProgress() > 0:
+		return "", nil // nothing, or deleted since it was staged
+	case known:
+		return st.node, pod
+	default:
 		return st.node, st.pod
 	}
-	return "", nil
 }
 
+// placeReserved is the rule for a pod with a reservation; pod is nil if it is not known.
 func (v *View) placeReserved(pod *state.Pod, doc ledger.NodeDoc, entry ledger.Entry) (string, *state.Pod) {
-	if pod != nil {
+	if pod != nil && pod.ResourceVersion >= entry.PodRV {
 		return doc.NodeName, pod
 	}
 	if progress, ok := v.store.Position().Progress(events.KindPod); ok && progress >= entry.PodRV {
-		return "", nil
+		if pod == nil {
+			return "", nil
+		}
+		return doc.NodeName, pod
 	}
+	// It is not known, or only as it was before what the reservation was decided on: its
+	// labels and terms may have been others. Until the facts are there it counts by what the
+	// entry says.
 	v.unknown[entry.PodUID] = struct{}{}
-	if now, ok := v.counted[entry.PodUID]; ok && now.slot.name == doc.NodeName && unbound(now.pod) == 1 {
+	now, ok := v.counted[entry.PodUID]
+	if ok && now.slot.name == doc.NodeName && unbound(now.pod) == 1 && now.pod.ResourceVersion >= entry.PodRV {
 		return doc.NodeName, now.pod
 	}
 	return doc.NodeName, podOfEntry(entry)

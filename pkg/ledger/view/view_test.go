@@ -29,6 +29,7 @@ type world struct {
 	revision int64
 	docs     map[string]ledger.NodeDoc
 	staged   map[string]string
+	stagedRV map[string]uint64
 	told     *mirror
 }
 
@@ -109,7 +110,8 @@ func (w *world) checkFollower() {
 func newWorld(t rapid.TB) *world {
 	w := &world{
 		t: t, store: state.New(), ledger: ledger.NewView(),
-		docs: map[string]ledger.NodeDoc{}, staged: map[string]string{}, told: newMirror(),
+		docs: map[string]ledger.NodeDoc{}, staged: map[string]string{}, stagedRV: map[string]uint64{},
+		told: newMirror(),
 	}
 	w.view = view.New(w.store, w.ledger, w.told)
 	return w
@@ -262,7 +264,7 @@ func (w *world) want() map[string][]string {
 		case reservedOn != "" && (progress == 0 || progress < rv):
 			on = reservedOn
 		case reservedOn != "":
-		default:
+		case known || progress == 0 || progress < w.stagedRV[name]:
 			on = w.staged[name]
 		}
 		if on != "" {
@@ -365,7 +367,7 @@ func TestCountsWhatTheRuleSays(t *testing.T) {
 				if !ok || p.NodeName != "" || w.staged[name] != "" {
 					return
 				}
-				w.staged[name] = nodeGen.Draw(rt, "node")
+				w.staged[name], w.stagedRV[name] = nodeGen.Draw(rt, "node"), p.ResourceVersion
 				w.view.Stage(p, w.staged[name])
 			},
 			"unstage": func(rt *rapid.T) {

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Workload is one kind of load. Make one with All, Named or a struct of its own for other
-// sizes; it must not change once in use.
+// Workload is one kind of load. Make one with All, Named or Population; Decisions may be
+// lowered for a shorter run.
 type Workload struct {
 	// Name is short and unique; Title says what the pods ask for.
 	Name, Title string
@@ -140,9 +140,9 @@ func (w Workload) Bound(node, j int) *corev1.Pod {
 // strides are coprime to appCount, so that the pods of one node are of different apps.
 var strides = [...]int{1, 3, 7, 9, 11, 13, 17, 19}
 
-// appOn says which app the j-th pod on a node is of: different ones on one node, the same
-// on a node of each zone (so that apps are spread evenly), and none on a zone that its own
-// rules keep it from.
+// appOn says which app the j-th pod on a node is of: different ones on one node (as long as
+// there are appCount), the same on a node of each zone (so that apps are spread evenly), and
+// none in a zone that its own rules keep it from.
 func (w Workload) appOn(node, j int) *app {
 	h := mix(uint64(node / zoneCount))
 	start, stride := int(h%uint64(len(w.apps))), strides[(h>>32)%uint64(len(strides))]

@@ -73,7 +73,6 @@ func newHarness(t failer) *harness {
 // testProfile is upstream's default profile, which evaluates everything.
 var testProfile = func() *placement.Profile {
 	config := placement.DefaultProfile(ourScheduler)
-	config.CrossNodeRules = placement.EvaluateCrossNode
 	p, err := placement.NewProfile(config)
 	if err != nil {
 		panic(err)

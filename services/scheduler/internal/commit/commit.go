@@ -112,7 +112,7 @@ func (r *Room) commit(ctx context.Context, c decide.Commit) (decide.Result, erro
 	res, err := r.store.Commit(tctx, c.Txn)
 	var refused *ledger.TxnError
 	if errors.As(err, &refused) {
-		return decide.Result{}, fmt.Errorf("scheduler: reservation transaction: %w", err)
+		return decide.Result{}, fmt.Errorf("scheduler: transaction %s: %w", c.Kind, err)
 	}
 	result := "ok"
 	switch {
@@ -122,7 +122,7 @@ func (r *Room) commit(ctx context.Context, c decide.Commit) (decide.Result, erro
 	case !res.Succeeded:
 		result = "conflict"
 	}
-	telemetry.LedgerTxn("T1", result, time.Since(begin))
+	telemetry.LedgerTxn(c.Kind, result, time.Since(begin))
 	return decide.Result{ID: c.ID, Err: err, Txn: res}, nil
 }
 

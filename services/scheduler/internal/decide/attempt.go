@@ -39,7 +39,7 @@ func (c *Core) try(a *attempt, out *Output) {
 		c.giveBack(a)
 		return
 	}
-	if c.store.Position().Sequence < o.FactSequence || !c.usable() {
+	if c.store.Position().Sequence < o.FactSequence || !c.usable() || c.mustWait(a) {
 		c.deferred = append(c.deferred, a)
 		return
 	}
@@ -61,9 +61,15 @@ func (c *Core) try(a *attempt, out *Output) {
 	c.place(a, profile, out)
 }
 
-// place evaluates the pod and stages it, parks it, or waits for nodes that are behind.
+// place evaluates the pod and stages it, parks it, or waits for nodes that are behind or for
+// what its rules about other nodes need.
 func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	seed := Seed(a.pod.UID, a.offer.Attempt)
+	concern, err := c.concernOf(a.pod, profile)
+	if err != nil {
+		c.fail(a, err.Error(), out)
+		return
+	}
 	behind := c.view.Settle()
 	out.Behind = behind
 	result := c.evaluate(profile, a.pod, seed)
@@ -72,7 +78,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		c.fail(a, result.Err.Error(), out)
 		return
 	}
-	if !ok && behind > 0 {
+	if !ok && behind > 0 || concern.Uncertain {
 		c.deferred = append(c.deferred, a)
 		return
 	}
@@ -80,12 +86,21 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		c.reject(a, result, seed, out)
 		return
 	}
-	best := result.Feasible[0]
-	doc, _ := c.ledger.Doc(best.Node.Node.UID)
+	node, needs, err := c.choose(a, &concern, result.Feasible)
+	switch {
+	case err != nil:
+		c.fail(a, err.Error(), out)
+		return
+	case node == nil:
+		c.deferred = append(c.deferred, a)
+		return
+	}
+	doc, _ := c.ledger.Doc(node.Node.UID)
 	a.pick = pick{
-		nodeUID: best.Node.Node.UID, nodeName: best.Node.Node.Name, basis: doc.Revision, decided: c.now,
+		nodeUID: node.Node.UID, nodeName: node.Node.Name, basis: doc.Revision, decided: c.now,
 		feasible: result.FeasibleCount, total: len(c.view.Nodes()), seed: seed,
 		factSequence: c.store.Position().Sequence, ledgerRevision: c.ledger.Revision(),
+		nodeRV: node.Node.ResourceVersion, needs: needs,
 	}
 	c.view.Stage(a.pod, a.pick.nodeName)
 	c.next = append(c.next, a)
@@ -97,16 +112,16 @@ func (c *Core) evaluate(profile *placement.Profile, pod *state.Pod, seed uint64)
 	if c.cfg.HomeFirst && plain(pod) {
 		c.markHome()
 		if usable, home := c.engine.Candidates(); home >= minHome && home < usable {
-			if r := c.ask(profile, placement.Query{Pod: pod, Seed: seed, Home: true}); len(r.Feasible) > 0 {
+			if r := c.query(profile, placement.Query{Pod: pod, Seed: seed, Home: true}); len(r.Feasible) > 0 {
 				return r
 			}
 		}
 	}
-	return c.ask(profile, placement.Query{Pod: pod, Seed: seed})
+	return c.query(profile, placement.Query{Pod: pod, Seed: seed})
 }
 
-// ask asks the engine, and moves on where the next search begins.
-func (c *Core) ask(profile *placement.Profile, q placement.Query) placement.Result {
+// query asks the engine, and moves on where the next search begins.
+func (c *Core) query(profile *placement.Profile, q placement.Query) placement.Result {
 	start := &c.start[0]
 	if q.Home {
 		start = &c.start[1]

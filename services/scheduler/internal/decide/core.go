@@ -38,6 +38,12 @@ type Core struct {
 	// ownershipMoved: partitions or members changed since the last Ownership.
 	ownershipMoved bool
 	home           homeNodes
+	cross          crossNode
+	searching
+}
+
+// searching is what answers where a pod may go.
+type searching struct {
 	// engine follows the view.
 	engine *placement.Engine
 	// start is where the next search of a profile that samples begins: among all nodes, and
@@ -53,8 +59,8 @@ type pipeline struct {
 	flights uint64
 	// inHand finds every attempt in the core by pod UID.
 	inHand map[string]*attempt
-	// written is what the last successful flight did to documents: what was decided while
-	// it was in flight counted its pods already, as staged.
+	// written is what the last successful flight did to documents and guards, by their keys:
+	// what was decided while it was in flight counted its pods already, as staged.
 	written map[string]step
 }
 
@@ -64,6 +70,7 @@ type attempt struct {
 	received time.Time
 	pod      *state.Pod
 	losses   int
+	wait     wait
 	// pick is set while the attempt is staged or in flight.
 	pick pick
 }
@@ -78,9 +85,12 @@ type pick struct {
 	seed            uint64
 	factSequence    uint64
 	ledgerRevision  int64
+	// nodeRV is the resourceVersion of the node as the decision saw it.
+	nodeRV uint64
+	needs  needs
 }
 
-// step is one change of a document's revision.
+// step is one change of the revision of a key.
 type step struct{ from, to int64 }
 
 // New returns a core that knows nothing yet: no node is usable until the first facts
@@ -89,6 +99,7 @@ func New(cfg Config) *Core {
 	c := &Core{cfg: cfg, store: state.New(), ledger: ledger.NewView()}
 	c.engine = placement.NewEngine(placement.EngineConfig{})
 	c.inHand = map[string]*attempt{}
+	c.cross.reset()
 	c.view = view.New(c.store, c.ledger, c.engine)
 	return c
 }
@@ -126,6 +137,9 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 		c.drain()
 	}
 	c.decide(&out)
+	if in.Beat {
+		c.tidyTerms(&out)
+	}
 	c.submit(&out)
 	if in.Beat || c.Ready() && !c.announced {
 		c.announced = c.announced || c.Ready()
@@ -172,6 +186,7 @@ func (c *Core) applyFacts(b follow.Batch) error {
 		c.store = store
 		c.view.Reset(store)
 		c.engine.SetObjects(c.view.Snapshot())
+		c.cross.countHosts(c.view.Nodes())
 	}
 	if len(b.Facts) == 0 {
 		return nil
@@ -186,6 +201,7 @@ func (c *Core) applyFacts(b follow.Batch) error {
 	} else {
 		c.engine.Refresh(c.view.Snapshot())
 	}
+	c.cross.moveHosts(changes.Nodes)
 	return nil
 }
 
@@ -193,6 +209,9 @@ func (c *Core) applyLedger(b ledger.ViewBatch) error {
 	changes, err := c.ledger.Fold(b)
 	if err != nil {
 		return fmt.Errorf("scheduler: ledger watch: %w", err)
+	}
+	if err := c.applyTerms(changes); err != nil {
+		return err
 	}
 	if changes.Reset {
 		c.view.RecountLedger()
@@ -240,6 +259,7 @@ func (c *Core) drain() {
 		c.giveBack(a)
 	}
 	c.pending, c.deferred, c.next = nil, nil, nil
+	c.cross.asked = nil
 }
 
 // giveBack returns an offer untried.
@@ -251,8 +271,19 @@ func (c *Core) giveBack(a *attempt) {
 // drop forgets an attempt and what it staged.
 func (c *Core) drop(a *attempt) {
 	delete(c.inHand, a.offer.Pod.UID)
-	if c.view.IsStaged(a.offer.Pod.UID) {
-		c.view.Unstage(a.offer.Pod.UID)
+	c.unstage(a)
+}
+
+// unstage takes back what an attempt staged. If no reservation has taken its place, what
+// counted the pod meanwhile counted one that is not there.
+func (c *Core) unstage(a *attempt) {
+	uid := a.offer.Pod.UID
+	if !c.view.IsStaged(uid) {
+		return
+	}
+	c.view.Unstage(uid)
+	if _, _, reserved := c.ledger.Entry(uid); !reserved {
+		c.cross.withdrawn++
 	}
 }
 

@@ -8,23 +8,29 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// flight is one T1 transaction whose answer has not come yet.
+// flight is one transaction whose answer has not come yet: a T1 or, with ofTerms, one
+// about the registry of terms.
 type flight struct {
 	id       uint64
 	attempts []*attempt
 	batch    ledger.PlaceBatch
 	txn      ledger.Txn
 	sent     int
+	// terms are those it registers.
+	ofTerms bool
+	terms   []ledger.TermID
 }
 
-// submit sends the staged batch if nothing is in flight.
+// submit sends the staged batch if nothing is in flight. Terms that attempts wait for go
+// first, each time in a transaction of their own.
 func (c *Core) submit(out *Output) {
-	if c.flight != nil || len(c.next) == 0 {
+	if c.flight != nil || c.ledger.Revision() < c.cross.hold || c.register(out) || len(c.next) == 0 {
 		return
 	}
 	attempts := c.next
 	c.next = nil
-	f := c.build(attempts, out)
+	f, rest := c.build(attempts, out)
+	c.next = append(c.next, rest...)
 	if len(f.attempts) == 0 {
 		return
 	}
@@ -36,29 +42,30 @@ func (c *Core) submit(out *Output) {
 
 func (c *Core) send(out *Output) {
 	f := c.flight
-	out.Commit = &Commit{ID: f.id, Resubmitted: f.sent, Txn: f.txn}
+	kind := "T1"
+	if f.ofTerms {
+		kind = "T11"
+	}
+	out.Commit = &Commit{ID: f.id, Kind: kind, Resubmitted: f.sent, Txn: f.txn}
 	f.sent++
 }
 
 // build makes the transaction of a batch: the finished entries of each document are
 // handed over on the way (T5). Attempts that cannot be part of it leave it, above all those
-// whose document has moved since they were decided: what moved it is not in what they
-// counted, and its high-water may be ahead of the facts they saw. (Committing on the newest
-// known revision instead overcommits nodes: docs/bugs.md, 1.)
-func (c *Core) build(attempts []*attempt, out *Output) *flight {
-	f := &flight{batch: ledger.PlaceBatch{
-		Epochs:               map[int32]int64{},
-		TermRegistryRevision: c.ledger.TermRegistryRevision(),
-	}}
-	docs := map[string]*ledger.NodeDoc{}
-	var order []string
-	for _, a := range attempts {
+// whose document or guards have moved since they were decided: what moved them is not in
+// what they counted, and high-waters may be ahead of the facts they saw. (Committing on the
+// newest known revision instead overcommits nodes: docs/bugs.md, 1.) The batch ends where
+// the transaction is full; the rest keeps its order, because what is in it may have counted
+// what comes before.
+func (c *Core) build(attempts []*attempt, out *Output) (f *flight, rest []*attempt) {
+	b := c.newBatch()
+	for i, a := range attempts {
 		epoch, held := c.holds(a.offer.Partition)
-		if !held {
+		if pod, known := c.view.Pod(a.pod.UID); !held || !known || pod.NodeName != "" {
 			c.giveBack(a)
 			continue
 		}
-		if !c.current(a.pick) {
+		if !c.current(a.pick) || !c.stands(a) {
 			c.again(a)
 			continue
 		}
@@ -67,40 +74,30 @@ func (c *Core) build(attempts []*attempt, out *Output) *flight {
 			c.fail(a, err.Error(), out)
 			continue
 		}
-		doc, ok := docs[a.pick.nodeUID]
-		if !ok {
-			doc = c.openDoc(a.pick)
-			docs[a.pick.nodeUID] = doc
-			order = append(order, a.pick.nodeUID)
+		if b.full(a) {
+			rest = attempts[i:]
+			break
 		}
-		if len(doc.Entries) >= ledger.MaxEntries {
+		if !b.add(a, entry, epoch) {
 			c.again(a)
-			continue
 		}
-		doc.Entries = append(doc.Entries, entry)
-		f.batch.Epochs[a.offer.Partition] = epoch
-		f.batch.Placed = append(f.batch.Placed, entry.Token)
-		f.attempts = append(f.attempts, a)
 	}
-	if len(f.attempts) == 0 {
-		return f
-	}
-	for _, uid := range order {
-		f.batch.Docs = append(f.batch.Docs, *docs[uid])
-	}
-	return c.seal(f, out)
+	return c.seal(b.flight(), out), rest
 }
 
 // current says whether the document of a pick is the one it was decided on, or that plus
 // this shard's own last flight.
 func (c *Core) current(p pick) bool {
 	doc, _ := c.ledger.Doc(p.nodeUID)
-	return doc.Revision == p.basis || c.written[p.nodeUID] == step{from: p.basis, to: doc.Revision}
+	return doc.Revision == p.basis || c.written[ledger.KeyNode(p.nodeUID)] == step{from: p.basis, to: doc.Revision}
 }
 
 // seal turns the batch into its transaction; documents that cannot be written fail the
 // attempts on them.
 func (c *Core) seal(f *flight, out *Output) *flight {
+	if len(f.attempts) == 0 {
+		return f
+	}
 	txn, err := f.batch.Txn()
 	if err != nil {
 		for _, a := range f.attempts {
@@ -110,20 +107,6 @@ func (c *Core) seal(f *flight, out *Output) *flight {
 	}
 	f.txn = txn
 	return f
-}
-
-// openDoc is the node's document with its finished entries dropped, safe to change.
-func (c *Core) openDoc(p pick) *ledger.NodeDoc {
-	doc, ok := c.ledger.Doc(p.nodeUID)
-	if !ok {
-		return &ledger.NodeDoc{NodeUID: p.nodeUID, NodeName: p.nodeName}
-	}
-	finished, changed := ledger.Finish(doc, c.view)
-	if !changed {
-		finished = doc
-		finished.Entries = slices.Clone(doc.Entries)
-	}
-	return &finished
 }
 
 // land takes in the answer to the transaction in flight.
@@ -137,25 +120,41 @@ func (c *Core) land(r Result, out *Output) error {
 		return nil
 	}
 	c.flight = nil
-	kvs := r.Txn.Current
-	if r.Txn.Succeeded {
-		kvs = f.txn.Committed(r.Txn)
+	if f.ofTerms {
+		c.landTerms(r.Txn)
+		return nil
 	}
-	changes, err := c.ledger.Learn(kvs)
+	if !r.Txn.Succeeded {
+		changes, err := c.ledger.Learn(r.Txn.Current)
+		if err != nil {
+			return fmt.Errorf("scheduler: transaction result: %w", err)
+		}
+		c.view.ApplyLedger(changes)
+		return c.lost(f, r.Txn, out)
+	}
+	changes, err := c.ledger.LearnOwn(f.txn, r.Txn)
 	if err != nil {
 		return fmt.Errorf("scheduler: transaction result: %w", err)
 	}
-	if r.Txn.Succeeded {
-		c.written = make(map[string]step, len(f.batch.Docs))
-		for _, d := range f.batch.Docs {
-			c.written[d.NodeUID] = step{from: d.Revision, to: r.Txn.Revision}
-		}
-		c.placed(f.attempts, r.Txn.Revision, out)
-		c.view.ApplyLedger(changes)
-		return nil
-	}
+	c.note(f.txn, r.Txn.Revision)
+	c.placed(f.attempts, r.Txn.Revision, out)
 	c.view.ApplyLedger(changes)
-	return c.lost(f, r.Txn, out)
+	return nil
+}
+
+// note remembers what the flight that has just been carried out did to documents and
+// guards it compared.
+func (c *Core) note(t ledger.Txn, revision int64) {
+	compared := make(map[string]int64, len(t.Compares))
+	for _, cmp := range t.Compares {
+		compared[cmp.Key] = cmp.Revision
+	}
+	c.written = make(map[string]step, len(t.Puts))
+	for _, p := range t.Puts {
+		if from, ok := compared[p.Key]; ok {
+			c.written[p.Key] = step{from: from, to: revision}
+		}
+	}
 }
 
 // placed ends attempts whose reservation stands at revision.
@@ -174,12 +173,16 @@ func (c *Core) placed(attempts []*attempt, revision int64, out *Output) {
 
 // lost sorts a refused batch: attempts whose reservation stands after all (an earlier
 // copy of the same transaction was carried out), attempts whose partition is gone,
-// attempts that lost their node and are decided again, and the rest, which goes again at
-// once.
+// attempts that lost their node, a guard or a pin and are decided again, and the rest,
+// which goes again as soon as it can. If it was the registry that moved, that is when the
+// watch has told what is registered now.
 func (c *Core) lost(f *flight, r ledger.TxnResult, out *Output) error {
 	lost, err := ledger.Losers(f.batch, r)
 	if err != nil {
 		return fmt.Errorf("scheduler: transaction result: %w", err)
+	}
+	if lost.Registry {
+		c.cross.hold = max(c.cross.hold, lost.RegistryRevision)
 	}
 	changed := map[string]bool{}
 	for _, d := range lost.Docs {
@@ -188,30 +191,42 @@ func (c *Core) lost(f *flight, r ledger.TxnResult, out *Output) error {
 	var again, winners []*attempt
 	for _, a := range f.attempts {
 		doc, entry, reserved := c.ledger.Entry(a.offer.Pod.UID)
+		kept := lost.Kept(f.batch.Needs[entryToken(a)])
 		switch {
 		case reserved && entry.Token.String() == a.offer.Token:
 			c.placed([]*attempt{a}, doc.Revision, out)
 		case slices.Contains(lost.Partitions, a.offer.Partition):
 			c.giveBack(a)
-		case changed[a.pick.nodeUID] || reserved || lost.Registry:
+		case changed[a.pick.nodeUID] || reserved || !kept:
 			again = append(again, a)
 		default:
 			winners = append(winners, a)
 		}
 	}
-	c.retry(again, out)
+	c.retry(again, lost, out)
 	c.next = append(winners, c.next...)
 	return nil
 }
 
+func entryToken(a *attempt) ledger.Token {
+	token, _ := ledger.ParseToken(a.offer.Token) // it was parsed when the flight was built
+	return token
+}
+
 // retry sends attempts that lost a race back to be decided, in their order, unless they
-// have lost too often.
-func (c *Core) retry(attempts []*attempt, out *Output) {
+// have lost too often. Who lost a guard waits for the watch to tell of the placements that
+// moved it.
+func (c *Core) retry(attempts []*attempt, lost ledger.Lost, out *Output) {
 	for _, a := range slices.Backward(attempts) {
 		out.Attempts = append(out.Attempts, a.report(Conflict))
-		a.losses++
-		if a.losses >= MaxLosses {
-			c.fail(a, fmt.Sprintf("lost %d races for a reservation", a.losses), out)
+		if revision, moved := lost.Moved(a.pick.needs.guards); moved {
+			a.wait.losses++
+			a.wait.revision = max(a.wait.revision, revision)
+		} else {
+			a.losses++
+		}
+		if a.losses >= MaxLosses || a.wait.losses >= maxGuardLosses {
+			c.fail(a, fmt.Sprintf("lost %d races for a reservation", a.losses+a.wait.losses), out)
 			continue
 		}
 		c.again(a)
@@ -221,7 +236,7 @@ func (c *Core) retry(attempts []*attempt, out *Output) {
 // again puts an attempt back at the head, unstaged, to be decided on fresh documents.
 func (c *Core) again(a *attempt) {
 	a.pick = pick{}
-	c.view.Unstage(a.offer.Pod.UID)
+	c.unstage(a)
 	c.pending = append([]*attempt{a}, c.pending...)
 }
 

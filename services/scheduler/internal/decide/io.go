@@ -67,6 +67,8 @@ type Output struct {
 // Commit is a transaction to carry out; its answer comes back as a Result with its ID.
 type Commit struct {
 	ID uint64
+	// Kind is the transaction's name in the protocol, "T1" or "T11".
+	Kind string
 	// Resubmitted counts how often this identical transaction has been sent before.
 	Resubmitted int
 	Txn         ledger.Txn

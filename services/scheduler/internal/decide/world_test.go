@@ -37,6 +37,11 @@ type world struct {
 	nodes   map[string]int64 // pods that fit, by node name
 	offered map[string]int32 // attempts by pod uid
 	tokens  uint64
+	// nodeObjects are the nodes by name.
+	nodeObjects map[string]*corev1.Node
+	*auditor
+	// ablate changes a transaction on its way to the ledger, to take a guard away.
+	ablate func(ledger.Txn) ledger.Txn
 }
 
 type shard struct {
@@ -54,8 +59,10 @@ func newWorld(t *testing.T, seed uint64, shards int) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 0)), store: mem.New(),
 		pods: map[string]*corev1.Pod{}, nodes: map[string]int64{}, offered: map[string]int32{},
+		nodeObjects: map[string]*corev1.Node{}, auditor: newAuditor(),
 	}
-	profile, err := placement.NewProfile(placement.DefaultProfile(corev1.DefaultSchedulerName))
+	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
+	profile, err := placement.NewProfile(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +107,11 @@ func (w *world) commit(txn ledger.Txn) ledger.TxnResult {
 	for _, kv := range txn.Committed(res) {
 		batch.Events = append(batch.Events, ledger.Event{KV: kv})
 	}
+	for _, key := range txn.Deletes {
+		batch.Events = append(batch.Events, ledger.Event{KV: ledger.KV{Key: key, ModRevision: res.Revision}, Deleted: true})
+	}
 	w.history = append(w.history, batch)
+	w.committed(w, batch)
 	return res
 }
 
@@ -124,6 +135,7 @@ func (w *world) step(s *shard, in decide.Input) {
 		}
 	}
 	s.decisions = append(s.decisions, out.Decisions...)
+	w.decided(w, out.Decisions)
 	s.more = out.More
 }
 
@@ -132,25 +144,39 @@ func (w *world) fact(f events.Fact) {
 	w.facts = append(w.facts, events.SequencedFact{Sequence: uint64(len(w.facts) + 1), Fact: f})
 }
 
-func (w *world) addNode(name string, pods int64) {
+func (w *world) addNode(name string, pods int64) { w.addNodeIn(name, "", pods) }
+
+// addNodeIn adds a node with a hostname, and in a zone unless that is empty.
+func (w *world) addNodeIn(name, zone string, pods int64) {
 	w.rv++
 	w.nodes[name] = pods
+	labels := map[string]string{corev1.LabelHostname: name}
+	if zone != "" {
+		labels[corev1.LabelTopologyZone] = zone
+	}
 	n := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), ResourceVersion: fmt.Sprint(w.rv)},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID("node-" + name), ResourceVersion: fmt.Sprint(w.rv), Labels: labels,
+		},
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
 			corev1.ResourceCPU:    *resource.NewMilliQuantity(100*pods, resource.DecimalSI),
 			corev1.ResourceMemory: resource.MustParse("64Gi"),
 			corev1.ResourcePods:   resource.MustParse("110"),
 		}},
 	}
+	w.nodeObjects[name], w.nodeFact[name] = n, uint64(len(w.facts)+1)
+	w.publishNode(n)
+}
+
+func (w *world) publishNode(n *corev1.Node) {
 	raw, err := n.Marshal()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.fact(events.Fact{Kind: events.KindNode, Op: events.OpUpsert, UID: string(n.UID), Name: name, Object: raw})
+	w.fact(events.Fact{Kind: events.KindNode, Op: events.OpUpsert, UID: string(n.UID), Name: n.Name, Object: raw})
 }
 
-func (w *world) addPod(name string) {
+func (w *world) addPod(name string, options ...func(*corev1.Pod)) {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID("pod-" + name)},
 		Spec: corev1.PodSpec{SchedulerName: corev1.DefaultSchedulerName, Containers: []corev1.Container{{
@@ -158,6 +184,9 @@ func (w *world) addPod(name string) {
 				corev1.ResourceCPU: resource.MustParse("100m"),
 			}},
 		}}},
+	}
+	for _, option := range options {
+		option(p)
 	}
 	w.pods[string(p.UID)] = p
 	w.publish(p)
@@ -179,6 +208,7 @@ func (w *world) publish(p *corev1.Pod) {
 func (w *world) deletePod(uid string) {
 	w.rv++
 	delete(w.pods, uid)
+	w.deleted(uid, uint64(len(w.facts)+1))
 	w.fact(events.Fact{Kind: events.KindPod, Op: events.OpDelete, UID: uid, Namespace: "d"})
 }
 
@@ -246,6 +276,7 @@ func (w *world) bindOne() {
 	}
 	p.Spec.NodeName = d.NodeName
 	w.publish(p)
+	w.boundAt(string(p.UID), uint64(len(w.facts)))
 	w.audit()
 }
 
@@ -299,7 +330,11 @@ func (w *world) answer(s *shard) []decide.Result {
 		return nil
 	}
 	c := s.commit
-	res := w.commit(c.Txn)
+	txn := c.Txn
+	if w.ablate != nil {
+		txn = w.ablate(txn)
+	}
+	res := w.commit(txn)
 	if w.rng.IntN(8) == 0 {
 		return []decide.Result{{ID: c.ID, Err: context.DeadlineExceeded}}
 	}

@@ -1,0 +1,111 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
+)
+
+// The numbers of kinds are those of the wire form; these lines stop compiling when they
+// drift apart.
+var (
+	_ = [1]struct{}{}[TermApart-TermKind(ledgerpb.TermKind_TERM_KIND_APART)]
+	_ = [1]struct{}{}[TermTogether-TermKind(ledgerpb.TermKind_TERM_KIND_TOGETHER)]
+)
+
+// EncodeTerm is the value of t/<id>; equal terms have equal bytes. The revision is not part
+// of it.
+func EncodeTerm(t RegisteredTerm) ([]byte, error) {
+	if err := t.check(); err != nil {
+		return nil, fmt.Errorf("ledger: term: %w", err)
+	}
+	c := t.Canonical()
+	m := &ledgerpb.Term{
+		Version: SchemaVersion, Kind: ledgerpb.TermKind(c.Kind), TopologyKey: c.TopologyKey, Retiring: t.Retiring,
+	}
+	for _, p := range c.Parts {
+		part := &ledgerpb.TermPart{Namespaces: p.Namespaces, Selector: requirementsToProto(p.Selector)}
+		if p.ByLabel {
+			part.NamespaceSelector = &ledgerpb.NamespaceSelector{Requirements: requirementsToProto(p.NamespaceSelector)}
+		}
+		m.Parts = append(m.Parts, part)
+	}
+	return marshal(m)
+}
+
+// DecodeTerm reads t/<id> as stored. It refuses values of a later schema, of a kind it does
+// not know, or whose id is not the key's: a member that misread a term would not guard it.
+func DecodeTerm(kv KV) (TermID, RegisteredTerm, error) {
+	id := TermID(strings.TrimPrefix(kv.Key, PrefixTerm))
+	t, err := decodeTerm(kv.Value)
+	if err == nil && t.ID() != id {
+		err = fmt.Errorf("value is of term %s", t.ID())
+	}
+	if err != nil {
+		return "", RegisteredTerm{}, fmt.Errorf("ledger: key %s at revision %d: %w", kv.Key, kv.ModRevision, err)
+	}
+	t.Revision = kv.ModRevision
+	return id, t, nil
+}
+
+func decodeTerm(value []byte) (RegisteredTerm, error) {
+	var m ledgerpb.Term
+	if err := unmarshal(value, &m, m.GetVersion); err != nil {
+		return RegisteredTerm{}, err
+	}
+	if k := m.GetKind(); k < ledgerpb.TermKind_TERM_KIND_APART || k > ledgerpb.TermKind_TERM_KIND_TOGETHER {
+		return RegisteredTerm{}, fmt.Errorf("unknown kind %d", k)
+	}
+	t := RegisteredTerm{
+		Term:     Term{Kind: TermKind(m.GetKind()), TopologyKey: m.GetTopologyKey()},
+		Retiring: m.GetRetiring(),
+	}
+	for _, p := range m.GetParts() {
+		part := TermPart{Namespaces: p.GetNamespaces(), Selector: requirementsFromProto(p.GetSelector())}
+		if s := p.GetNamespaceSelector(); s != nil {
+			part.ByLabel, part.NamespaceSelector = true, requirementsFromProto(s.GetRequirements())
+		}
+		t.Parts = append(t.Parts, part)
+	}
+	return t, t.check()
+}
+
+func requirementsToProto(selector []Requirement) []*ledgerpb.Requirement {
+	var out []*ledgerpb.Requirement
+	for _, r := range selector {
+		out = append(out, &ledgerpb.Requirement{Key: r.Key, Operator: r.Operator, Values: r.Values})
+	}
+	return out
+}
+
+func requirementsFromProto(selector []*ledgerpb.Requirement) []Requirement {
+	var out []Requirement
+	for _, r := range selector {
+		out = append(out, Requirement{Key: r.GetKey(), Operator: r.GetOperator(), Values: r.GetValues()})
+	}
+	return out
+}
+
+// EncodeRegistry is the value of t/reg; the revision is not part of it.
+func EncodeRegistry(r Registry) ([]byte, error) {
+	return marshal(&ledgerpb.TermRegistry{Version: SchemaVersion, PodHighWater: r.PodRV})
+}
+
+// DecodeRegistry reads what EncodeRegistry writes.
+func DecodeRegistry(kv KV) (Registry, error) {
+	var m ledgerpb.TermRegistry
+	if err := unmarshal(kv.Value, &m, m.GetVersion); err != nil {
+		return Registry{}, fmt.Errorf("ledger: key %s: %w", kv.Key, err)
+	}
+	return Registry{Revision: kv.ModRevision, PodRV: m.GetPodHighWater()}, nil
+}
+
+// encodeGuard is the value of a guard: who moved it last, for people.
+func encodeGuard(podUID string, token Token) ([]byte, error) {
+	if podUID == "" {
+		return nil, errors.New("ledger: guard: no pod moves it")
+	}
+	return marshal(&ledgerpb.Guard{Version: SchemaVersion, PodUid: podUID, Token: uint64(token)})
+}

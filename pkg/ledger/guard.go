@@ -1,0 +1,74 @@
+package ledger
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Part of a term's guard in one domain.
+type Part string
+
+const (
+	// Carriers is put by every placement of a pod that carries the term.
+	Carriers Part = "c"
+	// Matchers is put by every placement of a pod that the term selects and that does not
+	// carry it.
+	Matchers Part = "m"
+)
+
+// WholeCluster is the domain of guards that do not belong to one value of a label. (No
+// label's value has a star.)
+const WholeCluster = "*"
+
+// KeyTerm is the key of a registered term.
+func KeyTerm(id TermID) string { return PrefixTerm + string(id) }
+
+// KeyGuard is the key of one part of a term's guard in a domain: a value of the term's
+// topology key, or WholeCluster.
+func KeyGuard(id TermID, domain string, part Part) string {
+	return PrefixGuard + string(id) + "/" + domain + "/" + string(part)
+}
+
+// ParseGuard is the inverse of KeyGuard.
+func ParseGuard(key string) (id TermID, domain string, part Part, ok bool) {
+	rest, ok := strings.CutPrefix(key, PrefixGuard)
+	fields := strings.Split(rest, "/")
+	if !ok || len(fields) != 3 || (Part(fields[2]) != Carriers && Part(fields[2]) != Matchers) {
+		return "", "", "", false
+	}
+	return TermID(fields[0]), fields[1], Part(fields[2]), true
+}
+
+// GuardUse is what one placement does to one guard.
+type GuardUse struct {
+	Key string
+	// Compare demands that the guard is still at Revision, 0 for one that does not exist.
+	// The revision must be one whose placements the decision has counted: see View.Guard.
+	Compare  bool
+	Revision int64
+	// Put moves the guard, so that whoever compares it decides again.
+	Put bool
+}
+
+// mergeGuards adds what one placement does to guards to those of a transaction: one compare
+// and one put per key. An error when two decisions rest on different revisions of one key.
+func mergeGuards(all map[string]GuardUse, uses []GuardUse) error {
+	for _, u := range uses {
+		if _, _, _, ok := ParseGuard(u.Key); !ok {
+			return fmt.Errorf("ledger: place batch: guard %q: want %s<term>/<domain>/<part>", u.Key, PrefixGuard)
+		}
+		old, known := all[u.Key]
+		if known && old.Compare && u.Compare && old.Revision != u.Revision {
+			return fmt.Errorf("ledger: place batch: guard %s is compared with revisions %d and %d",
+				u.Key, old.Revision, u.Revision)
+		}
+		if known {
+			u.Put = u.Put || old.Put
+			if !u.Compare {
+				u.Compare, u.Revision = old.Compare, old.Revision
+			}
+		}
+		all[u.Key] = u
+	}
+	return nil
+}

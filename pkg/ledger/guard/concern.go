@@ -1,0 +1,183 @@
+package guard
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Namespace is what is known of a pod's namespace.
+type Namespace struct {
+	Labels map[string]string
+	Known  bool
+}
+
+// Concern is everything that concerns one pod's placement beyond its node: the rules it
+// carries and the registered ones that select it. A value of one decision.
+type Concern struct {
+	carried []carried
+	matched []*indexed
+	// Uncertain: whether a term selects the pod depends on the labels of its namespace,
+	// which are not known yet. It must wait.
+	Uncertain bool
+}
+
+// carried is one of the pod's own rules.
+type carried struct {
+	id   ledger.TermID
+	term ledger.Term
+	// known: the term is registered; usable: and not retiring.
+	known, usable bool
+}
+
+// Of gathers what concerns a pod. It must be described.
+func (x *Index) Of(pod *state.Pod, rules []placement.CrossRule, ns Namespace) Concern {
+	var c Concern
+	for _, r := range rules {
+		if selectsNothing(r.Terms) {
+			continue
+		}
+		term := TermOf(r)
+		id := term.ID()
+		known, usable := x.Knows(id)
+		c.carried = append(c.carried, carried{id: id, term: term, known: known, usable: usable})
+	}
+	c.matched, c.Uncertain = x.matching(pod.Kind, ns)
+	return c
+}
+
+// None says that nothing concerns the pod: its node's document is all it needs.
+func (c *Concern) None() bool { return len(c.carried) == 0 && len(c.matched) == 0 && !c.Uncertain }
+
+// CountsBatch says whether a pod that was counted elsewhere may have made room for this one:
+// see ledger.Needs.
+func (c *Concern) CountsBatch() bool {
+	return slices.ContainsFunc(c.carried, func(r carried) bool { return r.term.Kind == ledger.TermSpread })
+}
+
+// Together is whether the pod has required affinity.
+func (c *Concern) Together() bool {
+	return slices.ContainsFunc(c.carried, func(r carried) bool { return r.term.Kind == ledger.TermTogether })
+}
+
+// Has says whether the pod carries a term or is selected by it.
+func (c *Concern) Has(id ledger.TermID) bool {
+	return slices.ContainsFunc(c.carried, func(r carried) bool { return r.id == id }) ||
+		slices.ContainsFunc(c.matched, func(m *indexed) bool { return m.id == id })
+}
+
+// Keys are the topology keys in whose domains every pod must have been counted before the
+// pod may be placed there, each once.
+func (c *Concern) Keys() []string {
+	var keys []string
+	add := func(kind ledger.TermKind, key string) {
+		if kind != ledger.TermTogether && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	for _, r := range c.carried {
+		add(r.term.Kind, r.term.TopologyKey)
+	}
+	for _, m := range c.matched {
+		if m.kind == ledger.TermApart {
+			add(m.kind, m.key)
+		}
+	}
+	return keys
+}
+
+// Choice is where the pod is to go.
+type Choice struct {
+	// Labels of the node.
+	Labels map[string]string
+	// First: no pod in the cluster satisfies the pod's required affinity; it is the first of
+	// its kind.
+	First bool
+	// SharedHost: another node has the same hostname label.
+	SharedHost bool
+}
+
+// At is what the pod needs to go there: the use of guards, without the revisions that are
+// compared, and the terms that must be registered first (then the rest does not matter).
+func (c *Concern) At(to Choice) (uses []ledger.GuardUse, missing []ledger.Term) {
+	a := answer{to: to}
+	for i := range c.carried {
+		a.carry(&c.carried[i])
+	}
+	for _, m := range c.matched {
+		if !slices.Contains(a.carries, m.id) {
+			a.match(m)
+		}
+	}
+	return a.uses, a.missing
+}
+
+// answer is At under way.
+type answer struct {
+	to      Choice
+	uses    []ledger.GuardUse
+	missing []ledger.Term
+	// carries are the terms whose carriers' part is settled.
+	carries []ledger.TermID
+}
+
+func (a *answer) use(id ledger.TermID, domain string, part ledger.Part, compare, put bool) {
+	a.uses = append(a.uses, ledger.GuardUse{Key: ledger.KeyGuard(id, domain, part), Compare: compare, Put: put})
+}
+
+func (a *answer) carry(r *carried) {
+	if slices.Contains(a.carries, r.id) {
+		return
+	}
+	if r.term.Kind == ledger.TermTogether {
+		a.follow(r)
+		return
+	}
+	domain, in := a.to.Labels[r.term.TopologyKey]
+	// The document of a node stands for its hostname, unless it shares that with another
+	// (or a term is registered because somebody has seen that it does).
+	byDocument := r.term.TopologyKey == corev1.LabelHostname && !a.to.SharedHost
+	switch {
+	case !in:
+	case r.usable:
+		a.carries = append(a.carries, r.id)
+		a.use(r.id, domain, ledger.Carriers, true, true)
+		a.use(r.id, domain, ledger.Matchers, true, false)
+	case r.known || !byDocument:
+		a.missing = append(a.missing, r.term)
+	}
+}
+
+// follow is carry for required affinity. A pod that follows others needs no guard: they are
+// bound, and whoever might take itself for the first will find them.
+func (a *answer) follow(r *carried) {
+	switch {
+	case !a.to.First:
+	case r.usable:
+		a.carries = append(a.carries, r.id)
+		a.use(r.id, ledger.WholeCluster, ledger.Matchers, true, true)
+	default:
+		a.missing = append(a.missing, r.term)
+	}
+}
+
+func (a *answer) match(m *indexed) {
+	domain, in := a.to.Labels[m.key]
+	switch m.kind {
+	case ledger.TermTogether:
+		a.use(m.id, ledger.WholeCluster, ledger.Matchers, false, true)
+	case ledger.TermSpread:
+		if in {
+			a.use(m.id, domain, ledger.Matchers, false, true)
+		}
+	case ledger.TermApart:
+		if in {
+			a.use(m.id, domain, ledger.Carriers, true, false)
+			a.use(m.id, domain, ledger.Matchers, false, true)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package guard
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Index finds the registered terms that select a pod. For one goroutine.
+type Index struct {
+	terms map[ledger.TermID]*indexed
+	// byLabel lists terms that select only pods with that value of a label, rest the others.
+	byLabel map[label][]*indexed
+	rest    []*indexed
+}
+
+type label struct{ key, value string }
+
+// indexed is a registered term made ready to match.
+type indexed struct {
+	id       ledger.TermID
+	kind     ledger.TermKind
+	key      string
+	retiring bool
+	parts    []state.AffinityTerm
+	labels   []label // where it stands in byLabel; none if in rest
+}
+
+// NewIndex returns an index without terms.
+func NewIndex() *Index {
+	return &Index{terms: map[ledger.TermID]*indexed{}, byLabel: map[label][]*indexed{}}
+}
+
+// Set adds or replaces a term. An error means a selector that this version cannot evaluate:
+// whoever went on without it might break the term.
+func (x *Index) Set(id ledger.TermID, t ledger.RegisteredTerm) error {
+	x.Drop(id)
+	n := &indexed{id: id, kind: t.Kind, key: t.TopologyKey, retiring: t.Retiring}
+	for _, p := range t.Parts {
+		part, err := compile(p)
+		if err != nil {
+			return fmt.Errorf("guard: term %s: %w", id, err)
+		}
+		n.parts = append(n.parts, part)
+	}
+	n.labels = labelsOf(t.Parts)
+	x.terms[id] = n
+	for _, l := range n.labels {
+		x.byLabel[l] = append(x.byLabel[l], n)
+	}
+	if len(n.labels) == 0 {
+		x.rest = append(x.rest, n)
+	}
+	return nil
+}
+
+// Drop removes a term, if it is there.
+func (x *Index) Drop(id ledger.TermID) {
+	n, ok := x.terms[id]
+	if !ok {
+		return
+	}
+	delete(x.terms, id)
+	without := func(list []*indexed) []*indexed {
+		return slices.DeleteFunc(list, func(other *indexed) bool { return other == n })
+	}
+	for _, l := range n.labels {
+		if x.byLabel[l] = without(x.byLabel[l]); len(x.byLabel[l]) == 0 {
+			delete(x.byLabel, l)
+		}
+	}
+	x.rest = without(x.rest)
+}
+
+// Knows says whether a term is registered, and whether carriers of it may be placed.
+func (x *Index) Knows(id ledger.TermID) (known, usable bool) {
+	n, ok := x.terms[id]
+	return ok, ok && !n.retiring
+}
+
+// matching lists the terms that select a pod, sorted by id. uncertain: one would, if it
+// selected the pod's namespace, of which nothing is known.
+func (x *Index) matching(pod *state.Kind, ns Namespace) (found []*indexed, uncertain bool) {
+	look := func(list []*indexed) {
+		for _, n := range list {
+			selects, unsure := selectsAll(n.parts, pod, ns)
+			uncertain = uncertain || unsure
+			if selects {
+				found = append(found, n)
+			}
+		}
+	}
+	for key, value := range pod.Labels {
+		look(x.byLabel[label{key, value}])
+	}
+	look(x.rest)
+	slices.SortFunc(found, func(a, b *indexed) int { return cmp.Compare(a.id, b.id) })
+	return found, uncertain
+}
+
+// selectsAll says whether all parts select a pod, and whether that is not certain.
+func selectsAll(parts []state.AffinityTerm, pod *state.Kind, ns Namespace) (selects, uncertain bool) {
+	selects = true
+	for i := range parts {
+		p := &parts[i]
+		if !p.Selector.Matches(labels.Set(pod.Labels)) {
+			return false, false
+		}
+		requirements, byLabel := p.NamespaceSelector.Requirements()
+		uncertain = uncertain || !ns.Known && byLabel && len(requirements) > 0 &&
+			!slices.Contains(p.Namespaces, pod.Namespace)
+		selects = selects && p.MatchesNamespace(pod.Namespace, ns.Labels)
+	}
+	return selects, uncertain
+}
+
+// labelsOf are values of one label of which a selected pod has one; none if it need not.
+// All of a pod's matches by one label's value are then found at its own value.
+func labelsOf(parts []ledger.TermPart) []label {
+	for _, p := range parts {
+		for _, r := range p.Selector {
+			if r.Operator != string(selection.In) || len(r.Values) == 0 {
+				continue
+			}
+			list := make([]label, len(r.Values))
+			for i, value := range r.Values {
+				list[i] = label{r.Key, value}
+			}
+			return list
+		}
+	}
+	return nil
+}
+
+func compile(p ledger.TermPart) (state.AffinityTerm, error) {
+	t := state.AffinityTerm{Namespaces: p.Namespaces, NamespaceSelector: labels.Nothing()}
+	var err error
+	if t.Selector, err = selectorOf(p.Selector); err != nil {
+		return t, err
+	}
+	if p.ByLabel {
+		t.NamespaceSelector, err = selectorOf(p.NamespaceSelector)
+	}
+	return t, err
+}
+
+func selectorOf(list []ledger.Requirement) (labels.Selector, error) {
+	s := labels.NewSelector()
+	for _, r := range list {
+		requirement, err := labels.NewRequirement(r.Key, selection.Operator(r.Operator), r.Values)
+		if err != nil {
+			return nil, err
+		}
+		s = s.Add(*requirement)
+	}
+	return s, nil
+}

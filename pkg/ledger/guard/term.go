@@ -1,0 +1,66 @@
+package guard
+
+import (
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+var kinds = map[placement.CrossKind]ledger.TermKind{
+	placement.CrossApart: ledger.TermApart, placement.CrossSpread: ledger.TermSpread,
+	placement.CrossTogether: ledger.TermTogether,
+}
+
+// TermOf is a rule as the registry knows it: with what decides whom it concerns, and nothing
+// else. Constraints that differ in their maxSkew alone are one term; so are required
+// affinities that differ in their topology keys, because who is the first of a kind does
+// not depend on them.
+func TermOf(r placement.CrossRule) ledger.Term {
+	t := ledger.Term{Kind: kinds[r.Kind], TopologyKey: r.TopologyKey}
+	for _, a := range r.Terms {
+		p := ledger.TermPart{Namespaces: a.Namespaces, Selector: requirementsOf(a.Selector)}
+		if requirements, selects := a.NamespaceSelector.Requirements(); selects {
+			p.ByLabel, p.NamespaceSelector = true, requirementsFrom(requirements)
+		}
+		if p.ByLabel && len(p.NamespaceSelector) == 0 {
+			p.Namespaces = nil // all namespaces, named or not
+		}
+		t.Parts = append(t.Parts, p)
+	}
+	return t.Canonical()
+}
+
+func requirementsOf(s labels.Selector) []ledger.Requirement {
+	requirements, _ := s.Requirements()
+	return requirementsFrom(requirements)
+}
+
+// requirementsFrom writes the operators that mean the same in one way.
+func requirementsFrom(list labels.Requirements) []ledger.Requirement {
+	var out []ledger.Requirement
+	for _, r := range list {
+		op := r.Operator()
+		switch op {
+		case selection.Equals, selection.DoubleEquals:
+			op = selection.In
+		case selection.NotEquals:
+			op = selection.NotIn
+		}
+		out = append(out, ledger.Requirement{Key: r.Key(), Operator: string(op), Values: r.Values().UnsortedList()})
+	}
+	return out
+}
+
+// selectsNothing says whether a term can select no pod: its carriers repel nobody, and
+// nobody is drawn to them.
+func selectsNothing(terms []state.AffinityTerm) bool {
+	for i := range terms {
+		if _, selects := terms[i].Selector.Requirements(); !selects {
+			return true
+		}
+	}
+	return false
+}

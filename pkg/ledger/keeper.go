@@ -1,0 +1,87 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+)
+
+// MaxDependents bounds how many placed pods may rely on the pinned pods of one node at a
+// time; each is dropped as soon as it is bound.
+const MaxDependents = 512
+
+// Dependent is a placed pod that relies on a pinned one.
+type Dependent struct {
+	PodUID string
+	// PodRV is the dependent's resourceVersion at its decision, as in its reservation.
+	PodRV uint64
+}
+
+// ClaimedError reports that a pod is a victim and a keeper at once, or would become so.
+type ClaimedError struct{ NodeUID, PodUID string }
+
+func (e *ClaimedError) Error() string {
+	return fmt.Sprintf("ledger: pod %s on node %s cannot be a victim and be relied upon at the same time",
+		e.PodUID, e.NodeUID)
+}
+
+// Pin notes in the document of a bound pod's node that a placement relies on that pod
+// (required affinity), so that nobody claims it as a victim before the dependent is bound.
+// The pin is carried out in the same transaction as the placement. *ClaimedError if the pod
+// is a victim already, *DocTooLargeError if the document has no room.
+func Pin(d NodeDoc, keeper Entry, dependent Dependent) (NodeDoc, error) {
+	if dependent.PodUID == "" || dependent.PodRV == 0 {
+		return NodeDoc{}, fmt.Errorf("ledger: pin of pod %s: dependent %+v: want a pod UID and a resourceVersion",
+			keeper.PodUID, dependent)
+	}
+	if d.Claimed(keeper.PodUID) {
+		return NodeDoc{}, &ClaimedError{NodeUID: d.NodeUID, PodUID: keeper.PodUID}
+	}
+	at, pinned := -1, 1
+	for i := range d.Entries {
+		if d.Entries[i].Role != RoleKeeper {
+			continue
+		}
+		pinned += len(d.Entries[i].Dependents)
+		if d.Entries[i].PodUID == keeper.PodUID {
+			at = i
+		}
+	}
+	if pinned > MaxDependents || at < 0 && len(d.Entries) >= MaxEntries {
+		return NodeDoc{}, &DocTooLargeError{NodeUID: d.NodeUID, NodeName: d.NodeName, Entries: len(d.Entries) + 1}
+	}
+	d = d.copy()
+	if at < 0 {
+		at = len(d.Entries)
+		d.Entries = append(d.Entries, Entry{
+			PodUID: keeper.PodUID, Namespace: keeper.Namespace, Name: keeper.Name, Role: RoleKeeper,
+		})
+	}
+	d.Entries[at].Dependents = append(slices.Clip(d.Entries[at].Dependents), dependent)
+	return d, nil
+}
+
+// Claimed says whether the document claims the pod as a victim.
+func (d NodeDoc) Claimed(podUID string) bool {
+	return slices.ContainsFunc(d.Entries, func(e Entry) bool { return e.Role == RoleVictim && e.PodUID == podUID })
+}
+
+// pinned says whether a placement relies on the pod.
+func (d NodeDoc) pinned(podUID string) bool {
+	return slices.ContainsFunc(d.Entries, func(e Entry) bool { return e.Role == RoleKeeper && e.PodUID == podUID })
+}
+
+// unpin drops the dependents that are bound or gone. rv is what the high-water must reach;
+// left is the pin without them, kept whether anything is left of it.
+func unpin(e Entry, facts PodFacts, progress uint64) (left Entry, rv uint64, kept bool) {
+	left = e
+	left.Dependents = nil
+	for _, d := range e.Dependents {
+		at, done := finishedPod(d.PodUID, d.PodRV, facts, progress)
+		if !done {
+			left.Dependents = append(left.Dependents, d)
+			continue
+		}
+		rv = max(rv, at)
+	}
+	return left, rv, len(left.Dependents) > 0
+}

@@ -1,0 +1,279 @@
+package ledgertest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// zoneTerm is an anti-affinity term over zones; the app tells terms apart.
+func zoneTerm(app string) ledger.Term {
+	return ledger.Term{Kind: ledger.TermApart, TopologyKey: "zone", Parts: []ledger.TermPart{{
+		Namespaces: []string{"ns"},
+		Selector:   []ledger.Requirement{{Key: "app", Operator: "In", Values: []string{app}}},
+	}}}
+}
+
+// registered puts terms into the registry and returns it.
+func registered(t *testing.T, h Harness, r ledger.Registry, terms ...ledger.Term) ledger.Registry {
+	t.Helper()
+	txn, err := ledger.RegisterTerms(r, 0, terms...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Revision = mustCommit(t, h.Store, txn)
+	return r
+}
+
+func carriers(term ledger.Term, zone string) string {
+	return ledger.KeyGuard(term.ID(), zone, ledger.Carriers)
+}
+
+func matchers(term ledger.Term, zone string) string {
+	return ledger.KeyGuard(term.ID(), zone, ledger.Matchers)
+}
+
+// carrier is what a pod that carries a term needs, decided with guards at these revisions.
+func carrier(term ledger.Term, zone string, c, m int64) ledger.Needs {
+	return ledger.Needs{Guards: []ledger.GuardUse{
+		{Key: carriers(term, zone), Compare: true, Revision: c, Put: true},
+		{Key: matchers(term, zone), Compare: true, Revision: m},
+	}}
+}
+
+func matcher(term ledger.Term, zone string, c int64) ledger.Needs {
+	return ledger.Needs{Guards: []ledger.GuardUse{
+		{Key: carriers(term, zone), Compare: true, Revision: c},
+		{Key: matchers(term, zone), Put: true},
+	}}
+}
+
+// guarded places a pod on each node under a registry, each with these needs.
+func (s *shard) guarded(t *testing.T, r ledger.Registry, n ledger.Needs, docs ...ledger.NodeDoc) ledger.PlaceBatch {
+	t.Helper()
+	b := s.batch(t, docs...)
+	b.TermRegistryRevision = r.Revision
+	b.Needs = map[ledger.Token]ledger.Needs{}
+	for _, token := range b.Placed {
+		b.Needs[token] = n
+	}
+	return b
+}
+
+func placeOverRegistry(t *testing.T, h Harness) {
+	s := newShard(t, h, "s")
+	b := s.batch(t, node("a"))
+	r := registered(t, h, ledger.Registry{}, zoneTerm("x"))
+	lost := losers(t, b, commit(t, h.Store, txnOf(t, b)))
+	if !lost.Registry || lost.RegistryRevision != r.Revision {
+		t.Fatalf("lost %+v, want the registry at %d", lost, r.Revision)
+	}
+	if _, ok := ledger.Winners(b, lost); ok {
+		t.Error("placements that do not know a term may be kept")
+	}
+	b.TermRegistryRevision = r.Revision
+	mustCommit(t, h.Store, txnOf(t, b))
+}
+
+func placeGuarded(t *testing.T, h Harness) {
+	s := newShard(t, h, "s")
+	x := zoneTerm("x")
+	r := registered(t, h, ledger.Registry{}, x)
+	// Two shards have decided on the same picture, for two nodes of one zone.
+	for _, pair := range []struct {
+		name, zone    string
+		first, second ledger.Needs
+	}{
+		{"a carrier before a matcher", "z1", carrier(x, "z1", 0, 0), matcher(x, "z1", 0)},
+		{"a matcher before a carrier", "z2", matcher(x, "z2", 0), carrier(x, "z2", 0, 0)},
+		{"two carriers", "z3", carrier(x, "z3", 0, 0), carrier(x, "z3", 0, 0)},
+	} {
+		one := s.guarded(t, r, pair.first, node("a-"+pair.zone))
+		other := s.guarded(t, r, pair.second, node("b-"+pair.zone))
+		mustCommit(t, h.Store, txnOf(t, one))
+		res := commit(t, h.Store, txnOf(t, other))
+		if res.Succeeded {
+			t.Fatalf("%s: both committed", pair.name)
+		}
+		lost := losers(t, other, res)
+		if len(lost.Guards) != 1 || len(lost.Docs) != 0 || lost.Registry {
+			t.Errorf("%s: lost %+v, want one guard alone", pair.name, lost)
+		}
+	}
+	elsewhere := s.guarded(t, r, carrier(x, "z4", 0, 0), node("a-z4"))
+	mustCommit(t, h.Store, txnOf(t, elsewhere))
+}
+
+func placeMatchers(t *testing.T, h Harness) {
+	s := newShard(t, h, "s")
+	x := zoneTerm("x")
+	r := registered(t, h, ledger.Registry{}, x)
+	for _, uid := range numbered("n%d", 3) {
+		mustCommit(t, h.Store, txnOf(t, s.guarded(t, r, matcher(x, "z", 0), node(uid))))
+	}
+	// One transaction holds several; its guard moves once.
+	b := s.guarded(t, r, matcher(x, "z", 0), node("a"), node("b"))
+	if txn := txnOf(t, b); b.Ops() != len(txn.Compares) {
+		t.Errorf("%d operations foretold, %d compares made", b.Ops(), len(txn.Compares))
+	}
+	mustCommit(t, h.Store, txnOf(t, b))
+}
+
+func placeGuardLost(t *testing.T, h Harness) {
+	s := newShard(t, h, "s")
+	x := zoneTerm("x")
+	r := registered(t, h, ledger.Registry{}, x)
+	plain := ledger.Needs{}
+	b := s.guarded(t, r, plain, node("a"), node("b"), node("c"), node("d"))
+	b.Needs[b.Placed[1]] = carrier(x, "z", 0, 0)
+	b.Needs[b.Placed[2]] = carrier(x, "elsewhere", 0, 0)
+	b.Needs[b.Placed[3]] = ledger.Needs{CountsBatch: true}
+	at := mustCommit(t, h.Store, txnOf(t, s.guarded(t, r, matcher(x, "z", 0), node("rival"))))
+
+	lost := losers(t, b, commit(t, h.Store, txnOf(t, b)))
+	if diff := cmp.Diff(map[string]int64{matchers(x, "z"): at}, lost.Guards); diff != "" {
+		t.Fatalf("lost guards (-want +got):\n%s", diff)
+	}
+	won, ok := ledger.Winners(b, lost)
+	if !ok || len(won.Docs) != 2 || won.Docs[0].NodeUID != "a" || won.Docs[1].NodeUID != "c" {
+		t.Fatalf("winners %+v, want those of a and c: b lost its guard, d counted b", won)
+	}
+	mustCommit(t, h.Store, txnOf(t, won))
+}
+
+func placePinned(t *testing.T, h Harness) {
+	s := newShard(t, h, "s")
+	keeper := ledger.Entry{PodUID: "keeper", Namespace: "ns", Name: "keeper"}
+	b := s.batch(t, node("a"), node("b"))
+	relies := b.Docs[0].Entries[0]
+	pinned, err := ledger.Pin(node("home"), keeper, ledger.Dependent{PodUID: relies.PodUID, PodRV: relies.PodRV})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Docs = append(b.Docs, pinned)
+	b.Needs = map[ledger.Token]ledger.Needs{relies.Token: {Pins: []string{"home"}}}
+
+	// Somebody claims the keeper first: the placement that relies on it must not stand.
+	claim, err := ledger.Place(node("home"), ledger.Entry{PodUID: "keeper", Role: ledger.RoleVictim, Plan: "p"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustCommit(t, h.Store, replace(t, claim))
+	lost := losers(t, b, commit(t, h.Store, txnOf(t, b)))
+	won, ok := ledger.Winners(b, lost)
+	if !ok || len(won.Docs) != 1 || won.Docs[0].NodeUID != "b" {
+		t.Fatalf("winners %+v, want that of b alone", won)
+	}
+	mustCommit(t, h.Store, txnOf(t, won))
+	var claimed *ledger.ClaimedError
+	_, err = ledger.Pin(doc(t, h.Store, "home"), keeper, ledger.Dependent{PodUID: "p", PodRV: 1})
+	if !errors.As(err, &claimed) {
+		t.Errorf("pin of a victim: %v, want *ClaimedError", err)
+	}
+}
+
+func registerTerms(t *testing.T, h Harness) {
+	x, y := zoneTerm("x"), zoneTerm("y")
+	r := registered(t, h, ledger.Registry{}, x, y)
+	stale, err := ledger.RegisterTerms(ledger.Registry{}, 0, zoneTerm("late"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if commit(t, h.Store, stale).Succeeded {
+		t.Fatal("a term was registered over a registry nobody has read")
+	}
+	s := newShard(t, h, "s")
+	mustCommit(t, h.Store, txnOf(t, s.guarded(t, r, carrier(x, "z", 0, 0), node("a"))))
+
+	steps := []func(ledger.Registry) (ledger.Txn, error){
+		func(r ledger.Registry) (ledger.Txn, error) { return ledger.RetireTerms(r, x) },
+		func(r ledger.Registry) (ledger.Txn, error) {
+			return ledger.DropTerms(r, 500, []ledger.TermID{x.ID()}, []string{carriers(x, "z")})
+		},
+	}
+	for _, step := range steps {
+		txn, err := step(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Revision = mustCommit(t, h.Store, txn)
+	}
+	v := ledger.NewView()
+	kvs, revision := list(t, h.Store, "")
+	if err := v.Reset(kvs, revision); err != nil {
+		t.Fatal(err)
+	}
+	if want := (ledger.Registry{Revision: r.Revision, PodRV: 500}); v.Registry() != want {
+		t.Errorf("registry %+v, want %+v", v.Registry(), want)
+	}
+	if _, ok := v.Term(x.ID()); ok || v.TermCount() != 1 || len(v.Guards(x.ID())) != 0 {
+		t.Errorf("a dropped term is still there: %d terms, guards %q", v.TermCount(), v.Guards(x.ID()))
+	}
+	got, ok := v.Term(y.ID())
+	if diff := cmp.Diff(y, got.Term); !ok || got.Retiring || diff != "" {
+		t.Errorf("the other term is %+v, %v", got, ok)
+	}
+	if err := v.Reset(kvs[:len(kvs)-1], revision); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func learnGuards(t *testing.T, h Harness) {
+	s := newShard(t, h, "s")
+	x := zoneTerm("x")
+	r := registered(t, h, ledger.Registry{}, x)
+	v := ledger.NewView()
+	kvs, revision := list(t, h.Store, "")
+	if err := v.Reset(kvs, revision); err != nil {
+		t.Fatal(err)
+	}
+	at := func(key string) (int64, bool) { return v.Guard(key) }
+	own := func(b ledger.PlaceBatch) int64 {
+		txn := txnOf(t, b)
+		res := commit(t, h.Store, txn)
+		if !res.Succeeded {
+			t.Fatalf("a guard as counted is stale: %+v", res.Current)
+		}
+		if _, err := v.LearnOwn(txn, res); err != nil {
+			t.Fatal(err)
+		}
+		return res.Revision
+	}
+	// A carrier's put follows on what it compared, and the next one on that.
+	for i, uid := range numbered("n%d", 3) {
+		c, ok := at(carriers(x, "z"))
+		if !ok {
+			t.Fatalf("round %d: the guard is not known", i)
+		}
+		put := own(s.guarded(t, r, carrier(x, "z", c, 0), node(uid)))
+		if c, ok = at(carriers(x, "z")); !ok || c != put {
+			t.Fatalf("round %d: guard at %d, %v, want the own put at %d", i, c, ok, put)
+		}
+	}
+	// A matcher's put follows on nothing: others may have put before it.
+	mustCommit(t, h.Store, txnOf(t, s.guarded(t, r, matcher(x, "y", 0), node("foreign"))))
+	put := own(s.guarded(t, r, matcher(x, "y", 0), node("own")))
+	if m, ok := at(matchers(x, "y")); ok {
+		t.Fatalf("the matchers' guard is taken for counted at %d", m)
+	}
+	kvs, revision = list(t, h.Store, "")
+	if _, err := v.Learn(kvs); err != nil {
+		t.Fatal(err)
+	}
+	if m, ok := at(matchers(x, "y")); ok {
+		t.Fatalf("the matchers' guard was learned ahead of the watch, at %d", m)
+	}
+	events := make([]ledger.Event, len(kvs))
+	for i, kv := range kvs {
+		events[i] = ledger.Event{KV: kv}
+	}
+	if _, err := v.Apply(ledger.EventBatch{Revision: revision, Events: events}); err != nil {
+		t.Fatal(err)
+	}
+	if m, ok := at(matchers(x, "y")); !ok || m != put {
+		t.Errorf("the watch has told it: guard at %d, %v, want %d", m, ok, put)
+	}
+}

@@ -1,0 +1,169 @@
+package ledger
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// TermKind says what a term demands.
+type TermKind uint8
+
+const (
+	// TermApart is a required anti-affinity term: no selected pod in the carrier's domain.
+	TermApart TermKind = iota + 1
+	// TermSpread is a hard spread constraint: selected pods stay even over the domains. How
+	// even is not part of the term, so that constraints that count the same pods share one.
+	TermSpread
+	// TermTogether is all of a pod's required affinity terms: its domains hold pods that
+	// all of them select, or there are none anywhere and the pod is the first.
+	TermTogether
+)
+
+// String is the word used in messages and in a term's canonical form.
+func (k TermKind) String() string {
+	switch k {
+	case TermApart:
+		return "apart"
+	case TermSpread:
+		return "spread"
+	case TermTogether:
+		return "together"
+	}
+	return fmt.Sprintf("TermKind(%d)", uint8(k))
+}
+
+// Term is one hard rule about pods on other nodes, without what does not matter to whom it
+// concerns: equal terms are one term, whoever carries them.
+type Term struct {
+	Kind TermKind
+	// TopologyKey is the node label whose values are the domains; empty for TermTogether.
+	TopologyKey string
+	// Parts: a pod is selected if every part selects it. Only TermTogether has several.
+	Parts []TermPart
+}
+
+// TermPart selects pods by namespace and labels.
+type TermPart struct {
+	// Namespaces are named; ByLabel adds those whose labels match NamespaceSelector (all of
+	// them, when it is empty).
+	Namespaces        []string
+	ByLabel           bool
+	NamespaceSelector []Requirement
+	// Selector is about the pod's labels; empty means every pod.
+	Selector []Requirement
+}
+
+// Requirement on a label, with the operators of label selectors: In, NotIn, Exists,
+// DoesNotExist, Gt, Lt.
+type Requirement struct {
+	Key, Operator string
+	Values        []string
+}
+
+// TermID names a term: 32 hex digits, a function of its canonical form. It is part of the
+// data format: every member must agree on it.
+type TermID string
+
+// termIDBytes of the hash: 16 make a collision of two terms a thing that does not happen.
+const termIDBytes = 16
+
+// ID is the term's name.
+func (t Term) ID() TermID {
+	sum := sha256.Sum256([]byte(t.String()))
+	return TermID(hex.EncodeToString(sum[:termIDBytes]))
+}
+
+// Canonical is the term with everything sorted that has no order of its own.
+func (t Term) Canonical() Term {
+	parts := make([]TermPart, len(t.Parts))
+	for i, p := range t.Parts {
+		parts[i] = TermPart{
+			Namespaces: sorted(p.Namespaces), ByLabel: p.ByLabel,
+			NamespaceSelector: canonical(p.NamespaceSelector), Selector: canonical(p.Selector),
+		}
+	}
+	slices.SortFunc(parts, func(a, b TermPart) int { return strings.Compare(a.text(), b.text()) })
+	t.Parts = slices.CompactFunc(parts, func(a, b TermPart) bool { return a.text() == b.text() })
+	return t
+}
+
+// String is the canonical form: terms that mean the same by their parts have the same.
+func (t Term) String() string {
+	t = t.Canonical()
+	text := t.Kind.String() + " " + strconv.Quote(t.TopologyKey)
+	for _, p := range t.Parts {
+		text += " " + p.text()
+	}
+	return text
+}
+
+func (p TermPart) text() string {
+	text := fmt.Sprintf("{%q", p.Namespaces)
+	if p.ByLabel {
+		text += " by label " + textOf(p.NamespaceSelector)
+	}
+	return text + ": " + textOf(p.Selector) + "}"
+}
+
+func textOf(selector []Requirement) string {
+	words := make([]string, len(selector))
+	for i, r := range selector {
+		words[i] = fmt.Sprintf("%q %s %q", r.Key, r.Operator, r.Values)
+	}
+	return "[" + strings.Join(words, ", ") + "]"
+}
+
+func canonical(selector []Requirement) []Requirement {
+	if len(selector) == 0 {
+		return nil
+	}
+	out := make([]Requirement, len(selector))
+	for i, r := range selector {
+		out[i] = Requirement{Key: r.Key, Operator: r.Operator, Values: sorted(r.Values)}
+	}
+	order := func(a, b Requirement) int { return strings.Compare(textOf([]Requirement{a}), textOf([]Requirement{b})) }
+	slices.SortFunc(out, order)
+	return slices.CompactFunc(out, func(a, b Requirement) bool { return order(a, b) == 0 })
+}
+
+func sorted(list []string) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	return slices.Compact(slices.Sorted(slices.Values(list)))
+}
+
+func (t Term) check() error {
+	switch {
+	case t.Kind < TermApart || t.Kind > TermTogether:
+		return fmt.Errorf("unknown kind %d", t.Kind)
+	case (t.TopologyKey == "") != (t.Kind == TermTogether):
+		return fmt.Errorf("kind %s with topology key %q: only affinity goes without, and must", t.Kind, t.TopologyKey)
+	case len(t.Parts) == 0 || len(t.Parts) > 1 && t.Kind != TermTogether:
+		return fmt.Errorf("kind %s with %d parts: want 1, of affinity at least 1", t.Kind, len(t.Parts))
+	}
+	return nil
+}
+
+// RegisteredTerm is t/<id>.
+type RegisteredTerm struct {
+	Term
+	// Retiring: pods that match it still guard themselves, but no carrier may be placed
+	// until the term is registered again.
+	Retiring bool
+	// Revision is the mod revision the term was read at.
+	Revision int64
+}
+
+// Registry is t/reg: its revision stands for the set of registered terms.
+type Registry struct {
+	// Revision is the mod revision of the registry, 0 while no term was ever registered.
+	Revision int64
+	// PodRV is a high-water of pods: nobody may decide before their progress has reached it.
+	// Up to it every pod that carries a dropped term shows in the facts.
+	PodRV uint64
+}

@@ -1,0 +1,7 @@
+".
+cache
+shop
+appInab
+tierExists"
+
+teamNotInx(

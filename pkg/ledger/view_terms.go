@@ -1,0 +1,177 @@
+package ledger
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// termView is the part of a View about rules that reach beyond one node.
+type termView struct {
+	registry Registry
+	terms    map[TermID]RegisteredTerm
+	guards   map[TermID]map[string]guardView
+}
+
+// guardView is one guard: the revision by the watch and, ahead of it, that of the member's
+// own last put (0 for none).
+type guardView struct {
+	read, own int64
+	// follows: the own put compared the guard with what this member had counted, so nothing
+	// uncounted lies between.
+	follows bool
+}
+
+func newTermView() termView {
+	return termView{terms: map[TermID]RegisteredTerm{}, guards: map[TermID]map[string]guardView{}}
+}
+
+// ofTerms says whether a key is the registry's, a term's or a guard's.
+func ofTerms(key string) bool {
+	return strings.HasPrefix(key, PrefixTerm) || strings.HasPrefix(key, PrefixGuard)
+}
+
+// Registry is the registry of terms as the watch has told it.
+func (v *View) Registry() Registry { return v.terms.registry }
+
+// TermRegistryRevision is the mod revision of t/reg, 0 while no term was ever registered:
+// what PlaceBatch compares.
+func (v *View) TermRegistryRevision() int64 { return v.terms.registry.Revision }
+
+// Term is a registered term.
+func (v *View) Term(id TermID) (RegisteredTerm, bool) {
+	t, ok := v.terms.terms[id]
+	return t, ok
+}
+
+// Terms iterates over the registered terms, in no order.
+func (v *View) Terms() iter.Seq2[TermID, RegisteredTerm] { return maps.All(v.terms.terms) }
+
+// TermCount is how many terms are registered.
+func (v *View) TermCount() int { return len(v.terms.terms) }
+
+// Guard is the revision of a guard that stands for what this picture has counted: every
+// placement that moved the guard up to it is in the documents this View has shown, or was
+// handed over. 0 if it does not exist. It is what a decision made on this picture compares.
+//
+// That is the watch's revision or, ahead of it, that of the member's own put, if that one
+// compared what was counted before. A put that compared nothing may have followed on puts
+// of others that the watch has not told yet: then ok is false until it has.
+func (v *View) Guard(key string) (revision int64, ok bool) {
+	id, _, _, _ := ParseGuard(key)
+	g := v.terms.guards[id][key]
+	if g.own <= v.revision {
+		return g.read, true
+	}
+	return g.own, g.follows
+}
+
+// Guards are the keys of a term's guards, sorted.
+func (v *View) Guards(id TermID) []string { return slices.Sorted(maps.Keys(v.terms.guards[id])) }
+
+// Unguarded are the ids of guards whose terms are not registered (any more), sorted.
+func (v *View) Unguarded() []TermID {
+	var out []TermID
+	for id := range v.terms.guards {
+		if _, ok := v.terms.terms[id]; !ok {
+			out = append(out, id)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// LastUse is the newest revision at which a term was registered or a guard of it moved.
+func (v *View) LastUse(id TermID) int64 {
+	last := v.terms.terms[id].Revision
+	for _, g := range v.terms.guards[id] {
+		last = max(last, g.read, g.own)
+	}
+	return last
+}
+
+// LearnOwn folds in what this member's own transaction has put: documents as Learn does,
+// and its guards as far as their compares vouch for what lies before.
+func (v *View) LearnOwn(t Txn, r TxnResult) (ViewChanges, error) {
+	if r.Succeeded && r.Revision > v.revision {
+		for _, p := range t.Puts {
+			if strings.HasPrefix(p.Key, PrefixGuard) {
+				v.ownGuard(p.Key, t, r.Revision)
+			}
+		}
+	}
+	return v.Learn(t.Committed(r))
+}
+
+func (v *View) ownGuard(key string, t Txn, revision int64) {
+	id, _, _, ok := ParseGuard(key)
+	if !ok {
+		return
+	}
+	counted, known := v.Guard(key)
+	follows := known && slices.Contains(t.Compares, Compare{Key: key, Target: ModRevision, Revision: counted})
+	g := v.terms.guards[id][key]
+	g.own, g.follows = revision, follows
+	v.terms.setGuard(id, key, g)
+}
+
+func (tv *termView) setGuard(id TermID, key string, g guardView) {
+	if tv.guards[id] == nil {
+		tv.guards[id] = map[string]guardView{}
+	}
+	tv.guards[id][key] = g
+}
+
+func (tv *termView) put(kv KV, set *changeSet) error {
+	if kv.Key == KeyTermRegistry {
+		if kv.ModRevision <= tv.registry.Revision {
+			return nil
+		}
+		r, err := DecodeRegistry(kv)
+		if err != nil {
+			return err
+		}
+		tv.registry, set.registry = r, true
+		return nil
+	}
+	if id, _, _, ok := ParseGuard(kv.Key); ok {
+		g := tv.guards[id][kv.Key]
+		g.read = max(g.read, kv.ModRevision)
+		tv.setGuard(id, kv.Key, g)
+		return nil
+	}
+	id, t, err := DecodeTerm(kv)
+	if err != nil || t.Revision <= tv.terms[id].Revision {
+		return err
+	}
+	tv.terms[id] = t
+	set.term(id)
+	return nil
+}
+
+func (tv *termView) drop(key string, revision int64, set *changeSet) {
+	if key == KeyTermRegistry {
+		if tv.registry.Revision < revision {
+			tv.registry, set.registry = Registry{}, true
+		}
+		return
+	}
+	if id, _, _, ok := ParseGuard(key); ok {
+		switch g := tv.guards[id][key]; {
+		case g.own > revision:
+			tv.setGuard(id, key, guardView{own: g.own})
+		case g.read < revision:
+			delete(tv.guards[id], key)
+		}
+		if len(tv.guards[id]) == 0 {
+			delete(tv.guards, id)
+		}
+		return
+	}
+	id := TermID(strings.TrimPrefix(key, PrefixTerm))
+	if t, ok := tv.terms[id]; ok && t.Revision < revision {
+		delete(tv.terms, id)
+		set.term(id)
+	}
+}

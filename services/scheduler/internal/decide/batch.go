@@ -1,0 +1,107 @@
+package decide
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// batch is a T1 in the making.
+type batch struct {
+	core     *Core
+	attempts []*attempt
+	place    ledger.PlaceBatch
+	docs     map[string]ledger.NodeDoc
+	order    []string // of docs
+}
+
+func (c *Core) newBatch() *batch {
+	return &batch{
+		core: c, docs: map[string]ledger.NodeDoc{},
+		place: ledger.PlaceBatch{
+			Epochs: map[int32]int64{}, TermRegistryRevision: c.ledger.TermRegistryRevision(),
+			Needs: map[ledger.Token]ledger.Needs{},
+		},
+	}
+}
+
+// full says whether the transaction may have no room for one more attempt. One alone is
+// always tried: if it does not fit, it never will, and is told so.
+func (b *batch) full(a *attempt) bool {
+	if len(b.attempts) == 0 {
+		return false
+	}
+	// PlaceBatch.Ops counts documents as they will be, so ours are put in its place.
+	more := 2 + len(a.pick.needs.pins) + len(a.pick.needs.guards) // document, epoch, pins, guards
+	return b.place.Ops()+len(b.docs)+more > ledger.MaxTxnOps
+}
+
+// add makes an attempt part of the transaction; false if a document has no room for it, or
+// claims a pod that it relies on. Then nothing has changed.
+func (b *batch) add(a *attempt, entry ledger.Entry, epoch int64) bool {
+	n := a.pick.needs
+	next := map[string]ledger.NodeDoc{a.pick.nodeUID: b.open(a.pick.nodeUID, a.pick.nodeName)}
+	for _, p := range n.pins {
+		doc, ok := next[p.nodeUID]
+		if !ok {
+			doc = b.open(p.nodeUID, p.nodeName)
+		}
+		var err error
+		if next[p.nodeUID], err = ledger.Pin(doc, p.keeper, dependent(entry)); err != nil {
+			return false
+		}
+	}
+	doc := ledger.Cover(next[a.pick.nodeUID], ledger.KindNode, a.pick.nodeRV)
+	if len(doc.Entries) >= ledger.MaxEntries {
+		return false
+	}
+	doc.Entries = append(doc.Entries, entry)
+	next[a.pick.nodeUID] = doc
+	for _, uid := range slices.Sorted(maps.Keys(next)) {
+		if _, known := b.docs[uid]; !known {
+			b.order = append(b.order, uid)
+		}
+		b.docs[uid] = next[uid]
+	}
+	b.place.Epochs[a.offer.Partition] = epoch
+	b.place.Placed = append(b.place.Placed, entry.Token)
+	if len(n.guards)+len(n.pins) > 0 || n.countsBatch {
+		b.place.Needs[entry.Token] = n.ledger()
+	}
+	b.attempts = append(b.attempts, a)
+	return true
+}
+
+func dependent(e ledger.Entry) ledger.Dependent {
+	return ledger.Dependent{PodUID: e.PodUID, PodRV: e.PodRV}
+}
+
+func (n needs) ledger() ledger.Needs {
+	out := ledger.Needs{Guards: slices.Clone(n.guards), CountsBatch: n.countsBatch}
+	for _, p := range n.pins {
+		out.Pins = append(out.Pins, p.nodeUID)
+	}
+	return out
+}
+
+// open is the node's document as the batch has it, or with its finished entries dropped.
+func (b *batch) open(nodeUID, nodeName string) ledger.NodeDoc {
+	if doc, ok := b.docs[nodeUID]; ok {
+		return doc
+	}
+	doc, ok := b.core.ledger.Doc(nodeUID)
+	if !ok {
+		doc = ledger.NodeDoc{NodeUID: nodeUID, NodeName: nodeName}
+	}
+	finished, _ := ledger.Finish(doc, b.core.view)
+	return finished
+}
+
+// flight is the transaction, not yet made.
+func (b *batch) flight() *flight {
+	for _, uid := range b.order {
+		b.place.Docs = append(b.place.Docs, b.docs[uid])
+	}
+	return &flight{attempts: b.attempts, batch: b.place}
+}

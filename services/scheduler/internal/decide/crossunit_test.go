@@ -1,0 +1,230 @@
+package decide_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+)
+
+// oneShard is a shard that has read everything, in a cluster of n nodes in two zones.
+func oneShard(t *testing.T, nodes int) *world {
+	w := newWorld(t, 1, 1)
+	w.addNamespace("d")
+	for n := range nodes {
+		w.addNodeIn(fmt.Sprintf("n%d", n), []string{"a", "b"}[n%2], 100)
+	}
+	return w
+}
+
+// transactions runs the shard until nothing moves, and returns what it has committed.
+func (w *world) transactions() []ledger.Txn {
+	var all []ledger.Txn
+	w.ablate = func(txn ledger.Txn) ledger.Txn {
+		all = append(all, txn)
+		return txn
+	}
+	w.settle()
+	w.offer()
+	w.settle()
+	return all
+}
+
+func written(txn ledger.Txn, prefix string) []string {
+	var keys []string
+	for _, p := range txn.Puts {
+		if strings.HasPrefix(p.Key, prefix) {
+			keys = append(keys, p.Key)
+		}
+	}
+	return keys
+}
+
+func manyTerms(n, from int) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		apartFrom(zoneKey, "x")(p)
+		terms := &p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		*terms = nil
+		for i := range n {
+			other := appIn(fmt.Sprint("other-", from+i))
+			*terms = append(*terms, corev1.PodAffinityTerm{TopologyKey: zoneKey, LabelSelector: other})
+		}
+	}
+}
+
+func TestTermIsRegisteredBeforeItsCarrierIsPlaced(t *testing.T) {
+	w := oneShard(t, 4)
+	w.addPod("p", kinds["apart"]...)
+	w.addPod("plain")
+	all := w.transactions()
+	var register, place ledger.Txn
+	for _, txn := range all {
+		switch {
+		case len(written(txn, ledger.PrefixTerm)) > 0:
+			register = txn
+		case len(written(txn, ledger.PrefixGuard)) > 0:
+			place = txn
+		}
+	}
+	if len(written(register, ledger.PrefixTerm)) != 2 || len(written(register, ledger.PrefixNode)) != 0 {
+		t.Errorf("registration %+v: want the term and the registry alone", register.Puts)
+	}
+	if len(written(place, ledger.PrefixGuard)) != 1 {
+		t.Fatalf("placement %+v: want one guard put", place.Puts)
+	}
+	guards := 0
+	for _, c := range place.Compares {
+		if strings.HasPrefix(c.Key, ledger.PrefixGuard) {
+			guards++
+		}
+		if c.Key == ledger.KeyTermRegistry && c.Revision == 0 {
+			t.Error("the placement compares a registry without the term")
+		}
+	}
+	if guards != 2 {
+		t.Errorf("%d guards compared, want the carriers' and the matchers'", guards)
+	}
+	if n := len(w.reservations()); n != 2 {
+		t.Errorf("%d pods placed, want both", n)
+	}
+}
+
+// A transaction that cannot hold what one pod needs is refused aloud, alone.
+func TestPodWithMoreRulesThanATransactionHolds(t *testing.T) {
+	w := oneShard(t, 4)
+	w.addPod("monster", manyTerms(80, 0))
+	w.addPod("plain")
+	w.transactions()
+	if n := len(w.reservations()); n != 1 {
+		t.Errorf("%d pods placed, want the plain one", n)
+	}
+	d := w.shards[0].decisions
+	i := slices.IndexFunc(d, func(d events.Decision) bool { return d.Pod.Name == "monster" })
+	if i < 0 || d[i].Kind != events.DecisionFailed || !strings.Contains(d[i].Message, "at most 128") {
+		t.Errorf("decisions %+v, want that the monster failed by the limit of 128", d)
+	}
+}
+
+// A batch ends where its transaction is full; nothing is lost and nothing refused.
+func TestBatchEndsWhereTheTransactionIsFull(t *testing.T) {
+	w := oneShard(t, 4)
+	for n := range 20 {
+		w.addPod(fmt.Sprintf("p%d", n), manyTerms(6, 10*n))
+	}
+	placements, largest := 0, 0
+	for _, txn := range w.transactions() {
+		if len(written(txn, ledger.PrefixNode)) > 0 {
+			placements++
+			largest = max(largest, len(txn.Compares))
+		}
+	}
+	if n := len(w.reservations()); n != 20 || placements < 2 {
+		t.Errorf("%d of 20 pods placed by %d transactions, want all by several", n, placements)
+	}
+	if largest > ledger.MaxTxnOps || largest < ledger.MaxTxnOps/2 {
+		t.Errorf("up to %d compares in a transaction, want it nearly full at %d", largest, ledger.MaxTxnOps)
+	}
+}
+
+// registerMany fills the registry, as other shards would.
+func (w *world) registerMany(n int) {
+	r := ledger.Registry{}
+	const each = 100
+	for known := 0; known < n; known += each {
+		var terms []ledger.Term
+		for i := range min(each, n-known) {
+			terms = append(terms, ledger.Term{Kind: ledger.TermApart, TopologyKey: "rack", Parts: []ledger.TermPart{{
+				Namespaces: []string{fmt.Sprint("ns-", known+i)},
+			}}})
+		}
+		txn, err := ledger.RegisterTerms(r, known, terms...)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		r.Revision = w.commit(txn).Revision
+	}
+}
+
+// Beyond MaxTerms no term is registered and its carriers are told so, until the least
+// recently used terms have been dropped.
+func TestFullRegistryIsToldAndEmptied(t *testing.T) {
+	w := oneShard(t, 4)
+	w.registerMany(ledger.MaxTerms)
+	w.addPod("p", kinds["apart"]...)
+	w.transactions()
+	s := w.shards[0]
+	if len(s.decisions) != 1 || s.decisions[0].Kind != events.DecisionFailed ||
+		!strings.Contains(s.decisions[0].Message, "at most 4096") {
+		t.Fatalf("decisions %+v, want one failure by the limit of 4096", s.decisions)
+	}
+	for range 2 { // retire, then drop
+		w.step(s, decide.Input{Beat: true})
+		w.settle()
+	}
+	w.transactions()
+	if n := len(w.reservations()); n != 1 {
+		t.Errorf("%d pods placed after terms were dropped, want 1", n)
+	}
+	kvs, _, err := w.store.List(t.Context(), ledger.PrefixTerm)
+	if err != nil || len(kvs) > ledger.MaxTerms {
+		t.Errorf("%d terms left, %v", len(kvs)-1, err)
+	}
+}
+
+// Two nodes of one hostname are one domain, which no document stands for.
+func TestSharedHostnameIsGuarded(t *testing.T) {
+	w := oneShard(t, 1)
+	twin := w.nodeObjects["n0"].DeepCopy()
+	w.addNodeIn("n2", "a", 100)
+	w.nodeObjects["n2"].Labels[hostKey] = twin.Name
+	w.rv++
+	w.nodeObjects["n2"].ResourceVersion = fmt.Sprint(w.rv)
+	w.publishNode(w.nodeObjects["n2"])
+	for n := range 2 {
+		w.addPod(fmt.Sprintf("p%d", n), ofApp("apart"), apartFrom(hostKey, "apart"))
+	}
+	all := w.transactions()
+	guarded := slices.ContainsFunc(all, func(txn ledger.Txn) bool { return len(written(txn, ledger.PrefixGuard)) > 0 })
+	if n := len(w.reservations()); n != 1 || !guarded {
+		t.Errorf("%d pods placed on two nodes of one hostname, guarded %v; want 1, guarded", n, guarded)
+	}
+}
+
+// A pod that follows another waits until that one is bound, and pins it.
+func TestFollowerPinsWhatItFollows(t *testing.T) {
+	w := oneShard(t, 4)
+	w.addPod("cache", kinds["cache"]...)
+	w.transactions()
+	w.addPod("follow", kinds["follow"]...)
+	w.transactions()
+	if n := len(w.reservations()); n != 1 {
+		t.Fatalf("%d reservations: the follower did not wait for the bind", n)
+	}
+	home := w.reservations()["pod-cache"]
+	w.bindOne()
+	w.settle()
+	if w.reservations()["pod-follow"] == "" {
+		t.Fatal("the follower was not placed after the bind")
+	}
+	pins := 0
+	for _, d := range w.docs() {
+		i := slices.IndexFunc(d.Entries, func(e ledger.Entry) bool { return e.Role == ledger.RoleKeeper })
+		if i < 0 {
+			continue
+		}
+		pins++
+		e := d.Entries[i]
+		if d.NodeName != home || e.PodUID != "pod-cache" || e.Dependents[0].PodUID != "pod-follow" {
+			t.Errorf("pin %+v on %s, want one of the cache on %s", e, d.NodeName, home)
+		}
+	}
+	if pins != 1 {
+		t.Errorf("%d pins, want 1", pins)
+	}
+}

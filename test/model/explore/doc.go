@@ -1,0 +1,6 @@
+// Package explore visits every state that a small model can reach, breadth first, so that
+// the first violation it finds has the shortest history there is.
+//
+// It is the checker behind the models of test/model. A model is a comparable value and a
+// function that says what can happen next; it says what is wrong with a state by itself.
+package explore
