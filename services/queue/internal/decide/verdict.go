@@ -83,6 +83,7 @@ func (c *Core) answered(e *entry, d *events.Decision, now moment) {
 func (c *Core) tally(e *entry, d *events.Decision, now moment) {
 	c.unreject(e)
 	if e.lane != nil {
+		c.lanes.moved[e.lane] = struct{}{}
 		e.lane.learn(d.Kind)
 		c.part(e)
 	}
