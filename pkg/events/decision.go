@@ -26,10 +26,16 @@ const (
 	// DecisionEvicted and DecisionEvictRefused: what became of a DecisionEvict.
 	DecisionEvicted      DecisionKind = "evicted"
 	DecisionEvictRefused DecisionKind = "evict-refused"
+	// DecisionUngate: the queue asks the binder to remove QuotaGate from a pod.
+	DecisionUngate DecisionKind = "ungate"
 	// DecisionQuarantined: the queue stopped offering a pod whose attempts keep ending without
 	// an answer; the binder writes the condition and the event. Actor is the queue.
 	DecisionQuarantined DecisionKind = "quarantined"
 )
+
+// QuotaGate is the scheduling gate of pods that wait until the budget of their namespace has
+// room for them. The queue decides when, the binder removes it.
+const QuotaGate = "berth.dev/quota"
 
 // PodRef identifies one incarnation of a pod.
 type PodRef struct {

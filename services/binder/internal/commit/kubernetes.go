@@ -156,6 +156,30 @@ func (r *Room) patchCondition(ctx context.Context, e decide.PatchCondition) deci
 	return answer
 }
 
+func (r *Room) removeGate(ctx context.Context, e decide.RemoveGate) decide.Answered {
+	type gate struct {
+		Patch string `json:"$patch"`
+		Name  string `json:"name"`
+	}
+	type spec struct {
+		SchedulingGates []gate `json:"schedulingGates"`
+	}
+	body, err := json.Marshal(struct {
+		Metadata patchMeta `json:"metadata"`
+		Spec     spec      `json:"spec"`
+	}{patchMeta{UID: e.Pod.UID}, spec{[]gate{{"delete", e.Gate}}}})
+	if err != nil {
+		return decide.Answered{Op: e.Op, Result: decide.Refused, Problem: err.Error()}
+	}
+	_, answer := r.patch(ctx, e.Pod, body)
+	answer.Op = e.Op
+	if answer.Result != decide.Done && answer.Result != decide.Gone {
+		r.deps.Logger.Warn("scheduling gate not removed",
+			"pod", ref(e.Pod), "gate", e.Gate, "result", answer.Result.String(), "error", answer.Problem)
+	}
+	return answer
+}
+
 func (r *Room) patch(
 	ctx context.Context, pod events.PodRef, body []byte, subresource ...string,
 ) (*corev1.Pod, decide.Answered) {

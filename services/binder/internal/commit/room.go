@@ -43,7 +43,7 @@ func LaneOf(e decide.Effect) (Lane, bool) {
 	switch e.(type) {
 	case decide.Bind:
 		return LaneBind, true
-	case decide.ReadPod, decide.FencePod, decide.PatchCondition, decide.Evict:
+	case decide.ReadPod, decide.FencePod, decide.PatchCondition, decide.RemoveGate, decide.Evict:
 		return LaneChange, true
 	case decide.Transact, decide.ReadDoc:
 		return LaneLedger, true
@@ -149,6 +149,8 @@ func (r *Room) carryOut(ctx context.Context, e decide.Effect) (decide.Input, err
 		return r.readPod(ctx, e), nil
 	case decide.FencePod:
 		return r.fencePod(ctx, e), nil
+	case decide.RemoveGate:
+		return r.removeGate(ctx, e), nil
 	case decide.PatchCondition:
 		return r.patchCondition(ctx, e), nil
 	case decide.Evict:

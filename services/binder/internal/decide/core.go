@@ -67,6 +67,7 @@ type asked struct {
 	hints      map[attempt]events.Decision
 	conditions map[string]*condition
 	evictions  map[attempt]*eviction
+	ungatings  map[string]*ungating
 	// dropped counts hints refused because Limits.Foreign was reached.
 	dropped uint64
 }
@@ -94,6 +95,7 @@ func NewCore(id string, limits Limits, enforces Enforces) *Core {
 			hints:      map[attempt]events.Decision{},
 			conditions: map[string]*condition{},
 			evictions:  map[attempt]*eviction{},
+			ungatings:  map[string]*ungating{},
 		},
 	}
 }
@@ -219,6 +221,9 @@ func (c *Core) advanceAll() {
 	for _, uid := range conditions {
 		c.conditions[uid].advance(c)
 	}
+	for _, uid := range slices.Sorted(maps.Keys(c.ungatings)) {
+		c.ungatings[uid].advance(c)
+	}
 	var evictions []attempt
 	for k, e := range c.evictions {
 		if !e.done && e.op == 0 {
@@ -290,6 +295,8 @@ func (c *Core) decisionSeen(d events.Decision) {
 		c.hinted(key, d)
 	case events.DecisionUnplaceable, events.DecisionFailed, events.DecisionQuarantined:
 		c.conditionWanted(d)
+	case events.DecisionUngate:
+		c.ungateWanted(d)
 	case events.DecisionCondition:
 		c.conditionSettled(d)
 	case events.DecisionEvict:

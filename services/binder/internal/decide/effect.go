@@ -74,6 +74,14 @@ type PatchCondition struct {
 	Condition corev1.PodCondition
 }
 
+// RemoveGate removes one scheduling gate of the pod, if it has it, with UID as the
+// precondition. Answered by Answered: Done, Gone, Refused, Unknown.
+type RemoveGate struct {
+	Op   OpID
+	Pod  events.PodRef
+	Gate string
+}
+
 // Evict posts an Eviction with UID as the precondition. Answered by Answered: Done, Gone,
 // Throttled (a budget says no), Refused, Unknown.
 type Evict struct {
@@ -111,6 +119,7 @@ func (ReadDoc) effect()        {}
 func (Transact) effect()       {}
 func (FencePod) effect()       {}
 func (PatchCondition) effect() {}
+func (RemoveGate) effect()     {}
 func (Evict) effect()          {}
 func (Publish) effect()        {}
 func (Report) effect()         {}

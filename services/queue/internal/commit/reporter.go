@@ -58,6 +58,8 @@ func (r *Reporter) Carry(effect decide.Effect, took time.Duration) {
 		r.offer(e)
 	case decide.Record:
 		r.recorder.Record(e.Decision)
+	case decide.Complaint:
+		r.logger.Warn("left waiting until it is mended", "problem", e.Text)
 	case decide.PodBound:
 		r.bound(e)
 	case decide.Counted:

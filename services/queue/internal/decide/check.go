@@ -70,7 +70,7 @@ func (c *Core) checkBags() error {
 			return fmt.Errorf("I5: shard %s holds %d leases, counted %d", s.id, leased[s], s.leased)
 		}
 	}
-	return errors.Join(c.checkWaiting(), c.checkLanes())
+	return errors.Join(c.checkWaiting(), c.checkLanes(), c.checkQuotas())
 }
 
 // activeBag is where an active pod has to stand.
@@ -170,11 +170,28 @@ func (c *Core) checkEntry(e *entry, b *bag, index int) error {
 		return fmt.Errorf("I5: pod %s is in %s and has a permit", uid, b.pool)
 	case b.pool == PoolOffered && c.leases.tokens[e.attempt.token] != e:
 		return fmt.Errorf("I5: pod %s: token %s leads elsewhere", uid, e.attempt.token)
-	case (e.early != nil) != (b == c.bags.backoff && e.mayGoEarly()):
+	case b != c.bags.gated && (e.early != nil) != (b == c.bags.backoff && e.mayGoEarly()):
 		return fmt.Errorf("I5: pod %s is in %s, may go early: %t, listed: %t",
 			uid, b.pool, e.mayGoEarly(), e.early != nil)
 	case b == c.bags.parked && c.sawHelp(e):
 		return fmt.Errorf("I6: pod %s is parked, its cause came after its verdict", uid)
+	}
+	return nil
+}
+
+// checkQuotas holds the lines of the namespaces against the gated pods.
+func (c *Core) checkQuotas() error {
+	for _, e := range c.bags.gated.all {
+		_, going := c.quotas.leaving[e.pod.UID]
+		s := c.quotas.space(e.pod.Namespace)
+		if inLine := e.early == s.waiting; inLine == going && waitsForQuota(e.pod) {
+			return fmt.Errorf("I5: pod %s waits for quota: in line %t, about to go %t", e.pod.UID, inLine, going)
+		}
+	}
+	for _, s := range c.quotas.spaces {
+		if e := s.waiting.first(); e != nil && s.hasRoom(e) != s.inTurn && !s.inTurn {
+			return fmt.Errorf("I6: namespace %s has room for %s and gets no turn", s.name, e.pod.UID)
+		}
 	}
 	return nil
 }

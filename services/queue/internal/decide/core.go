@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -54,6 +55,7 @@ type Core struct {
 	leases  leases
 	world   world
 	history history
+	quotas  quotas
 
 	serial uint64
 	clock  clock
@@ -124,6 +126,7 @@ func New(cfg Config) *Core {
 		leases:    leases{shards: map[string]*shard{}, tokens: map[string]*entry{}},
 		world:     world{live: map[string]*state.Pod{}},
 		history:   history{ghosts: map[string]*entry{}},
+		quotas:    newQuotas(),
 	}
 	for p := range c.bags.active {
 		c.bags.active[p] = newBag(PoolActive, before)
@@ -149,6 +152,7 @@ func (c *Core) Step(in Input, at time.Time) []Effect {
 	c.flush(now)
 	c.endBackoffs(now)
 	c.openLanes(now)
+	c.admit(now)
 	c.dispatch(now)
 	c.journal.trim(now)
 	c.askTick(now)
@@ -176,6 +180,7 @@ func (in FactsReset) apply(c *Core, now moment) {
 	c.world.facts, c.world.objects = in.Position, in.Objects
 	// Nothing is known of what happened in between: assume that everything did.
 	c.journal.clear(in.Position.Sequence)
+	c.resetUsage(in)
 	known := make(map[string]bool, len(in.Pods))
 	for _, p := range byCreation(in.Pods) {
 		known[p.UID] = true
@@ -217,12 +222,16 @@ func byCreation(pods []*state.Pod) []*state.Pod {
 func (in FactsApplied) apply(c *Core, now moment) {
 	c.world.facts, c.world.objects = in.Position, in.Objects
 	for _, o := range in.Changes.Others {
+		if o.Kind == events.KindNamespace {
+			c.budgetChanged(nameOf(o), o.After)
+		}
 		c.changed(placement.ObjectChange(o), now)
 	}
 	for _, n := range in.Changes.Nodes {
 		c.changed(placement.NodeChange(n), now)
 	}
 	for _, p := range in.Changes.Pods {
+		c.usageChanged(p.Before, p.After)
 		switch {
 		case p.After != nil:
 			c.podChanged(p.After, now)
@@ -291,6 +300,8 @@ func (c *Core) podUpdated(e *entry, p *state.Pod, now moment) {
 	case PoolGated:
 		if !p.Gated {
 			c.free(e, eventGatesGone, now)
+		} else {
+			c.queueForQuota(e)
 		}
 	case PoolParked:
 		c.parkedUpdated(e, old, now)
@@ -342,6 +353,7 @@ func (c *Core) enter(e *entry, to *bag, event string, now moment) {
 		c.waiting.add(e, c.cfg.Profiles[e.pod.SchedulerName])
 	case to == c.bags.gated:
 		c.countRejectors(e, []string{placement.SchedulingGates}, 1)
+		c.queueForQuota(e)
 	case to == c.bags.backoff:
 		c.mayGoEarly(e)
 	case to == c.bags.offered:
@@ -366,6 +378,7 @@ func (c *Core) detach(e *entry) {
 		c.waiting.remove(e)
 	case from == c.bags.gated:
 		c.countRejectors(e, []string{placement.SchedulingGates}, -1)
+		c.notEarly(e)
 	case from == c.bags.backoff:
 		c.notEarly(e)
 	case from == c.bags.offered:
@@ -462,6 +475,9 @@ func (c *Core) askTick(now moment) {
 	}
 	if e := c.bags.parked.first(); e != nil {
 		at = min(at, e.entered.add(c.cfg.FlushAfter))
+	}
+	if len(c.quotas.leaving) > 0 {
+		at = min(at, now.add(quotaPatience))
 	}
 	if c.clock.nextTick > now && at >= c.clock.nextTick {
 		return

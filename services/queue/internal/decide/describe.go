@@ -21,6 +21,9 @@ func (c *Core) Where(uid string) (Pool, string) {
 func (c *Core) reason(e *entry) string {
 	switch e.pool() {
 	case PoolGated:
+		if hasQuotaGate(e.pod) && waitsForQuota(e.pod) {
+			return c.quotaReason(e)
+		}
 		return "waits for its scheduling gates to be removed"
 	case PoolActive:
 		if e.lane != nil && e.in == e.lane.blocked {

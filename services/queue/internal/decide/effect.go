@@ -7,8 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Effect is something to do. The set is closed: SendOffers, Record, PodBound, Counted,
-// NextTick. Effects are hints and reports: losing any of them costs time, a number or an
+// Effect is something to do. The set is closed: SendOffers, Record, Complaint,
+// PodBound, Counted, NextTick. Effects are hints and reports: losing any of them costs time, a number or an
 // explanation, never correctness, so their order does not matter.
 type Effect interface {
 	effect()
@@ -23,6 +23,11 @@ type SendOffers struct {
 // Record appends a decision of the queue's own to the log.
 type Record struct {
 	Decision events.Decision
+}
+
+// Complaint is something for people to mend.
+type Complaint struct {
+	Text string
 }
 
 // PodBound reports the end of a pod's path: its bind was seen in the facts.
@@ -60,6 +65,7 @@ type NextTick struct {
 
 func (SendOffers) effect() {}
 func (Record) effect()     {}
+func (Complaint) effect()  {}
 func (PodBound) effect()   {}
 func (Counted) effect()    {}
 func (NextTick) effect()   {}
@@ -89,9 +95,11 @@ const (
 type output struct {
 	offers  []SendOffers
 	records []Record
-	bound   []PodBound
-	counts  Counted
-	tick    time.Time
+	// complaints are told when they arise.
+	complaints []Complaint
+	bound      []PodBound
+	counts     Counted
+	tick       time.Time
 }
 
 func (o *output) incoming(pool Pool, event string) {
@@ -117,6 +125,9 @@ func (o *output) effects() []Effect {
 		out = append(out, e)
 	}
 	for _, e := range o.records {
+		out = append(out, e)
+	}
+	for _, e := range o.complaints {
 		out = append(out, e)
 	}
 	for _, e := range o.bound {

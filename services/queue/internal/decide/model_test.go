@@ -541,11 +541,7 @@ func (m *model) backOff(p *modelPod) {
 
 func (m *model) park(p *modelPod) {
 	m.backOff(p)
-	lane := fmt.Sprint(p.pod.SchedulerName, p.pod.Priority)
-	for _, plugin := range p.plugins {
-		lane += fmt.Sprintf(" %q %q", plugin, m.cfg.Profiles[p.pod.SchedulerName].Interest(plugin, p.pod).Class)
-	}
-	m.toLane(p, lane)
+	m.toLane(p, alike(p.pod, p.plugins))
 	sequence, revision := m.forgot()
 	missed := p.factSequence < max(sequence, m.since) || p.ledgerRevision < revision
 	for _, o := range m.happened {

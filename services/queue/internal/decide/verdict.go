@@ -21,6 +21,8 @@ func (in Decided) apply(c *Core, now moment) {
 func (c *Core) decided(d *events.Decision, now moment) {
 	e, ok := c.pods[d.Pod.UID]
 	switch {
+	case d.Kind == events.DecisionUngate:
+		c.ungateSeen(d.Pod.UID, now)
 	case !ok:
 		c.haunt(d, now)
 	case d.Kind == events.DecisionCondition:

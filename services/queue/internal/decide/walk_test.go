@@ -11,15 +11,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
 var (
@@ -83,6 +79,8 @@ type walk struct {
 	owners   [ledger.Partitions]string
 	replicas [2]*replica
 	terms    int64
+	// ungated are the pods whose gate a binder is to remove.
+	ungated []string
 	// offers are those not answered yet, by token.
 	offers map[string]given
 	did    map[string]int
@@ -94,8 +92,10 @@ type logs struct {
 	facts   []events.SequencedFact
 	changes []occurrence
 	state   *state.Store
-	// told are all decisions.
-	told []events.SequencedDecision
+	// told are all decisions, rejected where in the facts the last rejection of pods alike
+	// was computed.
+	told     []events.SequencedDecision
+	rejected map[string]uint64
 }
 
 type given struct {
@@ -109,7 +109,7 @@ func newWalk(t *testing.T, seed uint64) *walk {
 		now:  time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		live: map[string]bool{}, offers: map[string]given{}, did: map[string]int{},
 	}
-	w.revision, w.state = 1, state.New()
+	w.revision, w.state, w.rejected = 1, state.New(), map[string]uint64{}
 	for i := range w.replicas {
 		w.replicas[i] = &replica{name: string(rune('a' + i))}
 		w.restart(w.replicas[i])
@@ -215,8 +215,10 @@ func (w *walk) nothingMissed(r *replica) {
 		moved := slices.ContainsFunc(w.changes, func(o occurrence) bool {
 			return o.sequence > verdict.FactSequence && changedPod(o.change) == e.pod.UID
 		})
+		// The verdict about another that was rejected alike is as good.
+		seen := max(verdict.FactSequence, w.rejected[alike(e.pod, verdict.Plugins)])
 		missed := slices.IndexFunc(w.changes, func(o occurrence) bool {
-			return o.sequence > verdict.FactSequence && concernsOthers(o.change) && testProfile.Heeds(o.change) &&
+			return o.sequence > seen && concernsOthers(o.change) && testProfile.Heeds(o.change) &&
 				testProfile.Wakes(e.pod, verdict.Plugins, o.change)
 		})
 		if !moved && missed >= 0 {
@@ -301,6 +303,9 @@ func (w *walk) step(r *replica, in Input) {
 	}
 	w.compare(r, in)
 	for _, d := range records {
+		if d.Kind == events.DecisionUngate {
+			w.mayGo(d.Pod.UID)
+		}
 		w.tell(d)
 	}
 }
@@ -347,7 +352,7 @@ func (w *walk) next() {
 		{3, w.changeNode}, {1, w.removeNode}, {4, w.reserve}, {4, w.release}, {1, w.moveOwners}, {12, w.ask},
 		{16, w.decide}, {3, w.redeliver}, {6, w.conditionShown}, {6, w.pass}, {1, w.changeLeader}, {1, w.kill},
 		{1, w.relist}, {1, w.nonsense},
-		{1, w.remember},
+		{1, w.remember}, {2, w.changeBudget}, {4, w.removeGate},
 	}
 	total := 0
 	for _, s := range steps {
@@ -398,145 +403,6 @@ func (w *walk) fact(kind events.Kind, uid string, obj state.APIObject) {
 
 func (w *walk) putPod(obj *corev1.Pod)   { w.fact(events.KindPod, string(obj.UID), obj) }
 func (w *walk) putNode(obj *corev1.Node) { w.fact(events.KindNode, string(obj.UID), obj) }
-
-func (w *walk) labels() map[string]string {
-	return map[string]string{"app": one(w, []string{"web", "db"}), "zone": one(w, []string{"a", "b"})}
-}
-
-// addPod adds a pod with some of what rules look at.
-func (w *walk) addPod() {
-	w.names++
-	name := fmt.Sprintf("p%04d", w.names)
-	obj := statetest.Pod("ns", name, "cpu", one(w, []string{"1", "4"}))
-	obj.UID, obj.Labels = types.UID(name), w.labels()
-	priority := int32(w.IntN(3))
-	obj.Spec.Priority, obj.Spec.SchedulerName = &priority, ourScheduler
-	if w.chance(40) { // one like many
-		*obj.Spec.Priority, obj.Labels = 1, nil
-		obj.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("1")
-		w.putPod(obj)
-		return
-	}
-	if w.chance(10) {
-		obj.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}}
-	}
-	if w.chance(30) {
-		obj.Spec.NodeSelector = map[string]string{"zone": one(w, []string{"a", "b"})}
-	}
-	if w.chance(30) {
-		obj.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80, Protocol: corev1.ProtocolTCP}}
-	}
-	like := &metav1.LabelSelector{MatchLabels: map[string]string{"app": one(w, []string{"web", "db"})}}
-	term := corev1.PodAffinityTerm{TopologyKey: "zone", LabelSelector: like}
-	switch w.IntN(4) {
-	case 0:
-		obj.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term},
-		}}
-	case 1:
-		obj.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term},
-		}}
-	case 2:
-		obj.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
-			MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: like,
-		}}
-	}
-	w.putPod(obj)
-}
-
-// pod picks a pod that is as wanted, a copy of its object; nil if there is none.
-func (w *walk) pod(wanted func(*state.Pod) bool) *corev1.Pod {
-	var list []*state.Pod
-	for p := range w.state.Snapshot().Pods() {
-		if wanted(p) {
-			list = append(list, p)
-		}
-	}
-	if len(list) == 0 {
-		return nil
-	}
-	return one(w, list).Object().DeepCopy()
-}
-
-func unbound(p *state.Pod) bool { return p.NodeName == "" }
-func ungated(p *state.Pod) bool { return p.NodeName == "" && !p.Gated }
-
-func (w *walk) bindPod() {
-	if obj := w.pod(ungated); obj != nil {
-		obj.Spec.NodeName = "n1"
-		w.did["placed"]++
-		w.putPod(obj)
-	}
-}
-
-func (w *walk) removePod() {
-	obj := w.pod(func(*state.Pod) bool { return true })
-	switch {
-	case obj == nil:
-	case w.chance(20):
-		obj.Status.Phase = corev1.PodSucceeded
-		w.putPod(obj)
-	case w.chance(20):
-		obj.DeletionTimestamp = &metav1.Time{Time: w.now}
-		w.putPod(obj)
-	default:
-		w.fact(events.KindPod, string(obj.UID), nil)
-	}
-}
-
-func (w *walk) changePod() {
-	obj := w.pod(func(*state.Pod) bool { return true })
-	if obj == nil {
-		return
-	}
-	switch w.IntN(4) {
-	case 0:
-		obj.Spec.SchedulingGates = nil
-	case 1:
-		obj.Spec.Tolerations = append(obj.Spec.Tolerations, corev1.Toleration{Key: "t", Operator: corev1.TolerationOpExists})
-	case 2:
-		obj.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("500m")
-	default:
-		obj.Labels = w.labels()
-	}
-	w.putPod(obj)
-}
-
-func (w *walk) patchStatus() {
-	if obj := w.pod(unbound); obj != nil {
-		obj.Status.Message = strconv.FormatUint(w.version, 10)
-		w.putPod(obj)
-	}
-}
-
-func (w *walk) changeNode() {
-	name := "n" + strconv.Itoa(w.IntN(3))
-	obj := statetest.Node(name, "cpu", one(w, []string{"2", "8"}), "pods", "10")
-	if was, ok := w.state.Snapshot().NodeByName(name); ok {
-		obj = was.Object.DeepCopy()
-	}
-	switch w.IntN(4) {
-	case 0:
-		obj.Labels["zone"] = one(w, []string{"a", "b", "c"})
-	case 1:
-		obj.Spec.Unschedulable = !obj.Spec.Unschedulable
-	case 2:
-		obj.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse(one(w, []string{"1", "4", "8"}))
-	default:
-		obj.Spec.Taints = nil
-		if w.chance(50) {
-			obj.Spec.Taints = []corev1.Taint{{Key: "t", Effect: corev1.TaintEffectNoSchedule}}
-		}
-	}
-	w.putNode(obj)
-}
-
-func (w *walk) removeNode() {
-	if n, ok := w.state.Snapshot().NodeByName("n" + strconv.Itoa(w.IntN(3))); ok {
-		w.fact(events.KindNode, n.UID, nil)
-	}
-}
 
 func (w *walk) holds(holds ...Hold) {
 	w.revision++
@@ -600,8 +466,21 @@ func (w *walk) tell(list ...events.Decision) {
 	for _, d := range list {
 		batch = append(batch, events.SequencedDecision{Sequence: uint64(len(w.told)) + 1, Decision: d})
 		w.told = append(w.told, batch[len(batch)-1])
+		if p, ok := w.state.Snapshot().Pod(d.Pod.UID); ok && d.Kind == events.DecisionUnplaceable {
+			key := alike(p, d.Plugins)
+			w.rejected[key] = max(w.rejected[key], d.FactSequence)
+		}
 	}
 	w.all(Decided{Decisions: batch})
+}
+
+// alike is what pods that rules reject for the same reasons have in common.
+func alike(p *state.Pod, plugins []string) string {
+	key := fmt.Sprint(p.SchedulerName, p.Priority)
+	for _, plugin := range plugins {
+		key += fmt.Sprintf(" %q %q", plugin, testProfile.Interest(plugin, p).Class)
+	}
+	return key
 }
 
 var plugins4Walk = []string{

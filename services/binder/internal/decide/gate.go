@@ -1,0 +1,89 @@
+package decide
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// ungating is one pod whose quota gate is to go.
+//
+// Order: decision in the log → patch. A crash before the patch, or after it, leaves the
+// decision to the other binders that remember it and, should all forget it, to the queue,
+// which asks again as long as the facts show the gate. Removing a gate that is not there
+// changes nothing.
+type ungating struct {
+	asked events.Decision
+	op    OpID
+	retry wait.Backoff
+	due   time.Time
+}
+
+func (c *Core) ungateWanted(d events.Decision) {
+	u, ok := c.ungatings[d.Pod.UID]
+	if !ok {
+		if !c.holds(d.Pod.UID) && len(c.ungatings) >= c.limits.Foreign {
+			c.dropped++
+			return
+		}
+		u = &ungating{retry: c.limits.Retry}
+		c.ungatings[d.Pod.UID] = u
+	}
+	u.asked = d
+	u.advance(c)
+}
+
+func (u *ungating) advance(c *Core) {
+	if u.op != 0 || c.facts.Cluster == nil {
+		return
+	}
+	if u.over(c) {
+		delete(c.ungatings, u.asked.Pod.UID)
+		return
+	}
+	if c.now.Before(u.due) || !c.mayAct(u.asked.Pod.UID) {
+		return
+	}
+	if _, known, _ := c.pod(u.asked.Pod.UID, 0); !known {
+		return // the decision saw more of the log than we have
+	}
+	u.op = c.start(u)
+	c.emit(RemoveGate{Op: u.op, Pod: u.asked.Pod, Gate: events.QuotaGate})
+}
+
+// over says whether the facts show that nothing is left to do.
+func (u *ungating) over(c *Core) bool {
+	p, known, _ := c.pod(u.asked.Pod.UID, 0)
+	if !known {
+		return c.facts.Sequence >= u.asked.FactSequence
+	}
+	return !hasGate(p, events.QuotaGate)
+}
+
+func hasGate(p *state.Pod, name string) bool {
+	return p.Gated && slices.ContainsFunc(p.Template.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool {
+		return g.Name == name
+	})
+}
+
+func (u *ungating) answered(c *Core, in Input) {
+	u.op = 0
+	a, ok := in.(Answered)
+	if !ok {
+		return
+	}
+	switch a.Result {
+	case Done, Gone, Refused:
+		// The facts will show it; if they do not, the queue asks again.
+		delete(c.ungatings, u.asked.Pod.UID)
+	default:
+		var pause time.Duration
+		pause, u.retry = nextTry(u.retry)
+		u.due = c.now.Add(pause)
+	}
+}

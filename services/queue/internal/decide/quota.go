@@ -1,0 +1,326 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// A namespace may have a budget (an annotation of it), and its pods a gate (of an admission
+// policy). A pod whose last gate this is waits, by priority and then by arrival, until the
+// budget has room for it; the binder then removes the gate. What counts against a budget is
+// every pod of the namespace that has not ended and has no such gate, and those whose gate
+// is about to go. The head of the line is not overtaken by what would fit.
+//
+// Namespaces take turns by deficit round robin (Shreedhar, Varghese: Efficient Fair Queuing
+// using Deficit Round Robin, 1995): with each turn a namespace may let go of another
+// quotaQuantum of CPU, so that one with many pods does not hold up the others while the
+// binders are busy. A pod that was let go and still has its gate after quotaPatience is
+// asked about again.
+const (
+	// QuotaAnnotation is where a namespace states its budget, as
+	// "requests.cpu=4,requests.memory=8Gi,pods=10": each at most once, what is left out is
+	// not limited.
+	QuotaAnnotation = "berth.dev/quota"
+	// quotaQuantum is in milli-CPU; a pod costs at least quotaLeast.
+	quotaQuantum = 1000
+	quotaLeast   = 100
+	// quotaAtOnce is how many gates may be about to go at the same time.
+	quotaAtOnce = 256
+	// quotaPatience is how long the binders have.
+	quotaPatience = 30 * time.Second
+)
+
+// amounts are what budgets are about.
+type amounts struct{ milliCPU, memory, pods int64 }
+
+func (a amounts) plus(b amounts) amounts {
+	return amounts{a.milliCPU + b.milliCPU, a.memory + b.memory, a.pods + b.pods}
+}
+
+func (a amounts) minus(b amounts) amounts {
+	return amounts{a.milliCPU - b.milliCPU, a.memory - b.memory, a.pods - b.pods}
+}
+
+// within says whether a fits a budget, of which a negative amount is no limit.
+func (a amounts) within(budget amounts) bool {
+	fits := func(amount, limit int64) bool { return limit < 0 || amount <= limit }
+	return fits(a.milliCPU, budget.milliCPU) && fits(a.memory, budget.memory) && fits(a.pods, budget.pods)
+}
+
+func (a amounts) String() string {
+	return fmt.Sprintf("requests.cpu=%s requests.memory=%s pods=%d",
+		resource.NewMilliQuantity(a.milliCPU, resource.DecimalSI), resource.NewQuantity(a.memory, resource.BinarySI), a.pods)
+}
+
+var unlimited = amounts{-1, -1, -1}
+
+func asks(p *state.Pod) amounts { return amounts{p.Requests.MilliCPU, p.Requests.Memory, 1} }
+
+// counted is what a pod counts as against the budget of its namespace.
+func counted(p *state.Pod) amounts {
+	if p == nil || p.Terminal || hasQuotaGate(p) {
+		return amounts{}
+	}
+	return asks(p)
+}
+
+func hasQuotaGate(p *state.Pod) bool {
+	return p.Gated && slices.ContainsFunc(p.Template.Spec.SchedulingGates, isQuotaGate)
+}
+
+// waitsForQuota says whether the quota gate is the last one of a pod.
+func waitsForQuota(p *state.Pod) bool {
+	return p.Gated && len(p.Template.Spec.SchedulingGates) == 1 && hasQuotaGate(p)
+}
+
+func isQuotaGate(g corev1.PodSchedulingGate) bool { return g.Name == events.QuotaGate }
+
+// parseQuota reads a budget.
+func parseQuota(text string) (amounts, error) {
+	budget := unlimited
+	for part := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		q, err := resource.ParseQuantity(value)
+		if err != nil || q.Sign() < 0 {
+			return amounts{}, fmt.Errorf("%s is %q, want a quantity of 0 or more", name, value)
+		}
+		limit, amount := &budget.pods, q.Value()
+		switch name {
+		case "requests.cpu":
+			limit, amount = &budget.milliCPU, q.MilliValue()
+		case "requests.memory":
+			limit = &budget.memory
+		case "pods":
+		default:
+			return amounts{}, fmt.Errorf("%q is unknown, want requests.cpu, requests.memory or pods", name)
+		}
+		if *limit >= 0 {
+			return amounts{}, fmt.Errorf("%s stands twice, want it once", name)
+		}
+		*limit = amount
+	}
+	return budget, nil
+}
+
+// quotas are the budgets.
+type quotas struct {
+	spaces map[string]*space
+	// turns are the namespaces that may let a pod go, in their order.
+	turns []*space
+	// leaving are the pods whose gate is about to go, by UID.
+	leaving map[string]leaving
+}
+
+// space is one namespace.
+type space struct {
+	name string
+	// used is what its pods count as, leaving what those do whose gate is about to go.
+	used, leaving amounts
+	budget        amounts
+	// problem is what is wrong with the annotation; nobody goes until it is mended.
+	problem string
+	// waiting are the pods that wait for room, in order.
+	waiting *heapOf
+	deficit int64
+	inTurn  bool
+}
+
+type leaving struct {
+	space *space
+	asks  amounts
+	until moment
+}
+
+func newQuotas() quotas {
+	return quotas{spaces: map[string]*space{}, leaving: map[string]leaving{}}
+}
+
+func (q *quotas) space(name string) *space {
+	s, ok := q.spaces[name]
+	if !ok {
+		s = &space{name: name, budget: unlimited, waiting: &heapOf{slot: slotEarly, less: before}}
+		q.spaces[name] = s
+	}
+	return s
+}
+
+// turn gives a namespace a turn if it could use one.
+func (q *quotas) turn(s *space) {
+	if e := s.waiting.first(); e != nil && !s.inTurn && s.hasRoom(e) {
+		s.inTurn = true
+		q.turns = append(q.turns, s)
+	}
+}
+
+func (s *space) hasRoom(e *entry) bool {
+	return s.problem == "" && s.used.plus(s.leaving).plus(asks(e.pod)).within(s.budget)
+}
+
+// budgetChanged takes in a namespace as it is now; nil for one that is gone.
+func (c *Core) budgetChanged(name string, now *state.Object) {
+	s := c.quotas.space(name)
+	s.budget, s.problem = unlimited, ""
+	if now == nil {
+		return
+	}
+	text, ok := now.API.GetAnnotations()[QuotaAnnotation]
+	if ok {
+		var err error
+		if s.budget, err = parseQuota(text); err != nil {
+			s.budget = unlimited
+			s.problem = fmt.Sprintf("namespace %s: annotation %s: %v", name, QuotaAnnotation, err)
+			c.out.complaints = append(c.out.complaints, Complaint{Text: s.problem})
+		}
+	}
+	c.quotas.turn(s)
+}
+
+// usageChanged takes in a pod of any scheduler as it was and as it is.
+func (c *Core) usageChanged(before, after *state.Pod) {
+	p := after
+	if p == nil {
+		p = before
+	}
+	s := c.quotas.space(p.Namespace)
+	s.used = s.used.plus(counted(after)).minus(counted(before))
+	if l, ok := c.quotas.leaving[p.UID]; ok && (after == nil || !hasQuotaGate(after)) {
+		s.leaving = s.leaving.minus(l.asks)
+		delete(c.quotas.leaving, p.UID)
+	}
+	c.quotas.turn(s)
+}
+
+// resetUsage counts all pods again, and puts those that wait in line again. What was about
+// to go is still.
+func (c *Core) resetUsage(in FactsReset) {
+	going := c.quotas.leaving
+	for _, e := range c.bags.gated.all {
+		c.notEarly(e)
+	}
+	c.quotas = newQuotas()
+	if in.Objects != nil {
+		for o := range in.Objects.Objects(events.KindNamespace) {
+			c.budgetChanged(o.Name, o)
+		}
+	}
+	for _, p := range in.Pods {
+		c.usageChanged(nil, p)
+		if l, ok := going[p.UID]; ok && waitsForQuota(p) {
+			c.goes(p, l.until)
+		}
+	}
+	for _, e := range c.bags.gated.all {
+		c.queueForQuota(e)
+	}
+}
+
+// goes notes that the gate of a pod is about to go.
+func (c *Core) goes(p *state.Pod, until moment) {
+	l := leaving{space: c.quotas.space(p.Namespace), asks: asks(p), until: until}
+	l.space.leaving = l.space.leaving.plus(l.asks)
+	c.quotas.leaving[p.UID] = l
+}
+
+// ungateSeen takes in what another leader has decided.
+func (c *Core) ungateSeen(uid string, now moment) {
+	e, known := c.pods[uid]
+	if _, going := c.quotas.leaving[uid]; !known || going || !waitsForQuota(e.pod) {
+		return
+	}
+	c.notEarly(e)
+	c.goes(e.pod, now.add(quotaPatience))
+}
+
+// queueForQuota lets a gated pod wait for room, if there is nothing else that it waits for.
+func (c *Core) queueForQuota(e *entry) {
+	if _, going := c.quotas.leaving[e.pod.UID]; going || e.early != nil || !waitsForQuota(e.pod) {
+		return
+	}
+	s := c.quotas.space(e.pod.Namespace)
+	e.early = s.waiting
+	s.waiting.put(e)
+	c.quotas.turn(s)
+}
+
+// admit lets pods go whose namespaces have room, in turns.
+func (c *Core) admit(now moment) {
+	if !c.leases.leading || !c.history.caughtUp {
+		return
+	}
+	c.askAgain(now)
+	q := &c.quotas
+	for len(q.turns) > 0 && len(q.leaving) < quotaAtOnce {
+		s := q.turns[0]
+		q.turns = q.turns[1:]
+		s.inTurn = false
+		s.deficit += quotaQuantum
+		for e := s.waiting.first(); e != nil && s.hasRoom(e) && len(q.leaving) < quotaAtOnce; e = s.waiting.first() {
+			cost := max(e.pod.Requests.MilliCPU, quotaLeast)
+			if cost > s.deficit {
+				break
+			}
+			s.deficit -= cost
+			c.letGo(e, s, now)
+		}
+		if q.turn(s); !s.inTurn {
+			s.deficit = 0
+		}
+	}
+}
+
+// letGo asks for the removal of a pod's gate.
+func (c *Core) letGo(e *entry, s *space, now moment) {
+	s.waiting.drop(e)
+	e.early = nil
+	c.goes(e.pod, now.add(quotaPatience))
+	c.out.records = append(c.out.records, Record{Decision: events.Decision{
+		Kind: events.DecisionUngate, Pod: podRef(e), SchedulerName: e.pod.SchedulerName, Actor: c.cfg.Queue,
+		Token: c.newToken().String(), FactSequence: c.world.facts.Sequence, LedgerRevision: c.world.revision,
+		PodResourceVersion: e.pod.ResourceVersion,
+	}})
+}
+
+// askAgain puts the pods back in line whose gate should have gone long ago.
+func (c *Core) askAgain(now moment) {
+	var late []*entry
+	for uid, l := range c.quotas.leaving {
+		if l.until > now {
+			continue
+		}
+		l.space.leaving = l.space.leaving.minus(l.asks)
+		delete(c.quotas.leaving, uid)
+		if e, ok := c.pods[uid]; ok && e.in == c.bags.gated {
+			late = append(late, e)
+		}
+	}
+	for _, e := range late {
+		c.queueForQuota(e)
+	}
+}
+
+// quotaReason says what a pod that waits for its quota gate waits for.
+func (c *Core) quotaReason(e *entry) string {
+	s := c.quotas.space(e.pod.Namespace)
+	if s.problem != "" {
+		return s.problem
+	}
+	if _, going := c.quotas.leaving[e.pod.UID]; going {
+		return "its namespace has room for it; its gate is about to go"
+	}
+	return fmt.Sprintf("waits for room in the budget of namespace %s, in use: %s", s.name, s.used.plus(s.leaving))
+}
+
+func nameOf(o state.ObjectChange) string {
+	if o.After != nil {
+		return o.After.Name
+	}
+	return o.Before.Name
+}

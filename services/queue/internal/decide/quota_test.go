@@ -1,0 +1,189 @@
+package decide
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+func TestParseQuota(t *testing.T) {
+	for text, want := range map[string]amounts{
+		"requests.cpu=1500m, requests.memory=1Gi,pods=3": {1500, 1 << 30, 3},
+		"pods=0":         {-1, -1, 0},
+		"requests.cpu=2": {2000, -1, -1},
+	} {
+		if got, err := parseQuota(text); err != nil || got != want {
+			t.Errorf("%q: %+v, %v, want %+v", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"":                              `" is "", want a quantity`,
+		"requests.cpu":                  `requests.cpu is ""`,
+		"pods=-1":                       `pods is "-1"`,
+		"cpu=1":                         `"cpu" is unknown, want requests.cpu`,
+		"pods=1,pods=2":                 "pods stands twice",
+		"requests.memory=1Gi;pods=lots": `requests.memory is "1Gi;pods=lots"`,
+	} {
+		if _, err := parseQuota(text); err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(want, `"`)) {
+			t.Errorf("%q: error %v, want %q in it", text, err, want)
+		}
+	}
+}
+
+// budget gives a namespace a budget; empty takes it away.
+func (h *harness) budget(namespace, text string) {
+	h.t.Helper()
+	obj := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: types.UID(namespace)}}
+	if text != "" {
+		obj.Annotations = map[string]string{QuotaAnnotation: text}
+	}
+	h.facts(state.Changes{Others: []state.ObjectChange{{
+		Kind: events.KindNamespace, After: &state.Object{Kind: events.KindNamespace, Name: namespace, API: obj},
+	}}})
+}
+
+func (h *harness) gated(namespace, name, cpu string, gates ...string) {
+	h.t.Helper()
+	h.put(name, func(p *corev1.Pod) {
+		p.Namespace = namespace
+		p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(cpu)
+		for _, g := range append(gates, events.QuotaGate) {
+			p.Spec.SchedulingGates = append(p.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: g})
+		}
+	})
+}
+
+// let returns the pods that may go since the last call, and forgets them.
+func (h *harness) let() []string {
+	h.t.Helper()
+	var names []string
+	for _, d := range h.records {
+		if d.Kind != events.DecisionUngate || d.Actor != "queue-a" {
+			h.t.Fatalf("record %+v", d)
+		}
+		names = append(names, d.Pod.Name)
+	}
+	h.records = nil
+	return names
+}
+
+func (h *harness) wantLet(want ...string) {
+	h.t.Helper()
+	if diff := cmp.Diff(want, h.let()); diff != "" {
+		h.t.Fatalf("%s", diff)
+	}
+}
+
+func (h *harness) ungate(name string) {
+	h.t.Helper()
+	h.put(name, func(p *corev1.Pod) { p.Spec.SchedulingGates = nil })
+}
+
+func TestPodsWaitForTheBudgetInOrder(t *testing.T) {
+	h := newHarness(t)
+	h.lead()
+	h.budget("ns", "requests.cpu=3")
+	h.gated("ns", "a", "2")
+	h.gated("ns", "b", "2")
+	h.gated("ns", "c", "1")
+	h.wantLet("a") // b is next and does not fit; c would, and does not overtake it
+	h.want("b", PoolGated)
+	if _, why := h.core.Where("b"); !strings.Contains(why, "requests.cpu=2 ") {
+		t.Fatalf("reason %q", why)
+	}
+	h.ungate("a")
+	h.want("a", PoolActive)
+	h.wantLet()
+	h.put("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded })
+	h.wantLet("b", "c")
+	// More room, less room, a broken budget, none.
+	h.gated("ns", "d", "2")
+	h.gated("ns", "e", "1")
+	h.wantLet()
+	h.budget("ns", "requests.cpu=5")
+	h.wantLet("d")
+	h.budget("ns", "requests.cpu=1")
+	h.wantLet()
+	h.budget("ns", "requests.cpu=much")
+	if _, why := h.core.Where("e"); !strings.Contains(why, "namespace ns: annotation "+QuotaAnnotation) {
+		t.Fatalf("reason %q", why)
+	}
+	h.budget("ns", "")
+	h.wantLet("e")
+}
+
+// TestOtherGatesComeFirst: room is not held for a pod that cannot go yet.
+func TestOtherGatesComeFirst(t *testing.T) {
+	h := newHarness(t)
+	h.lead()
+	h.budget("ns", "pods=1")
+	h.gated("ns", "a", "1", "other")
+	h.gated("ns", "b", "1")
+	h.wantLet("b")
+	h.remove("b")
+	h.wantLet()
+	h.put("a", func(p *corev1.Pod) { p.Spec.SchedulingGates = p.Spec.SchedulingGates[1:] })
+	h.wantLet("a")
+	// The pod of another scheduler counts, a second leader does not let anybody go twice.
+	h.remove("a")
+	h.put("foreign", func(p *corev1.Pod) { p.Spec.SchedulerName = "other" })
+	h.gated("ns", "c", "1")
+	h.wantLet()
+	h.remove("foreign")
+	h.wantLet("c")
+}
+
+func TestAGateThatStaysIsAskedAboutAgain(t *testing.T) {
+	h := newHarness(t)
+	h.lead()
+	h.budget("ns", "pods=1")
+	h.gated("ns", "a", "1")
+	h.wantLet("a")
+	h.sleep(quotaPatience - 1)
+	h.wantLet()
+	h.sleep(1)
+	h.wantLet("a")
+	// A list of everything changes nothing about that.
+	h.step(FactsReset{Pods: []*state.Pod{h.pods["a"]}, Position: h.at()})
+	h.wantLet()
+	h.step(StepDown{})
+	h.sleep(quotaPatience)
+	h.wantLet()
+}
+
+// TestAnotherLeaderIsNotRepeated: what it has let go counts against the budget.
+func TestAnotherLeaderIsNotRepeated(t *testing.T) {
+	h := newHarness(t)
+	h.budget("ns", "pods=1")
+	h.gated("ns", "a", "1")
+	h.gated("ns", "b", "1")
+	h.tell(events.Decision{Kind: events.DecisionUngate, Pod: events.PodRef{UID: "a"}, Token: "1"})
+	h.lead()
+	h.wantLet()
+	h.ungate("a")
+	h.remove("a")
+	h.wantLet("b")
+}
+
+// TestNamespacesTakeTurns: by CPU, not by pods.
+func TestNamespacesTakeTurns(t *testing.T) {
+	h := newHarness(t)
+	for i := range 4 {
+		h.gated("large", fmt.Sprintf("l%d", i), "2")
+	}
+	for i := range 8 {
+		h.gated("small", fmt.Sprintf("s%d", i), "500m")
+	}
+	h.lead()
+	h.wantLet("s0", "s1", "l0", "s2", "s3", "s4", "s5", "l1", "s6", "s7", "l2", "l3")
+}
