@@ -65,7 +65,7 @@ func newLab(t *testing.T, cluster *harness.Cluster, work, name string) *lab {
 			t.Log(cluster.Tails())
 		}
 	})
-	l.namespace("lab-" + name)
+	l.namespace(l.namespaceName())
 	up := block{text: "berth up"}
 	if l.left[0].up() {
 		up, l.left = l.left[0], l.left[1:]
@@ -82,6 +82,9 @@ func (l *lab) no(err error) {
 		l.Fatal(err)
 	}
 }
+
+// namespaceName is the lab's own namespace.
+func (l *lab) namespaceName() string { return "lab-" + filepath.Base(l.folder) }
 
 // namespace makes a namespace and the kubeconfig that leads to it.
 func (l *lab) namespace(name string) {

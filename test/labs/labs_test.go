@@ -42,6 +42,7 @@ var labs = map[string]func(*lab){
 	"pod-affinity":      podAffinity,
 	"priority":          priority,
 	"profiles":          profiles,
+	"quota-gate":        quotaGate,
 	"taints":            taints,
 	"three-pools":       threePools,
 }

@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Metrics that these labs look at, as "name" or "name{label}".
@@ -62,23 +65,11 @@ func priority(l *lab) {
 	l.pending(labelled("class"), 5, closed)
 	l.pause(backoffs)
 	l.next()
-	l.placed(3, "high-1", "high-2", "low-1")
+	l.running(labelled("class"), "high-1", "high-2", "low-1")
 	l.pending(labelled("class"), 2, full)
 	l.next()
-	l.placed(3, "high-2", "low-1", "low-2")
+	l.running(labelled("class"), "high-2", "low-1", "low-2")
 	l.pending(labelled("class"), 1, full)
-}
-
-// placed waits until n of the pods with a class are bound, and compares their names.
-func (l *lab) placed(n int, want ...string) {
-	l.Helper()
-	var got []string
-	for _, pod := range l.bound(labelled("class"), n) {
-		got = append(got, pod.Name)
-	}
-	if slices.Sort(got); !slices.Equal(got, want) {
-		l.Errorf("bound are %v, want %v", got, want)
-	}
 }
 
 // pause waits as the page asks its reader to.
@@ -210,4 +201,70 @@ func (l *lab) restart() {
 	l.Helper()
 	l.no(l.berth.Stop(l.Context()))
 	l.up(l.first)
+}
+
+// quotaGate knows Berth's own rule: kube-scheduler leaves the gate alone.
+func quotaGate(l *lab) {
+	if l.berth == nil {
+		l.Skip("the quota gate is Berth's own")
+	}
+	l.next()
+	l.schedulable(1)
+	l.policySeen()
+	l.next()
+	jobs := labelled("app=job")
+	l.running(jobs, "job-1", "job-2")
+	l.waiting(jobs, "job-3", "job-4")
+	l.next()
+	l.running(jobs, "job-2", "job-3")
+	l.waiting(jobs, "job-4")
+	l.next()
+	l.running(jobs, "job-2", "job-3", "job-4")
+	l.value(noNode, 0)
+}
+
+// policySeen waits until the admission policy gives pods the gate.
+func (l *lab) policySeen() {
+	l.Helper()
+	namespace := l.namespaceName()
+	l.eventually(l.limit, "the admission policy is in force", func(ctx context.Context) (string, error) {
+		probe := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "example.com/app:1"}}},
+		}
+		dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+		pod, err := l.client.CoreV1().Pods(namespace).Create(ctx, probe, dry)
+		if err != nil || len(pod.Spec.SchedulingGates) > 0 {
+			return "", err
+		}
+		return "a new pod has no gate", nil
+	})
+}
+
+// running waits until the pods of these names, and no others, are bound.
+func (l *lab) running(which metav1.ListOptions, want ...string) {
+	l.Helper()
+	var got []string
+	for _, pod := range l.bound(which, len(want)) {
+		got = append(got, pod.Name)
+	}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		l.Errorf("bound are %v, want %v", got, want)
+	}
+}
+
+// waiting checks that the pods of these names, and no others, are gated.
+func (l *lab) waiting(which metav1.ListOptions, want ...string) {
+	l.Helper()
+	pods, err := l.pods(l.Context(), which)
+	l.no(err)
+	var got []string
+	for i := range pods {
+		if scheduled(&pods[i]).Reason == corev1.PodReasonSchedulingGated {
+			got = append(got, pods[i].Name)
+		}
+	}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		l.Errorf("gated are %v, want %v", got, want)
+	}
 }

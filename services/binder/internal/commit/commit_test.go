@@ -200,6 +200,21 @@ func TestPatchesOfANamesakeAreGone(t *testing.T) {
 	}
 }
 
+func TestAGateIsTakenOutOfTheList(t *testing.T) {
+	r := serve(t, func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		want := `{"metadata":{"uid":"uid"},"spec":{"schedulingGates":[{"$patch":"delete","name":"berth.dev/quota"}]}}`
+		if !strings.HasSuffix(req.URL.Path, "/pods/p") || string(body) != want {
+			t.Errorf("%s: %s", req.URL.Path, body)
+		}
+		write(w, http.StatusOK, podObject(nil))
+	})
+	a := r.removeGate(t.Context(), decide.RemoveGate{Op: 3, Pod: thePod, Gate: events.QuotaGate})
+	if a.Result != decide.Done || a.Op != 3 {
+		t.Fatalf("answer %+v", a)
+	}
+}
+
 func TestConditionGoesToTheStatus(t *testing.T) {
 	r := serve(t, func(w http.ResponseWriter, req *http.Request) {
 		body, _ := io.ReadAll(req.Body)

@@ -1,0 +1,67 @@
+package decide
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+func ungate(pod string, token uint64) events.Decision {
+	return events.Decision{Kind: events.DecisionUngate, Pod: about(pod), Token: ledger.Token(token).String()}
+}
+
+// gatedRig has one pod with the quota gate and another one.
+func gatedRig(t *testing.T) *rig {
+	r := newRig(t, 1)
+	r.api.changePod("p0-uid", func(p *corev1.Pod) {
+		p.Generation++
+		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "other"}, {Name: events.QuotaGate}}
+	})
+	r.see()
+	return r
+}
+
+func TestAGateIsRemovedOnce(t *testing.T) {
+	r := gatedRig(t)
+	r.hear(ungate("p0", 1))
+	answer(r, func(e RemoveGate) Input {
+		if e.Gate != events.QuotaGate || e.Pod.UID != "p0-uid" {
+			t.Fatalf("%+v", e)
+		}
+		return Answered{Op: e.Op, Result: Unknown}
+	})
+	r.quiet("no answer yet")
+	r.wait(time.Second)
+	answer(r, func(e RemoveGate) Input { return Answered{Op: e.Op, Result: Done} })
+	r.wait(time.Minute)
+	r.quiet("removed")
+	r.api.changePod("p0-uid", func(p *corev1.Pod) {
+		p.Generation++
+		p.Spec.SchedulingGates = p.Spec.SchedulingGates[:1]
+	})
+	r.see()
+	r.hear(ungate("p0", 1))
+	r.quiet("it has no such gate")
+}
+
+func TestAGateOfAnotherBinderOrAGonePod(t *testing.T) {
+	r := gatedRig(t)
+	r.hold(r.b, false)
+	r.hear(ungate("p0", 1))
+	r.quiet("not ours")
+	r.hold(r.b, true)
+	answer(r, func(e RemoveGate) Input { return Answered{Op: e.Op, Result: Refused} })
+	r.wait(time.Minute)
+	r.quiet("the queue asks again if it has to")
+	r.api.deletePod("p0-uid")
+	r.see()
+	r.hear(ungate("p0", 2))
+	r.quiet("gone")
+	if n := len(r.b.core.ungatings); n != 0 {
+		t.Fatalf("%d are remembered", n)
+	}
+}
