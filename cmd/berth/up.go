@@ -227,7 +227,7 @@ func (b *builder) shards(n int) error {
 // process) evaluates hard rules about pods on other nodes by itself. Several shards would
 // need to guard each other's domains, so they refuse such pods.
 func (b *builder) crossNodeRules(shards int) placement.CrossNodeRules {
-	if shards == 1 && b.st.embeddedLedger {
+	if shards > 0 {
 		return placement.EvaluateCrossNode
 	}
 	return placement.RefuseCrossNode
