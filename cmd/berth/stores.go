@@ -17,14 +17,12 @@ type stores struct {
 	log      *jetstream.Log
 	ledger   *etcd.Store
 	embedded *embedded.Stores
-	// embeddedLedger: no other process can reach the ledger.
-	embeddedLedger bool
 }
 
 // openStores connects to the external stores and starts the others in --data-dir. On
 // error nothing is left running.
 func (o *options) openStores(ctx context.Context, logger *slog.Logger) (*stores, error) {
-	s := &stores{embeddedLedger: len(o.etcdEndpoints) == 0}
+	s := &stores{}
 	which := embedded.Which{Etcd: len(o.etcdEndpoints) == 0, NATS: len(o.natsURLs) == 0}
 	if which.Etcd || which.NATS {
 		if o.dataDir == "" {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/serve"
-	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/config"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/binder"
@@ -206,13 +204,9 @@ func (b *builder) queue() error {
 }
 
 func (b *builder) shards(n int) error {
-	profiles := slices.Clone(b.in.config.Profiles)
-	for i := range profiles {
-		profiles[i].CrossNodeRules = b.crossNodeRules(n)
-	}
 	for i := range n {
 		id := instanceID(schedulerService, i)
-		s, err := scheduler.New(scheduler.Config{ID: id, Profiles: profiles}, scheduler.Deps{
+		s, err := scheduler.New(scheduler.Config{ID: id, Profiles: b.in.config.Profiles}, scheduler.Deps{
 			Log: b.st.log, Snapshots: b.st.log, Bus: b.st.log, Ledger: b.st.ledger,
 			Logger: b.logger.With("service", "scheduler", "member", id), Clock: b.clock,
 		})
@@ -221,16 +215,6 @@ func (b *builder) shards(n int) error {
 		}
 	}
 	return nil
-}
-
-// crossNodeRules: a shard that is the only one there can be (the ledger is embedded in this
-// process) evaluates hard rules about pods on other nodes by itself. Several shards would
-// need to guard each other's domains, so they refuse such pods.
-func (b *builder) crossNodeRules(shards int) placement.CrossNodeRules {
-	if shards > 0 {
-		return placement.EvaluateCrossNode
-	}
-	return placement.RefuseCrossNode
 }
 
 func (b *builder) binders(n int) error {

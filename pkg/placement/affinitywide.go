@@ -3,7 +3,6 @@ package placement
 import (
 	"math"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -66,12 +65,8 @@ type affinityJudge struct {
 	// that speak of the pod.
 	attracting, repelling []keyTally
 	repelledBy            keyTallies
-	// reach counts terms of others that reach beyond a node, or might.
-	reach int
 	// self: the pod matches its own affinity; first: and there is no pod to be drawn to.
 	self, first bool
-	// refused: see podAffinityFilter.Survey.
-	refused bool
 }
 
 func newAffinityJudge(e *Engine, w *wide, f *podAffinityFilter) *affinityJudge {
@@ -82,7 +77,6 @@ func newAffinityJudge(e *Engine, w *wide, f *podAffinityFilter) *affinityJudge {
 	for i := range f.antiAffinity {
 		j.repelling = append(j.repelling, newKeyTally(w, e, f.antiAffinity[i].TopologyKey))
 	}
-	j.reach = w.newTally(&tally{})
 	return j
 }
 
@@ -102,37 +96,22 @@ func (j *affinityJudge) relate(w *wide, e *Engine, k *state.Kind) {
 	}
 	for i := range k.Terms.RequiredAntiAffinity {
 		t := &k.Terms.RequiredAntiAffinity[i]
-		matched := j.matchedBy(t)
-		if matched {
+		if j.matchedBy(t) {
 			w.adds(j.repelledBy.of(w, e, t.TopologyKey), 1)
-		}
-		if matched && isWide(*t) || j.mayBeMatchedBy(t) {
-			w.adds(j.reach, 1)
 		}
 	}
 }
 
 func (*affinityJudge) restate(*wide, int, *state.NodeInfo) {}
 
-func (j *affinityJudge) prepare(w *wide, e *Engine) {
+func (j *affinityJudge) prepare(w *wide, _ *Engine) {
 	j.first = j.self
 	for _, t := range j.attracting {
 		j.first = j.first && w.tallies[t.tally].total == 0
 	}
-	if j.cross != RefuseCrossNode {
-		return
-	}
-	byNode := len(j.antiAffinity) > 0
-	for _, k := range j.repelledBy {
-		byNode = byNode || w.tallies[k.tally].total > 0
-	}
-	j.refused = w.tallies[j.reach].total > 0 || byNode && e.axis(corev1.LabelHostname).crowded > 0
 }
 
 func (j *affinityJudge) passes(w *wide, values []int64) (bool, uint8) {
-	if j.refused {
-		return false, reachesBeyond
-	}
 	if !j.attracts(w, values) {
 		return false, unattracted
 	}

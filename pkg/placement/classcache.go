@@ -110,6 +110,9 @@ func (e *Engine) classOf(p *Profile, q Query) (*class, error) {
 	} else {
 		c.wide = e.newWide(wideKey{p, q.Pod.Kind, string(shape[:wideLen])}, q.Pod)
 		c.plan = newPlan(e, c, q.Pod, c.wide)
+		if c.plan.err != nil || c.plan.rejected != nil {
+			delete(e.cache.wides, c.wide.key) // not all rules have been compiled into it
+		}
 	}
 	c.wide.users++
 	e.cache.add(c)

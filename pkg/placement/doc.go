@@ -36,9 +36,6 @@
 //   - Rules that are configured but not evaluated by this version never let a pod pass by
 //     mistake: a pod that carries a hard constraint of such a rule is rejected on every
 //     node with a reason that names the rule (see unsupported.go).
-//   - Hard rules that reach beyond one node are refused in the same way unless the profile
-//     says that one shard alone decides: see CrossNodeRules. Their soft counterparts
-//     (preferred pod affinity, ScheduleAnyway spread, spreading by default) always score.
 //   - InterPodAffinity takes a namespace selector to mean the namespaces that match it,
 //     also where upstream loses track of that; and its hints wake pods that upstream's
 //     forget (see podAffinity.Hint).

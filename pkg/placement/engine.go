@@ -19,7 +19,7 @@ type EngineConfig struct {
 // By default, this is room for some hundreds of classes, however large the cluster is.
 const (
 	DefaultCacheBytes        = 128 << 20
-	DefaultCacheBytesPerNode = 16 << 10
+	DefaultCacheBytesPerNode = 12 << 10
 )
 
 // Engine gives the answers of Profile.Evaluate from state that it keeps up to date.

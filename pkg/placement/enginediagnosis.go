@@ -84,12 +84,8 @@ func (c *class) verdict(slot int) (int16, uint8) {
 		if v != verdictPass && index > v {
 			break
 		}
-		ok, reason := j.passes(c.wide, c.groups.tuple[maxGauges:])
-		switch {
-		case !ok:
+		if ok, reason := j.passes(c.wide, c.groups.tuple[maxGauges:]); !ok {
 			return index, reason
-		case index == v:
-			why = unknownThere // the one thing that the judge's rule says about one node
 		}
 	}
 	return v, why
@@ -129,13 +125,8 @@ func (c *class) reasons(e *Engine, f failure, example int) []string {
 		}
 	}
 	for i := range c.plan.uses {
-		u := &c.plan.uses[i]
-		switch {
-		case u.index != f.verdict:
-		case u.fit != nil:
+		if u := &c.plan.uses[i]; u.index == f.verdict && u.fit != nil {
 			return u.fit.reasons(f.lacks)
-		case u.undescribed:
-			return []string{affinityReasons[unknownThere]}
 		}
 	}
 	return c.plan.filters[f.verdict].filter.Explain(e.infos[example])

@@ -151,30 +151,10 @@ func TestRefusesWhatItCannotCheck(t *testing.T) {
 	volume := func(source corev1.VolumeSource) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: source}} }
 	}
-	spread := func(when corev1.UnsatisfiableConstraintAction) func(*corev1.Pod) {
-		return func(p *corev1.Pod) {
-			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{WhenUnsatisfiable: when}}
-		}
-	}
-	terms := []corev1.PodAffinityTerm{{TopologyKey: "zone"}}
 	tests := map[string]struct {
 		edit func(*corev1.Pod)
 		rule string
 	}{
-		"hard spread": {spread(corev1.DoNotSchedule), "PodTopologySpread"},
-		"soft spread": {spread(corev1.ScheduleAnyway), ""},
-		"required affinity": {func(p *corev1.Pod) {
-			p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
-				RequiredDuringSchedulingIgnoredDuringExecution: terms}}
-		}, "InterPodAffinity"},
-		"required anti-affinity": {func(p *corev1.Pod) {
-			p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-				RequiredDuringSchedulingIgnoredDuringExecution: terms}}
-		}, "InterPodAffinity"},
-		"preferred affinity": {func(p *corev1.Pod) {
-			p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
-				PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{Weight: 1}}}}
-		}, ""},
 		"claim": {volume(corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}), "VolumeRestrictions"},
 		"ephemeral volume": {volume(corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}), "VolumeRestrictions"},
@@ -410,9 +390,6 @@ func TestNewProfile(t *testing.T) {
 	}
 	if _, err := placement.NewProfile(placement.ProfileConfig{}); err == nil {
 		t.Error("a profile without a name is accepted")
-	}
-	if _, err := placement.NewProfile(placement.ProfileConfig{SchedulerName: "s", CrossNodeRules: 2}); err == nil {
-		t.Error("an unknown CrossNodeRules is accepted")
 	}
 	var all placement.ProfileConfig
 	all.SchedulerName = "s"

@@ -25,7 +25,7 @@ func TestExplain(t *testing.T) {
 	pod := app("web", "p", func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = statetest.List("cpu", "2")
 	})
-	x, err := profileOf(t, placement.EvaluateCrossNode).Explain(placement.Input{Pod: pod, Nodes: nodes})
+	x, err := profileOf(t).Explain(placement.Input{Pod: pod, Nodes: nodes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestDiagnosisGroups(t *testing.T) {
 	pod := app("web", "p", func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = statetest.List("cpu", "2", "memory", "2Gi")
 	})
-	r := profileOf(t, placement.EvaluateCrossNode).Evaluate(placement.Input{Pod: pod, Nodes: nodes})
+	r := profileOf(t).Evaluate(placement.Input{Pod: pod, Nodes: nodes})
 	want := []placement.Group{
 		{Plugin: placement.NodeResourcesFit, Reasons: []string{"Insufficient cpu", "Insufficient memory"}, Nodes: 2},
 		{Plugin: placement.NodeUnschedulable, Reasons: []string{"node(s) were unschedulable"}, Nodes: 1},

@@ -80,13 +80,8 @@ func newPlan(e *Engine, c *class, pod *state.Pod, fresh *wide) plan {
 
 func (p *plan) addFilter(e *Engine, index int16, filter Filter) {
 	switch f := filter.(type) {
-	case *spreadFilter:
+	case *spreadFilter, *podAffinityFilter:
 		p.judges = append(p.judges, index)
-	case *podAffinityFilter:
-		p.judges = append(p.judges, index)
-		if f.cross == RefuseCrossNode {
-			p.uses = append(p.uses, useFilter{index: index, undescribed: true})
-		}
 	case fitFilter:
 		p.uses = append(p.uses, newFitUse(&e.resources, index, f))
 		p.scratch = p.scratch || len(f.extended) > maxNeeds

@@ -2,7 +2,6 @@ package placement
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -22,7 +21,6 @@ type podAffinity struct {
 	hardWeight int32
 	// ignoreExisting: pods without preferred terms of their own are not scored.
 	ignoreExisting bool
-	cross          CrossNodeRules
 }
 
 const (
@@ -30,23 +28,21 @@ const (
 	maxHardAffinityWeight     int32 = 100
 )
 
-func newPodAffinity(cross CrossNodeRules) factory {
-	return func(args runtime.Object) (Plugin, error) {
-		a, err := argsOf[configv1.InterPodAffinityArgs](args)
-		if err != nil {
-			return nil, err
-		}
-		p := podAffinity{
-			hardWeight: defaultHardAffinityWeight, ignoreExisting: a.IgnorePreferredTermsOfExistingPods, cross: cross,
-		}
-		if a.HardPodAffinityWeight != nil {
-			p.hardWeight = *a.HardPodAffinityWeight
-		}
-		if p.hardWeight < 0 || p.hardWeight > maxHardAffinityWeight {
-			return nil, fmt.Errorf("hardPodAffinityWeight is %d, want 0 to %d", p.hardWeight, maxHardAffinityWeight)
-		}
-		return p, nil
+func newPodAffinity(args runtime.Object) (Plugin, error) {
+	a, err := argsOf[configv1.InterPodAffinityArgs](args)
+	if err != nil {
+		return nil, err
 	}
+	p := podAffinity{
+		hardWeight: defaultHardAffinityWeight, ignoreExisting: a.IgnorePreferredTermsOfExistingPods,
+	}
+	if a.HardPodAffinityWeight != nil {
+		p.hardWeight = *a.HardPodAffinityWeight
+	}
+	if p.hardWeight < 0 || p.hardWeight > maxHardAffinityWeight {
+		return nil, fmt.Errorf("hardPodAffinityWeight is %d, want 0 to %d", p.hardWeight, maxHardAffinityWeight)
+	}
+	return p, nil
 }
 
 // Name implements Plugin.
@@ -65,12 +61,9 @@ func (p podAffinity) Compile(pod *state.Pod, objects Objects) (Compiled, error) 
 		}
 		return c, nil
 	}
-	if p.refuses(pod) {
-		return Compiled{Filter: refuse(InterPodAffinity)}, nil
-	}
 	party := newParty(pod, objects)
 	c := Compiled{Filter: &podAffinityFilter{
-		party: party, cross: p.cross,
+		party:        party,
 		affinity:     party.resolve(own.RequiredAffinity),
 		antiAffinity: party.resolve(own.RequiredAntiAffinity),
 	}}
@@ -90,19 +83,6 @@ func hasPreferred(spec *corev1.PodSpec) bool {
 		(a.PodAffinity != nil && len(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 ||
 			a.PodAntiAffinity != nil && len(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0)
 }
-
-// refuses tells whether the pod's own required terms reach beyond a node and are not to be
-// evaluated. Affinity always does: the pod it is drawn to may go, and whether it is the
-// first of its kind is about the whole cluster.
-func (p podAffinity) refuses(pod *state.Pod) bool {
-	if p.cross == EvaluateCrossNode || pod.Terms == nil {
-		return false
-	}
-	return len(pod.Terms.RequiredAffinity) > 0 || slices.ContainsFunc(pod.Terms.RequiredAntiAffinity, isWide)
-}
-
-// isWide tells whether the domains of a term are wider than a node.
-func isWide(t state.AffinityTerm) bool { return t.TopologyKey != corev1.LabelHostname }
 
 // party is a pod as the terms of others see it, and what its own terms are resolved by.
 type party struct {

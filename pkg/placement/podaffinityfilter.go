@@ -1,24 +1,13 @@
 package placement
 
 import (
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // podAffinityFilter holds nodes to the required terms of the pod, and to the required
 // anti-affinity of the pods that are there. Source: plugins/interpodaffinity/filtering.go.
-//
-// With RefuseCrossNode, terms over hostnames are evaluated where the ledger makes that as
-// good as deciding alone. A shard decides about a node from everything its document and
-// the API hold, and its reservation counts only if the document has not changed since; so
-// of two shards that place pods which repel each other on one node, one fails. That is all
-// there is to see if a domain is a node: no two nodes may have the same hostname label. A
-// pod that another shard has reserved and no fact has described yet could repel, or be
-// repelled by, anything: its node is left alone until it is known.
 type podAffinityFilter struct {
 	party
-	cross                  CrossNodeRules
 	affinity, antiAffinity []ownTerm
 
 	// What Survey finds: the domains of pods that match all of affinity, or any of
@@ -32,47 +21,31 @@ type podAffinityFilter struct {
 func (f *podAffinityFilter) Survey(all []*state.NodeInfo) Filter {
 	surveyed := *f
 	surveyed.attracting, surveyed.repelling, surveyed.repelledBy = domains{}, domains{}, domains{}
-	undescribed := 0
 	for _, n := range all {
-		undescribed += n.UndescribedPods()
-		if surveyed.addExisting(n) && f.cross == RefuseCrossNode {
-			return refuse(InterPodAffinity)
-		}
+		surveyed.addExisting(n)
 		if len(f.affinity)+len(f.antiAffinity) > 0 {
 			surveyed.addOwn(n)
 		}
 	}
 	surveyed.first = len(surveyed.attracting) == 0 && matchesAll(f.affinity, f.pod)
-	byNode := len(f.antiAffinity)+len(surveyed.repelledBy) > 0
-	switch {
-	case f.cross == RefuseCrossNode && byNode && sharedHostname(all):
-		return refuse(InterPodAffinity)
-	case f.cross == RefuseCrossNode && undescribed > 0:
-		return &surveyed
-	case len(f.affinity) == 0 && !byNode:
+	if len(f.affinity)+len(f.antiAffinity)+len(surveyed.repelledBy) == 0 {
 		return pass{}
-	default:
-		return &surveyed
 	}
+	return &surveyed
 }
 
-// addExisting adds the domains from which the pods on a node repel this pod; wide when one
-// of them may be wider than a node, or may select the pod's namespace, which is not known.
-func (f *podAffinityFilter) addExisting(n *state.NodeInfo) (wide bool) {
+// addExisting adds the domains from which the pods on a node repel this pod.
+func (f *podAffinityFilter) addExisting(n *state.NodeInfo) {
 	for other := range n.AntiAffinityPods() {
 		if other.Terms == nil {
 			continue
 		}
 		for i := range other.Terms.RequiredAntiAffinity {
-			t := &other.Terms.RequiredAntiAffinity[i]
-			if f.matchedBy(t) {
+			if t := &other.Terms.RequiredAntiAffinity[i]; f.matchedBy(t) {
 				f.repelledBy.add(t.TopologyKey, n.Node.Object.Labels)
-				wide = wide || isWide(*t)
 			}
-			wide = wide || f.mayBeMatchedBy(t)
 		}
 	}
-	return wide
 }
 
 // addOwn adds the domains of a node for the pods on it that the pod's terms speak of.
@@ -90,22 +63,6 @@ func (f *podAffinityFilter) addOwn(n *state.NodeInfo) {
 			}
 		}
 	}
-}
-
-// sharedHostname tells whether two nodes have the same hostname label.
-func sharedHostname(all []*state.NodeInfo) bool {
-	seen := make(map[string]struct{}, len(all))
-	for _, n := range all {
-		name, ok := n.Node.Object.Labels[corev1.LabelHostname]
-		if !ok {
-			continue
-		}
-		if _, twice := seen[name]; twice {
-			return true
-		}
-		seen[name] = struct{}{}
-	}
-	return false
 }
 
 // Check implements Filter.
@@ -129,8 +86,6 @@ func (f *podAffinityFilter) judge(n *state.NodeInfo) (Code, string) {
 		return Unschedulable, affinityReasons[repels]
 	case f.repelledBy.hasAny(nodeLabels):
 		return Unschedulable, affinityReasons[repelled]
-	case f.cross == RefuseCrossNode && n.UndescribedPods() > 0:
-		return Unschedulable, affinityReasons[unknownThere]
 	default:
 		return Success, ""
 	}
@@ -141,16 +96,12 @@ const (
 	unattracted uint8 = iota
 	repels
 	repelled
-	unknownThere
-	reachesBeyond
 )
 
 var affinityReasons = []string{
-	unattracted:   "node(s) didn't match pod affinity rules",
-	repels:        "node(s) didn't match pod anti-affinity rules",
-	repelled:      "node(s) didn't satisfy existing pods anti-affinity rules",
-	unknownThere:  "node(s) hold a reservation of a pod that is not known yet",
-	reachesBeyond: string(refuse(InterPodAffinity).reason),
+	unattracted: "node(s) didn't match pod affinity rules",
+	repels:      "node(s) didn't match pod anti-affinity rules",
+	repelled:    "node(s) didn't satisfy existing pods anti-affinity rules",
 }
 
 // attracts tells whether a node is in a domain that each required affinity term is drawn

@@ -26,20 +26,13 @@ func (podAffinity) Events() []Event {
 //   - namespace selectors are looked up (upstream matches them against no labels);
 //   - the last pod that others are drawn to may go, and the pod become the first;
 //   - namespaces change their labels.
-//
-// A refused pod has nothing to wait for.
 func (p podAffinity) Hint(pod *state.Pod, c Change) bool {
-	if p.refuses(pod) {
-		return false
-	}
 	h := newAffinityHint(pod, c.Objects)
-	switch {
-	case c.Kind == events.KindNode:
+	switch c.Kind {
+	case events.KindNode:
 		return unparsed(pod) || h.domainsMoved(c)
-	case c.Kind == events.KindNamespace:
+	case events.KindNamespace:
 		return h.namespaceMoved(c)
-	case p.cross == RefuseCrossNode && c.OldPod == nil:
-		return true // the pod that was not known may be the one that came
 	default:
 		return h.podsMoved(c)
 	}

@@ -39,24 +39,7 @@ type ProfileConfig struct {
 	// nodes; see SampleSize for small clusters. It may miss the best node, and depends on
 	// where the search starts (Input.Start).
 	PercentageOfNodesToScore int32
-	// CrossNodeRules says what becomes of pods with hard rules that reach beyond one node.
-	CrossNodeRules CrossNodeRules
 }
-
-// CrossNodeRules is what a profile does about hard rules whose answer depends on pods on
-// other nodes: hard topology spread, required inter-pod affinity, and required
-// anti-affinity over domains wider than a node. Soft rules are evaluated either way.
-type CrossNodeRules uint8
-
-const (
-	// RefuseCrossNode, the default, places no pod that such a rule concerns. Shards that
-	// decide at the same time guard the nodes they use, not the domains: two of them could
-	// break such a rule together without either seeing it.
-	RefuseCrossNode CrossNodeRules = iota
-	// EvaluateCrossNode evaluates the rules like all others. It is right where one shard
-	// alone decides.
-	EvaluateCrossNode
-)
 
 // PluginConfig enables one rule.
 type PluginConfig struct {
@@ -166,7 +149,7 @@ const (
 type factory func(args runtime.Object) (Plugin, error)
 
 // registry returns the known plugins.
-func registry(cross CrossNodeRules) map[string]factory {
+func registry() map[string]factory {
 	plain := func(p Plugin) factory {
 		return func(args runtime.Object) (Plugin, error) {
 			if args != nil {
@@ -192,8 +175,8 @@ func registry(cross CrossNodeRules) map[string]factory {
 		NodeResourcesBalancedAllocation: newBalancedAllocation,
 		ImageLocality:                   plain(imageLocality{}),
 		NodeDeclaredFeatures:            plain(nodeDeclaredFeatures{}),
-		PodTopologySpread:               newTopologySpread(cross),
-		InterPodAffinity:                newPodAffinity(cross),
+		PodTopologySpread:               newTopologySpread,
+		InterPodAffinity:                newPodAffinity,
 		DefaultPreemption:               passive(DefaultPreemption),
 		DefaultBinder:                   passive(DefaultBinder),
 	}
@@ -214,7 +197,7 @@ func canScore(name string) bool {
 }
 
 // KnownPlugins are the names a ProfileConfig may use, sorted.
-func KnownPlugins() []string { return slices.Sorted(maps.Keys(registry(RefuseCrossNode))) }
+func KnownPlugins() []string { return slices.Sorted(maps.Keys(registry())) }
 
 // NewProfile makes a profile ready. The error names every plugin that is wrong and why.
 func NewProfile(cfg ProfileConfig) (*Profile, error) {
@@ -231,11 +214,7 @@ func NewProfile(cfg ProfileConfig) (*Profile, error) {
 		byName:        map[string]rule{},
 		percentage:    cfg.PercentageOfNodesToScore,
 	}
-	if cfg.CrossNodeRules > EvaluateCrossNode {
-		errs = append(errs, fmt.Errorf("placement: profile %s: crossNodeRules is %d, want 0 (refuse) or 1 (evaluate)",
-			cfg.SchedulerName, cfg.CrossNodeRules))
-	}
-	known := registry(cfg.CrossNodeRules)
+	known := registry()
 	for i, c := range cfg.Plugins {
 		field := fmt.Sprintf("placement: profile %s: plugins[%d] %s", cfg.SchedulerName, i, c.Name)
 		r, err := newRule(known, c)

@@ -3,7 +3,6 @@ package placement
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +22,6 @@ type topologySpread struct {
 	defaults []corev1.TopologySpreadConstraint
 	// system: the defaults are upstream's own, and nodes that lack a key count all the same.
 	system bool
-	cross  CrossNodeRules
 }
 
 // systemSpread are the defaults of defaultingType System.
@@ -34,26 +32,24 @@ func systemSpread() []corev1.TopologySpreadConstraint {
 	}
 }
 
-func newTopologySpread(cross CrossNodeRules) factory {
-	return func(args runtime.Object) (Plugin, error) {
-		a, err := argsOf[configv1.PodTopologySpreadArgs](args)
-		if err != nil {
-			return nil, err
-		}
-		p := topologySpread{defaults: a.DefaultConstraints, cross: cross}
-		switch a.DefaultingType {
-		case configv1.ListDefaulting:
-		case configv1.SystemDefaulting, "":
-			if len(a.DefaultConstraints) > 0 {
-				return nil, fmt.Errorf("defaultConstraints has %d entries, want none unless defaultingType is List",
-					len(a.DefaultConstraints))
-			}
-			p.defaults, p.system = systemSpread(), true
-		default:
-			return nil, fmt.Errorf("defaultingType is %q, want System or List", a.DefaultingType)
-		}
-		return p, checkSpread(p.defaults)
+func newTopologySpread(args runtime.Object) (Plugin, error) {
+	a, err := argsOf[configv1.PodTopologySpreadArgs](args)
+	if err != nil {
+		return nil, err
 	}
+	p := topologySpread{defaults: a.DefaultConstraints}
+	switch a.DefaultingType {
+	case configv1.ListDefaulting:
+	case configv1.SystemDefaulting, "":
+		if len(a.DefaultConstraints) > 0 {
+			return nil, fmt.Errorf("defaultConstraints has %d entries, want none unless defaultingType is List",
+				len(a.DefaultConstraints))
+		}
+		p.defaults, p.system = systemSpread(), true
+	default:
+		return nil, fmt.Errorf("defaultingType is %q, want System or List", a.DefaultingType)
+	}
+	return p, checkSpread(p.defaults)
 }
 
 // checkSpread holds defaults to what their evaluation takes for granted.
@@ -84,9 +80,6 @@ func (topologySpread) Name() string { return PodTopologySpread }
 
 // Compile implements Plugin.
 func (p topologySpread) Compile(pod *state.Pod, objects Objects) (Compiled, error) {
-	if p.refuses(pod.Template) {
-		return Compiled{Filter: refuse(PodTopologySpread)}, nil
-	}
 	hard, err := p.constraints(pod, objects, corev1.DoNotSchedule)
 	soft, softErr := p.constraints(pod, objects, corev1.ScheduleAnyway)
 	c := Compiled{ScorerErr: softErr}
@@ -98,23 +91,6 @@ func (p topologySpread) Compile(pod *state.Pod, objects Objects) (Compiled, erro
 		c.Scorer = &spreadScorer{spread: newSpread(pod, soft), needAll: needAll}
 	}
 	return c, err
-}
-
-// refuses tells whether hard constraints that are not to be evaluated concern the pod.
-// Those over nodes are among them: what a node may take depends on the node with the
-// fewest pods, and a pod counted there may yet lose its place. (That defaults apply only
-// to pods that something selects is not looked at.)
-func (p topologySpread) refuses(obj *corev1.Pod) bool {
-	if p.cross == EvaluateCrossNode {
-		return false
-	}
-	constraints := obj.Spec.TopologySpreadConstraints
-	if len(constraints) == 0 {
-		constraints = p.defaults
-	}
-	return slices.ContainsFunc(constraints, func(c corev1.TopologySpreadConstraint) bool {
-		return c.WhenUnsatisfiable == corev1.DoNotSchedule
-	})
 }
 
 // spreadConstraint is one constraint of a pod.

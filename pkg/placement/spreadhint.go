@@ -17,10 +17,9 @@ func (topologySpread) Events() []Event {
 	}
 }
 
-// Hint implements Plugin. Only hard constraints reject. A refused pod has nothing to wait
-// for.
+// Hint implements Plugin. Only hard constraints reject.
 func (p topologySpread) Hint(pod *state.Pod, c Change) bool {
-	if p.refuses(pod.Template) || c.Kind == events.KindPod && !mayCount(pod, c) {
+	if c.Kind == events.KindPod && !mayCount(pod, c) {
 		return false
 	}
 	constraints, err := p.constraints(pod, orNoObjects(c.Objects), corev1.DoNotSchedule)

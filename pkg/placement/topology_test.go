@@ -86,10 +86,9 @@ func spread(key string, when corev1.UnsatisfiableConstraintAction, edits ...func
 	}
 }
 
-func profileOf(t testing.TB, cross placement.CrossNodeRules) *placement.Profile {
+func profileOf(t testing.TB) *placement.Profile {
 	t.Helper()
 	cfg := placement.DefaultProfile("s")
-	cfg.CrossNodeRules = cross
 	p, err := placement.NewProfile(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -120,44 +119,40 @@ const (
 	soft     = corev1.ScheduleAnyway
 )
 
-// TestCrossNodeRules: what reaches beyond a node is refused or evaluated; soft rules and
-// what a node's document settles are evaluated either way.
-func TestCrossNodeRules(t *testing.T) {
+// TestBeyondOneNode: which nodes take a pod when one that matters is on a1.
+func TestBeyondOneNode(t *testing.T) {
 	everywhere := "a1 a2 b1 x1"
 	reserved := &state.Pod{UID: "reserved", Namespace: "default"}
 	selected := term(hostname, "web")
 	selected.Namespaces, selected.NamespaceSelector = []string{"team"}, &metav1.LabelSelector{
 		MatchLabels: map[string]string{"env": "prod"}}
 	tests := map[string]struct {
-		there             *state.Pod // on a1
-		pod               *state.Pod
-		refused, evaluate string
+		there *state.Pod // on a1
+		pod   *state.Pod
+		want  string
 	}{
-		"hard spread":            {app("web", "there"), app("web", "p", spread(zone, hard)), "", "b1"},
-		"hard spread over nodes": {app("web", "there"), app("web", "p", spread(hostname, hard)), "", "a2 b1 x1"},
-		"soft spread":            {app("web", "there"), app("web", "p", spread(zone, soft)), everywhere, everywhere},
-		"affinity":               {app("db", "there"), app("web", "p", near(term(zone, "db"))), "", "a1 a2"},
-		"affinity to a node":     {app("db", "there"), app("web", "p", near(term(hostname, "db"))), "", "a1"},
-		"anti-affinity":          {app("db", "there"), app("web", "p", away(term(zone, "db"))), "", "b1 x1"},
-		"anti-affinity by node":  {app("db", "there"), app("web", "p", away(term(hostname, "db"))), "a2 b1 x1", "a2 b1 x1"},
-		"repelled from a zone":   {app("db", "there", away(term(zone, "web"))), app("web", "p"), "", "b1 x1"},
-		"repelled from a node":   {app("db", "there", away(term(hostname, "web"))), app("web", "p"), "a2 b1 x1", "a2 b1 x1"},
-		"others are repelled":    {app("db", "there", away(term(zone, "x"))), app("web", "p"), everywhere, everywhere},
-		"a namespace not known":  {app("db", "there", away(selected)), app("web", "p"), "", everywhere},
-		"a reserved pod":         {reserved, app("web", "p"), "a2 b1 x1", everywhere},
+		"hard spread":            {app("web", "there"), app("web", "p", spread(zone, hard)), "b1"},
+		"hard spread over nodes": {app("web", "there"), app("web", "p", spread(hostname, hard)), "a2 b1 x1"},
+		"soft spread":            {app("web", "there"), app("web", "p", spread(zone, soft)), everywhere},
+		"affinity":               {app("db", "there"), app("web", "p", near(term(zone, "db"))), "a1 a2"},
+		"affinity to a node":     {app("db", "there"), app("web", "p", near(term(hostname, "db"))), "a1"},
+		"anti-affinity":          {app("db", "there"), app("web", "p", away(term(zone, "db"))), "b1 x1"},
+		"anti-affinity by node":  {app("db", "there"), app("web", "p", away(term(hostname, "db"))), "a2 b1 x1"},
+		"repelled from a zone":   {app("db", "there", away(term(zone, "web"))), app("web", "p"), "b1 x1"},
+		"repelled from a node":   {app("db", "there", away(term(hostname, "web"))), app("web", "p"), "a2 b1 x1"},
+		"others are repelled":    {app("db", "there", away(term(zone, "x"))), app("web", "p"), everywhere},
+		"a namespace not known":  {app("db", "there", away(selected)), app("web", "p"), everywhere},
+		"a reserved pod":         {reserved, app("web", "p"), everywhere},
 		"preferred anti-affinity": {
-			app("db", "there"), app("web", "p", prefersAway(term(zone, "db"))), everywhere, everywhere},
+			app("db", "there"), app("web", "p", prefersAway(term(zone, "db"))), everywhere},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			nodes := zones()
 			nodes["a1"].AddPod(test.there)
 			in := placement.Input{Pod: test.pod, Nodes: inOrder(nodes)}
-			if got := feasible(t, profileOf(t, placement.RefuseCrossNode), in); got != test.refused {
-				t.Errorf("refusing: feasible %q, want %q", got, test.refused)
-			}
-			if got := feasible(t, profileOf(t, placement.EvaluateCrossNode), in); got != test.evaluate {
-				t.Errorf("evaluating: feasible %q, want %q", got, test.evaluate)
+			if got := feasible(t, profileOf(t), in); got != test.want {
+				t.Errorf("feasible %q, want %q", got, test.want)
 			}
 		})
 	}
@@ -177,11 +172,8 @@ func TestSharedHostname(t *testing.T) {
 	nodes["b1"].Node.Object.Labels[hostname] = "a1"
 	nodes["a1"].AddPod(app("db", "there"))
 	in := placement.Input{Pod: app("web", "p", away(term(hostname, "db"))), Nodes: inOrder(nodes)}
-	if got := feasible(t, profileOf(t, placement.RefuseCrossNode), in); got != "" {
-		t.Errorf("refusing: feasible %q, want none", got)
-	}
-	if got := feasible(t, profileOf(t, placement.EvaluateCrossNode), in); got != "a2 x1" {
-		t.Errorf("evaluating: feasible %q, want those of other hostnames", got)
+	if got := feasible(t, profileOf(t), in); got != "a2 x1" {
+		t.Errorf("feasible %q, want those of other hostnames", got)
 	}
 }
 
@@ -192,33 +184,31 @@ func TestCandidates(t *testing.T) {
 	in := placement.Input{
 		Pod: app("web", "p"), Nodes: inOrder(nodes), Candidates: []*state.NodeInfo{nodes["a2"], nodes["b1"]},
 	}
-	if got := feasible(t, profileOf(t, placement.EvaluateCrossNode), in); got != "b1" {
+	if got := feasible(t, profileOf(t), in); got != "b1" {
 		t.Errorf("feasible %q, want b1: what is on a1 keeps the pod out of its zone", got)
 	}
 	in.Candidates = in.Candidates[:1]
-	r := profileOf(t, placement.EvaluateCrossNode).Evaluate(in)
+	r := profileOf(t).Evaluate(in)
 	want := "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules."
 	if got := r.Diagnosis.Message(); got != want || r.NodesTotal != 1 {
 		t.Errorf("%d nodes: %s, want %s", r.NodesTotal, got, want)
 	}
 }
 
-// TestRepelledWakes: the end of what kept a pod away wakes it, in both modes.
+// TestRepelledWakes: the end of what kept a pod away wakes it.
 func TestRepelledWakes(t *testing.T) {
-	for _, cross := range []placement.CrossNodeRules{placement.RefuseCrossNode, placement.EvaluateCrossNode} {
-		there := app("db", "there", away(term(zone, "web")), func(p *corev1.Pod) { p.Spec.NodeName = "a1" })
-		nodes := map[string]*state.NodeInfo{"a1": zones()["a1"]}
-		nodes["a1"].AddPod(there)
-		p := profileOf(t, cross)
-		in := placement.Input{Pod: app("web", "p"), Nodes: inOrder(nodes)}
-		r := p.Evaluate(in)
-		if r.FeasibleCount != 0 {
-			t.Fatalf("mode %d: placed next to what repels it", cross)
-		}
-		gone := placement.PodChange(state.PodChange{Before: there})
-		if !p.Wakes(in.Pod, r.Diagnosis.Plugins(), gone) {
-			t.Errorf("mode %d: the end of the cause does not wake the pod", cross)
-		}
+	there := app("db", "there", away(term(zone, "web")), func(p *corev1.Pod) { p.Spec.NodeName = "a1" })
+	nodes := map[string]*state.NodeInfo{"a1": zones()["a1"]}
+	nodes["a1"].AddPod(there)
+	p := profileOf(t)
+	in := placement.Input{Pod: app("web", "p"), Nodes: inOrder(nodes)}
+	r := p.Evaluate(in)
+	if r.FeasibleCount != 0 {
+		t.Fatal("placed next to what repels it")
+	}
+	gone := placement.PodChange(state.PodChange{Before: there})
+	if !p.Wakes(in.Pod, r.Diagnosis.Plugins(), gone) {
+		t.Error("the end of the cause does not wake the pod")
 	}
 }
 
@@ -266,7 +256,7 @@ func TestHardSpread(t *testing.T) {
 				nodes[node].AddPod(pod)
 			}
 			in := placement.Input{Pod: test.pod, Nodes: inOrder(nodes)}
-			if got := feasible(t, profileOf(t, placement.EvaluateCrossNode), in); got != test.want {
+			if got := feasible(t, profileOf(t), in); got != test.want {
 				t.Errorf("feasible %q, want %q", got, test.want)
 			}
 		})
@@ -295,7 +285,7 @@ func TestSpreadPolicies(t *testing.T) {
 				func(c *corev1.TopologySpreadConstraint) {
 					c.NodeAffinityPolicy, c.NodeTaintsPolicy = test.affinity, test.taints
 				}))}
-			if got := feasible(t, profileOf(t, placement.EvaluateCrossNode), in); got != test.want {
+			if got := feasible(t, profileOf(t), in); got != test.want {
 				t.Errorf("feasible %q, want %q", got, test.want)
 			}
 		})
@@ -374,7 +364,7 @@ func TestDefaultSpread(t *testing.T) {
 				nodes["a1"].AddPod(app(other, fmt.Sprint(i)))
 			}
 			in := placement.Input{Pod: test.pod, Nodes: inOrder(nodes), Objects: objects, Details: true, Limit: -1}
-			r := profileOf(t, placement.RefuseCrossNode).Evaluate(in)
+			r := profileOf(t).Evaluate(in)
 			if got := ranking(r, placement.PodTopologySpread); got != test.want {
 				t.Errorf("order %q, want %q", got, test.want)
 			}
@@ -417,7 +407,7 @@ func TestSpreadScores(t *testing.T) {
 		Pod: app("web", "p", spread(zone, soft)), Nodes: inOrder(nodes), Details: true, Limit: -1,
 	}
 	want := map[string][2]int64{"a1": {4, 0}, "a2": {4, 0}, "b1": {0, 100}, "x1": {0, 0}}
-	for _, n := range profileOf(t, placement.RefuseCrossNode).Evaluate(in).Nodes {
+	for _, n := range profileOf(t).Evaluate(in).Nodes {
 		for _, s := range n.Scores {
 			if got := [2]int64{s.Raw, s.Normalized}; s.Plugin == placement.PodTopologySpread && got != want[n.Node.Node.Name] {
 				t.Errorf("node %s: raw and normalised %v, want %v", n.Node.Node.Name, got, want[n.Node.Node.Name])
@@ -458,7 +448,7 @@ func TestRequiredAffinity(t *testing.T) {
 				nodes[node].AddPod(pod)
 			}
 			in := placement.Input{Pod: test.pod, Nodes: inOrder(nodes)}
-			if got := feasible(t, profileOf(t, placement.EvaluateCrossNode), in); got != test.want {
+			if got := feasible(t, profileOf(t), in); got != test.want {
 				t.Errorf("feasible %q, want %q", got, test.want)
 			}
 		})
@@ -477,7 +467,7 @@ func TestNamespaceLabels(t *testing.T) {
 	inProd.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}
 	nodes := zones()
 	nodes["a1"].AddPod(app("db", "there", func(p *corev1.Pod) { p.Namespace = "team" }))
-	p := profileOf(t, placement.EvaluateCrossNode)
+	p := profileOf(t)
 	in := placement.Input{Pod: app("web", "p", away(inProd)), Nodes: inOrder(nodes)}
 	for env, want := range map[string]string{"prod": "b1 x1", "dev": "a1 a2 b1 x1"} {
 		in.Objects = namespaces(env)

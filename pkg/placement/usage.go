@@ -1,23 +1,18 @@
 package placement
 
-// useFilter is a rule about what is left of a node: one of a fit by columns, a filter that
-// has no columns, or that all pods there are known.
+// useFilter is a rule about what is left of a node: a fit by columns, or a filter that has
+// no columns.
 type useFilter struct {
-	index       int16
-	fit         *fitUse
-	filter      Filter
-	undescribed bool
+	index  int16
+	fit    *fitUse
+	filter Filter
 }
 
 func (u *useFilter) passes(e *Engine, slot int) bool {
-	switch {
-	case u.fit != nil:
+	if u.fit != nil {
 		return u.fit.passes(&e.resources, slot)
-	case u.undescribed:
-		return e.infos[slot].UndescribedPods() == 0
-	default:
-		return u.filter.Check(e.infos[slot]) == Success
 	}
+	return u.filter.Check(e.infos[slot]) == Success
 }
 
 // judgeUse lets the rules about use have their say, given the verdict of the others.

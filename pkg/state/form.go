@@ -61,8 +61,9 @@ func (p *podParts) newForm(template []byte) (*form, error) {
 	} else {
 		f.terms = newPodTerms(&obj)
 	}
-	for _, entry := range p.annotations[:min(len(p.annotations), maxUsual)] {
-		f.usual = append(f.usual, string(entry))
+	f.usual = make([]string, min(len(p.annotations), maxUsual))
+	for i := range f.usual {
+		f.usual[i] = string(p.annotations[i])
 	}
 	return f, nil
 }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -267,16 +268,15 @@ func namesAll(obj *corev1.Pod, missing corev1.ResourceList) bool {
 	if podresource.IsPodResizeInfeasible(obj) {
 		return len(missing) == 0
 	}
-	for _, containers := range [][]corev1.Container{obj.Spec.Containers, obj.Spec.InitContainers} {
-		for i := range containers {
-			for name := range missing {
-				if _, ok := containers[i].Resources.Requests[name]; !ok {
-					return false
-				}
+	lacks := func(c corev1.Container) bool {
+		for name := range missing {
+			if _, ok := c.Resources.Requests[name]; !ok {
+				return true
 			}
 		}
+		return false
 	}
-	return true
+	return !slices.ContainsFunc(obj.Spec.Containers, lacks) && !slices.ContainsFunc(obj.Spec.InitContainers, lacks)
 }
 
 // DefaultRequests is the request list of a container that names none, for scoring.

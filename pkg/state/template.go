@@ -1,8 +1,12 @@
 package state
 
 import (
+	"encoding/binary"
+	"slices"
+
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-scheduler/berth/pkg/state/intern"
 )
@@ -131,9 +135,38 @@ func shareList(held []*resourceList, list *corev1.ResourceList) []*resourceList 
 	if len(*list) == 0 {
 		return held
 	}
-	shared := resourceLists.Get(marshalled(&corev1.ResourceRequirements{Requests: *list}), func() *resourceList {
-		return &resourceList{list: *list}
-	})
+	shared := resourceLists.Get(listKey(*list), func() *resourceList { return &resourceList{list: *list} })
 	*list = shared.list
 	return append(held, shared)
 }
+
+// listKey writes a list so that equal bytes are the same names with equal quantities in the
+// same format. It does what marshalling would, for whole and milli units in a fraction of
+// the time.
+func listKey(list corev1.ResourceList) []byte {
+	var room [usualResources]string
+	names := room[:0]
+	for name := range list {
+		names = append(names, string(name))
+	}
+	slices.Sort(names)
+	key := make([]byte, 0, listKeySize)
+	for _, name := range names {
+		q := list[corev1.ResourceName(name)]
+		key = appendBytes(appendBytes(key, name), string(q.Format))
+		if v, whole := q.AsInt64(); whole {
+			key = binary.AppendVarint(append(key, 'i'), v)
+		} else if m := q.MilliValue(); resource.NewMilliQuantity(m, q.Format).Cmp(q) == 0 {
+			key = binary.AppendVarint(append(key, 'm'), m)
+		} else {
+			key = appendBytes(append(key, 's'), q.String())
+		}
+	}
+	return key
+}
+
+const (
+	// listKeySize is room for the key of most lists, usualResources for their names.
+	listKeySize    = 128
+	usualResources = 8
+)

@@ -298,12 +298,11 @@ func v1Args(configs []config.PluginConfig) (map[string]runtime.Object, error) {
 
 // enginePart is what of a profile decides about nodes.
 type enginePart struct {
-	Percentage     int32
-	Filters        []string
-	Narrows        []string // sorted: their order changes nothing
-	Weights        map[string]int32
-	SchedulerName  string
-	BeyondOneShard placement.CrossNodeRules
+	Percentage    int32
+	Filters       []string
+	Narrows       []string // sorted: their order changes nothing
+	Weights       map[string]int32
+	SchedulerName string
 }
 
 // expectedProfile is what the engine should be told, going by upstream's lists.
@@ -334,7 +333,7 @@ func expectedProfile(
 func engineProfile(p placement.ProfileConfig) enginePart {
 	part := enginePart{
 		SchedulerName: p.SchedulerName, Percentage: p.PercentageOfNodesToScore,
-		Weights: map[string]int32{}, BeyondOneShard: p.CrossNodeRules,
+		Weights: map[string]int32{},
 	}
 	for _, c := range p.Plugins {
 		if c.Points&placement.Filtering != 0 {

@@ -105,24 +105,29 @@ func ranks(plugin string) bool { return slices.Contains(scorers, plugin) }
 
 func (s *tally) percent(count int) float64 { return 100 * float64(count) / float64(s.total) }
 
-// What every plugin must at least have done, in percent of the decisions, for a run to mean
-// something.
+// What every plugin must at least have done, in percent of the decisions, for a run of at
+// least manyDecisions to mean something. A shorter one may by chance do three quarters of it.
 const (
-	leastRejects = 5
-	leastRanks   = 20
+	leastRejects  = 5
+	leastRanks    = 20
+	manyDecisions = 10_000
 )
 
 // lopsided names what the input did not exercise.
 func (s *tally) lopsided() []string {
+	part := 1.0
+	if s.total < manyDecisions {
+		part = 0.75
+	}
 	var missing []string
 	if s.placed < s.total/10 || s.refused < s.total/10 {
 		missing = append(missing, "too few placed or refused")
 	}
 	for _, c := range placement.DefaultProfile("").Plugins {
-		if rejects(c.Name) && s.percent(s.rejects[c.Name]) < leastRejects {
+		if rejects(c.Name) && s.percent(s.rejects[c.Name]) < part*leastRejects {
 			missing = append(missing, c.Name+" rejects too little")
 		}
-		if ranks(c.Name) && s.percent(s.ranks[c.Name]) < leastRanks {
+		if ranks(c.Name) && s.percent(s.ranks[c.Name]) < part*leastRanks {
 			missing = append(missing, c.Name+" ranks too little")
 		}
 	}

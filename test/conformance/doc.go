@@ -19,8 +19,6 @@
 // to both loaders, which must end up with the same, or name the same fields for the same
 // kinds of mistakes.
 //
-// Profiles evaluate rules beyond one node (EvaluateCrossNode): upstream knows nothing else.
-//
 // It is a module of its own outside the workspace (GOWORK=off): it needs k8s.io/kubernetes,
 // whose versions must not decide those of the product. A cold build takes minutes.
 //

@@ -134,7 +134,7 @@ func TestNominationLeavesTraces(t *testing.T) {
 // just is a profile of one plugin.
 func just(plugin string) placement.ProfileConfig {
 	return placement.ProfileConfig{
-		SchedulerName: "s", CrossNodeRules: placement.EvaluateCrossNode,
+		SchedulerName: "s",
 		Plugins: []placement.PluginConfig{
 			{Name: placement.PrioritySort}, {Name: plugin, Weight: 1}, {Name: placement.DefaultBinder},
 		},

@@ -14,10 +14,15 @@ import (
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// One shard that decides alone keeps every rule about other pods, hard and soft.
-func TestTopologyWithOneShard(t *testing.T) {
+// Rules about other pods hold, hard and soft, if one shard decides alone.
+func TestTopologyWithOneShard(t *testing.T) { topology(t, 1) }
+
+// They hold as well if several shards place pods at the same time.
+func TestTopologyWithSeveralShards(t *testing.T) { topology(t, 3) }
+
+func topology(t *testing.T, shards int) {
 	s := newStack(t, sixtyNodes)
-	s.up(harness.UpConfig{Shards: 1, Binders: 1})
+	s.up(harness.UpConfig{Shards: shards, Binders: 1})
 	for i, test := range []struct {
 		name string
 		run  func(*stack, string)
@@ -35,18 +40,6 @@ func TestTopologyWithOneShard(t *testing.T) {
 			return
 		}
 	}
-}
-
-// Several shards place no pod whose hard rule two of them could break together, and say so.
-func TestTopologyWithSeveralShards(t *testing.T) {
-	s := newStack(t, sixtyNodes)
-	s.up(harness.UpConfig{Shards: 2, Binders: 1})
-	ns := s.namespace("topology")
-	s.create(newPod(ns, "hard", "100m", spreading(corev1.LabelTopologyZone, corev1.DoNotSchedule)))
-	s.unschedulable(ns, "hard", "PodTopologySpread")
-	s.create(newPods(ns, "soft", 9, "100m", spreading(corev1.LabelTopologyZone, corev1.ScheduleAnyway))...)
-	s.bound(ns, 9, placedWithin)
-	s.audit()
 }
 
 const app = "app"

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	nodes   = 90
-	pending = 150
+	nodes   = 60
+	pending = 60
 )
 
 // Objects with one name or UID, or memory shared between them, would make a workload

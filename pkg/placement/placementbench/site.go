@@ -26,7 +26,6 @@ type Site struct {
 // NewSite takes a cluster in; its nodes and pods become the site's, and are stripped.
 func NewSite(c Cluster) (*Site, error) {
 	config := placement.DefaultProfile(corev1.DefaultSchedulerName)
-	config.CrossNodeRules = placement.EvaluateCrossNode
 	profile, err := placement.NewProfile(config)
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 // random weights and arguments; now and then in another order, with some of them missing or
 // enabled for half of what they do.
 func (g *Generator) Profile() placement.ProfileConfig {
-	p := placement.ProfileConfig{SchedulerName: "default-scheduler", CrossNodeRules: placement.EvaluateCrossNode}
+	p := placement.ProfileConfig{SchedulerName: "default-scheduler"}
 	for _, c := range placement.DefaultProfile("").Plugins {
 		switch c.Name {
 		case placement.NodeAffinity:

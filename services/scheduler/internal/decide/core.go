@@ -38,12 +38,17 @@ type Core struct {
 	// ownershipMoved: partitions or members changed since the last Ownership.
 	ownershipMoved bool
 	home           homeNodes
+	cross          crossNode
+	searching
+}
+
+// searching is what answers where a pod may go.
+type searching struct {
 	// engine follows the view.
 	engine *placement.Engine
 	// start is where the next search of a profile that samples begins: among all nodes, and
 	// among the home ones.
 	start [2]int
-	cross crossNode
 }
 
 // pipeline is where the attempts are; see the package comment.

@@ -62,7 +62,6 @@ func newWorld(t *testing.T, seed uint64, shards int) *world {
 		nodeObjects: map[string]*corev1.Node{}, auditor: newAuditor(),
 	}
 	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
-	cfg.CrossNodeRules = placement.EvaluateCrossNode
 	profile, err := placement.NewProfile(cfg)
 	if err != nil {
 		t.Fatal(err)

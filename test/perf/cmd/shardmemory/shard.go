@@ -39,7 +39,6 @@ type shard struct {
 func startShard(ctx context.Context, log *factLog) (*shard, error) {
 	bus := memlog.New(memlog.Options{})
 	profile := placement.DefaultProfile("default-scheduler")
-	profile.CrossNodeRules = placement.EvaluateCrossNode
 	service, err := scheduler.New(
 		scheduler.Config{ID: shardID, Profiles: []placement.ProfileConfig{profile}},
 		scheduler.Deps{
