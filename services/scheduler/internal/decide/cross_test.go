@@ -20,7 +20,7 @@ import (
 // crossSeeds is how many histories TestShardsKeepRulesAboutOtherNodes tries, crossFirst the
 // seed of the first.
 var (
-	crossSeeds = flag.Uint64("cross-seeds", 100, "histories of shards that place pods with rules about other nodes")
+	crossSeeds = flag.Uint64("cross-seeds", 60, "histories of shards that place pods with rules about other nodes")
 	crossFirst = flag.Uint64("cross-first", 0, "seed of the first of them")
 )
 
@@ -282,7 +282,7 @@ func TestShardsKeepRulesAboutOtherNodes(t *testing.T) {
 		}
 	}
 	for _, what := range []string{"spread", "apart", "together", "dropped"} {
-		if *crossSeeds >= 100 && checks[what] < int(*crossSeeds)/4 {
+		if *crossSeeds >= 50 && checks[what] < int(*crossSeeds)/4 {
 			t.Errorf("%q %d times in %d histories: they test too little", what, checks[what], *crossSeeds)
 		}
 	}
