@@ -133,8 +133,10 @@ func TestPage(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	if strings.Contains(text, "Memory of a shard") || strings.Contains(text, "was busy") || strings.Contains(text, "NaN") || strings.Contains(text, "%!") {
-		t.Errorf("unexpected words in\n%s", text)
+	for _, unwanted := range []string{"Memory of a shard", "was busy", "NaN", "%!"} {
+		if strings.Contains(text, unwanted) {
+			t.Errorf("%q in\n%s", unwanted, text)
+		}
 	}
 	r.Rows[0].Wrong = []string{"pod 1: elsewhere"}
 	r.Rows[0].Berth.Clock = 2 * time.Second
@@ -143,7 +145,9 @@ func TestPage(t *testing.T) {
 	if text, err = r.markdown(); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"this table is void", "was busy", "its processor 50% of", "| 620MiB |", "| at most 700 MB | **no** |"} {
+	for _, want := range []string{
+		"this table is void", "was busy", "its processor 50% of", "| 620MiB |", "| at most 700 MB | **no** |",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
