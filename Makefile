@@ -191,7 +191,7 @@ bench-placement: ## The engine beside kube-scheduler's code, and a shard's memor
 ifeq ($(WORKLOADS),)
 	@go build -o $(BIN)/shardmemory ./test/perf/cmd/shardmemory
 	@GOMEMLIMIT=620MiB $(BIN)/shardmemory --nodes 5000 --pods 150000 --out .build/bench/memory-5000.json
-	@GOMEMLIMIT=3600MiB $(BIN)/shardmemory --nodes 100000 --pods 1000000 --decisions 500 --out .build/bench/memory-100000.json
+	@GOMEMLIMIT=3400MiB $(BIN)/shardmemory --nodes 100000 --pods 1000000 --decisions 500 --out .build/bench/memory-100000.json
 	@cd test/conformance && GOWORK=off go run ./cmd/benchplacement --version '$(VERSION)' \
 		--memory $(CURDIR)/.build/bench/memory-5000.json,$(CURDIR)/.build/bench/memory-100000.json \
 		--json $(CURDIR)/.build/bench/placement.json --markdown $(CURDIR)/docs/benchmarks.md

@@ -5,7 +5,8 @@
 // each (t1_place.go and so on: pure functions from documents to documents, and from
 // documents to a Txn), then View (what a member knows, fed by Follow) and Store (how a Txn
 // is carried out; etcd and mem pass one contract suite, ledgertest). check.go says what
-// must never be seen. ledgertest's simulation shows the whole protocol at work, and that
+// must never be seen. term.go, guard.go and t11_register.go are about rules that reach beyond
+// one node. ledgertest's simulation shows the whole protocol at work, and that
 // it breaks when a rule is left out.
 //
 // The rules everything rests on:
@@ -26,4 +27,8 @@
 //  8. Messages are hints. Who needs an entry back writes Wanted into it.
 //  9. A deadline is "unchanged for T on my own monotonic clock".
 //  10. Unknown is not failed: resubmit the identical transaction.
+//  11. A hard rule about pods on other nodes is registered before the first pod that carries
+//     it is placed, and every placement compares the registry. Placements that the rule
+//     relates in one domain meet at its guards; what a placement compares of them is what
+//     it has counted, no newer (package guard says who compares and puts what).
 package ledger

@@ -41,7 +41,7 @@ func (k *classCache) use(entry *cached) { k.recent.MoveToFront(entry.place) }
 func (k *classCache) settle(c *class, nodes int) {
 	budget := k.budget
 	if budget <= 0 {
-		budget = DefaultCacheBytes + DefaultCacheBytesPerNode*int64(nodes)
+		budget = min(DefaultCacheBytes+DefaultCacheBytesPerNode*int64(nodes), MaxCacheBytes)
 	}
 	front := k.recent.Front().Value.(*cached)
 	size := c.bytes()

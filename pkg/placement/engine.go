@@ -11,15 +11,16 @@ import (
 // EngineConfig of an Engine.
 type EngineConfig struct {
 	// CacheBytes is about how much memory the classes may take together; 0 means
-	// DefaultCacheBytes and DefaultCacheBytesPerNode. The least recently used class goes
+	// DefaultCacheBytes and DefaultCacheBytesPerNode, at most MaxCacheBytes. The least recently used class goes
 	// first. One class takes 30 to 60 bytes a node; one alone may be larger than the budget.
 	CacheBytes int64
 }
 
-// By default, this is room for some hundreds of classes, however large the cluster is.
+// By default, this is room for some hundreds of classes, up to about 30,000 nodes.
 const (
 	DefaultCacheBytes        = 128 << 20
 	DefaultCacheBytesPerNode = 12 << 10
+	MaxCacheBytes            = 512 << 20
 )
 
 // Engine gives the answers of Profile.Evaluate from state that it keeps up to date.

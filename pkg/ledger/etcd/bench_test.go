@@ -13,8 +13,10 @@ import (
 // one transaction of each client, on nodes of its own. Reported per document.
 func BenchmarkPlaceBatch(b *testing.B) {
 	s := start(b, false)
-	for _, c := range []struct{ docs, clients int }{{1, 1}, {12, 1}, {32, 1}, {1, 16}, {12, 4}, {32, 4}} {
-		b.Run(fmt.Sprintf("docs=%d/clients=%d", c.docs, c.clients), func(b *testing.B) {
+	for _, c := range []struct{ docs, clients, guards int }{
+		{1, 1, 0}, {12, 1, 0}, {32, 1, 0}, {1, 16, 0}, {12, 4, 0}, {32, 4, 0}, {12, 1, 3}, {12, 4, 3},
+	} {
+		b.Run(fmt.Sprintf("docs=%d/clients=%d/guards=%d", c.docs, c.clients, c.guards), func(b *testing.B) {
 			store := s.open(b)
 			session, err := store.OpenSession(b.Context(), ledger.MinSessionTTL)
 			if err != nil {
@@ -27,7 +29,7 @@ func BenchmarkPlaceBatch(b *testing.B) {
 			}()
 			var shards []*placer
 			for i := range c.clients {
-				p := &placer{name: fmt.Sprintf("s%d", i), docs: make([]ledger.NodeDoc, c.docs)}
+				p := &placer{name: fmt.Sprintf("s%d", i), docs: make([]ledger.NodeDoc, c.docs), guards: make([]int64, c.guards)}
 				if err := p.own(b, store, session, int32(i)); err != nil {
 					b.Fatal(err)
 				}
@@ -63,6 +65,20 @@ type placer struct {
 	podUIDs   []string
 	docs      []ledger.NodeDoc
 	token     ledger.Token
+	// guards are the revisions of the carriers' guards of one term, in as many domains: the
+	// first pods of every batch are spread over them.
+	guards []int64
+}
+
+// needs is what the i-th pod of a batch needs as a carrier.
+func (p *placer) needs(i int) ledger.Needs {
+	key := func(part ledger.Part) string {
+		return ledger.KeyGuard(ledger.TermID("term-of-"+p.name), fmt.Sprintf("zone-%d", i), part)
+	}
+	return ledger.Needs{Guards: []ledger.GuardUse{
+		{Key: key(ledger.Carriers), Compare: true, Revision: p.guards[i], Put: true},
+		{Key: key(ledger.Matchers), Compare: true},
+	}}
 }
 
 // own takes the placer's partition and finds pods that belong to it.
@@ -85,7 +101,7 @@ func (p *placer) own(b *testing.B, store ledger.Store, session ledger.Session, p
 }
 
 func (p *placer) place(b *testing.B, store ledger.Store) error {
-	batch := ledger.PlaceBatch{Epochs: map[int32]int64{p.partition: p.epoch}}
+	batch := ledger.PlaceBatch{Epochs: map[int32]int64{p.partition: p.epoch}, Needs: map[ledger.Token]ledger.Needs{}}
 	for i, d := range p.docs {
 		p.token++
 		d.Entries, d.HW = nil, map[string]uint64{ledger.KindPod: uint64(p.token)}
@@ -98,6 +114,9 @@ func (p *placer) place(b *testing.B, store ledger.Store) error {
 			return err
 		}
 		batch.Docs, batch.Placed = append(batch.Docs, placed), append(batch.Placed, p.token)
+		if i < len(p.guards) {
+			batch.Needs[p.token] = p.needs(i)
+		}
 	}
 	txn, err := batch.Txn()
 	if err != nil {
@@ -114,5 +133,8 @@ func (p *placer) place(b *testing.B, store ledger.Store) error {
 		batch.Docs[i].Revision = r.Revision
 	}
 	p.docs = batch.Docs
+	for i := range p.guards {
+		p.guards[i] = r.Revision
+	}
 	return nil
 }

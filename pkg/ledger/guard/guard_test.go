@@ -330,3 +330,33 @@ func TestIndexFindsWhatMatches(t *testing.T) {
 		}
 	})
 }
+
+// BenchmarkOf is what it costs to find out what concerns a pod, in a registry that is full.
+func BenchmarkOf(b *testing.B) {
+	x := guard.NewIndex()
+	for i := range ledger.MaxTerms {
+		term := termsOf(b, newPod(nil, spread(zone, fmt.Sprint("app-", i), 1)))[0]
+		if err := x.Set(term.ID(), ledger.RegisteredTerm{Term: term}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for name, pod := range map[string]*state.Pod{
+		"plain": newPod(app("none"), nil), "matcher": newPod(app("app-7"), nil),
+		"carrier": newPod(app("app-7"), spread(zone, "app-7", 1)),
+	} {
+		b.Run(name, func(b *testing.B) {
+			p := profile(b)
+			b.ReportAllocs()
+			for b.Loop() {
+				rules, err := p.CrossRules(pod, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				concern := x.Of(pod, rules, guard.Namespace{Known: true})
+				if !concern.None() {
+					concern.At(guard.Choice{Labels: map[string]string{zone: "z"}})
+				}
+			}
+		})
+	}
+}

@@ -88,8 +88,10 @@ func (x *crossNode) countHosts(nodes []*state.NodeInfo) {
 
 func (x *crossNode) moveHosts(changes []state.NodeChange) {
 	for _, n := range changes {
-		if n.Before != nil {
-			x.hosts[hostOf(n.Before)]--
+		if host := hostOf(n.Before); n.Before != nil {
+			if x.hosts[host]--; x.hosts[host] == 0 {
+				delete(x.hosts, host)
+			}
 		}
 		if n.After != nil {
 			x.hosts[hostOf(n.After)]++

@@ -12,5 +12,10 @@
 // At most one transaction is in flight per shard; while it is, the next batch is decided
 // on top of it, because what is staged counts in the view.
 //
+// Hard rules about pods on other nodes need more than the node's document (package guard):
+// an attempt may have to wait until its terms are registered, until every pod in a domain is
+// counted, or until what it follows is bound (cross.go, keepers.go), and its transaction
+// compares guards at the revisions that it has counted.
+//
 // Start reading at Core.Step.
 package decide

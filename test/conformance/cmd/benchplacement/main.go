@@ -63,7 +63,7 @@ func parse(args []string) (options, error) {
 	set.StringVar(&names, "workloads", "", "which workloads, separated by commas; all when empty")
 	set.IntVar(&o.nodes, "nodes", 5000, "nodes of the cluster")
 	set.IntVar(&o.pods, "pods", 50_000, "pods that arrive at most; workloads may say fewer")
-	set.DurationVar(&o.box, "box", 6*time.Second, "processor time for each run of kube-scheduler")
+	set.DurationVar(&o.box, "box", 5*time.Second, "processor time for each run of kube-scheduler")
 	set.IntVar(&o.samples, "samples", 50, "decisions per workload to check; 0 for none")
 	set.StringVar(&o.version, "version", "", "Berth's version, for the report")
 	set.StringVar(&memory, "memory", "", "reports of shardmemory to include, separated by commas")

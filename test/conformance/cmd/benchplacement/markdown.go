@@ -89,8 +89,11 @@ func (r *report) LowestShare() float64 {
 	return lowest
 }
 
-// Took is how long the table took to make, without the memory.
-func (r *report) Took() time.Duration { return r.End.Sub(r.Begin) }
+// quietShare is the part of the time that a process has its processor on a quiet machine.
+const quietShare = 0.95
+
+// Busy says that the machine had other things to do.
+func (r *report) Busy() bool { return r.LowestShare() < quietShare }
 
 // Required is the bound on resident memory, in words.
 func (m memoryReport) Required() string {
