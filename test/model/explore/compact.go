@@ -14,10 +14,15 @@ type Step struct {
 	// Text has a verb for each argument that it uses, in order.
 	Text    string
 	A, B, C uint8
+	// Late makes the text instead, of a step with more to tell.
+	Late func() string
 }
 
 // String is the step as a person reads it.
 func (s Step) String() string {
+	if s.Late != nil {
+		return s.Late()
+	}
 	args := []any{s.A, s.B, s.C}
 	return fmt.Sprintf(s.Text, args[:strings.Count(s.Text, "%")]...)
 }
