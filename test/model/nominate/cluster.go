@@ -22,6 +22,9 @@ func (m *model) evict(w *world, v int, step stepFunc) {
 	if w.pods[v].asked && !w.pods[v].terminating && !w.pods[v].gone {
 		t := *w
 		t.pods[v].terminating = true
+		if c.by != orphan {
+			t.pods[v].cause = c.by
+		}
 		if c.by == 0 && w.pods[v].early == 0 {
 			t.wrong = unclaimed
 		}

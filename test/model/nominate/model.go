@@ -79,7 +79,7 @@ func (m *model) key(w *world, buf []byte) []byte {
 	buf = append(buf, w.left.plans<<4|w.left.aborts<<2|w.left.deletes, byte(w.wrong))
 	for p := range m.pods {
 		pod, e, c := &w.pods[p], w.entries[p], w.claims[p]
-		buf = append(buf, seen(pod.sight)|bit(pod.terminating)<<4|bit(pod.asked)<<5, pod.early,
+		buf = append(buf, seen(pod.sight)|bit(pod.terminating)<<4|bit(pod.asked)<<5, pod.early<<4|pod.cause,
 			byte(e.state)|e.node<<2|bit(e.waited)<<4, e.victims, c.by<<1|bit(c.sent))
 		for i := range m.shards() {
 			buf = append(buf, seen(w.shards[i].cache[p]))

@@ -91,8 +91,8 @@ func (w *world) sentBy(k int) bool {
 
 // evictedFor says whether somebody has been evicted for a plan.
 func (w *world) evictedFor(k int) bool {
-	for q, c := range w.claims {
-		if int(c.by) == k+1 && w.pods[q].terminating {
+	for q := range w.pods {
+		if int(w.pods[q].cause) == k+1 {
 			return true
 		}
 	}
@@ -102,6 +102,9 @@ func (w *world) evictedFor(k int) bool {
 // drop takes a plan's claims away; those whose eviction may have been sent stay, for nobody.
 func (w *world) drop(k int, sentToo bool) {
 	for q, c := range w.claims {
+		if int(w.pods[q].cause) == k+1 {
+			w.pods[q].cause = 0
+		}
 		switch {
 		case int(c.by) != k+1:
 		case c.sent && !sentToo:
@@ -134,6 +137,11 @@ func (m *model) promote(w *world, p int, step stepFunc) {
 		}
 		t := *w
 		t.entries[p].state = committed
+		for q := range m.pods {
+			if int(t.pods[q].cause) == p+1 {
+				t.pods[q].cause = 0
+			}
+		}
 		if !fits && left == 0 {
 			t.wrong = blindly
 		}

@@ -69,6 +69,8 @@ type pod struct {
 	// early is the pod + 1 that it was evicted for before any plan was committed. Only an
 	// ablation does that.
 	early uint8
+	// cause is the pod + 1 whose plan it was evicted for, while that plan lives.
+	cause uint8
 }
 
 type entryState uint8
