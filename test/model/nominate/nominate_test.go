@@ -83,7 +83,7 @@ func largeScenarios() map[string]scenario {
 			pods: []spec{
 				{name: "U", size: 2, runs: onB}, {name: "V", size: 1, runs: onA}, {name: "W", size: 1, runs: onA},
 				{name: "P", size: 2, priority: 2, on: a | b}, {name: "Q", shard: 1, size: 1, priority: 1, on: a | b},
-				{name: "Z", shard: 1, size: 2, priority: 3, on: a | b},
+				{name: "Z", shard: 1, size: 2, priority: 3, on: a},
 			},
 			limits: limits{plans: 3, aborts: 1, deletes: 1},
 		},
@@ -94,7 +94,7 @@ func largeScenarios() map[string]scenario {
 				{name: "P", size: 1, priority: 2, on: a}, {name: "R", shard: 1, size: 2, priority: 2, on: a},
 				{name: "S", shard: 1, size: 1, priority: 3, on: a},
 			},
-			limits: limits{plans: 4, aborts: 2, deletes: 1},
+			limits: limits{plans: 3, aborts: 1},
 		},
 	}
 }
