@@ -99,7 +99,8 @@ func (m *model) controller(w *world, step stepFunc) {
 			t.left.timeouts--
 			t.pods[p].disrupted = false
 			m.sync(&t)
-			step(does("the disruption controller stops waiting for p%d to leave; the budget allows %d", uint8(p), t.status.allowed), t)
+			did := "the disruption controller stops waiting for p%d to leave; the budget allows %d"
+			step(does(did, uint8(p), t.status.allowed), t)
 		}
 	}
 	t := *w

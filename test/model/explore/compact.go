@@ -130,11 +130,11 @@ func (s *search[S]) expand(from uint32, state *S) {
 // arrive keeps a state if it is new.
 func (s *search[S]) arrive(from uint32, step uint16, state *S) {
 	s.key = s.m.Key(state, s.key[:0])
-	print := fingerprintOf(s.key)
-	if _, known := s.seen[print]; known {
+	fp := fingerprintOf(s.key)
+	if _, known := s.seen[fp]; known {
 		return
 	}
-	s.seen[print] = struct{}{}
+	s.seen[fp] = struct{}{}
 	s.trail.from = append(s.trail.from, from)
 	s.trail.step = append(s.trail.step, step)
 	s.next = append(s.next, *state)

@@ -17,7 +17,11 @@ func (m *model) evict(w *world, v int, step stepFunc) {
 		t := *w
 		t.claims[v].sent = !m.without("the mark before the eviction")
 		t.pods[v].asked = true
-		step(m.does("the binder marks %s and sends its eviction", name), t)
+		did := "the binder marks %s and sends its eviction"
+		if !t.claims[v].sent {
+			did = "the binder sends the eviction of %s without a mark"
+		}
+		step(m.does(did, name), t)
 	}
 	if w.pods[v].asked && !w.pods[v].terminating && !w.pods[v].gone {
 		t := *w
@@ -50,7 +54,8 @@ func (m *model) evictEarly(w *world, c plan, step stepFunc) {
 		}
 	}
 	if t != *w {
-		step(m.does("shard %d sends the evictions of %s for %s", m.pods[c.pod].shard, m.names(c.victims), m.pods[c.pod].name), t)
+		by := m.pods[c.pod]
+		step(m.does("shard %d sends the evictions of %s for %s", by.shard, m.names(c.victims), by.name), t)
 	}
 }
 

@@ -126,7 +126,8 @@ func (m *model) broken(w *world) string {
 				return why
 			}
 		}
-		if by := int(w.pods[p].early) - 1; by >= 0 && w.pods[p].terminating && w.pods[by].pending() && m.crowdedOut(w, by) {
+		by := int(w.pods[p].early) - 1
+		if by >= 0 && w.pods[p].terminating && w.pods[by].pending() && m.crowdedOut(w, by) {
 			return fmt.Sprintf("%s was evicted for %s, and its place is taken", spec.name, m.pods[by].name)
 		}
 	}
@@ -159,7 +160,8 @@ func (m *model) crowdedOut(w *world, p int) bool {
 		taken := m.pods[p].size
 		for q, spec := range m.pods {
 			e := w.entries[q]
-			if w.pods[q].on(n) && !w.pods[q].terminating && !w.pods[q].asked || w.pods[q].pending() && e.state != none && int(e.node) == n {
+			stays := w.pods[q].on(n) && !w.pods[q].terminating && !w.pods[q].asked
+			if stays || w.pods[q].pending() && e.state != none && int(e.node) == n {
 				taken += spec.size
 			}
 		}

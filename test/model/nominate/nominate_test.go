@@ -45,7 +45,8 @@ func scenarios() map[string]scenario {
 			capacity: []int{1, 1, 1},
 			pods: []spec{
 				{name: "V", size: 1, runs: onB},
-				{name: "P", size: 1, priority: 1, on: a, blocked: 1}, {name: "R", shard: 1, size: 1, priority: 1, on: c, blocked: 1},
+				{name: "P", size: 1, priority: 1, on: a, blocked: 1},
+				{name: "R", shard: 1, size: 1, priority: 1, on: c, blocked: 1},
 			},
 			limits: limits{plans: 3, aborts: 2, deletes: 1},
 		},

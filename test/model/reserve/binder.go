@@ -19,7 +19,8 @@ func (m *model) bind(w *world, p, n int, step stepFunc) {
 	if !asked && m.without("the pod read before the document") && pod.placed>>n&1 == 1 {
 		t := *w
 		t.pods[p].asked |= 1 << n
-		step(does("a binder that found p%d's entry on node %c earlier reads the pod, and sends the bind", uint8(p), name(n)), t)
+		did := "a binder that found p%d's entry on node %c earlier reads the pod, and sends the bind"
+		step(does(did, uint8(p), name(n)), t)
 	}
 	if asked || m.without("the resourceVersion precondition") && pod.placed>>n&1 == 1 {
 		t := *w

@@ -56,12 +56,14 @@ func scenarios() map[string]scenario {
 func largeScenarios() map[string]scenario {
 	return map[string]scenario{
 		"a fence, a change and a deletion":          cluster(limits{placements: 4, fences: 1, updates: 1, deletes: 1}),
-		"two fences":                                cluster(limits{placements: 4, fences: 2, updates: 1}),
+		"two fences":                                cluster(limits{placements: 4, fences: 2}),
 		"a log that loses its tail, and a fence":    cluster(limits{placements: 3, fences: 1, outages: 1}),
 		"a log that loses its tail, and a change":   cluster(limits{placements: 3, updates: 1, outages: 1}),
 		"a log that loses its tail, and a deletion": cluster(limits{placements: 3, deletes: 1, outages: 1}),
 		"decided now, committed later, a fence":     apart(limits{placements: 4, fences: 1}),
-		"three shards with a pod each":              {nodes: 2, capacity: 2, owner: []int{0, 1, 2}, limits: limits{placements: 3, fences: 1}},
+		"three shards with a pod each": {
+			nodes: 2, capacity: 2, owner: []int{0, 1, 2}, limits: limits{placements: 3, fences: 1},
+		},
 	}
 }
 
