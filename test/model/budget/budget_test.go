@@ -2,6 +2,7 @@ package budget
 
 import (
 	"flag"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ const maxStates = 30_000_000
 
 func explored(t *testing.T, m model) explore.Result {
 	t.Helper()
-	r, err := m.explored(maxStates)
+	r, err := explore.RunCompact(m.explored(maxStates))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,5 +105,28 @@ func TestEachPartIsNeeded(t *testing.T) {
 			}
 			t.Logf("%d states. %s, after %d steps:\n%s", r.States, r.Broken, len(r.History), strings.Join(r.History, "\n"))
 		})
+	}
+}
+
+// TestKeysLoseNothing compares the key, which takes states for one that behave alike, with
+// one that does not.
+func TestKeysLoseNothing(t *testing.T) {
+	small := scenario{pods: 3, desired: 2, limits: limits{claims: 2, sends: 2, timeouts: 1}}
+	for _, without := range []string{"", "the budget's document", "the high-water of the budget's document"} {
+		for _, counts := range []bool{false, true} {
+			small.counts = counts
+			m := model{scenario: small, ablated: without}
+			short, c := explored(t, m), m.explored(maxStates)
+			c.Key = func(w *world, buf []byte) []byte { return fmt.Append(buf, *w) }
+			all, err := explore.RunCompact(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if all.Broken != short.Broken || len(all.History) != len(short.History) || all.States < short.States {
+				t.Errorf("without %q, counts %v: %q after %d steps, but with every state told apart %q after %d",
+					without, counts, short.Broken, len(short.History), all.Broken, len(all.History))
+			}
+			t.Logf("without %q, counts %v: %d states stand for %d", without, counts, short.States, all.States)
+		}
 	}
 }

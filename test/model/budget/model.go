@@ -20,16 +20,14 @@ type model struct {
 
 func (m *model) without(what string) bool { return m.ablated == what }
 
-// explored is everything that can happen, or the shortest way to what must not.
-func (m *model) explored(limit int) (explore.Result, error) {
+// explored is what the explorer needs to try everything that can happen.
+func (m *model) explored(limit int) explore.Compact[world] {
 	allowed := uint8(m.pods - m.desired)
 	start := world{rev: 1, left: m.limits, status: status{allowed: allowed}}
 	for e := range components {
 		start.views[e] = view{allowed: allowed, progress: 1, pods: 1}
 	}
-	return explore.RunCompact(explore.Compact[world]{
-		Start: start, Next: m.next, Key: m.key, Broken: m.broken, Limit: limit,
-	})
+	return explore.Compact[world]{Start: start, Next: m.next, Key: m.key, Broken: m.broken, Limit: limit}
 }
 
 func does(text string, args ...uint8) explore.Step {

@@ -111,7 +111,8 @@ func TestLimitIsAnError(t *testing.T) {
 func TestFingerprintsTellKeysApart(t *testing.T) {
 	seen := map[fingerprint][]byte{}
 	for n := range 1 << 16 {
-		for _, key := range [][]byte{{byte(n), byte(n >> 8)}, {byte(n), byte(n >> 8), 0}, append(make([]byte, 30), byte(n), byte(n>>8))} {
+		short := []byte{byte(n), byte(n >> 8)}
+		for _, key := range [][]byte{short, append(short, 0), append(make([]byte, 30), short...)} {
 			fp := fingerprintOf(key)
 			if other, known := seen[fp]; known {
 				t.Fatalf("%v and %v have the same fingerprint", key, other)

@@ -25,8 +25,8 @@ func (m *model) shards() int {
 	return n
 }
 
-// explored is everything that can happen, or the shortest way to what must not.
-func (m *model) explored(limit int) (explore.Result, error) {
+// explored is what the explorer needs to try everything that can happen.
+func (m *model) explored(limit int) explore.Compact[world] {
 	start := world{left: m.limits}
 	for p, spec := range m.pods {
 		start.pods[p].node = spec.runs
@@ -34,9 +34,7 @@ func (m *model) explored(limit int) (explore.Result, error) {
 			start.shards[i].cache[p].node = spec.runs
 		}
 	}
-	return explore.RunCompact(explore.Compact[world]{
-		Start: start, Next: m.next, Key: m.key, Broken: m.broken, Limit: limit,
-	})
+	return explore.Compact[world]{Start: start, Next: m.next, Key: m.key, Broken: m.broken, Limit: limit}
 }
 
 func (m *model) does(text string, args ...any) explore.Step {

@@ -18,7 +18,7 @@ const maxStates = 30_000_000
 
 func explored(t *testing.T, s scenario, ablated string) explore.Result {
 	t.Helper()
-	r, err := (&model{scenario: s, ablated: ablated}).explored(maxStates)
+	r, err := explore.RunCompact((&model{scenario: s, ablated: ablated}).explored(maxStates))
 	if err != nil {
 		t.Fatal(err)
 	}

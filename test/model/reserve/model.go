@@ -75,8 +75,8 @@ func (m *model) shards() int {
 	return n
 }
 
-// explored is everything that can happen, or the shortest way to what must not.
-func (m *model) explored(limit int) (explore.Result, error) {
+// explored is what the explorer needs to try everything that can happen.
+func (m *model) explored(limit int) explore.Compact[world] {
 	start := world{left: m.limits, rev: 1}
 	for p := range m.owner {
 		start.pods[p].rv = 1
@@ -86,9 +86,7 @@ func (m *model) explored(limit int) (explore.Result, error) {
 			start.shards[i].progress = 1
 		}
 	}
-	return explore.RunCompact(explore.Compact[world]{
-		Start: start, Next: m.next, Key: m.key, Broken: m.broken, Limit: limit,
-	})
+	return explore.Compact[world]{Start: start, Next: m.next, Key: m.key, Broken: m.broken, Limit: limit}
 }
 
 func does(text string, args ...uint8) explore.Step {
