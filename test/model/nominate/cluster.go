@@ -8,6 +8,9 @@ func (w *world) happened(p int) {
 	}
 	w.log[w.len] = fact{pod: uint8(p), sight: w.pods[p].sight}
 	w.len++
+	if w.pods[p].gone {
+		w.pods[p].since = w.len
+	}
 }
 
 // evict is the binder and the API server with one victim.
@@ -40,7 +43,7 @@ func (m *model) evict(w *world, v int, step stepFunc) {
 	// A claim on a pod that is gone ends with its plan.
 	if w.pods[v].gone && c.by != 0 && (c.by == orphan || w.entries[c.by-1].state != held) {
 		t := *w
-		t.claims[v] = claim{}
+		t.release(v)
 		step(m.does("the claim on %s is dropped", name), t)
 	}
 }
@@ -85,6 +88,11 @@ func (m *model) serve(w *world, p int, step stepFunc) {
 	if w.pods[p].pending() && (m.pods[p].foreign || w.entries[p].state == committed) {
 		t := *w
 		t.pods[p].node = to
+		for q := range m.pods {
+			if m.pods[p].needs>>q&1 == 1 && w.pods[q].terminating {
+				t.wrong = alone
+			}
+		}
 		t.happened(p)
 		step(m.does(did, m.pods[p].name, node(int(to)-1)), t)
 	}

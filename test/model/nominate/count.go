@@ -93,6 +93,7 @@ func (m *model) plans(w *world, see view, c plan, found func(plan)) {
 		if claimed && m.without("compare of the victim's document") && int(w.pods[q].node) != c.node+1 {
 			claimed = false
 		}
+		claimed = claimed || m.pinned(w, q)
 		lower := spec.priority < m.pods[c.pod].priority
 		switch {
 		case must>>q&1 == 1 && (claimed || !lower):

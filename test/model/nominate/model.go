@@ -78,10 +78,13 @@ func (m *model) key(w *world, buf []byte) []byte {
 	for p := range m.pods {
 		pod, e, c := &w.pods[p], w.entries[p], w.claims[p]
 		buf = append(buf, seen(pod.sight)|bit(pod.terminating)<<4|bit(pod.asked)<<5, pod.early<<4|pod.cause,
-			byte(e.state)|e.node<<2|bit(e.waited)<<4, e.victims, c.by<<1|bit(c.sent))
+			pod.since, byte(e.state)|e.node<<2|bit(e.waited)<<4, e.victims, c.by<<1|bit(c.sent))
 		for i := range m.shards() {
 			buf = append(buf, seen(w.shards[i].cache[p]))
 		}
+	}
+	for n := range m.capacity {
+		buf = append(buf, w.hw[n])
 	}
 	for i := range m.shards() {
 		buf = append(buf, w.shards[i].at)

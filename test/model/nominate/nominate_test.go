@@ -66,6 +66,14 @@ func scenarios() map[string]scenario {
 			},
 			limits: limits{plans: 3, aborts: 1, deletes: 1},
 		},
+		"a victim that another pod needs": {
+			capacity: []int{1, 1},
+			pods: []spec{
+				{name: "V", size: 1, runs: onA}, {name: "P", size: 1, priority: 1, on: a},
+				{name: "D", shard: 1, size: 1, on: b, needs: 1},
+			},
+			limits: limits{plans: 2, aborts: 1, deletes: 1},
+		},
 		"a pod that another scheduler binds": {
 			capacity: []int{1},
 			pods: []spec{
@@ -121,6 +129,8 @@ var ablations = map[string]string{
 	"commit before eviction":               "two victims, an intruder of low priority",
 	"the test that it fits now":            "a pod that another scheduler binds",
 	"the view of all victims gone":         "two preemptors of two nodes, blocked by one pod",
+	"the pin on what a pod relies on":      "a victim that another pod needs",
+	"the high-water when a claim goes":     "a victim that another pod needs",
 	"protection once an eviction is sent":  "a preemptor, and one of higher priority",
 	"Held entries count for everybody":     "two victims, an intruder of low priority",
 	"sent claims that stay":                "two victims, an intruder of low priority",

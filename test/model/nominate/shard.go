@@ -9,7 +9,7 @@ func (m *model) decide(w *world, p int, step stepFunc) {
 		return
 	}
 	for n := range m.capacity {
-		if m.pods[p].on>>n&1 == 0 {
+		if m.pods[p].on>>n&1 == 0 || !m.usable(w, i, n) || !m.company(w, i, p) {
 			continue
 		}
 		c := plan{pod: p, node: n, displaces: -1}
@@ -18,7 +18,7 @@ func (m *model) decide(w *world, p int, step stepFunc) {
 			t.entries[p] = entry{state: committed, node: uint8(n)}
 			step(m.does("shard %d reserves node %s for %s", i, node(n), m.pods[p].name), t)
 		}
-		if w.left.plans == 0 {
+		if w.left.plans == 0 || m.pods[p].needs != 0 {
 			continue
 		}
 		m.plans(w, see, c, func(c plan) { m.nominate(w, c, step) })
@@ -26,6 +26,36 @@ func (m *model) decide(w *world, p int, step stepFunc) {
 			m.displace(w, c, k, step)
 		}
 	}
+}
+
+// usable says whether a shard's facts have come as far as a node's document demands.
+func (m *model) usable(w *world, i, n int) bool {
+	return w.shards[i].at >= w.hw[n] || m.without("the high-water when a claim goes")
+}
+
+// company says whether a shard sees the pods that p needs, and nobody's victims among them.
+// Their documents are compared, and pin them (see pinned).
+func (m *model) company(w *world, i, p int) bool {
+	for q := range m.pods {
+		seen := w.shards[i].cache[q]
+		if m.pods[p].needs>>q&1 == 0 {
+			continue
+		}
+		if seen.gone || seen.node == 0 || w.claims[q].by != 0 || !m.usable(w, i, int(seen.node)-1) {
+			return false
+		}
+	}
+	return true
+}
+
+// pinned says whether a reservation relies on a pod. Once it is bound, it does no more.
+func (m *model) pinned(w *world, q int) bool {
+	for p, spec := range m.pods {
+		if spec.needs>>q&1 == 1 && w.entries[p].state == committed && w.pods[p].pending() {
+			return !m.without("the pin on what a pod relies on")
+		}
+	}
+	return false
 }
 
 // nominate is T2: the place and the claims on all victims, in one transaction.
@@ -147,7 +177,7 @@ func (m *model) promote(w *world, p int, step stepFunc) {
 		}
 		for q := range m.pods {
 			if int(w.claims[q].by) == p+1 && int(w.pods[q].node) == int(e.node)+1 {
-				t.claims[q] = claim{}
+				t.release(q)
 			}
 		}
 		step(m.does("shard %d promotes %s", i, m.pods[p].name), t)
@@ -183,6 +213,13 @@ func (m *model) read(w *world, i int, step stepFunc) {
 	step(m.does(did, i, m.pods[f.pod].name), t)
 }
 
+// release drops the claim on a pod that is gone: whoever uses its node from now on must know.
+func (w *world) release(v int) {
+	n := w.pods[v].node - 1
+	w.hw[n] = max(w.hw[n], w.pods[v].since)
+	w.claims[v] = claim{}
+}
+
 // forget drops the facts that all have read.
 func (w *world) forget(shards int) {
 	read := w.len
@@ -192,6 +229,12 @@ func (w *world) forget(shards int) {
 	n := copy(w.log[:], w.log[read:w.len])
 	clear(w.log[n:])
 	w.len -= read
+	for n := range w.hw {
+		w.hw[n] -= min(w.hw[n], read)
+	}
+	for p := range w.pods {
+		w.pods[p].since -= min(w.pods[p].since, read)
+	}
 	for i := range shards {
 		w.shards[i].at -= read
 	}

@@ -25,6 +25,8 @@ type spec struct {
 	runs, on uint8
 	// blocked are pods (bits), wherever they run, that must be gone before it may run.
 	blocked uint8
+	// needs are pods (bits) that it may only be placed with, wherever they run.
+	needs uint8
 	// foreign: another scheduler binds it, to the first of its nodes, whatever is there.
 	foreign bool
 }
@@ -44,9 +46,11 @@ type world struct {
 	claims  [maxPods]claim
 	log     [maxLog]fact
 	len     uint8
-	shards  [maxShards]shard
-	left    limits
-	wrong   wrong
+	// hw is each node's high-water: how much of the log one must have read to use it.
+	hw     [maxNodes]uint8
+	shards [maxShards]shard
+	left   limits
+	wrong  wrong
 }
 
 // sight is what one knows of a pod.
@@ -62,6 +66,8 @@ func (s sight) on(n int) bool { return !s.gone && int(s.node) == n+1 }
 // pod is one pod at the API server.
 type pod struct {
 	sight
+	// since is how much of the log one must have read to know that it is gone.
+	since uint8
 	// terminating: it has been evicted, and still takes its place.
 	terminating bool
 	// asked: an eviction may reach the API server, now or at any later time.
@@ -122,6 +128,7 @@ const (
 	unfenced
 	unprotected
 	blindly
+	alone
 	logFull
 )
 
@@ -135,6 +142,8 @@ func (w wrong) String() string {
 		return "a pod lost its place to another after pods had been evicted for it"
 	case blindly:
 		return "a pod was committed to a node that the shard's own facts show full"
+	case alone:
+		return "a pod was bound after one that it relies on had been evicted"
 	case logFull:
 		return "the model's log is too short for this scenario"
 	}
