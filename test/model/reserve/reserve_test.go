@@ -61,7 +61,7 @@ func largeScenarios() map[string]scenario {
 		"a log that loses its tail, and a deletion": cluster(limits{placements: 3, deletes: 1, outages: 1}),
 		"decided now, committed later, a fence":     apart(limits{placements: 4, fences: 1, updates: 1}),
 		"three shards with a pod each": {
-			nodes: 2, capacity: 2, owner: []int{0, 1, 2}, limits: limits{placements: 4, fences: 1, updates: 1},
+			nodes: 2, capacity: 2, owner: []int{0, 1, 2}, limits: limits{placements: 4, fences: 1},
 		},
 	}
 }
