@@ -111,10 +111,11 @@ func (q *Queue) Run(ctx context.Context) error {
 	}
 	group.Go(func() error { return follow.New(q.deps.Log, q.deps.Snapshots).Run(ctx, in.facts) })
 	group.Go(func() error { return ledger.Follow(ctx, q.deps.Ledger, in.ledger) })
-	recorder := commit.NewRecorder(q.deps.Log, q.logger)
+	recorder, mover := commit.NewRecorder(q.deps.Log, q.logger), commit.NewMover(q.deps.Ledger, q.logger)
 	group.Go(func() error { return recorder.Run(ctx) })
+	group.Go(func() error { return mover.Run(ctx) })
 	group.Go(func() error {
-		l := newLoop(q, in, recorder)
+		l := newLoop(q, in, commit.NewReporter(q.deps.Bus, recorder, mover, q.deps.Tracer, q.logger))
 		from := l.recall(ctx) + 1
 		group.Go(func() error { return intake.Decisions(ctx, q.deps.Log, from, q.logger, in.decisions) })
 		return l.run(ctx)

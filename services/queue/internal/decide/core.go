@@ -56,6 +56,7 @@ type Core struct {
 	world   world
 	history history
 	quotas  quotas
+	balance balance
 
 	serial uint64
 	clock  clock
@@ -101,6 +102,9 @@ type shard struct {
 	// alone is the pod that is out with the shard with no other beside it; see suspect.go.
 	alone      *entry
 	partitions []int32
+	// idleSince and busySince are 0 while it is not, gave and got are when the queue last
+	// moved a partition from it and to it; see balance.go.
+	idleSince, busySince, gave, got moment
 }
 
 // world is the position in facts and ledger, and what they say.
@@ -154,6 +158,7 @@ func (c *Core) Step(in Input, at time.Time) []Effect {
 	c.openLanes(now)
 	c.admit(now)
 	c.dispatch(now)
+	c.rebalance(now)
 	c.journal.trim(now)
 	c.askTick(now)
 	return c.out.effects()
@@ -478,6 +483,9 @@ func (c *Core) askTick(now moment) {
 	}
 	if len(c.quotas.leaving) > 0 {
 		at = min(at, now.add(quotaPatience))
+	}
+	if look := c.nextLook(); look != 0 {
+		at = min(at, look)
 	}
 	if c.clock.nextTick > now && at >= c.clock.nextTick {
 		return

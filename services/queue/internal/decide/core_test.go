@@ -348,6 +348,7 @@ func TestDescribe(t *testing.T) {
 	h.ask("s1", 1)
 	want := strings.Join([]string{
 		"queue queue-a leading=true term=1 facts=2 ledger=1",
+		"shard s1 partitions=256 waiting=1 leased=1 window=1",
 		"gated 0",
 		"active 1",
 		"  ns/b priority=0 attempts=0 waits for room in the window of s1 (partition " +

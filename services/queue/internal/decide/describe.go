@@ -84,6 +84,7 @@ func (c *Core) Describe() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "queue %s leading=%t term=%d facts=%d ledger=%d\n",
 		c.cfg.Queue, c.leases.leading, c.leases.term, c.world.facts.Sequence, c.world.revision)
+	out.WriteString(c.Balance())
 	for _, pool := range Pools {
 		all := c.members(pool)
 		fmt.Fprintf(&out, "%s %d\n", pool, len(all))
