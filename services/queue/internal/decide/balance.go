@@ -277,7 +277,9 @@ func recently(then, now moment) bool { return then != 0 && then.add(balanceHold)
 // waits. What goes leaves at least as much as it makes there, if the shard works at all.
 func (c *Core) spread(from load, to []load, now moment) []Move {
 	movable := slices.DeleteFunc(slices.Clone(from.partitions), func(p int32) bool {
-		return c.bags.active[p].Len() == 0 || from.alone != nil && from.alone.partition == p
+		// What is wanted elsewhere already has been asked for: asking again would not help.
+		asked := c.balance.wanted[p] != "" && c.balance.wanted[p] != from.id
+		return asked || c.bags.active[p].Len() == 0 || from.alone != nil && from.alone.partition == p
 	})
 	slices.SortStableFunc(movable, func(p, q int32) int {
 		return cmp.Compare(c.bags.active[q].Len(), c.bags.active[p].Len())

@@ -403,6 +403,7 @@ func (c *Core) reorder(e *entry) {
 	e.in.fix(e)
 	if e.early != nil {
 		e.early.fix(e)
+		c.quotas.headMoved(e)
 	}
 }
 
@@ -424,6 +425,7 @@ func (c *Core) notEarly(e *entry) {
 		return
 	}
 	e.early.drop(e)
+	c.quotas.headMoved(e)
 	if e.early == c.bags.early[e.partition] {
 		c.bags.earlyCount--
 		if e.lane != nil {
