@@ -522,6 +522,15 @@ func TestARestartForgetsNothing(t *testing.T) {
 		!strings.Contains(why, "NodeUnschedulable") {
 		t.Fatalf("the parked pod is in %q: %s, %v", pool, why, err)
 	}
+	for pod, want := range map[string]string{
+		"default/parked": "default/parked: parked: rejected by NodeUnschedulable: ", "parked": "parked: parked: rejected by",
+		"default/none": "default/none: no such pod", "none": "none: in no pool: not queued",
+		"": "held back by NodeUnschedulable of profile default-scheduler: 1\n",
+	} {
+		if text, err := q.Explain(t.Context(), pod); err != nil || !strings.Contains(text, want) {
+			t.Errorf("explaining %q: %q, %v, want %q", pod, text, err, want)
+		}
+	}
 	w.api.Delete(pod("failed", 0))
 	w.api.Set(node("n2"))
 	if o := w.receive(1)[0]; o.Pod.Name != "parked" || o.Attempt != 2 {

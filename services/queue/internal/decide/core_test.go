@@ -363,6 +363,18 @@ func TestDescribe(t *testing.T) {
 	if diff := cmp.Diff(want, h.core.Describe()); diff != "" {
 		t.Fatal(diff)
 	}
+	h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins("NodeAffinity", "NodeResourcesFit"))
+	want = strings.Join([]string{
+		"queue queue-a leading=true term=1 facts=2 ledger=1",
+		"gated 0", "active 0", "backoff 0", "parked 1", "offered 1", "held 0",
+		"held back by NodeAffinity of profile default-scheduler: 1",
+		"held back by NodeResourcesFit of profile default-scheduler: 1",
+		"shard s1 partitions=256 waiting=0 leased=1 window=1",
+		"",
+	}, "\n")
+	if diff := cmp.Diff(want, h.core.Overview()); diff != "" {
+		t.Fatal(diff)
+	}
 }
 
 func TestTokensDoNotRepeat(t *testing.T) {
