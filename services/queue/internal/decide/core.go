@@ -277,12 +277,20 @@ func (c *Core) podAdded(p *state.Pod, now moment) {
 	e := c.remembered(p.UID)
 	c.serial++
 	e.pod, e.serial, e.queued, e.seen = p, c.serial, now, now
-	e.partition, e.sequence = ledger.PartitionOf(p.UID), c.world.facts.Sequence
+	e.partition, e.sequence = partitionOf(p), c.world.facts.Sequence
 	c.pods[p.UID] = e
 	if _, e.hold.live = c.world.live[p.UID]; e.hold.live {
 		c.world.live[p.UID] = p
 	}
 	c.resume(e, now)
+}
+
+// partitionOf is the partition of a pod: that of its group, if it has one. It never changes.
+func partitionOf(p *state.Pod) int32 {
+	if g := p.Group(); g != "" {
+		return ledger.PartitionOf(g)
+	}
+	return ledger.PartitionOf(p.UID)
 }
 
 func (c *Core) podUpdated(e *entry, p *state.Pod, now moment) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -386,5 +387,31 @@ func TestTokensDoNotRepeat(t *testing.T) {
 			t.Fatalf("token %s", token)
 		}
 		seen[token] = true
+	}
+}
+
+// TestAGroupSharesAPartition: pods that carry the same hard rule over zones go to one shard.
+func TestAGroupSharesAPartition(t *testing.T) {
+	h := newHarness(t)
+	h.lead()
+	spread := func(p *corev1.Pod) {
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		}}
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		h.put(name, spread)
+	}
+	h.add("alone", 0)
+	h.ask("s1", 4)
+	want := h.offerOf("a").Partition
+	for _, name := range []string{"b", "c"} {
+		if got := h.offerOf(name).Partition; got != want {
+			t.Errorf("pod %s is in partition %d, its group in %d", name, got, want)
+		}
+	}
+	if got := h.offerOf("alone").Partition; got != ledger.PartitionOf("alone") || got == want {
+		t.Errorf("a pod of its own is in partition %d, want %d", got, ledger.PartitionOf("alone"))
 	}
 }
