@@ -89,7 +89,12 @@ func (w *world) start(id string) (q *queue.Queue, stop func() error) {
 
 func (w *world) startWith(cfg queue.Config) (q *queue.Queue, stop func() error) {
 	w.t.Helper()
-	q, err := queue.New(cfg, w.deps())
+	return w.startFor(cfg, w.deps())
+}
+
+func (w *world) startFor(cfg queue.Config, deps queue.Deps) (q *queue.Queue, stop func() error) {
+	w.t.Helper()
+	q, err := queue.New(cfg, deps)
 	if err != nil {
 		w.t.Fatal(err)
 	}
