@@ -39,7 +39,9 @@ func TestPodsWithoutWideRulesHaveNoGroup(t *testing.T) {
 		"spread over nodes":  spreadOver(corev1.LabelHostname, corev1.DoNotSchedule, 1),
 		"one pod for a node": apartBy(host),
 		"affinity": {Affinity: &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: zone, LabelSelector: app("web")}},
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+				{TopologyKey: zone, LabelSelector: app("web")},
+			},
 		}}},
 	} {
 		if g := groupOf("shop", "web", spec); g != "" {
@@ -51,38 +53,45 @@ func TestPodsWithoutWideRulesHaveNoGroup(t *testing.T) {
 func TestPodsWithTheSameWideRuleAreOneGroup(t *testing.T) {
 	spread := spreadOver(zone, corev1.DoNotSchedule, 1)
 	want := groupOf("shop", "web-1", spread)
-	both := spread.DeepCopy()
-	both.Affinity = apartBy(corev1.PodAffinityTerm{TopologyKey: zone, LabelSelector: app("zzz")}).Affinity
+	with := func(change func(*corev1.PodSpec)) string {
+		spec := spread.DeepCopy()
+		change(spec)
+		return groupOf("shop", "web-1", *spec)
+	}
+	overNodes := spreadOver(corev1.LabelHostname, corev1.DoNotSchedule, 1).TopologySpreadConstraints
 	for name, got := range map[string]string{
-		"another pod":       groupOf("shop", "web-2", spread),
-		"another skew":      groupOf("shop", "db-1", spreadOver(zone, corev1.DoNotSchedule, 3)),
-		"more, over nodes":  groupOf("shop", "web-1", corev1.PodSpec{TopologySpreadConstraints: append(spreadOver(corev1.LabelHostname, corev1.DoNotSchedule, 1).TopologySpreadConstraints, spread.TopologySpreadConstraints...)}),
-		"bound to a node":   groupOf("shop", "web-1", corev1.PodSpec{NodeName: "n", TopologySpreadConstraints: spread.TopologySpreadConstraints}),
-		"tolerates by now":  groupOf("shop", "web-1", corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "t"}}, TopologySpreadConstraints: spread.TopologySpreadConstraints}),
-		"selects nodes too": groupOf("shop", "web-1", corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}, TopologySpreadConstraints: spread.TopologySpreadConstraints}),
+		"another pod":  groupOf("shop", "web-2", spread),
+		"another skew": groupOf("shop", "db-1", spreadOver(zone, corev1.DoNotSchedule, 3)),
+		"more, over nodes": with(func(s *corev1.PodSpec) {
+			s.TopologySpreadConstraints = append(overNodes, s.TopologySpreadConstraints...)
+		}),
+		"bound to a node":   with(func(s *corev1.PodSpec) { s.NodeName = "n" }),
+		"tolerates by now":  with(func(s *corev1.PodSpec) { s.Tolerations = []corev1.Toleration{{Key: "t"}} }),
+		"selects nodes too": with(func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"a": "b"} }),
 	} {
 		if got != want || got == "" {
 			t.Errorf("%s: group %q, want %q", name, got, want)
 		}
 	}
+	both := spread.DeepCopy()
+	both.Affinity = apartBy(corev1.PodAffinityTerm{TopologyKey: zone, LabelSelector: app("zzz")}).Affinity
 	if a, b := groupOf("shop", "x", *both), groupOf("shop", "y", *both); a != b || a == "" {
 		t.Errorf("two rules: groups %q and %q", a, b)
 	}
+	apart := func(change func(*corev1.PodAffinityTerm)) string {
+		term := corev1.PodAffinityTerm{TopologyKey: zone, LabelSelector: app("web")}
+		change(&term)
+		return groupOf("shop", "web-1", apartBy(term))
+	}
 	others := map[string]string{
-		"namespace":     groupOf("bank", "web-1", spread),
-		"topology":      groupOf("shop", "web-1", spreadOver("rack", corev1.DoNotSchedule, 1)),
-		"anti-affinity": groupOf("shop", "web-1", apartBy(corev1.PodAffinityTerm{TopologyKey: zone, LabelSelector: app("web")})),
-		"selector":      groupOf("shop", "web-1", apartBy(corev1.PodAffinityTerm{TopologyKey: zone, LabelSelector: app("db")})),
-		"nil selector":  groupOf("shop", "web-1", apartBy(corev1.PodAffinityTerm{TopologyKey: zone})),
-		"empty selector": groupOf("shop", "web-1", apartBy(corev1.PodAffinityTerm{
-			TopologyKey: zone, LabelSelector: &metav1.LabelSelector{},
-		})),
-		"namespaces": groupOf("shop", "web-1", apartBy(corev1.PodAffinityTerm{
-			TopologyKey: zone, LabelSelector: app("web"), Namespaces: []string{"bank"},
-		})),
-		"namespace selector": groupOf("shop", "web-1", apartBy(corev1.PodAffinityTerm{
-			TopologyKey: zone, LabelSelector: app("web"), NamespaceSelector: app("web"),
-		})),
+		"namespace":          groupOf("bank", "web-1", spread),
+		"topology":           groupOf("shop", "web-1", spreadOver("rack", corev1.DoNotSchedule, 1)),
+		"kind":               apart(func(*corev1.PodAffinityTerm) {}),
+		"selector":           apart(func(t *corev1.PodAffinityTerm) { t.LabelSelector = app("db") }),
+		"nil selector":       apart(func(t *corev1.PodAffinityTerm) { t.LabelSelector = nil }),
+		"empty selector":     apart(func(t *corev1.PodAffinityTerm) { t.LabelSelector = &metav1.LabelSelector{} }),
+		"list of namespaces": apart(func(t *corev1.PodAffinityTerm) { t.Namespaces = []string{"bank"} }),
+		"namespace selector": apart(func(t *corev1.PodAffinityTerm) { t.NamespaceSelector = app("web") }),
 	}
 	seen := map[string]string{want: "the first"}
 	for name, g := range others {

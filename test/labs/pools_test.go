@@ -127,7 +127,8 @@ func (l *lab) bindsRefused() {
 	l.Helper()
 	const namespace = metav1.NamespaceDefault
 	probe := &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "unlucky-probe"}, Target: corev1.ObjectReference{Name: "none"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "unlucky-probe"},
+		Target:     corev1.ObjectReference{Name: "none"},
 	}
 	l.eventually(within, "the policy refuses binds", func(ctx context.Context) (string, error) {
 		err := l.client.CoreV1().Pods(namespace).Bind(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // The hash gives the shards equal shares of the partitions, and so equal shares of the pods
@@ -48,6 +49,14 @@ const (
 	// handed out before anything could have moved.
 	busyWindows = 2
 )
+
+// partitionOf is the partition of a pod: that of its group, if it has one. It never changes.
+func partitionOf(p *state.Pod) int32 {
+	if g := p.Group(); g != "" {
+		return ledger.PartitionOf(g)
+	}
+	return ledger.PartitionOf(p.UID)
+}
 
 // MoveReason is why a partition is wanted elsewhere. The set is closed.
 type MoveReason string
@@ -133,16 +142,16 @@ func (b *balance) miss(now moment) {
 // nextLook is when the balance must be looked at, 0 for never: as long as pods wait, or
 // something is wanted that may have to be taken back.
 func (c *Core) nextLook() moment {
-	idle := c.bags.activeCount == 0 && c.balance.wanted == [ledger.Partitions]string{}
+	idle := c.bags.activeCount == 0 && c.leases.balance.wanted == [ledger.Partitions]string{}
 	if !c.leases.leading || !c.history.caughtUp || idle {
 		return 0
 	}
-	return max(c.balance.looked.add(balanceEvery), c.clock.now)
+	return max(c.leases.balance.looked.add(balanceEvery), c.clock.now)
 }
 
 // rebalance looks at the load, once in balanceEvery, and moves partitions if need be.
 func (c *Core) rebalance(now moment) {
-	b := &c.balance
+	b := &c.leases.balance
 	if next := c.nextLook(); next == 0 || next > now {
 		return
 	}
@@ -208,7 +217,7 @@ func (l load) note(fresh bool, now moment) {
 
 // handingOver says whether what is wanted is not yet so, and may still come.
 func (c *Core) handingOver(now moment) bool {
-	b := &c.balance
+	b := &c.leases.balance
 	if b.sent != 0 && b.sent.add(balanceHandover) > now {
 		return true
 	}
@@ -222,7 +231,7 @@ func (c *Core) handingOver(now moment) bool {
 
 // takeBack finds what need not be wanted any more.
 func (c *Core) takeBack(now moment) []Move {
-	b := &c.balance
+	b := &c.leases.balance
 	even := lasted(b.astir, balanceEven, now)
 	var moves []Move
 	for p, member := range b.wanted {
@@ -278,7 +287,7 @@ func recently(then, now moment) bool { return then != 0 && then.add(balanceHold)
 func (c *Core) spread(from load, to []load, now moment) []Move {
 	movable := slices.DeleteFunc(slices.Clone(from.partitions), func(p int32) bool {
 		// What is wanted elsewhere already has been asked for: asking again would not help.
-		asked := c.balance.wanted[p] != "" && c.balance.wanted[p] != from.id
+		asked := c.leases.balance.wanted[p] != "" && c.leases.balance.wanted[p] != from.id
 		return asked || c.bags.active[p].Len() == 0 || from.alone != nil && from.alone.partition == p
 	})
 	slices.SortStableFunc(movable, func(p, q int32) int {
@@ -322,7 +331,7 @@ func (c *Core) Balance() string {
 		out.WriteByte('\n')
 	}
 	byMember := map[string][]string{}
-	for p, member := range c.balance.wanted {
+	for p, member := range c.leases.balance.wanted {
 		if member != "" {
 			byMember[member] = append(byMember[member], fmt.Sprint(p))
 		}

@@ -392,7 +392,8 @@ func lasting(t *testing.T, seed uint64) {
 		most = max(most, n)
 	}
 	late := len(p.moves) - early
-	t.Logf("%d moves of %d partitions, at most %d of the same, %d in the last third", len(p.moves), len(perPartition), most, late)
+	t.Logf("%d moves of %d partitions, at most %d of the same, %d in the last third",
+		len(p.moves), len(perPartition), most, late)
 	if early == 0 || late > early/2 || most > 2 {
 		t.Errorf("%d moves and then %d, one partition moved %d times", early, late, most)
 	}

@@ -56,7 +56,6 @@ type Core struct {
 	world   world
 	history history
 	quotas  quotas
-	balance balance
 
 	serial uint64
 	clock  clock
@@ -88,6 +87,8 @@ type leases struct {
 	order  []*shard
 	tokens map[string]*entry
 	issued uint64
+	// balance is about who should hold which partition.
+	balance balance
 }
 
 // shard is what the queue knows of one shard: from its requests, and the partitions it
@@ -283,14 +284,6 @@ func (c *Core) podAdded(p *state.Pod, now moment) {
 		c.world.live[p.UID] = p
 	}
 	c.resume(e, now)
-}
-
-// partitionOf is the partition of a pod: that of its group, if it has one. It never changes.
-func partitionOf(p *state.Pod) int32 {
-	if g := p.Group(); g != "" {
-		return ledger.PartitionOf(g)
-	}
-	return ledger.PartitionOf(p.UID)
 }
 
 func (c *Core) podUpdated(e *entry, p *state.Pod, now moment) {

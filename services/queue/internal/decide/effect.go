@@ -7,9 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Effect is something to do. The set is closed: SendOffers, Record, Complaint,
-// MovePartitions, PodBound, Counted, NextTick. Effects are hints and reports: losing any of them costs time, a number or an
-// explanation, never correctness, so their order does not matter.
+// Effect is something to do. The set is closed: SendOffers, Record, Complaint, MovePartitions,
+// PodBound, Counted, NextTick. Effects are hints and reports: losing any of them costs time, a
+// number or an explanation, never correctness, so their order does not matter.
 type Effect interface {
 	effect()
 }

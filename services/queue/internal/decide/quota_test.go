@@ -193,7 +193,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 func TestWhoIsFirstNow(t *testing.T) {
 	for name, change := range map[string]func(h *harness){
 		"the head goes":          func(h *harness) { h.remove("large") },
-		"the head has ended":     func(h *harness) { h.put("large", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }) },
+		"the head has ended":     func(h *harness) { h.put("large", ended) },
 		"the head asks for less": func(h *harness) { h.put("large", smaller) },
 		"the head is overtaken":  func(h *harness) { h.put("small", moreUrgent) },
 		"the namespace goes": func(h *harness) {
@@ -219,6 +219,8 @@ func TestWhoIsFirstNow(t *testing.T) {
 func smaller(p *corev1.Pod) {
 	p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("1")
 }
+
+func ended(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
 
 func moreUrgent(p *corev1.Pod) {
 	priority := int32(5)

@@ -76,8 +76,7 @@ type walk struct {
 	memories []memoir
 	names    int
 	live     map[string]bool
-	owners   [ledger.Partitions]string
-	wanted   [ledger.Partitions]string
+	holders
 	replicas [2]*replica
 	terms    int64
 	// ungated are the pods whose gate a binder is to remove.
@@ -98,6 +97,9 @@ type logs struct {
 	told     []events.SequencedDecision
 	rejected map[string]uint64
 }
+
+// holders are who holds the partitions, and who should.
+type holders struct{ owners, wanted [ledger.Partitions]string }
 
 type given struct {
 	events.Offer
