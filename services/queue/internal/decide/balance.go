@@ -161,7 +161,7 @@ func (c *Core) rebalance(now moment) {
 	loads := c.loads()
 	for _, l := range loads {
 		l.note(fresh, now)
-		if l.works() || b.astir == 0 {
+		if l.works() || fresh {
 			b.astir = now
 		}
 	}
