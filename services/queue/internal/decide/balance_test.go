@@ -330,7 +330,7 @@ func TestWhoIsGoneIsNotWanted(t *testing.T) {
 func TestBalanceWalk(t *testing.T) {
 	first, walks := *balanceSeed, uint64(1)
 	if first == 0 {
-		first, walks = rand.Uint64()>>1+1, 4
+		first, walks = rand.Uint64()>>1+1, 2
 	}
 	t.Logf("first seed %d; one walk: go test ./internal/decide -run TestBalanceWalk -args -balance-seed=N", first)
 	for seed := first; seed < first+walks; seed++ {
