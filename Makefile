@@ -211,6 +211,13 @@ RUNS ?= 1
 CONTENDERS ?= kube-scheduler,berth,berth-processes
 MODES ?= live,drain
 
+.PHONY: bench-queue
+bench-queue: build .cluster-programs ## The queue: parked crowds, a million pending pods; on a real API server, pods beside 10,000 that fit nowhere
+	@cd services/queue && go test -p 1 -run '^$$' -bench 'Events|Deletion|Cycle' -benchmem ./internal/decide
+	@cd services/queue && go test -p 1 -run '^$$' -bench MillionPending -benchtime 1x ./internal/decide
+	@for blocked in 0 10000; do go run ./test/perf/cmd/benche2e --runs $(RUNS) --contenders berth --modes live \
+		--leaving 500 --blocked $$blocked --out .build/bench/blocked-$$blocked || exit 1; done
+
 .PHONY: bench-e2e
 bench-e2e: build .cluster-programs .peer-programs ## Side by side with kube-scheduler on a real API server
 	@go run ./test/perf/cmd/benche2e --runs $(RUNS) --contenders $(CONTENDERS) --modes $(MODES) --out .build/bench
