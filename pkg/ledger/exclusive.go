@@ -102,6 +102,18 @@ func Hold(x ExclusiveDoc, h Holder) (ExclusiveDoc, error) {
 	return x, nil
 }
 
+// LetGo drops what a reservation has that goes without ever having been bindable: a hold that
+// is displaced or aborted. False if it has nothing.
+func LetGo(x ExclusiveDoc, token Token) (ExclusiveDoc, bool) {
+	of := func(h Holder) bool { return h.Token == token }
+	if !slices.ContainsFunc(x.Holders, of) {
+		return x, false
+	}
+	x = x.copy()
+	x.Holders = slices.DeleteFunc(x.Holders, of)
+	return x, true
+}
+
 // holdsFor are the keys whose documents have a holder of that reservation.
 func holdsFor(docs []ExclusiveDoc, token Token) []string {
 	var keys []string

@@ -166,13 +166,13 @@ func (s Sweeping) letGo(c *Change, holds []Entry) {
 			if i >= 0 {
 				x = c.Exclusives[i]
 			}
-			freed := letGo(x, h.Token)
+			freed, had := LetGo(x, h.Token)
 			switch {
-			case len(freed) == 0:
+			case !had:
 			case i >= 0:
-				c.Exclusives[i] = freed[0]
+				c.Exclusives[i] = freed
 			default:
-				c.Exclusives = append(c.Exclusives, freed[0])
+				c.Exclusives = append(c.Exclusives, freed)
 			}
 		}
 	}

@@ -24,7 +24,9 @@ type Displacement struct {
 	// the hold had one; else it is Held or Committed, as given.
 	Entry Entry
 	// Protect: what victims have been evicted for is left to them (but see SystemCritical).
-	Protect    bool
+	Protect bool
+	// Exclusives are the volumes and pools of which the hold had something or the new one
+	// has: see LetGo and Hold.
 	Exclusives []ExclusiveDoc
 	Guards     []GuardUse
 	// Record is the record of a recorded plan, as read.

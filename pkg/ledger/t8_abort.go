@@ -1,8 +1,6 @@
 package ledger
 
-import (
-	"slices"
-)
+import "slices"
 
 // Abort is T8 (abort plan): a plan is given up, or parts of it.
 type Abort struct {
@@ -54,7 +52,9 @@ func AbortPlan(a Abort) (Change, error) {
 	for _, h := range holds {
 		c.Docs = unpinFor(c.Docs, a.Docs, h.PodUID)
 		for _, x := range a.Exclusives {
-			c.Exclusives = append(c.Exclusives, letGo(x, h.Token)...)
+			if freed, had := LetGo(x, h.Token); had {
+				c.Exclusives = append(c.Exclusives, freed)
+			}
 		}
 	}
 	for _, uid := range sorted(budgets) {
@@ -150,16 +150,4 @@ func dropDependent(d NodeDoc, podUID string) (next NodeDoc, found bool) {
 	d = d.copy()
 	d.Entries = kept
 	return d, true
-}
-
-// letGo is the document without a hold's part, if it had one. The hold was never bound, so
-// no fact stands for what it had.
-func letGo(x ExclusiveDoc, token Token) []ExclusiveDoc {
-	has := func(h Holder) bool { return h.Token == token }
-	if !slices.ContainsFunc(x.Holders, has) {
-		return nil
-	}
-	x = x.copy()
-	x.Holders = slices.DeleteFunc(x.Holders, has)
-	return []ExclusiveDoc{x}
 }
