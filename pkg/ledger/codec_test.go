@@ -93,6 +93,20 @@ func TestGolden(t *testing.T) {
 			}},
 		{"keeper", keeper, func() ([]byte, error) { return EncodeNodeDoc(keeper) },
 			func(b []byte) (any, error) { return DecodeNodeDoc(stored(keeper, b)) }},
+		{"claims", goldenClaims, func() ([]byte, error) { return EncodeNodeDoc(goldenClaims) },
+			func(b []byte) (any, error) { return DecodeNodeDoc(stored(goldenClaims, b)) }},
+		{"budget", goldenBudget, func() ([]byte, error) { return EncodeBudget(goldenBudget) },
+			func(b []byte) (any, error) {
+				return DecodeBudget(KV{Key: goldenBudget.key(), Value: b, ModRevision: goldenBudget.Revision})
+			}},
+		{"exclusive", goldenPool, func() ([]byte, error) { return EncodeExclusive(goldenPool) },
+			func(b []byte) (any, error) {
+				return DecodeExclusive(KV{Key: goldenPool.Key, Value: b, ModRevision: goldenPool.Revision})
+			}},
+		{"plan", goldenPlan, func() ([]byte, error) { return EncodePlan(goldenPlan) },
+			func(b []byte) (any, error) {
+				return DecodePlan(KV{Key: goldenPlan.key(), Value: b, ModRevision: goldenPlan.Revision})
+			}},
 		{"cluster", "uid-of-kube-system", func() ([]byte, error) {
 			return marshal(&ledgerpb.Cluster{Version: SchemaVersion, Uid: "uid-of-kube-system"})
 		}, func(b []byte) (any, error) { return decodeCluster(b) }},
@@ -136,7 +150,7 @@ func drawEntry(t *rapid.T) Entry {
 		).Draw(t, "uid"),
 		Namespace: text.Draw(t, "namespace"), Name: text.Draw(t, "name"),
 		Role:     Role(rapid.IntRange(int(RoleReservation), int(RoleMove)).Draw(t, "role")),
-		State:    State(rapid.IntRange(0, int(Fencing)).Draw(t, "state")),
+		State:    State(rapid.IntRange(0, int(Evicting)).Draw(t, "state")),
 		Priority: rapid.Int32().Draw(t, "priority"), PodRV: rapid.Uint64().Draw(t, "rv"),
 		Token: Token(rapid.Uint64().Draw(t, "token")), Shard: text.Draw(t, "shard"),
 		SchedulerName: text.Draw(t, "scheduler"), NonZeroCPU: rapid.Int64().Draw(t, "cpu"),
@@ -145,6 +159,12 @@ func drawEntry(t *rapid.T) Entry {
 	}
 	if m := rapid.MapOfN(text, rapid.Int64(), 0, 4).Draw(t, "requests"); len(m) > 0 {
 		e.Requests = m
+	}
+	if rapid.Bool().Draw(t, "move") {
+		e.Replacement = Replacement{Owner: text.Draw(t, "owner"), Template: text.Draw(t, "template")}
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "budgets") {
+		e.Budgets = append(e.Budgets, text.Draw(t, "budget"))
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "dependents") {
 		e.Dependents = append(e.Dependents, Dependent{
