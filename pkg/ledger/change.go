@@ -109,7 +109,8 @@ func (m Mandate) compare(t *Txn) error {
 // covers demands that the mandate is for a pod.
 func (m Mandate) covers(step string, e Entry) error {
 	if _, ok := m.Epochs[e.Partition()]; !ok {
-		return fmt.Errorf("ledger: %s: pod %s belongs to partition %d, whose epoch is not given", step, e.PodUID, e.Partition())
+		return fmt.Errorf("ledger: %s: pod %s belongs to partition %d, whose epoch is not given",
+			step, e.PodUID, e.Partition())
 	}
 	return nil
 }

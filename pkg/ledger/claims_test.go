@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -50,7 +51,9 @@ func TestBuildersKeepTheirInput(t *testing.T) {
 	hold := reservation("z", Committed, 9)
 	hold.Priority = 6
 	budget := BudgetDoc{UID: "b", Claims: []BudgetClaim{{PodUID: "v", PodRV: 60}}, Revision: 4}
-	pool := ExclusiveDoc{Key: KeyPool("d", "p"), Holders: []Holder{{PodUID: "p", Token: 1, NodeUID: "n1", Items: []string{"i"}}}}
+	pool := ExclusiveDoc{Key: KeyPool("d", "p"), Holders: []Holder{
+		{PodUID: "p", Token: 1, NodeUID: "n1", Items: []string{"i"}},
+	}}
 	for name, build := range map[string]func(d NodeDoc) (Change, error){
 		"T2": func(d NodeDoc) (Change, error) {
 			return Nominate(Nomination{
@@ -68,7 +71,9 @@ func TestBuildersKeepTheirInput(t *testing.T) {
 			})
 		},
 		"T4": func(d NodeDoc) (Change, error) {
-			return Displace(Displacement{Mandate: mandateOf(hold), Target: d, PodUID: "p", Token: 1, Entry: hold, Facts: staying})
+			return Displace(Displacement{
+				Mandate: mandateOf(hold), Target: d, PodUID: "p", Token: 1, Entry: hold, Facts: staying,
+			})
 		},
 		"T8": func(d NodeDoc) (Change, error) {
 			return AbortPlan(Abort{
@@ -87,7 +92,8 @@ func TestBuildersKeepTheirInput(t *testing.T) {
 		"T12": func(d NodeDoc) (Change, error) {
 			return Relocate(Relocation{
 				Placeholder: NodeEntry{NodeUID: "n1", Entry: Entry{Token: 9, Replacement: Replacement{"o", "t"}}},
-				Victim:      NodeEntry{NodeUID: "n1", Entry: Entry{PodUID: "x", PodRV: 60}}, Docs: []NodeDoc{d}, Facts: staying,
+				Victim:      NodeEntry{NodeUID: "n1", Entry: Entry{PodUID: "x", PodRV: 60}},
+				Docs:        []NodeDoc{d}, Facts: staying,
 			})
 		},
 	} {
@@ -122,7 +128,8 @@ func TestAbortInPart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, held := c.Docs[0].Find("p"); !held || c.Docs[0].Claimed("v") || !c.Docs[0].Claimed("w") || len(c.Budgets[0].Claims) != 0 {
+	_, held := c.Docs[0].Find("p")
+	if !held || c.Docs[0].Claimed("v") || !c.Docs[0].Claimed("w") || len(c.Budgets[0].Claims) != 0 {
 		t.Errorf("%+v, want the claim on v gone, and nothing else", c)
 	}
 }
@@ -164,21 +171,32 @@ func TestCheckClaimsFinds(t *testing.T) {
 		change(&n)
 		return n
 	}
+	// evicted is the document after w was, at a high-water.
+	evicted := func(hw uint64) NodeDoc {
+		return with(func(n *NodeDoc) { n.Entries, n.HW[KindPod] = slices.Delete(n.Entries, 2, 3), hw })
+	}
+	born := Entry{PodUID: "x", Role: RoleVictim, State: Evicting}
+	promoted := func(rv uint64) NodeDoc {
+		return with(func(n *NodeDoc) {
+			e := &n.Entries[0]
+			e.State, e.PodRV, e.Plan = Committed, rv, ""
+		})
+	}
 	heir := reservation("z", Held, 9)
 	heir.Plan, heir.Priority = PlanID(1, false), 5
 	for name, c := range map[string]struct {
 		after NodeDoc
 		want  string
 	}{
-		"an eviction forgotten":       {with(func(n *NodeDoc) { n.Entries = slices.Delete(n.Entries, 2, 3); n.HW[KindPod] = 59 }), "S5"},
-		"an eviction's victim gone":   {with(func(n *NodeDoc) { n.Entries = slices.Delete(n.Entries, 2, 3); n.HW[KindPod] = 60 }), ""},
+		"an eviction forgotten":       {evicted(59), "S5"},
+		"an eviction's victim gone":   {evicted(60), ""},
 		"an unsent claim dropped":     {with(func(n *NodeDoc) { n.Entries = slices.Delete(n.Entries, 1, 2) }), ""},
 		"a claim that changed hands":  {with(func(n *NodeDoc) { n.Entries[1].Plan = "other" }), "S5"},
-		"a claim born Evicting":       {with(func(n *NodeDoc) { n.Entries = append(n.Entries, Entry{PodUID: "x", Role: RoleVictim, State: Evicting}) }), "S9"},
+		"a claim born Evicting":       {with(func(n *NodeDoc) { n.Entries = append(n.Entries, born) }), "S9"},
 		"displaced by its equal":      {with(func(n *NodeDoc) { n.Entries[0] = heir }), "S10"},
 		"displaced by a higher one":   {with(func(n *NodeDoc) { n.Entries[0] = heir; n.Entries[0].Priority = 6 }), ""},
-		"promoted from a later look":  {with(func(n *NodeDoc) { e := &n.Entries[0]; e.State, e.PodRV, e.Plan = Committed, 120, "" }), ""},
-		"promoted from an older look": {with(func(n *NodeDoc) { e := &n.Entries[0]; e.State, e.PodRV = Committed, 99 }), "S4"},
+		"promoted from a later look":  {promoted(120), ""},
+		"promoted from an older look": {promoted(99), "S4"},
 	} {
 		var got []string
 		for _, v := range CheckSuccessor(d, c.after) {
@@ -197,13 +215,16 @@ func TestCheckClaimsFinds(t *testing.T) {
 	if v := CheckClaims(slices.Values([]NodeDoc{d, there})); len(v) != 1 || v[0].Invariant != "S5" {
 		t.Errorf("claimed on two nodes: %v", v)
 	}
+	relies := []Dependent{{PodUID: "y", PodRV: 1}}
 	for name, e := range map[string]Entry{
-		"budgets of a keeper":          {PodUID: "x", Role: RoleKeeper, Budgets: []string{"b"}, Dependents: []Dependent{{PodUID: "y", PodRV: 1}}},
-		"a placeholder for nobody":     {PodUID: "x", Role: RoleMove},
-		"a replacement of a victim":    {PodUID: "x", Role: RoleVictim, Replacement: Replacement{"o", "t"}},
-		"a victim that is Committed":   {PodUID: "x", Role: RoleVictim, State: Committed},
-		"a reservation being evicted":  {PodUID: "x", Role: RoleReservation, State: Evicting, PodRV: 1, Token: 1},
-		"a reservation with a keepers": {PodUID: "x", Role: RoleReservation, State: Held, PodRV: 1, Token: 1, Dependents: []Dependent{{}}},
+		"budgets of a keeper":         {PodUID: "x", Role: RoleKeeper, Budgets: []string{"b"}, Dependents: relies},
+		"a placeholder for nobody":    {PodUID: "x", Role: RoleMove},
+		"a replacement of a victim":   {PodUID: "x", Role: RoleVictim, Replacement: Replacement{"o", "t"}},
+		"a victim that is Committed":  {PodUID: "x", Role: RoleVictim, State: Committed},
+		"a reservation being evicted": {PodUID: "x", Role: RoleReservation, State: Evicting, PodRV: 1, Token: 1},
+		"a reservation with dependents": {
+			PodUID: "x", Role: RoleReservation, State: Held, PodRV: 1, Token: 1, Dependents: relies,
+		},
 	} {
 		if v := CheckDoc(docOf(e)); len(v) == 0 {
 			t.Errorf("%s: no violation", name)
@@ -218,7 +239,9 @@ func TestCheckOtherDocumentsFinds(t *testing.T) {
 		t.Errorf("budget: %v, want S12 and S6", v)
 	}
 	x := ExclusiveDoc{Key: KeyVolume("v"), HW: map[string]uint64{KindPod: 5}}
-	both := ExclusiveDoc{Key: x.Key, Holders: []Holder{{PodUID: "p", Token: 1, NodeUID: "n"}, {PodUID: "q", Token: 2, NodeUID: "n"}}}
+	both := ExclusiveDoc{Key: x.Key, Holders: []Holder{
+		{PodUID: "p", Token: 1, NodeUID: "n"}, {PodUID: "q", Token: 2, NodeUID: "n"},
+	}}
 	if v := CheckExclusiveSuccessor(x, both); len(v) != 2 || v[0].Invariant != "S12" || v[1].Invariant != "S7" {
 		t.Errorf("volume: %v, want S12 and S7", v)
 	}
@@ -270,8 +293,9 @@ func TestViewOfClaims(t *testing.T) {
 	}
 	newer := b.KV
 	newer.ModRevision = 9
-	if c, err := v.Learn([]KV{newer}); err != nil || len(c.Budgets) != 1 || v.Budget("pdb-uid").Revision != 9 {
-		t.Errorf("learned %+v, %v", c, err)
+	learned, err := v.Learn([]KV{newer})
+	if err != nil || len(learned.Budgets) != 1 || v.Budget("pdb-uid").Revision != 9 {
+		t.Errorf("learned %+v, %v", learned, err)
 	}
 	var deletions []Event
 	for _, key := range []string{b.Key, x.Key, p.Key, KeyNode("n1")} {
@@ -286,7 +310,8 @@ func TestViewOfClaims(t *testing.T) {
 	}
 	for _, key := range []string{"b/u", KeyVolume("v"), KeyPlan(PlanID(1, true))} {
 		bad := KV{Key: key, Value: []byte{0xff}, ModRevision: 6}
-		if _, err := v.Apply(EventBatch{Revision: 6, Events: []Event{{KV: bad}}}); err == nil || !strings.Contains(err.Error(), key) {
+		_, err := v.Apply(EventBatch{Revision: 6, Events: []Event{{KV: bad}}})
+		if err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: %v, want an error that names the key", key, err)
 		}
 	}
@@ -311,20 +336,22 @@ func TestSweepUnpins(t *testing.T) {
 
 func TestErrorsName(t *testing.T) {
 	for want, err := range map[string]error{
-		"budget ns/web (u) allows 1, 1 of which": &BudgetError{UID: "u", Namespace: "ns", Name: "web", Allowed: 1, Claimed: 1, Wanted: 1},
-		"x/vol/v cannot be for pod p, pod q":     &TakenError{Key: "x/vol/v", PodUID: "p", Holder: "q"},
-		`item "i" cannot be for pod p`:           &TakenError{Key: "x/pool/d/p", PodUID: "p", Holder: "q", Item: "i"},
-		"has priority 5: one of priority 4":      &PriorityError{PodUID: "p", Holder: 5, Displacer: 4},
-		"is protected":                           &PriorityError{PodUID: "p", Protected: true},
-		`T3 promote: node "n", pod "p": late`:    &RefusedError{Step: "T3 promote", NodeUID: "n", PodUID: "p", Reason: "late"},
-		"pod p on node n can be the victim":      &ClaimedError{NodeUID: "n", PodUID: "p"},
+		"budget ns/web (u) allows 1, 1 of which": &BudgetError{
+			UID: "u", Namespace: "ns", Name: "web", Allowed: 1, Claimed: 1, Wanted: 1,
+		},
+		"x/vol/v cannot be for pod p, pod q":  &TakenError{Key: "x/vol/v", PodUID: "p", Holder: "q"},
+		`item "i" cannot be for pod p`:        &TakenError{Key: "x/pool/d/p", PodUID: "p", Holder: "q", Item: "i"},
+		"has priority 5: one of priority 4":   &PriorityError{PodUID: "p", Holder: 5, Displacer: 4},
+		"is protected":                        &PriorityError{PodUID: "p", Protected: true},
+		`T3 promote: node "n", pod "p": late`: &RefusedError{Step: "T3 promote", NodeUID: "n", PodUID: "p", Reason: "late"},
+		"pod p on node n can be the victim":   &ClaimedError{NodeUID: "n", PodUID: "p"},
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want it to say %q", err, want)
 		}
 	}
-	for _, s := range []string{Fate(9).String(), PlanState(9).String(), PlanDone.String(), Leaving.String(), Evicting.String()} {
-		if s == "" {
+	for _, s := range []fmt.Stringer{Fate(9), PlanState(9), PlanDone, Leaving, Evicting} {
+		if s.String() == "" {
 			t.Error("a state without a name")
 		}
 	}

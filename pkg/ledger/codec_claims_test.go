@@ -43,6 +43,25 @@ var (
 	}
 )
 
+func TestGoldenClaims(t *testing.T) {
+	checkGolden(t, []golden{
+		{"claims", goldenClaims, func() ([]byte, error) { return EncodeNodeDoc(goldenClaims) },
+			func(b []byte) (any, error) { return DecodeNodeDoc(stored(goldenClaims, b)) }},
+		{"budget", goldenBudget, func() ([]byte, error) { return EncodeBudget(goldenBudget) },
+			func(b []byte) (any, error) {
+				return DecodeBudget(KV{Key: goldenBudget.key(), Value: b, ModRevision: goldenBudget.Revision})
+			}},
+		{"exclusive", goldenPool, func() ([]byte, error) { return EncodeExclusive(goldenPool) },
+			func(b []byte) (any, error) {
+				return DecodeExclusive(KV{Key: goldenPool.Key, Value: b, ModRevision: goldenPool.Revision})
+			}},
+		{"plan", goldenPlan, func() ([]byte, error) { return EncodePlan(goldenPlan) },
+			func(b []byte) (any, error) {
+				return DecodePlan(KV{Key: goldenPlan.key(), Value: b, ModRevision: goldenPlan.Revision})
+			}},
+	})
+}
+
 func TestClaimDocumentsAreBounded(t *testing.T) {
 	b := BudgetDoc{UID: "u", Claims: make([]BudgetClaim, MaxEntries+1)}
 	x := ExclusiveDoc{Key: KeyVolume("v")}
@@ -104,12 +123,12 @@ func TestDecodeClaimsRefuses(t *testing.T) {
 		{"b/u", value(&ledgerpb.Budget{Uid: "u"}), "schema version 0"},
 		{"b/u", value(&ledgerpb.Budget{Version: 1, Uid: "w"}), `budget "w"`},
 		{"b/u", value(&ledgerpb.Budget{Version: 1, Uid: "u", HighWater: twice}), "given twice"},
-		{"b/u", value(&ledgerpb.Budget{Version: 1, Uid: "u", Claims: []*ledgerpb.BudgetClaim{{}}}), "claim 0: want a pod UID"},
+		{"b/u", value(&ledgerpb.Budget{Version: 1, Uid: "u", Claims: []*ledgerpb.BudgetClaim{{}}}), "claim 0: want a pod"},
 		{"b/u", make([]byte, MaxDocBytes+1), "value"},
 		{"n/u", nil, "want a key under b/"},
 		{"x/vol/v", value(&ledgerpb.Exclusive{Version: 2}), "schema version 2"},
 		{"x/vol/v", value(&ledgerpb.Exclusive{Version: 1, HighWater: twice}), "given twice"},
-		{"x/pool/d/p", value(&ledgerpb.Exclusive{Version: 1, Holders: []*ledgerpb.Holder{{}}}), "holder 0: want a pod UID"},
+		{"x/pool/d/p", value(&ledgerpb.Exclusive{Version: 1, Holders: []*ledgerpb.Holder{{}}}), "holder 0: want a pod"},
 		{"x/vol/", nil, "want a key under x/vol/"},
 		{"plan/" + large, value(&ledgerpb.Plan{Version: 1, State: 9, NodeUid: "n"}), "unknown state 9"},
 		{"plan/" + large, value(&ledgerpb.Plan{Version: 1, State: -1, NodeUid: "n"}), "unknown state 0"},

@@ -70,12 +70,7 @@ func TestGolden(t *testing.T) {
 		Started: time.UnixMilli(1_790_000_000_123).UTC(),
 	}
 	term, registry, keeper := goldenTerm(), Registry{Revision: 12, PodRV: 987654321}, pinnedDoc()
-	for _, c := range []struct {
-		name   string
-		value  any
-		encode func() ([]byte, error)
-		decode func([]byte) (any, error)
-	}{
+	checkGolden(t, []golden{
 		{"nodedoc", doc, func() ([]byte, error) { return EncodeNodeDoc(doc) },
 			func(b []byte) (any, error) { return DecodeNodeDoc(stored(doc, b)) }},
 		{"owner", owner, func() ([]byte, error) { return EncodeOwner(owner) },
@@ -93,24 +88,23 @@ func TestGolden(t *testing.T) {
 			}},
 		{"keeper", keeper, func() ([]byte, error) { return EncodeNodeDoc(keeper) },
 			func(b []byte) (any, error) { return DecodeNodeDoc(stored(keeper, b)) }},
-		{"claims", goldenClaims, func() ([]byte, error) { return EncodeNodeDoc(goldenClaims) },
-			func(b []byte) (any, error) { return DecodeNodeDoc(stored(goldenClaims, b)) }},
-		{"budget", goldenBudget, func() ([]byte, error) { return EncodeBudget(goldenBudget) },
-			func(b []byte) (any, error) {
-				return DecodeBudget(KV{Key: goldenBudget.key(), Value: b, ModRevision: goldenBudget.Revision})
-			}},
-		{"exclusive", goldenPool, func() ([]byte, error) { return EncodeExclusive(goldenPool) },
-			func(b []byte) (any, error) {
-				return DecodeExclusive(KV{Key: goldenPool.Key, Value: b, ModRevision: goldenPool.Revision})
-			}},
-		{"plan", goldenPlan, func() ([]byte, error) { return EncodePlan(goldenPlan) },
-			func(b []byte) (any, error) {
-				return DecodePlan(KV{Key: goldenPlan.key(), Value: b, ModRevision: goldenPlan.Revision})
-			}},
 		{"cluster", "uid-of-kube-system", func() ([]byte, error) {
 			return marshal(&ledgerpb.Cluster{Version: SchemaVersion, Uid: "uid-of-kube-system"})
 		}, func(b []byte) (any, error) { return decodeCluster(b) }},
-	} {
+	})
+}
+
+// golden is a value of every field, and how it is stored.
+type golden struct {
+	name   string
+	value  any
+	encode func() ([]byte, error)
+	decode func([]byte) (any, error)
+}
+
+func checkGolden(t *testing.T, all []golden) {
+	t.Helper()
+	for _, c := range all {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := c.encode()
 			if err != nil {

@@ -49,9 +49,9 @@ func (s Swept) Empty() bool { return len(s.Change.Docs)+len(s.Change.Budgets)+le
 //
 // Carry it out like AbortPlan. *RefusedError when the picture is older than the document.
 func SweepDoc(s Sweeping) (Swept, error) {
-	const step = "sweep"
 	if s.Picture.Revision() < s.Doc.Revision {
-		return Swept{}, &RefusedError{Step: step, NodeUID: s.Doc.NodeUID, Reason: "the picture of the ledger is older than it"}
+		return Swept{}, &RefusedError{Step: "sweep", NodeUID: s.Doc.NodeUID,
+			Reason: "the picture of the ledger is older than the document"}
 	}
 	d, changed := Finish(s.Doc, s.Facts)
 	out := Swept{}

@@ -1,6 +1,9 @@
 package ledger
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // EvictPlan makes victims of a plan evictable: the last step before evictions are sent,
 // after T2 (or T12) has committed and the plan is still wanted.
@@ -8,7 +11,7 @@ type EvictPlan struct {
 	Plan string
 	// Owner is the document with the plan's hold or placeholder, as read.
 	Owner NodeDoc
-	// Docs are the documents of the victims, as read; Owner's may be among them.
+	// Docs are the documents of the victims, as read; if Owner's is among them, that one counts.
 	Docs []NodeDoc
 	// Victims are the pods to evict, each in one of Docs.
 	Victims []string
@@ -26,6 +29,9 @@ type EvictPlan struct {
 // whoever finds the mark sends the eviction again, after a look at the pod.
 func MarkEvicting(e EvictPlan) (Change, error) {
 	const step = "T2 evict mark"
+	if i := slices.IndexFunc(e.Docs, func(d NodeDoc) bool { return d.NodeUID == e.Owner.NodeUID }); i >= 0 {
+		e.Owner = e.Docs[i]
+	}
 	if _, ok := e.Owner.Owner(e.Plan); !ok {
 		return Change{}, &RefusedError{Step: step, NodeUID: e.Owner.NodeUID, Reason: "no hold of plan " + e.Plan}
 	}
@@ -42,19 +48,10 @@ func MarkEvicting(e EvictPlan) (Change, error) {
 	}
 	marked := 0
 	for _, d := range e.Docs {
-		n, changed := d, 0
-		for i := range d.Entries {
-			if v := d.Entries[i]; v.Role == RoleVictim && v.Plan == e.Plan && wanted[v.PodUID] && v.State != Evicting {
-				if changed == 0 {
-					n = d.copy()
-				}
-				n.Entries[i].State = Evicting
-				changed++
-			}
-		}
-		if changed > 0 {
-			c.Docs = append(c.Docs, n)
-			marked += changed
+		next, n := e.mark(d, wanted)
+		if n > 0 {
+			c.Docs = append(c.Docs, next)
+			marked += n
 		}
 	}
 	if marked != len(wanted) {
@@ -65,6 +62,18 @@ func MarkEvicting(e EvictPlan) (Change, error) {
 		c.Unchanged = []NodeDoc{e.Owner}
 	}
 	return c, nil
+}
+
+// mark is a document with the claims on some pods marked, and how many those are.
+func (e EvictPlan) mark(d NodeDoc, wanted map[string]bool) (next NodeDoc, marked int) {
+	next = d.copy()
+	for i, v := range d.Entries {
+		if v.Role == RoleVictim && v.Plan == e.Plan && wanted[v.PodUID] && v.State != Evicting {
+			next.Entries[i].State = Evicting
+			marked++
+		}
+	}
+	return next, marked
 }
 
 // FailEviction is for an eviction that has surely failed (T10): the victim's claim goes back

@@ -63,7 +63,8 @@ type Extension struct {
 // .ModRevision. Puts: n/<uid>, b/<uid>.
 func ExtendPlan(x Extension) (Change, error) {
 	if x.Record.State != PlanForming || len(x.Victims) == 0 {
-		return Change{}, &RefusedError{Step: stepExtend, Reason: "plan " + x.Record.ID + " is not forming, or there are no victims"}
+		return Change{}, &RefusedError{Step: stepExtend,
+			Reason: "plan " + x.Record.ID + " is not forming, or there are no victims"}
 	}
 	if err := upToDate(stepExtend, x.Docs, x.Facts); err != nil {
 		return Change{}, err

@@ -63,7 +63,7 @@ func room(b ledger.BudgetDoc, allowed int32) ledger.BudgetRoom {
 
 // nomination of a new pod for node a, with these victims on their nodes.
 func (s *shard) nomination(f api, docs []ledger.NodeDoc, victims ...ledger.NodeEntry) ledger.Nomination {
-	e := s.entry("preemptor-" + ledger.Token(s.token).String())
+	e := s.entry("preemptor-" + s.token.String())
 	e.Priority = 100
 	f.pods[e.PodUID] = 0 // pending
 	return ledger.Nomination{

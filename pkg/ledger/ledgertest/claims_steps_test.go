@@ -489,8 +489,10 @@ func (w *world) move(ctx context.Context) error {
 	}
 	w.token++
 	x := ledger.Relocation{
-		Placeholder: ledger.NodeEntry{NodeUID: node, Entry: ledger.Entry{Token: w.token, Replacement: replacementOf(), Shard: m.id}},
-		Victim:      victimOf(m.pods[uid]),
+		Placeholder: ledger.NodeEntry{NodeUID: node, Entry: ledger.Entry{
+			Token: w.token, Replacement: replacementOf(), Shard: m.id,
+		}},
+		Victim: victimOf(m.pods[uid]),
 	}
 	x.Docs = m.docsOf(node, []ledger.NodeEntry{x.Victim})
 	x.Budgets, x.Facts = m.room(w.rules)

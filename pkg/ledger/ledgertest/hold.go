@@ -353,15 +353,14 @@ func placeExclusive(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
 	place := func(x ledger.ExclusiveDoc, items []string, docs ...ledger.NodeDoc) ledger.PlaceBatch {
 		b := s.batch(t, docs...)
-		for _, e := range entriesOf(b) {
-			var err error
-			x, err = ledger.Hold(x, ledger.Holder{PodUID: e.PodUID, Token: e.Token, NodeUID: b.Docs[0].NodeUID, Items: items})
-			if err != nil {
-				t.Fatal(err)
-			}
-			b.Exclusives = []ledger.ExclusiveDoc{x}
-			break
+		e := b.Docs[0].Entries[0]
+		held, err := ledger.Hold(x, ledger.Holder{
+			PodUID: e.PodUID, Token: e.Token, NodeUID: b.Docs[0].NodeUID, Items: items,
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
+		b.Exclusives = []ledger.ExclusiveDoc{held}
 		return b
 	}
 	volume := ledger.ExclusiveDoc{Key: ledger.KeyVolume("pvc")}
@@ -377,13 +376,15 @@ func placeExclusive(t *testing.T, h Harness) {
 	}
 	mustCommit(t, h.Store, txnOf(t, won))
 	var taken *ledger.TakenError
-	if _, err := ledger.Hold(lost.Exclusives[0], ledger.Holder{PodUID: "p", Token: 1, NodeUID: "x"}); !errors.As(err, &taken) {
+	other := ledger.Holder{PodUID: "p", Token: 1, NodeUID: "x"}
+	if _, err := ledger.Hold(lost.Exclusives[0], other); !errors.As(err, &taken) {
 		t.Errorf("a held volume: %v, want *TakenError", err)
 	}
 	pool := ledger.ExclusiveDoc{Key: ledger.KeyPool("driver", "pool")}
 	mustCommit(t, h.Store, txnOf(t, place(pool, []string{"d1", "d0"}, node("e"))))
 	pool = ledgerOf(t, h).Exclusive(pool.Key)
-	if _, err := ledger.Hold(pool, ledger.Holder{PodUID: "p", Token: 1, NodeUID: "x", Items: []string{"d2", "d1"}}); !errors.As(err, &taken) {
+	other.Items = []string{"d2", "d1"}
+	if _, err := ledger.Hold(pool, other); !errors.As(err, &taken) {
 		t.Errorf("a held device: %v, want *TakenError", err)
 	}
 	mustCommit(t, h.Store, txnOf(t, place(pool, []string{"d2"}, node("f"))))
@@ -403,14 +404,6 @@ func placeExclusive(t *testing.T, h Harness) {
 		t.Errorf("after the hand-over: %+v, %v, want no holder and high-water 260", free, changed)
 	}
 	carry(t, h, ledger.Change{Exclusives: []ledger.ExclusiveDoc{free}})
-}
-
-func entriesOf(b ledger.PlaceBatch) []ledger.Entry {
-	var out []ledger.Entry
-	for _, d := range b.Docs {
-		out = append(out, d.Entries...)
-	}
-	return out
 }
 
 func nominateOrHold(t *testing.T, h Harness) {

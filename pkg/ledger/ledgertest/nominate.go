@@ -55,13 +55,13 @@ func promoted(t *testing.T, h Harness, n ledger.Nomination) (*testing.T, ledger.
 
 func nominateWithout(t *testing.T, h Harness) {
 	s := newShard(t, h, "s")
-	make := func() ledger.Change {
+	build := func() ledger.Change {
 		n := s.nomination(running(100, "v"), []ledger.NodeDoc{node("a")}, victim("a", "v"))
 		n.Guards = carrier(zoneTerm("x"), "z", 0, 0).Guards
 		c, err := ledger.Nominate(n)
 		return built(t, c, err)
 	}
-	c := make()
+	c := build()
 	r := registered(t, h, ledger.Registry{}, zoneTerm("x"))
 	if lost := loses(t, h, c); !lost.Registry || lost.RegistryRevision != r.Revision || len(lost.Docs) != 0 {
 		t.Errorf("lost %+v, want the registry", lost)

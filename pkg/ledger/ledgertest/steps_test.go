@@ -72,7 +72,8 @@ func (m *member) doc(uid string) ledger.NodeDoc {
 
 func (m *member) reservation(p apiPod, token ledger.Token, s ledger.State) ledger.Entry {
 	return ledger.Entry{
-		PodUID: p.uid, Role: ledger.RoleReservation, State: s, PodRV: p.rv, Token: token, Shard: m.id, Priority: priority(p.uid),
+		PodUID: p.uid, Role: ledger.RoleReservation, State: s, PodRV: p.rv, Token: token, Shard: m.id,
+		Priority: priority(p.uid),
 	}
 }
 
@@ -227,7 +228,8 @@ func (m *member) guards(uid, node string) ([]ledger.GuardUse, bool) {
 		}
 	}
 	uses := []ledger.GuardUse{
-		{Key: carriers(worldTerm, zone(node)), Compare: true, Put: true}, {Key: matchers(worldTerm, zone(node)), Compare: true},
+		{Key: carriers(worldTerm, zone(node)), Compare: true, Put: true},
+		{Key: matchers(worldTerm, zone(node)), Compare: true},
 	}
 	for i := range uses {
 		var ok bool

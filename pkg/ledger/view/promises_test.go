@@ -111,7 +111,8 @@ func TestNowAndFuture(t *testing.T) {
 	if usable, behind := w.settle(); len(usable) != 1 || behind != 0 {
 		t.Errorf("usable %v, behind %d: a placeholder is not an unknown pod", usable, behind)
 	}
-	if low, high := w.view.Displaceable(uidOf("node-a"), 5), w.view.Displaceable(uidOf("node-a"), 6); len(low) != 0 || len(high) != 1 {
+	low, high := w.view.Displaceable(uidOf("node-a"), 5), w.view.Displaceable(uidOf("node-a"), 6)
+	if len(low) != 0 || len(high) != 1 {
 		t.Errorf("displaceable by priority 5: %+v, by 6: %+v", low, high)
 	}
 	w.view.Reset(w.store)
@@ -201,17 +202,17 @@ func TestAskIsTheRule(t *testing.T) {
 			isNow, isFuture := []string{"pod-a", "pod-b"}, []string{"pod-a", "pod-b"}
 			for i, name := range pending {
 				plan := []string{"p", "q"}[i]
-				switch rapid.IntRange(0, 2).Draw(rt, name) {
+				switch rapid.IntRange(0, 3).Draw(rt, name) {
 				case 0:
 					entries = append(entries, entry(name, w.rv))
 					isNow, isFuture = append(isNow, name), append(isFuture, name)
 				case 1:
 					entries = append(entries, hold(name, 1, plan, w.rv))
 					isFuture = append(isFuture, name)
-					if rapid.Bool().Draw(rt, "claims") {
-						entries = append(entries, claim(bound[i], plan))
-						isFuture = slices.DeleteFunc(isFuture, func(other string) bool { return other == bound[i] })
-					}
+				case 2:
+					entries = append(entries, hold(name, 1, plan, w.rv), claim(bound[i], plan))
+					isFuture = append(isFuture, name)
+					isFuture = slices.DeleteFunc(isFuture, func(other string) bool { return other == bound[i] })
 				}
 			}
 			if rapid.Bool().Draw(rt, "placeholder") {
