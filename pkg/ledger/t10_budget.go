@@ -102,9 +102,9 @@ func (c BudgetClaim) reflected(facts ClaimFacts) (rv uint64, done bool) {
 // all or none. *BudgetError if there is no room, *RefusedError if the facts are too old or a
 // victim is claimed from this budget already.
 //
-// Carry it out with a Change: compares b/<uid>.ModRevision, puts the document. A crash before
-// it leaves nothing, after it claims that T8 drops, if no eviction was sent, and else
-// SettleBudget.
+// It is part of T2 and T12, which claim the victim in its node's document too: that claim says
+// whether an eviction may be under way, and without it nobody could tell when to drop this one.
+// A crash after it leaves claims that T8 drops, if no eviction was sent, and else SettleBudget.
 func ClaimBudget(r BudgetRoom, facts ClaimFacts, claims ...BudgetClaim) (BudgetDoc, error) {
 	const step = "T10 budget claim"
 	free, known := r.Free(facts)

@@ -76,8 +76,8 @@ func (e EvictPlan) mark(d NodeDoc, wanted map[string]bool) (next NodeDoc, marked
 	return next, marked
 }
 
-// FailEviction is for an eviction that has surely failed (T10): the victim's claim goes back
-// from Evicting. The plan keeps it, to try again or to drop it; of the budget nothing is
+// FailEviction is for a victim all of whose evictions that were ever sent have surely failed
+// (T10): its claim goes back from Evicting. The plan keeps it, to try again or to drop it; of the budget nothing is
 // released, but its document learns what the refused call may have taken: see UnclaimBudget.
 //
 // Carry it out with a Change: compares and puts n/<uid>. A crash before it leaves the mark,

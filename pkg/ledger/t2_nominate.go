@@ -11,7 +11,8 @@ type Nomination struct {
 	Victims []NodeEntry
 	// Keepers are the running pods that the held one relies on (required affinity).
 	Keepers []NodeEntry
-	// Docs are the documents of all nodes named above, as read (or with Finish on top).
+	// Docs are the documents of all nodes named above, as read (or with Finish and Cover on
+	// top).
 	Docs []NodeDoc
 	// Budgets are those that cover victims.
 	Budgets []BudgetRoom

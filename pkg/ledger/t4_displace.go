@@ -14,7 +14,7 @@ const SystemCritical int32 = 2_000_000_000
 type Displacement struct {
 	Mandate
 	// Target is the document with the hold, Docs the other documents with victims of its
-	// plan (View.PlanDocs), as read.
+	// plan (View.PlanDocs) and those of the keepers, as read.
 	Target NodeDoc
 	Docs   []NodeDoc
 	// PodUID and Token are those of the hold that goes.
@@ -23,6 +23,8 @@ type Displacement struct {
 	// Entry is the reservation that takes the place. It becomes Held under the same plan if
 	// the hold had one; else it is Held or Committed, as given.
 	Entry Entry
+	// Keepers are the running pods that the new one relies on (required affinity).
+	Keepers []NodeEntry
 	// Protect: what victims have been evicted for is left to them (but see SystemCritical).
 	Protect bool
 	// Exclusives are the volumes and pools of which the hold had something or the new one
@@ -60,8 +62,8 @@ const stepDisplace = "T4 displace"
 // decides it again. Claims that the new holder has no use for it drops with AbortPlan's Only.
 //
 // Compares: own/<p>.CreateRevision of the displacing pod; t/reg.ModRevision; n/<uid>.ModRevision
-// of the place and of the plan's other documents; x/; the guards; plan/<id>. Puts: the place's
-// document, x/, guards, an aborted record. A crash before it leaves the hold as it was, after
+// of the place, of the plan's other documents and of the keepers; x/; the guards; plan/<id>. Puts:
+// the place's document and the keepers', x/, guards, an aborted record. A crash before it leaves the hold as it was, after
 // it that of the other pod; the displaced one is pending in every picture.
 //
 // *PriorityError unless the entry's priority is strictly higher, or if the hold is protected.
@@ -80,7 +82,7 @@ func Displace(x Displacement) (Change, error) {
 	if err := x.mayDisplace(hold); err != nil {
 		return Change{}, err
 	}
-	c := Change{Mandate: &x.Mandate, Unchanged: x.Docs, Exclusives: x.Exclusives, Guards: x.Guards}
+	c := Change{Mandate: &x.Mandate, Exclusives: x.Exclusives, Guards: x.Guards}
 	next := x.Entry
 	next.Role = RoleReservation
 	if hold.Plan != "" {
@@ -104,9 +106,34 @@ func Displace(x Displacement) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	c.Docs = []NodeDoc{d}
+	if err := x.pin(&c, d, next); err != nil {
+		return Change{}, err
+	}
 	c.Sign = Sign{NodeUID: d.NodeUID, Token: next.Token, State: next.State}
 	return c, nil
+}
+
+// pin fills in the documents: the place's, those that pin a keeper, and the rest unchanged.
+func (x Displacement) pin(c *Change, place NodeDoc, next Entry) error {
+	set := docSet{step: stepDisplace, docs: append([]NodeDoc{place}, x.Docs...)}
+	pins := map[string]bool{place.NodeUID: true}
+	for _, k := range x.Keepers {
+		err := set.change(k.NodeUID, k.Entry.PodUID, func(d NodeDoc) (NodeDoc, error) {
+			return Pin(d, k.Entry, Dependent{PodUID: next.PodUID, PodRV: next.PodRV})
+		})
+		if err != nil {
+			return err
+		}
+		pins[k.NodeUID] = true
+	}
+	for _, d := range set.docs {
+		if pins[d.NodeUID] {
+			c.Docs = append(c.Docs, d)
+			continue
+		}
+		c.Unchanged = append(c.Unchanged, d)
+	}
+	return nil
 }
 
 func (x Displacement) mayDisplace(hold Entry) error {
