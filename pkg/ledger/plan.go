@@ -22,6 +22,8 @@ const (
 // String is the name used in messages and logs.
 func (s PlanState) String() string {
 	switch s {
+	case 0:
+		return "none"
 	case PlanForming:
 		return "Forming"
 	case PlanReady:

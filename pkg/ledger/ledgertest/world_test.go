@@ -18,7 +18,11 @@ type rules struct {
 	noPrecondition bool // binds do not carry the pod's resourceVersion
 	noFencePatch   bool // a fence does not change the pod
 	claimRules
+	// fashion of the histories, anyFashion to draw one.
+	fashion string
 }
+
+const anyFashion = "any"
 
 // claimRules are those about holds and claims.
 type claimRules struct {
@@ -45,7 +49,7 @@ const (
 	// owns one has something to do.
 	worldPartitions = 3
 	// worldDesired is how many of the covered pods should run.
-	worldDesired = 1
+	worldDesired = 2
 	// worldPDB is the one disruption budget, worldVolume the one volume.
 	worldPDB    = "pdb"
 	worldVolume = ledger.PrefixVolume + "pvc"
@@ -214,7 +218,9 @@ func newWorld(ctx context.Context, r rules, choose func(string, int) int) (*worl
 		cluster: cluster{pods: map[string]apiPod{}, spent: map[string]bool{}},
 		flight:  flight{records: map[string]ledger.PlanRecord{}, growing: map[string]growth{}},
 	}
-	w.fashion = []string{"", "x", "v", "c"}[choose("fashion", 4)]
+	if w.fashion = r.fashion; w.fashion == anyFashion {
+		w.fashion = []string{"", "x", "v", "c"}[choose("fashion", 4)]
+	}
 	w.log = []ledger.ViewBatch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}}
 	if _, err := w.truth.Fold(w.log[0]); err != nil {
 		return nil, err
@@ -252,10 +258,9 @@ func (w *world) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	pods := []string{"0c", "0cm", "1m", "1c"}
-	if w.fashion == "x" {
-		pods = pods[:1]
-	}
+	pods := map[string][]string{
+		"": {"0c", "0cm", "1m", "1"}, "x": {"0c"}, "v": {"0c", "1"}, "c": {"0c", "0cm", "0c"},
+	}[w.fashion]
 	for _, t := range pods {
 		w.change(apiPod{uid: podUID(len(w.history), t), node: nodeUID(len(w.history) % worldNodes)})
 	}
@@ -406,18 +411,31 @@ func (w *world) pod() (apiPod, bool) {
 	return w.pods[uid], ok
 }
 
-// steps is everything that can happen next. Each returns a violation, or nil.
+// steps is everything that can happen next, what fits the fashion more often. Each returns a
+// violation, or nil.
 func (w *world) steps() []func(context.Context) error {
-	return []func(context.Context) error{
+	all := []func(context.Context) error{
 		w.createPod, w.createPod, w.createPod, w.touchPod, w.deletePod, w.controller, w.kubelet, w.kubelet,
 		w.take, w.expire,
-		w.learnFacts, w.learnFacts, w.learnFacts, w.learnFacts, w.learnFacts,
+		w.learnFacts, w.learnFacts, w.learnFacts, w.learnFacts,
 		w.learnLedger, w.learnLedger, w.learnLedger, w.learnLedger, w.learnLedger,
 		w.place, w.place, w.place, w.resolve, w.checkHint, w.checkHint, w.bind, w.bind, w.bind,
 		w.handOver, w.handOver, w.fenceMark, w.fencePatch, w.fenceRelease,
 		w.nominate, w.nominate, w.mark, w.mark, w.sendEviction, w.evict, w.evict, w.promote, w.promote,
-		w.displace, w.abort, w.settle, w.settle, w.move, w.sweep, w.finishHolders, w.finishHolders,
+		w.displace, w.displace, w.displace, w.abort, w.settle, w.settle, w.move, w.sweep, w.finishHolders, w.finishHolders,
 		w.growPlan, w.growPlan,
+	}
+	switch w.fashion {
+	case "c":
+		return append(all, w.nominate, w.nominate, w.nominate, w.move, w.mark, w.sendEviction, w.evict, w.evict, w.evict,
+			w.settle, w.settle, w.settle, w.learnLedger, w.learnLedger, w.learnLedger)
+	case "v":
+		return append(all, w.place, w.place, w.place, w.place, w.checkHint, w.bind, w.bind, w.handOver, w.handOver,
+			w.finishHolders, w.finishHolders, w.finishHolders, w.learnLedger, w.learnLedger, w.learnLedger)
+	case "x":
+		return append(all, w.place, w.place, w.deletePod, w.createPod)
+	default:
+		return append(all, w.nominate, w.nominate, w.promote, w.displace, w.displace, w.displace, w.abort, w.growPlan)
 	}
 }
 
