@@ -3,8 +3,8 @@ package ledger
 // Promotion is T3 (promote): a hold becomes a reservation that can be bound.
 type Promotion struct {
 	Mandate
-	// Target is the document with the hold, Docs the other documents with victims of its
-	// plan (View.PlanDocs), as read.
+	// Target is the document with the hold, Docs all other documents with victims of its plan
+	// (View.PlanDocs), as read.
 	Target NodeDoc
 	Docs   []NodeDoc
 	PodUID string
@@ -24,7 +24,9 @@ type Promotion struct {
 
 const stepPromote = "T3 promote"
 
-// Promote builds T3: the hold becomes Committed, and the claims on its victims go. It refuses
+// Promote builds T3: the hold becomes Committed, and the claims on its victims go; those of a
+// recorded plan on other nodes, of which there may be more than fit, are left to hand-over,
+// since a victim that is gone stays gone. It refuses
 // (*RefusedError) while a victim is not gone, the pod does not fit, or the facts are older
 // than a document's high-water; *TransitionError if the node has no such hold.
 //
@@ -71,7 +73,7 @@ func Promote(p Promotion) (Change, error) {
 			at := without.index(p.PodUID)
 			without.Entries[at].State, without.Entries[at].PodRV, without.Entries[at].Plan = Committed, p.PodRV, ""
 		}
-		if n == 0 || changed {
+		if n == 0 || changed && !IsRecorded(hold.Plan) {
 			c.Docs = append(c.Docs, without)
 		}
 	}

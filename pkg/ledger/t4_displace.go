@@ -62,9 +62,10 @@ const stepDisplace = "T4 displace"
 // decides it again. Claims that the new holder has no use for it drops with AbortPlan's Only.
 //
 // Compares: own/<p>.CreateRevision of the displacing pod; t/reg.ModRevision; n/<uid>.ModRevision
-// of the place, of the plan's other documents and of the keepers; x/; the guards; plan/<id>. Puts:
-// the place's document and the keepers', x/, guards, an aborted record. A crash before it leaves the hold as it was, after
-// it that of the other pod; the displaced one is pending in every picture.
+// of the place, of the plan's other documents and of the keepers; x/; the guards; plan/<id>.
+// Puts: the place's document and the keepers', x/, guards, an aborted record. A crash before it
+// leaves the hold as it was, after it that of the other pod; the displaced one is pending in
+// every picture.
 //
 // *PriorityError unless the entry's priority is strictly higher, or if the hold is protected.
 func Displace(x Displacement) (Change, error) {

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
@@ -432,105 +430,5 @@ func nominateOrHold(t *testing.T, h Harness) {
 	b.Exclusives[0] = ledgerOf(t, h).Exclusive(volume.Key)
 	if len(b.Exclusives[0].Holders) != 0 {
 		t.Errorf("the aborted hold still has the volume: %+v", b.Exclusives[0])
-	}
-}
-
-// abaClaims: every kind of document comes back to the value it had; whoever read it before loses.
-func abaClaims(t *testing.T, h Harness) {
-	s, n := nominated(t, h)
-	old := ledgerOf(t, h)
-	oldB := old.Budget(budgetUID)
-	eight, err := ledger.AbortPlan(abortion(t, h, n.Plan()))
-	carry(t, h, built(t, eight, err))
-	f := n.Facts.(api)
-	n.Docs = []ledger.NodeDoc{doc(t, h.Store, "a"), doc(t, h.Store, "b"), doc(t, h.Store, "c")}
-	n.Budgets = []ledger.BudgetRoom{room(ledgerOf(t, h).Budget(budgetUID), 1)}
-	c, err := ledger.Nominate(n)
-	carry(t, h, built(t, c, err))
-
-	now := ledgerOf(t, h)
-	same := now.Budget(budgetUID)
-	same.Revision = oldB.Revision
-	if diff := cmp.Diff(oldB, same); diff != "" {
-		t.Fatalf("the budget did not come back to what it was:\n%s", diff)
-	}
-	settled, _ := ledger.SettleBudget(oldB, f.leave("w", 90))
-	loses(t, h, ledger.Change{Budgets: []ledger.BudgetDoc{settled}})
-	x, err := ledger.Displace(ledger.Displacement{
-		Mandate: s.mandate(s.entry("z")), Target: mustDoc(t, old, "a"), PodUID: n.Hold.Entry.PodUID,
-		Token: n.Hold.Entry.Token, Entry: func() ledger.Entry { e := s.entry("z"); e.Priority = 200; return e }(), Facts: f,
-	})
-	loses(t, h, built(t, x, err))
-	b := s.batch(t, mustDoc(t, old, "b"))
-	if commit(t, h.Store, txnOf(t, b)).Succeeded {
-		t.Error("a placement on a document from before committed")
-	}
-}
-
-func mustDoc(t *testing.T, v *ledger.View, uid string) ledger.NodeDoc {
-	t.Helper()
-	d, ok := v.Doc(uid)
-	if !ok {
-		t.Fatalf("no document of node %s", uid)
-	}
-	return d
-}
-
-// sweepAll sweeps every document once.
-func sweepAll(t *testing.T, h Harness, f api, overdue bool) (evict []ledger.Entry) {
-	t.Helper()
-	for _, uid := range []string{"a", "b", "c"} {
-		v := ledgerOf(t, h)
-		swept, err := ledger.SweepDoc(ledger.Sweeping{Doc: mustDoc(t, v, uid), Picture: v, Facts: f, Overdue: overdue})
-		if err != nil {
-			t.Fatal(err)
-		}
-		evict = append(evict, swept.Evict...)
-		if !swept.Empty() {
-			carry(t, h, swept.Change)
-		}
-	}
-	return evict
-}
-
-func sweep(t *testing.T, h Harness) {
-	_, n := nominated(t, h)
-	f := n.Facts.(api)
-	before, _ := list(t, h.Store, "")
-	if evict := sweepAll(t, h, f, false); len(evict) != 0 {
-		t.Errorf("victims that nobody marked are to be evicted: %+v", evict)
-	}
-	if after, _ := list(t, h.Store, ""); cmp.Diff(before, after) != "" {
-		t.Error("a plan at work was swept")
-	}
-	c, err := mark(t, h, n.Plan(), "v", "w")
-	carry(t, h, built(t, c, err))
-	if evict := sweepAll(t, h, f.leave("w", 120), false); len(evict) != 1 || evict[0].PodUID != "v" {
-		t.Errorf("due are %+v, want v", evict)
-	}
-	stale := ledger.NewView()
-	_, err = ledger.SweepDoc(ledger.Sweeping{Doc: doc(t, h.Store, "a"), Picture: stale, Facts: f})
-	refused(t, "a picture that is older than the document", err)
-
-	if evict := sweepAll(t, h, f, true); len(evict) != 0 {
-		t.Errorf("an overdue plan still evicts %+v", evict)
-	}
-	v := ledgerOf(t, h)
-	if _, _, ok := v.Entry(n.Hold.Entry.PodUID); ok {
-		t.Error("an overdue hold is still there")
-	}
-	if _, _, ok := v.Victim("v"); !ok {
-		t.Error("an eviction under way is not claimed any more")
-	}
-	sweepAll(t, h, running(300, "keeper"), false)
-	settled, changed := ledger.SettleBudget(ledgerOf(t, h).Budget(budgetUID), running(300))
-	if !changed {
-		t.Error("the victim is gone, and its budget is not settled")
-	}
-	carry(t, h, ledger.Change{Budgets: []ledger.BudgetDoc{settled}})
-	for d := range ledgerOf(t, h).Docs() {
-		if len(d.Entries) > 0 {
-			t.Errorf("left: %+v", d)
-		}
 	}
 }

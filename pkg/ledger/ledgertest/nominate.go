@@ -224,9 +224,13 @@ func largePromoted(t *testing.T, h Harness, n ledger.Nomination) {
 		Mandate: n.Mandate, Target: target, PodUID: n.Hold.Entry.PodUID, Token: n.Hold.Entry.Token,
 		PodRV: n.Hold.Entry.PodRV, Fits: true, Facts: running(200),
 	}
+	_, p.Docs = split(v.PlanDocs(plan), "a")
 	_, err := ledger.Promote(p)
 	refused(t, "promoted without the record", err)
-	p.Record = &r
+	p.Record, p.Facts = &r, running(200, "v149")
+	_, err = ledger.Promote(p)
+	refused(t, "promoted while a victim of many runs", err)
+	p.Facts = running(200)
 	c, err := ledger.Promote(p)
 	carry(t, h, built(t, c, err))
 	r, _ = ledgerOf(t, h).Record(plan)

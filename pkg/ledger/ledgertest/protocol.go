@@ -50,6 +50,7 @@ func RunProtocol(t *testing.T, open Open) {
 		{"T10 and T2 on one budget: one of two commits", settleOrNominate},
 		{"T12 moves, and T1 takes the place over", move},
 		{"T12 and T2 on one budget: one of two commits", moveOrNominate},
+		{"two transactions on one document: either commits, not both", either},
 		{"ABA: documents that look as they did are not the same", abaClaims},
 		{"what nobody works on is swept", sweep},
 		{"T5 hands over and raises the high-water", handOver},

@@ -193,7 +193,8 @@ func (v *View) Nodes() []*state.NodeInfo { return v.nodes }
 // NodesVersion moves when a node comes, goes or is replaced under its name.
 func (v *View) NodesVersion() uint64 { return v.nodesVersion }
 
-// Counted iterates over the UIDs of the pods that count somewhere, in no order.
+// Counted iterates over the UIDs of the pods that count somewhere, in no order; a placeholder
+// counts under a UID that no object has.
 func (v *View) Counted() iter.Seq[string] { return maps.Keys(v.counted) }
 
 // Sizes are how many nodes exist, how many pods count on nodes, and how many of those are
