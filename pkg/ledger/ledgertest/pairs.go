@@ -48,7 +48,7 @@ var pairs = map[string]func(t *testing.T, h Harness, s *shard, n ledger.Nominati
 		b, err = ledger.Relocate(m)
 		return a, built(t, b, err)
 	},
-	"T10 and T2 on one budget": func(t *testing.T, h Harness, s *shard, n ledger.Nomination) (a, b ledger.Change) {
+	"T10 and T2 on one budget": func(t *testing.T, h Harness, s *shard, _ ledger.Nomination) (a, b ledger.Change) {
 		f := running(200, "v", "x").leave("w", 150)
 		settled, _ := ledger.SettleBudget(ledgerOf(t, h).Budget(budgetUID), f)
 		two := s.nomination(f, []ledger.NodeDoc{doc(t, h.Store, "a")}, victim("a", "x", budgetUID))
@@ -56,7 +56,7 @@ var pairs = map[string]func(t *testing.T, h Harness, s *shard, n ledger.Nominati
 		b, err := ledger.Nominate(two)
 		return ledger.Change{Budgets: []ledger.BudgetDoc{settled}}, built(t, b, err)
 	},
-	"T12 and T2 on one budget": func(t *testing.T, h Harness, s *shard, n ledger.Nomination) (a, b ledger.Change) {
+	"T12 and T2 on one budget": func(t *testing.T, h Harness, s *shard, _ ledger.Nomination) (a, b ledger.Change) {
 		m := s.relocation(running(100, "m"), node("src"), node("dst"))
 		m.Budgets = []ledger.BudgetRoom{room(ledgerOf(t, h).Budget(budgetUID), 2)}
 		a, err := ledger.Relocate(m)
@@ -90,14 +90,14 @@ func either(t *testing.T, h Harness) {
 // freshPlan empties the ledger of nodes and budgets, and nominates.
 func freshPlan(t *testing.T, h Harness, s *shard) ledger.Nomination {
 	t.Helper()
-	var clear ledger.Txn
+	var all ledger.Txn
 	for _, prefix := range []string{ledger.PrefixNode, ledger.PrefixBudget} {
 		kvs, _ := list(t, h.Store, prefix)
 		for _, kv := range kvs {
-			clear.Deletes = append(clear.Deletes, kv.Key)
+			all.Deletes = append(all.Deletes, kv.Key)
 		}
 	}
-	mustCommit(t, h.Store, clear)
+	mustCommit(t, h.Store, all)
 	n := s.nomination(running(100, "v", "w"), []ledger.NodeDoc{node("a"), node("b")},
 		victim("a", "v"), victim("b", "w", budgetUID))
 	n.Budgets = []ledger.BudgetRoom{room(ledger.BudgetDoc{}, 1)}
