@@ -92,18 +92,15 @@ func (v *View) PlanOwner(plan string) (NodeDoc, Entry, bool) {
 	return NodeDoc{}, Entry{}, false
 }
 
-// Going says whether a claim on a victim counts: somebody holds what it clears, and if its
-// plan has a record, that is Ready (or Done). The future test leaves such victims out.
+// Going says whether a victim goes for somebody: its plan has a hold or placeholder, and if it
+// has a record, that is Ready. A victim of a plan that was given up counts like any pod until it
+// is gone, whatever has been sent.
 func (v *View) Going(victim Entry) bool {
 	if victim.Role != RoleVictim {
 		return false
 	}
-	if victim.State == Evicting {
-		return true
-	}
-	if IsRecorded(victim.Plan) {
-		p, ok := v.claims.records[victim.Plan]
-		return ok && (p.State == PlanReady || p.State == PlanDone)
+	if p, ok := v.claims.records[victim.Plan]; IsRecorded(victim.Plan) && (!ok || p.State != PlanReady) {
+		return false
 	}
 	_, _, ok := v.PlanOwner(victim.Plan)
 	return ok

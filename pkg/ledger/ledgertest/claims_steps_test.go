@@ -105,14 +105,14 @@ func (w *world) nominate(ctx context.Context) error {
 			return ignoreRefusals(err)
 		}
 		w.growing[n.RecordedPlan()] = growth{mandate: n.Mandate, rest: victims[first:]}
-		_, err = w.carry(ctx, m, "formed", p.uid, c)
+		err = w.carry(ctx, m, "formed", p.uid, c)
 		return err
 	}
 	c, err := w.unchecked(n)
 	if err != nil {
 		return ignoreRefusals(err)
 	}
-	_, err = w.carry(ctx, m, "nominated", p.uid, c)
+	err = w.carry(ctx, m, "nominated", p.uid, c)
 	return err
 }
 
@@ -185,7 +185,7 @@ func (w *world) growPlan(ctx context.Context) error {
 		if err != nil {
 			return ignoreRefusals(err)
 		}
-		_, err = w.carry(ctx, m, "extended", "", c)
+		err = w.carry(ctx, m, "extended", "", c)
 		return err
 	}
 	claimed := 0
@@ -207,7 +207,7 @@ func (w *world) growPlan(ctx context.Context) error {
 	if w.rules.noOwner {
 		c.Unchanged = nil
 	}
-	_, err = w.carry(ctx, m, "finished", "", c)
+	err = w.carry(ctx, m, "finished", "", c)
 	return err
 }
 
@@ -250,7 +250,7 @@ func (w *world) mark(ctx context.Context) error {
 	if err != nil {
 		return ignoreRefusals(err)
 	}
-	_, err = w.carry(ctx, m, "marked", "", c)
+	err = w.carry(ctx, m, "marked", "", c)
 	return err
 }
 
@@ -381,13 +381,16 @@ func (w *world) promote(ctx context.Context) error {
 	if p.Guards, ok = m.guards(uid, h.NodeUID); !ok {
 		return nil
 	}
-	p.Fits = w.rules.noNowTest || m.fits(uid, h.NodeUID, now, nil)
+	fits := m.fits(uid, h.NodeUID, now, nil)
+	p.Fits = w.rules.noNowTest || fits
 	c, err := ledger.Promote(p)
 	if err != nil {
 		return ignoreRefusals(err)
 	}
-	_, err = w.carry(ctx, m, "promoted", uid, c)
-	return err
+	if err := w.carry(ctx, m, "promoted", uid, c); err != nil || fits {
+		return err
+	}
+	return fmt.Errorf("S1: pod %s is promoted on node %s, which is known to be full", uid, h.NodeUID)
 }
 
 // displace is T4.
@@ -398,7 +401,13 @@ func (w *world) displace(ctx context.Context) error {
 	if !ok || !any || has(p.uid, "f") {
 		return nil
 	}
-	if !m.fits(p.uid, h.NodeUID, future, map[string]bool{h.Entry.PodUID: true}) {
+	without := map[string]bool{h.Entry.PodUID: true}
+	for uid := range m.pods {
+		if _, v, claimed := m.view.Victim(uid); claimed && v.Plan == h.Entry.Plan && m.view.Going(v) {
+			without[uid] = true
+		}
+	}
+	if !m.fits(p.uid, h.NodeUID, future, without) {
 		return nil
 	}
 	w.token++
@@ -429,7 +438,7 @@ func (w *world) displace(ctx context.Context) error {
 			c.Docs[0].Entries[i].Priority = e.Priority
 		}
 	}
-	_, err = w.carry(ctx, m, "displaced", p.uid, c)
+	err = w.carry(ctx, m, "displaced", p.uid, c)
 	return err
 }
 
@@ -449,7 +458,7 @@ func (w *world) abort(ctx context.Context) error {
 	if err != nil {
 		return ignoreRefusals(err)
 	}
-	_, err = w.carry(ctx, m, "aborted", "", c)
+	err = w.carry(ctx, m, "aborted", "", c)
 	return err
 }
 
@@ -468,7 +477,7 @@ func (w *world) settle(ctx context.Context) error {
 	if w.rules.noSettleRaise {
 		b.HW = before.HW
 	}
-	_, err := w.carry(ctx, m, "settled", "", ledger.Change{Budgets: []ledger.BudgetDoc{b}})
+	err := w.carry(ctx, m, "settled", "", ledger.Change{Budgets: []ledger.BudgetDoc{b}})
 	return err
 }
 
@@ -500,7 +509,7 @@ func (w *world) move(ctx context.Context) error {
 	if err != nil {
 		return ignoreRefusals(err)
 	}
-	_, err = w.carry(ctx, m, "moved", "", c)
+	err = w.carry(ctx, m, "moved", "", c)
 	return err
 }
 
@@ -514,7 +523,7 @@ func (w *world) sweep(ctx context.Context) error {
 	if err != nil || swept.Empty() {
 		return ignoreRefusals(err)
 	}
-	_, err = w.carry(ctx, m, "swept", "", swept.Change)
+	err = w.carry(ctx, m, "swept", "", swept.Change)
 	return err
 }
 
@@ -523,7 +532,7 @@ func (w *world) finishHolders(ctx context.Context) error {
 	m := w.member()
 	for r := range m.view.Records() {
 		if c, err := ledger.DropPlan(r, m.view); err == nil {
-			_, err := w.carry(ctx, m, "record dropped", "", c)
+			err := w.carry(ctx, m, "record dropped", "", c)
 			return err
 		}
 	}
@@ -535,6 +544,6 @@ func (w *world) finishHolders(ctx context.Context) error {
 	if w.rules.noHoldRaise {
 		x.HW = before.HW
 	}
-	_, err := w.carry(ctx, m, "volume let go", "", ledger.Change{Exclusives: []ledger.ExclusiveDoc{x}})
+	err := w.carry(ctx, m, "volume let go", "", ledger.Change{Exclusives: []ledger.ExclusiveDoc{x}})
 	return err
 }

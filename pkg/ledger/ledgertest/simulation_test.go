@@ -138,6 +138,7 @@ var needed = map[string]struct {
 	"what a budget shows":      {without("c", claimRules{noBudgetCount: true}), "S6"},
 	"the budget's high-water":  {without("c", claimRules{noSettleRaise: true}), "S6"},
 	"the now-test":             {without("", claimRules{noNowTest: true}), "S"},
+	"the larger of each plan":  {without("", claimRules{noLarger: true}), "S1"},
 	"priority":                 {without("", claimRules{noPriority: true}), "S10"},
 	"the mark before evicting": {without("", claimRules{noMark: true}), "S5"},
 	"the volume's high-water":  {without("v", claimRules{noHoldRaise: true}), "S7"},

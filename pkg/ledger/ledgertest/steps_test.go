@@ -160,14 +160,20 @@ type question uint8
 
 const (
 	now    question = iota // with victims that are still there, without holds
-	future                 // without claimed victims, with holds and placeholders
+	future                 // of each plan what is more, what is held or who goes for it
 )
 
-// standing is the counting rule: what counts where.
+// standing is the counting rule: what counts where, now or, if every plan is given up or
+// carried out as is worse, in the future.
 func (m *member) standing(t question, without map[string]bool) map[string][]string {
 	out := map[string][]string{}
-	add := func(node, what string) {
-		if !without[what] {
+	plans := ledgerPlans{}
+	add := func(node, plan, what string, held bool) {
+		switch {
+		case without[what]:
+		case t == future && plan != "":
+			plans.add(node, plan, what, held)
+		default:
 			out[node] = append(out[node], what)
 		}
 	}
@@ -175,10 +181,11 @@ func (m *member) standing(t question, without map[string]bool) map[string][]stri
 		if p.node == "" {
 			continue
 		}
-		if _, v, ok := m.view.Victim(uid); t == future && (p.deleting || ok && m.view.Going(v)) {
-			continue
+		plan := ""
+		if _, v, ok := m.view.Victim(uid); ok && m.view.Going(v) {
+			plan = v.Plan
 		}
-		add(p.node, uid)
+		add(p.node, plan, uid, false)
 	}
 	for d := range m.view.Docs() {
 		for _, e := range d.Entries {
@@ -186,13 +193,48 @@ func (m *member) standing(t question, without map[string]bool) map[string][]stri
 			counts := known && p.node == "" || !known && m.progress < e.PodRV
 			switch {
 			case e.Role == ledger.RoleMove && t == future:
-				add(d.NodeUID, "move "+e.Token.String())
+				add(d.NodeUID, e.Plan, "move "+e.Token.String(), true)
 			case e.Role == ledger.RoleReservation && counts && (t == future || e.State != ledger.Held):
-				add(d.NodeUID, e.PodUID)
+				add(d.NodeUID, e.Plan, e.PodUID, true)
 			}
 		}
 	}
+	for key, at := range plans {
+		if m.trusting {
+			at.going = nil
+			plans[key] = at
+		}
+	}
+	plans.larger(out)
 	return out
+}
+
+// ledgerPlans is what plans have on nodes: what is held, and who goes.
+type ledgerPlans map[[2]string]*struct{ held, going []string }
+
+func (p ledgerPlans) add(node, plan, what string, held bool) {
+	at := p[[2]string{node, plan}]
+	if at == nil {
+		at = &struct{ held, going []string }{}
+		p[[2]string{node, plan}] = at
+	}
+	if held {
+		at.held = append(at.held, what)
+	} else {
+		at.going = append(at.going, what)
+	}
+}
+
+// larger adds to each node what is more of each plan: the plan may be given up, and who was to
+// go stays, or be carried out.
+func (p ledgerPlans) larger(out map[string][]string) {
+	for key, at := range p {
+		more := at.held
+		if len(at.going) > len(at.held) {
+			more = at.going
+		}
+		out[key[0]] = append(out[key[0]], more...)
+	}
 }
 
 // fits asks one of the two questions about a pod on a node.
@@ -308,10 +350,10 @@ func (w *world) submit(ctx context.Context, m *member, a attempt) error {
 }
 
 // carry submits a change.
-func (w *world) carry(ctx context.Context, m *member, what, uid string, c ledger.Change) (attempt, error) {
+func (w *world) carry(ctx context.Context, m *member, what, uid string, c ledger.Change) error {
 	txn, err := c.Txn()
 	if err != nil {
-		return attempt{}, err
+		return err
 	}
 	a := attempt{what: what, uid: uid, txn: txn, losers: c.Losers}
 	if c.Mandate != nil {
@@ -324,7 +366,7 @@ func (w *world) carry(ctx context.Context, m *member, what, uid string, c ledger
 			}
 		}
 	}
-	return a, w.submit(ctx, m, a)
+	return w.submit(ctx, m, a)
 }
 
 // onlyViolations strips the injected fault from an error of commit.

@@ -34,6 +34,7 @@ type claimRules struct {
 	// high-water stays when a budget is settled. noSettleWait: it is settled at once.
 	noBudgetCount, noSettleRaise, noSettleWait bool
 	noNowTest                                  bool // a hold is promoted once its victims are gone
+	noLarger                                   bool // all claimed victims are taken for gone, whoever claims them
 	noPriority                                 bool // anybody displaces anybody
 	noMark                                     bool // victims are evicted as soon as they are claimed
 	noHoldRaise                                bool // a volume's high-water stays when a holder goes
@@ -67,8 +68,8 @@ func zone(nodeUID string) string {
 }
 
 // What is special about a pod is written in its UID: x carries worldTerm, v uses worldVolume,
-// c is covered by worldPDB, f relies on some bound pod, m is made by a controller. Its digit
-// is its priority.
+// c is covered by worldPDB, f relies on some bound pod, m is made by a controller, o is bound
+// by somebody else. Its digit is its priority.
 func traits(uid string) string          { return strings.Split(uid, "-")[2] }
 func has(uid string, trait string) bool { return strings.Contains(traits(uid), trait) }
 func priority(uid string) int32         { return int32(traits(uid)[0] - '0') }
@@ -145,6 +146,7 @@ type member struct {
 	allowed  int32
 	budgets  uint64
 	left     map[string]uint64 // when a pod was first missed
+	trusting bool              // see claimRules.noLarger
 	pending  []attempt
 }
 
@@ -229,6 +231,7 @@ func newWorld(ctx context.Context, r rules, choose func(string, int) int) (*worl
 	for i := range worldShards {
 		m := &member{
 			id: fmt.Sprintf("s%d", i), view: ledger.NewView(), pods: map[string]apiPod{}, left: map[string]uint64{},
+			trusting: r.noLarger,
 		}
 		var err error
 		if m.session, err = w.store.OpenSession(ctx, sessionTTL); err != nil {
@@ -328,10 +331,14 @@ func (w *world) violations(changes ledger.ViewChanges) []ledger.Violation {
 	return append(out, ledger.CheckUnique(w.truth.Docs())...)
 }
 
-// check is S1, in its strict form, S6 and S7.
+// check is S1, in its strict form, S6 and S7. What others have bound, past the ledger, is not
+// ours to answer for.
 func (w *world) check() error {
 	used := map[string][]string{}
 	for uid, p := range w.pods {
+		if has(uid, "o") {
+			continue
+		}
 		if p.node != "" {
 			used[p.node] = append(used[p.node], uid)
 			continue
@@ -363,7 +370,52 @@ func (w *world) check() error {
 			return fmt.Errorf("S7: zone %s has %v, which keep apart", z, uids)
 		}
 	}
+	if err := w.checkRoom(); err != nil {
+		return err
+	}
 	return w.checkBudget()
+}
+
+// checkRoom is S1 for what is promised: however plans end, everybody on a node has room.
+func (w *world) checkRoom() error {
+	all := map[string][]string{}
+	plans := ledgerPlans{}
+	add := func(node, plan, what string, held bool) {
+		if plan == "" {
+			all[node] = append(all[node], what)
+			return
+		}
+		plans.add(node, plan, what, held)
+	}
+	for uid, p := range w.pods {
+		if p.node == "" || has(uid, "o") {
+			continue
+		}
+		plan := ""
+		if _, v, ok := w.truth.Victim(uid); ok && w.truth.Going(v) {
+			plan = v.Plan
+		}
+		add(p.node, plan, uid, false)
+	}
+	for d := range w.truth.Docs() {
+		for _, e := range d.Entries {
+			p, alive := w.pods[e.PodUID]
+			if r, _ := w.truth.Record(e.Plan); ledger.IsRecorded(e.Plan) && r.State != ledger.PlanReady {
+				continue // nothing is promised yet, or any more
+			}
+			if e.Role == ledger.RoleMove || e.Role == ledger.RoleReservation && alive && p.node == "" {
+				add(d.NodeUID, e.Plan, e.Token.String(), true)
+			}
+		}
+	}
+	plans.larger(all)
+	for n, what := range all {
+		if len(what) > worldCapacity {
+			slices.Sort(what)
+			return fmt.Errorf("S1: node %s with room for %d is promised to %v", n, worldCapacity, what)
+		}
+	}
+	return nil
 }
 
 // checkBudget is S6 with nobody else spending: what is claimed and has not been taken from
@@ -435,7 +487,7 @@ func (w *world) steps() []func(context.Context) error {
 	case "x":
 		return append(all, w.place, w.place, w.deletePod, w.createPod)
 	default:
-		return append(all, w.nominate, w.nominate, w.promote, w.displace, w.displace, w.displace, w.abort, w.growPlan)
+		return append(all, w.foreign, w.nominate, w.nominate, w.promote, w.displace, w.displace, w.displace, w.abort, w.growPlan)
 	}
 }
 
@@ -450,6 +502,14 @@ func (w *world) createPod(context.Context) error {
 		}
 	}
 	w.change(apiPod{uid: podUID(len(w.history), t)})
+	return nil
+}
+
+// foreign is a pod that somebody else binds, past the ledger.
+func (w *world) foreign(context.Context) error {
+	if len(w.pods) < worldPods && w.choose("foreign", 3) == 0 {
+		w.change(apiPod{uid: podUID(len(w.history), "0o"), node: nodeUID(w.choose("node", worldNodes))})
+	}
 	return nil
 }
 
