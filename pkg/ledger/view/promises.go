@@ -1,6 +1,7 @@
 package view
 
 import (
+	"slices"
 	"strings"
 
 	policyv1 "k8s.io/api/policy/v1"
@@ -18,8 +19,9 @@ const (
 	// Now: does it fit with what is there? Victims that have not gone count, holds and
 	// placeholders do not. Who passes may be bound.
 	Now Question = iota + 1
-	// Future: does it fit when every plan has been carried out? Claimed victims do not count,
-	// holds and placeholders of any priority do. Who does not pass takes what is promised.
+	// Future: does it fit however plans end? A plan may be carried out, then what it holds
+	// comes and its victims go, or given up, then they stay. So of each plan the larger
+	// counts, resource by resource. Who does not pass takes what is promised.
 	Future
 )
 
@@ -44,11 +46,14 @@ func (v *View) differs(e ledger.Entry) bool {
 	return e.Role == ledger.RoleMove || e.Role == ledger.RoleReservation && e.State == ledger.Held || v.ledger.Going(e)
 }
 
-// Ask is a node as one question sees it, without some pods (by UID): the pod that is decided
-// on, or holds that it would displace. It is the NodeInfo of Nodes if nothing is different,
-// else a copy. Nodes itself counts victims and holds both, which is at least as strict as the
-// two questions together.
-func (v *View) Ask(q Question, nodeUID string, without ...string) (*state.NodeInfo, bool) {
+// Ask is a node as one question sees it, for one plan, and without some pods (by UID): those
+// that the decision itself would evict or displace. Of the plan, empty for none, neither the
+// hold nor the victims count in the future: it is what the decision is about. Of other plans
+// both are there with their ports and labels, and Requested has the larger of the two.
+//
+// It is the NodeInfo of Nodes if nothing is different, else a copy. Nodes itself counts victims
+// and holds both, which is at least as strict as the two questions together.
+func (v *View) Ask(q Question, nodeUID, plan string, without ...string) (*state.NodeInfo, bool) {
 	s, ok := v.byUID[nodeUID]
 	if !ok {
 		return nil, false
@@ -59,18 +64,31 @@ func (v *View) Ask(q Question, nodeUID string, without ...string) (*state.NodeIn
 	}
 	d, _ := v.ledger.Doc(nodeUID)
 	for _, e := range d.Entries {
+		uid, held := v.promised(e)
 		switch {
-		case q == Future && e.Role == ledger.RoleVictim:
-			if v.ledger.Going(e) {
-				a.remove(v, e.PodUID)
-			}
-		case q == Now && e.Role == ledger.RoleMove:
-			a.remove(v, placeholderPrefix+e.Token.String())
-		case q == Now && e.Role == ledger.RoleReservation && e.State == ledger.Held:
-			a.remove(v, e.PodUID)
+		case uid == "", slices.Contains(without, uid):
+		case q == Now && held, q == Future && plan != "" && e.Plan == plan:
+			a.remove(v, uid)
+		case q == Future && e.Plan != "":
+			a.note(v, e.Plan, uid, held)
 		}
 	}
+	a.larger()
 	return a.info, true
+}
+
+// promised is the UID under which something of a plan counts, empty if it is none, and whether
+// it is held; else it goes.
+func (v *View) promised(e ledger.Entry) (uid string, held bool) {
+	switch {
+	case e.Role == ledger.RoleMove:
+		return placeholderPrefix + e.Token.String(), true
+	case e.Role == ledger.RoleReservation && e.State == ledger.Held:
+		return e.PodUID, true
+	case v.ledger.Going(e):
+		return e.PodUID, false
+	}
+	return "", false
 }
 
 // answer is a NodeInfo that is copied at its first change.
@@ -78,16 +96,68 @@ type answer struct {
 	slot   *slot
 	info   *state.NodeInfo
 	copied bool
+	plans  map[string]*sides
 }
 
-func (a *answer) remove(v *View, uid string) {
-	if c, ok := v.counted[uid]; !ok || c.slot != a.slot {
-		return
-	}
+// sides are what a plan holds on the node, and what goes for it.
+type sides struct{ held, going amounts }
+
+type amounts struct{ requested, nonZero state.Resources }
+
+func (s *amounts) add(p *state.Pod) {
+	s.requested, s.nonZero = s.requested.Add(p.Requests), s.nonZero.Add(p.NonZero)
+}
+
+func (a *answer) own() {
 	if !a.copied {
 		a.info, a.copied = a.info.Clone(), true
 	}
-	a.info.RemovePod(uid)
+}
+
+func (a *answer) remove(v *View, uid string) {
+	if c, ok := v.counted[uid]; ok && c.slot == a.slot {
+		a.own()
+		a.info.RemovePod(uid)
+	}
+}
+
+// note remembers one side of a plan, if it counts here.
+func (a *answer) note(v *View, plan, uid string, held bool) {
+	c, ok := v.counted[uid]
+	if !ok || c.slot != a.slot {
+		return
+	}
+	if a.plans == nil {
+		a.plans = map[string]*sides{}
+	}
+	if a.plans[plan] == nil {
+		a.plans[plan] = &sides{}
+	}
+	if held {
+		a.plans[plan].held.add(c.pod)
+	} else {
+		a.plans[plan].going.add(c.pod)
+	}
+}
+
+// larger takes the smaller side of each plan off the sums. They are sums: the order of plans
+// does not matter.
+func (a *answer) larger() {
+	for _, s := range a.plans {
+		a.own()
+		a.info.Requested = a.info.Requested.Sub(smaller(s.held.requested, s.going.requested))
+		a.info.NonZeroRequested = a.info.NonZeroRequested.Sub(smaller(s.held.nonZero, s.going.nonZero))
+		a.info.SetNode(a.info.Node) // another content, another Generation
+	}
+}
+
+// smaller is the smaller amount of each resource.
+func smaller(a, b state.Resources) state.Resources {
+	both := a.Map()
+	for name, amount := range both {
+		both[name] = min(amount, b.Get(name))
+	}
+	return state.ResourcesFromMap(both)
 }
 
 // Displaceable are the holds on a node that a pod of this priority could displace (T4): those
