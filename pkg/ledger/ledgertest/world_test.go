@@ -487,7 +487,8 @@ func (w *world) steps() []func(context.Context) error {
 	case "x":
 		return append(all, w.place, w.place, w.deletePod, w.createPod)
 	default:
-		return append(all, w.foreign, w.nominate, w.nominate, w.promote, w.displace, w.displace, w.displace, w.abort, w.growPlan)
+		return append(all, w.foreign, w.nominate, w.nominate, w.promote, w.displace, w.displace, w.displace,
+			w.abort, w.growPlan)
 	}
 }
 
