@@ -41,12 +41,7 @@ func CheckDoc(d NodeDoc) []Violation {
 	for _, e := range d.Entries {
 		out = append(out, checkEntry(d, e)...)
 	}
-	for _, e := range d.Entries {
-		if e.Role == RoleKeeper && d.Claimed(e.PodUID) {
-			out = append(out, Violation{Invariant: "S5", NodeUID: d.NodeUID, PodUID: e.PodUID,
-				Detail: "is claimed as a victim and relied upon"})
-		}
-	}
+	out = append(out, checkVictims(d)...)
 	one := func(yield func(NodeDoc) bool) { yield(d) }
 	return append(out, CheckUnique(one)...)
 }
@@ -71,6 +66,15 @@ func checkEntry(d NodeDoc, e Entry) []Violation {
 	}
 	if (len(e.Dependents) > 0) != (e.Role == RoleKeeper) {
 		bad("%s with %d dependents: keepers have some, others none", e.Role, len(e.Dependents))
+	}
+	if len(e.Budgets) > 0 && e.Role != RoleVictim {
+		bad("%s with disruption budgets: only victims have some", e.Role)
+	}
+	if (e.Replacement != Replacement{}) != (e.Role == RoleMove) {
+		bad("%s with replacement %+v: placeholders have one, others none", e.Role, e.Replacement)
+	}
+	if e.Role == RoleVictim && e.State != 0 && e.State != Evicting {
+		bad("victim in state %s, none and Evicting are accepted", e.State)
 	}
 	if e.Role != RoleReservation {
 		return out
@@ -131,6 +135,8 @@ func CheckSuccessor(before, after NodeDoc) []Violation {
 			bad("S12", "", "high-water of %s sank from %d to %d", kind, before.HW[kind], after.HW[kind])
 		}
 	}
+	out = append(out, checkVictimStep(before, after)...)
+	out = append(out, CheckDisplaced(before, after)...)
 	for _, old := range reservations(before) {
 		now, ok := after.Find(old.PodUID)
 		if ok && now.Token == old.Token {
@@ -168,6 +174,10 @@ func checkStep(nodeUID string, old, now Entry) []Violation {
 	if old.State != now.State && !legal(old.State, now.State) {
 		out = append(out, Violation{Invariant: "S4", NodeUID: nodeUID, PodUID: now.PodUID,
 			Detail: fmt.Sprintf("went from %s to %s", old.State, now.State)})
+	}
+	if old.State == Held && now.State == Committed {
+		// A promotion starts from the pod as it is by then, and ends its plan.
+		old.PodRV, old.Plan = max(old.PodRV, now.PodRV), now.Plan
 	}
 	old.State, old.Wanted = now.State, now.Wanted
 	if !proto.Equal(entryToProto(&old), entryToProto(&now)) {

@@ -16,14 +16,19 @@ import (
 // SchemaVersion is the version written into every value. Values of a later one are refused.
 const SchemaVersion = 1
 
-// DocTooLargeError reports a document beyond MaxEntries or MaxDocBytes: the node is full
-// as far as the ledger is concerned, whatever its capacity.
+// DocTooLargeError reports a document beyond MaxEntries or MaxDocBytes: the node (or budget,
+// or pool) is full as far as the ledger is concerned, whatever its capacity.
 type DocTooLargeError struct {
-	NodeUID, NodeName string
-	Entries, Bytes    int
+	// NodeUID and NodeName of a node's document; of any other its Key.
+	NodeUID, NodeName, Key string
+	Entries, Bytes         int
 }
 
 func (e *DocTooLargeError) Error() string {
+	if e.Key != "" {
+		return fmt.Sprintf("ledger: document %s has %d entries in %d bytes, at most %d entries and %d bytes are accepted",
+			e.Key, e.Entries, e.Bytes, MaxEntries, MaxDocBytes)
+	}
 	return fmt.Sprintf(
 		"ledger: document of node %s (%s) has %d entries in %d bytes, at most %d entries and %d bytes are accepted",
 		e.NodeName, e.NodeUID, e.Entries, e.Bytes, MaxEntries, MaxDocBytes)
@@ -35,12 +40,8 @@ func EncodeNodeDoc(d NodeDoc) ([]byte, error) {
 	if d.NodeUID == "" {
 		return nil, fmt.Errorf("ledger: document of node %q has no node UID", d.NodeName)
 	}
-	if len(d.Entries) > MaxEntries {
-		return nil, &DocTooLargeError{NodeUID: d.NodeUID, NodeName: d.NodeName, Entries: len(d.Entries)}
-	}
-	m := &ledgerpb.NodeDoc{Version: SchemaVersion, NodeUid: d.NodeUID, NodeName: d.NodeName}
-	for _, kind := range slices.Sorted(maps.Keys(d.HW)) {
-		m.HighWater = append(m.HighWater, &ledgerpb.HighWater{Kind: kind, ResourceVersion: d.HW[kind]})
+	m := &ledgerpb.NodeDoc{
+		Version: SchemaVersion, NodeUid: d.NodeUID, NodeName: d.NodeName, HighWater: highWaterToProto(d.HW),
 	}
 	for i := range d.Entries {
 		m.Entries = append(m.Entries, entryToProto(&d.Entries[i]))
@@ -49,12 +50,46 @@ func EncodeNodeDoc(d NodeDoc) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ledger: document of node %s (%s): %w", d.NodeName, d.NodeUID, err)
 	}
-	if len(value) > MaxDocBytes {
+	if tooLarge(len(d.Entries), len(value)) {
 		return nil, &DocTooLargeError{
 			NodeUID: d.NodeUID, NodeName: d.NodeName, Entries: len(d.Entries), Bytes: len(value),
 		}
 	}
 	return value, nil
+}
+
+// tooLarge is the bound of every document.
+func tooLarge(entries, bytes int) bool { return entries > MaxEntries || bytes > MaxDocBytes }
+
+// readable says whether a stored value is within the bound.
+func readable(entries, bytes int) error {
+	if tooLarge(entries, bytes) {
+		return fmt.Errorf("value has %d entries in %d bytes, at most %d entries and %d bytes are accepted",
+			entries, bytes, MaxEntries, MaxDocBytes)
+	}
+	return nil
+}
+
+func highWaterToProto(hw map[string]uint64) []*ledgerpb.HighWater {
+	var out []*ledgerpb.HighWater
+	for _, kind := range slices.Sorted(maps.Keys(hw)) {
+		out = append(out, &ledgerpb.HighWater{Kind: kind, ResourceVersion: hw[kind]})
+	}
+	return out
+}
+
+func highWaterFromProto(list []*ledgerpb.HighWater) (map[string]uint64, error) {
+	var out map[string]uint64
+	for _, hw := range list {
+		if out == nil {
+			out = make(map[string]uint64, len(list))
+		}
+		if _, twice := out[hw.GetKind()]; twice {
+			return nil, fmt.Errorf("high-water of kind %q is given twice", hw.GetKind())
+		}
+		out[hw.GetKind()] = hw.GetResourceVersion()
+	}
+	return out, nil
 }
 
 // DecodeNodeDoc reads n/<node uid> as stored; the document's Revision is the key's mod
@@ -73,8 +108,8 @@ func decodeNodeDoc(kv KV) (NodeDoc, error) {
 	if !ok {
 		return NodeDoc{}, fmt.Errorf("not a node document, want a key under %s", PrefixNode)
 	}
-	if len(kv.Value) > MaxDocBytes {
-		return NodeDoc{}, fmt.Errorf("value has %d bytes, at most %d are accepted", len(kv.Value), MaxDocBytes)
+	if err := readable(0, len(kv.Value)); err != nil {
+		return NodeDoc{}, err
 	}
 	var m ledgerpb.NodeDoc
 	if err := unmarshal(kv.Value, &m, m.GetVersion); err != nil {
@@ -83,18 +118,13 @@ func decodeNodeDoc(kv KV) (NodeDoc, error) {
 	if m.GetNodeUid() != uid {
 		return NodeDoc{}, fmt.Errorf("value is of node %q", m.GetNodeUid())
 	}
-	if n := len(m.GetEntries()); n > MaxEntries {
-		return NodeDoc{}, fmt.Errorf("value has %d entries, at most %d are accepted", n, MaxEntries)
+	if err := readable(len(m.GetEntries()), len(kv.Value)); err != nil {
+		return NodeDoc{}, err
 	}
 	d := NodeDoc{NodeUID: uid, NodeName: m.GetNodeName(), Revision: kv.ModRevision}
-	for _, hw := range m.GetHighWater() {
-		if d.HW == nil {
-			d.HW = make(map[string]uint64, len(m.GetHighWater()))
-		}
-		if _, twice := d.HW[hw.GetKind()]; twice {
-			return NodeDoc{}, fmt.Errorf("high-water of kind %q is given twice", hw.GetKind())
-		}
-		d.HW[hw.GetKind()] = hw.GetResourceVersion()
+	var err error
+	if d.HW, err = highWaterFromProto(m.GetHighWater()); err != nil {
+		return NodeDoc{}, err
 	}
 	for i, pe := range m.GetEntries() {
 		e, err := entryFromProto(pe)

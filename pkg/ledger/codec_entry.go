@@ -16,7 +16,7 @@ var (
 	_ = [1]struct{}{}[RoleReservation-Role(ledgerpb.Role_ROLE_RESERVATION)]
 	_ = [1]struct{}{}[RoleMove-Role(ledgerpb.Role_ROLE_MOVE)]
 	_ = [1]struct{}{}[Held-State(ledgerpb.State_STATE_HELD)]
-	_ = [1]struct{}{}[Fencing-State(ledgerpb.State_STATE_FENCING)]
+	_ = [1]struct{}{}[Evicting-State(ledgerpb.State_STATE_EVICTING)]
 )
 
 func entryToProto(e *Entry) *ledgerpb.Entry {
@@ -26,7 +26,10 @@ func entryToProto(e *Entry) *ledgerpb.Entry {
 		Priority: e.Priority, PodResourceVersion: e.PodRV, Token: uint64(e.Token),
 		Shard: e.Shard, SchedulerName: e.SchedulerName,
 		NonZeroCpu: e.NonZeroCPU, NonZeroMemory: e.NonZeroMemory,
-		Gang: e.Gang, Plan: e.Plan, Wanted: e.Wanted, GroupPartition: uint32(e.GroupPartition),
+		Gang: e.Gang, Plan: e.Plan, Wanted: e.Wanted, Budgets: e.Budgets, GroupPartition: uint32(e.GroupPartition),
+	}
+	if e.Replacement != (Replacement{}) {
+		m.Replacement = &ledgerpb.Replacement{Owner: e.Replacement.Owner, Template: e.Replacement.Template}
 	}
 	if raw, ok := uuidBytes(e.PodUID); ok {
 		m.PodUid = raw
@@ -61,7 +64,10 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 		Priority: m.GetPriority(), PodRV: m.GetPodResourceVersion(), Token: Token(m.GetToken()),
 		Shard: m.GetShard(), SchedulerName: m.GetSchedulerName(),
 		NonZeroCPU: m.GetNonZeroCpu(), NonZeroMemory: m.GetNonZeroMemory(),
-		Gang: m.GetGang(), Plan: m.GetPlan(), Wanted: m.GetWanted(),
+		Gang: m.GetGang(), Plan: m.GetPlan(), Wanted: m.GetWanted(), Budgets: m.GetBudgets(),
+		Replacement: Replacement{
+			Owner: m.GetReplacement().GetOwner(), Template: m.GetReplacement().GetTemplate(),
+		},
 	}
 	if m.GetGroupPartition() > Partitions {
 		return Entry{}, fmt.Errorf("pod %s/%s: partition %d of its group, want at most %d",
@@ -75,7 +81,7 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 	if r := m.GetRole(); r < ledgerpb.Role_ROLE_RESERVATION || r > ledgerpb.Role_ROLE_MOVE {
 		return Entry{}, fmt.Errorf("pod %s: unknown role %d", e.PodUID, r)
 	}
-	if s := m.GetState(); s < ledgerpb.State_STATE_UNSPECIFIED || s > ledgerpb.State_STATE_FENCING {
+	if s := m.GetState(); s < ledgerpb.State_STATE_UNSPECIFIED || s > ledgerpb.State_STATE_EVICTING {
 		return Entry{}, fmt.Errorf("pod %s: unknown state %d", e.PodUID, s)
 	}
 	e.Role, e.State = Role(m.GetRole()), State(m.GetState())

@@ -70,12 +70,7 @@ func TestGolden(t *testing.T) {
 		Started: time.UnixMilli(1_790_000_000_123).UTC(),
 	}
 	term, registry, keeper := goldenTerm(), Registry{Revision: 12, PodRV: 987654321}, pinnedDoc()
-	for _, c := range []struct {
-		name   string
-		value  any
-		encode func() ([]byte, error)
-		decode func([]byte) (any, error)
-	}{
+	checkGolden(t, []golden{
 		{"nodedoc", doc, func() ([]byte, error) { return EncodeNodeDoc(doc) },
 			func(b []byte) (any, error) { return DecodeNodeDoc(stored(doc, b)) }},
 		{"owner", owner, func() ([]byte, error) { return EncodeOwner(owner) },
@@ -96,7 +91,20 @@ func TestGolden(t *testing.T) {
 		{"cluster", "uid-of-kube-system", func() ([]byte, error) {
 			return marshal(&ledgerpb.Cluster{Version: SchemaVersion, Uid: "uid-of-kube-system"})
 		}, func(b []byte) (any, error) { return decodeCluster(b) }},
-	} {
+	})
+}
+
+// golden is a value of every field, and how it is stored.
+type golden struct {
+	name   string
+	value  any
+	encode func() ([]byte, error)
+	decode func([]byte) (any, error)
+}
+
+func checkGolden(t *testing.T, all []golden) {
+	t.Helper()
+	for _, c := range all {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := c.encode()
 			if err != nil {
@@ -136,7 +144,7 @@ func drawEntry(t *rapid.T) Entry {
 		).Draw(t, "uid"),
 		Namespace: text.Draw(t, "namespace"), Name: text.Draw(t, "name"),
 		Role:     Role(rapid.IntRange(int(RoleReservation), int(RoleMove)).Draw(t, "role")),
-		State:    State(rapid.IntRange(0, int(Fencing)).Draw(t, "state")),
+		State:    State(rapid.IntRange(0, int(Evicting)).Draw(t, "state")),
 		Priority: rapid.Int32().Draw(t, "priority"), PodRV: rapid.Uint64().Draw(t, "rv"),
 		Token: Token(rapid.Uint64().Draw(t, "token")), Shard: text.Draw(t, "shard"),
 		SchedulerName: text.Draw(t, "scheduler"), NonZeroCPU: rapid.Int64().Draw(t, "cpu"),
@@ -146,6 +154,12 @@ func drawEntry(t *rapid.T) Entry {
 	}
 	if m := rapid.MapOfN(text, rapid.Int64(), 0, 4).Draw(t, "requests"); len(m) > 0 {
 		e.Requests = m
+	}
+	if rapid.Bool().Draw(t, "move") {
+		e.Replacement = Replacement{Owner: text.Draw(t, "owner"), Template: text.Draw(t, "template")}
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "budgets") {
+		e.Budgets = append(e.Budgets, text.Draw(t, "budget"))
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "dependents") {
 		e.Dependents = append(e.Dependents, Dependent{

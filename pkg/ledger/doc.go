@@ -6,8 +6,9 @@
 // documents to a Txn), then View (what a member knows, fed by Follow) and Store (how a Txn
 // is carried out; etcd and mem pass one contract suite, ledgertest). check.go says what
 // must never be seen. term.go, guard.go and t11_register.go are about rules that reach beyond
-// one node. ledgertest's simulation shows the whole protocol at work, and that
-// it breaks when a rule is left out.
+// one node. claim.go, plan.go, exclusive.go and change.go are what the transactions about
+// victims, budgets, volumes and pools are made of. docs/ledger.md has the tables. ledgertest's
+// simulation shows the whole protocol at work, and that it breaks when a rule is left out.
 //
 // The rules everything rests on:
 //
@@ -22,7 +23,8 @@
 //  5. The bind carries UID and resourceVersion preconditions and the attempt token; a
 //     binder binds only what its own watch shows Committed with that token. The fence is:
 //     mark Fencing, really change the pod, look at the returned nodeName, release.
-//  6. Hold, victim claims and budget claims commit together, before anything is evicted.
+//  6. Hold, victim claims and budget claims commit together, before anything is evicted; and
+//     what may be evicted is marked, before the eviction is sent.
 //  7. Evictions go through the eviction subresource and are never retried blindly.
 //  8. Messages are hints. Who needs an entry back writes Wanted into it.
 //  9. A deadline is "unchanged for T on my own monotonic clock".

@@ -12,6 +12,8 @@ const (
 	// KindNode is the kind whose high-water every placement raises to the node as it was
 	// decided on: whoever does not know the node yet, or not as it is now, can tell.
 	KindNode = "node"
+	// KindBudget is the kind of disruption budgets: the high-water of what was settled.
+	KindBudget = "poddisruptionbudget"
 )
 
 // Documents are values that are never changed in place: every step below returns a copy
@@ -39,14 +41,18 @@ func (d NodeDoc) copy() NodeDoc {
 }
 
 // raise lifts the high-water of kind to rv; it never lowers it. d must be a copy.
-func (d *NodeDoc) raise(kind string, rv uint64) {
-	if rv <= d.HW[kind] {
-		return
+func (d *NodeDoc) raise(kind string, rv uint64) { d.HW = raised(d.HW, kind, rv) }
+
+// raised is hw, changed in place, with a kind at rv or higher.
+func raised(hw map[string]uint64, kind string, rv uint64) map[string]uint64 {
+	if rv <= hw[kind] {
+		return hw
 	}
-	if d.HW == nil {
-		d.HW = map[string]uint64{}
+	if hw == nil {
+		hw = map[string]uint64{}
 	}
-	d.HW[kind] = rv
+	hw[kind] = rv
+	return hw
 }
 
 // Cover returns the document with its high-water of a kind at rv or higher.
@@ -79,7 +85,7 @@ func placeable(d NodeDoc, e Entry) error {
 	if v := checkEntry(d, e); len(v) > 0 {
 		return v[0]
 	}
-	if e.Role == RoleVictim && d.pinned(e.PodUID) {
+	if e.Role == RoleVictim && (d.pinned(e.PodUID) || d.Claimed(e.PodUID)) {
 		return &ClaimedError{NodeUID: d.NodeUID, PodUID: e.PodUID}
 	}
 	if e.Role != RoleReservation {

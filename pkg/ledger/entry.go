@@ -34,7 +34,7 @@ const (
 	RoleMove
 )
 
-// State of a reservation.
+// State of a reservation, or of a victim claim (0 or Evicting).
 type State uint8
 
 const (
@@ -44,6 +44,9 @@ const (
 	Committed
 	// Fencing is being taken back.
 	Fencing
+	// Evicting is a victim claim whose eviction may have been sent: it stays until the
+	// victim is gone, or until the eviction has surely failed.
+	Evicting
 )
 
 // HostPort is one port of the node's that a pod occupies. IP "" and Protocol "" have
@@ -77,12 +80,23 @@ type Entry struct {
 	// GroupPartition is 1 + the pod partition of the pod's group (state.Pod.Group), 0 for a pod
 	// that has none: see Partition.
 	GroupPartition int32
-	// Gang and Plan refer to gang/<uid> and plan/<id>; empty without one.
+	// Gang refers to gang/<uid>. Plan is what a hold or a placeholder, its victims and their
+	// claims have in common: see PlanID. Empty without one.
 	Gang, Plan string
 	// Wanted asks the binders to give the entry back (finish or fence it).
 	Wanted bool
 	// Dependents of a keeper pin: the placed pods that rely on this one.
 	Dependents []Dependent
+	// Budgets of a victim claim: the UIDs of the disruption budgets it is claimed from.
+	Budgets []string
+	// Replacement of a move placeholder: the pod it is for.
+	Replacement Replacement
+}
+
+// Replacement names the pod that will stand for one that is moved, before it exists.
+type Replacement struct {
+	// Owner is the UID of the controller that makes it, Template a hash of what it makes.
+	Owner, Template string
 }
 
 // NodeDoc is the ledger's document of one node, at one revision.

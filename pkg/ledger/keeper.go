@@ -16,11 +16,12 @@ type Dependent struct {
 	PodRV uint64
 }
 
-// ClaimedError reports that a pod is a victim and a keeper at once, or would become so.
+// ClaimedError reports that a pod is a victim of two plans, or a victim and a keeper at once,
+// or would become so.
 type ClaimedError struct{ NodeUID, PodUID string }
 
 func (e *ClaimedError) Error() string {
-	return fmt.Sprintf("ledger: pod %s on node %s cannot be a victim and be relied upon at the same time",
+	return fmt.Sprintf("ledger: pod %s on node %s can be the victim of one plan, or be relied upon, and not both or twice",
 		e.PodUID, e.NodeUID)
 }
 

@@ -28,6 +28,14 @@ const (
 	// PrefixGuard + term id + "/" + domain + "/" + part: a guard, whose revision is all
 	// that counts of it.
 	PrefixGuard = "g/"
+	// PrefixBudget + PodDisruptionBudget UID: BudgetDoc.
+	PrefixBudget = "b/"
+	// PrefixVolume + PersistentVolumeClaim UID, and PrefixPool + driver + "/" + pool:
+	// ExclusiveDoc.
+	PrefixVolume = "x/vol/"
+	PrefixPool   = "x/pool/"
+	// PrefixPlan + id: PlanRecord, of plans larger than one transaction.
+	PrefixPlan = "plan/"
 )
 
 // Partitions is the number of pod partitions; a constant of the data format.

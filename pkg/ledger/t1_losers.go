@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"maps"
 	"slices"
 )
 
@@ -25,6 +24,11 @@ type Lost struct {
 	// dropped). Whoever lost one decides again, once its watch of the ledger has got there:
 	// the revision alone says nothing of the placements it stands for.
 	Guards map[string]int64
+	// Budgets, Exclusives and Plans are the documents of these kinds that changed, as they
+	// are now.
+	Budgets    []BudgetDoc
+	Exclusives []ExclusiveDoc
+	Plans      []PlanRecord
 }
 
 // Losers classifies the failure of b from the current values in r. With a succeeded r it
@@ -33,18 +37,16 @@ func Losers(b PlaceBatch, r TxnResult) (Lost, error) {
 	if r.Succeeded {
 		return Lost{Applied: true, AppliedAt: r.Revision}, nil
 	}
-	lost := Lost{RegistryRevision: r.current(KeyTermRegistry).ModRevision}
-	lost.Registry = lost.RegistryRevision != b.TermRegistryRevision
-	for _, p := range slices.Sorted(maps.Keys(b.Epochs)) {
-		if r.current(KeyOwn(p)).CreateRevision != b.Epochs[p] {
-			lost.Partitions = append(lost.Partitions, p)
-		}
-	}
+	lost := Lost{}
+	lost.mandate(Mandate{Epochs: b.Epochs, TermRegistryRevision: b.TermRegistryRevision}, r)
 	for _, n := range b.Needs {
 		lost.guards(n.Guards, r)
 	}
 	var err error
 	if lost.Docs, err = Refreshed(b.Docs, r); err != nil {
+		return Lost{}, err
+	}
+	if lost.Exclusives, err = refreshed(b.Exclusives, DecodeExclusive, r); err != nil {
 		return Lost{}, err
 	}
 	placed := b.placed()
@@ -83,7 +85,8 @@ func (l Lost) Moved(uses []GuardUse) (revision int64, moved bool) {
 }
 
 // Kept says whether a placement with these needs has lost none of them. That its own
-// document is unchanged, and its partition still owned, is for the caller to see.
+// document is unchanged, and its partition still owned, is for the caller to see; and that
+// nothing it holds has changed (Lost.Exclusives).
 func (l Lost) Kept(n Needs) bool {
 	_, moved := l.Moved(n.Guards)
 	return !moved && !slices.ContainsFunc(l.Docs, func(d NodeDoc) bool { return slices.Contains(n.Pins, d.NodeUID) })
@@ -101,6 +104,9 @@ func Winners(b PlaceBatch, lost Lost) (PlaceBatch, bool) {
 	out := map[string]bool{}
 	for _, d := range lost.Docs {
 		out[d.NodeUID] = true
+	}
+	for _, x := range lost.Exclusives {
+		out[x.Key] = true
 	}
 	// A document that is left out takes its placements and their pins along, and so on.
 	for before := -1; before != len(out); {
@@ -123,6 +129,9 @@ func (b PlaceBatch) leaveOut(d NodeDoc, lost Lost, out map[string]bool) {
 		for _, uid := range b.Needs[e.Token].Pins {
 			out[uid] = true
 		}
+		for _, key := range holdsFor(b.Exclusives, e.Token) {
+			out[key] = true
+		}
 	}
 }
 
@@ -134,6 +143,7 @@ func (b PlaceBatch) loses(e Entry, nodeUID string, lost Lost, out map[string]boo
 	n := b.Needs[e.Token]
 	return out[nodeUID] || !lost.Kept(n) || slices.Contains(lost.Partitions, e.Partition()) ||
 		slices.ContainsFunc(n.Pins, func(uid string) bool { return out[uid] }) ||
+		slices.ContainsFunc(holdsFor(b.Exclusives, e.Token), func(key string) bool { return out[key] }) ||
 		n.CountsBatch && len(out)+len(lost.Partitions) > 0
 }
 
@@ -146,6 +156,11 @@ func (b PlaceBatch) without(out map[string]bool) PlaceBatch {
 	for _, d := range b.Docs {
 		if !out[d.NodeUID] {
 			part.Docs = append(part.Docs, d)
+		}
+	}
+	for _, x := range b.Exclusives {
+		if !out[x.Key] {
+			part.Exclusives = append(part.Exclusives, x)
 		}
 	}
 	part.Placed = b.Placed

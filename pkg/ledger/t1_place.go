@@ -10,8 +10,8 @@ import (
 // with hand-overs (Finish) of the same documents riding along.
 //
 // Compares: own/<p>.CreateRevision = epoch of every partition the placed pods belong to;
-// t/reg.ModRevision; n/<uid>.ModRevision of every document; the guards that the placed pods
-// need compared. Puts: every document, and the guards that they move.
+// t/reg.ModRevision; n/<uid>.ModRevision of every document, and x/...ModRevision; the guards
+// that the placed pods need compared. Puts: every document, and the guards that they move.
 //
 // A crash before it leaves nothing: whoever owns the partitions next finds the pods still
 // pending. After it the reservations stand on their own, bindable by any binder. With the
@@ -29,6 +29,9 @@ type PlaceBatch struct {
 	Placed []Token
 	// Needs are what placements need besides their document, by token; most need nothing.
 	Needs map[Token]Needs
+	// Exclusives are the volumes and pools of which placements have something, as new
+	// documents, each with the Revision it was read at: see Hold.
+	Exclusives []ExclusiveDoc
 }
 
 // Needs is what a pod with rules about pods on other nodes needs of its transaction.
@@ -58,6 +61,9 @@ func (b PlaceBatch) Txn() (Txn, error) {
 	}
 	first = append(first, Compare{Key: KeyTermRegistry, Target: ModRevision, Revision: b.TermRegistryRevision})
 	t.Compares = append(first, t.Compares...)
+	if err := replaceAll(&t, b.Exclusives, EncodeExclusive); err != nil {
+		return Txn{}, err
+	}
 	if err := b.guard(&t); err != nil {
 		return Txn{}, err
 	}
@@ -78,7 +84,7 @@ func (b PlaceBatch) Ops() int {
 			}
 		}
 	}
-	return len(b.Docs) + max(len(b.Epochs)+1+len(compares), len(puts))
+	return len(b.Docs) + len(b.Exclusives) + max(len(b.Epochs)+1+len(compares), len(puts))
 }
 
 // guard adds the guards' compares and puts, in the order of their keys. The value of a

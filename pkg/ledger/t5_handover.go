@@ -21,9 +21,10 @@ type PodFacts interface {
 //     that, the pod may simply not have arrived yet.
 //
 // Keeper pins lose the dependents of which the same is true, and go with the last of them.
+// So do the claims on victims that are gone. All else about claims ends with their plan.
 //
 // A crash before the transaction leaves entries that every member ignores already, after it
-// a smaller document. Claims are not touched: they end with their plan.
+// a smaller document.
 func Finish(d NodeDoc, facts PodFacts) (NodeDoc, bool) {
 	progress := facts.PodProgress()
 	if progress == 0 {
@@ -58,6 +59,9 @@ func handOver(e Entry, facts PodFacts, progress uint64) (left Entry, rv uint64, 
 		return e, rv, !done
 	case RoleKeeper:
 		return unpin(e, facts, progress)
+	case RoleVictim:
+		_, _, known := facts.PodFact(e.PodUID)
+		return e, progress, known || e.PodRV == 0 || progress < e.PodRV
 	default:
 		return e, 0, true
 	}

@@ -13,6 +13,8 @@ func (s State) String() string {
 		return "Committed"
 	case Fencing:
 		return "Fencing"
+	case Evicting:
+		return "Evicting"
 	}
 	return fmt.Sprintf("State(%d)", uint8(s))
 }

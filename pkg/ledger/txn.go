@@ -124,22 +124,7 @@ func Refreshed(docs []NodeDoc, r TxnResult) ([]NodeDoc, error) {
 	if r.Succeeded {
 		return nil, nil
 	}
-	var lost []NodeDoc
-	for _, d := range docs {
-		kv := r.current(KeyNode(d.NodeUID))
-		if kv.ModRevision == d.Revision {
-			continue
-		}
-		now := NodeDoc{NodeUID: d.NodeUID, NodeName: d.NodeName}
-		if kv.ModRevision != 0 {
-			var err error
-			if now, err = DecodeNodeDoc(kv); err != nil {
-				return nil, err
-			}
-		}
-		lost = append(lost, now)
-	}
-	return lost, nil
+	return refreshed(docs, DecodeNodeDoc, r)
 }
 
 // current is the compared key as it is now; its revisions are 0 if it does not exist.

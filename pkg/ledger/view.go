@@ -24,6 +24,7 @@ type View struct {
 	members  map[string]membership
 	cluster  string
 	terms    termView
+	claims   claimView
 	// highest is the highest high-water of any document seen, by kind.
 	highest map[string]uint64
 }
@@ -55,6 +56,7 @@ func (v *View) clear() {
 		wanted:   map[int32]ownership{},
 		members:  map[string]membership{},
 		terms:    newTermView(),
+		claims:   newClaimView(),
 		highest:  map[string]uint64{},
 	}
 }

@@ -22,6 +22,9 @@ type ViewChanges struct {
 	// Registry: t/reg moved. Terms came, changed or went, sorted.
 	Registry bool
 	Terms    []TermID
+	// Budgets are the UIDs of disruption budgets, Exclusives the keys of volumes and pools,
+	// Plans the ids of plans whose documents came, changed or went, sorted.
+	Budgets, Exclusives, Plans []string
 }
 
 // DocChange is one step of one document. A zero Before means it is new, a zero After that
@@ -101,6 +104,8 @@ func (v *View) put(kv KV, set *changeSet) error {
 		return v.putMember(kv, set)
 	case ofTerms(kv.Key):
 		return v.terms.put(kv, set)
+	case ofClaims(kv.Key):
+		return v.claims.put(kv, set)
 	case kv.Key == KeyCluster:
 		uid, err := decodeCluster(kv.Value)
 		if err != nil {
@@ -131,6 +136,7 @@ func (v *View) putDoc(kv KV, set *changeSet) error {
 // index moves the reservations of one document from old to now.
 func (v *View) index(old, now NodeDoc, set *changeSet) {
 	set.docs = append(set.docs, DocChange{Before: old, After: now})
+	v.claims.index(old, now)
 	for _, e := range reservations(old) {
 		set.pod(e.PodUID)
 		at := slices.DeleteFunc(slices.Clone(v.reserved[e.PodUID]), func(uid string) bool { return uid == old.NodeUID })
@@ -230,6 +236,9 @@ func (v *View) drop(key string, revision int64, set *changeSet) {
 	if ofTerms(key) {
 		v.terms.drop(key, revision, set)
 	}
+	if ofClaims(key) {
+		v.claims.drop(key, revision, set)
+	}
 	if key == KeyCluster {
 		v.cluster = ""
 	}
@@ -242,6 +251,8 @@ type changeSet struct {
 	partitions        map[int32]struct{}
 	members, registry bool
 	terms             map[TermID]struct{}
+	// By name, in the order of the ledger, some more than once.
+	budgets, exclusives, plans []string
 }
 
 func (s *changeSet) pod(uid string) {
@@ -273,5 +284,8 @@ func (s *changeSet) changes() ViewChanges {
 		Members:    s.members,
 		Registry:   s.registry,
 		Terms:      slices.Sorted(maps.Keys(s.terms)),
+		Budgets:    sorted(s.budgets),
+		Exclusives: sorted(s.exclusives),
+		Plans:      sorted(s.plans),
 	}
 }

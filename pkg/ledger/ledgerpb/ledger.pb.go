@@ -93,6 +93,8 @@ const (
 	State_STATE_HELD        State = 1
 	State_STATE_COMMITTED   State = 2
 	State_STATE_FENCING     State = 3
+	// Of a victim claim: its eviction may have been sent.
+	State_STATE_EVICTING State = 4
 )
 
 // Enum value maps for State.
@@ -102,12 +104,14 @@ var (
 		1: "STATE_HELD",
 		2: "STATE_COMMITTED",
 		3: "STATE_FENCING",
+		4: "STATE_EVICTING",
 	}
 	State_value = map[string]int32{
 		"STATE_UNSPECIFIED": 0,
 		"STATE_HELD":        1,
 		"STATE_COMMITTED":   2,
 		"STATE_FENCING":     3,
+		"STATE_EVICTING":    4,
 	}
 )
 
@@ -191,6 +195,61 @@ func (x TermKind) Number() protoreflect.EnumNumber {
 // Deprecated: Use TermKind.Descriptor instead.
 func (TermKind) EnumDescriptor() ([]byte, []int) {
 	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{2}
+}
+
+type PlanState int32
+
+const (
+	PlanState_PLAN_STATE_UNSPECIFIED PlanState = 0
+	PlanState_PLAN_STATE_FORMING     PlanState = 1
+	PlanState_PLAN_STATE_READY       PlanState = 2
+	PlanState_PLAN_STATE_ABORTED     PlanState = 3
+	PlanState_PLAN_STATE_DONE        PlanState = 4
+)
+
+// Enum value maps for PlanState.
+var (
+	PlanState_name = map[int32]string{
+		0: "PLAN_STATE_UNSPECIFIED",
+		1: "PLAN_STATE_FORMING",
+		2: "PLAN_STATE_READY",
+		3: "PLAN_STATE_ABORTED",
+		4: "PLAN_STATE_DONE",
+	}
+	PlanState_value = map[string]int32{
+		"PLAN_STATE_UNSPECIFIED": 0,
+		"PLAN_STATE_FORMING":     1,
+		"PLAN_STATE_READY":       2,
+		"PLAN_STATE_ABORTED":     3,
+		"PLAN_STATE_DONE":        4,
+	}
+)
+
+func (x PlanState) Enum() *PlanState {
+	p := new(PlanState)
+	*p = x
+	return p
+}
+
+func (x PlanState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PlanState) Descriptor() protoreflect.EnumDescriptor {
+	return file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[3].Descriptor()
+}
+
+func (PlanState) Type() protoreflect.EnumType {
+	return &file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[3]
+}
+
+func (x PlanState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PlanState.Descriptor instead.
+func (PlanState) EnumDescriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{3}
 }
 
 // NodeDoc is n/<node uid>: everything promised on one node.
@@ -349,6 +408,10 @@ type Entry struct {
 	PodUidText    string      `protobuf:"bytes,18,opt,name=pod_uid_text,json=podUidText,proto3" json:"pod_uid_text,omitempty"`
 	// Of a keeper pin: the placed pods that rely on this one.
 	Dependents []*Dependent `protobuf:"bytes,27,rep,name=dependents,proto3" json:"dependents,omitempty"`
+	// Of a victim claim: the UIDs of the disruption budgets it is claimed from.
+	Budgets []string `protobuf:"bytes,28,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	// Of a move placeholder: the pod it is for.
+	Replacement *Replacement `protobuf:"bytes,29,opt,name=replacement,proto3" json:"replacement,omitempty"`
 	// 1 + the pod partition of the pod's group; 0 for a pod that goes by its gang or its UID.
 	GroupPartition uint32 `protobuf:"varint,30,opt,name=group_partition,json=groupPartition,proto3" json:"group_partition,omitempty"`
 	unknownFields  protoimpl.UnknownFields
@@ -518,11 +581,80 @@ func (x *Entry) GetDependents() []*Dependent {
 	return nil
 }
 
+func (x *Entry) GetBudgets() []string {
+	if x != nil {
+		return x.Budgets
+	}
+	return nil
+}
+
+func (x *Entry) GetReplacement() *Replacement {
+	if x != nil {
+		return x.Replacement
+	}
+	return nil
+}
+
 func (x *Entry) GetGroupPartition() uint32 {
 	if x != nil {
 		return x.GroupPartition
 	}
 	return 0
+}
+
+// Replacement says which new pod stands for one that was moved.
+type Replacement struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// UID of the controller that will make it.
+	Owner string `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Hash of its template.
+	Template      string `protobuf:"bytes,2,opt,name=template,proto3" json:"template,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Replacement) Reset() {
+	*x = Replacement{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Replacement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Replacement) ProtoMessage() {}
+
+func (x *Replacement) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Replacement.ProtoReflect.Descriptor instead.
+func (*Replacement) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Replacement) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *Replacement) GetTemplate() string {
+	if x != nil {
+		return x.Template
+	}
+	return ""
 }
 
 // Dependent is a pod that relies on a pinned one until it is bound or gone.
@@ -538,7 +670,7 @@ type Dependent struct {
 
 func (x *Dependent) Reset() {
 	*x = Dependent{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -550,7 +682,7 @@ func (x *Dependent) String() string {
 func (*Dependent) ProtoMessage() {}
 
 func (x *Dependent) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -563,7 +695,7 @@ func (x *Dependent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependent.ProtoReflect.Descriptor instead.
 func (*Dependent) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{3}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Dependent) GetPodUid() []byte {
@@ -598,7 +730,7 @@ type Quantity struct {
 
 func (x *Quantity) Reset() {
 	*x = Quantity{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -610,7 +742,7 @@ func (x *Quantity) String() string {
 func (*Quantity) ProtoMessage() {}
 
 func (x *Quantity) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -623,7 +755,7 @@ func (x *Quantity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quantity.ProtoReflect.Descriptor instead.
 func (*Quantity) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{4}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Quantity) GetName() string {
@@ -652,7 +784,7 @@ type HostPort struct {
 
 func (x *HostPort) Reset() {
 	*x = HostPort{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -664,7 +796,7 @@ func (x *HostPort) String() string {
 func (*HostPort) ProtoMessage() {}
 
 func (x *HostPort) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -677,7 +809,7 @@ func (x *HostPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostPort.ProtoReflect.Descriptor instead.
 func (*HostPort) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{5}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *HostPort) GetIp() string {
@@ -714,7 +846,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -726,7 +858,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -739,7 +871,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{6}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Owner) GetVersion() uint32 {
@@ -786,7 +918,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +930,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +943,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{7}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Member) GetVersion() uint32 {
@@ -867,7 +999,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -879,7 +1011,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -892,7 +1024,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{8}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Cluster) GetVersion() uint32 {
@@ -922,7 +1054,7 @@ type TermRegistry struct {
 
 func (x *TermRegistry) Reset() {
 	*x = TermRegistry{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -934,7 +1066,7 @@ func (x *TermRegistry) String() string {
 func (*TermRegistry) ProtoMessage() {}
 
 func (x *TermRegistry) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -947,7 +1079,7 @@ func (x *TermRegistry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermRegistry.ProtoReflect.Descriptor instead.
 func (*TermRegistry) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{9}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TermRegistry) GetVersion() uint32 {
@@ -981,7 +1113,7 @@ type Term struct {
 
 func (x *Term) Reset() {
 	*x = Term{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -993,7 +1125,7 @@ func (x *Term) String() string {
 func (*Term) ProtoMessage() {}
 
 func (x *Term) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1006,7 +1138,7 @@ func (x *Term) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Term.ProtoReflect.Descriptor instead.
 func (*Term) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{10}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Term) GetVersion() uint32 {
@@ -1059,7 +1191,7 @@ type TermPart struct {
 
 func (x *TermPart) Reset() {
 	*x = TermPart{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1203,7 @@ func (x *TermPart) String() string {
 func (*TermPart) ProtoMessage() {}
 
 func (x *TermPart) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1216,7 @@ func (x *TermPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermPart.ProtoReflect.Descriptor instead.
 func (*TermPart) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{11}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TermPart) GetNamespaces() []string {
@@ -1117,7 +1249,7 @@ type NamespaceSelector struct {
 
 func (x *NamespaceSelector) Reset() {
 	*x = NamespaceSelector{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1129,7 +1261,7 @@ func (x *NamespaceSelector) String() string {
 func (*NamespaceSelector) ProtoMessage() {}
 
 func (x *NamespaceSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1142,7 +1274,7 @@ func (x *NamespaceSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceSelector.ProtoReflect.Descriptor instead.
 func (*NamespaceSelector) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{12}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NamespaceSelector) GetRequirements() []*Requirement {
@@ -1165,7 +1297,7 @@ type Requirement struct {
 
 func (x *Requirement) Reset() {
 	*x = Requirement{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1309,7 @@ func (x *Requirement) String() string {
 func (*Requirement) ProtoMessage() {}
 
 func (x *Requirement) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1322,7 @@ func (x *Requirement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Requirement.ProtoReflect.Descriptor instead.
 func (*Requirement) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{13}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Requirement) GetKey() string {
@@ -1227,7 +1359,7 @@ type Guard struct {
 
 func (x *Guard) Reset() {
 	*x = Guard{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1239,7 +1371,7 @@ func (x *Guard) String() string {
 func (*Guard) ProtoMessage() {}
 
 func (x *Guard) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1252,7 +1384,7 @@ func (x *Guard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guard.ProtoReflect.Descriptor instead.
 func (*Guard) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{14}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Guard) GetVersion() uint32 {
@@ -1276,6 +1408,394 @@ func (x *Guard) GetToken() uint64 {
 	return 0
 }
 
+// Budget is b/<pdb uid>: what has been claimed of a disruption budget and does not show in
+// its status yet.
+type Budget struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Version   uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Uid       string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	Namespace string                 `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name      string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// Sorted by kind.
+	HighWater     []*HighWater   `protobuf:"bytes,5,rep,name=high_water,json=highWater,proto3" json:"high_water,omitempty"`
+	Claims        []*BudgetClaim `protobuf:"bytes,6,rep,name=claims,proto3" json:"claims,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Budget) Reset() {
+	*x = Budget{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Budget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Budget) ProtoMessage() {}
+
+func (x *Budget) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Budget.ProtoReflect.Descriptor instead.
+func (*Budget) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Budget) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Budget) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *Budget) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Budget) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Budget) GetHighWater() []*HighWater {
+	if x != nil {
+		return x.HighWater
+	}
+	return nil
+}
+
+func (x *Budget) GetClaims() []*BudgetClaim {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
+// BudgetClaim is one disruption: the pod that is to be evicted.
+type BudgetClaim struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in Entry.
+	PodUid             []byte `protobuf:"bytes,1,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	PodUidText         string `protobuf:"bytes,2,opt,name=pod_uid_text,json=podUidText,proto3" json:"pod_uid_text,omitempty"`
+	PodResourceVersion uint64 `protobuf:"varint,3,opt,name=pod_resource_version,json=podResourceVersion,proto3" json:"pod_resource_version,omitempty"`
+	Plan               string `protobuf:"bytes,4,opt,name=plan,proto3" json:"plan,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *BudgetClaim) Reset() {
+	*x = BudgetClaim{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetClaim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetClaim) ProtoMessage() {}
+
+func (x *BudgetClaim) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetClaim.ProtoReflect.Descriptor instead.
+func (*BudgetClaim) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *BudgetClaim) GetPodUid() []byte {
+	if x != nil {
+		return x.PodUid
+	}
+	return nil
+}
+
+func (x *BudgetClaim) GetPodUidText() string {
+	if x != nil {
+		return x.PodUidText
+	}
+	return ""
+}
+
+func (x *BudgetClaim) GetPodResourceVersion() uint64 {
+	if x != nil {
+		return x.PodResourceVersion
+	}
+	return 0
+}
+
+func (x *BudgetClaim) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
+// Exclusive is x/vol/<pvc uid> or x/pool/<driver>/<pool>: who holds what only one pod may have,
+// as far as the API server does not show it yet.
+type Exclusive struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Sorted by kind.
+	HighWater     []*HighWater `protobuf:"bytes,2,rep,name=high_water,json=highWater,proto3" json:"high_water,omitempty"`
+	Holders       []*Holder    `protobuf:"bytes,3,rep,name=holders,proto3" json:"holders,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Exclusive) Reset() {
+	*x = Exclusive{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Exclusive) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Exclusive) ProtoMessage() {}
+
+func (x *Exclusive) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Exclusive.ProtoReflect.Descriptor instead.
+func (*Exclusive) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Exclusive) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Exclusive) GetHighWater() []*HighWater {
+	if x != nil {
+		return x.HighWater
+	}
+	return nil
+}
+
+func (x *Exclusive) GetHolders() []*Holder {
+	if x != nil {
+		return x.Holders
+	}
+	return nil
+}
+
+// Holder is a reserved pod that has a volume, or items of a pool.
+type Holder struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in Entry.
+	PodUid     []byte `protobuf:"bytes,1,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	PodUidText string `protobuf:"bytes,2,opt,name=pod_uid_text,json=podUidText,proto3" json:"pod_uid_text,omitempty"`
+	// Of the pod's reservation, and the node whose document has it.
+	Token   uint64 `protobuf:"fixed64,3,opt,name=token,proto3" json:"token,omitempty"`
+	NodeUid string `protobuf:"bytes,4,opt,name=node_uid,json=nodeUid,proto3" json:"node_uid,omitempty"`
+	// Sorted; empty for a volume.
+	Items         []string `protobuf:"bytes,5,rep,name=items,proto3" json:"items,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Holder) Reset() {
+	*x = Holder{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Holder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Holder) ProtoMessage() {}
+
+func (x *Holder) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Holder.ProtoReflect.Descriptor instead.
+func (*Holder) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Holder) GetPodUid() []byte {
+	if x != nil {
+		return x.PodUid
+	}
+	return nil
+}
+
+func (x *Holder) GetPodUidText() string {
+	if x != nil {
+		return x.PodUidText
+	}
+	return ""
+}
+
+func (x *Holder) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *Holder) GetNodeUid() string {
+	if x != nil {
+		return x.NodeUid
+	}
+	return ""
+}
+
+func (x *Holder) GetItems() []string {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+// Plan is plan/<id>: the commit record of a victim plan larger than one transaction.
+type Plan struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	State   PlanState              `protobuf:"varint,2,opt,name=state,proto3,enum=berth.ledger.v1.PlanState" json:"state,omitempty"`
+	// The node whose document has the hold.
+	NodeUid string `protobuf:"bytes,3,opt,name=node_uid,json=nodeUid,proto3" json:"node_uid,omitempty"`
+	// For people: the pod the plan was made for, and the member that made it.
+	PodUid string `protobuf:"bytes,4,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	Shard  string `protobuf:"bytes,5,opt,name=shard,proto3" json:"shard,omitempty"`
+	// Victims that the plan claims once it is Ready.
+	Victims       uint32 `protobuf:"varint,6,opt,name=victims,proto3" json:"victims,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Plan) Reset() {
+	*x = Plan{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Plan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Plan) ProtoMessage() {}
+
+func (x *Plan) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Plan.ProtoReflect.Descriptor instead.
+func (*Plan) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Plan) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Plan) GetState() PlanState {
+	if x != nil {
+		return x.State
+	}
+	return PlanState_PLAN_STATE_UNSPECIFIED
+}
+
+func (x *Plan) GetNodeUid() string {
+	if x != nil {
+		return x.NodeUid
+	}
+	return ""
+}
+
+func (x *Plan) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *Plan) GetShard() string {
+	if x != nil {
+		return x.Shard
+	}
+	return ""
+}
+
+func (x *Plan) GetVictims() uint32 {
+	if x != nil {
+		return x.Victims
+	}
+	return 0
+}
+
 var File_pkg_ledger_ledgerpb_ledger_proto protoreflect.FileDescriptor
 
 const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
@@ -1290,7 +1810,7 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\aentries\x18\x05 \x03(\v2\x16.berth.ledger.v1.EntryR\aentriesJ\x04\b\x06\x10\x10\"J\n" +
 	"\tHighWater\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12)\n" +
-	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\xcb\x05\n" +
+	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\xa5\x06\n" +
 	"\x05Entry\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\fR\x06podUid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -1315,8 +1835,13 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"podUidText\x12:\n" +
 	"\n" +
 	"dependents\x18\x1b \x03(\v2\x1a.berth.ledger.v1.DependentR\n" +
-	"dependents\x12'\n" +
-	"\x0fgroup_partition\x18\x1e \x01(\rR\x0egroupPartitionJ\x04\b\x13\x10\x1b\"x\n" +
+	"dependents\x12\x18\n" +
+	"\abudgets\x18\x1c \x03(\tR\abudgets\x12>\n" +
+	"\vreplacement\x18\x1d \x01(\v2\x1c.berth.ledger.v1.ReplacementR\vreplacement\x12'\n" +
+	"\x0fgroup_partition\x18\x1e \x01(\rR\x0egroupPartitionJ\x04\b\x13\x10\x1b\"?\n" +
+	"\vReplacement\x12\x14\n" +
+	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x1a\n" +
+	"\btemplate\x18\x02 \x01(\tR\btemplate\"x\n" +
 	"\tDependent\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\fR\x06podUid\x12 \n" +
 	"\fpod_uid_text\x18\x02 \x01(\tR\n" +
@@ -1368,24 +1893,64 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\x05Guard\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x17\n" +
 	"\apod_uid\x18\x02 \x01(\tR\x06podUid\x12\x14\n" +
-	"\x05token\x18\x03 \x01(\x06R\x05token*c\n" +
+	"\x05token\x18\x03 \x01(\x06R\x05token\"\xd7\x01\n" +
+	"\x06Budget\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x12\x10\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x1c\n" +
+	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\x129\n" +
+	"\n" +
+	"high_water\x18\x05 \x03(\v2\x1a.berth.ledger.v1.HighWaterR\thighWater\x124\n" +
+	"\x06claims\x18\x06 \x03(\v2\x1c.berth.ledger.v1.BudgetClaimR\x06claims\"\x8e\x01\n" +
+	"\vBudgetClaim\x12\x17\n" +
+	"\apod_uid\x18\x01 \x01(\fR\x06podUid\x12 \n" +
+	"\fpod_uid_text\x18\x02 \x01(\tR\n" +
+	"podUidText\x120\n" +
+	"\x14pod_resource_version\x18\x03 \x01(\x04R\x12podResourceVersion\x12\x12\n" +
+	"\x04plan\x18\x04 \x01(\tR\x04plan\"\x93\x01\n" +
+	"\tExclusive\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x129\n" +
+	"\n" +
+	"high_water\x18\x02 \x03(\v2\x1a.berth.ledger.v1.HighWaterR\thighWater\x121\n" +
+	"\aholders\x18\x03 \x03(\v2\x17.berth.ledger.v1.HolderR\aholders\"\x8a\x01\n" +
+	"\x06Holder\x12\x17\n" +
+	"\apod_uid\x18\x01 \x01(\fR\x06podUid\x12 \n" +
+	"\fpod_uid_text\x18\x02 \x01(\tR\n" +
+	"podUidText\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\x06R\x05token\x12\x19\n" +
+	"\bnode_uid\x18\x04 \x01(\tR\anodeUid\x12\x14\n" +
+	"\x05items\x18\x05 \x03(\tR\x05items\"\xb6\x01\n" +
+	"\x04Plan\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x120\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x1a.berth.ledger.v1.PlanStateR\x05state\x12\x19\n" +
+	"\bnode_uid\x18\x03 \x01(\tR\anodeUid\x12\x17\n" +
+	"\apod_uid\x18\x04 \x01(\tR\x06podUid\x12\x14\n" +
+	"\x05shard\x18\x05 \x01(\tR\x05shard\x12\x18\n" +
+	"\avictims\x18\x06 \x01(\rR\avictims*c\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ROLE_RESERVATION\x10\x01\x12\x0f\n" +
 	"\vROLE_VICTIM\x10\x02\x12\x0f\n" +
 	"\vROLE_KEEPER\x10\x03\x12\r\n" +
-	"\tROLE_MOVE\x10\x04*V\n" +
+	"\tROLE_MOVE\x10\x04*j\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
 	"STATE_HELD\x10\x01\x12\x13\n" +
 	"\x0fSTATE_COMMITTED\x10\x02\x12\x11\n" +
-	"\rSTATE_FENCING\x10\x03*h\n" +
+	"\rSTATE_FENCING\x10\x03\x12\x12\n" +
+	"\x0eSTATE_EVICTING\x10\x04*h\n" +
 	"\bTermKind\x12\x19\n" +
 	"\x15TERM_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fTERM_KIND_APART\x10\x01\x12\x14\n" +
 	"\x10TERM_KIND_SPREAD\x10\x02\x12\x16\n" +
-	"\x12TERM_KIND_TOGETHER\x10\x03B6Z4github.com/berth-scheduler/berth/pkg/ledger/ledgerpbb\x06proto3"
+	"\x12TERM_KIND_TOGETHER\x10\x03*\x82\x01\n" +
+	"\tPlanState\x12\x1a\n" +
+	"\x16PLAN_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12PLAN_STATE_FORMING\x10\x01\x12\x14\n" +
+	"\x10PLAN_STATE_READY\x10\x02\x12\x16\n" +
+	"\x12PLAN_STATE_ABORTED\x10\x03\x12\x13\n" +
+	"\x0fPLAN_STATE_DONE\x10\x04B6Z4github.com/berth-scheduler/berth/pkg/ledger/ledgerpbb\x06proto3"
 
 var (
 	file_pkg_ledger_ledgerpb_ledger_proto_rawDescOnce sync.Once
@@ -1399,46 +1964,59 @@ func file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP() []byte {
 	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescData
 }
 
-var file_pkg_ledger_ledgerpb_ledger_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_pkg_ledger_ledgerpb_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_pkg_ledger_ledgerpb_ledger_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_pkg_ledger_ledgerpb_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_pkg_ledger_ledgerpb_ledger_proto_goTypes = []any{
 	(Role)(0),                 // 0: berth.ledger.v1.Role
 	(State)(0),                // 1: berth.ledger.v1.State
 	(TermKind)(0),             // 2: berth.ledger.v1.TermKind
-	(*NodeDoc)(nil),           // 3: berth.ledger.v1.NodeDoc
-	(*HighWater)(nil),         // 4: berth.ledger.v1.HighWater
-	(*Entry)(nil),             // 5: berth.ledger.v1.Entry
-	(*Dependent)(nil),         // 6: berth.ledger.v1.Dependent
-	(*Quantity)(nil),          // 7: berth.ledger.v1.Quantity
-	(*HostPort)(nil),          // 8: berth.ledger.v1.HostPort
-	(*Owner)(nil),             // 9: berth.ledger.v1.Owner
-	(*Member)(nil),            // 10: berth.ledger.v1.Member
-	(*Cluster)(nil),           // 11: berth.ledger.v1.Cluster
-	(*TermRegistry)(nil),      // 12: berth.ledger.v1.TermRegistry
-	(*Term)(nil),              // 13: berth.ledger.v1.Term
-	(*TermPart)(nil),          // 14: berth.ledger.v1.TermPart
-	(*NamespaceSelector)(nil), // 15: berth.ledger.v1.NamespaceSelector
-	(*Requirement)(nil),       // 16: berth.ledger.v1.Requirement
-	(*Guard)(nil),             // 17: berth.ledger.v1.Guard
+	(PlanState)(0),            // 3: berth.ledger.v1.PlanState
+	(*NodeDoc)(nil),           // 4: berth.ledger.v1.NodeDoc
+	(*HighWater)(nil),         // 5: berth.ledger.v1.HighWater
+	(*Entry)(nil),             // 6: berth.ledger.v1.Entry
+	(*Replacement)(nil),       // 7: berth.ledger.v1.Replacement
+	(*Dependent)(nil),         // 8: berth.ledger.v1.Dependent
+	(*Quantity)(nil),          // 9: berth.ledger.v1.Quantity
+	(*HostPort)(nil),          // 10: berth.ledger.v1.HostPort
+	(*Owner)(nil),             // 11: berth.ledger.v1.Owner
+	(*Member)(nil),            // 12: berth.ledger.v1.Member
+	(*Cluster)(nil),           // 13: berth.ledger.v1.Cluster
+	(*TermRegistry)(nil),      // 14: berth.ledger.v1.TermRegistry
+	(*Term)(nil),              // 15: berth.ledger.v1.Term
+	(*TermPart)(nil),          // 16: berth.ledger.v1.TermPart
+	(*NamespaceSelector)(nil), // 17: berth.ledger.v1.NamespaceSelector
+	(*Requirement)(nil),       // 18: berth.ledger.v1.Requirement
+	(*Guard)(nil),             // 19: berth.ledger.v1.Guard
+	(*Budget)(nil),            // 20: berth.ledger.v1.Budget
+	(*BudgetClaim)(nil),       // 21: berth.ledger.v1.BudgetClaim
+	(*Exclusive)(nil),         // 22: berth.ledger.v1.Exclusive
+	(*Holder)(nil),            // 23: berth.ledger.v1.Holder
+	(*Plan)(nil),              // 24: berth.ledger.v1.Plan
 }
 var file_pkg_ledger_ledgerpb_ledger_proto_depIdxs = []int32{
-	4,  // 0: berth.ledger.v1.NodeDoc.high_water:type_name -> berth.ledger.v1.HighWater
-	5,  // 1: berth.ledger.v1.NodeDoc.entries:type_name -> berth.ledger.v1.Entry
+	5,  // 0: berth.ledger.v1.NodeDoc.high_water:type_name -> berth.ledger.v1.HighWater
+	6,  // 1: berth.ledger.v1.NodeDoc.entries:type_name -> berth.ledger.v1.Entry
 	0,  // 2: berth.ledger.v1.Entry.role:type_name -> berth.ledger.v1.Role
 	1,  // 3: berth.ledger.v1.Entry.state:type_name -> berth.ledger.v1.State
-	7,  // 4: berth.ledger.v1.Entry.requests:type_name -> berth.ledger.v1.Quantity
-	8,  // 5: berth.ledger.v1.Entry.ports:type_name -> berth.ledger.v1.HostPort
-	6,  // 6: berth.ledger.v1.Entry.dependents:type_name -> berth.ledger.v1.Dependent
-	2,  // 7: berth.ledger.v1.Term.kind:type_name -> berth.ledger.v1.TermKind
-	14, // 8: berth.ledger.v1.Term.parts:type_name -> berth.ledger.v1.TermPart
-	15, // 9: berth.ledger.v1.TermPart.namespace_selector:type_name -> berth.ledger.v1.NamespaceSelector
-	16, // 10: berth.ledger.v1.TermPart.selector:type_name -> berth.ledger.v1.Requirement
-	16, // 11: berth.ledger.v1.NamespaceSelector.requirements:type_name -> berth.ledger.v1.Requirement
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	9,  // 4: berth.ledger.v1.Entry.requests:type_name -> berth.ledger.v1.Quantity
+	10, // 5: berth.ledger.v1.Entry.ports:type_name -> berth.ledger.v1.HostPort
+	8,  // 6: berth.ledger.v1.Entry.dependents:type_name -> berth.ledger.v1.Dependent
+	7,  // 7: berth.ledger.v1.Entry.replacement:type_name -> berth.ledger.v1.Replacement
+	2,  // 8: berth.ledger.v1.Term.kind:type_name -> berth.ledger.v1.TermKind
+	16, // 9: berth.ledger.v1.Term.parts:type_name -> berth.ledger.v1.TermPart
+	17, // 10: berth.ledger.v1.TermPart.namespace_selector:type_name -> berth.ledger.v1.NamespaceSelector
+	18, // 11: berth.ledger.v1.TermPart.selector:type_name -> berth.ledger.v1.Requirement
+	18, // 12: berth.ledger.v1.NamespaceSelector.requirements:type_name -> berth.ledger.v1.Requirement
+	5,  // 13: berth.ledger.v1.Budget.high_water:type_name -> berth.ledger.v1.HighWater
+	21, // 14: berth.ledger.v1.Budget.claims:type_name -> berth.ledger.v1.BudgetClaim
+	5,  // 15: berth.ledger.v1.Exclusive.high_water:type_name -> berth.ledger.v1.HighWater
+	23, // 16: berth.ledger.v1.Exclusive.holders:type_name -> berth.ledger.v1.Holder
+	3,  // 17: berth.ledger.v1.Plan.state:type_name -> berth.ledger.v1.PlanState
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_pkg_ledger_ledgerpb_ledger_proto_init() }
@@ -1451,8 +2029,8 @@ func file_pkg_ledger_ledgerpb_ledger_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_ledger_ledgerpb_ledger_proto_rawDesc), len(file_pkg_ledger_ledgerpb_ledger_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   15,
+			NumEnums:      4,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

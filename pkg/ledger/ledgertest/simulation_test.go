@@ -3,19 +3,24 @@ package ledgertest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // worldSteps is how much happens in one history.
-const worldSteps = 300
+const worldSteps = 600
 
 func history(ctx context.Context, r rules, choose func(string, int) int) (*world, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -37,7 +42,7 @@ func history(ctx context.Context, r rules, choose func(string, int) int) (*world
 // twice, fences that stop half-way: S1 to S4, S11 and S12 hold in every history.
 func TestProtocolHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		_, err := history(context.Background(), rules{}, func(what string, n int) int {
+		_, err := history(context.Background(), rules{fashion: anyFashion}, func(what string, n int) int {
 			return rapid.IntRange(0, n-1).Draw(t, what)
 		})
 		if err != nil {
@@ -47,18 +52,19 @@ func TestProtocolHolds(t *testing.T) {
 }
 
 // seeds of the tests below: many short histories find what one long does not. Set
-// LEDGER_SEED to replay one.
-const seeds = 2000
+// LEDGER_SEED to replay one, LEDGER_SEEDS to run so many instead.
+const seeds = 1000
 
-func seeded(t *testing.T, r rules) (counts map[string]int, found error) {
+// ablatedSeeds is how many histories may pass before a missing rule is found out.
+const ablatedSeeds = 4000
+
+func seeded(t *testing.T, n int, r rules) (counts map[string]int, found error) {
 	t.Helper()
-	first, last := uint64(1), uint64(seeds)
-	if s := os.Getenv("LEDGER_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatalf("LEDGER_SEED is %q, want a number", s)
-		}
+	first, last := uint64(1), uint64(n)
+	if seed := fromEnv(t, "LEDGER_SEED"); seed != 0 {
 		first, last = seed, seed
+	} else if many := fromEnv(t, "LEDGER_SEEDS"); many != 0 {
+		last = many
 	}
 	counts = map[string]int{}
 	for seed := first; seed <= last; seed++ {
@@ -74,31 +80,99 @@ func seeded(t *testing.T, r rules) (counts map[string]int, found error) {
 	return counts, nil
 }
 
+// fromEnv is a number from the environment, 0 for none.
+func fromEnv(t *testing.T, name string) uint64 {
+	t.Helper()
+	s := os.Getenv(name)
+	if s == "" {
+		return 0
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		t.Fatalf("%s is %q, want a number", name, s)
+	}
+	return n
+}
+
 func TestProtocolHoldsAtEverySeed(t *testing.T) {
-	counts, err := seeded(t, rules{})
+	counts, err := seeded(t, seeds, rules{fashion: anyFashion})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, what := range []string{"placed", "lost", "unknown", "bound", "handed over", "fenced"} {
-		if counts[what] < 100 {
+	for _, what := range []string{
+		"placed", "lost", "unknown", "bound", "handed over", "fenced", "nominated", "formed", "extended", "finished",
+		"marked", "evicted", "eviction failed", "promoted", "displaced", "aborted", "settled", "moved", "taken over",
+		"swept", "pinned", "volume let go", "record dropped",
+	} {
+		if counts[what] < 25 {
 			t.Errorf("%q happened %d times in all histories: they test too little (%v)", what, counts[what], counts)
+		}
+	}
+	for _, what := range []string{
+		"placed", "nominated", "formed", "extended", "finished", "marked", "promoted", "displaced", "aborted", "settled",
+		"moved", "swept", "volume let go", "record dropped",
+	} {
+		if counts[what+": lost"] < 3 {
+			t.Errorf("%q was lost %d times in all histories: they test too little (%v)", what, counts[what+": lost"], counts)
 		}
 	}
 	t.Log(counts)
 }
 
+// needed are the rules, with the invariant that breaks first without them.
+var needed = map[string]struct {
+	rules rules
+	found string
+}{
+	"high-water":            {rules{noHighWater: true, fashion: anyFashion}, "S1"},
+	"resourceVersion":       {rules{noPrecondition: true, fashion: anyFashion}, "S2"},
+	"the fence's own write": {rules{noFencePatch: true, fashion: anyFashion}, "S2"},
+
+	"the epoch":                {without(anyFashion, claimRules{uncompared: ledger.PrefixOwn}), "S11"},
+	"guards":                   {without("x", claimRules{uncompared: ledger.PrefixGuard}), "S7"},
+	"the budget's compare":     {without("c", claimRules{uncompared: ledger.PrefixBudget}), "S"},
+	"the volume's compare":     {without("v", claimRules{uncompared: ledger.PrefixVolume}), "S"},
+	"the record and its hold":  {without("", claimRules{uncompared: ledger.PrefixPlan, noOwner: true}), "S9"},
+	"one plan per victim":      {without("", claimRules{noClaimCheck: true}), "S5"},
+	"pins":                     {without("", claimRules{noPinCheck: true}), "S5"},
+	"what a budget shows":      {without("c", claimRules{noBudgetCount: true}), "S6"},
+	"the budget's high-water":  {without("c", claimRules{noSettleRaise: true}), "S6"},
+	"the now-test":             {without("", claimRules{noNowTest: true}), "S"},
+	"the larger of each plan":  {without("", claimRules{noLarger: true}), "S1"},
+	"priority":                 {without("", claimRules{noPriority: true}), "S10"},
+	"the mark before evicting": {without("", claimRules{noMark: true}), "S5"},
+	"the volume's high-water":  {without("v", claimRules{noHoldRaise: true}), "S7"},
+}
+
+// without is a protocol with parts taken away, in histories of the fashion that shows it.
+func without(fashion string, r claimRules) rules { return rules{claimRules: r, fashion: fashion} }
+
 // A checker that finds nothing when a rule is missing would find nothing at all.
 func TestEachRuleIsNeeded(t *testing.T) {
-	for name, r := range map[string]rules{
-		"high-water":            {noHighWater: true},
-		"resourceVersion":       {noPrecondition: true},
-		"the fence's own write": {noFencePatch: true},
-	} {
-		counts, err := seeded(t, r)
+	for _, name := range slices.Sorted(maps.Keys(needed)) {
+		counts, err := seeded(t, ablatedSeeds, needed[name].rules)
 		if err == nil {
-			t.Errorf("without %s: no violation in %d histories (%v)", name, seeds, counts)
+			t.Errorf("without %s: no violation in %d histories (%v)", name, ablatedSeeds, counts)
 			continue
 		}
+		if !strings.Contains(err.Error(), ": "+needed[name].found) {
+			t.Errorf("without %s: %v, want a violation of %s", name, err, needed[name].found)
+		}
 		t.Logf("without %s: %v", name, err)
+	}
+}
+
+// Two rules are belt and braces: the other half of each pair is enough. A budget may be
+// settled before its status shows the eviction, because the high-water it leaves keeps
+// everybody away until it does. A record's compare is doubled by that of the hold's document,
+// which every abort and displacement changes.
+func TestDoubledRules(t *testing.T) {
+	for name, r := range map[string]rules{
+		"waiting for the status": without("c", claimRules{noSettleWait: true}),
+		"the record's compare":   without("", claimRules{uncompared: ledger.PrefixPlan}),
+	} {
+		if _, err := seeded(t, seeds/2, r); err != nil {
+			t.Errorf("without %s: %v", name, err)
+		}
 	}
 }

@@ -10,40 +10,124 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 )
 
-// place is T1 of a shard that knows what its two views tell it, with the hand-over of the
-// same document riding along.
+// place is T1 of a shard that knows what its views tell it, with the hand-over of the same
+// document riding along. A pod of a controller takes a placeholder over where there is one.
 func (w *world) place(ctx context.Context) error {
 	m := w.member()
 	p, epoch, ok := w.candidate(m)
 	if !ok {
 		return nil
 	}
-	uid := fmt.Sprintf("n%d", w.choose("node", worldNodes))
-	d, ok := m.view.Doc(uid)
-	if !ok {
-		d = node(uid)
+	d := m.doc(nodeUID(w.choose("node", worldNodes)))
+	if !w.rules.noHighWater && m.progress < d.HW[ledger.KindPod] {
+		return nil
 	}
-	if (!w.rules.noHighWater && m.progress < d.HW[ledger.KindPod]) || m.used(d) >= worldCapacity {
+	if !m.fits(p.uid, d.NodeUID, now, nil) {
 		return nil
 	}
 	d, _ = ledger.Finish(d, m)
 	w.token++
-	d, err := ledger.Place(d, ledger.Entry{
-		PodUID: p.uid, Role: ledger.RoleReservation, State: ledger.Committed, PodRV: p.rv, Token: w.token, Shard: m.id,
-	})
-	if err != nil {
+	e := m.reservation(p, w.token, ledger.Committed)
+	d, ok, err := m.placed(w, d, e)
+	if !ok || err != nil {
 		return err
 	}
 	b := ledger.PlaceBatch{
-		Epochs: map[int32]int64{ledger.PartitionOf(p.uid): epoch},
-		Docs:   []ledger.NodeDoc{d},
-		Placed: []ledger.Token{w.token},
+		Epochs: map[int32]int64{ledger.PartitionOf(p.uid): epoch}, Docs: []ledger.NodeDoc{d},
+		TermRegistryRevision: m.view.TermRegistryRevision(), Placed: []ledger.Token{e.Token},
 	}
+	n := ledger.Needs{}
+	if n.Guards, ok = m.guards(p.uid, d.NodeUID); !ok {
+		return nil
+	}
+	if b.Exclusives, ok = m.volume(e, d.NodeUID, 0); !ok {
+		return nil
+	}
+	if has(p.uid, "f") {
+		if b.Docs, n.Pins, ok = w.follow(m, b.Docs, e); !ok {
+			return nil
+		}
+	}
+	b.Needs = map[ledger.Token]ledger.Needs{e.Token: n}
 	txn, err := b.Txn()
 	if err != nil {
 		return err
 	}
-	return w.submit(ctx, m, unresolved{batch: b, txn: txn})
+	return w.submit(ctx, m, attempt{
+		what: "placed", uid: p.uid, epochs: b.Epochs, txn: txn, hint: hintOf(d.NodeUID, e),
+		losers: func(r ledger.TxnResult) (ledger.Lost, error) { return ledger.Losers(b, r) },
+	})
+}
+
+func hintOf(node string, e ledger.Entry) *bindRequest {
+	return &bindRequest{node: node, uid: e.PodUID, rv: e.PodRV, token: e.Token}
+}
+
+func (m *member) doc(uid string) ledger.NodeDoc {
+	if d, ok := m.view.Doc(uid); ok {
+		return d
+	}
+	return node(uid)
+}
+
+func (m *member) reservation(p apiPod, token ledger.Token, s ledger.State) ledger.Entry {
+	return ledger.Entry{
+		PodUID: p.uid, Role: ledger.RoleReservation, State: s, PodRV: p.rv, Token: token, Shard: m.id,
+		Priority: priority(p.uid),
+	}
+}
+
+// placed puts an entry into a document, if there is room for it in the future too.
+func (m *member) placed(w *world, d ledger.NodeDoc, e ledger.Entry) (ledger.NodeDoc, bool, error) {
+	if has(e.PodUID, "m") {
+		next, err := ledger.TakeOver(d, replacementOf(), e)
+		if err == nil {
+			w.counts["taken over"]++
+			return next, m.fits(e.PodUID, d.NodeUID, future, map[string]bool{placeholder(d): true}), nil
+		}
+	}
+	next, err := ledger.Place(d, e)
+	return next, m.fits(e.PodUID, d.NodeUID, future, nil), err
+}
+
+// placeholder is what the first placeholder of a document counts as.
+func placeholder(d ledger.NodeDoc) string {
+	for _, e := range d.Entries {
+		if e.Role == ledger.RoleMove {
+			return "move " + e.Token.String()
+		}
+	}
+	return ""
+}
+
+// follow pins some bound pod that the entry's relies on.
+func (w *world) follow(m *member, docs []ledger.NodeDoc, e ledger.Entry) ([]ledger.NodeDoc, []string, bool) {
+	var bound []string
+	for uid, p := range m.pods {
+		if p.node != "" && !p.deleting {
+			bound = append(bound, uid)
+		}
+	}
+	slices.Sort(bound)
+	uid, ok := pick(w, "keeper", bound)
+	if !ok {
+		return nil, nil, false
+	}
+	home := m.doc(m.pods[uid].node)
+	at := slices.IndexFunc(docs, func(d ledger.NodeDoc) bool { return d.NodeUID == home.NodeUID })
+	if at >= 0 {
+		home = docs[at]
+	}
+	next, err := ledger.Pin(home, ledger.Entry{PodUID: uid}, ledger.Dependent{PodUID: e.PodUID, PodRV: e.PodRV})
+	if err != nil || m.progress < home.HW[ledger.KindPod] {
+		return nil, nil, false
+	}
+	w.counts["pinned"]++
+	if at >= 0 {
+		docs[at] = next
+		return docs, []string{home.NodeUID}, true
+	}
+	return append(docs, next), []string{home.NodeUID}, true
 }
 
 // candidate is a pod the member owns, and by its views neither bound, nor reserved, nor of
@@ -51,9 +135,8 @@ func (w *world) place(ctx context.Context) error {
 func (w *world) candidate(m *member) (p apiPod, epoch int64, ok bool) {
 	var uids []string
 	for uid, p := range m.pods {
-		owner, _, owned := m.view.Owner(ledger.PartitionOf(uid))
 		_, _, reserved := m.view.Entry(uid)
-		if owned && owner.Member == m.id && !reserved && p.node == "" && !m.undecided(uid) {
+		if m.owns(uid) && !reserved && p.node == "" && !m.undecided(uid) {
 			uids = append(uids, uid)
 		}
 	}
@@ -63,73 +146,227 @@ func (w *world) candidate(m *member) (p apiPod, epoch int64, ok bool) {
 	return m.pods[uid], epoch, ok
 }
 
+func (m *member) owns(uid string) bool {
+	owner, _, owned := m.view.Owner(ledger.PartitionOf(uid))
+	return owned && owner.Member == m.id
+}
+
 func (m *member) undecided(uid string) bool {
-	return slices.ContainsFunc(m.pending, func(u unresolved) bool {
-		_, mine := u.batch.Docs[0].Find(uid)
-		return mine
-	})
+	return slices.ContainsFunc(m.pending, func(a attempt) bool { return a.uid == uid })
 }
 
-// used is the counting rule for one node.
-func (m *member) used(d ledger.NodeDoc) int {
-	n := 0
-	for _, p := range m.pods {
-		if p.node == d.NodeUID {
-			n++
+// question is which of the two is asked.
+type question uint8
+
+const (
+	now    question = iota // with victims that are still there, without holds
+	future                 // of each plan what is more, what is held or who goes for it
+)
+
+// standing is the counting rule: what counts where, now or, if every plan is given up or
+// carried out as is worse, in the future.
+func (m *member) standing(t question, without map[string]bool) map[string][]string {
+	out := map[string][]string{}
+	plans := ledgerPlans{}
+	add := func(node, plan, what string, held bool) {
+		switch {
+		case without[what]:
+		case t == future && plan != "":
+			plans.add(node, plan, what, held)
+		default:
+			out[node] = append(out[node], what)
 		}
 	}
-	for _, e := range d.Entries {
-		p, known := m.pods[e.PodUID]
-		if (known && p.node == "") || (!known && m.progress < e.PodRV) {
-			n++
+	for uid, p := range m.pods {
+		if p.node == "" {
+			continue
+		}
+		plan := ""
+		if _, v, ok := m.view.Victim(uid); ok && m.view.Going(v) {
+			plan = v.Plan
+		}
+		add(p.node, plan, uid, false)
+	}
+	for d := range m.view.Docs() {
+		for _, e := range d.Entries {
+			p, known := m.pods[e.PodUID]
+			counts := known && p.node == "" || !known && m.progress < e.PodRV
+			switch {
+			case e.Role == ledger.RoleMove && t == future:
+				add(d.NodeUID, e.Plan, "move "+e.Token.String(), true)
+			case e.Role == ledger.RoleReservation && counts && (t == future || e.State != ledger.Held):
+				add(d.NodeUID, e.Plan, e.PodUID, true)
+			}
 		}
 	}
-	return n
+	for key, at := range plans {
+		if m.trusting {
+			at.going = nil
+			plans[key] = at
+		}
+	}
+	plans.larger(out)
+	return out
 }
 
-// submit commits a T1, with an answer that may be lost before or after the fact.
-func (w *world) submit(ctx context.Context, m *member, u unresolved) error {
-	switch w.choose("fault", 6) {
+// ledgerPlans is what plans have on nodes: what is held, and who goes.
+type ledgerPlans map[[2]string]*struct{ held, going []string }
+
+func (p ledgerPlans) add(node, plan, what string, held bool) {
+	at := p[[2]string{node, plan}]
+	if at == nil {
+		at = &struct{ held, going []string }{}
+		p[[2]string{node, plan}] = at
+	}
+	if held {
+		at.held = append(at.held, what)
+	} else {
+		at.going = append(at.going, what)
+	}
+}
+
+// larger adds to each node what is more of each plan: the plan may be given up, and who was to
+// go stays, or be carried out.
+func (p ledgerPlans) larger(out map[string][]string) {
+	for key, at := range p {
+		more := at.held
+		if len(at.going) > len(at.held) {
+			more = at.going
+		}
+		out[key[0]] = append(out[key[0]], more...)
+	}
+}
+
+// fits asks one of the two questions about a pod on a node.
+func (m *member) fits(uid, node string, t question, without map[string]bool) bool {
+	all := m.standing(t, without)
+	others := func(node string) []string {
+		return slices.DeleteFunc(all[node], func(other string) bool { return other == uid })
+	}
+	if len(others(node)) >= worldCapacity {
+		return false
+	}
+	for n := range all {
+		for _, other := range others(n) {
+			if len(other) > 4 && other[:4] == "move" {
+				continue
+			}
+			if has(uid, "x") && has(other, "x") && zone(n) == zone(node) || has(uid, "v") && has(other, "v") {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// guards is what a carrier needs; false while its zone is not counted to the end.
+func (m *member) guards(uid, node string) ([]ledger.GuardUse, bool) {
+	if !has(uid, "x") {
+		return nil, true
+	}
+	for d := range m.view.Docs() {
+		if zone(d.NodeUID) == zone(node) && m.progress < d.HW[ledger.KindPod] {
+			return nil, false
+		}
+	}
+	uses := []ledger.GuardUse{
+		{Key: carriers(worldTerm, zone(node)), Compare: true, Put: true},
+		{Key: matchers(worldTerm, zone(node)), Compare: true},
+	}
+	for i := range uses {
+		var ok bool
+		if uses[i].Revision, ok = m.view.Guard(uses[i].Key); !ok {
+			return nil, false
+		}
+	}
+	return uses, true
+}
+
+// volume is the volume's document with the entry's pod as its holder, if it uses it, and
+// without the reservation of another token; false if it cannot have it.
+func (m *member) volume(e ledger.Entry, node string, without ledger.Token) ([]ledger.ExclusiveDoc, bool) {
+	x, freed := ledger.LetGo(m.view.Exclusive(worldVolume), without)
+	if has(e.PodUID, "v") {
+		var err error
+		x, err = ledger.Hold(x, ledger.Holder{PodUID: e.PodUID, Token: e.Token, NodeUID: node})
+		if err != nil || m.progress < x.HW[ledger.KindPod] {
+			return nil, false
+		}
+		freed = true
+	}
+	if !freed {
+		return nil, true
+	}
+	return []ledger.ExclusiveDoc{x}, true
+}
+
+// submit commits a transaction, with an answer that may be lost before or after the fact.
+func (w *world) submit(ctx context.Context, m *member, a attempt) error {
+	switch w.choose("fault", 10) {
 	case 0:
 		w.store.FailTxns(1)
 	case 1:
 		w.store.LoseAnswers(1)
 	}
-	r, err := w.commit(ctx, u.txn)
+	r, err := w.commit(ctx, a.txn)
 	w.store.FailTxns(0)
 	w.store.LoseAnswers(0)
 	if errors.Is(err, mem.ErrInjected) {
-		m.pending = append(m.pending, u)
+		m.pending = append(m.pending, a)
 		w.counts["unknown"]++
 		return onlyViolations(err)
 	}
 	if err != nil {
 		return err
 	}
-	lost, err := ledger.Losers(u.batch, r)
+	lost, err := a.losers(r)
 	if err != nil {
 		return err
 	}
 	if !lost.Applied {
 		w.counts["lost"]++
+		w.counts[a.what+": lost"]++
 		_, err = m.view.Learn(r.Current)
 		return err
 	}
 	if r.Succeeded {
-		if err := w.checkEpochs(u.batch); err != nil {
+		if err := w.checkEpochs(a.epochs); err != nil {
 			return err
 		}
 	}
-	w.counts["placed"]++
-	if _, err := m.view.Learn(append(u.txn.Committed(r), r.Current...)); err != nil {
+	w.counts[a.what]++
+	if _, err := m.view.LearnOwn(a.txn, r); err != nil {
 		return err
 	}
-	d := u.batch.Docs[0]
-	e := d.Entries[len(d.Entries)-1]
-	w.hints = append(w.hints, bindRequest{
-		node: d.NodeUID, uid: e.PodUID, rv: e.PodRV, token: e.Token, revision: lost.AppliedAt,
-	})
+	if _, err := m.view.Learn(r.Current); err != nil {
+		return err
+	}
+	if a.hint != nil {
+		h := *a.hint
+		h.revision = lost.AppliedAt
+		w.hints = append(w.hints, h)
+	}
 	return nil
+}
+
+// carry submits a change.
+func (w *world) carry(ctx context.Context, m *member, what, uid string, c ledger.Change) error {
+	txn, err := c.Txn()
+	if err != nil {
+		return err
+	}
+	a := attempt{what: what, uid: uid, txn: txn, losers: c.Losers}
+	if c.Mandate != nil {
+		a.epochs = c.Mandate.Epochs
+	}
+	if c.Sign.State == ledger.Committed {
+		for _, d := range c.Docs {
+			if e, ok := d.Find(uid); ok && e.Token == c.Sign.Token {
+				a.hint = hintOf(d.NodeUID, e)
+			}
+		}
+	}
+	return w.submit(ctx, m, a)
 }
 
 // onlyViolations strips the injected fault from an error of commit.
@@ -147,8 +384,8 @@ func onlyViolations(err error) error {
 }
 
 // checkEpochs is S11: what has just committed was decided under the current epochs.
-func (w *world) checkEpochs(b ledger.PlaceBatch) error {
-	for p, epoch := range b.Epochs {
+func (w *world) checkEpochs(epochs map[int32]int64) error {
+	for p, epoch := range epochs {
 		if _, now, ok := w.truth.Owner(p); !ok || now != epoch {
 			return fmt.Errorf("S11: a decision of epoch %d of partition %d committed in epoch %d", epoch, p, now)
 		}
@@ -162,9 +399,9 @@ func (w *world) resolve(ctx context.Context) error {
 	if len(m.pending) == 0 {
 		return nil
 	}
-	u := m.pending[0]
+	a := m.pending[0]
 	m.pending = m.pending[1:]
-	return w.submit(ctx, m, u)
+	return w.submit(ctx, m, a)
 }
 
 // checkHint is a binder that looks at its ledger watch, which has reached the hint, and
@@ -204,7 +441,7 @@ func (w *world) bind(context.Context) error {
 // handOver is T5 by anybody, on whatever its views show.
 func (w *world) handOver(ctx context.Context) error {
 	m := w.member()
-	d, ok := m.view.Doc(fmt.Sprintf("n%d", w.choose("node", worldNodes)))
+	d, ok := m.view.Doc(nodeUID(w.choose("node", worldNodes)))
 	if !ok {
 		return nil
 	}
@@ -229,7 +466,7 @@ func (w *world) replace(ctx context.Context, d ledger.NodeDoc) error {
 func (w *world) entries(s ledger.State) []bindRequest {
 	var out []bindRequest
 	for i := range worldNodes {
-		d, _ := w.truth.Doc(fmt.Sprintf("n%d", i))
+		d, _ := w.truth.Doc(nodeUID(i))
 		for _, e := range d.Entries {
 			if e.State == s {
 				out = append(out, bindRequest{node: d.NodeUID, uid: e.PodUID, rv: e.PodRV, token: e.Token})

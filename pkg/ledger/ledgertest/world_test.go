@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
@@ -16,22 +17,77 @@ type rules struct {
 	noHighWater    bool // shards use nodes their facts are too old for
 	noPrecondition bool // binds do not carry the pod's resourceVersion
 	noFencePatch   bool // a fence does not change the pod
+	claimRules
+	// fashion of the histories, anyFashion to draw one.
+	fashion string
+}
+
+const anyFashion = "any"
+
+// claimRules are those about holds and claims.
+type claimRules struct {
+	// uncompared is the prefix of keys whose compares are left out.
+	uncompared string
+	// noClaimCheck: victims of other plans are claimed, noPinCheck: and those relied upon.
+	noClaimCheck, noPinCheck bool
+	// noBudgetCount: a victim that is leaving counts as reflected at once. noSettleRaise: the
+	// high-water stays when a budget is settled. noSettleWait: it is settled at once.
+	noBudgetCount, noSettleRaise, noSettleWait bool
+	noNowTest                                  bool // a hold is promoted once its victims are gone
+	noLarger                                   bool // all claimed victims are taken for gone, whoever claims them
+	noPriority                                 bool // anybody displaces anybody
+	noMark                                     bool // victims are evicted as soon as they are claimed
+	noHoldRaise                                bool // a volume's high-water stays when a holder goes
+	noOwner                                    bool // a plan's record becomes Ready whatever became of its hold
 }
 
 const (
-	worldNodes    = 2
-	worldPods     = 5
+	worldNodes    = 3
+	worldPods     = 8
 	worldShards   = 3
 	worldCapacity = 2
 	// worldPartitions is how few partitions all pods belong to, so that every shard that
 	// owns one has something to do.
 	worldPartitions = 3
+	// worldDesired is how many of the covered pods should run.
+	worldDesired = 2
+	// worldPDB is the one disruption budget, worldVolume the one volume.
+	worldPDB    = "pdb"
+	worldVolume = ledger.PrefixVolume + "pvc"
 )
 
+// worldTerm is the one rule beyond nodes: its carriers keep apart by zone.
+var worldTerm = zoneTerm("x")
+
+// zone of a node: the first two share one.
+func zone(nodeUID string) string {
+	if nodeUID == "n2" {
+		return "z1"
+	}
+	return "z0"
+}
+
+// What is special about a pod is written in its UID: x carries worldTerm, v uses worldVolume,
+// c is covered by worldPDB, f relies on some bound pod, m is made by a controller, o is bound
+// by somebody else. Its digit is its priority.
+func traits(uid string) string          { return strings.Split(uid, "-")[2] }
+func has(uid string, trait string) bool { return strings.Contains(traits(uid), trait) }
+func priority(uid string) int32         { return int32(traits(uid)[0] - '0') }
+func replacementOf() ledger.Replacement {
+	return ledger.Replacement{Owner: "owner", Template: "template"}
+}
+func nodeUID(n int) string { return fmt.Sprintf("n%d", n) }
+func budgetsOf(uid string) (out []string) {
+	if has(uid, "c") {
+		out = []string{worldPDB}
+	}
+	return out
+}
+
 // podUID is the n-th pod's, in the n-th of worldPartitions.
-func podUID(n int) string {
+func podUID(n int, traits string) string {
 	for salt := 0; ; salt++ {
-		uid := fmt.Sprintf("pod-%d-%d", n, salt)
+		uid := fmt.Sprintf("pod-%d-%s-%d", n, traits, salt)
 		if ledger.PartitionOf(uid) == int32(n%worldPartitions) {
 			return uid
 		}
@@ -40,10 +96,16 @@ func podUID(n int) string {
 
 // apiPod is one pod as the API server has it.
 type apiPod struct {
-	uid     string
-	rv      uint64
-	node    string
-	deleted bool
+	uid               string
+	rv                uint64
+	node              string
+	deleting, deleted bool
+}
+
+// apiChange is a new version of a pod or, without UID, of the budget's status.
+type apiChange struct {
+	apiPod
+	allowed int32
 }
 
 // bindRequest is a bind on its way: it may arrive at any time, any number of times.
@@ -61,13 +123,19 @@ type patched struct {
 	rv        uint64
 }
 
-// unresolved is a T1 whose answer was lost.
-type unresolved struct {
-	batch ledger.PlaceBatch
-	txn   ledger.Txn
+// attempt is a transaction of a member, whose answer may be lost.
+type attempt struct {
+	what string
+	// uid is the pod that is decided on, empty for transactions about claims alone.
+	uid    string
+	epochs map[int32]int64
+	txn    ledger.Txn
+	losers func(ledger.TxnResult) (ledger.Lost, error)
+	// hint is what is to be bound when it has committed.
+	hint *bindRequest
 }
 
-// member is a simulated shard: two views that lag behind each in their own way.
+// member is a simulated shard: views that lag behind each in their own way.
 type member struct {
 	id       string
 	session  ledger.Session
@@ -75,7 +143,11 @@ type member struct {
 	folded   int // batches of world.log
 	pods     map[string]apiPod
 	progress uint64
-	pending  []unresolved
+	allowed  int32
+	budgets  uint64
+	left     map[string]uint64 // when a pod was first missed
+	trusting bool              // see claimRules.noLarger
+	pending  []attempt
 }
 
 func (m *member) PodFact(uid string) (uint64, bool, bool) {
@@ -85,31 +157,71 @@ func (m *member) PodFact(uid string) (uint64, bool, bool) {
 
 func (m *member) PodProgress() uint64 { return m.progress }
 
+func (m *member) BudgetProgress() uint64 { return m.budgets }
+
+func (m *member) VictimFate(uid string, podRV uint64) (ledger.Fate, uint64) {
+	p, known := m.pods[uid]
+	switch {
+	case known && p.deleting:
+		return ledger.Leaving, p.rv
+	case known || m.progress < podRV:
+		return ledger.Staying, 0
+	}
+	if m.left[uid] == 0 {
+		m.left[uid] = m.progress
+	}
+	return ledger.Left, m.left[uid]
+}
+
 // world is the API server, the ledger and everything in flight between them.
 type world struct {
 	rules  rules
 	choose func(what string, n int) int
+	// fashion is the trait that most pods of this history have, if any: what takes many
+	// pods of a kind comes about in few enough histories then.
+	fashion string
 
 	store *mem.Store
 	watch ledger.Watch
 	log   []ledger.ViewBatch
 	truth *ledger.View
-
-	history []apiPod // every version of every pod, at index rv-1
-	pods    map[string]apiPod
+	cluster
+	flight
 
 	members []*member
 	token   ledger.Token
-	hints   []bindRequest
-	sent    []bindRequest
-	fences  []patched
 	counts  map[string]int
+}
+
+// cluster is what the API server has.
+type cluster struct {
+	history []apiChange // every version of everything, at index rv-1
+	pods    map[string]apiPod
+	allowed int32
+	// spent are the pods an eviction of which has taken from the budget.
+	spent map[string]bool
+}
+
+// flight is what is on its way, and what the documents looked like before.
+type flight struct {
+	hints     []bindRequest
+	sent      []bindRequest
+	fences    []patched
+	evictions []string
+	budget    ledger.BudgetDoc
+	volume    ledger.ExclusiveDoc
+	records   map[string]ledger.PlanRecord
+	growing   map[string]growth
 }
 
 func newWorld(ctx context.Context, r rules, choose func(string, int) int) (*world, error) {
 	w := &world{
-		rules: r, choose: choose, store: mem.New(), truth: ledger.NewView(),
-		pods: map[string]apiPod{}, counts: map[string]int{},
+		rules: r, choose: choose, store: mem.New(), truth: ledger.NewView(), counts: map[string]int{},
+		cluster: cluster{pods: map[string]apiPod{}, spent: map[string]bool{}},
+		flight:  flight{records: map[string]ledger.PlanRecord{}, growing: map[string]growth{}},
+	}
+	if w.fashion = r.fashion; w.fashion == anyFashion {
+		w.fashion = []string{"", "x", "v", "c"}[choose("fashion", 4)]
 	}
 	w.log = []ledger.ViewBatch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}}
 	if _, err := w.truth.Fold(w.log[0]); err != nil {
@@ -117,25 +229,71 @@ func newWorld(ctx context.Context, r rules, choose func(string, int) int) (*worl
 	}
 	w.watch = w.store.Watch(ctx, "", 2)
 	for i := range worldShards {
-		m := &member{id: fmt.Sprintf("s%d", i), view: ledger.NewView(), pods: map[string]apiPod{}}
+		m := &member{
+			id: fmt.Sprintf("s%d", i), view: ledger.NewView(), pods: map[string]apiPod{}, left: map[string]uint64{},
+			trusting: r.noLarger,
+		}
 		var err error
 		if m.session, err = w.store.OpenSession(ctx, sessionTTL); err != nil {
 			return nil, err
 		}
 		w.members = append(w.members, m)
 	}
-	return w, nil
+	txn, err := ledger.RegisterTerms(ledger.Registry{}, 0, worldTerm)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = w.commit(ctx, txn); err != nil {
+		return nil, err
+	}
+	return w, w.begin(ctx)
+}
+
+// begin is a cluster that runs already: every shard has a partition, some pods are bound, and
+// everybody knows it.
+func (w *world) begin(ctx context.Context) error {
+	for i, m := range w.members {
+		txn, err := ledger.TakePartition(int32(i%worldPartitions), ledger.Owner{Member: m.id}, m.session.Lease())
+		if err != nil {
+			return err
+		}
+		if _, err := w.commit(ctx, txn); err != nil {
+			return err
+		}
+	}
+	pods := map[string][]string{
+		"": {"0c", "0cm", "1m", "1"}, "x": {"0c"}, "v": {"0c", "1"}, "c": {"0c", "0cm", "0c"},
+	}[w.fashion]
+	for _, t := range pods {
+		w.change(apiPod{uid: podUID(len(w.history), t), node: nodeUID(len(w.history) % worldNodes)})
+	}
+	if err := w.controller(ctx); err != nil {
+		return err
+	}
+	for _, m := range w.members {
+		m.learnFacts(w, len(w.history))
+		m.learnBudgets(w, len(w.history))
+		if err := m.learnLedger(w, len(w.log)); err != nil {
+			return err
+		}
+	}
+	return w.check()
 }
 
 // commit runs a transaction and checks what it changed.
 func (w *world) commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, error) {
+	if p := w.rules.uncompared; p != "" {
+		t.Compares = slices.DeleteFunc(slices.Clone(t.Compares), func(c ledger.Compare) bool {
+			return strings.HasPrefix(c.Key, p)
+		})
+	}
 	r, err := w.store.Commit(ctx, t)
 	return r, errors.Join(err, w.sync(ctx))
 }
 
 // sync waits until the watch has told everything the ledger did, and checks it.
 func (w *world) sync(ctx context.Context) error {
-	_, revision, err := w.store.List(ctx, ledger.PrefixNode)
+	_, revision, err := w.store.List(ctx, ledger.KeyCluster)
 	if err != nil {
 		return err
 	}
@@ -146,22 +304,41 @@ func (w *world) sync(ctx context.Context) error {
 			return err
 		}
 		w.log = append(w.log, b)
-		for _, c := range changes.Docs {
-			for _, v := range append(ledger.CheckSuccessor(c.Before, c.After), ledger.CheckDoc(c.After)...) {
-				return v
-			}
+		if v := w.violations(changes); len(v) > 0 {
+			return v[0]
 		}
 	}
 	return w.check()
 }
 
-// check is S1, in its strict form, and S3.
-func (w *world) check() error {
-	for _, v := range ledger.CheckUnique(w.truth.Docs()) {
-		return v
+// violations are those of one revision's changes, document by document.
+func (w *world) violations(changes ledger.ViewChanges) []ledger.Violation {
+	var out []ledger.Violation
+	for _, c := range changes.Docs {
+		out = append(out, ledger.CheckSuccessor(c.Before, c.After)...)
+		out = append(out, ledger.CheckDoc(c.After)...)
 	}
+	budget, volume := w.truth.Budget(worldPDB), w.truth.Exclusive(worldVolume)
+	out = append(out, ledger.CheckBudgetSuccessor(w.budget, budget)...)
+	out = append(out, ledger.CheckExclusiveSuccessor(w.volume, volume)...)
+	w.budget, w.volume = budget, volume
+	for _, plan := range changes.Plans {
+		r, _ := w.truth.Record(plan)
+		out = append(out, ledger.CheckPlanSuccessor(w.records[plan], r)...)
+		w.records[plan] = r
+	}
+	out = append(out, ledger.CheckClaims(w.truth.Docs())...)
+	return append(out, ledger.CheckUnique(w.truth.Docs())...)
+}
+
+// check is S1, in its strict form, S6 and S7. What others have bound, past the ledger, is not
+// ours to answer for.
+func (w *world) check() error {
 	used := map[string][]string{}
 	for uid, p := range w.pods {
+		if has(uid, "o") {
+			continue
+		}
 		if p.node != "" {
 			used[p.node] = append(used[p.node], uid)
 			continue
@@ -170,11 +347,88 @@ func (w *world) check() error {
 			used[d.NodeUID] = append(used[d.NodeUID], uid)
 		}
 	}
-	for n, uids := range used {
-		if len(uids) > worldCapacity {
-			slices.Sort(uids)
-			return fmt.Errorf("S1: node %s with room for %d has %v", n, worldCapacity, uids)
+	volumes, zones := []string{}, map[string][]string{}
+	for _, n := range slices.Sorted(maps.Keys(used)) {
+		slices.Sort(used[n])
+		if len(used[n]) > worldCapacity {
+			return fmt.Errorf("S1: node %s with room for %d has %v", n, worldCapacity, used[n])
 		}
+		for _, uid := range used[n] {
+			if has(uid, "v") {
+				volumes = append(volumes, uid)
+			}
+			if has(uid, "x") {
+				zones[zone(n)] = append(zones[zone(n)], uid)
+			}
+		}
+	}
+	if len(volumes) > 1 {
+		return fmt.Errorf("S7: one volume is used by %v", volumes)
+	}
+	for z, uids := range zones {
+		if len(uids) > 1 {
+			return fmt.Errorf("S7: zone %s has %v, which keep apart", z, uids)
+		}
+	}
+	if err := w.checkRoom(); err != nil {
+		return err
+	}
+	return w.checkBudget()
+}
+
+// checkRoom is S1 for what is promised: however plans end, everybody on a node has room.
+func (w *world) checkRoom() error {
+	all := map[string][]string{}
+	plans := ledgerPlans{}
+	add := func(node, plan, what string, held bool) {
+		if plan == "" {
+			all[node] = append(all[node], what)
+			return
+		}
+		plans.add(node, plan, what, held)
+	}
+	for uid, p := range w.pods {
+		if p.node == "" || has(uid, "o") {
+			continue
+		}
+		plan := ""
+		if _, v, ok := w.truth.Victim(uid); ok && w.truth.Going(v) {
+			plan = v.Plan
+		}
+		add(p.node, plan, uid, false)
+	}
+	for d := range w.truth.Docs() {
+		for _, e := range d.Entries {
+			p, alive := w.pods[e.PodUID]
+			if r, _ := w.truth.Record(e.Plan); ledger.IsRecorded(e.Plan) && r.State != ledger.PlanReady {
+				continue // nothing is promised yet, or any more
+			}
+			if e.Role == ledger.RoleMove || e.Role == ledger.RoleReservation && alive && p.node == "" {
+				add(d.NodeUID, e.Plan, e.Token.String(), true)
+			}
+		}
+	}
+	plans.larger(all)
+	for n, what := range all {
+		if len(what) > worldCapacity {
+			slices.Sort(what)
+			return fmt.Errorf("S1: node %s with room for %d is promised to %v", n, worldCapacity, what)
+		}
+	}
+	return nil
+}
+
+// checkBudget is S6 with nobody else spending: what is claimed and has not been taken from
+// the budget yet can be.
+func (w *world) checkBudget() error {
+	var open []string
+	for _, c := range w.truth.Budget(worldPDB).Claims {
+		if p, ok := w.pods[c.PodUID]; ok && !p.deleting && !w.spent[c.PodUID] {
+			open = append(open, c.PodUID)
+		}
+	}
+	if len(open) > int(w.allowed) {
+		return fmt.Errorf("S6: the budget allows %d, and is claimed for %v", w.allowed, open)
 	}
 	return nil
 }
@@ -182,13 +436,18 @@ func (w *world) check() error {
 // change is a write of the API server.
 func (w *world) change(p apiPod) apiPod {
 	p.rv = uint64(len(w.history) + 1)
-	w.history = append(w.history, p)
+	w.history = append(w.history, apiChange{apiPod: p, allowed: w.allowed})
 	if p.deleted {
 		delete(w.pods, p.uid)
 	} else {
 		w.pods[p.uid] = p
 	}
 	return p
+}
+
+func (w *world) writeBudget(allowed int32) {
+	w.allowed = allowed
+	w.history = append(w.history, apiChange{allowed: allowed})
 }
 
 func pick[T any](w *world, what string, from []T) (T, bool) {
@@ -204,19 +463,53 @@ func (w *world) pod() (apiPod, bool) {
 	return w.pods[uid], ok
 }
 
-// steps is everything that can happen next. Each returns a violation, or nil.
+// steps is everything that can happen next, what fits the fashion more often. Each returns a
+// violation, or nil.
 func (w *world) steps() []func(context.Context) error {
-	return []func(context.Context) error{
-		w.createPod, w.createPod, w.touchPod, w.deletePod, w.take, w.expire,
-		w.learnFacts, w.learnFacts, w.learnFacts, w.learnLedger, w.learnLedger, w.learnLedger,
-		w.place, w.place, w.place, w.place, w.resolve, w.checkHint, w.checkHint, w.bind, w.bind, w.bind,
-		w.handOver, w.handOver, w.handOver, w.fenceMark, w.fencePatch, w.fenceRelease,
+	all := []func(context.Context) error{
+		w.createPod, w.createPod, w.createPod, w.touchPod, w.deletePod, w.controller, w.kubelet, w.kubelet,
+		w.take, w.expire,
+		w.learnFacts, w.learnFacts, w.learnFacts, w.learnFacts,
+		w.learnLedger, w.learnLedger, w.learnLedger, w.learnLedger, w.learnLedger,
+		w.place, w.place, w.place, w.resolve, w.checkHint, w.checkHint, w.bind, w.bind, w.bind,
+		w.handOver, w.handOver, w.fenceMark, w.fencePatch, w.fenceRelease,
+		w.nominate, w.nominate, w.mark, w.mark, w.sendEviction, w.evict, w.evict, w.promote, w.promote,
+		w.displace, w.displace, w.displace, w.abort, w.settle, w.settle, w.move, w.sweep, w.finishHolders, w.finishHolders,
+		w.growPlan, w.growPlan,
+	}
+	switch w.fashion {
+	case "c":
+		return append(all, w.nominate, w.nominate, w.nominate, w.move, w.mark, w.sendEviction, w.evict, w.evict, w.evict,
+			w.settle, w.settle, w.settle, w.learnLedger, w.learnLedger, w.learnLedger)
+	case "v":
+		return append(all, w.place, w.place, w.place, w.place, w.checkHint, w.bind, w.bind, w.handOver, w.handOver,
+			w.finishHolders, w.finishHolders, w.finishHolders, w.learnLedger, w.learnLedger, w.learnLedger)
+	case "x":
+		return append(all, w.place, w.place, w.deletePod, w.createPod)
+	default:
+		return append(all, w.foreign, w.nominate, w.nominate, w.promote, w.displace, w.displace, w.displace,
+			w.abort, w.growPlan)
 	}
 }
 
 func (w *world) createPod(context.Context) error {
-	if len(w.pods) < worldPods {
-		w.change(apiPod{uid: podUID(len(w.history))})
+	if len(w.pods) >= worldPods {
+		return nil
+	}
+	t := string(rune('0' + w.choose("priority", 3)))
+	for _, trait := range []string{"x", "v", "c", "f", "m"} {
+		if trait == w.fashion && w.choose("fashion", 3) != 0 || w.choose("trait", 4) == 0 {
+			t += trait
+		}
+	}
+	w.change(apiPod{uid: podUID(len(w.history), t)})
+	return nil
+}
+
+// foreign is a pod that somebody else binds, past the ledger.
+func (w *world) foreign(context.Context) error {
+	if len(w.pods) < worldPods && w.choose("foreign", 3) == 0 {
+		w.change(apiPod{uid: podUID(len(w.history), "0o"), node: nodeUID(w.choose("node", worldNodes))})
 	}
 	return nil
 }
@@ -228,33 +521,94 @@ func (w *world) touchPod(context.Context) error {
 	return nil
 }
 
+// deletePod is a foreign hand. It leaves covered pods that run alone: who takes them away
+// past the eviction API may take more than a budget allows.
 func (w *world) deletePod(context.Context) error {
-	if p, ok := w.pod(); ok && w.choose("delete", 3) == 0 {
+	if p, ok := w.pod(); ok && w.choose("delete", 6) == 0 && (p.node == "" || !has(p.uid, "c")) {
 		p.deleted = true
 		w.change(p)
 	}
 	return nil
 }
 
-func (w *world) member() *member { return w.members[w.choose("member", len(w.members))] }
-
-func (w *world) learnFacts(context.Context) error {
-	m := w.member()
-	for n := w.choose("facts", len(w.history)-int(m.progress)+1); n > 0; n-- {
-		p := w.history[m.progress]
-		m.progress = p.rv
-		if p.deleted {
-			delete(m.pods, p.uid)
-		} else {
-			m.pods[p.uid] = p
+// controller brings the budget's status up to date.
+func (w *world) controller(context.Context) error {
+	healthy := int32(0)
+	for uid, p := range w.pods {
+		if p.node != "" && !p.deleting && has(uid, "c") && !w.spent[uid] {
+			healthy++
 		}
+	}
+	if allowed := max(healthy-worldDesired, 0); allowed != w.allowed {
+		w.writeBudget(allowed)
 	}
 	return nil
 }
 
+// kubelet ends a pod that is being deleted.
+func (w *world) kubelet(context.Context) error {
+	var leaving []string
+	for uid, p := range w.pods {
+		if p.deleting {
+			leaving = append(leaving, uid)
+		}
+	}
+	slices.Sort(leaving)
+	uid, ok := pick(w, "leaving", leaving)
+	if !ok {
+		return nil
+	}
+	p := w.pods[uid]
+	p.deleted = true
+	w.change(p)
+	return w.check()
+}
+
+func (w *world) member() *member { return w.members[w.choose("member", len(w.members))] }
+
+func (w *world) learnFacts(context.Context) error {
+	m := w.member()
+	m.learnFacts(w, w.some("facts", len(w.history)-int(m.progress)))
+	m.learnBudgets(w, w.some("budgets", len(w.history)-int(m.budgets)))
+	return nil
+}
+
+// some is how many of n are learned now: all of them half of the time.
+func (w *world) some(what string, n int) int {
+	if w.choose(what+" all", 2) == 0 {
+		return n
+	}
+	return w.choose(what, n+1)
+}
+
+func (m *member) learnFacts(w *world, n int) {
+	for ; n > 0; n-- {
+		p := w.history[m.progress]
+		m.progress++
+		switch {
+		case p.uid == "":
+		case p.deleted:
+			delete(m.pods, p.uid)
+		default:
+			m.pods[p.uid] = p.apiPod
+		}
+	}
+}
+
+func (m *member) learnBudgets(w *world, n int) {
+	if n > 0 {
+		m.budgets += uint64(n)
+		m.allowed = w.history[m.budgets-1].allowed
+	}
+}
+
 func (w *world) learnLedger(context.Context) error {
 	m := w.member()
-	for n := w.choose("ledger", len(w.log)-m.folded+1); n > 0; n-- {
+	return m.learnLedger(w, w.some("ledger", len(w.log)-m.folded))
+}
+
+func (m *member) learnLedger(w *world, n int) error {
+	for ; n > 0; n-- {
 		if _, err := m.view.Fold(w.log[m.folded]); err != nil {
 			return err
 		}
@@ -277,7 +631,7 @@ func (w *world) take(ctx context.Context) error {
 // expire takes a member's lease away; it does not notice before its next decision fails.
 func (w *world) expire(ctx context.Context) error {
 	m := w.member()
-	if w.choose("expire", 4) != 0 {
+	if w.choose("expire", 8) != 0 {
 		return nil
 	}
 	w.store.Expire(m.session.Lease())

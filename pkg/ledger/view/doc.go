@@ -17,6 +17,10 @@
 //   - a pod this member has staged (decided, not yet committed) counts where it is staged,
 //     unless it is known to be deleted.
 //
+// Holds and placeholders count like reservations, and the victims of plans as long as they are
+// there: at least as strict as the two questions of the protocol, whether a pod fits now and
+// whether it fits however the plans end. View.Ask asks them one by one.
+//
 // A node is usable only if the member's applied progress has reached the high-water of
 // the node's document: the ledger's watch and the log are not ordered with each other, and
 // an entry that was handed over may be gone from one before its pod shows in the other.

@@ -33,6 +33,8 @@ type View struct {
 	unknown map[string]struct{}
 	// undescribed is how many of the counted pods no fact has described.
 	undescribed int
+	// left is when claimed pods were first missed, by resourceVersion.
+	left map[string]uint64
 	usability
 }
 
@@ -111,6 +113,7 @@ func (v *View) RecountLedger() {
 				seen = append(seen, doc.Entries[i].PodUID)
 			}
 		}
+		seen = append(seen, placeholdersOf(doc)...)
 	}
 	for _, uid := range seen {
 		v.recount(uid)
@@ -135,6 +138,9 @@ func (v *View) ApplyFacts(c state.Changes) {
 			v.recount(p.After.UID)
 		} else {
 			v.recount(p.Before.UID)
+			if _, _, claimed := v.ledger.Victim(p.Before.UID); claimed {
+				v.miss(p.Before.UID, p.DeletedRV)
+			}
 		}
 	}
 	for uid := range v.unknown {
@@ -153,6 +159,9 @@ func (v *View) ApplyLedger(c ledger.ViewChanges) {
 			if s, ok := v.byUID[uid]; ok {
 				v.doubt(s)
 			}
+		}
+		for _, uid := range append(placeholdersOf(c.Docs[i].Before), placeholdersOf(c.Docs[i].After)...) {
+			v.recount(uid)
 		}
 	}
 }
@@ -184,7 +193,8 @@ func (v *View) Nodes() []*state.NodeInfo { return v.nodes }
 // NodesVersion moves when a node comes, goes or is replaced under its name.
 func (v *View) NodesVersion() uint64 { return v.nodesVersion }
 
-// Counted iterates over the UIDs of the pods that count somewhere, in no order.
+// Counted iterates over the UIDs of the pods that count somewhere, in no order; a placeholder
+// counts under a UID that no object has.
 func (v *View) Counted() iter.Seq[string] { return maps.Keys(v.counted) }
 
 // Sizes are how many nodes exist, how many pods count on nodes, and how many of those are
@@ -368,6 +378,9 @@ func unbound(p *state.Pod) int {
 // place is the counting rule: the node's name and the pod to count there, or nil.
 func (v *View) place(uid string) (string, *state.Pod) {
 	delete(v.unknown, uid)
+	if strings.HasPrefix(uid, placeholderPrefix) {
+		return v.placeholder(uid)
+	}
 	pod, known := v.snapshot.Pod(uid)
 	if known && pod.NodeName != "" {
 		if pod.Terminal {

@@ -1,0 +1,248 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Change replaces documents of any kinds, all at one revision or none of them: what T2, T3,
+// T4, T8, T10 and T12 are carried out with. Documents carry the Revision they were read at,
+// and are compared with it.
+//
+// Compares: what Mandate, Guards and Needs demand; n/, b/, x/ and plan/ .ModRevision of every
+// document. Puts: every document but those that are Unchanged, and the guards that move.
+// With the answer lost, resubmit the identical Txn and ask Losers.
+type Change struct {
+	// Mandate is what a shard decides with; nil for a change that anybody may make.
+	Mandate *Mandate
+	Docs    []NodeDoc
+	// Unchanged are compared only.
+	Unchanged      []NodeDoc
+	Budgets        []BudgetDoc
+	Exclusives     []ExclusiveDoc
+	Plans          []PlanRecord
+	UnchangedPlans []PlanRecord
+	// DroppedPlans are records that go: nothing refers to them any more.
+	DroppedPlans []PlanRecord
+	Guards       []GuardUse
+	// Sign is what shows that the change has been made.
+	Sign Sign
+}
+
+// Mandate is what entitles a shard to decide about a pod.
+type Mandate struct {
+	// Epochs are the create revisions of own/<partition> as this shard took them: at least
+	// those of the partitions of all pods that are placed.
+	Epochs map[int32]int64
+	// TermRegistryRevision is the mod revision of t/reg the decision used, 0 for none.
+	TermRegistryRevision int64
+}
+
+// Sign is an entry that stands in a document if, and as far as one can tell only if, a change
+// was made: the reservation or placeholder of that token, in that state or a later one. A
+// zero Sign tells nothing: then whoever lost decides again on what he finds.
+type Sign struct {
+	NodeUID string
+	Token   Token
+	State   State
+}
+
+// in says whether a document shows the sign.
+func (s Sign) in(d NodeDoc) bool {
+	return s.Token != 0 && d.NodeUID == s.NodeUID && slices.ContainsFunc(d.Entries, func(e Entry) bool {
+		return e.Token == s.Token && e.State >= s.State && (e.Role == RoleReservation || e.Role == RoleMove)
+	})
+}
+
+// Txn makes the transaction. An error means that a document is over its limits
+// (*DocTooLargeError) or that there are too many of them (*TxnError).
+func (c Change) Txn() (Txn, error) {
+	var t Txn
+	if c.Mandate != nil {
+		if err := c.Mandate.compare(&t); err != nil {
+			return Txn{}, err
+		}
+	}
+	docs, err := Replace(c.Docs...)
+	if err != nil {
+		return Txn{}, err
+	}
+	t.Compares, t.Puts = append(t.Compares, docs.Compares...), docs.Puts
+	for _, d := range c.Unchanged {
+		t.Compares = append(t.Compares, Compare{Key: KeyNode(d.NodeUID), Target: ModRevision, Revision: d.Revision})
+	}
+	if err := replaceAll(&t, c.Budgets, EncodeBudget); err != nil {
+		return Txn{}, err
+	}
+	if err := replaceAll(&t, c.Exclusives, EncodeExclusive); err != nil {
+		return Txn{}, err
+	}
+	if err := replaceAll(&t, c.Plans, EncodePlan); err != nil {
+		return Txn{}, err
+	}
+	for _, p := range append(slices.Clone(c.UnchangedPlans), c.DroppedPlans...) {
+		t.Compares = append(t.Compares, Compare{Key: p.key(), Target: ModRevision, Revision: p.Revision})
+	}
+	for _, p := range c.DroppedPlans {
+		t.Deletes = append(t.Deletes, p.key())
+	}
+	if err := c.guard(&t); err != nil {
+		return Txn{}, err
+	}
+	return t, t.Validate()
+}
+
+func (m Mandate) compare(t *Txn) error {
+	for _, p := range slices.Sorted(maps.Keys(m.Epochs)) {
+		if p < 0 || p >= Partitions || m.Epochs[p] <= 0 {
+			return fmt.Errorf("ledger: epoch %d of partition %d: want a revision above 0 and a partition below %d",
+				m.Epochs[p], p, Partitions)
+		}
+		t.Compares = append(t.Compares, Compare{Key: KeyOwn(p), Target: CreateRevision, Revision: m.Epochs[p]})
+	}
+	t.Compares = append(t.Compares,
+		Compare{Key: KeyTermRegistry, Target: ModRevision, Revision: m.TermRegistryRevision})
+	return nil
+}
+
+// covers demands that the mandate is for a pod.
+func (m Mandate) covers(step string, e Entry) error {
+	if _, ok := m.Epochs[e.Partition()]; !ok {
+		return fmt.Errorf("ledger: %s: pod %s belongs to partition %d, whose epoch is not given",
+			step, e.PodUID, e.Partition())
+	}
+	return nil
+}
+
+func (c Change) guard(t *Txn) error {
+	all := map[string]GuardUse{}
+	if err := mergeGuards(all, c.Guards); err != nil {
+		return err
+	}
+	mover, _ := c.signed()
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		u := all[key]
+		if u.Compare {
+			t.Compares = append(t.Compares, Compare{Key: key, Target: ModRevision, Revision: u.Revision})
+		}
+		if !u.Put {
+			continue
+		}
+		value, err := encodeGuard(mover.PodUID, mover.Token)
+		if err != nil {
+			return err
+		}
+		t.Puts = append(t.Puts, Put{Key: key, Value: value})
+	}
+	return nil
+}
+
+// signed is the entry that the Sign is about.
+func (c Change) signed() (Entry, bool) {
+	for _, d := range c.Docs {
+		for _, e := range d.Entries {
+			if d.NodeUID == c.Sign.NodeUID && e.Token == c.Sign.Token && c.Sign.Token != 0 {
+				return e, true
+			}
+		}
+	}
+	return Entry{}, false
+}
+
+// document is a value of a key that is changed by compare on its mod revision.
+type document[T any] interface {
+	key() string
+	revision() int64
+	// blank is the document that does not exist.
+	blank() T
+}
+
+func (d NodeDoc) key() string { return KeyNode(d.NodeUID) }
+
+func (d NodeDoc) revision() int64 { return d.Revision }
+
+func (d NodeDoc) blank() NodeDoc { return NodeDoc{NodeUID: d.NodeUID, NodeName: d.NodeName} }
+
+func replaceAll[T document[T]](t *Txn, docs []T, encode func(T) ([]byte, error)) error {
+	for _, d := range docs {
+		value, err := encode(d)
+		if err != nil {
+			return err
+		}
+		t.Compares = append(t.Compares, Compare{Key: d.key(), Target: ModRevision, Revision: d.revision()})
+		t.Puts = append(t.Puts, Put{Key: d.key(), Value: value})
+	}
+	return nil
+}
+
+// refreshed are the documents of a failed transaction that are no longer at the revision they
+// were read at, as they are now.
+func refreshed[T document[T]](docs []T, decode func(KV) (T, error), r TxnResult) ([]T, error) {
+	var lost []T
+	for _, d := range docs {
+		kv := r.current(d.key())
+		if kv.ModRevision == d.revision() {
+			continue
+		}
+		now := d.blank()
+		if kv.ModRevision != 0 {
+			var err error
+			if now, err = decode(kv); err != nil {
+				return nil, err
+			}
+		}
+		lost = append(lost, now)
+	}
+	return lost, nil
+}
+
+// Losers classifies the failure of a change from the current values in r. With a succeeded r
+// it is Applied. A change that is not Applied has lost something, and is to be decided again
+// on what Lost brings back; View.Learn takes the same values.
+func (c Change) Losers(r TxnResult) (Lost, error) {
+	if r.Succeeded {
+		return Lost{Applied: true, AppliedAt: r.Revision}, nil
+	}
+	var lost Lost
+	if c.Mandate != nil {
+		lost.mandate(*c.Mandate, r)
+	}
+	lost.guards(c.Guards, r)
+	err := lost.documents(c, r)
+	if err != nil {
+		return Lost{}, err
+	}
+	for _, d := range lost.Docs {
+		if c.Sign.in(d) {
+			lost.Applied, lost.AppliedAt = true, max(lost.AppliedAt, d.Revision)
+		}
+	}
+	return lost, nil
+}
+
+func (l *Lost) mandate(m Mandate, r TxnResult) {
+	l.RegistryRevision = r.current(KeyTermRegistry).ModRevision
+	l.Registry = l.RegistryRevision != m.TermRegistryRevision
+	for _, p := range slices.Sorted(maps.Keys(m.Epochs)) {
+		if r.current(KeyOwn(p)).CreateRevision != m.Epochs[p] {
+			l.Partitions = append(l.Partitions, p)
+		}
+	}
+}
+
+func (l *Lost) documents(c Change, r TxnResult) error {
+	var err error
+	if l.Docs, err = refreshed(append(slices.Clone(c.Docs), c.Unchanged...), DecodeNodeDoc, r); err != nil {
+		return err
+	}
+	if l.Budgets, err = refreshed(c.Budgets, DecodeBudget, r); err != nil {
+		return err
+	}
+	if l.Exclusives, err = refreshed(c.Exclusives, DecodeExclusive, r); err != nil {
+		return err
+	}
+	plans := append(append(slices.Clone(c.Plans), c.UnchangedPlans...), c.DroppedPlans...)
+	l.Plans, err = refreshed(plans, DecodePlan, r)
+	return err
+}

@@ -1,0 +1,132 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// planRecorded is what the ids of plans begin with that have a record.
+const planRecorded = "large-"
+
+// PlanID is the id of the plan that starts with a hold (or placeholder) of this token. A
+// recorded plan takes more than one transaction: its victims count as claimed only while
+// plan/<id> says that it is Ready.
+func PlanID(owner Token, recorded bool) string {
+	if recorded {
+		return planRecorded + owner.String()
+	}
+	return owner.String()
+}
+
+// IsRecorded says whether a plan has a record at plan/<id>.
+func IsRecorded(plan string) bool { return strings.HasPrefix(plan, planRecorded) }
+
+// NodeEntry is an entry and the node it belongs to.
+type NodeEntry struct {
+	NodeUID string
+	Entry   Entry
+}
+
+// Claim adds the claim of a running pod as a victim of a plan to its node's document. The
+// victim's PodUID, Namespace, Name, PodRV, Priority and Budgets (all disruption budgets that
+// cover it) are taken over. Each victim is claimed by at most one plan, and none that a
+// placement relies on: *ClaimedError.
+func Claim(d NodeDoc, victim Entry, plan string) (NodeDoc, error) {
+	if plan == "" || victim.PodRV == 0 {
+		return NodeDoc{}, fmt.Errorf("ledger: claim of pod %s: plan %q at resourceVersion %d: want both",
+			victim.PodUID, plan, victim.PodRV)
+	}
+	return Place(d, Entry{
+		PodUID: victim.PodUID, Namespace: victim.Namespace, Name: victim.Name, Role: RoleVictim,
+		Priority: victim.Priority, PodRV: victim.PodRV, Plan: plan, Budgets: sorted(victim.Budgets),
+	})
+}
+
+// Victim is the claim on a pod; false if there is none here.
+func (d NodeDoc) Victim(podUID string) (Entry, bool) {
+	if i := d.victim(podUID); i >= 0 {
+		return d.Entries[i], true
+	}
+	return Entry{}, false
+}
+
+func (d NodeDoc) victim(podUID string) int {
+	return slices.IndexFunc(d.Entries, func(e Entry) bool { return e.Role == RoleVictim && e.PodUID == podUID })
+}
+
+// Owner is the hold or placeholder that a plan works for; false if it is not here.
+func (d NodeDoc) Owner(plan string) (Entry, bool) {
+	if i := d.owner(plan); i >= 0 {
+		return d.Entries[i], true
+	}
+	return Entry{}, false
+}
+
+func (d NodeDoc) owner(plan string) int {
+	return slices.IndexFunc(d.Entries, func(e Entry) bool { return plan != "" && e.Plan == plan && e.owns() })
+}
+
+// owns says whether an entry is what a plan works for.
+func (e Entry) owns() bool {
+	return e.Role == RoleMove || e.Role == RoleReservation && e.State == Held
+}
+
+// docSet is the documents of a transaction under construction, by node, in the order given.
+type docSet struct {
+	step string
+	docs []NodeDoc
+}
+
+func (s *docSet) at(nodeUID string) int {
+	return slices.IndexFunc(s.docs, func(d NodeDoc) bool { return d.NodeUID == nodeUID })
+}
+
+// change replaces one document by what f makes of it.
+func (s *docSet) change(nodeUID, podUID string, f func(NodeDoc) (NodeDoc, error)) error {
+	i := s.at(nodeUID)
+	if i < 0 {
+		return &RefusedError{Step: s.step, NodeUID: nodeUID, PodUID: podUID, Reason: "the node's document is not given"}
+	}
+	d, err := f(s.docs[i])
+	if err != nil {
+		return err
+	}
+	s.docs[i] = d
+	return nil
+}
+
+// claim makes claims on victims in their documents and in the budgets that cover them.
+func (s *docSet) claim(victims []NodeEntry, plan string, rooms []BudgetRoom, facts ClaimFacts) ([]BudgetDoc, error) {
+	claims := map[string][]BudgetClaim{}
+	for _, v := range victims {
+		err := s.change(v.NodeUID, v.Entry.PodUID, func(d NodeDoc) (NodeDoc, error) { return Claim(d, v.Entry, plan) })
+		if err != nil {
+			return nil, err
+		}
+		for _, uid := range sorted(v.Entry.Budgets) {
+			claims[uid] = append(claims[uid], BudgetClaim{PodUID: v.Entry.PodUID, PodRV: v.Entry.PodRV, Plan: plan})
+		}
+	}
+	var out []BudgetDoc
+	for _, r := range rooms {
+		if len(claims[r.Doc.UID]) == 0 {
+			continue
+		}
+		b, err := ClaimBudget(r, facts, claims[r.Doc.UID]...)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, b)
+		delete(claims, r.Doc.UID)
+	}
+	for _, v := range victims {
+		for _, uid := range v.Entry.Budgets {
+			if _, missing := claims[uid]; missing {
+				return nil, &RefusedError{Step: s.step, NodeUID: v.NodeUID, PodUID: v.Entry.PodUID,
+					Reason: fmt.Sprintf("it is covered by disruption budget %s, which is not given", uid)}
+			}
+		}
+	}
+	return out, nil
+}

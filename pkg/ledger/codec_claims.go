@@ -1,0 +1,179 @@
+package ledger
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
+)
+
+// The numbers of states are those of the wire form; this stops compiling when they drift
+// apart.
+var _ = [1]struct{}{}[PlanDone-PlanState(ledgerpb.PlanState_PLAN_STATE_DONE)]
+
+// EncodeBudget is the value of b/<pdb uid>; the revision is not part of it.
+// *DocTooLargeError when it is over the limits.
+func EncodeBudget(b BudgetDoc) ([]byte, error) {
+	if b.UID == "" {
+		return nil, fmt.Errorf("ledger: document of disruption budget %s/%s has no UID", b.Namespace, b.Name)
+	}
+	m := &ledgerpb.Budget{
+		Version: SchemaVersion, Uid: b.UID, Namespace: b.Namespace, Name: b.Name, HighWater: highWaterToProto(b.HW),
+	}
+	for _, c := range b.Claims {
+		p := &ledgerpb.BudgetClaim{PodResourceVersion: c.PodRV, Plan: c.Plan}
+		if raw, ok := uuidBytes(c.PodUID); ok {
+			p.PodUid = raw
+		} else {
+			p.PodUidText = c.PodUID
+		}
+		m.Claims = append(m.Claims, p)
+	}
+	return bounded(b.key(), len(b.Claims), m)
+}
+
+// bounded marshals a document, unless it is over the limits.
+func bounded(key string, entries int, m proto.Message) ([]byte, error) {
+	value, err := marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("ledger: document %s: %w", key, err)
+	}
+	if tooLarge(entries, len(value)) {
+		return nil, &DocTooLargeError{Key: key, Entries: entries, Bytes: len(value)}
+	}
+	return value, nil
+}
+
+// DecodeBudget reads b/<pdb uid> as stored. It refuses values over the limits, of a later
+// schema, or that name another budget than the key does.
+func DecodeBudget(kv KV) (BudgetDoc, error) {
+	b, err := decodeBudget(kv)
+	if err != nil {
+		return BudgetDoc{}, fmt.Errorf("ledger: key %s at revision %d: %w", kv.Key, kv.ModRevision, err)
+	}
+	return b, nil
+}
+
+func decodeBudget(kv KV) (BudgetDoc, error) {
+	uid, ok := strings.CutPrefix(kv.Key, PrefixBudget)
+	if !ok {
+		return BudgetDoc{}, fmt.Errorf("not a disruption budget's document, want a key under %s", PrefixBudget)
+	}
+	var m ledgerpb.Budget
+	if err := unmarshal(kv.Value, &m, m.GetVersion); err != nil {
+		return BudgetDoc{}, err
+	}
+	if err := readable(len(m.GetClaims()), len(kv.Value)); err != nil {
+		return BudgetDoc{}, err
+	}
+	if m.GetUid() != uid {
+		return BudgetDoc{}, fmt.Errorf("value is of disruption budget %q", m.GetUid())
+	}
+	b := BudgetDoc{UID: uid, Namespace: m.GetNamespace(), Name: m.GetName(), Revision: kv.ModRevision}
+	var err error
+	if b.HW, err = highWaterFromProto(m.GetHighWater()); err != nil {
+		return BudgetDoc{}, err
+	}
+	for i, c := range m.GetClaims() {
+		pod, err := uidFromProto(c)
+		if err != nil {
+			return BudgetDoc{}, fmt.Errorf("claim %d: %w", i, err)
+		}
+		b.Claims = append(b.Claims, BudgetClaim{PodUID: pod, PodRV: c.GetPodResourceVersion(), Plan: c.GetPlan()})
+	}
+	return b, nil
+}
+
+// EncodeExclusive is the value of x/...; the revision is not part of it. *DocTooLargeError
+// when it is over the limits.
+func EncodeExclusive(x ExclusiveDoc) ([]byte, error) {
+	if !ofExclusive(x.Key) {
+		return nil, fmt.Errorf("ledger: key %q: want one under %s or %s", x.Key, PrefixVolume, PrefixPool)
+	}
+	m := &ledgerpb.Exclusive{Version: SchemaVersion, HighWater: highWaterToProto(x.HW)}
+	for _, h := range x.Holders {
+		p := &ledgerpb.Holder{Token: uint64(h.Token), NodeUid: h.NodeUID, Items: h.Items}
+		if raw, ok := uuidBytes(h.PodUID); ok {
+			p.PodUid = raw
+		} else {
+			p.PodUidText = h.PodUID
+		}
+		m.Holders = append(m.Holders, p)
+	}
+	return bounded(x.Key, len(x.Holders), m)
+}
+
+// DecodeExclusive reads x/... as stored. It refuses values over the limits or of a later
+// schema.
+func DecodeExclusive(kv KV) (ExclusiveDoc, error) {
+	x, err := decodeExclusive(kv)
+	if err != nil {
+		return ExclusiveDoc{}, fmt.Errorf("ledger: key %s at revision %d: %w", kv.Key, kv.ModRevision, err)
+	}
+	return x, nil
+}
+
+func decodeExclusive(kv KV) (ExclusiveDoc, error) {
+	if !ofExclusive(kv.Key) {
+		return ExclusiveDoc{}, fmt.Errorf("not a volume's or pool's document, want a key under %s or %s",
+			PrefixVolume, PrefixPool)
+	}
+	var m ledgerpb.Exclusive
+	if err := unmarshal(kv.Value, &m, m.GetVersion); err != nil {
+		return ExclusiveDoc{}, err
+	}
+	if err := readable(len(m.GetHolders()), len(kv.Value)); err != nil {
+		return ExclusiveDoc{}, err
+	}
+	x := ExclusiveDoc{Key: kv.Key, Revision: kv.ModRevision}
+	var err error
+	if x.HW, err = highWaterFromProto(m.GetHighWater()); err != nil {
+		return ExclusiveDoc{}, err
+	}
+	for i, h := range m.GetHolders() {
+		pod, err := uidFromProto(h)
+		if err != nil {
+			return ExclusiveDoc{}, fmt.Errorf("holder %d: %w", i, err)
+		}
+		x.Holders = append(x.Holders, Holder{
+			PodUID: pod, Token: Token(h.GetToken()), NodeUID: h.GetNodeUid(), Items: h.GetItems(),
+		})
+	}
+	return x, nil
+}
+
+// EncodePlan is the value of plan/<id>; the revision is not part of it.
+func EncodePlan(p PlanRecord) ([]byte, error) {
+	if err := p.check(); err != nil {
+		return nil, fmt.Errorf("ledger: plan record: %w", err)
+	}
+	if p.Victims > math.MaxUint32 {
+		return nil, fmt.Errorf("ledger: plan record %s: %d victims", p.ID, p.Victims)
+	}
+	return marshal(&ledgerpb.Plan{
+		Version: SchemaVersion, State: ledgerpb.PlanState(p.State), NodeUid: p.NodeUID,
+		PodUid: p.PodUID, Shard: p.Shard, Victims: uint32(p.Victims),
+	})
+}
+
+// DecodePlan reads plan/<id> as stored. It refuses values of a later schema or in a state it
+// does not know.
+func DecodePlan(kv KV) (PlanRecord, error) {
+	var m ledgerpb.Plan
+	err := unmarshal(kv.Value, &m, m.GetVersion)
+	p := PlanRecord{
+		ID: strings.TrimPrefix(kv.Key, PrefixPlan), State: PlanState(min(max(m.GetState(), 0), math.MaxUint8)),
+		NodeUID: m.GetNodeUid(), PodUID: m.GetPodUid(), Shard: m.GetShard(), Victims: int(m.GetVictims()),
+		Revision: kv.ModRevision,
+	}
+	if err == nil {
+		err = p.check()
+	}
+	if err != nil {
+		return PlanRecord{}, fmt.Errorf("ledger: key %s at revision %d: %w", kv.Key, kv.ModRevision, err)
+	}
+	return p, nil
+}

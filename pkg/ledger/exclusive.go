@@ -1,0 +1,171 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// ExclusiveDoc says which reserved pods hold something that only one pod may have and that
+// belongs to no single node, as far as the API server does not show it yet: a volume that one
+// pod at a time may use (x/vol/<pvc uid>), or items of a device pool that several nodes reach
+// (x/pool/<driver>/<pool>).
+//
+// It is counted like a node's document: what the facts show is taken, and what a holder has;
+// and nobody may use it whose facts are older than the high-water. It is never deleted while
+// its volume or pool exists: one that came back would stand for promises it does not know.
+type ExclusiveDoc struct {
+	// Key is KeyVolume or KeyPool.
+	Key string
+	// HW is the high-water per kind of fact.
+	HW      map[string]uint64
+	Holders []Holder
+	// Revision is the mod revision the document was read at; 0 when it does not exist.
+	Revision int64
+}
+
+// Holder is a reserved pod that has the volume, or items of the pool.
+type Holder struct {
+	PodUID string
+	// Token is that of the pod's reservation, NodeUID the node whose document has it: the
+	// holder goes when the reservation is gone.
+	Token   Token
+	NodeUID string
+	// Items of the pool, sorted; none for a volume, which is had as a whole.
+	Items []string
+}
+
+// KeyVolume is the key of a volume that one pod at a time may use.
+func KeyVolume(claimUID string) string { return PrefixVolume + claimUID }
+
+// KeyPool is the key of a pool of devices that several nodes reach.
+func KeyPool(driver, pool string) string { return PrefixPool + driver + "/" + pool }
+
+func ofExclusive(key string) bool {
+	return strings.HasPrefix(key, PrefixVolume) && len(key) > len(PrefixVolume) ||
+		strings.HasPrefix(key, PrefixPool) && len(key) > len(PrefixPool)
+}
+
+func (x ExclusiveDoc) key() string { return x.Key }
+
+func (x ExclusiveDoc) revision() int64 { return x.Revision }
+
+func (x ExclusiveDoc) blank() ExclusiveDoc { return ExclusiveDoc{Key: x.Key} }
+
+func (x ExclusiveDoc) copy() ExclusiveDoc {
+	x.Holders = slices.Clone(x.Holders)
+	x.HW = maps.Clone(x.HW)
+	return x
+}
+
+// TakenError reports that something exclusive is held already.
+type TakenError struct {
+	Key, PodUID string
+	// Holder has it; Item is empty for a volume.
+	Holder, Item string
+}
+
+func (e *TakenError) Error() string {
+	if e.Item == "" {
+		return fmt.Sprintf("ledger: %s cannot be for pod %s, pod %s has it", e.Key, e.PodUID, e.Holder)
+	}
+	return fmt.Sprintf("ledger: %s: item %q cannot be for pod %s, pod %s has it", e.Key, e.Item, e.PodUID, e.Holder)
+}
+
+// Hold adds a holder, in the transaction that reserves for the pod (T1, T2, T4). *TakenError
+// if the volume, or one of the items, is held. That the facts show it free, and have reached
+// the high-water, is for the caller to see.
+func Hold(x ExclusiveDoc, h Holder) (ExclusiveDoc, error) {
+	volume := strings.HasPrefix(x.Key, PrefixVolume)
+	if !ofExclusive(x.Key) || h.PodUID == "" || h.Token == 0 || h.NodeUID == "" || volume != (len(h.Items) == 0) {
+		return ExclusiveDoc{}, fmt.Errorf(
+			"ledger: hold %q for %+v: want a volume or pool, a pod, its reservation's token and node, and items of a pool",
+			x.Key, h)
+	}
+	for _, other := range x.Holders {
+		if volume {
+			return ExclusiveDoc{}, &TakenError{Key: x.Key, PodUID: h.PodUID, Holder: other.PodUID}
+		}
+		for _, item := range h.Items {
+			if slices.Contains(other.Items, item) {
+				return ExclusiveDoc{}, &TakenError{Key: x.Key, PodUID: h.PodUID, Holder: other.PodUID, Item: item}
+			}
+		}
+	}
+	if len(x.Holders) >= MaxEntries {
+		return ExclusiveDoc{}, &DocTooLargeError{Key: x.Key, Entries: len(x.Holders) + 1}
+	}
+	x = x.copy()
+	h.Items = sorted(h.Items)
+	x.Holders = append(x.Holders, h)
+	return x, nil
+}
+
+// LetGo drops what a reservation has that goes without ever having been bindable: a hold that
+// is displaced or aborted. False if it has nothing.
+func LetGo(x ExclusiveDoc, token Token) (ExclusiveDoc, bool) {
+	of := func(h Holder) bool { return h.Token == token }
+	if !slices.ContainsFunc(x.Holders, of) {
+		return x, false
+	}
+	x = x.copy()
+	x.Holders = slices.DeleteFunc(x.Holders, of)
+	return x, true
+}
+
+// holdsFor are the keys whose documents have a holder of that reservation.
+func holdsFor(docs []ExclusiveDoc, token Token) []string {
+	var keys []string
+	for _, x := range docs {
+		if slices.ContainsFunc(x.Holders, func(h Holder) bool { return h.Token == token }) {
+			keys = append(keys, x.Key)
+		}
+	}
+	return keys
+}
+
+// Reservations is what FinishHolders asks of a picture of the ledger; *View is one.
+type Reservations interface {
+	// Doc is the document of a node.
+	Doc(nodeUID string) (NodeDoc, bool)
+	// Revision is up to where the picture is complete.
+	Revision() int64
+	// HighWater is the highest of a kind among all node documents there are or were.
+	HighWater(kind string) uint64
+}
+
+// FinishHolders is T5 (hand-over) of a volume or pool: it drops the holders whose reservation
+// has left the ledger, because the facts show the pod bound or gone or because it was taken
+// back, and raises the high-waters to those of the node's document, which cover that fact.
+// A picture that is older than the document tells nothing. It returns the document and
+// whether it changed.
+//
+// Carry it out with a Change, or as a rider of one: compares x/...ModRevision, puts the
+// document. A crash before it leaves holders of reservations that are gone, which keep the
+// volume or items from others until somebody does it.
+func FinishHolders(x ExclusiveDoc, ledger Reservations) (ExclusiveDoc, bool) {
+	if len(x.Holders) == 0 || ledger.Revision() < x.Revision {
+		return x, false
+	}
+	var kept []Holder
+	hw := maps.Clone(x.HW)
+	for _, h := range x.Holders {
+		d, known := ledger.Doc(h.NodeUID)
+		if e, ok := d.Find(h.PodUID); known && ok && e.Token == h.Token {
+			kept = append(kept, h)
+			continue
+		}
+		if !known {
+			hw = raised(hw, KindPod, ledger.HighWater(KindPod))
+			continue
+		}
+		hw = raised(hw, KindPod, d.HW[KindPod])
+	}
+	if len(kept) == len(x.Holders) {
+		return x, false
+	}
+	x = x.copy()
+	x.Holders, x.HW = kept, hw
+	return x, true
+}

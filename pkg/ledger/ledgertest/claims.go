@@ -1,0 +1,239 @@
+package ledgertest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// api is what a view of the API shows of pods, claimed ones included, and how far it has got.
+type api struct {
+	facts
+	// leaving are pods whose deletion is under way, by the resourceVersion that shows it.
+	leaving map[string]uint64
+	budgets uint64
+}
+
+func (a api) VictimFate(uid string, podRV uint64) (ledger.Fate, uint64) {
+	if rv, ok := a.leaving[uid]; ok {
+		return ledger.Leaving, rv
+	}
+	if _, _, known := a.PodFact(uid); !known && a.progress >= podRV {
+		return ledger.Left, a.progress
+	}
+	return ledger.Staying, 0
+}
+
+func (a api) BudgetProgress() uint64 { return a.budgets }
+
+// running is a view at progress with these pods bound at resourceVersion 50.
+func running(progress uint64, pods ...string) api {
+	a := api{facts: facts{pods: map[string]uint64{}, progress: progress}, leaving: map[string]uint64{}, budgets: progress}
+	for _, uid := range pods {
+		a.pods[uid] = 50
+	}
+	return a
+}
+
+// leave is the view in which one more pod is being deleted since rv.
+func (a api) leave(uid string, rv uint64) api {
+	leaving := map[string]uint64{uid: rv}
+	for k, v := range a.leaving {
+		leaving[k] = v
+	}
+	a.leaving = leaving
+	return a
+}
+
+const budgetUID = "budget"
+
+func victim(nodeUID, podUID string, budgets ...string) ledger.NodeEntry {
+	return ledger.NodeEntry{NodeUID: nodeUID, Entry: ledger.Entry{
+		PodUID: podUID, Namespace: "ns", Name: podUID, PodRV: 50, Budgets: budgets,
+	}}
+}
+
+func room(b ledger.BudgetDoc, allowed int32) ledger.BudgetRoom {
+	b.UID, b.Namespace, b.Name = budgetUID, "ns", "pdb"
+	return ledger.BudgetRoom{Doc: b, Allowed: allowed}
+}
+
+// nomination of a new pod for node a, with these victims on their nodes.
+func (s *shard) nomination(f api, docs []ledger.NodeDoc, victims ...ledger.NodeEntry) ledger.Nomination {
+	e := s.entry("preemptor-" + s.token.String())
+	e.Priority = 100
+	f.pods[e.PodUID] = 0 // pending
+	return ledger.Nomination{
+		Mandate: s.mandate(e), Hold: ledger.NodeEntry{NodeUID: "a", Entry: e}, Docs: docs, Victims: victims, Facts: f,
+	}
+}
+
+func (s *shard) mandate(entries ...ledger.Entry) ledger.Mandate {
+	m := ledger.Mandate{Epochs: map[int32]int64{}}
+	for _, e := range entries {
+		m.Epochs[e.Partition()] = s.epochs[e.Partition()]
+	}
+	return m
+}
+
+// built demands that a builder did not refuse.
+func built(t *testing.T, c ledger.Change, err error) ledger.Change {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func changeTxn(t *testing.T, c ledger.Change) ledger.Txn {
+	t.Helper()
+	txn, err := c.Txn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return txn
+}
+
+// carry commits a change and checks what it did to every document.
+func carry(t *testing.T, h Harness, c ledger.Change) int64 {
+	t.Helper()
+	before := ledgerOf(t, h)
+	r := mustCommit(t, h.Store, changeTxn(t, c))
+	after := ledgerOf(t, h)
+	for d := range after.Docs() {
+		old, _ := before.Doc(d.NodeUID)
+		if old.Revision == d.Revision {
+			continue
+		}
+		for _, v := range append(ledger.CheckSuccessor(old, d), ledger.CheckDoc(d)...) {
+			t.Error(v)
+		}
+	}
+	for b := range after.Budgets() {
+		for _, v := range ledger.CheckBudgetSuccessor(before.Budget(b.UID), b) {
+			t.Error(v)
+		}
+	}
+	for x := range after.Exclusives() {
+		for _, v := range ledger.CheckExclusiveSuccessor(before.Exclusive(x.Key), x) {
+			t.Error(v)
+		}
+	}
+	for _, v := range ledger.CheckClaims(after.Docs()) {
+		t.Error(v)
+	}
+	return r
+}
+
+// loses commits a change that must fail, and returns what it lost.
+func loses(t *testing.T, h Harness, c ledger.Change) ledger.Lost {
+	t.Helper()
+	r := commit(t, h.Store, changeTxn(t, c))
+	if r.Succeeded {
+		t.Fatal("a change on stale documents committed")
+	}
+	lost, err := c.Losers(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lost
+}
+
+// rivals commits two changes that were made on the same picture, in both orders of a fresh
+// store each: the second must fail and be told of a document.
+func rivals(t *testing.T, h Harness, first, second ledger.Change) ledger.Lost {
+	t.Helper()
+	carry(t, h, first)
+	before, _ := list(t, h.Store, "")
+	lost := loses(t, h, second)
+	if lost.Applied || len(lost.Docs)+len(lost.Budgets)+len(lost.Exclusives)+len(lost.Plans) == 0 {
+		t.Errorf("lost %+v, want a document that changed", lost)
+	}
+	after, _ := list(t, h.Store, "")
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("half of a failed change was made:\n%s", diff)
+	}
+	return lost
+}
+
+func ledgerOf(t *testing.T, h Harness) *ledger.View {
+	t.Helper()
+	v := ledger.NewView()
+	kvs, revision := list(t, h.Store, "")
+	if err := v.Reset(kvs, revision); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func refused(t *testing.T, what string, err error) {
+	t.Helper()
+	var e *ledger.RefusedError
+	if !errors.As(err, &e) {
+		t.Errorf("%s: %v, want *RefusedError", what, err)
+	}
+}
+
+// nominated is a store in which one plan clears node a: its victims v on a and w on b, w of a
+// budget that allows one.
+func nominated(t *testing.T, h Harness) (*shard, ledger.Nomination) {
+	t.Helper()
+	s := newShard(t, h, "s")
+	n := s.nomination(running(100, "v", "w", "keeper"), []ledger.NodeDoc{node("a"), node("b"), node("c")},
+		victim("a", "v"), victim("b", "w", budgetUID))
+	n.Keepers = []ledger.NodeEntry{{NodeUID: "c", Entry: ledger.Entry{PodUID: "keeper", Namespace: "ns", Name: "keeper"}}}
+	n.Budgets = []ledger.BudgetRoom{room(ledger.BudgetDoc{}, 1)}
+	c, err := ledger.Nominate(n)
+	carry(t, h, built(t, c, err))
+	return s, n
+}
+
+// promotion of the nomination, as the view shows it.
+func promotion(t *testing.T, h Harness, n ledger.Nomination, f api) ledger.Promotion {
+	t.Helper()
+	v := ledgerOf(t, h)
+	p := ledger.Promotion{
+		Mandate: n.Mandate, PodUID: n.Hold.Entry.PodUID, Token: n.Hold.Entry.Token, PodRV: n.Hold.Entry.PodRV + 7,
+		Fits: true, Facts: f,
+	}
+	for _, d := range v.PlanDocs(n.Plan()) {
+		if d.NodeUID == n.Hold.NodeUID {
+			p.Target = d
+			continue
+		}
+		p.Docs = append(p.Docs, d)
+	}
+	return p
+}
+
+// mark makes the victims of a nomination evictable.
+func mark(t *testing.T, h Harness, plan string, victims ...string) (ledger.Change, error) {
+	t.Helper()
+	v := ledgerOf(t, h)
+	owner, _, _ := v.PlanOwner(plan)
+	e := ledger.EvictPlan{Plan: plan, Owner: owner, Docs: v.PlanDocs(plan), Victims: victims}
+	if r, ok := v.Record(plan); ok {
+		e.Record = &r
+	}
+	return ledger.MarkEvicting(e)
+}
+
+// abortion is T8 of a plan as the view shows it.
+func abortion(t *testing.T, h Harness, plan string) ledger.Abort {
+	t.Helper()
+	v := ledgerOf(t, h)
+	a := ledger.Abort{Plan: plan, Docs: v.PlanDocs(plan)}
+	for b := range v.Budgets() {
+		a.Budgets = append(a.Budgets, b)
+	}
+	for x := range v.Exclusives() {
+		a.Exclusives = append(a.Exclusives, x)
+	}
+	if r, ok := v.Record(plan); ok {
+		a.Record = &r
+	}
+	return a
+}

@@ -1,0 +1,549 @@
+package ledgertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// ignoreRefusals drops the errors that say "not now": the step did not happen.
+func ignoreRefusals(err error) error {
+	var refused *ledger.RefusedError
+	var claimed *ledger.ClaimedError
+	var budget *ledger.BudgetError
+	var priority *ledger.PriorityError
+	var illegal *ledger.TransitionError
+	if errors.As(err, &refused) || errors.As(err, &claimed) || errors.As(err, &budget) ||
+		errors.As(err, &priority) || errors.As(err, &illegal) {
+		return nil
+	}
+	return err
+}
+
+// room is the budget as a member sees it.
+func (m *member) room(r rules) ([]ledger.BudgetRoom, ledger.ClaimFacts) {
+	b := ledger.BudgetRoom{Doc: m.view.Budget(worldPDB), Allowed: m.allowed}
+	if r.noBudgetCount {
+		return []ledger.BudgetRoom{b}, impatient{m}
+	}
+	return []ledger.BudgetRoom{b}, m
+}
+
+// impatient takes every eviction for one that the budget's status shows.
+type impatient struct{ *member }
+
+func (impatient) BudgetProgress() uint64 { return math.MaxUint64 }
+
+func victimOf(p apiPod) ledger.NodeEntry {
+	return ledger.NodeEntry{NodeUID: p.node, Entry: ledger.Entry{PodUID: p.uid, PodRV: p.rv, Budgets: budgetsOf(p.uid)}}
+}
+
+// victims are who a pod would have to evict to get a node, by a member's views; a random one
+// too many at times.
+func (w *world) victims(m *member, uid, node string) (out []ledger.NodeEntry, ok bool) {
+	var could []string
+	for other, p := range m.pods {
+		_, v, claimed := m.view.Victim(other)
+		near := p.node == node || has(uid, "x") && has(other, "x") && zone(p.node) == zone(node) ||
+			has(uid, "v") && has(other, "v")
+		if p.node != "" && !p.deleting && near && priority(other) < priority(uid) &&
+			(w.rules.noClaimCheck || !claimed || !m.view.Going(v)) {
+			could = append(could, other)
+		}
+	}
+	slices.Sort(could)
+	without := map[string]bool{}
+	enough := false
+	for len(could) > 0 && (!enough || w.choose("one more", 4) == 0) {
+		i := w.choose("victim", len(could))
+		without[could[i]] = true
+		out = append(out, victimOf(m.pods[could[i]]))
+		could = slices.Delete(could, i, i+1)
+		enough = m.fits(uid, node, future, without)
+	}
+	return out, enough
+}
+
+// nominate is T2, in one transaction or, at times, the first of several.
+func (w *world) nominate(ctx context.Context) error {
+	m := w.member()
+	p, epoch, ok := w.candidate(m)
+	if !ok {
+		return nil
+	}
+	node := nodeUID(w.choose("node", worldNodes))
+	victims, ok := w.victims(m, p.uid, node)
+	if !ok {
+		return nil
+	}
+	w.token++
+	e := m.reservation(p, w.token, ledger.Held)
+	n := ledger.Nomination{
+		Mandate: ledger.Mandate{
+			Epochs: map[int32]int64{ledger.PartitionOf(p.uid): epoch}, TermRegistryRevision: m.view.TermRegistryRevision(),
+		},
+		Hold: ledger.NodeEntry{NodeUID: node, Entry: e}, Victims: victims, Docs: m.docsOf(node, victims),
+	}
+	n.Budgets, n.Facts = m.room(w.rules)
+	if n.Guards, ok = m.guards(p.uid, node); !ok {
+		return nil
+	}
+	if n.Exclusives, ok = m.volume(e, node, 0); !ok {
+		return nil
+	}
+	if w.choose("large", 3) == 0 {
+		first := w.choose("first", len(victims))
+		n.Victims = victims[:first]
+		n.Docs = m.docsOf(node, n.Victims)
+		c, err := ledger.FormPlan(n, len(victims))
+		if err != nil {
+			return ignoreRefusals(err)
+		}
+		w.growing[n.RecordedPlan()] = growth{mandate: n.Mandate, rest: victims[first:]}
+		err = w.carry(ctx, m, "formed", p.uid, c)
+		return err
+	}
+	c, err := w.unchecked(n)
+	if err != nil {
+		return ignoreRefusals(err)
+	}
+	err = w.carry(ctx, m, "nominated", p.uid, c)
+	return err
+}
+
+// docsOf are the documents of a node and of victims, as the member knows them.
+func (m *member) docsOf(node string, victims []ledger.NodeEntry) []ledger.NodeDoc {
+	uids := []string{node}
+	for _, v := range victims {
+		uids = append(uids, v.NodeUID)
+	}
+	slices.Sort(uids)
+	var out []ledger.NodeDoc
+	for _, uid := range slices.Compact(uids) {
+		if uid != "" {
+			out = append(out, m.doc(uid))
+		}
+	}
+	return out
+}
+
+// unchecked is Nominate, blind to what an ablation takes away: the entries are hidden from it
+// and put back.
+func (w *world) unchecked(n ledger.Nomination) (ledger.Change, error) {
+	hide := func(e ledger.Entry) bool {
+		return w.rules.noClaimCheck && e.Role == ledger.RoleVictim || w.rules.noPinCheck && e.Role == ledger.RoleKeeper
+	}
+	hidden := map[string][]ledger.Entry{}
+	docs := n.Docs
+	n.Docs = nil
+	for _, d := range docs {
+		for _, e := range d.Entries {
+			if hide(e) {
+				hidden[d.NodeUID] = append(hidden[d.NodeUID], e)
+			}
+		}
+		d.Entries = slices.DeleteFunc(slices.Clone(d.Entries), hide)
+		n.Docs = append(n.Docs, d)
+	}
+	c, err := ledger.Nominate(n)
+	for i, d := range c.Docs {
+		c.Docs[i].Entries = append(hidden[d.NodeUID], d.Entries...)
+	}
+	return c, err
+}
+
+// growth is a plan that is being made in several transactions.
+type growth struct {
+	mandate ledger.Mandate
+	rest    []ledger.NodeEntry
+}
+
+// growPlan is the next transaction of a forming plan.
+func (w *world) growPlan(ctx context.Context) error {
+	m := w.member()
+	plan, ok := pick(w, "plan", slices.Sorted(maps.Keys(w.growing)))
+	r, known := m.view.Record(plan)
+	if !ok || !known {
+		return nil
+	}
+	g := w.growing[plan]
+	if len(g.rest) > 0 {
+		v := g.rest[0]
+		x := ledger.Extension{Mandate: g.mandate, Record: r, Victims: g.rest[:1], Docs: m.docsOf("", g.rest[:1])}
+		x.Budgets, x.Facts = m.room(w.rules)
+		c, err := ledger.ExtendPlan(x)
+		var claimed *ledger.ClaimedError
+		if _, e, mine := m.view.Victim(v.Entry.PodUID); errors.As(err, &claimed) && mine && e.Plan == plan {
+			g.rest = g.rest[1:] // an earlier copy has applied
+			w.growing[plan] = g
+		}
+		if err != nil {
+			return ignoreRefusals(err)
+		}
+		err = w.carry(ctx, m, "extended", "", c)
+		return err
+	}
+	claimed := 0
+	for _, d := range m.view.PlanDocs(plan) {
+		for _, e := range d.Entries {
+			if e.Role == ledger.RoleVictim && e.Plan == plan {
+				claimed++
+			}
+		}
+	}
+	hold, e, _ := m.view.PlanOwner(plan)
+	if _, same := g.mandate.Epochs[e.Partition()]; !same {
+		return nil // displaced
+	}
+	c, err := ledger.FinishPlan(g.mandate, r, hold, claimed)
+	if err != nil {
+		return ignoreRefusals(err)
+	}
+	if w.rules.noOwner {
+		c.Unchanged = nil
+	}
+	err = w.carry(ctx, m, "finished", "", c)
+	return err
+}
+
+// plans are those that have something in a picture.
+func plans(v *ledger.View) []string {
+	seen := map[string]bool{}
+	for d := range v.Docs() {
+		for _, e := range d.Entries {
+			if e.Plan != "" {
+				seen[e.Plan] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// mark is a binder that makes a plan's victims evictable.
+func (w *world) mark(ctx context.Context) error {
+	m := w.member()
+	plan, ok := pick(w, "plan", plans(w.truth))
+	if !ok {
+		return nil
+	}
+	owner, _, _ := m.view.PlanOwner(plan)
+	x := ledger.EvictPlan{Plan: plan, Owner: owner, Docs: m.view.PlanDocs(plan)}
+	if r, known := m.view.Record(plan); known {
+		x.Record = &r
+	}
+	for _, d := range x.Docs {
+		for _, e := range d.Entries {
+			if e.Role == ledger.RoleVictim && e.Plan == plan && e.State != ledger.Evicting {
+				x.Victims = append(x.Victims, e.PodUID)
+			}
+		}
+	}
+	if len(x.Victims) == 0 {
+		return nil
+	}
+	c, err := ledger.MarkEvicting(x)
+	if err != nil {
+		return ignoreRefusals(err)
+	}
+	err = w.carry(ctx, m, "marked", "", c)
+	return err
+}
+
+// sendEviction is a binder that sees a victim Evicting in its watch of the ledger. The
+// eviction arrives whenever it does.
+func (w *world) sendEviction(context.Context) error {
+	var due []string
+	for d := range w.truth.Docs() {
+		for _, e := range d.Entries {
+			if e.Role == ledger.RoleVictim && (e.State == ledger.Evicting || w.rules.noMark) {
+				due = append(due, e.PodUID)
+			}
+		}
+	}
+	slices.Sort(due)
+	if uid, ok := pick(w, "due", due); ok {
+		w.evictions = append(w.evictions, uid)
+	}
+	return nil
+}
+
+// evict arrives at the API server: it takes from the budget in one write, and deletes the pod
+// in another. S5, S9: whoever runs and is evicted is claimed and marked.
+func (w *world) evict(ctx context.Context) error {
+	if len(w.evictions) == 0 {
+		return nil
+	}
+	i := w.choose("eviction", len(w.evictions))
+	uid := w.evictions[i]
+	p, ok := w.pods[uid]
+	if !ok || p.deleting {
+		w.evictions = slices.Delete(w.evictions, i, i+1)
+		return nil
+	}
+	if _, v, claimed := w.truth.Victim(uid); !claimed || v.State != ledger.Evicting {
+		return fmt.Errorf("S5: pod %s is evicted, and nobody claims it (claim %+v)", uid, v)
+	}
+	if !w.spent[uid] && w.choose("trouble", 5) == 0 {
+		w.evictions = slices.Delete(w.evictions, i, i+1)
+		return w.evictionFailed(ctx, uid)
+	}
+	if has(uid, "c") && !w.spent[uid] {
+		if w.allowed == 0 {
+			return fmt.Errorf("S6: the eviction of %s is refused, although it was claimed from the budget", uid)
+		}
+		w.spent[uid] = true
+		w.writeBudget(w.allowed - 1)
+		return w.check()
+	}
+	w.evictions = slices.Delete(w.evictions, i, i+1)
+	p.deleting = true
+	w.change(p)
+	w.counts["evicted"]++
+	return nil
+}
+
+// evictionFailed takes the mark back, if no other eviction of the pod is under way.
+func (w *world) evictionFailed(ctx context.Context, uid string) error {
+	if slices.Contains(w.evictions, uid) {
+		return nil
+	}
+	d, v, _ := w.truth.Victim(uid)
+	d, err := ledger.FailEviction(d, uid, v.Plan)
+	if err != nil {
+		return err
+	}
+	c := ledger.Change{Docs: []ledger.NodeDoc{d}}
+	if has(uid, "c") {
+		rv := uint64(len(w.history))
+		c.Budgets = []ledger.BudgetDoc{ledger.CoverBudget(w.truth.Budget(worldPDB), ledger.Failure{BudgetRV: rv})}
+	}
+	txn, err := c.Txn()
+	if err != nil {
+		return err
+	}
+	w.counts["eviction failed"]++
+	_, err = w.commit(ctx, txn)
+	return err
+}
+
+// held are the holds in a member's picture, with the nodes they are on.
+func (m *member) held() []ledger.NodeEntry {
+	var out []ledger.NodeEntry
+	for d := range m.view.Docs() {
+		for _, e := range d.Entries {
+			if e.Role == ledger.RoleReservation && e.State == ledger.Held {
+				out = append(out, ledger.NodeEntry{NodeUID: d.NodeUID, Entry: e})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b ledger.NodeEntry) int { return int(a.Entry.Token) - int(b.Entry.Token) })
+	return out
+}
+
+// others are the documents of a plan but for one node's, and its record.
+func (m *member) others(plan, node string) (docs []ledger.NodeDoc, record *ledger.PlanRecord) {
+	for _, d := range m.view.PlanDocs(plan) {
+		if d.NodeUID != node {
+			docs = append(docs, d)
+		}
+	}
+	if r, ok := m.view.Record(plan); ok {
+		record = &r
+	}
+	return docs, record
+}
+
+// promote is T3.
+func (w *world) promote(ctx context.Context) error {
+	m := w.member()
+	h, ok := pick(w, "hold", m.held())
+	if !ok {
+		return nil
+	}
+	uid := h.Entry.PodUID
+	pod, known := m.pods[uid]
+	_, epoch, _ := m.view.Owner(ledger.PartitionOf(uid))
+	if !m.owns(uid) || !known || pod.node != "" || pod.rv < h.Entry.PodRV {
+		return nil
+	}
+	p := ledger.Promotion{
+		Mandate: ledger.Mandate{
+			Epochs: map[int32]int64{ledger.PartitionOf(uid): epoch}, TermRegistryRevision: m.view.TermRegistryRevision(),
+		},
+		Target: m.doc(h.NodeUID), PodUID: uid, Token: h.Entry.Token, PodRV: pod.rv, Facts: m,
+	}
+	p.Docs, p.Record = m.others(h.Entry.Plan, h.NodeUID)
+	if p.Guards, ok = m.guards(uid, h.NodeUID); !ok {
+		return nil
+	}
+	fits := m.fits(uid, h.NodeUID, now, nil)
+	p.Fits = w.rules.noNowTest || fits
+	c, err := ledger.Promote(p)
+	if err != nil {
+		return ignoreRefusals(err)
+	}
+	if err := w.carry(ctx, m, "promoted", uid, c); err != nil || fits {
+		return err
+	}
+	return fmt.Errorf("S1: pod %s is promoted on node %s, which is known to be full", uid, h.NodeUID)
+}
+
+// displace is T4.
+func (w *world) displace(ctx context.Context) error {
+	m := w.member()
+	p, epoch, ok := w.candidate(m)
+	h, any := pick(w, "hold", m.held())
+	if !ok || !any || has(p.uid, "f") {
+		return nil
+	}
+	without := map[string]bool{h.Entry.PodUID: true}
+	for uid := range m.pods {
+		if _, v, claimed := m.view.Victim(uid); claimed && v.Plan == h.Entry.Plan && m.view.Going(v) {
+			without[uid] = true
+		}
+	}
+	if !m.fits(p.uid, h.NodeUID, future, without) {
+		return nil
+	}
+	w.token++
+	e := m.reservation(p, w.token, ledger.Held)
+	x := ledger.Displacement{
+		Mandate: ledger.Mandate{
+			Epochs: map[int32]int64{ledger.PartitionOf(p.uid): epoch}, TermRegistryRevision: m.view.TermRegistryRevision(),
+		},
+		Target: m.doc(h.NodeUID), PodUID: h.Entry.PodUID, Token: h.Entry.Token, Entry: e,
+		Protect: w.choose("protect", 2) == 0, Facts: m,
+	}
+	x.Docs, x.Record = m.others(h.Entry.Plan, h.NodeUID)
+	if x.Guards, ok = m.guards(p.uid, h.NodeUID); !ok {
+		return nil
+	}
+	if x.Exclusives, ok = m.volume(e, h.NodeUID, h.Entry.Token); !ok {
+		return nil
+	}
+	if w.rules.noPriority {
+		x.Entry.Priority = math.MaxInt32
+	}
+	c, err := ledger.Displace(x)
+	if err != nil {
+		return ignoreRefusals(err)
+	}
+	for i := range c.Docs[0].Entries {
+		if c.Docs[0].Entries[i].Token == e.Token {
+			c.Docs[0].Entries[i].Priority = e.Priority
+		}
+	}
+	err = w.carry(ctx, m, "displaced", p.uid, c)
+	return err
+}
+
+// abort is T8 by anybody.
+func (w *world) abort(ctx context.Context) error {
+	m := w.member()
+	plan, ok := pick(w, "plan", plans(m.view))
+	if !ok || w.choose("abort", 12) != 0 {
+		return nil
+	}
+	a := ledger.Abort{Plan: plan, Docs: m.view.PlanDocs(plan), Budgets: []ledger.BudgetDoc{m.view.Budget(worldPDB)}}
+	a.Exclusives = []ledger.ExclusiveDoc{m.view.Exclusive(worldVolume)}
+	if r, known := m.view.Record(plan); known {
+		a.Record = &r
+	}
+	c, err := ledger.AbortPlan(a)
+	if err != nil {
+		return ignoreRefusals(err)
+	}
+	err = w.carry(ctx, m, "aborted", "", c)
+	return err
+}
+
+// settle is the second half of T10.
+func (w *world) settle(ctx context.Context) error {
+	m := w.member()
+	var facts ledger.ClaimFacts = m
+	if w.rules.noSettleWait {
+		facts = impatient{m}
+	}
+	before := m.view.Budget(worldPDB)
+	b, changed := ledger.SettleBudget(before, facts)
+	if !changed {
+		return nil
+	}
+	if w.rules.noSettleRaise {
+		b.HW = before.HW
+	}
+	err := w.carry(ctx, m, "settled", "", ledger.Change{Budgets: []ledger.BudgetDoc{b}})
+	return err
+}
+
+// move is T12: the descheduler moves some pod of a controller.
+func (w *world) move(ctx context.Context) error {
+	m := w.member()
+	var could []string
+	for uid, p := range m.pods {
+		if p.node != "" && !p.deleting && has(uid, "m") {
+			could = append(could, uid)
+		}
+	}
+	slices.Sort(could)
+	uid, ok := pick(w, "moved", could)
+	node := nodeUID(w.choose("node", worldNodes))
+	if !ok || node == m.pods[uid].node || !m.fits(podUID(0, "0"), node, future, nil) {
+		return nil
+	}
+	w.token++
+	x := ledger.Relocation{
+		Placeholder: ledger.NodeEntry{NodeUID: node, Entry: ledger.Entry{
+			Token: w.token, Replacement: replacementOf(), Shard: m.id,
+		}},
+		Victim: victimOf(m.pods[uid]),
+	}
+	x.Docs = m.docsOf(node, []ledger.NodeEntry{x.Victim})
+	x.Budgets, x.Facts = m.room(w.rules)
+	c, err := ledger.Relocate(x)
+	if err != nil {
+		return ignoreRefusals(err)
+	}
+	err = w.carry(ctx, m, "moved", "", c)
+	return err
+}
+
+// sweep is a binder that finds a document idle.
+func (w *world) sweep(ctx context.Context) error {
+	m := w.member()
+	s := ledger.Sweeping{
+		Doc: m.doc(nodeUID(w.choose("node", worldNodes))), Picture: m.view, Facts: m, Overdue: w.choose("overdue", 30) == 0,
+	}
+	swept, err := ledger.SweepDoc(s)
+	if err != nil || swept.Empty() {
+		return ignoreRefusals(err)
+	}
+	err = w.carry(ctx, m, "swept", "", swept.Change)
+	return err
+}
+
+// finishHolders is T5 of the volume, and of plan records.
+func (w *world) finishHolders(ctx context.Context) error {
+	m := w.member()
+	for r := range m.view.Records() {
+		if c, err := ledger.DropPlan(r, m.view); err == nil {
+			err := w.carry(ctx, m, "record dropped", "", c)
+			return err
+		}
+	}
+	before := m.view.Exclusive(worldVolume)
+	x, changed := ledger.FinishHolders(before, m.view)
+	if !changed {
+		return nil
+	}
+	if w.rules.noHoldRaise {
+		x.HW = before.HW
+	}
+	err := w.carry(ctx, m, "volume let go", "", ledger.Change{Exclusives: []ledger.ExclusiveDoc{x}})
+	return err
+}

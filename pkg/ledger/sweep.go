@@ -1,0 +1,180 @@
+package ledger
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Sweeping is one look of a binder at a document that has not changed for long.
+type Sweeping struct {
+	Doc NodeDoc
+	// Picture is the ledger as the binder knows it. It must be complete up to the document.
+	Picture *View
+	Facts   ClaimFacts
+	// Overdue: the document has not changed for longer than anybody takes to carry a plan
+	// through. Holds and placeholders are given up then, whoever made them.
+	Overdue bool
+}
+
+// Swept is what SweepDoc found. It is about claims only: reservations that are Committed or
+// Fencing are bound or fenced by their own rules (MarkFencing), and appear here only if the
+// facts stand for them.
+type Swept struct {
+	// Change is what can be dropped at once, with no effect on the API; nothing if Empty.
+	Change Change
+	// Evict are the victims that are Evicting, still there, and whose plan still wants it:
+	// the eviction is due (again), after a look at the pod.
+	Evict []Entry
+	// Overdue are the plans that were given up, and whose owner is to be told.
+	Overdue []string
+}
+
+// Empty says whether there is nothing to carry out.
+func (s Swept) Empty() bool { return len(s.Change.Docs)+len(s.Change.Budgets)+len(s.Change.Plans) == 0 }
+
+// SweepDoc decides what becomes of a document's holds and claims when nobody seems to work on
+// them:
+//
+//   - What the facts stand for is handed over (Finish).
+//   - A hold or placeholder goes when it is overdue, or when its plan's record says Aborted, or
+//     is missing. Its claims on this node go with it.
+//   - A claim that is not Evicting goes, with what it takes of budgets, when nobody holds what
+//     it clears any more.
+//   - A claim that is Evicting stays until its victim has left, or the eviction has failed.
+//   - A pin loses the dependents that no document reserves for any more.
+//
+// A reservation that waits for its victims and whose victims are all gone is left to its
+// partition's owner, until it is overdue.
+//
+// Carry it out like AbortPlan. *RefusedError when the picture is older than the document.
+func SweepDoc(s Sweeping) (Swept, error) {
+	if s.Picture.Revision() < s.Doc.Revision {
+		return Swept{}, &RefusedError{Step: "sweep", NodeUID: s.Doc.NodeUID,
+			Reason: "the picture of the ledger is older than the document"}
+	}
+	d, changed := Finish(s.Doc, s.Facts)
+	out := Swept{}
+	gone := map[string]bool{} // plans that are given up here
+	for _, e := range d.Entries {
+		if e.owns() && s.over(e) {
+			gone[e.Plan] = true
+			if e.Plan != "" {
+				out.Overdue = append(out.Overdue, e.Plan)
+			}
+		}
+	}
+	var kept []Entry
+	budgets := map[string]BudgetDoc{}
+	var holds []Entry
+	for _, e := range d.Entries {
+		switch {
+		case e.owns() && gone[e.Plan] && s.over(e):
+			holds = append(holds, e)
+		case e.Role == RoleVictim && s.orphaned(e, gone):
+			s.unclaim(budgets, e)
+		default:
+			kept = append(kept, e)
+			if e.Role == RoleVictim && e.State == Evicting && s.due(e, gone) {
+				out.Evict = append(out.Evict, e)
+			}
+		}
+	}
+	if len(kept) != len(d.Entries) {
+		d = d.copy()
+		d.Entries, changed = kept, true
+	}
+	d, unpinned := s.unpin(d)
+	if changed || unpinned {
+		out.Change.Docs = []NodeDoc{d}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(budgets)) {
+		out.Change.Budgets = append(out.Change.Budgets, budgets[uid])
+	}
+	s.letGo(&out.Change, holds)
+	return out, nil
+}
+
+// over says whether a hold or placeholder is to be given up.
+func (s Sweeping) over(e Entry) bool {
+	if s.Overdue {
+		return true
+	}
+	if !IsRecorded(e.Plan) {
+		return false
+	}
+	r, ok := s.Picture.Record(e.Plan)
+	return !ok || r.State == PlanAborted
+}
+
+// orphaned says whether a claim can be dropped: nothing was sent, and nobody wants it.
+func (s Sweeping) orphaned(e Entry, gone map[string]bool) bool {
+	if e.State == Evicting {
+		return false
+	}
+	_, _, wanted := s.Picture.PlanOwner(e.Plan)
+	return !wanted || gone[e.Plan]
+}
+
+// due says whether the eviction of a victim should still take place.
+func (s Sweeping) due(e Entry, gone map[string]bool) bool {
+	fate, _ := s.Facts.VictimFate(e.PodUID, e.PodRV)
+	_, _, wanted := s.Picture.PlanOwner(e.Plan)
+	return fate == Staying && wanted && !gone[e.Plan]
+}
+
+func (s Sweeping) unclaim(budgets map[string]BudgetDoc, e Entry) {
+	for _, uid := range e.Budgets {
+		b, ok := budgets[uid]
+		if !ok {
+			b = s.Picture.Budget(uid)
+		}
+		if next, changed := UnclaimBudget(b, e.PodUID, Failure{}); changed {
+			budgets[uid] = next
+		}
+	}
+}
+
+// unpin drops the dependents that have no reservation any more: they were displaced, or
+// their plan was aborted where nobody knew of the pin. One whose reservation was handed over
+// is bound, and the facts must have got far enough to show that.
+func (s Sweeping) unpin(d NodeDoc) (NodeDoc, bool) {
+	if s.Facts.PodProgress() < s.Picture.HighWater(KindPod) {
+		return d, false
+	}
+	found := false
+	for _, e := range d.Entries {
+		for _, x := range e.Dependents {
+			if _, _, reserved := s.Picture.Entry(x.PodUID); !reserved {
+				var dropped bool
+				d, dropped = dropDependent(d, x.PodUID)
+				found = found || dropped
+			}
+		}
+	}
+	return d, found
+}
+
+// letGo frees what holds that go have had of volumes and pools, and aborts their records.
+func (s Sweeping) letGo(c *Change, holds []Entry) {
+	for _, h := range holds {
+		if r, ok := s.Picture.Record(h.Plan); ok && (r.State == PlanForming || r.State == PlanReady) {
+			c.Plans = append(c.Plans, r.to(PlanAborted))
+		}
+		for x := range s.Picture.Exclusives() {
+			i := slices.IndexFunc(c.Exclusives, func(known ExclusiveDoc) bool { return known.Key == x.Key })
+			if i >= 0 {
+				x = c.Exclusives[i]
+			}
+			freed, had := LetGo(x, h.Token)
+			switch {
+			case !had:
+			case i >= 0:
+				c.Exclusives[i] = freed
+			default:
+				c.Exclusives = append(c.Exclusives, freed)
+			}
+		}
+	}
+	slices.SortFunc(c.Exclusives, func(a, b ExclusiveDoc) int { return strings.Compare(a.Key, b.Key) })
+}

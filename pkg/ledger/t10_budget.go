@@ -1,0 +1,193 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// BudgetDoc is what has been claimed of one PodDisruptionBudget and does not show in its
+// status yet: b/<pdb uid>, at one revision.
+type BudgetDoc struct {
+	UID, Namespace, Name string
+	// HW is the high-water per kind: a member whose progress of disruption budgets is below
+	// HW[KindBudget] must not claim.
+	HW     map[string]uint64
+	Claims []BudgetClaim
+	// Revision is the mod revision the document was read at; 0 when it does not exist.
+	Revision int64
+}
+
+// BudgetClaim is one disruption of a budget.
+type BudgetClaim struct {
+	// PodUID is the victim, PodRV its resourceVersion when it was claimed.
+	PodUID string
+	PodRV  uint64
+	// Plan is the plan that made the claim.
+	Plan string
+}
+
+// KeyBudget is the key of a disruption budget's document.
+func KeyBudget(pdbUID string) string { return PrefixBudget + pdbUID }
+
+func (b BudgetDoc) key() string { return KeyBudget(b.UID) }
+
+func (b BudgetDoc) revision() int64 { return b.Revision }
+
+func (b BudgetDoc) blank() BudgetDoc {
+	return BudgetDoc{UID: b.UID, Namespace: b.Namespace, Name: b.Name}
+}
+
+// BudgetRoom is a disruption budget as one decision sees it.
+type BudgetRoom struct {
+	Doc BudgetDoc
+	// Allowed is status.disruptionsAllowed in the facts, 0 if the status is not up to date
+	// with the spec.
+	Allowed int32
+	// Exceed: claim although there is no room (a profile that treats budgets as a wish).
+	Exceed bool
+}
+
+// BudgetError reports that a disruption budget has no room for what was to be claimed.
+type BudgetError struct {
+	UID, Namespace, Name string
+	// Allowed is the status, Claimed what was claimed and does not show in it, Wanted what
+	// was to be claimed.
+	Allowed         int32
+	Claimed, Wanted int
+}
+
+func (e *BudgetError) Error() string {
+	return fmt.Sprintf("ledger: disruption budget %s/%s (%s) allows %d, %d of which are claimed: %d more cannot be",
+		e.Namespace, e.Name, e.UID, e.Allowed, e.Claimed, e.Wanted)
+}
+
+func (b BudgetDoc) copy() BudgetDoc {
+	b.Claims = slices.Clone(b.Claims)
+	b.HW = maps.Clone(b.HW)
+	return b
+}
+
+// Claimed says whether a victim is claimed from the budget.
+func (b BudgetDoc) Claimed(podUID string) bool { return b.claim(podUID) >= 0 }
+
+func (b BudgetDoc) claim(podUID string) int {
+	return slices.IndexFunc(b.Claims, func(c BudgetClaim) bool { return c.PodUID == podUID })
+}
+
+// Free is how many disruptions can be claimed: what the status allows minus the claims that
+// it cannot show yet. False when the facts are too old to tell.
+func (r BudgetRoom) Free(facts ClaimFacts) (free int, known bool) {
+	if p := facts.BudgetProgress(); p == 0 || p < r.Doc.HW[KindBudget] {
+		return 0, false
+	}
+	open := 0
+	for _, c := range r.Doc.Claims {
+		if _, done := c.reflected(facts); !done {
+			open++
+		}
+	}
+	return max(int(r.Allowed)-open, 0), true
+}
+
+// reflected says whether the budget's status shows the claim: the victim is leaving (the
+// eviction took from the budget before it deleted the pod), and the facts about budgets are
+// past that.
+func (c BudgetClaim) reflected(facts ClaimFacts) (rv uint64, done bool) {
+	fate, rv := facts.VictimFate(c.PodUID, c.PodRV)
+	return rv, fate != Staying && facts.BudgetProgress() >= rv
+}
+
+// ClaimBudget is the first half of T10 (budget claim): it adds claims to a budget's document,
+// all or none. *BudgetError if there is no room, *RefusedError if the facts are too old or a
+// victim is claimed from this budget already.
+//
+// It is part of T2 and T12, which claim the victim in its node's document too: that claim says
+// whether an eviction may be under way, and without it nobody could tell when to drop this one.
+// A crash after it leaves claims that T8 drops, if no eviction was sent, and else SettleBudget.
+func ClaimBudget(r BudgetRoom, facts ClaimFacts, claims ...BudgetClaim) (BudgetDoc, error) {
+	const step = "T10 budget claim"
+	free, known := r.Free(facts)
+	if !known {
+		return BudgetDoc{}, &RefusedError{Step: step, Reason: fmt.Sprintf(
+			"the facts about disruption budgets have reached %d, budget %s needs %d",
+			facts.BudgetProgress(), r.Doc.UID, max(r.Doc.HW[KindBudget], 1))}
+	}
+	if free < len(claims) && !r.Exceed {
+		return BudgetDoc{}, &BudgetError{
+			UID: r.Doc.UID, Namespace: r.Doc.Namespace, Name: r.Doc.Name,
+			Allowed: r.Allowed, Claimed: int(r.Allowed) - free, Wanted: len(claims),
+		}
+	}
+	b := r.Doc.copy()
+	for _, c := range claims {
+		if c.PodUID == "" || c.PodRV == 0 {
+			return BudgetDoc{}, fmt.Errorf("ledger: %s: claim %+v: want a pod UID and a resourceVersion", step, c)
+		}
+		if b.Claimed(c.PodUID) {
+			return BudgetDoc{}, &RefusedError{Step: step, PodUID: c.PodUID, Reason: "it is claimed from budget " + b.UID}
+		}
+		b.Claims = append(b.Claims, c)
+	}
+	if len(b.Claims) > MaxEntries {
+		return BudgetDoc{}, &DocTooLargeError{Key: b.key(), Entries: len(b.Claims)}
+	}
+	return b, nil
+}
+
+// SettleBudget is the second half of T10 (budget settle): it drops the claims that the
+// budget's status shows by itself, because the victim is leaving or gone and the facts about
+// budgets are past that, and raises the high-water there. It returns the document and
+// whether it changed.
+//
+// Carry it out with a Change, or as a rider of one: compares b/<uid>.ModRevision, puts the
+// document. A crash before it leaves claims that every member counts as reflected already.
+func SettleBudget(b BudgetDoc, facts ClaimFacts) (BudgetDoc, bool) {
+	var kept []BudgetClaim
+	var hw uint64
+	for _, c := range b.Claims {
+		rv, done := c.reflected(facts)
+		if !done {
+			kept = append(kept, c)
+			continue
+		}
+		hw = max(hw, rv)
+	}
+	if len(kept) == len(b.Claims) {
+		return b, false
+	}
+	b = b.copy()
+	b.Claims = kept
+	b.HW = raised(b.HW, KindBudget, hw)
+	return b, true
+}
+
+// Failure proves that no eviction of a claimed victim is under way: the API server has
+// refused the one that was sent.
+type Failure struct {
+	// BudgetRV is the budget's resourceVersion as read after the refusal: the refused call
+	// may have taken from the budget (for two minutes), and whoever claims next must know.
+	BudgetRV uint64
+}
+
+// CoverBudget returns the document with its high-water of budgets at rv or higher: a refused
+// eviction may have taken from the budget, although its claim stays.
+func CoverBudget(b BudgetDoc, f Failure) BudgetDoc {
+	b = b.copy()
+	b.HW = raised(b.HW, KindBudget, f.BudgetRV)
+	return b
+}
+
+// UnclaimBudget drops the claim on a victim whose eviction has failed for good, or was never
+// sent (then the failure is zero). It returns the document and whether it changed. In the
+// same transaction the victim's own claim must go back or away: FailEviction, AbortPlan.
+func UnclaimBudget(b BudgetDoc, podUID string, f Failure) (BudgetDoc, bool) {
+	i := b.claim(podUID)
+	if i < 0 {
+		return b, false
+	}
+	b = b.copy()
+	b.Claims = slices.Delete(b.Claims, i, i+1)
+	b.HW = raised(b.HW, KindBudget, f.BudgetRV)
+	return b, true
+}

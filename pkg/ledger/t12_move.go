@@ -1,0 +1,72 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Relocation is T12 (move): a running pod is to be evicted because there is a better place
+// for the one that will replace it.
+type Relocation struct {
+	// Placeholder is the entry that keeps the place, and its node. It becomes a Move under
+	// the plan of its token; PodUID is the victim's, Replacement says who may take it over,
+	// Requests, Ports and Priority are what the replacement will need.
+	Placeholder NodeEntry
+	// Victim is the pod to move, with its PodRV and all disruption budgets that cover it.
+	Victim NodeEntry
+	// Docs are the documents of both nodes, as read (or with Finish on top).
+	Docs    []NodeDoc
+	Budgets []BudgetRoom
+	Facts   ClaimFacts
+}
+
+// Plan is the id of the plan that the move starts.
+func (m Relocation) Plan() string { return PlanID(m.Placeholder.Entry.Token, false) }
+
+const stepMove = "T12 move"
+
+// Relocate builds T12. The placeholder counts against everybody like a hold of its priority;
+// the victim's claim and what it takes of budgets are as in T2, and so is MarkEvicting before
+// the eviction.
+//
+// Compares and puts: n/<uid> of the place and of the victim's node, b/<uid> of the budgets. A
+// crash before it leaves nothing; after it a placeholder and a claim, which anybody may drop
+// when they have not changed for long (AbortPlan). Errors are those of Nominate.
+func Relocate(m Relocation) (Change, error) {
+	place, victim := m.Placeholder.Entry, m.Victim.Entry
+	if place.Token == 0 || place.Replacement.Owner == "" || place.Replacement.Template == "" {
+		return Change{}, &RefusedError{Step: stepMove, NodeUID: m.Placeholder.NodeUID, PodUID: victim.PodUID,
+			Reason: fmt.Sprintf("token %s for %+v: want a token and whose replacement it is", place.Token, place.Replacement)}
+	}
+	if err := upToDate(stepMove, m.Docs, m.Facts); err != nil {
+		return Change{}, err
+	}
+	place.Role, place.State, place.Plan, place.PodUID = RoleMove, 0, m.Plan(), victim.PodUID
+	set := docSet{step: stepMove, docs: slices.Clone(m.Docs)}
+	budgets, err := set.claim([]NodeEntry{m.Victim}, place.Plan, m.Budgets, m.Facts)
+	if err != nil {
+		return Change{}, err
+	}
+	err = set.change(m.Placeholder.NodeUID, place.PodUID, func(d NodeDoc) (NodeDoc, error) { return Place(d, place) })
+	if err != nil {
+		return Change{}, err
+	}
+	return Change{Docs: set.docs, Budgets: budgets, Sign: Sign{NodeUID: m.Placeholder.NodeUID, Token: place.Token}}, nil
+}
+
+// TakeOver is Place for the pod that a placeholder is for: its reservation takes the
+// placeholder's room, as part of T1. *RefusedError if the document keeps no place for such a
+// pod. Of several it takes the oldest; two pods of one template are as good as each other.
+//
+// What is left of the plan is the victim's claim, which ends like that of any plan without an
+// owner: a victim that is not Evicting by then is not evicted any more.
+func TakeOver(d NodeDoc, r Replacement, e Entry) (NodeDoc, error) {
+	i := slices.IndexFunc(d.Entries, func(m Entry) bool { return m.Role == RoleMove && m.Replacement == r })
+	if i < 0 || r == (Replacement{}) {
+		return NodeDoc{}, &RefusedError{Step: "T1 take over", NodeUID: d.NodeUID, PodUID: e.PodUID,
+			Reason: fmt.Sprintf("no place is kept for %+v", r)}
+	}
+	d = d.copy()
+	d.Entries = slices.Delete(d.Entries, i, i+1)
+	return Place(d, e)
+}

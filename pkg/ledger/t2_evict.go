@@ -1,0 +1,99 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+)
+
+// EvictPlan makes victims of a plan evictable: the last step before evictions are sent,
+// after T2 (or T12) has committed and the plan is still wanted.
+type EvictPlan struct {
+	Plan string
+	// Owner is the document with the plan's hold or placeholder, as read.
+	Owner NodeDoc
+	// Docs are the documents of the victims, as read; if Owner's is among them, that one counts.
+	Docs []NodeDoc
+	// Victims are the pods to evict, each in one of Docs.
+	Victims []string
+	// Record is the record of a recorded plan, as read.
+	Record *PlanRecord
+}
+
+// MarkEvicting marks claims Evicting. From then on an abort leaves them and what they claim
+// of budgets alone, because an eviction may arrive at any time later; before, nothing may be
+// sent. It refuses (*RefusedError) victims of a plan whose hold is gone, of a recorded plan
+// that is not Ready, and pods that the plan does not claim.
+//
+// Compares: n/<uid>.ModRevision of the victims' documents and the hold's; plan/<id>. Puts:
+// the victims' documents. A crash before it leaves claims that can be dropped; after it,
+// whoever finds the mark sends the eviction again, after a look at the pod.
+func MarkEvicting(e EvictPlan) (Change, error) {
+	const step = "T2 evict mark"
+	if i := slices.IndexFunc(e.Docs, func(d NodeDoc) bool { return d.NodeUID == e.Owner.NodeUID }); i >= 0 {
+		e.Owner = e.Docs[i]
+	}
+	if _, ok := e.Owner.Owner(e.Plan); !ok {
+		return Change{}, &RefusedError{Step: step, NodeUID: e.Owner.NodeUID, Reason: "no hold of plan " + e.Plan}
+	}
+	c := Change{}
+	if IsRecorded(e.Plan) {
+		if e.Record == nil || e.Record.ID != e.Plan || e.Record.State != PlanReady {
+			return Change{}, &RefusedError{Step: step, NodeUID: e.Owner.NodeUID, Reason: "the plan's record is not Ready"}
+		}
+		c.UnchangedPlans = []PlanRecord{*e.Record}
+	}
+	wanted := map[string]bool{}
+	for _, uid := range e.Victims {
+		wanted[uid] = true
+	}
+	marked := 0
+	for _, d := range e.Docs {
+		next, n := e.mark(d, wanted)
+		if n > 0 {
+			c.Docs = append(c.Docs, next)
+			marked += n
+		}
+	}
+	if marked != len(wanted) {
+		return Change{}, &RefusedError{Step: step, Reason: fmt.Sprintf(
+			"%d pods are to be marked, %d of them are unmarked victims of plan %s", len(wanted), marked, e.Plan)}
+	}
+	if !hasDoc(c.Docs, e.Owner.NodeUID) {
+		c.Unchanged = []NodeDoc{e.Owner}
+	}
+	return c, nil
+}
+
+// mark is a document with the claims on some pods marked, and how many those are.
+func (e EvictPlan) mark(d NodeDoc, wanted map[string]bool) (next NodeDoc, marked int) {
+	next = d.copy()
+	for i, v := range d.Entries {
+		if v.Role == RoleVictim && v.Plan == e.Plan && wanted[v.PodUID] && v.State != Evicting {
+			next.Entries[i].State = Evicting
+			marked++
+		}
+	}
+	return next, marked
+}
+
+// FailEviction is for a victim all of whose evictions that were ever sent have surely failed
+// (T10): its claim goes back from Evicting. The plan keeps it, to try again or to drop it; of the budget nothing is
+// released, but its document learns what the refused call may have taken: see UnclaimBudget.
+//
+// Carry it out with a Change: compares and puts n/<uid>. A crash before it leaves the mark,
+// and the next binder looks at the pod and tries again.
+func FailEviction(d NodeDoc, podUID, plan string) (NodeDoc, error) {
+	i := d.victim(podUID)
+	if i < 0 || d.Entries[i].Plan != plan || d.Entries[i].State != Evicting {
+		return NodeDoc{}, &RefusedError{Step: "T10 eviction failed", NodeUID: d.NodeUID, PodUID: podUID,
+			Reason: "plan " + plan + " is not evicting it"}
+	}
+	d = d.copy()
+	d.Entries[i].State = 0
+	return d, nil
+}
+
+func hasDoc(docs []NodeDoc, nodeUID string) bool {
+	s := docSet{docs: docs}
+	return s.at(nodeUID) >= 0
+}

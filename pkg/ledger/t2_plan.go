@@ -1,0 +1,115 @@
+package ledger
+
+// A plan that is too large for one transaction is made in several, with a record that
+// decides for all of them at once:
+//
+//	FormPlan     the record, Forming, and the hold
+//	ExtendPlan   as often as needed: claims on victims and what they take of budgets
+//	FinishPlan   the record becomes Ready; from here on the claims count
+//
+// ExtendPlan and FinishPlan compare the record, so that none of them commits once somebody
+// has aborted the plan: its owner, whoever displaces the hold, or a binder that finds it
+// unchanged for long. Until the record is Ready its claims keep other plans off, and are good
+// for nothing else: MarkEvicting refuses, and the future test counts the victims.
+
+const (
+	stepForm   = "T2 form plan"
+	stepExtend = "T2 extend plan"
+	stepFinish = "T2 finish plan"
+)
+
+// RecordedPlan is the id of the plan that FormPlan starts for this nomination.
+func (n Nomination) RecordedPlan() string { return PlanID(n.Hold.Entry.Token, true) }
+
+// FormPlan is the first transaction of a large T2: as Nominate, with as many of the victims
+// as fit (or none), and the plan's record. Victims is how many it will have in all.
+//
+// Compares and puts: those of Nominate, and plan/<id> that must not exist. A crash after it,
+// or after any ExtendPlan, leaves a Forming plan: the partition's next owner aborts it, or any
+// binder when it has not changed for long.
+func FormPlan(n Nomination, victims int) (Change, error) {
+	plan := n.RecordedPlan()
+	if victims < len(n.Victims) || victims == 0 {
+		return Change{}, &RefusedError{Step: stepForm, PodUID: n.Hold.Entry.PodUID, Reason: "nothing has to go for it"}
+	}
+	c, err := n.build(plan)
+	if err != nil {
+		return Change{}, err
+	}
+	c.Plans = []PlanRecord{{
+		ID: plan, State: PlanForming, NodeUID: n.Hold.NodeUID, PodUID: n.Hold.Entry.PodUID, Shard: n.Hold.Entry.Shard,
+		Victims: victims,
+	}}
+	return c, nil
+}
+
+// Extension is one more transaction of a large T2.
+type Extension struct {
+	Mandate
+	// Record is the plan's, as the last transaction left it.
+	Record  PlanRecord
+	Victims []NodeEntry
+	// Docs and Budgets are those of the victims, as read.
+	Docs    []NodeDoc
+	Budgets []BudgetRoom
+	Facts   ClaimFacts
+}
+
+// ExtendPlan claims more victims for a forming plan. What its answer lost is told by the
+// documents: with Claim's marks of this plan in them it has been applied, and building it
+// again gives a *ClaimedError.
+//
+// Compares: own/<p>.CreateRevision; t/reg; plan/<id>.ModRevision; n/<uid> and b/<uid>
+// .ModRevision. Puts: n/<uid>, b/<uid>.
+func ExtendPlan(x Extension) (Change, error) {
+	if x.Record.State != PlanForming || len(x.Victims) == 0 {
+		return Change{}, &RefusedError{Step: stepExtend,
+			Reason: "plan " + x.Record.ID + " is not forming, or there are no victims"}
+	}
+	if err := upToDate(stepExtend, x.Docs, x.Facts); err != nil {
+		return Change{}, err
+	}
+	set := docSet{step: stepExtend, docs: append([]NodeDoc(nil), x.Docs...)}
+	budgets, err := set.claim(x.Victims, x.Record.ID, x.Budgets, x.Facts)
+	if err != nil {
+		return Change{}, err
+	}
+	return Change{
+		Mandate: &x.Mandate, Docs: set.docs, Budgets: budgets, UnchangedPlans: []PlanRecord{x.Record},
+	}, nil
+}
+
+// FinishPlan makes a forming plan Ready. Claimed is how many victims the documents claim for
+// it (View.PlanDocs, in a picture at or past the last ExtendPlan); hold is the document of the
+// hold, which must be there. *RefusedError if either is not so.
+//
+// Compares: own/<p>.CreateRevision; t/reg; plan/<id>.ModRevision; n/<uid>.ModRevision of the
+// hold. Puts: plan/<id>. A crash before it leaves a Forming plan, after it a plan like that of
+// a T2.
+func FinishPlan(m Mandate, record PlanRecord, hold NodeDoc, claimed int) (Change, error) {
+	e, ok := hold.Owner(record.ID)
+	if !ok || hold.NodeUID != record.NodeUID || record.State != PlanForming || claimed != record.Victims {
+		return Change{}, &RefusedError{Step: stepFinish, NodeUID: hold.NodeUID,
+			Reason: "plan " + record.ID + " is not forming, has lost its hold, or does not claim all of its victims"}
+	}
+	if err := m.covers(stepFinish, e); err != nil {
+		return Change{}, err
+	}
+	return Change{
+		Mandate: &m, Unchanged: []NodeDoc{hold}, Plans: []PlanRecord{record.to(PlanReady)},
+	}, nil
+}
+
+// DropPlan removes the record of a plan that is over, when no document of a picture at or past
+// the record's revision has anything of it any more. *RefusedError otherwise.
+//
+// Compares and deletes: plan/<id>. A crash changes nothing that matters. The id never comes
+// back, and no transaction that compares the record can commit.
+func DropPlan(record PlanRecord, picture *View) (Change, error) {
+	if record.State != PlanAborted && record.State != PlanDone || picture.Revision() < record.Revision ||
+		len(picture.PlanDocs(record.ID)) > 0 {
+		return Change{}, &RefusedError{Step: "plan drop", NodeUID: record.NodeUID,
+			Reason: "plan " + record.ID + " is not over, or not all of it is gone"}
+	}
+	return Change{DroppedPlans: []PlanRecord{record}}, nil
+}

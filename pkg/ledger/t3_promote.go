@@ -1,0 +1,111 @@
+package ledger
+
+// Promotion is T3 (promote): a hold becomes a reservation that can be bound.
+type Promotion struct {
+	Mandate
+	// Target is the document with the hold, Docs all other documents with victims of its plan
+	// (View.PlanDocs), as read.
+	Target NodeDoc
+	Docs   []NodeDoc
+	PodUID string
+	Token  Token
+	// PodRV is the pod's resourceVersion that the test below was made with: the bind's
+	// precondition. Writes of our own may have moved it since the hold was made.
+	PodRV uint64
+	// Fits: with the facts below the pod passes every rule on the node as it is now, victims
+	// included as long as they are there. A hold may be minutes old: rules about pods on
+	// other nodes are asked again, and Guards hold what that answer rests on.
+	Fits   bool
+	Guards []GuardUse
+	// Record is the record of a recorded plan, as read.
+	Record *PlanRecord
+	Facts  ClaimFacts
+}
+
+const stepPromote = "T3 promote"
+
+// Promote builds T3: the hold becomes Committed, and the claims on its victims go; those of a
+// recorded plan on other nodes, of which there may be more than fit, are left to hand-over,
+// since a victim that is gone stays gone. It refuses
+// (*RefusedError) while a victim is not gone, the pod does not fit, or the facts are older
+// than a document's high-water; *TransitionError if the node has no such hold.
+//
+// Compares: own/<p>.CreateRevision; t/reg.ModRevision; n/<uid>.ModRevision of the place and of
+// what were the victims' nodes; the guards; plan/<id>. Puts: the documents, with high-waters
+// raised to the facts that show the victims gone; guards; the record. A crash before it leaves
+// a hold on free room, which the partition's next owner promotes; after it any binder binds.
+func Promote(p Promotion) (Change, error) {
+	i, err := p.Target.step(p.PodUID, p.Token, Committed)
+	if err != nil {
+		return Change{}, err
+	}
+	hold := p.Target.Entries[i]
+	if err := p.covers(stepPromote, hold); err != nil {
+		return Change{}, err
+	}
+	if !p.Fits {
+		return Change{}, p.refuse("the pod does not fit on the node now")
+	}
+	if p.PodRV < hold.PodRV {
+		return Change{}, p.refuse("the pod was looked at in an older version than the hold was made for")
+	}
+	docs := append([]NodeDoc{p.Target}, p.Docs...)
+	if err := upToDate(stepPromote, docs, p.Facts); err != nil {
+		return Change{}, err
+	}
+	c := Change{
+		Mandate: &p.Mandate, Guards: p.Guards,
+		Sign: Sign{NodeUID: p.Target.NodeUID, Token: p.Token, State: Committed},
+	}
+	if IsRecorded(hold.Plan) {
+		if p.Record == nil || p.Record.ID != hold.Plan || p.Record.State != PlanReady {
+			return Change{}, p.refuse("the record of its plan is not Ready")
+		}
+		c.Plans = []PlanRecord{p.Record.to(PlanDone)}
+	}
+	for n, d := range docs {
+		without, changed, err := dropVictims(d, hold.Plan, p.Facts)
+		if err != nil {
+			return Change{}, err
+		}
+		if n == 0 {
+			without = without.copy()
+			at := without.index(p.PodUID)
+			without.Entries[at].State, without.Entries[at].PodRV, without.Entries[at].Plan = Committed, p.PodRV, ""
+		}
+		if n == 0 || changed && !IsRecorded(hold.Plan) {
+			c.Docs = append(c.Docs, without)
+		}
+	}
+	return c, nil
+}
+
+func (p Promotion) refuse(reason string) error {
+	return &RefusedError{Step: stepPromote, NodeUID: p.Target.NodeUID, PodUID: p.PodUID, Reason: reason}
+}
+
+// dropVictims is a document without the claims of a plan, all of which must be on pods that
+// are gone.
+func dropVictims(d NodeDoc, plan string, facts ClaimFacts) (NodeDoc, bool, error) {
+	var kept []Entry
+	var hw uint64
+	for _, e := range d.Entries {
+		if e.Role != RoleVictim || plan == "" || e.Plan != plan {
+			kept = append(kept, e)
+			continue
+		}
+		fate, rv := facts.VictimFate(e.PodUID, e.PodRV)
+		if fate != Left {
+			return NodeDoc{}, false, &RefusedError{Step: stepPromote, NodeUID: d.NodeUID, PodUID: e.PodUID,
+				Reason: "the victim is " + fate.String()}
+		}
+		hw = max(hw, rv)
+	}
+	if len(kept) == len(d.Entries) {
+		return d, false, nil
+	}
+	d = d.copy()
+	d.Entries = kept
+	d.raise(KindPod, hw)
+	return d, true, nil
+}

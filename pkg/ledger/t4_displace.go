@@ -1,0 +1,157 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+)
+
+// SystemCritical is the priority from which on a pod may displace a hold although victims
+// have been evicted for it: that of the class system-cluster-critical.
+const SystemCritical int32 = 2_000_000_000
+
+// Displacement is T4 (displace): a pod of strictly higher priority takes the place that is
+// held for another one, together with what was cleared for it.
+type Displacement struct {
+	Mandate
+	// Target is the document with the hold, Docs the other documents with victims of its
+	// plan (View.PlanDocs) and those of the keepers, as read.
+	Target NodeDoc
+	Docs   []NodeDoc
+	// PodUID and Token are those of the hold that goes.
+	PodUID string
+	Token  Token
+	// Entry is the reservation that takes the place. It becomes Held under the same plan if
+	// the hold had one; else it is Held or Committed, as given.
+	Entry Entry
+	// Keepers are the running pods that the new one relies on (required affinity).
+	Keepers []NodeEntry
+	// Protect: what victims have been evicted for is left to them (but see SystemCritical).
+	Protect bool
+	// Exclusives are the volumes and pools of which the hold had something or the new one
+	// has: see LetGo and Hold.
+	Exclusives []ExclusiveDoc
+	Guards     []GuardUse
+	// Record is the record of a recorded plan, as read.
+	Record *PlanRecord
+	Facts  PodFacts
+}
+
+// PriorityError reports that a hold cannot be displaced.
+type PriorityError struct {
+	NodeUID, PodUID string
+	// Holder is the priority of the hold, Displacer that of the pod that wants its place.
+	Holder, Displacer int32
+	// Protected: victims have been evicted for the hold.
+	Protected bool
+}
+
+func (e *PriorityError) Error() string {
+	if e.Protected {
+		return fmt.Sprintf("ledger: the hold of pod %s on node %s is protected: pods have been evicted for it",
+			e.PodUID, e.NodeUID)
+	}
+	return fmt.Sprintf("ledger: the hold of pod %s on node %s has priority %d: one of priority %d cannot displace it",
+		e.PodUID, e.NodeUID, e.Holder, e.Displacer)
+}
+
+const stepDisplace = "T4 displace"
+
+// Displace builds T4. The plan goes on for the pod that took the place: the claims on victims
+// are the plan's, whoever holds the place. Only a recorded plan that is still forming is
+// aborted, and its room is not cleared. The displaced pod's shard sees its entry vanish, and
+// decides it again. Claims that the new holder has no use for it drops with AbortPlan's Only.
+//
+// Compares: own/<p>.CreateRevision of the displacing pod; t/reg.ModRevision; n/<uid>.ModRevision
+// of the place, of the plan's other documents and of the keepers; x/; the guards; plan/<id>.
+// Puts: the place's document and the keepers', x/, guards, an aborted record. A crash before it
+// leaves the hold as it was, after it that of the other pod; the displaced one is pending in
+// every picture.
+//
+// *PriorityError unless the entry's priority is strictly higher, or if the hold is protected.
+func Displace(x Displacement) (Change, error) {
+	i := x.Target.index(x.PodUID)
+	if i < 0 || x.Target.Entries[i].Token != x.Token || x.Target.Entries[i].State != Held {
+		return Change{}, x.Target.refuse(i, x.PodUID, x.Token, 0)
+	}
+	hold := x.Target.Entries[i]
+	if err := x.covers(stepDisplace, x.Entry); err != nil {
+		return Change{}, err
+	}
+	if err := upToDate(stepDisplace, []NodeDoc{x.Target}, x.Facts); err != nil {
+		return Change{}, err
+	}
+	if err := x.mayDisplace(hold); err != nil {
+		return Change{}, err
+	}
+	c := Change{Mandate: &x.Mandate, Exclusives: x.Exclusives, Guards: x.Guards}
+	next := x.Entry
+	next.Role = RoleReservation
+	if hold.Plan != "" {
+		next.State, next.Plan = Held, hold.Plan
+	}
+	if IsRecorded(hold.Plan) {
+		switch {
+		case x.Record == nil || x.Record.ID != hold.Plan:
+			return Change{}, &RefusedError{Step: stepDisplace, NodeUID: x.Target.NodeUID, PodUID: x.PodUID,
+				Reason: "the record of its plan is not given"}
+		case x.Record.State == PlanForming:
+			c.Plans = []PlanRecord{x.Record.to(PlanAborted)}
+			next.Plan = ""
+		default:
+			c.UnchangedPlans = []PlanRecord{*x.Record}
+		}
+	}
+	d := x.Target.copy()
+	d.Entries = slices.Delete(d.Entries, i, i+1)
+	d, err := Place(d, next)
+	if err != nil {
+		return Change{}, err
+	}
+	if err := x.pin(&c, d, next); err != nil {
+		return Change{}, err
+	}
+	c.Sign = Sign{NodeUID: d.NodeUID, Token: next.Token, State: next.State}
+	return c, nil
+}
+
+// pin fills in the documents: the place's, those that pin a keeper, and the rest unchanged.
+func (x Displacement) pin(c *Change, place NodeDoc, next Entry) error {
+	set := docSet{step: stepDisplace, docs: append([]NodeDoc{place}, x.Docs...)}
+	pins := map[string]bool{place.NodeUID: true}
+	for _, k := range x.Keepers {
+		err := set.change(k.NodeUID, k.Entry.PodUID, func(d NodeDoc) (NodeDoc, error) {
+			return Pin(d, k.Entry, Dependent{PodUID: next.PodUID, PodRV: next.PodRV})
+		})
+		if err != nil {
+			return err
+		}
+		pins[k.NodeUID] = true
+	}
+	for _, d := range set.docs {
+		if pins[d.NodeUID] {
+			c.Docs = append(c.Docs, d)
+			continue
+		}
+		c.Unchanged = append(c.Unchanged, d)
+	}
+	return nil
+}
+
+func (x Displacement) mayDisplace(hold Entry) error {
+	e := &PriorityError{NodeUID: x.Target.NodeUID, PodUID: x.PodUID, Holder: hold.Priority, Displacer: x.Entry.Priority}
+	if x.Entry.Priority <= hold.Priority {
+		return e
+	}
+	if !x.Protect || x.Entry.Priority >= SystemCritical || hold.Plan == "" {
+		return nil
+	}
+	for _, d := range append([]NodeDoc{x.Target}, x.Docs...) {
+		for _, v := range d.Entries {
+			if v.Role == RoleVictim && v.Plan == hold.Plan && v.State == Evicting {
+				e.Protected = true
+				return e
+			}
+		}
+	}
+	return nil
+}

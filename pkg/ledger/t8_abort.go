@@ -1,0 +1,153 @@
+package ledger
+
+import "slices"
+
+// Abort is T8 (abort plan): a plan is given up, or parts of it.
+type Abort struct {
+	Plan string
+	// Docs are the documents with something of the plan (View.PlanDocs), as read: the hold or
+	// placeholder, victims, and of documents that pin for the hold's pod any.
+	Docs []NodeDoc
+	// Budgets are those that victims without Evicting are claimed from; Exclusives those of
+	// which the hold has something. As read.
+	Budgets    []BudgetDoc
+	Exclusives []ExclusiveDoc
+	// Record is the record of a recorded plan, as read. Docs need not be complete then: what
+	// is left of an aborted plan is dropped by Sweep, or by another AbortPlan.
+	Record *PlanRecord
+	// Only: only the claims on these victims go, the plan lives on. Nil: all of it goes.
+	Only []string
+}
+
+const stepAbort = "T8 abort"
+
+// AbortPlan builds T8: the hold (or placeholder) goes, with its pins and what it holds; so do
+// the claims on victims that are not Evicting, and what they claim of budgets. Victims that
+// are stay claimed until they are gone, or their eviction has failed. *RefusedError if a
+// budget's document is missing, or nothing is left to drop.
+//
+// Compares: n/<uid>.ModRevision of the documents, b/<uid>.ModRevision, x/, plan/<id>. Puts: the
+// same. Anybody may do it: the compares are what it rests on. A crash before it leaves the
+// plan, which Sweep finds again; after it the pod, if there is one, is free to be decided.
+func AbortPlan(a Abort) (Change, error) {
+	var c Change
+	var budgets []string
+	claims := map[string][]string{}
+	var holds []Entry
+	for _, d := range a.Docs {
+		next, gone := a.without(d)
+		for _, e := range gone {
+			if e.Role != RoleVictim {
+				holds = append(holds, e)
+			}
+			for _, uid := range e.Budgets {
+				budgets = append(budgets, uid)
+				claims[uid] = append(claims[uid], e.PodUID)
+			}
+		}
+		if len(gone) > 0 {
+			c.Docs = append(c.Docs, next)
+		}
+	}
+	for _, h := range holds {
+		c.Docs = unpinFor(c.Docs, a.Docs, h.PodUID)
+		for _, x := range a.Exclusives {
+			if freed, had := LetGo(x, h.Token); had {
+				c.Exclusives = append(c.Exclusives, freed)
+			}
+		}
+	}
+	for _, uid := range sorted(budgets) {
+		i := slices.IndexFunc(a.Budgets, func(b BudgetDoc) bool { return b.UID == uid })
+		if i < 0 {
+			return Change{}, &RefusedError{Step: stepAbort, PodUID: claims[uid][0],
+				Reason: "it is claimed from disruption budget " + uid + ", which is not given"}
+		}
+		b, changed := a.Budgets[i], false
+		for _, pod := range claims[uid] {
+			var dropped bool
+			b, dropped = UnclaimBudget(b, pod, Failure{})
+			changed = changed || dropped
+		}
+		if changed {
+			c.Budgets = append(c.Budgets, b)
+		}
+	}
+	if a.Record != nil && a.Only == nil && (a.Record.State == PlanForming || a.Record.State == PlanReady) {
+		c.Plans = []PlanRecord{a.Record.to(PlanAborted)}
+	}
+	if len(c.Docs)+len(c.Plans) == 0 {
+		return Change{}, &RefusedError{Step: stepAbort, Reason: "nothing is left of plan " + a.Plan}
+	}
+	return c, nil
+}
+
+// without is a document without what the abort drops, and the entries that go.
+func (a Abort) without(d NodeDoc) (next NodeDoc, gone []Entry) {
+	var kept []Entry
+	for _, e := range d.Entries {
+		if a.drops(e) {
+			gone = append(gone, e)
+			continue
+		}
+		kept = append(kept, e)
+	}
+	if len(gone) == 0 {
+		return d, nil
+	}
+	d = d.copy()
+	d.Entries = kept
+	return d, gone
+}
+
+func (a Abort) drops(e Entry) bool {
+	if a.Plan == "" || e.Plan != a.Plan {
+		return false
+	}
+	if e.Role == RoleVictim {
+		return e.State != Evicting && (a.Only == nil || slices.Contains(a.Only, e.PodUID))
+	}
+	return a.Only == nil && e.owns()
+}
+
+// unpinFor adds to changed the documents that pin for a pod, without those pins.
+func unpinFor(changed, all []NodeDoc, podUID string) []NodeDoc {
+	for _, d := range all {
+		set := docSet{docs: changed}
+		at := set.at(d.NodeUID)
+		if at >= 0 {
+			d = changed[at]
+		}
+		next, found := dropDependent(d, podUID)
+		switch {
+		case !found:
+		case at >= 0:
+			changed[at] = next
+		default:
+			changed = append(changed, next)
+		}
+	}
+	return changed
+}
+
+// dropDependent is a document in which nothing is relied upon by a pod any more.
+func dropDependent(d NodeDoc, podUID string) (next NodeDoc, found bool) {
+	relies := func(x Dependent) bool { return x.PodUID == podUID }
+	var kept []Entry
+	for _, e := range d.Entries {
+		if e.Role == RoleKeeper && slices.ContainsFunc(e.Dependents, relies) {
+			found = true
+			e.Dependents = slices.DeleteFunc(slices.Clone(e.Dependents), relies)
+			if len(e.Dependents) == 0 {
+				continue
+			}
+		}
+		kept = append(kept, e)
+	}
+	if !found {
+		return d, false
+	}
+	d = d.copy()
+	d.Entries = kept
+	return d, true
+}

@@ -1,0 +1,252 @@
+package view
+
+import (
+	"slices"
+	"strings"
+
+	policyv1 "k8s.io/api/policy/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Question is one of the two a placement must pass on a node where pods are held for or
+// claimed. Where none are, both are asked of the same NodeInfo.
+type Question uint8
+
+const (
+	// Now: does it fit with what is there? Victims that have not gone count, holds and
+	// placeholders do not. Who passes may be bound.
+	Now Question = iota + 1
+	// Future: does it fit however plans end? A plan may be carried out, then what it holds
+	// comes and its victims go, or given up, then they stay. So of each plan the larger
+	// counts, resource by resource. Who does not pass takes what is promised.
+	Future
+)
+
+// placeholderPrefix begins the UIDs under which placeholders count. No object has such.
+const placeholderPrefix = "placeholder "
+
+// placeholderKind is what a placeholder is to the rules about other pods: nothing they select.
+var placeholderKind = &state.Kind{}
+
+// Promised says whether the two questions differ on a node.
+func (v *View) Promised(nodeUID string) bool {
+	d, _ := v.ledger.Doc(nodeUID)
+	for i := range d.Entries {
+		if v.differs(d.Entries[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+func (v *View) differs(e ledger.Entry) bool {
+	return e.Role == ledger.RoleMove || e.Role == ledger.RoleReservation && e.State == ledger.Held || v.ledger.Going(e)
+}
+
+// Ask is a node as one question sees it, for one plan, and without some pods (by UID): those
+// that the decision itself would evict or displace. Of the plan, empty for none, neither the
+// hold nor the victims count in the future: it is what the decision is about. Of other plans
+// both are there with their ports and labels, and Requested has the larger of the two.
+//
+// It is the NodeInfo of Nodes if nothing is different, else a copy. Nodes itself counts victims
+// and holds both, which is at least as strict as the two questions together.
+func (v *View) Ask(q Question, nodeUID, plan string, without ...string) (*state.NodeInfo, bool) {
+	s, ok := v.byUID[nodeUID]
+	if !ok {
+		return nil, false
+	}
+	a := answer{slot: s, info: s.info}
+	for _, uid := range without {
+		a.remove(v, uid)
+	}
+	d, _ := v.ledger.Doc(nodeUID)
+	for _, e := range d.Entries {
+		uid, held := v.promised(e)
+		switch {
+		case uid == "", slices.Contains(without, uid):
+		case q == Now && held, q == Future && plan != "" && e.Plan == plan:
+			a.remove(v, uid)
+		case q == Future && e.Plan != "":
+			a.note(v, e.Plan, uid, held)
+		}
+	}
+	a.larger()
+	return a.info, true
+}
+
+// promised is the UID under which something of a plan counts, empty if it is none, and whether
+// it is held; else it goes.
+func (v *View) promised(e ledger.Entry) (uid string, held bool) {
+	switch {
+	case e.Role == ledger.RoleMove:
+		return placeholderPrefix + e.Token.String(), true
+	case e.Role == ledger.RoleReservation && e.State == ledger.Held:
+		return e.PodUID, true
+	case v.ledger.Going(e):
+		return e.PodUID, false
+	}
+	return "", false
+}
+
+// answer is a NodeInfo that is copied at its first change.
+type answer struct {
+	slot   *slot
+	info   *state.NodeInfo
+	copied bool
+	plans  map[string]*sides
+}
+
+// sides are what a plan holds on the node, and what goes for it.
+type sides struct{ held, going amounts }
+
+type amounts struct{ requested, nonZero state.Resources }
+
+func (s *amounts) add(p *state.Pod) {
+	s.requested, s.nonZero = s.requested.Add(p.Requests), s.nonZero.Add(p.NonZero)
+}
+
+func (a *answer) own() {
+	if !a.copied {
+		a.info, a.copied = a.info.Clone(), true
+	}
+}
+
+func (a *answer) remove(v *View, uid string) {
+	if c, ok := v.counted[uid]; ok && c.slot == a.slot {
+		a.own()
+		a.info.RemovePod(uid)
+	}
+}
+
+// note remembers one side of a plan, if it counts here.
+func (a *answer) note(v *View, plan, uid string, held bool) {
+	c, ok := v.counted[uid]
+	if !ok || c.slot != a.slot {
+		return
+	}
+	if a.plans == nil {
+		a.plans = map[string]*sides{}
+	}
+	if a.plans[plan] == nil {
+		a.plans[plan] = &sides{}
+	}
+	if held {
+		a.plans[plan].held.add(c.pod)
+	} else {
+		a.plans[plan].going.add(c.pod)
+	}
+}
+
+// larger takes the smaller side of each plan off the sums. They are sums: the order of plans
+// does not matter.
+func (a *answer) larger() {
+	for _, s := range a.plans {
+		a.own()
+		a.info.Requested = a.info.Requested.Sub(smaller(s.held.requested, s.going.requested))
+		a.info.NonZeroRequested = a.info.NonZeroRequested.Sub(smaller(s.held.nonZero, s.going.nonZero))
+		a.info.SetNode(a.info.Node) // another content, another Generation
+	}
+}
+
+// smaller is the smaller amount of each resource.
+func smaller(a, b state.Resources) state.Resources {
+	both := a.Map()
+	for name, amount := range both {
+		both[name] = min(amount, b.Get(name))
+	}
+	return state.ResourcesFromMap(both)
+}
+
+// Displaceable are the holds on a node that a pod of this priority could displace (T4): those
+// of strictly lower priority. Their room is taken as long as nobody does.
+func (v *View) Displaceable(nodeUID string, priority int32) []ledger.Entry {
+	var out []ledger.Entry
+	d, _ := v.ledger.Doc(nodeUID)
+	for _, e := range d.Entries {
+		if e.Role == ledger.RoleReservation && e.State == ledger.Held && e.Priority < priority {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// placeholder is where a placeholder counts, by the UID it counts under. It takes room, and
+// no rule about other pods sees it: it is not the pod it stands for.
+func (v *View) placeholder(uid string) (string, *state.Pod) {
+	token, err := ledger.ParseToken(strings.TrimPrefix(uid, placeholderPrefix))
+	if err != nil {
+		return "", nil
+	}
+	d, e, ok := v.ledger.PlanOwner(ledger.PlanID(token, false))
+	if !ok || e.Role != ledger.RoleMove || e.Token != token {
+		return "", nil
+	}
+	p := podOfEntry(e)
+	p.UID, p.Name, p.Kind = uid, "", placeholderKind
+	return d.NodeName, p
+}
+
+// placeholdersOf are the UIDs under which a document's placeholders count.
+func placeholdersOf(d ledger.NodeDoc) []string {
+	var out []string
+	for i := range d.Entries {
+		if d.Entries[i].Role == ledger.RoleMove {
+			out = append(out, placeholderPrefix+d.Entries[i].Token.String())
+		}
+	}
+	return out
+}
+
+// keptFates bounds the memory of when claimed pods were first missed. One that is forgotten is
+// missed again at a later resourceVersion, which delays the settling of its budget.
+const keptFates = 4096
+
+// VictimFate answers ledger.ClaimFacts: what the API view says of a claimed pod. A pod that has
+// ended is as good as gone.
+func (v *View) VictimFate(podUID string, podRV uint64) (ledger.Fate, uint64) {
+	p, known := v.snapshot.Pod(podUID)
+	switch {
+	case known && p.Terminal:
+		return ledger.Left, p.ResourceVersion
+	case known && p.Deleting:
+		return ledger.Leaving, p.ResourceVersion
+	case known || v.PodProgress() == 0 || v.PodProgress() < podRV:
+		return ledger.Staying, 0
+	}
+	if rv, missed := v.left[podUID]; missed {
+		return ledger.Left, rv
+	}
+	v.miss(podUID, v.PodProgress())
+	return ledger.Left, v.PodProgress()
+}
+
+func (v *View) miss(podUID string, rv uint64) {
+	if v.left == nil || len(v.left) >= keptFates {
+		v.left = map[string]uint64{}
+	}
+	v.left[podUID] = rv
+}
+
+// BudgetProgress answers ledger.ClaimFacts: the applied progress of disruption budgets, 0
+// while undefined.
+func (v *View) BudgetProgress() uint64 {
+	rv, ok := v.store.Position().Progress(events.KindDisruptionBudget)
+	if !ok {
+		return 0
+	}
+	return rv
+}
+
+// Room is a disruption budget as a decision on this View sees it: what the status allows, if
+// it is about the present spec, and what has been claimed.
+func (v *View) Room(pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
+	r := ledger.BudgetRoom{Doc: v.ledger.Budget(string(pdb.UID))}
+	r.Doc.Namespace, r.Doc.Name = pdb.Namespace, pdb.Name
+	if pdb.Status.ObservedGeneration >= pdb.Generation {
+		r.Allowed = pdb.Status.DisruptionsAllowed
+	}
+	return r
+}
