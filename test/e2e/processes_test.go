@@ -36,6 +36,9 @@ func (f *fleet) store(name string) *harness.Store {
 	store, err := programs.StartStore(f.Context(), name, filepath.Join(f.dir, name))
 	f.no(err)
 	f.Cleanup(func() { f.cleanup(store.Stop) })
+	if name == "etcd" {
+		f.record(store.URL, harness.HistoryConfig{Etcd: store.URL})
+	}
 	return store
 }
 

@@ -49,13 +49,15 @@ type stack struct {
 	dir     string
 	cluster *harness.Cluster
 	client  kubernetes.Interface
+	// recorded are the ledgers whose history is being recorded, by URL or data directory.
+	recorded map[string]*harness.History
 }
 
 // newStack starts a cluster with the nodes of a file (relative to the repository, empty for
 // none) and stops it, and prints its logs if the test failed, at the end.
 func newStack(t *testing.T, nodes string) *stack {
 	t.Helper()
-	s := &stack{T: t, dir: shortDir(t)}
+	s := &stack{T: t, dir: shortDir(t), recorded: map[string]*harness.History{}}
 	if nodes != "" {
 		nodes = filepath.Join(programs.Root, filepath.FromSlash(nodes))
 	}
@@ -120,7 +122,38 @@ func (s *stack) up(cfg harness.UpConfig) *harness.Berth {
 	berth, err := programs.Up(s.Context(), cfg)
 	s.no(err)
 	s.stopAtEnd(berth)
+	if !slices.Contains(cfg.Args, "--etcd-endpoints") {
+		s.record(cfg.DataDir, harness.HistoryConfig{DataDir: cfg.DataDir})
+	}
 	return berth
+}
+
+// record records the history of a ledger, once, until the end of the test, and fails the test
+// if the history breaks an invariant at any of its revisions.
+func (s *stack) record(ledger string, cfg harness.HistoryConfig) *harness.History {
+	s.Helper()
+	if known := s.recorded[ledger]; known != nil {
+		return known
+	}
+	cfg.Kubeconfig, cfg.Dir, cfg.Name = s.cluster.Kubeconfig, s.dir, fmt.Sprintf("record-%d", len(s.recorded))
+	history, err := programs.Record(s.Context(), cfg)
+	s.no(err)
+	s.recorded[ledger] = history
+	s.Cleanup(func() { s.cleanup(func(ctx context.Context) error { return s.replay(ctx, history) }) })
+	return history
+}
+
+// replay ends a recording and audits it.
+func (s *stack) replay(ctx context.Context, history *harness.History) error {
+	result, err := history.Audit(ctx)
+	if err != nil {
+		return err
+	}
+	s.Logf("berth audit:\n%s", result.Stdout)
+	if result.Code != 0 {
+		return fmt.Errorf("berth audit: exit code %d\n%s", result.Code, result.Stderr)
+	}
+	return nil
 }
 
 func (s *stack) stopAtEnd(berth *harness.Berth) {
