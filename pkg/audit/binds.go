@@ -15,7 +15,7 @@ func (a *replay) checkBinds() {
 		if !pod.ours() || pod.initially || a.cutOff(pod.bound) {
 			continue
 		}
-		p := a.placementOf(uid, pod.token)
+		p, attempt := a.placementOf(uid, pod.token), pod.token
 		f := Finding{
 			Severity: Violation, Invariant: "I3", ResourceVersion: pod.bound.rv,
 			Objects: []string{pod.object(), nodeObject(pod.node)},
@@ -24,12 +24,13 @@ func (a *replay) checkBinds() {
 		case p == nil && a.jumped:
 			continue
 		case p == nil:
-			f.Message = fmt.Sprintf("was bound by attempt %s, for which nothing was ever reserved", pod.token)
+			f.Message = fmt.Sprintf("was bound by attempt %s, for which nothing was ever reserved", attempt)
 		case p.node != pod.node:
-			f.Message = fmt.Sprintf("was bound to %s by attempt %s, which had reserved %s", pod.node, pod.token, p.node)
+			f.Message = fmt.Sprintf("was bound to %s by attempt %s, which had reserved %s", pod.node, attempt, p.node)
 		case p.left != 0 && pod.bound.after >= p.leftAt:
 			f.Invariant, f.Revision = "S2", p.left
-			f.Message = fmt.Sprintf("was bound by attempt %s, whose reservation had been released at high-water %d", pod.token, p.leftAt)
+			f.Message = fmt.Sprintf("was bound by attempt %s, whose reservation had been released at high-water %d",
+				attempt, p.leftAt)
 		default:
 			continue
 		}
@@ -74,7 +75,7 @@ func (a *replay) checkNodeAtBind(p *podLife, pods []*podLife) {
 	}
 	used, foreign := amounts{}, false
 	for _, other := range pods {
-		if other.ended.maybe(p.bound.rv + 1) {
+		if other.ended.maybe(p.bound.rv) {
 			continue
 		}
 		foreign = foreign || !other.ours()
@@ -104,7 +105,7 @@ func (a *replay) checkNodeAtBind(p *podLife, pods []*podLife) {
 func (a *replay) nodeNamed(name string, rv uint64) *nodeLife {
 	var found *nodeLife
 	for _, n := range a.byName[name] {
-		if n.born.maybe(rv+1) && !n.gone.surely(rv) && (found == nil || n.born.rv < found.born.rv) {
+		if n.born.maybe(rv) && !n.gone.surely(rv) && (found == nil || n.born.rv < found.born.rv) {
 			found = n
 		}
 	}

@@ -31,7 +31,7 @@ func (a *replay) checkFresh() {
 // not bound yet, and no mark had come.
 func (a *replay) horizon(p *placement) uint64 {
 	rv := a.latest(a.revision)
-	if p.pod != nil && p.pod.token == p.token && p.pod.bound.known() {
+	if p.pod != nil && p.pod.token == p.entry.Token && p.pod.bound.known() {
 		rv = min(rv, p.pod.bound.rv-1)
 	}
 	return rv
@@ -39,11 +39,11 @@ func (a *replay) horizon(p *placement) uint64 {
 
 // checkSize: a reservation is for what the pod asks for (S1).
 func (a *replay) checkSize(p *placement) {
-	asks := p.pod.decided(p.podRV).requests
+	asks := p.pod.decided(p.entry.PodRV).requests
 	for _, name := range slices.Sorted(maps.Keys(asks)) {
-		if name != string(corev1.ResourcePods) && p.requests[name] < asks[name] {
+		if name != string(corev1.ResourcePods) && p.entry.Requests[name] < asks[name] {
 			a.violate("S1", []string{p.object(), nodeObject(p.node)}, "asks for %d of %s, and %d is reserved",
-				asks[name], name, p.requests[name])
+				asks[name], name, p.entry.Requests[name])
 		}
 	}
 }
@@ -94,9 +94,9 @@ func (a *replay) checkRoom(fresh []*placement) {
 // least is what the placement takes at least.
 func (p *placement) least(lo, hi uint64) amounts {
 	if p.pod != nil {
-		return p.pod.requests(min(lo, max(p.podRV, 1)), hi)
+		return p.pod.requests(min(lo, max(p.entry.PodRV, 1)), hi)
 	}
-	out := maps.Clone(p.requests)
+	out := maps.Clone(amounts(p.entry.Requests))
 	if out == nil {
 		out = amounts{}
 	}
@@ -109,7 +109,7 @@ func (p *placement) least(lo, hi uint64) amounts {
 func (a *replay) foreignOn(node string, lo, hi uint64) amounts {
 	sum := amounts{}
 	for _, p := range a.foreign[node] {
-		if p.bound.surely(lo) && !p.ended.maybe(hi+1) {
+		if p.bound.surely(lo) && !p.ended.maybe(hi) {
 			for name, n := range p.requests(lo, hi) {
 				sum[name] += n
 			}
@@ -120,25 +120,21 @@ func (a *replay) foreignOn(node string, lo, hi uint64) amounts {
 
 func (a *replay) checkPorts(fresh []*placement, other *placement) {
 	for _, p := range fresh {
-		if p == other || p.podUID == other.podUID {
+		if p == other || p.entry.PodUID == other.entry.PodUID {
 			continue
 		}
-		for _, port := range p.ports {
-			if slices.ContainsFunc(other.hostPorts(), func(q ledger.HostPort) bool { return clash(port, q) }) {
+		for _, port := range p.entry.Ports {
+			if slices.ContainsFunc(other.entry.Ports, func(q ledger.HostPort) bool { return clash(port, q) }) {
 				a.violate("S7", []string{p.object(), other.object(), nodeObject(p.node)},
-					"has port %d of the node, which %s has", port.Port, other.podName)
+					"has port %d of the node, which %s has", port.Port, other.name())
 			}
 		}
 	}
 }
 
-// hostPorts are the reservation's own, or those of a pod that was bound before the history.
-func (p *placement) hostPorts() []ledger.HostPort {
-	if p.committed != 0 || p.pod == nil {
-		return p.ports
-	}
+// portsOf are the ports of the node that a pod occupies.
+func portsOf(pod *corev1.Pod) []ledger.HostPort {
 	var out []ledger.HostPort
-	pod := p.pod.last().pod
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		for _, port := range c.Ports {
 			if port.HostPort > 0 {
@@ -167,7 +163,7 @@ func (a *replay) checkFit(p *placement) {
 	if node == nil {
 		return
 	}
-	pod, why := p.pod.decided(p.podRV).pod, ""
+	pod, why := p.pod.decided(p.entry.PodRV).pod, ""
 	for _, v := range within(node.versions, p.knownNodes, a.horizon(p)) {
 		if why = objection(pod, v.object); why == "" {
 			return

@@ -24,7 +24,7 @@ func (a *replay) checkKey(ev LedgerEvent) {
 	switch {
 	case strings.HasPrefix(ev.Key, ledger.PrefixNode) && ev.Deleted:
 		uid := strings.TrimPrefix(ev.Key, ledger.PrefixNode)
-		if node := a.nodes[uid]; node != nil && !node.gone.maybe(a.latest(a.revision)+1) {
+		if node := a.nodes[uid]; node != nil && !node.gone.maybe(a.latest(a.revision)) {
 			a.violate("S12", []string{nodeObject(node.name), ledgerObject(ev.Key)},
 				"its document was deleted while the node lives")
 		}
@@ -97,13 +97,15 @@ func (a *replay) checkClaims(doc ledger.NodeDoc) {
 			continue
 		}
 		if plan, claimed := plans[e.PodUID]; claimed {
-			a.violate("S5", []string{entryObject(e), nodeObject(doc.NodeName)}, "is claimed by plans %q and %q", plan, e.Plan)
+			a.violate("S5", []string{entryObject(e), nodeObject(doc.NodeName)},
+				"is claimed by plans %q and %q", plan, e.Plan)
 		}
 		plans[e.PodUID] = e.Plan
 	}
 	for _, e := range doc.Entries {
 		if _, claimed := plans[e.PodUID]; claimed && e.Role == ledger.RoleKeeper {
-			a.violate("S5", []string{entryObject(e), nodeObject(doc.NodeName)}, "is claimed as a victim while placements rely on it")
+			a.violate("S5", []string{entryObject(e), nodeObject(doc.NodeName)},
+				"is claimed as a victim while placements rely on it")
 		}
 	}
 }
@@ -117,7 +119,7 @@ func (a *replay) checkStep(old, now ledger.Entry, before, after ledger.NodeDoc) 
 			a.violate("S4", []string{entryObject(now), nodeObject(after.NodeName)}, "its reservation went from %s to %s",
 				old.State, now.State)
 		}
-		if now.State == ledger.Committed {
+		if now.State == ledger.Committed && forward {
 			a.commit(now, before, after)
 		}
 	}
@@ -162,12 +164,13 @@ func (a *replay) checkDeparture(e ledger.Entry, before, after ledger.NodeDoc) {
 	objects := []string{entryObject(e), nodeObject(after.NodeName)}
 	if pod == nil {
 		if hw < e.PodRV {
-			a.violate("S4", objects, "its reservation left at high-water %d, before the pod's own resourceVersion %d", hw, e.PodRV)
+			a.violate("S4", objects, "its reservation left at high-water %d, before the pod's own resourceVersion %d",
+				hw, e.PodRV)
 		}
 		return
 	}
 	switch {
-	case pod.bound.maybe(hw + 1), pod.ended.maybe(hw + 1):
+	case pod.bound.maybe(hw), pod.ended.maybe(hw):
 	case e.State != ledger.Fencing:
 		a.violate("S4", objects, "its committed reservation left at high-water %d without a fence, and no fact up to there "+
 			"shows the pod bound or gone", hw)
@@ -218,20 +221,25 @@ func (a *replay) checkDisplaced(before map[string]ledger.NodeDoc) {
 	for uid, old := range before {
 		for _, e := range reservations(old) {
 			now, ok := a.docs[uid].Find(e.PodUID)
-			if e.State != ledger.Held || ok && now.Token == e.Token {
-				continue
+			if e.State == ledger.Held && (!ok || now.Token != e.Token) && !a.over(e.PodUID) {
+				a.checkTaker(e, a.docs[uid])
 			}
-			for _, p := range a.fresh {
-				taker, found := a.docs[uid].Find(p.podUID)
-				if p.nodeUID != uid || !found || taker.Priority > e.Priority || p.podUID == e.PodUID {
-					continue
-				}
-				if pod := a.pods[e.PodUID]; pod != nil && (pod.ended.maybe(a.latest(a.revision)+1) || pod.bound.known()) {
-					continue
-				}
-				a.violate("S10", []string{entryObject(e), p.object(), nodeObject(p.node)},
-					"its held place of priority %d was taken by priority %d", e.Priority, taker.Priority)
-			}
+		}
+	}
+}
+
+// over says whether a pod needs no place any more.
+func (a *replay) over(podUID string) bool {
+	pod := a.pods[podUID]
+	return pod != nil && (pod.ended.maybe(a.latest(a.revision)) || pod.bound.known())
+}
+
+func (a *replay) checkTaker(held ledger.Entry, doc ledger.NodeDoc) {
+	for _, p := range a.fresh {
+		taker, found := doc.Find(p.entry.PodUID)
+		if p.nodeUID == doc.NodeUID && found && taker.Priority <= held.Priority && p.entry.PodUID != held.PodUID {
+			a.violate("S10", []string{entryObject(held), p.object(), nodeObject(p.node)},
+				"its held place of priority %d was taken by priority %d", held.Priority, taker.Priority)
 		}
 	}
 }

@@ -144,7 +144,7 @@ func (p *podLife) goes(at moment) {
 func (p *podLife) fenced(token ledger.Token, rv uint64) bool {
 	for _, v := range p.versions {
 		fence := v.object.pod.Annotations[annotationFence]
-		if v.at.maybe(rv+1) && strings.HasPrefix(fence, token.String()+"-") {
+		if v.at.maybe(rv) && strings.HasPrefix(fence, token.String()+"-") {
 			return true
 		}
 	}

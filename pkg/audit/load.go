@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
 func (a *replay) load(r Record) error {
@@ -117,7 +119,11 @@ func (a *replay) beforeHistory() {
 		if !p.initially || !p.ours() {
 			continue
 		}
-		made := &placement{pod: p, podUID: p.uid, podName: p.name, node: p.node, token: p.token, class: p.last().class}
+		entry := ledger.Entry{
+			PodUID: p.uid, Namespace: p.last().pod.Namespace, Name: p.last().pod.Name, Token: p.token,
+			Ports: portsOf(p.last().pod),
+		}
+		made := &placement{pod: p, entry: entry, node: p.node, class: p.last().class}
 		if node := a.nodeNamed(p.node, p.bound.rv); node != nil {
 			made.nodeUID = node.uid
 		}

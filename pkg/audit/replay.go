@@ -82,15 +82,9 @@ type owner struct {
 
 // placement is one reservation that was committed, or a bind from before the history.
 type placement struct {
-	pod      *podLife // nil: the history does not know the pod
-	podUID   string
-	podName  string
-	nodeUID  string
-	node     string
-	token    ledger.Token
-	requests amounts // as the ledger has it
-	ports    []ledger.HostPort
-	podRV    uint64
+	pod           *podLife // nil: the history does not know the pod
+	entry         ledger.Entry
+	nodeUID, node string
 	// known is what the deciding shard must have applied: the document's high-waters before.
 	knownPods, knownNodes uint64
 	class                 *class
@@ -103,7 +97,7 @@ type placement struct {
 
 // ended says whether what the placement stands for may be over at rv.
 func (p *placement) ended(rv uint64) bool {
-	return p.released != 0 || p.pod != nil && p.pod.ended.maybe(rv+1)
+	return p.released != 0 || p.pod != nil && p.pod.ended.maybe(rv)
 }
 
 // past says whether what the placement stands for was over by a mark, for everybody.
@@ -111,7 +105,8 @@ func (p *placement) past(m Mark) bool {
 	return p.released != 0 && p.released <= m.Ledger || p.pod != nil && p.pod.ended.surely(m.Objects)
 }
 
-func (p *placement) object() string { return podObject(p.podName) }
+func (p *placement) name() string   { return p.entry.Namespace + "/" + p.entry.Name }
+func (p *placement) object() string { return entryObject(p.entry) }
 
 func newReplay() *replay {
 	a := &replay{
@@ -324,10 +319,8 @@ func (a *replay) step(events []LedgerEvent) {
 // commit notes that a reservation may be bound from this revision on.
 func (a *replay) commit(e ledger.Entry, before, after ledger.NodeDoc) {
 	p := &placement{
-		pod: a.pods[e.PodUID], podUID: e.PodUID, podName: e.Namespace + "/" + e.Name,
-		nodeUID: after.NodeUID, node: after.NodeName, token: e.Token, requests: amounts(e.Requests), ports: e.Ports,
-		podRV: e.PodRV, knownPods: before.HW[ledger.KindPod], knownNodes: before.HW[ledger.KindNode],
-		committed: a.revision,
+		pod: a.pods[e.PodUID], entry: e, nodeUID: after.NodeUID, node: after.NodeName, committed: a.revision,
+		knownPods: before.HW[ledger.KindPod], knownNodes: before.HW[ledger.KindNode],
 	}
 	if p.pod != nil {
 		p.class = p.pod.decided(e.PodRV).class
@@ -358,7 +351,7 @@ func (a *replay) leave(e ledger.Entry, before, after ledger.NodeDoc) {
 
 func (a *replay) placementOf(podUID string, token ledger.Token) *placement {
 	for _, p := range a.placements[podUID] {
-		if p.token == token {
+		if p.entry.Token == token {
 			return p
 		}
 	}

@@ -28,7 +28,8 @@ func StripPod(p *corev1.Pod) *corev1.Pod {
 	out.Status.InitContainerStatuses = stripStatuses(p.Status.InitContainerStatuses)
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodResizePending {
-			out.Status.Conditions = append(out.Status.Conditions, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason})
+			kept := corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason}
+			out.Status.Conditions = append(out.Status.Conditions, kept)
 		}
 	}
 	return out
@@ -67,7 +68,8 @@ func stripContainers(in []corev1.Container) []corev1.Container {
 		kept.Resources.Requests = maps.Clone(c.Resources.Requests)
 		for _, p := range c.Ports {
 			if p.HostPort != 0 {
-				kept.Ports = append(kept.Ports, corev1.ContainerPort{HostPort: p.HostPort, HostIP: p.HostIP, Protocol: p.Protocol})
+				port := corev1.ContainerPort{HostPort: p.HostPort, HostIP: p.HostIP, Protocol: p.Protocol}
+				kept.Ports = append(kept.Ports, port)
 			}
 		}
 		out = append(out, kept)

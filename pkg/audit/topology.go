@@ -43,12 +43,12 @@ func (a *replay) checkApart(p *placement, k *class, t *term, hi uint64, verb str
 		return
 	}
 	for q := range k.standing {
-		if q == p || q.podUID == p.podUID || q.ended(hi) {
+		if q == p || q.entry.PodUID == p.entry.PodUID || q.ended(hi) {
 			continue
 		}
 		if other, ok := a.domain(q, t.key, hi); ok && other == domain {
 			a.violate("S7", []string{p.object(), q.object(), nodeObject(p.node), nodeObject(q.node)},
-				"%s %s, and both stand in %s=%s", verb, q.podName, t.key, domain)
+				"%s %s, and both stand in %s=%s", verb, q.name(), t.key, domain)
 		}
 	}
 }
@@ -104,11 +104,11 @@ func (a *replay) countDomains(p *placement, rule *spreadRule, hi uint64, own str
 		}
 		for q := range k.standing {
 			d, ok := a.domain(q, rule.key, hi)
-			if !ok || q.podUID == p.podUID || q.past(past) {
+			if !ok || q.entry.PodUID == p.entry.PodUID || q.past(past) {
 				continue
 			}
 			counts[d]++
-			leaving := q.pod != nil && q.pod.leaving.maybe(hi+1)
+			leaving := q.pod != nil && q.pod.leaving.maybe(hi)
 			if d == own && q.committed < a.revision && !q.ended(hi) && !leaving && a.eligible(q, p, rule, hi) {
 				here++
 			}
@@ -127,7 +127,7 @@ func (a *replay) eligible(q, p *placement, rule *spreadRule, hi uint64) bool {
 func (a *replay) domainsOf(p *placement, rule *spreadRule, hi uint64) (surely, maybe map[string]bool) {
 	surely, maybe = map[string]bool{}, map[string]bool{}
 	for _, n := range a.nodes {
-		if !n.born.maybe(hi + 1) {
+		if !n.born.maybe(hi) {
 			continue
 		}
 		last := n.versions[len(n.versions)-1].object
@@ -137,7 +137,7 @@ func (a *replay) domainsOf(p *placement, rule *spreadRule, hi uint64) (surely, m
 		}
 		maybe[value] = true
 		steady, ok := n.label(rule.key, p.knownNodes, hi)
-		if ok && n.born.surely(p.knownNodes) && !n.gone.maybe(hi+1) && a.counts(p, rule, n, hi) {
+		if ok && n.born.surely(p.knownNodes) && !n.gone.maybe(hi) && a.counts(p, rule, n, hi) {
 			surely[steady] = true
 		}
 	}
@@ -148,7 +148,7 @@ func (a *replay) domainsOf(p *placement, rule *spreadRule, hi uint64) (surely, m
 // the pod selects it and, if the rule asks for that, tolerates its taints (KEP-3094). Nodes
 // that lack a key of another hard constraint do not count.
 func (a *replay) counts(p *placement, rule *spreadRule, n *nodeLife, hi uint64) bool {
-	pod := p.pod.decided(p.podRV).pod
+	pod := p.pod.decided(p.entry.PodRV).pod
 	for _, v := range within(n.versions, p.knownNodes, hi) {
 		if !countsIn(pod, rule, v.object) {
 			return false
@@ -204,7 +204,7 @@ func (a *replay) providers(p *placement, t *term, domain string, hi uint64) (her
 			continue
 		}
 		for q := range k.standing {
-			if q.podUID == p.podUID {
+			if q.entry.PodUID == p.entry.PodUID {
 				continue
 			}
 			d, ok := a.domain(q, t.key, hi)

@@ -18,7 +18,9 @@ func kinds(api kubernetes.Interface) []kind {
 	return []kind{
 		{
 			name: audit.KindNamespace,
-			list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return namespaces.List(ctx, o) },
+			list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				return namespaces.List(ctx, o)
+			},
 			watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 				return namespaces.Watch(ctx, o)
 			},
