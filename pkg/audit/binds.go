@@ -40,7 +40,7 @@ func (a *replay) checkBinds() {
 
 // cutOff says whether the recording of the ledger may have ended before a bind's reservation.
 func (a *replay) cutOff(bound moment) bool {
-	if a.end != nil {
+	if a.end != nil && a.end.Reason == EndStopped {
 		return bound.rv > a.end.Objects
 	}
 	return len(a.marks) == 0 || bound.rv > a.marks[len(a.marks)-1].Objects

@@ -172,9 +172,15 @@ func (a *replay) checkFit(p *placement) {
 	a.violate("fit", []string{p.object(), nodeObject(p.node)}, "was placed on a node %s", why)
 }
 
+// selects says whether a pod's selector and required node affinity mean a node.
+func selects(pod *corev1.Pod, node *corev1.Node) bool {
+	ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
+	return ok && err == nil
+}
+
 // objection says why a pod may not go to a node; "" when it may.
 func objection(pod *corev1.Pod, node *corev1.Node) string {
-	if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !ok {
+	if !selects(pod, node) {
 		return "that it does not select"
 	}
 	if node.Spec.Unschedulable && !tolerates(pod, corev1.Taint{

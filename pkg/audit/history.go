@@ -125,7 +125,9 @@ const EndStopped = "stopped"
 type End struct {
 	Objects uint64 `json:"objects"`
 	Ledger  int64  `json:"ledger"`
-	// Reason is EndStopped, or why the recorder stopped by itself.
+	// Reason is EndStopped, or why the recording could not be brought to such an end; then the
+	// last mark says how far the two belong together. It may be that the recorder
+	// stopped by itself.
 	Reason string `json:"reason"`
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
 // checkTopology holds the rules about pods on other nodes (S7): those the pod carries, and the
@@ -165,7 +164,7 @@ func countsIn(pod *corev1.Pod, rule *spreadRule, node *corev1.Node) bool {
 	}
 	affinity, taints := rule.constraint.NodeAffinityPolicy, rule.constraint.NodeTaintsPolicy
 	if affinity == nil || *affinity == corev1.NodeInclusionPolicyHonor {
-		if ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !ok {
+		if !selects(pod, node) {
 			return false
 		}
 	}

@@ -322,11 +322,26 @@ func (s *stack) audit() {
 	for _, wrong := range audit.Check(nodes, pods) {
 		s.Error(wrong)
 	}
-	result, err := programs.Command(s.Context(), "check", "--kubeconfig", s.cluster.Kubeconfig)
-	s.no(err)
-	if result.Code != 0 {
-		s.Errorf("berth check: exit code %d\n%s%s", result.Code, result.Stdout, result.Stderr)
+	for ledger, flag := range s.ledgers() {
+		result, err := programs.Command(s.Context(), "check", "--kubeconfig", s.cluster.Kubeconfig, flag, ledger)
+		s.no(err)
+		if result.Code != 0 {
+			s.Errorf("berth check: exit code %d\n%s%s", result.Code, result.Stdout, result.Stderr)
+		}
 	}
+}
+
+// ledgers are those that can be read now, each with the flag that names it.
+func (s *stack) ledgers() map[string]string {
+	out := map[string]string{}
+	for ledger := range s.recorded {
+		if strings.Contains(ledger, "://") {
+			out[ledger] = "--etcd-endpoints"
+		} else if _, err := os.Stat(filepath.Join(ledger, "endpoints.json")); err == nil {
+			out[ledger] = "--data-dir"
+		}
+	}
+	return out
 }
 
 // boundOnce checks that each pod of a namespace was announced as bound exactly once, to the node

@@ -26,7 +26,7 @@ const (
 	buffer = 1024
 	// settleTimeout bounds the wait for what had happened when the recorder was told to stop;
 	// settleEvery is how often it looks.
-	settleTimeout = 20 * time.Second
+	settleTimeout = 10 * time.Second
 	settleEvery   = 50 * time.Millisecond
 )
 
@@ -126,7 +126,10 @@ func (r *Recorder) markUntil(ctx, watching context.Context) {
 			return
 		case <-tick.C:
 		}
-		mark, err := r.mark(watching)
+		mark, err := r.mark(ctx)
+		if ctx.Err() != nil {
+			return
+		}
 		if failed := err != nil; failed != missing {
 			r.deps.Logger.Info("marks", "missing", failed, "error", err)
 			missing = failed
