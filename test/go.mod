@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/berth-scheduler/berth/pkg v0.0.0
 	github.com/berth-scheduler/berth/services/descheduler v0.0.0
 	github.com/berth-scheduler/berth/services/scheduler v0.0.0

@@ -56,7 +56,7 @@ func (s *stores) open(ctx context.Context, o *options, logger *slog.Logger) erro
 		return fmt.Errorf("--etcd-endpoints: %w", err)
 	}
 	cfg := jetstream.Config{
-		URLs: o.natsURLs, Name: "berth", Logger: logger, OnDropped: telemetry.BusDropped,
+		URLs: o.natsURLs, Name: "berth", Logger: logger, Replicas: o.natsReplicas, OnDropped: telemetry.BusDropped,
 		CAFile: o.tls.natsCA, CertFile: o.tls.natsCert, KeyFile: o.tls.natsKey, CredsFile: o.tls.natsCreds,
 	}
 	if s.embedded != nil && s.embedded.HasNATS() {

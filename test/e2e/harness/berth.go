@@ -3,9 +3,7 @@ package harness
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -111,20 +109,7 @@ func (p Programs) launch(ctx context.Context, dir, name string, args []string) (
 
 // get answers a path of the process's HTTP server; an error for any status but 200.
 func (b *Berth) get(ctx context.Context, path string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.Address+path, nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("GET %s: %s", path, response.Status)
-	}
-	return string(text), err
+	return fetch(ctx, "http://"+b.Address+path)
 }
 
 // Metric sums the samples of a metric whose labels contain all of labels, each as name="value".
