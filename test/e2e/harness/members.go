@@ -50,12 +50,13 @@ func (p Programs) StartEtcd(ctx context.Context, dir string, n int) (*Members, e
 	return m, m.startAll(ctx)
 }
 
-// natsConfig is the file of one server of a cluster; jetstream's sync interval has no flag.
+// natsConfig is the file of one server of a cluster; jetstream's sync interval has no flag. Clients
+// are not told of the other servers: a test decides by what way they get there.
 const natsConfig = `server_name: member-%d
 listen: %q
 http: %q
 jetstream { store_dir: %q, sync_interval: always }
-cluster { name: berth, listen: %q, routes: [%s] }
+cluster { name: berth, listen: %q, routes: [%s], no_advertise: true }
 `
 
 // StartNATS starts a NATS cluster of n servers with JetStream, which sync every write.
