@@ -49,7 +49,8 @@ func TestChaos(t *testing.T) {
 	g.Go(func() error { return s.load.run(loading, ctx) })
 	g.Go(func() error { return s.breakThings(ctx) })
 	s.no(g.Wait())
-	t.Logf("healed after %s; %d pods were created, %d deleted", *lasts, s.load.created, s.load.deleted)
+	t.Logf("healed after %s; %d pods were created, %d deleted, %d nodes cordoned",
+		*lasts, s.load.created, s.load.deleted, s.load.cordons)
 	began := time.Now()
 	s.no(harness.Eventually(t.Context(), settledWithin, "every pod is bound", s.load.unbound))
 	t.Logf("every pod was bound %s later", time.Since(began).Round(100*time.Millisecond))

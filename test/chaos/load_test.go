@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
@@ -27,6 +28,8 @@ const (
 	keep  = 350
 	// apartPods repel each other by hostname; evenPods are spread over zones with a skew of 1.
 	apartPods, evenPods = 1, 3
+	// nodeCount is how many nodes there are, demo-0001 and so on.
+	nodeCount = 60
 )
 
 // load is pods that come and go.
@@ -35,6 +38,9 @@ type load struct {
 	rng     *rand.Rand
 	created int
 	deleted int
+	// cordoned is the node that was taken out last, to be given back at the next step.
+	cordoned string
+	cordons  int
 }
 
 func newLoad(ctx context.Context, client kubernetes.Interface, seed uint64) (*load, error) {
@@ -89,6 +95,10 @@ func (l *load) step(ctx context.Context) error {
 	if err := harness.CreatePods(ctx, l.client, pods); err != nil {
 		return err
 	}
+	// While the pods are under way: reservations on a cordoned node have to be taken back.
+	if err := l.cordonAnother(ctx); err != nil {
+		return err
+	}
 	list, err := l.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -108,6 +118,25 @@ func (l *load) step(ctx context.Context) error {
 		l.deleted++
 	}
 	return nil
+}
+
+// cordonAnother takes a node out that holds reservations, as likely as not, and gives the one
+// before back.
+func (l *load) cordonAnother(ctx context.Context) error {
+	if l.cordoned != "" {
+		if err := l.cordon(ctx, l.cordoned, false); err != nil {
+			return err
+		}
+	}
+	l.cordoned = fmt.Sprintf("demo-%04d", 1+l.rng.IntN(nodeCount))
+	l.cordons++
+	return l.cordon(ctx, l.cordoned, true)
+}
+
+func (l *load) cordon(ctx context.Context, node string, out bool) error {
+	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, out)
+	_, err := l.client.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	return err
 }
 
 func (l *load) pod(i int) *corev1.Pod {

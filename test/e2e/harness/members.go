@@ -50,13 +50,16 @@ func (p Programs) StartEtcd(ctx context.Context, dir string, n int) (*Members, e
 	return m, m.startAll(ctx)
 }
 
-// natsConfig is the file of one server of a cluster; jetstream's sync interval has no flag. Clients
-// are not told of the other servers: a test decides by what way they get there.
+// natsConfig is the file of one server; jetstream's sync interval has no flag.
 const natsConfig = `server_name: member-%d
 listen: %q
 http: %q
 jetstream { store_dir: %q, sync_interval: always }
-cluster { name: berth, listen: %q, routes: [%s], no_advertise: true }
+`
+
+// natsCluster is the rest of it, for one of several. Clients are not told of the other servers: a
+// test decides by what way they get there.
+const natsCluster = `cluster { name: berth, listen: %q, routes: [%s], no_advertise: true }
 `
 
 // StartNATS starts a NATS cluster of n servers with JetStream, which sync every write.
@@ -75,8 +78,10 @@ func (p Programs) StartNATS(ctx context.Context, dir string, n int) (*Members, e
 	}
 	for i := range n {
 		file := filepath.Join(dir, fmt.Sprintf("member-%d.conf", i))
-		text := fmt.Sprintf(natsConfig, i, ports[3*i], ports[3*i+1], filepath.Join(dir, fmt.Sprintf("data-%d", i)),
-			ports[3*i+2], strings.Join(routes, ", "))
+		text := fmt.Sprintf(natsConfig, i, ports[3*i], ports[3*i+1], filepath.Join(dir, fmt.Sprintf("data-%d", i)))
+		if n > 1 {
+			text += fmt.Sprintf(natsCluster, ports[3*i+2], strings.Join(routes, ", "))
+		}
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			return nil, err
 		}
