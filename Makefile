@@ -132,7 +132,7 @@ race: ## Unit tests under the race detector
 
 .PHONY: e2e
 e2e: build .cluster-programs ## End-to-end tests on a real API server, a few labs among them (RUN=regexp)
-	@go test -p 1 -tags e2e -count 1 -timeout 20m -run '$(RUN)' ./test/e2e/... ./test/labs
+	@go test -p 1 -tags e2e -count 1 -timeout 20m -run '$(RUN)' ./test/e2e/... ./test/chaos ./test/labs
 
 # The labs to run, by folder of examples/labs, and the scheduler that has to do what they say.
 LABS ?= all
@@ -186,7 +186,7 @@ docs-check: ## Links between documents resolve, mentioned make targets exist, no
 	@go test -count=1 ./test/docs ./test/labs
 
 .PHONY: presubmit
-presubmit: test race cluster-check labs ## What is run before a change is merged: more than a change alone needs
+presubmit: test race cluster-check labs linz ## What is run before a change is merged: more than a change alone needs
 	@$(MAKE) conformance LONG=1
 	@$(MAKE) fuzz PKG=./pkg/placement
 

@@ -118,5 +118,9 @@ func (k *keeper) stop(ctx context.Context) error {
 	if k.mu.running == nil {
 		return nil
 	}
+	if !k.mu.wasReady {
+		k.mu.running.Kill() // it may be starting, and would say that it was interrupted
+		return nil
+	}
 	return k.mu.running.Stop(ctx)
 }

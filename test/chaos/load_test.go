@@ -28,7 +28,7 @@ const (
 	keep  = 350
 	// apartPods repel each other by hostname; evenPods are spread over zones with a skew of 1.
 	apartPods, evenPods = 1, 3
-	// nodeCount is how many nodes there are, demo-0001 and so on.
+	// nodeCount is how many nodes there are, demo-0000 and so on.
 	nodeCount = 60
 )
 
@@ -128,7 +128,7 @@ func (l *load) cordonAnother(ctx context.Context) error {
 			return err
 		}
 	}
-	l.cordoned = fmt.Sprintf("demo-%04d", 1+l.rng.IntN(nodeCount))
+	l.cordoned = fmt.Sprintf("demo-%04d", l.rng.IntN(nodeCount))
 	l.cordons++
 	return l.cordon(ctx, l.cordoned, true)
 }
