@@ -212,7 +212,8 @@ func writeAudit(w io.Writer, r *audit.Report, format string) error {
 	if done, err := writeStructured(w, r, format); done {
 		return err
 	}
-	fmt.Fprintf(w, "ledger: %d revisions (%d to %d), partitions taken %d times\n", r.Revisions, r.First, r.Last, r.Takeovers)
+	fmt.Fprintf(w, "ledger: %d revisions (%d to %d), partitions taken %d times\n",
+		r.Revisions, r.First, r.Last, r.Takeovers)
 	fmt.Fprintf(w, "reservations: %d, of them %d handed over, %d fenced, %d unresolved\n",
 		r.Reserved, r.HandedOver, r.Fenced, r.Unresolved)
 	fmt.Fprintf(w, "API server: %d versions of %d nodes and %d pods: %d bound by Berth, %d by others\n",

@@ -109,8 +109,11 @@ func listCluster(ctx context.Context, client kubernetes.Interface, in *audit.Sta
 	if err != nil {
 		return err
 	}
-	in.Namespaces, err = listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]corev1.Namespace, string, error) {
-		page, err := client.CoreV1().Namespaces().List(ctx, o)
+	namespaces := client.CoreV1().Namespaces()
+	in.Namespaces, err = listPages(ctx, func(
+		ctx context.Context, o metav1.ListOptions,
+	) ([]corev1.Namespace, string, error) {
+		page, err := namespaces.List(ctx, o)
 		if err != nil {
 			return nil, "", fmt.Errorf("list namespaces: %w", err)
 		}

@@ -263,9 +263,12 @@ func TestOwnersAndDocuments(t *testing.T) {
 	})
 	t.Run("S12: a guard is deleted while its term is in use", func(t *testing.T) {
 		s := begin(t)
-		term := ledger.Term{Kind: ledger.TermApart, TopologyKey: "zone", Parts: []ledger.TermPart{{Namespaces: []string{"d"}}}}
+		term := ledger.Term{
+			Kind: ledger.TermApart, TopologyKey: "zone", Parts: []ledger.TermPart{{Namespaces: []string{"d"}}},
+		}
+		value := s.must(ledger.EncodeTerm(ledger.RegisteredTerm{Term: term}))
 		guard := ledger.KeyGuard(term.ID(), "a", ledger.Carriers)
-		s.key(LedgerEvent{Key: ledger.KeyTerm(term.ID()), Value: s.must(ledger.EncodeTerm(ledger.RegisteredTerm{Term: term}))})
+		s.key(LedgerEvent{Key: ledger.KeyTerm(term.ID()), Value: value})
 		s.key(LedgerEvent{Key: guard, Deleted: true})
 		s.finds("violation S12 ledger/" + guard)
 	})

@@ -230,12 +230,7 @@ func (c *standing) balance(at *account) {
 func (c *standing) places(at *account) {
 	for i, r := range at.residents {
 		for _, other := range at.residents[:i] {
-			for _, p := range portsOf(r.pod) {
-				if slices.ContainsFunc(portsOf(other.pod), func(q ledger.HostPort) bool { return clash(p, q) }) {
-					c.add(ownFault(r.ours && other.ours), "S7", fmt.Sprintf("has port %d of node %s, which %s has",
-						p.Port, at.node.Name, nameOf(other.pod)), nameOf(r.pod), nameOf(other.pod))
-				}
-			}
+			c.ports(r, other)
 		}
 		if why := objection(r.pod, at.node); why != "" && r.ours {
 			severity := Violation
@@ -243,6 +238,15 @@ func (c *standing) places(at *account) {
 				severity = Warning // taints and cordons may have come after the bind, and do not undo it
 			}
 			c.add(severity, "fit", "stands on node "+at.node.Name+" "+why, nameOf(r.pod))
+		}
+	}
+}
+
+func (c *standing) ports(r, other *resident) {
+	for _, p := range portsOf(r.pod) {
+		if slices.ContainsFunc(portsOf(other.pod), func(q ledger.HostPort) bool { return clash(p, q) }) {
+			c.add(ownFault(r.ours && other.ours), "S7", fmt.Sprintf("has port %d of node %s, which %s has",
+				p.Port, r.node.Name, nameOf(other.pod)), nameOf(r.pod), nameOf(other.pod))
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,7 +75,7 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{T: t, seed: *seed, wires: newWires(), keepers: map[string]*keeper{}}
 	if s.seed == 0 {
-		s.seed = rand.Uint64N(1_000_000)
+		s.seed = uint64(time.Now().UnixNano() % 1_000_000)
 	}
 	t.Logf("chaos for %s with seed %d", *lasts, s.seed)
 	var err error
@@ -104,7 +103,8 @@ func newSite(t *testing.T) *site {
 	s.atEnd(s.nats.Stop)
 	t.Cleanup(s.wires.close)
 	s.history, err = s.programs.Record(t.Context(), harness.HistoryConfig{
-		Kubeconfig: s.cluster.Kubeconfig, Etcd: strings.Join(s.etcd.URLs, ","), Dir: s.dir, Name: "record", MaxMiB: historyMiB,
+		Kubeconfig: s.cluster.Kubeconfig, Etcd: strings.Join(s.etcd.URLs, ","),
+		Dir: s.dir, Name: "record", MaxMiB: historyMiB,
 	})
 	s.no(err)
 	s.atEnd(s.history.Stop)

@@ -70,7 +70,7 @@ func (k *keeper) look() {
 		return
 	}
 	if !k.mu.wasReady && !k.mu.held {
-		ctx, cancel := context.WithTimeout(context.Background(), restartAfter) //nolint:background // a look, bounded by itself
+		ctx, cancel := context.WithTimeout(context.Background(), restartAfter)
 		defer cancel()
 		_, err := k.mu.running.Ready(ctx)
 		k.mu.wasReady = err == nil

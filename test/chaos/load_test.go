@@ -142,8 +142,9 @@ func (l *load) cordon(ctx context.Context, node string, out bool) error {
 func (l *load) pod(i int) *corev1.Pod {
 	app := "plain"
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("pod-%05d", l.created)}}
+	cpu := *resource.NewMilliQuantity(int64(100+l.rng.IntN(5)*200), resource.DecimalSI)
 	p.Spec.Containers = []corev1.Container{{Name: "c", Image: "none", Resources: corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(int64(100+l.rng.IntN(5)*200), resource.DecimalSI)},
+		Requests: corev1.ResourceList{corev1.ResourceCPU: cpu},
 	}}}
 	switch {
 	case i < apartPods:

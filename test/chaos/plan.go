@@ -76,7 +76,9 @@ func plan(seed uint64, within time.Duration) []fault {
 	}
 	var out []fault
 	for at := between(minGap, maxGap); at < within-calm; at += between(minGap, maxGap) {
-		f := fault{begin: at, lasts: between(minLast, maxLast), target: services[rng.IntN(len(services))], member: rng.IntN(3)}
+		f := fault{
+			begin: at, lasts: between(minLast, maxLast), target: services[rng.IntN(len(services))], member: rng.IntN(3),
+		}
 		dice := rng.IntN(total)
 		for _, k := range kinds {
 			if f.kind = k.kind; dice < k.weight {

@@ -83,7 +83,7 @@ func newLab(t *testing.T) *lab {
 	t.Helper()
 	l := &lab{T: t, seed: *seed, site: newSite()}
 	if l.seed == 0 {
-		l.seed = rand.Uint64()
+		l.seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("seed %d", l.seed)
 	programs, err := harness.Find()
