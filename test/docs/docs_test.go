@@ -19,7 +19,7 @@ var (
 	mention = regexp.MustCompile("(?:^|`|\\$ |&& )make ([a-z][a-z0-9-]*)")
 	target  = regexp.MustCompile(`^([a-z][a-z0-9-]*):(?:[^=]|$)`)
 	// testName is a test mentioned in code, testFunction one that exists.
-	testName     = regexp.MustCompile("\\bTest[A-Z][A-Za-z0-9]+")
+	testName     = regexp.MustCompile(`\bTest[A-Z][A-Za-z0-9]+`)
 	testFunction = regexp.MustCompile(`^func (Test[A-Z][A-Za-z0-9]+)\(`)
 	// notInSlug is what GitHub leaves out of a heading's anchor.
 	notInSlug = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
