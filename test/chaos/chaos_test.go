@@ -163,8 +163,8 @@ func (s *site) breakThings(ctx context.Context) error {
 	began := time.Now()
 	var stores sync.Mutex // one member of a store at a time: two are an outage
 	for _, f := range plan(s.seed, *lasts) {
-		if err := pauseFor(ctx, time.Until(began.Add(f.begin))); err != nil {
-			return err
+		if pauseFor(ctx, time.Until(began.Add(f.begin))) != nil {
+			break // a fault could not be made or ended, which Wait tells
 		}
 		g.Go(func() error {
 			if f.ofStore() {

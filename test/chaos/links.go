@@ -67,9 +67,6 @@ func (w *wires) kubeconfig(service, original, path string) error {
 	return clientcmd.WriteToFile(*config, path)
 }
 
-// toxicName is that of the one toxic a proxy has at a time.
-const toxicName = "fault"
-
 // toxic is what toxiproxy's own interface takes.
 type toxic struct {
 	Name       string         `json:"name"`
@@ -78,28 +75,26 @@ type toxic struct {
 	Attributes map[string]any `json:"attributes"`
 }
 
-// toxics of each kind of fault: timeout with 0 swallows everything and keeps the connection.
+// toxics of each kind of fault: timeout with 0 swallows everything and keeps the connection. (A proxy
+// is never stopped to cut a link: somebody else may get its port meanwhile.)
 var toxics = map[faultKind][]toxic{
-	swallow: {
-		{Name: toxicName + "-up", Type: "timeout", Stream: "upstream", Attributes: map[string]any{"timeout": 0}},
-		{Name: toxicName + "-down", Type: "timeout", Stream: "downstream", Attributes: map[string]any{"timeout": 0}},
+	cut: {
+		{Type: "reset_peer", Stream: "upstream", Attributes: map[string]any{"timeout": 0}},
+		{Type: "reset_peer", Stream: "downstream", Attributes: map[string]any{"timeout": 0}},
 	},
-	loseAnswer: {{
-		Name: toxicName, Type: "timeout", Stream: "downstream", Attributes: map[string]any{"timeout": 0},
-	}},
-	slow: {{
-		Name: toxicName, Type: "latency", Stream: "downstream", Attributes: map[string]any{"latency": 700, "jitter": 600},
-	}},
+	swallow: {
+		{Type: "timeout", Stream: "upstream", Attributes: map[string]any{"timeout": 0}},
+		{Type: "timeout", Stream: "downstream", Attributes: map[string]any{"timeout": 0}},
+	},
+	loseAnswer: {{Type: "timeout", Stream: "downstream", Attributes: map[string]any{"timeout": 0}}},
+	slow:       {{Type: "latency", Stream: "downstream", Attributes: map[string]any{"latency": 700, "jitter": 600}}},
 }
 
 // spoil breaks a service's link.
 func (w *wires) spoil(f fault) error {
 	for _, p := range w.proxies[f.target+" "+f.link] {
-		if f.kind == cut {
-			p.Stop()
-			continue
-		}
 		for _, t := range toxics[f.kind] {
+			t.Name = f.toxic(t)
 			text, err := json.Marshal(t)
 			if err != nil {
 				return err
@@ -112,22 +107,21 @@ func (w *wires) spoil(f fault) error {
 	return nil
 }
 
-// mend ends what spoil began. Connections that swallowed something are closed: nobody gives back
-// what was lost, as when a network comes back after a time-out.
+// mend ends what spoil began. Connections that swallowed something are closed by that: nobody gives
+// back what was lost, as when a network comes back after a time-out.
 func (w *wires) mend(ctx context.Context, f fault) error {
 	for _, p := range w.proxies[f.target+" "+f.link] {
-		if f.kind != cut && f.kind != slow {
-			p.Stop()
-		}
-		p.Toxics.ResetToxics(ctx)
-		if f.kind != slow {
-			if err := p.Start(); err != nil {
+		for _, t := range toxics[f.kind] {
+			if err := p.Toxics.RemoveToxic(ctx, f.toxic(t)); err != nil {
 				return fmt.Errorf("%s: %w", f, err)
 			}
 		}
 	}
 	return nil
 }
+
+// toxic is the name of one of the fault's toxics: faults of one link may overlap.
+func (f fault) toxic(t toxic) string { return fmt.Sprintf("%s %s", f.begin, t.Stream) }
 
 func (w *wires) close() {
 	for _, all := range w.proxies {
