@@ -35,6 +35,8 @@ type class struct {
 	gauges      []gauge
 	bonus       imageBonus
 	wide        *wide // shared with other classes
+	// best are the slots of the nodes that the last decision ranked, all different.
+	best []int32
 	// diagnosis is what was last found out about why no node passes, diagnosed when.
 	diagnosis Diagnosis
 	diagnosed uint64
@@ -88,9 +90,16 @@ func (c *class) catchUp(e *Engine) {
 }
 
 // follow goes through the moves one by one. A node is looked at when its last move comes.
+// Its group is another one only if its object changed, or pods came or went that count for
+// the rules beyond one node.
 func (c *class) follow(e *Engine) {
 	for at := c.seen + 1; at <= e.journal.now; at++ {
-		if slot := int(e.journal.last[at%journalSize].slot); e.journal.moved[slot] == at {
+		m := &e.journal.last[at%journalSize]
+		slot := int(m.slot)
+		if c.group[slot] != noGroup && c.wide.counts(e, m.kind) {
+			c.regroupSlot(slot)
+		}
+		if e.journal.moved[slot] == at {
 			c.refresh(e, slot, e.journal.restated[slot] > c.seen)
 		}
 	}
@@ -119,7 +128,8 @@ func growBy[T any](list []T, n int, value T) []T {
 	return list
 }
 
-// refresh looks at one node again. restated: at its object too.
+// refresh looks at one node again. restated: at its object too; otherwise a node that is
+// in a group stays in it for as long as it passes.
 func (c *class) refresh(e *Engine, slot int, restated bool) {
 	if restated {
 		c.restate(e, slot)
@@ -133,7 +143,9 @@ func (c *class) refresh(e *Engine, slot int, restated bool) {
 	}
 	cell.score = int32(c.plan.usage.score(&e.resources, slot))
 	c.base[slot] = cell.score + c.bonus.points(c.plan.image, cell.held)
-	c.regroupSlot(slot)
+	if restated || c.group[slot] == noGroup {
+		c.regroupSlot(slot)
+	}
 }
 
 // restate asks the rules that read a node's object alone.

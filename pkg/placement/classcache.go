@@ -2,6 +2,9 @@ package placement
 
 import (
 	"container/list"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -13,6 +16,8 @@ type classCache struct {
 	// recent is the order of use, the latest first.
 	recent *list.List
 	wides  map[wideKey]*wide
+	// byPod is a shortcut past the signature for pods whose parts have been seen before.
+	byPod map[podKey]*cached
 	// spare is a class that went, whose arrays the next one may have.
 	spare *class
 }
@@ -21,17 +26,52 @@ type cached struct {
 	*class
 	place *list.Element // its Value is the *cached
 	size  int64
+	// known are the keys of byPod that lead here, the oldest first.
+	known []podKey
+}
+
+// podKey is all of a pod that a class depends on, by identity: it is kept once for pods
+// that have it in common. The pod stands on no node yet.
+type podKey struct {
+	profile  *Profile
+	template *corev1.Pod
+	kind     *state.Kind
+	status   *corev1.PodStatus
+	home     bool
+}
+
+// maxKnown bounds the shortcuts to one class. Pods whose template is of one pod alone, as
+// those of a StatefulSet, would add one each.
+const maxKnown = 8
+
+// keyOf returns the key of a pod; !ok for a pod that has none.
+func keyOf(p *Profile, q Query) (key podKey, ok bool) {
+	return podKey{p, q.Pod.Template, q.Pod.Kind, q.Pod.Status(), q.Home}, q.Pod.NodeName == ""
 }
 
 func newClassCache(budget int64) classCache {
-	return classCache{budget: budget, byKey: map[classKey]*cached{}, wides: map[wideKey]*wide{}, recent: list.New()}
+	return classCache{
+		budget: budget, recent: list.New(),
+		byKey: map[classKey]*cached{}, byPod: map[podKey]*cached{}, wides: map[wideKey]*wide{},
+	}
 }
 
 // add takes in a new class.
-func (k *classCache) add(c *class) {
+func (k *classCache) add(c *class) *cached {
 	entry := &cached{class: c}
 	entry.place = k.recent.PushFront(entry)
 	k.byKey[c.key] = entry
+	return entry
+}
+
+// know remembers that a pod is of a class.
+func (k *classCache) know(key podKey, entry *cached) {
+	if len(entry.known) == maxKnown {
+		delete(k.byPod, entry.known[0])
+		entry.known = slices.Delete(entry.known, 0, 1)
+	}
+	entry.known = append(entry.known, key)
+	k.byPod[key] = entry
 }
 
 // use notes that a class is asked about.
@@ -58,6 +98,9 @@ func (k *classCache) settle(c *class, nodes int) {
 func (k *classCache) drop(entry *cached) {
 	k.recent.Remove(entry.place)
 	delete(k.byKey, entry.key)
+	for _, key := range entry.known {
+		delete(k.byPod, key)
+	}
 	k.size -= entry.size
 	k.spare = entry.class
 	w := entry.wide
@@ -72,6 +115,7 @@ func (k *classCache) drop(entry *cached) {
 
 func (k *classCache) clear() {
 	clear(k.byKey)
+	clear(k.byPod)
 	clear(k.wides)
 	k.recent.Init()
 	k.size, k.spare = 0, nil
@@ -91,14 +135,36 @@ func (k *classCache) blank(key classKey) *class {
 
 // classOf finds the class of a pod, or makes it.
 func (e *Engine) classOf(p *Profile, q Query) (*class, error) {
+	key, brief := keyOf(p, q)
+	if entry, ok := e.cache.byPod[key]; ok && brief && e.serves(entry, q.Pod) {
+		e.cache.use(entry)
+		return entry.class, nil
+	}
+	entry, err := e.find(p, q)
+	if err != nil {
+		return nil, err
+	}
+	if brief {
+		e.cache.know(key, entry)
+	}
+	return entry.class, nil
+}
+
+// serves tells whether a class was made from what is still so.
+func (e *Engine) serves(entry *cached, pod *state.Pod) bool {
+	return entry.basis == e.basis() && e.isCurrent(entry.wide, pod)
+}
+
+// find is classOf by what is written in the pod.
+func (e *Engine) find(p *Profile, q Query) (*cached, error) {
 	shape, wideLen, err := e.sign.of(q.Pod)
 	if err != nil {
 		return nil, err
 	}
 	if entry, ok := e.cache.byKey[classKey{p, q.Pod.Kind, q.Home, string(shape)}]; ok {
-		if entry.basis == e.basis() && e.isCurrent(entry.wide, q.Pod) {
+		if e.serves(entry, q.Pod) {
 			e.cache.use(entry)
-			return entry.class, nil
+			return entry, nil
 		}
 		e.cache.drop(entry)
 	}
@@ -115,8 +181,7 @@ func (e *Engine) classOf(p *Profile, q Query) (*class, error) {
 		}
 	}
 	c.wide.users++
-	e.cache.add(c)
-	return c, nil
+	return e.cache.add(c), nil
 }
 
 func (e *Engine) basis() basis { return basis{e.resources.version, e.epoch} }

@@ -1,6 +1,9 @@
 package placement
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // rating is one look at the groups of a class: which are feasible, and the points of
 // their nodes. It is scratch.
@@ -83,9 +86,10 @@ func (b *board) reset(q Query, feasible int) {
 }
 
 // scan offers all nodes of a class. Most are below the bar, and most of those at it lose
-// the tie.
+// the tie. Where the best nodes of the class's last decision stand now is a bar to start
+// with: as many nodes as are asked for are at it or above.
 func (b *board) scan(c *class, points []int32) {
-	bar, barTie := int32(0), uint64(0) // nothing is less
+	bar, barTie := b.floor(c, points), uint64(0)
 	base, hashes := c.base[:len(c.group)], b.e.hashes[:len(c.group)]
 	for slot, g := range c.group {
 		total := base[slot] + points[g+1]
@@ -102,6 +106,23 @@ func (b *board) scan(c *class, points []int32) {
 			bar, barTie = int32(last.total), last.tie
 		}
 	}
+	c.best = c.best[:0]
+	for i := range b.list {
+		c.best = append(c.best, int32(b.list[i].index))
+	}
+}
+
+// floor is a total that at least limit nodes reach, 0 when none is known: nothing feasible
+// is less.
+func (b *board) floor(c *class, points []int32) int32 {
+	if len(c.best) < b.limit {
+		return 0
+	}
+	floor := int32(math.MaxInt32)
+	for _, slot := range c.best {
+		floor = min(floor, c.base[slot]+points[c.group[slot]+1])
+	}
+	return max(floor, 0)
 }
 
 // offer takes a node in if it is among the best so far.

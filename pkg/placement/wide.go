@@ -192,6 +192,11 @@ func (w *wide) relationOf(e *Engine, kind int32) []contribution {
 	}
 }
 
+// counts tells whether pods of a kind count for anything.
+func (w *wide) counts(e *Engine, kind int32) bool {
+	return w.active && kind != noKind && len(w.relationOf(e, kind)) > 0
+}
+
 func (w *wide) relate(e *Engine, kind int32) []contribution {
 	w.scratch = w.scratch[:0]
 	k, known := e.kinds.list[kind].kind, len(w.tallies)

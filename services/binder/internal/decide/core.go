@@ -52,6 +52,8 @@ type picture struct {
 	facts FactsMoved
 	// replaced are the versions of unbound pods that facts have replaced, oldest first.
 	replaced map[string][]wish
+	// forgot is when pods were last gone through for what can be forgotten.
+	forgot time.Time
 	// revision is the ledger's, up to which every document is known.
 	revision     int64
 	docs         map[string]*document
@@ -206,14 +208,14 @@ func (c *Core) advanceAll() {
 	if c.draining || len(c.held) == 0 {
 		return
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(c.waiting), attempt.compare) {
+	for _, k := range c.dueReservations() {
 		if r, ok := c.waiting[k]; ok {
 			r.advance(c)
 		}
 	}
 	var conditions []string
 	for uid, w := range c.conditions {
-		if w.want != nil && w.op == 0 {
+		if w.want != nil && w.op == 0 && c.mayAct(uid) {
 			conditions = append(conditions, uid)
 		}
 	}
@@ -234,6 +236,18 @@ func (c *Core) advanceAll() {
 	for _, k := range evictions {
 		c.evictions[k].advance(c)
 	}
+}
+
+// dueReservations are those of the waiting ones that this binder may act on now, in order.
+func (c *Core) dueReservations() []attempt {
+	var due []attempt
+	for k, r := range c.waiting {
+		if c.mayAct(k.pod) && !c.now.Before(r.due) {
+			due = append(due, k)
+		}
+	}
+	slices.SortFunc(due, attempt.compare)
+	return due
 }
 
 // podFacts is the core's picture in the words of ledger.Finish.

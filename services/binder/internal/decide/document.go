@@ -176,25 +176,33 @@ func (d *document) answered(c *Core, in Input) {
 
 // forget drops what can no longer matter, so that memory follows what is in flight.
 func (c *Core) forget() {
+	for k, d := range c.hints {
+		if d.LedgerRevision <= c.revision {
+			delete(c.hints, k)
+		}
+	}
+	for k, e := range c.evictions {
+		if e.op == 0 && c.now.Sub(e.since) > c.limits.EvictionMemory {
+			delete(c.evictions, k)
+		}
+	}
+	if c.now.Sub(c.forgot) >= c.limits.ForgetEvery {
+		c.forgot = c.now
+		c.forgetPods()
+	}
+}
+
+// forgetPods looks at every pod that waits.
+func (c *Core) forgetPods() {
 	for uid := range c.replaced {
 		p, known, _ := c.pod(uid, 0)
 		if _, waits := c.reserved[uid]; !waits && (!known || p.NodeName != "") {
 			delete(c.replaced, uid)
 		}
 	}
-	for k, d := range c.hints {
-		if d.LedgerRevision <= c.revision {
-			delete(c.hints, k)
-		}
-	}
 	for uid, w := range c.conditions {
 		if w.over(c, uid) {
 			delete(c.conditions, uid)
-		}
-	}
-	for k, e := range c.evictions {
-		if e.op == 0 && c.now.Sub(e.since) > c.limits.EvictionMemory {
-			delete(c.evictions, k)
 		}
 	}
 }

@@ -24,6 +24,9 @@ type Limits struct {
 	// EvictionMemory is how long the outcome of an eviction is remembered against
 	// redelivery of the decision.
 	EvictionMemory time.Duration
+	// ForgetEvery is how often the core goes through what it remembers of pods for what can no
+	// longer matter: with many pods that wait, a pass over all of them costs more than it frees.
+	ForgetEvery time.Duration
 	// Foreign bounds, each, the hints, conditions and evictions remembered for partitions
 	// of other members; past it new ones are dropped, they are hints.
 	Foreign int
@@ -38,6 +41,7 @@ func DefaultLimits() Limits {
 		Retry:          wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 30, Cap: 5 * time.Second},
 		EvictionReads:  5,
 		EvictionMemory: 10 * time.Minute,
+		ForgetEvery:    10 * time.Second,
 		Foreign:        1 << 16,
 	}
 }
