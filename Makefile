@@ -132,7 +132,7 @@ race: ## Unit tests under the race detector
 
 .PHONY: e2e
 e2e: build .cluster-programs ## End-to-end tests on a real API server, a few labs among them (RUN=regexp)
-	@go test -p 1 -tags e2e -count 1 -timeout 20m -run '$(RUN)' ./test/e2e/... ./test/labs
+	@go test -p 1 -tags e2e -count 1 -timeout 20m -run '$(RUN)' ./test/e2e/... ./test/chaos ./test/labs
 
 # The labs to run, by folder of examples/labs, and the scheduler that has to do what they say.
 LABS ?= all
@@ -174,12 +174,26 @@ fuzz: ## Fuzz the targets of one package for a while each (PKG=./pkg/state FUZZT
 	if [ -z "$$targets" ]; then echo 'no fuzz targets in $(PKG)'; exit 2; fi; \
 	for target in $$targets; do go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $(PKG); done
 
+# Rounds of `make linz`, each with keys of its own; every third kills the leader.
+ROUNDS ?= 60
+
+.PHONY: linz
+linz: .cluster-programs ## Linearizability of the ledger on a real etcd of 3 members, leaders killed (ROUNDS=n SEED=s)
+	@go test -tags e2e -count 1 -timeout 20m -v ./test/linz -args -rounds=$(ROUNDS) $(if $(SEED),-seed=$(SEED))
+
+# How long `make chaos` breaks things.
+CHAOS ?= 10m
+
+.PHONY: chaos
+chaos: build .cluster-programs ## Real processes, real faults, under load, then check and audit (CHAOS=90s SEED=s)
+	@go test -tags e2e -count 1 -timeout 60m -v -run TestChaos ./test/chaos -args -chaos=$(CHAOS) $(if $(SEED),-seed=$(SEED))
+
 .PHONY: docs-check
 docs-check: ## Links between documents resolve, mentioned make targets exist, no lab lacks a part
 	@go test -count=1 ./test/docs ./test/labs
 
 .PHONY: presubmit
-presubmit: test race walk cluster-check labs ## What is run before a change is merged: more than a change alone needs
+presubmit: test race walk cluster-check labs linz ## What is run before a change is merged: more than a change alone needs
 	@$(MAKE) conformance LONG=1
 	@$(MAKE) fuzz PKG=./pkg/placement
 

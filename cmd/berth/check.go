@@ -1,40 +1,40 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/yaml"
 
-	"github.com/berth-scheduler/berth/cmd/berth/internal/audit"
+	"github.com/berth-scheduler/berth/pkg/audit"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
 )
+
+// checkPage bounds one answer to a list.
+const checkPage = 2000
 
 // newCheckCommand makes `berth check`: exit 0 without violations, 1 with.
 func newCheckCommand() *cobra.Command {
-	o := &options{ledgerPrefix: "/berth/"}
+	o := &options{}
 	var output string
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Audit the cluster from the API server's own state",
-		Long: "Lists nodes and pods, adds everything up from scratch, and reports nodes over their allocatable\n" +
-			"and pods on nodes they do not fit. Exits 1 when it finds a violation; warnings do not count.",
+		Short: "Check the cluster as it is now, from the API server's own state and the ledger",
+		Long: "Lists nodes and pods, and with --etcd-endpoints or --data-dir the ledger, adds everything up from\n" +
+			"scratch, and reports nodes over their allocatable, pods on nodes they do not fit, pods too close to\n" +
+			"each other, and reservations that contradict each other. It reads only. Exits 1 when it finds a\n" +
+			"violation; warnings do not count. What happened in between is for `berth audit`.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "" && output != "json" && output != "yaml" {
-				return fmt.Errorf("--output: %q: want json or yaml", output)
-			}
-			cfg, err := o.restConfig()
-			if err != nil {
+			if err := checkOutput(output); err != nil {
 				return err
 			}
-			client, err := kubernetes.NewForConfig(cfg)
-			if err != nil {
-				return fmt.Errorf("--kubeconfig: %w", err)
-			}
-			report, err := audit.Run(cmd.Context(), client)
+			report, err := o.check(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -47,32 +47,106 @@ func newCheckCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster")
+	o.addLedger(cmd.Flags())
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml; default: text")
 	return cmd
 }
 
-func writeReport(w io.Writer, r audit.Report, format string) error {
-	switch format {
-	case "json":
-		raw, err := json.MarshalIndent(r, "", "  ")
+// check reads the ledger, the cluster, and the ledger again.
+func (o *options) check(ctx context.Context) (*audit.StandingReport, error) {
+	client, err := o.client()
+	if err != nil {
+		return nil, err
+	}
+	store, err := o.openLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var in audit.Standing
+	if store != nil {
+		defer func() { _ = store.Close() }() // only read
+	}
+	if in.Before, err = listLedger(ctx, store); err != nil {
+		return nil, err
+	}
+	if err := listCluster(ctx, client, &in); err != nil {
+		return nil, err
+	}
+	if in.After, err = listLedger(ctx, store); err != nil {
+		return nil, err
+	}
+	return audit.Check(in), nil
+}
+
+func listLedger(ctx context.Context, store *etcd.Store) ([]ledger.KV, error) {
+	if store == nil {
+		return nil, nil
+	}
+	kvs, _, err := store.List(ctx, ledger.PrefixNode)
+	return kvs, err
+}
+
+// listCluster lists pods before nodes, so that a pod's node is in the answer.
+func listCluster(ctx context.Context, client kubernetes.Interface, in *audit.Standing) error {
+	var err error
+	in.Pods, err = listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]corev1.Pod, string, error) {
+		page, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
 		if err != nil {
-			return err
+			return nil, "", fmt.Errorf("list pods: %w", err)
 		}
-		_, err = fmt.Fprintln(w, string(raw))
-		return err
-	case "yaml":
-		raw, err := yaml.Marshal(r)
-		if err != nil {
-			return err
-		}
-		_, err = w.Write(raw)
+		return page.Items, page.Continue, nil
+	})
+	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%d nodes, %d pods: %d bound (%d by Berth), %d pending\n",
-		r.Nodes, r.Pods, r.Bound, r.ByBerth, r.Pending)
+	in.Nodes, err = listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]corev1.Node, string, error) {
+		page, err := client.CoreV1().Nodes().List(ctx, o)
+		if err != nil {
+			return nil, "", fmt.Errorf("list nodes: %w", err)
+		}
+		return page.Items, page.Continue, nil
+	})
+	if err != nil {
+		return err
+	}
+	namespaces := client.CoreV1().Namespaces()
+	in.Namespaces, err = listPages(ctx, func(
+		ctx context.Context, o metav1.ListOptions,
+	) ([]corev1.Namespace, string, error) {
+		page, err := namespaces.List(ctx, o)
+		if err != nil {
+			return nil, "", fmt.Errorf("list namespaces: %w", err)
+		}
+		return page.Items, page.Continue, nil
+	})
+	return err
+}
+
+func listPages[T any](
+	ctx context.Context, list func(context.Context, metav1.ListOptions) ([]T, string, error),
+) ([]T, error) {
+	var all []T
+	opts := metav1.ListOptions{Limit: checkPage}
+	for {
+		items, next, err := list(ctx, opts)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, items...)
+		if opts.Continue = next; next == "" {
+			return all, nil
+		}
+	}
+}
+
+func writeReport(w io.Writer, r *audit.StandingReport, format string) error {
+	if done, err := writeStructured(w, r, format); done {
+		return err
+	}
+	fmt.Fprintf(w, "%d nodes, %d pods: %d bound (%d by Berth), %d pending; %d reserved, %d of them being taken back\n",
+		r.Nodes, r.Pods, r.Bound, r.ByBerth, r.Pending, r.Reserved, r.Fencing)
 	for _, f := range r.Findings {
-		fmt.Fprintf(w, "%s  %s  %s: %s\n", f.Severity, f.Rule, f.Object, f.Message)
+		fmt.Fprintln(w, f)
 	}
 	_, err := fmt.Fprintf(w, "%d violations, %d warnings\n", r.Violations(), len(r.Findings)-r.Violations())
 	return err

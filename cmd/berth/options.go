@@ -24,13 +24,20 @@ type options struct {
 	logFormat   string
 	profiling   bool
 
-	natsURLs      []string
+	nats          natsFlags
 	etcdEndpoints []string
 	ledgerPrefix  string
 	tls           tlsFiles
 
 	shards, binders     int
 	deschedulerInterval time.Duration
+}
+
+// natsFlags say which NATS keeps the log, and how often.
+type natsFlags struct {
+	urls []string
+	// replicas of each stream; 0 leaves streams as they are.
+	replicas int
 }
 
 type tlsFiles struct {
@@ -41,6 +48,9 @@ type tlsFiles struct {
 // maxReplicas bounds --shards and --binders: more than this many in one process only
 // contend for its processors.
 const maxReplicas = 64
+
+// maxNATSReplicas is JetStream's own bound.
+const maxNATSReplicas = 5
 
 func (o *options) addCommon(f *pflag.FlagSet) {
 	f.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
@@ -54,9 +64,11 @@ func (o *options) addCommon(f *pflag.FlagSet) {
 		"serve /debug/pprof on --http-address; it tells what the process holds in memory")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
-	f.StringSliceVar(&o.natsURLs, "nats-url", nil, "URLs of the NATS servers (JetStream) that keep the log")
+	f.StringSliceVar(&o.nats.urls, "nats-url", nil, "URLs of the NATS servers (JetStream) that keep the log")
 	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "endpoints of the etcd cluster that keeps the ledger")
 	f.StringVar(&o.ledgerPrefix, "etcd-prefix", "/berth/", "key prefix of this Berth in etcd; one per Kubernetes cluster")
+	f.IntVar(&o.nats.replicas, "nats-replicas", 0,
+		"servers of a NATS cluster that keep each stream (1 to 5); 0: as it is, 1 if it is new")
 	f.StringVar(&o.tls.natsCA, "nats-ca-file", "", "CA certificates (PEM) for NATS")
 	f.StringVar(&o.tls.natsCert, "nats-cert-file", "", "client certificate (PEM) for NATS")
 	f.StringVar(&o.tls.natsKey, "nats-key-file", "", "client key (PEM) for NATS")
@@ -87,6 +99,9 @@ func (o *options) validate() error {
 	}
 	if o.binders < 1 || o.binders > maxReplicas {
 		return fmt.Errorf("--binders: %d: want 1 to %d", o.binders, maxReplicas)
+	}
+	if o.nats.replicas < 0 || o.nats.replicas > maxNATSReplicas {
+		return fmt.Errorf("--nats-replicas: %d: want 0 to %d", o.nats.replicas, maxNATSReplicas)
 	}
 	if o.deschedulerInterval < 0 {
 		return fmt.Errorf("--descheduling-interval: %s: want 0 or more", o.deschedulerInterval)

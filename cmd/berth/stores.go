@@ -23,7 +23,7 @@ type stores struct {
 // error nothing is left running.
 func (o *options) openStores(ctx context.Context, logger *slog.Logger) (*stores, error) {
 	s := &stores{}
-	which := embedded.Which{Etcd: len(o.etcdEndpoints) == 0, NATS: len(o.natsURLs) == 0}
+	which := embedded.Which{Etcd: len(o.etcdEndpoints) == 0, NATS: len(o.nats.urls) == 0}
 	if which.Etcd || which.NATS {
 		if o.dataDir == "" {
 			return nil, errors.New("--data-dir: empty: want a directory for the embedded stores, " +
@@ -56,7 +56,7 @@ func (s *stores) open(ctx context.Context, o *options, logger *slog.Logger) erro
 		return fmt.Errorf("--etcd-endpoints: %w", err)
 	}
 	cfg := jetstream.Config{
-		URLs: o.natsURLs, Name: "berth", Logger: logger, OnDropped: telemetry.BusDropped,
+		URLs: o.nats.urls, Name: "berth", Logger: logger, Replicas: o.nats.replicas, OnDropped: telemetry.BusDropped,
 		CAFile: o.tls.natsCA, CertFile: o.tls.natsCert, KeyFile: o.tls.natsKey, CredsFile: o.tls.natsCreds,
 	}
 	if s.embedded != nil && s.embedded.HasNATS() {

@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -29,40 +28,24 @@ var followBackoff = wait.Backoff{
 	Steps:    10,
 }
 
-const (
-	followQuiet = 30 * time.Second
-	// followAttempts is how many attempts in a row may learn nothing, about two minutes in
-	// all, before Follow gives up: a member that cannot know what is promised should say so
-	// and be restarted rather than look alive.
-	followAttempts = 30
-)
+const followQuiet = 30 * time.Second
 
 // Follow sends the whole ledger (Reset), then every change of it in order, to out until
-// ctx ends (it returns nil) or the store stays unreachable through followAttempts (it
-// returns the last error). A broken watch resumes where it broke; if that revision is
-// compacted, a new Reset follows. Out is not closed.
+// ctx ends, and then returns nil. A store that cannot be reached is tried again without end,
+// with growing pauses: a member without a ledger decides nothing, and loses nothing by
+// waiting. A broken watch resumes where it broke; if that revision is compacted, a new Reset
+// follows. Out is not closed.
 func Follow(ctx context.Context, store Store, out chan<- ViewBatch) error {
 	f := follower{store: store, out: out}
-	failures := 0
 	delay := followBackoff.DelayWithReset(clock.RealClock{}, followQuiet)
-	err := delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		progress, err := f.run(ctx)
-		if errors.Is(err, ErrCompacted) {
+	// The only error Until can return here is that ctx has ended.
+	_ = delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		if err := f.run(ctx); errors.Is(err, ErrCompacted) {
 			f.revision = 0
-		}
-		failures++
-		if progress {
-			failures = 0
-		}
-		if failures >= followAttempts {
-			return false, fmt.Errorf("ledger: follow from revision %d: gave up after %d attempts: %w", f.revision, failures, err)
 		}
 		return false, nil
 	})
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
+	return nil
 }
 
 // follower remembers up to where out has been told everything; 0 is nothing.
@@ -72,17 +55,15 @@ type follower struct {
 	revision int64
 }
 
-// run lists if it must, then watches until the watch breaks. It says whether out was told
-// anything.
-func (f *follower) run(ctx context.Context) (progress bool, err error) {
+// run lists if it must, then watches until the watch breaks.
+func (f *follower) run(ctx context.Context) error {
 	if f.revision == 0 {
 		kvs, revision, err := f.store.List(ctx, "")
 		if err != nil {
-			return false, err
+			return err
 		}
-		progress = f.send(ctx, ViewBatch{Reset: true, KVs: kvs, Events: EventBatch{Revision: revision}})
-		if !progress {
-			return false, ctx.Err()
+		if !f.send(ctx, ViewBatch{Reset: true, KVs: kvs, Events: EventBatch{Revision: revision}}) {
+			return ctx.Err()
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -90,14 +71,10 @@ func (f *follower) run(ctx context.Context) (progress bool, err error) {
 	w := f.store.Watch(ctx, "", f.revision+1)
 	for b := range w.Batches() {
 		if !f.send(ctx, ViewBatch{Events: b}) {
-			return progress, ctx.Err()
+			return ctx.Err()
 		}
-		progress = true
 	}
-	if err := w.Err(); err != nil {
-		return progress, err
-	}
-	return progress, errors.New("ledger: the watch ended without a reason")
+	return w.Err()
 }
 
 func (f *follower) send(ctx context.Context, b ViewBatch) bool {

@@ -18,6 +18,9 @@ var (
 	// mention is a make command in code: between backticks or as a line of a block.
 	mention = regexp.MustCompile("(?:^|`|\\$ |&& )make ([a-z][a-z0-9-]*)")
 	target  = regexp.MustCompile(`^([a-z][a-z0-9-]*):(?:[^=]|$)`)
+	// testName is a test mentioned in code, testFunction one that exists.
+	testName     = regexp.MustCompile(`\bTest[A-Z][A-Za-z0-9]+`)
+	testFunction = regexp.MustCompile(`^func (Test[A-Z][A-Za-z0-9]+)\(`)
 	// notInSlug is what GitHub leaves out of a heading's anchor.
 	notInSlug = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
@@ -38,7 +41,9 @@ func TestBrokenDocumentsAreFound(t *testing.T) {
 	wrong, _ := check(t, fstest.MapFS{
 		"Makefile": {Data: []byte("VERSION := 1\nbuild:\n\tgo build\n")},
 		"README.md": {Data: []byte("# Top\n[a](docs/a.md) [b](docs/b.md) [c](docs/a.md#second-part) [d](docs/a.md#third)\n" +
-			"[e](#top) [f](#bottom) [g](https://example.com/x)\n`make build` and `make bread`, and make sense\n")},
+			"[e](#top) [f](#bottom) [g](https://example.com/x)\n`make build` and `make bread`, and make sense\n" +
+			"`TestThere`, `TestGone/sub` and `go test -run TestThere`\n")},
+		"a_test.go": {Data: []byte("package a\n\nfunc TestThere(t *testing.T) {}\n")},
 		"docs/a.md": {Data: []byte("# First\n## Second `part`\n```\nmake cake\n[h](nowhere.md)\n```\n[i](../README.md)\n")},
 	})
 	want := []string{
@@ -46,6 +51,7 @@ func TestBrokenDocumentsAreFound(t *testing.T) {
 		"README.md:2: no heading #third in docs/a.md",
 		"README.md:3: no heading #bottom in README.md",
 		"README.md:4: no such target: make bread",
+		"README.md:5: no such test: TestGone",
 		"docs/a.md:4: no such target: make cake",
 	}
 	if !slices.Equal(wrong, want) {
@@ -57,6 +63,7 @@ func TestBrokenDocumentsAreFound(t *testing.T) {
 func check(t *testing.T, top fs.FS) (wrong []string, read int) {
 	t.Helper()
 	targets := matches(t, top, "Makefile", target)
+	tests := testsOf(t, top)
 	err := fs.WalkDir(top, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -67,7 +74,7 @@ func check(t *testing.T, top fs.FS) (wrong []string, read int) {
 			return nil
 		}
 		read++
-		d := document{t: t, top: top, name: name, targets: targets}
+		d := document{t: t, top: top, name: name, targets: targets, tests: tests}
 		wrong = append(wrong, d.check()...)
 		return nil
 	})
@@ -83,6 +90,31 @@ type document struct {
 	top     fs.FS
 	name    string
 	targets []string
+	tests   map[string]bool
+}
+
+// testsOf are the names of all tests there are.
+func testsOf(t *testing.T, top fs.FS) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	err := fs.WalkDir(top, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains(ignoredDirs, entry.Name()):
+			return fs.SkipDir
+		case !strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		for _, found := range matches(t, top, name, testFunction) {
+			all[found] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 func (d document) check() []string {
@@ -98,6 +130,11 @@ func (d document) check() []string {
 			inCode := block || !strings.HasPrefix(line, "make ")
 			if inCode && !slices.Contains(d.targets, found[1]) {
 				wrong = append(wrong, at+"no such target: make "+found[1])
+			}
+		}
+		for _, found := range testName.FindAllString(line, -1) {
+			if !d.tests[found] {
+				wrong = append(wrong, at+"no such test: "+found)
 			}
 		}
 		for _, found := range link.FindAllStringSubmatch(line, -1) {

@@ -13,7 +13,10 @@ import (
 // fleet is Berth as separate processes on stores of their own.
 type fleet struct {
 	*stack
-	nats, etcd *harness.Store
+	// natsURL and etcdURL are where the members find their stores.
+	natsURL, etcdURL string
+	// etcd is the store of the ledger, if it is a single one.
+	etcd *harness.Store
 	// members are the running processes by name.
 	members map[string]*harness.Berth
 }
@@ -22,13 +25,27 @@ type fleet struct {
 func newFleet(s *stack) *fleet {
 	s.Helper()
 	f := &fleet{stack: s, members: map[string]*harness.Berth{}}
-	f.etcd, f.nats = f.store("etcd"), f.store("nats")
+	f.etcd = f.store("etcd")
+	f.etcdURL, f.natsURL = f.etcd.URL, f.store("nats").URL
+	f.startAll()
+	return f
+}
+
+// newFleetOn starts two replicas of each service on stores that run.
+func newFleetOn(s *stack, etcdURL, natsURL string) *fleet {
+	s.Helper()
+	f := &fleet{stack: s, members: map[string]*harness.Berth{}, etcdURL: etcdURL, natsURL: natsURL}
+	f.startAll()
+	return f
+}
+
+func (f *fleet) startAll() {
+	f.Helper()
 	for _, service := range []string{"queue", "scheduler", "binder"} {
 		for i := range 2 {
 			f.start(service, fmt.Sprintf("%s-%d", service, i))
 		}
 	}
-	return f
 }
 
 func (f *fleet) store(name string) *harness.Store {
@@ -36,13 +53,16 @@ func (f *fleet) store(name string) *harness.Store {
 	store, err := programs.StartStore(f.Context(), name, filepath.Join(f.dir, name))
 	f.no(err)
 	f.Cleanup(func() { f.cleanup(store.Stop) })
+	if name == "etcd" {
+		f.record(store.URL, harness.HistoryConfig{Etcd: store.URL})
+	}
 	return store
 }
 
-func (f *fleet) start(service, name string) {
+func (f *fleet) start(service, name string, args ...string) {
 	f.Helper()
 	cfg := harness.RunConfig{
-		Service: service, Name: name, NATS: f.nats.URL, Etcd: f.etcd.URL, LogDir: f.dir,
+		Service: service, Name: name, NATS: f.natsURL, Etcd: f.etcdURL, LogDir: f.dir, Args: args,
 	}
 	if service != "scheduler" {
 		cfg.Kubeconfig = f.cluster.Kubeconfig

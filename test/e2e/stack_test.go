@@ -49,13 +49,15 @@ type stack struct {
 	dir     string
 	cluster *harness.Cluster
 	client  kubernetes.Interface
+	// recorded are the ledgers whose history is being recorded, by URL or data directory.
+	recorded map[string]*harness.History
 }
 
 // newStack starts a cluster with the nodes of a file (relative to the repository, empty for
 // none) and stops it, and prints its logs if the test failed, at the end.
 func newStack(t *testing.T, nodes string) *stack {
 	t.Helper()
-	s := &stack{T: t, dir: shortDir(t)}
+	s := &stack{T: t, dir: shortDir(t), recorded: map[string]*harness.History{}}
 	if nodes != "" {
 		nodes = filepath.Join(programs.Root, filepath.FromSlash(nodes))
 	}
@@ -120,7 +122,38 @@ func (s *stack) up(cfg harness.UpConfig) *harness.Berth {
 	berth, err := programs.Up(s.Context(), cfg)
 	s.no(err)
 	s.stopAtEnd(berth)
+	if !slices.Contains(cfg.Args, "--etcd-endpoints") {
+		s.record(cfg.DataDir, harness.HistoryConfig{DataDir: cfg.DataDir})
+	}
 	return berth
+}
+
+// record records the history of a ledger, once, until the end of the test, and fails the test
+// if the history breaks an invariant at any of its revisions.
+func (s *stack) record(ledger string, cfg harness.HistoryConfig) *harness.History {
+	s.Helper()
+	if known := s.recorded[ledger]; known != nil {
+		return known
+	}
+	cfg.Kubeconfig, cfg.Dir, cfg.Name = s.cluster.Kubeconfig, s.dir, fmt.Sprintf("record-%d", len(s.recorded))
+	history, err := programs.Record(s.Context(), cfg)
+	s.no(err)
+	s.recorded[ledger] = history
+	s.Cleanup(func() { s.cleanup(func(ctx context.Context) error { return s.replay(ctx, history) }) })
+	return history
+}
+
+// replay ends a recording and audits it.
+func (s *stack) replay(ctx context.Context, history *harness.History) error {
+	result, err := history.Audit(ctx)
+	if err != nil {
+		return err
+	}
+	s.Logf("berth audit:\n%s", result.Stdout)
+	if result.Code != 0 {
+		return fmt.Errorf("berth audit: exit code %d\n%s", result.Code, result.Stderr)
+	}
+	return nil
 }
 
 func (s *stack) stopAtEnd(berth *harness.Berth) {
@@ -289,11 +322,26 @@ func (s *stack) audit() {
 	for _, wrong := range audit.Check(nodes, pods) {
 		s.Error(wrong)
 	}
-	result, err := programs.Command(s.Context(), "check", "--kubeconfig", s.cluster.Kubeconfig)
-	s.no(err)
-	if result.Code != 0 {
-		s.Errorf("berth check: exit code %d\n%s%s", result.Code, result.Stdout, result.Stderr)
+	for ledger, flag := range s.ledgers() {
+		result, err := programs.Command(s.Context(), "check", "--kubeconfig", s.cluster.Kubeconfig, flag, ledger)
+		s.no(err)
+		if result.Code != 0 {
+			s.Errorf("berth check: exit code %d\n%s%s", result.Code, result.Stdout, result.Stderr)
+		}
 	}
+}
+
+// ledgers are those that can be read now, each with the flag that names it.
+func (s *stack) ledgers() map[string]string {
+	out := map[string]string{}
+	for ledger := range s.recorded {
+		if strings.Contains(ledger, "://") {
+			out[ledger] = "--etcd-endpoints"
+		} else if _, err := os.Stat(filepath.Join(ledger, "endpoints.json")); err == nil {
+			out[ledger] = "--data-dir"
+		}
+	}
+	return out
 }
 
 // boundOnce checks that each pod of a namespace was announced as bound exactly once, to the node

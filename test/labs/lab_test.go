@@ -146,6 +146,24 @@ func (l *lab) up(b block) {
 		}
 		return err
 	})
+	history, err := programs.Record(l.Context(), harness.HistoryConfig{
+		Kubeconfig: l.cluster.Kubeconfig, DataDir: filepath.Join(l.work, "data"), Dir: l.work, Name: "record",
+	})
+	l.no(err)
+	l.stopAtEnd(func(ctx context.Context) error { return l.replay(ctx, history) })
+}
+
+// replay ends the recording of the lab and audits it: no invariant was broken at any moment.
+func (l *lab) replay(ctx context.Context, history *harness.History) error {
+	result, err := history.Audit(ctx)
+	if err != nil {
+		return err
+	}
+	l.Logf("berth audit:\n%s", result.Stdout)
+	if result.Code != 0 {
+		return fmt.Errorf("berth audit: exit code %d\n%s", result.Code, result.Stderr)
+	}
+	return nil
 }
 
 func (l *lab) stopAtEnd(stop func(context.Context) error) {

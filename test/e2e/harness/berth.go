@@ -3,9 +3,7 @@ package harness
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -75,14 +73,23 @@ type RunConfig struct {
 
 // Run starts `berth run <service>` and returns when it is ready.
 func (p Programs) Run(ctx context.Context, cfg RunConfig) (*Berth, error) {
+	return p.launch(ctx, cfg.LogDir, cfg.Name, cfg.args())
+}
+
+// Start starts `berth run <service>` and returns at once.
+func (p Programs) Start(cfg RunConfig) (*Berth, error) {
+	return p.startBerth(cfg.LogDir, cfg.Name, cfg.args())
+}
+
+func (cfg RunConfig) args() []string {
 	args := []string{"run", cfg.Service, "--nats-url", cfg.NATS, "--etcd-endpoints", cfg.Etcd}
 	if cfg.Kubeconfig != "" {
 		args = append(args, "--kubeconfig", cfg.Kubeconfig)
 	}
-	return p.launch(ctx, cfg.LogDir, cfg.Name, append(args, cfg.Args...))
+	return append(args, cfg.Args...)
 }
 
-func (p Programs) launch(ctx context.Context, dir, name string, args []string) (*Berth, error) {
+func (p Programs) startBerth(dir, name string, args []string) (*Berth, error) {
 	address, err := FreeAddress()
 	if err != nil {
 		return nil, err
@@ -91,7 +98,14 @@ func (p Programs) launch(ctx context.Context, dir, name string, args []string) (
 	if err != nil {
 		return nil, err
 	}
-	b := &Berth{Process: process, Address: address}
+	return &Berth{Process: process, Address: address}, nil
+}
+
+func (p Programs) launch(ctx context.Context, dir, name string, args []string) (*Berth, error) {
+	b, err := p.startBerth(dir, name, args)
+	if err != nil {
+		return nil, err
+	}
 	err = Eventually(ctx, readyWithin, name+" is ready", func(ctx context.Context) (string, error) {
 		if err := b.Ended(); err != nil {
 			return "", err
@@ -111,21 +125,11 @@ func (p Programs) launch(ctx context.Context, dir, name string, args []string) (
 
 // get answers a path of the process's HTTP server; an error for any status but 200.
 func (b *Berth) get(ctx context.Context, path string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.Address+path, nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("GET %s: %s", path, response.Status)
-	}
-	return string(text), err
+	return fetch(ctx, "http://"+b.Address+path)
 }
+
+// Ready says what /readyz?verbose says; an error when the process is not ready.
+func (b *Berth) Ready(ctx context.Context) (string, error) { return b.get(ctx, "/readyz?verbose") }
 
 // Metric sums the samples of a metric whose labels contain all of labels, each as name="value".
 // A metric without labels has one sample.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -37,6 +38,8 @@ type Cluster struct {
 	Client kubernetes.Interface
 
 	programs Programs
+	// processes are its programs' process ids, by name.
+	processes map[string]int
 }
 
 // driverState is what the driver prints when something is ready.
@@ -72,7 +75,10 @@ func (p Programs) StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Dir: cfg.Dir, Kubeconfig: state.Cluster.Kubeconfig, programs: p}
+	c := &Cluster{Dir: cfg.Dir, Kubeconfig: state.Cluster.Kubeconfig, programs: p, processes: map[string]int{}}
+	for _, process := range state.Processes {
+		c.processes[process.Name] = process.PID
+	}
 	if c.Rest, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
 		return nil, err
 	}
@@ -107,6 +113,15 @@ func (p Programs) down(ctx context.Context, dir string) error {
 		err = fmt.Errorf("cluster down --dir %s: exit code %d\n%s", dir, result.Code, result.Stderr)
 	}
 	return err
+}
+
+// Signal sends a signal to one of the cluster's programs, such as kube-apiserver.
+func (c *Cluster) Signal(program string, s syscall.Signal) error {
+	pid, ok := c.processes[program]
+	if !ok {
+		return fmt.Errorf("the cluster has no program %q", program)
+	}
+	return syscall.Kill(pid, s)
 }
 
 // Tails are the ends of the logs of the cluster's programs.

@@ -125,6 +125,9 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
+// Signal sends a signal, SIGSTOP and SIGCONT among them.
+func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
+
 // Tail is the end of the log.
 func (p *Process) Tail() string { return tail(p.Log) }
 

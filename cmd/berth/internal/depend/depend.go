@@ -1,0 +1,109 @@
+package depend
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// every is how often each dependency is asked.
+	every = 2 * time.Second
+	// patience bounds one answer.
+	patience = 3 * time.Second
+	// tolerated failures in a row are not worth a line: an etcd that elects a leader, a NATS
+	// connection that moves to another server.
+	tolerated = 1
+)
+
+// Probe asks a dependency for something; nil means that it answered.
+type Probe func(ctx context.Context) error
+
+// Watch watches one dependency. Safe for concurrent use.
+type Watch struct {
+	name   string
+	probe  Probe
+	logger *slog.Logger
+	mu     struct {
+		sync.Mutex
+		// missing is why; nil while it answers.
+		missing error
+		since   time.Time
+	}
+}
+
+// New watches a dependency under a name for people, such as "ledger (etcd)".
+func New(name string, probe Probe, logger *slog.Logger) *Watch {
+	return &Watch{name: name, probe: probe, logger: logger}
+}
+
+// Name is the name given to New.
+func (w *Watch) Name() string { return w.name }
+
+// Ready is nil while the dependency answers, and says since when it does not otherwise.
+func (w *Watch) Ready() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.missing == nil {
+		return nil
+	}
+	return fmt.Errorf("missing for %s: %w", time.Since(w.mu.since).Round(time.Second), w.mu.missing)
+}
+
+// Run asks until ctx ends, and then returns nil.
+func (w *Watch) Run(ctx context.Context) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	failures := 0
+	var first time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		asked := time.Now()
+		err := w.ask(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err == nil {
+			failures = 0
+			w.back()
+			continue
+		}
+		if failures++; failures == 1 {
+			first = asked
+		}
+		if failures > tolerated {
+			w.gone(err, first)
+		}
+	}
+}
+
+func (w *Watch) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return w.probe(ctx)
+}
+
+func (w *Watch) gone(err error, since time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.missing == nil {
+		w.mu.since = since
+		w.logger.Error("dependency missing; going on without it until it is back", "dependency", w.name, "error", err)
+	}
+	w.mu.missing = err
+}
+
+func (w *Watch) back() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.missing != nil {
+		w.logger.Info("dependency is back", "dependency", w.name, "after", time.Since(w.mu.since).Round(time.Second))
+	}
+	w.mu.missing = nil
+}

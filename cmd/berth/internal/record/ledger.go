@@ -1,0 +1,146 @@
+package record
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-scheduler/berth/pkg/audit"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// skipped are keys that no invariant speaks of: who is alive, and who leads.
+var skipped = []string{ledger.PrefixMember, ledger.PrefixElection}
+
+// ledgerSource follows the ledger.
+type ledgerSource struct {
+	store  ledger.Store
+	out    chan<- audit.Record
+	listed chan struct{}
+	mu     struct {
+		sync.Mutex
+		revision int64
+		// keys are the mod revisions of what there is.
+		keys map[string]int64
+	}
+}
+
+func newLedgerSource(store ledger.Store, out chan<- audit.Record) *ledgerSource {
+	s := &ledgerSource{store: store, out: out, listed: make(chan struct{})}
+	s.mu.keys = map[string]int64{}
+	return s
+}
+
+func (s *ledgerSource) run(ctx context.Context) error {
+	batches := make(chan ledger.ViewBatch)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return ledger.Follow(ctx, s.store, batches) })
+	g.Go(func() error {
+		for first := true; ; {
+			select {
+			case <-ctx.Done():
+				return nil
+			case b := <-batches:
+				s.take(ctx, b)
+				if first {
+					close(s.listed)
+					first = false
+				}
+			}
+		}
+	})
+	return g.Wait()
+}
+
+func (s *ledgerSource) take(ctx context.Context, b ledger.ViewBatch) {
+	record := audit.Ledger{Revision: b.Events.Revision, Listed: b.Reset}
+	keys := map[string]int64{}
+	gone := map[string]bool{}
+	for _, kv := range b.KVs {
+		if !skips(kv.Key) {
+			record.Events = append(record.Events, audit.FromLedger(ledger.Event{KV: kv}))
+			keys[kv.Key] = kv.ModRevision
+		}
+	}
+	for _, ev := range b.Events.Events {
+		if skips(ev.Key) {
+			continue
+		}
+		record.Events = append(record.Events, audit.FromLedger(ev))
+		keys[ev.Key], gone[ev.Key] = ev.ModRevision, ev.Deleted
+	}
+	if b.Reset || len(record.Events) > 0 {
+		send(ctx, s.out, audit.Record{Ledger: &record})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if b.Reset {
+		s.mu.keys = map[string]int64{}
+	}
+	maps.Copy(s.mu.keys, keys)
+	for key, deleted := range gone {
+		if deleted {
+			delete(s.mu.keys, key)
+		}
+	}
+	s.mu.revision = b.Events.Revision
+}
+
+func (s *ledgerSource) revision() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.revision
+}
+
+// settle waits until everything that stands in the ledger now has been recorded, and returns
+// the revision that was.
+func (s *ledgerSource) settle(ctx context.Context) (int64, error) {
+	kvs, revision, err := s.store.List(ctx, "")
+	if err != nil {
+		return s.revision(), err
+	}
+	tick := time.NewTicker(settleEvery)
+	defer tick.Stop()
+	for !s.has(kvs, revision) {
+		select {
+		case <-ctx.Done():
+			return s.revision(), ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return revision, nil
+}
+
+// has says whether the changes up to a list have been recorded: every key in it, and the removal
+// of every key that is not.
+func (s *ledgerSource) has(kvs []ledger.KV, revision int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.revision >= revision {
+		return true
+	}
+	kept := 0
+	for _, kv := range kvs {
+		if skips(kv.Key) {
+			continue
+		}
+		kept++
+		if s.mu.keys[kv.Key] < kv.ModRevision {
+			return false
+		}
+	}
+	return kept == len(s.mu.keys)
+}
+
+func skips(key string) bool {
+	for _, prefix := range skipped {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}

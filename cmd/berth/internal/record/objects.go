@@ -1,0 +1,327 @@
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	backoff "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/audit"
+)
+
+const (
+	// pageSize bounds one answer to a list.
+	pageSize = 1000
+	// listTimeout bounds one page.
+	listTimeout = 30 * time.Second
+	// quiet is how long a watch must have lived for the next failure to be a first one.
+	quiet = 10 * time.Second
+)
+
+// retry spaces attempts at the API server: 0.1 s doubling to 2 s, without end.
+var retry = backoff.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.1, Cap: 2 * time.Second, Steps: 6}
+
+// errRelist says that the API server no longer knows what happened since the last version seen.
+var errRelist = errors.New("the API server has forgotten the resourceVersion")
+
+// kind is how to read objects of one kind, and what of them to keep.
+type kind struct {
+	name  audit.Kind
+	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	// strip fills in the kind's field of a record.
+	strip func(runtime.Object, *audit.Object)
+}
+
+// seen is the newest version of one object that was recorded.
+type seen struct {
+	rv   uint64
+	hash uint64
+}
+
+// source follows the objects of one kind.
+type source struct {
+	kind   kind
+	out    chan<- audit.Record
+	logger *slog.Logger
+	listed chan struct{}
+	seed   maphash.Seed
+	// Of run's goroutine alone:
+	version string
+	started bool
+	mu      struct {
+		sync.Mutex
+		objects map[string]seen
+		// newest is the resourceVersion up to which everything was recorded.
+		newest uint64
+	}
+}
+
+func newSource(k kind, out chan<- audit.Record, logger *slog.Logger) *source {
+	s := &source{kind: k, out: out, logger: logger, listed: make(chan struct{}), seed: maphash.MakeSeed()}
+	s.mu.objects = map[string]seen{}
+	return s
+}
+
+// run lists and watches until ctx ends.
+func (s *source) run(ctx context.Context) error {
+	failing := false
+	delay := retry.DelayWithReset(clock.RealClock{}, quiet)
+	_ = delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) { // ends with ctx alone
+		err := s.follow(ctx)
+		if ctx.Err() != nil {
+			return false, nil
+		}
+		if failed := err != nil && !errors.Is(err, errRelist); failed != failing {
+			s.logger.Info("watch", "kind", s.kind.name, "failing", failed, "error", err)
+			failing = failed
+		}
+		return false, nil
+	})
+	return nil
+}
+
+// follow lists if it must, and watches until the watch breaks.
+func (s *source) follow(ctx context.Context) error {
+	if s.version == "" {
+		items, rv, err := s.listAll(ctx)
+		if err != nil {
+			return err
+		}
+		if err := s.adopt(ctx, items, rv); err != nil {
+			return err
+		}
+		s.version = strconv.FormatUint(rv, 10)
+		if !s.started {
+			s.started = true
+			close(s.listed)
+		}
+	}
+	w, err := s.kind.watch(ctx, metav1.ListOptions{ResourceVersion: s.version, AllowWatchBookmarks: true})
+	if err != nil {
+		return s.forgotten(err)
+	}
+	defer w.Stop()
+	for ev := range w.ResultChan() {
+		if err := s.event(ctx, ev); err != nil {
+			return s.forgotten(err)
+		}
+	}
+	return nil
+}
+
+// forgotten makes the next attempt list if the API server asks for that.
+func (s *source) forgotten(err error) error {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		s.version = ""
+		return errRelist
+	}
+	return err
+}
+
+func (s *source) event(ctx context.Context, ev watch.Event) error {
+	if ev.Type == watch.Error {
+		return apierrors.FromObject(ev.Object)
+	}
+	uid, rv, err := identity(ev.Object)
+	if err != nil {
+		return err
+	}
+	if ev.Type != watch.Bookmark {
+		if err := s.tell(ctx, ev.Object, audit.Object{UID: uid, RV: rv, Gone: ev.Type == watch.Deleted}); err != nil {
+			return err
+		}
+	}
+	s.version = strconv.FormatUint(rv, 10)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.newest = max(s.mu.newest, rv)
+	return nil
+}
+
+// tell records one version, unless nothing that the audit looks at has changed.
+func (s *source) tell(ctx context.Context, obj runtime.Object, o audit.Object) error {
+	o.Kind = s.kind.name
+	var hash uint64
+	if !o.Gone {
+		s.kind.strip(obj, &o)
+		var err error
+		if hash, err = s.hash(o); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	old, known := s.mu.objects[o.UID]
+	if o.Gone {
+		delete(s.mu.objects, o.UID)
+	} else {
+		s.mu.objects[o.UID] = seen{rv: o.RV, hash: hash}
+	}
+	s.mu.Unlock()
+	if o.Gone && !known || !o.Gone && known && old.hash == hash {
+		return nil
+	}
+	send(ctx, s.out, audit.Record{Object: &o})
+	return nil
+}
+
+func (s *source) hash(o audit.Object) (uint64, error) {
+	o.RV, o.After, o.Missed = 0, 0, false
+	text, err := json.Marshal(o)
+	if err != nil {
+		return 0, fmt.Errorf("record: %s %s: %w", o.Kind, o.UID, err)
+	}
+	return maphash.Bytes(s.seed, text), nil
+}
+
+// adopt takes a list for how things are; what differs from what was recorded was missed.
+func (s *source) adopt(ctx context.Context, items []runtime.Object, rv uint64) error {
+	s.mu.Lock()
+	after := s.mu.newest
+	gone := map[string]struct{}{}
+	for uid, o := range s.mu.objects {
+		if o.rv <= rv {
+			gone[uid] = struct{}{}
+		}
+	}
+	s.mu.Unlock()
+	for _, obj := range items {
+		uid, itemRV, err := identity(obj)
+		if err != nil {
+			return err
+		}
+		delete(gone, uid)
+		s.mu.Lock()
+		old := s.mu.objects[uid]
+		s.mu.Unlock()
+		if old.rv >= itemRV {
+			continue
+		}
+		if err := s.tell(ctx, obj, audit.Object{UID: uid, RV: itemRV, Missed: true, After: after}); err != nil {
+			return err
+		}
+	}
+	for uid := range gone {
+		if err := s.tell(ctx, nil, audit.Object{UID: uid, RV: rv, Gone: true, Missed: true, After: after}); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.newest = max(s.mu.newest, rv)
+	return nil
+}
+
+// settle waits until everything a list shows has been recorded, for as long as ctx lasts, and
+// then takes the rest from the list. It returns the list's resourceVersion.
+func (s *source) settle(ctx context.Context) (uint64, error) {
+	items, rv, err := s.listAll(ctx)
+	if err != nil {
+		return 0, err
+	}
+	tick := time.NewTicker(settleEvery)
+	defer tick.Stop()
+	for limit := time.Now().Add(settleTimeout / 4); !s.has(items, rv) && time.Now().Before(limit); {
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-tick.C:
+		}
+	}
+	if s.has(items, rv) {
+		return rv, nil
+	}
+	return rv, s.adopt(ctx, items, rv)
+}
+
+func (s *source) has(items []runtime.Object, rv uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.newest >= rv {
+		return true
+	}
+	listed := map[string]struct{}{}
+	for _, obj := range items {
+		uid, itemRV, err := identity(obj)
+		if err != nil || s.mu.objects[uid].rv < itemRV {
+			return false
+		}
+		listed[uid] = struct{}{}
+	}
+	for uid, o := range s.mu.objects {
+		if _, ok := listed[uid]; !ok && o.rv <= rv {
+			return false
+		}
+	}
+	return true
+}
+
+// current is the newest resourceVersion of the API server, read from its store.
+func (s *source) current(ctx context.Context) (uint64, error) {
+	list, err := s.kind.list(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return 0, err
+	}
+	return listVersion(list)
+}
+
+// listAll reads everything, as of one resourceVersion.
+func (s *source) listAll(ctx context.Context) ([]runtime.Object, uint64, error) {
+	var all []runtime.Object
+	opts := metav1.ListOptions{Limit: pageSize}
+	for {
+		list, err := s.page(ctx, opts)
+		if err != nil {
+			return nil, 0, fmt.Errorf("record: list %ss: %w", s.kind.name, err)
+		}
+		items, err := meta.ExtractList(list)
+		if err != nil {
+			return nil, 0, fmt.Errorf("record: list %ss: %w", s.kind.name, err)
+		}
+		all = append(all, items...)
+		m, err := meta.ListAccessor(list)
+		if err != nil {
+			return nil, 0, fmt.Errorf("record: list %ss: %w", s.kind.name, err)
+		}
+		if opts.Continue = m.GetContinue(); opts.Continue == "" {
+			rv, err := listVersion(list)
+			return all, rv, err
+		}
+	}
+}
+
+func (s *source) page(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	return s.kind.list(ctx, opts)
+}
+
+func identity(obj runtime.Object) (uid string, rv uint64, err error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return "", 0, err
+	}
+	rv, err = strconv.ParseUint(m.GetResourceVersion(), 10, 64)
+	return string(m.GetUID()), rv, err
+}
+
+func listVersion(list runtime.Object) (uint64, error) {
+	m, err := meta.ListAccessor(list)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(m.GetResourceVersion(), 10, 64)
+}

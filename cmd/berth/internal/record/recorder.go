@@ -1,0 +1,226 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-scheduler/berth/pkg/audit"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+const (
+	// markEvery is the time between two marks, and with it the time within which the audit does
+	// not know the order of a ledger revision and a resourceVersion.
+	markEvery = 500 * time.Millisecond
+	// markTimeout bounds the three reads of one mark; a mark that fails is left out.
+	markTimeout = 5 * time.Second
+	// flushEvery bounds what a crash of the recorder loses.
+	flushEvery = time.Second
+	// buffer is how many records may wait for the disk before the watches do.
+	buffer = 1024
+	// settleTimeout bounds the wait for what had happened when the recorder was told to stop;
+	// settleEvery is how often it looks.
+	settleTimeout = 10 * time.Second
+	settleEvery   = 50 * time.Millisecond
+)
+
+// Deps are the worlds a recorder reads, and where it writes. All are required.
+type Deps struct {
+	Ledger ledger.Store
+	API    kubernetes.Interface
+	Out    *audit.Writer
+	Logger *slog.Logger
+	// Started is called once, when both worlds have been listed: everything that happens from
+	// now on will be in the history.
+	Started func()
+}
+
+// Recorder is one recording.
+type Recorder struct {
+	deps    Deps
+	records chan audit.Record
+	ledger  *ledgerSource
+	objects []*source
+}
+
+// New prepares a recording; nothing is read yet.
+func New(deps Deps) *Recorder {
+	r := &Recorder{deps: deps, records: make(chan audit.Record, buffer)}
+	r.ledger = newLedgerSource(deps.Ledger, r.records)
+	for _, k := range kinds(deps.API) {
+		r.objects = append(r.objects, newSource(k, r.records, deps.Logger))
+	}
+	return r
+}
+
+// Run records until ctx ends, waits for what had happened by then, and ends the history. An
+// error is about the file, or about not getting started. When the history is full, Run ends it
+// and returns audit.ErrFull.
+func (r *Recorder) Run(ctx context.Context) error {
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	g, watching := errgroup.WithContext(watching)
+	g.Go(func() error { return r.write(watching) })
+	g.Go(func() error { return r.ledger.run(watching) })
+	g.Go(func() error {
+		defer stop()
+		return r.record(ctx, watching, g)
+	})
+	err := g.Wait()
+	if errors.Is(err, audit.ErrFull) {
+		end := audit.Record{End: &audit.End{Ledger: r.ledger.revision(), Reason: "the size limit was reached"}}
+		return errors.Join(err, r.deps.Out.Write(end), r.deps.Out.Flush())
+	}
+	return err
+}
+
+// record starts the watches of objects once the ledger has been listed, marks until ctx ends,
+// and then ends the history.
+func (r *Recorder) record(ctx, watching context.Context, g *errgroup.Group) error {
+	if err := wait(ctx, watching, r.ledger.listed); err != nil {
+		return err
+	}
+	for _, s := range r.objects {
+		g.Go(func() error { return s.run(watching) })
+	}
+	for _, s := range r.objects {
+		if err := wait(ctx, watching, s.listed); err != nil {
+			return err
+		}
+	}
+	r.deps.Started()
+	r.markUntil(ctx, watching)
+	if watching.Err() != nil {
+		return nil
+	}
+	return r.finish(watching)
+}
+
+// wait waits for the first list of a source.
+func wait(ctx, watching context.Context, listed <-chan struct{}) error {
+	select {
+	case <-listed:
+		return nil
+	case <-ctx.Done():
+		return errors.New("record: stopped before the ledger and the API server could be listed")
+	case <-watching.Done():
+		return nil
+	}
+}
+
+func (r *Recorder) markUntil(ctx, watching context.Context) {
+	tick := time.NewTicker(markEvery)
+	defer tick.Stop()
+	missing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-watching.Done():
+			return
+		case <-tick.C:
+		}
+		mark, err := r.mark(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if failed := err != nil; failed != missing {
+			r.deps.Logger.Info("marks", "missing", failed, "error", err)
+			missing = failed
+		}
+		if err == nil {
+			send(watching, r.records, audit.Record{Mark: &mark})
+		}
+	}
+}
+
+// mark reads the ledger's revision, then the API server's resourceVersion, then the ledger's
+// revision again, each from the store itself.
+func (r *Recorder) mark(ctx context.Context) (audit.Mark, error) {
+	ctx, cancel := context.WithTimeout(ctx, markTimeout)
+	defer cancel()
+	m := audit.Mark{Unix: time.Now().UnixMilli()}
+	var err error
+	if _, m.Ledger, err = r.deps.Ledger.List(ctx, ledger.KeyCluster); err != nil {
+		return m, err
+	}
+	if m.Objects, err = r.objects[0].current(ctx); err != nil {
+		return m, err
+	}
+	_, m.Until, err = r.deps.Ledger.List(ctx, ledger.KeyCluster)
+	return m, err
+}
+
+// finish lists everything once more and waits until the watches have told of all of it. What
+// they do not tell in time is taken from the lists, as missed.
+func (r *Recorder) finish(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	end := audit.End{Reason: audit.EndStopped}
+	if mark, err := r.mark(ctx); err == nil {
+		send(ctx, r.records, audit.Record{Mark: &mark})
+	}
+	for _, s := range r.objects {
+		rv, err := s.settle(ctx)
+		if err != nil {
+			end.Reason = fmt.Sprintf("%ss could not be listed at the end: %v", s.kind.name, err)
+			break
+		}
+		if end.Objects == 0 || rv < end.Objects {
+			end.Objects = rv
+		}
+	}
+	revision, err := r.ledger.settle(ctx)
+	if end.Ledger = revision; err != nil {
+		end.Reason = fmt.Sprintf("the ledger could not be read at the end: %v", err)
+	}
+	send(context.WithoutCancel(ctx), r.records, audit.Record{End: &end})
+	return nil
+}
+
+// write is the only one that touches the file.
+func (r *Recorder) write(ctx context.Context) error {
+	tick := time.NewTicker(flushEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return r.drain()
+		case <-tick.C:
+			if err := r.deps.Out.Flush(); err != nil {
+				return err
+			}
+		case record := <-r.records:
+			if err := r.deps.Out.Write(record); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// drain writes what was handed over before the end.
+func (r *Recorder) drain() error {
+	for {
+		select {
+		case record := <-r.records:
+			if err := r.deps.Out.Write(record); err != nil {
+				return err
+			}
+		default:
+			return r.deps.Out.Flush()
+		}
+	}
+}
+
+func send(ctx context.Context, to chan<- audit.Record, r audit.Record) {
+	select {
+	case to <- r:
+	case <-ctx.Done():
+	}
+}

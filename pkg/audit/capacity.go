@@ -1,0 +1,221 @@
+package audit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// checkFresh holds what was committed at this revision against everything that stands.
+func (a *replay) checkFresh() {
+	byNode := map[string][]*placement{}
+	for _, p := range a.fresh {
+		byNode[p.nodeUID] = append(byNode[p.nodeUID], p)
+		if p.pod != nil {
+			a.checkSize(p)
+			a.checkFit(p)
+			a.checkTopology(p)
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(byNode)) {
+		a.checkRoom(byNode[uid])
+	}
+}
+
+// horizon is the newest the API server can have been when a placement was decided: its pod was
+// not bound yet, and no mark had come.
+func (a *replay) horizon(p *placement) uint64 {
+	rv := a.latest(a.revision)
+	if p.pod != nil && p.pod.token == p.entry.Token && p.pod.bound.known() {
+		rv = min(rv, p.pod.bound.rv-1)
+	}
+	return rv
+}
+
+// checkSize: a reservation is for what the pod asks for (S1).
+func (a *replay) checkSize(p *placement) {
+	asks := p.pod.decided(p.entry.PodRV).requests
+	for _, name := range slices.Sorted(maps.Keys(asks)) {
+		if name != string(corev1.ResourcePods) && p.entry.Requests[name] < asks[name] {
+			a.violate("S1", []string{p.object(), nodeObject(p.node)}, "asks for %d of %s, and %d is reserved",
+				asks[name], name, p.entry.Requests[name])
+		}
+	}
+}
+
+// checkRoom: on the node of these placements, everything that stands or may be bound fits into
+// its allocatable (S1), and no two pods have one port (S7).
+func (a *replay) checkRoom(fresh []*placement) {
+	first := fresh[0]
+	node := a.nodes[first.nodeUID]
+	if node == nil {
+		a.report.note("nodes of some placements are not part of the history")
+		return
+	}
+	lo, hi := first.knownPods, a.horizon(first)
+	for _, p := range fresh {
+		hi = min(hi, a.horizon(p))
+	}
+	used := amounts{}
+	for p := range a.standing[first.node] {
+		if p.pod != nil && p.pod.ended.surely(hi) {
+			a.fall(p) // over for good: time does not go back
+			continue
+		}
+		if p.ended(hi) {
+			continue
+		}
+		for name, n := range p.least(lo, hi) {
+			used[name] += n
+		}
+		a.checkPorts(fresh, p)
+	}
+	mine := amounts{}
+	for _, p := range fresh {
+		for name, n := range p.least(lo, hi) {
+			mine[name] += n
+		}
+	}
+	others := a.foreignOn(first.node, lo, hi)
+	for _, name := range slices.Sorted(maps.Keys(mine)) {
+		room := node.room(name, first.knownNodes, hi)
+		if mine[name] > 0 && used[name]+others[name] > room {
+			a.violate("S1", append([]string{nodeObject(first.node)}, objects(fresh)...),
+				"%d of %s is bound or reserved there, allocatable is %d", used[name]+others[name], name, room)
+		}
+	}
+}
+
+// least is what the placement takes at least.
+func (p *placement) least(lo, hi uint64) amounts {
+	if p.pod != nil {
+		return p.pod.requests(min(lo, max(p.entry.PodRV, 1)), hi)
+	}
+	out := maps.Clone(amounts(p.entry.Requests))
+	if out == nil {
+		out = amounts{}
+	}
+	out[string(corev1.ResourcePods)] = 1
+	return out
+}
+
+// foreignOn is what pods ask for that others bound to a node, as far as the high-water lo shows
+// them to every shard.
+func (a *replay) foreignOn(node string, lo, hi uint64) amounts {
+	sum := amounts{}
+	for _, p := range a.foreign[node] {
+		if p.bound.surely(lo) && !p.ended.maybe(hi) {
+			for name, n := range p.requests(lo, hi) {
+				sum[name] += n
+			}
+		}
+	}
+	return sum
+}
+
+func (a *replay) checkPorts(fresh []*placement, other *placement) {
+	for _, p := range fresh {
+		if p == other || p.entry.PodUID == other.entry.PodUID {
+			continue
+		}
+		for _, port := range p.entry.Ports {
+			if slices.ContainsFunc(other.entry.Ports, func(q ledger.HostPort) bool { return clash(port, q) }) {
+				a.violate("S7", []string{p.object(), other.object(), nodeObject(p.node)},
+					"has port %d of the node, which %s has", port.Port, other.name())
+			}
+		}
+	}
+}
+
+// portsOf are the ports of the node that a pod occupies.
+func portsOf(pod *corev1.Pod) []ledger.HostPort {
+	var out []ledger.HostPort
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, port := range c.Ports {
+			if port.HostPort > 0 {
+				out = append(out, ledger.HostPort{IP: port.HostIP, Protocol: string(port.Protocol), Port: port.HostPort})
+			}
+		}
+	}
+	return out
+}
+
+func clash(a, b ledger.HostPort) bool {
+	wild := func(ip string) bool { return ip == "" || ip == "0.0.0.0" }
+	protocol := func(p string) string {
+		if p == "" {
+			return string(corev1.ProtocolTCP)
+		}
+		return p
+	}
+	return a.Port == b.Port && protocol(a.Protocol) == protocol(b.Protocol) && (a.IP == b.IP || wild(a.IP) || wild(b.IP))
+}
+
+// checkFit: at some moment that the decision may have seen, the node was one the pod may stand
+// on: it selects it and tolerates its taints.
+func (a *replay) checkFit(p *placement) {
+	node := a.nodes[p.nodeUID]
+	if node == nil {
+		return
+	}
+	pod, why := p.pod.decided(p.entry.PodRV).pod, ""
+	for _, v := range within(node.versions, p.knownNodes, a.horizon(p)) {
+		if why = objection(pod, v.object); why == "" {
+			return
+		}
+	}
+	a.violate("fit", []string{p.object(), nodeObject(p.node)}, "was placed on a node %s", why)
+}
+
+// selects says whether a pod's selector and required node affinity mean a node.
+func selects(pod *corev1.Pod, node *corev1.Node) bool {
+	ok, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
+	return ok && err == nil
+}
+
+// objection says why a pod may not go to a node; "" when it may.
+func objection(pod *corev1.Pod, node *corev1.Node) string {
+	if !selects(pod, node) {
+		return "that it does not select"
+	}
+	if node.Spec.Unschedulable && !tolerates(pod, corev1.Taint{
+		Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule,
+	}) {
+		return "that is cordoned"
+	}
+	for _, taint := range node.Spec.Taints {
+		if taint.Effect != corev1.TaintEffectPreferNoSchedule && !tolerates(pod, taint) {
+			return fmt.Sprintf("whose taint %s it does not tolerate", taint.ToString())
+		}
+	}
+	return ""
+}
+
+func tolerates(pod *corev1.Pod, taint corev1.Taint) bool {
+	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
+		switch {
+		case t.Effect != "" && t.Effect != taint.Effect:
+			return false
+		case t.Key != "" && t.Key != taint.Key:
+			return false
+		case t.Operator == corev1.TolerationOpExists:
+			return true
+		default:
+			return t.Key != "" && (t.Operator == "" || t.Operator == corev1.TolerationOpEqual) && t.Value == taint.Value
+		}
+	})
+}
+
+func objects(placements []*placement) []string {
+	out := make([]string, len(placements))
+	for i, p := range placements {
+		out[i] = p.object()
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,130 @@
+package audit
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// class is all pods that no rule about other pods can tell apart: one namespace, equal labels,
+// and equal rules of their own.
+type class struct {
+	namespace string
+	labels    labels.Set
+	// apart are its required anti-affinity terms, together its required affinity terms.
+	apart, together []*term
+	spread          []*spreadRule
+	// standing are the placements that count.
+	standing map[*placement]struct{}
+}
+
+// term selects pods, of some namespaces, for the domains of a topology key.
+type term struct {
+	key        string
+	namespaces []string
+	// byLabel adds namespaces; nil for none.
+	byLabel  labels.Selector
+	selector labels.Selector
+	memo     map[*class]bool
+}
+
+// spreadRule is one hard topology spread constraint.
+type spreadRule struct {
+	term
+	constraint corev1.TopologySpreadConstraint
+}
+
+// classes are those of one history.
+type classes struct {
+	byText     map[string]*class
+	all        []*class
+	namespaces map[string]map[string]string
+}
+
+func newClasses() *classes { return &classes{byText: map[string]*class{}} }
+
+// of is the pod's class.
+func (c *classes) of(pod *corev1.Pod) *class {
+	text := canonical([]any{pod.Namespace, pod.Labels, pod.Spec.Affinity, pod.Spec.TopologySpreadConstraints})
+	if known := c.byText[text]; known != nil {
+		return known
+	}
+	k := &class{namespace: pod.Namespace, labels: pod.Labels, standing: map[*placement]struct{}{}}
+	if affinity := pod.Spec.Affinity; affinity != nil {
+		if affinity.PodAntiAffinity != nil {
+			k.apart = termsOf(pod, affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+		}
+		if affinity.PodAffinity != nil {
+			k.together = termsOf(pod, affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+		}
+	}
+	for _, s := range pod.Spec.TopologySpreadConstraints {
+		if s.WhenUnsatisfiable == corev1.DoNotSchedule {
+			k.spread = append(k.spread, &spreadRule{constraint: s, term: term{
+				key: s.TopologyKey, namespaces: []string{pod.Namespace}, memo: map[*class]bool{},
+				selector: selectorOf(s.LabelSelector, pod, s.MatchLabelKeys, nil),
+			}})
+		}
+	}
+	c.byText[text] = k
+	c.all = append(c.all, k)
+	return k
+}
+
+func termsOf(pod *corev1.Pod, in []corev1.PodAffinityTerm) []*term {
+	out := make([]*term, 0, len(in))
+	for _, t := range in {
+		made := &term{
+			key: t.TopologyKey, namespaces: t.Namespaces, memo: map[*class]bool{},
+			// The API server has merged matchLabelKeys into the selector already; twice is once.
+			selector: selectorOf(t.LabelSelector, pod, t.MatchLabelKeys, t.MismatchLabelKeys),
+		}
+		if t.NamespaceSelector != nil {
+			made.byLabel = selectorOf(t.NamespaceSelector, nil, nil, nil)
+		} else if len(t.Namespaces) == 0 {
+			made.namespaces = []string{pod.Namespace}
+		}
+		out = append(out, made)
+	}
+	return out
+}
+
+// selectorOf is nothing for a nil selector, and for one that cannot be read.
+func selectorOf(s *metav1.LabelSelector, pod *corev1.Pod, match, mismatch []string) labels.Selector {
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil || s == nil {
+		return labels.Nothing()
+	}
+	add := func(keys []string, operator metav1.LabelSelectorOperator) {
+		for _, key := range keys {
+			value, ok := pod.Labels[key]
+			if !ok {
+				continue
+			}
+			extra, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator, Values: []string{value}}},
+			})
+			if requirements, selectable := extra.Requirements(); err == nil && selectable {
+				selector = selector.Add(requirements...)
+			}
+		}
+	}
+	if pod != nil {
+		add(match, metav1.LabelSelectorOpIn)
+		add(mismatch, metav1.LabelSelectorOpNotIn)
+	}
+	return selector
+}
+
+// selects says whether the term means pods of a class.
+func (c *classes) selects(t *term, k *class) bool {
+	if known, ok := t.memo[k]; ok {
+		return known
+	}
+	in := slices.Contains(t.namespaces, k.namespace) ||
+		t.byLabel != nil && t.byLabel.Matches(labels.Set(c.namespaces[k.namespace]))
+	t.memo[k] = in && t.selector.Matches(k.labels)
+	return t.memo[k]
+}

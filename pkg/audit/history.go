@@ -1,0 +1,213 @@
+package audit
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+const (
+	// Format and Version stand in the first line of every history. A reader refuses others.
+	Format  = "berth-history"
+	Version = 1
+	// maxLine bounds one line of a history: the largest document of the ledger, or object of
+	// the API server, in base64 and with room.
+	maxLine = 16 << 20
+)
+
+// Record is one line of a history: exactly one of its fields is set. A file is lines of JSON,
+// the first of which is a Header, in the order in which the recorder learned of things; each
+// kind of object, and the ledger, is in its own order.
+type Record struct {
+	Header *Header `json:"header,omitempty"`
+	Ledger *Ledger `json:"ledger,omitempty"`
+	Object *Object `json:"object,omitempty"`
+	Mark   *Mark   `json:"mark,omitempty"`
+	End    *End    `json:"end,omitempty"`
+}
+
+// Header opens a history.
+type Header struct {
+	Format  string `json:"format"`
+	Version int    `json:"version"`
+	// Cluster is the UID of the cluster's kube-system namespace, Prefix the ledger's in etcd.
+	Cluster string `json:"cluster,omitempty"`
+	Prefix  string `json:"prefix,omitempty"`
+}
+
+// Ledger is some changes of the ledger, whole revisions of it.
+type Ledger struct {
+	// Revision is that of the last change, or of the list.
+	Revision int64 `json:"revision"`
+	// Listed: Events are everything there is at Revision. The first of a history is listed; a
+	// later one says that revisions before it were missed.
+	Listed bool          `json:"listed,omitempty"`
+	Events []LedgerEvent `json:"events,omitempty"`
+}
+
+// LedgerEvent is one change of one key.
+type LedgerEvent struct {
+	Key     string `json:"key"`
+	Value   []byte `json:"value,omitempty"`
+	Create  int64  `json:"create,omitempty"`
+	Mod     int64  `json:"mod"`
+	Lease   int64  `json:"lease,omitempty"`
+	Deleted bool   `json:"deleted,omitempty"`
+}
+
+// KV is the event as the ledger's codec wants it.
+func (e LedgerEvent) KV() ledger.KV {
+	return ledger.KV{
+		Key: e.Key, Value: e.Value, CreateRevision: e.Create, ModRevision: e.Mod, Lease: e.Lease,
+	}
+}
+
+// FromLedger is the inverse of what KV does, with deletions.
+func FromLedger(ev ledger.Event) LedgerEvent {
+	return LedgerEvent{
+		Key: ev.Key, Value: ev.Value, Create: ev.CreateRevision, Mod: ev.ModRevision,
+		Lease: ev.Lease, Deleted: ev.Deleted,
+	}
+}
+
+// Object is one version of one object of the API server, stripped of what no rule looks at.
+// One of Pod, Node and Namespace is set, unless it is Gone. A version that differs from the one
+// before in nothing but its resourceVersion is left out.
+type Object struct {
+	Kind Kind   `json:"kind"`
+	UID  string `json:"uid"`
+	// RV is the resourceVersion of this version; of a deletion, the resourceVersion at which
+	// it happened.
+	RV uint64 `json:"rv"`
+	// Missed: the recorder did not see the change but found its result in a list. It happened
+	// after After, and at RV at the latest; what stood there when the recording began has
+	// After 0.
+	Missed    bool              `json:"missed,omitempty"`
+	After     uint64            `json:"after,omitempty"`
+	Gone      bool              `json:"gone,omitempty"`
+	Pod       *corev1.Pod       `json:"pod,omitempty"`
+	Node      *corev1.Node      `json:"node,omitempty"`
+	Namespace *corev1.Namespace `json:"namespace,omitempty"`
+}
+
+// Kind of an object.
+type Kind string
+
+// The kinds that histories hold.
+const (
+	KindPod       Kind = "pod"
+	KindNode      Kind = "node"
+	KindNamespace Kind = "namespace"
+)
+
+// Mark says what came before what: the ledger up to revision Ledger before the API server
+// beyond resourceVersion Objects, and the API server up to Objects before the ledger beyond
+// Until.
+type Mark struct {
+	Ledger  int64  `json:"ledger"`
+	Objects uint64 `json:"objects"`
+	Until   int64  `json:"until"`
+	// Unix is the recorder's clock, in milliseconds, for people and for bounds of minutes.
+	Unix int64 `json:"unix,omitempty"`
+}
+
+// EndStopped is the End's reason when nothing went wrong.
+const EndStopped = "stopped"
+
+// End closes a history that was not cut off: it holds every change of the API server up to
+// Objects, and of the ledger up to Ledger, which was read after that.
+type End struct {
+	Objects uint64 `json:"objects"`
+	Ledger  int64  `json:"ledger"`
+	// Reason is EndStopped, or why the recording could not be brought to such an end; then the
+	// last mark says how far the two belong together. It may be that the recorder
+	// stopped by itself.
+	Reason string `json:"reason"`
+}
+
+// Writer writes a history, up to a number of bytes. It is for one goroutine.
+type Writer struct {
+	out     *bufio.Writer
+	limit   int64
+	written int64
+}
+
+// ErrFull says that a history has reached its bound; nothing but its End is written any more.
+var ErrFull = errors.New("audit: the history has reached its size limit")
+
+// NewWriter writes the header. limit is in bytes; 0 is no limit.
+func NewWriter(w io.Writer, limit int64, h Header) (*Writer, error) {
+	h.Format, h.Version = Format, Version
+	out := &Writer{out: bufio.NewWriter(w), limit: limit}
+	return out, out.Write(Record{Header: &h})
+}
+
+// Write appends one record. ErrFull once the limit is reached; an End is always written.
+func (w *Writer) Write(r Record) error {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("audit: record: %w", err)
+	}
+	if w.limit > 0 && r.End == nil && w.written+int64(len(line)) >= w.limit {
+		return ErrFull
+	}
+	w.written += int64(len(line)) + 1
+	if _, err := w.out.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("audit: record: %w", err)
+	}
+	return nil
+}
+
+// Flush hands everything written so far to the file.
+func (w *Writer) Flush() error { return w.out.Flush() }
+
+// Read calls f with every record of a history, the header first. A last line that was cut off,
+// as a crash of the recorder leaves it, ends the history without an error.
+func Read(r io.Reader, f func(Record) error) error {
+	lines := bufio.NewReaderSize(r, 1<<20)
+	for n := 1; ; n++ {
+		line, err := lines.ReadBytes('\n')
+		switch {
+		case errors.Is(err, io.EOF):
+			if n == 1 {
+				return fmt.Errorf("audit: line 1: the file is empty or has no header, want format %s", Format)
+			}
+			return nil
+		case err != nil:
+			return fmt.Errorf("audit: line %d: %w", n, err)
+		case len(line) > maxLine:
+			return fmt.Errorf("audit: line %d: %d bytes, at most %d are accepted", n, len(line), maxLine)
+		}
+		var record Record
+		if err := json.Unmarshal(line, &record); err != nil {
+			return fmt.Errorf("audit: line %d: %w", n, err)
+		}
+		if err := checkRecord(n, record); err != nil {
+			return fmt.Errorf("audit: line %d: %w", n, err)
+		}
+		if err := f(record); err != nil {
+			return fmt.Errorf("audit: line %d: %w", n, err)
+		}
+	}
+}
+
+func checkRecord(n int, r Record) error {
+	h := r.Header
+	switch {
+	case n == 1 && (h == nil || h.Format != Format):
+		return fmt.Errorf("not a history, want a header with format %s", Format)
+	case n == 1 && h.Version != Version:
+		return fmt.Errorf("history of version %d, version %d is accepted", h.Version, Version)
+	case n > 1 && h != nil:
+		return errors.New("a second header")
+	case h == nil && r.Ledger == nil && r.Object == nil && r.Mark == nil && r.End == nil:
+		return errors.New("a record of an unknown kind, or of none")
+	}
+	return nil
+}

@@ -1,0 +1,245 @@
+package audit
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// violate reports a broken law of the ledger at this revision.
+func (a *replay) violate(invariant string, objects []string, message string, args ...any) {
+	a.report.add(Finding{
+		Severity: Violation, Invariant: invariant, Revision: a.revision, Objects: objects,
+		Message: fmt.Sprintf(message, args...),
+	})
+}
+
+// checkKey holds one change against the state before it: keys that must not go (S12), and
+// owners that must not change under one epoch (S11).
+func (a *replay) checkKey(ev LedgerEvent) {
+	switch {
+	case strings.HasPrefix(ev.Key, ledger.PrefixNode) && ev.Deleted:
+		uid := strings.TrimPrefix(ev.Key, ledger.PrefixNode)
+		if node := a.nodes[uid]; node != nil && !node.gone.maybe(a.latest(a.revision)) {
+			a.violate("S12", []string{nodeObject(node.name), ledgerObject(ev.Key)},
+				"its document was deleted while the node lives")
+		}
+	case strings.HasPrefix(ev.Key, ledger.PrefixGuard) && ev.Deleted:
+		if id, _, _, ok := ledger.ParseGuard(ev.Key); ok && a.terms[id] {
+			a.violate("S12", []string{ledgerObject(ev.Key)}, "was deleted while its term is registered and not retiring")
+		}
+	case strings.HasPrefix(ev.Key, ledger.PrefixOwn) && !ev.Deleted:
+		a.checkOwner(ev)
+	}
+}
+
+func (a *replay) checkOwner(ev LedgerEvent) {
+	partition, ok := ledger.ParseOwn(ev.Key)
+	if !ok {
+		return
+	}
+	now, err := ledger.DecodeOwner(ev.Value)
+	old, known := a.owners[partition]
+	switch {
+	case err != nil:
+		return // learn reports it
+	case !known:
+		a.report.Takeovers++
+	case old.epoch == ev.Create && old.member != now.Member:
+		a.violate("S11", []string{ledgerObject(ev.Key)}, "went from %s to %s under one epoch, %d",
+			old.member, now.Member, ev.Create)
+	}
+}
+
+// checkDoc holds one revision of a node's document against the one before.
+func (a *replay) checkDoc(before, after ledger.NodeDoc) {
+	key := ledgerObject(ledger.KeyNode(after.NodeUID))
+	for _, kind := range slices.Sorted(maps.Keys(before.HW)) {
+		if after.HW[kind] < before.HW[kind] {
+			a.violate("S12", []string{nodeObject(after.NodeName), key}, "its high-water of %ss sank from %d to %d",
+				kind, before.HW[kind], after.HW[kind])
+		}
+	}
+	a.checkClaims(after)
+	seen := map[string]bool{}
+	for _, e := range reservations(after) {
+		if seen[e.PodUID] {
+			a.violate("S3", []string{entryObject(e), key}, "has two reservations on one node")
+		}
+		seen[e.PodUID] = true
+	}
+	for _, old := range reservations(before) {
+		now, ok := after.Find(old.PodUID)
+		if ok && now.Token == old.Token {
+			a.checkStep(old, now, before, after)
+			continue
+		}
+		a.checkDeparture(old, before, after)
+	}
+	for _, now := range reservations(after) {
+		old, ok := before.Find(now.PodUID)
+		if ok && old.Token == now.Token {
+			continue
+		}
+		a.checkArrival(now, before, after)
+	}
+}
+
+// checkClaims: nobody is a victim twice, or a victim and relied upon (S5).
+func (a *replay) checkClaims(doc ledger.NodeDoc) {
+	plans := map[string]string{}
+	for _, e := range doc.Entries {
+		if e.Role != ledger.RoleVictim {
+			continue
+		}
+		if plan, claimed := plans[e.PodUID]; claimed {
+			a.violate("S5", []string{entryObject(e), nodeObject(doc.NodeName)},
+				"is claimed by plans %q and %q", plan, e.Plan)
+		}
+		plans[e.PodUID] = e.Plan
+	}
+	for _, e := range doc.Entries {
+		if _, claimed := plans[e.PodUID]; claimed && e.Role == ledger.RoleKeeper {
+			a.violate("S5", []string{entryObject(e), nodeObject(doc.NodeName)},
+				"is claimed as a victim while placements rely on it")
+		}
+	}
+}
+
+// checkStep: a reservation moves forward only, and nothing else of it changes (S4).
+func (a *replay) checkStep(old, now ledger.Entry, before, after ledger.NodeDoc) {
+	if old.State != now.State {
+		forward := old.State == ledger.Held && now.State == ledger.Committed ||
+			old.State == ledger.Committed && now.State == ledger.Fencing
+		if !forward {
+			a.violate("S4", []string{entryObject(now), nodeObject(after.NodeName)}, "its reservation went from %s to %s",
+				old.State, now.State)
+		}
+		if now.State == ledger.Committed && forward {
+			a.commit(now, before, after)
+		}
+	}
+	old.State, old.Wanted = now.State, now.Wanted
+	if !reflect.DeepEqual(old, now) {
+		a.violate("S4", []string{entryObject(now), nodeObject(after.NodeName)}, "its reservation %s was rewritten", now.Token)
+	}
+}
+
+// checkArrival: a reservation starts Held or Committed, by the shard that owns the pod's
+// partition (S11).
+func (a *replay) checkArrival(e ledger.Entry, before, after ledger.NodeDoc) {
+	objects := []string{entryObject(e), nodeObject(after.NodeName)}
+	if e.State != ledger.Held && e.State != ledger.Committed {
+		a.violate("S4", objects, "its reservation appeared as %s", e.State)
+	}
+	if e.PodRV == 0 || e.Token == 0 {
+		a.violate("form", objects, "its reservation has token %s and resourceVersion %d, want both", e.Token, e.PodRV)
+	}
+	partition := e.Partition()
+	holder, owned := a.owners[partition]
+	switch {
+	case !owned:
+		a.violate("S11", objects, "was reserved by %s while nobody owns partition %d", e.Shard, partition)
+	case holder.member != e.Shard:
+		a.violate("S11", objects, "was reserved by %s while %s owns partition %d since revision %d",
+			e.Shard, holder.member, partition, holder.epoch)
+	}
+	if e.State == ledger.Committed {
+		a.commit(e, before, after)
+	}
+}
+
+// checkDeparture: what was committed leaves with a fact that the high-water covers, or after a
+// finished fence (S4).
+func (a *replay) checkDeparture(e ledger.Entry, before, after ledger.NodeDoc) {
+	if e.State == ledger.Held {
+		return
+	}
+	defer a.leave(e, before, after)
+	pod, hw := a.pods[e.PodUID], after.HW[ledger.KindPod]
+	objects := []string{entryObject(e), nodeObject(after.NodeName)}
+	if pod == nil {
+		if hw < e.PodRV {
+			a.violate("S4", objects, "its reservation left at high-water %d, before the pod's own resourceVersion %d",
+				hw, e.PodRV)
+		}
+		return
+	}
+	switch {
+	case pod.bound.maybe(hw), pod.ended.maybe(hw):
+	case e.State != ledger.Fencing:
+		a.violate("S4", objects, "its committed reservation left at high-water %d without a fence, and no fact up to there "+
+			"shows the pod bound or gone", hw)
+	case !pod.fenced(e.Token, hw):
+		a.violate("S4", objects, "its reservation was released at high-water %d, and up to there no fence of token %s "+
+			"had changed the pod", hw, e.Token)
+	}
+}
+
+// checkUnique: a pod has one reservation that is committed or being fenced, over all nodes
+// (S3). Two of them by two shards, with the partition changing hands in between, are a waste,
+// and no more.
+func (a *replay) checkUnique(events []LedgerEvent) {
+	for _, ev := range events {
+		uid, ok := strings.CutPrefix(ev.Key, ledger.PrefixNode)
+		if !ok {
+			continue
+		}
+		for _, e := range reservations(a.docs[uid]) {
+			if p := a.placementOf(e.PodUID, e.Token); p != nil && p.committed == a.revision {
+				a.checkOthers(e, p)
+			}
+		}
+	}
+}
+
+func (a *replay) checkOthers(e ledger.Entry, p *placement) {
+	for _, other := range a.placements[e.PodUID] {
+		if other == p || other.left != 0 || other.committed > p.committed {
+			continue
+		}
+		f := Finding{
+			Severity: Violation, Invariant: "S3", Revision: a.revision,
+			Objects: []string{p.object(), nodeObject(p.node), nodeObject(other.node)},
+			Message: fmt.Sprintf("is reserved on %s while its reservation on %s, of revision %d, stands",
+				p.node, other.node, other.committed),
+		}
+		if a.owners[e.Partition()].epoch > other.committed {
+			f.Severity = Warning
+			f.Message += "; its partition changed hands in between"
+		}
+		a.report.add(f)
+	}
+}
+
+// checkDisplaced: a held reservation makes way for a higher priority alone (S10).
+func (a *replay) checkDisplaced(before map[string]ledger.NodeDoc) {
+	for uid, old := range before {
+		for _, e := range reservations(old) {
+			now, ok := a.docs[uid].Find(e.PodUID)
+			if e.State == ledger.Held && (!ok || now.Token != e.Token) && !a.over(e.PodUID) {
+				a.checkTaker(e, a.docs[uid])
+			}
+		}
+	}
+}
+
+// over says whether a pod needs no place any more.
+func (a *replay) over(podUID string) bool {
+	pod := a.pods[podUID]
+	return pod != nil && (pod.ended.maybe(a.latest(a.revision)) || pod.bound.known())
+}
+
+func (a *replay) checkTaker(held ledger.Entry, doc ledger.NodeDoc) {
+	for _, p := range a.fresh {
+		taker, found := doc.Find(p.entry.PodUID)
+		if p.nodeUID == doc.NodeUID && found && taker.Priority <= held.Priority && p.entry.PodUID != held.PodUID {
+			a.violate("S10", []string{entryObject(held), p.object(), nodeObject(p.node)},
+				"its held place of priority %d was taken by priority %d", held.Priority, taker.Priority)
+		}
+	}
+}

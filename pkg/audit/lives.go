@@ -1,0 +1,215 @@
+package audit
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+const (
+	// annotationAttempt is the token that a bind of Berth's leaves on the pod, annotationFence
+	// the change that a fence makes: the token, a dash, and something new.
+	annotationAttempt = "berth.dev/attempt"
+	annotationFence   = "berth.dev/fence"
+)
+
+// moment is when something happened to an object: after one resourceVersion, at another at
+// the latest. A change that was seen has after = rv - 1. The zero value never happened.
+type moment struct{ after, rv uint64 }
+
+func (m moment) known() bool { return m.rv != 0 }
+
+// surely says whether it has happened at rv.
+func (m moment) surely(rv uint64) bool { return m.known() && m.rv <= rv }
+
+// maybe says whether it may have happened at rv.
+func (m moment) maybe(rv uint64) bool { return m.known() && m.after < rv }
+
+// amounts are by resource name: milli-CPU for cpu, else the resource's own unit; "pods" too.
+type amounts map[string]int64
+
+// version is one version of an object; what it says holds from `at` to the next version.
+type version[T any] struct {
+	at     moment
+	object T
+}
+
+// within are the versions that may have been current at some moment from lo to hi; all of
+// them, when none was.
+func within[T any](versions []version[T], lo, hi uint64) []version[T] {
+	first, last := 0, len(versions)
+	for i := range versions {
+		if i+1 < len(versions) && versions[i+1].at.surely(lo) {
+			first = i + 1
+		}
+	}
+	for last > first+1 && versions[last-1].at.after >= hi {
+		last--
+	}
+	return versions[first:last]
+}
+
+// podLife is all that a history knows of one pod.
+type podLife struct {
+	uid, name string // name is namespace/name
+	versions  []version[*podVersion]
+	// bound, to node, by the bind of token (0: not Berth's); ended is terminal or gone,
+	// leaving is the first version with a deletion timestamp.
+	bound, leaving, ended, gone moment
+	node                        string
+	token                       ledger.Token
+	// initially: it was bound when the recording began.
+	initially bool
+	// missed: not every version of it was seen.
+	missed bool
+}
+
+// podVersion is what the rules look at in one version.
+type podVersion struct {
+	pod      *corev1.Pod
+	requests amounts
+	class    *class
+}
+
+func (p *podLife) ours() bool { return p.token != 0 }
+
+func (p *podLife) last() *podVersion { return p.versions[len(p.versions)-1].object }
+
+// decided is the version that a decision at rv saw.
+func (p *podLife) decided(rv uint64) *podVersion {
+	out := p.versions[0].object
+	for _, v := range p.versions {
+		if v.at.rv <= rv {
+			out = v.object
+		}
+	}
+	return out
+}
+
+// requests is the least that the pod asked for at some moment from lo to hi.
+func (p *podLife) requests(lo, hi uint64) amounts {
+	all := within(p.versions, lo, hi)
+	if len(all) == 1 {
+		return all[0].object.requests
+	}
+	least := amounts{}
+	for name, n := range all[0].object.requests {
+		for _, v := range all[1:] {
+			n = min(n, v.object.requests[name])
+		}
+		least[name] = n
+	}
+	return least
+}
+
+// apply takes the next version of the pod.
+func (p *podLife) apply(at moment, v *podVersion) (moved string) {
+	p.versions = append(p.versions, version[*podVersion]{at, v})
+	pod := v.pod
+	p.name = pod.Namespace + "/" + pod.Name
+	if node := pod.Spec.NodeName; node != "" {
+		switch {
+		case p.node == "":
+			p.bound, p.node = at, node
+			if token, err := ledger.ParseToken(pod.Annotations[annotationAttempt]); err == nil {
+				p.token = token
+			}
+		case p.node != node:
+			moved = p.node
+		}
+	}
+	if pod.DeletionTimestamp != nil && !p.leaving.known() {
+		p.leaving = at
+	}
+	if (pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed) && !p.ended.known() {
+		p.ended = at
+	}
+	return moved
+}
+
+func (p *podLife) goes(at moment) {
+	p.gone = at
+	if !p.ended.known() {
+		p.ended = at
+	}
+	if !p.leaving.known() {
+		p.leaving = at
+	}
+}
+
+// fenced says whether the fence of token has changed the pod, at rv at the latest.
+func (p *podLife) fenced(token ledger.Token, rv uint64) bool {
+	for _, v := range p.versions {
+		fence := v.object.pod.Annotations[annotationFence]
+		if v.at.maybe(rv) && strings.HasPrefix(fence, token.String()+"-") {
+			return true
+		}
+	}
+	return p.missed
+}
+
+// requestsOf is what a pod asks a node for, by upstream's own arithmetic (KEP-753, KEP-1287,
+// KEP-2837).
+func requestsOf(pod *corev1.Pod) amounts {
+	list := resource.PodRequests(pod, resource.PodResourcesOptions{
+		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	})
+	out := amountsOf(list)
+	out[string(corev1.ResourcePods)] = 1
+	return out
+}
+
+func amountsOf(list corev1.ResourceList) amounts {
+	out := amounts{}
+	for name, q := range list {
+		if name == corev1.ResourceCPU {
+			out[string(name)] = q.MilliValue()
+			continue
+		}
+		out[string(name)] = q.Value()
+	}
+	return out
+}
+
+// nodeLife is all that a history knows of one node.
+type nodeLife struct {
+	uid, name string
+	versions  []version[*corev1.Node]
+	born      moment
+	gone      moment
+}
+
+// room is the most that the node had at some moment from lo to hi, of one resource.
+func (n *nodeLife) room(name string, lo, hi uint64) int64 {
+	most := int64(0)
+	for _, v := range within(n.versions, lo, hi) {
+		q := v.object.Status.Allocatable[corev1.ResourceName(name)]
+		if name == string(corev1.ResourceCPU) {
+			most = max(most, q.MilliValue())
+			continue
+		}
+		most = max(most, q.Value())
+	}
+	return most
+}
+
+// label is the node's value of a label, if it was the same all the time from lo to hi.
+func (n *nodeLife) label(key string, lo, hi uint64) (value string, ok bool) {
+	for i, v := range within(n.versions, lo, hi) {
+		now, has := v.object.Labels[key]
+		if !has || i > 0 && now != value {
+			return "", false
+		}
+		value = now
+	}
+	return value, true
+}
+
+func nodeObject(name string) string     { return "node/" + name }
+func podObject(name string) string      { return "pod/" + name }
+func ledgerObject(key string) string    { return "ledger/" + key }
+func (p *podLife) object() string       { return podObject(p.name) }
+func entryObject(e ledger.Entry) string { return podObject(e.Namespace + "/" + e.Name) }

@@ -1,0 +1,375 @@
+package audit
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// One pod's whole life, a fence, a pod that finishes and makes room, a foreign pod, a node that
+// shrinks, a take-over: nothing of it is wrong.
+func TestACleanHistoryHasNoFindings(t *testing.T) {
+	s := begin(t).node("n", "2", nil)
+	s.pod("a", "1").pod("b", "1").place("n", "a", "b")
+	s.mark()
+	s.bind("a", "n")
+	s.state("n", "b", ledger.Fencing)
+	s.drop("n", "b", s.fence("b"))
+	s.place("n", "b")
+	s.bind("b", "n")
+	s.mark()
+	s.update("a", succeeds)
+	s.mark()
+	s.pod("c", "1")
+	s.edit("n", func(d *ledger.NodeDoc) {
+		d.Entries, d.HW = []ledger.Entry{s.entry("c")}, map[string]uint64{ledger.KindPod: s.rv, ledger.KindNode: s.rv}
+	})
+	s.bind("c", "n")
+	s.change("n", func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("1") })
+	p := ledger.PartitionOf("d-uid")
+	s.key(LedgerEvent{Key: ledger.KeyOwn(p), Deleted: true})
+	s.key(LedgerEvent{Key: ledger.KeyOwn(p), Value: s.must(ledger.EncodeOwner(ledger.Owner{Member: "s2"}))})
+	s.node("m", "1", nil).pod("d", "500m").pod("x", "500m")
+	s.foreign("x", "m")
+	s.edit("m", func(d *ledger.NodeDoc) {
+		e := s.entry("d")
+		e.Shard = "s2"
+		d.Entries = []ledger.Entry{e}
+	})
+	s.bind("d", "m")
+	r := s.finds()
+	want := Counts{Nodes: 2, Pods: 5, Reserved: 5, Bound: 4, Foreign: 1, HandedOver: 2, Fenced: 1, Takeovers: 1}
+	if r.Counts != want || !r.Complete {
+		t.Errorf("counts %+v, complete %v, notes %q; want %+v and complete", r.Counts, r.Complete, r.Notes, want)
+	}
+}
+
+func TestCapacity(t *testing.T) {
+	t.Run("S1: two shards put two pods where one fits", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "600m").pod("b", "600m").place("n", "a").place("n", "b")
+		s.finds("violation S1 node/n pod/d/b")
+	})
+	t.Run("S1: an entry left before every shard could see the bind", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "600m").pod("b", "600m").place("n", "a")
+		s.bind("a", "n")
+		s.drop("n", "a", s.podRV["a"])
+		s.place("n", "b")
+		s.finds("violation S1 node/n pod/d/b")
+	})
+	t.Run("S1: the API server alone shows it too", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "600m").pod("b", "600m").place("n", "a").place("n", "b")
+		s.bind("a", "n")
+		s.bind("b", "n")
+		s.finds("violation S1 node/n pod/d/b", "violation S1 node/n pod/d/b")
+	})
+	t.Run("a pod that has ended makes room, if it may have ended before the decision", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "600m").pod("b", "600m").place("n", "a")
+		s.bind("a", "n")
+		s.place("n", "b") // the recorder learned of it before it learned of the end
+		s.update("a", succeeds)
+		s.finds()
+	})
+	t.Run("S1: it does not, if a mark says that it ended later", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "600m").pod("b", "600m").place("n", "a")
+		s.bind("a", "n")
+		s.place("n", "b")
+		s.mark()
+		s.update("a", succeeds)
+		s.finds("violation S1 node/n pod/d/b")
+	})
+	t.Run("S1: too many pods", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1m").pod("b", "1m")
+		s.change("n", func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("1") })
+		s.edit("n", func(d *ledger.NodeDoc) { d.HW[ledger.KindNode] = s.rv })
+		s.place("n", "a", "b").finds("violation S1 node/n pod/d/a pod/d/b")
+	})
+	t.Run("S1: less is reserved than the pod asks for", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "500m")
+		s.edit("n", func(d *ledger.NodeDoc) {
+			e := s.entry("a")
+			e.Requests = map[string]int64{"cpu": 100}
+			d.Entries = []ledger.Entry{e}
+		})
+		s.finds("violation S1 pod/d/a node/n")
+	})
+	t.Run("S1: a foreign pod that every shard must have seen", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "600m").pod("x", "600m")
+		rv := s.foreign("x", "n")
+		s.edit("n", func(d *ledger.NodeDoc) { d.HW[ledger.KindPod] = rv })
+		s.place("n", "a").finds("violation S1 node/n pod/d/a")
+	})
+	t.Run("a foreign pod that a shard may not have seen is nobody's mistake", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "600m").pod("x", "600m")
+		s.foreign("x", "n")
+		s.place("n", "a")
+		s.bind("a", "n")
+		s.finds("warning S1 node/n pod/d/a")
+	})
+}
+
+func TestBinds(t *testing.T) {
+	t.Run("I3: bound without a reservation", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1")
+		s.tokens["a"] = 7
+		s.bind("a", "n")
+		s.finds("violation I3 pod/d/a node/n")
+	})
+	t.Run("I3: bound to another node than reserved", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).node("m", "1", nil).pod("a", "1").place("n", "a")
+		s.bind("a", "m")
+		s.finds("violation I3 pod/d/a node/m")
+	})
+	t.Run("I3: bound while held", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1")
+		s.edit("n", func(d *ledger.NodeDoc) {
+			e := s.entry("a")
+			e.State = ledger.Held
+			d.Entries = []ledger.Entry{e}
+		})
+		s.bind("a", "n")
+		s.finds("violation I3 pod/d/a node/n")
+	})
+	t.Run("S2: bound after its reservation was released", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1").place("n", "a")
+		s.state("n", "a", ledger.Fencing)
+		s.drop("n", "a", s.fence("a"))
+		s.bind("a", "n")
+		s.finds("violation S2 pod/d/a node/n")
+	})
+	t.Run("S2: bound twice", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).node("m", "1", nil).pod("a", "1").place("n", "a")
+		s.bind("a", "n")
+		s.foreign("a", "m")
+		s.finds("violation S2 pod/d/a node/n")
+	})
+	t.Run("a bind after the end of the recording of the ledger is not judged", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1")
+		s.mark()
+		s.tokens["a"] = 7
+		s.bind("a", "n")
+		r, err := ReplayRecords(s.records)
+		if err != nil || len(r.Findings) > 0 || r.Complete {
+			t.Errorf("findings %v, complete %v, error %v; want none of them", r.Findings, r.Complete, err)
+		}
+	})
+}
+
+func TestReservations(t *testing.T) {
+	t.Run("S3: two reservations for one pod", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).node("m", "1", nil).pod("a", "1").place("n", "a").place("m", "a")
+		s.finds("violation S3 pod/d/a node/m node/n")
+	})
+	t.Run("S3: two of them with a take-over in between are a waste", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).node("m", "1", nil).pod("a", "1").place("n", "a")
+		p := ledger.PartitionOf("a-uid")
+		s.key(LedgerEvent{Key: ledger.KeyOwn(p), Deleted: true})
+		s.key(LedgerEvent{Key: ledger.KeyOwn(p), Value: s.must(ledger.EncodeOwner(ledger.Owner{Member: "s1"}))})
+		s.place("m", "a").finds("warning S3 pod/d/a node/m node/n")
+	})
+	t.Run("S4: a committed reservation expired", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1").place("n", "a")
+		s.drop("n", "a", s.rv+10)
+		s.finds("violation S4 pod/d/a node/n")
+	})
+	t.Run("S4: released without a change of the pod", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1").place("n", "a")
+		s.state("n", "a", ledger.Fencing)
+		s.drop("n", "a", s.rv+10)
+		s.finds("violation S4 pod/d/a node/n")
+	})
+	t.Run("S4 and S2: handed over at a high-water below the bind", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1").place("n", "a")
+		s.bind("a", "n")
+		s.drop("n", "a", s.podRV["a"]-1)
+		s.finds("violation S2 pod/d/a node/n", "violation S4 pod/d/a node/n")
+	})
+	t.Run("S4: from Fencing back to Committed", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1").place("n", "a")
+		s.state("n", "a", ledger.Fencing)
+		s.state("n", "a", ledger.Committed)
+		s.finds("violation S4 pod/d/a node/n")
+	})
+	t.Run("S4: rewritten under its token", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1").place("n", "a")
+		s.edit("n", func(d *ledger.NodeDoc) { d.Entries[0].PodRV++ })
+		s.finds("violation S4 pod/d/a node/n")
+	})
+	t.Run("handed over because the pod is gone", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1").pod("b", "1").place("n", "a")
+		s.drop("n", "a", s.remove("a"))
+		s.place("n", "b").finds()
+	})
+	t.Run("S5: claimed by two plans, and relied upon", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil)
+		s.edit("n", func(d *ledger.NodeDoc) {
+			v := ledger.Entry{PodUID: "v", Namespace: "d", Name: "v", Role: ledger.RoleVictim, Plan: "1"}
+			w, k := v, v
+			w.Plan, k.Role = "2", ledger.RoleKeeper
+			d.Entries = []ledger.Entry{v, w, k}
+		})
+		s.finds("violation S5 pod/d/v node/n", "violation S5 pod/d/v node/n")
+	})
+	t.Run("S10: a held place taken by an equal", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1").pod("b", "1")
+		s.edit("n", func(d *ledger.NodeDoc) {
+			e := s.entry("a")
+			e.State, e.Priority = ledger.Held, 5
+			d.Entries = []ledger.Entry{e}
+		})
+		s.edit("n", func(d *ledger.NodeDoc) {
+			e := s.entry("b")
+			e.Priority = 5
+			d.Entries = []ledger.Entry{e}
+		})
+		s.finds("violation S10 pod/d/a pod/d/b node/n")
+	})
+	t.Run("L2: nobody resolves a reservation", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1").place("n", "a")
+		s.mark()
+		s.later(600)
+		s.finds("warning L2 pod/d/a node/n")
+	})
+}
+
+func TestOwnersAndDocuments(t *testing.T) {
+	t.Run("S11: reserved by a shard that does not own the partition", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1")
+		s.edit("n", func(d *ledger.NodeDoc) {
+			e := s.entry("a")
+			e.Shard = "s2"
+			d.Entries = []ledger.Entry{e}
+		})
+		s.finds("violation S11 pod/d/a node/n")
+	})
+	t.Run("S11: reserved while nobody owns the partition", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1")
+		s.key(LedgerEvent{Key: ledger.KeyOwn(ledger.PartitionOf("a-uid")), Deleted: true})
+		s.place("n", "a").finds("violation S11 pod/d/a node/n")
+	})
+	t.Run("S11: another owner under the same epoch", func(t *testing.T) {
+		s := begin(t)
+		s.key(LedgerEvent{Key: ledger.KeyOwn(7), Value: s.must(ledger.EncodeOwner(ledger.Owner{Member: "s2"})), Create: 1})
+		s.finds("violation S11 ledger/own/007")
+	})
+	t.Run("S12: a high-water sinks", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil)
+		s.edit("n", func(d *ledger.NodeDoc) { d.HW[ledger.KindPod] = 9 })
+		s.edit("n", func(d *ledger.NodeDoc) { d.HW[ledger.KindPod] = 8 })
+		s.finds("violation S12 node/n ledger/n/n-uid")
+	})
+	t.Run("S12: a document is deleted while its node lives", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil)
+		s.edit("n", func(*ledger.NodeDoc) {})
+		s.key(LedgerEvent{Key: ledger.KeyNode("n-uid"), Deleted: true})
+		s.finds("violation S12 node/n ledger/n/n-uid")
+	})
+	t.Run("S12: a guard is deleted while its term is in use", func(t *testing.T) {
+		s := begin(t)
+		term := ledger.Term{
+			Kind: ledger.TermApart, TopologyKey: "zone", Parts: []ledger.TermPart{{Namespaces: []string{"d"}}},
+		}
+		value := s.must(ledger.EncodeTerm(ledger.RegisteredTerm{Term: term}))
+		guard := ledger.KeyGuard(term.ID(), "a", ledger.Carriers)
+		s.key(LedgerEvent{Key: ledger.KeyTerm(term.ID()), Value: value})
+		s.key(LedgerEvent{Key: guard, Deleted: true})
+		s.finds("violation S12 ledger/" + guard)
+	})
+	t.Run("form: a value that nobody can read", func(t *testing.T) {
+		s := begin(t)
+		s.key(LedgerEvent{Key: ledger.KeyNode("n-uid"), Value: []byte("?")})
+		s.finds("violation form ledger/n/n-uid")
+	})
+}
+
+func TestPlaces(t *testing.T) {
+	zone := func(z string) map[string]string { return map[string]string{"zone": z} }
+	t.Run("fit: a node that the pod does not select", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1", func(p *corev1.Pod) {
+			p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+		})
+		s.place("n", "a").finds("violation fit pod/d/a node/n")
+	})
+	t.Run("fit: a node that had been cordoned", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil)
+		s.change("n", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+		s.edit("n", func(d *ledger.NodeDoc) { d.HW[ledger.KindNode] = s.rv })
+		s.pod("a", "1").place("n", "a").finds("violation fit pod/d/a node/n")
+	})
+	t.Run("a cordon that the shard may not have seen", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1")
+		s.change("n", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+		s.place("n", "a").finds()
+	})
+	t.Run("S7: one port for two pods", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1m", port(80)).pod("b", "1m", port(80)).place("n", "a").place("n", "b")
+		s.finds("violation S7 pod/d/b pod/d/a node/n")
+	})
+	t.Run("S7: anti-affinity, carried by the second", func(t *testing.T) {
+		s := begin(t).node("n", "1", zone("z")).node("m", "1", zone("z"))
+		s.pod("a", "1m", labelled("app", "x")).pod("b", "1m", apart("zone", "app", "x")).place("n", "a").place("m", "b")
+		s.finds("violation S7 pod/d/b pod/d/a node/m node/n")
+	})
+	t.Run("S7: anti-affinity, carried by the first, which is bound and handed over", func(t *testing.T) {
+		s := begin(t).node("n", "1", zone("z")).node("m", "1", zone("z"))
+		s.pod("a", "1m", apart("zone", "app", "x")).pod("b", "1m", labelled("app", "x")).place("n", "a")
+		s.drop("n", "a", s.bind("a", "n"))
+		s.place("m", "b").finds("violation S7 pod/d/b pod/d/a node/m node/n")
+	})
+	t.Run("anti-affinity to another zone", func(t *testing.T) {
+		s := begin(t).node("n", "1", zone("z")).node("m", "1", zone("y"))
+		s.pod("a", "1m", labelled("app", "x")).pod("b", "1m", apart("zone", "app", "x")).place("n", "a").place("m", "b")
+		s.finds()
+	})
+	t.Run("S7: a skew of two", func(t *testing.T) {
+		s := begin(t).node("n", "1", zone("z")).node("m", "1", zone("y"))
+		for _, p := range []string{"a", "b", "c"} {
+			s.pod(p, "1m", labelled("app", "x"), even("zone", "app", "x"))
+		}
+		s.edit("n", func(d *ledger.NodeDoc) { d.HW[ledger.KindNode] = s.rv })
+		s.place("n", "a").place("n", "b").finds("violation S7 pod/d/b node/n")
+	})
+	t.Run("two at once, one in each zone", func(t *testing.T) {
+		s := begin(t).node("n", "1", zone("z")).node("m", "1", zone("y"))
+		s.pod("a", "1m", labelled("app", "x"), even("zone", "app", "x"))
+		s.pod("b", "1m", labelled("app", "x"), even("zone", "app", "x"))
+		s.place("n", "a").place("m", "b").finds()
+	})
+	t.Run("S7: affinity to nobody", func(t *testing.T) {
+		s := begin(t).node("n", "1", zone("z")).node("m", "1", zone("y"))
+		s.pod("a", "1m", labelled("app", "x")).pod("b", "1m", together("zone", "app", "x")).place("n", "a").place("m", "b")
+		s.finds("violation S7 pod/d/b node/m")
+	})
+	t.Run("the first of its kind", func(t *testing.T) {
+		s := begin(t).node("n", "1", zone("z")).pod("a", "1m", labelled("app", "x"), together("zone", "app", "x"))
+		s.place("n", "a").finds()
+	})
+}
+
+// What a recorder could not see is said, and judged only where nothing can excuse it.
+func TestMissedParts(t *testing.T) {
+	t.Run("of the ledger", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1")
+		s.revision += 5
+		s.records = append(s.records, Record{Ledger: &Ledger{Revision: s.revision, Listed: true}})
+		s.tokens["a"] = 7
+		s.bind("a", "n")
+		if r := s.finds(); r.Complete || len(r.Notes) == 0 {
+			t.Errorf("complete %v, notes %q: want it to say what is missing", r.Complete, r.Notes)
+		}
+	})
+	t.Run("of a pod", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1").place("n", "a")
+		s.state("n", "a", ledger.Fencing)
+		s.drop("n", "a", s.rv+10)
+		s.rv += 20
+		s.records = append(s.records, Record{Object: &Object{
+			Kind: KindPod, UID: "a-uid", RV: s.rv, After: s.rv - 20, Missed: true, Pod: s.pods["a"],
+		}})
+		if r := s.finds(); r.Complete {
+			t.Error("a history with a gap calls itself complete")
+		}
+	})
+}

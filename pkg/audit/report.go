@@ -1,0 +1,129 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Severity of a finding.
+type Severity string
+
+const (
+	// Violation is a broken promise.
+	Violation Severity = "violation"
+	// Warning is a state that Berth did not make, that may have changed since the decision, or
+	// that is suspicious without being wrong.
+	Warning Severity = "warning"
+)
+
+// Finding is one thing that should not be.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	// Invariant is its name in the protocol (S1 to S12, L2, or I3), "form" for a value that
+	// nothing should have written, "fit" for a node that the pod may not stand on.
+	Invariant string `json:"invariant"`
+	// Revision of the ledger and ResourceVersion of the API server at which it shows; zero
+	// when it is about the other.
+	Revision        int64  `json:"revision,omitempty"`
+	ResourceVersion uint64 `json:"resourceVersion,omitempty"`
+	// Objects it is about, as pod/<namespace>/<name>, node/<name> or ledger/<key>.
+	Objects []string `json:"objects"`
+	// Message is a sentence about the first of them.
+	Message string `json:"message"`
+}
+
+// String is one line.
+func (f Finding) String() string {
+	at := ""
+	if f.Revision != 0 {
+		at += fmt.Sprintf(" at revision %d", f.Revision)
+	}
+	if f.ResourceVersion != 0 {
+		at += fmt.Sprintf(" at resourceVersion %d", f.ResourceVersion)
+	}
+	return fmt.Sprintf("%s  %s%s  %s: %s", f.Severity, f.Invariant, at, strings.Join(f.Objects, " "), f.Message)
+}
+
+// Report is what became of a history.
+type Report struct {
+	// Complete: the history has an end, and no part of it was missed. What a history misses is
+	// told in Notes; the rest of it is checked all the same.
+	Complete bool     `json:"complete"`
+	Notes    []string `json:"notes,omitempty"`
+	// Revisions of the ledger that were replayed, from First to Last, and versions of objects.
+	Revisions int   `json:"revisions"`
+	First     int64 `json:"first"`
+	Last      int64 `json:"last"`
+	Versions  int   `json:"versions"`
+	Counts    `json:"counts"`
+	Findings  []Finding `json:"findings"`
+	// Unlisted findings of an invariant came after the first maxPerInvariant of it.
+	Unlisted int `json:"unlisted,omitempty"`
+
+	perInvariant map[string]int
+	unlisted     map[Severity]int
+}
+
+// Counts say what happened in a history.
+type Counts struct {
+	Nodes int `json:"nodes"`
+	Pods  int `json:"pods"`
+	// Reserved are reservations that were committed, Bound the binds by Berth that were seen,
+	// Foreign those by others.
+	Reserved int `json:"reserved"`
+	Bound    int `json:"bound"`
+	Foreign  int `json:"foreign"`
+	// HandedOver and Fenced are reservations that left, Unresolved those that are left.
+	HandedOver int `json:"handedOver"`
+	Fenced     int `json:"fenced"`
+	Unresolved int `json:"unresolved"`
+	// Takeovers are partitions that got another owner.
+	Takeovers int `json:"takeovers"`
+}
+
+// maxPerInvariant bounds the findings that are listed; one mistake may show in every revision.
+const maxPerInvariant = 50
+
+// add notes a finding.
+func (r *Report) add(f Finding) {
+	if r.perInvariant == nil {
+		r.perInvariant, r.unlisted = map[string]int{}, map[Severity]int{}
+	}
+	key := string(f.Severity) + f.Invariant
+	if r.perInvariant[key]++; r.perInvariant[key] > maxPerInvariant {
+		r.unlisted[f.Severity]++
+		r.Unlisted++
+		return
+	}
+	r.Findings = append(r.Findings, f)
+}
+
+// note says what could not be checked, once.
+func (r *Report) note(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(r.Notes, text) {
+		r.Notes = append(r.Notes, text)
+	}
+}
+
+// Violations counts the findings of that severity.
+func (r *Report) Violations() int {
+	n := r.unlisted[Violation]
+	for _, f := range r.Findings {
+		if f.Severity == Violation {
+			n++
+		}
+	}
+	return n
+}
+
+// sort puts violations first, then by revision, resourceVersion and object.
+func (r *Report) sort() {
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+		return cmp.Or(
+			cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Revision, b.Revision),
+			cmp.Compare(a.ResourceVersion, b.ResourceVersion), slices.Compare(a.Objects, b.Objects),
+		)
+	})
+}

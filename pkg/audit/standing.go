@@ -1,0 +1,275 @@
+package audit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// Standing is how things are: what `berth check` reads.
+type Standing struct {
+	Nodes      []corev1.Node
+	Pods       []corev1.Pod
+	Namespaces []corev1.Namespace
+	// Before and After are the ledger, read before and after the rest; both nil without one. A
+	// reservation counts if it stands in both.
+	Before, After []ledger.KV
+}
+
+// StandingReport is what there is to say about it.
+type StandingReport struct {
+	Nodes   int `json:"nodes"`
+	Pods    int `json:"pods"`
+	Bound   int `json:"bound"`
+	ByBerth int `json:"boundByBerth"`
+	Pending int `json:"pending"`
+	// Reserved are the reservations in the ledger whose pods are not bound yet, Fencing those of
+	// them that are being taken back. Both are zero without a ledger.
+	Reserved int       `json:"reserved"`
+	Fencing  int       `json:"fencing"`
+	Findings []Finding `json:"findings"`
+}
+
+// Violations counts the findings of that severity.
+func (r *StandingReport) Violations() int {
+	return len(slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return f.Severity != Violation }))
+}
+
+// Check adds everything up from scratch: what is bound or may be bound on a node is within its
+// allocatable (S1), stands on a node that exists and that it selects (fit), has its ports to
+// itself and keeps the distance that required anti-affinity asks for (S7); a pod has one
+// reservation (S3), nobody is a victim twice (S5), and every value of the ledger can be read
+// (form). What others bound makes a warning of a violation, and so does what may have changed
+// since the bind.
+func Check(in Standing) *StandingReport {
+	c := &standing{
+		StandingReport: &StandingReport{Nodes: len(in.Nodes), Pods: len(in.Pods), Findings: []Finding{}},
+		nodes:          map[string]*account{}, classes: newClasses(), bound: map[string]bool{}, live: map[string]bool{},
+	}
+	c.classes.namespaces = map[string]map[string]string{}
+	for i := range in.Namespaces {
+		c.classes.namespaces[in.Namespaces[i].Name] = in.Namespaces[i].Labels
+	}
+	for i := range in.Nodes {
+		c.nodes[in.Nodes[i].Name] = &account{node: &in.Nodes[i], used: amounts{}, berthOnly: true}
+	}
+	for i := range in.Pods {
+		c.pod(&in.Pods[i])
+	}
+	c.ledger(in.Before, in.After)
+	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
+		c.balance(c.nodes[name])
+		c.places(c.nodes[name])
+	}
+	c.distances()
+	slices.SortStableFunc(c.Findings, func(a, b Finding) int { return slices.Compare(a.Objects, b.Objects) })
+	return c.StandingReport
+}
+
+// standing is one check in the making.
+type standing struct {
+	*StandingReport
+	nodes   map[string]*account
+	classes *classes
+	// placed are the pods that stand on nodes, in order.
+	placed []*resident
+	// By UID: pods that are bound, and pods that are known and not finished.
+	bound, live map[string]bool
+}
+
+// account is what stands on one node.
+type account struct {
+	node      *corev1.Node
+	used      amounts
+	berthOnly bool
+	residents []*resident
+}
+
+// resident is one pod on a node.
+type resident struct {
+	pod   *corev1.Pod
+	node  *corev1.Node
+	class *class
+	ours  bool
+}
+
+func (c *standing) add(s Severity, invariant, message string, objects ...string) {
+	c.Findings = append(c.Findings, Finding{Severity: s, Invariant: invariant, Objects: objects, Message: message})
+}
+
+func (c *standing) pod(p *corev1.Pod) {
+	terminal := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	c.live[string(p.UID)] = !terminal
+	if p.Spec.NodeName == "" {
+		if !terminal {
+			c.Pending++
+		}
+		return
+	}
+	c.bound[string(p.UID)] = true
+	c.Bound++
+	_, err := ledger.ParseToken(p.Annotations[annotationAttempt])
+	ours := err == nil
+	if ours {
+		c.ByBerth++
+	}
+	if terminal {
+		return
+	}
+	at := c.nodes[p.Spec.NodeName]
+	if at == nil {
+		c.add(ownFault(ours), "fit", "is bound to node "+p.Spec.NodeName+", which does not exist", nameOf(p))
+		return
+	}
+	for name, n := range requestsOf(p) {
+		at.used[name] += n
+	}
+	at.berthOnly = at.berthOnly && ours
+	r := &resident{pod: p, node: at.node, class: c.classes.of(p), ours: ours}
+	at.residents = append(at.residents, r)
+	c.placed = append(c.placed, r)
+}
+
+func ownFault(ours bool) Severity {
+	if ours {
+		return Violation
+	}
+	return Warning
+}
+
+func nameOf(p *corev1.Pod) string { return podObject(p.Namespace + "/" + p.Name) }
+
+// ledger adds what may still be bound.
+func (c *standing) ledger(before, after []ledger.KV) {
+	stood := c.docs(before)
+	reserved := map[string]string{}
+	now := c.docs(after)
+	for _, doc := range sortedDocs(now) {
+		c.claims(doc)
+		for _, e := range reservations(doc) {
+			if other, twice := reserved[e.PodUID]; twice && e.State != ledger.Held {
+				c.add(Violation, "S3", "is reserved on "+doc.NodeName+" and on "+other, entryObject(e))
+			}
+			if e.State != ledger.Held {
+				reserved[e.PodUID] = doc.NodeName
+			}
+			old, stands := stood[doc.NodeUID].Find(e.PodUID)
+			if stands && old.Token == e.Token {
+				c.reservation(e, doc)
+			}
+		}
+	}
+}
+
+func (c *standing) docs(kvs []ledger.KV) map[string]ledger.NodeDoc {
+	out := map[string]ledger.NodeDoc{}
+	for _, kv := range kvs {
+		if !strings.HasPrefix(kv.Key, ledger.PrefixNode) {
+			continue
+		}
+		doc, err := ledger.DecodeNodeDoc(kv)
+		if err != nil {
+			c.add(Violation, "form", "holds a value that cannot be read: "+err.Error(), ledgerObject(kv.Key))
+			continue
+		}
+		out[doc.NodeUID] = doc
+	}
+	return out
+}
+
+func (c *standing) claims(doc ledger.NodeDoc) {
+	victims := map[string]bool{}
+	for _, e := range doc.Entries {
+		if e.Role == ledger.RoleVictim && victims[e.PodUID] {
+			c.add(Violation, "S5", "is claimed as a victim twice", entryObject(e), nodeObject(doc.NodeName))
+		}
+		victims[e.PodUID] = victims[e.PodUID] || e.Role == ledger.RoleVictim
+	}
+	for _, e := range doc.Entries {
+		if e.Role == ledger.RoleKeeper && victims[e.PodUID] {
+			c.add(Violation, "S5", "is claimed as a victim while placements rely on it",
+				entryObject(e), nodeObject(doc.NodeName))
+		}
+	}
+}
+
+func (c *standing) reservation(e ledger.Entry, doc ledger.NodeDoc) {
+	if c.bound[e.PodUID] || !c.live[e.PodUID] || e.State == ledger.Held {
+		return
+	}
+	c.Reserved++
+	if e.State == ledger.Fencing {
+		c.Fencing++
+	}
+	at := c.nodes[doc.NodeName]
+	if at == nil || string(at.node.UID) != doc.NodeUID {
+		return // the node is gone; binders give the reservation back
+	}
+	for name, n := range e.Requests {
+		at.used[name] += n
+	}
+	at.used[string(corev1.ResourcePods)]++
+}
+
+func (c *standing) balance(at *account) {
+	room := amountsOf(at.node.Status.Allocatable)
+	for _, name := range slices.Sorted(maps.Keys(at.used)) {
+		if at.used[name] > room[name] {
+			c.add(ownFault(at.berthOnly), "S1", fmt.Sprintf("%d of %s is bound or reserved there, allocatable is %d",
+				at.used[name], name, room[name]), nodeObject(at.node.Name))
+		}
+	}
+}
+
+// places looks at each pod of Berth's on a node by itself, and at the ports of all of them.
+func (c *standing) places(at *account) {
+	for i, r := range at.residents {
+		for _, other := range at.residents[:i] {
+			c.ports(r, other)
+		}
+		if why := objection(r.pod, at.node); why != "" && r.ours {
+			severity := Violation
+			if selects(r.pod, at.node) {
+				severity = Warning // taints and cordons may have come after the bind, and do not undo it
+			}
+			c.add(severity, "fit", "stands on node "+at.node.Name+" "+why, nameOf(r.pod))
+		}
+	}
+}
+
+func (c *standing) ports(r, other *resident) {
+	for _, p := range portsOf(r.pod) {
+		if slices.ContainsFunc(portsOf(other.pod), func(q ledger.HostPort) bool { return clash(p, q) }) {
+			c.add(ownFault(r.ours && other.ours), "S7", fmt.Sprintf("has port %d of node %s, which %s has",
+				p.Port, r.node.Name, nameOf(other.pod)), nameOf(r.pod), nameOf(other.pod))
+		}
+	}
+}
+
+// distances holds required anti-affinity among all pods.
+func (c *standing) distances() {
+	for _, r := range c.placed {
+		for _, t := range r.class.apart {
+			domain, ok := r.node.Labels[t.key]
+			if !ok {
+				continue
+			}
+			c.distance(r, t, domain)
+		}
+	}
+}
+
+func (c *standing) distance(r *resident, t *term, domain string) {
+	for _, other := range c.placed {
+		value, ok := other.node.Labels[t.key]
+		if other != r && ok && value == domain && c.classes.selects(t, other.class) {
+			c.add(ownFault(r.ours && other.ours), "S7", fmt.Sprintf("repels %s, and both stand in %s=%s",
+				nameOf(other.pod), t.key, domain), nameOf(r.pod), nameOf(other.pod))
+		}
+	}
+}

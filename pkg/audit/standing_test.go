@@ -1,0 +1,119 @@
+package audit
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// now is the state at the end of a story, as `berth check` reads it.
+func (s *story) now() Standing {
+	s.Helper()
+	var in Standing
+	for _, n := range s.nodes {
+		in.Nodes = append(in.Nodes, *n)
+	}
+	for _, p := range s.pods {
+		in.Pods = append(in.Pods, *p)
+	}
+	for _, d := range s.docs {
+		in.After = append(in.After, ledger.KV{
+			Key: ledger.KeyNode(d.NodeUID), Value: s.must(ledger.EncodeNodeDoc(d)), ModRevision: s.revision,
+		})
+	}
+	in.Before = in.After
+	return in
+}
+
+func (s *story) check(in Standing, want ...string) *StandingReport {
+	s.Helper()
+	report := Check(in)
+	var got []string
+	for _, f := range report.Findings {
+		got = append(got, strings.Join(append([]string{string(f.Severity), f.Invariant}, f.Objects...), " "))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.Errorf("findings (-want +got):\n%s", diff)
+	}
+	return report
+}
+
+func TestCheckOfAGoodState(t *testing.T) {
+	s := begin(t).node("n", "2", nil).node("m", "1", nil)
+	s.pod("a", "1").pod("b", "1").pod("c", "1").pod("d", "1").pod("e", "1").place("n", "a", "b").place("m", "c")
+	s.bind("a", "n")
+	s.bind("c", "m")
+	s.update("c", succeeds)
+	s.state("n", "b", ledger.Fencing)
+	s.foreign("d", "m")
+	r := s.check(s.now())
+	want := StandingReport{
+		Nodes: 2, Pods: 5, Bound: 3, ByBerth: 2, Pending: 2, Reserved: 1, Fencing: 1, Findings: []Finding{},
+	}
+	if diff := cmp.Diff(want, *r); diff != "" {
+		t.Errorf("report (-want +got):\n%s", diff)
+	}
+}
+
+func TestCheckOfBadStates(t *testing.T) {
+	t.Run("S1: bound and reserved together are too much", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "600m").pod("b", "600m").place("n", "a", "b")
+		s.bind("a", "n")
+		s.check(s.now(), "violation S1 node/n")
+	})
+	t.Run("a reservation that came while the rest was read does not count", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "600m").pod("b", "600m").place("n", "a")
+		before := s.now().Before
+		s.place("n", "b")
+		in := s.now()
+		in.Before = before
+		s.check(in)
+	})
+	t.Run("S1: somebody else bound too", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "600m").pod("b", "600m").place("n", "a")
+		s.bind("a", "n")
+		s.foreign("b", "n")
+		s.check(s.now(), "warning S1 node/n")
+	})
+	t.Run("fit: nodes that do not exist, are not selected, were tainted later", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1m").pod("b", "1m").pod("c", "1m", func(p *corev1.Pod) {
+			p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+		})
+		for _, p := range []string{"a", "b", "c"} {
+			s.tokens[p] = 1
+		}
+		s.bind("a", "gone")
+		s.bind("c", "n")
+		s.check(s.now(), "violation fit pod/d/a", "violation fit pod/d/c")
+		s.change("n", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+		s.bind("b", "n")
+		s.check(s.now(), "violation fit pod/d/a", "violation fit pod/d/c", "warning fit pod/d/b")
+	})
+	t.Run("S7: ports and distances", func(t *testing.T) {
+		zone := map[string]string{"zone": "z"}
+		s := begin(t).node("n", "1", zone).node("m", "1", zone)
+		s.pod("a", "1m", port(80), labelled("app", "x")).pod("b", "1m", port(80)).pod("c", "1m", apart("zone", "app", "x"))
+		for _, p := range []string{"a", "b", "c"} {
+			s.tokens[p] = 1
+		}
+		s.bind("a", "n")
+		s.bind("b", "n")
+		s.bind("c", "m")
+		in := s.now()
+		slices.SortFunc(in.Pods, func(x, y corev1.Pod) int { return strings.Compare(x.Name, y.Name) })
+		s.check(in, "violation S7 pod/d/b pod/d/a", "violation S7 pod/d/c pod/d/a")
+	})
+	t.Run("S3 and form", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).node("m", "1", nil).pod("a", "1").place("m", "a").place("n", "a")
+		in := s.now()
+		in.After = append(in.After, ledger.KV{Key: "n/x", Value: []byte("?"), ModRevision: 1})
+		s.check(in, "violation S3 pod/d/a", "violation form ledger/n/x")
+	})
+}

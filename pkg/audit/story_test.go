@@ -1,0 +1,282 @@
+package audit
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// story is a history in the making: each method is one thing that happens, at the next revision
+// of the ledger or the next resourceVersion.
+type story struct {
+	*testing.T
+	records  []Record
+	revision int64
+	rv       uint64
+	docs     map[string]ledger.NodeDoc
+	pods     map[string]*corev1.Pod
+	nodes    map[string]*corev1.Node
+	podRV    map[string]uint64
+	tokens   map[string]ledger.Token
+	attempts ledger.Token
+	seconds  int64
+}
+
+// begin is a ledger in which shard "s1" owns every partition, and an empty API server.
+func begin(t *testing.T) *story {
+	s := &story{
+		T: t, rv: 100, docs: map[string]ledger.NodeDoc{}, pods: map[string]*corev1.Pod{},
+		nodes: map[string]*corev1.Node{}, podRV: map[string]uint64{}, tokens: map[string]ledger.Token{},
+	}
+	list := Ledger{Revision: 1, Listed: true}
+	for p := range int32(ledger.Partitions) {
+		list.Events = append(list.Events, LedgerEvent{
+			Key: ledger.KeyOwn(p), Value: s.must(ledger.EncodeOwner(ledger.Owner{Member: "s1"})), Create: 1, Mod: 1,
+		})
+	}
+	s.revision = 1
+	s.records = append(s.records, Record{Ledger: &list})
+	return s
+}
+
+func (s *story) must(value []byte, err error) []byte {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+	return value
+}
+
+// happens appends one version of an object.
+func (s *story) happens(o Object) uint64 {
+	s.rv++
+	o.RV = s.rv
+	s.records = append(s.records, Record{Object: &o})
+	return s.rv
+}
+
+func (s *story) node(name, cpu string, labels map[string]string) *story {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + "-uid"), Labels: labels}}
+	n.Status.Allocatable = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourcePods: resource.MustParse("10"),
+	}
+	s.nodes[name] = n
+	s.happens(Object{Kind: KindNode, UID: string(n.UID), Node: n})
+	s.docs[name] = ledger.NodeDoc{NodeUID: string(n.UID), NodeName: name}
+	return s
+}
+
+func (s *story) change(name string, f func(*corev1.Node)) {
+	n := s.nodes[name].DeepCopy()
+	f(n)
+	s.nodes[name] = n
+	s.happens(Object{Kind: KindNode, UID: string(n.UID), Node: n})
+}
+
+func (s *story) pod(name, cpu string, change ...func(*corev1.Pod)) *story {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(name + "-uid")}}
+	p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)},
+	}}}
+	for _, c := range change {
+		c(p)
+	}
+	s.pods[name] = p
+	s.podRV[name] = s.happens(Object{Kind: KindPod, UID: string(p.UID), Pod: p})
+	return s
+}
+
+// update makes the next version of a pod.
+func (s *story) update(name string, change func(*corev1.Pod)) uint64 {
+	p := s.pods[name].DeepCopy()
+	change(p)
+	s.pods[name] = p
+	s.podRV[name] = s.happens(Object{Kind: KindPod, UID: string(p.UID), Pod: p})
+	return s.podRV[name]
+}
+
+func (s *story) remove(name string) uint64 {
+	return s.happens(Object{Kind: KindPod, UID: name + "-uid", Gone: true})
+}
+
+// entry is a new attempt at a pod.
+func (s *story) entry(name string) ledger.Entry {
+	s.attempts++
+	s.tokens[name] = s.attempts
+	p := s.pods[name]
+	return ledger.Entry{
+		PodUID: name + "-uid", Namespace: "d", Name: name, Role: ledger.RoleReservation, State: ledger.Committed,
+		PodRV: s.podRV[name], Token: s.attempts, Shard: "s1", Ports: portsOf(p), Requests: amountsOf(requestList(p)),
+	}
+}
+
+func requestList(p *corev1.Pod) corev1.ResourceList { return p.Spec.Containers[0].Resources.Requests }
+
+// write puts documents in one transaction.
+func (s *story) write(docs ...ledger.NodeDoc) {
+	s.Helper()
+	s.revision++
+	batch := Ledger{Revision: s.revision}
+	for _, d := range docs {
+		d.Entries, d.HW = slices.Clone(d.Entries), maps.Clone(d.HW)
+		batch.Events = append(batch.Events, LedgerEvent{
+			Key: ledger.KeyNode(d.NodeUID), Value: s.must(ledger.EncodeNodeDoc(d)), Mod: s.revision,
+		})
+		s.docs[d.NodeName] = d
+	}
+	s.records = append(s.records, Record{Ledger: &batch})
+}
+
+// key puts or deletes any key.
+func (s *story) key(ev LedgerEvent) {
+	s.revision++
+	ev.Mod = s.revision
+	if ev.Create == 0 {
+		ev.Create = s.revision
+	}
+	s.records = append(s.records, Record{Ledger: &Ledger{Revision: s.revision, Events: []LedgerEvent{ev}}})
+}
+
+// edit writes one document, changed.
+func (s *story) edit(node string, change func(*ledger.NodeDoc)) {
+	s.Helper()
+	d := s.docs[node]
+	d.Entries, d.HW = slices.Clone(d.Entries), maps.Clone(d.HW)
+	if d.HW == nil {
+		d.HW = map[string]uint64{}
+	}
+	change(&d)
+	s.write(d)
+}
+
+// place reserves a node for pods, in one transaction.
+func (s *story) place(node string, pods ...string) *story {
+	s.Helper()
+	s.edit(node, func(d *ledger.NodeDoc) {
+		d.HW[ledger.KindNode] = s.rv
+		for _, p := range pods {
+			d.Entries = append(d.Entries, s.entry(p))
+		}
+	})
+	return s
+}
+
+// bind binds a pod by the token of its last attempt.
+func (s *story) bind(pod, node string) uint64 {
+	return s.update(pod, func(p *corev1.Pod) {
+		p.Spec.NodeName = node
+		p.Annotations = map[string]string{annotationAttempt: s.tokens[pod].String()}
+	})
+}
+
+// foreign binds a pod as somebody else would.
+func (s *story) foreign(pod, node string) uint64 {
+	return s.update(pod, func(p *corev1.Pod) { p.Spec.NodeName = node })
+}
+
+// drop takes an entry out of a document and raises the high-water.
+func (s *story) drop(node, pod string, hw uint64) {
+	s.Helper()
+	s.edit(node, func(d *ledger.NodeDoc) {
+		d.Entries = slices.DeleteFunc(d.Entries, func(e ledger.Entry) bool { return e.Name == pod })
+		d.HW[ledger.KindPod] = max(hw, d.HW[ledger.KindPod])
+	})
+}
+
+// state sets the state of a reservation.
+func (s *story) state(node, pod string, to ledger.State) {
+	s.Helper()
+	s.edit(node, func(d *ledger.NodeDoc) {
+		for i := range d.Entries {
+			if d.Entries[i].Name == pod {
+				d.Entries[i].State = to
+			}
+		}
+	})
+}
+
+// fence is the change that a fence makes to a pod.
+func (s *story) fence(pod string) uint64 {
+	return s.update(pod, func(p *corev1.Pod) {
+		p.Annotations = map[string]string{annotationFence: s.tokens[pod].String() + "-1"}
+	})
+}
+
+// mark orders everything so far before everything after, one second later than the last mark.
+func (s *story) mark() { s.later(1) }
+
+func (s *story) later(seconds int64) {
+	s.seconds += seconds
+	s.records = append(s.records, Record{Mark: &Mark{
+		Ledger: s.revision, Objects: s.rv, Until: s.revision, Unix: 1000 * s.seconds,
+	}})
+}
+
+// finds ends the story and demands these findings, each as "violation S1 node/n pod/d/a".
+func (s *story) finds(want ...string) *Report {
+	s.Helper()
+	s.records = append(s.records, Record{End: &End{Objects: s.rv, Ledger: s.revision, Reason: EndStopped}})
+	report, err := ReplayRecords(s.records)
+	if err != nil {
+		s.Fatal(err)
+	}
+	var got, lines []string
+	for _, f := range report.Findings {
+		got = append(got, strings.Join(append([]string{string(f.Severity), f.Invariant}, f.Objects...), " "))
+		lines = append(lines, f.String())
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.Errorf("findings (-want +got):\n%s\n%s", diff, strings.Join(lines, "\n"))
+	}
+	return report
+}
+
+func labelled(key, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Labels = map[string]string{key: value} }
+}
+
+func apart(topologyKey, key, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				TopologyKey: topologyKey, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}},
+			}},
+		}}
+	}
+}
+
+func together(topologyKey, key, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				TopologyKey: topologyKey, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}},
+			}},
+		}}
+	}
+}
+
+func even(topologyKey, key, value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: topologyKey, WhenUnsatisfiable: corev1.DoNotSchedule,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{key: value}},
+		}}
+	}
+}
+
+func port(n int32) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: n}} }
+}
+
+func succeeds(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }

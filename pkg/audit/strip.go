@@ -1,0 +1,93 @@
+package audit
+
+import (
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// annotationPrefix is that of the annotations that a history keeps: Berth's own.
+const annotationPrefix = "berth.dev/"
+
+// StripPod is the part of a pod that the rules look at, without its resourceVersion. It shares
+// memory with the pod.
+func StripPod(p *corev1.Pod) *corev1.Pod {
+	out := &corev1.Pod{ObjectMeta: stripMeta(p.ObjectMeta)}
+	out.DeletionTimestamp = p.DeletionTimestamp
+	out.Spec = corev1.PodSpec{
+		NodeName: p.Spec.NodeName, NodeSelector: p.Spec.NodeSelector, Affinity: p.Spec.Affinity,
+		TopologySpreadConstraints: p.Spec.TopologySpreadConstraints, Tolerations: p.Spec.Tolerations,
+		SchedulerName: p.Spec.SchedulerName, Priority: p.Spec.Priority, SchedulingGates: p.Spec.SchedulingGates,
+		Overhead: p.Spec.Overhead, Resources: p.Spec.Resources, HostNetwork: p.Spec.HostNetwork,
+		Containers: stripContainers(p.Spec.Containers), InitContainers: stripContainers(p.Spec.InitContainers),
+	}
+	out.Status.Phase = p.Status.Phase
+	out.Status.ContainerStatuses = stripStatuses(p.Status.ContainerStatuses)
+	out.Status.InitContainerStatuses = stripStatuses(p.Status.InitContainerStatuses)
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodResizePending {
+			kept := corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason}
+			out.Status.Conditions = append(out.Status.Conditions, kept)
+		}
+	}
+	return out
+}
+
+// StripNode is the part of a node that the rules look at, without its resourceVersion.
+func StripNode(n *corev1.Node) *corev1.Node {
+	out := &corev1.Node{ObjectMeta: stripMeta(n.ObjectMeta)}
+	out.Spec.Taints, out.Spec.Unschedulable = n.Spec.Taints, n.Spec.Unschedulable
+	out.Status.Allocatable = n.Status.Allocatable
+	return out
+}
+
+// StripNamespace is the part of a namespace that the rules look at, without its resourceVersion.
+func StripNamespace(n *corev1.Namespace) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: stripMeta(n.ObjectMeta)}
+}
+
+func stripMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
+	out := metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, Labels: m.Labels}
+	for k, v := range m.Annotations {
+		if strings.HasPrefix(k, annotationPrefix) {
+			if out.Annotations == nil {
+				out.Annotations = map[string]string{}
+			}
+			out.Annotations[k] = v
+		}
+	}
+	return out
+}
+
+func stripContainers(in []corev1.Container) []corev1.Container {
+	var out []corev1.Container
+	for _, c := range in {
+		kept := corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy}
+		kept.Resources.Requests = maps.Clone(c.Resources.Requests)
+		for _, p := range c.Ports {
+			if p.HostPort != 0 {
+				port := corev1.ContainerPort{HostPort: p.HostPort, HostIP: p.HostIP, Protocol: p.Protocol}
+				kept.Ports = append(kept.Ports, port)
+			}
+		}
+		out = append(out, kept)
+	}
+	return out
+}
+
+func stripStatuses(in []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var out []corev1.ContainerStatus
+	for _, s := range in {
+		if s.AllocatedResources == nil && (s.Resources == nil || s.Resources.Requests == nil) {
+			continue
+		}
+		kept := corev1.ContainerStatus{Name: s.Name, AllocatedResources: s.AllocatedResources}
+		if s.Resources != nil {
+			kept.Resources = &corev1.ResourceRequirements{Requests: s.Resources.Requests}
+		}
+		out = append(out, kept)
+	}
+	return out
+}

@@ -1,0 +1,220 @@
+package audit
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// checkTopology holds the rules about pods on other nodes (S7): those the pod carries, and the
+// anti-affinity of others against it, among everything placed up to this revision.
+func (a *replay) checkTopology(p *placement) {
+	if a.nodes[p.nodeUID] == nil || p.class == nil {
+		return
+	}
+	hi := a.horizon(p)
+	for _, k := range a.classes.all {
+		if len(k.standing) == 0 {
+			continue
+		}
+		for _, t := range p.class.apart {
+			if a.classes.selects(t, k) {
+				a.checkApart(p, k, t, hi, "repels")
+			}
+		}
+		for _, t := range k.apart {
+			if a.classes.selects(t, p.class) {
+				a.checkApart(p, k, t, hi, "is repelled by")
+			}
+		}
+	}
+	for _, rule := range p.class.spread {
+		a.checkSpread(p, rule, hi)
+	}
+	if len(p.class.together) > 0 {
+		a.checkTogether(p, hi)
+	}
+}
+
+func (a *replay) checkApart(p *placement, k *class, t *term, hi uint64, verb string) {
+	domain, ok := a.domain(p, t.key, hi)
+	if !ok {
+		return
+	}
+	for q := range k.standing {
+		if q == p || q.entry.PodUID == p.entry.PodUID || q.ended(hi) {
+			continue
+		}
+		if other, ok := a.domain(q, t.key, hi); ok && other == domain {
+			a.violate("S7", []string{p.object(), q.object(), nodeObject(p.node), nodeObject(q.node)},
+				"%s %s, and both stand in %s=%s", verb, q.name(), t.key, domain)
+		}
+	}
+}
+
+// domain is where a placement stands, if that was the same all the time up to hi.
+func (a *replay) domain(p *placement, key string, hi uint64) (string, bool) {
+	node := a.nodes[p.nodeUID]
+	if node == nil {
+		return "", false
+	}
+	return node.label(key, 0, hi)
+}
+
+// checkSpread counts in favour of the placement: of its own domain, only what was surely there
+// before this revision; of the others, all that may have been.
+func (a *replay) checkSpread(p *placement, rule *spreadRule, hi uint64) {
+	domain, ok := a.domain(p, rule.key, hi)
+	if !ok {
+		return
+	}
+	surely, maybe := a.domainsOf(p, rule, hi)
+	if !surely[domain] {
+		return
+	}
+	here, counts := a.countDomains(p, rule, hi, domain)
+	least := -1
+	for d := range surely {
+		if n := counts[d]; least < 0 || n < least {
+			least = n
+		}
+	}
+	if wanted := rule.constraint.MinDomains; wanted != nil && len(maybe) < int(*wanted) {
+		least = 0
+	}
+	if a.classes.selects(&rule.term, p.class) {
+		here++
+	}
+	if skew := here - least; skew > int(rule.constraint.MaxSkew) {
+		a.violate("S7", []string{p.object(), nodeObject(p.node)},
+			"is number %d in %s=%s, where another domain has %d: a skew of %d, allowed is %d",
+			here, rule.key, domain, least, skew, rule.constraint.MaxSkew)
+	}
+}
+
+// countDomains counts the pods a spread rule means: in the domain `own` only those that were
+// surely there before this revision, elsewhere all that may have been at any time.
+func (a *replay) countDomains(p *placement, rule *spreadRule, hi uint64, own string) (here int, counts map[string]int) {
+	counts = map[string]int{}
+	past := a.longAgo()
+	for _, k := range a.classes.all {
+		if len(k.standing) == 0 || !a.classes.selects(&rule.term, k) {
+			continue
+		}
+		for q := range k.standing {
+			d, ok := a.domain(q, rule.key, hi)
+			if !ok || q.entry.PodUID == p.entry.PodUID || q.past(past) {
+				continue
+			}
+			counts[d]++
+			leaving := q.pod != nil && q.pod.leaving.maybe(hi)
+			if d == own && q.committed < a.revision && !q.ended(hi) && !leaving && a.eligible(q, p, rule, hi) {
+				here++
+			}
+		}
+	}
+	return here, counts
+}
+
+// eligible says whether the node of q counts for the rule of p.
+func (a *replay) eligible(q, p *placement, rule *spreadRule, hi uint64) bool {
+	node := a.nodes[q.nodeUID]
+	return node != nil && a.counts(p, rule, node, hi)
+}
+
+// domainsOf are the domains that surely count for a rule, and those that may.
+func (a *replay) domainsOf(p *placement, rule *spreadRule, hi uint64) (surely, maybe map[string]bool) {
+	surely, maybe = map[string]bool{}, map[string]bool{}
+	for _, n := range a.nodes {
+		if !n.born.maybe(hi) {
+			continue
+		}
+		last := n.versions[len(n.versions)-1].object
+		value, ok := last.Labels[rule.key]
+		if !ok {
+			continue
+		}
+		maybe[value] = true
+		steady, ok := n.label(rule.key, p.knownNodes, hi)
+		if ok && n.born.surely(p.knownNodes) && !n.gone.maybe(hi) && a.counts(p, rule, n, hi) {
+			surely[steady] = true
+		}
+	}
+	return surely, maybe
+}
+
+// counts says whether a node counts for a spread rule in every version from the decision to hi:
+// the pod selects it and, if the rule asks for that, tolerates its taints (KEP-3094). Nodes
+// that lack a key of another hard constraint do not count.
+func (a *replay) counts(p *placement, rule *spreadRule, n *nodeLife, hi uint64) bool {
+	pod := p.pod.decided(p.entry.PodRV).pod
+	for _, v := range within(n.versions, p.knownNodes, hi) {
+		if !countsIn(pod, rule, v.object) {
+			return false
+		}
+	}
+	return true
+}
+
+func countsIn(pod *corev1.Pod, rule *spreadRule, node *corev1.Node) bool {
+	for _, s := range pod.Spec.TopologySpreadConstraints {
+		if _, ok := node.Labels[s.TopologyKey]; s.WhenUnsatisfiable == corev1.DoNotSchedule && !ok {
+			return false
+		}
+	}
+	affinity, taints := rule.constraint.NodeAffinityPolicy, rule.constraint.NodeTaintsPolicy
+	if affinity == nil || *affinity == corev1.NodeInclusionPolicyHonor {
+		if !selects(pod, node) {
+			return false
+		}
+	}
+	if taints != nil && *taints == corev1.NodeInclusionPolicyHonor {
+		for _, taint := range node.Spec.Taints {
+			if taint.Effect != corev1.TaintEffectPreferNoSchedule && !tolerates(pod, taint) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// checkTogether: for each required affinity term, a pod that it means stands in the domain, or
+// the pod is the first of its kind.
+func (a *replay) checkTogether(p *placement, hi uint64) {
+	missing, first := "", true
+	for _, t := range p.class.together {
+		domain, _ := a.domain(p, t.key, hi)
+		here, anywhere := a.providers(p, t, domain, hi)
+		if !here {
+			missing = fmt.Sprintf("no pod that it must stand with is in %s=%s", t.key, domain)
+		}
+		first = first && !anywhere && a.classes.selects(t, p.class)
+	}
+	if missing != "" && !first {
+		a.violate("S7", []string{p.object(), nodeObject(p.node)}, "%s, and it is not the first of its kind", missing)
+	}
+}
+
+// providers says whether a pod that the term means may stand in the domain, and whether one
+// surely stands anywhere.
+func (a *replay) providers(p *placement, t *term, domain string, hi uint64) (here, anywhere bool) {
+	for _, k := range a.classes.all {
+		if !a.classes.selects(t, k) {
+			continue
+		}
+		for q := range k.standing {
+			if q.entry.PodUID == p.entry.PodUID {
+				continue
+			}
+			d, ok := a.domain(q, t.key, hi)
+			here = here || !ok || d == domain
+			anywhere = anywhere || q.committed < a.revision && !q.ended(hi)
+		}
+	}
+	for _, pods := range a.foreign {
+		for _, q := range pods {
+			here = here || a.classes.selects(t, q.last().class)
+		}
+	}
+	return here, anywhere
+}

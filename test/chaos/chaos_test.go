@@ -1,0 +1,260 @@
+//go:build e2e
+
+package chaos
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
+)
+
+var (
+	lasts = flag.Duration("chaos", 45*time.Second, "how long things break")
+	seed  = flag.Uint64("seed", 0, "seed of the plan and of the load; 0: a random one")
+)
+
+const (
+	// nodes is the demonstration's file: 60 nodes in three zones.
+	nodes = "tools/cluster/examples/demo-nodes.yaml"
+	// members of each store.
+	members = 3
+	// restartAfter is how long a supervisor waits before it starts what has ended again.
+	restartAfter = time.Second
+	// settledWithin bounds the time from the last repair until every pod is bound.
+	settledWithin = 4 * time.Minute
+	// cleanupWithin bounds each stop.
+	cleanupWithin = time.Minute
+	// historyMiB bounds the recording of a run.
+	historyMiB = 512
+)
+
+// Everything breaks now and then, and nothing is lost, done twice or promised twice.
+func TestChaos(t *testing.T) {
+	s := newSite(t)
+	g, ctx := errgroup.WithContext(t.Context())
+	loading, stop := context.WithTimeout(ctx, *lasts)
+	defer stop()
+	g.Go(func() error { return s.load.run(loading, ctx) })
+	g.Go(func() error { return s.breakThings(ctx) })
+	s.no(g.Wait())
+	t.Logf("healed after %s; %d pods were created, %d deleted, %d nodes cordoned",
+		*lasts, s.load.created, s.load.deleted, s.load.cordons)
+	began := time.Now()
+	s.no(harness.Eventually(t.Context(), settledWithin, "every pod is bound", s.load.unbound))
+	t.Logf("every pod was bound %s later", time.Since(began).Round(100*time.Millisecond))
+	s.report()
+	s.check()
+}
+
+// site is everything that runs.
+type site struct {
+	*testing.T
+	programs   harness.Programs
+	dir        string
+	seed       uint64
+	cluster    *harness.Cluster
+	etcd, nats *harness.Members
+	wires      *wires
+	keepers    map[string]*keeper
+	history    *harness.History
+	load       *load
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{T: t, seed: *seed, wires: newWires(), keepers: map[string]*keeper{}}
+	if s.seed == 0 {
+		s.seed = uint64(time.Now().UnixNano() % 1_000_000)
+	}
+	t.Logf("chaos for %s with seed %d", *lasts, s.seed)
+	var err error
+	s.programs, err = harness.Find()
+	s.no(err)
+	s.dir, err = os.MkdirTemp("", "berth-chaos-")
+	s.no(err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("kept for reading: %s", s.dir)
+		} else if err := os.RemoveAll(s.dir); err != nil {
+			t.Error(err)
+		}
+	})
+	s.cluster, err = s.programs.StartCluster(t.Context(), harness.ClusterConfig{
+		Dir: filepath.Join(s.dir, "cluster"), Nodes: filepath.Join(s.programs.Root, filepath.FromSlash(nodes)),
+	})
+	s.no(err)
+	s.atEnd(s.cluster.Stop)
+	s.etcd, err = s.programs.StartEtcd(t.Context(), filepath.Join(s.dir, "etcd"), members)
+	s.no(err)
+	s.atEnd(s.etcd.Stop)
+	s.nats, err = s.programs.StartNATS(t.Context(), filepath.Join(s.dir, "nats"), members)
+	s.no(err)
+	s.atEnd(s.nats.Stop)
+	t.Cleanup(s.wires.close)
+	s.history, err = s.programs.Record(t.Context(), harness.HistoryConfig{
+		Kubeconfig: s.cluster.Kubeconfig, Etcd: strings.Join(s.etcd.URLs, ","),
+		Dir: s.dir, Name: "record", MaxMiB: historyMiB,
+	})
+	s.no(err)
+	s.atEnd(s.history.Stop)
+	for _, name := range services {
+		s.keep(name)
+	}
+	s.load, err = newLoad(t.Context(), s.cluster.Client, s.seed)
+	s.no(err)
+	return s
+}
+
+func (s *site) no(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *site) atEnd(stop func(context.Context) error) {
+	s.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Context()), cleanupWithin)
+		defer cancel()
+		if err := stop(ctx); err != nil {
+			s.Error(err)
+		}
+	})
+}
+
+// keep starts a service behind proxies of its own, and a keeper that starts it again when it ends.
+func (s *site) keep(name string) {
+	s.Helper()
+	cfg := harness.RunConfig{
+		Service: serviceOf(name), Name: name, LogDir: s.dir, Args: []string{"--nats-replicas", fmt.Sprint(members)},
+	}
+	var err error
+	cfg.Etcd, err = s.wires.layAll(name, "etcd", s.etcd.URLs)
+	s.no(err)
+	cfg.NATS, err = s.wires.layAll(name, "nats", s.nats.URLs)
+	s.no(err)
+	if cfg.Service != "scheduler" {
+		cfg.Kubeconfig = filepath.Join(s.dir, name+".kubeconfig")
+		s.no(s.wires.kubeconfig(name, s.cluster.Kubeconfig, cfg.Kubeconfig))
+	}
+	k := &keeper{cfg: cfg, programs: s.programs, stopped: make(chan struct{}), done: make(chan struct{})}
+	first, err := s.programs.Run(s.Context(), cfg)
+	s.no(err)
+	k.mu.running = first
+	go k.run()
+	s.keepers[name] = k
+	s.atEnd(k.stop)
+}
+
+// breakThings carries the plan out and returns when everything is healed.
+func (s *site) breakThings(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	began := time.Now()
+	var stores sync.Mutex // one member of a store at a time: two are an outage
+	for _, f := range plan(s.seed, *lasts) {
+		if pauseFor(ctx, time.Until(began.Add(f.begin))) != nil {
+			break // a fault could not be made or ended, which Wait tells
+		}
+		g.Go(func() error {
+			if f.ofStore() {
+				stores.Lock()
+				defer stores.Unlock()
+			}
+			s.Log(f)
+			heal, err := s.apply(ctx, f)
+			if err != nil {
+				return fmt.Errorf("%s: %w", f, err)
+			}
+			if err := pauseFor(ctx, f.lasts); err != nil {
+				return err
+			}
+			return heal()
+		})
+	}
+	return g.Wait()
+}
+
+// pauseFor waits, unless ctx ends first.
+func pauseFor(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// apply lets one fault happen and returns what ends it.
+func (s *site) apply(ctx context.Context, f fault) (heal func() error, err error) {
+	switch f.kind {
+	case kill:
+		return s.keepers[f.target].kill(), nil
+	case pause:
+		return s.keepers[f.target].pause()
+	case killLeader:
+		return killMember(s.etcd, max(s.etcd.Leader(ctx), 0)), nil
+	case killEtcd:
+		return killMember(s.etcd, f.member), nil
+	case killNATS:
+		return killMember(s.nats, f.member), nil
+	case pauseEtcd:
+		return func() error { return s.etcd.Resume(f.member) }, s.etcd.Pause(f.member)
+	case pauseNATS:
+		return func() error { return s.nats.Resume(f.member) }, s.nats.Pause(f.member)
+	case pauseAPI:
+		resume := func() error { return s.cluster.Signal("kube-apiserver", syscall.SIGCONT) }
+		return resume, s.cluster.Signal("kube-apiserver", syscall.SIGSTOP)
+	}
+	return func() error { return s.wires.mend(ctx, f) }, s.wires.spoil(f)
+}
+
+func killMember(m *harness.Members, i int) (heal func() error) {
+	m.Kill(i)
+	return func() error { return m.Start(i) }
+}
+
+// report says what the services have been through.
+func (s *site) report() {
+	s.Helper()
+	for _, name := range services {
+		k := s.keepers[name]
+		k.mu.Lock()
+		s.Logf("%s: killed %d times, ended by itself %d times, %d of them while it could not start",
+			name, k.mu.kills, len(k.mu.ends)+k.mu.failedStarts, k.mu.failedStarts)
+		for _, end := range k.mu.ends {
+			s.Errorf("%s ended by itself: %s", name, end)
+		}
+		k.mu.Unlock()
+	}
+}
+
+// check demands that nothing was promised twice, now and at every moment of the history.
+func (s *site) check() {
+	s.Helper()
+	result, err := s.programs.Command(s.Context(), "check", "--kubeconfig", s.cluster.Kubeconfig,
+		"--etcd-endpoints", strings.Join(s.etcd.URLs, ","))
+	s.no(err)
+	s.Logf("berth check:\n%s", result.Stdout)
+	if result.Code != 0 {
+		s.Errorf("berth check: exit code %d\n%s", result.Code, result.Stderr)
+	}
+	result, err = s.history.Audit(s.Context())
+	s.no(err)
+	s.Logf("berth audit:\n%s", result.Stdout)
+	if result.Code != 0 {
+		s.Errorf("berth audit: exit code %d\n%s", result.Code, result.Stderr)
+	}
+}

@@ -1,0 +1,126 @@
+//go:build e2e
+
+package chaos
+
+import (
+	"context"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
+)
+
+// keeper runs a service and starts it again when it has ended, as Kubernetes would.
+type keeper struct {
+	cfg      harness.RunConfig
+	programs harness.Programs
+	stopped  chan struct{}
+	done     chan struct{}
+	mu       struct {
+		sync.Mutex
+		running *harness.Berth
+		// held: a fault keeps it down.
+		held bool
+		// wasReady: it has been ready since it was started.
+		wasReady bool
+		kills    int
+		// ends are the ends of a process that had been ready and that nobody killed;
+		// failedStarts those of one that never came so far: it could not reach what it needs.
+		ends         []string
+		failedStarts int
+	}
+}
+
+// run watches over the process until stop.
+func (k *keeper) run() {
+	defer close(k.done)
+	k.mu.Lock()
+	k.mu.wasReady = true
+	k.mu.Unlock()
+	tick := time.NewTicker(restartAfter)
+	defer tick.Stop()
+	for {
+		select {
+		case <-k.stopped:
+			return
+		case <-tick.C:
+			k.look()
+		}
+	}
+}
+
+func (k *keeper) look() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.mu.running == nil {
+		if !k.mu.held {
+			k.mu.running, _ = k.programs.Start(k.cfg) // looked at again at the next tick
+			k.mu.wasReady = false
+		}
+		return
+	}
+	if err := k.mu.running.Ended(); err != nil {
+		if k.mu.wasReady {
+			k.mu.ends = append(k.mu.ends, err.Error())
+		} else {
+			k.mu.failedStarts++
+		}
+		k.mu.running = nil
+		return
+	}
+	if !k.mu.wasReady && !k.mu.held {
+		ctx, cancel := context.WithTimeout(context.Background(), restartAfter)
+		defer cancel()
+		_, err := k.mu.running.Ready(ctx)
+		k.mu.wasReady = err == nil
+	}
+}
+
+// kill ends the process at once; the fault's end lets it be started again.
+func (k *keeper) kill() (heal func() error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.mu.kills++
+	k.mu.held = true
+	if k.mu.running != nil {
+		k.mu.running.Kill()
+		k.mu.running = nil
+	}
+	return k.release
+}
+
+func (k *keeper) release() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.mu.held = false
+	return nil
+}
+
+// pause stops the process where it is.
+func (k *keeper) pause() (heal func() error, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	paused := k.mu.running
+	if paused == nil {
+		return func() error { return nil }, nil
+	}
+	return func() error {
+		_ = paused.Signal(syscall.SIGCONT) // fails only when it was killed meanwhile
+		return nil
+	}, paused.Signal(syscall.SIGSTOP)
+}
+
+// stop ends the keeper, then the process.
+func (k *keeper) stop(ctx context.Context) error {
+	close(k.stopped)
+	<-k.done
+	if k.mu.running == nil {
+		return nil
+	}
+	if !k.mu.wasReady {
+		k.mu.running.Kill() // it may be starting, and would say that it was interrupted
+		return nil
+	}
+	return k.mu.running.Stop(ctx)
+}

@@ -1,0 +1,29 @@
+package chaos
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A plan is a function of its seed, it fits its time, and ten minutes have some of everything.
+func TestPlan(t *testing.T) {
+	const within = 10 * time.Minute
+	first := plan(7, within)
+	if diff := cmp.Diff(first, plan(7, within), cmp.AllowUnexported(fault{})); diff != "" {
+		t.Errorf("two plans of one seed differ:\n%s", diff)
+	}
+	seen := map[faultKind]int{}
+	for _, f := range first {
+		seen[f.kind]++
+		if f.begin > within-calm || f.lasts < minLast || f.lasts > maxLast {
+			t.Errorf("%s: out of bounds", f)
+		}
+	}
+	for _, k := range kinds {
+		if seen[k.kind] == 0 {
+			t.Errorf("no %s in %d faults", k.kind, len(first))
+		}
+	}
+}
