@@ -11,7 +11,7 @@ import (
 const (
 	// AnnotationAttempt on a Binding names the attempt token; the API server copies it to
 	// the pod, so that the bind names its reservation.
-	AnnotationAttempt = "berth.dev/attempt"
+	AnnotationAttempt = events.AttemptAnnotation
 	// AnnotationFence is the real change of a fence: "<token>-<nonce>", never the same
 	// value twice, because a patch that changes nothing moves no resourceVersion.
 	AnnotationFence = "berth.dev/fence"
