@@ -75,7 +75,9 @@ func DecodeOffers(data []byte) (OfferBatch, error) {
 
 // EncodeTurn returns the bytes of t for SubjectTurns.
 func EncodeTurn(t Turn) []byte {
-	return marshal(&eventspb.Turn{Schema: SchemaVersion, Node: valid(t.NodeUID), Shard: valid(t.Shard), Granted: t.Granted})
+	return marshal(&eventspb.Turn{
+		Schema: SchemaVersion, Node: valid(t.NodeUID), Shard: valid(t.Shard), Granted: t.Granted,
+	})
 }
 
 // DecodeTurn reads what EncodeTurn wrote. The error is a *DecodeError.

@@ -20,9 +20,11 @@ func TestRejectionIsTheKubeletsNoToABoundPod(t *testing.T) {
 		"for its labels": {"n", corev1.PodStatus{
 			Phase: corev1.PodFailed, Reason: "NodeAffinity", Message: "Pod was rejected: Predicate NodeAffinity failed",
 		}, "NodeAffinity"},
-		"not bound":       {"", corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: said}, ""},
-		"running":         {"n", corev1.PodStatus{Phase: corev1.PodRunning}, ""},
-		"evicted later":   {"n", corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on memory."}, ""},
+		"not bound": {"", corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: said}, ""},
+		"running":   {"n", corev1.PodStatus{Phase: corev1.PodRunning}, ""},
+		"evicted later": {"n", corev1.PodStatus{
+			Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on memory.",
+		}, ""},
 		"its own failure": {"n", corev1.PodStatus{Phase: corev1.PodFailed}, ""},
 	}
 	for name, test := range tests {

@@ -61,7 +61,7 @@ var (
 	}, "member")
 	conflicts = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "conflicts_total",
-		Help:           "Races for a reservation that attempts have lost, by what about: node, guard, keeper, pod, partition.",
+		Help:           "Lost races for a reservation, by what about: node, guard, keeper, pod, partition.",
 		StabilityLevel: metrics.ALPHA,
 	}, "reason")
 	turnsGiven = metrics.NewCounter(&metrics.CounterOpts{

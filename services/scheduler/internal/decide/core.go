@@ -32,16 +32,21 @@ type Core struct {
 	now      time.Time
 	term     int64
 	draining bool
+	home     homeNodes
+	cross    crossNode
+	holdings
+	searching
+	manners
+}
+
+// holdings is what the shard owns.
+type holdings struct {
 	// partitions is how many this shard holds; announced, that the queue has been told of
 	// the first.
 	partitions int
 	announced  bool
 	// ownershipMoved: partitions or members changed since the last Ownership.
 	ownershipMoved bool
-	home           homeNodes
-	cross          crossNode
-	searching
-	manners
 }
 
 // manners is how the shard gets on with the others, with binders and with kubelets.
