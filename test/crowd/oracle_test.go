@@ -161,7 +161,8 @@ func (o *oracle) check(revision int64, uid string) {
 			o.violated(revision, "%s: %d pods in %s, which repel each other", pod.group, here[rack], rack)
 		}
 	case hermit, guest:
-		hermits, guests := o.counts[member{kind: hermit, group: pod.group}.key()], o.counts[member{kind: guest, group: pod.group}.key()]
+		hermits := o.counts[member{kind: hermit, group: pod.group}.key()]
+		guests := o.counts[member{kind: guest, group: pod.group}.key()]
 		if hermits[rack] > 0 && guests[rack] > 0 {
 			o.violated(revision, "%s: %d hermits and %d guests in %s", pod.group, hermits[rack], guests[rack], rack)
 		}

@@ -42,9 +42,8 @@ type stage struct {
 	rng    *rand.Rand
 	view   *ledger.View
 
-	rv, sequence uint64
-	pending      []events.Message
-	pods         map[string]*corev1.Pod
+	writer
+	pods map[string]*corev1.Pod
 	// order is the pods' order of arrival, shuffled.
 	order   []string
 	offered map[string]time.Time
@@ -55,6 +54,12 @@ type stage struct {
 	all      bool
 	began    time.Time
 	took     time.Duration
+}
+
+// writer is what is written to the log of facts.
+type writer struct {
+	rv, sequence uint64
+	pending      []events.Message
 }
 
 func newStage(t *testing.T, log *memlog.Log, o *oracle, rng *rand.Rand) *stage {
@@ -146,7 +151,9 @@ func (s *stage) group(k kind, number, pods int) {
 
 func apartFrom(selector *metav1.LabelSelector) *corev1.Affinity {
 	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: rackKey, LabelSelector: selector}},
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+			{TopologyKey: rackKey, LabelSelector: selector},
+		},
 	}}
 }
 
@@ -268,7 +275,8 @@ func (s *stage) offer(now time.Time) {
 		s.tokens++
 		batches[owner.Member] = append(batches[owner.Member], events.Offer{
 			Pod:       events.PodRef{UID: uid, Namespace: namespace, Name: s.pods[uid].Name},
-			Partition: partition, Token: ledger.Token(s.tokens).String(), Attempt: 1, FactSequence: s.sequence, LeaseMillis: 2000,
+			Partition: partition, Token: ledger.Token(s.tokens).String(), Attempt: 1,
+			FactSequence: s.sequence, LeaseMillis: int32(offerAgain.Milliseconds()),
 		})
 	}
 	for shard, offers := range batches {
