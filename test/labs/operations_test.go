@@ -61,7 +61,7 @@ func (l *lab) resumed(seen *harness.Binds, what string, since time.Time, limit t
 }
 
 func scaleShards(l *lab) {
-	const many, more = 3000, 1000
+	const many, more = 1500, 500
 	seen := l.watchBinds()
 	l.next()
 	l.next()
@@ -69,7 +69,7 @@ func scaleShards(l *lab) {
 	l.next() // 3000 pods
 	began := time.Now()
 	for i := range 2 {
-		l.no(seen.Wait(l.Context(), 300+700*i, operationsLimit))
+		l.no(seen.Wait(l.Context(), 200+400*i, operationsLimit))
 		l.next() // another process
 	}
 	l.no(seen.Wait(l.Context(), many, operationsLimit))
