@@ -159,6 +159,13 @@ model: ## Explore every history of the small models (LONG=1 adds the large scena
 crowd: ## Four shards, a real etcd, rules between pods: every revision of the ledger checked (LONG=1: 5,000 nodes)
 	@go test -count=1 -v -timeout 40m ./test/crowd -args $(if $(LONG),-long) | grep -v -e '^=== '
 
+# Random steps of the queue and its model.
+STEPS ?= 1000000
+
+.PHONY: walk
+walk: ## The queue against a model of it over random lives of a cluster (STEPS=n)
+	@cd services/queue && go test -count=1 -v -timeout 60m -run 'TestWalk$$' ./internal/decide -args -steps=$(STEPS)
+
 .PHONY: cluster-check
 cluster-check: .cluster-programs ## Tests of the local cluster driver itself, on real programs
 	@cd tools/cluster && GOWORK=off go run ./cmd/build all
@@ -176,7 +183,7 @@ docs-check: ## Links between documents resolve, mentioned make targets exist, no
 	@go test -count=1 ./test/docs ./test/labs
 
 .PHONY: presubmit
-presubmit: test race cluster-check labs ## What is run before a change is merged: more than a change alone needs
+presubmit: test race walk cluster-check labs ## What is run before a change is merged: more than a change alone needs
 	@$(MAKE) conformance LONG=1
 	@$(MAKE) fuzz PKG=./pkg/placement
 

@@ -131,6 +131,9 @@ func runAll(ctx context.Context, runners map[string]runner, web *serve.Server) e
 	for name, r := range runners {
 		if web != nil {
 			web.AddReady(name, r.Ready)
+			if q, ok := r.(*queue.Queue); ok {
+				web.AddPage("/queue", "pod", q.Explain)
+			}
 		}
 		g.Go(func() error {
 			if err := r.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {

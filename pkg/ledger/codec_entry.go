@@ -26,7 +26,7 @@ func entryToProto(e *Entry) *ledgerpb.Entry {
 		Priority: e.Priority, PodResourceVersion: e.PodRV, Token: uint64(e.Token),
 		Shard: e.Shard, SchedulerName: e.SchedulerName,
 		NonZeroCpu: e.NonZeroCPU, NonZeroMemory: e.NonZeroMemory,
-		Gang: e.Gang, Plan: e.Plan, Wanted: e.Wanted,
+		Gang: e.Gang, Plan: e.Plan, Wanted: e.Wanted, GroupPartition: uint32(e.GroupPartition),
 	}
 	if raw, ok := uuidBytes(e.PodUID); ok {
 		m.PodUid = raw
@@ -63,6 +63,11 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 		NonZeroCPU: m.GetNonZeroCpu(), NonZeroMemory: m.GetNonZeroMemory(),
 		Gang: m.GetGang(), Plan: m.GetPlan(), Wanted: m.GetWanted(),
 	}
+	if m.GetGroupPartition() > Partitions {
+		return Entry{}, fmt.Errorf("pod %s/%s: partition %d of its group, want at most %d",
+			e.Namespace, e.Name, m.GetGroupPartition()-1, Partitions-1)
+	}
+	e.GroupPartition = int32(m.GetGroupPartition())
 	var err error
 	if e.PodUID, err = uidFromProto(m); err != nil {
 		return Entry{}, err

@@ -142,6 +142,7 @@ func drawEntry(t *rapid.T) Entry {
 		SchedulerName: text.Draw(t, "scheduler"), NonZeroCPU: rapid.Int64().Draw(t, "cpu"),
 		NonZeroMemory: rapid.Int64().Draw(t, "memory"), Gang: text.Draw(t, "gang"),
 		Plan: text.Draw(t, "plan"), Wanted: rapid.Bool().Draw(t, "wanted"),
+		GroupPartition: rapid.Int32Range(0, Partitions).Draw(t, "group partition"),
 	}
 	if m := rapid.MapOfN(text, rapid.Int64(), 0, 4).Draw(t, "requests"); len(m) > 0 {
 		e.Requests = m
@@ -234,6 +235,7 @@ func TestDecodeRefuses(t *testing.T) {
 		`"pod" is given twice`: {Version: 1, NodeUid: "u", HighWater: twice},
 		"unknown role 9":       entry(func(e *ledgerpb.Entry) { e.Role = 9 }),
 		"unknown state 7":      entry(func(e *ledgerpb.Entry) { e.State = 7 }),
+		"partition 256 of":     entry(func(e *ledgerpb.Entry) { e.GroupPartition = Partitions + 1 }),
 		"want a pod UID":       entry(func(e *ledgerpb.Entry) { e.PodUidText = "" }),
 		`"cpu" is given twice`: entry(func(e *ledgerpb.Entry) {
 			e.Requests = []*ledgerpb.Quantity{{Name: "cpu"}, {Name: "cpu"}}

@@ -74,6 +74,9 @@ type Entry struct {
 	// NonZeroCPU and NonZeroMemory are the requests for scoring (defaults filled in).
 	NonZeroCPU, NonZeroMemory int64
 	Ports                     []HostPort
+	// GroupPartition is 1 + the pod partition of the pod's group (state.Pod.Group), 0 for a pod
+	// that has none: see Partition.
+	GroupPartition int32
 	// Gang and Plan refer to gang/<uid> and plan/<id>; empty without one.
 	Gang, Plan string
 	// Wanted asks the binders to give the entry back (finish or fence it).

@@ -10,6 +10,9 @@ import (
 const (
 	// PrefixOwn + partition (3 digits): Owner of that pod partition, on the member's lease.
 	PrefixOwn = "own/"
+	// PrefixWant + partition (3 digits): Owner, the member that should hold the partition
+	// instead of the one that the hash of both says. It grants nothing.
+	PrefixWant = "want/"
 	// PrefixNode + node UID: NodeDoc.
 	PrefixNode = "n/"
 	// PrefixMember + role + "/" + member id: Member, on the member's lease.
@@ -34,8 +37,16 @@ const Partitions = 256
 func KeyOwn(partition int32) string { return fmt.Sprintf("%s%03d", PrefixOwn, partition) }
 
 // ParseOwn is the inverse of KeyOwn.
-func ParseOwn(key string) (partition int32, ok bool) {
-	rest, ok := strings.CutPrefix(key, PrefixOwn)
+func ParseOwn(key string) (partition int32, ok bool) { return parsePartition(key, PrefixOwn) }
+
+// KeyWant is the key of who should hold a partition.
+func KeyWant(partition int32) string { return fmt.Sprintf("%s%03d", PrefixWant, partition) }
+
+// ParseWant is the inverse of KeyWant.
+func ParseWant(key string) (partition int32, ok bool) { return parsePartition(key, PrefixWant) }
+
+func parsePartition(key, prefix string) (partition int32, ok bool) {
+	rest, ok := strings.CutPrefix(key, prefix)
 	if !ok {
 		return 0, false
 	}

@@ -20,6 +20,7 @@ type View struct {
 	// for the rare moments when a partition changes hands.
 	reserved map[string][]string
 	owners   map[int32]ownership
+	wanted   map[int32]ownership
 	members  map[string]membership
 	cluster  string
 	terms    termView
@@ -51,6 +52,7 @@ func (v *View) clear() {
 		docs:     map[string]NodeDoc{},
 		reserved: map[string][]string{},
 		owners:   map[int32]ownership{},
+		wanted:   map[int32]ownership{},
 		members:  map[string]membership{},
 		terms:    newTermView(),
 		highest:  map[string]uint64{},
@@ -124,6 +126,17 @@ func (v *View) Owners() iter.Seq2[int32, Owner] {
 	return func(yield func(int32, Owner) bool) {
 		for p, o := range v.owners {
 			if !yield(p, o.owner) {
+				return
+			}
+		}
+	}
+}
+
+// Wanted iterates over the partitions that a member was named for, and the member's id.
+func (v *View) Wanted() iter.Seq2[int32, string] {
+	return func(yield func(int32, string) bool) {
+		for p, o := range v.wanted {
+			if !yield(p, o.owner.Member) {
 				return
 			}
 		}

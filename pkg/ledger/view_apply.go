@@ -15,7 +15,7 @@ type ViewChanges struct {
 	Docs []DocChange
 	// PodUIDs are the pods whose reservations appeared, changed or went, sorted.
 	PodUIDs []string
-	// Partitions changed their owner or epoch, sorted.
+	// Partitions changed their owner or epoch, or whom they should go to, sorted.
 	Partitions []int32
 	// Members: a member came, went or changed its record.
 	Members bool
@@ -95,6 +95,8 @@ func (v *View) put(kv KV, set *changeSet) error {
 		return v.putDoc(kv, set)
 	case strings.HasPrefix(kv.Key, PrefixOwn):
 		return v.putOwner(kv, set)
+	case strings.HasPrefix(kv.Key, PrefixWant):
+		return v.putWanted(kv, set)
 	case strings.HasPrefix(kv.Key, PrefixMember):
 		return v.putMember(kv, set)
 	case ofTerms(kv.Key):
@@ -168,6 +170,23 @@ func (v *View) putOwner(kv KV, set *changeSet) error {
 	return nil
 }
 
+func (v *View) putWanted(kv KV, set *changeSet) error {
+	p, ok := ParseWant(kv.Key)
+	if !ok {
+		return fmt.Errorf("ledger: key %s: want %s and a partition below %d", kv.Key, PrefixWant, Partitions)
+	}
+	if kv.ModRevision <= v.wanted[p].modified {
+		return nil
+	}
+	owner, err := DecodeOwner(kv.Value)
+	if err != nil {
+		return fmt.Errorf("ledger: key %s: %w", kv.Key, err)
+	}
+	v.wanted[p] = ownership{owner: owner, modified: kv.ModRevision}
+	set.partition(p)
+	return nil
+}
+
 func (v *View) putMember(kv KV, set *changeSet) error {
 	if kv.ModRevision <= v.members[kv.Key].modified {
 		return nil
@@ -193,6 +212,13 @@ func (v *View) drop(key string, revision int64, set *changeSet) {
 	if p, ok := ParseOwn(key); ok {
 		if old, known := v.owners[p]; known && old.modified < revision {
 			delete(v.owners, p)
+			set.partition(p)
+		}
+		return
+	}
+	if p, ok := ParseWant(key); ok {
+		if old, known := v.wanted[p]; known && old.modified < revision {
+			delete(v.wanted, p)
 			set.partition(p)
 		}
 		return

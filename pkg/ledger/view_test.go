@@ -115,7 +115,7 @@ func TestViewTellsOwnersAndMembers(t *testing.T) {
 
 func TestViewStopsAtWhatItCannotRead(t *testing.T) {
 	for _, key := range []string{
-		"n/x", KeyOwn(1), "own/999", "member/scheduler/x", KeyCluster, KeyTermRegistry, "t/x", "g/x",
+		"n/x", KeyOwn(1), "own/999", KeyWant(1), "want/999", "member/scheduler/x", KeyCluster, KeyTermRegistry, "t/x", "g/x",
 	} {
 		bad := KV{Key: key, Value: []byte{0xff}, ModRevision: 2}
 		v := NewView()

@@ -83,8 +83,8 @@ func (k *Keeper) step(ctx context.Context, now time.Time) error {
 		return err
 	}
 	settled := k.settled(now)
-	take, _ := PlanPartitions(k.picture.Holders, k.picture.Members, k.member.ID())
-	_, release := PlanPartitions(k.picture.Holders, settled, k.member.ID())
+	take, _ := PlanPartitions(k.picture, k.picture.Members, k.member.ID())
+	_, release := PlanPartitions(k.picture, settled, k.member.ID())
 	return errors.Join(
 		k.carryOut(ctx, take, func(p int32) (ledger.Txn, error) {
 			return ledger.TakePartition(p, ledger.Owner{Member: k.member.ID()}, session.Lease())

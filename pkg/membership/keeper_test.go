@@ -2,6 +2,7 @@ package membership
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"testing"
@@ -114,6 +115,72 @@ func TestKeepersShareThePartitions(t *testing.T) {
 		if n := len(held(t, store, "a")); n != 0 {
 			t.Errorf("a holds %d partitions after its good-bye", n)
 		}
+	})
+}
+
+func TestKeepersHandOverWhatIsWantedElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := mem.New()
+		a, stopA := runShard(t, store, "a")
+		_, stopB := runShard(t, store, "b")
+		rest := func() {
+			time.Sleep(settle + 2*keeperInterval)
+			synctest.Wait()
+		}
+		rest()
+		members := []string{"a", "b"}
+		wantHeld(t, store, members)
+		before := epochs(t, store)
+		moved := held(t, store, "a")[:3]
+		want := func(member string) {
+			wants := map[int32]string{}
+			for _, p := range moved {
+				wants[p] = member
+			}
+			txn, err := ledger.WantPartitions(wants)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := store.Commit(t.Context(), txn); err != nil {
+				t.Fatal(err)
+			}
+			rest()
+		}
+		holders := func(want string) {
+			t.Helper()
+			v := view(t, store)
+			for _, p := range moved {
+				if o, _, _ := v.Owner(p); o.Member != want {
+					t.Errorf("partition %d is held by %q, want %s", p, o.Member, want)
+				}
+			}
+			if n := len(maps.Collect(v.Owners())); n != ledger.Partitions {
+				t.Errorf("%d partitions are held", n)
+			}
+		}
+		want("b")
+		holders("b")
+		for p, epoch := range epochs(t, store) {
+			if slices.Contains(moved, p) == (epoch == before[p]) {
+				t.Errorf("partition %d: epoch %d, was %d", p, epoch, before[p])
+			}
+		}
+		want("gone")
+		holders("a")
+		want("b")
+		stopB()
+		synctest.Wait()
+		holders("a") // who is wanted is not alive
+		_, stopB = runShard(t, store, "b")
+		rest()
+		holders("b")
+		store.Expire(a.Session().Lease())
+		rest()
+		holders("b")
+		want("")
+		wantHeld(t, store, members)
+		stopB()
+		stopA()
 	})
 }
 

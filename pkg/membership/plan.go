@@ -1,7 +1,9 @@
 package membership
 
 import (
+	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
@@ -19,6 +21,9 @@ type Picture struct {
 	Holders map[int32]Holder
 	// Members are the ids of the live shards.
 	Members []string
+	// Wanted names members for some partitions (ledger.WantPartitions); one that is not alive
+	// counts as not named.
+	Wanted map[int32]string
 }
 
 // PictureOf takes it from a view; call it from the goroutine that owns the view.
@@ -31,28 +36,40 @@ func PictureOf(v *ledger.View, role string) Picture {
 	for _, m := range v.Members(role) {
 		p.Members = append(p.Members, m.ID)
 	}
+	p.Wanted = maps.Collect(v.Wanted())
 	return p
 }
 
-// Desired are the pod partitions that self should hold when members are alive, ascending.
-// Self counts as alive.
-func Desired(members []string, self string) []int32 {
+// Desired are the pod partitions that self should hold when members are alive, ascending:
+// those it was named for, and of the others those that are its own by hash. Self counts as
+// alive.
+func Desired(members []string, wanted map[int32]string, self string) []int32 {
 	if !slices.Contains(members, self) {
 		members = append(slices.Clip(members), self)
 	}
-	return Assign(members, ledger.Partitions)[self]
+	var mine []int32
+	for p := range int32(ledger.Partitions) {
+		m, named := wanted[p]
+		if !named || !slices.Contains(members, m) {
+			m = Home(members, strconv.Itoa(int(p)))
+		}
+		if m == self {
+			mine = append(mine, p)
+		}
+	}
+	return mine
 }
 
 // PlanPartitions says which vacant partitions self should take, and which of its own it
-// should leave to another member, both ascending. A partition that another member holds is
-// left alone: either that member gives it up, or its lease does.
-func PlanPartitions(holders map[int32]Holder, members []string, self string) (take, release []int32) {
+// should leave to another of the given members, both ascending. A partition that another
+// member holds is left alone: either that member gives it up, or its lease does.
+func PlanPartitions(picture Picture, members []string, self string) (take, release []int32) {
 	mine := map[int32]struct{}{}
-	for _, p := range Desired(members, self) {
+	for _, p := range Desired(members, picture.Wanted, self) {
 		mine[p] = struct{}{}
 	}
 	for p := range int32(ledger.Partitions) {
-		holder, held := holders[p]
+		holder, held := picture.Holders[p]
 		_, want := mine[p]
 		switch {
 		case want && !held:

@@ -109,22 +109,34 @@ func TestPreferredNodesCoverAllNodesOnce(t *testing.T) {
 
 func TestPlanPartitions(t *testing.T) {
 	members := []string{"a", "b"}
-	desired := Desired(members, "a")
-	other := Desired(members, "b")
+	desired := Desired(members, nil, "a")
+	other := Desired(members, nil, "b")
 	holders := map[int32]Holder{
 		desired[0]: {Member: "a", Epoch: 5},
 		desired[1]: {Member: "b", Epoch: 6},
 		other[0]:   {Member: "a", Epoch: 7},
 		other[1]:   {Member: "b", Epoch: 8},
 	}
-	take, release := PlanPartitions(holders, members, "a")
+	take, release := PlanPartitions(Picture{Holders: holders}, members, "a")
 	if !slices.Equal(take, desired[2:]) {
 		t.Errorf("takes %v, want the vacant ones of its own: %v", take, desired[2:])
 	}
 	if !slices.Equal(release, other[:1]) {
 		t.Errorf("releases %v, want %v", release, other[:1])
 	}
-	if got := Desired(nil, "a"); len(got) != ledger.Partitions {
+	// Named for one of the other's and not for one of its own; a member that is gone does
+	// not count.
+	wanted := map[int32]string{other[2]: "a", desired[0]: "b", desired[2]: "gone"}
+	take, release = PlanPartitions(Picture{Holders: holders, Wanted: wanted}, members, "a")
+	want := slices.Sorted(slices.Values(append(slices.Clone(desired[2:]), other[2])))
+	if !slices.Equal(take, want) {
+		t.Errorf("takes %v, want %v", take, want)
+	}
+	want = slices.Sorted(slices.Values([]int32{other[0], desired[0]}))
+	if !slices.Equal(release, want) {
+		t.Errorf("releases %v, want %v", release, want)
+	}
+	if got := Desired(nil, nil, "a"); len(got) != ledger.Partitions {
 		t.Errorf("alone, a desires %d partitions", len(got))
 	}
 }

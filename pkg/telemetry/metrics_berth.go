@@ -49,6 +49,11 @@ var (
 		Help:           "Pods put into quarantine because their attempts kept ending without an answer.",
 		StabilityLevel: metrics.ALPHA,
 	})
+	partitionMoves = counter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "partition_moves_total",
+		Help:           "Partitions that the queue moved between shards, by reason: backlog, silent, gone, even.",
+		StabilityLevel: metrics.ALPHA,
+	}, "reason")
 	factLag = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "fact_lag_records",
 		Help:           "Records between the last fact in the log and the last one applied, by member.",
@@ -104,7 +109,7 @@ var (
 	berthMetrics = []metrics.Registerable{
 		attemptsWithoutResult, ledgerTxns, ledgerTxnDuration, binds, bindDuration, offersOutstanding, offersEnded,
 		conflicts, turnsGiven, nodeNotices, nodesLeftAlone, kubeletRejections,
-		podsQuarantined, factLag, nodesUnusable, busDropped, spansEnded, spansExported,
+		podsQuarantined, partitionMoves, factLag, nodesUnusable, busDropped, spansEnded, spansExported,
 	}
 )
 
@@ -149,6 +154,9 @@ func OffersEnded(expired, returned int) {
 
 // PodsQuarantined counts pods put into quarantine.
 func PodsQuarantined(pods int) { podsQuarantined.Add(float64(pods)) }
+
+// PartitionMoved counts one partition that should change hands for a reason.
+func PartitionMoved(reason string) { partitionMoves.WithLabelValues(reason).Inc() }
 
 // FactLag sets how many records a member is behind the end of the log.
 func FactLag(member string, records uint64) { factLag.WithLabelValues(member).Set(float64(records)) }

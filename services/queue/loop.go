@@ -54,12 +54,10 @@ type loop struct {
 	caughtUp bool
 }
 
-func newLoop(q *Queue, in feeds, recorder *commit.Recorder) *loop {
+func newLoop(q *Queue, in feeds, out *commit.Reporter) *loop {
 	return &loop{
 		queue: q, in: in, core: decide.New(q.coreConfig()), store: state.New(), holds: intake.NewHolds(),
-		out:    commit.NewReporter(q.deps.Bus, recorder, q.deps.Tracer, q.logger),
-		timer:  q.deps.Clock.NewTimer(idleTick),
-		behind: true,
+		out: out, timer: q.deps.Clock.NewTimer(idleTick), behind: true,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -111,10 +112,11 @@ func (q *Queue) Run(ctx context.Context) error {
 	}
 	group.Go(func() error { return follow.New(q.deps.Log, q.deps.Snapshots).Run(ctx, in.facts) })
 	group.Go(func() error { return ledger.Follow(ctx, q.deps.Ledger, in.ledger) })
-	recorder := commit.NewRecorder(q.deps.Log, q.logger)
+	recorder, mover := commit.NewRecorder(q.deps.Log, q.logger), commit.NewMover(q.deps.Ledger, q.logger)
 	group.Go(func() error { return recorder.Run(ctx) })
+	group.Go(func() error { return mover.Run(ctx) })
 	group.Go(func() error {
-		l := newLoop(q, in, recorder)
+		l := newLoop(q, in, commit.NewReporter(q.deps.Bus, recorder, mover, q.deps.Tracer, q.logger))
 		from := l.recall(ctx) + 1
 		group.Go(func() error { return intake.Decisions(ctx, q.deps.Log, from, q.logger, in.decisions) })
 		return l.run(ctx)
@@ -170,6 +172,30 @@ func (q *Queue) Where(ctx context.Context, podUID string) (pool, reason string, 
 		pool, reason = string(p), why
 	})
 	return pool, reason, err
+}
+
+// Explain answers people: about one pod, given by UID or as namespace/name, or, without one,
+// about the queue as a whole. It fails only when ctx ends first.
+func (q *Queue) Explain(ctx context.Context, pod string) (string, error) {
+	if pod == "" {
+		var text string
+		err := q.ask(ctx, func(c *decide.Core) { text = c.Overview() })
+		return text, err
+	}
+	uid := pod
+	if namespace, name, ok := strings.Cut(pod, "/"); ok {
+		snapshot, _ := q.applied.snapshot()
+		p, known := snapshot.PodByName(namespace, name)
+		if !known {
+			return fmt.Sprintf("%s: no such pod in the facts\n", pod), nil
+		}
+		uid = p.UID
+	}
+	pool, reason, err := q.Where(ctx, uid)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s: %s: %s\n", pod, or(pool, "in no pool"), reason), nil
 }
 
 // ask runs a question on the deciding goroutine and waits for its end.

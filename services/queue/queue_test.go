@@ -89,7 +89,12 @@ func (w *world) start(id string) (q *queue.Queue, stop func() error) {
 
 func (w *world) startWith(cfg queue.Config) (q *queue.Queue, stop func() error) {
 	w.t.Helper()
-	q, err := queue.New(cfg, w.deps())
+	return w.startFor(cfg, w.deps())
+}
+
+func (w *world) startFor(cfg queue.Config, deps queue.Deps) (q *queue.Queue, stop func() error) {
+	w.t.Helper()
+	q, err := queue.New(cfg, deps)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -521,6 +526,15 @@ func TestARestartForgetsNothing(t *testing.T) {
 	if pool, why, err := q.Where(t.Context(), "parked"); err != nil || pool != "parked" ||
 		!strings.Contains(why, "NodeUnschedulable") {
 		t.Fatalf("the parked pod is in %q: %s, %v", pool, why, err)
+	}
+	for pod, want := range map[string]string{
+		"default/parked": "default/parked: parked: rejected by NodeUnschedulable: ", "parked": "parked: parked: rejected by",
+		"default/none": "default/none: no such pod", "none": "none: in no pool: not queued",
+		"": "held back by NodeUnschedulable of profile default-scheduler: 1\n",
+	} {
+		if text, err := q.Explain(t.Context(), pod); err != nil || !strings.Contains(text, want) {
+			t.Errorf("explaining %q: %q, %v, want %q", pod, text, err, want)
+		}
 	}
 	w.api.Delete(pod("failed", 0))
 	w.api.Set(node("n2"))

@@ -33,18 +33,19 @@ func TestRulesAboutOtherNodesHoldAtEveryMoment(t *testing.T) {
 	berth := s.up(harness.UpConfig{Shards: 3, Binders: 2, Args: []string{"--etcd-endpoints", f.etcd.URL}})
 	ns := s.namespace("guards")
 	begin := time.Now()
-	s.deploy(ns, "even", evenReplicas, func(p *corev1.PodSpec) {
-		p.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
-			MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule,
-			LabelSelector: matching("even"),
-		}}
-	})
+	evenly := []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule,
+		LabelSelector: matching("even"),
+	}}
+	s.deploy(ns, "even", evenReplicas/2, func(p *corev1.PodSpec) { p.TopologySpreadConstraints = evenly })
+	// The same rule in pods of another group, because of another one that they carry first.
+	s.create(newPods(ns, "even", evenReplicas/2, "10m", func(p *corev1.Pod) {
+		p.Labels = map[string]string{app: "even"}
+		p.Spec.TopologySpreadConstraints = evenly
+		p.Spec.Affinity = apartFrom("nobody")
+	})...)
 	s.deploy(ns, "apart", apartReplicas, func(p *corev1.PodSpec) {
-		p.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
-				{TopologyKey: corev1.LabelTopologyZone, LabelSelector: matching("apart")},
-			},
-		}}
+		p.Affinity = apartFrom("apart")
 	})
 	s.create(newPods(ns, "plain", 60, "10m")...)
 	s.bound(ns, evenReplicas+3+60, placedWithin)
@@ -64,6 +65,15 @@ func TestRulesAboutOtherNodesHoldAtEveryMoment(t *testing.T) {
 		s.Errorf("pods that repel each other, by zone: %v, want one in each of three", zones)
 	}
 	s.audit()
+}
+
+// apartFrom keeps a pod out of zones with pods of an app.
+func apartFrom(name string) *corev1.Affinity {
+	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+			{TopologyKey: corev1.LabelTopologyZone, LabelSelector: matching(name)},
+		},
+	}}
 }
 
 // deploy makes a Deployment whose pods have app=name.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -86,6 +87,7 @@ func (l *lab) pause(d time.Duration) {
 func backoff(l *lab) {
 	l.next()
 	l.schedulable(1)
+	l.bindsRefused()
 	l.next()
 	if l.berth == nil {
 		l.skip()
@@ -117,6 +119,24 @@ func backoff(l *lab) {
 		return fmt.Sprint(n), nil
 	})
 	l.output(attemptsOfAll)
+}
+
+// bindsRefused waits until the API server has noticed the policy: a bind of a pod that is not
+// there is refused by it before the pod is looked for.
+func (l *lab) bindsRefused() {
+	l.Helper()
+	const namespace = metav1.NamespaceDefault
+	probe := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "unlucky-probe"},
+		Target:     corev1.ObjectReference{Name: "none"},
+	}
+	l.eventually(within, "the policy refuses binds", func(ctx context.Context) (string, error) {
+		err := l.client.CoreV1().Pods(namespace).Bind(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil || apierrors.IsNotFound(err) {
+			return fmt.Sprint(err), nil
+		}
+		return "", nil
+	})
 }
 
 // failed waits until the pod has come back from n failed binds and returns when it had.

@@ -348,9 +348,11 @@ type Entry struct {
 	Plan          string      `protobuf:"bytes,17,opt,name=plan,proto3" json:"plan,omitempty"`
 	PodUidText    string      `protobuf:"bytes,18,opt,name=pod_uid_text,json=podUidText,proto3" json:"pod_uid_text,omitempty"`
 	// Of a keeper pin: the placed pods that rely on this one.
-	Dependents    []*Dependent `protobuf:"bytes,27,rep,name=dependents,proto3" json:"dependents,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Dependents []*Dependent `protobuf:"bytes,27,rep,name=dependents,proto3" json:"dependents,omitempty"`
+	// 1 + the pod partition of the pod's group; 0 for a pod that goes by its gang or its UID.
+	GroupPartition uint32 `protobuf:"varint,30,opt,name=group_partition,json=groupPartition,proto3" json:"group_partition,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Entry) Reset() {
@@ -514,6 +516,13 @@ func (x *Entry) GetDependents() []*Dependent {
 		return x.Dependents
 	}
 	return nil
+}
+
+func (x *Entry) GetGroupPartition() uint32 {
+	if x != nil {
+		return x.GroupPartition
+	}
+	return 0
 }
 
 // Dependent is a pod that relies on a pinned one until it is bound or gone.
@@ -1281,7 +1290,7 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\aentries\x18\x05 \x03(\v2\x16.berth.ledger.v1.EntryR\aentriesJ\x04\b\x06\x10\x10\"J\n" +
 	"\tHighWater\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12)\n" +
-	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\xa2\x05\n" +
+	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\xcb\x05\n" +
 	"\x05Entry\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\fR\x06podUid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -1306,7 +1315,8 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"podUidText\x12:\n" +
 	"\n" +
 	"dependents\x18\x1b \x03(\v2\x1a.berth.ledger.v1.DependentR\n" +
-	"dependentsJ\x04\b\x13\x10\x1b\"x\n" +
+	"dependents\x12'\n" +
+	"\x0fgroup_partition\x18\x1e \x01(\rR\x0egroupPartitionJ\x04\b\x13\x10\x1b\"x\n" +
 	"\tDependent\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\fR\x06podUid\x12 \n" +
 	"\fpod_uid_text\x18\x02 \x01(\tR\n" +

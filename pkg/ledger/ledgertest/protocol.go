@@ -34,6 +34,7 @@ func RunProtocol(t *testing.T, open Open) {
 		{"T11 registers, retires and drops terms", registerTerms},
 		{"guards are learned from the watch, and from what follows on it", learnGuards},
 		{"T13 takes, loses and gives up partitions", own},
+		{"T13 names who should hold partitions", wantMembers},
 		{"the picture follows the ledger", follow},
 		{"the ledger belongs to one cluster", claim},
 	})
@@ -367,6 +368,44 @@ func own(t *testing.T, h Harness) {
 	}
 	mustCommit(t, h.Store, release)
 	mustCommit(t, h.Store, take("b", b))
+}
+
+// wantMembers: what is said of partitions is seen by all, outlives who is named and who holds
+// them, and grants nothing.
+func wantMembers(t *testing.T, h Harness) {
+	want := func(members map[int32]string) int64 {
+		txn, err := ledger.WantPartitions(members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mustCommit(t, h.Store, txn)
+	}
+	check := func(want map[int32]string) {
+		t.Helper()
+		kvs, revision := list(t, h.Store, "")
+		v := ledger.NewView()
+		if err := v.Reset(kvs, revision); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, maps.Collect(v.Wanted())); diff != "" {
+			t.Errorf("wanted (-want +got):\n%s", diff)
+		}
+	}
+	want(map[int32]string{7: "b", 8: "b"})
+	check(map[int32]string{7: "b", 8: "b"})
+	a := openSession(t, h.Store)
+	take, err := ledger.TakePartition(7, ledger.Owner{Member: "a"}, a.Lease())
+	if err != nil {
+		t.Fatal(err)
+	}
+	epoch := mustCommit(t, h.Store, take)
+	want(map[int32]string{7: "c", 8: ""})
+	check(map[int32]string{7: "c"})
+	h.Expire(t, a.Lease())
+	gone(t, h.Store, ledger.KeyOwn(7), epoch)
+	check(map[int32]string{7: "c"})
+	want(map[int32]string{7: "", 200: ""})
+	check(map[int32]string{})
 }
 
 // follow compares a picture fed by Follow (and, ahead of it, by Learn) with one made from

@@ -3,4 +3,7 @@
 //
 // It is the checker behind the models of test/model. A model is a comparable value and a
 // function that says what can happen next; it says what is wrong with a state by itself.
+//
+// Run is for models of up to some million states. RunCompact is for larger ones: it keeps
+// fingerprints instead of states, and the model says which states behave alike.
 package explore

@@ -16,8 +16,8 @@ type Model[S comparable] struct {
 
 // Result of an exploration.
 type Result struct {
-	// States is how many were visited.
-	States int
+	// States is how many were visited, Depth how many steps the furthest is away.
+	States, Depth int
 	// Broken is the first violation found, empty when there is none in any state, and
 	// History the steps that lead to it.
 	Broken  string
@@ -26,18 +26,21 @@ type Result struct {
 
 // arrival is how a state was reached first.
 type arrival struct {
-	from int
-	by   string
+	from, depth int
+	by          string
 }
 
-// Run visits every state, until one is broken. An error means that the limit was reached
+// Run visits every state, until one is broken, and keeps them all; RunCompact does not.
+// An error means that the limit was reached
 // and nothing is known.
 func Run[S comparable](m Model[S]) (Result, error) {
 	states, arrivals := []S{m.Start}, []arrival{{from: -1}}
 	seen := map[S]struct{}{m.Start: {}}
 	for at := 0; at < len(states); at++ {
 		if broken := m.Broken(states[at]); broken != "" {
-			return Result{States: len(states), Broken: broken, History: history(arrivals, at)}, nil
+			return Result{
+				States: len(states), Depth: arrivals[at].depth, Broken: broken, History: history(arrivals, at),
+			}, nil
 		}
 		m.Next(states[at], func(name string, to S) {
 			if _, known := seen[to]; known {
@@ -45,13 +48,13 @@ func Run[S comparable](m Model[S]) (Result, error) {
 			}
 			seen[to] = struct{}{}
 			states = append(states, to)
-			arrivals = append(arrivals, arrival{from: at, by: name})
+			arrivals = append(arrivals, arrival{from: at, depth: arrivals[at].depth + 1, by: name})
 		})
 		if len(states) > m.Limit {
 			return Result{}, fmt.Errorf("explore: more than %d states", m.Limit)
 		}
 	}
-	return Result{States: len(states)}, nil
+	return Result{States: len(states), Depth: arrivals[len(arrivals)-1].depth}, nil
 }
 
 func history(arrivals []arrival, at int) []string {

@@ -19,15 +19,22 @@ import (
 const (
 	readHeaderTimeout = 5 * time.Second
 	shutdownTimeout   = 5 * time.Second
+	// pageTimeout bounds the answer to a person.
+	pageTimeout = 5 * time.Second
 )
 
 // Check reports nil when the named thing is well.
 type Check func() error
 
+// Page answers a question in words for people. About what it is asked is in the parameter
+// that AddPage names, empty for everything.
+type Page func(ctx context.Context, about string) (string, error)
+
 // Server answers health and metrics requests. Checks may be added while it runs.
 type Server struct {
 	listener  net.Listener
 	profiling bool
+	mux       *http.ServeMux
 	mu        struct {
 		sync.Mutex
 		ready map[string]Check
@@ -42,7 +49,7 @@ func Listen(address string, profiling bool) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--http-address: %w; choose another address, or \"\" for none", err)
 	}
-	s := &Server{listener: l, profiling: profiling}
+	s := &Server{listener: l, profiling: profiling, mux: http.NewServeMux()}
 	s.mu.ready, s.mu.live = map[string]Check{}, map[string]Check{}
 	return s, nil
 }
@@ -60,9 +67,24 @@ func (s *Server) AddReady(name string, c Check) {
 	s.mu.ready[name] = c
 }
 
+// AddPage serves a page at a path, before Run.
+func (s *Server) AddPage(path, parameter string, page Page) {
+	s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
+		defer cancel()
+		text, err := page(ctx, r.URL.Query().Get(parameter))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = io.WriteString(w, text)
+	})
+}
+
 // Run serves until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
-	mux := http.NewServeMux()
+	mux := s.mux
 	mux.HandleFunc("GET /healthz", s.handle(func() map[string]Check { return s.checks(false) }))
 	mux.HandleFunc("GET /livez", s.handle(func() map[string]Check { return s.checks(false) }))
 	mux.HandleFunc("GET /readyz", s.handle(func() map[string]Check { return s.checks(true) }))

@@ -25,6 +25,12 @@ func TestHealthAndReadiness(t *testing.T) {
 		}
 		return errors.New("facts not applied yet")
 	})
+	s.AddPage("/queue", "pod", func(_ context.Context, about string) (string, error) {
+		if about == "broken" {
+			return "", errors.New("nobody answers")
+		}
+		return "about <" + about + ">", nil
+	})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -49,6 +55,9 @@ func TestHealthAndReadiness(t *testing.T) {
 	want("/readyz", 200, "ok")
 	want("/readyz?verbose", 200, "[+]queue ok")
 	want("/metrics", 200, "# HELP")
+	want("/queue", 200, "about <>")
+	want("/queue?pod=shop/web-0", 200, "about <shop/web-0>")
+	want("/queue?pod=broken", 503, "nobody answers")
 	want("/debug/pprof/", 404, "not found")
 	stop()
 	if err := <-done; err != nil {

@@ -22,6 +22,27 @@ func evict(pod string, token uint64) events.Decision {
 		Strategy: "RemoveDuplicates", FactSequence: 1}
 }
 
+// TestQuarantineIsTold: in the condition as an error of the scheduler's, and in an event.
+func TestQuarantineIsTold(t *testing.T) {
+	r := newRig(t, 1)
+	d := unplaceable("p0", 1, "in quarantine: 5 attempts in a row ended without an answer")
+	d.Kind = events.DecisionQuarantined
+	r.hear(d)
+	patch := run[PatchCondition](r, delivered)
+	want := corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "SchedulerError",
+		Message: d.Message, ObservedGeneration: 1, LastTransitionTime: metav1.NewTime(r.start),
+	}
+	if diff := cmp.Diff(want, patch.Condition); diff != "" {
+		t.Errorf("condition (-want +got):\n%s", diff)
+	}
+	report := Report{Pod: about("p0"), SchedulerName: "berth", Type: "Warning", Reason: "FailedScheduling",
+		Action: "Scheduling", Note: d.Message}
+	if diff := cmp.Diff([]Report{report}, r.reported); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
 func TestConditionIsWrittenOnceAndTold(t *testing.T) {
 	r := newRig(t, 1)
 	r.hear(unplaceable("p0", 1, "0/1 nodes: 50% full"))

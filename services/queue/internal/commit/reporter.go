@@ -35,6 +35,7 @@ const (
 type Reporter struct {
 	bus      events.Bus
 	recorder *Recorder
+	mover    *Mover
 	tracer   trace.Tracer
 	logger   *slog.Logger
 	// shards and rejectors are what the gauges stand at.
@@ -42,11 +43,13 @@ type Reporter struct {
 	rejectors map[decide.Rejector]int
 }
 
-// NewReporter returns a reporter that sends offers to bus, decisions to recorder and root
-// spans to tracer.
-func NewReporter(bus events.Bus, recorder *Recorder, tracer trace.Tracer, logger *slog.Logger) *Reporter {
+// NewReporter returns a reporter that sends offers to bus, decisions to recorder, moves to
+// mover and root spans to tracer.
+func NewReporter(
+	bus events.Bus, recorder *Recorder, mover *Mover, tracer trace.Tracer, logger *slog.Logger,
+) *Reporter {
 	return &Reporter{
-		bus: bus, recorder: recorder, tracer: tracer, logger: logger,
+		bus: bus, recorder: recorder, mover: mover, tracer: tracer, logger: logger,
 		shards: map[string]int{}, rejectors: map[decide.Rejector]int{},
 	}
 }
@@ -60,6 +63,8 @@ func (r *Reporter) Carry(effect decide.Effect, took time.Duration) {
 		r.recorder.Record(e.Decision)
 	case decide.Complaint:
 		r.logger.Warn("left waiting until it is mended", "problem", e.Text)
+	case decide.MovePartitions:
+		r.mover.Move(e.Moves)
 	case decide.PodBound:
 		r.bound(e)
 	case decide.Counted:

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -164,7 +163,7 @@ func (c *Core) checkEntry(e *entry, b *bag, index int) error {
 		return fmt.Errorf("I5: pod %s has a reservation: %t, taken for: %t, in %s", uid, live, e.hold.live, b.pool)
 	case held && live == settling:
 		return fmt.Errorf("I5: pod %s is held: live %t, settling %t", uid, live, settling)
-	case b.pool == PoolActive && (e.partition != ledger.PartitionOf(uid) || b != c.activeBag(e)):
+	case b.pool == PoolActive && (e.partition != partitionOf(e.pod) || b != c.activeBag(e)):
 		return fmt.Errorf("I5: pod %s is in the wrong partition, or without a permit", uid)
 	case e.permit && (e.lane == nil || b.pool != PoolActive && b.pool != PoolOffered):
 		return fmt.Errorf("I5: pod %s is in %s and has a permit", uid, b.pool)

@@ -87,6 +87,8 @@ type leases struct {
 	order  []*shard
 	tokens map[string]*entry
 	issued uint64
+	// balance is about who should hold which partition.
+	balance balance
 }
 
 // shard is what the queue knows of one shard: from its requests, and the partitions it
@@ -101,6 +103,9 @@ type shard struct {
 	// alone is the pod that is out with the shard with no other beside it; see suspect.go.
 	alone      *entry
 	partitions []int32
+	// idleSince and busySince are 0 while it is not, gave and got are when the queue last
+	// moved a partition from it and to it; see balance.go.
+	idleSince, busySince, gave, got moment
 }
 
 // world is the position in facts and ledger, and what they say.
@@ -154,6 +159,7 @@ func (c *Core) Step(in Input, at time.Time) []Effect {
 	c.openLanes(now)
 	c.admit(now)
 	c.dispatch(now)
+	c.rebalance(now)
 	c.journal.trim(now)
 	c.askTick(now)
 	return c.out.effects()
@@ -272,7 +278,7 @@ func (c *Core) podAdded(p *state.Pod, now moment) {
 	e := c.remembered(p.UID)
 	c.serial++
 	e.pod, e.serial, e.queued, e.seen = p, c.serial, now, now
-	e.partition, e.sequence = ledger.PartitionOf(p.UID), c.world.facts.Sequence
+	e.partition, e.sequence = partitionOf(p), c.world.facts.Sequence
 	c.pods[p.UID] = e
 	if _, e.hold.live = c.world.live[p.UID]; e.hold.live {
 		c.world.live[p.UID] = p
@@ -398,6 +404,7 @@ func (c *Core) reorder(e *entry) {
 	e.in.fix(e)
 	if e.early != nil {
 		e.early.fix(e)
+		c.quotas.headMoved(e)
 	}
 }
 
@@ -419,6 +426,7 @@ func (c *Core) notEarly(e *entry) {
 		return
 	}
 	e.early.drop(e)
+	c.quotas.headMoved(e)
 	if e.early == c.bags.early[e.partition] {
 		c.bags.earlyCount--
 		if e.lane != nil {
@@ -478,6 +486,9 @@ func (c *Core) askTick(now moment) {
 	}
 	if len(c.quotas.leaving) > 0 {
 		at = min(at, now.add(quotaPatience))
+	}
+	if look := c.nextLook(); look != 0 {
+		at = min(at, look)
 	}
 	if c.clock.nextTick > now && at >= c.clock.nextTick {
 		return

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -348,6 +349,7 @@ func TestDescribe(t *testing.T) {
 	h.ask("s1", 1)
 	want := strings.Join([]string{
 		"queue queue-a leading=true term=1 facts=2 ledger=1",
+		"shard s1 partitions=256 waiting=1 leased=1 window=1",
 		"gated 0",
 		"active 1",
 		"  ns/b priority=0 attempts=0 waits for room in the window of s1 (partition " +
@@ -362,6 +364,18 @@ func TestDescribe(t *testing.T) {
 	if diff := cmp.Diff(want, h.core.Describe()); diff != "" {
 		t.Fatal(diff)
 	}
+	h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins("NodeAffinity", "NodeResourcesFit"))
+	want = strings.Join([]string{
+		"queue queue-a leading=true term=1 facts=2 ledger=1",
+		"gated 0", "active 0", "backoff 0", "parked 1", "offered 1", "held 0",
+		"held back by NodeAffinity of profile default-scheduler: 1",
+		"held back by NodeResourcesFit of profile default-scheduler: 1",
+		"shard s1 partitions=256 waiting=0 leased=1 window=1",
+		"",
+	}, "\n")
+	if diff := cmp.Diff(want, h.core.Overview()); diff != "" {
+		t.Fatal(diff)
+	}
 }
 
 func TestTokensDoNotRepeat(t *testing.T) {
@@ -373,5 +387,31 @@ func TestTokensDoNotRepeat(t *testing.T) {
 			t.Fatalf("token %s", token)
 		}
 		seen[token] = true
+	}
+}
+
+// TestAGroupSharesAPartition: pods that carry the same hard rule over zones go to one shard.
+func TestAGroupSharesAPartition(t *testing.T) {
+	h := newHarness(t)
+	h.lead()
+	spread := func(p *corev1.Pod) {
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		}}
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		h.put(name, spread)
+	}
+	h.add("alone", 0)
+	h.ask("s1", 4)
+	want := h.offerOf("a").Partition
+	for _, name := range []string{"b", "c"} {
+		if got := h.offerOf(name).Partition; got != want {
+			t.Errorf("pod %s is in partition %d, its group in %d", name, got, want)
+		}
+	}
+	if got := h.offerOf("alone").Partition; got != ledger.PartitionOf("alone") || got == want {
+		t.Errorf("a pod of its own is in partition %d, want %d", got, ledger.PartitionOf("alone"))
 	}
 }

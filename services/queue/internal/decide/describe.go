@@ -79,11 +79,35 @@ func (c *Core) Leased() map[string]int {
 	return out
 }
 
+// Overview prints how many pods each pool has, which rules hold how many back, and how the
+// load is spread over the shards.
+func (c *Core) Overview() string {
+	var out strings.Builder
+	c.describeSelf(&out)
+	pending := c.Pending()
+	for _, pool := range Pools {
+		fmt.Fprintf(&out, "%s %d\n", pool, pending[pool])
+	}
+	var rules []string
+	for r, pods := range c.rejectors {
+		rules = append(rules, fmt.Sprintf("held back by %s of profile %s: %d\n", r.Plugin, r.Profile, pods))
+	}
+	slices.Sort(rules)
+	out.WriteString(strings.Join(rules, ""))
+	out.WriteString(c.Balance())
+	return out.String()
+}
+
+func (c *Core) describeSelf(out *strings.Builder) {
+	fmt.Fprintf(out, "queue %s leading=%t term=%d facts=%d ledger=%d\n",
+		c.cfg.Queue, c.leases.leading, c.leases.term, c.world.facts.Sequence, c.world.revision)
+}
+
 // Describe prints the pools, each sorted in the order of its next move.
 func (c *Core) Describe() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "queue %s leading=%t term=%d facts=%d ledger=%d\n",
-		c.cfg.Queue, c.leases.leading, c.leases.term, c.world.facts.Sequence, c.world.revision)
+	c.describeSelf(&out)
+	out.WriteString(c.Balance())
 	for _, pool := range Pools {
 		all := c.members(pool)
 		fmt.Fprintf(&out, "%s %d\n", pool, len(all))

@@ -2,8 +2,8 @@
 // when. It is a pure step machine: inputs and the time come in, effects go out as data.
 //
 // Start reading at Core.Step, then Pool (where a pod can be), lease.go (offers), verdict.go
-// (what comes of them), hold.go (what the ledger says) and wake.go (what wakes a parked
-// pod).
+// (what comes of them), hold.go (what the ledger says), wake.go (what wakes a parked pod)
+// and balance.go (when partitions move).
 //
 // Invariants, all of them checked by Core.Check:
 //

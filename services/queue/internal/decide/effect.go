@@ -7,9 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Effect is something to do. The set is closed: SendOffers, Record, Complaint,
-// PodBound, Counted, NextTick. Effects are hints and reports: losing any of them costs time, a number or an
-// explanation, never correctness, so their order does not matter.
+// Effect is something to do. The set is closed: SendOffers, Record, Complaint, MovePartitions,
+// PodBound, Counted, NextTick. Effects are hints and reports: losing any of them costs time, a
+// number or an explanation, never correctness, so their order does not matter.
 type Effect interface {
 	effect()
 }
@@ -28,6 +28,11 @@ type Record struct {
 // Complaint is something for people to mend.
 type Complaint struct {
 	Text string
+}
+
+// MovePartitions says in the ledger who should hold partitions, each at most once.
+type MovePartitions struct {
+	Moves []Move
 }
 
 // PodBound reports the end of a pod's path: its bind was seen in the facts.
@@ -63,12 +68,13 @@ type NextTick struct {
 	At time.Time
 }
 
-func (SendOffers) effect() {}
-func (Record) effect()     {}
-func (Complaint) effect()  {}
-func (PodBound) effect()   {}
-func (Counted) effect()    {}
-func (NextTick) effect()   {}
+func (SendOffers) effect()     {}
+func (Record) effect()         {}
+func (Complaint) effect()      {}
+func (MovePartitions) effect() {}
+func (PodBound) effect()       {}
+func (Counted) effect()        {}
+func (NextTick) effect()       {}
 
 // Events that bring pods into a pool; upstream's names where upstream has the event
 // (pkg/scheduler/framework/events.go), so that dashboards keep working. Changes of the
@@ -97,6 +103,7 @@ type output struct {
 	records []Record
 	// complaints are told when they arise.
 	complaints []Complaint
+	moves      []Move
 	bound      []PodBound
 	counts     Counted
 	tick       time.Time
@@ -129,6 +136,9 @@ func (o *output) effects() []Effect {
 	}
 	for _, e := range o.complaints {
 		out = append(out, e)
+	}
+	if len(o.moves) > 0 {
+		out = append(out, MovePartitions{Moves: o.moves})
 	}
 	for _, e := range o.bound {
 		out = append(out, e)

@@ -49,7 +49,9 @@ type harness struct {
 	// records are the queue's own decisions.
 	records []events.Decision
 	counts  Counted
-	tick    time.Time
+	// after is called at the end of each step with the moves of it.
+	after func([]Move)
+	tick  time.Time
 	// last are the offers of the last step, in order.
 	last []events.Offer
 }
@@ -92,12 +94,15 @@ func testConfig(queue string) Config {
 func (h *harness) step(in Input) {
 	h.t.Helper()
 	h.last = nil
+	var moves []Move
 	for _, effect := range h.core.Step(in, h.now) {
 		switch e := effect.(type) {
 		case SendOffers:
 			h.received(e)
 		case Record:
 			h.records = append(h.records, e.Decision)
+		case MovePartitions:
+			moves = append(moves, e.Moves...)
 		case PodBound:
 			h.bound = append(h.bound, e)
 		case Counted:
@@ -122,6 +127,9 @@ func (h *harness) step(in Input) {
 			h.t.Fatalf("after %T: %s is due in %s at %s, the next tick is at %s",
 				in, e.pod.UID, e.pool(), h.core.timeOf(due), h.tick)
 		}
+	}
+	if h.after != nil {
+		h.after(moves)
 	}
 }
 

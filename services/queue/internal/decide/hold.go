@@ -29,6 +29,7 @@ func (in LedgerMoved) apply(c *Core, now moment) {
 			c.vanished(h, now)
 		}
 	}
+	c.leases.balance.told(&in, now)
 	if in.Owners != nil && *in.Owners != c.world.owners {
 		c.owned(*in.Owners, now)
 	}

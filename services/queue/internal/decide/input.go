@@ -55,6 +55,10 @@ type LedgerMoved struct {
 	Holds    []Hold
 	// Owners names the member that holds each partition, "" for none; nil if unchanged.
 	Owners *[ledger.Partitions]string
+	// Wanted names the member that should hold each partition instead of whom the hash says,
+	// "" for none; nil if unchanged. Shards are the live ones; nil if unchanged.
+	Wanted *[ledger.Partitions]string
+	Shards []string
 }
 
 // Decided carries records of the decisions log, in order. CaughtUp says that everything

@@ -187,9 +187,11 @@ func (c *Core) covered(e *entry) bool {
 	return true
 }
 
-// parkLike parks a pod by its lane's newest verdict.
+// parkLike parks a pod by its lane's newest verdict, which counts for its backoff as one of
+// its own would: or ten thousand pods that every deletion wakes would be moved every second.
 func (c *Core) parkLike(e *entry, now moment) {
 	r := &e.lane.rejected
+	e.verdict.rejections++
 	e.verdict.factSequence, e.verdict.ledgerRevision, e.verdict.message = r.factSequence, r.ledgerRevision, r.message
 	c.backOff(e, now)
 	c.enter(e, c.bags.parked, eventAttemptFailure, now)

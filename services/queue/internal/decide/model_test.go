@@ -452,7 +452,7 @@ func (m *model) ledgerMoved(in LedgerMoved) {
 	}
 }
 
-func (m *model) ownerOf(p *modelPod) string { return m.owners[ledger.PartitionOf(p.pod.UID)] }
+func (m *model) ownerOf(p *modelPod) string { return m.owners[partitionOf(p.pod)] }
 
 func (m *model) reserved(uid string) {
 	p, known := m.pods[uid]

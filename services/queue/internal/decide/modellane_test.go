@@ -53,6 +53,7 @@ func (m *model) openLanes() {
 			p := slices.MinFunc(blocked, offerOrder)
 			if m.covered(p, l) {
 				p.factSequence, p.ledgerRevision = l.factSequence, l.ledgerRevision
+				p.rejections++
 				m.backOff(p)
 				m.enter(p, PoolParked)
 			} else if m.out(key) < l.width {

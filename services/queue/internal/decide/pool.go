@@ -57,7 +57,7 @@ type entry struct {
 	// last attempt was answered. entered is when it came into its pool, seen when the queue
 	// first knew it.
 	queued, entered, seen moment
-	// partition of the pod: a function of its UID.
+	// partition of the pod, or of its group: see partitionOf.
 	partition int32
 	// sequence is what a shard must have applied to decide about this pod: the pod's own
 	// version, and the event that woke it.

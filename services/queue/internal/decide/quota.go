@@ -160,6 +160,14 @@ func (q *quotas) turn(s *space) {
 	}
 }
 
+// headMoved gives a namespace a turn whose line a pod has left, or moved in: who is first
+// now may find room.
+func (q *quotas) headMoved(e *entry) {
+	if s, ok := q.spaces[e.pod.Namespace]; ok && e.early == s.waiting {
+		q.turn(s)
+	}
+}
+
 func (s *space) hasRoom(e *entry) bool {
 	return s.problem == "" && s.used.plus(s.leaving).plus(asks(e.pod)).within(s.budget)
 }
@@ -168,19 +176,24 @@ func (s *space) hasRoom(e *entry) bool {
 func (c *Core) budgetChanged(name string, now *state.Object) {
 	s := c.quotas.space(name)
 	s.budget, s.problem = unlimited, ""
-	if now == nil {
-		return
-	}
-	text, ok := now.API.GetAnnotations()[QuotaAnnotation]
-	if ok {
-		var err error
-		if s.budget, err = parseQuota(text); err != nil {
-			s.budget = unlimited
-			s.problem = fmt.Sprintf("namespace %s: annotation %s: %v", name, QuotaAnnotation, err)
-			c.out.complaints = append(c.out.complaints, Complaint{Text: s.problem})
-		}
+	if now != nil {
+		c.readBudget(s, now)
 	}
 	c.quotas.turn(s)
+}
+
+func (c *Core) readBudget(s *space, from *state.Object) {
+	text, ok := from.API.GetAnnotations()[QuotaAnnotation]
+	if !ok {
+		return
+	}
+	budget, err := parseQuota(text)
+	if err != nil {
+		s.problem = fmt.Sprintf("namespace %s: annotation %s: %v", s.name, QuotaAnnotation, err)
+		c.out.complaints = append(c.out.complaints, Complaint{Text: s.problem})
+		return
+	}
+	s.budget = budget
 }
 
 // usageChanged takes in a pod of any scheduler as it was and as it is.
@@ -240,13 +253,16 @@ func (c *Core) ungateSeen(uid string, now moment) {
 }
 
 // queueForQuota lets a gated pod wait for room, if there is nothing else that it waits for.
+// For one that waits already, it takes in that it asks for something else now.
 func (c *Core) queueForQuota(e *entry) {
-	if _, going := c.quotas.leaving[e.pod.UID]; going || e.early != nil || !waitsForQuota(e.pod) {
+	if _, going := c.quotas.leaving[e.pod.UID]; going || !waitsForQuota(e.pod) {
 		return
 	}
 	s := c.quotas.space(e.pod.Namespace)
-	e.early = s.waiting
-	s.waiting.put(e)
+	if e.early == nil {
+		e.early = s.waiting
+		s.waiting.put(e)
+	}
 	c.quotas.turn(s)
 }
 

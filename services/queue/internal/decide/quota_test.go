@@ -187,3 +187,42 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	h.lead()
 	h.wantLet("s0", "s1", "l0", "s2", "s3", "s4", "s5", "l1", "s6", "s7", "l2", "l3")
 }
+
+// TestWhoIsFirstNow: when the head of the line goes, asks for less, or is overtaken, whoever
+// is first then gets what room there is, without waiting for another change.
+func TestWhoIsFirstNow(t *testing.T) {
+	for name, change := range map[string]func(h *harness){
+		"the head goes":          func(h *harness) { h.remove("large") },
+		"the head has ended":     func(h *harness) { h.put("large", ended) },
+		"the head asks for less": func(h *harness) { h.put("large", smaller) },
+		"the head is overtaken":  func(h *harness) { h.put("small", moreUrgent) },
+		"the namespace goes": func(h *harness) {
+			ns := &state.Object{Kind: events.KindNamespace, Name: "ns"}
+			h.facts(state.Changes{Others: []state.ObjectChange{{Kind: events.KindNamespace, Before: ns}}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t)
+			h.lead()
+			h.budget("ns", "requests.cpu=2")
+			h.gated("ns", "large", "4")
+			h.gated("ns", "small", "1")
+			h.wantLet()
+			change(h)
+			if len(h.let()) == 0 {
+				t.Errorf("nobody goes\n%s", h.core.Describe())
+			}
+		})
+	}
+}
+
+func smaller(p *corev1.Pod) {
+	p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("1")
+}
+
+func ended(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
+
+func moreUrgent(p *corev1.Pod) {
+	priority := int32(5)
+	p.Spec.Priority = &priority
+}

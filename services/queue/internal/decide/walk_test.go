@@ -50,7 +50,7 @@ func TestWalk(t *testing.T) {
 		}
 	}
 	t.Logf("did %v", total)
-	for _, what := range []string{"woken", "quarantined", "restarted", "early", "placed"} {
+	for _, what := range []string{"woken", "quarantined", "restarted", "early", "placed", "moved"} {
 		if total[what] == 0 && *walkSteps >= 100_000 {
 			t.Errorf("the walks are lopsided: %s never happened", what)
 		}
@@ -76,7 +76,7 @@ type walk struct {
 	memories []memoir
 	names    int
 	live     map[string]bool
-	owners   [ledger.Partitions]string
+	holders
 	replicas [2]*replica
 	terms    int64
 	// ungated are the pods whose gate a binder is to remove.
@@ -97,6 +97,9 @@ type logs struct {
 	told     []events.SequencedDecision
 	rejected map[string]uint64
 }
+
+// holders are who holds the partitions, and who should.
+type holders struct{ owners, wanted [ledger.Partitions]string }
 
 type given struct {
 	events.Offer
@@ -236,8 +239,8 @@ func (w *walk) remember() {
 }
 
 func (w *walk) ledgerList() LedgerMoved {
-	owners := w.owners
-	in := LedgerMoved{Reset: true, Revision: w.revision, Owners: &owners}
+	owners, wanted := w.owners, w.wanted
+	in := LedgerMoved{Reset: true, Revision: w.revision, Owners: &owners, Wanted: &wanted, Shards: []string{"s1", "s2"}}
 	for _, uid := range slices.Sorted(maps.Keys(w.live)) {
 		in.Holds = append(in.Holds, Hold{PodUID: uid, Live: true})
 	}
@@ -277,6 +280,7 @@ func (w *walk) step(r *replica, in Input) {
 	var got []offer
 	var tokens []string
 	var records []events.Decision
+	var moves []Move
 	for _, effect := range r.core.Step(in, w.now) {
 		switch e := effect.(type) {
 		case SendOffers:
@@ -287,6 +291,8 @@ func (w *walk) step(r *replica, in Input) {
 			}
 		case Record:
 			records = append(records, e.Decision)
+		case MovePartitions:
+			moves = append(moves, e.Moves...)
 		case Counted:
 			w.count(e)
 		}
@@ -307,6 +313,64 @@ func (w *walk) step(r *replica, in Input) {
 			w.mayGo(d.Pod.UID)
 		}
 		w.tell(d)
+	}
+	w.want(moves)
+}
+
+// want puts into the ledger what a leader wants of partitions.
+func (w *walk) want(moves []Move) {
+	if len(moves) == 0 {
+		return
+	}
+	for _, m := range moves {
+		if w.wanted[m.Partition] == m.To {
+			w.fatalf("partition %d is wanted with %q already", m.Partition, m.To)
+		}
+		w.wanted[m.Partition] = m.To
+	}
+	w.did["moved"] += len(moves)
+	w.revision++
+	wanted := w.wanted
+	w.all(LedgerMoved{Revision: w.revision, Wanted: &wanted})
+}
+
+// handOver has shards do what is wanted of some partitions: a holder releases, another takes.
+func (w *walk) handOver() {
+	for p, member := range w.wanted {
+		switch {
+		case member == "" || w.owners[p] == member || w.chance(50):
+		case w.owners[p] == "":
+			w.owners[p] = member
+		default:
+			w.owners[p] = ""
+		}
+	}
+	w.revision++
+	owners := w.owners
+	w.all(LedgerMoved{Revision: w.revision, Owners: &owners})
+}
+
+// wantElsewhere is another leader at work, or an old word of one; members come and go.
+func (w *walk) wantElsewhere() {
+	wanted := w.wanted
+	for range 1 + w.IntN(10) {
+		wanted[w.IntN(len(wanted))] = one(w, []string{"s1", "s2", "s9", ""})
+	}
+	w.wanted = wanted
+	w.revision++
+	in := LedgerMoved{Revision: w.revision, Wanted: &wanted, Shards: []string{"s1", "s2"}}
+	if w.chance(30) {
+		in.Shards = in.Shards[:w.IntN(2)]
+	}
+	w.all(in)
+}
+
+// quiet lets seconds pass one by one, in which shards ask and nothing else happens.
+func (w *walk) quiet() {
+	for range 4 + w.IntN(8) {
+		w.now = w.now.Add(time.Second)
+		w.all(WorkAsked{Request: events.WorkRequest{Shard: "s2", Window: 6}})
+		w.all(WorkAsked{Request: events.WorkRequest{Shard: "s1", Window: 1}})
 	}
 }
 
@@ -352,7 +416,7 @@ func (w *walk) next() {
 		{3, w.changeNode}, {1, w.removeNode}, {4, w.reserve}, {4, w.release}, {1, w.moveOwners}, {12, w.ask},
 		{16, w.decide}, {3, w.redeliver}, {6, w.conditionShown}, {6, w.pass}, {1, w.changeLeader}, {1, w.kill},
 		{1, w.relist}, {1, w.nonsense},
-		{1, w.remember}, {2, w.changeBudget}, {4, w.removeGate},
+		{1, w.remember}, {2, w.changeBudget}, {4, w.removeGate}, {2, w.handOver}, {1, w.wantElsewhere}, {1, w.quiet},
 	}
 	total := 0
 	for _, s := range steps {

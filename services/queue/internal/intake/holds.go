@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state"
 
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
@@ -38,7 +39,13 @@ func (h *Holds) Fold(b ledger.ViewBatch, facts *state.Snapshot) (decide.LedgerMo
 		out.Holds = append(out.Holds, h.hold(uid, facts))
 	}
 	if changes.Reset || len(changes.Partitions) > 0 {
-		out.Owners = h.owners()
+		out.Owners, out.Wanted = h.owners(), h.wanted()
+	}
+	if changes.Reset || changes.Members {
+		out.Shards = []string{}
+		for _, m := range h.view.Members(membership.RoleScheduler) {
+			out.Shards = append(out.Shards, m.ID)
+		}
 	}
 	return out, nil
 }
@@ -63,6 +70,14 @@ func (h *Holds) owners() *[ledger.Partitions]string {
 	var out [ledger.Partitions]string
 	for p, owner := range h.view.Owners() {
 		out[p] = owner.Member
+	}
+	return &out
+}
+
+func (h *Holds) wanted() *[ledger.Partitions]string {
+	var out [ledger.Partitions]string
+	for p, member := range h.view.Wanted() {
+		out[p] = member
 	}
 	return &out
 }

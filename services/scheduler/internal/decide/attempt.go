@@ -239,6 +239,9 @@ func (c *Core) entryOf(a *attempt) (ledger.Entry, error) {
 		Requests:   a.pod.Requests.Map(),
 		NonZeroCPU: a.pod.NonZero.MilliCPU, NonZeroMemory: a.pod.NonZero.Memory,
 	}
+	if a.offer.Partition != e.Partition() {
+		e.GroupPartition = a.offer.Partition + 1
+	}
 	for _, p := range a.pod.Ports {
 		e.Ports = append(e.Ports, ledger.HostPort{IP: p.IP, Protocol: p.Protocol, Port: p.Port})
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 )
 
@@ -98,6 +99,24 @@ func TestUnplaceablePodIsToldWhy(t *testing.T) {
 	}
 	if d[0].Token == "" || d[0].Attempt != 1 || d[0].NodesTotal != 1 {
 		t.Errorf("verdict lacks its token, attempt or nodes: %+v", d[0])
+	}
+}
+
+// The queue says which partition a pod belongs to: its reservation is made under the epoch of
+// that one, and says so.
+func TestAReservationIsOfThePartitionOffered(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	w.addNode("n0", 10)
+	w.addPod("p0")
+	w.settle()
+	w.offer()
+	s := w.shards[0]
+	group := (s.offers[0].Partition + 1) % ledger.Partitions
+	s.offers[0].Partition = group
+	w.settle()
+	docs := w.docs()
+	if len(docs) != 1 || len(docs[0].Entries) != 1 || docs[0].Entries[0].Partition() != group {
+		t.Errorf("documents %+v, want one reservation of partition %d", docs, group)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -83,7 +82,7 @@ func (b *bench) run(ctx context.Context, c contender, mode string) (result, erro
 	ground, err := b.open(ctx)
 	var r result
 	if err == nil {
-		r, err = ground.measure(ctx, c, mode, b.workload())
+		r, err = ground.measure(ctx, c, mode, b)
 	}
 	// The end comes even when ctx is over.
 	ending, cancelEnding := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
@@ -114,7 +113,7 @@ func (b *bench) open(ctx context.Context) (*ground, error) {
 	if err != nil {
 		return g, err
 	}
-	if err := makeNamespace(ctx, g.cluster.Client); err != nil {
+	if err := makeNamespace(ctx, g.cluster.Client, namespace); err != nil {
 		return g, err
 	}
 	g.seen, err = watchPods(ctx, g.cluster.Rest, b.pods)
@@ -135,9 +134,15 @@ func (g *ground) close(ctx context.Context) error {
 }
 
 // measure is steps 1 to 4 of a run.
-func (g *ground) measure(ctx context.Context, c contender, mode string, pods []*corev1.Pod) (result, error) {
+func (g *ground) measure(ctx context.Context, c contender, mode string, b *bench) (result, error) {
+	pods := b.workload()
 	r := result{Contender: c.name, Mode: mode, Pods: len(pods)}
-	start := func() error { return c.start(ctx, &g.field, &g.running) }
+	start := func() error {
+		if err := c.start(ctx, &g.field, &g.running); err != nil {
+			return err
+		}
+		return g.prepare(ctx, b.blocked, b.leaving)
+	}
 	create := func() error { return harness.CreatePods(ctx, g.cluster.Client, pods) }
 	first, second := start, create
 	if mode == drain {
@@ -153,6 +158,7 @@ func (g *ground) measure(ctx context.Context, c contender, mode string, pods []*
 	}
 	// 2. What the clock is about.
 	begin := time.Now()
+	defer leave(ctx, g.cluster.Client, b.leaving)()
 	if err := second(); err != nil {
 		return r, err
 	}
@@ -195,28 +201,19 @@ func (g *ground) audit(ctx context.Context, pods int) error {
 func (b *bench) workload() []*corev1.Pod {
 	pods := make([]*corev1.Pod, b.pods)
 	for i := range pods {
-		pods[i] = &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("pod-%05d", i)},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{
-				Name: "app", Image: "example.com/app:1",
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-					corev1.ResourceCPU:    resource.MustParse("100m"),
-					corev1.ResourceMemory: resource.MustParse("500Mi"),
-				}},
-			}}},
-		}
+		pods[i] = newPod(namespace, fmt.Sprintf("pod-%05d", i), "100m")
 	}
 	return pods
 }
 
-func makeNamespace(ctx context.Context, client kubernetes.Interface) error {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+func makeNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if _, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	return harness.Eventually(ctx, accountWithin, "the namespace has its service account",
 		func(ctx context.Context) (string, error) {
-			_, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
+			_, err := client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
 			if err != nil {
 				return err.Error(), nil
 			}

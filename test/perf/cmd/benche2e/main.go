@@ -6,7 +6,8 @@
 // In mode live the scheduler runs and pods arrive as fast as parallel clients can create them;
 // latency is from the watch event that shows the pod to the one that shows its node, both at the
 // time this program received them. In mode drain the pods exist before the scheduler starts, so
-// what is measured is how fast it works when nothing but itself limits it.
+// what is measured is how fast it works when nothing but itself limits it. Other pods can be
+// there in mode live: blocked ones that fit nowhere, and ones that go while it runs.
 //
 // After each run the cluster is audited from the API server's own state; a finding fails the
 // whole measurement, because a fast wrong placement is not a result.
@@ -16,6 +17,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -41,6 +43,7 @@ func main() {
 // options are the command line.
 type options struct {
 	runs, pods        int
+	blocked, leaving  int
 	contenders, modes []string
 	nodes, out        string
 	timeout           time.Duration
@@ -69,6 +72,8 @@ func parse(args []string) (options, error) {
 	set := flag.NewFlagSet("benche2e", flag.ContinueOnError)
 	set.IntVar(&o.runs, "runs", 1, "runs of each contender in each mode; 3 or more to report")
 	set.IntVar(&o.pods, "pods", 5000, "pods per run, 100m CPU and 500Mi each")
+	set.IntVar(&o.blocked, "blocked", 0, "pods beside them that fit nowhere, in mode live")
+	set.IntVar(&o.leaving, "leaving", 0, "pods beside them that are deleted meanwhile, in mode live")
 	set.StringVar(&list, "contenders", strings.Join(contenderNames(), ","), "who runs, separated by commas")
 	set.StringVar(&modes, "modes", "live,drain", "live, drain or both")
 	set.StringVar(&o.nodes, "nodes", "tools/cluster/examples/bench-nodes.yaml", "node file of the cluster driver")
@@ -87,6 +92,9 @@ func parse(args []string) (options, error) {
 		if name != live && name != drain {
 			return o, fmt.Errorf("--modes: %q: want %s, %s or both", name, live, drain)
 		}
+	}
+	if o.blocked+o.leaving > 0 && slices.Contains(o.modes, drain) {
+		return o, errors.New("--blocked, --leaving: want --modes live with them")
 	}
 	if o.runs < 1 || o.pods < 1 {
 		return o, fmt.Errorf("--runs: %d, --pods: %d: want at least 1 of each", o.runs, o.pods)

@@ -29,8 +29,11 @@ type report struct {
 	Berth string `json:"berth"`
 	Peer  string `json:"peer"`
 	// Nodes is the node file, Config what every contender got.
-	Nodes  string `json:"nodes"`
-	Config string `json:"config"`
+	Nodes string `json:"nodes"`
+	// Blocked and Leaving are how many other pods there are.
+	Blocked int    `json:"blocked,omitempty"`
+	Leaving int    `json:"leaving,omitempty"`
+	Config  string `json:"config"`
 
 	Results []result `json:"results"`
 }
@@ -48,6 +51,7 @@ func (b *bench) report(ctx context.Context, results []result) error {
 		Time: time.Now().UTC().Truncate(time.Second), Processors: runtime.NumCPU(), Go: runtime.Version(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH, Load: loadAverage(),
 		Berth: strings.TrimSpace(version.Stdout), Peer: peerVersion, Nodes: b.nodes, Config: config, Results: results,
+		Blocked: b.blocked, Leaving: b.leaving,
 	}
 	raw, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -84,6 +88,9 @@ func (r report) markdown() string {
 	fmt.Fprintf(&b, "# Side by side with kube-scheduler\n\n%s, %s. %s; %d processors, %s, load %s.\n",
 		r.Berth, r.Peer, r.Time.Format(time.RFC3339), r.Processors, r.Platform, r.Load)
 	fmt.Fprintf(&b, "Nodes: `%s`. All placements of all runs passed the audit. Medians over the runs.\n", r.Nodes)
+	if r.Blocked+r.Leaving > 0 {
+		fmt.Fprintf(&b, "Beside them, %d pods that fit nowhere, and %d that are deleted.\n", r.Blocked, r.Leaving)
+	}
 	for _, mode := range []string{live, drain} {
 		rows := r.rows(mode)
 		if len(rows) == 0 {

@@ -1,0 +1,79 @@
+package commit
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/decide"
+)
+
+const (
+	// moveBuffer is how many rounds of moves may wait for the ledger. The core waits for one
+	// to show before it decides the next, so more than one waits only while leaders change.
+	moveBuffer = 4
+	// moveTimeout bounds one attempt at the ledger.
+	moveTimeout = 5 * time.Second
+)
+
+// Mover says in the ledger who should hold partitions. What cannot be said is dropped and
+// logged: if it still helps, the core decides it again.
+type Mover struct {
+	store  ledger.Store
+	logger *slog.Logger
+	moves  chan []decide.Move
+}
+
+// NewMover returns a mover; Run must be called for it to write anything.
+func NewMover(store ledger.Store, logger *slog.Logger) *Mover {
+	return &Mover{store: store, logger: logger, moves: make(chan []decide.Move, moveBuffer)}
+}
+
+// Move hands moves over that belong together, at most ledger.MaxTxnOps, each of another
+// partition. It never blocks.
+func (m *Mover) Move(moves []decide.Move) {
+	select {
+	case m.moves <- moves:
+	default:
+		m.logger.Warn("moves of partitions were dropped, too many wait for the ledger", "partitions", len(moves))
+	}
+}
+
+// Run writes what is handed over until ctx ends, and then returns nil.
+func (m *Mover) Run(ctx context.Context) error {
+	for {
+		select {
+		case moves := <-m.moves:
+			if err := m.write(ctx, moves); err != nil && ctx.Err() == nil {
+				m.logger.Warn("partitions do not move", "partitions", len(moves), "error", err)
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (m *Mover) write(ctx context.Context, moves []decide.Move) error {
+	wants := make(map[int32]string, len(moves))
+	for _, move := range moves {
+		wants[move.Partition] = move.To
+	}
+	txn, err := ledger.WantPartitions(wants)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	if _, err := m.store.Commit(ctx, txn); err != nil {
+		return err
+	}
+	for _, move := range moves {
+		telemetry.PartitionMoved(string(move.Reason))
+		m.logger.Info("a partition moves", "partition", move.Partition, "from", move.From, "to", move.To,
+			"reason", move.Reason, "waiting", move.Pods)
+	}
+	return nil
+}

@@ -1,0 +1,343 @@
+package decide
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// The hash gives the shards equal shares of the partitions, and so equal shares of the pods
+// on average; now and then it does not, or a shard is slower than others, or hangs. If a
+// shard has nothing to do while another has a backlog, partitions of the other are wanted
+// with the first: the queue says so in the ledger and the shards hand over. Whole partitions
+// move, so pods that share one stay together.
+//
+// Nothing moves for what passes by itself, and nothing to and fro: one must have been idle,
+// and the other busy, without a break for balanceAfter; a move must leave the other with no
+// less than the first then has; after a round that moved anything the next waits until its
+// effect can be seen; and who has got something gives nothing for balanceHold, unless it
+// hangs, nor gets anything who has given. What is wanted is taken back when who was named is
+// gone, and when nobody had much to do for balanceEven: that nobody has a backlog may be
+// thanks to what has moved.
+const (
+	// balanceEvery is the time between two looks.
+	balanceEvery = time.Second
+	// balanceAfter is how long shards must have been idle and busy. silentAfter is how long a
+	// shard that asks for nothing may keep pods waiting: it may be reading the facts.
+	balanceAfter = 5 * time.Second
+	silentAfter  = 15 * time.Second
+	// balanceSettle is the wait after a round that moved something, balanceHandover the
+	// longest one for what it wanted to be so.
+	balanceSettle   = 5 * time.Second
+	balanceHandover = 30 * time.Second
+	balanceHold     = 5 * time.Minute
+	balanceEven     = 10 * time.Minute
+	// balanceGone is how long a member that was named may be away.
+	balanceGone = time.Minute
+	// balanceBatch is how many partitions one round moves at most, and balanceShare the part
+	// of its own that a working shard loses at once: a backlog is no measure of what comes,
+	// so half of it may be far more than half of the load.
+	balanceBatch = 32
+	balanceShare = 8
+	// busyWindows: so many of its windows wait at least for a shard that is busy. Less is
+	// handed out before anything could have moved.
+	busyWindows = 2
+)
+
+// partitionOf is the partition of a pod: that of its group, if it has one. It never changes.
+func partitionOf(p *state.Pod) int32 {
+	if g := p.Group(); g != "" {
+		return ledger.PartitionOf(g)
+	}
+	return ledger.PartitionOf(p.UID)
+}
+
+// MoveReason is why a partition is wanted elsewhere. The set is closed.
+type MoveReason string
+
+// The reasons.
+const (
+	// MoveBacklog: its holder has a backlog, another shard nothing to do.
+	MoveBacklog MoveReason = "backlog"
+	// MoveSilent: its pods wait for a holder that asks for no work.
+	MoveSilent MoveReason = "silent"
+	// MoveGone: who was named for it is gone.
+	MoveGone MoveReason = "gone"
+	// MoveEven: there has been no backlog for long.
+	MoveEven MoveReason = "even"
+)
+
+// Move is one partition that should change hands.
+type Move struct {
+	Partition int32
+	// From holds it ("" for nobody), To should; with an empty To whom the hash says.
+	From, To string
+	Reason   MoveReason
+	// Pods of it may be offered now.
+	Pods int
+}
+
+// balance is what the queue knows of the load, and what it has done about it.
+type balance struct {
+	// wanted is what the ledger says, changed when that last changed, or was first seen.
+	wanted  [ledger.Partitions]string
+	changed [ledger.Partitions]moment
+	// members are the live shards, nil while the ledger has not told; absent since when a
+	// member that is wanted is not one of them.
+	members map[string]bool
+	absent  map[string]moment
+	// sent is when moves were decided that the ledger does not show yet, 0 for none.
+	sent moment
+	// looked is the time of the last look, astir when some shard had much to do last, rest
+	// until when nothing moves.
+	looked, astir, rest moment
+}
+
+// load is a shard as one look sees it.
+type load struct {
+	*shard
+	// pods may be offered.
+	pods int
+	// asks: it has asked for work, and has not missed its heartbeats since.
+	asks bool
+}
+
+// told takes in what the ledger says about who should hold partitions, and who lives.
+func (b *balance) told(in *LedgerMoved, now moment) {
+	if in.Wanted != nil {
+		for p, member := range in.Wanted {
+			if b.wanted[p] != member {
+				b.wanted[p], b.changed[p], b.sent = member, now, 0
+			}
+		}
+	}
+	if in.Shards != nil {
+		b.members = make(map[string]bool, len(in.Shards))
+		for _, id := range in.Shards {
+			b.members[id] = true
+		}
+	}
+}
+
+// miss keeps since when members that are wanted are away.
+func (b *balance) miss(now moment) {
+	absent := map[string]moment{}
+	for _, member := range b.wanted {
+		if member == "" || b.members == nil || b.members[member] {
+			continue
+		}
+		if absent[member] = b.absent[member]; absent[member] == 0 {
+			absent[member] = now
+		}
+	}
+	b.absent = absent
+}
+
+// nextLook is when the balance must be looked at, 0 for never: as long as pods wait, or
+// something is wanted that may have to be taken back.
+func (c *Core) nextLook() moment {
+	idle := c.bags.activeCount == 0 && c.leases.balance.wanted == [ledger.Partitions]string{}
+	if !c.leases.leading || !c.history.caughtUp || idle {
+		return 0
+	}
+	return max(c.leases.balance.looked.add(balanceEvery), c.clock.now)
+}
+
+// rebalance looks at the load, once in balanceEvery, and moves partitions if need be.
+func (c *Core) rebalance(now moment) {
+	b := &c.leases.balance
+	if next := c.nextLook(); next == 0 || next > now {
+		return
+	}
+	// Between looks that are far apart anything may have been.
+	fresh := b.looked == 0 || now > b.looked.add(2*balanceEvery)
+	b.looked = now
+	loads := c.loads()
+	for _, l := range loads {
+		l.note(fresh, now)
+		if l.works() || fresh {
+			b.astir = now
+		}
+	}
+	b.miss(now)
+	if now < b.rest || c.handingOver(now) {
+		return
+	}
+	moves := c.takeBack(now)
+	if len(moves) == 0 {
+		moves = c.relieve(loads, now)
+	}
+	if len(moves) > 0 {
+		b.sent, b.rest = now, now.add(balanceSettle)
+		c.out.moves = moves
+	}
+}
+
+func (c *Core) loads() []load {
+	loads := make([]load, 0, len(c.leases.order))
+	for _, s := range c.leases.order {
+		l := load{shard: s, asks: s.window > 0 && !c.silent(s, c.clock.now)}
+		for _, p := range s.partitions {
+			l.pods += c.bags.active[p].Len()
+		}
+		loads = append(loads, l)
+	}
+	return loads
+}
+
+// works says whether a shard has anything waiting, or more than half of its window in hand.
+func (l load) works() bool { return l.pods > 0 || 2*l.leased > max(l.window, 1) }
+
+// note keeps since when a shard has been idle or busy. One that asks for nothing is busy
+// with any pod.
+func (l load) note(fresh bool, now moment) {
+	busy := l.pods > 0
+	if l.asks {
+		busy = l.pods >= busyWindows*l.window
+	}
+	idle := l.asks && !l.works()
+	for _, s := range []struct {
+		is    bool
+		since *moment
+	}{{busy, &l.busySince}, {idle, &l.idleSince}} {
+		switch {
+		case !s.is:
+			*s.since = 0
+		case fresh || *s.since == 0:
+			*s.since = now
+		}
+	}
+}
+
+// handingOver says whether what is wanted is not yet so, and may still come.
+func (c *Core) handingOver(now moment) bool {
+	b := &c.leases.balance
+	if b.sent != 0 && b.sent.add(balanceHandover) > now {
+		return true
+	}
+	for p, member := range b.wanted {
+		if b.members[member] && c.world.owners[p] != member && b.changed[p].add(balanceHandover) > now {
+			return true
+		}
+	}
+	return false
+}
+
+// takeBack finds what need not be wanted any more.
+func (c *Core) takeBack(now moment) []Move {
+	b := &c.leases.balance
+	even := lasted(b.astir, balanceEven, now)
+	var moves []Move
+	for p, member := range b.wanted {
+		since, absent := b.absent[member]
+		gone := absent && since.add(balanceGone) <= now
+		if member == "" || !gone && !even || len(moves) == balanceBatch {
+			continue
+		}
+		m := Move{Partition: int32(p), From: c.world.owners[p], Reason: MoveEven, Pods: c.bags.active[p].Len()}
+		if gone {
+			m.Reason = MoveGone
+		}
+		moves = append(moves, m)
+	}
+	return moves
+}
+
+// relieve moves partitions from the shard with the largest backlog to shards that have
+// nothing to do.
+func (c *Core) relieve(loads []load, now moment) []Move {
+	var idle, busy []load
+	for _, l := range loads {
+		patience := balanceAfter
+		if !l.asks {
+			patience = silentAfter
+		}
+		switch {
+		case lasted(l.idleSince, balanceAfter, now) && !recently(l.gave, now):
+			idle = append(idle, l)
+		case lasted(l.busySince, patience, now) && !(l.asks && recently(l.got, now)):
+			busy = append(busy, l)
+		}
+	}
+	if len(idle) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(busy, func(a, b load) int { return cmp.Compare(b.pods, a.pods) })
+	for _, from := range busy {
+		if moves := c.spread(from, idle, now); len(moves) > 0 {
+			return moves
+		}
+	}
+	return nil
+}
+
+// lasted says whether something that began at since has been for so long.
+func lasted(since moment, d time.Duration, now moment) bool { return since != 0 && since.add(d) <= now }
+
+func recently(then, now moment) bool { return then != 0 && then.add(balanceHold) > now }
+
+// spread moves partitions of one shard to others, the largest first, each to where least
+// waits. What goes leaves at least as much as it makes there, if the shard works at all.
+func (c *Core) spread(from load, to []load, now moment) []Move {
+	movable := slices.DeleteFunc(slices.Clone(from.partitions), func(p int32) bool {
+		// What is wanted elsewhere already has been asked for: asking again would not help.
+		asked := c.leases.balance.wanted[p] != "" && c.leases.balance.wanted[p] != from.id
+		return asked || c.bags.active[p].Len() == 0 || from.alone != nil && from.alone.partition == p
+	})
+	slices.SortStableFunc(movable, func(p, q int32) int {
+		return cmp.Compare(c.bags.active[q].Len(), c.bags.active[p].Len())
+	})
+	reason, most := MoveBacklog, min(max(len(from.partitions)/balanceShare, 1), balanceBatch)
+	if !from.asks {
+		reason, most = MoveSilent, balanceBatch
+	}
+	var moves []Move
+	left, to := from.pods, slices.Clone(to)
+	for _, p := range movable {
+		if len(moves) == most {
+			break
+		}
+		n := c.bags.active[p].Len()
+		least := slices.MinFunc(to, func(a, b load) int { return cmp.Compare(a.pods, b.pods) })
+		if reason == MoveBacklog && least.pods+n > left-n {
+			continue
+		}
+		left -= n
+		to[slices.Index(to, least)].pods += n
+		moves = append(moves, Move{Partition: p, From: from.id, To: least.id, Reason: reason, Pods: n})
+		from.gave, least.got = now, now
+	}
+	return moves
+}
+
+// Balance says what is wanted of partitions and how the shards stand, for people.
+func (c *Core) Balance() string {
+	var out strings.Builder
+	for _, l := range c.loads() {
+		fmt.Fprintf(&out, "shard %s partitions=%d waiting=%d leased=%d window=%d",
+			l.id, len(l.partitions), l.pods, l.leased, l.window)
+		if l.busySince != 0 {
+			fmt.Fprintf(&out, " busy for %s", time.Duration(c.clock.now-l.busySince))
+		}
+		if l.idleSince != 0 {
+			fmt.Fprintf(&out, " idle for %s", time.Duration(c.clock.now-l.idleSince))
+		}
+		out.WriteByte('\n')
+	}
+	byMember := map[string][]string{}
+	for p, member := range c.leases.balance.wanted {
+		if member != "" {
+			byMember[member] = append(byMember[member], fmt.Sprint(p))
+		}
+	}
+	for _, member := range slices.Sorted(maps.Keys(byMember)) {
+		fmt.Fprintf(&out, "wanted with %s: partitions %s\n", member, strings.Join(byMember[member], ", "))
+	}
+	return out.String()
+}

@@ -1,0 +1,187 @@
+package conformance
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+)
+
+// metricsOf names in the environment whose metrics a run of this test is to print, and that
+// it is to do nothing else: one process cannot register two metrics of one name.
+const metricsOf = "CONFORMANCE_METRICS_OF"
+
+const metricPrefix = "scheduler_"
+
+// family is what dashboards and alerts rely on in one metric.
+type family struct {
+	Type, Stability string
+	// Series are the label sets, as name="value",…; each side was told the same.
+	Series []string
+	// Buckets are the upper bounds of a histogram.
+	Buckets []float64
+}
+
+// TestMetrics: those of pkg/telemetry under kube-scheduler's prefix are kube-scheduler's, by
+// name, type, stability, labels and buckets.
+func TestMetrics(t *testing.T) {
+	sides := map[string]func(){"ours": tellOurs, "upstream": tellUpstream}
+	if tell := sides[os.Getenv(metricsOf)]; tell != nil {
+		tell()
+		text, err := json.Marshal(families(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("\n%s%s\n", metricsOf, text)
+		return
+	}
+	want, got := familiesOf(t, "upstream"), familiesOf(t, "ours")
+	for name, f := range got {
+		upstream, ok := want[name]
+		if !ok {
+			t.Errorf("%s: kube-scheduler has no such metric", name)
+			continue
+		}
+		if diff := cmp.Diff(upstream, f); diff != "" {
+			t.Errorf("%s (-upstream +ours):\n%s", name, diff)
+		}
+	}
+	for _, name := range []string{
+		"pending_pods", "queue_incoming_pods_total", "unschedulable_pods", "pod_scheduling_attempts",
+		"pod_scheduling_sli_duration_seconds", "queueing_hint_execution_duration_seconds",
+		"pod_scheduled_after_flush_total", "schedule_attempts_total", "scheduling_attempt_duration_seconds",
+		"scheduling_algorithm_duration_seconds", "framework_extension_point_duration_seconds", "cache_size", "goroutines",
+	} {
+		if _, ok := got[metricPrefix+name]; !ok {
+			t.Errorf("%s%s is missing", metricPrefix, name)
+		}
+	}
+	t.Logf("compared %d metrics", len(got))
+}
+
+// familiesOf are the families of one side, from a process of their own.
+func familiesOf(t *testing.T, side string) map[string]family {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestMetrics$")
+	cmd.Env = append(os.Environ(), metricsOf+"="+side)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		text, ok := strings.CutPrefix(line, metricsOf)
+		if !ok {
+			continue
+		}
+		var all map[string]family
+		if err := json.Unmarshal([]byte(text), &all); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	t.Fatalf("no metrics in\n%s", out)
+	return nil
+}
+
+func tellOurs() {
+	telemetry.Register()
+	telemetry.ScheduleAttempt(telemetry.ResultScheduled, "p", time.Millisecond)
+	telemetry.ScheduleAttempt(telemetry.ResultUnschedulable, "p", time.Millisecond)
+	telemetry.ScheduleAttempt(telemetry.ResultError, "p", time.Millisecond)
+	telemetry.SchedulingAlgorithm(time.Millisecond)
+	telemetry.ExtensionPoint(metrics.Filter, "Success", "p", time.Millisecond)
+	for _, queue := range []string{"active", "backoff", "unschedulable", "gated"} {
+		telemetry.PendingPods(queue, 1)
+	}
+	telemetry.QueueIncoming("active", "PodAdd", 1)
+	telemetry.PodScheduled(14, time.Second)
+	telemetry.PodScheduled(15, time.Second)
+	telemetry.UnschedulablePods("NodeAffinity", "p", 1)
+	telemetry.PodScheduledAfterFlush(1)
+	telemetry.QueueingHints("NodeAffinity", "NodeAdd", true, 1, time.Millisecond)
+	telemetry.QueueingHints("NodeAffinity", "NodeAdd", false, 1, time.Millisecond)
+	for _, what := range []string{"nodes", "pods", "assumed_pods"} {
+		telemetry.CacheSize(what, 1)
+	}
+	telemetry.Goroutines("Filter", 1)
+}
+
+// tellUpstream tells kube-scheduler's metrics the same, as its code does.
+func tellUpstream() {
+	metrics.Register()
+	metrics.PodScheduled("p", 0.001)
+	metrics.PodUnschedulable("p", 0.001)
+	metrics.PodScheduleError("p", 0.001)
+	metrics.SchedulingAlgorithmLatency.Observe(0.001)
+	metrics.FrameworkExtensionPointDuration.WithLabelValues(metrics.Filter, "Success", "p").Observe(0.001)
+	metrics.ActivePods().Inc()
+	metrics.BackoffPods().Inc()
+	metrics.UnschedulablePods().Inc()
+	metrics.GatedPods().Inc()
+	metrics.SchedulerQueueIncomingPods.WithLabelValues("active", "PodAdd").Inc()
+	metrics.PodSchedulingAttempts.Observe(14)
+	metrics.PodSchedulingSLIDuration.WithLabelValues("14").Observe(1)
+	metrics.PodSchedulingSLIDuration.WithLabelValues("15+").Observe(1)
+	metrics.UnschedulableReason("NodeAffinity", "p").Inc()
+	metrics.PodScheduledAfterFlush.Inc()
+	stop := make(chan struct{})
+	recorder := metrics.NewMetricsAsyncRecorder(10, time.Hour, stop)
+	recorder.ObserveQueueingHintDurationAsync("NodeAffinity", "NodeAdd", "Queue", 0.001)
+	recorder.ObserveQueueingHintDurationAsync("NodeAffinity", "NodeAdd", "QueueSkip", 0.001)
+	recorder.FlushMetrics()
+	close(stop)
+	for _, what := range []string{"nodes", "pods", "assumed_pods"} {
+		metrics.CacheSize.WithLabelValues(what).Set(1)
+	}
+	metrics.Goroutines.WithLabelValues("Filter").Set(1)
+}
+
+// families are the metrics of this process under kube-scheduler's prefix.
+func families(t *testing.T) map[string]family {
+	t.Helper()
+	gathered, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]family{}
+	for _, g := range gathered {
+		if !strings.HasPrefix(g.GetName(), metricPrefix) {
+			continue
+		}
+		f := family{Type: g.GetType().String()}
+		f.Stability, _, _ = strings.Cut(strings.TrimPrefix(g.GetHelp(), "["), "]")
+		for _, m := range g.GetMetric() {
+			f.Series = append(f.Series, labelsOf(m))
+			f.Buckets = nil
+			for _, b := range m.GetHistogram().GetBucket() {
+				f.Buckets = append(f.Buckets, b.GetUpperBound())
+			}
+		}
+		slices.Sort(f.Series)
+		all[g.GetName()] = f
+	}
+	return all
+}
+
+func labelsOf(m *dto.Metric) string {
+	var labels []string
+	for _, l := range m.GetLabel() {
+		labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+	}
+	return strings.Join(labels, ",")
+}
