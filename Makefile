@@ -155,6 +155,10 @@ conformance: ## Same decisions as kube-scheduler on random clusters (LONG=1, COM
 model: ## Explore every history of the small models (LONG=1 adds the large scenarios)
 	@go test -count=1 -v -timeout 30m ./test/model/... -args $(if $(LONG),-long) | grep -v -e '^=== '
 
+.PHONY: crowd
+crowd: ## Four shards, a real etcd, rules between pods: every revision of the ledger checked (LONG=1: 5,000 nodes)
+	@go test -count=1 -v -timeout 40m ./test/crowd -args $(if $(LONG),-long) | grep -v -e '^=== '
+
 # Random steps of the queue and its model.
 STEPS ?= 1000000
 

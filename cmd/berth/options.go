@@ -29,7 +29,7 @@ type options struct {
 	ledgerPrefix  string
 	tls           tlsFiles
 
-	shards, binders     int
+	replicas
 	deschedulerInterval time.Duration
 }
 
@@ -38,6 +38,12 @@ type natsFlags struct {
 	urls []string
 	// replicas of each stream; 0 leaves streams as they are.
 	replicas int
+}
+
+// replicas are how many of a service one process runs, and how they share the work.
+type replicas struct {
+	shards, binders int
+	wholeCluster    bool
 }
 
 type tlsFiles struct {
@@ -80,6 +86,9 @@ func (o *options) addCommon(f *pflag.FlagSet) {
 
 func (o *options) addShards(f *pflag.FlagSet) {
 	f.IntVar(&o.shards, "shards", 1, "scheduler shards in this process (1 to 64), all active")
+	f.BoolVar(&o.wholeCluster, "whole-cluster", false,
+		"let shards choose among all nodes at once, instead of trying their own part of the nodes first for pods without\n"+
+			"preferences; such pods may land on better nodes, and shards meet on them more often")
 }
 
 func (o *options) addBinders(f *pflag.FlagSet) {

@@ -66,7 +66,7 @@ func newRunCommand() *cobra.Command {
 }
 
 func newServiceCommand(s service, short string) *cobra.Command {
-	o := &options{shards: 1, binders: 1}
+	o := &options{replicas: replicas{shards: 1, binders: 1}}
 	cmd := &cobra.Command{
 		Use:   string(s),
 		Short: short,

@@ -203,7 +203,7 @@ func (o *options) build(services []service, in inputs, st *stores, logger *slog.
 		case queueService:
 			err = b.queue()
 		case schedulerService:
-			err = b.shards(max(o.shards, 1))
+			err = b.shards(max(o.shards, 1), o.wholeCluster)
 		case binderService:
 			err = b.binders(max(o.binders, 1))
 		case deschedulerService:
@@ -245,10 +245,11 @@ func (b *builder) queue() error {
 	return b.add(id, q, err)
 }
 
-func (b *builder) shards(n int) error {
+func (b *builder) shards(n int, wholeCluster bool) error {
 	for i := range n {
 		id := instanceID(schedulerService, i)
-		s, err := scheduler.New(scheduler.Config{ID: id, Profiles: b.in.config.Profiles}, scheduler.Deps{
+		cfg := scheduler.Config{ID: id, Profiles: b.in.config.Profiles, WholeCluster: wholeCluster}
+		s, err := scheduler.New(cfg, scheduler.Deps{
 			Log: b.st.log, Snapshots: b.st.log, Bus: b.st.log, Ledger: b.st.ledger,
 			Logger: b.logger.With("service", "scheduler", "member", id), Clock: b.clock,
 		})

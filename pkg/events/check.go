@@ -75,7 +75,7 @@ func (k Kind) known() bool { return kinds[k] }
 var decisionKinds = map[DecisionKind]bool{
 	DecisionPlaced: true, DecisionUnplaceable: true, DecisionFailed: true, DecisionEvict: true,
 	DecisionBound: true, DecisionReleased: true, DecisionCondition: true, DecisionEvicted: true,
-	DecisionEvictRefused: true, DecisionQuarantined: true, DecisionUngate: true,
+	DecisionEvictRefused: true, DecisionQuarantined: true, DecisionUngate: true, DecisionRejected: true,
 }
 
 func (k DecisionKind) known() bool { return decisionKinds[k] }

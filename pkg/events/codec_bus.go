@@ -73,6 +73,27 @@ func DecodeOffers(data []byte) (OfferBatch, error) {
 	return b, nil
 }
 
+// EncodeTurn returns the bytes of t for SubjectTurns.
+func EncodeTurn(t Turn) []byte {
+	return marshal(&eventspb.Turn{
+		Schema: SchemaVersion, Node: valid(t.NodeUID), Shard: valid(t.Shard), Granted: t.Granted,
+	})
+}
+
+// DecodeTurn reads what EncodeTurn wrote. The error is a *DecodeError.
+func DecodeTurn(data []byte) (Turn, error) {
+	var m eventspb.Turn
+	if err := decodeBus("Turn", data, &m, m.GetSchema); err != nil {
+		return Turn{}, err
+	}
+	for field, value := range map[string]string{"node": m.GetNode(), "shard": m.GetShard()} {
+		if value == "" {
+			return Turn{}, &DecodeError{Subject: "Turn", Field: field, Want: "an id"}
+		}
+	}
+	return Turn{NodeUID: m.GetNode(), Shard: m.GetShard(), Granted: m.GetGranted()}, nil
+}
+
 // decodeBus reads a bus message, which carries its schema version inside (schema reads it
 // from m after the fact).
 func decodeBus(name string, data []byte, m proto.Message, schema func() uint32) error {

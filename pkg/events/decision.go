@@ -31,7 +31,14 @@ const (
 	// DecisionQuarantined: the queue stopped offering a pod whose attempts keep ending without
 	// an answer; the binder writes the condition and the event. Actor is the queue.
 	DecisionQuarantined DecisionKind = "quarantined"
+	// DecisionRejected: the kubelet of NodeName turned a bound pod away; Message is what it
+	// says. Actor is the binder that saw it. For people: shards see it in the facts.
+	DecisionRejected DecisionKind = "rejected"
 )
+
+// AttemptAnnotation on a bound pod is the token of the attempt that placed it: what has it
+// was placed by Berth, whatever has happened to it since.
+const AttemptAnnotation = "berth.dev/attempt"
 
 // QuotaGate is the scheduling gate of pods that wait until the budget of their namespace has
 // room for them. The queue decides when, the binder removes it.

@@ -62,6 +62,12 @@ var samples = map[string]any{
 		Kind: events.DecisionEvict, Pod: events.PodRef{UID: "pod-3", Namespace: "shop", Name: "old"}, Actor: "descheduler-b",
 		NodeUID: "node-1", NodeName: "node-1.example", Strategy: "RemoveDuplicates",
 	},
+	"decision-rejected": events.Decision{
+		Kind: events.DecisionRejected, Pod: events.PodRef{UID: "pod-6", Namespace: "shop", Name: "tight"}, Actor: "binder-b",
+		Token: "00f1a2b3c4d5e6f7", NodeName: "node-1.example", Message: "OutOfcpu: Pod was rejected: Node didn't have enough",
+	},
+	"turn-asked":   events.Turn{NodeUID: "node-1", Shard: "scheduler-0-x7k2"},
+	"turn-granted": events.Turn{NodeUID: "node-1", Shard: "scheduler-0-x7k2", Granted: true},
 	"work-request": events.WorkRequest{
 		Shard: "scheduler-0-x7k2", Window: 64, Renew: []string{"a", "b"}, Return: []string{"c"},
 	},
@@ -84,6 +90,8 @@ func encode(t *testing.T, value any) golden {
 		m.Data = events.EncodeWorkRequest(v)
 	case events.OfferBatch:
 		m.Data = events.EncodeOffers(v)
+	case events.Turn:
+		m.Data = events.EncodeTurn(v)
 	default:
 		t.Fatalf("sample of type %T", value)
 	}
@@ -109,6 +117,8 @@ func decode(t *testing.T, like any, g golden) any {
 		value, err = events.DecodeWorkRequest(g.Data)
 	case events.OfferBatch:
 		value, err = events.DecodeOffers(g.Data)
+	case events.Turn:
+		value, err = events.DecodeTurn(g.Data)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,8 @@ const (
 	SubjectWork = "work.request"
 	// SubjectOffers + shard id carries OfferBatch, from the queue to one shard.
 	SubjectOffers = "work.offers."
+	// SubjectTurns carries Turn, from every shard to every shard.
+	SubjectTurns = "shards.turns"
 )
 
 // WorkRequest is a shard's heartbeat and request for work.
@@ -43,4 +45,16 @@ type OfferBatch struct {
 	Queue  string
 	Term   int64
 	Offers []Offer
+}
+
+// Turn is how shards keep out of each other's way at a node that they fight over. A shard
+// that keeps losing asks (not Granted); the node's home shard answers with a turn, and the
+// others leave the node alone for a moment. It grants nothing: the ledger does. A Turn that
+// is lost costs the time until its asker has waited long enough.
+type Turn struct {
+	// NodeUID is the node in question.
+	NodeUID string
+	// Shard is the member that asks, or whose turn it is.
+	Shard   string
+	Granted bool
 }

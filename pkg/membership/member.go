@@ -22,10 +22,12 @@ const (
 )
 
 const (
-	// TTL is how long a member that has died counts as alive. Longer than a pause of the
-	// garbage collector or a leader change of etcd (1 to 3 s); what waits for it to pass is
-	// the take-over of its partitions.
-	TTL = 10 * time.Second
+	// TTL is how long a member that has died counts as alive, at most; what waits for it to
+	// pass is the take-over of its partitions, and the pods in them. It is longer than a pause
+	// of the garbage collector, and a leader change of etcd extends it by itself. A member
+	// that loses it for another reason comes back within a second, and its transactions fail
+	// meanwhile: too short a time costs work, never a promise.
+	TTL = 4 * time.Second
 	// leaveTimeout bounds the good-bye; without it the lease runs out by itself.
 	leaveTimeout = 5 * time.Second
 )

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"strings"
 	"time"
 
 	"k8s.io/component-base/metrics"
@@ -63,6 +64,32 @@ var (
 		Help:           "Nodes a member may not use until the facts it has applied reach their high-water mark, by member.",
 		StabilityLevel: metrics.ALPHA,
 	}, "member")
+	conflicts = counter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "conflicts_total",
+		Help:           "Lost races for a reservation, by what about: node, guard, keeper, pod, partition.",
+		StabilityLevel: metrics.ALPHA,
+	}, "reason")
+	turnsGiven = metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "turns_total",
+		Help:           "Turns that shards have given each other at nodes they were fighting over.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	nodeNotices = counter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "node_notices_total",
+		Help: "What shards have found out about nodes: quarantined, quarantine-ended, spared (too many are), " +
+			"doubted (its kubelet has less room), avoided (its kubelet rejected a pod).",
+		StabilityLevel: metrics.ALPHA,
+	}, "what")
+	nodesLeftAlone = gauge(&metrics.GaugeOpts{
+		Subsystem: berthSubsystem, Name: "nodes_left_alone",
+		Help:           "Nodes a shard does not use for now, by shard and reason: quarantine, doubt, turn.",
+		StabilityLevel: metrics.ALPHA,
+	}, "member", "reason")
+	kubeletRejections = counter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "kubelet_rejections_total",
+		Help:           "Bound pods that their kubelet did not admit, by its reason.",
+		StabilityLevel: metrics.ALPHA,
+	}, "reason")
 	busDropped = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "bus_messages_dropped_total",
 		Help:           "Bus messages dropped because a subscription's buffer was full.",
@@ -81,6 +108,7 @@ var (
 
 	berthMetrics = []metrics.Registerable{
 		attemptsWithoutResult, ledgerTxns, ledgerTxnDuration, binds, bindDuration, offersOutstanding, offersEnded,
+		conflicts, turnsGiven, nodeNotices, nodesLeftAlone, kubeletRejections,
 		podsQuarantined, partitionMoves, factLag, nodesUnusable, busDropped, spansEnded, spansExported,
 	}
 )
@@ -136,6 +164,43 @@ func FactLag(member string, records uint64) { factLag.WithLabelValues(member).Se
 // NodesUnusable sets how many nodes a member may not use because of their high-water mark.
 func NodesUnusable(member string, nodes int) {
 	nodesUnusable.WithLabelValues(member).Set(float64(nodes))
+}
+
+// Conflict counts one race that an attempt has lost.
+func Conflict(reason string) { conflicts.WithLabelValues(reason).Inc() }
+
+// TurnGiven counts a turn at a node.
+func TurnGiven() { turnsGiven.Inc() }
+
+// NodeNotice counts something a shard has found out about a node.
+func NodeNotice(what string) { nodeNotices.WithLabelValues(what).Inc() }
+
+// NodesLeftAlone sets how many nodes a member does not use for now.
+func NodesLeftAlone(member, reason string, nodes int) {
+	nodesLeftAlone.WithLabelValues(member, reason).Set(float64(nodes))
+}
+
+// KubeletRejection counts a bound pod that its kubelet did not admit. Reasons that the
+// kubelet's own metric does not name either are counted as it counts them.
+func KubeletRejection(reason string) {
+	switch {
+	case namedRejections[reason]:
+	case strings.HasPrefix(reason, "OutOf"):
+		reason = "OutOfExtendedResources"
+	default:
+		reason = "Other"
+	}
+	kubeletRejections.WithLabelValues(reason).Inc()
+}
+
+// namedRejections bounds the label. Source: admissionRejectionReasons in
+// pkg/kubelet/kubelet.go, and the filters that pkg/kubelet/lifecycle/predicate.go runs again.
+var namedRejections = map[string]bool{
+	"OutOfcpu": true, "OutOfmemory": true, "OutOfephemeral-storage": true, "OutOfpods": true,
+	"NodeAffinity": true, "NodeName": true, "NodePorts": true, "TaintToleration": true,
+	"UnexpectedAdmissionError": true, "TopologyAffinityError": true, "Evicted": true, "NodeShutdown": true,
+	"AppArmor": true, "SysctlForbidden": true, "InvalidNodeInfo": true, "PodOSNotSupported": true,
+	"PodOSSelectorNodeLabelDoesNotMatch": true, "PodFeatureUnsupported": true, "VolumeAttachmentLimitExceeded": true,
 }
 
 // BusDropped counts messages of the bus that were dropped.

@@ -79,6 +79,11 @@ func TestBerthMetrics(t *testing.T) {
 	FactLag("scheduler-0", 12)
 	NodesUnusable("scheduler-0", 3)
 	BusDropped(4)
+	Conflict("node")
+	for _, reason := range []string{"OutOfcpu", "OutOfexample.com/gpu", "Whim", "OutOfcpu"} {
+		KubeletRejection(reason)
+	}
+	NodesLeftAlone("scheduler-0", "quarantine", 2)
 	PodEvicted(Eviction{Result: "success", Strategy: "RemoveDuplicates", Profile: "p", Namespace: "shop", Node: "n1"})
 	check(t, `
 # HELP berth_ledger_txns_total [ALPHA] Ledger transactions, by kind and result: ok, conflict, unknown (no answer).
@@ -90,10 +95,22 @@ berth_offers_outstanding{shard="scheduler-0"} 5
 # HELP berth_bus_messages_dropped_total [ALPHA] Bus messages dropped because a subscription's buffer was full.
 # TYPE berth_bus_messages_dropped_total counter
 berth_bus_messages_dropped_total 4
+# HELP berth_conflicts_total [ALPHA] Lost races for a reservation, by what about: node, guard, keeper, pod, partition.
+# TYPE berth_conflicts_total counter
+berth_conflicts_total{reason="node"} 1
+# HELP berth_kubelet_rejections_total [ALPHA] Bound pods that their kubelet did not admit, by its reason.
+# TYPE berth_kubelet_rejections_total counter
+berth_kubelet_rejections_total{reason="Other"} 1
+berth_kubelet_rejections_total{reason="OutOfExtendedResources"} 1
+berth_kubelet_rejections_total{reason="OutOfcpu"} 2
+# HELP berth_nodes_left_alone [ALPHA] Nodes a shard does not use for now, by shard and reason: quarantine, doubt, turn.
+# TYPE berth_nodes_left_alone gauge
+berth_nodes_left_alone{member="scheduler-0",reason="quarantine"} 2
 # HELP descheduler_pods_evicted_total [ALPHA] Evictions, by result, strategy, profile, and the pod's namespace and node.
 # TYPE descheduler_pods_evicted_total counter
 descheduler_pods_evicted_total{namespace="shop",node="n1",profile="p",result="success",strategy="RemoveDuplicates"} 1
 `, "berth_ledger_txns_total", "berth_offers_outstanding", "berth_bus_messages_dropped_total",
+		"berth_conflicts_total", "berth_kubelet_rejections_total", "berth_nodes_left_alone",
 		"descheduler_pods_evicted_total")
 }
 

@@ -19,6 +19,14 @@ const tracerName = "github.com/berth-scheduler/berth/services/scheduler"
 // observe counts and traces the attempts that ended in a step that began at begin. The
 // time of the step is shared equally among them.
 func (s *Scheduler) observe(ctx context.Context, out decide.Output, begin time.Time) {
+	for _, n := range out.Notices {
+		s.tell(n)
+	}
+	for _, t := range out.Turns {
+		if t.Granted {
+			telemetry.TurnGiven()
+		}
+	}
 	if len(out.Attempts) == 0 {
 		return
 	}
@@ -28,9 +36,22 @@ func (s *Scheduler) observe(ctx context.Context, out decide.Output, begin time.T
 	for _, a := range out.Attempts {
 		telemetry.SchedulingAlgorithm(each)
 		telemetry.ScheduleAttempt(string(a.Outcome), a.Profile, end.Sub(a.Received))
+		if a.Outcome == decide.Conflict {
+			telemetry.Conflict(string(a.Reason))
+		}
 		s.traceAttempt(ctx, tracer, a, end)
 	}
 	telemetry.NodesUnusable(s.cfg.ID, out.Behind)
+}
+
+// tell logs and counts what people should hear of a node.
+func (s *Scheduler) tell(n decide.Notice) {
+	telemetry.NodeNotice(string(n.What))
+	log := s.deps.Logger.Info
+	if n.What == decide.Quarantined || n.What == decide.Spared {
+		log = s.deps.Logger.Warn
+	}
+	log("node "+string(n.What), "node", n.Node, "detail", n.Detail)
 }
 
 // observeSizes reports what the shard holds, and its place in the facts.
@@ -39,6 +60,9 @@ func (s *Scheduler) observeSizes() {
 	telemetry.CacheSize("nodes", nodes)
 	telemetry.CacheSize("pods", pods)
 	telemetry.CacheSize("assumed_pods", reserved)
+	for why, nodes := range s.core.LeftAlone() {
+		telemetry.NodesLeftAlone(s.cfg.ID, why, nodes)
+	}
 	s.applied.Store(s.core.Position().Sequence)
 }
 

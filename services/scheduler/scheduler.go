@@ -132,6 +132,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return s.intake.Ledger(rooms) })
 	g.Go(func() error { return s.intake.Facts(rooms) })
 	g.Go(func() error { return s.intake.Offers(rooms) })
+	g.Go(func() error { return s.intake.Turns(rooms) })
 	g.Go(func() error { return s.commit.Transact(rooms) })
 	g.Go(func() error { return s.commit.Publish(rooms) })
 	g.Go(func() error { return s.watchLag(rooms) })
@@ -148,8 +149,9 @@ func (s *Scheduler) loop(ctx, rooms context.Context, keeper *membership.Keeper) 
 	defer tick.Stop()
 	var drainBy <-chan time.Time
 	live, draining, more := ctx, false, false
+	wake := intake.Wake{Beat: tick.C()}
 	for {
-		in, err := s.intake.Next(live, !more, s.commit.Results(), tick.C())
+		in, err := s.intake.Next(live, !more, s.commit.Results(), wake)
 		if rooms.Err() != nil {
 			return nil
 		}
@@ -173,7 +175,10 @@ func (s *Scheduler) loop(ctx, rooms context.Context, keeper *membership.Keeper) 
 			keeper.Observe(picture)
 		}
 		s.ready.Store(s.core.Ready() && !draining)
-		more = out.More
+		more, wake.Soon = out.More, nil
+		if out.Soon {
+			wake.Soon = s.deps.Clock.After(decide.SoonAfter)
+		}
 		select {
 		case <-drainBy:
 			s.deps.Logger.Warn("stopped before the last reservation was answered; binders finish or release it")

@@ -4,7 +4,8 @@
 //
 // So the READMEs and the manifests beside them are the only source. A block of commands is a
 // fenced block without a language; its commands run in the lab's folder. A block that begins
-// with `berth up` starts Berth with these flags instead of the defaults. The last block cleans
+// with `berth up` starts Berth with these flags instead of the defaults; one that begins with
+// `../../fleet.sh up` starts it as separate processes. The last block cleans
 // up, and the lab fails if it leaves something behind.
 //
 // Run all of them with `make labs`, some with `make labs LABS="taints gates"`. With

@@ -46,8 +46,10 @@ type lab struct {
 	limit time.Duration
 	// first is the block that started Berth.
 	first block
-	// berth is nil when kube-scheduler runs.
+	// berth is nil when kube-scheduler runs, or Berth as separate processes.
 	berth *harness.Berth
+	// env is added to the environment of the README's commands.
+	env []string
 }
 
 // newLab prepares a lab: a namespace, and Berth with the defaults unless the README's first
@@ -66,6 +68,10 @@ func newLab(t *testing.T, cluster *harness.Cluster, work, name string) *lab {
 		}
 	})
 	l.namespace(l.namespaceName())
+	if l.left[0].fleet() {
+		l.fleet()
+		return l
+	}
 	up := block{text: "berth up"}
 	if l.left[0].up() {
 		up, l.left = l.left[0], l.left[1:]
@@ -73,6 +79,17 @@ func newLab(t *testing.T, cluster *harness.Cluster, work, name string) *lab {
 	l.first = up
 	l.up(up)
 	return l
+}
+
+// fleet prepares a lab whose README starts Berth as separate processes.
+func (l *lab) fleet() {
+	l.env = append(l.env, "FLEET_DIR="+filepath.Join(l.work, "fleet"))
+	l.stopAtEnd(func(ctx context.Context) error {
+		if _, err := os.Stat(filepath.Join(l.work, "fleet")); os.IsNotExist(err) {
+			return nil // the README's last block has ended it
+		}
+		return l.command(ctx, "../../fleet.sh down").Run()
+	})
 }
 
 // no ends the lab on an error.
@@ -190,11 +207,7 @@ func (l *lab) next() string {
 	}
 	ctx, cancel := context.WithTimeout(l.Context(), l.limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", text)
-	cmd.Dir = l.folder
-	// kubectl remembers in its home what the API server serves, which the next lab needs too.
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+l.kubeconfig, "HOME="+filepath.Dir(l.work),
-		"PATH="+filepath.Dir(programs.Berth)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd := l.command(ctx, text)
 	started := time.Now()
 	output, err := cmd.CombinedOutput()
 	l.Logf("README, line %d: %s", b.line, time.Since(started).Round(time.Millisecond))
@@ -202,6 +215,17 @@ func (l *lab) next() string {
 		l.Fatalf("README, line %d: %v\n%s\n%s", b.line, err, text, output)
 	}
 	return string(output)
+}
+
+// command is commands of the README, about to run as its reader runs them.
+func (l *lab) command(ctx context.Context, text string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", text)
+	cmd.Dir = l.folder
+	// kubectl remembers in its home what the API server serves, which the next lab needs too.
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+l.kubeconfig, "HOME="+filepath.Dir(l.work),
+		"PATH="+filepath.Dir(programs.Berth)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Env = append(cmd.Env, l.env...)
+	return cmd
 }
 
 // skip leaves the README's next block out.
@@ -228,7 +252,7 @@ func (l *lab) finish() {
 // not.
 func (l *lab) audit() {
 	l.Helper()
-	if l.berth == nil {
+	if *scheduler == kubeScheduler {
 		return
 	}
 	result, err := programs.Command(l.Context(), "check", "--kubeconfig", l.cluster.Kubeconfig)

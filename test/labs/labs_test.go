@@ -35,6 +35,7 @@ var labs = map[string]func(*lab){
 	"blocked-many":      blockedMany,
 	"default-spread":    defaultSpread,
 	"gates":             gates,
+	"ha-kill":           haKill,
 	"hard-spread":       hardSpread,
 	"node-affinity":     nodeAffinity,
 	"node-name":         nodeName,
@@ -43,9 +44,14 @@ var labs = map[string]func(*lab){
 	"priority":          priority,
 	"profiles":          profiles,
 	"quota-gate":        quotaGate,
+	"scale-shards":      scaleShards,
 	"taints":            taints,
 	"three-pools":       threePools,
+	"upgrade":           upgrade,
 }
+
+// ofBerth are the labs about what only Berth has: processes of its own.
+var ofBerth = []string{"ha-kill", "scale-shards", "upgrade"}
 
 // smoke are the labs that run with every change: one for each kind of rule, the quick ones.
 var smoke = []string{"gates", "hard-spread", "node-affinity", "node-selector", "pod-affinity", "taints", "three-pools"}
@@ -91,6 +97,9 @@ func selection(t *testing.T, all []string) []string {
 	t.Helper()
 	switch *which {
 	case "all":
+		if *scheduler == kubeScheduler {
+			return slices.DeleteFunc(all, func(name string) bool { return slices.Contains(ofBerth, name) })
+		}
 		return all
 	case "smoke":
 		return smoke

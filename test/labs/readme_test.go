@@ -25,6 +25,9 @@ type block struct {
 // up tells a block that starts Berth.
 func (b block) up() bool { return strings.HasPrefix(b.text, "berth up") }
 
+// fleet tells a block that starts Berth as separate processes.
+func (b block) fleet() bool { return strings.HasPrefix(b.text, "../../fleet.sh up") }
+
 // blocks are the fenced blocks without a language, in order. Others are output or excerpts.
 func blocks(readme string) []block {
 	const fence = "```"

@@ -558,6 +558,78 @@ func (x *OfferBatch) GetSchema() uint32 {
 	return 0
 }
 
+// Turn is one shard's word to the others about who is next at a node.
+type Turn struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node's UID.
+	Node  string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Shard string `protobuf:"bytes,2,opt,name=shard,proto3" json:"shard,omitempty"`
+	// Absent: the shard asks for a turn. Set: it has one.
+	Granted bool `protobuf:"varint,3,opt,name=granted,proto3" json:"granted,omitempty"`
+	// Bus messages have no headers: the schema version is in the payload.
+	Schema        uint32 `protobuf:"varint,15,opt,name=schema,proto3" json:"schema,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Turn) Reset() {
+	*x = Turn{}
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Turn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Turn) ProtoMessage() {}
+
+func (x *Turn) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Turn.ProtoReflect.Descriptor instead.
+func (*Turn) Descriptor() ([]byte, []int) {
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Turn) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Turn) GetShard() string {
+	if x != nil {
+		return x.Shard
+	}
+	return ""
+}
+
+func (x *Turn) GetGranted() bool {
+	if x != nil {
+		return x.Granted
+	}
+	return false
+}
+
+func (x *Turn) GetSchema() uint32 {
+	if x != nil {
+		return x.Schema
+	}
+	return 0
+}
+
 var File_pkg_events_eventspb_events_proto protoreflect.FileDescriptor
 
 const file_pkg_events_eventspb_events_proto_rawDesc = "" +
@@ -610,6 +682,11 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x03R\x04term\x12.\n" +
 	"\x06offers\x18\x03 \x03(\v2\x16.berth.events.v1.OfferR\x06offers\x12\x16\n" +
+	"\x06schema\x18\x0f \x01(\rR\x06schema\"b\n" +
+	"\x04Turn\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05shard\x18\x02 \x01(\tR\x05shard\x12\x18\n" +
+	"\agranted\x18\x03 \x01(\bR\agranted\x12\x16\n" +
 	"\x06schema\x18\x0f \x01(\rR\x06schemaB6Z4github.com/berth-scheduler/berth/pkg/events/eventspbb\x06proto3"
 
 var (
@@ -624,7 +701,7 @@ func file_pkg_events_eventspb_events_proto_rawDescGZIP() []byte {
 	return file_pkg_events_eventspb_events_proto_rawDescData
 }
 
-var file_pkg_events_eventspb_events_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_pkg_events_eventspb_events_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_pkg_events_eventspb_events_proto_goTypes = []any{
 	(*PodRef)(nil),      // 0: berth.events.v1.PodRef
 	(*Decision)(nil),    // 1: berth.events.v1.Decision
@@ -632,6 +709,7 @@ var file_pkg_events_eventspb_events_proto_goTypes = []any{
 	(*WorkRequest)(nil), // 3: berth.events.v1.WorkRequest
 	(*Offer)(nil),       // 4: berth.events.v1.Offer
 	(*OfferBatch)(nil),  // 5: berth.events.v1.OfferBatch
+	(*Turn)(nil),        // 6: berth.events.v1.Turn
 }
 var file_pkg_events_eventspb_events_proto_depIdxs = []int32{
 	2, // 0: berth.events.v1.Decision.reasons:type_name -> berth.events.v1.ReasonCount
@@ -656,7 +734,7 @@ func file_pkg_events_eventspb_events_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_events_eventspb_events_proto_rawDesc), len(file_pkg_events_eventspb_events_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

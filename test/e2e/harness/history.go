@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
@@ -30,4 +31,38 @@ func (s *Store) Ledger(ctx context.Context) (events []ledger.Event, err error) {
 		}
 	}
 	return nil, errors.Join(errors.New("the history of the ledger broke off"), watch.Err())
+}
+
+// LedgerSize is what stands in the ledger at one moment.
+type LedgerSize struct {
+	// Keys and Bytes of all that is in it, keys included; Entries are reservations, claims and
+	// pins in the documents of nodes.
+	Keys, Bytes, Entries int
+	Revision             int64
+}
+
+// Size measures the ledger that is kept in this etcd.
+func (s *Store) Size(ctx context.Context) (size LedgerSize, err error) {
+	store, err := etcd.Open(ctx, etcd.Config{Endpoints: []string{s.URL}})
+	if err != nil {
+		return size, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	kvs, revision, err := store.List(ctx, "")
+	if err != nil {
+		return size, err
+	}
+	size.Keys, size.Revision = len(kvs), revision
+	for _, kv := range kvs {
+		size.Bytes += len(kv.Key) + len(kv.Value)
+		if !strings.HasPrefix(kv.Key, ledger.PrefixNode) {
+			continue
+		}
+		d, err := ledger.DecodeNodeDoc(kv)
+		if err != nil {
+			return size, err
+		}
+		size.Entries += len(d.Entries)
+	}
+	return size, nil
 }

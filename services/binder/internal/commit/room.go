@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
@@ -99,6 +100,9 @@ func (r *Room) Now(e decide.Effect) {
 	switch e := e.(type) {
 	case decide.Report:
 		r.reporter.report(e)
+	case decide.Rejected:
+		telemetry.KubeletRejection(e.Reason)
+		r.deps.Logger.Warn("the kubelet turned a pod away", "pod", ref(e.Pod), "node", e.NodeName, "reason", e.Reason)
 	case decide.Fault:
 		r.deps.Logger.Error("left for later", "what", e.What, "error", e.Err)
 	}

@@ -190,9 +190,30 @@ func (c *Core) factsMoved(in FactsMoved) {
 		}
 		c.replaced[p.UID] = kept
 	}
-	in.Replaced = nil
+	rejected := in.Rejected
+	in.Replaced, in.Rejected = nil, nil
 	c.facts = in
+	for _, p := range rejected {
+		c.rejected(p)
+	}
 	c.advanceAll()
+}
+
+// rejected tells of a pod of ours that its kubelet turned away: the bind was right by all we
+// knew, and came to nothing. There is nothing to carry out. The pod's controller makes another
+// one, and the shards see the same fact and keep that one from the node.
+func (c *Core) rejected(p *state.Pod) {
+	reason, message, ok := p.Rejection()
+	token := p.Annotation(AnnotationAttempt)
+	if !ok || token == "" || !c.mayAct(p.UID) {
+		return
+	}
+	ref := events.PodRef{UID: p.UID, Namespace: p.Namespace, Name: p.Name}
+	c.emit(Rejected{Pod: ref, NodeName: p.NodeName, Reason: reason})
+	c.publish(events.Decision{
+		Kind: events.DecisionRejected, Pod: ref, SchedulerName: p.SchedulerName, Token: token, NodeName: p.NodeName,
+		PodResourceVersion: p.ResourceVersion, Message: reason + ": " + message,
+	})
 }
 
 func (c *Core) partitionsChanged(in PartitionsChanged) {

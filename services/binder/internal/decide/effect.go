@@ -11,7 +11,7 @@ import (
 const (
 	// AnnotationAttempt on a Binding names the attempt token; the API server copies it to
 	// the pod, so that the bind names its reservation.
-	AnnotationAttempt = "berth.dev/attempt"
+	AnnotationAttempt = events.AttemptAnnotation
 	// AnnotationFence is the real change of a fence: "<token>-<nonce>", never the same
 	// value twice, because a patch that changes nothing moves no resourceVersion.
 	AnnotationFence = "berth.dev/fence"
@@ -105,6 +105,12 @@ type Report struct {
 	Note                 string
 }
 
+// Rejected tells that a kubelet turned a bound pod away. Not answered.
+type Rejected struct {
+	Pod              events.PodRef
+	NodeName, Reason string
+}
+
 // Fault is something that should not happen: the core met a value it cannot work with, and
 // leaves that piece of work for later. Not answered.
 type Fault struct {
@@ -113,6 +119,7 @@ type Fault struct {
 }
 
 func (Fault) effect()          {}
+func (Rejected) effect()       {}
 func (Bind) effect()           {}
 func (ReadPod) effect()        {}
 func (ReadDoc) effect()        {}

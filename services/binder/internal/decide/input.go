@@ -31,6 +31,8 @@ type FactsMoved struct {
 	// Replaced are earlier versions of pods that were and still are unbound and that this
 	// step replaced: the evidence of what a decision based on them looked at.
 	Replaced []*state.Pod
+	// Rejected are the pods that this step shows turned away by their kubelet.
+	Rejected []*state.Pod
 }
 
 // LedgerMoved carries the node documents that changed in the binder's own ledger watch.

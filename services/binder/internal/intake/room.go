@@ -103,6 +103,11 @@ func (r *Room) fold(ctx context.Context, store *state.Store, b follow.Batch) (*s
 		if c.Before != nil && c.After != nil && c.Before.NodeName == "" && c.After.NodeName == "" {
 			in.Replaced = append(in.Replaced, c.Before)
 		}
+		if c.Before != nil && c.After != nil && !c.Before.Terminal {
+			if _, _, rejected := c.After.Rejection(); rejected {
+				in.Rejected = append(in.Rejected, c.After)
+			}
+		}
 	}
 	if err := r.send(ctx, in); err != nil {
 		return store, nil // ctx ended

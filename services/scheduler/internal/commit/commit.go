@@ -79,6 +79,11 @@ func (r *Room) Do(ctx context.Context, out decide.Output) error {
 			r.logger.Warn("request for work not sent; the next heartbeat repeats it", "err", err)
 		}
 	}
+	for _, t := range out.Turns {
+		if err := r.bus.Publish(events.SubjectTurns, events.EncodeTurn(t)); err != nil {
+			r.logger.Warn("word about a turn not sent; shards go on without", "err", err)
+		}
+	}
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package decide
 
 import (
+	"slices"
+
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -72,7 +74,8 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	}
 	behind := c.view.Settle()
 	out.Behind = behind
-	result := c.evaluate(profile, a.pod, seed)
+	avoided := c.avoided(a.pod)
+	result := c.evaluate(profile, a.pod, seed, avoided)
 	ok := len(result.Feasible) > 0
 	if result.Err != nil {
 		c.fail(a, result.Err.Error(), out)
@@ -83,8 +86,11 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		return
 	}
 	if !ok {
-		c.reject(a, result, seed, out)
+		c.nowhere(a, profile, result, avoided, out)
 		return
+	}
+	if a.turn.granted {
+		preferNode(result.Feasible, a.turn.nodeUID)
 	}
 	node, needs, err := c.choose(a, &concern, result.Feasible)
 	switch {
@@ -102,22 +108,68 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		factSequence: c.store.Position().Sequence, ledgerRevision: c.ledger.Revision(),
 		nodeRV: node.Node.ResourceVersion, needs: needs,
 	}
+	c.rememberOthers(a, result.Feasible, !concern.None())
 	c.view.Stage(a.pod, a.pick.nodeName)
 	c.next = append(c.next, a)
 }
 
+// nowhere ends an attempt that found no node, or makes it wait if it will find one that is
+// only left alone for now. Then it is no verdict that an event could change, but an error,
+// which the queue repeats after a while.
+func (c *Core) nowhere(a *attempt, p *placement.Profile, r placement.Result, avoided []string, out *Output) {
+	seed := Seed(a.pod.UID, a.offer.Attempt)
+	h, held := c.heldBack(p, a.pod, seed, avoided)
+	switch {
+	case held && h.brief:
+		c.deferred = append(c.deferred, a)
+	case held:
+		c.fail(a, h.message, out)
+	default:
+		c.reject(a, r, seed, out)
+	}
+}
+
+// preferNode puts a node first if it is among some.
+func preferNode(ranked []placement.Scored, nodeUID string) {
+	for i := range ranked {
+		if ranked[i].Node.Node.UID == nodeUID {
+			ranked[0], ranked[i] = ranked[i], ranked[0]
+			return
+		}
+	}
+}
+
 // evaluate asks the home nodes first when that costs the pod nothing, then all usable
 // nodes. Rules that count pods elsewhere see all nodes either way.
-func (c *Core) evaluate(profile *placement.Profile, pod *state.Pod, seed uint64) placement.Result {
+func (c *Core) evaluate(profile *placement.Profile, pod *state.Pod, seed uint64, avoided []string) placement.Result {
+	q := placement.Query{Pod: pod, Seed: seed}
+	if len(avoided) > 0 {
+		q.Limit = placement.TopK + len(avoided)
+	}
 	if c.cfg.HomeFirst && plain(pod) {
 		c.markHome()
 		if usable, home := c.engine.Candidates(); home >= minHome && home < usable {
-			if r := c.query(profile, placement.Query{Pod: pod, Seed: seed, Home: true}); len(r.Feasible) > 0 {
+			home := q
+			home.Home = true
+			if r := without(avoided, c.query(profile, home)); len(r.Feasible) > 0 {
 				return r
 			}
 		}
 	}
-	return c.query(profile, placement.Query{Pod: pod, Seed: seed})
+	return without(avoided, c.query(profile, q))
+}
+
+// without takes nodes out of those that a pod may go to.
+func without(avoided []string, r placement.Result) placement.Result {
+	if len(avoided) == 0 {
+		return r
+	}
+	before := len(r.Feasible)
+	r.Feasible = slices.DeleteFunc(r.Feasible, func(s placement.Scored) bool {
+		return slices.Contains(avoided, s.Node.Node.UID)
+	})
+	r.FeasibleCount -= before - len(r.Feasible)
+	return r
 }
 
 // query asks the engine, and moves on where the next search begins.

@@ -14,8 +14,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 )
 
-// MaxLosses is how many races for a reservation one attempt may lose before it ends as
-// failed and the queue backs the pod off.
+// MaxLosses is how many races for a node one attempt may lose before it is given back to the
+// queue, which offers it again at once and in its old place: at the head, since it was there
+// when it was offered. It has done nothing wrong that it should have to wait for.
 const MaxLosses = 8
 
 // Core is the decision state of one shard. For one goroutine.
@@ -31,15 +32,32 @@ type Core struct {
 	now      time.Time
 	term     int64
 	draining bool
+	home     homeNodes
+	cross    crossNode
+	holdings
+	searching
+	manners
+}
+
+// holdings is what the shard owns.
+type holdings struct {
 	// partitions is how many this shard holds; announced, that the queue has been told of
 	// the first.
 	partitions int
 	announced  bool
 	// ownershipMoved: partitions or members changed since the last Ownership.
 	ownershipMoved bool
-	home           homeNodes
-	cross          crossNode
-	searching
+}
+
+// manners is how the shard gets on with the others, with binders and with kubelets.
+type manners struct {
+	restraint *restraint
+	trust     trust
+	kubelets  kubelets
+	turns     turns
+	notices   []Notice
+	// stirred: time or another shard has changed what deferred attempts wait for.
+	stirred bool
 }
 
 // searching is what answers where a pod may go.
@@ -71,6 +89,9 @@ type attempt struct {
 	pod      *state.Pod
 	losses   int
 	wait     wait
+	turn     ownTurn
+	// others are the next-best nodes after pick, best first.
+	others [maxAlternatives]alternative
 	// pick is set while the attempt is staged or in flight.
 	pick pick
 }
@@ -100,13 +121,15 @@ func New(cfg Config) *Core {
 	c.engine = placement.NewEngine(placement.EngineConfig{})
 	c.inHand = map[string]*attempt{}
 	c.cross.reset()
-	c.view = view.New(c.store, c.ledger, c.engine)
+	c.restraint = newRestraint(c.engine)
+	c.view = view.New(c.store, c.ledger, c.restraint)
 	return c
 }
 
 // Step folds in what happened, decides what can be decided, and returns the effects.
 // An error means an input that cannot be (a fact or document that does not decode).
-// now is only noted, for the reports on attempts.
+// now is noted for the reports on attempts, and ends what lasts only for a while; it must
+// not go backwards.
 func (c *Core) Step(in Input, now time.Time) (Output, error) {
 	var out Output
 	c.now = now
@@ -126,7 +149,9 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 			return out, err
 		}
 	}
-	if moved {
+	c.pass(in)
+	if moved || c.stirred {
+		c.stirred = false
 		c.pending = append(c.deferred, c.pending...)
 		c.deferred = nil
 	}
@@ -147,7 +172,22 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 	}
 	out.More = len(c.pending) > 0 && c.hasRoom()
 	out.Idle = len(c.inHand) == 0
+	out.Turns, c.turns.out = c.turns.out, nil
+	out.Notices, c.notices = c.notices, nil
+	out.Soon = c.soon()
 	return out, nil
+}
+
+// pass takes in what other shards said, and ends what has lasted long enough.
+func (c *Core) pass(in Input) {
+	for _, t := range in.Turns {
+		c.hearTurn(t)
+	}
+	c.passTurns()
+	if in.Beat {
+		c.passTrust()
+		c.passKubelets()
+	}
 }
 
 // Ready says whether the shard can place pods: its facts have reached their barrier, so
@@ -196,6 +236,7 @@ func (c *Core) applyFacts(b follow.Batch) error {
 		return fmt.Errorf("scheduler: apply facts: %w", err)
 	}
 	c.view.ApplyFacts(changes)
+	c.regard(changes)
 	if slices.ContainsFunc(changes.Others, placement.ObjectsMatter) {
 		c.engine.SetObjects(c.view.Snapshot())
 	} else {
@@ -216,6 +257,8 @@ func (c *Core) applyLedger(b ledger.ViewBatch) error {
 	if changes.Reset {
 		c.view.RecountLedger()
 	}
+	c.takenBack(changes)
+	c.turnsTaken(changes)
 	c.view.ApplyLedger(changes)
 	if changes.Reset || changes.Members {
 		c.home.forget()

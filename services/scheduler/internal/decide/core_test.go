@@ -3,7 +3,6 @@ package decide_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -135,7 +134,7 @@ func TestDrainGivesBackWhatIsNotSent(t *testing.T) {
 	offers := s.offers
 	s.offers = nil
 	w.step(s, decide.Input{Offers: []events.OfferBatch{{Term: 1, Offers: offers}}})
-	out, err := s.core.Step(decide.Input{Drain: true, Beat: true}, time.Time{})
+	out, err := s.core.Step(decide.Input{Drain: true, Beat: true}, w.now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +146,7 @@ func TestDrainGivesBackWhatIsNotSent(t *testing.T) {
 		t.Errorf("a draining shard asks for %d pods", out.Request.Window)
 	}
 	again := []events.OfferBatch{{Term: 1, Offers: offers[:1]}}
-	late, err := s.core.Step(decide.Input{Offers: again, Beat: true}, time.Time{})
+	late, err := s.core.Step(decide.Input{Offers: again, Beat: true}, w.now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -125,7 +125,8 @@ func (c *Core) applyTerms(changes ledger.ViewChanges) error {
 // mustWait says whether an attempt need not be looked at yet. Nobody decides anything with
 // facts older than the registry demands.
 func (c *Core) mustWait(a *attempt) bool {
-	if c.view.PodProgress() < c.ledger.Registry().PodRV || c.ledger.Revision() < a.wait.revision {
+	if c.view.PodProgress() < c.ledger.Registry().PodRV || c.ledger.Revision() < a.wait.revision ||
+		a.turn.pending(c.now) {
 		return true
 	}
 	return slices.ContainsFunc(a.wait.terms, func(id ledger.TermID) bool {

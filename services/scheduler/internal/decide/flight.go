@@ -187,25 +187,43 @@ func (c *Core) lost(f *flight, r ledger.TxnResult, out *Output) error {
 	changed := map[string]bool{}
 	for _, d := range lost.Docs {
 		changed[d.NodeUID] = true
+		if slices.ContainsFunc(f.attempts, func(a *attempt) bool { return a.pick.nodeUID == d.NodeUID }) {
+			c.strike(d.NodeUID, d.NodeName)
+		}
 	}
-	var again, winners []*attempt
+	var losers []loser
+	var winners []*attempt
 	for _, a := range f.attempts {
 		doc, entry, reserved := c.ledger.Entry(a.offer.Pod.UID)
-		kept := lost.Kept(f.batch.Needs[entryToken(a)])
+		needs := f.batch.Needs[entryToken(a)]
+		_, overtaken := lost.Moved(needs.Guards)
 		switch {
 		case reserved && entry.Token.String() == a.offer.Token:
 			c.placed([]*attempt{a}, doc.Revision, out)
 		case slices.Contains(lost.Partitions, a.offer.Partition):
+			out.Attempts = append(out.Attempts, a.lost(LostPartition))
 			c.giveBack(a)
-		case changed[a.pick.nodeUID] || reserved || !kept:
-			again = append(again, a)
+		case reserved:
+			losers = append(losers, loser{a, LostPod})
+		case overtaken:
+			losers = append(losers, loser{a, LostGuard})
+		case changed[a.pick.nodeUID]:
+			losers = append(losers, loser{a, LostNode})
+		case !lost.Kept(needs):
+			losers = append(losers, loser{a, LostKeeper})
 		default:
 			winners = append(winners, a)
 		}
 	}
-	c.retry(again, lost, out)
+	c.retry(losers, lost, out)
 	c.next = append(winners, c.next...)
 	return nil
+}
+
+// loser is an attempt that lost a race, and what about.
+type loser struct {
+	*attempt
+	reason Reason
 }
 
 func entryToken(a *attempt) ledger.Token {
@@ -213,24 +231,49 @@ func entryToken(a *attempt) ledger.Token {
 	return token
 }
 
-// retry sends attempts that lost a race back to be decided, in their order, unless they
-// have lost too often. Who lost a guard waits for the watch to tell of the placements that
-// moved it.
-func (c *Core) retry(attempts []*attempt, lost ledger.Lost, out *Output) {
-	for _, a := range slices.Backward(attempts) {
-		out.Attempts = append(out.Attempts, a.report(Conflict))
-		if revision, moved := lost.Moved(a.pick.needs.guards); moved {
+// retry sends attempts that lost a race on, in their order: to the next-best node if nothing
+// has moved there, else back to be decided as soon as the watch has told of what they lost to.
+// Who has lost turnAfter races for nodes asks to be alone at the last one, and who has lost
+// MaxLosses goes back to the queue.
+func (c *Core) retry(losers []loser, lost ledger.Lost, out *Output) {
+	for _, l := range slices.Backward(losers) {
+		a := l.attempt
+		out.Attempts = append(out.Attempts, a.lost(l.reason))
+		if l.reason == LostGuard {
+			revision, _ := lost.Moved(a.pick.needs.guards)
 			a.wait.losses++
 			a.wait.revision = max(a.wait.revision, revision)
-		} else {
-			a.losses++
-		}
-		if a.losses >= MaxLosses || a.wait.losses >= maxGuardLosses {
-			c.fail(a, fmt.Sprintf("lost %d races for a reservation", a.losses+a.wait.losses), out)
+			if a.wait.losses >= maxGuardLosses {
+				c.fail(a, fmt.Sprintf("lost %d races for a rule about pods on other nodes", a.wait.losses), out)
+				continue
+			}
+			c.again(a)
 			continue
 		}
+		a.losses++
+		switch {
+		case a.losses >= MaxLosses:
+			c.giveBack(a)
+			continue
+		case a.losses == turnAfter && l.reason == LostNode:
+			c.askTurn(a)
+		case l.reason == LostNode && !lost.Registry && c.nextBest(a):
+			continue
+		}
+		a.wait.revision = max(a.wait.revision, lostTo(a, lost))
 		c.again(a)
 	}
+}
+
+// lostTo is the revision of the node's document that an attempt has lost to, 0 if it has not
+// lost that.
+func lostTo(a *attempt, lost ledger.Lost) int64 {
+	for _, d := range lost.Docs {
+		if d.NodeUID == a.pick.nodeUID {
+			return d.Revision
+		}
+	}
+	return 0
 }
 
 // again puts an attempt back at the head, unstaged, to be decided on fresh documents.
@@ -256,4 +299,11 @@ func (a *attempt) report(o Outcome) Attempt {
 		Profile: a.pod.SchedulerName, Number: a.offer.Attempt, Outcome: o,
 		NodeName: a.pick.nodeName, Feasible: a.pick.feasible, Nodes: a.pick.total,
 	}
+}
+
+// lost reports a race that an attempt has lost.
+func (a *attempt) lost(r Reason) Attempt {
+	report := a.report(Conflict)
+	report.Reason = r
+	return report
 }

@@ -30,6 +30,8 @@ type Input struct {
 	Ledger  []ledger.ViewBatch
 	Offers  []events.OfferBatch
 	Results []Result
+	// Turns is what shards have said to each other.
+	Turns []events.Turn
 	// Beat asks for a work request (heartbeat).
 	Beat bool
 	// Drain, once given, makes the core return what it has not sent and take nothing more.
@@ -53,6 +55,10 @@ type Output struct {
 	Commit    *Commit
 	Decisions []events.Decision
 	Request   *events.WorkRequest
+	// Turns goes to all other shards. Hints.
+	Turns []events.Turn
+	// Notices are for people, and for metrics.
+	Notices []Notice
 	// Attempts lists the attempts that ended in this step, for metrics and spans.
 	Attempts []Attempt
 	// Behind counts the nodes that could not be used for their high-water when the last pod
@@ -60,9 +66,15 @@ type Output struct {
 	Behind int
 	// More is true when another step has work to do even without input.
 	More bool
+	// Soon asks for another step within SoonAfter even without input: something waits for
+	// time to pass that is shorter than a heartbeat.
+	Soon bool
 	// Idle is true when nothing is pending, staged or in flight.
 	Idle bool
 }
+
+// SoonAfter is how finely time is looked at where heartbeats are too coarse.
+const SoonAfter = 50 * time.Millisecond
 
 // Commit is a transaction to carry out; its answer comes back as a Result with its ID.
 type Commit struct {
@@ -86,6 +98,20 @@ const (
 	Conflict      Outcome = "conflict"
 )
 
+// Reason says what a race was about that an attempt lost.
+type Reason string
+
+// The reasons of a Conflict: the document of the node has changed, a guard of a rule about
+// pods on other nodes has, the document of a pod that the placement follows has, the pod has
+// a reservation already, and the pod's partition is not this shard's any more.
+const (
+	LostNode      Reason = "node"
+	LostGuard     Reason = "guard"
+	LostKeeper    Reason = "keeper"
+	LostPod       Reason = "pod"
+	LostPartition Reason = "partition"
+)
+
 // Attempt reports the end of one attempt, or of one try of it that lost a race.
 type Attempt struct {
 	Pod events.PodRef
@@ -93,9 +119,11 @@ type Attempt struct {
 	// in the times given to Step.
 	Received, Decided time.Time
 
-	Profile  string
-	Number   int32
-	Outcome  Outcome
+	Profile string
+	Number  int32
+	Outcome Outcome
+	// Reason is what a Conflict was about.
+	Reason   Reason
 	NodeName string
 	Feasible int
 	Nodes    int

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
@@ -40,6 +41,8 @@ type world struct {
 	// nodeObjects are the nodes by name.
 	nodeObjects map[string]*corev1.Node
 	*auditor
+	// now is the time of all shards; it passes with every step.
+	now time.Time
 	// ablate changes a transaction on its way to the ledger, to take a guard away.
 	ablate func(ledger.Txn) ledger.Txn
 }
@@ -53,13 +56,20 @@ type shard struct {
 	conflicts, won int
 	offers         []events.Offer
 	more           bool
+	// turns is what others have said, not heard yet; said is all that it has said itself.
+	turns, said []events.Turn
+	notices     []decide.Notice
 }
 
 func newWorld(t *testing.T, seed uint64, shards int) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 0)), store: mem.New(),
 		pods: map[string]*corev1.Pod{}, nodes: map[string]int64{}, offered: map[string]int32{},
-		nodeObjects: map[string]*corev1.Node{}, auditor: newAuditor(),
+		nodeObjects: map[string]*corev1.Node{}, auditor: newAuditor(), now: time.Unix(1_000_000, 0),
+	}
+	members := make([]string, shards)
+	for i := range members {
+		members[i] = fmt.Sprintf("scheduler-%d", i)
 	}
 	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
 	profile, err := placement.NewProfile(cfg)
@@ -67,10 +77,11 @@ func newWorld(t *testing.T, seed uint64, shards int) *world {
 		t.Fatal(err)
 	}
 	for i := range shards {
-		s := &shard{id: fmt.Sprintf("scheduler-%d", i)}
+		s := &shard{id: members[i]}
 		s.core = decide.New(decide.Config{
 			Shard: s.id, Window: 32,
 			Profiles: map[string]*placement.Profile{corev1.DefaultSchedulerName: profile},
+			Home:     func(_ []string, nodeUID string) bool { return membership.Home(members, nodeUID) == s.id },
 		})
 		w.step(s, decide.Input{
 			Ledger: []ledger.ViewBatch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}},
@@ -116,10 +127,17 @@ func (w *world) commit(txn ledger.Txn) ledger.TxnResult {
 }
 
 func (w *world) step(s *shard, in decide.Input) {
-	out, err := s.core.Step(in, time.Time{})
+	w.now = w.now.Add(5 * time.Millisecond)
+	out, err := s.core.Step(in, w.now)
 	if err != nil {
 		w.t.Fatalf("%s: %v", s.id, err)
 	}
+	for _, other := range w.shards {
+		if other != s {
+			other.turns = append(other.turns, out.Turns...)
+		}
+	}
+	s.said, s.notices = append(s.said, out.Turns...), append(s.notices, out.Notices...)
 	if out.Commit != nil {
 		if s.commit != nil && s.commit.ID != out.Commit.ID {
 			w.t.Fatalf("%s: commit %d while %d is in flight", s.id, out.Commit.ID, s.commit.ID)
@@ -136,7 +154,7 @@ func (w *world) step(s *shard, in decide.Input) {
 	}
 	s.decisions = append(s.decisions, out.Decisions...)
 	w.decided(w, out.Decisions)
-	s.more = out.More
+	s.more = out.More || out.Soon
 }
 
 func (w *world) fact(f events.Fact) {
@@ -299,7 +317,7 @@ func (w *world) audit() {
 func (w *world) deliver() {
 	s := w.shards[w.rng.IntN(len(w.shards))]
 	var in decide.Input
-	switch w.rng.IntN(4) {
+	switch w.rng.IntN(6) {
 	case 0:
 		if n := len(w.facts) - s.fact; n > 0 {
 			n = 1 + w.rng.IntN(n)
@@ -320,6 +338,13 @@ func (w *world) deliver() {
 		}
 	case 3:
 		in.Results = w.answer(s)
+	case 4:
+		in.Beat = true
+	case 5:
+		if in.Turns = s.turns; w.rng.IntN(4) == 0 {
+			in.Turns = nil // lost
+		}
+		s.turns = nil
 	}
 	w.step(s, in)
 }

@@ -23,6 +23,8 @@ const (
 	// gatherLimit bounds what one input gathers, so that a flood of facts cannot keep a
 	// step from happening.
 	gatherLimit = 64
+	// turnsBuffer bounds waiting words about turns; more are dropped, which costs time alone.
+	turnsBuffer = 256
 )
 
 // Room is the intake of one shard.
@@ -36,6 +38,7 @@ type Room struct {
 	factsC  chan follow.Batch
 	ledgerC chan ledger.ViewBatch
 	offersC chan events.OfferBatch
+	turnsC  chan events.Turn
 	// listed closes when the ledger has been listed once: only then may facts be read,
 	// so that every hand-over is seen (ledger first, then the log's end).
 	listed chan struct{}
@@ -48,6 +51,7 @@ func New(shard string, store ledger.Store, facts *follow.Follower, bus events.Bu
 		factsC:  make(chan follow.Batch, factsBuffer),
 		ledgerC: make(chan ledger.ViewBatch, ledgerBuffer),
 		offersC: make(chan events.OfferBatch, offersBuffer),
+		turnsC:  make(chan events.Turn, turnsBuffer),
 		listed:  make(chan struct{}),
 	}
 }
@@ -95,30 +99,40 @@ func (r *Room) Offers(ctx context.Context) error {
 	return nil
 }
 
+// Turns takes what other shards say about turns off the bus until ctx ends.
+func (r *Room) Turns(ctx context.Context) error {
+	stop, err := r.bus.Subscribe(events.SubjectTurns, func(data []byte) {
+		t, err := events.DecodeTurn(data)
+		if err != nil {
+			r.logger.Warn("word about a turn dropped: it does not decode", "err", err)
+			return
+		}
+		select {
+		case r.turnsC <- t:
+		default:
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("scheduler: subscribe to turns: %w", err)
+	}
+	defer stop()
+	<-ctx.Done()
+	return nil
+}
+
+// Wake are the channels of time: Beat is the heartbeat, Soon asks for one step in between;
+// nil when there is no need.
+type Wake struct{ Beat, Soon <-chan time.Time }
+
 // Next waits for something to happen (or not at all with wait false) and returns all that
 // is at hand.
-func (r *Room) Next(
-	ctx context.Context, wait bool, results <-chan decide.Result, beat <-chan time.Time,
-) (decide.Input, error) {
+func (r *Room) Next(ctx context.Context, wait bool, results <-chan decide.Result, wake Wake) (decide.Input, error) {
 	var in decide.Input
 	if err := ctx.Err(); err != nil {
 		return in, err
 	}
-	if wait {
-		select {
-		case <-ctx.Done():
-			return in, ctx.Err()
-		case b := <-r.factsC:
-			in.Facts = append(in.Facts, b)
-		case b := <-r.ledgerC:
-			r.ledgerSeen(&in, b)
-		case b := <-r.offersC:
-			in.Offers = append(in.Offers, b)
-		case res := <-results:
-			in.Results = append(in.Results, res)
-		case <-beat:
-			in.Beat = true
-		}
+	if wait && !r.take(ctx, &in, results, wake) {
+		return in, ctx.Err()
 	}
 	for range gatherLimit {
 		select {
@@ -128,15 +142,39 @@ func (r *Room) Next(
 			r.ledgerSeen(&in, b)
 		case b := <-r.offersC:
 			in.Offers = append(in.Offers, b)
+		case t := <-r.turnsC:
+			in.Turns = append(in.Turns, t)
 		case res := <-results:
 			in.Results = append(in.Results, res)
-		case <-beat:
+		case <-wake.Beat:
 			in.Beat = true
 		default:
 			return in, nil
 		}
 	}
 	return in, nil
+}
+
+// take waits for one thing; false when ctx ended first.
+func (r *Room) take(ctx context.Context, in *decide.Input, results <-chan decide.Result, wake Wake) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case b := <-r.factsC:
+		in.Facts = append(in.Facts, b)
+	case b := <-r.ledgerC:
+		r.ledgerSeen(in, b)
+	case b := <-r.offersC:
+		in.Offers = append(in.Offers, b)
+	case t := <-r.turnsC:
+		in.Turns = append(in.Turns, t)
+	case res := <-results:
+		in.Results = append(in.Results, res)
+	case <-wake.Beat:
+		in.Beat = true
+	case <-wake.Soon:
+	}
+	return true
 }
 
 func (r *Room) ledgerSeen(in *decide.Input, b ledger.ViewBatch) {

@@ -1,0 +1,123 @@
+package decide
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// turnAway is the kubelet's no to p0, which is bound; the binder sees both versions of it.
+func (r *rig) turnAway(annotations map[string]string) *state.Pod {
+	r.api.write(func(v *apiVersion) {
+		obj := v.pods["p0-uid"].Object().DeepCopy()
+		obj.Spec.NodeName, obj.Annotations = "n0", annotations
+		obj.Status = corev1.PodStatus{
+			Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: Node didn't have enough resource: cpu",
+		}
+		v.pods["p0-uid"] = state.NewPod(obj)
+	})
+	return r.api.now().pods["p0-uid"]
+}
+
+func (r *rig) showRejected(p *state.Pod) []Effect {
+	v := r.api.now()
+	return r.b.core.Step(FactsMoved{
+		Cluster: v, Sequence: uint64(len(r.api.history)), PodProgress: v.rv, PodProgressKnown: true,
+		Rejected: []*state.Pod{p},
+	}, r.b.now)
+}
+
+func TestKubeletsNoIsCountedAndTold(t *testing.T) {
+	r := newRig(t, 1)
+	p := r.turnAway(map[string]string{AnnotationAttempt: "00f1a2b3c4d5e6f7"})
+	got := r.showRejected(p)
+	want := []Effect{
+		Rejected{Pod: about("p0"), NodeName: "n0", Reason: "OutOfcpu"},
+		Publish{Decision: events.Decision{
+			Kind: events.DecisionRejected, Pod: about("p0"), Actor: r.b.id, Token: "00f1a2b3c4d5e6f7", NodeName: "n0",
+			Message:            "OutOfcpu: Pod was rejected: Node didn't have enough resource: cpu",
+			PodResourceVersion: p.ResourceVersion, FactSequence: uint64(len(r.api.history)), LedgerRevision: r.b.core.revision,
+		}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("effects (-want +got):\n%s", diff)
+	}
+}
+
+// A pod that its user has put there is not ours to speak of, nor one of another's partition.
+func TestKubeletsNoToOthersPods(t *testing.T) {
+	r := newRig(t, 1)
+	p := r.turnAway(nil)
+	if got := r.showRejected(p); len(got) != 0 {
+		t.Errorf("effects %v for a foreign pod", got)
+	}
+	p = r.turnAway(map[string]string{AnnotationAttempt: "00f1a2b3c4d5e6f7"})
+	r.hold(r.b, false)
+	if got := r.showRejected(p); len(got) != 0 {
+		t.Errorf("effects %v for the pod of another binder", got)
+	}
+}
+
+// What waits for a permit (victims, a gang, a volume) is Held: never bound and never fenced,
+// however long it takes, and bound at once when its shard has promoted it.
+func TestHeldWaitsForItsPermit(t *testing.T) {
+	r := newRig(t, 1)
+	p := r.api.now().pods["p0-uid"]
+	entry := ledger.Entry{
+		PodUID: p.UID, Namespace: "ns", Name: p.Name, Role: ledger.RoleReservation, State: ledger.Held,
+		PodRV: p.ResourceVersion, Token: 7, SchedulerName: "berth",
+	}
+	d, err := ledger.Place(ledger.NodeDoc{NodeUID: "n0-uid", NodeName: "n0"}, entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.replace(d) {
+		t.Fatal("not written")
+	}
+	r.see()
+	for range 20 {
+		r.wait(r.limits.BindDeadline)
+		r.quiet("Held")
+	}
+	d = r.doc()
+	d.Entries = append([]ledger.Entry{}, d.Entries...)
+	d.Entries[0].State = ledger.Committed
+	if !r.replace(d) {
+		t.Fatal("not promoted")
+	}
+	r.see()
+	run[Bind](r, delivered)
+	r.say(events.DecisionBound)
+}
+
+// An entry that nobody speaks of, because every hint and answer was lost, is bound by whoever
+// sweeps; if that cannot be, it is fenced, and none is left for good.
+func TestIdleEntryIsSentAgainThenFenced(t *testing.T) {
+	r := newRig(t, 1)
+	r.reserve()
+	unknown := func(e Bind) Input { return Answered{Op: e.Op, Result: Unknown, Problem: "no answer"} }
+	first := answer(r, unknown)
+	for range 40 {
+		r.wait(100 * time.Millisecond)
+		if len(r.b.lines) == 0 {
+			continue
+		}
+		if _, fencing := r.b.lines[0].(Transact); fencing {
+			r.told = nil
+			r.expectFence("not bound within")
+			return
+		}
+		again := answer(r, unknown)
+		again.Op = first.Op
+		if diff := cmp.Diff(first, again); diff != "" {
+			t.Fatalf("another bind than the first (-want +got):\n%s", diff)
+		}
+	}
+	t.Fatal("neither bound nor fenced")
+}
