@@ -19,7 +19,7 @@ const (
 	// processes at that moment.
 	scaledWithin = 2 * resumeWithin
 	// operationsLimit is for blocks that start and stop processes, and for thousands of pods.
-	operationsLimit = 3 * time.Minute
+	operationsLimit = 5 * time.Minute
 )
 
 // watchBinds notes the binds of the lab's namespace from now on.

@@ -317,30 +317,30 @@ func (w *world) audit() {
 func (w *world) deliver() {
 	s := w.shards[w.rng.IntN(len(w.shards))]
 	var in decide.Input
-	switch w.rng.IntN(6) {
-	case 0:
+	switch w.rng.IntN(18) {
+	case 0, 1, 2, 3:
 		if n := len(w.facts) - s.fact; n > 0 {
 			n = 1 + w.rng.IntN(n)
 			in.Facts = []follow.Batch{{Facts: w.facts[s.fact : s.fact+n]}}
 			s.fact += n
 		}
-	case 1:
+	case 4, 5, 6, 7:
 		if n := len(w.history) - s.ledger; n > 0 {
 			for range 1 + w.rng.IntN(n) {
 				in.Ledger = append(in.Ledger, ledger.ViewBatch{Events: w.history[s.ledger]})
 				s.ledger++
 			}
 		}
-	case 2:
+	case 8, 9, 10, 11:
 		if len(s.offers) > 0 {
 			in.Offers = []events.OfferBatch{{Term: 1, Offers: s.offers}}
 			s.offers = nil
 		}
-	case 3:
+	case 12, 13, 14, 15:
 		in.Results = w.answer(s)
-	case 4:
+	case 16:
 		in.Beat = true
-	case 5:
+	case 17:
 		if in.Turns = s.turns; w.rng.IntN(4) == 0 {
 			in.Turns = nil // lost
 		}
