@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"go.uber.org/goleak"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
@@ -60,7 +61,7 @@ func startWriter(t *testing.T, log *memlog.Log) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := NewWriter(r.log, slog.New(slog.DiscardHandler), state.Position{Sequence: last, Epoch: 3}, 4)
+	w := NewWriter(r.log, slog.New(slog.DiscardHandler), clock.RealClock{}, state.Position{Sequence: last, Epoch: 3}, 4)
 	go func() { r.ended <- w.Run(ctx, "list", r.facts) }()
 	synctest.Wait()
 	return r
@@ -153,7 +154,7 @@ func TestAnUnansweredAppendIsStoredOnce(t *testing.T) {
 // sleepFake lets the bubble's clock pass.
 func sleepFake(t *testing.T) {
 	t.Helper()
-	if err := sleep(t.Context(), unknownBackoff.Cap); err != nil {
+	if err := sleep(t.Context(), clock.RealClock{}, unknownBackoff.Cap); err != nil {
 		t.Fatal(err)
 	}
 }
