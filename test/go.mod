@@ -5,7 +5,9 @@ go 1.26.0
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/berth-scheduler/berth/pkg v0.0.0
+	github.com/berth-scheduler/berth/services/binder v0.0.0
 	github.com/berth-scheduler/berth/services/descheduler v0.0.0
+	github.com/berth-scheduler/berth/services/queue v0.0.0
 	github.com/berth-scheduler/berth/services/scheduler v0.0.0
 	github.com/google/go-cmp v0.7.0
 	go.uber.org/goleak v1.3.0

@@ -1,0 +1,189 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// faults is what goes wrong at present.
+type faults struct {
+	on bool
+	// leaderless is until when etcd has no leader.
+	leaderless time.Duration
+}
+
+// fault says whether something goes wrong now; percent is how likely that is.
+func (w *world) fault(percent int, what string) bool {
+	if !w.faults.on || !w.chance(percent) {
+		return false
+	}
+	w.hit(what)
+	return true
+}
+
+// stepAny is one random step of the whole system.
+func (w *world) stepAny() error {
+	w.advance(time.Duration(w.rng.IntN(12_000)) * time.Microsecond)
+	switch n := w.rng.IntN(100); {
+	case n < 60:
+		return w.do(w.stepProcess)
+	case n < 80:
+		return w.do(w.stepCall)
+	case n < 88:
+		return w.do(w.stepBus)
+	case n < 94:
+		return w.do(func() error { return w.cluster.act(w) })
+	case n < 97:
+		w.landAppends(20)
+		w.cluster.kubelets(w, 20)
+		return w.do(func() error { return nil })
+	}
+	return w.do(w.goWrong)
+}
+
+func (w *world) anyProcess() process {
+	all := w.processes()
+	return all[w.rng.IntN(len(all))]
+}
+
+func (w *world) stepProcess() error {
+	p := w.anyProcess()
+	if !p.base().up || p.base().paused() {
+		return nil
+	}
+	p.base().keep()
+	if !p.base().up {
+		return nil
+	}
+	steps := p.steps()
+	return steps[w.rng.IntN(len(steps))]()
+}
+
+// goWrong draws one thing that goes wrong (or a crashed process that comes back).
+func (w *world) goWrong() error {
+	wrongs := []func() error{
+		w.crash, w.crash, w.restart, w.restart, w.restart, w.pause, w.cutOff, w.drain, w.etcdLeaderChange,
+		w.compact, w.compactAPI, w.loseTail, w.trim, w.jump, w.jump,
+	}
+	return wrongs[w.rng.IntN(len(wrongs))]()
+}
+
+// crash kills a process where it stands.
+func (w *world) crash() error {
+	p := w.anyProcess().base()
+	if !p.up {
+		return nil
+	}
+	p.up = false
+	w.hit("crash of a " + p.role)
+	w.tracef("%s crashes", p.member())
+	return nil
+}
+
+// restart brings one back, as a new life.
+func (w *world) restart() error {
+	p := w.anyProcess()
+	if !p.base().up {
+		p.start()
+		w.tracef("%s starts", p.base().member())
+	}
+	return nil
+}
+
+// pause stops a process for less, or for more, than its lease.
+func (w *world) pause() error {
+	p := w.anyProcess().base()
+	d := time.Duration(100+w.rng.IntN(2*int(memberTTL/time.Millisecond))) * time.Millisecond
+	p.stopped = w.now + d
+	if d > memberTTL {
+		w.hit("pause longer than the lease of a " + p.role)
+	}
+	w.tracef("%s pauses for %s", p.member(), d)
+	return nil
+}
+
+// cutOff separates a process from one of the outside worlds.
+func (w *world) cutOff() error {
+	p := w.anyProcess().base()
+	to := dependency(w.rng.IntN(int(dependencies)))
+	p.cut[to] = w.now + time.Duration(200+w.rng.IntN(6000))*time.Millisecond
+	w.hit("cut off from " + to.String())
+	w.tracef("%s is cut off from %s", p.member(), to)
+	return nil
+}
+
+// drain is a rolling restart.
+func (w *world) drain() error {
+	p := w.anyProcess()
+	if !p.base().up || p.base().paused() || p.base().draining {
+		return nil
+	}
+	w.tracef("%s drains", p.base().member())
+	return p.drain()
+}
+
+// etcdLeaderChange: no transaction is answered for a while, and leases start again.
+func (w *world) etcdLeaderChange() error {
+	w.hit("etcd leader change")
+	w.faults.leaderless = w.now + time.Duration(300+w.rng.IntN(1500))*time.Millisecond
+	w.leases.promote(w.faults.leaderless)
+	return nil
+}
+
+// compact forgets old revisions of the ledger, whoever still needs them.
+func (w *world) compact() error {
+	last := w.store.Revision()
+	return ignored(w.store.Compact(last - w.rng.Int64N(min(last, 40))))
+}
+
+// ignored: the store may refuse to compact what is compacted.
+func ignored(error) error { return nil }
+
+func (w *world) compactAPI() error {
+	w.api.compact(w.api.rv - uint64(w.rng.IntN(int(min(w.api.rv, 20)))))
+	return nil
+}
+
+// loseTail drops facts that were acknowledged, as a power loss does.
+func (w *world) loseTail() error {
+	last, err := w.log.Last(w.ctx, events.Facts)
+	if err != nil || last < 2 {
+		return err
+	}
+	n := 1 + uint64(w.rng.IntN(int(min(last-1, 8))))
+	w.log.LoseTail(events.Facts, last-n)
+	w.hit("lost tail of the facts")
+	w.tracef("the log loses facts %d to %d", last-n+1, last)
+	return nil
+}
+
+// trim is retention: old facts go, if a snapshot stands for them.
+func (w *world) trim() error {
+	sequence, _, ok, err := w.log.Latest(w.ctx, events.Facts)
+	if err != nil || !ok {
+		return err
+	}
+	w.log.Trim(events.Facts, sequence)
+	w.hit("old facts trimmed")
+	return nil
+}
+
+// jump lets time pass without anything happening.
+func (w *world) jump() error {
+	w.advance(time.Duration(w.rng.IntN(1500)) * time.Millisecond)
+	return nil
+}
+
+// heal ends all faults.
+func (w *world) heal() {
+	w.faults = faults{}
+	for _, p := range w.processes() {
+		b := p.base()
+		b.stopped, b.cut = 0, [dependencies]time.Duration{}
+		if !b.up {
+			p.start()
+		}
+	}
+	w.tracef("the faults end")
+}

@@ -1,0 +1,172 @@
+package sim
+
+import (
+	"errors"
+	"slices"
+	"time"
+)
+
+// errUnknown is what a caller hears when no answer comes: it may have been carried out, or
+// may still be.
+var errUnknown = errors.New("sim: no answer in time")
+
+// world is what a call goes to.
+type dependency uint8
+
+const (
+	toEtcd dependency = iota
+	toAPI
+	toLog
+	dependencies
+)
+
+func (d dependency) String() string { return [...]string{"etcd", "api", "log"}[d] }
+
+// call is one request on its way. carry carries it out, told hears how it ended; both run as
+// steps of their own, so that anything may happen in between.
+type call struct {
+	who  *proc
+	life int
+	to   dependency
+	what string
+
+	carry func() (any, error)
+	told  func(result any, err error) error
+
+	done   bool
+	result any
+	err    error
+	// late: the caller has given up. lost: it has died.
+	late bool
+}
+
+// network holds the calls under way.
+type network struct {
+	calls []*call
+	// late are appends to the log whose sender does not wait any more.
+	lateAppends []func()
+}
+
+// send puts a call on its way.
+func (w *world) send(c *call) {
+	c.life = c.who.life
+	w.calls = append(w.calls, c)
+}
+
+// stepCall moves one random call on.
+func (w *world) stepCall() error {
+	if len(w.calls) == 0 {
+		return nil
+	}
+	i := w.rng.IntN(len(w.calls))
+	c := w.calls[i]
+	switch {
+	case c.late:
+		w.drop(i)
+		if !w.faults.on || w.chance(50) {
+			w.hit("late " + c.to.String() + " call carried out")
+			_, err := c.carry()
+			return err
+		}
+		return nil
+	case !c.alive():
+		return w.afterDeath(i, c)
+	case c.who.paused():
+		return nil
+	case c.done:
+		w.drop(i)
+		return c.told(c.result, c.err)
+	}
+	return w.carryOut(i, c)
+}
+
+func (w *world) drop(i int) { w.calls = slices.Delete(w.calls, i, i+1) }
+
+func (c *call) alive() bool { return c.who.up && c.who.life == c.life }
+
+// afterDeath is what becomes of a call whose sender has died: nothing, or it is carried out.
+func (w *world) afterDeath(i int, c *call) error {
+	w.drop(i)
+	if c.done {
+		w.hit("crash after " + c.what)
+		return nil
+	}
+	if w.chance(40) {
+		w.hit("crash before " + c.what)
+		return nil
+	}
+	w.hit("crash during " + c.what)
+	_, err := c.carry()
+	return err
+}
+
+// carryOut draws the fate of a call.
+func (w *world) carryOut(i int, c *call) error {
+	unreachable := w.down(c.who, c.to)
+	switch {
+	case unreachable && w.chance(50), w.fault(3, "request to "+c.to.String()+" lost"):
+		w.drop(i)
+		return c.told(nil, errUnknown)
+	case unreachable, w.fault(3, "request to "+c.to.String()+" late"):
+		c.late = true
+		return c.told(nil, errUnknown)
+	}
+	result, err := c.carry()
+	if errors.Is(err, errBroken) {
+		return err
+	}
+	if w.fault(4, "answer of "+c.to.String()+" lost") {
+		w.drop(i)
+		return c.told(nil, errUnknown)
+	}
+	c.done, c.result, c.err = true, result, err
+	if w.faults.on && w.chance(30) {
+		return nil
+	}
+	w.drop(i)
+	return c.told(result, err)
+}
+
+// down says whether a process cannot reach something now: it is cut off, or etcd is without
+// a leader.
+func (w *world) down(p *proc, to dependency) bool {
+	if to == toEtcd && w.now < w.faults.leaderless {
+		w.hit("etcd without a leader: outcome unknown")
+		return true
+	}
+	return w.now < p.cut[to]
+}
+
+// message is one hint on the bus.
+type message struct {
+	to      string
+	deliver func() error
+	due     time.Duration
+}
+
+// bus carries hints: each arrives once, twice or never, in any order.
+type bus struct{ messages []message }
+
+func (w *world) publish(m message) {
+	if w.fault(5, "hint lost") {
+		return
+	}
+	w.messages = append(w.messages, m)
+	if w.fault(4, "hint repeated") {
+		w.messages = append(w.messages, m)
+	}
+}
+
+// stepBus delivers one hint: the oldest, or any.
+func (w *world) stepBus() error {
+	if len(w.messages) == 0 {
+		return nil
+	}
+	i := 0
+	if w.fault(15, "hint overtaken") {
+		i = w.rng.IntN(len(w.messages))
+	}
+	m := w.messages[i]
+	w.messages = slices.Delete(w.messages, i, i+1)
+	return m.deliver()
+}
