@@ -34,3 +34,26 @@ func TestSimulation(t *testing.T) {
 		t.Logf("%6.1f%% %s", 100*float64(n)/float64(*seeds), what)
 	}
 }
+
+var (
+	mutantSeeds = flag.Uint64("mutant-seeds", 300, "seeds for each mutant")
+	only        = flag.String("mutant", "", "only this one")
+)
+
+func TestMutants(t *testing.T) {
+	dumpWorld = nil
+	for _, m := range Mutants() {
+		if *only != "" && *only != m.Name {
+			continue
+		}
+		var found error
+		seed := *first
+		for ; seed < *first+*mutantSeeds && found == nil; seed++ {
+			_, found = Run(t.Context(), Options{Seed: seed, Mutant: m})
+		}
+		t.Logf("%-20s seed %d: %v", m.Name, seed-1, found)
+		if found == nil {
+			t.Errorf("%s was not found", m.Name)
+		}
+	}
+}

@@ -89,7 +89,7 @@ const (
 	// warmUp bounds the sweeps until the first leader leads and all partitions are held.
 	warmUp = 400
 	// faultySteps is how many steps there are with faults: at least, and at most more.
-	faultySteps, moreSteps = 1200, 1600
+	faultySteps, moreSteps = 2000, 2000
 	// sweepTime is how long a sweep takes in the world's time.
 	sweepTime = 100 * time.Millisecond
 	// healTime is how long it may take, without faults, until everything has come true: the
@@ -122,7 +122,7 @@ func (w *world) play() error {
 	if err := w.settleDown(); err != nil {
 		return err
 	}
-	w.faults.on = true
+	w.faults.on, w.faults.wrongs = true, []int{4, 10, 30}[w.rng.IntN(3)]
 	for range faultySteps + w.rng.IntN(moreSteps) {
 		if err := w.stepAny(); err != nil {
 			return err
