@@ -25,4 +25,18 @@ func (w *world) dump() string {
 	return s
 }
 
-func init() { dumpWorld = func(w *world) { fmt.Println(w.dump()) } }
+func init() { dumpWorld = func(w *world) { fmt.Println(w.dump()); w.dumpPods() } }
+
+func (w *world) dumpPods() {
+	for _, n := range w.api.nodes() {
+		fmt.Println(n.Name, n.Labels["topology.kubernetes.io/zone"], "room", room(n), "cordoned", n.Spec.Unschedulable, "rv", n.ResourceVersion)
+	}
+	for _, p := range w.api.pods() {
+		fmt.Print(p.Name, " app ", p.Labels["app"], " on ", p.Spec.NodeName, " rv ", p.ResourceVersion, " phase ", p.Status.Phase, " del ", p.DeletionTimestamp != nil, " gates ", len(p.Spec.SchedulingGates))
+		for _, q := range w.queues {
+			a, b := q.core.Where(string(p.UID))
+			fmt.Print(" | ", a, ": ", b)
+		}
+		fmt.Println()
+	}
+}

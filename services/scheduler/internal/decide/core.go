@@ -54,7 +54,9 @@ type searching struct {
 // pipeline is where the attempts are; see the package comment.
 type pipeline struct {
 	pending, deferred, next []*attempt
-	flight                  *flight
+	// rejected wait until what they have counted stands.
+	rejected []rejection
+	flight   *flight
 	// flights counts transactions, for their IDs.
 	flights uint64
 	// inHand finds every attempt in the core by pod UID.
@@ -141,6 +143,7 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 		c.tidyTerms(&out)
 	}
 	c.submit(&out)
+	c.settleRejections(&out)
 	if in.Beat || c.Ready() && !c.announced {
 		c.announced = c.announced || c.Ready()
 		out.Request = c.request()
@@ -258,7 +261,10 @@ func (c *Core) drain() {
 	for _, a := range slices.Concat(c.pending, c.deferred, c.next) {
 		c.giveBack(a)
 	}
-	c.pending, c.deferred, c.next = nil, nil, nil
+	for _, r := range c.rejected {
+		c.giveBack(r.attempt)
+	}
+	c.pending, c.deferred, c.next, c.rejected = nil, nil, nil, nil
 	c.cross.asked = nil
 }
 
