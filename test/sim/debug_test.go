@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/membership"
 )
 
 func (w *world) dump() string {
@@ -25,7 +26,7 @@ func (w *world) dump() string {
 	return s
 }
 
-func init() { dumpWorld = func(w *world) { fmt.Println(w.dump()); w.dumpPods() } }
+func init() { dumpWorld = func(w *world) { fmt.Println(w.dump()); w.dumpPods(); w.dumpKeeper() } }
 
 func (w *world) dumpPods() {
 	for _, n := range w.api.nodes() {
@@ -39,4 +40,21 @@ func (w *world) dumpPods() {
 		}
 		fmt.Println()
 	}
+}
+
+func (w *world) dumpKeeper() {
+	for _, s := range w.shards {
+		k := s.keeps
+		take, _ := membership.PlanPartitions(k.picture.Holders, k.picture.Members, s.member())
+		held := map[string]int{}
+		for _, h := range k.picture.Holders {
+			held[h.Member]++
+		}
+		fmt.Println(s.member(), "picture", k.picture.Revision, "written", k.written, "take", len(take), "held", held, "registered", s.registered, "more", s.more, "pending next...")
+	}
+	held := map[string]int{}
+	for _, o := range w.oracle.truth.Owners() {
+		held[o.Member]++
+	}
+	fmt.Println("truth", held)
 }

@@ -97,11 +97,12 @@ func (o *oracle) checkDoc(d ledger.DocChange) {
 		if now, ok := d.After.Find(e.PodUID); e.Role != ledger.RoleReservation || ok && now.Token == e.Token {
 			continue
 		}
-		// A pod that is gone needs no more than its bind, if it ever was bound: whoever has not
-		// read of the deletion counts too much.
+		// A pod that is gone needs nothing: whoever has not read of its deletion counts it, or
+		// does not count it, and is right or too careful.
 		p, exists := w.api.pod(e.PodUID)
 		switch {
-		case !exists || p.Spec.NodeName != "":
+		case !exists:
+		case p.Spec.NodeName != "":
 			if hw < o.boundAt[e.PodUID] {
 				w.violates("S4", "pod %s left node %s bound at %d, the high-water is %d",
 					e.PodUID, d.After.NodeUID, o.boundAt[e.PodUID], hw)

@@ -267,7 +267,7 @@ func (s *shard) keepRest(what string, partitions []int32, txn ledger.Txn, r ledg
 			rest = append(rest, p)
 		}
 	}
-	if len(rest) == 0 || what != "T13" {
+	if len(rest) == 0 || what != "T13" || s.id == 0 {
 		return nil
 	}
 	return s.keep(what, rest, func(p int32) (ledger.Txn, error) {

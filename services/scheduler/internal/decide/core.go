@@ -223,11 +223,17 @@ func (c *Core) applyLedger(b ledger.ViewBatch) error {
 	if changes.Reset || changes.Members {
 		c.home.forget()
 	}
+	c.noteOwnership(changes)
+	return nil
+}
+
+// noteOwnership looks whether partitions or members have changed. What a lost compare has
+// told counts too: the watch, when it gets there, finds nothing new.
+func (c *Core) noteOwnership(changes ledger.ViewChanges) {
 	if changes.Reset || changes.Members || len(changes.Partitions) > 0 {
 		c.ownershipMoved = true
 		c.countPartitions()
 	}
-	return nil
 }
 
 // accept takes offers in, unless they are stale, already in hand, or not wanted.

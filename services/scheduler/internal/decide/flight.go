@@ -130,6 +130,7 @@ func (c *Core) land(r Result, out *Output) error {
 			return fmt.Errorf("scheduler: transaction result: %w", err)
 		}
 		c.view.ApplyLedger(changes)
+		c.noteOwnership(changes)
 		return c.lost(f, r.Txn, out)
 	}
 	changes, err := c.ledger.LearnOwn(f.txn, r.Txn)
@@ -233,8 +234,13 @@ func (c *Core) retry(attempts []*attempt, lost ledger.Lost, out *Output) {
 	}
 }
 
-// again puts an attempt back at the head, unstaged, to be decided on fresh documents.
+// again puts an attempt back at the head, unstaged, to be decided on fresh documents. A shard
+// that drains decides nothing more: another one will.
 func (c *Core) again(a *attempt) {
+	if c.draining {
+		c.giveBack(a)
+		return
+	}
 	a.pick = pick{}
 	c.unstage(a)
 	c.pending = append([]*attempt{a}, c.pending...)
