@@ -49,6 +49,9 @@ func (w *world) stepAny() error {
 	return w.do(func() error { return nil })
 }
 
+// restartPercent is how likely a dead process comes back when it is its turn.
+const restartPercent = 2
+
 func (w *world) anyProcess() process {
 	all := w.processes()
 	return all[w.rng.IntN(len(all))]
@@ -56,6 +59,10 @@ func (w *world) anyProcess() process {
 
 func (w *world) stepProcess() error {
 	p := w.anyProcess()
+	if !p.base().up && w.chance(restartPercent) {
+		p.start()
+		w.tracef("%s starts", p.base().member())
+	}
 	if !p.base().up || p.base().paused() {
 		return nil
 	}
@@ -67,35 +74,23 @@ func (w *world) stepProcess() error {
 	return steps[w.rng.IntN(len(steps))]()
 }
 
-// goWrong draws one thing that goes wrong (or a crashed process that comes back).
+// goWrong draws one thing that goes wrong.
 func (w *world) goWrong() error {
 	wrongs := []func() error{
-		w.crash, w.crash, w.restart, w.restart, w.restart, w.pause, w.cutOff, w.drain, w.etcdLeaderChange,
+		func() error { w.anyProcess().base().crash(); return nil },
+		w.pause, w.cutOff, w.drain, w.etcdLeaderChange,
 		w.compact, w.compactAPI, w.loseTail, w.trim, w.jump, w.jump,
 	}
 	return wrongs[w.rng.IntN(len(wrongs))]()
 }
 
 // crash kills a process where it stands.
-func (w *world) crash() error {
-	p := w.anyProcess().base()
-	if !p.up {
-		return nil
+func (p *proc) crash() {
+	if p.up {
+		p.up = false
+		p.w.hit("crash of a " + p.role)
+		p.w.tracef("%s crashes", p.member())
 	}
-	p.up = false
-	w.hit("crash of a " + p.role)
-	w.tracef("%s crashes", p.member())
-	return nil
-}
-
-// restart brings one back, as a new life.
-func (w *world) restart() error {
-	p := w.anyProcess()
-	if !p.base().up {
-		p.start()
-		w.tracef("%s starts", p.base().member())
-	}
-	return nil
 }
 
 // pause stops a process for less, or for more, than its lease.

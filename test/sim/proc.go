@@ -21,8 +21,9 @@ const (
 type proc struct {
 	w    *world
 	role string
-	// n is its place, life how often it has been started.
+	// n is its place, life how often it has been started, name its id in this life.
 	n, life int
+	name    string
 	up      bool
 	// draining: it has been asked to stop.
 	draining bool
@@ -46,7 +47,7 @@ type lease struct {
 }
 
 // member is the process's id, unique to its life.
-func (p *proc) member() string { return fmt.Sprintf("%s-%d-%d", p.role, p.n, p.life) }
+func (p *proc) member() string { return p.name }
 
 // base is what a clock starts from; which moment that is does not matter.
 var base = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -62,6 +63,7 @@ func (p *proc) paused() bool { return p.w.now < p.stopped }
 // begin starts a life; the caller resets what its kind of process has.
 func (p *proc) begin() {
 	p.life++
+	p.name = fmt.Sprintf("%s-%d-%d", p.role, p.n, p.life)
 	p.up, p.draining = true, false
 	p.stopped = 0
 	p.lease = lease{}

@@ -32,9 +32,13 @@ type keeper struct {
 	// seen is when each live member was first seen.
 	seen    map[string]time.Time
 	waiting bool
+	// looked is when the plan was last looked at.
+	looked time.Time
 }
 
 const (
+	// keeperInterval is how often the plan is looked at.
+	keeperInterval = 200 * time.Millisecond
 	// settle is how long another shard must have been seen before partitions go to it.
 	settle = time.Second
 	// keeperGroup is how many partitions one transaction takes or releases.
@@ -193,9 +197,10 @@ func (s *shard) stepKeeper() error {
 	if k.waiting || k.picture.Revision == 0 || k.picture.Revision < k.written || !s.registered || s.draining {
 		return nil
 	}
-	if !s.w.leases.alive(s.id) {
+	if !s.w.leases.alive(s.id) || s.clock().Sub(k.looked) < keeperInterval {
 		return nil
 	}
+	k.looked = s.clock()
 	take, _ := membership.PlanPartitions(k.picture.Holders, k.picture.Members, s.member())
 	_, release := membership.PlanPartitions(k.picture.Holders, k.settled(s.clock()), s.member())
 	switch {

@@ -269,8 +269,6 @@ func (w *world) advance(d time.Duration) {
 
 func (w *world) chance(percent int) bool { return w.rng.IntN(100) < percent }
 
-func (w *world) hit(what string) { w.report.Hits[what]++ }
-
 func (w *world) tracef(format string, args ...any) {
 	if w.trace != nil {
 		w.trace(fmt.Sprintf("%9s ", w.now) + fmt.Sprintf(format, args...))
