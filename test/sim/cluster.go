@@ -18,7 +18,9 @@ type cluster struct {
 	made  int
 	nodes int
 	// rules: some pods have rules about pods on other nodes.
-	rules  bool
+	rules bool
+	// fickle: nodes are cordoned and pods changed all the time, so that much is fenced.
+	fickle bool
 	tokens uint64
 }
 
@@ -32,7 +34,7 @@ const (
 
 func (c *cluster) populate(w *world) {
 	w.api.put(events.KindNamespace, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: "ns-d"}})
-	c.rules = w.chance(40)
+	c.rules, c.fickle = w.chance(40), w.chance(40)
 	for range 3 + w.rng.IntN(3) {
 		c.addNode(w)
 	}
@@ -123,7 +125,11 @@ func (c *cluster) act(w *world) error {
 	}
 	p := pods[w.rng.IntN(len(pods))]
 	uid := string(p.UID)
-	switch w.rng.IntN(12) {
+	kind := w.rng.IntN(12)
+	if c.fickle && w.chance(50) {
+		kind = []int{3, 6, 7, 7}[w.rng.IntN(4)]
+	}
+	switch kind {
 	case 0, 1, 2:
 		w.api.delete(uid)
 	case 3, 4, 5:

@@ -26,7 +26,15 @@ func (w *world) dump() string {
 	return s
 }
 
-func init() { dumpWorld = func(w *world) { fmt.Println(w.dump()); w.dumpPods(); w.dumpKeeper() } }
+func init() {
+	dumpWorld = func(w *world) {
+		if w.trace != nil {
+			fmt.Println(w.dump())
+			w.dumpPods()
+			w.dumpKeeper()
+		}
+	}
+}
 
 func (w *world) dumpPods() {
 	for _, n := range w.api.nodes() {

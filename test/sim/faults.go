@@ -12,6 +12,8 @@ type faults struct {
 	// wrongs is how many steps of a thousand are something that goes wrong: some runs are
 	// calm, so that much is under way when it does.
 	wrongs int
+	// slow is how likely a call stays under way when it could be carried out.
+	slow int
 	// leaderless is until when etcd has no leader.
 	leaderless time.Duration
 	// trimmed: retention has cut the log. forked: the newest snapshot stands for facts that

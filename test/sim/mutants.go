@@ -5,8 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/binder/bindercore"
 )
 
@@ -26,7 +29,7 @@ type Mutant struct {
 	resubmit func(w *world, t ledger.Txn) ledger.Txn
 	// ledger changes what a watch of the ledger delivers.
 	ledger func(b ledger.ViewBatch) ledger.ViewBatch
-	// facts changes what is read of the facts, told what is told of them.
+	// facts changes what is read of the facts.
 	facts func(s *streams, records []events.Record) []events.Record
 	// append changes what an append of facts expects, epoch the number of a new epoch.
 	append func(last uint64) uint64
@@ -36,15 +39,23 @@ type Mutant struct {
 	hint    func(d events.Decision) []bindercore.Input
 	fence   func(w *world, e bindercore.FencePod) bindercore.Answered
 	readDoc func(w *world, b *binder, e bindercore.ReadDoc) (*ledger.NodeDoc, bool)
-	// ignoreVersion makes binds go without the resourceVersion.
+	switches
+}
+
+// switches are what a mutant leaves out at one place.
+type switches struct {
+	// ignoreVersion: binds go without the resourceVersion.
 	ignoreVersion bool
+	// lostTail: shards and binders read on past lost facts. noBarrier: a start does not wait for
+	// the end of the log. factsFirst: it reads facts before the ledger.
+	lostTail, noBarrier, factsFirst bool
 }
 
 func (m Mutant) mutes(invariant string) bool { return slices.Contains(m.muted, invariant) }
 
 // Mutants are all of them. Each has to be found.
 func Mutants() []Mutant {
-	return slices.Concat(ledgerMutants(), fenceMutants(), guardMutants(), logMutants())
+	return slices.Concat(ledgerMutants(), fenceMutants(), guardMutants(), logMutants(), startMutants())
 }
 
 func ledgerMutants() []Mutant {
@@ -89,7 +100,7 @@ func ledgerMutants() []Mutant {
 
 func fenceMutants() []Mutant {
 	return []Mutant{
-		{Name: "resource-version", Missing: "binds carry no resourceVersion", ignoreVersion: true},
+		{Name: "resource-version", Missing: "binds carry no resourceVersion", switches: switches{ignoreVersion: true}},
 		{
 			Name: "fence-write", Missing: "a fence does not change the pod",
 			muted: []string{"S4"}, fence: func(w *world, e bindercore.FencePod) bindercore.Answered {
@@ -145,11 +156,19 @@ func logMutants() []Mutant {
 	return []Mutant{
 		{
 			Name: "lost-tail", Missing: "readers go on past facts that the log has lost",
-			muted: []string{"form"}, facts: unnoticed,
+			switches: switches{lostTail: true},
 		},
 		{
 			Name: "object-progress", Missing: "progress is the resourceVersion of the last object, not what is told of all",
-			muted: []string{"form"}, facts: objectProgress,
+			facts: objectProgress,
+		},
+		{
+			Name: "compacted-facts", Missing: "of each object the log keeps the last fact only",
+			facts: compacted,
+		},
+		{
+			Name: "counted-twice", Missing: "a pod that is bound counts beside its own reservation",
+			facts: countedTwice,
 		},
 		{
 			Name: "log-fence", Missing: "facts are appended by whoever thinks that it leads",
@@ -160,6 +179,37 @@ func logMutants() []Mutant {
 			epoch: func(before uint64) uint64 { return before + 1 },
 		},
 	}
+}
+
+func startMutants() []Mutant {
+	return []Mutant{
+		{
+			Name: "start-barrier", Missing: "a start does not wait for what the log held when it began",
+			switches: switches{noBarrier: true},
+		},
+		{
+			Name: "start-order", Missing: "a start reads the facts' end before the ledger",
+			switches: switches{factsFirst: true},
+		},
+		{
+			Name: "bind-on-hint", Missing: "a binder takes a hint for the ledger", hint: believed,
+		},
+	}
+}
+
+// believed is the document that a hint would have one believe in.
+func believed(d events.Decision) []bindercore.Input {
+	token, err := ledger.ParseToken(d.Token)
+	if err != nil || d.Kind != events.DecisionPlaced {
+		return nil
+	}
+	return []bindercore.Input{bindercore.LedgerMoved{Revision: d.LedgerRevision, Docs: []ledger.NodeDoc{{
+		NodeUID: d.NodeUID, NodeName: d.NodeName, Revision: d.LedgerRevision,
+		Entries: []ledger.Entry{{
+			PodUID: d.Pod.UID, Namespace: d.Pod.Namespace, Name: d.Pod.Name, Role: ledger.RoleReservation,
+			State: ledger.Committed, PodRV: d.PodResourceVersion, Token: token, SchedulerName: d.SchedulerName,
+		}},
+	}}}}
 }
 
 func isDoc(key string) bool { return strings.HasPrefix(key, ledger.PrefixNode) }
@@ -270,12 +320,89 @@ func released(w *world, what string, t ledger.Txn) ledger.Txn {
 	})
 }
 
-// docFirst answers a read of a document with what stood there when the bind was refused, and
-// lets the binder believe that the pod was read afterwards.
-func docFirst(*world, *binder, bindercore.ReadDoc) (*ledger.NodeDoc, bool) { return nil, false }
+// docFirst answers a read of a document with what stood there when the bind was refused:
+// before the pod was read.
+func docFirst(w *world, _ *binder, e bindercore.ReadDoc) (*ledger.NodeDoc, bool) {
+	d, ok := w.refused[e.NodeUID]
+	return &d, ok
+}
 
-// unnoticed makes what is read look as if it followed from what was read before.
-func unnoticed(s *streams, records []events.Record) []events.Record { return records }
+// goOn reads on where the log ends now, as if nothing had been lost.
+func (s *streams) goOn(last uint64) (follow.Batch, bool, error) {
+	next := s.history.Next() - s.missed
+	if last+1 < next {
+		s.missed += next - (last + 1)
+		next = last + 1
+	}
+	if last < next {
+		return follow.Batch{}, false, nil
+	}
+	records, err := s.p.w.records(events.Facts, next)
+	if err != nil {
+		s.history.Forget()
+		return follow.Batch{}, false, nil
+	}
+	for i := range records {
+		records[i].Sequence += s.missed
+	}
+	facts, err := s.history.Take(records)
+	if err != nil {
+		s.history.Forget()
+		return follow.Batch{}, false, nil
+	}
+	return follow.Batch{Facts: facts}, len(facts) > 0, nil
+}
+
+// compacted leaves only the progress of facts that a later one replaces.
+func compacted(s *streams, records []events.Record) []events.Record {
+	if s.p.role == "queue" {
+		return records // it writes the log, and compares it with the cluster
+	}
+	all, err := s.p.w.records(events.Facts, records[0].Sequence)
+	if err != nil {
+		return records
+	}
+	latest := map[string]uint64{}
+	for _, r := range all {
+		latest[r.Subject] = r.Sequence
+	}
+	out := slices.Clone(records)
+	for i, r := range out {
+		f, err := events.DecodeFact(r)
+		if err != nil || f.UID == "" || latest[r.Subject] == r.Sequence {
+			continue
+		}
+		f.Op, f.UID, f.Object, f.Namespace, f.Name, f.ResourceVersion = events.OpProgress, "", nil, "", "", 0
+		out[i].Message = events.EncodeFact(f.Fact)
+	}
+	return out
+}
+
+// countedTwice tells shards of a bound pod under another name and UID, so that what the
+// ledger holds for it goes on counting too.
+func countedTwice(s *streams, records []events.Record) []events.Record {
+	if s.p.role != "scheduler" {
+		return records
+	}
+	out := slices.Clone(records)
+	for i, r := range out {
+		f, err := events.DecodeFact(r)
+		if err != nil || f.Kind != events.KindPod || f.Op != events.OpUpsert {
+			continue
+		}
+		p := &corev1.Pod{}
+		if err := p.Unmarshal(f.Object); err != nil || p.Spec.NodeName == "" {
+			continue
+		}
+		p.UID, p.Name = p.UID+"-twin", p.Name+"-twin"
+		if f.Object, err = p.Marshal(); err != nil {
+			continue
+		}
+		f.UID, f.Name = string(p.UID), p.Name
+		out[i].Message = events.EncodeFact(f.Fact)
+	}
+	return out
+}
 
 // objectProgress makes every fact claim what its object's own resourceVersion says.
 func objectProgress(_ *streams, records []events.Record) []events.Record {
@@ -290,4 +417,3 @@ func objectProgress(_ *streams, records []events.Record) []events.Record {
 	}
 	return out
 }
-

@@ -62,12 +62,7 @@ func (w *world) stepCall() error {
 	c := w.calls[i]
 	switch {
 	case c.late:
-		w.drop(i)
-		if !w.faults.on || w.chance(50) {
-			w.hit("late " + c.to.String() + " call carried out")
-			return c.unheard()
-		}
-		return nil
+		return w.arriveLate(i, c)
 	case !c.alive():
 		return w.afterDeath(i, c)
 	case c.who.paused():
@@ -95,6 +90,20 @@ func (w *world) afterDeath(i int, c *call) error {
 		return nil
 	}
 	w.hit("crash during " + c.what)
+	return c.unheard()
+}
+
+// arriveLate is what becomes of a call whose sender has given it up: it stays under way for
+// long, and then it is carried out, or lost.
+func (w *world) arriveLate(i int, c *call) error {
+	if w.faults.on && !w.chance(8) {
+		return nil
+	}
+	w.drop(i)
+	if w.chance(25) {
+		return nil
+	}
+	w.hit("late " + c.to.String() + " call carried out")
 	return c.unheard()
 }
 
@@ -130,6 +139,9 @@ var rare = map[string]bool{"T6": true, "T7": true, "T11": true, "fence": true, "
 
 // carryOut draws the fate of a call.
 func (w *world) carryOut(i int, c *call) error {
+	if w.faults.on && w.chance(w.faults.slow) {
+		return nil // not yet
+	}
 	if w.dies(c) {
 		return w.afterDeath(i, c)
 	}

@@ -117,6 +117,7 @@ func (o *oracle) checkDoc(d ledger.DocChange) {
 func (w *world) postBinding(e bindercore.Bind) bindOutcome {
 	outcome := w.api.bind(e, w.mutant.ignoreVersion)
 	if outcome != bindDone {
+		w.refused[e.NodeUID], _ = w.oracle.truth.Doc(e.NodeUID)
 		return outcome
 	}
 	w.report.Bound++

@@ -108,7 +108,9 @@ func (q *queueReplica) offer(e queuecore.SendOffers) {
 }
 
 // asked takes in a shard's request.
-func (q *queueReplica) asked(r events.WorkRequest) error { return q.step(queuecore.WorkAsked{Request: r}) }
+func (q *queueReplica) asked(r events.WorkRequest) error {
+	return q.step(queuecore.WorkAsked{Request: r})
+}
 
 func (q *queueReplica) stepFacts() error {
 	b, ok, err := q.readFacts()
@@ -369,7 +371,6 @@ func (t ranOut) Stop() bool { return false }
 
 // Reset implements clock.Timer.
 func (t ranOut) Reset(time.Duration) bool { return false }
-
 
 // drain is a rolling restart's: the replica resigns in good order.
 func (q *queueReplica) drain() error {

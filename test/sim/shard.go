@@ -279,4 +279,3 @@ func (s *shard) keepRest(what string, partitions []int32, txn ledger.Txn, r ledg
 		return ledger.TakePartition(p, ledger.Owner{Member: s.member()}, s.id)
 	})
 }
-

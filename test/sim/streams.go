@@ -20,6 +20,8 @@ type streams struct {
 	listed   bool
 	// decisions is the sequence to read next of the decisions, 0: not open.
 	decisions uint64
+	// missed is how many lost facts a mutant has gone on past.
+	missed uint64
 }
 
 // readLedger is what the ledger's watch delivers next; false for nothing.
@@ -68,7 +70,7 @@ const maxRedelivered = 4
 // nothing but what is in the records tells of a lost tail.
 func (s *streams) readFacts() (follow.Batch, bool, error) {
 	w := s.p.w
-	if !s.listed || w.down(s.p, toLog) {
+	if !s.listed && !w.mutant.factsFirst || w.down(s.p, toLog) {
 		return follow.Batch{}, false, nil // the ledger first, then the facts
 	}
 	if s.history.Next() == 0 {
@@ -78,6 +80,9 @@ func (s *streams) readFacts() (follow.Batch, bool, error) {
 	last, err := w.log.Last(w.ctx, events.Facts)
 	if err != nil {
 		return follow.Batch{}, false, err
+	}
+	if w.mutant.lostTail && s.p.role != "queue" {
+		return s.goOn(last)
 	}
 	if s.history.Check(last) != nil {
 		w.hit("lost tail found by its end")
@@ -138,7 +143,12 @@ func (s *streams) bootstrap() (follow.Batch, error) {
 	if data != nil {
 		w.hit("facts begun from a snapshot")
 	}
-	return s.history.Begin(sequence, data, last)
+	b, err := s.history.Begin(sequence, data, last)
+	if w.mutant.noBarrier {
+		b.Barrier = 0
+	}
+	s.missed = 0
+	return b, err
 }
 
 // records are those of a stream from a sequence on, which must be there.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/services/queue/queuecore"
@@ -51,7 +52,9 @@ type world struct {
 	bus
 	members
 
-	oracle  *oracle
+	oracle *oracle
+	// refused are the documents of nodes as they stood when a bind to one was refused.
+	refused map[string]ledger.NodeDoc
 	report  Report
 	broke   error
 	trace   func(string)
@@ -122,7 +125,7 @@ func (w *world) play() error {
 	if err := w.settleDown(); err != nil {
 		return err
 	}
-	w.faults.on, w.faults.wrongs = true, []int{4, 10, 30}[w.rng.IntN(3)]
+	w.faults.on, w.faults.wrongs, w.faults.slow = true, []int{4, 10, 30}[w.rng.IntN(3)], []int{0, 0, 70}[w.rng.IntN(3)]
 	for range faultySteps + w.rng.IntN(moreSteps) {
 		if err := w.stepAny(); err != nil {
 			return err
@@ -163,7 +166,7 @@ func (w *world) untilTrue(what string, limit time.Duration, undone func() error)
 func newWorld(ctx context.Context, o Options) (*world, error) {
 	w := &world{
 		ctx: ctx, rng: rand.New(rand.NewPCG(o.Seed, 0)), mutant: o.Mutant, trace: o.Trace,
-		report: Report{Hits: map[string]int{}},
+		report: Report{Hits: map[string]int{}}, refused: map[string]ledger.NodeDoc{},
 	}
 	w.environment = environment{api: newAPI(), store: mem.New(), leases: leases{map[int64]time.Duration{}}}
 	w.log = memlog.New(memlog.Options{Now: func() time.Time { return base.Add(w.now) }})
