@@ -62,7 +62,9 @@ func (w *world) observe(c *committed) {
 		return
 	}
 	for _, d := range changes.Docs {
-		o.checkDoc(d)
+		if d.After.NodeUID != "" {
+			o.checkDoc(d)
+		}
 	}
 	if len(changes.Docs) > 0 {
 		for _, v := range ledger.CheckUnique(o.truth.Docs()) {

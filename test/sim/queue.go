@@ -84,6 +84,8 @@ func (q *queueReplica) step(in queuecore.Input) error {
 			q.add(e.Decision)
 		case queuecore.NextTick:
 			q.tick = e.At
+		case queuecore.Counted:
+			q.counted(e)
 		}
 	}
 	if !q.facts.Ready() {
@@ -93,6 +95,15 @@ func (q *queueReplica) step(in queuecore.Input) error {
 		return q.w.breaks("%s: %v", q.member(), err)
 	}
 	return nil
+}
+
+// counted is I6, when long enough nothing has happened but what we do ourselves: what a flush
+// brought to a node, an event has missed.
+func (q *queueReplica) counted(n queuecore.Counted) {
+	w := q.w
+	if w.healed > 0 && w.now > w.healed+flushAfter && n.Caught > 0 {
+		w.violates("I6", "%s: a pod was parked although it fitted, until it was flushed", q.member())
+	}
 }
 
 func (q *queueReplica) offer(e queuecore.SendOffers) {
@@ -339,8 +350,15 @@ func (q *queueReplica) stepSnapshot() error {
 		return nil
 	}
 	s := q.facts.Snapshot()
-	last, err := w.log.Last(w.ctx, events.Facts)
-	if err != nil || last < s.Position().Sequence || s.Position().Sequence == q.round.stored {
+	if s.Position().Sequence == q.round.stored {
+		return nil
+	}
+	var diverged *queuecore.DivergedError
+	switch err := queuecore.Stands(w.ctx, w.log, s.Position()); {
+	case errors.As(err, &diverged):
+		w.hit("snapshot of lost facts not stored")
+		return nil
+	case err != nil:
 		return err
 	}
 	data, sequence, err := s.Marshal()

@@ -56,6 +56,7 @@ type world struct {
 	// refused are the documents of nodes as they stood when a bind to one was refused.
 	refused map[string]ledger.NodeDoc
 	report  Report
+	healed  time.Duration // when the faults ended
 	broke   error
 	trace   func(string)
 	cluster cluster
@@ -95,13 +96,12 @@ const (
 	faultySteps, moreSteps = 2000, 2000
 	// sweepTime is how long a sweep takes in the world's time.
 	sweepTime = 100 * time.Millisecond
+	// flushAfter is when a parked pod is tried that nothing has woken.
+	flushAfter = 30 * time.Second
 	// healTime is how long it may take, without faults, until everything has come true: the
-	// longest single wait there is (a lease, a deadline, a fence, a backoff at its maximum)
-	// several times over.
-	healTime = 90 * time.Second
+	// longest single wait there is, a flush, several times over.
+	healTime = 4 * flushAfter
 )
-
-var dumpWorld func(w *world)
 
 // Run plays one seed. The error is a broken promise, or says that the simulation itself does
 // not work.
@@ -111,8 +111,8 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		return Report{}, err
 	}
 	err = w.play()
-	if err != nil && dumpWorld != nil {
-		dumpWorld(w)
+	if err != nil {
+		w.describe()
 	}
 	w.report.Virtual = w.now
 	if errors.Is(err, errBroken) {
@@ -132,6 +132,7 @@ func (w *world) play() error {
 		}
 	}
 	w.heal()
+	w.healed = w.now
 	return w.untilTrue("liveness", healTime, w.oracle.unfinished)
 }
 
@@ -220,7 +221,7 @@ func (w *world) queueConfig(member string) queuecore.Config {
 		Queue: member, Profiles: w.profiles,
 		InitialBackoff: 200 * time.Millisecond, MaxBackoff: 2 * time.Second,
 		Lease: 3 * time.Second, DeliveryLimit: 1000, ShardTimeout: 3 * time.Second,
-		ConditionWait: time.Second, FlushAfter: 5 * time.Minute, MaxOffers: 256,
+		ConditionWait: time.Second, FlushAfter: flushAfter, MaxOffers: 256,
 		TokenSeed: w.rng.Uint64(),
 	}
 }

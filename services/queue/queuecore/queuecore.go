@@ -6,6 +6,7 @@
 package queuecore
 
 import (
+	"context"
 	"log/slog"
 
 	"k8s.io/utils/clock"
@@ -42,6 +43,7 @@ type (
 	SendOffers = decide.SendOffers
 	Record     = decide.Record
 	NextTick   = decide.NextTick
+	Counted    = decide.Counted
 )
 
 // A leader's round: its number, the watches' stores and the fenced writer of facts.
@@ -67,6 +69,11 @@ func NewFacts() *Facts { return intake.NewFacts() }
 
 // NewHolds returns a picture of an empty ledger.
 func NewHolds() *Holds { return intake.NewHolds() }
+
+// Stands says whether a position is one of the log's history as it is now.
+func Stands(ctx context.Context, log events.Log, p state.Position) error {
+	return commit.Stands(ctx, log, p)
+}
 
 // NewWriter returns a writer that opens fact epoch behind base, the end of the log.
 func NewWriter(log events.Log, c clock.Clock, base state.Position, epoch uint64) *Writer {

@@ -204,3 +204,30 @@ func TestAnUnansweredAppendOverwrittenByAnother(t *testing.T) {
 		r.wantStored("epoch-begin  4", "upsert other 0")
 	})
 }
+
+func TestStandsFindsALostTailThatHasGrownAgain(t *testing.T) {
+	log := memlog.New(memlog.Options{})
+	write := func(epoch uint64, n int) {
+		t.Helper()
+		for range n {
+			m := events.EncodeFact(events.Fact{Kind: events.KindPod, Op: events.OpProgress, Progress: 1, Epoch: epoch})
+			if _, err := log.Append(t.Context(), events.Facts, events.AnySequence, []events.Message{m}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var diverged *DivergedError
+	write(1, 5)
+	p := state.Position{Sequence: 5, Epoch: 1}
+	if err := Stands(t.Context(), log, p); err != nil {
+		t.Fatalf("nothing is lost: %v", err)
+	}
+	log.LoseTail(events.Facts, 3)
+	if err := Stands(t.Context(), log, p); !errors.As(err, &diverged) {
+		t.Fatalf("the tail is lost: %v, want *DivergedError", err)
+	}
+	write(2, 4)
+	if err := Stands(t.Context(), log, p); !errors.As(err, &diverged) {
+		t.Fatalf("the tail is lost and the log has grown: %v, want *DivergedError", err)
+	}
+}
