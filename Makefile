@@ -155,6 +155,25 @@ conformance: ## Same decisions as kube-scheduler on random clusters (LONG=1, COM
 model: ## Explore every history of the small models (LONG=1 adds the large scenarios)
 	@go test -count=1 -v -timeout 30m ./test/model/... -args $(if $(LONG),-long) | grep -v -e '^=== '
 
+# Seeds of the simulation. LONG=1 also looks that everything that can happen has happened.
+# SEED=n plays one and prints what happens, MUTANT=name without a part of the protocol.
+SEEDS ?= $(if $(LONG),10000,500)
+SIM := go test -count=1 -v -timeout 180m ./test/sim -args -commit '$(VERSION)'
+
+.PHONY: sim
+sim: ## The whole system with faults, from seeds (SEEDS=n, LONG=1; SEED=n MUTANT=name replays one)
+ifneq ($(SEED),)
+	@$(subst -v,-v -run TestSimulation,$(SIM)) -first $(SEED) -seeds 1 -mutant '$(MUTANT)' -trace
+else
+	@$(subst -v,-v -run 'TestSimulation|TestSameSeedSameRun',$(SIM)) -seeds $(SEEDS) $(if $(LONG),-enforce-coverage) \
+		| grep -v -e '^=== '
+	@$(MAKE) sim-mutants
+endif
+
+.PHONY: sim-mutants
+sim-mutants: ## Every part of the protocol taken away in turn: the simulation must find each
+	@$(subst -v,-v -run TestMutants,$(SIM)) -rare-mutants | grep -v -e '^=== '
+
 .PHONY: cluster-check
 cluster-check: .cluster-programs ## Tests of the local cluster driver itself, on real programs
 	@cd tools/cluster && GOWORK=off go run ./cmd/build all
@@ -173,6 +192,7 @@ docs-check: ## Links between documents resolve, mentioned make targets exist, no
 
 .PHONY: presubmit
 presubmit: test race cluster-check labs ## What is run before a change is merged: more than a change alone needs
+	@$(MAKE) sim
 	@$(MAKE) conformance LONG=1
 	@$(MAKE) fuzz PKG=./pkg/placement
 
