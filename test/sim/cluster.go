@@ -74,7 +74,8 @@ func selects(app string) *metav1.LabelSelector {
 var kindsOfPods = []func(p *corev1.Pod){
 	func(*corev1.Pod) {},
 	func(p *corev1.Pod) { apart(p, "apart", "apart") },
-	func(p *corev1.Pod) { apart(p, "repel", "a") },
+	// Ever new ones, so that terms are registered all the time.
+	func(p *corev1.Pod) { apart(p, "repel", "a", fmt.Sprintf("b%d", len(p.Name)+int(p.Name[len(p.Name)-1])%7)) },
 	func(p *corev1.Pod) {
 		p.Labels["app"] = "spread"
 		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
@@ -84,11 +85,15 @@ var kindsOfPods = []func(p *corev1.Pod){
 	},
 }
 
-func apart(p *corev1.Pod, app, from string) {
+func apart(p *corev1.Pod, app string, from ...string) {
 	p.Labels["app"] = app
 	p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
-			{TopologyKey: corev1.LabelTopologyZone, LabelSelector: selects(from)},
+			{TopologyKey: corev1.LabelTopologyZone, LabelSelector: &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{
+					Key: "app", Operator: metav1.LabelSelectorOpIn, Values: from,
+				}},
+			}},
 		},
 	}}
 }

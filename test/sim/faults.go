@@ -14,11 +14,22 @@ type faults struct {
 	wrongs int
 	// slow is how likely a call stays under way when it could be carried out.
 	slow int
+	// lagFacts and lagLedger are how likely one look at a stream finds nothing new.
+	lagFacts, lagLedger int
 	// leaderless is until when etcd has no leader.
 	leaderless time.Duration
 	// trimmed: retention has cut the log. forked: the newest snapshot stands for facts that
 	// the log has lost.
 	trimmed, forked bool
+}
+
+// begin draws how much goes wrong in a run.
+func (f *faults) begin(w *world) {
+	draw := func(of ...int) int { return of[w.rng.IntN(len(of))] }
+	f.on = true
+	f.wrongs = draw(4, 10, 30)
+	f.slow = draw(0, 0, 70)
+	f.lagFacts, f.lagLedger = draw(0, 0, 60, 90), draw(0, 0, 80)
 }
 
 // fault says whether something goes wrong now; percent is how likely that is.

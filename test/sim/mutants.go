@@ -20,6 +20,8 @@ type Mutant struct {
 	Name string
 	// Missing says what is taken away.
 	Missing string
+	// rare: it takes more than a few dozen seeds to find it.
+	rare bool
 	// muted are the invariants that would see the missing part itself, rather than the harm
 	// it does.
 	muted []string

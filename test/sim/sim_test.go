@@ -20,7 +20,8 @@ var (
 	first       = flag.Uint64("first", 1, "the first seed")
 	trace       = flag.Bool("trace", false, "print what happens (with -seeds=1)")
 	mutantSeeds = flag.Uint64("mutant-seeds", 2000, "how many seeds may pass before a mutant is found")
-	only        = flag.String("mutant", "", "only this mutant; none for no mutant at all")
+	rareMutants = flag.Bool("rare-mutants", false, "also those that take more than a few dozen seeds to find")
+	only        = flag.String("mutant", "", "take this part of the protocol away")
 	enforce     = flag.Bool("enforce-coverage", false, "fail if something happens in too few seeds")
 	commit      = flag.String("commit", "", "what is tested, for the message of a failure")
 )
@@ -142,6 +143,9 @@ func mutant(t *testing.T) Mutant {
 // Checks that find nothing when a part of the protocol is missing would find nothing at all.
 func TestMutants(t *testing.T) {
 	for _, m := range Mutants() {
+		if m.rare && !*rareMutants {
+			continue
+		}
 		t.Run(m.Name, func(t *testing.T) {
 			var found *outcome
 			play(t, *mutantSeeds, m, func(o outcome) bool {

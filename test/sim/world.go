@@ -125,7 +125,7 @@ func (w *world) play() error {
 	if err := w.settleDown(); err != nil {
 		return err
 	}
-	w.faults.on, w.faults.wrongs, w.faults.slow = true, []int{4, 10, 30}[w.rng.IntN(3)], []int{0, 0, 70}[w.rng.IntN(3)]
+	w.faults.begin(w)
 	for range faultySteps + w.rng.IntN(moreSteps) {
 		if err := w.stepAny(); err != nil {
 			return err
