@@ -75,7 +75,9 @@ var kindsOfPods = []func(p *corev1.Pod){
 	func(*corev1.Pod) {},
 	func(p *corev1.Pod) { apart(p, "apart", "apart") },
 	// Ever new ones, so that terms are registered all the time.
-	func(p *corev1.Pod) { apart(p, "repel", "a", fmt.Sprintf("b%d", len(p.Name)+int(p.Name[len(p.Name)-1])%7)) },
+	func(p *corev1.Pod) {
+		apart(p, "repel", "a", fmt.Sprintf("b%d", len(p.Name)+int(p.Name[len(p.Name)-1])%7))
+	},
 	func(p *corev1.Pod) {
 		p.Labels["app"] = "spread"
 		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{

@@ -268,9 +268,7 @@ func (q *queueReplica) stepWrite() error {
 
 // sync tells the core that it leads, once the readers of the log have progress.
 func (q *queueReplica) sync() error {
-	p := q.facts.Snapshot().Position()
-	_, known := p.Progress(events.KindPod)
-	if q.round.synced || !known || p.Epoch != q.round.epoch {
+	if q.round.synced || !q.open() {
 		return nil
 	}
 	q.round.synced = true
@@ -279,6 +277,13 @@ func (q *queueReplica) sync() error {
 	}
 	q.led = true
 	return q.step(queuecore.Lead{Term: q.term})
+}
+
+// open says whether the picture has progress in the round's epoch.
+func (q *queueReplica) open() bool {
+	p := q.facts.Snapshot().Position()
+	_, known := p.Progress(events.KindPod)
+	return known && p.Epoch == q.round.epoch
 }
 
 // stepWatch moves one kind's list and watch on.
@@ -346,7 +351,7 @@ func (q *queueReplica) list(kind events.Kind) error {
 // stepSnapshot stores the state, now and then, as a leader does.
 func (q *queueReplica) stepSnapshot() error {
 	w := q.w
-	if q.round == nil || !q.round.synced || w.down(&q.proc, toLog) || !w.chance(10) {
+	if q.round == nil || !q.open() || w.down(&q.proc, toLog) || !w.chance(10) {
 		return nil
 	}
 	s := q.facts.Snapshot()
