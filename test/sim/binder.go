@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/binder/bindercore"
@@ -110,14 +111,20 @@ func (b *binder) stepDecisions() error {
 		return err
 	}
 	for _, d := range batch {
-		if b.w.mutant.hint != nil {
-			for _, in := range b.w.mutant.hint(d.Decision) {
-				if err := b.step(in); err != nil {
-					return err
-				}
-			}
+		if err := b.seen(d.Decision); err != nil {
+			return err
 		}
-		if err := b.step(bindercore.DecisionSeen{Decision: d.Decision}); err != nil {
+	}
+	return nil
+}
+
+func (b *binder) seen(d events.Decision) error {
+	var ins []bindercore.Input
+	if b.w.mutant.hint != nil {
+		ins = b.w.mutant.hint(d)
+	}
+	for _, in := range append(ins, bindercore.DecisionSeen{Decision: d}) {
+		if err := b.step(in); err != nil {
 			return err
 		}
 	}

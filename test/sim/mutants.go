@@ -14,8 +14,6 @@ import (
 )
 
 // Mutant is one part of the protocol taken away, at a seam between a process and a world.
-//
-//nolint:structsize // one field for each seam; grouping would only rename them
 type Mutant struct {
 	Name string
 	// Missing says what is taken away.

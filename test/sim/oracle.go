@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/services/binder/bindercore"
 )
@@ -196,11 +195,15 @@ func (o *oracle) checkRoom(stand []stands) {
 func (o *oracle) checkApart(stand []stands) {
 	for _, s := range stand {
 		for _, t := range repelled(s.pod) {
-			for _, other := range stand {
-				if other.pod != s.pod && matches(t.LabelSelector, other.pod) && together(t.TopologyKey, s.node, other.node) {
-					o.w.violates("S7", "pod %s on %s repels %s on %s", s.pod.Name, s.node.Name, other.pod.Name, other.node.Name)
-				}
-			}
+			o.checkRepelled(s, t, stand)
+		}
+	}
+}
+
+func (o *oracle) checkRepelled(s stands, t corev1.PodAffinityTerm, stand []stands) {
+	for _, other := range stand {
+		if other.pod != s.pod && matches(t.LabelSelector, other.pod) && together(t.TopologyKey, s.node, other.node) {
+			o.w.violates("S7", "pod %s on %s repels %s on %s", s.pod.Name, s.node.Name, other.pod.Name, other.node.Name)
 		}
 	}
 }
@@ -221,9 +224,6 @@ func together(key string, a, b *corev1.Node) bool {
 	value, ok := a.Labels[key]
 	return ok && b.Labels[key] == value
 }
-
-// decided is told of every decision of a shard.
-func (o *oracle) decided(events.Decision) {}
 
 // unowned counts the partitions that no live shard holds (L3), or all while no queue leads.
 func (o *oracle) unowned() int {

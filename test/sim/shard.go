@@ -78,8 +78,8 @@ func (s *shard) step(in shardcore.Input) error {
 		s.commit(*out.Commit)
 	}
 	for _, d := range out.Decisions {
-		w.tracef("%s decided %s %s at %s rev %d facts %d", s.member(), d.Kind, d.Pod.Name, d.NodeName, d.LedgerRevision, d.FactSequence)
-		w.oracle.decided(d)
+		w.tracef("%s decided: %s %s %s, by revision %d and fact %d",
+			s.member(), d.Kind, d.Pod.Name, d.NodeName, d.LedgerRevision, d.FactSequence)
 	}
 	s.add(out.Decisions...)
 	if out.Request != nil {

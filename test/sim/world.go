@@ -53,13 +53,19 @@ type world struct {
 	members
 
 	oracle *oracle
+	findings
+	cluster cluster
+}
+
+// findings are what a run is for.
+type findings struct {
+	report Report
+	broke  error
+	trace  func(string)
+	// healed is when the faults ended.
+	healed time.Duration
 	// refused are the documents of nodes as they stood when a bind to one was refused.
 	refused map[string]ledger.NodeDoc
-	report  Report
-	healed  time.Duration // when the faults ended
-	broke   error
-	trace   func(string)
-	cluster cluster
 }
 
 // environment are the outside worlds.
@@ -166,8 +172,10 @@ func (w *world) untilTrue(what string, limit time.Duration, undone func() error)
 
 func newWorld(ctx context.Context, o Options) (*world, error) {
 	w := &world{
-		ctx: ctx, rng: rand.New(rand.NewPCG(o.Seed, 0)), mutant: o.Mutant, trace: o.Trace,
-		report: Report{Hits: map[string]int{}}, refused: map[string]ledger.NodeDoc{},
+		ctx: ctx, rng: rand.New(rand.NewPCG(o.Seed, 0)), mutant: o.Mutant,
+		findings: findings{
+			trace: o.Trace, report: Report{Hits: map[string]int{}}, refused: map[string]ledger.NodeDoc{},
+		},
 	}
 	w.environment = environment{api: newAPI(), store: mem.New(), leases: leases{map[int64]time.Duration{}}}
 	w.log = memlog.New(memlog.Options{Now: func() time.Time { return base.Add(w.now) }})

@@ -72,7 +72,8 @@ func TestDrainingShardGivesBackWhatLost(t *testing.T) {
 	w, s := inFlight(t, "p0")
 	w.touchDoc()
 	w.step(s, decide.Input{Drain: true})
-	out, err := s.core.Step(decide.Input{Results: []decide.Result{{ID: s.commit.ID, Txn: w.commit(s.commit.Txn)}}}, time.Time{})
+	lost := decide.Result{ID: s.commit.ID, Txn: w.commit(s.commit.Txn)}
+	out, err := s.core.Step(decide.Input{Results: []decide.Result{lost}}, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
