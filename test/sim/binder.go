@@ -265,7 +265,7 @@ func (w *world) patchCondition(e bindercore.PatchCondition) bindercore.Answered 
 	}
 	rv, err := strconv.ParseUint(p.ResourceVersion, 10, 64)
 	if err != nil {
-		w.breaks("resourceVersion of pod %s: %v", p.UID, err)
+		w.note("form", "resourceVersion of pod %s: %v", p.UID, err)
 	}
 	return bindercore.Answered{Result: bindercore.Done, ResourceVersion: rv}
 }

@@ -35,7 +35,7 @@ const (
 func (c *cluster) populate(w *world) {
 	w.api.put(events.KindNamespace, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: "ns-d"}})
 	c.rules, c.fickle = w.chance(40), w.chance(40)
-	for range 3 + w.rng.IntN(3) {
+	for range 2 + w.rng.IntN(4) {
 		c.addNode(w)
 	}
 	if w.chance(50) {

@@ -14,8 +14,6 @@ type faults struct {
 	wrongs int
 	// slow is how likely a call stays under way when it could be carried out.
 	slow int
-	// lagFacts and lagLedger are how likely one look at a stream finds nothing new.
-	lagFacts, lagLedger int
 	// leaderless is until when etcd has no leader.
 	leaderless time.Duration
 	// trimmed: retention has cut the log. forked: the newest snapshot stands for facts that
@@ -29,8 +27,13 @@ func (f *faults) begin(w *world) {
 	f.on = true
 	f.wrongs = draw(4, 10, 30)
 	f.slow = draw(0, 0, 70)
-	f.lagFacts, f.lagLedger = draw(0, 0, 60, 90), draw(0, 0, 80)
+	for _, p := range w.processes() {
+		p.base().lag(draw(0, 0, 50, 90, 97), draw(0, 0, 0, 80))
+	}
 }
+
+// lag says how likely one look at a stream finds nothing new.
+func (p *proc) lag(facts, ledger int) { p.lagFacts, p.lagLedger = facts, ledger }
 
 // fault says whether something goes wrong now; percent is how likely that is.
 func (w *world) fault(percent int, what string) bool {
@@ -202,6 +205,7 @@ func (w *world) heal() {
 	w.faults = faults{}
 	for _, p := range w.processes() {
 		b := p.base()
+		b.lag(0, 0)
 		b.stopped, b.cut = 0, [dependencies]time.Duration{}
 		if !b.up {
 			p.start()

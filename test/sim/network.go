@@ -3,7 +3,6 @@ package sim
 import (
 	"errors"
 	"slices"
-	"time"
 )
 
 // errUnknown is what a caller hears when no answer comes: it may have been carried out, or
@@ -184,7 +183,6 @@ func (w *world) down(p *proc, to dependency) bool {
 type message struct {
 	to      string
 	deliver func() error
-	due     time.Duration
 }
 
 // bus carries hints: each arrives once, twice or never, in any order.

@@ -52,12 +52,12 @@ func (w *world) observe(c *committed) {
 	}
 	for _, ev := range batch.Events {
 		if ev.Deleted && strings.HasPrefix(ev.Key, ledger.PrefixNode) {
-			w.violates("S12", "document %s was deleted", ev.Key)
+			w.note("S12", "document %s was deleted", ev.Key)
 		}
 	}
 	changes, err := o.truth.Apply(batch)
 	if err != nil {
-		w.breaks("ledger: %v", err)
+		w.note("form", "ledger: %v", err)
 		return
 	}
 	for _, d := range changes.Docs {
@@ -67,7 +67,7 @@ func (w *world) observe(c *committed) {
 	}
 	if len(changes.Docs) > 0 {
 		for _, v := range ledger.CheckUnique(o.truth.Docs()) {
-			w.violates(v.Invariant, "%v", v)
+			w.note(v.Invariant, "%v", v)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func (o *oracle) checkEpochs(c *committed) {
 			continue
 		}
 		if owner, epoch, ok := o.truth.Owner(p); !ok || epoch != cmp.Revision {
-			o.w.violates("S11", "%s of %s: decided in epoch %d of partition %d, committed in epoch %d of %q",
+			o.w.note("S11", "%s of %s: decided in epoch %d of partition %d, committed in epoch %d of %q",
 				c.what, c.who.member(), cmp.Revision, p, epoch, owner.Member)
 		}
 	}
@@ -91,7 +91,7 @@ func (o *oracle) checkEpochs(c *committed) {
 func (o *oracle) checkDoc(d ledger.DocChange) {
 	w := o.w
 	for _, v := range append(ledger.CheckSuccessor(d.Before, d.After), ledger.CheckDoc(d.After)...) {
-		w.violates(v.Invariant, "%v", v)
+		w.note(v.Invariant, "%v", v)
 	}
 	hw := d.After.HW[ledger.KindPod]
 	for _, e := range d.Before.Entries {
@@ -105,11 +105,11 @@ func (o *oracle) checkDoc(d ledger.DocChange) {
 		case !exists:
 		case p.Spec.NodeName != "":
 			if hw < o.boundAt[e.PodUID] {
-				w.violates("S4", "pod %s left node %s bound at %d, the high-water is %d",
+				w.note("S4", "pod %s left node %s bound at %d, the high-water is %d",
 					e.PodUID, d.After.NodeUID, o.boundAt[e.PodUID], hw)
 			}
 		case e.State != ledger.Fencing:
-			w.violates("S4", "pod %s left node %s from %s, and is neither bound nor gone", e.PodUID, d.After.NodeUID, e.State)
+			w.note("S4", "pod %s left node %s from %s, and is neither bound nor gone", e.PodUID, d.After.NodeUID, e.State)
 		}
 	}
 }
@@ -127,9 +127,9 @@ func (w *world) postBinding(e bindercore.Bind) bindOutcome {
 	entry, ok := d.Find(e.Pod.UID)
 	switch {
 	case !ok || entry.Token != e.Token:
-		w.violates("S2", "pod %s was bound to %s with token %s, whose entry does not stand", e.Pod.UID, e.NodeName, e.Token)
+		w.note("S2", "pod %s was bound to %s with token %s, whose entry does not stand", e.Pod.UID, e.NodeName, e.Token)
 	case entry.State == ledger.Held:
-		w.violates("I3", "pod %s was bound to %s with an entry that is Held", e.Pod.UID, e.NodeName)
+		w.note("I3", "pod %s was bound to %s with an entry that is Held", e.Pod.UID, e.NodeName)
 	}
 	return outcome
 }
@@ -186,7 +186,7 @@ func (o *oracle) checkRoom(stand []stands) {
 	for _, s := range stand {
 		used[s.node.Name] = append(used[s.node.Name], s.pod.Name)
 		if n := used[s.node.Name]; int64(len(n)) > room(s.node) {
-			o.w.violates("S1", "node %s has room for %d, and has %v", s.node.Name, room(s.node), n)
+			o.w.note("S1", "node %s has room for %d, and has %v", s.node.Name, room(s.node), n)
 		}
 	}
 }
@@ -203,7 +203,7 @@ func (o *oracle) checkApart(stand []stands) {
 func (o *oracle) checkRepelled(s stands, t corev1.PodAffinityTerm, stand []stands) {
 	for _, other := range stand {
 		if other.pod != s.pod && matches(t.LabelSelector, other.pod) && together(t.TopologyKey, s.node, other.node) {
-			o.w.violates("S7", "pod %s on %s repels %s on %s", s.pod.Name, s.node.Name, other.pod.Name, other.node.Name)
+			o.w.note("S7", "pod %s on %s repels %s on %s", s.pod.Name, s.node.Name, other.pod.Name, other.node.Name)
 		}
 	}
 }

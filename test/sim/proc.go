@@ -30,6 +30,8 @@ type proc struct {
 
 	stopped time.Duration // until when it does not run
 	cut     [dependencies]time.Duration
+	// lagFacts and lagLedger are how likely one look at a stream finds nothing new.
+	lagFacts, lagLedger int
 	// skew and drift are its clock's: drift is per mille.
 	skew  time.Duration
 	drift int64
@@ -99,12 +101,12 @@ func (p *proc) join() {
 	w := p.w
 	session, err := w.store.OpenSession(w.ctx, memberTTL)
 	if err != nil {
-		w.breaks("open a session: %v", err)
+		w.note("form", "open a session: %v", err)
 		return
 	}
 	value, err := ledger.EncodeMember(ledger.Member{ID: p.member(), Role: p.role, Started: base})
 	if err != nil {
-		w.breaks("encode a member: %v", err)
+		w.note("form", "encode a member: %v", err)
 		return
 	}
 	p.id, p.renewed, p.registering = session.Lease(), p.clock(), true

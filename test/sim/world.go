@@ -290,16 +290,17 @@ func (w *world) tracef(format string, args ...any) {
 // breaks notes that something has come out that must not.
 func (w *world) breaks(format string, args ...any) error { return w.violates("form", format, args...) }
 
-// violates notes a broken promise, the first one.
+// violates notes a broken promise, and returns the first one.
 func (w *world) violates(invariant, format string, args ...any) error {
-	if w.mutant.mutes(invariant) {
-		return nil
-	}
-	err := fmt.Errorf("%w: %s: %s", errBroken, invariant, fmt.Sprintf(format, args...))
-	if w.broke == nil {
-		w.broke = err
-	}
+	w.note(invariant, format, args...)
 	return w.broke
+}
+
+// note notes a broken promise, if it is the first one.
+func (w *world) note(invariant, format string, args ...any) {
+	if w.broke == nil && !w.mutant.mutes(invariant) {
+		w.broke = fmt.Errorf("%w: %s: %s", errBroken, invariant, fmt.Sprintf(format, args...))
+	}
 }
 
 func (w *world) broken() error { return w.broke }
