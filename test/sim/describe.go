@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // describe tells the trace how everything stands when a run has failed.
@@ -12,6 +13,9 @@ func (w *world) describe() {
 	last, err := w.log.Last(w.ctx, events.Facts)
 	w.tracef("facts end at %d (%v), the ledger at %d, the API server at %d; %d calls and %d hints are under way",
 		last, err, w.store.Revision(), w.api.rv, len(w.calls), len(w.messages))
+	kept, data, _, _ := w.log.Latest(w.ctx, events.Facts)
+	at, err := state.SnapshotPosition(data)
+	w.tracef("the newest snapshot is of fact %d: %v (%v); retention has cut: %t", kept, at, err, w.faults.trimmed)
 	for _, q := range w.queues {
 		w.tracef("%s: up %t, leads %t under term %d, round open %t; facts %v", q.member(), q.up, q.running, q.term,
 			q.round != nil, q.facts.Snapshot().Position())

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/services/queue/queuecore"
 )
 
 // faults is what goes wrong at present.
@@ -178,8 +179,26 @@ func (w *world) loseTail() error {
 	w.log.LoseTail(events.Facts, after)
 	w.faults.forked = w.faults.forked || after < kept
 	w.hit("lost tail of the facts")
+	w.disconnect()
 	w.tracef("the log loses facts %d to %d", after+1, last)
 	return nil
+}
+
+// disconnect is what the log's power loss does to its clients: nothing is under way any more,
+// and a deposed writer has to look where it stands. See docs/simulation.md on what is left out.
+func (w *world) disconnect() {
+	w.lateAppends = nil
+	var newest uint64
+	for _, q := range w.queues {
+		if q.round != nil {
+			newest = max(newest, q.round.epoch)
+		}
+	}
+	for _, q := range w.queues {
+		if q.round != nil && q.round.epoch < newest {
+			q.round, q.cause = nil, queuecore.CauseRepair
+		}
+	}
 }
 
 // trim is retention: old facts go, if a snapshot stands for them.
@@ -189,6 +208,7 @@ func (w *world) trim() error {
 		return err
 	}
 	w.log.Trim(events.Facts, sequence)
+	w.tracef("the log is cut at fact %d", sequence)
 	w.faults.trimmed = true
 	w.hit("old facts trimmed")
 	return nil

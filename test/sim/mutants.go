@@ -103,7 +103,7 @@ func fenceMutants() []Mutant {
 		{Name: "resource-version", Missing: "binds carry no resourceVersion", switches: switches{ignoreVersion: true}},
 		{
 			Name: "fence-write", Missing: "a fence does not change the pod",
-			muted: []string{"S4"}, fence: func(w *world, e bindercore.FencePod) bindercore.Answered {
+			muted: []string{"S4", "liveness"}, rare: true, fence: func(w *world, e bindercore.FencePod) bindercore.Answered {
 				a := w.api.read(e.Pod.UID)
 				if a.Result == bindercore.Done {
 					unchanged := *a.Pod
@@ -114,8 +114,8 @@ func fenceMutants() []Mutant {
 			},
 		},
 		{
-			Name: "fence-mark", Missing: "a fence does not mark the entry first",
-			muted: []string{"S4"}, txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
+			Name: "fence-mark", Missing: "a fence does not mark the entry first", rare: true,
+			muted: []string{"S4", "liveness"}, txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
 				return unmarked(w, what, t)
 			},
 		},

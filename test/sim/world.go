@@ -237,6 +237,7 @@ func (w *world) queueConfig(member string) queuecore.Config {
 // sweep lets every process do everything once, and everything under way arrive.
 func (w *world) sweep() error {
 	w.advance(sweepTime)
+	w.api.rv++ // somebody else's lease; without it a log that has lost its tail may stay silent
 	for _, p := range w.processes() {
 		if !p.base().up || p.base().paused() {
 			continue

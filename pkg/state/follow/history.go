@@ -18,9 +18,10 @@ type History struct {
 	// epoch of the last fact read, when epochKnown.
 	epoch      uint64
 	epochKnown bool
-	// origin is the sequence of the snapshot this history was started from, 0 for none;
+	// origin is the position of the snapshot this history was started from, zero for none;
 	// refused is that of one that turned out to stand for a history the log no longer has.
-	origin, refused uint64
+	// (Not its sequence alone: a good one may come to stand at the same.)
+	origin, refused state.Position
 }
 
 // Next is the sequence to read next; 0 when the history has to begin (anew).
@@ -32,14 +33,17 @@ func (h *History) Forget() { h.next = 0 }
 // Begin starts from a snapshot (data nil: there is none) of a log whose last sequence was
 // read afterwards. It returns the batch that announces the start.
 func (h *History) Begin(sequence uint64, data []byte, last uint64) (Batch, error) {
-	if sequence > last || sequence == h.refused {
+	if sequence > last {
 		data = nil
 	}
 	position, err := state.SnapshotPosition(data)
 	if err != nil {
 		return Batch{}, err
 	}
-	h.origin, h.next = position.Sequence, position.Sequence+1
+	if position == h.refused {
+		position, data = state.Position{}, nil
+	}
+	h.origin, h.next = position, position.Sequence+1
 	h.epoch, h.epochKnown = position.Epoch, position.Sequence > 0
 	return Batch{Reset: true, Snapshot: data, Barrier: last}, nil
 }
@@ -70,7 +74,7 @@ func (h *History) Take(records []events.Record) ([]events.SequencedFact, error) 
 			return nil, err
 		}
 		if known && !state.Follows(epoch, fact.Fact) {
-			if want == h.origin+1 {
+			if want == h.origin.Sequence+1 {
 				h.refused = h.origin // it has not even led to its own next fact
 			}
 			return nil, ErrHistory
