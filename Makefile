@@ -165,6 +165,24 @@ STEPS ?= 1000000
 .PHONY: walk
 walk: ## The queue against a model of it over random lives of a cluster (STEPS=n)
 	@cd services/queue && go test -count=1 -v -timeout 60m -run 'TestWalk$$' ./internal/decide -args -steps=$(STEPS)
+# Seeds of the simulation. LONG=1 also looks that everything that can happen has happened.
+# SEED=n plays one and prints what happens, MUTANT=name without a part of the protocol.
+SEEDS ?= $(if $(LONG),10000,500)
+SIM := go test -count=1 -v -timeout 180m ./test/sim -args -commit '$(VERSION)'
+
+.PHONY: sim
+sim: ## The whole system with faults, from seeds (SEEDS=n, LONG=1; SEED=n MUTANT=name replays one)
+ifneq ($(SEED),)
+	@$(subst -v,-v -run TestSimulation,$(SIM)) -first $(SEED) -seeds 1 -mutant '$(MUTANT)' -trace
+else
+	@$(subst -v,-v -run 'TestSimulation|TestSameSeedSameRun',$(SIM)) -seeds $(SEEDS) $(if $(LONG),-enforce-coverage) \
+		| grep -v -e '^=== '
+	@$(MAKE) sim-mutants
+endif
+
+.PHONY: sim-mutants
+sim-mutants: ## Every part of the protocol taken away in turn: the simulation must find each
+	@$(subst -v,-v -run TestMutants,$(SIM)) -rare-mutants | grep -v -e '^=== '
 
 .PHONY: cluster-check
 cluster-check: .cluster-programs ## Tests of the local cluster driver itself, on real programs
@@ -198,6 +216,7 @@ docs-check: ## Links between documents resolve, mentioned make targets exist, no
 
 .PHONY: presubmit
 presubmit: test race walk cluster-check labs linz ## What is run before a change is merged: more than a change alone needs
+	@$(MAKE) sim
 	@$(MAKE) conformance LONG=1
 	@$(MAKE) fuzz PKG=./pkg/placement
 

@@ -7,7 +7,9 @@ require (
 	github.com/Shopify/toxiproxy/v2 v2.5.0
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/berth-scheduler/berth/pkg v0.0.0
+	github.com/berth-scheduler/berth/services/binder v0.0.0
 	github.com/berth-scheduler/berth/services/descheduler v0.0.0
+	github.com/berth-scheduler/berth/services/queue v0.0.0
 	github.com/berth-scheduler/berth/services/scheduler v0.0.0
 	github.com/google/go-cmp v0.7.0
 	github.com/rs/zerolog v1.35.1

@@ -3,14 +3,12 @@ package queue
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 
 	"github.com/berth-scheduler/berth/services/queue/internal/commit"
@@ -36,28 +34,22 @@ type feeds struct {
 
 // loop is the one goroutine that owns core, store and ledger picture.
 type loop struct {
-	queue  *Queue
-	in     feeds
-	core   *decide.Core
-	store  *state.Store
-	holds  *intake.Holds
-	out    *commit.Reporter
-	timer  clock.Timer
-	leads  bool
-	behind bool
-	// barrier is the sequence to reach before the core is told of a rebuilt store: until
-	// then the store is older than what the core may have known. The first store is told at
-	// once: the core knows nothing, and learns from what follows what has happened since.
-	barrier uint64
-	begun   bool
+	queue *Queue
+	in    feeds
+	core  *decide.Core
+	facts *intake.Facts
+	holds *intake.Holds
+	out   *commit.Reporter
+	timer clock.Timer
+	leads bool
 	// caughtUp: the decisions that were there at the start have been read.
 	caughtUp bool
 }
 
 func newLoop(q *Queue, in feeds, out *commit.Reporter) *loop {
 	return &loop{
-		queue: q, in: in, core: decide.New(q.coreConfig()), store: state.New(), holds: intake.NewHolds(),
-		out: out, timer: q.deps.Clock.NewTimer(idleTick), behind: true,
+		queue: q, in: in, core: decide.New(q.coreConfig()), facts: intake.NewFacts(), holds: intake.NewHolds(),
+		out: out, timer: q.deps.Clock.NewTimer(idleTick),
 	}
 }
 
@@ -78,7 +70,7 @@ func (l *loop) run(ctx context.Context) error {
 // remember stores what is known of attempts, for the next start of any replica. Without it
 // a start costs an attempt at each parked pod, no more.
 func (l *loop) remember(ctx context.Context) {
-	if l.behind || !l.begun || !l.caughtUp {
+	if !l.facts.Ready() || !l.caughtUp {
 		return
 	}
 	data, sequence := l.core.Remember()
@@ -119,7 +111,7 @@ func (l *loop) next(ctx context.Context, gauges <-chan time.Time) error {
 	case b := <-l.in.facts:
 		return l.applyFacts(b)
 	case b := <-l.in.ledger:
-		moved, err := l.holds.Fold(b, l.store.Snapshot())
+		moved, err := l.holds.Fold(b, l.facts.Snapshot())
 		if err != nil {
 			return fmt.Errorf("queue: ledger: %w", err)
 		}
@@ -145,45 +137,17 @@ func (l *loop) next(ctx context.Context, gauges <-chan time.Time) error {
 	return nil
 }
 
-// applyFacts brings the store forward and tells the core, once the store has caught up.
+// applyFacts brings the state forward and tells the core, once the state has caught up.
 func (l *loop) applyFacts(b follow.Batch) error {
-	if b.Reset {
-		store, err := b.Store()
-		if err != nil {
-			return fmt.Errorf("queue: %w", err)
-		}
-		l.store, l.barrier, l.behind = store, b.Barrier, l.begun
-		if !l.begun {
-			l.begun = true
-			l.reset()
-		}
-	}
-	changes, err := l.store.Apply(b.Facts)
+	ins, err := l.facts.Fold(b)
 	if err != nil {
-		return fmt.Errorf("queue: apply facts: %w", err)
+		return err
 	}
-	position := corePosition(l.store.Position())
-	switch {
-	case l.behind && position.Sequence < l.barrier:
-	case l.behind:
-		l.behind = false
-		l.reset()
-	case len(b.Facts) > 0:
-		l.step(decide.FactsApplied{Changes: changes, Objects: l.store.Snapshot(), Position: position})
+	for _, in := range ins {
+		l.step(in)
 	}
-	l.queue.applied.publish(l.store.Snapshot())
+	l.queue.applied.publish(l.facts.Snapshot())
 	return nil
-}
-
-// reset tells the core of a store that does not follow from what it knew.
-func (l *loop) reset() {
-	s := l.store.Snapshot()
-	l.step(decide.FactsReset{Pods: slices.Collect(s.Pods()), Objects: s, Position: corePosition(s.Position())})
-}
-
-func corePosition(p state.Position) decide.Position {
-	progress, ok := p.Progress(events.KindPod)
-	return decide.Position{Sequence: p.Sequence, PodProgress: progress, ProgressKnown: ok}
 }
 
 // step decides and carries the effects out.

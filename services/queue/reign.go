@@ -104,7 +104,7 @@ func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, c
 	q.logger.Info("leading", "term", term)
 	led := false
 	cause := intake.CauseList
-	for n := (roundNumber{term: term}); ; n.round++ {
+	for n := (commit.Round{Term: term}); ; n.Number++ {
 		err := q.round(ctx, n, cause, func() {
 			if !led {
 				led = q.send(ctx, decide.Lead{Term: term})
@@ -160,14 +160,14 @@ func (q *Queue) claim(ctx context.Context, clusterUID string) error {
 //
 // What a crash leaves behind: before the epoch opens, nothing; inside it, an open epoch,
 // in which no reader has progress until the next leader's round opens and ends another.
-func (q *Queue) round(ctx context.Context, n roundNumber, cause string, synced func()) error {
+func (q *Queue) round(ctx context.Context, n commit.Round, cause string, synced func()) error {
 	base, err := q.settle(ctx)
 	if err != nil {
 		return err
 	}
-	epoch := n.epoch(base.Position().Epoch)
+	epoch := n.Epoch(base.Position().Epoch)
 	facts := make(chan events.Fact, factWindow)
-	writer := commit.NewWriter(q.deps.Log, q.logger, base.Position(), epoch)
+	writer := commit.NewWriter(q.deps.Log, q.logger, q.deps.Clock, base.Position(), epoch)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return writer.Run(ctx, cause, facts) })
 	group.Go(func() error {
@@ -184,22 +184,6 @@ func (q *Queue) round(ctx context.Context, n roundNumber, cause string, synced f
 		return nil
 	})
 	return group.Wait()
-}
-
-// roundNumber tells one round of one term from every other that ever was.
-type roundNumber struct {
-	term  int64
-	round uint64
-}
-
-// roundBits is how many rounds of one term have epochs of their own.
-const roundBits = 16
-
-// epoch is the round's fact epoch: later than the one before it, and never one that was
-// used before. An epoch that is used twice (the log's tail with its first use was lost)
-// would look to a reader of the lost tail as if nothing had happened.
-func (n roundNumber) epoch(before uint64) uint64 {
-	return max(before+1, uint64(n.term)<<roundBits|n.round)
 }
 
 // open says whether a state has progress in an epoch: the epoch's end is applied.

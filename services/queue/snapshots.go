@@ -53,7 +53,7 @@ func (q *Queue) lastSnapshot(ctx context.Context, epoch, stored uint64) {
 func (q *Queue) store(ctx context.Context, s *state.Snapshot) bool {
 	data, sequence, err := s.Marshal()
 	if err == nil {
-		err = q.put(ctx, sequence, data)
+		err = q.put(ctx, s.Position(), data)
 	}
 	if err != nil {
 		q.logger.Warn("storing a snapshot of the facts failed", "sequence", sequence, "error", err)
@@ -63,13 +63,9 @@ func (q *Queue) store(ctx context.Context, s *state.Snapshot) bool {
 	return true
 }
 
-func (q *Queue) put(ctx context.Context, sequence uint64, data []byte) error {
-	last, err := q.deps.Log.Last(ctx, events.Facts)
-	if err != nil {
+func (q *Queue) put(ctx context.Context, p state.Position, data []byte) error {
+	if err := commit.Stands(ctx, q.deps.Log, p); err != nil {
 		return err
 	}
-	if last < sequence {
-		return &commit.DivergedError{Expected: sequence, Actual: last}
-	}
-	return q.deps.Snapshots.Put(ctx, events.Facts, sequence, data)
+	return q.deps.Snapshots.Put(ctx, events.Facts, p.Sequence, data)
 }

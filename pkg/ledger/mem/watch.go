@@ -74,24 +74,45 @@ func (w *watch) collect() (batch ledger.EventBatch, changed <-chan struct{}, err
 	if s.mu.faults.breaks > w.breaks {
 		return ledger.EventBatch{}, nil, s.mu.faults.broken
 	}
-	if w.next < s.mu.compacted {
-		return ledger.EventBatch{}, nil, ledger.ErrCompacted
-	}
 	last := s.mu.revision
 	if held := s.mu.faults.heldAt; held != 0 {
 		last = min(last, held)
 	}
-	for from := max(w.next, s.mu.first); from <= last; from++ {
-		if from-w.next >= maxBatchRevisions {
-			break
-		}
+	batch, err = s.between(w.prefix, w.next, min(last, w.next+maxBatchRevisions-1))
+	return batch, s.mu.changed, err
+}
+
+// between is what happened under prefix at revisions from next to last; the caller holds the
+// lock.
+func (s *Store) between(prefix string, next, last int64) (batch ledger.EventBatch, err error) {
+	if next < s.mu.compacted {
+		return ledger.EventBatch{}, ledger.ErrCompacted
+	}
+	for from := max(next, s.mu.first); from <= last; from++ {
 		for _, ev := range s.mu.history[from-s.mu.first] {
-			if strings.HasPrefix(ev.Key, w.prefix) {
+			if strings.HasPrefix(ev.Key, prefix) {
 				ev.Value = slices.Clone(ev.Value)
 				batch.Events = append(batch.Events, ev)
 			}
 		}
 		batch.Revision = from
 	}
-	return batch, s.mu.changed, nil
+	return batch, nil
+}
+
+// Changes is what a watch of everything from revision next on would deliver up to revision
+// last, for a driver that steps its readers by hand: Revision 0 when that is nothing,
+// ledger.ErrCompacted when the history does not reach back to next any more. The switches
+// for watches do not concern it.
+func (s *Store) Changes(next, last int64) (ledger.EventBatch, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.between("", next, min(last, s.mu.revision))
+}
+
+// Revision is that of the last change.
+func (s *Store) Revision() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.revision
 }

@@ -100,37 +100,27 @@ func newBackoff() wait.Backoff {
 	}
 }
 
-// errHistory says that what has been read is not what the log holds now.
-var errHistory = errors.New("follow: the log's history changed")
-
 // follower is one Run under way.
 type follower struct {
 	*Follower
-	out chan<- Batch
-	// next is the sequence to read next; 0 asks for a bootstrap.
-	next uint64
-	// epoch of the last fact read, when epochKnown.
-	epoch      uint64
-	epochKnown bool
-	// origin is the sequence of the snapshot this history was started from, 0 for none;
-	// refused is that of one that turned out to stand for a history the log no longer has.
-	origin, refused uint64
+	out     chan<- Batch
+	history History
 	// delivered: this attempt has sent facts, so that the log is well.
 	delivered bool
 }
 
-// attempt reads until something fails. It leaves next at 0 when only a bootstrap helps.
+// attempt reads until something fails. It forgets the history when only a bootstrap helps.
 func (f *follower) attempt(ctx context.Context) error {
-	if f.next == 0 {
+	if f.history.Next() == 0 {
 		if err := f.bootstrap(ctx); err != nil {
-			f.next = 0
+			f.history.Forget()
 			return err
 		}
 	}
 	err := f.read(ctx)
 	var gap *events.ErrGap
-	if errors.As(err, &gap) || errors.Is(err, errHistory) {
-		f.next = 0
+	if errors.As(err, &gap) || errors.Is(err, ErrHistory) {
+		f.history.Forget()
 	}
 	return err
 }
@@ -142,32 +132,30 @@ func (f *follower) bootstrap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !ok {
+		data = nil
+	}
 	last, err := f.log.Last(ctx, events.Facts)
 	if err != nil {
 		return err
 	}
-	if !ok || sequence > last || sequence == f.refused {
-		data = nil
-	}
-	position, err := state.SnapshotPosition(data)
+	batch, err := f.history.Begin(sequence, data, last)
 	if err != nil {
 		return err
 	}
-	f.origin, f.next = position.Sequence, position.Sequence+1
-	f.epoch, f.epochKnown = position.Epoch, position.Sequence > 0
 	// Open once before announcing: a stream that no longer reaches back to the snapshot
 	// must not make the receiver throw its store away.
-	reader, err := f.log.Read(ctx, events.Facts, f.next)
+	reader, err := f.log.Read(ctx, events.Facts, f.history.Next())
 	if err != nil {
 		return err
 	}
 	reader.Close()
-	return f.send(ctx, Batch{Reset: true, Snapshot: data, Barrier: last})
+	return f.send(ctx, batch)
 }
 
 // read delivers records from next on.
 func (f *follower) read(ctx context.Context) error {
-	reader, err := f.log.Read(ctx, events.Facts, f.next)
+	reader, err := f.log.Read(ctx, events.Facts, f.history.Next())
 	if err != nil {
 		return err
 	}
@@ -177,7 +165,7 @@ func (f *follower) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		facts, err := f.decode(records)
+		facts, err := f.history.Take(records)
 		if err != nil {
 			return err
 		}
@@ -187,7 +175,7 @@ func (f *follower) read(ctx context.Context) error {
 		if err := f.send(ctx, Batch{Facts: facts}); err != nil {
 			return err
 		}
-		f.next, f.delivered = facts[len(facts)-1].Sequence+1, true
+		f.delivered = true
 	}
 }
 
@@ -204,38 +192,7 @@ func (f *follower) await(ctx context.Context, reader events.Reader) ([]events.Re
 	if err != nil {
 		return nil, err
 	}
-	if last+1 < f.next {
-		return nil, errHistory
-	}
-	return nil, nil
-}
-
-// decode reads records and checks that each follows from the one before.
-func (f *follower) decode(records []events.Record) ([]events.SequencedFact, error) {
-	facts := make([]events.SequencedFact, 0, len(records))
-	want := f.next
-	for _, r := range records {
-		if r.Sequence < want {
-			continue // redelivered
-		}
-		if r.Sequence > want {
-			return nil, &events.ErrGap{Stream: events.Facts, Want: want, Have: r.Sequence}
-		}
-		fact, err := events.DecodeFact(r)
-		if err != nil {
-			return nil, err
-		}
-		if f.epochKnown && !state.Follows(f.epoch, fact.Fact) {
-			if want == f.origin+1 {
-				f.refused = f.origin // it has not even led to its own next fact
-			}
-			return nil, errHistory
-		}
-		f.epoch, f.epochKnown = fact.Epoch, true
-		facts = append(facts, fact)
-		want++
-	}
-	return facts, nil
+	return nil, f.history.Check(last)
 }
 
 func (f *follower) send(ctx context.Context, b Batch) error {

@@ -1,25 +1,17 @@
 package intake
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/membership"
-	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
@@ -70,100 +62,17 @@ func (r *Room) Facts(ctx context.Context) error {
 	batches := make(chan follow.Batch, batchBuffer)
 	g.Go(func() error { return follow.New(r.deps.Log, r.deps.Snapshots).Run(ctx, batches) })
 	g.Go(func() error {
-		store := state.New()
+		facts := NewFacts()
 		for {
 			select {
 			case <-ctx.Done():
 				return nil
 			case b := <-batches:
-				var err error
-				if store, err = r.fold(ctx, store, b); err != nil {
+				in, err := facts.Fold(b)
+				if err != nil {
 					return err
 				}
-			}
-		}
-	})
-	return g.Wait()
-}
-
-// fold brings the store forward by one batch and tells the core.
-func (r *Room) fold(ctx context.Context, store *state.Store, b follow.Batch) (*state.Store, error) {
-	var changes state.Changes
-	var err error
-	if b.Reset {
-		if store, err = b.Store(); err != nil {
-			return nil, fmt.Errorf("binder: facts: %w", err)
-		}
-	} else if changes, err = store.Apply(b.Facts); err != nil {
-		return nil, fmt.Errorf("binder: facts: %w", err)
-	}
-	in := decide.FactsMoved{Cluster: cluster{store.Snapshot()}, Sequence: store.Position().Sequence}
-	in.PodProgress, in.PodProgressKnown = store.Position().Progress(events.KindPod)
-	for _, c := range changes.Pods {
-		if c.Before != nil && c.After != nil && c.Before.NodeName == "" && c.After.NodeName == "" {
-			in.Replaced = append(in.Replaced, c.Before)
-		}
-		if c.Before != nil && c.After != nil && !c.Before.Terminal {
-			if _, _, rejected := c.After.Rejection(); rejected {
-				in.Rejected = append(in.Rejected, c.After)
-			}
-		}
-	}
-	if err := r.send(ctx, in); err != nil {
-		return store, nil // ctx ended
-	}
-	return store, nil
-}
-
-// cluster is a snapshot in the words of the core.
-type cluster struct{ *state.Snapshot }
-
-// Requested implements decide.Cluster.
-func (c cluster) Requested(nodeName string) state.Resources {
-	var sum state.Resources
-	for p := range c.PodsOnNode(nodeName) {
-		if p.Occupies() {
-			sum = sum.Add(p.Requests)
-		}
-	}
-	return sum
-}
-
-// BudgetsOf implements decide.Cluster. As the eviction API does, it compares selectors
-// within the namespace; a budget whose selector cannot be read counts, which errs on the
-// side of asking first.
-func (c cluster) BudgetsOf(p *state.Pod) int {
-	n := 0
-	for o := range c.Objects(events.KindDisruptionBudget) {
-		pdb, ok := o.API.(*policyv1.PodDisruptionBudget)
-		if !ok || o.Namespace != p.Namespace {
-			continue
-		}
-		selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
-		if err != nil || selector.Matches(labels.Set(p.Template.Labels)) {
-			n++
-		}
-	}
-	return n
-}
-
-// Ledger follows the ledger until ctx ends: documents first, then who holds what.
-func (r *Room) Ledger(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	batches := make(chan ledger.ViewBatch, batchBuffer)
-	g.Go(func() error { return ledger.Follow(ctx, r.deps.Ledger, batches) })
-	g.Go(func() error {
-		view := ledger.NewView()
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case b := <-batches:
-				changes, err := view.Fold(b)
-				if err != nil {
-					return fmt.Errorf("binder: ledger: %w", err)
-				}
-				if err := r.tell(ctx, view, changes); err != nil {
+				if err := r.send(ctx, in); err != nil {
 					return nil // ctx ended
 				}
 			}
@@ -172,45 +81,41 @@ func (r *Room) Ledger(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (r *Room) tell(ctx context.Context, view *ledger.View, changes ledger.ViewChanges) error {
-	if err := r.send(ctx, moved(view, changes)); err != nil {
-		return err
-	}
-	if !changes.Reset && !changes.Members {
-		return nil
-	}
-	var live []string
-	for _, m := range view.Members(membership.RoleBinder) {
-		live = append(live, m.ID)
-	}
-	held := membership.Assign(live, membership.BinderPartitions)[r.id]
-	r.deps.Logger.Info("binder partitions", "held", len(held), "binders", live)
-	return r.send(ctx, decide.PartitionsChanged{Held: slices.Clone(held)})
+// Ledger follows the ledger until ctx ends: documents first, then who holds what.
+func (r *Room) Ledger(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	batches := make(chan ledger.ViewBatch, batchBuffer)
+	g.Go(func() error { return ledger.Follow(ctx, r.deps.Ledger, batches) })
+	g.Go(func() error {
+		promises := NewPromises(r.id)
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case b := <-batches:
+				ins, err := promises.Fold(b)
+				if err != nil {
+					return err
+				}
+				if err := r.tell(ctx, ins); err != nil {
+					return nil // ctx ended
+				}
+			}
+		}
+	})
+	return g.Wait()
 }
 
-// moved lists each document that changed once, as it is now.
-func moved(view *ledger.View, changes ledger.ViewChanges) decide.LedgerMoved {
-	in := decide.LedgerMoved{Revision: view.Revision(), Reset: changes.Reset}
-	if changes.Reset {
-		in.Docs = slices.Collect(view.Docs())
-		slices.SortFunc(in.Docs, func(a, b ledger.NodeDoc) int { return cmp.Compare(a.Revision, b.Revision) })
-		return in
-	}
-	seen := map[string]bool{}
-	for _, c := range slices.Backward(changes.Docs) {
-		uid := cmp.Or(c.After.NodeUID, c.Before.NodeUID)
-		if seen[uid] {
-			continue
+func (r *Room) tell(ctx context.Context, ins []decide.Input) error {
+	for _, in := range ins {
+		if p, ok := in.(decide.PartitionsChanged); ok {
+			r.deps.Logger.Info("binder partitions", "held", len(p.Held))
 		}
-		seen[uid] = true
-		if c.After.NodeUID == "" {
-			in.Deleted = append(in.Deleted, uid)
-			continue
+		if err := r.send(ctx, in); err != nil {
+			return err
 		}
-		in.Docs = append(in.Docs, c.After)
 	}
-	slices.Reverse(in.Docs)
-	return in
+	return nil
 }
 
 // Decisions follows the decision log from its last record at start until ctx ends. What

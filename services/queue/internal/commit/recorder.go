@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 )
@@ -63,7 +64,7 @@ func (r *Recorder) append(ctx context.Context, d events.Decision) {
 			return
 		}
 		r.logger.Warn("a decision of the queue was not appended, trying again", "kind", d.Kind, "error", err)
-		if sleep(ctx, backoff.Step()) != nil {
+		if sleep(ctx, clock.RealClock{}, backoff.Step()) != nil {
 			return
 		}
 	}

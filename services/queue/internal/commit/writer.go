@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -38,6 +39,22 @@ func (e *DivergedError) Error() string {
 		e.Expected, e.Actual)
 }
 
+// Round tells one round of one term from every other that ever was.
+type Round struct {
+	Term   int64
+	Number uint64
+}
+
+// roundBits is how many rounds of one term have epochs of their own.
+const roundBits = 16
+
+// Epoch is the round's fact epoch: later than the one before it, and never one that was
+// used before. An epoch that is used twice (the log's tail with its first use was lost)
+// would look to a reader of the lost tail as if nothing had happened.
+func (r Round) Epoch(before uint64) uint64 {
+	return max(before+1, uint64(r.Term)<<roundBits|r.Number)
+}
+
 // Writer is the one fenced writer of facts, for one round. Run is for one goroutine.
 type Writer struct {
 	log    events.Log
@@ -45,20 +62,20 @@ type Writer struct {
 	// epoch is the round's, before that of the fact it begins behind (0 for none).
 	epoch, before uint64
 	// last is the stream's last sequence as far as this writer made it.
-	last uint64
+	last  uint64
+	clock clock.Clock
 }
 
 // NewWriter returns a writer that opens fact epoch behind base, the end of the log.
-func NewWriter(log events.Log, logger *slog.Logger, base state.Position, epoch uint64) *Writer {
-	return &Writer{log: log, logger: logger, last: base.Sequence, before: base.Epoch, epoch: epoch}
+func NewWriter(log events.Log, logger *slog.Logger, c clock.Clock, base state.Position, epoch uint64) *Writer {
+	return &Writer{log: log, logger: logger, clock: c, last: base.Sequence, before: base.Epoch, epoch: epoch}
 }
 
 // Run appends the opening of the epoch, then facts as they come, everything at hand in one
 // batch and never waiting for more, until ctx ends (it returns nil). Any other end is a
 // *DivergedError. A fact taken from facts is stored or the writer ends.
 func (w *Writer) Run(ctx context.Context, cause string, facts <-chan events.Fact) error {
-	begin := w.encode(events.Fact{Op: events.OpEpochBegin, Progress: w.before, Cause: cause})
-	err := w.append(ctx, []events.Message{begin})
+	err := w.Open(ctx, cause)
 	for err == nil {
 		var batch []events.Message
 		if batch, err = w.take(ctx, facts); err == nil {
@@ -69,6 +86,21 @@ func (w *Writer) Run(ctx context.Context, cause string, facts <-chan events.Fact
 		return nil
 	}
 	return err
+}
+
+// Open appends the opening of the epoch.
+func (w *Writer) Open(ctx context.Context, cause string) error {
+	begin := w.encode(events.Fact{Op: events.OpEpochBegin, Progress: w.before, Cause: cause})
+	return w.append(ctx, []events.Message{begin})
+}
+
+// Store appends what stands in facts now, at most one batch; nothing when nothing does.
+func (w *Writer) Store(ctx context.Context, facts <-chan events.Fact) error {
+	batch := w.gather(nil, facts)
+	if len(batch) == 0 {
+		return nil
+	}
+	return w.append(ctx, batch)
 }
 
 func (w *Writer) encode(f events.Fact) events.Message {
@@ -85,15 +117,20 @@ func (w *Writer) take(ctx context.Context, facts <-chan events.Fact) ([]events.M
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	return w.gather(batch, facts), nil
+}
+
+// gather adds the facts that are waiting, up to one batch.
+func (w *Writer) gather(batch []events.Message, facts <-chan events.Fact) []events.Message {
 	for len(batch) < events.MaxBatch {
 		select {
 		case f := <-facts:
 			batch = append(batch, w.encode(f))
 		default:
-			return batch, nil
+			return batch
 		}
 	}
-	return batch, nil
+	return batch
 }
 
 // append stores one batch behind last, whatever the answers on the way: an answer that
@@ -111,7 +148,7 @@ func (w *Writer) append(ctx context.Context, batch []events.Message) error {
 		if err != nil || stored {
 			return err
 		}
-		if err := sleep(ctx, backoff.Step()); err != nil {
+		if err := sleep(ctx, w.clock, backoff.Step()); err != nil {
 			return err
 		}
 	}
@@ -131,7 +168,7 @@ func (w *Writer) settle(ctx context.Context, batch []events.Message, failure err
 		if err == nil || errors.As(err, &diverged) {
 			return stored, err
 		}
-		if err := sleep(ctx, backoff.Step()); err != nil {
+		if err := sleep(ctx, w.clock, backoff.Step()); err != nil {
 			return false, err
 		}
 		w.logger.Warn("the log of facts cannot be read", "error", err)
@@ -200,11 +237,11 @@ func equal(stored, sent events.Message) bool {
 	return maps.Equal(kept, sent.Header)
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
+func sleep(ctx context.Context, c clock.Clock, d time.Duration) error {
+	timer := c.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-timer.C():
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"go.uber.org/goleak"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
@@ -60,7 +61,7 @@ func startWriter(t *testing.T, log *memlog.Log) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := NewWriter(r.log, slog.New(slog.DiscardHandler), state.Position{Sequence: last, Epoch: 3}, 4)
+	w := NewWriter(r.log, slog.New(slog.DiscardHandler), clock.RealClock{}, state.Position{Sequence: last, Epoch: 3}, 4)
 	go func() { r.ended <- w.Run(ctx, "list", r.facts) }()
 	synctest.Wait()
 	return r
@@ -153,7 +154,7 @@ func TestAnUnansweredAppendIsStoredOnce(t *testing.T) {
 // sleepFake lets the bubble's clock pass.
 func sleepFake(t *testing.T) {
 	t.Helper()
-	if err := sleep(t.Context(), unknownBackoff.Cap); err != nil {
+	if err := sleep(t.Context(), clock.RealClock{}, unknownBackoff.Cap); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -202,4 +203,31 @@ func TestAnUnansweredAppendOverwrittenByAnother(t *testing.T) {
 		r.wantEnd(true)
 		r.wantStored("epoch-begin  4", "upsert other 0")
 	})
+}
+
+func TestStandsFindsALostTailThatHasGrownAgain(t *testing.T) {
+	log := memlog.New(memlog.Options{})
+	write := func(epoch uint64, n int) {
+		t.Helper()
+		for range n {
+			m := events.EncodeFact(events.Fact{Kind: events.KindPod, Op: events.OpProgress, Progress: 1, Epoch: epoch})
+			if _, err := log.Append(t.Context(), events.Facts, events.AnySequence, []events.Message{m}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var diverged *DivergedError
+	write(1, 5)
+	p := state.Position{Sequence: 5, Epoch: 1}
+	if err := Stands(t.Context(), log, p); err != nil {
+		t.Fatalf("nothing is lost: %v", err)
+	}
+	log.LoseTail(events.Facts, 3)
+	if err := Stands(t.Context(), log, p); !errors.As(err, &diverged) {
+		t.Fatalf("the tail is lost: %v, want *DivergedError", err)
+	}
+	write(2, 4)
+	if err := Stands(t.Context(), log, p); !errors.As(err, &diverged) {
+		t.Fatalf("the tail is lost and the log has grown: %v, want *DivergedError", err)
+	}
 }

@@ -38,21 +38,14 @@ type Round struct {
 func (c *Cluster) Watch(ctx context.Context, r Round, out chan<- events.Fact) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	var unlisted atomic.Int32
-	unlisted.Store(int32(len(kinds)))
 	group, ctx := errgroup.WithContext(ctx)
-	for _, w := range kinds {
-		store := &kindStore{
-			kind: w.kind, cause: r.Cause, out: out,
-			known: knownOf(r.Base, w.kind), fail: fail, done: ctx.Done(),
-		}
-		store.onListed = func() error {
-			if unlisted.Add(-1) > 0 {
-				return nil
-			}
-			return store.sendMarker(events.Fact{Op: events.OpEpochEnd, Cause: r.Cause})
-		}
-		backoff := reflectorBackoff
+	all := make([]events.Kind, len(kinds))
+	for i, w := range kinds {
+		all[i] = w.kind
+	}
+	stores := r.stores(all, out, fail, ctx.Done())
+	for i, w := range kinds {
+		store, backoff := stores[i], reflectorBackoff
 		reflector := cache.NewReflectorWithOptions(w.listWatch(c.client), w.example, store, cache.ReflectorOptions{
 			Name: "queue/" + w.resource, Logger: &r.Logger, Backoff: &backoff,
 		})
@@ -65,6 +58,46 @@ func (c *Cluster) Watch(ctx context.Context, r Round, out chan<- events.Fact) er
 		return err
 	}
 	return endCause(ctx)
+}
+
+// stores are what the reflectors of a round store into, one for each kind. Whichever is the
+// last to be listed for the first time tells that the epoch has ended.
+func (r Round) stores(
+	kinds []events.Kind, out chan<- events.Fact, fail context.CancelCauseFunc, done <-chan struct{},
+) []*kindStore {
+	unlisted := &atomic.Int32{}
+	unlisted.Store(int32(len(kinds)))
+	stores := make([]*kindStore, len(kinds))
+	for i, kind := range kinds {
+		store := &kindStore{
+			kind: kind, cause: r.Cause, out: out, known: knownOf(r.Base, kind), fail: fail, done: done,
+		}
+		store.onListed = func() error {
+			if unlisted.Add(-1) > 0 {
+				return nil
+			}
+			return store.sendMarker(events.Fact{Op: events.OpEpochEnd, Cause: r.Cause})
+		}
+		stores[i] = store
+	}
+	return stores
+}
+
+// KindStore is what one kind's lists and watch are told to, as a reflector does.
+type KindStore interface {
+	cache.ReflectorStore
+	UpdateResourceVersion(resourceVersion string)
+}
+
+// Stores are the stores of a round of some kinds, for a driver that does the reflectors'
+// work by hand. What they tell goes to out, which must have room; an error that ends the
+// round goes to fail.
+func (r Round) Stores(kinds []events.Kind, out chan<- events.Fact, fail func(error)) map[events.Kind]KindStore {
+	stores := make(map[events.Kind]KindStore, len(kinds))
+	for _, s := range r.stores(kinds, out, fail, nil) {
+		stores[s.kind] = s
+	}
+	return stores
 }
 
 // endCause is the error a round ended with; nil if it was only told to stop.

@@ -193,22 +193,6 @@ func plain(p *state.Pod) bool {
 	return spec.Affinity == nil && len(spec.TopologySpreadConstraints) == 0 && len(spec.NodeSelector) == 0
 }
 
-// reject ends an attempt that fits nowhere.
-func (c *Core) reject(a *attempt, r placement.Result, seed uint64, out *Output) {
-	d := c.decision(events.DecisionUnplaceable, a)
-	d.FactSequence, d.LedgerRevision = c.store.Position().Sequence, c.ledger.Revision()
-	d.Message = r.Diagnosis.Message()
-	d.Plugins = r.Diagnosis.Plugins()
-	d.Reasons = r.Diagnosis.Reasons()
-	d.NodesTotal = int32(r.NodesTotal)
-	d.Seed = seed
-	out.Decisions = append(out.Decisions, d)
-	report := a.report(Unschedulable)
-	report.Nodes, report.Plugins = r.NodesTotal, d.Plugins
-	out.Attempts = append(out.Attempts, report)
-	c.drop(a)
-}
-
 func (c *Core) decision(kind events.DecisionKind, a *attempt) events.Decision {
 	return events.Decision{
 		Kind: kind, Pod: a.offer.Pod, SchedulerName: a.pod.SchedulerName, Actor: c.cfg.Shard,

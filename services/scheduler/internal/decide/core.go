@@ -72,7 +72,9 @@ type searching struct {
 // pipeline is where the attempts are; see the package comment.
 type pipeline struct {
 	pending, deferred, next []*attempt
-	flight                  *flight
+	// rejected wait until what they have counted stands.
+	rejected []rejection
+	flight   *flight
 	// flights counts transactions, for their IDs.
 	flights uint64
 	// inHand finds every attempt in the core by pod UID.
@@ -166,6 +168,7 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 		c.tidyTerms(&out)
 	}
 	c.submit(&out)
+	c.settleRejections(&out)
 	if in.Beat || c.Ready() && !c.announced {
 		c.announced = c.announced || c.Ready()
 		out.Request = c.request()
@@ -263,11 +266,17 @@ func (c *Core) applyLedger(b ledger.ViewBatch) error {
 	if changes.Reset || changes.Members {
 		c.home.forget()
 	}
+	c.noteOwnership(changes)
+	return nil
+}
+
+// noteOwnership looks whether partitions or members have changed. What a lost compare has
+// told counts too: the watch, when it gets there, finds nothing new.
+func (c *Core) noteOwnership(changes ledger.ViewChanges) {
 	if changes.Reset || changes.Members || len(changes.Partitions) > 0 {
 		c.ownershipMoved = true
 		c.countPartitions()
 	}
-	return nil
 }
 
 // accept takes offers in, unless they are stale, already in hand, or not wanted.
@@ -301,7 +310,10 @@ func (c *Core) drain() {
 	for _, a := range slices.Concat(c.pending, c.deferred, c.next) {
 		c.giveBack(a)
 	}
-	c.pending, c.deferred, c.next = nil, nil, nil
+	for _, r := range c.rejected {
+		c.giveBack(r.attempt)
+	}
+	c.pending, c.deferred, c.next, c.rejected = nil, nil, nil, nil
 	c.cross.asked = nil
 }
 

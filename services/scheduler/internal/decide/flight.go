@@ -130,6 +130,7 @@ func (c *Core) land(r Result, out *Output) error {
 			return fmt.Errorf("scheduler: transaction result: %w", err)
 		}
 		c.view.ApplyLedger(changes)
+		c.noteOwnership(changes)
 		return c.lost(f, r.Txn, out)
 	}
 	changes, err := c.ledger.LearnOwn(f.txn, r.Txn)
@@ -276,8 +277,13 @@ func lostTo(a *attempt, lost ledger.Lost) int64 {
 	return 0
 }
 
-// again puts an attempt back at the head, unstaged, to be decided on fresh documents.
+// again puts an attempt back at the head, unstaged, to be decided on fresh documents. A shard
+// that drains decides nothing more: another one will.
 func (c *Core) again(a *attempt) {
+	if c.draining {
+		c.giveBack(a)
+		return
+	}
 	a.pick = pick{}
 	c.unstage(a)
 	c.pending = append([]*attempt{a}, c.pending...)

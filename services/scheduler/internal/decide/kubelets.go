@@ -46,9 +46,9 @@ type doubt struct {
 	pause pause
 }
 
-// rejected takes in that a kubelet has turned a pod away. Pods that somebody else has put on
+// turnedAway takes in that a kubelet has turned a pod away. Pods that somebody else has put on
 // their node do not count: nobody here thought that they fit.
-func (c *Core) rejected(pod *state.Pod, reason string) {
+func (c *Core) turnedAway(pod *state.Pod, reason string) {
 	n, ok := c.view.Snapshot().NodeByName(pod.NodeName)
 	if !ok || pod.Annotation(events.AttemptAnnotation) == "" {
 		return

@@ -161,7 +161,7 @@ func (c *Core) regard(changes state.Changes) {
 			continue
 		}
 		if reason, _, rejected := p.After.Rejection(); rejected {
-			c.rejected(p.After, reason)
+			c.turnedAway(p.After, reason)
 		}
 	}
 }

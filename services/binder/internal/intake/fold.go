@@ -1,0 +1,137 @@
+package intake
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/membership"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+)
+
+// Facts turns what is read of the facts into inputs of the core. For one goroutine.
+type Facts struct{ store *state.Store }
+
+// NewFacts returns a picture of no facts.
+func NewFacts() *Facts { return &Facts{store: state.New()} }
+
+// Fold brings the picture forward by one batch.
+func (f *Facts) Fold(b follow.Batch) (decide.FactsMoved, error) {
+	var changes state.Changes
+	var err error
+	if b.Reset {
+		if f.store, err = b.Store(); err != nil {
+			return decide.FactsMoved{}, fmt.Errorf("binder: facts: %w", err)
+		}
+	} else if changes, err = f.store.Apply(b.Facts); err != nil {
+		return decide.FactsMoved{}, fmt.Errorf("binder: facts: %w", err)
+	}
+	in := decide.FactsMoved{Cluster: cluster{f.store.Snapshot()}, Sequence: f.store.Position().Sequence}
+	in.PodProgress, in.PodProgressKnown = f.store.Position().Progress(events.KindPod)
+	for _, c := range changes.Pods {
+		if c.Before != nil && c.After != nil && c.Before.NodeName == "" && c.After.NodeName == "" {
+			in.Replaced = append(in.Replaced, c.Before)
+		}
+		if c.Before != nil && c.After != nil && !c.Before.Terminal {
+			if _, _, rejected := c.After.Rejection(); rejected {
+				in.Rejected = append(in.Rejected, c.After)
+			}
+		}
+	}
+	return in, nil
+}
+
+// cluster is a snapshot in the words of the core.
+type cluster struct{ *state.Snapshot }
+
+// Requested implements decide.Cluster.
+func (c cluster) Requested(nodeName string) state.Resources {
+	var sum state.Resources
+	for p := range c.PodsOnNode(nodeName) {
+		if p.Occupies() {
+			sum = sum.Add(p.Requests)
+		}
+	}
+	return sum
+}
+
+// BudgetsOf implements decide.Cluster. As the eviction API does, it compares selectors
+// within the namespace; a budget whose selector cannot be read counts, which errs on the
+// side of asking first.
+func (c cluster) BudgetsOf(p *state.Pod) int {
+	n := 0
+	for o := range c.Objects(events.KindDisruptionBudget) {
+		pdb, ok := o.API.(*policyv1.PodDisruptionBudget)
+		if !ok || o.Namespace != p.Namespace {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
+		if err != nil || selector.Matches(labels.Set(p.Template.Labels)) {
+			n++
+		}
+	}
+	return n
+}
+
+// Promises turns what is read of the ledger into inputs of the core of one binder. For one
+// goroutine.
+type Promises struct {
+	binder string
+	view   *ledger.View
+}
+
+// NewPromises returns a picture of an empty ledger.
+func NewPromises(binder string) *Promises {
+	return &Promises{binder: binder, view: ledger.NewView()}
+}
+
+// Fold takes one batch in: documents first, then who holds what.
+func (p *Promises) Fold(b ledger.ViewBatch) ([]decide.Input, error) {
+	changes, err := p.view.Fold(b)
+	if err != nil {
+		return nil, fmt.Errorf("binder: ledger: %w", err)
+	}
+	ins := []decide.Input{moved(p.view, changes)}
+	if !changes.Reset && !changes.Members {
+		return ins, nil
+	}
+	var live []string
+	for _, m := range p.view.Members(membership.RoleBinder) {
+		live = append(live, m.ID)
+	}
+	held := membership.Assign(live, membership.BinderPartitions)[p.binder]
+	return append(ins, decide.PartitionsChanged{Held: slices.Clone(held)}), nil
+}
+
+// moved lists each document that changed once, as it is now.
+func moved(view *ledger.View, changes ledger.ViewChanges) decide.LedgerMoved {
+	in := decide.LedgerMoved{Revision: view.Revision(), Reset: changes.Reset}
+	if changes.Reset {
+		in.Docs = slices.Collect(view.Docs())
+		slices.SortFunc(in.Docs, func(a, b ledger.NodeDoc) int { return cmp.Compare(a.Revision, b.Revision) })
+		return in
+	}
+	seen := map[string]bool{}
+	for _, c := range slices.Backward(changes.Docs) {
+		uid := cmp.Or(c.After.NodeUID, c.Before.NodeUID)
+		if seen[uid] {
+			continue
+		}
+		seen[uid] = true
+		if c.After.NodeUID == "" {
+			in.Deleted = append(in.Deleted, uid)
+			continue
+		}
+		in.Docs = append(in.Docs, c.After)
+	}
+	slices.Reverse(in.Docs)
+	return in
+}

@@ -1,0 +1,80 @@
+package decide
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
+)
+
+// rejection is an attempt that fits nowhere, next to pods that are staged and may yet be
+// taken back. If one is, it leaves room that no fact and no change of the ledger ever tells
+// of: a pod that was parked on its account would wait for nothing. So the verdict waits for
+// what it has counted, which takes a transaction or two; other attempts go on meanwhile.
+type rejection struct {
+	attempt  *attempt
+	decision events.Decision
+	// counted are the pods that were staged, withdrawn how many had been taken back before.
+	counted   []string
+	withdrawn uint64
+}
+
+// reject ends an attempt that fits nowhere, as soon as that is certain.
+func (c *Core) reject(a *attempt, r placement.Result, seed uint64, out *Output) {
+	d := c.decision(events.DecisionUnplaceable, a)
+	d.FactSequence, d.LedgerRevision = c.store.Position().Sequence, c.ledger.Revision()
+	d.Message = r.Diagnosis.Message()
+	d.Plugins = r.Diagnosis.Plugins()
+	d.Reasons = r.Diagnosis.Reasons()
+	d.NodesTotal = int32(r.NodesTotal)
+	d.Seed = seed
+	rejected := rejection{attempt: a, decision: d, counted: c.stagedPods(), withdrawn: c.cross.withdrawn}
+	if len(rejected.counted) > 0 {
+		c.rejected = append(c.rejected, rejected)
+		return
+	}
+	c.unplaceable(rejected, out)
+}
+
+func (c *Core) stagedPods() []string {
+	var uids []string
+	for _, a := range c.next {
+		uids = append(uids, a.offer.Pod.UID)
+	}
+	if c.flight != nil {
+		for _, a := range c.flight.attempts {
+			uids = append(uids, a.offer.Pod.UID)
+		}
+	}
+	return uids
+}
+
+// settleRejections tells of those whose counted pods all stand, and has those decided again
+// next to which one has been taken back.
+func (c *Core) settleRejections(out *Output) {
+	waiting := c.rejected
+	c.rejected = nil
+	var again []*attempt
+	for _, r := range waiting {
+		switch {
+		case r.withdrawn != c.cross.withdrawn:
+			again = append(again, r.attempt)
+		case slices.ContainsFunc(r.counted, c.view.IsStaged):
+			c.rejected = append(c.rejected, r)
+		default:
+			c.unplaceable(r, out)
+		}
+	}
+	c.pending = append(again, c.pending...)
+}
+
+// unplaceable ends an attempt with its verdict. The offer may have been renewed since.
+func (c *Core) unplaceable(r rejection, out *Output) {
+	a, d := r.attempt, r.decision
+	d.Token, d.Attempt, d.TraceParent = a.offer.Token, a.offer.Attempt, a.offer.TraceParent
+	out.Decisions = append(out.Decisions, d)
+	report := a.report(Unschedulable)
+	report.Nodes, report.Plugins = int(d.NodesTotal), d.Plugins
+	out.Attempts = append(out.Attempts, report)
+	c.drop(a)
+}

@@ -1,0 +1,5 @@
+// Package shardcore is the decision core of a scheduler shard for those who drive it by hand
+// instead of running the service: the simulation of the whole system (test/sim). It adds
+// nothing to internal/decide, where to start reading; the aliases are the promise that what
+// is simulated is what runs.
+package shardcore

@@ -1,0 +1,355 @@
+package sim
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/binder/bindercore"
+)
+
+// binder is one binder; its workers are calls under way.
+type binder struct {
+	proc
+	streams
+	outbox
+	core     *bindercore.Core
+	facts    *bindercore.Facts
+	promises *bindercore.Promises
+	ticked   time.Time
+	// running counts calls whose answer is outstanding.
+	running int
+}
+
+// The binder's times, shortened as the leases are.
+const (
+	bindDeadline = 6 * time.Second
+	idleDocument = time.Second
+)
+
+func limits() bindercore.Limits {
+	l := bindercore.DefaultLimits()
+	l.BindDeadline, l.Idle = bindDeadline, idleDocument
+	l.Retry.Cap = time.Second
+	return l
+}
+
+func (b *binder) base() *proc { return &b.proc }
+
+func (b *binder) start() {
+	b.begin()
+	b.streams = streams{p: &b.proc}
+	b.outbox = outbox{}
+	b.core = bindercore.NewCore(b.member(), limits(), func(string, string) bool { return true })
+	b.facts, b.promises = bindercore.NewFacts(), bindercore.NewPromises(b.member())
+	b.ticked, b.running = time.Time{}, 0
+}
+
+func (b *binder) steps() []func() error {
+	return []func() error{
+		b.stepFacts, b.stepFacts, b.stepLedger, b.stepLedger, b.stepDecisions, b.stepTick,
+		func() error { return b.flush(&b.proc) },
+	}
+}
+
+func (b *binder) step(in bindercore.Input) error {
+	for _, e := range b.core.Step(in, b.clock()) {
+		switch e := e.(type) {
+		case bindercore.Publish:
+			b.add(e.Decision)
+		case bindercore.Report:
+		case bindercore.Fault:
+			return b.w.breaks("%s: %s: %v", b.member(), e.What, e.Err)
+		default:
+			b.perform(e)
+		}
+	}
+	if b.draining && b.running == 0 && len(b.waiting) == 0 {
+		b.w.hit("binder drained")
+		b.leave()
+	}
+	return b.w.broken()
+}
+
+func (b *binder) stepFacts() error {
+	batch, ok, err := b.readFacts()
+	if err != nil || !ok {
+		return err
+	}
+	in, err := b.facts.Fold(batch)
+	if err != nil {
+		return b.w.breaks("%s: %v", b.member(), err)
+	}
+	return b.step(in)
+}
+
+func (b *binder) stepLedger() error {
+	batch, ok, err := b.readLedger()
+	if err != nil || !ok {
+		return err
+	}
+	ins, err := b.promises.Fold(batch)
+	if err != nil {
+		return b.w.breaks("%s: %v", b.member(), err)
+	}
+	for _, in := range ins {
+		if err := b.step(in); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *binder) stepDecisions() error {
+	batch, _, err := b.readDecisions()
+	if err != nil {
+		return err
+	}
+	for _, d := range batch {
+		if err := b.seen(d.Decision); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *binder) seen(d events.Decision) error {
+	var ins []bindercore.Input
+	if b.w.mutant.hint != nil {
+		ins = b.w.mutant.hint(d)
+	}
+	for _, in := range append(ins, bindercore.DecisionSeen{Decision: d}) {
+		if err := b.step(in); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *binder) stepTick() error {
+	if b.clock().Sub(b.ticked) < heartbeat/2 {
+		return nil
+	}
+	b.ticked = b.clock()
+	return b.step(bindercore.Tick{})
+}
+
+func (b *binder) drain() error {
+	b.draining = true
+	return b.step(bindercore.Drain{})
+}
+
+// answer feeds an answer to the core.
+func (b *binder) answer(in bindercore.Input) error {
+	b.running--
+	return b.step(in)
+}
+
+// perform hands one effect to a worker.
+func (b *binder) perform(e bindercore.Effect) {
+	b.running++
+	switch e := e.(type) {
+	case bindercore.Bind:
+		b.bind(e)
+	case bindercore.ReadPod:
+		b.ask("read pod", e.Op, func() bindercore.Answered { return b.w.api.read(e.Pod.UID) })
+	case bindercore.FencePod:
+		b.ask("fence", e.Op, func() bindercore.Answered { return b.w.fencePod(e) })
+	case bindercore.PatchCondition:
+		b.ask("condition", e.Op, func() bindercore.Answered { return b.w.patchCondition(e) })
+	case bindercore.RemoveGate:
+		b.ask("ungate", e.Op, func() bindercore.Answered { return b.w.removeGate(e) })
+	case bindercore.Evict:
+		b.ask("evict", e.Op, func() bindercore.Answered { return b.w.evict(e) })
+	case bindercore.ReadDoc:
+		b.readDoc(e)
+	case bindercore.Transact:
+		b.transact(e)
+	}
+}
+
+// ask sends one call to the API server.
+func (b *binder) ask(what string, op bindercore.OpID, carry func() bindercore.Answered) {
+	b.w.send(&call{
+		who: &b.proc, to: toAPI, what: what,
+		carry: func() (any, error) {
+			a := carry()
+			b.w.tracef("%s %s: %s", b.member(), what, a.Result)
+			return a, b.w.broken()
+		},
+		told: func(result any, err error) error {
+			a, ok := result.(bindercore.Answered)
+			if err != nil || !ok {
+				a = bindercore.Answered{Result: bindercore.Unknown, Problem: errUnknown.Error()}
+			}
+			a.Op = op
+			return b.answer(a)
+		},
+	})
+}
+
+// bind posts the Binding; a refusal is looked into with a second call.
+func (b *binder) bind(e bindercore.Bind) {
+	w := b.w
+	b.w.send(&call{
+		who: &b.proc, to: toAPI, what: "bind",
+		carry: func() (any, error) {
+			outcome := w.postBinding(e)
+			w.tracef("%s bind %s to %s at %d: %d", b.member(), e.Pod.Name, e.NodeName, e.ResourceVersion, outcome)
+			return outcome, w.broken()
+		},
+		told: func(result any, err error) error {
+			outcome, ok := result.(bindOutcome)
+			switch {
+			case err != nil || !ok:
+				return b.answer(bindercore.Answered{Op: e.Op, Result: bindercore.Unknown, Problem: errUnknown.Error()})
+			case outcome == bindDone:
+				w.hit("bind: done")
+				return b.answer(bindercore.Answered{Op: e.Op, Result: bindercore.Done})
+			}
+			w.hit("bind: refused")
+			b.ask("read after bind", e.Op, func() bindercore.Answered { return w.lostBind(e, outcome) })
+			return nil
+		},
+	})
+}
+
+// lostBind is what a pod shows whose bind was refused.
+func (w *world) lostBind(e bindercore.Bind, outcome bindOutcome) bindercore.Answered {
+	read := w.api.read(e.Pod.UID)
+	switch {
+	case read.Result != bindercore.Done:
+		return read
+	case read.Pod.NodeName == e.NodeName:
+		read.Result = bindercore.AlreadyHere
+	case read.Pod.NodeName != "":
+		read.Result = bindercore.Elsewhere
+	case outcome == bindNotFound:
+		read.Result = bindercore.Unknown
+	default:
+		read.Result = bindercore.Moved
+		w.hit("bind: moved")
+	}
+	read.Problem = "conflict"
+	return read
+}
+
+func (a *apiServer) read(uid string) bindercore.Answered {
+	p, ok := a.pod(uid)
+	if !ok {
+		return bindercore.Answered{Result: bindercore.Gone}
+	}
+	return bindercore.Answered{Result: bindercore.Done, Pod: state.NewPod(p.DeepCopy())}
+}
+
+func (w *world) fencePod(e bindercore.FencePod) bindercore.Answered {
+	if w.mutant.fence != nil {
+		return w.mutant.fence(w, e)
+	}
+	p := w.api.changePod(e.Pod.UID, func(p *corev1.Pod) bool { return annotate(p, bindercore.AnnotationFence, e.Value) })
+	if p == nil {
+		return bindercore.Answered{Result: bindercore.Gone}
+	}
+	return bindercore.Answered{Result: bindercore.Done, Pod: state.NewPod(p.DeepCopy())}
+}
+
+func (w *world) patchCondition(e bindercore.PatchCondition) bindercore.Answered {
+	p := w.api.changePod(e.Pod.UID, func(p *corev1.Pod) bool { return setCondition(p, e.Condition) })
+	if p == nil {
+		return bindercore.Answered{Result: bindercore.Gone}
+	}
+	rv, err := strconv.ParseUint(p.ResourceVersion, 10, 64)
+	if err != nil {
+		w.note("form", "resourceVersion of pod %s: %v", p.UID, err)
+	}
+	return bindercore.Answered{Result: bindercore.Done, ResourceVersion: rv}
+}
+
+func (w *world) removeGate(e bindercore.RemoveGate) bindercore.Answered {
+	p := w.api.changePod(e.Pod.UID, func(p *corev1.Pod) bool {
+		before := len(p.Spec.SchedulingGates)
+		p.Spec.SchedulingGates = slices.DeleteFunc(p.Spec.SchedulingGates,
+			func(g corev1.PodSchedulingGate) bool { return g.Name == e.Gate })
+		return len(p.Spec.SchedulingGates) != before
+	})
+	if p == nil {
+		return bindercore.Answered{Result: bindercore.Gone}
+	}
+	return bindercore.Answered{Result: bindercore.Done}
+}
+
+func (w *world) evict(e bindercore.Evict) bindercore.Answered {
+	r := w.api.evict(e)
+	w.hit("evict: " + r.String())
+	return bindercore.Answered{Result: r}
+}
+
+// readDoc reads a document linearizably.
+func (b *binder) readDoc(e bindercore.ReadDoc) {
+	w := b.w
+	w.send(&call{
+		who: &b.proc, to: toEtcd, what: "read document",
+		carry: func() (any, error) {
+			if w.mutant.readDoc != nil {
+				if d, ok := w.mutant.readDoc(w, b, e); ok {
+					return bindercore.DocRead{Doc: d}, nil
+				}
+			}
+			kvs, _, err := w.store.List(w.ctx, ledger.KeyNode(e.NodeUID))
+			if err != nil {
+				return nil, err
+			}
+			d, err := docOf(kvs, e.NodeUID)
+			return bindercore.DocRead{Doc: d}, err
+		},
+		told: func(result any, err error) error {
+			in, ok := result.(bindercore.DocRead)
+			if err != nil || !ok {
+				in = bindercore.DocRead{Problem: errUnknown.Error()}
+			}
+			in.Op = e.Op
+			return b.answer(in)
+		},
+	})
+}
+
+func docOf(kvs []ledger.KV, nodeUID string) (*ledger.NodeDoc, error) {
+	for _, kv := range kvs {
+		if kv.Key != ledger.KeyNode(nodeUID) {
+			continue
+		}
+		d, err := ledger.DecodeNodeDoc(kv)
+		return &d, err
+	}
+	return nil, nil
+}
+
+// names of the binder's transactions in the protocol.
+var binderTxns = map[string]string{"hand-over": "T5", "fence-mark": "T6", "fence-release": "T7"}
+
+func (b *binder) transact(e bindercore.Transact) {
+	w := b.w
+	w.transact(&b.proc, binderTxns[e.Why], e.Txn, func(r ledger.TxnResult, err error) error {
+		out := bindercore.Transacted{Op: e.Op}
+		var refused *ledger.TxnError
+		switch {
+		case isRefused(err, &refused):
+			out.Result, out.Problem = bindercore.TxnRefused, err.Error()
+		case err != nil:
+			out.Result, out.Problem = bindercore.TxnUnknown, err.Error()
+		case r.Succeeded:
+			out.Result, out.Revision = bindercore.Applied, r.Revision
+		default:
+			out.Result = bindercore.Lost
+			if out.Current, err = docOf(r.Current, e.NodeUID); err != nil {
+				return w.breaks("%s: %v", b.member(), err)
+			}
+		}
+		return b.answer(out)
+	})
+}

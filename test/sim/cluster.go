@@ -1,0 +1,227 @@
+package sim
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// cluster is who uses the simulated cluster: people, controllers and kubelets.
+type cluster struct {
+	made  int
+	nodes int
+	// rules: some pods have rules about pods on other nodes.
+	rules bool
+	// fickle: nodes are cordoned and pods changed all the time, so that much is fenced.
+	fickle bool
+	tokens uint64
+}
+
+const (
+	namespace = "d"
+	// maxPods is how many pods there are at a time.
+	maxPods = 12
+	// podCPU is what a pod requests; nodes have room for a few.
+	podCPU = 100
+)
+
+func (c *cluster) populate(w *world) {
+	w.api.put(events.KindNamespace, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: "ns-d"}})
+	c.rules, c.fickle = w.chance(40), w.chance(40)
+	for range 2 + w.rng.IntN(4) {
+		c.addNode(w)
+	}
+	if w.chance(50) {
+		w.api.put(events.KindDisruptionBudget, &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b", UID: "pdb-b"},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: selects("a")},
+			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1},
+		})
+	}
+	for range 4 + w.rng.IntN(4) {
+		c.addPod(w)
+	}
+}
+
+func (c *cluster) addNode(w *world) {
+	name := fmt.Sprintf("n%d", c.nodes)
+	zone := []string{"x", "y", "z"}[c.nodes%3]
+	c.nodes++
+	w.api.put(events.KindNode, &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), Labels: map[string]string{
+			corev1.LabelHostname: name, corev1.LabelTopologyZone: zone,
+		}},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+			corev1.ResourceCPU:    *resource.NewMilliQuantity(podCPU*int64(1+w.rng.IntN(3)), resource.DecimalSI),
+			corev1.ResourceMemory: resource.MustParse("64Gi"),
+			corev1.ResourcePods:   resource.MustParse("110"),
+		}},
+	})
+}
+
+func selects(app string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+}
+
+// kindsOfPods are what pods with rules can be; the first are plain.
+var kindsOfPods = []func(p *corev1.Pod){
+	func(*corev1.Pod) {},
+	func(p *corev1.Pod) { apart(p, "apart", "apart") },
+	// Ever new ones, so that terms are registered all the time.
+	func(p *corev1.Pod) {
+		apart(p, "repel", "a", fmt.Sprintf("b%d", len(p.Name)+int(p.Name[len(p.Name)-1])%7))
+	},
+	func(p *corev1.Pod) {
+		p.Labels["app"] = "spread"
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule,
+			LabelSelector: selects("spread"),
+		}}
+	},
+}
+
+func apart(p *corev1.Pod, app string, from ...string) {
+	p.Labels["app"] = app
+	p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+			{TopologyKey: corev1.LabelTopologyZone, LabelSelector: &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{
+					Key: "app", Operator: metav1.LabelSelectorOpIn, Values: from,
+				}},
+			}},
+		},
+	}}
+}
+
+func (c *cluster) addPod(w *world) {
+	name := fmt.Sprintf("p%d", c.made)
+	c.made++
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, UID: types.UID("pod-" + name), Generation: 1,
+			Labels: map[string]string{"app": "a"}, CreationTimestamp: metav1.Unix(int64(c.made), 0),
+		},
+		Spec: corev1.PodSpec{SchedulerName: corev1.DefaultSchedulerName, Containers: []corev1.Container{{
+			Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: *resource.NewMilliQuantity(podCPU, resource.DecimalSI),
+			}},
+		}}},
+	}
+	if w.chance(10) {
+		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/later"}}
+	}
+	if c.rules {
+		kindsOfPods[w.rng.IntN(len(kindsOfPods))](p)
+	}
+	w.api.put(events.KindPod, p)
+}
+
+// act is one thing that a user or a controller does.
+func (c *cluster) act(w *world) error {
+	pods := w.api.pods()
+	if len(pods) == 0 || len(pods) < maxPods && w.chance(40) {
+		c.addPod(w)
+		return nil
+	}
+	p := pods[w.rng.IntN(len(pods))]
+	uid := string(p.UID)
+	kind := w.rng.IntN(12)
+	if c.fickle && w.chance(50) {
+		kind = []int{3, 6, 7, 7}[w.rng.IntN(4)]
+	}
+	switch kind {
+	case 0, 1, 2:
+		w.api.delete(uid)
+	case 3, 4, 5:
+		w.hit("pod touched")
+		w.api.changePod(uid, func(p *corev1.Pod) bool { return annotate(p, "example.com/touched", fmt.Sprint(w.api.rv)) })
+	case 6:
+		if p.Spec.NodeName == "" && !c.rules {
+			w.hit("labels of a waiting pod changed")
+			w.api.changePod(uid, func(p *corev1.Pod) bool { p.Labels["version"] = fmt.Sprint(w.api.rv); return true })
+		}
+	case 7:
+		c.cordon(w)
+	case 8:
+		if c.nodes < 7 && w.chance(20) {
+			c.addNode(w)
+		}
+	case 9:
+		c.evict(w, p)
+	case 10:
+		w.api.changePod(uid, ungate)
+	case 11:
+		c.refill(w)
+	}
+	return nil
+}
+
+func ungate(p *corev1.Pod) bool {
+	had := len(p.Spec.SchedulingGates) > 0
+	p.Spec.SchedulingGates = nil
+	return had
+}
+
+func (c *cluster) cordon(w *world) {
+	nodes := w.api.nodes()
+	n := nodes[w.rng.IntN(len(nodes))].DeepCopy()
+	if n.Spec.Unschedulable || w.chance(30) {
+		n.Spec.Unschedulable = !n.Spec.Unschedulable
+		w.api.put(events.KindNode, n)
+	}
+}
+
+// evict is what a descheduler asks for.
+func (c *cluster) evict(w *world, p *corev1.Pod) {
+	if p.Spec.NodeName == "" {
+		return
+	}
+	last, err := w.log.Last(w.ctx, events.Facts)
+	if err != nil {
+		return
+	}
+	c.tokens++
+	msg := events.EncodeDecision(events.Decision{
+		Kind: events.DecisionEvict, Actor: "descheduler-0", SchedulerName: p.Spec.SchedulerName,
+		Pod:   events.PodRef{UID: string(p.UID), Namespace: p.Namespace, Name: p.Name},
+		Token: ledger.Token(c.tokens).String(), NodeName: p.Spec.NodeName, FactSequence: last, Strategy: "sim",
+	})
+	_, _ = w.log.Append(w.ctx, events.Decisions, events.AnySequence, []events.Message{msg}) // asked for or not
+}
+
+// refill is the disruption controller: the budget has room again.
+func (c *cluster) refill(w *world) {
+	b, ok := w.api.objects[events.KindDisruptionBudget]["pdb-b"].(*policyv1.PodDisruptionBudget)
+	if ok && b.Status.DisruptionsAllowed == 0 {
+		b = b.DeepCopy()
+		b.Status.DisruptionsAllowed = 1
+		w.api.put(events.KindDisruptionBudget, b)
+	}
+}
+
+// kubelets let pods go that are being deleted, and now and then a pod ends by itself.
+func (c *cluster) kubelets(w *world, percent int) {
+	for _, p := range w.api.pods() {
+		switch {
+		case p.Spec.NodeName == "":
+		case p.DeletionTimestamp != nil:
+			if w.chance(percent) {
+				w.api.remove(events.KindPod, string(p.UID))
+			}
+		case w.faults.on && w.chance(1):
+			w.hit("pod ended")
+			w.api.changePod(string(p.UID), func(p *corev1.Pod) bool {
+				ended := p.Status.Phase == corev1.PodSucceeded
+				p.Status.Phase = corev1.PodSucceeded
+				return !ended
+			})
+		}
+	}
+}

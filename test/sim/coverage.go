@@ -1,0 +1,58 @@
+package sim
+
+// transactions are those of the protocol that exist, each with both its branches.
+var transactions = []string{"T1", "T5", "T6", "T7", "T11", "T13", "T13 release"}
+
+// crashPoints are the calls before, during and after which processes die: T1 is a shard's,
+// the rest the binders' and the keepers'.
+var crashPoints = []string{"T1", "T5", "T6", "T7", "T11", "T13", "bind", "fence", "condition"}
+
+// Wanted lists what a run can meet. In the long mode each must be met in at least one of a
+// hundred seeds.
+func Wanted() []string {
+	out := []string{
+		"hint lost", "hint repeated", "hint overtaken",
+		"facts delivered again", "decisions delivered again",
+		"append lost before it was stored", "append stored, not acknowledged",
+		"append of facts lost", "append of facts not acknowledged", "append of facts late", "late append of facts stored",
+		"lost tail of the facts", "lost tail found by its end", "lost tail found by its epoch", "gap in the facts",
+		"old facts trimmed", "facts begun from a snapshot",
+		"request to etcd lost", "request to etcd late", "late etcd call carried out", "answer of etcd lost",
+		"request to api lost", "request to api late", "late api call carried out", "answer of api lost",
+		"etcd leader change", "etcd without a leader: outcome unknown", "ledger watch compacted",
+		"API watch expired", "relist", "cut off from etcd", "cut off from api", "cut off from log",
+		"clock skew", "lease expired", "lease lost, rejoined",
+		"pause longer than the lease of a queue", "pause longer than the lease of a scheduler",
+		"pause longer than the lease of a binder",
+		"crash of a queue", "crash of a scheduler", "crash of a binder",
+		"queue resigned", "shard drained", "binder drained",
+		"queue takes over", "queue deposed: session lost", "writer found the log diverged",
+		"round opened by list", "round opened by repair",
+		"bind: done", "bind: refused", "bind: moved",
+		"evict: done", "evict: gone", "evict: throttled",
+		"pod touched", "labels of a waiting pod changed", "pod ended",
+	}
+	for _, t := range transactions {
+		out = append(out, t+": then", t+": else")
+	}
+	for _, c := range crashPoints {
+		out = append(out, "crash before "+c, "crash during "+c, "crash after "+c)
+	}
+	return out
+}
+
+// hit counts something that has happened. Of crashes only the points that matter count:
+// reads, and calls that a later life repeats as they are.
+func (w *world) hit(what string) {
+	if wantedSet[what] {
+		w.report.Hits[what]++
+	}
+}
+
+var wantedSet = func() map[string]bool {
+	set := map[string]bool{}
+	for _, what := range Wanted() {
+		set[what] = true
+	}
+	return set
+}()

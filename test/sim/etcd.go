@@ -1,0 +1,94 @@
+package sim
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// leases are the sessions' times as the ledger keeps them.
+type leases struct{ renewed map[int64]time.Duration }
+
+func (l *leases) alive(id int64) bool { _, ok := l.renewed[id]; return ok }
+
+func (l *leases) renew(id int64, now time.Duration) { l.renewed[id] = now }
+
+// promote is what a new leader of etcd does: every lease starts again.
+func (l *leases) promote(now time.Duration) {
+	for id := range l.renewed {
+		l.renewed[id] = now
+	}
+}
+
+// expireLeases ends those that have not been renewed for their time.
+func (w *world) expireLeases() {
+	for _, id := range slices.Sorted(maps.Keys(w.leases.renewed)) {
+		if w.now-w.leases.renewed[id] >= memberTTL {
+			w.revoke(id)
+			w.hit("lease expired")
+		}
+	}
+}
+
+// revoke ends a lease, and with it its keys.
+func (w *world) revoke(id int64) {
+	delete(w.leases.renewed, id)
+	w.store.Expire(id)
+	w.observe(nil)
+}
+
+// transact sends a transaction. What it is called shows in the coverage, with how it ended.
+func (w *world) transact(p *proc, what string, t ledger.Txn, told func(ledger.TxnResult, error) error) {
+	w.send(&call{
+		who: p, to: toEtcd, what: what,
+		carry: func() (any, error) { return w.commit(p, what, t) },
+		told: func(result any, err error) error {
+			r, _ := result.(ledger.TxnResult)
+			return told(r, err)
+		},
+	})
+}
+
+// commit runs a transaction on the ledger and has the oracle look at what it did.
+func (w *world) commit(p *proc, what string, t ledger.Txn) (ledger.TxnResult, error) {
+	meant := t
+	if w.mutant.txn != nil {
+		t = w.mutant.txn(w, what, t)
+	}
+	r, err := w.store.Commit(w.ctx, t)
+	if err != nil {
+		return r, err
+	}
+	if r.Succeeded {
+		w.hit(what + ": then")
+	} else {
+		w.hit(what + ": else")
+	}
+	w.tracef("%s %s: succeeded %t at %d", p.member(), what, r.Succeeded, r.Revision)
+	if r.Succeeded {
+		w.observe(&committed{what: what, who: p, txn: meant})
+	}
+	return r, w.broken()
+}
+
+func isRefused(err error, refused **ledger.TxnError) bool { return errors.As(err, refused) }
+
+// election is the queue's; the oldest candidate leads, its create revision is the term.
+const electionPrefix = ledger.PrefixElection + "queue/"
+
+func (w *world) leads(key string) (term int64, leads bool) {
+	kvs, _, err := w.store.List(w.ctx, electionPrefix)
+	if err != nil {
+		return 0, false
+	}
+	for _, kv := range kvs {
+		if kv.Key == key {
+			term = kv.CreateRevision
+		}
+	}
+	older := slices.ContainsFunc(kvs, func(kv ledger.KV) bool { return kv.CreateRevision < term })
+	return term, term > 0 && !older
+}

@@ -1,0 +1,235 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/services/queue/queuecore"
+)
+
+// faults is what goes wrong at present.
+type faults struct {
+	on bool
+	// wrongs is how many steps of a thousand are something that goes wrong: some runs are
+	// calm, so that much is under way when it does.
+	wrongs int
+	// slow is how likely a call stays under way when it could be carried out.
+	slow int
+	// leaderless is until when etcd has no leader.
+	leaderless time.Duration
+	// trimmed: retention has cut the log. forked: the newest snapshot stands for facts that
+	// the log has lost.
+	trimmed, forked bool
+}
+
+// begin draws how much goes wrong in a run.
+func (f *faults) begin(w *world) {
+	draw := func(of ...int) int { return of[w.rng.IntN(len(of))] }
+	f.on = true
+	f.wrongs = draw(4, 10, 30)
+	f.slow = draw(0, 0, 70)
+	for _, p := range w.processes() {
+		p.base().lag(draw(0, 0, 50, 90, 97), draw(0, 0, 0, 80))
+	}
+}
+
+// lag says how likely one look at a stream finds nothing new.
+func (p *proc) lag(facts, ledger int) { p.lagFacts, p.lagLedger = facts, ledger }
+
+// fault says whether something goes wrong now; percent is how likely that is.
+func (w *world) fault(percent int, what string) bool {
+	if !w.faults.on || !w.chance(percent) {
+		return false
+	}
+	w.hit(what)
+	return true
+}
+
+// stepAny is one random step of the whole system.
+func (w *world) stepAny() error {
+	w.advance(time.Duration(w.rng.IntN(12_000)) * time.Microsecond)
+	if w.rng.IntN(1000) < w.faults.wrongs {
+		return w.do(w.goWrong)
+	}
+	switch n := w.rng.IntN(100); {
+	case n < 64:
+		return w.do(w.stepProcess)
+	case n < 84:
+		return w.do(w.stepCall)
+	case n < 91:
+		return w.do(w.stepBus)
+	case n < 97:
+		return w.do(func() error { return w.cluster.act(w) })
+	}
+	w.landAppends(20)
+	w.cluster.kubelets(w, 20)
+	return w.do(func() error { return nil })
+}
+
+// restartPercent is how likely a dead process comes back when it is its turn.
+const restartPercent = 2
+
+func (w *world) anyProcess() process {
+	all := w.processes()
+	return all[w.rng.IntN(len(all))]
+}
+
+func (w *world) stepProcess() error {
+	p := w.anyProcess()
+	if !p.base().up && w.chance(restartPercent) {
+		p.start()
+		w.tracef("%s starts", p.base().member())
+	}
+	if !p.base().up || p.base().paused() {
+		return nil
+	}
+	p.base().keep()
+	if !p.base().up {
+		return nil
+	}
+	steps := p.steps()
+	return steps[w.rng.IntN(len(steps))]()
+}
+
+// goWrong draws one thing that goes wrong.
+func (w *world) goWrong() error {
+	wrongs := []func() error{
+		func() error { w.anyProcess().base().crash(); return nil },
+		w.pause, w.cutOff, w.drain, w.etcdLeaderChange,
+		w.compact, w.compactAPI, w.loseTail, w.trim, w.jump, w.jump,
+	}
+	return wrongs[w.rng.IntN(len(wrongs))]()
+}
+
+// crash kills a process where it stands.
+func (p *proc) crash() {
+	if p.up {
+		p.up = false
+		p.w.hit("crash of a " + p.role)
+		p.w.tracef("%s crashes", p.member())
+	}
+}
+
+// pause stops a process for less, or for more, than its lease.
+func (w *world) pause() error {
+	p := w.anyProcess().base()
+	d := time.Duration(100+w.rng.IntN(2*int(memberTTL/time.Millisecond))) * time.Millisecond
+	p.stopped = w.now + d
+	if d > memberTTL {
+		w.hit("pause longer than the lease of a " + p.role)
+	}
+	w.tracef("%s pauses for %s", p.member(), d)
+	return nil
+}
+
+// cutOff separates a process from one of the outside worlds.
+func (w *world) cutOff() error {
+	p := w.anyProcess().base()
+	to := dependency(w.rng.IntN(int(dependencies)))
+	p.cut[to] = w.now + time.Duration(200+w.rng.IntN(6000))*time.Millisecond
+	w.hit("cut off from " + to.String())
+	w.tracef("%s is cut off from %s", p.member(), to)
+	return nil
+}
+
+// drain is a rolling restart.
+func (w *world) drain() error {
+	p := w.anyProcess()
+	if !p.base().up || p.base().paused() || p.base().draining {
+		return nil
+	}
+	w.tracef("%s drains", p.base().member())
+	return p.drain()
+}
+
+// etcdLeaderChange: no transaction is answered for a while, and leases start again.
+func (w *world) etcdLeaderChange() error {
+	w.hit("etcd leader change")
+	w.faults.leaderless = w.now + time.Duration(300+w.rng.IntN(1500))*time.Millisecond
+	w.leases.promote(w.faults.leaderless)
+	return nil
+}
+
+// compact forgets old revisions of the ledger, whoever still needs them.
+func (w *world) compact() error {
+	last := w.store.Revision()
+	return ignored(w.store.Compact(last - w.rng.Int64N(min(last, 40))))
+}
+
+// ignored: the store may refuse to compact what is compacted.
+func ignored(error) error { return nil }
+
+func (w *world) compactAPI() error {
+	w.api.compact(w.api.rv - uint64(w.rng.IntN(int(min(w.api.rv, 20)))))
+	return nil
+}
+
+// loseTail drops facts that were acknowledged, as a power loss does. Once retention has cut
+// the log, the newest snapshot is as far back as it goes: see docs/simulation.md.
+func (w *world) loseTail() error {
+	last, err := w.log.Last(w.ctx, events.Facts)
+	if err != nil || last < 2 {
+		return err
+	}
+	after := last - 1 - uint64(w.rng.IntN(int(min(last-1, 8))))
+	kept, _, _, err := w.log.Latest(w.ctx, events.Facts)
+	if err != nil || w.faults.trimmed && after < kept {
+		return err
+	}
+	w.log.LoseTail(events.Facts, after)
+	w.faults.forked = w.faults.forked || after < kept
+	w.hit("lost tail of the facts")
+	w.disconnect()
+	w.tracef("the log loses facts %d to %d", after+1, last)
+	return nil
+}
+
+// disconnect is what the log's power loss does to its clients: nothing is under way any more,
+// and a deposed writer has to look where it stands. See docs/simulation.md on what is left out.
+func (w *world) disconnect() {
+	w.lateAppends = nil
+	var newest uint64
+	for _, q := range w.queues {
+		if q.round != nil {
+			newest = max(newest, q.round.epoch)
+		}
+	}
+	for _, q := range w.queues {
+		if q.round != nil && q.round.epoch < newest {
+			q.round, q.cause = nil, queuecore.CauseRepair
+		}
+	}
+}
+
+// trim is retention: old facts go, if a snapshot stands for them.
+func (w *world) trim() error {
+	sequence, _, ok, err := w.log.Latest(w.ctx, events.Facts)
+	if err != nil || !ok || w.faults.forked {
+		return err
+	}
+	w.log.Trim(events.Facts, sequence)
+	w.tracef("the log is cut at fact %d", sequence)
+	w.faults.trimmed = true
+	w.hit("old facts trimmed")
+	return nil
+}
+
+// jump lets time pass without anything happening.
+func (w *world) jump() error {
+	w.advance(time.Duration(w.rng.IntN(1500)) * time.Millisecond)
+	return nil
+}
+
+// heal ends all faults.
+func (w *world) heal() {
+	w.faults = faults{}
+	for _, p := range w.processes() {
+		b := p.base()
+		b.lag(0, 0)
+		b.stopped, b.cut = 0, [dependencies]time.Duration{}
+		if !b.up {
+			p.start()
+		}
+	}
+	w.tracef("the faults end")
+}

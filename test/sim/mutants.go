@@ -1,0 +1,419 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/binder/bindercore"
+)
+
+// Mutant is one part of the protocol taken away, at a seam between a process and a world.
+type Mutant struct {
+	Name string
+	// Missing says what is taken away.
+	Missing string
+	// rare: it takes more than a few dozen seeds to find it.
+	rare bool
+	// muted are the invariants that would see the missing part itself, rather than the harm
+	// it does.
+	muted []string
+
+	// txn changes a transaction on its way to the ledger, resubmit one that goes again.
+	txn      func(w *world, what string, t ledger.Txn) ledger.Txn
+	resubmit func(w *world, t ledger.Txn) ledger.Txn
+	// ledger changes what a watch of the ledger delivers.
+	ledger func(b ledger.ViewBatch) ledger.ViewBatch
+	// facts changes what is read of the facts.
+	facts func(s *streams, records []events.Record) []events.Record
+	// append changes what an append of facts expects, epoch the number of a new epoch.
+	append func(last uint64) uint64
+	epoch  func(before uint64) uint64
+	// hint is what a binder makes of a decision, fence what the pod's change does, readDoc what
+	// a read of a document brings.
+	hint    func(d events.Decision) []bindercore.Input
+	fence   func(w *world, e bindercore.FencePod) bindercore.Answered
+	readDoc func(w *world, b *binder, e bindercore.ReadDoc) (*ledger.NodeDoc, bool)
+	switches
+}
+
+// switches are what a mutant leaves out at one place.
+type switches struct {
+	// ignoreVersion: binds go without the resourceVersion.
+	ignoreVersion bool
+	// lostTail: shards and binders read on past lost facts. noBarrier: a start does not wait for
+	// the end of the log. factsFirst: it reads facts before the ledger.
+	lostTail, noBarrier, factsFirst bool
+}
+
+func (m Mutant) mutes(invariant string) bool { return slices.Contains(m.muted, invariant) }
+
+// Mutants are all of them. Each has to be found.
+func Mutants() []Mutant {
+	return slices.Concat(ledgerMutants(), fenceMutants(), guardMutants(), logMutants(), startMutants())
+}
+
+func ledgerMutants() []Mutant {
+	return []Mutant{
+		{
+			Name: "high-water", Missing: "removals raise no high-water",
+			muted: []string{"S4", "S12"}, txn: withoutHighWater,
+		},
+		{
+			Name: "document-compare", Missing: "placements do not compare the node's document",
+			muted: []string{"S3", "S4", "S12", "form"}, txn: func(_ *world, what string, t ledger.Txn) ledger.Txn {
+				return without(t, what == "T1", isDoc)
+			},
+		},
+		{
+			Name: "decided-revision", Missing: "placements compare the newest document instead of the one decided on",
+			muted: []string{"S4"}, txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
+				if what != "T1" {
+					return t
+				}
+				return rebased(w, t)
+			},
+		},
+		{
+			Name: "identical-copy", Missing: "what goes again after a lost answer compares the newest documents",
+			resubmit: rebased,
+		},
+		{
+			Name: "epoch-compare", Missing: "placements do not compare the epoch of the partition",
+			muted: []string{"S11"}, txn: func(_ *world, what string, t ledger.Txn) ledger.Txn {
+				return without(t, what == "T1", func(key string) bool { return strings.HasPrefix(key, ledger.PrefixOwn) })
+			},
+		},
+		{
+			Name: "lease-expiry", Missing: "reservations go with the lease of the shard",
+			muted: []string{"S12", "S4"}, txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
+				return onLease(w, what, t)
+			},
+		},
+	}
+}
+
+func fenceMutants() []Mutant {
+	return []Mutant{
+		{Name: "resource-version", Missing: "binds carry no resourceVersion", switches: switches{ignoreVersion: true}},
+		{
+			Name: "fence-write", Missing: "a fence does not change the pod",
+			muted: []string{"S4", "liveness"}, rare: true, fence: func(w *world, e bindercore.FencePod) bindercore.Answered {
+				a := w.api.read(e.Pod.UID)
+				if a.Result == bindercore.Done {
+					unchanged := *a.Pod
+					unchanged.ResourceVersion++ // or the release would be refused for want of a change
+					a.Pod = &unchanged
+				}
+				return a
+			},
+		},
+		{
+			Name: "fence-mark", Missing: "a fence does not mark the entry first", rare: true,
+			muted: []string{"S4", "liveness"}, txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
+				return unmarked(w, what, t)
+			},
+		},
+		{
+			Name: "refresh-order", Missing: "after a refused bind the document is read before the pod",
+			readDoc: docFirst,
+		},
+		{
+			Name: "sweep-frees", Missing: "an entry that is not bound in time is released without a fence",
+			muted: []string{"S4"}, txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
+				return released(w, what, t)
+			},
+		},
+	}
+}
+
+func guardMutants() []Mutant {
+	part := func(p ledger.Part) func(string) bool {
+		return func(key string) bool {
+			_, _, part, ok := ledger.ParseGuard(key)
+			return ok && part == p
+		}
+	}
+	take := func(name, missing string, is func(string) bool) Mutant {
+		return Mutant{Name: name, Missing: missing, txn: func(_ *world, what string, t ledger.Txn) ledger.Txn {
+			return without(t, what == "T1", is)
+		}}
+	}
+	return []Mutant{
+		take("registry-compare", "placements do not compare the registry of terms",
+			func(key string) bool { return key == ledger.KeyTermRegistry }),
+		take("guard-c", "carriers' guards are not compared", part(ledger.Carriers)),
+		take("guard-m", "matchers' guards are not compared", part(ledger.Matchers)),
+	}
+}
+
+func logMutants() []Mutant {
+	return []Mutant{
+		{
+			Name: "lost-tail", Missing: "readers go on past facts that the log has lost",
+			switches: switches{lostTail: true},
+		},
+		{
+			Name: "object-progress", Missing: "progress is the resourceVersion of the last object, not what is told of all",
+			facts: objectProgress,
+		},
+		{
+			Name: "compacted-facts", Missing: "of each object the log keeps the last fact only",
+			facts: compacted,
+		},
+		{
+			Name: "counted-twice", Missing: "a pod that is bound counts beside its own reservation",
+			facts: countedTwice,
+		},
+		{
+			Name: "log-fence", Missing: "facts are appended by whoever thinks that it leads",
+			append: func(uint64) uint64 { return events.AnySequence },
+		},
+		{
+			Name: "epoch-reuse", Missing: "epochs are counted from the one before",
+			epoch: func(before uint64) uint64 { return before + 1 },
+		},
+	}
+}
+
+func startMutants() []Mutant {
+	return []Mutant{
+		{
+			Name: "start-barrier", Missing: "a start does not wait for what the log held when it began",
+			switches: switches{noBarrier: true},
+		},
+		{
+			Name: "start-order", Missing: "a start reads the facts' end before the ledger",
+			switches: switches{factsFirst: true},
+		},
+		{
+			Name: "bind-on-hint", Missing: "a binder takes a hint for the ledger", hint: believed,
+		},
+	}
+}
+
+// believed is the document that a hint would have one believe in.
+func believed(d events.Decision) []bindercore.Input {
+	token, err := ledger.ParseToken(d.Token)
+	if err != nil || d.Kind != events.DecisionPlaced {
+		return nil
+	}
+	return []bindercore.Input{bindercore.LedgerMoved{Revision: d.LedgerRevision, Docs: []ledger.NodeDoc{{
+		NodeUID: d.NodeUID, NodeName: d.NodeName, Revision: d.LedgerRevision,
+		Entries: []ledger.Entry{{
+			PodUID: d.Pod.UID, Namespace: d.Pod.Namespace, Name: d.Pod.Name, Role: ledger.RoleReservation,
+			State: ledger.Committed, PodRV: d.PodResourceVersion, Token: token, SchedulerName: d.SchedulerName,
+		}},
+	}}}}
+}
+
+func isDoc(key string) bool { return strings.HasPrefix(key, ledger.PrefixNode) }
+
+// without drops some compares of a transaction.
+func without(t ledger.Txn, here bool, is func(key string) bool) ledger.Txn {
+	if here {
+		t.Compares = slices.DeleteFunc(slices.Clone(t.Compares), func(c ledger.Compare) bool { return is(c.Key) })
+	}
+	return t
+}
+
+// docs changes the documents that a transaction puts, given what stands there now.
+func docs(w *world, t ledger.Txn, change func(now, put ledger.NodeDoc) ledger.NodeDoc) ledger.Txn {
+	t.Puts = slices.Clone(t.Puts)
+	for i, p := range t.Puts {
+		if !isDoc(p.Key) {
+			continue
+		}
+		put, err := ledger.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value})
+		if err != nil {
+			continue
+		}
+		now, _ := w.oracle.truth.Doc(put.NodeUID)
+		if value, err := ledger.EncodeNodeDoc(change(now, put)); err == nil {
+			t.Puts[i].Value = value
+		}
+	}
+	return t
+}
+
+// rebased makes a transaction add what it adds to the documents as they are now.
+func rebased(w *world, t ledger.Txn) ledger.Txn {
+	t.Compares = slices.Clone(t.Compares)
+	for i, c := range t.Compares {
+		if isDoc(c.Key) {
+			d, _ := w.oracle.truth.Doc(strings.TrimPrefix(c.Key, ledger.PrefixNode))
+			t.Compares[i].Revision = d.Revision
+		}
+	}
+	return docs(w, t, func(now, put ledger.NodeDoc) ledger.NodeDoc {
+		out := put
+		out.Entries = slices.Clone(now.Entries)
+		out.HW = maps.Clone(now.HW)
+		for kind, rv := range put.HW {
+			out = ledger.Cover(out, kind, rv)
+		}
+		for _, e := range put.Entries {
+			_, exists := w.api.pod(e.PodUID)
+			if now, known := now.Find(e.PodUID); exists && (!known || now.Token != e.Token) {
+				out.Entries = append(out.Entries, e)
+			}
+		}
+		return out
+	})
+}
+
+func withoutHighWater(w *world, _ string, t ledger.Txn) ledger.Txn {
+	return docs(w, t, func(now, put ledger.NodeDoc) ledger.NodeDoc {
+		put.HW = maps.Clone(now.HW)
+		return put
+	})
+}
+
+// onLease has the documents that a shard writes go with its lease.
+func onLease(w *world, what string, t ledger.Txn) ledger.Txn {
+	if what != "T1" {
+		return t
+	}
+	t.Puts = slices.Clone(t.Puts)
+	for i, p := range t.Puts {
+		if isDoc(p.Key) {
+			t.Puts[i].Lease = w.anyLease()
+		}
+	}
+	return t
+}
+
+func (w *world) anyLease() int64 {
+	for _, s := range w.shards {
+		if s.up && w.leases.alive(s.id) {
+			return s.id
+		}
+	}
+	return 0
+}
+
+// unmarked leaves the state of what a fence marks as it is, in the ledger; the binder goes
+// on as if it were marked.
+func unmarked(w *world, what string, t ledger.Txn) ledger.Txn {
+	if what != "T6" {
+		return t
+	}
+	return docs(w, t, func(now, _ ledger.NodeDoc) ledger.NodeDoc { return now })
+}
+
+// released takes the entry out that a fence would only mark.
+func released(w *world, what string, t ledger.Txn) ledger.Txn {
+	if what != "T6" {
+		return t
+	}
+	return docs(w, t, func(now, put ledger.NodeDoc) ledger.NodeDoc {
+		put.Entries = slices.DeleteFunc(slices.Clone(put.Entries), func(e ledger.Entry) bool {
+			was, ok := now.Find(e.PodUID)
+			return ok && e.State == ledger.Fencing && was.State == ledger.Committed
+		})
+		return put
+	})
+}
+
+// docFirst answers a read of a document with what stood there when the bind was refused:
+// before the pod was read.
+func docFirst(w *world, _ *binder, e bindercore.ReadDoc) (*ledger.NodeDoc, bool) {
+	d, ok := w.refused[e.NodeUID]
+	return &d, ok
+}
+
+// goOn reads on where the log ends now, as if nothing had been lost.
+func (s *streams) goOn(last uint64) (follow.Batch, bool, error) {
+	next := s.history.Next() - s.missed
+	if last+1 < next {
+		s.missed += next - (last + 1)
+		next = last + 1
+	}
+	if last < next {
+		return follow.Batch{}, false, nil
+	}
+	records, err := s.p.w.records(events.Facts, next)
+	if err != nil {
+		s.history.Forget()
+		return follow.Batch{}, false, nil
+	}
+	for i := range records {
+		records[i].Sequence += s.missed
+	}
+	facts, err := s.history.Take(records)
+	if err != nil {
+		s.history.Forget()
+		return follow.Batch{}, false, nil
+	}
+	return follow.Batch{Facts: facts}, len(facts) > 0, nil
+}
+
+// compacted leaves only the progress of facts that a later one replaces.
+func compacted(s *streams, records []events.Record) []events.Record {
+	if s.p.role == "queue" {
+		return records // it writes the log, and compares it with the cluster
+	}
+	all, err := s.p.w.records(events.Facts, records[0].Sequence)
+	if err != nil {
+		return records
+	}
+	latest := map[string]uint64{}
+	for _, r := range all {
+		latest[r.Subject] = r.Sequence
+	}
+	out := slices.Clone(records)
+	for i, r := range out {
+		f, err := events.DecodeFact(r)
+		if err != nil || f.UID == "" || latest[r.Subject] == r.Sequence {
+			continue
+		}
+		f.Op, f.UID, f.Object, f.Namespace, f.Name, f.ResourceVersion = events.OpProgress, "", nil, "", "", 0
+		out[i].Message = events.EncodeFact(f.Fact)
+	}
+	return out
+}
+
+// countedTwice tells shards of a bound pod under another name and UID, so that what the
+// ledger holds for it goes on counting too.
+func countedTwice(s *streams, records []events.Record) []events.Record {
+	if s.p.role != "scheduler" {
+		return records
+	}
+	out := slices.Clone(records)
+	for i, r := range out {
+		f, err := events.DecodeFact(r)
+		if err != nil || f.Kind != events.KindPod || f.Op != events.OpUpsert {
+			continue
+		}
+		p := &corev1.Pod{}
+		if err := p.Unmarshal(f.Object); err != nil || p.Spec.NodeName == "" {
+			continue
+		}
+		p.UID, p.Name = p.UID+"-twin", p.Name+"-twin"
+		if f.Object, err = p.Marshal(); err != nil {
+			continue
+		}
+		f.UID, f.Name = string(p.UID), p.Name
+		out[i].Message = events.EncodeFact(f.Fact)
+	}
+	return out
+}
+
+// objectProgress makes every fact claim what its object's own resourceVersion says.
+func objectProgress(_ *streams, records []events.Record) []events.Record {
+	out := slices.Clone(records)
+	for i, r := range out {
+		f, err := events.DecodeFact(r)
+		if err != nil || f.Op != events.OpUpsert && f.Op != events.OpDelete {
+			continue
+		}
+		f.Progress = max(f.Progress, f.ResourceVersion)
+		out[i].Message = events.EncodeFact(f.Fact)
+	}
+	return out
+}

@@ -1,0 +1,213 @@
+package sim
+
+import (
+	"errors"
+	"slices"
+)
+
+// errUnknown is what a caller hears when no answer comes: it may have been carried out, or
+// may still be.
+var errUnknown = errors.New("sim: no answer in time")
+
+// world is what a call goes to.
+type dependency uint8
+
+const (
+	toEtcd dependency = iota
+	toAPI
+	toLog
+	dependencies
+)
+
+func (d dependency) String() string { return [...]string{"etcd", "api", "log"}[d] }
+
+// call is one request on its way. carry carries it out, told hears how it ended; both run as
+// steps of their own, so that anything may happen in between.
+type call struct {
+	who  *proc
+	life int
+	to   dependency
+	what string
+
+	carry func() (any, error)
+	told  func(result any, err error) error
+
+	done   bool
+	result any
+	err    error
+	// late: the caller has given up.
+	late bool
+}
+
+// network holds the calls under way.
+type network struct {
+	calls []*call
+	// late are appends to the log whose sender does not wait any more.
+	lateAppends []func()
+}
+
+// send puts a call on its way.
+func (w *world) send(c *call) {
+	c.life = c.who.life
+	w.calls = append(w.calls, c)
+}
+
+// stepCall moves one random call on.
+func (w *world) stepCall() error {
+	if len(w.calls) == 0 {
+		return nil
+	}
+	i := w.rng.IntN(len(w.calls))
+	c := w.calls[i]
+	switch {
+	case c.late:
+		return w.arriveLate(i, c)
+	case !c.alive():
+		return w.afterDeath(i, c)
+	case c.who.paused():
+		return nil
+	case c.done:
+		w.drop(i)
+		return c.told(c.result, c.err)
+	}
+	return w.carryOut(i, c)
+}
+
+func (w *world) drop(i int) { w.calls = slices.Delete(w.calls, i, i+1) }
+
+func (c *call) alive() bool { return c.who.up && c.who.life == c.life }
+
+// afterDeath is what becomes of a call whose sender has died: nothing, or it is carried out.
+func (w *world) afterDeath(i int, c *call) error {
+	w.drop(i)
+	if c.done {
+		w.hit("crash after " + c.what)
+		return nil
+	}
+	if w.chance(40) {
+		w.hit("crash before " + c.what)
+		return nil
+	}
+	w.hit("crash during " + c.what)
+	return c.unheard()
+}
+
+// arriveLate is what becomes of a call whose sender has given it up: it stays under way for
+// long, and then it is carried out, or lost.
+func (w *world) arriveLate(i int, c *call) error {
+	if w.faults.on && !w.chance(8) {
+		return nil
+	}
+	w.drop(i)
+	if w.chance(25) {
+		return nil
+	}
+	w.hit("late " + c.to.String() + " call carried out")
+	return c.unheard()
+}
+
+// unheard carries a call out whose answer nobody waits for.
+func (c *call) unheard() error {
+	if _, err := c.carry(); errors.Is(err, errBroken) {
+		return err
+	}
+	return nil
+}
+
+// dies says whether the caller dies at this very point: the more rarely such a call is made,
+// the likelier.
+func (w *world) dies(c *call) bool {
+	percent := 1
+	if rare[c.what] {
+		percent = 8
+	}
+	if !w.faults.on || !w.chance(percent) {
+		return false
+	}
+	if w.chance(33) {
+		// It has been carried out, and nobody is left to hear of it.
+		_ = c.unheard() // what it has broken is noted
+		c.done = true
+	}
+	c.who.crash()
+	return true
+}
+
+// rare are the calls that most runs make a few times at most.
+var rare = map[string]bool{"T6": true, "T7": true, "T11": true, "fence": true, "condition": true, "T13": true}
+
+// carryOut draws the fate of a call.
+func (w *world) carryOut(i int, c *call) error {
+	if w.faults.on && w.chance(w.faults.slow) {
+		return nil // not yet
+	}
+	if w.dies(c) {
+		return w.afterDeath(i, c)
+	}
+	unreachable := w.down(c.who, c.to)
+	switch {
+	case unreachable && w.chance(50), w.fault(3, "request to "+c.to.String()+" lost"):
+		w.drop(i)
+		return c.told(nil, errUnknown)
+	case unreachable, w.fault(3, "request to "+c.to.String()+" late"):
+		c.late = true
+		return c.told(nil, errUnknown)
+	}
+	result, err := c.carry()
+	if errors.Is(err, errBroken) {
+		return err
+	}
+	if w.fault(4, "answer of "+c.to.String()+" lost") {
+		w.drop(i)
+		return c.told(nil, errUnknown)
+	}
+	c.done, c.result, c.err = true, result, err
+	if w.faults.on && w.chance(30) {
+		return nil
+	}
+	w.drop(i)
+	return c.told(result, err)
+}
+
+// down says whether a process cannot reach something now: it is cut off, or etcd is without
+// a leader.
+func (w *world) down(p *proc, to dependency) bool {
+	if to == toEtcd && w.now < w.faults.leaderless {
+		w.hit("etcd without a leader: outcome unknown")
+		return true
+	}
+	return w.now < p.cut[to]
+}
+
+// message is one hint on the bus.
+type message struct {
+	to      string
+	deliver func() error
+}
+
+// bus carries hints: each arrives once, twice or never, in any order.
+type bus struct{ messages []message }
+
+func (w *world) publish(m message) {
+	if w.fault(5, "hint lost") {
+		return
+	}
+	w.messages = append(w.messages, m)
+	if w.fault(4, "hint repeated") {
+		w.messages = append(w.messages, m)
+	}
+}
+
+// stepBus delivers one hint: the oldest, or any.
+func (w *world) stepBus() error {
+	if len(w.messages) == 0 {
+		return nil
+	}
+	i := 0
+	if w.fault(15, "hint overtaken") {
+		i = w.rng.IntN(len(w.messages))
+	}
+	m := w.messages[i]
+	w.messages = slices.Delete(w.messages, i, i+1)
+	return m.deliver()
+}

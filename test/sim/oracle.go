@@ -1,0 +1,315 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/bindercore"
+)
+
+// oracle knows everything at once, and looks for what must not be. S1 to S12 and I1 to I12
+// are the names of ARCHITECTURE.md and of pkg/ledger.
+type oracle struct {
+	w *world
+	// truth is the ledger as it is, not as anybody sees it.
+	truth *ledger.View
+	// boundAt is the resourceVersion at which each pod was bound.
+	boundAt map[string]uint64
+	// seen is the state that check has looked at.
+	seenRV       uint64
+	seenRevision int64
+}
+
+// committed is a transaction as its sender meant it.
+type committed struct {
+	what string
+	who  *proc
+	txn  ledger.Txn
+}
+
+func newOracle(w *world) (*oracle, error) {
+	o := &oracle{w: w, truth: ledger.NewView(), boundAt: map[string]uint64{}}
+	return o, o.truth.Reset(nil, w.store.Revision())
+}
+
+// observe looks at what the ledger has just done.
+func (w *world) observe(c *committed) {
+	o := w.oracle
+	if c != nil {
+		o.checkEpochs(c)
+	}
+	batch, err := w.store.Changes(o.truth.Revision()+1, w.store.Revision())
+	if err != nil || batch.Revision == 0 {
+		return
+	}
+	for _, ev := range batch.Events {
+		if ev.Deleted && strings.HasPrefix(ev.Key, ledger.PrefixNode) {
+			w.note("S12", "document %s was deleted", ev.Key)
+		}
+	}
+	changes, err := o.truth.Apply(batch)
+	if err != nil {
+		w.note("form", "ledger: %v", err)
+		return
+	}
+	for _, d := range changes.Docs {
+		if d.After.NodeUID != "" {
+			o.checkDoc(d)
+		}
+	}
+	if len(changes.Docs) > 0 {
+		for _, v := range ledger.CheckUnique(o.truth.Docs()) {
+			w.note(v.Invariant, "%v", v)
+		}
+	}
+}
+
+// checkEpochs is S11: whatever says under which epoch it was decided commits only in that.
+func (o *oracle) checkEpochs(c *committed) {
+	for _, cmp := range c.txn.Compares {
+		p, ok := ledger.ParseOwn(cmp.Key)
+		if !ok || cmp.Revision == 0 {
+			continue
+		}
+		if owner, epoch, ok := o.truth.Owner(p); !ok || epoch != cmp.Revision {
+			o.w.note("S11", "%s of %s: decided in epoch %d of partition %d, committed in epoch %d of %q",
+				c.what, c.who.member(), cmp.Revision, p, epoch, owner.Member)
+		}
+	}
+}
+
+// checkDoc is S4 and S12, and what only somebody who sees the API server too can tell: why
+// an entry has left.
+func (o *oracle) checkDoc(d ledger.DocChange) {
+	w := o.w
+	for _, v := range append(ledger.CheckSuccessor(d.Before, d.After), ledger.CheckDoc(d.After)...) {
+		w.note(v.Invariant, "%v", v)
+	}
+	hw := d.After.HW[ledger.KindPod]
+	for _, e := range d.Before.Entries {
+		if now, ok := d.After.Find(e.PodUID); e.Role != ledger.RoleReservation || ok && now.Token == e.Token {
+			continue
+		}
+		// A pod that is gone needs nothing: whoever has not read of its deletion counts it, or
+		// does not count it, and is right or too careful.
+		p, exists := w.api.pod(e.PodUID)
+		switch {
+		case !exists:
+		case p.Spec.NodeName != "":
+			if hw < o.boundAt[e.PodUID] {
+				w.note("S4", "pod %s left node %s bound at %d, the high-water is %d",
+					e.PodUID, d.After.NodeUID, o.boundAt[e.PodUID], hw)
+			}
+		case e.State != ledger.Fencing:
+			w.note("S4", "pod %s left node %s from %s, and is neither bound nor gone", e.PodUID, d.After.NodeUID, e.State)
+		}
+	}
+}
+
+// postBinding carries a bind out. S2 and I3: it succeeds only for an entry that stands.
+func (w *world) postBinding(e bindercore.Bind) bindOutcome {
+	outcome := w.api.bind(e, w.mutant.ignoreVersion)
+	if outcome != bindDone {
+		w.refused[e.NodeUID], _ = w.oracle.truth.Doc(e.NodeUID)
+		return outcome
+	}
+	w.report.Bound++
+	w.oracle.boundAt[e.Pod.UID] = w.api.rv
+	d, _ := w.oracle.truth.Doc(e.NodeUID)
+	entry, ok := d.Find(e.Pod.UID)
+	switch {
+	case !ok || entry.Token != e.Token:
+		w.note("S2", "pod %s was bound to %s with token %s, whose entry does not stand", e.Pod.UID, e.NodeName, e.Token)
+	case entry.State == ledger.Held:
+		w.note("I3", "pod %s was bound to %s with an entry that is Held", e.Pod.UID, e.NodeName)
+	}
+	return outcome
+}
+
+// check looks at the state of everything, if it has moved.
+func (o *oracle) check() error {
+	w := o.w
+	if o.seenRV == w.api.rv && o.seenRevision == o.truth.Revision() {
+		return w.broke
+	}
+	o.seenRV, o.seenRevision = w.api.rv, o.truth.Revision()
+	stand := o.standing()
+	o.checkRoom(stand)
+	if w.cluster.rules {
+		o.checkApart(stand)
+	}
+	return w.broke
+}
+
+// stands is a pod that is bound, or may yet be.
+type stands struct {
+	pod  *corev1.Pod
+	node *corev1.Node
+}
+
+// standing lists all of them.
+func (o *oracle) standing() []stands {
+	nodes := map[string]*corev1.Node{}
+	for _, n := range o.w.api.nodes() {
+		nodes[n.Name] = n
+	}
+	var out []stands
+	for _, p := range o.w.api.pods() {
+		name := p.Spec.NodeName
+		if name == "" {
+			d, e, ok := o.truth.Entry(string(p.UID))
+			if !ok || e.State == ledger.Held {
+				continue
+			}
+			name = d.NodeName
+		}
+		if n := nodes[name]; n != nil && p.Status.Phase != corev1.PodSucceeded {
+			out = append(out, stands{p, n})
+		}
+	}
+	return out
+}
+
+func room(n *corev1.Node) int64 { return n.Status.Allocatable.Cpu().MilliValue() / podCPU }
+
+// checkRoom is S1 in its strict form: nobody else binds here, and nodes do not shrink.
+func (o *oracle) checkRoom(stand []stands) {
+	used := map[string][]string{}
+	for _, s := range stand {
+		used[s.node.Name] = append(used[s.node.Name], s.pod.Name)
+		if n := used[s.node.Name]; int64(len(n)) > room(s.node) {
+			o.w.note("S1", "node %s has room for %d, and has %v", s.node.Name, room(s.node), n)
+		}
+	}
+}
+
+// checkApart is S7 for required anti-affinity, in both directions.
+func (o *oracle) checkApart(stand []stands) {
+	for _, s := range stand {
+		for _, t := range repelled(s.pod) {
+			o.checkRepelled(s, t, stand)
+		}
+	}
+}
+
+func (o *oracle) checkRepelled(s stands, t corev1.PodAffinityTerm, stand []stands) {
+	for _, other := range stand {
+		if other.pod != s.pod && matches(t.LabelSelector, other.pod) && together(t.TopologyKey, s.node, other.node) {
+			o.w.note("S7", "pod %s on %s repels %s on %s", s.pod.Name, s.node.Name, other.pod.Name, other.node.Name)
+		}
+	}
+}
+
+func repelled(p *corev1.Pod) []corev1.PodAffinityTerm {
+	if p.Spec.Affinity == nil || p.Spec.Affinity.PodAntiAffinity == nil {
+		return nil
+	}
+	return p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+}
+
+func matches(by *metav1.LabelSelector, p *corev1.Pod) bool {
+	s, err := metav1.LabelSelectorAsSelector(by)
+	return err == nil && s.Matches(labels.Set(p.Labels))
+}
+
+func together(key string, a, b *corev1.Node) bool {
+	value, ok := a.Labels[key]
+	return ok && b.Labels[key] == value
+}
+
+// unowned counts the partitions that no live shard holds (L3), or all while no queue leads.
+func (o *oracle) unowned() int {
+	held := 0
+	for _, owner := range o.truth.Owners() {
+		for _, s := range o.w.shards {
+			if s.up && s.member() == owner.Member {
+				held++
+			}
+		}
+	}
+	if !slices.ContainsFunc(o.w.queues, func(q *queueReplica) bool { return q.led && q.round != nil && q.round.synced }) {
+		return ledger.Partitions
+	}
+	return ledger.Partitions - held
+}
+
+// unfinished says what of L1 to L6 has not come true yet; nil when all has.
+func (o *oracle) unfinished() error {
+	if n := o.unowned(); n > 0 {
+		return fmt.Errorf("L3: %d partitions are vacant", n)
+	}
+	for d := range o.truth.Docs() {
+		for _, e := range d.Entries {
+			return fmt.Errorf("L2, L6: node %s still has the %s of pod %s (%s)", d.NodeName, e.Role, e.PodUID, e.State)
+		}
+	}
+	if err := o.untold(); err != nil {
+		return err
+	}
+	stand := o.standing()
+	for _, p := range o.w.api.pods() {
+		c, told := conditionOf(p)
+		switch {
+		case p.Spec.NodeName != "" || p.DeletionTimestamp != nil || len(p.Spec.SchedulingGates) > 0:
+		case !told || c.Status != corev1.ConditionFalse || c.Reason != corev1.PodReasonUnschedulable:
+			return fmt.Errorf("L1: pod %s is neither bound nor told why not (%v)", p.Name, c)
+		default:
+			if node := o.fits(p, stand); node != "" {
+				return fmt.Errorf("L1: pod %s waits (%s), and %s has room", p.Name, c.Message, node)
+			}
+		}
+	}
+	return nil
+}
+
+// fits names a node that a pod without rules could go to.
+func (o *oracle) fits(p *corev1.Pod, stand []stands) string {
+	if p.Spec.Affinity != nil || len(p.Spec.TopologySpreadConstraints) > 0 {
+		return ""
+	}
+	used, closed := map[string]int64{}, map[string]bool{}
+	for _, s := range stand {
+		used[s.node.Name]++
+		for _, t := range repelled(s.pod) {
+			if matches(t.LabelSelector, p) {
+				closed[s.node.Labels[t.TopologyKey]] = true
+			}
+		}
+	}
+	for _, n := range o.w.api.nodes() {
+		if !n.Spec.Unschedulable && used[n.Name] < room(n) && !closed[n.Labels[corev1.LabelTopologyZone]] {
+			return n.Name
+		}
+	}
+	return ""
+}
+
+// untold says what the facts do not show as it is; nil when they tell the truth (I4).
+func (o *oracle) untold() error {
+	want := map[string]uint64{}
+	for _, p := range o.w.api.pods() {
+		rv, err := strconv.ParseUint(p.ResourceVersion, 10, 64)
+		if err != nil {
+			return err
+		}
+		want[string(p.UID)] = rv
+	}
+	for _, q := range o.w.queues {
+		got := map[string]uint64{}
+		for p := range q.facts.Snapshot().Pods() {
+			got[p.UID] = p.ResourceVersion
+		}
+		if !maps.Equal(got, want) {
+			return fmt.Errorf("I4: %s: the facts show %v, there is %v", q.member(), got, want)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,403 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/queue/queuecore"
+)
+
+// queueReplica is one replica of the queue: the core and its streams, and while it leads the
+// writing of the facts.
+type queueReplica struct {
+	proc
+	streams
+	outbox
+	core     *queuecore.Core
+	facts    *queuecore.Facts
+	holds    *queuecore.Holds
+	caughtUp bool
+	tick     time.Time
+	reign
+}
+
+// reign is one leadership.
+type reign struct {
+	// candidate: a key stands for this session.
+	candidate int64
+	running   bool
+	term      int64
+	led       bool
+	rounds    uint64
+	cause     string
+	round     *round
+}
+
+// round is one life of the watches: it makes the log true and keeps it so.
+type round struct {
+	epoch  uint64
+	writer *queuecore.Writer
+	out    chan events.Fact
+	stores map[events.Kind]queuecore.KindStore
+	// watched is the resourceVersion each kind's watch has reached; a kind that is not in it
+	// has to be listed.
+	watched map[events.Kind]uint64
+	failed  error
+	synced  bool
+	stored  uint64
+}
+
+// factRoom is how many facts one step of a watch may tell.
+const factRoom = 4096
+
+func (q *queueReplica) base() *proc { return &q.proc }
+
+func (q *queueReplica) start() {
+	q.begin()
+	q.streams = streams{p: &q.proc, decisions: 1}
+	q.outbox = outbox{}
+	q.core = queuecore.New(q.w.queueConfig(q.member()))
+	q.facts, q.holds = queuecore.NewFacts(), queuecore.NewHolds()
+	q.caughtUp, q.tick = false, time.Time{}
+	q.reign = reign{}
+}
+
+func (q *queueReplica) steps() []func() error {
+	return []func() error{
+		q.stepFacts, q.stepFacts, q.stepLedger, q.stepDecisions, q.stepTick, q.stepLead, q.stepWatch,
+		q.stepWatch, q.stepWrite, q.stepWrite, q.stepSnapshot, func() error { return q.flush(&q.proc) },
+	}
+}
+
+func (q *queueReplica) step(in queuecore.Input) error {
+	for _, e := range q.core.Step(in, q.clock()) {
+		switch e := e.(type) {
+		case queuecore.SendOffers:
+			q.offer(e)
+		case queuecore.Record:
+			q.add(e.Decision)
+		case queuecore.NextTick:
+			q.tick = e.At
+		case queuecore.Counted:
+			q.counted(e)
+		}
+	}
+	if !q.facts.Ready() {
+		return nil
+	}
+	if err := q.core.Check(q.facts.Snapshot().Pods()); err != nil {
+		return q.w.breaks("%s: %v", q.member(), err)
+	}
+	return nil
+}
+
+// counted is I6, when long enough nothing has happened but what we do ourselves: what a flush
+// brought to a node, an event has missed.
+func (q *queueReplica) counted(n queuecore.Counted) {
+	w := q.w
+	if w.healed > 0 && w.now > w.healed+flushAfter && n.Caught > 0 {
+		w.note("I6", "%s: a pod was parked although it fitted, until it was flushed", q.member())
+	}
+}
+
+func (q *queueReplica) offer(e queuecore.SendOffers) {
+	w := q.w
+	w.publish(message{to: e.Shard, deliver: func() error {
+		for _, s := range w.shards {
+			if s.up && !s.paused() && s.member() == e.Shard {
+				return s.offered(e.Batch)
+			}
+		}
+		return nil
+	}})
+}
+
+// asked takes in a shard's request.
+func (q *queueReplica) asked(r events.WorkRequest) error {
+	return q.step(queuecore.WorkAsked{Request: r})
+}
+
+func (q *queueReplica) stepFacts() error {
+	b, ok, err := q.readFacts()
+	if err != nil || !ok {
+		return err
+	}
+	ins, err := q.facts.Fold(b)
+	if err != nil {
+		return q.w.breaks("%s: %v", q.member(), err)
+	}
+	for _, in := range ins {
+		if err := q.step(in); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (q *queueReplica) stepLedger() error {
+	b, ok, err := q.readLedger()
+	if err != nil || !ok {
+		return err
+	}
+	in, err := q.holds.Fold(b, q.facts.Snapshot())
+	if err != nil {
+		return q.w.breaks("%s: %v", q.member(), err)
+	}
+	return q.step(in)
+}
+
+func (q *queueReplica) stepDecisions() error {
+	batch, caughtUp, err := q.readDecisions()
+	if err != nil || len(batch) == 0 && q.caughtUp {
+		return err
+	}
+	q.caughtUp = q.caughtUp || caughtUp
+	return q.step(queuecore.Decided{Decisions: batch, CaughtUp: q.caughtUp})
+}
+
+func (q *queueReplica) stepTick() error {
+	if q.tick.IsZero() || q.clock().Before(q.tick) {
+		return nil
+	}
+	q.tick = time.Time{}
+	return q.step(queuecore.Tick{})
+}
+
+// stepLead runs for leadership, opens rounds, and finds out that it does not lead any more.
+func (q *queueReplica) stepLead() error {
+	w := q.w
+	switch {
+	case q.running && q.id != q.candidate:
+		return q.depose("session lost")
+	case q.id == 0 || !q.registered || w.down(&q.proc, toEtcd):
+		return nil
+	case q.candidate != q.id:
+		q.candidate = q.id
+		w.transact(&q.proc, "campaign", ledger.Txn{
+			Compares: []ledger.Compare{{Key: q.candidacy(), Target: ledger.CreateRevision}},
+			Puts:     []ledger.Put{{Key: q.candidacy(), Value: []byte(q.member()), Lease: q.id}},
+		}, func(_ ledger.TxnResult, err error) error {
+			if err != nil {
+				q.candidate = 0 // not known: once more
+			}
+			return nil
+		})
+		return nil
+	case !q.running:
+		term, leads := w.leads(q.candidacy())
+		if leads {
+			w.hit("queue takes over")
+			q.running, q.term, q.cause = true, term, queuecore.CauseList
+		}
+		return nil
+	case q.round == nil:
+		if _, leads := w.leads(q.candidacy()); !leads {
+			return q.depose("another replica leads")
+		}
+		return q.openRound()
+	}
+	return nil
+}
+
+func (q *queueReplica) candidacy() string { return electionPrefix + strconv.FormatInt(q.id, 16) }
+
+func (q *queueReplica) depose(why string) error {
+	q.w.hit("queue deposed: " + why)
+	q.reign = reign{}
+	return q.step(queuecore.StepDown{})
+}
+
+// openRound begins a round when the picture stands at the very end of the log.
+func (q *queueReplica) openRound() error {
+	w := q.w
+	last, err := w.log.Last(w.ctx, events.Facts)
+	base := q.facts.Snapshot()
+	if err != nil || w.down(&q.proc, toLog) || base.Position().Sequence != last {
+		return err
+	}
+	n := queuecore.Round{Term: q.term, Number: q.rounds}
+	q.rounds++
+	r := &round{
+		epoch: n.Epoch(base.Position().Epoch), out: make(chan events.Fact, factRoom),
+		watched: map[events.Kind]uint64{},
+	}
+	if w.mutant.epoch != nil {
+		r.epoch = w.mutant.epoch(base.Position().Epoch)
+	}
+	r.writer = queuecore.NewWriter(factLog{w.log, &q.proc}, instant{}, base.Position(), r.epoch)
+	watches := queuecore.Watches{Base: base, Cause: q.cause}
+	r.stores = watches.Stores(kinds, r.out, func(err error) { r.failed = err })
+	w.hit("round opened by " + q.cause)
+	q.round = r
+	return q.wrote(r.writer.Open(w.ctx, q.cause))
+}
+
+// wrote looks at how the writer fared.
+func (q *queueReplica) wrote(err error) error {
+	var diverged *queuecore.DivergedError
+	switch {
+	case errors.As(err, &diverged):
+		q.w.hit("writer found the log diverged")
+		q.round, q.cause = nil, queuecore.CauseRepair
+		return nil
+	case err != nil:
+		return fmt.Errorf("sim: writer of facts: %w", err)
+	}
+	return nil
+}
+
+func (q *queueReplica) stepWrite() error {
+	if q.round == nil || q.w.down(&q.proc, toLog) {
+		return nil
+	}
+	if err := q.wrote(q.round.writer.Store(q.w.ctx, q.round.out)); err != nil || q.round == nil {
+		return err
+	}
+	if q.round.failed != nil {
+		q.round, q.cause = nil, queuecore.CauseRepair
+		return nil
+	}
+	return q.sync()
+}
+
+// sync tells the core that it leads, once the readers of the log have progress.
+func (q *queueReplica) sync() error {
+	if q.round.synced || !q.open() {
+		return nil
+	}
+	q.round.synced = true
+	if q.led {
+		return nil
+	}
+	q.led = true
+	return q.step(queuecore.Lead{Term: q.term})
+}
+
+// open says whether the picture has progress in the round's epoch.
+func (q *queueReplica) open() bool {
+	p := q.facts.Snapshot().Position()
+	_, known := p.Progress(events.KindPod)
+	return known && p.Epoch == q.round.epoch
+}
+
+// stepWatch moves one kind's list and watch on.
+func (q *queueReplica) stepWatch() error {
+	w, r := q.w, q.round
+	if r == nil || w.down(&q.proc, toAPI) || len(r.out) > factRoom/2 {
+		return nil
+	}
+	kind := kinds[w.rng.IntN(len(kinds))]
+	store := r.stores[kind]
+	at, listed := r.watched[kind]
+	if listed && w.fault(1, "relist") {
+		listed = false
+	}
+	if !listed {
+		return q.list(kind)
+	}
+	changes, ok := w.api.since(kind, at)
+	if !ok {
+		w.hit("API watch expired")
+		delete(r.watched, kind)
+		return nil
+	}
+	if len(changes) == 0 {
+		if w.chance(30) {
+			store.UpdateResourceVersion(strconv.FormatUint(w.api.rv, 10))
+			r.watched[kind] = w.api.rv
+		}
+		return nil
+	}
+	if w.faults.on {
+		changes = changes[:1+w.rng.IntN(len(changes))]
+	}
+	for _, c := range changes {
+		if err := tell(store, c); err != nil {
+			return nil // the round has failed, and says so
+		}
+		r.watched[kind] = c.rv
+	}
+	return nil
+}
+
+func tell(store queuecore.KindStore, c apiChange) error {
+	o := copyOf(c.object)
+	defer store.UpdateResourceVersion(o.GetResourceVersion())
+	switch {
+	case c.deleted:
+		return store.Delete(o)
+	case c.added:
+		return store.Add(o)
+	}
+	return store.Update(o)
+}
+
+func (q *queueReplica) list(kind events.Kind) error {
+	w, r := q.w, q.round
+	rv := w.api.rv
+	if err := r.stores[kind].Replace(w.api.list(kind), strconv.FormatUint(rv, 10)); err != nil {
+		return nil // the round has failed, and says so
+	}
+	r.watched[kind] = rv
+	return nil
+}
+
+// stepSnapshot stores the state, now and then, as a leader does.
+func (q *queueReplica) stepSnapshot() error {
+	w := q.w
+	if q.round == nil || !q.open() || w.down(&q.proc, toLog) || !w.chance(10) {
+		return nil
+	}
+	s := q.facts.Snapshot()
+	if s.Position().Sequence == q.round.stored {
+		return nil
+	}
+	var diverged *queuecore.DivergedError
+	switch err := queuecore.Stands(w.ctx, w.log, s.Position()); {
+	case errors.As(err, &diverged):
+		w.hit("snapshot of lost facts not stored")
+		return nil
+	case err != nil:
+		return err
+	}
+	data, sequence, err := s.Marshal()
+	if err != nil {
+		return err
+	}
+	q.round.stored, w.faults.forked = sequence, false
+	return w.log.Put(w.ctx, events.Facts, sequence, data)
+}
+
+// instant is a clock for those whose pauses do not matter here: its timers run out at once.
+type instant struct{ clock.RealClock }
+
+// NewTimer implements clock.Clock.
+func (instant) NewTimer(time.Duration) clock.Timer {
+	c := make(chan time.Time, 1)
+	c <- base
+	return ranOut(c)
+}
+
+type ranOut chan time.Time
+
+// C implements clock.Timer.
+func (t ranOut) C() <-chan time.Time { return t }
+
+// Stop implements clock.Timer.
+func (t ranOut) Stop() bool { return false }
+
+// Reset implements clock.Timer.
+func (t ranOut) Reset(time.Duration) bool { return false }
+
+// drain is a rolling restart's: the replica resigns in good order.
+func (q *queueReplica) drain() error {
+	q.w.hit("queue resigned")
+	q.leave()
+	return nil
+}

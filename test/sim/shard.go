@@ -1,0 +1,281 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/membership"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
+)
+
+// shard is one scheduler shard.
+type shard struct {
+	proc
+	streams
+	outbox
+	core  *shardcore.Core
+	beat  time.Time
+	more  bool
+	idle  bool
+	keeps keeper
+}
+
+// keeper does what pkg/membership.Keeper does, a step at a time.
+type keeper struct {
+	picture membership.Picture
+	// written is the revision of the last thing this keeper changed or learned.
+	written int64
+	// seen is when each live member was first seen.
+	seen    map[string]time.Time
+	waiting bool
+	// looked is when the plan was last looked at.
+	looked time.Time
+}
+
+const (
+	// keeperInterval is how often the plan is looked at.
+	keeperInterval = 200 * time.Millisecond
+	// settle is how long another shard must have been seen before partitions go to it.
+	settle = time.Second
+	// keeperGroup is how many partitions one transaction takes or releases.
+	keeperGroup = 64
+	// window is how many offers a shard holds.
+	window = 6
+)
+
+func (s *shard) base() *proc { return &s.proc }
+
+func (s *shard) start() {
+	s.begin()
+	s.streams = streams{p: &s.proc}
+	s.outbox = outbox{}
+	s.core = shardcore.New(shardcore.Config{
+		Shard: s.member(), Profiles: s.w.profiles, Window: window, HomeFirst: true,
+		Home: func(members []string, nodeUID string) bool { return membership.Home(members, nodeUID) == s.member() },
+	})
+	s.beat, s.more, s.idle = time.Time{}, false, false
+	s.keeps = keeper{seen: map[string]time.Time{}}
+}
+
+func (s *shard) steps() []func() error {
+	return []func() error{
+		s.stepFacts, s.stepFacts, s.stepLedger, s.stepLedger, s.stepBoth, s.stepBeat, s.stepMore, s.stepKeeper,
+		func() error { return s.flush(&s.proc) },
+	}
+}
+
+func (s *shard) step(in shardcore.Input) error {
+	w := s.w
+	out, err := s.core.Step(in, s.clock())
+	if err != nil {
+		return w.breaks("%s: %v", s.member(), err)
+	}
+	if out.Commit != nil {
+		s.commit(*out.Commit)
+	}
+	for _, d := range out.Decisions {
+		w.tracef("%s decided: %s %s %s, by revision %d and fact %d",
+			s.member(), d.Kind, d.Pod.Name, d.NodeName, d.LedgerRevision, d.FactSequence)
+	}
+	s.add(out.Decisions...)
+	if out.Request != nil {
+		s.request(*out.Request)
+	}
+	if picture, moved := s.core.Ownership(); moved {
+		s.keeps.picture = picture
+	}
+	s.more, s.idle = out.More, out.Idle
+	if s.draining && s.idle && len(s.waiting) == 0 {
+		w.hit("shard drained")
+		s.leave()
+	}
+	return w.broken()
+}
+
+func (s *shard) commit(c shardcore.Commit) {
+	w, core := s.w, s.core
+	txn := c.Txn
+	if c.Resubmitted > 0 && w.mutant.resubmit != nil {
+		txn = w.mutant.resubmit(w, txn)
+	}
+	w.transact(&s.proc, c.Kind, txn, func(r ledger.TxnResult, err error) error {
+		var refused *ledger.TxnError
+		if errors.As(err, &refused) {
+			return w.breaks("%s: %s: %v", s.member(), c.Kind, err)
+		}
+		if core != s.core {
+			return nil
+		}
+		return s.step(shardcore.Input{Results: []shardcore.Result{{ID: c.ID, Err: err, Txn: r}}})
+	})
+}
+
+func (s *shard) request(r events.WorkRequest) {
+	w := s.w
+	for _, q := range w.queues {
+		w.publish(message{to: q.member(), deliver: func() error {
+			if !q.up || q.paused() {
+				return nil
+			}
+			return q.asked(r)
+		}})
+	}
+}
+
+// offered takes in offers, possibly late.
+func (s *shard) offered(b events.OfferBatch) error {
+	return s.step(shardcore.Input{Offers: []events.OfferBatch{b}})
+}
+
+func (s *shard) stepFacts() error {
+	b, ok, err := s.readFacts()
+	if err != nil || !ok {
+		return err
+	}
+	return s.step(shardcore.Input{Facts: []follow.Batch{b}})
+}
+
+func (s *shard) stepLedger() error {
+	b, ok, err := s.readLedger()
+	if err != nil || !ok {
+		return err
+	}
+	return s.step(shardcore.Input{Ledger: []ledger.ViewBatch{b}})
+}
+
+// stepBoth is a step that finds something in both streams, as the real loop gathers it.
+func (s *shard) stepBoth() error {
+	var in shardcore.Input
+	l, ok, err := s.readLedger()
+	if err != nil {
+		return err
+	}
+	if ok {
+		in.Ledger = append(in.Ledger, l)
+	}
+	f, ok, err := s.readFacts()
+	if err != nil {
+		return err
+	}
+	if ok {
+		in.Facts = append(in.Facts, f)
+	}
+	if len(in.Ledger)+len(in.Facts) == 0 {
+		return nil
+	}
+	return s.step(in)
+}
+
+func (s *shard) stepMore() error {
+	if !s.more {
+		return nil
+	}
+	return s.step(shardcore.Input{})
+}
+
+func (s *shard) stepBeat() error {
+	if s.clock().Sub(s.beat) < heartbeat {
+		return nil
+	}
+	s.beat = s.clock()
+	return s.step(shardcore.Input{Beat: true})
+}
+
+// drain is a rolling restart's: what is not reserved is given back.
+func (s *shard) drain() error {
+	s.draining = true
+	return s.step(shardcore.Input{Drain: true, Beat: true})
+}
+
+// stepKeeper takes the partitions that this shard should hold and leaves the others.
+func (s *shard) stepKeeper() error {
+	k := &s.keeps
+	if k.waiting || k.picture.Revision == 0 || k.picture.Revision < k.written || !s.registered || s.draining {
+		return nil
+	}
+	if !s.w.leases.alive(s.id) || s.clock().Sub(k.looked) < keeperInterval {
+		return nil
+	}
+	k.looked = s.clock()
+	take, _ := membership.PlanPartitions(k.picture, k.picture.Members, s.member())
+	_, release := membership.PlanPartitions(k.picture, k.settled(s.clock()), s.member())
+	switch {
+	case len(take) > 0:
+		return s.keep("T13", take[:min(len(take), keeperGroup)], func(p int32) (ledger.Txn, error) {
+			return ledger.TakePartition(p, ledger.Owner{Member: s.member()}, s.id)
+		})
+	case len(release) > 0:
+		return s.keep("T13 release", release[:min(len(release), keeperGroup)], func(p int32) (ledger.Txn, error) {
+			return ledger.ReleasePartition(p, k.picture.Holders[p].Epoch)
+		})
+	}
+	return nil
+}
+
+func (k *keeper) settled(now time.Time) []string {
+	var out []string
+	for _, m := range k.picture.Members {
+		since, known := k.seen[m]
+		if !known {
+			since, k.seen[m] = now, now
+		}
+		if now.Sub(since) >= settle {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func (s *shard) keep(what string, partitions []int32, build func(int32) (ledger.Txn, error)) error {
+	var txns []ledger.Txn
+	for _, p := range partitions {
+		t, err := build(p)
+		if err != nil {
+			return fmt.Errorf("sim: %w", err)
+		}
+		txns = append(txns, t)
+	}
+	txn, err := ledger.Merge(txns...)
+	if err != nil {
+		return fmt.Errorf("sim: %w", err)
+	}
+	k := &s.keeps
+	k.waiting = true
+	s.w.transact(&s.proc, what, txn, func(r ledger.TxnResult, err error) error {
+		k.waiting = false
+		switch {
+		case err != nil:
+			return nil // the next picture shows
+		case r.Succeeded:
+			k.written = max(k.written, r.Revision)
+			return nil
+		}
+		return s.keepRest(what, partitions, txn, r)
+	})
+	return nil
+}
+
+// keepRest goes on without the partitions that were not as compared.
+func (s *shard) keepRest(what string, partitions []int32, txn ledger.Txn, r ledger.TxnResult) error {
+	epochs := map[string]int64{}
+	for _, kv := range r.Current {
+		epochs[kv.Key] = kv.CreateRevision
+		s.keeps.written = max(s.keeps.written, kv.ModRevision)
+	}
+	var rest []int32
+	for i, p := range partitions {
+		if epochs[ledger.KeyOwn(p)] == txn.Compares[i].Revision {
+			rest = append(rest, p)
+		}
+	}
+	if len(rest) == 0 || what != "T13" || s.id == 0 {
+		return nil
+	}
+	return s.keep(what, rest, func(p int32) (ledger.Txn, error) {
+		return ledger.TakePartition(p, ledger.Owner{Member: s.member()}, s.id)
+	})
+}

@@ -1,0 +1,281 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
+)
+
+// streams is where one process has got to in what it reads.
+type streams struct {
+	p       *proc
+	history follow.History
+	// revision is the ledger's, up to which everything has been read; 0: list first.
+	revision int64
+	listed   bool
+	// decisions is the sequence to read next of the decisions, 0: not open.
+	decisions uint64
+	// missed is how many lost facts a mutant has gone on past.
+	missed uint64
+}
+
+// readLedger is what the ledger's watch delivers next; false for nothing.
+func (s *streams) readLedger() (ledger.ViewBatch, bool, error) {
+	w := s.p.w
+	if w.down(s.p, toEtcd) || w.chance(s.p.lagLedger) {
+		return ledger.ViewBatch{}, false, nil
+	}
+	if s.revision == 0 {
+		kvs, revision, err := w.store.List(w.ctx, "")
+		s.revision, s.listed = revision, true
+		b := ledger.ViewBatch{Reset: true, KVs: kvs, Events: ledger.EventBatch{Revision: revision}}
+		return w.mutated(b), err == nil, err
+	}
+	last := w.store.Revision()
+	if last <= s.revision {
+		return ledger.ViewBatch{}, false, nil
+	}
+	if w.faults.on {
+		last = s.revision + 1 + w.rng.Int64N(last-s.revision)
+	}
+	events, err := w.store.Changes(s.revision+1, last)
+	if errors.Is(err, ledger.ErrCompacted) {
+		w.hit("ledger watch compacted")
+		s.revision = 0
+		return s.readLedger()
+	}
+	if err != nil || events.Revision == 0 {
+		return ledger.ViewBatch{}, false, err
+	}
+	s.revision = events.Revision
+	return w.mutated(ledger.ViewBatch{Events: events}), true, nil
+}
+
+func (w *world) mutated(b ledger.ViewBatch) ledger.ViewBatch {
+	if w.mutant.ledger == nil {
+		return b
+	}
+	return w.mutant.ledger(b)
+}
+
+// maxRedelivered bounds how many records the log delivers again.
+const maxRedelivered = 4
+
+// readFacts is what the log of facts delivers next. It opens the log anew each time, so that
+// nothing but what is in the records tells of a lost tail.
+func (s *streams) readFacts() (follow.Batch, bool, error) {
+	w := s.p.w
+	if !s.listed && !w.mutant.factsFirst || w.down(s.p, toLog) || w.chance(s.p.lagFacts) {
+		return follow.Batch{}, false, nil // the ledger first, then the facts
+	}
+	if s.history.Next() == 0 {
+		b, err := s.bootstrap()
+		return b, err == nil, err
+	}
+	last, err := w.log.Last(w.ctx, events.Facts)
+	if err != nil {
+		return follow.Batch{}, false, err
+	}
+	if w.mutant.lostTail && s.p.role != "queue" {
+		return s.goOn(last)
+	}
+	if s.history.Check(last) != nil {
+		w.hit("lost tail found by its end")
+		s.history.Forget()
+		return follow.Batch{}, false, nil
+	}
+	from := s.history.Next()
+	if last < from {
+		return follow.Batch{}, false, nil
+	}
+	if w.fault(5, "facts delivered again") {
+		from -= min(from-1, uint64(1+w.rng.IntN(maxRedelivered)))
+	}
+	return s.take(from)
+}
+
+// take reads on from a sequence that is there, some way.
+func (s *streams) take(from uint64) (follow.Batch, bool, error) {
+	w := s.p.w
+	records, err := w.records(events.Facts, from)
+	if err == nil && w.faults.on {
+		records = records[:1+w.rng.IntN(len(records))]
+	}
+	var facts []events.SequencedFact
+	if err == nil {
+		if w.mutant.facts != nil {
+			records = w.mutant.facts(s, records)
+		}
+		facts, err = s.history.Take(records)
+	}
+	var gap *events.ErrGap
+	switch {
+	case errors.As(err, &gap):
+		w.hit("gap in the facts")
+		s.history.Forget()
+		return follow.Batch{}, false, nil
+	case errors.Is(err, follow.ErrHistory):
+		w.hit("lost tail found by its epoch")
+		s.history.Forget()
+		return follow.Batch{}, false, nil
+	case err != nil:
+		return follow.Batch{}, false, err
+	}
+	return follow.Batch{Facts: facts}, len(facts) > 0, nil
+}
+
+// bootstrap begins from the newest snapshot.
+func (s *streams) bootstrap() (follow.Batch, error) {
+	w := s.p.w
+	sequence, data, _, err := w.log.Latest(w.ctx, events.Facts)
+	if err != nil {
+		return follow.Batch{}, err
+	}
+	last, err := w.log.Last(w.ctx, events.Facts)
+	if err != nil {
+		return follow.Batch{}, err
+	}
+	if data != nil {
+		w.hit("facts begun from a snapshot")
+	}
+	b, err := s.history.Begin(sequence, data, last)
+	if w.mutant.noBarrier {
+		b.Barrier = 0
+	}
+	s.missed = 0
+	return b, err
+}
+
+// records are those of a stream from a sequence on, which must be there.
+func (w *world) records(stream events.Stream, from uint64) ([]events.Record, error) {
+	reader, err := w.log.Read(w.ctx, stream, from)
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	records, err := reader.Next(w.ctx)
+	return slices.Clone(records), err
+}
+
+// readDecisions is what the log of decisions delivers next; caughtUp says that there is no
+// more at the moment.
+func (s *streams) readDecisions() (out []events.SequencedDecision, caughtUp bool, err error) {
+	w := s.p.w
+	if w.down(s.p, toLog) {
+		return nil, false, nil
+	}
+	last, err := w.log.Last(w.ctx, events.Decisions)
+	if err != nil {
+		return nil, false, err
+	}
+	if s.decisions == 0 || s.decisions > last+1 {
+		s.decisions = last + 1 // what was said before is in the ledger and the facts
+	}
+	if s.decisions > last {
+		return nil, true, nil
+	}
+	records, err := w.records(events.Decisions, s.decisions)
+	if err != nil {
+		return nil, false, err
+	}
+	if w.faults.on {
+		records = records[:1+w.rng.IntN(len(records))]
+	}
+	for _, r := range records {
+		d, err := events.DecodeDecision(r)
+		if err != nil {
+			return nil, false, err
+		}
+		s.decisions = r.Sequence + 1
+		out = append(out, d)
+	}
+	if w.fault(5, "decisions delivered again") {
+		out = append(out, out...)
+	}
+	return out, s.decisions > last, nil
+}
+
+// outbox are decisions on their way to the log, in order.
+type outbox struct{ waiting []events.Decision }
+
+func (o *outbox) add(d ...events.Decision) { o.waiting = append(o.waiting, d...) }
+
+// flush appends some of what waits. What is not acknowledged goes again, so that it may
+// stand twice.
+func (o *outbox) flush(p *proc) error {
+	w := p.w
+	if len(o.waiting) == 0 || w.down(p, toLog) {
+		return nil
+	}
+	n := len(o.waiting)
+	if w.faults.on {
+		n = 1 + w.rng.IntN(n)
+	}
+	if w.fault(5, "append lost before it was stored") {
+		return nil
+	}
+	msgs := make([]events.Message, n)
+	for i, d := range o.waiting[:n] {
+		msgs[i] = events.EncodeDecision(d)
+	}
+	if _, err := w.log.Append(w.ctx, events.Decisions, events.AnySequence, msgs); err != nil {
+		return err
+	}
+	if w.fault(5, "append stored, not acknowledged") {
+		return nil
+	}
+	o.waiting = slices.Delete(o.waiting, 0, n)
+	return nil
+}
+
+// factLog is the log of facts as its writer sees it: appends may be lost, unanswered, or
+// stored when the writer has given them up.
+type factLog struct {
+	*memlog.Log
+	p *proc
+}
+
+// Append implements events.Log.
+func (l factLog) Append(
+	ctx context.Context, stream events.Stream, last uint64, msgs []events.Message,
+) (uint64, error) {
+	w := l.p.w
+	if w.mutant.append != nil {
+		last = w.mutant.append(last)
+	}
+	switch {
+	case w.fault(3, "append of facts lost"):
+		return 0, errUnknown
+	case w.fault(3, "append of facts not acknowledged"):
+		if _, err := l.Log.Append(ctx, stream, last, msgs); err != nil {
+			return 0, err
+		}
+		return 0, errUnknown
+	case w.fault(2, "append of facts late"):
+		w.lateAppends = append(w.lateAppends, func() {
+			if _, err := l.Log.Append(w.ctx, stream, last, msgs); err == nil {
+				w.hit("late append of facts stored")
+			}
+		})
+		return 0, errUnknown
+	}
+	w.landAppends(30)
+	return l.Log.Append(ctx, stream, last, msgs)
+}
+
+// landAppends has appends that nobody waits for arrive, if chance will have it.
+func (w *world) landAppends(percent int) {
+	if len(w.lateAppends) == 0 || !w.chance(percent) {
+		return
+	}
+	all := w.lateAppends
+	w.lateAppends = nil
+	for _, land := range all {
+		land()
+	}
+}

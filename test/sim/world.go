@@ -1,0 +1,307 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/services/queue/queuecore"
+)
+
+// Options of one run.
+type Options struct {
+	Seed uint64
+	// Mutant is the part of the protocol that is taken away; the zero value is none.
+	Mutant Mutant
+	// Trace, if set, is told what happens.
+	Trace func(line string)
+}
+
+// Report is what a run has met.
+type Report struct {
+	// Hits counts what happened, by name; see Wanted.
+	Hits map[string]int
+	// Steps is how many there were, Virtual how long they took in the world's own time.
+	Steps   int
+	Virtual time.Duration
+	// Bound counts the pods that were bound.
+	Bound int
+}
+
+// errBroken is in every error that stands for a broken promise.
+var errBroken = errors.New("broken promise")
+
+// world is everything there is in one run.
+type world struct {
+	ctx    context.Context //nolint:containedctx // the twins' interfaces ask for one, nothing here ever waits
+	rng    *rand.Rand
+	now    time.Duration
+	mutant Mutant
+	faults faults
+
+	environment
+	network
+	bus
+	members
+
+	oracle *oracle
+	findings
+	cluster cluster
+}
+
+// findings are what a run is for.
+type findings struct {
+	report Report
+	broke  error
+	trace  func(string)
+	// healed is when the faults ended.
+	healed time.Duration
+	// refused are the documents of nodes as they stood when a bind to one was refused.
+	refused map[string]ledger.NodeDoc
+}
+
+// environment are the outside worlds.
+type environment struct {
+	api    *apiServer
+	store  *mem.Store
+	leases leases
+	log    *memlog.Log
+}
+
+// members are the processes.
+type members struct {
+	queues   []*queueReplica
+	shards   []*shard
+	binders  []*binder
+	profiles map[string]*placement.Profile
+}
+
+// process is what can be started, stepped and killed.
+type process interface {
+	base() *proc
+	start()
+	steps() []func() error
+	drain() error
+}
+
+const (
+	queueReplicas = 2
+	shardCount    = 3
+	binderCount   = 2
+	// warmUp bounds the sweeps until the first leader leads and all partitions are held.
+	warmUp = 400
+	// faultySteps is how many steps there are with faults: at least, and at most more.
+	faultySteps, moreSteps = 2000, 2000
+	// sweepTime is how long a sweep takes in the world's time.
+	sweepTime = 100 * time.Millisecond
+	// flushAfter is when a parked pod is tried that nothing has woken.
+	flushAfter = 30 * time.Second
+	// healTime is how long it may take, without faults, until everything has come true: the
+	// longest single wait there is, a flush, several times over.
+	healTime = 4 * flushAfter
+)
+
+// Run plays one seed. The error is a broken promise, or says that the simulation itself does
+// not work.
+func Run(ctx context.Context, o Options) (Report, error) {
+	w, err := newWorld(ctx, o)
+	if err != nil {
+		return Report{}, err
+	}
+	err = w.play()
+	if err != nil {
+		w.describe()
+	}
+	w.report.Virtual = w.now
+	if errors.Is(err, errBroken) {
+		err = fmt.Errorf("step %d, after %s: %w", w.report.Steps, w.now, err)
+	}
+	return w.report, err
+}
+
+func (w *world) play() error {
+	if err := w.settleDown(); err != nil {
+		return err
+	}
+	w.faults.begin(w)
+	for range faultySteps + w.rng.IntN(moreSteps) {
+		if err := w.stepAny(); err != nil {
+			return err
+		}
+	}
+	w.heal()
+	w.healed = w.now
+	return w.untilTrue("liveness", healTime, w.oracle.unfinished)
+}
+
+// settleDown lets the members find each other before anything goes wrong.
+func (w *world) settleDown() error {
+	w.cluster.populate(w)
+	return w.untilTrue("start", warmUp*sweepTime, func() error {
+		if n := w.oracle.unowned(); n > 0 {
+			return fmt.Errorf("%d partitions are vacant", n)
+		}
+		return nil
+	})
+}
+
+// untilTrue sweeps until nothing is left undone, or too much time has passed.
+func (w *world) untilTrue(what string, limit time.Duration, undone func() error) error {
+	end := w.now + limit
+	for {
+		if err := w.sweep(); err != nil {
+			return err
+		}
+		left := undone()
+		if left == nil {
+			return nil
+		}
+		if w.now >= end {
+			return w.violates(what, "%s without faults was not enough: %v", limit, left)
+		}
+	}
+}
+
+func newWorld(ctx context.Context, o Options) (*world, error) {
+	w := &world{
+		ctx: ctx, rng: rand.New(rand.NewPCG(o.Seed, 0)), mutant: o.Mutant,
+		findings: findings{
+			trace: o.Trace, report: Report{Hits: map[string]int{}}, refused: map[string]ledger.NodeDoc{},
+		},
+	}
+	w.environment = environment{api: newAPI(), store: mem.New(), leases: leases{map[int64]time.Duration{}}}
+	w.log = memlog.New(memlog.Options{Now: func() time.Time { return base.Add(w.now) }})
+	var err error
+	if w.profiles, err = profiles(); err != nil {
+		return nil, err
+	}
+	if w.oracle, err = newOracle(w); err != nil {
+		return nil, err
+	}
+	for n := range queueReplicas {
+		w.queues = append(w.queues, &queueReplica{proc: proc{w: w, role: "queue", n: n}})
+	}
+	for n := range shardCount {
+		w.shards = append(w.shards, &shard{proc: proc{w: w, role: "scheduler", n: n}})
+	}
+	for n := range binderCount {
+		w.binders = append(w.binders, &binder{proc: proc{w: w, role: "binder", n: n}})
+	}
+	for _, p := range w.processes() {
+		p.start()
+	}
+	return w, nil
+}
+
+func (w *world) processes() []process {
+	var all []process
+	for _, q := range w.queues {
+		all = append(all, q)
+	}
+	for _, s := range w.shards {
+		all = append(all, s)
+	}
+	for _, b := range w.binders {
+		all = append(all, b)
+	}
+	return all
+}
+
+func profiles() (map[string]*placement.Profile, error) {
+	p, err := placement.NewProfile(placement.DefaultProfile(corev1.DefaultSchedulerName))
+	if err != nil {
+		return nil, err
+	}
+	return map[string]*placement.Profile{corev1.DefaultSchedulerName: p}, nil
+}
+
+// queueConfig is production's with times that are shortened as the leases are.
+func (w *world) queueConfig(member string) queuecore.Config {
+	return queuecore.Config{
+		Queue: member, Profiles: w.profiles,
+		InitialBackoff: 200 * time.Millisecond, MaxBackoff: 2 * time.Second,
+		Lease: 3 * time.Second, DeliveryLimit: 1000, ShardTimeout: 3 * time.Second,
+		ConditionWait: time.Second, FlushAfter: flushAfter, MaxOffers: 256,
+		TokenSeed: w.rng.Uint64(),
+	}
+}
+
+// sweep lets every process do everything once, and everything under way arrive.
+func (w *world) sweep() error {
+	w.advance(sweepTime)
+	w.api.rv++ // somebody else's lease; without it a log that has lost its tail may stay silent
+	for _, p := range w.processes() {
+		if !p.base().up || p.base().paused() {
+			continue
+		}
+		p.base().keep()
+		for _, step := range p.steps() {
+			if err := w.do(step); err != nil {
+				return err
+			}
+		}
+	}
+	w.landAppends(100)
+	for range len(w.calls) + len(w.messages) + 1 {
+		if err := w.do(w.stepCall); err != nil {
+			return err
+		}
+		if err := w.do(w.stepBus); err != nil {
+			return err
+		}
+	}
+	w.cluster.kubelets(w, 100)
+	return w.oracle.check()
+}
+
+// do counts a step, carries it out and looks at the world afterwards.
+func (w *world) do(step func() error) error {
+	w.report.Steps++
+	if err := step(); err != nil {
+		return err
+	}
+	if w.broke != nil {
+		return w.broke
+	}
+	return w.oracle.check()
+}
+
+// advance lets time pass.
+func (w *world) advance(d time.Duration) {
+	w.now += d
+	w.expireLeases()
+}
+
+func (w *world) chance(percent int) bool { return w.rng.IntN(100) < percent }
+
+func (w *world) tracef(format string, args ...any) {
+	if w.trace != nil {
+		w.trace(fmt.Sprintf("%9s ", w.now) + fmt.Sprintf(format, args...))
+	}
+}
+
+// breaks notes that something has come out that must not.
+func (w *world) breaks(format string, args ...any) error { return w.violates("form", format, args...) }
+
+// violates notes a broken promise, and returns the first one.
+func (w *world) violates(invariant, format string, args ...any) error {
+	w.note(invariant, format, args...)
+	return w.broke
+}
+
+// note notes a broken promise, if it is the first one.
+func (w *world) note(invariant, format string, args ...any) {
+	if w.broke == nil && !w.mutant.mutes(invariant) {
+		w.broke = fmt.Errorf("%w: %s: %s", errBroken, invariant, fmt.Sprintf(format, args...))
+	}
+}
+
+func (w *world) broken() error { return w.broke }
