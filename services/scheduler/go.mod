@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/berth-scheduler/berth/pkg v0.0.0
 	github.com/cespare/xxhash/v2 v2.3.0
+	github.com/google/go-cmp v0.7.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/trace v1.47.0
 	go.uber.org/goleak v1.3.0
