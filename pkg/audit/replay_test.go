@@ -202,6 +202,9 @@ func TestReservations(t *testing.T) {
 		s.drop("n", "a", s.remove("a"))
 		s.place("n", "b").finds()
 	})
+}
+
+func TestClaimsAndAges(t *testing.T) {
 	t.Run("S5: claimed by two plans, and relied upon", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil)
 		s.edit("n", func(d *ledger.NodeDoc) {

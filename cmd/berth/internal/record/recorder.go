@@ -61,7 +61,7 @@ func New(deps Deps) *Recorder {
 
 // Run records until ctx ends, waits for what had happened by then, and ends the history. An
 // error is about the file, or about not getting started. When the history is full, Run ends it
-// and returns audit.ErrFull.
+// and says so.
 func (r *Recorder) Run(ctx context.Context) error {
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -75,7 +75,8 @@ func (r *Recorder) Run(ctx context.Context) error {
 	err := g.Wait()
 	if errors.Is(err, audit.ErrFull) {
 		end := audit.Record{End: &audit.End{Ledger: r.ledger.revision(), Reason: "the size limit was reached"}}
-		return errors.Join(err, r.deps.Out.Write(end), r.deps.Out.Flush())
+		r.deps.Logger.Warn("the history is full and ends here", "revision", end.End.Ledger)
+		return errors.Join(r.deps.Out.Write(end), r.deps.Out.Flush())
 	}
 	return err
 }
