@@ -101,7 +101,10 @@ func ledgerMutants() []Mutant {
 
 func fenceMutants() []Mutant {
 	return []Mutant{
-		{Name: "resource-version", rare: true, Missing: "binds carry no resourceVersion", switches: switches{ignoreVersion: true}},
+		{
+			Name: "resource-version", rare: true, Missing: "binds carry no resourceVersion",
+			switches: switches{ignoreVersion: true},
+		},
 		{
 			Name: "fence-write", open: true, Missing: "a fence does not change the pod",
 			muted: []string{"S4", "liveness"}, fence: func(w *world, e bindercore.FencePod) bindercore.Answered {
@@ -160,8 +163,9 @@ func logMutants() []Mutant {
 			switches: switches{lostTail: true},
 		},
 		{
-			Name: "object-progress", rare: true, Missing: "progress is the resourceVersion of the last object, not what is told of all",
-			facts: objectProgress,
+			Name: "object-progress", rare: true,
+			Missing: "progress is the resourceVersion of the last object, not what is told of all",
+			facts:   objectProgress,
 		},
 		{
 			Name: "compacted-facts", Missing: "of each object the log keeps the last fact only",
