@@ -28,6 +28,22 @@ func (w *world) describe() {
 		w.tracef("%s: up %t, ready %t, ledger %d, %+v", b.member(), b.up, b.core.Ready(), b.revision, b.core.Stats())
 	}
 	w.describeCluster()
+	w.describeEpochs()
+}
+
+// describeEpochs tells where in the log of facts epochs begin and end.
+func (w *world) describeEpochs() {
+	last, err := w.log.Last(w.ctx, events.Facts)
+	for at := uint64(1); at <= last && err == nil; at++ {
+		records, gap := w.records(events.Facts, at)
+		if gap != nil {
+			continue
+		}
+		f, wrong := events.DecodeFact(records[0])
+		if wrong == nil && (f.Op == events.OpEpochBegin || f.Op == events.OpEpochEnd || at == last) {
+			w.tracef("fact %d: epoch %d, operation %d, progress %d", at, f.Epoch, f.Op, f.Progress)
+		}
+	}
 }
 
 func (w *world) describeCluster() {

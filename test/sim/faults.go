@@ -184,18 +184,13 @@ func (w *world) loseTail() error {
 	return nil
 }
 
-// disconnect is what the log's power loss does to its clients: nothing is under way any more,
-// and a deposed writer has to look where it stands. See docs/simulation.md on what is left out.
+// disconnect is what the log's power loss is taken to do to its clients: nothing is under way
+// any more, and every writer looks where it stands. The second is kinder than the truth, see
+// docs/simulation.md.
 func (w *world) disconnect() {
 	w.lateAppends = nil
-	var newest uint64
 	for _, q := range w.queues {
 		if q.round != nil {
-			newest = max(newest, q.round.epoch)
-		}
-	}
-	for _, q := range w.queues {
-		if q.round != nil && q.round.epoch < newest {
 			q.round, q.cause = nil, queuecore.CauseRepair
 		}
 	}
