@@ -3,7 +3,6 @@
 package labs
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -104,7 +103,7 @@ func total(l *lab, output string) (conflicts, others int) {
 		}
 	}
 	if others == 0 {
-		l.Fatal(fmt.Sprintf("no attempts in %q", output))
+		l.Fatalf("no attempts in %q", output)
 	}
 	return conflicts, others
 }

@@ -5,44 +5,69 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/intake"
 )
 
-// The core and the streams that feed it.
 type (
-	Core     = decide.Core
-	Limits   = decide.Limits
+	// Core is the core; the rest are the streams that feed it.
+	Core = decide.Core
+	// Limits is decide.Limits.
+	Limits = decide.Limits
+	// Enforces is decide.Enforces.
 	Enforces = decide.Enforces
-	Facts    = intake.Facts
+	// Facts is intake.Facts.
+	Facts = intake.Facts
+	// Promises is intake.Promises.
 	Promises = intake.Promises
 )
 
-// Inputs.
 type (
-	Input        = decide.Input
+	// Input is what the core digests; the rest are its kinds.
+	Input = decide.Input
+	// DecisionSeen is decide.DecisionSeen.
 	DecisionSeen = decide.DecisionSeen
-	LedgerMoved  = decide.LedgerMoved
-	Tick         = decide.Tick
-	Drain        = decide.Drain
-	Answered     = decide.Answered
-	DocRead      = decide.DocRead
-	Transacted   = decide.Transacted
-	Result       = decide.Result
-	TxnOutcome   = decide.TxnOutcome
+	// LedgerMoved is decide.LedgerMoved.
+	LedgerMoved = decide.LedgerMoved
+	// Tick is decide.Tick.
+	Tick = decide.Tick
+	// Drain is decide.Drain.
+	Drain = decide.Drain
+	// Answered is decide.Answered.
+	Answered = decide.Answered
+	// DocRead is decide.DocRead.
+	DocRead = decide.DocRead
+	// Transacted is decide.Transacted.
+	Transacted = decide.Transacted
+	// Result is decide.Result.
+	Result = decide.Result
+	// TxnOutcome is decide.TxnOutcome.
+	TxnOutcome = decide.TxnOutcome
 )
 
-// Effects.
 type (
-	Effect         = decide.Effect
-	OpID           = decide.OpID
-	Bind           = decide.Bind
-	ReadPod        = decide.ReadPod
-	ReadDoc        = decide.ReadDoc
-	Transact       = decide.Transact
-	FencePod       = decide.FencePod
+	// Effect is what the core wants done; the rest are its kinds.
+	Effect = decide.Effect
+	// OpID is decide.OpID.
+	OpID = decide.OpID
+	// Bind is decide.Bind.
+	Bind = decide.Bind
+	// ReadPod is decide.ReadPod.
+	ReadPod = decide.ReadPod
+	// ReadDoc is decide.ReadDoc.
+	ReadDoc = decide.ReadDoc
+	// Transact is decide.Transact.
+	Transact = decide.Transact
+	// FencePod is decide.FencePod.
+	FencePod = decide.FencePod
+	// PatchCondition is decide.PatchCondition.
 	PatchCondition = decide.PatchCondition
-	RemoveGate     = decide.RemoveGate
-	Evict          = decide.Evict
-	Publish        = decide.Publish
-	Report         = decide.Report
-	Fault          = decide.Fault
+	// RemoveGate is decide.RemoveGate.
+	RemoveGate = decide.RemoveGate
+	// Evict is decide.Evict.
+	Evict = decide.Evict
+	// Publish is decide.Publish.
+	Publish = decide.Publish
+	// Report is decide.Report.
+	Report = decide.Report
+	// Fault is decide.Fault.
+	Fault = decide.Fault
 )
 
 // How calls to the API server and transactions end.

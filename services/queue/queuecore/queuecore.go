@@ -14,39 +14,55 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/internal/intake"
 )
 
-// The core and the streams that feed it.
 type (
-	Core   = decide.Core
+	// Core is the core; the rest are the streams that feed it.
+	Core = decide.Core
+	// Config is decide.Config.
 	Config = decide.Config
-	Facts  = intake.Facts
-	Holds  = intake.Holds
+	// Facts is intake.Facts.
+	Facts = intake.Facts
+	// Holds is intake.Holds.
+	Holds = intake.Holds
 )
 
-// Inputs.
 type (
-	Input     = decide.Input
-	Decided   = decide.Decided
+	// Input is what the core digests; the rest are its kinds.
+	Input = decide.Input
+	// Decided is decide.Decided.
+	Decided = decide.Decided
+	// WorkAsked is decide.WorkAsked.
 	WorkAsked = decide.WorkAsked
-	Lead      = decide.Lead
-	StepDown  = decide.StepDown
-	Tick      = decide.Tick
+	// Lead is decide.Lead.
+	Lead = decide.Lead
+	// StepDown is decide.StepDown.
+	StepDown = decide.StepDown
+	// Tick is decide.Tick.
+	Tick = decide.Tick
 )
 
-// Effects.
 type (
-	Effect     = decide.Effect
+	// Effect is what the core wants done; the rest are its kinds.
+	Effect = decide.Effect
+	// SendOffers is decide.SendOffers.
 	SendOffers = decide.SendOffers
-	Record     = decide.Record
-	NextTick   = decide.NextTick
-	Counted    = decide.Counted
+	// Record is decide.Record.
+	Record = decide.Record
+	// NextTick is decide.NextTick.
+	NextTick = decide.NextTick
+	// Counted is decide.Counted.
+	Counted = decide.Counted
 )
 
-// A leader's round: its number, the watches' stores and the fenced writer of facts.
 type (
-	Round         = commit.Round
-	Watches       = intake.Round
-	KindStore     = intake.KindStore
-	Writer        = commit.Writer
+	// Round is a leader's round; the rest are the watches' stores and the fenced writer of facts.
+	Round = commit.Round
+	// Watches is intake.Round.
+	Watches = intake.Round
+	// KindStore is intake.KindStore.
+	KindStore = intake.KindStore
+	// Writer is commit.Writer.
+	Writer = commit.Writer
+	// DivergedError is commit.DivergedError.
 	DivergedError = commit.DivergedError
 )
 

@@ -2,14 +2,20 @@ package shardcore
 
 import "github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 
-// The core, what goes into it and what comes out.
 type (
-	Core    = decide.Core
-	Config  = decide.Config
-	Input   = decide.Input
-	Result  = decide.Result
-	Output  = decide.Output
-	Commit  = decide.Commit
+	// Core is the shard's core; the rest is what goes into it and what comes out.
+	Core = decide.Core
+	// Config is decide.Config.
+	Config = decide.Config
+	// Input is decide.Input.
+	Input = decide.Input
+	// Result is decide.Result.
+	Result = decide.Result
+	// Output is decide.Output.
+	Output = decide.Output
+	// Commit is decide.Commit.
+	Commit = decide.Commit
+	// Attempt is decide.Attempt.
 	Attempt = decide.Attempt
 )
 

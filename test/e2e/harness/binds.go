@@ -79,9 +79,9 @@ func (b *Binds) see(event watch.Event) {
 		b.mu.created[pod.UID] = now
 	}
 	node := pod.Spec.NodeName
-	switch at := b.mu.nodes[pod.UID]; {
-	case at == node:
-	case at == "":
+	switch at := b.mu.nodes[pod.UID]; at {
+	case node:
+	case "":
 		b.mu.nodes[pod.UID], b.mu.bound[pod.UID] = node, now
 	default:
 		b.mu.wrong = append(b.mu.wrong, fmt.Sprintf("pod %s stood on %s, then on %q", pod.Name, at, node))
