@@ -90,7 +90,8 @@ func TestCostOfAPlacement(t *testing.T) {
 	s.bound(ns, together/2, recoveredWithin)
 	size := f.handedOver()
 	txns, writes = f.spent(end.Revision)
-	t.Logf("as they come: %.2f writes and %.2f transactions a pod", float64(writes)/(together/2), float64(txns)/(together/2))
+	t.Logf("as they come: %.2f writes and %.2f transactions a pod",
+		float64(writes)/(together/2), float64(txns)/(together/2))
 
 	// All at once: there is always one waiting, which is what load means.
 	for i := range 2 {
@@ -136,7 +137,8 @@ func TestLedgerDoesNotGrow(t *testing.T) {
 		s.bound(ns, wave, placedWithin)
 	}
 	end := f.handedOver()
-	t.Logf("%d pods in %s, %d revisions of the ledger", pods, time.Since(begin).Round(time.Second), end.Revision-empty.Revision)
+	t.Logf("%d pods in %s, %d revisions of the ledger",
+		pods, time.Since(begin).Round(time.Second), end.Revision-empty.Revision)
 	t.Logf("empty: %d keys, %d bytes; at most %d bytes and %d entries; at the end %d keys, %d bytes",
 		empty.Keys, empty.Bytes, most.Bytes, most.Entries, end.Keys, end.Bytes)
 	if limit := empty.Bytes + 2*wave*perPodInFlight; most.Bytes > limit {
