@@ -85,8 +85,8 @@ func ledgerMutants() []Mutant {
 			resubmit: rebased,
 		},
 		{
-			Name: "epoch-compare", rare: true, Missing: "placements do not compare the epoch of the partition",
-			muted: []string{"S11"}, txn: func(_ *world, what string, t ledger.Txn) ledger.Txn {
+			Name: "epoch-compare", Missing: "placements do not compare the epoch of the partition",
+			txn: func(_ *world, what string, t ledger.Txn) ledger.Txn {
 				return without(t, what == "T1", func(key string) bool { return strings.HasPrefix(key, ledger.PrefixOwn) })
 			},
 		},
@@ -106,8 +106,8 @@ func fenceMutants() []Mutant {
 			switches: switches{ignoreVersion: true},
 		},
 		{
-			Name: "fence-write", open: true, Missing: "a fence does not change the pod",
-			muted: []string{"S4", "liveness"}, fence: func(w *world, e bindercore.FencePod) bindercore.Answered {
+			Name: "fence-write", rare: true, Missing: "a fence does not change the pod",
+			fence: func(w *world, e bindercore.FencePod) bindercore.Answered {
 				a := w.api.read(e.Pod.UID)
 				if a.Result == bindercore.Done {
 					unchanged := *a.Pod
@@ -118,8 +118,8 @@ func fenceMutants() []Mutant {
 			},
 		},
 		{
-			Name: "fence-mark", open: true, Missing: "a fence does not mark the entry first",
-			muted: []string{"S4", "liveness"}, txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
+			Name: "fence-mark", rare: true, Missing: "a fence does not mark the entry first",
+			txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
 				return unmarked(w, what, t)
 			},
 		},

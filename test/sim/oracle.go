@@ -23,6 +23,8 @@ type oracle struct {
 	truth *ledger.View
 	// boundAt is the resourceVersion at which each pod was bound.
 	boundAt map[string]uint64
+	// markedAt is the API server's resourceVersion when each entry came into Fencing.
+	markedAt map[ledger.Token]uint64
 	// seen is the state that check has looked at.
 	seenRV       uint64
 	seenRevision int64
@@ -36,7 +38,7 @@ type committed struct {
 }
 
 func newOracle(w *world) (*oracle, error) {
-	o := &oracle{w: w, truth: ledger.NewView(), boundAt: map[string]uint64{}}
+	o := &oracle{w: w, truth: ledger.NewView(), boundAt: map[string]uint64{}, markedAt: map[ledger.Token]uint64{}}
 	return o, o.truth.Reset(nil, w.store.Revision())
 }
 
@@ -93,6 +95,11 @@ func (o *oracle) checkDoc(d ledger.DocChange) {
 	for _, v := range append(ledger.CheckSuccessor(d.Before, d.After), ledger.CheckDoc(d.After)...) {
 		w.note(v.Invariant, "%v", v)
 	}
+	for _, e := range d.After.Entries {
+		if before, _ := d.Before.Find(e.PodUID); e.State == ledger.Fencing && before.State != ledger.Fencing {
+			o.markedAt[e.Token] = w.api.rv
+		}
+	}
 	hw := d.After.HW[ledger.KindPod]
 	for _, e := range d.Before.Entries {
 		if now, ok := d.After.Find(e.PodUID); e.Role != ledger.RoleReservation || ok && now.Token == e.Token {
@@ -110,8 +117,15 @@ func (o *oracle) checkDoc(d ledger.DocChange) {
 			}
 		case e.State != ledger.Fencing:
 			w.note("S4", "pod %s left node %s from %s, and is neither bound nor gone", e.PodUID, d.After.NodeUID, e.State)
+		case versionOf(p) <= o.markedAt[e.Token]:
+			w.note("S4", "pod %s left node %s, and has not changed since the entry was marked", e.PodUID, d.After.NodeUID)
 		}
 	}
+}
+
+func versionOf(p *corev1.Pod) uint64 {
+	rv, _ := strconv.ParseUint(p.ResourceVersion, 10, 64) // the model's own number
+	return rv
 }
 
 // postBinding carries a bind out. S2 and I3: it succeeds only for an entry that stands.
