@@ -91,12 +91,14 @@ type preemption struct {
 	what  *whatIf
 	// reasons counts the nodes that were tried in vain by why.
 	reasons map[string]int32
-	// equals counts those where no pod is less important, needed is a pod that would have to
-	// stay, for one of those where the affinity needs it.
+	// equals counts those where no pod is less important; needed is a pod that would have to
+	// go, of a node where the required affinity needs it.
 	equals int
 	needed seat
-	best   room
-	found  int
+	// crowded counts those that more pods elsewhere block than one plan may take.
+	crowded int
+	best    room
+	found   int
 }
 
 // Preempt looks for pods that have to go for one that fits nowhere, from scratch. It is a

@@ -115,6 +115,11 @@ func (x *preemption) advice(examined int) []string {
 				" raise its priority, or make room on its node.",
 			strings.Join(slices.Compact(keys), ", "), k.pod.Key(), k.node.Node.Name, k.pod.Priority, x.Pod.Priority))
 	}
+	if x.crowded > 0 {
+		list = append(list, fmt.Sprintf(
+			"On %d node(s), more than %d pods on other nodes would have to go as well (preemption.crossNode.maxBlockers).",
+			x.crowded, x.rules.MaxBlockers))
+	}
 	if n := x.reasons[keptByBudgets]; n > 0 {
 		list = append(list, fmt.Sprintf("On %d node(s), the pods that would have to go are kept by disruption budgets.", n))
 	}
