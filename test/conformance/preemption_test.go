@@ -51,7 +51,7 @@ type preemptionTally struct {
 
 func (p *preemptionTally) lopsided() bool {
 	return p.preempted < p.total/10 || p.inVain < p.total/20 || p.ineligible < p.total/100 ||
-		p.several < p.total/20 || p.exceeding < p.total/100 || p.limited < p.total/100
+		p.several < p.total/20 || p.exceeding < p.total/100 || p.limited < p.total/100 || p.tied == 0
 }
 
 // preempted is one preemption in the words both sides share.
@@ -69,7 +69,7 @@ func comparePreemptions(t *testing.T, seed uint64, seen *preemptionTally) (diff 
 	defer cancel()
 	g := placementtest.New(seed)
 	g.Size = placementtest.Crowd
-	s := newPreemptionSides(ctx, t, g)
+	s := drawPreemptionSides(ctx, t, g)
 	for range preemptorsPerCluster {
 		pod := g.Preemptor(&s.upstream.cluster)
 		if err := s.refresh(ctx); err != nil {

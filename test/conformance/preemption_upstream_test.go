@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/klog/v2"
+	configv1 "k8s.io/kube-scheduler/config/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -55,9 +56,9 @@ func (nobody) DeleteNominatedPodIfExists(*corev1.Pod)                        {}
 func (nobody) UpdateNominatedPod(klog.Logger, *corev1.Pod, fwk.PodInfo)      {}
 func (nobody) NominatedPodsForNode(string) []fwk.PodInfo                     { return nil }
 
-// newPreemptionSides fills a cluster with pods. Where some of them are leaving, there is no
+// drawPreemptionSides fills a cluster with pods. Where some of them are leaving, there is no
 // hard spread: see TestLeavingPodsAndSpread.
-func newPreemptionSides(ctx context.Context, t *testing.T, g *placementtest.Generator) *preemptionSides {
+func drawPreemptionSides(ctx context.Context, t *testing.T, g *placementtest.Generator) *preemptionSides {
 	t.Helper()
 	leaving := g.Chance(40)
 	profile := g.Profile()
@@ -67,18 +68,26 @@ func newPreemptionSides(ctx context.Context, t *testing.T, g *placementtest.Gene
 			return c.Name == placement.PodTopologySpread
 		})
 	}
-	args := preemptionArgs(g)
-	profile.Preemption = upstreamPreemption
-	ours := profile
-	ours.Plugins = append(slices.Clone(profile.Plugins),
-		placement.PluginConfig{Name: placement.DefaultPreemption, Args: args})
+	s := newPreemptionSides(ctx, t, profile, preemptionArgs(g))
+	c := g.Crowded(leaving)
+	s.mustApply(t, c.Events()...)
+	return s
+}
+
+// newPreemptionSides starts both sides on an empty cluster. The profile is without preemption.
+func newPreemptionSides(
+	ctx context.Context, t *testing.T, profile placement.ProfileConfig, args *configv1.DefaultPreemptionArgs,
+) *preemptionSides {
+	t.Helper()
 	both := mustSides(ctx, t, profile)
-	var err error
-	if both.profile, err = placement.NewProfile(ours); err != nil {
-		t.Fatal(err)
-	}
 	theirs, err := upstreamProfile(profile)
 	if err != nil {
+		t.Fatal(err)
+	}
+	profile.Preemption = upstreamPreemption
+	profile.Plugins = append(slices.Clone(profile.Plugins),
+		placement.PluginConfig{Name: placement.DefaultPreemption, Args: args})
+	if both.profile, err = placement.NewProfile(profile); err != nil {
 		t.Fatal(err)
 	}
 	upstream := newUpstreamState(ctx)
@@ -108,8 +117,6 @@ func newPreemptionSides(ctx context.Context, t *testing.T, g *placementtest.Gene
 	}
 	s.evaluator = preemption.NewEvaluator(defaultpreemption.Name, f, pinned{s.plugin, s}, s.plugin.Executor)
 	s.plugin.Evaluator = s.evaluator
-	c := g.Crowded(leaving)
-	both.mustApply(t, c.Events()...)
 	return s
 }
 

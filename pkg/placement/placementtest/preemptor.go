@@ -15,16 +15,26 @@ import (
 // Crowd is the size at which preemption has something to choose from.
 var Crowd = Size{MinNodes: 3, MaxNodes: 20, MaxPodsPerNode: 8}
 
-// Crowded draws a cluster whose pods have priorities and have started, no two in the same
-// second, with disruption budgets over some of them. On a node, no two pods have host ports
+// Crowded draws a cluster whose pods have priorities and have started, no two of a node in
+// the same second, with disruption budgets over some of them. On a node, no two pods have host ports
 // that are the same. leaving lets some of the pods be on their way out.
 func (g *Generator) Crowded(leaving bool) Cluster {
 	c := g.Cluster()
 	used := map[string]bool{}
+	alike := g.Chance(40) // so that nodes cost the same
 	for i, p := range c.Pods {
 		p.Spec.Priority = g.priority()
 		p.Status.Phase = corev1.PodRunning
-		p.Status.StartTime = &metav1.Time{Time: time.Unix(int64(1_700_000_000+g.IntN(1000)*len(c.Pods)+i), 0)}
+		start := i + g.IntN(1000)*len(c.Pods)
+		if alike {
+			start = 0
+			for _, other := range c.Pods[:i] {
+				if other.Spec.NodeName == p.Spec.NodeName {
+					start++
+				}
+			}
+		}
+		p.Status.StartTime = &metav1.Time{Time: time.Unix(int64(1_700_000_000+start), 0)}
 		p.DeletionTimestamp = nil
 		if leaving && g.Chance(15) {
 			g.leave(p)
