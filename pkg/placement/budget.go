@@ -19,6 +19,7 @@ type Budget struct {
 	Left int32
 
 	selector labels.Selector
+	spec     *policyv1.PodDisruptionBudgetSpec
 	// disrupted are the names of pods whose eviction the API server has counted already.
 	disrupted map[string]metav1.Time
 	// unready: pods that are not ready may be evicted without counting.
@@ -52,7 +53,7 @@ func NewBudgets(objects Objects, claimed func(uid string) int32) *Budgets {
 		}
 		budget := Budget{
 			UID: o.UID, Namespace: o.Namespace, Name: o.Name, Left: pdb.Status.DisruptionsAllowed,
-			selector: selector, disrupted: pdb.Status.DisruptedPods, unready: mayEvictUnready(pdb),
+			selector: selector, spec: &pdb.Spec, disrupted: pdb.Status.DisruptedPods, unready: mayEvictUnready(pdb),
 		}
 		if pdb.Status.ObservedGeneration < pdb.Generation {
 			budget.Left = 0
@@ -109,5 +110,16 @@ func goesFreely(p *state.Pod) bool {
 func isReady(p *state.Pod) bool {
 	return slices.ContainsFunc(p.Status().Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// coversLike tells whether two sets of budgets cover the same pods, so that only what is left
+// differs.
+func (b *Budgets) coversLike(c *Budgets) bool {
+	if b == nil || c == nil {
+		return b == c
+	}
+	return slices.EqualFunc(b.all, c.all, func(x, y Budget) bool {
+		return x.UID == y.UID && (x.spec == y.spec || x.selector.String() == y.selector.String())
 	})
 }

@@ -40,6 +40,8 @@ type class struct {
 	// diagnosis is what was last found out about why no node passes, diagnosed when.
 	diagnosis Diagnosis
 	diagnosed uint64
+	// outlooks are about preemption, the one asked for last first.
+	outlooks []*outlook
 }
 
 // cell is what a class keeps of one node.
@@ -200,7 +202,11 @@ func (c *class) rebase() {
 // bytes is about what the class takes, for the cache's budget.
 func (c *class) bytes() int64 {
 	const perSlot = 24 + 4 + 4 // cell, base, group
-	return int64(len(c.cells))*perSlot + c.groups.bytes() + int64(len(c.key.shape)) + classOverhead
+	size := int64(0)
+	for _, o := range c.outlooks {
+		size += o.bytes()
+	}
+	return size + int64(len(c.cells))*perSlot + c.groups.bytes() + int64(len(c.key.shape)) + classOverhead
 }
 
 // classOverhead is about what a class takes besides its arrays: the plan and the pod.

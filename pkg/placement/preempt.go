@@ -78,10 +78,13 @@ type BudgetUse struct {
 
 // Reasons that preemption gives for a node, besides those of rules.
 const (
+	prefix        = "preemption: "
 	notHelpful    = "Preemption is not helpful for scheduling"
 	noVictims     = "No preemption victims found for incoming pod"
 	keptByBudgets = "node(s) where disruption budgets keep the pods that would have to go"
 )
+
+var reasonNoVictims, reasonKept = []string{noVictims}, []string{keptByBudgets}
 
 // preemption is one Preempt under way.
 type preemption struct {
@@ -91,12 +94,12 @@ type preemption struct {
 	what  *whatIf
 	// reasons counts the nodes that were tried in vain by why.
 	reasons map[string]int32
-	// equals counts those where no pod is less important; needed is a pod that would have to
-	// go, of a node where the required affinity needs it.
-	equals int
+	// needed is a pod that would have to go, of a node where the required affinity needs it.
 	needed seat
 	// crowded counts those that more pods elsewhere block than one plan may take.
 	crowded int
+	// covered is set when budgets had a say.
+	covered bool
 	best    room
 	found   int
 }
@@ -123,8 +126,8 @@ func (p *Profile) Preempt(in PreemptInput) Preemption {
 	if eval.rejected == nil {
 		eval.surveyFilters()
 	}
-	if why := x.ineligible(); why != "" {
-		return Preemption{Message: "preemption: " + why, KeepNomination: true}
+	if why := x.ineligible(x.candidate); why != "" {
+		return Preemption{Message: prefix + why, KeepNomination: true}
 	}
 	x.what = newWhatIf(eval.filters)
 	nodes, err := x.promising()
@@ -136,16 +139,16 @@ func (p *Profile) Preempt(in PreemptInput) Preemption {
 		x.crossNode(nodes)
 	}
 	if x.found == 0 {
-		return x.inVain(examined)
+		return x.inVain(examined, len(in.Candidates))
 	}
 	result := x.concluded()
 	result.Examined, result.Found = examined, x.found
 	return result
 }
 
-// ineligible says why the pod may not preempt now; empty if it may. Source:
-// plugins/defaultpreemption PodEligibleToPreemptOthers.
-func (x *preemption) ineligible() string {
+// ineligible says why the pod may not preempt now; empty if it may. find looks a candidate up
+// by name, nil for none. Source: plugins/defaultpreemption PodEligibleToPreemptOthers.
+func (x *preemption) ineligible(find func(name string) (*state.NodeInfo, Code)) string {
 	if policy := x.Pod.Template.Spec.PreemptionPolicy; policy != nil && *policy == corev1.PreemptNever {
 		return "not eligible due to preemptionPolicy=Never."
 	}
@@ -153,16 +156,25 @@ func (x *preemption) ineligible() string {
 	if name == "" {
 		return ""
 	}
-	i := slices.IndexFunc(x.Candidates, func(n *state.NodeInfo) bool { return n.Node.Name == name })
-	if i < 0 || x.code(x.Candidates[i]) == UnschedulableAndUnresolvable {
+	n, code := find(name)
+	if n == nil || code == UnschedulableAndUnresolvable {
 		return ""
 	}
-	for other := range x.Candidates[i].Pods() {
+	for other := range n.Pods() {
 		if other.Priority < x.Pod.Priority && isPreempted(other) {
 			return "not eligible due to a terminating pod on the nominated node."
 		}
 	}
 	return ""
+}
+
+// candidate finds a candidate by its name.
+func (x *preemption) candidate(name string) (*state.NodeInfo, Code) {
+	i := slices.IndexFunc(x.Candidates, func(n *state.NodeInfo) bool { return n.Node.Name == name })
+	if i < 0 {
+		return nil, UnschedulableAndUnresolvable
+	}
+	return x.Candidates[i], x.code(x.Candidates[i])
 }
 
 // isPreempted tells whether a pod is leaving because a scheduler preempted it.
@@ -199,8 +211,7 @@ func (x *preemption) promising() ([]*state.NodeInfo, error) {
 		case Unschedulable:
 			nodes = append(nodes, n)
 		case Success:
-			return nil, fmt.Errorf("placement: preemption for pod %s, which fits on node %s: want one that fits nowhere",
-				x.Pod.Key(), n.Node.Name)
+			return nil, x.errFits(n)
 		}
 	}
 	if len(nodes) == 0 {
@@ -210,6 +221,11 @@ func (x *preemption) promising() ([]*state.NodeInfo, error) {
 	return slices.Concat(nodes[first:], nodes[:first]), nil
 }
 
+func (x *preemption) errFits(n *state.NodeInfo) error {
+	return fmt.Errorf("placement: preemption for pod %s, which fits on node %s: want one that fits nowhere",
+		x.Pod.Key(), n.Node.Name)
+}
+
 // search tries nodes until there are enough plans, at least one of which exceeds no budget.
 // Until there is one, plans that exceed budgets are dropped when there are enough of them.
 // Source: framework/preemption DryRunPreemption.
@@ -217,10 +233,10 @@ func (x *preemption) search(nodes []*state.NodeInfo) (examined int) {
 	enough, exceeding := x.rules.enough(len(nodes)), 0
 	for _, n := range nodes {
 		examined++
-		plan, ok := x.onNode(n)
+		plan, reasons, ok := x.onNode(n)
 		switch {
 		case !ok:
-			continue
+			x.refuse(reasons, 1)
 		case plan.cost.Violations == 0:
 			x.offer(plan)
 		case exceeding < enough:
@@ -234,6 +250,13 @@ func (x *preemption) search(nodes []*state.NodeInfo) (examined int) {
 	return examined
 }
 
+// refuse counts nodes that were tried in vain.
+func (x *preemption) refuse(reasons []string, nodes int32) {
+	for _, reason := range reasons {
+		x.reasons[reason] += nodes
+	}
+}
+
 func (x *preemption) offer(plan room) {
 	if x.found == 0 || plan.before(&x.best) {
 		x.best = plan
@@ -241,31 +264,27 @@ func (x *preemption) offer(plan room) {
 	x.found++
 }
 
-// onNode looks for room among the pods of one node.
-func (x *preemption) onNode(n *state.NodeInfo) (room, bool) {
+// onNode looks for room among the pods of one node; if there is none, it says why.
+func (x *preemption) onNode(n *state.NodeInfo) (plan room, reasons []string, ok bool) {
 	seats, kept := x.seatsOn(n)
-	a := &attempt{whatIf: x.what, search: x, target: n}
 	switch {
 	case len(seats)+len(kept) == 0:
-		a.reasons = []string{noVictims}
-		x.equals++
+		return room{}, reasonNoVictims, false
 	case len(seats) == 0:
-		a.reasons = []string{keptByBudgets}
-	default:
-		if plan, ok := a.makeRoom(seats); ok {
-			return plan, true
-		}
-		if plan, ok := a.withKeeper(seats); ok {
-			return plan, true
-		}
-		if len(kept) > 0 && a.take(slices.Concat(seats, kept)) {
-			a.reasons = []string{keptByBudgets}
-		}
+		return room{}, reasonKept, false
 	}
-	for _, reason := range a.reasons {
-		x.reasons[reason]++
+	a := &attempt{whatIf: x.what, search: x, target: n}
+	if plan, ok = a.makeRoom(seats); ok {
+		return plan, nil, true
 	}
-	return room{}, false
+	if plan, ok = a.withKeeper(seats); ok {
+		return plan, nil, true
+	}
+	reasons = a.reasons
+	if len(kept) > 0 && a.take(slices.Concat(seats, kept)) {
+		reasons = reasonKept
+	}
+	return room{}, reasons, false
 }
 
 // mayGo tells whether a pod is unimportant enough to be a victim.
@@ -290,13 +309,15 @@ func (x *preemption) seatsOn(n *state.NodeInfo) (seats, kept []seat) {
 // isKept tells whether a budget keeps a pod whoever else goes. The eviction API refuses pods
 // with more than one budget for good.
 func (x *preemption) isKept(p *state.Pod) bool {
-	if x.rules.PDB != PDBRespect || goesFreely(p) {
+	if x.Budgets == nil || x.rules.PDB != PDBRespect || goesFreely(p) {
 		return false
 	}
-	if len(x.Budgets.covering(p)) > 1 {
+	covering := len(x.Budgets.covering(p))
+	x.covered = x.covered || covering > 0
+	if covering > 1 {
 		return true
 	}
-	return slices.ContainsFunc(x.Budgets.charged(p), func(i int) bool { return x.Budgets.all[i].Left <= 0 })
+	return covering == 1 && slices.ContainsFunc(x.Budgets.charged(p), func(i int) bool { return x.Budgets.all[i].Left <= 0 })
 }
 
 // split sorts pods by what their going does to budgets, in the order in which they are given.
@@ -356,10 +377,15 @@ func (x *preemption) charge(left []int32, p *state.Pod) bool {
 // counted are the budgets that a pod counts in: those that its eviction takes from or, as for
 // kube-scheduler, all that cover it and have not counted it yet.
 func (x *preemption) counted(p *state.Pod) []int {
+	if x.Budgets == nil {
+		return nil
+	}
 	if x.rules.PDB == PDBRespect {
 		return x.Budgets.charged(p)
 	}
-	return slices.DeleteFunc(x.Budgets.covering(p), func(i int) bool {
+	covering := x.Budgets.covering(p)
+	x.covered = x.covered || len(covering) > 0
+	return slices.DeleteFunc(covering, func(i int) bool {
 		_, counted := x.Budgets.all[i].disrupted[p.Name]
 		return counted
 	})

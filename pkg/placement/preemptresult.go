@@ -87,18 +87,18 @@ func (x *preemption) keeperOn(f *podAffinityFilter, n *state.NodeInfo) (Keeper, 
 
 // inVain is the answer when no plan has been found. Message is in upstream's grammar: nodes
 // that were not worth trying get a reason of their own.
-func (x *preemption) inVain(examined int) Preemption {
-	d := Diagnosis{nodesTotal: len(x.Candidates), reasons: x.reasons}
-	if rest := len(x.Candidates) - examined; rest > 0 {
+func (x *preemption) inVain(examined, total int) Preemption {
+	d := Diagnosis{nodesTotal: total, reasons: x.reasons}
+	if rest := total - examined; rest > 0 {
 		d.reasons[notHelpful] += int32(rest)
 	}
-	return Preemption{Examined: examined, Message: "preemption: " + d.Message(), Advice: x.advice(examined)}
+	return Preemption{Examined: examined, Message: prefix + d.Message(), Advice: x.advice(examined)}
 }
 
 // advice is what a user can do about it.
 func (x *preemption) advice(examined int) []string {
 	var list []string
-	if examined > 0 && x.equals == examined {
+	if examined > 0 && int(x.reasons[noVictims]) == examined {
 		list = append(list, fmt.Sprintf(
 			"Preemption cannot help: on the %d node(s) where pods are in the way, all are as important as this one (priority %d).",
 			examined, x.Pod.Priority))

@@ -93,7 +93,7 @@ func (a *attempt) makeRoom(seats []seat) (room, bool) {
 	if a.search.rules.PDB == PDBRespect {
 		a.violations = 0
 		if rationed := a.search.ration(a.victims); len(rationed) < len(a.victims) && !a.take(a.search.ration(seats)) {
-			a.reasons = []string{keptByBudgets}
+			a.reasons = reasonKept
 			return room{}, false
 		}
 		a.violations = 0
