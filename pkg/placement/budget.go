@@ -91,16 +91,17 @@ func (b *Budgets) covering(p *state.Pod) []int {
 }
 
 // charged are those of covering that the eviction of the pod takes from. The eviction API does
-// not ask budgets about pods that have not started or are going anyway (canIgnorePDB).
+// not ask budgets about pods that have not started or are going anyway (canIgnorePDB). It does
+// take twice for a pod of disruptedPods that is still there.
 func (b *Budgets) charged(p *state.Pod) []int {
 	if goesFreely(p) {
 		return nil
 	}
 	list := b.covering(p)
-	return slices.DeleteFunc(list, func(i int) bool {
-		_, counted := b.all[i].disrupted[p.Name]
-		return counted || b.all[i].unready && len(list) == 1 && !isReady(p)
-	})
+	if len(list) == 1 && b.all[list[0]].unready && !isReady(p) {
+		return nil
+	}
+	return list
 }
 
 func goesFreely(p *state.Pod) bool {

@@ -320,19 +320,27 @@ func (x *preemption) isKept(p *state.Pod) bool {
 	return covering == 1 && slices.ContainsFunc(x.Budgets.charged(p), func(i int) bool { return x.Budgets.all[i].Left <= 0 })
 }
 
-// split sorts pods by what their going does to budgets, in the order in which they are given.
+// split sorts pods by what their going does to budgets, each group in the order in which they
+// are given: the most important first. These are the first to take from a budget, as upstream
+// has it; where budgets are respected the last are, so that the less important go.
 // Source: plugins/defaultpreemption filterPodsWithPDBViolation.
 func (x *preemption) split(seats []seat) (exceeding, others, leaving []seat) {
-	left := x.left()
-	for _, s := range seats {
-		if s.pod.Deleting && !x.rules.ChargeLeaving {
-			leaving = append(leaving, s)
-			continue
+	exceeds, left := make([]bool, len(seats)), x.left()
+	leaves := func(s seat) bool { return s.pod.Deleting && !x.rules.ChargeLeaving }
+	for i := range seats {
+		if x.rules.PDB == PDBRespect {
+			i = len(seats) - 1 - i
 		}
-		if x.charge(left, s.pod) {
-			others = append(others, s)
-		} else {
+		exceeds[i] = !leaves(seats[i]) && !x.charge(left, seats[i].pod)
+	}
+	for i, s := range seats {
+		switch {
+		case leaves(s):
+			leaving = append(leaving, s)
+		case exceeds[i]:
 			exceeding = append(exceeding, s)
+		default:
+			others = append(others, s)
 		}
 	}
 	return exceeding, others, leaving

@@ -76,7 +76,7 @@ func resolveArgs(given []schedulerv1.PluginConfig, path *field.Path, r *strictya
 		case slices.Contains(removed, c.Name):
 			r.Add(at, c.Name, "removed before "+apiVersion+"; want one of "+knownPlugins())
 		case implemented[c.Name] == nil:
-			r.AddKind(field.ErrorTypeNotSupported, at, c.Name, "want "+berthSettings+" or one of "+knownPlugins())
+			r.AddKind(field.ErrorTypeNotSupported, at, c.Name, "want one of "+knownPlugins()+", or "+berthSettings)
 		case !takesArgs && !empty:
 			r.AddKind(field.ErrorTypeForbidden, at.Child("args"), c.Name, "takes no arguments; want the entry removed")
 		case takesArgs:
