@@ -172,6 +172,10 @@ type outlook struct {
 	// reasons are the lists that nodes were refused for, numbered as in prospects.
 	reasons [][]string
 	numbers map[string]int32
+	// trial tries nodes that lack nothing but room, nil if there is more to it; lacking are the
+	// numbers of reasons by what it says is lacking.
+	trial   *fitTrial
+	lacking map[uint64]int32
 }
 
 // prospect is what came of trying one node.
@@ -203,7 +207,9 @@ func (c *class) outlookFor(priority int32) *outlook {
 			return o
 		}
 	}
-	o := &outlook{priority: priority, numbers: map[string]int32{}}
+	o := &outlook{
+		priority: priority, numbers: map[string]int32{}, trial: c.plan.newFitTrial(), lacking: map[uint64]int32{},
+	}
 	c.outlooks = append([]*outlook{o}, c.outlooks[:min(len(c.outlooks), maxOutlooks-1)]...)
 	return o
 }
@@ -254,6 +260,9 @@ func (o *outlook) try(e *Engine, c *class, x *preemption, slot int) {
 		return
 	case UnschedulableAndUnresolvable:
 		p.outcome = prospectHelpless
+		return
+	}
+	if o.tryFit(e, c, x, slot) {
 		return
 	}
 	x.covered = false
