@@ -37,11 +37,15 @@ type class struct {
 	wide        *wide // shared with other classes
 	// best are the slots of the nodes that the last decision ranked, all different.
 	best []int32
-	// diagnosis is what was last found out about why no node passes, diagnosed when.
-	diagnosis Diagnosis
-	diagnosed uint64
+	told told
 	// outlooks are about preemption, the one asked for last first.
 	outlooks []*outlook
+}
+
+// told is what was last found out about why no node passes, and when.
+type told struct {
+	diagnosis Diagnosis
+	at        uint64
 }
 
 // cell is what a class keeps of one node.

@@ -317,7 +317,8 @@ func (x *preemption) isKept(p *state.Pod) bool {
 	if covering > 1 {
 		return true
 	}
-	return covering == 1 && slices.ContainsFunc(x.Budgets.charged(p), func(i int) bool { return x.Budgets.all[i].Left <= 0 })
+	spent := func(i int) bool { return x.Budgets.all[i].Left <= 0 }
+	return covering == 1 && slices.ContainsFunc(x.Budgets.charged(p), spent)
 }
 
 // split sorts pods by what their going does to budgets, each group in the order in which they

@@ -3,6 +3,7 @@ package placement_test
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 
@@ -36,8 +37,10 @@ func TestPreemptionHolds(t *testing.T) {
 	}
 }
 
-// draw is a cluster, and a profile with Berth's own ways to preempt.
-func drawPreemption(t *testing.T, g *placementtest.Generator) (*placementtest.Cluster, *placementtest.View, *placement.Profile) {
+// drawPreemption is a cluster, and a profile with Berth's own ways to preempt.
+func drawPreemption(
+	t *testing.T, g *placementtest.Generator,
+) (*placementtest.Cluster, *placementtest.View, *placement.Profile) {
 	t.Helper()
 	g.Size = placementtest.Size{MinNodes: 2, MaxNodes: 8, MaxPodsPerNode: 6}
 	cfg := g.Profile()
@@ -177,10 +180,9 @@ func (x whatIf) isVain(r placement.Preemption, seen map[string]int) string {
 		for set := range 1 << len(mayGo) {
 			gone := map[string]bool{}
 			for i, uid := range mayGo {
-				if set>>i&1 == 1 {
-					gone[uid] = true
-				}
+				gone[uid] = set>>i&1 == 1
 			}
+			maps.DeleteFunc(gone, func(_ string, goes bool) bool { return !goes })
 			if x.fits(n, gone) {
 				return fmt.Sprintf("the pod would fit on %s without %v; said %q", n.Node.Name, gone, r.Message)
 			}

@@ -97,8 +97,9 @@ func newPreemptHistory(t *testing.T, seed uint64) *preemptHistory {
 		PDB: placementtest.Pick(g, "", placement.PDBBestEffort), ChargeLeaving: g.Chance(50), SameNodeOnly: g.Chance(20),
 	}
 	h := &preemptHistory{
-		Generator: g, engine: placement.NewEngine(placement.EngineConfig{CacheBytes: placementtest.Pick[int64](g, 0, 60_000)}),
-		profile: newProfile(t, cfg), protected: map[*state.NodeInfo][]string{},
+		Generator: g,
+		engine:    placement.NewEngine(placement.EngineConfig{CacheBytes: placementtest.Pick[int64](g, 0, 60_000)}),
+		profile:   newProfile(t, cfg), protected: map[*state.NodeInfo][]string{},
 	}
 	h.view = placementtest.NewView(h.engine)
 	h.cluster = g.Crowded(g.Chance(40))

@@ -100,7 +100,8 @@ func (x *preemption) advice(examined int) []string {
 	var list []string
 	if examined > 0 && int(x.reasons[noVictims]) == examined {
 		list = append(list, fmt.Sprintf(
-			"Preemption cannot help: on the %d node(s) where pods are in the way, all are as important as this one (priority %d).",
+			"Preemption cannot help: on the %d node(s) where pods are in the way, "+
+				"all are as important as this one (priority %d).",
 			examined, x.Pod.Priority))
 	}
 	if k := x.needed; k.pod != nil {
@@ -111,8 +112,8 @@ func (x *preemption) advice(examined int) []string {
 		}
 		slices.Sort(keys)
 		list = append(list, fmt.Sprintf(
-			"Required affinity (%s) needs pod %s on node %s, which has priority %d and would have to go for this one (priority %d):"+
-				" raise its priority, or make room on its node.",
+			"Required affinity (%s) needs pod %s on node %s, which has priority %d and would have to go for this one "+
+				"(priority %d): raise its priority, or make room on its node.",
 			strings.Join(slices.Compact(keys), ", "), k.pod.Key(), k.node.Node.Name, k.pod.Priority, x.Pod.Priority))
 	}
 	if x.crowded > 0 {

@@ -123,7 +123,9 @@ func newPreemptionSides(
 func (s *preemptionSides) refresh(ctx context.Context) error { return s.upstream.refresh(ctx) }
 
 // preemptUpstream is upstream's answer; false if the pod fits or the attempt fails before.
-func (s *preemptionSides) preemptUpstream(ctx context.Context, t *testing.T, pod *corev1.Pod, offset uint64) (preempted, bool) {
+func (s *preemptionSides) preemptUpstream(
+	ctx context.Context, t *testing.T, pod *corev1.Pod, offset uint64,
+) (preempted, bool) {
 	t.Helper()
 	nodes, err := s.upstream.snapshot.NodeInfos().List()
 	if err != nil || len(nodes) == 0 {

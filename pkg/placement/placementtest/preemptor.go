@@ -3,6 +3,7 @@ package placementtest
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,12 +28,7 @@ func (g *Generator) Crowded(leaving bool) Cluster {
 		p.Status.Phase = corev1.PodRunning
 		start := i + g.IntN(1000)*len(c.Pods)
 		if alike {
-			start = 0
-			for _, other := range c.Pods[:i] {
-				if other.Spec.NodeName == p.Spec.NodeName {
-					start++
-				}
-			}
+			start = placesOf(c.Pods[:i], p.Spec.NodeName)
 		}
 		p.Status.StartTime = &metav1.Time{Time: time.Unix(int64(1_700_000_000+start), 0)}
 		p.DeletionTimestamp = nil
@@ -54,6 +50,16 @@ func (g *Generator) Crowded(leaving bool) Cluster {
 	return c
 }
 
+// placesOf counts the pods on a node.
+func placesOf(pods []*corev1.Pod, node string) (count int) {
+	for _, p := range pods {
+		if p.Spec.NodeName == node {
+			count++
+		}
+	}
+	return count
+}
+
 // leave deletes a pod, mostly as a scheduler does that preempts it.
 func (g *Generator) leave(p *corev1.Pod) {
 	p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
@@ -71,15 +77,13 @@ func (g *Generator) leave(p *corev1.Pod) {
 func dropUsedPorts(p *corev1.Pod, used map[string]bool) {
 	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range list {
-			ports := list[i].Ports[:0:0]
-			for _, port := range list[i].Ports {
-				key := fmt.Sprint(p.Spec.NodeName, cmp.Or(port.HostIP, "0.0.0.0"), cmp.Or(port.Protocol, corev1.ProtocolTCP), port.HostPort)
-				if !used[key] {
-					ports = append(ports, port)
-				}
+			list[i].Ports = slices.DeleteFunc(list[i].Ports, func(port corev1.ContainerPort) bool {
+				ip, protocol := cmp.Or(port.HostIP, "0.0.0.0"), cmp.Or(port.Protocol, corev1.ProtocolTCP)
+				key := fmt.Sprint(p.Spec.NodeName, ip, protocol, port.HostPort)
+				before := used[key]
 				used[key] = true
-			}
-			list[i].Ports = ports
+				return before
+			})
 		}
 	}
 }
