@@ -134,6 +134,15 @@ func (x whatIf) holds(r placement.Preemption, seen map[string]int) string {
 	if !x.fits(r.Node, gone) {
 		return "the pod does not fit when the victims are gone"
 	}
+	for _, test := range []struct {
+		gone map[string]bool
+		want bool
+	}{{nil, false}, {gone, true}} {
+		fits, no, err := x.profile.FitsWithout(x.in.Input, r.Node, test.gone)
+		if fits != test.want || err != nil || len(no.Reasons) > 0 == fits {
+			return fmt.Sprintf("without %v: fits %t, %+v, %v, want %t", test.gone, fits, no, err, test.want)
+		}
+	}
 	for uid := range gone {
 		delete(gone, uid)
 		if x.fits(r.Node, gone) {

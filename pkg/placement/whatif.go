@@ -1,6 +1,8 @@
 package placement
 
 import (
+	"strings"
+
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -91,6 +93,43 @@ func (w *whatIf) check(n *state.NodeInfo) int16 {
 		}
 	}
 	return verdictPass
+}
+
+// FitsWithout tells whether the pod fits on a node of the input when the pods with these UIDs are
+// gone from all nodes, for none whether it fits as things are; if not, which rule says no. A
+// hold can be tested so for now and for when its victims have gone. Candidates, Seed, Start,
+// Limit and Details of the input mean nothing here, nor does a nomination.
+func (p *Profile) FitsWithout(in Input, node *state.NodeInfo, gone map[string]bool) (bool, Failure, error) {
+	in.Objects = orNoObjects(in.Objects)
+	e := evaluation{Input: in, profile: p}
+	if err := e.compile(); err != nil {
+		return false, Failure{}, err
+	}
+	no := Failure{Code: UnschedulableAndUnresolvable}
+	if e.rejected != nil {
+		no.Plugin, no.Reasons = strings.Join(e.rejected.plugins, ","), []string{e.rejected.message}
+		return false, no, nil
+	}
+	e.surveyFilters()
+	w := newWhatIf(e.filters)
+	for _, n := range in.Nodes {
+		for pod := range n.Pods() {
+			if gone[pod.UID] {
+				w.remove(seat{node: n, pod: pod})
+			}
+		}
+	}
+	verdict := verdictNarrowed
+	if !e.isNarrowed(node) {
+		if verdict = e.verdict(w.at(node)); verdict == verdictPass {
+			return true, Failure{}, nil
+		}
+	}
+	if verdict >= 0 {
+		no.Code = e.filters[verdict].filter.Check(w.at(node))
+	}
+	no.Plugin, no.Reasons = e.explain(w.at(node), verdict)
+	return false, no, nil
 }
 
 // affinity is the rule about pod affinity, nil if it has nothing to say.
