@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -130,7 +131,11 @@ func (e *Engine) preemptByOutlook(c *class, q PreemptQuery, total int) Preemptio
 	if best < 0 {
 		return x.inVain(examined, total)
 	}
-	x.best, _, _ = x.onNode(e.infos[best])
+	var ok bool
+	if x.best, _, ok = x.onNode(e.infos[best]); !ok {
+		return Preemption{Err: fmt.Errorf("placement: no room on node %s any more, though nothing there has moved",
+			e.infos[best].Node.Name)}
+	}
 	result := x.concluded()
 	result.Examined, result.Found = examined, x.found
 	return result

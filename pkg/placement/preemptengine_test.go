@@ -241,3 +241,36 @@ func (h *preemptHistory) mark() []*state.NodeInfo {
 	}
 	return usable
 }
+
+// TestEngineNoticesBudgets: what is left of a budget, and whom it covers, changes the answer
+// though no node has moved; so does what is protected.
+func TestEngineNoticesBudgets(t *testing.T) {
+	s := newScene().cordon("a2", "b1").pod("a1", "web", 0, "2").budget("web", 1)
+	s.preempt(t, 100, "1") // fills in s.in
+	engine := placement.NewEngine(placement.EngineConfig{})
+	engine.SetObjects(s.in.Objects)
+	for _, n := range s.in.Nodes {
+		engine.SetNode(n)
+	}
+	profile := defaultProfile(t)
+	ask := func(step string, budgets *placement.Budgets, want bool) {
+		t.Helper()
+		r := engine.Preempt(profile, placement.PreemptQuery{Pod: s.in.Pod, Budgets: budgets})
+		if r.Err != nil || (r.Node != nil) != want || (r.Message == "") != want {
+			t.Errorf("%s: %s, want room: %t", step, planned(r), want)
+		}
+	}
+	claims := func(n int32) *placement.Budgets {
+		return placement.NewBudgets(s.in.Objects, func(string) int32 { return n })
+	}
+	ask("one is left", claims(0), true)
+	ask("it is claimed", claims(1), false)
+	ask("and released", claims(0), true)
+	ask("there is no budget", nil, true)
+	ask("it is claimed again", claims(1), false)
+	ask("there is none again", nil, true)
+	engine.SetProtected(s.nodes["a1"], []string{"uid-web"})
+	ask("the pod is protected", nil, false)
+	engine.SetProtected(s.nodes["a1"], nil)
+	ask("and no more", nil, true)
+}
