@@ -243,6 +243,10 @@ else
 	@cd test/conformance && GOWORK=off go run ./cmd/benchplacement --version '$(VERSION)' --workloads $(WORKLOADS)
 endif
 
+.PHONY: bench-preemption
+bench-preemption: ## Preemption by the engine beside kube-scheduler's code: a table on standard output
+	@cd test/conformance && GOWORK=off go run ./cmd/benchpreemption
+
 # RUNS per contender, alternating; CONTENDERS and MODES as in `go run ./test/perf/cmd/benche2e -h`.
 RUNS ?= 1
 CONTENDERS ?= kube-scheduler,berth,berth-processes

@@ -37,9 +37,15 @@ type class struct {
 	wide        *wide // shared with other classes
 	// best are the slots of the nodes that the last decision ranked, all different.
 	best []int32
-	// diagnosis is what was last found out about why no node passes, diagnosed when.
+	told told
+	// outlooks are about preemption, the one asked for last first.
+	outlooks []*outlook
+}
+
+// told is what was last found out about why no node passes, and when.
+type told struct {
 	diagnosis Diagnosis
-	diagnosed uint64
+	at        uint64
 }
 
 // cell is what a class keeps of one node.
@@ -200,7 +206,11 @@ func (c *class) rebase() {
 // bytes is about what the class takes, for the cache's budget.
 func (c *class) bytes() int64 {
 	const perSlot = 24 + 4 + 4 // cell, base, group
-	return int64(len(c.cells))*perSlot + c.groups.bytes() + int64(len(c.key.shape)) + classOverhead
+	size := int64(0)
+	for _, o := range c.outlooks {
+		size += o.bytes()
+	}
+	return size + int64(len(c.cells))*perSlot + c.groups.bytes() + int64(len(c.key.shape)) + classOverhead
 }
 
 // classOverhead is about what a class takes besides its arrays: the plan and the pod.

@@ -22,6 +22,7 @@ type columns struct {
 	// axes are the topology keys that a class has asked about so far, by name.
 	axes map[string]*axis
 
+	ladders ladderColumn
 	marks   markColumn
 	journal journal
 }

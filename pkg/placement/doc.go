@@ -4,7 +4,8 @@
 //
 // Start reading at Plugin (one rule), then Profile.Evaluate (all of them over all nodes)
 // and Diagnosis (the answer for people; Profile.Explain has more of it); Change and
-// Profile.Wakes are the way back from "no" to "ask again".
+// Profile.Wakes are the way back from "no" to "ask again". Profile.Preempt says which pods
+// would have to go; read on at attempt.take (one node) and crossNode (several).
 //
 // There are two ways to the same answer:
 //
@@ -17,10 +18,10 @@
 //     and wide (rules about other pods, by differences).
 //
 // No clock, no randomness, no I/O in either. Nodes and pods are read only; so are
-// namespaces, services and controllers, which come as Objects. TestEngineAgreesWithTwin
-// holds the second to the first after every event of random histories. A rule is written
-// once, as a Plugin; what the engine has of its own are the sums (tally), and the places
-// where numbers stand (usage.go).
+// namespaces, services and controllers, which come as Objects. TestEngineAgreesWithTwin and
+// TestEnginePreemptsAsTwin hold the second to the first after every event of random
+// histories. A rule is written once, as a Plugin; what the engine has of its own are the sums
+// (tally), and the places where numbers stand (usage.go).
 //
 // Semantics are those of kube-scheduler 1.36: the same feasible set, the same scores per
 // plugin and in total, the same reasons and message grammar; test/conformance compares
@@ -31,8 +32,9 @@
 //     parallelism 1 (see SampleSize, ZoneOrder and Input.Start); upstream's workers overshoot.
 //   - Ties are broken by a hash of seed and node UID, not by the order in which filters
 //     happen to finish, so that a decision can be made again.
-//   - Preemption does not exist here, and neither does the sentence upstream adds after it
-//     ("preemption: 0/N nodes are available: ...").
+//   - Preemption respects budgets, tries all nodes, keeps pods that are needed and reaches
+//     other nodes, unless PreemptionConfig says otherwise (docs/preemption.md). Its sentence
+//     ("preemption: 0/N nodes are available: ...") is Preemption.Message, not in Diagnosis.
 //   - Rules that are configured but not evaluated by this version never let a pod pass by
 //     mistake: a pod that carries a hard constraint of such a rule is rejected on every
 //     node with a reason that names the rule (see unsupported.go).

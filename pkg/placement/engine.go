@@ -44,6 +44,9 @@ type Engine struct {
 	board          board
 	order          zoneWalk
 	rating         rating
+	// protected are the UIDs of pods that cannot be victims; guarded the same by node.
+	protected map[string]bool
+	guarded   map[*state.NodeInfo][]string
 	// The rest is reused between answers: the ranked nodes, a walk without narrowed nodes,
 	// and a sample, with its nodes per group.
 	feasible          []Scored
@@ -53,7 +56,10 @@ type Engine struct {
 
 // NewEngine returns an engine without nodes.
 func NewEngine(cfg EngineConfig) *Engine {
-	e := &Engine{columns: newColumns(), cache: newClassCache(cfg.CacheBytes)}
+	e := &Engine{
+		columns: newColumns(), cache: newClassCache(cfg.CacheBytes),
+		protected: map[string]bool{}, guarded: map[*state.NodeInfo][]string{},
+	}
 	e.board.e = e
 	return e
 }
@@ -71,6 +77,7 @@ func (e *Engine) SetNode(n *state.NodeInfo) {
 
 // DropNode forgets a node; one that is not known is ignored.
 func (e *Engine) DropNode(n *state.NodeInfo) {
+	e.SetProtected(n, nil)
 	e.dropNode(n)
 	e.order.forget()
 }

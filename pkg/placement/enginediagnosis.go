@@ -21,8 +21,8 @@ type failure struct {
 
 // diagnose says why no node passes. It holds until a node moves.
 func (c *class) diagnose(e *Engine, total int) Diagnosis {
-	if c.diagnosed == e.journal.now && c.diagnosis.nodesTotal == total {
-		return c.diagnosis
+	if c.told.at == e.journal.now && c.told.diagnosis.nodesTotal == total {
+		return c.told.diagnosis
 	}
 	counts, examples := c.failures(e)
 	groups := make([]Group, 0, len(counts))
@@ -33,8 +33,8 @@ func (c *class) diagnose(e *Engine, total int) Diagnosis {
 		}
 		groups = append(groups, g)
 	}
-	c.diagnosis, c.diagnosed = diagnosisOf(total, c.plan.onlyBy, groups), e.journal.now
-	return c.diagnosis
+	c.told = told{diagnosisOf(total, c.plan.onlyBy, groups), e.journal.now}
+	return c.told.diagnosis
 }
 
 // failures counts the nodes that fail in the same way, with an example of each.

@@ -172,22 +172,28 @@ func matchesAll(terms []ownTerm, other *state.Pod) bool {
 	return len(terms) > 0
 }
 
-// domains is a set of topology domains: values by key.
-type domains map[string]map[string]struct{}
+// domains counts in topology domains: values by key. What is not there counts 0.
+type domains map[string]map[string]int
 
-// add adds the node's domain of the key, if it is in one.
-func (d domains) add(key string, nodeLabels map[string]string) {
+// add adds to the node's domain of the key, if it is in one.
+func (d domains) add(key string, nodeLabels map[string]string, by int) {
 	value, ok := nodeLabels[key]
 	if !ok {
 		return
 	}
 	if d[key] == nil {
-		d[key] = map[string]struct{}{}
+		d[key] = map[string]int{}
 	}
-	d[key][value] = struct{}{}
+	d[key][value] += by
+	if d[key][value] == 0 {
+		delete(d[key], value)
+	}
+	if len(d[key]) == 0 {
+		delete(d, key)
+	}
 }
 
-// has tells whether a node is in a domain of the set, by that key.
+// has tells whether a node is in a domain that counts something, by that key.
 func (d domains) has(key string, nodeLabels map[string]string) bool {
 	value, ok := nodeLabels[key]
 	if !ok {
@@ -197,7 +203,7 @@ func (d domains) has(key string, nodeLabels map[string]string) bool {
 	return found
 }
 
-// hasAny tells whether a node is in any domain of the set.
+// hasAny tells whether a node is in any domain that counts something.
 func (d domains) hasAny(nodeLabels map[string]string) bool {
 	for key := range d {
 		if d.has(key, nodeLabels) {

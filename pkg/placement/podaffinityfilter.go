@@ -10,57 +10,63 @@ type podAffinityFilter struct {
 	party
 	affinity, antiAffinity []ownTerm
 
-	// What Survey finds: the domains of pods that match all of affinity, or any of
-	// antiAffinity, or repel this pod. first: there are none of the first sort, and the pod
-	// matches its own affinity, so that it may be the first.
+	// What Survey counts, by domain: pods that match all of affinity, terms of antiAffinity
+	// that pods match, terms of pods that this pod matches. self: the pod matches its own
+	// affinity, so that it may be the first where no pod does.
 	attracting, repelling, repelledBy domains
-	first                             bool
+	self                              bool
 }
 
 // Survey implements ClusterFilter.
 func (f *podAffinityFilter) Survey(all []*state.NodeInfo) Filter {
 	surveyed := *f
 	surveyed.attracting, surveyed.repelling, surveyed.repelledBy = domains{}, domains{}, domains{}
+	surveyed.self = matchesAll(f.affinity, f.pod)
 	for _, n := range all {
-		surveyed.addExisting(n)
-		if len(f.affinity)+len(f.antiAffinity) > 0 {
-			surveyed.addOwn(n)
+		for other := range n.AntiAffinityPods() {
+			surveyed.countTheirs(n.Node.Object.Labels, other, 1)
+		}
+		if len(f.affinity)+len(f.antiAffinity) == 0 {
+			continue
+		}
+		for other := range n.Pods() {
+			surveyed.countOwn(n.Node.Object.Labels, other, 1)
 		}
 	}
-	surveyed.first = len(surveyed.attracting) == 0 && matchesAll(f.affinity, f.pod)
 	if len(f.affinity)+len(f.antiAffinity)+len(surveyed.repelledBy) == 0 {
 		return pass{}
 	}
 	return &surveyed
 }
 
-// addExisting adds the domains from which the pods on a node repel this pod.
-func (f *podAffinityFilter) addExisting(n *state.NodeInfo) {
-	for other := range n.AntiAffinityPods() {
-		if other.Terms == nil {
-			continue
-		}
-		for i := range other.Terms.RequiredAntiAffinity {
-			if t := &other.Terms.RequiredAntiAffinity[i]; f.matchedBy(t) {
-				f.repelledBy.add(t.TopologyKey, n.Node.Object.Labels)
-			}
+// recount implements counter.
+func (f *podAffinityFilter) recount(n *state.Node, pod *state.Pod, by int) {
+	f.countTheirs(n.Object.Labels, pod, by)
+	f.countOwn(n.Object.Labels, pod, by)
+}
+
+// countTheirs counts the terms by which a pod repels this one.
+func (f *podAffinityFilter) countTheirs(nodeLabels map[string]string, other *state.Pod, by int) {
+	if other.Terms == nil {
+		return
+	}
+	for i := range other.Terms.RequiredAntiAffinity {
+		if t := &other.Terms.RequiredAntiAffinity[i]; f.matchedBy(t) {
+			f.repelledBy.add(t.TopologyKey, nodeLabels, by)
 		}
 	}
 }
 
-// addOwn adds the domains of a node for the pods on it that the pod's terms speak of.
-func (f *podAffinityFilter) addOwn(n *state.NodeInfo) {
-	nodeLabels := n.Node.Object.Labels
-	for other := range n.Pods() {
-		if matchesAll(f.affinity, other) {
-			for i := range f.affinity {
-				f.attracting.add(f.affinity[i].TopologyKey, nodeLabels)
-			}
+// countOwn counts a pod that the pod's terms speak of.
+func (f *podAffinityFilter) countOwn(nodeLabels map[string]string, other *state.Pod, by int) {
+	if matchesAll(f.affinity, other) {
+		for i := range f.affinity {
+			f.attracting.add(f.affinity[i].TopologyKey, nodeLabels, by)
 		}
-		for i := range f.antiAffinity {
-			if t := &f.antiAffinity[i]; t.matches(other) {
-				f.repelling.add(t.TopologyKey, nodeLabels)
-			}
+	}
+	for i := range f.antiAffinity {
+		if t := &f.antiAffinity[i]; t.matches(other) {
+			f.repelling.add(t.TopologyKey, nodeLabels, by)
 		}
 	}
 }
@@ -115,5 +121,5 @@ func (f *podAffinityFilter) attracts(nodeLabels map[string]string) bool {
 		}
 		drawn = drawn && f.attracting.has(key, nodeLabels)
 	}
-	return drawn || f.first
+	return drawn || f.self && len(f.attracting) == 0
 }

@@ -39,6 +39,8 @@ type ProfileConfig struct {
 	// nodes; see SampleSize for small clusters. It may miss the best node, and depends on
 	// where the search starts (Input.Start).
 	PercentageOfNodesToScore int32
+	// Preemption is how its pods preempt, if DefaultPreemption is among the plugins.
+	Preemption PreemptionConfig
 }
 
 // PluginConfig enables one rule.
@@ -63,7 +65,8 @@ type Profile struct {
 	percentage int32
 	scores     bool
 	// weights is the sum of all weights.
-	weights int64
+	weights    int64
+	preemption preempting
 }
 
 // rule is one enabled plugin.
@@ -214,10 +217,17 @@ func NewProfile(cfg ProfileConfig) (*Profile, error) {
 		byName:        map[string]rule{},
 		percentage:    cfg.PercentageOfNodesToScore,
 	}
+	var err error
+	if p.preemption, err = newPreempting(cfg.Preemption); err != nil {
+		errs = append(errs, fmt.Errorf("placement: profile %s: %w", cfg.SchedulerName, err))
+	}
 	known := registry()
 	for i, c := range cfg.Plugins {
 		field := fmt.Sprintf("placement: profile %s: plugins[%d] %s", cfg.SchedulerName, i, c.Name)
 		r, err := newRule(known, c)
+		if c.Name == DefaultPreemption && err == nil {
+			err = p.preemption.limit(c.Args)
+		}
 		switch _, twice := p.byName[c.Name]; {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", field, err))

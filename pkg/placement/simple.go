@@ -18,8 +18,8 @@ type reason string
 func (r reason) Explain(*state.NodeInfo) []string { return []string{string(r)} }
 
 // idle is a plugin of the default profile that has no say in placement: PrioritySort (see
-// Less) orders the queue, DefaultBinder is the binder service, DefaultPreemption does not
-// exist here.
+// Less) orders the queue, DefaultBinder is the binder service, DefaultPreemption is what
+// Profile.Preempt does.
 type idle struct{ name string }
 
 // Name implements Plugin.

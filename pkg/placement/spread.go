@@ -200,18 +200,23 @@ func (s *spread) includes(c *spreadConstraint, n *state.Node) bool {
 	return !c.honorTaints || !hasUntolerated(n, s.pod.Template.Spec.Tolerations)
 }
 
-// count is how many pods on a node a constraint is about: of the pod's namespace, selected
-// and not on their way out. An empty selector counts none, though it selects all.
+// count is how many pods on a node a constraint is about.
 func (s *spread) count(c *spreadConstraint, n *state.NodeInfo) int {
 	if c.selector.Empty() {
 		return 0
 	}
 	count := 0
 	for p := range n.Pods() {
-		if p.Namespace == s.pod.Namespace && !p.Deleting && p.Described() &&
-			c.selector.Matches(labels.Set(p.Template.Labels)) {
+		if s.counts(c, p) {
 			count++
 		}
 	}
 	return count
+}
+
+// counts tells whether a constraint is about a pod: of the pod's namespace, selected and
+// not on its way out. An empty selector counts none, though it selects all.
+func (s *spread) counts(c *spreadConstraint, p *state.Pod) bool {
+	return p.Namespace == s.pod.Namespace && !p.Deleting && p.Described() && !c.selector.Empty() &&
+		c.selector.Matches(labels.Set(p.Template.Labels))
 }

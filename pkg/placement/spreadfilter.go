@@ -26,6 +26,8 @@ type spreadSurvey struct {
 	fewest int
 	// self is 1 when the pod itself will count.
 	self int
+	// domains is how many domains have so many pods; made with the first recount.
+	domains map[int]int
 }
 
 // Survey implements ClusterFilter.
@@ -60,6 +62,40 @@ func (s *spreadSurvey) conclude(c *spreadConstraint, podLabels map[string]string
 	}
 	if c.selector.Matches(labels.Set(podLabels)) {
 		s.self = 1
+	}
+}
+
+// recount implements counter.
+func (f *spreadFilter) recount(n *state.Node, pod *state.Pod, by int) {
+	if !hasKeys(n.Object.Labels, f.constraints) {
+		return
+	}
+	for i := range f.constraints {
+		if c := &f.constraints[i]; f.counts(c, pod) && f.includes(c, n) {
+			f.surveys[i].move(n.Object.Labels[c.key], by, c.minDomains)
+		}
+	}
+}
+
+// move adds one pod to a domain, or takes one away. The fewest of all domains then moves by
+// one at most.
+func (s *spreadSurvey) move(domain string, by, minDomains int) {
+	if s.domains == nil {
+		s.domains = map[int]int{}
+		for _, count := range s.pods {
+			s.domains[count]++
+		}
+	}
+	before := s.pods[domain]
+	s.pods[domain] += by
+	s.domains[before]--
+	s.domains[before+by]++
+	switch {
+	case len(s.pods) < minDomains:
+	case before+by < s.fewest:
+		s.fewest = before + by
+	case before == s.fewest && s.domains[before] == 0:
+		s.fewest += by
 	}
 }
 

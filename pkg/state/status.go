@@ -75,6 +75,18 @@ func eachTimeOf(s *corev1.ContainerState, visit func(*metav1.Time)) {
 	}
 }
 
+// timesPerCondition is how many times eachTime visits of a condition, before all others.
+const timesPerCondition = 2
+
+// Started is status.startTime, in whole seconds; false while the kubelet has not set it.
+func (p *Pod) Started() (at time.Time, ok bool) {
+	if p.form == nil || p.form.status.api.StartTime == nil {
+		return time.Time{}, false
+	}
+	times := p.readOwn(true).changing.times
+	return times[timesPerCondition*len(p.form.status.api.Conditions)].time().Time, true
+}
+
 // eachCount visits the counts of restarts, in the order of their protobuf fields.
 func eachCount(s *corev1.PodStatus, visit func(*int32)) {
 	eachContainer(s, func(c *corev1.ContainerStatus) { visit(&c.RestartCount) })

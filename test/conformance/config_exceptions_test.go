@@ -312,3 +312,17 @@ func unpreparedFails(t *testing.T, f framework.Framework) bool {
 	_, status := f.RunScorePlugins(t.Context(), state, pod, []fwk.NodeInfo{node})
 	return status.Code() == fwk.Error
 }
+
+// TestBerthSettingsAreIgnoredUpstream: a file with Berth's own settings is one that
+// kube-scheduler starts with.
+func TestBerthSettingsAreIgnoredUpstream(t *testing.T) {
+	quietUpstream(t)
+	data := []byte(configHeader + "profiles: [{pluginConfig: [{name: Berth, args: {preemption: {pdb: bestEffort}}}]}]")
+	if v := newUpstreamLoader().load(t.Context(), data); v.startErr != nil || v.frameworks[0] == nil {
+		t.Errorf("upstream refuses the file: %v", v.startErr)
+	}
+	c, err := berthconfig.Parse("config.yaml", data)
+	if err != nil || c.Profiles[0].Preemption.PDB != placement.PDBBestEffort {
+		t.Errorf("ours: %+v, %v", c, err)
+	}
+}

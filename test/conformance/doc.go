@@ -11,9 +11,14 @@
 // decision, and how the answers differ. A run prints how often each plugin rejected and
 // ranked, and fails if any hardly did.
 //
+// TestPreemption asks both for the victims of random preemptors, node by node, and for the
+// node to take: Profile.Preempt, told to preempt as kube-scheduler does, and upstream's
+// DefaultPreemption with its draws pinned.
+//
 // Where ours differs from upstream on purpose, a test shows both answers: exceptions_test.go
 // has those in what a rule means, which are then left out of the comparison; quirks_test.go
-// those in what upstream remembers of past events, which are put right in its memory first.
+// those in what upstream remembers of past events, which are put right in its memory first;
+// preemption_exceptions_test.go those about victims.
 //
 // TestConfigurations (config*_test.go) does the same for pkg/placement/config: random files go
 // to both loaders, which must end up with the same, or name the same fields for the same

@@ -116,6 +116,8 @@ func (u *upstreamState) applyOther(e placementtest.Event) error {
 		informer = apps.StatefulSets().Informer()
 	case events.KindReplicationContrl:
 		informer = core.ReplicationControllers().Informer()
+	case events.KindDisruptionBudget:
+		informer = u.listers.Policy().V1().PodDisruptionBudgets().Informer()
 	default:
 		return fmt.Errorf("no lister of kind %s", e.Kind)
 	}

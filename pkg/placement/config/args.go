@@ -72,10 +72,11 @@ func resolveArgs(given []schedulerv1.PluginConfig, path *field.Path, r *strictya
 			r.AddKind(field.ErrorTypeDuplicate, at, c.Name, "given twice; want each plugin once")
 		}
 		switch {
+		case c.Name == berthSettings: // see resolveBerth
 		case slices.Contains(removed, c.Name):
 			r.Add(at, c.Name, "removed before "+apiVersion+"; want one of "+knownPlugins())
 		case implemented[c.Name] == nil:
-			r.AddKind(field.ErrorTypeNotSupported, at, c.Name, "want one of "+knownPlugins())
+			r.AddKind(field.ErrorTypeNotSupported, at, c.Name, "want one of "+knownPlugins()+", or "+berthSettings)
 		case !takesArgs && !empty:
 			r.AddKind(field.ErrorTypeForbidden, at.Child("args"), c.Name, "takes no arguments; want the entry removed")
 		case takesArgs:
@@ -98,9 +99,14 @@ func resolveArgs(given []schedulerv1.PluginConfig, path *field.Path, r *strictya
 func decodeAllArgs(in *schedulerv1.KubeSchedulerConfiguration, r *strictyaml.Report) {
 	for i, p := range in.Profiles {
 		for j, c := range p.PluginConfig {
-			if kind, takesArgs := argsByPlugin[c.Name]; takesArgs && len(c.Args.Raw) > 0 {
-				path := field.NewPath("profiles").Index(i).Child("pluginConfig").Index(j).Child("args")
+			if len(c.Args.Raw) == 0 {
+				continue
+			}
+			path := field.NewPath("profiles").Index(i).Child("pluginConfig").Index(j).Child("args")
+			if kind, takesArgs := argsByPlugin[c.Name]; takesArgs {
 				strictyaml.Decode(c.Args.Raw, kind.fresh(), path, r)
+			} else if c.Name == berthSettings {
+				strictyaml.Decode(c.Args.Raw, &berthArgs{}, path, r)
 			}
 		}
 	}

@@ -191,5 +191,6 @@ func resolveProfile(in *schedulerv1.KubeSchedulerProfile, path *field.Path, r *s
 	p.Plugins, p.Order = resolvePlugins(in.Plugins)
 	checkPoints(p.Plugins, path.Child("plugins"), r)
 	p.Args = resolveArgs(in.PluginConfig, path.Child("pluginConfig"), r)
+	p.Preemption = resolveBerth(in.PluginConfig, path.Child("pluginConfig"), r)
 	return p
 }

@@ -52,6 +52,8 @@ type Profile struct {
 	// Args has an entry for every plugin that takes arguments, whether it is enabled or not:
 	// a pointer to a type of kube-scheduler/config/v1, complete.
 	Args map[string]runtime.Object
+	// Preemption is Berth's own part of it, complete.
+	Preemption placement.PreemptionConfig
 }
 
 // ClientConnection says how to reach the API server.

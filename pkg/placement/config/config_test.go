@@ -177,6 +177,7 @@ func picture(t *testing.T, c *Configuration) string {
 	for i, p := range c.Resolved {
 		fmt.Fprintf(&b, "profile %s\n", p.SchedulerName)
 		fmt.Fprintf(&b, "  engine:%s\n", engine(c.Profiles[i]))
+		fmt.Fprintf(&b, "  engine's preemption: %+v\n", c.Profiles[i].Preemption)
 		for _, at := range points {
 			fmt.Fprintf(&b, "  %s:%s\n", at, plugins(at, p.Plugins[at]))
 		}

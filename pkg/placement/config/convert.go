@@ -16,6 +16,10 @@ func toPlacement(in *schedulerv1.KubeSchedulerConfiguration, profiles []Profile)
 			SchedulerName:            p.SchedulerName,
 			Plugins:                  enginePlugins(p),
 			PercentageOfNodesToScore: *in.PercentageOfNodesToScore,
+			Preemption:               p.Preemption,
+		}
+		if !limitsPreemption(in.Profiles[i].PluginConfig) {
+			tryAllNodes(out[i].Plugins)
 		}
 		if own := in.Profiles[i].PercentageOfNodesToScore; own != nil {
 			out[i].PercentageOfNodesToScore = *own
@@ -49,11 +53,23 @@ func enginePlugins(p Profile) []placement.PluginConfig {
 			c.Weight = p.Plugins[Score][i].Weight
 		}
 		acts := implemented[name]
+		if name == placement.DefaultPreemption && !isIn(p.Plugins[PostFilter], name) {
+			continue // what it does in the queue is nothing without the rest
+		}
 		if c.Points != 0 || !slices.Contains(acts, Filter) && !slices.Contains(acts, Score) {
 			out = append(out, c)
 		}
 	}
 	return out
+}
+
+// tryAllNodes takes the limit from preemption: the engine's default is none.
+func tryAllNodes(plugins []placement.PluginConfig) {
+	for i := range plugins {
+		if plugins[i].Name == placement.DefaultPreemption {
+			plugins[i].Args = nil
+		}
+	}
 }
 
 func find(ps []EnabledPlugin, name string) int {

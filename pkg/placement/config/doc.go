@@ -21,6 +21,9 @@
 //
 //   - percentageOfNodesToScore 0 or absent, in a profile too, means all nodes, not an
 //     adaptive share: considering every node is what makes decisions reproducible.
+//   - DefaultPreemptionArgs limit the nodes that preemption tries only where the file sets
+//     them: without, all are tried, as for placing.
+//   - An entry "Berth" in pluginConfig holds Berth's own settings (see berthArgs).
 //   - leaderElection is checked and then unused: every scheduler shard is active, and the
 //     queue and the descheduler elect their leaders in the ledger.
 //   - clientConnection.qps and burst hold when the file sets them. Otherwise there is no

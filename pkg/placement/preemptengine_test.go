@@ -1,0 +1,276 @@
+package placement_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// preemptAnswer is a Preemption in values that can be compared and printed.
+type preemptAnswer struct {
+	Failed, Waiting, Keep    bool
+	Node, Message            string
+	Victims, Keepers, Advice []string
+	Budgets                  []string
+	Cost                     placement.Cost
+	Examined, Found          int
+}
+
+func preemptAnswerOf(r placement.Preemption) preemptAnswer {
+	if r.Err != nil {
+		return preemptAnswer{Failed: true}
+	}
+	a := preemptAnswer{
+		Waiting: r.Waiting, Keep: r.KeepNomination, Message: r.Message, Advice: r.Advice, Cost: r.Cost,
+		Examined: r.Examined, Found: r.Found,
+	}
+	if r.Node != nil {
+		a.Node = r.Node.Node.Name
+	}
+	for _, v := range r.Victims {
+		a.Victims = append(a.Victims, fmt.Sprint(v.Pod.Key(), " ", v.Node.Node.Name, v.Leaving, v.Reserved, len(v.Budgets)))
+	}
+	for _, k := range r.Keepers {
+		a.Keepers = append(a.Keepers, k.Pod.Key()+" "+k.Node.Node.Name)
+	}
+	for _, b := range r.Budgets {
+		a.Budgets = append(a.Budgets, fmt.Sprint(b.Budget.Name, " ", b.Disruptions))
+	}
+	return a
+}
+
+// TestEnginePreemptsAsTwin: after any history the engine preempts as from scratch.
+func TestEnginePreemptsAsTwin(t *testing.T) {
+	first := *twinSeed
+	if first == 0 {
+		first = rand.Uint64()>>1 + 1
+	}
+	t.Logf("first seed %d; replay with -args -twin.seed=%d -preempt.runs=1", first, first)
+	outcomes := map[string]int{}
+	for i := range uint64(*preemptRuns) {
+		newPreemptHistory(t, first+i).run(t, outcomes)
+		if t.Failed() {
+			t.Fatalf("replay with -args -twin.seed=%d -preempt.runs=1", first+i)
+		}
+	}
+	t.Log(outcomes)
+	for _, what := range []string{"plan", "in vain", "fits", "budgets", "nothing moved"} {
+		if *preemptRuns >= 250 && outcomes[what] < 20 {
+			t.Errorf("the input is lopsided: %d times %q", outcomes[what], what)
+		}
+	}
+}
+
+// preemptHistory is a cluster in which pods want in and things change.
+type preemptHistory struct {
+	*placementtest.Generator
+	cluster   placementtest.Cluster
+	engine    *placement.Engine
+	view      *placementtest.View
+	profile   *placement.Profile
+	budgets   *placement.Budgets
+	protected map[*state.NodeInfo][]string
+	asked     []*corev1.Pod
+}
+
+func newPreemptHistory(t *testing.T, seed uint64) *preemptHistory {
+	t.Helper()
+	g := placementtest.New(seed)
+	g.Size = placementtest.Size{MinNodes: 2, MaxNodes: 15, MaxPodsPerNode: 6}
+	cfg := g.Profile()
+	cfg.PercentageOfNodesToScore = 0
+	plugin := placement.PluginConfig{Name: placement.DefaultPreemption}
+	if g.Chance(10) {
+		plugin.Args = preemptionArgs(50, 1)
+	}
+	cfg.Plugins = append(cfg.Plugins, plugin)
+	cfg.Preemption = placement.PreemptionConfig{
+		PDB: placementtest.Pick(g, "", placement.PDBBestEffort), ChargeLeaving: g.Chance(50), SameNodeOnly: g.Chance(20),
+	}
+	h := &preemptHistory{
+		Generator: g,
+		engine:    placement.NewEngine(placement.EngineConfig{CacheBytes: placementtest.Pick[int64](g, 0, 60_000)}),
+		profile:   newProfile(t, cfg), protected: map[*state.NodeInfo][]string{},
+	}
+	h.view = placementtest.NewView(h.engine)
+	h.cluster = g.Crowded(g.Chance(40))
+	for _, e := range h.cluster.Events() {
+		h.view.Apply(e)
+	}
+	h.count()
+	return h
+}
+
+func (h *preemptHistory) count() { h.budgets = placement.NewBudgets(h.view.Objects(), h.claimed) }
+
+// claimed is a random share of a budget.
+func (h *preemptHistory) claimed(string) int32 { return int32(h.IntN(2)) }
+
+func (h *preemptHistory) run(t *testing.T, outcomes map[string]int) {
+	t.Helper()
+	for range 40 {
+		moved := h.change()
+		pod := h.preemptor()
+		usable := h.mark()
+		seed := h.Uint64()
+		in := placement.PreemptInput{
+			Input: placement.Input{
+				Pod: pod, Nodes: h.view.Nodes(), Candidates: usable, Objects: h.view.Objects(), Seed: seed,
+			},
+			Budgets: h.budgets, Protected: map[string]bool{},
+		}
+		for _, list := range h.protected {
+			for _, uid := range list {
+				in.Protected[uid] = true
+			}
+		}
+		want := preemptAnswerOf(h.profile.Preempt(in))
+		got := preemptAnswerOf(h.engine.Preempt(h.profile, placement.PreemptQuery{Pod: pod, Seed: seed, Budgets: h.budgets}))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("pod %s: from scratch (-) and engine (+) differ:\n%s", pod.Name, diff)
+			return
+		}
+		switch {
+		case want.Failed:
+			outcomes["fits"]++
+		case want.Node != "":
+			outcomes["plan"]++
+		default:
+			outcomes["in vain"]++
+		}
+		if len(want.Budgets) > 0 {
+			outcomes["budgets"]++
+		}
+		if !moved {
+			outcomes["nothing moved"]++
+		}
+	}
+}
+
+// change lets something happen, or nothing.
+func (h *preemptHistory) change() (moved bool) {
+	for h.Chance(50) {
+		moved = true
+		switch {
+		case h.Chance(20):
+			e := placementtest.Event{What: "budget", Kind: events.KindDisruptionBudget, New: h.Budget(&h.cluster)}
+			if old := h.cluster.Others[events.KindDisruptionBudget]; len(old) > 0 && h.Chance(70) {
+				e = placementtest.Event{What: "budget", Kind: events.KindDisruptionBudget, Old: old[0]}
+			}
+			h.view.Apply(h.cluster.Apply(e))
+			h.count()
+		case h.Chance(20):
+			h.count()
+		case h.Chance(20):
+			h.protect()
+		default:
+			h.view.Apply(h.cluster.Apply(h.Event(&h.cluster)))
+			h.forget()
+		}
+	}
+	return moved
+}
+
+// protect changes which pods of a node may be victims.
+func (h *preemptHistory) protect() {
+	if len(h.view.Nodes()) == 0 {
+		return
+	}
+	n := placementtest.Pick(h.Generator, h.view.Nodes()...)
+	var uids []string
+	for p := range n.Pods() {
+		if h.Chance(40) {
+			uids = append(uids, p.UID)
+		}
+	}
+	h.protected[n] = uids
+	h.engine.SetProtected(n, uids)
+}
+
+// forget drops what was said of nodes that are gone.
+func (h *preemptHistory) forget() {
+	for n := range h.protected {
+		if n.Node == nil {
+			delete(h.protected, n)
+		}
+	}
+}
+
+// preemptor is a new pod, or one like one before. Most have no rules about other pods.
+func (h *preemptHistory) preemptor() *state.Pod {
+	if len(h.asked) == 0 || h.Chance(50) {
+		p := h.Preemptor(&h.cluster)
+		if h.Chance(70) {
+			p.Spec.TopologySpreadConstraints = nil
+			if p.Spec.Affinity != nil {
+				p.Spec.Affinity.PodAffinity, p.Spec.Affinity.PodAntiAffinity = nil, nil
+			}
+		}
+		h.asked = append(h.asked, p)
+	}
+	p := placementtest.Pick(h.Generator, h.asked...).DeepCopy()
+	p.Name = fmt.Sprint(p.Name, "-", h.IntN(1000))
+	p.UID = types.UID("uid-" + p.Name)
+	if h.Chance(20) {
+		priority := placementtest.Pick[int32](h.Generator, 0, 5, 10, 1000)
+		p.Spec.Priority = &priority
+	}
+	state.Strip(p)
+	return state.NewPod(p)
+}
+
+// mark mostly leaves all nodes usable.
+func (h *preemptHistory) mark() []*state.NodeInfo {
+	few := h.Chance(20)
+	usable := []*state.NodeInfo{}
+	for i, n := range h.view.Nodes() {
+		ok := !few || i%4 != 0
+		h.engine.SetUsable(n, ok)
+		if ok {
+			usable = append(usable, n)
+		}
+	}
+	return usable
+}
+
+// TestEngineNoticesBudgets: what is left of a budget, and whom it covers, changes the answer
+// though no node has moved; so does what is protected.
+func TestEngineNoticesBudgets(t *testing.T) {
+	s := newScene().cordon("a2", "b1").pod("a1", "web", 0, "2").budget("web", 1)
+	s.preempt(t, 100, "1") // fills in s.in
+	engine := placement.NewEngine(placement.EngineConfig{})
+	engine.SetObjects(s.in.Objects)
+	for _, n := range s.in.Nodes {
+		engine.SetNode(n)
+	}
+	profile := defaultProfile(t)
+	ask := func(step string, budgets *placement.Budgets, want bool) {
+		t.Helper()
+		r := engine.Preempt(profile, placement.PreemptQuery{Pod: s.in.Pod, Budgets: budgets})
+		if r.Err != nil || (r.Node != nil) != want || (r.Message == "") != want {
+			t.Errorf("%s: %s, want room: %t", step, planned(r), want)
+		}
+	}
+	claims := func(n int32) *placement.Budgets {
+		return placement.NewBudgets(s.in.Objects, func(string) int32 { return n })
+	}
+	ask("one is left", claims(0), true)
+	ask("it is claimed", claims(1), false)
+	ask("and released", claims(0), true)
+	ask("there is no budget", nil, true)
+	ask("it is claimed again", claims(1), false)
+	ask("there is none again", nil, true)
+	engine.SetProtected(s.nodes["a1"], []string{"uid-web"})
+	ask("the pod is protected", nil, false)
+	engine.SetProtected(s.nodes["a1"], nil)
+	ask("and no more", nil, true)
+}

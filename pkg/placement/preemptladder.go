@@ -1,0 +1,191 @@
+package placement
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// ladderColumn is the pods of every node by importance, with what a dry run of preemption
+// reads of them. A node's is made when it is asked for after the node moved.
+type ladderColumn struct {
+	of []ladder
+}
+
+// ladder is the pods of one node, the most important first.
+type ladder struct {
+	rungs []rung
+	// made is the journal's time as of which it is right.
+	made uint64
+}
+
+type rung struct {
+	seat
+	milliCPU, memory, storage int64
+}
+
+// at is the ladder of a slot with a node.
+func (l *ladderColumn) at(e *Engine, slot int) []rung {
+	if lack := e.len() - len(l.of); lack > 0 {
+		l.of = growBy(l.of, lack, ladder{})
+	}
+	one := &l.of[slot]
+	if one.made > 0 && one.made >= e.journal.moved[slot] {
+		return one.rungs
+	}
+	one.made = e.journal.now
+	one.rungs = one.rungs[:0]
+	n := e.infos[slot]
+	for p := range n.Pods() {
+		one.rungs = append(one.rungs, rung{
+			seat: seatOf(n, p), milliCPU: p.Requests.MilliCPU, memory: p.Requests.Memory, storage: p.Requests.EphemeralStorage,
+		})
+	}
+	slices.SortFunc(one.rungs, func(a, b rung) int { return byImportance(a.seat, b.seat) })
+	return one.rungs
+}
+
+// fitTrial is attempt.take for a pod that only NodeResourcesFit keeps off a node, in numbers.
+type fitTrial struct {
+	fit *fitFilter
+	// free is what is left of the node: the basic resources, then those of fit.extended, then
+	// places for pods.
+	free []int64
+	// victims are of the last take, by importance.
+	victims []seat
+}
+
+const basicResources = 3
+
+// begin is the node as it is.
+func (t *fitTrial) begin(n *state.NodeInfo) {
+	total, used := &n.Node.Allocatable, &n.Requested
+	t.free = append(t.free[:0],
+		total.MilliCPU-used.MilliCPU, total.Memory-used.Memory, total.EphemeralStorage-used.EphemeralStorage)
+	for i := range t.fit.extended {
+		name := t.fit.extended[i].name
+		t.free = append(t.free, total.Extended[name]-used.Extended[name])
+	}
+	t.free = append(t.free, total.Pods-int64(n.PodCount()))
+}
+
+// move takes a pod off the node (1) or puts it back (-1).
+func (t *fitTrial) move(r *rung, by int64) {
+	t.free[0] += by * r.milliCPU
+	t.free[1] += by * r.memory
+	t.free[2] += by * r.storage
+	for i := range t.fit.extended {
+		t.free[basicResources+i] += by * r.pod.Requests.Extended[t.fit.extended[i].name]
+	}
+	t.free[len(t.free)-1] += by
+}
+
+// lacks has a bit for everything there is too little of.
+func (t *fitTrial) lacks() (mask uint64) {
+	want := &t.fit.request
+	for i, v := range [basicResources]int64{want.MilliCPU, want.Memory, want.EphemeralStorage} {
+		if v > 0 && v > t.free[i] {
+			mask |= 1 << i
+		}
+	}
+	for i := range t.fit.extended {
+		if t.fit.extended[i].value > t.free[basicResources+i] {
+			mask |= 1 << (basicResources + i)
+		}
+	}
+	if t.free[len(t.free)-1] < 1 {
+		mask |= 1 << (len(t.free) - 1)
+	}
+	return mask
+}
+
+// take looks for the fewest of the rungs that have to go; what the pod lacks when all are gone.
+func (t *fitTrial) take(rungs []rung) (lacks uint64) {
+	for i := range rungs {
+		t.move(&rungs[i], 1)
+	}
+	if lacks = t.lacks(); lacks != 0 {
+		return lacks
+	}
+	t.victims = t.victims[:0]
+	for i := range rungs {
+		t.move(&rungs[i], -1)
+		if t.lacks() != 0 {
+			t.move(&rungs[i], 1)
+			t.victims = append(t.victims, rungs[i].seat)
+		}
+	}
+	return 0
+}
+
+// reasons are fitFilter.Explain's for what is lacking.
+func (t *fitTrial) reasons(lacks uint64) []string {
+	list := make([]string, 0, bits.OnesCount64(lacks))
+	if lacks>>(len(t.free)-1)&1 == 1 {
+		list = append(list, tooManyPods)
+	}
+	for i, name := range [basicResources]string{"cpu", "memory", "ephemeral-storage"} {
+		if lacks>>i&1 == 1 {
+			list = append(list, insufficient(name))
+		}
+	}
+	for i := range t.fit.extended {
+		if lacks>>(basicResources+i)&1 == 1 {
+			list = append(list, insufficient(t.fit.extended[i].name))
+		}
+	}
+	return list
+}
+
+// newFitTrial is nil where more than that rule reads the pods on a node, or it reads too much.
+func (p *plan) newFitTrial() *fitTrial {
+	if len(p.uses) != 1 || p.uses[0].fit == nil {
+		return nil
+	}
+	fit, ok := p.filters[p.uses[0].index].filter.(fitFilter)
+	if !ok || len(fit.extended) > maxNeeds {
+		return nil
+	}
+	return &fitTrial{fit: &fit}
+}
+
+// tryFit is try for a node where nothing but room is missing; false if it takes more than
+// numbers to tell.
+func (o *outlook) tryFit(e *Engine, c *class, x *preemption, slot int) bool {
+	n := e.infos[slot]
+	if o.trial == nil || c.cells[slot].static != verdictPass || len(e.guarded[n]) > 0 {
+		return false
+	}
+	rungs := e.ladders.at(e, slot)
+	first, _ := slices.BinarySearchFunc(rungs, x.Pod.Priority, func(r rung, priority int32) int {
+		if r.pod.Priority >= priority {
+			return -1
+		}
+		return 1
+	})
+	rungs = rungs[first:]
+	for i := range rungs {
+		p := rungs[i].pod
+		if p.Deleting && !x.rules.ChargeLeaving || x.Budgets != nil && len(x.Budgets.covering(p)) > 0 {
+			return false
+		}
+	}
+	prospect := &o.prospects[slot]
+	if len(rungs) == 0 {
+		prospect.outcome = o.number(reasonNoVictims)
+		return true
+	}
+	o.trial.begin(n)
+	if lacks := o.trial.take(rungs); lacks != 0 {
+		number, ok := o.lacking[lacks]
+		if !ok {
+			number = o.number(o.trial.reasons(lacks))
+			o.lacking[lacks] = number
+		}
+		prospect.outcome = number
+		return true
+	}
+	prospect.cost, prospect.outcome = costOf(o.trial.victims, 0, x.rules.ChargeLeaving), prospectRoom
+	return true
+}

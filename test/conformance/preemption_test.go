@@ -1,0 +1,179 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
+)
+
+// preemptorsPerCluster is how many pods want in to one cluster.
+const preemptorsPerCluster = 20
+
+// upstreamPreemption makes a profile preempt as kube-scheduler does.
+var upstreamPreemption = placement.PreemptionConfig{
+	PDB: placement.PDBBestEffort, SameNodeOnly: true, NoKeepers: true, ChargeLeaving: true,
+}
+
+// TestPreemption: told to preempt as kube-scheduler does, we find the same victims on every
+// node, take a node that upstream could take (it draws among equals), and say the same where
+// there is none.
+func TestPreemption(t *testing.T) {
+	prepareUpstream(t)
+	first := firstSeed(t)
+	seen := &preemptionTally{}
+	for i := uint64(0); seen.total < *comparisons; i++ {
+		if diff := comparePreemptions(t, first+i, seen); diff != "" {
+			t.Fatalf("upstream (-) and ours (+) differ:\n%s\nreplay with -args -seed=%d -comparisons=1", diff, first+i)
+		}
+	}
+	t.Logf("%+v", *seen)
+	if *comparisons >= 2000 && seen.lopsided() {
+		t.Fatal("the input is lopsided")
+	}
+}
+
+// preemptionTally counts what came out.
+type preemptionTally struct {
+	total, preempted, inVain, ineligible, several, exceeding, limited, tied int
+}
+
+func (p *preemptionTally) lopsided() bool {
+	return p.preempted < p.total/10 || p.inVain < p.total/20 || p.ineligible < p.total/100 ||
+		p.several < p.total/20 || p.exceeding < p.total/100 || p.limited < p.total/100 || p.tied == 0
+}
+
+// preempted is one preemption in the words both sides share.
+type preempted struct {
+	Message string
+	// Node is the node taken; for ours, upstream's if the two cost the same.
+	Node string
+	// Plans are the victims per node, in order, and how many of them exceed budgets.
+	Plans map[string]string
+}
+
+func comparePreemptions(t *testing.T, seed uint64, seen *preemptionTally) (diff string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	g := placementtest.New(seed)
+	g.Size = placementtest.Crowd
+	s := drawPreemptionSides(ctx, t, g)
+	for range preemptorsPerCluster {
+		pod := g.Preemptor(&s.upstream.cluster)
+		if err := s.refresh(ctx); err != nil {
+			t.Fatal(err)
+		}
+		offset := g.Uint64() >> 1
+		want, ok := s.preemptUpstream(ctx, t, pod, offset)
+		if !ok {
+			continue // it fits, or the attempt fails
+		}
+		got := s.preemptOurs(pod, offset, want.Node, seen)
+		if !reflect.DeepEqual(want, got) {
+			return fmt.Sprintf("seed %d, pod %s:\n%s", seed, pod.Name, cmp.Diff(want, got))
+		}
+		seen.count(want)
+	}
+	return ""
+}
+
+func (p *preemptionTally) count(a preempted) {
+	p.total++
+	switch {
+	case strings.Contains(a.Message, "not eligible"):
+		p.ineligible++
+	case a.Node == "":
+		p.inVain++
+	default:
+		p.preempted++
+	}
+	if strings.Contains(a.Plans[a.Node], ",") {
+		p.several++
+	}
+	if a.Node != "" && !strings.HasPrefix(a.Plans[a.Node], "0 ") {
+		p.exceeding++
+	}
+}
+
+// preemptOurs is our answer. Each node is asked about alone as well.
+func (s *preemptionSides) preemptOurs(pod *corev1.Pod, seed uint64, upstreams string, seen *preemptionTally) preempted {
+	in := placement.PreemptInput{Input: s.input(pod, seed)}
+	in.Budgets = placement.NewBudgets(in.Objects, nil)
+	r := s.profile.Preempt(in)
+	a := preempted{Message: r.Message, Plans: map[string]string{}}
+	if r.Err != nil {
+		a.Message = "error: " + r.Err.Error()
+	}
+	if r.Node == nil {
+		return a
+	}
+	costs := map[string]placement.Cost{}
+	for _, n := range in.Nodes {
+		alone := in
+		alone.Candidates = []*placementNode{n}
+		if one := s.profile.Preempt(alone); one.Node != nil {
+			name := n.Node.Name
+			a.Plans[name], costs[name] = ourPlan(one), one.Cost
+		}
+	}
+	if r.Found < len(a.Plans) { // a limited search: which were looked at is upstream's to say
+		seen.limited++
+		for name := range a.Plans {
+			if !s.examined[name] {
+				delete(a.Plans, name)
+			}
+		}
+	}
+	a.Node = r.Node.Node.Name
+	if cost, ok := costs[upstreams]; ok && cost == r.Cost && a.Node != upstreams && s.examined[a.Node] {
+		seen.tied++
+		a.Node = upstreams
+	}
+	return a
+}
+
+func ourPlan(r placement.Preemption) string {
+	var names []string
+	for _, v := range r.Victims {
+		names = append(names, v.Pod.Key())
+	}
+	return fmt.Sprintf("%d %s", r.Cost.Violations, strings.Join(names, ","))
+}
+
+func listBudgets(s *preemptionSides) ([]*policyv1.PodDisruptionBudget, error) {
+	return s.evaluator.PdbLister.List(labels.Everything())
+}
+
+// potential are the nodes that upstream would try, in the order of ours.
+func (s *preemptionSides) potential(m fwk.NodeToStatusReader) []fwk.NodeInfo {
+	var list []fwk.NodeInfo
+	for _, n := range s.view.Nodes() {
+		info, err := s.upstream.snapshot.Get(n.Node.Name)
+		if err == nil && m.Get(n.Node.Name).Code() == fwk.Unschedulable {
+			list = append(list, info)
+		}
+	}
+	return list
+}
+
+func preemptionArgs(g *placementtest.Generator) *configv1.DefaultPreemptionArgs {
+	percentage, absolute := int32(100), int32(0)
+	if g.Chance(40) {
+		percentage, absolute = int32(g.IntN(60)), int32(1+g.IntN(4))
+	}
+	return &configv1.DefaultPreemptionArgs{
+		MinCandidateNodesPercentage: &percentage, MinCandidateNodesAbsolute: &absolute,
+	}
+}
