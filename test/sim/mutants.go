@@ -189,7 +189,7 @@ func logMutants() []Mutant {
 func startMutants() []Mutant {
 	return []Mutant{
 		{
-			Name: "start-barrier", open: true, Missing: "a start does not wait for what the log held when it began",
+			Name: "start-barrier", rare: true, Missing: "a start does not wait for what the log held when it began",
 			switches: switches{noBarrier: true},
 		},
 		{
