@@ -103,12 +103,14 @@ func (o *oracle) load(text []byte) (*api.DeschedulerPolicy, error) {
 	return descheduler.LoadPolicyConfig(file, o.client, pluginregistry.PluginRegistry)
 }
 
-// run decides one cycle. order shuffles what upstream leaves to chance, pods in the informer;
-// nil is our order.
+// run decides one cycle. order shuffles what upstream leaves to chance, nodes and pods in the
+// informers; nil is our order.
 func (o *oracle) run(ctx context.Context, w *world, text []byte, order *rand.Rand) (answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	o.world, o.evicted = w, nil
+	o.client.ClearActions() // a record that nobody reads
+	o.metrics.ClearActions()
 	p, err := o.load(text)
 	if err != nil {
 		return answer{}, err
@@ -118,6 +120,9 @@ func (o *oracle) run(ctx context.Context, w *world, text []byte, order *rand.Ran
 		return answer{}, err
 	}
 	nodes, err := o.nodes(ctx, factory, p)
+	if order != nil {
+		order.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+	}
 	if err != nil || len(nodes) <= 1 {
 		return answer{}, err
 	}

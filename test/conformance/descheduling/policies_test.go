@@ -145,8 +145,8 @@ func drawLow(s source) tree {
 	if args["thresholds"] == nil {
 		low, high := tree{}, tree{}
 		for _, name := range some(s, "cpu", "memory", "pods") {
-			low[name] = s.between(15, 60)
-			high[name] = low[name].(int) + s.IntN(35)
+			low[name] = s.between(20, 65)
+			high[name] = low[name].(int) + s.IntN(20)
 		}
 		if s.chance(10) {
 			low["example.com/gpu"], high["example.com/gpu"] = 50, 50

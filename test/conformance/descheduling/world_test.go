@@ -65,7 +65,7 @@ func drawWorld(s source, strategy string) *world {
 		}})
 	}
 	for i := range s.between(3, 7) {
-		w.nodes = append(w.nodes, drawNode(s, i))
+		w.nodes = append(w.nodes, drawNode(s, i, strategy))
 	}
 	ratios := s.Perm(100)
 	for i, n := range w.nodes {
@@ -92,7 +92,7 @@ func drawWorld(s source, strategy string) *world {
 	return w
 }
 
-func drawNode(s source, i int) *corev1.Node {
+func drawNode(s source, i int, strategy string) *corev1.Node {
 	name := fmt.Sprint("n", i)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), Labels: map[string]string{
 		corev1.LabelHostname: name, "disk": pick(s, "ssd", "hdd"), "pool": pick(s, "one", "two", "two"),
@@ -100,7 +100,11 @@ func drawNode(s source, i int) *corev1.Node {
 	if s.chance(92) {
 		n.Labels["zone"] = pick(s, zones...)
 	}
-	if s.chance(30) {
+	tainted := 30
+	if strategy == policy.PluginNodeTaints {
+		tainted = 55
+	}
+	if s.chance(tainted) {
 		n.Spec.Taints = append(n.Spec.Taints, drawTaint(s))
 		if s.chance(25) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "extra", Effect: corev1.TaintEffectNoSchedule})
@@ -169,7 +173,7 @@ func (w *world) addPods(s source, strategy string) {
 		if s.chance(55) {
 			p.Spec.NodeName = pick(s, w.nodes...).Name
 		}
-		drawOwn(s, p)
+		drawOwn(s, p, strategy)
 		// Distinct ages, away from thresholds: those are whole minutes.
 		p.CreationTimestamp = metav1.Time{Time: w.now.Add(-time.Duration(len(w.pods)*7%97+1)*time.Minute - 30*time.Second -
 			time.Duration(len(w.pods)%20)*time.Second)}
@@ -353,7 +357,7 @@ func drawConstraint(s source, p *corev1.Pod) corev1.TopologySpreadConstraint {
 }
 
 // drawOwn draws what pods of one owner differ in.
-func drawOwn(s source, p *corev1.Pod) {
+func drawOwn(s source, p *corev1.Pod, strategy string) {
 	p.Annotations = map[string]string{}
 	for _, a := range []struct {
 		name    string
@@ -373,6 +377,9 @@ func drawOwn(s source, p *corev1.Pod) {
 	}
 	p.Status.Phase = pick(s, corev1.PodRunning, corev1.PodRunning, corev1.PodRunning, corev1.PodRunning,
 		corev1.PodRunning, corev1.PodRunning, corev1.PodPending, corev1.PodFailed, corev1.PodSucceeded, corev1.PodUnknown)
+	if strategy == policy.PluginFailedPods && s.chance(40) {
+		p.Status.Phase = corev1.PodFailed
+	}
 	if s.chance(20) {
 		p.Status.QOSClass = pick(s, corev1.PodQOSBestEffort, corev1.PodQOSBurstable, corev1.PodQOSGuaranteed)
 	}
