@@ -186,11 +186,14 @@ func compareBool(a, b bool) int {
 	}
 }
 
+// qualities in the order in which they go.
+var qualities = []corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable, corev1.PodQOSGuaranteed}
+
 // quality is the rank of the pod's quality of service.
 func (p *Pod) quality() int {
 	class := p.Status().QOSClass
 	if class == "" {
 		class = qualityOf(p.spec())
 	}
-	return slices.Index([]corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable, corev1.PodQOSGuaranteed}, class)
+	return slices.Index(qualities, class)
 }

@@ -196,7 +196,9 @@ func (p *pass) domains(rule *spreadRule, ns *spreadNamespace) []domain {
 	}
 	all := make([]domain, 0, len(byValue))
 	for value, pods := range byValue {
-		slices.SortFunc(pods, func(a, b *Pod) int { return cmp.Or(compareForSpread(a, b), cmp.Compare(ns.order[a], ns.order[b])) })
+		slices.SortFunc(pods, func(a, b *Pod) int {
+			return cmp.Or(compareForSpread(a, b), cmp.Compare(ns.order[a], ns.order[b]))
+		})
 		all = append(all, domain{value, pods})
 	}
 	slices.SortFunc(all, func(a, b domain) int {

@@ -251,7 +251,7 @@ func (p *pass) lowUtilization(args *policy.LowUtilization) error {
 		wants: func(n *bearing) bool {
 			return slices.ContainsFunc(m.names, func(name corev1.ResourceName) bool { return n.used[name] > n.cap[name] })
 		},
-		picks: func(pod *Pod) bool { return true },
+		picks: func(*Pod) bool { return true },
 		why: func(n *bearing) string {
 			return "node " + n.Name + " is over: " + n.describe(high)
 		},

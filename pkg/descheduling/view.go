@@ -127,7 +127,8 @@ func comparePods(a, b *Pod) int {
 	)
 }
 
-// Ready: a node that makes no statement counts as ready (upstream's nodeutil.IsReady).
+// Ready reports whether pods of a node are looked at. One that makes no statement counts as
+// ready (upstream's nodeutil.IsReady).
 func Ready(n *corev1.Node) bool {
 	return !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
