@@ -20,5 +20,5 @@
 //   - No pod is accepted twice in one run.
 //   - With Input.Upstream the decisions are those of upstream (test/conformance compares
 //     them), also where it is wrong. What is better without it is listed in
-//     docs/descheduling.md.
+//     docs/descheduling.md and shown in better_test.go.
 package descheduling
