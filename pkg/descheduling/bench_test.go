@@ -40,7 +40,8 @@ func BenchmarkRun(b *testing.B) {
 		"RemovePodsHavingTooManyRestarts: {podRestartThreshold: 100}", "RemovePodsViolatingInterPodAntiAffinity: {}",
 		"RemovePodsViolatingNodeTaints: {}",
 		"RemovePodsViolatingNodeAffinity: {nodeAffinityType: ["+policy.RequiredNodeAffinity+", "+policy.PreferredNodeAffinity+"]}")
-	balance := profileOf(b, "balance", "nodeFit: false", "RemoveDuplicates: {}", "RemovePodsViolatingTopologySpreadConstraint: {}",
+	balance := profileOf(b, "balance", "nodeFit: false", "RemoveDuplicates: {}",
+		"RemovePodsViolatingTopologySpreadConstraint: {}",
 		"LowNodeUtilization: {thresholds: {cpu: 40, memory: 40}, targetThresholds: {cpu: 60, memory: 60}}",
 		"HighNodeUtilization: {thresholds: {cpu: 15, memory: 15}}")
 	p.Profiles[0].Balance = balance.Profiles[0].Balance

@@ -18,7 +18,8 @@ func TestBetterThanUpstream(t *testing.T) {
 		p.Annotations = map[string]string{AnnotationEvict: ""}
 		p.DeletionTimestamp = &metav1.Time{Time: now}
 	}
-	east := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "east", UID: "east", Labels: map[string]string{"side": "right"}}}
+	east := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "east", UID: "east",
+		Labels: map[string]string{"side": "right"}}}
 	right := corev1.PodAffinityTerm{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"side": "right"}}}
 	for _, tt := range []struct {
 		name, point, strategy string
@@ -50,20 +51,23 @@ func TestBetterThanUpstream(t *testing.T) {
 		{
 			name: "the better node has no room", point: "deschedule",
 			strategy: "RemovePodsViolatingNodeAffinity: {nodeAffinityType: [" + policy.PreferredNodeAffinity + "]}",
-			objects: []state.APIObject{node("a"), node("b", labelled("disk", "ssd"), func(n *corev1.Node) { n.Spec.Unschedulable = true }),
+			objects: []state.APIObject{node("a"), node("b", labelled("disk", "ssd"),
+				func(n *corev1.Node) { n.Spec.Unschedulable = true }),
 				pod("x/p", "a", preferring("disk", "ssd"))},
 			upstream: "x/p: a node fits that it prefers to node a\n",
 		},
 		{
 			name: "one toleration of everything", point: "balance", strategy: low,
-			objects: []state.APIObject{node("a"), node("b", tainted(corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute)),
+			objects: []state.APIObject{node("a"), node("b", tainted(corev1.TaintEffectNoSchedule,
+				corev1.TaintEffectNoExecute)),
 				pod("x/p", "a", wildcard), pod("x/q", "a", wildcard)},
 			ours: "x/p: node a is over: cpu 25% (20%)\n",
 		},
 		{
 			name: "a preference against a node is none", point: "balance", strategy: low,
-			objects: []state.APIObject{node("a"), node("b", tainted(corev1.TaintEffectPreferNoSchedule)), pod("x/p", "a"), pod("x/q", "a")},
-			ours:    "x/p: node a is over: cpu 25% (20%)\n",
+			objects: []state.APIObject{node("a"), node("b", tainted(corev1.TaintEffectPreferNoSchedule)), pod("x/p",
+				"a"), pod("x/q", "a")},
+			ours: "x/p: node a is over: cpu 25% (20%)\n",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -17,7 +17,8 @@ func exception(strategy string, drawn tree, w *world, theirs answer) string {
 
 // limited: the policy limits evictions of a cycle.
 func limited(drawn tree) bool {
-	for _, key := range []string{"maxNoOfPodsToEvictPerNode", "maxNoOfPodsToEvictPerNamespace", "maxNoOfPodsToEvictTotal"} {
+	for _, key := range []string{"maxNoOfPodsToEvictPerNode", "maxNoOfPodsToEvictPerNamespace",
+		"maxNoOfPodsToEvictTotal"} {
 		if _, ok := drawn[key]; ok {
 			return true
 		}

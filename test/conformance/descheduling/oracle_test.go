@@ -133,7 +133,8 @@ func (o *oracle) run(ctx context.Context, w *world, text []byte, order *rand.Ran
 	if err != nil {
 		return answer{}, err
 	}
-	collector := metricscollector.NewMetricsCollector(factory.Core().V1().Nodes().Lister(), o.metrics, labels.Everything())
+	collector := metricscollector.NewMetricsCollector(factory.Core().V1().Nodes().Lister(), o.metrics,
+		labels.Everything())
 	if err := collector.Collect(ctx); err != nil {
 		return answer{}, err
 	}
@@ -256,7 +257,8 @@ func (p prometheus) Do(context.Context, *http.Request) (*http.Response, []byte, 
 	}
 	var samples []sample
 	for node, ratio := range p.ratios {
-		samples = append(samples, sample{map[string]string{"instance": node}, [2]any{metav1.Now().Unix(), fmt.Sprint(ratio)}})
+		samples = append(samples, sample{map[string]string{"instance": node}, [2]any{metav1.Now().Unix(),
+			fmt.Sprint(ratio)}})
 	}
 	body, err := json.Marshal(map[string]any{
 		"status": "success", "data": map[string]any{"resultType": "vector", "result": samples},

@@ -216,13 +216,15 @@ func drawEvictor(s source) tree {
 	}
 	protections := tree{}
 	if s.chance(25) {
-		protections["defaultDisabled"] = some(s, "PodsWithLocalStorage", "SystemCriticalPods", "FailedBarePods", "DaemonSetPods")
+		protections["defaultDisabled"] = some(s, "PodsWithLocalStorage", "SystemCriticalPods", "FailedBarePods",
+			"DaemonSetPods")
 	}
 	if s.chance(20) {
 		extra := some(s, "PodsWithPVC", "PodsWithoutPDB", "PodsWithResourceClaims")
 		protections["extraEnabled"] = extra
 		if s.chance(50) {
-			protections["config"] = tree{"PodsWithPVC": tree{"protectedStorageClasses": []any{tree{"name": pick(s, "fast", "slow")}}}}
+			protections["config"] = tree{"PodsWithPVC": tree{"protectedStorageClasses": []any{tree{"name": pick(s,
+				"fast", "slow")}}}}
 		}
 	}
 	if len(protections) > 0 {
@@ -249,7 +251,8 @@ func drawPolicy(s source, strategy string) tree {
 		p["nodeSelector"] = "pool=two"
 	}
 	if s.chance(25) {
-		p[pick(s, "maxNoOfPodsToEvictPerNode", "maxNoOfPodsToEvictPerNamespace", "maxNoOfPodsToEvictTotal")] = s.between(0, 4)
+		p[pick(s, "maxNoOfPodsToEvictPerNode", "maxNoOfPodsToEvictPerNamespace",
+			"maxNoOfPodsToEvictTotal")] = s.between(0, 4)
 	}
 	p["metricsProviders"] = []any{
 		tree{"source": "KubernetesMetrics"},

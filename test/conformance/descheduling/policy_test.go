@@ -64,10 +64,14 @@ func setTop(key string, value any) func(source, tree) {
 var faults = []fault{
 	{name: "unknown argument", put: setArg("podProtections", tree{})},
 	{name: "unknown key at the top", put: setTop("maxPods", 3)},
-	{name: "unknown key in a profile", put: func(_ source, doc tree) { doc["profiles"].([]any)[0].(tree)["evictor"] = tree{} }},
+	{name: "unknown key in a profile", put: func(_ source,
+		doc tree) {
+		doc["profiles"].([]any)[0].(tree)["evictor"] = tree{}
+	}},
 	{name: "both namespaces", put: setArg("namespaces", tree{"include": []any{"a"}, "exclude": []any{"b"}})},
 	{name: "both evictable", put: setArg("evictableNamespaces", tree{"include": []any{"a"}})},
-	{name: "label selector", put: setArg("labelSelector", tree{"matchExpressions": []any{tree{"key": "a", "operator": "Near"}}})},
+	{name: "label selector", put: setArg("labelSelector", tree{"matchExpressions": []any{tree{"key": "a",
+		"operator": "Near"}}})},
 	{name: "states", put: setArg("states", []any{"Running", "Sleeping"})},
 	{name: "no restarts", put: setArg("podRestartThreshold", 0)},
 	{name: "no criterion", put: func(_ source, doc tree) {
@@ -89,7 +93,8 @@ var faults = []fault{
 	{name: "other targets", put: setArg("targetThresholds", tree{"pods": 50, "storage": 60})},
 	{name: "eviction mode", put: setArg("evictionModes", []any{"All"})},
 	{name: "two sources", put: setArg("metricsUtilization", tree{"source": "KubernetesMetrics", "metricsServer": true})},
-	{name: "query for another", put: setArg("metricsUtilization", tree{"source": "KubernetesMetrics", "prometheus": tree{"query": "up"}})},
+	{name: "query for another", put: setArg("metricsUtilization", tree{"source": "KubernetesMetrics",
+		"prometheus": tree{"query": "up"}})},
 	{name: "no query", put: setArg("metricsUtilization", tree{"source": "Prometheus"})},
 	{name: "no such source", stricter: true, put: setArg("metricsUtilization", tree{"source": "Graphite"})},
 	{name: "wrong type", put: setArg("includingInitContainers", "yes")},
@@ -100,19 +105,23 @@ var faults = []fault{
 		evictor(doc)["evictDaemonSetPods"] = true
 		evictor(doc)["podProtections"] = tree{"extraEnabled": []any{"PodsWithPVC"}}
 	}},
-	{name: "no such protection", put: setEvictor("podProtections", tree{"defaultDisabled": []any{"All"}, "extraEnabled": []any{"PodsWithPVC", "PodsWithPVC"}})},
+	{name: "no such protection", put: setEvictor("podProtections", tree{"defaultDisabled": []any{"All"},
+		"extraEnabled": []any{"PodsWithPVC", "PodsWithPVC"}})},
 	{name: "class without a name", put: setEvictor("podProtections", tree{
 		"extraEnabled": []any{"PodsWithPVC"}, "config": tree{"PodsWithPVC": tree{"protectedStorageClasses": []any{tree{"name": ""}}}}})},
-	{name: "evictor's label selector", put: setEvictor("labelSelector", tree{"matchExpressions": []any{tree{"key": "a", "operator": "Near"}}})},
+	{name: "evictor's label selector", put: setEvictor("labelSelector",
+		tree{"matchExpressions": []any{tree{"key": "a", "operator": "Near"}}})},
 	{name: "evictor's node selector", stricter: true, put: setEvictor("nodeSelector", "a in (b")},
 	{name: "node selector", stricter: true, put: setTop("nodeSelector", "a in (b")},
 	{name: "grace period", stricter: true, put: setTop("gracePeriodSeconds", -1)},
 	{name: "grace period of none", put: setTop("gracePeriodSeconds", 0)},
 	{name: "negative limit", put: setTop("maxNoOfPodsToEvictTotal", -1)},
-	{name: "source twice", put: setTop("metricsProviders", []any{tree{"source": "KubernetesMetrics"}, tree{"source": "KubernetesMetrics"}})},
+	{name: "source twice", put: setTop("metricsProviders", []any{tree{"source": "KubernetesMetrics"},
+		tree{"source": "KubernetesMetrics"}})},
 	{name: "collector and source", put: setTop("metricsCollector", tree{"enabled": true})},
 	{name: "no server", put: setTop("metricsProviders", []any{tree{"source": "Prometheus"}})},
-	{name: "no address", put: setTop("metricsProviders", []any{tree{"source": "Prometheus", "prometheus": tree{"authToken": tree{}}}})},
+	{name: "no address", put: setTop("metricsProviders", []any{tree{"source": "Prometheus",
+		"prometheus": tree{"authToken": tree{}}}})},
 	{name: "half a secret", put: setTop("metricsProviders", []any{tree{"source": "Prometheus",
 		"prometheus": tree{"url": "://a", "authToken": tree{"secretReference": tree{"name": "a"}}}}})},
 	{name: "no such plugin", put: func(_ source, doc tree) {
@@ -259,7 +268,8 @@ var (
 	selector         = reflect.TypeFor[labels.Selector]()
 	compareSelectors = cmp.Comparer(func(a, b labels.Selector) bool { return a.String() == b.String() })
 	// emptyIsNil for all but selectors, some of which are lists.
-	emptyIsNil = cmp.FilterPath(func(p cmp.Path) bool { return !p.Last().Type().Implements(selector) }, cmpopts.EquateEmpty())
+	emptyIsNil = cmp.FilterPath(func(p cmp.Path) bool { return !p.Last().Type().Implements(selector) },
+		cmpopts.EquateEmpty())
 )
 
 func comparePolicies(theirs *api.DeschedulerPolicy, ours *policy.Policy) string {

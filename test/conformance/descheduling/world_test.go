@@ -78,8 +78,9 @@ func drawWorld(s source, strategy string) *world {
 	w.rank(s)
 	for i := range s.IntN(3) {
 		w.budgets = append(w.budgets, &policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Namespace: pick(s, namespaces...), Name: fmt.Sprint("b", i), UID: types.UID(fmt.Sprint("pdb", i))},
-			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: drawSelector(s)},
+			ObjectMeta: metav1.ObjectMeta{Namespace: pick(s, namespaces...), Name: fmt.Sprint("b", i),
+				UID: types.UID(fmt.Sprint("pdb", i))},
+			Spec: policyv1.PodDisruptionBudgetSpec{Selector: drawSelector(s)},
 		})
 	}
 	for i, ns := range namespaces {
@@ -94,9 +95,10 @@ func drawWorld(s source, strategy string) *world {
 
 func drawNode(s source, i int, strategy string) *corev1.Node {
 	name := fmt.Sprint("n", i)
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), Labels: map[string]string{
-		corev1.LabelHostname: name, "disk": pick(s, "ssd", "hdd"), "pool": pick(s, "one", "two", "two"),
-	}}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name),
+		Labels: map[string]string{
+			corev1.LabelHostname: name, "disk": pick(s, "ssd", "hdd"), "pool": pick(s, "one", "two", "two"),
+		}}}
 	if s.chance(92) {
 		n.Labels["zone"] = pick(s, zones...)
 	}
@@ -165,7 +167,10 @@ func (w *world) addPods(s source, strategy string) {
 		p.UID = types.UID("uid-" + p.Name)
 		if s.chance(6) {
 			p.Name = "same"
-			if slices.ContainsFunc(w.pods, func(o *corev1.Pod) bool { return o.Namespace == p.Namespace && o.Name == "same" }) {
+			if slices.ContainsFunc(w.pods, func(o *corev1.Pod) bool {
+				return o.Namespace == p.Namespace &&
+					o.Name == "same"
+			}) {
 				p.Name = string(p.UID)
 			}
 		}
@@ -190,14 +195,16 @@ func drawTemplate(s source, strategy string, app int) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: pick(s, namespaces...), Labels: map[string]string{"app": pick(s, apps...), "own": name},
 		OwnerReferences: []metav1.OwnerReference{{
-			Kind: pick(s, "ReplicaSet", "ReplicaSet", "ReplicaSet", "StatefulSet", "Job", "DaemonSet"), Name: name, UID: types.UID("owner-" + name),
+			Kind: pick(s, "ReplicaSet", "ReplicaSet", "ReplicaSet", "StatefulSet", "Job",
+				"DaemonSet"), Name: name, UID: types.UID("owner-" + name),
 		}},
 	}, Spec: corev1.PodSpec{SchedulerName: corev1.DefaultSchedulerName}}
 	switch s.IntN(12) {
 	case 0:
 		p.OwnerReferences = nil
 	case 1:
-		p.OwnerReferences = append(p.OwnerReferences, metav1.OwnerReference{Kind: "Second", Name: "b" + name, UID: types.UID("second-" + name)})
+		p.OwnerReferences = append(p.OwnerReferences, metav1.OwnerReference{Kind: "Second", Name: "b" + name,
+			UID: types.UID("second-" + name)})
 	}
 	for i := range s.between(1, 2) {
 		p.Spec.Containers = append(p.Spec.Containers, drawContainer(s, fmt.Sprint("c", i)))
@@ -230,7 +237,8 @@ func drawTemplate(s source, strategy string, app int) *corev1.Pod {
 	}
 	if s.chance(15) {
 		claim := &corev1.PersistentVolumeClaimVolumeSource{ClaimName: pick(s, "data", "data", "gone")}
-		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "d", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: claim}})
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "d",
+			VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: claim}})
 	}
 	if s.chance(8) {
 		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "device"}}

@@ -48,10 +48,12 @@ func TestOrderAndLimits(t *testing.T) {
 	cluster := snapshot(t, all...)
 	for _, tt := range []struct{ name, top, want string }{
 		{"none", "", "x/a1 from a\nx/a2 from a\ny/a0 from a\nx/b1 from b\nx/b2 from b\ny/b0 from b\n"},
-		{"per node", "maxNoOfPodsToEvictPerNode: 1,", "x/a1 from a\nx/b1 from b\nkept 2: " + string(descheduling.NodeLimit) + "\n"},
+		{"per node", "maxNoOfPodsToEvictPerNode: 1,",
+			"x/a1 from a\nx/b1 from b\nkept 2: " + string(descheduling.NodeLimit) + "\n"},
 		{"per namespace", "maxNoOfPodsToEvictPerNamespace: 1,",
 			"x/a1 from a\ny/a0 from a\nkept 4: " + string(descheduling.NamespaceLimit) + "\n"},
-		{"total", "maxNoOfPodsToEvictTotal: 2,", "x/a1 from a\nx/a2 from a\nkept 1: " + string(descheduling.TotalLimit) + "\n"},
+		{"total", "maxNoOfPodsToEvictTotal: 2,",
+			"x/a1 from a\nx/a2 from a\nkept 1: " + string(descheduling.TotalLimit) + "\n"},
 		{"never", "maxNoOfPodsToEvictTotal: 0,", "kept 1: " + string(descheduling.TotalLimit) + "\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
