@@ -125,11 +125,17 @@ func (c *crowd) find(pod *Pod, key string, namespaces []string, speaksOf func(*s
 			if !speaksOf(kind) {
 				continue
 			}
-			for _, o := range pods {
-				if c.distinct(pod, o) && sameDomain(pod.Node, o.Node, key) && before(o, found) {
-					found = o
-				}
-			}
+			found = c.earliest(pod, key, pods, found)
+		}
+	}
+	return found
+}
+
+// earliest returns the first of pods and found, by namespace and name, in the domain of pod.
+func (c *crowd) earliest(pod *Pod, key string, pods []*Pod, found *Pod) *Pod {
+	for _, o := range pods {
+		if c.distinct(pod, o) && sameDomain(pod.Node, o.Node, key) && before(o, found) {
+			found = o
 		}
 	}
 	return found

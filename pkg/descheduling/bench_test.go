@@ -39,7 +39,8 @@ func BenchmarkRun(b *testing.B) {
 		"PodLifeTime: {maxPodLifeTimeSeconds: 864000}", "RemoveFailedPods: {}",
 		"RemovePodsHavingTooManyRestarts: {podRestartThreshold: 100}", "RemovePodsViolatingInterPodAntiAffinity: {}",
 		"RemovePodsViolatingNodeTaints: {}",
-		"RemovePodsViolatingNodeAffinity: {nodeAffinityType: ["+policy.RequiredNodeAffinity+", "+policy.PreferredNodeAffinity+"]}")
+		"RemovePodsViolatingNodeAffinity: {nodeAffinityType: ["+
+			policy.RequiredNodeAffinity+", "+policy.PreferredNodeAffinity+"]}")
 	balance := profileOf(b, "balance", "nodeFit: false", "RemoveDuplicates: {}",
 		"RemovePodsViolatingTopologySpreadConstraint: {}",
 		"LowNodeUtilization: {thresholds: {cpu: 40, memory: 40}, targetThresholds: {cpu: 60, memory: 60}}",

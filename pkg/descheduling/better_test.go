@@ -20,7 +20,9 @@ func TestBetterThanUpstream(t *testing.T) {
 	}
 	east := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "east", UID: "east",
 		Labels: map[string]string{"side": "right"}}}
-	right := corev1.PodAffinityTerm{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"side": "right"}}}
+	right := corev1.PodAffinityTerm{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"side": "right"}},
+	}
 	for _, tt := range []struct {
 		name, point, strategy string
 		objects               []state.APIObject
@@ -72,14 +74,17 @@ func TestBetterThanUpstream(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := Input{Cluster: clusterOf(t, tt.objects...), Policy: profileOf(t, tt.point, "", tt.strategy), Now: now}
-			if got := picture(in); got != tt.ours {
-				t.Errorf("ours:\n%swant:\n%s", got, tt.ours)
-			}
+			expect(t, in, tt.ours)
 			in.Upstream = true
-			if got := picture(in); got != tt.upstream {
-				t.Errorf("upstream's way:\n%swant:\n%s", got, tt.upstream)
-			}
+			expect(t, in, tt.upstream)
 		})
+	}
+}
+
+func expect(t *testing.T, in Input, want string) {
+	t.Helper()
+	if got := picture(in); got != want {
+		t.Errorf("upstream's way %t:\n%swant:\n%s", in.Upstream, got, want)
 	}
 }
 

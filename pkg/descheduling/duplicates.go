@@ -82,19 +82,24 @@ func (p *pass) findCopies(args *policy.Duplicates) map[ownerKey]*copies {
 				families[pod.Template] = f
 			}
 			for _, owner := range f.owners {
-				if found[owner] == nil {
-					found[owner] = &copies{extra: map[*Node][]*Pod{}}
-				}
-				found[owner].count++
-				if seen[f.alike] {
-					found[owner].extra[n] = append(found[owner].extra[n], pod)
-				}
+				count(found, owner, pod, seen[f.alike])
 			}
 			seen[f.alike] = true
 		}
 	}
 	maps.DeleteFunc(found, func(_ ownerKey, c *copies) bool { return len(c.extra) == 0 })
 	return found
+}
+
+func count(found map[ownerKey]*copies, owner ownerKey, pod *Pod, again bool) {
+	if found[owner] == nil {
+		found[owner] = &copies{extra: map[*Node][]*Pod{}}
+	}
+	c := found[owner]
+	c.count++
+	if again {
+		c.extra[pod.Node] = append(c.extra[pod.Node], pod)
+	}
 }
 
 func familyOf(obj *corev1.Pod) *family {

@@ -51,10 +51,11 @@ func (p *pass) prefersOther(pod *Pod) bool {
 	if a == nil || a.NodeAffinity == nil || len(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) == 0 {
 		return false
 	}
-	own := preference(pod, pod.Node)
+	weights := p.view.preferences(a.NodeAffinity)
+	own := preference(a.NodeAffinity, pod.Node)
 	var better []*Node
-	for _, n := range p.view.looked {
-		if w := preference(pod, n); w > own && w > 0 {
+	for i, n := range p.view.looked {
+		if w := weights[i]; w > own && w > 0 {
 			better = append(better, n)
 		}
 	}
@@ -67,11 +68,26 @@ func (p *pass) prefersOther(pod *Pod) bool {
 	return p.view.fitsOther(pod, better)
 }
 
+// preferences are what each node looked at is worth, shared by pods with equal terms.
+func (v *View) preferences(a *corev1.NodeAffinity) []int32 {
+	key := (&corev1.NodeAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: a.PreferredDuringSchedulingIgnoredDuringExecution,
+	}).String()
+	weights, known := v.weights[key]
+	if !known {
+		for _, n := range v.looked {
+			weights = append(weights, preference(a, n))
+		}
+		v.weights[key] = weights
+	}
+	return weights
+}
+
 // preference is the sum of the weights of the preferred terms that the node matches. A term
 // that cannot be read counts nothing.
-func preference(pod *Pod, n *Node) int32 {
+func preference(a *corev1.NodeAffinity, n *Node) int32 {
 	sum := int32(0)
-	for _, t := range pod.spec().Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
+	for _, t := range a.PreferredDuringSchedulingIgnoredDuringExecution {
 		match, err := schedulingcorev1.MatchNodeSelectorTerms(n.Object,
 			&corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{t.Preference}})
 		if err == nil && match {

@@ -64,12 +64,11 @@ func (p *pass) topologySpread(args *policy.TopologySpread) {
 	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
 		ns := namespaces[name]
 		for _, rule := range ns.rules {
-			for _, m := range p.balance(args, rule, ns) {
-				if !chosen[m.pod] {
-					chosen[m.pod] = true
-					moves = append(moves, m)
-				}
+			fresh := slices.DeleteFunc(p.balance(args, rule, ns), func(m move) bool { return chosen[m.pod] })
+			for _, m := range fresh {
+				chosen[m.pod] = true
 			}
+			moves = append(moves, fresh...)
 		}
 	}
 	full := map[*Node]bool{}

@@ -70,6 +70,7 @@ type View struct {
 	owners  map[string]uint
 	budgets map[string][]labels.Selector
 	terms   map[*corev1.Pod][]antiAffinityTerm
+	weights map[string][]int32 // of looked, by preferred terms
 }
 
 // NewView makes the picture of cluster at a time that pods' ages are measured by. Nodes that
@@ -78,7 +79,7 @@ type View struct {
 func NewView(cluster Cluster, nodes labels.Selector, now time.Time) *View {
 	v := &View{
 		cluster: cluster, now: now, byName: map[string]*Node{}, demands: map[*corev1.Pod]*demand{},
-		terms: map[*corev1.Pod][]antiAffinityTerm{},
+		terms: map[*corev1.Pod][]antiAffinityTerm{}, weights: map[string][]int32{},
 	}
 	for n := range cluster.Nodes() {
 		if !Ready(n.Object) {

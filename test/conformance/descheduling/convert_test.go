@@ -30,7 +30,8 @@ func argsOf(args any) policy.Args {
 		return lifeTimeOf(a)
 	case *removefailedpods.RemoveFailedPodsArgs:
 		return &policy.FailedPods{Pods: podsOf(a.Namespaces, a.LabelSelector), ExcludeOwnerKinds: a.ExcludeOwnerKinds,
-			MinSeconds: *a.MinPodLifetimeSeconds, Reasons: a.Reasons, ExitCodes: a.ExitCodes, InitContainers: a.IncludingInitContainers}
+			MinSeconds: *a.MinPodLifetimeSeconds, Reasons: a.Reasons, ExitCodes: a.ExitCodes,
+			InitContainers: a.IncludingInitContainers}
 	case *removeduplicates.RemoveDuplicatesArgs:
 		return &policy.Duplicates{Namespaces: namespacesOf(a.Namespaces), ExcludeOwnerKinds: a.ExcludeOwnerKinds}
 	case *removepodsviolatingnodetaints.RemovePodsViolatingNodeTaintsArgs:
@@ -60,7 +61,8 @@ func argsOf(args any) policy.Args {
 func lifeTimeOf(a *podlifetime.PodLifeTimeArgs) *policy.PodLifeTime {
 	out := &policy.PodLifeTime{
 		Pods: podsOf(a.Namespaces, a.LabelSelector), MaxSeconds: a.MaxPodLifeTimeSeconds, States: a.States,
-		ExitCodes: a.ExitCodes, InitContainers: a.IncludingInitContainers, EphemeralContainers: a.IncludingEphemeralContainers,
+		ExitCodes: a.ExitCodes, InitContainers: a.IncludingInitContainers,
+		EphemeralContainers: a.IncludingEphemeralContainers,
 	}
 	if a.OwnerKinds != nil {
 		out.OwnerKinds = policy.OwnerKinds{Include: a.OwnerKinds.Include, Exclude: a.OwnerKinds.Exclude}

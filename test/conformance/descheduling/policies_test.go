@@ -263,7 +263,8 @@ func drawPolicy(s source, strategy string) tree {
 
 func pointOf(strategy string) string {
 	switch strategy {
-	case policy.PluginDuplicates, policy.PluginTopologySpread, policy.PluginLowNodeUtilization, policy.PluginHighNodeUtilization:
+	case policy.PluginDuplicates, policy.PluginTopologySpread, policy.PluginLowNodeUtilization,
+		policy.PluginHighNodeUtilization:
 		return "balance"
 	default:
 		return "deschedule"

@@ -108,7 +108,8 @@ var faults = []fault{
 	{name: "no such protection", put: setEvictor("podProtections", tree{"defaultDisabled": []any{"All"},
 		"extraEnabled": []any{"PodsWithPVC", "PodsWithPVC"}})},
 	{name: "class without a name", put: setEvictor("podProtections", tree{
-		"extraEnabled": []any{"PodsWithPVC"}, "config": tree{"PodsWithPVC": tree{"protectedStorageClasses": []any{tree{"name": ""}}}}})},
+		"extraEnabled": []any{"PodsWithPVC"},
+		"config":       tree{"PodsWithPVC": tree{"protectedStorageClasses": []any{tree{"name": ""}}}}})},
 	{name: "evictor's label selector", put: setEvictor("labelSelector",
 		tree{"matchExpressions": []any{tree{"key": "a", "operator": "Near"}}})},
 	{name: "evictor's node selector", stricter: true, put: setEvictor("nodeSelector", "a in (b")},

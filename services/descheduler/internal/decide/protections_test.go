@@ -121,7 +121,8 @@ func podsInTheirWorld() []protectionCase {
 			want: descheduling.OtherNamespace},
 		{name: "namespace matches", evictor: "namespaceLabelSelector: {matchLabels: {team: a}}", objects: objects(teamA)},
 		{name: "namespace does not match, forced", pod: with(evict),
-			evictor: "namespaceLabelSelector: {matchLabels: {team: b}}", objects: objects(teamA), want: descheduling.OtherNamespace},
+			evictor: "namespaceLabelSelector: {matchLabels: {team: b}}", objects: objects(teamA),
+			want: descheduling.OtherNamespace},
 	}
 }
 
