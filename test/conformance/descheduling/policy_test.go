@@ -41,10 +41,14 @@ func args(doc tree) tree {
 func evictor(doc tree) tree {
 	p := doc["profiles"].([]any)[0].(tree)
 	configs := p["pluginConfig"].([]any)
-	if len(configs) < 2 {
-		p["pluginConfig"] = append(configs, tree{"name": policy.PluginDefaultEvictor, "args": tree{}})
+	for _, c := range configs {
+		if c.(tree)["name"] == policy.PluginDefaultEvictor {
+			return c.(tree)["args"].(tree)
+		}
 	}
-	return p["pluginConfig"].([]any)[1].(tree)["args"].(tree)
+	args := tree{}
+	p["pluginConfig"] = append(configs, tree{"name": policy.PluginDefaultEvictor, "args": args})
+	return args
 }
 
 func setArg(key string, value any) func(source, tree) {
