@@ -18,13 +18,13 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/depend"
 	"github.com/berth-scheduler/berth/cmd/berth/internal/serve"
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement/config"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/binder"
 	"github.com/berth-scheduler/berth/services/descheduler"
-	"github.com/berth-scheduler/berth/services/descheduler/policy"
 	"github.com/berth-scheduler/berth/services/queue"
 	"github.com/berth-scheduler/berth/services/scheduler"
 )

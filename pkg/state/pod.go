@@ -175,6 +175,11 @@ func (p *Pod) Annotation(name string) string {
 // Annotations are all annotations, in a map of the caller's; nil if there are none.
 func (p *Pod) Annotations() map[string]string { return p.annotations(p.readOwn(true)) }
 
+// EachAnnotation visits all annotations, in no particular order.
+func (p *Pod) EachAnnotation(visit func(name, value string)) {
+	p.eachAnnotation(p.readOwn(true), visit)
+}
+
 func (p *Pod) annotations(own ownParts) map[string]string {
 	var all map[string]string
 	p.eachAnnotation(own, func(name, value string) {

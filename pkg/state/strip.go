@@ -95,7 +95,9 @@ func stripVolume(v *corev1.Volume) {
 func stripPodStatus(s *corev1.PodStatus) {
 	stripContainerStatuses(s.ContainerStatuses)
 	stripContainerStatuses(s.InitContainerStatuses)
-	s.EphemeralContainerStatuses = nil
+	// Of ephemeral containers the statuses alone: how they ended decides about evictions. Few
+	// pods have any.
+	stripContainerStatuses(s.EphemeralContainerStatuses)
 	stripAddresses(s)
 }
 

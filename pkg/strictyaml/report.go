@@ -98,6 +98,12 @@ func (r *Report) AddError(path *field.Path, value any, err error) {
 	r.Add(path, value, err.Error())
 }
 
+// Take adds a mistake that another report found.
+func (r *Report) Take(m Mistake) { r.mistakes = append(r.mistakes, m) }
+
+// List returns what has been recorded, in that order.
+func (r *Report) List() []Mistake { return slices.Clone(r.mistakes) }
+
 // Empty reports whether nothing has been recorded.
 func (r *Report) Empty() bool { return len(r.mistakes) == 0 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/berth-scheduler/berth/pkg/descheduling"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
@@ -39,7 +40,7 @@ func observeCycle(out decide.Outcome, took time.Duration, dryRun bool) {
 	telemetry.DeschedulerLoop(took)
 	for r, n := range out.Refused {
 		switch r.Reason {
-		case decide.NodeLimit, decide.NamespaceLimit, decide.TotalLimit:
+		case descheduling.NodeLimit, descheduling.NamespaceLimit, descheduling.TotalLimit:
 			for range n {
 				telemetry.PodEvicted(telemetry.Eviction{
 					Result: string(r.Reason), Strategy: r.Strategy, Profile: r.Profile,
@@ -63,6 +64,9 @@ func (d *Descheduler) summarise(s summary) {
 	attrs := []any{
 		"nodes", s.out.Nodes, "picked", s.out.Picked, "decided", len(s.out.Evict), "asked", s.written,
 		"dryRun", d.cfg.DryRun, "took", s.took, "facts", s.facts, refusals(s.out),
+	}
+	for _, f := range s.out.Failed {
+		d.deps.Logger.Warn("strategy failed", "profile", f.Profile, "strategy", f.Strategy, "error", f.Err)
 	}
 	if s.out.Skipped != "" {
 		attrs = append(attrs, "skipped", s.out.Skipped)

@@ -24,6 +24,9 @@
 // to both loaders, which must end up with the same, or name the same fields for the same
 // kinds of mistakes.
 //
+// Package descheduling below this one compares pkg/descheduling with the descheduler of
+// kubernetes-sigs.
+//
 // It is a module of its own outside the workspace (GOWORK=off): it needs k8s.io/kubernetes,
 // whose versions must not decide those of the product. A cold build takes minutes.
 //

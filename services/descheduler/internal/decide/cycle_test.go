@@ -9,9 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/berth-scheduler/berth/pkg/descheduling"
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/services/descheduler/policy"
 )
 
 // TestDecision: what an ask carries.
@@ -47,11 +48,13 @@ func TestOrderAndLimits(t *testing.T) {
 	cluster := snapshot(t, all...)
 	for _, tt := range []struct{ name, top, want string }{
 		{"none", "", "x/a1 from a\nx/a2 from a\ny/a0 from a\nx/b1 from b\nx/b2 from b\ny/b0 from b\n"},
-		{"per node", "maxNoOfPodsToEvictPerNode: 1,", "x/a1 from a\nx/b1 from b\nkept 2: " + string(NodeLimit) + "\n"},
+		{"per node", "maxNoOfPodsToEvictPerNode: 1,",
+			"x/a1 from a\nx/b1 from b\nkept 2: " + string(descheduling.NodeLimit) + "\n"},
 		{"per namespace", "maxNoOfPodsToEvictPerNamespace: 1,",
-			"x/a1 from a\ny/a0 from a\nkept 4: " + string(NamespaceLimit) + "\n"},
-		{"total", "maxNoOfPodsToEvictTotal: 2,", "x/a1 from a\nx/a2 from a\nkept 1: " + string(TotalLimit) + "\n"},
-		{"never", "maxNoOfPodsToEvictTotal: 0,", "kept 1: " + string(TotalLimit) + "\n"},
+			"x/a1 from a\ny/a0 from a\nkept 4: " + string(descheduling.NamespaceLimit) + "\n"},
+		{"total", "maxNoOfPodsToEvictTotal: 2,",
+			"x/a1 from a\nx/a2 from a\nkept 1: " + string(descheduling.TotalLimit) + "\n"},
+		{"never", "maxNoOfPodsToEvictTotal: 0,", "kept 1: " + string(descheduling.TotalLimit) + "\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			out := Cycle(input(t, taints(t, "", "", tt.top), cluster))
@@ -64,9 +67,9 @@ func TestOrderAndLimits(t *testing.T) {
 }
 
 func summed(out Outcome) Outcome {
-	byReason := map[Refused]int{}
+	byReason := map[descheduling.Refused]int{}
 	for r, n := range out.Refused {
-		byReason[Refused{Reason: r.Reason}] += n
+		byReason[descheduling.Refused{Reason: r.Reason}] += n
 	}
 	out.Refused = byReason
 	return out
@@ -93,7 +96,7 @@ func TestMemory(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		seen []seen
-		want Refusal
+		want descheduling.Refusal
 		next int32
 	}{
 		{name: "nothing", next: 1},

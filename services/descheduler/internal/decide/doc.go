@@ -1,8 +1,8 @@
 // Package decide picks the pods to evict. It is pure: a cycle is a function of a snapshot of
 // the cluster, the policy, what has been asked before, and the time.
 //
-// Start reading at Cycle, then guard.refuse (who is protected, in which order) and Memory
-// (who is not asked for twice).
+// Start reading at Cycle, then pkg/descheduling (which pods strategies pick, and who is
+// protected) and Memory (who is not asked for twice).
 //
 // Invariants:
 //
@@ -17,9 +17,7 @@
 //     replicas that believe they lead ask with the same token, and a binder acts once per
 //     token.
 //
-// Rules come from sigs.k8s.io/descheduler v0.36 (pkg/framework/plugins/defaultevictor and
-// removepodsviolatingnodetaints, pkg/descheduler/evictions). Where they differ: a
-// terminating pod is never asked for, whatever its annotations say; limits count asks, not
-// successes; nodeFit uses the scheduler's own rules and gives each place away once, so that
-// many pods do not all fit the same hole; a missing PriorityClass protects every pod.
+// Beside what docs/descheduling.md lists: limits count asks, not successes; nodeFit uses the
+// scheduler's own rules and gives each place away once, so that many pods do not all fit the
+// same hole; a missing PriorityClass protects every pod.
 package decide

@@ -5,6 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/pkg/descheduling"
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -33,18 +35,17 @@ func (c *cycle) newWorld() *world {
 
 // fits reports whether another node would take a replacement of the pod, by the rules of the
 // pod's own scheduler, and takes the place. Without nodeFit it asks nothing.
-func (g *guard) fits(pod *state.Pod) bool {
-	if !g.NodeFit {
+func (c *cycle) fits(pod *state.Pod, e *policy.Evictor) bool {
+	if !e.WantsNodeFit() {
 		return true
 	}
-	c := g.cycle
 	if c.world == nil {
 		c.world = c.newWorld()
 	}
-	if g.unusable == nil {
-		g.unusable = c.world.unusable(g.TargetNodes)
+	if c.unusable[e] == nil {
+		c.unusable[e] = c.world.unusable(e.TargetNodes)
 	}
-	return c.world.place(c.Input, pod, g.unusable)
+	return c.world.place(c.Input, pod, c.unusable[e])
 }
 
 // unusable lists the nodes that are not ready or not wanted as targets.
@@ -53,7 +54,7 @@ func (w *world) unusable(targets labels.Selector) map[string]string {
 	for _, n := range w.nodes {
 		obj := n.Node.Object
 		switch {
-		case !ready(obj):
+		case !descheduling.Ready(obj):
 			out[n.Node.UID] = "node(s) not ready"
 		case !targets.Matches(labels.Set(obj.Labels)):
 			out[n.Node.UID] = "node(s) not selected"

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/berth-scheduler/berth/pkg/descheduling"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
@@ -93,7 +94,7 @@ func (m Memory) Forget(exists func(uid string) bool, now time.Time) {
 }
 
 // refuse says why a pod must not be asked for now.
-func (m Memory) refuse(uid string, now time.Time) Refusal {
+func (m Memory) refuse(uid string, now time.Time) descheduling.Refusal {
 	a, known := m.asks[uid]
 	age := now.Sub(a.since)
 	switch {

@@ -10,9 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
+	"github.com/berth-scheduler/berth/pkg/descheduling"
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
-	"github.com/berth-scheduler/berth/services/descheduler/policy"
 )
 
 // randomCluster draws tainted and plain nodes with pods of every sort on them.
@@ -43,8 +44,8 @@ func randomChange(t *rapid.T) func(*corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		},
 		annotated(corev1.MirrorPodAnnotationKey, "x"),
-		annotated(annotationSource, "file"),
-		annotated(annotationEvict, ""),
+		annotated("kubernetes.io/config.source", "file"),
+		annotated(descheduling.AnnotationEvict, ""),
 		priority(2_000_000_000),
 		priority(100),
 		ownedBy("DaemonSet", "uid-ds"),

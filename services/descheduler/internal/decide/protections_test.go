@@ -9,6 +9,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-scheduler/berth/pkg/descheduling"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -18,58 +19,60 @@ type protectionCase struct {
 	pod     []func(*corev1.Pod)
 	evictor string
 	objects []state.APIObject
-	want    Refusal
+	want    descheduling.Refusal
 }
 
 // podsAsTheyAre: protections that the pod alone decides.
 func podsAsTheyAre() []protectionCase {
 	hostPath := volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}})
 	terminating := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }
-	evict := annotated(annotationEvict, "false")
-	prefersNot := annotated(annotationNoEviction, "")
+	evict := annotated(descheduling.AnnotationEvict, "false")
+	prefersNot := annotated(descheduling.AnnotationNoEviction, "")
 	high := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high", UID: "uid-high"}, Value: 1000}
 	return []protectionCase{
 		{name: "nothing stands against it"},
-		{name: "terminating", pod: with(terminating), want: Terminating},
-		{name: "terminating, whatever it is annotated with", pod: with(terminating, evict), want: Terminating},
-		{name: "mirror", pod: with(annotated(corev1.MirrorPodAnnotationKey, "x")), want: Mirror},
-		{name: "static", pod: with(annotated(annotationSource, "file")), want: Static},
-		{name: "from the API", pod: with(annotated(annotationSource, "api"))},
-		{name: "forced", pod: with(annotated(annotationSource, "file"), hostPath, ownedBy("Pod"), evict)},
+		{name: "terminating", pod: with(terminating), want: descheduling.Terminating},
+		{name: "terminating, whatever it is annotated with", pod: with(terminating, evict), want: descheduling.Terminating},
+		{name: "mirror", pod: with(annotated(corev1.MirrorPodAnnotationKey, "x")), want: descheduling.Mirror},
+		{name: "static", pod: with(annotated("kubernetes.io/config.source", "file")), want: descheduling.Static},
+		{name: "from the API", pod: with(annotated("kubernetes.io/config.source", "api"))},
+		{name: "forced", pod: with(annotated("kubernetes.io/config.source", "file"), hostPath, ownedBy("Pod"), evict)},
 		{name: "prefers not", pod: with(prefersNot)},
-		{name: "prefers not, mandatory", pod: with(prefersNot), evictor: "noEvictionPolicy: Mandatory", want: NoEviction},
+		{name: "prefers not, mandatory", pod: with(prefersNot), evictor: "noEvictionPolicy: Mandatory",
+			want: descheduling.NoEviction},
 		{name: "prefers not, mandatory, forced", pod: with(prefersNot, evict), evictor: "noEvictionPolicy: Mandatory"},
 
-		{name: "critical", pod: with(priority(2_000_000_000)), want: SystemCritical},
+		{name: "critical", pod: with(priority(2_000_000_000)), want: descheduling.SystemCritical},
 		{name: "critical may go", pod: with(priority(2_000_000_000)), evictor: "evictSystemCriticalPods: true"},
 		{name: "just below critical", pod: with(priority(1_999_999_999))},
 		{name: "at the threshold", pod: with(priority(1000)), evictor: "priorityThreshold: {value: 1000}",
-			want: AboveThreshold},
+			want: descheduling.AboveThreshold},
 		{name: "below the threshold", pod: with(priority(999)), evictor: "priorityThreshold: {value: 1000}"},
 		{name: "no priority at all", evictor: "priorityThreshold: {value: 0}"},
-		{name: "at the class", pod: with(priority(1000)), evictor: "priorityThreshold: {name: high}", objects: objects(high),
-			want: AboveThreshold},
+		{name: "at the class", pod: with(priority(1000)), evictor: "priorityThreshold: {name: high}",
+			objects: objects(high),
+			want:    descheduling.AboveThreshold},
 		{name: "below the class", pod: with(priority(999)), evictor: "priorityThreshold: {name: high}",
 			objects: objects(high)},
-		{name: "no such class", evictor: "priorityThreshold: {name: high}", want: PriorityClassUnknown},
+		{name: "no such class", evictor: "priorityThreshold: {name: high}", want: descheduling.PriorityClassUnknown},
 
-		{name: "bare", pod: with(ownedBy("ReplicaSet")), want: Bare},
+		{name: "bare", pod: with(ownedBy("ReplicaSet")), want: descheduling.Bare},
 		{name: "bare, failed ones may go", pod: with(ownedBy("ReplicaSet")), evictor: "evictFailedBarePods: true",
-			want: Bare},
-		{name: "host path", pod: with(hostPath), want: LocalStorage},
+			want: descheduling.Bare},
+		{name: "host path", pod: with(hostPath), want: descheduling.LocalStorage},
 		{name: "empty dir", pod: with(volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})),
-			want: LocalStorage},
+			want: descheduling.LocalStorage},
 		{name: "local storage may go", pod: with(hostPath), evictor: "evictLocalStoragePods: true"},
 		{name: "local storage may go, new way", pod: with(hostPath),
 			evictor: "podProtections: {defaultDisabled: [PodsWithLocalStorage]}"},
-		{name: "daemon", pod: with(ownedBy("DaemonSet", "ds")), want: DaemonSet},
+		{name: "daemon", pod: with(ownedBy("DaemonSet", "ds")), want: descheduling.DaemonSet},
 		{name: "daemon may go", pod: with(ownedBy("DaemonSet", "ds")), evictor: "evictDaemonSetPods: true"},
 	}
 }
 
 // podsInTheirWorld: protections by claims, budgets, labels, replicas and age.
 func podsInTheirWorld() []protectionCase {
-	evict := annotated(annotationEvict, "")
+	evict := annotated(descheduling.AnnotationEvict, "")
 	labelled := func(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }
 	claiming := func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} }
 	fast := "fast"
@@ -92,31 +95,34 @@ func podsInTheirWorld() []protectionCase {
 	}
 	return []protectionCase{
 		{name: "claims", pod: with(claim("data"))},
-		{name: "claims protect", pod: with(claim("data")), evictor: "ignorePvcPods: true", want: VolumeClaims},
+		{name: "claims protect", pod: with(claim("data")), evictor: "ignorePvcPods: true", want: descheduling.VolumeClaims},
 		{name: "claim of the class", pod: with(claim("data")), evictor: pvcOf("fast"), objects: objects(fastClaim),
-			want: VolumeClaims},
+			want: descheduling.VolumeClaims},
 		{name: "claim unknown", pod: with(claim("other")), evictor: pvcOf("fast"), objects: objects(fastClaim),
-			want: VolumeClaims},
+			want: descheduling.VolumeClaims},
 		{name: "claim of another class", pod: with(claim("data")), objects: objects(fastClaim),
 			evictor: pvcOf("slow")},
-		{name: "no budget", evictor: "ignorePodsWithoutPDB: true", objects: objects(budget), want: WithoutBudget},
+		{name: "no budget", evictor: "ignorePodsWithoutPDB: true", objects: objects(budget),
+			want: descheduling.WithoutBudget},
 		{name: "a budget", pod: with(labelled), evictor: "ignorePodsWithoutPDB: true", objects: objects(budget)},
 		{name: "device claims", pod: with(claiming), evictor: "podProtections: {extraEnabled: [PodsWithResourceClaims]}",
-			want: ResourceClaims},
+			want: descheduling.ResourceClaims},
 
-		{name: "other labels", evictor: "labelSelector: {matchLabels: {app: web}}", want: OtherLabels},
+		{name: "other labels", evictor: "labelSelector: {matchLabels: {app: web}}", want: descheduling.OtherLabels},
 		{name: "these labels", pod: with(labelled), evictor: "labelSelector: {matchLabels: {app: web}}"},
-		{name: "too few replicas", evictor: "minReplicas: 2", want: FewReplicas},
+		{name: "too few replicas", evictor: "minReplicas: 2", want: descheduling.FewReplicas},
 		{name: "enough replicas", evictor: "minReplicas: 2", objects: objects(running("second", "spare"))},
 		{name: "two owners are not counted", pod: with(ownedBy("ReplicaSet", "a", "b")), evictor: "minReplicas: 2"},
-		{name: "too young", evictor: "minPodAge: 61m", want: TooYoung},
+		{name: "too young", evictor: "minPodAge: 61m", want: descheduling.TooYoung},
 		{name: "old enough", evictor: "minPodAge: 60m"},
 		{name: "not started", pod: with(func(p *corev1.Pod) { p.Status.StartTime = nil }), evictor: "minPodAge: 0s",
-			want: TooYoung},
-		{name: "namespace unknown", evictor: "namespaceLabelSelector: {matchLabels: {team: a}}", want: OtherNamespace},
+			want: descheduling.TooYoung},
+		{name: "namespace unknown", evictor: "namespaceLabelSelector: {matchLabels: {team: a}}",
+			want: descheduling.OtherNamespace},
 		{name: "namespace matches", evictor: "namespaceLabelSelector: {matchLabels: {team: a}}", objects: objects(teamA)},
 		{name: "namespace does not match, forced", pod: with(evict),
-			evictor: "namespaceLabelSelector: {matchLabels: {team: b}}", objects: objects(teamA), want: OtherNamespace},
+			evictor: "namespaceLabelSelector: {matchLabels: {team: b}}", objects: objects(teamA),
+			want: descheduling.OtherNamespace},
 	}
 }
 
@@ -144,7 +150,7 @@ func with(changes ...func(*corev1.Pod)) []func(*corev1.Pod) { return changes }
 
 func objects(o ...state.APIObject) []state.APIObject { return o }
 
-func expected(r Refusal) string {
+func expected(r descheduling.Refusal) string {
 	if r == "" {
 		return "default/pod from bad\n"
 	}

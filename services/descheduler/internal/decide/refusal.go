@@ -1,42 +1,9 @@
 package decide
 
-// Refusal says why a pod that a strategy picked is not evicted. The set is closed; the empty
-// one means that it may be.
-type Refusal string
+import "github.com/berth-scheduler/berth/pkg/descheduling"
 
-// Protections of the policy's DefaultEvictor.
+// Why a pod that a strategy picked is not asked for although the policy would allow it.
 const (
-	Terminating          Refusal = "terminating"
-	NoEviction           Refusal = "annotated against eviction"
-	Mirror               Refusal = "mirror pod"
-	Static               Refusal = "static pod"
-	SystemCritical       Refusal = "system-critical priority"
-	AboveThreshold       Refusal = "priority at or above the threshold"
-	PriorityClassUnknown Refusal = "the threshold's priority class does not exist"
-	Bare                 Refusal = "no owner"
-	LocalStorage         Refusal = "local storage"
-	DaemonSet            Refusal = "owned by a DaemonSet"
-	VolumeClaims         Refusal = "protected volume claim"
-	WithoutBudget        Refusal = "no disruption budget"
-	ResourceClaims       Refusal = "resource claims"
-	OtherLabels          Refusal = "labels do not match"
-	FewReplicas          Refusal = "owner has too few replicas"
-	TooYoung             Refusal = "too young"
-	OtherNamespace       Refusal = "namespace labels do not match"
-	FitsNowhere          Refusal = "fits no other node"
-)
-
-// What is under way already.
-const (
-	UnderWay    Refusal = "eviction under way"
-	CoolingDown Refusal = "cooling down"
-	AskedNow    Refusal = "asked for in this cycle"
-)
-
-// Limits of the policy, in upstream's words: dashboards match on them as values of the
-// label result.
-const (
-	NodeLimit      Refusal = "maximum number of evicted pods per node reached"
-	NamespaceLimit Refusal = "maximum number of evicted pods per namespace reached"
-	TotalLimit     Refusal = "maximum number of evicted pods per a descheduling cycle reached"
+	UnderWay    descheduling.Refusal = "eviction under way"
+	CoolingDown descheduling.Refusal = "cooling down"
 )

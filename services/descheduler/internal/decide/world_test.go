@@ -9,11 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
-	"github.com/berth-scheduler/berth/services/descheduler/policy"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -44,9 +44,13 @@ func kindOf(o state.APIObject) events.Kind {
 }
 
 // taints is a policy with one profile of RemovePodsViolatingNodeTaints; both arguments are
-// YAML in flow style, and top holds lines of the top level.
+// YAML in flow style, and top holds lines of the top level. Without nodeFit in evictor, no
+// other place is looked for.
 func taints(t fataler, args, evictor string, top ...string) *policy.Policy {
 	t.Helper()
+	if !strings.Contains(evictor, "nodeFit") {
+		evictor = strings.TrimSuffix("nodeFit: false, "+evictor, ", ")
+	}
 	text := fmt.Sprintf(`{apiVersion: descheduler/v1alpha2, kind: DeschedulerPolicy, %s profiles: [{name: p,
 pluginConfig: [{name: RemovePodsViolatingNodeTaints, args: {%s}}, {name: DefaultEvictor, args: {%s}}],
 plugins: {deschedule: {enabled: [RemovePodsViolatingNodeTaints]}}}]}`, strings.Join(top, " "), args, evictor)

@@ -1,0 +1,125 @@
+package descheduling
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// drain is one strategy that takes pods from some nodes for the good of others. (Upstream
+// pkg/framework/plugins/nodeutilization evictPodsFromSourceNodes.)
+type drain struct {
+	*meter
+	// from is gone through in order; to have room for what is taken.
+	from, to []*bearing
+	// exclude are namespaces whose pods stay.
+	exclude []string
+	// perNode is the most to take from a node; nil is no limit.
+	perNode *uint
+	// wants reports whether more should be taken from a node.
+	wants func(*bearing) bool
+	// picks reports whether the strategy would take a pod.
+	picks func(*Pod) bool
+	why   func(*bearing) string
+
+	// room is what to have left together; taints are theirs, each set once.
+	room   amounts
+	taints [][]corev1.Taint
+}
+
+func (p *pass) drain(d *drain) {
+	d.room = amounts{}
+	for _, n := range d.to {
+		for _, name := range d.names {
+			d.room[name] += n.cap[name] - n.used[name]
+		}
+		same := func(t []corev1.Taint) bool {
+			return slices.EqualFunc(t, n.Object.Spec.Taints, func(a, b corev1.Taint) bool {
+				return a.Key == b.Key && a.Value == b.Value && a.Effect == b.Effect
+			})
+		}
+		if !slices.ContainsFunc(d.taints, same) {
+			d.taints = append(d.taints, n.Object.Spec.Taints)
+		}
+	}
+	for _, n := range d.from {
+		if !d.goesOn(n) {
+			continue
+		}
+		pods := selectPods(n.Pods, func(pod *Pod) bool {
+			return !pod.Terminal && d.picks(pod) && p.guard.filter(pod) == ""
+		})
+		slices.SortStableFunc(pods, compareForEviction)
+		if !p.drainNode(d, n, pods) {
+			return
+		}
+	}
+}
+
+// drainNode reports whether other nodes are to be looked at.
+func (p *pass) drainNode(d *drain, n *bearing, pods []*Pod) bool {
+	taken := uint(0)
+	for _, pod := range pods {
+		if d.perNode != nil && taken >= *d.perNode {
+			return true
+		}
+		used, known := d.pod(pod)
+		if !known || slices.Contains(d.exclude, pod.Namespace) || !d.welcome(pod, p.Upstream) {
+			continue
+		}
+		switch p.try(pod, d.why(n)) {
+		case Done:
+			return false
+		case NodeDone:
+			return true
+		case Kept:
+			continue
+		}
+		taken++
+		if !d.counted {
+			// Nobody knows what the pod's going changes: one at a time, unless told otherwise.
+			if d.perNode == nil {
+				return true
+			}
+			continue
+		}
+		d.subtract(n, used)
+		if !d.goesOn(n) {
+			return true
+		}
+	}
+	return true
+}
+
+// goesOn: the node has too much, and there is room for it, of every resource.
+func (d *drain) goesOn(n *bearing) bool {
+	if !d.wants(n) {
+		return false
+	}
+	return !slices.ContainsFunc(d.names, func(name corev1.ResourceName) bool { return d.room[name] <= 0 })
+}
+
+func (d *drain) subtract(n *bearing, used amounts) {
+	for _, name := range d.names {
+		amount := used[name]
+		if name == corev1.ResourcePods {
+			amount = 1
+		}
+		n.used[name] -= amount
+		d.room[name] -= amount
+	}
+}
+
+// welcome: the pod tolerates the taints of one of the nodes with room. For upstream those are
+// taints of every effect, and as many tolerations as taints must be there.
+func (d *drain) welcome(pod *Pod, upstream bool) bool {
+	tolerations := pod.spec().Tolerations
+	return slices.ContainsFunc(d.taints, func(taints []corev1.Taint) bool {
+		if upstream && len(tolerations) < len(taints) {
+			return false
+		}
+		return tolerates(tolerations, taints, func(t *corev1.Taint) bool {
+			return upstream || t.Effect != corev1.TaintEffectPreferNoSchedule
+		})
+	})
+}

@@ -1,0 +1,219 @@
+package descheduling
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Guard is the DefaultEvictor of one profile during one run. (sigs.k8s.io/descheduler v0.36
+// pkg/framework/plugins/defaultevictor.)
+type Guard struct {
+	*policy.Evictor
+	view     *View
+	upstream bool
+	// threshold is the priority from which on pods are protected, when thresholdSet.
+	// classMissing: the policy names a priority class that does not exist.
+	threshold                  int32
+	thresholdSet, classMissing bool
+	// targets are the nodes that nodeFit may use; made when first needed.
+	targets []*Node
+	// fitting remembers what upstream's nodeFit said of a pod: the cluster does not change
+	// during a run.
+	fitting map[*Pod]bool
+}
+
+func newGuard(e *policy.Evictor, v *View, upstream bool) *Guard {
+	g := &Guard{Evictor: e, view: v, upstream: upstream, fitting: map[*Pod]bool{}}
+	switch {
+	case e.PriorityThreshold != nil:
+		g.threshold, g.thresholdSet = *e.PriorityThreshold, true
+	case e.PriorityClass != "":
+		object, found := v.cluster.ObjectByName(events.KindPriorityClass, "", e.PriorityClass)
+		class, ok := apiOf[*schedulingv1.PriorityClass](object, found)
+		g.classMissing = !ok
+		if ok {
+			g.threshold, g.thresholdSet = class.Value, true
+		}
+	}
+	return g
+}
+
+// apiOf returns the object behind a fact in its own type.
+func apiOf[T state.APIObject](o *state.Object, found bool) (T, bool) {
+	if !found {
+		var none T
+		return none, false
+	}
+	obj, ok := o.API.(T)
+	return obj, ok
+}
+
+// refuse returns the first protection that holds for the pod, in upstream's order.
+func (g *Guard) refuse(pod *Pod) Refusal {
+	if r := g.filter(pod); r != "" {
+		return r
+	}
+	return g.preFilter(pod)
+}
+
+// filter is upstream's Filter. A terminating pod is refused whatever its annotations say: it
+// goes anyway. (Upstream asks again for one with AnnotationEvict.)
+func (g *Guard) filter(pod *Pod) Refusal {
+	switch {
+	case pod.Deleting && !(g.upstream && pod.Forced):
+		return Terminating
+	case pod.Forced:
+		return ""
+	case pod.Reluctant && g.MandatoryNoEviction:
+		return NoEviction
+	case pod.Mirror:
+		return Mirror
+	case pod.Static:
+		return Static
+	default:
+		return g.refuseByConstraint(pod)
+	}
+}
+
+// preFilter is upstream's PreEvictionFilter. A place is looked for here in upstream's way
+// only; otherwise it is the Offer's business.
+func (g *Guard) preFilter(pod *Pod) Refusal {
+	if g.upstream && g.NodeFit != nil && *g.NodeFit && !g.fits(pod) {
+		return FitsNowhere
+	}
+	if !g.NamespaceLabels.Empty() && !g.namespaceMatches(pod.Namespace) {
+		return OtherNamespace
+	}
+	return ""
+}
+
+func (g *Guard) refuseByConstraint(pod *Pod) Refusal {
+	obj, p := pod.Template, g.Protect
+	switch {
+	case p.SystemCritical && priorityAtLeast(pod, policy.CriticalPriority):
+		return SystemCritical
+	case g.classMissing:
+		return PriorityClassUnknown
+	case g.thresholdSet && priorityAtLeast(pod, g.threshold):
+		return AboveThreshold
+	case len(obj.OwnerReferences) == 0 && (p.FailedBare || pod.Status().Phase != corev1.PodFailed):
+		return Bare
+	case p.LocalStorage && slices.ContainsFunc(obj.Spec.Volumes, isLocal):
+		return LocalStorage
+	case p.DaemonSet && slices.ContainsFunc(obj.OwnerReferences, isDaemonSet):
+		return DaemonSet
+	case p.PVC && g.usesProtectedClaim(pod):
+		return VolumeClaims
+	case p.WithoutPDB && !g.hasBudget(pod):
+		return WithoutBudget
+	case p.ResourceClaims && len(obj.Spec.ResourceClaims) > 0:
+		return ResourceClaims
+	case !g.Labels.Matches(labels.Set(obj.Labels)):
+		return OtherLabels
+	case g.fewReplicas(obj):
+		return FewReplicas
+	case g.tooYoung(pod):
+		return TooYoung
+	default:
+		return ""
+	}
+}
+
+// priorityAtLeast: a pod without a priority is below every threshold.
+func priorityAtLeast(pod *Pod, threshold int32) bool {
+	priority, ok := pod.priority()
+	return ok && priority >= threshold
+}
+
+func isLocal(v corev1.Volume) bool { return v.HostPath != nil || v.EmptyDir != nil }
+
+func isDaemonSet(o metav1.OwnerReference) bool { return o.Kind == "DaemonSet" }
+
+// usesProtectedClaim: with classes named, a claim that is unknown, or whose class is not
+// settled yet, protects as well.
+func (g *Guard) usesProtectedClaim(pod *Pod) bool {
+	return slices.ContainsFunc(pod.spec().Volumes, func(v corev1.Volume) bool {
+		if v.PersistentVolumeClaim == nil {
+			return false
+		}
+		if len(g.StorageClasses) == 0 {
+			return true
+		}
+		name := v.PersistentVolumeClaim.ClaimName
+		object, found := g.view.cluster.ObjectByName(events.KindVolumeClaim, pod.Namespace, name)
+		claim, ok := apiOf[*corev1.PersistentVolumeClaim](object, found)
+		if !ok || claim.Spec.StorageClassName == nil || *claim.Spec.StorageClassName == "" {
+			return true
+		}
+		return slices.Contains(g.StorageClasses, *claim.Spec.StorageClassName)
+	})
+}
+
+func (g *Guard) hasBudget(pod *Pod) bool {
+	return slices.ContainsFunc(g.view.budgetsIn(pod.Namespace), func(s labels.Selector) bool {
+		return s.Matches(labels.Set(pod.Template.Labels))
+	})
+}
+
+// budgetsIn lists what the disruption budgets of a namespace select. An empty selector
+// selects every pod of the namespace, a missing one none (policy/v1); one that cannot be
+// read covers nothing, which protects.
+func (v *View) budgetsIn(namespace string) []labels.Selector {
+	if v.budgets == nil {
+		v.budgets = map[string][]labels.Selector{}
+		for o := range v.cluster.Objects(events.KindDisruptionBudget) {
+			budget, ok := apiOf[*policyv1.PodDisruptionBudget](o, true)
+			if !ok {
+				continue
+			}
+			if selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector); err == nil {
+				v.budgets[o.Namespace] = append(v.budgets[o.Namespace], selector)
+			}
+		}
+	}
+	return v.budgets[namespace]
+}
+
+func (g *Guard) namespaceMatches(name string) bool {
+	ns, ok := g.view.namespaceLabels(name)
+	return ok && g.NamespaceLabels.Matches(labels.Set(ns))
+}
+
+// namespaceLabels of a namespace; ok is false when it is not known.
+func (v *View) namespaceLabels(name string) (set map[string]string, ok bool) {
+	object, found := v.cluster.ObjectByName(events.KindNamespace, "", name)
+	ns, ok := apiOf[*corev1.Namespace](object, found)
+	if !ok {
+		return nil, false
+	}
+	return ns.Labels, true
+}
+
+// fewReplicas counts every pod of the pod's only owner, whatever its phase; with several
+// owners, or none, there is nothing to count.
+func (g *Guard) fewReplicas(obj *corev1.Pod) bool {
+	if g.MinReplicas < 2 || len(obj.OwnerReferences) != 1 {
+		return false
+	}
+	return g.view.replicas(string(obj.OwnerReferences[0].UID)) < g.MinReplicas
+}
+
+// tooYoung goes by the start time that the kubelet wrote, as upstream does: it is the one
+// place where the clock of another machine counts, and an error of theirs is an early or
+// late eviction, never a wrong one.
+func (g *Guard) tooYoung(pod *Pod) bool {
+	if g.MinPodAge == nil {
+		return false
+	}
+	start := pod.Object().Status.StartTime
+	return start == nil || g.view.now.Sub(start.Time) < *g.MinPodAge
+}

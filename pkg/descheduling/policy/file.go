@@ -1,0 +1,224 @@
+package policy
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// document is the file as descheduler/v1alpha2 defines it.
+type document struct {
+	metav1.TypeMeta                  `json:",inline"`
+	Profiles                         []profile         `json:"profiles"`
+	NodeSelector                     *string           `json:"nodeSelector"`
+	MaxNoOfPodsToEvictPerNode        *uint             `json:"maxNoOfPodsToEvictPerNode"`
+	MaxNoOfPodsToEvictPerNamespace   *uint             `json:"maxNoOfPodsToEvictPerNamespace"`
+	MaxNoOfPodsToEvictTotal          *uint             `json:"maxNoOfPodsToEvictTotal"`
+	EvictionFailureEventNotification *bool             `json:"evictionFailureEventNotification"`
+	MetricsCollector                 *metricsCollector `json:"metricsCollector"`
+	MetricsProviders                 []metricsProvider `json:"metricsProviders"`
+	GracePeriodSeconds               *int64            `json:"gracePeriodSeconds"`
+}
+
+type metricsCollector struct {
+	Enabled bool `json:"enabled"`
+}
+
+type metricsProvider struct {
+	Source     MetricsSource `json:"source"`
+	Prometheus *prometheus   `json:"prometheus"`
+}
+
+type prometheus struct {
+	URL       string     `json:"url"`
+	AuthToken *authToken `json:"authToken"`
+}
+
+type authToken struct {
+	SecretReference *secretReference `json:"secretReference"`
+}
+
+type secretReference struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+type profile struct {
+	Name         string         `json:"name"`
+	PluginConfig []pluginConfig `json:"pluginConfig"`
+	Plugins      plugins        `json:"plugins"`
+}
+
+type pluginConfig struct {
+	Name string               `json:"name"`
+	Args runtime.RawExtension `json:"args"`
+}
+
+type plugins struct {
+	PreSort           pluginSet `json:"presort"`
+	Sort              pluginSet `json:"sort"`
+	Deschedule        pluginSet `json:"deschedule"`
+	Balance           pluginSet `json:"balance"`
+	Filter            pluginSet `json:"filter"`
+	PreEvictionFilter pluginSet `json:"preevictionfilter"`
+}
+
+type pluginSet struct {
+	Enabled  []string `json:"enabled"`
+	Disabled []string `json:"disabled"`
+}
+
+// evictorArgs are DefaultEvictor's.
+type evictorArgs struct {
+	metav1.TypeMeta        `json:",inline"`
+	NodeSelector           string                `json:"nodeSelector"`
+	LabelSelector          *metav1.LabelSelector `json:"labelSelector"`
+	NamespaceLabelSelector *metav1.LabelSelector `json:"namespaceLabelSelector"`
+	PriorityThreshold      *priorityThreshold    `json:"priorityThreshold"`
+	NodeFit                *bool                 `json:"nodeFit"`
+	MinReplicas            uint                  `json:"minReplicas"`
+	MinPodAge              *metav1.Duration      `json:"minPodAge"`
+	NoEvictionPolicy       string                `json:"noEvictionPolicy"`
+	PodProtections         podProtections        `json:"podProtections"`
+	evictorSwitches        `json:",inline"`
+}
+
+// evictorSwitches are the older way to say what PodProtections says.
+type evictorSwitches struct {
+	EvictLocalStoragePods   bool `json:"evictLocalStoragePods"`
+	EvictDaemonSetPods      bool `json:"evictDaemonSetPods"`
+	EvictSystemCriticalPods bool `json:"evictSystemCriticalPods"`
+	EvictFailedBarePods     bool `json:"evictFailedBarePods"`
+	IgnorePvcPods           bool `json:"ignorePvcPods"`
+	IgnorePodsWithoutPDB    bool `json:"ignorePodsWithoutPDB"`
+}
+
+type priorityThreshold struct {
+	Value *int32 `json:"value"`
+	Name  string `json:"name"`
+}
+
+type podProtections struct {
+	ExtraEnabled    []string           `json:"extraEnabled"`
+	DefaultDisabled []string           `json:"defaultDisabled"`
+	Config          *protectionsConfig `json:"config"`
+}
+
+type protectionsConfig struct {
+	PodsWithPVC *podsWithPVC `json:"PodsWithPVC"`
+}
+
+type podsWithPVC struct {
+	ProtectedStorageClasses []storageClass `json:"protectedStorageClasses"`
+}
+
+type storageClass struct {
+	Name string `json:"name"`
+}
+
+// podArgs stand in the arguments of most strategies.
+type podArgs struct {
+	metav1.TypeMeta `json:",inline"`
+	Namespaces      *namespaces           `json:"namespaces"`
+	LabelSelector   *metav1.LabelSelector `json:"labelSelector"`
+}
+
+type namespaces struct {
+	Include []string `json:"include"`
+	Exclude []string `json:"exclude"`
+}
+
+type taintsArgs struct {
+	podArgs                 `json:",inline"`
+	IncludePreferNoSchedule bool     `json:"includePreferNoSchedule"`
+	ExcludedTaints          []string `json:"excludedTaints"`
+	IncludedTaints          []string `json:"includedTaints"`
+}
+
+type nodeAffinityArgs struct {
+	podArgs          `json:",inline"`
+	NodeAffinityType []string `json:"nodeAffinityType"`
+}
+
+type antiAffinityArgs struct {
+	podArgs `json:",inline"`
+}
+
+type restartsArgs struct {
+	podArgs                 `json:",inline"`
+	PodRestartThreshold     int32    `json:"podRestartThreshold"`
+	IncludingInitContainers bool     `json:"includingInitContainers"`
+	States                  []string `json:"states"`
+}
+
+type failedArgs struct {
+	podArgs                 `json:",inline"`
+	ExcludeOwnerKinds       []string `json:"excludeOwnerKinds"`
+	MinPodLifetimeSeconds   *uint    `json:"minPodLifetimeSeconds"`
+	Reasons                 []string `json:"reasons"`
+	ExitCodes               []int32  `json:"exitCodes"`
+	IncludingInitContainers bool     `json:"includingInitContainers"`
+}
+
+type lifeTimeArgs struct {
+	podArgs                      `json:",inline"`
+	OwnerKinds                   *namespaces       `json:"ownerKinds"`
+	MaxPodLifeTimeSeconds        *uint             `json:"maxPodLifeTimeSeconds"`
+	States                       []string          `json:"states"`
+	Conditions                   []conditionFilter `json:"conditions"`
+	ExitCodes                    []int32           `json:"exitCodes"`
+	IncludingInitContainers      bool              `json:"includingInitContainers"`
+	IncludingEphemeralContainers bool              `json:"includingEphemeralContainers"`
+}
+
+type conditionFilter struct {
+	Type                              string `json:"type"`
+	Status                            string `json:"status"`
+	Reason                            string `json:"reason"`
+	MinTimeSinceLastTransitionSeconds *uint  `json:"minTimeSinceLastTransitionSeconds"`
+}
+
+type duplicatesArgs struct {
+	metav1.TypeMeta   `json:",inline"`
+	Namespaces        *namespaces `json:"namespaces"`
+	ExcludeOwnerKinds []string    `json:"excludeOwnerKinds"`
+}
+
+type spreadArgs struct {
+	podArgs                `json:",inline"`
+	Constraints            []corev1.UnsatisfiableConstraintAction `json:"constraints"`
+	TopologyBalanceNodeFit *bool                                  `json:"topologyBalanceNodeFit"`
+}
+
+type lowUtilizationArgs struct {
+	metav1.TypeMeta        `json:",inline"`
+	UseDeviationThresholds bool                `json:"useDeviationThresholds"`
+	Thresholds             Thresholds          `json:"thresholds"`
+	TargetThresholds       Thresholds          `json:"targetThresholds"`
+	NumberOfNodes          int                 `json:"numberOfNodes"`
+	MetricsUtilization     *metricsUtilization `json:"metricsUtilization"`
+	EvictableNamespaces    *namespaces         `json:"evictableNamespaces"`
+	EvictionLimits         *evictionLimits     `json:"evictionLimits"`
+}
+
+type metricsUtilization struct {
+	MetricsServer bool             `json:"metricsServer"`
+	Source        MetricsSource    `json:"source"`
+	Prometheus    *prometheusQuery `json:"prometheus"`
+}
+
+type prometheusQuery struct {
+	Query string `json:"query"`
+}
+
+type evictionLimits struct {
+	Node *uint `json:"node"`
+}
+
+type highUtilizationArgs struct {
+	metav1.TypeMeta     `json:",inline"`
+	Thresholds          Thresholds  `json:"thresholds"`
+	NumberOfNodes       int         `json:"numberOfNodes"`
+	EvictionModes       []string    `json:"evictionModes"`
+	EvictableNamespaces *namespaces `json:"evictableNamespaces"`
+}

@@ -1,0 +1,179 @@
+package policy
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/strictyaml"
+)
+
+// Policy is a complete and checked DeschedulerPolicy. Immutable.
+type Policy struct {
+	// Nodes selects the nodes whose pods are looked at; never nil.
+	Nodes labels.Selector
+	// Limits bound what one cycle may ask for.
+	Limits Limits
+	// GracePeriodSeconds overrides every evicted pod's own; nil leaves it, 0 kills at once.
+	GracePeriodSeconds *int64
+	// FailureEvents asks for a Kubernetes event for every eviction that failed.
+	FailureEvents bool
+	// Metrics are the sources of actual utilisation, each at most once.
+	Metrics []MetricsProvider
+	// Profiles run in order.
+	Profiles []Profile
+	// Warnings are lines about parts of the file that mean nothing.
+	Warnings []string
+}
+
+// MetricsSource names where actual utilisation comes from.
+type MetricsSource string
+
+// The sources, by their upstream names.
+const (
+	// KubernetesMetrics is metrics.k8s.io.
+	KubernetesMetrics MetricsSource = "KubernetesMetrics"
+	// PrometheusMetrics is a query to a Prometheus server.
+	PrometheusMetrics MetricsSource = "Prometheus"
+)
+
+// MetricsProvider is one source of actual utilisation.
+type MetricsProvider struct {
+	Source MetricsSource
+	// URL of the Prometheus server; empty for other sources.
+	URL string
+	// TokenSecret is the namespace and name of the secret with the server's token; nil
+	// uses the token of the process's own service account.
+	TokenSecret *SecretName
+}
+
+// SecretName names a secret.
+type SecretName struct{ Namespace, Name string }
+
+// Limits are counts per cycle; nil is unlimited and 0 means never.
+type Limits struct {
+	PerNode, PerNamespace, Total *uint
+}
+
+// Profile is a list of strategies with the protections they share.
+type Profile struct {
+	Name string
+	// Deschedule and Balance run in order; the Balance strategies of every profile come
+	// after the Deschedule strategies of every profile.
+	Deschedule, Balance []Strategy
+	Evictor             Evictor
+}
+
+// Strategy is one plugin that picks pods.
+type Strategy struct {
+	// Name is the plugin's, as metrics and messages show it.
+	Name string
+	Args Args
+}
+
+// Evictor are the arguments of DefaultEvictor: which pods must not be evicted.
+type Evictor struct {
+	// TargetNodes selects the nodes that NodeFit may find; never nil.
+	TargetNodes labels.Selector
+	// Labels selects pods, NamespaceLabels their namespaces; never nil.
+	Labels, NamespaceLabels labels.Selector
+	// PriorityThreshold and PriorityClass: pods of at least that priority are protected, on
+	// top of the critical ones. At most one is set.
+	PriorityThreshold *int32
+	PriorityClass     string
+	// NodeFit evicts only what fits another node. Nil is what the file leaves open: true
+	// for Berth (see WantsNodeFit), false for upstream.
+	NodeFit *bool
+	// MinReplicas protects pods whose only owner has fewer; below 2 it protects none.
+	MinReplicas uint
+	// MinPodAge protects pods that started less than this ago, or not yet; nil is off.
+	MinPodAge *time.Duration
+	// MandatoryNoEviction makes the annotation prefer-no-eviction binding.
+	MandatoryNoEviction bool
+	Protect             Protections
+	// StorageClasses narrows Protect.PVC to claims of these classes; empty means all.
+	StorageClasses []string
+}
+
+// WantsNodeFit reports whether a pod must have another place before it is evicted. Only an
+// explicit false lifts that.
+func (e *Evictor) WantsNodeFit() bool { return e.NodeFit == nil || *e.NodeFit }
+
+// Protections says which groups of pods are protected.
+type Protections struct {
+	LocalStorage, DaemonSet, SystemCritical, FailedBare bool // on unless disabled
+	PVC, WithoutPDB, ResourceClaims                     bool // off unless enabled
+}
+
+// Kinds lists the kinds of facts the policy decides on: each must have arrived completely
+// before a cycle may run. Sorted; pods and nodes always.
+func (p *Policy) Kinds() []events.Kind {
+	kinds := []events.Kind{events.KindPod, events.KindNode}
+	for i := range p.Profiles {
+		e := &p.Profiles[i].Evictor
+		if !e.NamespaceLabels.Empty() {
+			kinds = append(kinds, events.KindNamespace)
+		}
+		if e.PriorityClass != "" {
+			kinds = append(kinds, events.KindPriorityClass)
+		}
+		if e.Protect.WithoutPDB {
+			kinds = append(kinds, events.KindDisruptionBudget)
+		}
+		if e.Protect.PVC && len(e.StorageClasses) > 0 {
+			kinds = append(kinds, events.KindVolumeClaim)
+		}
+		if slices.ContainsFunc(p.Profiles[i].Deschedule, seesNamespaceLabels) {
+			kinds = append(kinds, events.KindNamespace)
+		}
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+// seesNamespaceLabels: terms of inter-pod anti-affinity may select namespaces.
+func seesNamespaceLabels(s Strategy) bool { return s.Name == PluginInterPodAntiAffinity }
+
+// Load reads the file at path. The error lists every mistake, one line each.
+func Load(path string) (*Policy, error) { return load(path, false) }
+
+// LoadStrict is Load for which every warning is a mistake.
+func LoadStrict(path string) (*Policy, error) { return load(path, true) }
+
+func load(path string, strict bool) (*Policy, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: descheduler policy: %w", path, err)
+	}
+	return parse(path, data, strict)
+}
+
+// Parse reads a policy from memory; file is what errors call it.
+func Parse(file string, data []byte) (*Policy, error) { return parse(file, data, false) }
+
+// ParseStrict is Parse for which every warning is a mistake.
+func ParseStrict(file string, data []byte) (*Policy, error) { return parse(file, data, true) }
+
+func parse(file string, data []byte, strict bool) (*Policy, error) {
+	r := &resolver{Report: &strictyaml.Report{File: file}, strict: strict}
+	raw := strictyaml.JSON(data, r.Report)
+	if raw == nil {
+		return nil, r.Err()
+	}
+	if err := r.checkType(raw); err != nil {
+		return nil, err
+	}
+	var in document
+	if !r.decodeEnvelope(raw, &in) {
+		return nil, r.Err()
+	}
+	out := r.policy(&in)
+	if err := r.Err(); err != nil {
+		return nil, err
+	}
+	return out, nil
+}

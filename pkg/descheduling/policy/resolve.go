@@ -1,0 +1,211 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-scheduler/berth/pkg/strictyaml"
+)
+
+const (
+	apiVersion    = "descheduler/v1alpha2"
+	apiVersionOld = "descheduler/v1alpha1"
+	kind          = "DeschedulerPolicy"
+)
+
+// resolver builds a Policy and collects what is wrong with the file and what means nothing.
+type resolver struct {
+	*strictyaml.Report
+	// strict makes every warning a mistake.
+	strict   bool
+	warnings []string
+}
+
+// checkType is asked before the document is decoded: another version has other fields.
+func (r *resolver) checkType(raw []byte) error {
+	var meta metav1.TypeMeta
+	if err := json.Unmarshal(raw, &meta); err != nil {
+		r.AddError(nil, "document", err)
+		return r.Err()
+	}
+	if meta.APIVersion == apiVersionOld && meta.Kind == kind {
+		return newOldVersion(r.File, raw)
+	}
+	if meta.APIVersion != apiVersion {
+		r.Add(field.NewPath("apiVersion"), meta.APIVersion, "want "+apiVersion)
+	}
+	if meta.Kind != kind {
+		r.Add(field.NewPath("kind"), meta.Kind, "want "+kind)
+	}
+	return r.Err()
+}
+
+// decodeEnvelope reads all but the plugins' arguments. Unknown keys in it mean nothing to
+// upstream, which is why they are only warned of.
+func (r *resolver) decodeEnvelope(raw []byte, in *document) bool {
+	envelope := &strictyaml.Report{}
+	if strictyaml.Decode(raw, in, nil, envelope) {
+		return true
+	}
+	usable := true
+	for _, m := range envelope.List() {
+		if m.Kind == field.ErrorTypeForbidden && !r.strict {
+			r.warnings = append(r.warnings, fmt.Sprintf("%s: %s: %s: no effect: %s", r.File, m.Field, m.Value, m.Accepted))
+			continue
+		}
+		r.Take(m)
+		usable = false
+	}
+	return usable
+}
+
+// policy records what cannot be accepted and builds the result, which is usable only when
+// nothing was recorded.
+func (r *resolver) policy(in *document) *Policy {
+	out := &Policy{
+		Nodes: r.nodeSelector(orZero(in.NodeSelector), field.NewPath("nodeSelector")),
+		Limits: Limits{
+			PerNode:      in.MaxNoOfPodsToEvictPerNode,
+			PerNamespace: in.MaxNoOfPodsToEvictPerNamespace,
+			Total:        in.MaxNoOfPodsToEvictTotal,
+		},
+		GracePeriodSeconds: in.GracePeriodSeconds,
+		FailureEvents:      orZero(in.EvictionFailureEventNotification),
+		Metrics:            r.metrics(in),
+	}
+	if in.GracePeriodSeconds != nil && *in.GracePeriodSeconds < 0 {
+		r.Add(field.NewPath("gracePeriodSeconds"), *in.GracePeriodSeconds, "want 0 or more seconds")
+	}
+	if len(in.Profiles) == 0 {
+		r.warn(field.NewPath("profiles"), "there are none: nothing will be evicted")
+	}
+	for i := range in.Profiles {
+		out.Profiles = append(out.Profiles, r.profile(&in.Profiles[i], field.NewPath("profiles").Index(i)))
+	}
+	for i := range out.Profiles {
+		r.checkSources(&out.Profiles[i], out.Metrics, field.NewPath("profiles").Index(i))
+	}
+	out.Warnings = r.warnings
+	return out
+}
+
+// warn says that a part of the file does nothing.
+func (r *resolver) warn(path *field.Path, what string) {
+	if r.strict {
+		r.Add(path, strictyaml.Words("no effect"), what)
+		return
+	}
+	r.warnings = append(r.warnings, fmt.Sprintf("%s: %s: no effect: %s", r.File, path, what))
+}
+
+// metrics reads the providers; the older metricsCollector is one of KubernetesMetrics.
+func (r *resolver) metrics(in *document) []MetricsProvider {
+	var out []MetricsProvider
+	at := field.NewPath("metricsProviders")
+	for i := range in.MetricsProviders {
+		p, here := &in.MetricsProviders[i], at.Index(i)
+		if slices.ContainsFunc(out, func(o MetricsProvider) bool { return o.Source == p.Source }) {
+			r.Add(here.Child("source"), string(p.Source), fmt.Sprintf(
+				"metric provider %q is already configured, each source can be configured only once", p.Source))
+			continue
+		}
+		out = append(out, r.provider(p, here))
+	}
+	if in.MetricsCollector == nil || !in.MetricsCollector.Enabled {
+		return out
+	}
+	if slices.ContainsFunc(out, func(o MetricsProvider) bool { return o.Source == KubernetesMetrics }) {
+		r.Add(field.NewPath("metricsCollector", "enabled"), true,
+			"it is not allowed to combine metrics provider when metrics collector is enabled")
+		return out
+	}
+	return append(out, MetricsProvider{Source: KubernetesMetrics})
+}
+
+func (r *resolver) provider(in *metricsProvider, path *field.Path) MetricsProvider {
+	out := MetricsProvider{Source: in.Source}
+	if in.Source != PrometheusMetrics {
+		if in.Source != KubernetesMetrics {
+			r.warn(path.Child("source"), fmt.Sprintf("no source is called %q", in.Source))
+		}
+		return out
+	}
+	at := path.Child("prometheus")
+	if in.Prometheus == nil {
+		r.Add(at, nil, "prometheus configuration is required when prometheus source is enabled")
+		return out
+	}
+	out.URL = in.Prometheus.URL
+	if out.URL == "" {
+		r.Add(at.Child("url"), out.URL, "prometheus URL is required when prometheus is enabled")
+	} else if _, err := url.Parse(out.URL); err != nil {
+		r.Add(at.Child("url"), out.URL, fmt.Sprintf("error parsing prometheus URL: %v", err))
+	}
+	if in.Prometheus.AuthToken == nil {
+		return out
+	}
+	secret, at := in.Prometheus.AuthToken.SecretReference, at.Child("authToken", "secretReference")
+	switch {
+	case secret == nil:
+		r.Add(at, nil, "prometheus authToken secret is expected to be set when authToken field is")
+	case secret.Name == "" || secret.Namespace == "":
+		r.Add(at, strictyaml.Words(secret.Namespace+"/"+secret.Name),
+			"prometheus authToken secret reference does not set both namespace and name")
+	default:
+		out.TokenSecret = &SecretName{Namespace: secret.Namespace, Name: secret.Name}
+	}
+	return out
+}
+
+// checkSources warns of a strategy whose source of utilisation is not configured: it cannot
+// run.
+func (r *resolver) checkSources(p *Profile, providers []MetricsProvider, path *field.Path) {
+	for i, s := range p.Balance {
+		low, ok := s.Args.(*LowUtilization)
+		if !ok || low.Source == "" {
+			continue
+		}
+		known := slices.ContainsFunc(providers, func(o MetricsProvider) bool { return o.Source == low.Source })
+		if !known {
+			r.warn(path.Child("plugins", "balance", "enabled").Index(i),
+				fmt.Sprintf("metricsProviders has no %s, which metricsUtilization asks for", low.Source))
+		}
+	}
+}
+
+func (r *resolver) nodeSelector(s string, path *field.Path) labels.Selector {
+	selector, err := labels.Parse(s)
+	if err != nil {
+		r.Add(path, s, "want a label selector, as in kubectl's --selector: "+err.Error())
+		return labels.Everything()
+	}
+	return selector
+}
+
+// labelSelector accepts none as everything.
+func (r *resolver) labelSelector(in *metav1.LabelSelector, path *field.Path) labels.Selector {
+	if in == nil {
+		return labels.Everything()
+	}
+	selector, err := metav1.LabelSelectorAsSelector(in)
+	if err != nil {
+		r.Add(path, strictyaml.Words("not a selector"),
+			fmt.Sprintf("failed to get label selectors from strategy's params: %v", err))
+		return labels.Everything()
+	}
+	return selector
+}
+
+func orZero[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}

@@ -1,0 +1,140 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const onlyThresholdingResources = "OnlyThresholdingResources"
+
+func (r *resolver) lowUtilization(c located) Args {
+	var in lowUtilizationArgs
+	if !r.decode(c, &in) {
+		return &LowUtilization{}
+	}
+	r.thresholds(in.Thresholds, "thresholds config is not valid: ", c.path.Child("thresholds"))
+	r.thresholds(in.TargetThresholds, "targetThresholds config is not valid: ", c.path.Child("targetThresholds"))
+	r.compareThresholds(&in, c.path)
+	out := &LowUtilization{
+		Thresholds: in.Thresholds, Targets: in.TargetThresholds, Deviation: in.UseDeviationThresholds,
+		NumberOfNodes:     in.NumberOfNodes,
+		ExcludeNamespaces: r.evictableNamespaces(in.EvictableNamespaces, c.path.Child("evictableNamespaces")),
+	}
+	if in.EvictionLimits != nil {
+		out.NodeLimit = in.EvictionLimits.Node
+	}
+	if in.MetricsUtilization != nil {
+		r.source(in.MetricsUtilization, out, c.path.Child("metricsUtilization"))
+	}
+	return out
+}
+
+func (r *resolver) highUtilization(c located) Args {
+	var in highUtilizationArgs
+	if !r.decode(c, &in) {
+		return &HighUtilization{}
+	}
+	r.thresholds(in.Thresholds, "", c.path.Child("thresholds"))
+	for i, mode := range in.EvictionModes {
+		if mode != onlyThresholdingResources {
+			r.Add(c.path.Child("evictionModes").Index(i), mode,
+				fmt.Sprintf("invalid eviction mode %s; want %s", mode, onlyThresholdingResources))
+		}
+	}
+	return &HighUtilization{
+		Thresholds: in.Thresholds, NumberOfNodes: in.NumberOfNodes,
+		OnlyThresholdResources: slices.Contains(in.EvictionModes, onlyThresholdingResources),
+		ExcludeNamespaces:      r.evictableNamespaces(in.EvictableNamespaces, c.path.Child("evictableNamespaces")),
+	}
+}
+
+func (r *resolver) thresholds(in Thresholds, prefix string, path *field.Path) {
+	if len(in) == 0 {
+		r.Add(path, nil, prefix+"no resource threshold is configured")
+	}
+	for _, name := range slices.Sorted(maps.Keys(in)) {
+		if percent := in[name]; percent < 0 || percent > 100 {
+			r.Add(path.Key(name), percent, prefix+fmt.Sprintf("%s threshold not in [0, 100] range", name))
+		}
+	}
+}
+
+// compareThresholds looks at two sets that are good on their own.
+func (r *resolver) compareThresholds(in *lowUtilizationArgs, path *field.Path) {
+	if len(in.Thresholds) == 0 || len(in.TargetThresholds) == 0 {
+		return
+	}
+	at := path.Child("targetThresholds")
+	names, targets := slices.Sorted(maps.Keys(in.Thresholds)), slices.Sorted(maps.Keys(in.TargetThresholds))
+	if !slices.Equal(names, targets) {
+		r.Add(at, targets, "thresholds and targetThresholds configured different resources")
+		return
+	}
+	for _, name := range names {
+		if !in.UseDeviationThresholds && in.Thresholds[name] > in.TargetThresholds[name] {
+			r.Add(at.Key(name), in.TargetThresholds[name],
+				fmt.Sprintf("thresholds' %s percentage is greater than targetThresholds'", name))
+		}
+	}
+}
+
+// evictableNamespaces may only exclude: every pod counts as usage.
+func (r *resolver) evictableNamespaces(in *namespaces, path *field.Path) []string {
+	if in == nil {
+		return nil
+	}
+	if len(in.Include) > 0 {
+		r.Add(path.Child("include"), in.Include, "only Exclude namespaces can be set, inclusion is not supported")
+	}
+	r.namespaceNames(in.Exclude, path.Child("exclude"))
+	return in.Exclude
+}
+
+// source reads where usage comes from. metricsServer is the older way to say
+// KubernetesMetrics.
+func (r *resolver) source(in *metricsUtilization, out *LowUtilization, path *field.Path) {
+	out.Source = in.Source
+	at := path.Child("source")
+	switch in.Source {
+	case KubernetesMetrics:
+		if in.MetricsServer {
+			r.Add(path.Child("metricsServer"), true,
+				fmt.Sprintf("it is not allowed to set both %q source and metricsServer", KubernetesMetrics))
+		}
+		if in.Prometheus != nil {
+			r.Add(path.Child("prometheus"), nil, fmt.Sprintf(
+				"prometheus configuration is not allowed to set when source is set to %q", KubernetesMetrics))
+		}
+	case PrometheusMetrics:
+		if in.Prometheus == nil || in.Prometheus.Query == "" {
+			r.Add(path.Child("prometheus", "query"), "",
+				fmt.Sprintf("prometheus query is required when metrics source is set to %q", PrometheusMetrics))
+			return
+		}
+		out.Query = in.Prometheus.Query
+		r.metricResource(out.Thresholds, "thresholds", at)
+		r.metricResource(out.Targets, "targetThresholds", at)
+	case "":
+		if !in.MetricsServer {
+			r.Add(at, "", "metrics source is empty; want KubernetesMetrics or Prometheus")
+		}
+	default:
+		if !in.MetricsServer {
+			r.Add(at, string(in.Source), "unrecognized metrics source; want KubernetesMetrics or Prometheus")
+		}
+	}
+	// Upstream asks for metricsServer before it looks at the source.
+	if in.MetricsServer {
+		out.Source = KubernetesMetrics
+	}
+}
+
+func (r *resolver) metricResource(in Thresholds, name string, path *field.Path) {
+	if _, ok := in[MetricResource]; !ok || len(in) != 1 {
+		r.Add(path, string(PrometheusMetrics), fmt.Sprintf("%s are expected to specify a single instance of %q resource, "+
+			"got %v instead", name, MetricResource, slices.Sorted(maps.Keys(in))))
+	}
+}

@@ -1,0 +1,192 @@
+package descheduling
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
+)
+
+// minNodes is the least number of nodes for which a run makes sense: with one, there is
+// nowhere else to go (upstream skips the cycle, too).
+const minNodes = 2
+
+// Candidate is a pod that a strategy would evict.
+type Candidate struct {
+	Pod *Pod
+	// Profile and Strategy that picked it.
+	Profile, Strategy string
+	// Reason in words, for people: "taint gpu:NoSchedule of node a is not tolerated".
+	Reason string
+}
+
+// Verdict is what became of a candidate.
+type Verdict uint8
+
+const (
+	// Kept: the pod stays; go on.
+	Kept Verdict = iota
+	// Accepted: the pod will be evicted, as far as this run is concerned.
+	Accepted
+	// NodeDone: nothing more may be taken from the candidate's node.
+	NodeDone
+	// Done: nothing more may be taken at all.
+	Done
+)
+
+// Offer decides about one candidate that no protection holds back. It returns the reason
+// against it, or nothing. It is called in the order in which strategies pick.
+type Offer func(Candidate, *Guard) Refusal
+
+// Input is everything a run depends on.
+type Input struct {
+	Cluster Cluster
+	Policy  *policy.Policy
+	// Usage is the actual utilisation, for strategies that ask for it.
+	Usage Usage
+	// Now is what ages of pods are measured by.
+	Now time.Time
+	// Upstream decides exactly as sigs.k8s.io/descheduler v0.36 would.
+	Upstream bool
+}
+
+// Refused says that a pod, picked by a strategy of a profile, is kept.
+type Refused struct {
+	Profile, Strategy, Namespace, Node string
+	Reason                             Refusal
+}
+
+// Outcome is what a run came to, beside what Offer accepted.
+type Outcome struct {
+	// Refused counts the pods kept, by who picked them and why.
+	Refused map[Refused]int
+	// Nodes is how many were looked at, Picked how many pods the strategies picked.
+	Nodes, Picked int
+	// Skipped says why there was no run, or is empty.
+	Skipped string
+	// Failed are strategies that could not run, with the reason.
+	Failed []Failure
+}
+
+// Failure is a strategy that could not run.
+type Failure struct {
+	Profile, Strategy string
+	Err               error
+}
+
+// Run lets every strategy of every profile pick once: first what deschedules, then what
+// balances.
+func Run(in Input, offer Offer) Outcome {
+	r := &run{
+		Input: in, offer: offer, view: NewView(in.Cluster, in.Policy.Nodes, in.Now),
+		out: Outcome{Refused: map[Refused]int{}},
+	}
+	r.out.Nodes = len(r.view.looked)
+	if r.out.Nodes < minNodes {
+		r.out.Skipped = fmt.Sprintf("%d ready nodes match the policy, at least %d are needed", r.out.Nodes, minNodes)
+		return r.out
+	}
+	guards := make([]*Guard, len(in.Policy.Profiles))
+	for i := range in.Policy.Profiles {
+		guards[i] = newGuard(&in.Policy.Profiles[i].Evictor, r.view, in.Upstream)
+	}
+	for i, p := range in.Policy.Profiles {
+		r.strategies(p.Name, p.Deschedule, guards[i])
+	}
+	for i, p := range in.Policy.Profiles {
+		r.strategies(p.Name, p.Balance, guards[i])
+	}
+	return r.out
+}
+
+// run is one Run under way.
+type run struct {
+	Input
+	offer Offer
+	view  *View
+	out   Outcome
+}
+
+// pass is one strategy of one profile.
+type pass struct {
+	*run
+	profile, strategy string
+	guard             *Guard
+}
+
+func (r *run) strategies(profile string, list []policy.Strategy, g *Guard) {
+	for _, s := range list {
+		p := &pass{run: r, profile: profile, strategy: s.Name, guard: g}
+		if err := p.pick(s.Args); err != nil {
+			r.out.Failed = append(r.out.Failed, Failure{Profile: profile, Strategy: s.Name, Err: err})
+		}
+	}
+}
+
+func (p *pass) pick(args policy.Args) error {
+	switch a := args.(type) {
+	case *policy.TooManyRestarts:
+		p.tooManyRestarts(a)
+	case *policy.PodLifeTime:
+		p.podLifeTime(a)
+	case *policy.FailedPods:
+		p.failedPods(a)
+	case *policy.Duplicates:
+		p.duplicates(a)
+	case *policy.NodeTaints:
+		p.nodeTaints(a)
+	case *policy.NodeAffinity:
+		p.nodeAffinity(a)
+	case *policy.InterPodAntiAffinity:
+		p.interPodAntiAffinity(a)
+	case *policy.TopologySpread:
+		p.topologySpread(a)
+	case *policy.LowUtilization:
+		return p.lowUtilization(a)
+	case *policy.HighUtilization:
+		return p.highUtilization(a)
+	default:
+		return fmt.Errorf("strategy %s: arguments of type %T: want those of one of %v", p.strategy, args, policy.Supported())
+	}
+	return nil
+}
+
+// try offers one pod unless a protection holds it back.
+func (p *pass) try(pod *Pod, reason string) Verdict {
+	p.out.Picked++
+	refusal := p.guard.refuse(pod)
+	if refusal == "" && pod.accepted {
+		refusal = AskedNow
+	}
+	if refusal == "" {
+		refusal = p.offer(Candidate{Pod: pod, Profile: p.profile, Strategy: p.strategy, Reason: reason}, p.guard)
+	}
+	if refusal == "" {
+		pod.accepted = true
+		return Accepted
+	}
+	p.out.Refused[Refused{
+		Profile: p.profile, Strategy: p.strategy, Namespace: pod.Namespace, Node: pod.NodeName, Reason: refusal,
+	}]++
+	switch refusal {
+	case NodeLimit:
+		return NodeDone
+	case TotalLimit:
+		return Done
+	default:
+		return Kept
+	}
+}
+
+// tryAll offers pods of one node in order and reports whether the pass is to go on.
+func (p *pass) tryAll(pods []*Pod, reason func(*Pod) string) bool {
+	for _, pod := range pods {
+		switch p.try(pod, reason(pod)) {
+		case NodeDone:
+			return true
+		case Done:
+			return false
+		}
+	}
+	return true
+}

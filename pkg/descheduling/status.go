@@ -1,0 +1,198 @@
+package descheduling
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
+)
+
+// What follows are the strategies that go by a pod's status alone: RemovePodsHavingTooManyRestarts,
+// RemoveFailedPods and PodLifeTime. The first tests are those that need only what pods share
+// (state.Pod.Status); times and counts of restarts are each pod's own and cost more.
+
+// statuses lists the statuses of containers that a strategy looks at.
+func statuses(s *corev1.PodStatus, initContainers, ephemeral bool) []corev1.ContainerStatus {
+	all := s.ContainerStatuses
+	if initContainers {
+		all = slices.Concat(all, s.InitContainerStatuses)
+	}
+	if ephemeral {
+		all = slices.Concat(all, s.EphemeralContainerStatuses)
+	}
+	return all
+}
+
+func waitsFor(list []corev1.ContainerStatus, reasons []string) bool {
+	return slices.ContainsFunc(list, func(c corev1.ContainerStatus) bool {
+		return c.State.Waiting != nil && slices.Contains(reasons, c.State.Waiting.Reason)
+	})
+}
+
+func endedBy(list []corev1.ContainerStatus, reasons []string) bool {
+	return slices.ContainsFunc(list, func(c corev1.ContainerStatus) bool {
+		return c.State.Terminated != nil && slices.Contains(reasons, c.State.Terminated.Reason)
+	})
+}
+
+func exitedWith(list []corev1.ContainerStatus, codes []int32) bool {
+	return slices.ContainsFunc(list, func(c corev1.ContainerStatus) bool {
+		return c.State.Terminated != nil && slices.Contains(codes, c.State.Terminated.ExitCode)
+	})
+}
+
+func ownedBy(owners []metav1.OwnerReference, kinds []string) bool {
+	return slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return slices.Contains(kinds, o.Kind) })
+}
+
+// tooManyRestarts takes, node by node, the pods that restarted most often first.
+func (p *pass) tooManyRestarts(args *policy.TooManyRestarts) {
+	inState := func(pod *Pod) bool {
+		s := pod.Status()
+		return len(args.States) == 0 || slices.Contains(args.States, string(s.Phase)) ||
+			waitsFor(statuses(s, args.InitContainers, false), args.States)
+	}
+	for _, n := range p.view.looked {
+		var picked []*Pod
+		restarts := map[*Pod]int32{}
+		for _, pod := range n.Pods {
+			if !args.Has(pod.Namespace, pod.Template.Labels) || !inState(pod) {
+				continue
+			}
+			own := pod.Object().Status
+			sum := int32(0)
+			for _, c := range statuses(&own, args.InitContainers, false) {
+				sum += c.RestartCount
+			}
+			if sum >= args.Threshold {
+				picked, restarts[pod] = append(picked, pod), sum
+			}
+		}
+		slices.SortStableFunc(picked, func(a, b *Pod) int { return cmp.Compare(restarts[b], restarts[a]) })
+		if !p.tryAll(picked, func(pod *Pod) string { return fmt.Sprintf("restarted %d times", restarts[pod]) }) {
+			return
+		}
+	}
+}
+
+// failedPods takes pods in phase Failed.
+func (p *pass) failedPods(args *policy.FailedPods) {
+	// An empty reason is none, whatever the list says.
+	reasons := slices.DeleteFunc(slices.Clone(args.Reasons), func(r string) bool { return r == "" })
+	picks := func(pod *Pod) bool {
+		s := pod.Status()
+		if s.Phase != corev1.PodFailed || !args.Has(pod.Namespace, pod.Template.Labels) ||
+			ownedBy(pod.Template.OwnerReferences, args.ExcludeOwnerKinds) {
+			return false
+		}
+		list := statuses(s, args.InitContainers, false)
+		reason := len(args.Reasons) == 0 || slices.Contains(reasons, s.Reason) ||
+			waitsFor(list, reasons) || endedBy(list, reasons)
+		return reason && (len(args.ExitCodes) == 0 || exitedWith(list, args.ExitCodes)) &&
+			olderThan(p.view.age(pod), args.MinSeconds)
+	}
+	for _, n := range p.view.looked {
+		picked := selectPods(n.Pods, picks)
+		if !p.tryAll(picked, func(pod *Pod) string { return "failed: " + cmp.Or(pod.Status().Reason, "no reason given") }) {
+			return
+		}
+	}
+}
+
+// olderThan: whole seconds count. A pod from the future is young. (What upstream reads its age
+// as depends on the processor.)
+func olderThan(age time.Duration, seconds uint) bool {
+	return uint(max(age, 0).Seconds()) >= seconds
+}
+
+func selectPods(pods []*Pod, picks func(*Pod) bool) []*Pod {
+	var picked []*Pod
+	for _, pod := range pods {
+		if picks(pod) {
+			picked = append(picked, pod)
+		}
+	}
+	return picked
+}
+
+// podLifeTime takes the oldest first, whatever their nodes.
+func (p *pass) podLifeTime(args *policy.PodLifeTime) {
+	var picked []*Pod
+	for _, n := range p.view.looked {
+		picked = append(picked, selectPods(n.Pods, func(pod *Pod) bool { return p.view.outlived(args, pod) })...)
+	}
+	slices.SortStableFunc(picked, func(a, b *Pod) int { return a.Created().Compare(b.Created().Time) })
+	for _, pod := range picked {
+		if p.try(pod, "is "+p.view.age(pod).Truncate(time.Second).String()+" old") == Done {
+			return
+		}
+	}
+}
+
+func (v *View) outlived(args *policy.PodLifeTime, pod *Pod) bool {
+	s := pod.Status()
+	switch {
+	case !args.Has(pod.Namespace, pod.Template.Labels) || !ownerKind(args.OwnerKinds, pod.Template.OwnerReferences):
+		return false
+	case len(args.States) > 0 && !inLifeState(args, s):
+		return false
+	case len(args.ExitCodes) > 0 && !exitedWith(statuses(s, args.InitContainers, false), args.ExitCodes):
+		return false
+	case args.MaxSeconds != nil && !v.olderThanMax(pod, *args.MaxSeconds):
+		return false
+	default:
+		return len(args.Conditions) == 0 || v.hasCondition(args.Conditions, pod)
+	}
+}
+
+func ownerKind(kinds policy.OwnerKinds, owners []metav1.OwnerReference) bool {
+	if len(kinds.Include) > 0 {
+		return ownedBy(owners, kinds.Include)
+	}
+	return !ownedBy(owners, kinds.Exclude)
+}
+
+func inLifeState(args *policy.PodLifeTime, s *corev1.PodStatus) bool {
+	list := statuses(s, args.InitContainers, args.EphemeralContainers)
+	return slices.Contains(args.States, string(s.Phase)) || slices.Contains(args.States, s.Reason) ||
+		waitsFor(list, args.States) || endedBy(list, args.States)
+}
+
+// olderThanMax: a pod from the future is not old.
+func (v *View) olderThanMax(pod *Pod, seconds uint) bool {
+	age := v.age(pod)
+	return age >= 0 && uint(age.Seconds()) > seconds
+}
+
+func (v *View) hasCondition(wanted []policy.PodCondition, pod *Pod) bool {
+	var own []corev1.PodCondition // with times, which the shared status has not
+	for i, c := range pod.Status().Conditions {
+		for _, w := range wanted {
+			if !conditionIs(&c, &w) {
+				continue
+			}
+			if w.MinSeconds == nil {
+				return true
+			}
+			if own == nil {
+				own = pod.Object().Status.Conditions
+			}
+			since := own[i].LastTransitionTime
+			idle := v.now.Sub(since.Time)
+			if !since.IsZero() && idle >= 0 && uint(idle.Seconds()) >= *w.MinSeconds {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func conditionIs(c *corev1.PodCondition, w *policy.PodCondition) bool {
+	agrees := func(want, is string) bool { return want == "" || want == is }
+	return agrees(w.Type, string(c.Type)) && agrees(w.Status, string(c.Status)) && agrees(w.Reason, c.Reason)
+}

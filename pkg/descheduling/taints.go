@@ -1,0 +1,45 @@
+package descheduling
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
+)
+
+// nodeTaints is RemovePodsViolatingNodeTaints.
+func (p *pass) nodeTaints(args *policy.NodeTaints) {
+	looksAt := func(t *corev1.Taint) bool { return regards(args, t) }
+	for _, n := range p.view.looked {
+		if !slices.ContainsFunc(n.Object.Spec.Taints, func(t corev1.Taint) bool { return looksAt(&t) }) {
+			continue
+		}
+		picked := selectPods(n.Pods, func(pod *Pod) bool {
+			return !pod.Terminal && args.Has(pod.Namespace, pod.Template.Labels) &&
+				!tolerates(pod.spec().Tolerations, n.Object.Spec.Taints, looksAt)
+		})
+		why := func(pod *Pod) string {
+			taint, _ := schedulingcorev1.FindMatchingUntoleratedTaint(
+				klog.Logger{}, n.Object.Spec.Taints, pod.spec().Tolerations, looksAt, true)
+			return "taint " + taint.ToString() + " of node " + n.Name + " is not tolerated"
+		}
+		if !p.tryAll(picked, why) {
+			return
+		}
+	}
+}
+
+// regards: effect NoExecute is the taint manager's, not ours.
+func regards(args *policy.NodeTaints, t *corev1.Taint) bool {
+	effect := t.Effect == corev1.TaintEffectNoSchedule ||
+		args.PreferNoSchedule && t.Effect == corev1.TaintEffectPreferNoSchedule
+	return effect && !names(args.Excluded, t) && (args.Included == nil || names(args.Included, t))
+}
+
+// names reports whether a list of "key" and "key=value" has the taint.
+func names(list []string, t *corev1.Taint) bool {
+	return slices.Contains(list, t.Key) || t.Value != "" && slices.Contains(list, t.Key+"="+t.Value)
+}

@@ -1,0 +1,164 @@
+package descheduling
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Annotations that users put on pods (sigs.k8s.io/descheduler) and where the kubelet got a
+// pod from.
+const (
+	// AnnotationEvict, with any value, lifts every protection of the evictor.
+	AnnotationEvict = "descheduler.alpha.kubernetes.io/evict"
+	// AnnotationNoEviction puts a pod last, or protects it when the policy makes it
+	// mandatory.
+	AnnotationNoEviction = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
+
+	annotationSource = "kubernetes.io/config.source"
+	sourceAPI        = "api"
+)
+
+// Cluster is what a run reads of the world; *state.Snapshot is one.
+type Cluster interface {
+	Nodes() iter.Seq[*state.Node]
+	PodsOnNode(name string) iter.Seq[*state.Pod]
+	Pods() iter.Seq[*state.Pod]
+	Objects(k events.Kind) iter.Seq[*state.Object]
+	ObjectByName(k events.Kind, namespace, name string) (*state.Object, bool)
+}
+
+// Pod is a pod with what strategies ask of it again and again.
+type Pod struct {
+	*state.Pod
+	Node *Node
+	// Forced: annotated with AnnotationEvict. Reluctant: with AnnotationNoEviction.
+	Forced, Reluctant bool
+	// Mirror and Static pods are the kubelet's own.
+	Mirror, Static bool
+
+	// accepted: some strategy of this run has got it.
+	accepted bool
+}
+
+// Node is a node with the pods on it.
+type Node struct {
+	*state.Node
+	// Pods by priority (low first), then namespace, name and UID; terminal ones as well.
+	Pods []*Pod
+
+	used *usage // what its running pods request; made when first needed
+}
+
+// View is the cluster as one run sees it. It is made for one run and one goroutine; what it
+// points to is shared and not changed.
+type View struct {
+	cluster Cluster
+	now     time.Time
+	// nodes are all ready ones, sorted by name; looked at are those that the policy selects.
+	nodes, looked []*Node
+	byName        map[string]*Node
+
+	demands map[*corev1.Pod]*demand
+	owners  map[string]uint
+	budgets map[string][]labels.Selector
+	terms   map[*corev1.Pod][]antiAffinityTerm
+	weights map[string][]int32 // of looked, by preferred terms
+}
+
+// NewView makes the picture of cluster at a time that pods' ages are measured by. Nodes that
+// are not ready are left out with all that is on them, as are pods on nodes that are not
+// known; of the others those that match are looked at.
+func NewView(cluster Cluster, nodes labels.Selector, now time.Time) *View {
+	v := &View{
+		cluster: cluster, now: now, byName: map[string]*Node{}, demands: map[*corev1.Pod]*demand{},
+		terms: map[*corev1.Pod][]antiAffinityTerm{}, weights: map[string][]int32{},
+	}
+	for n := range cluster.Nodes() {
+		if !Ready(n.Object) {
+			continue
+		}
+		node := &Node{Node: n}
+		for p := range cluster.PodsOnNode(n.Name) {
+			node.Pods = append(node.Pods, newPod(p, node))
+		}
+		slices.SortFunc(node.Pods, comparePods)
+		v.nodes, v.byName[n.Name] = append(v.nodes, node), node
+		if nodes.Matches(labels.Set(n.Object.Labels)) {
+			v.looked = append(v.looked, node)
+		}
+	}
+	return v
+}
+
+// Nodes are the nodes whose pods are looked at, by name.
+func (v *View) Nodes() []*Node { return v.looked }
+
+func newPod(p *state.Pod, n *Node) *Pod {
+	pod := &Pod{Pod: p, Node: n}
+	p.EachAnnotation(func(name, value string) {
+		switch name {
+		case AnnotationEvict:
+			pod.Forced = true
+		case AnnotationNoEviction:
+			pod.Reluctant = true
+		case corev1.MirrorPodAnnotationKey:
+			pod.Mirror = true
+		case annotationSource:
+			pod.Static = value != sourceAPI
+		}
+	})
+	return pod
+}
+
+// comparePods is the order of pods on a node. A pod without a priority counts as one of 0.
+func comparePods(a, b *Pod) int {
+	return cmp.Or(
+		cmp.Compare(a.Priority, b.Priority),
+		cmp.Compare(a.Namespace, b.Namespace),
+		cmp.Compare(a.Name, b.Name),
+		cmp.Compare(a.UID, b.UID),
+	)
+}
+
+// Ready reports whether pods of a node are looked at. One that makes no statement counts as
+// ready (upstream's nodeutil.IsReady).
+func Ready(n *corev1.Node) bool {
+	return !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
+	})
+}
+
+// spec is what the pod shares with others of its template.
+func (p *Pod) spec() *corev1.PodSpec { return &p.Template.Spec }
+
+// priority is the pod's own; ok is false when it has none.
+func (p *Pod) priority() (value int32, ok bool) {
+	if own := p.spec().Priority; own != nil {
+		return *own, true
+	}
+	return 0, false
+}
+
+// age in seconds since creation; negative when the clocks disagree.
+func (v *View) age(p *Pod) time.Duration { return v.now.Sub(p.Created().Time) }
+
+// replicas counts every pod of an owner, whatever its phase, on nodes or not.
+func (v *View) replicas(owner string) uint {
+	if v.owners == nil {
+		v.owners = map[string]uint{}
+		for p := range v.cluster.Pods() {
+			for i := range p.Template.OwnerReferences {
+				v.owners[string(p.Template.OwnerReferences[i].UID)]++
+			}
+		}
+	}
+	return v.owners[owner]
+}
