@@ -128,11 +128,11 @@ unit: ## Unit, property and contract tests of all modules (RUN=regexp, COUNT=n)
 
 .PHONY: race
 race: ## Unit tests under the race detector
-	@go test -race -p $(JOBS) -timeout 20m -run '$(RUN)' work
+	@go test -race -p $(JOBS) -timeout 40m -run '$(RUN)' work
 
 .PHONY: e2e
 e2e: build .cluster-programs ## End-to-end tests on a real API server, a few labs among them (RUN=regexp)
-	@go test -p 1 -tags e2e -count 1 -timeout 20m -run '$(RUN)' ./test/e2e/... ./test/chaos ./test/labs
+	@go test -p 1 -tags e2e -count 1 -timeout 40m -run '$(RUN)' ./test/e2e/... ./test/chaos ./test/labs
 
 # The labs to run, by folder of examples/labs, and the scheduler that has to do what they say.
 LABS ?= all
