@@ -102,6 +102,7 @@ func (r *reservation) outcome(c *Core, in Transacted, s step) (known bool) {
 	case in.Result == TxnUnknown:
 		r.fence.again = s
 		r.backOff(c)
+		r.leftUnanswered(c)
 		return false
 	default:
 		r.backOff(c)
@@ -159,10 +160,24 @@ func (r *reservation) releaseAnswered(c *Core, in Transacted) {
 	if !r.outcome(c, in, releasing) {
 		return
 	}
-	if in.Result != Applied {
-		r.advance(c) // still Fencing: release from the newer document; gone: nothing
+	if in.Result != Applied && !r.removed {
+		r.advance(c) // still Fencing: release from the newer document
 		return
 	}
+	r.tellReleased(c)
+}
+
+// leftUnanswered tells of a release whose answer was lost, once the ledger shows that the
+// entry has left: by that transaction, or by another binder's of the same fence.
+func (r *reservation) leftUnanswered(c *Core) {
+	if r.removed && r.op == 0 && r.fence.again == releasing {
+		r.fence.again = idle
+		r.tellReleased(c)
+	}
+}
+
+// tellReleased says how the fence ended.
+func (r *reservation) tellReleased(c *Core) {
 	if r.fence.after.NodeName != "" {
 		r.foundBound(c, r.fence.after, r.tries > 0)
 		return
