@@ -272,15 +272,25 @@ func healthy(facts *state.Snapshot, pdb *policyv1.PodDisruptionBudget) []string 
 	}
 	var out []string
 	for p := range facts.PodsIn(pdb.Namespace) {
-		if p.Described() && !p.Deleting && !p.Terminal && selector.Matches(labels.Set(p.Template.Labels)) && ready(p) {
+		if p.Described() && !p.Deleting && !p.Terminal && selector.Matches(labels.Set(p.Template.Labels)) && Ready(p) {
 			out = append(out, p.UID)
 		}
 	}
 	return out
 }
 
-func ready(p *state.Pod) bool {
+// Ready says whether a pod's condition says so.
+func Ready(p *state.Pod) bool {
 	return slices.ContainsFunc(p.Status().Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
+}
+
+// SparesUnready says whether a budget lets pods go that are not ready: it is about the others
+// alone, or has enough of them (registry/core/pod/storage/eviction.go).
+func SparesUnready(pdb *policyv1.PodDisruptionBudget) bool {
+	if p := pdb.Spec.UnhealthyPodEvictionPolicy; p != nil && *p == policyv1.AlwaysAllow {
+		return true
+	}
+	return pdb.Status.DesiredHealthy > 0 && pdb.Status.CurrentHealthy >= pdb.Status.DesiredHealthy
 }
