@@ -241,8 +241,11 @@ func (c *Core) nodesWith(node *state.NodeInfo) []*state.NodeInfo {
 }
 
 func (c *Core) sendPromotion(s standing, node *state.NodeInfo, concern *guard.Concern, out *Output) look {
-	followed := c.keepers(s.pod, node)
-	if concern.Together() && followed.waits {
+	var followed following
+	if concern.Together() {
+		followed = c.keepers(s.pod, node)
+	}
+	if followed.waits {
 		return lookAgain
 	}
 	guards, ready := c.demands(s.pod, concern, node, followed.first)
