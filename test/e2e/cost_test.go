@@ -19,7 +19,7 @@ import (
 
 var (
 	loadFor   = flag.Duration("load-for", time.Minute, "how long TestLedgerDoesNotGrow keeps pods coming and going")
-	loadEvery = flag.Duration("load-every", 0, "time from one wave of its pods to the next; 0: as soon as the last is bound")
+	loadEvery = flag.Duration("load-every", 0, "time from one wave of its pods to the next; 0: when the last is bound")
 )
 
 const (

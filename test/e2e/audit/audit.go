@@ -68,7 +68,8 @@ func (b *book) place(pod *corev1.Pod) []string {
 	taint, found := schedulinghelpers.FindMatchingUntoleratedTaint(
 		klog.Logger{}, b.node.Spec.Taints, pod.Spec.Tolerations, counts, false)
 	if found {
-		wrong = append(wrong, fmt.Sprintf("%s stands on %s and does not tolerate %s", name(pod), b.node.Name, taint.ToString()))
+		wrong = append(wrong, fmt.Sprintf("%s stands on %s and does not tolerate %s",
+			name(pod), b.node.Name, taint.ToString()))
 	}
 	for _, wanted := range hostPorts(pod) {
 		for _, taken := range slices.Collect(maps.Keys(b.ports)) {
