@@ -318,7 +318,8 @@ func (c *Core) decisionSeen(d events.Decision) {
 	switch d.Kind {
 	case events.DecisionPlaced:
 		c.hinted(key, d)
-	case events.DecisionUnplaceable, events.DecisionFailed, events.DecisionQuarantined:
+	case events.DecisionUnplaceable, events.DecisionFailed, events.DecisionQuarantined,
+		events.DecisionNominated, events.DecisionWithdrawn:
 		c.conditionWanted(d)
 	case events.DecisionUngate:
 		c.ungateWanted(d)
