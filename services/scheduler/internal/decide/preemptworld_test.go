@@ -50,7 +50,7 @@ func newArena(t *testing.T, seed uint64, shards int) *arena {
 }
 
 func ready(p *corev1.Pod) {
-	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 }
 
 func (a *arena) addBudget(app string, atLeast int) {
@@ -67,14 +67,18 @@ func (a *arena) addBudget(app string, atLeast int) {
 
 // count is what the disruption controller does.
 func (a *arena) count(b *policyv1.PodDisruptionBudget) {
-	healthy := int32(0)
-	for _, p := range a.pods {
-		if p.Labels["app"] == b.Name && p.Spec.NodeName != "" && p.DeletionTimestamp == nil {
-			healthy++
-		}
-	}
+	healthy := a.healthy(b.Name)
 	b.Status.CurrentHealthy, b.Status.DisruptionsAllowed = healthy, max(0, healthy-b.Status.DesiredHealthy)
 	a.publishBudget(b)
+}
+
+func (a *arena) healthy(app string) (n int32) {
+	for _, p := range a.pods {
+		if p.Labels["app"] == app && p.Spec.NodeName != "" && p.DeletionTimestamp == nil {
+			n++
+		}
+	}
+	return n
 }
 
 func (a *arena) publishBudget(b *policyv1.PodDisruptionBudget) {
@@ -128,13 +132,8 @@ func (a *arena) evict() {
 			continue
 		}
 		if b, covered := a.budgets[p.Labels["app"]]; covered {
-			healthy := 0
-			for _, other := range a.pods {
-				if other.Labels["app"] == b.Name && other.Spec.NodeName != "" && other.DeletionTimestamp == nil {
-					healthy++
-				}
-			}
-			if healthy-1 < int(b.Status.DesiredHealthy) {
+			healthy := a.healthy(b.Name)
+			if healthy-1 < b.Status.DesiredHealthy {
 				a.breaks("the eviction of %s exceeds budget %s: %d healthy, want %d", uid, b.Name, healthy, b.Status.DesiredHealthy)
 			}
 			b.Status.DisruptionsAllowed--
@@ -191,36 +190,39 @@ func (a *arena) watch() {
 			if ev.Deleted || !strings.HasPrefix(ev.Key, ledger.PrefixNode) {
 				continue
 			}
-			after, err := ledger.DecodeNodeDoc(ev.KV)
-			if err != nil {
-				a.t.Fatal(err)
-			}
-			before := a.docsBefore[after.NodeUID]
-			a.docsBefore[after.NodeUID] = after
-			found := slices.Concat(ledger.CheckDoc(after), ledger.CheckDisplaced(before, after))
-			if before.NodeUID != "" {
-				found = append(found, ledger.CheckSuccessor(before, after)...)
-			}
-			for _, v := range found {
-				a.breaks("revision %d: %v", ev.ModRevision, v)
-			}
-			for _, e := range after.Entries {
-				old, ok := before.Find(e.PodUID)
-				if ok && old.State == ledger.Held && e.State == ledger.Committed {
-					a.fulfilled[old.Plan] = true
-				}
-			}
-			for _, old := range before.Entries {
-				if old.State == ledger.Held && old.Role == ledger.RoleReservation {
-					if now, ok := after.Owner(old.Plan); ok && now.PodUID != old.PodUID {
-						a.displaced++
-					}
-				}
-			}
+			a.watchDoc(ev.KV)
 		}
 	}
 	for _, v := range ledger.CheckClaims(slices.Values(a.docs())) {
 		a.breaks("%v", v)
+	}
+}
+
+// watchDoc checks one step of one document.
+func (a *arena) watchDoc(kv ledger.KV) {
+	after, err := ledger.DecodeNodeDoc(kv)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	before := a.docsBefore[after.NodeUID]
+	a.docsBefore[after.NodeUID] = after
+	found := slices.Concat(ledger.CheckDoc(after), ledger.CheckDisplaced(before, after))
+	if before.NodeUID != "" {
+		found = append(found, ledger.CheckSuccessor(before, after)...)
+	}
+	for _, v := range found {
+		a.breaks("revision %d: %v", kv.ModRevision, v)
+	}
+	for _, old := range before.Entries {
+		if old.Role != ledger.RoleReservation || old.State != ledger.Held {
+			continue
+		}
+		if now, ok := after.Find(old.PodUID); ok && now.State == ledger.Committed {
+			a.fulfilled[old.Plan] = true
+		}
+		if now, ok := after.Owner(old.Plan); ok && now.PodUID != old.PodUID {
+			a.displaced++
+		}
 	}
 }
 
@@ -274,8 +276,8 @@ func (a *arena) play() {
 	for n := range nodes {
 		a.addNode(fmt.Sprintf("n%d", n), int64(room))
 		for i := range room {
-			name := fmt.Sprintf("low-%d-%d", n, i)
-			a.running(name, fmt.Sprintf("n%d", n), important(int32(a.rng.IntN(3))), ofApp(fmt.Sprintf("app%d", a.rng.IntN(3))), ready)
+			priority, app := int32(a.rng.IntN(3)), fmt.Sprintf("app%d", a.rng.IntN(3))
+			a.running(fmt.Sprintf("low-%d-%d", n, i), fmt.Sprintf("n%d", n), important(priority), ofApp(app), ready)
 		}
 	}
 	a.addBudget("app0", a.rng.IntN(3))
@@ -333,7 +335,7 @@ func (a *arena) finish() {
 	}
 	for _, d := range a.docs() {
 		for _, e := range d.Entries {
-			if e.State == ledger.Held && e.Role == ledger.RoleReservation || e.Role == ledger.RoleVictim && e.State != ledger.Evicting {
+			if e.Role == ledger.RoleReservation && e.State == ledger.Held || e.Role == ledger.RoleVictim && e.State == 0 {
 				a.breaks("%s of %s is left on %s: %+v", e.Role, e.PodUID, d.NodeName, e)
 			}
 		}
