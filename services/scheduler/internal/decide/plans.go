@@ -15,9 +15,11 @@ type plans struct {
 	// held are the holds of this shard's pods, by pod UID; byPlan finds them by plan.
 	held   map[string]*hold
 	byPlan map[string]*hold
-	// due are the holds to look at, by pod UID. orphans are plans that were this shard's and
+	// due are the holds to look at, by pod UID, queue those of them that are still to be looked
+	// at in this round. orphans are plans that were this shard's and
 	// have lost their hold, with claims left over.
 	due     map[string]struct{}
+	queue   []string
 	orphans map[string]struct{}
 	// promised are the nodes with holds of anybody's, by UID, each with the priority of the least
 	// important.
