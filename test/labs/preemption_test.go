@@ -161,8 +161,8 @@ func affinityVictim(l *lab) {
 		return
 	}
 	l.Logf("report says at once: %s", says)
-	l.says("report", `Required affinity ("app=store" by kubernetes.io/hostname) needs pod lab-affinity-victim/store on node `+
-		`affinity-victim-1, which has priority 10 and would have to go for this one (priority 100): raise its priority`)
+	l.says("report", `Required affinity ("app=store" by kubernetes.io/hostname) needs pod lab-affinity-victim/store on `+
+		`node affinity-victim-1, which has priority 10 and would have to go for this one (priority 100): raise its priority`)
 	l.stays("report")
 	l.wantEvicted(o, "batch")
 	l.clean(o)
@@ -300,7 +300,8 @@ func priorityInflation(l *lab) {
 			"this one (priority 1000).")
 	}
 	l.says("high-5", parts...)
-	const refused = `pods "high-6" is forbidden: exceeded quota: high-priority, requested: pods=1, used: pods=5, limited: pods=5`
+	const refused = `pods "high-6" is forbidden: exceeded quota: high-priority, requested: pods=1, used: pods=5, ` +
+		`limited: pods=5`
 	if said := l.next(); !strings.Contains(said, refused) {
 		l.Errorf("the API server says %q, want %q", said, refused)
 	}

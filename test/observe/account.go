@@ -6,6 +6,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -166,6 +167,17 @@ func (a *Account) Preempted() int {
 		victims[c.victim] = true
 	}
 	return len(victims)
+}
+
+// Bound is how many pods whose names begin so have been bound at some time.
+func (a *Account) Bound(prefix string) int {
+	n := 0
+	for _, p := range a.pods {
+		if p.node != "" && strings.HasPrefix(p.name, prefix) {
+			n++
+		}
+	}
+	return n
 }
 
 // Findings is all that is wrong so far. Whether an eviction was for nothing can only be said when

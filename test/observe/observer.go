@@ -54,7 +54,8 @@ func Start(ctx context.Context, client kubernetes.Interface) (*Observer, error) 
 
 func sources(client kubernetes.Interface) []source {
 	all := metav1.NamespaceAll
-	pods, budgets, events := client.CoreV1().Pods(all), client.PolicyV1().PodDisruptionBudgets(all), client.CoreV1().Events(all)
+	pods, events := client.CoreV1().Pods(all), client.CoreV1().Events(all)
+	budgets := client.PolicyV1().PodDisruptionBudgets(all)
 	return []source{
 		{"budgets", func(ctx context.Context) (string, []watch.Event, error) {
 			list, err := budgets.List(ctx, metav1.ListOptions{})
@@ -152,4 +153,11 @@ func (o *Observer) Preempted() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.mu.account.Preempted()
+}
+
+// Bound is Account.Bound.
+func (o *Observer) Bound(prefix string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.mu.account.Bound(prefix)
 }

@@ -36,7 +36,8 @@ func schedulerCommand() *cobra.Command {
 		Short: "Run kube-scheduler until Ctrl-C",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runPeer(cmd, flags, program{"kube-scheduler", instance}, func(path string, at place, port int) (process.Spec, error) {
+			of := program{"kube-scheduler", instance}
+			return runPeer(cmd, flags, of, func(path string, at place, port int) (process.Spec, error) {
 				peer.Path = path
 				return peer.Spec(at.cluster, at.dir, port)
 			})
@@ -60,7 +61,8 @@ func deschedulerCommand() *cobra.Command {
 		Short: "Run the descheduler once, or until Ctrl-C with --interval",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runPeer(cmd, flags, program{"descheduler", "descheduler"}, func(path string, at place, port int) (process.Spec, error) {
+			of := program{"descheduler", "descheduler"}
+			return runPeer(cmd, flags, of, func(path string, at place, port int) (process.Spec, error) {
 				peer.Path = path
 				return peer.Spec(at.cluster, at.dir, port)
 			})
