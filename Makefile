@@ -271,3 +271,12 @@ bench-queue: build .cluster-programs ## The queue: parked crowds, a million pend
 .PHONY: bench-e2e
 bench-e2e: build .cluster-programs .peer-programs ## Side by side with kube-scheduler on a real API server
 	@go run ./test/perf/cmd/benche2e --runs $(RUNS) --contenders $(CONTENDERS) --modes $(MODES) --out .build/bench
+
+# Pods of high priority that arrive where everything is full, and how full the nodes are.
+PREEMPTORS ?= 5000
+PREEMPTION_NODES ?= tools/cluster/examples/preemption-nodes.yaml
+
+.PHONY: bench-preemption-e2e
+bench-preemption-e2e: build .cluster-programs .peer-programs ## Preemptors on full nodes, beside kube-scheduler, on a real API server (PREEMPTORS=n)
+	@go run ./test/perf/cmd/benche2e --runs $(RUNS) --contenders $(CONTENDERS) --modes preempt --pods $(PREEMPTORS) \
+		--nodes $(PREEMPTION_NODES) --timeout 60m --out .build/bench/preemption
