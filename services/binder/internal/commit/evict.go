@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
@@ -71,9 +72,11 @@ func (r *Room) nominate(ctx context.Context, e decide.Nominate) decide.Answered 
 	if err != nil {
 		return decide.Answered{Op: e.Op, Result: decide.Refused, Problem: err.Error()}
 	}
-	_, answer := r.patch(ctx, e.Pod, body, "status")
+	obj, answer := r.patch(ctx, e.Pod, body, "status")
 	answer.Op = e.Op
-	if answer.Result != decide.Done && answer.Result != decide.Gone {
+	if answer.Result == decide.Done {
+		answer.ResourceVersion = state.NewPod(obj).ResourceVersion
+	} else if answer.Result != decide.Gone {
 		r.deps.Logger.Warn("nominated node not written",
 			"pod", ref(e.Pod), "node", e.NodeName, "result", answer.Result.String(), "error", answer.Problem)
 	}

@@ -92,7 +92,7 @@ type RemoveGate struct {
 }
 
 // Nominate writes status.nominatedNodeName of the pod, with UID as the precondition.
-// Answered by Answered: Done, Gone, Refused, Unknown.
+// Answered by Answered: Done with ResourceVersion, Gone, Refused, Unknown.
 type Nominate struct {
 	Op  OpID
 	Pod events.PodRef

@@ -111,7 +111,7 @@ type Answered struct {
 	// Pod as the API server returned it: after ReadPod and FencePod that were Done, and
 	// with the results of Bind that say so.
 	Pod *state.Pod
-	// ResourceVersion of the pod after PatchCondition, of the budget after ReadBudget.
+	// ResourceVersion of the pod after PatchCondition and Nominate, of the budget after ReadBudget.
 	ResourceVersion uint64
 	// Problem is the sentence for people; empty when Done.
 	Problem string

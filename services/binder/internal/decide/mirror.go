@@ -15,9 +15,12 @@ type mirror struct {
 	pod events.PodRef
 	// node is what the field should be, as long as the pod is held there; empty to clear.
 	node string
-	// wrote is the last name that was found or written.
-	wrote string
-	op    OpID
+	// wrote is the last name that was found or written, writtenRV the pod's resourceVersion
+	// after that; unsure: the write got no answer.
+	wrote     string
+	writtenRV uint64
+	unsure    bool
+	op        OpID
 	// sent is what the write under way makes of it.
 	sent string
 	pacing
@@ -41,7 +44,11 @@ func (c *Core) mirrorHold(doc ledger.NodeDoc, owner ledger.Entry) {
 }
 
 func (m *mirror) advance(c *Core) {
-	if m.op != 0 || c.facts.Cluster == nil || c.now.Before(m.due) || !c.mayAct(m.pod.UID) {
+	if m.op != 0 || c.facts.Cluster == nil || c.now.Before(m.due) {
+		return
+	}
+	if !c.holds(m.pod.UID) {
+		delete(c.mirrors, m.pod.UID) // another binder's now
 		return
 	}
 	p, known, gone := c.pod(m.pod.UID, 0)
@@ -49,7 +56,7 @@ func (m *mirror) advance(c *Core) {
 		delete(c.mirrors, m.pod.UID)
 		return
 	}
-	if !known {
+	if !known || c.draining {
 		return
 	}
 	current := p.Status().NominatedNodeName
@@ -61,9 +68,12 @@ func (m *mirror) advance(c *Core) {
 		m.wrote = m.node
 	case reserved && (m.wrote != m.node || current == ""):
 		m.write(c, m.node)
-	case !reserved && current != "" && current == m.wrote:
+	case reserved:
+	case current != "" && current == m.wrote, current == "" && m.unsure:
 		m.write(c, "")
-	case !reserved:
+	case p.ResourceVersion < m.writtenRV:
+		// The facts do not show our own write yet.
+	default:
 		delete(c.mirrors, m.pod.UID)
 	}
 }
@@ -79,9 +89,11 @@ func (m *mirror) answered(c *Core, in Input) {
 	if !ok {
 		return
 	}
-	if a.Result == Done && m.sent != "" {
+	if m.sent != "" && (a.Result == Done || a.Result == Unknown) {
 		m.wrote = m.sent
 	}
+	m.unsure = a.Result == Unknown
+	m.writtenRV = max(m.writtenRV, a.ResourceVersion)
 	// The facts show what came of it; until then, and after a refusal, it is not written again.
 	m.due = c.now.Add(c.limits.Idle)
 	if a.Result == Unknown {

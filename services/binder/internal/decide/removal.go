@@ -181,9 +181,10 @@ func (r *removal) deletes(c *Core) bool {
 	return ok && owner.Role == ledger.RoleReservation && !c.enforces(owner.SchedulerName, RuleBudgets)
 }
 
-// clear says whether nothing has to be asked before the eviction.
+// clear says whether nothing has to be asked before the eviction. One that was sent is not
+// repeated without a look at the pod.
 func (r *removal) clear(c *Core) bool {
-	return r.cleared || !r.covered(c) && r.open.IsZero()
+	return r.cleared || !r.covered(c) && !r.sent
 }
 
 func (r *removal) begin(c *Core, s removalStep) OpID {

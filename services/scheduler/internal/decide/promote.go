@@ -21,8 +21,9 @@ const (
 	// say that it has stopped does not (a node that is gone, a finalizer).
 	holdPatience = 3 * time.Minute
 	// refusedPatience is how long after an eviction of it has failed a plan may stay without
-	// another try: the binders have given up then.
-	refusedPatience = 30 * time.Second
+	// another try: binders take twice as long before they try again, and there may be better
+	// victims.
+	refusedPatience = 15 * time.Second
 	// defaultGrace is the grace period of pods that name none.
 	defaultGrace = 30 * time.Second
 	// secondLookAfter is how long a place is held before it is asked whether the pod has come
@@ -241,8 +242,11 @@ func (c *Core) nodesWith(node *state.NodeInfo) []*state.NodeInfo {
 }
 
 func (c *Core) sendPromotion(s standing, node *state.NodeInfo, concern *guard.Concern, out *Output) look {
-	followed := c.keepers(s.pod, node)
-	if concern.Together() && followed.waits {
+	var followed following
+	if concern.Together() {
+		followed = c.keepers(s.pod, node)
+	}
+	if followed.waits {
 		return lookAgain
 	}
 	guards, ready := c.demands(s.pod, concern, node, followed.first)
