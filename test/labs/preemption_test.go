@@ -50,22 +50,29 @@ func (l *lab) evicted(o *observe.Observer) []string {
 	return names
 }
 
-// wantEvicted compares the evictions so far with what was expected.
+// wantEvicted waits until the observer, which sees everything a little later, has seen these
+// evictions and no others.
 func (l *lab) wantEvicted(o *observe.Observer, want ...string) {
 	l.Helper()
-	if got := l.evicted(o); !slices.Equal(got, want) {
-		l.Errorf("evicted: %v, want %v", got, want)
-	}
+	l.eventually(within, fmt.Sprintf("evicted are %v", want), func(context.Context) (string, error) {
+		if got := l.evicted(o); !slices.Equal(got, want) {
+			return fmt.Sprint(got), nil
+		}
+		return "", nil
+	})
 }
 
-// clean checks that the observer has found nothing wrong.
+// clean waits until the observer finds nothing wrong. What was exceeded or evicted twice stays so;
+// what was evicted for nothing may turn out to have been for something.
 func (l *lab) clean(o *observe.Observer) {
 	l.Helper()
-	found, err := o.Findings()
-	l.no(err)
-	for _, f := range found {
-		l.Errorf("%s: %s", f.Kind, f.Text)
-	}
+	l.eventually(within, "the observer finds nothing wrong", func(context.Context) (string, error) {
+		found, err := o.Findings()
+		if len(found) > 0 {
+			return fmt.Sprint(found), err
+		}
+		return "", err
+	})
 }
 
 // wrong checks that the observer has found something of a kind, as it must of kube-scheduler.

@@ -180,7 +180,7 @@ func (a *Account) Bound(prefix string) int {
 	return n
 }
 
-// Findings is all that is wrong so far. Whether an eviction was for nothing can only be said when
+// Findings is all that is wrong so far, as far as the watches have come. Whether an eviction was for nothing can only be said when
 // whatever happens has happened.
 func (a *Account) Findings() []Finding {
 	found := slices.Clone(a.exceeded)
@@ -190,6 +190,9 @@ func (a *Account) Findings() []Finding {
 	}
 	for _, victim := range slices.Sorted(maps.Keys(byVictim)) {
 		claims := byVictim[victim]
+		if a.pods[victim] == nil {
+			continue // an event that came late, about one that had gone before the account began
+		}
 		if len(claims) > 1 {
 			found = append(found, Finding{EvictedTwice, fmt.Sprintf("%s was evicted for %d pods", a.name(victim), len(claims))})
 		}
