@@ -62,7 +62,8 @@ type contender struct {
 }
 
 var contenders = []contender{
-	{name: "kube-scheduler", start: startUpstream},
+	{name: "kube-scheduler", start: func(ctx context.Context, f *field) error { return startUpstream(ctx, f, each) }},
+	{name: "kube-scheduler-alone", start: func(ctx context.Context, f *field) error { return startUpstream(ctx, f, alone) }},
 	{name: "berth", start: startBerth},
 }
 
@@ -98,10 +99,14 @@ func (f *field) stop(ctx context.Context) error {
 	return errors.Join(append(errs, os.RemoveAll(f.dir))...)
 }
 
-func startUpstream(ctx context.Context, f *field) error {
+// each and alone are how profiles are spread over kube-schedulers: one has one, or one has all.
+var each, alone = [][]string{schedulers[:1], schedulers[1:]}, [][]string{schedulers}
+
+func startUpstream(ctx context.Context, f *field, spread [][]string) error {
 	peers := []harness.PeerConfig{}
-	for _, name := range schedulers {
-		config, err := f.file(name+".yaml", profiles(name))
+	for i, names := range spread {
+		name := fmt.Sprintf("kube-scheduler-%d", i)
+		config, err := f.file(name+".yaml", profiles(names...))
 		if err != nil {
 			return err
 		}

@@ -7,7 +7,8 @@
 // whose pods take their time to stop. kube-scheduler runs twice, as it does where teams have
 // schedulers of their own, each for the pods that name it; Berth gets the same two profiles in one
 // file and runs them with two shards. Both have a descheduler with the same policy, which wants the
-// pods with budgets too, because they have run for a while.
+// pods with budgets too, because they have run for a while. kube-scheduler-alone, which is not played
+// unless asked for, is one kube-scheduler with both profiles.
 //
 // Run it with `make duel`. Start reading at script.go, then duel.play.
 package main
@@ -69,7 +70,7 @@ func parse(args []string) (options, error) {
 	set.Int64Var(&o.seed, "seed", 1, "the first seed")
 	set.IntVar(&o.seeds, "seeds", 3, "how many seeds are played, counting up")
 	set.DurationVar(&o.length, "length", time.Minute, "how long pods arrive for in one play")
-	set.StringVar(&list, "contenders", strings.Join(contenderNames(), ","), "who plays, separated by commas")
+	set.StringVar(&list, "contenders", "kube-scheduler,berth", "who plays, separated by commas")
 	set.StringVar(&o.out, "out", "", "file for the report in Markdown; empty for standard output only")
 	if err := set.Parse(args); err != nil {
 		return o, err

@@ -38,7 +38,7 @@ func (d *duel) report(ctx context.Context, results []result) error {
 
 func markdown(version string, length time.Duration, results []result) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s; kube-scheduler v1.36.3 twice and descheduler v0.36.0. Pods arrive for %s.\n\n", version, length)
+	fmt.Fprintf(&b, "%s; kube-scheduler v1.36.3, descheduler v0.36.0. Pods arrive for %s.\n\n", version, length)
 	b.WriteString("| seed | who | arrived | bound | waiting at the end | evictions | for another pod |")
 	for _, kind := range kinds {
 		fmt.Fprintf(&b, " %s |", kind)
