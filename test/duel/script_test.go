@@ -65,7 +65,7 @@ func TestTheReportCountsByKind(t *testing.T) {
 }
 
 func TestBadCommandLines(t *testing.T) {
-	for args, want := range map[string]string{"--contenders=volcano": "kube-scheduler, berth", "--seeds=0": "at least 1"} {
+	for args, want := range map[string]string{"--contenders=volcano": "kube-scheduler-alone, berth", "--seeds=0": "at least 1"} {
 		if _, err := parse([]string{args}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", args, err, want)
 		}
