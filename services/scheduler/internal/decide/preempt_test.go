@@ -140,7 +140,8 @@ func TestPodIsNominatedAndPromoted(t *testing.T) {
 	if got := st.kinds(); !slices.Equal(got, []events.DecisionKind{events.DecisionNominated}) {
 		t.Fatalf("decisions %v, want it nominated", got)
 	}
-	if d := st.s.decisions[0]; !strings.HasPrefix(d.Message, "0/2 nodes are available: 2 Insufficient cpu.") || d.NodeName != "n1" {
+	const why = "0/2 nodes are available: 2 Insufficient cpu."
+	if d := st.s.decisions[0]; !strings.HasPrefix(d.Message, why) || d.NodeName != "n1" {
 		t.Errorf("nominated to %s: %q", d.NodeName, d.Message)
 	}
 	st.mark(p)
@@ -234,7 +235,8 @@ func TestGracefulIntruder(t *testing.T) {
 		t.Errorf("claims %+v, want the one there was", claims)
 	}
 	i := slices.IndexFunc(st.s.decisions, func(d events.Decision) bool { return d.Kind == events.DecisionWithdrawn })
-	if i < 0 || st.s.decisions[i].Pod.UID != p || !strings.Contains(st.s.decisions[i].Message, "priority 100, against 10") {
+	if i < 0 || st.s.decisions[i].Pod.UID != p ||
+		!strings.Contains(st.s.decisions[i].Message, "priority 100, against 10") {
 		t.Errorf("decisions %+v, want the displaced pod to be told why", st.s.decisions)
 	}
 	st.deletePod(v)
