@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/services/queue/queuecore"
 )
 
 // faults is what goes wrong at present.
@@ -17,9 +16,6 @@ type faults struct {
 	slow int
 	// leaderless is until when etcd has no leader.
 	leaderless time.Duration
-	// trimmed: retention has cut the log. forked: the newest snapshot stands for facts that
-	// the log has lost.
-	trimmed, forked bool
 }
 
 // begin draws how much goes wrong in a run.
@@ -164,47 +160,28 @@ func (w *world) compactAPI() error {
 	return nil
 }
 
-// loseTail drops facts that were acknowledged, as a power loss does. Once retention has cut
-// the log, the newest snapshot is as far back as it goes: see docs/simulation.md.
+// loseTail drops facts that were acknowledged, as a power loss does, whatever snapshots stand
+// for them. Nobody is told: what notices is what has been built to notice.
 func (w *world) loseTail() error {
 	last, err := w.log.Last(w.ctx, events.Facts)
 	if err != nil || last < 2 {
 		return err
 	}
 	after := last - 1 - uint64(w.rng.IntN(int(min(last-1, 8))))
-	kept, _, _, err := w.log.Latest(w.ctx, events.Facts)
-	if err != nil || w.faults.trimmed && after < kept {
-		return err
-	}
 	w.log.LoseTail(events.Facts, after)
-	w.faults.forked = w.faults.forked || after < kept
 	w.hit("lost tail of the facts")
-	w.disconnect()
 	w.tracef("the log loses facts %d to %d", after+1, last)
 	return nil
-}
-
-// disconnect is what the log's power loss is taken to do to its clients: nothing is under way
-// any more, and every writer looks where it stands. The second is kinder than the truth, see
-// docs/simulation.md.
-func (w *world) disconnect() {
-	w.lateAppends = nil
-	for _, q := range w.queues {
-		if q.round != nil {
-			q.round, q.cause = nil, queuecore.CauseRepair
-		}
-	}
 }
 
 // trim is retention: old facts go, if a snapshot stands for them.
 func (w *world) trim() error {
 	sequence, _, ok, err := w.log.Latest(w.ctx, events.Facts)
-	if err != nil || !ok || w.faults.forked {
+	if err != nil || !ok {
 		return err
 	}
 	w.log.Trim(events.Facts, sequence)
 	w.tracef("the log is cut at fact %d", sequence)
-	w.faults.trimmed = true
 	w.hit("old facts trimmed")
 	return nil
 }

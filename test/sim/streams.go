@@ -117,7 +117,7 @@ func (s *streams) take(from uint64) (follow.Batch, bool, error) {
 	switch {
 	case errors.As(err, &gap):
 		w.hit("gap in the facts")
-		s.history.Forget()
+		s.history.Missing(gap)
 		return follow.Batch{}, false, nil
 	case errors.Is(err, follow.ErrHistory):
 		w.hit("lost tail found by its epoch")
@@ -242,7 +242,7 @@ type factLog struct {
 
 // Append implements events.Log.
 func (l factLog) Append(
-	ctx context.Context, stream events.Stream, last uint64, msgs []events.Message,
+	ctx context.Context, stream events.Stream, last events.Tail, msgs []events.Message,
 ) (uint64, error) {
 	w := l.p.w
 	if w.mutant.append != nil {

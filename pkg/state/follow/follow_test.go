@@ -120,7 +120,7 @@ func write(t *testing.T, log *memlog.Log, facts ...events.SequencedFact) {
 	t.Helper()
 	for _, f := range facts {
 		msgs := []events.Message{events.EncodeFact(f.Fact)}
-		if _, err := log.Append(t.Context(), events.Facts, f.Sequence-1, msgs); err != nil {
+		if _, err := log.Append(t.Context(), events.Facts, events.Tail{Sequence: f.Sequence - 1}, msgs); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -288,7 +288,7 @@ func TestUndecodable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{})
 		msg := events.Message{Subject: "facts.pod.x", Header: events.Header{events.HeaderSchema: "99"}}
-		if _, err := log.Append(t.Context(), events.Facts, 0, []events.Message{msg}); err != nil {
+		if _, err := log.Append(t.Context(), events.Facts, events.Tail{}, []events.Message{msg}); err != nil {
 			t.Fatal(err)
 		}
 		out := make(chan follow.Batch, 1)

@@ -26,7 +26,7 @@ type flaky struct {
 
 var errFlaky = errors.New("no answer")
 
-func (f *flaky) Append(ctx context.Context, s events.Stream, last uint64, msgs []events.Message) (uint64, error) {
+func (f *flaky) Append(ctx context.Context, s events.Stream, last events.Tail, msgs []events.Message) (uint64, error) {
 	if f.appends > 0 {
 		f.appends--
 		return 0, errFlaky
@@ -57,11 +57,12 @@ func startWriter(t *testing.T, log *memlog.Log) *running {
 	r := &running{
 		t: t, log: &flaky{Log: log}, facts: make(chan events.Fact, 10), ended: make(chan error, 1), stop: cancel,
 	}
-	last, err := log.Last(ctx, events.Facts)
+	base, err := Anew(ctx, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := NewWriter(r.log, slog.New(slog.DiscardHandler), clock.RealClock{}, state.Position{Sequence: last, Epoch: 3}, 4)
+	base.Anew, base.Epoch = false, 3
+	w := NewWriter(r.log, slog.New(slog.DiscardHandler), clock.RealClock{}, base, 4)
 	go func() { r.ended <- w.Run(ctx, "list", r.facts) }()
 	synctest.Wait()
 	return r
@@ -195,7 +196,7 @@ func TestAnUnansweredAppendOverwrittenByAnother(t *testing.T) {
 		r.facts <- upsert("a")
 		synctest.Wait()
 		other := []events.Message{events.EncodeFact(upsert("other"))}
-		if _, err := log.Append(t.Context(), events.Facts, 1, other); err != nil {
+		if _, err := log.Append(t.Context(), events.Facts, events.Tail{Sequence: 1}, other); err != nil {
 			t.Fatal(err)
 		}
 		sleepFake(t)
