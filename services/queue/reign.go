@@ -26,14 +26,6 @@ const (
 	factWindow = 4 * events.MaxBatch
 	// retryPause is the wait before another candidacy, round or claim after an error.
 	retryPause = time.Second
-	// settleCheck is how often the log is asked for its end while the picture of it does
-	// not match.
-	settleCheck = 500 * time.Millisecond
-	// settleLimit is how long a picture that does not come to stand at the end of the log may
-	// stay as it is, before the round gives it up and tells of everything anew. A follower
-	// that can read moves far more often, and looks at least every five seconds whether what
-	// it has read still stands.
-	settleLimit = 30 * time.Second
 	// farewell bounds each thing a leader still does after it was told to stop (the last
 	// snapshot, resigning), and the question whether it still leads.
 	farewell = 5 * time.Second
@@ -161,7 +153,8 @@ func (q *Queue) claim(ctx context.Context, clusterUID string) error {
 
 // round makes the log true from its end on: under a new epoch, it publishes how the
 // cluster differs from what the log says, then what the watches tell. synced is called
-// when the log's readers have progress again.
+// when the log's readers have progress again. It ends when the log is not what the writer made
+// it, or cannot be followed.
 //
 // What a crash leaves behind: before the epoch opens, nothing; inside it, an open epoch,
 // in which no reader has progress until the next leader's round opens and ends another.
@@ -175,6 +168,7 @@ func (q *Queue) round(ctx context.Context, n commit.Round, cause string, synced 
 	writer := commit.NewWriter(q.deps.Log, q.logger, q.deps.Clock, base, epoch)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return writer.Run(ctx, cause, facts) })
+	group.Go(func() error { return q.followed(ctx) })
 	group.Go(func() error {
 		return q.cluster.Watch(ctx, intake.Round{
 			Base: picture, Cause: cause, Logger: logr.FromSlogHandler(q.logger.Handler()),
@@ -195,59 +189,6 @@ func (q *Queue) round(ctx context.Context, n commit.Round, cause string, synced 
 func open(s *state.Snapshot, epoch uint64) bool {
 	_, ok := s.Position().Progress(events.KindPod)
 	return ok && s.Position().Epoch == epoch
-}
-
-// settle returns the state at the very end of the log. While the picture is ahead of the
-// log, or of another history (a tail was lost), it waits until the follower has found that out
-// and started anew. If the follower does not get there, because retention has cut the log and
-// the snapshot stands for facts that are lost, it returns an empty state: the round then tells
-// of everything.
-func (q *Queue) settle(ctx context.Context) (*state.Snapshot, commit.Base, error) {
-	moved, at := q.deps.Clock.Now(), state.Position{}
-	for ctx.Err() == nil {
-		picture, base, err := q.atTheEnd(ctx)
-		if err == nil {
-			return picture, base, nil
-		}
-		var elsewhere *commit.DivergedError
-		p := q.position()
-		switch {
-		case !errors.As(err, &elsewhere):
-			q.logger.Warn("the log of facts does not answer", "error", err)
-			moved = q.deps.Clock.Now()
-		case p != at:
-			moved, at = q.deps.Clock.Now(), p
-		case q.deps.Clock.Since(moved) >= settleLimit:
-			q.logger.Error("the log of facts cannot be followed to its end, telling everything anew", "error", err)
-			if base, err = commit.Anew(ctx, q.deps.Log); err == nil {
-				return state.New().Snapshot(), base, nil
-			}
-		}
-		q.pause(ctx)
-	}
-	return nil, commit.Base{}, ctx.Err()
-}
-
-func (q *Queue) position() state.Position {
-	s, _ := q.applied.snapshot()
-	return s.Position()
-}
-
-// atTheEnd waits a little for the picture to stand at the end of the log. *commit.DivergedError
-// says that it does not, or that it is a picture of another history.
-func (q *Queue) atTheEnd(ctx context.Context) (*state.Snapshot, commit.Base, error) {
-	last, err := q.deps.Log.Last(ctx, events.Facts)
-	if err != nil {
-		return nil, commit.Base{}, err
-	}
-	wait, cancel := context.WithTimeout(ctx, settleCheck)
-	defer cancel()
-	picture, err := q.applied.await(wait, func(s *state.Snapshot) bool { return s.Position().Sequence == last })
-	if err != nil {
-		return nil, commit.Base{}, &commit.DivergedError{Expected: q.position().Sequence, Actual: last}
-	}
-	base, err := commit.Behind(ctx, q.deps.Log, picture.Position())
-	return picture, base, err
 }
 
 // send hands an input to the deciding goroutine; false if ctx ended first.

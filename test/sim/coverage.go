@@ -27,7 +27,7 @@ func Wanted() []string {
 		"crash of a queue", "crash of a scheduler", "crash of a binder",
 		"queue resigned", "shard drained", "binder drained",
 		"queue takes over", "queue deposed: session lost", "writer found the log diverged",
-		"round opened by list", "round opened by repair", "facts told anew",
+		"round opened by list", "round opened by repair", "facts told anew", "log not followed by its leader",
 		"bind: done", "bind: refused", "bind: moved",
 		"evict: done", "evict: gone", "evict: throttled",
 		"pod touched", "labels of a waiting pod changed", "pod ended",

@@ -38,9 +38,9 @@ type reign struct {
 	rounds    uint64
 	cause     string
 	round     *round
-	// moved is when the picture came to be at, while it was not at the end of the log.
-	moved time.Time
-	at    state.Position
+	// still is since when the picture has been at, while that was not the end of the log.
+	still time.Time
+	at    uint64
 }
 
 // round is one life of the watches: it makes the log true and keeps it so.
@@ -217,8 +217,16 @@ func (q *queueReplica) depose(why string) error {
 	return q.step(queuecore.StepDown{})
 }
 
-// settleLimit is how long a leader waits for a picture that does not get to the end of the log.
-const settleLimit = 5 * time.Second
+// stallLimit is how long a leader waits for a picture that does not get to the end of the log.
+const stallLimit = 5 * time.Second
+
+// stalled looks whether the picture has stood still for too long.
+func (q *queueReplica) stalled() bool {
+	if p := q.facts.Snapshot().Position().Sequence; q.still.IsZero() || q.at != p {
+		q.at, q.still = p, q.clock()
+	}
+	return q.clock().Sub(q.still) >= stallLimit
+}
 
 // settle is the picture that a round begins with: the one at the very end of the log, or
 // after a while an empty one. Nil: neither yet.
@@ -230,9 +238,7 @@ func (q *queueReplica) settle() (*state.Snapshot, queuecore.Base, error) {
 	switch {
 	case err == nil || !errors.As(err, &diverged):
 		return picture, base, err
-	case q.at != picture.Position() || q.moved.IsZero():
-		q.at, q.moved = picture.Position(), q.clock()
-	case q.clock().Sub(q.moved) >= settleLimit:
+	case q.stalled():
 		w.hit("facts told anew")
 		base, err = queuecore.Anew(w.ctx, w.log)
 		return state.New().Snapshot(), base, err
@@ -251,7 +257,7 @@ func (q *queueReplica) openRound() error {
 		return err
 	}
 	n := queuecore.Round{Term: q.term, Number: q.rounds}
-	q.rounds, q.moved = q.rounds+1, time.Time{}
+	q.rounds, q.still = q.rounds+1, time.Time{}
 	r := &round{
 		epoch: n.Epoch(base.Epoch), out: make(chan events.Fact, factRoom),
 		watched: map[events.Kind]uint64{},
@@ -288,11 +294,25 @@ func (q *queueReplica) stepWrite() error {
 	if err := q.wrote(q.round.writer.Store(q.w.ctx, q.round.out)); err != nil || q.round == nil {
 		return err
 	}
-	if q.round.failed != nil {
+	if q.round.failed != nil || !q.followed() {
 		q.round, q.cause = nil, queuecore.CauseRepair
 		return nil
 	}
 	return q.sync()
+}
+
+// followed says whether the log can be followed, as far as can be told by now.
+func (q *queueReplica) followed() bool {
+	last, err := q.w.log.Last(q.w.ctx, events.Facts)
+	if err != nil || last == q.facts.Snapshot().Position().Sequence {
+		q.still = time.Time{}
+		return true
+	}
+	if q.stalled() {
+		q.w.hit("log not followed by its leader")
+		return false
+	}
+	return true
 }
 
 // sync tells the core that it leads, once the readers of the log have progress.

@@ -38,14 +38,12 @@ type Base struct {
 // Behind returns the base of a round that continues from p, which must be the end of the log.
 // *DivergedError says that it is not, or that it is the end of another history.
 func Behind(ctx context.Context, log events.Log, p state.Position) (Base, error) {
-	if p.Sequence == 0 {
-		return Base{}, nil
-	}
 	b, err := end(ctx, log)
 	if err != nil {
 		return Base{}, err
 	}
-	if b.Tail.Sequence != p.Sequence || b.Epoch != p.Epoch || b.Tail.Subject == "" {
+	known := b.Tail.Subject != "" || p.Sequence == 0
+	if b.Tail.Sequence != p.Sequence || b.Epoch != p.Epoch || !known {
 		return Base{}, &DivergedError{Expected: p.Sequence, Actual: b.Tail.Sequence}
 	}
 	return b, nil
