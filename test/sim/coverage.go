@@ -24,6 +24,8 @@ func Wanted() []string {
 		"clock skew", "lease expired", "lease lost, rejoined",
 		"pause longer than the lease of a queue", "pause longer than the lease of a scheduler",
 		"pause longer than the lease of a binder",
+		"streams of a queue stalled", "streams of a scheduler stalled", "streams of a binder stalled",
+		"binder stalled after a refused bind",
 		"crash of a queue", "crash of a scheduler", "crash of a binder",
 		"queue resigned", "shard drained", "binder drained",
 		"queue takes over", "queue deposed: session lost", "writer found the log diverged",

@@ -93,6 +93,7 @@ func (w *world) goWrong() error {
 		func() error { w.anyProcess().base().crash(); return nil },
 		w.pause, w.cutOff, w.drain, w.etcdLeaderChange,
 		w.compact, w.compactAPI, w.loseTail, w.trim, w.jump, w.jump,
+		w.stall, w.stall,
 	}
 	return wrongs[w.rng.IntN(len(wrongs))]()
 }
@@ -116,6 +117,44 @@ func (w *world) pause() error {
 	}
 	w.tracef("%s pauses for %s", p.member(), d)
 	return nil
+}
+
+// stall leaves a process without news, and with slow calls, while its lease lives; another of
+// its kind may come meanwhile and take over what the first still holds in its own eyes.
+func (w *world) stall() error {
+	w.stallOne(w.anyProcess().base())
+	return nil
+}
+
+func (w *world) stallOne(p *proc) {
+	p.slow = w.now + time.Duration(200+w.rng.IntN(4000))*time.Millisecond
+	p.blind = p.slow + time.Duration(w.rng.IntN(2000))*time.Millisecond
+	w.hit("streams of a " + p.role + " stalled")
+	w.tracef("%s gets nothing through until %s, and hears nothing until %s", p.member(), p.slow, p.blind)
+	if w.chance(50) {
+		return
+	}
+	for _, other := range w.processes() {
+		if b := other.base(); b != p && b.role == p.role {
+			b.crash()
+			other.start()
+			w.tracef("%s starts", b.member())
+		}
+	}
+}
+
+// ambush is what hurts most when a bind has been refused: the binder stalls right there, and
+// for whoever has its partition next the node is no place any more.
+func (w *world) ambush(p *proc, nodeUID string) {
+	if !w.fault(10, "binder stalled after a refused bind") {
+		return
+	}
+	w.stallOne(p)
+	if n, ok := w.api.node(nodeUID); ok {
+		n = n.DeepCopy()
+		n.Spec.Unschedulable = true
+		w.api.put(events.KindNode, n)
+	}
 }
 
 // cutOff separates a process from one of the outside worlds.
@@ -198,7 +237,7 @@ func (w *world) heal() {
 	for _, p := range w.processes() {
 		b := p.base()
 		b.lag(0, 0)
-		b.stopped, b.cut = 0, [dependencies]time.Duration{}
+		b.stopped, b.blind, b.slow, b.cut = 0, 0, 0, [dependencies]time.Duration{}
 		if !b.up {
 			p.start()
 		}

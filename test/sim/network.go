@@ -64,7 +64,7 @@ func (w *world) stepCall() error {
 		return w.arriveLate(i, c)
 	case !c.alive():
 		return w.afterDeath(i, c)
-	case c.who.paused():
+	case c.who.paused(), w.now < c.who.slow:
 		return nil
 	case c.done:
 		w.drop(i)
