@@ -76,7 +76,7 @@ func (c *Core) sendDisplacement(s seeker, t takeover, out *Output) bool {
 	if s.concern.Together() {
 		followed = c.keepers(s.pod, t.node)
 	}
-	guards, ready := c.demands(s.pod, &s.concern, t.node, followed.first)
+	guards, ready := c.demands(&s.concern, t.node, followed.first)
 	if len(guards.missing) > 0 {
 		if err := c.ask(a, guards.missing); err != nil {
 			c.fail(a, err.Error(), out)
@@ -140,8 +140,8 @@ func (d *displacement) done(c *Core, revision int64, out *Output) {
 		Token: d.hold.Token.String(), PodResourceVersion: d.hold.PodRV,
 		FactSequence: c.store.Position().Sequence, LedgerRevision: revision,
 		NodeUID: d.node.UID, NodeName: d.node.Name,
-		Message: fmt.Sprintf("The place held for it on node %s went to pod %s, which is more important (priority %d, against %d).",
-			d.node.Name, by.Key(), by.Priority, d.hold.Priority),
+		Message: fmt.Sprintf("The place held for it on node %s went to pod %s, which is more important "+
+			"(priority %d, against %d).", d.node.Name, by.Key(), by.Priority, d.hold.Priority),
 	}
 	out.Decisions = append(out.Decisions, was)
 	c.report(PlanReport{What: PlanDisplaced, Pod: was.Pod, Node: d.node.Name, Detail: was.Message})

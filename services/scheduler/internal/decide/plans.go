@@ -200,10 +200,13 @@ func (c *Core) factsMoved(changes state.Changes) {
 	if len(changes.Pods) > 0 && p.budgets.claims {
 		p.budgets.stale = true
 	}
-	if len(p.held) == 0 {
+	if len(p.held)+len(p.loops.pairs) == 0 {
 		return
 	}
 	for _, pod := range changes.Pods {
+		if pod.After != nil && pod.After.NodeName != "" && pod.Before != nil && pod.Before.NodeName == "" {
+			p.loops.bound(pod.After)
+		}
 		uid := ""
 		if pod.After != nil {
 			uid = pod.After.UID
