@@ -58,6 +58,9 @@ func (w *world) stepAny() error {
 		return w.do(func() error { return w.cluster.act(w) })
 	}
 	w.landAppends(20)
+	if w.chance(20) {
+		w.disruptionController()
+	}
 	w.cluster.kubelets(w, 20)
 	return w.do(func() error { return nil })
 }

@@ -32,7 +32,7 @@ type proc struct {
 	// blind is until when its streams are silent, slow until when its calls do not get through,
 	// while its lease lives.
 	blind, slow time.Duration
-	cut     [dependencies]time.Duration
+	cut         [dependencies]time.Duration
 	// lagFacts and lagLedger are how likely one look at a stream finds nothing new.
 	lagFacts, lagLedger int
 	// skew and drift are its clock's: drift is per mille.
