@@ -41,7 +41,7 @@ func (p *pass) missesRequired(pod *Pod) bool {
 		return false
 	}
 	match, err := nodeaffinity.GetRequiredNodeAffinity(pod.Template).Match(pod.Node.Object)
-	return (err != nil || !match) && p.view.fitsAny(pod, p.view.looked)
+	return (err != nil || !match) && p.view.fitsAny(pod)
 }
 
 // prefersOther: some node is worth more to the pod, and it fits one that is; for upstream it
@@ -51,36 +51,60 @@ func (p *pass) prefersOther(pod *Pod) bool {
 	if a == nil || a.NodeAffinity == nil || len(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) == 0 {
 		return false
 	}
-	weights := p.view.preferences(a.NodeAffinity)
-	own := preference(a.NodeAffinity, pod.Node)
-	var better []*Node
-	for i, n := range p.view.looked {
-		if w := weights[i]; w > own && w > 0 {
-			better = append(better, n)
-		}
-	}
-	if len(better) == 0 {
+	w := p.view.wishOf(pod)
+	better := w.betterThan(w.weights[pod.Node], p.view.looked)
+	switch {
+	case len(better.nodes) == 0:
 		return false
+	case p.Upstream:
+		return p.view.fitsAny(pod)
+	default:
+		return p.view.fitsOther(pod, better)
 	}
-	if p.Upstream {
-		return p.view.fitsAny(pod, p.view.looked)
-	}
-	return p.view.fitsOther(pod, better)
 }
 
-// preferences are what each node looked at is worth, shared by pods with equal terms.
-func (v *View) preferences(a *corev1.NodeAffinity) []int32 {
-	key := (&corev1.NodeAffinity{
-		PreferredDuringSchedulingIgnoredDuringExecution: a.PreferredDuringSchedulingIgnoredDuringExecution,
-	}).String()
-	weights, known := v.weights[key]
-	if !known {
-		for _, n := range v.looked {
-			weights = append(weights, preference(a, n))
-		}
-		v.weights[key] = weights
+// wish is what each node looked at is worth to pods of equal preferred terms.
+type wish struct {
+	weights map[*Node]int32
+	// better are the nodes worth more than some weight, made when first needed.
+	better map[int32]*nodeList
+}
+
+// wishOf returns the wish of a pod that has preferred terms.
+func (v *View) wishOf(pod *Pod) *wish {
+	if w, known := v.wanted[pod.Template]; known {
+		return w
 	}
-	return weights
+	a := &corev1.NodeAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: pod.spec().Affinity.NodeAffinity.
+			PreferredDuringSchedulingIgnoredDuringExecution,
+	}
+	key := a.String()
+	w, known := v.wishes[key]
+	if !known {
+		w = &wish{weights: make(map[*Node]int32, len(v.looked)), better: map[int32]*nodeList{}}
+		for _, n := range v.looked {
+			w.weights[n] = preference(a, n)
+		}
+		v.wishes[key] = w
+	}
+	v.wanted[pod.Template] = w
+	return w
+}
+
+// betterThan lists the nodes that are worth something, and more than own.
+func (w *wish) betterThan(own int32, nodes []*Node) *nodeList {
+	list := w.better[own]
+	if list == nil {
+		list = &nodeList{}
+		for _, n := range nodes {
+			if worth := w.weights[n]; worth > own && worth > 0 {
+				list.nodes = append(list.nodes, n)
+			}
+		}
+		w.better[own] = list
+	}
+	return list
 }
 
 // preference is the sum of the weights of the preferred terms that the node matches. A term

@@ -231,8 +231,8 @@ func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spread
 	for _, d := range all {
 		total += len(d.pods)
 	}
-	b := balancer{view: p.view, mean: float64(total) / float64(len(all)), fitting: map[*Pod]bool{}}
-	b.wanting = p.wanting(rule, all, b.mean)
+	b := balancer{view: p.view, mean: float64(total) / float64(len(all))}
+	b.wanting = &nodeList{p.wanting(rule, all, b.mean)}
 	var moves []move
 	for i, j := 0, len(all)-1; i < j; {
 		if float64(len(all[j].pods)) <= b.mean {
@@ -245,7 +245,7 @@ func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spread
 			continue
 		}
 		high := all[j].pods
-		slices.SortStableFunc(high, func(x, y *Pod) int { return compareBool(b.fits(x), b.fits(y)) })
+		b.homelessFirst(high)
 		taken := high[len(high)-n:]
 		for _, pod := range taken {
 			if !args.NodeFit || b.fits(pod) {
@@ -265,17 +265,38 @@ type balancer struct {
 	view *View
 	mean float64
 	// wanting are the nodes of domains that were below the mean at first.
-	wanting []*Node
+	wanting *nodeList
+	// fitting remembers the answer about pods with anti-affinity, which is each one's own.
 	fitting map[*Pod]bool
 }
 
 func (b *balancer) fits(pod *Pod) bool {
+	if !pod.Kind.RequiredAntiAffinity {
+		return b.view.fitsOther(pod, b.wanting)
+	}
 	fit, known := b.fitting[pod]
 	if !known {
 		fit = b.view.fitsOther(pod, b.wanting)
+		if b.fitting == nil {
+			b.fitting = map[*Pod]bool{}
+		}
 		b.fitting[pod] = fit
 	}
 	return fit
+}
+
+// homelessFirst puts the pods that fit nowhere first, and else keeps the order.
+func (b *balancer) homelessFirst(pods []*Pod) {
+	var fitting []*Pod
+	kept := pods[:0]
+	for _, pod := range pods {
+		if b.fits(pod) {
+			fitting = append(fitting, pod)
+		} else {
+			kept = append(kept, pod)
+		}
+	}
+	copy(pods[len(kept):], fitting)
 }
 
 // step is how many pods go from a domain of size high to one of size low; 0 or less is none.

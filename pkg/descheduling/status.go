@@ -122,13 +122,21 @@ func selectPods(pods []*Pod, picks func(*Pod) bool) []*Pod {
 
 // podLifeTime takes the oldest first, whatever their nodes.
 func (p *pass) podLifeTime(args *policy.PodLifeTime) {
-	var picked []*Pod
-	for _, n := range p.view.looked {
-		picked = append(picked, selectPods(n.Pods, func(pod *Pod) bool { return p.view.outlived(args, pod) })...)
+	type old struct {
+		*Pod
+		created int64
 	}
-	slices.SortStableFunc(picked, func(a, b *Pod) int { return a.Created().Compare(b.Created().Time) })
-	for _, pod := range picked {
-		if p.try(pod, "is "+p.view.age(pod).Truncate(time.Second).String()+" old") == Done {
+	var picked []old
+	for _, n := range p.view.looked {
+		for _, pod := range n.Pods {
+			if p.view.outlived(args, pod) {
+				picked = append(picked, old{pod, pod.Created().Unix()})
+			}
+		}
+	}
+	slices.SortStableFunc(picked, func(a, b old) int { return cmp.Compare(a.created, b.created) })
+	for _, o := range picked {
+		if p.try(o.Pod, "is "+p.view.age(o.Pod).Truncate(time.Second).String()+" old") == Done {
 			return
 		}
 	}
