@@ -33,9 +33,11 @@ type family struct {
 
 // copies are the pods of one owner.
 type copies struct {
-	// count is all of them, extra those on a node beside the first there.
+	// count is all of them, extra those on a node beside the first there, on how many are on
+	// each node.
 	count int
 	extra map[*Node][]*Pod
+	on    map[*Node]int
 }
 
 // duplicates is RemoveDuplicates: pods of one owner are spread evenly over the nodes that
@@ -55,15 +57,32 @@ func (p *pass) duplicates(args *policy.Duplicates) {
 			if len(c.extra[n])+1 <= most {
 				continue
 			}
-			why := func(*Pod) string {
-				return fmt.Sprintf("one of %d pods of %s %s on node %s, of which each of %d nodes should have at most %d",
-					len(c.extra[n])+1, owner.kind, owner.name, n.Name, targets, most)
-			}
-			if !p.tryAll(c.extra[n][most-1:], why) {
+			reason := fmt.Sprintf("one of %d pods of %s %s on node %s, of which each of %d nodes should have at most %d",
+				len(c.extra[n])+1, owner.kind, owner.name, n.Name, targets, most)
+			if !p.thinOut(c, c.extra[n][most-1:], most, reason) {
 				return
 			}
 		}
 	}
+}
+
+// thinOut offers copies on one node, for which nodes with fewer than most are better, and
+// reports whether the pass is to go on.
+func (p *pass) thinOut(c *copies, pods []*Pod, most int, reason string) bool {
+	better := func(to string) bool { return c.on[p.view.byName[to]] < most }
+	for _, pod := range pods {
+		verdict, landing := p.propose(Candidate{Pod: pod, Reason: reason, Better: better})
+		switch verdict {
+		case NodeDone:
+			return true
+		case Done:
+			return false
+		case Accepted:
+			c.on[pod.Node]--
+			c.on[p.view.byName[landing]]++
+		}
+	}
+	return true
 }
 
 func (p *pass) findCopies(args *policy.Duplicates) map[ownerKey]*copies {
@@ -93,10 +112,11 @@ func (p *pass) findCopies(args *policy.Duplicates) map[ownerKey]*copies {
 
 func count(found map[ownerKey]*copies, owner ownerKey, pod *Pod, again bool) {
 	if found[owner] == nil {
-		found[owner] = &copies{extra: map[*Node][]*Pod{}}
+		found[owner] = &copies{extra: map[*Node][]*Pod{}, on: map[*Node]int{}}
 	}
 	c := found[owner]
 	c.count++
+	c.on[pod.Node]++
 	if again {
 		c.extra[pod.Node] = append(c.extra[pod.Node], pod)
 	}

@@ -13,13 +13,15 @@ import (
 func (p *pass) nodeAffinity(args *policy.NodeAffinity) {
 	for _, kind := range args.Types {
 		var picks func(*Pod) bool
-		why := func(pod *Pod) string { return "node " + pod.NodeName + " does not match its required node affinity" }
+		as := func(pod *Pod) Candidate {
+			return Candidate{Pod: pod, Reason: "node " + pod.NodeName + " does not match its required node affinity"}
+		}
 		switch kind {
 		case policy.RequiredNodeAffinity:
 			picks = p.missesRequired
 		case policy.PreferredNodeAffinity:
 			picks = p.prefersOther
-			why = func(pod *Pod) string { return "a node fits that it prefers to node " + pod.NodeName }
+			as = p.preferring
 		default:
 			continue
 		}
@@ -27,7 +29,7 @@ func (p *pass) nodeAffinity(args *policy.NodeAffinity) {
 			picked := selectPods(n.Pods, func(pod *Pod) bool {
 				return !pod.Terminal && args.Has(pod.Namespace, pod.Template.Labels) && picks(pod)
 			})
-			if !p.tryAll(picked, why) {
+			if !p.tryAll(picked, as) {
 				return
 			}
 		}
@@ -60,6 +62,15 @@ func (p *pass) prefersOther(pod *Pod) bool {
 		return p.view.fitsAny(pod)
 	default:
 		return p.view.fitsOther(pod, better)
+	}
+}
+
+// preferring is a candidate whose replacement should be on a node that it prefers.
+func (p *pass) preferring(pod *Pod) Candidate {
+	w := p.view.wishOf(pod)
+	return Candidate{
+		Pod: pod, Reason: "a node fits that it prefers to node " + pod.NodeName,
+		Better: func(to string) bool { return w.weights[p.view.byName[to]] > w.weights[pod.Node] },
 	}
 }
 

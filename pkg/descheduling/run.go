@@ -18,6 +18,9 @@ type Candidate struct {
 	Profile, Strategy string
 	// Reason in words, for people: "taint gpu:NoSchedule of node a is not tolerated".
 	Reason string
+	// Better reports whether the strategy would be content with the pod's replacement on a node,
+	// by name, as things stand now. Nil: anywhere will do that takes it.
+	Better func(node string) bool
 }
 
 // Verdict is what became of a candidate.
@@ -35,8 +38,9 @@ const (
 )
 
 // Offer decides about one candidate that no protection holds back. It returns the reason
-// against it, or nothing. It is called in the order in which strategies pick.
-type Offer func(Candidate, *Guard) Refusal
+// against it, or nothing, and the node where the replacement is expected if it looked for one.
+// It is called in the order in which strategies pick.
+type Offer func(Candidate, *Guard) (landing string, against Refusal)
 
 // Input is everything a run depends on.
 type Input struct {
@@ -48,6 +52,8 @@ type Input struct {
 	Now time.Time
 	// Upstream decides exactly as sigs.k8s.io/descheduler v0.36 would.
 	Upstream bool
+	// Kept, if set, is told of every candidate that stays, and why.
+	Kept func(Candidate, Refusal)
 }
 
 // Refused says that a pod, picked by a strategy of a profile, is kept.
@@ -151,37 +157,50 @@ func (p *pass) pick(args policy.Args) error {
 	return nil
 }
 
-// try offers one pod unless a protection holds it back.
+// try offers one pod that may go anywhere.
 func (p *pass) try(pod *Pod, reason string) Verdict {
+	verdict, _ := p.propose(Candidate{Pod: pod, Reason: reason})
+	return verdict
+}
+
+// propose offers a candidate unless a protection holds it back. The landing is empty when
+// nobody looked for one.
+func (p *pass) propose(c Candidate) (v Verdict, landing string) {
+	c.Profile, c.Strategy = p.profile, p.strategy
+	pod := c.Pod
 	p.out.Picked++
 	refusal := p.guard.refuse(pod)
 	if refusal == "" && pod.accepted {
 		refusal = AskedNow
 	}
 	if refusal == "" {
-		refusal = p.offer(Candidate{Pod: pod, Profile: p.profile, Strategy: p.strategy, Reason: reason}, p.guard)
+		landing, refusal = p.offer(c, p.guard)
 	}
 	if refusal == "" {
 		pod.accepted = true
-		return Accepted
+		return Accepted, landing
+	}
+	if p.Kept != nil {
+		p.Kept(c, refusal)
 	}
 	p.out.Refused[Refused{
 		Profile: p.profile, Strategy: p.strategy, Namespace: pod.Namespace, Node: pod.NodeName, Reason: refusal,
 	}]++
 	switch refusal {
 	case NodeLimit:
-		return NodeDone
+		return NodeDone, ""
 	case TotalLimit:
-		return Done
+		return Done, ""
 	default:
-		return Kept
+		return Kept, ""
 	}
 }
 
-// tryAll offers pods of one node in order and reports whether the pass is to go on.
-func (p *pass) tryAll(pods []*Pod, reason func(*Pod) string) bool {
+// tryAll offers pods of one node in order and reports whether the pass is to go on. as makes
+// the candidate of a pod when its turn comes.
+func (p *pass) tryAll(pods []*Pod, as func(*Pod) Candidate) bool {
 	for _, pod := range pods {
-		switch p.try(pod, reason(pod)) {
+		switch verdict, _ := p.propose(as(pod)); verdict {
 		case NodeDone:
 			return true
 		case Done:

@@ -27,6 +27,8 @@ type spreadRule struct {
 	tolerations *[]corev1.Toleration
 	// identity is equal for equal rules.
 	identity string
+	// sizes are the pods in each domain, as the moves accepted so far leave them.
+	sizes *sizes
 }
 
 // domain is one value of a rule's key with the pods there that the rule counts.
@@ -38,6 +40,7 @@ type domain struct {
 // move is a pod that a rule would move.
 type move struct {
 	pod    *Pod
+	rule   *spreadRule
 	reason string
 }
 
@@ -76,7 +79,13 @@ func (p *pass) topologySpread(args *policy.TopologySpread) {
 		if full[m.pod.Node] {
 			continue
 		}
-		switch p.try(m.pod, m.reason) {
+		if !p.Upstream && !m.rule.skewed(m.pod.Node) {
+			continue // what other rules moved was enough
+		}
+		verdict, landing := p.propose(Candidate{Pod: m.pod, Reason: m.reason, Better: p.evener(m)})
+		switch verdict {
+		case Accepted:
+			p.settle(namespaces[m.pod.Namespace].rules, m.pod, landing)
 		case NodeDone:
 			full[m.pod.Node] = true
 		case Done:
@@ -228,6 +237,7 @@ func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spread
 		return nil
 	}
 	total := 0
+	rule.sizes = newSizes(all)
 	for _, d := range all {
 		total += len(d.pods)
 	}
@@ -249,7 +259,7 @@ func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spread
 		taken := high[len(high)-n:]
 		for _, pod := range taken {
 			if !args.NodeFit || b.fits(pod) {
-				moves = append(moves, move{pod, fmt.Sprintf("%s %q has %d more pods than %q, at most %d are allowed",
+				moves = append(moves, move{pod, rule, fmt.Sprintf("%s %q has %d more pods than %q, at most %d are allowed",
 					rule.key, all[j].value, skew, all[i].value, rule.maxSkew)})
 			}
 		}

@@ -74,7 +74,10 @@ func (p *pass) tooManyRestarts(args *policy.TooManyRestarts) {
 			}
 		}
 		slices.SortStableFunc(picked, func(a, b *Pod) int { return cmp.Compare(restarts[b], restarts[a]) })
-		if !p.tryAll(picked, func(pod *Pod) string { return fmt.Sprintf("restarted %d times", restarts[pod]) }) {
+		as := func(pod *Pod) Candidate {
+			return Candidate{Pod: pod, Reason: fmt.Sprintf("restarted %d times", restarts[pod])}
+		}
+		if !p.tryAll(picked, as) {
 			return
 		}
 	}
@@ -98,7 +101,10 @@ func (p *pass) failedPods(args *policy.FailedPods) {
 	}
 	for _, n := range p.view.looked {
 		picked := selectPods(n.Pods, picks)
-		if !p.tryAll(picked, func(pod *Pod) string { return "failed: " + cmp.Or(pod.Status().Reason, "no reason given") }) {
+		as := func(pod *Pod) Candidate {
+			return Candidate{Pod: pod, Reason: "failed: " + cmp.Or(pod.Status().Reason, "no reason given")}
+		}
+		if !p.tryAll(picked, as) {
 			return
 		}
 	}

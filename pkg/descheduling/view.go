@@ -71,9 +71,9 @@ type View struct {
 	// templates and sorts hold the same traits, by template and by content.
 	templates map[*corev1.Pod]*traits
 	sorts     map[string]*traits
-	owners  map[string]uint
-	budgets map[string][]labels.Selector
-	terms   map[*corev1.Pod][]antiAffinityTerm
+	owners    map[string]uint
+	budgets   map[string][]labels.Selector
+	terms     map[*corev1.Pod][]antiAffinityTerm
 	// wishes by template and by content.
 	wishes map[string]*wish
 	wanted map[*corev1.Pod]*wish
