@@ -30,7 +30,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const taintPolicy = `{apiVersion: descheduler/v1alpha2, kind: DeschedulerPolicy, profiles: [{name: p,
+const taintPolicy = `{apiVersion: descheduler/v1alpha2, kind: DeschedulerPolicy,
+berth: {maxPerOwner: 100%, cooldown: 0s, waitForReady: false}, profiles: [{name: p,
 pluginConfig: [{name: RemovePodsViolatingNodeTaints}],
 plugins: {deschedule: {enabled: [RemovePodsViolatingNodeTaints]}}}]}`
 
