@@ -69,7 +69,7 @@ func (p *pass) drainNode(d *drain, n *bearing, pods []*Pod) bool {
 		if !known || slices.Contains(d.exclude, pod.Namespace) || !d.welcome(pod, p.Upstream) {
 			continue
 		}
-		verdict, landing := p.propose(Candidate{Pod: pod, Reason: d.why(n), Better: d.better(used)})
+		verdict, landing := p.propose(Candidate{Pod: pod, Reason: d.why(n), Better: d.better(n, used)})
 		switch verdict {
 		case Done:
 			return false
@@ -95,17 +95,24 @@ func (p *pass) drainNode(d *drain, n *bearing, pods []*Pod) bool {
 	return true
 }
 
-// better: one of the nodes with room, and it has room for this pod still.
-func (d *drain) better(used amounts) func(string) bool {
+// better: one of the nodes with room, which afterwards has no more than it may, or at least
+// less, for its size, than the pod's node has now.
+func (d *drain) better(from *bearing, used amounts) func(string) bool {
 	return func(node string) bool {
 		n, ok := d.byName[node]
 		if !ok || !d.counted {
 			return ok
 		}
 		return !slices.ContainsFunc(d.names, func(name corev1.ResourceName) bool {
-			return n.used[name]+used.of(name) > n.cap[name]
+			after := n.used[name] + used.of(name)
+			return after > n.cap[name] && !relieves(after, n.cap[name], from.used[name], from.cap[name])
 		})
 	}
+}
+
+// relieves: what is after of a limit is less than what is before of another.
+func relieves(after, limit, before, other int64) bool {
+	return float64(after)*float64(other) < float64(before)*float64(limit)
 }
 
 func (d *drain) add(landing string, used amounts) {
