@@ -95,24 +95,12 @@ func (p *pass) drainNode(d *drain, n *bearing, pods []*Pod) bool {
 	return true
 }
 
-// better: one of the nodes with room, which afterwards has no more than it may, or at least
-// less, for its size, than the pod's node has now.
+// better: one of the nodes with room, if it takes the pod.
 func (d *drain) better(from *bearing, used amounts) func(string) bool {
 	return func(node string) bool {
 		n, ok := d.byName[node]
-		if !ok || !d.counted {
-			return ok
-		}
-		return !slices.ContainsFunc(d.names, func(name corev1.ResourceName) bool {
-			after := n.used[name] + used.of(name)
-			return after > n.cap[name] && !relieves(after, n.cap[name], from.used[name], from.cap[name])
-		})
+		return ok && (!d.counted || n.takes(from, used, d.names))
 	}
-}
-
-// relieves: what is after of a limit is less than what is before of another.
-func relieves(after, limit, before, other int64) bool {
-	return float64(after)*float64(other) < float64(before)*float64(limit)
 }
 
 func (d *drain) add(landing string, used amounts) {

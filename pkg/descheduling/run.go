@@ -85,7 +85,7 @@ type Failure struct {
 func Run(in Input, offer Offer) Outcome {
 	r := &run{
 		Input: in, offer: offer, view: NewView(in.Cluster, in.Policy.Nodes, in.Now),
-		out: Outcome{Refused: map[Refused]int{}},
+		out: Outcome{Refused: map[Refused]int{}}, concerns: map[policy.Args]concern{},
 	}
 	r.out.Nodes = len(r.view.looked)
 	if r.out.Nodes < minNodes {
@@ -95,6 +95,9 @@ func Run(in Input, offer Offer) Outcome {
 	guards := make([]*Guard, len(in.Policy.Profiles))
 	for i := range in.Policy.Profiles {
 		guards[i] = newGuard(&in.Policy.Profiles[i].Evictor, r.view, in.Upstream)
+	}
+	if !in.Upstream {
+		r.concerned(guards)
 	}
 	for i, p := range in.Policy.Profiles {
 		r.strategies(p.Name, p.Deschedule, guards[i])
@@ -111,6 +114,10 @@ type run struct {
 	offer Offer
 	view  *View
 	out   Outcome
+	// concerns of strategies by their arguments, which are one pointer for each, and those in
+	// order.
+	concerns map[policy.Args]concern
+	order    []policy.Args
 }
 
 // pass is one strategy of one profile.
@@ -166,7 +173,7 @@ func (p *pass) try(pod *Pod, reason string) Verdict {
 // propose offers a candidate unless a protection holds it back. The landing is empty when
 // nobody looked for one.
 func (p *pass) propose(c Candidate) (v Verdict, landing string) {
-	c.Profile, c.Strategy = p.profile, p.strategy
+	c.Profile, c.Strategy, c.Better = p.profile, p.strategy, p.content(c.Pod, c.Better)
 	pod := c.Pod
 	p.out.Picked++
 	refusal := p.guard.refuse(pod)
@@ -178,6 +185,7 @@ func (p *pass) propose(c Candidate) (v Verdict, landing string) {
 	}
 	if refusal == "" {
 		pod.accepted = true
+		p.moved(pod, landing)
 		return Accepted, landing
 	}
 	if p.Kept != nil {

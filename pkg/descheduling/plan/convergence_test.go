@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	worlds = flag.Int("worlds", 50, "how many clusters to bring to rest")
+	worlds = flag.Int("worlds", 200, "how many clusters to bring to rest")
 	seed   = flag.Uint64("seed", 0, "seed of the first cluster; 0 draws one")
 )
 
