@@ -38,21 +38,26 @@ func (r *run) concerned(guards []*Guard) {
 	}
 }
 
-// content adds to what a strategy says of a node what the others say.
-func (r *run) content(pod *Pod, better func(string) bool) func(string) bool {
-	if better == nil || len(r.concerns) == 0 {
-		return better
+// content adds to what a strategy says of a node what the others say. Crowds are always
+// minded; that a node becomes full is better than a rule that stays broken.
+func (r *run) content(c Candidate) Candidate {
+	if c.Better == nil || len(r.concerns) == 0 {
+		return c
 	}
-	return func(name string) bool {
-		if !better(name) {
-			return false
-		}
-		to := r.view.byName[name]
-		return to == nil || !slices.ContainsFunc(r.order, func(a policy.Args) bool {
-			c, ok := r.concerns[a]
-			return ok && !c.welcomes(pod, to)
-		})
-	}
+	better := c.Better
+	c.Better = func(name string) bool { return better(name) && r.welcome(c.Pod, name, false) }
+	c.Best = func(name string) bool { return r.welcome(c.Pod, name, true) }
+	return c
+}
+
+// welcome asks the concerns about crowds, or those about levels.
+func (r *run) welcome(pod *Pod, name string, level bool) bool {
+	to := r.view.byName[name]
+	return to == nil || !slices.ContainsFunc(r.order, func(a policy.Args) bool {
+		c, ok := r.concerns[a]
+		_, isLevel := c.(*levels)
+		return ok && isLevel == level && !c.welcomes(pod, to)
+	})
 }
 
 // moved tells all concerns of a landing, if it is known.
@@ -128,14 +133,13 @@ func (l *levels) copied() []*bearing {
 	return all
 }
 
-// welcomes: the node does not become fuller than it may, nor than the pod's node is.
+// welcomes: the node does not become fuller than it may.
 func (l *levels) welcomes(pod *Pod, to *Node) bool {
-	from, at := l.byNode[pod.Node], l.byNode[to]
+	at := l.byNode[to]
 	used, known := l.pod(pod)
-	if from == nil || at == nil || !known || !l.counted {
-		return true
-	}
-	return at.takes(from, used, l.names)
+	return at == nil || !known || !l.counted || !slices.ContainsFunc(l.names, func(name corev1.ResourceName) bool {
+		return at.used[name]+used.of(name) > at.cap[name]
+	})
 }
 
 func (l *levels) moved(pod *Pod, to *Node) {

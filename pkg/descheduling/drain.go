@@ -10,8 +10,9 @@ import (
 // pkg/framework/plugins/nodeutilization evictPodsFromSourceNodes.)
 type drain struct {
 	*meter
-	// from is gone through in order; to have room for what is taken.
-	from, to []*bearing
+	// from is gone through in order; to have room for what is taken; others are nodes that may
+	// take some of it all the same.
+	from, to, others []*bearing
 	// exclude are namespaces whose pods stay.
 	exclude []string
 	// perNode is the most to take from a node; nil is no limit.
@@ -22,7 +23,7 @@ type drain struct {
 	picks func(*Pod) bool
 	why   func(*bearing) string
 
-	// room is what to have left together; taints are theirs, each set once; byName are they.
+	// room is what to have left together; taints are theirs, each set once; byName are they and the others.
 	room   amounts
 	taints [][]corev1.Taint
 	byName map[string]*bearing
@@ -30,8 +31,10 @@ type drain struct {
 
 func (p *pass) drain(d *drain) {
 	d.room, d.byName = amounts{}, make(map[string]*bearing, len(d.to))
-	for _, n := range d.to {
+	for _, n := range slices.Concat(d.to, d.others) {
 		d.byName[n.Name] = n
+	}
+	for _, n := range d.to {
 		for _, name := range d.names {
 			d.room[name] += n.cap[name] - n.used[name]
 		}
@@ -95,7 +98,7 @@ func (p *pass) drainNode(d *drain, n *bearing, pods []*Pod) bool {
 	return true
 }
 
-// better: one of the nodes with room, if it takes the pod.
+// better: one of the nodes with room, or of the others, if it takes the pod.
 func (d *drain) better(from *bearing, used amounts) func(string) bool {
 	return func(node string) bool {
 		n, ok := d.byName[node]

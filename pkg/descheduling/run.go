@@ -21,6 +21,9 @@ type Candidate struct {
 	// Better reports whether the strategy would be content with the pod's replacement on a node,
 	// by name, as things stand now. Nil: anywhere will do that takes it.
 	Better func(node string) bool
+	// Best reports whether of the better nodes this one makes no work for other strategies; nil
+	// if none does.
+	Best func(node string) bool
 }
 
 // Verdict is what became of a candidate.
@@ -173,7 +176,8 @@ func (p *pass) try(pod *Pod, reason string) Verdict {
 // propose offers a candidate unless a protection holds it back. The landing is empty when
 // nobody looked for one.
 func (p *pass) propose(c Candidate) (v Verdict, landing string) {
-	c.Profile, c.Strategy, c.Better = p.profile, p.strategy, p.content(c.Pod, c.Better)
+	c.Profile, c.Strategy = p.profile, p.strategy
+	c = p.content(c)
 	pod := c.Pod
 	p.out.Picked++
 	refusal := p.guard.refuse(pod)

@@ -261,7 +261,7 @@ func (p *pass) lowUtilization(args *policy.LowUtilization) error {
 	}
 	slices.SortStableFunc(over, func(a, b *bearing) int { return cmp.Compare(b.weight(), a.weight()) })
 	p.drain(&drain{
-		meter: &m, from: over, to: under, exclude: args.ExcludeNamespaces, perNode: args.NodeLimit,
+		meter: &m, from: over, to: under, others: all, exclude: args.ExcludeNamespaces, perNode: args.NodeLimit,
 		wants: func(n *bearing) bool {
 			return slices.ContainsFunc(m.names, func(name corev1.ResourceName) bool { return n.used[name] > n.cap[name] })
 		},

@@ -50,8 +50,8 @@ const (
 	over  = 60
 )
 
-// Policy is the file for the world's strategy, with extra lines of the top level and of the
-// evictor, in flow style.
+// Policy is the file for the world's strategy, with an extra line of the top level and extra
+// arguments of the evictor.
 func (w *World) Policy(top, evictor string) string {
 	args := map[string]string{
 		Low: fmt.Sprintf("{thresholds: {cpu: %d, memory: %d}, targetThresholds: {cpu: %d, memory: %d}}",
@@ -66,8 +66,11 @@ func (w *World) Policy(top, evictor string) string {
 	for _, name := range names {
 		configs = append(configs, fmt.Sprintf("{name: %s, args: %s}", name, args[name]))
 	}
-	return fmt.Sprintf(`{apiVersion: descheduler/v1alpha2, kind: DeschedulerPolicy, %s profiles: [{name: p,
-pluginConfig: [{name: DefaultEvictor, args: {%s}}, %s], plugins: {balance: {enabled: [%s]}}}]}`,
+	return fmt.Sprintf(`apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+%s
+profiles: [{name: p, pluginConfig: [{name: DefaultEvictor, args: {%s}}, %s], plugins: {balance: {enabled: [%s]}}}]
+`,
 		top, evictor, strings.Join(configs, ", "), strings.Join(names, ", "))
 }
 
@@ -186,8 +189,9 @@ func (w *World) Lives(name string) int { return w.lives[name] }
 // Recount begins to count lives anew.
 func (w *World) Recount() { clear(w.lives) }
 
-// Evict ends pods by name, and places what replaces them.
-func (w *World) Evict(names []string) error {
+// Evict ends pods by name, and places what replaces them: on the node that is kept for the
+// replacement of a name, if there is one.
+func (w *World) Evict(names []string, kept map[string]string) error {
 	for _, name := range names {
 		i := slices.IndexFunc(w.Pods, func(p *corev1.Pod) bool { return p.Name == name })
 		if i < 0 {
@@ -195,6 +199,7 @@ func (w *World) Evict(names []string) error {
 		}
 		w.Pods[i].DeletionTimestamp = &metav1.Time{Time: Began}
 		w.create(w.Pods[i], w.lives[name]+1)
+		w.Pods[len(w.Pods)-1].Spec.NodeName = kept[name]
 	}
 	err := w.placeAll()
 	w.Pods = slices.DeleteFunc(w.Pods, func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })

@@ -65,7 +65,7 @@ func TestConvergence(t *testing.T) {
 // settle runs cycles until one moves nothing.
 func settle(t *testing.T, w *deschedulingtest.World, profile *placement.Profile) (moves, cycles int) {
 	t.Helper()
-	p, err := policy.Parse("test", []byte(w.Policy("berth: {cooldown: 0s},", "")))
+	p, err := policy.Parse("test", []byte(w.Policy("berth: {cooldown: 0s}", "")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func settle(t *testing.T, w *deschedulingtest.World, profile *placement.Profile)
 			d.Kind = events.DecisionEvicted
 			history.Observe(d, at)
 		}
-		if err := w.Evict(names); err != nil {
+		if err := w.Evict(names, nil); err != nil {
 			t.Fatal(err)
 		}
 		moves += len(names)

@@ -73,9 +73,17 @@ func (g *ground) land(c *descheduling.Candidate, e *policy.Evictor) (*state.Node
 	own := g.byName[pod.NodeName]
 	leaving := g.leave(own, pod)
 	profile, replacement := g.Placement(pod.SchedulerName), g.replacementOf(pod)
-	to, refusal := g.choose(profile, replacement, func(n *state.Node) (takes, better bool) {
-		takes = n.Name != pod.NodeName && e.TargetNodes.Matches(labels.Set(n.Object.Labels))
-		return takes, takes && (c.Better == nil || c.Better(n.Name))
+	to, refusal := g.choose(profile, replacement, func(n *state.Node) grade {
+		switch {
+		case n.Name == pod.NodeName || !e.TargetNodes.Matches(labels.Set(n.Object.Labels)):
+			return unfit
+		case c.Better != nil && !c.Better(n.Name):
+			return fit
+		case c.Best != nil && !c.Best(n.Name):
+			return better
+		default:
+			return best
+		}
 	}, c.Better == nil)
 	if to == nil {
 		g.stay(own, pod, leaving)
@@ -87,54 +95,75 @@ func (g *ground) land(c *descheduling.Candidate, e *policy.Evictor) (*state.Node
 	return to.Node, ""
 }
 
-// choose picks the landing place of a replacement. The scheduler goes by its ranking alone:
-// unless the place is pinned, all nodes that share the first rank must be good ones. judge
-// tells whether a node is another one that may take the pod, and whether it is a better one.
+// grade is how good a node is that takes a replacement.
+type grade uint8
+
+const (
+	// unfit: it is the node to leave, or no target of the profile.
+	unfit grade = iota
+	// fit: the strategy that picked the pod gains nothing.
+	fit
+	// better for that strategy, and best for the others too.
+	better
+	best
+)
+
+// choose picks the landing place of a replacement: the first in the scheduler's ranking that is
+// best, or else better. The scheduler goes by its ranking alone: unless the place is pinned, or
+// anywhere will do, all nodes that share the first rank must be best.
 func (g *ground) choose(
-	profile *placement.Profile, replacement *state.Pod, judge func(*state.Node) (takes, better bool), anywhere bool,
+	profile *placement.Profile, replacement *state.Pod, judge func(*state.Node) grade, anywhere bool,
 ) (*state.NodeInfo, descheduling.Refusal) {
 	q := placement.Query{Pod: replacement}
 	result := g.engine.Evaluate(profile, q)
 	if result.Err != nil || result.FeasibleCount == 0 {
-		g.hopeless[replacement.Template] = g.changes
+		g.despair(replacement)
 		return nil, descheduling.FitsNowhere
 	}
-	best, fits := first(result.Feasible, judge)
-	if best == nil && result.FeasibleCount > len(result.Feasible) {
+	to, is := first(result.Feasible, judge)
+	if is < best && result.FeasibleCount > len(result.Feasible) {
 		q.Limit = -1
 		result = g.engine.Evaluate(profile, q)
-		best, fits = first(result.Feasible, judge)
+		to, is = first(result.Feasible, judge)
 	}
 	switch {
-	case !fits:
+	case is == unfit:
 		return nil, descheduling.FitsNowhere
-	case best == nil:
+	case is == fit:
 		return nil, NoBetterPlace
 	case g.Pinned || anywhere:
-		return best, ""
+		return to, ""
 	}
 	for _, s := range result.Feasible {
 		if s.Total != result.Feasible[0].Total {
 			break
 		}
-		if _, better := judge(s.Node.Node); !better {
+		if judge(s.Node.Node) < best {
 			return nil, WouldReturn
 		}
 	}
-	return best, ""
+	return to, ""
 }
 
-// first is the best-ranked node that is a better one; fits tells whether any other node takes
-// the pod.
-func first(ranked []placement.Scored, judge func(*state.Node) (takes, better bool)) (best *state.NodeInfo, fits bool) {
-	for _, s := range ranked {
-		takes, better := judge(s.Node.Node)
-		if better {
-			return s.Node, true
-		}
-		fits = fits || takes
+// despair: until something is planned, no pod of the template fits anywhere; unless it minds
+// which domain it leaves.
+func (g *ground) despair(replacement *state.Pod) {
+	if len(replacement.Template.Spec.TopologySpreadConstraints) == 0 {
+		g.hopeless[replacement.Template] = g.changes
 	}
-	return nil, fits
+}
+
+// first is the node that comes first of those of the highest grade.
+func first(ranked []placement.Scored, judge func(*state.Node) grade) (to *state.NodeInfo, highest grade) {
+	for _, s := range ranked {
+		if is := judge(s.Node.Node); to == nil || is > highest {
+			to, highest = s.Node, is
+		}
+		if highest == best {
+			break
+		}
+	}
+	return to, highest
 }
 
 // leave puts the terminating pod in the place of a pod, where it counts.
