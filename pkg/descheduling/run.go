@@ -201,7 +201,7 @@ func (p *pass) propose(c Candidate) (v Verdict, landing string) {
 	switch refusal {
 	case NodeLimit:
 		return NodeDone, ""
-	case TotalLimit:
+	case TotalLimit, CycleFull:
 		return Done, ""
 	default:
 		return Kept, ""

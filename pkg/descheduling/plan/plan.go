@@ -87,6 +87,9 @@ func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string
 	if r := p.limits.Refuse(pod.NodeName, pod.Namespace); r != "" {
 		return "", r
 	}
+	if most := p.Policy.Berth.MaxPerCycle; most > 0 && len(p.moves) >= most {
+		return "", descheduling.CycleFull
+	}
 	if r := p.owners.refuse(pod.Pod, owner); r != "" {
 		return "", r
 	}

@@ -20,6 +20,8 @@ const (
 	DefaultMaxCooldown = time.Hour
 	// DefaultMaxPerOwner is a share of the owner's pods, as a Deployment's own maxUnavailable.
 	DefaultMaxPerOwner = "25%"
+	// DefaultMaxPerCycle is what binders carry out in about the time between two cycles.
+	DefaultMaxPerCycle = 1000
 	// MaxCooldownLimit bounds maxCooldown: history is kept for twice as long.
 	MaxCooldownLimit = 12 * time.Hour
 )
@@ -37,6 +39,9 @@ type Berth struct {
 	// MaxPerOwner is how many pods of an owner may go at once: a number, or percents of its
 	// pods, rounded up.
 	MaxPerOwner intstr.IntOrString
+	// MaxPerCycle is how many pods a cycle evicts at most, on top of the limits of upstream; 0 is
+	// no limit.
+	MaxPerCycle int
 	// PauseDuringRollout keeps the pods of Deployments and StatefulSets that are rolling out.
 	PauseDuringRollout bool
 	// WaitForReady keeps an owner's pods until the replacements of those evicted last are ready.
@@ -59,6 +64,7 @@ type berthBlock struct {
 	Cooldown           *metav1.Duration    `json:"cooldown"`
 	MaxCooldown        *metav1.Duration    `json:"maxCooldown"`
 	MaxPerOwner        *intstr.IntOrString `json:"maxPerOwner"`
+	MaxPerCycle        *int                `json:"maxPerCycle"`
 	PauseDuringRollout *bool               `json:"pauseDuringRollout"`
 	WaitForReady       *bool               `json:"waitForReady"`
 	ExcludeNamespaces  *[]string           `json:"excludeNamespaces"`
@@ -67,6 +73,7 @@ type berthBlock struct {
 func (r *resolver) berth(raw []byte) Berth {
 	out := Berth{
 		Cooldown: DefaultCooldown, MaxCooldown: DefaultMaxCooldown, MaxPerOwner: intstr.FromString(DefaultMaxPerOwner),
+		MaxPerCycle: DefaultMaxPerCycle,
 		PauseDuringRollout: true, WaitForReady: true, ExcludeNamespaces: slices.Clone(defaultExcluded),
 	}
 	path := field.NewPath("berth")
@@ -78,6 +85,12 @@ func (r *resolver) berth(raw []byte) Berth {
 	if in.MaxPerOwner != nil {
 		out.MaxPerOwner = *in.MaxPerOwner
 		r.checkAtOnce(out.MaxPerOwner, path.Child("maxPerOwner"))
+	}
+	if in.MaxPerCycle != nil {
+		out.MaxPerCycle = *in.MaxPerCycle
+	}
+	if out.MaxPerCycle < 0 {
+		r.Add(path.Child("maxPerCycle"), out.MaxPerCycle, "want 0 (no limit) or more pods")
 	}
 	if in.PauseDuringRollout != nil {
 		out.PauseDuringRollout = *in.PauseDuringRollout
