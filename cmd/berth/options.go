@@ -11,13 +11,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	cliflag "k8s.io/component-base/cli/flag"
+
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 )
 
 // options are the flags shared by `berth up` and `berth run`.
 type options struct {
 	kubeconfig  string
 	config      string
-	policy      string
 	dataDir     string
 	httpAddress string
 	logLevel    string
@@ -30,7 +31,23 @@ type options struct {
 	tls           tlsFiles
 
 	replicas
-	deschedulerInterval time.Duration
+	descheduling descheduling
+}
+
+// descheduling is what the descheduler is told.
+type descheduling struct {
+	policy string
+	// strict takes what a policy is only warned about for a mistake.
+	strict   bool
+	interval time.Duration
+}
+
+// load reads the policy file.
+func (d descheduling) load() (*policy.Policy, error) {
+	if d.strict {
+		return policy.LoadStrict(d.policy)
+	}
+	return policy.Load(d.policy)
 }
 
 // natsFlags say which NATS keeps the log, and how often.
@@ -96,8 +113,10 @@ func (o *options) addBinders(f *pflag.FlagSet) {
 }
 
 func (o *options) addDescheduler(f *pflag.FlagSet) {
-	f.StringVar(&o.policy, "policy", "", "DeschedulerPolicy (descheduler/v1alpha2) file")
-	f.DurationVar(&o.deschedulerInterval, "descheduling-interval", 5*time.Minute,
+	f.StringVar(&o.descheduling.policy, "policy", "", "DeschedulerPolicy (descheduler/v1alpha2) file")
+	f.BoolVar(&o.descheduling.strict, "strict", false,
+		"refuse a policy with anything in it that would only be warned about: keys that have no effect")
+	f.DurationVar(&o.descheduling.interval, "descheduling-interval", 5*time.Minute,
 		"time between two descheduling cycles, e.g. 30s or 5m")
 }
 
@@ -112,8 +131,8 @@ func (o *options) validate() error {
 	if o.nats.replicas < 0 || o.nats.replicas > maxNATSReplicas {
 		return fmt.Errorf("--nats-replicas: %d: want 0 to %d", o.nats.replicas, maxNATSReplicas)
 	}
-	if o.deschedulerInterval < 0 {
-		return fmt.Errorf("--descheduling-interval: %s: want 0 or more", o.deschedulerInterval)
+	if o.descheduling.interval < 0 {
+		return fmt.Errorf("--descheduling-interval: %s: want 0 or more", o.descheduling.interval)
 	}
 	if o.httpAddress != "" {
 		if _, _, err := net.SplitHostPort(o.httpAddress); err != nil {

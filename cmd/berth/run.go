@@ -34,7 +34,7 @@ func newUpCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			run := []service{queueService, schedulerService, binderService}
-			if o.policy != "" {
+			if o.descheduling.policy != "" {
 				run = append(run, deschedulerService)
 			}
 			return o.run(cmd.Context(), run)

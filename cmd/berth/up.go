@@ -106,8 +106,8 @@ func (o *options) read(services []service) (inputs, error) {
 			return in, fmt.Errorf("--config: %w", err)
 		}
 	}
-	if o.policy != "" {
-		if in.policy, err = policy.Load(o.policy); err != nil {
+	if o.descheduling.policy != "" {
+		if in.policy, err = o.descheduling.load(); err != nil {
 			return in, fmt.Errorf("--policy: %w", err)
 		}
 	}
@@ -280,7 +280,7 @@ func (b *builder) binders(n int) error {
 func (b *builder) descheduler(o *options) error {
 	id := instanceID(deschedulerService)
 	d, err := descheduler.New(descheduler.Config{
-		ID: id, Policy: b.in.policy, Interval: o.deschedulerInterval, Profiles: b.in.config.Profiles,
+		ID: id, Policy: b.in.policy, Interval: o.descheduling.interval, Profiles: b.in.config.Profiles,
 	}, descheduler.Deps{
 		Log: b.st.log, Snapshots: b.st.log, Ledger: b.st.ledger,
 		Logger: b.logger.With("service", "descheduler", "member", id), Clock: b.clock,

@@ -6,7 +6,9 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
@@ -183,32 +185,21 @@ func objection(pod *corev1.Pod, node *corev1.Node) string {
 	if !selects(pod, node) {
 		return "that it does not select"
 	}
-	if node.Spec.Unschedulable && !tolerates(pod, corev1.Taint{
-		Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule,
-	}) {
-		return "that is cordoned"
+	taints := slices.Clone(node.Spec.Taints)
+	if node.Spec.Unschedulable {
+		taints = append(taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
-	for _, taint := range node.Spec.Taints {
-		if taint.Effect != corev1.TaintEffectPreferNoSchedule && !tolerates(pod, taint) {
-			return fmt.Sprintf("whose taint %s it does not tolerate", taint.ToString())
-		}
+	if taint, found := untolerated(pod, taints); found {
+		return fmt.Sprintf("whose taint %s it does not tolerate", taint.ToString())
 	}
 	return ""
 }
 
-func tolerates(pod *corev1.Pod, taint corev1.Taint) bool {
-	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
-		switch {
-		case t.Effect != "" && t.Effect != taint.Effect:
-			return false
-		case t.Key != "" && t.Key != taint.Key:
-			return false
-		case t.Operator == corev1.TolerationOpExists:
-			return true
-		default:
-			return t.Key != "" && (t.Operator == "" || t.Operator == corev1.TolerationOpEqual) && t.Value == taint.Value
-		}
-	})
+// untolerated is the first taint that keeps a pod away. The comparison operators of tolerations
+// are an alpha feature upstream and off.
+func untolerated(pod *corev1.Pod, taints []corev1.Taint) (taint corev1.Taint, found bool) {
+	return schedulinghelpers.FindMatchingUntoleratedTaint(klog.Logger{}, taints, pod.Spec.Tolerations,
+		func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }, false)
 }
 
 func objects(placements []*placement) []string {

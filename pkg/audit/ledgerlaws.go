@@ -110,7 +110,8 @@ func (a *replay) checkClaims(doc ledger.NodeDoc) {
 	}
 }
 
-// checkStep: a reservation moves forward only, and nothing else of it changes (S4).
+// checkStep: a reservation moves forward only, and nothing else of it changes but at a promotion
+// (S4).
 func (a *replay) checkStep(old, now ledger.Entry, before, after ledger.NodeDoc) {
 	if old.State != now.State {
 		forward := old.State == ledger.Held && now.State == ledger.Committed ||
@@ -122,6 +123,10 @@ func (a *replay) checkStep(old, now ledger.Entry, before, after ledger.NodeDoc) 
 		if now.State == ledger.Committed && forward {
 			a.commit(now, before, after)
 		}
+	}
+	if old.State == ledger.Held && now.State == ledger.Committed && now.Plan == "" && now.PodRV >= old.PodRV {
+		// Its plan is over, and the pod has been looked at again (T3).
+		old.Plan, old.PodRV = "", now.PodRV
 	}
 	old.State, old.Wanted = now.State, now.Wanted
 	if !reflect.DeepEqual(old, now) {

@@ -169,11 +169,8 @@ func countsIn(pod *corev1.Pod, rule *spreadRule, node *corev1.Node) bool {
 		}
 	}
 	if taints != nil && *taints == corev1.NodeInclusionPolicyHonor {
-		for _, taint := range node.Spec.Taints {
-			if taint.Effect != corev1.TaintEffectPreferNoSchedule && !tolerates(pod, taint) {
-				return false
-			}
-		}
+		_, repelled := untolerated(pod, node.Spec.Taints)
+		return !repelled
 	}
 	return true
 }

@@ -106,9 +106,6 @@ func NewView(cluster Cluster, nodes labels.Selector, now time.Time) *View {
 	return v
 }
 
-// Nodes are the nodes whose pods are looked at, by name.
-func (v *View) Nodes() []*Node { return v.looked }
-
 func newPod(p *state.Pod, n *Node) *Pod {
 	pod := &Pod{Pod: p, Node: n}
 	p.EachAnnotation(func(name, value string) {

@@ -7,6 +7,14 @@ const (
 	// DecisionPlaced: a shard committed a reservation; a hint for the binder, which acts
 	// only on what its own ledger watch shows.
 	DecisionPlaced DecisionKind = "placed"
+	// DecisionNominated: a shard holds a place on NodeName for a pod that fits nowhere yet, and
+	// has claimed what must go for it; Message is why it fits nowhere. A hint: the ledger says
+	// what is held. For the pod's condition, mirrors and people.
+	DecisionNominated DecisionKind = "nominated"
+	// DecisionWithdrawn: a place that was held for a pod has been given up or taken by a more
+	// important one, and the pod is tried again; Message says why. For people: the queue sees
+	// it in the ledger.
+	DecisionWithdrawn DecisionKind = "withdrawn"
 	// DecisionUnplaceable: no node fits now. The queue parks the pod by cause, the binder
 	// writes the condition and the event.
 	DecisionUnplaceable DecisionKind = "unplaceable"
@@ -70,7 +78,7 @@ type Decision struct {
 	LedgerRevision int64
 	// PodResourceVersion: see DecisionCondition; for others the one the decision used.
 	PodResourceVersion uint64
-	// NodeUID and NodeName: where (placed, bound, released, evict*).
+	// NodeUID and NodeName: where (placed, nominated, withdrawn, bound, released, evict*).
 	NodeUID, NodeName string
 	// Message is the human sentence: for DecisionUnplaceable the whole text in upstream's
 	// grammar (0/N nodes are available: …).

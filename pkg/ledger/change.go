@@ -121,21 +121,7 @@ func (c Change) guard(t *Txn) error {
 		return err
 	}
 	mover, _ := c.signed()
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		u := all[key]
-		if u.Compare {
-			t.Compares = append(t.Compares, Compare{Key: key, Target: ModRevision, Revision: u.Revision})
-		}
-		if !u.Put {
-			continue
-		}
-		value, err := encodeGuard(mover.PodUID, mover.Token)
-		if err != nil {
-			return err
-		}
-		t.Puts = append(t.Puts, Put{Key: key, Value: value})
-	}
-	return nil
+	return moveGuards(t, all, func(string) Entry { return mover })
 }
 
 // signed is the entry that the Sign is about.

@@ -67,7 +67,8 @@ type Entry struct {
 	// PodRV is the pod's resourceVersion the decision used: the bind's precondition.
 	PodRV uint64
 	Token Token
-	// Shard is the member that made the entry.
+	// Shard is the member that made the entry; of a claim that is Evicting, the one that sends
+	// the evictions.
 	Shard string
 	// SchedulerName is the pod's profile, so that any binder can report in its name.
 	SchedulerName string

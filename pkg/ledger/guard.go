@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -69,6 +71,26 @@ func mergeGuards(all map[string]GuardUse, uses []GuardUse) error {
 			}
 		}
 		all[u.Key] = u
+	}
+	return nil
+}
+
+// moveGuards adds the compares and puts of merged uses, in the order of their keys. The value of a
+// guard names the pod that moves it.
+func moveGuards(t *Txn, all map[string]GuardUse, mover func(key string) Entry) error {
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		u := all[key]
+		if u.Compare {
+			t.Compares = append(t.Compares, Compare{Key: key, Target: ModRevision, Revision: u.Revision})
+		}
+		if !u.Put {
+			continue
+		}
+		value, err := encodeGuard(mover(key).PodUID, mover(key).Token)
+		if err != nil {
+			return err
+		}
+		t.Puts = append(t.Puts, Put{Key: key, Value: value})
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func Losers(b PlaceBatch, r TxnResult) (Lost, error) {
 		return Lost{Applied: true, AppliedAt: r.Revision}, nil
 	}
 	lost := Lost{}
-	lost.mandate(Mandate{Epochs: b.Epochs, TermRegistryRevision: b.TermRegistryRevision}, r)
+	lost.mandate(b.mandate(), r)
 	for _, n := range b.Needs {
 		lost.guards(n.Guards, r)
 	}

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -51,16 +50,15 @@ func (b PlaceBatch) Txn() (Txn, error) {
 	if err := b.check(); err != nil {
 		return Txn{}, err
 	}
-	t, err := Replace(b.Docs...)
+	var t Txn
+	if err := b.mandate().compare(&t); err != nil {
+		return Txn{}, err
+	}
+	docs, err := Replace(b.Docs...)
 	if err != nil {
 		return Txn{}, err
 	}
-	first := make([]Compare, 0, len(b.Epochs)+1+len(t.Compares))
-	for _, p := range slices.Sorted(maps.Keys(b.Epochs)) {
-		first = append(first, Compare{Key: KeyOwn(p), Target: CreateRevision, Revision: b.Epochs[p]})
-	}
-	first = append(first, Compare{Key: KeyTermRegistry, Target: ModRevision, Revision: b.TermRegistryRevision})
-	t.Compares = append(first, t.Compares...)
+	t.Compares, t.Puts = append(t.Compares, docs.Compares...), docs.Puts
 	if err := replaceAll(&t, b.Exclusives, EncodeExclusive); err != nil {
 		return Txn{}, err
 	}
@@ -103,21 +101,11 @@ func (b PlaceBatch) guard(t *Txn) error {
 			}
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		u := all[key]
-		if u.Compare {
-			t.Compares = append(t.Compares, Compare{Key: key, Target: ModRevision, Revision: u.Revision})
-		}
-		if !u.Put {
-			continue
-		}
-		value, err := encodeGuard(movers[key].PodUID, movers[key].Token)
-		if err != nil {
-			return err
-		}
-		t.Puts = append(t.Puts, Put{Key: key, Value: value})
-	}
-	return nil
+	return moveGuards(t, all, func(key string) Entry { return movers[key] })
+}
+
+func (b PlaceBatch) mandate() Mandate {
+	return Mandate{Epochs: b.Epochs, TermRegistryRevision: b.TermRegistryRevision}
 }
 
 // entries are the placed ones, in the order of documents.
@@ -135,21 +123,13 @@ func (b PlaceBatch) entries() []Entry {
 }
 
 func (b PlaceBatch) check() error {
-	for _, p := range slices.Sorted(maps.Keys(b.Epochs)) {
-		if p < 0 || p >= Partitions || b.Epochs[p] <= 0 {
-			return fmt.Errorf(
-				"ledger: place batch: epoch %d of partition %d: want a revision above 0 and a partition below %d",
-				b.Epochs[p], p, Partitions)
-		}
-	}
 	if len(b.Placed) == 0 {
 		return fmt.Errorf("ledger: place batch of %d documents places nothing; use Replace to hand over", len(b.Docs))
 	}
 	found := b.entries()
 	for _, e := range found {
-		if _, ok := b.Epochs[e.Partition()]; !ok {
-			return fmt.Errorf("ledger: place batch: pod %s belongs to partition %d, whose epoch is not given",
-				e.PodUID, e.Partition())
+		if err := b.mandate().covers("place batch", e); err != nil {
+			return err
 		}
 		for _, uid := range b.Needs[e.Token].Pins {
 			if !b.has(uid) {

@@ -17,6 +17,9 @@ type EvictPlan struct {
 	Victims []string
 	// Record is the record of a recorded plan, as read.
 	Record *PlanRecord
+	// Sender is the member that will send the evictions. It alone can ever know that all of
+	// them have failed, as long as nobody has taken that over: TakeEviction.
+	Sender string
 }
 
 // MarkEvicting marks claims Evicting. From then on an abort leaves them and what they claim
@@ -69,27 +72,53 @@ func (e EvictPlan) mark(d NodeDoc, wanted map[string]bool) (next NodeDoc, marked
 	next = d.copy()
 	for i, v := range d.Entries {
 		if v.Role == RoleVictim && v.Plan == e.Plan && wanted[v.PodUID] && v.State != Evicting {
-			next.Entries[i].State = Evicting
+			next.Entries[i].State, next.Entries[i].Shard = Evicting, e.Sender
 			marked++
 		}
 	}
 	return next, marked
 }
 
+// TakeEviction makes another member the one that sends the evictions of a victim that is
+// Evicting. What the one before has sent may still arrive: to the new one, an eviction is
+// without answer from the start. *RefusedError unless the plan is evicting the pod.
+//
+// Carry it out with a Change: compares and puts n/<uid>. A crash before it changes nothing;
+// after it, as after MarkEvicting.
+func TakeEviction(d NodeDoc, podUID, plan, sender string) (NodeDoc, error) {
+	i, err := d.evicting("T2 evict take", podUID, plan)
+	if err != nil {
+		return NodeDoc{}, err
+	}
+	d = d.copy()
+	d.Entries[i].Shard = sender
+	return d, nil
+}
+
+// evicting finds the claim of a plan that is Evicting.
+func (d NodeDoc) evicting(step, podUID, plan string) (int, error) {
+	i := d.victim(podUID)
+	if i < 0 || d.Entries[i].Plan != plan || d.Entries[i].State != Evicting {
+		return 0, &RefusedError{Step: step, NodeUID: d.NodeUID, PodUID: podUID,
+			Reason: "plan " + plan + " is not evicting it"}
+	}
+	return i, nil
+}
+
 // FailEviction is for a victim all of whose evictions that were ever sent have surely failed
-// (T10): its claim goes back from Evicting. The plan keeps it, to try again or to drop it; of the budget nothing is
-// released, but its document learns what the refused call may have taken: see UnclaimBudget.
+// (T10): its claim goes back from Evicting. Only the claim's sender can tell. The plan keeps
+// the claim, to try again or to drop it; of the budget nothing is released, but its document
+// learns what the refused call may have taken: see CoverBudget.
 //
 // Carry it out with a Change: compares and puts n/<uid>. A crash before it leaves the mark,
 // and the next binder looks at the pod and tries again.
 func FailEviction(d NodeDoc, podUID, plan string) (NodeDoc, error) {
-	i := d.victim(podUID)
-	if i < 0 || d.Entries[i].Plan != plan || d.Entries[i].State != Evicting {
-		return NodeDoc{}, &RefusedError{Step: "T10 eviction failed", NodeUID: d.NodeUID, PodUID: podUID,
-			Reason: "plan " + plan + " is not evicting it"}
+	i, err := d.evicting("T10 eviction failed", podUID, plan)
+	if err != nil {
+		return NodeDoc{}, err
 	}
 	d = d.copy()
-	d.Entries[i].State = 0
+	d.Entries[i].State, d.Entries[i].Shard = 0, ""
 	return d, nil
 }
 

@@ -9,6 +9,9 @@ type Nomination struct {
 	// Victims are the running pods that must go, anywhere, each with its PodRV and all the
 	// disruption budgets that cover it.
 	Victims []NodeEntry
+	// Yields is how many reservations that can be bound must go, too: in Docs they are Wanted
+	// (MarkWanted), and their binders give them back.
+	Yields int
 	// Keepers are the running pods that the held one relies on (required affinity).
 	Keepers []NodeEntry
 	// Docs are the documents of all nodes named above, as read (or with Finish and Cover on
@@ -43,7 +46,7 @@ const stepNominate = "T2 nominate"
 // facts are older than a document's high-water. *DocTooLargeError: a document is full. A plan
 // that is too large for one transaction gets a *TxnError from Txn: see FormPlan.
 func Nominate(n Nomination) (Change, error) {
-	if len(n.Victims) == 0 {
+	if len(n.Victims)+n.Yields == 0 {
 		return Change{}, &RefusedError{Step: stepNominate, PodUID: n.Hold.Entry.PodUID, Reason: "nothing has to go for it"}
 	}
 	return n.build(n.Plan())

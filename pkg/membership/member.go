@@ -96,11 +96,8 @@ func Join(ctx context.Context, store ledger.Store, cfg Config) (*Member, error) 
 	return m, nil
 }
 
-// ID is the member's id, Role its role.
+// ID is the member's id.
 func (m *Member) ID() string { return m.cfg.ID }
-
-// Role is the member's role.
-func (m *Member) Role() string { return m.cfg.Role }
 
 // Session is the current session, which may be lost already (Done). Everything attached to
 // a session that is lost is void: partitions, leadership.

@@ -104,8 +104,16 @@ type preemption struct {
 	found   int
 }
 
+// Preempts says whether the profile preempts at all.
+func (p *Profile) Preempts() bool { return p.preemption.enabled }
+
+// ExceedsBudgets says whether the profile takes disruption budgets for a wish: what it decides
+// may take more from one than is left.
+func (p *Profile) ExceedsBudgets() bool { return p.preemption.PDB == PDBBestEffort }
+
 // Preempt looks for pods that have to go for one that fits nowhere, from scratch. It is a
-// function of its arguments, as Evaluate is. A pod that does fit somewhere is refused.
+// function of its arguments, as Evaluate is. A pod that does fit somewhere is refused
+// (*FitsError).
 //
 // Nodes are tried on which less important pods could be in the way. On each all of them go,
 // and come back as long as the pod fits; the cheapest of these plans is taken. If there is
@@ -222,8 +230,15 @@ func (x *preemption) promising() ([]*state.NodeInfo, error) {
 }
 
 func (x *preemption) errFits(n *state.NodeInfo) error {
-	return fmt.Errorf("placement: preemption for pod %s, which fits on node %s: want one that fits nowhere",
-		x.Pod.Key(), n.Node.Name)
+	return &FitsError{Pod: x.Pod.Key(), Node: n.Node.Name}
+}
+
+// FitsError reports a preemption for a pod that needs none.
+type FitsError struct{ Pod, Node string }
+
+func (e *FitsError) Error() string {
+	return fmt.Sprintf("placement: preemption for pod %s, which fits on node %s: want one that fits nowhere",
+		e.Pod, e.Node)
 }
 
 // search tries nodes until there are enough plans, at least one of which exceeds no budget.

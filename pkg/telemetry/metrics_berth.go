@@ -66,7 +66,7 @@ var (
 	}, "member")
 	conflicts = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "conflicts_total",
-		Help:           "Lost races for a reservation, by what about: node, guard, keeper, pod, partition.",
+		Help:           "Lost races for a reservation, by what about: node, guard, keeper, pod, partition, budget.",
 		StabilityLevel: metrics.ALPHA,
 	}, "reason")
 	turnsGiven = metrics.NewCounter(&metrics.CounterOpts{
@@ -105,10 +105,26 @@ var (
 		Help:           "Spans handed to the exporter, by result.",
 		StabilityLevel: metrics.ALPHA,
 	}, "result")
+	plansEnded = counter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "plans_total",
+		Help: "What has become of plans to make room for a pod: nominated, promoted (it has its place), displaced (a more " +
+			"important pod has it), withdrawn (given up), refused (too many have come to nothing).",
+		StabilityLevel: metrics.ALPHA,
+	}, "what")
+	planDuration = histogram(&metrics.HistogramOpts{
+		Subsystem: berthSubsystem, Name: "plan_duration_seconds",
+		Help:    "Seconds that a place was held, by how that ended: promoted, withdrawn.",
+		Buckets: metrics.ExponentialBuckets(0.01, 2, 16), StabilityLevel: metrics.ALPHA,
+	}, "what")
+	placesHeld = gauge(&metrics.GaugeOpts{
+		Subsystem: berthSubsystem, Name: "places_held",
+		Help:           "Places that a shard holds for pods until others have gone, by shard.",
+		StabilityLevel: metrics.ALPHA,
+	}, "member")
 
 	berthMetrics = []metrics.Registerable{
 		attemptsWithoutResult, ledgerTxns, ledgerTxnDuration, binds, bindDuration, offersOutstanding, offersEnded,
-		conflicts, turnsGiven, nodeNotices, nodesLeftAlone, kubeletRejections,
+		plansEnded, planDuration, placesHeld, conflicts, turnsGiven, nodeNotices, nodesLeftAlone, kubeletRejections,
 		podsQuarantined, partitionMoves, factLag, nodesUnusable, busDropped, spansEnded, spansExported,
 	}
 )
@@ -168,6 +184,17 @@ func NodesUnusable(member string, nodes int) {
 
 // Conflict counts one race that an attempt has lost.
 func Conflict(reason string) { conflicts.WithLabelValues(reason).Inc() }
+
+// Plan counts what has become of a plan; held is for how long it held a place, 0 if unknown.
+func Plan(what string, held time.Duration) {
+	plansEnded.WithLabelValues(what).Inc()
+	if held > 0 {
+		planDuration.WithLabelValues(what).Observe(held.Seconds())
+	}
+}
+
+// PlacesHeld says for how many pods a shard holds a place.
+func PlacesHeld(member string, places int) { placesHeld.WithLabelValues(member).Set(float64(places)) }
 
 // TurnGiven counts a turn at a node.
 func TurnGiven() { turnsGiven.Inc() }

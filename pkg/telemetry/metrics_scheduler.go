@@ -86,11 +86,21 @@ var (
 		Help:           "Goroutines at work, by operation.",
 		StabilityLevel: metrics.BETA,
 	}, "operation")
+	preemptionAttempts = metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem: schedulerSubsystem, Name: "preemption_attempts_total",
+		Help:           "Pods that fit nowhere and were asked whether others could go for them.",
+		StabilityLevel: metrics.STABLE,
+	})
+	preemptionVictims = metrics.NewHistogram(&metrics.HistogramOpts{
+		Subsystem: schedulerSubsystem, Name: "preemption_victims",
+		Help:    "Pods that had to go for one.",
+		Buckets: metrics.ExponentialBuckets(1, 2, 7), StabilityLevel: metrics.STABLE,
+	})
 
 	schedulerMetrics = []metrics.Registerable{
 		scheduleAttempts, attemptDuration, algorithmDuration, extensionPointDuration, pendingPods, queueIncoming,
 		podAttempts, podSLIDuration, unschedulablePods, podScheduledAfterFlush, queueingHintDuration, cacheSize,
-		goroutines,
+		goroutines, preemptionAttempts, preemptionVictims,
 	}
 )
 
@@ -105,6 +115,12 @@ func ScheduleAttempt(result, profile string, took time.Duration) {
 		attemptsWithoutResult.WithLabelValues(result, profile).Inc()
 	}
 }
+
+// PreemptionAttempt counts a pod that was asked whether others could go for it.
+func PreemptionAttempt() { preemptionAttempts.Inc() }
+
+// PreemptionVictims observes how many pods have to go for one.
+func PreemptionVictims(pods int) { preemptionVictims.Observe(float64(pods)) }
 
 // SchedulingAlgorithm observes filtering and scoring for one pod.
 func SchedulingAlgorithm(took time.Duration) { algorithmDuration.Observe(took.Seconds()) }

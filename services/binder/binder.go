@@ -66,6 +66,7 @@ func enforces(profiles []placement.ProfileConfig) decide.Enforces {
 			filters := plugin.Points == 0 || plugin.Points&placement.Filtering != 0
 			rules[p.SchedulerName][plugin.Name] = filters
 		}
+		rules[p.SchedulerName][decide.RuleBudgets] = p.Preemption.PDB != placement.PDBBestEffort
 	}
 	return func(scheduler, plugin string) bool {
 		known, ok := rules[scheduler]

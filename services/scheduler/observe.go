@@ -27,6 +27,9 @@ func (s *Scheduler) observe(ctx context.Context, out decide.Output, begin time.T
 			telemetry.TurnGiven()
 		}
 	}
+	for _, p := range out.Plans {
+		s.tellPlan(p)
+	}
 	if len(out.Attempts) == 0 {
 		return
 	}
@@ -54,12 +57,31 @@ func (s *Scheduler) tell(n decide.Notice) {
 	log("node "+string(n.What), "node", n.Node, "detail", n.Detail)
 }
 
+// tellPlan logs and counts what has become of a plan.
+func (s *Scheduler) tellPlan(p decide.PlanReport) {
+	if p.What == decide.PlanAsked {
+		telemetry.PreemptionAttempt()
+		return
+	}
+	telemetry.Plan(string(p.What), p.Held)
+	if p.What == decide.PlanNominated {
+		telemetry.PreemptionVictims(p.Victims)
+	}
+	log := s.deps.Logger.Info
+	if p.What == decide.PlanRefused {
+		log = s.deps.Logger.Warn
+	}
+	log("preemption "+string(p.What), "pod", p.Pod.Namespace+"/"+p.Pod.Name, "node", p.Node,
+		"victims", p.Victims, "held", p.Held, "detail", p.Detail)
+}
+
 // observeSizes reports what the shard holds, and its place in the facts.
 func (s *Scheduler) observeSizes() {
 	nodes, pods, reserved := s.core.Sizes()
 	telemetry.CacheSize("nodes", nodes)
 	telemetry.CacheSize("pods", pods)
 	telemetry.CacheSize("assumed_pods", reserved)
+	telemetry.PlacesHeld(s.cfg.ID, s.core.Holds())
 	for why, nodes := range s.core.LeftAlone() {
 		telemetry.NodesLeftAlone(s.cfg.ID, why, nodes)
 	}

@@ -10,13 +10,17 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-var loadFor = flag.Duration("load-for", time.Minute, "how long TestLedgerDoesNotGrow keeps pods coming and going")
+var (
+	loadFor   = flag.Duration("load-for", time.Minute, "how long TestLedgerDoesNotGrow keeps pods coming and going")
+	loadEvery = flag.Duration("load-every", 0, "time from one wave of its pods to the next; 0: when the last is bound")
+)
 
 const (
 	// alone is how many pods are placed one by one, together how many at once.
@@ -122,7 +126,9 @@ func TestLedgerDoesNotGrow(t *testing.T) {
 	empty := f.handedOver()
 	most, pods := empty, 0
 	begin := time.Now()
+	pace := rate.NewLimiter(rate.Every(*loadEvery), 1)
 	for round := 0; time.Since(begin) < *loadFor; round++ {
+		s.no(pace.Wait(t.Context()))
 		s.no(s.client.CoreV1().Pods(ns).DeleteCollection(t.Context(),
 			metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}))
 		s.eventually(placedWithin, "the pods are gone", func(context.Context) (string, error) {

@@ -44,7 +44,7 @@ kind: KubeSchedulerConfiguration
 		{"old version in --config", []string{"--config", version},
 			[]string{"--config", version, "v1beta3", "kubescheduler.config.k8s.io/v1"}},
 		{"missing --config", []string{"--config", "none.yaml"}, []string{"--config", "none.yaml"}},
-		{"unknown field in --policy", []string{"--policy", policy},
+		{"unknown key in --policy with --strict", []string{"--policy", policy, "--strict"},
 			[]string{"--policy", policy, "deshedule", "deschedule"}},
 		{"unknown plugin in --policy", []string{"--policy", plugin},
 			[]string{"--policy", plugin, "RemovesPodsViolatingNodeTaints", "RemovePodsViolatingNodeTaints"}},

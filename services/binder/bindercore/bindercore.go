@@ -35,6 +35,8 @@ type (
 	DocRead = decide.DocRead
 	// Transacted is decide.Transacted.
 	Transacted = decide.Transacted
+	// Amended is decide.Amended.
+	Amended = decide.Amended
 	// Result is decide.Result.
 	Result = decide.Result
 	// TxnOutcome is decide.TxnOutcome.
@@ -54,6 +56,12 @@ type (
 	ReadDoc = decide.ReadDoc
 	// Transact is decide.Transact.
 	Transact = decide.Transact
+	// Amend is decide.Amend.
+	Amend = decide.Amend
+	// Nominate is decide.Nominate.
+	Nominate = decide.Nominate
+	// ReadBudget is decide.ReadBudget.
+	ReadBudget = decide.ReadBudget
 	// FencePod is decide.FencePod.
 	FencePod = decide.FencePod
 	// PatchCondition is decide.PatchCondition.
@@ -66,6 +74,8 @@ type (
 	Publish = decide.Publish
 	// Report is decide.Report.
 	Report = decide.Report
+	// Rejected is decide.Rejected.
+	Rejected = decide.Rejected
 	// Fault is decide.Fault.
 	Fault = decide.Fault
 )

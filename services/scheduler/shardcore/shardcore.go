@@ -17,6 +17,19 @@ type (
 	Commit = decide.Commit
 	// Attempt is decide.Attempt.
 	Attempt = decide.Attempt
+	// PlanReport is decide.PlanReport, PlanEvent what it says.
+	PlanReport = decide.PlanReport
+	PlanEvent  = decide.PlanEvent
+)
+
+// What can become of a plan: decide.PlanEvent.
+const (
+	PlanAsked     = decide.PlanAsked
+	PlanNominated = decide.PlanNominated
+	PlanPromoted  = decide.PlanPromoted
+	PlanDisplaced = decide.PlanDisplaced
+	PlanWithdrawn = decide.PlanWithdrawn
+	PlanRefused   = decide.PlanRefused
 )
 
 // New returns a core that knows nothing yet.

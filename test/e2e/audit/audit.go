@@ -7,7 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
 )
 
 // Check returns what is wrong, one sentence each: pods on nodes that do not exist, that they do
@@ -62,11 +64,12 @@ func (b *book) place(pod *corev1.Pod) []string {
 		wrong = append(wrong, fmt.Sprintf("%s stands on %s, which it does not select (selector %s, error %v)",
 			name(pod), b.node.Name, labels.Set(pod.Spec.NodeSelector), err))
 	}
-	for _, taint := range b.node.Spec.Taints {
-		if taint.Effect != corev1.TaintEffectPreferNoSchedule && !tolerates(pod, taint) {
-			wrong = append(wrong, fmt.Sprintf("%s stands on %s and does not tolerate %s",
-				name(pod), b.node.Name, taint.ToString()))
-		}
+	counts := func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
+	taint, found := schedulinghelpers.FindMatchingUntoleratedTaint(
+		klog.Logger{}, b.node.Spec.Taints, pod.Spec.Tolerations, counts, false)
+	if found {
+		wrong = append(wrong, fmt.Sprintf("%s stands on %s and does not tolerate %s",
+			name(pod), b.node.Name, taint.ToString()))
 	}
 	for _, wanted := range hostPorts(pod) {
 		for _, taken := range slices.Collect(maps.Keys(b.ports)) {
@@ -140,21 +143,6 @@ func raise(sum, floor corev1.ResourceList) {
 			sum[kind] = amount.DeepCopy()
 		}
 	}
-}
-
-func tolerates(pod *corev1.Pod, taint corev1.Taint) bool {
-	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
-		switch {
-		case t.Effect != "" && t.Effect != taint.Effect:
-			return false
-		case t.Key != "" && t.Key != taint.Key:
-			return false
-		case t.Operator == corev1.TolerationOpExists:
-			return true
-		default:
-			return t.Key != "" && t.Value == taint.Value
-		}
-	})
 }
 
 func hostPorts(pod *corev1.Pod) []port {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -203,43 +202,6 @@ func (r *Room) goneOr(ctx context.Context, pod events.PodRef, otherwise decide.R
 		read = decide.Answered{Result: otherwise, Problem: cause.Error()}
 	}
 	return read
-}
-
-func (r *Room) evict(ctx context.Context, e decide.Evict) decide.Answered {
-	ctx, done := evictSpan(ctx, e)
-	answer := r.postEviction(ctx, e)
-	answer.Op = e.Op
-	done(answer)
-	r.deps.Logger.Info("eviction",
-		"pod", ref(e.Pod), "dryRun", e.DryRun, "result", answer.Result.String(), "error", answer.Problem)
-	return answer
-}
-
-func (r *Room) postEviction(ctx context.Context, e decide.Evict) decide.Answered {
-	uid := types.UID(e.Pod.UID)
-	eviction := &policyv1.Eviction{
-		ObjectMeta: metav1.ObjectMeta{Namespace: e.Pod.Namespace, Name: e.Pod.Name},
-		DeleteOptions: &metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: e.GracePeriodSeconds,
-		},
-	}
-	if e.DryRun {
-		eviction.DeleteOptions.DryRun = []string{metav1.DryRunAll}
-	}
-	ectx, cancel := context.WithTimeout(ctx, changeTimeout)
-	defer cancel()
-	err := r.deps.API.writes.CoreV1().Pods(e.Pod.Namespace).EvictV1(ectx, eviction)
-	switch {
-	case err == nil:
-		return decide.Answered{Result: decide.Done}
-	case apierrors.IsTooManyRequests(err):
-		return decide.Answered{Result: decide.Throttled, Problem: err.Error()}
-	case apierrors.IsConflict(err):
-		return r.goneOr(ctx, e.Pod, decide.Refused, err)
-	case apierrors.IsNotFound(err):
-		return r.goneOr(ctx, e.Pod, decide.Unknown, err)
-	}
-	return decide.Answered{Result: refusedOrUnknown(err), Problem: err.Error()}
 }
 
 // refusedOrUnknown: only an answer of the handler itself says that a request was not

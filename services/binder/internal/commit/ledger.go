@@ -14,31 +14,54 @@ import (
 const ledgerTimeout = 10 * time.Second
 
 func (r *Room) transact(ctx context.Context, e decide.Transact) decide.Transacted {
-	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
-	defer cancel()
-	begin := r.deps.Clock.Now()
 	out := decide.Transacted{Op: e.Op}
-	res, err := r.deps.Ledger.Commit(ctx, e.Txn)
-	var refused *ledger.TxnError
-	switch {
-	case errors.As(err, &refused):
-		out.Result, out.Problem = decide.TxnRefused, err.Error()
-	case err != nil:
-		out.Result, out.Problem = decide.TxnUnknown, err.Error()
-	case res.Succeeded:
-		out.Result, out.Revision = decide.Applied, res.Revision
-	default:
-		out.Result = decide.Lost
-		out.Current, err = docOf(res.Current, e.NodeUID)
-		if err != nil {
+	var res ledger.TxnResult
+	res, out.Result, out.Problem = r.commit(ctx, e.Txn, e.Why)
+	switch out.Result {
+	case decide.Applied:
+		out.Revision = res.Revision
+	case decide.Lost:
+		var err error
+		if out.Current, err = docOf(res.Current, e.NodeUID); err != nil {
 			out.Result, out.Problem = decide.TxnRefused, err.Error()
 		}
 	}
-	observeTxn(e.Why, out.Result, r.deps.Clock.Since(begin))
-	if out.Problem != "" {
-		r.deps.Logger.Warn("ledger transaction", "why", e.Why, "node", e.NodeUID, "error", out.Problem)
+	return out
+}
+
+func (r *Room) amend(ctx context.Context, e decide.Amend) decide.Amended {
+	res, outcome, problem := r.commit(ctx, e.Txn, e.Why)
+	out := decide.Amended{Op: e.Op, Result: outcome, Problem: problem}
+	switch outcome {
+	case decide.Applied:
+		out.KVs = e.Txn.Committed(res)
+	case decide.Lost:
+		out.KVs = res.Current
 	}
 	return out
+}
+
+// commit carries a transaction out. Only an error of its form says that nothing happened.
+func (r *Room) commit(ctx context.Context, txn ledger.Txn, why string) (ledger.TxnResult, decide.TxnOutcome, string) {
+	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
+	defer cancel()
+	begin := r.deps.Clock.Now()
+	res, err := r.deps.Ledger.Commit(ctx, txn)
+	outcome, problem := decide.Lost, ""
+	var malformed *ledger.TxnError
+	switch {
+	case errors.As(err, &malformed):
+		outcome, problem = decide.TxnRefused, err.Error()
+	case err != nil:
+		outcome, problem = decide.TxnUnknown, err.Error()
+	case res.Succeeded:
+		outcome = decide.Applied
+	}
+	observeTxn(why, outcome, r.deps.Clock.Since(begin))
+	if problem != "" {
+		r.deps.Logger.Warn("ledger transaction", "why", why, "error", problem)
+	}
+	return res, outcome, problem
 }
 
 // readDoc reads a document linearizably: List is, by the Store's contract.

@@ -9,11 +9,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 
+	podevents "github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
@@ -94,11 +96,18 @@ func (r *reporter) run(ctx context.Context) error {
 
 // emit hands one event about a pod to the broadcaster, in the name of the pod's scheduler.
 func emit(rec events.EventRecorder, e decide.Report) {
-	regarding := &corev1.ObjectReference{
-		APIVersion: "v1", Kind: "Pod", Namespace: e.Pod.Namespace, Name: e.Pod.Name, UID: types.UID(e.Pod.UID),
+	var related runtime.Object
+	if e.Related.UID != "" {
+		related = objectOf(e.Related)
 	}
 	// The note is an argument, not the format: reasons may contain a percent sign.
-	rec.Eventf(regarding, nil, e.Type, e.Reason, e.Action, "%s", cut(e.Note))
+	rec.Eventf(objectOf(e.Pod), related, e.Type, e.Reason, e.Action, "%s", cut(e.Note))
+}
+
+func objectOf(p podevents.PodRef) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID),
+	}
 }
 
 // cut shortens a note to what the API server accepts, between two characters.

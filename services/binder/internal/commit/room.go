@@ -44,9 +44,10 @@ func LaneOf(e decide.Effect) (Lane, bool) {
 	switch e.(type) {
 	case decide.Bind:
 		return LaneBind, true
-	case decide.ReadPod, decide.FencePod, decide.PatchCondition, decide.RemoveGate, decide.Evict:
+	case decide.ReadPod, decide.FencePod, decide.PatchCondition, decide.RemoveGate, decide.Evict,
+		decide.Nominate, decide.ReadBudget:
 		return LaneChange, true
-	case decide.Transact, decide.ReadDoc:
+	case decide.Transact, decide.ReadDoc, decide.Amend:
 		return LaneLedger, true
 	case decide.Publish:
 		return LaneLog, true
@@ -159,6 +160,12 @@ func (r *Room) carryOut(ctx context.Context, e decide.Effect) (decide.Input, err
 		return r.patchCondition(ctx, e), nil
 	case decide.Evict:
 		return r.evict(ctx, e), nil
+	case decide.Nominate:
+		return r.nominate(ctx, e), nil
+	case decide.ReadBudget:
+		return r.readBudget(ctx, e), nil
+	case decide.Amend:
+		return r.amend(ctx, e), nil
 	case decide.Transact:
 		return r.transact(ctx, e), nil
 	case decide.ReadDoc:

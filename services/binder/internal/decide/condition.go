@@ -127,9 +127,10 @@ func (w *condition) current(p *state.Pod) (*corev1.PodCondition, uint64) {
 // wanted is the condition a decision asks for. As upstream, the transition time moves only
 // when the status does, and observedGeneration is the generation of the pod as known.
 func wanted(d events.Decision, p *state.Pod, current *corev1.PodCondition, now time.Time) corev1.PodCondition {
-	reason := corev1.PodReasonUnschedulable
-	if d.Kind != events.DecisionUnplaceable {
-		reason = corev1.PodReasonSchedulerError
+	reason := corev1.PodReasonSchedulerError
+	switch d.Kind {
+	case events.DecisionUnplaceable, events.DecisionNominated, events.DecisionWithdrawn:
+		reason = corev1.PodReasonUnschedulable
 	}
 	transition := metav1.NewTime(now)
 	if current != nil && current.Status == corev1.ConditionFalse {

@@ -45,6 +45,7 @@ type Core struct {
 
 	picture
 	asked
+	promised
 }
 
 // picture is what the core knows of the cluster and the ledger.
@@ -99,6 +100,7 @@ func NewCore(id string, limits Limits, enforces Enforces) *Core {
 			evictions:  map[attempt]*eviction{},
 			ungatings:  map[string]*ungating{},
 		},
+		promised: newPromised(),
 	}
 }
 
@@ -118,6 +120,7 @@ func (c *Core) Step(in Input, now time.Time) []Effect {
 	case Tick:
 		c.advanceAll()
 		c.sweep()
+		c.sweepPromised()
 	case Drain:
 		c.draining = true
 	case Answered:
@@ -125,6 +128,9 @@ func (c *Core) Step(in Input, now time.Time) []Effect {
 	case DocRead:
 		c.answered(in.Op, in)
 	case Transacted:
+		c.answered(in.Op, in)
+	case Amended:
+		c.learnKeys(in)
 		c.answered(in.Op, in)
 	}
 	return c.out
@@ -141,12 +147,18 @@ func (c *Core) Running() int { return len(c.running) }
 // Stats are the core's gauges.
 type Stats struct {
 	Reservations, Conditions, Evictions, Hints int
-	Dropped                                    uint64
+	// Plans are those with a hold or placeholder, Removals the claims on victims, Mirrors the
+	// pods that this binder has nominated.
+	Plans, Removals, Mirrors int
+	Dropped                  uint64
 }
 
 // Stats counts what the core keeps in mind.
 func (c *Core) Stats() Stats {
-	return Stats{len(c.reservations), len(c.conditions), len(c.evictions), len(c.hints), c.dropped}
+	return Stats{
+		Reservations: len(c.reservations), Conditions: len(c.conditions), Evictions: len(c.evictions), Hints: len(c.hints),
+		Plans: len(c.plans), Removals: len(c.removals), Mirrors: len(c.mirrors), Dropped: c.dropped,
+	}
 }
 
 func (c *Core) answered(op OpID, in Input) {
@@ -257,6 +269,7 @@ func (c *Core) advanceAll() {
 	for _, k := range evictions {
 		c.evictions[k].advance(c)
 	}
+	c.advancePromised()
 }
 
 // dueReservations are those of the waiting ones that this binder may act on now, in order.
@@ -269,29 +282,6 @@ func (c *Core) dueReservations() []attempt {
 	}
 	slices.SortFunc(due, attempt.compare)
 	return due
-}
-
-// podFacts is the core's picture in the words of ledger.Finish.
-type podFacts struct{ facts *FactsMoved }
-
-// PodFact implements ledger.PodFacts.
-func (f podFacts) PodFact(uid string) (boundRV uint64, bound, known bool) {
-	if f.facts.Cluster == nil {
-		return 0, false, false
-	}
-	p, known := f.facts.Cluster.Pod(uid)
-	if !known || p.NodeName == "" {
-		return 0, false, known
-	}
-	return p.ResourceVersion, true, true
-}
-
-// PodProgress implements ledger.PodFacts.
-func (f podFacts) PodProgress() uint64 {
-	if f.facts.Cluster == nil || !f.facts.PodProgressKnown {
-		return 0
-	}
-	return f.facts.PodProgress
 }
 
 // pod returns the pod as the facts show it, and whether its absence would mean that it is
@@ -328,7 +318,8 @@ func (c *Core) decisionSeen(d events.Decision) {
 	switch d.Kind {
 	case events.DecisionPlaced:
 		c.hinted(key, d)
-	case events.DecisionUnplaceable, events.DecisionFailed, events.DecisionQuarantined:
+	case events.DecisionUnplaceable, events.DecisionFailed, events.DecisionQuarantined,
+		events.DecisionNominated, events.DecisionWithdrawn:
 		c.conditionWanted(d)
 	case events.DecisionUngate:
 		c.ungateWanted(d)

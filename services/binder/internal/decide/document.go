@@ -37,6 +37,7 @@ func (c *Core) ledgerMoved(in LedgerMoved) {
 	for _, uid := range in.Deleted {
 		c.forgetDoc(uid)
 	}
+	c.foldBatch(in.Batch)
 	c.revision = max(c.revision, in.Revision) // hints up to here have met their entry or never will
 	for _, r := range touched {
 		r.advance(c)
@@ -125,8 +126,9 @@ func (c *Core) forgetDoc(nodeUID string) {
 	}
 }
 
-// sweep hands over entries of idle documents (T5) and forgets what is over. Only the
-// holder of the node's partition sweeps a document; two that do lose one compare.
+// sweep hands over entries of idle documents (T5), drops what is left of plans in them (T8),
+// and forgets what is over. Only the holder of the node's partition sweeps a document; two
+// that do lose one compare.
 //
 // Order: there is only one effect, the transaction. A crash before it leaves the entries,
 // which every reader ignores by the counting rule; a crash after it leaves nothing.
@@ -148,11 +150,15 @@ func (c *Core) sweep() {
 }
 
 func (d *document) handOver(c *Core) {
-	next, changed := ledger.Finish(d.doc, podFacts{&c.facts})
+	change, changed := c.swept(d)
 	if !changed {
 		return
 	}
-	txn, err := ledger.Replace(next)
+	if len(change.Docs) != 1 || len(change.Budgets)+len(change.Exclusives)+len(change.Plans) > 0 {
+		d.op = c.amend(d, change, "sweep")
+		return
+	}
+	txn, err := ledger.Replace(change.Docs...)
 	if err != nil {
 		c.fault("hand-over of node "+d.doc.NodeUID, err)
 		return

@@ -58,6 +58,15 @@ type Transact struct {
 	Why string
 }
 
+// Amend runs a ledger transaction on any documents. Answered by Amended.
+type Amend struct {
+	Op  OpID
+	Txn ledger.Txn
+	// Why is a short word for logs and metrics: "evict-mark", "evict-take", "evict-failed",
+	// "budget-settle", "sweep", "plan-drop".
+	Why string
+}
+
 // FencePod really changes the pod: it sets AnnotationFence to Value, with UID as the
 // precondition. Answered by Answered: Done with Pod as changed, Gone, Refused, Unknown.
 type FencePod struct {
@@ -82,12 +91,30 @@ type RemoveGate struct {
 	Gate string
 }
 
+// Nominate writes status.nominatedNodeName of the pod, with UID as the precondition.
+// Answered by Answered: Done with ResourceVersion, Gone, Refused, Unknown.
+type Nominate struct {
+	Op  OpID
+	Pod events.PodRef
+	// NodeName is empty to clear it.
+	NodeName string
+}
+
+// ReadBudget gets a disruption budget. Answered by Answered: Done with ResourceVersion,
+// Gone, Unknown.
+type ReadBudget struct {
+	Op              OpID
+	Namespace, Name string
+}
+
 // Evict posts an Eviction with UID as the precondition. Answered by Answered: Done, Gone,
 // Throttled (a budget says no), Refused, Unknown.
 type Evict struct {
 	Op     OpID
 	Pod    events.PodRef
 	DryRun bool
+	// Delete: the pod is deleted, and no budget is asked.
+	Delete bool
 	// GracePeriodSeconds overrides the pod's own when not nil.
 	GracePeriodSeconds *int64
 	// Strategy and TraceParent are the asking decision's.
@@ -103,6 +130,8 @@ type Report struct {
 	SchedulerName        string
 	Type, Reason, Action string
 	Note                 string
+	// Related is another pod that the event is about, if any.
+	Related events.PodRef
 }
 
 // Rejected tells that a kubelet turned a bound pod away. Not answered.
@@ -128,5 +157,8 @@ func (FencePod) effect()       {}
 func (PatchCondition) effect() {}
 func (RemoveGate) effect()     {}
 func (Evict) effect()          {}
+func (Amend) effect()          {}
+func (Nominate) effect()       {}
+func (ReadBudget) effect()     {}
 func (Publish) effect()        {}
 func (Report) effect()         {}

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
 // evictionStep is what an eviction's effect under way is for.
@@ -45,6 +46,20 @@ type eviction struct {
 	reads int
 	retry wait.Backoff
 	due   time.Time
+}
+
+// askedFor is the decision that asked for a removal, if one did: a move's has the token of its
+// placeholder.
+func (c *Core) askedFor(r *removal) (events.Decision, bool) {
+	token, err := ledger.ParseToken(planToken(r.plan))
+	if err != nil {
+		return events.Decision{}, false
+	}
+	e, ok := c.evictions[attempt{r.claim.PodUID, token}]
+	if !ok {
+		return events.Decision{}, false
+	}
+	return e.asked, true
 }
 
 func (c *Core) evictionWanted(key attempt, d events.Decision) {

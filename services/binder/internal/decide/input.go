@@ -28,6 +28,8 @@ type FactsMoved struct {
 	// picture; without PodProgressKnown nothing may be concluded from a pod's absence.
 	PodProgress      uint64
 	PodProgressKnown bool
+	// BudgetProgress is the same for disruption budgets; 0 while undefined.
+	BudgetProgress uint64
 	// Replaced are earlier versions of pods that were and still are unbound and that this
 	// step replaced: the evidence of what a decision based on them looked at.
 	Replaced []*state.Pod
@@ -43,6 +45,8 @@ type LedgerMoved struct {
 	Deleted  []string // node UIDs
 	// Reset: Docs are all there are.
 	Reset bool
+	// Batch is the same step as the ledger told it, with claims on budgets and plan records.
+	Batch ledger.ViewBatch
 }
 
 // PartitionsChanged says which binder partitions this member holds from now on.
@@ -100,14 +104,14 @@ func (r Result) String() string {
 	return "unknown"
 }
 
-// Answered is the end of a Bind, ReadPod, FencePod, PatchCondition or Evict.
+// Answered is the end of a call to the API server.
 type Answered struct {
 	Op     OpID
 	Result Result
 	// Pod as the API server returned it: after ReadPod and FencePod that were Done, and
 	// with the results of Bind that say so.
 	Pod *state.Pod
-	// ResourceVersion of the pod after PatchCondition.
+	// ResourceVersion of the pod after PatchCondition and Nominate, of the budget after ReadBudget.
 	ResourceVersion uint64
 	// Problem is the sentence for people; empty when Done.
 	Problem string
@@ -129,6 +133,16 @@ type Transacted struct {
 	Revision int64
 	Current  *ledger.NodeDoc
 	Problem  string
+}
+
+// Amended is the end of an Amend.
+type Amended struct {
+	Op     OpID
+	Result TxnOutcome
+	// KVs are the keys as put, when Applied, and those that were compared as they are now,
+	// when Lost.
+	KVs     []ledger.KV
+	Problem string
 }
 
 // TxnOutcome is how a ledger transaction ended.
@@ -167,3 +181,4 @@ func (Drain) input()             {}
 func (Answered) input()          {}
 func (DocRead) input()           {}
 func (Transacted) input()        {}
+func (Amended) input()           {}

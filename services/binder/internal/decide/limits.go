@@ -24,6 +24,16 @@ type Limits struct {
 	// EvictionMemory is how long the outcome of an eviction is remembered against
 	// redelivery of the decision.
 	EvictionMemory time.Duration
+	// EvictionTries is how many evictions (or dry runs) of a plan's victim are refused before
+	// the plan is told so, PlanPause how long the plan then rests before it is tried again.
+	EvictionTries int
+	PlanPause     time.Duration
+	// EvictionHang is how long an eviction that got no answer may still arrive.
+	EvictionHang time.Duration
+	// Overdue is how long a document with holds may be unchanged, on top of the grace period
+	// of pods that are leaving for them, before the sweep gives the holds up. Whoever works on
+	// a plan changes it much sooner.
+	Overdue time.Duration
 	// ForgetEvery is how often the core goes through what it remembers of pods for what can no
 	// longer matter: with many pods that wait, a pass over all of them costs more than it frees.
 	ForgetEvery time.Duration
@@ -41,8 +51,14 @@ func DefaultLimits() Limits {
 		Retry:          wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 30, Cap: 5 * time.Second},
 		EvictionReads:  5,
 		EvictionMemory: 10 * time.Minute,
-		ForgetEvery:    10 * time.Second,
-		Foreign:        1 << 16,
+		EvictionTries:  8,
+		PlanPause:      30 * time.Second,
+		// An API server answers within --request-timeout, 60 s unless set otherwise; a request
+		// may have waited in a connection before.
+		EvictionHang: 5 * time.Minute,
+		Overdue:      10 * time.Minute,
+		ForgetEvery:  10 * time.Second,
+		Foreign:      1 << 16,
 	}
 }
 

@@ -28,6 +28,16 @@ type apiVersion struct {
 	rv    uint64
 	pods  map[string]*state.Pod
 	nodes map[string]*state.Node
+	// budget is the only disruption budget, of the worlds that have one.
+	budget budgetStatus
+}
+
+// budgetStatus is what the API server knows of a disruption budget.
+type budgetStatus struct {
+	rv               uint64
+	allowed, desired int
+	// disrupted are the pods that were taken from it and do not leave yet, by UID.
+	disrupted map[string]bool
 }
 
 func (v *apiVersion) Pod(uid string) (*state.Pod, bool)   { p, ok := v.pods[uid]; return p, ok }
@@ -57,7 +67,7 @@ func (a *api) now() *apiVersion { return a.history[len(a.history)-1] }
 // write appends a version in which change has been made.
 func (a *api) write(change func(v *apiVersion)) *apiVersion {
 	last := a.now()
-	v := &apiVersion{rv: last.rv + 1, pods: maps.Clone(last.pods), nodes: maps.Clone(last.nodes)}
+	v := &apiVersion{rv: last.rv + 1, pods: maps.Clone(last.pods), nodes: maps.Clone(last.nodes), budget: last.budget}
 	change(v)
 	a.history = append(a.history, v)
 	return v
@@ -97,6 +107,7 @@ func (a *api) changePod(uid string, change func(p *corev1.Pod)) *state.Pod {
 	if maps.Equal(obj.Annotations, before.Annotations) && maps.Equal(obj.Labels, before.Labels) &&
 		obj.Spec.NodeName == old.NodeName && obj.Generation == before.Generation &&
 		slices.Equal(obj.Status.Conditions, before.Status.Conditions) &&
+		obj.Status.NominatedNodeName == before.Status.NominatedNodeName &&
 		(obj.DeletionTimestamp != nil) == old.Deleting {
 		return old
 	}

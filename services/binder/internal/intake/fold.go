@@ -36,6 +36,9 @@ func (f *Facts) Fold(b follow.Batch) (decide.FactsMoved, error) {
 	}
 	in := decide.FactsMoved{Cluster: cluster{f.store.Snapshot()}, Sequence: f.store.Position().Sequence}
 	in.PodProgress, in.PodProgressKnown = f.store.Position().Progress(events.KindPod)
+	if rv, known := f.store.Position().Progress(events.KindDisruptionBudget); known {
+		in.BudgetProgress = rv
+	}
 	for _, c := range changes.Pods {
 		if c.Before != nil && c.After != nil && c.Before.NodeName == "" && c.After.NodeName == "" {
 			in.Replaced = append(in.Replaced, c.Before)
@@ -99,7 +102,9 @@ func (p *Promises) Fold(b ledger.ViewBatch) ([]decide.Input, error) {
 	if err != nil {
 		return nil, fmt.Errorf("binder: ledger: %w", err)
 	}
-	ins := []decide.Input{moved(p.view, changes)}
+	ledgerMoved := moved(p.view, changes)
+	ledgerMoved.Batch = b
+	ins := []decide.Input{ledgerMoved}
 	if !changes.Reset && !changes.Members {
 		return ins, nil
 	}

@@ -35,13 +35,12 @@ type Server struct {
 
 	mu struct {
 		sync.Mutex
-		version  uint64
-		compact  uint64
-		objects  map[string]map[string]object // by resource and namespace/name
-		events   []event
-		watches  int
-		requests map[string]int
-		broken   bool
+		version uint64
+		compact uint64
+		objects map[string]map[string]object // by resource and namespace/name
+		events  []event
+		watches int
+		broken  bool
 		// changed closes whenever a watch may have something to do.
 		changed chan struct{}
 	}
@@ -73,7 +72,6 @@ func New(clusterUID string) *Server {
 	s := &Server{}
 	s.mu.version = 100
 	s.mu.objects = map[string]map[string]object{}
-	s.mu.requests = map[string]int{}
 	s.mu.changed = make(chan struct{})
 	s.Set(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: types.UID(clusterUID)}})
 	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
@@ -202,14 +200,6 @@ func (s *Server) Down(down bool) {
 	s.Break()
 }
 
-// Requests counts the requests of a kind seen so far: "list", "watch", "watchlist", with
-// "/" and the resource.
-func (s *Server) Requests(kind string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.requests[kind]
-}
-
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	down := s.mu.broken
@@ -265,7 +255,6 @@ func write(w http.ResponseWriter, v any) {
 
 func (s *Server) list(w http.ResponseWriter, resource [2]string) {
 	s.mu.Lock()
-	s.mu.requests["list/"+resource[0]]++
 	items := s.current(resource[0])
 	version := s.mu.version
 	s.mu.Unlock()

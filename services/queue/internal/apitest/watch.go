@@ -23,11 +23,6 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, resource string) 
 	initial := query.Get("sendInitialEvents") == "true"
 	from, _ := strconv.ParseUint(query.Get("resourceVersion"), 10, 64)
 	s.mu.Lock()
-	kind := "watch/"
-	if initial {
-		kind = "watchlist/"
-	}
-	s.mu.requests[kind+resource]++
 	generation := s.mu.watches
 	var frames []frame
 	switch {

@@ -90,6 +90,7 @@ const (
 	eventLeaseExpired    = "OfferExpired"
 	eventLeaseReturned   = "OfferReturned"
 	eventReleased        = "ReservationReleased"
+	eventWithdrawn       = "HoldWithdrawn"
 	eventQuarantine      = "Quarantine"
 	eventOffer           = "Offer"
 	eventPlaced          = "Placed"

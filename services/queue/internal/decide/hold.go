@@ -14,6 +14,10 @@ import (
 // handed the entry over. The document's high-water says how far the facts must have come
 // before the absence of a bind is an answer (ledger rule 3); until then the pod settles.
 //
+// A place that was held for a pod until others have gone, and has been given up or taken by a
+// more important pod, vanishes in the same way. No bind has failed then: the pod is offered
+// again at once.
+//
 // A reservation that is gone without a bind leaves room, as a pod that is deleted does:
 // other pods are woken as if one had been (upstream: an assumed pod is forgotten).
 
@@ -94,7 +98,7 @@ func (c *Core) vanished(h Hold, now moment) {
 	e, known := c.pods[h.PodUID]
 	switch {
 	case known && was:
-		e.hold = hold{progress: h.HW, gone: c.world.revision}
+		e.hold = hold{progress: h.HW, gone: c.world.revision, withdrawn: h.Withdrawn}
 		c.settling[e] = struct{}{}
 	case known:
 		// It came and went between two looks; the pod itself has not moved.
@@ -117,9 +121,14 @@ func (c *Core) settleHolds(now moment) {
 	}
 	slices.SortFunc(freed, bySerial)
 	for _, e := range freed {
-		gone := e.hold.gone
+		gone, withdrawn := e.hold.gone, e.hold.withdrawn
 		e.hold = hold{}
-		c.released(e, now)
+		if withdrawn {
+			e.verdict.backoffUntil = 0
+			c.free(e, eventWithdrawn, now)
+		} else {
+			c.released(e, now)
+		}
 		if gone != 0 {
 			c.roomLeft(e.pod, gone, now)
 		}

@@ -43,6 +43,9 @@ type Hold struct {
 	// HW is the pod high-water of the document the entry vanished from (if not Live): the
 	// facts must reach it before the absence of a bind means anything.
 	HW uint64
+	// Withdrawn says (if not Live) that it was a place held until others have gone, given up
+	// or taken by a more important pod: nothing has failed that the pod should wait for.
+	Withdrawn bool
 	// Bound says (if not Live) that the facts show the pod bound: its place stays taken.
 	Bound bool
 }

@@ -138,6 +138,8 @@ type hold struct {
 	// reach this.
 	revision, gone int64
 	progress       uint64
+	// withdrawn: what vanished could never have been bound.
+	withdrawn bool
 }
 
 // The places an entry can have at the same time.

@@ -14,13 +14,18 @@ import (
 // Holds turns the ledger's watch into inputs of the core. For one goroutine.
 type Holds struct {
 	view *ledger.View
-	// nodeOf is the node whose document held a pod's reservation last.
-	nodeOf map[string]string
+	// last is where a pod's reservation was seen last, and as what.
+	last map[string]seen
+}
+
+type seen struct {
+	nodeUID string
+	state   ledger.State
 }
 
 // NewHolds returns a picture of an empty ledger.
 func NewHolds() *Holds {
-	return &Holds{view: ledger.NewView(), nodeOf: map[string]string{}}
+	return &Holds{view: ledger.NewView(), last: map[string]seen{}}
 }
 
 // Fold takes one batch in. facts answers whether a pod is bound.
@@ -32,7 +37,7 @@ func (h *Holds) Fold(b ledger.ViewBatch, facts *state.Snapshot) (decide.LedgerMo
 	pods := changes.PodUIDs
 	if changes.Reset {
 		pods = slices.Sorted(h.view.Reserved())
-		h.nodeOf = make(map[string]string, len(pods))
+		h.last = make(map[string]seen, len(pods))
 	}
 	out := decide.LedgerMoved{Reset: changes.Reset, Revision: h.view.Revision()}
 	for _, uid := range pods {
@@ -51,18 +56,19 @@ func (h *Holds) Fold(b ledger.ViewBatch, facts *state.Snapshot) (decide.LedgerMo
 }
 
 func (h *Holds) hold(uid string, facts *state.Snapshot) decide.Hold {
-	if doc, _, ok := h.view.Entry(uid); ok {
-		h.nodeOf[uid] = doc.NodeUID
+	if doc, e, ok := h.view.Entry(uid); ok {
+		h.last[uid] = seen{doc.NodeUID, e.State}
 		return decide.Hold{PodUID: uid, Live: true}
 	}
-	hold := decide.Hold{PodUID: uid}
-	if doc, ok := h.view.Doc(h.nodeOf[uid]); ok {
+	last := h.last[uid]
+	hold := decide.Hold{PodUID: uid, Withdrawn: last.state == ledger.Held}
+	if doc, ok := h.view.Doc(last.nodeUID); ok {
 		hold.HW = doc.HW[string(events.KindPod)]
 	}
 	if pod, ok := facts.Pod(uid); ok {
 		hold.Bound = pod.NodeName != ""
 	}
-	delete(h.nodeOf, uid)
+	delete(h.last, uid)
 	return hold
 }
 

@@ -23,7 +23,7 @@ const (
 	minHome = 64
 )
 
-func (c *Core) hasRoom() bool { return len(c.next) < batchPods && !c.draining }
+func (c *Core) hasRoom() bool { return len(c.next) < batchPods && !c.draining && !c.plans.quiet }
 
 // decide tries pending attempts in order until the next batch is full.
 func (c *Core) decide(out *Output) {

@@ -81,7 +81,7 @@ func (a *auditor) committed(w *world, batch ledger.EventBatch) {
 		}
 		for _, e := range d.Entries {
 			// A stale offer may reserve once more for a pod that is bound: that comes to nothing.
-			if old := a.live[e.PodUID]; e.Role != ledger.RoleReservation ||
+			if old := a.live[e.PodUID]; e.Role != ledger.RoleReservation || e.State == ledger.Held ||
 				old != nil && (old.token == e.Token || old.gone != math.MaxUint64) {
 				continue
 			}

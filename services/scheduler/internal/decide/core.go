@@ -34,6 +34,7 @@ type Core struct {
 	draining bool
 	home     homeNodes
 	cross    crossNode
+	plans    plans
 	holdings
 	searching
 	manners
@@ -123,6 +124,7 @@ func New(cfg Config) *Core {
 	c.engine = placement.NewEngine(placement.EngineConfig{})
 	c.inHand = map[string]*attempt{}
 	c.cross.reset()
+	c.plans = newPlans()
 	c.restraint = newRestraint(c.engine)
 	c.view = view.New(c.store, c.ledger, c.restraint)
 	return c
@@ -173,10 +175,11 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 		c.announced = c.announced || c.Ready()
 		out.Request = c.request()
 	}
-	out.More = len(c.pending) > 0 && c.hasRoom()
+	out.More = len(c.pending) > 0 && c.hasRoom() || len(c.plans.seekers) > 0 && c.flight == nil && !c.draining
 	out.Idle = len(c.inHand) == 0
 	out.Turns, c.turns.out = c.turns.out, nil
 	out.Notices, c.notices = c.notices, nil
+	out.Plans, c.plans.reports = c.plans.reports, nil
 	out.Soon = c.soon()
 	return out, nil
 }
@@ -190,6 +193,7 @@ func (c *Core) pass(in Input) {
 	if in.Beat {
 		c.passTrust()
 		c.passKubelets()
+		c.passPlans()
 	}
 }
 
@@ -230,6 +234,7 @@ func (c *Core) applyFacts(b follow.Batch) error {
 		c.view.Reset(store)
 		c.engine.SetObjects(c.view.Snapshot())
 		c.cross.countHosts(c.view.Nodes())
+		c.resetPlans()
 	}
 	if len(b.Facts) == 0 {
 		return nil
@@ -240,6 +245,7 @@ func (c *Core) applyFacts(b follow.Batch) error {
 	}
 	c.view.ApplyFacts(changes)
 	c.regard(changes)
+	c.factsMoved(changes)
 	if slices.ContainsFunc(changes.Others, placement.ObjectsMatter) {
 		c.engine.SetObjects(c.view.Snapshot())
 	} else {
@@ -262,7 +268,7 @@ func (c *Core) applyLedger(b ledger.ViewBatch) error {
 	}
 	c.takenBack(changes)
 	c.turnsTaken(changes)
-	c.view.ApplyLedger(changes)
+	c.ledgerMoved(changes)
 	if changes.Reset || changes.Members {
 		c.home.forget()
 	}
@@ -310,10 +316,10 @@ func (c *Core) drain() {
 	for _, a := range slices.Concat(c.pending, c.deferred, c.next) {
 		c.giveBack(a)
 	}
-	for _, r := range c.rejected {
+	for _, r := range slices.Concat(c.rejected, c.plans.seekers) {
 		c.giveBack(r.attempt)
 	}
-	c.pending, c.deferred, c.next, c.rejected = nil, nil, nil, nil
+	c.pending, c.deferred, c.next, c.rejected, c.plans.seekers = nil, nil, nil, nil, nil
 	c.cross.asked = nil
 }
 

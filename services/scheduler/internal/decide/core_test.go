@@ -94,7 +94,8 @@ func TestUnplaceablePodIsToldWhy(t *testing.T) {
 	if len(d) != 1 || d[0].Kind != events.DecisionUnplaceable {
 		t.Fatalf("decisions %+v: want one that is unplaceable", d)
 	}
-	if want := "0/1 nodes are available: 1 Insufficient cpu."; d[0].Message != want {
+	if want := "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: " +
+		"1 Preemption is not helpful for scheduling."; d[0].Message != want {
 		t.Errorf("message %q, want %q", d[0].Message, want)
 	}
 	if d[0].Token == "" || d[0].Attempt != 1 || d[0].NodesTotal != 1 {

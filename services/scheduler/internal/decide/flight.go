@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// flight is one transaction whose answer has not come yet: a T1 or, with ofTerms, one
-// about the registry of terms.
+// flight is one transaction whose answer has not come yet: a T1, with ofTerms one about the
+// registry of terms, or a deed.
 type flight struct {
 	id       uint64
 	attempts []*attempt
@@ -19,12 +19,24 @@ type flight struct {
 	// terms are those it registers.
 	ofTerms bool
 	terms   []ledger.TermID
+	// deed is the change of a plan that it makes, nil for none.
+	deed   deed
+	change ledger.Change
 }
 
 // submit sends the staged batch if nothing is in flight. Terms that attempts wait for go
-// first, each time in a transaction of their own.
+// first, each time in a transaction of their own; then deeds and batches in turns.
 func (c *Core) submit(out *Output) {
-	if c.flight != nil || c.ledger.Revision() < c.cross.hold || c.register(out) || len(c.next) == 0 {
+	if c.flight != nil || c.ledger.Revision() < c.cross.hold || c.register(out) {
+		return
+	}
+	waiting := len(c.next) > 0
+	if (!c.plans.alternate || !waiting) && c.act(out) {
+		c.plans.alternate = true
+		return
+	}
+	c.plans.alternate = false
+	if len(c.next) == 0 {
 		return
 	}
 	attempts := c.next
@@ -43,8 +55,11 @@ func (c *Core) submit(out *Output) {
 func (c *Core) send(out *Output) {
 	f := c.flight
 	kind := "T1"
-	if f.ofTerms {
+	switch {
+	case f.ofTerms:
 		kind = "T11"
+	case f.deed != nil:
+		kind = f.deed.kind()
 	}
 	out.Commit = &Commit{ID: f.id, Kind: kind, Resubmitted: f.sent, Txn: f.txn}
 	f.sent++
@@ -124,12 +139,15 @@ func (c *Core) land(r Result, out *Output) error {
 		c.landTerms(r.Txn)
 		return nil
 	}
+	if f.deed != nil {
+		return c.landDeed(f, r.Txn, out)
+	}
 	if !r.Txn.Succeeded {
 		changes, err := c.ledger.Learn(r.Txn.Current)
 		if err != nil {
 			return fmt.Errorf("scheduler: transaction result: %w", err)
 		}
-		c.view.ApplyLedger(changes)
+		c.ledgerMoved(changes)
 		c.noteOwnership(changes)
 		return c.lost(f, r.Txn, out)
 	}
@@ -139,7 +157,7 @@ func (c *Core) land(r Result, out *Output) error {
 	}
 	c.note(f.txn, r.Txn.Revision)
 	c.placed(f.attempts, r.Txn.Revision, out)
-	c.view.ApplyLedger(changes)
+	c.ledgerMoved(changes)
 	return nil
 }
 

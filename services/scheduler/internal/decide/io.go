@@ -59,6 +59,8 @@ type Output struct {
 	Turns []events.Turn
 	// Notices are for people, and for metrics.
 	Notices []Notice
+	// Plans is what has become of preemption, for people and metrics.
+	Plans []PlanReport
 	// Attempts lists the attempts that ended in this step, for metrics and spans.
 	Attempts []Attempt
 	// Behind counts the nodes that could not be used for their high-water when the last pod
@@ -79,7 +81,7 @@ const SoonAfter = 50 * time.Millisecond
 // Commit is a transaction to carry out; its answer comes back as a Result with its ID.
 type Commit struct {
 	ID uint64
-	// Kind is the transaction's name in the protocol, "T1" or "T11".
+	// Kind is the transaction's name in the protocol: "T1", "T2", "T3", "T4", "T8" or "T11".
 	Kind string
 	// Resubmitted counts how often this identical transaction has been sent before.
 	Resubmitted int
@@ -103,13 +105,15 @@ type Reason string
 
 // The reasons of a Conflict: the document of the node has changed, a guard of a rule about
 // pods on other nodes has, the document of a pod that the placement follows has, the pod has
-// a reservation already, and the pod's partition is not this shard's any more.
+// a reservation already, the pod's partition is not this shard's any more, and the document of
+// a disruption budget has changed.
 const (
 	LostNode      Reason = "node"
 	LostGuard     Reason = "guard"
 	LostKeeper    Reason = "keeper"
 	LostPod       Reason = "pod"
 	LostPartition Reason = "partition"
+	LostBudget    Reason = "budget"
 )
 
 // Attempt reports the end of one attempt, or of one try of it that lost a race.

@@ -33,7 +33,7 @@ func (c *Core) reject(a *attempt, r placement.Result, seed uint64, out *Output) 
 		c.rejected = append(c.rejected, rejected)
 		return
 	}
-	c.unplaceable(rejected, out)
+	c.conclude(rejected, out)
 }
 
 func (c *Core) stagedPods() []string {
@@ -62,7 +62,7 @@ func (c *Core) settleRejections(out *Output) {
 		case slices.ContainsFunc(r.counted, c.view.IsStaged):
 			c.rejected = append(c.rejected, r)
 		default:
-			c.unplaceable(r, out)
+			c.conclude(r, out)
 		}
 	}
 	c.pending = append(again, c.pending...)

@@ -289,7 +289,7 @@ func (w *world) bindOne() {
 	}
 	e := d.Entries[w.rng.IntN(len(d.Entries))]
 	p, ok := w.pods[e.PodUID]
-	if !ok || p.Spec.NodeName != "" || p.ResourceVersion != fmt.Sprint(e.PodRV) {
+	if !ok || e.Role != ledger.RoleReservation || e.State != ledger.Committed || p.Spec.NodeName != "" || p.ResourceVersion != fmt.Sprint(e.PodRV) {
 		return
 	}
 	p.Spec.NodeName = d.NodeName

@@ -1,0 +1,102 @@
+package decide
+
+import (
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// mirror is a pod's status.nominatedNodeName, which tells other components of the place that
+// is held for it. It is written after the hold is in the ledger, never while a bind may be on
+// its way (a write of ours would move the resourceVersion it relies on), and cleared when the
+// place is lost. (A bind clears it in the API server.) The ledger does not say who wrote the
+// field: a binder that starts takes the name of a node with a hold for its own, and what was
+// left by one that died between the end of a hold and its own write stays until the next hold.
+type mirror struct {
+	pod events.PodRef
+	// node is what the field should be, as long as the pod is held there; empty to clear.
+	node string
+	// wrote is the last name that was found or written, writtenRV the pod's resourceVersion
+	// after that; unsure: the write got no answer.
+	wrote     string
+	writtenRV uint64
+	unsure    bool
+	op        OpID
+	// sent is what the write under way makes of it.
+	sent string
+	pacing
+}
+
+// mirrorHold keeps the field of a pod that has a hold with a plan.
+func (c *Core) mirrorHold(doc ledger.NodeDoc, owner ledger.Entry) {
+	if owner.Role != ledger.RoleReservation || owner.State != ledger.Held {
+		return
+	}
+	m, ok := c.mirrors[owner.PodUID]
+	if !ok {
+		m = &mirror{
+			pod:    events.PodRef{UID: owner.PodUID, Namespace: owner.Namespace, Name: owner.Name},
+			pacing: pacing{retry: c.limits.Retry},
+		}
+		c.mirrors[owner.PodUID] = m
+	}
+	m.node = doc.NodeName
+	m.advance(c)
+}
+
+func (m *mirror) advance(c *Core) {
+	if m.op != 0 || c.facts.Cluster == nil || c.now.Before(m.due) {
+		return
+	}
+	if !c.holds(m.pod.UID) {
+		delete(c.mirrors, m.pod.UID) // another binder's now
+		return
+	}
+	p, known, gone := c.pod(m.pod.UID, 0)
+	if gone || known && (p.NodeName != "" || p.Deleting || p.Terminal) {
+		delete(c.mirrors, m.pod.UID)
+		return
+	}
+	if !known || c.draining {
+		return
+	}
+	current := p.Status().NominatedNodeName
+	_, entry, reserved := c.ledger.Entry(m.pod.UID)
+	switch {
+	case reserved && entry.State != ledger.Held:
+		// A bind may be on its way, and clears it.
+	case reserved && current == m.node:
+		m.wrote = m.node
+	case reserved && (m.wrote != m.node || current == ""):
+		m.write(c, m.node)
+	case reserved:
+	case current != "" && current == m.wrote, current == "" && m.unsure:
+		m.write(c, "")
+	case p.ResourceVersion < m.writtenRV:
+		// The facts do not show our own write yet.
+	default:
+		delete(c.mirrors, m.pod.UID)
+	}
+}
+
+func (m *mirror) write(c *Core, node string) {
+	m.op, m.sent = c.start(m), node
+	c.emit(Nominate{Op: m.op, Pod: m.pod, NodeName: node})
+}
+
+func (m *mirror) answered(c *Core, in Input) {
+	m.op = 0
+	a, ok := in.(Answered)
+	if !ok {
+		return
+	}
+	if m.sent != "" && (a.Result == Done || a.Result == Unknown) {
+		m.wrote = m.sent
+	}
+	m.unsure = a.Result == Unknown
+	m.writtenRV = max(m.writtenRV, a.ResourceVersion)
+	// The facts show what came of it; until then, and after a refusal, it is not written again.
+	m.due = c.now.Add(c.limits.Idle)
+	if a.Result == Unknown {
+		c.pace(&m.pacing)
+	}
+}

@@ -1,0 +1,189 @@
+package decide
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// markDocs bounds the documents of one mark, so that it fits a transaction beside the hold's
+// document and the plan's record. A larger plan takes several.
+const markDocs = ledger.MaxTxnOps - 2
+
+// pacing is when the next try may be made, and the pause after that.
+type pacing struct {
+	due   time.Time
+	retry wait.Backoff
+}
+
+// plan is a hold or placeholder and what has to go for it, in the binder's eyes. Whoever holds
+// the partition of the pod that has the place carries it out; a pod that takes the place over
+// takes the plan with it.
+//
+// Order: the victims that budgets cover are looked at and tried dry → one transaction marks
+// all of them Evicting (removal goes on from there). A crash before it leaves claims that
+// anybody can drop; after it, whoever finds the marks goes on with each.
+type plan struct {
+	id string
+	op OpID
+	pacing
+	// gone: nobody has the place any more.
+	gone bool
+}
+
+// planOwner is the pod that has the place of a plan that is to be carried out.
+func (c *Core) planOwner(id string) (ledger.NodeDoc, ledger.Entry, bool) {
+	if r, ok := c.ledger.Record(id); ledger.IsRecorded(id) && (!ok || r.State != ledger.PlanReady) {
+		return ledger.NodeDoc{}, ledger.Entry{}, false
+	}
+	return c.ledger.PlanOwner(id)
+}
+
+// advance does the next thing for the plan.
+func (p *plan) advance(c *Core) {
+	doc, owner, ok := c.planOwner(p.id)
+	if !ok || p.gone || c.facts.Cluster == nil || !c.mayAct(owner.PodUID) {
+		return
+	}
+	c.mirrorHold(doc, owner)
+	if p.op != 0 || c.now.Before(p.due) || !c.mayStillPlace(owner) {
+		return
+	}
+	mark := ledger.EvictPlan{Plan: p.id, Owner: doc, Sender: c.id}
+	waits := false
+	for _, d := range c.ledger.PlanDocs(p.id) {
+		victims, ready := p.unmarked(c, d)
+		waits = waits || !ready
+		if len(victims) > 0 && len(mark.Docs) < markDocs {
+			mark.Docs = append(mark.Docs, d)
+			mark.Victims = append(mark.Victims, victims...)
+		}
+	}
+	if waits || len(mark.Victims) == 0 {
+		return
+	}
+	if r, ok := c.ledger.Record(p.id); ok {
+		mark.Record = &r
+	}
+	change, err := ledger.MarkEvicting(mark)
+	if err != nil {
+		c.fault("mark of plan "+p.id, err)
+		c.pace(&p.pacing)
+		return
+	}
+	p.op = c.amend(p, change, "evict-mark")
+}
+
+// unmarked are the victims in a document that are to be marked, and whether all of them can be
+// by what is known.
+func (p *plan) unmarked(c *Core, d ledger.NodeDoc) (victims []string, ready bool) {
+	ready = true
+	for _, e := range d.Entries {
+		if e.Role != ledger.RoleVictim || e.Plan != p.id || e.State == ledger.Evicting || c.fate(e) != ledger.Staying {
+			continue
+		}
+		victims = append(victims, e.PodUID)
+		r, ok := c.removals[e.PodUID]
+		ready = ready && ok && r.plan == p.id && r.clear(c)
+	}
+	return victims, ready
+}
+
+// mayStillPlace says whether the facts still show a pod that waits for its place. While they do
+// not show it at all, they may be late.
+func (c *Core) mayStillPlace(owner ledger.Entry) bool {
+	p, known, _ := c.pod(owner.PodUID, owner.PodRV)
+	if owner.Role == ledger.RoleMove {
+		return known
+	}
+	return known && p.NodeName == "" && !p.Deleting && !p.Terminal
+}
+
+func (p *plan) answered(c *Core, in Input) {
+	p.op = 0
+	a, ok := in.(Amended)
+	if !ok {
+		return
+	}
+	if a.Result == TxnUnknown || a.Result == TxnRefused {
+		// Late or not at all: until the view shows marks, nothing is sent.
+		c.pace(&p.pacing)
+		return
+	}
+	p.retry = c.limits.Retry
+	p.advance(c)
+	for _, r := range c.removalsOf(p.id) {
+		r.advance(c)
+	}
+}
+
+// removalsOf are a plan's victims, in the order of documents and entries.
+func (c *Core) removalsOf(id string) []*removal {
+	var out []*removal
+	for _, d := range c.ledger.PlanDocs(id) {
+		for _, e := range d.Entries {
+			if r, ok := c.removals[e.PodUID]; ok && e.Role == ledger.RoleVictim && e.Plan == id {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// refused tells the plan's shard that a victim cannot be evicted, and rests the plan: its shard
+// drops the victim or the plan, or it is tried again.
+func (c *Core) refused(r *removal, problem string) {
+	c.publish(r.decision(c, events.DecisionEvictRefused, problem))
+	r.due = c.now.Add(c.limits.PlanPause)
+	if p, ok := c.plans[r.plan]; ok {
+		p.due = r.due
+	}
+}
+
+// decision is what is told of a victim: Token is the plan's, NodeName the node that is cleared.
+func (r *removal) decision(c *Core, kind events.DecisionKind, message string) events.Decision {
+	d := events.Decision{Kind: kind, Pod: r.ref(), Token: planToken(r.plan), NodeUID: r.nodeUID, Message: message}
+	if n, ok := c.facts.Cluster.Node(r.nodeUID); ok {
+		d.NodeName = n.Name
+	}
+	if _, owner, ok := c.ledger.PlanOwner(r.plan); ok {
+		d.SchedulerName = owner.SchedulerName
+	}
+	if asked, ok := c.askedFor(r); ok {
+		d.SchedulerName, d.Strategy, d.TraceParent = asked.SchedulerName, asked.Strategy, asked.TraceParent
+		d.GracePeriodSeconds, d.Attempt = asked.GracePeriodSeconds, asked.Attempt
+	}
+	return d
+}
+
+// planToken is the token that a plan's id was made of.
+func planToken(id string) string { return id[max(0, len(id)-len(ledger.Token(0).String())):] }
+
+// preemptor is the pod that a victim goes for, if it is one that waits: a placeholder's
+// replacement does not exist yet.
+func (c *Core) preemptor(id string) (*state.Pod, ledger.NodeDoc, bool) {
+	doc, owner, ok := c.ledger.PlanOwner(id)
+	if !ok || owner.Role != ledger.RoleReservation {
+		return nil, doc, false
+	}
+	p, known, _ := c.pod(owner.PodUID, owner.PodRV)
+	return p, doc, known
+}
+
+// preempted is the event of a victim, in kube-scheduler's words.
+func (r *removal) preempted(c *Core) {
+	p, doc, ok := c.preemptor(r.plan)
+	if !ok {
+		return
+	}
+	c.emit(Report{
+		Pod: r.ref(), SchedulerName: p.SchedulerName, Type: "Normal", Reason: "Preempted", Action: "Preempting",
+		Note:    fmt.Sprintf("Preempted by pod %s on node %s", p.UID, doc.NodeName),
+		Related: events.PodRef{UID: p.UID, Namespace: p.Namespace, Name: p.Name},
+	})
+}

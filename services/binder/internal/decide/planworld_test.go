@@ -1,0 +1,480 @@
+package decide
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// The world of plans: pods that run on nodes, some of them under one disruption budget, and
+// pods that want their room. Shards nominate, promote, abort and displace, a descheduler moves,
+// each on views that lag behind; binders carry the plans out, with requests that are lost,
+// late, or whose answers are.
+
+const pdbUID = "pdb-uid"
+
+// kvLog is the ledger: keys, and every transaction as the watch tells it.
+type kvLog struct {
+	revision int64
+	keys     map[string]ledger.KV
+	log      []ledger.ViewBatch
+}
+
+func (l *kvLog) commit(t ledger.Txn) (r ledger.TxnResult) {
+	for _, c := range t.Compares {
+		kv := l.keys[c.Key]
+		if c.Target == ledger.ModRevision && kv.ModRevision != c.Revision ||
+			c.Target == ledger.CreateRevision && kv.CreateRevision != c.Revision {
+			r = ledger.TxnResult{Revision: l.revision}
+			for _, key := range t.Compared() {
+				if kv, ok := l.keys[key]; ok {
+					r.Current = append(r.Current, kv)
+				}
+			}
+			return r
+		}
+	}
+	l.revision++
+	b := ledger.ViewBatch{Events: ledger.EventBatch{Revision: l.revision}}
+	for _, p := range t.Puts {
+		kv := ledger.KV{Key: p.Key, Value: p.Value, ModRevision: l.revision, CreateRevision: l.keys[p.Key].CreateRevision}
+		if kv.CreateRevision == 0 {
+			kv.CreateRevision = l.revision
+		}
+		l.keys[p.Key] = kv
+		b.Events.Events = append(b.Events.Events, ledger.Event{KV: kv})
+	}
+	for _, key := range t.Deletes {
+		delete(l.keys, key)
+		b.Events.Events = append(b.Events.Events,
+			ledger.Event{Deleted: true, KV: ledger.KV{Key: key, ModRevision: l.revision}})
+	}
+	l.log = append(l.log, b)
+	return ledger.TxnResult{Succeeded: true, Revision: l.revision}
+}
+
+// agent is a shard or the descheduler: a view of the ledger and one of the API.
+type agent struct {
+	view   *ledger.View
+	folded int
+	facts  int
+	left   map[string]uint64
+	w      *planWorld
+}
+
+func (a *agent) api() *apiVersion { return a.w.api.history[a.facts] }
+
+func (a *agent) PodFact(uid string) (uint64, bool, bool) { return viewFacts{a.api()}.PodFact(uid) }
+func (a *agent) PodProgress() uint64                     { return a.api().rv }
+func (a *agent) BudgetProgress() uint64                  { return a.api().rv }
+func (a *agent) VictimFate(uid string, podRV uint64) (ledger.Fate, uint64) {
+	p, known := a.api().pods[uid]
+	switch {
+	case known && p.Deleting:
+		return ledger.Leaving, p.ResourceVersion
+	case known || a.api().rv < podRV:
+		return ledger.Staying, 0
+	}
+	if a.left[uid] == 0 {
+		a.left[uid] = a.api().rv
+	}
+	return ledger.Left, a.left[uid]
+}
+
+// see brings a view forward.
+func (a *agent) see(facts, ledgerTo int) {
+	a.facts = max(a.facts, facts)
+	for ; a.folded < ledgerTo; a.folded++ {
+		if _, err := a.view.Fold(a.w.kv.log[a.folded]); err != nil {
+			panic(err)
+		}
+	}
+}
+
+type planWorld struct {
+	*world
+	kv     *kvLog
+	truth  *ledger.View
+	agents []*agent
+	epochs map[int32]int64
+	tokens ledger.Token
+	// evicted counts the evictions that made a pod leave, calls those that were sent, by UID.
+	evicted, calls map[string]int
+	// refused are the plans whose shards were told that a victim cannot be evicted.
+	refused map[string]bool
+	counts  map[string]int
+	// foreign: somebody else has evicted too; then not all that is claimed can go.
+	foreign bool
+	// unsure: a nomination got no answer, or a partition changed hands: one may be left over.
+	unsure bool
+}
+
+// newPlanWorld has two nodes with three pods each, four of which a budget covers that allows
+// some to go, and as many pods as agents that want their room; the last agent moves pods.
+func newPlanWorld(binders, allowed int, limits Limits) *planWorld {
+	w := &planWorld{
+		world: newWorld(0, 2, 0, ablation{}), kv: &kvLog{keys: map[string]ledger.KV{}}, truth: ledger.NewView(),
+		epochs: map[int32]int64{}, evicted: map[string]int{}, calls: map[string]int{}, refused: map[string]bool{},
+		counts: map[string]int{},
+	}
+	w.limits = limits
+	for i := range 6 {
+		w.api.addPod(fmt.Sprintf("v%d", i))
+		w.api.changePod(fmt.Sprintf("v%d-uid", i), func(p *corev1.Pod) { p.Spec.NodeName = fmt.Sprintf("n%d", i%2) })
+	}
+	w.api.write(func(v *apiVersion) {
+		v.budget = budgetStatus{rv: v.rv, allowed: allowed, desired: 4 - allowed, disrupted: map[string]bool{}}
+	})
+	for i := range 3 {
+		w.api.addPod(fmt.Sprintf("p%d", i))
+		w.agents = append(w.agents, &agent{view: ledger.NewView(), left: map[string]uint64{}, w: w})
+	}
+	own := ledger.Txn{}
+	for i := range 3 {
+		p := ledger.PartitionOf(fmt.Sprintf("p%d-uid", i))
+		if _, ok := w.epochs[p]; ok {
+			continue
+		}
+		value, err := ledger.EncodeOwner(ledger.Owner{Member: "s"})
+		if err != nil {
+			panic(err)
+		}
+		own.Puts = append(own.Puts, ledger.Put{Key: ledger.KeyOwn(p), Value: value})
+		w.epochs[p] = 1
+	}
+	w.commit(own)
+	for _, a := range w.agents {
+		a.see(len(w.api.history)-1, len(w.kv.log))
+	}
+	for range binders {
+		b := &member{now: w.start}
+		w.binders = append(w.binders, b)
+		w.bootPlans(b)
+	}
+	return w
+}
+
+func covered(uid string) bool {
+	return slices.Contains([]string{"v0-uid", "v1-uid", "v2-uid", "v3-uid"}, uid)
+}
+
+// bootPlans starts a binder anew. What it had on its way is late or lost.
+func (w *planWorld) bootPlans(b *member) {
+	for i, e := range b.lines {
+		if _, ok := e.(Publish); !ok && i%2 == 0 {
+			w.late = append(w.late, e)
+		}
+	}
+	w.starts++
+	b.id = fmt.Sprintf("binder-%d", w.starts)
+	everything := func(string, string) bool { return true }
+	b.core, b.lines = NewCore(b.id, w.limits, everything), nil
+	b.docs = len(w.kv.log)
+	kvs := slices.SortedFunc(maps.Values(w.kv.keys), func(a, b ledger.KV) int { return int(a.ModRevision - b.ModRevision) })
+	in := LedgerMoved{Reset: true, Revision: w.kv.revision, Batch: ledger.ViewBatch{
+		Reset: true, KVs: kvs, Events: ledger.EventBatch{Revision: w.kv.revision},
+	}}
+	for _, kv := range kvs {
+		in.Docs = append(in.Docs, nodeDocs(kv)...)
+	}
+	w.step(b, in)
+	w.hold(b, true)
+	w.showPlanFacts(b, b.facts)
+}
+
+func nodeDocs(kv ledger.KV) []ledger.NodeDoc {
+	if len(kv.Key) < 2 || kv.Key[:2] != ledger.PrefixNode {
+		return nil
+	}
+	d, err := ledger.DecodeNodeDoc(kv)
+	if err != nil {
+		panic(err)
+	}
+	return []ledger.NodeDoc{d}
+}
+
+func (w *planWorld) showPlanFacts(b *member, to int) {
+	v := w.api.history[to]
+	b.facts = to
+	w.step(b, FactsMoved{
+		Cluster: v, Sequence: uint64(to + 1), PodProgress: v.rv, PodProgressKnown: true, BudgetProgress: v.rv,
+	})
+}
+
+func (w *planWorld) showLedger(b *member, to int) {
+	for ; b.docs < to; b.docs++ {
+		batch := w.kv.log[b.docs]
+		in := LedgerMoved{Revision: batch.Events.Revision, Batch: batch}
+		for _, ev := range batch.Events.Events {
+			in.Docs = append(in.Docs, nodeDocs(ev.KV)...)
+		}
+		w.step(b, in)
+	}
+	w.listen()
+}
+
+// listen notes what shards are told.
+func (w *planWorld) listen() {
+	for _, d := range w.told {
+		if d.Kind == events.DecisionEvictRefused {
+			w.refused[d.Token] = true
+		}
+		w.counts[string(d.Kind)]++
+	}
+	w.told = nil
+}
+
+// commit makes a change, and checks what it did.
+func (w *planWorld) commit(t ledger.Txn) (ledger.TxnResult, error) {
+	before := map[string]ledger.NodeDoc{}
+	owned := map[string]bool{}
+	for d := range w.truth.Docs() {
+		before[d.NodeUID] = d
+		for _, e := range d.Entries {
+			if _, _, ok := w.truth.PlanOwner(e.Plan); ok {
+				owned[e.Plan] = true
+			}
+		}
+	}
+	budget := w.truth.Budget(pdbUID)
+	r := w.kv.commit(t)
+	if !r.Succeeded {
+		return r, nil
+	}
+	if _, err := w.truth.Fold(w.kv.log[len(w.kv.log)-1]); err != nil {
+		return r, err
+	}
+	var bad []ledger.Violation
+	for d := range w.truth.Docs() {
+		if old := before[d.NodeUID]; d.Revision != old.Revision {
+			bad = append(append(bad, ledger.CheckDoc(d)...), ledger.CheckSuccessor(old, d)...)
+			for _, e := range d.Entries {
+				was, _ := old.Victim(e.PodUID)
+				if e.Role == ledger.RoleVictim && e.State == ledger.Evicting && was.State != ledger.Evicting && !owned[e.Plan] {
+					return r, fmt.Errorf("S9: %s was marked for plan %s, which has no place", e.PodUID, e.Plan)
+				}
+			}
+		}
+	}
+	bad = append(bad, ledger.CheckClaims(w.truth.Docs())...)
+	bad = append(bad, ledger.CheckBudgetSuccessor(budget, w.truth.Budget(pdbUID))...)
+	if len(bad) > 0 {
+		return r, bad[0]
+	}
+	return r, w.promises()
+}
+
+// promises is S6: what is claimed can be carried out, and what runs is enough.
+func (w *planWorld) promises() error {
+	v := w.api.now()
+	if v.budget.rv == 0 {
+		return nil
+	}
+	running, claimed := 0, 0
+	b := w.truth.Budget(pdbUID)
+	for uid, p := range v.pods {
+		if covered(uid) && !p.Deleting {
+			running++
+			if b.Claimed(uid) {
+				claimed++
+			}
+		}
+	}
+	if w.foreign {
+		claimed = 0
+	}
+	if running-claimed < v.budget.desired {
+		return fmt.Errorf("S6: %d run, %d are claimed, the budget wants %d", running, claimed, v.budget.desired)
+	}
+	return nil
+}
+
+// evict is the eviction API: look, take from the budget, delete.
+func (w *planWorld) evict(e Evict) (Result, error) {
+	p, ok := w.api.now().pods[e.Pod.UID]
+	switch {
+	case !ok:
+		return Gone, nil
+	case p.Deleting:
+		return Done, nil
+	}
+	budget := w.api.now().budget
+	if covered(e.Pod.UID) && budget.allowed == 0 {
+		return Throttled, nil
+	}
+	if e.DryRun {
+		return Done, nil
+	}
+	d, claim, ok := w.truth.Victim(e.Pod.UID)
+	if !ok || claim.State != ledger.Evicting {
+		return 0, fmt.Errorf("S5: %s is evicted, and its claim in %s is %s", e.Pod.UID, d.NodeUID, claim.State)
+	}
+	w.leave(e.Pod.UID)
+	return Done, w.promises()
+}
+
+// leave takes from the budget, in a write of its own, and deletes the pod.
+func (w *planWorld) leave(uid string) {
+	if covered(uid) {
+		w.api.write(func(v *apiVersion) {
+			v.budget.rv, v.budget.allowed = v.rv, v.budget.allowed-1
+			v.budget.disrupted = maps.Clone(v.budget.disrupted)
+			v.budget.disrupted[uid] = true
+		})
+	}
+	w.evicted[uid]++
+	w.api.changePod(uid, func(p *corev1.Pod) { now := metav1.Now(); p.DeletionTimestamp = &now })
+}
+
+// controller is the disruption controller.
+func (w *planWorld) controller() {
+	w.api.write(func(v *apiVersion) {
+		v.budget.disrupted = maps.Clone(v.budget.disrupted)
+		healthy := 0
+		for uid, p := range v.pods {
+			if p.Deleting {
+				delete(v.budget.disrupted, uid)
+			} else if covered(uid) && !v.budget.disrupted[uid] {
+				healthy++
+			}
+		}
+		v.budget.rv, v.budget.allowed = v.rv, max(0, healthy-v.budget.desired)
+	})
+}
+
+func (w *planWorld) performPlan(b *member, i int, f fate) error {
+	e := b.lines[i]
+	b.lines = slices.Delete(b.lines, i, i+1)
+	w.logf("%s: %s (fate %d)", b.id, brief(e), f)
+	if f == requestLate {
+		w.late = append(w.late, e)
+	}
+	if _, ok := e.(Nominate); ok && f != delivered {
+		w.unsure = true
+	}
+	in := unknownPlan(e)
+	if f == delivered || f == answerLost {
+		done, err := w.carryOutPlan(e)
+		if err != nil {
+			return err
+		}
+		if f == delivered {
+			in = done
+		}
+	}
+	if ev, ok := e.(Evict); ok && !ev.DryRun {
+		w.calls[ev.Pod.UID]++
+	}
+	w.step(b, in)
+	w.listen()
+	return nil
+}
+
+func brief(e Effect) string {
+	switch e := e.(type) {
+	case Amend:
+		return "Amend " + e.Why
+	case Transact:
+		return "Transact " + e.Why + " " + e.NodeUID
+	}
+	return fmt.Sprintf("%T %+v", e, e)
+}
+
+func unknownPlan(e Effect) Input {
+	switch e := e.(type) {
+	case Amend:
+		return Amended{Op: e.Op, Result: TxnUnknown, Problem: "timeout"}
+	case Nominate:
+		return Answered{Op: e.Op, Result: Unknown, Problem: "timeout"}
+	case ReadBudget:
+		return Answered{Op: e.Op, Result: Unknown, Problem: "timeout"}
+	}
+	return unknown(e)
+}
+
+func (w *planWorld) carryOutPlan(e Effect) (Input, error) {
+	switch e := e.(type) {
+	case Amend:
+		r, err := w.commit(e.Txn)
+		if err != nil || !r.Succeeded {
+			return Amended{Op: e.Op, Result: Lost, KVs: r.Current}, err
+		}
+		w.counts[e.Why]++
+		return Amended{Op: e.Op, Result: Applied, KVs: e.Txn.Committed(r)}, nil
+	case Transact:
+		r, err := w.commit(e.Txn)
+		if err != nil || !r.Succeeded {
+			current := nodeDocs(w.kv.keys[ledger.KeyNode(e.NodeUID)])
+			return Transacted{Op: e.Op, Result: Lost, Current: &current[0]}, err
+		}
+		return Transacted{Op: e.Op, Result: Applied, Revision: r.Revision}, nil
+	case ReadDoc:
+		docs := nodeDocs(w.kv.keys[ledger.KeyNode(e.NodeUID)])
+		return DocRead{Op: e.Op, Doc: &docs[0]}, nil
+	case Evict:
+		r, err := w.evict(e)
+		return Answered{Op: e.Op, Result: r, Problem: r.String()}, err
+	case ReadBudget:
+		return Answered{Op: e.Op, Result: Done, ResourceVersion: w.api.now().budget.rv}, nil
+	case Bind:
+		return Answered{Op: e.Op, Result: w.api.bind(e), Pod: w.api.now().pods[e.Pod.UID]}, nil
+	}
+	return w.change(e)
+}
+
+func (w *planWorld) change(e Effect) (Input, error) {
+	change := func(op OpID, pod events.PodRef, f func(p *corev1.Pod)) (Input, error) {
+		if _, ok := w.api.now().pods[pod.UID]; !ok {
+			return Answered{Op: op, Result: Gone}, nil
+		}
+		p := w.api.changePod(pod.UID, f)
+		return Answered{Op: op, Result: Done, Pod: p, ResourceVersion: p.ResourceVersion}, nil
+	}
+	switch e := e.(type) {
+	case ReadPod:
+		return change(e.Op, e.Pod, func(*corev1.Pod) {})
+	case FencePod:
+		return change(e.Op, e.Pod, annotate(AnnotationFence, e.Value))
+	case PatchCondition:
+		return change(e.Op, e.Pod, func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{e.Condition} })
+	case Nominate:
+		if _, _, held := w.truth.Entry(e.Pod.UID); e.NodeName != "" && !held && len(w.late) == 0 {
+			w.counts["nominated without a hold"]++
+		}
+		return change(e.Op, e.Pod, func(p *corev1.Pod) { p.Status.NominatedNodeName = e.NodeName })
+	}
+	return nil, fmt.Errorf("%T is not part of this world", e)
+}
+
+// share gives binder i its part of the partitions.
+func (w *planWorld) share(b *member, i int) {
+	var held []int32
+	for p := range int32(64) {
+		if int(p)%len(w.binders) == i {
+			held = append(held, p)
+		}
+	}
+	w.step(b, PartitionsChanged{Held: held})
+}
+
+// workPlans shows a binder everything and lets it do what it can.
+func (w *planWorld) workPlans(b *member) error {
+	w.showPlanFacts(b, len(w.api.history)-1)
+	w.showLedger(b, len(w.kv.log))
+	b.now = b.now.Add(700 * time.Millisecond)
+	w.step(b, Tick{})
+	for len(b.lines) > 0 {
+		if err := w.performPlan(b, 0, delivered); err != nil {
+			return err
+		}
+		w.showLedger(b, len(w.kv.log))
+	}
+	return nil
+}

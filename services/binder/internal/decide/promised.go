@@ -1,0 +1,190 @@
+package decide
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// promised is the core's part about holds, placeholders, and the pods that go for them.
+type promised struct {
+	// ledger is the binder's own picture of all of the ledger.
+	ledger *ledger.View
+	// plans are those with a hold or placeholder, by id; removals the claims on victims, by pod
+	// UID: a pod is claimed by one plan.
+	plans    map[string]*plan
+	removals map[string]*removal
+	// mirrors are the pods whose nominatedNodeName this binder keeps, by UID.
+	mirrors map[string]*mirror
+	// idles are budgets and plan records as last changed, by key.
+	idles map[string]*idleDoc
+	// left is when pods that are claimed were first missed, by UID.
+	left map[string]uint64
+}
+
+func newPromised() promised {
+	return promised{
+		ledger: ledger.NewView(), plans: map[string]*plan{}, removals: map[string]*removal{},
+		mirrors: map[string]*mirror{}, idles: map[string]*idleDoc{}, left: map[string]uint64{},
+	}
+}
+
+// foldBatch takes what the watch told of the ledger. (Its documents have been learned.)
+func (c *Core) foldBatch(b ledger.ViewBatch) {
+	changes, err := c.ledger.Fold(b)
+	if err != nil {
+		c.fault("ledger", err) // the intake reads the same, and ends the binder
+		return
+	}
+	c.claimsMoved(changes)
+}
+
+// learnKeys takes what a transaction of our own brought back.
+func (c *Core) learnKeys(in Amended) {
+	changes, err := c.ledger.Learn(in.KVs)
+	if err != nil {
+		c.fault("ledger", err)
+		return
+	}
+	var touched []*reservation
+	for _, d := range changes.Docs {
+		if d.After.NodeUID != "" {
+			touched = append(touched, c.learn(d.After)...)
+		}
+	}
+	c.claimsMoved(changes)
+	for _, r := range touched {
+		r.advance(c)
+	}
+}
+
+// claimsMoved brings plans and removals in line with the documents that changed, and moves
+// them.
+func (c *Core) claimsMoved(changes ledger.ViewChanges) {
+	docs, touched := changes.Docs, map[string]bool{}
+	if changes.Reset {
+		docs = c.relisted()
+		for id := range c.plans {
+			touched[id] = true
+		}
+	}
+	for _, d := range docs {
+		for _, e := range slices.Concat(d.Before.Entries, d.After.Entries) {
+			if e.Plan != "" {
+				touched[e.Plan] = true
+			}
+		}
+		c.trackClaims(d)
+	}
+	for _, id := range changes.Plans {
+		touched[id] = true
+	}
+	ids := slices.Sorted(maps.Keys(touched))
+	for _, id := range ids {
+		c.trackPlan(id)
+	}
+	for _, id := range ids {
+		if p, ok := c.plans[id]; ok {
+			p.advance(c)
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(c.removals)) {
+		if r := c.removals[uid]; touched[r.plan] {
+			r.advance(c)
+		}
+	}
+}
+
+// relisted are all documents after a listing of the ledger, which may have passed over changes.
+func (c *Core) relisted() []ledger.DocChange {
+	for uid, r := range c.removals {
+		d, e, ok := c.ledger.Victim(uid)
+		if !ok || d.NodeUID != r.nodeUID || e.Plan != r.plan {
+			r.left = true
+			delete(c.removals, uid)
+		}
+	}
+	var docs []ledger.DocChange
+	for d := range c.ledger.Docs() {
+		docs = append(docs, ledger.DocChange{After: d})
+	}
+	slices.SortFunc(docs, func(a, b ledger.DocChange) int { return strings.Compare(a.After.NodeUID, b.After.NodeUID) })
+	return docs
+}
+
+// trackClaims makes, updates and drops the removals of one document's claims.
+func (c *Core) trackClaims(d ledger.DocChange) {
+	for _, e := range d.Before.Entries {
+		r, ok := c.removals[e.PodUID]
+		if e.Role != ledger.RoleVictim || !ok || r.nodeUID != d.Before.NodeUID || r.plan != e.Plan {
+			continue
+		}
+		if now, still := d.After.Victim(e.PodUID); !still || now.Plan != r.plan {
+			r.left = true
+			delete(c.removals, e.PodUID)
+		}
+	}
+	for _, e := range d.After.Entries {
+		if e.Role != ledger.RoleVictim {
+			continue
+		}
+		r, ok := c.removals[e.PodUID]
+		if !ok {
+			c.removals[e.PodUID] = newRemoval(c, d.After.NodeUID, e)
+			continue
+		}
+		r.follow(c, e)
+	}
+}
+
+// trackPlan makes or drops the plan of an id, depending on whether it has an owner.
+func (c *Core) trackPlan(id string) {
+	_, _, owned := c.ledger.PlanOwner(id)
+	p, known := c.plans[id]
+	switch {
+	case owned && !known:
+		c.plans[id] = &plan{id: id, pacing: pacing{retry: c.limits.Retry}}
+	case !owned && known:
+		p.gone = true
+		delete(c.plans, id)
+	}
+}
+
+// advancePromised tries to move everything that waits.
+func (c *Core) advancePromised() {
+	for _, id := range slices.Sorted(maps.Keys(c.plans)) {
+		c.plans[id].advance(c)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(c.removals)) {
+		if r, ok := c.removals[uid]; ok {
+			r.advance(c)
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(c.mirrors)) {
+		if m, ok := c.mirrors[uid]; ok {
+			m.advance(c)
+		}
+	}
+}
+
+// amend sends a transaction for m; 0 if the change cannot be made.
+func (c *Core) amend(m machine, change ledger.Change, why string) OpID {
+	txn, err := change.Txn()
+	if err != nil {
+		c.fault(why, err)
+		return 0
+	}
+	op := c.start(m)
+	c.emit(Amend{Op: op, Txn: txn, Why: why})
+	return op
+}
+
+// pace spaces the tries of a piece of work.
+func (c *Core) pace(p *pacing) {
+	var d time.Duration
+	d, p.retry = nextTry(p.retry)
+	p.due = c.now.Add(d)
+}

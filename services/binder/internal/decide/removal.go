@@ -1,0 +1,411 @@
+package decide
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// RuleBudgets is what Enforces is asked to learn whether a profile respects disruption budgets
+// when it preempts. Victims of one that does not are deleted, as kube-scheduler does.
+const RuleBudgets = "DisruptionBudgets"
+
+// removalStep is what a removal's effect under way is for.
+type removalStep uint8
+
+const (
+	// seeing: the pod is read, before anything that could spend from its budget, and after an
+	// eviction that got no answer.
+	seeing removalStep = iota + 1
+	// rehearsing: the dry run, which asks the budget without spending.
+	rehearsing
+	// labelling: the pod gets the condition that tells why it goes.
+	labelling
+	// sending: the eviction itself.
+	sending
+	// asking: its budgets are read, because all evictions have failed.
+	asking
+	// amending: its claim is taken over, or goes back.
+	amending
+)
+
+// removal is the claim on one victim in the binder's eyes, and its evictions.
+//
+// The eviction subresource spends from the budget before it looks at the preconditions, and
+// what a failed call has spent stays spent for two minutes. So a pod that a budget covers is
+// read and tried dry before each eviction.
+//
+// Order: (mark, see plan) → condition → eviction → outcome in the log and event. A crash after
+// the mark leaves it, and the binder that takes over first writes its own name into the claim
+// (TakeEviction): from then on it is the only one that could know that all evictions have
+// failed, and it cannot, because those of its predecessor may be on their way. Then it looks at
+// the pod and goes on. The claim stays until the pod has left, or until every eviction since
+// the mark was sent by this binder and refused (FailEviction): an eviction without answer
+// counts as under way for Limits.EvictionHang.
+type removal struct {
+	claim   ledger.Entry
+	nodeUID string
+	plan    string
+	// since is when the claim was first seen as it is; left: it has left the ledger.
+	since time.Time
+	left  bool
+
+	op   OpID
+	step removalStep
+	pacing
+	attempts
+}
+
+// attempts is what this binder knows of the evictions of one victim.
+type attempts struct {
+	// cleared: the pod was seen, and a dry run succeeded if there has to be one, since the
+	// last eviction.
+	cleared bool
+	// labelled: the condition was written, or cannot be.
+	labelled bool
+	// sent: evictions were sent; told: their success is in the log.
+	sent, told bool
+	// open is when the last eviction was sent that may still be under way; zero without one.
+	open time.Time
+	// failures counts the refusals in a row, problem is the last one.
+	failures int
+	problem  string
+	// returning: the claim goes back, and nothing is sent until it has.
+	returning bool
+	// budgetRV is the highest resourceVersion of the budgets as read after the refusals, asked
+	// how many of them have been read.
+	budgetRV uint64
+	asked    int
+}
+
+// newRemoval begins with a claim as found. If it is Evicting, nobody can tell what was sent.
+func newRemoval(c *Core, nodeUID string, claim ledger.Entry) *removal {
+	r := &removal{nodeUID: nodeUID, plan: claim.Plan, claim: claim, since: c.now, pacing: pacing{retry: c.limits.Retry}}
+	if claim.State == ledger.Evicting {
+		r.sent, r.open = true, c.now
+	}
+	return r
+}
+
+// follow takes over what the claim is now.
+func (r *removal) follow(c *Core, now ledger.Entry) {
+	before := r.claim
+	r.claim = now
+	if before.State == now.State && before.Shard == now.Shard {
+		return
+	}
+	known := r.attempts
+	r.since, r.attempts, r.pacing = c.now, attempts{}, pacing{retry: c.limits.Retry}
+	switch {
+	case now.State != ledger.Evicting:
+		if before.Shard == c.id && known.failures >= c.limits.EvictionTries {
+			c.refused(r, known.problem)
+		}
+	case before.State != ledger.Evicting && now.State == ledger.Evicting && now.Shard == c.id:
+		r.cleared = known.cleared // our own mark: nothing has been sent
+	default:
+		r.sent, r.open = true, c.now
+	}
+}
+
+func (r *removal) ref() events.PodRef {
+	return events.PodRef{UID: r.claim.PodUID, Namespace: r.claim.Namespace, Name: r.claim.Name}
+}
+
+// actsFor is the pod whose partition's holder evicts the victim: that of the place it is
+// cleared for, and without one the victim itself.
+func (r *removal) actsFor(c *Core) (uid string, wanted bool) {
+	if _, owner, ok := c.planOwner(r.plan); ok {
+		return owner.PodUID, true
+	}
+	return r.claim.PodUID, false
+}
+
+// advance does the next thing, if nothing is under way and it is time.
+func (r *removal) advance(c *Core) {
+	if r.op != 0 || r.left || c.facts.Cluster == nil || c.now.Before(r.due) {
+		return
+	}
+	uid, wanted := r.actsFor(c)
+	if !c.mayAct(uid) {
+		return
+	}
+	switch {
+	case c.fate(r.claim) != ledger.Staying:
+		r.tellGone(c)
+	case r.claim.State != ledger.Evicting:
+		if wanted && !r.clear(c) {
+			r.rehearse(c)
+		}
+	case r.claim.Shard != c.id:
+		if c.now.Sub(r.since) > c.limits.Idle {
+			r.takeOver(c)
+		}
+	default:
+		r.carryOn(c, wanted)
+	}
+}
+
+// carryOn is for a victim whose evictions are ours to send.
+func (r *removal) carryOn(c *Core, wanted bool) {
+	failed := !wanted || r.failures >= c.limits.EvictionTries
+	switch {
+	case r.returning || failed && !r.underWay(c):
+		r.giveBack(c)
+	case !wanted:
+		// The plan was given up; what was sent may arrive.
+	case !r.clear(c):
+		r.rehearse(c)
+	case !r.labelled:
+		r.label(c)
+	default:
+		r.send(c)
+	}
+}
+
+// underWay says whether an eviction may still arrive.
+func (r *removal) underWay(c *Core) bool {
+	return !r.open.IsZero() && c.now.Sub(r.open) <= c.limits.EvictionHang
+}
+
+// covered: a budget is asked about the pod.
+func (r *removal) covered(c *Core) bool { return len(r.claim.Budgets) > 0 && !r.deletes(c) }
+
+// deletes says whether the plan's profile takes budgets as a wish.
+func (r *removal) deletes(c *Core) bool {
+	_, owner, ok := c.ledger.PlanOwner(r.plan)
+	return ok && owner.Role == ledger.RoleReservation && !c.enforces(owner.SchedulerName, RuleBudgets)
+}
+
+// clear says whether nothing has to be asked before the eviction. One that was sent is not
+// repeated without a look at the pod.
+func (r *removal) clear(c *Core) bool {
+	return r.cleared || !r.covered(c) && !r.sent
+}
+
+func (r *removal) begin(c *Core, s removalStep) OpID {
+	r.op, r.step = c.start(r), s
+	return r.op
+}
+
+// rehearse reads the pod; the dry run follows.
+func (r *removal) rehearse(c *Core) {
+	c.emit(ReadPod{Op: r.begin(c, seeing), Pod: r.ref()})
+}
+
+// label writes the condition that tells users why the pod goes, as kube-scheduler does before
+// it deletes a victim (framework/preemption/executor.go). The eviction API then writes its own
+// reason over it.
+func (r *removal) label(c *Core) {
+	r.labelled = true
+	preemptor, _, ok := c.preemptor(r.plan)
+	victim, known, _ := c.pod(r.claim.PodUID, r.claim.PodRV)
+	if !ok || !known {
+		r.advance(c)
+		return
+	}
+	c.emit(PatchCondition{Op: r.begin(c, labelling), Pod: r.ref(), Condition: corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
+		Message:            preemptor.SchedulerName + ": preempting to accommodate a higher priority pod",
+		ObservedGeneration: victim.Generation(), LastTransitionTime: metav1.NewTime(c.now), LastProbeTime: metav1.Time{},
+	}})
+}
+
+func (r *removal) send(c *Core) {
+	r.cleared, r.sent = false, true
+	r.evict(c, sending)
+}
+
+func (r *removal) evict(c *Core, s removalStep) {
+	e := Evict{Op: r.begin(c, s), Pod: r.ref(), DryRun: s == rehearsing, Delete: r.deletes(c), Strategy: "preemption"}
+	if asked, ok := c.askedFor(r); ok {
+		e.GracePeriodSeconds, e.Strategy, e.TraceParent = asked.GracePeriodSeconds, asked.Strategy, asked.TraceParent
+	}
+	c.emit(e)
+}
+
+func (r *removal) answered(c *Core, in Input) {
+	s := r.step
+	r.op, r.step = 0, 0
+	switch in := in.(type) {
+	case Answered:
+		if !r.left {
+			r.called(c, in, s)
+			return
+		}
+		if s == sending && in.Result == Done {
+			r.tellDone(c)
+		}
+	case Amended:
+		r.amended(c, in)
+	}
+}
+
+func (r *removal) called(c *Core, a Answered, s removalStep) {
+	switch s {
+	case seeing:
+		r.seen(c, a)
+	case rehearsing:
+		r.rehearsed(c, a)
+	case labelling:
+		r.advance(c) // whatever the answer: a condition holds nothing up
+	case sending:
+		r.evicted(c, a)
+	case asking:
+		r.budgetRead(c, a)
+	}
+}
+
+func (r *removal) seen(c *Core, a Answered) {
+	uid, wanted := r.actsFor(c)
+	switch {
+	case a.Result == Gone, a.Result == Done && a.Pod.Deleting:
+		r.due = c.now.Add(c.limits.Idle) // the facts will show it
+	case a.Result != Done:
+		c.pace(&r.pacing)
+	case !wanted || !c.mayAct(uid):
+	case r.covered(c):
+		r.evict(c, rehearsing)
+	default:
+		r.cleared = true
+		r.proceed(c)
+	}
+}
+
+func (r *removal) rehearsed(c *Core, a Answered) {
+	switch a.Result {
+	case Done:
+		r.cleared = true
+		r.proceed(c)
+	case Gone:
+		r.due = c.now.Add(c.limits.Idle)
+	case Unknown:
+		c.pace(&r.pacing)
+	default:
+		r.failed(c, "dry run: "+a.Problem)
+	}
+}
+
+// proceed goes on with the victim, or with its plan, which waits for all of them.
+func (r *removal) proceed(c *Core) {
+	if p, ok := c.plans[r.plan]; ok && r.claim.State != ledger.Evicting {
+		p.advance(c)
+		return
+	}
+	r.advance(c)
+}
+
+func (r *removal) evicted(c *Core, a Answered) {
+	switch a.Result {
+	case Done:
+		r.tellDone(c)
+		r.due = c.now.Add(c.limits.Idle)
+	case Gone:
+		r.due = c.now.Add(c.limits.Idle)
+	case Unknown:
+		r.open = c.now
+		c.pace(&r.pacing)
+	default:
+		r.failed(c, a.Problem)
+	}
+}
+
+// failed counts a refusal. Whether the last one is the end depends on what is under way.
+func (r *removal) failed(c *Core, problem string) {
+	r.failures, r.problem = r.failures+1, problem
+	c.pace(&r.pacing)
+	if r.claim.State != ledger.Evicting && r.failures >= c.limits.EvictionTries {
+		r.attempts, r.retry = attempts{}, c.limits.Retry
+		c.refused(r, problem)
+	}
+}
+
+// tellDone tells of an eviction that was carried out, once.
+func (r *removal) tellDone(c *Core) {
+	if r.told {
+		return
+	}
+	r.told = true
+	c.publish(r.decision(c, events.DecisionEvicted, ""))
+	r.preempted(c)
+}
+
+// tellGone tells of a victim that is leaving after evictions of ours without a known end.
+func (r *removal) tellGone(c *Core) {
+	if r.claim.State == ledger.Evicting && r.claim.Shard == c.id && r.sent {
+		r.tellDone(c)
+	}
+}
+
+// takeOver makes this binder the one that sends the evictions.
+func (r *removal) takeOver(c *Core) {
+	d, ok := c.ledger.Doc(r.nodeUID)
+	if !ok {
+		return
+	}
+	next, err := ledger.TakeEviction(d, r.claim.PodUID, r.plan, c.id)
+	r.amend(c, ledger.Change{Docs: []ledger.NodeDoc{next}}, err, "evict-take")
+}
+
+// giveBack takes the mark back. If anything was sent, it may have taken from budgets, so their
+// documents learn where the facts about them must have got for that to show.
+func (r *removal) giveBack(c *Core) {
+	r.returning = true
+	if r.sent && r.asked < len(r.claim.Budgets) {
+		b := c.ledger.Budget(r.claim.Budgets[r.asked])
+		c.emit(ReadBudget{Op: r.begin(c, asking), Namespace: b.Namespace, Name: b.Name})
+		return
+	}
+	d, ok := c.ledger.Doc(r.nodeUID)
+	if !ok {
+		return
+	}
+	next, err := ledger.FailEviction(d, r.claim.PodUID, r.plan)
+	change := ledger.Change{Docs: []ledger.NodeDoc{next}}
+	for _, uid := range r.claim.Budgets {
+		if r.budgetRV > 0 {
+			change.Budgets = append(change.Budgets, ledger.CoverBudget(c.ledger.Budget(uid), ledger.Failure{BudgetRV: r.budgetRV}))
+		}
+	}
+	r.amend(c, change, err, "evict-failed")
+}
+
+func (r *removal) budgetRead(c *Core, a Answered) {
+	switch a.Result {
+	case Done:
+		r.budgetRV = max(r.budgetRV, a.ResourceVersion)
+		r.asked++
+		r.advance(c)
+	case Gone:
+		r.asked++ // nothing can be taken from it any more
+		r.advance(c)
+	default:
+		c.pace(&r.pacing)
+	}
+}
+
+func (r *removal) amend(c *Core, change ledger.Change, err error, why string) {
+	if err != nil {
+		// The picture is ahead of what the claim was built on; the next look is right.
+		c.pace(&r.pacing)
+		return
+	}
+	if op := c.amend(r, change, why); op != 0 {
+		r.op, r.step = op, amending
+	}
+}
+
+func (r *removal) amended(c *Core, in Amended) {
+	// What has come of it is in the picture by now, and follow has seen it.
+	switch {
+	case r.left:
+	case in.Result == TxnUnknown || in.Result == TxnRefused:
+		c.pace(&r.pacing)
+	default:
+		r.advance(c)
+	}
+}

@@ -1,0 +1,130 @@
+package decide
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// idleDoc is a budget's document or a plan's record, as long as it may have something to be
+// swept.
+type idleDoc struct {
+	revision int64
+	// since is when this revision was first seen.
+	since time.Time
+	op    OpID
+}
+
+// swept is what becomes of a node's document that nobody seems to work on (T5, T8): what the
+// facts stand for is handed over, claims of plans that were given up go, and holds that are
+// overdue. Without a picture of all of the ledger up to the document, only the first.
+func (c *Core) swept(d *document) (ledger.Change, bool) {
+	known, ok := c.ledger.Doc(d.doc.NodeUID)
+	if !ok || known.Revision != d.doc.Revision || c.ledger.Revision() < known.Revision {
+		next, changed := ledger.Finish(d.doc, claimFacts{c})
+		return ledger.Change{Docs: []ledger.NodeDoc{next}}, changed
+	}
+	s, err := ledger.SweepDoc(ledger.Sweeping{
+		Doc: known, Picture: c.ledger, Facts: claimFacts{c}, Overdue: c.now.Sub(d.since) > c.limits.Overdue+c.leaving(known),
+	})
+	if err != nil {
+		c.fault("sweep of node "+d.doc.NodeUID, err)
+		return ledger.Change{}, false
+	}
+	return s.Change, !s.Empty()
+}
+
+// leaving is the longest grace period of the pods that leave for holds of a document.
+func (c *Core) leaving(d ledger.NodeDoc) time.Duration {
+	var longest int64
+	for _, hold := range d.Entries {
+		if hold.Plan == "" || hold.Role == ledger.RoleVictim {
+			continue
+		}
+		for _, r := range c.removalsOf(hold.Plan) {
+			p, known, _ := c.pod(r.claim.PodUID, r.claim.PodRV)
+			if !known || !p.Deleting {
+				continue
+			}
+			if grace := p.Object().DeletionGracePeriodSeconds; grace != nil {
+				longest = max(longest, *grace)
+			}
+		}
+	}
+	return time.Duration(longest) * time.Second
+}
+
+// sweepPromised settles the budgets and drops the records of plans that nobody works on. Who
+// holds the partition of the budget, or of the plan's pod, does it; two that do lose a compare.
+func (c *Core) sweepPromised() {
+	if c.draining {
+		return
+	}
+	present := map[string]bool{}
+	for _, b := range slices.SortedFunc(c.ledger.Budgets(), func(a, b ledger.BudgetDoc) int { return strings.Compare(a.UID, b.UID) }) {
+		if len(b.Claims) == 0 {
+			continue
+		}
+		key := ledger.KeyBudget(b.UID)
+		present[key] = true
+		if d := c.idle(key, b.Revision); d != nil && c.mayAct(b.UID) {
+			d.settle(c, b)
+		}
+	}
+	for _, r := range slices.SortedFunc(c.ledger.Records(), func(a, b ledger.PlanRecord) int { return strings.Compare(a.ID, b.ID) }) {
+		key := ledger.KeyPlan(r.ID)
+		present[key] = true
+		if d := c.idle(key, r.Revision); d != nil && c.mayAct(r.PodUID) {
+			d.drop(c, r)
+		}
+	}
+	maps.DeleteFunc(c.idles, func(key string, d *idleDoc) bool { return !present[key] && d.op == 0 })
+}
+
+// idle is a document that has not changed for long and has nothing under way; nil if it has.
+func (c *Core) idle(key string, revision int64) *idleDoc {
+	d, ok := c.idles[key]
+	if !ok {
+		d = &idleDoc{}
+		c.idles[key] = d
+	}
+	if d.revision != revision {
+		d.revision, d.since = revision, c.now
+	}
+	if d.op != 0 || c.now.Sub(d.since) <= c.limits.Idle {
+		return nil
+	}
+	return d
+}
+
+// settle drops the claims that the budget's status shows by now (T10).
+func (d *idleDoc) settle(c *Core, b ledger.BudgetDoc) {
+	if next, changed := ledger.SettleBudget(b, claimFacts{c}); changed {
+		d.op = c.amend(d, ledger.Change{Budgets: []ledger.BudgetDoc{next}}, "budget-settle")
+	}
+}
+
+// drop removes the record of a plan that is over, and aborts that of one whose place is gone.
+func (d *idleDoc) drop(c *Core, r ledger.PlanRecord) {
+	over := r.State == ledger.PlanAborted || r.State == ledger.PlanDone
+	if _, _, owned := c.ledger.PlanOwner(r.ID); !over && !owned && c.now.Sub(d.since) > c.limits.Overdue {
+		if change, err := ledger.AbortPlan(ledger.Abort{Plan: r.ID, Record: &r}); err == nil {
+			d.op = c.amend(d, change, "plan-abort")
+		}
+		return
+	}
+	if !over || len(c.ledger.PlanDocs(r.ID)) > 0 || c.ledger.Revision() < r.Revision {
+		return
+	}
+	if change, err := ledger.DropPlan(r, c.ledger); err == nil {
+		d.op = c.amend(d, change, "plan-drop")
+	}
+}
+
+func (d *idleDoc) answered(c *Core, _ Input) {
+	// Applied or not, the picture tells; what is built again is the same change or loses.
+	d.op, d.since = 0, c.now
+}

@@ -1,0 +1,138 @@
+package decide
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// end says why a place is given up.
+type end struct {
+	reason string
+	// failed: it counts against the pod, should it want pods to go again. spare: so does it for
+	// the victims, whom nobody can evict.
+	failed, spare bool
+	// silent: there is nobody to tell.
+	silent bool
+}
+
+// giveUp sends T8 for a hold: what is not being evicted for it is free again. (What is stays
+// claimed until it is gone, and then leaves its room to whoever comes.)
+func (c *Core) giveUp(s standing, e end, out *Output) look {
+	a := c.abortOf(s.plan)
+	a.Docs = append(a.Docs, c.pinning(s.podUID, a.Docs)...)
+	d := &abort{standing: s, end: e, victims: victimsOf(a.Docs, s.plan)}
+	change, err := ledger.AbortPlan(a)
+	if err == nil {
+		err = c.launch(d, change, out)
+	}
+	if err != nil {
+		// Nothing of it is left, or a document cannot be written: its sweep is the binders'.
+		c.report(PlanReport{What: PlanWithdrawn, Pod: refOf(s.entry), Node: s.doc.NodeName, Detail: err.Error()})
+		return lookLater
+	}
+	return lookSent
+}
+
+func (c *Core) abortOf(plan string) ledger.Abort {
+	a := ledger.Abort{Plan: plan, Docs: c.ledger.PlanDocs(plan)}
+	for _, e := range victimsOf(a.Docs, plan) {
+		for _, uid := range e.Budgets {
+			if !slices.ContainsFunc(a.Budgets, func(b ledger.BudgetDoc) bool { return b.UID == uid }) {
+				a.Budgets = append(a.Budgets, c.ledger.Budget(uid))
+			}
+		}
+	}
+	if r, ok := c.ledger.Record(plan); ok {
+		a.Record = &r
+	}
+	return a
+}
+
+func victimsOf(docs []ledger.NodeDoc, plan string) []ledger.Entry {
+	var out []ledger.Entry
+	for _, d := range docs {
+		for i := range d.Entries {
+			if e := &d.Entries[i]; e.Role == ledger.RoleVictim && e.Plan == plan {
+				out = append(out, *e)
+			}
+		}
+	}
+	return out
+}
+
+// pinning are the other documents in which a pod is said to rely on one.
+func (c *Core) pinning(podUID string, known []ledger.NodeDoc) []ledger.NodeDoc {
+	relies := func(x ledger.Dependent) bool { return x.PodUID == podUID }
+	var out []ledger.NodeDoc
+	for d := range c.ledger.Docs() {
+		if slices.ContainsFunc(known, func(k ledger.NodeDoc) bool { return k.NodeUID == d.NodeUID }) {
+			continue
+		}
+		for i := range d.Entries {
+			if slices.ContainsFunc(d.Entries[i].Dependents, relies) {
+				out = append(out, d)
+				break
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b ledger.NodeDoc) int { return strings.Compare(a.NodeUID, b.NodeUID) })
+	return out
+}
+
+// dropOrphan sends T8 for what is left of a plan whose hold has gone without it.
+func (c *Core) dropOrphan(plan string, out *Output) bool {
+	if _, _, owned := c.ledger.PlanOwner(plan); owned {
+		return false
+	}
+	change, err := ledger.AbortPlan(c.abortOf(plan))
+	if err != nil {
+		return false // all of it is being evicted, or gone
+	}
+	return c.launch(&orphan{plan: plan}, change, out) == nil
+}
+
+// abort is a T8 in flight.
+type abort struct {
+	standing
+	end
+	victims []ledger.Entry
+}
+
+func (a *abort) kind() string { return "T8" }
+
+func (a *abort) done(c *Core, _ int64, out *Output) {
+	if a.failed && a.pod != nil {
+		c.plans.loops.failed(c, a.pod, a.victims)
+	}
+	if a.spare {
+		c.spare(a.victims)
+	}
+	c.plans.budgets.stale = true
+	c.report(PlanReport{
+		What: PlanWithdrawn, Pod: refOf(a.entry), Node: a.doc.NodeName, Held: c.now.Sub(a.since), Detail: a.reason,
+	})
+	if a.silent {
+		return
+	}
+	d := a.decision(c, events.DecisionWithdrawn)
+	d.Message = "The place held for it on node " + a.doc.NodeName + " was given up: " + a.reason + "."
+	out.Decisions = append(out.Decisions, d)
+}
+
+func (a *abort) undone(c *Core, _ ledger.Lost, _ *Output) { c.plans.due[a.podUID] = struct{}{} }
+
+// orphan is the T8 of a plan without a hold.
+type orphan struct{ plan string }
+
+func (o *orphan) kind() string { return "T8" }
+
+func (o *orphan) done(c *Core, _ int64, _ *Output) { c.plans.budgets.stale = true }
+
+func (o *orphan) undone(c *Core, _ ledger.Lost, _ *Output) {
+	if len(c.ledger.PlanDocs(o.plan)) > 0 {
+		c.plans.orphans[o.plan] = struct{}{}
+	}
+}

@@ -1,0 +1,75 @@
+package decide
+
+import (
+	"maps"
+	"math"
+
+	policyv1 "k8s.io/api/policy/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
+)
+
+// budgetBook keeps the disruption budgets as the engine sees them. The engine looks at every
+// covered node again when it is given others, so they stay the same until they are not.
+type budgetBook struct {
+	stale   bool
+	budgets *placement.Budgets
+	// taken is what the status of each, by UID, does not show yet; claims: some is.
+	taken  map[string]int32
+	claims bool
+	// versions are the objects that budgets were made of, by UID.
+	versions map[string]uint64
+}
+
+// budgetsNow are the disruption budgets, less what has been claimed of them.
+func (c *Core) budgetsNow() *placement.Budgets {
+	b := &c.plans.budgets
+	if b.budgets != nil && !b.stale {
+		return b.budgets
+	}
+	taken, versions := map[string]int32{}, map[string]uint64{}
+	b.claims = false
+	for o := range c.view.Snapshot().Objects(events.KindDisruptionBudget) {
+		pdb, ok := o.API.(*policyv1.PodDisruptionBudget)
+		if !ok {
+			continue
+		}
+		versions[o.UID] = o.ResourceVersion
+		room := c.view.Room(pdb)
+		b.claims = b.claims || len(room.Doc.Claims) > 0
+		free, known := room.Free(c.view)
+		switch {
+		case !known:
+			taken[o.UID] = math.MaxInt32 / 2
+		case int32(free) != pdb.Status.DisruptionsAllowed:
+			taken[o.UID] = pdb.Status.DisruptionsAllowed - int32(free)
+		}
+	}
+	b.stale = false
+	if b.budgets == nil || !maps.Equal(b.taken, taken) || !maps.Equal(b.versions, versions) {
+		b.taken, b.versions = taken, versions
+		b.budgets = placement.NewBudgets(c.view.Snapshot(), func(uid string) int32 { return taken[uid] })
+	}
+	return b.budgets
+}
+
+// rooms are the budgets that a plan takes from, as a transaction claims from them.
+func (c *Core) rooms(uses []placement.BudgetUse, exceed bool) ([]ledger.BudgetRoom, bool) {
+	var out []ledger.BudgetRoom
+	for _, u := range uses {
+		o, ok := c.view.Snapshot().Object(events.KindDisruptionBudget, u.Budget.UID)
+		if !ok {
+			return nil, false
+		}
+		pdb, ok := o.API.(*policyv1.PodDisruptionBudget)
+		if !ok {
+			return nil, false
+		}
+		room := c.view.Room(pdb)
+		room.Exceed = exceed
+		out = append(out, room)
+	}
+	return out, true
+}

@@ -1,0 +1,140 @@
+package decide
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// deed is a change of a plan: T2 (nominate), T3 (promote), T4 (displace) or T8 (abort). Each is
+// decided and sent in one step, on the documents as they are known then, so that it needs no
+// look whether they have moved. Between two deeds the placements in hand get their turn.
+type deed interface {
+	// kind is the transaction's name in the protocol.
+	kind() string
+	// done takes in that it has been carried out, at a revision.
+	done(c *Core, revision int64, out *Output)
+	// undone takes in that it has not been.
+	undone(c *Core, lost ledger.Lost, out *Output)
+}
+
+// launch sends a deed; an error means that it cannot be made into a transaction. The attempts
+// are those whose pods it places, staged until it lands.
+func (c *Core) launch(d deed, change ledger.Change, out *Output, attempts ...*attempt) error {
+	txn, err := change.Txn()
+	if err != nil {
+		return fmt.Errorf("scheduler: %s: %w", d.kind(), err)
+	}
+	c.flights++
+	c.flight = &flight{id: c.flights, attempts: attempts, txn: txn, deed: d, change: change}
+	c.send(out)
+	return nil
+}
+
+// landDeed takes in the answer to a deed.
+func (c *Core) landDeed(f *flight, r ledger.TxnResult, out *Output) error {
+	if r.Succeeded {
+		changes, err := c.ledger.LearnOwn(f.txn, r)
+		if err != nil {
+			return fmt.Errorf("scheduler: transaction result: %w", err)
+		}
+		c.note(f.txn, r.Revision)
+		f.deed.done(c, r.Revision, out)
+		c.ledgerMoved(changes)
+		return nil
+	}
+	changes, err := c.ledger.Learn(r.Current)
+	if err != nil {
+		return fmt.Errorf("scheduler: transaction result: %w", err)
+	}
+	c.ledgerMoved(changes)
+	c.noteOwnership(changes)
+	lost, err := f.change.Losers(r)
+	if err != nil {
+		return fmt.Errorf("scheduler: transaction result: %w", err)
+	}
+	if lost.Registry {
+		c.cross.hold = max(c.cross.hold, lost.RegistryRevision)
+	}
+	if lost.Applied {
+		f.deed.done(c, lost.AppliedAt, out)
+		return nil
+	}
+	f.deed.undone(c, lost, out)
+	return nil
+}
+
+// ledgerMoved passes on what has changed in the ledger's picture.
+func (c *Core) ledgerMoved(changes ledger.ViewChanges) {
+	c.view.ApplyLedger(changes)
+	c.followPlans(changes)
+}
+
+// act sends the next deed there is, if any. Holds come first: room that is free at last, or
+// held for nothing, is worth more than the next plan.
+func (c *Core) act(out *Output) bool {
+	if c.draining || !c.usable() {
+		return false
+	}
+	return c.tend(out) || c.seek(out)
+}
+
+// isTooLarge says whether a change is too large for one transaction.
+func isTooLarge(err error) bool {
+	var txn *ledger.TxnError
+	return errors.As(err, &txn)
+}
+
+// lostAt is the highest revision of what a change has lost to: nothing is gained by deciding
+// again before the watch has got there.
+func lostAt(lost ledger.Lost) int64 {
+	at := lost.RegistryRevision
+	for _, d := range lost.Docs {
+		at = max(at, d.Revision)
+	}
+	for _, b := range lost.Budgets {
+		at = max(at, b.Revision)
+	}
+	for _, p := range lost.Plans {
+		at = max(at, p.Revision)
+	}
+	for _, revision := range lost.Guards {
+		at = max(at, revision)
+	}
+	return at
+}
+
+// again puts an attempt whose deed was lost back, or gives it back if it has lost too often.
+func (c *Core) lostDeed(a *attempt, lost ledger.Lost, out *Output) {
+	reason := LostNode
+	switch {
+	case len(lost.Partitions) > 0:
+		reason = LostPartition
+	case len(lost.Guards) > 0:
+		reason = LostGuard
+	case len(lost.Budgets) > 0 && len(lost.Docs) == 0:
+		reason = LostBudget
+	}
+	out.Attempts = append(out.Attempts, a.lost(reason))
+	a.losses++
+	if reason == LostPartition || a.losses >= MaxLosses {
+		c.giveBack(a)
+		return
+	}
+	a.wait.revision = max(a.wait.revision, lostAt(lost))
+	c.again(a)
+}
+
+// mandate is what entitles this shard to decide about a pod of a partition.
+func (c *Core) mandate(partition int32) (ledger.Mandate, bool) {
+	epoch, ok := c.holds(partition)
+	return ledger.Mandate{
+		Epochs: map[int32]int64{partition: epoch}, TermRegistryRevision: c.ledger.TermRegistryRevision(),
+	}, ok
+}
+
+func refOf(e ledger.Entry) events.PodRef {
+	return events.PodRef{UID: e.PodUID, Namespace: e.Namespace, Name: e.Name}
+}

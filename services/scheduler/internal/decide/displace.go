@@ -1,0 +1,148 @@
+package decide
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// maxDisplacements bounds the holds that one decision tries to take over.
+const maxDisplacements = 64
+
+// takeover is a hold that a more important pod could have instead.
+type takeover struct {
+	node *state.NodeInfo
+	hold ledger.Entry
+}
+
+// displace looks for a place that is held for a less important pod and would do for this one
+// with all that goes for it: then nobody has to go who would not go anyway. Of several, the
+// least important is taken. tried says that there is nothing more to decide for the attempt
+// now, sent that a transaction is on its way.
+func (c *Core) displace(s seeker, out *Output) (tried, sent bool) {
+	if len(c.plans.promised) == 0 || isNever(s.pod) {
+		return false, false
+	}
+	var list []takeover
+	for _, uid := range slices.Sorted(maps.Keys(c.plans.promised)) {
+		node, ok := c.view.Node(uid)
+		if !ok || !c.restraint.usable(node) {
+			continue
+		}
+		for _, e := range c.view.Displaceable(uid, s.pod.Priority) {
+			if e.Plan != "" && !ledger.IsRecorded(e.Plan) {
+				list = append(list, takeover{node, e})
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b takeover) int { return int(a.hold.Priority) - int(b.hold.Priority) })
+	for _, t := range list[:min(len(list), maxDisplacements)] {
+		if c.fitsInstead(s, t) {
+			return true, c.sendDisplacement(s, t, out)
+		}
+	}
+	return false, false
+}
+
+// fitsInstead says whether a pod fits in the place of a hold when all that goes for it has gone.
+func (c *Core) fitsInstead(s seeker, t takeover) bool {
+	gone := map[string]bool{t.hold.PodUID: true}
+	for _, v := range victimsOf(c.ledger.PlanDocs(t.hold.Plan), t.hold.Plan) {
+		gone[v.PodUID] = true
+	}
+	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{t.node}, Objects: c.view.Snapshot()}
+	if !s.concern.None() {
+		in.Nodes = c.view.Nodes()
+	}
+	fits, _, err := s.profile.FitsWithout(in, t.node, gone)
+	return err == nil && fits
+}
+
+func (c *Core) sendDisplacement(s seeker, t takeover, out *Output) bool {
+	a := s.attempt
+	b, ok := c.newPlan(a, t.node)
+	entry, err := c.entryOf(a)
+	if err != nil {
+		c.fail(a, err.Error(), out)
+		return false
+	}
+	followed := following{}
+	if s.concern.Together() {
+		followed = c.keepers(s.pod, t.node)
+	}
+	guards, ready := c.demands(s.pod, &s.concern, t.node, followed.first)
+	if len(guards.missing) > 0 {
+		if err := c.ask(a, guards.missing); err != nil {
+			c.fail(a, err.Error(), out)
+			return false
+		}
+	}
+	if !ok || !ready || followed.waits {
+		c.deferred = append(c.deferred, a)
+		return false
+	}
+	x := ledger.Displacement{
+		Mandate: b.mandate, PodUID: t.hold.PodUID, Token: t.hold.Token, Entry: entry, Guards: guards.uses, Facts: c.view,
+	}
+	for _, p := range followed.pins {
+		b.openDoc(p.nodeUID, p.nodeName)
+		x.Keepers = append(x.Keepers, ledger.NodeEntry{NodeUID: p.nodeUID, Entry: p.keeper})
+	}
+	for _, d := range c.ledger.PlanDocs(t.hold.Plan) {
+		if _, open := b.docs[d.NodeUID]; !open {
+			b.docs[d.NodeUID], b.order = d, append(b.order, d.NodeUID)
+		}
+	}
+	x.Target, x.Docs = b.docs[t.node.Node.UID], b.except(t.node.Node.UID)
+	change, err := ledger.Displace(x)
+	if err == nil {
+		c.pickFor(a, t.node.Node)
+		d := &displacement{nomination: nomination{
+			seeker: s, node: t.node.Node, plan: t.hold.Plan, token: entry.Token,
+		}, hold: t.hold}
+		if err = c.launch(d, change, out, a); err == nil {
+			return true
+		}
+		c.unpick(a)
+	}
+	var gone *ledger.TransitionError
+	if errors.As(err, &gone) {
+		c.deferred = append(c.deferred, a)
+		return false
+	}
+	return c.unsent(a, err, out)
+}
+
+// except are the documents but one.
+func (b *planBuild) except(nodeUID string) []ledger.NodeDoc {
+	return slices.DeleteFunc(b.documents(), func(d ledger.NodeDoc) bool { return d.NodeUID == nodeUID })
+}
+
+// displacement is a T4 in flight.
+type displacement struct {
+	nomination
+	hold ledger.Entry
+}
+
+func (d *displacement) kind() string { return "T4" }
+
+func (d *displacement) done(c *Core, revision int64, out *Output) {
+	d.nomination.done(c, revision, out)
+	by := d.attempt.pod
+	was := events.Decision{
+		Kind: events.DecisionWithdrawn, Pod: refOf(d.hold), SchedulerName: d.hold.SchedulerName, Actor: c.cfg.Shard,
+		Token: d.hold.Token.String(), PodResourceVersion: d.hold.PodRV,
+		FactSequence: c.store.Position().Sequence, LedgerRevision: revision,
+		NodeUID: d.node.UID, NodeName: d.node.Name,
+		Message: fmt.Sprintf("The place held for it on node %s went to pod %s, which is more important (priority %d, against %d).",
+			d.node.Name, by.Key(), by.Priority, d.hold.Priority),
+	}
+	out.Decisions = append(out.Decisions, was)
+	c.report(PlanReport{What: PlanDisplaced, Pod: was.Pod, Node: d.node.Name, Detail: was.Message})
+}

@@ -1,0 +1,138 @@
+package decide
+
+import (
+	"errors"
+
+	policyv1 "k8s.io/api/policy/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// victimsPerPart is how many victims one transaction of a large plan claims: each has a document
+// and may have a disruption budget.
+const victimsPerPart = 40
+
+// sendFirstPart sends the first transaction of a plan that is too large for one: the place and
+// the plan's record. The victims follow, see form.
+func (c *Core) sendFirstPart(d *nomination, n ledger.Nomination, out *Output) bool {
+	a := d.attempt
+	all := n.Victims
+	n.Victims, n.Budgets = nil, nil
+	var docs []ledger.NodeDoc
+	for _, doc := range n.Docs {
+		if doc.NodeUID == n.Hold.NodeUID || isAmong(n.Keepers, doc.NodeUID) {
+			docs = append(docs, doc)
+		}
+	}
+	n.Docs = docs
+	change, err := ledger.FormPlan(n, len(all))
+	if err == nil {
+		d.plan, d.rest = n.RecordedPlan(), all
+		c.pickFor(a, d.node)
+		if err = c.launch(d, change, out, a); err == nil {
+			return true
+		}
+		c.unpick(a)
+	}
+	return c.unsent(a, err, out)
+}
+
+func isAmong(list []ledger.NodeEntry, nodeUID string) bool {
+	for _, e := range list {
+		if e.NodeUID == nodeUID {
+			return true
+		}
+	}
+	return false
+}
+
+// form goes on with a plan that has a record; 0 when that says Ready. One that is not, and whose
+// victims this shard does not know, was begun by another: it is given up.
+func (c *Core) form(s standing, out *Output) look {
+	r, ok := c.ledger.Record(s.plan)
+	if ok && r.State == ledger.PlanReady {
+		return 0
+	}
+	if !ok || r.State != ledger.PlanForming || len(s.rest) == 0 {
+		return c.giveUp(s, end{reason: "its plan was not completed"}, out)
+	}
+	mandate, mine := c.mandate(s.entry.Partition())
+	if !mine {
+		return lookLater
+	}
+	claimed := victimsOf(c.ledger.PlanDocs(s.plan), s.plan)
+	part := c.unclaimed(s, claimed)
+	var change ledger.Change
+	var err error
+	if len(part) == 0 {
+		change, err = ledger.FinishPlan(mandate, r, s.doc, len(claimed))
+	} else {
+		profile, known := c.cfg.Profiles[s.pod.SchedulerName]
+		change, err = c.extension(mandate, r, part, known && profile.ExceedsBudgets())
+	}
+	if err == nil {
+		err = c.launch(&formation{standing: s}, change, out)
+	}
+	var refused *ledger.RefusedError
+	switch {
+	case err == nil:
+		return lookSent
+	case errors.As(err, &refused):
+		return lookAgain
+	}
+	return c.giveUp(s, end{reason: err.Error()}, out)
+}
+
+func (c *Core) unclaimed(s standing, claimed []ledger.Entry) []ledger.NodeEntry {
+	known := map[string]bool{}
+	for _, e := range claimed {
+		known[e.PodUID] = true
+	}
+	var part []ledger.NodeEntry
+	for _, v := range s.rest {
+		if !known[v.Entry.PodUID] && len(part) < victimsPerPart {
+			part = append(part, v)
+		}
+	}
+	return part
+}
+
+func (c *Core) extension(
+	m ledger.Mandate, r ledger.PlanRecord, part []ledger.NodeEntry, exceed bool,
+) (ledger.Change, error) {
+	x := ledger.Extension{Mandate: m, Record: r, Victims: part, Facts: c.view}
+	docs, budgets := map[string]bool{}, map[string]bool{}
+	for _, v := range part {
+		if !docs[v.NodeUID] {
+			docs[v.NodeUID] = true
+			doc, known := c.ledger.Doc(v.NodeUID)
+			if n, ok := c.view.Node(v.NodeUID); ok && !known {
+				doc = ledger.NodeDoc{NodeUID: v.NodeUID, NodeName: n.Node.Name}
+			}
+			x.Docs = append(x.Docs, doc)
+		}
+		for _, uid := range v.Entry.Budgets {
+			o, ok := c.view.Snapshot().Object(events.KindDisruptionBudget, uid)
+			if budgets[uid] || !ok {
+				continue
+			}
+			budgets[uid] = true
+			if pdb, ok := o.API.(*policyv1.PodDisruptionBudget); ok {
+				room := c.view.Room(pdb)
+				room.Exceed = exceed
+				x.Budgets = append(x.Budgets, room)
+			}
+		}
+	}
+	return ledger.ExtendPlan(x)
+}
+
+// formation is one of the further transactions of a large plan in flight.
+type formation struct{ standing }
+
+func (f *formation) kind() string { return "T2" }
+
+func (f *formation) done(c *Core, _ int64, _ *Output) { c.plans.due[f.podUID] = struct{}{} }
+
+func (f *formation) undone(c *Core, _ ledger.Lost, _ *Output) { c.plans.due[f.podUID] = struct{}{} }

@@ -1,0 +1,173 @@
+package decide
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Preemption that comes to nothing must not be repeated for ever: pods would die for pods that
+// never run. So plans that ended without the pod having got its place, and not because of the
+// pod itself, count against the pod, and against each pair of its owner and a victim's. A bind
+// wipes out what its owner has against it.
+
+const (
+	// loopWindow is how long such an end counts.
+	loopWindow = 10 * time.Minute
+	// loopLimit is how many of them within it make a pod or a pair be refused until one of them
+	// is older.
+	loopLimit = 3
+	// spareTime is how long nobody tries again to evict a pod that could not be.
+	spareTime = 5 * time.Minute
+	// maxLoops bounds the pods and pairs that are remembered, by the last time.
+	maxLoops = 4096
+)
+
+// loops is what a shard remembers of plans that came to nothing.
+type loops struct {
+	pods  map[string][]time.Time
+	pairs map[[2]string][]time.Time
+	// spared are pods that could not be evicted, by UID.
+	spared map[string]sparedPod
+}
+
+type sparedPod struct {
+	nodeUID string
+	until   time.Time
+}
+
+// failed notes that a plan came to nothing.
+func (l *loops) failed(c *Core, pod *state.Pod, victims []ledger.Entry) {
+	if l.pods == nil {
+		l.pods, l.pairs = map[string][]time.Time{}, map[[2]string][]time.Time{}
+	}
+	l.pods[pod.UID] = append(l.pods[pod.UID], c.now)
+	seen := map[string]bool{}
+	for _, v := range victims {
+		owner := v.Namespace + "/" + v.Name
+		if p, ok := c.view.Pod(v.PodUID); ok {
+			owner = workload(p)
+		}
+		if !seen[owner] {
+			seen[owner] = true
+			key := [2]string{workload(pod), owner}
+			l.pairs[key] = append(l.pairs[key], c.now)
+		}
+	}
+	l.pass(c.now)
+}
+
+// bound forgets what stands against a pod and its owner: its preemption has come to something.
+func (l *loops) bound(pod *state.Pod) {
+	if len(l.pods)+len(l.pairs) == 0 {
+		return
+	}
+	delete(l.pods, pod.UID)
+	owner := workload(pod)
+	maps.DeleteFunc(l.pairs, func(key [2]string, _ []time.Time) bool { return key[0] == owner })
+}
+
+// pass forgets what is too old, and the oldest of what is too much.
+func (l *loops) pass(now time.Time) {
+	forgetOld(l.pods, now)
+	forgetOld(l.pairs, now)
+}
+
+func forgetOld[K comparable](m map[K][]time.Time, now time.Time) {
+	for k, times := range m {
+		times = slices.DeleteFunc(times, func(t time.Time) bool { return now.Sub(t) > loopWindow })
+		if len(times) == 0 {
+			delete(m, k)
+			continue
+		}
+		m[k] = times
+	}
+	if len(m) > maxLoops {
+		clear(m)
+	}
+}
+
+func tooMany(times []time.Time, now time.Time) bool {
+	n := 0
+	for _, t := range times {
+		if now.Sub(t) <= loopWindow {
+			n++
+		}
+	}
+	return n >= loopLimit
+}
+
+// refusesPod says why pods do not have to go for a pod; empty if they may.
+func (l *loops) refusesPod(pod *state.Pod, now time.Time) string {
+	if !tooMany(l.pods[pod.UID], now) {
+		return ""
+	}
+	return fmt.Sprintf("%d plans to make room for the pod have come to nothing within %s", len(l.pods[pod.UID]), loopWindow)
+}
+
+// refusesVictims says why these pods do not have to go for it.
+func (l *loops) refusesVictims(pod *state.Pod, victims []placement.Victim, now time.Time) string {
+	if len(l.pairs) == 0 {
+		return ""
+	}
+	for _, v := range victims {
+		if key := [2]string{workload(pod), workload(v.Pod)}; tooMany(l.pairs[key], now) {
+			return fmt.Sprintf("%d plans to evict pods like %s for pods like this one have come to nothing within %s",
+				len(l.pairs[key]), v.Pod.Key(), loopWindow)
+		}
+	}
+	return ""
+}
+
+// spare keeps pods that could not be evicted from being victims for a while.
+func (c *Core) spare(victims []ledger.Entry) {
+	l := &c.plans.loops
+	if l.spared == nil {
+		l.spared = map[string]sparedPod{}
+	}
+	for _, v := range victims {
+		pod, ok := c.view.Pod(v.PodUID)
+		if !ok || pod.Deleting {
+			continue
+		}
+		if n, ok := c.view.Snapshot().NodeByName(pod.NodeName); ok {
+			l.spared[v.PodUID] = sparedPod{nodeUID: n.UID, until: c.now.Add(spareTime)}
+			c.protect(n.UID)
+		}
+	}
+}
+
+// sparedOn are the spared pods on a node, sorted.
+func (l *loops) sparedOn(nodeUID string) []string {
+	if len(l.spared) == 0 {
+		return nil
+	}
+	var uids []string
+	for uid, s := range l.spared {
+		if s.nodeUID == nodeUID {
+			uids = append(uids, uid)
+		}
+	}
+	slices.Sort(uids)
+	return uids
+}
+
+// passPlans ends what lasts only for a while, and has every hold looked at.
+func (c *Core) passPlans() {
+	p := &c.plans
+	p.looks = secondLooks
+	p.budgets.stale = p.budgets.stale || p.budgets.claims
+	p.loops.pass(c.now)
+	for uid, s := range p.loops.spared {
+		if !c.now.Before(s.until) {
+			delete(p.loops.spared, uid)
+			c.protect(s.nodeUID)
+		}
+	}
+	c.allDue()
+}

@@ -1,0 +1,287 @@
+package decide
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// plans is what a shard knows about places that are held for pods until others have gone.
+type plans struct {
+	// held are the holds of this shard's pods, by pod UID; byPlan finds them by plan.
+	held   map[string]*hold
+	byPlan map[string]*hold
+	// due are the holds to look at, by pod UID. orphans are plans that were this shard's and
+	// have lost their hold, with claims left over.
+	due     map[string]struct{}
+	orphans map[string]struct{}
+	// promised are the nodes with holds of anybody's, by UID, and how many.
+	promised map[string]int
+	// seekers fit nowhere for certain, and have not been asked about preemption yet.
+	seekers []rejection
+	// alternate: the last transaction was a deed, and placements that wait go first.
+	alternate bool
+	// quiet: a promotion counts pods elsewhere, and waits until none is staged.
+	quiet bool
+	// looks is for how many more holds it may be asked whether their pods fit elsewhere.
+	looks   int
+	budgets budgetBook
+	loops   loops
+	reports []PlanReport
+}
+
+// hold is a place that is held for a pod of this shard's.
+type hold struct {
+	podUID, nodeUID, plan string
+	token                 ledger.Token
+	// since is when this shard first saw it, moved when something last happened to its plan.
+	since, moved time.Time
+	// refused is when an eviction of the plan's was last taken back for having failed.
+	refused time.Time
+	// attempt and traceParent are those of the offer, if it was this shard that took it.
+	attempt     int32
+	traceParent string
+	// rest are the victims that a plan with a record is still to claim.
+	rest []ledger.NodeEntry
+}
+
+func newPlans() plans {
+	return plans{
+		held: map[string]*hold{}, byPlan: map[string]*hold{}, due: map[string]struct{}{},
+		orphans: map[string]struct{}{}, promised: map[string]int{},
+	}
+}
+
+// Holds is how many places are held for pods of this shard's.
+func (c *Core) Holds() int { return len(c.plans.held) }
+
+// followPlans takes in what has changed in the ledger.
+func (c *Core) followPlans(changes ledger.ViewChanges) {
+	p := &c.plans
+	p.budgets.stale = p.budgets.stale || changes.Reset || len(changes.Budgets) > 0
+	if changes.Reset {
+		p.promised = map[string]int{}
+		for d := range c.ledger.Docs() {
+			c.notePromises(d)
+			c.protect(d.NodeUID)
+		}
+	}
+	for i := range changes.Docs {
+		c.followDoc(&changes.Docs[i])
+	}
+	for _, uid := range changes.PodUIDs {
+		c.followHold(uid)
+	}
+	if changes.Reset || len(changes.Partitions) > 0 {
+		for _, uid := range slices.Sorted(maps.Keys(p.held)) {
+			c.followHold(uid)
+		}
+		for uid := range c.ledger.Reserved() {
+			c.followHold(uid)
+		}
+	}
+}
+
+func (c *Core) notePromises(d ledger.NodeDoc) {
+	n := 0
+	for i := range d.Entries {
+		if isHold(&d.Entries[i]) {
+			n++
+		}
+	}
+	if n == 0 {
+		delete(c.plans.promised, d.NodeUID)
+		return
+	}
+	c.plans.promised[d.NodeUID] = n
+}
+
+// followDoc takes in one change of a document.
+func (c *Core) followDoc(d *ledger.DocChange) {
+	if !concernsPlans(&d.Before) && !concernsPlans(&d.After) {
+		return
+	}
+	nodeUID := max(d.Before.NodeUID, d.After.NodeUID)
+	after := d.After
+	after.NodeUID = nodeUID
+	c.notePromises(after)
+	c.protect(nodeUID)
+	for _, entries := range [][]ledger.Entry{d.Before.Entries, d.After.Entries} {
+		for i := range entries {
+			if h, ok := c.plans.byPlan[entries[i].Plan]; ok {
+				c.touch(h)
+			}
+		}
+	}
+	for i := range d.Before.Entries {
+		v := &d.Before.Entries[i]
+		if h, ok := c.plans.byPlan[v.Plan]; ok && v.Role == ledger.RoleVictim && v.State == ledger.Evicting {
+			if now, still := d.After.Victim(v.PodUID); still && now.State == 0 {
+				h.refused = c.now
+			}
+		}
+	}
+}
+
+// concernsPlans says whether a document has anything but reservations that can be bound.
+func concernsPlans(d *ledger.NodeDoc) bool {
+	for i := range d.Entries {
+		e := &d.Entries[i]
+		if e.Role != ledger.RoleReservation || e.State == ledger.Held || e.Wanted {
+			return true
+		}
+	}
+	return false
+}
+
+func isHold(e *ledger.Entry) bool {
+	return e.Role == ledger.RoleReservation && e.State == ledger.Held && e.Plan != ""
+}
+
+// touch notes that something has happened to a plan.
+func (c *Core) touch(h *hold) {
+	h.moved = c.now
+	c.plans.due[h.podUID] = struct{}{}
+}
+
+// followHold takes in what has become of a pod's reservation. Whoever holds the partition looks
+// after its holds, whoever made them.
+func (c *Core) followHold(uid string) {
+	doc, e, ok := c.ledger.Entry(uid)
+	if ok && isHold(&e) {
+		_, ok = c.holds(e.Partition())
+	} else {
+		ok = false
+	}
+	p := &c.plans
+	h, known := p.held[uid]
+	if known && (!ok || h.plan != e.Plan || h.token != e.Token || h.nodeUID != doc.NodeUID) {
+		c.forgetHold(h)
+		known = false
+	}
+	if ok && !known {
+		c.addHold(&hold{podUID: uid, nodeUID: doc.NodeUID, plan: e.Plan, token: e.Token})
+	}
+}
+
+func (c *Core) addHold(h *hold) {
+	h.since, h.moved = c.now, c.now
+	c.plans.held[h.podUID], c.plans.byPlan[h.plan] = h, h
+	c.plans.due[h.podUID] = struct{}{}
+}
+
+func (c *Core) forgetHold(h *hold) {
+	p := &c.plans
+	delete(p.held, h.podUID)
+	delete(p.due, h.podUID)
+	if p.byPlan[h.plan] == h {
+		delete(p.byPlan, h.plan)
+	}
+	if _, _, owned := c.ledger.PlanOwner(h.plan); !owned && len(c.ledger.PlanDocs(h.plan)) > 0 {
+		p.orphans[h.plan] = struct{}{}
+	}
+}
+
+// factsMoved takes in what facts say about what plans wait for.
+func (c *Core) factsMoved(changes state.Changes) {
+	for _, n := range changes.Nodes {
+		if n.After != nil {
+			c.protect(n.After.UID)
+		}
+	}
+	p := &c.plans
+	for i := range changes.Others {
+		p.budgets.stale = p.budgets.stale || changes.Others[i].Kind == events.KindDisruptionBudget
+	}
+	if len(changes.Pods) > 0 && p.budgets.claims {
+		p.budgets.stale = true
+	}
+	if len(p.held) == 0 {
+		return
+	}
+	for _, pod := range changes.Pods {
+		uid := ""
+		if pod.After != nil {
+			uid = pod.After.UID
+		} else {
+			uid = pod.Before.UID
+		}
+		if _, held := p.held[uid]; held {
+			p.due[uid] = struct{}{}
+		}
+		if _, victim, claimed := c.ledger.Victim(uid); claimed {
+			if h, mine := p.byPlan[victim.Plan]; mine {
+				c.touch(h)
+			}
+		}
+	}
+}
+
+// resetPlans looks at everything anew, after the facts were rebuilt.
+func (c *Core) resetPlans() {
+	c.plans.budgets.stale = true
+	for d := range c.ledger.Docs() {
+		if concernsPlans(&d) {
+			c.protect(d.NodeUID)
+		}
+	}
+	c.allDue()
+}
+
+func (c *Core) allDue() {
+	for uid := range c.plans.held {
+		c.plans.due[uid] = struct{}{}
+	}
+}
+
+// protect tells the engine which pods on a node are nobody's victims: those that a plan has
+// claimed, those that a placement relies on, and those a place is held for (T4 takes it, not
+// an eviction). Reservations that can be bound may be victims: their binders give them back.
+func (c *Core) protect(nodeUID string) {
+	n, ok := c.view.Node(nodeUID)
+	if !ok {
+		return
+	}
+	d, _ := c.ledger.Doc(nodeUID)
+	var uids []string
+	for i := range d.Entries {
+		if e := &d.Entries[i]; e.Role != ledger.RoleReservation || e.State == ledger.Held {
+			uids = append(uids, e.PodUID)
+		}
+	}
+	uids = append(uids, c.plans.loops.sparedOn(nodeUID)...)
+	c.engine.SetProtected(n, uids)
+}
+
+// PlanEvent says what has become of a plan.
+type PlanEvent string
+
+// What can become of a plan. Refused is one that was not made, because of what came of others.
+const (
+	PlanAsked     PlanEvent = "asked"
+	PlanNominated PlanEvent = "nominated"
+	PlanPromoted  PlanEvent = "promoted"
+	PlanDisplaced PlanEvent = "displaced"
+	PlanWithdrawn PlanEvent = "withdrawn"
+	PlanRefused   PlanEvent = "refused"
+)
+
+// PlanReport is something about a plan for people and for metrics.
+type PlanReport struct {
+	What PlanEvent
+	Pod  events.PodRef
+	Node string
+	// Victims is how many pods have to go (nominated).
+	Victims int
+	// Held is how long the place was held (promoted, displaced, withdrawn), as far as this
+	// shard knows.
+	Held time.Duration
+	// Detail is a sentence (displaced, withdrawn, refused).
+	Detail string
+}
+
+func (c *Core) report(r PlanReport) { c.plans.reports = append(c.plans.reports, r) }

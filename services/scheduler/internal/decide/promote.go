@@ -1,0 +1,322 @@
+package decide
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/guard"
+	"github.com/berth-scheduler/berth/pkg/ledger/view"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+const (
+	// holdPatience is how long a plan may go without anything happening to it, besides the
+	// grace period of its victims, before its place is given up: whoever should stop a pod or
+	// say that it has stopped does not (a node that is gone, a finalizer).
+	holdPatience = 3 * time.Minute
+	// refusedPatience is how long after an eviction of it has failed a plan may stay without
+	// another try: the binders have given up then.
+	refusedPatience = 30 * time.Second
+	// defaultGrace is the grace period of pods that name none.
+	defaultGrace = 30 * time.Second
+	// secondLookAfter is how long a place is held before it is asked whether the pod has come
+	// to fit elsewhere without it, and secondLooks for how many holds a heartbeat asks that.
+	secondLookAfter = 2 * time.Second
+	secondLooks     = 64
+)
+
+// wait is what a look at a hold comes to.
+type look uint8
+
+const (
+	// lookLater: nothing to do until something moves.
+	lookLater look = iota + 1
+	// lookAgain: what is known is not enough; to be looked at with the next step.
+	lookAgain
+	// lookSent: a transaction is on its way.
+	lookSent
+)
+
+// tend looks at the holds of which something has moved, until one needs a transaction; true if
+// that is on its way.
+func (c *Core) tend(out *Output) bool {
+	p := &c.plans
+	p.quiet = false
+	for _, plan := range slices.Sorted(maps.Keys(p.orphans)) {
+		delete(p.orphans, plan)
+		if c.dropOrphan(plan, out) {
+			return true
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(p.due)) {
+		h, ok := p.held[uid]
+		if !ok {
+			delete(p.due, uid)
+			continue
+		}
+		switch c.lookAt(h, out) {
+		case lookSent:
+			delete(p.due, uid)
+			return true
+		case lookLater:
+			delete(p.due, uid)
+		case lookAgain:
+		}
+	}
+	return false
+}
+
+// standing is a hold with what is known of it.
+type standing struct {
+	*hold
+	doc   ledger.NodeDoc
+	entry ledger.Entry
+	pod   *state.Pod
+	// others are the other documents of its plan.
+	others []ledger.NodeDoc
+}
+
+func (c *Core) lookAt(h *hold, out *Output) look {
+	s := standing{hold: h}
+	var ok bool
+	if s.doc, s.entry, ok = c.ledger.Entry(h.podUID); !ok || s.entry.Token != h.token || s.entry.State != ledger.Held {
+		return lookLater
+	}
+	for _, d := range c.ledger.PlanDocs(h.plan) {
+		if d.NodeUID != s.doc.NodeUID {
+			s.others = append(s.others, d)
+		}
+	}
+	progress := c.view.PodProgress()
+	s.pod, ok = c.view.Pod(h.podUID)
+	switch {
+	case !ok && progress < s.entry.PodRV:
+		return lookAgain
+	case !ok || s.pod.Deleting || s.pod.Terminal:
+		return c.giveUp(s, end{reason: "the pod is gone", silent: true}, out)
+	case s.pod.NodeName != "":
+		return c.giveUp(s, end{reason: "somebody else has bound the pod", silent: true}, out)
+	}
+	if ledger.IsRecorded(h.plan) {
+		if l := c.form(s, out); l != 0 {
+			return l
+		}
+	}
+	if left, grace := c.victimsLeft(s); left {
+		return c.await(s, grace, out)
+	}
+	for _, d := range append(s.others, s.doc) {
+		if progress < d.HW[ledger.KindPod] {
+			return lookAgain
+		}
+	}
+	return c.promote(s, out)
+}
+
+// victimsLeft says whether pods are still there that have to go, and the longest time that one
+// of them is given to stop.
+func (c *Core) victimsLeft(s standing) (left bool, grace time.Duration) {
+	for _, d := range append(s.others, s.doc) {
+		for i := range d.Entries {
+			e := &d.Entries[i]
+			switch {
+			case e.Role == ledger.RoleVictim && e.Plan == s.plan:
+				if fate, _ := c.view.VictimFate(e.PodUID, e.PodRV); fate != ledger.Left {
+					left, grace = true, max(grace, c.graceOf(e.PodUID))
+				}
+			case e.Role == ledger.RoleReservation && e.Wanted && d.NodeUID == s.doc.NodeUID:
+				_, bound, known := c.view.PodFact(e.PodUID)
+				left = left || known && !bound && e.Priority < s.entry.Priority
+			}
+		}
+	}
+	return left, grace
+}
+
+func (c *Core) graceOf(podUID string) time.Duration {
+	pod, ok := c.view.Pod(podUID)
+	if !ok || pod.Template == nil {
+		return defaultGrace
+	}
+	seconds := pod.Template.Spec.TerminationGracePeriodSeconds
+	if seconds == nil {
+		return defaultGrace
+	}
+	return time.Duration(*seconds) * time.Second
+}
+
+// await looks whether a hold has waited too long, or for nothing.
+func (c *Core) await(s standing, grace time.Duration, out *Output) look {
+	idle := c.now.Sub(s.moved)
+	switch marked := c.anyMarked(s); {
+	case idle > holdPatience+grace:
+		return c.giveUp(s, end{reason: "pods that have to go are still there", failed: true}, out)
+	case !s.refused.IsZero() && !marked && c.now.Sub(s.refused) > refusedPatience:
+		return c.giveUp(s, end{reason: "pods that have to go cannot be evicted", failed: true, spare: true}, out)
+	case !marked && c.now.Sub(s.since) > secondLookAfter && c.plans.looks > 0:
+		c.plans.looks--
+		if node := c.fitsElsewhere(s); node != "" {
+			return c.giveUp(s, end{reason: "the pod fits on node " + node + " as it is"}, out)
+		}
+	}
+	return lookLater
+}
+
+// anyMarked says whether an eviction for a plan may be under way.
+func (c *Core) anyMarked(s standing) bool {
+	for _, d := range append(s.others, s.doc) {
+		for i := range d.Entries {
+			if e := &d.Entries[i]; e.Plan == s.plan && e.Role == ledger.RoleVictim && e.State == ledger.Evicting {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// fitsElsewhere is a node that would take the pod of a hold without anybody having to go.
+func (c *Core) fitsElsewhere(s standing) string {
+	profile, ok := c.cfg.Profiles[s.pod.SchedulerName]
+	if !ok || c.view.Settle() > 0 {
+		return ""
+	}
+	r := c.query(profile, placement.Query{Pod: s.pod, Seed: Seed(s.pod.UID, s.attempt)})
+	if r.Err != nil || len(r.Feasible) == 0 {
+		return ""
+	}
+	return r.Feasible[0].Node.Node.Name
+}
+
+// promote sends T3 if the pod fits now that all who had to go have gone; else the place is
+// given up.
+func (c *Core) promote(s standing, out *Output) look {
+	profile, ok := c.cfg.Profiles[s.pod.SchedulerName]
+	if !ok {
+		return c.giveUp(s, end{reason: "no profile of that name is configured"}, out)
+	}
+	node, ok := c.view.Ask(view.Now, s.doc.NodeUID, s.plan)
+	if !ok {
+		return c.giveUp(s, end{reason: "the node is gone"}, out)
+	}
+	concern, err := c.concernOf(s.pod, profile)
+	if err != nil {
+		return c.giveUp(s, end{reason: err.Error()}, out)
+	}
+	if concern.Uncertain || node.UndescribedPods() > 0 {
+		return lookAgain
+	}
+	if concern.CountsBatch() && len(c.next) > 0 {
+		c.plans.quiet = true // until what is staged stands, or does not
+		return lookAgain
+	}
+	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{node}, Objects: c.view.Snapshot()}
+	if !concern.None() {
+		in.Nodes = c.nodesWith(node)
+	}
+	fits, why, err := profile.FitsWithout(in, node, nil)
+	switch {
+	case err != nil:
+		return c.giveUp(s, end{reason: err.Error()}, out)
+	case !fits:
+		return c.giveUp(s, end{reason: "the pod does not fit there any more: " + strings.Join(why.Reasons, ", "), failed: true}, out)
+	}
+	return c.sendPromotion(s, node, &concern, out)
+}
+
+// nodesWith are all nodes, one of them as given.
+func (c *Core) nodesWith(node *state.NodeInfo) []*state.NodeInfo {
+	nodes := slices.Clone(c.view.Nodes())
+	for i, n := range nodes {
+		if n.Node.UID == node.Node.UID {
+			nodes[i] = node
+		}
+	}
+	return nodes
+}
+
+func (c *Core) sendPromotion(s standing, node *state.NodeInfo, concern *guard.Concern, out *Output) look {
+	var followed following
+	if concern.Together() {
+		followed = c.keepers(s.pod, node)
+	}
+	if followed.waits {
+		return lookAgain
+	}
+	guards, ready := c.demands(s.pod, concern, node, followed.first)
+	c.askTerms(guards.missing)
+	mandate, mine := c.mandate(s.entry.Partition())
+	if !ready || !mine {
+		return lookAgain
+	}
+	target, _ := ledger.Finish(s.doc, c.view)
+	p := ledger.Promotion{
+		Mandate: mandate, Target: ledger.Cover(target, ledger.KindNode, node.Node.ResourceVersion), Docs: s.others,
+		PodUID: s.podUID, Token: s.token, PodRV: s.pod.ResourceVersion, Fits: true, Guards: guards.uses, Facts: c.view,
+	}
+	if r, ok := c.ledger.Record(s.plan); ok {
+		p.Record = &r
+	}
+	change, err := ledger.Promote(p)
+	if err == nil {
+		err = c.launch(&promotion{standing: s, node: node.Node}, change, out)
+	}
+	var refused *ledger.RefusedError
+	switch {
+	case err == nil:
+		return lookSent
+	case errors.As(err, &refused):
+		return lookAgain
+	}
+	return c.giveUp(s, end{reason: err.Error()}, out)
+}
+
+// askTerms has terms registered with the next transaction.
+func (c *Core) askTerms(missing []ledger.Term) {
+	for _, t := range missing {
+		if c.cross.asked == nil {
+			c.cross.asked = map[ledger.TermID]ledger.Term{}
+		}
+		c.cross.asked[t.ID()] = t
+	}
+}
+
+// promotion is a T3 in flight.
+type promotion struct {
+	standing
+	node *state.Node
+}
+
+func (p *promotion) kind() string { return "T3" }
+
+func (p *promotion) done(c *Core, revision int64, out *Output) {
+	d := p.decision(c, events.DecisionPlaced)
+	d.LedgerRevision, d.NodesTotal, d.NodesFeasible = revision, int32(len(c.view.Nodes())), 1
+	out.Decisions = append(out.Decisions, d)
+	out.Attempts = append(out.Attempts, Attempt{
+		Pod: d.Pod, Received: p.since, Decided: c.now, Profile: p.pod.SchedulerName, Number: p.attempt,
+		Outcome: Scheduled, NodeName: d.NodeName, Feasible: 1, Nodes: int(d.NodesTotal),
+	})
+	c.report(PlanReport{What: PlanPromoted, Pod: d.Pod, Node: d.NodeName, Held: c.now.Sub(p.since)})
+}
+
+func (p *promotion) undone(c *Core, _ ledger.Lost, _ *Output) { c.plans.due[p.podUID] = struct{}{} }
+
+// decision is about the pod of a hold.
+func (s *standing) decision(c *Core, kind events.DecisionKind) events.Decision {
+	d := events.Decision{
+		Kind: kind, Pod: refOf(s.entry), SchedulerName: s.entry.SchedulerName, Actor: c.cfg.Shard,
+		Attempt: s.attempt, Token: s.token.String(), PodResourceVersion: s.entry.PodRV,
+		FactSequence: c.store.Position().Sequence, LedgerRevision: c.ledger.Revision(),
+		NodeUID: s.doc.NodeUID, NodeName: s.doc.NodeName, TraceParent: s.traceParent,
+	}
+	if s.pod != nil {
+		d.PodResourceVersion = s.pod.ResourceVersion
+	}
+	return d
+}
