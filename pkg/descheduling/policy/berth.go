@@ -73,7 +73,7 @@ type berthBlock struct {
 func (r *resolver) berth(raw []byte) Berth {
 	out := Berth{
 		Cooldown: DefaultCooldown, MaxCooldown: DefaultMaxCooldown, MaxPerOwner: intstr.FromString(DefaultMaxPerOwner),
-		MaxPerCycle: DefaultMaxPerCycle,
+		MaxPerCycle:        DefaultMaxPerCycle,
 		PauseDuringRollout: true, WaitForReady: true, ExcludeNamespaces: slices.Clone(defaultExcluded),
 	}
 	path := field.NewPath("berth")
