@@ -32,7 +32,7 @@ func TestUnreadableDecision(t *testing.T) {
 		broken := ask("broken")
 		broken.Data = []byte{0xff}
 		msgs := []events.Message{ask("first"), broken, ask("last")}
-		if _, err := log.Append(t.Context(), events.Decisions, 0, msgs); err != nil {
+		if _, err := log.Append(t.Context(), events.Decisions, events.Tail{}, msgs); err != nil {
 			t.Fatal(err)
 		}
 		r := New(Deps{
@@ -46,8 +46,8 @@ func TestUnreadableDecision(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m := view.Memory; !m.Knows("first") || m.Knows("broken") || !m.Knows("last") {
-			t.Errorf("memory %+v", m)
+		if m := view.History; !m.Knows("first") || m.Knows("broken") || !m.Knows("last") {
+			t.Errorf("history %+v", m)
 		}
 		cancel()
 		if err := <-done; err != nil {
