@@ -157,6 +157,9 @@ func TestVictimLaws(t *testing.T) {
 		s.marks("w")
 		s.finds("violation S9 pod/d/w node/n")
 	})
+}
+
+func TestPreemptedPods(t *testing.T) {
 	t.Run("S9: told to make room before the mark, or without one", func(t *testing.T) {
 		s := crowded(t, 1)
 		s.nominate("v", "w")

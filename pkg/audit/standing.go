@@ -48,8 +48,8 @@ func (r *StandingReport) Violations() int {
 // itself and keeps the distance that required anti-affinity asks for (S7); a pod has one
 // reservation (S3), nobody is a victim twice (S5), what is claimed from disruption budgets is
 // claimed for a victim and within what they allow (S6), victims that are being evicted are claimed
-// (S9), and every value of the ledger can be read (form). What others bound makes a warning of a violation, and so does what may have changed
-// since the bind.
+// (S9), and every value of the ledger can be read (form). What others bound makes a warning of a
+// violation, and so does what may have changed since the bind.
 func Check(in Standing) *StandingReport {
 	c := &standing{
 		StandingReport: &StandingReport{Nodes: len(in.Nodes), Pods: len(in.Pods), Findings: []Finding{}},
