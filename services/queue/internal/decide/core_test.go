@@ -258,9 +258,9 @@ func TestAWithdrawnHoldBringsThePodBackAtOnce(t *testing.T) {
 	h.hold(Hold{PodUID: "a", HW: h.progress + 1, Withdrawn: true})
 	h.want("a", PoolHeld) // it may have been bound by somebody else
 	h.add("x", 0)
-	h.want("a", PoolActive)
+	h.want("a", PoolOffered)
 	h.answer(o, events.DecisionWithdrawn, func(*events.Decision) {})
-	h.want("a", PoolActive)
+	h.want("a", PoolOffered)
 }
 
 func TestGatedAndForeignPods(t *testing.T) {
