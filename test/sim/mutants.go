@@ -21,6 +21,8 @@ type Mutant struct {
 	// rare: it takes more than a few dozen seeds to find it. open: no seed that finds it is
 	// known, so it is played and reported, and not demanded.
 	rare, open bool
+	// budgets: it is played with Options.Budgets.
+	budgets bool
 	// muted are the invariants that would see the missing part itself, rather than the harm
 	// it does.
 	muted []string
@@ -56,7 +58,8 @@ func (m Mutant) mutes(invariant string) bool { return slices.Contains(m.muted, i
 
 // Mutants are all of them. Each has to be found.
 func Mutants() []Mutant {
-	return slices.Concat(ledgerMutants(), fenceMutants(), guardMutants(), logMutants(), startMutants())
+	return slices.Concat(ledgerMutants(), fenceMutants(), guardMutants(), logMutants(), startMutants(),
+		evictionMutants())
 }
 
 func ledgerMutants() []Mutant {

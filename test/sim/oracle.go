@@ -64,6 +64,7 @@ func (w *world) observe(c *committed) {
 		w.note("form", "ledger: %v", err)
 		return
 	}
+	o.handedOn()
 	for _, d := range changes.Docs {
 		if d.After.NodeUID != "" {
 			o.checkDoc(d)
