@@ -30,6 +30,7 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newUpCommand(), newRunCommand(), newCheckCommand(), newAuditCommand(), newVersionCommand())
+	root.AddCommand(newUpCommand(), newRunCommand(), newCheckCommand(), newAuditCommand(),
+		newStatusCommand(), newVersionCommand())
 	return root
 }

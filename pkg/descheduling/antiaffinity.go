@@ -16,14 +16,41 @@ import (
 type crowd struct {
 	view  *View
 	kinds map[string]map[*state.Kind][]*Pod
+	// gone are those that have been accepted.
+	gone map[*Pod]bool
+	// repelled is what each template's terms speak of, in the order of the terms.
+	repelled map[*corev1.Pod][]*repelled
 	// upstream reads terms in upstream's way.
 	upstream bool
+}
+
+// repelled are the pods that one term speaks of, by domain, each by namespace and name.
+type repelled struct {
+	key string
+	in  map[place][]*Pod
+}
+
+// place is a domain of a key. A node without the key is one of its own: a node shares every
+// domain with itself.
+type place struct {
+	value string
+	node  *Node
+}
+
+func placeOf(n *Node, key string) place {
+	if value, ok := n.Object.Labels[key]; ok {
+		return place{value: value}
+	}
+	return place{node: n}
 }
 
 // interPodAntiAffinity is RemovePodsViolatingInterPodAntiAffinity. It takes the pod that has
 // the term; once it is accepted, its counterpart may stay.
 func (p *pass) interPodAntiAffinity(args *policy.InterPodAntiAffinity) {
-	c := &crowd{view: p.view, kinds: map[string]map[*state.Kind][]*Pod{}, upstream: p.Upstream}
+	c := &crowd{
+		view: p.view, kinds: map[string]map[*state.Kind][]*Pod{}, gone: map[*Pod]bool{},
+		repelled: map[*corev1.Pod][]*repelled{}, upstream: p.Upstream,
+	}
 	mine := map[*Node][]*Pod{}
 	for _, n := range p.view.looked {
 		for _, pod := range n.Pods {
@@ -51,7 +78,7 @@ func (p *pass) separate(c *crowd, pods []*Pod) bool {
 		}
 		switch p.try(pod, "repels "+other.Key()+" on node "+other.NodeName) {
 		case Accepted:
-			c.remove(pod)
+			c.gone[pod] = true
 		case NodeDone:
 			return true
 		case Done:
@@ -68,41 +95,49 @@ func (c *crowd) add(pod *Pod) {
 	c.kinds[pod.Namespace][pod.Kind] = append(c.kinds[pod.Namespace][pod.Kind], pod)
 }
 
-func (c *crowd) remove(pod *Pod) {
-	of := c.kinds[pod.Namespace]
-	of[pod.Kind] = slices.DeleteFunc(of[pod.Kind], func(o *Pod) bool { return o == pod })
-}
-
 // conflict returns a pod that a required term of pod speaks of, in the same domain; of
 // several the first by namespace and name.
 func (c *crowd) conflict(pod *Pod) *Pod {
-	if c.upstream {
-		for _, t := range c.view.antiAffinity(pod) {
-			if t.err != nil {
-				return nil
+	for _, r := range c.repelledBy(pod) {
+		at := placeOf(pod.Node, r.key)
+		r.in[at] = slices.DeleteFunc(r.in[at], func(o *Pod) bool { return c.gone[o] })
+		for _, o := range r.in[at] {
+			if c.distinct(pod, o) {
+				return o
 			}
-			found := c.find(pod, t.key, t.namespaces, func(k *state.Kind) bool {
-				return t.selector.Matches(labels.Set(k.Labels))
-			})
-			if found != nil {
-				return found
-			}
-		}
-		return nil
-	}
-	if pod.Terms == nil {
-		return nil
-	}
-	for i := range pod.Terms.RequiredAntiAffinity {
-		t := &pod.Terms.RequiredAntiAffinity[i]
-		found := c.find(pod, t.TopologyKey, c.namespaces(t), func(k *state.Kind) bool {
-			return t.Selector.Matches(labels.Set(k.Labels))
-		})
-		if found != nil {
-			return found
 		}
 	}
 	return nil
+}
+
+// repelledBy is shared by the pods of a template.
+func (c *crowd) repelledBy(pod *Pod) []*repelled {
+	list, known := c.repelled[pod.Template]
+	if known {
+		return list
+	}
+	if c.upstream {
+		list = c.repelledUpstream(pod)
+	} else if pod.Terms != nil {
+		for i := range pod.Terms.RequiredAntiAffinity {
+			t := &pod.Terms.RequiredAntiAffinity[i]
+			list = append(list, c.find(t.TopologyKey, c.namespaces(t), t.Selector))
+		}
+	}
+	c.repelled[pod.Template] = list
+	return list
+}
+
+// repelledUpstream ends at a term that cannot be read.
+func (c *crowd) repelledUpstream(pod *Pod) []*repelled {
+	var list []*repelled
+	for _, t := range c.view.antiAffinity(pod) {
+		if t.err != nil {
+			break
+		}
+		list = append(list, c.find(t.key, t.namespaces, t.selector))
+	}
+	return list
 }
 
 // namespaces lists those that a term means, by name or by their labels.
@@ -114,35 +149,28 @@ func (c *crowd) namespaces(t *state.AffinityTerm) []string {
 			meant = append(meant, name)
 		}
 	}
-	slices.Sort(meant)
 	return meant
 }
 
-func (c *crowd) find(pod *Pod, key string, namespaces []string, speaksOf func(*state.Kind) bool) *Pod {
-	var found *Pod
-	for _, ns := range namespaces {
+func (c *crowd) find(key string, namespaces []string, selector labels.Selector) *repelled {
+	r := &repelled{key: key, in: map[place][]*Pod{}}
+	for _, ns := range slices.Compact(slices.Sorted(slices.Values(namespaces))) {
 		for kind, pods := range c.kinds[ns] {
-			if !speaksOf(kind) {
+			if !selector.Matches(labels.Set(kind.Labels)) {
 				continue
 			}
-			found = c.earliest(pod, key, pods, found)
+			for _, pod := range pods {
+				at := placeOf(pod.Node, key)
+				r.in[at] = append(r.in[at], pod)
+			}
 		}
 	}
-	return found
-}
-
-// earliest returns the first of pods and found, by namespace and name, in the domain of pod.
-func (c *crowd) earliest(pod *Pod, key string, pods []*Pod, found *Pod) *Pod {
-	for _, o := range pods {
-		if c.distinct(pod, o) && sameDomain(pod.Node, o.Node, key) && before(o, found) {
-			found = o
-		}
+	for _, pods := range r.in {
+		slices.SortFunc(pods, func(a, b *Pod) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+		})
 	}
-	return found
-}
-
-func before(o, found *Pod) bool {
-	return found == nil || cmp.Or(cmp.Compare(o.Namespace, found.Namespace), cmp.Compare(o.Name, found.Name)) < 0
+	return r
 }
 
 // distinct: to upstream, pods of one name are the same pod, whatever their namespaces.
@@ -151,19 +179,6 @@ func (c *crowd) distinct(pod, o *Pod) bool {
 		return pod.Name != o.Name
 	}
 	return pod != o
-}
-
-// sameDomain: a node shares every domain with itself, whether it has the label or not.
-func sameDomain(a, b *Node, key string) bool {
-	if a == b {
-		return true
-	}
-	va, ok := a.Object.Labels[key]
-	if !ok {
-		return false
-	}
-	vb, ok := b.Object.Labels[key]
-	return ok && va == vb
 }
 
 // compareForEviction orders pods of a node by how readily they go: low priority first (none

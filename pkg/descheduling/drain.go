@@ -10,8 +10,9 @@ import (
 // pkg/framework/plugins/nodeutilization evictPodsFromSourceNodes.)
 type drain struct {
 	*meter
-	// from is gone through in order; to have room for what is taken.
-	from, to []*bearing
+	// from is gone through in order; to have room for what is taken; others are nodes that may
+	// take some of it all the same.
+	from, to, others []*bearing
 	// exclude are namespaces whose pods stay.
 	exclude []string
 	// perNode is the most to take from a node; nil is no limit.
@@ -22,13 +23,17 @@ type drain struct {
 	picks func(*Pod) bool
 	why   func(*bearing) string
 
-	// room is what to have left together; taints are theirs, each set once.
+	// room is what to have left together; taints are theirs, each set once; byName are they and the others.
 	room   amounts
 	taints [][]corev1.Taint
+	byName map[string]*bearing
 }
 
 func (p *pass) drain(d *drain) {
-	d.room = amounts{}
+	d.room, d.byName = amounts{}, make(map[string]*bearing, len(d.to))
+	for _, n := range slices.Concat(d.to, d.others) {
+		d.byName[n.Name] = n
+	}
 	for _, n := range d.to {
 		for _, name := range d.names {
 			d.room[name] += n.cap[name] - n.used[name]
@@ -67,7 +72,8 @@ func (p *pass) drainNode(d *drain, n *bearing, pods []*Pod) bool {
 		if !known || slices.Contains(d.exclude, pod.Namespace) || !d.welcome(pod, p.Upstream) {
 			continue
 		}
-		switch p.try(pod, d.why(n)) {
+		verdict, landing := p.propose(Candidate{Pod: pod, Reason: d.why(n), Better: d.better(n, used)})
+		switch verdict {
 		case Done:
 			return false
 		case NodeDone:
@@ -84,11 +90,38 @@ func (p *pass) drainNode(d *drain, n *bearing, pods []*Pod) bool {
 			continue
 		}
 		d.subtract(n, used)
+		d.add(landing, used)
 		if !d.goesOn(n) {
 			return true
 		}
 	}
 	return true
+}
+
+// better: one of the nodes with room, or of the others, if it takes the pod.
+func (d *drain) better(from *bearing, used amounts) func(string) bool {
+	return func(node string) bool {
+		n, ok := d.byName[node]
+		return ok && (!d.counted || n.takes(from, used, d.names))
+	}
+}
+
+func (d *drain) add(landing string, used amounts) {
+	n, ok := d.byName[landing]
+	if !ok {
+		return
+	}
+	for _, name := range d.names {
+		n.used[name] += used.of(name)
+	}
+}
+
+// of is how much of a resource a pod uses; of pods it is one.
+func (a amounts) of(name corev1.ResourceName) int64 {
+	if name == corev1.ResourcePods {
+		return 1
+	}
+	return a[name]
 }
 
 // goesOn: the node has too much, and there is room for it, of every resource.
@@ -101,12 +134,8 @@ func (d *drain) goesOn(n *bearing) bool {
 
 func (d *drain) subtract(n *bearing, used amounts) {
 	for _, name := range d.names {
-		amount := used[name]
-		if name == corev1.ResourcePods {
-			amount = 1
-		}
-		n.used[name] -= amount
-		d.room[name] -= amount
+		n.used[name] -= used.of(name)
+		d.room[name] -= used.of(name)
 	}
 }
 

@@ -33,42 +33,78 @@ type family struct {
 
 // copies are the pods of one owner.
 type copies struct {
-	// count is all of them, extra those on a node beside the first there.
+	// count is all of them, extra those on a node beside the first there, on how many are on
+	// each node.
 	count int
 	extra map[*Node][]*Pod
+	on    map[*Node]int
+	// first is one of them; targets is how many nodes take some, once weighed.
+	first   *Pod
+	targets int
+	weighed bool
+}
+
+// crowding is what RemoveDuplicates knows of all owners.
+type crowding struct {
+	*pass
+	found    map[ownerKey]*copies
+	families map[*corev1.Pod]*family
+	// eligible are the nodes that take pods of a placementKey.
+	eligible map[string][]*Node
 }
 
 // duplicates is RemoveDuplicates: pods of one owner are spread evenly over the nodes that
 // would take them, as far as resources are not looked at.
 func (p *pass) duplicates(args *policy.Duplicates) {
-	found := p.findCopies(args)
-	eligible := map[string][]*Node{}
-	for _, owner := range slices.SortedFunc(maps.Keys(found), compareOwners) {
-		c := found[owner]
-		targets := p.targets(c.extra, eligible)
-		if targets < 2 {
+	c, ok := p.concerns[args].(*crowding)
+	if !ok {
+		c = p.crowding(args)
+	}
+	for _, owner := range slices.SortedFunc(maps.Keys(c.found), compareOwners) {
+		copies := c.found[owner]
+		if len(copies.extra) == 0 {
 			continue
 		}
-		most := (c.count + targets - 1) / targets
+		most, ok := c.share(copies)
+		if !ok {
+			continue
+		}
 		for _, n := range p.view.looked {
 			// The first pod on the node is not among the extra ones.
-			if len(c.extra[n])+1 <= most {
+			if len(copies.extra[n])+1 <= most {
 				continue
 			}
-			why := func(*Pod) string {
-				return fmt.Sprintf("one of %d pods of %s %s on node %s, of which each of %d nodes should have at most %d",
-					len(c.extra[n])+1, owner.kind, owner.name, n.Name, targets, most)
-			}
-			if !p.tryAll(c.extra[n][most-1:], why) {
+			reason := fmt.Sprintf("one of %d pods of %s %s on node %s, of which each of %d nodes should have at most %d",
+				len(copies.extra[n])+1, owner.kind, owner.name, n.Name, copies.targets, most)
+			if !p.thinOut(copies, copies.extra[n][most-1:], most, reason) {
 				return
 			}
 		}
 	}
 }
 
-func (p *pass) findCopies(args *policy.Duplicates) map[ownerKey]*copies {
-	families := map[*corev1.Pod]*family{}
-	found := map[ownerKey]*copies{}
+// thinOut offers copies on one node, for which nodes with fewer than most are better, and
+// reports whether the pass is to go on.
+func (p *pass) thinOut(c *copies, pods []*Pod, most int, reason string) bool {
+	better := func(to string) bool { return c.on[p.view.byName[to]] < most }
+	for _, pod := range pods {
+		if c.on[pod.Node] <= most {
+			return true // others have moved some
+		}
+		switch verdict, _ := p.propose(Candidate{Pod: pod, Reason: reason, Better: better}); verdict {
+		case NodeDone:
+			return true
+		case Done:
+			return false
+		}
+	}
+	return true
+}
+
+func (p *pass) crowding(args *policy.Duplicates) *crowding {
+	c := &crowding{
+		pass: p, found: map[ownerKey]*copies{}, families: map[*corev1.Pod]*family{}, eligible: map[string][]*Node{},
+	}
 	for _, n := range p.view.looked {
 		seen := map[string]bool{}
 		for _, pod := range n.Pods {
@@ -76,30 +112,60 @@ func (p *pass) findCopies(args *policy.Duplicates) map[ownerKey]*copies {
 				ownedBy(pod.Template.OwnerReferences, args.ExcludeOwnerKinds) || p.guard.refuse(pod) != "" {
 				continue
 			}
-			f := families[pod.Template]
-			if f == nil {
-				f = familyOf(pod.Template)
-				families[pod.Template] = f
-			}
+			f := c.familyOf(pod)
 			for _, owner := range f.owners {
-				count(found, owner, pod, seen[f.alike])
+				c.count(owner, pod, seen[f.alike])
 			}
 			seen[f.alike] = true
 		}
 	}
-	maps.DeleteFunc(found, func(_ ownerKey, c *copies) bool { return len(c.extra) == 0 })
-	return found
+	return c
 }
 
-func count(found map[ownerKey]*copies, owner ownerKey, pod *Pod, again bool) {
-	if found[owner] == nil {
-		found[owner] = &copies{extra: map[*Node][]*Pod{}}
+func (c *crowding) familyOf(pod *Pod) *family {
+	f := c.families[pod.Template]
+	if f == nil {
+		f = familyOf(pod.Template)
+		c.families[pod.Template] = f
 	}
-	c := found[owner]
-	c.count++
+	return f
+}
+
+// ownersOf a pod that is counted; none of another.
+func (c *crowding) ownersOf(pod *Pod) []ownerKey {
+	if f := c.families[pod.Template]; f != nil {
+		return f.owners
+	}
+	return nil
+}
+
+func (c *crowding) count(owner ownerKey, pod *Pod, again bool) {
+	of := c.found[owner]
+	if of == nil {
+		of = &copies{extra: map[*Node][]*Pod{}, on: map[*Node]int{}, first: pod}
+		c.found[owner] = of
+	}
+	of.count++
+	of.on[pod.Node]++
 	if again {
-		c.extra[pod.Node] = append(c.extra[pod.Node], pod)
+		of.extra[pod.Node] = append(of.extra[pod.Node], pod)
 	}
+}
+
+// share is how many of the copies each node should have at most; ok is false if there are not
+// two nodes to spread them over.
+func (c *crowding) share(of *copies) (most int, ok bool) {
+	if !of.weighed {
+		pods := of.extra
+		if len(pods) == 0 {
+			pods = map[*Node][]*Pod{of.first.Node: {of.first}}
+		}
+		of.targets, of.weighed = c.targets(pods, c.eligible), true
+	}
+	if of.targets < 2 {
+		return 0, false
+	}
+	return (of.count + of.targets - 1) / of.targets, true
 }
 
 func familyOf(obj *corev1.Pod) *family {

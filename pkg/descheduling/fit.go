@@ -1,6 +1,8 @@
 package descheduling
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,16 +25,72 @@ type demand struct {
 }
 
 // demandOf returns the demand of a pod, shared by pods of its template.
-func (v *View) demandOf(p *Pod) *demand {
-	if d, ok := v.demands[p.Template]; ok {
-		return d
+func (v *View) demandOf(p *Pod) *demand { return v.sortOf(p).demand }
+
+// traits are what a node's welcome depends on beside resources: equal for pods that agree in
+// tolerations, node selector, required node affinity and demand.
+type traits struct {
+	*demand
+	// wants are the names of demand that hasRoom compares, sorted, and how much of each.
+	wants []want
+	// required is nil when every node matches.
+	required    *nodeaffinity.RequiredNodeAffinity
+	tolerations []corev1.Toleration
+	// takers are the first nodes of a list that take such a pod, other than its own: two are
+	// enough to know whether there is one beside any given node.
+	takers map[*nodeList][]*Node
+}
+
+type want struct {
+	resource corev1.ResourceName
+	amount   int64
+}
+
+// enoughTakers of a list answer for every pod of a sort, wherever it is.
+const enoughTakers = 2
+
+// nodeList is a list of nodes with an identity, so that answers about it can be kept.
+type nodeList struct{ nodes []*Node }
+
+// sortOf returns the traits of a pod, shared by all pods that agree in them.
+func (v *View) sortOf(p *Pod) *traits {
+	if t, ok := v.templates[p.Template]; ok {
+		return t
 	}
-	requests := podresource.PodRequests(p.Template, podresource.PodResourcesOptions{})
+	d := demandOf(p.Template)
+	t := &traits{demand: d, tolerations: p.spec().Tolerations, takers: map[*nodeList][]*Node{}}
+	key := placementKey(p.spec())
+	for _, name := range slices.Sorted(maps.Keys(d.amounts)) {
+		key += fmt.Sprintf("|%q %d", name, d.amounts[name])
+		if name != corev1.ResourcePods {
+			t.wants = append(t.wants, want{name, d.amounts[name]})
+		}
+	}
+	if known, ok := v.sorts[key]; ok {
+		t = known
+	} else {
+		if hasRequired(p.spec()) {
+			required := nodeaffinity.GetRequiredNodeAffinity(p.Template)
+			t.required = &required
+		}
+		v.sorts[key] = t
+	}
+	v.templates[p.Template] = t
+	return t
+}
+
+// hasRequired reports whether some node may not match a pod's own wishes.
+func hasRequired(spec *corev1.PodSpec) bool {
+	return len(spec.NodeSelector) > 0 || spec.Affinity != nil && spec.Affinity.NodeAffinity != nil &&
+		spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
+}
+
+func demandOf(template *corev1.Pod) *demand {
+	requests := podresource.PodRequests(template, podresource.PodResourcesOptions{})
 	d := &demand{amounts: make(map[corev1.ResourceName]int64, len(requests))}
 	for name, q := range requests {
 		d.amounts[name] = amount(name, q.MilliValue, q.Value)
 	}
-	v.demands[p.Template] = d
 	return d
 }
 
@@ -54,66 +112,106 @@ func capacityOf(list corev1.ResourceList, name corev1.ResourceName) int64 {
 type usage struct {
 	amounts map[corev1.ResourceName]int64
 	pods    int64
+	// free is what is left of each resource that the node has, and of the basic ones; of pods,
+	// what is left of the node's places.
+	free map[corev1.ResourceName]int64
 }
 
 func (v *View) usageOf(n *Node) *usage {
-	if n.used == nil {
-		n.used = &usage{amounts: map[corev1.ResourceName]int64{}}
-		for _, p := range n.Pods {
-			if p.Terminal {
-				continue
-			}
-			n.used.pods++
-			for name, a := range v.demandOf(p).amounts {
-				n.used.amounts[name] += a
-			}
+	if n.used != nil {
+		return n.used
+	}
+	u := &usage{amounts: map[corev1.ResourceName]int64{}, free: map[corev1.ResourceName]int64{}}
+	for _, p := range n.Pods {
+		if p.Terminal {
+			continue
+		}
+		u.pods++
+		for name, a := range v.demandOf(p).amounts {
+			u.amounts[name] += a
 		}
 	}
-	return n.used
+	has := n.Object.Status.Allocatable
+	for name := range has {
+		u.free[name] = capacityOf(has, name) - u.amounts[name]
+	}
+	for _, name := range basic {
+		u.free[name] = capacityOf(has, name) - u.amounts[name]
+	}
+	u.free[corev1.ResourcePods] = capacityOf(has, corev1.ResourcePods) - u.pods
+	n.used = u
+	return u
 }
 
 // fits reports whether some ready node of the guard's targets, not the pod's own, takes the
 // pod.
 func (g *Guard) fits(pod *Pod) bool {
 	if g.targets == nil {
-		g.targets = slices.DeleteFunc(slices.Clone(g.view.nodes), func(n *Node) bool {
+		g.targets = &nodeList{slices.DeleteFunc(slices.Clone(g.view.nodes), func(n *Node) bool {
 			return !g.TargetNodes.Matches(labels.Set(n.Object.Labels))
-		})
+		})}
 	}
-	fit, known := g.fitting[pod]
-	if !known {
-		fit = g.view.fitsOther(pod, g.targets)
-		g.fitting[pod] = fit
-	}
-	return fit
+	return g.view.fitsOther(pod, g.targets)
 }
 
 // fitsOther reports whether one of nodes, not the pod's own, takes the pod.
-func (v *View) fitsOther(pod *Pod, nodes []*Node) bool {
-	required := nodeaffinity.GetRequiredNodeAffinity(pod.Template)
-	return slices.ContainsFunc(nodes, func(n *Node) bool { return n != pod.Node && v.fitsNode(pod, n, required) })
+func (v *View) fitsOther(pod *Pod, list *nodeList) bool {
+	t := v.sortOf(pod)
+	takers, known := t.takers[list]
+	if !known {
+		takers = v.findTakers(t, list)
+		t.takers[list] = takers
+	}
+	others := slices.ContainsFunc(takers, func(n *Node) bool { return n != pod.Node })
+	if !others || len(v.antiAffinity(pod)) == 0 {
+		return others
+	}
+	return slices.ContainsFunc(list.nodes, func(n *Node) bool {
+		return n != pod.Node && v.takes(n, t) && !v.repels(pod, n)
+	})
 }
 
-// fitsAny reports whether one of nodes takes the pod; its own counts without regard to
-// resources.
-func (v *View) fitsAny(pod *Pod, nodes []*Node) bool {
-	required := nodeaffinity.GetRequiredNodeAffinity(pod.Template)
-	return slices.ContainsFunc(nodes, func(n *Node) bool { return v.fitsNode(pod, n, required) })
+// findTakers looks for enoughTakers of a list.
+func (v *View) findTakers(t *traits, list *nodeList) []*Node {
+	var takers []*Node
+	for _, n := range list.nodes {
+		if v.takes(n, t) {
+			takers = append(takers, n)
+			if len(takers) == enoughTakers {
+				break
+			}
+		}
+	}
+	return takers
 }
 
-func (v *View) fitsNode(pod *Pod, n *Node, required nodeaffinity.RequiredNodeAffinity) bool {
+// takes reports whether a node has what a pod of a sort wants, on top of what is there.
+func (v *View) takes(n *Node, t *traits) bool { return welcomes(n, t) && v.hasRoom(n, t) }
+
+// fitsAny reports whether one of the nodes looked at takes the pod, which is on one of them;
+// its own counts without regard to resources.
+func (v *View) fitsAny(pod *Pod) bool {
+	return welcomes(pod.Node, v.sortOf(pod)) && !v.repels(pod, pod.Node) || v.fitsOther(pod, v.places)
+}
+
+// welcomes looks at what the node is, not at what is on it.
+func welcomes(n *Node, t *traits) bool {
 	if n.Object.Spec.Unschedulable {
 		return false
 	}
-	if match, err := required.Match(n.Object); err != nil || !match {
-		return false
+	if t.required != nil {
+		if match, err := t.required.Match(n.Object); err != nil || !match {
+			return false
+		}
 	}
-	return toleratesHard(pod, n) && !v.repels(pod, n) && (n == pod.Node || v.hasRoom(pod, n))
+	return toleratesAll(t.tolerations, n)
 }
 
 // toleratesHard looks at taints that keep a pod off a node.
-func toleratesHard(pod *Pod, n *Node) bool {
-	return tolerates(pod.spec().Tolerations, n.Object.Spec.Taints, func(t *corev1.Taint) bool {
+func toleratesHard(pod *Pod, n *Node) bool { return toleratesAll(pod.spec().Tolerations, n) }
+
+func toleratesAll(tolerations []corev1.Toleration, n *Node) bool {
+	return len(n.Object.Spec.Taints) == 0 || tolerates(tolerations, n.Object.Spec.Taints, func(t *corev1.Taint) bool {
 		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
 	})
 }
@@ -127,25 +225,14 @@ func tolerates(tolerations []corev1.Toleration, taints []corev1.Taint, counts fu
 
 // hasRoom compares in upstream's way: a node that has more requested of a resource than it
 // has refuses even a pod that names it with 0, but not one that does not name it.
-func (v *View) hasRoom(pod *Pod, n *Node) bool {
-	used, has := v.usageOf(n), n.Object.Status.Allocatable
-	for name, want := range v.demandOf(pod).amounts {
-		if name == corev1.ResourcePods {
-			continue
-		}
-		free := int64(0)
-		if _, known := has[name]; known || isBasic(name) {
-			free = capacityOf(has, name) - used.amounts[name]
-		}
-		if want > free {
+func (v *View) hasRoom(n *Node, t *traits) bool {
+	free := v.usageOf(n).free
+	for _, w := range t.wants {
+		if w.amount > free[w.resource] {
 			return false
 		}
 	}
-	return capacityOf(has, corev1.ResourcePods) > used.pods
-}
-
-func isBasic(name corev1.ResourceName) bool {
-	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourcePods
+	return free[corev1.ResourcePods] > 0
 }
 
 // antiAffinityTerm is a required term as upstream reads it: namespaces by name alone.

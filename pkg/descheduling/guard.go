@@ -25,14 +25,11 @@ type Guard struct {
 	threshold                  int32
 	thresholdSet, classMissing bool
 	// targets are the nodes that nodeFit may use; made when first needed.
-	targets []*Node
-	// fitting remembers what upstream's nodeFit said of a pod: the cluster does not change
-	// during a run.
-	fitting map[*Pod]bool
+	targets *nodeList
 }
 
 func newGuard(e *policy.Evictor, v *View, upstream bool) *Guard {
-	g := &Guard{Evictor: e, view: v, upstream: upstream, fitting: map[*Pod]bool{}}
+	g := &Guard{Evictor: e, view: v, upstream: upstream}
 	switch {
 	case e.PriorityThreshold != nil:
 		g.threshold, g.thresholdSet = *e.PriorityThreshold, true

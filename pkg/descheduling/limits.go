@@ -41,13 +41,13 @@ func (l *Limits) Take(node, namespace string) {
 func Collect(in Input) ([]Candidate, Outcome) {
 	var accepted []Candidate
 	limits := NewLimits(in.Policy.Limits)
-	out := Run(in, func(c Candidate, _ *Guard) Refusal {
+	out := Run(in, func(c Candidate, _ *Guard) (string, Refusal) {
 		if r := limits.Refuse(c.Pod.NodeName, c.Pod.Namespace); r != "" {
-			return r
+			return "", r
 		}
 		limits.Take(c.Pod.NodeName, c.Pod.Namespace)
 		accepted = append(accepted, c)
-		return ""
+		return "", ""
 	})
 	return accepted, out
 }

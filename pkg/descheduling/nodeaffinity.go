@@ -13,13 +13,15 @@ import (
 func (p *pass) nodeAffinity(args *policy.NodeAffinity) {
 	for _, kind := range args.Types {
 		var picks func(*Pod) bool
-		why := func(pod *Pod) string { return "node " + pod.NodeName + " does not match its required node affinity" }
+		as := func(pod *Pod) Candidate {
+			return Candidate{Pod: pod, Reason: "node " + pod.NodeName + " does not match its required node affinity"}
+		}
 		switch kind {
 		case policy.RequiredNodeAffinity:
 			picks = p.missesRequired
 		case policy.PreferredNodeAffinity:
 			picks = p.prefersOther
-			why = func(pod *Pod) string { return "a node fits that it prefers to node " + pod.NodeName }
+			as = p.preferring
 		default:
 			continue
 		}
@@ -27,7 +29,7 @@ func (p *pass) nodeAffinity(args *policy.NodeAffinity) {
 			picked := selectPods(n.Pods, func(pod *Pod) bool {
 				return !pod.Terminal && args.Has(pod.Namespace, pod.Template.Labels) && picks(pod)
 			})
-			if !p.tryAll(picked, why) {
+			if !p.tryAll(picked, as) {
 				return
 			}
 		}
@@ -41,7 +43,7 @@ func (p *pass) missesRequired(pod *Pod) bool {
 		return false
 	}
 	match, err := nodeaffinity.GetRequiredNodeAffinity(pod.Template).Match(pod.Node.Object)
-	return (err != nil || !match) && p.view.fitsAny(pod, p.view.looked)
+	return (err != nil || !match) && p.view.fitsAny(pod)
 }
 
 // prefersOther: some node is worth more to the pod, and it fits one that is; for upstream it
@@ -51,36 +53,69 @@ func (p *pass) prefersOther(pod *Pod) bool {
 	if a == nil || a.NodeAffinity == nil || len(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) == 0 {
 		return false
 	}
-	weights := p.view.preferences(a.NodeAffinity)
-	own := preference(a.NodeAffinity, pod.Node)
-	var better []*Node
-	for i, n := range p.view.looked {
-		if w := weights[i]; w > own && w > 0 {
-			better = append(better, n)
-		}
-	}
-	if len(better) == 0 {
+	w := p.view.wishOf(pod)
+	better := w.betterThan(w.weights[pod.Node], p.view.looked)
+	switch {
+	case len(better.nodes) == 0:
 		return false
+	case p.Upstream:
+		return p.view.fitsAny(pod)
+	default:
+		return p.view.fitsOther(pod, better)
 	}
-	if p.Upstream {
-		return p.view.fitsAny(pod, p.view.looked)
-	}
-	return p.view.fitsOther(pod, better)
 }
 
-// preferences are what each node looked at is worth, shared by pods with equal terms.
-func (v *View) preferences(a *corev1.NodeAffinity) []int32 {
-	key := (&corev1.NodeAffinity{
-		PreferredDuringSchedulingIgnoredDuringExecution: a.PreferredDuringSchedulingIgnoredDuringExecution,
-	}).String()
-	weights, known := v.weights[key]
-	if !known {
-		for _, n := range v.looked {
-			weights = append(weights, preference(a, n))
-		}
-		v.weights[key] = weights
+// preferring is a candidate whose replacement should be on a node that it prefers.
+func (p *pass) preferring(pod *Pod) Candidate {
+	w := p.view.wishOf(pod)
+	return Candidate{
+		Pod: pod, Reason: "a node fits that it prefers to node " + pod.NodeName,
+		Better: func(to string) bool { return w.weights[p.view.byName[to]] > w.weights[pod.Node] },
 	}
-	return weights
+}
+
+// wish is what each node looked at is worth to pods of equal preferred terms.
+type wish struct {
+	weights map[*Node]int32
+	// better are the nodes worth more than some weight, made when first needed.
+	better map[int32]*nodeList
+}
+
+// wishOf returns the wish of a pod that has preferred terms.
+func (v *View) wishOf(pod *Pod) *wish {
+	if w, known := v.wanted[pod.Template]; known {
+		return w
+	}
+	a := &corev1.NodeAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: pod.spec().Affinity.NodeAffinity.
+			PreferredDuringSchedulingIgnoredDuringExecution,
+	}
+	key := a.String()
+	w, known := v.wishes[key]
+	if !known {
+		w = &wish{weights: make(map[*Node]int32, len(v.looked)), better: map[int32]*nodeList{}}
+		for _, n := range v.looked {
+			w.weights[n] = preference(a, n)
+		}
+		v.wishes[key] = w
+	}
+	v.wanted[pod.Template] = w
+	return w
+}
+
+// betterThan lists the nodes that are worth something, and more than own.
+func (w *wish) betterThan(own int32, nodes []*Node) *nodeList {
+	list := w.better[own]
+	if list == nil {
+		list = &nodeList{}
+		for _, n := range nodes {
+			if worth := w.weights[n]; worth > own && worth > 0 {
+				list.nodes = append(list.nodes, n)
+			}
+		}
+		w.better[own] = list
+	}
+	return list
 }
 
 // preference is the sum of the weights of the preferred terms that the node matches. A term

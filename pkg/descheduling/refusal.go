@@ -29,6 +29,9 @@ const (
 // AskedNow: the pod has been accepted in this run already.
 const AskedNow Refusal = "asked for in this cycle"
 
+// CycleFull: the policy lets no more pods go in one cycle, whatever the limits that upstream has.
+const CycleFull Refusal = "as many pods as may go in one cycle are going"
+
 // Limits of the policy, in upstream's words: dashboards match on them as values of the
 // label result.
 const (

@@ -18,6 +18,12 @@ type Candidate struct {
 	Profile, Strategy string
 	// Reason in words, for people: "taint gpu:NoSchedule of node a is not tolerated".
 	Reason string
+	// Better reports whether the strategy would be content with the pod's replacement on a node,
+	// by name, as things stand now. Nil: anywhere will do that takes it.
+	Better func(node string) bool
+	// Best reports whether of the better nodes this one makes no work for other strategies; nil
+	// if none does.
+	Best func(node string) bool
 }
 
 // Verdict is what became of a candidate.
@@ -35,8 +41,9 @@ const (
 )
 
 // Offer decides about one candidate that no protection holds back. It returns the reason
-// against it, or nothing. It is called in the order in which strategies pick.
-type Offer func(Candidate, *Guard) Refusal
+// against it, or nothing, and the node where the replacement is expected if it looked for one.
+// It is called in the order in which strategies pick.
+type Offer func(Candidate, *Guard) (landing string, against Refusal)
 
 // Input is everything a run depends on.
 type Input struct {
@@ -48,6 +55,8 @@ type Input struct {
 	Now time.Time
 	// Upstream decides exactly as sigs.k8s.io/descheduler v0.36 would.
 	Upstream bool
+	// Kept, if set, is told of every candidate that stays, and why.
+	Kept func(Candidate, Refusal)
 }
 
 // Refused says that a pod, picked by a strategy of a profile, is kept.
@@ -79,7 +88,7 @@ type Failure struct {
 func Run(in Input, offer Offer) Outcome {
 	r := &run{
 		Input: in, offer: offer, view: NewView(in.Cluster, in.Policy.Nodes, in.Now),
-		out: Outcome{Refused: map[Refused]int{}},
+		out: Outcome{Refused: map[Refused]int{}}, concerns: map[policy.Args]concern{},
 	}
 	r.out.Nodes = len(r.view.looked)
 	if r.out.Nodes < minNodes {
@@ -89,6 +98,9 @@ func Run(in Input, offer Offer) Outcome {
 	guards := make([]*Guard, len(in.Policy.Profiles))
 	for i := range in.Policy.Profiles {
 		guards[i] = newGuard(&in.Policy.Profiles[i].Evictor, r.view, in.Upstream)
+	}
+	if !in.Upstream {
+		r.concerned(guards)
 	}
 	for i, p := range in.Policy.Profiles {
 		r.strategies(p.Name, p.Deschedule, guards[i])
@@ -105,6 +117,10 @@ type run struct {
 	offer Offer
 	view  *View
 	out   Outcome
+	// concerns of strategies by their arguments, which are one pointer for each, and those in
+	// order.
+	concerns map[policy.Args]concern
+	order    []policy.Args
 }
 
 // pass is one strategy of one profile.
@@ -151,37 +167,52 @@ func (p *pass) pick(args policy.Args) error {
 	return nil
 }
 
-// try offers one pod unless a protection holds it back.
+// try offers one pod that may go anywhere.
 func (p *pass) try(pod *Pod, reason string) Verdict {
+	verdict, _ := p.propose(Candidate{Pod: pod, Reason: reason})
+	return verdict
+}
+
+// propose offers a candidate unless a protection holds it back. The landing is empty when
+// nobody looked for one.
+func (p *pass) propose(c Candidate) (v Verdict, landing string) {
+	c.Profile, c.Strategy = p.profile, p.strategy
+	c = p.content(c)
+	pod := c.Pod
 	p.out.Picked++
 	refusal := p.guard.refuse(pod)
 	if refusal == "" && pod.accepted {
 		refusal = AskedNow
 	}
 	if refusal == "" {
-		refusal = p.offer(Candidate{Pod: pod, Profile: p.profile, Strategy: p.strategy, Reason: reason}, p.guard)
+		landing, refusal = p.offer(c, p.guard)
 	}
 	if refusal == "" {
 		pod.accepted = true
-		return Accepted
+		p.moved(pod, landing)
+		return Accepted, landing
+	}
+	if p.Kept != nil {
+		p.Kept(c, refusal)
 	}
 	p.out.Refused[Refused{
 		Profile: p.profile, Strategy: p.strategy, Namespace: pod.Namespace, Node: pod.NodeName, Reason: refusal,
 	}]++
 	switch refusal {
 	case NodeLimit:
-		return NodeDone
-	case TotalLimit:
-		return Done
+		return NodeDone, ""
+	case TotalLimit, CycleFull:
+		return Done, ""
 	default:
-		return Kept
+		return Kept, ""
 	}
 }
 
-// tryAll offers pods of one node in order and reports whether the pass is to go on.
-func (p *pass) tryAll(pods []*Pod, reason func(*Pod) string) bool {
+// tryAll offers pods of one node in order and reports whether the pass is to go on. as makes
+// the candidate of a pod when its turn comes.
+func (p *pass) tryAll(pods []*Pod, as func(*Pod) Candidate) bool {
 	for _, pod := range pods {
-		switch p.try(pod, reason(pod)) {
+		switch verdict, _ := p.propose(as(pod)); verdict {
 		case NodeDone:
 			return true
 		case Done:

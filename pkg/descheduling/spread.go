@@ -27,6 +27,8 @@ type spreadRule struct {
 	tolerations *[]corev1.Toleration
 	// identity is equal for equal rules.
 	identity string
+	// sizes are the pods in each domain, as the moves accepted so far leave them.
+	sizes *sizes
 }
 
 // domain is one value of a rule's key with the pods there that the rule counts.
@@ -38,6 +40,7 @@ type domain struct {
 // move is a pod that a rule would move.
 type move struct {
 	pod    *Pod
+	rule   *spreadRule
 	reason string
 }
 
@@ -76,7 +79,13 @@ func (p *pass) topologySpread(args *policy.TopologySpread) {
 		if full[m.pod.Node] {
 			continue
 		}
-		switch p.try(m.pod, m.reason) {
+		if !p.Upstream && !m.rule.skewed(m.pod.Node) {
+			continue // what other rules moved was enough
+		}
+		verdict, landing := p.propose(Candidate{Pod: m.pod, Reason: m.reason, Better: p.evener(m)})
+		switch verdict {
+		case Accepted:
+			p.settle(namespaces[m.pod.Namespace].rules, m.pod, landing)
 		case NodeDone:
 			full[m.pod.Node] = true
 		case Done:
@@ -228,11 +237,12 @@ func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spread
 		return nil
 	}
 	total := 0
+	rule.sizes = newSizes(all)
 	for _, d := range all {
 		total += len(d.pods)
 	}
-	b := balancer{view: p.view, mean: float64(total) / float64(len(all)), fitting: map[*Pod]bool{}}
-	b.wanting = p.wanting(rule, all, b.mean)
+	b := balancer{view: p.view, mean: float64(total) / float64(len(all))}
+	b.wanting = &nodeList{p.wanting(rule, all, b.mean)}
 	var moves []move
 	for i, j := 0, len(all)-1; i < j; {
 		if float64(len(all[j].pods)) <= b.mean {
@@ -245,11 +255,11 @@ func (p *pass) balance(args *policy.TopologySpread, rule *spreadRule, ns *spread
 			continue
 		}
 		high := all[j].pods
-		slices.SortStableFunc(high, func(x, y *Pod) int { return compareBool(b.fits(x), b.fits(y)) })
+		b.homelessFirst(high)
 		taken := high[len(high)-n:]
 		for _, pod := range taken {
 			if !args.NodeFit || b.fits(pod) {
-				moves = append(moves, move{pod, fmt.Sprintf("%s %q has %d more pods than %q, at most %d are allowed",
+				moves = append(moves, move{pod, rule, fmt.Sprintf("%s %q has %d more pods than %q, at most %d are allowed",
 					rule.key, all[j].value, skew, all[i].value, rule.maxSkew)})
 			}
 		}
@@ -265,17 +275,38 @@ type balancer struct {
 	view *View
 	mean float64
 	// wanting are the nodes of domains that were below the mean at first.
-	wanting []*Node
+	wanting *nodeList
+	// fitting remembers the answer about pods with anti-affinity, which is each one's own.
 	fitting map[*Pod]bool
 }
 
 func (b *balancer) fits(pod *Pod) bool {
+	if !pod.Kind.RequiredAntiAffinity {
+		return b.view.fitsOther(pod, b.wanting)
+	}
 	fit, known := b.fitting[pod]
 	if !known {
 		fit = b.view.fitsOther(pod, b.wanting)
+		if b.fitting == nil {
+			b.fitting = map[*Pod]bool{}
+		}
 		b.fitting[pod] = fit
 	}
 	return fit
+}
+
+// homelessFirst puts the pods that fit nowhere first, and else keeps the order.
+func (b *balancer) homelessFirst(pods []*Pod) {
+	var fitting []*Pod
+	kept := pods[:0]
+	for _, pod := range pods {
+		if b.fits(pod) {
+			fitting = append(fitting, pod)
+		} else {
+			kept = append(kept, pod)
+		}
+	}
+	copy(pods[len(kept):], fitting)
 }
 
 // step is how many pods go from a domain of size high to one of size low; 0 or less is none.

@@ -74,7 +74,10 @@ func (p *pass) tooManyRestarts(args *policy.TooManyRestarts) {
 			}
 		}
 		slices.SortStableFunc(picked, func(a, b *Pod) int { return cmp.Compare(restarts[b], restarts[a]) })
-		if !p.tryAll(picked, func(pod *Pod) string { return fmt.Sprintf("restarted %d times", restarts[pod]) }) {
+		as := func(pod *Pod) Candidate {
+			return Candidate{Pod: pod, Reason: fmt.Sprintf("restarted %d times", restarts[pod])}
+		}
+		if !p.tryAll(picked, as) {
 			return
 		}
 	}
@@ -98,7 +101,10 @@ func (p *pass) failedPods(args *policy.FailedPods) {
 	}
 	for _, n := range p.view.looked {
 		picked := selectPods(n.Pods, picks)
-		if !p.tryAll(picked, func(pod *Pod) string { return "failed: " + cmp.Or(pod.Status().Reason, "no reason given") }) {
+		as := func(pod *Pod) Candidate {
+			return Candidate{Pod: pod, Reason: "failed: " + cmp.Or(pod.Status().Reason, "no reason given")}
+		}
+		if !p.tryAll(picked, as) {
 			return
 		}
 	}
@@ -122,13 +128,21 @@ func selectPods(pods []*Pod, picks func(*Pod) bool) []*Pod {
 
 // podLifeTime takes the oldest first, whatever their nodes.
 func (p *pass) podLifeTime(args *policy.PodLifeTime) {
-	var picked []*Pod
-	for _, n := range p.view.looked {
-		picked = append(picked, selectPods(n.Pods, func(pod *Pod) bool { return p.view.outlived(args, pod) })...)
+	type old struct {
+		*Pod
+		created int64
 	}
-	slices.SortStableFunc(picked, func(a, b *Pod) int { return a.Created().Compare(b.Created().Time) })
-	for _, pod := range picked {
-		if p.try(pod, "is "+p.view.age(pod).Truncate(time.Second).String()+" old") == Done {
+	var picked []old
+	for _, n := range p.view.looked {
+		for _, pod := range n.Pods {
+			if p.view.outlived(args, pod) {
+				picked = append(picked, old{pod, pod.Created().Unix()})
+			}
+		}
+	}
+	slices.SortStableFunc(picked, func(a, b old) int { return cmp.Compare(a.created, b.created) })
+	for _, o := range picked {
+		if p.try(o.Pod, "is "+p.view.age(o.Pod).Truncate(time.Second).String()+" old") == Done {
 			return
 		}
 	}

@@ -21,12 +21,19 @@ func (p *pass) nodeTaints(args *policy.NodeTaints) {
 			return !pod.Terminal && args.Has(pod.Namespace, pod.Template.Labels) &&
 				!tolerates(pod.spec().Tolerations, n.Object.Spec.Taints, looksAt)
 		})
-		why := func(pod *Pod) string {
+		as := func(pod *Pod) Candidate {
+			tolerations := pod.spec().Tolerations
 			taint, _ := schedulingcorev1.FindMatchingUntoleratedTaint(
-				klog.Logger{}, n.Object.Spec.Taints, pod.spec().Tolerations, looksAt, true)
-			return "taint " + taint.ToString() + " of node " + n.Name + " is not tolerated"
+				klog.Logger{}, n.Object.Spec.Taints, tolerations, looksAt, true)
+			return Candidate{
+				Pod: pod, Reason: "taint " + taint.ToString() + " of node " + n.Name + " is not tolerated",
+				Better: func(to string) bool {
+					other := p.view.byName[to]
+					return other != nil && tolerates(tolerations, other.Object.Spec.Taints, looksAt)
+				},
+			}
 		}
-		if !p.tryAll(picked, why) {
+		if !p.tryAll(picked, as) {
 			return
 		}
 	}

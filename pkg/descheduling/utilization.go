@@ -131,15 +131,29 @@ func (p *pass) weigh(m *meter) ([]*bearing, error) {
 		if err != nil {
 			return nil, fmt.Errorf("error getting node usage: %w", err)
 		}
-		b := &bearing{Node: n, used: used, percent: map[corev1.ResourceName]float64{}}
-		for name, amount := range used {
-			if total, ok := b.capacity(name); ok {
-				b.percent[name] = percentOf(amount, total)
-			}
-		}
+		b := &bearing{Node: n, used: used}
+		b.gauge()
 		all = append(all, b)
 	}
 	return all, nil
+}
+
+// weighNow is weigh with what has been moved since.
+func (p *pass) weighNow(m *meter, args *policy.LowUtilization) ([]*bearing, error) {
+	if l, ok := p.concerns[args].(*levels); ok {
+		return l.copied(), nil
+	}
+	return p.weigh(m)
+}
+
+// gauge sets percent.
+func (n *bearing) gauge() {
+	n.percent = make(map[corev1.ResourceName]float64, len(n.used))
+	for name, amount := range n.used {
+		if total, ok := n.capacity(name); ok {
+			n.percent[name] = percentOf(amount, total)
+		}
+	}
 }
 
 func percentOf(amount, total int64) float64 {
@@ -222,7 +236,7 @@ func deviations(all []*bearing, low, high policy.Thresholds) (lower, upper polic
 // longer, as long as those that are under have room for it.
 func (p *pass) lowUtilization(args *policy.LowUtilization) error {
 	m := p.meterOf(args)
-	all, err := p.weigh(&m)
+	all, err := p.weighNow(&m, args)
 	if err != nil {
 		return err
 	}
@@ -247,7 +261,7 @@ func (p *pass) lowUtilization(args *policy.LowUtilization) error {
 	}
 	slices.SortStableFunc(over, func(a, b *bearing) int { return cmp.Compare(b.weight(), a.weight()) })
 	p.drain(&drain{
-		meter: &m, from: over, to: under, exclude: args.ExcludeNamespaces, perNode: args.NodeLimit,
+		meter: &m, from: over, to: under, others: all, exclude: args.ExcludeNamespaces, perNode: args.NodeLimit,
 		wants: func(n *bearing) bool {
 			return slices.ContainsFunc(m.names, func(name corev1.ResourceName) bool { return n.used[name] > n.cap[name] })
 		},

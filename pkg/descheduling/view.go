@@ -65,12 +65,18 @@ type View struct {
 	// nodes are all ready ones, sorted by name; looked at are those that the policy selects.
 	nodes, looked []*Node
 	byName        map[string]*Node
+	// places are looked as a list with an identity.
+	places *nodeList
 
-	demands map[*corev1.Pod]*demand
-	owners  map[string]uint
-	budgets map[string][]labels.Selector
-	terms   map[*corev1.Pod][]antiAffinityTerm
-	weights map[string][]int32 // of looked, by preferred terms
+	// templates and sorts hold the same traits, by template and by content.
+	templates map[*corev1.Pod]*traits
+	sorts     map[string]*traits
+	owners    map[string]uint
+	budgets   map[string][]labels.Selector
+	terms     map[*corev1.Pod][]antiAffinityTerm
+	// wishes by template and by content.
+	wishes map[string]*wish
+	wanted map[*corev1.Pod]*wish
 }
 
 // NewView makes the picture of cluster at a time that pods' ages are measured by. Nodes that
@@ -78,8 +84,9 @@ type View struct {
 // known; of the others those that match are looked at.
 func NewView(cluster Cluster, nodes labels.Selector, now time.Time) *View {
 	v := &View{
-		cluster: cluster, now: now, byName: map[string]*Node{}, demands: map[*corev1.Pod]*demand{},
-		terms: map[*corev1.Pod][]antiAffinityTerm{}, weights: map[string][]int32{},
+		cluster: cluster, now: now, byName: map[string]*Node{},
+		templates: map[*corev1.Pod]*traits{}, sorts: map[string]*traits{},
+		terms: map[*corev1.Pod][]antiAffinityTerm{}, wishes: map[string]*wish{}, wanted: map[*corev1.Pod]*wish{},
 	}
 	for n := range cluster.Nodes() {
 		if !Ready(n.Object) {
@@ -95,6 +102,7 @@ func NewView(cluster Cluster, nodes labels.Selector, now time.Time) *View {
 			v.looked = append(v.looked, node)
 		}
 	}
+	v.places = &nodeList{v.looked}
 	return v
 }
 

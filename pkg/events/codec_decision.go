@@ -31,6 +31,8 @@ func EncodeDecision(d Decision) Message {
 		Seed:               d.Seed,
 		Strategy:           valid(d.Strategy),
 		GracePeriodSeconds: d.GracePeriodSeconds,
+		Owner:              valid(d.Owner),
+		Landing:            valid(d.Landing),
 	}
 	return Message{
 		Subject: subjectDecisions + "." + subjectToken(d.Pod.UID) + "." + subjectToken(string(d.Kind)),
@@ -80,6 +82,8 @@ func DecodeDecision(r Record) (SequencedDecision, error) {
 		Seed:               payload.GetSeed(),
 		Strategy:           payload.GetStrategy(),
 		GracePeriodSeconds: payload.GracePeriodSeconds,
+		Owner:              payload.GetOwner(),
+		Landing:            payload.GetLanding(),
 		TraceParent:        traceParent,
 	}}, nil
 }

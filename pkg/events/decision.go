@@ -95,6 +95,9 @@ type Decision struct {
 	Strategy string
 	// GracePeriodSeconds overrides the pod's own (evict*); nil leaves it, 0 kills at once.
 	GracePeriodSeconds *int64
+	// Owner is the UID of the pod's controller, and Landing the name of the node where its
+	// replacement is expected (evict); both may be empty.
+	Owner, Landing string
 	// TraceParent is the W3C traceparent of the span that decided, or empty.
 	TraceParent string
 }

@@ -104,6 +104,15 @@ func (b *Budgets) charged(p *state.Pod) []int {
 	return list
 }
 
+// Charged are the budgets that the eviction of a pod takes from, often none.
+func (b *Budgets) Charged(p *state.Pod) []*Budget {
+	var list []*Budget
+	for _, i := range b.charged(p) {
+		list = append(list, &b.all[i])
+	}
+	return list
+}
+
 func goesFreely(p *state.Pod) bool {
 	return p.Deleting || p.Terminal || p.NodeName == "" || p.Status().Phase == corev1.PodPending
 }

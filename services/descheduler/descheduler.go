@@ -181,7 +181,7 @@ func (d *Descheduler) cycle(ctx context.Context) error {
 	}
 	began := d.deps.Clock.Now()
 	out := decide.Cycle(decide.Input{
-		Cluster: view.Cluster, Policy: d.cfg.Policy, Memory: view.Memory,
+		Cluster: view.Cluster, Policy: d.cfg.Policy, History: view.History,
 		Placement: d.placement, Actor: d.cfg.ID, Now: began,
 	})
 	written := 0

@@ -18,6 +18,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
@@ -25,12 +26,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
-	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const taintPolicy = `{apiVersion: descheduler/v1alpha2, kind: DeschedulerPolicy, profiles: [{name: p,
+const taintPolicy = `{apiVersion: descheduler/v1alpha2, kind: DeschedulerPolicy,
+berth: {maxPerOwner: 100%, cooldown: 0s, waitForReady: false}, profiles: [{name: p,
 pluginConfig: [{name: RemovePodsViolatingNodeTaints}],
 plugins: {deschedule: {enabled: [RemovePodsViolatingNodeTaints]}}}]}`
 
@@ -69,11 +70,14 @@ func newWorld(t *testing.T) *world {
 	return &world{t: t, log: memlog.New(memlog.Options{}), ledger: mem.New()}
 }
 
-// publish appends the facts written since, with a bookmark for pods and nodes.
+// publish appends the facts written since, with a bookmark for every kind that policies read.
 func (w *world) publish() {
 	w.t.Helper()
-	w.facts.Bookmark(events.KindPod)
-	w.facts.Bookmark(events.KindNode)
+	for _, k := range []events.Kind{
+		events.KindPod, events.KindNode, events.KindDisruptionBudget, events.KindReplicaSet, events.KindStatefulSet,
+	} {
+		w.facts.Bookmark(k)
+	}
 	w.append()
 }
 
@@ -268,12 +272,12 @@ func TestRefusedCoolsDown(t *testing.T) {
 		defer r.stop()
 		w.wantAsks("plain#1 by d1")
 		w.answer(events.DecisionEvictRefused)
-		after(decide.Cooldown - time.Second)
+		after(plan.Cooldown - time.Second)
 		w.wantAsks("plain#1 by d1")
 		after(time.Minute + time.Second)
 		w.wantAsks("plain#1 by d1", "plain#2 by d1")
 		// Nobody answers the second: it is lost, and asked for once more.
-		after(decide.InFlight - 2*time.Minute)
+		after(plan.InFlight - 2*time.Minute)
 		w.wantAsks("plain#1 by d1", "plain#2 by d1")
 		after(2 * time.Minute)
 		w.wantAsks("plain#1 by d1", "plain#2 by d1", "plain#3 by d1")

@@ -18,6 +18,8 @@ type document struct {
 	MetricsCollector                 *metricsCollector `json:"metricsCollector"`
 	MetricsProviders                 []metricsProvider `json:"metricsProviders"`
 	GracePeriodSeconds               *int64            `json:"gracePeriodSeconds"`
+	// Berth is not upstream's.
+	Berth runtime.RawExtension `json:"berth"`
 }
 
 type metricsCollector struct {

@@ -26,6 +26,8 @@ type Policy struct {
 	Metrics []MetricsProvider
 	// Profiles run in order.
 	Profiles []Profile
+	// Berth is what upstream's policy cannot say.
+	Berth Berth
 	// Warnings are lines about parts of the file that mean nothing.
 	Warnings []string
 }
@@ -110,9 +112,12 @@ type Protections struct {
 }
 
 // Kinds lists the kinds of facts the policy decides on: each must have arrived completely
-// before a cycle may run. Sorted; pods and nodes always.
+// before a cycle may run. Sorted; pods, nodes and disruption budgets always.
 func (p *Policy) Kinds() []events.Kind {
-	kinds := []events.Kind{events.KindPod, events.KindNode}
+	kinds := []events.Kind{events.KindPod, events.KindNode, events.KindDisruptionBudget}
+	if p.Berth.PauseDuringRollout {
+		kinds = append(kinds, events.KindReplicaSet, events.KindStatefulSet)
+	}
 	for i := range p.Profiles {
 		e := &p.Profiles[i].Evictor
 		if !e.NamespaceLabels.Empty() {
@@ -120,9 +125,6 @@ func (p *Policy) Kinds() []events.Kind {
 		}
 		if e.PriorityClass != "" {
 			kinds = append(kinds, events.KindPriorityClass)
-		}
-		if e.Protect.WithoutPDB {
-			kinds = append(kinds, events.KindDisruptionBudget)
 		}
 		if e.Protect.PVC && len(e.StorageClasses) > 0 {
 			kinds = append(kinds, events.KindVolumeClaim)

@@ -166,6 +166,7 @@ func picture(p *Policy) string {
 		panic(err)
 	}
 	fmt.Fprintf(&b, "failure events %t, metrics %s\n", p.FailureEvents, metrics)
+	fmt.Fprintf(&b, "berth %+v\n", p.Berth)
 	for _, profile := range p.Profiles {
 		fmt.Fprintf(&b, "profile %s\n", profile.Name)
 		for _, s := range slices.Concat(profile.Deschedule, profile.Balance) {

@@ -78,6 +78,7 @@ func (r *resolver) policy(in *document) *Policy {
 		GracePeriodSeconds: in.GracePeriodSeconds,
 		FailureEvents:      orZero(in.EvictionFailureEventNotification),
 		Metrics:            r.metrics(in),
+		Berth:              r.berth(in.Berth.Raw),
 	}
 	if in.GracePeriodSeconds != nil && *in.GracePeriodSeconds < 0 {
 		r.Add(field.NewPath("gracePeriodSeconds"), *in.GracePeriodSeconds, "want 0 or more seconds")

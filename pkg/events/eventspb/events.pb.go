@@ -111,6 +111,8 @@ type Decision struct {
 	Strategy      string         `protobuf:"bytes,16,opt,name=strategy,proto3" json:"strategy,omitempty"`
 	// Absent: the pod's own.
 	GracePeriodSeconds *int64 `protobuf:"varint,17,opt,name=grace_period_seconds,json=gracePeriodSeconds,proto3,oneof" json:"grace_period_seconds,omitempty"`
+	Owner              string `protobuf:"bytes,24,opt,name=owner,proto3" json:"owner,omitempty"`
+	Landing            string `protobuf:"bytes,25,opt,name=landing,proto3" json:"landing,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -262,6 +264,20 @@ func (x *Decision) GetGracePeriodSeconds() int64 {
 		return *x.GracePeriodSeconds
 	}
 	return 0
+}
+
+func (x *Decision) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *Decision) GetLanding() string {
+	if x != nil {
+		return x.Landing
+	}
+	return ""
 }
 
 // ReasonCount says how many nodes were turned down for one reason.
@@ -638,7 +654,7 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x06PodRef\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xe3\x04\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\x93\x05\n" +
 	"\bDecision\x12%\n" +
 	"\x0escheduler_name\x18\x01 \x01(\tR\rschedulerName\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x18\n" +
@@ -658,7 +674,9 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x0enodes_feasible\x18\x0e \x01(\x05R\rnodesFeasible\x12\x12\n" +
 	"\x04seed\x18\x0f \x01(\x06R\x04seed\x12\x1a\n" +
 	"\bstrategy\x18\x10 \x01(\tR\bstrategy\x125\n" +
-	"\x14grace_period_seconds\x18\x11 \x01(\x03H\x00R\x12gracePeriodSeconds\x88\x01\x01B\x17\n" +
+	"\x14grace_period_seconds\x18\x11 \x01(\x03H\x00R\x12gracePeriodSeconds\x88\x01\x01\x12\x14\n" +
+	"\x05owner\x18\x18 \x01(\tR\x05owner\x12\x18\n" +
+	"\alanding\x18\x19 \x01(\tR\alandingB\x17\n" +
 	"\x15_grace_period_seconds\";\n" +
 	"\vReasonCount\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +

@@ -1,12 +1,17 @@
 package decide
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling"
+	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -15,13 +20,13 @@ import (
 type Input struct {
 	Cluster *state.Snapshot
 	Policy  *policy.Policy
-	// Memory of earlier asks; read only.
-	Memory Memory
+	// History of earlier cycles; read only.
+	History *plan.History
 	// Placement finds the rules by which a pod of this scheduler would be placed (nodeFit).
 	Placement func(schedulerName string) *placement.Profile
 	// Actor is the member that asks.
 	Actor string
-	// Now is compared with the times in Memory, and with pods' start times (minPodAge).
+	// Now is compared with the times in History, and with pods' start times (minPodAge).
 	Now time.Time
 }
 
@@ -39,62 +44,46 @@ type Outcome struct {
 	Evict []Eviction
 }
 
-// Cycle runs every strategy of every profile once.
+// Cycle plans one cycle and makes asks of it.
 func Cycle(in Input) Outcome {
-	c := &cycle{
-		Input: in, limits: descheduling.NewLimits(in.Policy.Limits),
-		unusable: map[*policy.Evictor]map[string]string{},
+	p := plan.Make(plan.Input{
+		Cluster: in.Cluster, Policy: in.Policy, Placement: in.Placement, History: in.History, Now: in.Now,
+	})
+	out := Outcome{Outcome: p.Outcome}
+	for i := range p.Moves {
+		out.Evict = append(out.Evict, Eviction{Profile: p.Moves[i].Profile, Decision: in.decision(&p.Moves[i])})
 	}
-	out := descheduling.Run(
-		descheduling.Input{Cluster: in.Cluster, Policy: in.Policy, Now: in.Now}, c.offer)
-	return Outcome{Outcome: out, Evict: c.evict}
+	return out
 }
 
-// cycle is one Cycle under way.
-type cycle struct {
-	Input
-	evict  []Eviction
-	limits *descheduling.Limits
-	// world is made when first needed, as is what each profile may not use of it: nodes by
-	// UID, and why.
-	world    *world
-	unusable map[*policy.Evictor]map[string]string
-}
-
-// offer asks for one pod unless something stands against it. What is cheap to know comes
-// first; a place on another node is looked for, and taken, last.
-func (c *cycle) offer(candidate descheduling.Candidate, g *descheduling.Guard) descheduling.Refusal {
-	pod := candidate.Pod
-	if r := c.Memory.refuse(pod.UID, c.Now); r != "" {
-		return r
-	}
-	if r := c.limits.Refuse(pod.NodeName, pod.Namespace); r != "" {
-		return r
-	}
-	if !c.fits(pod.Pod, g.Evictor) {
-		return descheduling.FitsNowhere
-	}
-	c.limits.Take(pod.NodeName, pod.Namespace)
-	c.evict = append(c.evict, Eviction{Profile: candidate.Profile, Decision: c.decision(candidate)})
-	return ""
-}
-
-func (c *cycle) decision(candidate descheduling.Candidate) events.Decision {
-	pod, n := candidate.Pod, candidate.Pod.Node
-	attempt := c.Memory.next(pod.UID)
-	return events.Decision{
+func (in *Input) decision(m *plan.Move) events.Decision {
+	pod, n := m.Pod, m.Pod.Node
+	attempt := in.History.Next(pod.UID)
+	d := events.Decision{
 		Kind:               events.DecisionEvict,
 		Pod:                events.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name},
 		SchedulerName:      pod.SchedulerName,
-		Actor:              c.Actor,
+		Actor:              in.Actor,
 		Attempt:            attempt,
 		Token:              token(pod.UID, attempt).String(),
-		FactSequence:       c.Cluster.Position().Sequence,
+		FactSequence:       in.Cluster.Position().Sequence,
 		PodResourceVersion: pod.ResourceVersion,
 		NodeUID:            n.UID,
 		NodeName:           n.Name,
-		Message:            fmt.Sprintf("triggered by %s/%s: %s", candidate.Profile, candidate.Strategy, candidate.Reason),
-		Strategy:           candidate.Strategy,
-		GracePeriodSeconds: c.Policy.GracePeriodSeconds,
+		Message:            fmt.Sprintf("triggered by %s/%s: %s", m.Profile, m.Strategy, m.Reason),
+		Strategy:           m.Strategy,
+		GracePeriodSeconds: in.Policy.GracePeriodSeconds,
+		Owner:              m.Owner,
 	}
+	if m.To != nil {
+		d.Landing = m.To.Name
+	}
+	return d
+}
+
+// token names one ask. It is derived rather than drawn so that every replica that makes
+// the same ask gives it the same name.
+func token(uid string, attempt int32) ledger.Token {
+	sum := sha256.Sum256([]byte("evict/" + uid + "/" + strconv.Itoa(int(attempt))))
+	return ledger.Token(max(binary.BigEndian.Uint64(sum[:]), 1)) // 0 is no token
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling"
+	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -26,6 +27,7 @@ func TestDecision(t *testing.T) {
 		SchedulerName: "default-scheduler", Actor: "descheduler-test", Attempt: 1,
 		Token: token("uid-pod", 1).String(), FactSequence: 3, PodResourceVersion: 3,
 		NodeUID: "uid-bad", NodeName: "bad", Strategy: "RemovePodsViolatingNodeTaints", GracePeriodSeconds: &grace,
+		Owner: "uid-rs",
 		Message: "triggered by p/RemovePodsViolatingNodeTaints: taint dedicated=gpu:NoSchedule of node bad is not tolerated",
 	}}}
 	if diff := cmp.Diff(want, out.Evict); diff != "" {
@@ -86,8 +88,8 @@ func TestTwoProfiles(t *testing.T) {
 	}
 }
 
-// TestMemory: when a pod is asked for again, and under which number.
-func TestMemory(t *testing.T) {
+// TestHistory: when a pod is asked for again, and under which number.
+func TestHistory(t *testing.T) {
 	type seen struct {
 		kind    events.DecisionKind
 		attempt int32
@@ -100,26 +102,26 @@ func TestMemory(t *testing.T) {
 		next int32
 	}{
 		{name: "nothing", next: 1},
-		{name: "under way", seen: []seen{{events.DecisionEvict, 1, InFlight - 1}}, want: UnderWay},
-		{name: "lost", seen: []seen{{events.DecisionEvict, 1, InFlight}}, next: 2},
+		{name: "under way", seen: []seen{{events.DecisionEvict, 1, plan.InFlight - 1}}, want: plan.UnderWay},
+		{name: "lost", seen: []seen{{events.DecisionEvict, 1, plan.InFlight}}, next: 2},
 		{name: "refused just now", seen: []seen{{events.DecisionEvict, 1, time.Hour},
-			{events.DecisionEvictRefused, 1, Cooldown - 1}}, want: CoolingDown},
+			{events.DecisionEvictRefused, 1, plan.Cooldown - 1}}, want: plan.CoolingDown},
 		{name: "refused a while ago", seen: []seen{{events.DecisionEvict, 1, time.Hour},
-			{events.DecisionEvictRefused, 1, Cooldown}}, next: 2},
-		{name: "evicted, not gone yet", seen: []seen{{events.DecisionEvicted, 3, Cooldown - 1}}, want: CoolingDown},
-		{name: "evicted and still there", seen: []seen{{events.DecisionEvicted, 3, Cooldown}}, next: 4},
+			{events.DecisionEvictRefused, 1, plan.Cooldown}}, next: 2},
+		{name: "evicted, not gone yet", seen: []seen{{events.DecisionEvicted, 3, plan.Cooldown - 1}}, want: plan.CoolingDown},
+		{name: "evicted and still there", seen: []seen{{events.DecisionEvicted, 3, plan.Cooldown}}, next: 4},
 		{name: "the ask delivered again", seen: []seen{{events.DecisionEvict, 1, time.Hour},
-			{events.DecisionEvictRefused, 1, Cooldown}, {events.DecisionEvict, 1, 0}}, next: 2},
-		{name: "the outcome delivered again", seen: []seen{{events.DecisionEvictRefused, 1, Cooldown},
+			{events.DecisionEvictRefused, 1, plan.Cooldown}, {events.DecisionEvict, 1, 0}}, next: 2},
+		{name: "the outcome delivered again", seen: []seen{{events.DecisionEvictRefused, 1, plan.Cooldown},
 			{events.DecisionEvictRefused, 1, 0}}, next: 2},
 		{name: "an old outcome after a new ask", seen: []seen{{events.DecisionEvict, 2, time.Minute},
-			{events.DecisionEvictRefused, 1, Cooldown}}, want: UnderWay},
+			{events.DecisionEvictRefused, 1, plan.Cooldown}}, want: plan.UnderWay},
 		{name: "other decisions", seen: []seen{{events.DecisionBound, 9, 0}}, next: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			in := input(t, taints(t, "", ""), snapshot(t, tainted("bad"), roomy("spare"), running("pod", "bad")))
 			for _, s := range tt.seen {
-				in.Memory.Observe(events.Decision{
+				in.History.Observe(events.Decision{
 					Kind: s.kind, Attempt: s.attempt, Pod: events.PodRef{UID: "uid-pod"},
 				}, now.Add(-s.ago))
 			}
@@ -135,13 +137,13 @@ func TestMemory(t *testing.T) {
 }
 
 func TestForgetKeepsWhatExistsOrIsUnderWay(t *testing.T) {
-	m := NewMemory()
+	m := plan.NewHistory()
 	for uid, ago := range map[string]time.Duration{"exists": time.Hour, "young": time.Minute, "gone": time.Hour} {
 		m.Observe(events.Decision{Kind: events.DecisionEvict, Attempt: 1, Pod: events.PodRef{UID: uid}}, now.Add(-ago))
 	}
 	m.Forget(func(uid string) bool { return uid == "exists" }, now)
 	if !m.Knows("exists") || !m.Knows("young") || m.Knows("gone") {
-		t.Errorf("kept %v", m.asks)
+		t.Error("kept the wrong ones")
 	}
 }
 

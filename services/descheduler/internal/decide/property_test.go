@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling"
+	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -151,7 +152,7 @@ func checkLimits(t *rapid.T, out Outcome, allowed map[string]bool, l policy.Limi
 }
 
 // TestNeverTwice: over many cycles, with outcomes that come late, twice, or never, and with
-// a memory that is built again from the decisions, no pod is asked for while an ask is under
+// a history that is built again from the decisions, no pod is asked for while an ask is under
 // way or within the cooldown of its end, and no ask's token comes twice.
 func TestNeverTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -162,7 +163,7 @@ func TestNeverTwice(t *testing.T) {
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
 			in.Now = in.Now.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "seconds")) * time.Second)
 			if rapid.Bool().Draw(t, "restart") {
-				in.Memory = replay(log)
+				in.History = replay(log)
 			}
 			for _, e := range Cycle(in).Evict {
 				d := e.Decision
@@ -170,8 +171,8 @@ func TestNeverTwice(t *testing.T) {
 					t.Fatalf("asked for %s again at %s, token seen %t", d.Pod.Name, in.Now, tokens[d.Token])
 				}
 				tokens[d.Token] = true
-				busyUntil[d.Pod.UID] = in.Now.Add(InFlight)
-				in.Memory.Observe(d, in.Now)
+				busyUntil[d.Pod.UID] = in.Now.Add(plan.InFlight)
+				in.History.Observe(d, in.Now)
 				log = append(log, logged{d, in.Now})
 			}
 			if len(log) == 0 || !rapid.Bool().Draw(t, "outcome") {
@@ -181,8 +182,8 @@ func TestNeverTwice(t *testing.T) {
 			d.Kind = rapid.SampledFrom([]events.DecisionKind{
 				events.DecisionEvicted, events.DecisionEvictRefused, events.DecisionEvict,
 			}).Draw(t, "kind")
-			if in.Memory.Observe(d, in.Now) {
-				busyUntil[d.Pod.UID] = in.Now.Add(Cooldown)
+			if in.History.Observe(d, in.Now) {
+				busyUntil[d.Pod.UID] = in.Now.Add(plan.Cooldown)
 			}
 			log = append(log, logged{d, in.Now})
 		}
@@ -195,8 +196,8 @@ type logged struct {
 	at time.Time
 }
 
-func replay(log []logged) Memory {
-	m := NewMemory()
+func replay(log []logged) *plan.History {
+	m := plan.NewHistory()
 	for _, l := range log {
 		m.Observe(l.Decision, l.at)
 	}

@@ -85,6 +85,7 @@ func podsInTheirWorld() []protectionCase {
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 		},
+		Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1},
 	}
 	teamA := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "default", UID: "uid-default", Labels: map[string]string{"team": "a"},

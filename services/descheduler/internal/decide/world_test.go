@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -45,11 +46,14 @@ func kindOf(o state.APIObject) events.Kind {
 
 // taints is a policy with one profile of RemovePodsViolatingNodeTaints; both arguments are
 // YAML in flow style, and top holds lines of the top level. Without nodeFit in evictor, no
-// other place is looked for.
+// other place is looked for; without berth in top, all pods of an owner may go at once.
 func taints(t fataler, args, evictor string, top ...string) *policy.Policy {
 	t.Helper()
 	if !strings.Contains(evictor, "nodeFit") {
 		evictor = strings.TrimSuffix("nodeFit: false, "+evictor, ", ")
+	}
+	if !strings.Contains(strings.Join(top, ""), "berth:") {
+		top = append(top, "berth: {maxPerOwner: 100%},")
 	}
 	text := fmt.Sprintf(`{apiVersion: descheduler/v1alpha2, kind: DeschedulerPolicy, %s profiles: [{name: p,
 pluginConfig: [{name: RemovePodsViolatingNodeTaints, args: {%s}}, {name: DefaultEvictor, args: {%s}}],
@@ -68,7 +72,7 @@ func input(t fataler, p *policy.Policy, cluster *state.Snapshot) Input {
 		t.Fatalf("%v", err)
 	}
 	return Input{
-		Cluster: cluster, Policy: p, Memory: NewMemory(), Actor: "descheduler-test", Now: now,
+		Cluster: cluster, Policy: p, History: plan.NewHistory(), Actor: "descheduler-test", Now: now,
 		Placement: func(string) *placement.Profile { return profile },
 	}
 }

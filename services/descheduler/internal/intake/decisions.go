@@ -101,7 +101,7 @@ func (r *Room) remember(ds []events.SequencedDecision, records []events.Record) 
 	now := r.deps.Clock.Now()
 	var ended []settled
 	for _, d := range ds {
-		if !r.mu.memory.Observe(d.Decision, now) || d.Kind == events.DecisionEvict {
+		if !r.mu.history.Observe(d.Decision, now) || d.Kind == events.DecisionEvict {
 			continue
 		}
 		if m, ok := r.mu.mine[d.Pod.UID]; ok && m.attempt == d.Attempt {

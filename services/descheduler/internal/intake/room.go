@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
@@ -38,8 +39,8 @@ type Room struct {
 
 	mu struct {
 		sync.Mutex
-		store  *state.Store
-		memory decide.Memory
+		store   *state.Store
+		history *plan.History
 		// decisions is the last sequence of that stream taken in.
 		decisions uint64
 		// mine holds the profiles behind the asks of this process that have not ended.
@@ -57,14 +58,14 @@ type mine struct {
 // View is what a cycle decides on.
 type View struct {
 	Cluster *state.Snapshot
-	Memory  decide.Memory
+	History *plan.History
 }
 
 // New returns an empty room; nothing runs yet.
 func New(deps Deps) *Room {
 	r := &Room{deps: deps, batches: make(chan follow.Batch, batchBuffer)}
 	r.mu.store = state.New()
-	r.mu.memory = decide.NewMemory()
+	r.mu.history = plan.NewHistory()
 	r.mu.mine = map[string]mine{}
 	r.mu.changed = make(chan struct{})
 	return r
@@ -147,7 +148,7 @@ func (r *Room) view(kinds []events.Kind, decisions uint64) (v View, missing stri
 	if r.mu.decisions < decisions {
 		return View{}, fmt.Sprintf("decision %d (at %d)", decisions, r.mu.decisions), r.mu.changed
 	}
-	return View{Cluster: snapshot, Memory: r.mu.memory.Clone()}, "", r.mu.changed
+	return View{Cluster: snapshot, History: r.mu.history.Clone()}, "", r.mu.changed
 }
 
 // Ready reports nil when the facts of all kinds are known, else what is not.
@@ -163,7 +164,7 @@ func (r *Room) Ready(kinds []events.Kind) error {
 func (r *Room) Asking(e decide.Eviction) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.memory.Observe(e.Decision, r.deps.Clock.Now())
+	r.mu.history.Observe(e.Decision, r.deps.Clock.Now())
 	r.mu.mine[e.Decision.Pod.UID] = mine{profile: e.Profile, attempt: e.Decision.Attempt}
 }
 
@@ -172,12 +173,12 @@ func (r *Room) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	cluster := r.mu.store.Snapshot()
-	r.mu.memory.Forget(func(uid string) bool {
+	r.mu.history.Forget(func(uid string) bool {
 		_, exists := cluster.Pod(uid)
 		return exists
 	}, r.deps.Clock.Now())
 	for uid := range r.mu.mine {
-		if !r.mu.memory.Knows(uid) {
+		if !r.mu.history.Knows(uid) {
 			delete(r.mu.mine, uid)
 		}
 	}

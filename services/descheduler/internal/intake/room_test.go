@@ -46,8 +46,8 @@ func TestUnreadableDecision(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m := view.Memory; !m.Knows("first") || m.Knows("broken") || !m.Knows("last") {
-			t.Errorf("memory %+v", m)
+		if m := view.History; !m.Knows("first") || m.Knows("broken") || !m.Knows("last") {
+			t.Errorf("history %+v", m)
 		}
 		cancel()
 		if err := <-done; err != nil {

@@ -3,7 +3,6 @@ package decide
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -26,11 +25,18 @@ type takeover struct {
 // least important is taken. tried says that there is nothing more to decide for the attempt
 // now, sent that a transaction is on its way.
 func (c *Core) displace(s seeker, out *Output) (tried, sent bool) {
-	if len(c.plans.promised) == 0 || isNever(s.pod) {
+	if isNever(s.pod) {
 		return false, false
 	}
+	var nodes []string
+	for uid, least := range c.plans.promised {
+		if least < s.pod.Priority {
+			nodes = append(nodes, uid)
+		}
+	}
+	slices.Sort(nodes)
 	var list []takeover
-	for _, uid := range slices.Sorted(maps.Keys(c.plans.promised)) {
+	for _, uid := range nodes {
 		node, ok := c.view.Node(uid)
 		if !ok || !c.restraint.usable(node) {
 			continue

@@ -55,9 +55,14 @@ func (c *Core) tend(out *Output) bool {
 			return true
 		}
 	}
-	for _, uid := range slices.Sorted(maps.Keys(p.due)) {
+	if len(p.queue) == 0 {
+		p.queue = slices.Sorted(maps.Keys(p.due))
+	}
+	for len(p.queue) > 0 {
+		uid := p.queue[0]
+		p.queue = p.queue[1:]
 		h, ok := p.held[uid]
-		if !ok {
+		if _, due := p.due[uid]; !due || !ok {
 			delete(p.due, uid)
 			continue
 		}

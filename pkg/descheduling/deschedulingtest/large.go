@@ -1,0 +1,105 @@
+package deschedulingtest
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
+)
+
+const (
+	podsOfOwner = 100
+	namespaces  = 50
+)
+
+// LargePolicy runs all ten strategies; evictor is the arguments of DefaultEvictor.
+func LargePolicy(evictor string) string {
+	return fmt.Sprintf(`apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+profiles:
+- name: p
+  pluginConfig:
+  - {name: DefaultEvictor, args: {%s}}
+  - {name: PodLifeTime, args: {maxPodLifeTimeSeconds: 864000}}
+  - {name: RemoveFailedPods}
+  - {name: RemovePodsHavingTooManyRestarts, args: {podRestartThreshold: 100}}
+  - {name: RemovePodsViolatingInterPodAntiAffinity}
+  - {name: RemovePodsViolatingNodeTaints}
+  - name: RemovePodsViolatingNodeAffinity
+    args: {nodeAffinityType: [requiredDuringSchedulingIgnoredDuringExecution, preferredDuringSchedulingIgnoredDuringExecution]}
+  - {name: RemoveDuplicates}
+  - {name: RemovePodsViolatingTopologySpreadConstraint}
+  - {name: LowNodeUtilization, args: {thresholds: {cpu: 40, memory: 40}, targetThresholds: {cpu: 60, memory: 60}}}
+  - {name: HighNodeUtilization, args: {thresholds: {cpu: 15, memory: 15}}}
+  plugins:
+    deschedule:
+      enabled: [PodLifeTime, RemoveFailedPods, RemovePodsHavingTooManyRestarts, RemovePodsViolatingInterPodAntiAffinity,
+        RemovePodsViolatingNodeTaints, RemovePodsViolatingNodeAffinity]
+    balance:
+      enabled: [RemoveDuplicates, RemovePodsViolatingTopologySpreadConstraint, LowNodeUtilization, HighNodeUtilization]
+`, evictor)
+}
+
+// Large is a cluster of which strategies pick nearly every pod: half of the pods are old, a
+// tenth of the nodes have most of what they can hold, a twentieth have a taint that nothing
+// tolerates, and owners have all sorts of rules.
+func Large(nodes, pods int) (ns []*corev1.Node, ps []*corev1.Pod) {
+	for i := range nodes {
+		n := statetest.Node(fmt.Sprintf("n%05d", i), "cpu", "64", "memory", "128Gi", "pods", "150")
+		n.Labels[corev1.LabelTopologyZone] = fmt.Sprint("z", i%3)
+		if i%20 == 0 {
+			n.Spec.Taints = []corev1.Taint{{Key: "taint0", Effect: corev1.TaintEffectNoSchedule}}
+		}
+		ns = append(ns, n)
+	}
+	for i := range pods {
+		ps = append(ps, largePod(i, nodes))
+	}
+	return ns, ps
+}
+
+// largePod is one of the pods of its owner; every fifth owner has anti-affinity, every fifth a
+// spread constraint, every tenth a node affinity.
+func largePod(i, nodes int) *corev1.Pod {
+	owner := i / podsOfOwner
+	app := fmt.Sprint("app", owner)
+	p := statetest.Pod(fmt.Sprint("ns", owner%namespaces), fmt.Sprint("p", i), "cpu", "1", "memory", "1Gi")
+	p.UID = types.UID("uid-" + p.Namespace + "/" + p.Name)
+	p.Spec.NodeName = fmt.Sprintf("n%05d", (i*7919+i/nodes)%nodes)
+	if i%7 == 0 {
+		p.Spec.NodeName = fmt.Sprintf("n%05d", i%(nodes/10))
+	}
+	p.Labels = map[string]string{"app": app}
+	p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: app, UID: types.UID(app), Controller: new(true)}}
+	p.CreationTimestamp = metav1.Time{Time: Began.Add(-time.Duration(i%2000) * time.Hour)}
+	p.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, StartTime: &p.CreationTimestamp,
+		Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "main", RestartCount: int32(i % 120)}},
+	}
+	selector := &metav1.LabelSelector{MatchLabels: p.Labels}
+	switch owner % 10 {
+	case 0, 5:
+		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+				{TopologyKey: corev1.LabelHostname, LabelSelector: selector}},
+		}}
+	case 1, 6:
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: selector,
+		}}
+	case 2:
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+				Weight: 1, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"z1"}},
+				}},
+			}},
+		}}
+	}
+	return p
+}

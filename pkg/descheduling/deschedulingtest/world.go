@@ -1,0 +1,273 @@
+package deschedulingtest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
+)
+
+// Began is when every world begins.
+var Began = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+
+// World is a cluster whose pods are created again when they are evicted. For one goroutine.
+type World struct {
+	Nodes []*corev1.Node
+	Pods  []*corev1.Pod
+	Sets  []*appsv1.ReplicaSet
+	// Strategy is what the cluster suffers from, as a policy's plugin name, or All.
+	Strategy string
+
+	profile *placement.Profile
+	seed    uint64
+	serial  int
+	// lives counts the evictions of each pod and of those it replaces, by its name.
+	lives map[string]int
+}
+
+// Strategies that worlds are drawn for. All is the three together.
+const (
+	Low        = "LowNodeUtilization"
+	Duplicates = "RemoveDuplicates"
+	Spread     = "RemovePodsViolatingTopologySpreadConstraint"
+	All        = "all"
+)
+
+// Thresholds of LowNodeUtilization in Policy, in percent.
+const (
+	under = 30
+	over  = 60
+)
+
+// Policy is the file for the world's strategy, with an extra line of the top level and extra
+// arguments of the evictor.
+func (w *World) Policy(top, evictor string) string {
+	args := map[string]string{
+		Low: fmt.Sprintf("{thresholds: {cpu: %d, memory: %d}, targetThresholds: {cpu: %d, memory: %d}}",
+			under, under, over, over),
+		Duplicates: "{}", Spread: "{}",
+	}
+	names := []string{w.Strategy}
+	if w.Strategy == All {
+		names = []string{Duplicates, Spread, Low}
+	}
+	var configs []string
+	for _, name := range names {
+		configs = append(configs, fmt.Sprintf("{name: %s, args: %s}", name, args[name]))
+	}
+	return fmt.Sprintf(`apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+%s
+profiles: [{name: p, pluginConfig: [{name: DefaultEvictor, args: {%s}}, %s], plugins: {balance: {enabled: [%s]}}}]
+`,
+		top, evictor, strings.Join(configs, ", "), strings.Join(names, ", "))
+}
+
+// Unbalanced draws a cluster that was filled while some of its nodes were away.
+func Unbalanced(seed uint64) (*World, error) {
+	profile, err := placement.NewProfile(placement.DefaultProfile(corev1.DefaultSchedulerName))
+	if err != nil {
+		return nil, err
+	}
+	w := &World{profile: profile, seed: seed, lives: map[string]int{}}
+	r := rand.New(rand.NewPCG(seed, 0))
+	w.Strategy = []string{Low, Duplicates, Spread, All}[r.IntN(4)]
+	away := w.drawNodes(r)
+	for i := range 2 + r.IntN(6) {
+		w.drawSet(r, i)
+	}
+	for _, i := range away {
+		w.Nodes[i].Spec.Unschedulable = true
+	}
+	if err := w.placeAll(); err != nil {
+		return nil, err
+	}
+	for _, i := range away {
+		w.Nodes[i].Spec.Unschedulable = false
+	}
+	// What fits nowhere is not this story's.
+	w.Pods = slices.DeleteFunc(w.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
+	return w, nil
+}
+
+// drawNodes returns the indexes of those that are away at first.
+func (w *World) drawNodes(r *rand.Rand) (away []int) {
+	n := 4 + r.IntN(8)
+	for i := range n {
+		name := fmt.Sprintf("n%02d", i)
+		node := statetest.Node(name, "cpu", []string{"8", "8", "16"}[r.IntN(3)], "memory", "32Gi", "pods", "40")
+		node.Labels = map[string]string{
+			corev1.LabelHostname: name, corev1.LabelTopologyZone: fmt.Sprint("z", i%(2+int(w.seed%2))),
+		}
+		w.Nodes = append(w.Nodes, node)
+		if i > 0 && r.IntN(2) == 0 {
+			away = append(away, i)
+		}
+	}
+	return away
+}
+
+func (w *World) drawSet(r *rand.Rand, i int) {
+	name := fmt.Sprintf("app%d", i)
+	replicas := int32(1 + r.IntN(16))
+	w.Sets = append(w.Sets, &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)},
+		Spec: appsv1.ReplicaSetSpec{Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}},
+	})
+	template := statetest.Pod("default", "", "cpu", fmt.Sprint(100*(2+r.IntN(15)), "m"),
+		"memory", fmt.Sprint(256*(1+r.IntN(12)), "Mi"))
+	template.Labels = map[string]string{"app": name}
+	template.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, UID: types.UID("uid-" + name), Controller: new(true)},
+	}
+	w.drawRules(r, template)
+	for range replicas {
+		w.create(template, 0)
+	}
+}
+
+// drawRules gives some templates a wish about where their pods are.
+func (w *World) drawRules(r *rand.Rand, template *corev1.Pod) {
+	selector := &metav1.LabelSelector{MatchLabels: template.Labels}
+	spread := func(key string, when corev1.UnsatisfiableConstraintAction) {
+		template.Spec.TopologySpreadConstraints = append(template.Spec.TopologySpreadConstraints,
+			corev1.TopologySpreadConstraint{
+				MaxSkew: int32(1 + r.IntN(2)), TopologyKey: key, WhenUnsatisfiable: when, LabelSelector: selector,
+			})
+	}
+	kind := r.IntN(8)
+	if w.Strategy == Spread {
+		kind %= 3
+	}
+	switch kind {
+	case 0:
+		spread(corev1.LabelTopologyZone, corev1.DoNotSchedule)
+	case 1:
+		spread(corev1.LabelHostname, corev1.DoNotSchedule)
+	case 2:
+		spread(corev1.LabelTopologyZone, corev1.DoNotSchedule)
+		spread(corev1.LabelHostname, corev1.DoNotSchedule)
+	case 3:
+		spread(corev1.LabelTopologyZone, corev1.ScheduleAnyway)
+	case 4:
+		template.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: "z0"}
+	}
+}
+
+// create adds a pod of a template that waits for a place.
+func (w *World) create(template *corev1.Pod, lives int) {
+	p := template.DeepCopy()
+	w.serial++
+	p.Name = fmt.Sprintf("%s-%04d", p.Labels["app"], w.serial)
+	p.UID = types.UID("uid-" + p.Name)
+	p.Spec.NodeName, p.Spec.SchedulerName = "", corev1.DefaultSchedulerName
+	p.DeletionTimestamp = nil
+	p.CreationTimestamp = metav1.Time{Time: Began}
+	p.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, StartTime: &metav1.Time{Time: Began},
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+	}
+	w.lives[p.Name] = lives
+	w.Pods = append(w.Pods, p)
+}
+
+// Lives is how often a pod and those that it replaces have been evicted since Recount.
+func (w *World) Lives(name string) int { return w.lives[name] }
+
+// Recount begins to count lives anew.
+func (w *World) Recount() { clear(w.lives) }
+
+// Evict ends pods by name, and places what replaces them: on the node that is kept for the
+// replacement of a name, if there is one.
+func (w *World) Evict(names []string, kept map[string]string) error {
+	for _, name := range names {
+		i := slices.IndexFunc(w.Pods, func(p *corev1.Pod) bool { return p.Name == name })
+		if i < 0 {
+			return fmt.Errorf("deschedulingtest: no pod %s", name)
+		}
+		w.Pods[i].DeletionTimestamp = &metav1.Time{Time: Began}
+		w.create(w.Pods[i], w.lives[name]+1)
+		w.Pods[len(w.Pods)-1].Spec.NodeName = kept[name]
+	}
+	err := w.placeAll()
+	w.Pods = slices.DeleteFunc(w.Pods, func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
+	return err
+}
+
+// Homeless are the pods without a node.
+func (w *World) Homeless() (n int) {
+	for _, p := range w.Pods {
+		if p.Spec.NodeName == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// placeAll places what waits, in order. What fits nowhere goes on waiting.
+func (w *World) placeAll() error {
+	cluster, err := w.Snapshot()
+	if err != nil {
+		return err
+	}
+	nodes := nodesOf(cluster)
+	for i, p := range w.Pods {
+		if p.Spec.NodeName != "" {
+			continue
+		}
+		result := w.profile.Evaluate(placement.Input{
+			Pod: state.NewPod(p), Nodes: nodes, Objects: cluster, Seed: w.seed + uint64(i), Limit: 1,
+		})
+		if result.Err != nil {
+			return result.Err
+		}
+		if len(result.Feasible) > 0 {
+			p.Spec.NodeName = result.Feasible[0].Node.Node.Name
+			result.Feasible[0].Node.AddPod(state.NewPod(p))
+		}
+	}
+	return nil
+}
+
+func nodesOf(cluster *state.Snapshot) []*state.NodeInfo {
+	var all []*state.NodeInfo
+	for n := range cluster.Nodes() {
+		info := state.NewNodeInfo(n)
+		for p := range cluster.PodsOnNode(n.Name) {
+			info.AddPod(p)
+		}
+		all = append(all, info)
+	}
+	return all
+}
+
+// Snapshot is the cluster as it is.
+func (w *World) Snapshot() (*state.Snapshot, error) {
+	var h statetest.History
+	for _, n := range w.Nodes {
+		h.Upsert(events.KindNode, n)
+	}
+	for _, s := range w.Sets {
+		h.Upsert(events.KindReplicaSet, s)
+	}
+	for _, p := range w.Pods {
+		h.Upsert(events.KindPod, p)
+	}
+	store := state.New()
+	if _, err := store.Apply(h.Facts); err != nil {
+		return nil, err
+	}
+	return store.Snapshot(), nil
+}

@@ -1,0 +1,106 @@
+package plan
+
+import (
+	"flag"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/descheduling/deschedulingtest"
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
+)
+
+var (
+	worlds = flag.Int("worlds", 200, "how many clusters to bring to rest")
+	seed   = flag.Uint64("seed", 0, "seed of the first cluster; 0 draws one")
+)
+
+// patience is within how many cycles a cluster must come to rest.
+const patience = 40
+
+// TestConvergence: repeated cycles reach one in which nothing is moved, and nothing moves more
+// than once after the first. Replacements go where the scheduler puts them.
+func TestConvergence(t *testing.T) {
+	first := *seed
+	if first == 0 {
+		first = rand.Uint64() >> 1
+	}
+	t.Logf("first seed %d", first)
+	profile, err := placement.NewProfile(placement.DefaultProfile("default-scheduler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved, restless := 0, 0
+	for i := range uint64(*worlds) {
+		w, err := deschedulingtest.Unbalanced(first + i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := w.Imbalance()
+		moves, cycles := settle(t, w, profile)
+		moved += moves
+		if w.Imbalance() > before || w.Homeless() > 0 {
+			t.Errorf("seed %d: imbalance was %.1f and is %.1f, %d pods without a node",
+				first+i, before, w.Imbalance(), w.Homeless())
+		}
+		if cycles == patience {
+			restless++
+			t.Errorf("seed %d: %s does not come to rest", first+i, w.Strategy)
+		}
+		for _, p := range w.Pods {
+			if w.Lives(p.Name) > 1 {
+				t.Errorf("seed %d: %s: a pod moved %d times after the first cycle", first+i, w.Strategy, w.Lives(p.Name))
+				break
+			}
+		}
+	}
+	t.Logf("%d clusters, %d moves, %d never at rest", *worlds, moved, restless)
+	if moved < *worlds {
+		t.Errorf("%d moves in %d clusters: nothing was unbalanced", moved, *worlds)
+	}
+}
+
+// settle runs cycles until one moves nothing.
+func settle(t *testing.T, w *deschedulingtest.World, profile *placement.Profile) (moves, cycles int) {
+	t.Helper()
+	p, err := policy.Parse("test", []byte(w.Policy("berth: {cooldown: 0s}", "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	history, at := NewHistory(), deschedulingtest.Began
+	for ; cycles < patience; cycles++ {
+		cluster, err := w.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at = at.Add(5 * time.Minute)
+		made := Make(Input{
+			Cluster: cluster, Policy: p, History: history, Now: at,
+			Placement: func(string) *placement.Profile { return profile },
+		})
+		if len(made.Moves) == 0 {
+			return moves, cycles
+		}
+		var names []string
+		for _, m := range made.Moves {
+			names = append(names, m.Pod.Name)
+			d := events.Decision{
+				Kind: events.DecisionEvict, Attempt: 1, Owner: m.Owner, FactSequence: uint64(cycles),
+				Pod: events.PodRef{UID: m.Pod.UID},
+			}
+			history.Observe(d, at)
+			d.Kind = events.DecisionEvicted
+			history.Observe(d, at)
+		}
+		if err := w.Evict(names, nil); err != nil {
+			t.Fatal(err)
+		}
+		moves += len(names)
+		if cycles == 0 {
+			w.Recount()
+		}
+	}
+	return moves, cycles
+}

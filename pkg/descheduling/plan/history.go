@@ -1,0 +1,215 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/descheduling"
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+const (
+	// InFlight is how long an ask without an outcome stands. A binder settles one in
+	// seconds; after this long the ask, or its outcome, is taken for lost.
+	InFlight = 10 * time.Minute
+	// Cooldown is how long a pod is left alone after an outcome: a budget that refused
+	// needs time to recover (a failed eviction can hold it for two minutes), and a pod that
+	// was evicted needs time to go. At least as long as the usual interval between cycles,
+	// so that it bridges one.
+	Cooldown = 5 * time.Minute
+
+	// ownerMemory is how long an owner's past is kept; its pauses are shorter
+	// (policy.MaxCooldownLimit).
+	ownerMemory = 24 * time.Hour
+	// maxRounds is how many of an owner's last rounds are kept: more double no pause.
+	maxRounds = 16
+)
+
+// stage is how far an eviction has come.
+type stage uint8
+
+const (
+	asked stage = iota + 1
+	evicted
+	refused
+)
+
+// ask is the newest eviction asked for one pod.
+type ask struct {
+	attempt int32
+	stage   stage
+	// owner of the pod, and facts, the sequence that the ask was decided at: asks of one
+	// cycle have the same.
+	owner string
+	facts uint64
+	// since is when this process first saw the stage, by its own clock.
+	since time.Time
+}
+
+// past is what has been done to an owner: the rounds in which pods of it were evicted.
+type past struct{ rounds []round }
+
+type round struct {
+	facts uint64
+	at    time.Time
+}
+
+// History holds the newest ask of each pod, and what has been done to each owner. It is
+// derived from the decisions in the log and may be thrown away and read again. For one
+// goroutine; the zero value is not usable.
+type History struct {
+	asks   map[string]ask
+	owners map[string]past
+	// ofOwner are the pods of asks, by owner.
+	ofOwner map[string]map[string]bool
+}
+
+// NewHistory returns an empty history.
+func NewHistory() *History {
+	return &History{asks: map[string]ask{}, owners: map[string]past{}, ofOwner: map[string]map[string]bool{}}
+}
+
+// Clone returns a history that shares nothing that changes with h.
+func (h *History) Clone() *History {
+	c := &History{asks: maps.Clone(h.asks), owners: maps.Clone(h.owners), ofOwner: maps.Clone(h.ofOwner)}
+	for owner, pods := range c.ofOwner {
+		c.ofOwner[owner] = maps.Clone(pods)
+	}
+	return c
+}
+
+// Knows reports whether anything is remembered about a pod.
+func (h *History) Knows(uid string) bool {
+	_, known := h.asks[uid]
+	return known
+}
+
+// Observe takes in one decision, new or delivered again, as of a time, and reports whether it
+// changed anything. An ask and its outcome belong together by Attempt; one that is older than
+// what is known says nothing.
+func (h *History) Observe(d events.Decision, at time.Time) (changed bool) {
+	s := stageOf(d.Kind)
+	known := h.asks[d.Pod.UID]
+	if s == 0 || d.Attempt < known.attempt || d.Attempt == known.attempt && s <= known.stage {
+		return false
+	}
+	now := ask{attempt: d.Attempt, stage: s, owner: known.owner, facts: known.facts, since: at}
+	if s == asked {
+		now.owner, now.facts = d.Owner, d.FactSequence
+	}
+	h.asks[d.Pod.UID] = now
+	if now.owner == "" {
+		return true
+	}
+	if h.ofOwner[now.owner] == nil {
+		h.ofOwner[now.owner] = map[string]bool{}
+	}
+	h.ofOwner[now.owner][d.Pod.UID] = true
+	if s == evicted {
+		h.owners[now.owner] = h.owners[now.owner].with(round{now.facts, at})
+	}
+	return true
+}
+
+func stageOf(k events.DecisionKind) stage {
+	switch k {
+	case events.DecisionEvict:
+		return asked
+	case events.DecisionEvicted:
+		return evicted
+	case events.DecisionEvictRefused:
+		return refused
+	default:
+		return 0
+	}
+}
+
+// with adds an eviction: to the round of its cycle if that is the last one.
+func (p past) with(r round) past {
+	rounds := slices.Clone(p.rounds)
+	if n := len(rounds); n > 0 && rounds[n-1].facts == r.facts {
+		rounds[n-1] = r
+		return past{rounds}
+	}
+	rounds = append(rounds, r)
+	return past{rounds[max(0, len(rounds)-maxRounds):]}
+}
+
+// Forget drops pods that no longer exist once nothing about them can be under way, and owners
+// that nothing has been done to for long. Pods that exist stay: their next ask continues the
+// count.
+func (h *History) Forget(exists func(uid string) bool, now time.Time) {
+	for uid, a := range h.asks {
+		if now.Sub(a.since) < InFlight || exists(uid) {
+			continue
+		}
+		delete(h.asks, uid)
+		delete(h.ofOwner[a.owner], uid)
+		if len(h.ofOwner[a.owner]) == 0 {
+			delete(h.ofOwner, a.owner)
+		}
+	}
+	maps.DeleteFunc(h.owners, func(_ string, p past) bool { return now.Sub(p.last()) >= ownerMemory })
+}
+
+// refuse says why a pod must not be asked for now.
+func (h *History) refuse(uid string, now time.Time) descheduling.Refusal {
+	a, known := h.asks[uid]
+	age := now.Sub(a.since)
+	switch {
+	case known && a.stage == asked && age < InFlight:
+		return UnderWay
+	case known && a.stage != asked && age < Cooldown:
+		return CoolingDown
+	default:
+		return ""
+	}
+}
+
+// underWay counts the pods of an owner that are going and still there.
+func (h *History) underWay(owner string, now time.Time, exists func(uid string) bool) int {
+	n := 0
+	for uid := range h.ofOwner[owner] {
+		a := h.asks[uid]
+		if a.stage != refused && now.Sub(a.since) < InFlight && exists(uid) {
+			n++
+		}
+	}
+	return n
+}
+
+// Next numbers the next ask for a pod, from 1.
+func (h *History) Next(uid string) int32 { return h.asks[uid].attempt + 1 }
+
+// last is the time of the last eviction; zero if there was none.
+func (p past) last() time.Time {
+	if len(p.rounds) == 0 {
+		return time.Time{}
+	}
+	return p.rounds[len(p.rounds)-1].at
+}
+
+// pause is how long an owner is left alone after its last round: twice as long for every
+// round before it, back to the first that came long after another.
+func (p past) pause(b *policy.Berth) time.Duration {
+	pause := b.Cooldown
+	for i := len(p.rounds) - 1; i > 0 && pause < b.MaxCooldown; i-- {
+		if p.rounds[i].at.Sub(p.rounds[i-1].at) >= 2*b.MaxCooldown {
+			break
+		}
+		pause *= 2
+	}
+	return min(pause, b.MaxCooldown)
+}
+
+func (p past) resting(b *policy.Berth, now time.Time) bool {
+	return len(p.rounds) > 0 && now.Sub(p.last()) < p.pause(b)
+}
+
+// recent: replacements of the last round may still be on their way. After the longest pause
+// they are not waited for any more: something else is wrong with them.
+func (p past) recent(b *policy.Berth, now time.Time) bool {
+	return len(p.rounds) > 0 && now.Sub(p.last()) < max(b.MaxCooldown, InFlight)
+}

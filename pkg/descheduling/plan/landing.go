@@ -1,0 +1,217 @@
+package plan
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/pkg/descheduling"
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// ground is the cluster as the scheduler will see it when the replacements of the plan's
+// moves arrive.
+type ground struct {
+	*Input
+	engine *placement.Engine
+	byName map[string]*state.NodeInfo
+	// casts are made once per template.
+	casts map[*corev1.Pod]*cast
+	// changes counts what was planned; hopeless is when a pod of a template was last found to
+	// fit nowhere. Until the next change that is so for all of them.
+	changes  int
+	hopeless map[*corev1.Pod]int
+}
+
+// cast is how pods of one template look in other roles; copied for each.
+type cast struct {
+	// replacement is the pod as its owner would create it again: not bound, nothing known of
+	// how it runs. leaving is the pod while it terminates.
+	replacement, leaving *state.Pod
+}
+
+func newGround(in *Input) *ground {
+	g := &ground{
+		Input: in, engine: placement.NewEngine(placement.EngineConfig{}), byName: map[string]*state.NodeInfo{},
+		casts: map[*corev1.Pod]*cast{}, hopeless: map[*corev1.Pod]int{},
+	}
+	if in.Nodes == nil {
+		in.Nodes = nodesOf(in.Cluster)
+	}
+	g.engine.SetObjects(in.Cluster)
+	for _, n := range in.Nodes {
+		g.byName[n.Node.Name] = n
+		g.engine.SetNode(n)
+		g.engine.SetUsable(n, descheduling.Ready(n.Node.Object))
+	}
+	return g
+}
+
+// nodesOf are the nodes of a cluster with the pods that it shows there.
+func nodesOf(cluster *state.Snapshot) []*state.NodeInfo {
+	var all []*state.NodeInfo
+	for n := range cluster.Nodes() {
+		info := state.NewNodeInfo(n)
+		for p := range cluster.PodsOnNode(n.Name) {
+			if p.Occupies() {
+				info.AddPod(p)
+			}
+		}
+		all = append(all, info)
+	}
+	return all
+}
+
+// land finds the place of a candidate's replacement and takes it.
+func (g *ground) land(c *descheduling.Candidate, e *policy.Evictor) (*state.Node, descheduling.Refusal) {
+	pod := c.Pod.Pod
+	if at, known := g.hopeless[pod.Template]; known && at == g.changes {
+		return nil, descheduling.FitsNowhere
+	}
+	own := g.byName[pod.NodeName]
+	leaving := g.leave(own, pod)
+	profile, replacement := g.Placement(pod.SchedulerName), g.replacementOf(pod)
+	to, refusal := g.choose(profile, replacement, func(n *state.Node) grade {
+		switch {
+		case n.Name == pod.NodeName || !e.TargetNodes.Matches(labels.Set(n.Object.Labels)):
+			return unfit
+		case c.Better != nil && !c.Better(n.Name):
+			return fit
+		case c.Best != nil && !c.Best(n.Name):
+			return better
+		default:
+			return best
+		}
+	}, c.Better == nil)
+	if to == nil {
+		g.stay(own, pod, leaving)
+		return nil, refusal
+	}
+	to.AddPod(replacement)
+	g.engine.AddPod(to, replacement)
+	g.changes++
+	return to.Node, ""
+}
+
+// grade is how good a node is that takes a replacement.
+type grade uint8
+
+const (
+	// unfit: it is the node to leave, or no target of the profile.
+	unfit grade = iota
+	// fit: the strategy that picked the pod gains nothing.
+	fit
+	// better for that strategy, and best for the others too.
+	better
+	best
+)
+
+// choose picks the landing place of a replacement: the first in the scheduler's ranking that is
+// best, or else better. The scheduler goes by its ranking alone: unless the place is pinned, or
+// anywhere will do, all nodes that share the first rank must be best.
+func (g *ground) choose(
+	profile *placement.Profile, replacement *state.Pod, judge func(*state.Node) grade, anywhere bool,
+) (*state.NodeInfo, descheduling.Refusal) {
+	q := placement.Query{Pod: replacement}
+	result := g.engine.Evaluate(profile, q)
+	if result.Err != nil || result.FeasibleCount == 0 {
+		g.despair(replacement)
+		return nil, descheduling.FitsNowhere
+	}
+	to, is := first(result.Feasible, judge)
+	if is < best && result.FeasibleCount > len(result.Feasible) {
+		q.Limit = -1
+		result = g.engine.Evaluate(profile, q)
+		to, is = first(result.Feasible, judge)
+	}
+	switch {
+	case is == unfit:
+		return nil, descheduling.FitsNowhere
+	case is == fit:
+		return nil, NoBetterPlace
+	case g.Pinned || anywhere:
+		return to, ""
+	}
+	for _, s := range result.Feasible {
+		if s.Total != result.Feasible[0].Total {
+			break
+		}
+		if judge(s.Node.Node) < best {
+			return nil, WouldReturn
+		}
+	}
+	return to, ""
+}
+
+// despair: until something is planned, no pod of the template fits anywhere; unless it minds
+// which domain it leaves.
+func (g *ground) despair(replacement *state.Pod) {
+	if len(replacement.Template.Spec.TopologySpreadConstraints) == 0 {
+		g.hopeless[replacement.Template] = g.changes
+	}
+}
+
+// first is the node that comes first of those of the highest grade.
+func first(ranked []placement.Scored, judge func(*state.Node) grade) (to *state.NodeInfo, highest grade) {
+	for _, s := range ranked {
+		if is := judge(s.Node.Node); to == nil || is > highest {
+			to, highest = s.Node, is
+		}
+		if highest == best {
+			break
+		}
+	}
+	return to, highest
+}
+
+// leave puts the terminating pod in the place of a pod, where it counts.
+func (g *ground) leave(n *state.NodeInfo, pod *state.Pod) (leaving *state.Pod) {
+	if n == nil || !pod.Occupies() || !n.RemovePod(pod.UID) {
+		return nil
+	}
+	g.engine.RemovePod(n, pod)
+	leaving = g.leavingOf(pod)
+	n.AddPod(leaving)
+	g.engine.AddPod(n, leaving)
+	return leaving
+}
+
+// stay takes leave back.
+func (g *ground) stay(n *state.NodeInfo, pod, leaving *state.Pod) {
+	if leaving == nil {
+		return
+	}
+	n.RemovePod(leaving.UID)
+	g.engine.RemovePod(n, leaving)
+	n.AddPod(pod)
+	g.engine.AddPod(n, pod)
+}
+
+func (g *ground) castOf(pod *state.Pod) *cast {
+	c := g.casts[pod.Template]
+	if c == nil {
+		obj := pod.Object()
+		obj.Spec.NodeName, obj.Status = "", corev1.PodStatus{}
+		fresh := state.NewPod(obj)
+		obj.DeletionTimestamp = &metav1.Time{Time: g.Now}
+		c = &cast{replacement: fresh, leaving: state.NewPod(obj)}
+		g.casts[pod.Template] = c
+	}
+	return c
+}
+
+func (g *ground) replacementOf(pod *state.Pod) *state.Pod {
+	p := *g.castOf(pod).replacement
+	p.UID = "replacement-of-" + pod.UID
+	return &p
+}
+
+// leavingOf still takes what the pod takes, which may have been resized.
+func (g *ground) leavingOf(pod *state.Pod) *state.Pod {
+	p := *g.castOf(pod).leaving
+	p.UID, p.Name, p.NodeName = pod.UID, pod.Name, pod.NodeName
+	p.Requests, p.NonZero, p.Ports = pod.Requests, pod.NonZero, pod.Ports
+	return &p
+}

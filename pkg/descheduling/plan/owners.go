@@ -1,0 +1,170 @@
+package plan
+
+import (
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/descheduling"
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// owners guards what owns the pods: how many of them go, and when.
+type owners struct {
+	*Input
+	// crowds are the pods of each owner, made when first needed; going how many of an owner's
+	// the plan and earlier ones take; rolling says what is known of rollouts.
+	crowds  map[string]*crowd
+	going   map[string]int
+	rolling map[string]bool
+	// active are the controllers of ReplicaSets that want pods, by how many want some.
+	active map[string]int
+}
+
+// crowd is the pods of one owner that have not ended.
+type crowd struct {
+	pods, unready int
+}
+
+func newOwners(in *Input) *owners {
+	return &owners{Input: in, going: map[string]int{}, rolling: map[string]bool{}}
+}
+
+// ownerOf is the UID of a pod's controller, empty if it has none.
+func ownerOf(pod *state.Pod) string {
+	if ref := metav1.GetControllerOfNoCopy(pod.Template); ref != nil {
+		return string(ref.UID)
+	}
+	if len(pod.Template.OwnerReferences) == 1 {
+		return string(pod.Template.OwnerReferences[0].UID)
+	}
+	return ""
+}
+
+// refuse says why no pod of an owner may go now. A pod without one has only its namespace
+// against it.
+func (o *owners) refuse(pod *state.Pod, owner string) descheduling.Refusal {
+	b := &o.Policy.Berth
+	if slices.Contains(b.ExcludeNamespaces, pod.Namespace) {
+		return ExcludedNamespace
+	}
+	if owner == "" {
+		return ""
+	}
+	past := o.History.owners[owner]
+	switch {
+	case past.resting(b, o.Now):
+		return OwnerCoolingDown
+	case o.underWay(owner) >= b.AtOnce(o.crowdOf(owner).pods):
+		return OwnerBusy
+	case b.PauseDuringRollout && o.rollingOut(pod, owner):
+		return RollingOut
+	case b.WaitForReady && past.recent(b, o.Now) && o.crowdOf(owner).unready > 0:
+		return ReplacementUnready
+	default:
+		return ""
+	}
+}
+
+func (o *owners) take(owner string) {
+	if owner != "" {
+		o.going[owner] = o.underWay(owner) + 1
+	}
+}
+
+// underWay is how many pods of an owner are going: those of the plan, and those asked for
+// before that still are there.
+func (o *owners) underWay(owner string) int {
+	n, known := o.going[owner]
+	if !known {
+		n = o.History.underWay(owner, o.Now, func(uid string) bool {
+			_, exists := o.Cluster.Pod(uid)
+			return exists
+		})
+		o.going[owner] = n
+	}
+	return n
+}
+
+func (o *owners) crowdOf(owner string) crowd {
+	if o.crowds == nil {
+		o.crowds = map[string]*crowd{}
+		for p := range o.Cluster.Pods() {
+			o.count(p)
+		}
+	}
+	if c := o.crowds[owner]; c != nil {
+		return *c
+	}
+	return crowd{}
+}
+
+func (o *owners) count(p *state.Pod) {
+	owner := ownerOf(p)
+	if owner == "" || p.Terminal {
+		return
+	}
+	c := o.crowds[owner]
+	if c == nil {
+		c = &crowd{}
+		o.crowds[owner] = c
+	}
+	c.pods++
+	if p.Deleting || !isReady(p) {
+		c.unready++
+	}
+}
+
+func isReady(p *state.Pod) bool {
+	return slices.ContainsFunc(p.Status().Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// rollingOut: of a Deployment, more than one ReplicaSet wants pods; a StatefulSet's pods are
+// of two revisions. Of other owners nothing is known.
+func (o *owners) rollingOut(pod *state.Pod, owner string) bool {
+	is, known := o.rolling[owner]
+	if known {
+		return is
+	}
+	if object, ok := o.Cluster.Object(events.KindReplicaSet, owner); ok {
+		set, _ := object.API.(*appsv1.ReplicaSet)
+		is = set != nil && o.siblings(set) > 1
+	} else if object, ok := o.Cluster.Object(events.KindStatefulSet, owner); ok {
+		set, _ := object.API.(*appsv1.StatefulSet)
+		is = set != nil && revising(set)
+	}
+	o.rolling[owner] = is
+	return is
+}
+
+// siblings is how many ReplicaSets of the same controller want pods, or have some.
+func (o *owners) siblings(set *appsv1.ReplicaSet) int {
+	if o.active == nil {
+		o.active = map[string]int{}
+		for object := range o.Cluster.Objects(events.KindReplicaSet) {
+			rs, ok := object.API.(*appsv1.ReplicaSet)
+			if ref := metav1.GetControllerOfNoCopy(object.API); ok && ref != nil && wantsPods(rs) {
+				o.active[string(ref.UID)]++
+			}
+		}
+	}
+	ref := metav1.GetControllerOfNoCopy(set)
+	if ref == nil {
+		return 0
+	}
+	return o.active[string(ref.UID)]
+}
+
+func wantsPods(set *appsv1.ReplicaSet) bool {
+	return set.Spec.Replicas == nil || *set.Spec.Replicas > 0 || set.Status.Replicas > 0
+}
+
+func revising(set *appsv1.StatefulSet) bool {
+	s := &set.Status
+	return s.ObservedGeneration < set.Generation || s.UpdateRevision != "" && s.UpdateRevision != s.CurrentRevision
+}

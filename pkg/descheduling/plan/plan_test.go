@@ -1,0 +1,267 @@
+package plan
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+const (
+	leaveTaints = "deschedule/RemovePodsViolatingNodeTaints: {includePreferNoSchedule: true}"
+	spreadOut   = "balance/RemovePodsViolatingTopologySpreadConstraint: {}"
+	level       = "balance/LowNodeUtilization: {thresholds: {cpu: 20}, targetThresholds: {cpu: 50}}"
+	empty       = "balance/HighNodeUtilization: {thresholds: {cpu: 20}}"
+)
+
+// many are pods of one owner on a node.
+func many(n int, on, app string, change ...func(*corev1.Pod)) []state.APIObject {
+	var all []state.APIObject
+	for i := range n {
+		all = append(all, pod(fmt.Sprintf("%s-%s-%d", app, on, i), on, app, change...))
+	}
+	return all
+}
+
+func spread(key string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: corev1.DoNotSchedule,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": p.Labels["app"]}},
+		}}
+	}
+}
+
+// TestLanding: where replacements go, and who has to stay.
+func TestLanding(t *testing.T) {
+	objects := func(groups ...[]state.APIObject) (all []state.APIObject) {
+		for _, g := range groups {
+			all = append(all, g...)
+		}
+		return all
+	}
+	nodes := func(list ...*corev1.Node) (all []state.APIObject) {
+		for _, n := range list {
+			all = append(all, n)
+		}
+		return all
+	}
+	inZone := func(name, zone string) *corev1.Node { return node(name, labelled(corev1.LabelTopologyZone, zone)) }
+	for _, tt := range []struct {
+		name, evictor, strategy string
+		pinned                  bool
+		objects                 []state.APIObject
+		want                    string
+	}{
+		{
+			name: "a place is given away once", strategy: leaveTaints,
+			objects: objects(nodes(node("a", tainted(corev1.TaintEffectNoSchedule)), node("b", sized("2"))), many(3, "a", "x")),
+			want:    "x-a-0 from a to b\nx-a-1 from a to b\nkept 1: fits no other node\n",
+		},
+		{
+			name: "upstream's way looks for none", strategy: leaveTaints, evictor: "nodeFit: false",
+			objects: objects(nodes(node("a", tainted(corev1.TaintEffectNoSchedule)), node("b", sized("0"))), many(1, "a", "x")),
+			want:    "x-a-0 from a to anywhere\n",
+		},
+		{
+			name: "what a victim leaves is nobody's yet", strategy: leaveTaints,
+			objects: objects(nodes(node("a", tainted(corev1.TaintEffectNoSchedule)), node("b", sized("1"))),
+				many(1, "a", "x"), many(1, "b", "y", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} })),
+			want: "kept 1: fits no other node\n",
+		},
+		{
+			name: "a node that is as bad is no better place", strategy: leaveTaints,
+			objects: objects(nodes(node("a", tainted(corev1.TaintEffectPreferNoSchedule)),
+				node("b", tainted(corev1.TaintEffectPreferNoSchedule))), many(1, "a", "x")),
+			want: "kept 1: no node that takes it is a better one\n",
+		},
+		{
+			name: "a domain becomes even, and no more", strategy: spreadOut,
+			objects: objects(nodes(inZone("a", "1"), inZone("b", "2")),
+				many(4, "a", "x", spread(corev1.LabelTopologyZone))),
+			want: "x-a-2 from a to b\nx-a-3 from a to b\n",
+		},
+		{
+			name: "nodes are levelled", strategy: level,
+			objects: objects(nodes(node("a"), node("b")), many(7, "a", "x")),
+			want:    "x-a-0 from a to b\nx-a-1 from a to b\n",
+		},
+		{
+			name: "the emptier node is where the scheduler would put it again", strategy: empty,
+			objects: objects(nodes(node("a"), node("b")), many(1, "a", "x"), many(3, "b", "y")),
+			want:    "kept 1: the scheduler would put it where it is no better off\n",
+		},
+		{
+			name: "unless the place is kept", strategy: empty, pinned: true,
+			objects: objects(nodes(node("a"), node("b")), many(1, "a", "x"), many(3, "b", "y")),
+			want:    "x-a-0 from a to b\n",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := input(t, policyOf(t, "berth: "+gentle+",", tt.evictor, tt.strategy), tt.objects...)
+			in.Pinned = tt.pinned
+			expect(t, in, tt.want)
+		})
+	}
+}
+
+// TestBudgets: a plan takes no more than is left, whatever claims it.
+func TestBudgets(t *testing.T) {
+	budget := func(name string, allowed int32) *policyv1.PodDisruptionBudget {
+		return &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "uid-" + "pdb-" + "1"},
+			Spec: policyv1.PodDisruptionBudgetSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}},
+			},
+			Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+		}
+	}
+	second := budget("second", 5)
+	second.UID = "uid-pdb-2"
+	const none = "its disruption budget allows no disruption"
+	for _, tt := range []struct {
+		name    string
+		budgets []state.APIObject
+		claimed int32
+		want    string
+	}{
+		{"two of three", []state.APIObject{budget("x", 2)}, 0, "x-a-0 from a to b\nx-a-1 from a to b\nkept 1: " + none + "\n"},
+		{"one is promised", []state.APIObject{budget("x", 2)}, 1, "x-a-0 from a to b\nkept 2: " + none + "\n"},
+		{"two budgets", []state.APIObject{budget("x", 2), second}, 0, "kept 3: more than one disruption budget covers it\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			objects := append(tt.budgets, node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"))
+			in := input(t, policyOf(t, "berth: "+gentle+",", "", leaveTaints), append(objects, many(3, "a", "x")...)...)
+			in.Claimed = func(string) int32 { return tt.claimed }
+			expect(t, in, tt.want)
+		})
+	}
+}
+
+// TestOwners: an owner is treated gently.
+func TestOwners(t *testing.T) {
+	set := func(name string, replicas int32) *appsv1.ReplicaSet {
+		return &appsv1.ReplicaSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "uid-x", OwnerReferences: []metav1.OwnerReference{
+				{Kind: "Deployment", Name: "web", UID: "uid-web", Controller: new(true)}}},
+			Spec: appsv1.ReplicaSetSpec{Replicas: &replicas},
+		}
+	}
+	other := func(replicas int32) *appsv1.ReplicaSet {
+		o := set("older", replicas)
+		o.UID = "uid-older"
+		return o
+	}
+	stateful := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x", UID: "uid-x"},
+		Status:     appsv1.StatefulSetStatus{CurrentRevision: "1", UpdateRevision: "2"},
+	}
+	const allGo = "x-a-0 from a to b\nx-a-1 from a to b\nx-a-2 from a to b\nx-a-3 from a to b\nx-a-4 from a to b\n"
+	for _, tt := range []struct {
+		name, berth string
+		objects     []state.APIObject
+		want        string
+	}{
+		{"a quarter at once", "{}", nil,
+			"x-a-0 from a to b\nx-a-1 from a to b\nkept 3: as many pods of its owner as may go at once are going\n"},
+		{"one at once", "{maxPerOwner: 1}", nil,
+			"x-a-0 from a to b\nkept 4: as many pods of its owner as may go at once are going\n"},
+		{"all at once", "{maxPerOwner: 100%}", nil, allGo},
+		{"rolling out", "{maxPerOwner: 100%}", []state.APIObject{set("x", 5), other(1)}, "kept 5: its owner is rolling out\n"},
+		{"rolled out", "{maxPerOwner: 100%}", []state.APIObject{set("x", 5), other(0)}, allGo},
+		{"rolling out all the same", "{maxPerOwner: 100%, pauseDuringRollout: false}",
+			[]state.APIObject{set("x", 5), other(1)}, allGo},
+		{"a StatefulSet is rolling out", "{maxPerOwner: 100%}", []state.APIObject{stateful}, "kept 5: its owner is rolling out\n"},
+		{"namespace", "{excludeNamespaces: [default]}", nil, "kept 5: namespace excluded\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			objects := append(tt.objects, node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"))
+			in := input(t, policyOf(t, "berth: "+tt.berth+",", "", leaveTaints), append(objects, many(5, "a", "x")...)...)
+			expect(t, in, tt.want)
+		})
+	}
+}
+
+// TestSystemNamespace is excluded unless the policy says otherwise.
+func TestSystemNamespace(t *testing.T) {
+	system := pod("dns", "a", "dns", func(p *corev1.Pod) { p.Namespace = metav1.NamespaceSystem })
+	objects := []state.APIObject{node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"), system}
+	expect(t, input(t, policyOf(t, "", "", leaveTaints), objects...), "kept 1: namespace excluded\n")
+	expect(t, input(t, policyOf(t, "berth: {excludeNamespaces: []},", "", leaveTaints), objects...), "dns from a to b\n")
+}
+
+// story is what has happened to pods of owner x before the cycle, and how long ago.
+type story []struct {
+	pod   string
+	kind  events.DecisionKind
+	cycle uint64
+	ago   time.Duration
+}
+
+func (s story) history() *History {
+	h := NewHistory()
+	for _, e := range s {
+		h.Observe(events.Decision{
+			Kind: e.kind, Attempt: 1, Pod: events.PodRef{UID: "uid-" + e.pod}, Owner: "uid-x", FactSequence: e.cycle,
+		}, now.Add(-e.ago))
+	}
+	return h
+}
+
+// TestPauses: an owner rests after its pods were moved, longer every time; and waits for
+// replacements.
+func TestPauses(t *testing.T) {
+	evictions := func(ago ...time.Duration) (s story) {
+		for i, a := range ago {
+			for _, k := range []events.DecisionKind{events.DecisionEvict, events.DecisionEvicted} {
+				s = append(s, story{{fmt.Sprint("gone", i), k, uint64(i), a}}...)
+			}
+		}
+		return s
+	}
+	unready := pod("x-new", "b", "x", func(p *corev1.Pod) { p.Status.Conditions = nil })
+	const (
+		goes    = "x-a-0 from a to b\n"
+		resting = "kept 1: its owner is cooling down\n"
+		busy    = "kept 1: as many pods of its owner as may go at once are going\n"
+	)
+	for _, tt := range []struct {
+		name    string
+		story   story
+		objects []state.APIObject
+		want    string
+	}{
+		{"nothing happened", nil, nil, goes},
+		{"just now", evictions(59 * time.Second), nil, resting},
+		{"a minute ago", evictions(time.Minute), nil, goes},
+		{"twice", evictions(10*time.Minute, 119*time.Second), nil, resting},
+		{"twice, long enough ago", evictions(10*time.Minute, 2*time.Minute), nil, goes},
+		{"the first is forgotten", evictions(2*time.Hour+time.Minute, time.Minute), nil, goes},
+		{"not for ever", evictions(9*time.Hour, 8*time.Hour, 7*time.Hour, 6*time.Hour, 5*time.Hour, 4*time.Hour,
+			3*time.Hour, 2*time.Hour, time.Hour), nil, goes},
+		{"one is under way", story{{"x-b-0", events.DecisionEvict, 1, time.Minute}}, many(1, "b", "x"), busy},
+		{"it was lost", story{{"x-b-0", events.DecisionEvict, 1, InFlight}}, many(1, "b", "x"), goes},
+		{"it was refused", story{{"x-b-0", events.DecisionEvict, 1, time.Minute},
+			{"x-b-0", events.DecisionEvictRefused, 1, time.Minute}}, many(1, "b", "x"), goes},
+		{"its replacement is not ready", evictions(2 * time.Minute), []state.APIObject{unready},
+			"kept 1: its owner's last replacements are not ready\n"},
+		{"nor will it be", evictions(time.Hour), []state.APIObject{unready}, goes},
+		{"nobody moved it", nil, []state.APIObject{unready}, goes},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			objects := append(tt.objects, node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"), pod("x-a-0", "a", "x"))
+			in := input(t, policyOf(t, "", "", leaveTaints), objects...)
+			in.History = tt.story.history()
+			expect(t, in, tt.want)
+			in.History = in.History.Clone()
+			expect(t, in, tt.want)
+		})
+	}
+}

@@ -1,0 +1,18 @@
+package plan
+
+import "github.com/berth-scheduler/berth/pkg/descheduling"
+
+// Why a pod that a strategy picked, and no protection holds back, is not moved.
+const (
+	UnderWay           descheduling.Refusal = "eviction under way"
+	CoolingDown        descheduling.Refusal = "cooling down"
+	OwnerCoolingDown   descheduling.Refusal = "its owner is cooling down"
+	OwnerBusy          descheduling.Refusal = "as many pods of its owner as may go at once are going"
+	RollingOut         descheduling.Refusal = "its owner is rolling out"
+	ReplacementUnready descheduling.Refusal = "its owner's last replacements are not ready"
+	ExcludedNamespace  descheduling.Refusal = "namespace excluded"
+	NoBudget           descheduling.Refusal = "its disruption budget allows no disruption"
+	ManyBudgets        descheduling.Refusal = "more than one disruption budget covers it"
+	NoBetterPlace      descheduling.Refusal = "no node that takes it is a better one"
+	WouldReturn        descheduling.Refusal = "the scheduler would put it where it is no better off"
+)

@@ -1,0 +1,137 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/berth-scheduler/berth/pkg/strictyaml"
+)
+
+// What holds when the berth block does not say otherwise.
+const (
+	DefaultCooldown    = time.Minute
+	DefaultMaxCooldown = time.Hour
+	// DefaultMaxPerOwner is a share of the owner's pods, as a Deployment's own maxUnavailable.
+	DefaultMaxPerOwner = "25%"
+	// DefaultMaxPerCycle is what binders carry out in about the time between two cycles.
+	DefaultMaxPerCycle = 1000
+	// MaxCooldownLimit bounds maxCooldown: history is kept for twice as long.
+	MaxCooldownLimit = 12 * time.Hour
+)
+
+// defaultExcluded are the namespaces whose pods stay, unless the file names others.
+var defaultExcluded = []string{metav1.NamespaceSystem}
+
+// Berth is the block of that name at the top of a policy, which upstream does not know: how
+// gently what owns the pods is treated. Owner is a pod's controller, such as a ReplicaSet.
+type Berth struct {
+	// Cooldown is how long an owner is left alone after pods of it were evicted. It doubles
+	// with every further time, up to MaxCooldown, until the owner was left alone for twice
+	// that. 0 is no pause.
+	Cooldown, MaxCooldown time.Duration
+	// MaxPerOwner is how many pods of an owner may go at once: a number, or percents of its
+	// pods, rounded up.
+	MaxPerOwner intstr.IntOrString
+	// MaxPerCycle is how many pods a cycle evicts at most, on top of the limits of upstream; 0 is
+	// no limit.
+	MaxPerCycle int
+	// PauseDuringRollout keeps the pods of Deployments and StatefulSets that are rolling out.
+	PauseDuringRollout bool
+	// WaitForReady keeps an owner's pods until the replacements of those evicted last are ready.
+	WaitForReady bool
+	// ExcludeNamespaces are namespaces all of whose pods stay.
+	ExcludeNamespaces []string
+}
+
+// AtOnce is how many of an owner's pods may go at once, at least 1.
+func (b *Berth) AtOnce(pods int) int {
+	most, err := intstr.GetScaledValueFromIntOrPercent(&b.MaxPerOwner, pods, true)
+	if err != nil {
+		return 1 // the policy was checked
+	}
+	return max(most, 1)
+}
+
+// berthBlock is Berth in the file.
+type berthBlock struct {
+	Cooldown           *metav1.Duration    `json:"cooldown"`
+	MaxCooldown        *metav1.Duration    `json:"maxCooldown"`
+	MaxPerOwner        *intstr.IntOrString `json:"maxPerOwner"`
+	MaxPerCycle        *int                `json:"maxPerCycle"`
+	PauseDuringRollout *bool               `json:"pauseDuringRollout"`
+	WaitForReady       *bool               `json:"waitForReady"`
+	ExcludeNamespaces  *[]string           `json:"excludeNamespaces"`
+}
+
+func (r *resolver) berth(raw []byte) Berth {
+	out := Berth{
+		Cooldown: DefaultCooldown, MaxCooldown: DefaultMaxCooldown, MaxPerOwner: intstr.FromString(DefaultMaxPerOwner),
+		MaxPerCycle:        DefaultMaxPerCycle,
+		PauseDuringRollout: true, WaitForReady: true, ExcludeNamespaces: slices.Clone(defaultExcluded),
+	}
+	path := field.NewPath("berth")
+	var in berthBlock
+	if len(raw) == 0 || string(raw) == "null" || !strictyaml.Decode(raw, &in, path, r.Report) {
+		return out
+	}
+	r.pauses(&in, &out, path)
+	if in.MaxPerOwner != nil {
+		out.MaxPerOwner = *in.MaxPerOwner
+		r.checkAtOnce(out.MaxPerOwner, path.Child("maxPerOwner"))
+	}
+	if in.MaxPerCycle != nil {
+		out.MaxPerCycle = *in.MaxPerCycle
+	}
+	if out.MaxPerCycle < 0 {
+		r.Add(path.Child("maxPerCycle"), out.MaxPerCycle, "want 0 (no limit) or more pods")
+	}
+	if in.PauseDuringRollout != nil {
+		out.PauseDuringRollout = *in.PauseDuringRollout
+	}
+	if in.WaitForReady != nil {
+		out.WaitForReady = *in.WaitForReady
+	}
+	if in.ExcludeNamespaces != nil {
+		out.ExcludeNamespaces = *in.ExcludeNamespaces
+	}
+	for i, name := range out.ExcludeNamespaces {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			r.Add(path.Child("excludeNamespaces").Index(i), name, "want the name of a namespace: "+strings.Join(problems, "; "))
+		}
+	}
+	return out
+}
+
+func (r *resolver) pauses(in *berthBlock, out *Berth, path *field.Path) {
+	if in.Cooldown != nil {
+		out.Cooldown = in.Cooldown.Duration
+		out.MaxCooldown = max(out.MaxCooldown, out.Cooldown)
+	}
+	if in.MaxCooldown != nil {
+		out.MaxCooldown = in.MaxCooldown.Duration
+	}
+	switch {
+	case out.Cooldown < 0:
+		r.Add(path.Child("cooldown"), out.Cooldown.String(), "want 0s (no pause) or more")
+	case out.MaxCooldown < out.Cooldown:
+		r.Add(path.Child("maxCooldown"), out.MaxCooldown.String(), fmt.Sprintf("want at least cooldown, %s", out.Cooldown))
+	case out.MaxCooldown > MaxCooldownLimit:
+		r.Add(path.Child("maxCooldown"), out.MaxCooldown.String(), fmt.Sprintf("want at most %s", MaxCooldownLimit))
+	}
+}
+
+func (r *resolver) checkAtOnce(v intstr.IntOrString, path *field.Path) {
+	const wanted = "want a number of pods, 1 or more, or percents of the owner's pods, such as 25%"
+	n, err := intstr.GetScaledValueFromIntOrPercent(&v, 100, true)
+	switch {
+	case err != nil, n < 1, v.Type == intstr.String && n > 100:
+		r.Add(path, v.String(), wanted)
+	}
+}
