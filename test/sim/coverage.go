@@ -35,7 +35,7 @@ func Wanted() []string {
 		"round opened by list", "round opened by repair", "facts told anew", "log not followed by its leader",
 		"bind: done", "bind: refused", "bind: moved",
 		"evict: done", "evict: gone", "evict: throttled",
-		"victim evicted", "victim of a preemption evicted", "plan handed on",
+		"victim evicted", "victim of a preemption evicted", "plan handed on", "fenced after a preemption",
 		"pod touched", "labels of a waiting pod changed", "pod ended",
 	}
 	for _, t := range transactions {

@@ -180,6 +180,16 @@ func (o *oracle) handedOn() {
 	}
 }
 
+// fenced is a pod whose place was taken back before it was bound: what was evicted for it has
+// been evicted for whoever comes next.
+func (o *oracle) fenced(podUID string) {
+	before := len(o.gone)
+	o.gone = slices.DeleteFunc(o.gone, func(g evicted) bool { return g.forPod == podUID })
+	if len(o.gone) < before {
+		o.w.hit("fenced after a preemption")
+	}
+}
+
 // checkClaims is I8: while nobody else takes pods down, what is claimed and still runs can be
 // evicted within the budget.
 func (o *oracle) checkClaims() {

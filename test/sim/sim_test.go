@@ -75,6 +75,9 @@ func play(t *testing.T, n uint64, m Mutant, each func(outcome) bool) {
 // replay is the line that plays one seed again.
 func replay(seed uint64, m Mutant) string {
 	line := fmt.Sprintf("make sim SEED=%d", seed)
+	if *budgets {
+		line = fmt.Sprintf("make sim-budgets SEED=%d", seed)
+	}
 	if m.Name != "" {
 		line += " MUTANT=" + m.Name
 	}
