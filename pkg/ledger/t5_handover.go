@@ -21,7 +21,8 @@ type PodFacts interface {
 //     that, the pod may simply not have arrived yet.
 //
 // Keeper pins lose the dependents of which the same is true, and go with the last of them.
-// So do the claims on victims that are gone. All else about claims ends with their plan.
+// So do the claims on victims that are gone, or have ended if facts are ClaimFacts. All else
+// about claims ends with their plan.
 //
 // A crash before the transaction leaves entries that every member ignores already, after it
 // a smaller document.
@@ -60,6 +61,10 @@ func handOver(e Entry, facts PodFacts, progress uint64) (left Entry, rv uint64, 
 	case RoleKeeper:
 		return unpin(e, facts, progress)
 	case RoleVictim:
+		if claims, ok := facts.(ClaimFacts); ok {
+			fate, rv := claims.VictimFate(e.PodUID, e.PodRV)
+			return e, rv, fate != Left || e.PodRV == 0
+		}
 		_, _, known := facts.PodFact(e.PodUID)
 		return e, progress, known || e.PodRV == 0 || progress < e.PodRV
 	default:

@@ -19,8 +19,8 @@ type Limits struct {
 	// Retry paces the repetition of requests with an unknown outcome. Jitter must be 0:
 	// the core is deterministic.
 	Retry wait.Backoff
-	// EvictionMemory is how long a decision to evict is worked at, and how long its outcome is
-	// remembered against redelivery.
+	// EvictionMemory is how long a decision to evict may wait for its claim, and how long its
+	// outcome is remembered against redelivery.
 	EvictionMemory time.Duration
 	// EvictionTries is how many evictions (or dry runs) of a plan's victim are refused before
 	// the plan is told so, PlanPause how long the plan then rests before it is tried again.

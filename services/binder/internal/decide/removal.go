@@ -123,8 +123,10 @@ func (r *removal) actsFor(c *Core) (uid string, wanted bool) {
 	if _, owner, ok := c.planOwner(r.plan); ok {
 		return owner.PodUID, true
 	}
+	// A refusal is told after the claim has gone back: as long as it stands, its eviction is
+	// wanted, by whoever asked for it.
 	e, asked := c.askedFor(r)
-	return r.claim.PodUID, ledger.IsEviction(r.plan) && asked && !e.done
+	return r.claim.PodUID, ledger.IsEviction(r.plan) && (!asked || !e.done)
 }
 
 // tries is how many refusals in a row are the end. Whoever asks for a single eviction has
