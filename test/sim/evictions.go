@@ -104,7 +104,8 @@ func (w *world) disruptionController() {
 
 func sameBudget(a, b *policyv1.PodDisruptionBudget) bool {
 	return a.Status.CurrentHealthy == b.Status.CurrentHealthy && a.Status.DesiredHealthy == b.Status.DesiredHealthy &&
-		a.Status.DisruptionsAllowed == b.Status.DisruptionsAllowed && len(a.Status.DisruptedPods) == len(b.Status.DisruptedPods)
+		a.Status.DisruptionsAllowed == b.Status.DisruptionsAllowed &&
+		len(a.Status.DisruptedPods) == len(b.Status.DisruptedPods)
 }
 
 // readBudget is a quorum read of a budget.
@@ -219,6 +220,7 @@ func (o *oracle) wasted() {
 		if !exists || p.Spec.NodeName == g.node || !o.w.cluster.strict {
 			continue
 		}
-		o.w.note("I9", "pod %s was evicted from %s for pod %s, which is on %q now", g.victim, g.node, g.forPod, p.Spec.NodeName)
+		o.w.note("I9", "pod %s was evicted from %s for pod %s, which is on %q now",
+			g.victim, g.node, g.forPod, p.Spec.NodeName)
 	}
 }

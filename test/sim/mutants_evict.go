@@ -10,8 +10,9 @@ func evictionMutants() []Mutant {
 	claims := func(what string) bool { return what == "T2" || what == "evict-claim" }
 	return []Mutant{
 		{
-			Name: "budget-compare", budgets: true, rare: true, Missing: "claims do not compare the budget's document",
-			muted: []string{"S12", "form"}, txn: func(_ *world, what string, t ledger.Txn) ledger.Txn {
+			Name: "budget-compare", expected: expected{budgets: true, rare: true, muted: []string{"S12", "form"}},
+			Missing: "claims do not compare the budget's document",
+			txn: func(_ *world, what string, t ledger.Txn) ledger.Txn {
 				if !claims(what) {
 					return t
 				}
@@ -19,8 +20,9 @@ func evictionMutants() []Mutant {
 			},
 		},
 		{
-			Name: "victim-compare", budgets: true, rare: true, Missing: "claims do not compare the documents of victim and place",
-			muted: []string{"S3", "S4", "S12", "form"}, txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
+			Name: "victim-compare", expected: expected{budgets: true, rare: true, muted: []string{"S3", "S4", "S12", "form"}},
+			Missing: "claims do not compare the documents of victim and place",
+			txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
 				if what != "T2" {
 					return t
 				}
@@ -28,8 +30,9 @@ func evictionMutants() []Mutant {
 			},
 		},
 		{
-			Name: "evict-mark", budgets: true, rare: true, Missing: "victims are not marked before they are evicted",
-			muted: []string{"S5"}, txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
+			Name: "evict-mark", expected: expected{budgets: true, rare: true, muted: []string{"S5"}},
+			Missing: "victims are not marked before they are evicted",
+			txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
 				if what != "evict-mark" {
 					return t
 				}
