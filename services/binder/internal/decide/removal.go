@@ -67,8 +67,9 @@ type attempts struct {
 	cleared bool
 	// labelled: the condition was written, or cannot be.
 	labelled bool
-	// sent: evictions were sent; told: their success is in the log.
-	sent, told bool
+	// sent: evictions were sent; told: their success is in the log. leaves: the API server has
+	// said that the pod is leaving or gone. The facts will show it, and nothing is left to do.
+	sent, told, leaves bool
 	// open is when the last eviction was sent that may still be under way; zero without one.
 	open time.Time
 	// failures counts the refusals in a row, problem is the last one.
@@ -151,7 +152,7 @@ func (r *removal) advance(c *Core) {
 	case c.fate(r.claim) != ledger.Staying:
 		r.tellGone(c)
 	case r.claim.State != ledger.Evicting:
-		if wanted && !r.clear(c) {
+		if wanted && !r.leaves && !r.clear(c) {
 			r.rehearse(c)
 		}
 	case r.claim.Shard != c.id:
@@ -167,6 +168,7 @@ func (r *removal) advance(c *Core) {
 func (r *removal) carryOn(c *Core, wanted bool) {
 	failed := !wanted || r.failures >= r.tries(c)
 	switch {
+	case r.leaves:
 	case r.returning || failed && !r.underWay(c):
 		r.giveBack(c)
 	case !wanted:
@@ -278,7 +280,7 @@ func (r *removal) seen(c *Core, a Answered) {
 	uid, wanted := r.actsFor(c)
 	switch {
 	case a.Result == Gone, a.Result == Done && a.Pod.Deleting:
-		r.due = c.now.Add(c.limits.Idle) // the facts will show it
+		r.leaves = true
 	case a.Result != Done:
 		c.pace(&r.pacing)
 	case !wanted || !c.mayAct(uid):
@@ -296,7 +298,7 @@ func (r *removal) rehearsed(c *Core, a Answered) {
 		r.cleared = true
 		r.proceed(c)
 	case Gone:
-		r.due = c.now.Add(c.limits.Idle)
+		r.leaves = true
 	case Unknown:
 		c.pace(&r.pacing)
 	default:
@@ -316,10 +318,10 @@ func (r *removal) proceed(c *Core) {
 func (r *removal) evicted(c *Core, a Answered) {
 	switch a.Result {
 	case Done:
+		r.leaves = true
 		r.tellDone(c)
-		r.due = c.now.Add(c.limits.Idle)
 	case Gone:
-		r.due = c.now.Add(c.limits.Idle)
+		r.leaves = true
 	case Unknown:
 		r.open = c.now
 		c.pace(&r.pacing)
