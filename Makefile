@@ -189,6 +189,11 @@ else
 	@$(MAKE) sim-mutants
 endif
 
+.PHONY: sim-budgets
+sim-budgets: ## Preemption and evictions compete for one budget, with faults: 1,000 seeds (SEED=n replays one)
+	@$(subst -v,-v -run TestSimulation,$(SIM)) -budgets $(if $(SEED),-first $(SEED) -seeds 1 -trace,-seeds 1000) \
+		| grep -v -e '^=== '
+
 .PHONY: sim-mutants
 sim-mutants: ## Every part of the protocol taken away in turn: the simulation must find each
 	@$(subst -v,-v -run TestMutants,$(SIM)) -rare-mutants | grep -v -e '^=== '

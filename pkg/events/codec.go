@@ -73,8 +73,8 @@ func EncodeFact(f Fact) Message {
 		Subject: strings.Join([]string{
 			subjectFacts, subjectToken(string(f.Kind)), subjectToken(f.UID), strconv.FormatUint(f.Epoch, 10),
 		}, "."),
-		Header:  Header(h),
-		Data:    f.Object,
+		Header: Header(h),
+		Data:   f.Object,
 	}
 }
 

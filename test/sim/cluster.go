@@ -40,20 +40,24 @@ func (c *cluster) populate(w *world) {
 	c.rules, c.fickle = w.chance(40), w.chance(40)
 	c.ranked = w.chance(40)
 	if w.budgets {
-		c.rules, c.fickle, c.ranked, c.strict = false, w.chance(20), true, true
+		c.rules, c.fickle, c.ranked, c.strict = false, false, true, true
 	}
 	for range 2 + w.rng.IntN(4) {
 		c.addNode(w)
 	}
 	if w.chance(50) || w.budgets {
-		stay := intstr.FromInt32(w.rng.Int32N(4))
+		stay := intstr.FromInt32(w.rng.Int32N(5))
 		w.api.put(events.KindDisruptionBudget, &policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b", UID: "pdb-b", Generation: 1},
 			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: selects("a"), MinAvailable: &stay},
 			Status:     policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1},
 		})
 	}
-	for range 4 + w.rng.IntN(4) {
+	pods := 4 + w.rng.IntN(4)
+	if c.strict {
+		pods = maxPods // the nodes are full, and evictions compete for what the budget allows
+	}
+	for range pods {
 		c.addPod(w)
 	}
 }
@@ -141,6 +145,12 @@ func (c *cluster) act(w *world) error {
 		c.addPod(w)
 		return nil
 	}
+	if c.strict && w.chance(30) {
+		for range 2 {
+			c.evict(w, pods[w.rng.IntN(len(pods))])
+		}
+		return nil
+	}
 	p := pods[w.rng.IntN(len(pods))]
 	uid := string(p.UID)
 	kind := w.rng.IntN(12)
@@ -183,6 +193,9 @@ func ungate(p *corev1.Pod) bool {
 }
 
 func (c *cluster) cordon(w *world) {
+	if c.strict {
+		return // a place that is none any more is given up, whoever was evicted for it
+	}
 	nodes := w.api.nodes()
 	n := nodes[w.rng.IntN(len(nodes))].DeepCopy()
 	if n.Spec.Unschedulable || w.chance(30) {

@@ -104,7 +104,8 @@ func (w *world) disruptionController() {
 
 func sameBudget(a, b *policyv1.PodDisruptionBudget) bool {
 	return a.Status.CurrentHealthy == b.Status.CurrentHealthy && a.Status.DesiredHealthy == b.Status.DesiredHealthy &&
-		a.Status.DisruptionsAllowed == b.Status.DisruptionsAllowed && len(a.Status.DisruptedPods) == len(b.Status.DisruptedPods)
+		a.Status.DisruptionsAllowed == b.Status.DisruptionsAllowed &&
+		len(a.Status.DisruptedPods) == len(b.Status.DisruptedPods)
 }
 
 // readBudget is a quorum read of a budget.
@@ -145,6 +146,9 @@ func (o *oracle) evicted(p *corev1.Pod) {
 	w := o.w
 	uid := string(p.UID)
 	_, claim, ok := o.truth.Victim(uid)
+	if !ok {
+		w.note("I9", "pod %s was evicted, and nobody wants its place any more", uid)
+	}
 	if !ok || claim.State != ledger.Evicting {
 		w.note("S5", "pod %s was evicted, and the ledger has no claim on it that is Evicting (%t, %s)", uid, ok, claim.State)
 		return
@@ -167,6 +171,26 @@ func (o *oracle) evicted(p *corev1.Pod) {
 	}
 }
 
+// handedOn follows plans that go to a more important pod (T4).
+func (o *oracle) handedOn() {
+	for i, g := range o.gone {
+		if _, owner, ok := o.truth.PlanOwner(g.plan); ok && owner.PodUID != g.forPod {
+			o.gone[i].forPod = owner.PodUID
+			o.w.hit("plan handed on")
+		}
+	}
+}
+
+// fenced is a pod whose place was taken back before it was bound: what was evicted for it has
+// been evicted for whoever comes next.
+func (o *oracle) fenced(podUID string) {
+	before := len(o.gone)
+	o.gone = slices.DeleteFunc(o.gone, func(g evicted) bool { return g.forPod == podUID })
+	if len(o.gone) < before {
+		o.w.hit("fenced after a preemption")
+	}
+}
+
 // checkClaims is I8: while nobody else takes pods down, what is claimed and still runs can be
 // evicted within the budget.
 func (o *oracle) checkClaims() {
@@ -176,8 +200,8 @@ func (o *oracle) checkClaims() {
 	for _, b := range o.w.api.budgets() {
 		healthy := o.w.api.healthy(b)
 		claimed := 0
-		for _, c := range o.truth.Budget(string(b.UID)).Claims {
-			if slices.ContainsFunc(healthy, func(p *corev1.Pod) bool { return string(p.UID) == c.PodUID }) {
+		for _, p := range healthy {
+			if _, e, ok := o.truth.Victim(string(p.UID)); ok && slices.Contains(e.Budgets, string(b.UID)) {
 				claimed++
 			}
 		}
@@ -196,6 +220,7 @@ func (o *oracle) wasted() {
 		if !exists || p.Spec.NodeName == g.node || !o.w.cluster.strict {
 			continue
 		}
-		o.w.note("I9", "pod %s was evicted from %s for pod %s, which is on %q now", g.victim, g.node, g.forPod, p.Spec.NodeName)
+		o.w.note("I9", "pod %s was evicted from %s for pod %s, which is on %q now",
+			g.victim, g.node, g.forPod, p.Spec.NodeName)
 	}
 }

@@ -153,7 +153,7 @@ func (w *world) ambush(p *proc, nodeUID string) {
 		return
 	}
 	w.stallOne(p)
-	if n, ok := w.api.node(nodeUID); ok {
+	if n, ok := w.api.node(nodeUID); ok && !w.cluster.strict {
 		n = n.DeepCopy()
 		n.Spec.Unschedulable = true
 		w.api.put(events.KindNode, n)

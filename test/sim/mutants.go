@@ -18,12 +18,7 @@ type Mutant struct {
 	Name string
 	// Missing says what is taken away.
 	Missing string
-	// rare: it takes more than a few dozen seeds to find it. open: no seed that finds it is
-	// known, so it is played and reported, and not demanded.
-	rare, open bool
-	// muted are the invariants that would see the missing part itself, rather than the harm
-	// it does.
-	muted []string
+	expected
 
 	// txn changes a transaction on its way to the ledger, resubmit one that goes again.
 	txn      func(w *world, what string, t ledger.Txn) ledger.Txn
@@ -43,6 +38,20 @@ type Mutant struct {
 	switches
 }
 
+// expected is how a mutant is played, and what is demanded of it.
+type expected struct {
+	// rare: it takes more than a few dozen seeds to find it. open: no seed that finds it is
+	// known, so it is played and reported, and not demanded.
+	rare, open bool
+	// harmless: it is argued that no harm comes of it, and playing it must show none.
+	harmless bool
+	// budgets: it is played with Options.Budgets.
+	budgets bool
+	// muted are the invariants that would see the missing part itself, rather than the harm
+	// it does.
+	muted []string
+}
+
 // switches are what a mutant leaves out at one place.
 type switches struct {
 	// ignoreVersion: binds go without the resourceVersion.
@@ -56,24 +65,28 @@ func (m Mutant) mutes(invariant string) bool { return slices.Contains(m.muted, i
 
 // Mutants are all of them. Each has to be found.
 func Mutants() []Mutant {
-	return slices.Concat(ledgerMutants(), fenceMutants(), guardMutants(), logMutants(), startMutants())
+	return slices.Concat(ledgerMutants(), fenceMutants(), guardMutants(), logMutants(), startMutants(),
+		evictionMutants())
 }
 
 func ledgerMutants() []Mutant {
 	return []Mutant{
 		{
-			Name: "high-water", Missing: "removals raise no high-water",
-			muted: []string{"S4", "S12"}, txn: withoutHighWater,
+			Name: "high-water", expected: expected{muted: []string{"S4", "S12"}},
+			Missing: "removals raise no high-water",
+			txn:     withoutHighWater,
 		},
 		{
-			Name: "document-compare", Missing: "placements do not compare the node's document",
-			muted: []string{"S3", "S4", "S12", "form"}, txn: func(_ *world, what string, t ledger.Txn) ledger.Txn {
+			Name: "document-compare", expected: expected{muted: []string{"S3", "S4", "S12", "form"}},
+			Missing: "placements do not compare the node's document",
+			txn: func(_ *world, what string, t ledger.Txn) ledger.Txn {
 				return without(t, what == "T1", isDoc)
 			},
 		},
 		{
-			Name: "decided-revision", Missing: "placements compare the newest document instead of the one decided on",
-			muted: []string{"S4"}, txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
+			Name: "decided-revision", expected: expected{muted: []string{"S4"}},
+			Missing: "placements compare the newest document instead of the one decided on",
+			txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
 				if what != "T1" {
 					return t
 				}
@@ -91,8 +104,9 @@ func ledgerMutants() []Mutant {
 			},
 		},
 		{
-			Name: "lease-expiry", rare: true, Missing: "reservations go with the lease of the shard",
-			muted: []string{"S12", "S4"}, txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
+			Name: "lease-expiry", expected: expected{rare: true, muted: []string{"S12", "S4"}},
+			Missing: "reservations go with the lease of the shard",
+			txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
 				return onLease(w, what, t)
 			},
 		},
@@ -102,11 +116,13 @@ func ledgerMutants() []Mutant {
 func fenceMutants() []Mutant {
 	return []Mutant{
 		{
-			Name: "resource-version", rare: true, Missing: "binds carry no resourceVersion",
+			Name: "resource-version", expected: expected{rare: true},
+			Missing:  "binds carry no resourceVersion",
 			switches: switches{ignoreVersion: true},
 		},
 		{
-			Name: "fence-write", rare: true, Missing: "a fence does not change the pod",
+			Name: "fence-write", expected: expected{rare: true},
+			Missing: "a fence does not change the pod",
 			fence: func(w *world, e bindercore.FencePod) bindercore.Answered {
 				a := w.api.read(e.Pod.UID)
 				if a.Result == bindercore.Done {
@@ -118,18 +134,21 @@ func fenceMutants() []Mutant {
 			},
 		},
 		{
-			Name: "fence-mark", rare: true, Missing: "a fence does not mark the entry first",
+			Name: "fence-mark", expected: expected{rare: true},
+			Missing: "a fence does not mark the entry first",
 			txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
 				return unmarked(w, what, t)
 			},
 		},
 		{
-			Name: "refresh-order", open: true, Missing: "after a refused bind the document is read before the pod",
+			Name: "refresh-order", expected: expected{open: true},
+			Missing: "after a refused bind the document is read before the pod",
 			readDoc: docFirst,
 		},
 		{
-			Name: "sweep-frees", rare: true, Missing: "an entry that is not bound in time is released without a fence",
-			muted: []string{"S4"}, txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
+			Name: "sweep-frees", expected: expected{rare: true, muted: []string{"S4"}},
+			Missing: "an entry that is not bound in time is released without a fence",
+			txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
 				return released(w, what, t)
 			},
 		},
@@ -144,9 +163,10 @@ func guardMutants() []Mutant {
 		}
 	}
 	take := func(name, missing string, is func(string) bool) Mutant {
-		return Mutant{Name: name, rare: true, Missing: missing, txn: func(_ *world, what string, t ledger.Txn) ledger.Txn {
-			return without(t, what == "T1", is)
-		}}
+		return Mutant{
+			Name: name, expected: expected{rare: true}, Missing: missing,
+			txn: func(_ *world, what string, t ledger.Txn) ledger.Txn { return without(t, what == "T1", is) },
+		}
 	}
 	return []Mutant{
 		take("registry-compare", "placements do not compare the registry of terms",
@@ -159,11 +179,12 @@ func guardMutants() []Mutant {
 func logMutants() []Mutant {
 	return []Mutant{
 		{
-			Name: "lost-tail", rare: true, Missing: "readers go on past facts that the log has lost",
+			Name: "lost-tail", expected: expected{rare: true},
+			Missing:  "readers go on past facts that the log has lost",
 			switches: switches{lostTail: true},
 		},
 		{
-			Name: "object-progress", rare: true,
+			Name: "object-progress", expected: expected{rare: true},
 			Missing: "progress is the resourceVersion of the last object, not what is told of all",
 			facts:   objectProgress,
 		},
@@ -176,12 +197,14 @@ func logMutants() []Mutant {
 			facts: countedTwice,
 		},
 		{
-			Name: "log-fence", rare: true, Missing: "facts are appended by whoever thinks that it leads",
-			append: func(events.Tail) events.Tail { return events.AnySequence },
+			Name: "log-fence", expected: expected{rare: true},
+			Missing: "facts are appended by whoever thinks that it leads",
+			append:  func(events.Tail) events.Tail { return events.AnySequence },
 		},
 		{
-			Name: "epoch-reuse", rare: true, Missing: "epochs are counted from the one before",
-			epoch: func(before uint64) uint64 { return before + 1 },
+			Name: "epoch-reuse", expected: expected{rare: true},
+			Missing: "epochs are counted from the one before",
+			epoch:   func(before uint64) uint64 { return before + 1 },
 		},
 	}
 }
@@ -189,11 +212,13 @@ func logMutants() []Mutant {
 func startMutants() []Mutant {
 	return []Mutant{
 		{
-			Name: "start-barrier", rare: true, Missing: "a start does not wait for what the log held when it began",
+			Name: "start-barrier", expected: expected{rare: true},
+			Missing:  "a start does not wait for what the log held when it began",
 			switches: switches{noBarrier: true},
 		},
 		{
-			Name: "start-order", open: true, Missing: "a start reads the facts' end before the ledger",
+			Name: "start-order", expected: expected{harmless: true},
+			Missing:  "a start reads the facts' end before the ledger",
 			switches: switches{factsFirst: true},
 		},
 		{

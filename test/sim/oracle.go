@@ -64,6 +64,7 @@ func (w *world) observe(c *committed) {
 		w.note("form", "ledger: %v", err)
 		return
 	}
+	o.handedOn()
 	for _, d := range changes.Docs {
 		if d.After.NodeUID != "" {
 			o.checkDoc(d)
@@ -118,9 +119,11 @@ func (o *oracle) checkDoc(d ledger.DocChange) {
 					e.PodUID, d.After.NodeUID, o.boundAt[e.PodUID], hw)
 			}
 		case e.State == ledger.Held:
+		case e.State == ledger.Fencing && versionOf(p) > o.markedAt[e.Token]:
+			o.fenced(e.PodUID)
 		case e.State != ledger.Fencing:
 			w.note("S4", "pod %s left node %s from %s, and is neither bound nor gone", e.PodUID, d.After.NodeUID, e.State)
-		case versionOf(p) <= o.markedAt[e.Token]:
+		default:
 			w.note("S4", "pod %s left node %s, and has not changed since the entry was marked", e.PodUID, d.After.NodeUID)
 		}
 	}

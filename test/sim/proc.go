@@ -28,17 +28,22 @@ type proc struct {
 	// draining: it has been asked to stop.
 	draining bool
 
-	stopped time.Duration // until when it does not run
-	// blind is until when its streams are silent, slow until when its calls do not get through,
-	// while its lease lives.
-	blind, slow time.Duration
-	cut         [dependencies]time.Duration
+	troubles
 	// lagFacts and lagLedger are how likely one look at a stream finds nothing new.
 	lagFacts, lagLedger int
 	// skew and drift are its clock's: drift is per mille.
 	skew  time.Duration
 	drift int64
 	lease
+}
+
+// troubles are the moments until which something is wrong with a process.
+type troubles struct {
+	// stopped: it does not run.
+	stopped time.Duration
+	// blind: its streams are silent, slow: its calls do not get through; its lease lives.
+	blind, slow time.Duration
+	cut         [dependencies]time.Duration
 }
 
 // lease is what a process knows of its session.

@@ -177,7 +177,7 @@ func (w *world) untilTrue(what string, limit time.Duration, undone func() error)
 
 func newWorld(ctx context.Context, o Options) (*world, error) {
 	w := &world{
-		ctx: ctx, rng: rand.New(rand.NewPCG(o.Seed, 0)), mutant: o.Mutant, budgets: o.Budgets,
+		ctx: ctx, rng: rand.New(rand.NewPCG(o.Seed, 0)), mutant: o.Mutant, budgets: o.Budgets || o.Mutant.budgets,
 		findings: findings{
 			trace: o.Trace, report: Report{Hits: map[string]int{}}, refused: map[string]ledger.NodeDoc{},
 		},

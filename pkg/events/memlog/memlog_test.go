@@ -85,7 +85,8 @@ func TestKeep(t *testing.T) {
 func TestLoseNextAnswer(t *testing.T) {
 	l := memlog.New(memlog.Options{})
 	l.LoseNextAnswer(events.Facts)
-	if _, err := l.Append(t.Context(), events.Facts, events.Tail{Sequence: 1}, facts(2)); errors.Is(err, memlog.ErrAnswerLost) {
+	_, err := l.Append(t.Context(), events.Facts, events.Tail{Sequence: 1}, facts(2))
+	if errors.Is(err, memlog.ErrAnswerLost) {
 		t.Fatalf("a refused append lost its answer: %v", err)
 	}
 	if _, err := l.Append(t.Context(), events.Facts, events.Tail{}, facts(2)); !errors.Is(err, memlog.ErrAnswerLost) {
