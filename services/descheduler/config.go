@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -34,6 +35,8 @@ type Config struct {
 	Profiles []placement.ProfileConfig
 	// DryRun logs what would be asked for and asks nothing. It needs no leadership.
 	DryRun bool
+	// Report, if set, is called with every plan, before anything of it is done. It must not block.
+	Report func(plan.Report)
 }
 
 // Ledger is what a replica needs of the ledger: leadership.

@@ -182,8 +182,11 @@ func (d *Descheduler) cycle(ctx context.Context) error {
 	began := d.deps.Clock.Now()
 	out := decide.Cycle(decide.Input{
 		Cluster: view.Cluster, Policy: d.cfg.Policy, History: view.History,
-		Placement: d.placement, Actor: d.cfg.ID, Now: began,
+		Placement: d.placement, Actor: d.cfg.ID, Now: began, Explain: d.cfg.Report != nil,
 	})
+	if d.cfg.Report != nil {
+		d.cfg.Report(*out.Report)
+	}
 	written := 0
 	if d.cfg.DryRun {
 		d.show(out)

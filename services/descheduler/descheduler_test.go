@@ -18,6 +18,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-scheduler/berth/pkg/descheduling"
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -512,4 +513,53 @@ descheduler: Clock: nil: want one`
 	if _, err := placementBy([]placement.ProfileConfig{{SchedulerName: "a"}, {SchedulerName: "a"}}); err == nil {
 		t.Error("two profiles of one name were accepted")
 	}
+}
+
+// TestDryRunIsThePlan: a dry run asks nothing; the real run that follows asks for exactly what
+// it showed, in that order and with those landing places.
+func TestDryRunIsThePlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.node("a", gpuOnly)
+		w.node("b")
+		w.node("c")
+		for i := range 5 {
+			w.pod(fmt.Sprint("p", i), "a")
+		}
+		w.pod("daemon", "a", daemon)
+		w.publish()
+		var shown, made []plan.Report
+		dry := w.start("dry", func(c *Config) {
+			c.DryRun, c.Interval, c.Report = true, 0, func(r plan.Report) { shown = append(shown, r) }
+		})
+		if err := <-dry.done; err != nil {
+			t.Fatal(err)
+		}
+		dry.stop()
+		w.wantAsks()
+		real := w.start("real", func(c *Config) {
+			c.Interval, c.Report = 0, func(r plan.Report) { made = append(made, r) }
+		})
+		if err := <-real.done; err != nil {
+			t.Fatal(err)
+		}
+		real.stop()
+		if diff := cmp.Diff(shown, made); diff != "" || len(shown) != 1 {
+			t.Fatalf("%d reports; dry run and real run differ (-dry +real):\n%s", len(shown), diff)
+		}
+		var asked, wanted []string
+		for _, d := range w.decisions() {
+			asked = append(asked, fmt.Sprintf("default/%s from %s to %s", d.Pod.Name, d.NodeName, d.Landing))
+		}
+		for _, m := range shown[0].Evict {
+			wanted = append(wanted, fmt.Sprintf("%s from %s to %s", m.Pod, m.Node, m.Landing))
+		}
+		if diff := cmp.Diff(wanted, asked); diff != "" || len(wanted) != 5 {
+			t.Errorf("shown and asked differ (-shown +asked):\n%s", diff)
+		}
+		kept := shown[0].Kept
+		if len(kept) != 1 || kept[0].Pod != "default/daemon" || kept[0].Because != descheduling.DaemonSet {
+			t.Errorf("kept %+v, want the pod of the DaemonSet", kept)
+		}
+	})
 }
