@@ -563,3 +563,34 @@ func TestDryRunIsThePlan(t *testing.T) {
 		}
 	})
 }
+
+// TestPausesSurvive: a replica that starts knows how long ago an owner's pods were evicted,
+// and leaves it alone for the rest of its pause, no longer.
+func TestPausesSurvive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.twoNodes()
+		w.taintA()
+		paused := func(c *Config) {
+			p, err := policy.Parse("test", []byte(strings.Replace(taintPolicy, "cooldown: 0s", "cooldown: 30m", 1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Policy = p
+		}
+		first := w.start("d1", paused)
+		w.wantAsks("plain#1 by d1")
+		w.answer(events.DecisionEvicted)
+		w.facts.Delete(events.KindPod, "uid-plain")
+		w.pod("next", "a")
+		w.publish()
+		after(15 * time.Minute)
+		first.stop()
+		second := w.start("d2", paused)
+		defer second.stop()
+		after(14 * time.Minute)
+		w.wantAsks("plain#1 by d1")
+		after(2 * time.Minute)
+		w.wantAsks("plain#1 by d1", "next#1 by d2")
+	})
+}
