@@ -27,6 +27,9 @@ type Config struct {
 	ID string
 	// Policy says what to evict; see package policy.
 	Policy *policy.Policy
+	// Reload, if set, is asked before every cycle for a policy to go by from then on; nil goes on
+	// with the one before, and so does an error, which is logged.
+	Reload func() (*policy.Policy, error)
 	// Interval is the time between the starts of two cycles; a cycle that takes longer
 	// delays the next. 0 runs one cycle and ends.
 	Interval time.Duration

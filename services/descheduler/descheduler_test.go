@@ -594,3 +594,47 @@ func TestPausesSurvive(t *testing.T) {
 		w.wantAsks("plain#1 by d1", "next#1 by d2")
 	})
 }
+
+// TestReload: a new policy holds from the next cycle on; one with mistakes never does.
+func TestReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.twoNodes()
+		w.taintA()
+		type answer struct {
+			policy *policy.Policy
+			err    error
+		}
+		answers := make(chan answer, 1)
+		r := w.start("d1", func(c *Config) {
+			p, err := policy.Parse("idle", []byte("{apiVersion: descheduler/v1alpha2, kind: DeschedulerPolicy}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Policy = p
+			c.Reload = func() (*policy.Policy, error) {
+				select {
+				case a := <-answers:
+					return a.policy, a.err
+				default:
+					return nil, nil
+				}
+			}
+		})
+		defer r.stop()
+		_, mistaken := policy.Parse("broken", []byte("{apiVersion: descheduler/v1alpha2, kind: Policy}"))
+		answers <- answer{err: mistaken}
+		after(time.Minute)
+		w.wantAsks()
+		if !strings.Contains(w.output.String(), "the one before stays in force") {
+			t.Errorf("nothing is said about the mistake:\n%s", w.output.String())
+		}
+		good, err := policy.Parse("good", []byte(taintPolicy))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers <- answer{policy: good}
+		after(time.Minute)
+		w.wantAsks("plain#1 by d1")
+	})
+}
