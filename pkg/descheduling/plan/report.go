@@ -77,7 +77,7 @@ func Explain(in Input) (Plan, Report) {
 		}
 		r.Evict = append(r.Evict, going)
 	}
-	for _, f := range p.Outcome.Failed {
+	for _, f := range p.Failed {
 		r.Failed = append(r.Failed, Failed{Profile: f.Profile, Strategy: f.Strategy, Error: f.Err.Error()})
 	}
 	return p, r
