@@ -64,7 +64,7 @@ cluster-down: .cluster-driver ## Stop the local cluster
 .cluster-programs:
 	@cd tools/cluster && GOWORK=off go run ./cmd/build all-but-peers
 .peer-programs:
-	@cd tools/cluster && GOWORK=off go run ./cmd/build kube-scheduler
+	@cd tools/cluster && GOWORK=off go run ./cmd/build peers
 
 .PHONY: generate
 generate: ## Write the generated Go code of the protocol buffers
@@ -142,6 +142,14 @@ SCHEDULER ?= berth
 labs: build .cluster-programs ## The labs of examples/labs, command by command (LABS="name ..." SCHEDULER=kube-scheduler)
 	@$(if $(filter kube-scheduler,$(SCHEDULER)),$(MAKE) .peer-programs)
 	@go test -tags e2e -count 1 -timeout 20m ./test/labs -args -labs '$(LABS)' -scheduler '$(SCHEDULER)'
+
+# Seeds of `make duel`, and who plays.
+DUEL_SEEDS ?= 3
+DUELLISTS ?= kube-scheduler,berth
+
+.PHONY: duel
+duel: build .cluster-programs .peer-programs ## One script against two kube-schedulers and the descheduler, and against Berth (DUEL_SEEDS=n SEED=n)
+	@go run ./test/duel --seeds $(DUEL_SEEDS) --seed $(if $(SEED),$(SEED),1) --contenders $(DUELLISTS)
 
 # How many decisions are compared with kube-scheduler's.
 COMPARISONS ?= $(if $(LONG),20000,2000)
@@ -268,3 +276,12 @@ bench-queue: build .cluster-programs ## The queue: parked crowds, a million pend
 .PHONY: bench-e2e
 bench-e2e: build .cluster-programs .peer-programs ## Side by side with kube-scheduler on a real API server
 	@go run ./test/perf/cmd/benche2e --runs $(RUNS) --contenders $(CONTENDERS) --modes $(MODES) --out .build/bench
+
+# Pods of high priority that arrive where everything is full, and how full the nodes are.
+PREEMPTORS ?= 5000
+PREEMPTION_NODES ?= tools/cluster/examples/preemption-nodes.yaml
+
+.PHONY: bench-preemption-e2e
+bench-preemption-e2e: build .cluster-programs .peer-programs ## Preemptors on full nodes, beside kube-scheduler, on a real API server (PREEMPTORS=n)
+	@go run ./test/perf/cmd/benche2e --runs $(RUNS) --contenders $(CONTENDERS) --modes preempt --pods $(PREEMPTORS) \
+		--nodes $(PREEMPTION_NODES) --timeout 60m --out .build/bench/preemption

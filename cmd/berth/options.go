@@ -92,10 +92,14 @@ const maxReplicas = 64
 // maxNATSReplicas is JetStream's own bound.
 const maxNATSReplicas = 5
 
-func (o *options) addCommon(f *pflag.FlagSet) {
-	f.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+func (o *options) addKubeconfig(f *pflag.FlagSet) {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"kubeconfig of the cluster; default: $KUBECONFIG, ~/.kube/config, or the pod's service account")
+}
+
+func (o *options) addCommon(f *pflag.FlagSet) {
+	f.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	o.addKubeconfig(f)
 	f.StringVar(&o.config, "config", "",
 		"KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1) file; default: one profile, default-scheduler")
 	f.StringVar(&o.httpAddress, "http-address", "127.0.0.1:10351",

@@ -59,7 +59,9 @@ func (e *DecodeError) Error() string {
 }
 
 // EncodeFact returns the message that carries f: Object untouched as the data, everything
-// else in the header. The data is not copied.
+// else in the header. The data is not copied. The subject is for the log and for those who
+// look into it, and no part of the schema: readers do not read it. It ends in the epoch, so
+// that the subject and the sequence of a fact are those of no other (see Tail).
 func EncodeFact(f Fact) Message {
 	h := newHeader(string(f.Kind), f.UID, f.Namespace, f.Name, f.TraceParent)
 	h.set(HeaderOp, f.Op.String())
@@ -68,7 +70,9 @@ func EncodeFact(f Fact) Message {
 	h.setNumber(HeaderProgress, f.Progress)
 	h.setNumber(HeaderEpoch, f.Epoch)
 	return Message{
-		Subject: subjectFacts + "." + subjectToken(string(f.Kind)) + "." + subjectToken(f.UID),
+		Subject: strings.Join([]string{
+			subjectFacts, subjectToken(string(f.Kind)), subjectToken(f.UID), strconv.FormatUint(f.Epoch, 10),
+		}, "."),
 		Header:  Header(h),
 		Data:    f.Object,
 	}

@@ -345,3 +345,17 @@ func checkIsDecodeError(t *testing.T, err error) {
 		t.Errorf("not a full DecodeError: %v", err)
 	}
 }
+
+// The subject of a fact, with its sequence, is that of no other fact: it tells epochs apart.
+func TestSubjectOfAFact(t *testing.T) {
+	for want, f := range map[string]events.Fact{
+		"facts.pod.uid-1.0":              {Kind: events.KindPod, Op: events.OpUpsert, UID: "uid-1"},
+		"facts.pod.uid-1.7":              {Kind: events.KindPod, Op: events.OpUpsert, UID: "uid-1", Epoch: 7},
+		"facts.node._.7":                 {Kind: events.KindNode, Op: events.OpProgress, Epoch: 7},
+		"facts._._.18446744073709551615": {Op: events.OpEpochBegin, Epoch: 1<<64 - 1},
+	} {
+		if got := events.EncodeFact(f).Subject; got != want {
+			t.Errorf("subject of %+v is %q, want %q", f, got, want)
+		}
+	}
+}

@@ -34,7 +34,8 @@ const (
 	// OpEpochBegin opens a repair of the stream under a new fact epoch: readers drop
 	// their progress of every kind until OpEpochEnd of that epoch. Its Progress names the
 	// epoch of the fact before it (0: not told), so that a reader whose applied tail was
-	// lost cannot mistake the repair for a continuation.
+	// lost cannot mistake the repair for a continuation. One that names itself begins anew,
+	// see Fact.Anew.
 	OpEpochBegin
 	// OpEpochEnd closes the repair; progress counts again from the markers inside it.
 	OpEpochEnd
@@ -64,6 +65,11 @@ type Fact struct {
 	// TraceParent is the W3C traceparent of the span that saw the change, or empty.
 	TraceParent string
 }
+
+// Anew says that nothing before f counts: what follows tells of everything there is, to
+// readers that know nothing. It is the begin of an epoch that names itself as the one before
+// it, which no other can.
+func (f *Fact) Anew() bool { return f.Op == OpEpochBegin && f.Epoch > 0 && f.Progress == f.Epoch }
 
 // SequencedFact is a Fact with its place in the log.
 type SequencedFact struct {

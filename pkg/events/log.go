@@ -11,14 +11,24 @@ import (
 type Stream string
 
 const (
-	// Facts is written by the queue's fenced writer alone. Subjects facts.<kind>.<uid>.
+	// Facts is written by the queue's fenced writer alone. Subjects facts.<kind>.<uid>.<epoch>.
 	Facts Stream = "FACTS"
 	// Decisions is written by every service. Subjects decisions.<pod uid>.<kind>.
 	Decisions Stream = "DECISIONS"
 )
 
+// Tail is what an append expects to stand at the end of a stream.
+type Tail struct {
+	// Sequence of the last record, 0 for a stream that never had one.
+	Sequence uint64
+	// Subject of that record; empty: whichever it is. Where subjects tell one writer's
+	// records from another's, it also finds a log that has lost its tail and has since grown
+	// to the same length again (docs/decisions/0013).
+	Subject string
+}
+
 // AnySequence as Append's expectation switches the fence off (many writers).
-const AnySequence = ^uint64(0)
+var AnySequence = Tail{Sequence: ^uint64(0)}
 
 // MaxBatch is the most messages one Append may carry: JetStream's limit for an atomic
 // batch (ADR-50).
@@ -63,15 +73,17 @@ type Record struct {
 type Log interface {
 	// Append stores msgs (1 to MaxBatch) and returns the sequence of the last one stored.
 	//
-	// With expectLast they are stored atomically behind that sequence, and consecutively.
-	// ErrWrongSequence (errors.As) means nothing was stored. Any other error leaves the
-	// outcome unknown: call Last, and compare, before trying again.
+	// With an expected tail they are stored atomically behind that record, and
+	// consecutively. ErrWrongSequence (errors.As) means nothing was stored: the stream ends
+	// elsewhere, or with a record of another subject, or retention has taken the record that
+	// was to have this one. Any other error leaves the outcome unknown: call Last, and
+	// compare, before trying again.
 	//
 	// With AnySequence they are stored in their order behind whatever is last, but each for
 	// itself: records of other writers may stand between them, and after an error any of
 	// them may be stored. (Atomicity costs a writer of small records most of its
 	// speed, and who writes without a fence must be idempotent anyway.)
-	Append(ctx context.Context, s Stream, expectLast uint64, msgs []Message) (last uint64, err error)
+	Append(ctx context.Context, s Stream, expect Tail, msgs []Message) (last uint64, err error)
 	// Last returns the last sequence stored, 0 for an empty stream.
 	Last(ctx context.Context, s Stream) (uint64, error)
 	// Read opens a reader of s that starts at sequence from (at least 1). ErrGap (errors.As)
@@ -113,14 +125,20 @@ type Bus interface {
 // ErrClosed is returned by operations on a closed log or reader.
 var ErrClosed = errors.New("events: closed")
 
-// ErrWrongSequence reports that the stream's last sequence was not the expected one.
-// Actual is 0 when the log did not tell it.
+// ErrWrongSequence reports that the stream's last sequence was not the expected one, or the
+// record there had another subject. Actual is 0 when the log did not tell it.
 type ErrWrongSequence struct {
 	Stream           Stream
 	Expected, Actual uint64
+	// Subject is what was expected of the record, if anything was.
+	Subject string
 }
 
 func (e *ErrWrongSequence) Error() string {
+	if e.Subject != "" {
+		return fmt.Sprintf("events: stream %s: expected last sequence %d (%s), it is %d or another record",
+			e.Stream, e.Expected, e.Subject, e.Actual)
+	}
 	return fmt.Sprintf("events: stream %s: expected last sequence %d, it is %d", e.Stream, e.Expected, e.Actual)
 }
 

@@ -65,7 +65,7 @@ func checkVictimStep(before, after NodeDoc) []Violation {
 			continue
 		}
 		old, known := before.Victim(now.PodUID)
-		if !known && now.State != 0 {
+		if !known && now.State != 0 && !IsEviction(now.Plan) {
 			out = append(out, Violation{Invariant: "S9", NodeUID: after.NodeUID, PodUID: now.PodUID,
 				Detail: "was claimed as " + now.State.String()})
 		}

@@ -11,7 +11,7 @@ import (
 type BudgetDoc struct {
 	UID, Namespace, Name string
 	// HW is the high-water per kind: a member whose progress of disruption budgets is below
-	// HW[KindBudget] must not claim.
+	// HW[KindBudget], or of pods below HW[KindPod], must not claim.
 	HW     map[string]uint64
 	Claims []BudgetClaim
 	// Revision is the mod revision the document was read at; 0 when it does not exist.
@@ -44,8 +44,22 @@ type BudgetRoom struct {
 	// Allowed is status.disruptionsAllowed in the facts, 0 if the status is not up to date
 	// with the spec.
 	Allowed int32
+	// Count is what the facts about pods say; nil to rely on the status alone, which is enough
+	// for a budget that nothing was ever claimed from.
+	Count *BudgetCount
 	// Exceed: claim although there is no room (a profile that treats budgets as a wish).
 	Exceed bool
+}
+
+// BudgetCount is a disruption budget as one counts it oneself. The status is not enough: its map
+// of pods about to go is emptied after two minutes by the disruption controller's clock, and
+// from when a pod leaves until the controller has noticed, nothing shows that (docs/models.md).
+type BudgetCount struct {
+	// Healthy are the pods that the budget covers and the disruption controller would count
+	// (countHealthyPods, pkg/controller/disruption): ready, and not being deleted.
+	Healthy []string
+	// Desired is status.desiredHealthy.
+	Desired int32
 }
 
 // BudgetError reports that a disruption budget has no room for what was to be claimed.
@@ -76,9 +90,13 @@ func (b BudgetDoc) claim(podUID string) int {
 }
 
 // Free is how many disruptions can be claimed: what the status allows minus the claims that
-// it cannot show yet. False when the facts are too old to tell.
+// it cannot show yet, and no more than the healthy pods that are not claimed and need not stay.
+// False when the facts are too old to tell.
 func (r BudgetRoom) Free(facts ClaimFacts) (free int, known bool) {
 	if p := facts.BudgetProgress(); p == 0 || p < r.Doc.HW[KindBudget] {
+		return 0, false
+	}
+	if r.Count != nil && facts.PodProgress() < r.Doc.HW[KindPod] {
 		return 0, false
 	}
 	open := 0
@@ -87,7 +105,22 @@ func (r BudgetRoom) Free(facts ClaimFacts) (free int, known bool) {
 			open++
 		}
 	}
-	return max(int(r.Allowed)-open, 0), true
+	free = int(r.Allowed) - open
+	if r.Count != nil {
+		free = min(free, r.Count.spare(r.Doc))
+	}
+	return max(free, 0), true
+}
+
+// spare is how many of the healthy pods nobody has claimed and need not stay.
+func (n BudgetCount) spare(b BudgetDoc) int {
+	spare := -int(n.Desired)
+	for _, uid := range n.Healthy {
+		if !b.Claimed(uid) {
+			spare++
+		}
+	}
+	return spare
 }
 
 // reflected says whether the budget's status shows the claim: the victim is leaving (the
@@ -110,8 +143,8 @@ func ClaimBudget(r BudgetRoom, facts ClaimFacts, claims ...BudgetClaim) (BudgetD
 	free, known := r.Free(facts)
 	if !known {
 		return BudgetDoc{}, &RefusedError{Step: step, Reason: fmt.Sprintf(
-			"the facts about disruption budgets have reached %d, budget %s needs %d",
-			facts.BudgetProgress(), r.Doc.UID, max(r.Doc.HW[KindBudget], 1))}
+			"the facts about disruption budgets have reached %d and those about pods %d, budget %s needs %d and %d",
+			facts.BudgetProgress(), facts.PodProgress(), r.Doc.UID, max(r.Doc.HW[KindBudget], 1), r.Doc.HW[KindPod])}
 	}
 	if free < len(claims) && !r.Exceed {
 		return BudgetDoc{}, &BudgetError{
@@ -137,7 +170,7 @@ func ClaimBudget(r BudgetRoom, facts ClaimFacts, claims ...BudgetClaim) (BudgetD
 
 // SettleBudget is the second half of T10 (budget settle): it drops the claims that the
 // budget's status shows by itself, because the victim is leaving or gone and the facts about
-// budgets are past that, and raises the high-water there. It returns the document and
+// budgets are past that, and raises both high-waters there. It returns the document and
 // whether it changed.
 //
 // Carry it out with a Change, or as a rider of one: compares b/<uid>.ModRevision, puts the
@@ -158,7 +191,7 @@ func SettleBudget(b BudgetDoc, facts ClaimFacts) (BudgetDoc, bool) {
 	}
 	b = b.copy()
 	b.Claims = kept
-	b.HW = raised(b.HW, KindBudget, hw)
+	b.HW = raised(raised(b.HW, KindBudget, hw), KindPod, hw)
 	return b, true
 }
 

@@ -85,6 +85,31 @@ func (x podIndex) all(s *Snapshot) iter.Seq[*Pod] {
 	}
 }
 
+// from yields the pods from a key on, in the order of their keys, as long as they are wanted.
+func (x podIndex) from(s *Snapshot, k podKey, wanted func(*Pod) bool) iter.Seq[*Pod] {
+	return func(yield func(*Pod) bool) {
+		txn := s.db.Txn(false)
+		first := k.String()
+		p, err := x.pageOf(txn, k)
+		if err == nil && p != nil {
+			first = p.from.String()
+		}
+		rows, err := txn.LowerBound(x.table, indexID, first)
+		if err != nil {
+			impossible("scan "+x.table, err)
+		}
+		for raw := rows.Next(); raw != nil; raw = rows.Next() {
+			pods := raw.(*page).pods
+			at, _ := x.search(pods, k)
+			for _, pod := range pods[at:] {
+				if !wanted(pod) || !yield(pod) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // podEdit puts a pod at a key, or takes away the one that is there.
 type podEdit struct {
 	key podKey

@@ -90,8 +90,11 @@ func (p Position) next(f events.SequencedFact) (Position, error) {
 // Follows tells whether a fact may stand right behind one of the given epoch: it is of the
 // same epoch, or it begins a later one that names this as the one before it (as far as the
 // writer tells, see events.OpEpochBegin). Otherwise what stood between them has been lost
-// and replaced.
+// and replaced. What begins anew follows from nothing but nothing (epoch 0).
 func Follows(epoch uint64, f events.Fact) bool {
+	if f.Anew() {
+		return epoch == 0
+	}
 	if f.Op != events.OpEpochBegin {
 		return f.Epoch == epoch
 	}

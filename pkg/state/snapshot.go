@@ -40,6 +40,11 @@ func (s *Snapshot) pod(x podIndex, k podKey) (*Pod, bool) {
 // Pods yields all pods, sorted by namespace and name.
 func (s *Snapshot) Pods() iter.Seq[*Pod] { return podsByName.all(s) }
 
+// PodsIn yields the pods of one namespace, sorted by name. It costs what the namespace has.
+func (s *Snapshot) PodsIn(namespace string) iter.Seq[*Pod] {
+	return podsByName.from(s, podKey{first: namespace}, func(p *Pod) bool { return p.Namespace == namespace })
+}
+
 // PodsOnNode yields the pods bound to a node, terminal ones included, sorted by UID.
 func (s *Snapshot) PodsOnNode(nodeName string) iter.Seq[*Pod] {
 	here, ok := one[site](s, tablePlaced, indexID, nodeName)

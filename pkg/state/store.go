@@ -44,6 +44,14 @@ func (s *Store) SetBarrier(sequence uint64) {
 	s.published.Store(&snapshot)
 }
 
+// StartBehind puts an empty store that has applied nothing behind a sequence, so that the next
+// fact may be one that begins anew (events.Fact.Anew).
+func (s *Store) StartBehind(sequence uint64) {
+	snapshot := *s.published.Load()
+	snapshot.position.Sequence = sequence
+	s.published.Store(&snapshot)
+}
+
 // Changes is what one Apply did, in the order of the facts. An object that changed twice
 // is listed twice.
 type Changes struct {

@@ -3,6 +3,7 @@ package state_test
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -130,6 +131,15 @@ func TestChangesTellEverything(t *testing.T) {
 				follow(t, known, c)
 			}
 			facts = facts[n:]
+		}
+		perNamespace := map[string][]*state.Pod{}
+		for p := range store.Snapshot().Pods() {
+			perNamespace[p.Namespace] = append(perNamespace[p.Namespace], p)
+		}
+		for _, namespace := range append(slices.Collect(maps.Keys(perNamespace)), "", "nowhere") {
+			if got := slices.Collect(store.Snapshot().PodsIn(namespace)); !slices.Equal(got, perNamespace[namespace]) {
+				t.Fatalf("namespace %q has %d pods, want %d", namespace, len(got), len(perNamespace[namespace]))
+			}
 		}
 		for p := range store.Snapshot().Pods() {
 			if known[p.UID] != p {

@@ -66,7 +66,7 @@ var (
 	}, "member")
 	conflicts = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "conflicts_total",
-		Help:           "Lost races for a reservation, by what about: node, guard, keeper, pod, partition, budget.",
+		Help:           "Lost races, by what about: node, guard, keeper, pod, partition, budget.",
 		StabilityLevel: metrics.ALPHA,
 	}, "reason")
 	turnsGiven = metrics.NewCounter(&metrics.CounterOpts{

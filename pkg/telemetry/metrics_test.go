@@ -95,7 +95,7 @@ berth_offers_outstanding{shard="scheduler-0"} 5
 # HELP berth_bus_messages_dropped_total [ALPHA] Bus messages dropped because a subscription's buffer was full.
 # TYPE berth_bus_messages_dropped_total counter
 berth_bus_messages_dropped_total 4
-# HELP berth_conflicts_total [ALPHA] Lost races for a reservation, by what about: node, guard, keeper, pod, partition, budget.
+# HELP berth_conflicts_total [ALPHA] Lost races, by what about: node, guard, keeper, pod, partition, budget.
 # TYPE berth_conflicts_total counter
 berth_conflicts_total{reason="node"} 1
 # HELP berth_kubelet_rejections_total [ALPHA] Bound pods that their kubelet did not admit, by its reason.

@@ -97,7 +97,8 @@ func (s *apiServer) addBudget(name string) {
 	s.fact(events.KindDisruptionBudget, &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name + "-uid"),
 			ResourceVersion: strconv.FormatUint(s.mu.rv, 10)},
-		Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}},
+		Spec:   policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}},
+		Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 2},
 	})
 }
 
@@ -107,6 +108,16 @@ func (s *apiServer) addPod(name string) *corev1.Pod {
 	return s.change(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: types.UID(name + "-uid"), Generation: 1,
 	}})
+}
+
+// run has a pod run on a node.
+func (s *apiServer) run(name, node string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.mu.pods[name].DeepCopy()
+	p.Spec.NodeName, p.Status.Phase = node, corev1.PodRunning
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	s.change(p)
 }
 
 // touch is a foreign write that bears on nothing.

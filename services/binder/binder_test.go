@@ -374,6 +374,8 @@ func TestEvictionThatABudgetRefuses(t *testing.T) {
 			return true, nil
 		}
 		s.server.addBudget("pdb")
+		s.server.run("p0", "n0")
+		s.server.run("p1", "n0")
 		s.start("binder-0")
 		settle(time.Second)
 		for i, name := range []string{"p0", "p1"} {

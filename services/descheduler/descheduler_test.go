@@ -88,7 +88,7 @@ func (w *world) append() {
 	for _, f := range w.facts.Facts[w.written:] {
 		msgs = append(msgs, events.EncodeFact(f.Fact))
 	}
-	if _, err := w.log.Append(w.t.Context(), events.Facts, uint64(w.written), msgs); err != nil {
+	if _, err := w.log.Append(w.t.Context(), events.Facts, events.Tail{Sequence: uint64(w.written)}, msgs); err != nil {
 		w.t.Fatal(err)
 	}
 	w.written = len(w.facts.Facts)

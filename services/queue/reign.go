@@ -26,9 +26,6 @@ const (
 	factWindow = 4 * events.MaxBatch
 	// retryPause is the wait before another candidacy, round or claim after an error.
 	retryPause = time.Second
-	// settleCheck is how often the log is asked for its end while the picture of it does
-	// not match.
-	settleCheck = 500 * time.Millisecond
 	// farewell bounds each thing a leader still does after it was told to stop (the last
 	// snapshot, resigning), and the question whether it still leads.
 	farewell = 5 * time.Second
@@ -156,23 +153,25 @@ func (q *Queue) claim(ctx context.Context, clusterUID string) error {
 
 // round makes the log true from its end on: under a new epoch, it publishes how the
 // cluster differs from what the log says, then what the watches tell. synced is called
-// when the log's readers have progress again.
+// when the log's readers have progress again. It ends when the log is not what the writer made
+// it, or cannot be followed.
 //
 // What a crash leaves behind: before the epoch opens, nothing; inside it, an open epoch,
 // in which no reader has progress until the next leader's round opens and ends another.
 func (q *Queue) round(ctx context.Context, n commit.Round, cause string, synced func()) error {
-	base, err := q.settle(ctx)
+	picture, base, err := q.settle(ctx)
 	if err != nil {
 		return err
 	}
-	epoch := n.Epoch(base.Position().Epoch)
+	epoch := n.Epoch(base.Epoch)
 	facts := make(chan events.Fact, factWindow)
-	writer := commit.NewWriter(q.deps.Log, q.logger, q.deps.Clock, base.Position(), epoch)
+	writer := commit.NewWriter(q.deps.Log, q.logger, q.deps.Clock, base, epoch)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return writer.Run(ctx, cause, facts) })
+	group.Go(func() error { return q.followed(ctx) })
 	group.Go(func() error {
 		return q.cluster.Watch(ctx, intake.Round{
-			Base: base, Cause: cause, Logger: logr.FromSlogHandler(q.logger.Handler()),
+			Base: picture, Cause: cause, Logger: logr.FromSlogHandler(q.logger.Handler()),
 		}, facts)
 	})
 	group.Go(func() error {
@@ -190,26 +189,6 @@ func (q *Queue) round(ctx context.Context, n commit.Round, cause string, synced 
 func open(s *state.Snapshot, epoch uint64) bool {
 	_, ok := s.Position().Progress(events.KindPod)
 	return ok && s.Position().Epoch == epoch
-}
-
-// settle returns the state at the very end of the log. While the picture is ahead of the
-// log (a tail was lost), it waits until the follower has found that out and started anew.
-func (q *Queue) settle(ctx context.Context) (*state.Snapshot, error) {
-	for ctx.Err() == nil {
-		last, err := q.deps.Log.Last(ctx, events.Facts)
-		if err != nil {
-			q.logger.Warn("the log of facts does not answer", "error", err)
-			q.pause(ctx)
-			continue
-		}
-		wait, cancel := context.WithTimeout(ctx, settleCheck)
-		base, err := q.applied.await(wait, func(s *state.Snapshot) bool { return s.Position().Sequence == last })
-		cancel()
-		if err == nil {
-			return base, nil
-		}
-	}
-	return nil, ctx.Err()
 }
 
 // send hands an input to the deciding goroutine; false if ctx ended first.

@@ -184,7 +184,7 @@ func (s *stage) flush() {
 	if len(s.pending) == 0 {
 		return
 	}
-	last, err := s.log.Append(s.t.Context(), events.Facts, s.sequence, s.pending)
+	last, err := s.log.Append(s.t.Context(), events.Facts, events.Tail{Sequence: s.sequence}, s.pending)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -21,8 +21,9 @@ import (
 
 const (
 	examples = "../../examples"
-	// schedulerConfig is what a configuration of the scheduler is called, in labs too.
-	schedulerConfig = "scheduler-config.yaml"
+	// schedulerConfig and deschedulerPolicy are what these files are called, in labs too.
+	schedulerConfig   = "scheduler-config.yaml"
+	deschedulerPolicy = "descheduler-policy.yaml"
 )
 
 func TestExampleConfigurationsAreAccepted(t *testing.T) {
@@ -37,7 +38,7 @@ func TestExampleConfigurationsAreAccepted(t *testing.T) {
 	if len(names) != 2 || names[0] != "berth" || names[1] != "berth-binpack" {
 		t.Errorf("profiles %v, want berth and berth-binpack", names)
 	}
-	if _, err := policy.Load(filepath.Join(examples, "descheduler-policy.yaml")); err != nil {
+	if _, err := policy.Load(filepath.Join(examples, deschedulerPolicy)); err != nil {
 		t.Error(err)
 	}
 }
@@ -50,8 +51,12 @@ func TestLabManifestsAreValid(t *testing.T) {
 		if err != nil || entry.IsDir() || path.Ext(name) != ".yaml" {
 			return err
 		}
-		if path.Base(name) == schedulerConfig {
+		switch path.Base(name) {
+		case schedulerConfig:
 			_, err := config.Load(filepath.Join(examples, name))
+			return err
+		case deschedulerPolicy:
+			_, err := policy.Load(filepath.Join(examples, name))
 			return err
 		}
 		content, err := os.ReadFile(filepath.Join(examples, name))

@@ -117,31 +117,42 @@ func (s *stack) noClaims(f *fleet) {
 			last[ev.Key] = ev
 		}
 		left := ""
-		for key, ev := range last {
-			switch {
-			case ev.Deleted:
-			case strings.HasPrefix(key, ledger.PrefixNode):
-				d, err := ledger.DecodeNodeDoc(ev.KV)
-				if err != nil {
-					return "", err
-				}
-				for _, e := range d.Entries {
-					if e.Role == ledger.RoleVictim || e.State == ledger.Held {
-						left += fmt.Sprintf(" %s of %s on %s", e.Role, e.Name, d.NodeName)
-					}
-				}
-			case strings.HasPrefix(key, ledger.PrefixBudget):
-				b, err := ledger.DecodeBudget(ev.KV)
-				if err != nil {
-					return "", err
-				}
-				if len(b.Claims) > 0 {
-					left += fmt.Sprintf(" %d claims of budget %s", len(b.Claims), b.Name)
-				}
+		for _, ev := range last {
+			of, err := claimed(ev)
+			if err != nil {
+				return "", err
 			}
+			left += of
 		}
 		return left, nil
 	})
+}
+
+// claimed says what a value of the ledger has of plans.
+func claimed(ev ledger.Event) (string, error) {
+	left := ""
+	switch {
+	case ev.Deleted:
+	case strings.HasPrefix(ev.Key, ledger.PrefixNode):
+		d, err := ledger.DecodeNodeDoc(ev.KV)
+		if err != nil {
+			return "", err
+		}
+		for _, e := range d.Entries {
+			if e.Role == ledger.RoleVictim || e.State == ledger.Held {
+				left += fmt.Sprintf(" %s of %s on %s", e.Role, e.Name, d.NodeName)
+			}
+		}
+	case strings.HasPrefix(ev.Key, ledger.PrefixBudget):
+		b, err := ledger.DecodeBudget(ev.KV)
+		if err != nil {
+			return "", err
+		}
+		if len(b.Claims) > 0 {
+			left += fmt.Sprintf(" %d claims of budget %s", len(b.Claims), b.Name)
+		}
+	}
+	return left, nil
 }
 
 func (s *stack) priorityClass(name string, value int32) {

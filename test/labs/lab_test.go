@@ -133,21 +133,25 @@ func (l *lab) namespace(name string) {
 func (l *lab) up(b block) {
 	l.Helper()
 	var args []string
-	config := ""
+	config, policy, interval := "", "", ""
 	for flag := range strings.SplitSeq(strings.TrimSpace(b.text), " --") {
 		name, value, _ := strings.Cut(flag, " ")
 		switch name {
 		case "berth", "data-dir": // the test has a directory of its own
 		case "config":
 			config = filepath.Join(l.folder, value)
+		case "policy":
+			policy = filepath.Join(l.folder, value)
+			args = append(args, "--policy", policy)
+		case "descheduling-interval":
+			interval = value
+			args = append(args, "--"+name, value)
 		default:
 			args = append(args, "--"+name, value)
 		}
 	}
 	if *scheduler == kubeScheduler {
-		peer, err := l.cluster.StartKubeScheduler(l.Context(), config)
-		l.no(err)
-		l.stopAtEnd(peer.Stop)
+		l.peers(config, policy, interval)
 		return
 	}
 	started, err := programs.Up(l.Context(), harness.UpConfig{

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/services/binder/bindercore"
@@ -186,6 +185,7 @@ func (a *apiServer) bind(e bindercore.Bind, ignoreVersion bool) bindOutcome {
 		p.Spec.NodeName = e.NodeName
 		annotate(p, bindercore.AnnotationAttempt, e.Token.String())
 		setCondition(p, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+		setCondition(p, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}) // kubelets are quick
 		return true
 	})
 	return bindDone
@@ -242,47 +242,4 @@ func (a *apiServer) delete(uid string) {
 		p.DeletionTimestamp = &now
 		return true
 	})
-}
-
-// evict is pods/eviction. As the real one it spends from the budget before it looks at the
-// UID, lets a pod go that is not bound or ends already, and fails for good with two budgets.
-func (a *apiServer) evict(e bindercore.Evict) bindercore.Result {
-	p, ok := a.pod(e.Pod.UID)
-	if !ok {
-		return bindercore.Gone
-	}
-	if p.DeletionTimestamp != nil {
-		return bindercore.Done
-	}
-	budgets := a.budgetsOf(p)
-	if len(budgets) > 1 {
-		return bindercore.Unknown // 500, for ever
-	}
-	if len(budgets) == 1 && p.Spec.NodeName != "" {
-		b := budgets[0]
-		if b.Status.DisruptionsAllowed <= 0 {
-			return bindercore.Throttled
-		}
-		if !e.DryRun {
-			b = b.DeepCopy()
-			b.Status.DisruptionsAllowed--
-			a.put(events.KindDisruptionBudget, b)
-		}
-	}
-	if !e.DryRun {
-		a.delete(e.Pod.UID)
-	}
-	return bindercore.Done
-}
-
-func (a *apiServer) budgetsOf(p *corev1.Pod) []*policyv1.PodDisruptionBudget {
-	var out []*policyv1.PodDisruptionBudget
-	for _, uid := range slices.Sorted(maps.Keys(a.objects[events.KindDisruptionBudget])) {
-		b, _ := a.objects[events.KindDisruptionBudget][uid].(*policyv1.PodDisruptionBudget)
-		s, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if err == nil && s.Matches(labels.Set(p.Labels)) {
-			out = append(out, b)
-		}
-	}
-	return out
 }

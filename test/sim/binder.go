@@ -30,12 +30,19 @@ type binder struct {
 const (
 	bindDeadline = 6 * time.Second
 	idleDocument = time.Second
+	// evictionHang is how long an eviction may still arrive: requests that are older are dropped
+	// (lateLimit), whatever the clocks of binders say of it.
+	evictionHang = 12 * time.Second
+	lateLimit    = 10 * time.Second
+	overdue      = 15 * time.Second
+	planPause    = 2 * time.Second
 )
 
 func limits() bindercore.Limits {
 	l := bindercore.DefaultLimits()
 	l.BindDeadline, l.Idle = bindDeadline, idleDocument
 	l.Retry.Cap = time.Second
+	l.EvictionHang, l.Overdue, l.PlanPause, l.EvictionMemory = evictionHang, overdue, planPause, 30*time.Second
 	return l
 }
 
@@ -62,7 +69,7 @@ func (b *binder) step(in bindercore.Input) error {
 		switch e := e.(type) {
 		case bindercore.Publish:
 			b.add(e.Decision)
-		case bindercore.Report:
+		case bindercore.Report, bindercore.Rejected:
 		case bindercore.Fault:
 			return b.w.breaks("%s: %s: %v", b.member(), e.What, e.Err)
 		default:
@@ -164,6 +171,12 @@ func (b *binder) perform(e bindercore.Effect) {
 		b.ask("condition", e.Op, func() bindercore.Answered { return b.w.patchCondition(e) })
 	case bindercore.RemoveGate:
 		b.ask("ungate", e.Op, func() bindercore.Answered { return b.w.removeGate(e) })
+	case bindercore.Nominate:
+		b.ask("nominate", e.Op, func() bindercore.Answered { return b.w.nominate(e) })
+	case bindercore.ReadBudget:
+		b.ask("read budget", e.Op, func() bindercore.Answered { return b.w.api.readBudget(e.Namespace, e.Name) })
+	case bindercore.Amend:
+		b.amend(e)
 	case bindercore.Evict:
 		b.ask("evict", e.Op, func() bindercore.Answered { return b.w.evict(e) })
 	case bindercore.ReadDoc:
@@ -213,6 +226,7 @@ func (b *binder) bind(e bindercore.Bind) {
 				return b.answer(bindercore.Answered{Op: e.Op, Result: bindercore.Done})
 			}
 			w.hit("bind: refused")
+			w.ambush(&b.proc, e.NodeUID)
 			b.ask("read after bind", e.Op, func() bindercore.Answered { return w.lostBind(e, outcome) })
 			return nil
 		},
@@ -283,10 +297,16 @@ func (w *world) removeGate(e bindercore.RemoveGate) bindercore.Answered {
 	return bindercore.Answered{Result: bindercore.Done}
 }
 
-func (w *world) evict(e bindercore.Evict) bindercore.Answered {
-	r := w.api.evict(e)
-	w.hit("evict: " + r.String())
-	return bindercore.Answered{Result: r}
+func (w *world) nominate(e bindercore.Nominate) bindercore.Answered {
+	p := w.api.changePod(e.Pod.UID, func(p *corev1.Pod) bool {
+		before := p.Status.NominatedNodeName
+		p.Status.NominatedNodeName = e.NodeName
+		return before != e.NodeName
+	})
+	if p == nil {
+		return bindercore.Answered{Result: bindercore.Gone}
+	}
+	return bindercore.Answered{Result: bindercore.Done, ResourceVersion: versionOf(p)}
 }
 
 // readDoc reads a document linearizably.
@@ -327,6 +347,26 @@ func docOf(kvs []ledger.KV, nodeUID string) (*ledger.NodeDoc, error) {
 		return &d, err
 	}
 	return nil, nil
+}
+
+// amend runs a transaction on claims.
+func (b *binder) amend(e bindercore.Amend) {
+	w := b.w
+	w.transact(&b.proc, e.Why, e.Txn, func(r ledger.TxnResult, err error) error {
+		out := bindercore.Amended{Op: e.Op}
+		var refused *ledger.TxnError
+		switch {
+		case isRefused(err, &refused):
+			return w.breaks("%s: %s: %v", b.member(), e.Why, err)
+		case err != nil:
+			out.Result, out.Problem = bindercore.TxnUnknown, err.Error()
+		case r.Succeeded:
+			out.Result, out.KVs = bindercore.Applied, e.Txn.Committed(r)
+		default:
+			out.Result, out.KVs = bindercore.Lost, r.Current
+		}
+		return b.answer(out)
+	})
 }
 
 // names of the binder's transactions in the protocol.

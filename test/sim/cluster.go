@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -21,7 +22,9 @@ type cluster struct {
 	rules bool
 	// fickle: nodes are cordoned and pods changed all the time, so that much is fenced.
 	fickle bool
-	tokens uint64
+	// ranked: pods differ in priority. strict: nobody but Berth takes pods of budgets down.
+	ranked, strict bool
+	tokens         uint64
 }
 
 const (
@@ -35,14 +38,19 @@ const (
 func (c *cluster) populate(w *world) {
 	w.api.put(events.KindNamespace, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: "ns-d"}})
 	c.rules, c.fickle = w.chance(40), w.chance(40)
+	c.ranked = w.chance(40)
+	if w.budgets {
+		c.rules, c.fickle, c.ranked, c.strict = false, w.chance(20), true, true
+	}
 	for range 2 + w.rng.IntN(4) {
 		c.addNode(w)
 	}
-	if w.chance(50) {
+	if w.chance(50) || w.budgets {
+		stay := intstr.FromInt32(w.rng.Int32N(4))
 		w.api.put(events.KindDisruptionBudget, &policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b", UID: "pdb-b"},
-			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: selects("a")},
-			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b", UID: "pdb-b", Generation: 1},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: selects("a"), MinAvailable: &stay},
+			Status:     policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1},
 		})
 	}
 	for range 4 + w.rng.IntN(4) {
@@ -114,6 +122,9 @@ func (c *cluster) addPod(w *world) {
 			}},
 		}}},
 	}
+	if c.ranked {
+		p.Spec.Priority = &[]int32{0, 0, 10, 100}[w.rng.IntN(4)]
+	}
 	if w.chance(10) {
 		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/later"}}
 	}
@@ -138,7 +149,9 @@ func (c *cluster) act(w *world) error {
 	}
 	switch kind {
 	case 0, 1, 2:
-		w.api.delete(uid)
+		if !c.strict || p.Spec.NodeName == "" {
+			w.api.delete(uid)
+		}
 	case 3, 4, 5:
 		w.hit("pod touched")
 		w.api.changePod(uid, func(p *corev1.Pod) bool { return annotate(p, "example.com/touched", fmt.Sprint(w.api.rv)) })
@@ -158,7 +171,7 @@ func (c *cluster) act(w *world) error {
 	case 10:
 		w.api.changePod(uid, ungate)
 	case 11:
-		c.refill(w)
+		w.disruptionController()
 	}
 	return nil
 }
@@ -196,16 +209,6 @@ func (c *cluster) evict(w *world, p *corev1.Pod) {
 	_, _ = w.log.Append(w.ctx, events.Decisions, events.AnySequence, []events.Message{msg}) // asked for or not
 }
 
-// refill is the disruption controller: the budget has room again.
-func (c *cluster) refill(w *world) {
-	b, ok := w.api.objects[events.KindDisruptionBudget]["pdb-b"].(*policyv1.PodDisruptionBudget)
-	if ok && b.Status.DisruptionsAllowed == 0 {
-		b = b.DeepCopy()
-		b.Status.DisruptionsAllowed = 1
-		w.api.put(events.KindDisruptionBudget, b)
-	}
-}
-
 // kubelets let pods go that are being deleted, and now and then a pod ends by itself.
 func (c *cluster) kubelets(w *world, percent int) {
 	for _, p := range w.api.pods() {
@@ -215,7 +218,7 @@ func (c *cluster) kubelets(w *world, percent int) {
 			if w.chance(percent) {
 				w.api.remove(events.KindPod, string(p.UID))
 			}
-		case w.faults.on && w.chance(1):
+		case w.faults.on && !c.strict && w.chance(1):
 			w.hit("pod ended")
 			w.api.changePod(string(p.UID), func(p *corev1.Pod) bool {
 				ended := p.Status.Phase == corev1.PodSucceeded

@@ -1,7 +1,10 @@
 package sim
 
 // transactions are those of the protocol that exist, each with both its branches.
-var transactions = []string{"T1", "T5", "T6", "T7", "T11", "T13", "T13 release"}
+var transactions = []string{
+	"T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8", "T11", "T13", "T13 release",
+	"evict-claim", "evict-mark", "evict-take", "evict-failed", "budget-settle", "sweep", "plan-drop",
+}
 
 // crashPoints are the calls before, during and after which processes die: T1 is a shard's,
 // the rest the binders' and the keepers'.
@@ -24,12 +27,15 @@ func Wanted() []string {
 		"clock skew", "lease expired", "lease lost, rejoined",
 		"pause longer than the lease of a queue", "pause longer than the lease of a scheduler",
 		"pause longer than the lease of a binder",
+		"streams of a queue stalled", "streams of a scheduler stalled", "streams of a binder stalled",
+		"binder stalled after a refused bind",
 		"crash of a queue", "crash of a scheduler", "crash of a binder",
 		"queue resigned", "shard drained", "binder drained",
 		"queue takes over", "queue deposed: session lost", "writer found the log diverged",
-		"round opened by list", "round opened by repair",
+		"round opened by list", "round opened by repair", "facts told anew", "log not followed by its leader",
 		"bind: done", "bind: refused", "bind: moved",
 		"evict: done", "evict: gone", "evict: throttled",
+		"victim evicted", "victim of a preemption evicted",
 		"pod touched", "labels of a waiting pod changed", "pod ended",
 	}
 	for _, t := range transactions {

@@ -15,7 +15,7 @@ func (w *world) describe() {
 		last, err, w.store.Revision(), w.api.rv, len(w.calls), len(w.messages))
 	kept, data, _, _ := w.log.Latest(w.ctx, events.Facts)
 	at, err := state.SnapshotPosition(data)
-	w.tracef("the newest snapshot is of fact %d: %v (%v); retention has cut: %t", kept, at, err, w.faults.trimmed)
+	w.tracef("the newest snapshot is of fact %d: %v (%v)", kept, at, err)
 	for _, q := range w.queues {
 		w.tracef("%s: up %t, leads %t under term %d, round open %t; facts %v", q.member(), q.up, q.running, q.term,
 			q.round != nil, q.facts.Snapshot().Position())

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/services/queue/queuecore"
 )
 
 // faults is what goes wrong at present.
@@ -17,9 +16,6 @@ type faults struct {
 	slow int
 	// leaderless is until when etcd has no leader.
 	leaderless time.Duration
-	// trimmed: retention has cut the log. forked: the newest snapshot stands for facts that
-	// the log has lost.
-	trimmed, forked bool
 }
 
 // begin draws how much goes wrong in a run.
@@ -62,6 +58,9 @@ func (w *world) stepAny() error {
 		return w.do(func() error { return w.cluster.act(w) })
 	}
 	w.landAppends(20)
+	if w.chance(20) {
+		w.disruptionController()
+	}
 	w.cluster.kubelets(w, 20)
 	return w.do(func() error { return nil })
 }
@@ -97,6 +96,7 @@ func (w *world) goWrong() error {
 		func() error { w.anyProcess().base().crash(); return nil },
 		w.pause, w.cutOff, w.drain, w.etcdLeaderChange,
 		w.compact, w.compactAPI, w.loseTail, w.trim, w.jump, w.jump,
+		w.stall, w.stall,
 	}
 	return wrongs[w.rng.IntN(len(wrongs))]()
 }
@@ -120,6 +120,44 @@ func (w *world) pause() error {
 	}
 	w.tracef("%s pauses for %s", p.member(), d)
 	return nil
+}
+
+// stall leaves a process without news, and with slow calls, while its lease lives; another of
+// its kind may come meanwhile and take over what the first still holds in its own eyes.
+func (w *world) stall() error {
+	w.stallOne(w.anyProcess().base())
+	return nil
+}
+
+func (w *world) stallOne(p *proc) {
+	p.slow = w.now + time.Duration(200+w.rng.IntN(4000))*time.Millisecond
+	p.blind = p.slow + time.Duration(w.rng.IntN(2000))*time.Millisecond
+	w.hit("streams of a " + p.role + " stalled")
+	w.tracef("%s gets nothing through until %s, and hears nothing until %s", p.member(), p.slow, p.blind)
+	if w.chance(50) {
+		return
+	}
+	for _, other := range w.processes() {
+		if b := other.base(); b != p && b.role == p.role {
+			b.crash()
+			other.start()
+			w.tracef("%s starts", b.member())
+		}
+	}
+}
+
+// ambush is what hurts most when a bind has been refused: the binder stalls right there, and
+// for whoever has its partition next the node is no place any more.
+func (w *world) ambush(p *proc, nodeUID string) {
+	if !w.fault(10, "binder stalled after a refused bind") {
+		return
+	}
+	w.stallOne(p)
+	if n, ok := w.api.node(nodeUID); ok {
+		n = n.DeepCopy()
+		n.Spec.Unschedulable = true
+		w.api.put(events.KindNode, n)
+	}
 }
 
 // cutOff separates a process from one of the outside worlds.
@@ -164,47 +202,28 @@ func (w *world) compactAPI() error {
 	return nil
 }
 
-// loseTail drops facts that were acknowledged, as a power loss does. Once retention has cut
-// the log, the newest snapshot is as far back as it goes: see docs/simulation.md.
+// loseTail drops facts that were acknowledged, as a power loss does, whatever snapshots stand
+// for them. Nobody is told: what notices is what has been built to notice.
 func (w *world) loseTail() error {
 	last, err := w.log.Last(w.ctx, events.Facts)
 	if err != nil || last < 2 {
 		return err
 	}
 	after := last - 1 - uint64(w.rng.IntN(int(min(last-1, 8))))
-	kept, _, _, err := w.log.Latest(w.ctx, events.Facts)
-	if err != nil || w.faults.trimmed && after < kept {
-		return err
-	}
 	w.log.LoseTail(events.Facts, after)
-	w.faults.forked = w.faults.forked || after < kept
 	w.hit("lost tail of the facts")
-	w.disconnect()
 	w.tracef("the log loses facts %d to %d", after+1, last)
 	return nil
-}
-
-// disconnect is what the log's power loss is taken to do to its clients: nothing is under way
-// any more, and every writer looks where it stands. The second is kinder than the truth, see
-// docs/simulation.md.
-func (w *world) disconnect() {
-	w.lateAppends = nil
-	for _, q := range w.queues {
-		if q.round != nil {
-			q.round, q.cause = nil, queuecore.CauseRepair
-		}
-	}
 }
 
 // trim is retention: old facts go, if a snapshot stands for them.
 func (w *world) trim() error {
 	sequence, _, ok, err := w.log.Latest(w.ctx, events.Facts)
-	if err != nil || !ok || w.faults.forked {
+	if err != nil || !ok {
 		return err
 	}
 	w.log.Trim(events.Facts, sequence)
 	w.tracef("the log is cut at fact %d", sequence)
-	w.faults.trimmed = true
 	w.hit("old facts trimmed")
 	return nil
 }
@@ -221,7 +240,7 @@ func (w *world) heal() {
 	for _, p := range w.processes() {
 		b := p.base()
 		b.lag(0, 0)
-		b.stopped, b.cut = 0, [dependencies]time.Duration{}
+		b.stopped, b.blind, b.slow, b.cut = 0, 0, 0, [dependencies]time.Duration{}
 		if !b.up {
 			p.start()
 		}

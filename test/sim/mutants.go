@@ -33,7 +33,7 @@ type Mutant struct {
 	// facts changes what is read of the facts.
 	facts func(s *streams, records []events.Record) []events.Record
 	// append changes what an append of facts expects, epoch the number of a new epoch.
-	append func(last uint64) uint64
+	append func(last events.Tail) events.Tail
 	epoch  func(before uint64) uint64
 	// hint is what a binder makes of a decision, fence what the pod's change does, readDoc what
 	// a read of a document brings.
@@ -177,7 +177,7 @@ func logMutants() []Mutant {
 		},
 		{
 			Name: "log-fence", rare: true, Missing: "facts are appended by whoever thinks that it leads",
-			append: func(uint64) uint64 { return events.AnySequence },
+			append: func(events.Tail) events.Tail { return events.AnySequence },
 		},
 		{
 			Name: "epoch-reuse", rare: true, Missing: "epochs are counted from the one before",
@@ -367,14 +367,15 @@ func compacted(s *streams, records []events.Record) []events.Record {
 	if err != nil {
 		return records
 	}
+	object := func(r events.Record) string { return r.Header[events.HeaderKind] + "/" + r.Header[events.HeaderUID] }
 	latest := map[string]uint64{}
 	for _, r := range all {
-		latest[r.Subject] = r.Sequence
+		latest[object(r)] = r.Sequence
 	}
 	out := slices.Clone(records)
 	for i, r := range out {
 		f, err := events.DecodeFact(r)
-		if err != nil || f.UID == "" || latest[r.Subject] == r.Sequence {
+		if err != nil || f.UID == "" || latest[object(r)] == r.Sequence {
 			continue
 		}
 		f.Op, f.UID, f.Object, f.Namespace, f.Name, f.ResourceVersion = events.OpProgress, "", nil, "", "", 0

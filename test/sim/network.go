@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"slices"
+	"time"
 )
 
 // errUnknown is what a caller hears when no answer comes: it may have been carried out, or
@@ -37,6 +38,7 @@ type call struct {
 	err    error
 	// late: the caller has given up.
 	late bool
+	sent time.Duration
 }
 
 // network holds the calls under way.
@@ -48,7 +50,7 @@ type network struct {
 
 // send puts a call on its way.
 func (w *world) send(c *call) {
-	c.life = c.who.life
+	c.life, c.sent = c.who.life, w.now
 	w.calls = append(w.calls, c)
 }
 
@@ -64,7 +66,7 @@ func (w *world) stepCall() error {
 		return w.arriveLate(i, c)
 	case !c.alive():
 		return w.afterDeath(i, c)
-	case c.who.paused():
+	case c.who.paused(), w.now < c.who.slow:
 		return nil
 	case c.done:
 		w.drop(i)
@@ -99,7 +101,7 @@ func (w *world) arriveLate(i int, c *call) error {
 		return nil
 	}
 	w.drop(i)
-	if w.chance(25) {
+	if w.chance(25) || w.now-c.sent > lateLimit {
 		return nil
 	}
 	w.hit("late " + c.to.String() + " call carried out")

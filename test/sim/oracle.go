@@ -26,7 +26,9 @@ type oracle struct {
 	// markedAt is the API server's resourceVersion when each entry came into Fencing.
 	markedAt map[ledger.Token]uint64
 	// seen is the state that check has looked at.
-	seenRV       uint64
+	seenRV uint64
+	// gone are the pods that were evicted for others.
+	gone         []evicted
 	seenRevision int64
 }
 
@@ -115,6 +117,7 @@ func (o *oracle) checkDoc(d ledger.DocChange) {
 				w.note("S4", "pod %s left node %s bound at %d, the high-water is %d",
 					e.PodUID, d.After.NodeUID, o.boundAt[e.PodUID], hw)
 			}
+		case e.State == ledger.Held:
 		case e.State != ledger.Fencing:
 			w.note("S4", "pod %s left node %s from %s, and is neither bound nor gone", e.PodUID, d.After.NodeUID, e.State)
 		case versionOf(p) <= o.markedAt[e.Token]:
@@ -157,6 +160,7 @@ func (o *oracle) check() error {
 	o.seenRV, o.seenRevision = w.api.rv, o.truth.Revision()
 	stand := o.standing()
 	o.checkRoom(stand)
+	o.checkClaims()
 	if w.cluster.rules {
 		o.checkApart(stand)
 	}
@@ -260,6 +264,11 @@ func (o *oracle) unfinished() error {
 	if n := o.unowned(); n > 0 {
 		return fmt.Errorf("L3: %d partitions are vacant", n)
 	}
+	for b := range o.truth.Budgets() {
+		for _, c := range b.Claims {
+			return fmt.Errorf("L2: budget %s still has a claim on pod %s", b.Name, c.PodUID)
+		}
+	}
 	for d := range o.truth.Docs() {
 		for _, e := range d.Entries {
 			return fmt.Errorf("L2, L6: node %s still has the %s of pod %s (%s)", d.NodeName, e.Role, e.PodUID, e.State)
@@ -269,6 +278,7 @@ func (o *oracle) unfinished() error {
 		return err
 	}
 	stand := o.standing()
+	o.wasted()
 	for _, p := range o.w.api.pods() {
 		c, told := conditionOf(p)
 		switch {

@@ -29,7 +29,10 @@ type proc struct {
 	draining bool
 
 	stopped time.Duration // until when it does not run
-	cut     [dependencies]time.Duration
+	// blind is until when its streams are silent, slow until when its calls do not get through,
+	// while its lease lives.
+	blind, slow time.Duration
+	cut         [dependencies]time.Duration
 	// lagFacts and lagLedger are how likely one look at a stream finds nothing new.
 	lagFacts, lagLedger int
 	// skew and drift are its clock's: drift is per mille.
@@ -62,12 +65,14 @@ func (p *proc) clock() time.Time {
 
 func (p *proc) paused() bool { return p.w.now < p.stopped }
 
+func (p *proc) stalled() bool { return p.w.now < p.blind }
+
 // begin starts a life; the caller resets what its kind of process has.
 func (p *proc) begin() {
 	p.life++
 	p.name = fmt.Sprintf("%s-%d-%d", p.role, p.n, p.life)
 	p.up, p.draining = true, false
-	p.stopped = 0
+	p.stopped, p.blind, p.slow = 0, 0, 0
 	p.lease = lease{}
 	p.skew = time.Duration(p.w.rng.IntN(20_000)-10_000) * time.Millisecond
 	p.drift = int64(p.w.rng.IntN(41)) - 20

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/queue/queuecore"
 )
 
@@ -37,6 +38,9 @@ type reign struct {
 	rounds    uint64
 	cause     string
 	round     *round
+	// still is since when the picture has been at, while that was not the end of the log.
+	still time.Time
+	at    uint64
 }
 
 // round is one life of the watches: it makes the log true and keeps it so.
@@ -213,25 +217,56 @@ func (q *queueReplica) depose(why string) error {
 	return q.step(queuecore.StepDown{})
 }
 
-// openRound begins a round when the picture stands at the very end of the log.
+// stallLimit is how long a leader waits for a picture that does not get to the end of the log.
+const stallLimit = 5 * time.Second
+
+// stalled looks whether the picture has stood still for too long.
+func (q *queueReplica) stalled() bool {
+	if p := q.facts.Snapshot().Position().Sequence; q.still.IsZero() || q.at != p {
+		q.at, q.still = p, q.clock()
+	}
+	return q.clock().Sub(q.still) >= stallLimit
+}
+
+// settle is the picture that a round begins with: the one at the very end of the log, or
+// after a while an empty one. Nil: neither yet.
+func (q *queueReplica) settle() (*state.Snapshot, queuecore.Base, error) {
+	w := q.w
+	picture := q.facts.Snapshot()
+	base, err := queuecore.Behind(w.ctx, w.log, picture.Position())
+	var diverged *queuecore.DivergedError
+	switch {
+	case err == nil || !errors.As(err, &diverged):
+		return picture, base, err
+	case q.stalled():
+		w.hit("facts told anew")
+		base, err = queuecore.Anew(w.ctx, w.log)
+		return state.New().Snapshot(), base, err
+	}
+	return nil, queuecore.Base{}, nil
+}
+
+// openRound begins a round when it knows behind what.
 func (q *queueReplica) openRound() error {
 	w := q.w
-	last, err := w.log.Last(w.ctx, events.Facts)
-	base := q.facts.Snapshot()
-	if err != nil || w.down(&q.proc, toLog) || base.Position().Sequence != last {
+	if w.down(&q.proc, toLog) {
+		return nil
+	}
+	picture, base, err := q.settle()
+	if err != nil || picture == nil {
 		return err
 	}
 	n := queuecore.Round{Term: q.term, Number: q.rounds}
-	q.rounds++
+	q.rounds, q.still = q.rounds+1, time.Time{}
 	r := &round{
-		epoch: n.Epoch(base.Position().Epoch), out: make(chan events.Fact, factRoom),
+		epoch: n.Epoch(base.Epoch), out: make(chan events.Fact, factRoom),
 		watched: map[events.Kind]uint64{},
 	}
 	if w.mutant.epoch != nil {
-		r.epoch = w.mutant.epoch(base.Position().Epoch)
+		r.epoch = w.mutant.epoch(base.Epoch)
 	}
-	r.writer = queuecore.NewWriter(factLog{w.log, &q.proc}, instant{}, base.Position(), r.epoch)
-	watches := queuecore.Watches{Base: base, Cause: q.cause}
+	r.writer = queuecore.NewWriter(factLog{w.log, &q.proc}, instant{}, base, r.epoch)
+	watches := queuecore.Watches{Base: picture, Cause: q.cause}
 	r.stores = watches.Stores(kinds, r.out, func(err error) { r.failed = err })
 	w.hit("round opened by " + q.cause)
 	q.round = r
@@ -259,11 +294,25 @@ func (q *queueReplica) stepWrite() error {
 	if err := q.wrote(q.round.writer.Store(q.w.ctx, q.round.out)); err != nil || q.round == nil {
 		return err
 	}
-	if q.round.failed != nil {
+	if q.round.failed != nil || !q.followed() {
 		q.round, q.cause = nil, queuecore.CauseRepair
 		return nil
 	}
 	return q.sync()
+}
+
+// followed says whether the log can be followed, as far as can be told by now.
+func (q *queueReplica) followed() bool {
+	last, err := q.w.log.Last(q.w.ctx, events.Facts)
+	if err != nil || last == q.facts.Snapshot().Position().Sequence {
+		q.still = time.Time{}
+		return true
+	}
+	if q.stalled() {
+		q.w.hit("log not followed by its leader")
+		return false
+	}
+	return true
 }
 
 // sync tells the core that it leads, once the readers of the log have progress.
@@ -370,7 +419,7 @@ func (q *queueReplica) stepSnapshot() error {
 	if err != nil {
 		return err
 	}
-	q.round.stored, w.faults.forked = sequence, false
+	q.round.stored = sequence
 	return w.log.Put(w.ctx, events.Facts, sequence, data)
 }
 

@@ -23,6 +23,7 @@ var (
 	rareMutants = flag.Bool("rare-mutants", false, "also those that take more than a few dozen seeds to find")
 	only        = flag.String("mutant", "", "take this part of the protocol away")
 	enforce     = flag.Bool("enforce-coverage", false, "fail if something happens in too few seeds")
+	budgets     = flag.Bool("budgets", false, "pods of several priorities and evictions compete for one budget")
 	commit      = flag.String("commit", "", "what is tested, for the message of a failure")
 )
 
@@ -53,7 +54,7 @@ func play(t *testing.T, n uint64, m Mutant, each func(outcome) bool) {
 			group.Go(func() {
 				for i := range next {
 					seed := from + uint64(i)
-					o := Options{Seed: seed, Mutant: m}
+					o := Options{Seed: seed, Mutant: m, Budgets: *budgets}
 					if *trace {
 						o.Trace = func(line string) { fmt.Fprintln(os.Stdout, line) }
 					}

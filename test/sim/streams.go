@@ -27,7 +27,7 @@ type streams struct {
 // readLedger is what the ledger's watch delivers next; false for nothing.
 func (s *streams) readLedger() (ledger.ViewBatch, bool, error) {
 	w := s.p.w
-	if w.down(s.p, toEtcd) || w.chance(s.p.lagLedger) {
+	if w.down(s.p, toEtcd) || s.p.stalled() || w.chance(s.p.lagLedger) {
 		return ledger.ViewBatch{}, false, nil
 	}
 	if s.revision == 0 {
@@ -70,7 +70,7 @@ const maxRedelivered = 4
 // nothing but what is in the records tells of a lost tail.
 func (s *streams) readFacts() (follow.Batch, bool, error) {
 	w := s.p.w
-	if !s.listed && !w.mutant.factsFirst || w.down(s.p, toLog) || w.chance(s.p.lagFacts) {
+	if !s.listed && !w.mutant.factsFirst || w.down(s.p, toLog) || s.p.stalled() || w.chance(s.p.lagFacts) {
 		return follow.Batch{}, false, nil // the ledger first, then the facts
 	}
 	if s.history.Next() == 0 {
@@ -117,7 +117,7 @@ func (s *streams) take(from uint64) (follow.Batch, bool, error) {
 	switch {
 	case errors.As(err, &gap):
 		w.hit("gap in the facts")
-		s.history.Forget()
+		s.history.Missing(gap)
 		return follow.Batch{}, false, nil
 	case errors.Is(err, follow.ErrHistory):
 		w.hit("lost tail found by its epoch")
@@ -166,7 +166,7 @@ func (w *world) records(stream events.Stream, from uint64) ([]events.Record, err
 // more at the moment.
 func (s *streams) readDecisions() (out []events.SequencedDecision, caughtUp bool, err error) {
 	w := s.p.w
-	if w.down(s.p, toLog) {
+	if w.down(s.p, toLog) || s.p.stalled() {
 		return nil, false, nil
 	}
 	last, err := w.log.Last(w.ctx, events.Decisions)
@@ -242,7 +242,7 @@ type factLog struct {
 
 // Append implements events.Log.
 func (l factLog) Append(
-	ctx context.Context, stream events.Stream, last uint64, msgs []events.Message,
+	ctx context.Context, stream events.Stream, last events.Tail, msgs []events.Message,
 ) (uint64, error) {
 	w := l.p.w
 	if w.mutant.append != nil {

@@ -21,6 +21,9 @@ type Options struct {
 	Seed uint64
 	// Mutant is the part of the protocol that is taken away; the zero value is none.
 	Mutant Mutant
+	// Budgets: pods of several priorities compete for few nodes and one budget, with evictions
+	// that others ask for, and nobody else takes pods down.
+	Budgets bool
 	// Trace, if set, is told what happens.
 	Trace func(line string)
 }
@@ -46,6 +49,8 @@ type world struct {
 	now    time.Duration
 	mutant Mutant
 	faults faults
+	// budgets: see Options.
+	budgets bool
 
 	environment
 	network
@@ -172,7 +177,7 @@ func (w *world) untilTrue(what string, limit time.Duration, undone func() error)
 
 func newWorld(ctx context.Context, o Options) (*world, error) {
 	w := &world{
-		ctx: ctx, rng: rand.New(rand.NewPCG(o.Seed, 0)), mutant: o.Mutant,
+		ctx: ctx, rng: rand.New(rand.NewPCG(o.Seed, 0)), mutant: o.Mutant, budgets: o.Budgets,
 		findings: findings{
 			trace: o.Trace, report: Report{Hits: map[string]int{}}, refused: map[string]ledger.NodeDoc{},
 		},
@@ -189,7 +194,11 @@ func newWorld(ctx context.Context, o Options) (*world, error) {
 	for n := range queueReplicas {
 		w.queues = append(w.queues, &queueReplica{proc: proc{w: w, role: "queue", n: n}})
 	}
-	for n := range shardCount {
+	shards := shardCount
+	if w.budgets {
+		shards = 2
+	}
+	for n := range shards {
 		w.shards = append(w.shards, &shard{proc: proc{w: w, role: "scheduler", n: n}})
 	}
 	for n := range binderCount {
@@ -259,6 +268,7 @@ func (w *world) sweep() error {
 		}
 	}
 	w.cluster.kubelets(w, 100)
+	w.disruptionController()
 	return w.oracle.check()
 }
 

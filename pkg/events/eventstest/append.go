@@ -28,10 +28,10 @@ func testEmpty(t *testing.T, target Target) {
 
 func testAppend(t *testing.T, target Target) {
 	msgs := messages(1, 1+2+events.MaxBatch)
-	if last := mustAppend(t, target.Log, events.Facts, events.AnySequence, msgs[:1]); last != 1 {
+	if last := mustAppend(t, target.Log, events.Facts, anywhere, msgs[:1]); last != 1 {
 		t.Fatalf("last after one message is %d", last)
 	}
-	if last := mustAppend(t, target.Log, events.Facts, events.AnySequence, msgs[1:3]); last != 3 {
+	if last := mustAppend(t, target.Log, events.Facts, anywhere, msgs[1:3]); last != 3 {
 		t.Fatalf("last after three messages is %d", last)
 	}
 	mustAppend(t, target.Log, events.Facts, 3, msgs[3:])
@@ -85,12 +85,12 @@ func testRefusedAppends(t *testing.T, target Target) {
 
 func testFence(t *testing.T, target Target) {
 	msgs := messages(1, 3)
-	_, err := target.Log.Append(within(t), events.Facts, 1, msgs[:1])
+	_, err := target.Log.Append(within(t), events.Facts, events.Tail{Sequence: 1}, msgs[:1])
 	wantWrongSequence(t, err, 1, 0)
 	mustAppend(t, target.Log, events.Facts, 0, msgs[:1])
 	mustAppend(t, target.Log, events.Facts, 1, msgs[1:2])
 	for _, expect := range []uint64{0, 1, 3} {
-		_, err := target.Log.Append(within(t), events.Facts, expect, msgs[2:])
+		_, err := target.Log.Append(within(t), events.Facts, events.Tail{Sequence: expect}, msgs[2:])
 		wantWrongSequence(t, err, expect, 2)
 	}
 	mustAppend(t, target.Log, events.Facts, 2, msgs[2:])
@@ -101,7 +101,7 @@ func testFenceBatch(t *testing.T, target Target) {
 	msgs := messages(1, 20)
 	mustAppend(t, target.Log, events.Facts, 0, msgs[:10])
 	for _, expect := range []uint64{0, 5, 9, 11} {
-		_, err := target.Log.Append(within(t), events.Facts, expect, messages(100, 10))
+		_, err := target.Log.Append(within(t), events.Facts, events.Tail{Sequence: expect}, messages(100, 10))
 		wantWrongSequence(t, err, expect, 10)
 	}
 	if last := mustLast(t, target.Log, events.Facts); last != 10 {
@@ -109,6 +109,79 @@ func testFenceBatch(t *testing.T, target Target) {
 	}
 	mustAppend(t, target.Log, events.Facts, 10, msgs[10:])
 	checkRecords(t, take(t, mustRead(t, target.Log, events.Facts, 1), 20), 1, msgs)
+}
+
+// behind is the tail that a writer of msgs expects once it has stored all of them.
+func behind(sequence uint64, msgs []events.Message) events.Tail {
+	return events.Tail{Sequence: sequence, Subject: msgs[len(msgs)-1].Subject}
+}
+
+// testFenceSubject: with a subject the expectation is of that very record, in a single message
+// and in a batch.
+func testFenceSubject(t *testing.T, target Target) {
+	msgs := messages(1, 20)
+	mustAppend(t, target.Log, events.Facts, 0, msgs[:3])
+	refused := func(expect events.Tail) {
+		t.Helper()
+		for _, n := range []int{1, 5} {
+			_, err := target.Log.Append(within(t), events.Facts, expect, messages(100, n))
+			wantWrongSequence(t, err, expect.Sequence, 3)
+		}
+	}
+	refused(behind(3, msgs[:2]))                                     // another's subject
+	refused(behind(3, msgs[3:4]))                                    // one that never was
+	refused(events.Tail{Sequence: 3, Subject: "facts.pod.uid-3.99"}) // the same object in another epoch
+	refused(behind(2, msgs[:2]))                                     // it stands there, and is not the last
+	refused(behind(4, msgs[:3]))
+	for _, n := range []int{1, 4} {
+		last := mustLast(t, target.Log, events.Facts)
+		end, err := target.Log.Append(within(t), events.Facts, behind(last, msgs[:last]), msgs[last:last+uint64(n)])
+		if err != nil || end != last+uint64(n) {
+			t.Fatalf("append %d behind the record that is the last: %d, %v", n, end, err)
+		}
+	}
+	// The same subject again: its newest record is meant.
+	mustAppend(t, target.Log, events.Facts, 8, msgs[:1])
+	_, err := target.Log.Append(within(t), events.Facts, behind(1, msgs[:1]), messages(100, 1))
+	wantWrongSequence(t, err, 1, 9)
+	if _, err := target.Log.Append(within(t), events.Facts, behind(9, msgs[:1]), msgs[8:]); err != nil {
+		t.Fatal(err)
+	}
+	// What retention has taken cannot be the last record any more.
+	target.Trim(t, events.Facts, 22)
+	_, err = target.Log.Append(within(t), events.Facts, behind(21, msgs), messages(100, 1))
+	wantWrongSequence(t, err, 21, 21)
+	mustAppend(t, target.Log, events.Facts, 21, messages(21, 1))
+}
+
+// testFenceRefilled: a log that has lost its tail and has been filled by another writer to the
+// same length looks the same to a fence of sequences alone, and not to one of records. Nor
+// does time or a restart blunt it.
+func testFenceRefilled(t *testing.T, target Target) {
+	written := func(epoch uint64, from, n int) []events.Message {
+		msgs := make([]events.Message, n)
+		for i := range msgs {
+			msgs[i] = events.EncodeFact(events.Fact{
+				Kind: events.KindPod, Op: events.OpProgress, Progress: uint64(from + i), Epoch: epoch, Cause: "watch",
+			})
+		}
+		return msgs
+	}
+	first, second := written(1, 1, 10), written(2, 1, 10)
+	mustAppend(t, target.Log, events.Facts, 0, first[:5])
+	restore := target.Checkpoint(t)
+	mustAppend(t, target.Log, events.Facts, 5, first[5:])
+	restore()
+	mustAppend(t, target.Log, events.Facts, 5, second[5:])
+	for _, n := range []int{1, 3} {
+		_, err := target.Log.Append(within(t), events.Facts, behind(10, first), written(1, 11, n))
+		wantWrongSequence(t, err, 10, 10)
+	}
+	restore = target.Checkpoint(t) // a restart that loses nothing
+	restore()
+	if _, err := target.Log.Append(within(t), events.Facts, behind(10, second), written(2, 11, 3)); err != nil {
+		t.Fatalf("the writer whose record it is: %v", err)
+	}
 }
 
 func testStreamsIndependent(t *testing.T, target Target) {
@@ -194,7 +267,7 @@ func testContendingWriters(t *testing.T, target Target) {
 					return
 				}
 				// The message tells what its writer expected, the record where it ended up.
-				_, err = target.Log.Append(ctx, events.Facts, last, messages(int(last)+1, 1+w%2))
+				_, err = target.Log.Append(ctx, events.Facts, events.Tail{Sequence: last}, messages(int(last)+1, 1+w%2))
 				var wrong *events.ErrWrongSequence
 				switch {
 				case err == nil:
@@ -218,7 +291,7 @@ func testCancelled(t *testing.T, target Target) {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := mustRead(t, target.Log, events.Facts, 1)
 	cancel()
-	if _, err := target.Log.Append(ctx, events.Facts, 0, messages(1, 1)); !errors.Is(err, context.Canceled) {
+	if _, err := target.Log.Append(ctx, events.Facts, events.Tail{}, messages(1, 1)); !errors.Is(err, context.Canceled) {
 		t.Errorf("append: %v", err)
 	}
 	_, err := target.Log.Append(ctx, events.Decisions, events.AnySequence, []events.Message{decision("a")})

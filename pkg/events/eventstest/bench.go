@@ -22,9 +22,13 @@ func Bench(b *testing.B, open func(b *testing.B) events.Log) {
 	for _, size := range []int{1, 64, 512} {
 		b.Run(fmt.Sprintf("fenced/batch=%d", size), func(b *testing.B) {
 			log := open(b)
-			last := uint64(0)
+			var tail events.Tail
 			for b.Loop() {
-				last = mustAppend(b, log, events.Facts, last, msgs[:size])
+				last, err := log.Append(within(b), events.Facts, tail, msgs[:size])
+				if err != nil {
+					b.Fatal(err)
+				}
+				tail = behind(last, msgs[:size])
 			}
 			perSecond(b, size*b.N)
 		})
@@ -34,7 +38,7 @@ func Bench(b *testing.B, open func(b *testing.B) events.Log) {
 			log := open(b)
 			batch := slices.Repeat([]events.Message{decision("a")}, size)
 			for b.Loop() {
-				mustAppend(b, log, events.Decisions, events.AnySequence, batch)
+				mustAppend(b, log, events.Decisions, anywhere, batch)
 			}
 			perSecond(b, size*b.N)
 		})
@@ -46,7 +50,7 @@ func Bench(b *testing.B, open func(b *testing.B) events.Log) {
 			var group sync.WaitGroup
 			for range callers {
 				group.Go(func() {
-					mustAppend(b, log, events.Decisions, events.AnySequence, []events.Message{decision("a")})
+					mustAppend(b, log, events.Decisions, anywhere, []events.Message{decision("a")})
 				})
 			}
 			group.Wait()

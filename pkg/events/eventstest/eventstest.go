@@ -41,6 +41,8 @@ func Run(t *testing.T, open func(t *testing.T) Target) {
 		"refused appends":         testRefusedAppends,
 		"fence":                   testFence,
 		"fence with batches":      testFenceBatch,
+		"fence with a subject":    testFenceSubject,
+		"refilled to its length":  testFenceRefilled,
 		"streams are independent": testStreamsIndependent,
 		"concurrent appends":      testConcurrentAppends,
 		"contending writers":      testContendingWriters,
@@ -97,11 +99,11 @@ func decision(uid string) events.Message {
 // mustAppend appends and checks the sequence returned.
 func mustAppend(t testing.TB, log events.Log, s events.Stream, expect uint64, msgs []events.Message) uint64 {
 	t.Helper()
-	last, err := log.Append(within(t), s, expect, msgs)
+	last, err := log.Append(within(t), s, events.Tail{Sequence: expect}, msgs)
 	if err != nil {
 		t.Fatalf("append %d messages to %s behind %d: %v", len(msgs), s, int64(expect), err)
 	}
-	if expect != events.AnySequence && last != expect+uint64(len(msgs)) {
+	if expect != anywhere && last != expect+uint64(len(msgs)) {
 		t.Fatalf("append %d messages to %s behind %d: last sequence %d", len(msgs), s, expect, last)
 	}
 	return last
@@ -114,7 +116,7 @@ func appendThrough(t testing.TB, log events.Log, s events.Stream, expect uint64,
 	ctx := within(t)
 	err := errors.New("not tried")
 	for ctx.Err() == nil && err != nil {
-		if _, err = log.Append(ctx, s, expect, msgs); err == nil {
+		if _, err = log.Append(ctx, s, events.Tail{Sequence: expect}, msgs); err == nil {
 			return
 		}
 		last, lastErr := log.Last(ctx, s)
@@ -128,6 +130,9 @@ func appendThrough(t testing.TB, log events.Log, s events.Stream, expect uint64,
 	}
 	t.Fatalf("append to %s behind %d: %v", s, expect, err)
 }
+
+// anywhere is what mustAppend calls events.AnySequence.
+var anywhere = events.AnySequence.Sequence
 
 func mustLast(t testing.TB, log events.Log, s events.Stream) uint64 {
 	t.Helper()

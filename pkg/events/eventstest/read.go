@@ -119,7 +119,7 @@ func testClosedLog(t *testing.T, target Target) {
 		result <- err
 	}()
 	target.Close()
-	_, appendErr := target.Log.Append(within(t), events.Facts, 0, messages(1, 1))
+	_, appendErr := target.Log.Append(within(t), events.Facts, events.Tail{}, messages(1, 1))
 	_, anyErr := target.Log.Append(within(t), events.Facts, events.AnySequence, messages(1, 1))
 	_, lastErr := target.Log.Last(within(t), events.Facts)
 	_, readErr := target.Log.Read(within(t), events.Facts, 1)
@@ -151,7 +151,7 @@ func testLostTail(t *testing.T, target Target) {
 	if last := mustLast(t, target.Log, events.Facts); last != 10 {
 		t.Fatalf("last is %d after the loss, want 10", last)
 	}
-	_, err := target.Log.Append(within(t), events.Facts, 15, messages(16, 1))
+	_, err := target.Log.Append(within(t), events.Facts, events.Tail{Sequence: 15}, messages(16, 1))
 	wantWrongSequence(t, err, 15, 10)
 	_, err = target.Log.Read(within(t), events.Facts, 16)
 	wantGap(t, err, events.Facts, 16)

@@ -17,11 +17,14 @@ import (
 
 // Headers of JetStream's publish protocol (ADR-50 for those of batches).
 const (
-	headerExpectedLast  = "Nats-Expected-Last-Sequence"
-	headerBatchID       = "Nats-Batch-Id"
-	headerBatchSequence = "Nats-Batch-Sequence"
-	headerBatchCommit   = "Nats-Batch-Commit"
-	headerStatus        = "Status"
+	headerExpectedLast = "Nats-Expected-Last-Sequence"
+	// The last record of a subject; docs/decisions/0013 says why not the last message's id.
+	headerExpectedOfSubject = "Nats-Expected-Last-Subject-Sequence"
+	headerExpectedSubject   = "Nats-Expected-Last-Subject-Sequence-Subject"
+	headerBatchID           = "Nats-Batch-Id"
+	headerBatchSequence     = "Nats-Batch-Sequence"
+	headerBatchCommit       = "Nats-Batch-Commit"
+	headerStatus            = "Status"
 	// statusNoResponders is what the server answers when no stream listens.
 	statusNoResponders = "503"
 	// protocolPrefix marks headers that belong to the protocol, not to the message.
@@ -49,7 +52,7 @@ const batchFrom = 64
 // Append implements events.Log. A fenced append is one atomic batch; an unfenced one goes out
 // message by message, without waiting in between, unless it is long.
 func (l *Log) Append(
-	ctx context.Context, name events.Stream, expectLast uint64, msgs []events.Message,
+	ctx context.Context, name events.Stream, expect events.Tail, msgs []events.Message,
 ) (uint64, error) {
 	if err := events.CheckAppend(name, msgs); err != nil {
 		return 0, err
@@ -60,17 +63,17 @@ func (l *Log) Append(
 	if err := l.checkSizes(name, msgs); err != nil {
 		return 0, err
 	}
-	fenced := expectLast != events.AnySequence
+	fenced := expect != events.AnySequence
 	atomic := len(msgs) > 1 && (fenced || len(msgs) >= batchFrom)
 	wire := encodeAll(msgs)
 	if fenced {
-		wire[0].Header[headerExpectedLast] = []string{strconv.FormatUint(expectLast, 10)}
+		stampFence(wire[0].Header, expect)
 	}
 	last, err := l.publish(ctx, wire, atomic)
 	if err == nil {
 		return last, nil
 	}
-	if wrong := wrongSequence(name, expectLast, err); wrong != nil {
+	if wrong := wrongSequence(name, expect, err); wrong != nil {
 		return 0, wrong
 	}
 	return 0, l.explain(fmt.Errorf("jetstream: append %d messages to stream %s: %w", len(msgs), name, err))
@@ -183,6 +186,17 @@ func (c *tally) result() (uint64, error) {
 	return c.last, c.err
 }
 
+// stampFence says what must stand at the end of the stream. The server checks both: which
+// sequence is the stream's last, and which is the last of that record's subject.
+func stampFence(header nats.Header, expect events.Tail) {
+	sequence := []string{strconv.FormatUint(expect.Sequence, 10)}
+	header[headerExpectedLast] = sequence
+	if expect.Subject != "" {
+		header[headerExpectedOfSubject] = sequence
+		header[headerExpectedSubject] = []string{expect.Subject}
+	}
+}
+
 // stampBatch makes wire one atomic batch.
 func stampBatch(wire []*nats.Msg, id string) {
 	for i, m := range wire {
@@ -221,7 +235,7 @@ func readAnswer(m *nats.Msg) (sequence uint64, final bool, err error) {
 func encodeAll(msgs []events.Message) []*nats.Msg {
 	wire := make([]*nats.Msg, len(msgs))
 	for i := range msgs {
-		header := make(nats.Header, len(msgs[i].Header)+4) // 4: those of a batch and the fence
+		header := make(nats.Header, len(msgs[i].Header)+6) // 6: those of a batch and the fence
 		for key, value := range msgs[i].Header {
 			header[key] = []string{value}
 		}
@@ -238,16 +252,17 @@ func surelyNotStored(err error) bool {
 }
 
 // wrongSequence returns the fence's refusal, or nil when err is something else. The server
-// has two codes for it; that of replicated streams does not tell the actual sequence.
-func wrongSequence(name events.Stream, expected uint64, err error) error {
+// has two codes for it; that of replicated streams does not tell the actual sequence, and
+// with a subject it is not told which of the two the sequence is of.
+func wrongSequence(name events.Stream, expect events.Tail, err error) error {
 	var api *jetstream.APIError
 	if !errors.As(err, &api) {
 		return nil
 	}
 	switch api.ErrorCode {
 	case jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant:
-		wrong := &events.ErrWrongSequence{Stream: name, Expected: expected}
-		if _, text, found := strings.Cut(api.Description, ": "); found {
+		wrong := &events.ErrWrongSequence{Stream: name, Expected: expect.Sequence, Subject: expect.Subject}
+		if _, text, found := strings.Cut(api.Description, ": "); found && expect.Subject == "" {
 			// Stays 0, "not told", when the server words it in another way.
 			wrong.Actual, _ = strconv.ParseUint(strings.TrimSpace(text), 10, 64)
 		}

@@ -108,7 +108,7 @@ func (l *Log) Close() {
 
 // Append implements events.Log.
 func (l *Log) Append(
-	ctx context.Context, name events.Stream, expectLast uint64, msgs []events.Message,
+	ctx context.Context, name events.Stream, expect events.Tail, msgs []events.Message,
 ) (uint64, error) {
 	if err := events.CheckAppend(name, msgs); err != nil {
 		return 0, err
@@ -122,8 +122,10 @@ func (l *Log) Append(
 		return 0, events.ErrClosed
 	}
 	s := l.mu.streams[name]
-	if expectLast != events.AnySequence && expectLast != s.last {
-		return 0, &events.ErrWrongSequence{Stream: name, Expected: expectLast, Actual: s.last}
+	if expect != events.AnySequence && !s.endsWith(expect) {
+		return 0, &events.ErrWrongSequence{
+			Stream: name, Expected: expect.Sequence, Actual: s.last, Subject: expect.Subject,
+		}
 	}
 	s.append(msgs, l.options.Now(), l.options.Keep)
 	if s.loseAnswers > 0 {
@@ -131,6 +133,14 @@ func (l *Log) Append(
 		return 0, ErrAnswerLost
 	}
 	return s.last, nil
+}
+
+// endsWith says whether the stream ends as a writer expects.
+func (s *stream) endsWith(t events.Tail) bool {
+	if t.Sequence != s.last || t.Subject == "" {
+		return t.Sequence == s.last
+	}
+	return len(s.records) > 0 && s.records[len(s.records)-1].Subject == t.Subject
 }
 
 // append stores copies: the caller may reuse what it passed.

@@ -85,16 +85,16 @@ func TestKeep(t *testing.T) {
 func TestLoseNextAnswer(t *testing.T) {
 	l := memlog.New(memlog.Options{})
 	l.LoseNextAnswer(events.Facts)
-	if _, err := l.Append(t.Context(), events.Facts, 1, facts(2)); errors.Is(err, memlog.ErrAnswerLost) {
+	if _, err := l.Append(t.Context(), events.Facts, events.Tail{Sequence: 1}, facts(2)); errors.Is(err, memlog.ErrAnswerLost) {
 		t.Fatalf("a refused append lost its answer: %v", err)
 	}
-	if _, err := l.Append(t.Context(), events.Facts, 0, facts(2)); !errors.Is(err, memlog.ErrAnswerLost) {
+	if _, err := l.Append(t.Context(), events.Facts, events.Tail{}, facts(2)); !errors.Is(err, memlog.ErrAnswerLost) {
 		t.Fatalf("append: %v, want %v", err, memlog.ErrAnswerLost)
 	}
 	if last, err := l.Last(t.Context(), events.Facts); err != nil || last != 2 {
 		t.Fatalf("last %d, %v: the messages must be stored", last, err)
 	}
-	if last, err := l.Append(t.Context(), events.Facts, 2, facts(1)); err != nil || last != 3 {
+	if last, err := l.Append(t.Context(), events.Facts, events.Tail{Sequence: 2}, facts(1)); err != nil || last != 3 {
 		t.Fatalf("next append: %d, %v", last, err)
 	}
 }
@@ -103,7 +103,7 @@ func TestLoseNextAnswer(t *testing.T) {
 func TestStoredCopy(t *testing.T) {
 	l := memlog.New(memlog.Options{})
 	m := events.Message{Subject: "facts.pod.a", Header: events.Header{"uid": "a"}, Data: []byte("data")}
-	if _, err := l.Append(t.Context(), events.Facts, 0, []events.Message{m}); err != nil {
+	if _, err := l.Append(t.Context(), events.Facts, events.Tail{}, []events.Message{m}); err != nil {
 		t.Fatal(err)
 	}
 	m.Header["uid"], m.Data[0] = "b", 'D'

@@ -77,8 +77,15 @@ func TestModel(t *testing.T) {
 
 func appendBoth(ctx context.Context, t *rapid.T, log *memlog.Log, m *model) {
 	expect := events.AnySequence
+	stands := true
 	if rapid.Bool().Draw(t, "fenced") {
-		expect = uint64(max(0, len(m.subjects)+rapid.IntRange(-1, 1).Draw(t, "off by")))
+		last := len(m.subjects)
+		expect = events.Tail{Sequence: uint64(max(0, last+rapid.IntRange(-1, 1).Draw(t, "off by")))}
+		stands = expect.Sequence == uint64(last)
+		if last > 0 && rapid.Bool().Draw(t, "by subject") {
+			expect.Subject = m.subjects[last-1-rapid.IntRange(0, min(last-1, 2)).Draw(t, "subject of")]
+			stands = stands && last > m.trimmed && expect.Subject == m.subjects[last-1]
+		}
 	}
 	var msgs []events.Message
 	for range rapid.IntRange(1, 5).Draw(t, "messages") {
@@ -86,9 +93,9 @@ func appendBoth(ctx context.Context, t *rapid.T, log *memlog.Log, m *model) {
 	}
 	last, err := log.Append(ctx, events.Facts, expect, msgs)
 	var wrong *events.ErrWrongSequence
-	if refused := expect != events.AnySequence && expect != uint64(len(m.subjects)); refused {
+	if !stands {
 		if !errors.As(err, &wrong) || wrong.Actual != uint64(len(m.subjects)) {
-			t.Fatalf("append behind %d: %v, last is %d", expect, err, len(m.subjects))
+			t.Fatalf("append behind %v: %v, last is %d", expect, err, len(m.subjects))
 		}
 		return
 	}

@@ -1,6 +1,7 @@
 package view_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -197,6 +199,64 @@ func TestRoom(t *testing.T) {
 	if got := w.view.Room(pdb).Allowed; got != 3 {
 		t.Errorf("%d allowed, want 3", got)
 	}
+}
+
+// Room counts the pods as soon as anything was claimed from the budget.
+func TestRoomCounts(t *testing.T) {
+	w := newWorld(t)
+	w.rv++
+	pdb := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "pdb", UID: "u"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}},
+		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, DesiredHealthy: 2},
+	}
+	w.readyPod("pod-a", "d", true, map[string]string{"a": "b"})
+	w.readyPod("pod-b", "d", true, map[string]string{"a": "b"})
+	w.readyPod("pod-c", "d", false, map[string]string{"a": "b"})
+	w.readyPod("pod-d", "d", true, nil)
+	w.readyPod("pod-e", "elsewhere", true, map[string]string{"a": "b"})
+	if r := w.view.Room(pdb); r.Count != nil {
+		t.Errorf("a budget that nothing was claimed from is counted: %+v", r.Count)
+	}
+	raw, err := ledger.EncodeBudget(ledger.BudgetDoc{UID: "u"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.revision++
+	changes, err := w.ledger.Apply(ledger.EventBatch{Revision: w.revision, Events: []ledger.Event{
+		{KV: ledger.KV{Key: ledger.KeyBudget("u"), Value: raw, ModRevision: w.revision}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.view.ApplyLedger(changes)
+	want := &ledger.BudgetCount{Healthy: []string{uidOf("pod-a"), uidOf("pod-b")}, Desired: 2}
+	if diff := cmp.Diff(want, w.view.Room(pdb).Count); diff != "" {
+		t.Errorf("the count (-want +got):\n%s", diff)
+	}
+	if free, known := w.view.Room(pdb).Free(w.view); free != 0 && known {
+		t.Errorf("%d free by the status, with two pods that have to stay", free)
+	}
+}
+
+// readyPod tells of a pod that runs.
+func (w *world) readyPod(name, namespace string, ready bool, podLabels map[string]string) {
+	w.rv++
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, UID: types.UID(uidOf(name)), Labels: podLabels, ResourceVersion: fmt.Sprint(w.rv),
+		},
+		Spec:   corev1.PodSpec{NodeName: "node-a"},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	if ready {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	raw, err := p.Marshal()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.fact(events.Fact{Kind: events.KindPod, Op: events.OpUpsert, Namespace: namespace, Name: name, Object: raw})
 }
 
 // Both questions, told again from scratch, after any promises.

@@ -29,10 +29,11 @@ const (
 
 // Batch is one step for the owner of a store.
 type Batch struct {
-	// Reset: forget the store and take Store's, made of Snapshot (nil for an empty one) and
-	// Barrier. Such a batch carries no Facts.
+	// Reset: forget the store and take Store's, made of Snapshot (nil for an empty one that
+	// stands behind the sequence Behind) and Barrier. Such a batch carries no Facts.
 	Reset    bool
 	Snapshot []byte
+	Behind   uint64
 	Barrier  uint64
 	// Facts to apply, in order.
 	Facts []events.SequencedFact
@@ -43,6 +44,9 @@ func (b Batch) Store() (*state.Store, error) {
 	store, err := state.Restore(b.Snapshot)
 	if err != nil {
 		return nil, fmt.Errorf("follow: snapshot of the facts: %w", err)
+	}
+	if b.Snapshot == nil {
+		store.StartBehind(b.Behind)
 	}
 	store.SetBarrier(b.Barrier)
 	return store, nil
@@ -112,14 +116,23 @@ type follower struct {
 // attempt reads until something fails. It forgets the history when only a bootstrap helps.
 func (f *follower) attempt(ctx context.Context) error {
 	if f.history.Next() == 0 {
-		if err := f.bootstrap(ctx); err != nil {
+		err := f.bootstrap(ctx)
+		var gap *events.ErrGap
+		switch {
+		case errors.As(err, &gap):
+			f.history.Missing(gap)
+			return err
+		case err != nil:
 			f.history.Forget()
 			return err
 		}
 	}
 	err := f.read(ctx)
 	var gap *events.ErrGap
-	if errors.As(err, &gap) || errors.Is(err, ErrHistory) {
+	switch {
+	case errors.As(err, &gap):
+		f.history.Missing(gap)
+	case errors.Is(err, ErrHistory):
 		f.history.Forget()
 	}
 	return err

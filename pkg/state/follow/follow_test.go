@@ -75,11 +75,10 @@ func (m *member) take(b follow.Batch) error {
 		_, err := m.mu.store.Apply(b.Facts)
 		return err
 	}
-	store, err := state.Restore(b.Snapshot)
+	store, err := b.Store()
 	if err != nil {
 		return err
 	}
-	store.SetBarrier(b.Barrier)
 	m.mu.store = store
 	m.mu.resets++
 	return nil
@@ -102,10 +101,7 @@ func (m *member) sees(t *testing.T, facts []events.SequencedFact) (resets int) {
 	if m.mu.store == nil {
 		t.Fatal("no reset came")
 	}
-	want := state.New()
-	if _, err := want.Apply(facts); err != nil {
-		t.Fatal(err)
-	}
+	want := storeOf(t, facts)
 	got, _, _ := m.mu.store.Marshal()
 	bytes, _, _ := want.Marshal()
 	if string(got) != string(bytes) {
@@ -115,12 +111,25 @@ func (m *member) sees(t *testing.T, facts []events.SequencedFact) (resets int) {
 	return m.mu.resets
 }
 
+// storeOf is the state that facts lead to, from nothing.
+func storeOf(t *testing.T, facts []events.SequencedFact) *state.Store {
+	t.Helper()
+	store := state.New()
+	if len(facts) > 0 {
+		store.StartBehind(facts[0].Sequence - 1)
+	}
+	if _, err := store.Apply(facts); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
 // write appends facts to the log, which must be the next.
 func write(t *testing.T, log *memlog.Log, facts ...events.SequencedFact) {
 	t.Helper()
 	for _, f := range facts {
 		msgs := []events.Message{events.EncodeFact(f.Fact)}
-		if _, err := log.Append(t.Context(), events.Facts, f.Sequence-1, msgs); err != nil {
+		if _, err := log.Append(t.Context(), events.Facts, events.Tail{Sequence: f.Sequence - 1}, msgs); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -129,11 +138,7 @@ func write(t *testing.T, log *memlog.Log, facts ...events.SequencedFact) {
 // snapshot stores the state after facts.
 func snapshot(t *testing.T, log *memlog.Log, facts []events.SequencedFact) {
 	t.Helper()
-	store := state.New()
-	if _, err := store.Apply(facts); err != nil {
-		t.Fatal(err)
-	}
-	data, sequence, err := store.Marshal()
+	data, sequence, err := storeOf(t, facts).Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +293,7 @@ func TestUndecodable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{})
 		msg := events.Message{Subject: "facts.pod.x", Header: events.Header{events.HeaderSchema: "99"}}
-		if _, err := log.Append(t.Context(), events.Facts, 0, []events.Message{msg}); err != nil {
+		if _, err := log.Append(t.Context(), events.Facts, events.Tail{}, []events.Message{msg}); err != nil {
 			t.Fatal(err)
 		}
 		out := make(chan follow.Batch, 1)

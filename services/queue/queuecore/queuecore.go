@@ -62,6 +62,8 @@ type (
 	KindStore = intake.KindStore
 	// Writer is commit.Writer.
 	Writer = commit.Writer
+	// Base is commit.Base.
+	Base = commit.Base
 	// DivergedError is commit.DivergedError.
 	DivergedError = commit.DivergedError
 )
@@ -86,7 +88,15 @@ func Stands(ctx context.Context, log events.Log, p state.Position) error {
 	return commit.Stands(ctx, log, p)
 }
 
+// Behind returns the base of a round that continues from p.
+func Behind(ctx context.Context, log events.Log, p state.Position) (Base, error) {
+	return commit.Behind(ctx, log, p)
+}
+
+// Anew returns the base of a round that continues from nothing.
+func Anew(ctx context.Context, log events.Log) (Base, error) { return commit.Anew(ctx, log) }
+
 // NewWriter returns a writer that opens fact epoch behind base, the end of the log.
-func NewWriter(log events.Log, c clock.Clock, base state.Position, epoch uint64) *Writer {
+func NewWriter(log events.Log, c clock.Clock, base Base, epoch uint64) *Writer {
 	return commit.NewWriter(log, slog.New(slog.DiscardHandler), c, base, epoch)
 }

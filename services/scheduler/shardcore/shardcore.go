@@ -17,9 +17,10 @@ type (
 	Commit = decide.Commit
 	// Attempt is decide.Attempt.
 	Attempt = decide.Attempt
-	// PlanReport is decide.PlanReport, PlanEvent what it says.
+	// PlanReport is decide.PlanReport.
 	PlanReport = decide.PlanReport
-	PlanEvent  = decide.PlanEvent
+	// PlanEvent is decide.PlanEvent.
+	PlanEvent = decide.PlanEvent
 )
 
 // What can become of a plan: decide.PlanEvent.

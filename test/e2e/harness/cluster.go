@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -159,7 +161,7 @@ func (p Programs) StartStore(ctx context.Context, name, dir string) (*Store, err
 // Stop ends the store; its data stays.
 func (s *Store) Stop(ctx context.Context) error { return s.programs.down(ctx, s.dir) }
 
-// Peer is a running kube-scheduler.
+// Peer is a running program that Berth is compared with.
 type Peer struct {
 	// PIDs are its processes.
 	PIDs []int
@@ -168,20 +170,40 @@ type Peer struct {
 	programs Programs
 }
 
+// PeerConfig says which to start, and how.
+type PeerConfig struct {
+	// Name tells several kube-schedulers of one cluster apart; empty for "kube-scheduler".
+	Name string
+	// Config is a KubeSchedulerConfiguration file; empty for kube-scheduler's defaults.
+	Config string
+	// Policy is a DeschedulerPolicy file, which makes it a descheduler. It makes a pass every
+	// Interval.
+	Policy   string
+	Interval time.Duration
+}
+
 // StartKubeScheduler starts the upstream scheduler against the cluster, with a
 // KubeSchedulerConfiguration file or, when it is empty, its defaults.
 func (c *Cluster) StartKubeScheduler(ctx context.Context, config string) (*Peer, error) {
-	args := []string{"peer", "kube-scheduler", "--dir", c.Dir}
-	if config != "" {
-		args = append(args, "--config", config)
+	return c.StartPeer(ctx, PeerConfig{Config: config})
+}
+
+// StartPeer starts an upstream program against the cluster and returns when it is ready.
+func (c *Cluster) StartPeer(ctx context.Context, cfg PeerConfig) (*Peer, error) {
+	name := cmp.Or(cfg.Name, "kube-scheduler")
+	args := []string{"peer", "kube-scheduler", "--dir", c.Dir, "--name", name}
+	if cfg.Policy != "" {
+		name = "descheduler"
+		args = []string{"peer", name, "--dir", c.Dir, "--policy", cfg.Policy, "--interval", cfg.Interval.String()}
+	}
+	if cfg.Config != "" {
+		args = append(args, "--config", cfg.Config)
 	}
 	state, err := c.programs.drive(ctx, args...)
 	if err != nil {
 		return nil, err
 	}
-	return &Peer{
-		PIDs: state.pids(), dir: filepath.Join(c.Dir, "peers", "kube-scheduler"), programs: c.programs,
-	}, nil
+	return &Peer{PIDs: state.pids(), dir: filepath.Join(c.Dir, "peers", name), programs: c.programs}, nil
 }
 
 // Stop ends it.

@@ -21,7 +21,7 @@ func TestStoresSurviveARestart(t *testing.T) {
 	dir := t.TempDir()
 	write := func(ctx context.Context, log *jetstream.Log, store *etcd.Store) {
 		msg := events.Message{Subject: "decisions.u.placed", Data: []byte("x")}
-		if _, err := log.Append(ctx, events.Decisions, 0, []events.Message{msg}); err != nil {
+		if _, err := log.Append(ctx, events.Decisions, events.Tail{}, []events.Message{msg}); err != nil {
 			t.Fatalf("append: %v", err)
 		}
 		res, err := store.Commit(ctx, ledger.Txn{Puts: []ledger.Put{{Key: ledger.KeyCluster, Value: []byte("c")}}})

@@ -115,28 +115,7 @@ func TestEdge06OwnConditionPatchNeverRacesABind(t *testing.T) {
 	r.say(events.DecisionBound)
 }
 
-func TestEdge07RefusedEvictionIsNotRepeated(t *testing.T) {
-	r := newRig(t, 1)
-	r.api.changePod("p0-uid", func(p *corev1.Pod) { p.Labels = map[string]string{"budgets": "1"} })
-	r.see()
-	ask := evict("p0", 5)
-	r.hear(ask)
-	answer(r, func(e ReadPod) Input { return Answered{Op: e.Op, Result: Done, Pod: r.api.now().pods["p0-uid"]} })
-	dry := answer(r, func(e Evict) Input {
-		return Answered{Op: e.Op, Result: Throttled, Problem: "would violate the budget"}
-	})
-	if !dry.DryRun {
-		t.Fatal("a pod that a budget covers was evicted without a dry run")
-	}
-	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "would violate the budget") {
-		t.Fatalf("told %q", d.Message)
-	}
-	r.hear(ask) // redelivered
-	r.wait(time.Minute)
-	r.quiet("refused once and for all")
-}
-
-func TestEdge10NamesakeIsNeitherEvictedNorBound(t *testing.T) {
+func TestEdge10NamesakeIsNotBound(t *testing.T) {
 	r := newRig(t, 1)
 	r.reserve()
 	r.api.deletePod("p0-uid")
@@ -151,12 +130,6 @@ func TestEdge10NamesakeIsNeitherEvictedNorBound(t *testing.T) {
 	if p := r.api.now().pods["namesake"]; p.NodeName != "" {
 		t.Fatal("the namesake was bound")
 	}
-	r.hear(evict("p0", 6))
-	if e := next[Evict](r); e.Pod.UID != "p0-uid" {
-		t.Fatalf("eviction of %+v without the UID", e.Pod)
-	}
-	answer(r, func(e Evict) Input { return Answered{Op: e.Op, Result: Gone} })
-	r.say(events.DecisionEvicted)
 }
 
 func TestEdge20UnknownTransactionIsResubmittedUnchanged(t *testing.T) {

@@ -62,7 +62,7 @@ type Transact struct {
 type Amend struct {
 	Op  OpID
 	Txn ledger.Txn
-	// Why is a short word for logs and metrics: "evict-mark", "evict-take", "evict-failed",
+	// Why is a short word for logs and metrics: "evict-claim", "evict-mark", "evict-take", "evict-failed",
 	// "budget-settle", "sweep", "plan-drop".
 	Why string
 }

@@ -13,10 +13,12 @@ type Input interface{ input() }
 type Cluster interface {
 	Pod(uid string) (*state.Pod, bool)
 	Node(uid string) (*state.Node, bool)
+	NodeByName(name string) (*state.Node, bool)
 	// Requested sums up the pods that stand on a node and have not ended.
 	Requested(nodeName string) state.Resources
-	// BudgetsOf counts the disruption budgets that select a pod.
-	BudgetsOf(pod *state.Pod) int
+	// BudgetsOf are the disruption budgets that the eviction API asks about a pod; docs finds
+	// what has been claimed from one, by its UID.
+	BudgetsOf(pod *state.Pod, docs func(uid string) ledger.BudgetDoc) []ledger.BudgetRoom
 }
 
 // FactsMoved replaces the core's picture of the cluster.

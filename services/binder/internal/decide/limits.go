@@ -19,10 +19,8 @@ type Limits struct {
 	// Retry paces the repetition of requests with an unknown outcome. Jitter must be 0:
 	// the core is deterministic.
 	Retry wait.Backoff
-	// EvictionReads is how many failed reads of a pod end an eviction as refused.
-	EvictionReads int
-	// EvictionMemory is how long the outcome of an eviction is remembered against
-	// redelivery of the decision.
+	// EvictionMemory is how long a decision to evict is worked at, and how long its outcome is
+	// remembered against redelivery.
 	EvictionMemory time.Duration
 	// EvictionTries is how many evictions (or dry runs) of a plan's victim are refused before
 	// the plan is told so, PlanPause how long the plan then rests before it is tried again.
@@ -49,7 +47,6 @@ func DefaultLimits() Limits {
 		Idle:           5 * time.Second,
 		Losses:         3,
 		Retry:          wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 30, Cap: 5 * time.Second},
-		EvictionReads:  5,
 		EvictionMemory: 10 * time.Minute,
 		EvictionTries:  8,
 		PlanPause:      30 * time.Second,

@@ -138,27 +138,27 @@ func (c *Core) removalsOf(id string) []*removal {
 // refused tells the plan's shard that a victim cannot be evicted, and rests the plan: its shard
 // drops the victim or the plan, or it is tried again.
 func (c *Core) refused(r *removal, problem string) {
-	c.publish(r.decision(c, events.DecisionEvictRefused, problem))
+	r.conclude(c, events.DecisionEvictRefused, problem)
 	r.due = c.now.Add(c.limits.PlanPause)
 	if p, ok := c.plans[r.plan]; ok {
 		p.due = r.due
 	}
 }
 
-// decision is what is told of a victim: Token is the plan's, NodeName the node that is cleared.
-func (r *removal) decision(c *Core, kind events.DecisionKind, message string) events.Decision {
+// conclude tells how a removal ended: to whom asked for it, or else under the plan's token.
+func (r *removal) conclude(c *Core, kind events.DecisionKind, message string) {
+	if e, ok := c.askedFor(r); ok {
+		e.finish(c, kind, message)
+		return
+	}
 	d := events.Decision{Kind: kind, Pod: r.ref(), Token: planToken(r.plan), NodeUID: r.nodeUID, Message: message}
-	if n, ok := c.facts.Cluster.Node(r.nodeUID); ok {
-		d.NodeName = n.Name
-	}
-	if _, owner, ok := c.ledger.PlanOwner(r.plan); ok {
+	if doc, owner, ok := c.ledger.PlanOwner(r.plan); ok {
 		d.SchedulerName = owner.SchedulerName
+		if doc.NodeUID == r.nodeUID {
+			d.NodeName = doc.NodeName
+		}
 	}
-	if asked, ok := c.askedFor(r); ok {
-		d.SchedulerName, d.Strategy, d.TraceParent = asked.SchedulerName, asked.Strategy, asked.TraceParent
-		d.GracePeriodSeconds, d.Attempt = asked.GracePeriodSeconds, asked.Attempt
-	}
-	return d
+	c.publish(d)
 }
 
 // planToken is the token that a plan's id was made of.

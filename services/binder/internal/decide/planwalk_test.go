@@ -60,8 +60,10 @@ func (a *agent) victim(i int) (ledger.NodeEntry, bool) {
 }
 
 func (a *agent) rooms() []ledger.BudgetRoom {
-	r := ledger.BudgetRoom{Doc: a.view.Budget(pdbUID), Allowed: int32(a.api().budget.allowed)}
-	r.Doc.Namespace, r.Doc.Name = "ns", "pdb"
+	r := a.api().budgetRoom(a.view.Budget(pdbUID))
+	if a.w.byStatus {
+		r.Count = nil
+	}
 	return []ledger.BudgetRoom{r}
 }
 
@@ -103,6 +105,20 @@ func (w *planWorld) nominate(i int, pick choose) error {
 		Victims: victims, Docs: a.docs(), Budgets: a.rooms(), Facts: a,
 	})
 	return w.decided(fmt.Sprintf("T2 of p%d with token %s, %d victims from v%d on", i, e.Token, len(victims), first), c, err)
+}
+
+// ask has a single pod evicted, now and then.
+func (w *planWorld) ask(pick choose) {
+	if pick(4) > 0 {
+		return
+	}
+	w.tokens++
+	d := evict(fmt.Sprintf("v%d", pick(6)), uint64(w.tokens))
+	w.logf("the eviction of %s is asked for with token %s", d.Pod.UID, w.tokens)
+	for _, b := range w.binders {
+		w.step(b, DecisionSeen{Decision: d})
+	}
+	w.listen()
 }
 
 func (w *planWorld) move(a *agent, v ledger.NodeEntry, pick choose) error {
@@ -200,7 +216,7 @@ func (w *planWorld) walkPlans(pick choose, faults bool) error {
 		}
 		f := delivered
 		if faults && pick(4) == 0 {
-			f = fate(pick(4))
+			f = fate(pick(5))
 		}
 		return w.performPlan(b, pick(len(b.lines)), f)
 	case 10:
@@ -209,6 +225,7 @@ func (w *planWorld) walkPlans(pick choose, faults bool) error {
 		w.listen()
 	case 11:
 		w.controller()
+		w.ask(pick)
 	case 12:
 		w.endPod(pick(6))
 	case 13:
@@ -251,10 +268,17 @@ func (w *planWorld) planMishap(b *member, pick choose) error {
 			w.api.deletePod(uid)
 		}
 	case 5:
+		if pick(2) == 0 {
+			w.logf("the disruption controller stops waiting")
+			w.api.write(func(v *apiVersion) { v.budget.disrupted = map[string]bool{} })
+			w.controller()
+			return nil
+		}
 		uid := fmt.Sprintf("v%d-uid", pick(4))
 		if p, ok := w.api.now().pods[uid]; ok && !p.Deleting && w.api.now().budget.allowed > 0 && pick(6) == 0 {
 			w.logf("somebody else evicts %s", uid)
 			w.foreign = true
+			w.take(uid)
 			w.leave(uid)
 		}
 	}
@@ -384,7 +408,7 @@ func TestPlanWalks(t *testing.T) {
 		}
 	}
 	for _, what := range []string{
-		"T2", "T3", "T4", "T8", "T1", "evict-mark", "evict-take", "evict-failed", "budget-settle", "sweep", "evicted",
+		"T2", "T3", "T4", "T8", "T1", "evict-mark", "evict-take", "evict-failed", "budget-settle", "sweep", "evicted", "evict-claim",
 		"evict-refused",
 	} {
 		if counts[what] == 0 {
@@ -400,8 +424,10 @@ func TestPlanAblations(t *testing.T) {
 	for _, tc := range []struct {
 		name, want string
 		limit      func(l *Limits)
+		byStatus   bool
 	}{
-		{"an eviction without answer counts as failed", "S5", func(l *Limits) { l.EvictionHang = -1 }},
+		{name: "an eviction without answer counts as failed", want: "S5", limit: func(l *Limits) { l.EvictionHang = -1 }},
+		{name: "the budget's status is believed", want: "S6", limit: func(*Limits) {}, byStatus: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			const most = 20_000
@@ -409,6 +435,7 @@ func TestPlanAblations(t *testing.T) {
 				l := planLimits()
 				tc.limit(&l)
 				w := newPlanWorld(2, 1+int(seed%2), l)
+				w.byStatus = tc.byStatus
 				r := rand.New(rand.NewPCG(seed, 4))
 				for range 250 {
 					err := w.walkPlans(r.IntN, true)

@@ -114,6 +114,8 @@ type planWorld struct {
 	foreign bool
 	// unsure: a nomination got no answer, or a partition changed hands: one may be left over.
 	unsure bool
+	// byStatus: budgets are claimed by their status alone.
+	byStatus bool
 }
 
 // newPlanWorld has two nodes with three pods each, four of which a budget covers that allows
@@ -154,7 +156,7 @@ func newPlanWorld(binders, allowed int, limits Limits) *planWorld {
 		a.see(len(w.api.history)-1, len(w.kv.log))
 	}
 	for range binders {
-		b := &member{now: w.start}
+		b := &member{now: w.start, facts: len(w.api.history) - 1}
 		w.binders = append(w.binders, b)
 		w.bootPlans(b)
 	}
@@ -257,7 +259,8 @@ func (w *planWorld) commit(t ledger.Txn) (ledger.TxnResult, error) {
 			bad = append(append(bad, ledger.CheckDoc(d)...), ledger.CheckSuccessor(old, d)...)
 			for _, e := range d.Entries {
 				was, _ := old.Victim(e.PodUID)
-				if e.Role == ledger.RoleVictim && e.State == ledger.Evicting && was.State != ledger.Evicting && !owned[e.Plan] {
+				if e.Role == ledger.RoleVictim && e.State == ledger.Evicting && was.State != ledger.Evicting && !owned[e.Plan] &&
+					!ledger.IsEviction(e.Plan) {
 					return r, fmt.Errorf("S9: %s was marked for plan %s, which has no place", e.PodUID, e.Plan)
 				}
 			}
@@ -316,12 +319,41 @@ func (w *planWorld) evict(e Evict) (Result, error) {
 	if !ok || claim.State != ledger.Evicting {
 		return 0, fmt.Errorf("S5: %s is evicted, and its claim in %s is %s", e.Pod.UID, d.NodeUID, claim.State)
 	}
+	w.take(e.Pod.UID)
 	w.leave(e.Pod.UID)
 	return Done, w.promises()
 }
 
-// leave takes from the budget, in a write of its own, and deletes the pod.
-func (w *planWorld) leave(uid string) {
+// halfway is the fate of an eviction that has taken from the budget, and deletes the pod at some
+// later time.
+const halfway = requestLate + 1
+
+type spent struct{ Evict }
+
+// evictHalf is the first half of evict, if it gets that far.
+func (w *planWorld) evictHalf(e Evict) {
+	p, ok := w.api.now().pods[e.Pod.UID]
+	if ok && !p.Deleting && !e.DryRun && (!covered(e.Pod.UID) || w.api.now().budget.allowed > 0) {
+		w.take(e.Pod.UID)
+		w.late = append(w.late, spent{e})
+	}
+}
+
+// finishEviction is the second half.
+func (w *planWorld) finishEviction(e Evict) error {
+	p, ok := w.api.now().pods[e.Pod.UID]
+	if !ok || p.Deleting {
+		return nil
+	}
+	if _, claim, ok := w.truth.Victim(e.Pod.UID); !ok || claim.State != ledger.Evicting {
+		return fmt.Errorf("S5: %s is evicted late, and its claim is %s", e.Pod.UID, claim.State)
+	}
+	w.leave(e.Pod.UID)
+	return w.promises()
+}
+
+// take takes from the budget of a pod.
+func (w *planWorld) take(uid string) {
 	if covered(uid) {
 		w.api.write(func(v *apiVersion) {
 			v.budget.rv, v.budget.allowed = v.rv, v.budget.allowed-1
@@ -329,6 +361,10 @@ func (w *planWorld) leave(uid string) {
 			v.budget.disrupted[uid] = true
 		})
 	}
+}
+
+// leave deletes a pod.
+func (w *planWorld) leave(uid string) {
 	w.evicted[uid]++
 	w.api.changePod(uid, func(p *corev1.Pod) { now := metav1.Now(); p.DeletionTimestamp = &now })
 }
@@ -350,11 +386,20 @@ func (w *planWorld) controller() {
 }
 
 func (w *planWorld) performPlan(b *member, i int, f fate) error {
+	err := w.performQuietly(b, i, f)
+	w.listen()
+	return err
+}
+
+func (w *planWorld) performQuietly(b *member, i int, f fate) error {
 	e := b.lines[i]
 	b.lines = slices.Delete(b.lines, i, i+1)
 	w.logf("%s: %s (fate %d)", b.id, brief(e), f)
 	if f == requestLate {
 		w.late = append(w.late, e)
+	}
+	if ev, ok := e.(Evict); ok && f == halfway {
+		w.evictHalf(ev)
 	}
 	if _, ok := e.(Nominate); ok && f != delivered {
 		w.unsure = true
@@ -373,7 +418,6 @@ func (w *planWorld) performPlan(b *member, i int, f fate) error {
 		w.calls[ev.Pod.UID]++
 	}
 	w.step(b, in)
-	w.listen()
 	return nil
 }
 
@@ -401,6 +445,8 @@ func unknownPlan(e Effect) Input {
 
 func (w *planWorld) carryOutPlan(e Effect) (Input, error) {
 	switch e := e.(type) {
+	case spent:
+		return nil, w.finishEviction(e.Evict)
 	case Amend:
 		r, err := w.commit(e.Txn)
 		if err != nil || !r.Succeeded {

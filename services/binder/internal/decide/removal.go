@@ -82,10 +82,11 @@ type attempts struct {
 	asked    int
 }
 
-// newRemoval begins with a claim as found. If it is Evicting, nobody can tell what was sent.
+// newRemoval begins with a claim as found. If another binder was to send its evictions, nobody
+// can tell what was sent; this one has sent nothing without knowing of the claim.
 func newRemoval(c *Core, nodeUID string, claim ledger.Entry) *removal {
 	r := &removal{nodeUID: nodeUID, plan: claim.Plan, claim: claim, since: c.now, pacing: pacing{retry: c.limits.Retry}}
-	if claim.State == ledger.Evicting {
+	if claim.State == ledger.Evicting && claim.Shard != c.id {
 		r.sent, r.open = true, c.now
 	}
 	return r
@@ -102,7 +103,7 @@ func (r *removal) follow(c *Core, now ledger.Entry) {
 	r.since, r.attempts, r.pacing = c.now, attempts{}, pacing{retry: c.limits.Retry}
 	switch {
 	case now.State != ledger.Evicting:
-		if before.Shard == c.id && known.failures >= c.limits.EvictionTries {
+		if before.Shard == c.id && known.failures >= r.tries(c) {
 			c.refused(r, known.problem)
 		}
 	case before.State != ledger.Evicting && now.State == ledger.Evicting && now.Shard == c.id:
@@ -122,7 +123,17 @@ func (r *removal) actsFor(c *Core) (uid string, wanted bool) {
 	if _, owner, ok := c.planOwner(r.plan); ok {
 		return owner.PodUID, true
 	}
-	return r.claim.PodUID, false
+	e, asked := c.askedFor(r)
+	return r.claim.PodUID, ledger.IsEviction(r.plan) && asked && !e.done
+}
+
+// tries is how many refusals in a row are the end. Whoever asks for a single eviction has
+// others to choose from; a plan has this one.
+func (r *removal) tries(c *Core) int {
+	if ledger.IsEviction(r.plan) {
+		return 1
+	}
+	return c.limits.EvictionTries
 }
 
 // advance does the next thing, if nothing is under way and it is time.
@@ -152,7 +163,7 @@ func (r *removal) advance(c *Core) {
 
 // carryOn is for a victim whose evictions are ours to send.
 func (r *removal) carryOn(c *Core, wanted bool) {
-	failed := !wanted || r.failures >= c.limits.EvictionTries
+	failed := !wanted || r.failures >= r.tries(c)
 	switch {
 	case r.returning || failed && !r.underWay(c):
 		r.giveBack(c)
@@ -221,11 +232,12 @@ func (r *removal) send(c *Core) {
 }
 
 func (r *removal) evict(c *Core, s removalStep) {
-	e := Evict{Op: r.begin(c, s), Pod: r.ref(), DryRun: s == rehearsing, Delete: r.deletes(c), Strategy: "preemption"}
-	if asked, ok := c.askedFor(r); ok {
-		e.GracePeriodSeconds, e.Strategy, e.TraceParent = asked.GracePeriodSeconds, asked.Strategy, asked.TraceParent
+	out := Evict{Op: r.begin(c, s), Pod: r.ref(), DryRun: s == rehearsing, Delete: r.deletes(c), Strategy: "preemption"}
+	if e, ok := c.askedFor(r); ok {
+		out.GracePeriodSeconds, out.Strategy, out.TraceParent =
+			e.asked.GracePeriodSeconds, e.asked.Strategy, e.asked.TraceParent
 	}
-	c.emit(e)
+	c.emit(out)
 }
 
 func (r *removal) answered(c *Core, in Input) {
@@ -318,7 +330,7 @@ func (r *removal) evicted(c *Core, a Answered) {
 func (r *removal) failed(c *Core, problem string) {
 	r.failures, r.problem = r.failures+1, problem
 	c.pace(&r.pacing)
-	if r.claim.State != ledger.Evicting && r.failures >= c.limits.EvictionTries {
+	if r.claim.State != ledger.Evicting && r.failures >= r.tries(c) {
 		r.attempts, r.retry = attempts{}, c.limits.Retry
 		c.refused(r, problem)
 	}
@@ -330,7 +342,7 @@ func (r *removal) tellDone(c *Core) {
 		return
 	}
 	r.told = true
-	c.publish(r.decision(c, events.DecisionEvicted, ""))
+	r.conclude(c, events.DecisionEvicted, "")
 	r.preempted(c)
 }
 

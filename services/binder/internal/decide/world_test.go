@@ -51,9 +51,30 @@ func (v *apiVersion) Requested(node string) (sum state.Resources) {
 	return sum
 }
 
-func (v *apiVersion) BudgetsOf(p *state.Pod) int {
+func (v *apiVersion) NodeByName(name string) (*state.Node, bool) { return v.Node(name + "-uid") }
+
+func (v *apiVersion) BudgetsOf(p *state.Pod, docs func(uid string) ledger.BudgetDoc) (out []ledger.BudgetRoom) {
+	if v.budget.rv > 0 && covered(p.UID) {
+		out = append(out, v.budgetRoom(docs(pdbUID)))
+	}
 	n, _ := strconv.Atoi(p.Template.Labels["budgets"])
-	return n
+	for i := range n {
+		out = append(out, ledger.BudgetRoom{Doc: ledger.BudgetDoc{UID: fmt.Sprintf("pdb-%d", i)}, Allowed: 1})
+	}
+	return out
+}
+
+// budgetRoom is the budget as this version shows it.
+func (v *apiVersion) budgetRoom(doc ledger.BudgetDoc) ledger.BudgetRoom {
+	doc.UID, doc.Namespace, doc.Name = pdbUID, "ns", "pdb"
+	r := ledger.BudgetRoom{Doc: doc, Allowed: int32(v.budget.allowed)}
+	r.Count = &ledger.BudgetCount{Desired: int32(v.budget.desired)}
+	for uid, p := range v.pods {
+		if covered(uid) && !p.Deleting {
+			r.Count.Healthy = append(r.Count.Healthy, uid)
+		}
+	}
+	return r
 }
 
 type api struct{ history []*apiVersion }

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
@@ -66,22 +68,33 @@ func (c cluster) Requested(nodeName string) state.Resources {
 	return sum
 }
 
-// BudgetsOf implements decide.Cluster. As the eviction API does, it compares selectors
-// within the namespace; a budget whose selector cannot be read counts, which errs on the
-// side of asking first.
-func (c cluster) BudgetsOf(p *state.Pod) int {
-	n := 0
-	for o := range c.Objects(events.KindDisruptionBudget) {
+// BudgetsOf implements decide.Cluster. As the eviction API does, it compares selectors within
+// the namespace and asks nothing about pods that have not started or have ended, nor, where the
+// one budget allows that, about pods that are not ready (registry/core/pod/storage/eviction.go).
+// A budget whose selector cannot be read counts, which errs on the side of asking first.
+func (c cluster) BudgetsOf(p *state.Pod, docs func(uid string) ledger.BudgetDoc) []ledger.BudgetRoom {
+	if phase := p.Status().Phase; p.Terminal || p.Deleting || phase == corev1.PodPending {
+		return nil
+	}
+	var covering []*policyv1.PodDisruptionBudget
+	for o := range c.ObjectsIn(events.KindDisruptionBudget, p.Namespace) {
 		pdb, ok := o.API.(*policyv1.PodDisruptionBudget)
-		if !ok || o.Namespace != p.Namespace {
+		if !ok {
 			continue
 		}
 		selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
 		if err != nil || selector.Matches(labels.Set(p.Template.Labels)) {
-			n++
+			covering = append(covering, pdb)
 		}
 	}
-	return n
+	if len(covering) == 1 && !view.Ready(p) && view.SparesUnready(covering[0]) {
+		return nil
+	}
+	var rooms []ledger.BudgetRoom
+	for _, pdb := range covering {
+		rooms = append(rooms, view.RoomIn(c.Snapshot, docs(string(pdb.UID)), pdb))
+	}
+	return rooms
 }
 
 // Promises turns what is read of the ledger into inputs of the core of one binder. For one
@@ -117,10 +130,10 @@ func (p *Promises) Fold(b ledger.ViewBatch) ([]decide.Input, error) {
 }
 
 // moved lists each document that changed once, as it is now.
-func moved(view *ledger.View, changes ledger.ViewChanges) decide.LedgerMoved {
-	in := decide.LedgerMoved{Revision: view.Revision(), Reset: changes.Reset}
+func moved(known *ledger.View, changes ledger.ViewChanges) decide.LedgerMoved {
+	in := decide.LedgerMoved{Revision: known.Revision(), Reset: changes.Reset}
 	if changes.Reset {
-		in.Docs = slices.Collect(view.Docs())
+		in.Docs = slices.Collect(known.Docs())
 		slices.SortFunc(in.Docs, func(a, b ledger.NodeDoc) int { return cmp.Compare(a.Revision, b.Revision) })
 		return in
 	}

@@ -32,7 +32,7 @@ func TestUnreadableDecision(t *testing.T) {
 		broken := ask("broken")
 		broken.Data = []byte{0xff}
 		msgs := []events.Message{ask("first"), broken, ask("last")}
-		if _, err := log.Append(t.Context(), events.Decisions, 0, msgs); err != nil {
+		if _, err := log.Append(t.Context(), events.Decisions, events.Tail{}, msgs); err != nil {
 			t.Fatal(err)
 		}
 		r := New(Deps{

@@ -3,6 +3,6 @@
 // spans into telemetry.
 //
 // Start reading at Writer. The log is the only thing the queue writes that others rely on;
-// it is fenced by the stream's last sequence, so that at most one writer's idea of the
+// it is fenced by the stream's last record, so that at most one writer's idea of the
 // log's end is ever right. Everything else may be lost without harm.
 package commit

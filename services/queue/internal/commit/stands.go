@@ -2,6 +2,7 @@ package commit
 
 import (
 	"context"
+	"errors"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -10,25 +11,11 @@ import (
 // Stands says whether a position is one of the log's history as it is now: *DivergedError if
 // the log has lost what was applied up to there, even if it has grown past it again since.
 func Stands(ctx context.Context, log events.Log, p state.Position) error {
-	last, err := log.Last(ctx, events.Facts)
+	record, last, err := recordAt(ctx, log, p.Sequence)
 	if err != nil {
 		return err
 	}
-	if last < p.Sequence {
-		return &DivergedError{Expected: p.Sequence, Actual: last}
-	}
-	ctx, cancel := context.WithTimeout(ctx, readBackTimeout)
-	defer cancel()
-	reader, err := log.Read(ctx, events.Facts, p.Sequence)
-	if err != nil {
-		return err
-	}
-	defer reader.Close()
-	records, err := reader.Next(ctx)
-	if err != nil {
-		return err
-	}
-	fact, err := events.DecodeFact(records[0])
+	fact, err := events.DecodeFact(record)
 	if err != nil {
 		return err
 	}
@@ -36,4 +23,85 @@ func Stands(ctx context.Context, log events.Log, p state.Position) error {
 		return &DivergedError{Expected: p.Sequence, Actual: last}
 	}
 	return nil
+}
+
+// Base is what a round builds on: the record it begins behind, and what that stands for.
+type Base struct {
+	// Tail is the log's end, Epoch that of the fact there (0 for none).
+	Tail  events.Tail
+	Epoch uint64
+	// Anew: the log's end stands for nothing that is known. What the round tells is all there
+	// is, and begins with an epoch that says so.
+	Anew bool
+}
+
+// Behind returns the base of a round that continues from p, which must be the end of the log.
+// *DivergedError says that it is not, or that it is the end of another history.
+func Behind(ctx context.Context, log events.Log, p state.Position) (Base, error) {
+	b, err := end(ctx, log)
+	if err != nil {
+		return Base{}, err
+	}
+	known := b.Tail.Subject != "" || p.Sequence == 0
+	if b.Tail.Sequence != p.Sequence || b.Epoch != p.Epoch || !known {
+		return Base{}, &DivergedError{Expected: p.Sequence, Actual: b.Tail.Sequence}
+	}
+	return b, nil
+}
+
+// Anew returns the base of a round that continues from nothing: whatever the log holds.
+func Anew(ctx context.Context, log events.Log) (Base, error) {
+	b, err := end(ctx, log)
+	b.Anew = true
+	return b, err
+}
+
+// end looks at the end of the log. Of a record that retention has taken only the sequence is
+// known.
+func end(ctx context.Context, log events.Log) (Base, error) {
+	last, err := log.Last(ctx, events.Facts)
+	if err != nil || last == 0 {
+		return Base{}, err
+	}
+	b := Base{Tail: events.Tail{Sequence: last}}
+	record, _, err := recordAt(ctx, log, last)
+	var diverged *DivergedError
+	var gap *events.ErrGap
+	switch {
+	case errors.As(err, &gap):
+		return b, nil
+	case errors.As(err, &diverged):
+		return Base{}, err
+	case err != nil:
+		return Base{}, err
+	}
+	fact, err := events.DecodeFact(record)
+	if err != nil {
+		return Base{}, err
+	}
+	b.Tail.Subject, b.Epoch = record.Subject, fact.Epoch
+	return b, nil
+}
+
+// recordAt reads one record. *DivergedError says that the log does not reach so far,
+// *events.ErrGap that retention has taken it.
+func recordAt(ctx context.Context, log events.Log, sequence uint64) (r events.Record, last uint64, err error) {
+	if last, err = log.Last(ctx, events.Facts); err != nil {
+		return r, 0, err
+	}
+	if last < sequence {
+		return r, last, &DivergedError{Expected: sequence, Actual: last}
+	}
+	ctx, cancel := context.WithTimeout(ctx, readBackTimeout)
+	defer cancel()
+	reader, err := log.Read(ctx, events.Facts, sequence)
+	if err != nil {
+		return r, last, err
+	}
+	defer reader.Close()
+	records, err := reader.Next(ctx)
+	if err != nil {
+		return r, last, err
+	}
+	return records[0], last, nil
 }

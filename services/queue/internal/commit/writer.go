@@ -13,7 +13,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // unknownBackoff spaces the attempts to learn what became of an append, and to repeat it:
@@ -35,7 +34,8 @@ type DivergedError struct {
 }
 
 func (e *DivergedError) Error() string {
-	return fmt.Sprintf("queue: the log of facts should end at %d, it ends at %d: another writer, or a lost tail",
+	return fmt.Sprintf("queue: the log of facts should end at %d with what was written there, it ends at %d: "+
+		"another writer, or a lost tail",
 		e.Expected, e.Actual)
 }
 
@@ -59,16 +59,20 @@ func (r Round) Epoch(before uint64) uint64 {
 type Writer struct {
 	log    events.Log
 	logger *slog.Logger
-	// epoch is the round's, before that of the fact it begins behind (0 for none).
+	// epoch is the round's, before that which its begin names (0 for none).
 	epoch, before uint64
-	// last is the stream's last sequence as far as this writer made it.
-	last  uint64
+	// last is the end of the stream as far as this writer made it.
+	last  events.Tail
 	clock clock.Clock
 }
 
 // NewWriter returns a writer that opens fact epoch behind base, the end of the log.
-func NewWriter(log events.Log, logger *slog.Logger, c clock.Clock, base state.Position, epoch uint64) *Writer {
-	return &Writer{log: log, logger: logger, clock: c, last: base.Sequence, before: base.Epoch, epoch: epoch}
+func NewWriter(log events.Log, logger *slog.Logger, c clock.Clock, base Base, epoch uint64) *Writer {
+	before := base.Epoch
+	if base.Anew {
+		before = epoch
+	}
+	return &Writer{log: log, logger: logger, clock: c, last: base.Tail, before: before, epoch: epoch}
 }
 
 // Run appends the opening of the epoch, then facts as they come, everything at hand in one
@@ -141,7 +145,7 @@ func (w *Writer) append(ctx context.Context, batch []events.Message) error {
 	for {
 		last, err := w.log.Append(ctx, events.Facts, w.last, batch)
 		if err == nil {
-			w.last = last
+			w.ends(last, batch)
 			return nil
 		}
 		stored, err := w.settle(ctx, batch, err)
@@ -154,12 +158,17 @@ func (w *Writer) append(ctx context.Context, batch []events.Message) error {
 	}
 }
 
+// ends notes that the log ends with a batch of this writer's.
+func (w *Writer) ends(last uint64, batch []events.Message) {
+	w.last = events.Tail{Sequence: last, Subject: batch[len(batch)-1].Subject}
+}
+
 // settle finds out what became of a batch whose append returned failure: stored, surely
 // not stored (try again), or the log has diverged.
 func (w *Writer) settle(ctx context.Context, batch []events.Message, failure error) (stored bool, err error) {
 	var wrong *events.ErrWrongSequence
 	if !errors.As(failure, &wrong) {
-		w.logger.Warn("an append to the log of facts was not answered", "expected", w.last, "error", failure)
+		w.logger.Warn("an append to the log of facts was not answered", "expected", w.last.Sequence, "error", failure)
 	}
 	backoff := unknownBackoff
 	for {
@@ -182,29 +191,44 @@ func (w *Writer) compare(ctx context.Context, batch []events.Message) (stored bo
 	if err != nil {
 		return false, err
 	}
-	end := w.last + uint64(len(batch))
+	end := w.last.Sequence + uint64(len(batch))
 	switch {
-	case last == w.last:
-		return false, nil
+	case last == w.last.Sequence:
+		return false, w.stillThere(ctx)
 	case last < end:
-		return false, &DivergedError{Expected: w.last, Actual: last}
+		return false, &DivergedError{Expected: w.last.Sequence, Actual: last}
 	}
 	same, err := w.readBack(ctx, batch)
-	if err != nil {
+	var gap *events.ErrGap
+	if err != nil && !errors.As(err, &gap) {
 		return false, err
 	}
 	if !same {
-		return false, &DivergedError{Expected: w.last, Actual: last}
+		return false, &DivergedError{Expected: w.last.Sequence, Actual: last}
 	}
-	w.last = end
+	w.ends(end, batch)
 	return true, nil
+}
+
+// stillThere returns *DivergedError if the record this writer expects at the end of the log is
+// not the one that stands there, or retention has taken it.
+func (w *Writer) stillThere(ctx context.Context) error {
+	if w.last.Subject == "" {
+		return nil
+	}
+	record, last, err := recordAt(ctx, w.log, w.last.Sequence)
+	var gap *events.ErrGap
+	if errors.As(err, &gap) || err == nil && record.Subject != w.last.Subject {
+		return &DivergedError{Expected: w.last.Sequence, Actual: last}
+	}
+	return err
 }
 
 // readBack says whether the records behind last are the batch.
 func (w *Writer) readBack(ctx context.Context, batch []events.Message) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, readBackTimeout)
 	defer cancel()
-	reader, err := w.log.Read(ctx, events.Facts, w.last+1)
+	reader, err := w.log.Read(ctx, events.Facts, w.last.Sequence+1)
 	if err != nil {
 		return false, err
 	}

@@ -26,7 +26,7 @@ type flaky struct {
 
 var errFlaky = errors.New("no answer")
 
-func (f *flaky) Append(ctx context.Context, s events.Stream, last uint64, msgs []events.Message) (uint64, error) {
+func (f *flaky) Append(ctx context.Context, s events.Stream, last events.Tail, msgs []events.Message) (uint64, error) {
 	if f.appends > 0 {
 		f.appends--
 		return 0, errFlaky
@@ -57,11 +57,12 @@ func startWriter(t *testing.T, log *memlog.Log) *running {
 	r := &running{
 		t: t, log: &flaky{Log: log}, facts: make(chan events.Fact, 10), ended: make(chan error, 1), stop: cancel,
 	}
-	last, err := log.Last(ctx, events.Facts)
+	base, err := Anew(ctx, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := NewWriter(r.log, slog.New(slog.DiscardHandler), clock.RealClock{}, state.Position{Sequence: last, Epoch: 3}, 4)
+	base.Anew, base.Epoch = false, 3
+	w := NewWriter(r.log, slog.New(slog.DiscardHandler), clock.RealClock{}, base, 4)
 	go func() { r.ended <- w.Run(ctx, "list", r.facts) }()
 	synctest.Wait()
 	return r
@@ -195,7 +196,7 @@ func TestAnUnansweredAppendOverwrittenByAnother(t *testing.T) {
 		r.facts <- upsert("a")
 		synctest.Wait()
 		other := []events.Message{events.EncodeFact(upsert("other"))}
-		if _, err := log.Append(t.Context(), events.Facts, 1, other); err != nil {
+		if _, err := log.Append(t.Context(), events.Facts, events.Tail{Sequence: 1}, other); err != nil {
 			t.Fatal(err)
 		}
 		sleepFake(t)
@@ -229,5 +230,65 @@ func TestStandsFindsALostTailThatHasGrownAgain(t *testing.T) {
 	write(2, 4)
 	if err := Stands(t.Context(), log, p); !errors.As(err, &diverged) {
 		t.Fatalf("the tail is lost and the log has grown: %v, want *DivergedError", err)
+	}
+}
+
+// A log that has lost its tail and has been filled to the same length by another writer is not
+// the one this writer wrote, though it ends where it should.
+func TestAnotherWritersLogOfTheSameLength(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := memlog.New(memlog.Options{})
+		old := startWriter(t, log)
+		old.say("a", "b") // ends at 3
+		log.LoseTail(events.Facts, 1)
+		other := upsert("other")
+		other.Epoch = 9
+		msgs := []events.Message{events.EncodeFact(other), events.EncodeFact(other)}
+		if _, err := log.Append(t.Context(), events.Facts, events.Tail{Sequence: 1}, msgs); err != nil {
+			t.Fatal(err)
+		}
+		old.say("c")
+		old.wantEnd(true)
+		old.wantStored("epoch-begin  4", "upsert other 9", "upsert other 9")
+	})
+}
+
+func TestBehind(t *testing.T) {
+	ctx := t.Context()
+	log := memlog.New(memlog.Options{})
+	var diverged *DivergedError
+	refused := func(p state.Position) {
+		t.Helper()
+		if b, err := Behind(ctx, log, p); !errors.As(err, &diverged) {
+			t.Errorf("behind %v: %+v, %v; want *DivergedError", p, b, err)
+		}
+	}
+	if b, err := Behind(ctx, log, state.Position{}); err != nil || b != (Base{}) {
+		t.Errorf("behind nothing: %+v, %v", b, err)
+	}
+	refused(state.Position{Sequence: 1, Epoch: 1})
+	f := upsert("a")
+	f.Epoch = 2
+	msgs := []events.Message{events.EncodeFact(f), events.EncodeFact(f)}
+	if _, err := log.Append(ctx, events.Facts, events.AnySequence, msgs); err != nil {
+		t.Fatal(err)
+	}
+	want := Base{Tail: events.Tail{Sequence: 2, Subject: "facts.pod.a.2"}, Epoch: 2}
+	if b, err := Behind(ctx, log, state.Position{Sequence: 2, Epoch: 2}); err != nil || b != want {
+		t.Errorf("behind the end: %+v, %v; want %+v", b, err, want)
+	}
+	refused(state.Position{})
+	refused(state.Position{Sequence: 1, Epoch: 2})
+	refused(state.Position{Sequence: 3, Epoch: 2})
+	refused(state.Position{Sequence: 2, Epoch: 1}) // another history of the same length
+	want.Anew = true
+	if b, err := Anew(ctx, log); err != nil || b != want {
+		t.Errorf("anew: %+v, %v; want %+v", b, err, want)
+	}
+	log.Trim(events.Facts, 3)
+	refused(state.Position{Sequence: 2, Epoch: 2}) // nobody can tell any more
+	want = Base{Tail: events.Tail{Sequence: 2}, Anew: true}
+	if b, err := Anew(ctx, log); err != nil || b != want {
+		t.Errorf("anew behind what retention has taken: %+v, %v; want %+v", b, err, want)
 	}
 }

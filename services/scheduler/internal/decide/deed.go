@@ -106,7 +106,7 @@ func lostAt(lost ledger.Lost) int64 {
 	return at
 }
 
-// again puts an attempt whose deed was lost back, or gives it back if it has lost too often.
+// lostDeed puts an attempt whose deed was lost back, or gives it back if it has lost too often.
 func (c *Core) lostDeed(a *attempt, lost ledger.Lost, out *Output) {
 	reason := LostNode
 	switch {

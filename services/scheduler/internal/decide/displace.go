@@ -3,7 +3,6 @@ package decide
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -26,11 +25,18 @@ type takeover struct {
 // least important is taken. tried says that there is nothing more to decide for the attempt
 // now, sent that a transaction is on its way.
 func (c *Core) displace(s seeker, out *Output) (tried, sent bool) {
-	if len(c.plans.promised) == 0 || isNever(s.pod) {
+	if isNever(s.pod) {
 		return false, false
 	}
+	var nodes []string
+	for uid, least := range c.plans.promised {
+		if least < s.pod.Priority {
+			nodes = append(nodes, uid)
+		}
+	}
+	slices.Sort(nodes)
 	var list []takeover
-	for _, uid := range slices.Sorted(maps.Keys(c.plans.promised)) {
+	for _, uid := range nodes {
 		node, ok := c.view.Node(uid)
 		if !ok || !c.restraint.usable(node) {
 			continue
@@ -76,7 +82,7 @@ func (c *Core) sendDisplacement(s seeker, t takeover, out *Output) bool {
 	if s.concern.Together() {
 		followed = c.keepers(s.pod, t.node)
 	}
-	guards, ready := c.demands(s.pod, &s.concern, t.node, followed.first)
+	guards, ready := c.demands(&s.concern, t.node, followed.first)
 	if len(guards.missing) > 0 {
 		if err := c.ask(a, guards.missing); err != nil {
 			c.fail(a, err.Error(), out)
@@ -140,8 +146,8 @@ func (d *displacement) done(c *Core, revision int64, out *Output) {
 		Token: d.hold.Token.String(), PodResourceVersion: d.hold.PodRV,
 		FactSequence: c.store.Position().Sequence, LedgerRevision: revision,
 		NodeUID: d.node.UID, NodeName: d.node.Name,
-		Message: fmt.Sprintf("The place held for it on node %s went to pod %s, which is more important (priority %d, against %d).",
-			d.node.Name, by.Key(), by.Priority, d.hold.Priority),
+		Message: fmt.Sprintf("The place held for it on node %s went to pod %s, which is more important "+
+			"(priority %d, against %d).", d.node.Name, by.Key(), by.Priority, d.hold.Priority),
 	}
 	out.Decisions = append(out.Decisions, was)
 	c.report(PlanReport{What: PlanDisplaced, Pod: was.Pod, Node: d.node.Name, Detail: was.Message})

@@ -107,7 +107,8 @@ func (l *loops) refusesPod(pod *state.Pod, now time.Time) string {
 	if !tooMany(l.pods[pod.UID], now) {
 		return ""
 	}
-	return fmt.Sprintf("%d plans to make room for the pod have come to nothing within %s", len(l.pods[pod.UID]), loopWindow)
+	return fmt.Sprintf("%d plans to make room for the pod have come to nothing within %s",
+		len(l.pods[pod.UID]), loopWindow)
 }
 
 // refusesVictims says why these pods do not have to go for it.

@@ -126,7 +126,7 @@ func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
 		c.deferred = append(c.deferred, a)
 		return false
 	}
-	guards, ready := c.demands(s.pod, &s.concern, plan.Node, len(plan.Keepers) == 0)
+	guards, ready := c.demands(&s.concern, plan.Node, len(plan.Keepers) == 0)
 	if len(guards.missing) > 0 {
 		if err := c.ask(a, guards.missing); err != nil {
 			c.fail(a, err.Error(), out)
@@ -329,7 +329,7 @@ type demand struct {
 
 // demands says what the pod needs on a node; false if that cannot be told yet. alone: there is
 // nothing that its required affinity could rely on, and the rules have allowed that.
-func (c *Core) demands(pod *state.Pod, concern *guard.Concern, node *state.NodeInfo, alone bool) (demand, bool) {
+func (c *Core) demands(concern *guard.Concern, node *state.NodeInfo, alone bool) (demand, bool) {
 	if concern.None() {
 		return demand{}, true
 	}

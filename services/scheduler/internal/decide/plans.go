@@ -15,12 +15,15 @@ type plans struct {
 	// held are the holds of this shard's pods, by pod UID; byPlan finds them by plan.
 	held   map[string]*hold
 	byPlan map[string]*hold
-	// due are the holds to look at, by pod UID. orphans are plans that were this shard's and
+	// due are the holds to look at, by pod UID, queue those of them that are still to be looked
+	// at in this round. orphans are plans that were this shard's and
 	// have lost their hold, with claims left over.
 	due     map[string]struct{}
+	queue   []string
 	orphans map[string]struct{}
-	// promised are the nodes with holds of anybody's, by UID, and how many.
-	promised map[string]int
+	// promised are the nodes with holds of anybody's, by UID, each with the priority of the least
+	// important.
+	promised map[string]int32
 	// seekers fit nowhere for certain, and have not been asked about preemption yet.
 	seekers []rejection
 	// alternate: the last transaction was a deed, and placements that wait go first.
@@ -52,7 +55,7 @@ type hold struct {
 func newPlans() plans {
 	return plans{
 		held: map[string]*hold{}, byPlan: map[string]*hold{}, due: map[string]struct{}{},
-		orphans: map[string]struct{}{}, promised: map[string]int{},
+		orphans: map[string]struct{}{}, promised: map[string]int32{},
 	}
 }
 
@@ -64,7 +67,7 @@ func (c *Core) followPlans(changes ledger.ViewChanges) {
 	p := &c.plans
 	p.budgets.stale = p.budgets.stale || changes.Reset || len(changes.Budgets) > 0
 	if changes.Reset {
-		p.promised = map[string]int{}
+		p.promised = map[string]int32{}
 		for d := range c.ledger.Docs() {
 			c.notePromises(d)
 			c.protect(d.NodeUID)
@@ -87,17 +90,16 @@ func (c *Core) followPlans(changes ledger.ViewChanges) {
 }
 
 func (c *Core) notePromises(d ledger.NodeDoc) {
-	n := 0
+	delete(c.plans.promised, d.NodeUID)
 	for i := range d.Entries {
-		if isHold(&d.Entries[i]) {
-			n++
+		e := &d.Entries[i]
+		if !isHold(e) {
+			continue
+		}
+		if least, known := c.plans.promised[d.NodeUID]; !known || e.Priority < least {
+			c.plans.promised[d.NodeUID] = e.Priority
 		}
 	}
-	if n == 0 {
-		delete(c.plans.promised, d.NodeUID)
-		return
-	}
-	c.plans.promised[d.NodeUID] = n
 }
 
 // followDoc takes in one change of a document.
@@ -200,10 +202,13 @@ func (c *Core) factsMoved(changes state.Changes) {
 	if len(changes.Pods) > 0 && p.budgets.claims {
 		p.budgets.stale = true
 	}
-	if len(p.held) == 0 {
+	if len(p.held)+len(p.loops.pairs) == 0 {
 		return
 	}
 	for _, pod := range changes.Pods {
+		if pod.After != nil && pod.After.NodeName != "" && pod.Before != nil && pod.Before.NodeName == "" {
+			p.loops.bound(pod.After)
+		}
 		uid := ""
 		if pod.After != nil {
 			uid = pod.After.UID

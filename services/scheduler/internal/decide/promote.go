@@ -21,8 +21,9 @@ const (
 	// say that it has stopped does not (a node that is gone, a finalizer).
 	holdPatience = 3 * time.Minute
 	// refusedPatience is how long after an eviction of it has failed a plan may stay without
-	// another try: the binders have given up then.
-	refusedPatience = 30 * time.Second
+	// another try: binders take twice as long before they try again, and there may be better
+	// victims.
+	refusedPatience = 15 * time.Second
 	// defaultGrace is the grace period of pods that name none.
 	defaultGrace = 30 * time.Second
 	// secondLookAfter is how long a place is held before it is asked whether the pod has come
@@ -31,7 +32,7 @@ const (
 	secondLooks     = 64
 )
 
-// wait is what a look at a hold comes to.
+// look is what a look at a hold comes to.
 type look uint8
 
 const (
@@ -54,9 +55,14 @@ func (c *Core) tend(out *Output) bool {
 			return true
 		}
 	}
-	for _, uid := range slices.Sorted(maps.Keys(p.due)) {
+	if len(p.queue) == 0 {
+		p.queue = slices.Sorted(maps.Keys(p.due))
+	}
+	for len(p.queue) > 0 {
+		uid := p.queue[0]
+		p.queue = p.queue[1:]
 		h, ok := p.held[uid]
-		if !ok {
+		if _, due := p.due[uid]; !due || !ok {
 			delete(p.due, uid)
 			continue
 		}
@@ -122,18 +128,15 @@ func (c *Core) lookAt(h *hold, out *Output) look {
 // victimsLeft says whether pods are still there that have to go, and the longest time that one
 // of them is given to stop.
 func (c *Core) victimsLeft(s standing) (left bool, grace time.Duration) {
-	for _, d := range append(s.others, s.doc) {
-		for i := range d.Entries {
-			e := &d.Entries[i]
-			switch {
-			case e.Role == ledger.RoleVictim && e.Plan == s.plan:
-				if fate, _ := c.view.VictimFate(e.PodUID, e.PodRV); fate != ledger.Left {
-					left, grace = true, max(grace, c.graceOf(e.PodUID))
-				}
-			case e.Role == ledger.RoleReservation && e.Wanted && d.NodeUID == s.doc.NodeUID:
-				_, bound, known := c.view.PodFact(e.PodUID)
-				left = left || known && !bound && e.Priority < s.entry.Priority
-			}
+	for _, v := range victimsOf(append(s.others, s.doc), s.plan) {
+		if fate, _ := c.view.VictimFate(v.PodUID, v.PodRV); fate != ledger.Left {
+			left, grace = true, max(grace, c.graceOf(v.PodUID))
+		}
+	}
+	for i := range s.doc.Entries {
+		if e := &s.doc.Entries[i]; e.Role == ledger.RoleReservation && e.Wanted {
+			_, bound, known := c.view.PodFact(e.PodUID)
+			left = left || known && !bound && e.Priority < s.entry.Priority
 		}
 	}
 	return left, grace
@@ -170,14 +173,9 @@ func (c *Core) await(s standing, grace time.Duration, out *Output) look {
 
 // anyMarked says whether an eviction for a plan may be under way.
 func (c *Core) anyMarked(s standing) bool {
-	for _, d := range append(s.others, s.doc) {
-		for i := range d.Entries {
-			if e := &d.Entries[i]; e.Plan == s.plan && e.Role == ledger.RoleVictim && e.State == ledger.Evicting {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
+		return v.State == ledger.Evicting
+	})
 }
 
 // fitsElsewhere is a node that would take the pod of a hold without anybody having to go.
@@ -224,7 +222,8 @@ func (c *Core) promote(s standing, out *Output) look {
 	case err != nil:
 		return c.giveUp(s, end{reason: err.Error()}, out)
 	case !fits:
-		return c.giveUp(s, end{reason: "the pod does not fit there any more: " + strings.Join(why.Reasons, ", "), failed: true}, out)
+		reason := "the pod does not fit there any more: " + strings.Join(why.Reasons, ", ")
+		return c.giveUp(s, end{reason: reason, failed: true}, out)
 	}
 	return c.sendPromotion(s, node, &concern, out)
 }
@@ -248,7 +247,7 @@ func (c *Core) sendPromotion(s standing, node *state.NodeInfo, concern *guard.Co
 	if followed.waits {
 		return lookAgain
 	}
-	guards, ready := c.demands(s.pod, concern, node, followed.first)
+	guards, ready := c.demands(concern, node, followed.first)
 	c.askTerms(guards.missing)
 	mandate, mine := c.mandate(s.entry.Partition())
 	if !ready || !mine {

@@ -26,7 +26,7 @@ import (
 // goroutine. Every stream has a cursor per shard, so that any two of them can be out of
 // step with each other.
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	rng    *rand.Rand
 	shards []*shard
 	store  *mem.Store
@@ -61,7 +61,7 @@ type shard struct {
 	notices     []decide.Notice
 }
 
-func newWorld(t *testing.T, seed uint64, shards int) *world {
+func newWorld(t testing.TB, seed uint64, shards int) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 0)), store: mem.New(),
 		pods: map[string]*corev1.Pod{}, nodes: map[string]int64{}, offered: map[string]int32{},
@@ -289,7 +289,10 @@ func (w *world) bindOne() {
 	}
 	e := d.Entries[w.rng.IntN(len(d.Entries))]
 	p, ok := w.pods[e.PodUID]
-	if !ok || e.Role != ledger.RoleReservation || e.State != ledger.Committed || p.Spec.NodeName != "" || p.ResourceVersion != fmt.Sprint(e.PodRV) {
+	if e.Role != ledger.RoleReservation || e.State != ledger.Committed {
+		return
+	}
+	if !ok || p.Spec.NodeName != "" || p.ResourceVersion != fmt.Sprint(e.PodRV) {
 		return
 	}
 	p.Spec.NodeName = d.NodeName

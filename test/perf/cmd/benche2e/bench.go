@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	live  = "live"
-	drain = "drain"
+	live    = "live"
+	drain   = "drain"
+	preempt = "preempt"
 
 	namespace = "bench"
 	// accountWithin bounds the wait for the namespace's service account, without which the API
@@ -50,6 +51,8 @@ type result struct {
 	PodsPerSecond float64 `json:"podsPerSecond"`
 	// Latency is per pod, from its appearance (live) or the contender's start (drain) to its bind.
 	Latency latency `json:"latencyMillis"`
+	// Evicted is how many pods went for them, in mode preempt.
+	Evicted int `json:"evicted,omitempty"`
 	// CPUSeconds is what the contender's processes used between the same two moments.
 	CPUSeconds float64 `json:"cpuSeconds"`
 }
@@ -94,6 +97,8 @@ func (b *bench) run(ctx context.Context, c contender, mode string) (result, erro
 type ground struct {
 	field
 	seen *podWatch
+	// stood is how many pods stood there in mode preempt.
+	stood int
 	running
 }
 
@@ -135,11 +140,14 @@ func (g *ground) close(ctx context.Context) error {
 
 // measure is steps 1 to 4 of a run.
 func (g *ground) measure(ctx context.Context, c contender, mode string, b *bench) (result, error) {
-	pods := b.workload()
+	pods := b.workload(mode)
 	r := result{Contender: c.name, Mode: mode, Pods: len(pods)}
 	start := func() error {
 		if err := c.start(ctx, &g.field, &g.running); err != nil {
 			return err
+		}
+		if mode == preempt {
+			return g.warmUp(ctx)
 		}
 		return g.prepare(ctx, b.blocked, b.leaving)
 	}
@@ -149,6 +157,11 @@ func (g *ground) measure(ctx context.Context, c contender, mode string, b *bench
 		first, second = create, start
 	}
 	// 1. What is there before the clock starts.
+	if mode == preempt {
+		if err := g.stand(ctx, b.standing); err != nil {
+			return r, err
+		}
+	}
 	if err := first(); err != nil {
 		return r, err
 	}
@@ -172,6 +185,11 @@ func (g *ground) measure(ctx context.Context, c contender, mode string, b *bench
 	}
 	r.CPUSeconds = (usedAfter - usedBefore).Seconds()
 	g.seen.fill(&r, begin)
+	if mode == preempt {
+		if r.Evicted, err = g.evicted(ctx); err != nil {
+			return r, err
+		}
+	}
 	// 4. The placements themselves.
 	return r, g.audit(ctx, len(pods))
 }
@@ -198,10 +216,13 @@ func (g *ground) audit(ctx context.Context, pods int) error {
 }
 
 // workload is the pods of one run.
-func (b *bench) workload() []*corev1.Pod {
+func (b *bench) workload(mode string) []*corev1.Pod {
 	pods := make([]*corev1.Pod, b.pods)
 	for i := range pods {
-		pods[i] = newPod(namespace, fmt.Sprintf("pod-%05d", i), "100m")
+		name := fmt.Sprintf("pod-%05d", i)
+		if pods[i] = newPod(namespace, name, "100m"); mode == preempt {
+			pods[i] = prioritized(namespace, name, high)
+		}
 	}
 	return pods
 }

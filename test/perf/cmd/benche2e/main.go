@@ -7,7 +7,9 @@
 // latency is from the watch event that shows the pod to the one that shows its node, both at the
 // time this program received them. In mode drain the pods exist before the scheduler starts, so
 // what is measured is how fast it works when nothing but itself limits it. Other pods can be
-// there in mode live: blocked ones that fit nowhere, and ones that go while it runs.
+// there in mode live: blocked ones that fit nowhere, and ones that go while it runs. In mode
+// preempt every node is full of pods of low priority, and those that arrive have a high one; each
+// of them has room on a node as soon as one of the others has gone.
 //
 // After each run the cluster is audited from the API server's own state; a finding fails the
 // whole measurement, because a fast wrong placement is not a result.
@@ -44,6 +46,7 @@ func main() {
 type options struct {
 	runs, pods        int
 	blocked, leaving  int
+	standing          int
 	contenders, modes []string
 	nodes, out        string
 	timeout           time.Duration
@@ -74,8 +77,9 @@ func parse(args []string) (options, error) {
 	set.IntVar(&o.pods, "pods", 5000, "pods per run, 100m CPU and 500Mi each")
 	set.IntVar(&o.blocked, "blocked", 0, "pods beside them that fit nowhere, in mode live")
 	set.IntVar(&o.leaving, "leaving", 0, "pods beside them that are deleted meanwhile, in mode live")
+	set.IntVar(&o.standing, "standing", 4, "pods of low priority that fill each node, in mode preempt")
 	set.StringVar(&list, "contenders", strings.Join(contenderNames(), ","), "who runs, separated by commas")
-	set.StringVar(&modes, "modes", "live,drain", "live, drain or both")
+	set.StringVar(&modes, "modes", "live,drain", "live, drain or both; or preempt")
 	set.StringVar(&o.nodes, "nodes", "tools/cluster/examples/bench-nodes.yaml", "node file of the cluster driver")
 	set.StringVar(&o.out, "out", ".build/bench", "directory for the JSON and Markdown reports")
 	set.DurationVar(&o.timeout, "timeout", 10*time.Minute, "time one run may take to place its pods")
@@ -89,11 +93,14 @@ func parse(args []string) (options, error) {
 		}
 	}
 	for _, name := range o.modes {
-		if name != live && name != drain {
-			return o, fmt.Errorf("--modes: %q: want %s, %s or both", name, live, drain)
+		if name != live && name != drain && name != preempt {
+			return o, fmt.Errorf("--modes: %q: want some of %s, %s and %s", name, live, drain, preempt)
 		}
 	}
-	if o.blocked+o.leaving > 0 && slices.Contains(o.modes, drain) {
+	if slices.Contains(o.modes, preempt) && len(o.modes) > 1 {
+		return o, errors.New("--modes: preempt wants nodes of its own: give it alone, and --nodes with it")
+	}
+	if o.blocked+o.leaving > 0 && !slices.Equal(o.modes, []string{live}) {
 		return o, errors.New("--blocked, --leaving: want --modes live with them")
 	}
 	if o.runs < 1 || o.pods < 1 {

@@ -91,12 +91,15 @@ func (r report) markdown() string {
 	if r.Blocked+r.Leaving > 0 {
 		fmt.Fprintf(&b, "Beside them, %d pods that fit nowhere, and %d that are deleted.\n", r.Blocked, r.Leaving)
 	}
-	for _, mode := range []string{live, drain} {
+	for _, mode := range []string{live, drain, preempt} {
 		rows := r.rows(mode)
 		if len(rows) == 0 {
 			continue
 		}
 		fmt.Fprintf(&b, "\n## Mode %s\n\n", mode)
+		if mode == preempt {
+			r.victims(&b, rows)
+		}
 		b.WriteString("| contender | runs | wall s | pods/s | ratio | p50 ms | p90 ms | p99 ms | max ms | CPU s |\n")
 		b.WriteString("|---|---|---|---|---|---|---|---|---|---|\n")
 		for _, row := range rows {
@@ -106,6 +109,14 @@ func (r report) markdown() string {
 		}
 	}
 	return b.String()
+}
+
+// victims says how many pods went for how many.
+func (r report) victims(b *strings.Builder, rows []result) {
+	for _, row := range rows {
+		fmt.Fprintf(b, "%s evicted %d pods for %d.\n", row.Contender, row.Evicted, row.Pods)
+	}
+	b.WriteString("\n")
 }
 
 // ratio is a row's throughput by that of kube-scheduler's row, if there is one.
@@ -144,6 +155,7 @@ func medians(runs []result) result {
 		BindSeconds:   of(func(r result) float64 { return r.BindSeconds }),
 		PodsPerSecond: of(func(r result) float64 { return r.PodsPerSecond }),
 		CPUSeconds:    of(func(r result) float64 { return r.CPUSeconds }),
+		Evicted:       int(of(func(r result) float64 { return float64(r.Evicted) })),
 		Latency: latency{
 			P50: of(func(r result) float64 { return r.Latency.P50 }),
 			P90: of(func(r result) float64 { return r.Latency.P90 }),

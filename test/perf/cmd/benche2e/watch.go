@@ -122,7 +122,7 @@ func (p *podWatch) fill(r *result, begin time.Time) {
 			last = bound
 		}
 		from := begin
-		if r.Mode == live {
+		if r.Mode != drain {
 			from = p.appeared[name]
 		}
 		// A pod that was first seen bound took less than a tick of the clock.

@@ -107,7 +107,7 @@ func (l *factLog) offers() []events.Offer {
 var errReadOnly = errors.New("the facts are made up: nothing can be appended to them")
 
 // Append implements events.Log for decisions.
-func (l *factLog) Append(ctx context.Context, s events.Stream, _ uint64, msgs []events.Message) (uint64, error) {
+func (l *factLog) Append(ctx context.Context, s events.Stream, _ events.Tail, msgs []events.Message) (uint64, error) {
 	if s != events.Decisions {
 		return 0, errReadOnly
 	}

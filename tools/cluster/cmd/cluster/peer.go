@@ -27,15 +27,17 @@ func peerCommand() *cobra.Command {
 
 func schedulerCommand() *cobra.Command {
 	var (
-		flags sessionFlags
-		peer  peers.Scheduler
+		flags    sessionFlags
+		peer     peers.Scheduler
+		instance string
 	)
 	cmd := &cobra.Command{
 		Use:   "kube-scheduler",
 		Short: "Run kube-scheduler until Ctrl-C",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runPeer(cmd, flags, "kube-scheduler", func(path string, at place, port int) (process.Spec, error) {
+			of := program{"kube-scheduler", instance}
+			return runPeer(cmd, flags, of, func(path string, at place, port int) (process.Spec, error) {
 				peer.Path = path
 				return peer.Spec(at.cluster, at.dir, port)
 			})
@@ -45,6 +47,7 @@ func schedulerCommand() *cobra.Command {
 	cmd.Flags().StringVar(&peer.Config, "config", "",
 		"KubeSchedulerConfiguration file, without a kubeconfig (its client rates are used as they are)")
 	cmd.Flags().IntVarP(&peer.Verbosity, "v", "v", 0, "log verbosity")
+	cmd.Flags().StringVar(&instance, "name", "kube-scheduler", "name of its folder, to run several beside each other")
 	return cmd
 }
 
@@ -58,7 +61,8 @@ func deschedulerCommand() *cobra.Command {
 		Short: "Run the descheduler once, or until Ctrl-C with --interval",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runPeer(cmd, flags, "descheduler", func(path string, at place, port int) (process.Spec, error) {
+			of := program{"descheduler", "descheduler"}
+			return runPeer(cmd, flags, of, func(path string, at place, port int) (process.Spec, error) {
 				peer.Path = path
 				return peer.Spec(at.cluster, at.dir, port)
 			})
@@ -81,9 +85,12 @@ type place struct {
 
 type peerSpec func(path string, at place, port int) (process.Spec, error)
 
+// program is a peer's program, and the name of one instance of it.
+type program struct{ name, instance string }
+
 // runPeer runs a peer as a session inside the cluster's directory. The peer
 // goes down with the cluster, however that ends.
-func runPeer(cmd *cobra.Command, flags sessionFlags, name string, spec peerSpec) error {
+func runPeer(cmd *cobra.Command, flags sessionFlags, of program, spec peerSpec) error {
 	state, err := readyCluster(flags.dir)
 	if err != nil {
 		return err
@@ -92,14 +99,14 @@ func runPeer(cmd *cobra.Command, flags sessionFlags, name string, spec peerSpec)
 	if err != nil {
 		return err
 	}
-	path, err := layout.Program(name)
+	path, err := layout.Program(of.name)
 	if err != nil {
 		return err
 	}
 	opts := flags.options(cmd)
-	opts.Dir = filepath.Join(flags.dir, peersDir, name)
+	opts.Dir = filepath.Join(flags.dir, peersDir, of.instance)
 	opts.Owners = append(opts.Owners, state.SupervisorPID)
-	return session.Run(cmd.Context(), opts, session.State{Kind: "peer", Name: name},
+	return session.Run(cmd.Context(), opts, session.State{Kind: "peer", Name: of.instance},
 		func(ctx context.Context, s *session.Session) error {
 			return s.Launch(ctx, session.Program{
 				Ports: 1,

@@ -1,0 +1,106 @@
+package follow_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
+)
+
+// beginAnew opens an epoch that says that nothing before it counts.
+func beginAnew(h *statetest.History) {
+	h.BeginEpoch()
+	last := &h.Facts[len(h.Facts)-1]
+	last.Progress = last.Epoch
+}
+
+// TestToldAnew is a numbered story:
+//
+//  1. Retention has cut the log up to the newest snapshot, which stands at 6.
+//  2. The log loses 5 and 6. Who begins now can begin nowhere; who has read up to 4 is right,
+//     and cannot know what the next epoch builds on.
+//  3. The facts are told anew at 5. Pod "b" went in between, which nothing says.
+//  4. Whoever begins, and whoever was there, sees what has been told since, and nothing else.
+func TestToldAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := memlog.New(memlog.Options{ReadBatch: 2})
+		h := statetest.History{Epoch: 1}
+		pods(&h, "a", "b")
+		write(t, log, h.Facts...)
+		early := start(log)
+		defer early.stop()
+		synctest.Wait()
+		early.sees(t, h.Facts)
+		lost := h
+		pods(&lost, "lost")
+		write(t, log, lost.Facts[4:]...)
+		snapshot(t, log, lost.Facts)
+		log.Trim(events.Facts, 4)
+		log.LoseTail(events.Facts, 4)
+		late := start(log)
+		defer late.stop()
+		time.Sleep(settle)
+		late.mu.Lock()
+		if late.mu.resets != 0 {
+			t.Error("a reset without anything to reset to")
+		}
+		late.mu.Unlock()
+
+		beginAnew(&h)
+		pods(&h, "a", "c")
+		h.EndEpoch()
+		write(t, log, h.Facts[4:]...)
+		time.Sleep(settle)
+		early.sees(t, h.Facts[4:])
+		late.sees(t, h.Facts[4:])
+
+		// A snapshot of it serves as any other.
+		told := len(h.Facts)
+		snapshot(t, log, h.Facts[4:])
+		pods(&h, "d")
+		write(t, log, h.Facts[told:]...)
+		log.Trim(events.Facts, uint64(told)+1)
+		later := start(log)
+		defer later.stop()
+		time.Sleep(settle)
+		for _, m := range []*member{early, late, later} {
+			m.sees(t, h.Facts[4:])
+		}
+	})
+}
+
+// TestToldAnewTwice: the second time counts, also when the log has lost the first.
+func TestToldAnewTwice(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			log := memlog.New(memlog.Options{})
+			h := statetest.History{Epoch: 1}
+			pods(&h, "a")
+			write(t, log, h.Facts...)
+			log.Trim(events.Facts, 2)
+			beginAnew(&h)
+			pods(&h, "b")
+			h.EndEpoch()
+			write(t, log, h.Facts[2:]...)
+			m := start(log)
+			defer m.stop()
+			time.Sleep(settle)
+			m.sees(t, h.Facts[2:])
+			from := len(h.Facts)
+			if lost {
+				from = 2
+				log.LoseTail(events.Facts, 2)
+				h.Facts = h.Facts[:2]
+			}
+			beginAnew(&h)
+			pods(&h, "c")
+			h.EndEpoch()
+			write(t, log, h.Facts[from:]...)
+			time.Sleep(settle)
+			m.sees(t, h.Facts[from:])
+		})
+	}
+}

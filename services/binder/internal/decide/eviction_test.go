@@ -1,0 +1,309 @@
+package decide
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// planRig is a world of plans with one binder, for stories told step by step.
+type planRig struct {
+	*testing.T
+	*planWorld
+	b *member
+}
+
+func newPlanRig(t *testing.T, allowed int) *planRig {
+	w := newPlanWorld(1, allowed, planLimits())
+	r := &planRig{T: t, planWorld: w, b: w.binders[0]}
+	r.see()
+	return r
+}
+
+func (r *planRig) see() {
+	r.showPlanFacts(r.b, len(r.api.history)-1)
+	for ; r.b.docs < len(r.kv.log); r.b.docs++ {
+		batch := r.kv.log[r.b.docs]
+		in := LedgerMoved{Revision: batch.Events.Revision, Batch: batch}
+		for _, ev := range batch.Events.Events {
+			in.Docs = append(in.Docs, nodeDocs(ev.KV)...)
+		}
+		r.step(r.b, in)
+	}
+}
+
+func (r *planRig) wait(d time.Duration) {
+	r.b.now = r.b.now.Add(d)
+	r.step(r.b, Tick{})
+}
+
+// seen brings all agents up to date.
+func (r *planRig) seen() {
+	for _, a := range r.agents {
+		a.see(len(r.api.history)-1, len(r.kv.log))
+	}
+}
+
+// does carries out the first effect to be sent that is a T, and demands that there is one.
+func does[T Effect](r *planRig, f fate) T {
+	r.Helper()
+	for i, e := range r.b.lines {
+		t, ok := e.(T)
+		if !ok {
+			continue
+		}
+		if err := r.performQuietly(r.b, i, f); err != nil {
+			r.Fatal(err)
+		}
+		return t
+	}
+	r.Fatalf("effects to be sent: %s, want a %T", lines(r.b), *new(T))
+	panic("unreachable")
+}
+
+// answers is does with an answer that the API server did not give.
+func answers[T Effect](r *planRig, a func(e T) Input) T {
+	r.Helper()
+	for i, e := range r.b.lines {
+		if t, ok := e.(T); ok {
+			r.b.lines = append(r.b.lines[:i:i], r.b.lines[i+1:]...)
+			r.step(r.b, a(t))
+			return t
+		}
+	}
+	r.Fatalf("effects to be sent: %s, want a %T", lines(r.b), *new(T))
+	panic("unreachable")
+}
+
+// amends carries out a transaction that must be for this.
+func (r *planRig) amends(why string) {
+	r.Helper()
+	if e := does[Amend](r, delivered); e.Why != why {
+		r.Fatalf("a transaction for %s, want %s", e.Why, why)
+	}
+}
+
+func (r *planRig) quiet(why string) {
+	r.Helper()
+	if len(r.b.lines) != 0 {
+		r.Fatalf("%s: effects to be sent: %s, want none", why, lines(r.b))
+	}
+}
+
+// say is what was told since the last call.
+func (r *planRig) say(want ...events.DecisionKind) []events.Decision {
+	r.Helper()
+	all := r.told
+	r.told = nil
+	var got []events.DecisionKind
+	for _, d := range all {
+		got = append(got, d.Kind)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		r.Fatalf("decisions told (-want +got):\n%s", diff)
+	}
+	return all
+}
+
+func (r *planRig) hear(d events.Decision) { r.step(r.b, DecisionSeen{Decision: d}) }
+
+// victim is the claim on a pod in the ledger.
+func (r *planRig) victim(uid string) (ledger.Entry, bool) {
+	_, e, ok := r.truth.Victim(uid)
+	return e, ok
+}
+
+func TestEvictionWithoutBudgetIsOneCall(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.hear(evict("v4", 1))
+	r.amends("evict-claim")
+	e := does[Evict](r, delivered)
+	if e.DryRun || e.Strategy != "RemoveDuplicates" {
+		t.Fatalf("eviction %+v", e)
+	}
+	if d := r.say(events.DecisionEvicted)[0]; d.Token != ledger.Token(1).String() || d.Strategy != "RemoveDuplicates" {
+		t.Fatalf("told %+v", d)
+	}
+	r.see()
+	r.hear(evict("v4", 1))
+	r.quiet("redelivered")
+	r.endPod(4)
+	r.see()
+	r.wait(2 * time.Second)
+	if why := does[Transact](r, delivered).Why; why != "hand-over" {
+		t.Fatalf("%s, want the hand-over of the claim", why)
+	}
+	r.see()
+	r.wait(r.limits.EvictionMemory + time.Second)
+	if s := r.b.core.Stats(); s.Evictions != 0 || s.Removals != 0 {
+		t.Fatalf("remembered: %+v", s)
+	}
+}
+
+func TestEvictionUnderABudgetClaimsReadsAndTriesFirst(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.hear(evict("v0", 1))
+	r.amends("evict-claim")
+	if !r.truth.Budget(pdbUID).Claimed("v0-uid") {
+		t.Fatal("nothing is claimed from the budget")
+	}
+	does[ReadPod](r, delivered)
+	if !does[Evict](r, delivered).DryRun {
+		t.Fatal("no dry run")
+	}
+	if does[Evict](r, delivered).DryRun {
+		t.Fatal("two dry runs")
+	}
+	r.say(events.DecisionEvicted)
+	r.see()
+	// The budget allows one: another eviction is not tried, nor is a preemption's claim made.
+	r.hear(evict("v1", 2))
+	r.quiet("no room")
+	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "budget") {
+		t.Fatalf("told %q", d.Message)
+	}
+}
+
+// Edge case 8: the API server answers 500 for ever.
+func TestEvictionUnderTwoBudgetsIsNotTried(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.api.changePod("v4-uid", func(p *corev1.Pod) { p.Labels = map[string]string{"budgets": "2"} })
+	r.see()
+	r.hear(evict("v4", 1))
+	r.quiet("two budgets")
+	r.say(events.DecisionEvictRefused)
+}
+
+func TestEvictionOfAPodOfAPlanIsRefused(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.nominated(0, "v4")
+	r.b.lines = nil
+	r.hear(evict("v4", 77))
+	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "victim of plan") {
+		t.Fatalf("told %q", d.Message)
+	}
+}
+
+// Unknown is not failed: the pod is looked at, and evicted again; its claim stays meanwhile.
+func TestEvictionWithoutAnswerIsLookedUpAndSentAgain(t *testing.T) {
+	for name, f := range map[string]fate{"lost": requestLost, "carried out": answerLost} {
+		t.Run(name, func(t *testing.T) {
+			r := newPlanRig(t, 1)
+			r.hear(evict("v4", 1))
+			r.amends("evict-claim")
+			does[Evict](r, f)
+			r.quiet("no answer")
+			r.wait(time.Second)
+			does[ReadPod](r, delivered)
+			if f == requestLost {
+				does[Evict](r, delivered)
+			}
+			r.see()
+			r.say(events.DecisionEvicted)
+			if e, ok := r.victim("v4-uid"); !ok || e.State != ledger.Evicting {
+				t.Fatalf("the claim is %s (%v) while the pod leaves", e.State, ok)
+			}
+			r.quiet("it leaves")
+		})
+	}
+}
+
+// Edge case 7: what failed may have spent from the budget, and is not repeated.
+func TestEdge07RefusedEvictionIsNotRepeated(t *testing.T) {
+	r := newPlanRig(t, 1)
+	ask := evict("v0", 5)
+	r.hear(ask)
+	r.amends("evict-claim")
+	does[ReadPod](r, delivered)
+	dry := answers(r, func(e Evict) Input {
+		return Answered{Op: e.Op, Result: Throttled, Problem: "would violate the budget"}
+	})
+	if !dry.DryRun {
+		t.Fatal("a pod that a budget covers was evicted without a dry run")
+	}
+	r.wait(time.Second)
+	r.amends("evict-failed")
+	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "would violate the budget") {
+		t.Fatalf("told %q", d.Message)
+	}
+	r.see()
+	r.hear(ask) // redelivered
+	r.wait(2 * time.Second)
+	r.amends("sweep")
+	if _, ok := r.victim("v0-uid"); ok || r.truth.Budget(pdbUID).Claimed("v0-uid") {
+		t.Fatal("the claim of an eviction that failed is still there")
+	}
+	r.wait(time.Minute)
+	r.quiet("refused once and for all")
+}
+
+// Edge case 10: between the claim and the eviction the pod is replaced by one of its name. A
+// call with the wrong UID would spend from the budget.
+func TestEdge10NamesakeIsNotEvicted(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.hear(evict("v0", 6))
+	r.amends("evict-claim")
+	r.api.deletePod("v0-uid")
+	does[ReadPod](r, delivered) // gone, as the UID is
+	r.quiet("the pod is another one")
+	r.see()
+	r.say(events.DecisionEvicted)
+	if r.api.now().budget.allowed != 1 {
+		t.Fatal("the budget was spent on a pod that is gone")
+	}
+}
+
+func TestEvictionsAreNotForgottenWithTheirPartition(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.hold(r.b, false)
+	r.hear(evict("v4", 1))
+	r.quiet("another binder's")
+	r.hold(r.b, true)
+	r.amends("evict-claim")
+}
+
+// nominated makes a plan of pod i on its node with these victims (T2), and shows it.
+func (r *planRig) nominated(i int, victims ...string) string {
+	r.Helper()
+	r.seen()
+	a := r.agents[i]
+	e, ok := r.reservation(a, i, int32(10+i))
+	if !ok {
+		r.Fatalf("p%d has a place", i)
+	}
+	n := ledger.Nomination{
+		Mandate: r.mandate(e.PodUID), Hold: ledger.NodeEntry{NodeUID: "n0-uid", Entry: e}, Docs: a.docs(),
+		Budgets: a.rooms(), Facts: a,
+	}
+	for _, name := range victims {
+		var at int
+		if _, err := fmt.Sscanf(name, "v%d", &at); err != nil {
+			r.Fatal(err)
+		}
+		v, ok := a.victim(at)
+		if !ok {
+			r.Fatalf("%s is no victim", name)
+		}
+		n.Victims = append(n.Victims, v)
+	}
+	c, err := ledger.Nominate(n)
+	if err != nil {
+		r.Fatal(err)
+	}
+	txn, err := c.Txn()
+	if err != nil {
+		r.Fatal(err)
+	}
+	if res, err := r.commit(txn); err != nil || !res.Succeeded {
+		r.Fatalf("T2: %v %v", res.Succeeded, err)
+	}
+	r.see()
+	return n.Plan()
+}

@@ -1,0 +1,248 @@
+package decide
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// The whole of a plan: the hold shows in the pod's status, the covered victim is looked at and
+// tried before anything is marked, one transaction marks both, then they go.
+func TestPlanIsCarriedOut(t *testing.T) {
+	r := newPlanRig(t, 1)
+	plan := r.nominated(0, "v0", "v4")
+	if n := does[Nominate](r, delivered); n.Pod.UID != "p0-uid" || n.NodeName != "n0" {
+		t.Fatalf("nominated %+v", n)
+	}
+	if p := does[ReadPod](r, delivered).Pod.UID; p != "v0-uid" {
+		t.Fatalf("looked at %s first, want the victim under the budget", p)
+	}
+	if e := does[Evict](r, delivered); !e.DryRun {
+		t.Fatal("no dry run before the mark")
+	}
+	r.amends("evict-mark")
+	for _, uid := range []string{"v0-uid", "v4-uid"} {
+		if e, _ := r.victim(uid); e.State != ledger.Evicting || e.Shard != r.b.id {
+			t.Fatalf("%s is %s by %q after the mark", uid, e.State, e.Shard)
+		}
+	}
+	for range 2 {
+		c := does[PatchCondition](r, delivered).Condition
+		if c.Type != corev1.DisruptionTarget || c.Reason != corev1.PodReasonPreemptionByScheduler {
+			t.Fatalf("condition %+v", c)
+		}
+	}
+	for range 2 {
+		if e := does[Evict](r, delivered); e.DryRun || e.Delete {
+			t.Fatalf("eviction %+v", e)
+		}
+	}
+	for _, d := range r.say(events.DecisionEvicted, events.DecisionEvicted) {
+		if d.Token != planToken(plan) {
+			t.Errorf("told under token %s, want the plan's %s", d.Token, plan)
+		}
+	}
+	want := Report{
+		Pod: about("v0"), Type: "Normal", Reason: "Preempted", Action: "Preempting",
+		Note: "Preempted by pod p0-uid on node n0", Related: about("p0"),
+	}
+	if len(r.reported) != 2 || r.reported[0] != want {
+		t.Fatalf("events %+v, want two like %+v", r.reported, want)
+	}
+	r.see()
+	r.controller()
+	r.see()
+	r.wait(time.Second)
+	r.wait(2 * time.Second)
+	r.amends("budget-settle")
+	if b := r.truth.Budget(pdbUID); len(b.Claims) != 0 || b.HW[ledger.KindBudget] == 0 {
+		t.Fatalf("the budget after settling: %+v", b)
+	}
+	r.quiet("the victims leave")
+}
+
+func TestNothingIsMarkedForAPlanWhoseDryRunFails(t *testing.T) {
+	r := newPlanRig(t, 1)
+	plan := r.nominated(0, "v0", "v4")
+	does[Nominate](r, delivered)
+	r.see()
+	for range r.limits.EvictionTries {
+		does[ReadPod](r, delivered)
+		answers(r, func(e Evict) Input { return Answered{Op: e.Op, Result: Throttled, Problem: "no budget"} })
+		r.quiet("a pause")
+		r.wait(time.Second)
+	}
+	d := r.say(events.DecisionEvictRefused)[0]
+	if d.Pod.UID != "v0-uid" || d.Token != planToken(plan) {
+		t.Fatalf("told %+v", d)
+	}
+	r.see()
+	r.quiet("the plan rests")
+	if e, _ := r.victim("v4-uid"); e.State != 0 {
+		t.Fatal("a victim was marked")
+	}
+	r.wait(r.limits.PlanPause)
+	does[ReadPod](r, delivered) // nobody has dropped it: again
+}
+
+// An eviction that is refused after the mark: the mark goes back, and the budget's document
+// learns what the call may have taken.
+func TestRefusedEvictionGoesBack(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.nominated(0, "v0")
+	does[Nominate](r, delivered)
+	r.see()
+	does[ReadPod](r, delivered)
+	does[Evict](r, delivered)
+	r.amends("evict-mark")
+	does[PatchCondition](r, delivered)
+	for n := range r.limits.EvictionTries {
+		if n > 0 {
+			r.wait(time.Second)
+			does[ReadPod](r, delivered)
+			does[Evict](r, delivered) // dry
+		}
+		answers(r, func(e Evict) Input { return Answered{Op: e.Op, Result: Refused, Problem: "webhook"} })
+	}
+	r.wait(time.Second)
+	does[ReadBudget](r, delivered)
+	r.amends("evict-failed")
+	if e, _ := r.victim("v0-uid"); e.State != 0 || e.Shard != "" {
+		t.Fatalf("the claim is %s by %q", e.State, e.Shard)
+	}
+	if b := r.truth.Budget(pdbUID); b.HW[ledger.KindBudget] != r.api.now().budget.rv || !b.Claimed("v0-uid") {
+		t.Fatalf("the budget: %+v, want a high-water of %d", b, r.api.now().budget.rv)
+	}
+	r.say(events.DecisionEvictRefused)
+	r.see()
+	r.quiet("the plan rests")
+}
+
+// What another binder has sent may arrive: its claim does not go back, whatever is refused.
+func TestTakenOverEvictionNeverFails(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.nominated(0, "v4")
+	does[Nominate](r, delivered)
+	r.see()
+	r.amends("evict-mark")
+	r.bootPlans(r.b)
+	r.see()
+	r.quiet("somebody else's, not idle yet")
+	r.wait(2 * time.Second)
+	r.amends("evict-take")
+	for range 2 * r.limits.EvictionTries {
+		does[ReadPod](r, delivered)
+		for len(r.b.lines) > 0 {
+			if _, ok := r.b.lines[0].(Evict); ok {
+				answers(r, func(e Evict) Input { return Answered{Op: e.Op, Result: Refused, Problem: "no"} })
+				continue
+			}
+			does[PatchCondition](r, delivered)
+		}
+		r.wait(2 * time.Second)
+	}
+	if e, _ := r.victim("v4-uid"); e.State != ledger.Evicting {
+		t.Fatal("the mark was taken back")
+	}
+	r.b.lines = nil
+}
+
+// A plan that is given up costs no more victims: what was not sent goes back.
+func TestAbortedPlanEvictsNobody(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.nominated(0, "v4")
+	does[Nominate](r, delivered)
+	r.see()
+	r.amends("evict-mark")
+	r.seen()
+	if err := r.conclude(0, true); err != nil {
+		t.Fatal(err)
+	}
+	r.see()
+	answers(r, func(e PatchCondition) Input { return Answered{Op: e.Op, Result: Done} })
+	r.amends("evict-failed")
+	r.wait(2 * time.Second)
+	does[Nominate](r, delivered) // cleared
+	r.see()
+	r.wait(2 * time.Second)
+	does[Transact](r, delivered)
+	if _, ok := r.victim("v4-uid"); ok {
+		t.Fatal("the claim is still there")
+	}
+	if p := r.api.now().pods["p0-uid"]; p.Status().NominatedNodeName != "" {
+		t.Fatal("the pod is still nominated")
+	}
+}
+
+func TestPlansOfOtherPartitionsAreLeftAlone(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.hold(r.b, false)
+	r.nominated(0, "v4")
+	r.wait(time.Minute)
+	r.quiet("another binder's plan")
+}
+
+// A profile that takes budgets as a wish deletes, as kube-scheduler does.
+func TestBestEffortDeletes(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.b.core.enforces = func(_, rule string) bool { return rule != RuleBudgets }
+	r.nominated(0, "v0")
+	r.amends("evict-mark")
+	does[PatchCondition](r, delivered)
+	if e := answers(r, func(e Evict) Input { return Answered{Op: e.Op, Result: Done} }); !e.Delete || e.DryRun {
+		t.Fatalf("eviction %+v, want a deletion", e)
+	}
+}
+
+// Nobody works at a hold: it is given up after a while, but not while its victims leave.
+func TestOverdueHoldIsGivenUp(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.nominated(0, "v4")
+	does[Nominate](r, delivered)
+	r.see()
+	r.amends("evict-mark")
+	does[PatchCondition](r, delivered)
+	does[Evict](r, delivered)
+	grace := int64(3600)
+	r.api.changePod("v4-uid", func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = &grace; annotate("a", "b")(p) })
+	r.see()
+	r.wait(2 * r.limits.Overdue)
+	r.quiet("the victim has an hour to end")
+	r.wait(time.Hour)
+	does[Transact](r, delivered)
+	if _, _, held := r.truth.Entry("p0-uid"); held {
+		t.Fatal("the hold is still there")
+	}
+}
+
+func TestRecordsAreDropped(t *testing.T) {
+	r := newPlanRig(t, 1)
+	record := ledger.PlanRecord{ID: ledger.PlanID(9, true), State: ledger.PlanForming, NodeUID: "n0-uid", PodUID: "p9-uid", Victims: 1}
+	put := func() {
+		txn, err := ledger.Change{Plans: []ledger.PlanRecord{record}}.Txn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.commit(txn); err != nil {
+			t.Fatal(err)
+		}
+		r.see()
+	}
+	put()
+	r.wait(time.Second)
+	r.wait(2 * time.Second)
+	r.quiet("it may be forming")
+	r.wait(r.limits.Overdue)
+	r.amends("plan-abort")
+	r.see()
+	r.wait(time.Second) // seen
+	r.wait(2 * time.Second)
+	r.amends("plan-drop")
+	if _, ok := r.truth.Record(record.ID); ok {
+		t.Fatal("the record is still there")
+	}
+}

@@ -1,0 +1,80 @@
+package queue_test
+
+import (
+	"testing"
+	"time"
+
+	testclock "k8s.io/utils/clock/testing"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+
+	"github.com/berth-scheduler/berth/services/queue"
+)
+
+// A log that cannot be followed to its end stops nobody for ever. The story:
+//
+//  1. A leader stores a snapshot, and retention cuts the log up to there.
+//  2. A power loss takes the facts that the snapshot stands for: no reader can begin.
+//  3. Another leader waits in vain for a picture, and then tells of everything anew.
+func TestALogThatCannotBeFollowedIsToldAnew(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	_, stop := w.start("queue-a")
+	w.eventually("the first epoch has ended", func() bool { return w.progress() > 0 })
+	kept, err := w.log.Last(ctx, events.Facts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := w.api.Set(pod("a", 0))
+	w.eventually("the pod is a fact", func() bool { return w.progress() >= told })
+	if err := stop(); err != nil { // with a last snapshot
+		t.Fatal(err)
+	}
+	sequence, _, ok, err := w.log.Latest(ctx, events.Facts)
+	if err != nil || !ok || sequence <= kept {
+		t.Fatalf("snapshot at %d, %t, %v; want one behind %d", sequence, ok, err, kept)
+	}
+	w.log.LoseTail(events.Facts, kept)
+	w.log.Trim(events.Facts, kept)
+
+	deps := w.deps()
+	clock := testclock.NewFakeClock(time.Now())
+	deps.Clock = clock
+	w.startFor(queue.Config{ID: "queue-b", Profiles: profiles()}, deps)
+	w.takePartitions()
+	w.eventually("an epoch that begins anew", func() bool {
+		clock.Step(time.Second)
+		return w.toldAnew(kept + 1)
+	})
+	w.eventually("a snapshot of it", func() bool {
+		clock.Step(time.Second)
+		sequence, _, _, err := w.log.Latest(ctx, events.Facts)
+		last, lastErr := w.log.Last(ctx, events.Facts)
+		return err == nil && lastErr == nil && sequence > kept && sequence <= last
+	})
+	if offers := w.receive(1); offers[0].Pod.Name != "a" {
+		t.Errorf("offered %v, want pod a", podNames(offers))
+	}
+}
+
+// toldAnew says whether a fact begins anew.
+func (w *world) toldAnew(sequence uint64) bool {
+	w.t.Helper()
+	if last, err := w.log.Last(w.t.Context(), events.Facts); err != nil || last < sequence {
+		return false
+	}
+	reader, err := w.log.Read(w.t.Context(), events.Facts, sequence)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer reader.Close()
+	records, err := reader.Next(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	f, err := events.DecodeFact(records[0])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return f.Anew()
+}

@@ -1,0 +1,88 @@
+package decide_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+)
+
+// BenchmarkPreemptors has pods arrive at a shard in a cluster that less important ones fill: each
+// is nominated, its victim goes, and it is promoted. What is reported is the core's time alone.
+func BenchmarkPreemptors(b *testing.B) {
+	const nodes, room = 2000, 4
+	st := &story{world: newWorld(b, 1, 1)}
+	st.s = st.shards[0]
+	for n := range nodes {
+		st.addNode(fmt.Sprintf("n%d", n), room)
+		for i := range room {
+			st.running(fmt.Sprintf("low-%d-%d", n, i), fmt.Sprintf("n%d", n))
+		}
+	}
+	core := st.s.core
+	var spent time.Duration
+	step := func(in decide.Input) decide.Output {
+		st.now = st.now.Add(time.Millisecond)
+		begin := time.Now()
+		out, err := core.Step(in, st.now)
+		spent += time.Since(begin)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return out
+	}
+	settle := func(in decide.Input) {
+		for {
+			out := step(in)
+			for out.Commit != nil {
+				c := out.Commit
+				out = step(decide.Input{Results: []decide.Result{{ID: c.ID, Txn: st.commit(c.Txn)}}})
+			}
+			in = decide.Input{}
+			if st.s.fact < len(st.facts) {
+				in.Facts = []follow.Batch{{Facts: st.facts[st.s.fact:]}}
+				st.s.fact = len(st.facts)
+			}
+			for ; st.s.ledger < len(st.history); st.s.ledger++ {
+				in.Ledger = append(in.Ledger, ledger.ViewBatch{Events: st.history[st.s.ledger]})
+			}
+			if len(in.Facts)+len(in.Ledger) == 0 && !out.More {
+				return
+			}
+		}
+	}
+	settle(decide.Input{})
+	n := min(b.N, nodes*room/2)
+	spent = 0
+	b.ResetTimer()
+	var offers []events.Offer
+	for i := range n {
+		name := fmt.Sprintf("p%d", i)
+		st.addPod(name, important(10))
+		st.tokens++
+		uid := "pod-" + name
+		offers = append(offers, events.Offer{
+			Pod: events.PodRef{UID: uid, Namespace: "d", Name: name}, Partition: ledger.PartitionOf(uid),
+			Token: ledger.Token(st.tokens).String(), Attempt: 1, FactSequence: uint64(len(st.facts)),
+		})
+	}
+	for len(offers) > 0 {
+		batch := offers[:min(96, len(offers))]
+		offers = offers[len(batch):]
+		settle(decide.Input{Offers: []events.OfferBatch{{Term: 1, Offers: batch}}})
+	}
+	held := core.Holds()
+	for uid := range st.claims() {
+		st.deletePod(uid)
+	}
+	settle(decide.Input{})
+	settle(decide.Input{Beat: true})
+	if held != n || core.Holds() != 0 {
+		b.Fatalf("%d places held of %d, %d left", held, n, core.Holds())
+	}
+	b.ReportMetric(float64(spent.Microseconds())/float64(n), "µs/preemptor")
+}

@@ -1,0 +1,389 @@
+package decide_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+)
+
+// preemptSeeds is how many histories TestShardsPreempt tries, preemptFirst the seed of the first.
+var (
+	preemptSeeds = flag.Uint64("preempt-seeds", 30, "histories of shards that preempt")
+	preemptFirst = flag.Uint64("preempt-first", 0, "seed of the first of them")
+)
+
+// arena is a world in which pods have priorities, and somebody does what binders, kubelets and
+// the disruption controller do.
+type arena struct {
+	*world
+	budgets map[string]*policyv1.PodDisruptionBudget
+	// evicted says for which plan each victim went; fulfilled are the plans that had their pod
+	// placed, spoiled those whose pod was deleted.
+	evicted            map[string]string
+	fulfilled, spoiled map[string]bool
+	docsBefore         map[string]ledger.NodeDoc
+	seenHistory        int
+	displaced          int
+}
+
+func newArena(t *testing.T, seed uint64, shards int) *arena {
+	return &arena{
+		world: newWorld(t, seed, shards), budgets: map[string]*policyv1.PodDisruptionBudget{},
+		evicted: map[string]string{}, fulfilled: map[string]bool{}, spoiled: map[string]bool{},
+		docsBefore: map[string]ledger.NodeDoc{},
+	}
+}
+
+func ready(p *corev1.Pod) {
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+}
+
+func (a *arena) addBudget(app string, atLeast int) {
+	b := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: app, UID: types.UID("pdb-" + app), Generation: 1},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			Selector: appIn(app), MinAvailable: &intstr.IntOrString{IntVal: int32(atLeast)},
+		},
+	}
+	b.Status.ObservedGeneration, b.Status.DesiredHealthy = 1, int32(atLeast)
+	a.budgets[app] = b
+	a.count(b)
+}
+
+// count is what the disruption controller does.
+func (a *arena) count(b *policyv1.PodDisruptionBudget) {
+	healthy := a.healthy(b.Name)
+	b.Status.CurrentHealthy, b.Status.DisruptionsAllowed = healthy, max(0, healthy-b.Status.DesiredHealthy)
+	a.publishBudget(b)
+}
+
+func (a *arena) healthy(app string) (n int32) {
+	for _, p := range a.pods {
+		if p.Labels["app"] == app && p.Spec.NodeName != "" && p.DeletionTimestamp == nil {
+			n++
+		}
+	}
+	return n
+}
+
+func (a *arena) publishBudget(b *policyv1.PodDisruptionBudget) {
+	a.rv++
+	b.ResourceVersion = fmt.Sprint(a.rv)
+	raw, err := b.Marshal()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.fact(events.Fact{
+		Kind: events.KindDisruptionBudget, Op: events.OpUpsert, UID: string(b.UID), Namespace: "d", Name: b.Name, Object: raw,
+	})
+}
+
+// breaks notes a broken promise.
+func (a *arena) breaks(format string, args ...any) {
+	a.broken = append(a.broken, fmt.Sprintf(format, args...))
+}
+
+// binder does one thing of what binders and kubelets do.
+func (a *arena) binder() {
+	switch a.rng.IntN(6) {
+	case 0:
+		a.bindOne()
+	case 1:
+		for _, uid := range sortedPods(a.pods) {
+			if len(a.mark(uid)) > 0 {
+				return
+			}
+		}
+	case 2:
+		a.evict()
+	case 3:
+		a.stop()
+	case 4:
+		a.fence()
+	case 5:
+		for _, app := range slices.Sorted(maps.Keys(a.budgets)) {
+			a.count(a.budgets[app])
+		}
+	}
+}
+
+// evict sends one eviction that is due. The API server has the last word on budgets, but what
+// is claimed of them must be there.
+func (a *arena) evict() {
+	claims := a.claims()
+	for _, uid := range slices.Sorted(maps.Keys(claims)) {
+		p, ok := a.pods[uid]
+		if !ok || claims[uid].State != ledger.Evicting || p.DeletionTimestamp != nil || a.rng.IntN(2) == 0 {
+			continue
+		}
+		if b, covered := a.budgets[p.Labels["app"]]; covered {
+			healthy := a.healthy(b.Name)
+			if healthy-1 < b.Status.DesiredHealthy {
+				a.breaks("the eviction of %s exceeds budget %s: %d healthy, want %d", uid, b.Name, healthy, b.Status.DesiredHealthy)
+			}
+			b.Status.DisruptionsAllowed--
+			a.publishBudget(b)
+		}
+		if plan, twice := a.evicted[uid]; twice {
+			a.breaks("%s is evicted for plans %s and %s", uid, plan, claims[uid].Plan)
+		}
+		a.evicted[uid] = claims[uid].Plan
+		now := metav1.Unix(1, 0)
+		p.DeletionTimestamp = &now
+		a.publish(p)
+		return
+	}
+}
+
+// stop ends one pod that is stopping.
+func (a *arena) stop() {
+	for _, uid := range sortedPods(a.pods) {
+		if a.pods[uid].DeletionTimestamp != nil && a.rng.IntN(2) == 0 {
+			a.deletePod(uid)
+			return
+		}
+	}
+}
+
+// fence gives back a reservation that somebody wants.
+func (a *arena) fence() {
+	for _, d := range a.docs() {
+		for _, e := range d.Entries {
+			p, ok := a.pods[e.PodUID]
+			if e.Role != ledger.RoleReservation || !e.Wanted || !ok || p.Spec.NodeName != "" {
+				continue
+			}
+			marked, err := ledger.MarkFencing(d, e.PodUID, e.Token)
+			if err == nil {
+				a.change(ledger.Change{Docs: []ledger.NodeDoc{marked}})
+				return
+			}
+			a.publish(p)
+			rv, _ := strconv.ParseUint(p.ResourceVersion, 10, 64)
+			if free, err := ledger.ReleaseFenced(d, e.PodUID, e.Token, rv); err == nil {
+				a.change(ledger.Change{Docs: []ledger.NodeDoc{free}})
+				return
+			}
+		}
+	}
+}
+
+// watch checks every change of the ledger by itself, and notes how plans end.
+func (a *arena) watch() {
+	for ; a.seenHistory < len(a.history); a.seenHistory++ {
+		for _, ev := range a.history[a.seenHistory].Events {
+			if ev.Deleted || !strings.HasPrefix(ev.Key, ledger.PrefixNode) {
+				continue
+			}
+			a.watchDoc(ev.KV)
+		}
+	}
+	for _, v := range ledger.CheckClaims(slices.Values(a.docs())) {
+		a.breaks("%v", v)
+	}
+}
+
+// watchDoc checks one step of one document.
+func (a *arena) watchDoc(kv ledger.KV) {
+	after, err := ledger.DecodeNodeDoc(kv)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	before := a.docsBefore[after.NodeUID]
+	a.docsBefore[after.NodeUID] = after
+	found := slices.Concat(ledger.CheckDoc(after), ledger.CheckDisplaced(before, after))
+	if before.NodeUID != "" {
+		found = append(found, ledger.CheckSuccessor(before, after)...)
+	}
+	for _, v := range found {
+		a.breaks("revision %d: %v", kv.ModRevision, v)
+	}
+	for _, old := range before.Entries {
+		if old.Role != ledger.RoleReservation || old.State != ledger.Held {
+			continue
+		}
+		if now, ok := after.Find(old.PodUID); ok && now.State == ledger.Committed {
+			a.fulfilled[old.Plan] = true
+		}
+		if now, ok := after.Owner(old.Plan); ok && now.PodUID != old.PodUID {
+			a.displaced++
+		}
+	}
+}
+
+// run plays a number of turns.
+func (a *arena) run(turns int) {
+	for range turns {
+		switch n := a.rng.IntN(40); {
+		case n == 0:
+			a.offer()
+		case n < 6:
+			a.binder()
+		default:
+			a.deliver()
+		}
+		a.watch()
+		a.audit()
+		if len(a.broken) > 0 {
+			return
+		}
+	}
+}
+
+// Shards whose pods want each other's places, with budgets, late facts and lost answers: no
+// victim is claimed twice or evicted twice, no budget is exceeded, nobody goes for a pod that
+// does not get its place, and in the end nothing is held.
+func TestShardsPreempt(t *testing.T) {
+	total := map[string]int{}
+	for seed := *preemptFirst; seed < *preemptFirst+*preemptSeeds && !t.Failed(); seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			a := newArena(t, seed, 2+int(seed%2))
+			a.play()
+			for _, broken := range a.broken {
+				t.Error(broken)
+			}
+			total["evicted"] += len(a.evicted)
+			total["displaced"] += a.displaced
+			total["fulfilled"] += len(a.fulfilled)
+			for _, s := range a.shards {
+				total["conflicts"] += s.conflicts
+			}
+		})
+	}
+	t.Logf("%d histories: %v", *preemptSeeds, total)
+	if *preemptSeeds >= 30 && (total["evicted"] == 0 || total["displaced"] == 0 || total["conflicts"] == 0) {
+		t.Errorf("%v: want some of each", total)
+	}
+}
+
+func (a *arena) play() {
+	nodes, room := 2+a.rng.IntN(3), 1+a.rng.IntN(3)
+	for n := range nodes {
+		a.addNode(fmt.Sprintf("n%d", n), int64(room))
+		for i := range room {
+			priority, app := int32(a.rng.IntN(3)), fmt.Sprintf("app%d", a.rng.IntN(3))
+			a.running(fmt.Sprintf("low-%d-%d", n, i), fmt.Sprintf("n%d", n), important(priority), ofApp(app), ready)
+		}
+	}
+	a.addBudget("app0", a.rng.IntN(3))
+	a.addBudget("app1", a.rng.IntN(2))
+	pods := 2 + a.rng.IntN(nodes*room+1)
+	for i := range pods {
+		a.addPod(fmt.Sprintf("p%d", i), important(int32(10*a.rng.IntN(5))), ofApp("app2"))
+		a.run(10)
+	}
+	a.run(400)
+	doomed := ""
+	if a.rng.IntN(3) == 0 {
+		for _, uid := range sortedPods(a.pods) {
+			if p := a.pods[uid]; p.Spec.NodeName == "" {
+				doomed = uid
+			}
+		}
+	}
+	if doomed != "" {
+		if _, hold, ok := a.hold(doomed); ok {
+			a.spoiled[hold.Plan] = true
+		}
+		a.deletePod(doomed)
+	}
+	a.run(200)
+	a.finish()
+}
+
+// finish lets everything come to rest, and looks at what is left.
+func (a *arena) finish() {
+	for range 60 {
+		a.offer()
+		a.run(60)
+		if len(a.broken) > 0 {
+			return
+		}
+		a.now = a.now.Add(time.Second)
+		for _, s := range a.shards {
+			a.step(s, decide.Input{Beat: true})
+		}
+	}
+	for range 40 {
+		a.settle()
+		before := len(a.facts) + len(a.history)
+		for range 30 {
+			a.binder()
+			a.watch()
+		}
+		for _, s := range a.shards {
+			a.step(s, decide.Input{Beat: true})
+		}
+		if len(a.history)+len(a.facts) == before {
+			break
+		}
+	}
+	for _, d := range a.docs() {
+		for _, e := range d.Entries {
+			if e.Role == ledger.RoleReservation && e.State == ledger.Held || e.Role == ledger.RoleVictim && e.State == 0 {
+				a.breaks("%s of %s is left on %s: %+v", e.Role, e.PodUID, d.NodeName, e)
+			}
+		}
+	}
+	for uid, plan := range a.evicted {
+		if !a.fulfilled[plan] && !a.spoiled[plan] {
+			a.breaks("%s was evicted for plan %s, whose pod has not got its place", uid, plan)
+		}
+	}
+}
+
+// What a T2 compares is what keeps the promises: without a part of it, some history breaks one.
+func TestPreemptionNeedsItsCompares(t *testing.T) {
+	for name, prefix := range map[string]string{"budgets": ledger.PrefixBudget, "nodes": ledger.PrefixNode} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range ablationSeeds {
+				a := newArena(t, seed, 2+int(seed%2))
+				a.ablate = func(txn ledger.Txn) ledger.Txn { return claimsWithout(t, txn, prefix) }
+				a.play()
+				if len(a.broken) > 0 {
+					t.Logf("seed %d: %s", seed, a.broken[0])
+					return
+				}
+			}
+			t.Errorf("no history of %d breaks a promise without the compares of %s", ablationSeeds, prefix)
+		})
+	}
+}
+
+// claimsWithout is a T2 without its compares of keys with a prefix; other transactions stay.
+func claimsWithout(t *testing.T, txn ledger.Txn, prefix string) ledger.Txn {
+	nominates := false
+	for _, p := range txn.Puts {
+		if !strings.HasPrefix(p.Key, ledger.PrefixNode) {
+			continue
+		}
+		d, err := ledger.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value, ModRevision: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range d.Entries {
+			nominates = nominates || e.Role == ledger.RoleVictim && e.State == 0
+		}
+	}
+	if nominates {
+		txn.Compares = slices.DeleteFunc(slices.Clone(txn.Compares), func(c ledger.Compare) bool {
+			return strings.HasPrefix(c.Key, prefix)
+		})
+	}
+	return txn
+}

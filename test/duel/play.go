@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/observe"
+)
+
+const (
+	// settle is how long nothing arrives at the end, so that what was begun can end: the
+	// slowest pod takes eight seconds to stop, and the longest pause after an attempt is ten.
+	settle = 30 * time.Second
+	// stopWithin bounds the end of a play.
+	stopWithin = 2 * time.Minute
+)
+
+// duel is all plays.
+type duel struct {
+	options
+	programs harness.Programs
+}
+
+// result is what came of one play.
+type result struct {
+	contender string
+	seed      int64
+	// arrived pods, those of them that were bound at some time, and those that wait in the end.
+	arrived, bound, waiting int
+	// evictions of any kind, and those for another pod.
+	evictions, preempted int
+	findings             []observe.Finding
+	// refused are errors of steps, which are answers of the API server.
+	refused []string
+}
+
+func (r result) count(kind observe.Kind) int {
+	n := 0
+	for _, f := range r.findings {
+		if f.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// all plays every seed against every contender.
+func (d *duel) all(ctx context.Context) ([]result, error) {
+	var results []result
+	for i := range int64(d.seeds) {
+		for _, c := range contenders {
+			if !slices.Contains(d.contenders, c.name) {
+				continue
+			}
+			r, err := d.play(ctx, c, d.seed+i)
+			if err != nil {
+				return nil, fmt.Errorf("%s, seed %d: %w", c.name, d.seed+i, err)
+			}
+			fmt.Fprintf(os.Stderr, "%-14s seed %d: %s\n", c.name, r.seed, r)
+			results = append(results, r)
+		}
+	}
+	return results, nil
+}
+
+// play is one script against one contender on a fresh cluster.
+func (d *duel) play(ctx context.Context, c contender, seed int64) (r result, err error) {
+	dir, err := os.MkdirTemp("", "berth-duel-")
+	if err != nil {
+		return r, err
+	}
+	f := &field{programs: d.programs, dir: dir}
+	defer func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+		defer cancel()
+		err = errors.Join(err, f.stop(ending))
+	}()
+	f.cluster, err = d.programs.StartCluster(ctx, harness.ClusterConfig{Dir: filepath.Join(dir, "cluster")})
+	if err != nil {
+		return r, err
+	}
+	if err := c.start(ctx, f); err != nil {
+		return r, err
+	}
+	if err := furnish(ctx, f.cluster.Client); err != nil {
+		return r, err
+	}
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	o, err := observe.Start(watching, f.cluster.Client)
+	if err != nil {
+		return r, err
+	}
+	r = result{contender: c.name, seed: seed}
+	if err := perform(ctx, f, o, script(seed, d.length), &r); err != nil {
+		return r, err
+	}
+	return r, r.fill(ctx, f, o)
+}
+
+// perform lets everything happen at its time, and then lets time pass.
+func perform(ctx context.Context, f *field, o *observe.Observer, steps []step, r *result) error {
+	begin := time.Now()
+	var last time.Duration
+	for _, s := range steps {
+		if err := pause(ctx, time.Until(begin.Add(s.at))); err != nil {
+			return err
+		}
+		last = s.at
+		switch s.do {
+		case arrive:
+			r.arrived++
+		case leave:
+			o.Excuse(namespace, s.pod)
+		}
+		if err := s.perform(ctx, f.cluster.Client); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			r.refused = append(r.refused, fmt.Sprintf("%s %s: %v", s.do, s.pod, err))
+		}
+	}
+	return pause(ctx, time.Until(begin.Add(last+settle)))
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// fill takes the observer's account.
+func (r *result) fill(ctx context.Context, f *field, o *observe.Observer) error {
+	pods, err := f.cluster.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=urgent"})
+	if err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		if pods.Items[i].Spec.NodeName == "" {
+			r.waiting++
+		}
+	}
+	evictions, err := o.Evictions()
+	if err != nil {
+		return err
+	}
+	r.evictions, r.preempted, r.bound = len(evictions), o.Preempted(), o.Bound("urgent-")
+	r.findings, err = o.Findings()
+	return err
+}

@@ -1,0 +1,326 @@
+//go:build e2e
+
+package labs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/test/observe"
+)
+
+// The labs in this file are about what kube-scheduler fails to do. With SCHEDULER=kube-scheduler
+// they check that it fails as their pages say.
+
+const (
+	// quiet is how long nothing must happen for the last word to have been spoken. The
+	// descheduler makes some passes in it, and a pod in backoff comes back once at least.
+	quiet = 15 * time.Second
+	// noVictims is what kube-scheduler says when it has found nobody to evict.
+	noVictims = "No preemption victims found for incoming pod"
+)
+
+// upstream says that it is kube-scheduler that has to do what the lab says.
+func (l *lab) upstream() bool { return *scheduler == kubeScheduler }
+
+// observe starts to watch what is done to pods.
+func (l *lab) observe() *observe.Observer {
+	l.Helper()
+	o, err := observe.Start(l.Context(), l.client)
+	l.no(err)
+	return o
+}
+
+// evicted are the names of the pods that were evicted, in order of their names.
+func (l *lab) evicted(o *observe.Observer) []string {
+	l.Helper()
+	evictions, err := o.Evictions()
+	l.no(err)
+	var names []string
+	for _, e := range evictions {
+		names = append(names, e.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// wantEvicted waits until the observer, which sees everything a little later, has seen these
+// evictions and no others.
+func (l *lab) wantEvicted(o *observe.Observer, want ...string) {
+	l.Helper()
+	l.eventually(within, fmt.Sprintf("evicted are %v", want), func(context.Context) (string, error) {
+		if got := l.evicted(o); !slices.Equal(got, want) {
+			return fmt.Sprint(got), nil
+		}
+		return "", nil
+	})
+}
+
+// clean waits until the observer finds nothing wrong. What was exceeded or evicted twice stays so;
+// what was evicted for nothing may turn out to have been for something.
+func (l *lab) clean(o *observe.Observer) {
+	l.Helper()
+	l.eventually(within, "the observer finds nothing wrong", func(context.Context) (string, error) {
+		found, err := o.Findings()
+		if len(found) > 0 {
+			return fmt.Sprint(found), err
+		}
+		return "", err
+	})
+}
+
+// wrong checks that the observer has found something of a kind, as it must of kube-scheduler.
+func (l *lab) wrong(o *observe.Observer, kind observe.Kind) {
+	l.Helper()
+	found, err := o.Findings()
+	l.no(err)
+	for _, f := range found {
+		l.Logf("%s: %s", f.Kind, f.Text)
+	}
+	if !slices.ContainsFunc(found, func(f observe.Finding) bool { return f.Kind == kind }) {
+		l.Errorf("kube-scheduler: nothing was found of kind %q", kind)
+	}
+}
+
+// stays checks that a pod goes on waiting, and returns what it says in the end.
+func (l *lab) stays(name string) string {
+	l.Helper()
+	l.pause(quiet)
+	pods, err := l.pods(l.Context(), named(name))
+	l.no(err)
+	if len(pods) != 1 || pods[0].Spec.NodeName != "" {
+		l.Fatalf("%s does not wait: %+v", name, pods)
+	}
+	return scheduled(&pods[0]).Message
+}
+
+// says waits until a pod that is not bound has all parts in its message.
+func (l *lab) says(name string, parts ...string) {
+	l.Helper()
+	l.eventually(within, fmt.Sprintf("%s says %q", name, parts), func(ctx context.Context) (string, error) {
+		pods, err := l.pods(ctx, named(name))
+		if err != nil || len(pods) != 1 {
+			return fmt.Sprintf("%d pods", len(pods)), err
+		}
+		message := scheduled(&pods[0]).Message
+		for _, part := range parts {
+			if pods[0].Spec.NodeName != "" || !strings.Contains(message, part) {
+				return fmt.Sprintf("it is on %q and says %q", pods[0].Spec.NodeName, message), nil
+			}
+		}
+		return "", nil
+	})
+}
+
+// gone waits until there is no pod of a name, one that is still leaving included.
+func (l *lab) gone(name string) {
+	l.Helper()
+	l.eventually(within, name+" is gone", func(ctx context.Context) (string, error) {
+		_, err := l.client.CoreV1().Pods(l.namespaceName()).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return "", nil
+		}
+		return "it is there", err
+	})
+}
+
+// on waits until a pod is bound, and checks where.
+func (l *lab) on(name, node string) {
+	l.Helper()
+	if got := l.node(name); got != node {
+		l.Errorf("%s is on %s, want %s", name, got, node)
+	}
+}
+
+func affinityVictim(l *lab) {
+	o := l.observe()
+	l.next()
+	l.schedulable(2)
+	l.next()
+	l.on("cache", "affinity-victim-0")
+	l.on("batch", "affinity-victim-0")
+	l.next()
+	// Without the pods of lower priority it finds no affinity.
+	const broken = "node(s) didn't match pod affinity rules."
+	if l.upstream() {
+		if says := l.stays("web"); !strings.HasSuffix(says, broken) {
+			l.Errorf("web says %q", says)
+		}
+	} else {
+		l.on("web", "affinity-victim-0")
+		l.on("cache", "affinity-victim-0")
+		l.wantEvicted(o, "batch")
+	}
+	l.next()
+	l.on("store", "affinity-victim-1")
+	says := l.next()
+	if l.upstream() {
+		if says := l.stays("report"); !strings.HasSuffix(says, broken) || strings.Contains(says, "store") {
+			l.Errorf("report says %q", says)
+		}
+		l.wantEvicted(o)
+		return
+	}
+	l.Logf("report says at once: %s", says)
+	l.says("report", `Required affinity ("app=store" by kubernetes.io/hostname) needs pod lab-affinity-victim/store on `+
+		`node affinity-victim-1, which has priority 10 and would have to go for this one (priority 100): raise its priority`)
+	l.stays("report")
+	l.wantEvicted(o, "batch")
+	l.clean(o)
+}
+
+func crossNode(l *lab) {
+	o := l.observe()
+	l.next()
+	l.schedulable(2)
+	l.next()
+	l.on("guard", "cross-node-1")
+	l.next()
+	const kept = "0/2 nodes are available: "
+	if says := l.stays("web"); !strings.HasPrefix(says, kept) {
+		l.Errorf("web says %q", says)
+	}
+	l.wantEvicted(o)
+	o.Excuse(l.namespaceName(), "web")
+	l.next()
+	if l.upstream() {
+		if says := l.stays("web"); !strings.Contains(says, noVictims) {
+			l.Errorf("web says %q", says)
+		}
+		l.wantEvicted(o)
+		return
+	}
+	l.on("web", "cross-node-0")
+	l.wantEvicted(o, "guard")
+}
+
+func nominationRace(l *lab) {
+	o := l.observe()
+	l.next()
+	l.schedulable(2)
+	l.next()
+	l.bound(metav1.ListOptions{}, 2)
+	l.next()
+	l.next()
+	if l.upstream() {
+		// It takes the room that was made for large, and is evicted in its turn.
+		l.gone("quick")
+		l.on("large", "nomination-race-0")
+		l.wantEvicted(o, "prompt", "quick", "slow")
+		return
+	}
+	l.on("quick", "nomination-race-1")
+	l.on("large", "nomination-race-0")
+	l.wantEvicted(o, "prompt", "slow")
+	l.clean(o)
+}
+
+func gracefulIntruder(l *lab) {
+	o := l.observe()
+	l.next()
+	l.schedulable(3)
+	l.next()
+	l.bound(metav1.ListOptions{}, 3)
+	l.next()
+	l.next()
+	if l.upstream() {
+		l.on("intruder", "graceful-intruder-0")
+		l.gone("slow")
+		l.stays("waiting")
+		l.wantEvicted(o, "prompt", "slow")
+	} else {
+		l.on("intruder", "graceful-intruder-1")
+		l.on("waiting", "graceful-intruder-0")
+		l.wantEvicted(o, "prompt", "slow")
+		l.clean(o)
+	}
+	l.next()
+	l.leaving("slower")
+	l.next()
+	if !l.upstream() {
+		l.says("patient", "boss")
+	}
+	l.on("boss", "graceful-intruder-2")
+	l.stays("patient")
+	l.wantEvicted(o, "prompt", "slow", "slower")
+}
+
+// leaving waits until a pod is being deleted.
+func (l *lab) leaving(name string) {
+	l.Helper()
+	l.eventually(within, name+" is leaving", func(ctx context.Context) (string, error) {
+		pod, err := l.client.CoreV1().Pods(l.namespaceName()).Get(ctx, name, metav1.GetOptions{})
+		if err != nil || pod.DeletionTimestamp != nil {
+			return "", err
+		}
+		return "it runs", nil
+	})
+}
+
+func disruptionBudget(l *lab) {
+	l.next()
+	l.schedulable(5)
+	l.next()
+	l.bound(metav1.ListOptions{}, 5)
+	l.budgetAllows("quorum", 1)
+	o := l.observe()
+	l.next()
+	if l.upstream() {
+		l.pause(quiet)
+		l.wrong(o, observe.BudgetExceeded)
+		return
+	}
+	l.bound(labelled("app=urgent"), 2)
+	l.pause(quiet)
+	l.clean(o)
+	l.Logf("evicted: %v", l.evicted(o))
+}
+
+// budgetAllows waits until a disruption budget allows so many.
+func (l *lab) budgetAllows(name string, n int32) {
+	l.Helper()
+	l.eventually(within, fmt.Sprintf("budget %s allows %d", name, n), func(ctx context.Context) (string, error) {
+		b, err := l.client.PolicyV1().PodDisruptionBudgets(l.namespaceName()).Get(ctx, name, metav1.GetOptions{})
+		if err != nil || b.Status.DisruptionsAllowed == n {
+			return "", err
+		}
+		return fmt.Sprint(b.Status.DisruptionsAllowed), nil
+	})
+}
+
+func priorityInflation(l *lab) {
+	o := l.observe()
+	l.next()
+	l.schedulable(1)
+	l.next()
+	l.bound(labelled("class=high"), 4)
+	l.next()
+	parts := []string{"0/1 nodes are available: 1 Insufficient cpu.", noVictims}
+	if !l.upstream() {
+		parts = append(parts, "Preemption cannot help: on the 1 node(s) where pods are in the way, all are as important as "+
+			"this one (priority 1000).")
+	}
+	l.says("high-5", parts...)
+	const refused = `pods "high-6" is forbidden: exceeded quota: high-priority, requested: pods=1, used: pods=5, ` +
+		`limited: pods=5`
+	if said := l.next(); !strings.Contains(said, refused) {
+		l.Errorf("the API server says %q, want %q", said, refused)
+	}
+	status := l.next()
+	for _, want := range []string{
+		"1000      lab-high  5     1        100%   4    100%", "PriorityClass In [lab-high]  pods      5     5",
+		"preemption cannot help the 1 waiting pod(s) of priority 1000 (lab-high)", "100 % of the requested CPU",
+		"quota lab-priority-inflation/high-priority (PriorityClass In [lab-high]) is full",
+	} {
+		if !strings.Contains(status, want) {
+			l.Errorf("berth status says\n%s\nwant %q in it", status, want)
+		}
+	}
+	l.wantEvicted(o)
+}

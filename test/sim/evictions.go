@@ -1,0 +1,201 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/bindercore"
+)
+
+// evict is pods/eviction. As the real one it spends from the budget before it looks at the
+// UID, lets a pod go that is not bound or ends already, and fails for good with two budgets.
+func (a *apiServer) evict(e bindercore.Evict) bindercore.Result {
+	p, ok := a.pod(e.Pod.UID)
+	if !ok {
+		return bindercore.Gone
+	}
+	if p.DeletionTimestamp != nil {
+		return bindercore.Done
+	}
+	budgets := a.budgetsOf(p)
+	if len(budgets) > 1 && !e.Delete {
+		return bindercore.Unknown // 500, for ever
+	}
+	if len(budgets) == 1 && p.Spec.NodeName != "" && !e.Delete {
+		b := budgets[0]
+		if b.Status.DisruptionsAllowed <= 0 {
+			return bindercore.Throttled
+		}
+		if !e.DryRun {
+			b = b.DeepCopy()
+			b.Status.DisruptionsAllowed--
+			if b.Status.DisruptedPods == nil {
+				b.Status.DisruptedPods = map[string]metav1.Time{}
+			}
+			b.Status.DisruptedPods[p.Name] = metav1.Unix(int64(a.rv), 0)
+			a.put(events.KindDisruptionBudget, b)
+		}
+	}
+	if !e.DryRun {
+		a.delete(e.Pod.UID)
+	}
+	return bindercore.Done
+}
+
+func (a *apiServer) budgets() []*policyv1.PodDisruptionBudget {
+	var out []*policyv1.PodDisruptionBudget
+	for _, uid := range slices.Sorted(maps.Keys(a.objects[events.KindDisruptionBudget])) {
+		if b, ok := a.objects[events.KindDisruptionBudget][uid].(*policyv1.PodDisruptionBudget); ok {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+func covers(b *policyv1.PodDisruptionBudget, p *corev1.Pod) bool {
+	s, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+	return err == nil && s.Matches(labels.Set(p.Labels))
+}
+
+func (a *apiServer) budgetsOf(p *corev1.Pod) []*policyv1.PodDisruptionBudget {
+	return slices.DeleteFunc(a.budgets(), func(b *policyv1.PodDisruptionBudget) bool { return !covers(b, p) })
+}
+
+// healthy are the pods of a budget that run.
+func (a *apiServer) healthy(b *policyv1.PodDisruptionBudget) []*corev1.Pod {
+	return slices.DeleteFunc(a.pods(), func(p *corev1.Pod) bool {
+		return !covers(b, p) || p.Spec.NodeName == "" || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded
+	})
+}
+
+// disruptionController is the real one's, with a cache as late as the moment it is called: it
+// counts, and forgets the pods that have been taken from a budget once they leave.
+func (w *world) disruptionController() {
+	for _, b := range w.api.budgets() {
+		healthy := w.api.healthy(b)
+		old := b
+		b = b.DeepCopy()
+		waits := int32(0)
+		for _, p := range healthy {
+			if _, disrupted := b.Status.DisruptedPods[p.Name]; disrupted {
+				waits++
+			}
+		}
+		maps.DeleteFunc(b.Status.DisruptedPods, func(name string, _ metav1.Time) bool {
+			return !slices.ContainsFunc(healthy, func(p *corev1.Pod) bool { return p.Name == name })
+		})
+		b.Status.CurrentHealthy = int32(len(healthy)) - waits
+		b.Status.DesiredHealthy = b.Spec.MinAvailable.IntVal
+		b.Status.ExpectedPods = int32(len(healthy))
+		b.Status.DisruptionsAllowed = max(0, b.Status.CurrentHealthy-b.Status.DesiredHealthy)
+		if !sameBudget(old, b) {
+			w.api.put(events.KindDisruptionBudget, b)
+		}
+	}
+}
+
+func sameBudget(a, b *policyv1.PodDisruptionBudget) bool {
+	return a.Status.CurrentHealthy == b.Status.CurrentHealthy && a.Status.DesiredHealthy == b.Status.DesiredHealthy &&
+		a.Status.DisruptionsAllowed == b.Status.DisruptionsAllowed && len(a.Status.DisruptedPods) == len(b.Status.DisruptedPods)
+}
+
+// readBudget is a quorum read of a budget.
+func (a *apiServer) readBudget(namespace, name string) bindercore.Answered {
+	for _, b := range a.budgets() {
+		if b.Namespace != namespace || b.Name != name {
+			continue
+		}
+		rv, err := strconv.ParseUint(b.ResourceVersion, 10, 64)
+		if err != nil {
+			return bindercore.Answered{Result: bindercore.Unknown, Problem: err.Error()}
+		}
+		return bindercore.Answered{Result: bindercore.Done, ResourceVersion: rv}
+	}
+	return bindercore.Answered{Result: bindercore.Gone}
+}
+
+// evicted is a pod that was made to leave for another.
+type evicted struct {
+	victim, forPod, node, plan string
+}
+
+// evict carries an eviction out and looks at whether it was right.
+func (w *world) evict(e bindercore.Evict) bindercore.Answered {
+	p, runs := w.api.pod(e.Pod.UID)
+	runs = runs && p.DeletionTimestamp == nil && p.Spec.NodeName != ""
+	r := w.api.evict(e)
+	w.hit("evict: " + r.String())
+	if runs && r == bindercore.Done && !e.DryRun {
+		w.oracle.evicted(p)
+	}
+	return bindercore.Answered{Result: r}
+}
+
+// evicted is S5, S6 and S8: a pod that runs leaves only under a claim that is Evicting, for a
+// plan that had its place when it was marked, and within its budget.
+func (o *oracle) evicted(p *corev1.Pod) {
+	w := o.w
+	uid := string(p.UID)
+	_, claim, ok := o.truth.Victim(uid)
+	if !ok || claim.State != ledger.Evicting {
+		w.note("S5", "pod %s was evicted, and the ledger has no claim on it that is Evicting (%t, %s)", uid, ok, claim.State)
+		return
+	}
+	w.hit("victim evicted")
+	for _, b := range w.api.budgetsOf(p) {
+		if n := len(w.api.healthy(b)); w.cluster.strict && n < int(b.Spec.MinAvailable.IntVal) {
+			w.note("S6", "pod %s was evicted, and of budget %s %d are left, not %s", uid, b.Name, n, b.Spec.MinAvailable)
+		}
+	}
+	if d, owner, ok := o.truth.PlanOwner(claim.Plan); ok && owner.Role == ledger.RoleReservation {
+		w.hit("victim of a preemption evicted")
+		o.gone = append(o.gone, evicted{victim: uid, forPod: owner.PodUID, node: d.NodeName, plan: claim.Plan})
+		for _, before := range o.gone[:len(o.gone)-1] {
+			// Each pod here takes the room of one other.
+			if before.forPod == owner.PodUID && before.plan != claim.Plan {
+				w.note("S8", "pods %s and %s were evicted for pod %s, under two plans", before.victim, uid, owner.PodUID)
+			}
+		}
+	}
+}
+
+// checkClaims is I8: while nobody else takes pods down, what is claimed and still runs can be
+// evicted within the budget.
+func (o *oracle) checkClaims() {
+	if !o.w.cluster.strict {
+		return
+	}
+	for _, b := range o.w.api.budgets() {
+		healthy := o.w.api.healthy(b)
+		claimed := 0
+		for _, c := range o.truth.Budget(string(b.UID)).Claims {
+			if slices.ContainsFunc(healthy, func(p *corev1.Pod) bool { return string(p.UID) == c.PodUID }) {
+				claimed++
+			}
+		}
+		if left := len(healthy) - claimed; claimed > 0 && left < int(b.Spec.MinAvailable.IntVal) {
+			o.w.note("I8", "budget %s: of %d that run %d are claimed, and %s have to stay",
+				b.Name, len(healthy), claimed, b.Spec.MinAvailable)
+		}
+	}
+}
+
+// wasted is I9, when all is over: for whom somebody was evicted has the place, or is gone, or
+// gave it to somebody more important.
+func (o *oracle) wasted() {
+	for _, g := range o.gone {
+		p, exists := o.w.api.pod(g.forPod)
+		if !exists || p.Spec.NodeName == g.node || !o.w.cluster.strict {
+			continue
+		}
+		o.w.note("I9", "pod %s was evicted from %s for pod %s, which is on %q now", g.victim, g.node, g.forPod, p.Spec.NodeName)
+	}
+}
