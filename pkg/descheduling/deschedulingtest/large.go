@@ -31,7 +31,9 @@ profiles:
   - {name: RemovePodsViolatingNodeTaints}
   - name: RemovePodsViolatingNodeAffinity
     args:
-      nodeAffinityType: [requiredDuringSchedulingIgnoredDuringExecution, preferredDuringSchedulingIgnoredDuringExecution]
+      nodeAffinityType:
+      - requiredDuringSchedulingIgnoredDuringExecution
+      - preferredDuringSchedulingIgnoredDuringExecution
   - {name: RemoveDuplicates}
   - {name: RemovePodsViolatingTopologySpreadConstraint}
   - {name: LowNodeUtilization, args: {thresholds: {cpu: 40, memory: 40}, targetThresholds: {cpu: 60, memory: 60}}}
