@@ -73,7 +73,8 @@ func writeStatus(w io.Writer, r priorities.Report, format string) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "PRIORITY\tCLASS\tPODS\tWAITING\tSHARE\tCPU\tSHARE\tMEMORY\tSHARE")
 	for _, b := range r.Bands {
-		fmt.Fprintf(table, "%d\t%s\t%d\t%d\t%.0f%%\t%s\t%.0f%%\t%s\t%.0f%%\n", b.Priority, b.Class, b.Pods, b.Waiting, 100*b.PodShare,
+		fmt.Fprintf(table, "%d\t%s\t%d\t%d\t%.0f%%\t%s\t%.0f%%\t%s\t%.0f%%\n",
+			b.Priority, b.Class, b.Pods, b.Waiting, 100*b.PodShare,
 			resource.NewMilliQuantity(b.MilliCPU, resource.DecimalSI), 100*b.CPUShare,
 			resource.NewQuantity(b.MemoryBytes, resource.BinarySI), 100*b.MemoryShare)
 	}

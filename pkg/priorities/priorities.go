@@ -127,11 +127,12 @@ func (r *Report) share() {
 func (r *Report) stuck() []string {
 	var out []string
 	for _, b := range r.Bands {
-		if b.Waiting == 0 || slices.ContainsFunc(r.Bands, func(o Band) bool { return o.Priority < b.Priority && o.Pods > o.Waiting }) {
+		victim := func(o Band) bool { return o.Priority < b.Priority && o.Pods > o.Waiting }
+		if b.Waiting == 0 || slices.ContainsFunc(r.Bands, victim) {
 			continue
 		}
-		out = append(out, fmt.Sprintf("preemption cannot help the %d waiting pod(s) of %s: nothing less important is on any node",
-			b.Waiting, b.name()))
+		out = append(out, fmt.Sprintf(
+			"preemption cannot help the %d waiting pod(s) of %s: nothing less important is on any node", b.Waiting, b.name()))
 	}
 	return out
 }
@@ -156,8 +157,8 @@ func (r *Report) inflation() []string {
 	if share < inflated {
 		return nil
 	}
-	return []string{fmt.Sprintf("%.0f %% of the requested %s has the highest priority in use, %s: what has it can hardly preempt "+
-		"anything; limit it with a ResourceQuota for its PriorityClass", 100*share, what, r.Bands[i].name())}
+	return []string{fmt.Sprintf("%.0f %% of the requested %s has the highest priority in use, %s: what has it can hardly "+
+		"preempt anything; limit it with a ResourceQuota for its PriorityClass", 100*share, what, r.Bands[i].name())}
 }
 
 func (b Band) name() string {

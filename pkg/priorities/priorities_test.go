@@ -45,6 +45,7 @@ func TestSharesAreOfWhatStandsOnNodes(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	high := func(node string) corev1.Pod { return pod("high", 1000, node, "1") }
 	system := pod("system-node-critical", 2_000_001_000, "n", "1")
+	most := append(slices.Repeat([]corev1.Pod{high("n")}, 19), system)
 	for name, test := range map[string]struct {
 		pods []corev1.Pod
 		want []string
@@ -52,9 +53,9 @@ func TestWarnings(t *testing.T) {
 		"nobody uses priorities": {[]corev1.Pod{pod("", 0, "n", "1"), pod("", 0, "n", "1")}, nil},
 		"a low one on a node":    {[]corev1.Pod{pod("low", 1, "n", "1"), high("n"), high("")}, nil},
 		"a low one that waits too": {[]corev1.Pod{pod("low", 1, "", "1"), high("n"), high("")}, []string{
-			"cannot help the 1 waiting pod(s) of priority 1000 (high)", "cannot help the 1 waiting pod(s) of priority 1 (low)", "100 %"}},
+			"the 1 waiting pod(s) of priority 1000 (high)", "the 1 waiting pod(s) of priority 1 (low)", "100 %"}},
 		"all are important":              {[]corev1.Pod{high("n"), high("n"), system}, nil},
-		"all but system pods":            {slices.Concat(slices.Repeat([]corev1.Pod{high("n")}, 19), []corev1.Pod{system}), []string{"95 % of the requested CPU"}},
+		"all but system pods":            {most, []string{"95 % of the requested CPU"}},
 		"all wait for pods as important": {[]corev1.Pod{high("n"), high("")}, []string{"cannot help the 1", "100 %"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,9 +81,13 @@ func TestQuotasOfPriorityClasses(t *testing.T) {
 				ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: corev1.ScopeSelectorOpIn, Values: []string{"high"},
 			}}},
 		},
-		Status: corev1.ResourceQuotaStatus{Used: corev1.ResourceList{"pods": resource.MustParse("5"), "requests.cpu": resource.MustParse("2")}},
+		Status: corev1.ResourceQuotaStatus{Used: corev1.ResourceList{
+			"pods": resource.MustParse("5"), "requests.cpu": resource.MustParse("2"),
+		}},
 	}
-	other := corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("5")}}}
+	other := corev1.ResourceQuota{Spec: corev1.ResourceQuotaSpec{
+		Hard: corev1.ResourceList{"pods": resource.MustParse("5")},
+	}}
 	got := Of(nil, []corev1.ResourceQuota{other, quota})
 	want := []Quota{
 		{"ns", "high", "PriorityClass In [high]", "pods", "5", "5", true},
@@ -91,7 +96,8 @@ func TestQuotasOfPriorityClasses(t *testing.T) {
 	if diff := cmp.Diff(want, got.Quotas); diff != "" {
 		t.Errorf("quotas (-want +got):\n%s", diff)
 	}
-	if len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "quota ns/high (PriorityClass In [high]) is full: pods 5 of 5") {
+	const full = "quota ns/high (PriorityClass In [high]) is full: pods 5 of 5"
+	if len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], full) {
 		t.Errorf("warnings %q", got.Warnings)
 	}
 }

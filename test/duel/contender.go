@@ -62,8 +62,8 @@ type contender struct {
 }
 
 var contenders = []contender{
-	{name: "kube-scheduler", start: func(ctx context.Context, f *field) error { return startUpstream(ctx, f, each) }},
-	{name: "kube-scheduler-alone", start: func(ctx context.Context, f *field) error { return startUpstream(ctx, f, alone) }},
+	{name: "kube-scheduler", start: upstream(each)},
+	{name: "kube-scheduler-alone", start: upstream(alone)},
 	{name: "berth", start: startBerth},
 }
 
@@ -101,6 +101,10 @@ func (f *field) stop(ctx context.Context) error {
 
 // each and alone are how profiles are spread over kube-schedulers: one has one, or one has all.
 var each, alone = [][]string{schedulers[:1], schedulers[1:]}, [][]string{schedulers}
+
+func upstream(spread [][]string) func(context.Context, *field) error {
+	return func(ctx context.Context, f *field) error { return startUpstream(ctx, f, spread) }
+}
 
 func startUpstream(ctx context.Context, f *field, spread [][]string) error {
 	peers := []harness.PeerConfig{}

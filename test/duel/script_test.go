@@ -31,17 +31,15 @@ func TestAScriptIsAdversarial(t *testing.T) {
 				t.Fatalf("seed %d: %+v comes after %s", seed, s, last)
 			}
 			last = s.at
-			seen[string(s.do)] = true
-			switch s.do {
-			case arrive:
-				there[s.pod], seen[s.scheduler], seen[s.class] = true, true, true
-				if s.cpu < 1 || s.cpu > nodeCPU {
-					t.Errorf("seed %d: %+v fits no node", seed, s)
-				}
-			case leave:
-				if !there[s.pod] {
-					t.Errorf("seed %d: %s leaves and was not there", seed, s.pod)
-				}
+			seen[string(s.do)], seen[s.scheduler], seen[s.class] = true, true, true
+			if s.do == arrive {
+				there[s.pod] = true
+			}
+			if s.do == arrive && (s.cpu < 1 || s.cpu > nodeCPU) {
+				t.Errorf("seed %d: %+v fits no node", seed, s)
+			}
+			if s.do == leave && !there[s.pod] {
+				t.Errorf("seed %d: %s leaves and was not there", seed, s.pod)
 			}
 		}
 	}
@@ -65,7 +63,9 @@ func TestTheReportCountsByKind(t *testing.T) {
 }
 
 func TestBadCommandLines(t *testing.T) {
-	for args, want := range map[string]string{"--contenders=volcano": "kube-scheduler-alone, berth", "--seeds=0": "at least 1"} {
+	for args, want := range map[string]string{
+		"--contenders=volcano": "kube-scheduler-alone, berth", "--seeds=0": "at least 1",
+	} {
 		if _, err := parse([]string{args}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", args, err, want)
 		}

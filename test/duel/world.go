@@ -112,8 +112,8 @@ func makeNode(ctx context.Context, client kubernetes.Interface, name string) err
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
 		Status: corev1.NodeStatus{Capacity: corev1.ResourceList{
-			corev1.ResourceCPU: *resource.NewQuantity(nodeCPU, resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("16Gi"),
-			corev1.ResourcePods: resource.MustParse("110"),
+			corev1.ResourceCPU:    *resource.NewQuantity(nodeCPU, resource.DecimalSI),
+			corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110"),
 		}},
 	}
 	_, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
@@ -148,7 +148,8 @@ func makeBudget(ctx context.Context, client kubernetes.Interface, name string) e
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: policyv1.PodDisruptionBudgetSpec{
-			MinAvailable: ptr.To(intstr.FromInt32(2)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
+			MinAvailable: ptr.To(intstr.FromInt32(2)),
+			Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
 		},
 	}
 	_, err := client.PolicyV1().PodDisruptionBudgets(namespace).Create(ctx, budget, metav1.CreateOptions{})
@@ -202,7 +203,9 @@ func evictOne(ctx context.Context, client kubernetes.Interface, name string) err
 	if len(running) == 0 {
 		return nil
 	}
-	oldest := slices.MinFunc(running, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	oldest := slices.MinFunc(running, func(a, b corev1.Pod) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
 	err = client.CoreV1().Pods(namespace).EvictV1(ctx, &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: oldest.Name},
 	})

@@ -159,7 +159,7 @@ func affinityVictim(l *lab) {
 	}
 	l.next()
 	l.on("store", "affinity-victim-1")
-	says := l.next()
+	atOnce := l.next()
 	if l.upstream() {
 		if says := l.stays("report"); !strings.HasSuffix(says, broken) || strings.Contains(says, "store") {
 			l.Errorf("report says %q", says)
@@ -167,7 +167,7 @@ func affinityVictim(l *lab) {
 		l.wantEvicted(o)
 		return
 	}
-	l.Logf("report says at once: %s", says)
+	l.Logf("report says at once: %s", atOnce)
 	l.says("report", `Required affinity ("app=store" by kubernetes.io/hostname) needs pod lab-affinity-victim/store on `+
 		`node affinity-victim-1, which has priority 10 and would have to go for this one (priority 100): raise its priority`)
 	l.stays("report")

@@ -180,8 +180,8 @@ func (a *Account) Bound(prefix string) int {
 	return n
 }
 
-// Findings is all that is wrong so far, as far as the watches have come. Whether an eviction was for nothing can only be said when
-// whatever happens has happened.
+// Findings is all that is wrong so far, as far as the watches have come. Whether an eviction was
+// for nothing can only be said when whatever happens has happened.
 func (a *Account) Findings() []Finding {
 	found := slices.Clone(a.exceeded)
 	byVictim := map[string][]claim{}

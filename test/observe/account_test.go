@@ -20,8 +20,10 @@ func newScene(t *testing.T) scene {
 	s := scene{NewAccount()}
 	b := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "budget", UID: "budget"},
-		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "q"}}},
-		Status:     policyv1.PodDisruptionBudgetStatus{DesiredHealthy: 2},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "q"}},
+		},
+		Status: policyv1.PodDisruptionBudgetStatus{DesiredHealthy: 2},
 	}
 	if err := s.Budget(b); err != nil {
 		t.Fatal(err)
