@@ -261,6 +261,11 @@ endif
 bench-preemption: ## Preemption by the engine beside kube-scheduler's code: a table on standard output
 	@cd test/conformance && GOWORK=off go run ./cmd/benchpreemption
 
+.PHONY: bench-descheduling
+bench-descheduling: ## A descheduling cycle over 5,000 nodes and 150,000 pods, and upstream's on the same objects
+	@cd pkg && GOMAXPROCS=1 GOMEMLIMIT=600MiB go test -run '^$$' -bench Cycle -benchtime 1x ./descheduling/plan
+	@cd test/conformance && GOWORK=off GOMAXPROCS=1 go test -run '^$$' -bench Upstream -benchtime 1x -timeout 30m ./descheduling 2>/dev/null
+
 # RUNS per contender, alternating; CONTENDERS and MODES as in `go run ./test/perf/cmd/benche2e -h`.
 RUNS ?= 1
 CONTENDERS ?= kube-scheduler,berth,berth-processes

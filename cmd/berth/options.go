@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"os"
@@ -48,6 +49,22 @@ func (d descheduling) load() (*policy.Policy, error) {
 		return policy.LoadStrict(d.policy)
 	}
 	return policy.Load(d.policy)
+}
+
+// reload returns what reads the file again when it has changed since the last time.
+func (d descheduling) reload() func() (*policy.Policy, error) {
+	last, _ := os.ReadFile(d.policy) // it was read a moment ago; if it is gone, that shows next time
+	return func() (*policy.Policy, error) {
+		now, err := os.ReadFile(d.policy)
+		if err != nil || bytes.Equal(now, last) {
+			return nil, err
+		}
+		last = now
+		if d.strict {
+			return policy.ParseStrict(d.policy, now)
+		}
+		return policy.Parse(d.policy, now)
+	}
 }
 
 // natsFlags say which NATS keeps the log, and how often.

@@ -49,13 +49,9 @@ func (o *options) run(ctx context.Context, services []service) error {
 	if err != nil {
 		return err
 	}
-	level, err := telemetry.ParseLevel(o.logLevel)
+	logger, err := o.logger()
 	if err != nil {
-		return fmt.Errorf("--log-level: %w", err)
-	}
-	logger, err := telemetry.Logger(o.logFormat, level)
-	if err != nil {
-		return fmt.Errorf("--log-format: %w", err)
+		return err
 	}
 	var web *serve.Server
 	if o.httpAddress != "" {
@@ -91,6 +87,18 @@ func (o *options) run(ctx context.Context, services []service) error {
 	err = runAll(ctx, runners, watches, web)
 	logger.Info("berth stopped", "err", err)
 	return err
+}
+
+func (o *options) logger() (*slog.Logger, error) {
+	level, err := telemetry.ParseLevel(o.logLevel)
+	if err != nil {
+		return nil, fmt.Errorf("--log-level: %w", err)
+	}
+	logger, err := telemetry.Logger(o.logFormat, level)
+	if err != nil {
+		return nil, fmt.Errorf("--log-format: %w", err)
+	}
+	return logger, nil
 }
 
 // read checks the flags and reads every file they name, before anything is started.
@@ -280,7 +288,8 @@ func (b *builder) binders(n int) error {
 func (b *builder) descheduler(o *options) error {
 	id := instanceID(deschedulerService)
 	d, err := descheduler.New(descheduler.Config{
-		ID: id, Policy: b.in.policy, Interval: o.descheduling.interval, Profiles: b.in.config.Profiles,
+		ID: id, Policy: b.in.policy, Reload: o.descheduling.reload(),
+		Interval: o.descheduling.interval, Profiles: b.in.config.Profiles,
 	}, descheduler.Deps{
 		Log: b.st.log, Snapshots: b.st.log, Ledger: b.st.ledger,
 		Logger: b.logger.With("service", "descheduler", "member", id), Clock: b.clock,

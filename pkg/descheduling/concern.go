@@ -23,19 +23,25 @@ func (r *run) concerned(guards []*Guard) {
 	for i, profile := range r.Policy.Profiles {
 		for _, s := range profile.Balance {
 			p := &pass{run: r, profile: profile.Name, strategy: s.Name, guard: guards[i]}
-			switch args := s.Args.(type) {
-			case *policy.Duplicates:
-				r.concerns[s.Args] = p.crowding(args)
-			case *policy.LowUtilization:
-				if l, err := p.levels(args); err == nil {
-					r.concerns[s.Args] = l
-				}
-			default:
-				continue
+			if c := p.concern(s.Args); c != nil {
+				r.concerns[s.Args] = c
+				r.order = append(r.order, s.Args)
 			}
-			r.order = append(r.order, s.Args)
 		}
 	}
+}
+
+// concern of a strategy; nil if it has none, or cannot know.
+func (p *pass) concern(args policy.Args) concern {
+	switch args := args.(type) {
+	case *policy.Duplicates:
+		return p.crowding(args)
+	case *policy.LowUtilization:
+		if l, err := p.levels(args); err == nil {
+			return l
+		}
+	}
+	return nil
 }
 
 // content adds to what a strategy says of a node what the others say. Crowds are always
@@ -54,9 +60,9 @@ func (r *run) content(c Candidate) Candidate {
 func (r *run) welcome(pod *Pod, name string, level bool) bool {
 	to := r.view.byName[name]
 	return to == nil || !slices.ContainsFunc(r.order, func(a policy.Args) bool {
-		c, ok := r.concerns[a]
+		c := r.concerns[a]
 		_, isLevel := c.(*levels)
-		return ok && isLevel == level && !c.welcomes(pod, to)
+		return isLevel == level && !c.welcomes(pod, to)
 	})
 }
 

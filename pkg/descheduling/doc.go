@@ -8,8 +8,9 @@
 //
 // A strategy hands each pod it would evict to an Offer and learns what became of it, because
 // the next candidate depends on that: a node is drained only until it is no longer too full.
-// So the same strategies serve a plan that looks for a landing place and one that takes
-// upstream's word.
+// So the same strategies serve a plan that looks for a landing place (package plan) and one
+// that takes upstream's word. A Candidate says which places its strategy would be content with,
+// and concern.go what the other strategies mind.
 //
 // Invariants:
 //

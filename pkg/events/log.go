@@ -63,7 +63,8 @@ func (m Message) Size() int {
 type Record struct {
 	Message
 	Sequence uint64
-	// Time is when the log stored it, by the log's clock: for people, never for decisions.
+	// Time is when the log stored it, by the log's clock: for people, and for how long ago
+	// something was where being wrong about it does no harm; never for other decisions.
 	Time time.Time
 }
 

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -26,6 +27,9 @@ type Config struct {
 	ID string
 	// Policy says what to evict; see package policy.
 	Policy *policy.Policy
+	// Reload, if set, is asked before every cycle for a policy to go by from then on; nil goes on
+	// with the one before, and so does an error, which is logged.
+	Reload func() (*policy.Policy, error)
 	// Interval is the time between the starts of two cycles; a cycle that takes longer
 	// delays the next. 0 runs one cycle and ends.
 	Interval time.Duration
@@ -34,6 +38,8 @@ type Config struct {
 	Profiles []placement.ProfileConfig
 	// DryRun logs what would be asked for and asks nothing. It needs no leadership.
 	DryRun bool
+	// Report, if set, is called with every plan, before anything of it is done. It must not block.
+	Report func(plan.Report)
 }
 
 // Ledger is what a replica needs of the ledger: leadership.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -41,6 +42,7 @@ type Descheduler struct {
 	intake    *intake.Room
 	commit    *commit.Room
 	leading   atomic.Bool
+	policy    atomic.Pointer[policy.Policy]
 }
 
 // New checks the configuration and builds a replica; nothing runs yet.
@@ -53,6 +55,7 @@ func New(cfg Config, deps Deps) (*Descheduler, error) {
 		return nil, err
 	}
 	d := &Descheduler{cfg: cfg, deps: deps, placement: byScheduler}
+	d.policy.Store(cfg.Policy)
 	d.intake = intake.New(intake.Deps{
 		Log: deps.Log, Snapshots: deps.Snapshots, Clock: deps.Clock, Logger: deps.Logger, Settled: observeSettled,
 	})
@@ -63,7 +66,7 @@ func New(cfg Config, deps Deps) (*Descheduler, error) {
 }
 
 // Ready reports nil once a cycle could run: the facts that the policy looks at are known.
-func (d *Descheduler) Ready() error { return d.intake.Ready(d.cfg.Policy.Kinds()) }
+func (d *Descheduler) Ready() error { return d.intake.Ready(d.policy.Load().Kinds()) }
 
 // Leading reports whether this replica runs the cycles.
 func (d *Descheduler) Leading() bool { return d.leading.Load() }
@@ -71,9 +74,7 @@ func (d *Descheduler) Leading() bool { return d.leading.Load() }
 // Run works until ctx ends, or until one cycle is done when Interval is 0. It returns nil
 // then, and an error when the facts cannot be read.
 func (d *Descheduler) Run(ctx context.Context) error {
-	for _, w := range d.cfg.Policy.Warnings {
-		d.deps.Logger.Warn("policy", "warning", w)
-	}
+	d.warn()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
@@ -167,23 +168,51 @@ func (d *Descheduler) cycles(ctx context.Context) (done bool) {
 	return false
 }
 
+// warn logs what is doubtful about the policy.
+func (d *Descheduler) warn() {
+	for _, w := range d.policy.Load().Warnings {
+		d.deps.Logger.Warn("policy", "warning", w)
+	}
+}
+
+// reload takes a new policy if there is one.
+func (d *Descheduler) reload() {
+	if d.cfg.Reload == nil {
+		return
+	}
+	p, err := d.cfg.Reload()
+	switch {
+	case err != nil:
+		d.deps.Logger.Error("the policy cannot be used; the one before stays in force", "error", err)
+	case p != nil:
+		d.policy.Store(p)
+		d.deps.Logger.Info("the policy has changed")
+		d.warn()
+	}
+}
+
 // cycle is described in the package documentation.
 func (d *Descheduler) cycle(ctx context.Context) error {
+	d.reload()
+	p := d.policy.Load()
 	last, err := d.deps.Log.Last(ctx, events.Decisions)
 	if err != nil {
 		return fmt.Errorf("descheduler: last decision: %w", err)
 	}
 	waiting, cancel := context.WithTimeout(ctx, viewTimeout)
-	view, err := d.intake.View(waiting, d.cfg.Policy.Kinds(), last)
+	view, err := d.intake.View(waiting, p.Kinds(), last)
 	cancel()
 	if err != nil {
 		return err
 	}
 	began := d.deps.Clock.Now()
 	out := decide.Cycle(decide.Input{
-		Cluster: view.Cluster, Policy: d.cfg.Policy, History: view.History,
-		Placement: d.placement, Actor: d.cfg.ID, Now: began,
+		Cluster: view.Cluster, Policy: p, History: view.History,
+		Placement: d.placement, Actor: d.cfg.ID, Now: began, Explain: d.cfg.Report != nil,
 	})
+	if d.cfg.Report != nil {
+		d.cfg.Report(*out.Report)
+	}
 	written := 0
 	if d.cfg.DryRun {
 		d.show(out)

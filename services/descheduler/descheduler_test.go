@@ -18,6 +18,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-scheduler/berth/pkg/descheduling"
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -512,4 +513,128 @@ descheduler: Clock: nil: want one`
 	if _, err := placementBy([]placement.ProfileConfig{{SchedulerName: "a"}, {SchedulerName: "a"}}); err == nil {
 		t.Error("two profiles of one name were accepted")
 	}
+}
+
+// TestDryRunIsThePlan: a dry run asks nothing; the real run that follows asks for exactly what
+// it showed, in that order and with those landing places.
+func TestDryRunIsThePlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.node("a", gpuOnly)
+		w.node("b")
+		w.node("c")
+		for i := range 5 {
+			w.pod(fmt.Sprint("p", i), "a")
+		}
+		w.pod("daemon", "a", daemon)
+		w.publish()
+		var shown, made []plan.Report
+		dry := w.start("dry", func(c *Config) {
+			c.DryRun, c.Interval, c.Report = true, 0, func(r plan.Report) { shown = append(shown, r) }
+		})
+		if err := <-dry.done; err != nil {
+			t.Fatal(err)
+		}
+		dry.stop()
+		w.wantAsks()
+		real := w.start("real", func(c *Config) {
+			c.Interval, c.Report = 0, func(r plan.Report) { made = append(made, r) }
+		})
+		if err := <-real.done; err != nil {
+			t.Fatal(err)
+		}
+		real.stop()
+		if diff := cmp.Diff(shown, made); diff != "" || len(shown) != 1 {
+			t.Fatalf("%d reports; dry run and real run differ (-dry +real):\n%s", len(shown), diff)
+		}
+		var asked, wanted []string
+		for _, d := range w.decisions() {
+			asked = append(asked, fmt.Sprintf("default/%s from %s to %s", d.Pod.Name, d.NodeName, d.Landing))
+		}
+		for _, m := range shown[0].Evict {
+			wanted = append(wanted, fmt.Sprintf("%s from %s to %s", m.Pod, m.Node, m.Landing))
+		}
+		if diff := cmp.Diff(wanted, asked); diff != "" || len(wanted) != 5 {
+			t.Errorf("shown and asked differ (-shown +asked):\n%s", diff)
+		}
+		kept := shown[0].Kept
+		if len(kept) != 1 || kept[0].Pod != "default/daemon" || kept[0].Because != descheduling.DaemonSet {
+			t.Errorf("kept %+v, want the pod of the DaemonSet", kept)
+		}
+	})
+}
+
+// TestPausesSurvive: a replica that starts knows how long ago an owner's pods were evicted,
+// and leaves it alone for the rest of its pause, no longer.
+func TestPausesSurvive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.twoNodes()
+		w.taintA()
+		paused := func(c *Config) {
+			p, err := policy.Parse("test", []byte(strings.Replace(taintPolicy, "cooldown: 0s", "cooldown: 30m", 1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Policy = p
+		}
+		first := w.start("d1", paused)
+		w.wantAsks("plain#1 by d1")
+		w.answer(events.DecisionEvicted)
+		w.facts.Delete(events.KindPod, "uid-plain")
+		w.pod("next", "a")
+		w.publish()
+		after(15 * time.Minute)
+		first.stop()
+		second := w.start("d2", paused)
+		defer second.stop()
+		after(14 * time.Minute)
+		w.wantAsks("plain#1 by d1")
+		after(2 * time.Minute)
+		w.wantAsks("plain#1 by d1", "next#1 by d2")
+	})
+}
+
+// TestReload: a new policy holds from the next cycle on; one with mistakes never does.
+func TestReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.twoNodes()
+		w.taintA()
+		type answer struct {
+			policy *policy.Policy
+			err    error
+		}
+		answers := make(chan answer, 1)
+		r := w.start("d1", func(c *Config) {
+			p, err := policy.Parse("idle", []byte("{apiVersion: descheduler/v1alpha2, kind: DeschedulerPolicy}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Policy = p
+			c.Reload = func() (*policy.Policy, error) {
+				select {
+				case a := <-answers:
+					return a.policy, a.err
+				default:
+					return nil, nil
+				}
+			}
+		})
+		defer r.stop()
+		_, mistaken := policy.Parse("broken", []byte("{apiVersion: descheduler/v1alpha2, kind: Policy}"))
+		answers <- answer{err: mistaken}
+		after(time.Minute)
+		w.wantAsks()
+		if !strings.Contains(w.output.String(), "the one before stays in force") {
+			t.Errorf("nothing is said about the mistake:\n%s", w.output.String())
+		}
+		good, err := policy.Parse("good", []byte(taintPolicy))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers <- answer{policy: good}
+		after(time.Minute)
+		w.wantAsks("plain#1 by d1")
+	})
 }

@@ -30,7 +30,10 @@ profiles:
   - {name: RemovePodsViolatingInterPodAntiAffinity}
   - {name: RemovePodsViolatingNodeTaints}
   - name: RemovePodsViolatingNodeAffinity
-    args: {nodeAffinityType: [requiredDuringSchedulingIgnoredDuringExecution, preferredDuringSchedulingIgnoredDuringExecution]}
+    args:
+      nodeAffinityType:
+      - requiredDuringSchedulingIgnoredDuringExecution
+      - preferredDuringSchedulingIgnoredDuringExecution
   - {name: RemoveDuplicates}
   - {name: RemovePodsViolatingTopologySpreadConstraint}
   - {name: LowNodeUtilization, args: {thresholds: {cpu: 40, memory: 40}, targetThresholds: {cpu: 60, memory: 60}}}
@@ -74,7 +77,9 @@ func largePod(i, nodes int) *corev1.Pod {
 		p.Spec.NodeName = fmt.Sprintf("n%05d", i%(nodes/10))
 	}
 	p.Labels = map[string]string{"app": app}
-	p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: app, UID: types.UID(app), Controller: new(true)}}
+	p.OwnerReferences = []metav1.OwnerReference{
+		{Kind: "ReplicaSet", Name: app, UID: types.UID(app), Controller: new(true)},
+	}
 	p.CreationTimestamp = metav1.Time{Time: Began.Add(-time.Duration(i%2000) * time.Hour)}
 	p.Status = corev1.PodStatus{
 		Phase: corev1.PodRunning, StartTime: &p.CreationTimestamp,

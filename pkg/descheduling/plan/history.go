@@ -86,29 +86,37 @@ func (h *History) Knows(uid string) bool {
 	return known
 }
 
-// Observe takes in one decision, new or delivered again, as of a time, and reports whether it
-// changed anything. An ask and its outcome belong together by Attempt; one that is older than
-// what is known says nothing.
-func (h *History) Observe(d events.Decision, at time.Time) (changed bool) {
+// Observe takes in one decision, new or delivered again, and reports whether it changed
+// anything. An ask and its outcome belong together by Attempt; one that is older than what is
+// known says nothing.
+func (h *History) Observe(d events.Decision, now time.Time) (changed bool) {
+	return h.Recall(d, now, 0)
+}
+
+// Recall is Observe for a decision that may have been in the log for a while. Pauses of owners
+// are counted from when it was made, so that a restart does not begin all of them anew: age may
+// come from the clocks of two machines, whose error is an eviction that is early or late.
+// Whether an eviction is under way is never told by such an age, but from now.
+func (h *History) Recall(d events.Decision, now time.Time, age time.Duration) (changed bool) {
 	s := stageOf(d.Kind)
 	known := h.asks[d.Pod.UID]
 	if s == 0 || d.Attempt < known.attempt || d.Attempt == known.attempt && s <= known.stage {
 		return false
 	}
-	now := ask{attempt: d.Attempt, stage: s, owner: known.owner, facts: known.facts, since: at}
+	a := ask{attempt: d.Attempt, stage: s, owner: known.owner, facts: known.facts, since: now}
 	if s == asked {
-		now.owner, now.facts = d.Owner, d.FactSequence
+		a.owner, a.facts = d.Owner, d.FactSequence
 	}
-	h.asks[d.Pod.UID] = now
-	if now.owner == "" {
+	h.asks[d.Pod.UID] = a
+	if a.owner == "" {
 		return true
 	}
-	if h.ofOwner[now.owner] == nil {
-		h.ofOwner[now.owner] = map[string]bool{}
+	if h.ofOwner[a.owner] == nil {
+		h.ofOwner[a.owner] = map[string]bool{}
 	}
-	h.ofOwner[now.owner][d.Pod.UID] = true
+	h.ofOwner[a.owner][d.Pod.UID] = true
 	if s == evicted {
-		h.owners[now.owner] = h.owners[now.owner].with(round{now.facts, at})
+		h.owners[a.owner] = h.owners[a.owner].with(round{a.facts, now.Add(-max(age, 0))})
 	}
 	return true
 }

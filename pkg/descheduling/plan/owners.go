@@ -60,7 +60,7 @@ func (o *owners) refuse(pod *state.Pod, owner string) descheduling.Refusal {
 		return OwnerCoolingDown
 	case o.underWay(owner) >= b.AtOnce(o.crowdOf(owner).pods):
 		return OwnerBusy
-	case b.PauseDuringRollout && o.rollingOut(pod, owner):
+	case b.PauseDuringRollout && o.rollingOut(owner):
 		return RollingOut
 	case b.WaitForReady && past.recent(b, o.Now) && o.crowdOf(owner).unready > 0:
 		return ReplacementUnready
@@ -126,7 +126,7 @@ func isReady(p *state.Pod) bool {
 
 // rollingOut: of a Deployment, more than one ReplicaSet wants pods; a StatefulSet's pods are
 // of two revisions. Of other owners nothing is known.
-func (o *owners) rollingOut(pod *state.Pod, owner string) bool {
+func (o *owners) rollingOut(owner string) bool {
 	is, known := o.rolling[owner]
 	if known {
 		return is

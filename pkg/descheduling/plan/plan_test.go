@@ -132,7 +132,8 @@ func TestBudgets(t *testing.T) {
 		claimed int32
 		want    string
 	}{
-		{"two of three", []state.APIObject{budget("x", 2)}, 0, "x-a-0 from a to b\nx-a-1 from a to b\nkept 1: " + none + "\n"},
+		{"two of three", []state.APIObject{budget("x", 2)}, 0,
+			"x-a-0 from a to b\nx-a-1 from a to b\nkept 1: " + none + "\n"},
 		{"one is promised", []state.APIObject{budget("x", 2)}, 1, "x-a-0 from a to b\nkept 2: " + none + "\n"},
 		{"two budgets", []state.APIObject{budget("x", 2), second}, 0, "kept 3: more than one disruption budget covers it\n"},
 	} {
@@ -149,8 +150,12 @@ func TestBudgets(t *testing.T) {
 func TestOwners(t *testing.T) {
 	set := func(name string, replicas int32) *appsv1.ReplicaSet {
 		return &appsv1.ReplicaSet{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "uid-x", OwnerReferences: []metav1.OwnerReference{
-				{Kind: "Deployment", Name: "web", UID: "uid-web", Controller: new(true)}}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "default", Name: name, UID: "uid-x",
+				OwnerReferences: []metav1.OwnerReference{
+					{Kind: "Deployment", Name: "web", UID: "uid-web", Controller: new(true)},
+				},
+			},
 			Spec: appsv1.ReplicaSetSpec{Replicas: &replicas},
 		}
 	}
@@ -174,11 +179,13 @@ func TestOwners(t *testing.T) {
 		{"one at once", "{maxPerOwner: 1}", nil,
 			"x-a-0 from a to b\nkept 4: as many pods of its owner as may go at once are going\n"},
 		{"all at once", "{maxPerOwner: 100%}", nil, allGo},
-		{"rolling out", "{maxPerOwner: 100%}", []state.APIObject{set("x", 5), other(1)}, "kept 5: its owner is rolling out\n"},
+		{"rolling out", "{maxPerOwner: 100%}", []state.APIObject{set("x", 5), other(1)},
+			"kept 5: its owner is rolling out\n"},
 		{"rolled out", "{maxPerOwner: 100%}", []state.APIObject{set("x", 5), other(0)}, allGo},
 		{"rolling out all the same", "{maxPerOwner: 100%, pauseDuringRollout: false}",
 			[]state.APIObject{set("x", 5), other(1)}, allGo},
-		{"a StatefulSet is rolling out", "{maxPerOwner: 100%}", []state.APIObject{stateful}, "kept 5: its owner is rolling out\n"},
+		{"a StatefulSet is rolling out", "{maxPerOwner: 100%}", []state.APIObject{stateful},
+			"kept 5: its owner is rolling out\n"},
 		{"namespace", "{excludeNamespaces: [default]}", nil, "kept 5: namespace excluded\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

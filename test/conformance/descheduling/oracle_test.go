@@ -59,7 +59,7 @@ type answer struct {
 	failed bool
 }
 
-func newOracle(t *testing.T) *oracle {
+func newOracle(t testing.TB) *oracle {
 	descheduler.SetupPlugins()
 	o := &oracle{client: fake.NewSimpleClientset(), metrics: metricsfake.NewSimpleClientset(), dir: t.TempDir()}
 	o.client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {

@@ -28,6 +28,8 @@ type Input struct {
 	Actor string
 	// Now is compared with the times in History, and with pods' start times (minPodAge).
 	Now time.Time
+	// Explain asks for a report.
+	Explain bool
 }
 
 // Eviction is one pod to evict.
@@ -42,14 +44,24 @@ type Outcome struct {
 	descheduling.Outcome
 	// Evict in the order in which to ask.
 	Evict []Eviction
+	// Report is nil unless it was asked for.
+	Report *plan.Report
 }
 
 // Cycle plans one cycle and makes asks of it.
 func Cycle(in Input) Outcome {
-	p := plan.Make(plan.Input{
+	ask := plan.Input{
 		Cluster: in.Cluster, Policy: in.Policy, Placement: in.Placement, History: in.History, Now: in.Now,
-	})
-	out := Outcome{Outcome: p.Outcome}
+	}
+	var out Outcome
+	var p plan.Plan
+	if in.Explain {
+		out.Report = &plan.Report{}
+		p, *out.Report = plan.Explain(ask)
+	} else {
+		p = plan.Make(ask)
+	}
+	out.Outcome = p.Outcome
 	for i := range p.Moves {
 		out.Evict = append(out.Evict, Eviction{Profile: p.Moves[i].Profile, Decision: in.decision(&p.Moves[i])})
 	}

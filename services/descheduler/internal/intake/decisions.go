@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 )
@@ -99,9 +100,13 @@ func (r *Room) remember(ds []events.SequencedDecision, records []events.Record) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.deps.Clock.Now()
+	stored := make(map[uint64]time.Time, len(ds))
+	for i := range records {
+		stored[records[i].Sequence] = records[i].Time
+	}
 	var ended []settled
 	for _, d := range ds {
-		if !r.mu.history.Observe(d.Decision, now) || d.Kind == events.DecisionEvict {
+		if !r.mu.history.Recall(d.Decision, now, now.Sub(stored[d.Sequence])) || d.Kind == events.DecisionEvict {
 			continue
 		}
 		if m, ok := r.mu.mine[d.Pod.UID]; ok && m.attempt == d.Attempt {

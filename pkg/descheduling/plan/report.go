@@ -1,0 +1,84 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/descheduling"
+)
+
+// Report is a plan for people and programs: who would go and where to, and who stays and why.
+type Report struct {
+	// Facts is the sequence in the log that the plan was made at: the same facts and the same
+	// history give the same plan.
+	Facts uint64 `json:"facts"`
+	// Nodes were looked at; Picked is how many pods strategies picked.
+	Nodes  int `json:"nodes"`
+	Picked int `json:"picked"`
+	// Skipped says why there is no plan.
+	Skipped string `json:"skipped,omitempty"`
+	// Evict in the order in which to do it; Kept by pod, then strategy.
+	Evict  []Going   `json:"evict"`
+	Kept   []Staying `json:"kept"`
+	Failed []Failed  `json:"failed,omitempty"`
+}
+
+// Going is a pod to evict.
+type Going struct {
+	// Pod is "namespace/name".
+	Pod string `json:"pod"`
+	// Node it leaves, and Landing, the node where its replacement is expected; empty if the
+	// policy does not ask for one.
+	Node     string `json:"node"`
+	Landing  string `json:"landing,omitempty"`
+	Profile  string `json:"profile"`
+	Strategy string `json:"strategy"`
+	Reason   string `json:"reason"`
+}
+
+// Staying is a pod that a strategy picked and that stays.
+type Staying struct {
+	Pod      string `json:"pod"`
+	Node     string `json:"node"`
+	Profile  string `json:"profile"`
+	Strategy string `json:"strategy"`
+	Reason   string `json:"reason"`
+	// Because is what stands against it.
+	Because descheduling.Refusal `json:"because"`
+}
+
+// Failed is a strategy that could not run.
+type Failed struct {
+	Profile  string `json:"profile"`
+	Strategy string `json:"strategy"`
+	Error    string `json:"error"`
+}
+
+// Explain makes the plan with a report of it. It costs an entry for every pod that stays.
+func Explain(in Input) (Plan, Report) {
+	var r Report
+	in.Kept = func(c descheduling.Candidate, against descheduling.Refusal) {
+		r.Kept = append(r.Kept, Staying{
+			Pod: c.Pod.Key(), Node: c.Pod.NodeName, Profile: c.Profile, Strategy: c.Strategy, Reason: c.Reason, Because: against,
+		})
+	}
+	p := Make(in)
+	slices.SortStableFunc(r.Kept, func(a, b Staying) int {
+		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Strategy, b.Strategy))
+	})
+	r.Facts, r.Nodes, r.Picked, r.Skipped = in.Cluster.Position().Sequence, p.Nodes, p.Picked, p.Skipped
+	for i := range p.Moves {
+		m := &p.Moves[i]
+		going := Going{
+			Pod: m.Pod.Key(), Node: m.Pod.NodeName, Profile: m.Profile, Strategy: m.Strategy, Reason: m.Reason,
+		}
+		if m.To != nil {
+			going.Landing = m.To.Name
+		}
+		r.Evict = append(r.Evict, going)
+	}
+	for _, f := range p.Failed {
+		r.Failed = append(r.Failed, Failed{Profile: f.Profile, Strategy: f.Strategy, Error: f.Err.Error()})
+	}
+	return p, r
+}
