@@ -216,6 +216,10 @@ func writeAudit(w io.Writer, r *audit.Report, format string) error {
 		r.Revisions, r.First, r.Last, r.Takeovers)
 	fmt.Fprintf(w, "reservations: %d, of them %d handed over, %d fenced, %d unresolved\n",
 		r.Reserved, r.HandedOver, r.Fenced, r.Unresolved)
+	if r.Nominated+r.Evictions > 0 {
+		fmt.Fprintf(w, "preemption: %d nominated, %d promoted, %d given up after evictions; %d pods marked for eviction\n",
+			r.Nominated, r.Promoted, r.Abandoned, r.Evictions)
+	}
 	fmt.Fprintf(w, "API server: %d versions of %d nodes and %d pods: %d bound by Berth, %d by others\n",
 		r.Versions, r.Nodes, r.Pods, r.Bound, r.Foreign)
 	for _, note := range r.Notes {

@@ -27,7 +27,8 @@ func newCheckCommand() *cobra.Command {
 		Short: "Check the cluster as it is now, from the API server's own state and the ledger",
 		Long: "Lists nodes and pods, and with --etcd-endpoints or --data-dir the ledger, adds everything up from\n" +
 			"scratch, and reports nodes over their allocatable, pods on nodes they do not fit, pods too close to\n" +
-			"each other, and reservations that contradict each other. It reads only. Exits 1 when it finds a\n" +
+			"each other, reservations that contradict each other, and evictions that disruption budgets do not\n" +
+			"cover. It reads only. Exits 1 when it finds a\n" +
 			"violation; warnings do not count. What happened in between is for `berth audit`.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -82,8 +83,15 @@ func listLedger(ctx context.Context, store *etcd.Store) ([]ledger.KV, error) {
 	if store == nil {
 		return nil, nil
 	}
-	kvs, _, err := store.List(ctx, ledger.PrefixNode)
-	return kvs, err
+	var all []ledger.KV
+	for _, prefix := range []string{ledger.PrefixNode, ledger.PrefixBudget} {
+		kvs, _, err := store.List(ctx, prefix)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, kvs...)
+	}
+	return all, nil
 }
 
 // listCluster lists pods before nodes, so that a pod's node is in the answer.
@@ -116,6 +124,17 @@ func listCluster(ctx context.Context, client kubernetes.Interface, in *audit.Sta
 		page, err := namespaces.List(ctx, o)
 		if err != nil {
 			return nil, "", fmt.Errorf("list namespaces: %w", err)
+		}
+		return page.Items, page.Continue, nil
+	})
+	if err != nil {
+		return err
+	}
+	budgets := client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll)
+	in.Budgets, err = listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]audit.Budget, string, error) {
+		page, err := budgets.List(ctx, o)
+		if err != nil {
+			return nil, "", fmt.Errorf("list disruption budgets: %w", err)
 		}
 		return page.Items, page.Continue, nil
 	})

@@ -5,8 +5,8 @@
 //
 // Start reading at Record (what a history is made of), then Replay (what is done with it),
 // then one file for each group of invariants: ledgerlaws.go (documents by themselves: S3, S4,
-// S5, S10, S11, S12), binds.go (what the API server saw: S2 and I3), capacity.go (S1) and
-// topology.go (S7). Names of invariants are those of the protocol.
+// S5, S10, S11, S12), plans.go (victims and budgets: S5, S6, S9), binds.go (what the API server
+// saw: S2 and I3), capacity.go (S1) and topology.go (S7). Names of invariants are those of the protocol.
 //
 // # Two orders
 //
@@ -21,6 +21,9 @@
 //
 // # What a history cannot tell
 //
-// Whose request deleted or evicted a pod is not part of an object, so S6 and the part of S5
-// about evictions are the simulation's to check, and the binder's alone.
+// Whose request deleted or evicted a pod is not part of an object. That a pod was preempted, and
+// by which scheduler, is: so S9 is checked for those that Berth's profiles preempt, and that
+// nobody else used a budget is the API server's to see to. With `preemption.pdb: bestEffort`
+// more is claimed from a budget than it allows, as asked for, and that is reported. Gangs, and
+// S8 with them, do not exist.
 package audit

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
@@ -77,7 +78,7 @@ func FromLedger(ev ledger.Event) LedgerEvent {
 }
 
 // Object is one version of one object of the API server, stripped of what no rule looks at.
-// One of Pod, Node and Namespace is set, unless it is Gone. A version that differs from the one
+// One of Pod, Node, Namespace and Budget is set, unless it is Gone. A version that differs from the one
 // before in nothing but its resourceVersion is left out.
 type Object struct {
 	Kind Kind   `json:"kind"`
@@ -94,7 +95,11 @@ type Object struct {
 	Pod       *corev1.Pod       `json:"pod,omitempty"`
 	Node      *corev1.Node      `json:"node,omitempty"`
 	Namespace *corev1.Namespace `json:"namespace,omitempty"`
+	Budget    *Budget           `json:"budget,omitempty"`
 }
+
+// Budget is a PodDisruptionBudget.
+type Budget = policyv1.PodDisruptionBudget
 
 // Kind of an object.
 type Kind string
@@ -104,6 +109,7 @@ const (
 	KindPod       Kind = "pod"
 	KindNode      Kind = "node"
 	KindNamespace Kind = "namespace"
+	KindBudget    Kind = "poddisruptionbudget"
 )
 
 // Mark says what came before what: the ledger up to revision Ledger before the API server

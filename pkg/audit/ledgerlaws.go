@@ -121,6 +121,7 @@ func (a *replay) checkStep(old, now ledger.Entry, before, after ledger.NodeDoc) 
 				old.State, now.State)
 		}
 		if now.State == ledger.Committed && forward {
+			a.report.Promoted++
 			a.commit(now, before, after)
 		}
 	}
@@ -162,6 +163,7 @@ func (a *replay) checkArrival(e ledger.Entry, before, after ledger.NodeDoc) {
 // finished fence (S4).
 func (a *replay) checkDeparture(e ledger.Entry, before, after ledger.NodeDoc) {
 	if e.State == ledger.Held {
+		a.abandoned(e)
 		return
 	}
 	defer a.leave(e, before, after)

@@ -36,6 +36,8 @@ func (a *replay) loadObject(o Object) error {
 		return a.loadPod(o, at)
 	case o.Kind == KindNode:
 		return a.loadNode(o, at)
+	case o.Kind == KindBudget:
+		return a.loadBudget(o, at)
 	case o.Kind == KindNamespace && o.Namespace != nil:
 		a.namespaces[o.Namespace.Name] = o.Namespace.Labels
 	}

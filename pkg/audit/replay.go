@@ -56,6 +56,8 @@ type replay struct {
 	marks      []Mark
 	end        *End
 	classes    *classes
+	// pdbs are the disruption budgets, by UID.
+	pdbs map[string]*budgetLife
 	// Where the walk is.
 	*walk
 }
@@ -73,6 +75,7 @@ type walk struct {
 	fresh []*placement
 	// jumped: revisions of the ledger were missed.
 	jumped bool
+	plans
 }
 
 type owner struct {
@@ -112,9 +115,10 @@ func newReplay() *replay {
 	a := &replay{
 		report: &Report{Findings: []Finding{}}, pods: map[string]*podLife{}, nodes: map[string]*nodeLife{},
 		namespaces: map[string]map[string]string{}, classes: newClasses(),
-		byName: map[string][]*nodeLife{}, foreign: map[string][]*podLife{},
+		byName: map[string][]*nodeLife{}, foreign: map[string][]*podLife{}, pdbs: map[string]*budgetLife{},
 		walk: &walk{
-			docs: map[string]ledger.NodeDoc{}, owners: map[int32]owner{}, terms: map[ledger.TermID]bool{},
+			plans: newPlans(),
+			docs:  map[string]ledger.NodeDoc{}, owners: map[int32]owner{}, terms: map[ledger.TermID]bool{},
 			placements: map[string][]*placement{}, standing: map[string]map[*placement]struct{}{},
 		},
 	}
@@ -181,6 +185,7 @@ func (a *replay) run() {
 	a.report.Last = a.revision
 	a.checkBinds()
 	a.checkNodesAtBinds()
+	a.checkPreempted()
 	a.checkEnd()
 	a.report.sort()
 }
@@ -209,6 +214,7 @@ func (a *replay) relist(batch Ledger, again bool) {
 	}
 	old := a.docs
 	a.docs, a.owners, a.terms = map[string]ledger.NodeDoc{}, map[int32]owner{}, map[ledger.TermID]bool{}
+	a.records, a.budgets = map[string]ledger.PlanRecord{}, map[string]ledger.BudgetDoc{}
 	a.revision = batch.Revision
 	for _, ev := range batch.Events {
 		a.learn(ev)
@@ -220,6 +226,7 @@ func (a *replay) relist(batch Ledger, again bool) {
 	for _, doc := range old {
 		a.adopt(doc, ledger.NodeDoc{NodeUID: doc.NodeUID, NodeName: doc.NodeName})
 	}
+	a.adoptMarks()
 	a.fresh = nil
 }
 
@@ -266,6 +273,8 @@ func (a *replay) learn(ev LedgerEvent) {
 			return
 		}
 		a.terms[id] = !term.Retiring
+	default:
+		a.learnPlan(ev)
 	}
 }
 
@@ -299,10 +308,13 @@ func (a *replay) step(events []LedgerEvent) {
 	for _, ev := range events {
 		a.checkKey(ev)
 	}
-	before := map[string]ledger.NodeDoc{}
+	before, budgets := map[string]ledger.NodeDoc{}, map[string]ledger.BudgetDoc{}
 	for _, ev := range events {
 		if uid, ok := strings.CutPrefix(ev.Key, ledger.PrefixNode); ok {
 			before[uid] = a.docs[uid]
+		}
+		if uid, ok := strings.CutPrefix(ev.Key, ledger.PrefixBudget); ok {
+			budgets[uid] = a.budgets[uid]
 		}
 		a.learn(ev)
 	}
@@ -311,6 +323,8 @@ func (a *replay) step(events []LedgerEvent) {
 			a.checkDoc(before[uid], a.docs[uid])
 		}
 	}
+	a.checkVictims(before)
+	a.checkBudgets(events, budgets)
 	a.checkUnique(events)
 	a.checkDisplaced(before)
 	a.checkFresh()

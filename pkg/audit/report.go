@@ -81,6 +81,13 @@ type Counts struct {
 	Unresolved int `json:"unresolved"`
 	// Takeovers are partitions that got another owner.
 	Takeovers int `json:"takeovers"`
+	// Nominated are the places that were held for pods while others make room, Promoted those of
+	// them (and other holds) that were committed, Abandoned those that were given up although
+	// pods had gone for them. Evictions are the claims on pods that were marked for that.
+	Nominated int `json:"nominated"`
+	Promoted  int `json:"promoted"`
+	Abandoned int `json:"abandoned"`
+	Evictions int `json:"evictions"`
 }
 
 // maxPerInvariant bounds the findings that are listed; one mistake may show in every revision.

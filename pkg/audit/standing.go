@@ -16,6 +16,7 @@ type Standing struct {
 	Nodes      []corev1.Node
 	Pods       []corev1.Pod
 	Namespaces []corev1.Namespace
+	Budgets    []Budget
 	// Before and After are the ledger, read before and after the rest; both nil without one. A
 	// reservation counts if it stands in both.
 	Before, After []ledger.KV
@@ -30,8 +31,10 @@ type StandingReport struct {
 	Pending int `json:"pending"`
 	// Reserved are the reservations in the ledger whose pods are not bound yet, Fencing those of
 	// them that are being taken back. Both are zero without a ledger.
-	Reserved int       `json:"reserved"`
-	Fencing  int       `json:"fencing"`
+	Reserved int `json:"reserved"`
+	Fencing  int `json:"fencing"`
+	// Victims are the pods that are claimed to make room.
+	Victims  int       `json:"victims"`
 	Findings []Finding `json:"findings"`
 }
 
@@ -43,9 +46,10 @@ func (r *StandingReport) Violations() int {
 // Check adds everything up from scratch: what is bound or may be bound on a node is within its
 // allocatable (S1), stands on a node that exists and that it selects (fit), has its ports to
 // itself and keeps the distance that required anti-affinity asks for (S7); a pod has one
-// reservation (S3), nobody is a victim twice (S5), and every value of the ledger can be read
-// (form). What others bound makes a warning of a violation, and so does what may have changed
-// since the bind.
+// reservation (S3), nobody is a victim twice (S5), what is claimed from disruption budgets is
+// claimed for a victim and within what they allow (S6), victims that are being evicted are claimed
+// (S9), and every value of the ledger can be read (form). What others bound makes a warning of a
+// violation, and so does what may have changed since the bind.
 func Check(in Standing) *StandingReport {
 	c := &standing{
 		StandingReport: &StandingReport{Nodes: len(in.Nodes), Pods: len(in.Pods), Findings: []Finding{}},
@@ -62,6 +66,7 @@ func Check(in Standing) *StandingReport {
 		c.pod(&in.Pods[i])
 	}
 	c.ledger(in.Before, in.After)
+	c.promises(in)
 	for _, name := range slices.Sorted(maps.Keys(c.nodes)) {
 		c.balance(c.nodes[name])
 		c.places(c.nodes[name])
@@ -78,6 +83,8 @@ type standing struct {
 	classes *classes
 	// placed are the pods that stand on nodes, in order.
 	placed []*resident
+	// current are the node documents as they were read last.
+	current map[string]ledger.NodeDoc
 	// By UID: pods that are bound, and pods that are known and not finished.
 	bound, live map[string]bool
 }
@@ -148,8 +155,8 @@ func nameOf(p *corev1.Pod) string { return podObject(p.Namespace + "/" + p.Name)
 func (c *standing) ledger(before, after []ledger.KV) {
 	stood := c.docs(before)
 	reserved := map[string]string{}
-	now := c.docs(after)
-	for _, doc := range sortedDocs(now) {
+	c.current = c.docs(after)
+	for _, doc := range sortedDocs(c.current) {
 		c.claims(doc)
 		for _, e := range reservations(doc) {
 			if other, twice := reserved[e.PodUID]; twice && e.State != ledger.Held {

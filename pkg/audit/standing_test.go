@@ -117,3 +117,62 @@ func TestCheckOfBadStates(t *testing.T) {
 		s.check(in, "violation S3 pod/d/a", "violation form ledger/n/x")
 	})
 }
+
+func TestCheckOfVictimsAndBudgets(t *testing.T) {
+	state := func(allowed int32, doc *ledger.BudgetDoc, marks ...string) (*story, Standing) {
+		s := crowded(t, allowed)
+		s.nominate("v")
+		s.marks(marks...)
+		in := s.now()
+		b := Budget{}
+		b.Namespace, b.Name, b.UID, b.Status.DisruptionsAllowed = "d", "pdb", pdbUID, allowed
+		in.Budgets = []Budget{b}
+		if doc != nil {
+			in.After = append(in.After, ledger.KV{Key: ledger.KeyBudget(pdbUID), Value: s.must(ledger.EncodeBudget(*doc))})
+			in.Before = in.After
+		}
+		return s, in
+	}
+	claimed := func(pods ...string) *ledger.BudgetDoc {
+		d := ledger.BudgetDoc{UID: pdbUID}
+		for _, p := range pods {
+			d.Claims = append(d.Claims, ledger.BudgetClaim{PodUID: p + "-uid", PodRV: 100, Plan: planID})
+		}
+		return &d
+	}
+	t.Run("as it should be", func(t *testing.T) {
+		s, in := state(1, claimed("v"), "v")
+		s.T = t
+		if r := s.check(in); r.Victims != 1 {
+			t.Errorf("%d victims, want 1", r.Victims)
+		}
+	})
+	t.Run("S6: claimed for nobody, and more than is allowed", func(t *testing.T) {
+		s, in := state(1, claimed("v", "w"))
+		s.T = t
+		s.check(in, "violation S6 pod/d/w ledger/b/"+pdbUID, "warning S6 poddisruptionbudget/d/pdb")
+	})
+	t.Run("S5: claimed on two nodes", func(t *testing.T) {
+		s, _ := state(1, nil)
+		s.T = t
+		s.node("m", "1", nil).edit("m", func(d *ledger.NodeDoc) { d.Entries = append(d.Entries, claimOn("v", "8")) })
+		s.check(s.now(), "violation S5 pod/d/v")
+	})
+	t.Run("S9: told to go, and not marked", func(t *testing.T) {
+		s, _ := state(1, nil)
+		s.T = t
+		s.update("v", func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.DisruptionTarget, Reason: corev1.PodReasonPreemptionByScheduler,
+				Message: "berth: preempting to accommodate a higher priority pod",
+			}}
+		})
+		s.check(s.now(), "warning S9 pod/d/v")
+	})
+	t.Run("form", func(t *testing.T) {
+		s, in := state(1, nil)
+		s.T = t
+		in.After = append(in.After, ledger.KV{Key: ledger.KeyBudget("x"), Value: []byte("?"), ModRevision: 1})
+		s.check(in, "violation form ledger/b/x")
+	})
+}

@@ -31,7 +31,19 @@ func StripPod(p *corev1.Pod) *corev1.Pod {
 			kept := corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason}
 			out.Status.Conditions = append(out.Status.Conditions, kept)
 		}
+		if c.Type == corev1.DisruptionTarget {
+			kept := corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
+			out.Status.Conditions = append(out.Status.Conditions, kept)
+		}
 	}
+	return out
+}
+
+// StripBudget is the part of a disruption budget that the rules look at, without its
+// resourceVersion.
+func StripBudget(b *Budget) *Budget {
+	out := &Budget{ObjectMeta: stripMeta(b.ObjectMeta), Spec: b.Spec, Status: b.Status}
+	out.Generation, out.Status.Conditions, out.Status.DisruptedPods = b.Generation, nil, nil
 	return out
 }
 

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
@@ -29,28 +30,21 @@ func TestImportantPodGetsAPlace(t *testing.T) {
 	s.priorityClass("low", 10)
 	s.priorityClass("high", 1000)
 	const fillers = 4
-	s.create(newPods(ns, "filler", fillers, "1500m", ofPriority("low"), gracePeriod(1))...)
+	s.create(newPods(ns, "filler", fillers, "1500m", ofPriority("low"), lingering)...)
 	s.bound(ns, fillers, placedWithin)
 
 	begin := time.Now()
 	s.create(newPod(ns, "urgent", "1500m", ofPriority("high")))
-	nominated := ""
-	s.eventually(placedWithin, "urgent is bound", func(ctx context.Context) (string, error) {
-		pod := s.pod(ns, "urgent")
-		if pod.Status.NominatedNodeName != "" {
-			nominated = pod.Status.NominatedNodeName
-		}
-		if pod.Spec.NodeName == "" {
-			return "nominated to " + nominated + ": " + conditionOf(pod).Message, nil
-		}
-		return "", nil
-	})
+	nominated := s.nominated(ns, "urgent")
+	s.unschedulable(ns, "urgent", "2 Insufficient cpu.")
+	victim := s.letGo(ns, "filler")
+	node := s.nodeOf(ns, "urgent")
 	took := time.Since(begin)
-	node := s.pod(ns, "urgent").Spec.NodeName
-	if nominated != node {
-		t.Errorf("nominated to %q and bound to %s", nominated, node)
+	if nominated != node || victim.Spec.NodeName != node {
+		t.Errorf("nominated to %q, bound to %s, for which %s has gone from %s", nominated, node, victim.Name,
+			victim.Spec.NodeName)
 	}
-	if left := s.gone(ns, "filler", fillers); left != fillers-1 {
+	if left := s.left(ns, "filler"); left != fillers-1 {
 		t.Errorf("%d of %d low-priority pods are left, want one evicted", left, fillers)
 	}
 	s.preempted(ns, node)
@@ -74,8 +68,44 @@ func TestImportantPodGetsAPlace(t *testing.T) {
 	s.audit()
 }
 
-// gone counts the pods with a prefix that are there and not being deleted.
-func (s *stack) gone(ns, prefix string, all int) (left int) {
+// lingering keeps a deleted pod there until letGo.
+func lingering(p *corev1.Pod) { p.Finalizers = []string{"berth.dev/lingers"} }
+
+// letGo lets the one pod with a prefix go that is being deleted, and returns it.
+func (s *stack) letGo(ns, prefix string) corev1.Pod {
+	s.Helper()
+	var victim corev1.Pod
+	s.eventually(placedWithin, "a victim is being deleted", func(context.Context) (string, error) {
+		for _, p := range s.pods(ns) {
+			if strings.HasPrefix(p.Name, prefix) && p.DeletionTimestamp != nil {
+				victim = p
+				return "", nil
+			}
+		}
+		return "none is", nil
+	})
+	_, err := s.client.CoreV1().Pods(ns).Patch(s.Context(), victim.Name, types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	s.no(err)
+	return victim
+}
+
+// nominated waits until a pod is nominated and returns the node's name.
+func (s *stack) nominated(ns, name string) string {
+	s.Helper()
+	node := ""
+	s.eventually(placedWithin, name+" is nominated", func(context.Context) (string, error) {
+		pod := s.pod(ns, name)
+		if node = pod.Status.NominatedNodeName; node != "" {
+			return "", nil
+		}
+		return "it is not: " + conditionOf(pod).Message, nil
+	})
+	return node
+}
+
+// left counts the pods with a prefix that are there and not being deleted.
+func (s *stack) left(ns, prefix string) (left int) {
 	s.Helper()
 	for _, p := range s.pods(ns) {
 		if strings.HasPrefix(p.Name, prefix) && p.DeletionTimestamp == nil {
@@ -167,6 +197,37 @@ func ofPriority(class string) podOption {
 	return func(p *corev1.Pod) { p.Spec.PriorityClassName = class }
 }
 
-func gracePeriod(seconds int64) podOption {
-	return func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &seconds }
+// A more important pod arrives while the victim of another one stops: it takes the place over,
+// and the other one gets a place of its own, for which the next victim goes.
+func TestMoreImportantPodTakesTheHeldPlace(t *testing.T) {
+	s := newStack(t, "")
+	s.addNodes(nodeSpec{name: "node-0", capacity: "4"})
+	f := &fleet{stack: s, members: map[string]*harness.Berth{}}
+	f.etcd = f.store("etcd")
+	s.up(harness.UpConfig{Shards: 2, Binders: 2, Args: []string{"--etcd-endpoints", f.etcd.URL}})
+	ns := s.namespace("intruder")
+	s.priorityClass("low", 10)
+	s.priorityClass("middle", 100)
+	s.priorityClass("high", 1000)
+	s.create(newPods(ns, "filler", 2, "1500m", ofPriority("low"), lingering)...)
+	s.bound(ns, 2, placedWithin)
+	s.create(newPod(ns, "first", "1500m", ofPriority("middle")))
+	s.nominated(ns, "first")
+	s.eventually(placedWithin, "a victim is being deleted", func(context.Context) (string, error) {
+		if s.left(ns, "filler") == 1 {
+			return "", nil
+		}
+		return "none is", nil
+	})
+	s.create(newPod(ns, "second", "1500m", ofPriority("high")))
+	s.nominated(ns, "second")
+	s.letGo(ns, "filler")
+	s.nodeOf(ns, "second")
+	if node := s.pod(ns, "first").Spec.NodeName; node != "" {
+		t.Errorf("first is bound to %s, whose place went to the other one", node)
+	}
+	s.letGo(ns, "filler")
+	s.nodeOf(ns, "first")
+	s.noClaims(f)
+	s.audit()
 }

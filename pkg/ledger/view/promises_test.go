@@ -207,7 +207,7 @@ func TestRoomCounts(t *testing.T) {
 	w.rv++
 	pdb := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "pdb", UID: "u"},
-		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: metav1.SetAsLabelSelector(map[string]string{"a": "b"})},
 		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, DesiredHealthy: 2},
 	}
 	w.readyPod("pod-a", "d", true, map[string]string{"a": "b"})

@@ -19,7 +19,8 @@ const tracerName = "github.com/berth-scheduler/berth/services/binder"
 // count theirs.
 var txnNames = map[string]string{
 	"hand-over": "T5", "fence-mark": "T6", "fence-release": "T7", "sweep": "T8", "plan-abort": "T8", "plan-drop": "T8",
-	"evict-claim": "T10 claim", "evict-mark": "T2 mark", "evict-take": "T2 take", "evict-failed": "T10 failed", "budget-settle": "T10 settle",
+	"evict-claim": "T10 claim", "evict-mark": "T2 mark", "evict-take": "T2 take",
+	"evict-failed": "T10 failed", "budget-settle": "T10 settle",
 }
 
 func observeTxn(why string, o decide.TxnOutcome, took time.Duration) {

@@ -221,7 +221,9 @@ func TestOverdueHoldIsGivenUp(t *testing.T) {
 
 func TestRecordsAreDropped(t *testing.T) {
 	r := newPlanRig(t, 1)
-	record := ledger.PlanRecord{ID: ledger.PlanID(9, true), State: ledger.PlanForming, NodeUID: "n0-uid", PodUID: "p9-uid", Victims: 1}
+	record := ledger.PlanRecord{
+		ID: ledger.PlanID(9, true), State: ledger.PlanForming, NodeUID: "n0-uid", PodUID: "p9-uid", Victims: 1,
+	}
 	put := func() {
 		txn, err := ledger.Change{Plans: []ledger.PlanRecord{record}}.Txn()
 		if err != nil {

@@ -104,7 +104,8 @@ func (w *planWorld) nominate(i int, pick choose) error {
 		Mandate: w.mandate(e.PodUID), Hold: ledger.NodeEntry{NodeUID: fmt.Sprintf("n%d-uid", first%2), Entry: e},
 		Victims: victims, Docs: a.docs(), Budgets: a.rooms(), Facts: a,
 	})
-	return w.decided(fmt.Sprintf("T2 of p%d with token %s, %d victims from v%d on", i, e.Token, len(victims), first), c, err)
+	what := fmt.Sprintf("T2 of p%d with token %s, %d victims from v%d on", i, e.Token, len(victims), first)
+	return w.decided(what, c, err)
 }
 
 // ask has a single pod evicted, now and then.
@@ -408,7 +409,8 @@ func TestPlanWalks(t *testing.T) {
 		}
 	}
 	for _, what := range []string{
-		"T2", "T3", "T4", "T8", "T1", "evict-mark", "evict-take", "evict-failed", "budget-settle", "sweep", "evicted", "evict-claim",
+		"T2", "T3", "T4", "T8", "T1", "evict-mark", "evict-take", "evict-failed", "budget-settle", "sweep", "evicted",
+		"evict-claim",
 		"evict-refused",
 	} {
 		if counts[what] == 0 {

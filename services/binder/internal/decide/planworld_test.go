@@ -27,19 +27,25 @@ type kvLog struct {
 	log      []ledger.ViewBatch
 }
 
-func (l *kvLog) commit(t ledger.Txn) (r ledger.TxnResult) {
+// lost is the answer of a transaction that has lost a compare; false if it has lost none.
+func (l *kvLog) lost(t ledger.Txn) (r ledger.TxnResult, lost bool) {
 	for _, c := range t.Compares {
 		kv := l.keys[c.Key]
-		if c.Target == ledger.ModRevision && kv.ModRevision != c.Revision ||
-			c.Target == ledger.CreateRevision && kv.CreateRevision != c.Revision {
-			r = ledger.TxnResult{Revision: l.revision}
-			for _, key := range t.Compared() {
-				if kv, ok := l.keys[key]; ok {
-					r.Current = append(r.Current, kv)
-				}
-			}
-			return r
+		lost = lost || c.Target == ledger.ModRevision && kv.ModRevision != c.Revision ||
+			c.Target == ledger.CreateRevision && kv.CreateRevision != c.Revision
+	}
+	r.Revision = l.revision
+	for _, key := range t.Compared() {
+		if kv, ok := l.keys[key]; ok {
+			r.Current = append(r.Current, kv)
 		}
+	}
+	return r, lost
+}
+
+func (l *kvLog) commit(t ledger.Txn) (r ledger.TxnResult) {
+	if r, lost := l.lost(t); lost {
+		return r
 	}
 	l.revision++
 	b := ledger.ViewBatch{Events: ledger.EventBatch{Revision: l.revision}}
@@ -151,7 +157,9 @@ func newPlanWorld(binders, allowed int, limits Limits) *planWorld {
 		own.Puts = append(own.Puts, ledger.Put{Key: ledger.KeyOwn(p), Value: value})
 		w.epochs[p] = 1
 	}
-	w.commit(own)
+	if _, err := w.commit(own); err != nil {
+		panic(err)
+	}
 	for _, a := range w.agents {
 		a.see(len(w.api.history)-1, len(w.kv.log))
 	}
@@ -179,7 +187,9 @@ func (w *planWorld) bootPlans(b *member) {
 	everything := func(string, string) bool { return true }
 	b.core, b.lines = NewCore(b.id, w.limits, everything), nil
 	b.docs = len(w.kv.log)
-	kvs := slices.SortedFunc(maps.Values(w.kv.keys), func(a, b ledger.KV) int { return int(a.ModRevision - b.ModRevision) })
+	kvs := slices.SortedFunc(maps.Values(w.kv.keys), func(a, b ledger.KV) int {
+		return int(a.ModRevision - b.ModRevision)
+	})
 	in := LedgerMoved{Reset: true, Revision: w.kv.revision, Batch: ledger.ViewBatch{
 		Reset: true, KVs: kvs, Events: ledger.EventBatch{Revision: w.kv.revision},
 	}}
@@ -255,15 +265,13 @@ func (w *planWorld) commit(t ledger.Txn) (ledger.TxnResult, error) {
 	}
 	var bad []ledger.Violation
 	for d := range w.truth.Docs() {
-		if old := before[d.NodeUID]; d.Revision != old.Revision {
-			bad = append(append(bad, ledger.CheckDoc(d)...), ledger.CheckSuccessor(old, d)...)
-			for _, e := range d.Entries {
-				was, _ := old.Victim(e.PodUID)
-				if e.Role == ledger.RoleVictim && e.State == ledger.Evicting && was.State != ledger.Evicting && !owned[e.Plan] &&
-					!ledger.IsEviction(e.Plan) {
-					return r, fmt.Errorf("S9: %s was marked for plan %s, which has no place", e.PodUID, e.Plan)
-				}
-			}
+		old := before[d.NodeUID]
+		if d.Revision == old.Revision {
+			continue
+		}
+		bad = append(append(bad, ledger.CheckDoc(d)...), ledger.CheckSuccessor(old, d)...)
+		if e, ok := markedIn(old, d); ok && !owned[e.Plan] && !ledger.IsEviction(e.Plan) {
+			return r, fmt.Errorf("S9: %s was marked for plan %s, which has no place", e.PodUID, e.Plan)
 		}
 	}
 	bad = append(bad, ledger.CheckClaims(w.truth.Docs())...)
@@ -272,6 +280,17 @@ func (w *planWorld) commit(t ledger.Txn) (ledger.TxnResult, error) {
 		return r, bad[0]
 	}
 	return r, w.promises()
+}
+
+// markedIn is a claim that was marked from one revision of a document to the next.
+func markedIn(old, now ledger.NodeDoc) (ledger.Entry, bool) {
+	for _, e := range now.Entries {
+		was, _ := old.Victim(e.PodUID)
+		if e.Role == ledger.RoleVictim && e.State == ledger.Evicting && was.State != ledger.Evicting {
+			return e, true
+		}
+	}
+	return ledger.Entry{}, false
 }
 
 // promises is S6: what is claimed can be carried out, and what runs is enough.

@@ -378,9 +378,10 @@ func (r *removal) giveBack(c *Core) {
 	}
 	next, err := ledger.FailEviction(d, r.claim.PodUID, r.plan)
 	change := ledger.Change{Docs: []ledger.NodeDoc{next}}
+	failure := ledger.Failure{BudgetRV: r.budgetRV}
 	for _, uid := range r.claim.Budgets {
-		if r.budgetRV > 0 {
-			change.Budgets = append(change.Budgets, ledger.CoverBudget(c.ledger.Budget(uid), ledger.Failure{BudgetRV: r.budgetRV}))
+		if failure.BudgetRV > 0 {
+			change.Budgets = append(change.Budgets, ledger.CoverBudget(c.ledger.Budget(uid), failure))
 		}
 	}
 	r.amend(c, change, err, "evict-failed")

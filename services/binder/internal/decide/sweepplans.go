@@ -64,7 +64,8 @@ func (c *Core) sweepPromised() {
 		return
 	}
 	present := map[string]bool{}
-	for _, b := range slices.SortedFunc(c.ledger.Budgets(), func(a, b ledger.BudgetDoc) int { return strings.Compare(a.UID, b.UID) }) {
+	budgets := slices.SortedFunc(c.ledger.Budgets(), func(a, b ledger.BudgetDoc) int { return strings.Compare(a.UID, b.UID) })
+	for _, b := range budgets {
 		if len(b.Claims) == 0 {
 			continue
 		}
@@ -74,7 +75,8 @@ func (c *Core) sweepPromised() {
 			d.settle(c, b)
 		}
 	}
-	for _, r := range slices.SortedFunc(c.ledger.Records(), func(a, b ledger.PlanRecord) int { return strings.Compare(a.ID, b.ID) }) {
+	records := slices.SortedFunc(c.ledger.Records(), func(a, b ledger.PlanRecord) int { return strings.Compare(a.ID, b.ID) })
+	for _, r := range records {
 		key := ledger.KeyPlan(r.ID)
 		present[key] = true
 		if d := c.idle(key, r.Revision); d != nil && c.mayAct(r.PodUID) {

@@ -24,16 +24,35 @@ func (c *Core) giveUp(s standing, e end, out *Output) look {
 	a := c.abortOf(s.plan)
 	a.Docs = append(a.Docs, c.pinning(s.podUID, a.Docs)...)
 	d := &abort{standing: s, end: e, victims: victimsOf(a.Docs, s.plan)}
-	change, err := ledger.AbortPlan(a)
-	if err == nil {
-		err = c.launch(d, change, out)
-	}
-	if err != nil {
+	if err := c.sendAbort(d, a, s.doc.NodeUID, out); err != nil {
 		// Nothing of it is left, or a document cannot be written: its sweep is the binders'.
 		c.report(PlanReport{What: PlanWithdrawn, Pod: refOf(s.entry), Node: s.doc.NodeName, Detail: err.Error()})
 		return lookLater
 	}
 	return lookSent
+}
+
+// sendAbort sends T8; of a plan too large for one transaction as much as one takes, the hold
+// first. The rest has no hold then, and follows as an orphan.
+func (c *Core) sendAbort(d deed, a ledger.Abort, holdNode string, out *Output) error {
+	change, err := ledger.AbortPlan(a)
+	if err == nil {
+		err = c.launch(d, change, out)
+	}
+	if !isTooLarge(err) || len(a.Docs) <= victimsPerPart {
+		return err
+	}
+	slices.SortStableFunc(a.Docs, func(x, y ledger.NodeDoc) int {
+		switch holdNode {
+		case x.NodeUID:
+			return -1
+		case y.NodeUID:
+			return 1
+		}
+		return 0
+	})
+	a.Docs = a.Docs[:victimsPerPart]
+	return c.sendAbort(d, a, holdNode, out)
 }
 
 func (c *Core) abortOf(plan string) ledger.Abort {
@@ -87,11 +106,8 @@ func (c *Core) dropOrphan(plan string, out *Output) bool {
 	if _, _, owned := c.ledger.PlanOwner(plan); owned {
 		return false
 	}
-	change, err := ledger.AbortPlan(c.abortOf(plan))
-	if err != nil {
-		return false // all of it is being evicted, or gone
-	}
-	return c.launch(&orphan{plan: plan}, change, out) == nil
+	// An error says that all of it is being evicted, or gone.
+	return c.sendAbort(&orphan{plan: plan}, c.abortOf(plan), "", out) == nil
 }
 
 // abort is a T8 in flight.
@@ -129,7 +145,10 @@ type orphan struct{ plan string }
 
 func (o *orphan) kind() string { return "T8" }
 
-func (o *orphan) done(c *Core, _ int64, _ *Output) { c.plans.budgets.stale = true }
+func (o *orphan) done(c *Core, _ int64, _ *Output) {
+	c.plans.budgets.stale = true
+	c.plans.orphans[o.plan] = struct{}{}
+}
 
 func (o *orphan) undone(c *Core, _ ledger.Lost, _ *Output) {
 	if len(c.ledger.PlanDocs(o.plan)) > 0 {

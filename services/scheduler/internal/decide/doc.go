@@ -17,5 +17,16 @@
 // counted, or until what it follows is bound (cross.go, keepers.go), and its transaction
 // compares guards at the revisions that it has counted.
 //
+// An attempt that fits nowhere is asked about preemption (nominate.go) before its verdict is
+// told. What becomes of a plan is done by deeds (deed.go), transactions of their own:
+//
+//	rejected ──► seeker ──► T2: a place is held ──► victims gone ──► T3: placed
+//	                │           ▲            └──► T8: given up, the queue offers the pod again
+//	                └──► T4: takes over the place of a less important pod
+//
+// The ledger is the only record of a hold: whoever owns the pod's partition looks after it
+// (plans.go, promote.go, abort.go). What has come to nothing is remembered here alone, by the
+// shard that saw it (loopbreak.go).
+//
 // Start reading at Core.Step.
 package decide

@@ -24,6 +24,9 @@ type plans struct {
 	// promised are the nodes with holds of anybody's, by UID, each with the priority of the least
 	// important.
 	promised map[string]int32
+	// protected are the nodes, by UID, on which the engine has been told of pods that are nobody's
+	// victims.
+	protected map[string]struct{}
 	// seekers fit nowhere for certain, and have not been asked about preemption yet.
 	seekers []rejection
 	// alternate: the last transaction was a deed, and placements that wait go first.
@@ -55,7 +58,7 @@ type hold struct {
 func newPlans() plans {
 	return plans{
 		held: map[string]*hold{}, byPlan: map[string]*hold{}, due: map[string]struct{}{},
-		orphans: map[string]struct{}{}, promised: map[string]int32{},
+		orphans: map[string]struct{}{}, protected: map[string]struct{}{}, promised: map[string]int32{},
 	}
 }
 
@@ -112,19 +115,25 @@ func (c *Core) followDoc(d *ledger.DocChange) {
 	after.NodeUID = nodeUID
 	c.notePromises(after)
 	c.protect(nodeUID)
-	for _, entries := range [][]ledger.Entry{d.Before.Entries, d.After.Entries} {
-		for i := range entries {
-			if h, ok := c.plans.byPlan[entries[i].Plan]; ok {
-				c.touch(h)
+	for i := range d.After.Entries {
+		e := &d.After.Entries[i]
+		h, mine := c.plans.byPlan[e.Plan]
+		if !mine {
+			continue
+		}
+		c.plans.due[h.podUID] = struct{}{}
+		was, known := d.Before.Victim(e.PodUID)
+		if e.Role == ledger.RoleVictim && (!known || was.State != e.State) {
+			h.moved = c.now
+			if was.State == ledger.Evicting {
+				h.refused = c.now
 			}
 		}
 	}
 	for i := range d.Before.Entries {
 		v := &d.Before.Entries[i]
-		if h, ok := c.plans.byPlan[v.Plan]; ok && v.Role == ledger.RoleVictim && v.State == ledger.Evicting {
-			if now, still := d.After.Victim(v.PodUID); still && now.State == 0 {
-				h.refused = c.now
-			}
+		if h, mine := c.plans.byPlan[v.Plan]; mine && v.Role == ledger.RoleVictim && !d.After.Claimed(v.PodUID) {
+			c.touch(h)
 		}
 	}
 }
@@ -219,8 +228,12 @@ func (c *Core) factsMoved(changes state.Changes) {
 			p.due[uid] = struct{}{}
 		}
 		if _, victim, claimed := c.ledger.Victim(uid); claimed {
-			if h, mine := p.byPlan[victim.Plan]; mine {
-				c.touch(h)
+			h, mine := p.byPlan[victim.Plan]
+			if mine && (pod.After == nil || pod.After.Deleting || pod.After.Terminal) {
+				p.due[h.podUID] = struct{}{}
+				if pod.After == nil || pod.Before != nil && !pod.Before.Deleting && !pod.Before.Terminal {
+					h.moved = c.now
+				}
 			}
 		}
 	}
@@ -259,6 +272,13 @@ func (c *Core) protect(nodeUID string) {
 		}
 	}
 	uids = append(uids, c.plans.loops.sparedOn(nodeUID)...)
+	if _, told := c.plans.protected[nodeUID]; len(uids) == 0 && !told {
+		return
+	}
+	c.plans.protected[nodeUID] = struct{}{}
+	if len(uids) == 0 {
+		delete(c.plans.protected, nodeUID)
+	}
 	c.engine.SetProtected(n, uids)
 }
 

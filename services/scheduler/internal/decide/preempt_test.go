@@ -283,22 +283,7 @@ func TestPartitionIsTakenOverWhileAPlaceIsHeld(t *testing.T) {
 	st, p, v := held(t, 1)
 	st.mark(p)
 	heir := st.shards[1]
-	session, err := st.store.OpenSession(t.Context(), time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	partition := ledger.PartitionOf(p)
-	_, epoch, _ := st.owner(partition)
-	release, err := ledger.ReleasePartition(partition, epoch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st.commit(release)
-	take, err := ledger.TakePartition(partition, ledger.Owner{Member: heir.id}, session.Lease())
-	if err != nil {
-		t.Fatal(err)
-	}
-	st.commit(take)
+	st.takeOver(p, heir)
 	st.deletePod(v)
 	st.told()
 	if _, hold, _ := st.hold(p); hold.State != ledger.Held || st.s.core.Holds() != 0 {
@@ -311,13 +296,28 @@ func TestPartitionIsTakenOverWhileAPlaceIsHeld(t *testing.T) {
 	}
 }
 
-// owner is who holds a partition in the ledger, and its epoch.
-func (w *world) owner(partition int32) (string, int64, bool) {
+// takeOver gives a pod's partition to another shard.
+func (w *world) takeOver(pod string, heir *shard) {
+	w.t.Helper()
+	session, err := w.store.OpenSession(w.t.Context(), time.Minute)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	partition := ledger.PartitionOf(pod)
 	kvs, _, err := w.store.List(w.t.Context(), ledger.KeyOwn(partition))
 	if err != nil || len(kvs) == 0 {
 		w.t.Fatalf("partition %d: %v, %d keys", partition, err, len(kvs))
 	}
-	return "", kvs[0].CreateRevision, true
+	release, err := ledger.ReleasePartition(partition, kvs[0].CreateRevision)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.commit(release)
+	take, err := ledger.TakePartition(partition, ledger.Owner{Member: heir.id}, session.Lease())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.commit(take)
 }
 
 // A victim that never goes does not keep the place for ever.

@@ -42,8 +42,12 @@ type arena struct {
 }
 
 func newArena(t *testing.T, seed uint64, shards int) *arena {
+	return arenaIn(newWorld(t, seed, shards))
+}
+
+func arenaIn(w *world) *arena {
 	return &arena{
-		world: newWorld(t, seed, shards), budgets: map[string]*policyv1.PodDisruptionBudget{},
+		world: w, budgets: map[string]*policyv1.PodDisruptionBudget{},
 		evicted: map[string]string{}, fulfilled: map[string]bool{}, spoiled: map[string]bool{},
 		docsBefore: map[string]ledger.NodeDoc{},
 	}

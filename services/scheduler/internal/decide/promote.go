@@ -213,6 +213,14 @@ func (c *Core) promote(s standing, out *Output) look {
 		c.plans.quiet = true // until what is staged stands, or does not
 		return lookAgain
 	}
+	guards, ready := c.rests(s.pod, node, &concern)
+	switch {
+	case ready:
+	case c.now.Sub(s.moved) > holdPatience:
+		return c.giveUp(s, end{reason: "what its rules about other pods need has not come to stand"}, out)
+	default:
+		return lookAgain
+	}
 	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{node}, Objects: c.view.Snapshot()}
 	if !concern.None() {
 		in.Nodes = c.nodesWith(node)
@@ -225,7 +233,18 @@ func (c *Core) promote(s standing, out *Output) look {
 		reason := "the pod does not fit there any more: " + strings.Join(why.Reasons, ", ")
 		return c.giveUp(s, end{reason: reason, failed: true}, out)
 	}
-	return c.sendPromotion(s, node, &concern, out)
+	return c.sendPromotion(s, node, guards, out)
+}
+
+// rests is what a placement on a node rests on beyond it; false if that is not known yet.
+func (c *Core) rests(pod *state.Pod, node *state.NodeInfo, concern *guard.Concern) ([]ledger.GuardUse, bool) {
+	var followed following
+	if concern.Together() {
+		followed = c.keepers(pod, node)
+	}
+	needs, ready := c.demands(concern, node, followed.first)
+	c.askTerms(needs.missing)
+	return needs.uses, ready && !followed.waits
 }
 
 // nodesWith are all nodes, one of them as given.
@@ -239,24 +258,15 @@ func (c *Core) nodesWith(node *state.NodeInfo) []*state.NodeInfo {
 	return nodes
 }
 
-func (c *Core) sendPromotion(s standing, node *state.NodeInfo, concern *guard.Concern, out *Output) look {
-	var followed following
-	if concern.Together() {
-		followed = c.keepers(s.pod, node)
-	}
-	if followed.waits {
-		return lookAgain
-	}
-	guards, ready := c.demands(concern, node, followed.first)
-	c.askTerms(guards.missing)
+func (c *Core) sendPromotion(s standing, node *state.NodeInfo, guards []ledger.GuardUse, out *Output) look {
 	mandate, mine := c.mandate(s.entry.Partition())
-	if !ready || !mine {
-		return lookAgain
+	if !mine {
+		return lookLater
 	}
 	target, _ := ledger.Finish(s.doc, c.view)
 	p := ledger.Promotion{
 		Mandate: mandate, Target: ledger.Cover(target, ledger.KindNode, node.Node.ResourceVersion), Docs: s.others,
-		PodUID: s.podUID, Token: s.token, PodRV: s.pod.ResourceVersion, Fits: true, Guards: guards.uses, Facts: c.view,
+		PodUID: s.podUID, Token: s.token, PodRV: s.pod.ResourceVersion, Fits: true, Guards: guards, Facts: c.view,
 	}
 	if r, ok := c.ledger.Record(s.plan); ok {
 		p.Record = &r

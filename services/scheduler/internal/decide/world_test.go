@@ -72,6 +72,7 @@ func newWorld(t testing.TB, seed uint64, shards int) *world {
 		members[i] = fmt.Sprintf("scheduler-%d", i)
 	}
 	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
+	cfg.Preemption.MaxBlockers = placement.MaxBlockersLimit
 	profile, err := placement.NewProfile(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,119 @@
+package audit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// promises adds up what is claimed of pods and budgets. As with reservations, only what stood
+// before and after the rest was read is held against it.
+func (c *standing) promises(in Standing) {
+	if in.After == nil {
+		return
+	}
+	victims, marked := map[string]string{}, map[string]bool{}
+	for _, doc := range sortedDocs(c.current) {
+		for _, e := range doc.Entries {
+			if e.Role != ledger.RoleVictim {
+				continue
+			}
+			c.Victims++
+			if other, twice := victims[e.PodUID]; twice && other != doc.NodeName {
+				c.add(Violation, "S5", "is claimed on node "+doc.NodeName+" and on "+other, entryObject(e))
+			}
+			victims[e.PodUID] = doc.NodeName
+			marked[e.PodUID] = marked[e.PodUID] || e.State == ledger.Evicting
+		}
+	}
+	pods := map[string]*corev1.Pod{}
+	for i := range in.Pods {
+		pods[string(in.Pods[i].UID)] = &in.Pods[i]
+	}
+	stood := c.budgetDocs(in.Before, false)
+	for uid, b := range c.budgetDocs(in.After, true) {
+		c.claimed(stood[uid], b, victims, pods)
+		c.allowed(in, stood[uid], b, pods)
+	}
+	c.told(in, marked)
+}
+
+// budgetDocs are the documents of disruption budgets; what cannot be read is told once.
+func (c *standing) budgetDocs(kvs []ledger.KV, tell bool) map[string]ledger.BudgetDoc {
+	out := map[string]ledger.BudgetDoc{}
+	for _, kv := range kvs {
+		uid, ok := strings.CutPrefix(kv.Key, ledger.PrefixBudget)
+		if !ok {
+			continue
+		}
+		b, err := ledger.DecodeBudget(kv)
+		switch {
+		case err == nil:
+			out[uid] = b
+		case tell:
+			c.add(Violation, "form", "holds a value that cannot be read: "+err.Error(), ledgerObject(kv.Key))
+		}
+	}
+	return out
+}
+
+// leaves says whether a pod goes or is gone, as far as was read.
+func leaves(p *corev1.Pod) bool {
+	return p == nil || p.DeletionTimestamp != nil ||
+		p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+// claimed: what is claimed from a budget is claimed for a victim, until it leaves.
+func (c *standing) claimed(old, b ledger.BudgetDoc, victims map[string]string, pods map[string]*corev1.Pod) {
+	for _, x := range b.Claims {
+		p := pods[x.PodUID]
+		if _, ok := victims[x.PodUID]; ok || leaves(p) || !old.Claimed(x.PodUID) {
+			continue
+		}
+		c.add(Violation, "S6", "is claimed from a budget by plan "+x.Plan+", and no document has it as a victim",
+			nameOf(p), ledgerObject(ledger.KeyBudget(b.UID)))
+	}
+}
+
+// allowed: no more is claimed than the status allows. The budget may have shrunk since, so that
+// is no more than a warning.
+func (c *standing) allowed(in Standing, old, b ledger.BudgetDoc, pods map[string]*corev1.Pod) {
+	i := slices.IndexFunc(in.Budgets, func(pdb Budget) bool { return string(pdb.UID) == b.UID })
+	if i < 0 {
+		return
+	}
+	pdb, open := &in.Budgets[i], 0
+	for _, x := range b.Claims {
+		if old.Claimed(x.PodUID) && !leaves(pods[x.PodUID]) {
+			if _, going := pdb.Status.DisruptedPods[pods[x.PodUID].Name]; !going {
+				open++
+			}
+		}
+	}
+	if open > int(pdb.Status.DisruptionsAllowed) {
+		c.add(Warning, "S6", fmt.Sprintf("%d evictions are claimed from it, and it allows %d now",
+			open, pdb.Status.DisruptionsAllowed), "poddisruptionbudget/"+pdb.Namespace+"/"+pdb.Name)
+	}
+}
+
+// told: a pod of a scheduler of Berth's that was told to make room, and still runs, is marked.
+func (c *standing) told(in Standing, marked map[string]bool) {
+	schedulers := map[string]bool{}
+	for _, doc := range c.current {
+		for _, e := range reservations(doc) {
+			schedulers[e.SchedulerName] = true
+		}
+	}
+	for i := range in.Pods {
+		p := &in.Pods[i]
+		life := podLife{versions: []version[*podVersion]{{moment{rv: 1}, &podVersion{pod: p}}}}
+		at, scheduler := life.preempted()
+		if at.known() && schedulers[scheduler] && !marked[string(p.UID)] && !leaves(p) {
+			c.add(Warning, "S9", "was told to make room, and is not being evicted (any more)", nameOf(p))
+		}
+	}
+}
