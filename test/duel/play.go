@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
@@ -33,8 +34,10 @@ type duel struct {
 type result struct {
 	contender string
 	seed      int64
-	// arrived pods, those of them that were bound at some time, and those that wait in the end.
-	arrived, bound, waiting int
+	// arrived pods, and those of them that were bound at some time.
+	arrived, bound int
+	// waiting are those that wait in the end, with what they say.
+	waiting []string
 	// evictions of any kind, and those for another pod.
 	evictions, preempted int
 	findings             []observe.Finding
@@ -140,6 +143,16 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// message is why a pod waits.
+func message(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled {
+			return c.Message
+		}
+	}
+	return "nothing yet"
+}
+
 // fill takes the observer's account.
 func (r *result) fill(ctx context.Context, f *field, o *observe.Observer) error {
 	pods, err := f.cluster.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=urgent"})
@@ -147,8 +160,9 @@ func (r *result) fill(ctx context.Context, f *field, o *observe.Observer) error 
 		return err
 	}
 	for i := range pods.Items {
-		if pods.Items[i].Spec.NodeName == "" {
-			r.waiting++
+		if pod := &pods.Items[i]; pod.Spec.NodeName == "" {
+			r.waiting = append(r.waiting, fmt.Sprintf("%s (%s, %s CPU): %s", pod.Name, pod.Spec.PriorityClassName,
+				pod.Spec.Containers[0].Resources.Requests.Cpu(), message(pod)))
 		}
 	}
 	evictions, err := o.Evictions()

@@ -19,7 +19,7 @@ func (r result) String() string {
 		parts = append(parts, fmt.Sprintf("%s %d", kind, r.count(kind)))
 	}
 	return fmt.Sprintf("%d arrived, %d bound, %d wait; %d evictions, %d for another pod; %s",
-		r.arrived, r.bound, r.waiting, r.evictions, r.preempted, strings.Join(parts, ", "))
+		r.arrived, r.bound, len(r.waiting), r.evictions, r.preempted, strings.Join(parts, ", "))
 }
 
 // report prints the report, and writes it to the file if there is to be one.
@@ -45,7 +45,7 @@ func markdown(version string, length time.Duration, results []result) string {
 	}
 	b.WriteString("\n|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, r := range results {
-		fmt.Fprintf(&b, "| %d | %s | %d | %d | %d | %d | %d |", r.seed, r.contender, r.arrived, r.bound, r.waiting,
+		fmt.Fprintf(&b, "| %d | %s | %d | %d | %d | %d | %d |", r.seed, r.contender, r.arrived, r.bound, len(r.waiting),
 			r.evictions, r.preempted)
 		for _, kind := range kinds {
 			fmt.Fprintf(&b, " %d |", r.count(kind))
@@ -53,12 +53,15 @@ func markdown(version string, length time.Duration, results []result) string {
 		b.WriteString("\n")
 	}
 	for _, r := range results {
-		if len(r.findings)+len(r.refused) == 0 {
+		if len(r.findings)+len(r.refused)+len(r.waiting) == 0 {
 			continue
 		}
 		fmt.Fprintf(&b, "\nSeed %d, %s:\n\n", r.seed, r.contender)
 		for _, f := range r.findings {
 			fmt.Fprintf(&b, "- %s: %s\n", f.Kind, f.Text)
+		}
+		for _, text := range r.waiting {
+			fmt.Fprintf(&b, "- (waits at the end: %s)\n", text)
 		}
 		for _, text := range r.refused {
 			fmt.Fprintf(&b, "- (the API server refused a step of the script: %s)\n", text)

@@ -52,7 +52,8 @@ func TestAScriptIsAdversarial(t *testing.T) {
 
 func TestTheReportCountsByKind(t *testing.T) {
 	text := markdown("berth v1", time.Minute, []result{{
-		contender: "kube-scheduler", seed: 3, arrived: 9, bound: 8, waiting: 1, evictions: 7, preempted: 6,
+		contender: "kube-scheduler", seed: 3, arrived: 9, bound: 8, waiting: []string{"urgent-1: no room"},
+		evictions: 7, preempted: 6,
 		findings: []observe.Finding{{Kind: observe.BudgetExceeded, Text: "x"}, {Kind: observe.BudgetExceeded, Text: "y"}},
 	}})
 	for _, want := range []string{"| 3 | kube-scheduler | 9 | 8 | 1 | 7 | 6 | 2 | 0 | 0 |", "- budget exceeded: y"} {
