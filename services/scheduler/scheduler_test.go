@@ -111,7 +111,8 @@ func (s *site) fact(f events.Fact) {
 	s.t.Helper()
 	s.rv++
 	f.ResourceVersion, f.Progress, f.Cause = s.rv, s.rv, "watch"
-	last, err := s.log.Append(s.t.Context(), events.Facts, events.Tail{Sequence: s.seq}, []events.Message{events.EncodeFact(f)})
+	message := []events.Message{events.EncodeFact(f)}
+	last, err := s.log.Append(s.t.Context(), events.Facts, events.Tail{Sequence: s.seq}, message)
 	if err != nil {
 		s.t.Fatal(err)
 	}
