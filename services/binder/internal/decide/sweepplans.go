@@ -64,7 +64,9 @@ func (c *Core) sweepPromised() {
 		return
 	}
 	present := map[string]bool{}
-	budgets := slices.SortedFunc(c.ledger.Budgets(), func(a, b ledger.BudgetDoc) int { return strings.Compare(a.UID, b.UID) })
+	budgets := slices.SortedFunc(c.ledger.Budgets(), func(a, b ledger.BudgetDoc) int {
+		return strings.Compare(a.UID, b.UID)
+	})
 	for _, b := range budgets {
 		if len(b.Claims) == 0 {
 			continue
@@ -75,7 +77,9 @@ func (c *Core) sweepPromised() {
 			d.settle(c, b)
 		}
 	}
-	records := slices.SortedFunc(c.ledger.Records(), func(a, b ledger.PlanRecord) int { return strings.Compare(a.ID, b.ID) })
+	records := slices.SortedFunc(c.ledger.Records(), func(a, b ledger.PlanRecord) int {
+		return strings.Compare(a.ID, b.ID)
+	})
 	for _, r := range records {
 		key := ledger.KeyPlan(r.ID)
 		present[key] = true
