@@ -244,6 +244,25 @@ func TestAReleasedReservationBringsThePodBack(t *testing.T) {
 	h.want("a", PoolBackoff)
 }
 
+// A place that was held until others have gone could never be bound: when it goes nothing has
+// failed, and the pod does not wait, however often it was rejected before.
+func TestAWithdrawnHoldBringsThePodBackAtOnce(t *testing.T) {
+	h := newHarness(t)
+	h.add("a", 0)
+	h.lead()
+	h.ask("s1", 1)
+	o := h.offerOf("a")
+	h.hold(Hold{PodUID: "a", Live: true})
+	h.answer(o, events.DecisionNominated, func(*events.Decision) {})
+	h.want("a", PoolHeld)
+	h.hold(Hold{PodUID: "a", HW: h.progress + 1, Withdrawn: true})
+	h.want("a", PoolHeld) // it may have been bound by somebody else
+	h.add("x", 0)
+	h.want("a", PoolOffered)
+	h.answer(o, events.DecisionWithdrawn, func(*events.Decision) {})
+	h.want("a", PoolOffered)
+}
+
 func TestGatedAndForeignPods(t *testing.T) {
 	h := newHarness(t)
 	h.lead()

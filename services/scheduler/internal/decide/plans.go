@@ -214,30 +214,41 @@ func (c *Core) factsMoved(changes state.Changes) {
 	if len(p.held)+len(p.loops.pairs) == 0 {
 		return
 	}
-	for _, pod := range changes.Pods {
-		if pod.After != nil && pod.After.NodeName != "" && pod.Before != nil && pod.Before.NodeName == "" {
-			p.loops.bound(pod.After)
-		}
-		uid := ""
-		if pod.After != nil {
-			uid = pod.After.UID
-		} else {
-			uid = pod.Before.UID
-		}
-		if _, held := p.held[uid]; held {
-			p.due[uid] = struct{}{}
-		}
-		if _, victim, claimed := c.ledger.Victim(uid); claimed {
-			h, mine := p.byPlan[victim.Plan]
-			if mine && (pod.After == nil || pod.After.Deleting || pod.After.Terminal) {
-				p.due[h.podUID] = struct{}{}
-				if pod.After == nil || pod.Before != nil && !pod.Before.Deleting && !pod.Before.Terminal {
-					h.moved = c.now
-				}
-			}
-		}
+	for i := range changes.Pods {
+		c.podMoved(&changes.Pods[i])
 	}
 }
+
+// podMoved has the hold looked at that a change of a pod is about.
+func (c *Core) podMoved(pod *state.PodChange) {
+	p := &c.plans
+	if pod.After != nil && pod.After.NodeName != "" && pod.Before != nil && pod.Before.NodeName == "" {
+		p.loops.bound(pod.After)
+	}
+	uid := max(uidOf(pod.Before), uidOf(pod.After))
+	if _, held := p.held[uid]; held {
+		p.due[uid] = struct{}{}
+	}
+	_, victim, claimed := c.ledger.Victim(uid)
+	h, mine := p.byPlan[victim.Plan]
+	if !claimed || !mine || !isLeaving(pod.After) {
+		return
+	}
+	p.due[h.podUID] = struct{}{}
+	if pod.After == nil || !isLeaving(pod.Before) {
+		h.moved = c.now
+	}
+}
+
+func uidOf(p *state.Pod) string {
+	if p == nil {
+		return ""
+	}
+	return p.UID
+}
+
+// isLeaving says whether a pod is gone, has ended or is being deleted.
+func isLeaving(p *state.Pod) bool { return p == nil || p.Deleting || p.Terminal }
 
 // resetPlans looks at everything anew, after the facts were rebuilt.
 func (c *Core) resetPlans() {

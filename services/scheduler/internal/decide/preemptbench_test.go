@@ -57,19 +57,9 @@ func BenchmarkPreemptors(b *testing.B) {
 	}
 	settle(decide.Input{})
 	n := min(b.N, nodes*room/2)
-	spent = 0
 	b.ResetTimer()
-	var offers []events.Offer
-	for i := range n {
-		name := fmt.Sprintf("p%d", i)
-		st.addPod(name, important(10))
-		st.tokens++
-		uid := "pod-" + name
-		offers = append(offers, events.Offer{
-			Pod: events.PodRef{UID: uid, Namespace: "d", Name: name}, Partition: ledger.PartitionOf(uid),
-			Token: ledger.Token(st.tokens).String(), Attempt: 1, FactSequence: uint64(len(st.facts)),
-		})
-	}
+	spent = 0
+	offers := st.preemptors(n)
 	for len(offers) > 0 {
 		batch := offers[:min(96, len(offers))]
 		offers = offers[len(batch):]
@@ -85,4 +75,19 @@ func BenchmarkPreemptors(b *testing.B) {
 		b.Fatalf("%d places held of %d, %d left", held, n, core.Holds())
 	}
 	b.ReportMetric(float64(spent.Microseconds())/float64(n), "µs/preemptor")
+}
+
+// preemptors adds pods that are more important, and returns their offers.
+func (st *story) preemptors(n int) (offers []events.Offer) {
+	for i := range n {
+		name := fmt.Sprintf("p%d", i)
+		st.addPod(name, important(10))
+		st.tokens++
+		uid := "pod-" + name
+		offers = append(offers, events.Offer{
+			Pod: events.PodRef{UID: uid, Namespace: "d", Name: name}, Partition: ledger.PartitionOf(uid),
+			Token: ledger.Token(st.tokens).String(), Attempt: 1, FactSequence: uint64(len(st.facts)),
+		})
+	}
+	return offers
 }
