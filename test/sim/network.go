@@ -136,7 +136,9 @@ func (w *world) dies(c *call) bool {
 }
 
 // rare are the calls that most runs make a few times at most.
-var rare = map[string]bool{"T5": true, "T6": true, "T7": true, "T11": true, "fence": true, "condition": true, "T13": true}
+var rare = map[string]bool{
+	"T5": true, "T6": true, "T7": true, "T11": true, "fence": true, "condition": true, "T13": true,
+}
 
 // carryOut draws the fate of a call.
 func (w *world) carryOut(i int, c *call) error {
