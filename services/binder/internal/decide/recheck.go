@@ -2,7 +2,6 @@ package decide
 
 import (
 	"fmt"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
@@ -128,19 +127,9 @@ func repels(n *corev1.Node, p *corev1.Pod) string {
 	return ""
 }
 
-// wish is what of a pod a decision may have looked at: metadata.generation stands for the
-// spec, labels move without it. Kept instead of the pod, because many wait for long.
+// wish is what a version of a pod asked for. Kept instead of the pod, because many wait for long.
 type wish struct {
-	resourceVersion uint64
-	generation      int64
-	labels          map[string]string
+	resourceVersion, asked uint64
 }
 
-func wishOf(p *state.Pod) wish {
-	return wish{p.ResourceVersion, p.Generation(), p.Template.Labels}
-}
-
-// same says whether two versions of a pod ask for the same.
-func (w wish) same(other wish) bool {
-	return w.generation == other.generation && maps.Equal(w.labels, other.labels)
-}
+func wishOf(p *state.Pod) wish { return wish{p.ResourceVersion, p.Wish()} }
