@@ -7,6 +7,7 @@ import (
 	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -59,10 +60,27 @@ func (c *Core) recheckOn(r *reservation, p *state.Pod) (verdict, string) {
 		}
 		return unseen, "the node does not show in the facts yet"
 	}
-	if reason := c.objection(n, p, r.entry.SchedulerName); reason != "" {
-		return stale, reason
+	reason := c.objection(n, p, r.entry.SchedulerName)
+	switch {
+	case reason == "":
+		return fit, ""
+	case c.behind(n):
+		return unseen, "the facts do not show yet what the decision rests on"
 	}
-	return fit, ""
+	return stale, reason
+}
+
+// behind says whether the binder knows less of a node than somebody who has decided on it: of a
+// pod that has just been promoted, the victims that have gone for it may still stand there in
+// these facts. An objection that rests on them says nothing.
+func (c *Core) behind(n *state.Node) bool {
+	d, ok := c.docs[n.UID]
+	if !ok {
+		return false
+	}
+	pods := d.doc.HW[ledger.KindPod]
+	return pods > 0 && (!c.facts.PodProgressKnown || c.facts.PodProgress < pods) ||
+		n.ResourceVersion < d.doc.HW[ledger.KindNode]
 }
 
 // objection asks the rules that the pod's profile has; one that it does not have cannot
