@@ -304,16 +304,16 @@ func (c *Core) pod(uid string, existedAt uint64) (p *state.Pod, known, gone bool
 }
 
 // wishAt finds what the pod asked for at exactly that resourceVersion.
-func (c *Core) wishAt(uid string, rv uint64) (wish, bool) {
+func (c *Core) wishAt(uid string, rv uint64) (asked uint64, ok bool) {
 	if p, known, _ := c.pod(uid, rv); known && p.ResourceVersion == rv {
-		return wishOf(p), true
+		return p.Wish(), true
 	}
 	for _, w := range c.replaced[uid] {
 		if w.resourceVersion == rv {
-			return w, true
+			return w.asked, true
 		}
 	}
-	return wish{}, false
+	return 0, false
 }
 
 func (c *Core) decisionSeen(d events.Decision) {
