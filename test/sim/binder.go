@@ -226,7 +226,7 @@ func (b *binder) bind(e bindercore.Bind) {
 				return b.answer(bindercore.Answered{Op: e.Op, Result: bindercore.Done})
 			}
 			w.hit("bind: refused")
-			w.ambush(&b.proc, e.NodeUID)
+			w.ambush(&b.proc, e.Pod.UID, e.NodeUID)
 			b.ask("read after bind", e.Op, func() bindercore.Answered { return w.lostBind(e, outcome) })
 			return nil
 		},

@@ -38,14 +38,14 @@ const (
 func (c *cluster) populate(w *world) {
 	w.api.put(events.KindNamespace, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: "ns-d"}})
 	c.rules, c.fickle = w.chance(40), w.chance(40)
-	c.ranked = w.chance(40)
+	c.ranked = w.chance(60)
 	if w.budgets {
 		c.rules, c.fickle, c.ranked, c.strict = false, false, true, true
 	}
 	for range 2 + w.rng.IntN(4) {
 		c.addNode(w)
 	}
-	if w.chance(50) || w.budgets {
+	if w.chance(70) || w.budgets {
 		stay := intstr.FromInt32(w.rng.Int32N(5))
 		w.api.put(events.KindDisruptionBudget, &policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b", UID: "pdb-b", Generation: 1},
