@@ -212,7 +212,7 @@ func (b *binder) bind(e bindercore.Bind) {
 	b.w.send(&call{
 		who: &b.proc, to: toAPI, what: "bind",
 		carry: func() (any, error) {
-			outcome := w.postBinding(e)
+			outcome := w.postBinding(b, e)
 			w.tracef("%s bind %s to %s at %d: %d", b.member(), e.Pod.Name, e.NodeName, e.ResourceVersion, outcome)
 			return outcome, w.broken()
 		},

@@ -163,8 +163,7 @@ func (c *cluster) act(w *world) error {
 			w.api.delete(uid)
 		}
 	case 3, 4, 5:
-		w.hit("pod touched")
-		w.api.changePod(uid, func(p *corev1.Pod) bool { return annotate(p, "example.com/touched", fmt.Sprint(w.api.rv)) })
+		c.touch(w, uid)
 	case 6:
 		if p.Spec.NodeName == "" && !c.rules {
 			w.hit("labels of a waiting pod changed")
@@ -184,6 +183,12 @@ func (c *cluster) act(w *world) error {
 		w.disruptionController()
 	}
 	return nil
+}
+
+// touch changes what no decision looks at.
+func (c *cluster) touch(w *world, uid string) {
+	w.hit("pod touched")
+	w.api.changePod(uid, func(p *corev1.Pod) bool { return annotate(p, "example.com/touched", fmt.Sprint(w.api.rv)) })
 }
 
 func ungate(p *corev1.Pod) bool {

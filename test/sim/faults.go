@@ -18,12 +18,14 @@ type faults struct {
 	slow int
 	// leaderless is until when etcd has no leader.
 	leaderless time.Duration
+	// restless are pods that somebody changes whenever they are about to be bound, and until when.
+	restless map[string]time.Duration
 }
 
 // begin draws how much goes wrong in a run.
 func (f *faults) begin(w *world) {
 	draw := func(of ...int) int { return of[w.rng.IntN(len(of))] }
-	f.on = true
+	f.on, f.restless = true, map[string]time.Duration{}
 	f.wrongs = draw(4, 10, 30)
 	f.slow = draw(0, 0, 70)
 	for _, p := range w.processes() {
@@ -154,14 +156,19 @@ func (p *proc) stall(slow, blind int) {
 }
 
 // ambush is what hurts most when a bind has been refused: the binder stalls right there, with
-// the pod still to be read, another one comes and has its partition, and for that one the node
-// is no place any more. All of a fence goes by before the first goes on.
+// the pod still to be read, another one comes and has its partition, and that one cannot bind
+// the pod either: it changes all the time, or the node is no place any more. All of a fence goes
+// by before the first goes on.
 func (w *world) ambush(p *proc, podUID, nodeUID string) {
 	if !w.fault(20, "binder stalled after a refused bind") {
 		return
 	}
 	p.stall(1500+w.rng.IntN(4000), 1000+w.rng.IntN(2000))
 	w.replace(p, podUID)
+	if w.chance(60) {
+		w.faults.restless[podUID] = p.slow
+		return
+	}
 	if n, ok := w.api.node(nodeUID); ok && !w.cluster.strict {
 		n = n.DeepCopy()
 		n.Spec.Unschedulable = true

@@ -148,10 +148,13 @@ func versionOf(p *corev1.Pod) uint64 {
 }
 
 // postBinding carries a bind out. S2 and I3: it succeeds only for an entry that stands.
-func (w *world) postBinding(e bindercore.Bind) bindOutcome {
+func (w *world) postBinding(who *binder, e bindercore.Bind) bindOutcome {
+	if w.now < w.faults.restless[e.Pod.UID] {
+		w.cluster.touch(w, e.Pod.UID)
+	}
 	outcome := w.api.bind(e, w.mutant.ignoreVersion)
 	if outcome != bindDone {
-		w.refused[e.NodeUID], _ = w.oracle.truth.Doc(e.NodeUID)
+		w.refused[who.member()+e.NodeUID], _ = w.oracle.truth.Doc(e.NodeUID)
 		return outcome
 	}
 	w.report.Bound++
