@@ -16,6 +16,8 @@ type Input interface {
 // Position is how far the facts are applied.
 type Position struct {
 	Sequence uint64
+	// Epoch is the fact epoch of the last fact applied; see rewrite.go.
+	Epoch uint64
 	// PodProgress is the applied progress of pods; valid only if ProgressKnown.
 	PodProgress   uint64
 	ProgressKnown bool

@@ -22,7 +22,8 @@ type rejection struct {
 // reject ends an attempt that fits nowhere, as soon as that is certain.
 func (c *Core) reject(a *attempt, r placement.Result, seed uint64, out *Output) {
 	d := c.decision(events.DecisionUnplaceable, a)
-	d.FactSequence, d.LedgerRevision = c.store.Position().Sequence, c.ledger.Revision()
+	facts := c.store.Position()
+	d.FactSequence, d.FactEpoch, d.LedgerRevision = facts.Sequence, facts.Epoch, c.ledger.Revision()
 	d.Message = r.Diagnosis.Message()
 	d.Plugins = r.Diagnosis.Plugins()
 	d.Reasons = r.Diagnosis.Reasons()
