@@ -28,7 +28,7 @@ func (s epochs) known(sequence, epoch uint64) uint64 {
 	}
 	for _, start := range s {
 		if start.epoch > epoch {
-			return min(sequence, start.sequence-1)
+			sequence = min(sequence, start.sequence-1)
 		}
 	}
 	return sequence
