@@ -40,6 +40,8 @@ func (h *harness) rewound(sequence uint64) {
 func TestFactsUnderNumbersOfLostOnesWake(t *testing.T) {
 	h := lost(t)
 	h.rewound(6)
+	h.sleep(flushAfter / 10)
+	h.want("a", PoolParked)
 	h.epoch = 2
 	h.node("m", label)
 	h.ask("s1", 9)
