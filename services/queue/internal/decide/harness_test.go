@@ -59,7 +59,7 @@ type harness struct {
 // positions are where the cluster, the log and the ledger stand.
 type positions struct {
 	version, progress, sequence, epoch uint64
-	revision                    int64
+	revision                           int64
 }
 
 func newHarness(t failer) *harness {

@@ -89,4 +89,3 @@ func TestKnownEpochs(t *testing.T) {
 		}
 	}
 }
-
