@@ -3,6 +3,7 @@ package placement
 import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -13,6 +14,11 @@ import (
 // budgets with more room then. (Upstream has no such event: a pod whose victims a budget keeps
 // has them evicted all the same.)
 type preempts struct{ idle }
+
+// newPreempts is the factory. The arguments are for Profile.Preempt (see preempting.limit).
+func newPreempts(runtime.Object) (Plugin, error) {
+	return preempts{idle{name: DefaultPreemption}}, nil
+}
 
 // Events implements Plugin.
 func (preempts) Events() []Event {
