@@ -33,6 +33,7 @@ func EncodeDecision(d Decision) Message {
 		GracePeriodSeconds: d.GracePeriodSeconds,
 		Owner:              valid(d.Owner),
 		Landing:            valid(d.Landing),
+		FactEpoch:          d.FactEpoch,
 	}
 	return Message{
 		Subject: subjectDecisions + "." + subjectToken(d.Pod.UID) + "." + subjectToken(string(d.Kind)),
@@ -84,6 +85,7 @@ func DecodeDecision(r Record) (SequencedDecision, error) {
 		GracePeriodSeconds: payload.GracePeriodSeconds,
 		Owner:              payload.GetOwner(),
 		Landing:            payload.GetLanding(),
+		FactEpoch:          payload.GetFactEpoch(),
 		TraceParent:        traceParent,
 	}}, nil
 }

@@ -76,6 +76,9 @@ type Decision struct {
 	// computed from); for DecisionPlaced, LedgerRevision is that of the reservation.
 	FactSequence   uint64
 	LedgerRevision int64
+	// FactEpoch is the fact epoch at FactSequence (unplaceable; 0 is not known): the log of
+	// facts can lose its end, and what is told anew then has the same numbers.
+	FactEpoch uint64
 	// PodResourceVersion: see DecisionCondition; for others the one the decision used.
 	PodResourceVersion uint64
 	// NodeUID and NodeName: where (placed, nominated, withdrawn, bound, released, evict*).

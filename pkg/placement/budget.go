@@ -52,12 +52,9 @@ func NewBudgets(objects Objects, claimed func(uid string) int32) *Budgets {
 			continue
 		}
 		budget := Budget{
-			UID: o.UID, Namespace: o.Namespace, Name: o.Name, Left: pdb.Status.DisruptionsAllowed,
-			selector: selector, spec: &pdb.Spec, disrupted: pdb.Status.DisruptedPods, unready: mayEvictUnready(pdb),
+			UID: o.UID, Namespace: o.Namespace, Name: o.Name, selector: selector, spec: &pdb.Spec, disrupted: pdb.Status.DisruptedPods, unready: mayEvictUnready(pdb),
 		}
-		if pdb.Status.ObservedGeneration < pdb.Generation {
-			budget.Left = 0
-		}
+		budget.Left = allowedBy(pdb)
 		if claimed != nil {
 			budget.Left -= claimed(o.UID)
 		}
@@ -65,6 +62,14 @@ func NewBudgets(objects Objects, claimed func(uid string) int32) *Budgets {
 		b.all = append(b.all, budget)
 	}
 	return b
+}
+
+// allowedBy is how many disruptions a budget's status allows.
+func allowedBy(pdb *policyv1.PodDisruptionBudget) int32 {
+	if pdb.Status.ObservedGeneration < pdb.Generation {
+		return 0
+	}
+	return pdb.Status.DisruptionsAllowed
 }
 
 // mayEvictUnready: the budget does not guard pods that are not ready, or has enough others.

@@ -44,11 +44,13 @@ const (
 	UpdateOther
 	// UpdateNamespaceLabel says that a namespace's labels changed.
 	UpdateNamespaceLabel
+	// UpdateBudget says that a disruption budget may allow evictions that it did not.
+	UpdateBudget
 
 	// Update is any change of an object that was there and stays.
 	Update = UpdateNodeAllocatable | UpdateNodeLabel | UpdateNodeTaint | UpdateNodeCondition |
 		UpdateNodeAnnotation | UpdateNodeDeclaredFeature | UpdatePodLabel | UpdatePodScaleDown |
-		UpdatePodToleration | UpdatePodGatesEliminated | UpdateOther | UpdateNamespaceLabel
+		UpdatePodToleration | UpdatePodGatesEliminated | UpdateOther | UpdateNamespaceLabel | UpdateBudget
 )
 
 // Event is a kind of change that could turn a rule's no into a yes.

@@ -151,7 +151,7 @@ func (c Change) Label() string {
 var actionNames = []string{
 	"Add", "Delete", "UpdateNodeAllocatable", "UpdateNodeLabel", "UpdateNodeTaint", "UpdateNodeCondition",
 	"UpdateNodeAnnotation", "UpdateNodeDeclaredFeature", "UpdatePodLabel", "UpdatePodScaleDown",
-	"UpdatePodToleration", "UpdatePodSchedulingGatesEliminated", "Update", "UpdateNamespaceLabel",
+	"UpdatePodToleration", "UpdatePodSchedulingGatesEliminated", "Update", "UpdateNamespaceLabel", "Update",
 }
 
 // String is upstream's name of the first action in the set; empty for none.

@@ -51,11 +51,13 @@ func namespaceLabels(o Objects, name string) (map[string]string, bool) {
 }
 
 // ObjectChange sorts one change of an object that is neither pod nor node. Of these only
-// the labels of namespaces wake pods; upstream has no event for them, and a pod whose
+// the labels of namespaces and disruption budgets with more room wake pods; upstream has no event for them, and a pod whose
 // terms select namespaces waits there for its next attempt.
 func ObjectChange(c state.ObjectChange) Change {
 	change := Change{Kind: c.Kind, OldObject: c.Before, NewObject: c.After}
 	switch {
+	case c.Kind == events.KindDisruptionBudget:
+		change.Actions = budgetUpdate(c)
 	case c.Kind != events.KindNamespace || c.After == nil:
 	case c.Before == nil:
 		change.Actions = Add

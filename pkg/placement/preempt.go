@@ -45,6 +45,9 @@ type Preemption struct {
 	Message string
 	// Advice is sentences for people about what stands in the way, beyond Message.
 	Advice []string
+	// Kept: on some node, disruption budgets keep less important pods, without which there would
+	// be room (no Node).
+	Kept bool
 	// KeepNomination: the pod may not preempt now, and a node it is nominated to stays so.
 	// Without Node and without this, a nomination is to be cleared.
 	KeepNomination bool

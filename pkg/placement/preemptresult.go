@@ -92,7 +92,9 @@ func (x *preemption) inVain(examined, total int) Preemption {
 	if rest := total - examined; rest > 0 {
 		d.reasons[notHelpful] += int32(rest)
 	}
-	return Preemption{Examined: examined, Message: prefix + d.Message(), Advice: x.advice(examined)}
+	return Preemption{
+		Examined: examined, Message: prefix + d.Message(), Advice: x.advice(examined), Kept: x.reasons[keptByBudgets] > 0,
+	}
 }
 
 // advice is what a user can do about it.

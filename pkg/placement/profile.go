@@ -180,7 +180,7 @@ func registry() map[string]factory {
 		NodeDeclaredFeatures:            plain(nodeDeclaredFeatures{}),
 		PodTopologySpread:               newTopologySpread,
 		InterPodAffinity:                newPodAffinity,
-		DefaultPreemption:               passive(DefaultPreemption),
+		DefaultPreemption:               newPreempts,
 		DefaultBinder:                   passive(DefaultBinder),
 	}
 	for _, name := range unsupportedNames() {

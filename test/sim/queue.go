@@ -105,7 +105,7 @@ func (q *queueReplica) step(in queuecore.Input) error {
 // brought to a node, an event has missed.
 func (q *queueReplica) counted(n queuecore.Counted) {
 	w := q.w
-	if w.healed > 0 && w.now > w.healed+flushAfter && n.Caught > 0 && !w.budgets {
+	if w.healed > 0 && w.now > w.healed+flushAfter && n.Caught > 0 {
 		w.note("I6", "%s: a pod was parked although it fitted, until it was flushed", q.member())
 	}
 }

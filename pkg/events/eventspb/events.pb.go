@@ -113,6 +113,7 @@ type Decision struct {
 	GracePeriodSeconds *int64 `protobuf:"varint,17,opt,name=grace_period_seconds,json=gracePeriodSeconds,proto3,oneof" json:"grace_period_seconds,omitempty"`
 	Owner              string `protobuf:"bytes,24,opt,name=owner,proto3" json:"owner,omitempty"`
 	Landing            string `protobuf:"bytes,25,opt,name=landing,proto3" json:"landing,omitempty"`
+	FactEpoch          uint64 `protobuf:"varint,26,opt,name=fact_epoch,json=factEpoch,proto3" json:"fact_epoch,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -278,6 +279,13 @@ func (x *Decision) GetLanding() string {
 		return x.Landing
 	}
 	return ""
+}
+
+func (x *Decision) GetFactEpoch() uint64 {
+	if x != nil {
+		return x.FactEpoch
+	}
+	return 0
 }
 
 // ReasonCount says how many nodes were turned down for one reason.
@@ -654,7 +662,7 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x06PodRef\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\x93\x05\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xb2\x05\n" +
 	"\bDecision\x12%\n" +
 	"\x0escheduler_name\x18\x01 \x01(\tR\rschedulerName\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x18\n" +
@@ -676,7 +684,9 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\bstrategy\x18\x10 \x01(\tR\bstrategy\x125\n" +
 	"\x14grace_period_seconds\x18\x11 \x01(\x03H\x00R\x12gracePeriodSeconds\x88\x01\x01\x12\x14\n" +
 	"\x05owner\x18\x18 \x01(\tR\x05owner\x12\x18\n" +
-	"\alanding\x18\x19 \x01(\tR\alandingB\x17\n" +
+	"\alanding\x18\x19 \x01(\tR\alanding\x12\x1d\n" +
+	"\n" +
+	"fact_epoch\x18\x1a \x01(\x04R\tfactEpochB\x17\n" +
 	"\x15_grace_period_seconds\";\n" +
 	"\vReasonCount\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +

@@ -111,6 +111,7 @@ type shard struct {
 // world is the position in facts and ledger, and what they say.
 type world struct {
 	facts    Position
+	epochs   epochs
 	objects  placement.Objects
 	revision int64
 	// live holds the pods with a live reservation, known to the queue or not, as they were
@@ -183,7 +184,7 @@ func (c *Core) timeOf(m moment) time.Time {
 }
 
 func (in FactsReset) apply(c *Core, now moment) {
-	c.world.facts, c.world.objects = in.Position, in.Objects
+	c.rewind(in.Position, in.Objects)
 	// Nothing is known of what happened in between: assume that everything did.
 	c.journal.clear(in.Position.Sequence)
 	c.resetUsage(in)
@@ -226,7 +227,7 @@ func byCreation(pods []*state.Pod) []*state.Pod {
 }
 
 func (in FactsApplied) apply(c *Core, now moment) {
-	c.world.facts, c.world.objects = in.Position, in.Objects
+	c.advance(in.Position, in.Objects)
 	for _, o := range in.Changes.Others {
 		if o.Kind == events.KindNamespace {
 			c.budgetChanged(nameOf(o), o.After)

@@ -58,8 +58,8 @@ type harness struct {
 
 // positions are where the cluster, the log and the ledger stand.
 type positions struct {
-	version, progress, sequence uint64
-	revision                    int64
+	version, progress, sequence, epoch uint64
+	revision                           int64
 }
 
 func newHarness(t failer) *harness {
@@ -184,7 +184,7 @@ func (h *harness) lastTo(shard string) *state.Pod {
 }
 
 func (h *harness) at() Position {
-	return Position{Sequence: h.sequence, PodProgress: h.progress, ProgressKnown: true}
+	return Position{Sequence: h.sequence, Epoch: h.epoch, PodProgress: h.progress, ProgressKnown: true}
 }
 
 func (h *harness) facts(c state.Changes) {

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -33,10 +34,28 @@ func (in LedgerMoved) apply(c *Core, now moment) {
 			c.vanished(h, now)
 		}
 	}
+	c.freed(in, now)
 	c.leases.balance.told(&in, now)
 	if in.Owners != nil && *in.Owners != c.world.owners {
 		c.owned(*in.Owners, now)
 	}
+}
+
+// freed wakes those who could preempt pods that might not go so far. What they wait for is the
+// same as when a budget is gone that kept these.
+func (c *Core) freed(in LedgerMoved, now moment) {
+	above := int32(math.MinInt32)
+	switch {
+	case in.Reset:
+	case in.Freed == nil:
+		return
+	default:
+		above = in.Freed.Above
+	}
+	c.occurred(&occurrence{
+		change: placement.Change{Kind: events.KindDisruptionBudget, Actions: placement.Delete}, blind: true,
+		above: above, sequence: c.world.facts.Sequence, revision: in.Revision, at: now,
+	}, now)
 }
 
 // resetHolds drops the reservations that a full list no longer has. Some may have come and

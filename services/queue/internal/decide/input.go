@@ -16,6 +16,8 @@ type Input interface {
 // Position is how far the facts are applied.
 type Position struct {
 	Sequence uint64
+	// Epoch is the fact epoch of the last fact applied; see rewrite.go.
+	Epoch uint64
 	// PodProgress is the applied progress of pods; valid only if ProgressKnown.
 	PodProgress   uint64
 	ProgressKnown bool
@@ -50,12 +52,20 @@ type Hold struct {
 	Bound bool
 }
 
+// Freed is that promises about pods have ended, though these have not gone: they were claimed as
+// victims, or others relied on them, or their place was held; or a claim on a disruption budget.
+// It helps pods that are more important than Above.
+type Freed struct{ Above int32 }
+
 // LedgerMoved is what a batch of the ledger watch changed.
 type LedgerMoved struct {
 	// Reset means that Holds lists every live reservation there is.
 	Reset    bool
 	Revision int64
 	Holds    []Hold
+	// Freed says (if not Reset) whom it could help that pods may be preempted which might not
+	// be, nil for nobody.
+	Freed *Freed
 	// Owners names the member that holds each partition, "" for none; nil if unchanged.
 	Owners *[ledger.Partitions]string
 	// Wanted names the member that should hold each partition instead of whom the hash says,

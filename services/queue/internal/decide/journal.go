@@ -23,6 +23,8 @@ type occurrence struct {
 	change placement.Change
 	// own: it matters to the changed pod alone. blind: it is not known which pod has gone.
 	own, blind bool
+	// above: a blind one about budgets helps only pods of a higher priority (see Freed).
+	above int32
 	// sequence is where the facts stood after it, revision the ledger (0 for facts).
 	sequence uint64
 	revision int64

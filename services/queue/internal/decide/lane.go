@@ -44,6 +44,7 @@ type lane struct {
 // laneVerdict is what a verdict about a pod of the lane was computed from, and its message.
 type laneVerdict struct {
 	factSequence   uint64
+	factEpoch      uint64
 	ledgerRevision int64
 	message        string
 }
@@ -164,7 +165,7 @@ func (l *lane) rulesOf(profile string) []ruleKey {
 func (c *Core) rejectedLike(e *entry) {
 	v, l := &e.verdict, e.lane
 	if v.factSequence >= l.rejected.factSequence && v.ledgerRevision >= l.rejected.ledgerRevision {
-		l.rejected = laneVerdict{v.factSequence, v.ledgerRevision, v.message}
+		l.rejected = laneVerdict{v.factSequence, v.factEpoch, v.ledgerRevision, v.message}
 	}
 	c.lanes.moved[l] = struct{}{}
 }
@@ -192,7 +193,8 @@ func (c *Core) covered(e *entry) bool {
 func (c *Core) parkLike(e *entry, now moment) {
 	r := &e.lane.rejected
 	e.verdict.rejections++
-	e.verdict.factSequence, e.verdict.ledgerRevision, e.verdict.message = r.factSequence, r.ledgerRevision, r.message
+	e.verdict.factSequence, e.verdict.factEpoch = r.factSequence, r.factEpoch
+	e.verdict.ledgerRevision, e.verdict.message = r.ledgerRevision, r.message
 	c.backOff(e, now)
 	c.enter(e, c.bags.parked, eventAttemptFailure, now)
 }

@@ -25,6 +25,7 @@ import (
 //	  repeated string texts = 5;    // what pods refer to by number, from 1
 //	  repeated string live = 6;     // UIDs of pods with a reservation
 //	  repeated Pod pods = 7;
+//	  uint64 epoch = 8;             // of the facts
 //	}
 //	message Pod {
 //	  string uid = 1; uint64 attempts = 2, lost = 3, rejections = 4, errors = 5, released = 6;
@@ -42,6 +43,7 @@ const (
 	memoryTextField      = protowire.Number(5)
 	memoryLiveField      = protowire.Number(6)
 	memoryPodField       = protowire.Number(7)
+	memoryEpochField     = protowire.Number(8)
 )
 
 const (
@@ -70,6 +72,7 @@ func (c *Core) Remember() (data []byte, decisions uint64) {
 	w.number(memoryVersionField, memoryVersion)
 	w.number(memoryDecisionsField, c.history.sequence)
 	w.number(memoryFactsField, c.world.facts.Sequence)
+	w.number(memoryEpochField, c.world.facts.Epoch)
 	w.number(memoryLedgerField, uint64(c.world.revision))
 	for uid := range c.world.live {
 		w.text(memoryLiveField, uid)
@@ -146,10 +149,10 @@ func (w *memoryWriter) pod(uid string, e *entry, parked bool) {
 type Remembered struct{ memory *memory }
 
 type memory struct {
-	decisions, facts, ledger uint64
-	texts                    []string
-	live                     []string
-	pods                     []rememberedPod
+	decisions, facts, epoch, ledger uint64
+	texts                           []string
+	live                            []string
+	pods                            []rememberedPod
 }
 
 type rememberedPod struct {
@@ -205,6 +208,8 @@ func (m *memory) take(field protowire.Number, number uint64, bytes []byte) error
 		m.decisions = number
 	case memoryFactsField:
 		m.facts = number
+	case memoryEpochField:
+		m.epoch = number
 	case memoryLedgerField:
 		m.ledger = number
 	case memoryTextField:
@@ -280,7 +285,7 @@ func (m *memory) ghost(p *rememberedPod, until moment) *entry {
 		kind:       events.DecisionKind(m.referred(n[podKindField])),
 		rejections: int32(n[podRejectionsField]), errors: int32(n[podErrorsField]),
 		message: m.referred(n[podMessageField]), plugins: slices.Clip(p.plugins),
-		factSequence: n[podFactsField], ledgerRevision: int64(n[podLedgerField]),
+		factSequence: n[podFactsField], factEpoch: m.epoch, ledgerRevision: int64(n[podLedgerField]),
 	}
 	if n[podParkedField] != 0 {
 		// Nothing up to there could help it.

@@ -116,7 +116,9 @@ type verdict struct {
 	message             string
 	plugins             []string
 	// factSequence and ledgerRevision are what the verdict was computed from.
+	// factEpoch is that of factSequence, 0 if it is not known.
 	factSequence   uint64
+	factEpoch      uint64
 	ledgerRevision int64
 	// backoffUntil is the earliest next attempt.
 	backoffUntil moment

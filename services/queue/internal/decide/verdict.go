@@ -94,7 +94,8 @@ func (c *Core) tally(e *entry, d *events.Decision, now moment) {
 	e.attempt.token, e.attempt.lost = "", 0
 	v := &e.verdict
 	v.kind, v.token, v.remembered = d.Kind, d.Token, false
-	v.factSequence, v.ledgerRevision = d.FactSequence, d.LedgerRevision
+	v.factSequence, v.factEpoch, v.ledgerRevision = d.FactSequence, d.FactEpoch, d.LedgerRevision
+	v.factSequence = c.world.epochs.known(v.factSequence, v.factEpoch)
 	switch d.Kind {
 	case events.DecisionUnplaceable:
 		v.rejections++

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"maps"
+	"math"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 
@@ -77,10 +78,16 @@ func (c *Core) occurred(o *occurrence, now moment) {
 		event = o.change.Label()
 	}
 	for _, e := range call.woken {
-		if news(o, &e.verdict) {
+		if news(o, &e.verdict) && o.concerns(e) {
 			c.woken(e, event, now)
 		}
 	}
+}
+
+// concerns says whether an occurrence can help a pod of this priority.
+func (o *occurrence) concerns(e *entry) bool {
+	return o.change.Kind != events.KindDisruptionBudget || !o.blind || e.pod.Priority > o.above ||
+		o.above == math.MinInt32
 }
 
 // news says whether an occurrence is later than what a verdict saw: the shard may have
@@ -128,7 +135,7 @@ func (c *Core) sawHelp(e *entry) bool {
 	profile := c.cfg.Profiles[e.pod.SchedulerName]
 	helped := false
 	c.journal.since(&e.verdict, func(o *occurrence) bool {
-		if o.own != (changedPod(o.change) == e.pod.UID) {
+		if o.own != (changedPod(o.change) == e.pod.UID) || !o.concerns(e) {
 			return true
 		}
 		change := o.change

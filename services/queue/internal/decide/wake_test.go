@@ -1,14 +1,18 @@
 package decide
 
 import (
+	"math"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // parked has pod a parked by a plugin, and a bound pod "other" on a cordoned node.
@@ -148,4 +152,50 @@ func checkWakes(t *testing.T, tests []wakeCase) {
 			h.want("a", want)
 		})
 	}
+}
+
+// disruptions changes how many pods a disruption budget lets go; nil: there is none.
+func (h *harness) disruptions(before, after *int32) {
+	h.t.Helper()
+	object := func(allowed *int32) *state.Object {
+		if allowed == nil {
+			return nil
+		}
+		b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "b", UID: "b"}}
+		b.Status.DisruptionsAllowed = *allowed
+		return &state.Object{Kind: events.KindDisruptionBudget, UID: "b", Namespace: "ns", Name: "b", API: b}
+	}
+	h.facts(state.Changes{Others: []state.ObjectChange{{
+		Kind: events.KindDisruptionBudget, Before: object(before), After: object(after),
+	}}})
+}
+
+// A pod for which others could go, if budgets did not keep them, waits for these.
+func TestParkedPodsWakeByBudgets(t *testing.T) {
+	none, one := ptr.To[int32](0), ptr.To[int32](1)
+	more := func(h *harness) { h.disruptions(none, one) }
+	checkWakes(t, []wakeCase{
+		{"a budget with more room helps", "DefaultPreemption", nil, more, true},
+		{"a budget that is gone helps", "DefaultPreemption", nil, func(h *harness) { h.disruptions(none, nil) }, true},
+		{"a budget with less does not", "DefaultPreemption", nil, func(h *harness) { h.disruptions(one, none) }, false},
+		{"one that stays as it is does not", "DefaultPreemption", nil, func(h *harness) { h.disruptions(none, none) }, false},
+		{"a new one does not", "DefaultPreemption", nil, func(h *harness) { h.disruptions(nil, one) }, false},
+		{"nor does it help who waits for room", "NodeResourcesFit", nil, more, false},
+	})
+}
+
+// So it does for plans, and for what they have claimed.
+func TestParkedPodsWakeByPlans(t *testing.T) {
+	freed := func(above int32) func(h *harness) {
+		return func(h *harness) {
+			h.revision++
+			h.step(LedgerMoved{Revision: h.revision, Freed: &Freed{Above: above}})
+		}
+	}
+	checkWakes(t, []wakeCase{
+		{"a less important pod that may go again helps", "DefaultPreemption", nil, freed(-1), true},
+		{"one as important does not", "DefaultPreemption", nil, freed(0), false},
+		{"room in a budget may help all", "DefaultPreemption", nil, freed(math.MinInt32), true},
+		{"nor does it help who waits for room", "NodeResourcesFit", nil, freed(-1), false},
+	})
 }

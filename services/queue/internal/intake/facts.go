@@ -70,5 +70,5 @@ func (f *Facts) reset() decide.FactsReset {
 
 func corePosition(p state.Position) decide.Position {
 	progress, ok := p.Progress(events.KindPod)
-	return decide.Position{Sequence: p.Sequence, PodProgress: progress, ProgressKnown: ok}
+	return decide.Position{Sequence: p.Sequence, Epoch: p.Epoch, PodProgress: progress, ProgressKnown: ok}
 }

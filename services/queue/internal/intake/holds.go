@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"math"
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -16,6 +17,8 @@ type Holds struct {
 	view *ledger.View
 	// last is where a pod's reservation was seen last, and as what.
 	last map[string]seen
+	// claims counts the claims on each disruption budget, by its UID.
+	claims map[string]int
 }
 
 type seen struct {
@@ -25,7 +28,7 @@ type seen struct {
 
 // NewHolds returns a picture of an empty ledger.
 func NewHolds() *Holds {
-	return &Holds{view: ledger.NewView(), last: map[string]seen{}}
+	return &Holds{view: ledger.NewView(), last: map[string]seen{}, claims: map[string]int{}}
 }
 
 // Fold takes one batch in. facts answers whether a pod is bound.
@@ -39,7 +42,7 @@ func (h *Holds) Fold(b ledger.ViewBatch, facts *state.Snapshot) (decide.LedgerMo
 		pods = slices.Sorted(h.view.Reserved())
 		h.last = make(map[string]seen, len(pods))
 	}
-	out := decide.LedgerMoved{Reset: changes.Reset, Revision: h.view.Revision()}
+	out := decide.LedgerMoved{Reset: changes.Reset, Revision: h.view.Revision(), Freed: h.freed(changes, facts)}
 	for _, uid := range pods {
 		out.Holds = append(out.Holds, h.hold(uid, facts))
 	}
@@ -54,6 +57,56 @@ func (h *Holds) Fold(b ledger.ViewBatch, facts *state.Snapshot) (decide.LedgerMo
 	}
 	return out, nil
 }
+
+// freed looks for promises about pods that have ended, and claims on budgets.
+func (h *Holds) freed(changes ledger.ViewChanges, facts *state.Snapshot) *decide.Freed {
+	if changes.Reset {
+		clear(h.claims)
+		for b := range h.view.Budgets() {
+			h.claims[b.UID] = len(b.Claims)
+		}
+		return nil
+	}
+	var freed *decide.Freed
+	for i := range changes.Docs {
+		for _, priority := range freedIn(&changes.Docs[i], facts) {
+			if freed == nil || priority < freed.Above {
+				freed = &decide.Freed{Above: priority}
+			}
+		}
+	}
+	for _, uid := range changes.Budgets {
+		before, now := h.claims[uid], len(h.view.Budget(uid).Claims)
+		if h.claims[uid] = now; now == 0 {
+			delete(h.claims, uid)
+		}
+		if now < before {
+			freed = &decide.Freed{Above: math.MinInt32}
+		}
+	}
+	return freed
+}
+
+// freedIn are the priorities of the pods that nothing in a document keeps from being victims any
+// more, and that are still there.
+func freedIn(c *ledger.DocChange, facts *state.Snapshot) []int32 {
+	var out []int32
+	for i := range c.Before.Entries {
+		e := &c.Before.Entries[i]
+		kept := func(a ledger.Entry) bool { return a.PodUID == e.PodUID && keeps(&a) }
+		if !keeps(e) || slices.ContainsFunc(c.After.Entries, kept) {
+			continue
+		}
+		pod, known := facts.Pod(e.PodUID)
+		if known && !pod.Deleting && !pod.Terminal {
+			out = append(out, pod.Priority)
+		}
+	}
+	return out
+}
+
+// keeps says whether an entry's pod is nobody's victim.
+func keeps(e *ledger.Entry) bool { return e.Role != ledger.RoleReservation || e.State == ledger.Held }
 
 func (h *Holds) hold(uid string, facts *state.Snapshot) decide.Hold {
 	if doc, e, ok := h.view.Entry(uid); ok {

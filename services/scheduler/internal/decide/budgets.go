@@ -19,6 +19,8 @@ type budgetBook struct {
 	// taken is what the status of each, by UID, does not show yet; claims: some is.
 	taken  map[string]int32
 	claims bool
+	// unknown: what is left of one cannot be told until more facts have come.
+	unknown bool
 	// versions are the objects that budgets were made of, by UID.
 	versions map[string]uint64
 }
@@ -30,7 +32,7 @@ func (c *Core) budgetsNow() *placement.Budgets {
 		return b.budgets
 	}
 	taken, versions := map[string]int32{}, map[string]uint64{}
-	b.claims = false
+	b.claims, b.unknown = false, false
 	for o := range c.view.Snapshot().Objects(events.KindDisruptionBudget) {
 		pdb, ok := o.API.(*policyv1.PodDisruptionBudget)
 		if !ok {
@@ -42,6 +44,7 @@ func (c *Core) budgetsNow() *placement.Budgets {
 		free, known := room.Free(c.view)
 		switch {
 		case !known:
+			b.unknown = true
 			taken[o.UID] = math.MaxInt32 / 2
 		case int32(free) != pdb.Status.DisruptionsAllowed:
 			taken[o.UID] = pdb.Status.DisruptionsAllowed - int32(free)

@@ -84,6 +84,9 @@ func (c *Core) seekFor(r rejection, out *Output) bool {
 		c.again(a)
 	case plan.Err != nil:
 		c.fail(a, plan.Err.Error(), out)
+	case plan.Node == nil && plan.Kept && c.plans.budgets.unknown:
+		// What is left of a budget cannot be told yet, and nobody will say when it can.
+		c.deferred = append(c.deferred, a)
 	case plan.Node == nil:
 		c.inVain(s, plan, out)
 	default:
@@ -102,6 +105,9 @@ func (c *Core) inVain(s seeker, plan placement.Preemption, out *Output) {
 	for _, sentence := range plan.Advice {
 		r.decision.Message += " " + sentence
 	}
+	if plan.Kept || !isNever(s.pod) && c.keepsBelow(s.pod.Priority) {
+		r.awaitsPreemption()
+	}
 	c.unplaceable(r, out)
 }
 
@@ -110,6 +116,7 @@ func (c *Core) refusePlan(s seeker, why string, out *Output) {
 	r := s.rejection
 	r.decision.Message += " preemption: refused: " + why + "."
 	c.report(PlanReport{What: PlanRefused, Pod: s.attempt.offer.Pod, Detail: why})
+	r.awaitsPreemption()
 	c.unplaceable(r, out)
 }
 

@@ -205,6 +205,7 @@ func (c *Core) factsMoved(changes state.Changes) {
 		}
 	}
 	p := &c.plans
+	p.budgets.stale = p.budgets.stale || p.budgets.unknown
 	for i := range changes.Others {
 		p.budgets.stale = p.budgets.stale || changes.Others[i].Kind == events.KindDisruptionBudget
 	}

@@ -24,6 +24,11 @@ const (
 	// another try: binders take twice as long before they try again, and there may be better
 	// victims.
 	refusedPatience = 15 * time.Second
+	// unmarkedPatience is how long a plan may go without anything happening to it while none of
+	// its evictions has been begun, though somebody has to be evicted: binders begin within
+	// seconds, and when the eviction API lets them only look (a dry run that is refused) they try
+	// again every 30 s. It is longer than a binder takes to be replaced.
+	unmarkedPatience = refusedPatience + 45*time.Second
 	// defaultGrace is the grace period of pods that name none.
 	defaultGrace = 30 * time.Second
 	// secondLookAfter is how long a place is held before it is asked whether the pod has come
@@ -162,6 +167,8 @@ func (c *Core) await(s standing, grace time.Duration, out *Output) look {
 		return c.giveUp(s, end{reason: "pods that have to go are still there", failed: true}, out)
 	case !s.refused.IsZero() && !marked && c.now.Sub(s.refused) > refusedPatience:
 		return c.giveUp(s, end{reason: "pods that have to go cannot be evicted", failed: true, spare: true}, out)
+	case !marked && idle > unmarkedPatience && c.anyToEvict(s):
+		return c.giveUp(s, end{reason: "the eviction of pods that have to go is not begun", failed: true, spare: true}, out)
 	case !marked && c.now.Sub(s.since) > secondLookAfter && c.plans.looks > 0:
 		c.plans.looks--
 		if node := c.fitsElsewhere(s); node != "" {
@@ -175,6 +182,14 @@ func (c *Core) await(s standing, grace time.Duration, out *Output) look {
 func (c *Core) anyMarked(s standing) bool {
 	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
 		return v.State == ledger.Evicting
+	})
+}
+
+// anyToEvict says whether a victim of a plan stays until it is evicted.
+func (c *Core) anyToEvict(s standing) bool {
+	return slices.ContainsFunc(victimsOf(append(s.others, s.doc), s.plan), func(v ledger.Entry) bool {
+		pod, known := c.view.Pod(v.PodUID)
+		return known && !isLeaving(pod)
 	})
 }
 

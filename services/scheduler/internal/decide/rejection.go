@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
@@ -22,7 +23,8 @@ type rejection struct {
 // reject ends an attempt that fits nowhere, as soon as that is certain.
 func (c *Core) reject(a *attempt, r placement.Result, seed uint64, out *Output) {
 	d := c.decision(events.DecisionUnplaceable, a)
-	d.FactSequence, d.LedgerRevision = c.store.Position().Sequence, c.ledger.Revision()
+	facts := c.store.Position()
+	d.FactSequence, d.FactEpoch, d.LedgerRevision = facts.Sequence, facts.Epoch, c.ledger.Revision()
 	d.Message = r.Diagnosis.Message()
 	d.Plugins = r.Diagnosis.Plugins()
 	d.Reasons = r.Diagnosis.Reasons()
@@ -34,6 +36,37 @@ func (c *Core) reject(a *attempt, r placement.Result, seed uint64, out *Output) 
 		return
 	}
 	c.conclude(rejected, out)
+}
+
+// awaitsPreemption says that the pod waits also for pods that may not go now: for budgets with
+// more room, and for the end of plans (see placement.ObjectChange and the queue's LedgerMoved).
+func (r *rejection) awaitsPreemption() {
+	r.decision.Plugins = append(slices.Clone(r.decision.Plugins), placement.DefaultPreemption)
+	slices.Sort(r.decision.Plugins)
+}
+
+// keepsBelow says whether there are less important pods that are nobody's victims for now and
+// stay where they are.
+func (c *Core) keepsBelow(priority int32) bool {
+	stays := func(uid string) bool {
+		pod, ok := c.view.Pod(uid)
+		return ok && !isLeaving(pod) && pod.Priority < priority
+	}
+	for nodeUID := range c.plans.protected {
+		d, _ := c.ledger.Doc(nodeUID)
+		for i := range d.Entries {
+			e := &d.Entries[i]
+			if (e.Role != ledger.RoleReservation || e.State == ledger.Held) && stays(e.PodUID) {
+				return true
+			}
+		}
+	}
+	for uid := range c.plans.loops.spared {
+		if stays(uid) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *Core) stagedPods() []string {

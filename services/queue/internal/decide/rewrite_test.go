@@ -1,0 +1,91 @@
+package decide
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// lost has pod a rejected from facts of epoch 1, of which those after the sixth are lost then.
+func lost(t *testing.T) *harness {
+	h := newHarness(t)
+	h.epoch = 1
+	h.node("n", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	h.lead()
+	h.add("a", 0)
+	h.ask("s1", 1)
+	h.sequence = 9
+	h.facts(state.Changes{})
+	h.answer(h.offerOf("a"), events.DecisionUnplaceable, func(d *events.Decision) {
+		d.Plugins, d.FactEpoch = []string{"NodeResourcesFit"}, 1
+	})
+	return h
+}
+
+// rewound is the store of the facts that are left.
+func (h *harness) rewound(sequence uint64) {
+	h.t.Helper()
+	h.sequence = sequence
+	var pods []*state.Pod
+	for _, p := range h.pods {
+		pods = append(pods, p)
+	}
+	h.step(FactsReset{Pods: pods, Position: h.at()})
+}
+
+// What has taken the numbers of lost facts is news to a verdict that was computed from these.
+func TestFactsUnderNumbersOfLostOnesWake(t *testing.T) {
+	h := lost(t)
+	h.rewound(6)
+	h.sleep(flushAfter / 10)
+	h.want("a", PoolParked)
+	h.epoch = 2
+	h.node("m", label)
+	h.ask("s1", 9)
+	h.want("a", PoolOffered)
+}
+
+// So it is when the verdict comes only then, out of the decisions log.
+func TestVerdictFromLostFactsComesLate(t *testing.T) {
+	h := newHarness(t)
+	h.lead()
+	h.add("a", 0)
+	h.ask("s1", 1)
+	o := h.offerOf("a")
+	h.epoch = 2
+	h.node("m", label)
+	h.answer(o, events.DecisionUnplaceable, func(d *events.Decision) {
+		d.Plugins, d.FactEpoch, d.FactSequence = []string{"NodeResourcesFit"}, 1, h.sequence+5
+	})
+	h.sleep(flushAfter / 10)
+	h.ask("s1", 9)
+	h.want("a", PoolOffered)
+}
+
+// A new epoch alone, in which nothing is lost, wakes nobody.
+func TestVerdictBeforeAnEpochStands(t *testing.T) {
+	h := lost(t)
+	h.want("a", PoolParked)
+	h.epoch = 2
+	h.node("n", func(n *corev1.Node) { n.ObjectMeta.Annotations = map[string]string{"k": "v"} })
+	h.sleep(flushAfter / 10)
+	h.ask("s1", 9)
+	h.want("a", PoolParked)
+	if v := h.core.pods[h.pods["a"].UID].verdict; v.factSequence != 10 {
+		t.Errorf("the verdict counts from %d on, want 10", v.factSequence)
+	}
+}
+
+func TestKnownEpochs(t *testing.T) {
+	s := epochs{{2, 10}, {5, 8}, {6, 20}}
+	for _, test := range []struct{ sequence, epoch, want uint64 }{
+		{30, 0, 30}, {30, 1, 7}, {6, 1, 6}, {30, 2, 7}, {30, 5, 19}, {19, 5, 19}, {30, 6, 30}, {30, 7, 30},
+	} {
+		if got := s.known(test.sequence, test.epoch); got != test.want {
+			t.Errorf("%d of epoch %d: known up to %d, want %d", test.sequence, test.epoch, got, test.want)
+		}
+	}
+}

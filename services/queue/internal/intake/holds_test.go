@@ -1,0 +1,70 @@
+package intake
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// factsOf is a picture of pods on a node, by name and priority; those of priority 0 are leaving.
+func factsOf(t *testing.T, priorities map[string]int32) *state.Snapshot {
+	t.Helper()
+	store, rv := state.New(), uint64(0)
+	for name, priority := range priorities {
+		rv++
+		p := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
+			Spec:       corev1.PodSpec{NodeName: "n", Priority: &priority},
+		}
+		version(p, rv)
+		if priority == 0 {
+			now := metav1.Unix(1, 0)
+			p.DeletionTimestamp = &now
+		}
+		raw, err := p.Marshal()
+		must(t, err)
+		_, err = store.Apply([]events.SequencedFact{{Sequence: rv, Fact: events.Fact{
+			Kind: events.KindPod, Op: events.OpUpsert, UID: name, Namespace: "ns", Name: name, ResourceVersion: rv, Object: raw,
+		}}})
+		must(t, err)
+	}
+	return store.Snapshot()
+}
+
+// Who was kept from being a victim, is not any more, and stays: that is what frees.
+func TestWhomTheEndOfAPromiseFrees(t *testing.T) {
+	facts := factsOf(t, map[string]int32{"v": 5, "leaving": 0})
+	victim := func(uid string) ledger.Entry { return ledger.Entry{PodUID: uid, Role: ledger.RoleVictim} }
+	place := func(s ledger.State) ledger.Entry {
+		return ledger.Entry{PodUID: "v", Role: ledger.RoleReservation, State: s}
+	}
+	evicting := victim("v")
+	evicting.State = ledger.Evicting
+	for name, test := range map[string]struct {
+		before, after []ledger.Entry
+		want          []int32
+	}{
+		"a victim that is let go": {[]ledger.Entry{victim("v")}, nil, []int32{5}},
+		"a keeper":                {[]ledger.Entry{{PodUID: "v", Role: ledger.RoleKeeper}}, nil, []int32{5}},
+		"a place that is held no more but had": {
+			[]ledger.Entry{place(ledger.Held)}, []ledger.Entry{place(ledger.Committed)}, []int32{5},
+		},
+		"a reservation that is handed over":  {[]ledger.Entry{place(ledger.Committed)}, nil, nil},
+		"an eviction that begins":            {[]ledger.Entry{victim("v")}, []ledger.Entry{evicting}, nil},
+		"a victim that leaves":               {[]ledger.Entry{victim("leaving")}, nil, nil},
+		"a victim that has gone":             {[]ledger.Entry{victim("gone")}, nil, nil},
+		"a keeper that becomes a victim too": {[]ledger.Entry{{PodUID: "v", Role: ledger.RoleKeeper}}, []ledger.Entry{victim("v")}, nil},
+	} {
+		c := ledger.DocChange{Before: ledger.NodeDoc{Entries: test.before}, After: ledger.NodeDoc{Entries: test.after}}
+		if got := freedIn(&c, facts); !slices.Equal(got, test.want) {
+			t.Errorf("%s: frees %v, want %v", name, got, test.want)
+		}
+	}
+}
