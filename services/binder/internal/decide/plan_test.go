@@ -31,12 +31,6 @@ func TestPlanIsCarriedOut(t *testing.T) {
 		}
 	}
 	for range 2 {
-		c := does[PatchCondition](r, delivered).Condition
-		if c.Type != corev1.DisruptionTarget || c.Reason != corev1.PodReasonPreemptionByScheduler {
-			t.Fatalf("condition %+v", c)
-		}
-	}
-	for range 2 {
 		if e := does[Evict](r, delivered); e.DryRun || e.Delete {
 			t.Fatalf("eviction %+v", e)
 		}
@@ -63,6 +57,24 @@ func TestPlanIsCarriedOut(t *testing.T) {
 		t.Fatalf("the budget after settling: %+v", b)
 	}
 	r.quiet("the victims leave")
+}
+
+// Victims of a profile that takes budgets as a wish are deleted, as kube-scheduler deletes them:
+// no budget is asked, and a condition says why they go.
+func TestVictimsOfAProfileThatExceedsBudgetsAreDeleted(t *testing.T) {
+	r := newPlanRig(t, 0)
+	r.b.core.enforces = func(_, rule string) bool { return rule != RuleBudgets }
+	r.nominated(0, "v4")
+	does[Nominate](r, delivered)
+	r.amends("evict-mark")
+	c := does[PatchCondition](r, delivered).Condition
+	if c.Type != corev1.DisruptionTarget || c.Reason != corev1.PodReasonPreemptionByScheduler {
+		t.Fatalf("condition %+v", c)
+	}
+	if e := does[Evict](r, delivered); e.DryRun || !e.Delete || e.Pod.UID != "v4-uid" {
+		t.Fatalf("eviction %+v", e)
+	}
+	r.say(events.DecisionEvicted)
 }
 
 func TestNothingIsMarkedForAPlanWhoseDryRunFails(t *testing.T) {

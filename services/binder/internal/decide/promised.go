@@ -190,7 +190,9 @@ func (c *Core) advanceDue() {
 	}
 	slices.Sort(mirrors)
 	for _, uid := range mirrors {
-		c.mirrors[uid].advance(c)
+		if m, ok := c.mirrors[uid]; ok {
+			m.advance(c)
+		}
 	}
 }
 

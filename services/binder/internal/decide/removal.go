@@ -39,8 +39,8 @@ const (
 // what a failed call has spent stays spent for two minutes. So a pod that a budget covers is
 // read and tried dry before each eviction.
 //
-// Order: (mark, see plan) → condition → eviction → outcome in the log and event. A crash after
-// the mark leaves it, and the binder that takes over first writes its own name into the claim
+// Order: (mark, see plan) → condition, if it is deleted → eviction → outcome in the log and
+// event. A crash after the mark leaves it, and the binder that takes over first writes its own name into the claim
 // (TakeEviction): from then on it is the only one that could know that all evictions have
 // failed, and it cannot, because those of its predecessor may be on their way. Then it looks at
 // the pod and goes on. The claim stays until the pod has left, or until every eviction since
@@ -175,7 +175,7 @@ func (r *removal) carryOn(c *Core, wanted bool) {
 		// The plan was given up; what was sent may arrive.
 	case !r.clear(c):
 		r.rehearse(c)
-	case !r.labelled:
+	case r.deletes(c) && !r.labelled:
 		r.label(c)
 	default:
 		r.send(c)
@@ -213,8 +213,8 @@ func (r *removal) rehearse(c *Core) {
 }
 
 // label writes the condition that tells users why the pod goes, as kube-scheduler does before
-// it deletes a victim (framework/preemption/executor.go). The eviction API then writes its own
-// reason over it.
+// it deletes a victim (framework/preemption/executor.go). The eviction API writes its own, with
+// the reason EvictionByEvictionAPI, over whatever is there: an eviction needs none of ours.
 func (r *removal) label(c *Core) {
 	r.labelled = true
 	preemptor, _, ok := c.preemptor(r.plan)
