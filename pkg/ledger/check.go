@@ -177,7 +177,7 @@ func checkStep(nodeUID string, old, now Entry) []Violation {
 	}
 	if old.State == Held && now.State == Committed {
 		// A promotion starts from the pod as it is by then, and ends its plan.
-		old.PodRV, old.Plan = max(old.PodRV, now.PodRV), now.Plan
+		old.PodRV, old.Wish, old.Plan = max(old.PodRV, now.PodRV), now.Wish, now.Plan
 	}
 	old.State, old.Wanted = now.State, now.Wanted
 	if !proto.Equal(entryToProto(&old), entryToProto(&now)) {

@@ -66,6 +66,9 @@ type Entry struct {
 	Priority                int32
 	// PodRV is the pod's resourceVersion the decision used: the bind's precondition.
 	PodRV uint64
+	// Wish is state.Pod.Wish of that version: another version with the same wish may be bound
+	// as well. 0: not known, as in what members have written that did not have it.
+	Wish  uint64
 	Token Token
 	// Shard is the member that made the entry; of a claim that is Evicting, the one that sends
 	// the evictions.

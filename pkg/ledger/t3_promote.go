@@ -10,8 +10,9 @@ type Promotion struct {
 	PodUID string
 	Token  Token
 	// PodRV is the pod's resourceVersion that the test below was made with: the bind's
-	// precondition. Writes of our own may have moved it since the hold was made.
-	PodRV uint64
+	// precondition. Writes of our own may have moved it since the hold was made. Wish is
+	// Entry.Wish of that version.
+	PodRV, Wish uint64
 	// Fits: with the facts below the pod passes every rule on the node as it is now, victims
 	// included as long as they are there. A hold may be minutes old: rules about pods on
 	// other nodes are asked again, and Guards hold what that answer rests on.
@@ -71,7 +72,8 @@ func Promote(p Promotion) (Change, error) {
 		if n == 0 {
 			without = without.copy()
 			at := without.index(p.PodUID)
-			without.Entries[at].State, without.Entries[at].PodRV, without.Entries[at].Plan = Committed, p.PodRV, ""
+			e := &without.Entries[at]
+			e.State, e.PodRV, e.Wish, e.Plan = Committed, p.PodRV, p.Wish, ""
 		}
 		if n == 0 || changed && !IsRecorded(hold.Plan) {
 			c.Docs = append(c.Docs, without)

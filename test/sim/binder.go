@@ -212,7 +212,7 @@ func (b *binder) bind(e bindercore.Bind) {
 	b.w.send(&call{
 		who: &b.proc, to: toAPI, what: "bind",
 		carry: func() (any, error) {
-			outcome := w.postBinding(e)
+			outcome := w.postBinding(b, e)
 			w.tracef("%s bind %s to %s at %d: %d", b.member(), e.Pod.Name, e.NodeName, e.ResourceVersion, outcome)
 			return outcome, w.broken()
 		},
@@ -226,7 +226,7 @@ func (b *binder) bind(e bindercore.Bind) {
 				return b.answer(bindercore.Answered{Op: e.Op, Result: bindercore.Done})
 			}
 			w.hit("bind: refused")
-			w.ambush(&b.proc, e.NodeUID)
+			w.ambush(&b.proc, e.Pod.UID, e.NodeUID)
 			b.ask("read after bind", e.Op, func() bindercore.Answered { return w.lostBind(e, outcome) })
 			return nil
 		},

@@ -38,14 +38,14 @@ const (
 func (c *cluster) populate(w *world) {
 	w.api.put(events.KindNamespace, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: "ns-d"}})
 	c.rules, c.fickle = w.chance(40), w.chance(40)
-	c.ranked = w.chance(40)
+	c.ranked = w.chance(60)
 	if w.budgets {
 		c.rules, c.fickle, c.ranked, c.strict = false, false, true, true
 	}
 	for range 2 + w.rng.IntN(4) {
 		c.addNode(w)
 	}
-	if w.chance(50) || w.budgets {
+	if w.chance(70) || w.budgets {
 		stay := intstr.FromInt32(w.rng.Int32N(5))
 		w.api.put(events.KindDisruptionBudget, &policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b", UID: "pdb-b", Generation: 1},
@@ -163,8 +163,7 @@ func (c *cluster) act(w *world) error {
 			w.api.delete(uid)
 		}
 	case 3, 4, 5:
-		w.hit("pod touched")
-		w.api.changePod(uid, func(p *corev1.Pod) bool { return annotate(p, "example.com/touched", fmt.Sprint(w.api.rv)) })
+		c.touch(w, uid)
 	case 6:
 		if p.Spec.NodeName == "" && !c.rules {
 			w.hit("labels of a waiting pod changed")
@@ -184,6 +183,12 @@ func (c *cluster) act(w *world) error {
 		w.disruptionController()
 	}
 	return nil
+}
+
+// touch changes what no decision looks at.
+func (c *cluster) touch(w *world, uid string) {
+	w.hit("pod touched")
+	w.api.changePod(uid, func(p *corev1.Pod) bool { return annotate(p, "example.com/touched", fmt.Sprint(w.api.rv)) })
 }
 
 func ungate(p *corev1.Pod) bool {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/binder/bindercore"
 )
 
@@ -163,8 +164,9 @@ func (o *oracle) evicted(p *corev1.Pod) {
 		w.hit("victim of a preemption evicted")
 		o.gone = append(o.gone, evicted{victim: uid, forPod: owner.PodUID, node: d.NodeName, plan: claim.Plan})
 		for _, before := range o.gone[:len(o.gone)-1] {
-			// Each pod here takes the room of one other.
-			if before.forPod == owner.PodUID && before.plan != claim.Plan {
+			// Each pod here takes the room of one other. A node that is cordoned is no place any
+			// more, whoever was evicted for it.
+			if w.cluster.strict && before.forPod == owner.PodUID && before.plan != claim.Plan {
 				w.note("S8", "pods %s and %s were evicted for pod %s, under two plans", before.victim, uid, owner.PodUID)
 			}
 		}
@@ -181,14 +183,32 @@ func (o *oracle) handedOn() {
 	}
 }
 
-// fenced is a pod whose place was taken back before it was bound: what was evicted for it has
-// been evicted for whoever comes next.
-func (o *oracle) fenced(podUID string) {
-	before := len(o.gone)
-	o.gone = slices.DeleteFunc(o.gone, func(g evicted) bool { return g.forPod == podUID })
-	if len(o.gone) < before {
-		o.w.hit("fenced after a preemption")
+// fenced is a pod whose place was taken back before it was bound. Where there was a reason for
+// that, what was evicted for it has been evicted for whoever comes next.
+func (o *oracle) fenced(e ledger.Entry, p *corev1.Pod) {
+	if !slices.ContainsFunc(o.gone, func(g evicted) bool { return g.forPod == e.PodUID }) {
+		return
 	}
+	o.w.hit("fenced after a preemption")
+	if o.mayLose(e, p) {
+		o.gone = slices.DeleteFunc(o.gone, func(g evicted) bool { return g.forPod == e.PodUID })
+	}
+}
+
+// mayLose says whether there is a reason for a fence: its binders could not bind the pod in
+// time, somebody wants its place, the pod asks for something else by now, or has changed as
+// often as binders put up with.
+func (o *oracle) mayLose(e ledger.Entry, p *corev1.Pod) bool {
+	since, marked := o.committedAt[e.Token], o.markedAt[e.Token]
+	changes := 0
+	for _, c := range o.w.api.history {
+		if c.rv > e.PodRV && c.rv <= marked.rv && c.kind == events.KindPod && string(c.object.GetUID()) == e.PodUID {
+			changes++
+		}
+	}
+	const slowClock = 50 // of a deadline, one part is what a clock may be wrong by
+	return e.Wanted || marked.at-since.at >= bindDeadline-bindDeadline/slowClock ||
+		state.NewPod(p.DeepCopy()).Wish() != e.Wish || changes >= limits().Losses
 }
 
 // checkClaims is I8: while nobody else takes pods down, what is claimed and still runs can be

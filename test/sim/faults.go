@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/membership"
 )
 
 // faults is what goes wrong at present.
@@ -16,12 +18,14 @@ type faults struct {
 	slow int
 	// leaderless is until when etcd has no leader.
 	leaderless time.Duration
+	// restless are pods that somebody changes whenever they are about to be bound, and until when.
+	restless map[string]time.Duration
 }
 
 // begin draws how much goes wrong in a run.
 func (f *faults) begin(w *world) {
 	draw := func(of ...int) int { return of[w.rng.IntN(len(of))] }
-	f.on = true
+	f.on, f.restless = true, map[string]time.Duration{}
 	f.wrongs = draw(4, 10, 30)
 	f.slow = draw(0, 0, 70)
 	for _, p := range w.processes() {
@@ -130,10 +134,7 @@ func (w *world) stall() error {
 }
 
 func (w *world) stallOne(p *proc) {
-	p.slow = w.now + time.Duration(200+w.rng.IntN(4000))*time.Millisecond
-	p.blind = p.slow + time.Duration(w.rng.IntN(2000))*time.Millisecond
-	w.hit("streams of a " + p.role + " stalled")
-	w.tracef("%s gets nothing through until %s, and hears nothing until %s", p.member(), p.slow, p.blind)
+	p.stall(200+w.rng.IntN(4000), w.rng.IntN(2000))
 	if w.chance(50) {
 		return
 	}
@@ -146,17 +147,48 @@ func (w *world) stallOne(p *proc) {
 	}
 }
 
-// ambush is what hurts most when a bind has been refused: the binder stalls right there, and
-// for whoever has its partition next the node is no place any more.
-func (w *world) ambush(p *proc, nodeUID string) {
-	if !w.fault(10, "binder stalled after a refused bind") {
+// stall lets nothing of a process through for slow ms, and tells it nothing for blind ms more.
+func (p *proc) stall(slow, blind int) {
+	p.slow = p.w.now + time.Duration(slow)*time.Millisecond
+	p.blind = p.slow + time.Duration(blind)*time.Millisecond
+	p.w.hit("streams of a " + p.role + " stalled")
+	p.w.tracef("%s gets nothing through until %s, and hears nothing until %s", p.member(), p.slow, p.blind)
+}
+
+// ambush is what hurts most when a bind has been refused: the binder stalls right there, with
+// the pod still to be read, another one comes and has its partition, and that one cannot bind
+// the pod either: it changes all the time, or the node is no place any more. All of a fence goes
+// by before the first goes on.
+func (w *world) ambush(p *proc, podUID, nodeUID string) {
+	if !w.fault(20, "binder stalled after a refused bind") {
 		return
 	}
-	w.stallOne(p)
+	p.stall(1500+w.rng.IntN(4000), 1000+w.rng.IntN(2000))
+	w.replace(p, podUID)
+	if w.chance(60) {
+		w.faults.restless[podUID] = p.slow
+		return
+	}
 	if n, ok := w.api.node(nodeUID); ok && !w.cluster.strict {
 		n = n.DeepCopy()
 		n.Spec.Unschedulable = true
 		w.api.put(events.KindNode, n)
+	}
+}
+
+// replace rolls the other binders until the partition of a pod is not p's any more: who has
+// it is decided by the names of those that live.
+func (w *world) replace(p *proc, podUID string) {
+	partition := strconv.Itoa(int(membership.BinderPartition(podUID)))
+	for _, b := range w.binders {
+		for tries := 0; &b.proc != p && tries < 8; tries++ {
+			b.leave()
+			b.start()
+			w.tracef("%s starts", b.member())
+			if membership.Home([]string{p.member(), b.member()}, partition) != p.member() {
+				return
+			}
+		}
 	}
 }
 

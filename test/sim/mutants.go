@@ -352,8 +352,8 @@ func released(w *world, what string, t ledger.Txn) ledger.Txn {
 
 // docFirst answers a read of a document with what stood there when the bind was refused:
 // before the pod was read.
-func docFirst(w *world, _ *binder, e bindercore.ReadDoc) (*ledger.NodeDoc, bool) {
-	d, ok := w.refused[e.NodeUID]
+func docFirst(w *world, b *binder, e bindercore.ReadDoc) (*ledger.NodeDoc, bool) {
+	d, ok := w.refused[b.member()+e.NodeUID]
 	return &d, ok
 }
 

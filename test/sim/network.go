@@ -119,10 +119,7 @@ func (c *call) unheard() error {
 // dies says whether the caller dies at this very point: the more rarely such a call is made,
 // the likelier.
 func (w *world) dies(c *call) bool {
-	percent := 1
-	if rare[c.what] {
-		percent = 8
-	}
+	percent := max(1, rare[c.what])
 	if !w.faults.on || !w.chance(percent) {
 		return false
 	}
@@ -135,9 +132,10 @@ func (w *world) dies(c *call) bool {
 	return true
 }
 
-// rare are the calls that most runs make a few times at most.
-var rare = map[string]bool{
-	"T5": true, "T6": true, "T7": true, "T11": true, "fence": true, "condition": true, "T13": true,
+// rare are the calls that most runs make a few times at most, and how many of a hundred end
+// their caller.
+var rare = map[string]int{
+	"T5": 20, "T6": 8, "T7": 8, "T11": 8, "fence": 8, "condition": 8, "T13": 8,
 }
 
 // carryOut draws the fate of a call.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,13 +24,19 @@ type oracle struct {
 	truth *ledger.View
 	// boundAt is the resourceVersion at which each pod was bound.
 	boundAt map[string]uint64
-	// markedAt is the API server's resourceVersion when each entry came into Fencing.
-	markedAt map[ledger.Token]uint64
+	// committedAt and markedAt are when each entry came into Committed and into Fencing.
+	committedAt, markedAt map[ledger.Token]moment
 	// seen is the state that check has looked at.
 	seenRV uint64
 	// gone are the pods that were evicted for others.
 	gone         []evicted
 	seenRevision int64
+}
+
+// moment is a time, and the API server's resourceVersion then.
+type moment struct {
+	at time.Duration
+	rv uint64
 }
 
 // committed is a transaction as its sender meant it.
@@ -40,7 +47,8 @@ type committed struct {
 }
 
 func newOracle(w *world) (*oracle, error) {
-	o := &oracle{w: w, truth: ledger.NewView(), boundAt: map[string]uint64{}, markedAt: map[ledger.Token]uint64{}}
+	o := &oracle{w: w, truth: ledger.NewView(), boundAt: map[string]uint64{},
+		committedAt: map[ledger.Token]moment{}, markedAt: map[ledger.Token]moment{}}
 	return o, o.truth.Reset(nil, w.store.Revision())
 }
 
@@ -99,8 +107,13 @@ func (o *oracle) checkDoc(d ledger.DocChange) {
 		w.note(v.Invariant, "%v", v)
 	}
 	for _, e := range d.After.Entries {
-		if before, _ := d.Before.Find(e.PodUID); e.State == ledger.Fencing && before.State != ledger.Fencing {
-			o.markedAt[e.Token] = w.api.rv
+		before, _ := d.Before.Find(e.PodUID)
+		switch now := (moment{w.now, w.api.rv}); {
+		case e.Token == before.Token && e.State == before.State:
+		case e.State == ledger.Committed:
+			o.committedAt[e.Token] = now
+		case e.State == ledger.Fencing:
+			o.markedAt[e.Token] = now
 		}
 	}
 	hw := d.After.HW[ledger.KindPod]
@@ -119,8 +132,8 @@ func (o *oracle) checkDoc(d ledger.DocChange) {
 					e.PodUID, d.After.NodeUID, o.boundAt[e.PodUID], hw)
 			}
 		case e.State == ledger.Held:
-		case e.State == ledger.Fencing && versionOf(p) > o.markedAt[e.Token]:
-			o.fenced(e.PodUID)
+		case e.State == ledger.Fencing && versionOf(p) > o.markedAt[e.Token].rv:
+			o.fenced(e, p)
 		case e.State != ledger.Fencing:
 			w.note("S4", "pod %s left node %s from %s, and is neither bound nor gone", e.PodUID, d.After.NodeUID, e.State)
 		default:
@@ -135,10 +148,13 @@ func versionOf(p *corev1.Pod) uint64 {
 }
 
 // postBinding carries a bind out. S2 and I3: it succeeds only for an entry that stands.
-func (w *world) postBinding(e bindercore.Bind) bindOutcome {
+func (w *world) postBinding(who *binder, e bindercore.Bind) bindOutcome {
+	if w.now < w.faults.restless[e.Pod.UID] {
+		w.cluster.touch(w, e.Pod.UID)
+	}
 	outcome := w.api.bind(e, w.mutant.ignoreVersion)
 	if outcome != bindDone {
-		w.refused[e.NodeUID], _ = w.oracle.truth.Doc(e.NodeUID)
+		w.refused[who.member()+e.NodeUID], _ = w.oracle.truth.Doc(e.NodeUID)
 		return outcome
 	}
 	w.report.Bound++

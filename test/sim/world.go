@@ -69,7 +69,8 @@ type findings struct {
 	trace  func(string)
 	// healed is when the faults ended.
 	healed time.Duration
-	// refused are the documents of nodes as they stood when a bind to one was refused.
+	// refused are the documents of nodes as they stood when a bind to one was refused, by
+	// binder and node.
 	refused map[string]ledger.NodeDoc
 }
 

@@ -414,8 +414,10 @@ type Entry struct {
 	Replacement *Replacement `protobuf:"bytes,29,opt,name=replacement,proto3" json:"replacement,omitempty"`
 	// 1 + the pod partition of the pod's group; 0 for a pod that goes by its gang or its UID.
 	GroupPartition uint32 `protobuf:"varint,30,opt,name=group_partition,json=groupPartition,proto3" json:"group_partition,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Of a reservation: a hash of what of the pod the decision may have looked at; 0 if not known.
+	Wish          uint64 `protobuf:"fixed64,31,opt,name=wish,proto3" json:"wish,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Entry) Reset() {
@@ -598,6 +600,13 @@ func (x *Entry) GetReplacement() *Replacement {
 func (x *Entry) GetGroupPartition() uint32 {
 	if x != nil {
 		return x.GroupPartition
+	}
+	return 0
+}
+
+func (x *Entry) GetWish() uint64 {
+	if x != nil {
+		return x.Wish
 	}
 	return 0
 }
@@ -1810,7 +1819,7 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\aentries\x18\x05 \x03(\v2\x16.berth.ledger.v1.EntryR\aentriesJ\x04\b\x06\x10\x10\"J\n" +
 	"\tHighWater\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12)\n" +
-	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\xa5\x06\n" +
+	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\xb9\x06\n" +
 	"\x05Entry\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\fR\x06podUid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -1838,7 +1847,8 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"dependents\x12\x18\n" +
 	"\abudgets\x18\x1c \x03(\tR\abudgets\x12>\n" +
 	"\vreplacement\x18\x1d \x01(\v2\x1c.berth.ledger.v1.ReplacementR\vreplacement\x12'\n" +
-	"\x0fgroup_partition\x18\x1e \x01(\rR\x0egroupPartitionJ\x04\b\x13\x10\x1b\"?\n" +
+	"\x0fgroup_partition\x18\x1e \x01(\rR\x0egroupPartition\x12\x12\n" +
+	"\x04wish\x18\x1f \x01(\x06R\x04wishJ\x04\b\x13\x10\x1b\"?\n" +
 	"\vReplacement\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x1a\n" +
 	"\btemplate\x18\x02 \x01(\tR\btemplate\"x\n" +

@@ -119,6 +119,7 @@ func (c *Core) Step(in Input, now time.Time) []Effect {
 		c.decisionSeen(in.Decision)
 	case Tick:
 		c.advanceAll()
+		c.advanceDue()
 		c.sweep()
 		c.sweepPromised()
 	case Drain:
@@ -202,13 +203,18 @@ func (c *Core) factsMoved(in FactsMoved) {
 		}
 		c.replaced[p.UID] = kept
 	}
-	rejected := in.Rejected
-	in.Replaced, in.Rejected = nil, nil
+	rejected, moved := in.Rejected, in.Moved
+	in.Replaced, in.Rejected, in.Moved = nil, nil, nil
 	c.facts = in
 	for _, p := range rejected {
 		c.rejected(p)
 	}
 	c.advanceAll()
+	if moved == nil {
+		c.advancePromised()
+	} else {
+		c.advanceTouched(moved)
+	}
 }
 
 // rejected tells of a pod of ours that its kubelet turned away: the bind was right by all we
@@ -234,9 +240,11 @@ func (c *Core) partitionsChanged(in PartitionsChanged) {
 		c.held[p] = true
 	}
 	c.advanceAll()
+	c.advancePromised()
 }
 
-// advanceAll tries to move whatever waits, in an order that depends on nothing but keys.
+// advanceAll tries to move whatever waits, besides plans, in an order that depends on nothing
+// but keys.
 func (c *Core) advanceAll() {
 	if c.draining || len(c.held) == 0 {
 		return
@@ -269,7 +277,6 @@ func (c *Core) advanceAll() {
 	for _, k := range evictions {
 		c.evictions[k].advance(c)
 	}
-	c.advancePromised()
 }
 
 // dueReservations are those of the waiting ones that this binder may act on now, in order.
@@ -297,16 +304,16 @@ func (c *Core) pod(uid string, existedAt uint64) (p *state.Pod, known, gone bool
 }
 
 // wishAt finds what the pod asked for at exactly that resourceVersion.
-func (c *Core) wishAt(uid string, rv uint64) (wish, bool) {
+func (c *Core) wishAt(uid string, rv uint64) (asked uint64, ok bool) {
 	if p, known, _ := c.pod(uid, rv); known && p.ResourceVersion == rv {
-		return wishOf(p), true
+		return p.Wish(), true
 	}
 	for _, w := range c.replaced[uid] {
 		if w.resourceVersion == rv {
-			return w, true
+			return w.asked, true
 		}
 	}
-	return wish{}, false
+	return 0, false
 }
 
 func (c *Core) decisionSeen(d events.Decision) {

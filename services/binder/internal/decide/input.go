@@ -37,6 +37,8 @@ type FactsMoved struct {
 	Replaced []*state.Pod
 	// Rejected are the pods that this step shows turned away by their kubelet.
 	Rejected []*state.Pod
+	// Moved are the UIDs of the pods that this step changed; nil if any may have been.
+	Moved []string
 }
 
 // LedgerMoved carries the node documents that changed in the binder's own ledger watch.

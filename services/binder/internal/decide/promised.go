@@ -23,6 +23,8 @@ type promised struct {
 	idles map[string]*idleDoc
 	// left is when pods that are claimed were first missed, by UID.
 	left map[string]uint64
+	// looked is when plans were last asked what has become due, round when all were looked at.
+	looked, round time.Time
 }
 
 func newPromised() promised {
@@ -153,8 +155,84 @@ func (c *Core) trackPlan(id string) {
 	}
 }
 
+// roundEvery is how often all plans are looked at for what only time changes, and for what they
+// have given no time for. What facts, the ledger and answers change is looked at at once.
+const roundEvery = time.Second
+
+// advanceDue moves what has become due since the last look, or everything if that is long ago.
+func (c *Core) advanceDue() {
+	if c.now.Sub(c.round) >= roundEvery {
+		c.round, c.looked = c.now, c.now
+		c.advancePromised()
+		return
+	}
+	due := map[string]bool{}
+	pick := func(p pacing, plan string) {
+		if p.due.After(c.looked) && !p.due.After(c.now) {
+			due[plan] = true
+		}
+	}
+	for id, p := range c.plans {
+		pick(p.pacing, id)
+	}
+	for _, r := range c.removals {
+		pick(r.pacing, r.plan)
+	}
+	var mirrors []string
+	for uid, m := range c.mirrors {
+		if m.due.After(c.looked) && !m.due.After(c.now) {
+			mirrors = append(mirrors, uid)
+		}
+	}
+	c.looked = c.now
+	for _, id := range slices.Sorted(maps.Keys(due)) {
+		c.advancePlan(id)
+	}
+	slices.Sort(mirrors)
+	for _, uid := range mirrors {
+		c.mirrors[uid].advance(c)
+	}
+}
+
+// advanceTouched moves what is about pods that have changed.
+func (c *Core) advanceTouched(pods []string) {
+	if c.draining || len(c.held) == 0 || len(c.plans)+len(c.removals)+len(c.mirrors) == 0 {
+		return
+	}
+	for _, uid := range pods {
+		if r, ok := c.removals[uid]; ok {
+			c.advancePlan(r.plan)
+		}
+		if id := c.planOf(uid); id != "" {
+			c.advancePlan(id)
+		}
+		if m, ok := c.mirrors[uid]; ok {
+			m.advance(c)
+		}
+	}
+}
+
+// planOf is the plan that works for a pod; empty without one.
+func (c *Core) planOf(podUID string) string {
+	_, e, _ := c.ledger.Entry(podUID)
+	return e.Plan
+}
+
+// advancePlan moves a plan and its removals.
+func (c *Core) advancePlan(id string) {
+	if p, ok := c.plans[id]; ok {
+		p.advance(c)
+	}
+	for _, r := range c.removalsOf(id) {
+		r.advance(c)
+	}
+}
+
 // advancePromised tries to move everything that waits.
 func (c *Core) advancePromised() {
+	if c.draining || len(c.held) == 0 {
+		return
+	}
 	for _, id := range slices.Sorted(maps.Keys(c.plans)) {
 		c.plans[id].advance(c)
 	}

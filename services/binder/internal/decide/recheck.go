@@ -2,12 +2,12 @@ package decide
 
 import (
 	"fmt"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -60,10 +60,27 @@ func (c *Core) recheckOn(r *reservation, p *state.Pod) (verdict, string) {
 		}
 		return unseen, "the node does not show in the facts yet"
 	}
-	if reason := c.objection(n, p, r.entry.SchedulerName); reason != "" {
-		return stale, reason
+	reason := c.objection(n, p, r.entry.SchedulerName)
+	switch {
+	case reason == "":
+		return fit, ""
+	case c.behind(n):
+		return unseen, "the facts do not show yet what the decision rests on"
 	}
-	return fit, ""
+	return stale, reason
+}
+
+// behind says whether the binder knows less of a node than somebody who has decided on it: of a
+// pod that has just been promoted, the victims that have gone for it may still stand there in
+// these facts. An objection that rests on them says nothing.
+func (c *Core) behind(n *state.Node) bool {
+	d, ok := c.docs[n.UID]
+	if !ok {
+		return false
+	}
+	pods := d.doc.HW[ledger.KindPod]
+	return pods > 0 && (!c.facts.PodProgressKnown || c.facts.PodProgress < pods) ||
+		n.ResourceVersion < d.doc.HW[ledger.KindNode]
 }
 
 // objection asks the rules that the pod's profile has; one that it does not have cannot
@@ -128,19 +145,9 @@ func repels(n *corev1.Node, p *corev1.Pod) string {
 	return ""
 }
 
-// wish is what of a pod a decision may have looked at: metadata.generation stands for the
-// spec, labels move without it. Kept instead of the pod, because many wait for long.
+// wish is what a version of a pod asked for. Kept instead of the pod, because many wait for long.
 type wish struct {
-	resourceVersion uint64
-	generation      int64
-	labels          map[string]string
+	resourceVersion, asked uint64
 }
 
-func wishOf(p *state.Pod) wish {
-	return wish{p.ResourceVersion, p.Generation(), p.Template.Labels}
-}
-
-// same says whether two versions of a pod ask for the same.
-func (w wish) same(other wish) bool {
-	return w.generation == other.generation && maps.Equal(w.labels, other.labels)
-}
+func wishOf(p *state.Pod) wish { return wish{p.ResourceVersion, p.Wish()} }

@@ -271,18 +271,23 @@ func (r *reservation) docRead(c *Core, in DocRead) {
 	r.refresh(c, read)
 }
 
-// refresh binds with the resourceVersion just read if the pod still asks for the same.
+// refresh binds with the resourceVersion just read if the pod still asks for the same as when
+// it was decided, whether or not this binder has seen that version: it may have started since,
+// and a pod is always changed in between that was nominated (its own nominatedNodeName).
 //
-// Without the version the decision looked at there is no telling what changed before this
-// binder first saw the pod (a resize would put more on the node than was reserved), so
-// that is a fence too.
+// An entry that does not say what was asked for is as good as the version it names, if that is
+// at hand. If not, there is no telling what changed (a resize would put more on the node than
+// was reserved), so that is a fence too.
 func (r *reservation) refresh(c *Core, read *state.Pod) {
-	decidedOn, ok := c.wishAt(r.key.pod, r.entry.PodRV)
+	decidedOn, ok := r.entry.Wish, true
+	if decidedOn == 0 {
+		decidedOn, ok = c.wishAt(r.key.pod, r.entry.PodRV)
+	}
 	v, reason := c.recheckOn(r, read)
 	switch {
 	case !ok:
 		reason = "the pod changed, and the version the decision used is not at hand"
-	case !decidedOn.same(wishOf(read)):
+	case decidedOn != read.Wish():
 		reason = "the pod's spec or labels changed since the decision"
 	case v == fit:
 		r.rv = read.ResourceVersion

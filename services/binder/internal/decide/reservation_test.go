@@ -281,6 +281,7 @@ func TestRefreshOnlyForTheSameWish(t *testing.T) {
 
 func TestRefreshFindsTheVersionOfTheDecisionBehindNewerFacts(t *testing.T) {
 	r := newRig(t, 1)
+	r.wishless = true
 	r.hold(r.b, false)
 	r.reserve()
 	r.api.changePod("p0-uid", annotate("a", "1"))
@@ -292,16 +293,75 @@ func TestRefreshFindsTheVersionOfTheDecisionBehindNewerFacts(t *testing.T) {
 	next[Bind](r)
 }
 
-func TestRefreshWithoutTheVersionOfTheDecisionIsAFence(t *testing.T) {
+func TestRefreshWithoutTheVersionOfTheDecision(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		wishless bool
+		change   func(p *corev1.Pod)
+		fence    string
+	}{
+		{"asks for the same", false, annotate("a", "1"), ""},
+		{"asks for something else", false, func(p *corev1.Pod) { p.Generation++ }, "spec or labels changed"},
+		{"nobody knows", true, annotate("a", "1"), "not at hand"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t, 1)
+			r.wishless = tc.wishless
+			r.reserve()
+			r.b.lines = nil
+			r.api.changePod("p0-uid", tc.change)
+			r.boot(r.b) // its facts begin after the decision's version
+			r.b.core.facts.Cluster = r.api.now()
+			run[Bind](r, delivered)
+			run[ReadDoc](r, delivered)
+			if tc.fence == "" {
+				run[Bind](r, delivered)
+				r.say(events.DecisionBound)
+				return
+			}
+			r.expectFence(tc.fence)
+		})
+	}
+}
+
+// The shard promotes when its facts show the victims gone. In the binder's they may still stand
+// there: a fence would give a place away that somebody was evicted for.
+func TestObjectionsOfOldFactsAreWaitedOut(t *testing.T) {
+	cordon := func(yes bool) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Spec.Unschedulable = yes }
+	}
+	for _, kind := range []string{ledger.KindPod, ledger.KindNode} {
+		r := newRig(t, 1)
+		r.hold(r.b, false)
+		r.reserve()
+		r.api.changeNode("n0-uid", cordon(true))
+		r.see()
+		d := r.doc()
+		d.Revision, d.HW = d.Revision+1, map[string]uint64{kind: r.api.now().rv + 1}
+		r.step(r.b, LedgerMoved{Revision: d.Revision, Docs: []ledger.NodeDoc{d}})
+		r.hold(r.b, true)
+		r.quiet("the facts are older than the " + kind + " high-water")
+		r.api.changeNode("n0-uid", cordon(false))
+		r.see()
+		next[Bind](r)
+	}
+}
+
+func TestPromotedPodIsBoundAsItWasLookedAt(t *testing.T) {
 	r := newRig(t, 1)
-	r.reserve()
-	r.b.lines = nil
-	r.api.changePod("p0-uid", annotate("a", "1"))
-	r.boot(r.b) // its facts begin after the decision's version
-	r.b.core.facts.Cluster = r.api.now()
-	run[Bind](r, delivered)
-	run[ReadDoc](r, delivered)
-	r.expectFence("not at hand")
+	r.hold(r.b, false)
+	e := r.reserve()
+	for _, state := range []ledger.State{ledger.Held, ledger.Committed} {
+		d := r.doc()
+		d.Revision += int64(state)
+		e.State, e.PodRV = state, e.PodRV+uint64(state)
+		d.Entries = []ledger.Entry{e}
+		r.step(r.b, LedgerMoved{Revision: d.Revision, Docs: []ledger.NodeDoc{d}})
+	}
+	r.hold(r.b, true)
+	if bind := next[Bind](r); bind.ResourceVersion != e.PodRV {
+		t.Fatalf("bound at %d, want %d", bind.ResourceVersion, e.PodRV)
+	}
 }
 
 func TestThreeLossesAreAFence(t *testing.T) {

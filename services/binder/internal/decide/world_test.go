@@ -215,6 +215,8 @@ type member struct {
 }
 
 type world struct {
+	// wishless: reservations do not say what was asked for.
+	wishless bool
 	api      *api
 	ledger   *docLog
 	binders  []*member
@@ -330,6 +332,14 @@ func (w *world) showDocs(b *member, to int) {
 	w.step(b, in)
 }
 
+// wish is what a reservation says of what was asked for; nothing, if it is of older members.
+func (w *world) wish(p *state.Pod) uint64 {
+	if w.wishless {
+		return 0
+	}
+	return p.Wish()
+}
+
 // place lets the shard of a pod reserve a place by what its views show (T1): entries of
 // pods its API view shows neither bound nor deleted count, and the node must be usable.
 func (w *world) place(pod, node int) bool {
@@ -360,7 +370,7 @@ func (w *world) place(pod, node int) bool {
 	w.placed++
 	next, err := ledger.Place(next, ledger.Entry{
 		PodUID: uid, Namespace: "ns", Name: p.Name, Role: ledger.RoleReservation, State: ledger.Committed,
-		PodRV: p.ResourceVersion, Token: ledger.Token(w.placed), SchedulerName: "berth",
+		PodRV: p.ResourceVersion, Wish: w.wish(p), Token: ledger.Token(w.placed), SchedulerName: "berth",
 	})
 	if err != nil {
 		panic(err)

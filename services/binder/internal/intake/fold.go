@@ -41,7 +41,11 @@ func (f *Facts) Fold(b follow.Batch) (decide.FactsMoved, error) {
 	if rv, known := f.store.Position().Progress(events.KindDisruptionBudget); known {
 		in.BudgetProgress = rv
 	}
+	if !b.Reset {
+		in.Moved = make([]string, 0, len(changes.Pods))
+	}
 	for _, c := range changes.Pods {
+		in.Moved = append(in.Moved, cmp.Or(c.After, c.Before).UID)
 		if c.Before != nil && c.After != nil && c.Before.NodeName == "" && c.After.NodeName == "" {
 			in.Replaced = append(in.Replaced, c.Before)
 		}

@@ -218,7 +218,7 @@ func (c *Core) entryOf(a *attempt) (ledger.Entry, error) {
 	e := ledger.Entry{
 		PodUID: a.pod.UID, Namespace: a.pod.Namespace, Name: a.pod.Name,
 		Role: ledger.RoleReservation, State: ledger.Committed,
-		Priority: a.pod.Priority, PodRV: a.pod.ResourceVersion, Token: token,
+		Priority: a.pod.Priority, PodRV: a.pod.ResourceVersion, Wish: a.pod.Wish(), Token: token,
 		Shard: c.cfg.Shard, SchedulerName: a.pod.SchedulerName,
 		Requests:   a.pod.Requests.Map(),
 		NonZeroCPU: a.pod.NonZero.MilliCPU, NonZeroMemory: a.pod.NonZero.Memory,

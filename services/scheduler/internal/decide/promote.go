@@ -281,7 +281,8 @@ func (c *Core) sendPromotion(s standing, node *state.NodeInfo, guards []ledger.G
 	target, _ := ledger.Finish(s.doc, c.view)
 	p := ledger.Promotion{
 		Mandate: mandate, Target: ledger.Cover(target, ledger.KindNode, node.Node.ResourceVersion), Docs: s.others,
-		PodUID: s.podUID, Token: s.token, PodRV: s.pod.ResourceVersion, Fits: true, Guards: guards, Facts: c.view,
+		PodUID: s.podUID, Token: s.token, PodRV: s.pod.ResourceVersion, Wish: s.pod.Wish(),
+		Fits: true, Guards: guards, Facts: c.view,
 	}
 	if r, ok := c.ledger.Record(s.plan); ok {
 		p.Record = &r
