@@ -52,9 +52,9 @@ func NewBudgets(objects Objects, claimed func(uid string) int32) *Budgets {
 			continue
 		}
 		budget := Budget{
-			UID: o.UID, Namespace: o.Namespace, Name: o.Name, selector: selector, spec: &pdb.Spec, disrupted: pdb.Status.DisruptedPods, unready: mayEvictUnready(pdb),
+			UID: o.UID, Namespace: o.Namespace, Name: o.Name, Left: allowedBy(pdb),
+			selector: selector, spec: &pdb.Spec, disrupted: pdb.Status.DisruptedPods, unready: mayEvictUnready(pdb),
 		}
-		budget.Left = allowedBy(pdb)
 		if claimed != nil {
 			budget.Left -= claimed(o.UID)
 		}

@@ -51,8 +51,8 @@ func namespaceLabels(o Objects, name string) (map[string]string, bool) {
 }
 
 // ObjectChange sorts one change of an object that is neither pod nor node. Of these only
-// the labels of namespaces and disruption budgets with more room wake pods; upstream has no event for them, and a pod whose
-// terms select namespaces waits there for its next attempt.
+// the labels of namespaces and disruption budgets with more room wake pods; upstream has no
+// event for either, and a pod whose terms select namespaces waits there for its next attempt.
 func ObjectChange(c state.ObjectChange) Change {
 	change := Change{Kind: c.Kind, OldObject: c.Before, NewObject: c.After}
 	switch {

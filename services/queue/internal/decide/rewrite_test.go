@@ -70,7 +70,7 @@ func TestVerdictBeforeAnEpochStands(t *testing.T) {
 	h := lost(t)
 	h.want("a", PoolParked)
 	h.epoch = 2
-	h.node("n", func(n *corev1.Node) { n.ObjectMeta.Annotations = map[string]string{"k": "v"} })
+	h.node("n", func(n *corev1.Node) { n.Annotations = map[string]string{"k": "v"} })
 	h.sleep(flushAfter / 10)
 	h.ask("s1", 9)
 	h.want("a", PoolParked)

@@ -56,11 +56,13 @@ func TestWhomTheEndOfAPromiseFrees(t *testing.T) {
 		"a place that is held no more but had": {
 			[]ledger.Entry{place(ledger.Held)}, []ledger.Entry{place(ledger.Committed)}, []int32{5},
 		},
-		"a reservation that is handed over":  {[]ledger.Entry{place(ledger.Committed)}, nil, nil},
-		"an eviction that begins":            {[]ledger.Entry{victim("v")}, []ledger.Entry{evicting}, nil},
-		"a victim that leaves":               {[]ledger.Entry{victim("leaving")}, nil, nil},
-		"a victim that has gone":             {[]ledger.Entry{victim("gone")}, nil, nil},
-		"a keeper that becomes a victim too": {[]ledger.Entry{{PodUID: "v", Role: ledger.RoleKeeper}}, []ledger.Entry{victim("v")}, nil},
+		"a reservation that is handed over": {[]ledger.Entry{place(ledger.Committed)}, nil, nil},
+		"an eviction that begins":           {[]ledger.Entry{victim("v")}, []ledger.Entry{evicting}, nil},
+		"a victim that leaves":              {[]ledger.Entry{victim("leaving")}, nil, nil},
+		"a victim that has gone":            {[]ledger.Entry{victim("gone")}, nil, nil},
+		"a keeper that becomes a victim": {
+			[]ledger.Entry{{PodUID: "v", Role: ledger.RoleKeeper}}, []ledger.Entry{victim("v")}, nil,
+		},
 	} {
 		c := ledger.DocChange{Before: ledger.NodeDoc{Entries: test.before}, After: ledger.NodeDoc{Entries: test.after}}
 		if got := freedIn(&c, facts); !slices.Equal(got, test.want) {
