@@ -24,7 +24,9 @@ type cluster struct {
 	fickle bool
 	// ranked: pods differ in priority. strict: nobody but Berth takes pods of budgets down.
 	ranked, strict bool
-	tokens         uint64
+	// crowded: there are many pods from the start, and evictions are asked for all the time.
+	crowded bool
+	tokens  uint64
 }
 
 const (
@@ -42,6 +44,7 @@ func (c *cluster) populate(w *world) {
 	if w.budgets {
 		c.rules, c.fickle, c.ranked, c.strict = false, false, true, true
 	}
+	c.crowded = !c.strict && c.ranked && w.chance(60)
 	for range 2 + w.rng.IntN(4) {
 		c.addNode(w)
 	}
@@ -54,7 +57,7 @@ func (c *cluster) populate(w *world) {
 		})
 	}
 	pods := 4 + w.rng.IntN(4)
-	if c.strict {
+	if c.strict || c.crowded {
 		pods = maxPods // the nodes are full, and evictions compete for what the budget allows
 	}
 	for range pods {
@@ -153,6 +156,13 @@ func (c *cluster) act(w *world) error {
 	}
 	p := pods[w.rng.IntN(len(pods))]
 	uid := string(p.UID)
+	if c.crowded && w.chance(15) {
+		c.evict(w, p)
+		if w.chance(20) {
+			w.api.delete(uid)
+		}
+		return nil
+	}
 	kind := w.rng.IntN(12)
 	if c.fickle && w.chance(50) {
 		kind = []int{3, 6, 7, 7}[w.rng.IntN(4)]
