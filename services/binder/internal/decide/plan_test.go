@@ -59,24 +59,6 @@ func TestPlanIsCarriedOut(t *testing.T) {
 	r.quiet("the victims leave")
 }
 
-// Victims of a profile that takes budgets as a wish are deleted, as kube-scheduler deletes them:
-// no budget is asked, and a condition says why they go.
-func TestVictimsOfAProfileThatExceedsBudgetsAreDeleted(t *testing.T) {
-	r := newPlanRig(t, 0)
-	r.b.core.enforces = func(_, rule string) bool { return rule != RuleBudgets }
-	r.nominated(0, "v4")
-	does[Nominate](r, delivered)
-	r.amends("evict-mark")
-	c := does[PatchCondition](r, delivered).Condition
-	if c.Type != corev1.DisruptionTarget || c.Reason != corev1.PodReasonPreemptionByScheduler {
-		t.Fatalf("condition %+v", c)
-	}
-	if e := does[Evict](r, delivered); e.DryRun || !e.Delete || e.Pod.UID != "v4-uid" {
-		t.Fatalf("eviction %+v", e)
-	}
-	r.say(events.DecisionEvicted)
-}
-
 func TestNothingIsMarkedForAPlanWhoseDryRunFails(t *testing.T) {
 	r := newPlanRig(t, 1)
 	plan := r.nominated(0, "v0", "v4")
@@ -111,7 +93,6 @@ func TestRefusedEvictionGoesBack(t *testing.T) {
 	does[ReadPod](r, delivered)
 	does[Evict](r, delivered)
 	r.amends("evict-mark")
-	does[PatchCondition](r, delivered)
 	for n := range r.limits.EvictionTries {
 		if n > 0 {
 			r.wait(time.Second)
@@ -153,7 +134,6 @@ func TestTakenOverEvictionNeverFails(t *testing.T) {
 				answers(r, func(e Evict) Input { return Answered{Op: e.Op, Result: Refused, Problem: "no"} })
 				continue
 			}
-			does[PatchCondition](r, delivered)
 		}
 		r.wait(2 * time.Second)
 	}
@@ -166,6 +146,7 @@ func TestTakenOverEvictionNeverFails(t *testing.T) {
 // A plan that is given up costs no more victims: what was not sent goes back.
 func TestAbortedPlanEvictsNobody(t *testing.T) {
 	r := newPlanRig(t, 1)
+	r.b.core.enforces = func(_, rule string) bool { return rule != RuleBudgets } // between mark and delete is a condition
 	r.nominated(0, "v4")
 	does[Nominate](r, delivered)
 	r.see()
@@ -204,7 +185,10 @@ func TestBestEffortDeletes(t *testing.T) {
 	r.b.core.enforces = func(_, rule string) bool { return rule != RuleBudgets }
 	r.nominated(0, "v0")
 	r.amends("evict-mark")
-	does[PatchCondition](r, delivered)
+	c := does[PatchCondition](r, delivered).Condition
+	if c.Type != corev1.DisruptionTarget || c.Reason != corev1.PodReasonPreemptionByScheduler {
+		t.Fatalf("condition %+v", c)
+	}
 	if e := answers(r, func(e Evict) Input { return Answered{Op: e.Op, Result: Done} }); !e.Delete || e.DryRun {
 		t.Fatalf("eviction %+v, want a deletion", e)
 	}
@@ -217,7 +201,6 @@ func TestOverdueHoldIsGivenUp(t *testing.T) {
 	does[Nominate](r, delivered)
 	r.see()
 	r.amends("evict-mark")
-	does[PatchCondition](r, delivered)
 	does[Evict](r, delivered)
 	grace := int64(3600)
 	r.api.changePod("v4-uid", func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = &grace; annotate("a", "b")(p) })
