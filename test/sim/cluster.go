@@ -158,7 +158,7 @@ func (c *cluster) act(w *world) error {
 	uid := string(p.UID)
 	if c.crowded && w.chance(15) {
 		c.evict(w, p)
-		if w.chance(20) {
+		if w.chance(60) {
 			w.api.delete(uid)
 		}
 		return nil

@@ -8,8 +8,8 @@ var transactions = []string{
 
 // rareYet are counted and printed, and too rare to be demanded in 1 % of the seeds.
 var rareYet = []string{
-	"evict: throttled", "plan handed on", "fenced after a preemption", "T4: then", "T4: else", "T3: else", "T8: else",
-	"evict-mark: else", "evict-take: then", "evict-take: else", "evict-failed: then", "evict-failed: else",
+	"evict: throttled", "plan handed on", "fenced after a preemption", "T4: else",
+	"evict-take: else", "evict-failed: then", "evict-failed: else",
 	"budget-settle: else", "sweep: then", "sweep: else", "plan-drop: then", "plan-drop: else",
 }
 
