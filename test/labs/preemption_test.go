@@ -118,6 +118,28 @@ func (l *lab) says(name string, parts ...string) {
 	})
 }
 
+// told waits for an event about a pod that contains something. Its condition may say something
+// newer by then: it is tried again at once.
+func (l *lab) told(name, part string) {
+	l.Helper()
+	l.eventually(within, fmt.Sprintf("an event of %s says %q", name, part), func(ctx context.Context) (string, error) {
+		all, err := l.client.EventsV1().Events(l.namespaceName()).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return "", err
+		}
+		var notes []string
+		for i := range all.Items {
+			if all.Items[i].Regarding.Name == name {
+				notes = append(notes, all.Items[i].Note)
+			}
+		}
+		if slices.ContainsFunc(notes, func(note string) bool { return strings.Contains(note, part) }) {
+			return "", nil
+		}
+		return fmt.Sprintf("%q", notes), nil
+	})
+}
+
 // gone waits until there is no pod of a name, one that is still leaving included.
 func (l *lab) gone(name string) {
 	l.Helper()
@@ -244,7 +266,7 @@ func gracefulIntruder(l *lab) {
 	l.leaving("slower")
 	l.next()
 	if !l.upstream() {
-		l.says("patient", "boss")
+		l.told("patient", "boss")
 	}
 	l.on("boss", "graceful-intruder-2")
 	l.stays("patient")

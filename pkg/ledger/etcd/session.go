@@ -80,6 +80,9 @@ func (s *Store) Campaign(ctx context.Context, n ledger.Session, name, candidate 
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
+		// The library cleans up if it is interrupted while it waits, and does not say whether
+		// that went well.
+		err = errors.Join(err, s.Resign(context.WithoutCancel(ctx), n, name))
 		return 0, fmt.Errorf("etcd: campaign for %s: %w", name, err)
 	}
 	return election.Rev(), nil
