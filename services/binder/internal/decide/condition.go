@@ -94,9 +94,14 @@ func (w *condition) report(c *Core, d events.Decision) {
 	if w.sent != nil && w.sent.Token == d.Token {
 		return
 	}
+	reason := "FailedScheduling"
+	if d.Kind == events.DecisionWithdrawn {
+		// Events of one reason become a series, which keeps the first note.
+		reason = "NominationWithdrawn"
+	}
 	c.emit(Report{
 		Pod: d.Pod, SchedulerName: d.SchedulerName,
-		Type: corev1.EventTypeWarning, Reason: "FailedScheduling", Action: "Scheduling", Note: d.Message,
+		Type: corev1.EventTypeWarning, Reason: reason, Action: "Scheduling", Note: d.Message,
 	})
 }
 

@@ -43,6 +43,21 @@ func TestQuarantineIsTold(t *testing.T) {
 	}
 }
 
+// A place that is lost is told under a reason of its own: the events of one reason become a
+// series, of which users see the first note.
+func TestLossOfAPlaceIsAnEventOfItsOwn(t *testing.T) {
+	r := newRig(t, 1)
+	d := unplaceable("p0", 1, "The place held for it went to pod ns/p1.")
+	d.Kind = events.DecisionWithdrawn
+	r.hear(d)
+	run[PatchCondition](r, delivered)
+	report := Report{Pod: about("p0"), SchedulerName: "berth", Type: "Warning", Reason: "NominationWithdrawn",
+		Action: "Scheduling", Note: d.Message}
+	if diff := cmp.Diff([]Report{report}, r.reported); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
 func TestConditionIsWrittenOnceAndTold(t *testing.T) {
 	r := newRig(t, 1)
 	r.hear(unplaceable("p0", 1, "0/1 nodes: 50% full"))
