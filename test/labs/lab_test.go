@@ -48,6 +48,8 @@ type lab struct {
 	first block
 	// berth is nil when kube-scheduler runs, or Berth as separate processes.
 	berth *harness.Berth
+	// recorded: a recorder writes the history of Berth's ledger and of the cluster.
+	recorded bool
 	// env is added to the environment of the README's commands.
 	env []string
 }
@@ -167,6 +169,10 @@ func (l *lab) up(b block) {
 		}
 		return err
 	})
+	if l.recorded {
+		return // the recorder has followed what was there before a restart, and goes on
+	}
+	l.recorded = true
 	history, err := programs.Record(l.Context(), harness.HistoryConfig{
 		Kubeconfig: l.cluster.Kubeconfig, DataDir: filepath.Join(l.work, "data"), Dir: l.work, Name: "record",
 	})
