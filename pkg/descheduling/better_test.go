@@ -1,6 +1,7 @@
 package descheduling
 
 import (
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,7 +74,7 @@ func TestBetterThanUpstream(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			in := Input{Cluster: clusterOf(t, tt.objects...), Policy: profileOf(t, tt.point, "", tt.strategy), Now: now}
+			in := Input{Cluster: statetest.Snapshot(t, tt.objects...), Policy: profileOf(t, tt.point, "", tt.strategy), Now: now}
 			expect(t, in, tt.ours)
 			in.Upstream = true
 			expect(t, in, tt.upstream)
@@ -92,7 +93,7 @@ func expect(t *testing.T, in Input, want string) {
 func TestMissingUsage(t *testing.T) {
 	p := profileOf(t, "balance", "", "LowNodeUtilization: {thresholds: {cpu: 20}, targetThresholds: {cpu: 20}}")
 	p.Profiles[0].Balance[0].Args.(*policy.LowUtilization).Source = policy.KubernetesMetrics
-	in := Input{Cluster: clusterOf(t, node("a"), node("b"), pod("x/p", "a"), pod("x/q", "a")), Policy: p, Now: now}
+	in := Input{Cluster: statetest.Snapshot(t, node("a"), node("b"), pod("x/p", "a"), pod("x/q", "a")), Policy: p, Now: now}
 	const want = "LowNodeUtilization: error getting node usage: unable to find node \"a\" in the collected metrics\n"
 	if got := picture(in); got != want {
 		t.Errorf("got:\n%swant:\n%s", got, want)

@@ -10,36 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
-	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// fataler is a test, a benchmark or a rapid one.
-type fataler interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
-
-func clusterOf(t fataler, objects ...state.APIObject) *state.Snapshot {
-	t.Helper()
-	var h statetest.History
-	for _, o := range objects {
-		kind := strings.ToLower(fmt.Sprintf("%T", o))
-		h.Upsert(events.Kind(kind[strings.LastIndexByte(kind, '.')+1:]), o)
-	}
-	store := state.New()
-	if _, err := store.Apply(h.Facts); err != nil {
-		t.Fatalf("apply: %v", err)
-	}
-	return store.Snapshot()
-}
-
 // profileOf is a policy with one profile; strategies are "Name: {args}", at the point where
 // the first acts.
-func profileOf(t fataler, point, evictor string, strategies ...string) *policy.Policy {
+func profileOf(t statetest.Fataler, point, evictor string, strategies ...string) *policy.Policy {
 	t.Helper()
 	var configs, names []string
 	for _, s := range strategies {

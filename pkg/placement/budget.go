@@ -52,8 +52,8 @@ func NewBudgets(objects Objects, claimed func(uid string) int32) *Budgets {
 			continue
 		}
 		budget := Budget{
-			UID: o.UID, Namespace: o.Namespace, Name: o.Name, Left: allowedBy(pdb),
-			selector: selector, spec: &pdb.Spec, disrupted: pdb.Status.DisruptedPods, unready: mayEvictUnready(pdb),
+			UID: o.UID, Namespace: o.Namespace, Name: o.Name, Left: state.DisruptionsAllowed(pdb),
+			selector: selector, spec: &pdb.Spec, disrupted: pdb.Status.DisruptedPods, unready: state.SparesUnready(pdb),
 		}
 		if claimed != nil {
 			budget.Left -= claimed(o.UID)
@@ -62,22 +62,6 @@ func NewBudgets(objects Objects, claimed func(uid string) int32) *Budgets {
 		b.all = append(b.all, budget)
 	}
 	return b
-}
-
-// allowedBy is how many disruptions a budget's status allows.
-func allowedBy(pdb *policyv1.PodDisruptionBudget) int32 {
-	if pdb.Status.ObservedGeneration < pdb.Generation {
-		return 0
-	}
-	return pdb.Status.DisruptionsAllowed
-}
-
-// mayEvictUnready: the budget does not guard pods that are not ready, or has enough others.
-func mayEvictUnready(pdb *policyv1.PodDisruptionBudget) bool {
-	if p := pdb.Spec.UnhealthyPodEvictionPolicy; p != nil && *p == policyv1.AlwaysAllow {
-		return true
-	}
-	return pdb.Status.DesiredHealthy > 0 && pdb.Status.CurrentHealthy >= pdb.Status.DesiredHealthy
 }
 
 // covering are the indexes of the budgets whose selector covers a pod. A pod that nobody has
@@ -103,7 +87,7 @@ func (b *Budgets) charged(p *state.Pod) []int {
 		return nil
 	}
 	list := b.covering(p)
-	if len(list) == 1 && b.all[list[0]].unready && !isReady(p) {
+	if len(list) == 1 && b.all[list[0]].unready && !p.Ready() {
 		return nil
 	}
 	return list
@@ -120,12 +104,6 @@ func (b *Budgets) Charged(p *state.Pod) []*Budget {
 
 func goesFreely(p *state.Pod) bool {
 	return p.Deleting || p.Terminal || p.NodeName == "" || p.Status().Phase == corev1.PodPending
-}
-
-func isReady(p *state.Pod) bool {
-	return slices.ContainsFunc(p.Status().Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // coversLike tells whether two sets of budgets cover the same pods, so that only what is left

@@ -43,8 +43,8 @@ func budgetUpdate(c state.ObjectChange) Action {
 	after, knows := c.After.API.(*policyv1.PodDisruptionBudget)
 	switch {
 	case !knewBefore || !knows,
-		allowedBy(after) > allowedBy(before),
-		mayEvictUnready(after) && !mayEvictUnready(before),
+		state.DisruptionsAllowed(after) > state.DisruptionsAllowed(before),
+		state.SparesUnready(after) && !state.SparesUnready(before),
 		!equality.Semantic.DeepEqual(before.Spec.Selector, after.Spec.Selector):
 		return UpdateBudget
 	}

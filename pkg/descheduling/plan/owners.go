@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling"
@@ -113,15 +112,9 @@ func (o *owners) count(p *state.Pod) {
 		o.crowds[owner] = c
 	}
 	c.pods++
-	if p.Deleting || !isReady(p) {
+	if p.Deleting || !p.Ready() {
 		c.unready++
 	}
-}
-
-func isReady(p *state.Pod) bool {
-	return slices.ContainsFunc(p.Status().Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // rollingOut: of a Deployment, more than one ReplicaSet wants pods; a StatefulSet's pods are

@@ -11,7 +11,6 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/descheduling"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
@@ -19,31 +18,11 @@ import (
 
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// fataler is what testing.TB and rapid.T have in common.
-type fataler interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
-
-func snapshot(t fataler, objects ...state.APIObject) *state.Snapshot {
-	t.Helper()
-	var h statetest.History
-	for _, o := range objects {
-		kind := strings.ToLower(fmt.Sprintf("%T", o))
-		h.Upsert(events.Kind(kind[strings.LastIndexByte(kind, '.')+1:]), o)
-	}
-	store := state.New()
-	if _, err := store.Apply(h.Facts); err != nil {
-		t.Fatalf("apply: %v", err)
-	}
-	return store.Snapshot()
-}
-
 // gentle lets owners be treated as upstream would.
 const gentle = "{cooldown: 0s, maxPerOwner: 100%, pauseDuringRollout: false, waitForReady: false}"
 
 // policyOf is a policy with one profile; strategies are "point/Name: {args}".
-func policyOf(t fataler, top, evictor string, strategies ...string) *policy.Policy {
+func policyOf(t statetest.Fataler, top, evictor string, strategies ...string) *policy.Policy {
 	t.Helper()
 	var configs []string
 	enabled := map[string][]string{}
@@ -64,14 +43,14 @@ plugins: {deschedule: {enabled: [%s]}, balance: {enabled: [%s]}}}]}`, top, evict
 	return p
 }
 
-func input(t fataler, p *policy.Policy, objects ...state.APIObject) Input {
+func input(t statetest.Fataler, p *policy.Policy, objects ...state.APIObject) Input {
 	t.Helper()
 	profile, err := placement.NewProfile(placement.DefaultProfile("default-scheduler"))
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
 	return Input{
-		Cluster: snapshot(t, objects...), Policy: p, History: NewHistory(), Now: now,
+		Cluster: statetest.Snapshot(t, objects...), Policy: p, History: NewHistory(), Now: now,
 		Placement: func(string) *placement.Profile { return profile },
 	}
 }
@@ -138,7 +117,7 @@ func picture(p Plan) string {
 	return b.String()
 }
 
-func expect(t fataler, in Input, want string) {
+func expect(t statetest.Fataler, in Input, want string) {
 	t.Helper()
 	if got := picture(Make(in)); got != want {
 		t.Fatalf("got:\n%swant:\n%s", got, want)

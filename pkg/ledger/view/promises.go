@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -253,10 +252,7 @@ func (v *View) Room(pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
 // RoomIn is Room for who has no View: doc is the budget's document.
 func RoomIn(facts *state.Snapshot, doc ledger.BudgetDoc, pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
 	doc.UID, doc.Namespace, doc.Name = string(pdb.UID), pdb.Namespace, pdb.Name
-	r := ledger.BudgetRoom{Doc: doc}
-	if pdb.Status.ObservedGeneration >= pdb.Generation {
-		r.Allowed = pdb.Status.DisruptionsAllowed
-	}
+	r := ledger.BudgetRoom{Doc: doc, Allowed: state.DisruptionsAllowed(pdb)}
 	if doc.Revision > 0 {
 		r.Count = &ledger.BudgetCount{Healthy: healthy(facts, pdb), Desired: pdb.Status.DesiredHealthy}
 	}
@@ -272,25 +268,9 @@ func healthy(facts *state.Snapshot, pdb *policyv1.PodDisruptionBudget) []string 
 	}
 	var out []string
 	for p := range facts.PodsIn(pdb.Namespace) {
-		if p.Described() && !p.Deleting && !p.Terminal && selector.Matches(labels.Set(p.Template.Labels)) && Ready(p) {
+		if p.Described() && !p.Deleting && !p.Terminal && selector.Matches(labels.Set(p.Template.Labels)) && p.Ready() {
 			out = append(out, p.UID)
 		}
 	}
 	return out
-}
-
-// Ready says whether a pod's condition says so.
-func Ready(p *state.Pod) bool {
-	return slices.ContainsFunc(p.Status().Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-// SparesUnready says whether a budget lets pods go that are not ready: it is about the others
-// alone, or has enough of them (registry/core/pod/storage/eviction.go).
-func SparesUnready(pdb *policyv1.PodDisruptionBudget) bool {
-	if p := pdb.Spec.UnhealthyPodEvictionPolicy; p != nil && *p == policyv1.AlwaysAllow {
-		return true
-	}
-	return pdb.Status.DesiredHealthy > 0 && pdb.Status.CurrentHealthy >= pdb.Status.DesiredHealthy
 }

@@ -91,7 +91,7 @@ func (c cluster) BudgetsOf(p *state.Pod, docs func(uid string) ledger.BudgetDoc)
 			covering = append(covering, pdb)
 		}
 	}
-	if len(covering) == 1 && !view.Ready(p) && view.SparesUnready(covering[0]) {
+	if len(covering) == 1 && !p.Ready() && state.SparesUnready(covering[0]) {
 		return nil
 	}
 	var rooms []ledger.BudgetRoom

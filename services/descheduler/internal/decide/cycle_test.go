@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 // TestDecision: what an ask carries.
 func TestDecision(t *testing.T) {
 	in := input(t, taints(t, "", "", "gracePeriodSeconds: 7,"),
-		snapshot(t, tainted("bad"), roomy("spare"), running("pod", "bad")))
+		statetest.Snapshot(t, tainted("bad"), roomy("spare"), running("pod", "bad")))
 	out := Cycle(in)
 	grace := int64(7)
 	want := []Eviction{{Profile: "p", Decision: events.Decision{
@@ -47,7 +48,7 @@ func TestOrderAndLimits(t *testing.T) {
 			all = append(all, p)
 		}
 	}
-	cluster := snapshot(t, all...)
+	cluster := statetest.Snapshot(t, all...)
 	for _, tt := range []struct{ name, top, want string }{
 		{"none", "", "x/a1 from a\nx/a2 from a\ny/a0 from a\nx/b1 from b\nx/b2 from b\ny/b0 from b\n"},
 		{"per node", "maxNoOfPodsToEvictPerNode: 1,",
@@ -82,7 +83,7 @@ func TestTwoProfiles(t *testing.T) {
 	p := taints(t, "", "")
 	p.Profiles = append(p.Profiles, p.Profiles[0])
 	p.Profiles[1].Name = "second"
-	out := Cycle(input(t, p, snapshot(t, tainted("bad"), roomy("spare"), running("pod", "bad"))))
+	out := Cycle(input(t, p, statetest.Snapshot(t, tainted("bad"), roomy("spare"), running("pod", "bad"))))
 	if got, want := picture(out), "default/pod from bad\nkept 1: asked for in this cycle\n"; got != want {
 		t.Errorf("got:\n%swant:\n%s", got, want)
 	}
@@ -119,7 +120,7 @@ func TestHistory(t *testing.T) {
 		{name: "other decisions", seen: []seen{{events.DecisionBound, 9, 0}}, next: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			in := input(t, taints(t, "", ""), snapshot(t, tainted("bad"), roomy("spare"), running("pod", "bad")))
+			in := input(t, taints(t, "", ""), statetest.Snapshot(t, tainted("bad"), roomy("spare"), running("pod", "bad")))
 			for _, s := range tt.seen {
 				in.History.Observe(events.Decision{
 					Kind: s.kind, Attempt: s.attempt, Pod: events.PodRef{UID: "uid-pod"},
@@ -202,7 +203,7 @@ func TestNodeFit(t *testing.T) {
 			objects: objects(tainted("bad"), roomy("spare"), picky), want: "kept 1: fits no other node\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			out := Cycle(input(t, taints(t, "", tt.evictor), snapshot(t, tt.objects...)))
+			out := Cycle(input(t, taints(t, "", tt.evictor), statetest.Snapshot(t, tt.objects...)))
 			if got := picture(summed(out)); got != tt.want {
 				t.Errorf("got:\n%swant:\n%s", got, tt.want)
 			}
@@ -215,7 +216,7 @@ func TestNodeFit(t *testing.T) {
 func TestNodeFitLeavesTheNode(t *testing.T) {
 	bad := tainted("bad")
 	bad.Spec.Taints[0].Effect = corev1.TaintEffectPreferNoSchedule
-	cluster := snapshot(t, bad, tainted("worse"), running("p0", "bad"))
+	cluster := statetest.Snapshot(t, bad, tainted("worse"), running("p0", "bad"))
 	out := Cycle(input(t, taints(t, "includePreferNoSchedule: true", "nodeFit: true"), cluster))
 	if got, want := picture(out), "kept 1: fits no other node\n"; got != want {
 		t.Errorf("got:\n%swant:\n%s", got, want)
@@ -227,7 +228,7 @@ func TestNoProfilesNothingToDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := Cycle(input(t, p, snapshot(t, tainted("a"), tainted("b"), running("pod", "a"))))
+	out := Cycle(input(t, p, statetest.Snapshot(t, tainted("a"), tainted("b"), running("pod", "a"))))
 	if len(out.Evict) != 0 || out.Skipped != "" || out.Nodes != 2 {
 		t.Errorf("%+v", out)
 	}

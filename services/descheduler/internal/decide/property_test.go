@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
 	"testing"
 	"time"
 
@@ -87,7 +88,7 @@ func TestOnlyThoseThatMayGo(t *testing.T) {
 		all := randomCluster(t)
 		ignorePVC := rapid.Bool().Draw(t, "ignorePvcPods")
 		evictor := fmt.Sprintf("ignorePvcPods: %t", ignorePVC)
-		cluster := snapshot(t, all...)
+		cluster := statetest.Snapshot(t, all...)
 
 		want := map[string]bool{}
 		bad := map[string]bool{}
@@ -156,7 +157,7 @@ func checkLimits(t *rapid.T, out Outcome, allowed map[string]bool, l policy.Limi
 // way or within the cooldown of its end, and no ask's token comes twice.
 func TestNeverTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		in := input(t, taints(t, "", ""), snapshot(t, randomCluster(t)...))
+		in := input(t, taints(t, "", ""), statetest.Snapshot(t, randomCluster(t)...))
 		var log []logged
 		busyUntil := map[string]time.Time{}
 		tokens := map[string]bool{}

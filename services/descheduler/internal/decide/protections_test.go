@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
 	"testing"
 	"time"
 
@@ -131,7 +132,7 @@ func TestProtections(t *testing.T) {
 	for _, tt := range append(podsAsTheyAre(), podsInTheirWorld()...) {
 		t.Run(tt.name, func(t *testing.T) {
 			all := append(objects(tainted("bad"), roomy("spare"), running("pod", "bad", tt.pod...)), tt.objects...)
-			out := Cycle(input(t, taints(t, "", tt.evictor), snapshot(t, all...)))
+			out := Cycle(input(t, taints(t, "", tt.evictor), statetest.Snapshot(t, all...)))
 			if got, want := picture(out), expected(tt.want); got != want {
 				t.Errorf("got:\n%swant:\n%s", got, want)
 			}
@@ -140,7 +141,7 @@ func TestProtections(t *testing.T) {
 	t.Run("terminal pods are not looked at", func(t *testing.T) {
 		failed := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
 		out := Cycle(input(t, taints(t, "", "evictFailedBarePods: true"),
-			snapshot(t, tainted("bad"), roomy("spare"), running("pod", "bad", failed, ownedBy("Pod")))))
+			statetest.Snapshot(t, tainted("bad"), roomy("spare"), running("pod", "bad", failed, ownedBy("Pod")))))
 		if out.Picked != 0 {
 			t.Errorf("picked %d", out.Picked)
 		}
@@ -204,7 +205,7 @@ func TestTaints(t *testing.T) {
 			if tt.toleration != nil {
 				pod.Spec.Tolerations = []corev1.Toleration{*tt.toleration}
 			}
-			out := Cycle(input(t, taints(t, tt.args, ""), snapshot(t, node, roomy("spare"), pod)))
+			out := Cycle(input(t, taints(t, tt.args, ""), statetest.Snapshot(t, node, roomy("spare"), pod)))
 			if got := len(out.Evict) == 1; got != tt.want {
 				t.Errorf("asked for %t, want %t:\n%s", got, tt.want, picture(out))
 			}
@@ -238,7 +239,7 @@ func TestNodes(t *testing.T) {
 			objects: objects(tainted("bad"), roomy("a"), roomy("b"), pod)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			out := Cycle(input(t, taints(t, "", "", tt.top), snapshot(t, tt.objects...)))
+			out := Cycle(input(t, taints(t, "", "", tt.top), statetest.Snapshot(t, tt.objects...)))
 			if got := picture(out); got != tt.want {
 				t.Errorf("got:\n%swant:\n%s", got, tt.want)
 			}
@@ -247,7 +248,7 @@ func TestNodes(t *testing.T) {
 }
 
 func TestMinPodAgeIsExact(t *testing.T) {
-	in := input(t, taints(t, "", "minPodAge: 60m"), snapshot(t, tainted("bad"), roomy("spare"), running("pod", "bad")))
+	in := input(t, taints(t, "", "minPodAge: 60m"), statetest.Snapshot(t, tainted("bad"), roomy("spare"), running("pod", "bad")))
 	in.Now = now.Add(-time.Nanosecond)
 	if out := Cycle(in); len(out.Evict) != 0 {
 		t.Errorf("a nanosecond too early:\n%s", picture(out))

@@ -11,7 +11,6 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
@@ -19,35 +18,10 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// fataler is what testing.TB and rapid.T have in common.
-type fataler interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
-
-// snapshot is a cluster of these objects.
-func snapshot(t fataler, objects ...state.APIObject) *state.Snapshot {
-	t.Helper()
-	var h statetest.History
-	for _, o := range objects {
-		h.Upsert(kindOf(o), o)
-	}
-	store := state.New()
-	if _, err := store.Apply(h.Facts); err != nil {
-		t.Fatalf("apply: %v", err)
-	}
-	return store.Snapshot()
-}
-
-func kindOf(o state.APIObject) events.Kind {
-	kind := strings.ToLower(fmt.Sprintf("%T", o))
-	return events.Kind(kind[strings.LastIndexByte(kind, '.')+1:])
-}
-
 // taints is a policy with one profile of RemovePodsViolatingNodeTaints; both arguments are
 // YAML in flow style, and top holds lines of the top level. Without nodeFit in evictor, no
 // other place is looked for; without berth in top, all pods of an owner may go at once.
-func taints(t fataler, args, evictor string, top ...string) *policy.Policy {
+func taints(t statetest.Fataler, args, evictor string, top ...string) *policy.Policy {
 	t.Helper()
 	if !strings.Contains(evictor, "nodeFit") {
 		evictor = strings.TrimSuffix("nodeFit: false, "+evictor, ", ")
@@ -65,7 +39,7 @@ plugins: {deschedule: {enabled: [RemovePodsViolatingNodeTaints]}}}]}`, strings.J
 	return p
 }
 
-func input(t fataler, p *policy.Policy, cluster *state.Snapshot) Input {
+func input(t statetest.Fataler, p *policy.Policy, cluster *state.Snapshot) Input {
 	t.Helper()
 	profile, err := placement.NewProfile(placement.DefaultProfile("default-scheduler"))
 	if err != nil {

@@ -1,0 +1,35 @@
+package statetest
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Fataler is what testing.TB and rapid.T have in common.
+type Fataler interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// Snapshot is a cluster of these objects.
+func Snapshot(t Fataler, objects ...state.APIObject) *state.Snapshot {
+	t.Helper()
+	var h History
+	for _, o := range objects {
+		h.Upsert(kindOf(o), o)
+	}
+	store := state.New()
+	if _, err := store.Apply(h.Facts); err != nil {
+		t.Fatalf("apply: %v", err)
+	}
+	return store.Snapshot()
+}
+
+// kindOf is the kind of an object: its type's name.
+func kindOf(o state.APIObject) events.Kind {
+	kind := strings.ToLower(fmt.Sprintf("%T", o))
+	return events.Kind(kind[strings.LastIndexByte(kind, '.')+1:])
+}
