@@ -93,7 +93,8 @@ func expect(t *testing.T, in Input, want string) {
 func TestMissingUsage(t *testing.T) {
 	p := profileOf(t, "balance", "", "LowNodeUtilization: {thresholds: {cpu: 20}, targetThresholds: {cpu: 20}}")
 	p.Profiles[0].Balance[0].Args.(*policy.LowUtilization).Source = policy.KubernetesMetrics
-	in := Input{Cluster: statetest.Snapshot(t, node("a"), node("b"), pod("x/p", "a"), pod("x/q", "a")), Policy: p, Now: now}
+	cluster := statetest.Snapshot(t, node("a"), node("b"), pod("x/p", "a"), pod("x/q", "a"))
+	in := Input{Cluster: cluster, Policy: p, Now: now}
 	const want = "LowNodeUtilization: error getting node usage: unable to find node \"a\" in the collected metrics\n"
 	if got := picture(in); got != want {
 		t.Errorf("got:\n%swant:\n%s", got, want)

@@ -248,7 +248,8 @@ func TestNodes(t *testing.T) {
 }
 
 func TestMinPodAgeIsExact(t *testing.T) {
-	in := input(t, taints(t, "", "minPodAge: 60m"), statetest.Snapshot(t, tainted("bad"), roomy("spare"), running("pod", "bad")))
+	cluster := statetest.Snapshot(t, tainted("bad"), roomy("spare"), running("pod", "bad"))
+	in := input(t, taints(t, "", "minPodAge: 60m"), cluster)
 	in.Now = now.Add(-time.Nanosecond)
 	if out := Cycle(in); len(out.Evict) != 0 {
 		t.Errorf("a nanosecond too early:\n%s", picture(out))
