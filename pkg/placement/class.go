@@ -22,6 +22,12 @@ type classKey struct {
 type class struct {
 	key  classKey
 	plan plan
+	// id is Result.Class.
+	id uint64
+	// refused counts the nodes per filter that says no first among those that look at one
+	// node; narrowed the nodes that rules narrowed out.
+	refused  []int32
+	narrowed int32
 	// basis is what of the engine the plan was made from.
 	basis basis
 	// seen is the journal's time up to which everything below is right.
@@ -141,7 +147,9 @@ func (c *class) refresh(e *Engine, slot int, restated bool) {
 		c.restate(e, slot)
 	}
 	cell := &c.cells[slot]
+	c.tally(cell.verdict, -1)
 	cell.verdict = c.judge(e, slot, cell.static)
+	c.tally(cell.verdict, 1)
 	if cell.verdict != verdictPass {
 		c.base[slot] = infeasible
 		c.groups.leave(&c.group[slot])
@@ -151,6 +159,16 @@ func (c *class) refresh(e *Engine, slot int, restated bool) {
 	c.base[slot] = cell.score + c.bonus.points(c.plan.image, cell.held)
 	if restated || c.group[slot] == noGroup {
 		c.regroupSlot(slot)
+	}
+}
+
+// tally keeps count of verdicts.
+func (c *class) tally(verdict int16, by int32) {
+	switch {
+	case verdict >= 0:
+		c.refused[verdict] += by
+	case verdict == verdictNarrowed:
+		c.narrowed += by
 	}
 }
 

@@ -24,6 +24,8 @@ type plan struct {
 	usage  usageScore
 	image  *imagePlan
 	taints *taintScorer
+	// stages are the scorers, in the order of the profile.
+	stages []stage
 	// scratch: there are rules that the engine keeps no columns for.
 	scratch bool
 }
@@ -70,6 +72,7 @@ func newPlan(e *Engine, c *class, pod *state.Pod, fresh *wide) plan {
 		if s.err != nil {
 			continue
 		}
+		p.addStage(len(c.gauges), s)
 		p.addScorer(e, c, s)
 		if fresh != nil {
 			fresh.addRanker(e, s)

@@ -36,12 +36,19 @@ func (r *rating) list(c *class, counts []int32) {
 	}
 }
 
-// rate gives the listed groups their points.
-func (r *rating) rate(c *class) {
+// rate gives the listed groups their points, and tells marks, if it is not nil, how each step
+// comes to them.
+func (r *rating) rate(c *class, marks *weighing) {
+	if marks != nil {
+		marks.compared = true
+	}
 	r.sums = slices.Grow(r.sums[:0], len(r.groups))[:len(r.groups)]
 	r.raw = slices.Grow(r.raw[:0], len(r.groups))[:len(r.groups)]
 	clear(r.sums)
 	for i := range c.gauges {
+		if marks != nil {
+			marks.mark(r.sums)
+		}
 		var top int64
 		for _, g := range r.groups {
 			top = max(top, c.groups.row(int(g))[i])
@@ -52,6 +59,9 @@ func (r *rating) rate(c *class) {
 	}
 	if c.wide.active {
 		for _, ranker := range c.wide.rankers {
+			if marks != nil {
+				marks.mark(r.sums)
+			}
 			ranker.rate(c, r)
 		}
 	}
