@@ -62,7 +62,8 @@ type Result struct {
 	// of Berth; 0 from Profile.Evaluate. Weighed and Rejected are set when Query.Weigh asks for
 	// them: Weighed if nodes were compared, Rejected by an engine. That counts nodes by the
 	// first rule that says no to them of those that look at one node alone, and the rest
-	// together under the names of the others. They belong to the engine, as Feasible.
+	// together under the names of the others. They belong to the engine, as Feasible, but for
+	// Weighed.Plugins.
 	Class    uint64
 	Weighed  Weighed
 	Rejected []RejectedBy

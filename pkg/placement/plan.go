@@ -25,7 +25,8 @@ type plan struct {
 	image  *imagePlan
 	taints *taintScorer
 	// stages are the scorers, in the order of the profile.
-	stages []stage
+	stages     []stage
+	stageNames []string
 	// scratch: there are rules that the engine keeps no columns for.
 	scratch bool
 }

@@ -54,12 +54,11 @@ func (p *plan) addStage(gauges int, s activeScorer) {
 	default:
 		return // the class is decided from scratch
 	}
-	p.stages = append(p.stages, at)
+	p.stages, p.stageNames = append(p.stages, at), append(p.stageNames, at.plugin)
 }
 
 // weighing is scratch: the answer to the last query that asked for it.
 type weighing struct {
-	plugins  []string
 	points   [][]int64
 	cells    []int64
 	rejected []RejectedBy
@@ -105,10 +104,7 @@ func (e *Engine) weigh(c *class, q Query, result *Result) {
 		return // one node, which is not scored
 	}
 	w := &e.weighed
-	w.plugins, w.points, w.cells = w.plugins[:0], w.points[:0], w.cells[:0]
-	for i := range c.plan.stages {
-		w.plugins = append(w.plugins, c.plan.stages[i].plugin)
-	}
+	w.points, w.cells = w.points[:0], w.cells[:0]
 	best := e.board.list[:min(q.Weigh, len(e.board.list))]
 	w.cells = slices.Grow(w.cells, len(best)*len(c.plan.stages))
 	for i := range best {
@@ -116,7 +112,7 @@ func (e *Engine) weigh(c *class, q Query, result *Result) {
 		w.cells = e.appendPoints(w.cells, c, best[i].index)
 		w.points = append(w.points, w.cells[from:len(w.cells):len(w.cells)])
 	}
-	result.Weighed = Weighed{Plugins: w.plugins, Points: w.points}
+	result.Weighed = Weighed{Plugins: c.plan.stageNames, Points: w.points}
 }
 
 // appendPoints appends what each stage gave to the node of a slot.

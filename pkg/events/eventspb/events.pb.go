@@ -702,6 +702,8 @@ type Offer struct {
 	FactSequence  uint64                 `protobuf:"varint,5,opt,name=fact_sequence,json=factSequence,proto3" json:"fact_sequence,omitempty"`
 	LeaseMillis   int32                  `protobuf:"varint,6,opt,name=lease_millis,json=leaseMillis,proto3" json:"lease_millis,omitempty"`
 	TraceParent   string                 `protobuf:"bytes,7,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
+	Cause         string                 `protobuf:"bytes,8,opt,name=cause,proto3" json:"cause,omitempty"`
+	WaitedMicros  int64                  `protobuf:"varint,9,opt,name=waited_micros,json=waitedMicros,proto3" json:"waited_micros,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -783,6 +785,20 @@ func (x *Offer) GetTraceParent() string {
 		return x.TraceParent
 	}
 	return ""
+}
+
+func (x *Offer) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *Offer) GetWaitedMicros() int64 {
+	if x != nil {
+		return x.WaitedMicros
+	}
+	return 0
 }
 
 // OfferBatch is what one message to a shard carries, in priority order.
@@ -995,7 +1011,7 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x06window\x18\x02 \x01(\x05R\x06window\x12\x14\n" +
 	"\x05renew\x18\x03 \x03(\tR\x05renew\x12\x16\n" +
 	"\x06return\x18\x04 \x03(\tR\x06return\x12\x16\n" +
-	"\x06schema\x18\x0f \x01(\rR\x06schema\"\xeb\x01\n" +
+	"\x06schema\x18\x0f \x01(\rR\x06schema\"\xa6\x02\n" +
 	"\x05Offer\x12)\n" +
 	"\x03pod\x18\x01 \x01(\v2\x17.berth.events.v1.PodRefR\x03pod\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x14\n" +
@@ -1003,7 +1019,9 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\aattempt\x18\x04 \x01(\x05R\aattempt\x12#\n" +
 	"\rfact_sequence\x18\x05 \x01(\x04R\ffactSequence\x12!\n" +
 	"\flease_millis\x18\x06 \x01(\x05R\vleaseMillis\x12!\n" +
-	"\ftrace_parent\x18\a \x01(\tR\vtraceParent\"~\n" +
+	"\ftrace_parent\x18\a \x01(\tR\vtraceParent\x12\x14\n" +
+	"\x05cause\x18\b \x01(\tR\x05cause\x12#\n" +
+	"\rwaited_micros\x18\t \x01(\x03R\fwaitedMicros\"~\n" +
 	"\n" +
 	"OfferBatch\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +

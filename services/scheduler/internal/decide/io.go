@@ -54,7 +54,10 @@ type Result struct {
 type Output struct {
 	Commit    *Commit
 	Decisions []events.Decision
-	Request   *events.WorkRequest
+	// Lost records the races that attempts have lost and go on after, in order: for the log,
+	// before Decisions. Nobody acts on it.
+	Lost    []events.Decision
+	Request *events.WorkRequest
 	// Turns goes to all other shards. Hints.
 	Turns []events.Turn
 	// Notices are for people, and for metrics.
