@@ -144,7 +144,10 @@ func preferNode(ranked []placement.Scored, nodeUID string) {
 // evaluate asks the home nodes first when that costs the pod nothing, then all usable
 // nodes. Rules that count pods elsewhere see all nodes either way.
 func (c *Core) evaluate(profile *placement.Profile, pod *state.Pod, seed uint64, avoided []string) looked {
-	q := placement.Query{Pod: pod, Seed: seed, Weigh: events.EvidenceCandidates}
+	q := placement.Query{Pod: pod, Seed: seed}
+	if !c.cfg.NoEvidence {
+		q.Weigh = events.EvidenceCandidates
+	}
 	if len(avoided) > 0 {
 		q.Limit = placement.TopK + len(avoided)
 	}

@@ -17,6 +17,9 @@ type looked struct {
 // evidence is the record of an evaluation. The result belongs to the engine; what is kept of
 // it is copied here.
 func (c *Core) evidence(a *attempt, p *placement.Profile, r looked, behind int) *events.Evidence {
+	if c.cfg.NoEvidence {
+		return nil
+	}
 	e := &events.Evidence{
 		Config: p.Hash(), Class: r.Class, LedgerRevision: c.ledger.Revision(), Staged: c.stagedOrders(),
 		Home: r.home, Behind: int32(behind),

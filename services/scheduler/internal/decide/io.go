@@ -20,6 +20,8 @@ type Config struct {
 	// HomeFirst makes plain pods try the shard's home nodes before the whole cluster, so
 	// that shards rarely meet on a node. Pods with node preferences always see all nodes.
 	HomeFirst bool
+	// NoEvidence leaves events.Evidence out of the decisions, to measure what it costs.
+	NoEvidence bool
 	// Home says whether a node is this shard's home for the given live shards (sorted).
 	Home func(members []string, nodeUID string) bool
 }
