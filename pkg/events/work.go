@@ -9,6 +9,10 @@ const (
 	SubjectWork = "work.request"
 	// SubjectOffers + shard id carries OfferBatch, from the queue to one shard.
 	SubjectOffers = "work.offers."
+	// SubjectAskQueue and SubjectAskShards carry questions of people about pods and nodes (package
+	// explain) to every queue and to every shard.
+	SubjectAskQueue  = "ask.queue"
+	SubjectAskShards = "ask.shards"
 	// SubjectTurns carries Turn, from every shard to every shard.
 	SubjectTurns = "shards.turns"
 )
