@@ -181,7 +181,7 @@ func cmpErr(a, b error) error {
 func failuresText(failures []placement.Failure) string {
 	list := make([]string, len(failures))
 	for i, f := range failures {
-		list[i] = strings.Join(f.Reasons, ", ")
+		list[i] = reasonsText(f)
 		if f.Plugin != "" {
 			list[i] = f.Plugin + ": " + list[i]
 		}
@@ -189,11 +189,20 @@ func failuresText(failures []placement.Failure) string {
 	return strings.Join(list, "; ")
 }
 
+// reasonsText is what a rule says, with what it has to say beyond upstream's words.
+func reasonsText(f placement.Failure) string {
+	text := strings.Join(f.Reasons, ", ")
+	if len(f.Details) > 0 {
+		text += " (" + strings.Join(f.Details, ", ") + ")"
+	}
+	return text
+}
+
 // butFor counts the nodes that one rule alone keeps, and that pods leaving would not help.
 func (p *page) butFor(classes []placement.NodeClass) {
 	for _, c := range classes {
 		if len(c.Failures) == 1 && c.Failures[0].Code == placement.UnschedulableAndUnresolvable {
-			p.line("  %d %s fit but for one thing: %s", c.Nodes, noun(c.Nodes), strings.Join(c.Failures[0].Reasons, ", "))
+			p.line("  %d %s fit but for one thing: %s", c.Nodes, noun(c.Nodes), reasonsText(c.Failures[0]))
 		}
 	}
 }
@@ -215,7 +224,7 @@ func missText(m *placement.Miss) string {
 		if len(m.Short) > 0 && f.Plugin == placement.NodeResourcesFit {
 			continue
 		}
-		lacks = append(lacks, strings.Join(f.Reasons, ", "))
+		lacks = append(lacks, reasonsText(f))
 	}
 	return m.Node + " " + strings.Join(lacks, "; ")
 }
