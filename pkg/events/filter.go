@@ -26,7 +26,8 @@ func CheckFilter(s Stream, filter string) error {
 		return err
 	}
 	tokens := strings.Split(filter, ".")
-	if len(tokens) < 2 || tokens[0] != s.Prefix() || slices.Contains(tokens, "") || slices.Contains(tokens[:len(tokens)-1], ">") {
+	wrong := slices.Contains(tokens, "") || slices.Contains(tokens[:len(tokens)-1], ">")
+	if len(tokens) < 2 || tokens[0] != s.Prefix() || wrong {
 		return fmt.Errorf("events: stream %s: filter %q, want %s.… with * for a token and > for the rest",
 			s, filter, s.Prefix())
 	}

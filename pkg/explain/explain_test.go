@@ -95,7 +95,8 @@ func TestStoryOfAnEvictedPod(t *testing.T) {
 		records(t, begin, fact(t, events.OpUpsert, pod), fact(t, events.OpUpsert, bound), fact(t, events.OpDelete, bound)),
 		records(t, begin.Add(100*time.Millisecond),
 			events.EncodeDecision(events.Decision{
-				Kind: events.DecisionPlaced, Pod: ref, Actor: "scheduler-0", Attempt: 1, NodeName: "n1", NodesTotal: 9, NodesFeasible: 4,
+				Kind: events.DecisionPlaced, Pod: ref, Actor: "scheduler-0", Attempt: 1,
+				NodeName: "n1", NodesTotal: 9, NodesFeasible: 4,
 				Evidence: &events.Evidence{
 					Rejected: map[string]int32{placement.NodeResourcesFit: 5}, ScoredBy: []string{placement.ImageLocality},
 					Candidates: []events.Candidate{{Node: "n1", Total: 77, Points: []int64{77}}},

@@ -80,7 +80,8 @@ func (p *page) state(s *Story) {
 		p.line("  it is the next to be offered to %s", q.Shard)
 	}
 	if q.NotBefore.After(p.now) {
-		p.line("  not before %s (in %s)", q.NotBefore.UTC().Format(clockFormat), duration.HumanDuration(q.NotBefore.Sub(p.now)))
+		left := duration.HumanDuration(q.NotBefore.Sub(p.now))
+		p.line("  not before %s (in %s)", q.NotBefore.UTC().Format(clockFormat), left)
 	}
 	if len(q.Wakes) > 0 {
 		p.line("woken by:")

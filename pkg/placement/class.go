@@ -22,12 +22,7 @@ type classKey struct {
 type class struct {
 	key  classKey
 	plan plan
-	// id is Result.Class.
-	id uint64
-	// refused counts the nodes per filter that says no first among those that look at one
-	// node; narrowed the nodes that rules narrowed out.
-	refused  []int32
-	narrowed int32
+	count
 	// basis is what of the engine the plan was made from.
 	basis basis
 	// seen is the journal's time up to which everything below is right.
@@ -41,11 +36,21 @@ type class struct {
 	gauges      []gauge
 	bonus       imageBonus
 	wide        *wide // shared with other classes
+	// outlooks are about preemption, the one asked for last first.
+	outlooks []*outlook
+}
+
+// count is what there is to tell of a class beside what it keeps of nodes.
+type count struct {
 	// best are the slots of the nodes that the last decision ranked, all different.
 	best []int32
 	told told
-	// outlooks are about preemption, the one asked for last first.
-	outlooks []*outlook
+	// id is Result.Class.
+	id uint64
+	// refused counts the nodes per filter that says no first among those that look at one
+	// node; narrowed the nodes that rules narrowed out.
+	refused  []int32
+	narrowed int32
 }
 
 // told is what was last found out about why no node passes, and when.

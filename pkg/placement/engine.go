@@ -44,7 +44,6 @@ type Engine struct {
 	board          board
 	order          zoneWalk
 	rating         rating
-	weighed        weighing
 	// protected are the UIDs of pods that cannot be victims; guarded the same by node.
 	protected map[string]bool
 	guarded   map[*state.NodeInfo][]string
@@ -191,17 +190,15 @@ func (e *Engine) decide(c *class, q Query, result Result) Result {
 		e.rating.list(c, c.groups.members)
 	}
 	result.FeasibleCount = e.rating.total
-	e.weighed.begin()
+	e.rating.weighed.begin()
 	switch {
 	case result.FeasibleCount == 0:
 		result.Diagnosis = c.diagnose(e, result.NodesTotal)
 		return result
 	case result.FeasibleCount > 1 && c.plan.scorerErr != nil:
 		return Result{Err: c.plan.scorerErr}
-	case result.FeasibleCount > 1 && q.Weigh > 0:
-		e.rating.rate(c, &e.weighed)
 	case result.FeasibleCount > 1:
-		e.rating.rate(c, nil)
+		e.rating.rate(c, q.Weigh > 0)
 	}
 	e.board.reset(q, result.FeasibleCount)
 	if sampling {

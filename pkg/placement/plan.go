@@ -21,14 +21,17 @@ type plan struct {
 	// judges are indexes of the filters beyond one node, in the order of wide.judges.
 	judges []int16
 	uses   []useFilter
+	scoring
+	// scratch: there are rules that the engine keeps no columns for.
+	scratch bool
+}
+
+// scoring is the rules that score, as far as they look at one node.
+type scoring struct {
 	usage  usageScore
 	image  *imagePlan
 	taints *taintScorer
-	// stages are the scorers, in the order of the profile.
-	stages     []stage
-	stageNames []string
-	// scratch: there are rules that the engine keeps no columns for.
-	scratch bool
+	stages stages
 }
 
 // aspect is what of a node a filter reads, and so what makes its answer stale.

@@ -16,10 +16,15 @@ import (
 
 // stage is where the points of one rule come from.
 type stage struct {
-	plugin string
 	source source
 	// index among the gauges, or among the rankers.
 	index int
+}
+
+// stages are the scorers in the order of the profile, and their names.
+type stages struct {
+	list  []stage
+	names []string
 }
 
 type source uint8
@@ -34,7 +39,7 @@ const (
 
 // addStage is called before addScorer, with the number of gauges so far.
 func (p *plan) addStage(gauges int, s activeScorer) {
-	at := stage{plugin: s.plugin}
+	at := stage{}
 	switch s.scorer.(type) {
 	case fitScorer:
 		at.source = fromFit
@@ -46,7 +51,7 @@ func (p *plan) addStage(gauges int, s activeScorer) {
 		at.source, at.index = fromGauge, gauges
 	case *spreadScorer, *podAffinityScorer:
 		at.source = fromRanker
-		for _, before := range p.stages {
+		for _, before := range p.stages.list {
 			if before.source == fromRanker {
 				at.index++
 			}
@@ -54,7 +59,7 @@ func (p *plan) addStage(gauges int, s activeScorer) {
 	default:
 		return // the class is decided from scratch
 	}
-	p.stages, p.stageNames = append(p.stages, at), append(p.stageNames, at.plugin)
+	p.stages.list, p.stages.names = append(p.stages.list, at), append(p.stages.names, s.plugin)
 }
 
 // weighing is scratch: the answer to the last query that asked for it.
@@ -100,19 +105,19 @@ func (e *Engine) weigh(c *class, q Query, result *Result) {
 		return
 	}
 	result.Rejected = e.rejected(c, result)
-	if !e.weighed.compared {
+	if !e.rating.weighed.compared {
 		return // one node, which is not scored
 	}
-	w := &e.weighed
+	w := &e.rating.weighed
 	w.points, w.cells = w.points[:0], w.cells[:0]
 	best := e.board.list[:min(q.Weigh, len(e.board.list))]
-	w.cells = slices.Grow(w.cells, len(best)*len(c.plan.stages))
+	w.cells = slices.Grow(w.cells, len(best)*len(c.plan.stages.list))
 	for i := range best {
 		from := len(w.cells)
 		w.cells = e.appendPoints(w.cells, c, best[i].index)
 		w.points = append(w.points, w.cells[from:len(w.cells):len(w.cells)])
 	}
-	result.Weighed = Weighed{Plugins: c.plan.stageNames, Points: w.points}
+	result.Weighed = Weighed{Plugins: c.plan.stages.names, Points: w.points}
 }
 
 // appendPoints appends what each stage gave to the node of a slot.
@@ -120,7 +125,7 @@ func (e *Engine) appendPoints(to []int64, c *class, slot int) []int64 {
 	var room [usualDemands]share
 	entry := slices.Index(e.rating.groups, c.group[slot])
 	usage, r := &c.plan.usage, &e.resources
-	for _, s := range c.plan.stages {
+	for _, s := range c.plan.stages.list {
 		var points int64
 		switch s.source {
 		case fromFit:
@@ -130,9 +135,9 @@ func (e *Engine) appendPoints(to []int64, c *class, slot int) []int64 {
 		case fromImage:
 			points = int64(c.bonus.points(c.plan.image, c.cells[slot].held))
 		case fromGauge:
-			points = e.weighed.gained(s.index, entry, e.rating.sums)
+			points = e.rating.weighed.gained(s.index, entry, e.rating.sums)
 		case fromRanker:
-			points = e.weighed.gained(len(c.gauges)+s.index, entry, e.rating.sums)
+			points = e.rating.weighed.gained(len(c.gauges)+s.index, entry, e.rating.sums)
 		}
 		to = append(to, points)
 	}
@@ -142,7 +147,7 @@ func (e *Engine) appendPoints(to []int64, c *class, slot int) []int64 {
 // rejected counts nodes by the rule that said no first. Which of the rules beyond one node it
 // was is not kept: their share is what is missing from the total.
 func (e *Engine) rejected(c *class, result *Result) []RejectedBy {
-	list := e.weighed.rejected[:0]
+	list := e.rating.weighed.rejected[:0]
 	beyond := int32(result.NodesTotal-result.FeasibleCount) - c.narrowed
 	if c.narrowed > 0 {
 		list = append(list, RejectedBy{strings.Join(c.plan.onlyBy, ","), c.narrowed})
@@ -161,7 +166,7 @@ func (e *Engine) rejected(c *class, result *Result) []RejectedBy {
 		}
 		list = append(list, RejectedBy{strings.Join(names, ","), beyond})
 	}
-	e.weighed.rejected = list
+	e.rating.weighed.rejected = list
 	return list
 }
 

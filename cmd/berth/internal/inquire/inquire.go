@@ -222,7 +222,8 @@ func (q *Inquiry) evicted(ctx context.Context, s *explain.Story) error {
 func (q *Inquiry) Node(ctx context.Context, name string) (*explain.ShardAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, shardPatience)
 	defer cancel()
-	answers, err := explain.Ask(ctx, q.Bus, events.SubjectAskShards, explain.Question{Node: name}, one[explain.ShardAnswer])
+	question := explain.Question{Node: name}
+	answers, err := explain.Ask(ctx, q.Bus, events.SubjectAskShards, question, one[explain.ShardAnswer])
 	if err != nil {
 		return nil, err
 	}

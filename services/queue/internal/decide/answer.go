@@ -57,5 +57,13 @@ func (c *Core) wakes(e *entry) []explain.Wake {
 	return list
 }
 
+// causedBy notes what brings a pod to its next attempt. That its backoff ends, or that it is
+// offered, is no cause.
+func (e *entry) causedBy(event string, now moment) {
+	if event != eventOffer && event != eventBackoffComplete && event != eventPopFromBackoff {
+		e.attempt.cause, e.attempt.since = event, now
+	}
+}
+
 // Leads says whether this replica gives pods out.
 func (c *Core) Leads() bool { return c.leases.leading }

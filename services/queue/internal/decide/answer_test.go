@@ -24,7 +24,9 @@ func TestAnswer(t *testing.T) {
 	if offer.Cause != eventPodAdd || offer.Waited <= 0 {
 		t.Errorf("a was offered for %q after %s, want the event that brought it", offer.Cause, offer.Waited)
 	}
-	h.answer(offer, events.DecisionUnplaceable, func(d *events.Decision) { d.Plugins = []string{placement.NodeResourcesFit} })
+	h.answer(offer, events.DecisionUnplaceable, func(d *events.Decision) {
+		d.Plugins = []string{placement.NodeResourcesFit}
+	})
 	a := h.core.Answer("a")
 	if a.Pool != string(PoolParked) || len(a.Wakes) != 1 || a.Shard != "s1" {
 		t.Fatalf("a: %+v, want parked with what wakes it", a)

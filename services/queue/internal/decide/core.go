@@ -353,9 +353,7 @@ func (c *Core) enter(e *entry, to *bag, event string, now moment) {
 		c.lanes.moved[e.lane] = struct{}{}
 	}
 	e.entered, e.late = now, false
-	if event != eventOffer && event != eventBackoffComplete && event != eventPopFromBackoff {
-		e.attempt.cause, e.attempt.since = event, now
-	}
+	e.causedBy(event, now)
 	e.in = to
 	to.put(e)
 	switch {

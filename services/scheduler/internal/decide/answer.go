@@ -41,13 +41,7 @@ func (c *Core) podView(pod *state.Pod) *explain.PodView {
 	v := &explain.PodView{Nodes: len(c.view.Nodes()), Behind: c.view.Settle()}
 	if d, e, ok := c.ledger.Entry(pod.UID); ok {
 		v.Promise = c.promise(d, e)
-		for _, d := range c.ledger.PlanDocs(e.Plan) {
-			for i := range d.Entries {
-				if x := d.Entries[i]; e.Plan != "" && x.Plan == e.Plan && x.Role == ledger.RoleVictim {
-					v.Victims = append(v.Victims, *c.promise(d, x))
-				}
-			}
-		}
+		v.Victims = c.victimsFor(e.Plan)
 	}
 	if d, e, ok := c.ledger.Victim(pod.UID); ok {
 		v.Claim = c.promise(d, e)
@@ -65,6 +59,18 @@ func (c *Core) podView(pod *state.Pod) *explain.PodView {
 		v.Failed = err.Error()
 	}
 	return v
+}
+
+func (c *Core) victimsFor(plan string) (list []explain.Promise) {
+	if plan == "" {
+		return nil
+	}
+	for _, d := range c.ledger.PlanDocs(plan) {
+		for _, e := range victimsOf([]ledger.NodeDoc{d}, plan) {
+			list = append(list, *c.promise(d, e))
+		}
+	}
+	return list
 }
 
 // question is about all nodes; those that the shard leaves alone are excluded.

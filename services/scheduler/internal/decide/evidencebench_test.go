@@ -48,13 +48,7 @@ func placeMany(b *testing.B, without bool) {
 				b.Fatal(err)
 			}
 			for _, d := range out.Decisions {
-				m := events.EncodeDecision(d)
-				bytes, records = bytes+m.Size(), records+1
-				for range 2 {
-					if _, err := events.DecodeDecision(events.Record{Message: m, Sequence: 1}); err != nil {
-						b.Fatal(err)
-					}
-				}
+				bytes, records = bytes+writtenAndRead(b, d), records+1
 			}
 			in = decide.Input{}
 			if c := out.Commit; c != nil {
@@ -87,6 +81,17 @@ func placeMany(b *testing.B, without bool) {
 	}
 	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N)/1000, "cpu-µs/pod")
 	b.ReportMetric(float64(bytes)/float64(records), "bytes/record")
+}
+
+// writtenAndRead is the size of a record.
+func writtenAndRead(b *testing.B, d events.Decision) int {
+	m := events.EncodeDecision(d)
+	for range 2 {
+		if _, err := events.DecodeDecision(events.Record{Message: m, Sequence: 1}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return m.Size()
 }
 
 func processorTime() time.Duration {
