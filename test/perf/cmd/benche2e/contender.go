@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
@@ -27,6 +28,8 @@ type contender struct {
 	name string
 	// start returns when it is ready. What it started is in running even on error.
 	start func(context.Context, *field, *running) error
+	// raw ones are for mode drain, and nobody's rival: a bound.
+	raw bool
 }
 
 // field is where a contender runs.
@@ -61,11 +64,11 @@ func (r *running) stop(ctx context.Context) error {
 }
 
 // contenders are in the order of a round; the first is what the others are compared with.
-var contenders = []contender{
+var contenders = append([]contender{
 	{name: "kube-scheduler", start: startKubeScheduler},
 	{name: "berth", start: startBerth},
 	{name: "berth-processes", start: startProcesses},
-}
+}, rawContenders()...)
 
 func contenderNames() []string {
 	names := make([]string, 0, len(contenders))
@@ -73,6 +76,11 @@ func contenderNames() []string {
 		names = append(names, c.name)
 	}
 	return names
+}
+
+// rivals are the contenders that schedule.
+func rivals() []string {
+	return slices.DeleteFunc(contenderNames(), func(name string) bool { return strings.HasPrefix(name, "raw-") })
 }
 
 func writeConfig(dir string) (string, error) {

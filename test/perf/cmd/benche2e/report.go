@@ -100,12 +100,13 @@ func (r report) markdown() string {
 		if mode == preempt {
 			r.victims(&b, rows)
 		}
-		b.WriteString("| contender | runs | wall s | pods/s | ratio | p50 ms | p90 ms | p99 ms | max ms | CPU s |\n")
-		b.WriteString("|---|---|---|---|---|---|---|---|---|---|\n")
+		b.WriteString("| contender | runs | wall s | pods/s | ratio | p50 ms | p90 ms | p99 ms | max ms | events after s | CPU s |\n")
+		b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|\n")
 		for _, row := range rows {
-			fmt.Fprintf(&b, "| %s | %d | %.1f | %.0f | %s | %.0f | %.0f | %.0f | %.0f | %.1f |\n",
+			fmt.Fprintf(&b, "| %s | %d | %.1f | %.0f | %s | %.0f | %.0f | %.0f | %.0f | %.1f | %.1f |\n",
 				row.Contender, row.Run, row.WallSeconds, row.PodsPerSecond, ratio(row, rows[0]),
-				row.Latency.P50, row.Latency.P90, row.Latency.P99, row.Latency.Max, row.CPUSeconds)
+				row.Latency.P50, row.Latency.P90, row.Latency.P99, row.Latency.Max,
+				row.EventSeconds, row.CPUSeconds)
 		}
 	}
 	return b.String()
@@ -155,6 +156,7 @@ func medians(runs []result) result {
 		BindSeconds:   of(func(r result) float64 { return r.BindSeconds }),
 		PodsPerSecond: of(func(r result) float64 { return r.PodsPerSecond }),
 		CPUSeconds:    of(func(r result) float64 { return r.CPUSeconds }),
+		EventSeconds:  of(func(r result) float64 { return r.EventSeconds }),
 		Evicted:       int(of(func(r result) float64 { return float64(r.Evicted) })),
 		Latency: latency{
 			P50: of(func(r result) float64 { return r.Latency.P50 }),
