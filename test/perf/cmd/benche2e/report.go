@@ -100,7 +100,8 @@ func (r report) markdown() string {
 		if mode == preempt {
 			r.victims(&b, rows)
 		}
-		b.WriteString("| contender | runs | wall s | pods/s | ratio | p50 ms | p90 ms | p99 ms | max ms | events after s | CPU s |\n")
+		b.WriteString("| contender | runs | wall s | pods/s | ratio | p50 ms | p90 ms | p99 ms | max ms |" +
+			" events after s | CPU s |\n")
 		b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|\n")
 		for _, row := range rows {
 			fmt.Fprintf(&b, "| %s | %d | %.1f | %.0f | %s | %.0f | %.0f | %.0f | %.0f | %.1f | %.1f |\n",
