@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/perf/contend"
 )
 
 func main() {
@@ -79,7 +80,7 @@ func parse(args []string) (options, error) {
 	set.IntVar(&o.blocked, "blocked", 0, "pods beside them that fit nowhere, in mode live")
 	set.IntVar(&o.leaving, "leaving", 0, "pods beside them that are deleted meanwhile, in mode live")
 	set.IntVar(&o.standing, "standing", 4, "pods of low priority that fill each node, in mode preempt")
-	set.StringVar(&list, "contenders", strings.Join(rivals(), ","),
+	set.StringVar(&list, "contenders", strings.Join(contend.Rivals(), ","),
 		"who runs, separated by commas; raw-8, raw-16, raw-32 and raw-64 only bind, and only in mode drain")
 	set.StringVar(&modes, "modes", "live,drain", "live, drain or both; or preempt")
 	set.StringVar(&o.nodes, "nodes", "tools/cluster/examples/bench-nodes.yaml", "node file of the cluster driver")
@@ -90,8 +91,8 @@ func parse(args []string) (options, error) {
 	}
 	o.contenders, o.modes = strings.Split(list, ","), strings.Split(modes, ",")
 	for _, name := range o.contenders {
-		if !slices.Contains(contenderNames(), name) {
-			return o, fmt.Errorf("--contenders: %q: want some of %s", name, strings.Join(contenderNames(), ", "))
+		if !slices.Contains(contend.Names(), name) {
+			return o, fmt.Errorf("--contenders: %q: want some of %s", name, strings.Join(contend.Names(), ", "))
 		}
 	}
 	for _, name := range o.modes {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/berth-scheduler/berth/test/perf/contend"
 )
 
 // reportName is the file name of both reports, without the suffix.
@@ -50,7 +52,7 @@ func (b *bench) report(ctx context.Context, results []result) error {
 	r := report{
 		Time: time.Now().UTC().Truncate(time.Second), Processors: runtime.NumCPU(), Go: runtime.Version(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH, Load: loadAverage(),
-		Berth: strings.TrimSpace(version.Stdout), Peer: peerVersion, Nodes: b.nodes, Config: config, Results: results,
+		Berth: strings.TrimSpace(version.Stdout), Peer: peerVersion, Nodes: b.nodes, Config: contend.Config, Results: results,
 		Blocked: b.blocked, Leaving: b.leaving,
 	}
 	raw, err := json.MarshalIndent(r, "", "  ")
@@ -123,7 +125,7 @@ func (r report) victims(b *strings.Builder, rows []result) {
 
 // ratio is a row's throughput by that of kube-scheduler's row, if there is one.
 func ratio(row, first result) string {
-	if first.Contender != contenders[0].name {
+	if first.Contender != contend.Contenders[0].Name {
 		return "–"
 	}
 	return fmt.Sprintf("%.2f", row.PodsPerSecond/first.PodsPerSecond)
@@ -132,9 +134,9 @@ func ratio(row, first result) string {
 // rows are the medians of one mode, one per contender; Run is the number of runs.
 func (r report) rows(mode string) []result {
 	var rows []result
-	for _, c := range contenders {
+	for _, c := range contend.Contenders {
 		runs := slices.DeleteFunc(slices.Clone(r.Results), func(one result) bool {
-			return one.Mode != mode || one.Contender != c.name
+			return one.Mode != mode || one.Contender != c.Name
 		})
 		if len(runs) > 0 {
 			rows = append(rows, medians(runs))

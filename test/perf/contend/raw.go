@@ -1,8 +1,9 @@
-package main
+package contend
 
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -16,21 +17,22 @@ import (
 // server takes from anybody: nothing is decided, nothing is reserved, no event is written.
 var rawClients = []int{8, 16, 32, 64}
 
-func rawName(clients int) string { return fmt.Sprintf("raw-%d", clients) }
+// rawPrefix begins their names.
+const rawPrefix = "raw-"
 
-// rawContenders bind pods to nodes in turn, and do nothing else.
-func rawContenders() []contender {
-	list := make([]contender, 0, len(rawClients))
+// raws bind pods to nodes in turn, and do nothing else.
+func raws() []Contender {
+	list := make([]Contender, 0, len(rawClients))
 	for _, n := range rawClients {
-		list = append(list, contender{name: rawName(n), raw: true,
-			start: func(ctx context.Context, f *field, r *running) error { return startRaw(ctx, f, r, n) }})
+		list = append(list, Contender{Name: rawPrefix + strconv.Itoa(n), Raw: true,
+			Start: func(ctx context.Context, f *Field, r *Running) error { return startRaw(ctx, f, r, n) }})
 	}
 	return list
 }
 
 // startRaw binds what is there, in the background.
-func startRaw(ctx context.Context, f *field, r *running, clients int) error {
-	access := rest.CopyConfig(f.cluster.Rest)
+func startRaw(ctx context.Context, f *Field, r *Running, clients int) error {
+	access := rest.CopyConfig(f.Cluster.Rest)
 	access.ContentType = "application/vnd.kubernetes.protobuf"
 	client, err := kubernetes.NewForConfig(access)
 	if err != nil {
@@ -40,7 +42,7 @@ func startRaw(ctx context.Context, f *field, r *running, clients int) error {
 	if err != nil {
 		return err
 	}
-	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	pods, err := client.CoreV1().Pods(f.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
