@@ -14,7 +14,7 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 # The folders of the workspace's modules. "work" means all of them to the go command.
 MODULES := ./cmd/berth ./pkg ./services/binder ./services/descheduler ./services/queue ./services/scheduler ./test
 # Modules outside the workspace with code of their own.
-TOOLS := tools/cluster tools/images tools/protogen
+TOOLS := tools/cluster tools/deploy tools/images tools/protogen
 # Packages tested at once. Tests of servers and logs are busy with more than one thread each,
 # so more than one package per processor only makes their timeouts nervous.
 JOBS ?= 2
@@ -80,6 +80,10 @@ images: ## Container images as an OCI layout with bills of materials, built with
 	@$(IMAGES) build
 	@$(IMAGES) verify
 	@$(if $(SAME),$(IMAGES) same)
+
+.PHONY: deploy-generate
+deploy-generate: ## Write the generated manifests of deploy/k8s from the chart
+	@GOWORK=off go run -C tools/deploy . generate --root $(CURDIR)
 
 ##@ Check and test
 
