@@ -62,6 +62,11 @@ func (f *flags) release() (oci.Release, error) {
 	if f.version == "" {
 		return oci.Release{}, errors.New("--version: empty: want the release's version")
 	}
+	root, err := filepath.Abs(f.root)
+	if err != nil {
+		return oci.Release{}, err
+	}
+	f.root = root
 	if f.created < 0 {
 		return oci.Release{}, fmt.Errorf("--created: %d: want 0 or more seconds", f.created)
 	}

@@ -2,6 +2,8 @@ package verify
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -25,6 +27,9 @@ type Report struct {
 
 // Layout checks the layout in dir. The first promise that does not hold is the error.
 func Layout(dir string) (v1.Hash, []Report, error) {
+	if err := checkBlobs(dir); err != nil {
+		return v1.Hash{}, nil, err
+	}
 	path, err := layout.FromPath(dir)
 	if err != nil {
 		return v1.Hash{}, nil, fmt.Errorf("layout %s: %w", dir, err)
@@ -32,9 +37,6 @@ func Layout(dir string) (v1.Hash, []Report, error) {
 	top, err := path.ImageIndex()
 	if err != nil {
 		return v1.Hash{}, nil, err
-	}
-	if err := validate.Index(top); err != nil {
-		return v1.Hash{}, nil, fmt.Errorf("layout %s: %w", dir, err)
 	}
 	entries, err := top.IndexManifest()
 	if err != nil {
@@ -67,8 +69,31 @@ func Layout(dir string) (v1.Hash, []Report, error) {
 	if err != nil {
 		return v1.Hash{}, nil, err
 	}
+	if err := validate.Index(images); err != nil {
+		return v1.Hash{}, nil, fmt.Errorf("layout %s: %w", dir, err)
+	}
 	reports, err := imagesOf(images, boms)
 	return index.Digest, reports, err
+}
+
+// checkBlobs: a blob's name is its digest. The library compares them for images only.
+func checkBlobs(dir string) error {
+	blobs, err := filepath.Glob(filepath.Join(dir, "blobs", "sha256", "*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range blobs {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		got, _, err := v1.SHA256(f)
+		_ = f.Close() // only read
+		if err != nil || got.Hex != filepath.Base(path) {
+			return fmt.Errorf("blob %s has digest %s (%w)", path, got.Hex, err)
+		}
+	}
+	return nil
 }
 
 // architectures that every release has.
