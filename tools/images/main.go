@@ -39,22 +39,23 @@ type flags struct {
 
 func newCommand() *cobra.Command {
 	f := &flags{}
-	root := &cobra.Command{Use: "images", Short: "Build and check container images", SilenceUsage: true, SilenceErrors: true}
+	root := &cobra.Command{
+		Use: "images", Short: "Build and check container images", SilenceUsage: true, SilenceErrors: true,
+	}
 	p := root.PersistentFlags()
 	p.StringVar(&f.root, "root", ".", "top of the repository")
 	p.StringVar(&f.out, "out", ".build/images", "folder to write to")
 	p.StringVar(&f.version, "version", "", "version of the release")
 	p.Int64Var(&f.created, "created", 0, "time of the release, in seconds since 1970 (its commit's)")
-	root.AddCommand(
-		&cobra.Command{Use: "build", Short: "Write the layout", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
-			return f.build(c.Context())
-		}},
-		&cobra.Command{Use: "verify", Short: "Check the layout", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
-			return f.verify()
-		}},
-		&cobra.Command{Use: "same", Short: "Build again elsewhere and compare", Args: cobra.NoArgs,
-			RunE: func(c *cobra.Command, _ []string) error { return f.same(c.Context()) }},
-	)
+	add := func(use, short string, run func(ctx context.Context) error) {
+		root.AddCommand(&cobra.Command{
+			Use: use, Short: short, Args: cobra.NoArgs,
+			RunE: func(c *cobra.Command, _ []string) error { return run(c.Context()) },
+		})
+	}
+	add("build", "Write the layout", f.build)
+	add("verify", "Check the layout", func(context.Context) error { return f.verify() })
+	add("same", "Build again elsewhere and compare", f.same)
 	return root
 }
 
@@ -104,8 +105,8 @@ func compile(ctx context.Context, root, to, arch, version string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
 		"-ldflags", "-s -w -buildid= -X main.version="+version, "-o", to, "./cmd/berth")
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=",
-		"GOWORK="+filepath.Join(root, "go.work"))
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0",
+		"GOFLAGS=", "GOWORK="+filepath.Join(root, "go.work"))
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("go build for linux/%s: %w", arch, err)

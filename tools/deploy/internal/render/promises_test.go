@@ -105,19 +105,24 @@ func TestNobodyElseHasRights(t *testing.T) {
 	for _, v := range render.Variants() {
 		chart, _ := objectsOf(t, v)
 		for _, o := range chart {
-			switch o.GetKind() {
-			case "ClusterRole":
-				if !slices.Contains(credentialed, component(o)) {
-					t.Errorf("%s: %s has rights", v.Name, o.GetName())
-				}
-				rules, _, _ := unstructured.NestedSlice(o.Object, "rules")
-				for _, r := range rules {
-					checkRule(t, v.Name+" "+o.GetName(), r.(map[string]any))
-				}
-			case "Role", "RoleBinding":
-				t.Errorf("%s: %s %s", v.Name, o.GetKind(), o.GetName())
-			}
+			checkRights(t, v.Name, o)
 		}
+	}
+}
+
+func checkRights(t *testing.T, variant string, o *unstructured.Unstructured) {
+	t.Helper()
+	switch o.GetKind() {
+	case "ClusterRole":
+		if !slices.Contains(credentialed, component(o)) {
+			t.Errorf("%s: %s has rights", variant, o.GetName())
+		}
+		rules, _, _ := unstructured.NestedSlice(o.Object, "rules")
+		for _, r := range rules {
+			checkRule(t, variant+" "+o.GetName(), r.(map[string]any))
+		}
+	case "Role", "RoleBinding":
+		t.Errorf("%s: %s %s", variant, o.GetKind(), o.GetName())
 	}
 }
 
