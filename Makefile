@@ -85,6 +85,11 @@ images: ## Container images as an OCI layout with bills of materials, built with
 deploy-generate: ## Write the generated manifests of deploy/k8s from the chart
 	@GOWORK=off go run -C tools/deploy . generate --root $(CURDIR)
 
+.PHONY: deploy-check
+deploy-check: build .cluster-programs ## The manifests: chart and kustomize the same, accepted by an API server, the demo under exactly their rights
+	@cd tools/deploy && GOWORK=off go test -count 1 ./...
+	@go test -p 1 -tags e2e -count 1 -timeout 40m -run '$(RUN)' ./test/deploy
+
 ##@ Check and test
 
 # What a change must pass, cheapest first.
