@@ -12,7 +12,7 @@ import (
 // losses kills one member after the other, each in the middle of a burst, and starts it
 // again afterwards.
 func (s *system) losses(t *testing.T, members map[string]*member) {
-	for _, name := range []string{"etcd-0", "nats-1", "queue-0", "scheduler-1", "binder-0"} {
+	for _, name := range []string{"etcd-0", "nats-1", "queue-0", "scheduler-1", "binder-0", "nats-2", "etcd-2"} {
 		t.Run(name, func(t *testing.T) {
 			service, number, _ := strings.Cut(name, "-")
 			ns := "without-" + name
