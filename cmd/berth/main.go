@@ -31,6 +31,6 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(newUpCommand(), newRunCommand(), newDescheduleCommand(), newCheckCommand(), newAuditCommand(),
-		newStatusCommand(), newVersionCommand())
+		newStatusCommand(), newCertsCommand(), newSecureLedgerCommand(), newVersionCommand())
 	return root
 }
