@@ -35,8 +35,9 @@ func newRootCommand() *cobra.Command {
 	if isPlugin(os.Args[0]) {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl berth"}
 	}
-	root.AddCommand(newUpCommand(), newRunCommand(), newDescheduleCommand(), newExplainCommand(), newTraceCommand(), newCheckCommand(),
-		newAuditCommand(), newStatusCommand(), newVersionCommand())
+	root.AddCommand(newUpCommand(), newRunCommand(), newDescheduleCommand(), newExplainCommand(), newTraceCommand(),
+		newCheckCommand(), newAuditCommand(), newStatusCommand(), newCertsCommand(), newSecureLedgerCommand(),
+		newVersionCommand())
 	return root
 }
 
