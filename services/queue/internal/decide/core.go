@@ -33,6 +33,8 @@ type Config struct {
 	FlushAfter time.Duration
 	// MaxOffers is the most offers in one message.
 	MaxOffers int
+	// Trace asks for PodWaited.
+	Trace bool
 	// TokenSeed makes the tokens of this replica's life: random, never used twice.
 	TokenSeed uint64
 }
@@ -344,6 +346,7 @@ func (c *Core) free(e *entry, event string, now moment) {
 
 // enter moves a pod into a pool and keeps the indexes of both pools true.
 func (c *Core) enter(e *entry, to *bag, event string, now moment) {
+	c.waited(e, event, now)
 	c.detach(e)
 	if to.pool != PoolActive && to.pool != PoolOffered {
 		c.giveBackPermit(e)
