@@ -27,6 +27,14 @@ func newTermView() termView {
 	return termView{terms: map[TermID]RegisteredTerm{}, guards: map[TermID]map[string]guardView{}}
 }
 
+func (t *termView) clone() termView {
+	c := termView{registry: t.registry, terms: maps.Clone(t.terms), guards: make(map[TermID]map[string]guardView, len(t.guards))}
+	for id, guards := range t.guards {
+		c.guards[id] = maps.Clone(guards)
+	}
+	return c
+}
+
 // ofTerms says whether a key is the registry's, a term's or a guard's.
 func ofTerms(key string) bool {
 	return strings.HasPrefix(key, PrefixTerm) || strings.HasPrefix(key, PrefixGuard)
