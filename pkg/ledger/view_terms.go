@@ -27,9 +27,10 @@ func newTermView() termView {
 	return termView{terms: map[TermID]RegisteredTerm{}, guards: map[TermID]map[string]guardView{}}
 }
 
-func (t *termView) clone() termView {
-	c := termView{registry: t.registry, terms: maps.Clone(t.terms), guards: make(map[TermID]map[string]guardView, len(t.guards))}
-	for id, guards := range t.guards {
+func (tv *termView) clone() termView {
+	c := newTermView()
+	c.registry, c.terms = tv.registry, maps.Clone(tv.terms)
+	for id, guards := range tv.guards {
 		c.guards[id] = maps.Clone(guards)
 	}
 	return c

@@ -104,7 +104,8 @@ func moving(t *testing.T) (*stack, *fleet) {
 	return s, f
 }
 
-// lingeringDeployment has one pod, which stays after it was deleted, until letGo.
+// lingeringDeployment has one pod that runs, and stays after it was deleted, until letGo. (One that
+// does not run yet goes at once, and a quota does not count it.)
 func (s *stack) lingeringDeployment(ns, name, cpu string) {
 	s.Helper()
 	pod := template(name, cpu)
@@ -114,6 +115,14 @@ func (s *stack) lingeringDeployment(ns, name, cpu string) {
 		Spec:       appsv1.DeploymentSpec{Selector: labelled(name), Template: pod},
 	}, metav1.CreateOptions{})
 	s.no(err)
+	s.eventually(placedWithin, "the pod runs", func(context.Context) (string, error) {
+		for _, p := range s.pods(ns) {
+			if p.Status.Phase == corev1.PodRunning {
+				return "", nil
+			}
+		}
+		return fmt.Sprintf("%d pods", len(s.pods(ns))), nil
+	})
 }
 
 // oneAtATime lets a namespace have one pod: the replacement is made when the old one is gone.

@@ -25,6 +25,9 @@ type Input struct {
 	// Claimed is how many disruptions of a budget, by UID, have been promised and do not show
 	// in its status; nil for none.
 	Claimed func(budgetUID string) int32
+	// Promised says whether somebody counts on a pod, by UID: as a victim, or as one that stays.
+	// nil: nobody does.
+	Promised func(podUID string) bool
 	// Pinned: landing places are kept for the replacements, as far as it can be told which pods
 	// those are (view.ReplacementOf).
 	Pinned bool
@@ -86,6 +89,9 @@ func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string
 	pod, owner := c.Pod, ownerOf(c.Pod.Pod)
 	if r := p.History.refuse(pod.UID, p.Now); r != "" {
 		return "", r
+	}
+	if p.Promised != nil && p.Promised(pod.UID) {
+		return "", AnothersPlan
 	}
 	if r := p.limits.Refuse(pod.NodeName, pod.Namespace); r != "" {
 		return "", r

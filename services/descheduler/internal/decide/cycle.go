@@ -61,7 +61,7 @@ func Cycle(in Input) Outcome {
 		Pinned: true,
 	}
 	if in.Promises != nil {
-		ask.Nodes, ask.Claimed = in.Promises.nodes(), in.Promises.claimed()
+		ask.Nodes, ask.Claimed, ask.Promised = in.Promises.nodes(), in.Promises.claimed(), in.Promises.promised
 	}
 	var out Outcome
 	var p plan.Plan

@@ -3,6 +3,8 @@ package decide
 import (
 	"errors"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
@@ -21,8 +23,6 @@ import (
 const (
 	// PlaceTaken: its replacement would not fit any more.
 	PlaceTaken descheduling.Refusal = "the place for its replacement was taken"
-	// AnothersVictim: somebody else is about to evict it, or a placement relies on it.
-	AnothersVictim descheduling.Refusal = "it is claimed by another plan"
 	// NoRoomInLedger: the document of one of the nodes can hold no more.
 	NoRoomInLedger descheduling.Refusal = "the ledger has no room for its place"
 	// LedgerAhead: the facts do not show yet what the ledger rests on.
@@ -85,6 +85,25 @@ func (p *Promises) claimed() func(uid string) int32 {
 	return func(uid string) int32 { return taken[uid] }
 }
 
+// promised says whether a plan of anybody's has a pod as a victim, or as one that is relied upon.
+func (p *Promises) promised(podUID string) bool {
+	if _, _, victim := p.ledger.Victim(podUID); victim {
+		return true
+	}
+	pod, ok := p.view.Pod(podUID)
+	if !ok {
+		return false
+	}
+	n, ok := p.view.Snapshot().NodeByName(pod.NodeName)
+	if !ok {
+		return false
+	}
+	doc, _ := p.ledger.Doc(n.UID)
+	return slices.ContainsFunc(doc.Entries, func(e ledger.Entry) bool {
+		return e.Role == ledger.RoleKeeper && e.PodUID == podUID
+	})
+}
+
 // Keep builds T12 of an eviction that has a Place, or says why the move is not to be made. Build
 // it again after Learn.
 func (p *Promises) Keep(e *Eviction) (ledger.Change, descheduling.Refusal, error) {
@@ -128,6 +147,7 @@ func placeholder(at *Place, token ledger.Token, actor string) ledger.Entry {
 	r := at.Replacement
 	e := ledger.Entry{
 		Namespace: r.Namespace, Name: at.Pod.Name, Priority: r.Priority, Token: token, Shard: actor,
+		PodRV:         at.Pod.ResourceVersion,
 		SchedulerName: r.SchedulerName, Requests: r.Requests.Map(),
 		NonZeroCPU: r.NonZero.MilliCPU, NonZeroMemory: r.NonZero.Memory, Replacement: at.For,
 	}
@@ -168,7 +188,7 @@ func refusalOf(err error) (descheduling.Refusal, error) {
 	)
 	switch {
 	case errors.As(err, &claimed):
-		return AnothersVictim, nil
+		return plan.AnothersPlan, nil
 	case errors.As(err, &budget):
 		return plan.NoBudget, nil
 	case errors.As(err, &large):
@@ -197,25 +217,39 @@ func (p *Promises) Learn(r ledger.TxnResult) error {
 }
 
 // Leftovers are the T8 of places of which nothing will come: that a leader before has kept and
-// then asked for no eviction, whose eviction was refused, or asked for too long ago.
+// then asked for no eviction, whose eviction was refused, or asked for too long ago. In the order
+// of their plans.
 func (p *Promises) Leftovers(h *plan.History, now time.Time) []ledger.Change {
-	var out []ledger.Change
+	var left []ledger.Entry
 	for d := range p.ledger.Docs() {
 		for _, e := range d.Entries {
-			last := h.Next(e.PodUID) - 1
-			if e.Role != ledger.RoleMove || e.Token == token(e.PodUID, last) && h.Stands(e.PodUID, last, now) {
-				continue
-			}
-			abort := ledger.Abort{Plan: e.Plan, Docs: p.ledger.PlanDocs(e.Plan)}
-			if _, victim, ok := p.ledger.Victim(e.PodUID); ok && victim.Plan == e.Plan {
-				for _, uid := range victim.Budgets {
-					abort.Budgets = append(abort.Budgets, p.ledger.Budget(uid))
-				}
-			}
-			if change, err := ledger.AbortPlan(abort); err == nil {
-				out = append(out, change)
+			if e.Role == ledger.RoleMove && !stands(e, h, now) {
+				left = append(left, e)
 			}
 		}
 	}
+	slices.SortFunc(left, func(a, b ledger.Entry) int { return strings.Compare(a.Plan, b.Plan) })
+	var out []ledger.Change
+	for _, e := range left {
+		if change, err := p.abort(e); err == nil { // an error says that all of it is gone
+			out = append(out, change)
+		}
+	}
 	return out
+}
+
+// stands says whether the eviction that a place is kept for may still take place, or has.
+func stands(e ledger.Entry, h *plan.History, now time.Time) bool {
+	last := h.Next(e.PodUID) - 1
+	return e.Token == token(e.PodUID, last) && h.Stands(e.PodUID, last, now)
+}
+
+func (p *Promises) abort(e ledger.Entry) (ledger.Change, error) {
+	abort := ledger.Abort{Plan: e.Plan, Docs: p.ledger.PlanDocs(e.Plan)}
+	if _, victim, ok := p.ledger.Victim(e.PodUID); ok && victim.Plan == e.Plan {
+		for _, uid := range victim.Budgets {
+			abort.Budgets = append(abort.Budgets, p.ledger.Budget(uid))
+		}
+	}
+	return ledger.AbortPlan(abort)
 }

@@ -417,16 +417,26 @@ func (m *mover) count() {
 			if err != nil {
 				m.t.Fatal(err)
 			}
-			for _, e := range before[d.NodeUID].Entries {
-				_, kept := d.Owner(e.Plan)
-				if e.Role == ledger.RoleMove && !kept && slices.ContainsFunc(d.Entries, func(now ledger.Entry) bool {
-					_, was := before[d.NodeUID].Find(now.PodUID)
-					return now.Role == ledger.RoleReservation && !was
-				}) {
-					m.taken++
-				}
-			}
+			m.taken += max(0, min(placeholders(before[d.NodeUID])-placeholders(d), newcomers(before[d.NodeUID], d)))
 			before[d.NodeUID] = d
 		}
 	}
+}
+
+func placeholders(d ledger.NodeDoc) (n int) {
+	for _, e := range d.Entries {
+		if e.Role == ledger.RoleMove {
+			n++
+		}
+	}
+	return n
+}
+
+func newcomers(before, now ledger.NodeDoc) (n int) {
+	for _, e := range now.Entries {
+		if _, was := before.Find(e.PodUID); e.Role == ledger.RoleReservation && !was {
+			n++
+		}
+	}
+	return n
 }

@@ -25,10 +25,7 @@ type plans struct {
 	// promised are the nodes with holds of anybody's, by UID, each with the priority of the least
 	// important.
 	promised map[string]int32
-	// kept are the nodes with places kept for pods that are moved, by UID, each with the priority
-	// of the least important; releases are the plans of those that nobody will want.
-	kept     map[string]int32
-	releases []string
+	moves
 	// protected are the nodes, by UID, on which the engine has been told of pods that are nobody's
 	// victims.
 	protected map[string]struct{}
@@ -43,6 +40,14 @@ type plans struct {
 	budgets budgetBook
 	loops   loops
 	reports []PlanReport
+}
+
+// moves is what a shard knows about places that are kept for the replacements of pods.
+type moves struct {
+	// kept are the nodes with such places, by UID, each with the priority of the least important.
+	kept map[string]int32
+	// releases are the plans of those that nobody will want.
+	releases []string
 }
 
 // hold is a place that is held for a pod of this shard's.
@@ -64,7 +69,7 @@ func newPlans() plans {
 	return plans{
 		held: map[string]*hold{}, byPlan: map[string]*hold{}, due: map[string]struct{}{},
 		orphans: map[string]struct{}{}, protected: map[string]struct{}{}, promised: map[string]int32{},
-		kept: map[string]int32{},
+		moves: moves{kept: map[string]int32{}},
 	}
 }
 
