@@ -55,6 +55,8 @@ type result struct {
 	Evicted int `json:"evicted,omitempty"`
 	// CPUSeconds is what the contender's processes used between the same two moments.
 	CPUSeconds float64 `json:"cpuSeconds"`
+	// Cluster is what the cluster had to do meanwhile.
+	Cluster clusterLoad `json:"cluster"`
 }
 
 // all runs everything, alternating between contenders. It stops at the first run that fails.
@@ -169,6 +171,10 @@ func (g *ground) measure(ctx context.Context, c contender, mode string, b *bench
 	if err != nil {
 		return r, err
 	}
+	loadBefore, err := g.load(ctx)
+	if err != nil {
+		return r, err
+	}
 	// 2. What the clock is about.
 	begin := time.Now()
 	defer leave(ctx, g.cluster.Client, b.leaving)()
@@ -184,6 +190,11 @@ func (g *ground) measure(ctx context.Context, c contender, mode string, b *bench
 		return r, err
 	}
 	r.CPUSeconds = (usedAfter - usedBefore).Seconds()
+	loadAfter, err := g.load(ctx)
+	if err != nil {
+		return r, err
+	}
+	r.Cluster = loadAfter.since(loadBefore)
 	g.seen.fill(&r, begin)
 	if mode == preempt {
 		if r.Evicted, err = g.evicted(ctx); err != nil {

@@ -92,7 +92,7 @@ func startKubeScheduler(ctx context.Context, f *field, r *running) error {
 func startBerth(ctx context.Context, f *field, r *running) error {
 	berth, err := f.programs.Up(ctx, harness.UpConfig{
 		Kubeconfig: f.cluster.Kubeconfig, DataDir: filepath.Join(f.dir, "data"), LogDir: f.dir,
-		Shards: 2, Binders: 2, Config: f.config,
+		Shards: 2, Binders: 2, Config: f.config, Args: []string{"--profiling"},
 	})
 	if err != nil {
 		return err

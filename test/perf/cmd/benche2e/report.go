@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -11,6 +12,9 @@ import (
 	"strings"
 	"time"
 )
+
+// leastRequests is how many requests per pod of one kind are worth a mention.
+const leastRequests = 0.005
 
 // reportName is the file name of both reports, without the suffix.
 const reportName = "bench-e2e"
@@ -100,15 +104,35 @@ func (r report) markdown() string {
 		if mode == preempt {
 			r.victims(&b, rows)
 		}
-		b.WriteString("| contender | runs | wall s | pods/s | ratio | p50 ms | p90 ms | p99 ms | max ms | CPU s |\n")
-		b.WriteString("|---|---|---|---|---|---|---|---|---|---|\n")
+		b.WriteString("| contender | runs | wall s | pods/s | ratio | p50 ms | p90 ms | p99 ms | max ms | CPU s | API server's CPU s |\n")
+		b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|\n")
 		for _, row := range rows {
-			fmt.Fprintf(&b, "| %s | %d | %.1f | %.0f | %s | %.0f | %.0f | %.0f | %.0f | %.1f |\n",
+			fmt.Fprintf(&b, "| %s | %d | %.1f | %.0f | %s | %.0f | %.0f | %.0f | %.0f | %.1f | %.1f |\n",
 				row.Contender, row.Run, row.WallSeconds, row.PodsPerSecond, ratio(row, rows[0]),
-				row.Latency.P50, row.Latency.P90, row.Latency.P99, row.Latency.Max, row.CPUSeconds)
+				row.Latency.P50, row.Latency.P90, row.Latency.P99, row.Latency.Max, row.CPUSeconds,
+				row.Cluster.ServerSeconds)
 		}
+		r.requests(&b, mode)
 	}
 	return b.String()
+}
+
+// requests lists what the API server answered in each contender's first run, per pod.
+func (r report) requests(b *strings.Builder, mode string) {
+	b.WriteString("\nRequests to the API server per pod, in the first run:\n\n")
+	for _, one := range r.Results {
+		if one.Mode != mode || one.Run != 1 {
+			continue
+		}
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(one.Cluster.Requests)) {
+			each := float64(one.Cluster.Requests[name]) / float64(one.Pods)
+			if each >= leastRequests {
+				parts = append(parts, fmt.Sprintf("%s %.2f", name, each))
+			}
+		}
+		fmt.Fprintf(b, "- %s: %s\n", one.Contender, strings.Join(parts, ", "))
+	}
 }
 
 // victims says how many pods went for how many.
@@ -155,7 +179,10 @@ func medians(runs []result) result {
 		BindSeconds:   of(func(r result) float64 { return r.BindSeconds }),
 		PodsPerSecond: of(func(r result) float64 { return r.PodsPerSecond }),
 		CPUSeconds:    of(func(r result) float64 { return r.CPUSeconds }),
-		Evicted:       int(of(func(r result) float64 { return float64(r.Evicted) })),
+		Cluster: clusterLoad{
+			ServerSeconds: of(func(r result) float64 { return r.Cluster.ServerSeconds }),
+		},
+		Evicted: int(of(func(r result) float64 { return float64(r.Evicted) })),
 		Latency: latency{
 			P50: of(func(r result) float64 { return r.Latency.P50 }),
 			P90: of(func(r result) float64 { return r.Latency.P90 }),
