@@ -376,6 +376,7 @@ func (w *planWorld) runPlans(seed uint64, steps int, faults bool) error {
 func planLimits() Limits {
 	l := testLimits()
 	l.EvictionHang, l.PlanPause, l.Overdue, l.EvictionTries = time.Hour, 5*time.Second, time.Minute, 3
+	l.NominateAlone = 0 // nobody here tells of a nomination
 	return l
 }
 
