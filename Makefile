@@ -282,6 +282,16 @@ bench-queue: build .cluster-programs ## The queue: parked crowds, a million pend
 bench-e2e: build .cluster-programs .peer-programs ## Side by side with kube-scheduler on a real API server
 	@go run ./test/perf/cmd/benche2e --runs $(RUNS) --contenders $(CONTENDERS) --modes $(MODES) --out .build/bench
 
+# Upstream's own files, read from its module; PERF as case/workload, separated by commas.
+PERF ?= SchedulingBasic/500Nodes,SchedulingPodAffinity/500Nodes,TopologySpreading/500Nodes
+SCALE ?= 1
+PEER_MODULE := k8s.io/kubernetes
+.PHONY: bench-perf
+bench-perf: build .cluster-programs .peer-programs ## scheduler_perf's workloads on a real API server (PERF=, SCALE=, RUNS=)
+	@cd test/conformance && GOWORK=off go mod download $(PEER_MODULE)
+	@go run ./test/perf/cmd/benchperf --runs $(RUNS) --contenders $(CONTENDERS) --workloads $(PERF) --scale $(SCALE) \
+		--files "$$(cd test/conformance && GOWORK=off go list -m -f '{{.Dir}}' $(PEER_MODULE))/test/integration/scheduler_perf"
+
 # Pods of high priority that arrive where everything is full, and how full the nodes are.
 PREEMPTORS ?= 5000
 PREEMPTION_NODES ?= tools/cluster/examples/preemption-nodes.yaml

@@ -29,12 +29,12 @@ var (
 // load reads the counters as they are now.
 func (g *ground) load(ctx context.Context) (clusterLoad, error) {
 	out := clusterLoad{Requests: map[string]int{}}
-	used, err := harness.CPUTime(g.cluster.PIDs("kube-apiserver", "etcd")...)
+	used, err := harness.CPUTime(g.Cluster.PIDs("kube-apiserver", "etcd")...)
 	if err != nil {
 		return out, err
 	}
 	out.ServerSeconds = used.Seconds()
-	text, err := g.cluster.Client.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	text, err := g.Cluster.Client.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return out, fmt.Errorf("metrics of kube-apiserver: %w", err)
 	}
