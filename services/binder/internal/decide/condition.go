@@ -180,8 +180,18 @@ func (w *condition) settle(c *Core, d events.Decision, rv uint64, problem string
 
 func (w *condition) answered(c *Core, in Input) {
 	w.op = 0
+	if w.sent == nil {
+		return
+	}
 	a, ok := in.(Answered)
-	if !ok || w.sent == nil {
+	if !ok { // Untaken
+		if w.mirror != nil {
+			w.mirror.op, w.mirror = 0, nil
+		}
+		if w.want == nil {
+			w.want = w.sent
+		}
+		w.advance(c)
 		return
 	}
 	if m := w.mirror; m != nil {

@@ -104,7 +104,9 @@ func (m *mirror) joins(c *Core, d events.Decision, p *state.Pod) bool {
 func (m *mirror) answered(c *Core, in Input) {
 	if a, ok := in.(Answered); ok {
 		m.written(c, a)
+		return
 	}
+	m.op = 0 // Untaken: what is in the way is looked at with the next change
 }
 
 // written takes in what came of the write under way, its own or a condition's.

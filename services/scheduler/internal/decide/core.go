@@ -175,7 +175,7 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 		c.announced = c.announced || c.Ready()
 		out.Request = c.request()
 	}
-	out.More = len(c.pending) > 0 && c.hasRoom() || len(c.plans.seekers) > 0 && c.flight == nil && !c.draining
+	out.More = len(c.pending) > 0 && c.hasRoom() || c.flight == nil && !c.draining && c.maySeek()
 	out.Idle = len(c.inHand) == 0
 	out.Turns, c.turns.out = c.turns.out, nil
 	out.Notices, c.notices = c.notices, nil
@@ -348,9 +348,10 @@ func (c *Core) unstage(a *attempt) {
 	}
 }
 
-// request asks for work, renews what is in hand and gives back the rest.
+// request asks for work, renews what is in hand and gives back the rest. Whoever waits for a plan
+// does not keep others from being tried.
 func (c *Core) request() *events.WorkRequest {
-	r := &events.WorkRequest{Shard: c.cfg.Shard, Window: int32(c.cfg.Window), Return: c.returns}
+	r := &events.WorkRequest{Shard: c.cfg.Shard, Window: int32(c.cfg.Window + len(c.plans.seekers)), Return: c.returns}
 	if c.draining || !c.Ready() {
 		r.Window = 0
 	}

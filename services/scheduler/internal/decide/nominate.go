@@ -1,9 +1,10 @@
 package decide
 
 import (
-	corev1 "k8s.io/api/core/v1"
-
 	"errors"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -15,6 +16,16 @@ import (
 // seeksPerStep bounds the attempts that one step asks about preemption: a decision from scratch
 // takes milliseconds on a large cluster.
 const seeksPerStep = 16
+
+const (
+	// maxUnbegun is how many plans of a shard may wait for binders to begin with their evictions.
+	// Whoever wants a plan beyond that waits with its offer: decided later it is decided on what is
+	// there then, and a plan that only waits ages until it is given up. It is more than the evictions
+	// that all binders send at once, so that they never wait for plans.
+	maxUnbegun = 64
+	// maxSeekers is how many wait so; more are parked.
+	maxSeekers = 2048
+)
 
 // seeker is an attempt that fits nowhere, with what is needed to look for room.
 type seeker struct {
@@ -28,16 +39,49 @@ type seeker struct {
 // its profile has that.
 func (c *Core) conclude(r rejection, out *Output) {
 	profile, ok := c.cfg.Profiles[r.attempt.pod.SchedulerName]
-	if ok && profile.Preempts() && !c.draining {
-		c.plans.seekers = append(c.plans.seekers, r)
+	switch {
+	case !ok || !profile.Preempts() || c.draining:
+	case len(c.plans.seekers) < maxSeekers:
+		c.lineUp(r)
 		return
+	default:
+		r.awaitsPreemption()
 	}
 	c.unplaceable(r, out)
+}
+
+// lineUp has a seeker wait for its turn: the more important first, of equals the one that came
+// first.
+func (c *Core) lineUp(r rejection) {
+	at, _ := slices.BinarySearchFunc(c.plans.seekers, r, func(a, b rejection) int {
+		if a.attempt.pod.Priority >= b.attempt.pod.Priority {
+			return -1
+		}
+		return 1
+	})
+	c.plans.seekers = slices.Insert(c.plans.seekers, at, r)
+}
+
+// maySeek says whether there is somebody to look for room for, and room for the plan.
+func (c *Core) maySeek() bool {
+	if len(c.plans.seekers) == 0 {
+		return false
+	}
+	unbegun := 0
+	for _, h := range c.plans.held {
+		if !h.begun {
+			unbegun++
+		}
+	}
+	return unbegun < maxUnbegun
 }
 
 // seek asks about preemption for those who fit nowhere, in their order, until one has a plan;
 // true if that is on its way.
 func (c *Core) seek(out *Output) bool {
+	if !c.maySeek() {
+		return false
+	}
 	for n := 0; n < seeksPerStep && len(c.plans.seekers) > 0; n++ {
 		r := c.plans.seekers[0]
 		c.plans.seekers = c.plans.seekers[1:]

@@ -53,6 +53,8 @@ type hold struct {
 	traceParent string
 	// rest are the victims that a plan with a record is still to claim.
 	rest []ledger.NodeEntry
+	// begun: somebody has begun to evict for it, or nobody has to be evicted, as of the last look.
+	begun bool
 }
 
 func newPlans() plans {
