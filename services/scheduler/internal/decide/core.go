@@ -93,6 +93,8 @@ type attempt struct {
 	losses   int
 	wait     wait
 	turn     ownTurn
+	// sought is when it was first asked to look for victims for it, in a count of such events.
+	sought uint64
 	// others are the next-best nodes after pick, best first.
 	others [maxAlternatives]alternative
 	// pick is set while the attempt is staged or in flight.

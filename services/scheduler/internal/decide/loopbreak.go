@@ -170,5 +170,6 @@ func (c *Core) passPlans() {
 			c.protect(s.nodeUID)
 		}
 	}
+	c.retrySeekers()
 	c.allDue()
 }

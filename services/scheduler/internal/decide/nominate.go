@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -23,8 +24,10 @@ const (
 	// there then, and a plan that only waits ages until it is given up. It is more than the evictions
 	// that all binders send at once, so that they never wait for plans.
 	maxUnbegun = 64
-	// maxSeekers is how many wait so; more are parked.
-	maxSeekers = 2048
+	// maxSeekers is how many wait so; more are parked. retriesPerBeat is how many of them a heartbeat
+	// has tried again, which costs microseconds each.
+	maxSeekers     = 2048
+	retriesPerBeat = 64
 )
 
 // seeker is an attempt that fits nowhere, with what is needed to look for room.
@@ -50,30 +53,42 @@ func (c *Core) conclude(r rejection, out *Output) {
 	c.unplaceable(r, out)
 }
 
-// lineUp has a seeker wait for its turn: the more important first, of equals the one that came
-// first.
+// lineUp has a seeker wait for its turn.
 func (c *Core) lineUp(r rejection) {
+	if r.attempt.sought == 0 {
+		c.plans.sought++
+		r.attempt.sought = c.plans.sought
+	}
 	at, _ := slices.BinarySearchFunc(c.plans.seekers, r, func(a, b rejection) int {
-		if a.attempt.pod.Priority >= b.attempt.pod.Priority {
-			return -1
-		}
-		return 1
+		return cmp.Or(
+			cmp.Compare(b.attempt.pod.Priority, a.attempt.pod.Priority),
+			cmp.Compare(a.attempt.sought, b.attempt.sought),
+		)
 	})
 	c.plans.seekers = slices.Insert(c.plans.seekers, at, r)
 }
 
+// retrySeekers has some of those that wait for plans tried again, in turns: they may fit by now.
+func (c *Core) retrySeekers() {
+	p := &c.plans
+	if len(p.seekers) == 0 || c.maySeek() {
+		return
+	}
+	if p.retried >= len(p.seekers) {
+		p.retried = 0
+	}
+	end := min(p.retried+retriesPerBeat, len(p.seekers))
+	again := slices.Clone(p.seekers[p.retried:end])
+	p.seekers = slices.Delete(p.seekers, p.retried, end)
+	p.retried = end
+	for _, r := range slices.Backward(again) {
+		c.again(r.attempt)
+	}
+}
+
 // maySeek says whether there is somebody to look for room for, and room for the plan.
 func (c *Core) maySeek() bool {
-	if len(c.plans.seekers) == 0 {
-		return false
-	}
-	unbegun := 0
-	for _, h := range c.plans.held {
-		if !h.begun {
-			unbegun++
-		}
-	}
-	return unbegun < maxUnbegun
+	return len(c.plans.seekers) > 0 && c.plans.unbegun < maxUnbegun
 }
 
 // seek asks about preemption for those who fit nowhere, in their order, until one has a plan;

@@ -122,7 +122,7 @@ func (c *Core) lookAt(h *hold, out *Output) look {
 	if left, grace := c.victimsLeft(s); left {
 		return c.await(s, grace, out)
 	}
-	s.begun = true
+	c.plans.setBegun(s.hold, true)
 	for _, d := range append(s.others, s.doc) {
 		if progress < d.HW[ledger.KindPod] {
 			return lookAgain
@@ -164,7 +164,7 @@ func (c *Core) graceOf(podUID string) time.Duration {
 func (c *Core) await(s standing, grace time.Duration, out *Output) look {
 	idle := c.now.Sub(s.moved)
 	marked := c.anyMarked(s)
-	s.begun = marked || !c.anyToEvict(s)
+	c.plans.setBegun(s.hold, marked || !c.anyToEvict(s))
 	switch {
 	case idle > holdPatience+grace:
 		return c.giveUp(s, end{reason: "pods that have to go are still there", failed: true}, out)
