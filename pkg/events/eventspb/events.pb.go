@@ -114,8 +114,10 @@ type Decision struct {
 	Owner              string `protobuf:"bytes,24,opt,name=owner,proto3" json:"owner,omitempty"`
 	Landing            string `protobuf:"bytes,25,opt,name=landing,proto3" json:"landing,omitempty"`
 	FactEpoch          uint64 `protobuf:"varint,26,opt,name=fact_epoch,json=factEpoch,proto3" json:"fact_epoch,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// 0: nothing that time alone would change.
+	RetryAfterMillis int64 `protobuf:"varint,28,opt,name=retry_after_millis,json=retryAfterMillis,proto3" json:"retry_after_millis,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Decision) Reset() {
@@ -284,6 +286,13 @@ func (x *Decision) GetLanding() string {
 func (x *Decision) GetFactEpoch() uint64 {
 	if x != nil {
 		return x.FactEpoch
+	}
+	return 0
+}
+
+func (x *Decision) GetRetryAfterMillis() int64 {
+	if x != nil {
+		return x.RetryAfterMillis
 	}
 	return 0
 }
@@ -662,7 +671,7 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x06PodRef\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xb2\x05\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xe0\x05\n" +
 	"\bDecision\x12%\n" +
 	"\x0escheduler_name\x18\x01 \x01(\tR\rschedulerName\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x18\n" +
@@ -686,7 +695,8 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x05owner\x18\x18 \x01(\tR\x05owner\x12\x18\n" +
 	"\alanding\x18\x19 \x01(\tR\alanding\x12\x1d\n" +
 	"\n" +
-	"fact_epoch\x18\x1a \x01(\x04R\tfactEpochB\x17\n" +
+	"fact_epoch\x18\x1a \x01(\x04R\tfactEpoch\x12,\n" +
+	"\x12retry_after_millis\x18\x1c \x01(\x03R\x10retryAfterMillisB\x17\n" +
 	"\x15_grace_period_seconds\";\n" +
 	"\vReasonCount\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +

@@ -140,7 +140,7 @@ func New(cfg Config) *Core {
 	}
 	c.bags.gated = newBag(PoolGated, enteredBefore)
 	c.bags.backoff = newBag(PoolBackoff, readyBefore)
-	c.bags.parked = newBag(PoolParked, enteredBefore)
+	c.bags.parked = newBag(PoolParked, flushedBefore)
 	c.bags.quarantine = newBag(PoolParked, enteredBefore)
 	c.bags.offered = newBag(PoolOffered, deadlineBefore)
 	c.bags.held = newBag(PoolHeld, enteredBefore)
@@ -353,6 +353,10 @@ func (c *Core) enter(e *entry, to *bag, event string, now moment) {
 		c.lanes.moved[e.lane] = struct{}{}
 	}
 	e.entered, e.late = now, false
+	e.flushAt = now.add(c.cfg.FlushAfter)
+	if e.verdict.retryAt > now {
+		e.flushAt = min(e.flushAt, e.verdict.retryAt)
+	}
 	e.in = to
 	to.put(e)
 	switch {
@@ -483,7 +487,7 @@ func (c *Core) askTick(now moment) {
 		at = min(at, e.attempt.deadline)
 	}
 	if e := c.bags.parked.first(); e != nil {
-		at = min(at, e.entered.add(c.cfg.FlushAfter))
+		at = min(at, e.flushAt)
 	}
 	if len(c.quotas.leaving) > 0 {
 		at = min(at, now.add(quotaPatience))

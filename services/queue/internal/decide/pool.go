@@ -57,6 +57,8 @@ type entry struct {
 	// last attempt was answered. entered is when it came into its pool, seen when the queue
 	// first knew it.
 	queued, entered, seen moment
+	// flushAt is when the pod leaves the parked ones at the latest.
+	flushAt moment
 	// partition of the pod, or of its group: see partitionOf.
 	partition int32
 	// sequence is what a shard must have applied to decide about this pod: the pod's own
@@ -120,8 +122,9 @@ type verdict struct {
 	factSequence   uint64
 	factEpoch      uint64
 	ledgerRevision int64
-	// backoffUntil is the earliest next attempt.
-	backoffUntil moment
+	// backoffUntil is the earliest next attempt, retryAt when something ends that nobody tells of
+	// and that kept the pod from being placed; 0 for nothing of that kind.
+	backoffUntil, retryAt moment
 }
 
 // await is the wait until the facts show the pod as the last verdict's condition left it.
@@ -221,6 +224,13 @@ func before(a, b *entry) bool {
 func enteredBefore(a, b *entry) bool {
 	if a.entered != b.entered {
 		return a.entered < b.entered
+	}
+	return a.serial < b.serial
+}
+
+func flushedBefore(a, b *entry) bool {
+	if a.flushAt != b.flushAt {
+		return a.flushAt < b.flushAt
 	}
 	return a.serial < b.serial
 }

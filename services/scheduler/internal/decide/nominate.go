@@ -127,8 +127,8 @@ func (c *Core) seekFor(r rejection, out *Output) bool {
 		return false
 	}
 	c.report(PlanReport{What: PlanAsked, Pod: a.offer.Pod})
-	if why := c.plans.loops.refusesPod(pod, c.now); why != "" {
-		c.refusePlan(s, why, out)
+	if no := c.plans.loops.refusesPod(pod, c.now); no.why != "" {
+		c.refusePlan(s, no, out)
 		return false
 	}
 	if tried, sent := c.displace(s, out); tried {
@@ -166,15 +166,17 @@ func (c *Core) inVain(s seeker, plan placement.Preemption, out *Output) {
 	}
 	if plan.Kept || !isNever(s.pod) && c.keepsBelow(s.pod.Priority) {
 		r.awaitsPreemption()
+		r.decision.RetryAfter = c.spareEnds(s.pod.Priority)
 	}
 	c.unplaceable(r, out)
 }
 
 // refusePlan ends an attempt for which there is or could be a plan that is not made.
-func (c *Core) refusePlan(s seeker, why string, out *Output) {
+func (c *Core) refusePlan(s seeker, no refusal, out *Output) {
 	r := s.rejection
-	r.decision.Message += " preemption: refused: " + why + "."
-	c.report(PlanReport{What: PlanRefused, Pod: s.attempt.offer.Pod, Detail: why})
+	r.decision.Message += " preemption: refused: " + no.why + "."
+	r.decision.RetryAfter = no.ends
+	c.report(PlanReport{What: PlanRefused, Pod: s.attempt.offer.Pod, Detail: no.why})
 	r.awaitsPreemption()
 	c.unplaceable(r, out)
 }
@@ -182,8 +184,8 @@ func (c *Core) refusePlan(s seeker, why string, out *Output) {
 // nominate builds and sends T2; false if there is nothing to send (now).
 func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
 	a := s.attempt
-	if why := c.plans.loops.refusesVictims(s.pod, plan.Victims, c.now); why != "" {
-		c.refusePlan(s, why, out)
+	if no := c.plans.loops.refusesVictims(s.pod, plan.Victims, c.now); no.why != "" {
+		c.refusePlan(s, no, out)
 		return false
 	}
 	b, ok := c.newPlan(a, plan.Node)

@@ -92,6 +92,16 @@ func TestPlanWhoseEvictionsAreNotBegun(t *testing.T) {
 	if got := st.rejectors(); !slices.Contains(got, "DefaultPreemption") {
 		t.Errorf("rejected by %v: the victim is only spared", got)
 	}
+	after := st.s.decisions[len(st.s.decisions)-1].RetryAfter
+	if after <= 4*time.Minute || after > 5*time.Minute {
+		t.Errorf("to be tried again after %s, want what is left of five minutes", after)
+	}
+	st.wait(after)
+	st.offerAgain(p)
+	st.told()
+	if _, claimed := st.claims()[v]; !claimed {
+		t.Error("the victim is still left alone when it was said that it is not")
+	}
 }
 
 // A plan whose victims leave anyway has nothing to begin.
