@@ -35,6 +35,7 @@ func EncodeDecision(d Decision) Message {
 		Owner:              valid(d.Owner),
 		Landing:            valid(d.Landing),
 		FactEpoch:          d.FactEpoch,
+		Evidence:           encodeEvidence(d.Evidence),
 		RetryAfterMillis:   d.RetryAfter.Milliseconds(),
 	}
 	return Message{
@@ -90,6 +91,7 @@ func DecodeDecision(r Record) (SequencedDecision, error) {
 		FactEpoch:          payload.GetFactEpoch(),
 		RetryAfter:         time.Duration(payload.GetRetryAfterMillis()) * time.Millisecond,
 		TraceParent:        traceParent,
+		Evidence:           decodeEvidence(payload.GetEvidence()),
 	}}, nil
 }
 

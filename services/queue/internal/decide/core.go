@@ -352,11 +352,8 @@ func (c *Core) enter(e *entry, to *bag, event string, now moment) {
 		to = e.lane.blocked
 		c.lanes.moved[e.lane] = struct{}{}
 	}
-	e.entered, e.late = now, false
-	e.flushAt = now.add(c.cfg.FlushAfter)
-	if e.verdict.retryAt > now {
-		e.flushAt = min(e.flushAt, e.verdict.retryAt)
-	}
+	e.entered, e.late, e.flushAt = now, false, e.flushTime(now, c.cfg.FlushAfter)
+	e.causedBy(event, now)
 	e.in = to
 	to.put(e)
 	switch {

@@ -100,6 +100,9 @@ type attempt struct {
 	flushed, early bool
 	firstOffer     moment
 	deadline       moment
+	// cause is the event that brought the pod to this attempt, since when that was.
+	cause string
+	since moment
 	// token is that of the last lease; "" once it was answered.
 	token string
 	shard *shard
@@ -266,6 +269,15 @@ func (e *entry) ready() moment {
 		return max(e.await.until, e.verdict.backoffUntil)
 	}
 	return e.verdict.backoffUntil
+}
+
+// flushTime is when a pod that is parked now leaves at the latest: after so long, or when something
+// ends that its verdict names.
+func (e *entry) flushTime(now moment, after time.Duration) moment {
+	if e.verdict.retryAt > now {
+		return min(now.add(after), e.verdict.retryAt)
+	}
+	return now.add(after)
 }
 
 // mayGoEarly says whether a pod in backoff may be offered before its time when there is

@@ -115,6 +115,9 @@ func (b *bench) open(ctx context.Context) (*ground, error) {
 	if err != nil {
 		return g, err
 	}
+	if b.profiling {
+		g.Args = []string{"--profiling"}
+	}
 	if g.Config, err = contend.WriteConfig(dir); err != nil {
 		return g, err
 	}
