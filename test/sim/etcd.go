@@ -70,6 +70,7 @@ func (w *world) commit(p *proc, what string, t ledger.Txn) (ledger.TxnResult, er
 	w.tracef("%s %s: succeeded %t at %d", p.member(), what, r.Succeeded, r.Revision)
 	if r.Succeeded {
 		w.observe(&committed{what: what, who: p, txn: meant})
+		w.springs(what, p, t)
 	}
 	return r, w.broken()
 }

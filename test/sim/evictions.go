@@ -94,7 +94,7 @@ func (w *world) disruptionController() {
 			return !slices.ContainsFunc(healthy, func(p *corev1.Pod) bool { return p.Name == name })
 		})
 		b.Status.CurrentHealthy = int32(len(healthy)) - waits
-		b.Status.DesiredHealthy = b.Spec.MinAvailable.IntVal
+		b.Status.DesiredHealthy, b.Status.ObservedGeneration = b.Spec.MinAvailable.IntVal, b.Generation
 		b.Status.ExpectedPods = int32(len(healthy))
 		b.Status.DisruptionsAllowed = max(0, b.Status.CurrentHealthy-b.Status.DesiredHealthy)
 		if !sameBudget(old, b) {
@@ -104,7 +104,8 @@ func (w *world) disruptionController() {
 }
 
 func sameBudget(a, b *policyv1.PodDisruptionBudget) bool {
-	return a.Status.CurrentHealthy == b.Status.CurrentHealthy && a.Status.DesiredHealthy == b.Status.DesiredHealthy &&
+	return a.Status.ObservedGeneration == b.Status.ObservedGeneration &&
+		a.Status.CurrentHealthy == b.Status.CurrentHealthy && a.Status.DesiredHealthy == b.Status.DesiredHealthy &&
 		a.Status.DisruptionsAllowed == b.Status.DisruptionsAllowed &&
 		len(a.Status.DisruptedPods) == len(b.Status.DisruptedPods)
 }
@@ -162,6 +163,7 @@ func (o *oracle) evicted(p *corev1.Pod) {
 	}
 	if d, owner, ok := o.truth.PlanOwner(claim.Plan); ok && owner.Role == ledger.RoleReservation {
 		w.hit("victim of a preemption evicted")
+		w.overbid(owner.Priority)
 		o.gone = append(o.gone, evicted{victim: uid, forPod: owner.PodUID, node: d.NodeName, plan: claim.Plan})
 		for _, before := range o.gone[:len(o.gone)-1] {
 			// Each pod here takes the room of one other. A node that is cordoned is no place any

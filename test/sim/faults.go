@@ -163,6 +163,12 @@ func (w *world) ambush(p *proc, podUID, nodeUID string) {
 	if !w.fault(20, "binder stalled after a refused bind") {
 		return
 	}
+	if w.cluster.family == refreshed {
+		p.stall(5000+w.rng.IntN(7000), 1000+w.rng.IntN(2000))
+		w.replace(p, podUID)
+		w.cluster.close(w)
+		return
+	}
 	p.stall(1500+w.rng.IntN(4000), 1000+w.rng.IntN(2000))
 	w.replace(p, podUID)
 	if w.chance(60) {
@@ -269,6 +275,7 @@ func (w *world) jump() error {
 // heal ends all faults.
 func (w *world) heal() {
 	w.faults = faults{}
+	w.cluster.reopen(w)
 	for _, p := range w.processes() {
 		b := p.base()
 		b.lag(0, 0)

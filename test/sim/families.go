@@ -1,0 +1,239 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// family is what a run is mostly about. What takes many steps to come about does not come about
+// by chance where everything else happens too, so that some seeds are spent on it.
+type family string
+
+const (
+	// ordinary: whatever chance brings.
+	ordinary family = "ordinary"
+	// contested: the nodes are full, pods of many priorities want the same places, budgets run
+	// out while pods are on their way out, and pods take long to end.
+	contested family = "contested"
+	// refreshed: few pods, which change between decision and bind, and binders that replace each
+	// other right then, while the nodes close.
+	refreshed family = "refreshed"
+	// massive: one pod wants a node on which more pods run than one transaction can claim.
+	massive family = "massive"
+)
+
+// families are the shares of a hundred seeds; the rest are ordinary.
+var families = []struct {
+	family
+	share int
+}{{contested, 30}, {refreshed, 10}, {massive, 4}}
+
+// drawFamily says what a run is about.
+func drawFamily(w *world) family {
+	n := w.rng.IntN(100)
+	for _, f := range families {
+		if n -= f.share; n < 0 {
+			return f.family
+		}
+	}
+	return ordinary
+}
+
+// wish draws what the people of a run want, within what its family allows.
+func (c *cluster) wish(w *world) {
+	c.rules, c.fickle, c.ranked = w.chance(40), w.chance(40), w.chance(60)
+	c.nodesFirst, c.podsFirst = 2+w.rng.IntN(4), 4+w.rng.IntN(4)
+	switch {
+	case w.budgets:
+		c.rules, c.fickle, c.ranked, c.strict, c.podsFirst = false, false, true, true, maxPods
+		return
+	case c.family == contested:
+		c.rules, c.fickle, c.ranked, c.lingering = false, false, true, true
+		c.nodesFirst, c.podsFirst = 2+w.rng.IntN(2), maxPods
+	case c.family == refreshed:
+		c.rules, c.fickle, c.ranked = false, false, false
+		c.nodesFirst, c.podsFirst = 1+w.rng.IntN(2), 2
+	case c.family == massive:
+		c.rules, c.fickle, c.ranked = false, false, true
+		c.nodesFirst, c.podsFirst = 1, 2
+	}
+	c.crowded = c.ranked && (c.family == contested || c.family == ordinary && w.chance(60))
+	if c.crowded {
+		c.podsFirst = maxPods // the nodes are full, and evictions compete for what the budget allows
+	}
+}
+
+// crowd is one pod more than a transaction can claim, with a budget each.
+const crowd = ledger.MaxTxnOps - 1
+
+// mass fills a node with pods that run, and has one pod want all of it.
+func (c *cluster) mass(w *world) {
+	n := c.newNode(crowd)
+	w.api.put(events.KindNode, n)
+	none := intstr.FromInt32(0)
+	for i := range crowd {
+		app := fmt.Sprintf("m%d", i)
+		p := c.newPod(1)
+		p.Labels["app"], p.Spec.NodeName = app, n.Name
+		setCondition(p, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+		setCondition(p, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+		w.api.put(events.KindPod, p)
+		w.oracle.boundAt[string(p.UID)] = w.api.rv
+		w.api.put(events.KindDisruptionBudget, newBudget(app, none))
+	}
+	p := c.newPod(crowd)
+	p.Spec.Priority = &highest
+	w.api.put(events.KindPod, p)
+}
+
+// highest is above all priorities that pods are made with.
+var highest = int32(1000)
+
+func newBudget(app string, stay intstr.IntOrString) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: app, UID: types.UID("pdb-" + app), Generation: 1},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: selects(app), MinAvailable: &stay},
+		Status:     policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1},
+	}
+}
+
+// ambushes are what hurts most right after a transaction, each with how likely it is there.
+var ambushes = map[string][]struct {
+	percent int
+	spring  func(w *world, p *proc, t ledger.Txn)
+}{
+	"T2":          {{12, forsaken}, {10, closedBudgets}},
+	"T3":          {{25, restless}},
+	"evict-mark":  {{12, forsaken}, {12, closedBudgets}, {10, senderDies}},
+	"evict-claim": {{25, closedBudgets}, {15, senderDies}},
+}
+
+// springs is what happens right after a transaction has been carried out, where much of that
+// kind is wanted.
+func (w *world) springs(what string, p *proc, t ledger.Txn) {
+	if !w.faults.on || w.cluster.strict || w.cluster.family != contested && w.cluster.family != massive {
+		return
+	}
+	for _, a := range ambushes[what] {
+		if w.chance(a.percent) {
+			a.spring(w, p, t)
+			return
+		}
+	}
+}
+
+// placed are the pods that have, or wait for, a place in the documents that a transaction wrote.
+func (w *world) placed(t ledger.Txn) []string {
+	var out []string
+	for _, put := range t.Puts {
+		if !isDoc(put.Key) {
+			continue
+		}
+		d, _ := w.oracle.truth.Doc(put.Key[len(ledger.PrefixNode):])
+		for _, e := range d.Entries {
+			if e.Role == ledger.RoleReservation && e.Plan != "" {
+				out = append(out, e.PodUID)
+			}
+		}
+	}
+	return out
+}
+
+// forsaken: the pod that others are to go for is deleted, and whoever has it in hand does not
+// hear of that soon.
+func forsaken(w *world, p *proc, t ledger.Txn) {
+	for _, uid := range w.placed(t) {
+		w.tracef("pod %s, for which others are to go, is deleted", uid)
+		w.api.delete(uid)
+	}
+	for _, s := range w.shards {
+		s.stall(500+w.rng.IntN(3000), w.rng.IntN(1000))
+	}
+	if p.role == "binder" {
+		p.stall(200+w.rng.IntN(2000), 0)
+	}
+}
+
+// closedBudgets: somebody wants more pods to stay than there are, for a while.
+func closedBudgets(w *world, _ *proc, _ ledger.Txn) {
+	if w.cluster.family != contested || w.cluster.closedUntil > 0 {
+		return
+	}
+	w.cluster.closedUntil = w.now + time.Duration(1000+w.rng.IntN(8000))*time.Millisecond
+	w.cluster.demand(w, maxPods*maxPods)
+}
+
+// close cordons every node: nothing is placed any more.
+func (c *cluster) close(w *world) {
+	for _, n := range w.api.nodes() {
+		if n.Spec.Unschedulable {
+			continue
+		}
+		n = n.DeepCopy()
+		n.Spec.Unschedulable = true
+		w.api.put(events.KindNode, n)
+	}
+}
+
+// demand has every budget keep that many pods.
+func (c *cluster) demand(w *world, stay int32) {
+	for _, b := range w.api.budgets() {
+		b = b.DeepCopy()
+		n := intstr.FromInt32(stay)
+		b.Spec.MinAvailable, b.Generation = &n, b.Generation+1
+		w.api.put(events.KindDisruptionBudget, b)
+	}
+	w.disruptionController()
+}
+
+// reopen takes back what closedBudgets did.
+func (c *cluster) reopen(w *world) {
+	if c.closedUntil > 0 && (w.now >= c.closedUntil || !w.faults.on) {
+		c.closedUntil = 0
+		c.demand(w, w.rng.Int32N(5))
+	}
+}
+
+// restless: the pods in these documents change whenever they are about to be bound.
+func restless(w *world, _ *proc, t ledger.Txn) {
+	for _, uid := range w.placed(t) {
+		w.faults.restless[uid] = w.now + time.Duration(1000+w.rng.IntN(4000))*time.Millisecond
+	}
+}
+
+// senderDies: who was to send the evictions does not live to.
+func senderDies(_ *world, p *proc, _ ledger.Txn) { p.crash() }
+
+// overbid: while a pod is on its way out for another, somebody more important comes.
+func (w *world) overbid(priority int32) {
+	if w.cluster.family != contested || !w.faults.on || !w.chance(30) || priority >= highest {
+		return
+	}
+	p := w.cluster.newPod(1)
+	p.Spec.Priority = &highest
+	w.api.put(events.KindPod, p)
+}
+
+// heldUp are the transactions that are sometimes under way for so long that others have gone
+// first: those of which hardly any two meet otherwise.
+var heldUp = []string{
+	"T4", "T7", "evict-claim", "evict-mark", "evict-take", "evict-failed", "budget-settle", "sweep", "plan-drop",
+}
+
+// delay says until when a call stays under way in any case.
+func (w *world) delay(c *call) time.Duration {
+	if !w.faults.on || !slices.Contains(heldUp, c.what) || !w.chance(30) {
+		return 0
+	}
+	return w.now + time.Duration(100+w.rng.IntN(2500))*time.Millisecond
+}
