@@ -45,13 +45,15 @@ const (
 
 func (c *cluster) populate(w *world) {
 	w.api.put(events.KindNamespace, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: "ns-d"}})
-	c.family = drawFamily(w)
+	if drawn := drawFamily(w); c.family == "" {
+		c.family = drawn
+	}
 	c.wish(w)
 	for range c.nodesFirst {
 		c.addNode(w)
 	}
 	if w.chance(70) || w.budgets || c.family == contested {
-		w.api.put(events.KindDisruptionBudget, newBudget("a", intstr.FromInt32(w.rng.Int32N(5))))
+		w.api.put(events.KindDisruptionBudget, newBudget("a", intstr.FromInt32(c.stay(w))))
 	}
 	for range c.podsFirst {
 		c.addPod(w)
@@ -59,6 +61,14 @@ func (c *cluster) populate(w *world) {
 	if c.family == massive {
 		c.mass(w)
 	}
+}
+
+// stay is how many pods a budget keeps.
+func (c *cluster) stay(w *world) int32 {
+	if c.family == contested {
+		return w.rng.Int32N(3)
+	}
+	return w.rng.Int32N(5)
 }
 
 func (c *cluster) addNode(w *world) { w.api.put(events.KindNode, c.newNode(1+w.rng.IntN(3))) }
@@ -134,7 +144,8 @@ func (c *cluster) newPod(size int64) *corev1.Pod {
 func (c *cluster) addPod(w *world) {
 	p := c.newPod(1)
 	if c.ranked {
-		p.Spec.Priority = &[]int32{0, 0, 10, 100}[w.rng.IntN(4)]
+		all := c.priorities(w)
+		p.Spec.Priority = &all[w.rng.IntN(len(all))]
 	}
 	if w.chance(10) {
 		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/later"}}
@@ -161,11 +172,14 @@ func (c *cluster) act(w *world) error {
 	}
 	p := pods[w.rng.IntN(len(pods))]
 	uid := string(p.UID)
-	if c.family == refreshed && w.chance(60) {
+	switch {
+	case c.family == contested && w.chance(80):
+		c.contest(w, p)
+		return nil
+	case c.family == refreshed && w.chance(60):
 		c.touch(w, uid)
 		return nil
-	}
-	if c.crowded && w.chance(15) {
+	case c.crowded && w.chance(15):
 		c.evict(w, p)
 		if w.chance(60) {
 			w.api.delete(uid)

@@ -61,9 +61,9 @@ func (a *apiServer) budgets() []*policyv1.PodDisruptionBudget {
 	return out
 }
 
+// covers: budgets here select by labels only, as newBudget makes them.
 func covers(b *policyv1.PodDisruptionBudget, p *corev1.Pod) bool {
-	s, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-	return err == nil && s.Matches(labels.Set(p.Labels))
+	return labels.SelectorFromValidatedSet(b.Spec.Selector.MatchLabels).Matches(labels.Set(p.Labels))
 }
 
 func (a *apiServer) budgetsOf(p *corev1.Pod) []*policyv1.PodDisruptionBudget {
@@ -72,16 +72,26 @@ func (a *apiServer) budgetsOf(p *corev1.Pod) []*policyv1.PodDisruptionBudget {
 
 // healthy are the pods of a budget that run.
 func (a *apiServer) healthy(b *policyv1.PodDisruptionBudget) []*corev1.Pod {
-	return slices.DeleteFunc(a.pods(), func(p *corev1.Pod) bool {
-		return !covers(b, p) || p.Spec.NodeName == "" || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded
-	})
+	return healthyOf(b, a.pods())
+}
+
+func healthyOf(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod) []*corev1.Pod {
+	var out []*corev1.Pod
+	for _, p := range pods {
+		runs := p.Spec.NodeName != "" && p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded
+		if runs && covers(b, p) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // disruptionController is the real one's, with a cache as late as the moment it is called: it
 // counts, and forgets the pods that have been taken from a budget once they leave.
 func (w *world) disruptionController() {
+	pods := w.api.pods()
 	for _, b := range w.api.budgets() {
-		healthy := w.api.healthy(b)
+		healthy := healthyOf(b, pods)
 		old := b
 		b = b.DeepCopy()
 		waits := int32(0)

@@ -59,7 +59,7 @@ func (c *cluster) wish(w *world) {
 		return
 	case c.family == contested:
 		c.rules, c.fickle, c.ranked, c.lingering = false, false, true, true
-		c.nodesFirst, c.podsFirst = 2+w.rng.IntN(2), maxPods
+		c.nodesFirst, c.podsFirst = 3, maxPods
 	case c.family == refreshed:
 		c.rules, c.fickle, c.ranked = false, false, false
 		c.nodesFirst, c.podsFirst = 1+w.rng.IntN(2), 2
@@ -70,6 +70,23 @@ func (c *cluster) wish(w *world) {
 	c.crowded = c.ranked && (c.family == contested || c.family == ordinary && w.chance(60))
 	if c.crowded {
 		c.podsFirst = maxPods // the nodes are full, and evictions compete for what the budget allows
+	}
+}
+
+// contest is what people do where places are short: they ask for more, now and then at any
+// price, and let go what they do not need.
+func (c *cluster) contest(w *world, p *corev1.Pod) {
+	switch w.rng.IntN(8) {
+	case 0, 1:
+		w.api.delete(string(p.UID))
+	case 2, 3:
+		c.evict(w, p)
+	case 4:
+		c.touch(w, string(p.UID))
+	case 5:
+		w.disruptionController()
+	default:
+		c.addPod(w)
 	}
 }
 
@@ -94,6 +111,18 @@ func (c *cluster) mass(w *world) {
 	p := c.newPod(crowd)
 	p.Spec.Priority = &highest
 	w.api.put(events.KindPod, p)
+}
+
+// priorities are what pods of a ranked cluster may have. Where they contest each other's places,
+// the important ones come when those are taken.
+func (c *cluster) priorities(w *world) []int32 {
+	switch {
+	case c.family == contested && !w.faults.on:
+		return []int32{0, 0, 0, 10}
+	case c.family == contested:
+		return []int32{0, 10, 100, 100}
+	}
+	return []int32{0, 0, 10, 100}
 }
 
 // highest is above all priorities that pods are made with.
@@ -132,8 +161,8 @@ func (w *world) springs(what string, p *proc, t ledger.Txn) {
 	}
 }
 
-// placed are the pods that have, or wait for, a place in the documents that a transaction wrote.
-func (w *world) placed(t ledger.Txn) []string {
+// placed are the pods with a hold in the documents that a transaction wrote, or that can be bound.
+func (w *world) placed(t ledger.Txn, held bool) []string {
 	var out []string
 	for _, put := range t.Puts {
 		if !isDoc(put.Key) {
@@ -141,7 +170,7 @@ func (w *world) placed(t ledger.Txn) []string {
 		}
 		d, _ := w.oracle.truth.Doc(put.Key[len(ledger.PrefixNode):])
 		for _, e := range d.Entries {
-			if e.Role == ledger.RoleReservation && e.Plan != "" {
+			if e.Role == ledger.RoleReservation && held == (e.State == ledger.Held) {
 				out = append(out, e.PodUID)
 			}
 		}
@@ -152,7 +181,7 @@ func (w *world) placed(t ledger.Txn) []string {
 // forsaken: the pod that others are to go for is deleted, and whoever has it in hand does not
 // hear of that soon.
 func forsaken(w *world, p *proc, t ledger.Txn) {
-	for _, uid := range w.placed(t) {
+	for _, uid := range w.placed(t, true) {
 		w.tracef("pod %s, for which others are to go, is deleted", uid)
 		w.api.delete(uid)
 	}
@@ -200,13 +229,13 @@ func (c *cluster) demand(w *world, stay int32) {
 func (c *cluster) reopen(w *world) {
 	if c.closedUntil > 0 && (w.now >= c.closedUntil || !w.faults.on) {
 		c.closedUntil = 0
-		c.demand(w, w.rng.Int32N(5))
+		c.demand(w, c.stay(w))
 	}
 }
 
 // restless: the pods in these documents change whenever they are about to be bound.
 func restless(w *world, _ *proc, t ledger.Txn) {
-	for _, uid := range w.placed(t) {
+	for _, uid := range w.placed(t, false) {
 		w.faults.restless[uid] = w.now + time.Duration(1000+w.rng.IntN(4000))*time.Millisecond
 	}
 }

@@ -24,6 +24,7 @@ var (
 	only        = flag.String("mutant", "", "take this part of the protocol away")
 	enforce     = flag.Bool("enforce-coverage", false, "fail if something happens in too few seeds")
 	budgets     = flag.Bool("budgets", false, "pods of several priorities and evictions compete for one budget")
+	inFamily    = flag.String("family", "", "what all seeds are about (see families), instead of what each draws")
 	commit      = flag.String("commit", "", "what is tested, for the message of a failure")
 )
 
@@ -54,7 +55,7 @@ func play(t *testing.T, n uint64, m Mutant, each func(outcome) bool) {
 			group.Go(func() {
 				for i := range next {
 					seed := from + uint64(i)
-					o := Options{Seed: seed, Mutant: m, Budgets: *budgets}
+					o := Options{Seed: seed, Mutant: m, Budgets: *budgets, Family: *inFamily}
 					if *trace {
 						o.Trace = func(line string) { fmt.Fprintln(os.Stdout, line) }
 					}
