@@ -266,7 +266,7 @@ func (c *cluster) kubelets(w *world, percent int) {
 		switch {
 		case p.Spec.NodeName == "":
 		case p.DeletionTimestamp != nil:
-			if w.chance(percent) && (!c.lingering || !w.faults.on || w.chance(15)) {
+			if w.chance(percent) && (!c.lingering || !w.faults.on || w.chance(50)) {
 				w.api.remove(events.KindPod, string(p.UID))
 			}
 		case w.faults.on && !c.strict && w.chance(1):

@@ -143,7 +143,7 @@ type evicted struct {
 // evict carries an eviction out and looks at whether it was right.
 func (w *world) evict(e bindercore.Evict) bindercore.Answered {
 	p, runs := w.api.pod(e.Pod.UID)
-	runs = runs && p.DeletionTimestamp == nil && p.Spec.NodeName != ""
+	runs = runs && p.DeletionTimestamp == nil && p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded
 	r := w.api.evict(e)
 	w.hit("evict: " + r.String())
 	if runs && r == bindercore.Done && !e.DryRun {

@@ -77,16 +77,16 @@ func (c *cluster) wish(w *world) {
 // price, and let go what they do not need.
 func (c *cluster) contest(w *world, p *corev1.Pod) {
 	switch w.rng.IntN(8) {
-	case 0, 1:
+	case 0:
 		w.api.delete(string(p.UID))
-	case 2, 3:
+	case 1, 2:
 		c.evict(w, p)
-	case 4:
-		c.touch(w, string(p.UID))
-	case 5:
+	case 3:
 		w.disruptionController()
 	default:
-		c.addPod(w)
+		if len(w.api.pods()) < 2*maxPods {
+			c.addPod(w)
+		}
 	}
 }
 
@@ -142,8 +142,8 @@ var ambushes = map[string][]struct {
 	spring  func(w *world, p *proc, t ledger.Txn)
 }{
 	"T2":          {{12, forsaken}, {10, closedBudgets}},
-	"T3":          {{25, restless}},
-	"evict-mark":  {{12, forsaken}, {12, closedBudgets}, {10, senderDies}},
+	"T3":          {{90, restless}},
+	"evict-mark":  {{10, forsaken}, {10, closedBudgets}, {8, senderDies}},
 	"evict-claim": {{25, closedBudgets}, {15, senderDies}},
 }
 
