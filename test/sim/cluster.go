@@ -52,7 +52,7 @@ func (c *cluster) populate(w *world) {
 	for range c.nodesFirst {
 		c.addNode(w)
 	}
-	if w.chance(70) || w.budgets || c.family == contested {
+	if w.chance(70) || w.budgets || c.full() {
 		w.api.put(events.KindDisruptionBudget, newBudget("a", intstr.FromInt32(c.stay(w))))
 	}
 	for range c.podsFirst {
@@ -65,8 +65,11 @@ func (c *cluster) populate(w *world) {
 
 // stay is how many pods a budget keeps.
 func (c *cluster) stay(w *world) int32 {
-	if c.family == contested {
+	switch c.family {
+	case contested:
 		return w.rng.Int32N(3)
+	case succession:
+		return 0
 	}
 	return w.rng.Int32N(5)
 }
@@ -173,7 +176,7 @@ func (c *cluster) act(w *world) error {
 	p := pods[w.rng.IntN(len(pods))]
 	uid := string(p.UID)
 	switch {
-	case c.family == contested && w.chance(80):
+	case c.full() && w.chance(90):
 		c.contest(w, p)
 		return nil
 	case c.family == refreshed && w.chance(60):
@@ -266,7 +269,7 @@ func (c *cluster) kubelets(w *world, percent int) {
 		switch {
 		case p.Spec.NodeName == "":
 		case p.DeletionTimestamp != nil:
-			if w.chance(percent) && (!c.lingering || !w.faults.on || w.chance(50)) {
+			if w.chance(percent) && (!c.lingering || !w.faults.on || w.chance(25)) {
 				w.api.remove(events.KindPod, string(p.UID))
 			}
 		case w.faults.on && !c.strict && w.chance(1):

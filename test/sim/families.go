@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,8 +22,11 @@ const (
 	// ordinary: whatever chance brings.
 	ordinary family = "ordinary"
 	// contested: the nodes are full, pods of many priorities want the same places, budgets run
-	// out while pods are on their way out, and pods take long to end.
+	// out while pods are on their way out, and whoever carries that out does not live to.
 	contested family = "contested"
+	// succession: pods do get places that others leave, and lose them to still more important
+	// ones, or before they are bound.
+	succession family = "succession"
 	// refreshed: few pods, which change between decision and bind, and binders that replace each
 	// other right then, while the nodes close.
 	refreshed family = "refreshed"
@@ -36,7 +38,7 @@ const (
 var families = []struct {
 	family
 	share int
-}{{contested, 30}, {refreshed, 10}, {massive, 4}}
+}{{contested, 20}, {succession, 15}, {refreshed, 10}, {massive, 4}}
 
 // drawFamily says what a run is about.
 func drawFamily(w *world) family {
@@ -57,7 +59,7 @@ func (c *cluster) wish(w *world) {
 	case w.budgets:
 		c.rules, c.fickle, c.ranked, c.strict, c.podsFirst = false, false, true, true, maxPods
 		return
-	case c.family == contested:
+	case c.full():
 		c.rules, c.fickle, c.ranked, c.lingering = false, false, true, true
 		c.nodesFirst, c.podsFirst = 3, maxPods
 	case c.family == refreshed:
@@ -67,7 +69,7 @@ func (c *cluster) wish(w *world) {
 		c.rules, c.fickle, c.ranked = false, false, true
 		c.nodesFirst, c.podsFirst = 1, 2
 	}
-	c.crowded = c.ranked && (c.family == contested || c.family == ordinary && w.chance(60))
+	c.crowded = c.ranked && (c.full() || c.family == ordinary && w.chance(60))
 	if c.crowded {
 		c.podsFirst = maxPods // the nodes are full, and evictions compete for what the budget allows
 	}
@@ -78,7 +80,9 @@ func (c *cluster) wish(w *world) {
 func (c *cluster) contest(w *world, p *corev1.Pod) {
 	switch w.rng.IntN(8) {
 	case 0:
-		w.api.delete(string(p.UID))
+		if p.Spec.NodeName != "" || w.chance(10) { // who waits is patient
+			w.api.delete(string(p.UID))
+		}
 	case 1, 2:
 		c.evict(w, p)
 	case 3:
@@ -113,13 +117,16 @@ func (c *cluster) mass(w *world) {
 	w.api.put(events.KindPod, p)
 }
 
+// full: the nodes are full, and the important pods come then.
+func (c *cluster) full() bool { return c.family == contested || c.family == succession }
+
 // priorities are what pods of a ranked cluster may have. Where they contest each other's places,
 // the important ones come when those are taken.
 func (c *cluster) priorities(w *world) []int32 {
 	switch {
-	case c.family == contested && !w.faults.on:
+	case c.full() && !w.faults.on:
 		return []int32{0, 0, 0, 10}
-	case c.family == contested:
+	case c.full():
 		return []int32{0, 10, 100, 100}
 	}
 	return []int32{0, 0, 10, 100}
@@ -136,24 +143,29 @@ func newBudget(app string, stay intstr.IntOrString) *policyv1.PodDisruptionBudge
 	}
 }
 
-// ambushes are what hurts most right after a transaction, each with how likely it is there.
-var ambushes = map[string][]struct {
+// ambush is something that hurts right after a transaction, and how likely it is there.
+type ambush struct {
 	percent int
 	spring  func(w *world, p *proc, t ledger.Txn)
-}{
-	"T2":          {{12, forsaken}, {10, closedBudgets}},
-	"T3":          {{90, restless}},
-	"evict-mark":  {{10, forsaken}, {10, closedBudgets}, {8, senderDies}},
-	"evict-claim": {{25, closedBudgets}, {15, senderDies}},
 }
 
-// springs is what happens right after a transaction has been carried out, where much of that
-// kind is wanted.
+// ambushes are those of each family, by transaction.
+var ambushes = map[family]map[string][]ambush{
+	contested: {
+		"T2":          {{12, forsaken}, {10, closedBudgets}},
+		"evict-mark":  {{10, forsaken}, {10, closedBudgets}, {8, senderDies}},
+		"evict-claim": {{25, closedBudgets}, {15, senderDies}},
+	},
+	succession: {"T3": {{50, restless}}},
+	massive:    {"T2": {{5, forsaken}}, "evict-mark": {{30, forsaken}, {20, senderDies}}},
+}
+
+// springs is what happens right after a transaction has been carried out.
 func (w *world) springs(what string, p *proc, t ledger.Txn) {
-	if !w.faults.on || w.cluster.strict || w.cluster.family != contested && w.cluster.family != massive {
+	if !w.faults.on || w.cluster.strict {
 		return
 	}
-	for _, a := range ambushes[what] {
+	for _, a := range ambushes[w.cluster.family][what] {
 		if w.chance(a.percent) {
 			a.spring(w, p, t)
 			return
@@ -195,7 +207,7 @@ func forsaken(w *world, p *proc, t ledger.Txn) {
 
 // closedBudgets: somebody wants more pods to stay than there are, for a while.
 func closedBudgets(w *world, _ *proc, _ ledger.Txn) {
-	if w.cluster.family != contested || w.cluster.closedUntil > 0 {
+	if w.cluster.closedUntil > 0 {
 		return
 	}
 	w.cluster.closedUntil = w.now + time.Duration(1000+w.rng.IntN(8000))*time.Millisecond
@@ -245,7 +257,7 @@ func senderDies(_ *world, p *proc, _ ledger.Txn) { p.crash() }
 
 // overbid: while a pod is on its way out for another, somebody more important comes.
 func (w *world) overbid(priority int32) {
-	if w.cluster.family != contested || !w.faults.on || !w.chance(30) || priority >= highest {
+	if w.cluster.family != succession || !w.faults.on || !w.chance(50) || priority >= highest {
 		return
 	}
 	p := w.cluster.newPod(1)
@@ -254,14 +266,15 @@ func (w *world) overbid(priority int32) {
 }
 
 // heldUp are the transactions that are sometimes under way for so long that others have gone
-// first: those of which hardly any two meet otherwise.
-var heldUp = []string{
-	"T4", "T7", "evict-claim", "evict-mark", "evict-take", "evict-failed", "budget-settle", "sweep", "plan-drop",
+// first, and how many of a hundred: those of which hardly any two meet otherwise.
+var heldUp = map[string]int{
+	"T4": 30, "T7": 30, "evict-claim": 20, "evict-mark": 20, "evict-take": 30, "evict-failed": 60,
+	"budget-settle": 60, "sweep": 70, "plan-drop": 70,
 }
 
 // delay says until when a call stays under way in any case.
 func (w *world) delay(c *call) time.Duration {
-	if !w.faults.on || !slices.Contains(heldUp, c.what) || !w.chance(30) {
+	if !w.faults.on || !w.chance(heldUp[c.what]) {
 		return 0
 	}
 	return w.now + time.Duration(100+w.rng.IntN(2500))*time.Millisecond

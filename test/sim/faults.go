@@ -28,7 +28,7 @@ func (f *faults) begin(w *world) {
 	f.on, f.restless = true, map[string]time.Duration{}
 	f.wrongs = draw(4, 10, 30)
 	f.slow = draw(0, 0, 70)
-	if w.cluster.family == contested || w.cluster.family == refreshed {
+	if w.cluster.full() || w.cluster.family == refreshed {
 		// Little else goes wrong, so that what they are about comes about.
 		f.wrongs, f.slow = draw(4, 10), draw(0, 0, 30)
 		for _, p := range w.processes() {
@@ -169,7 +169,7 @@ func (p *proc) stall(slow, blind int) {
 // by before the first goes on.
 func (w *world) ambush(p *proc, podUID, nodeUID string) {
 	percent := 20
-	if w.cluster.family == contested {
+	if w.cluster.full() {
 		percent = 2 // other things are to happen here
 	}
 	if !w.fault(percent, "binder stalled after a refused bind") {
