@@ -179,7 +179,7 @@ func (c *cluster) act(w *world) error {
 	case c.full() && w.chance(90):
 		c.contest(w, p)
 		return nil
-	case c.family == refreshed && w.chance(60):
+	case c.family == refreshed && w.chance(60), c.family == massive && w.chance(90):
 		c.touch(w, uid)
 		return nil
 	case c.crowded && w.chance(15):
@@ -272,7 +272,7 @@ func (c *cluster) kubelets(w *world, percent int) {
 			if w.chance(percent) && (!c.lingering || !w.faults.on || w.chance(25)) {
 				w.api.remove(events.KindPod, string(p.UID))
 			}
-		case w.faults.on && !c.strict && w.chance(1):
+		case w.faults.on && !c.strict && c.family != massive && w.chance(1):
 			w.hit("pod ended")
 			w.api.changePod(string(p.UID), func(p *corev1.Pod) bool {
 				ended := p.Status.Phase == corev1.PodSucceeded

@@ -42,14 +42,16 @@ func (w *world) revoke(id int64) {
 
 // transact sends a transaction. What it is called shows in the coverage, with how it ended.
 func (w *world) transact(p *proc, what string, t ledger.Txn, told func(ledger.TxnResult, error) error) {
-	w.send(&call{
+	c := &call{
 		who: p, to: toEtcd, what: what,
 		carry: func() (any, error) { return w.commit(p, what, t) },
 		told: func(result any, err error) error {
 			r, _ := result.(ledger.TxnResult)
 			return told(r, err)
 		},
-	})
+	}
+	w.delay(c, t)
+	w.send(c)
 }
 
 // commit runs a transaction on the ledger and has the oracle look at what it did.

@@ -2,6 +2,8 @@ package sim
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,7 +40,7 @@ const (
 var families = []struct {
 	family
 	share int
-}{{contested, 20}, {succession, 15}, {refreshed, 10}, {massive, 4}}
+}{{contested, 20}, {succession, 15}, {refreshed, 10}, {massive, 6}}
 
 // drawFamily says what a run is about.
 func drawFamily(w *world) family {
@@ -94,8 +96,8 @@ func (c *cluster) contest(w *world, p *corev1.Pod) {
 	}
 }
 
-// crowd is one pod more than a transaction can claim, with a budget each.
-const crowd = ledger.MaxTxnOps - 1
+// crowd is more pods than a transaction can claim, with a budget each.
+const crowd = ledger.MaxTxnOps
 
 // mass fills a node with pods that run, and has one pod want all of it.
 func (c *cluster) mass(w *world) {
@@ -154,10 +156,10 @@ var ambushes = map[family]map[string][]ambush{
 	contested: {
 		"T2":          {{12, forsaken}, {10, closedBudgets}},
 		"evict-mark":  {{10, forsaken}, {10, closedBudgets}, {8, senderDies}},
-		"evict-claim": {{25, closedBudgets}, {15, senderDies}},
+		"evict-claim": {{45, closedBudgets}, {15, senderDies}},
 	},
 	succession: {"T3": {{50, restless}}},
-	massive:    {"T2": {{5, forsaken}}, "evict-mark": {{30, forsaken}, {20, senderDies}}},
+	massive:    {"T2": {{20, forsaken}}, "evict-mark": {{30, forsaken}, {20, senderDies}}},
 }
 
 // springs is what happens right after a transaction has been carried out.
@@ -272,10 +274,28 @@ var heldUp = map[string]int{
 	"budget-settle": 60, "sweep": 70, "plan-drop": 70,
 }
 
-// delay says until when a call stays under way in any case.
-func (w *world) delay(c *call) time.Duration {
-	if !w.faults.on || !w.chance(heldUp[c.what]) {
-		return 0
+// delay has a transaction stay under way for a while, and something happen meanwhile to what it
+// is about: a pod goes there, and others want its room.
+func (w *world) delay(c *call, t ledger.Txn) {
+	waits := func(o *call) bool { return o.what == c.what && w.now < o.until }
+	if !w.faults.on || !w.chance(heldUp[c.what]) || slices.ContainsFunc(w.calls, waits) {
+		return
 	}
-	return w.now + time.Duration(100+w.rng.IntN(2500))*time.Millisecond
+	c.until = w.now + time.Duration(100+w.rng.IntN(2500))*time.Millisecond
+	if r, ok := w.oracle.truth.Record(strings.TrimPrefix(strings.Join(t.Deletes, ""), ledger.PrefixPlan)); ok {
+		// Nobody touches the record of a plan that is over but who has its partition next.
+		c.until += 3 * time.Second
+		w.replace(c.who, r.PodUID)
+	}
+	if !w.cluster.full() || !w.chance(60) {
+		return
+	}
+	for _, put := range t.Puts {
+		d, ok := w.oracle.truth.Doc(strings.TrimPrefix(put.Key, ledger.PrefixNode))
+		i := slices.IndexFunc(w.api.pods(), func(p *corev1.Pod) bool { return p.Spec.NodeName == d.NodeName })
+		if ok && i >= 0 {
+			w.api.remove(events.KindPod, string(w.api.pods()[i].UID))
+			return
+		}
+	}
 }

@@ -28,7 +28,7 @@ func (f *faults) begin(w *world) {
 	f.on, f.restless = true, map[string]time.Duration{}
 	f.wrongs = draw(4, 10, 30)
 	f.slow = draw(0, 0, 70)
-	if w.cluster.full() || w.cluster.family == refreshed {
+	if w.cluster.family != ordinary {
 		// Little else goes wrong, so that what they are about comes about.
 		f.wrongs, f.slow = draw(4, 10), draw(0, 0, 30)
 		for _, p := range w.processes() {

@@ -142,7 +142,7 @@ func fenceMutants() []Mutant {
 			},
 		},
 		{
-			Name: "refresh-order", expected: expected{open: true},
+			Name: "refresh-order", expected: expected{rare: true},
 			Missing: "after a refused bind the document is read before the pod",
 			readDoc: docFirst,
 		},

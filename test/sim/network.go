@@ -52,7 +52,7 @@ type network struct {
 
 // send puts a call on its way.
 func (w *world) send(c *call) {
-	c.life, c.sent, c.until = c.who.life, w.now, w.delay(c)
+	c.life, c.sent = c.who.life, w.now
 	w.calls = append(w.calls, c)
 }
 

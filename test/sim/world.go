@@ -155,7 +155,7 @@ func (w *world) play() error {
 // faultySteps is how many steps there are with faults.
 func (w *world) faultySteps() int {
 	n := leastSteps + w.rng.IntN(moreSteps)
-	if w.cluster.full() {
+	if w.cluster.full() || w.cluster.family == massive {
 		n += moreSteps // a pod that others go for takes its time
 	}
 	return n
