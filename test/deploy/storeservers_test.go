@@ -42,6 +42,13 @@ func (s *system) startStores() {
 			}
 		}
 	}
+	// After all services, which give their leases back. etcd answers SIGTERM by a signal of its
+	// own, and nobody needs its data any more.
+	s.Cleanup(func() {
+		for _, process := range s.stores.running {
+			process.Kill()
+		}
+	})
 	for n := range storeMembers {
 		s.stores.startMember("etcd", n)
 		s.stores.startMember("nats", n)
@@ -147,8 +154,6 @@ func (st *stores) startMember(store string, n int) {
 	process, err := harness.Start(st.dir, name, filepath.Join(programs.Root, ".build", "bin", program), args...)
 	st.no(err)
 	st.running[name] = process
-	// etcd answers SIGTERM by a signal of its own, and nobody needs its data any more.
-	st.Cleanup(process.Kill)
 }
 
 // ready waits for a member by its readiness probe.
