@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -19,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
 )
 
 // bestEffort is the scheduler name of a profile that takes disruption budgets as a wish.
@@ -93,9 +94,11 @@ func (b *bench) run(within time.Duration) run {
 	r := run{bench: b, ns: fmt.Sprintf("step-%d", b.runs), node: fmt.Sprintf("node-%d", b.runs), limit: within}
 	b.create(&corev1.Namespace{ObjectMeta: named(r.ns)})
 	file := filepath.Join(b.dir, r.node+".yaml")
-	b.no(os.WriteFile(file, []byte(fmt.Sprintf(
-		"groups:\n- name: %s\n  capacity: {cpu: \"4\", memory: 8Gi, pods: \"10\"}\n  labels: {step: %s}\n", r.node, r.ns)), 0o644))
-	out, err := exec.CommandContext(b.Context(), programs.Cluster, "nodes", "--dir", b.cluster.Dir, "-f", file).CombinedOutput()
+	text := fmt.Sprintf("groups:\n- name: %s\n  capacity: {cpu: \"4\", memory: 8Gi, pods: \"10\"}\n  labels: {step: %s}\n",
+		r.node, r.ns)
+	b.no(os.WriteFile(file, []byte(text), 0o644))
+	add := exec.CommandContext(b.Context(), programs.Cluster, "nodes", "--dir", b.cluster.Dir, "-f", file)
+	out, err := add.CombinedOutput()
 	if err != nil {
 		b.Fatalf("cluster nodes: %v\n%s", err, out)
 	}
@@ -113,7 +116,8 @@ func (b *bench) tidy() {
 // pod creates a pod for the run's node.
 func (r run) pod(name, cpu string, change ...func(*corev1.Pod)) *corev1.Pod {
 	r.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}}, Spec: template(name, cpu).Spec}
+	from := template(name, cpu)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: from.Labels}, Spec: from.Spec}
 	pod.Spec.NodeSelector = map[string]string{"step": r.ns}
 	for _, c := range change {
 		c(pod)
@@ -200,7 +204,9 @@ func (r run) event(reason string, series bool) error {
 }
 
 func (b *bench) ungates(r run) error {
-	r.pod("gated", "100m", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: events.QuotaGate}} })
+	r.pod("gated", "100m", func(p *corev1.Pod) {
+		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: events.QuotaGate}}
+	})
 	return r.see("gated", "it has no gate", func(p *corev1.Pod) bool { return len(p.Spec.SchedulingGates) == 0 })
 }
 
@@ -281,27 +287,29 @@ func (b *bench) staysReady(r run) error {
 // because the queue is stopped. The bind is refused; only a look at the pod tells why, and
 // that its reservation stands for nobody.
 func (b *bench) givesBack(r run) error {
-	log, err := r.openLog("binder")
+	store, err := r.openLedger("binder")
 	r.no(err)
-	defer log.Close()
-	last, err := log.Last(r.Context(), events.Decisions)
-	r.no(err)
-	reader, err := log.Read(r.Context(), events.Decisions, last+1)
-	r.no(err)
-	defer reader.Close()
 	r.signal(r.binder, syscall.SIGSTOP)
 	pod := r.pod("short-lived", "100m")
-	ctx, cancel := context.WithTimeout(r.Context(), stepWithin)
-	defer cancel()
-	r.no(awaitDecision(ctx, reader, pod, events.DecisionPlaced))
+	r.eventually(stepWithin, "there is a reservation", func(ctx context.Context) (string, error) {
+		held, err := reserved(ctx, store, string(pod.UID))
+		if err != nil || held {
+			return "", err
+		}
+		return "none yet", nil
+	})
 	r.signal(r.queue, syscall.SIGSTOP)
 	defer r.signal(r.queue, syscall.SIGCONT)
 	now := int64(0)
 	r.no(r.client.CoreV1().Pods(r.ns).Delete(r.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
 	r.signal(r.binder, syscall.SIGCONT)
-	limited, stop := context.WithTimeout(r.Context(), r.limit)
-	defer stop()
-	return awaitDecision(limited, reader, pod, events.DecisionReleased)
+	return r.within(r.limit, "the reservation is gone", func(ctx context.Context) (string, error) {
+		held, err := reserved(ctx, store, string(pod.UID))
+		if err != nil || !held {
+			return "", err
+		}
+		return "it is still there", nil
+	})
 }
 
 func (r run) signal(m *member, s syscall.Signal) {
@@ -309,16 +317,22 @@ func (r run) signal(m *member, s syscall.Signal) {
 	r.no(syscall.Kill(m.PID(), s))
 }
 
-func awaitDecision(ctx context.Context, reader events.Reader, pod *corev1.Pod, kind events.DecisionKind) error {
-	for {
-		records, err := reader.Next(ctx)
+// reserved says whether the ledger holds a place for a pod.
+func reserved(ctx context.Context, store *etcd.Store, uid string) (bool, error) {
+	docs, _, err := store.List(ctx, ledger.PrefixNode)
+	if err != nil {
+		return false, err
+	}
+	for _, kv := range docs {
+		doc, err := ledger.DecodeNodeDoc(kv)
 		if err != nil {
-			return fmt.Errorf("no decision %s: %w", kind, err)
+			return false, err
 		}
-		for _, record := range records {
-			if record.Header[events.HeaderUID] == string(pod.UID) && strings.HasSuffix(record.Subject, "."+string(kind)) {
-				return nil
+		for _, e := range doc.Entries {
+			if e.PodUID == uid {
+				return true, nil
 			}
 		}
 	}
+	return false, nil
 }

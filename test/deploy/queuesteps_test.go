@@ -97,11 +97,13 @@ var creators = map[string]func(s *system, name string) (string, error){
 		return uid(o, err)
 	},
 	"nodes": func(s *system, name string) (string, error) {
-		o, err := s.client.CoreV1().Nodes().Create(s.Context(), &corev1.Node{ObjectMeta: named(name)}, metav1.CreateOptions{})
+		o, err := s.client.CoreV1().Nodes().Create(s.Context(),
+			&corev1.Node{ObjectMeta: named(name)}, metav1.CreateOptions{})
 		return uid(o, err)
 	},
 	"namespaces": func(s *system, name string) (string, error) {
-		o, err := s.client.CoreV1().Namespaces().Create(s.Context(), &corev1.Namespace{ObjectMeta: named(name)}, metav1.CreateOptions{})
+		o, err := s.client.CoreV1().Namespaces().Create(s.Context(),
+			&corev1.Namespace{ObjectMeta: named(name)}, metav1.CreateOptions{})
 		return uid(o, err)
 	},
 	"services": func(s *system, name string) (string, error) {
@@ -128,7 +130,9 @@ var creators = map[string]func(s *system, name string) (string, error){
 	"statefulsets": func(s *system, name string) (string, error) {
 		o, err := s.client.AppsV1().StatefulSets("default").Create(s.Context(), &appsv1.StatefulSet{
 			ObjectMeta: named(name),
-			Spec:       appsv1.StatefulSetSpec{Replicas: ptr(0), Selector: labels(name), Template: idle(name), ServiceName: name},
+			Spec: appsv1.StatefulSetSpec{
+				Replicas: ptr(0), Selector: labels(name), Template: idle(name), ServiceName: name,
+			},
 		}, metav1.CreateOptions{})
 		return uid(o, err)
 	},

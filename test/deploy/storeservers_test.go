@@ -159,7 +159,8 @@ func (st *stores) startMember(store string, n int) {
 // ready waits for a member by its readiness probe.
 func (st *stores) ready(store string, n int) {
 	st.Helper()
-	probe := pick[*appsv1.StatefulSet](st.system, st.shipped, "berth-"+store).Spec.Template.Spec.Containers[0].ReadinessProbe
+	set := pick[*appsv1.StatefulSet](st.system, st.shipped, "berth-"+store)
+	probe := set.Spec.Template.Spec.Containers[0].ReadinessProbe
 	url := "http://" + st.address(store, n, map[string]int{"etcd": 2381, "nats": 8222}[store]) + probe.HTTPGet.Path
 	name := fmt.Sprintf("%s-%d", store, n)
 	st.eventually(readyWithin, name+" is ready", func(ctx context.Context) (string, error) {
