@@ -123,7 +123,10 @@ func (w *walk) decided(e Event) {
 		w.unhold(e.Time, "others have gone from "+d.NodeName)
 		w.placed, w.node = e.Time, d.NodeName
 	case events.DecisionBound:
-		w.add(Step{Name: "bind", Start: orTime(w.placed, e.Time), End: e.Time, Detail: "to " + d.NodeName})
+		if w.placed.IsZero() {
+			return // the fact was first
+		}
+		w.add(Step{Name: "bind", Start: w.placed, End: e.Time, Detail: "to " + d.NodeName})
 		w.placed = time.Time{}
 	case events.DecisionReleased:
 		w.add(Step{Name: "bind", Start: orTime(w.placed, e.Time), End: e.Time, Detail: "released: " + d.Message})
