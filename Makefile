@@ -183,6 +183,11 @@ conformance: ## Same decisions as kube-scheduler and the descheduler on random c
 	@cd test/conformance && GOWORK=off go test -count=1 -timeout 60m . -args -comparisons=$(COMPARISONS)
 	@cd test/conformance && GOWORK=off go test -count=1 -timeout 60m ./descheduling -args -cases=$(COMPARISONS)
 	@cd test/conformance && GOWORK=off go test -count=1 ./cmd/...
+	@$(MAKE) monitoring
+
+.PHONY: monitoring
+monitoring: ## Alerts and dashboard of deploy/monitoring against the metrics, with Prometheus' own parsers
+	@cd test/monitoring && GOWORK=off go test -count=1 ./...
 
 .PHONY: model
 model: ## Explore every history of the small models (LONG=1 adds the large scenarios)
