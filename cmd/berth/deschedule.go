@@ -24,11 +24,13 @@ type once struct {
 	// run asks the binders for the evictions; dryRun shows the plan only.
 	run, dryRun bool
 	output      string
+	// write prints the plan.
+	write func(w io.Writer, r *plan.Report, format string) error
 }
 
 // newDescheduleCommand makes `berth deschedule`.
 func newDescheduleCommand() *cobra.Command {
-	o := &once{}
+	o := &once{write: writePlan}
 	cmd := &cobra.Command{
 		Use:   "deschedule",
 		Short: "Run one descheduling cycle, or show what it would do",
@@ -113,7 +115,7 @@ func (o *once) deschedule(ctx context.Context, w io.Writer) error {
 	if report == nil {
 		return errors.New("deschedule: interrupted before there was a plan")
 	}
-	return writePlan(w, report, o.output)
+	return o.write(w, report, o.output)
 }
 
 // openLog connects to the log that the flags name.

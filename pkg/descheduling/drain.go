@@ -52,7 +52,7 @@ func (p *pass) drain(d *drain) {
 			continue
 		}
 		pods := selectPods(n.Pods, func(pod *Pod) bool {
-			return !pod.Terminal && d.picks(pod) && p.guard.filter(pod) == ""
+			return !pod.Terminal && d.picks(pod) && !p.protects(pod)
 		})
 		slices.SortStableFunc(pods, compareForEviction)
 		if !p.drainNode(d, n, pods) {

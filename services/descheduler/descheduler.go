@@ -209,6 +209,7 @@ func (d *Descheduler) cycle(ctx context.Context) error {
 	out := decide.Cycle(decide.Input{
 		Cluster: view.Cluster, Policy: p, History: view.History,
 		Placement: d.placement, Actor: d.cfg.ID, Now: began, Explain: d.cfg.Report != nil,
+		Timed: d.timed(),
 	})
 	if d.cfg.Report != nil {
 		d.cfg.Report(*out.Report)

@@ -29,6 +29,8 @@ const (
 	cleanupWithin = time.Minute
 	// documentedAddress is where a Berth that was started as documented serves its metrics.
 	documentedAddress = "127.0.0.1:10351"
+	// documentedData is where a Berth that was started as documented keeps its stores.
+	documentedData = "/tmp/berth-labs"
 )
 
 // lab is one lab under test.
@@ -211,7 +213,7 @@ func (l *lab) next() string {
 	}
 	b := l.left[0]
 	l.left = l.left[1:]
-	text := b.text
+	text := strings.ReplaceAll(b.text, documentedData, filepath.Join(l.work, "data"))
 	if l.berth != nil {
 		text = strings.ReplaceAll(text, documentedAddress, l.berth.Address)
 	}

@@ -31,6 +31,8 @@ type Input struct {
 	Now time.Time
 	// Kept, if set, is told of every candidate that stays, and why.
 	Kept func(descheduling.Candidate, descheduling.Refusal)
+	// Timed, if set, is called when a strategy begins, and what it returns when it has ended.
+	Timed func(profile, strategy string) (ended func())
 }
 
 // Move is one pod to evict.
@@ -61,7 +63,7 @@ func Make(in Input) Plan {
 		budgets: newBudgets(in.Cluster, in.Claimed), owners: newOwners(&in),
 	}
 	out := descheduling.Run(descheduling.Input{
-		Cluster: in.Cluster, Policy: in.Policy, Usage: in.Usage, Now: in.Now, Kept: in.Kept,
+		Cluster: in.Cluster, Policy: in.Policy, Usage: in.Usage, Now: in.Now, Kept: in.Kept, Timed: in.Timed,
 	}, p.offer)
 	return Plan{Outcome: out, Moves: p.moves}
 }

@@ -30,6 +30,8 @@ type Input struct {
 	Now time.Time
 	// Explain asks for a report.
 	Explain bool
+	// Timed, if set, is called when a strategy begins, and what it returns when it has ended.
+	Timed func(profile, strategy string) (ended func())
 }
 
 // Eviction is one pod to evict.
@@ -52,6 +54,7 @@ type Outcome struct {
 func Cycle(in Input) Outcome {
 	ask := plan.Input{
 		Cluster: in.Cluster, Policy: in.Policy, Placement: in.Placement, History: in.History, Now: in.Now,
+		Timed: in.Timed,
 	}
 	var out Outcome
 	var p plan.Plan
