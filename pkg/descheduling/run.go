@@ -221,6 +221,9 @@ func (p *pass) propose(c Candidate) (v Verdict, landing string) {
 		return NodeDone, ""
 	case TotalLimit, CycleFull:
 		return Done, ""
+	case UnderWay:
+		pod.accepted = true
+		return Accepted, ""
 	default:
 		return Kept, ""
 	}

@@ -188,6 +188,16 @@ func (h *History) underWay(owner string, now time.Time, exists func(uid string) 
 	return n
 }
 
+// asking: evictions of an owner's pods have been asked for, and nobody knows yet what came of them.
+func (h *History) asking(owner string, now time.Time) bool {
+	for uid := range h.ofOwner[owner] {
+		if a := h.asks[uid]; a.stage == asked && now.Sub(a.since) < InFlight {
+			return true
+		}
+	}
+	return false
+}
+
 // Next numbers the next ask for a pod, from 1.
 func (h *History) Next(uid string) int32 { return h.asks[uid].attempt + 1 }
 

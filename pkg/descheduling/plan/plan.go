@@ -82,15 +82,12 @@ type planner struct {
 // offer plans the move of one pod unless something stands against it. What is cheap to know
 // comes first; a landing place is looked for, and taken, last.
 func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string, descheduling.Refusal) {
+	if c.Pod.Terminal {
+		return "", p.remove(c)
+	}
 	pod, owner := c.Pod, ownerOf(c.Pod.Pod)
-	if r := p.History.refuse(pod.UID, p.Now); r != "" {
+	if r := p.restrained(c); r != "" {
 		return "", r
-	}
-	if r := p.limits.Refuse(pod.NodeName, pod.Namespace); r != "" {
-		return "", r
-	}
-	if most := p.Policy.Berth.MaxPerCycle; most > 0 && len(p.moves) >= most {
-		return "", descheduling.CycleFull
 	}
 	if r := p.owners.refuse(pod.Pod, owner); r != "" {
 		return "", r
@@ -113,6 +110,34 @@ func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string
 		return "", ""
 	}
 	return m.To.Name, ""
+}
+
+// restrained: the pod's past, or a limit of the cycle, is against it.
+func (p *planner) restrained(c descheduling.Candidate) descheduling.Refusal {
+	if r := p.History.refuse(c.Pod.UID, p.Now); r != "" {
+		return r
+	}
+	if r := p.limits.Refuse(c.Pod.NodeName, c.Pod.Namespace); r != "" {
+		return r
+	}
+	if most := p.Policy.Berth.MaxPerCycle; most > 0 && len(p.moves) >= most {
+		return descheduling.CycleFull
+	}
+	return ""
+}
+
+// remove plans the end of a pod that has ended itself. Whoever owns it has replaced it already,
+// and no budget counts it: it needs no place, and its owner loses nothing.
+func (p *planner) remove(c descheduling.Candidate) descheduling.Refusal {
+	if r := p.restrained(c); r != "" {
+		return r
+	}
+	if r := p.owners.refuse(c.Pod.Pod, ""); r != "" {
+		return r
+	}
+	p.limits.Take(c.Pod.NodeName, c.Pod.Namespace)
+	p.moves = append(p.moves, Move{Candidate: c})
+	return ""
 }
 
 func (p *planner) land(c *descheduling.Candidate, g *descheduling.Guard) (*state.Node, descheduling.Refusal) {
