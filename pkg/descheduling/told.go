@@ -133,7 +133,8 @@ func (p *pass) sayWhyNot(all, under []*bearing, low policy.Thresholds, numberOfN
 	switch {
 	case len(under) == 0:
 		n := extreme(all, low, -1)
-		p.say("no node that pods may go to is at or below the thresholds: the emptiest is %s with %s", n.Name, n.describe(low))
+		p.say("no node that pods may go to is at or below the thresholds: the emptiest is %s with %s",
+			n.Name, n.describe(low))
 	case len(under) <= numberOfNodes:
 		p.say("%d nodes are at or below the thresholds, numberOfNodes asks for more than %d", len(under), numberOfNodes)
 	case len(under) == len(all):

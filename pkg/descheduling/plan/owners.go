@@ -59,7 +59,7 @@ func (o *owners) refuse(pod *state.Pod, owner string) descheduling.Refusal {
 		return OwnerCoolingDown
 	case o.underWay(owner) >= b.AtOnce(o.crowdOf(owner).pods):
 		return OwnerBusy
-	case o.History.asking(owner, o.Now):
+	case b.Cooldown > 0 && o.History.asking(owner, o.Now):
 		return OwnerCoolingDown // its round has not ended
 	case b.PauseDuringRollout && o.rollingOut(owner):
 		return RollingOut

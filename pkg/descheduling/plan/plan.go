@@ -75,8 +75,9 @@ type planner struct {
 	limits  *descheduling.Limits
 	budgets *budgets
 	owners  *owners
-	// ground is made when first needed.
+	// ground and turns are made when first needed.
 	ground *ground
+	turns  map[turn]int
 }
 
 // offer plans the move of one pod unless something stands against it. What is cheap to know
@@ -120,10 +121,45 @@ func (p *planner) restrained(c descheduling.Candidate) descheduling.Refusal {
 	if r := p.limits.Refuse(c.Pod.NodeName, c.Pod.Namespace); r != "" {
 		return r
 	}
-	if most := p.Policy.Berth.MaxPerCycle; most > 0 && len(p.moves) >= most {
+	if most := p.Policy.Berth.MaxPerCycle; most > 0 && len(p.moves) >= most-p.kept(c.Profile, c.Strategy) {
 		return descheduling.CycleFull
 	}
 	return ""
+}
+
+// kept is how much of a cycle's limit is kept for the strategies that run after this one, so that
+// one which always finds work leaves some to them: a twentieth for each, half of it at most. What
+// they do not use is nobody's until the next cycle.
+func (p *planner) kept(profile, strategy string) int {
+	const share, half = 20, 2
+	if p.turns == nil {
+		p.turns = turnsOf(p.Policy)
+	}
+	most := p.Policy.Berth.MaxPerCycle
+	return min(p.turns[turn{profile, strategy}]*most/share, most/half)
+}
+
+// turn is one strategy of a profile.
+type turn struct{ profile, strategy string }
+
+// turnsOf tells how many strategies run after each.
+func turnsOf(p *policy.Policy) map[turn]int {
+	var order []turn
+	for _, profile := range p.Profiles {
+		for _, s := range profile.Deschedule {
+			order = append(order, turn{profile.Name, s.Name})
+		}
+	}
+	for _, profile := range p.Profiles {
+		for _, s := range profile.Balance {
+			order = append(order, turn{profile.Name, s.Name})
+		}
+	}
+	after := make(map[turn]int, len(order))
+	for i, t := range order {
+		after[t] = len(order) - 1 - i
+	}
+	return after
 }
 
 // remove plans the end of a pod that has ended itself. Whoever owns it has replaced it already,
