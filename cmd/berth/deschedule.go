@@ -51,6 +51,7 @@ func newDescheduleCommand() *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("once", "dry-run")
 	cmd.MarkFlagsOneRequired("once", "dry-run")
 	_ = cmd.MarkFlagRequired("policy") // fails only for a flag that does not exist
+	cmd.AddCommand(newPauseCommand(), newResumeCommand())
 	return cmd
 }
 

@@ -1,7 +1,6 @@
 package descheduler
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -42,9 +41,9 @@ type Config struct {
 	Report func(plan.Report)
 }
 
-// Ledger is what a replica needs of the ledger: leadership.
+// Ledger is what a replica needs of the ledger: leadership, and the stop switch.
 type Ledger interface {
-	OpenSession(ctx context.Context, ttl time.Duration) (ledger.Session, error)
+	ledger.Store
 	ledger.Elections
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -43,6 +44,7 @@ type Descheduler struct {
 	commit    *commit.Room
 	leading   atomic.Bool
 	policy    atomic.Pointer[policy.Policy]
+	paused    pauseSwitch
 }
 
 // New checks the configuration and builds a replica; nothing runs yet.
@@ -81,6 +83,12 @@ func (d *Descheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return d.intake.Follow(ctx) })
 	g.Go(func() error { return d.intake.Apply(ctx) })
 	g.Go(func() error { return d.intake.Decisions(ctx) })
+	if !d.cfg.DryRun {
+		g.Go(func() error {
+			d.followPause(ctx)
+			return nil
+		})
+	}
 	g.Go(func() error {
 		defer stop()
 		if d.cfg.DryRun {
@@ -156,6 +164,11 @@ func (d *Descheduler) cycles(ctx context.Context) (done bool) {
 		switch {
 		case ctx.Err() != nil:
 			return false
+		case errors.Is(err, errPaused):
+			if d.cfg.Interval == 0 {
+				return true
+			}
+			d.pause(ctx, d.cfg.Interval-d.deps.Clock.Since(began))
 		case err != nil:
 			d.deps.Logger.Warn("cycle failed", "retryIn", retryPause, "error", err)
 			d.pause(ctx, retryPause)
@@ -191,8 +204,29 @@ func (d *Descheduler) reload() {
 	}
 }
 
-// cycle is described in the package documentation.
+// cycle is one cycle that a pause ends.
 func (d *Descheduler) cycle(ctx context.Context) error {
+	ctx, done := d.paused.running(ctx)
+	defer done()
+	p, err := d.pausedNow(ctx)
+	if err != nil {
+		return err
+	}
+	if p != nil {
+		if d.cfg.Report != nil {
+			d.cfg.Report(plan.Report{Skipped: errPaused.Error() + " " + p.String()})
+		}
+		return errPaused
+	}
+	if err = d.work(ctx); errors.Is(context.Cause(ctx), errPaused) {
+		d.deps.Logger.Info("the cycle was stopped: descheduling is paused", "error", err)
+		return errPaused
+	}
+	return err
+}
+
+// work is described in the package documentation.
+func (d *Descheduler) work(ctx context.Context) error {
 	d.reload()
 	p := d.policy.Load()
 	last, err := d.deps.Log.Last(ctx, events.Decisions)

@@ -302,6 +302,11 @@ func runModes(l *lab) {
 	l.skip()
 	l.next()
 	l.stands("app=web", map[string]int{right: 2})
+	l.contains(l.next(), "descheduling is paused since ", " by alice: upgrade")
+	l.pause(5 * time.Second) // some cycles
+	l.stands("app=web", map[string]int{right: 2})
+	l.next()
+	l.stands("app=web", map[string]int{left: 2})
 	l.contains(l.next(), "descheduler/v1alpha1", "apiVersion: descheduler/v1alpha2", "RemovePodsViolatingNodeTaints")
 }
 
