@@ -31,6 +31,6 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(newUpCommand(), newRunCommand(), newDescheduleCommand(), newExplainCommand(), newCheckCommand(),
-		newAuditCommand(), newStatusCommand(), newVersionCommand())
+		newAuditCommand(), newStatusCommand(), newCertsCommand(), newSecureLedgerCommand(), newVersionCommand())
 	return root
 }
