@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -104,6 +103,9 @@ func (d *Descheduler) Run(ctx context.Context) error {
 // campaign leads whenever it can, until ctx ends or a single cycle was asked for and done.
 func (d *Descheduler) campaign(ctx context.Context, g *errgroup.Group) {
 	for ctx.Err() == nil {
+		if d.cfg.Interval == 0 && errors.Is(d.refusePaused(ctx), errPaused) {
+			return // it need not wait for its turn to hear that
+		}
 		done, err := d.lead(ctx, g)
 		if done {
 			return
@@ -208,17 +210,11 @@ func (d *Descheduler) reload() {
 func (d *Descheduler) cycle(ctx context.Context) error {
 	ctx, done := d.paused.running(ctx)
 	defer done()
-	p, err := d.pausedNow(ctx)
-	if err != nil {
+	if err := d.refusePaused(ctx); err != nil {
 		return err
 	}
-	if p != nil {
-		if d.cfg.Report != nil {
-			d.cfg.Report(plan.Report{Skipped: errPaused.Error() + " " + p.String()})
-		}
-		return errPaused
-	}
-	if err = d.work(ctx); errors.Is(context.Cause(ctx), errPaused) {
+	err := d.work(ctx)
+	if errors.Is(context.Cause(ctx), errPaused) {
 		d.deps.Logger.Info("the cycle was stopped: descheduling is paused", "error", err)
 		return errPaused
 	}

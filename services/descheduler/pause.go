@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
@@ -100,4 +101,16 @@ func (d *Descheduler) pausedNow(ctx context.Context) (*ledger.Pause, error) {
 		d.deps.Logger.Info("resumed")
 	}
 	return p, nil
+}
+
+// refusePaused is errPaused, told to whoever reads the report, while the switch is thrown.
+func (d *Descheduler) refusePaused(ctx context.Context) error {
+	p, err := d.pausedNow(ctx)
+	if err != nil || p == nil {
+		return err
+	}
+	if d.cfg.Report != nil {
+		d.cfg.Report(plan.Report{Skipped: errPaused.Error() + " " + p.String()})
+	}
+	return errPaused
 }
