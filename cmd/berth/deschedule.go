@@ -74,6 +74,7 @@ func (o *once) addLog(f *pflag.FlagSet) {
 }
 
 func (o *once) addNATS(f *pflag.FlagSet) {
+	o.descheduling.addPrometheus(f)
 	f.StringVar(&o.logLevel, "log-level", "warn", "debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringSliceVar(&o.nats.urls, "nats-url", nil, "URLs of the NATS servers (JetStream) that keep the log")
@@ -116,7 +117,8 @@ func (o *once) deschedule(ctx context.Context, w io.Writer) error {
 	var report *plan.Report
 	d, err := descheduler.New(descheduler.Config{
 		ID: instanceID(deschedulerService), Policy: in.policy, Profiles: in.config.Profiles, DryRun: o.dryRun,
-		Report: func(r plan.Report) { report = &r },
+		Prometheus: o.descheduling.prometheus,
+		Report:     func(r plan.Report) { report = &r },
 	}, deps)
 	if err != nil {
 		return err

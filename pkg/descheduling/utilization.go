@@ -18,6 +18,8 @@ type Usage struct {
 	Nodes, Pods map[string]map[corev1.ResourceName]int64
 	// Queries are results of Prometheus queries: by query and node name, from 0 to 1.
 	Queries map[string]map[string]float64
+	// Failed are the queries that could not be asked, with the reason.
+	Failed map[string]error
 }
 
 // amounts of resources; cpu in milli.
@@ -109,6 +111,9 @@ func (p *pass) queried(query string) meter {
 	return meter{
 		names: []corev1.ResourceName{policy.MetricResource},
 		node: func(n *Node) (amounts, error) {
+			if err := p.Usage.Failed[query]; err != nil {
+				return nil, err
+			}
 			value, ok := p.Usage.Queries[query][n.Name]
 			if !ok {
 				return nil, fmt.Errorf("unable to find metric entry for %s", n.Name)

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/services/descheduler/internal/commit"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/intake"
+	"github.com/berth-scheduler/berth/services/descheduler/internal/usage"
 )
 
 const (
@@ -229,6 +230,7 @@ func (d *Descheduler) work(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("descheduler: last decision: %w", err)
 	}
+	measured := usage.Read(ctx, d.cfg.Prometheus, p, d.deps.Clock.Now())
 	waiting, cancel := context.WithTimeout(ctx, viewTimeout)
 	view, err := d.intake.View(waiting, p.Kinds(), last)
 	cancel()
@@ -238,7 +240,7 @@ func (d *Descheduler) work(ctx context.Context) error {
 	began := d.deps.Clock.Now()
 	out := decide.Cycle(decide.Input{
 		Cluster: view.Cluster, Policy: p, History: view.History,
-		Placement: d.placement, Actor: d.cfg.ID, Now: began, Explain: d.cfg.Report != nil,
+		Placement: d.placement, Actor: d.cfg.ID, Now: began, Explain: d.cfg.Report != nil, Usage: measured,
 		Timed: d.timed(),
 	})
 	if d.cfg.Report != nil {

@@ -24,6 +24,8 @@ type Input struct {
 	History *plan.History
 	// Placement finds the rules by which a pod of this scheduler would be placed (nodeFit).
 	Placement func(schedulerName string) *placement.Profile
+	// Usage is the actual utilisation, for strategies that ask for it.
+	Usage descheduling.Usage
 	// Actor is the member that asks.
 	Actor string
 	// Now is compared with the times in History, and with pods' start times (minPodAge).
@@ -54,7 +56,7 @@ type Outcome struct {
 func Cycle(in Input) Outcome {
 	ask := plan.Input{
 		Cluster: in.Cluster, Policy: in.Policy, Placement: in.Placement, History: in.History, Now: in.Now,
-		Timed: in.Timed,
+		Timed: in.Timed, Usage: in.Usage,
 	}
 	var out Outcome
 	var p plan.Plan
