@@ -47,7 +47,8 @@ type Config struct {
 // Prometheus is how a Prometheus server is reached.
 type Prometheus = usage.Config
 
-// Ledger is what a replica needs of the ledger: leadership, and the stop switch.
+// Ledger is what a replica needs of the ledger: leadership, what is promised to whom, to keep places
+// itself, and the stop switch.
 type Ledger interface {
 	ledger.Store
 	ledger.Elections
@@ -57,7 +58,7 @@ type Ledger interface {
 type Deps struct {
 	Log       events.Log
 	Snapshots events.Snapshots
-	// Ledger may be nil in a dry run.
+	// Ledger may be nil in a dry run, which knows nothing of what is promised then.
 	Ledger Ledger
 	Logger *slog.Logger
 	Clock  clock.Clock

@@ -54,6 +54,8 @@ var labs = map[string]func(*lab){
 	"taints":                 taints,
 	"three-pools":            threePools,
 	"upgrade":                upgrade,
+	"explain":                explained,
+	"trace":                  traced,
 	"utilization":            utilization,
 	"new-node":               newNode,
 	"strategy-duplicates":    strategyDuplicates,
@@ -70,9 +72,10 @@ var labs = map[string]func(*lab){
 	"dry-run":                dryRun,
 }
 
-// ofBerth are the labs about what only Berth has: processes of its own, and plans of descheduling.
+// ofBerth are the labs about what only Berth has: processes of its own, its
+// explanations, and plans of descheduling.
 var ofBerth = []string{
-	"ha-kill", "scale-shards", "upgrade",
+	"ha-kill", "scale-shards", "upgrade", "explain", "trace",
 	"utilization", "new-node", "guards", "run-modes", "rollout-safe", "dry-run", "strategy-duplicates",
 	"strategy-node-affinity", "strategy-anti-affinity", "strategy-taints", "strategy-topology", "strategy-restarts",
 	"strategy-lifetime", "strategy-failed",
