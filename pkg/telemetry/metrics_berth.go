@@ -147,7 +147,12 @@ var (
 		Buckets:        []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500},
 		StabilityLevel: metrics.ALPHA,
 	})
-	deschedulerMetrics = []metrics.Registerable{podsEvicted, deschedulerLoopDuration}
+	podsReturned = counter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "descheduler_pods_returned_total",
+		Help:           "Pods that were placed on the node that the pod which they replace was moved away from, by namespace.",
+		StabilityLevel: metrics.ALPHA,
+	}, "namespace")
+	deschedulerMetrics = []metrics.Registerable{podsEvicted, deschedulerLoopDuration, podsReturned}
 )
 
 // LedgerTxn counts one transaction of a kind (T1 to T13) with result ok, conflict or unknown.
@@ -254,6 +259,9 @@ type Eviction struct {
 func PodEvicted(e Eviction) {
 	podsEvicted.WithLabelValues(e.Result, e.Strategy, e.Profile, e.Namespace, e.Node).Inc()
 }
+
+// PodReturned counts one pod that came back to the node it was moved away from.
+func PodReturned(namespace string) { podsReturned.WithLabelValues(namespace).Inc() }
 
 // DeschedulerLoop observes one round over all profiles.
 func DeschedulerLoop(took time.Duration) { deschedulerLoopDuration.Observe(took.Seconds()) }

@@ -78,24 +78,26 @@ func settle(t *testing.T, w *deschedulingtest.World, profile *placement.Profile)
 		}
 		at = at.Add(5 * time.Minute)
 		made := Make(Input{
-			Cluster: cluster, Policy: p, History: history, Now: at,
+			Cluster: cluster, Policy: p, History: history, Now: at, Pinned: true,
 			Placement: func(string) *placement.Profile { return profile },
 		})
 		if len(made.Moves) == 0 {
 			return moves, cycles
 		}
 		var names []string
+		kept := map[string]string{}
 		for _, m := range made.Moves {
 			names = append(names, m.Pod.Name)
+			kept[m.Pod.Name] = m.To.Name
 			d := events.Decision{
 				Kind: events.DecisionEvict, Attempt: 1, Owner: m.Owner, FactSequence: uint64(cycles),
-				Pod: events.PodRef{UID: m.Pod.UID},
+				Pod: events.PodRef{UID: m.Pod.UID}, NodeName: m.Pod.NodeName, Landing: m.To.Name,
 			}
 			history.Observe(d, at)
 			d.Kind = events.DecisionEvicted
 			history.Observe(d, at)
 		}
-		if err := w.Evict(names, nil); err != nil {
+		if err := w.Evict(names, kept); err != nil {
 			t.Fatal(err)
 		}
 		moves += len(names)
