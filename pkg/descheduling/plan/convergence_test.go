@@ -14,15 +14,14 @@ import (
 
 var (
 	worlds = flag.Int("worlds", 200, "how many clusters to bring to rest")
-	seed   = flag.Uint64("seed", 1, "seed of the first cluster; 0 draws one")
+	seed   = flag.Uint64("seed", 0, "seed of the first cluster; 0 draws one")
 )
 
 // patience is within how many cycles a cluster must come to rest.
 const patience = 40
 
 // TestConvergence: repeated cycles reach one in which nothing is moved, and nothing moves more
-// than once after the first. Replacements go where the scheduler puts them. (In about
-// four of a thousand clusters a pod moves twice: test/conformance counts them.)
+// than once after the first. Replacements land where a place is kept for them.
 func TestConvergence(t *testing.T) {
 	first := *seed
 	if first == 0 {
