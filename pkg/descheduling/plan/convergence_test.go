@@ -76,6 +76,7 @@ func settle(t *testing.T, w *deschedulingtest.World, profile *placement.Profile)
 			t.Fatal(err)
 		}
 		at = at.Add(5 * time.Minute)
+		w.Now = at
 		made := Make(Input{
 			Cluster: cluster, Policy: p, History: history, Now: at, Pinned: true,
 			Placement: func(string) *placement.Profile { return profile },

@@ -25,6 +25,8 @@ const (
 	ownerMemory = 24 * time.Hour
 	// maxStays is how many nodes are kept that an owner's pods have left or landed on.
 	maxStays = 256
+	// oneStay is how long after one eviction others from (or to) the same node are as good as one.
+	oneStay = time.Minute
 	// comebackSlack is by how much the API server's clock may be behind, and what it cuts off, so
 	// that a pod that replaces another one seems to be the older.
 	comebackSlack = 5 * time.Second
@@ -175,25 +177,27 @@ func (p past) with(a ask, at time.Time) past {
 	}
 }
 
-// withStay is a list with one more, instead of one of the same node, and without the oldest of
-// too many.
+// withStay is a list with one more, unless it has one that stands for it, and without the oldest
+// of too many.
 func withStay(list []stay, s stay) []stay {
-	if s.node == "" {
+	if s.node == "" || slices.ContainsFunc(list, func(o stay) bool {
+		later := s.at.Sub(o.at)
+		return o.node == s.node && later >= 0 && later < oneStay
+	}) {
 		return list
 	}
-	list = slices.DeleteFunc(slices.Clone(list), func(o stay) bool { return o.node == s.node })
-	return append(list, s)[max(0, len(list)+1-maxStays):]
+	return append(slices.Clone(list), s)[max(0, len(list)+1-maxStays):]
 }
 
-// landedOn says whether a replacement was to land on a node not longer ago than a while.
-func (p past) landedOn(node string, now time.Time, while time.Duration) bool {
-	return slices.ContainsFunc(p.landed, func(s stay) bool { return s.node == node && now.Sub(s.at) < while })
-}
+// moved says whether a pod on a node, made at a time, is the replacement of one that was moved
+// there; cameBack whether it stands where the one that it replaces had left. Times of pods are
+// the API server's, and in seconds.
+func (p past) moved(node string, made time.Time) bool { return replaced(p.landed, node, made) }
 
-// cameBack says whether a pod made at a time stands where the one that it replaces had left.
-// Times of pods are the API server's, and in seconds.
-func (p past) cameBack(node string, made time.Time) bool {
-	return slices.ContainsFunc(p.left, func(s stay) bool {
+func (p past) cameBack(node string, made time.Time) bool { return replaced(p.left, node, made) }
+
+func replaced(list []stay, node string, made time.Time) bool {
+	return slices.ContainsFunc(list, func(s stay) bool {
 		after := made.Sub(s.at)
 		return s.node == node && after >= -comebackSlack && after <= InFlight
 	})

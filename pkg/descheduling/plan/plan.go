@@ -106,7 +106,8 @@ func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string
 	if r := p.owners.refuse(pod.Pod, owner); r != "" {
 		return "", r
 	}
-	if policy.Balances(c.Strategy) && p.History.owners[owner].landedOn(pod.NodeName, p.Now, p.Policy.Berth.MaxCooldown) {
+	if made := pod.Created().Time; policy.Balances(c.Strategy) && p.Now.Sub(made) < p.Policy.Berth.MaxCooldown &&
+		p.History.owners[owner].moved(pod.NodeName, made) {
 		return "", MovedLately
 	}
 	budgets, r := p.budgets.refuse(pod.Pod)

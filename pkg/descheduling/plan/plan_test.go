@@ -331,7 +331,6 @@ func TestCameBack(t *testing.T) {
 // TestMovedLately: what was moved to a node is not moved on for balance's sake soon, only when it
 // must not be there.
 func TestMovedLately(t *testing.T) {
-	crowd := many(9, "b", "x", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{Time: now.Add(-24 * time.Hour)} })
 	for _, tt := range []struct {
 		name, strategy string
 		ago            time.Duration
@@ -346,6 +345,7 @@ func TestMovedLately(t *testing.T) {
 			if tt.strategy == leaveTaints {
 				effect = tainted(corev1.TaintEffectNoSchedule)
 			}
+			crowd := many(9, "b", "x", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{Time: now.Add(-tt.ago)} })
 			in := input(t, policyOf(t, "berth: "+gentle+",", "", tt.strategy), append(crowd, node("b", effect), node("c"))...)
 			in.History = moved(tt.ago)
 			plan := Make(in)

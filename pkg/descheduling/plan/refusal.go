@@ -13,7 +13,7 @@ const (
 	ExcludedNamespace  descheduling.Refusal = "namespace excluded"
 	AnothersPlan       descheduling.Refusal = "it is claimed by another plan"
 	OwnerReturned      descheduling.Refusal = "a replacement of its owner came back to the node it had left"
-	MovedLately        descheduling.Refusal = "a pod of its owner was moved to its node lately"
+	MovedLately        descheduling.Refusal = "it was moved lately"
 	NoBudget           descheduling.Refusal = "its disruption budget allows no disruption"
 	ManyBudgets        descheduling.Refusal = "more than one disruption budget covers it"
 	NoBetterPlace      descheduling.Refusal = "no node that takes it is a better one"

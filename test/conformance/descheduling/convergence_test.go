@@ -171,6 +171,7 @@ func loopOurs(t *testing.T, w *deschedulingtest.World, pinned bool) (l loop) {
 			t.Fatal(err)
 		}
 		at = at.Add(5 * time.Minute)
+		w.Now = at
 		made := plan.Make(plan.Input{
 			Cluster: cluster, Policy: p, History: history, Now: at, Pinned: pinned,
 			Placement: func(string) *placement.Profile { return profile },
