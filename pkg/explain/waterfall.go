@@ -161,7 +161,7 @@ func (w *walk) attempt(e Event) {
 	}
 	w.add(Step{
 		Name: "attempt", Start: begin, End: e.Time,
-		Detail: fmt.Sprintf("#%d by %s: %s, %d of %d nodes feasible", d.Attempt, d.Actor, outcome,
+		Detail: fmt.Sprintf("try %d by %s: %s, %d of %d nodes feasible", d.Attempt, d.Actor, outcome,
 			d.NodesFeasible, d.NodesTotal),
 	})
 	if rejected := Rejections(evidence.Rejected); len(rejected) > 0 {
