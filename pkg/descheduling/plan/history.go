@@ -247,6 +247,16 @@ func (h *History) underWay(owner string, now time.Time, exists func(uid string) 
 	return n
 }
 
+// asking: evictions of an owner's pods have been asked for, and nobody knows yet what came of them.
+func (h *History) asking(owner string, now time.Time) bool {
+	for uid := range h.ofOwner[owner] {
+		if a := h.asks[uid]; a.stage == asked && now.Sub(a.since) < InFlight {
+			return true
+		}
+	}
+	return false
+}
+
 // Stands says whether an ask may still have its pod evicted, or has had it evicted not long ago.
 func (h *History) Stands(uid string, attempt int32, now time.Time) bool {
 	a, known := h.asks[uid]

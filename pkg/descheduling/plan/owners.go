@@ -57,6 +57,8 @@ func (o *owners) refuse(pod *state.Pod, owner string) descheduling.Refusal {
 		return OwnerReturned
 	case o.underWay(owner) >= b.AtOnce(o.crowdOf(owner).pods):
 		return OwnerBusy
+	case b.Cooldown > 0 && o.History.asking(owner, o.Now):
+		return OwnerCoolingDown // its round has not ended
 	case b.PauseDuringRollout && o.rollingOut(owner):
 		return RollingOut
 	case b.WaitForReady && past.recent(b, o.Now) && o.crowdOf(owner).unready > 0:
@@ -139,8 +141,8 @@ func (o *owners) count(p *state.Pod) {
 	}
 }
 
-// rollingOut: of a Deployment, more than one ReplicaSet wants pods; a StatefulSet's pods are
-// of two revisions. Of other owners nothing is known.
+// rollingOut: of a Deployment, more than one ReplicaSet wants pods, or the only one has not got
+// all of its pods yet; a StatefulSet's pods are of two revisions. Of other owners nothing is known.
 func (o *owners) rollingOut(owner string) bool {
 	is, known := o.rolling[owner]
 	if known {
@@ -148,7 +150,7 @@ func (o *owners) rollingOut(owner string) bool {
 	}
 	if object, ok := o.Cluster.Object(events.KindReplicaSet, owner); ok {
 		set, _ := object.API.(*appsv1.ReplicaSet)
-		is = set != nil && o.siblings(set) > 1
+		is = set != nil && (o.lacking(set) || o.siblings(set) > 1)
 	} else if object, ok := o.Cluster.Object(events.KindStatefulSet, owner); ok {
 		set, _ := object.API.(*appsv1.StatefulSet)
 		is = set != nil && revising(set)
@@ -173,6 +175,11 @@ func (o *owners) siblings(set *appsv1.ReplicaSet) int {
 		return 0
 	}
 	return o.active[string(ref.UID)]
+}
+
+// lacking: pods of the set are still to be created. Of one that cannot create them none should go.
+func (o *owners) lacking(set *appsv1.ReplicaSet) bool {
+	return set.Spec.Replicas != nil && o.crowdOf(string(set.UID)).pods < int(*set.Spec.Replicas)
 }
 
 func wantsPods(set *appsv1.ReplicaSet) bool {

@@ -4,7 +4,7 @@ import "github.com/berth-scheduler/berth/pkg/descheduling"
 
 // Why a pod that a strategy picked, and no protection holds back, is not moved.
 const (
-	UnderWay           descheduling.Refusal = "eviction under way"
+	UnderWay                                = descheduling.UnderWay
 	CoolingDown        descheduling.Refusal = "cooling down"
 	OwnerCoolingDown   descheduling.Refusal = "its owner is cooling down"
 	OwnerBusy          descheduling.Refusal = "as many pods of its owner as may go at once are going"

@@ -27,12 +27,16 @@ type Input struct {
 	History *plan.History
 	// Placement finds the rules by which a pod of this scheduler would be placed (nodeFit).
 	Placement func(schedulerName string) *placement.Profile
+	// Usage is the actual utilisation, for strategies that ask for it.
+	Usage descheduling.Usage
 	// Actor is the member that asks.
 	Actor string
 	// Now is compared with the times in History, and with pods' start times (minPodAge).
 	Now time.Time
 	// Explain asks for a report.
 	Explain bool
+	// Timed, if set, is called when a strategy begins, and what it returns when it has ended.
+	Timed func(profile, strategy string) (ended func())
 }
 
 // Eviction is one pod to evict.
@@ -61,6 +65,7 @@ type Outcome struct {
 func Cycle(in Input) Outcome {
 	ask := plan.Input{
 		Cluster: in.Cluster, Policy: in.Policy, Placement: in.Placement, History: in.History, Now: in.Now,
+		Timed: in.Timed, Usage: in.Usage,
 		Pinned: true,
 	}
 	if in.Promises != nil {
