@@ -31,12 +31,7 @@ type plans struct {
 	// protected are the nodes, by UID, on which the engine has been told of pods that are nobody's
 	// victims.
 	protected map[string]struct{}
-	// seekers fit nowhere for certain, and have not been asked about preemption yet: the more
-	// important first, of equals the one that came first. sought counts them, retried is the place
-	// of the next one that is tried again while it waits.
-	seekers []rejection
-	sought  uint64
-	retried int
+	seeking
 	// alternate: the last transaction was a deed, and placements that wait go first.
 	alternate bool
 	// quiet: a promotion counts pods elsewhere, and waits until none is staged.
@@ -46,6 +41,16 @@ type plans struct {
 	budgets budgetBook
 	loops   loops
 	reports []PlanReport
+}
+
+// seeking is who waits to be asked about preemption.
+type seeking struct {
+	// seekers fit nowhere for certain, and have not been asked about preemption yet: the more
+	// important first, of equals the one that came first. sought counts them, retried is the place
+	// of the next one that is tried again while it waits.
+	seekers []rejection
+	sought  uint64
+	retried int
 }
 
 // moves is what a shard knows about places that are kept for the replacements of pods.
