@@ -158,7 +158,14 @@ var (
 		Help:           "Pods that a strategy picked and that were not evicted, by the protection or guard that kept them.",
 		StabilityLevel: metrics.ALPHA,
 	}, "strategy", "profile", "reason")
-	deschedulerMetrics = []metrics.Registerable{podsEvicted, deschedulerLoopDuration, strategyDuration, podsKept}
+	podsReturned = counter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "descheduler_pods_returned_total",
+		Help:           "Pods that were placed on the node that the pod which they replace was moved away from, by namespace.",
+		StabilityLevel: metrics.ALPHA,
+	}, "namespace")
+	deschedulerMetrics = []metrics.Registerable{
+		podsEvicted, deschedulerLoopDuration, strategyDuration, podsKept, podsReturned,
+	}
 )
 
 // LedgerTxn counts one transaction of a kind (T1 to T13) with result ok, conflict or unknown.
@@ -275,6 +282,9 @@ func PodsKept(strategy, profile, reason string, pods int) {
 func DeschedulerStrategy(strategy, profile string, took time.Duration) {
 	strategyDuration.WithLabelValues(strategy, profile).Observe(took.Seconds())
 }
+
+// PodReturned counts one pod that came back to the node it was moved away from.
+func PodReturned(namespace string) { podsReturned.WithLabelValues(namespace).Inc() }
 
 // DeschedulerLoop observes one round over all profiles.
 func DeschedulerLoop(took time.Duration) { deschedulerLoopDuration.Observe(took.Seconds()) }

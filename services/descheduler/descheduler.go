@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/commit"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/intake"
@@ -282,6 +283,9 @@ func (d *Descheduler) carryOut(
 	if err != nil {
 		return 0, err
 	}
+	if err := d.tellReturned(ctx, out.Returned); err != nil {
+		return 0, err
+	}
 	written, refused, err := d.commit.Move(ctx, p, out.Evict)
 	for _, r := range refused {
 		e := &r.Eviction
@@ -291,6 +295,17 @@ func (d *Descheduler) carryOut(
 		}]++
 	}
 	return written, err
+}
+
+// tellReturned tells of pods that came back, in all ways there are.
+func (d *Descheduler) tellReturned(ctx context.Context, returned []events.Decision) error {
+	for i := range returned {
+		r := &returned[i]
+		d.deps.Logger.Warn("a pod came back to the node it was moved away from",
+			"pod", r.Pod.Namespace+"/"+r.Pod.Name, "node", r.NodeName, "owner", r.Owner)
+		telemetry.PodReturned(r.Pod.Namespace)
+	}
+	return d.commit.Tell(ctx, returned)
 }
 
 func (d *Descheduler) pause(ctx context.Context, t time.Duration) {

@@ -2,12 +2,14 @@ package plan
 
 import (
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling"
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -19,6 +21,8 @@ type owners struct {
 	crowds  map[string]*crowd
 	going   map[string]int
 	rolling map[string]bool
+	// back is when a replacement was made last that came back, by owner.
+	back map[string]time.Time
 	// active are the controllers of ReplicaSets that want pods, by how many want some.
 	active map[string]int
 }
@@ -33,15 +37,7 @@ func newOwners(in *Input) *owners {
 }
 
 // ownerOf is the UID of a pod's controller, empty if it has none.
-func ownerOf(pod *state.Pod) string {
-	if ref := metav1.GetControllerOfNoCopy(pod.Template); ref != nil {
-		return string(ref.UID)
-	}
-	if len(pod.Template.OwnerReferences) == 1 {
-		return string(pod.Template.OwnerReferences[0].UID)
-	}
-	return ""
-}
+func ownerOf(pod *state.Pod) string { return view.OwnerOf(pod) }
 
 // refuse says why no pod of an owner may go now. A pod without one has only its namespace
 // against it.
@@ -57,6 +53,8 @@ func (o *owners) refuse(pod *state.Pod, owner string) descheduling.Refusal {
 	switch {
 	case past.resting(b, o.Now):
 		return OwnerCoolingDown
+	case o.Now.Sub(o.back[owner]) < b.MaxCooldown:
+		return OwnerReturned
 	case o.underWay(owner) >= b.AtOnce(o.crowdOf(owner).pods):
 		return OwnerBusy
 	case b.Cooldown > 0 && o.History.asking(owner, o.Now):
@@ -68,6 +66,30 @@ func (o *owners) refuse(pod *state.Pod, owner string) descheduling.Refusal {
 	default:
 		return ""
 	}
+}
+
+// returns are the pods that came back, and notes their owners. It costs a look at all pods if
+// any were evicted not long ago.
+func (o *owners) returns() (back []*state.Pod) {
+	o.back = map[string]time.Time{}
+	if len(o.History.owners) == 0 {
+		return nil
+	}
+	for p := range o.Cluster.Pods() {
+		owner := ownerOf(p)
+		if owner == "" || p.NodeName == "" || p.Terminal || p.Deleting {
+			continue
+		}
+		made := p.Created().Time
+		if !o.History.owners[owner].cameBack(p.NodeName, made) {
+			continue
+		}
+		back = append(back, p)
+		if made.After(o.back[owner]) {
+			o.back[owner] = made
+		}
+	}
+	return back
 }
 
 func (o *owners) take(owner string) {

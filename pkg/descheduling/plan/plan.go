@@ -57,6 +57,9 @@ type Plan struct {
 	descheduling.Outcome
 	// Moves in the order in which to make them.
 	Moves []Move
+	// Returned are the pods that stand where those that they replace had left, by namespace and
+	// name. Their owners' pods stay for MaxCooldown.
+	Returned []*state.Pod
 }
 
 // Make runs every strategy of the policy once and plans the moves.
@@ -68,10 +71,11 @@ func Make(in Input) Plan {
 		Input: in, limits: descheduling.NewLimits(in.Policy.Limits),
 		budgets: newBudgets(in.Cluster, in.Claimed), owners: newOwners(&in),
 	}
+	back := p.owners.returns()
 	out := descheduling.Run(descheduling.Input{
 		Cluster: in.Cluster, Policy: in.Policy, Usage: in.Usage, Now: in.Now, Kept: in.Kept, Timed: in.Timed,
 	}, p.offer)
-	return Plan{Outcome: out, Moves: p.moves}
+	return Plan{Outcome: out, Moves: p.moves, Returned: back}
 }
 
 // planner is one Make under way.
@@ -101,6 +105,10 @@ func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string
 	}
 	if r := p.owners.refuse(pod.Pod, owner); r != "" {
 		return "", r
+	}
+	if made := pod.Created().Time; policy.Balances(c.Strategy) && p.Now.Sub(made) < p.Policy.Berth.MaxCooldown &&
+		p.History.owners[owner].moved(pod.NodeName, made) {
+		return "", MovedLately
 	}
 	budgets, r := p.budgets.refuse(pod.Pod)
 	if r != "" {

@@ -54,6 +54,9 @@ type Outcome struct {
 	descheduling.Outcome
 	// Evict in the order in which to ask.
 	Evict []Eviction
+	// Returned tells of pods that came back to the node that those which they replace had left,
+	// and of which nobody has told yet.
+	Returned []events.Decision
 	// Report is nil unless it was asked for.
 	Report *plan.Report
 }
@@ -81,7 +84,28 @@ func Cycle(in Input) Outcome {
 		m := &p.Moves[i]
 		out.Evict = append(out.Evict, Eviction{Profile: m.Profile, Decision: in.decision(m), Keep: in.place(m)})
 	}
+	for _, pod := range p.Returned {
+		if !in.History.Told(pod.UID) {
+			out.Returned = append(out.Returned, in.returned(pod))
+		}
+	}
 	return out
+}
+
+func (in *Input) returned(pod *state.Pod) events.Decision {
+	return events.Decision{
+		Kind:               events.DecisionReturned,
+		Pod:                events.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name},
+		SchedulerName:      pod.SchedulerName,
+		Actor:              in.Actor,
+		Token:              token(pod.UID, 0).String(),
+		FactSequence:       in.Cluster.Position().Sequence,
+		PodResourceVersion: pod.ResourceVersion,
+		NodeName:           pod.NodeName,
+		Owner:              view.OwnerOf(pod),
+		Message: fmt.Sprintf("It stands on node %s, which a pod that it replaces was moved away from: no pod of its owner "+
+			"is moved for %s.", pod.NodeName, in.Policy.Berth.MaxCooldown),
+	}
 }
 
 func (in *Input) place(m *plan.Move) *Place {
