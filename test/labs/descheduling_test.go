@@ -87,11 +87,17 @@ func utilization(l *lab) {
 			l.Errorf("%s came back to %s", p.Name, full)
 		}
 	}
-	asks := l.decided(events.DecisionEvict)
-	if len(asks) != 40 {
-		l.Errorf("%d evictions were asked for, want 40", len(asks))
+	evicted := map[string]bool{}
+	for _, d := range l.decided(events.DecisionEvicted) {
+		evicted[d.Pod.UID] = true
 	}
-	for _, d := range asks {
+	if len(evicted) != 40 {
+		l.Errorf("%d pods were evicted, want 40", len(evicted))
+	}
+	for _, d := range l.decided(events.DecisionEvictRefused) {
+		l.Logf("refused: %s, attempt %d: %s", d.Pod.Name, d.Attempt, d.Message)
+	}
+	for _, d := range l.decided(events.DecisionEvict) {
 		if d.Landing == "" || d.Landing == full || d.NodeName != full {
 			l.Errorf("%s was evicted from %s for a place on %q", d.Pod.Name, d.NodeName, d.Landing)
 		}
