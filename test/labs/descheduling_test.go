@@ -87,13 +87,16 @@ func utilization(l *lab) {
 			l.Errorf("%s came back to %s", p.Name, full)
 		}
 	}
-	evicted := map[string]bool{}
-	for _, d := range l.decided(events.DecisionEvicted) {
-		evicted[d.Pod.UID] = true
-	}
-	if len(evicted) != 40 {
-		l.Errorf("%d pods were evicted, want 40", len(evicted))
-	}
+	l.eventually(within, "the log tells of 40 pods that were evicted", func(context.Context) (string, error) {
+		evicted := map[string]bool{}
+		for _, d := range l.decided(events.DecisionEvicted) {
+			evicted[d.Pod.UID] = true
+		}
+		if len(evicted) != 40 {
+			return fmt.Sprint(len(evicted)), nil
+		}
+		return "", nil
+	})
 	for _, d := range l.decided(events.DecisionEvictRefused) {
 		l.Logf("refused: %s, attempt %d: %s", d.Pod.Name, d.Attempt, d.Message)
 	}
