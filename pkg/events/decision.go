@@ -1,5 +1,7 @@
 package events
 
+import "time"
+
 // DecisionKind names what a Decision reports. The set is closed.
 type DecisionKind string
 
@@ -15,6 +17,10 @@ const (
 	// important one, and the pod is tried again; Message says why. For people: the queue sees
 	// it in the ledger.
 	DecisionWithdrawn DecisionKind = "withdrawn"
+	// DecisionLost: the ledger refused a shard's reservation on NodeName, because somebody else
+	// had changed what it was decided on; Message says what that was. The attempt goes on. For
+	// people, and for whoever makes decisions again.
+	DecisionLost DecisionKind = "lost"
 	// DecisionUnplaceable: no node fits now. The queue parks the pod by cause, the binder
 	// writes the condition and the event.
 	DecisionUnplaceable DecisionKind = "unplaceable"
@@ -88,6 +94,9 @@ type Decision struct {
 	Message string
 	// Plugins are the names of plugins that rejected nodes (unplaceable), sorted.
 	Plugins []string
+	// RetryAfter is how long after the decision something ends that kept the pod from being placed,
+	// and that nobody tells of (unplaceable); 0 for nothing of that kind. Whole milliseconds.
+	RetryAfter time.Duration
 	// Reasons counts nodes by reason (unplaceable).
 	Reasons map[string]int32
 	// NodesTotal and NodesFeasible count what the attempt looked at.
@@ -103,6 +112,10 @@ type Decision struct {
 	Owner, Landing string
 	// TraceParent is the W3C traceparent of the span that decided, or empty.
 	TraceParent string
+	// Evidence is what a shard's decision was computed from and what it weighed (placed,
+	// nominated, unplaceable, failed, lost); nil where no shard looked at nodes. For people,
+	// and for whoever makes the decision again: nothing is decided by it.
+	Evidence *Evidence
 }
 
 // SequencedDecision is a Decision with its place in the log.

@@ -356,3 +356,49 @@ func TestErrorsName(t *testing.T) {
 		}
 	}
 }
+
+// Claims on more budgets than a transaction takes go in several sweeps.
+func TestSweepTakesAsManyBudgetsAsFit(t *testing.T) {
+	v := NewView()
+	plan := PlanID(1, true)
+	var claims []Entry
+	var events []Event
+	for i := range 2 * MaxTxnOps {
+		uid := fmt.Sprintf("v%d", i)
+		claims = append(claims, Entry{PodUID: uid, Role: RoleVictim, State: Held, PodRV: 10, Plan: plan, Budgets: []string{uid}})
+		value, err := EncodeBudget(BudgetDoc{UID: uid, Claims: []BudgetClaim{{PodUID: uid, PodRV: 10, Plan: plan}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, Event{KV: KV{Key: KeyBudget(uid), Value: value, CreateRevision: 7, ModRevision: 7}})
+	}
+	d := at(docOf(claims...), 7)
+	apply(t, v, 7, append(events, Event{KV: kvOf(t, d)})...)
+	facts := fates{oneFact{known: true, progress: 50}, Staying, 0, 50}
+	revision := int64(7)
+	for sweeps := 0; len(d.Entries) > 0; sweeps++ {
+		swept, err := SweepDoc(Sweeping{Doc: d, Picture: v, Facts: facts})
+		if err != nil || len(swept.Change.Docs) != 1 || sweeps > 4 {
+			t.Fatalf("sweep %d: %+v, %v", sweeps, swept, err)
+		}
+		txn, err := swept.Change.Txn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := txn.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		revision++
+		events = nil
+		for _, put := range txn.Puts {
+			events = append(events, Event{KV: KV{Key: put.Key, Value: put.Value, CreateRevision: 7, ModRevision: revision}})
+		}
+		apply(t, v, revision, events...)
+		d, _ = v.Doc(d.NodeUID)
+	}
+	for b := range v.Budgets() {
+		if len(b.Claims) > 0 {
+			t.Errorf("budget %s is still claimed from", b.UID)
+		}
+	}
+}

@@ -33,6 +33,10 @@ type Swept struct {
 // Empty says whether there is nothing to carry out.
 func (s Swept) Empty() bool { return len(s.Change.Docs)+len(s.Change.Budgets)+len(s.Change.Plans) == 0 }
 
+// MaxSweptBudgets is how many documents of budgets one SweepDoc changes, so that the change fits a
+// transaction beside the node's document, the records of plans, and volumes and pools.
+const MaxSweptBudgets = MaxTxnOps / 2
+
 // SweepDoc decides what becomes of a document's holds and claims when nobody seems to work on
 // them:
 //
@@ -40,7 +44,7 @@ func (s Swept) Empty() bool { return len(s.Change.Docs)+len(s.Change.Budgets)+le
 //   - A hold or placeholder goes when it is overdue, or when its plan's record says Aborted, or
 //     is missing. Its claims on this node go with it.
 //   - A claim that is not Evicting goes, with what it takes of budgets, when nobody holds what
-//     it clears any more.
+//     it clears any more. Claims on more than MaxSweptBudgets budgets take several sweeps.
 //   - A claim that is Evicting stays until its victim has left, or the eviction has failed.
 //   - A pin loses the dependents that no document reserves for any more.
 //
@@ -65,13 +69,13 @@ func SweepDoc(s Sweeping) (Swept, error) {
 		}
 	}
 	var kept []Entry
-	budgets := map[string]BudgetDoc{}
+	budgets, count := map[string]BudgetDoc{}, budgetCount{most: MaxSweptBudgets}
 	var holds []Entry
 	for _, e := range d.Entries {
 		switch {
 		case e.owns() && gone[e.Plan] && s.over(e):
 			holds = append(holds, e)
-		case e.Role == RoleVictim && s.orphaned(e, gone):
+		case e.Role == RoleVictim && s.orphaned(e, gone) && count.takes(e):
 			s.unclaim(budgets, e)
 		default:
 			kept = append(kept, e)

@@ -17,6 +17,11 @@ type Abort struct {
 	Record *PlanRecord
 	// Only: only the claims on these victims go, the plan lives on. Nil: all of it goes.
 	Only []string
+	// MaxBudgets bounds the budgets' documents that are changed, 0 for no bound: claims that
+	// would take more (the first is dropped in any case) are left to another AbortPlan.
+	MaxBudgets int
+
+	left map[string]bool
 }
 
 const stepAbort = "T8 abort"
@@ -34,6 +39,7 @@ func AbortPlan(a Abort) (Change, error) {
 	var budgets []string
 	claims := map[string][]string{}
 	var holds []Entry
+	a.left = a.tooMany()
 	for _, d := range a.Docs {
 		next, gone := a.without(d)
 		for _, e := range gone {
@@ -105,9 +111,52 @@ func (a Abort) drops(e Entry) bool {
 		return false
 	}
 	if e.Role == RoleVictim {
-		return e.State != Evicting && (a.Only == nil || slices.Contains(a.Only, e.PodUID))
+		return e.State != Evicting && !a.left[e.PodUID] && (a.Only == nil || slices.Contains(a.Only, e.PodUID))
 	}
 	return a.Only == nil && e.owns()
+}
+
+// tooMany are the victims whose claims are left because of MaxBudgets.
+func (a Abort) tooMany() map[string]bool {
+	if a.MaxBudgets == 0 {
+		return nil
+	}
+	left, count := map[string]bool{}, budgetCount{most: a.MaxBudgets}
+	for _, d := range a.Docs {
+		for _, e := range d.Entries {
+			if e.Role == RoleVictim && a.drops(e) && !count.takes(e) {
+				left[e.PodUID] = true
+			}
+		}
+	}
+	return left
+}
+
+// budgetCount counts the disruption budgets that the claims of one change are on.
+type budgetCount struct {
+	most int
+	seen map[string]bool
+}
+
+// takes says whether a claim goes into the change, and if so counts its budgets. The first
+// always does.
+func (b *budgetCount) takes(e Entry) bool {
+	if b.seen == nil {
+		b.seen = map[string]bool{}
+	}
+	more := 0
+	for _, uid := range e.Budgets {
+		if !b.seen[uid] {
+			more++
+		}
+	}
+	if len(b.seen) > 0 && len(b.seen)+more > b.most {
+		return false
+	}
+	for _, uid := range e.Budgets {
+		b.seen[uid] = true
+	}
+	return true
 }
 
 // unpinFor adds to changed the documents that pin for a pod, without those pins.

@@ -2,9 +2,9 @@ package sim
 
 import (
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,8 +16,9 @@ import (
 
 // cluster is who uses the simulated cluster: people, controllers and kubelets.
 type cluster struct {
-	made  int
-	nodes int
+	family family
+	made   int
+	nodes  int
 	// rules: some pods have rules about pods on other nodes.
 	rules bool
 	// fickle: nodes are cordoned and pods changed all the time, so that much is fenced.
@@ -25,8 +26,13 @@ type cluster struct {
 	// ranked: pods differ in priority. strict: nobody but Berth takes pods of budgets down.
 	ranked, strict bool
 	// crowded: there are many pods from the start, and evictions are asked for all the time.
-	crowded bool
-	tokens  uint64
+	// lingering: pods take long to end.
+	crowded, lingering bool
+	// nodesFirst and podsFirst are how many there are when it begins.
+	nodesFirst, podsFirst int
+	// closedUntil is until when no budget allows anything; 0 while they do.
+	closedUntil time.Duration
+	tokens      uint64
 }
 
 const (
@@ -39,46 +45,52 @@ const (
 
 func (c *cluster) populate(w *world) {
 	w.api.put(events.KindNamespace, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: "ns-d"}})
-	c.rules, c.fickle = w.chance(40), w.chance(40)
-	c.ranked = w.chance(60)
-	if w.budgets {
-		c.rules, c.fickle, c.ranked, c.strict = false, false, true, true
+	if drawn := drawFamily(w); c.family == "" {
+		c.family = drawn
 	}
-	c.crowded = !c.strict && c.ranked && w.chance(60)
-	for range 2 + w.rng.IntN(4) {
+	c.wish(w)
+	for range c.nodesFirst {
 		c.addNode(w)
 	}
-	if w.chance(70) || w.budgets {
-		stay := intstr.FromInt32(w.rng.Int32N(5))
-		w.api.put(events.KindDisruptionBudget, &policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "b", UID: "pdb-b", Generation: 1},
-			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: selects("a"), MinAvailable: &stay},
-			Status:     policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1},
-		})
+	if w.chance(70) || w.budgets || c.full() {
+		w.api.put(events.KindDisruptionBudget, newBudget("a", intstr.FromInt32(c.stay(w))))
 	}
-	pods := 4 + w.rng.IntN(4)
-	if c.strict || c.crowded {
-		pods = maxPods // the nodes are full, and evictions compete for what the budget allows
-	}
-	for range pods {
+	for range c.podsFirst {
 		c.addPod(w)
+	}
+	if c.family == massive {
+		c.mass(w)
 	}
 }
 
-func (c *cluster) addNode(w *world) {
+// stay is how many pods a budget keeps.
+func (c *cluster) stay(w *world) int32 {
+	switch c.family {
+	case contested:
+		return w.rng.Int32N(3)
+	case succession:
+		return 0
+	}
+	return w.rng.Int32N(5)
+}
+
+func (c *cluster) addNode(w *world) { w.api.put(events.KindNode, c.newNode(1+w.rng.IntN(3))) }
+
+// newNode is a node with room for so many ordinary pods.
+func (c *cluster) newNode(pods int) *corev1.Node {
 	name := fmt.Sprintf("n%d", c.nodes)
 	zone := []string{"x", "y", "z"}[c.nodes%3]
 	c.nodes++
-	w.api.put(events.KindNode, &corev1.Node{
+	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), Labels: map[string]string{
 			corev1.LabelHostname: name, corev1.LabelTopologyZone: zone,
 		}},
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
-			corev1.ResourceCPU:    *resource.NewMilliQuantity(podCPU*int64(1+w.rng.IntN(3)), resource.DecimalSI),
+			corev1.ResourceCPU:    *resource.NewMilliQuantity(podCPU*int64(pods), resource.DecimalSI),
 			corev1.ResourceMemory: resource.MustParse("64Gi"),
-			corev1.ResourcePods:   resource.MustParse("110"),
+			corev1.ResourcePods:   resource.MustParse("512"),
 		}},
-	})
+	}
 }
 
 func selects(app string) *metav1.LabelSelector {
@@ -115,22 +127,28 @@ func apart(p *corev1.Pod, app string, from ...string) {
 	}}
 }
 
-func (c *cluster) addPod(w *world) {
+// newPod is a pod that takes the room of so many ordinary ones.
+func (c *cluster) newPod(size int64) *corev1.Pod {
 	name := fmt.Sprintf("p%d", c.made)
 	c.made++
-	p := &corev1.Pod{
+	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, UID: types.UID("pod-" + name), Generation: 1,
 			Labels: map[string]string{"app": "a"}, CreationTimestamp: metav1.Unix(int64(c.made), 0),
 		},
 		Spec: corev1.PodSpec{SchedulerName: corev1.DefaultSchedulerName, Containers: []corev1.Container{{
 			Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-				corev1.ResourceCPU: *resource.NewMilliQuantity(podCPU, resource.DecimalSI),
+				corev1.ResourceCPU: *resource.NewMilliQuantity(podCPU*size, resource.DecimalSI),
 			}},
 		}}},
 	}
+}
+
+func (c *cluster) addPod(w *world) {
+	p := c.newPod(1)
 	if c.ranked {
-		p.Spec.Priority = &[]int32{0, 0, 10, 100}[w.rng.IntN(4)]
+		all := c.priorities(w)
+		p.Spec.Priority = &all[w.rng.IntN(len(all))]
 	}
 	if w.chance(10) {
 		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/later"}}
@@ -143,6 +161,7 @@ func (c *cluster) addPod(w *world) {
 
 // act is one thing that a user or a controller does.
 func (c *cluster) act(w *world) error {
+	c.reopen(w)
 	pods := w.api.pods()
 	if len(pods) == 0 || len(pods) < maxPods && w.chance(40) {
 		c.addPod(w)
@@ -156,7 +175,14 @@ func (c *cluster) act(w *world) error {
 	}
 	p := pods[w.rng.IntN(len(pods))]
 	uid := string(p.UID)
-	if c.crowded && w.chance(15) {
+	switch {
+	case c.full() && w.chance(90):
+		c.contest(w, p)
+		return nil
+	case c.family == refreshed && w.chance(60), c.family == massive && w.chance(90):
+		c.touch(w, uid)
+		return nil
+	case c.crowded && w.chance(15):
 		c.evict(w, p)
 		if w.chance(60) {
 			w.api.delete(uid)
@@ -243,10 +269,10 @@ func (c *cluster) kubelets(w *world, percent int) {
 		switch {
 		case p.Spec.NodeName == "":
 		case p.DeletionTimestamp != nil:
-			if w.chance(percent) {
+			if w.chance(percent) && (!c.lingering || !w.faults.on || w.chance(25)) {
 				w.api.remove(events.KindPod, string(p.UID))
 			}
-		case w.faults.on && !c.strict && w.chance(1):
+		case w.faults.on && !c.strict && c.family != massive && w.chance(1):
 			w.hit("pod ended")
 			w.api.changePod(string(p.UID), func(p *corev1.Pod) bool {
 				ended := p.Status.Phase == corev1.PodSucceeded

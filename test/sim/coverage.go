@@ -6,13 +6,6 @@ var transactions = []string{
 	"evict-claim", "evict-mark", "evict-take", "evict-failed", "budget-settle", "sweep", "plan-drop",
 }
 
-// rareYet are counted and printed, and too rare to be demanded in 1 % of the seeds.
-var rareYet = []string{
-	"evict: throttled", "plan handed on", "fenced after a preemption", "T4: else",
-	"evict-take: else", "evict-failed: then", "evict-failed: else",
-	"budget-settle: else", "sweep: then", "sweep: else", "plan-drop: then", "plan-drop: else",
-}
-
 // crashPoints are the calls before, during and after which processes die: T1 is a shard's,
 // the rest the binders' and the keepers'.
 var crashPoints = []string{"T1", "T5", "T6", "T7", "T11", "T13", "bind", "fence", "condition"}

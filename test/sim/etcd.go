@@ -42,14 +42,16 @@ func (w *world) revoke(id int64) {
 
 // transact sends a transaction. What it is called shows in the coverage, with how it ended.
 func (w *world) transact(p *proc, what string, t ledger.Txn, told func(ledger.TxnResult, error) error) {
-	w.send(&call{
+	c := &call{
 		who: p, to: toEtcd, what: what,
 		carry: func() (any, error) { return w.commit(p, what, t) },
 		told: func(result any, err error) error {
 			r, _ := result.(ledger.TxnResult)
 			return told(r, err)
 		},
-	})
+	}
+	w.delay(c, t)
+	w.send(c)
 }
 
 // commit runs a transaction on the ledger and has the oracle look at what it did.
@@ -70,6 +72,7 @@ func (w *world) commit(p *proc, what string, t ledger.Txn) (ledger.TxnResult, er
 	w.tracef("%s %s: succeeded %t at %d", p.member(), what, r.Succeeded, r.Revision)
 	if r.Succeeded {
 		w.observe(&committed{what: what, who: p, txn: meant})
+		w.springs(what, p, t)
 	}
 	return r, w.broken()
 }

@@ -61,9 +61,9 @@ func (a *apiServer) budgets() []*policyv1.PodDisruptionBudget {
 	return out
 }
 
+// covers: budgets here select by labels only, as newBudget makes them.
 func covers(b *policyv1.PodDisruptionBudget, p *corev1.Pod) bool {
-	s, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-	return err == nil && s.Matches(labels.Set(p.Labels))
+	return labels.SelectorFromValidatedSet(b.Spec.Selector.MatchLabels).Matches(labels.Set(p.Labels))
 }
 
 func (a *apiServer) budgetsOf(p *corev1.Pod) []*policyv1.PodDisruptionBudget {
@@ -72,16 +72,26 @@ func (a *apiServer) budgetsOf(p *corev1.Pod) []*policyv1.PodDisruptionBudget {
 
 // healthy are the pods of a budget that run.
 func (a *apiServer) healthy(b *policyv1.PodDisruptionBudget) []*corev1.Pod {
-	return slices.DeleteFunc(a.pods(), func(p *corev1.Pod) bool {
-		return !covers(b, p) || p.Spec.NodeName == "" || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded
-	})
+	return healthyOf(b, a.pods())
+}
+
+func healthyOf(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod) []*corev1.Pod {
+	var out []*corev1.Pod
+	for _, p := range pods {
+		runs := p.Spec.NodeName != "" && p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded
+		if runs && covers(b, p) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // disruptionController is the real one's, with a cache as late as the moment it is called: it
 // counts, and forgets the pods that have been taken from a budget once they leave.
 func (w *world) disruptionController() {
+	pods := w.api.pods()
 	for _, b := range w.api.budgets() {
-		healthy := w.api.healthy(b)
+		healthy := healthyOf(b, pods)
 		old := b
 		b = b.DeepCopy()
 		waits := int32(0)
@@ -94,7 +104,7 @@ func (w *world) disruptionController() {
 			return !slices.ContainsFunc(healthy, func(p *corev1.Pod) bool { return p.Name == name })
 		})
 		b.Status.CurrentHealthy = int32(len(healthy)) - waits
-		b.Status.DesiredHealthy = b.Spec.MinAvailable.IntVal
+		b.Status.DesiredHealthy, b.Status.ObservedGeneration = b.Spec.MinAvailable.IntVal, b.Generation
 		b.Status.ExpectedPods = int32(len(healthy))
 		b.Status.DisruptionsAllowed = max(0, b.Status.CurrentHealthy-b.Status.DesiredHealthy)
 		if !sameBudget(old, b) {
@@ -104,7 +114,8 @@ func (w *world) disruptionController() {
 }
 
 func sameBudget(a, b *policyv1.PodDisruptionBudget) bool {
-	return a.Status.CurrentHealthy == b.Status.CurrentHealthy && a.Status.DesiredHealthy == b.Status.DesiredHealthy &&
+	return a.Status.ObservedGeneration == b.Status.ObservedGeneration &&
+		a.Status.CurrentHealthy == b.Status.CurrentHealthy && a.Status.DesiredHealthy == b.Status.DesiredHealthy &&
 		a.Status.DisruptionsAllowed == b.Status.DisruptionsAllowed &&
 		len(a.Status.DisruptedPods) == len(b.Status.DisruptedPods)
 }
@@ -132,7 +143,7 @@ type evicted struct {
 // evict carries an eviction out and looks at whether it was right.
 func (w *world) evict(e bindercore.Evict) bindercore.Answered {
 	p, runs := w.api.pod(e.Pod.UID)
-	runs = runs && p.DeletionTimestamp == nil && p.Spec.NodeName != ""
+	runs = runs && p.DeletionTimestamp == nil && p.Spec.NodeName != "" && p.Status.Phase != corev1.PodSucceeded
 	r := w.api.evict(e)
 	w.hit("evict: " + r.String())
 	if runs && r == bindercore.Done && !e.DryRun {
@@ -162,6 +173,7 @@ func (o *oracle) evicted(p *corev1.Pod) {
 	}
 	if d, owner, ok := o.truth.PlanOwner(claim.Plan); ok && owner.Role == ledger.RoleReservation {
 		w.hit("victim of a preemption evicted")
+		w.overbid(owner.Priority)
 		o.gone = append(o.gone, evicted{victim: uid, forPod: owner.PodUID, node: d.NodeName, plan: claim.Plan})
 		for _, before := range o.gone[:len(o.gone)-1] {
 			// Each pod here takes the room of one other. A node that is cordoned is no place any

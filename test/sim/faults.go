@@ -28,6 +28,14 @@ func (f *faults) begin(w *world) {
 	f.on, f.restless = true, map[string]time.Duration{}
 	f.wrongs = draw(4, 10, 30)
 	f.slow = draw(0, 0, 70)
+	if w.cluster.family != ordinary {
+		// Little else goes wrong, so that what they are about comes about.
+		f.wrongs, f.slow = draw(4, 10), draw(0, 0, 30)
+		for _, p := range w.processes() {
+			p.base().lag(draw(0, 0, 30), draw(0, 0, 30))
+		}
+		return
+	}
 	for _, p := range w.processes() {
 		p.base().lag(draw(0, 0, 50, 90, 97), draw(0, 0, 0, 80))
 	}
@@ -160,7 +168,17 @@ func (p *proc) stall(slow, blind int) {
 // the pod either: it changes all the time, or the node is no place any more. All of a fence goes
 // by before the first goes on.
 func (w *world) ambush(p *proc, podUID, nodeUID string) {
-	if !w.fault(20, "binder stalled after a refused bind") {
+	percent := 20
+	if w.cluster.full() {
+		percent = 2 // other things are to happen here
+	}
+	if !w.fault(percent, "binder stalled after a refused bind") {
+		return
+	}
+	if w.cluster.family == refreshed {
+		p.stall(5000+w.rng.IntN(7000), 1000+w.rng.IntN(2000))
+		w.replace(p, podUID)
+		w.cluster.close(w)
 		return
 	}
 	p.stall(1500+w.rng.IntN(4000), 1000+w.rng.IntN(2000))
@@ -269,6 +287,7 @@ func (w *world) jump() error {
 // heal ends all faults.
 func (w *world) heal() {
 	w.faults = faults{}
+	w.cluster.reopen(w)
 	for _, p := range w.processes() {
 		b := p.base()
 		b.lag(0, 0)

@@ -45,8 +45,9 @@ type expected struct {
 	rare, open bool
 	// harmless: it is argued that no harm comes of it, and playing it must show none.
 	harmless bool
-	// budgets: it is played with Options.Budgets.
+	// budgets: it is played with Options.Budgets. family, if set, is that of all its seeds.
 	budgets bool
+	family  family
 	// muted are the invariants that would see the missing part itself, rather than the harm
 	// it does.
 	muted []string
@@ -141,7 +142,7 @@ func fenceMutants() []Mutant {
 			},
 		},
 		{
-			Name: "refresh-order", expected: expected{open: true},
+			Name: "refresh-order", expected: expected{rare: true},
 			Missing: "after a refused bind the document is read before the pod",
 			readDoc: docFirst,
 		},

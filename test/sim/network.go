@@ -39,6 +39,8 @@ type call struct {
 	// late: the caller has given up.
 	late bool
 	sent time.Duration
+	// until is when it arrives, at the earliest.
+	until time.Duration
 }
 
 // network holds the calls under way.
@@ -66,7 +68,7 @@ func (w *world) stepCall() error {
 		return w.arriveLate(i, c)
 	case !c.alive():
 		return w.afterDeath(i, c)
-	case c.who.paused(), w.now < c.who.slow:
+	case c.who.paused(), w.now < c.who.slow, w.now < c.until && !c.done:
 		return nil
 	case c.done:
 		w.drop(i)

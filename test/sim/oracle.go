@@ -217,13 +217,19 @@ func (o *oracle) standing() []stands {
 
 func room(n *corev1.Node) int64 { return n.Status.Allocatable.Cpu().MilliValue() / podCPU }
 
+// size is how many ordinary pods' room a pod takes.
+func size(p *corev1.Pod) int64 {
+	return p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() / podCPU
+}
+
 // checkRoom is S1 in its strict form: nobody else binds here, and nodes do not shrink.
 func (o *oracle) checkRoom(stand []stands) {
-	used := map[string][]string{}
+	used, names := map[string]int64{}, map[string][]string{}
 	for _, s := range stand {
-		used[s.node.Name] = append(used[s.node.Name], s.pod.Name)
-		if n := used[s.node.Name]; int64(len(n)) > room(s.node) {
-			o.w.note("S1", "node %s has room for %d, and has %v", s.node.Name, room(s.node), n)
+		used[s.node.Name] += size(s.pod)
+		names[s.node.Name] = append(names[s.node.Name], s.pod.Name)
+		if used[s.node.Name] > room(s.node) {
+			o.w.note("S1", "node %s has room for %d, and has %v", s.node.Name, room(s.node), names[s.node.Name])
 		}
 	}
 }
@@ -320,7 +326,7 @@ func (o *oracle) fits(p *corev1.Pod, stand []stands) string {
 	}
 	used, closed := map[string]int64{}, map[string]bool{}
 	for _, s := range stand {
-		used[s.node.Name]++
+		used[s.node.Name] += size(s.pod)
 		for _, t := range repelled(s.pod) {
 			if matches(t.LabelSelector, p) {
 				closed[s.node.Labels[t.TopologyKey]] = true
@@ -328,7 +334,7 @@ func (o *oracle) fits(p *corev1.Pod, stand []stands) string {
 		}
 	}
 	for _, n := range o.w.api.nodes() {
-		if !n.Spec.Unschedulable && used[n.Name] < room(n) && !closed[n.Labels[corev1.LabelTopologyZone]] {
+		if !n.Spec.Unschedulable && used[n.Name]+size(p) <= room(n) && !closed[n.Labels[corev1.LabelTopologyZone]] {
 			return n.Name
 		}
 	}

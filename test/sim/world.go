@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,8 @@ type Options struct {
 	// Budgets: pods of several priorities compete for few nodes and one budget, with evictions
 	// that others ask for, and nobody else takes pods down.
 	Budgets bool
+	// Family, if set, is what the run is about; else the seed draws that.
+	Family string
 	// Trace, if set, is told what happens.
 	Trace func(line string)
 }
@@ -104,8 +107,9 @@ const (
 	binderCount   = 2
 	// warmUp bounds the sweeps until the first leader leads and all partitions are held.
 	warmUp = 400
-	// faultySteps is how many steps there are with faults: at least, and at most more.
-	faultySteps, moreSteps = 2000, 2000
+	// leastSteps is how many steps there are with faults at least, and moreSteps how many more at
+	// most.
+	leastSteps, moreSteps = 2000, 2000
 	// sweepTime is how long a sweep takes in the world's time.
 	sweepTime = 100 * time.Millisecond
 	// flushAfter is when a parked pod is tried that nothing has woken.
@@ -138,7 +142,7 @@ func (w *world) play() error {
 		return err
 	}
 	w.faults.begin(w)
-	for range faultySteps + w.rng.IntN(moreSteps) {
+	for range w.faultySteps() {
 		if err := w.stepAny(); err != nil {
 			return err
 		}
@@ -146,6 +150,15 @@ func (w *world) play() error {
 	w.heal()
 	w.healed = w.now
 	return w.untilTrue("liveness", healTime, w.oracle.unfinished)
+}
+
+// faultySteps is how many steps there are with faults.
+func (w *world) faultySteps() int {
+	n := leastSteps + w.rng.IntN(moreSteps)
+	if w.cluster.full() || w.cluster.family == massive {
+		n += moreSteps // a pod that others go for takes its time
+	}
+	return n
 }
 
 // settleDown lets the members find each other before anything goes wrong.
@@ -179,6 +192,7 @@ func (w *world) untilTrue(what string, limit time.Duration, undone func() error)
 func newWorld(ctx context.Context, o Options) (*world, error) {
 	w := &world{
 		ctx: ctx, rng: rand.New(rand.NewPCG(o.Seed, 0)), mutant: o.Mutant, budgets: o.Budgets || o.Mutant.budgets,
+		cluster: cluster{family: family(cmp.Or(o.Family, string(o.Mutant.family)))},
 		findings: findings{
 			trace: o.Trace, report: Report{Hits: map[string]int{}}, refused: map[string]ledger.NodeDoc{},
 		},

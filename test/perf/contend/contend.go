@@ -38,6 +38,8 @@ type Field struct {
 	Cluster  *harness.Cluster
 	// Dir gets data and logs, Config is the file with Config.
 	Dir, Config string
+	// Args are appended to Berth's command lines.
+	Args []string
 	// Namespace is where raw contenders find their pods.
 	Namespace string
 }
@@ -105,7 +107,7 @@ func startKubeScheduler(ctx context.Context, f *Field, r *Running) error {
 func startBerth(ctx context.Context, f *Field, r *Running) error {
 	berth, err := f.Programs.Up(ctx, harness.UpConfig{
 		Kubeconfig: f.Cluster.Kubeconfig, DataDir: filepath.Join(f.Dir, "data"), LogDir: f.Dir,
-		Shards: 2, Binders: 2, Config: f.Config,
+		Shards: 2, Binders: 2, Config: f.Config, Args: f.Args,
 	})
 	if err != nil {
 		return err
@@ -129,7 +131,7 @@ func startProcesses(ctx context.Context, f *Field, r *Running) error {
 	for _, service := range []string{"queue", "scheduler", "scheduler", "binder", "binder"} {
 		cfg := harness.RunConfig{
 			Service: service, Name: fmt.Sprintf("%s-%d", service, len(r.PIDs)), LogDir: f.Dir,
-			NATS: urls["nats"], Etcd: urls["etcd"], Args: []string{"--config", f.Config},
+			NATS: urls["nats"], Etcd: urls["etcd"], Args: append([]string{"--config", f.Config}, f.Args...),
 		}
 		if service != "scheduler" {
 			cfg.Kubeconfig = f.Cluster.Kubeconfig

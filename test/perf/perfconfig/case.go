@@ -14,7 +14,8 @@ import (
 // Case is one entry of a file.
 type Case struct {
 	Name string `json:"name"`
-	// DefaultPodTemplatePath is where createPods finds its pod when it names none.
+	// DefaultPodTemplatePath is where createPods finds its pod when it names none; without either
+	// it is upstream's base pod.
 	DefaultPodTemplatePath string     `json:"defaultPodTemplatePath"`
 	WorkloadTemplate       []Op       `json:"workloadTemplate"`
 	Workloads              []Workload `json:"workloads"`

@@ -145,9 +145,6 @@ func (o *Op) resolve(c Case, params map[string]any, scale float64, index int) er
 	if o.Opcode == CreatePods && o.PodTemplatePath == "" {
 		o.PodTemplatePath = c.DefaultPodTemplatePath
 	}
-	if o.Opcode == CreatePods && o.PodTemplatePath == "" {
-		return errors.New("podTemplatePath: want one, the case has no defaultPodTemplatePath")
-	}
 	for _, path := range []*string{&o.NodeTemplatePath, &o.NamespaceTemplatePath, &o.PodTemplatePath, &o.TemplatePath} {
 		*path = c.path(*path)
 	}

@@ -26,12 +26,19 @@ type Limits struct {
 	// the plan is told so, PlanPause how long the plan then rests before it is tried again.
 	EvictionTries int
 	PlanPause     time.Duration
+	// NominateAlone is how long a pod's nominatedNodeName waits for the condition that comes with
+	// it, so that both are one write.
+	NominateAlone time.Duration
 	// EvictionHang is how long an eviction that got no answer may still arrive.
 	EvictionHang time.Duration
 	// Overdue is how long a document with holds may be unchanged, on top of the grace period
 	// of pods that are leaving for them, before the sweep gives the holds up. Whoever works on
 	// a plan changes it much sooner.
 	Overdue time.Duration
+	// KeepPlace is how long the place of a pod that is moved is kept for its replacement after the
+	// pod has left, and how long it is kept while nobody has asked for the eviction. Controllers
+	// make the next pod within seconds, some only when the old one has gone.
+	KeepPlace time.Duration
 	// ForgetEvery is how often the core goes through what it remembers of pods for what can no
 	// longer matter: with many pods that wait, a pass over all of them costs more than it frees.
 	ForgetEvery time.Duration
@@ -50,10 +57,13 @@ func DefaultLimits() Limits {
 		EvictionMemory: 10 * time.Minute,
 		EvictionTries:  8,
 		PlanPause:      30 * time.Second,
+		// A decision gets here as fast as its transaction, in milliseconds.
+		NominateAlone: 500 * time.Millisecond,
 		// An API server answers within --request-timeout, 60 s unless set otherwise; a request
 		// may have waited in a connection before.
 		EvictionHang: 5 * time.Minute,
 		Overdue:      10 * time.Minute,
+		KeepPlace:    2 * time.Minute,
 		ForgetEvery:  10 * time.Second,
 		Foreign:      1 << 16,
 	}

@@ -93,8 +93,8 @@ func (c *Core) claimsMoved(changes ledger.ViewChanges) {
 			p.advance(c)
 		}
 	}
-	for _, uid := range slices.Sorted(maps.Keys(c.removals)) {
-		if r := c.removals[uid]; touched[r.plan] {
+	for _, id := range ids {
+		for _, r := range c.removalsOf(id) {
 			r.advance(c)
 		}
 	}
@@ -148,7 +148,7 @@ func (c *Core) trackPlan(id string) {
 	p, known := c.plans[id]
 	switch {
 	case owned && !known:
-		c.plans[id] = &plan{id: id, pacing: pacing{retry: c.limits.Retry}}
+		c.plans[id] = &plan{id: id, since: c.now, pacing: pacing{retry: c.limits.Retry}}
 	case !owned && known:
 		p.gone = true
 		delete(c.plans, id)

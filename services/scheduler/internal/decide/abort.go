@@ -32,15 +32,21 @@ func (c *Core) giveUp(s standing, e end, out *Output) look {
 	return lookSent
 }
 
-// sendAbort sends T8; of a plan too large for one transaction as much as one takes, the hold
-// first. The rest has no hold then, and follows as an orphan.
+// sendAbort sends T8; of a plan too large for one transaction, or with too many budgets, as much
+// as one takes, the hold first. The rest has no hold then, and follows as an orphan.
 func (c *Core) sendAbort(d deed, a ledger.Abort, holdNode string, out *Output) error {
 	change, err := ledger.AbortPlan(a)
 	if err == nil {
 		err = c.launch(d, change, out)
 	}
-	if !isTooLarge(err) || len(a.Docs) <= victimsPerPart {
+	switch {
+	case !isTooLarge(err):
 		return err
+	case len(a.Docs) <= victimsPerPart && a.MaxBudgets > 0:
+		return err
+	case len(a.Docs) <= victimsPerPart:
+		a.MaxBudgets = victimsPerPart
+		return c.sendAbort(d, a, holdNode, out)
 	}
 	slices.SortStableFunc(a.Docs, func(x, y ledger.NodeDoc) int {
 		switch holdNode {

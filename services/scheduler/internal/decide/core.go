@@ -78,6 +78,8 @@ type pipeline struct {
 	flight   *flight
 	// flights counts transactions, for their IDs.
 	flights uint64
+	// chosen counts decisions that chose a node, for events.Evidence.Order.
+	chosen uint64
 	// inHand finds every attempt in the core by pod UID.
 	inHand map[string]*attempt
 	// written is what the last successful flight did to documents and guards, by their keys:
@@ -93,10 +95,14 @@ type attempt struct {
 	losses   int
 	wait     wait
 	turn     ownTurn
+	// sought is when it was first asked to look for victims for it, in a count of such events.
+	sought uint64
 	// others are the next-best nodes after pick, best first.
 	others [maxAlternatives]alternative
 	// pick is set while the attempt is staged or in flight.
 	pick pick
+	// missed are the plans of places that are kept for the pod and where it did not fit.
+	missed []string
 }
 
 type pick struct {
@@ -108,10 +114,13 @@ type pick struct {
 	feasible, total int
 	seed            uint64
 	factSequence    uint64
-	ledgerRevision  int64
 	// nodeRV is the resourceVersion of the node as the decision saw it.
 	nodeRV uint64
 	needs  needs
+	// room is what it takes of a place that was kept.
+	room room
+	// evidence is for the record of the attempt.
+	evidence *events.Evidence
 }
 
 // step is one change of the revision of a key.
@@ -175,7 +184,7 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 		c.announced = c.announced || c.Ready()
 		out.Request = c.request()
 	}
-	out.More = len(c.pending) > 0 && c.hasRoom() || len(c.plans.seekers) > 0 && c.flight == nil && !c.draining
+	out.More = len(c.pending) > 0 && c.hasRoom() || c.flight == nil && !c.draining && c.maySeek()
 	out.Idle = len(c.inHand) == 0
 	out.Turns, c.turns.out = c.turns.out, nil
 	out.Notices, c.notices = c.notices, nil
@@ -348,9 +357,10 @@ func (c *Core) unstage(a *attempt) {
 	}
 }
 
-// request asks for work, renews what is in hand and gives back the rest.
+// request asks for work, renews what is in hand and gives back the rest. Whoever waits for a plan
+// does not keep others from being tried.
 func (c *Core) request() *events.WorkRequest {
-	r := &events.WorkRequest{Shard: c.cfg.Shard, Window: int32(c.cfg.Window), Return: c.returns}
+	r := &events.WorkRequest{Shard: c.cfg.Shard, Window: int32(c.cfg.Window + len(c.plans.seekers)), Return: c.returns}
 	if c.draining || !c.Ready() {
 		r.Window = 0
 	}

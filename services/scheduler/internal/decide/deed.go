@@ -78,7 +78,7 @@ func (c *Core) act(out *Output) bool {
 	if c.draining || !c.usable() {
 		return false
 	}
-	return c.tend(out) || c.seek(out)
+	return c.tend(out) || c.releaseOne(out) || c.seek(out)
 }
 
 // isTooLarge says whether a change is too large for one transaction.
@@ -118,6 +118,7 @@ func (c *Core) lostDeed(a *attempt, lost ledger.Lost, out *Output) {
 		reason = LostBudget
 	}
 	out.Attempts = append(out.Attempts, a.lost(reason))
+	c.tellLost(a, reason, out)
 	a.losses++
 	if reason == LostPartition || a.losses >= MaxLosses {
 		c.giveBack(a)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -99,5 +100,32 @@ func TestLargePlanOfAnotherShardIsGivenUp(t *testing.T) {
 	}
 	if r := st.record(hold.Plan); r.State != ledger.PlanAborted {
 		t.Errorf("record %+v, want it Aborted", r)
+	}
+}
+
+// So is one whose victims stand on one node, with more budgets than one transaction takes.
+func TestLargePlanOnOneNodeIsGivenUp(t *testing.T) {
+	st := newStory(t, 1, 0, 0)
+	st.addNamespace("d")
+	a := arenaIn(st.world)
+	const pods = ledger.MaxTxnOps
+	st.addNodeIn("n", "z", pods)
+	for i := range pods {
+		app := fmt.Sprintf("v%d", i)
+		st.running(app, "n", ofApp(app), ready)
+		a.addBudget(app, 0)
+	}
+	st.tell()
+	p := st.pod("p", important(10), func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = *resource.NewMilliQuantity(100*pods, resource.DecimalSI)
+	})
+	st.told()
+	if _, hold, ok := st.hold(p); !ok || !ledger.IsRecorded(hold.Plan) || len(st.claims()) != pods {
+		t.Fatalf("hold %+v and %d claims, want a plan with a record and %d", hold, len(st.claims()), pods)
+	}
+	st.deletePod(p)
+	st.told()
+	if _, _, held := st.hold(p); held || len(st.claims()) != 0 {
+		t.Errorf("held: %v, and %d claims are left", held, len(st.claims()))
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -15,6 +16,8 @@ type plans struct {
 	// held are the holds of this shard's pods, by pod UID; byPlan finds them by plan.
 	held   map[string]*hold
 	byPlan map[string]*hold
+	// unbegun counts those that are not begun.
+	unbegun int
 	// due are the holds to look at, by pod UID, queue those of them that are still to be looked
 	// at in this round. orphans are plans that were this shard's and
 	// have lost their hold, with claims left over.
@@ -24,11 +27,16 @@ type plans struct {
 	// promised are the nodes with holds of anybody's, by UID, each with the priority of the least
 	// important.
 	promised map[string]int32
+	moves
 	// protected are the nodes, by UID, on which the engine has been told of pods that are nobody's
 	// victims.
 	protected map[string]struct{}
-	// seekers fit nowhere for certain, and have not been asked about preemption yet.
+	// seekers fit nowhere for certain, and have not been asked about preemption yet: the more
+	// important first, of equals the one that came first. sought counts them, retried is the place
+	// of the next one that is tried again while it waits.
 	seekers []rejection
+	sought  uint64
+	retried int
 	// alternate: the last transaction was a deed, and placements that wait go first.
 	alternate bool
 	// quiet: a promotion counts pods elsewhere, and waits until none is staged.
@@ -38,6 +46,14 @@ type plans struct {
 	budgets budgetBook
 	loops   loops
 	reports []PlanReport
+}
+
+// moves is what a shard knows about places that are kept for the replacements of pods.
+type moves struct {
+	// kept are the nodes with such places, by UID, each with the priority of the least important.
+	kept map[string]int32
+	// releases are the plans of those that nobody will want.
+	releases []string
 }
 
 // hold is a place that is held for a pod of this shard's.
@@ -53,12 +69,15 @@ type hold struct {
 	traceParent string
 	// rest are the victims that a plan with a record is still to claim.
 	rest []ledger.NodeEntry
+	// begun: somebody has begun to evict for it, or nobody has to be evicted, as of the last look.
+	begun bool
 }
 
 func newPlans() plans {
 	return plans{
 		held: map[string]*hold{}, byPlan: map[string]*hold{}, due: map[string]struct{}{},
 		orphans: map[string]struct{}{}, protected: map[string]struct{}{}, promised: map[string]int32{},
+		moves: moves{kept: map[string]int32{}},
 	}
 }
 
@@ -70,7 +89,7 @@ func (c *Core) followPlans(changes ledger.ViewChanges) {
 	p := &c.plans
 	p.budgets.stale = p.budgets.stale || changes.Reset || len(changes.Budgets) > 0
 	if changes.Reset {
-		p.promised = map[string]int32{}
+		p.promised, p.kept = map[string]int32{}, map[string]int32{}
 		for d := range c.ledger.Docs() {
 			c.notePromises(d)
 			c.protect(d.NodeUID)
@@ -94,13 +113,18 @@ func (c *Core) followPlans(changes ledger.ViewChanges) {
 
 func (c *Core) notePromises(d ledger.NodeDoc) {
 	delete(c.plans.promised, d.NodeUID)
+	delete(c.plans.kept, d.NodeUID)
 	for i := range d.Entries {
 		e := &d.Entries[i]
-		if !isHold(e) {
+		least := c.plans.promised
+		switch {
+		case e.Role == ledger.RoleMove:
+			least = c.plans.kept
+		case !isHold(e):
 			continue
 		}
-		if least, known := c.plans.promised[d.NodeUID]; !known || e.Priority < least {
-			c.plans.promised[d.NodeUID] = e.Priority
+		if priority, known := least[d.NodeUID]; !known || e.Priority < priority {
+			least[d.NodeUID] = e.Priority
 		}
 	}
 }
@@ -181,12 +205,28 @@ func (c *Core) followHold(uid string) {
 
 func (c *Core) addHold(h *hold) {
 	h.since, h.moved = c.now, c.now
+	if old, known := c.plans.held[h.podUID]; known {
+		c.plans.setBegun(old, true)
+	}
+	c.plans.unbegun++
 	c.plans.held[h.podUID], c.plans.byPlan[h.plan] = h, h
 	c.plans.due[h.podUID] = struct{}{}
 }
 
+// setBegun notes whether somebody has begun to evict for a hold.
+func (p *plans) setBegun(h *hold, begun bool) {
+	switch {
+	case begun && !h.begun:
+		p.unbegun--
+	case !begun && h.begun:
+		p.unbegun++
+	}
+	h.begun = begun
+}
+
 func (c *Core) forgetHold(h *hold) {
 	p := &c.plans
+	p.setBegun(h, true)
 	delete(p.held, h.podUID)
 	delete(p.due, h.podUID)
 	if p.byPlan[h.plan] == h {
@@ -281,6 +321,9 @@ func (c *Core) protect(nodeUID string) {
 	for i := range d.Entries {
 		if e := &d.Entries[i]; e.Role != ledger.RoleReservation || e.State == ledger.Held {
 			uids = append(uids, e.PodUID)
+		}
+		if e := &d.Entries[i]; e.Role == ledger.RoleMove {
+			uids = append(uids, view.PlaceholderUID(e.Token))
 		}
 	}
 	uids = append(uids, c.plans.loops.sparedOn(nodeUID)...)

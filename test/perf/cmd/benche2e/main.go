@@ -52,6 +52,7 @@ type options struct {
 	contenders, modes []string
 	nodes, out        string
 	timeout           time.Duration
+	profiling         bool
 }
 
 func mainErr(ctx context.Context, args []string) error {
@@ -86,6 +87,7 @@ func parse(args []string) (options, error) {
 	set.StringVar(&o.nodes, "nodes", "tools/cluster/examples/bench-nodes.yaml", "node file of the cluster driver")
 	set.StringVar(&o.out, "out", ".build/bench", "directory for the JSON and Markdown reports")
 	set.DurationVar(&o.timeout, "timeout", 10*time.Minute, "time one run may take to place its pods")
+	set.BoolVar(&o.profiling, "profiling", false, "let Berth serve /debug/pprof, at the --http-address of its processes")
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}

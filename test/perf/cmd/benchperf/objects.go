@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,8 +15,10 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -72,8 +75,8 @@ func newObjects(access *rest.Config) (*objects, error) {
 	}, nil
 }
 
-// resource is where objects like this one are made; namespace counts only for those that have one.
-func (o *objects) resource(like *unstructured.Unstructured, namespace string) (dynamic.ResourceInterface, error) {
+// in is where objects like this one are made; namespace counts only for those that have one.
+func (o *objects) in(like *unstructured.Unstructured, namespace string) (dynamic.ResourceInterface, error) {
 	kind := like.GroupVersionKind()
 	mapping, err := o.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
@@ -92,11 +95,11 @@ func (o *objects) createSome(ctx context.Context, op *perfconfig.Op) error {
 		if err := readTemplate(op.TemplatePath, map[string]any{"Index": i, "Count": count}, &object.Object); err != nil {
 			return err
 		}
-		resource, err := o.resource(&object, op.Namespace)
+		in, err := o.in(&object, op.Namespace)
 		if err != nil {
 			return err
 		}
-		if _, err := resource.Create(ctx, &object, metav1.CreateOptions{FieldValidation: "Strict"}); err != nil {
+		if _, err := in.Create(ctx, &object, metav1.CreateOptions{FieldValidation: "Strict"}); err != nil {
 			return err
 		}
 	}
@@ -117,6 +120,20 @@ func (s *stage) classify(ctx context.Context, pod *corev1.Pod) error {
 		return nil
 	}
 	return err
+}
+
+// defaultPod is the pod of a createPods without a template: upstream's base pod
+// (MakePodSpec of k8s.io/kubernetes/test/utils/runners.go).
+func defaultPod() *corev1.Pod {
+	requests := resources("100m", "500Mi", "")
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "pod-"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "pause", Image: "registry.k8s.io/pause:3.10.2",
+			Ports:     []corev1.ContainerPort{{ContainerPort: 80}},
+			Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests},
+		}}},
+	}
 }
 
 // defaultNode is the node of a createNodes without a template: upstream's base node
@@ -171,8 +188,11 @@ func (s *stage) makeNode(ctx context.Context, node *corev1.Node) error {
 	if err != nil {
 		return err
 	}
-	made.Spec.Taints = node.Spec.Taints
-	_, err = s.client.CoreV1().Nodes().Update(ctx, made, metav1.UpdateOptions{})
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"taints": node.Spec.Taints}})
+	if err != nil {
+		return err
+	}
+	_, err = s.client.CoreV1().Nodes().Patch(ctx, made.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
 }
 
@@ -191,11 +211,11 @@ func (s *stage) startChurn(ctx context.Context, op *perfconfig.Op) error {
 		if err := s.classifyAny(ctx, &object); err != nil {
 			return err
 		}
-		resource, err := s.objects.resource(&object, op.Namespace)
+		in, err := s.objects.in(&object, op.Namespace)
 		if err != nil {
 			return err
 		}
-		kinds = append(kinds, churned{like: &object, in: resource})
+		kinds = append(kinds, churned{like: &object, in: in})
 	}
 	return s.background(ctx, func(ctx context.Context) error { return churn(ctx, op, kinds) })
 }
@@ -282,4 +302,15 @@ func (s *stage) background(ctx context.Context, work func(context.Context) error
 		return err
 	}
 	return nil
+}
+
+// resources are amounts; pods may be empty, for those of a container.
+func resources(cpu, memory, pods string) corev1.ResourceList {
+	list := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
+	}
+	if pods != "" {
+		list[corev1.ResourcePods] = resource.MustParse(pods)
+	}
+	return list
 }

@@ -11,21 +11,11 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"github.com/berth-scheduler/berth/test/perf/contend"
 )
 
 // reportName is the file name of both reports, without the suffix.
 const reportName = "bench-perf"
-
-func resources(cpu, memory, pods string) corev1.ResourceList {
-	return corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
-		corev1.ResourcePods: resource.MustParse(pods),
-	}
-}
 
 // report is the JSON report.
 type report struct {

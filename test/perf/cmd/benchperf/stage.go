@@ -146,9 +146,12 @@ func (s *stage) createPods(ctx context.Context, op *perfconfig.Op, r *result) er
 	if err := s.namespace(ctx, op.Namespace, ""); err != nil {
 		return err
 	}
-	pod := &corev1.Pod{}
-	if err := readTemplate(op.PodTemplatePath, nil, pod); err != nil {
-		return err
+	pod := defaultPod()
+	if op.PodTemplatePath != "" {
+		pod = &corev1.Pod{}
+		if err := readTemplate(op.PodTemplatePath, nil, pod); err != nil {
+			return err
+		}
 	}
 	if err := s.classify(ctx, pod); err != nil {
 		return err

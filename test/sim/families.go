@@ -1,0 +1,301 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// family is what a run is mostly about. What takes many steps to come about does not come about
+// by chance where everything else happens too, so that some seeds are spent on it.
+type family string
+
+const (
+	// ordinary: whatever chance brings.
+	ordinary family = "ordinary"
+	// contested: the nodes are full, pods of many priorities want the same places, budgets run
+	// out while pods are on their way out, and whoever carries that out does not live to.
+	contested family = "contested"
+	// succession: pods do get places that others leave, and lose them to still more important
+	// ones, or before they are bound.
+	succession family = "succession"
+	// refreshed: few pods, which change between decision and bind, and binders that replace each
+	// other right then, while the nodes close.
+	refreshed family = "refreshed"
+	// massive: one pod wants a node on which more pods run than one transaction can claim.
+	massive family = "massive"
+)
+
+// families are the shares of a hundred seeds; the rest are ordinary.
+var families = []struct {
+	family
+	share int
+}{{contested, 20}, {succession, 15}, {refreshed, 10}, {massive, 6}}
+
+// drawFamily says what a run is about.
+func drawFamily(w *world) family {
+	n := w.rng.IntN(100)
+	for _, f := range families {
+		if n -= f.share; n < 0 {
+			return f.family
+		}
+	}
+	return ordinary
+}
+
+// wish draws what the people of a run want, within what its family allows.
+func (c *cluster) wish(w *world) {
+	c.rules, c.fickle, c.ranked = w.chance(40), w.chance(40), w.chance(60)
+	c.nodesFirst, c.podsFirst = 2+w.rng.IntN(4), 4+w.rng.IntN(4)
+	switch {
+	case w.budgets:
+		c.rules, c.fickle, c.ranked, c.strict, c.podsFirst = false, false, true, true, maxPods
+		return
+	case c.full():
+		c.rules, c.fickle, c.ranked, c.lingering = false, false, true, true
+		c.nodesFirst, c.podsFirst = 3, maxPods
+	case c.family == refreshed:
+		c.rules, c.fickle, c.ranked = false, false, false
+		c.nodesFirst, c.podsFirst = 1+w.rng.IntN(2), 2
+	case c.family == massive:
+		c.rules, c.fickle, c.ranked = false, false, true
+		c.nodesFirst, c.podsFirst = 1, 2
+	}
+	c.crowded = c.ranked && (c.full() || c.family == ordinary && w.chance(60))
+	if c.crowded {
+		c.podsFirst = maxPods // the nodes are full, and evictions compete for what the budget allows
+	}
+}
+
+// contest is what people do where places are short: they ask for more, now and then at any
+// price, and let go what they do not need.
+func (c *cluster) contest(w *world, p *corev1.Pod) {
+	switch w.rng.IntN(8) {
+	case 0:
+		if p.Spec.NodeName != "" || w.chance(10) { // who waits is patient
+			w.api.delete(string(p.UID))
+		}
+	case 1, 2:
+		c.evict(w, p)
+	case 3:
+		w.disruptionController()
+	default:
+		if len(w.api.pods()) < 2*maxPods {
+			c.addPod(w)
+		}
+	}
+}
+
+// crowd is more pods than a transaction can claim, with a budget each.
+const crowd = ledger.MaxTxnOps
+
+// mass fills a node with pods that run, and has one pod want all of it.
+func (c *cluster) mass(w *world) {
+	n := c.newNode(crowd)
+	w.api.put(events.KindNode, n)
+	none := intstr.FromInt32(0)
+	for i := range crowd {
+		app := fmt.Sprintf("m%d", i)
+		p := c.newPod(1)
+		p.Labels["app"], p.Spec.NodeName = app, n.Name
+		setCondition(p, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+		setCondition(p, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+		w.api.put(events.KindPod, p)
+		w.oracle.boundAt[string(p.UID)] = w.api.rv
+		w.api.put(events.KindDisruptionBudget, newBudget(app, none))
+	}
+	p := c.newPod(crowd)
+	p.Spec.Priority = &highest
+	w.api.put(events.KindPod, p)
+}
+
+// full: the nodes are full, and the important pods come then.
+func (c *cluster) full() bool { return c.family == contested || c.family == succession }
+
+// priorities are what pods of a ranked cluster may have. Where they contest each other's places,
+// the important ones come when those are taken.
+func (c *cluster) priorities(w *world) []int32 {
+	switch {
+	case c.full() && !w.faults.on:
+		return []int32{0, 0, 0, 10}
+	case c.full():
+		return []int32{0, 10, 100, 100}
+	}
+	return []int32{0, 0, 10, 100}
+}
+
+// highest is above all priorities that pods are made with.
+var highest = int32(1000)
+
+func newBudget(app string, stay intstr.IntOrString) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: app, UID: types.UID("pdb-" + app), Generation: 1},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: selects(app), MinAvailable: &stay},
+		Status:     policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1},
+	}
+}
+
+// ambush is something that hurts right after a transaction, and how likely it is there.
+type ambush struct {
+	percent int
+	spring  func(w *world, p *proc, t ledger.Txn)
+}
+
+// ambushes are those of each family, by transaction.
+var ambushes = map[family]map[string][]ambush{
+	contested: {
+		"T2":          {{12, forsaken}, {10, closedBudgets}},
+		"evict-mark":  {{10, forsaken}, {10, closedBudgets}, {8, senderDies}},
+		"evict-claim": {{45, closedBudgets}, {15, senderDies}},
+	},
+	succession: {"T3": {{50, restless}}},
+	massive:    {"T2": {{20, forsaken}}, "evict-mark": {{30, forsaken}, {20, senderDies}}},
+}
+
+// springs is what happens right after a transaction has been carried out.
+func (w *world) springs(what string, p *proc, t ledger.Txn) {
+	if !w.faults.on || w.cluster.strict {
+		return
+	}
+	for _, a := range ambushes[w.cluster.family][what] {
+		if w.chance(a.percent) {
+			a.spring(w, p, t)
+			return
+		}
+	}
+}
+
+// placed are the pods with a hold in the documents that a transaction wrote, or that can be bound.
+func (w *world) placed(t ledger.Txn, held bool) []string {
+	var out []string
+	for _, put := range t.Puts {
+		if !isDoc(put.Key) {
+			continue
+		}
+		d, _ := w.oracle.truth.Doc(put.Key[len(ledger.PrefixNode):])
+		for _, e := range d.Entries {
+			if e.Role == ledger.RoleReservation && held == (e.State == ledger.Held) {
+				out = append(out, e.PodUID)
+			}
+		}
+	}
+	return out
+}
+
+// forsaken: the pod that others are to go for is deleted, and whoever has it in hand does not
+// hear of that soon.
+func forsaken(w *world, p *proc, t ledger.Txn) {
+	for _, uid := range w.placed(t, true) {
+		w.tracef("pod %s, for which others are to go, is deleted", uid)
+		w.api.delete(uid)
+	}
+	for _, s := range w.shards {
+		s.stall(500+w.rng.IntN(3000), w.rng.IntN(1000))
+	}
+	if p.role == "binder" {
+		p.stall(200+w.rng.IntN(2000), 0)
+	}
+}
+
+// closedBudgets: somebody wants more pods to stay than there are, for a while.
+func closedBudgets(w *world, _ *proc, _ ledger.Txn) {
+	if w.cluster.closedUntil > 0 {
+		return
+	}
+	w.cluster.closedUntil = w.now + time.Duration(1000+w.rng.IntN(8000))*time.Millisecond
+	w.cluster.demand(w, maxPods*maxPods)
+}
+
+// close cordons every node: nothing is placed any more.
+func (c *cluster) close(w *world) {
+	for _, n := range w.api.nodes() {
+		if n.Spec.Unschedulable {
+			continue
+		}
+		n = n.DeepCopy()
+		n.Spec.Unschedulable = true
+		w.api.put(events.KindNode, n)
+	}
+}
+
+// demand has every budget keep that many pods.
+func (c *cluster) demand(w *world, stay int32) {
+	for _, b := range w.api.budgets() {
+		b = b.DeepCopy()
+		n := intstr.FromInt32(stay)
+		b.Spec.MinAvailable, b.Generation = &n, b.Generation+1
+		w.api.put(events.KindDisruptionBudget, b)
+	}
+	w.disruptionController()
+}
+
+// reopen takes back what closedBudgets did.
+func (c *cluster) reopen(w *world) {
+	if c.closedUntil > 0 && (w.now >= c.closedUntil || !w.faults.on) {
+		c.closedUntil = 0
+		c.demand(w, c.stay(w))
+	}
+}
+
+// restless: the pods in these documents change whenever they are about to be bound.
+func restless(w *world, _ *proc, t ledger.Txn) {
+	for _, uid := range w.placed(t, false) {
+		w.faults.restless[uid] = w.now + time.Duration(1000+w.rng.IntN(4000))*time.Millisecond
+	}
+}
+
+// senderDies: who was to send the evictions does not live to.
+func senderDies(_ *world, p *proc, _ ledger.Txn) { p.crash() }
+
+// overbid: while a pod is on its way out for another, somebody more important comes.
+func (w *world) overbid(priority int32) {
+	if w.cluster.family != succession || !w.faults.on || !w.chance(50) || priority >= highest {
+		return
+	}
+	p := w.cluster.newPod(1)
+	p.Spec.Priority = &highest
+	w.api.put(events.KindPod, p)
+}
+
+// heldUp are the transactions that are sometimes under way for so long that others have gone
+// first, and how many of a hundred: those of which hardly any two meet otherwise.
+var heldUp = map[string]int{
+	"T4": 30, "T7": 30, "evict-claim": 20, "evict-mark": 20, "evict-take": 30, "evict-failed": 60,
+	"budget-settle": 60, "sweep": 70, "plan-drop": 70,
+}
+
+// delay has a transaction stay under way for a while, and something happen meanwhile to what it
+// is about: a pod goes there, and others want its room.
+func (w *world) delay(c *call, t ledger.Txn) {
+	waits := func(o *call) bool { return o.what == c.what && w.now < o.until }
+	if !w.faults.on || !w.chance(heldUp[c.what]) || slices.ContainsFunc(w.calls, waits) {
+		return
+	}
+	c.until = w.now + time.Duration(100+w.rng.IntN(2500))*time.Millisecond
+	if r, ok := w.oracle.truth.Record(strings.TrimPrefix(strings.Join(t.Deletes, ""), ledger.PrefixPlan)); ok {
+		// Nobody touches the record of a plan that is over but who has its partition next.
+		c.until += 3 * time.Second
+		w.replace(c.who, r.PodUID)
+	}
+	if !w.cluster.full() || !w.chance(60) {
+		return
+	}
+	for _, put := range t.Puts {
+		d, ok := w.oracle.truth.Doc(strings.TrimPrefix(put.Key, ledger.PrefixNode))
+		i := slices.IndexFunc(w.api.pods(), func(p *corev1.Pod) bool { return p.Spec.NodeName == d.NodeName })
+		if ok && i >= 0 {
+			w.api.remove(events.KindPod, string(w.api.pods()[i].UID))
+			return
+		}
+	}
+}
