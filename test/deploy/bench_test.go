@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -77,7 +76,7 @@ func (b *bench) steps() map[string]step {
 		"create pods/eviction":            {"an important pod gets a place", b.preempts},
 		"get poddisruptionbudgets.policy": {"a claim is given up when every eviction was refused", b.letsGo},
 		"delete pods":                     {"an important pod gets a place where budgets are a wish", b.preemptsPastBudget},
-		"get pods":                        {"a reservation is given back when its pod is gone", b.givesBack},
+		"get pods":                        {"an important pod gets a place within a disruption budget", b.preemptsInBudget},
 	} {
 		all[permission] = step{s.what, func(_ *system, within time.Duration) error { return s.do(b.run(within)) }}
 	}
@@ -180,7 +179,8 @@ func (b *bench) tells(r run) error {
 // might have, so the pod is tried again.
 func (b *bench) tellsAgain(r run) error {
 	taint := []byte(`{"spec":{"taints":[{"key":"step","effect":"NoSchedule"}]}}`)
-	_, err := r.client.CoreV1().Nodes().Patch(r.Context(), r.node, types.StrategicMergePatchType, taint, metav1.PatchOptions{})
+	_, err := r.client.CoreV1().Nodes().Patch(
+		r.Context(), r.node, types.StrategicMergePatchType, taint, metav1.PatchOptions{})
 	r.no(err)
 	name := r.pod("stuck", "100m").Name
 	if err := r.event("FailedScheduling", false); err != nil {
@@ -188,7 +188,8 @@ func (b *bench) tellsAgain(r run) error {
 	}
 	pod, err := r.client.CoreV1().Pods(r.ns).Get(r.Context(), name, metav1.GetOptions{})
 	r.no(err)
-	pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: "other", Operator: corev1.TolerationOpExists})
+	useless := corev1.Toleration{Key: "other", Operator: corev1.TolerationOpExists}
+	pod.Spec.Tolerations = append(pod.Spec.Tolerations, useless)
 	_, err = r.client.CoreV1().Pods(r.ns).Update(r.Context(), pod, metav1.UpdateOptions{})
 	r.no(err)
 	return r.event("FailedScheduling", true)
@@ -232,6 +233,14 @@ func (r run) fill() {
 
 func (b *bench) preempts(r run) error {
 	r.fill()
+	r.pod("urgent", "1500m", class("high"))
+	return r.see("urgent", "it is bound", placed)
+}
+
+// preemptsInBudget: a pod that a budget covers is looked at before it is evicted.
+func (b *bench) preemptsInBudget(r run) error {
+	r.fill()
+	r.budget(0, 2)
 	r.pod("urgent", "1500m", class("high"))
 	return r.see("urgent", "it is bound", placed)
 }
@@ -361,58 +370,4 @@ func (b *bench) staysReady(r run) error {
 		}
 		return "", nil
 	})
-}
-
-// givesBack: a pod is deleted between its placement and its bind, and no fact says so,
-// because the queue is stopped. The bind is refused; only a look at the pod tells why, and
-// that its reservation stands for nobody.
-func (b *bench) givesBack(r run) error {
-	store, err := r.openLedger("binder")
-	r.no(err)
-	r.signal(r.binder, syscall.SIGSTOP)
-	pod := r.pod("short-lived", "100m")
-	r.eventually(stepWithin, "there is a reservation", func(ctx context.Context) (string, error) {
-		held, err := reserved(ctx, store, string(pod.UID))
-		if err != nil || held {
-			return "", err
-		}
-		return "none yet", nil
-	})
-	r.signal(r.queue, syscall.SIGSTOP)
-	defer r.signal(r.queue, syscall.SIGCONT)
-	now := int64(0)
-	r.no(r.client.CoreV1().Pods(r.ns).Delete(r.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
-	r.signal(r.binder, syscall.SIGCONT)
-	return r.within(r.limit, "the reservation is gone", func(ctx context.Context) (string, error) {
-		held, err := reserved(ctx, store, string(pod.UID))
-		if err != nil || !held {
-			return "", err
-		}
-		return "it is still there", nil
-	})
-}
-
-func (r run) signal(m *member, s syscall.Signal) {
-	r.Helper()
-	r.no(syscall.Kill(m.PID(), s))
-}
-
-// reserved says whether the ledger holds a place for a pod.
-func reserved(ctx context.Context, store *etcd.Store, uid string) (bool, error) {
-	docs, _, err := store.List(ctx, ledger.PrefixNode)
-	if err != nil {
-		return false, err
-	}
-	for _, kv := range docs {
-		doc, err := ledger.DecodeNodeDoc(kv)
-		if err != nil {
-			return false, err
-		}
-		for _, e := range doc.Entries {
-			if e.PodUID == uid {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
 }
