@@ -257,7 +257,8 @@ spec:
     resourceRules:
     - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods/eviction]}
   validations:
-  - {expression: request.dryRun, message: not here}
+  - expression: has(object.deleteOptions) && has(object.deleteOptions.dryRun) && size(object.deleteOptions.dryRun) > 0
+    message: not here
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding

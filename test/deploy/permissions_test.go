@@ -23,7 +23,7 @@ const (
 	inForceWithin = 30 * time.Second
 	// stepWithin bounds a step with all permissions; brokenFor is how long a step that lacks
 	// one is watched not to happen, at least.
-	stepWithin = 60 * time.Second
+	stepWithin = 2 * time.Minute
 	brokenFor  = 8 * time.Second
 )
 
