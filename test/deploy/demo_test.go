@@ -5,6 +5,7 @@ package deploy_test
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
 const (
@@ -52,8 +55,32 @@ func TestDemoAsShipped(t *testing.T) {
 	})
 	t.Run("operators ask", func(t *testing.T) { s.asks(t, "demo") })
 	t.Run("pods are taken from a tainted node", func(t *testing.T) { s.deschedules("demo", members) })
+	t.Run("a shard is drained", func(t *testing.T) { s.drains(t) })
 	t.Run("any member may be lost", func(t *testing.T) { s.losses(t, members) })
 	t.Run("nothing was refused", func(t *testing.T) { s.noRefusals(t, members) })
+}
+
+// drains has one shard hand everything over, and work goes on.
+func (s *system) drains(t *testing.T) {
+	store, err := s.openLedger("root")
+	s.no(err)
+	shards, _, err := store.List(t.Context(), ledger.PrefixMember+"scheduler/")
+	s.no(err)
+	id := filepath.Base(shards[0].Key)
+	result, err := programs.Command(t.Context(), append([]string{"drain-shard", id}, s.ledgerFlags()...)...)
+	if err != nil || result.Code != 0 || !strings.Contains(result.Stdout, "handed over") {
+		t.Fatalf("drain-shard %s: %v, %s%s", id, err, result.Stdout, result.Stderr)
+	}
+	t.Log(result.Stdout)
+	s.workloads("drained")
+}
+
+// ledgerFlags lead an operator's command to the ledger.
+func (s *system) ledgerFlags() []string {
+	return []string{
+		"--etcd-endpoints", strings.Join(s.stores.etcdURLs(), ","), "--etcd-ca-file", s.file("root", "ca.crt"),
+		"--etcd-cert-file", s.file("root", "tls.crt"), "--etcd-key-file", s.file("root", "tls.key"),
+	}
 }
 
 // asks runs operators' commands with the operators' certificate.
@@ -62,12 +89,8 @@ func (s *system) asks(t *testing.T, ns string) {
 		"--nats-url", strings.Join(s.stores.natsURLs(), ","), "--nats-ca-file", s.file("root", "ca.crt"),
 		"--nats-cert-file", s.file("root", "tls.crt"), "--nats-key-file", s.file("root", "tls.key"),
 	}
-	ledger := []string{
-		"--etcd-endpoints", strings.Join(s.stores.etcdURLs(), ","), "--etcd-ca-file", s.file("root", "ca.crt"),
-		"--etcd-cert-file", s.file("root", "tls.crt"), "--etcd-key-file", s.file("root", "tls.key"),
-	}
 	for _, args := range [][]string{
-		append([]string{"check"}, ledger...),
+		append([]string{"check"}, s.ledgerFlags()...),
 		append([]string{"explain", "pod", ns + "/db-0"}, log...),
 		append([]string{"explain", "node", "demo-0001"}, log...),
 	} {
