@@ -258,7 +258,7 @@ docs-check: ## Links between documents resolve, mentioned make targets exist, no
 	@go test -count=1 ./test/docs ./test/labs
 
 .PHONY: presubmit
-presubmit: test race walk cluster-check labs linz ## What is run before a change is merged: more than a change alone needs
+presubmit: test race walk cluster-check deploy-check labs linz ## What is run before a change is merged: more than a change alone needs
 	@$(MAKE) sim
 	@$(MAKE) conformance LONG=1
 	@$(MAKE) fuzz PKG=./pkg/placement
