@@ -70,3 +70,24 @@ func TakeOver(d NodeDoc, r Replacement, e Entry) (NodeDoc, error) {
 	d.Entries = slices.Delete(d.Entries, i, i+1)
 	return Place(d, e)
 }
+
+// Oust is Place for a pod that is strictly more important than the one a placeholder is for:
+// its reservation takes the room that was kept, as part of T1. *RefusedError if nothing is kept
+// under the token, or for a pod that is as important.
+//
+// What is left of the plan ends as after TakeOver.
+func Oust(d NodeDoc, token Token, e Entry) (NodeDoc, error) {
+	const step = "T1 oust"
+	i := slices.IndexFunc(d.Entries, func(m Entry) bool { return m.Role == RoleMove && m.Token == token })
+	if i < 0 {
+		return NodeDoc{}, &RefusedError{Step: step, NodeUID: d.NodeUID, PodUID: e.PodUID,
+			Reason: "no place is kept under token " + token.String()}
+	}
+	if m := d.Entries[i]; e.Priority <= m.Priority {
+		return NodeDoc{}, &RefusedError{Step: step, NodeUID: d.NodeUID, PodUID: e.PodUID,
+			Reason: fmt.Sprintf("the place is kept for a pod of priority %d, and its own is %d", m.Priority, e.Priority)}
+	}
+	d = d.copy()
+	d.Entries = slices.Delete(d.Entries, i, i+1)
+	return Place(d, e)
+}

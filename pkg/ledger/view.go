@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -59,6 +60,16 @@ func (v *View) clear() {
 		claims:   newClaimView(),
 		highest:  map[string]uint64{},
 	}
+}
+
+// Clone is a picture of its own, for another goroutine. It costs what the ledger holds.
+func (v *View) Clone() *View {
+	c := *v
+	c.docs, c.reserved = maps.Clone(v.docs), maps.Clone(v.reserved)
+	c.owners, c.wanted, c.members = maps.Clone(v.owners), maps.Clone(v.wanted), maps.Clone(v.members)
+	c.highest = maps.Clone(v.highest)
+	c.terms, c.claims = v.terms.clone(), v.claims.clone()
+	return &c
 }
 
 // Revision is the ledger revision up to which the picture is complete; what Learn added

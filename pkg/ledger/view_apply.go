@@ -148,7 +148,7 @@ func (v *View) index(old, now NodeDoc, set *changeSet) {
 	}
 	for _, e := range reservations(now) {
 		set.pod(e.PodUID)
-		v.reserved[e.PodUID] = append(v.reserved[e.PodUID], now.NodeUID)
+		v.reserved[e.PodUID] = append(slices.Clip(v.reserved[e.PodUID]), now.NodeUID)
 	}
 }
 

@@ -25,6 +25,13 @@ func newClaimView() claimView {
 	}
 }
 
+func (cv *claimView) clone() claimView {
+	return claimView{
+		budgets: maps.Clone(cv.budgets), exclusives: maps.Clone(cv.exclusives), records: maps.Clone(cv.records),
+		victims: maps.Clone(cv.victims), plans: maps.Clone(cv.plans),
+	}
+}
+
 // ofClaims says whether a key is of a disruption budget, a volume or pool, or a plan.
 func ofClaims(key string) bool {
 	return strings.HasPrefix(key, PrefixBudget) || strings.HasPrefix(key, PrefixPlan) || ofExclusive(key)
@@ -128,7 +135,7 @@ func (cv *claimView) index(old, now NodeDoc) {
 			cv.victims[e.PodUID] = now.NodeUID
 		}
 		if e.Plan != "" && !slices.Contains(cv.plans[e.Plan], now.NodeUID) {
-			cv.plans[e.Plan] = append(cv.plans[e.Plan], now.NodeUID)
+			cv.plans[e.Plan] = append(slices.Clip(cv.plans[e.Plan]), now.NodeUID)
 		}
 	}
 }

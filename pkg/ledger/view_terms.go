@@ -27,6 +27,15 @@ func newTermView() termView {
 	return termView{terms: map[TermID]RegisteredTerm{}, guards: map[TermID]map[string]guardView{}}
 }
 
+func (tv *termView) clone() termView {
+	c := newTermView()
+	c.registry, c.terms = tv.registry, maps.Clone(tv.terms)
+	for id, guards := range tv.guards {
+		c.guards[id] = maps.Clone(guards)
+	}
+	return c
+}
+
 // ofTerms says whether a key is the registry's, a term's or a guard's.
 func ofTerms(key string) bool {
 	return strings.HasPrefix(key, PrefixTerm) || strings.HasPrefix(key, PrefixGuard)

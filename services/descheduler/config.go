@@ -1,7 +1,6 @@
 package descheduler
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -42,9 +41,10 @@ type Config struct {
 	Report func(plan.Report)
 }
 
-// Ledger is what a replica needs of the ledger: leadership.
+// Ledger is what a replica needs of the ledger: leadership, what is promised to whom, and to keep
+// places itself.
 type Ledger interface {
-	OpenSession(ctx context.Context, ttl time.Duration) (ledger.Session, error)
+	ledger.Store
 	ledger.Elections
 }
 
@@ -52,7 +52,7 @@ type Ledger interface {
 type Deps struct {
 	Log       events.Log
 	Snapshots events.Snapshots
-	// Ledger may be nil in a dry run.
+	// Ledger may be nil in a dry run, which knows nothing of what is promised then.
 	Ledger Ledger
 	Logger *slog.Logger
 	Clock  clock.Clock

@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-scheduler/berth/pkg/descheduling"
+	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -42,7 +44,9 @@ type Descheduler struct {
 	intake    *intake.Room
 	commit    *commit.Room
 	leading   atomic.Bool
-	policy    atomic.Pointer[policy.Policy]
+	// term is the last that this replica led: a revision of the ledger.
+	term   atomic.Int64
+	policy atomic.Pointer[policy.Policy]
 }
 
 // New checks the configuration and builds a replica; nothing runs yet.
@@ -57,10 +61,11 @@ func New(cfg Config, deps Deps) (*Descheduler, error) {
 	d := &Descheduler{cfg: cfg, deps: deps, placement: byScheduler}
 	d.policy.Store(cfg.Policy)
 	d.intake = intake.New(intake.Deps{
-		Log: deps.Log, Snapshots: deps.Snapshots, Clock: deps.Clock, Logger: deps.Logger, Settled: observeSettled,
+		Log: deps.Log, Snapshots: deps.Snapshots, Ledger: deps.Ledger,
+		Clock: deps.Clock, Logger: deps.Logger, Settled: observeSettled,
 	})
 	d.commit = commit.New(commit.Deps{
-		Log: deps.Log, Clock: deps.Clock, Logger: deps.Logger, Asking: d.intake.Asking,
+		Log: deps.Log, Ledger: deps.Ledger, Clock: deps.Clock, Logger: deps.Logger, Asking: d.intake.Asking,
 	})
 	return d, nil
 }
@@ -81,6 +86,7 @@ func (d *Descheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return d.intake.Follow(ctx) })
 	g.Go(func() error { return d.intake.Apply(ctx) })
 	g.Go(func() error { return d.intake.Decisions(ctx) })
+	g.Go(func() error { return d.intake.Promises(ctx) })
 	g.Go(func() error {
 		defer stop()
 		if d.cfg.DryRun {
@@ -129,6 +135,7 @@ func (d *Descheduler) lead(ctx context.Context, g *errgroup.Group) (done bool, e
 		}
 		return nil
 	})
+	d.term.Store(term)
 	d.leading.Store(true)
 	defer d.leading.Store(false)
 	d.deps.Logger.Info("leading", "id", d.cfg.ID, "term", term)
@@ -200,14 +207,18 @@ func (d *Descheduler) cycle(ctx context.Context) error {
 		return fmt.Errorf("descheduler: last decision: %w", err)
 	}
 	waiting, cancel := context.WithTimeout(ctx, viewTimeout)
-	view, err := d.intake.View(waiting, p.Kinds(), last)
+	view, err := d.intake.View(waiting, intake.Least{Kinds: p.Kinds(), Decisions: last, Ledger: d.term.Load()})
 	cancel()
 	if err != nil {
 		return err
 	}
 	began := d.deps.Clock.Now()
+	var promises *decide.Promises
+	if view.Ledger != nil {
+		promises = decide.NewPromises(view.Cluster, view.Ledger)
+	}
 	out := decide.Cycle(decide.Input{
-		Cluster: view.Cluster, Policy: p, History: view.History,
+		Cluster: view.Cluster, Policy: p, History: view.History, Promises: promises,
 		Placement: d.placement, Actor: d.cfg.ID, Now: began, Explain: d.cfg.Report != nil,
 	})
 	if d.cfg.Report != nil {
@@ -217,13 +228,36 @@ func (d *Descheduler) cycle(ctx context.Context) error {
 	if d.cfg.DryRun {
 		d.show(out)
 	} else {
-		written, err = d.commit.Ask(ctx, out.Evict)
+		written, err = d.carryOut(ctx, view.History, promises, &out)
 	}
 	d.intake.Forget()
 	took := d.deps.Clock.Since(began)
 	observeCycle(out, took, d.cfg.DryRun)
 	d.summarise(summary{out: out, written: written, took: took, facts: view.Cluster.Position().Sequence})
 	return err
+}
+
+// carryOut gives up places that nobody asked for, keeps those of the plan and asks for its
+// evictions. What the ledger refuses is added to what the cycle has kept.
+func (d *Descheduler) carryOut(
+	ctx context.Context, h *plan.History, p *decide.Promises, out *decide.Outcome,
+) (written int, err error) {
+	released, err := d.commit.Release(ctx, p, p.Leftovers(h, d.deps.Clock.Now()))
+	if released > 0 {
+		d.deps.Logger.Info("places given up for which no eviction was asked for", "places", released)
+	}
+	if err != nil {
+		return 0, err
+	}
+	written, refused, err := d.commit.Move(ctx, p, out.Evict)
+	for _, r := range refused {
+		e := &r.Eviction
+		out.Refused[descheduling.Refused{
+			Profile: e.Profile, Strategy: e.Decision.Strategy, Namespace: e.Decision.Pod.Namespace,
+			Node: e.Decision.NodeName, Reason: r.Because,
+		}]++
+	}
+	return written, err
 }
 
 func (d *Descheduler) pause(ctx context.Context, t time.Duration) {

@@ -169,7 +169,7 @@ func claimed(ev ledger.Event) (string, error) {
 			return "", err
 		}
 		for _, e := range d.Entries {
-			if e.Role == ledger.RoleVictim || e.State == ledger.Held {
+			if e.Role == ledger.RoleVictim || e.Role == ledger.RoleMove || e.State == ledger.Held {
 				left += fmt.Sprintf(" %s of %s on %s", e.Role, e.Name, d.NodeName)
 			}
 		}

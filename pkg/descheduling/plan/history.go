@@ -188,6 +188,12 @@ func (h *History) underWay(owner string, now time.Time, exists func(uid string) 
 	return n
 }
 
+// Stands says whether an ask may still have its pod evicted, or has had it evicted not long ago.
+func (h *History) Stands(uid string, attempt int32, now time.Time) bool {
+	a, known := h.asks[uid]
+	return known && a.attempt == attempt && a.stage != refused && now.Sub(a.since) < InFlight
+}
+
 // Next numbers the next ask for a pod, from 1.
 func (h *History) Next(uid string) int32 { return h.asks[uid].attempt + 1 }
 

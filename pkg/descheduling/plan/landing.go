@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/descheduling"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
+	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -65,10 +66,12 @@ func nodesOf(cluster *state.Snapshot) []*state.NodeInfo {
 }
 
 // land finds the place of a candidate's replacement and takes it.
-func (g *ground) land(c *descheduling.Candidate, e *policy.Evictor) (*state.Node, descheduling.Refusal) {
+func (g *ground) land(
+	c *descheduling.Candidate, e *policy.Evictor,
+) (*state.Node, *state.Pod, descheduling.Refusal) {
 	pod := c.Pod.Pod
 	if at, known := g.hopeless[pod.Template]; known && at == g.changes {
-		return nil, descheduling.FitsNowhere
+		return nil, nil, descheduling.FitsNowhere
 	}
 	own := g.byName[pod.NodeName]
 	leaving := g.leave(own, pod)
@@ -84,15 +87,21 @@ func (g *ground) land(c *descheduling.Candidate, e *policy.Evictor) (*state.Node
 		default:
 			return best
 		}
-	}, c.Better == nil)
+	}, c.Better == nil || g.keeps(pod))
 	if to == nil {
 		g.stay(own, pod, leaving)
-		return nil, refusal
+		return nil, nil, refusal
 	}
 	to.AddPod(replacement)
 	g.engine.AddPod(to, replacement)
 	g.changes++
-	return to.Node, ""
+	return to.Node, replacement, ""
+}
+
+// keeps says whether a place is kept for the replacement of a pod.
+func (g *ground) keeps(pod *state.Pod) bool {
+	_, replaced := view.ReplacementOf(pod)
+	return g.Pinned && replaced
 }
 
 // grade is how good a node is that takes a replacement.
@@ -109,10 +118,10 @@ const (
 )
 
 // choose picks the landing place of a replacement: the first in the scheduler's ranking that is
-// best, or else better. The scheduler goes by its ranking alone: unless the place is pinned, or
-// anywhere will do, all nodes that share the first rank must be best.
+// best, or else better. The scheduler goes by its ranking alone: unless it is free to choose, for
+// the place is kept or anywhere will do, all nodes that share the first rank must be best.
 func (g *ground) choose(
-	profile *placement.Profile, replacement *state.Pod, judge func(*state.Node) grade, anywhere bool,
+	profile *placement.Profile, replacement *state.Pod, judge func(*state.Node) grade, free bool,
 ) (*state.NodeInfo, descheduling.Refusal) {
 	q := placement.Query{Pod: replacement}
 	result := g.engine.Evaluate(profile, q)
@@ -131,7 +140,7 @@ func (g *ground) choose(
 		return nil, descheduling.FitsNowhere
 	case is == fit:
 		return nil, NoBetterPlace
-	case g.Pinned || anywhere:
+	case free:
 		return to, ""
 	}
 	for _, s := range result.Feasible {

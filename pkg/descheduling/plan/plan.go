@@ -25,7 +25,11 @@ type Input struct {
 	// Claimed is how many disruptions of a budget, by UID, have been promised and do not show
 	// in its status; nil for none.
 	Claimed func(budgetUID string) int32
-	// Pinned: landing places are kept for the replacements.
+	// Promised says whether somebody counts on a pod, by UID: as a victim, or as one that stays.
+	// nil: nobody does.
+	Promised func(podUID string) bool
+	// Pinned: landing places are kept for the replacements, as far as it can be told which pods
+	// those are (view.ReplacementOf).
 	Pinned bool
 	// Now is compared with the times in History, and with those of pods.
 	Now time.Time
@@ -36,8 +40,10 @@ type Input struct {
 // Move is one pod to evict.
 type Move struct {
 	descheduling.Candidate
-	// To is the landing place; nil if the policy does not ask for one.
-	To *state.Node
+	// To is the landing place; nil if the policy does not ask for one. Replacement is the pod
+	// as it is expected there.
+	To          *state.Node
+	Replacement *state.Pod
 	// Owner is the UID of the pod's controller, empty if it has none.
 	Owner string
 	// Budgets are the UIDs of the disruption budgets that the eviction takes from.
@@ -84,6 +90,9 @@ func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string
 	if r := p.History.refuse(pod.UID, p.Now); r != "" {
 		return "", r
 	}
+	if p.Promised != nil && p.Promised(pod.UID) {
+		return "", AnothersPlan
+	}
 	if r := p.limits.Refuse(pod.NodeName, pod.Namespace); r != "" {
 		return "", r
 	}
@@ -99,7 +108,7 @@ func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string
 	}
 	m := Move{Candidate: c, Owner: owner, Budgets: budgets}
 	if g.WantsNodeFit() {
-		if m.To, r = p.land(&c, g); r != "" {
+		if m.To, m.Replacement, r = p.land(&c, g); r != "" {
 			return "", r
 		}
 	}
@@ -113,7 +122,9 @@ func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string
 	return m.To.Name, ""
 }
 
-func (p *planner) land(c *descheduling.Candidate, g *descheduling.Guard) (*state.Node, descheduling.Refusal) {
+func (p *planner) land(
+	c *descheduling.Candidate, g *descheduling.Guard,
+) (*state.Node, *state.Pod, descheduling.Refusal) {
 	if p.ground == nil {
 		p.ground = newGround(&p.Input)
 	}

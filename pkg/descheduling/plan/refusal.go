@@ -11,6 +11,7 @@ const (
 	RollingOut         descheduling.Refusal = "its owner is rolling out"
 	ReplacementUnready descheduling.Refusal = "its owner's last replacements are not ready"
 	ExcludedNamespace  descheduling.Refusal = "namespace excluded"
+	AnothersPlan       descheduling.Refusal = "it is claimed by another plan"
 	NoBudget           descheduling.Refusal = "its disruption budget allows no disruption"
 	ManyBudgets        descheduling.Refusal = "more than one disruption budget covers it"
 	NoBetterPlace      descheduling.Refusal = "no node that takes it is a better one"

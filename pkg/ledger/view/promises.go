@@ -183,7 +183,7 @@ func (v *View) placeholder(uid string) (string, *state.Pod) {
 		return "", nil
 	}
 	d, e, ok := v.ledger.PlanOwner(ledger.PlanID(token, false))
-	if !ok || e.Role != ledger.RoleMove || e.Token != token {
+	if !ok || e.Role != ledger.RoleMove || e.Token != token || v.kept.taken[token] {
 		return "", nil
 	}
 	p := podOfEntry(e)

@@ -11,10 +11,25 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
+// Facts is the API view: a *state.Store that goes on, or Frozen.
+type Facts interface {
+	Snapshot() *state.Snapshot
+	Position() state.Position
+}
+
+// Frozen are the facts as a snapshot has them.
+type Frozen struct{ At *state.Snapshot }
+
+// Snapshot implements Facts.
+func (f Frozen) Snapshot() *state.Snapshot { return f.At }
+
+// Position implements Facts.
+func (f Frozen) Position() state.Position { return f.At.Position() }
+
 // View joins a state.Store and a ledger.View, both fed by the owner of this View, into
 // one NodeInfo per node. Not safe for concurrent use.
 type View struct {
-	store    *state.Store
+	store    Facts
 	ledger   *ledger.View
 	snapshot *state.Snapshot
 
@@ -35,6 +50,7 @@ type View struct {
 	undescribed int
 	// left is when claimed pods were first missed, by resourceVersion.
 	left map[string]uint64
+	kept keptPlaces
 	usability
 }
 
@@ -55,11 +71,13 @@ type count struct {
 type stagedPod struct {
 	node string
 	pod  *state.Pod
+	// instead of this placeholder; 0 for none.
+	instead ledger.Token
 }
 
 // New returns a view over a store and a ledger picture in whatever state they are. The
 // follower is told of all there is, and of every change from then on; nil for none.
-func New(store *state.Store, l *ledger.View, f Follower) *View {
+func New(store Facts, l *ledger.View, f Follower) *View {
 	if f == nil {
 		f = nobody{}
 	}
@@ -69,7 +87,7 @@ func New(store *state.Store, l *ledger.View, f Follower) *View {
 }
 
 // Reset rebuilds everything on a new store (after a gap in the log). Staged pods stay.
-func (v *View) Reset(store *state.Store) {
+func (v *View) Reset(store Facts) {
 	for _, n := range v.nodes {
 		v.follower.DropNode(n)
 	}
@@ -83,6 +101,7 @@ func (v *View) Reset(store *state.Store) {
 		counted:      map[string]count{},
 		staged:       staged,
 		unknown:      map[string]struct{}{},
+		kept:         newKeptPlaces(v.kept.taken),
 		usability:    usability{follower: v.follower, doubtful: map[*slot]struct{}{}},
 	}
 	if v.staged == nil {
@@ -176,8 +195,10 @@ func (v *View) Stage(p *state.Pod, nodeName string) {
 // Unstage takes a staged pod back; a reservation that the ledger picture holds by now
 // takes its place.
 func (v *View) Unstage(podUID string) {
+	st := v.staged[podUID]
 	delete(v.staged, podUID)
 	v.recount(podUID)
+	v.giveBack(st.instead)
 }
 
 // IsStaged says whether the pod is staged.
@@ -324,6 +345,7 @@ func (v *View) slot(name string) *slot {
 // recount puts one pod where the counting rule says, and nowhere else.
 func (v *View) recount(uid string) {
 	node, pod := v.place(uid)
+	v.noteKept(uid, node, pod)
 	now, was := v.counted[uid]
 	if was && pod != nil && now.slot.name == node && now.pod == pod {
 		return

@@ -335,7 +335,7 @@ func (c *Core) decisionSeen(d events.Decision) {
 	case events.DecisionEvict:
 		c.evictionWanted(key, d)
 	case events.DecisionEvicted, events.DecisionEvictRefused:
-		c.evictionSettled(key)
+		c.evictionSettled(key, d.Kind == events.DecisionEvictRefused)
 	case events.DecisionBound, events.DecisionReleased:
 		// The facts and the ledger say it with more authority.
 	}

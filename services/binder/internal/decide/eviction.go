@@ -21,9 +21,10 @@ type eviction struct {
 	key   attempt
 	asked events.Decision
 	op    OpID
-	// done: an outcome is in the log; kept against redelivery since then.
-	done  bool
-	since time.Time
+	// done: an outcome is in the log; kept against redelivery since then. failed: it says that
+	// the pod stays.
+	done, failed bool
+	since        time.Time
 	pacing
 }
 
@@ -52,11 +53,19 @@ func (c *Core) evictionWanted(key attempt, d events.Decision) {
 }
 
 // evictionSettled: an outcome stands in the log, whoever wrote it.
-func (c *Core) evictionSettled(key attempt) {
+func (c *Core) evictionSettled(key attempt, failed bool) {
 	if e, ok := c.evictions[key]; ok && e.op == 0 && !e.done {
-		e.done, e.since = true, c.now
+		e.done, e.failed, e.since = true, failed, c.now
+		c.advancePlan(e.plan())
 	}
 }
+
+// moves says whether a place is kept for the replacement: then the eviction belongs to a plan,
+// and is not to be made without it.
+func (e *eviction) moves() bool { return e.asked.LedgerRevision > 0 }
+
+// plan is the id of the plan of a move.
+func (e *eviction) plan() string { return ledger.PlanID(e.key.token, false) }
 
 func (e *eviction) advance(c *Core) {
 	if e.done || e.op != 0 || c.facts.Cluster == nil || c.now.Before(e.due) || !c.mayAct(e.key.pod) {
@@ -74,6 +83,8 @@ func (e *eviction) advance(c *Core) {
 		e.finish(c, events.DecisionEvicted, "the pod was gone already")
 	case p.Deleting:
 		e.finish(c, events.DecisionEvicted, "the pod was being deleted already")
+	case e.moves():
+		e.move(c, claim)
 	case claimed && planToken(claim.Plan) == e.key.token.String():
 		// Its removal goes on.
 	case claimed:
@@ -81,6 +92,17 @@ func (e *eviction) advance(c *Core) {
 	default:
 		e.claim(c, p)
 	}
+}
+
+// move hands the eviction to the plan that keeps the place, or refuses it: somebody else has the
+// place by now, or nobody.
+func (e *eviction) move(c *Core, claim ledger.Entry) {
+	_, _, kept := c.ledger.PlanOwner(e.plan())
+	if claim.Plan != e.plan() || !kept && claim.State != ledger.Evicting {
+		e.finish(c, events.DecisionEvictRefused, "no place is kept for its replacement any more")
+		return
+	}
+	c.advancePlan(e.plan())
 }
 
 // claim is the only thing that is done here. A pod that two budgets cover is not tried: the API
@@ -138,7 +160,7 @@ func (e *eviction) finish(c *Core, kind events.DecisionKind, message string) {
 	if e.done {
 		return
 	}
-	e.done, e.since = true, c.now
+	e.done, e.failed, e.since = true, kind == events.DecisionEvictRefused, c.now
 	d := e.asked
 	d.Kind, d.Message = kind, message
 	c.publish(d)

@@ -32,6 +32,10 @@ type Limits struct {
 	// of pods that are leaving for them, before the sweep gives the holds up. Whoever works on
 	// a plan changes it much sooner.
 	Overdue time.Duration
+	// KeepPlace is how long the place of a pod that is moved is kept for its replacement after the
+	// pod has left, and how long it is kept while nobody has asked for the eviction. Controllers
+	// make the next pod within seconds, some only when the old one has gone.
+	KeepPlace time.Duration
 	// ForgetEvery is how often the core goes through what it remembers of pods for what can no
 	// longer matter: with many pods that wait, a pass over all of them costs more than it frees.
 	ForgetEvery time.Duration
@@ -54,6 +58,7 @@ func DefaultLimits() Limits {
 		// may have waited in a connection before.
 		EvictionHang: 5 * time.Minute,
 		Overdue:      10 * time.Minute,
+		KeepPlace:    2 * time.Minute,
 		ForgetEvery:  10 * time.Second,
 		Foreign:      1 << 16,
 	}

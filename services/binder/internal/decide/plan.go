@@ -34,6 +34,9 @@ type plan struct {
 	pacing
 	// gone: nobody has the place any more.
 	gone bool
+	// since is when the plan was first seen, left when its victim was first seen to have left;
+	// both of a move.
+	since, left time.Time
 }
 
 // planOwner is the pod that has the place of a plan that is to be carried out.
@@ -51,7 +54,10 @@ func (p *plan) advance(c *Core) {
 		return
 	}
 	c.mirrorHold(doc, owner)
-	if p.op != 0 || c.now.Before(p.due) || !c.mayStillPlace(owner) {
+	if p.op != 0 || c.now.Before(p.due) {
+		return
+	}
+	if owner.Role == ledger.RoleMove && (p.endMove(c, owner) || !c.askedToMove(p.id, owner)) || !c.mayStillPlace(owner) {
 		return
 	}
 	mark := ledger.EvictPlan{Plan: p.id, Owner: doc, Sender: c.id}
@@ -136,9 +142,15 @@ func (c *Core) removalsOf(id string) []*removal {
 }
 
 // refused tells the plan's shard that a victim cannot be evicted, and rests the plan: its shard
-// drops the victim or the plan, or it is tried again.
+// drops the victim or the plan, or it is tried again. A move is over then.
 func (c *Core) refused(r *removal, problem string) {
 	r.conclude(c, events.DecisionEvictRefused, problem)
+	if _, owner, ok := c.ledger.PlanOwner(r.plan); ok && owner.Role == ledger.RoleMove {
+		if p, ok := c.plans[r.plan]; ok {
+			p.advance(c)
+		}
+		return
+	}
 	r.due = c.now.Add(c.limits.PlanPause)
 	if p, ok := c.plans[r.plan]; ok {
 		p.due = r.due

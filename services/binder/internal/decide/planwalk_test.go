@@ -142,7 +142,30 @@ func (w *planWorld) move(a *agent, v ledger.NodeEntry, pick choose) error {
 		}},
 		Victim: v, Docs: a.docs(), Budgets: a.rooms(), Facts: a,
 	})
-	return w.decided(fmt.Sprintf("T12 of %s with token %s", v.Entry.PodUID, w.tokens), c, err)
+	if err != nil {
+		return nil
+	}
+	t, err := c.Txn()
+	if err != nil {
+		return err
+	}
+	r, err := w.commit(t)
+	if err != nil || !r.Succeeded {
+		return err
+	}
+	w.logf("T12 of %s with token %s", v.Entry.PodUID, w.tokens)
+	w.counts["T12"]++
+	if pick(8) == 0 {
+		w.logf("nobody asks for its eviction")
+		return nil
+	}
+	d := evict(v.Entry.PodUID[:len(v.Entry.PodUID)-len("-uid")], uint64(w.tokens))
+	d.LedgerRevision = r.Revision
+	for _, b := range w.binders {
+		w.step(b, DecisionSeen{Decision: d})
+	}
+	w.listen()
+	return nil
 }
 
 // hold is the plan of pod i, or the last agent's oldest, in its view.
@@ -324,7 +347,7 @@ func (w *planWorld) healPlans() error {
 			a.see(len(w.api.history)-1, len(w.kv.log))
 			_, e, _ := a.hold(i)
 			p, runs := w.api.now().pods[e.PodUID]
-			giveUp := w.refused[e.Plan] || !runs || round > 200 || e.Role != ledger.RoleMove && p.Deleting
+			giveUp := e.Role != ledger.RoleMove && (w.refused[e.Plan] || !runs || round > 200 || p.Deleting)
 			if err := w.conclude(i, giveUp); err != nil {
 				return err
 			}
@@ -376,6 +399,7 @@ func (w *planWorld) runPlans(seed uint64, steps int, faults bool) error {
 func planLimits() Limits {
 	l := testLimits()
 	l.EvictionHang, l.PlanPause, l.Overdue, l.EvictionTries = time.Hour, 5*time.Second, time.Minute, 3
+	l.KeepPlace = 10 * time.Second
 	return l
 }
 
@@ -421,9 +445,9 @@ func TestPlanWalks(t *testing.T) {
 		}
 	}
 	for _, what := range []string{
-		"T2", "T3", "T4", "T8", "T1", "evict-mark", "evict-take", "evict-failed", "budget-settle", "sweep", "evicted",
+		"T2", "T3", "T4", "T8", "evict-mark", "evict-take", "evict-failed", "budget-settle", "sweep", "evicted",
 		"evict-claim",
-		"evict-refused",
+		"evict-refused", "T12", "move-abort",
 	} {
 		if counts[what] == 0 {
 			t.Errorf("never happened: %s (%v)", what, counts)

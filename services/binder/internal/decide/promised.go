@@ -148,7 +148,7 @@ func (c *Core) trackPlan(id string) {
 	p, known := c.plans[id]
 	switch {
 	case owned && !known:
-		c.plans[id] = &plan{id: id, pacing: pacing{retry: c.limits.Retry}}
+		c.plans[id] = &plan{id: id, since: c.now, pacing: pacing{retry: c.limits.Retry}}
 	case !owned && known:
 		p.gone = true
 		delete(c.plans, id)

@@ -122,7 +122,7 @@ func (r *removal) ref() events.PodRef {
 // cleared for, and without one the victim itself.
 func (r *removal) actsFor(c *Core) (uid string, wanted bool) {
 	if _, owner, ok := c.planOwner(r.plan); ok {
-		return owner.PodUID, true
+		return owner.PodUID, owner.Role != ledger.RoleMove || c.wantsMove(r.plan, owner, r.claim)
 	}
 	// A refusal is told after the claim has gone back: as long as it stands, its eviction is
 	// wanted, by whoever asked for it.
@@ -133,7 +133,7 @@ func (r *removal) actsFor(c *Core) (uid string, wanted bool) {
 // tries is how many refusals in a row are the end. Whoever asks for a single eviction has
 // others to choose from; a plan has this one.
 func (r *removal) tries(c *Core) int {
-	if ledger.IsEviction(r.plan) {
+	if _, owner, ok := c.ledger.PlanOwner(r.plan); ledger.IsEviction(r.plan) || ok && owner.Role == ledger.RoleMove {
 		return 1
 	}
 	return c.limits.EvictionTries
@@ -236,12 +236,20 @@ func (r *removal) send(c *Core) {
 }
 
 func (r *removal) evict(c *Core, s removalStep) {
-	out := Evict{Op: r.begin(c, s), Pod: r.ref(), DryRun: s == rehearsing, Delete: r.deletes(c), Strategy: "preemption"}
+	out := Evict{Op: r.begin(c, s), Pod: r.ref(), DryRun: s == rehearsing, Delete: r.deletes(c), Strategy: r.purpose(c)}
 	if e, ok := c.askedFor(r); ok {
 		out.GracePeriodSeconds, out.Strategy, out.TraceParent =
 			e.asked.GracePeriodSeconds, e.asked.Strategy, e.asked.TraceParent
 	}
 	c.emit(out)
+}
+
+// purpose is the strategy of an eviction that nobody, as far as is known, has asked for.
+func (r *removal) purpose(c *Core) string {
+	if _, owner, ok := c.ledger.PlanOwner(r.plan); ok && owner.Role == ledger.RoleMove {
+		return "move"
+	}
+	return "preemption"
 }
 
 func (r *removal) answered(c *Core, in Input) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
 )
@@ -30,9 +31,15 @@ const (
 	tracerName = "github.com/berth-scheduler/berth/services/descheduler"
 )
 
+// Ledger carries out transactions.
+type Ledger interface {
+	Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, error)
+}
+
 // Deps are the outside worlds of a Room.
 type Deps struct {
 	Log    events.Log
+	Ledger Ledger
 	Clock  clock.Clock
 	Logger *slog.Logger
 	// Asking is told of every ask before it is written.
@@ -80,15 +87,23 @@ func (r *Room) trace(ctx context.Context, e decide.Eviction) string {
 }
 
 func (r *Room) append(ctx context.Context, msgs []events.Message) error {
+	return r.insist(ctx, "asking for evictions", func() error {
+		_, err := r.deps.Log.Append(ctx, events.Decisions, events.AnySequence, msgs)
+		return err
+	})
+}
+
+// insist repeats what has an unknown outcome, and is the same however often it is done.
+func (r *Room) insist(ctx context.Context, what string, do func() error) error {
 	pause := wait.Backoff{
 		Duration: retryInitial, Factor: retryFactor, Jitter: retryJitter, Steps: attempts, Cap: retryCap,
 	}
 	for try := 1; ; try++ {
-		_, err := r.deps.Log.Append(ctx, events.Decisions, events.AnySequence, msgs)
+		err := do()
 		if err == nil || ctx.Err() != nil || try == attempts {
 			return err
 		}
-		r.deps.Logger.Warn("asking for evictions again", "try", try, "error", err)
+		r.deps.Logger.Warn(what+" again", "try", try, "error", err)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

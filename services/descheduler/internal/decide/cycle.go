@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -20,6 +21,8 @@ import (
 type Input struct {
 	Cluster *state.Snapshot
 	Policy  *policy.Policy
+	// Promises are what the ledger holds; nil if it is not known (a dry run without it).
+	Promises *Promises
 	// History of earlier cycles; read only.
 	History *plan.History
 	// Placement finds the rules by which a pod of this scheduler would be placed (nodeFit).
@@ -37,6 +40,9 @@ type Eviction struct {
 	// Profile of the policy whose strategy picked the pod.
 	Profile  string
 	Decision events.Decision
+	// Keep is the place to keep for the replacement before the eviction is asked for; nil for
+	// none: the policy wants no landing place, or nothing makes the pod anew.
+	Keep *Place
 }
 
 // Outcome is what a cycle decided.
@@ -52,6 +58,10 @@ type Outcome struct {
 func Cycle(in Input) Outcome {
 	ask := plan.Input{
 		Cluster: in.Cluster, Policy: in.Policy, Placement: in.Placement, History: in.History, Now: in.Now,
+		Pinned: true,
+	}
+	if in.Promises != nil {
+		ask.Nodes, ask.Claimed, ask.Promised = in.Promises.nodes(), in.Promises.claimed(), in.Promises.promised
 	}
 	var out Outcome
 	var p plan.Plan
@@ -63,9 +73,21 @@ func Cycle(in Input) Outcome {
 	}
 	out.Outcome = p.Outcome
 	for i := range p.Moves {
-		out.Evict = append(out.Evict, Eviction{Profile: p.Moves[i].Profile, Decision: in.decision(&p.Moves[i])})
+		m := &p.Moves[i]
+		out.Evict = append(out.Evict, Eviction{Profile: m.Profile, Decision: in.decision(m), Keep: in.place(m)})
 	}
 	return out
+}
+
+func (in *Input) place(m *plan.Move) *Place {
+	r, replaced := view.ReplacementOf(m.Pod.Pod)
+	if m.To == nil || !replaced {
+		return nil
+	}
+	return &Place{
+		Node: m.To, Replacement: m.Replacement, For: r, Pod: m.Pod.Pod, Budgets: m.Budgets,
+		profile: in.Placement(m.Pod.SchedulerName),
+	}
 }
 
 func (in *Input) decision(m *plan.Move) events.Decision {

@@ -7,11 +7,13 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
@@ -24,15 +26,17 @@ const batchBuffer = 1
 type Deps struct {
 	Log       events.Log
 	Snapshots events.Snapshots
-	Clock     clock.Clock
-	Logger    *slog.Logger
+	// Ledger may be nil: then no View has one.
+	Ledger ledger.Store
+	Clock  clock.Clock
+	Logger *slog.Logger
 	// Settled is told of every eviction that this process asked for and that has ended, with
 	// the profile that picked the pod. It must not block.
 	Settled func(profile string, outcome events.Decision)
 }
 
-// Room collects facts and decisions. Its methods are safe for concurrent use; Follow, Apply
-// and Decisions are to be run once each.
+// Room collects facts, decisions and what the ledger holds. Its methods are safe for concurrent
+// use; Follow, Apply, Decisions and Promises are to be run once each.
 type Room struct {
 	deps    Deps
 	batches chan follow.Batch
@@ -41,6 +45,8 @@ type Room struct {
 		sync.Mutex
 		store   *state.Store
 		history *plan.History
+		// ledger is nil until its first listing.
+		ledger *ledger.View
 		// decisions is the last sequence of that stream taken in.
 		decisions uint64
 		// mine holds the profiles behind the asks of this process that have not ended.
@@ -59,6 +65,8 @@ type mine struct {
 type View struct {
 	Cluster *state.Snapshot
 	History *plan.History
+	// Ledger is a picture of its own; nil if it is not followed.
+	Ledger *ledger.View
 }
 
 // New returns an empty room; nothing runs yet.
@@ -114,17 +122,61 @@ func (r *Room) store() *state.Store {
 	return r.mu.store
 }
 
+// Promises follows the ledger until ctx ends. An error means that it cannot be read.
+func (r *Room) Promises(ctx context.Context) error {
+	if r.deps.Ledger == nil {
+		return nil
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	batches := make(chan ledger.ViewBatch, batchBuffer)
+	g.Go(func() error { return ledger.Follow(ctx, r.deps.Ledger, batches) })
+	g.Go(func() error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case b := <-batches:
+				if err := r.fold(b); err != nil {
+					return fmt.Errorf("descheduler: ledger: %w", err)
+				}
+			}
+		}
+	})
+	return g.Wait()
+}
+
+func (r *Room) fold(b ledger.ViewBatch) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.ledger == nil {
+		r.mu.ledger = ledger.NewView()
+	}
+	if _, err := r.mu.ledger.Fold(b); err != nil {
+		return err
+	}
+	r.wake()
+	return nil
+}
+
 // wake is called under the lock.
 func (r *Room) wake() {
 	close(r.mu.changed)
 	r.mu.changed = make(chan struct{})
 }
 
-// View waits until progress of every kind is defined and the decisions have been taken in
-// up to sequence. An error is that of ctx, with what was waited for.
-func (r *Room) View(ctx context.Context, kinds []events.Kind, decisions uint64) (View, error) {
+// Least is what a View must have at least: progress of some kinds of facts, the decisions up to a
+// sequence, and the ledger, if it is followed, up to a revision.
+type Least struct {
+	Kinds     []events.Kind
+	Decisions uint64
+	Ledger    int64
+}
+
+// View waits until all that it must have at least has been taken in. An error is that of ctx,
+// with what was waited for.
+func (r *Room) View(ctx context.Context, least Least) (View, error) {
 	for {
-		view, missing, changed := r.view(kinds, decisions)
+		view, missing, changed := r.view(least)
 		if missing == "" {
 			return view, nil
 		}
@@ -136,24 +188,32 @@ func (r *Room) View(ctx context.Context, kinds []events.Kind, decisions uint64) 
 	}
 }
 
-func (r *Room) view(kinds []events.Kind, decisions uint64) (v View, missing string, changed <-chan struct{}) {
+func (r *Room) view(least Least) (v View, missing string, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	snapshot := r.mu.store.Snapshot()
-	for _, k := range kinds {
+	for _, k := range least.Kinds {
 		if _, ok := snapshot.Position().Progress(k); !ok {
 			return View{}, fmt.Sprintf("the facts of kind %s", k), r.mu.changed
 		}
 	}
-	if r.mu.decisions < decisions {
-		return View{}, fmt.Sprintf("decision %d (at %d)", decisions, r.mu.decisions), r.mu.changed
+	if r.mu.decisions < least.Decisions {
+		return View{}, fmt.Sprintf("decision %d (at %d)", least.Decisions, r.mu.decisions), r.mu.changed
 	}
-	return View{Cluster: snapshot, History: r.mu.history.Clone()}, "", r.mu.changed
+	v = View{Cluster: snapshot}
+	if r.deps.Ledger != nil {
+		if r.mu.ledger == nil || r.mu.ledger.Revision() < least.Ledger {
+			return View{}, fmt.Sprintf("the ledger's revision %d", least.Ledger), r.mu.changed
+		}
+		v.Ledger = r.mu.ledger.Clone()
+	}
+	v.History = r.mu.history.Clone()
+	return v, "", r.mu.changed
 }
 
 // Ready reports nil when the facts of all kinds are known, else what is not.
 func (r *Room) Ready(kinds []events.Kind) error {
-	if _, missing, _ := r.view(kinds, 0); missing != "" {
+	if _, missing, _ := r.view(Least{Kinds: kinds}); missing != "" {
 		return fmt.Errorf("descheduler: still reading %s", missing)
 	}
 	return nil

@@ -42,7 +42,7 @@ func TestUnreadableDecision(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- r.Decisions(ctx) }()
-		view, err := r.View(ctx, nil, 3)
+		view, err := r.View(ctx, Least{Decisions: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,11 +66,11 @@ func TestViewSaysWhatIsMissing(t *testing.T) {
 		r := New(Deps{Log: log, Snapshots: log, Clock: clock.RealClock{}, Logger: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := r.View(ctx, []events.Kind{events.KindPod}, 0)
+		_, err := r.View(ctx, Least{Kinds: []events.Kind{events.KindPod}, Decisions: 0})
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the facts of kind pod") {
 			t.Errorf("got %v", err)
 		}
-		_, err = r.View(ctx, nil, 7)
+		_, err = r.View(ctx, Least{Decisions: 7})
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "decision 7 (at 0)") {
 			t.Errorf("got %v", err)
 		}

@@ -20,7 +20,8 @@ import (
 // again at once.
 //
 // A reservation that is gone without a bind leaves room, as a pod that is deleted does:
-// other pods are woken as if one had been (upstream: an assumed pod is forgotten).
+// other pods are woken as if one had been (upstream: an assumed pod is forgotten). So does a
+// place that was kept for the replacement of a pod, unless a pod has taken it.
 
 func (in LedgerMoved) apply(c *Core, now moment) {
 	if in.Reset {
@@ -35,6 +36,12 @@ func (in LedgerMoved) apply(c *Core, now moment) {
 		}
 	}
 	c.freed(in, now)
+	if in.Room {
+		c.occurred(&occurrence{
+			change: placement.Change{Kind: events.KindPod, Actions: placement.Delete}, blind: true,
+			sequence: c.world.facts.Sequence, revision: in.Revision, at: now,
+		}, now)
+	}
 	c.leases.balance.told(&in, now)
 	if in.Owners != nil && *in.Owners != c.world.owners {
 		c.owned(*in.Owners, now)

@@ -66,6 +66,9 @@ type LedgerMoved struct {
 	// Freed says (if not Reset) whom it could help that pods may be preempted which might not
 	// be, nil for nobody.
 	Freed *Freed
+	// Room: places that were kept for pods that are moved have been given up, so that others may
+	// have them.
+	Room bool
 	// Owners names the member that holds each partition, "" for none; nil if unchanged.
 	Owners *[ledger.Partitions]string
 	// Wanted names the member that should hold each partition instead of whom the hash says,

@@ -43,6 +43,9 @@ func (h *Holds) Fold(b ledger.ViewBatch, facts *state.Snapshot) (decide.LedgerMo
 		h.last = make(map[string]seen, len(pods))
 	}
 	out := decide.LedgerMoved{Reset: changes.Reset, Revision: h.view.Revision(), Freed: h.freed(changes, facts)}
+	for i := range changes.Docs {
+		out.Room = out.Room || leavesRoom(&changes.Docs[i])
+	}
 	for _, uid := range pods {
 		out.Holds = append(out.Holds, h.hold(uid, facts))
 	}
@@ -105,8 +108,34 @@ func freedIn(c *ledger.DocChange, facts *state.Snapshot) []int32 {
 	return out
 }
 
+// leavesRoom says whether a place that was kept for a pod that is moved is gone, and no pod has
+// it: whoever takes one over, or ousts it, has a reservation from the same step on.
+func leavesRoom(c *ledger.DocChange) bool {
+	left := 0
+	for i := range c.Before.Entries {
+		e := &c.Before.Entries[i]
+		if e.Role == ledger.RoleMove && !slices.ContainsFunc(c.After.Entries, func(a ledger.Entry) bool {
+			return a.Role == ledger.RoleMove && a.Token == e.Token
+		}) {
+			left++
+		}
+	}
+	if left == 0 {
+		return false
+	}
+	for i := range c.After.Entries {
+		e := &c.After.Entries[i]
+		if _, was := c.Before.Find(e.PodUID); e.Role == ledger.RoleReservation && !was {
+			left--
+		}
+	}
+	return left > 0
+}
+
 // keeps says whether an entry's pod is nobody's victim.
-func keeps(e *ledger.Entry) bool { return e.Role != ledger.RoleReservation || e.State == ledger.Held }
+func keeps(e *ledger.Entry) bool {
+	return e.Role == ledger.RoleVictim || e.Role == ledger.RoleKeeper || e.State == ledger.Held
+}
 
 func (h *Holds) hold(uid string, facts *state.Snapshot) decide.Hold {
 	if doc, e, ok := h.view.Entry(uid); ok {

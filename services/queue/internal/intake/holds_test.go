@@ -70,3 +70,26 @@ func TestWhomTheEndOfAPromiseFrees(t *testing.T) {
 		}
 	}
 }
+
+// A place that is kept and then is not leaves room, unless a pod has got it in the same step.
+func TestWhenAKeptPlaceLeavesRoom(t *testing.T) {
+	kept := func(token ledger.Token) ledger.Entry { return ledger.Entry{PodUID: "v", Role: ledger.RoleMove, Token: token} }
+	placed := ledger.Entry{PodUID: "r", Role: ledger.RoleReservation, State: ledger.Committed}
+	for name, test := range map[string]struct {
+		before, after []ledger.Entry
+		want          bool
+	}{
+		"given up":                       {[]ledger.Entry{kept(1)}, nil, true},
+		"taken over":                     {[]ledger.Entry{kept(1)}, []ledger.Entry{placed}, false},
+		"one given up beside another":    {[]ledger.Entry{kept(1), kept(2)}, []ledger.Entry{kept(2)}, true},
+		"one of two taken over":          {[]ledger.Entry{kept(1), kept(2)}, []ledger.Entry{kept(2), placed}, false},
+		"given up beside one who stands": {[]ledger.Entry{kept(1), placed}, []ledger.Entry{placed}, true},
+		"kept":                           {nil, []ledger.Entry{kept(1)}, false},
+		"a reservation that is gone":     {[]ledger.Entry{placed}, nil, false},
+	} {
+		c := ledger.DocChange{Before: ledger.NodeDoc{Entries: test.before}, After: ledger.NodeDoc{Entries: test.after}}
+		if got := leavesRoom(&c); got != test.want {
+			t.Errorf("%s: leaves room: %t, want %t", name, got, test.want)
+		}
+	}
+}

@@ -75,6 +75,9 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	behind := c.view.Settle()
 	out.Behind = behind
 	avoided := c.avoided(a.pod)
+	if !concern.Uncertain && c.placeKept(a, profile, &concern, avoided, out) {
+		return
+	}
 	result := c.evaluate(profile, a.pod, seed, avoided)
 	ok := len(result.Feasible) > 0
 	if result.Err != nil {

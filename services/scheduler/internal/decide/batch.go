@@ -53,10 +53,13 @@ func (b *batch) add(a *attempt, entry ledger.Entry, epoch int64) bool {
 		}
 	}
 	doc := ledger.Cover(next[a.pick.nodeUID], ledger.KindNode, a.pick.nodeRV)
-	if len(doc.Entries) >= ledger.MaxEntries {
+	if len(doc.Entries) >= ledger.MaxEntries && a.pick.room.token == 0 {
 		return false
 	}
-	doc.Entries = append(doc.Entries, entry)
+	doc, ok := a.pick.enter(doc, entry)
+	if !ok {
+		return false
+	}
 	next[a.pick.nodeUID] = doc
 	for _, uid := range slices.Sorted(maps.Keys(next)) {
 		if _, known := b.docs[uid]; !known {

@@ -97,6 +97,8 @@ type attempt struct {
 	others [maxAlternatives]alternative
 	// pick is set while the attempt is staged or in flight.
 	pick pick
+	// missed are the plans of places that are kept for the pod and where it did not fit.
+	missed []string
 }
 
 type pick struct {
@@ -112,6 +114,8 @@ type pick struct {
 	// nodeRV is the resourceVersion of the node as the decision saw it.
 	nodeRV uint64
 	needs  needs
+	// room is what it takes of a place that was kept.
+	room room
 }
 
 // step is one change of the revision of a key.

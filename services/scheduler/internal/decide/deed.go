@@ -78,7 +78,7 @@ func (c *Core) act(out *Output) bool {
 	if c.draining || !c.usable() {
 		return false
 	}
-	return c.tend(out) || c.seek(out)
+	return c.tend(out) || c.releaseOne(out) || c.seek(out)
 }
 
 // isTooLarge says whether a change is too large for one transaction.

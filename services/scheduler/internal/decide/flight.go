@@ -186,6 +186,7 @@ func (c *Core) placed(attempts []*attempt, revision int64, out *Output) {
 		d.Seed = a.pick.seed
 		out.Decisions = append(out.Decisions, d)
 		out.Attempts = append(out.Attempts, a.report(Scheduled))
+		c.missedPlaces(a)
 		c.drop(a)
 	}
 }

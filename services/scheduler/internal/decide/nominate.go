@@ -72,6 +72,9 @@ func (c *Core) seekFor(r rejection, out *Output) bool {
 		c.refusePlan(s, why, out)
 		return false
 	}
+	if c.oust(s, out) {
+		return false
+	}
 	if tried, sent := c.displace(s, out); tried {
 		return sent
 	}

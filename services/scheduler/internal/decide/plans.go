@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -24,6 +25,7 @@ type plans struct {
 	// promised are the nodes with holds of anybody's, by UID, each with the priority of the least
 	// important.
 	promised map[string]int32
+	moves
 	// protected are the nodes, by UID, on which the engine has been told of pods that are nobody's
 	// victims.
 	protected map[string]struct{}
@@ -38,6 +40,14 @@ type plans struct {
 	budgets budgetBook
 	loops   loops
 	reports []PlanReport
+}
+
+// moves is what a shard knows about places that are kept for the replacements of pods.
+type moves struct {
+	// kept are the nodes with such places, by UID, each with the priority of the least important.
+	kept map[string]int32
+	// releases are the plans of those that nobody will want.
+	releases []string
 }
 
 // hold is a place that is held for a pod of this shard's.
@@ -59,6 +69,7 @@ func newPlans() plans {
 	return plans{
 		held: map[string]*hold{}, byPlan: map[string]*hold{}, due: map[string]struct{}{},
 		orphans: map[string]struct{}{}, protected: map[string]struct{}{}, promised: map[string]int32{},
+		moves: moves{kept: map[string]int32{}},
 	}
 }
 
@@ -70,7 +81,7 @@ func (c *Core) followPlans(changes ledger.ViewChanges) {
 	p := &c.plans
 	p.budgets.stale = p.budgets.stale || changes.Reset || len(changes.Budgets) > 0
 	if changes.Reset {
-		p.promised = map[string]int32{}
+		p.promised, p.kept = map[string]int32{}, map[string]int32{}
 		for d := range c.ledger.Docs() {
 			c.notePromises(d)
 			c.protect(d.NodeUID)
@@ -94,13 +105,18 @@ func (c *Core) followPlans(changes ledger.ViewChanges) {
 
 func (c *Core) notePromises(d ledger.NodeDoc) {
 	delete(c.plans.promised, d.NodeUID)
+	delete(c.plans.kept, d.NodeUID)
 	for i := range d.Entries {
 		e := &d.Entries[i]
-		if !isHold(e) {
+		least := c.plans.promised
+		switch {
+		case e.Role == ledger.RoleMove:
+			least = c.plans.kept
+		case !isHold(e):
 			continue
 		}
-		if least, known := c.plans.promised[d.NodeUID]; !known || e.Priority < least {
-			c.plans.promised[d.NodeUID] = e.Priority
+		if priority, known := least[d.NodeUID]; !known || e.Priority < priority {
+			least[d.NodeUID] = e.Priority
 		}
 	}
 }
@@ -281,6 +297,9 @@ func (c *Core) protect(nodeUID string) {
 	for i := range d.Entries {
 		if e := &d.Entries[i]; e.Role != ledger.RoleReservation || e.State == ledger.Held {
 			uids = append(uids, e.PodUID)
+		}
+		if e := &d.Entries[i]; e.Role == ledger.RoleMove {
+			uids = append(uids, view.PlaceholderUID(e.Token))
 		}
 	}
 	uids = append(uids, c.plans.loops.sparedOn(nodeUID)...)

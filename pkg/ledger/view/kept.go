@@ -1,0 +1,163 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// keptPlaces are the placeholders that count.
+type keptPlaces struct {
+	// byOwner are their tokens, by the owner of the pods they are for.
+	byOwner map[string][]ledger.Token
+	owners  map[ledger.Token]string
+	// taken are those that a staged pod stands in the place of.
+	taken map[ledger.Token]bool
+}
+
+func newKeptPlaces(taken map[ledger.Token]bool) keptPlaces {
+	if taken == nil {
+		taken = map[ledger.Token]bool{}
+	}
+	return keptPlaces{byOwner: map[string][]ledger.Token{}, owners: map[ledger.Token]string{}, taken: taken}
+}
+
+// Kept is a place that is kept for the replacement of a pod that is moved.
+type Kept struct {
+	Node  *state.NodeInfo
+	Entry ledger.Entry
+}
+
+// PlaceholderUID is the UID under which a placeholder counts.
+func PlaceholderUID(token ledger.Token) string { return placeholderPrefix + token.String() }
+
+// KeptFor are the places that a pod could take over, without those that a staged pod has taken,
+// in an order that differs from pod to pod: the replacements of one owner should not all want
+// the same. It costs next to nothing while nothing is kept.
+func (v *View) KeptFor(p *state.Pod) []Kept {
+	if len(v.kept.byOwner) == 0 {
+		return nil
+	}
+	r, ok := ReplacementOf(p)
+	if !ok {
+		return nil
+	}
+	var out []Kept
+	for _, token := range v.kept.byOwner[r.Owner] {
+		doc, e, ok := v.ledger.PlanOwner(ledger.PlanID(token, false))
+		if !ok || e.Replacement != r || v.kept.taken[token] {
+			continue
+		}
+		if n, ok := v.Node(doc.NodeUID); ok {
+			out = append(out, Kept{n, e})
+		}
+	}
+	rank := func(k Kept) uint64 { return xxhash.Sum64String(p.UID + k.Entry.Token.String()) }
+	slices.SortFunc(out, func(a, b Kept) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Entry.Token, b.Entry.Token))
+	})
+	return out
+}
+
+// KeptOn are the placeholders on a node, for pods less important than a priority: what such a
+// pod could oust. Those that a staged pod has taken are not among them.
+func (v *View) KeptOn(nodeUID string, priority int32) []ledger.Entry {
+	d, _ := v.ledger.Doc(nodeUID)
+	var out []ledger.Entry
+	for _, e := range d.Entries {
+		if e.Role == ledger.RoleMove && e.Priority < priority && !v.kept.taken[e.Token] {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// StageInstead is Stage for a pod that takes a placeholder's room, which does not count
+// meanwhile.
+func (v *View) StageInstead(p *state.Pod, nodeName string, token ledger.Token) {
+	v.kept.taken[token] = true
+	v.recount(PlaceholderUID(token))
+	v.staged[p.UID] = stagedPod{node: nodeName, pod: p, instead: token}
+	v.recount(p.UID)
+}
+
+// giveBack lets a placeholder count again, if it is still there.
+func (v *View) giveBack(token ledger.Token) {
+	if token != 0 {
+		delete(v.kept.taken, token)
+		v.recount(PlaceholderUID(token))
+	}
+}
+
+// noteKept keeps the index of what counts under a placeholder's UID.
+func (v *View) noteKept(uid, node string, pod *state.Pod) {
+	text, is := strings.CutPrefix(uid, placeholderPrefix)
+	if !is {
+		return
+	}
+	token, err := ledger.ParseToken(text)
+	if err != nil {
+		return
+	}
+	if owner, known := v.kept.owners[token]; known {
+		rest := slices.DeleteFunc(v.kept.byOwner[owner], func(t ledger.Token) bool { return t == token })
+		if v.kept.byOwner[owner] = rest; len(rest) == 0 {
+			delete(v.kept.byOwner, owner)
+		}
+		delete(v.kept.owners, token)
+	}
+	if pod == nil || node == "" {
+		return
+	}
+	_, e, _ := v.ledger.PlanOwner(ledger.PlanID(token, false))
+	owner := e.Replacement.Owner
+	v.kept.owners[token] = owner
+	v.kept.byOwner[owner] = append(v.kept.byOwner[owner], token)
+}
+
+// OwnerOf is the UID of what makes a pod anew when it goes: its controller or, as there are
+// controllers that do not say that they are, its only owner. Empty if there is none.
+func OwnerOf(p *state.Pod) string {
+	if p.Template == nil {
+		return ""
+	}
+	if ref := metav1.GetControllerOfNoCopy(p.Template); ref != nil {
+		return string(ref.UID)
+	}
+	if len(p.Template.OwnerReferences) == 1 {
+		return string(p.Template.OwnerReferences[0].UID)
+	}
+	return ""
+}
+
+// revisionLabels name the template that a pod was made from, within its owner: Deployments set
+// the first, StatefulSets and DaemonSets the second.
+var revisionLabels = []string{appsv1.DefaultDeploymentUniqueLabelKey, appsv1.ControllerRevisionHashLabelKey}
+
+// ReplacementOf says which pods may replace this one: those of its owner and its template. Of an
+// owner that does not name templates, it is the pods that run the same. (Whether one fits in the
+// place is asked when it takes it over.) False if nothing makes it anew.
+func ReplacementOf(p *state.Pod) (ledger.Replacement, bool) {
+	owner := OwnerOf(p)
+	if owner == "" {
+		return ledger.Replacement{}, false
+	}
+	for _, label := range revisionLabels {
+		if revision := p.Template.Labels[label]; revision != "" {
+			return ledger.Replacement{Owner: owner, Template: revision}, true
+		}
+	}
+	d := xxhash.New()
+	for i := range p.Template.Spec.Containers {
+		c := &p.Template.Spec.Containers[i]
+		_, _ = d.WriteString(c.Name + "=" + c.Image + "\n") // a hash never fails
+	}
+	return ledger.Replacement{Owner: owner, Template: "runs-" + ledger.Token(d.Sum64()).String()}, true
+}

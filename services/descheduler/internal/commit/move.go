@@ -1,0 +1,127 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/descheduling"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
+)
+
+const (
+	// movesPerAsk is for how many moves places are kept before their evictions are asked for: few,
+	// so that a crash leaves few places that nobody wants, and no place waits for long.
+	movesPerAsk = 16
+	// keepTries bounds the races that the keeping of one place may lose.
+	keepTries = 5
+)
+
+// Refused is an eviction that was decided and is not asked for.
+type Refused struct {
+	Eviction decide.Eviction
+	Because  descheduling.Refusal
+}
+
+// Move keeps the places of the evictions that have one (T12), a few at a time, and asks for those
+// evictions and the ones without. It returns how many asks are surely written, and which moves
+// the ledger did not allow; those are decided anew in the next cycle. It ends early with ctx,
+// which must end when the leadership does.
+func (r *Room) Move(
+	ctx context.Context, p *decide.Promises, evictions []decide.Eviction,
+) (written int, refused []Refused, err error) {
+	for few := range slices.Chunk(evictions, movesPerAsk) {
+		var kept []decide.Eviction
+		for _, e := range few {
+			because, err := r.keep(ctx, p, &e)
+			switch {
+			case err != nil:
+				return written, refused, fmt.Errorf("descheduler: keeping a place for the replacement of %s/%s: %w",
+					e.Decision.Pod.Namespace, e.Decision.Pod.Name, err)
+			case because != "":
+				refused = append(refused, Refused{Eviction: e, Because: because})
+			default:
+				kept = append(kept, e)
+			}
+		}
+		n, err := r.Ask(ctx, kept)
+		written += n
+		if err != nil {
+			return written, refused, err
+		}
+	}
+	return written, refused, nil
+}
+
+// keep carries out T12 of one eviction, if it has a place, and notes its revision in the ask.
+func (r *Room) keep(ctx context.Context, p *decide.Promises, e *decide.Eviction) (descheduling.Refusal, error) {
+	for range keepTries {
+		if e.Keep == nil || ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		change, because, err := p.Keep(e)
+		if err != nil || because != "" {
+			return because, err
+		}
+		done, err := r.change(ctx, p, change)
+		if err != nil || done > 0 {
+			e.Decision.LedgerRevision = done
+			return "", err
+		}
+	}
+	return decide.LostRaces, nil
+}
+
+// Release gives up places for which no eviction was asked for (T8). What is lost to others is
+// left for the next cycle.
+func (r *Room) Release(ctx context.Context, p *decide.Promises, changes []ledger.Change) (released int, err error) {
+	for _, c := range changes {
+		if ctx.Err() != nil {
+			return released, ctx.Err()
+		}
+		done, err := r.change(ctx, p, c)
+		if err != nil {
+			return released, fmt.Errorf("descheduler: giving a place up: %w", err)
+		}
+		if done > 0 {
+			released++
+		}
+	}
+	return released, nil
+}
+
+// change carries out a change of the ledger and returns its revision, 0 if it has lost a race.
+func (r *Room) change(ctx context.Context, p *decide.Promises, c ledger.Change) (revision int64, err error) {
+	txn, err := c.Txn()
+	if err != nil {
+		return 0, err
+	}
+	var result ledger.TxnResult
+	var malformed *ledger.TxnError
+	err = r.insist(ctx, "ledger transaction", func() error {
+		var err error
+		result, err = r.deps.Ledger.Commit(ctx, txn)
+		if errors.As(err, &malformed) {
+			return nil
+		}
+		return err
+	})
+	switch {
+	case malformed != nil:
+		return 0, malformed
+	case err != nil:
+		return 0, err
+	case result.Succeeded:
+		return result.Revision, p.Kept(txn, result)
+	}
+	if err := p.Learn(result); err != nil {
+		return 0, err
+	}
+	lost, err := c.Losers(result)
+	if err != nil || !lost.Applied {
+		return 0, err
+	}
+	return lost.AppliedAt, nil
+}

@@ -1,0 +1,184 @@
+package decide
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/guard"
+	"github.com/berth-scheduler/berth/pkg/ledger/view"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// A place that is kept for the replacement of a pod that is moved (T12) is taken over by the
+// first pod of that owner and template that fits there, in its T1. Nobody else counts it as
+// room, but for pods that are more important and fit nowhere else: those oust it, in their T1
+// too. A replacement that does not fit where a place is kept for it goes elsewhere, and the
+// place is released when it has one.
+
+// room is what a pick takes of a placeholder's.
+type room struct {
+	// token of the placeholder, 0 for none; ousted: it was not for this pod.
+	token  ledger.Token
+	ousted bool
+	// replacement is what the pod is to the placeholder that it takes over.
+	replacement ledger.Replacement
+}
+
+// placeKept stages a pod on a place that is kept for it; false if there is none where it fits.
+// done says that there is nothing more to decide now.
+func (c *Core) placeKept(
+	a *attempt, profile *placement.Profile, concern *guard.Concern, avoided []string, out *Output,
+) (done bool) {
+	a.missed = nil
+	for _, k := range c.view.KeptFor(a.pod) {
+		if _, late := c.restraint.late[k.Node]; late {
+			c.deferred = append(c.deferred, a)
+			return true
+		}
+		if slices.Contains(avoided, k.Node.Node.UID) || !c.fitsKept(a.pod, profile, concern, k) {
+			a.missed = append(a.missed, k.Entry.Plan)
+			continue
+		}
+		c.stageIn(a, concern, k, room{token: k.Entry.Token, replacement: k.Entry.Replacement}, out)
+		return true
+	}
+	return false
+}
+
+// fitsKept says whether a pod fits in the place of a placeholder.
+func (c *Core) fitsKept(pod *state.Pod, profile *placement.Profile, concern *guard.Concern, k view.Kept) bool {
+	if !c.restraint.usable(k.Node) {
+		return false
+	}
+	in := placement.Input{Pod: pod, Nodes: []*state.NodeInfo{k.Node}, Objects: c.view.Snapshot()}
+	if !concern.None() {
+		in.Nodes = c.view.Nodes()
+	}
+	fits, _, err := profile.FitsWithout(in, k.Node, map[string]bool{view.PlaceholderUID(k.Entry.Token): true})
+	return err == nil && fits
+}
+
+// stageIn stages an attempt in a placeholder's room, or makes it wait for what its rules about
+// other nodes need there.
+func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room, out *Output) {
+	node, needs, err := c.choose(a, concern, []placement.Scored{{Node: k.Node}})
+	switch {
+	case err != nil:
+		c.fail(a, err.Error(), out)
+		return
+	case node == nil:
+		c.deferred = append(c.deferred, a)
+		return
+	}
+	doc, _ := c.ledger.Doc(node.Node.UID)
+	a.pick = pick{
+		nodeUID: node.Node.UID, nodeName: node.Node.Name, basis: doc.Revision, decided: c.now,
+		feasible: 1, total: len(c.view.Nodes()), seed: Seed(a.pod.UID, a.offer.Attempt),
+		factSequence: c.store.Position().Sequence, ledgerRevision: c.ledger.Revision(),
+		nodeRV: node.Node.ResourceVersion, needs: needs, room: r,
+	}
+	a.others = [maxAlternatives]alternative{}
+	c.view.StageInstead(a.pod, a.pick.nodeName, r.token)
+	c.next = append(c.next, a)
+}
+
+// enter puts the reservation of a pick into its node's document, in the place of the placeholder
+// if it takes one; false if that is gone.
+func (p *pick) enter(d ledger.NodeDoc, e ledger.Entry) (ledger.NodeDoc, bool) {
+	var err error
+	switch {
+	case p.room.token == 0:
+		d.Entries = append(d.Entries, e)
+	case p.room.ousted:
+		d, err = ledger.Oust(d, p.room.token, e)
+	default:
+		d, err = ledger.TakeOver(d, p.room.replacement, e)
+	}
+	return d, err == nil
+}
+
+// oust stages a pod that fits nowhere in a room that is kept for a less important one; of
+// several it takes the least important. Nobody has to go for that who would not go anyway.
+func (c *Core) oust(s seeker, out *Output) (done bool) {
+	if isNever(s.pod) {
+		return false
+	}
+	var list []view.Kept
+	for _, uid := range c.keepingBelow(s.pod.Priority) {
+		node, ok := c.view.Node(uid)
+		if !ok {
+			continue
+		}
+		for _, e := range c.view.KeptOn(uid, s.pod.Priority) {
+			list = append(list, view.Kept{Node: node, Entry: e})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b view.Kept) int { return int(a.Entry.Priority) - int(b.Entry.Priority) })
+	for _, k := range list[:min(len(list), maxDisplacements)] {
+		if c.fitsKept(s.pod, s.profile, &s.concern, k) {
+			c.stageIn(s.attempt, &s.concern, k, room{token: k.Entry.Token, ousted: true}, out)
+			return true
+		}
+	}
+	return false
+}
+
+// keepingBelow are the nodes, by UID, on which a place is kept for a pod less important than a
+// priority.
+func (c *Core) keepingBelow(priority int32) []string {
+	var nodes []string
+	for uid, least := range c.plans.kept {
+		if least < priority {
+			nodes = append(nodes, uid)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// release is the T8 of a place that was kept for a pod which has gone elsewhere.
+type release struct{ plan string }
+
+func (r *release) kind() string { return "T8" }
+
+func (r *release) done(c *Core, _ int64, _ *Output) { c.plans.budgets.stale = true }
+
+func (r *release) undone(c *Core, _ ledger.Lost, _ *Output) {
+	c.plans.releases = append(c.plans.releases, r.plan)
+}
+
+// missedPlaces notes, when a pod has a place, that one of those kept for it will not be wanted:
+// the first of which the pod that it replaces is going. (Before that it is no replacement, but
+// one more.)
+func (c *Core) missedPlaces(a *attempt) {
+	for _, plan := range a.missed {
+		_, e, ok := c.ledger.PlanOwner(plan)
+		if !ok || e.Role != ledger.RoleMove || slices.Contains(c.plans.releases, plan) {
+			continue
+		}
+		if _, victim, claimed := c.ledger.Victim(e.PodUID); claimed {
+			if fate, _ := c.view.VictimFate(victim.PodUID, victim.PodRV); fate == ledger.Staying {
+				continue
+			}
+		}
+		c.plans.releases = append(c.plans.releases, plan)
+		return
+	}
+}
+
+// releaseOne sends T8 for a place that nobody will want; true if it is on its way.
+func (c *Core) releaseOne(out *Output) bool {
+	for len(c.plans.releases) > 0 {
+		plan := c.plans.releases[0]
+		c.plans.releases = c.plans.releases[1:]
+		if _, e, ok := c.ledger.PlanOwner(plan); !ok || e.Role != ledger.RoleMove {
+			continue
+		}
+		// What cannot be sent is released by the binders, after a while.
+		if c.sendAbort(&release{plan: plan}, c.abortOf(plan), "", out) == nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,442 @@
+package decide_test
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/view"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+)
+
+// keptSeeds is how many histories TestShardsTakeOver tries, keptFirst the seed of the first.
+var (
+	keptSeeds = flag.Uint64("kept-seeds", 40, "histories of shards that take places over")
+	keptFirst = flag.Uint64("kept-first", 0, "seed of the first of them")
+)
+
+// upToDate are facts as of now.
+type upToDate struct{ *world }
+
+func (u upToDate) PodFact(uid string) (boundRV uint64, bound, known bool) {
+	p, ok := u.pods[uid]
+	if !ok {
+		return 0, false, false
+	}
+	rv, _ := strconv.ParseUint(p.ResourceVersion, 10, 64)
+	return rv, p.Spec.NodeName != "", true
+}
+
+func (u upToDate) PodProgress() uint64 { return u.rv }
+
+func (u upToDate) BudgetProgress() uint64 { return u.rv }
+
+func (u upToDate) VictimFate(uid string, _ uint64) (ledger.Fate, uint64) {
+	p, ok := u.pods[uid]
+	switch {
+	case !ok:
+		return ledger.Left, u.rv
+	case p.DeletionTimestamp != nil:
+		return ledger.Leaving, u.rv
+	}
+	return ledger.Staying, 0
+}
+
+// keep is T12: a place on a node is kept for the replacement of a running pod; false if it
+// cannot be.
+func (w *world) keep(victim, node string) (plan string, ok bool) {
+	w.t.Helper()
+	p := w.pods[victim]
+	pod := state.NewPod(p)
+	replacement, _ := view.ReplacementOf(pod)
+	w.tokens++
+	m := ledger.Relocation{
+		Placeholder: ledger.NodeEntry{NodeUID: "node-" + node, Entry: ledger.Entry{
+			Namespace: "d", Name: p.Name, Priority: pod.Priority, Token: ledger.Token(w.tokens), Shard: "descheduler",
+			Requests: pod.Requests.Map(), Replacement: replacement,
+		}},
+		Victim: ledger.NodeEntry{NodeUID: "node-" + p.Spec.NodeName, Entry: ledger.Entry{
+			PodUID: victim, Namespace: "d", Name: p.Name, PodRV: pod.ResourceVersion, Priority: pod.Priority,
+		}},
+		Facts: upToDate{w},
+	}
+	for _, name := range []string{node, p.Spec.NodeName} {
+		i := slices.IndexFunc(w.docs(), func(d ledger.NodeDoc) bool { return d.NodeName == name })
+		doc := ledger.NodeDoc{NodeUID: "node-" + name, NodeName: name}
+		if i >= 0 {
+			doc = w.docs()[i]
+		}
+		doc, _ = ledger.Finish(doc, upToDate{w})
+		m.Docs = append(m.Docs, doc)
+	}
+	change, err := ledger.Relocate(m)
+	if err != nil {
+		return "", false
+	}
+	w.change(change)
+	return m.Plan(), true
+}
+
+// mustKeep is keep in a test in which it cannot fail; the victim starts to leave.
+func (w *world) mustKeep(victim, node string) (plan string) {
+	w.t.Helper()
+	plan, ok := w.keep(victim, node)
+	if !ok {
+		w.t.Fatalf("no place is kept on %s", node)
+	}
+	w.leave(victim)
+	return plan
+}
+
+func (w *world) leave(uid string) {
+	w.pods[uid].DeletionTimestamp = &metav1.Time{Time: w.now}
+	w.publish(w.pods[uid])
+}
+
+// kept are the nodes on which places are kept.
+func (w *world) kept() (nodes []string) {
+	for _, d := range w.docs() {
+		for _, e := range d.Entries {
+			if e.Role == ledger.RoleMove {
+				nodes = append(nodes, d.NodeName)
+			}
+		}
+	}
+	return nodes
+}
+
+// reservedOn is the node that a pod has a reservation on.
+func (w *world) reservedOn(uid string) string {
+	d, _, _ := w.hold(uid)
+	return d.NodeName
+}
+
+func asking(cpu string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(cpu)
+	}
+}
+
+// Whoever is not the replacement does not get the room that is kept for it; the replacement does,
+// and nothing is left of the placeholder.
+func TestReplacementTakesThePlaceOver(t *testing.T) {
+	st := newStory(t, 1, 2, 1)
+	v := st.running("v", "n0", ownedBy("web"))
+	st.mustKeep(v, "n1")
+	st.told()
+	other := st.pod("other", ownedBy("db"))
+	st.told()
+	if node := st.reservedOn(other); node != "" {
+		t.Fatalf("another pod got the room on %s", node)
+	}
+	r := st.pod("r", ownedBy("web"))
+	st.told()
+	if node := st.reservedOn(r); node != "n1" {
+		t.Fatalf("the replacement is on %q, want n1", node)
+	}
+	if kept := st.kept(); len(kept) > 0 {
+		t.Fatalf("places are still kept on %v", kept)
+	}
+}
+
+// Two replacements of one owner, decided in one batch, take two places on one node over.
+func TestTwoReplacementsInOneBatch(t *testing.T) {
+	st := newStory(t, 1, 3, 2)
+	for _, name := range []string{"v", "w"} {
+		st.mustKeep(st.running(name, "n0", ownedBy("web")), "n1")
+	}
+	st.running("x", "n2")
+	st.told()
+	a, b := st.pod("a", ownedBy("web")), st.pod("b", ownedBy("web"))
+	st.told()
+	if st.reservedOn(a) != "n1" || st.reservedOn(b) != "n1" || len(st.kept()) > 0 {
+		t.Fatalf("on %s and %s, kept %v: want both on n1 and nothing kept", st.reservedOn(a), st.reservedOn(b), st.kept())
+	}
+}
+
+// A replacement that does not fit in the place that is kept for it goes elsewhere, and the place
+// is released; one that comes while the pod still runs is no replacement, and the place stays.
+func TestPlaceWhereTheReplacementDoesNotFit(t *testing.T) {
+	for _, leaves := range []bool{true, false} {
+		st := newStory(t, 1, 3, 2)
+		st.running("x", "n1")
+		v := st.running("v", "n0", ownedBy("web"))
+		st.running("y", "n0")
+		if _, ok := st.keep(v, "n1"); !ok {
+			t.Fatal("no place is kept")
+		}
+		if leaves {
+			st.leave(v)
+		}
+		st.told()
+		r := st.pod("r", ownedBy("web"), asking("200m"))
+		st.told()
+		if node := st.reservedOn(r); node != "n2" {
+			t.Fatalf("the replacement is on %q, want n2", node)
+		}
+		if kept := len(st.kept()) > 0; kept == leaves {
+			t.Errorf("the pod leaves: %t, its place is still kept: %t", leaves, kept)
+		}
+	}
+}
+
+// A more important pod that fits nowhere else gets the room that is kept for a less important
+// one, without anybody having to go; one that is as important does not.
+func TestMoreImportantPodOustsAPlaceholder(t *testing.T) {
+	st := newStory(t, 1, 2, 1)
+	v := st.running("v", "n0", ownedBy("web"), important(5))
+	st.mustKeep(v, "n1")
+	st.told()
+	equal := st.pod("equal", important(5))
+	st.told()
+	if node := st.reservedOn(equal); node != "" {
+		t.Fatalf("a pod as important got the room on %s", node)
+	}
+	high := st.pod("high", important(6))
+	st.told()
+	if node, claims := st.reservedOn(high), st.claims(); node != "n1" || len(claims) != 1 || len(st.kept()) > 0 {
+		t.Fatalf("on %q, claims %v, kept %v: want it on n1, nobody else claimed, nothing kept", node, claims, st.kept())
+	}
+	if st.kinds()[len(st.kinds())-1] != events.DecisionPlaced {
+		t.Errorf("decisions %v: want it placed at once", st.kinds())
+	}
+}
+
+// Two shards, each with a pod that could take the one place: one gets it, and the other one
+// decides again.
+func TestTwoShardsWantOnePlace(t *testing.T) {
+	w := newWorld(t, 1, 2)
+	w.addNode("n0", 1)
+	w.addNode("n1", 1)
+	w.addNode("n2", 1)
+	v := w.running("v", "n0", ownedBy("web"))
+	w.mustKeep(v, "n1")
+	w.settle()
+	for i, found := 0, map[string]bool{}; len(found) < 2; i++ {
+		uid := fmt.Sprintf("pod-r%d", i)
+		if s := w.ownerOf(ledger.PartitionOf(uid)); !found[s.id] {
+			found[s.id] = true
+			w.addPod(uid[len("pod-"):], ownedBy("web"))
+		}
+	}
+	w.offer()
+	for _, s := range w.shards { // both decide before either has an answer
+		w.step(s, decide.Input{
+			Facts:  []follow.Batch{{Facts: w.facts[s.fact:]}},
+			Offers: []events.OfferBatch{{Term: 1, Offers: s.offers}},
+		})
+		s.fact, s.offers = len(w.facts), nil
+		if s.commit == nil {
+			t.Fatalf("%s has not decided", s.id)
+		}
+	}
+	w.settle()
+	on := map[string]bool{}
+	for uid := range w.pods {
+		on[w.reservedOn(uid)] = true
+	}
+	if !on["n1"] || !on["n2"] || len(w.kept()) > 0 {
+		t.Errorf("pods are on %v, kept %v: want one on n1, one on n2 and nothing kept", on, w.kept())
+	}
+	if w.shards[0].conflicts+w.shards[1].conflicts == 0 {
+		t.Error("no race was lost: the shards did not meet")
+	}
+}
+
+// mover plays the descheduler in an arena, and the controllers of what it moves.
+type mover struct {
+	*arena
+	// made are the places kept, taken those taken over.
+	made, taken int
+}
+
+// turn moves a random pod, lets one that is moved leave, or replaces one that has left.
+func (m *mover) turn() {
+	uids := sortedPods(m.pods)
+	uid := uids[m.rng.IntN(len(uids))]
+	p := m.pods[uid]
+	switch n := m.rng.IntN(3); {
+	case n == 0 && p.Spec.NodeName != "" && p.DeletionTimestamp == nil && len(p.OwnerReferences) > 0:
+		to := fmt.Sprintf("n%d", m.rng.IntN(len(m.nodes)))
+		if _, claimed := m.claims()[uid]; to == p.Spec.NodeName || claimed || !m.roomOn(to) {
+			return
+		}
+		if _, ok := m.keep(uid, to); ok {
+			m.made++
+		}
+	case n == 1:
+		for victim, claim := range m.claims() {
+			v := m.pods[victim]
+			if _, _, kept := m.owner(claim.Plan); kept && v != nil && v.DeletionTimestamp == nil {
+				m.leave(victim)
+				return
+			}
+		}
+	case n == 2:
+		for _, uid := range uids {
+			p := m.pods[uid]
+			if p.DeletionTimestamp == nil || len(p.OwnerReferences) == 0 {
+				continue
+			}
+			owner := p.OwnerReferences[0].Name
+			m.deletePod(uid)
+			m.tokens++
+			m.addPod(fmt.Sprintf("r%d", m.tokens), ownedBy(owner))
+			return
+		}
+	}
+}
+
+// owner is the placeholder of a plan.
+func (m *mover) owner(plan string) (ledger.NodeDoc, ledger.Entry, bool) {
+	for _, d := range m.docs() {
+		if e, ok := d.Owner(plan); ok && e.Role == ledger.RoleMove {
+			return d, e, true
+		}
+	}
+	return ledger.NodeDoc{}, ledger.Entry{}, false
+}
+
+// roomOn says whether one more pod has room on a node, by all that is known anywhere.
+func (m *mover) roomOn(node string) bool {
+	n := int64(0)
+	counted := map[string]bool{}
+	for uid, p := range m.pods {
+		if p.Spec.NodeName == node {
+			counted[uid] = true
+			n++
+		}
+	}
+	for _, d := range m.docs() {
+		for _, e := range d.Entries {
+			if d.NodeName == node && (e.Role == ledger.RoleMove || e.Role == ledger.RoleReservation && !counted[e.PodUID]) {
+				n++
+			}
+		}
+	}
+	return n < m.nodes[node]
+}
+
+// settleMoves drops what is left of moves, as the binders do.
+func (m *mover) settleMoves() {
+	for _, d := range m.docs() {
+		for _, e := range d.Entries {
+			if e.Role != ledger.RoleMove && e.Role != ledger.RoleVictim {
+				continue
+			}
+			docs := slices.DeleteFunc(m.docs(), func(d ledger.NodeDoc) bool {
+				return !slices.ContainsFunc(d.Entries, func(x ledger.Entry) bool { return x.Plan == e.Plan })
+			})
+			if change, err := ledger.AbortPlan(ledger.Abort{Plan: e.Plan, Docs: docs}); err == nil {
+				m.change(change)
+			}
+		}
+	}
+}
+
+// Shards whose pods want each other's room, while pods are moved under them: no node is ever
+// overcommitted, every step of every document is legal, places are taken over, and in the end
+// every pod that has room somewhere has it.
+func TestShardsTakeOver(t *testing.T) {
+	var made, taken int
+	for seed := *keptFirst; seed < *keptFirst+*keptSeeds && !t.Failed(); seed++ {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			m := &mover{arena: newArena(t, seed, 1+int(seed%3))}
+			m.play()
+			for _, broken := range m.broken {
+				t.Error(broken)
+			}
+			made, taken = made+m.made, taken+m.taken
+		})
+	}
+	t.Logf("%d histories: %d places kept, %d taken over", *keptSeeds, made, taken)
+	if *keptSeeds >= 30 && (made == 0 || taken < made/4) {
+		t.Errorf("%d places kept, %d taken over: want some, and many of them", made, taken)
+	}
+}
+
+func (m *mover) play() {
+	for n := range 3 + m.rng.IntN(3) {
+		m.addNode(fmt.Sprintf("n%d", n), int64(1+m.rng.IntN(3)))
+	}
+	for i := range 4 + m.rng.IntN(6) {
+		priority := func(*corev1.Pod) {}
+		if m.rng.IntN(4) == 0 {
+			priority = important(int32(m.rng.IntN(3)))
+		}
+		m.addPod(fmt.Sprintf("p%d", i), ownedBy(fmt.Sprintf("set%d", i%3)), priority)
+	}
+	for range 60 {
+		m.offer()
+		m.run(12)
+		m.turn()
+		m.count()
+		if len(m.broken) > 0 {
+			return
+		}
+	}
+	for range 60 {
+		m.offer()
+		m.run(20)
+		m.settleMoves()
+	}
+	for uid, p := range m.pods {
+		if p.Spec.NodeName != "" || m.reservedOn(uid) != "" {
+			continue
+		}
+		for node := range m.nodes {
+			if m.roomOn(node) {
+				m.breaks("%s has no node, and there is room on %s", uid, node)
+			}
+		}
+	}
+}
+
+// count counts the places that pods have taken over: a document that loses a placeholder in the
+// step in which it gains a reservation.
+func (m *mover) count() {
+	m.taken = 0
+	before := map[string]ledger.NodeDoc{}
+	for _, batch := range m.history {
+		for _, ev := range batch.Events {
+			if ev.Deleted || !strings.HasPrefix(ev.Key, ledger.PrefixNode) {
+				continue
+			}
+			d, err := ledger.DecodeNodeDoc(ev.KV)
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			m.taken += max(0, min(placeholders(before[d.NodeUID])-placeholders(d), newcomers(before[d.NodeUID], d)))
+			before[d.NodeUID] = d
+		}
+	}
+}
+
+func placeholders(d ledger.NodeDoc) (n int) {
+	for _, e := range d.Entries {
+		if e.Role == ledger.RoleMove {
+			n++
+		}
+	}
+	return n
+}
+
+func newcomers(before, now ledger.NodeDoc) (n int) {
+	for _, e := range now.Entries {
+		if _, was := before.Find(e.PodUID); e.Role == ledger.RoleReservation && !was {
+			n++
+		}
+	}
+	return n
+}
