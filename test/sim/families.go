@@ -34,17 +34,22 @@ const (
 	refreshed family = "refreshed"
 	// massive: one pod wants a node on which more pods run than one transaction can claim.
 	massive family = "massive"
+	// moved: there is a descheduler, which moves the pods of controllers to other nodes.
+	moved family = "moved"
 )
 
 // families are the shares of a hundred seeds; the rest are ordinary.
 var families = []struct {
 	family
 	share int
-}{{contested, 20}, {succession, 15}, {refreshed, 10}, {massive, 6}}
+}{{contested, 20}, {succession, 15}, {refreshed, 10}, {massive, 6}, {moved, 15}}
 
-// drawFamily says what a run is about.
-func drawFamily(w *world) family {
+// drawFamily says what a run is about, if that was not asked for.
+func (w *world) drawFamily() family {
 	n := w.rng.IntN(100)
+	if w.cluster.family != "" {
+		return w.cluster.family
+	}
 	for _, f := range families {
 		if n -= f.share; n < 0 {
 			return f.family
@@ -67,6 +72,9 @@ func (c *cluster) wish(w *world) {
 	case c.family == refreshed:
 		c.rules, c.fickle, c.ranked = false, false, false
 		c.nodesFirst, c.podsFirst = 1+w.rng.IntN(2), 2
+	case c.family == moved:
+		c.rules, c.fickle, c.ranked = false, false, w.chance(50)
+		c.nodesFirst, c.podsFirst, c.replicas = 3+w.rng.IntN(2), 0, 3+w.rng.IntN(3)
 	case c.family == massive:
 		c.rules, c.fickle, c.ranked = false, false, true
 		c.nodesFirst, c.podsFirst = 1, 2
@@ -93,6 +101,52 @@ func (c *cluster) contest(w *world, p *corev1.Pod) {
 		if len(w.api.pods()) < 2*maxPods {
 			c.addPod(w)
 		}
+	}
+}
+
+// scale is what people do where controllers make the pods: now and then they want more or fewer
+// of them, or one goes, or somebody else wants room.
+func (c *cluster) scale(w *world, p *corev1.Pod) {
+	switch w.rng.IntN(12) {
+	case 0:
+		w.api.delete(string(p.UID))
+	case 1:
+		c.replicas = 3 + w.rng.IntN(3)
+	case 2, 3:
+		if len(w.api.pods()) < maxPods {
+			c.addPod(w)
+		}
+	case 4:
+		w.disruptionController()
+	default:
+		c.touch(w, string(p.UID))
+	}
+}
+
+// moves: there is a descheduler.
+func (c *cluster) moves() bool { return c.family == moved || c.strict }
+
+// own makes a pod one of a controller's.
+func own(p *corev1.Pod, controller int) {
+	yes := true
+	name := fmt.Sprintf("rs%d", controller)
+	p.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, UID: types.UID(name), Controller: &yes,
+	}}
+}
+
+// replace is what controllers do about pods of theirs that have gone.
+func (c *cluster) replace(w *world, percent int) {
+	missing := c.replicas
+	for _, p := range w.api.pods() {
+		if len(p.OwnerReferences) > 0 && p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded {
+			missing--
+		}
+	}
+	for ; missing > 0 && w.chance(percent); missing-- {
+		p := c.newPod(1)
+		own(p, 0)
+		w.api.put(events.KindPod, p)
 	}
 }
 

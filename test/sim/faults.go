@@ -169,7 +169,7 @@ func (p *proc) stall(slow, blind int) {
 // by before the first goes on.
 func (w *world) ambush(p *proc, podUID, nodeUID string) {
 	percent := 20
-	if w.cluster.full() {
+	if w.cluster.full() || w.cluster.family == moved {
 		percent = 2 // other things are to happen here
 	}
 	if !w.fault(percent, "binder stalled after a refused bind") {
@@ -288,6 +288,7 @@ func (w *world) jump() error {
 func (w *world) heal() {
 	w.faults = faults{}
 	w.cluster.reopen(w)
+	w.cluster.settled = true
 	for _, p := range w.processes() {
 		b := p.base()
 		b.lag(0, 0)
