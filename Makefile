@@ -14,7 +14,7 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 # The folders of the workspace's modules. "work" means all of them to the go command.
 MODULES := ./cmd/berth ./pkg ./services/binder ./services/descheduler ./services/queue ./services/scheduler ./test
 # Modules outside the workspace with code of their own.
-TOOLS := tools/cluster tools/protogen
+TOOLS := tools/cluster tools/deploy tools/images tools/protogen
 # Packages tested at once. Tests of servers and logs are busy with more than one thread each,
 # so more than one package per processor only makes their timeouts nervous.
 JOBS ?= 2
@@ -69,6 +69,26 @@ cluster-down: .cluster-driver ## Stop the local cluster
 .PHONY: generate
 generate: ## Write the generated Go code of the protocol buffers
 	@GOWORK=off go run -C tools/protogen . --root $(CURDIR)
+
+# Where `make images` writes, and the time in what it writes: the commit's.
+IMAGES_DIR ?= $(CURDIR)/.build/images
+IMAGES := cd tools/images && GOWORK=off go run . --root $(CURDIR) --out $(IMAGES_DIR) --version '$(VERSION)' \
+	--created "$$(git -C $(CURDIR) log -1 --format=%ct)"
+
+.PHONY: images
+images: ## Container images as an OCI layout with bills of materials, built without Docker and checked (SAME=1: twice)
+	@$(IMAGES) build
+	@$(IMAGES) verify
+	@$(if $(SAME),$(IMAGES) same)
+
+.PHONY: deploy-generate
+deploy-generate: ## Write the generated manifests of deploy/k8s from the chart
+	@GOWORK=off go run -C tools/deploy . generate --root $(CURDIR)
+
+.PHONY: deploy-check
+deploy-check: build .cluster-programs ## The manifests: chart and kustomize the same, accepted by an API server, the demo under exactly their rights
+	@cd tools/deploy && GOWORK=off go test -count 1 ./...
+	@go test -p 1 -tags e2e -count 1 -timeout 40m -run '$(RUN)' ./test/deploy
 
 ##@ Check and test
 
@@ -281,6 +301,16 @@ bench-queue: build .cluster-programs ## The queue: parked crowds, a million pend
 .PHONY: bench-e2e
 bench-e2e: build .cluster-programs .peer-programs ## Side by side with kube-scheduler on a real API server
 	@go run ./test/perf/cmd/benche2e --runs $(RUNS) --contenders $(CONTENDERS) --modes $(MODES) --out .build/bench
+
+# Upstream's own files, read from its module; PERF as case/workload, separated by commas.
+PERF ?= SchedulingBasic/500Nodes,SchedulingPodAffinity/500Nodes,TopologySpreading/500Nodes
+SCALE ?= 1
+PEER_MODULE := k8s.io/kubernetes
+.PHONY: bench-perf
+bench-perf: build .cluster-programs .peer-programs ## scheduler_perf's workloads on a real API server (PERF=, SCALE=, RUNS=)
+	@cd test/conformance && GOWORK=off go mod download $(PEER_MODULE)
+	@go run ./test/perf/cmd/benchperf --runs $(RUNS) --contenders $(CONTENDERS) --workloads $(PERF) --scale $(SCALE) \
+		--files "$$(cd test/conformance && GOWORK=off go list -m -f '{{.Dir}}' $(PEER_MODULE))/test/integration/scheduler_perf"
 
 # Pods of high priority that arrive where everything is full, and how full the nodes are.
 PREEMPTORS ?= 5000

@@ -93,12 +93,17 @@ func newRecordCommand() *cobra.Command {
 func (o *options) addLedger(f *pflag.FlagSet) {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"kubeconfig of the cluster; default: $KUBECONFIG, ~/.kube/config, or the pod's service account")
+	o.addEtcd(f)
+	f.StringVar(&o.dataDir, "data-dir", "", "directory of a running `berth up` with an embedded ledger")
+}
+
+// addEtcd adds the flags that lead to the ledger.
+func (o *options) addEtcd(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "endpoints of the etcd cluster that keeps the ledger")
 	f.StringVar(&o.ledgerPrefix, "etcd-prefix", etcd.DefaultPrefix, "key prefix of this Berth in etcd")
 	f.StringVar(&o.tls.etcdCA, "etcd-ca-file", "", "CA certificates (PEM) for etcd")
 	f.StringVar(&o.tls.etcdCert, "etcd-cert-file", "", "client certificate (PEM) for etcd")
 	f.StringVar(&o.tls.etcdKey, "etcd-key-file", "", "client key (PEM) for etcd")
-	f.StringVar(&o.dataDir, "data-dir", "", "directory of a running `berth up` with an embedded ledger")
 }
 
 // openLedger connects to the ledger that the flags name; nil when they name none.

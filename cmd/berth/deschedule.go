@@ -55,11 +55,22 @@ func newDescheduleCommand() *cobra.Command {
 // addDescheduling adds the flags of a command that reads the log and the ledger of a Berth.
 func (o *once) addDescheduling(f *pflag.FlagSet) {
 	o.addLedger(f)
+	o.addNATS(f)
 	f.StringVar(&o.config, "config", "",
 		"KubeSchedulerConfiguration whose profiles place the replacements; default: one profile, default-scheduler")
 	f.StringVar(&o.descheduling.policy, "policy", "", "DeschedulerPolicy (descheduler/v1alpha2) file")
 	f.BoolVar(&o.descheduling.strict, "strict", false,
 		"refuse a policy with anything in it that would only be warned about: keys that have no effect")
+}
+
+// addLog adds the flags of a command that reads the log of a Berth.
+func (o *once) addLog(f *pflag.FlagSet) {
+	f.StringVar(&o.dataDir, "data-dir", "",
+		"directory of a running berth up with an embedded log; default without --nats-url: "+defaultDataDir)
+	o.addNATS(f)
+}
+
+func (o *once) addNATS(f *pflag.FlagSet) {
 	f.StringVar(&o.logLevel, "log-level", "warn", "debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringSliceVar(&o.nats.urls, "nats-url", nil, "URLs of the NATS servers (JetStream) that keep the log")

@@ -30,7 +30,7 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newUpCommand(), newRunCommand(), newDescheduleCommand(), newCheckCommand(), newAuditCommand(),
-		newStatusCommand(), newVersionCommand())
+	root.AddCommand(newUpCommand(), newRunCommand(), newDescheduleCommand(), newExplainCommand(), newCheckCommand(),
+		newAuditCommand(), newStatusCommand(), newCertsCommand(), newSecureLedgerCommand(), newVersionCommand())
 	return root
 }

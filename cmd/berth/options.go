@@ -13,18 +13,18 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/berth-scheduler/berth/cmd/berth/internal/serve"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 )
 
 // options are the flags shared by `berth up` and `berth run`.
 type options struct {
-	kubeconfig  string
-	config      string
-	dataDir     string
-	httpAddress string
-	logLevel    string
-	logFormat   string
-	profiling   bool
+	kubeconfig string
+	config     string
+	dataDir    string
+	logLevel   string
+	logFormat  string
+	http       serve.Config
 
 	nats          natsFlags
 	etcdEndpoints []string
@@ -102,10 +102,16 @@ func (o *options) addCommon(f *pflag.FlagSet) {
 	o.addKubeconfig(f)
 	f.StringVar(&o.config, "config", "",
 		"KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1) file; default: one profile, default-scheduler")
-	f.StringVar(&o.httpAddress, "http-address", "127.0.0.1:10351",
+	f.StringVar(&o.http.Address, "http-address", "127.0.0.1:10351",
 		"address for /healthz, /livez, /readyz and /metrics; \"\" switches it off")
-	f.BoolVar(&o.profiling, "profiling", false,
+	f.BoolVar(&o.http.Profiling, "profiling", false,
 		"serve /debug/pprof on --http-address; it tells what the process holds in memory")
+	f.StringVar(&o.http.TLS.CertFile, "http-cert-file", "", "certificate (PEM) of --http-address; without it, plain HTTP")
+	f.StringVar(&o.http.TLS.KeyFile, "http-key-file", "", "its key (PEM)")
+	f.StringVar(&o.http.TLS.ClientCAFile, "http-client-ca-file", "",
+		"CA certificates (PEM): all but health checks is answered only to clients with a certificate of theirs")
+	f.StringSliceVar(&o.http.TLS.AllowedNames, "http-allowed-names", nil,
+		"common names of the client certificates that are answered; none: all of --http-client-ca-file")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringSliceVar(&o.nats.urls, "nats-url", nil, "URLs of the NATS servers (JetStream) that keep the log")
@@ -155,13 +161,16 @@ func (o *options) validate() error {
 	if o.descheduling.interval < 0 {
 		return fmt.Errorf("--descheduling-interval: %s: want 0 or more", o.descheduling.interval)
 	}
-	if o.httpAddress != "" {
-		if _, _, err := net.SplitHostPort(o.httpAddress); err != nil {
-			return fmt.Errorf("--http-address: %q: want host:port or \"\"", o.httpAddress)
+	if o.http.Address != "" {
+		if _, _, err := net.SplitHostPort(o.http.Address); err != nil {
+			return fmt.Errorf("--http-address: %q: want host:port or \"\"", o.http.Address)
 		}
 	}
 	if !strings.HasPrefix(o.ledgerPrefix, "/") || !strings.HasSuffix(o.ledgerPrefix, "/") {
 		return fmt.Errorf("--etcd-prefix: %q: want a path that starts and ends with /", o.ledgerPrefix)
+	}
+	if err := o.http.TLS.Validate(); err != nil {
+		return err
 	}
 	return o.tls.validate()
 }

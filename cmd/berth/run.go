@@ -14,6 +14,9 @@ const (
 	deschedulerService service = "descheduler"
 )
 
+// defaultDataDir is where the embedded stores are, below the working directory.
+const defaultDataDir = "berth-data"
+
 // httpPorts are the default ports of the services run alone, so that one of each fits on
 // a host.
 var httpPorts = map[service]string{
@@ -45,7 +48,7 @@ func newUpCommand() *cobra.Command {
 	o.addShards(f)
 	o.addBinders(f)
 	o.addDescheduler(f)
-	f.StringVar(&o.dataDir, "data-dir", "berth-data", "directory of the embedded stores; one per Kubernetes cluster")
+	f.StringVar(&o.dataDir, "data-dir", defaultDataDir, "directory of the embedded stores; one per Kubernetes cluster")
 	return cmd
 }
 

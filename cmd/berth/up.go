@@ -54,8 +54,8 @@ func (o *options) run(ctx context.Context, services []service) error {
 		return err
 	}
 	var web *serve.Server
-	if o.httpAddress != "" {
-		if web, err = serve.Listen(o.httpAddress, o.profiling); err != nil {
+	if o.http.Address != "" {
+		if web, err = serve.Listen(o.http); err != nil {
 			return err
 		}
 		defer web.Close()

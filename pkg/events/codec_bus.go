@@ -2,6 +2,7 @@ package events
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events/eventspb"
 	"google.golang.org/protobuf/proto"
@@ -46,6 +47,8 @@ func EncodeOffers(b OfferBatch) []byte {
 			FactSequence: o.FactSequence,
 			LeaseMillis:  o.LeaseMillis,
 			TraceParent:  valid(o.TraceParent),
+			Cause:        valid(o.Cause),
+			WaitedMicros: o.Waited.Microseconds(),
 		})
 	}
 	return marshal(m)
@@ -68,6 +71,8 @@ func DecodeOffers(data []byte) (OfferBatch, error) {
 			FactSequence: o.GetFactSequence(),
 			LeaseMillis:  o.GetLeaseMillis(),
 			TraceParent:  o.GetTraceParent(),
+			Cause:        o.GetCause(),
+			Waited:       time.Duration(o.GetWaitedMicros()) * time.Microsecond,
 		})
 	}
 	return b, nil

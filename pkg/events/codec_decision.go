@@ -34,6 +34,7 @@ func EncodeDecision(d Decision) Message {
 		Owner:              valid(d.Owner),
 		Landing:            valid(d.Landing),
 		FactEpoch:          d.FactEpoch,
+		Evidence:           encodeEvidence(d.Evidence),
 	}
 	return Message{
 		Subject: subjectDecisions + "." + subjectToken(d.Pod.UID) + "." + subjectToken(string(d.Kind)),
@@ -87,6 +88,7 @@ func DecodeDecision(r Record) (SequencedDecision, error) {
 		Landing:            payload.GetLanding(),
 		FactEpoch:          payload.GetFactEpoch(),
 		TraceParent:        traceParent,
+		Evidence:           decodeEvidence(payload.GetEvidence()),
 	}}, nil
 }
 

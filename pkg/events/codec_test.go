@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -152,6 +153,32 @@ func drawDecision(t *rapid.T) events.Decision {
 		Seed:               rapid.Uint64().Draw(t, "seed"),
 		Strategy:           valid.Draw(t, "strategy"),
 		TraceParent:        text.Draw(t, "traceParent"),
+		Evidence:           rapid.Ptr(rapid.Custom(drawEvidence), true).Draw(t, "evidence"),
+	}
+}
+
+func drawEvidence(t *rapid.T) events.Evidence {
+	micros := rapid.Custom(func(t *rapid.T) time.Duration {
+		return time.Duration(rapid.Int64Range(0, 1<<50).Draw(t, "micros")) * time.Microsecond
+	})
+	return events.Evidence{
+		Config:         rapid.Uint64().Draw(t, "config"),
+		Class:          rapid.Uint64().Draw(t, "class"),
+		LedgerRevision: rapid.Int64().Draw(t, "revision"),
+		Order:          rapid.Uint64().Draw(t, "order"),
+		Staged:         rapid.SliceOf(rapid.Uint64()).Draw(t, "staged"),
+		Home:           rapid.Bool().Draw(t, "home"),
+		Behind:         rapid.Int32().Draw(t, "behind"),
+		Rejected:       rapid.MapOf(valid, rapid.Int32()).Draw(t, "rejected"),
+		ScoredBy:       rapid.SliceOf(valid).Draw(t, "scoredBy"),
+		Candidates: rapid.SliceOf(rapid.Custom(func(t *rapid.T) events.Candidate {
+			return events.Candidate{
+				Node: valid.Draw(t, "node"), Total: rapid.Int64().Draw(t, "total"),
+				Points: rapid.SliceOf(rapid.Int64()).Draw(t, "points"),
+			}
+		})).Draw(t, "candidates"),
+		Cause:  valid.Draw(t, "cause"),
+		Waited: micros.Draw(t, "waited"), Considered: micros.Draw(t, "considered"), Reserved: micros.Draw(t, "reserved"),
 	}
 }
 

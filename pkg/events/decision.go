@@ -15,6 +15,10 @@ const (
 	// important one, and the pod is tried again; Message says why. For people: the queue sees
 	// it in the ledger.
 	DecisionWithdrawn DecisionKind = "withdrawn"
+	// DecisionLost: the ledger refused a shard's reservation on NodeName, because somebody else
+	// had changed what it was decided on; Message says what that was. The attempt goes on. For
+	// people, and for whoever makes decisions again.
+	DecisionLost DecisionKind = "lost"
 	// DecisionUnplaceable: no node fits now. The queue parks the pod by cause, the binder
 	// writes the condition and the event.
 	DecisionUnplaceable DecisionKind = "unplaceable"
@@ -103,6 +107,10 @@ type Decision struct {
 	Owner, Landing string
 	// TraceParent is the W3C traceparent of the span that decided, or empty.
 	TraceParent string
+	// Evidence is what a shard's decision was computed from and what it weighed (placed,
+	// nominated, unplaceable, failed, lost); nil where no shard looked at nodes. For people,
+	// and for whoever makes the decision again: nothing is decided by it.
+	Evidence *Evidence
 }
 
 // SequencedDecision is a Decision with its place in the log.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/google/go-cmp/cmp"
@@ -51,6 +52,27 @@ var samples = map[string]any{
 		FactSequence: 1234, LedgerRevision: 987, PodResourceVersion: 90210, NodeUID: "node-1", NodeName: "node-1.example",
 		NodesTotal: 1000, NodesFeasible: 37, Seed: 0xfeedfacecafebeef,
 		TraceParent: "00-0b9e8c6a5d3c4f4e9a550d4c6c0b2f11-b7ad6b7169203331-01",
+	},
+	"decision-evidence": events.Decision{
+		Kind: events.DecisionPlaced, Pod: events.PodRef{UID: "pod-7", Namespace: "shop", Name: "api"},
+		Actor: "scheduler-0-x7k2", Attempt: 1, Token: "00f1a2b3c4d5e6f8", FactSequence: 1300, LedgerRevision: 990,
+		NodeName: "node-1.example", NodesTotal: 1000, NodesFeasible: 960, Seed: 7,
+		Evidence: &events.Evidence{
+			Config: 0xfeedfacecafebeef, Class: 0x0123456789abcdef, LedgerRevision: 985, Order: 412, Staged: []uint64{410, 411},
+			Home: true, Behind: 2, Rejected: map[string]int32{"NodeResourcesFit": 30, "TaintToleration": 8},
+			ScoredBy: []string{"NodeResourcesFit", "InterPodAffinity"},
+			Candidates: []events.Candidate{
+				{Node: "node-1.example", Total: 160, Points: []int64{160, 0}},
+				{Node: "node-2.example", Total: 90, Points: []int64{92, -2}},
+			},
+			Cause: "AssignedPodDelete", Waited: 1500 * time.Microsecond,
+			Considered: 42 * time.Microsecond, Reserved: 1700 * time.Microsecond,
+		},
+	},
+	"decision-lost": events.Decision{
+		Kind: events.DecisionLost, Pod: events.PodRef{UID: "pod-8", Namespace: "shop", Name: "api"},
+		Actor: "scheduler-1-aaaa", Attempt: 1, Token: "00f1a2b3c4d5e6f9", NodeName: "node-1.example", Message: "node",
+		Evidence: &events.Evidence{Order: 9},
 	},
 	"decision-unplaceable": events.Decision{
 		Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "pod-2", Namespace: "shop", Name: "big"},

@@ -103,6 +103,15 @@ type Reader interface {
 	Close()
 }
 
+// History finds the records about one thing without reading the whole log: for people.
+// Implementations: jetstream, memlog.
+type History interface {
+	// About returns the records of s whose subject matches filter, oldest first, as far as they
+	// are kept when it is called: at most limit of them, the newest, if limit is positive. In
+	// filter "*" stands for one token and a last ">" for one or more. It costs what it finds.
+	About(ctx context.Context, s Stream, filter string, limit int) ([]Record, error)
+}
+
 // Snapshots keeps the newest state snapshot of each stream, so that a new reader need not
 // start at sequence 1. Implementations: jetstream (object store), memlog.
 type Snapshots interface {

@@ -1,5 +1,7 @@
 package events
 
+import "time"
+
 // Subjects of the Bus. All of it is hints: an offer that is lost is offered again when its
 // lease runs out; a request that is lost is repeated with the next heartbeat.
 const (
@@ -7,6 +9,10 @@ const (
 	SubjectWork = "work.request"
 	// SubjectOffers + shard id carries OfferBatch, from the queue to one shard.
 	SubjectOffers = "work.offers."
+	// SubjectAskQueue and SubjectAskShards carry questions of people about pods and nodes (package
+	// explain) to every queue and to every shard.
+	SubjectAskQueue  = "ask.queue"
+	SubjectAskShards = "ask.shards"
 	// SubjectTurns carries Turn, from every shard to every shard.
 	SubjectTurns = "shards.turns"
 )
@@ -36,6 +42,11 @@ type Offer struct {
 	// LeaseMillis is how long the queue waits for an outcome or a renewal.
 	LeaseMillis int32
 	TraceParent string
+	// Cause is the event that brought the pod back to the queue, in the words of
+	// queue_incoming_pods_total, and Waited how long ago that was, in whole microseconds. For
+	// the record of the attempt.
+	Cause  string
+	Waited time.Duration
 }
 
 // OfferBatch is what one message to a shard carries, in priority order.

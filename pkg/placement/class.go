@@ -22,6 +22,7 @@ type classKey struct {
 type class struct {
 	key  classKey
 	plan plan
+	count
 	// basis is what of the engine the plan was made from.
 	basis basis
 	// seen is the journal's time up to which everything below is right.
@@ -35,11 +36,21 @@ type class struct {
 	gauges      []gauge
 	bonus       imageBonus
 	wide        *wide // shared with other classes
+	// outlooks are about preemption, the one asked for last first.
+	outlooks []*outlook
+}
+
+// count is what there is to tell of a class beside what it keeps of nodes.
+type count struct {
 	// best are the slots of the nodes that the last decision ranked, all different.
 	best []int32
 	told told
-	// outlooks are about preemption, the one asked for last first.
-	outlooks []*outlook
+	// id is Result.Class.
+	id uint64
+	// refused counts the nodes per filter that says no first among those that look at one
+	// node; narrowed the nodes that rules narrowed out.
+	refused  []int32
+	narrowed int32
 }
 
 // told is what was last found out about why no node passes, and when.
@@ -141,7 +152,9 @@ func (c *class) refresh(e *Engine, slot int, restated bool) {
 		c.restate(e, slot)
 	}
 	cell := &c.cells[slot]
+	c.tally(cell.verdict, -1)
 	cell.verdict = c.judge(e, slot, cell.static)
+	c.tally(cell.verdict, 1)
 	if cell.verdict != verdictPass {
 		c.base[slot] = infeasible
 		c.groups.leave(&c.group[slot])
@@ -151,6 +164,16 @@ func (c *class) refresh(e *Engine, slot int, restated bool) {
 	c.base[slot] = cell.score + c.bonus.points(c.plan.image, cell.held)
 	if restated || c.group[slot] == noGroup {
 		c.regroupSlot(slot)
+	}
+}
+
+// tally keeps count of verdicts.
+func (c *class) tally(verdict int16, by int32) {
+	switch {
+	case verdict >= 0:
+		c.refused[verdict] += by
+	case verdict == verdictNarrowed:
+		c.narrowed += by
 	}
 }
 

@@ -181,6 +181,7 @@ func (e *Engine) find(p *Profile, q Query) (*cached, error) {
 		}
 	}
 	c.wide.users++
+	c.id, c.refused = classID(c.key, q.Pod), make([]int32, len(c.plan.filters))
 	return e.cache.add(c), nil
 }
 

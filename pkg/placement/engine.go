@@ -132,6 +132,8 @@ type Query struct {
 	Start int
 	// Home looks at home nodes only.
 	Home bool
+	// Weigh asks for Result.Weighed about so many of the best nodes.
+	Weigh int
 }
 
 // Evaluate decides about one pod, as p.Evaluate does with the usable nodes as candidates.
@@ -157,13 +159,15 @@ func (e *Engine) Evaluate(p *Profile, q Query) Result {
 	if err != nil {
 		return Result{Err: err}
 	}
-	result := Result{NodesTotal: total}
+	result := Result{NodesTotal: total, Class: c.id}
 	if c.plan.rejected != nil {
 		result.Diagnosis = c.plan.rejected.diagnosis(total)
 		return result
 	}
 	if c.plan.scratch {
-		return p.Evaluate(e.input(q))
+		result = p.Evaluate(e.input(q))
+		result.Class = c.id
+		return result
 	}
 	c.catchUp(e)
 	c.wide.prepare(e)
@@ -186,6 +190,7 @@ func (e *Engine) decide(c *class, q Query, result Result) Result {
 		e.rating.list(c, c.groups.members)
 	}
 	result.FeasibleCount = e.rating.total
+	e.rating.weighed.begin()
 	switch {
 	case result.FeasibleCount == 0:
 		result.Diagnosis = c.diagnose(e, result.NodesTotal)
@@ -193,7 +198,7 @@ func (e *Engine) decide(c *class, q Query, result Result) Result {
 	case result.FeasibleCount > 1 && c.plan.scorerErr != nil:
 		return Result{Err: c.plan.scorerErr}
 	case result.FeasibleCount > 1:
-		e.rating.rate(c)
+		e.rating.rate(c, q.Weigh > 0)
 	}
 	e.board.reset(q, result.FeasibleCount)
 	if sampling {
@@ -205,6 +210,7 @@ func (e *Engine) decide(c *class, q Query, result Result) Result {
 		e.board.scan(c, e.rating.points)
 	}
 	result.Feasible = e.ranked()
+	e.weigh(c, q, &result)
 	return result
 }
 
@@ -260,7 +266,7 @@ func (e *Engine) ranked() []Scored {
 
 // input is the same question for Profile.Evaluate.
 func (e *Engine) input(q Query) Input {
-	in := Input{Pod: q.Pod, Objects: e.objects, Seed: q.Seed, Start: q.Start, Limit: q.Limit}
+	in := Input{Pod: q.Pod, Objects: e.objects, Seed: q.Seed, Start: q.Start, Limit: q.Limit, Weigh: q.Weigh}
 	for slot, n := range e.infos {
 		if n == nil {
 			continue

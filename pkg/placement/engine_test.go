@@ -30,6 +30,8 @@ type answer struct {
 	Plugins                   []string
 	Reasons                   map[string]int32
 	Groups                    []placement.Group
+	// Points by node and plugin, zeros left out.
+	Points map[string]map[string]int64
 }
 
 func answerOf(r placement.Result) answer {
@@ -39,6 +41,18 @@ func answerOf(r placement.Result) answer {
 	}
 	for _, s := range r.Feasible {
 		a.Feasible = append(a.Feasible, fmt.Sprintf("%s %d", s.Node.Node.Name, s.Total))
+	}
+	for i, points := range r.Weighed.Points {
+		node := map[string]int64{}
+		for j, plugin := range r.Weighed.Plugins {
+			if points[j] != 0 {
+				node[plugin] = points[j]
+			}
+		}
+		if a.Points == nil {
+			a.Points = map[string]map[string]int64{}
+		}
+		a.Points[r.Feasible[i].Node.Node.Name] = node
 	}
 	if len(r.Feasible) == 0 {
 		a.Message, a.Plugins, a.Reasons = r.Diagnosis.Message(), r.Diagnosis.Plugins(), r.Diagnosis.Reasons()
@@ -105,21 +119,38 @@ func (p *pair) disagree(s placementtest.Script) string {
 		pod := state.NewPod(step.Pod.DeepCopy())
 		q := placement.Query{
 			Pod: pod, Seed: step.Seed, Limit: []int{0, 0, 1, 3, -1}[draw.IntN(5)],
-			Start: draw.IntN(50), Home: draw.IntN(4) == 0,
+			Start: draw.IntN(50), Home: draw.IntN(4) == 0, Weigh: draw.IntN(5),
 		}
 		in := placement.Input{
 			Pod: pod, Nodes: p.view.Nodes(), Candidates: usable, Objects: p.view.Objects(),
-			Seed: q.Seed, Limit: q.Limit, Start: q.Start,
+			Seed: q.Seed, Limit: q.Limit, Start: q.Start, Weigh: q.Weigh,
 		}
 		if q.Home {
 			in.Candidates = home
 		}
-		want, got := answerOf(profile.Evaluate(in)), answerOf(p.engine.Evaluate(profile, q))
+		result := p.engine.Evaluate(profile, q)
+		if problem := miscounts(result); problem != "" {
+			return fmt.Sprintf("step %d, pod %s: %s", i+1, step.Pod.Name, problem)
+		}
+		want, got := answerOf(profile.Evaluate(in)), answerOf(result)
 		if diff := cmp.Diff(want, got); diff != "" {
 			return fmt.Sprintf("step %d, pod %s: from scratch (-) and engine (+) differ:\n%s", i+1, step.Pod.Name, diff)
 		}
 	}
 	return ""
+}
+
+// miscounts says whether what was rejected and what is feasible do not make up all nodes.
+func miscounts(r placement.Result) string {
+	rejected := 0
+	for _, by := range r.Rejected {
+		rejected += int(by.Nodes)
+	}
+	all := rejected+r.FeasibleCount == r.NodesTotal
+	if len(r.Rejected) == 0 || all || r.Examined < r.NodesTotal {
+		return ""
+	}
+	return fmt.Sprintf("%d nodes are feasible of %d, and %v are rejected", r.FeasibleCount, r.NodesTotal, r.Rejected)
 }
 
 // reserve now and then puts a pod on a node that is known by its reservation alone.

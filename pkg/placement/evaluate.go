@@ -36,6 +36,8 @@ type Input struct {
 	Excluded map[string]string
 	// Limit is how many feasible nodes to rank: 0 for TopK, negative for all.
 	Limit int
+	// Weigh asks for Result.Weighed about so many of the best nodes.
+	Weigh int
 	// Details asks for Result.Nodes and Scored.ByPlugin, which cost an allocation per
 	// node and plugin.
 	Details bool
@@ -56,6 +58,15 @@ type Result struct {
 	Examined int
 	// Diagnosis says why no node is feasible; empty when one is.
 	Diagnosis Diagnosis
+	// Class is the same for pods that no rule can tell apart, in all processes of one version
+	// of Berth; 0 from Profile.Evaluate. Weighed and Rejected are set when Query.Weigh asks for
+	// them: Weighed if nodes were compared, Rejected by an engine. That counts nodes by the
+	// first rule that says no to them of those that look at one node alone, and the rest
+	// together under the names of the others. They belong to the engine, as Feasible, but for
+	// Weighed.Plugins.
+	Class    uint64
+	Weighed  Weighed
+	Rejected []RejectedBy
 	// Nodes reports on every candidate that has been judged, in the order of the input, when
 	// Details asked for it.
 	Nodes []NodeReport
@@ -71,6 +82,20 @@ type Scored struct {
 	Total int64
 	// ByPlugin is set when Details asked for it.
 	ByPlugin []PluginScore
+}
+
+// Weighed is how the best nodes came by their totals: Points[i][j] is what Plugins[j] added
+// to that of Feasible[i], weights included.
+type Weighed struct {
+	Plugins []string
+	Points  [][]int64
+}
+
+// RejectedBy says how many nodes a rule turned down; Plugin names several, separated by
+// commas, where it is not told which of them it was.
+type RejectedBy struct {
+	Plugin string
+	Nodes  int32
 }
 
 // PluginScore is one rule's contribution: Weight times Normalized.
@@ -400,6 +425,7 @@ func (e *evaluation) rank() {
 			e.result.Feasible[i].ByPlugin = e.byPlugin(c.index)
 		}
 	}
+	e.weigh(order)
 	if e.Details {
 		e.result.Nodes = e.report()
 	}

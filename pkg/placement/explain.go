@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -45,6 +47,32 @@ type Failure struct {
 	Plugin  string
 	Code    Code
 	Reasons []string
+	// Details say more than a reason does, whose words are upstream's: which taints.
+	Details []string `json:",omitempty"`
+}
+
+// detailer is a filter that can say more about a node than its reasons.
+type detailer interface {
+	details(n *state.NodeInfo) []string
+}
+
+// details implements detailer: the taints that are not tolerated.
+func (f taintFilter) details(n *state.NodeInfo) []string {
+	var list []string
+	for i := range n.Node.Object.Spec.Taints {
+		t := &n.Node.Object.Spec.Taints[i]
+		if t.Effect != corev1.TaintEffectPreferNoSchedule && !tolerates(f.tolerations, t) {
+			list = append(list, "taint "+t.ToString())
+		}
+	}
+	return list
+}
+
+func detailsOf(f Filter, n *state.NodeInfo) []string {
+	if d, ok := f.(detailer); ok {
+		return d.details(n)
+	}
+	return nil
 }
 
 // Miss is a node that nearly took the pod.
@@ -104,14 +132,14 @@ func (e *evaluation) allFailures(n *state.NodeInfo) []Failure {
 	var list []Failure
 	if e.isNarrowed(n) {
 		plugin, reasons := e.explain(n, verdictNarrowed)
-		list = append(list, Failure{plugin, UnschedulableAndUnresolvable, reasons})
+		list = append(list, Failure{Plugin: plugin, Code: UnschedulableAndUnresolvable, Reasons: reasons})
 	}
 	if reason, ok := e.Excluded[n.Node.UID]; ok {
 		list = append(list, Failure{Code: UnschedulableAndUnresolvable, Reasons: []string{reason}})
 	}
 	for _, f := range e.filters {
 		if code := f.filter.Check(n); code != Success {
-			list = append(list, Failure{f.plugin, code, f.filter.Explain(n)})
+			list = append(list, Failure{f.plugin, code, f.filter.Explain(n), detailsOf(f.filter, n)})
 		}
 	}
 	return list
@@ -120,7 +148,7 @@ func (e *evaluation) allFailures(n *state.NodeInfo) []Failure {
 func addToClass(classes map[string]*NodeClass, node string, failures []Failure) {
 	var key strings.Builder
 	for _, f := range failures {
-		fmt.Fprintf(&key, "%s\x00%d\x00%s\x00", f.Plugin, f.Code, strings.Join(f.Reasons, "\x00"))
+		fmt.Fprintf(&key, "%s\x00%d\x00%s\x00", f.Plugin, f.Code, strings.Join(slices.Concat(f.Reasons, f.Details), "\x00"))
 	}
 	c, ok := classes[key.String()]
 	if !ok {

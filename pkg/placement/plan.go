@@ -21,11 +21,17 @@ type plan struct {
 	// judges are indexes of the filters beyond one node, in the order of wide.judges.
 	judges []int16
 	uses   []useFilter
+	scoring
+	// scratch: there are rules that the engine keeps no columns for.
+	scratch bool
+}
+
+// scoring is the rules that score, as far as they look at one node.
+type scoring struct {
 	usage  usageScore
 	image  *imagePlan
 	taints *taintScorer
-	// scratch: there are rules that the engine keeps no columns for.
-	scratch bool
+	stages stages
 }
 
 // aspect is what of a node a filter reads, and so what makes its answer stale.
@@ -70,6 +76,7 @@ func newPlan(e *Engine, c *class, pod *state.Pod, fresh *wide) plan {
 		if s.err != nil {
 			continue
 		}
+		p.addStage(len(c.gauges), s)
 		p.addScorer(e, c, s)
 		if fresh != nil {
 			fresh.addRanker(e, s)

@@ -1,12 +1,14 @@
 package placement
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/cespare/xxhash/v2"
 	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
@@ -67,6 +69,7 @@ type Profile struct {
 	// weights is the sum of all weights.
 	weights    int64
 	preemption preempting
+	hash       uint64
 }
 
 // rule is one enabled plugin.
@@ -240,6 +243,9 @@ func NewProfile(cfg ProfileConfig) (*Profile, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+	if p.hash, err = hashOf(cfg); err != nil {
+		return nil, err
+	}
 	if _, ok := p.byName[GangScheduling]; !ok {
 		p.add(rule{plugin: unsupported{name: GangScheduling, needs: needsGang}, weight: 1, points: Filtering})
 	}
@@ -274,6 +280,19 @@ func (p *Profile) add(r rule) {
 	p.scores = p.scores || r.points.has(Scoring) && canScore(r.plugin.Name())
 	p.weights += r.weight
 }
+
+// hashOf tells configurations apart, whichever process asks.
+func hashOf(cfg ProfileConfig) (uint64, error) {
+	text, err := json.Marshal(cfg)
+	if err != nil {
+		return 0, fmt.Errorf("placement: profile %s: %w", cfg.SchedulerName, err)
+	}
+	return xxhash.Sum64(text), nil
+}
+
+// Hash is the same for profiles made of equal configurations, in all processes of one version
+// of Berth. Decisions under different ones are not comparable.
+func (p *Profile) Hash() uint64 { return p.hash }
 
 // SchedulerName is what pods name in spec.schedulerName.
 func (p *Profile) SchedulerName() string { return p.schedulerName }

@@ -17,6 +17,8 @@ type rating struct {
 	// sums and raw are per entry of groups.
 	sums, raw []int64
 	total     int
+	// weighed is how the points came about, where that is asked for.
+	weighed weighing
 }
 
 // list finds the feasible groups. counts says how many nodes each brings in.
@@ -36,12 +38,17 @@ func (r *rating) list(c *class, counts []int32) {
 	}
 }
 
-// rate gives the listed groups their points.
-func (r *rating) rate(c *class) {
+// rate gives the listed groups their points; weigh keeps how each step comes to them.
+func (r *rating) rate(c *class, weigh bool) {
+	marks := &r.weighed
+	marks.compared = weigh
 	r.sums = slices.Grow(r.sums[:0], len(r.groups))[:len(r.groups)]
 	r.raw = slices.Grow(r.raw[:0], len(r.groups))[:len(r.groups)]
 	clear(r.sums)
 	for i := range c.gauges {
+		if weigh {
+			marks.mark(r.sums)
+		}
 		var top int64
 		for _, g := range r.groups {
 			top = max(top, c.groups.row(int(g))[i])
@@ -52,6 +59,9 @@ func (r *rating) rate(c *class) {
 	}
 	if c.wide.active {
 		for _, ranker := range c.wide.rankers {
+			if weigh {
+				marks.mark(r.sums)
+			}
 			ranker.rate(c, r)
 		}
 	}

@@ -121,11 +121,16 @@ var (
 		Help:           "Places that a shard holds for pods until others have gone, by shard.",
 		StabilityLevel: metrics.ALPHA,
 	}, "member")
+	eventsWaiting = gauge(&metrics.GaugeOpts{
+		Subsystem: berthSubsystem, Name: "events_waiting",
+		Help:           "Kubernetes events that wait until binds leave room for them, by binder.",
+		StabilityLevel: metrics.ALPHA,
+	}, "member")
 
 	berthMetrics = []metrics.Registerable{
 		attemptsWithoutResult, ledgerTxns, ledgerTxnDuration, binds, bindDuration, offersOutstanding, offersEnded,
-		plansEnded, planDuration, placesHeld, conflicts, turnsGiven, nodeNotices, nodesLeftAlone, kubeletRejections,
-		podsQuarantined, partitionMoves, factLag, nodesUnusable, busDropped, spansEnded, spansExported,
+		plansEnded, planDuration, placesHeld, eventsWaiting, conflicts, turnsGiven, nodeNotices, nodesLeftAlone,
+		kubeletRejections, podsQuarantined, partitionMoves, factLag, nodesUnusable, busDropped, spansEnded, spansExported,
 	}
 )
 
@@ -191,6 +196,11 @@ func Plan(what string, held time.Duration) {
 	if held > 0 {
 		planDuration.WithLabelValues(what).Observe(held.Seconds())
 	}
+}
+
+// EventsWaiting says how many events a binder has still to write.
+func EventsWaiting(member string, events int) {
+	eventsWaiting.WithLabelValues(member).Set(float64(events))
 }
 
 // PlacesHeld says for how many pods a shard holds a place.

@@ -154,7 +154,7 @@ func build(cfg Config, deps Deps, api commit.API) *Binder {
 		Log: deps.Log, Snapshots: deps.Snapshots, Ledger: deps.Ledger, Logger: deps.Logger, Clock: deps.Clock,
 	}, b.inputs)
 	b.commit = commit.New(cfg.Workers, commit.Deps{
-		API: api, Ledger: deps.Ledger, Log: deps.Log, Logger: deps.Logger, Clock: deps.Clock,
+		Member: cfg.ID, API: api, Ledger: deps.Ledger, Log: deps.Log, Logger: deps.Logger, Clock: deps.Clock,
 	})
 	return b
 }

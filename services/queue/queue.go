@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/explain"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -121,6 +122,7 @@ func (q *Queue) Run(ctx context.Context) error {
 		group.Go(func() error { return intake.Decisions(ctx, q.deps.Log, from, q.logger, in.decisions) })
 		return l.run(ctx)
 	})
+	group.Go(func() error { return explain.Serve(ctx, q.deps.Bus, events.SubjectAskQueue, q.answer) })
 	// The membership outlives the leadership that stands on its session.
 	stay, leave := context.WithCancel(context.WithoutCancel(ctx))
 	group.Go(func() error { return member.Run(stay) })

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/explain"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -66,6 +67,8 @@ type Scheduler struct {
 	intake *intake.Room
 	commit *commit.Room
 	ready  atomic.Bool
+	// asked carries questions to the deciding goroutine.
+	asked chan func()
 	// applied is the sequence of the facts applied, as of the last heartbeat.
 	applied atomic.Uint64
 }
@@ -95,7 +98,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		}
 		profiles[pc.SchedulerName] = p
 	}
-	s := &Scheduler{cfg: cfg, deps: deps}
+	s := &Scheduler{cfg: cfg, deps: deps, asked: make(chan func())}
 	s.core = decide.New(decide.Config{
 		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster,
 		Home: func(members []string, nodeUID string) bool { return membership.Home(members, nodeUID) == cfg.ID },
@@ -136,11 +139,29 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return s.commit.Transact(rooms) })
 	g.Go(func() error { return s.commit.Publish(rooms) })
 	g.Go(func() error { return s.watchLag(rooms) })
+	g.Go(func() error { return explain.Serve(rooms, s.deps.Bus, events.SubjectAskShards, s.answer) })
 	g.Go(func() error {
 		defer stop()
 		return s.loop(ctx, rooms, keeper)
 	})
 	return g.Wait()
+}
+
+// answer asks the core on the deciding goroutine. It is false when the shard has nothing to say,
+// or ends first.
+func (s *Scheduler) answer(ctx context.Context, q explain.Question) (a explain.ShardAnswer, ok bool) {
+	answered := make(chan struct{})
+	ask := func() {
+		a, ok = s.core.Answer(q)
+		close(answered)
+	}
+	select {
+	case s.asked <- ask:
+		<-answered
+		return a, ok
+	case <-ctx.Done():
+		return a, false
+	}
 }
 
 // loop steps the core until ctx ends and the core is idle, or rooms ends.
@@ -149,7 +170,7 @@ func (s *Scheduler) loop(ctx, rooms context.Context, keeper *membership.Keeper) 
 	defer tick.Stop()
 	var drainBy <-chan time.Time
 	live, draining, more := ctx, false, false
-	wake := intake.Wake{Beat: tick.C()}
+	wake := intake.Wake{Beat: tick.C(), Asked: s.asked}
 	for {
 		in, err := s.intake.Next(live, !more, s.commit.Results(), wake)
 		if rooms.Err() != nil {

@@ -3,7 +3,6 @@ package policy
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,14 +11,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/berth-scheduler/berth/pkg/strictyaml/strictyamltest"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestRefused holds the wording of every mistake: one line each, all of them at once.
 func TestRefused(t *testing.T) {
-	for _, file := range inputs(t, "refused") {
+	for _, file := range strictyamltest.Files(t, "refused") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			_, err := Load(file)
 			if err == nil {
@@ -35,27 +32,27 @@ func TestRefused(t *testing.T) {
 					t.Errorf("line does not begin with the file: %q", line)
 				}
 			}
-			golden(t, file, got)
+			strictyamltest.Golden(t, file, got)
 		})
 	}
 }
 
 // TestAccepted shows what each file means.
 func TestAccepted(t *testing.T) {
-	for _, file := range inputs(t, "accepted") {
+	for _, file := range strictyamltest.Files(t, "accepted") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			p, err := Load(file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, file, strings.ReplaceAll(picture(p), filepath.Dir(file)+"/", ""))
+			strictyamltest.Golden(t, file, strings.ReplaceAll(picture(p), filepath.Dir(file)+"/", ""))
 		})
 	}
 }
 
 // TestStrict: what is a warning otherwise is a mistake, in the same words.
 func TestStrict(t *testing.T) {
-	for _, file := range inputs(t, "accepted") {
+	for _, file := range strictyamltest.Files(t, "accepted") {
 		p, err := Load(file)
 		if err != nil {
 			t.Fatal(err)
@@ -100,7 +97,7 @@ func TestMissingFile(t *testing.T) {
 // name the file.
 func FuzzParse(f *testing.F) {
 	for _, dir := range []string{"refused", "accepted"} {
-		for _, file := range inputs(f, dir) {
+		for _, file := range strictyamltest.Files(f, dir) {
 			data, err := os.ReadFile(file)
 			if err != nil {
 				f.Fatal(err)
@@ -126,33 +123,6 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
-}
-
-func inputs(t testing.TB, dir string) []string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join("testdata", dir, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no inputs in testdata/%s: %v", dir, err)
-	}
-	return files
-}
-
-func golden(t *testing.T, input, got string) {
-	t.Helper()
-	file := strings.TrimSuffix(input, ".yaml") + ".golden"
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; run with -update to accept):\n%s", file, diff)
-	}
 }
 
 // picture prints a policy, one thing a line.

@@ -114,8 +114,10 @@ type Decision struct {
 	Owner              string `protobuf:"bytes,24,opt,name=owner,proto3" json:"owner,omitempty"`
 	Landing            string `protobuf:"bytes,25,opt,name=landing,proto3" json:"landing,omitempty"`
 	FactEpoch          uint64 `protobuf:"varint,26,opt,name=fact_epoch,json=factEpoch,proto3" json:"fact_epoch,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Absent where no shard weighed nodes.
+	Evidence      *Evidence `protobuf:"bytes,27,opt,name=evidence,proto3" json:"evidence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Decision) Reset() {
@@ -288,6 +290,277 @@ func (x *Decision) GetFactEpoch() uint64 {
 	return 0
 }
 
+func (x *Decision) GetEvidence() *Evidence {
+	if x != nil {
+		return x.Evidence
+	}
+	return nil
+}
+
+// Evidence is what a shard's decision was computed from, and what it weighed.
+type Evidence struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Config         uint64                 `protobuf:"fixed64,1,opt,name=config,proto3" json:"config,omitempty"`
+	Class          uint64                 `protobuf:"fixed64,2,opt,name=class,proto3" json:"class,omitempty"`
+	LedgerRevision int64                  `protobuf:"varint,3,opt,name=ledger_revision,json=ledgerRevision,proto3" json:"ledger_revision,omitempty"`
+	Order          uint64                 `protobuf:"varint,4,opt,name=order,proto3" json:"order,omitempty"`
+	Staged         []uint64               `protobuf:"varint,5,rep,packed,name=staged,proto3" json:"staged,omitempty"`
+	Home           bool                   `protobuf:"varint,6,opt,name=home,proto3" json:"home,omitempty"`
+	Behind         int32                  `protobuf:"varint,7,opt,name=behind,proto3" json:"behind,omitempty"`
+	// Sorted by plugin, so that equal decisions have equal bytes.
+	Rejected         []*PluginCount `protobuf:"bytes,8,rep,name=rejected,proto3" json:"rejected,omitempty"`
+	ScoredBy         []string       `protobuf:"bytes,9,rep,name=scored_by,json=scoredBy,proto3" json:"scored_by,omitempty"`
+	Candidates       []*Candidate   `protobuf:"bytes,10,rep,name=candidates,proto3" json:"candidates,omitempty"`
+	ConsideredMicros int64          `protobuf:"varint,11,opt,name=considered_micros,json=consideredMicros,proto3" json:"considered_micros,omitempty"`
+	ReservedMicros   int64          `protobuf:"varint,12,opt,name=reserved_micros,json=reservedMicros,proto3" json:"reserved_micros,omitempty"`
+	Cause            string         `protobuf:"bytes,13,opt,name=cause,proto3" json:"cause,omitempty"`
+	WaitedMicros     int64          `protobuf:"varint,14,opt,name=waited_micros,json=waitedMicros,proto3" json:"waited_micros,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Evidence) Reset() {
+	*x = Evidence{}
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Evidence) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Evidence) ProtoMessage() {}
+
+func (x *Evidence) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
+func (*Evidence) Descriptor() ([]byte, []int) {
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Evidence) GetConfig() uint64 {
+	if x != nil {
+		return x.Config
+	}
+	return 0
+}
+
+func (x *Evidence) GetClass() uint64 {
+	if x != nil {
+		return x.Class
+	}
+	return 0
+}
+
+func (x *Evidence) GetLedgerRevision() int64 {
+	if x != nil {
+		return x.LedgerRevision
+	}
+	return 0
+}
+
+func (x *Evidence) GetOrder() uint64 {
+	if x != nil {
+		return x.Order
+	}
+	return 0
+}
+
+func (x *Evidence) GetStaged() []uint64 {
+	if x != nil {
+		return x.Staged
+	}
+	return nil
+}
+
+func (x *Evidence) GetHome() bool {
+	if x != nil {
+		return x.Home
+	}
+	return false
+}
+
+func (x *Evidence) GetBehind() int32 {
+	if x != nil {
+		return x.Behind
+	}
+	return 0
+}
+
+func (x *Evidence) GetRejected() []*PluginCount {
+	if x != nil {
+		return x.Rejected
+	}
+	return nil
+}
+
+func (x *Evidence) GetScoredBy() []string {
+	if x != nil {
+		return x.ScoredBy
+	}
+	return nil
+}
+
+func (x *Evidence) GetCandidates() []*Candidate {
+	if x != nil {
+		return x.Candidates
+	}
+	return nil
+}
+
+func (x *Evidence) GetConsideredMicros() int64 {
+	if x != nil {
+		return x.ConsideredMicros
+	}
+	return 0
+}
+
+func (x *Evidence) GetReservedMicros() int64 {
+	if x != nil {
+		return x.ReservedMicros
+	}
+	return 0
+}
+
+func (x *Evidence) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *Evidence) GetWaitedMicros() int64 {
+	if x != nil {
+		return x.WaitedMicros
+	}
+	return 0
+}
+
+// PluginCount says how many nodes one rule turned down.
+type PluginCount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	Nodes         int32                  `protobuf:"varint,2,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PluginCount) Reset() {
+	*x = PluginCount{}
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PluginCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PluginCount) ProtoMessage() {}
+
+func (x *PluginCount) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PluginCount.ProtoReflect.Descriptor instead.
+func (*PluginCount) Descriptor() ([]byte, []int) {
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *PluginCount) GetPlugin() string {
+	if x != nil {
+		return x.Plugin
+	}
+	return ""
+}
+
+func (x *PluginCount) GetNodes() int32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+// Candidate is one of the best nodes, with the points of each of scored_by.
+type Candidate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Total         int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	Points        []int64                `protobuf:"zigzag64,3,rep,packed,name=points,proto3" json:"points,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Candidate) Reset() {
+	*x = Candidate{}
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Candidate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Candidate) ProtoMessage() {}
+
+func (x *Candidate) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
+func (*Candidate) Descriptor() ([]byte, []int) {
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Candidate) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Candidate) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *Candidate) GetPoints() []int64 {
+	if x != nil {
+		return x.Points
+	}
+	return nil
+}
+
 // ReasonCount says how many nodes were turned down for one reason.
 type ReasonCount struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -299,7 +572,7 @@ type ReasonCount struct {
 
 func (x *ReasonCount) Reset() {
 	*x = ReasonCount{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[2]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -311,7 +584,7 @@ func (x *ReasonCount) String() string {
 func (*ReasonCount) ProtoMessage() {}
 
 func (x *ReasonCount) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[2]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -324,7 +597,7 @@ func (x *ReasonCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonCount.ProtoReflect.Descriptor instead.
 func (*ReasonCount) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{2}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ReasonCount) GetReason() string {
@@ -356,7 +629,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[3]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -368,7 +641,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[3]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -381,7 +654,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{3}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WorkRequest) GetShard() string {
@@ -429,13 +702,15 @@ type Offer struct {
 	FactSequence  uint64                 `protobuf:"varint,5,opt,name=fact_sequence,json=factSequence,proto3" json:"fact_sequence,omitempty"`
 	LeaseMillis   int32                  `protobuf:"varint,6,opt,name=lease_millis,json=leaseMillis,proto3" json:"lease_millis,omitempty"`
 	TraceParent   string                 `protobuf:"bytes,7,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
+	Cause         string                 `protobuf:"bytes,8,opt,name=cause,proto3" json:"cause,omitempty"`
+	WaitedMicros  int64                  `protobuf:"varint,9,opt,name=waited_micros,json=waitedMicros,proto3" json:"waited_micros,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Offer) Reset() {
 	*x = Offer{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[4]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -447,7 +722,7 @@ func (x *Offer) String() string {
 func (*Offer) ProtoMessage() {}
 
 func (x *Offer) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[4]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -460,7 +735,7 @@ func (x *Offer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offer.ProtoReflect.Descriptor instead.
 func (*Offer) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{4}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Offer) GetPod() *PodRef {
@@ -512,6 +787,20 @@ func (x *Offer) GetTraceParent() string {
 	return ""
 }
 
+func (x *Offer) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *Offer) GetWaitedMicros() int64 {
+	if x != nil {
+		return x.WaitedMicros
+	}
+	return 0
+}
+
 // OfferBatch is what one message to a shard carries, in priority order.
 type OfferBatch struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -526,7 +815,7 @@ type OfferBatch struct {
 
 func (x *OfferBatch) Reset() {
 	*x = OfferBatch{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[5]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -538,7 +827,7 @@ func (x *OfferBatch) String() string {
 func (*OfferBatch) ProtoMessage() {}
 
 func (x *OfferBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[5]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -551,7 +840,7 @@ func (x *OfferBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferBatch.ProtoReflect.Descriptor instead.
 func (*OfferBatch) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{5}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *OfferBatch) GetQueue() string {
@@ -598,7 +887,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[6]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -610,7 +899,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[6]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -623,7 +912,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{6}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Turn) GetNode() string {
@@ -662,7 +951,7 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x06PodRef\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xb2\x05\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xe9\x05\n" +
 	"\bDecision\x12%\n" +
 	"\x0escheduler_name\x18\x01 \x01(\tR\rschedulerName\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x18\n" +
@@ -686,8 +975,34 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x05owner\x18\x18 \x01(\tR\x05owner\x12\x18\n" +
 	"\alanding\x18\x19 \x01(\tR\alanding\x12\x1d\n" +
 	"\n" +
-	"fact_epoch\x18\x1a \x01(\x04R\tfactEpochB\x17\n" +
-	"\x15_grace_period_seconds\";\n" +
+	"fact_epoch\x18\x1a \x01(\x04R\tfactEpoch\x125\n" +
+	"\bevidence\x18\x1b \x01(\v2\x19.berth.events.v1.EvidenceR\bevidenceB\x17\n" +
+	"\x15_grace_period_seconds\"\xdf\x03\n" +
+	"\bEvidence\x12\x16\n" +
+	"\x06config\x18\x01 \x01(\x06R\x06config\x12\x14\n" +
+	"\x05class\x18\x02 \x01(\x06R\x05class\x12'\n" +
+	"\x0fledger_revision\x18\x03 \x01(\x03R\x0eledgerRevision\x12\x14\n" +
+	"\x05order\x18\x04 \x01(\x04R\x05order\x12\x16\n" +
+	"\x06staged\x18\x05 \x03(\x04R\x06staged\x12\x12\n" +
+	"\x04home\x18\x06 \x01(\bR\x04home\x12\x16\n" +
+	"\x06behind\x18\a \x01(\x05R\x06behind\x128\n" +
+	"\brejected\x18\b \x03(\v2\x1c.berth.events.v1.PluginCountR\brejected\x12\x1b\n" +
+	"\tscored_by\x18\t \x03(\tR\bscoredBy\x12:\n" +
+	"\n" +
+	"candidates\x18\n" +
+	" \x03(\v2\x1a.berth.events.v1.CandidateR\n" +
+	"candidates\x12+\n" +
+	"\x11considered_micros\x18\v \x01(\x03R\x10consideredMicros\x12'\n" +
+	"\x0freserved_micros\x18\f \x01(\x03R\x0ereservedMicros\x12\x14\n" +
+	"\x05cause\x18\r \x01(\tR\x05cause\x12#\n" +
+	"\rwaited_micros\x18\x0e \x01(\x03R\fwaitedMicros\";\n" +
+	"\vPluginCount\x12\x16\n" +
+	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x14\n" +
+	"\x05nodes\x18\x02 \x01(\x05R\x05nodes\"M\n" +
+	"\tCandidate\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x16\n" +
+	"\x06points\x18\x03 \x03(\x12R\x06points\";\n" +
 	"\vReasonCount\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05nodes\x18\x02 \x01(\x05R\x05nodes\"\x81\x01\n" +
@@ -696,7 +1011,7 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x06window\x18\x02 \x01(\x05R\x06window\x12\x14\n" +
 	"\x05renew\x18\x03 \x03(\tR\x05renew\x12\x16\n" +
 	"\x06return\x18\x04 \x03(\tR\x06return\x12\x16\n" +
-	"\x06schema\x18\x0f \x01(\rR\x06schema\"\xeb\x01\n" +
+	"\x06schema\x18\x0f \x01(\rR\x06schema\"\xa6\x02\n" +
 	"\x05Offer\x12)\n" +
 	"\x03pod\x18\x01 \x01(\v2\x17.berth.events.v1.PodRefR\x03pod\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x14\n" +
@@ -704,7 +1019,9 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\aattempt\x18\x04 \x01(\x05R\aattempt\x12#\n" +
 	"\rfact_sequence\x18\x05 \x01(\x04R\ffactSequence\x12!\n" +
 	"\flease_millis\x18\x06 \x01(\x05R\vleaseMillis\x12!\n" +
-	"\ftrace_parent\x18\a \x01(\tR\vtraceParent\"~\n" +
+	"\ftrace_parent\x18\a \x01(\tR\vtraceParent\x12\x14\n" +
+	"\x05cause\x18\b \x01(\tR\x05cause\x12#\n" +
+	"\rwaited_micros\x18\t \x01(\x03R\fwaitedMicros\"~\n" +
 	"\n" +
 	"OfferBatch\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
@@ -729,25 +1046,31 @@ func file_pkg_events_eventspb_events_proto_rawDescGZIP() []byte {
 	return file_pkg_events_eventspb_events_proto_rawDescData
 }
 
-var file_pkg_events_eventspb_events_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_pkg_events_eventspb_events_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_pkg_events_eventspb_events_proto_goTypes = []any{
 	(*PodRef)(nil),      // 0: berth.events.v1.PodRef
 	(*Decision)(nil),    // 1: berth.events.v1.Decision
-	(*ReasonCount)(nil), // 2: berth.events.v1.ReasonCount
-	(*WorkRequest)(nil), // 3: berth.events.v1.WorkRequest
-	(*Offer)(nil),       // 4: berth.events.v1.Offer
-	(*OfferBatch)(nil),  // 5: berth.events.v1.OfferBatch
-	(*Turn)(nil),        // 6: berth.events.v1.Turn
+	(*Evidence)(nil),    // 2: berth.events.v1.Evidence
+	(*PluginCount)(nil), // 3: berth.events.v1.PluginCount
+	(*Candidate)(nil),   // 4: berth.events.v1.Candidate
+	(*ReasonCount)(nil), // 5: berth.events.v1.ReasonCount
+	(*WorkRequest)(nil), // 6: berth.events.v1.WorkRequest
+	(*Offer)(nil),       // 7: berth.events.v1.Offer
+	(*OfferBatch)(nil),  // 8: berth.events.v1.OfferBatch
+	(*Turn)(nil),        // 9: berth.events.v1.Turn
 }
 var file_pkg_events_eventspb_events_proto_depIdxs = []int32{
-	2, // 0: berth.events.v1.Decision.reasons:type_name -> berth.events.v1.ReasonCount
-	0, // 1: berth.events.v1.Offer.pod:type_name -> berth.events.v1.PodRef
-	4, // 2: berth.events.v1.OfferBatch.offers:type_name -> berth.events.v1.Offer
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	5, // 0: berth.events.v1.Decision.reasons:type_name -> berth.events.v1.ReasonCount
+	2, // 1: berth.events.v1.Decision.evidence:type_name -> berth.events.v1.Evidence
+	3, // 2: berth.events.v1.Evidence.rejected:type_name -> berth.events.v1.PluginCount
+	4, // 3: berth.events.v1.Evidence.candidates:type_name -> berth.events.v1.Candidate
+	0, // 4: berth.events.v1.Offer.pod:type_name -> berth.events.v1.PodRef
+	7, // 5: berth.events.v1.OfferBatch.offers:type_name -> berth.events.v1.Offer
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_pkg_events_eventspb_events_proto_init() }
@@ -762,7 +1085,7 @@ func file_pkg_events_eventspb_events_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_events_eventspb_events_proto_rawDesc), len(file_pkg_events_eventspb_events_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

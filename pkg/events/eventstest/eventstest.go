@@ -49,6 +49,7 @@ func Run(t *testing.T, open func(t *testing.T) Target) {
 		"read from":               testReadFrom,
 		"read behind retention":   testReadGap,
 		"read ahead":              testReadAhead,
+		"about":                   testAbout,
 		"two readers":             testTwoReaders,
 		"blocked reader":          testBlockedReader,
 		"interrupted reader":      testInterruptedReader,

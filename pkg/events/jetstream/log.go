@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -120,7 +121,8 @@ func (l *Log) prepare(ctx context.Context, cfg Config) error {
 }
 
 // ensureStream creates the stream, or brings what there is to what Berth relies on and cfg
-// asks for, leaving alone what else an operator has set.
+// asks for, leaving alone what else an operator has set. Nothing is asked of the server where
+// nothing changes.
 func (l *Log) ensureStream(ctx context.Context, name events.Stream, cfg Config) (jetstream.Stream, error) {
 	want := jetstream.StreamConfig{MaxAge: DefaultMaxAge, MaxBytes: DefaultMaxBytes, Replicas: DefaultReplicas}
 	existing, err := l.js.Stream(ctx, string(name))
@@ -148,6 +150,9 @@ func (l *Log) ensureStream(ctx context.Context, name events.Stream, cfg Config) 
 	}
 	if cfg.Replicas > 0 {
 		want.Replicas = cfg.Replicas
+	}
+	if existing != nil && reflect.DeepEqual(want, existing.CachedInfo().Config) {
+		return existing, nil // which a user without the right to change streams may do
 	}
 	return l.js.CreateOrUpdateStream(ctx, want)
 }

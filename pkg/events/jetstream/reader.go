@@ -27,6 +27,11 @@ const (
 	readExpiry = 30 * time.Second
 	// consumerTTL is how long the server keeps the consumer of a reader that is gone.
 	consumerTTL = time.Minute
+	// resetAttempts is how often a new incarnation of a consumer is asked for under the same
+	// name. In a cluster a consumer lives on one server, which may be one that was lost and is
+	// not yet known to be: asking for it again gets no answer for as long as that server is
+	// away. After a failure there is another incarnation, on a server chosen anew.
+	resetAttempts = 1
 	// verifyInterval spaces attempts to verify the position while the server does not answer,
 	// verifyTimeout bounds one of them.
 	verifyInterval = 250 * time.Millisecond
@@ -91,6 +96,7 @@ func (l *Log) Read(ctx context.Context, name events.Stream, from uint64) (events
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq:       from,
 		InactiveThreshold: consumerTTL,
+		MaxResetAttempts:  resetAttempts,
 	})
 	if err != nil {
 		return nil, l.explain(fmt.Errorf("jetstream: read stream %s from %d: %w", name, from, err))

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -14,13 +13,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/strictyaml/strictyamltest"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestRefused holds the wording of every mistake: one line each, all of them at once.
 func TestRefused(t *testing.T) {
-	for _, file := range inputs(t, "refused") {
+	for _, file := range strictyamltest.Files(t, "refused") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			_, err := Load(file)
 			if err == nil {
@@ -32,21 +30,21 @@ func TestRefused(t *testing.T) {
 					t.Errorf("line does not begin with the file: %q", line)
 				}
 			}
-			golden(t, file, got)
+			strictyamltest.Golden(t, file, got)
 		})
 	}
 }
 
 // TestAccepted shows what each file resolves to.
 func TestAccepted(t *testing.T) {
-	for _, file := range inputs(t, "accepted") {
+	for _, file := range strictyamltest.Files(t, "accepted") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			c, err := Load(file)
 			if err != nil {
 				t.Fatal(err)
 			}
 			got := strings.ReplaceAll(picture(t, c), filepath.Dir(file)+"/", "")
-			golden(t, file, got)
+			strictyamltest.Golden(t, file, got)
 		})
 	}
 }
@@ -85,7 +83,7 @@ func TestDefaultMeansTheEnginesDefault(t *testing.T) {
 
 // TestEngineTakesWhatIsAccepted: a file that loads never fails later.
 func TestEngineTakesWhatIsAccepted(t *testing.T) {
-	for _, file := range inputs(t, "accepted") {
+	for _, file := range strictyamltest.Files(t, "accepted") {
 		c, err := Load(file)
 		if err != nil {
 			t.Fatal(err)
@@ -110,7 +108,7 @@ func TestMissingFile(t *testing.T) {
 // the file, and the engine takes what is accepted.
 func FuzzParse(f *testing.F) {
 	for _, dir := range []string{"refused", "accepted"} {
-		for _, file := range inputs(f, dir) {
+		for _, file := range strictyamltest.Files(f, dir) {
 			data, err := os.ReadFile(file)
 			if err != nil {
 				f.Fatal(err)
@@ -137,33 +135,6 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
-}
-
-func inputs(t testing.TB, dir string) []string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join("testdata", dir, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no inputs in testdata/%s: %v", dir, err)
-	}
-	return files
-}
-
-func golden(t *testing.T, input, got string) {
-	t.Helper()
-	file := strings.TrimSuffix(input, ".yaml") + ".golden"
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; run with -update to accept):\n%s", file, diff)
-	}
 }
 
 // picture prints what a file resolves to: its numbers, then every profile's plugins by

@@ -150,3 +150,8 @@ func tail(path string) string {
 func (p Programs) StartProgram(dir, name, program string, args ...string) (*Process, error) {
 	return start(dir, name, filepath.Join(filepath.Dir(p.Berth), program), args...)
 }
+
+// Start starts any program and returns at once. Its output is appended to dir/<name>.log.
+func Start(dir, name, path string, args ...string) (*Process, error) {
+	return start(dir, name, path, args...)
+}

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
@@ -34,6 +36,8 @@ type Page func(ctx context.Context, about string) (string, error)
 type Server struct {
 	listener  net.Listener
 	profiling bool
+	tls       TLS
+	identity  *identity // nil without TLS
 	mux       *http.ServeMux
 	mu        struct {
 		sync.Mutex
@@ -42,14 +46,33 @@ type Server struct {
 	}
 }
 
-// Listen takes the address, so that a port in use is found before anything is started.
-// With profiling, /debug/pprof is served too.
-func Listen(address string, profiling bool) (*Server, error) {
-	l, err := net.Listen("tcp", address)
+// Config says where and how the server answers.
+type Config struct {
+	// Address is host:port; port 0 takes a free one.
+	Address string
+	// Profiling serves /debug/pprof too.
+	Profiling bool
+	TLS       TLS
+}
+
+// Listen takes the address and reads the certificates, so that a port in use or a file that
+// is no certificate is found before anything is started.
+func Listen(cfg Config) (*Server, error) {
+	if err := cfg.TLS.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{profiling: cfg.Profiling, tls: cfg.TLS, mux: http.NewServeMux()}
+	if cfg.TLS.CertFile != "" {
+		var err error
+		if s.identity, err = cfg.TLS.load(); err != nil {
+			return nil, err
+		}
+	}
+	l, err := net.Listen("tcp", cfg.Address)
 	if err != nil {
 		return nil, fmt.Errorf("--http-address: %w; choose another address, or \"\" for none", err)
 	}
-	s := &Server{listener: l, profiling: profiling, mux: http.NewServeMux()}
+	s.listener = l
 	s.mu.ready, s.mu.live = map[string]Check{}, map[string]Check{}
 	return s, nil
 }
@@ -95,14 +118,28 @@ func (s *Server) Run(ctx context.Context) error {
 		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
-	srv := &http.Server{Handler: mux, ReadHeaderTimeout: readHeaderTimeout}
+	srv := &http.Server{Handler: s.tls.guard(mux), ReadHeaderTimeout: readHeaderTimeout}
+	if s.identity == nil {
+		return serveUntil(ctx, srv, func() error { return srv.Serve(s.listener) })
+	}
+	srv.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: s.identity.config.GetConfigForClient}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.identity.run(ctx) })
+	g.Go(func() error {
+		return serveUntil(ctx, srv, func() error { return srv.ServeTLS(s.listener, "", "") })
+	})
+	return g.Wait()
+}
+
+// serveUntil serves until ctx ends, then lets requests in flight end.
+func serveUntil(ctx context.Context, srv *http.Server, serve func() error) error {
 	stop := context.AfterFunc(ctx, func() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 		defer cancel()
 		_ = srv.Shutdown(end) // the listener is closed either way
 	})
 	defer stop()
-	if err := srv.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("http server: %w", err)
 	}
 	return nil

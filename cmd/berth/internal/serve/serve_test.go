@@ -11,11 +11,11 @@ import (
 )
 
 func TestHealthAndReadiness(t *testing.T) {
-	s, err := Listen("127.0.0.1:0", false)
+	s, err := Listen(Config{Address: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(s.Address(), false); err == nil || !strings.Contains(err.Error(), "--http-address") {
+	if _, err := Listen(Config{Address: s.Address()}); err == nil || !strings.Contains(err.Error(), "--http-address") {
 		t.Errorf("listening twice: %v: want an error that names the flag", err)
 	}
 	var ready atomic.Bool

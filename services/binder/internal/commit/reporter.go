@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	podevents "github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
@@ -26,9 +27,15 @@ const (
 	noteCut   = " ..."
 	// eventWriters is how many events may be on their way at once, and eventsWaiting how
 	// many may wait for that; past it they are dropped. The library would write all of them
-	// at once, in competition with the binds they tell about.
+	// at once, in competition with the binds they tell about (see pace).
 	eventWriters  = 8
-	eventsWaiting = 4096
+	eventsWaiting = 20480
+	// eventsPatience is how many events wait for binds to make room, at most: half of what
+	// can wait, so that the other half is left for when the API server is slow.
+	eventsPatience = eventsWaiting / 2
+	// sinkWaiting is how many the library may have handed over and not written: those that
+	// it makes by itself, of series, come without asking.
+	sinkWaiting = 4096
 	// dropsPerLine is how many dropped events share one line in the log.
 	dropsPerLine = 1000
 )
@@ -37,13 +44,18 @@ const (
 // which makes series of repeated ones. report never waits: past eventsWaiting, events are
 // dropped.
 type reporter struct {
+	member string
 	client kubernetes.Interface
 	queue  chan decide.Report
 	drops  *drops
+	pace   *pace
 }
 
-func newReporter(client kubernetes.Interface, logger *slog.Logger) *reporter {
-	return &reporter{client: client, queue: make(chan decide.Report, eventsWaiting), drops: &drops{logger: logger}}
+func newReporter(deps Deps, pace *pace) *reporter {
+	return &reporter{
+		member: deps.Member, client: deps.API.reports, queue: make(chan decide.Report, eventsWaiting),
+		drops: &drops{logger: deps.Logger}, pace: pace,
+	}
 }
 
 // drops counts events that found no room, and says so now and then.
@@ -61,6 +73,7 @@ func (d *drops) add() {
 func (r *reporter) report(e decide.Report) {
 	select {
 	case r.queue <- e:
+		r.pace.nudge()
 	default:
 		r.drops.add()
 	}
@@ -71,8 +84,9 @@ func (r *reporter) run(ctx context.Context) error {
 	broadcaster := events.NewBroadcaster(&boundedSink{
 		EventSink: &events.EventSinkImpl{Interface: r.client.EventsV1()},
 		slots:     make(chan struct{}, eventWriters),
-		queue:     make(chan struct{}, eventWriters+eventsWaiting),
+		queue:     make(chan struct{}, eventWriters+sinkWaiting),
 		drops:     r.drops,
+		pace:      r.pace,
 	})
 	defer broadcaster.Shutdown()
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
@@ -84,6 +98,9 @@ func (r *reporter) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case e := <-r.queue:
+			if !r.pace.wait(ctx, r.waiting) {
+				return nil
+			}
 			rec, ok := recorders[e.SchedulerName]
 			if !ok {
 				rec = broadcaster.NewRecorder(scheme.Scheme, e.SchedulerName)
@@ -92,6 +109,13 @@ func (r *reporter) run(ctx context.Context) error {
 			emit(rec, e)
 		}
 	}
+}
+
+// waiting is how many events wait, and says so.
+func (r *reporter) waiting() int {
+	n := len(r.queue)
+	telemetry.EventsWaiting(r.member, n)
+	return n
 }
 
 // emit hands one event about a pod to the broadcaster, in the name of the pod's scheduler.
@@ -127,6 +151,7 @@ type boundedSink struct {
 	events.EventSink
 	slots, queue chan struct{}
 	drops        *drops
+	pace         *pace
 }
 
 // enter waits for a slot; false when too many wait or ctx ended.
@@ -137,11 +162,13 @@ func (s *boundedSink) enter(ctx context.Context) (leave func(), ok bool) {
 		s.drops.add()
 		return nil, false
 	}
+	end := s.pace.write()
 	select {
 	case s.slots <- struct{}{}:
-		return func() { <-s.slots; <-s.queue }, true
+		return func() { <-s.slots; <-s.queue; end() }, true
 	case <-ctx.Done():
 		<-s.queue
+		end()
 		return nil, false
 	}
 }

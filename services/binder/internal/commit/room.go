@@ -57,6 +57,8 @@ func LaneOf(e decide.Effect) (Lane, bool) {
 
 // Deps are the worlds the room writes to.
 type Deps struct {
+	// Member is the binder's name, for metrics.
+	Member string
 	API    API
 	Ledger ledger.Store
 	Log    events.Log
@@ -72,15 +74,18 @@ type Room struct {
 	answers   chan decide.Input
 	publisher *publisher
 	reporter  *reporter
+	pace      *pace
 }
 
 // New returns a room with that many workers for binds. Nothing runs before Run.
 func New(workers int, deps Deps) *Room {
+	pace := newPace(workers)
 	r := &Room{
 		deps: deps, workers: workers,
 		answers:   make(chan decide.Input, answerBuffer),
 		publisher: newPublisher(deps.Log, deps.Logger, deps.Clock),
-		reporter:  newReporter(deps.API.reports, deps.Logger),
+		reporter:  newReporter(deps, pace),
+		pace:      pace,
 	}
 	for l := range r.lanes {
 		// Without a buffer: an effect that was taken has been started.
@@ -133,7 +138,7 @@ func (r *Room) work(ctx context.Context, lane Lane) error {
 		case <-ctx.Done():
 			return nil
 		case e := <-r.lanes[lane]:
-			answer, err := r.carryOut(ctx, e)
+			answer, err := r.paced(ctx, lane, e)
 			if err != nil {
 				return err
 			}
@@ -144,6 +149,14 @@ func (r *Room) work(ctx context.Context, lane Lane) error {
 			}
 		}
 	}
+}
+
+// paced is carryOut; what changes Kubernetes goes before events.
+func (r *Room) paced(ctx context.Context, lane Lane, e decide.Effect) (decide.Input, error) {
+	if lane == LaneBind || lane == LaneChange {
+		defer r.pace.change()()
+	}
+	return r.carryOut(ctx, e)
 }
 
 func (r *Room) carryOut(ctx context.Context, e decide.Effect) (decide.Input, error) {

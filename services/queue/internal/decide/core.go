@@ -353,6 +353,7 @@ func (c *Core) enter(e *entry, to *bag, event string, now moment) {
 		c.lanes.moved[e.lane] = struct{}{}
 	}
 	e.entered, e.late = now, false
+	e.causedBy(event, now)
 	e.in = to
 	to.put(e)
 	switch {

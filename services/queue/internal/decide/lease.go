@@ -3,6 +3,7 @@ package decide
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -209,6 +210,8 @@ func (c *Core) lease(e *entry, s *shard, now moment) events.Offer {
 		Attempt:      e.attempt.count,
 		FactSequence: e.sequence,
 		LeaseMillis:  int32(c.cfg.Lease.Milliseconds()),
+		Cause:        e.attempt.cause,
+		Waited:       time.Duration(now - e.attempt.since).Truncate(time.Microsecond),
 	}
 }
 

@@ -98,6 +98,9 @@ type attempt struct {
 	flushed, early bool
 	firstOffer     moment
 	deadline       moment
+	// cause is the event that brought the pod to this attempt, since when that was.
+	cause string
+	since moment
 	// token is that of the last lease; "" once it was answered.
 	token string
 	shard *shard

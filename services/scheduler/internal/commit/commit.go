@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -67,9 +68,9 @@ func (r *Room) Do(ctx context.Context, out decide.Output) error {
 			return ctx.Err()
 		}
 	}
-	if len(out.Decisions) > 0 {
+	if decisions := slices.Concat(out.Lost, out.Decisions); len(decisions) > 0 {
 		select {
-		case r.decisions <- out.Decisions:
+		case r.decisions <- decisions:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -92,6 +92,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		c.nowhere(a, profile, result, avoided, out)
 		return
 	}
+	evidence := c.evidence(a, profile, result, behind)
 	if a.turn.granted {
 		preferNode(result.Feasible, a.turn.nodeUID)
 	}
@@ -108,8 +109,9 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	a.pick = pick{
 		nodeUID: node.Node.UID, nodeName: node.Node.Name, basis: doc.Revision, decided: c.now,
 		feasible: result.FeasibleCount, total: len(c.view.Nodes()), seed: seed,
-		factSequence: c.store.Position().Sequence, ledgerRevision: c.ledger.Revision(),
-		nodeRV: node.Node.ResourceVersion, needs: needs,
+		factSequence: c.store.Position().Sequence,
+		nodeRV:       node.Node.ResourceVersion, needs: needs,
+		evidence: c.chose(evidence),
 	}
 	c.rememberOthers(a, result.Feasible, !concern.None())
 	c.view.Stage(a.pod, a.pick.nodeName)
@@ -119,7 +121,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 // nowhere ends an attempt that found no node, or makes it wait if it will find one that is
 // only left alone for now. Then it is no verdict that an event could change, but an error,
 // which the queue repeats after a while.
-func (c *Core) nowhere(a *attempt, p *placement.Profile, r placement.Result, avoided []string, out *Output) {
+func (c *Core) nowhere(a *attempt, p *placement.Profile, r looked, avoided []string, out *Output) {
 	seed := Seed(a.pod.UID, a.offer.Attempt)
 	h, held := c.heldBack(p, a.pod, seed, avoided)
 	switch {
@@ -128,7 +130,7 @@ func (c *Core) nowhere(a *attempt, p *placement.Profile, r placement.Result, avo
 	case held:
 		c.fail(a, h.message, out)
 	default:
-		c.reject(a, r, seed, out)
+		c.reject(a, p, r, out)
 	}
 }
 
@@ -144,8 +146,11 @@ func preferNode(ranked []placement.Scored, nodeUID string) {
 
 // evaluate asks the home nodes first when that costs the pod nothing, then all usable
 // nodes. Rules that count pods elsewhere see all nodes either way.
-func (c *Core) evaluate(profile *placement.Profile, pod *state.Pod, seed uint64, avoided []string) placement.Result {
+func (c *Core) evaluate(profile *placement.Profile, pod *state.Pod, seed uint64, avoided []string) looked {
 	q := placement.Query{Pod: pod, Seed: seed}
+	if !c.cfg.NoEvidence {
+		q.Weigh = events.EvidenceCandidates
+	}
 	if len(avoided) > 0 {
 		q.Limit = placement.TopK + len(avoided)
 	}
@@ -155,11 +160,11 @@ func (c *Core) evaluate(profile *placement.Profile, pod *state.Pod, seed uint64,
 			home := q
 			home.Home = true
 			if r := without(avoided, c.query(profile, home)); len(r.Feasible) > 0 {
-				return r
+				return looked{r, true}
 			}
 		}
 	}
-	return without(avoided, c.query(profile, q))
+	return looked{without(avoided, c.query(profile, q)), false}
 }
 
 // without takes nodes out of those that a pod may go to.
@@ -168,6 +173,7 @@ func without(avoided []string, r placement.Result) placement.Result {
 		return r
 	}
 	before := len(r.Feasible)
+	r.Weighed = placement.Weighed{} // its places would not be those of the nodes any more
 	r.Feasible = slices.DeleteFunc(r.Feasible, func(s placement.Scored) bool {
 		return slices.Contains(avoided, s.Node.Node.UID)
 	})

@@ -78,6 +78,8 @@ type pipeline struct {
 	flight   *flight
 	// flights counts transactions, for their IDs.
 	flights uint64
+	// chosen counts decisions that chose a node, for events.Evidence.Order.
+	chosen uint64
 	// inHand finds every attempt in the core by pod UID.
 	inHand map[string]*attempt
 	// written is what the last successful flight did to documents and guards, by their keys:
@@ -110,12 +112,13 @@ type pick struct {
 	feasible, total int
 	seed            uint64
 	factSequence    uint64
-	ledgerRevision  int64
 	// nodeRV is the resourceVersion of the node as the decision saw it.
 	nodeRV uint64
 	needs  needs
 	// room is what it takes of a place that was kept.
 	room room
+	// evidence is for the record of the attempt.
+	evidence *events.Evidence
 }
 
 // step is one change of the revision of a key.

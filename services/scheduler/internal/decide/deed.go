@@ -118,6 +118,7 @@ func (c *Core) lostDeed(a *attempt, lost ledger.Lost, out *Output) {
 		reason = LostBudget
 	}
 	out.Attempts = append(out.Attempts, a.lost(reason))
+	c.tellLost(a, reason, out)
 	a.losses++
 	if reason == LostPartition || a.losses >= MaxLosses {
 		c.giveBack(a)

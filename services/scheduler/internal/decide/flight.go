@@ -183,7 +183,7 @@ func (c *Core) placed(attempts []*attempt, revision int64, out *Output) {
 		d.FactSequence, d.LedgerRevision = a.pick.factSequence, revision
 		d.NodeUID, d.NodeName = a.pick.nodeUID, a.pick.nodeName
 		d.NodesTotal, d.NodesFeasible = int32(a.pick.total), int32(a.pick.feasible)
-		d.Seed = a.pick.seed
+		d.Seed, d.Evidence = a.pick.seed, c.answered(a)
 		out.Decisions = append(out.Decisions, d)
 		out.Attempts = append(out.Attempts, a.report(Scheduled))
 		c.missedPlaces(a)
@@ -222,6 +222,7 @@ func (c *Core) lost(f *flight, r ledger.TxnResult, out *Output) error {
 			c.placed([]*attempt{a}, doc.Revision, out)
 		case slices.Contains(lost.Partitions, a.offer.Partition):
 			out.Attempts = append(out.Attempts, a.lost(LostPartition))
+			c.tellLost(a, LostPartition, out)
 			c.giveBack(a)
 		case reserved:
 			losers = append(losers, loser{a, LostPod})
@@ -259,6 +260,7 @@ func (c *Core) retry(losers []loser, lost ledger.Lost, out *Output) {
 	for _, l := range slices.Backward(losers) {
 		a := l.attempt
 		out.Attempts = append(out.Attempts, a.lost(l.reason))
+		c.tellLost(a, l.reason, out)
 		if l.reason == LostGuard {
 			revision, _ := lost.Moved(a.pick.needs.guards)
 			a.wait.losses++

@@ -20,6 +20,8 @@ type Config struct {
 	// HomeFirst makes plain pods try the shard's home nodes before the whole cluster, so
 	// that shards rarely meet on a node. Pods with node preferences always see all nodes.
 	HomeFirst bool
+	// NoEvidence leaves events.Evidence out of the decisions, to measure what it costs.
+	NoEvidence bool
 	// Home says whether a node is this shard's home for the given live shards (sorted).
 	Home func(members []string, nodeUID string) bool
 }
@@ -54,7 +56,10 @@ type Result struct {
 type Output struct {
 	Commit    *Commit
 	Decisions []events.Decision
-	Request   *events.WorkRequest
+	// Lost records the races that attempts have lost and go on after, in order: for the log,
+	// before Decisions. Nobody acts on it.
+	Lost    []events.Decision
+	Request *events.WorkRequest
 	// Turns goes to all other shards. Hints.
 	Turns []events.Turn
 	// Notices are for people, and for metrics.

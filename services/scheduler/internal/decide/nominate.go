@@ -165,7 +165,7 @@ func (c *Core) sendNomination(d *nomination, n ledger.Nomination, out *Output) b
 	change, err := ledger.Nominate(n)
 	if err == nil {
 		d.plan = n.Plan()
-		c.pickFor(a, d.node)
+		c.pickFor(a, d.node, d.decision.Evidence)
 		if err = c.launch(d, change, out, a); err == nil {
 			return true
 		}
@@ -194,8 +194,11 @@ func (c *Core) unsent(a *attempt, err error, out *Output) bool {
 }
 
 // pickFor stages an attempt's pod where a place is to be held for it.
-func (c *Core) pickFor(a *attempt, node *state.Node) {
-	a.pick = pick{nodeUID: node.UID, nodeName: node.Name, decided: c.now, total: len(c.view.Nodes())}
+func (c *Core) pickFor(a *attempt, node *state.Node, e *events.Evidence) {
+	a.pick = pick{
+		nodeUID: node.UID, nodeName: node.Name, decided: c.now, total: len(c.view.Nodes()), evidence: c.choseOther(e),
+		factSequence: c.store.Position().Sequence,
+	}
 	c.view.Stage(a.pod, node.Name)
 }
 
@@ -223,6 +226,7 @@ func (n *nomination) done(c *Core, revision int64, out *Output) {
 	d.Kind = events.DecisionNominated
 	d.Token, d.Attempt, d.TraceParent = a.offer.Token, a.offer.Attempt, a.offer.TraceParent
 	d.NodeUID, d.NodeName, d.LedgerRevision = n.node.UID, n.node.Name, revision
+	d.Evidence = c.answered(a)
 	out.Decisions = append(out.Decisions, d)
 	report := a.report(Unschedulable)
 	report.Nodes, report.Plugins = int(d.NodesTotal), d.Plugins

@@ -21,7 +21,7 @@ type rejection struct {
 }
 
 // reject ends an attempt that fits nowhere, as soon as that is certain.
-func (c *Core) reject(a *attempt, r placement.Result, seed uint64, out *Output) {
+func (c *Core) reject(a *attempt, p *placement.Profile, r looked, out *Output) {
 	d := c.decision(events.DecisionUnplaceable, a)
 	facts := c.store.Position()
 	d.FactSequence, d.FactEpoch, d.LedgerRevision = facts.Sequence, facts.Epoch, c.ledger.Revision()
@@ -29,7 +29,8 @@ func (c *Core) reject(a *attempt, r placement.Result, seed uint64, out *Output) 
 	d.Plugins = r.Diagnosis.Plugins()
 	d.Reasons = r.Diagnosis.Reasons()
 	d.NodesTotal = int32(r.NodesTotal)
-	d.Seed = seed
+	d.Seed = Seed(a.pod.UID, a.offer.Attempt)
+	d.Evidence = c.evidence(a, p, r, 0)
 	rejected := rejection{attempt: a, decision: d, counted: c.stagedPods(), withdrawn: c.cross.withdrawn}
 	if len(rejected.counted) > 0 {
 		c.rejected = append(c.rejected, rejected)

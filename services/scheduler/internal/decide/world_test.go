@@ -58,6 +58,7 @@ type shard struct {
 	more           bool
 	// turns is what others have said, not heard yet; said is all that it has said itself.
 	turns, said []events.Turn
+	lost        []events.Decision
 	notices     []decide.Notice
 }
 
@@ -154,6 +155,7 @@ func (w *world) step(s *shard, in decide.Input) {
 		}
 	}
 	s.decisions = append(s.decisions, out.Decisions...)
+	s.lost = append(s.lost, out.Lost...)
 	w.decided(w, out.Decisions)
 	s.more = out.More || out.Soon
 }

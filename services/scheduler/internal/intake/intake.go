@@ -122,7 +122,11 @@ func (r *Room) Turns(ctx context.Context) error {
 
 // Wake are the channels of time: Beat is the heartbeat, Soon asks for one step in between;
 // nil when there is no need.
-type Wake struct{ Beat, Soon <-chan time.Time }
+type Wake struct {
+	Beat, Soon <-chan time.Time
+	// Asked carries what others want to know of the core; it runs on the caller's goroutine.
+	Asked <-chan func()
+}
 
 // Next waits for something to happen (or not at all with wait false) and returns all that
 // is at hand.
@@ -148,6 +152,8 @@ func (r *Room) Next(ctx context.Context, wait bool, results <-chan decide.Result
 			in.Results = append(in.Results, res)
 		case <-wake.Beat:
 			in.Beat = true
+		case ask := <-wake.Asked:
+			ask()
 		default:
 			return in, nil
 		}
@@ -173,6 +179,8 @@ func (r *Room) take(ctx context.Context, in *decide.Input, results <-chan decide
 	case <-wake.Beat:
 		in.Beat = true
 	case <-wake.Soon:
+	case ask := <-wake.Asked:
+		ask()
 	}
 	return true
 }

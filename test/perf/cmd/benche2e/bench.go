@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-scheduler/berth/test/e2e/audit"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/perf/contend"
 )
 
 const (
@@ -53,22 +54,25 @@ type result struct {
 	Latency latency `json:"latencyMillis"`
 	// Evicted is how many pods went for them, in mode preempt.
 	Evicted int `json:"evicted,omitempty"`
-	// CPUSeconds is what the contender's processes used between the same two moments.
+	// EventSeconds is from the last bind until every pod's Scheduled event was there, as far as
+	// looking after the last bind can tell. 0 for raw contenders, and in mode preempt.
+	EventSeconds float64 `json:"eventSeconds,omitempty"`
+	// CPUSeconds is what the contender's processes used from the same moment until the last event.
 	CPUSeconds float64 `json:"cpuSeconds"`
 }
 
 // all runs everything, alternating between contenders. It stops at the first run that fails.
 func (b *bench) all(ctx context.Context) ([]result, error) {
 	var results []result
-	for i := range b.runs * len(b.modes) * len(contenders) {
-		run, rest := i/(len(b.modes)*len(contenders))+1, i%(len(b.modes)*len(contenders))
-		mode, c := b.modes[rest/len(contenders)], contenders[rest%len(contenders)]
-		if !slices.Contains(b.contenders, c.name) {
+	for i := range b.runs * len(b.modes) * len(contend.Contenders) {
+		run, rest := i/(len(b.modes)*len(contend.Contenders))+1, i%(len(b.modes)*len(contend.Contenders))
+		mode, c := b.modes[rest/len(contend.Contenders)], contend.Contenders[rest%len(contend.Contenders)]
+		if !slices.Contains(b.contenders, c.Name) || c.Raw && mode != drain {
 			continue
 		}
 		r, err := b.run(ctx, c, mode)
 		if err != nil {
-			return nil, fmt.Errorf("%s, %s, run %d: %w", c.name, mode, run, err)
+			return nil, fmt.Errorf("%s, %s, run %d: %w", c.Name, mode, run, err)
 		}
 		r.Run = run
 		results = append(results, r)
@@ -79,7 +83,7 @@ func (b *bench) all(ctx context.Context) ([]result, error) {
 }
 
 // run is one contender on one fresh cluster.
-func (b *bench) run(ctx context.Context, c contender, mode string) (result, error) {
+func (b *bench) run(ctx context.Context, c contend.Contender, mode string) (result, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	ground, err := b.open(ctx)
@@ -95,33 +99,36 @@ func (b *bench) run(ctx context.Context, c contender, mode string) (result, erro
 
 // ground is the cluster of one run and what runs on it.
 type ground struct {
-	field
+	contend.Field
 	seen *podWatch
 	// stood is how many pods stood there in mode preempt.
 	stood int
-	running
+	contend.Running
 }
 
 // open starts a cluster. The ground is there, to be closed, even on error.
 func (b *bench) open(ctx context.Context) (*ground, error) {
 	dir, err := os.MkdirTemp("", "berth-bench-")
-	g := &ground{field: field{programs: b.programs, dir: dir}}
+	g := &ground{Field: contend.Field{Programs: b.programs, Dir: dir, Namespace: namespace}}
 	if err != nil {
 		return g, err
 	}
-	if g.config, err = writeConfig(dir); err != nil {
+	if b.profiling {
+		g.Args = []string{"--profiling"}
+	}
+	if g.Config, err = contend.WriteConfig(dir); err != nil {
 		return g, err
 	}
-	g.cluster, err = b.programs.StartCluster(ctx, harness.ClusterConfig{
+	g.Cluster, err = b.programs.StartCluster(ctx, harness.ClusterConfig{
 		Dir: filepath.Join(dir, "cluster"), Nodes: filepath.Join(b.programs.Root, b.nodes), NoKubelets: true,
 	})
 	if err != nil {
 		return g, err
 	}
-	if err := makeNamespace(ctx, g.cluster.Client, namespace); err != nil {
+	if err := makeNamespace(ctx, g.Cluster.Client, namespace); err != nil {
 		return g, err
 	}
-	g.seen, err = watchPods(ctx, g.cluster.Rest, b.pods)
+	g.seen, err = watchPods(ctx, g.Cluster.Rest, b.pods)
 	return g, err
 }
 
@@ -131,19 +138,19 @@ func (g *ground) close(ctx context.Context) error {
 	if g.seen != nil {
 		g.seen.stop()
 	}
-	errs = append(errs, g.stop(ctx))
-	if g.cluster != nil {
-		errs = append(errs, g.cluster.Stop(ctx))
+	errs = append(errs, g.Stop(ctx))
+	if g.Cluster != nil {
+		errs = append(errs, g.Cluster.Stop(ctx))
 	}
-	return errors.Join(append(errs, os.RemoveAll(g.dir))...)
+	return errors.Join(append(errs, os.RemoveAll(g.Dir))...)
 }
 
 // measure is steps 1 to 4 of a run.
-func (g *ground) measure(ctx context.Context, c contender, mode string, b *bench) (result, error) {
+func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, b *bench) (result, error) {
 	pods := b.workload(mode)
-	r := result{Contender: c.name, Mode: mode, Pods: len(pods)}
+	r := result{Contender: c.Name, Mode: mode, Pods: len(pods)}
 	start := func() error {
-		if err := c.start(ctx, &g.field, &g.running); err != nil {
+		if err := c.Start(ctx, &g.Field, &g.Running); err != nil {
 			return err
 		}
 		if mode == preempt {
@@ -151,7 +158,7 @@ func (g *ground) measure(ctx context.Context, c contender, mode string, b *bench
 		}
 		return g.prepare(ctx, b.blocked, b.leaving)
 	}
-	create := func() error { return harness.CreatePods(ctx, g.cluster.Client, pods) }
+	create := func() error { return harness.CreatePods(ctx, g.Cluster.Client, pods) }
 	first, second := start, create
 	if mode == drain {
 		first, second = create, start
@@ -165,13 +172,13 @@ func (g *ground) measure(ctx context.Context, c contender, mode string, b *bench
 	if err := first(); err != nil {
 		return r, err
 	}
-	usedBefore, err := harness.CPUTime(g.pids...)
+	usedBefore, err := harness.CPUTime(g.PIDs...)
 	if err != nil {
 		return r, err
 	}
 	// 2. What the clock is about.
 	begin := time.Now()
-	defer leave(ctx, g.cluster.Client, b.leaving)()
+	defer leave(ctx, g.Cluster.Client, b.leaving)()
 	if err := second(); err != nil {
 		return r, err
 	}
@@ -179,7 +186,14 @@ func (g *ground) measure(ctx context.Context, c contender, mode string, b *bench
 	if err := g.seen.wait(ctx); err != nil {
 		return r, err
 	}
-	usedAfter, err := harness.CPUTime(g.pids...)
+	if mode != preempt && !c.Raw {
+		bound := time.Now()
+		if err := told(ctx, g.Cluster.Client, len(pods)); err != nil {
+			return r, err
+		}
+		r.EventSeconds = time.Since(bound).Seconds()
+	}
+	usedAfter, err := harness.CPUTime(g.PIDs...)
 	if err != nil {
 		return r, err
 	}
@@ -196,7 +210,7 @@ func (g *ground) measure(ctx context.Context, c contender, mode string, b *bench
 
 // audit checks every placement from the API server's own state.
 func (g *ground) audit(ctx context.Context, pods int) error {
-	nodes, all, err := harness.ListAll(ctx, g.cluster.Client)
+	nodes, all, err := harness.ListAll(ctx, g.Cluster.Client)
 	if err != nil {
 		return err
 	}

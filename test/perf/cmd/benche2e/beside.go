@@ -30,7 +30,7 @@ func (g *ground) prepare(ctx context.Context, blocked, leaving int) error {
 	if blocked+leaving == 0 {
 		return nil
 	}
-	client := g.cluster.Client
+	client := g.Cluster.Client
 	if err := makeNamespace(ctx, client, beside); err != nil {
 		return err
 	}

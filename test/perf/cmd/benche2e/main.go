@@ -6,7 +6,8 @@
 // In mode live the scheduler runs and pods arrive as fast as parallel clients can create them;
 // latency is from the watch event that shows the pod to the one that shows its node, both at the
 // time this program received them. In mode drain the pods exist before the scheduler starts, so
-// what is measured is how fast it works when nothing but itself limits it. Other pods can be
+// what is measured is how fast it works when nothing but itself limits it; raw contenders, which
+// bind without deciding anything, show how fast anybody could be. Other pods can be
 // there in mode live: blocked ones that fit nowhere, and ones that go while it runs. In mode
 // preempt every node is full of pods of low priority, and those that arrive have a high one; each
 // of them has room on a node as soon as one of the others has gone.
@@ -30,6 +31,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/perf/contend"
 )
 
 func main() {
@@ -50,6 +52,7 @@ type options struct {
 	contenders, modes []string
 	nodes, out        string
 	timeout           time.Duration
+	profiling         bool
 }
 
 func mainErr(ctx context.Context, args []string) error {
@@ -78,18 +81,20 @@ func parse(args []string) (options, error) {
 	set.IntVar(&o.blocked, "blocked", 0, "pods beside them that fit nowhere, in mode live")
 	set.IntVar(&o.leaving, "leaving", 0, "pods beside them that are deleted meanwhile, in mode live")
 	set.IntVar(&o.standing, "standing", 4, "pods of low priority that fill each node, in mode preempt")
-	set.StringVar(&list, "contenders", strings.Join(contenderNames(), ","), "who runs, separated by commas")
+	set.StringVar(&list, "contenders", strings.Join(contend.Rivals(), ","),
+		"who runs, separated by commas; raw-8, raw-16, raw-32 and raw-64 only bind, and only in mode drain")
 	set.StringVar(&modes, "modes", "live,drain", "live, drain or both; or preempt")
 	set.StringVar(&o.nodes, "nodes", "tools/cluster/examples/bench-nodes.yaml", "node file of the cluster driver")
 	set.StringVar(&o.out, "out", ".build/bench", "directory for the JSON and Markdown reports")
 	set.DurationVar(&o.timeout, "timeout", 10*time.Minute, "time one run may take to place its pods")
+	set.BoolVar(&o.profiling, "profiling", false, "let Berth serve /debug/pprof, at the --http-address of its processes")
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
 	o.contenders, o.modes = strings.Split(list, ","), strings.Split(modes, ",")
 	for _, name := range o.contenders {
-		if !slices.Contains(contenderNames(), name) {
-			return o, fmt.Errorf("--contenders: %q: want some of %s", name, strings.Join(contenderNames(), ", "))
+		if !slices.Contains(contend.Names(), name) {
+			return o, fmt.Errorf("--contenders: %q: want some of %s", name, strings.Join(contend.Names(), ", "))
 		}
 	}
 	for _, name := range o.modes {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/berth-scheduler/berth/test/perf/contend"
 )
 
 // reportName is the file name of both reports, without the suffix.
@@ -50,7 +52,7 @@ func (b *bench) report(ctx context.Context, results []result) error {
 	r := report{
 		Time: time.Now().UTC().Truncate(time.Second), Processors: runtime.NumCPU(), Go: runtime.Version(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH, Load: loadAverage(),
-		Berth: strings.TrimSpace(version.Stdout), Peer: peerVersion, Nodes: b.nodes, Config: config, Results: results,
+		Berth: strings.TrimSpace(version.Stdout), Peer: peerVersion, Nodes: b.nodes, Config: contend.Config, Results: results,
 		Blocked: b.blocked, Leaving: b.leaving,
 	}
 	raw, err := json.MarshalIndent(r, "", "  ")
@@ -100,12 +102,14 @@ func (r report) markdown() string {
 		if mode == preempt {
 			r.victims(&b, rows)
 		}
-		b.WriteString("| contender | runs | wall s | pods/s | ratio | p50 ms | p90 ms | p99 ms | max ms | CPU s |\n")
-		b.WriteString("|---|---|---|---|---|---|---|---|---|---|\n")
+		b.WriteString("| contender | runs | wall s | pods/s | ratio | p50 ms | p90 ms | p99 ms | max ms |" +
+			" events after s | CPU s |\n")
+		b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|\n")
 		for _, row := range rows {
-			fmt.Fprintf(&b, "| %s | %d | %.1f | %.0f | %s | %.0f | %.0f | %.0f | %.0f | %.1f |\n",
+			fmt.Fprintf(&b, "| %s | %d | %.1f | %.0f | %s | %.0f | %.0f | %.0f | %.0f | %.1f | %.1f |\n",
 				row.Contender, row.Run, row.WallSeconds, row.PodsPerSecond, ratio(row, rows[0]),
-				row.Latency.P50, row.Latency.P90, row.Latency.P99, row.Latency.Max, row.CPUSeconds)
+				row.Latency.P50, row.Latency.P90, row.Latency.P99, row.Latency.Max,
+				row.EventSeconds, row.CPUSeconds)
 		}
 	}
 	return b.String()
@@ -121,7 +125,7 @@ func (r report) victims(b *strings.Builder, rows []result) {
 
 // ratio is a row's throughput by that of kube-scheduler's row, if there is one.
 func ratio(row, first result) string {
-	if first.Contender != contenders[0].name {
+	if first.Contender != contend.Contenders[0].Name {
 		return "–"
 	}
 	return fmt.Sprintf("%.2f", row.PodsPerSecond/first.PodsPerSecond)
@@ -130,9 +134,9 @@ func ratio(row, first result) string {
 // rows are the medians of one mode, one per contender; Run is the number of runs.
 func (r report) rows(mode string) []result {
 	var rows []result
-	for _, c := range contenders {
+	for _, c := range contend.Contenders {
 		runs := slices.DeleteFunc(slices.Clone(r.Results), func(one result) bool {
-			return one.Mode != mode || one.Contender != c.name
+			return one.Mode != mode || one.Contender != c.Name
 		})
 		if len(runs) > 0 {
 			rows = append(rows, medians(runs))
@@ -155,6 +159,7 @@ func medians(runs []result) result {
 		BindSeconds:   of(func(r result) float64 { return r.BindSeconds }),
 		PodsPerSecond: of(func(r result) float64 { return r.PodsPerSecond }),
 		CPUSeconds:    of(func(r result) float64 { return r.CPUSeconds }),
+		EventSeconds:  of(func(r result) float64 { return r.EventSeconds }),
 		Evicted:       int(of(func(r result) float64 { return float64(r.Evicted) })),
 		Latency: latency{
 			P50: of(func(r result) float64 { return r.Latency.P50 }),

@@ -27,7 +27,7 @@ const (
 
 // stand fills every node with pods of low priority, which nobody has to schedule.
 func (g *ground) stand(ctx context.Context, perNode int) error {
-	client := g.cluster.Client
+	client := g.Cluster.Client
 	for name, value := range map[string]int32{low: 10, high: 1000} {
 		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
 		if _, err := client.SchedulingV1().PriorityClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
@@ -55,7 +55,7 @@ func (g *ground) stand(ctx context.Context, perNode int) error {
 
 // warmUp lets the contender preempt once, so that the clock does not start before it can.
 func (g *ground) warmUp(ctx context.Context) error {
-	client := g.cluster.Client
+	client := g.Cluster.Client
 	if err := harness.CreatePods(ctx, client, []*corev1.Pod{prioritized(standing, warm, high)}); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (g *ground) warmUp(ctx context.Context) error {
 
 // evicted is how many of those that stood have gone, without the one of the warm-up.
 func (g *ground) evicted(ctx context.Context) (int, error) {
-	list, err := g.cluster.Client.CoreV1().Pods(standing).List(ctx, metav1.ListOptions{})
+	list, err := g.Cluster.Client.CoreV1().Pods(standing).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return 0, err
 	}

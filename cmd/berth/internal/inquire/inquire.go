@@ -1,0 +1,234 @@
+package inquire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/explain"
+)
+
+const (
+	// queuePatience bounds the wait for the queue that leads; it answers within milliseconds.
+	queuePatience = time.Second
+	// shardPatience bounds the wait for a shard, which first ends the step it is in and then
+	// looks at all nodes.
+	shardPatience = 2 * time.Second
+	// most bounds the records of one stream about one pod: the newest.
+	most = 500
+)
+
+// Inquiry is where to ask.
+type Inquiry struct {
+	Log     events.Log
+	History events.History
+	Bus     events.Bus
+}
+
+// PodName makes namespace/name, or a UID, of what a user gives as a pod.
+func PodName(namespace, pod string) (string, error) {
+	ns, name, named := strings.Cut(strings.TrimPrefix(pod, "pod/"), "/")
+	switch {
+	case pod == "" || named && (ns == "" || name == "" || strings.Contains(name, "/")):
+		return "", fmt.Errorf("pod %q: want NAME, NAMESPACE/NAME, or a UID", pod)
+	case named:
+		return ns + "/" + name, nil
+	case isUID(ns):
+		return ns, nil
+	}
+	return namespace + "/" + ns, nil
+}
+
+// isUID tells a UID from a name that has other dashes.
+func isUID(text string) bool {
+	const digits = "0123456789abcdef"
+	for i, part := range strings.Split(text, "-") {
+		if want := []int{8, 4, 4, 4, 12}; i >= len(want) || len(part) != want[i] || strings.Trim(part, digits) != "" {
+			return false
+		}
+	}
+	return strings.Count(text, "-") == 4
+}
+
+// Pod tells all about a pod, by namespace/name or UID.
+func (q *Inquiry) Pod(ctx context.Context, pod string) (*explain.Story, error) {
+	queue, err := q.queue(ctx, explain.Question{Pod: pod})
+	if err != nil {
+		return nil, err
+	}
+	uid, err := q.uid(ctx, pod, queue)
+	if err != nil {
+		return nil, err
+	}
+	story, err := q.Story(ctx, uid)
+	if err != nil {
+		return nil, err
+	}
+	if len(story.Events) == 0 {
+		return nil, fmt.Errorf("pod %s: the log has nothing about it", pod)
+	}
+	story.Queue = queue
+	if queue == nil {
+		story.Notes = append(story.Notes, "no queue leads or answers: where the pod stands in it is not known")
+	}
+	if queue != nil && queue.Known && queue.Shard != "" {
+		if err := q.shard(ctx, story, queue.Shard); err != nil {
+			return nil, err
+		}
+	}
+	return story, q.evicted(ctx, story)
+}
+
+// Story reads the history of a pod.
+func (q *Inquiry) Story(ctx context.Context, uid string) (*explain.Story, error) {
+	facts, err := q.History.About(ctx, events.Facts, events.FactsAbout(events.KindPod, uid), most)
+	if err != nil {
+		return nil, err
+	}
+	decisions, err := q.History.About(ctx, events.Decisions, events.DecisionsAbout(uid), most)
+	if err != nil {
+		return nil, err
+	}
+	return explain.Tell(uid, facts, decisions)
+}
+
+func (q *Inquiry) queue(ctx context.Context, question explain.Question) (*explain.QueueAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, queuePatience)
+	defer cancel()
+	answers, err := explain.Ask(ctx, q.Bus, events.SubjectAskQueue, question, one[explain.QueueAnswer])
+	if err != nil || len(answers) == 0 {
+		return nil, err
+	}
+	return &answers[0], nil
+}
+
+func one[A any](answers []A) bool { return len(answers) > 0 }
+
+// UID is that of a pod by namespace/name or UID, also if it is gone.
+func (q *Inquiry) UID(ctx context.Context, pod string) (string, error) {
+	queue, err := q.queue(ctx, explain.Question{Pod: pod})
+	if err != nil {
+		return "", err
+	}
+	return q.uid(ctx, pod, queue)
+}
+
+func (q *Inquiry) uid(ctx context.Context, pod string, queue *explain.QueueAnswer) (string, error) {
+	if queue != nil && queue.Known {
+		return queue.Where.UID, nil
+	}
+	namespace, name, named := strings.Cut(pod, "/")
+	if !named {
+		return pod, nil
+	}
+	return q.search(ctx, namespace, name)
+}
+
+// search reads the facts for the last pod of a name: nobody else knows pods that are gone.
+func (q *Inquiry) search(ctx context.Context, namespace, name string) (uid string, err error) {
+	err = q.scan(ctx, events.Facts, func(r events.Record) {
+		h := r.Header
+		if h[events.HeaderName] == name && h[events.HeaderNamespace] == namespace &&
+			h[events.HeaderKind] == string(events.KindPod) {
+			uid = h[events.HeaderUID]
+		}
+	})
+	if err == nil && uid == "" {
+		err = fmt.Errorf("pod %s/%s: neither the cluster nor the log has it", namespace, name)
+	}
+	return uid, err
+}
+
+// scan reads a stream from the oldest record that is kept to the last one there is now.
+func (q *Inquiry) scan(ctx context.Context, s events.Stream, visit func(events.Record)) error {
+	last, err := q.Log.Last(ctx, s)
+	if err != nil || last == 0 {
+		return err
+	}
+	reader, err := q.Log.Read(ctx, s, 1)
+	var gap *events.ErrGap
+	if errors.As(err, &gap) {
+		reader, err = q.Log.Read(ctx, s, gap.Have)
+	}
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	for {
+		records, err := reader.Next(ctx)
+		if err != nil {
+			return err
+		}
+		for _, r := range records {
+			visit(r)
+			if r.Sequence >= last {
+				return nil
+			}
+		}
+	}
+}
+
+func (q *Inquiry) shard(ctx context.Context, story *explain.Story, member string) error {
+	ctx, cancel := context.WithTimeout(ctx, shardPatience)
+	defer cancel()
+	answers, err := explain.Ask(ctx, q.Bus, events.SubjectAskShards, explain.Question{Pod: story.UID},
+		one[explain.ShardAnswer])
+	if err != nil {
+		return err
+	}
+	if len(answers) == 0 {
+		story.Notes = append(story.Notes, "shard "+member+" does not answer: nodes and ledger are not known")
+		return nil
+	}
+	story.Shard = answers[0].Pod
+	return nil
+}
+
+// evicted finds out for whom a pod was evicted, and what its controller has made since.
+func (q *Inquiry) evicted(ctx context.Context, s *explain.Story) error {
+	if s.Evicted == nil {
+		return nil
+	}
+	if token := s.PlanToken(); token != "" {
+		records, err := q.History.About(ctx, events.Decisions, events.DecisionsOf(events.DecisionNominated), 0)
+		if err != nil {
+			return err
+		}
+		for _, r := range records {
+			d, err := events.DecodeDecision(r)
+			if err != nil {
+				return err
+			}
+			if d.Token == token {
+				s.Evicted.By = "preemption, for pod " + d.Pod.Namespace + "/" + d.Pod.Name
+				s.Evicted.Reason = "the place of it on " + d.NodeName + " was needed: " + d.Message
+			}
+		}
+	}
+	if s.Owner == "" {
+		return nil
+	}
+	answer, err := q.queue(ctx, explain.Question{Pod: s.UID, Owner: s.Owner, Since: s.Evicted.Asked.Truncate(time.Second)})
+	if err == nil && answer != nil {
+		s.Evicted.Replacements = answer.Siblings
+	}
+	return err
+}
+
+// Node asks the shards about a node.
+func (q *Inquiry) Node(ctx context.Context, name string) (*explain.ShardAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, shardPatience)
+	defer cancel()
+	question := explain.Question{Node: name}
+	answers, err := explain.Ask(ctx, q.Bus, events.SubjectAskShards, question, one[explain.ShardAnswer])
+	if err != nil {
+		return nil, err
+	}
+	if len(answers) == 0 {
+		return nil, fmt.Errorf("node %s: no shard that runs knows it", name)
+	}
+	return &answers[0], nil
+}

@@ -1,0 +1,150 @@
+package pki
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// storeMembers is how many etcd and NATS servers the certificates name.
+const storeMembers = 3
+
+// SecretsFile is the name of the manifest that Issue writes: every secret that the manifests
+// of deploy/ mount.
+const SecretsFile = "secrets.yaml"
+
+// Installation says what to make certificates for.
+type Installation struct {
+	// Dir keeps the authority, a folder for each member, and SecretsFile. An authority that is
+	// there already signs again; everything else is replaced.
+	Dir string
+	// Name is the first part of every name, as in the manifests; Namespace is where they go.
+	Name, Namespace string
+	// Hosts are further names and addresses of every server, such as 127.0.0.1.
+	Hosts []string
+	// Life is how long certificates are valid.
+	Life time.Duration
+}
+
+// Validate names the first field that cannot be used, by its flag.
+func (i Installation) Validate() error {
+	switch {
+	case i.Dir == "":
+		return fmt.Errorf("--out: empty: want a directory")
+	case i.Name == "":
+		return fmt.Errorf("--name: empty: want the first part of all names, such as berth")
+	case i.Namespace == "":
+		return fmt.Errorf("--namespace: empty: want a namespace, such as berth-system")
+	case i.Life <= 0:
+		return fmt.Errorf("--validity: %s: want more than 0", i.Life)
+	}
+	return nil
+}
+
+// services have certificates that are both a client's and a server's.
+var services = []string{"queue", "scheduler", "binder", "descheduler", "single"}
+
+// members are all that get a certificate, by the middle part of their secret's name.
+func (i Installation) members() map[string]member {
+	all := map[string]member{
+		// etcd's administrator has this name and no other.
+		"root":       {name: "root", hosts: []string{i.Name + "-root"}},
+		"prometheus": {name: "prometheus"},
+	}
+	for _, s := range services {
+		own := i.Name + "-" + s
+		all[s] = member{name: own, hosts: append([]string{
+			own, own + "." + i.Namespace + ".svc", i.Name + "." + i.Namespace + ".svc",
+		}, i.Hosts...)}
+	}
+	for _, store := range []string{"etcd", "nats"} {
+		own := i.Name + "-" + store
+		hosts := []string{own, own + "." + i.Namespace + ".svc"}
+		for n := range storeMembers {
+			pod := fmt.Sprintf("%s-%d.%s", own, n, own)
+			hosts = append(hosts, pod, pod+"."+i.Namespace+".svc", pod+"."+i.Namespace+".svc.cluster.local")
+		}
+		all[store] = member{name: own, hosts: append(hosts, i.Hosts...)}
+	}
+	return all
+}
+
+// Issue makes every certificate and writes them as files and as secrets.
+func Issue(i Installation, now time.Time) error {
+	if err := i.Validate(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(i.Dir, 0o700); err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	ca, err := openAuthority(i.Dir, i.Name, now)
+	if err != nil {
+		return err
+	}
+	var secrets bytes.Buffer
+	members := i.members()
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		certPEM, keyPEM, err := ca.issue(members[name], now, i.Life)
+		if err != nil {
+			return err
+		}
+		files := map[string][]byte{caCert: encode(ca.cert), tlsCert: certPEM, tlsKey: keyPEM}
+		for file, content := range files {
+			if err := writePrivate(filepath.Join(i.Dir, name), file, content); err != nil {
+				return err
+			}
+		}
+		raw, err := yaml.Marshal(i.secret(name, files))
+		if err != nil {
+			return err
+		}
+		secrets.WriteString("---\n")
+		secrets.Write(raw)
+	}
+	return writePrivate(i.Dir, SecretsFile, secrets.Bytes())
+}
+
+// secret has the form of cert-manager's, so that either may make it.
+func (i Installation) secret(member string, files map[string][]byte) corev1.Secret {
+	return corev1.Secret{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: i.Name + "-" + member + "-tls", Namespace: i.Namespace,
+			Labels: map[string]string{"app.kubernetes.io/part-of": "berth"},
+		},
+		Type: corev1.SecretTypeTLS, Data: files,
+	}
+}
+
+// writePrivate replaces a file at once: a server that reads it meanwhile sees the old one or
+// the new one.
+func writePrivate(dir, name string, content []byte) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+func split(hosts []string) (names []string, addresses []net.IP) {
+	for _, h := range hosts {
+		if ip := net.ParseIP(h); ip != nil {
+			addresses = append(addresses, ip)
+			continue
+		}
+		names = append(names, h)
+	}
+	return names, addresses
+}

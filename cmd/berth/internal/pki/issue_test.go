@@ -1,0 +1,95 @@
+package pki_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/util/cert"
+
+	"github.com/berth-scheduler/berth/cmd/berth/internal/pki"
+)
+
+// TestRenewalKeepsTheAuthority: what was issued before stays valid beside what is issued now.
+func TestRenewalKeepsTheAuthority(t *testing.T) {
+	dir := t.TempDir()
+	i := pki.Installation{Dir: dir, Name: "berth", Namespace: "ns", Life: time.Hour}
+	read := func(name string) string {
+		t.Helper()
+		raw, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	if err := pki.Issue(i, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	ca, key, queue := read("ca.crt"), read("ca.key"), read("queue/tls.crt")
+	if err := pki.Issue(i, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if read("ca.crt") != ca || read("ca.key") != key || read("queue/ca.crt") != ca {
+		t.Error("the authority changed")
+	}
+	if read("queue/tls.crt") == queue {
+		t.Error("the certificate did not change")
+	}
+	info, err := os.Stat(filepath.Join(dir, "ca.key"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode of ca.key: %v, %v", info.Mode(), err)
+	}
+	secrets := read(pki.SecretsFile)
+	for _, want := range []string{"berth-queue-tls", "berth-etcd-tls", "berth-root-tls", "namespace: ns"} {
+		if !strings.Contains(secrets, want) {
+			t.Errorf("%s does not say %s", pki.SecretsFile, want)
+		}
+	}
+}
+
+// TestIdentities: the names by which etcd (common name) and NATS (DNS name) know a member.
+func TestIdentities(t *testing.T) {
+	dir := t.TempDir()
+	err := pki.Issue(pki.Installation{Dir: dir, Name: "b2", Namespace: "ns", Life: time.Hour}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for member, want := range map[string][2]string{
+		"queue": {"b2-queue", "b2-queue"}, "scheduler": {"b2-scheduler", "b2-scheduler"}, "root": {"root", "b2-root"},
+		"etcd": {"b2-etcd", "b2-etcd"},
+	} {
+		certs, err := cert.CertsFromFile(filepath.Join(dir, member, "tls.crt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := certs[0]
+		if got.Subject.CommonName != want[0] || got.DNSNames[0] != want[1] {
+			t.Errorf("%s is %s and %v, want %v", member, got.Subject.CommonName, got.DNSNames, want)
+		}
+	}
+}
+
+// TestHalfAnAuthorityIsKept: a new one would make all certificates of the old one worthless.
+func TestHalfAnAuthorityIsKept(t *testing.T) {
+	dir := t.TempDir()
+	i := pki.Installation{Dir: dir, Name: "berth", Namespace: "ns", Life: time.Hour}
+	if err := pki.Issue(i, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "ca.key")); err != nil {
+		t.Fatal(err)
+	}
+	if err := pki.Issue(i, time.Now()); err == nil || !strings.Contains(err.Error(), "ca.key") {
+		t.Errorf("got %v, want an error that names ca.key", err)
+	}
+	for flag, bad := range map[string]pki.Installation{
+		"--out": {Name: "b", Namespace: "n", Life: 1}, "--name": {Dir: dir, Namespace: "n", Life: 1},
+		"--namespace": {Dir: dir, Name: "b", Life: 1}, "--validity": {Dir: dir, Name: "b", Namespace: "n"},
+	} {
+		if err := pki.Issue(bad, time.Now()); err == nil || !strings.Contains(err.Error(), flag) {
+			t.Errorf("%+v: %v: want an error that names %s", bad, err, flag)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+)
+
+// TLS says by what the server is known and whom it answers. The zero value is plain HTTP.
+type TLS struct {
+	// CertFile and KeyFile (PEM, both or none) are the server's.
+	CertFile, KeyFile string
+	// ClientCAFile (PEM), when set, has everything but the health checks ask for a client
+	// certificate of one of these authorities: what the process knows is not for everybody,
+	// and a kubelet, which asks for the health checks, has no certificate to show.
+	ClientCAFile string
+	// AllowedNames, when any, are the only common names of such certificates that are answered.
+	AllowedNames []string
+}
+
+// Validate names the first field that cannot be used, by its flag.
+func (t TLS) Validate() error {
+	switch {
+	case (t.CertFile == "") != (t.KeyFile == ""):
+		return fmt.Errorf("--http-cert-file and --http-key-file: give both or none")
+	case t.ClientCAFile != "" && t.CertFile == "":
+		return fmt.Errorf("--http-client-ca-file: %s: want --http-cert-file and --http-key-file too", t.ClientCAFile)
+	case len(t.AllowedNames) > 0 && t.ClientCAFile == "":
+		return fmt.Errorf("--http-allowed-names: %v: want --http-client-ca-file too", t.AllowedNames)
+	}
+	return nil
+}
+
+// oneWorker is what these controllers are written for: they handle one key.
+const oneWorker = 1
+
+// identity keeps the server's certificate and the clients' authorities as their files are.
+type identity struct {
+	serving *dynamiccertificates.DynamicCertKeyPairContent
+	clients *dynamiccertificates.DynamicFileCAContent
+	config  *dynamiccertificates.DynamicServingCertificateController
+}
+
+// load reads the files, so that a mistake in them ends the start.
+func (t TLS) load() (*identity, error) {
+	id := &identity{}
+	var err error
+	id.serving, err = dynamiccertificates.NewDynamicServingContentFromFiles("http", t.CertFile, t.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--http-cert-file %s, --http-key-file %s: %w", t.CertFile, t.KeyFile, err)
+	}
+	base := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", "http/1.1"}}
+	var clients dynamiccertificates.CAContentProvider
+	if t.ClientCAFile != "" {
+		id.clients, err = dynamiccertificates.NewDynamicCAContentFromFile("http-clients", t.ClientCAFile)
+		if err != nil {
+			return nil, fmt.Errorf("--http-client-ca-file %s: %w", t.ClientCAFile, err)
+		}
+		clients, base.ClientAuth = id.clients, tls.VerifyClientCertIfGiven
+	}
+	id.config = dynamiccertificates.NewDynamicServingCertificateController(base, clients, id.serving, nil, nil)
+	id.serving.AddListener(id.config)
+	if id.clients != nil {
+		id.clients.AddListener(id.config)
+	}
+	if err := id.config.RunOnce(); err != nil {
+		return nil, fmt.Errorf("--http-cert-file %s, --http-client-ca-file %s: %w", t.CertFile, t.ClientCAFile, err)
+	}
+	return id, nil
+}
+
+// run follows the files until ctx ends: a certificate that is renewed is served from the
+// next handshake on.
+func (id *identity) run(ctx context.Context) error {
+	var g errgroup.Group
+	g.Go(func() error { id.serving.Run(ctx, oneWorker); return nil })
+	if id.clients != nil {
+		g.Go(func() error { id.clients.Run(ctx, oneWorker); return nil })
+	}
+	g.Go(func() error { id.config.Run(oneWorker, ctx.Done()); return nil })
+	return g.Wait()
+}
+
+// healthPaths are answered without a certificate.
+var healthPaths = []string{"/healthz", "/livez", "/readyz"}
+
+// guard refuses who may not read. Which certificates are valid at all is decided in the
+// handshake.
+func (t TLS) guard(next http.Handler) http.Handler {
+	if t.ClientCAFile == "" {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if slices.Contains(healthPaths, r.URL.Path) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+			http.Error(w, "a client certificate is needed", http.StatusUnauthorized)
+			return
+		}
+		name := r.TLS.PeerCertificates[0].Subject.CommonName
+		if len(t.AllowedNames) > 0 && !slices.Contains(t.AllowedNames, name) {
+			http.Error(w, fmt.Sprintf("%q may not read this", name), http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

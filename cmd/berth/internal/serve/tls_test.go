@@ -1,0 +1,161 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-scheduler/berth/cmd/berth/internal/pki"
+)
+
+// rotatedWithin bounds the wait for a renewed certificate to be served; the library looks at
+// its files when the kernel says so, and every minute.
+const rotatedWithin = 30 * time.Second
+
+func issue(t *testing.T, dir string) {
+	t.Helper()
+	err := pki.Issue(pki.Installation{
+		Dir: dir, Name: "berth", Namespace: "berth-system", Hosts: []string{"127.0.0.1"}, Life: time.Hour,
+	}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// client is somebody with the certificate of a member, or without one.
+func client(t *testing.T, dir, member string) *http.Client {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS13}
+	config.RootCAs.AppendCertsFromPEM(raw)
+	if member != "" {
+		own, err := tls.LoadX509KeyPair(filepath.Join(dir, member, "tls.crt"), filepath.Join(dir, member, "tls.key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Certificates = []tls.Certificate{own}
+	}
+	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// start serves with the queue's certificate until the test ends.
+func start(t *testing.T, dir string, names ...string) *Server {
+	t.Helper()
+	s, err := Listen(Config{Address: "127.0.0.1:0", TLS: TLS{
+		CertFile: filepath.Join(dir, "queue", "tls.crt"), KeyFile: filepath.Join(dir, "queue", "tls.key"),
+		ClientCAFile: filepath.Join(dir, "ca.crt"), AllowedNames: names,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	return s
+}
+
+func get(c *http.Client, s *Server, path string) (*http.Response, error) {
+	resp, err := c.Get("https://" + s.Address() + path)
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp, errors.Join(err, resp.Body.Close())
+}
+
+// TestWhoMayRead: probes need nothing, everything else a certificate with an allowed name.
+func TestWhoMayRead(t *testing.T) {
+	dir, foreign := t.TempDir(), t.TempDir()
+	issue(t, dir)
+	issue(t, foreign)
+	s := start(t, dir, "prometheus")
+	for _, c := range []struct {
+		member, path string
+		want         int
+	}{
+		{"", "/livez", 200}, {"", "/readyz", 200}, {"", "/metrics", 401}, {"", "/queue", 401}, {"", "/debug/pprof/", 401},
+		{"prometheus", "/metrics", 200}, {"scheduler", "/metrics", 403}, {"scheduler", "/livez", 200},
+	} {
+		resp, err := get(client(t, dir, c.member), s, c.path)
+		if err != nil || resp.StatusCode != c.want {
+			t.Errorf("%s as %q: %v, %v; want %d", c.path, c.member, resp, err, c.want)
+		}
+	}
+	stranger := client(t, dir, "")
+	own, err := tls.LoadX509KeyPair(filepath.Join(foreign, "prometheus", "tls.crt"),
+		filepath.Join(foreign, "prometheus", "tls.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{own}
+	if resp, err := get(stranger, s, "/metrics"); err == nil && resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the right name from another authority: %d", resp.StatusCode)
+	}
+	resp, err := http.Get("http://" + s.Address() + "/metrics")
+	if err != nil {
+		return // refused on the spot
+	}
+	defer resp.Body.Close() //nolint:errcheck // only the status matters
+	if resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("plain HTTP on the TLS port: %d", resp.StatusCode)
+	}
+}
+
+// TestRenewalNeedsNoRestart: certificates are replaced under the running server.
+func TestRenewalNeedsNoRestart(t *testing.T) {
+	dir := t.TempDir()
+	issue(t, dir)
+	s := start(t, dir)
+	serial := func() string {
+		resp, err := get(client(t, dir, "prometheus"), s, "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.TLS.PeerCertificates[0].SerialNumber.String()
+	}
+	before := serial()
+	issue(t, dir)
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, rotatedWithin, true,
+		func(context.Context) (bool, error) { return serial() != before, nil })
+	if err != nil {
+		t.Errorf("the old certificate is still served after %s", rotatedWithin)
+	}
+}
+
+// TestHalfAnIdentityIsRefused before the address is taken.
+func TestHalfAnIdentityIsRefused(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "none")
+	for flag, c := range map[string]TLS{
+		"--http-key-file":       {CertFile: missing},
+		"--http-cert-file":      {CertFile: missing, KeyFile: missing},
+		"--http-client-ca-file": {ClientCAFile: missing},
+		"--http-allowed-names":  {AllowedNames: []string{"x"}},
+	} {
+		_, err := Listen(Config{Address: "127.0.0.1:0", TLS: c})
+		if err == nil || !strings.Contains(fmt.Sprint(err), flag) {
+			t.Errorf("%+v: %v: want an error that names %s", c, err, flag)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package events
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events/eventspb"
+)
+
+func encodeEvidence(e *Evidence) *eventspb.Evidence {
+	if e == nil {
+		return nil
+	}
+	m := &eventspb.Evidence{
+		Config: e.Config, Class: e.Class, LedgerRevision: e.LedgerRevision,
+		Order: e.Order, Staged: e.Staged, Home: e.Home, Behind: e.Behind,
+		ScoredBy: validAll(e.ScoredBy), Cause: valid(e.Cause),
+		WaitedMicros:     e.Waited.Microseconds(),
+		ConsideredMicros: e.Considered.Microseconds(), ReservedMicros: e.Reserved.Microseconds(),
+	}
+	if len(e.Rejected) > 0 {
+		m.Rejected = make([]*eventspb.PluginCount, 0, len(e.Rejected))
+		for _, plugin := range slices.Sorted(maps.Keys(e.Rejected)) {
+			m.Rejected = append(m.Rejected, &eventspb.PluginCount{Plugin: valid(plugin), Nodes: e.Rejected[plugin]})
+		}
+	}
+	if len(e.Candidates) > 0 {
+		m.Candidates = make([]*eventspb.Candidate, len(e.Candidates))
+		for i, c := range e.Candidates {
+			m.Candidates[i] = &eventspb.Candidate{Node: valid(c.Node), Total: c.Total, Points: c.Points}
+		}
+	}
+	return m
+}
+
+func decodeEvidence(m *eventspb.Evidence) *Evidence {
+	if m == nil {
+		return nil
+	}
+	e := &Evidence{
+		Config: m.GetConfig(), Class: m.GetClass(), LedgerRevision: m.GetLedgerRevision(),
+		Order: m.GetOrder(), Staged: m.GetStaged(), Home: m.GetHome(), Behind: m.GetBehind(),
+		ScoredBy: m.GetScoredBy(), Cause: m.GetCause(),
+		Waited:     time.Duration(m.GetWaitedMicros()) * time.Microsecond,
+		Considered: time.Duration(m.GetConsideredMicros()) * time.Microsecond,
+		Reserved:   time.Duration(m.GetReservedMicros()) * time.Microsecond,
+	}
+	if list := m.GetRejected(); len(list) > 0 {
+		e.Rejected = make(map[string]int32, len(list))
+		for _, count := range list {
+			e.Rejected[count.GetPlugin()] += count.GetNodes()
+		}
+	}
+	for _, c := range m.GetCandidates() {
+		e.Candidates = append(e.Candidates, Candidate{Node: c.GetNode(), Total: c.GetTotal(), Points: c.GetPoints()})
+	}
+	return e
+}

@@ -1,0 +1,167 @@
+package explain_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/explain"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 10 * time.Second
+
+func TestAskAndServe(t *testing.T) {
+	log := memlog.New(memlog.Options{})
+	defer log.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	serving, stop := context.WithCancel(ctx)
+	var g errgroup.Group
+	for _, member := range []string{"a", "b", "silent"} {
+		g.Go(func() error {
+			return explain.Serve(serving, log, events.SubjectAskShards,
+				func(_ context.Context, q explain.Question) (explain.ShardAnswer, bool) {
+					return explain.ShardAnswer{Member: member + " about " + q.Node}, member != "silent"
+				})
+		})
+	}
+	two := func(list []explain.ShardAnswer) bool { return len(list) == 2 }
+	var answers []explain.ShardAnswer
+	for len(answers) < 2 { // until both listen
+		asking, stopAsking := context.WithTimeout(ctx, 50*time.Millisecond)
+		var err error
+		answers, err = explain.Ask(asking, log, events.SubjectAskShards, explain.Question{Node: "n1"}, two)
+		stopAsking()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ctx.Err() != nil {
+			t.Fatal("nobody answers")
+		}
+	}
+	for _, a := range answers {
+		if a.Member != "a about n1" && a.Member != "b about n1" {
+			t.Errorf("answer of %q", a.Member)
+		}
+	}
+	stop()
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// records are as a log would have them, a second apart.
+func records(t *testing.T, begin time.Time, msgs ...events.Message) []events.Record {
+	t.Helper()
+	var list []events.Record
+	for i, m := range msgs {
+		list = append(list, events.Record{
+			Message: m, Sequence: uint64(i + 1), Time: begin.Add(time.Duration(i) * time.Second),
+		})
+	}
+	return list
+}
+
+func fact(t *testing.T, op events.Op, pod *corev1.Pod) events.Message {
+	t.Helper()
+	f := events.Fact{Kind: events.KindPod, Op: op, UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
+	if op == events.OpUpsert {
+		var err error
+		if f.Object, err = pod.Marshal(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return events.EncodeFact(f)
+}
+
+func TestStoryOfAnEvictedPod(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	pod := statetest.Pod("shop", "cart", "cpu", "1")
+	bound := pod.DeepCopy()
+	bound.Spec.NodeName = "n1"
+	ref := events.PodRef{UID: string(pod.UID), Namespace: "shop", Name: "cart"}
+	story, err := explain.Tell(string(pod.UID),
+		records(t, begin, fact(t, events.OpUpsert, pod), fact(t, events.OpUpsert, bound), fact(t, events.OpDelete, bound)),
+		records(t, begin.Add(100*time.Millisecond),
+			events.EncodeDecision(events.Decision{
+				Kind: events.DecisionPlaced, Pod: ref, Actor: "scheduler-0", Attempt: 1,
+				NodeName: "n1", NodesTotal: 9, NodesFeasible: 4,
+				Evidence: &events.Evidence{
+					Rejected: map[string]int32{placement.NodeResourcesFit: 5}, ScoredBy: []string{placement.ImageLocality},
+					Candidates: []events.Candidate{{Node: "n1", Total: 77, Points: []int64{77}}},
+				},
+			}),
+			events.EncodeDecision(events.Decision{
+				Kind: events.DecisionEvict, Pod: ref, Actor: "descheduler", Strategy: "RemoveDuplicates", Message: "twice on n1",
+				Landing: "n2",
+			}),
+			events.EncodeDecision(events.Decision{Kind: events.DecisionEvicted, Pod: ref, Actor: "binder-0"}),
+		))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if story.State != "gone" || story.Node != "n1" || story.Evicted == nil || story.Evicted.Done.IsZero() {
+		t.Fatalf("story %+v, want a pod that is gone from n1 by eviction", story)
+	}
+	var out strings.Builder
+	if err := story.Text(&out, begin.Add(time.Minute), false); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"state: gone, was on node n1", "evicted: by descheduler, strategy RemoveDuplicates", "twice on n1",
+		"expected on node n2", "chosen: n1, 4 of 9 nodes feasible", "turned down: 5 NodeResourcesFit", "77",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the text lacks %q:\n%s", want, out.String())
+		}
+	}
+}
+
+func TestTextOfAWaitingPod(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	s := explain.Story{
+		Namespace: "shop", Name: "big", State: "waiting",
+		Queue: &explain.QueueAnswer{
+			Pool: "parked", Reason: "rejected by NodeResourcesFit", Since: now.Add(-time.Minute),
+			Wakes: []explain.Wake{{Plugin: "NodeResourcesFit", Events: []string{"NodeAdd"}}},
+		},
+		Shard: &explain.PodView{Nodes: 5000, Explanation: placement.Explanation{
+			Classes: []placement.NodeClass{
+				{Nodes: 4997, Examples: []string{"n0", "n1"}, Failures: []placement.Failure{
+					{Plugin: "NodeResourcesFit", Code: placement.Unschedulable, Reasons: []string{"Insufficient cpu"}},
+				}},
+				{Nodes: 3, Examples: []string{"g0", "g1", "g2"}, Failures: []placement.Failure{{
+					Plugin: "TaintToleration", Code: placement.UnschedulableAndUnresolvable,
+					Reasons: []string{"node(s) had untolerated taint(s)"}, Details: []string{"taint gpu:NoSchedule"},
+				}}},
+			},
+			Nearest: []placement.Miss{{Node: "n17", Short: []placement.Shortage{{
+				Resource: "cpu", Asked: 2000, Free: 1800, Lacked: 200,
+			}}}},
+		}},
+	}
+	var out strings.Builder
+	if err := s.Text(&out, now, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"in pool parked since 60s ago", "NodeResourcesFit: NodeAdd", "0 of 5000 would take it now",
+		"4997  NodeResourcesFit: Insufficient cpu", "n17 lacks 200m cpu (asks 2, 1800m free)",
+		"3 nodes would fit but for one thing: node(s) had untolerated taint(s) (taint gpu:NoSchedule)",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the text lacks %q:\n%s", want, out.String())
+		}
+	}
+}

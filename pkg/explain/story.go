@@ -1,0 +1,269 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// Story is everything there is to say about one pod.
+type Story struct {
+	UID, Namespace, Name string
+	SchedulerName        string `json:",omitempty"`
+	Priority             int32
+	// State is what the pod is now, in one word: gated, waiting, held, bound, leaving, ended or
+	// gone. Node is where it is, or was last.
+	State string
+	Node  string `json:",omitempty"`
+	// Events is its life so far, oldest first, by the log's clock.
+	Events []Event
+	// Owner is the UID of its controller.
+	Owner string `json:",omitempty"`
+	// Evicted says who made it leave, and why; nil if nobody did.
+	Evicted *Eviction `json:",omitempty"`
+	// Queue and Shard are what running services say; nil if none did.
+	Queue *QueueAnswer `json:",omitempty"`
+	Shard *PodView     `json:",omitempty"`
+	// Notes say what is missing, and why.
+	Notes []string `json:",omitempty"`
+}
+
+// Event is one thing that happened to a pod.
+type Event struct {
+	Time time.Time
+	// Sequence in the log of facts, or of decisions if there is a Decision.
+	Sequence uint64
+	// What happened, in a word or two; Detail is the rest.
+	What, Detail string `json:",omitempty"`
+	// Decision is set for what a service decided or did.
+	Decision *events.Decision `json:",omitempty"`
+}
+
+// Eviction is why a pod had to leave.
+type Eviction struct {
+	// By is the pod that needed its place, or the descheduler's strategy.
+	By     string
+	Reason string
+	Asked  time.Time
+	// Done is when it was evicted; zero if it was not (yet).
+	Done time.Time `json:",omitzero"`
+	// Failed says why it was not.
+	Failed string `json:",omitempty"`
+	// Landing is where its replacement was expected, Replacements what its controller has made
+	// since.
+	Landing      string  `json:",omitempty"`
+	Replacements []Where `json:",omitempty"`
+}
+
+// Tell puts the records about one pod in order: those of the facts, and the decisions.
+func Tell(uid string, facts, decisions []events.Record) (*Story, error) {
+	s := &Story{UID: uid}
+	if err := s.tellFacts(facts); err != nil {
+		return nil, err
+	}
+	for _, r := range decisions {
+		d, err := events.DecodeDecision(r)
+		if err != nil {
+			return nil, fmt.Errorf("explain: %w", err)
+		}
+		s.decided(r, &d.Decision)
+	}
+	slices.SortStableFunc(s.Events, func(a, b Event) int { return a.Time.Compare(b.Time) })
+	return s, nil
+}
+
+func (s *Story) tellFacts(records []events.Record) error {
+	var before *corev1.Pod
+	for _, r := range records {
+		f, err := events.DecodeFact(r)
+		if err != nil {
+			return fmt.Errorf("explain: %w", err)
+		}
+		s.Namespace, s.Name = f.Namespace, f.Name
+		add := func(what, detail string) {
+			s.Events = append(s.Events, Event{Time: r.Time, Sequence: r.Sequence, What: what, Detail: detail})
+		}
+		if f.Op == events.OpDelete {
+			add("deleted", "")
+			s.State, before = stateGone, nil
+			continue
+		}
+		pod := &corev1.Pod{}
+		if err := pod.Unmarshal(f.Object); err != nil {
+			return fmt.Errorf("explain: fact %d about pod %s: %w", r.Sequence, s.UID, err)
+		}
+		for _, change := range changes(before, pod) {
+			add(change[0], change[1])
+		}
+		s.now(pod)
+		before = pod
+	}
+	return nil
+}
+
+// States of a Story.
+const (
+	stateGone    = "gone"
+	stateEnded   = "ended"
+	stateLeaving = "leaving"
+	stateBound   = "bound"
+	stateGated   = "gated"
+	stateWaiting = "waiting"
+)
+
+func (s *Story) now(pod *corev1.Pod) {
+	s.SchedulerName, s.Node = pod.Spec.SchedulerName, cmp.Or(pod.Spec.NodeName, s.Node)
+	if pod.Spec.Priority != nil {
+		s.Priority = *pod.Spec.Priority
+	}
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		s.Owner = string(owner.UID)
+	}
+	switch {
+	case hasEnded(pod):
+		s.State = stateEnded
+	case pod.DeletionTimestamp != nil:
+		s.State = stateLeaving
+	case pod.Spec.NodeName != "":
+		s.State = stateBound
+	case len(pod.Spec.SchedulingGates) > 0:
+		s.State = stateGated
+	default:
+		s.State = stateWaiting
+	}
+}
+
+func hasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// changes are what an update of a pod means, as pairs of what and detail.
+func changes(before, pod *corev1.Pod) (list [][2]string) {
+	add := func(what, detail string) { list = append(list, [2]string{what, detail}) }
+	if before == nil {
+		created := "at " + pod.CreationTimestamp.UTC().Format(time.RFC3339)
+		add("seen", "created "+created)
+		before = &corev1.Pod{}
+	}
+	if gates := gatesOf(pod); gates != gatesOf(before) {
+		if gates == "" {
+			add("gates removed", "")
+		} else {
+			add("gated", gates)
+		}
+	}
+	if pod.Status.NominatedNodeName != before.Status.NominatedNodeName && pod.Status.NominatedNodeName != "" {
+		add("nominated", "to "+pod.Status.NominatedNodeName)
+	}
+	if pod.Spec.NodeName != before.Spec.NodeName {
+		add("bound", "to "+pod.Spec.NodeName)
+	}
+	if pod.DeletionTimestamp != nil && before.DeletionTimestamp == nil {
+		add("leaving", disruption(pod))
+	}
+	if pod.Status.Phase != before.Status.Phase && pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" {
+		add(strings.ToLower(string(pod.Status.Phase)), strings.TrimSpace(pod.Status.Reason+" "+pod.Status.Message))
+	}
+	return list
+}
+
+func gatesOf(pod *corev1.Pod) string {
+	var names []string
+	for _, g := range pod.Spec.SchedulingGates {
+		names = append(names, g.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// disruption is why a pod leaves, if somebody said so on it.
+func disruption(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
+			return c.Reason + ": " + c.Message
+		}
+	}
+	return ""
+}
+
+func (s *Story) decided(r events.Record, d *events.Decision) {
+	s.Namespace, s.Name = cmp.Or(s.Namespace, d.Pod.Namespace), cmp.Or(s.Name, d.Pod.Name)
+	s.Events = append(s.Events, Event{
+		Time: r.Time, Sequence: r.Sequence, What: string(d.Kind), Detail: detailOf(d), Decision: d,
+	})
+	switch d.Kind {
+	case events.DecisionEvict:
+		s.Evicted = &Eviction{
+			By: "descheduler, strategy " + d.Strategy, Reason: d.Message, Asked: r.Time, Landing: d.Landing,
+		}
+	case events.DecisionEvicted:
+		s.evicted(r).Done = r.Time
+	case events.DecisionEvictRefused:
+		s.evicted(r).Failed = d.Message
+	}
+}
+
+func (s *Story) evicted(r events.Record) *Eviction {
+	if s.Evicted == nil {
+		s.Evicted = &Eviction{By: "preemption", Asked: r.Time}
+	}
+	return s.Evicted
+}
+
+// PlanToken is the token of the pod for which this one was evicted by preemption; "" if it was not.
+func (s *Story) PlanToken() string {
+	for _, e := range slices.Backward(s.Events) {
+		if d := e.Decision; d != nil && d.Kind == events.DecisionEvicted && d.Strategy == "" && d.Attempt == 0 {
+			return d.Token
+		}
+	}
+	return ""
+}
+
+func detailOf(d *events.Decision) string {
+	switch d.Kind {
+	case events.DecisionPlaced:
+		return placedDetail(d)
+	case events.DecisionLost:
+		return fmt.Sprintf("lost %s to somebody else (%s); goes on", d.NodeName, d.Message)
+	case events.DecisionNominated:
+		return "a place is held on " + d.NodeName + " until others have gone: " + d.Message
+	case events.DecisionBound:
+		return "to " + d.NodeName
+	case events.DecisionEvict:
+		return d.Message
+	}
+	return d.Message
+}
+
+func placedDetail(d *events.Decision) string {
+	text := fmt.Sprintf("on %s, %d of %d nodes feasible", d.NodeName, d.NodesFeasible, d.NodesTotal)
+	if d.Evidence == nil {
+		return text
+	}
+	for i, c := range d.Evidence.Candidates {
+		if i == 0 {
+			text += "; best:"
+		}
+		text += fmt.Sprintf(" %s %d", c.Node, c.Total)
+	}
+	return text
+}
+
+// Rejections lists "n rule", most nodes first.
+func Rejections(counts map[string]int32) []string {
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%d %s", counts[name], cmp.Or(name, "left out"))
+	}
+	return names
+}

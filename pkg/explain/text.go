@@ -1,0 +1,349 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
+)
+
+const (
+	// fewEvents and fewClasses are how many of each are shown unless all are asked for.
+	fewEvents  = 12
+	fewClasses = 8
+	// clockFormat is UTC, as in the API.
+	clockFormat = "15:04:05.000"
+)
+
+// page writes text and keeps the first error.
+type page struct {
+	w    io.Writer
+	now  time.Time
+	wide bool
+	err  error
+}
+
+func (p *page) line(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
+	}
+}
+
+func (p *page) ago(t time.Time) string { return duration.HumanDuration(p.now.Sub(t)) + " ago" }
+
+// Text writes the story for people, as of now. Wide leaves nothing out.
+func (s *Story) Text(w io.Writer, now time.Time, wide bool) error {
+	p := &page{w: w, now: now, wide: wide}
+	p.line("pod %s/%s  uid %s  priority %d  scheduler %s", s.Namespace, s.Name, s.UID, s.Priority, s.SchedulerName)
+	p.state(s)
+	p.eviction(s.Evicted)
+	if s.Shard != nil {
+		p.promises(s.Shard)
+		p.nodes(s)
+	}
+	p.choice(s)
+	p.history(s.Events)
+	for _, note := range s.Notes {
+		p.line("note: %s", note)
+	}
+	return p.err
+}
+
+func (p *page) state(s *Story) {
+	where := ""
+	if s.Node != "" {
+		where = ", on node " + s.Node
+		if s.State == stateGone {
+			where = ", was on node " + s.Node
+		}
+	}
+	q := s.Queue
+	if q == nil || q.Pool == "" {
+		p.line("state: %s%s", s.State, where)
+		return
+	}
+	p.line("state: %s%s, in pool %s since %s", s.State, where, q.Pool, p.ago(q.Since))
+	p.line("  %s", q.Reason)
+	switch {
+	case q.Ahead > 0:
+		p.line("  %d pods are offered to %s before it", q.Ahead, q.Shard)
+	case q.Pool == "active" && q.Shard != "":
+		p.line("  it is the next to be offered to %s", q.Shard)
+	}
+	if q.NotBefore.After(p.now) {
+		left := duration.HumanDuration(q.NotBefore.Sub(p.now))
+		p.line("  not before %s (in %s)", q.NotBefore.UTC().Format(clockFormat), left)
+	}
+	if len(q.Wakes) > 0 {
+		p.line("woken by:")
+		for _, wake := range q.Wakes {
+			p.line("  %s: %s", wake.Plugin, strings.Join(wake.Events, ", "))
+		}
+	}
+}
+
+func (p *page) eviction(e *Eviction) {
+	if e == nil {
+		return
+	}
+	p.line("evicted: by %s, %s", e.By, p.ago(e.Asked))
+	if e.Reason != "" {
+		p.line("  %s", e.Reason)
+	}
+	if e.Failed != "" && e.Done.IsZero() {
+		p.line("  refused: %s", e.Failed)
+	}
+	if e.Landing != "" {
+		p.line("  its replacement was expected on node %s", e.Landing)
+	}
+	for _, r := range e.Replacements {
+		p.line("  its controller has made %s/%s since, on node %s", r.Namespace, r.Name, cmp.Or(r.Node, "(none yet)"))
+	}
+}
+
+func (p *page) promises(v *PodView) {
+	if v.Promise != nil {
+		p.line("ledger: %s %s on node %s, by %s", v.Promise.State, v.Promise.Role, v.Promise.Node, v.Promise.Shard)
+	}
+	for _, victim := range v.Victims {
+		p.line("  waits for %s on %s to go (%s)", victim.Pod, victim.Node, cmp.Or(victim.State, "claimed"))
+	}
+	if v.Claim != nil {
+		p.line("ledger: claimed to go for %s (%s)", v.Claim.For, cmp.Or(v.Claim.State, "eviction not begun"))
+	}
+}
+
+func (p *page) nodes(s *Story) {
+	v := s.Shard
+	if s.State != stateWaiting && s.State != stateGated {
+		return
+	}
+	switch {
+	case v.Failed != "":
+		p.line("nodes: %s", v.Failed)
+		return
+	case v.Rejection != "":
+		p.line("nodes: none of %d is looked at: %s", v.Nodes, v.Rejection)
+		return
+	}
+	p.line("nodes: %d of %d would take it now", v.Feasible, v.Nodes)
+	if v.Behind > 0 {
+		p.line("  %d cannot be used until the facts about them are there", v.Behind)
+	}
+	p.classes(v.Classes)
+	for i, m := range v.Nearest {
+		if i == 0 {
+			p.line("nearest:")
+		}
+		p.line("  %s", missText(&m))
+	}
+	p.butFor(v.Classes)
+}
+
+func (p *page) classes(classes []placement.NodeClass) {
+	table := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
+	shown := classes
+	if !p.wide {
+		shown = classes[:min(len(classes), fewClasses)]
+	}
+	rest := 0
+	for _, c := range classes[len(shown):] {
+		rest += c.Nodes
+	}
+	for _, c := range shown {
+		names := strings.Join(c.Examples, ", ")
+		if c.Nodes > len(c.Examples) {
+			names += ", …"
+		}
+		fmt.Fprintf(table, "  %d\t%s\t%s\n", c.Nodes, failuresText(c.Failures), names)
+	}
+	p.err = cmpErr(p.err, table.Flush())
+	if rest > 0 {
+		p.line("  and %d nodes in %d more classes (-o wide shows them)", rest, len(classes)-len(shown))
+	}
+}
+
+func cmpErr(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+func failuresText(failures []placement.Failure) string {
+	list := make([]string, len(failures))
+	for i, f := range failures {
+		list[i] = reasonsText(f)
+		if f.Plugin != "" {
+			list[i] = f.Plugin + ": " + list[i]
+		}
+	}
+	return strings.Join(list, "; ")
+}
+
+// reasonsText is what a rule says, with what it has to say beyond upstream's words.
+func reasonsText(f placement.Failure) string {
+	text := strings.Join(f.Reasons, ", ")
+	if len(f.Details) > 0 {
+		text += " (" + strings.Join(f.Details, ", ") + ")"
+	}
+	return text
+}
+
+// butFor counts the nodes that one rule alone keeps, and that pods leaving would not help.
+func (p *page) butFor(classes []placement.NodeClass) {
+	for _, c := range classes {
+		if len(c.Failures) == 1 && c.Failures[0].Code == placement.UnschedulableAndUnresolvable {
+			p.line("  %d %s fit but for one thing: %s", c.Nodes, noun(c.Nodes), reasonsText(c.Failures[0]))
+		}
+	}
+}
+
+func noun(n int) string {
+	if n == 1 {
+		return "node would"
+	}
+	return "nodes would"
+}
+
+func missText(m *placement.Miss) string {
+	var lacks []string
+	for _, s := range m.Short {
+		lacks = append(lacks, fmt.Sprintf("lacks %s %s (asks %s, %s free)", amount(s.Resource, s.Lacked), s.Resource,
+			amount(s.Resource, s.Asked), amount(s.Resource, max(s.Free, 0))))
+	}
+	for _, f := range m.Failures {
+		if len(m.Short) > 0 && f.Plugin == placement.NodeResourcesFit {
+			continue
+		}
+		lacks = append(lacks, reasonsText(f))
+	}
+	return m.Node + " " + strings.Join(lacks, "; ")
+}
+
+// amount writes a quantity as the API does.
+func amount(name string, n int64) string {
+	switch name {
+	case "cpu":
+		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
+	case "memory", "ephemeral-storage":
+		return resource.NewQuantity(n, resource.BinarySI).String()
+	}
+	return resource.NewQuantity(n, resource.DecimalSI).String()
+}
+
+// choice is the last decision that chose a node, with what it weighed.
+func (p *page) choice(s *Story) {
+	var d *events.Decision
+	for _, e := range slices.Backward(s.Events) {
+		if e.Decision != nil && e.Decision.Kind == events.DecisionPlaced && e.Decision.Evidence != nil {
+			d = e.Decision
+			break
+		}
+	}
+	if d == nil {
+		return
+	}
+	e := d.Evidence
+	scope := fmt.Sprintf("%d of %d nodes feasible", d.NodesFeasible, d.NodesTotal)
+	if e.Home {
+		scope += ", its shard's home nodes only"
+	}
+	p.line("chosen: %s, %s", d.NodeName, scope)
+	if rejected := Rejections(e.Rejected); len(rejected) > 0 {
+		p.line("  turned down: %s", strings.Join(rejected, ", "))
+	}
+	if len(e.Candidates) == 0 {
+		return
+	}
+	table := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "  \t%s\tTOTAL\n", strings.Join(e.ScoredBy, "\t"))
+	for _, c := range e.Candidates {
+		fmt.Fprintf(table, "  %s", c.Node)
+		for i := range e.ScoredBy {
+			points := "-"
+			if i < len(c.Points) {
+				points = fmt.Sprint(c.Points[i])
+			}
+			fmt.Fprintf(table, "\t%s", points)
+		}
+		fmt.Fprintf(table, "\t%d\n", c.Total)
+	}
+	p.err = cmpErr(p.err, table.Flush())
+}
+
+func (p *page) history(list []Event) {
+	shown := list
+	if !p.wide && len(list) > fewEvents {
+		shown = list[len(list)-fewEvents:]
+	}
+	p.line("history:")
+	if n := len(list) - len(shown); n > 0 {
+		p.line("  %d earlier events (-o wide shows them)", n)
+	}
+	table := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
+	for _, e := range shown {
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", e.Time.UTC().Format(clockFormat), who(e), e.What, oneLine(e.Detail))
+	}
+	p.err = cmpErr(p.err, table.Flush())
+}
+
+func who(e Event) string {
+	if e.Decision == nil {
+		return "facts"
+	}
+	if e.Decision.Attempt > 0 && e.Decision.Evidence != nil {
+		return fmt.Sprintf("%s #%d", e.Decision.Actor, e.Decision.Attempt)
+	}
+	return e.Decision.Actor
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// Text writes the node for people. Wide lists the pods too.
+func (v *NodeView) Text(w io.Writer, member string, wide bool) error {
+	p := &page{w: w, wide: wide}
+	p.line("node %s  uid %s  %d pods, as %s counts them", v.Name, v.UID, v.Pods, member)
+	if v.Unusable != "" {
+		p.line("not used now: %s", v.Unusable)
+	}
+	if v.Cordoned {
+		p.line("cordoned")
+	}
+	if len(v.Taints) > 0 {
+		p.line("taints: %s", strings.Join(v.Taints, ", "))
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "RESOURCE\tALLOCATABLE\tUSED\tFREE")
+	for _, r := range v.Resources {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Name, amount(r.Name, r.Allocatable), amount(r.Name, r.Used),
+			amount(r.Name, r.Allocatable-r.Used))
+	}
+	if len(v.Promises) > 0 {
+		fmt.Fprintln(table, "\nPROMISED\tTO\tSTATE\tBY")
+	}
+	for _, x := range v.Promises {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", x.Role, x.Pod, cmp.Or(x.State, "-"), cmp.Or(x.Shard, x.For))
+	}
+	if wide && len(v.Standing) > 0 {
+		fmt.Fprintln(table, "\nPOD\tPRIORITY\tCPU\tMEMORY")
+		for _, s := range v.Standing {
+			name := s.Pod
+			if s.Reserved {
+				name += " (reserved)"
+			}
+			fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", name, s.Priority,
+				amount("cpu", s.Requests["cpu"]), amount("memory", s.Requests["memory"]))
+		}
+	}
+	return cmpErr(p.err, table.Flush())
+}

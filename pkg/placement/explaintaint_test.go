@@ -1,0 +1,37 @@
+package placement_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
+)
+
+// Nodes with different taints are different classes to people, though a decision gives one
+// reason for both.
+func TestExplainNamesTaints(t *testing.T) {
+	node := func(name, taint string) *state.NodeInfo {
+		obj := statetest.Node(name, "cpu", "4", "memory", "4Gi", "pods", "10")
+		obj.Spec.Taints = []corev1.Taint{
+			{Key: taint, Effect: corev1.TaintEffectNoSchedule}, {Key: "soft", Effect: corev1.TaintEffectPreferNoSchedule},
+		}
+		return state.NewNodeInfo(state.NewNode(obj))
+	}
+	x, err := profileOf(t).Explain(placement.Input{
+		Pod: app("web", "p"), Nodes: []*state.NodeInfo{node("a", "gpu"), node("b", "gpu"), node("c", "batch")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for _, c := range x.Classes {
+		got[c.Failures[0].Details[0]] = c.Nodes
+	}
+	if diff := cmp.Diff(map[string]int{"taint gpu:NoSchedule": 2, "taint batch:NoSchedule": 1}, got); diff != "" {
+		t.Errorf("classes (-want +got):\n%s", diff)
+	}
+}

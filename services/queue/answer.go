@@ -1,0 +1,68 @@
+package queue
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/explain"
+	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/decide"
+)
+
+// answer is what this replica has to say to a question, if it leads.
+func (q *Queue) answer(ctx context.Context, question explain.Question) (explain.QueueAnswer, bool) {
+	snapshot, _ := q.applied.snapshot()
+	pod, known := podOf(snapshot, question.Pod)
+	uid := question.Pod
+	if known {
+		uid = pod.UID
+	}
+	var a explain.QueueAnswer
+	leads := false
+	err := q.ask(ctx, func(c *decide.Core) { a, leads = c.Answer(uid), c.Leads() })
+	if err != nil || !leads {
+		return a, false
+	}
+	if a.Known = known; known {
+		a.Where = whereIs(pod)
+	}
+	if question.Owner != "" {
+		a.Siblings = siblings(snapshot, question, pod)
+	}
+	return a, true
+}
+
+// podOf finds a pod by UID, or by namespace/name.
+func podOf(s *state.Snapshot, about string) (*state.Pod, bool) {
+	if namespace, name, ok := strings.Cut(about, "/"); ok {
+		return s.PodByName(namespace, name)
+	}
+	return s.Pod(about)
+}
+
+func whereIs(p *state.Pod) explain.Where {
+	return explain.Where{
+		UID: p.UID, Namespace: p.Namespace, Name: p.Name, SchedulerName: p.SchedulerName, Priority: p.Priority,
+		Node: p.NodeName, Created: p.Created().Time, Gated: p.Gated, Deleting: p.Deleting, Terminal: p.Terminal,
+	}
+}
+
+// siblings are the pods of a controller that were created at some time or later, oldest first. It
+// looks at all pods: nobody knows any more in which namespace a pod was that is gone.
+func siblings(s *state.Snapshot, question explain.Question, self *state.Pod) []explain.Where {
+	var list []explain.Where
+	for p := range s.Pods() {
+		owner := metav1.GetControllerOfNoCopy(p.Template)
+		if p == self || owner == nil || owner.UID != types.UID(question.Owner) || p.Created().Time.Before(question.Since) {
+			continue
+		}
+		list = append(list, whereIs(p))
+	}
+	slices.SortStableFunc(list, func(a, b explain.Where) int { return a.Created.Compare(b.Created) })
+	return list
+}

@@ -1,0 +1,116 @@
+package decide
+
+import (
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
+)
+
+// looked is what an evaluation found, and whether it looked at the home nodes only.
+type looked struct {
+	placement.Result
+	home bool
+}
+
+// evidence is the record of an evaluation. The result belongs to the engine; what is kept of
+// it is copied here.
+func (c *Core) evidence(a *attempt, p *placement.Profile, r looked, behind int) *events.Evidence {
+	if c.cfg.NoEvidence {
+		return nil
+	}
+	e := &events.Evidence{
+		Config: p.Hash(), Class: r.Class, LedgerRevision: c.ledger.Revision(), Staged: c.stagedOrders(),
+		Home: r.home, Behind: int32(behind),
+		Cause: a.offer.Cause, Waited: a.offer.Waited, Considered: c.since(a.received),
+	}
+	if len(r.Feasible) == 0 {
+		e.Rejected = r.Diagnosis.NodesByPlugin()
+		return e
+	}
+	if len(r.Rejected) > 0 {
+		e.Rejected = make(map[string]int32, len(r.Rejected))
+		for _, by := range r.Rejected {
+			e.Rejected[by.Plugin] += by.Nodes
+		}
+	}
+	e.ScoredBy = r.Weighed.Plugins
+	e.Candidates = make([]events.Candidate, min(len(r.Feasible), events.EvidenceCandidates))
+	for i := range e.Candidates {
+		e.Candidates[i] = events.Candidate{Node: r.Feasible[i].Node.Node.Name, Total: r.Feasible[i].Total}
+		if i < len(r.Weighed.Points) {
+			e.Candidates[i].Points = slices.Clone(r.Weighed.Points[i])
+		}
+	}
+	return e
+}
+
+// since is how long ago something was, as records have it.
+func (c *Core) since(t time.Time) time.Duration { return c.now.Sub(t).Truncate(time.Microsecond) }
+
+// chose numbers a decision that chose a node.
+func (c *Core) chose(e *events.Evidence) *events.Evidence {
+	if e != nil {
+		c.chosen++
+		e.Order = c.chosen
+	}
+	return e
+}
+
+// choseOther numbers the choice of the next-best node by the same evaluation.
+func (c *Core) choseOther(e *events.Evidence) *events.Evidence {
+	if e == nil {
+		return nil
+	}
+	other := *e
+	return c.chose(&other)
+}
+
+// stagedOrders are the numbers of the decisions whose pods are staged.
+func (c *Core) stagedOrders() []uint64 {
+	n := len(c.next)
+	if c.flight != nil {
+		n += len(c.flight.attempts)
+	}
+	if n == 0 {
+		return nil
+	}
+	orders := make([]uint64, 0, n)
+	add := func(list []*attempt) {
+		for _, a := range list {
+			if e := a.pick.evidence; e != nil && e.Order > 0 {
+				orders = append(orders, e.Order)
+			}
+		}
+	}
+	if c.flight != nil {
+		add(c.flight.attempts)
+	}
+	add(c.next)
+	slices.Sort(orders)
+	return orders
+}
+
+// tellLost records a race that an attempt has lost.
+func (c *Core) tellLost(a *attempt, r Reason, out *Output) {
+	if a.pick.evidence == nil {
+		return
+	}
+	d := c.decision(events.DecisionLost, a)
+	d.FactSequence, d.LedgerRevision, d.Seed = a.pick.factSequence, a.pick.evidence.LedgerRevision, a.pick.seed
+	d.NodeUID, d.NodeName = a.pick.nodeUID, a.pick.nodeName
+	d.NodesTotal, d.NodesFeasible = int32(a.pick.total), int32(a.pick.feasible)
+	d.Message, d.Evidence = string(r), c.answered(a)
+	out.Lost = append(out.Lost, d)
+}
+
+// answered is the evidence of an attempt whose transaction has been answered.
+func (c *Core) answered(a *attempt) *events.Evidence {
+	if a.pick.evidence == nil {
+		return nil
+	}
+	e := *a.pick.evidence
+	e.Considered, e.Reserved = a.pick.decided.Sub(a.received).Truncate(time.Microsecond), c.since(a.pick.decided)
+	return &e
+}

@@ -1,0 +1,203 @@
+//go:build e2e
+
+package deploy_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/jetstream"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+)
+
+// refusedWithin bounds the wait for an answer that does not come: NATS tells a publisher
+// without the right nothing.
+const refusedWithin = 3 * time.Second
+
+// quiet is for connections that are meant to be refused.
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// openLog connects as a member.
+func (s *system) openLog(as string) (*jetstream.Log, error) {
+	cfg := jetstream.Config{URLs: s.stores.natsURLs()[:1], CAFile: filepath.Join(s.certsDir(), "ca.crt"), Logger: quiet}
+	if as != "" {
+		cfg.CertFile, cfg.KeyFile = s.file(as, "tls.crt"), s.file(as, "tls.key")
+	}
+	log, err := jetstream.Open(s.Context(), cfg)
+	if err == nil {
+		s.Cleanup(log.Close)
+	}
+	return log, err
+}
+
+// openLedger connects as a member.
+func (s *system) openLedger(as string) (*etcd.Store, error) {
+	cfg := etcd.Config{
+		Endpoints: s.stores.etcdURLs(), CAFile: filepath.Join(s.certsDir(), "ca.crt"), DialTimeout: refusedWithin,
+	}
+	if as != "" {
+		cfg.CertFile, cfg.KeyFile = s.file(as, "tls.crt"), s.file(as, "tls.key")
+	}
+	store, err := etcd.Open(s.Context(), cfg)
+	if err == nil {
+		s.atEnd(func(context.Context) error { return store.Close() })
+	}
+	return store, err
+}
+
+// TestStoresRefuseWhoHasNoRight holds the claims of the threat model about the stores.
+func TestStoresRefuseWhoHasNoRight(t *testing.T) {
+	s := newSystem(t, sixtyNodes)
+	s.install("overlays/ha")
+	s.certificates()
+	s.startStores()
+	for _, service := range []string{"queue", "binder"} { // the queue makes the streams
+		s.start(service, service+"-0")
+	}
+	t.Run("the log, without a certificate", func(t *testing.T) {
+		if _, err := s.openLog(""); err == nil {
+			t.Error("NATS lets anybody in")
+		}
+	})
+	t.Run("the log, with a certificate of nobody it knows", func(t *testing.T) {
+		if _, err := s.openLog("prometheus"); err == nil {
+			t.Error("NATS lets everybody with a certificate in")
+		}
+	})
+	t.Run("the ledger, without a certificate", func(t *testing.T) {
+		if _, err := s.openLedger(""); err == nil {
+			t.Error("etcd lets anybody in")
+		}
+	})
+	t.Run("the ledger, with a certificate of nobody it knows", func(t *testing.T) {
+		if _, err := s.openLedger("prometheus"); err == nil {
+			t.Error("etcd lets everybody with a certificate in")
+		}
+	})
+	t.Run("the log, what another service says", func(t *testing.T) { s.foreignWords(t) })
+	t.Run("the ledger, what another service writes", func(t *testing.T) { s.foreignKeys(t) })
+	t.Run("a placement without a reservation", func(t *testing.T) { s.forgedPlacement(t) })
+}
+
+func decision(kind events.DecisionKind, pod events.PodRef) []events.Message {
+	return []events.Message{events.EncodeDecision(events.Decision{
+		Kind: kind, Pod: pod, Actor: "nobody", SchedulerName: scheduler, Token: "0123456789abcdef", NodeName: "demo-0001",
+	})}
+}
+
+// foreignWords: what one service may say, no other may.
+func (s *system) foreignWords(t *testing.T) {
+	nobody := events.PodRef{UID: "nobody", Namespace: "none", Name: "none"}
+	fact := []events.Message{events.EncodeFact(events.Fact{Kind: events.KindPod, UID: "nobody"})}
+	for _, c := range []struct {
+		what   string
+		stream events.Stream
+		msgs   []events.Message
+		by     string
+	}{
+		{"a fact", events.Facts, fact, "queue"},
+		{"a placement", events.Decisions, decision(events.DecisionPlaced, nobody), "scheduler"},
+		{"a bind", events.Decisions, decision(events.DecisionBound, nobody), "binder"},
+		{"a request for an eviction", events.Decisions, decision(events.DecisionEvict, nobody), "descheduler"},
+	} {
+		for _, as := range []string{"queue", "scheduler", "binder", "descheduler"} {
+			log, err := s.openLog(as)
+			if err != nil {
+				t.Fatal(as, err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), refusedWithin)
+			_, err = log.Append(ctx, c.stream, events.AnySequence, c.msgs)
+			cancel()
+			if (err == nil) != (as == c.by) {
+				t.Errorf("%s by the %s: %v", c.what, as, err)
+			}
+			log.Close()
+		}
+	}
+}
+
+// foreignKeys: what one service writes in the ledger, no other may, and all read.
+func (s *system) foreignKeys(t *testing.T) {
+	for _, c := range []struct {
+		key string
+		by  []string
+	}{
+		{ledger.KeyNode("nobody"), []string{"scheduler", "binder"}},
+		{ledger.KeyOwn(0), []string{"scheduler"}},
+		{ledger.KeyWant(0), []string{"queue"}},
+		{ledger.KeyCluster, []string{"queue"}},
+		{ledger.KeyMember("binder", "nobody"), []string{"binder"}},
+		{ledger.PrefixElection + "nobody/1", []string{"queue", "binder", "descheduler"}},
+	} {
+		for _, as := range []string{"queue", "scheduler", "binder", "descheduler"} {
+			store, err := s.openLedger(as)
+			if err != nil {
+				t.Fatal(as, err)
+			}
+			if _, _, err := store.List(t.Context(), ledger.PrefixMember); err != nil {
+				t.Errorf("the %s cannot read: %v", as, err)
+			}
+			// A revision that no key ever has: nothing is written, even by who might.
+			_, err = store.Commit(t.Context(), ledger.Txn{
+				Compares: []ledger.Compare{{Key: c.key, Target: ledger.ModRevision, Revision: 1 << 60}},
+				Puts:     []ledger.Put{{Key: c.key, Value: []byte("x")}},
+			})
+			may := false
+			for _, by := range c.by {
+				may = may || by == as
+			}
+			if (err == nil) != may {
+				t.Errorf("%s by the %s: %v", c.key, as, err)
+			}
+			if err := store.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// forgedPlacement: a shard that says to have placed a pod, and has no reservation for it,
+// gets nothing bound. The pod fits nowhere, so that no honest shard places it; that its
+// condition is written afterwards tells that the binder has read past the lie.
+func (s *system) forgedPlacement(t *testing.T) {
+	ns := "forged"
+	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
+	spec := template("victim", "100m").Spec
+	spec.NodeSelector = map[string]string{"no-node": "has-this"}
+	pod, err := s.client.CoreV1().Pods(ns).Create(t.Context(),
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "victim"}, Spec: spec}, metav1.CreateOptions{})
+	s.no(err)
+	log, err := s.openLog("scheduler")
+	s.no(err)
+	lie := decision(events.DecisionPlaced, events.PodRef{UID: string(pod.UID), Namespace: ns, Name: pod.Name})
+	if _, err := log.Append(t.Context(), events.Decisions, events.AnySequence, lie); err != nil {
+		t.Fatal(err)
+	}
+	s.start("scheduler", "scheduler-0")
+	s.eventually(placedWithin, "the pod's condition is written", func(ctx context.Context) (string, error) {
+		now, err := s.client.CoreV1().Pods(ns).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return err.Error(), nil
+		}
+		if now.Spec.NodeName != "" {
+			return "", errors.New("the forged placement was bound to " + now.Spec.NodeName)
+		}
+		for _, c := range now.Status.Conditions {
+			if c.Type == corev1.PodScheduled && strings.Contains(c.Message, "0/") {
+				return "", nil
+			}
+		}
+		return "no condition", nil
+	})
+}

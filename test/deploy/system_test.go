@@ -1,0 +1,179 @@
+//go:build e2e
+
+package deploy_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
+)
+
+const (
+	// cleanupWithin bounds the stop of everything one test started.
+	cleanupWithin = time.Minute
+	// tokenSeconds is how long a service account's token is good for: longer than a test.
+	tokenSeconds = 3600
+)
+
+// programs are the binaries under test; TestMain fills them in.
+var programs harness.Programs
+
+func TestMain(m *testing.M) {
+	var err error
+	if programs, err = harness.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, "deploy:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// system is a local cluster with one variant of the manifests installed in it, whose
+// processes run on this machine.
+type system struct {
+	*testing.T
+	dir     string
+	cluster *harness.Cluster
+	client  kubernetes.Interface
+	// shipped are the objects of the variant.
+	shipped []runtime.Object
+	stores  *stores
+}
+
+// newSystem starts a cluster with the nodes of a file (relative to the repository, empty for
+// none).
+func newSystem(t *testing.T, nodes string) *system {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "berth-deploy-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &system{T: t, dir: dir}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("kept for reading: %s", dir)
+			return
+		}
+		s.no(os.RemoveAll(dir))
+	})
+	if nodes != "" {
+		nodes = filepath.Join(programs.Root, filepath.FromSlash(nodes))
+	}
+	s.cluster, err = programs.StartCluster(t.Context(), harness.ClusterConfig{Dir: filepath.Join(dir, "cluster"), Nodes: nodes})
+	s.no(err)
+	s.client = s.cluster.Client
+	s.atEnd(s.cluster.Stop)
+	return s
+}
+
+// no ends the test on an error.
+func (s *system) no(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// atEnd runs a stop function after the test, whose own context has ended by then.
+func (s *system) atEnd(stop func(context.Context) error) {
+	s.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Context()), cleanupWithin)
+		defer cancel()
+		if err := stop(ctx); err != nil {
+			s.Error(err)
+		}
+	})
+}
+
+func (s *system) eventually(within time.Duration, what string, check func(context.Context) (string, error)) {
+	s.Helper()
+	s.no(harness.Eventually(s.Context(), within, what, check))
+}
+
+// install makes what the services need of a variant in the cluster: namespace, service
+// accounts, roles. Their pods are not made: the processes run here.
+func (s *system) install(variant string) {
+	s.Helper()
+	s.shipped = s.objects(variant)
+	for _, o := range s.shipped {
+		switch o.(type) {
+		case *corev1.Namespace, *corev1.ServiceAccount, *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding, *corev1.ConfigMap:
+			s.create(o)
+		}
+	}
+	configs := pick[*corev1.ConfigMap](s, s.shipped, "berth-config")
+	s.no(os.MkdirAll(s.configDir(), 0o755))
+	for name, text := range configs.Data {
+		s.no(os.WriteFile(filepath.Join(s.configDir(), name), []byte(text), 0o644))
+	}
+}
+
+func (s *system) configDir() string { return filepath.Join(s.dir, "config") }
+func (s *system) certsDir() string  { return filepath.Join(s.dir, "certs") }
+
+func (s *system) create(o runtime.Object) {
+	s.Helper()
+	var err error
+	ctx, c := s.Context(), s.client
+	options := metav1.CreateOptions{}
+	switch o := o.(type) {
+	case *corev1.Namespace:
+		_, err = c.CoreV1().Namespaces().Create(ctx, o, options)
+	case *corev1.ServiceAccount:
+		_, err = c.CoreV1().ServiceAccounts(o.Namespace).Create(ctx, o, options)
+	case *corev1.ConfigMap:
+		_, err = c.CoreV1().ConfigMaps(o.Namespace).Create(ctx, o, options)
+	case *rbacv1.ClusterRole:
+		_, err = c.RbacV1().ClusterRoles().Create(ctx, o, options)
+	case *rbacv1.ClusterRoleBinding:
+		_, err = c.RbacV1().ClusterRoleBindings().Create(ctx, o, options)
+	default:
+		s.Fatalf("create: %T", o)
+	}
+	s.no(err)
+}
+
+// kubeconfig is the access of a service account, and of nobody else: the API server's
+// address, and a token that it made for the account.
+func (s *system) kubeconfig(account string) string {
+	s.Helper()
+	seconds := int64(tokenSeconds)
+	request, err := s.client.CoreV1().ServiceAccounts(namespace).CreateToken(s.Context(), account,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}},
+		metav1.CreateOptions{})
+	s.no(err)
+	config := clientcmdapi.NewConfig()
+	config.Clusters["local"] = &clientcmdapi.Cluster{
+		Server: s.cluster.Rest.Host, CertificateAuthorityData: s.cluster.Rest.CAData,
+		CertificateAuthority: s.cluster.Rest.CAFile,
+	}
+	config.AuthInfos[account] = &clientcmdapi.AuthInfo{Token: request.Status.Token}
+	config.Contexts["local"] = &clientcmdapi.Context{Cluster: "local", AuthInfo: account}
+	config.CurrentContext = "local"
+	path := filepath.Join(s.dir, account+".kubeconfig")
+	s.no(clientcmd.WriteToFile(*config, path))
+	return path
+}
+
+// certificates makes the secrets' content.
+func (s *system) certificates() {
+	s.Helper()
+	result, err := programs.Command(s.Context(), "certs", "--out", s.certsDir(), "--host", "127.0.0.1")
+	s.no(err)
+	if result.Code != 0 {
+		s.Fatal(result.Stderr)
+	}
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/berth-scheduler/berth/test/perf/perfconfig"
+)
+
+func TestReportComparesMedians(t *testing.T) {
+	r := report{Berth: "berth x", Scale: 0.5, Results: []result{
+		{Workload: "A/1", Contender: "kube-scheduler", Pods: 10, WallSeconds: 1, PodsPerSecond: 10},
+		{Workload: "A/1", Contender: "berth", Pods: 10, WallSeconds: 0.25, PodsPerSecond: 40},
+		{Workload: "A/1", Contender: "kube-scheduler", Pods: 10, WallSeconds: 0.5, PodsPerSecond: 20},
+		{Workload: "A/1", Contender: "kube-scheduler", Pods: 10, WallSeconds: 0.1, PodsPerSecond: 100},
+		{Workload: "B/1", Contender: "berth", Pods: 3, WallSeconds: 1, PodsPerSecond: 3},
+	}}
+	text := r.markdown()
+	for _, line := range []string{
+		"| A/1 | kube-scheduler | 3 | 10 | 0.5 | 20 | 1.00 | 0 | 0 | 0.0 |\n",
+		"| A/1 | berth | 1 | 10 | 0.2 | 40 | 2.00 | 0 | 0 | 0.0 |\n",
+		"| B/1 | berth | 1 | 3 | 1.0 | 3 | – | 0 | 0 | 0.0 |\n",
+	} {
+		if !strings.Contains(text, line) {
+			t.Errorf("no line %q in\n%s", line, text)
+		}
+	}
+}
+
+func TestTemplateCounts(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pod.yaml")
+	const text = "metadata: {name: 'pod-{{AddInt .Index 1}}-of-{{.Count}}'}\n"
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var pod corev1.Pod
+	if err := readTemplate(file, map[string]any{"Index": 1, "Count": 4}, &pod); err != nil || pod.Name != "pod-2-of-4" {
+		t.Errorf("%q, %v: want pod-2-of-4", pod.Name, err)
+	}
+	if err := readTemplate(file, map[string]any{"Index": 1}, &pod); err == nil {
+		t.Error("a value that is missing is accepted")
+	}
+}
+
+func TestNodesGetTheirLabels(t *testing.T) {
+	op := &perfconfig.Op{Nodes: perfconfig.Nodes{
+		LabelNodePrepareStrategy: &perfconfig.NodeLabel{LabelKey: "zone", LabelValues: []string{"a", "b"}},
+		UniqueNodeLabelStrategy:  &perfconfig.NodeLabel{LabelKey: "own"},
+	}}
+	node := defaultNode()
+	labelNode(node, op, 3)
+	if node.Labels["zone"] != "b" || node.Labels["own"] != "unique-3" {
+		t.Errorf("labels are %v", node.Labels)
+	}
+}
+
+func TestBookNotesWhatHappensFirst(t *testing.T) {
+	b := &podBook{}
+	b.mu.pods = map[string]map[string]*seenPod{}
+	at := func(s int64) time.Time { return time.Unix(s, 0) }
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
+	b.note(watch.Added, pod, at(1))
+	pod = pod.DeepCopy()
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}
+	b.note(watch.Modified, pod, at(2))
+	if len(b.boundIn("ns")) != 0 {
+		t.Error("a pod without a node counts as bound")
+	}
+	pod = pod.DeepCopy()
+	pod.Spec.NodeName = "n"
+	b.note(watch.Modified, pod, at(3))
+	b.note(watch.Modified, pod, at(4))
+	got := b.boundIn("ns")["p"]
+	if got.appeared != at(1) || got.attempted != at(2) || got.bound != at(3) {
+		t.Errorf("%+v: want appeared, attempted and bound at 1, 2 and 3", got)
+	}
+	b.note(watch.Deleted, pod, at(5))
+	if len(b.boundIn("ns")) != 0 {
+		t.Error("a pod that is gone is still in the book")
+	}
+}

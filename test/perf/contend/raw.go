@@ -1,0 +1,76 @@
+package contend
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// rawClients are how many binds a raw contender has on their way. The best of them is what the API
+// server takes from anybody: nothing is decided, nothing is reserved, no event is written.
+var rawClients = []int{8, 16, 32, 64}
+
+// rawPrefix begins their names.
+const rawPrefix = "raw-"
+
+// raws bind pods to nodes in turn, and do nothing else.
+func raws() []Contender {
+	list := make([]Contender, 0, len(rawClients))
+	for _, n := range rawClients {
+		list = append(list, Contender{Name: rawPrefix + strconv.Itoa(n), Raw: true,
+			Start: func(ctx context.Context, f *Field, r *Running) error { return startRaw(ctx, f, r, n) }})
+	}
+	return list
+}
+
+// startRaw binds what is there, in the background.
+func startRaw(ctx context.Context, f *Field, r *Running, clients int) error {
+	access := rest.CopyConfig(f.Cluster.Rest)
+	access.ContentType = "application/vnd.kubernetes.protobuf"
+	client, err := kubernetes.NewForConfig(access)
+	if err != nil {
+		return err
+	}
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	pods, err := client.CoreV1().Pods(f.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	bindCtx, cancel := context.WithCancel(ctx)
+	group, bindCtx := errgroup.WithContext(bindCtx)
+	group.SetLimit(clients)
+	var feeding sync.WaitGroup
+	feeding.Go(func() {
+		for i := range pods.Items {
+			pod, node := &pods.Items[i], nodes.Items[i%len(nodes.Items)].Name
+			group.Go(func() error { return bindTo(bindCtx, client, pod, node) })
+		}
+	})
+	r.add(func(context.Context) error {
+		defer cancel()
+		feeding.Wait()
+		return group.Wait()
+	})
+	return nil
+}
+
+func bindTo(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, node string) error {
+	binding := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
+	}
+	if err := client.CoreV1().Pods(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("bind %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package render_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-scheduler/berth/tools/deploy/internal/render"
+)
+
+// podSpec finds the template of whatever makes pods.
+func podSpec(o *unstructured.Unstructured) (map[string]any, bool) {
+	path := []string{"spec", "template", "spec"}
+	if o.GetKind() == "CronJob" {
+		path = append([]string{"spec", "jobTemplate"}, path...)
+	}
+	spec, ok, err := unstructured.NestedMap(o.Object, path...)
+	return spec, ok && err == nil
+}
+
+func component(o *unstructured.Unstructured) string {
+	return o.GetLabels()["app.kubernetes.io/component"]
+}
+
+// credentialed are the components that may talk to Kubernetes.
+var credentialed = []string{"queue", "binder", "single"}
+
+// TestEveryPodIsConfined: no root, no capability, nothing writable, no credentials but for
+// those that need them, and never a pod that Berth would have to place itself.
+func TestEveryPodIsConfined(t *testing.T) {
+	for _, v := range render.Variants() {
+		chart, _ := objectsOf(t, v)
+		for _, o := range chart {
+			spec, ok := podSpec(o)
+			if !ok {
+				continue
+			}
+			t.Run(v.Name+"/"+o.GetKind()+"/"+o.GetName(), func(t *testing.T) {
+				checkPod(t, component(o), spec)
+				if names := profiles(t, chart); slices.Contains(names, spec["schedulerName"].(string)) {
+					t.Errorf("placed by %s, which is Berth", spec["schedulerName"])
+				}
+			})
+		}
+	}
+}
+
+func checkPod(t *testing.T, component string, spec map[string]any) {
+	t.Helper()
+	if got := spec["automountServiceAccountToken"]; got != slices.Contains(credentialed, component) {
+		t.Errorf("automountServiceAccountToken of %s is %v", component, got)
+	}
+	at := func(o map[string]any, path ...string) any {
+		value, _, err := unstructured.NestedFieldNoCopy(o, path...)
+		if err != nil {
+			t.Error(err)
+		}
+		return value
+	}
+	if at(spec, "securityContext", "runAsNonRoot") != true ||
+		at(spec, "securityContext", "seccompProfile", "type") != "RuntimeDefault" {
+		t.Errorf("security context of the pod: %v", spec["securityContext"])
+	}
+	for _, c := range spec["containers"].([]any) {
+		container := c.(map[string]any)
+		drop, _, _ := unstructured.NestedStringSlice(container, "securityContext", "capabilities", "drop")
+		if at(container, "securityContext", "readOnlyRootFilesystem") != true ||
+			at(container, "securityContext", "allowPrivilegeEscalation") != false || !slices.Equal(drop, []string{"ALL"}) {
+			t.Errorf("security context of %v: %v", container["name"], container["securityContext"])
+		}
+		if at(container, "resources", "requests", "memory") == nil || at(container, "resources", "limits", "memory") == nil {
+			t.Errorf("%v has no memory request or limit", container["name"])
+		}
+	}
+}
+
+// profiles are the scheduler names of the variant's own configuration.
+func profiles(t *testing.T, objects []*unstructured.Unstructured) []string {
+	t.Helper()
+	for _, o := range objects {
+		if o.GetKind() != "ConfigMap" || o.GetName() != "berth-config" {
+			continue
+		}
+		text, _, _ := unstructured.NestedString(o.Object, "data", "scheduler.yaml")
+		config, err := render.Objects(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		all, _, _ := unstructured.NestedSlice(config[0].Object, "profiles")
+		for _, p := range all {
+			names = append(names, p.(map[string]any)["schedulerName"].(string))
+		}
+		return names
+	}
+	t.Fatal("no configuration")
+	return nil
+}
+
+// TestNobodyElseHasRights: roles exist for the components with credentials only, and none has
+// a wildcard, a secret, or a right to give rights.
+func TestNobodyElseHasRights(t *testing.T) {
+	for _, v := range render.Variants() {
+		chart, _ := objectsOf(t, v)
+		for _, o := range chart {
+			checkRights(t, v.Name, o)
+		}
+	}
+}
+
+func checkRights(t *testing.T, variant string, o *unstructured.Unstructured) {
+	t.Helper()
+	switch o.GetKind() {
+	case "ClusterRole":
+		if !slices.Contains(credentialed, component(o)) {
+			t.Errorf("%s: %s has rights", variant, o.GetName())
+		}
+		rules, _, _ := unstructured.NestedSlice(o.Object, "rules")
+		for _, r := range rules {
+			checkRule(t, variant+" "+o.GetName(), r.(map[string]any))
+		}
+	case "Role", "RoleBinding":
+		t.Errorf("%s: %s %s", variant, o.GetKind(), o.GetName())
+	}
+}
+
+func checkRule(t *testing.T, where string, rule map[string]any) {
+	t.Helper()
+	for _, field := range []string{"apiGroups", "resources", "verbs"} {
+		values, _, err := unstructured.NestedStringSlice(rule, field)
+		if err != nil || len(values) == 0 {
+			t.Errorf("%s: rule %v: %s: %v", where, rule, field, err)
+		}
+		for _, value := range values {
+			if strings.Contains(value, "*") ||
+				slices.Contains([]string{"secrets", "bind", "escalate", "impersonate", "serviceaccounts/token"}, value) {
+				t.Errorf("%s: rule %v gives %s", where, rule, value)
+			}
+		}
+	}
+}

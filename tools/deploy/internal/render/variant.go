@@ -1,0 +1,67 @@
+package render
+
+// Namespace is where every variant is installed.
+const Namespace = "berth-system"
+
+// Variant is one way to run Berth. Its chart values and its kustomization give the same
+// objects.
+type Variant struct {
+	// Name of the folder under deploy/k8s/overlays, and of values-<name>.yaml in the chart;
+	// "base" is deploy/k8s/base and the chart's own values.
+	Name string
+	// Set are values beside the file's, for what has no file of its own.
+	Set map[string]any
+}
+
+// Variants are all of them.
+func Variants() []Variant {
+	return []Variant{
+		{Name: Base}, {Name: "dev"}, {Name: "ha"}, {Name: "second-scheduler"}, {Name: "replace-default"},
+		{Name: "descheduler-job"}, {Name: "descheduler-cronjob"},
+	}
+}
+
+// Base is the variant without a values file.
+const Base = "base"
+
+// file is one generated file of deploy/k8s: what one template gives with some values.
+type file struct {
+	path, template string
+	variant        Variant
+	// kinds, when set, are the only ones that are kept.
+	kinds []string
+}
+
+// files are all that Generate writes.
+func files() []file {
+	var all []file
+	for _, name := range []string{"queue", "scheduler", "binder", "descheduler", "config", "priority", "rbac", "network"} {
+		all = append(all, file{path: "base/" + name + ".yaml", template: name, variant: Variant{Name: Base}})
+	}
+	for _, name := range []string{"single", "config", "priority", "rbac", "network"} {
+		all = append(all, file{path: "overlays/dev/" + name + ".yaml", template: name, variant: Variant{Name: "dev"}})
+	}
+	return append(all,
+		file{path: "components/stores/stores.yaml", template: "stores", variant: Variant{Name: "ha"}},
+		file{
+			path: "components/monitoring/monitoring.yaml", template: "monitoring",
+			variant: Variant{Name: Base, Set: map[string]any{"serviceMonitor": map[string]any{"enabled": true}}},
+		},
+		file{
+			path: "components/autoscaling/autoscaling.yaml", template: "autoscaling",
+			variant: Variant{Name: Base, Set: autoscaled()},
+		},
+		file{
+			path: "overlays/descheduler-job/job.yaml", template: "descheduler",
+			variant: Variant{Name: "descheduler-job"}, kinds: []string{"Job"},
+		},
+		file{
+			path: "overlays/descheduler-cronjob/cronjob.yaml", template: "descheduler",
+			variant: Variant{Name: "descheduler-cronjob"}, kinds: []string{"CronJob"},
+		},
+	)
+}
+
+func autoscaled() map[string]any {
+	return map[string]any{"scheduler": map[string]any{"autoscaling": map[string]any{"enabled": true}}}
+}
