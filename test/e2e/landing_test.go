@@ -11,33 +11,26 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// A pod of a Deployment has to leave its node, and there is one place for its replacement. While
-// the pod terminates, and its replacement cannot be made yet, others come that want that place:
-// they wait, and the replacement gets it.
+// A pod of a Deployment has to leave its node, and there is one place for its replacement. Before
+// that can be placed, others come that want the place: they wait, and the replacement gets it.
 func TestPlaceIsKeptForTheReplacement(t *testing.T) {
 	s, f := moving(t)
 	ns := s.namespace("moved")
-	s.oneAtATime(ns)
-	s.lingeringDeployment(ns, "web", "1500m")
-	if node := s.bound(ns, 1, placedWithin)[0].Spec.NodeName; node != "node-0" {
-		t.Fatalf("the pod stands on %s", node)
-	}
+	s.gatedDeployment(ns, "web", "1500m")
 	s.addNodes(nodeSpec{name: "node-1", capacity: "4"})
 	others := s.namespace("others")
 	s.create(newPod(others, "filler", "2", onHost("node-1")))
 	s.bound(others, 1, placedWithin)
 
 	s.taint("node-0", corev1.Taint{Key: "retired", Effect: corev1.TaintEffectNoSchedule})
-	s.eventually(placedWithin, "the pod is being evicted", func(context.Context) (string, error) {
-		return map[bool]string{true: "it is not"}[s.left(ns, "web") > 0], nil
-	})
+	s.replaced(ns)
 	if kept := s.keptPlaces(f); kept != " node-1" {
 		t.Errorf("places are kept on%s, want node-1", kept)
 	}
@@ -46,15 +39,10 @@ func TestPlaceIsKeptForTheReplacement(t *testing.T) {
 	for i := range intruders {
 		s.unschedulable(others, fmt.Sprintf("intruder-%04d", i), "1 Insufficient cpu")
 	}
-	s.letGo(ns, "web")
-	s.eventually(placedWithin, "the replacement is bound", func(context.Context) (string, error) {
-		for _, p := range s.pods(ns) {
-			if p.DeletionTimestamp == nil && p.Spec.NodeName == "node-1" {
-				return "", nil
-			}
-		}
-		return fmt.Sprintf("%d pods", len(s.pods(ns))), nil
-	})
+	s.ungate(ns)
+	if node := s.bound(ns, 1, placedWithin)[0].Spec.NodeName; node != "node-1" {
+		t.Errorf("the replacement stands on %s, want node-1", node)
+	}
 	for _, p := range s.pods(others) {
 		if strings.HasPrefix(p.Name, "intruder") && p.Spec.NodeName != "" {
 			t.Errorf("%s stands on %s", p.Name, p.Spec.NodeName)
@@ -64,26 +52,21 @@ func TestPlaceIsKeptForTheReplacement(t *testing.T) {
 	s.audit()
 }
 
-// The owner of a pod that is moved is scaled down before the replacement is made: the place is
+// The owner of a pod that was moved is scaled down before the replacement is placed: the place is
 // given up after a while, and somebody else gets it.
 func TestPlaceIsGivenUpWhenNobodyComes(t *testing.T) {
 	s, f := moving(t)
 	ns := s.namespace("moved")
-	s.oneAtATime(ns)
-	s.lingeringDeployment(ns, "web", "1500m")
-	s.bound(ns, 1, placedWithin)
+	s.gatedDeployment(ns, "web", "1500m")
 	s.addNodes(nodeSpec{name: "node-1", capacity: "2"})
 	s.taint("node-0", corev1.Taint{Key: "retired", Effect: corev1.TaintEffectNoSchedule})
-	s.eventually(placedWithin, "the pod is being evicted", func(context.Context) (string, error) {
-		return map[bool]string{true: "it is not"}[s.left(ns, "web") > 0], nil
-	})
+	s.replaced(ns)
 	others := s.namespace("others")
 	s.create(newPod(others, "waiting", "1500m"))
 	s.unschedulable(others, "waiting", "1 Insufficient cpu")
-	_, err := s.client.AppsV1().Deployments(ns).Patch(s.Context(), "web", "application/merge-patch+json",
+	_, err := s.client.AppsV1().Deployments(ns).Patch(s.Context(), "web", types.MergePatchType,
 		[]byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
 	s.no(err)
-	s.letGo(ns, "web")
 	// As long as the binders keep it for the replacement, and then some.
 	const givenUpWithin = 4 * time.Minute
 	s.bound(others, 1, givenUpWithin)
@@ -104,42 +87,45 @@ func moving(t *testing.T) (*stack, *fleet) {
 	return s, f
 }
 
-// lingeringDeployment has one pod that runs, and stays after it was deleted, until letGo. (One that
-// does not run yet goes at once, and a quota does not count it.)
-func (s *stack) lingeringDeployment(ns, name, cpu string) {
+// gatedDeployment has one pod, which runs. What replaces it waits at a gate until ungate.
+func (s *stack) gatedDeployment(ns, name, cpu string) {
 	s.Helper()
 	pod := template(name, cpu)
-	pod.Finalizers = []string{"berth.dev/lingers"}
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/later"}}
 	_, err := s.client.AppsV1().Deployments(ns).Create(s.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       appsv1.DeploymentSpec{Selector: labelled(name), Template: pod},
 	}, metav1.CreateOptions{})
 	s.no(err)
+	s.eventually(placedWithin, "the pod is made", func(context.Context) (string, error) {
+		return map[bool]string{true: "there is none"}[len(s.pods(ns)) == 0], nil
+	})
+	s.ungate(ns)
 	s.eventually(placedWithin, "the pod runs", func(context.Context) (string, error) {
-		for _, p := range s.pods(ns) {
-			if p.Status.Phase == corev1.PodRunning {
-				return "", nil
-			}
-		}
-		return fmt.Sprintf("%d pods", len(s.pods(ns))), nil
+		p := s.pods(ns)[0]
+		return map[bool]string{true: "it is " + string(p.Status.Phase)}[p.Status.Phase != corev1.PodRunning], nil
 	})
 }
 
-// oneAtATime lets a namespace have one pod: the replacement is made when the old one is gone.
-func (s *stack) oneAtATime(ns string) {
+// ungate lets the pods of a namespace be placed.
+func (s *stack) ungate(ns string) {
 	s.Helper()
-	quotas := s.client.CoreV1().ResourceQuotas(ns)
-	_, err := quotas.Create(s.Context(), &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "one"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}},
-	}, metav1.CreateOptions{})
-	s.no(err)
-	s.eventually(placedWithin, "the quota is in force", func(ctx context.Context) (string, error) {
-		q, err := quotas.Get(ctx, "one", metav1.GetOptions{})
-		if err != nil || len(q.Status.Hard) > 0 {
-			return "", err
+	for _, p := range s.pods(ns) {
+		_, err := s.client.CoreV1().Pods(ns).Patch(s.Context(), p.Name, types.MergePatchType,
+			[]byte(`{"spec":{"schedulingGates":null}}`), metav1.PatchOptions{})
+		s.no(err)
+	}
+}
+
+// replaced waits until the one pod of a namespace has gone and another one waits at its gate.
+func (s *stack) replaced(ns string) {
+	s.Helper()
+	s.eventually(placedWithin, "the pod is replaced", func(context.Context) (string, error) {
+		pods := s.pods(ns)
+		if len(pods) == 1 && len(pods[0].Spec.SchedulingGates) > 0 {
+			return "", nil
 		}
-		return "its status is empty", nil
+		return fmt.Sprintf("%d pods", len(pods)), nil
 	})
 }
 

@@ -154,7 +154,9 @@ func TestPlaceThatIsTakenMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost := ledger.TxnResult{Revision: 9, Current: []ledger.KV{{Key: ledger.KeyNode("uid-b"), Value: value, ModRevision: 9}}}
+	lost := ledger.TxnResult{
+		Revision: 9, Current: []ledger.KV{{Key: ledger.KeyNode("uid-b"), Value: value, ModRevision: 9}},
+	}
 	if err := in.Promises.Learn(lost); err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,9 @@ func TestWhomTheEndOfAPromiseFrees(t *testing.T) {
 
 // A place that is kept and then is not leaves room, unless a pod has got it in the same step.
 func TestWhenAKeptPlaceLeavesRoom(t *testing.T) {
-	kept := func(token ledger.Token) ledger.Entry { return ledger.Entry{PodUID: "v", Role: ledger.RoleMove, Token: token} }
+	kept := func(token ledger.Token) ledger.Entry {
+		return ledger.Entry{PodUID: "v", Role: ledger.RoleMove, Token: token}
+	}
 	placed := ledger.Entry{PodUID: "r", Role: ledger.RoleReservation, State: ledger.Committed}
 	for name, test := range map[string]struct {
 		before, after []ledger.Entry

@@ -62,7 +62,9 @@ func (c *Core) fitsKept(pod *state.Pod, profile *placement.Profile, concern *gua
 // stageIn stages an attempt in a placeholder's room, or makes it wait for what its rules about
 // other nodes need there.
 func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room, out *Output) {
-	node, needs, err := c.choose(a, concern, []placement.Scored{{Node: k.Node}})
+	profile := c.cfg.Profiles[a.pod.SchedulerName]
+	one := []placement.Scored{{Node: k.Node}}
+	node, needs, err := c.choose(a, concern, one)
 	switch {
 	case err != nil:
 		c.fail(a, err.Error(), out)
@@ -75,8 +77,8 @@ func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room, 
 	a.pick = pick{
 		nodeUID: node.Node.UID, nodeName: node.Node.Name, basis: doc.Revision, decided: c.now,
 		feasible: 1, total: len(c.view.Nodes()), seed: Seed(a.pod.UID, a.offer.Attempt),
-		factSequence: c.store.Position().Sequence, ledgerRevision: c.ledger.Revision(),
-		nodeRV: node.Node.ResourceVersion, needs: needs, room: r,
+		factSequence: c.store.Position().Sequence, nodeRV: node.Node.ResourceVersion, needs: needs, room: r,
+		evidence: c.chose(c.evidence(a, profile, looked{Result: placement.Result{Feasible: one}}, 0)),
 	}
 	a.others = [maxAlternatives]alternative{}
 	c.view.StageInstead(a.pod, a.pick.nodeName, r.token)
