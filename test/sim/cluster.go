@@ -168,7 +168,7 @@ func (c *cluster) addPod(w *world) {
 func (c *cluster) act(w *world) error {
 	c.reopen(w)
 	pods := w.api.pods()
-	if len(pods) == 0 || len(pods) < maxPods && w.chance(40) {
+	if len(pods) == 0 || len(pods) < maxPods && c.family != moved && w.chance(40) {
 		c.addPod(w)
 		return nil
 	}
@@ -184,7 +184,7 @@ func (c *cluster) act(w *world) error {
 	case c.full() && w.chance(90):
 		c.contest(w, p)
 		return nil
-	case c.family == moved && w.chance(85):
+	case c.family == moved && w.chance(95):
 		c.scale(w, p)
 		return nil
 	case c.family == refreshed && w.chance(60), c.family == massive && w.chance(90):

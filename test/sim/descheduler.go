@@ -135,7 +135,10 @@ func (d *descheduler) stepLead() error {
 		})
 		return nil
 	}
-	d.term, d.leading = w.leads(descheduling, key)
+	led := d.leading
+	if d.term, d.leading = w.leads(descheduling, key); d.leading && !led {
+		w.hit("descheduler takes over")
+	}
 	return nil
 }
 
@@ -161,7 +164,6 @@ func (d *descheduler) stepCycle() error {
 		Actor:     d.member(), Now: d.clock(),
 	})
 	d.cycle = &cycle{promises: p, leave: p.Leftovers(h, d.clock()), moves: out.Evict}
-	w.tracef("OUT %+v %v", out.Outcome, len(out.Evict))
 	for _, e := range out.Evict {
 		w.tracef("%s would move %s from %s to %q", d.member(), e.Decision.Pod.Name, e.Decision.NodeName, e.Decision.Landing)
 	}
@@ -189,7 +191,7 @@ func (d *descheduler) goOn() error {
 	case len(c.leave) > 0:
 		change := c.leave[0]
 		c.leave = c.leave[1:]
-		return d.change(c, "T8 of a leftover", change, func(int64) error { return nil })
+		return d.change(c, "leftover", change, func(int64) error { return nil })
 	case len(c.moves) == 0:
 		d.cycle = nil
 		return nil

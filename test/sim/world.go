@@ -160,7 +160,10 @@ func (w *world) play() error {
 // faultySteps is how many steps there are with faults.
 func (w *world) faultySteps() int {
 	n := leastSteps + w.rng.IntN(moreSteps)
-	if w.cluster.full() || w.cluster.family == massive {
+	switch {
+	case w.cluster.moves():
+		n += 2 * moreSteps // there are more processes, too
+	case w.cluster.full() || w.cluster.family == massive:
 		n += moreSteps // a pod that others go for takes its time
 	}
 	return n
@@ -215,7 +218,7 @@ func newWorld(ctx context.Context, o Options) (*world, error) {
 		w.queues = append(w.queues, &queueReplica{proc: proc{w: w, role: "queue", n: n}})
 	}
 	shards := shardCount
-	if w.budgets {
+	if w.cluster.family = w.drawFamily(); w.cluster.moves() {
 		shards = 2
 	}
 	for n := range shards {
@@ -224,7 +227,7 @@ func newWorld(ctx context.Context, o Options) (*world, error) {
 	for n := range binderCount {
 		w.binders = append(w.binders, &binder{proc: proc{w: w, role: "binder", n: n}})
 	}
-	if w.cluster.family = w.drawFamily(); w.cluster.moves() {
+	if w.cluster.moves() {
 		for n := range deschedulers {
 			w.deschedulers = append(w.deschedulers, &descheduler{proc: proc{w: w, role: "descheduler", n: n}})
 		}
