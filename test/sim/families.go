@@ -47,7 +47,10 @@ var families = []struct {
 // drawFamily says what a run is about, if that was not asked for.
 func (w *world) drawFamily() family {
 	n := w.rng.IntN(100)
-	if w.cluster.family != "" {
+	switch {
+	case w.budgets:
+		return ordinary
+	case w.cluster.family != "":
 		return w.cluster.family
 	}
 	for _, f := range families {
