@@ -75,7 +75,9 @@ type reading struct {
 func (r *reading) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&r.output, "output", "o", "", "wide, json or yaml; default: text that fits a screen")
-	f.StringVarP(&r.namespace, "namespace", "n", "default", "namespace of a pod that is named without one")
+	f.StringVarP(&r.namespace, "namespace", "n", "",
+		"namespace of a pod that is named without one; default: that of the kubeconfig's context, as kubectl has it")
+	r.addKubeconfig(f)
 	r.addLog(f)
 }
 
@@ -83,7 +85,11 @@ func (r *reading) addFlags(cmd *cobra.Command) {
 func (r *reading) about(
 	ctx context.Context, pod string, ask func(context.Context, *inquire.Inquiry, string) error,
 ) error {
-	name, err := inquire.PodName(r.namespace, pod)
+	namespace := r.namespace
+	if namespace == "" {
+		namespace = r.kubectlNamespace()
+	}
+	name, err := inquire.PodName(namespace, pod)
 	if err != nil {
 		return err
 	}

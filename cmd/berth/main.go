@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -30,7 +32,16 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newUpCommand(), newRunCommand(), newDescheduleCommand(), newExplainCommand(), newCheckCommand(),
-		newAuditCommand(), newStatusCommand(), newCertsCommand(), newSecureLedgerCommand(), newVersionCommand())
+	if isPlugin(os.Args[0]) {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl berth"}
+	}
+	root.AddCommand(newUpCommand(), newRunCommand(), newDescheduleCommand(), newExplainCommand(), newTraceCommand(),
+		newCheckCommand(), newAuditCommand(), newStatusCommand(), newCertsCommand(), newSecureLedgerCommand(),
+		newVersionCommand())
 	return root
+}
+
+// isPlugin says whether the program was started by kubectl, which finds it as kubectl-berth.
+func isPlugin(program string) bool {
+	return strings.TrimSuffix(filepath.Base(program), ".exe") == "kubectl-berth"
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -196,6 +197,17 @@ func (t tlsFiles) validate() error {
 		}
 	}
 	return nil
+}
+
+// kubectlNamespace is the namespace that kubectl would use: no kubeconfig is needed for it.
+func (o *options) kubectlNamespace() string {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).Namespace()
+	if err != nil || namespace == "" {
+		return metav1.NamespaceDefault
+	}
+	return namespace
 }
 
 // restConfig reads the kubeconfig. It does not talk to the cluster.

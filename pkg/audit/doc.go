@@ -24,6 +24,6 @@
 // Whose request deleted or evicted a pod is not part of an object. That a pod was preempted, and
 // by which scheduler, is: so S9 is checked for those that Berth's profiles preempt, and that
 // nobody else used a budget is the API server's to see to. With `preemption.pdb: bestEffort`
-// more is claimed from a budget than it allows, as asked for, and that is reported. Gangs, and
-// S8 with them, do not exist.
+// more may be claimed from a budget than it allows, as asked for: such claims say so, and are
+// believed. Gangs, and S8 with them, do not exist.
 package audit

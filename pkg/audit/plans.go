@@ -238,7 +238,7 @@ func (a *replay) checkBudget(old, now ledger.BudgetDoc) {
 		if old.Claimed(c.PodUID) {
 			continue
 		}
-		claimed = true
+		claimed = claimed || !c.Regardless
 		if !a.claimedBy(c.PodUID, c.Plan) {
 			a.violate("S6", []string{key, a.podNamed(c.PodUID)},
 				"is claimed from for plan %s, which does not claim the pod", c.Plan)
@@ -286,7 +286,8 @@ func (a *replay) checkSettled(c ledger.BudgetClaim, now ledger.BudgetDoc, key st
 }
 
 // checkClaimable: when something is claimed, no more is than the budget allowed at some moment
-// since the high-water (S6). Victims that may have been leaving by then do not count.
+// since the high-water (S6), unless it is claimed regardless of that. Victims that may have been
+// leaving by then do not count.
 func (a *replay) checkClaimable(old, now ledger.BudgetDoc, key string) {
 	life := a.pdbs[now.UID]
 	if life == nil {

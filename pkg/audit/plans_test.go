@@ -60,7 +60,9 @@ func (s *story) nominateAt(hw uint64, victims ...string) {
 func (s *story) budget(hw uint64, claimed ...string) {
 	doc := ledger.BudgetDoc{UID: pdbUID, Namespace: "d", Name: "pdb", HW: map[string]uint64{ledger.KindBudget: hw}}
 	for _, v := range claimed {
-		doc.Claims = append(doc.Claims, ledger.BudgetClaim{PodUID: v + "-uid", PodRV: 100, Plan: planID})
+		doc.Claims = append(doc.Claims, ledger.BudgetClaim{
+			PodUID: v + "-uid", PodRV: 100, Plan: planID, Regardless: s.regardless,
+		})
 	}
 	last := s.records[len(s.records)-1].Ledger
 	last.Events = append(last.Events, LedgerEvent{
@@ -205,6 +207,12 @@ func TestBudgetLaws(t *testing.T) {
 		s := crowded(t, 0)
 		s.nominate("v")
 		s.finds("violation S6 poddisruptionbudget/d/pdb " + budgetKey)
+	})
+	t.Run("more is claimed than the budget allows, regardless of that", func(t *testing.T) {
+		s := crowded(t, 0)
+		s.regardless = true
+		s.nominate("v")
+		s.finds()
 	})
 	t.Run("S6: it allowed that before the high-water", func(t *testing.T) {
 		s := crowded(t, 1)

@@ -152,6 +152,13 @@ func TestCheckOfVictimsAndBudgets(t *testing.T) {
 		s.T = t
 		s.check(in, "violation S6 pod/d/w ledger/b/"+pdbUID, "warning S6 poddisruptionbudget/d/pdb")
 	})
+	t.Run("more than is allowed, regardless of that", func(t *testing.T) {
+		doc := claimed("v")
+		doc.Claims[0].Regardless = true
+		s, in := state(0, doc, "v")
+		s.T = t
+		s.check(in)
+	})
 	t.Run("S5: claimed on two nodes", func(t *testing.T) {
 		s, _ := state(1, nil)
 		s.T = t

@@ -79,8 +79,8 @@ func (c *standing) claimed(old, b ledger.BudgetDoc, victims map[string]string, p
 	}
 }
 
-// allowed: no more is claimed than the status allows. The budget may have shrunk since, so that
-// is no more than a warning.
+// allowed: no more is claimed than the status allows, besides what is claimed regardless of that.
+// The budget may have shrunk since, so that is no more than a warning.
 func (c *standing) allowed(in Standing, old, b ledger.BudgetDoc, pods map[string]*corev1.Pod) {
 	i := slices.IndexFunc(in.Budgets, func(pdb Budget) bool { return string(pdb.UID) == b.UID })
 	if i < 0 {
@@ -88,7 +88,7 @@ func (c *standing) allowed(in Standing, old, b ledger.BudgetDoc, pods map[string
 	}
 	pdb, open := &in.Budgets[i], 0
 	for _, x := range b.Claims {
-		if old.Claimed(x.PodUID) && !leaves(pods[x.PodUID]) {
+		if old.Claimed(x.PodUID) && !x.Regardless && !leaves(pods[x.PodUID]) {
 			if _, going := pdb.Status.DisruptedPods[pods[x.PodUID].Name]; !going {
 				open++
 			}

@@ -29,6 +29,8 @@ type story struct {
 	tokens   map[string]ledger.Token
 	attempts ledger.Token
 	seconds  int64
+	// regardless is what claims on budgets say.
+	regardless bool
 }
 
 // begin is a ledger in which shard "s1" owns every partition, and an empty API server.

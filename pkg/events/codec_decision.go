@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events/eventspb"
 	"google.golang.org/protobuf/proto"
@@ -35,6 +36,7 @@ func EncodeDecision(d Decision) Message {
 		Landing:            valid(d.Landing),
 		FactEpoch:          d.FactEpoch,
 		Evidence:           encodeEvidence(d.Evidence),
+		RetryAfterMillis:   d.RetryAfter.Milliseconds(),
 	}
 	return Message{
 		Subject: subjectDecisions + "." + subjectToken(d.Pod.UID) + "." + subjectToken(string(d.Kind)),
@@ -87,6 +89,7 @@ func DecodeDecision(r Record) (SequencedDecision, error) {
 		Owner:              payload.GetOwner(),
 		Landing:            payload.GetLanding(),
 		FactEpoch:          payload.GetFactEpoch(),
+		RetryAfter:         time.Duration(payload.GetRetryAfterMillis()) * time.Millisecond,
 		TraceParent:        traceParent,
 		Evidence:           decodeEvidence(payload.GetEvidence()),
 	}}, nil

@@ -148,6 +148,7 @@ func drawDecision(t *rapid.T) events.Decision {
 		Message:            valid.Draw(t, "message"),
 		Plugins:            rapid.SliceOf(valid).Draw(t, "plugins"),
 		Reasons:            rapid.MapOf(valid, rapid.Int32()).Draw(t, "reasons"),
+		RetryAfter:         time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "retryAfterMillis")) * time.Millisecond,
 		NodesTotal:         rapid.Int32().Draw(t, "nodesTotal"),
 		NodesFeasible:      rapid.Int32().Draw(t, "nodesFeasible"),
 		Seed:               rapid.Uint64().Draw(t, "seed"),

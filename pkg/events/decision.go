@@ -1,5 +1,7 @@
 package events
 
+import "time"
+
 // DecisionKind names what a Decision reports. The set is closed.
 type DecisionKind string
 
@@ -92,6 +94,9 @@ type Decision struct {
 	Message string
 	// Plugins are the names of plugins that rejected nodes (unplaceable), sorted.
 	Plugins []string
+	// RetryAfter is how long after the decision something ends that kept the pod from being placed,
+	// and that nobody tells of (unplaceable); 0 for nothing of that kind. Whole milliseconds.
+	RetryAfter time.Duration
 	// Reasons counts nodes by reason (unplaceable).
 	Reasons map[string]int32
 	// NodesTotal and NodesFeasible count what the attempt looked at.

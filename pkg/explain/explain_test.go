@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -163,5 +164,63 @@ func TestTextOfAWaitingPod(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the text lacks %q:\n%s", want, out.String())
 		}
+	}
+}
+
+func TestWaterfall(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	pod := statetest.Pod("shop", "cart", "cpu", "1")
+	bound := pod.DeepCopy()
+	bound.Spec.NodeName = "n1"
+	ref := events.PodRef{UID: string(pod.UID), Namespace: "shop", Name: "cart"}
+	facts := records(t, begin, fact(t, events.OpUpsert, pod), fact(t, events.OpUpsert, bound))
+	facts[1].Time = begin.Add(10 * time.Second)
+	decisions := records(t, begin.Add(100*time.Millisecond),
+		events.EncodeDecision(events.Decision{
+			Kind: events.DecisionUnplaceable, Pod: ref, Attempt: 1, NodesTotal: 9, Plugins: []string{"NodeResourcesFit"},
+			Evidence: &events.Evidence{Cause: "UnschedulablePodAdd", Waited: 10 * time.Millisecond, Considered: time.Millisecond},
+		}),
+		events.EncodeDecision(events.Decision{
+			Kind: events.DecisionPlaced, Pod: ref, Attempt: 2, NodeName: "n1", NodesTotal: 9, NodesFeasible: 1,
+			Evidence: &events.Evidence{
+				Cause: "AssignedPodDelete", Waited: 2 * time.Second, Considered: time.Millisecond, Reserved: 3 * time.Millisecond,
+			},
+		}),
+		events.EncodeDecision(events.Decision{Kind: events.DecisionBound, Pod: ref, NodeName: "n1"}),
+	)
+	decisions[1].Time = begin.Add(8 * time.Second)
+	decisions[2].Time = begin.Add(8050 * time.Millisecond)
+	story, err := explain.Tell(string(pod.UID), facts, decisions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type step struct {
+		name   string
+		at, by time.Duration
+	}
+	var got []step
+	for _, s := range story.Steps() {
+		got = append(got, step{s.Name, s.Start.Sub(begin), s.End.Sub(s.Start)})
+	}
+	ms := time.Millisecond
+	want := []step{
+		{"seen", 0, 0}, {"queued", 89 * ms, 10 * ms}, {"attempt", 99 * ms, ms},
+		{"parked", 100 * ms, 5896 * ms}, {"queued", 5996 * ms, 2000 * ms}, {"attempt", 7996 * ms, 4 * ms},
+		{"reserve", 7997 * ms, 3 * ms}, {"bind", 8000 * ms, 50 * ms},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(step{})); diff != "" {
+		t.Errorf("steps (-want +got):\n%s", diff)
+	}
+	var out strings.Builder
+	if err := story.Waterfall(&out, false); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if len([]rune(line)) > 160 {
+			t.Errorf("a line of %d characters: %s", len(line), line)
+		}
+	}
+	if !strings.Contains(out.String(), "AssignedPodDelete") || !strings.Contains(out.String(), "====") {
+		t.Errorf("the picture lacks the cause, or a bar:\n%s", out.String())
 	}
 }

@@ -24,7 +24,7 @@ func EncodeBudget(b BudgetDoc) ([]byte, error) {
 		Version: SchemaVersion, Uid: b.UID, Namespace: b.Namespace, Name: b.Name, HighWater: highWaterToProto(b.HW),
 	}
 	for _, c := range b.Claims {
-		p := &ledgerpb.BudgetClaim{PodResourceVersion: c.PodRV, Plan: c.Plan}
+		p := &ledgerpb.BudgetClaim{PodResourceVersion: c.PodRV, Plan: c.Plan, Regardless: c.Regardless}
 		if raw, ok := uuidBytes(c.PodUID); ok {
 			p.PodUid = raw
 		} else {
@@ -82,7 +82,9 @@ func decodeBudget(kv KV) (BudgetDoc, error) {
 		if err != nil {
 			return BudgetDoc{}, fmt.Errorf("claim %d: %w", i, err)
 		}
-		b.Claims = append(b.Claims, BudgetClaim{PodUID: pod, PodRV: c.GetPodResourceVersion(), Plan: c.GetPlan()})
+		b.Claims = append(b.Claims, BudgetClaim{
+			PodUID: pod, PodRV: c.GetPodResourceVersion(), Plan: c.GetPlan(), Regardless: c.GetRegardless(),
+		})
 	}
 	return b, nil
 }

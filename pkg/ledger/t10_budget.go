@@ -25,6 +25,9 @@ type BudgetClaim struct {
 	PodRV  uint64
 	// Plan is the plan that made the claim.
 	Plan string
+	// Regardless: made whether the budget had room or not (BudgetRoom.Exceed). It counts like any
+	// other; it tells audits that what it exceeds is as asked for.
+	Regardless bool
 }
 
 // KeyBudget is the key of a disruption budget's document.
@@ -160,6 +163,7 @@ func ClaimBudget(r BudgetRoom, facts ClaimFacts, claims ...BudgetClaim) (BudgetD
 		if b.Claimed(c.PodUID) {
 			return BudgetDoc{}, &RefusedError{Step: step, PodUID: c.PodUID, Reason: "it is claimed from budget " + b.UID}
 		}
+		c.Regardless = r.Exceed
 		b.Claims = append(b.Claims, c)
 	}
 	if len(b.Claims) > MaxEntries {

@@ -76,3 +76,31 @@ func TestCountOfOnesOwn(t *testing.T) {
 		t.Errorf("%d free (%v) beside a claim, want 0", free, known)
 	}
 }
+
+// A claim that is made whether there is room or not says so, in the stored form too; it counts all
+// the same.
+func TestClaimRegardlessOfRoom(t *testing.T) {
+	room := BudgetRoom{Doc: BudgetDoc{UID: "b", Namespace: "ns", Name: "pdb"}, Exceed: true}
+	facts := seen{oneFact: oneFact{progress: 20}, budgets: 20}
+	b, err := ClaimBudget(room, facts, BudgetClaim{PodUID: "p", PodRV: 10, Plan: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := EncodeBudget(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := DecodeBudget(KV{Key: b.key(), Value: value, ModRevision: 1})
+	if err != nil || len(read.Claims) != 1 || !read.Claims[0].Regardless {
+		t.Fatalf("read %+v (%v), want a claim that is regardless of room", read, err)
+	}
+	var full *BudgetError
+	room = BudgetRoom{Doc: read, Allowed: 1}
+	if _, err := ClaimBudget(room, facts, BudgetClaim{PodUID: "q", PodRV: 10, Plan: "y"}); !errors.As(err, &full) {
+		t.Errorf("%v, want no room beside it", err)
+	}
+	room = BudgetRoom{Doc: BudgetDoc{UID: "c", Namespace: "ns", Name: "other"}, Allowed: 1}
+	if c, err := ClaimBudget(room, facts, BudgetClaim{PodUID: "q", PodRV: 10, Plan: "y"}); err != nil || c.Claims[0].Regardless {
+		t.Errorf("%+v (%v), want an ordinary claim", c, err)
+	}
+}

@@ -38,9 +38,10 @@ func (e *Engine) SetProtected(n *state.NodeInfo, uids []string) {
 	e.journal.move(move{slot, noKind, 0})
 }
 
-// Preempt answers as p.Preempt does with the usable nodes as candidates. For pods without hard
-// rules about other nodes it keeps what came of trying every node, per class and priority,
-// and tries those again that moved since; others are decided from scratch.
+// Preempt answers as p.Preempt does with the usable nodes as candidates. For pods whose only hard
+// rule about other nodes is spread, or that have none, it keeps what came of trying every node, per
+// class and priority (and shortage), and tries those again that moved since; others are decided from
+// scratch.
 func (e *Engine) Preempt(p *Profile, q PreemptQuery) Preemption {
 	total := e.marks.usable
 	if total == 0 || !p.preemption.enabled {
@@ -62,10 +63,16 @@ func (e *Engine) Preempt(p *Profile, q PreemptQuery) Preemption {
 	c.catchUp(e)
 	c.wide.prepare(e)
 	e.cache.settle(c, e.nodes())
-	if c.wide.isHard() {
+	judge, known := c.wide.hardRule()
+	if !known {
 		return p.Preempt(e.preemptInput(q))
 	}
-	return e.preemptByOutlook(c, q, total)
+	result, ok := e.preemptByOutlook(c, judge, q)
+	if !ok || judge != nil && result.Node == nil && result.Err == nil && !result.KeepNomination {
+		// Pods on other nodes may have to go.
+		return p.Preempt(e.preemptInput(q))
+	}
+	return result
 }
 
 // preemptInput is the same question for Profile.Preempt.
@@ -76,104 +83,115 @@ func (e *Engine) preemptInput(q PreemptQuery) PreemptInput {
 	}
 }
 
-// isHard tells whether a rule about other nodes can say no.
-func (w *wide) isHard() bool {
-	for _, j := range w.judges {
-		switch j := j.(type) {
-		case *affinityJudge:
-			if len(j.affinity)+len(j.antiAffinity)+len(j.repelledBy) > 0 {
-				return true
-			}
-		default:
-			return true
-		}
-	}
-	return false
-}
-
-// preemptByOutlook answers from what came of trying each node.
-func (e *Engine) preemptByOutlook(c *class, q PreemptQuery, total int) Preemption {
+// preemptByOutlook answers from what came of trying each node; !ok if that would take too many
+// shortages. The judge is that of hard spread, nil for none.
+func (e *Engine) preemptByOutlook(c *class, judge *spreadJudge, q PreemptQuery) (result Preemption, ok bool) {
 	x := &preemption{
 		PreemptInput: PreemptInput{Input: Input{Pod: q.Pod, Seed: q.Seed}, Budgets: q.Budgets, Protected: e.protected},
 		rules:        &c.key.profile.preemption,
-		what:         newWhatIf(c.plan.lone()),
 		reasons:      map[string]int32{},
 	}
+	s := outlooks{engine: e, class: c, judge: judge, search: x}
 	why := x.ineligible(func(name string) (*state.NodeInfo, Code) {
 		for slot, n := range e.infos {
-			if n != nil && n.Node.Name == name && c.candidate(e, slot) {
-				return n, c.code(e, slot)
+			if n == nil || n.Node.Name != name || !c.candidate(e, slot) {
+				continue
 			}
+			o, known := s.at(slot)
+			if ok = known; !ok {
+				return nil, UnschedulableAndUnresolvable
+			}
+			return n, o.code(e, c, slot)
 		}
 		return nil, UnschedulableAndUnresolvable
 	})
 	if why != "" {
-		return Preemption{Message: prefix + why, KeepNomination: true}
+		return Preemption{Message: prefix + why, KeepNomination: true}, true
 	}
-	o := c.outlookFor(q.Pod.Priority)
-	o.catchUp(e, c, x)
-	best, examined := -1, 0
-	for slot := range o.prospects {
-		switch p := &o.prospects[slot]; {
+	best, examined := spot{slot: -1}, 0
+	for slot := range e.infos {
+		o, ok := s.at(slot)
+		if !ok {
+			return Preemption{}, false
+		}
+		switch p := o.prospectOf(e, c, x, slot); {
 		case p.outcome == prospectFits:
-			return Preemption{Err: x.errFits(e.infos[slot])}
+			return Preemption{Err: x.errFits(e.infos[slot])}, true
 		case p.outcome == prospectRoom:
 			examined++
 			x.found++
-			if best < 0 || o.before(e, slot, best, q.Seed) {
-				best = slot
+			if one := (spot{o, slot}); best.slot < 0 || one.before(e, best, q.Seed) {
+				best = one
 			}
 		case p.outcome >= 0:
 			examined++
 			x.refuse(o.reasons[p.outcome], 1)
 		}
 	}
-	if best < 0 {
-		return x.inVain(examined, total)
+	if best.slot < 0 {
+		return x.inVain(examined, e.marks.usable), true
 	}
-	var ok bool
-	if x.best, _, ok = x.onNode(e.infos[best]); !ok {
+	node := e.infos[best.slot]
+	x.what = best.outlook.what
+	if x.best, _, ok = x.onNode(node); !ok {
 		return Preemption{Err: fmt.Errorf("placement: no room on node %s any more, though nothing there has moved",
-			e.infos[best].Node.Name)}
+			node.Node.Name)}, true
 	}
-	result := x.concluded()
+	result = x.concluded()
 	result.Examined, result.Found = examined, x.found
-	return result
+	return result, true
 }
 
-// lone are the filters about one node.
-func (p *plan) lone() []activeFilter {
-	list := make([]activeFilter, 0, len(p.filters))
-	beyond := p.judges
-	for i, f := range p.filters {
-		if len(beyond) > 0 && beyond[0] == int16(i) {
-			beyond = beyond[1:]
-			continue
+// outlooks are those of one question.
+type outlooks struct {
+	engine *Engine
+	class  *class
+	judge  *spreadJudge
+	search *preemption
+	// asked are those met so far.
+	asked []*outlook
+}
+
+// at is the outlook that tells about a slot; !ok if there are too many.
+func (s *outlooks) at(slot int) (*outlook, bool) {
+	var short shortage
+	if s.judge != nil {
+		var ok bool
+		if short, ok = s.judge.shortageOf(s.class.wide, slot); !ok {
+			return nil, false
 		}
-		list = append(list, f)
 	}
-	return list
+	for _, o := range s.asked {
+		if o.short == short {
+			return o, true
+		}
+	}
+	if len(s.asked) == maxShortages {
+		return nil, false
+	}
+	o := s.class.outlookFor(s.search.Pod.Priority, short)
+	o.ask(s.search)
+	s.asked = append(s.asked, o)
+	return o, true
 }
 
-// code is what the rules say of a candidate as it is, those beyond one node left out.
-func (c *class) code(e *Engine, slot int) Code {
-	switch v := c.cells[slot].verdict; {
-	case v == verdictPass:
-		return Success
-	case v < 0:
-		return UnschedulableAndUnresolvable
-	default:
-		return c.plan.filters[v].filter.Check(e.infos[slot])
-	}
+// spot is a node in the outlook that tells about it.
+type spot struct {
+	*outlook
+	slot int
 }
 
-// outlook is what a class keeps about preemption by pods of one priority.
+// outlook is what a class keeps about preemption by pods of one priority on nodes of one shortage.
 type outlook struct {
-	priority int32
-	budgets  *Budgets
-	// seen is the journal's time up to which prospects are right, by slot.
-	seen      uint64
+	priority  int32
+	short     shortage
+	budgets   *Budgets
 	prospects []prospect
+	// what asks the rules about one node, and that of hard spread given the shortage; spread is the
+	// latter, nil for none, and after its place among all.
+	what   *whatIf
+	spread *shortFilter
+	after  int16
 	// reasons are the lists that nodes were refused for, numbered as in prospects.
 	reasons [][]string
 	numbers map[string]int32
@@ -186,6 +204,8 @@ type outlook struct {
 // prospect is what came of trying one node.
 type prospect struct {
 	cost Cost
+	// tried is the journal's time as of which it is right, 0 for never.
+	tried uint64
 	// outcome is one of those below, or the number of the reasons.
 	outcome int32
 	// covered: budgets had a say.
@@ -199,67 +219,92 @@ const (
 	prospectRoom
 )
 
-// maxOutlooks bounds the priorities that one class keeps an outlook for.
-const maxOutlooks = 4
+// maxOutlooks bounds the priorities and shortages that one class keeps an outlook for.
+const maxOutlooks = 4 + maxShortages
 
-// outlookFor finds the outlook of a priority or makes one, in the place of the one that was
-// asked for longest ago if there are too many.
-func (c *class) outlookFor(priority int32) *outlook {
+// outlookFor finds an outlook or makes one, in the place of the one that was asked for longest ago
+// if there are too many.
+func (c *class) outlookFor(priority int32, short shortage) *outlook {
 	for i, o := range c.outlooks {
-		if o.priority == priority {
+		if o.priority == priority && o.short == short {
 			copy(c.outlooks[1:i+1], c.outlooks[:i])
 			c.outlooks[0] = o
 			return o
 		}
 	}
 	o := &outlook{
-		priority: priority, numbers: map[string]int32{}, trial: c.plan.newFitTrial(), lacking: map[uint64]int32{},
+		priority: priority, short: short, numbers: map[string]int32{},
+		trial: c.plan.newFitTrial(), lacking: map[uint64]int32{},
+	}
+	filters := c.plan.narrow(short)
+	o.what = newWhatIf(filters)
+	for i, f := range c.plan.filters {
+		if _, ok := f.filter.(*spreadFilter); ok {
+			o.after = int16(i)
+		}
+	}
+	for _, f := range filters {
+		if spread, ok := f.filter.(*shortFilter); ok {
+			o.spread = spread
+		}
 	}
 	c.outlooks = append([]*outlook{o}, c.outlooks[:min(len(c.outlooks), maxOutlooks-1)]...)
 	return o
 }
 
-// catchUp tries the nodes that moved since the outlook was last asked for, and those that
-// budgets matter to if these changed.
-func (o *outlook) catchUp(e *Engine, c *class, x *preemption) {
+// ask readies the outlook for a question: what budgets had a say in is tried again if these changed.
+func (o *outlook) ask(x *preemption) {
+	if x.Budgets == o.budgets {
+		return
+	}
+	all := !x.Budgets.coversLike(o.budgets)
+	o.budgets = x.Budgets
+	for slot := range o.prospects {
+		if p := &o.prospects[slot]; all || p.covered {
+			p.tried = 0
+		}
+	}
+}
+
+// prospectOf is what comes of trying a node, which is done if it has moved since the last time.
+func (o *outlook) prospectOf(e *Engine, c *class, x *preemption, slot int) *prospect {
 	if lack := e.len() - len(o.prospects); lack > 0 {
-		o.prospects = growBy(o.prospects, lack, prospect{outcome: prospectAbsent})
+		o.prospects = growBy(o.prospects, lack, prospect{})
 	}
-	if x.Budgets != o.budgets {
-		if !x.Budgets.coversLike(o.budgets) {
-			o.seen = 0
-		}
-		o.budgets = x.Budgets
-		for slot := range o.prospects {
-			if o.prospects[slot].covered && e.journal.moved[slot] <= o.seen {
-				o.try(e, c, x, slot)
-			}
-		}
+	p := &o.prospects[slot]
+	if p.tried == 0 || p.tried < e.journal.moved[slot] {
+		o.try(e, c, x, slot)
+		p.tried = e.journal.now
 	}
-	if o.seen == 0 || e.journal.isFar(o.seen) {
-		for slot, at := range e.journal.moved {
-			if at > o.seen {
-				o.try(e, c, x, slot)
-			}
-		}
-	} else {
-		for at := o.seen + 1; at <= e.journal.now; at++ {
-			if slot := int(e.journal.last[at%journalSize].slot); e.journal.moved[slot] == at {
-				o.try(e, c, x, slot)
-			}
+	return p
+}
+
+// code is what the rules say of a node as it is, others' than its own and of hard spread left out.
+func (o *outlook) code(e *Engine, c *class, slot int) Code {
+	v := c.cells[slot].verdict
+	if v < 0 && v != verdictPass {
+		return UnschedulableAndUnresolvable
+	}
+	if o.spread != nil && (v == verdictPass || o.after < v) {
+		if code := o.spread.Check(e.infos[slot]); code != Success {
+			return code
 		}
 	}
-	o.seen = e.journal.now
+	if v == verdictPass {
+		return Success
+	}
+	return c.plan.filters[v].filter.Check(e.infos[slot])
 }
 
 // try looks for room on one node.
 func (o *outlook) try(e *Engine, c *class, x *preemption, slot int) {
 	p := &o.prospects[slot]
 	*p = prospect{outcome: prospectAbsent}
+	x.what = o.what
 	if e.infos[slot] == nil || !c.candidate(e, slot) {
 		return
 	}
-	switch c.code(e, slot) {
+	switch o.code(e, c, slot) {
 	case Success:
 		p.outcome = prospectFits
 		return
@@ -293,18 +338,17 @@ func (o *outlook) number(reasons []string) int32 {
 }
 
 // before is room.before for two nodes that have room to make.
-func (o *outlook) before(e *Engine, a, b int, seed uint64) bool {
-	costA, costB := &o.prospects[a].cost, &o.prospects[b].cost
-	if d := costA.Compare(*costB); d != 0 {
+func (a spot) before(e *Engine, b spot, seed uint64) bool {
+	if d := a.prospects[a.slot].cost.Compare(b.prospects[b.slot].cost); d != 0 {
 		return d < 0
 	}
-	if s, t := tieBreak(seed, e.hashes[a]), tieBreak(seed, e.hashes[b]); s != t {
+	if s, t := tieBreak(seed, e.hashes[a.slot]), tieBreak(seed, e.hashes[b.slot]); s != t {
 		return s > t
 	}
-	return e.infos[a].Node.UID < e.infos[b].Node.UID
+	return e.infos[a.slot].Node.UID < e.infos[b.slot].Node.UID
 }
 
 func (o *outlook) bytes() int64 {
-	const perSlot = 56
+	const perSlot = 64
 	return int64(len(o.prospects)) * perSlot
 }

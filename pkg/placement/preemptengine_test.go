@@ -3,6 +3,7 @@ package placement_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -63,7 +64,7 @@ func TestEnginePreemptsAsTwin(t *testing.T) {
 		}
 	}
 	t.Log(outcomes)
-	for _, what := range []string{"plan", "in vain", "fits", "budgets", "nothing moved"} {
+	for _, what := range []string{"plan", "in vain", "fits", "budgets", "nothing moved", "spread"} {
 		if *preemptRuns >= 250 && outcomes[what] < 20 {
 			t.Errorf("the input is lopsided: %d times %q", outcomes[what], what)
 		}
@@ -142,6 +143,8 @@ func (h *preemptHistory) run(t *testing.T, outcomes map[string]int) {
 		switch {
 		case want.Failed:
 			outcomes["fits"]++
+		case want.Node != "" && isSpread(pod):
+			outcomes["spread"]++
 		case want.Node != "":
 			outcomes["plan"]++
 		default:
@@ -205,12 +208,24 @@ func (h *preemptHistory) forget() {
 	}
 }
 
-// preemptor is a new pod, or one like one before. Most have no rules about other pods.
+// isSpread tells whether hard spread is the only rule of a pod about other pods.
+func isSpread(p *state.Pod) bool {
+	a := p.Template.Spec.Affinity
+	return (a == nil || a.PodAffinity == nil && a.PodAntiAffinity == nil) &&
+		slices.ContainsFunc(p.Template.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool {
+			return c.WhenUnsatisfiable == corev1.DoNotSchedule
+		})
+}
+
+// preemptor is a new pod, or one like one before. Most have no rules about other pods, or only
+// spread.
 func (h *preemptHistory) preemptor() *state.Pod {
 	if len(h.asked) == 0 || h.Chance(50) {
 		p := h.Preemptor(&h.cluster)
-		if h.Chance(70) {
+		if h.Chance(50) {
 			p.Spec.TopologySpreadConstraints = nil
+		}
+		if h.Chance(85) {
 			if p.Spec.Affinity != nil {
 				p.Spec.Affinity.PodAffinity, p.Spec.Affinity.PodAntiAffinity = nil, nil
 			}

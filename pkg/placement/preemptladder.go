@@ -157,6 +157,9 @@ func (o *outlook) tryFit(e *Engine, c *class, x *preemption, slot int) bool {
 	if o.trial == nil || c.cells[slot].static != verdictPass || len(e.guarded[n]) > 0 {
 		return false
 	}
+	if o.spread != nil && o.spread.Check(n) != Success {
+		return false
+	}
 	rungs := e.ladders.at(e, slot)
 	first, _ := slices.BinarySearchFunc(rungs, x.Pod.Priority, func(r rung, priority int32) int {
 		if r.pod.Priority >= priority {

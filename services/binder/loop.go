@@ -26,6 +26,8 @@ func (b *Binder) loop(ctx, rooms context.Context) error {
 	defer ticker.Stop()
 	ending := ctx.Done()
 	for {
+		l.dropMoot(commit.LaneChange)
+		l.dropMoot(commit.LaneStatus)
 		inputs := b.inputs
 		if l.pending > maxPending || l.drainBy != nil {
 			inputs = nil
@@ -50,6 +52,8 @@ func (b *Binder) loop(ctx, rooms context.Context) error {
 			l.taken(commit.LaneBind)
 		case l.lane(commit.LaneChange) <- l.head(commit.LaneChange):
 			l.taken(commit.LaneChange)
+		case l.lane(commit.LaneStatus) <- l.head(commit.LaneStatus):
+			l.taken(commit.LaneStatus)
 		case l.lane(commit.LaneLedger) <- l.head(commit.LaneLedger):
 			l.taken(commit.LaneLedger)
 		case l.lane(commit.LaneLog) <- l.head(commit.LaneLog):
@@ -73,6 +77,19 @@ func (l *loop) step(in decide.Input) {
 		l.pending++
 	}
 	l.ready.Store(l.core.Ready() && l.drainBy == nil)
+}
+
+// dropMoot takes from the head of a line what has become moot while it waited.
+func (l *loop) dropMoot(n commit.Lane) {
+	for len(l.lines[n]) > 0 {
+		op, moot := l.core.Moot(l.head(n))
+		if !moot {
+			return
+		}
+		l.lines[n] = l.lines[n][1:]
+		l.pending--
+		l.step(decide.Untaken{Op: op})
+	}
 }
 
 // lane is where the head of a line goes; nil, which a select passes over, without one.

@@ -79,7 +79,9 @@ func (s *system) workloadsWhile(ns string, meanwhile func()) {
 	for i := range jobs {
 		job := &batchv1.Job{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("batch-%02d", i)},
-			Spec:       batchv1.JobSpec{Parallelism: ptr(podsPerJob), Completions: ptr(podsPerJob), Template: template("batch", "250m")},
+			Spec: batchv1.JobSpec{
+				Parallelism: ptr(podsPerJob), Completions: ptr(podsPerJob), Template: template("batch", "250m"),
+			},
 		}
 		job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
 		_, err = s.client.BatchV1().Jobs(ns).Create(ctx, job, options)
@@ -120,7 +122,9 @@ func template(app, cpu string) corev1.PodTemplateSpec {
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}},
 		Spec: corev1.PodSpec{SchedulerName: scheduler, Containers: []corev1.Container{{
 			Name: app, Image: "example.com/" + app + ":1",
-			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
+			Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)},
+			},
 		}}},
 	}
 }

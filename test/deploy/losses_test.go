@@ -5,6 +5,7 @@ package deploy_test
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -37,7 +38,9 @@ func (s *system) lose(service, name, number string, members map[string]*member) 
 }
 
 // refusals are what a store or the API server says to somebody who lacks a right.
-var refusals = []string{"permission denied", "Permissions Violation", "forbidden", "Unauthorized", "Authorization Violation"}
+var refusals = []string{
+	"permission denied", "Permissions Violation", "forbidden", "Unauthorized", "Authorization Violation",
+}
 
 // noRefusals reads the members' logs: a right that is missing may cost no more than time,
 // and would not be seen otherwise.
@@ -48,11 +51,13 @@ func (s *system) noRefusals(t *testing.T, members map[string]*member) {
 			t.Error(err)
 		}
 		for line := range strings.Lines(string(raw)) {
-			for _, refusal := range refusals {
-				if strings.Contains(line, refusal) {
-					t.Errorf("%s: %s", name, line)
-				}
+			if refused(line) {
+				t.Errorf("%s: %s", name, line)
 			}
 		}
 	}
+}
+
+func refused(line string) bool {
+	return slices.ContainsFunc(refusals, func(refusal string) bool { return strings.Contains(line, refusal) })
 }

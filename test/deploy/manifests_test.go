@@ -16,7 +16,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -174,21 +173,4 @@ func (s *system) admitsPods(t *testing.T, variant string) {
 	if err != nil {
 		t.Error(err)
 	}
-}
-
-// permissions are those of a role, one verb of one resource each.
-func permissions(role *rbacv1.ClusterRole) []rbacv1.PolicyRule {
-	var all []rbacv1.PolicyRule
-	for _, r := range role.Rules {
-		for _, group := range r.APIGroups {
-			for _, resource := range r.Resources {
-				for _, verb := range r.Verbs {
-					all = append(all, rbacv1.PolicyRule{
-						APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: r.ResourceNames, Verbs: []string{verb},
-					})
-				}
-			}
-		}
-	}
-	return all
 }

@@ -48,16 +48,32 @@ func (s *system) begin(service, name string, args ...string) *member {
 	}
 	process, err := harness.Start(s.dir, name, programs.Berth, append(given, args...)...)
 	s.no(err)
-	s.atEnd(process.Stop)
+	s.Cleanup(process.Kill)
 	return &member{Process: process, address: address, client: s.reader("prometheus")}
 }
 
-// start starts one replica and waits until it is ready.
+// tries is how often a member that ends before it is ready is started again, as a kubelet
+// would: it ends when a store does not answer yet.
+const tries = 4
+
+// start starts one replica, waits until it is ready, and expects it to stop in good order at
+// the end of the test.
 func (s *system) start(service, name string, args ...string) *member {
 	s.Helper()
-	m := s.begin(service, name, args...)
-	s.eventually(readyWithin, name+" is ready", m.missing)
-	return m
+	for range tries {
+		m := s.begin(service, name, args...)
+		err := harness.Eventually(s.Context(), readyWithin, name+" is ready", m.missing)
+		if err == nil {
+			s.atEnd(m.Stop)
+			return m
+		}
+		if m.Ended() == nil {
+			s.Fatal(err)
+		}
+		s.Logf("%s is started again: %v", name, err)
+	}
+	s.Fatalf("%s ended %d times", name, tries)
+	return nil
 }
 
 // missing is empty when the member is ready.

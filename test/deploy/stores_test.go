@@ -112,6 +112,9 @@ func (s *system) foreignWords(t *testing.T) {
 		{"a request for an eviction", events.Decisions, decision(events.DecisionEvict, nobody), "descheduler"},
 	} {
 		for _, as := range []string{"queue", "scheduler", "binder", "descheduler"} {
+			if c.stream == events.Facts && as == c.by {
+				continue // the queue that runs has said some already
+			}
 			log, err := s.openLog(as)
 			if err != nil {
 				t.Fatal(as, err)

@@ -42,6 +42,13 @@ func (s *system) startStores() {
 			}
 		}
 	}
+	// After all services, which give their leases back. etcd answers SIGTERM by a signal of its
+	// own, and nobody needs its data any more.
+	s.Cleanup(func() {
+		for _, process := range s.stores.running {
+			process.Kill()
+		}
+	})
 	for n := range storeMembers {
 		s.stores.startMember("etcd", n)
 		s.stores.startMember("nats", n)
@@ -147,14 +154,13 @@ func (st *stores) startMember(store string, n int) {
 	process, err := harness.Start(st.dir, name, filepath.Join(programs.Root, ".build", "bin", program), args...)
 	st.no(err)
 	st.running[name] = process
-	// etcd answers SIGTERM by a signal of its own, and nobody needs its data any more.
-	st.Cleanup(process.Kill)
 }
 
 // ready waits for a member by its readiness probe.
 func (st *stores) ready(store string, n int) {
 	st.Helper()
-	probe := pick[*appsv1.StatefulSet](st.system, st.shipped, "berth-"+store).Spec.Template.Spec.Containers[0].ReadinessProbe
+	set := pick[*appsv1.StatefulSet](st.system, st.shipped, "berth-"+store)
+	probe := set.Spec.Template.Spec.Containers[0].ReadinessProbe
 	url := "http://" + st.address(store, n, map[string]int{"etcd": 2381, "nats": 8222}[store]) + probe.HTTPGet.Path
 	name := fmt.Sprintf("%s-%d", store, n)
 	st.eventually(readyWithin, name+" is ready", func(ctx context.Context) (string, error) {

@@ -72,7 +72,8 @@ func newSystem(t *testing.T, nodes string) *system {
 	if nodes != "" {
 		nodes = filepath.Join(programs.Root, filepath.FromSlash(nodes))
 	}
-	s.cluster, err = programs.StartCluster(t.Context(), harness.ClusterConfig{Dir: filepath.Join(dir, "cluster"), Nodes: nodes})
+	cfg := harness.ClusterConfig{Dir: filepath.Join(dir, "cluster"), Nodes: nodes}
+	s.cluster, err = programs.StartCluster(t.Context(), cfg)
 	s.no(err)
 	s.client = s.cluster.Client
 	s.atEnd(s.cluster.Stop)

@@ -29,6 +29,9 @@ const (
 	cleanupWithin = time.Minute
 	// documentedAddress is where a Berth that was started as documented serves its metrics.
 	documentedAddress = "127.0.0.1:10351"
+	// documentedDataDir is how commands that read the log are told where a Berth that was started
+	// as documented keeps it.
+	documentedDataDir = "--data-dir berth-data"
 )
 
 // lab is one lab under test.
@@ -211,7 +214,7 @@ func (l *lab) next() string {
 	}
 	b := l.left[0]
 	l.left = l.left[1:]
-	text := b.text
+	text := strings.ReplaceAll(b.text, documentedDataDir, "--data-dir "+filepath.Join(l.work, "data"))
 	if l.berth != nil {
 		text = strings.ReplaceAll(text, documentedAddress, l.berth.Address)
 	}

@@ -40,6 +40,7 @@ var labs = map[string]func(*lab){
 	"backoff":            backoff,
 	"blocked-many":       blockedMany,
 	"default-spread":     defaultSpread,
+	"explain":            explained,
 	"gates":              gates,
 	"ha-kill":            haKill,
 	"hard-spread":        hardSpread,
@@ -53,11 +54,12 @@ var labs = map[string]func(*lab){
 	"scale-shards":       scaleShards,
 	"taints":             taints,
 	"three-pools":        threePools,
+	"trace":              traced,
 	"upgrade":            upgrade,
 }
 
-// ofBerth are the labs about what only Berth has: processes of its own.
-var ofBerth = []string{"ha-kill", "scale-shards", "upgrade"}
+// ofBerth are the labs about what only Berth has: processes of its own, and its explanations.
+var ofBerth = []string{"explain", "ha-kill", "scale-shards", "trace", "upgrade"}
 
 // apart are the labs about schedulers that do not know of each other: each profile of their
 // configuration gets a kube-scheduler of its own.

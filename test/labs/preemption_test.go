@@ -200,11 +200,11 @@ func affinityVictim(l *lab) {
 func crossNode(l *lab) {
 	o := l.observe()
 	l.next()
-	l.schedulable(2)
+	l.schedulable(5)
 	l.next()
 	l.on("guard", "cross-node-1")
 	l.next()
-	const kept = "0/2 nodes are available: "
+	const kept = "0/5 nodes are available: "
 	if says := l.stays("web"); !strings.HasPrefix(says, kept) {
 		l.Errorf("web says %q", says)
 	}
@@ -215,11 +215,22 @@ func crossNode(l *lab) {
 		if says := l.stays("web"); !strings.Contains(says, noVictims) {
 			l.Errorf("web says %q", says)
 		}
+	} else {
+		l.on("web", "cross-node-0")
+		l.wantEvicted(o, "guard")
+	}
+	l.next()
+	l.on("batch", "cross-node-3")
+	l.next()
+	if l.upstream() {
+		if says := l.stays("even"); !strings.Contains(says, noVictims) {
+			l.Errorf("even says %q", says)
+		}
 		l.wantEvicted(o)
 		return
 	}
-	l.on("web", "cross-node-0")
-	l.wantEvicted(o, "guard")
+	l.on("even", "cross-node-2")
+	l.wantEvicted(o, "batch", "guard")
 }
 
 func nominationRace(l *lab) {
@@ -250,14 +261,18 @@ func gracefulIntruder(l *lab) {
 	l.next()
 	l.bound(metav1.ListOptions{}, 3)
 	l.next()
+	l.nominated("waiting", "graceful-intruder-0")
 	l.next()
 	if l.upstream() {
 		l.on("intruder", "graceful-intruder-0")
+		l.leaving("slow")
 		l.gone("slow")
 		l.stays("waiting")
 		l.wantEvicted(o, "prompt", "slow")
 	} else {
 		l.on("intruder", "graceful-intruder-1")
+		l.leaving("slow")
+		l.nominated("waiting", "graceful-intruder-0")
 		l.on("waiting", "graceful-intruder-0")
 		l.wantEvicted(o, "prompt", "slow")
 		l.clean(o)
@@ -267,13 +282,16 @@ func gracefulIntruder(l *lab) {
 	l.next()
 	if !l.upstream() {
 		l.told("patient", "boss")
+		l.nominated("boss", "graceful-intruder-2")
+		l.nominated("patient", "")
+		l.leaving("slower")
 	}
 	l.on("boss", "graceful-intruder-2")
 	l.stays("patient")
 	l.wantEvicted(o, "prompt", "slow", "slower")
 }
 
-// leaving waits until a pod is being deleted.
+// leaving waits until a pod is being deleted, and fails when it is gone.
 func (l *lab) leaving(name string) {
 	l.Helper()
 	l.eventually(within, name+" is leaving", func(ctx context.Context) (string, error) {
@@ -282,6 +300,24 @@ func (l *lab) leaving(name string) {
 			return "", err
 		}
 		return "it runs", nil
+	})
+}
+
+// nominated waits until a pod that waits is nominated to a node; to none if that is empty.
+func (l *lab) nominated(name, node string) {
+	l.Helper()
+	l.eventually(within, fmt.Sprintf("%s is nominated to %q", name, node), func(ctx context.Context) (string, error) {
+		pod, err := l.client.CoreV1().Pods(l.namespaceName()).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		if pod.Spec.NodeName != "" {
+			return "", fmt.Errorf("it is bound to %s", pod.Spec.NodeName)
+		}
+		if pod.Status.NominatedNodeName != node {
+			return fmt.Sprintf("it is nominated to %q", pod.Status.NominatedNodeName), nil
+		}
+		return "", nil
 	})
 }
 

@@ -275,7 +275,13 @@ func (w *world) fencePod(e bindercore.FencePod) bindercore.Answered {
 }
 
 func (w *world) patchCondition(e bindercore.PatchCondition) bindercore.Answered {
-	p := w.api.changePod(e.Pod.UID, func(p *corev1.Pod) bool { return setCondition(p, e.Condition) })
+	p := w.api.changePod(e.Pod.UID, func(p *corev1.Pod) bool {
+		before := p.Status.NominatedNodeName
+		if e.NominatedNodeName != "" {
+			p.Status.NominatedNodeName = e.NominatedNodeName
+		}
+		return setCondition(p, e.Condition) || before != p.Status.NominatedNodeName
+	})
 	if p == nil {
 		return bindercore.Answered{Result: bindercore.Gone}
 	}

@@ -115,9 +115,11 @@ type Decision struct {
 	Landing            string `protobuf:"bytes,25,opt,name=landing,proto3" json:"landing,omitempty"`
 	FactEpoch          uint64 `protobuf:"varint,26,opt,name=fact_epoch,json=factEpoch,proto3" json:"fact_epoch,omitempty"`
 	// Absent where no shard weighed nodes.
-	Evidence      *Evidence `protobuf:"bytes,27,opt,name=evidence,proto3" json:"evidence,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Evidence *Evidence `protobuf:"bytes,27,opt,name=evidence,proto3" json:"evidence,omitempty"`
+	// 0: nothing that time alone would change.
+	RetryAfterMillis int64 `protobuf:"varint,28,opt,name=retry_after_millis,json=retryAfterMillis,proto3" json:"retry_after_millis,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Decision) Reset() {
@@ -295,6 +297,13 @@ func (x *Decision) GetEvidence() *Evidence {
 		return x.Evidence
 	}
 	return nil
+}
+
+func (x *Decision) GetRetryAfterMillis() int64 {
+	if x != nil {
+		return x.RetryAfterMillis
+	}
+	return 0
 }
 
 // Evidence is what a shard's decision was computed from, and what it weighed.
@@ -951,7 +960,7 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x06PodRef\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xe9\x05\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\x97\x06\n" +
 	"\bDecision\x12%\n" +
 	"\x0escheduler_name\x18\x01 \x01(\tR\rschedulerName\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x18\n" +
@@ -976,7 +985,8 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\alanding\x18\x19 \x01(\tR\alanding\x12\x1d\n" +
 	"\n" +
 	"fact_epoch\x18\x1a \x01(\x04R\tfactEpoch\x125\n" +
-	"\bevidence\x18\x1b \x01(\v2\x19.berth.events.v1.EvidenceR\bevidenceB\x17\n" +
+	"\bevidence\x18\x1b \x01(\v2\x19.berth.events.v1.EvidenceR\bevidence\x12,\n" +
+	"\x12retry_after_millis\x18\x1c \x01(\x03R\x10retryAfterMillisB\x17\n" +
 	"\x15_grace_period_seconds\"\xdf\x03\n" +
 	"\bEvidence\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\x06R\x06config\x12\x14\n" +

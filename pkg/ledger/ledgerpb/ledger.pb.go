@@ -1512,8 +1512,11 @@ type BudgetClaim struct {
 	PodUidText         string `protobuf:"bytes,2,opt,name=pod_uid_text,json=podUidText,proto3" json:"pod_uid_text,omitempty"`
 	PodResourceVersion uint64 `protobuf:"varint,3,opt,name=pod_resource_version,json=podResourceVersion,proto3" json:"pod_resource_version,omitempty"`
 	Plan               string `protobuf:"bytes,4,opt,name=plan,proto3" json:"plan,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// It was made whether the budget had room or not, as its profile asks for. For people and audits:
+	// nobody decides by it.
+	Regardless    bool `protobuf:"varint,5,opt,name=regardless,proto3" json:"regardless,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BudgetClaim) Reset() {
@@ -1572,6 +1575,13 @@ func (x *BudgetClaim) GetPlan() string {
 		return x.Plan
 	}
 	return ""
+}
+
+func (x *BudgetClaim) GetRegardless() bool {
+	if x != nil {
+		return x.Regardless
+	}
+	return false
 }
 
 // Exclusive is x/vol/<pvc uid> or x/pool/<driver>/<pool>: who holds what only one pod may have,
@@ -1911,13 +1921,16 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\x04name\x18\x04 \x01(\tR\x04name\x129\n" +
 	"\n" +
 	"high_water\x18\x05 \x03(\v2\x1a.berth.ledger.v1.HighWaterR\thighWater\x124\n" +
-	"\x06claims\x18\x06 \x03(\v2\x1c.berth.ledger.v1.BudgetClaimR\x06claims\"\x8e\x01\n" +
+	"\x06claims\x18\x06 \x03(\v2\x1c.berth.ledger.v1.BudgetClaimR\x06claims\"\xae\x01\n" +
 	"\vBudgetClaim\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\fR\x06podUid\x12 \n" +
 	"\fpod_uid_text\x18\x02 \x01(\tR\n" +
 	"podUidText\x120\n" +
 	"\x14pod_resource_version\x18\x03 \x01(\x04R\x12podResourceVersion\x12\x12\n" +
-	"\x04plan\x18\x04 \x01(\tR\x04plan\"\x93\x01\n" +
+	"\x04plan\x18\x04 \x01(\tR\x04plan\x12\x1e\n" +
+	"\n" +
+	"regardless\x18\x05 \x01(\bR\n" +
+	"regardless\"\x93\x01\n" +
 	"\tExclusive\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x129\n" +
 	"\n" +

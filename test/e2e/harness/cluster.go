@@ -117,6 +117,17 @@ func (p Programs) down(ctx context.Context, dir string) error {
 	return err
 }
 
+// PIDs are the processes of the cluster's programs of these names.
+func (c *Cluster) PIDs(programs ...string) []int {
+	var pids []int
+	for _, name := range programs {
+		if pid, ok := c.processes[name]; ok {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
 // Signal sends a signal to one of the cluster's programs, such as kube-apiserver.
 func (c *Cluster) Signal(program string, s syscall.Signal) error {
 	pid, ok := c.processes[program]

@@ -135,12 +135,13 @@ func (r *Room) fencePod(ctx context.Context, e decide.FencePod) decide.Answered 
 
 func (r *Room) patchCondition(ctx context.Context, e decide.PatchCondition) decide.Answered {
 	type status struct {
-		Conditions []corev1.PodCondition `json:"conditions"`
+		Conditions        []corev1.PodCondition `json:"conditions"`
+		NominatedNodeName string                `json:"nominatedNodeName,omitempty"`
 	}
 	body, err := json.Marshal(struct {
 		Metadata patchMeta `json:"metadata"`
 		Status   status    `json:"status"`
-	}{patchMeta{UID: e.Pod.UID}, status{[]corev1.PodCondition{e.Condition}}})
+	}{patchMeta{UID: e.Pod.UID}, status{[]corev1.PodCondition{e.Condition}, e.NominatedNodeName}})
 	if err != nil {
 		return decide.Answered{Op: e.Op, Result: decide.Refused, Problem: err.Error()}
 	}

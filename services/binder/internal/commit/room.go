@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -28,9 +29,12 @@ type Lane int
 const (
 	// LaneBind posts Bindings.
 	LaneBind Lane = iota
-	// LaneChange does everything else in Kubernetes: reads, patches, evictions. Its workers
-	// are half of LaneBind's, so that binds have the better part of the API server.
+	// LaneChange does what else goes on in Kubernetes: reads, fences, nominations, evictions. Its
+	// workers are half of LaneBind's, so that binds have the better part of the API server.
 	LaneChange
+	// LaneStatus writes conditions that nothing waits for. It has half of LaneChange's workers, so
+	// that many pods that wait do not keep evictions waiting.
+	LaneStatus
 	// LaneLedger runs transactions and linearizable reads.
 	LaneLedger
 	// LaneLog takes decisions for the log.
@@ -41,12 +45,20 @@ const (
 
 // LaneOf says where an effect goes; false for those that Now carries out.
 func LaneOf(e decide.Effect) (Lane, bool) {
-	switch e.(type) {
+	switch e := e.(type) {
 	case decide.Bind:
 		return LaneBind, true
-	case decide.ReadPod, decide.FencePod, decide.PatchCondition, decide.RemoveGate, decide.Evict,
-		decide.Nominate, decide.ReadBudget:
+	case decide.ReadPod, decide.FencePod, decide.RemoveGate, decide.Evict, decide.ReadBudget:
 		return LaneChange, true
+	case decide.Nominate:
+		return LaneChange, true
+	case decide.PatchCondition:
+		// An eviction waits for a condition of its pod, and a nomination had better be there before
+		// the evictions that it is about: after them, it would be in the way of the bind.
+		if e.Condition.Type != corev1.PodScheduled || e.NominatedNodeName != "" {
+			return LaneChange, true
+		}
+		return LaneStatus, true
 	case decide.Transact, decide.ReadDoc, decide.Amend:
 		return LaneLedger, true
 	case decide.Publish:
@@ -118,7 +130,8 @@ func (r *Room) Now(e decide.Effect) {
 func (r *Room) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for lane, workers := range map[Lane]int{
-		LaneBind: r.workers, LaneChange: max(1, r.workers/2), LaneLedger: ledgerWorkers,
+		LaneBind: r.workers, LaneChange: max(1, r.workers/2), LaneStatus: max(1, r.workers/4),
+		LaneLedger: ledgerWorkers,
 	} {
 		for range workers {
 			g.Go(func() error { return r.work(ctx, lane) })
@@ -153,7 +166,7 @@ func (r *Room) work(ctx context.Context, lane Lane) error {
 
 // paced is carryOut; what changes Kubernetes goes before events.
 func (r *Room) paced(ctx context.Context, lane Lane, e decide.Effect) (decide.Input, error) {
-	if lane == LaneBind || lane == LaneChange {
+	if lane == LaneBind || lane == LaneChange || lane == LaneStatus {
 		defer r.pace.change()()
 	}
 	return r.carryOut(ctx, e)

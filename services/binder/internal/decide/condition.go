@@ -30,6 +30,9 @@ type condition struct {
 	written   *corev1.PodCondition
 	writtenRV uint64
 
+	// mirror is the one whose name the patch under way writes as well, if any.
+	mirror *mirror
+
 	op    OpID
 	retry wait.Backoff
 	due   time.Time
@@ -66,6 +69,8 @@ func (w *condition) advance(c *Core) {
 	switch {
 	case !known && c.facts.Sequence < d.FactSequence:
 		return // the decision saw more of the log than we have
+	case d.Kind == events.DecisionNominated && c.ledger.Revision() < d.LedgerRevision:
+		return // its hold, which is written along with it, is about to be told
 	case !known || p.NodeName != "":
 		w.want = nil // deleted or bound: nobody waits for a condition
 		return
@@ -85,7 +90,18 @@ func (w *condition) advance(c *Core) {
 	}
 	w.sent, w.want = &d, nil
 	w.op = c.start(w)
-	c.emit(PatchCondition{Op: w.op, Pod: d.Pod, Condition: w.patch})
+	c.emit(PatchCondition{Op: w.op, Pod: d.Pod, Condition: w.patch, NominatedNodeName: w.nominate(c, d, p)})
+}
+
+// nominate has the patch under way write the name of the node as well where a place is held for
+// the pod, if that is to be written.
+func (w *condition) nominate(c *Core, d events.Decision, p *state.Pod) string {
+	m, ok := c.mirrors[d.Pod.UID]
+	if !ok || !m.joins(c, d, p) {
+		return ""
+	}
+	w.mirror, m.op, m.sent = m, w.op, m.node
+	return m.node
 }
 
 // report emits the event of a decision, once: a decision that comes back after a failed
@@ -164,9 +180,23 @@ func (w *condition) settle(c *Core, d events.Decision, rv uint64, problem string
 
 func (w *condition) answered(c *Core, in Input) {
 	w.op = 0
-	a, ok := in.(Answered)
-	if !ok || w.sent == nil {
+	if w.sent == nil {
 		return
+	}
+	a, ok := in.(Answered)
+	if !ok { // Untaken
+		if w.mirror != nil {
+			w.mirror.op, w.mirror = 0, nil
+		}
+		if w.want == nil {
+			w.want = w.sent
+		}
+		w.advance(c)
+		return
+	}
+	if m := w.mirror; m != nil {
+		w.mirror = nil
+		m.written(c, a)
 	}
 	d := *w.sent
 	newer := w.want

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/membership"
@@ -133,8 +135,31 @@ func (c *Core) Step(in Input, now time.Time) []Effect {
 	case Amended:
 		c.learnKeys(in)
 		c.answered(in.Op, in)
+	case Untaken:
+		c.answered(in.Op, in)
 	}
 	return c.out
+}
+
+// Moot says whether an effect that still waits has become pointless, or would do harm: what is
+// written for a pod that waits would move the resourceVersion that a bind relies on, or be refused
+// because the pod is bound. Such an effect is to be dropped, and the core told so by Untaken.
+func (c *Core) Moot(e Effect) (OpID, bool) {
+	var op OpID
+	var pod string
+	switch e := e.(type) {
+	case PatchCondition:
+		if e.Condition.Type != corev1.PodScheduled {
+			return 0, false
+		}
+		op, pod = e.Op, e.Pod.UID
+	case Nominate:
+		op, pod = e.Op, e.Pod.UID
+	default:
+		return 0, false
+	}
+	p, known, _ := c.pod(pod, 0)
+	return op, c.placed(pod) || known && p.NodeName != ""
 }
 
 // Ready says whether the core knows facts, ledger and partitions well enough to act.

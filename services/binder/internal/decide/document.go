@@ -11,9 +11,10 @@ import (
 // document is one node's document as the binder last saw it.
 type document struct {
 	doc ledger.NodeDoc
-	// since is when this revision was first seen.
-	since time.Time
-	op    OpID
+	// since is when this revision was first seen, swept when it was last looked at for something to
+	// sweep: most of it is about pods that take their time to stop.
+	since, swept time.Time
+	op           OpID
 }
 
 // ledgerMoved folds the watch in. Documents first, then the work they make: a rule that
@@ -142,7 +143,8 @@ func (c *Core) sweep() {
 	c.forget()
 	var due []string
 	for uid, d := range c.docs {
-		if d.op == 0 && len(d.doc.Entries) > 0 && c.now.Sub(d.since) > c.limits.Idle && c.mayAct(uid) {
+		if d.op == 0 && len(d.doc.Entries) > 0 && c.now.Sub(d.since) > c.limits.Idle &&
+			c.now.Sub(d.swept) >= roundEvery && c.mayAct(uid) {
 			due = append(due, uid)
 		}
 	}
@@ -153,6 +155,7 @@ func (c *Core) sweep() {
 }
 
 func (d *document) handOver(c *Core) {
+	d.swept = c.now
 	change, changed := c.swept(d)
 	if !changed {
 		return

@@ -81,6 +81,8 @@ type PatchCondition struct {
 	Op        OpID
 	Pod       events.PodRef
 	Condition corev1.PodCondition
+	// NominatedNodeName is written along with it; empty leaves that field alone.
+	NominatedNodeName string
 }
 
 // RemoveGate removes one scheduling gate of the pod, if it has it, with UID as the

@@ -121,6 +121,9 @@ type Answered struct {
 	Problem string
 }
 
+// Untaken takes an effect back that Moot has found moot, before anybody has begun to carry it out.
+type Untaken struct{ Op OpID }
+
 // DocRead is the end of a ReadDoc. Doc is nil when there is none, or with a Problem.
 type DocRead struct {
 	Op      OpID
@@ -186,3 +189,4 @@ func (Answered) input()          {}
 func (DocRead) input()           {}
 func (Transacted) input()        {}
 func (Amended) input()           {}
+func (Untaken) input()           {}

@@ -26,6 +26,9 @@ type Limits struct {
 	// the plan is told so, PlanPause how long the plan then rests before it is tried again.
 	EvictionTries int
 	PlanPause     time.Duration
+	// NominateAlone is how long a pod's nominatedNodeName waits for the condition that comes with
+	// it, so that both are one write.
+	NominateAlone time.Duration
 	// EvictionHang is how long an eviction that got no answer may still arrive.
 	EvictionHang time.Duration
 	// Overdue is how long a document with holds may be unchanged, on top of the grace period
@@ -54,6 +57,8 @@ func DefaultLimits() Limits {
 		EvictionMemory: 10 * time.Minute,
 		EvictionTries:  8,
 		PlanPause:      30 * time.Second,
+		// A decision gets here as fast as its transaction, in milliseconds.
+		NominateAlone: 500 * time.Millisecond,
 		// An API server answers within --request-timeout, 60 s unless set otherwise; a request
 		// may have waited in a connection before.
 		EvictionHang: 5 * time.Minute,

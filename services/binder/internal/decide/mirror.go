@@ -3,6 +3,7 @@ package decide
 import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // mirror is a pod's status.nominatedNodeName, which tells other components of the place that
@@ -11,6 +12,10 @@ import (
 // place is lost. (A bind clears it in the API server.) The ledger does not say who wrote the
 // field: a binder that starts takes the name of a node with a hold for its own, and what was
 // left by one that died between the end of a hold and its own write stays until the next hold.
+//
+// The decision that nominates the pod wants a condition as well. Whichever comes first, the hold or
+// the decision, waits for the other, and one patch writes both (condition.nominate); a hold whose
+// decision does not come is mirrored alone.
 type mirror struct {
 	pod events.PodRef
 	// node is what the field should be, as long as the pod is held there; empty to clear.
@@ -35,11 +40,14 @@ func (c *Core) mirrorHold(doc ledger.NodeDoc, owner ledger.Entry) {
 	if !ok {
 		m = &mirror{
 			pod:    events.PodRef{UID: owner.PodUID, Namespace: owner.Namespace, Name: owner.Name},
-			pacing: pacing{retry: c.limits.Retry},
+			pacing: pacing{retry: c.limits.Retry, due: c.now.Add(c.limits.NominateAlone)},
 		}
 		c.mirrors[owner.PodUID] = m
 	}
 	m.node = doc.NodeName
+	if w, ok := c.conditions[owner.PodUID]; ok {
+		w.advance(c)
+	}
 	m.advance(c)
 }
 
@@ -83,12 +91,27 @@ func (m *mirror) write(c *Core, node string) {
 	c.emit(Nominate{Op: m.op, Pod: m.pod, NodeName: node})
 }
 
+// joins says whether the name can be written together with the condition of a decision: it is the
+// one about the hold that the mirror is for, and the name is still to be written.
+func (m *mirror) joins(c *Core, d events.Decision, p *state.Pod) bool {
+	if m.op != 0 || d.Kind != events.DecisionNominated || m.node == p.Status().NominatedNodeName {
+		return false
+	}
+	doc, e, reserved := c.ledger.Entry(m.pod.UID)
+	return reserved && e.State == ledger.Held && e.Token.String() == d.Token && doc.NodeName == m.node
+}
+
 func (m *mirror) answered(c *Core, in Input) {
-	m.op = 0
-	a, ok := in.(Answered)
-	if !ok {
+	if a, ok := in.(Answered); ok {
+		m.written(c, a)
 		return
 	}
+	m.op = 0 // Untaken: what is in the way is looked at with the next change
+}
+
+// written takes in what came of the write under way, its own or a condition's.
+func (m *mirror) written(c *Core, a Answered) {
+	m.op = 0
 	if m.sent != "" && (a.Result == Done || a.Result == Unknown) {
 		m.wrote = m.sent
 	}

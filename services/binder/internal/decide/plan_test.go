@@ -59,6 +59,66 @@ func TestPlanIsCarriedOut(t *testing.T) {
 	r.quiet("the victims leave")
 }
 
+// A nomination is one write: the name of the node and the condition, whichever is known first.
+func TestNominationIsOneWrite(t *testing.T) {
+	told := func(r *planRig, token ledger.Token, revision int64) {
+		r.hear(events.Decision{
+			Kind: events.DecisionNominated, Pod: about("p0"), SchedulerName: "berth", Token: token.String(),
+			NodeName: "n0", LedgerRevision: revision, Message: "0/2 nodes are available.",
+		})
+	}
+	unwritten := func(t *testing.T, r *planRig, why string) {
+		t.Helper()
+		for _, e := range r.b.lines {
+			switch e.(type) {
+			case Nominate, PatchCondition:
+				t.Fatalf("%s: %+v", why, e)
+			}
+		}
+	}
+	written := func(t *testing.T, r *planRig) {
+		t.Helper()
+		p := does[PatchCondition](r, delivered)
+		if p.NominatedNodeName != "n0" || p.Condition.Type != corev1.PodScheduled {
+			t.Fatalf("written %+v, want the condition and the name of the node", p)
+		}
+		r.see()
+		r.wait(time.Second)
+		r.amends("evict-mark")
+		does[Evict](r, delivered)
+		r.see()
+		r.wait(2 * r.limits.NominateAlone)
+		r.quiet("both are written")
+	}
+	rig := func(t *testing.T) *planRig {
+		r := newPlanRig(t, 1)
+		r.b.core.limits.NominateAlone = time.Second
+		return r
+	}
+	t.Run("the hold first", func(t *testing.T) {
+		r := rig(t)
+		r.nominated(0, "v4")
+		unwritten(t, r, "the decision is not known")
+		told(r, r.tokens, r.kv.revision)
+		written(t, r)
+	})
+	t.Run("the decision first", func(t *testing.T) {
+		r := rig(t)
+		told(r, r.tokens+1, r.kv.revision+1)
+		unwritten(t, r, "the hold is not known")
+		r.nominated(0, "v4")
+		written(t, r)
+	})
+	t.Run("no decision", func(t *testing.T) {
+		r := rig(t)
+		r.nominated(0, "v4")
+		r.wait(time.Second)
+		if n := does[Nominate](r, delivered); n.NodeName != "n0" {
+			t.Fatalf("nominated %+v", n)
+		}
+	})
+}
+
 func TestNothingIsMarkedForAPlanWhoseDryRunFails(t *testing.T) {
 	r := newPlanRig(t, 1)
 	plan := r.nominated(0, "v0", "v4")

@@ -400,6 +400,7 @@ func planLimits() Limits {
 	l := testLimits()
 	l.EvictionHang, l.PlanPause, l.Overdue, l.EvictionTries = time.Hour, 5*time.Second, time.Minute, 3
 	l.KeepPlace = 10 * time.Second
+	l.NominateAlone = 0 // nobody here tells of a nomination
 	return l
 }
 

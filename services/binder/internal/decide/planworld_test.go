@@ -529,7 +529,12 @@ func (w *planWorld) change(e Effect) (Input, error) {
 	case FencePod:
 		return change(e.Op, e.Pod, annotate(AnnotationFence, e.Value))
 	case PatchCondition:
-		return change(e.Op, e.Pod, func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{e.Condition} })
+		return change(e.Op, e.Pod, func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{e.Condition}
+			if e.NominatedNodeName != "" {
+				p.Status.NominatedNodeName = e.NominatedNodeName
+			}
+		})
 	case Nominate:
 		if _, _, held := w.truth.Entry(e.Pod.UID); e.NodeName != "" && !held && len(w.late) == 0 {
 			w.counts["nominated without a hold"]++

@@ -93,8 +93,8 @@ func (c *Core) claimsMoved(changes ledger.ViewChanges) {
 			p.advance(c)
 		}
 	}
-	for _, uid := range slices.Sorted(maps.Keys(c.removals)) {
-		if r := c.removals[uid]; touched[r.plan] {
+	for _, id := range ids {
+		for _, r := range c.removalsOf(id) {
 			r.advance(c)
 		}
 	}

@@ -140,7 +140,7 @@ func New(cfg Config) *Core {
 	}
 	c.bags.gated = newBag(PoolGated, enteredBefore)
 	c.bags.backoff = newBag(PoolBackoff, readyBefore)
-	c.bags.parked = newBag(PoolParked, enteredBefore)
+	c.bags.parked = newBag(PoolParked, flushedBefore)
 	c.bags.quarantine = newBag(PoolParked, enteredBefore)
 	c.bags.offered = newBag(PoolOffered, deadlineBefore)
 	c.bags.held = newBag(PoolHeld, enteredBefore)
@@ -352,7 +352,7 @@ func (c *Core) enter(e *entry, to *bag, event string, now moment) {
 		to = e.lane.blocked
 		c.lanes.moved[e.lane] = struct{}{}
 	}
-	e.entered, e.late = now, false
+	e.entered, e.late, e.flushAt = now, false, e.flushTime(now, c.cfg.FlushAfter)
 	e.causedBy(event, now)
 	e.in = to
 	to.put(e)
@@ -484,7 +484,7 @@ func (c *Core) askTick(now moment) {
 		at = min(at, e.attempt.deadline)
 	}
 	if e := c.bags.parked.first(); e != nil {
-		at = min(at, e.entered.add(c.cfg.FlushAfter))
+		at = min(at, e.flushAt)
 	}
 	if len(c.quotas.leaving) > 0 {
 		at = min(at, now.add(quotaPatience))

@@ -156,6 +156,36 @@ func TestFlushIsTheNetUnderTheTable(t *testing.T) {
 	}
 }
 
+// TestAVerdictMayEndWithTime: a pod whose verdict says when it ends is tried again then, though
+// nothing has happened; and so are those that the verdict speaks for.
+func TestAVerdictMayEndWithTime(t *testing.T) {
+	const ends = 90 * time.Second
+	ending := func(d *events.Decision) {
+		d.Plugins, d.RetryAfter = []string{"NodeResourcesFit"}, ends
+	}
+	h := newHarness(t)
+	h.lead()
+	h.add("a", 0)
+	h.ask("s1", 1)
+	h.answer(h.offerOf("a"), events.DecisionUnplaceable, ending)
+	h.sleep(ends - time.Millisecond)
+	h.want("a", PoolParked)
+	h.sleep(time.Millisecond)
+	h.want("a", PoolActive)
+	h.ask("s1", 1)
+	h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins("NodeName"))
+	h.sleep(flushAfter - time.Millisecond)
+	h.want("a", PoolParked)
+
+	h = crowded(t)
+	h.answer(h.offer(h.inHand()[0]), events.DecisionUnplaceable, ending)
+	h.want("p19", PoolParked)
+	h.sleep(ends - time.Millisecond)
+	h.want("p19", PoolParked)
+	h.sleep(time.Millisecond)
+	h.want("p19", PoolActive)
+}
+
 func TestAnEventDuringTheAttemptIsNotLost(t *testing.T) {
 	h := newHarness(t)
 	h.lead()

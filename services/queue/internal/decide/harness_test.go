@@ -142,7 +142,7 @@ func dueAt(e *entry) moment {
 		return e.attempt.deadline
 	case PoolParked:
 		if e.verdict.kind != events.DecisionQuarantined {
-			return e.entered.add(flushAfter)
+			return e.flushAt
 		}
 	}
 	return 0

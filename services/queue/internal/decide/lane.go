@@ -47,6 +47,7 @@ type laneVerdict struct {
 	factEpoch      uint64
 	ledgerRevision int64
 	message        string
+	retryAt        moment
 }
 
 // join puts a rejected pod into its lane.
@@ -165,7 +166,7 @@ func (l *lane) rulesOf(profile string) []ruleKey {
 func (c *Core) rejectedLike(e *entry) {
 	v, l := &e.verdict, e.lane
 	if v.factSequence >= l.rejected.factSequence && v.ledgerRevision >= l.rejected.ledgerRevision {
-		l.rejected = laneVerdict{v.factSequence, v.factEpoch, v.ledgerRevision, v.message}
+		l.rejected = laneVerdict{v.factSequence, v.factEpoch, v.ledgerRevision, v.message, v.retryAt}
 	}
 	c.lanes.moved[l] = struct{}{}
 }
@@ -194,7 +195,7 @@ func (c *Core) parkLike(e *entry, now moment) {
 	r := &e.lane.rejected
 	e.verdict.rejections++
 	e.verdict.factSequence, e.verdict.factEpoch = r.factSequence, r.factEpoch
-	e.verdict.ledgerRevision, e.verdict.message = r.ledgerRevision, r.message
+	e.verdict.ledgerRevision, e.verdict.message, e.verdict.retryAt = r.ledgerRevision, r.message, r.retryAt
 	c.backOff(e, now)
 	c.enter(e, c.bags.parked, eventAttemptFailure, now)
 }

@@ -57,6 +57,8 @@ type entry struct {
 	// last attempt was answered. entered is when it came into its pool, seen when the queue
 	// first knew it.
 	queued, entered, seen moment
+	// flushAt is when the pod leaves the parked ones at the latest.
+	flushAt moment
 	// partition of the pod, or of its group: see partitionOf.
 	partition int32
 	// sequence is what a shard must have applied to decide about this pod: the pod's own
@@ -123,8 +125,9 @@ type verdict struct {
 	factSequence   uint64
 	factEpoch      uint64
 	ledgerRevision int64
-	// backoffUntil is the earliest next attempt.
-	backoffUntil moment
+	// backoffUntil is the earliest next attempt, retryAt when something ends that nobody tells of
+	// and that kept the pod from being placed; 0 for nothing of that kind.
+	backoffUntil, retryAt moment
 }
 
 // await is the wait until the facts show the pod as the last verdict's condition left it.
@@ -228,6 +231,13 @@ func enteredBefore(a, b *entry) bool {
 	return a.serial < b.serial
 }
 
+func flushedBefore(a, b *entry) bool {
+	if a.flushAt != b.flushAt {
+		return a.flushAt < b.flushAt
+	}
+	return a.serial < b.serial
+}
+
 func readyBefore(a, b *entry) bool {
 	if ra, rb := a.ready(), b.ready(); ra != rb {
 		return ra < rb
@@ -259,6 +269,15 @@ func (e *entry) ready() moment {
 		return max(e.await.until, e.verdict.backoffUntil)
 	}
 	return e.verdict.backoffUntil
+}
+
+// flushTime is when a pod that is parked now leaves at the latest: after so long, or when something
+// ends that its verdict names.
+func (e *entry) flushTime(now moment, after time.Duration) moment {
+	if e.verdict.retryAt > now {
+		return min(now.add(after), e.verdict.retryAt)
+	}
+	return now.add(after)
 }
 
 // mayGoEarly says whether a pod in backoff may be offered before its time when there is

@@ -93,7 +93,7 @@ func (c *Core) tally(e *entry, d *events.Decision, now moment) {
 	e.attempt.answered = max(e.attempt.answered, d.Attempt)
 	e.attempt.token, e.attempt.lost = "", 0
 	v := &e.verdict
-	v.kind, v.token, v.remembered = d.Kind, d.Token, false
+	v.kind, v.token, v.remembered, v.retryAt = d.Kind, d.Token, false, 0
 	v.factSequence, v.factEpoch, v.ledgerRevision = d.FactSequence, d.FactEpoch, d.LedgerRevision
 	v.factSequence = c.world.epochs.known(v.factSequence, v.factEpoch)
 	switch d.Kind {
@@ -101,6 +101,9 @@ func (c *Core) tally(e *entry, d *events.Decision, now moment) {
 		v.rejections++
 		v.errors = 0
 		v.message, v.plugins = d.Message, d.Plugins
+		if d.RetryAfter > 0 {
+			v.retryAt = now.add(d.RetryAfter)
+		}
 	case events.DecisionFailed:
 		v.errors++
 		v.message, v.plugins = d.Message, nil

@@ -175,7 +175,7 @@ func (c *Core) wakeAll(now moment) {
 // (upstream's flushUnschedulablePodsLeftover). What it brings to a node, a hint has missed.
 func (c *Core) flush(now moment) {
 	for e := c.bags.parked.first(); e != nil; e = c.bags.parked.first() {
-		if e.entered.add(c.cfg.FlushAfter) > now {
+		if e.flushAt > now {
 			return
 		}
 		c.out.counts.Flushed++

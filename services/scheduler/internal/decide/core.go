@@ -95,6 +95,8 @@ type attempt struct {
 	losses   int
 	wait     wait
 	turn     ownTurn
+	// sought is when it was first asked to look for victims for it, in a count of such events.
+	sought uint64
 	// others are the next-best nodes after pick, best first.
 	others [maxAlternatives]alternative
 	// pick is set while the attempt is staged or in flight.
@@ -182,7 +184,7 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 		c.announced = c.announced || c.Ready()
 		out.Request = c.request()
 	}
-	out.More = len(c.pending) > 0 && c.hasRoom() || len(c.plans.seekers) > 0 && c.flight == nil && !c.draining
+	out.More = len(c.pending) > 0 && c.hasRoom() || c.flight == nil && !c.draining && c.maySeek()
 	out.Idle = len(c.inHand) == 0
 	out.Turns, c.turns.out = c.turns.out, nil
 	out.Notices, c.notices = c.notices, nil
@@ -355,9 +357,10 @@ func (c *Core) unstage(a *attempt) {
 	}
 }
 
-// request asks for work, renews what is in hand and gives back the rest.
+// request asks for work, renews what is in hand and gives back the rest. Whoever waits for a plan
+// does not keep others from being tried.
 func (c *Core) request() *events.WorkRequest {
-	r := &events.WorkRequest{Shard: c.cfg.Shard, Window: int32(c.cfg.Window), Return: c.returns}
+	r := &events.WorkRequest{Shard: c.cfg.Shard, Window: int32(c.cfg.Window + len(c.plans.seekers)), Return: c.returns}
 	if c.draining || !c.Ready() {
 		r.Window = 0
 	}

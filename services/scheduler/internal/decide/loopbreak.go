@@ -102,27 +102,62 @@ func tooMany(times []time.Time, now time.Time) bool {
 	return n >= loopLimit
 }
 
-// refusesPod says why pods do not have to go for a pod; empty if they may.
-func (l *loops) refusesPod(pod *state.Pod, now time.Time) string {
-	if !tooMany(l.pods[pod.UID], now) {
-		return ""
+// refusal says why there is no plan for a pod, and how much longer that holds.
+type refusal struct {
+	why  string
+	ends time.Duration
+}
+
+// refusesPod says why pods do not have to go for a pod; nothing if they may.
+func (l *loops) refusesPod(pod *state.Pod, now time.Time) refusal {
+	times := l.pods[pod.UID]
+	if !tooMany(times, now) {
+		return refusal{}
 	}
-	return fmt.Sprintf("%d plans to make room for the pod have come to nothing within %s",
-		len(l.pods[pod.UID]), loopWindow)
+	why := fmt.Sprintf("%d plans to make room for the pod have come to nothing within %s", len(times), loopWindow)
+	return refusal{why, untilFewer(times, now)}
 }
 
 // refusesVictims says why these pods do not have to go for it.
-func (l *loops) refusesVictims(pod *state.Pod, victims []placement.Victim, now time.Time) string {
+func (l *loops) refusesVictims(pod *state.Pod, victims []placement.Victim, now time.Time) refusal {
 	if len(l.pairs) == 0 {
-		return ""
+		return refusal{}
 	}
 	for _, v := range victims {
-		if key := [2]string{workload(pod), workload(v.Pod)}; tooMany(l.pairs[key], now) {
-			return fmt.Sprintf("%d plans to evict pods like %s for pods like this one have come to nothing within %s",
-				len(l.pairs[key]), v.Pod.Key(), loopWindow)
+		times := l.pairs[[2]string{workload(pod), workload(v.Pod)}]
+		if tooMany(times, now) {
+			why := fmt.Sprintf("%d plans to evict pods like %s for pods like this one have come to nothing within %s",
+				len(times), v.Pod.Key(), loopWindow)
+			return refusal{why, untilFewer(times, now)}
 		}
 	}
-	return ""
+	return refusal{}
+}
+
+// untilFewer is how long it takes until too many times are too many no longer.
+func untilFewer(times []time.Time, now time.Time) time.Duration {
+	return sayable(times[len(times)-loopLimit].Add(loopWindow).Sub(now) + 1)
+}
+
+// sayable is a time to wait in the unit in which it is told, rounded up, so that it has passed then.
+func sayable(d time.Duration) time.Duration {
+	return max(d+time.Millisecond-1, time.Millisecond).Truncate(time.Millisecond)
+}
+
+// spareEnds is how long it takes until the next pod may be a victim again that is left alone now and
+// is less important; 0 if there is none.
+func (c *Core) spareEnds(priority int32) time.Duration {
+	var first time.Time
+	for uid, s := range c.plans.loops.spared {
+		pod, ok := c.view.Pod(uid)
+		if ok && !isLeaving(pod) && pod.Priority < priority && (first.IsZero() || s.until.Before(first)) {
+			first = s.until
+		}
+	}
+	if first.IsZero() {
+		return 0
+	}
+	return sayable(first.Sub(c.now))
 }
 
 // spare keeps pods that could not be evicted from being victims for a while.
@@ -158,7 +193,8 @@ func (l *loops) sparedOn(nodeUID string) []string {
 	return uids
 }
 
-// passPlans ends what lasts only for a while, and has every hold looked at.
+// passPlans ends what lasts only for a while, and has every hold looked at. That is a heartbeat late
+// at most: who is tried in between is told to try again at once, and so after its backoff.
 func (c *Core) passPlans() {
 	p := &c.plans
 	p.looks = secondLooks
@@ -170,5 +206,6 @@ func (c *Core) passPlans() {
 			c.protect(s.nodeUID)
 		}
 	}
+	c.retrySeekers()
 	c.allDue()
 }

@@ -1,9 +1,11 @@
 package decide
 
 import (
-	corev1 "k8s.io/api/core/v1"
-
+	"cmp"
 	"errors"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -15,6 +17,18 @@ import (
 // seeksPerStep bounds the attempts that one step asks about preemption: a decision from scratch
 // takes milliseconds on a large cluster.
 const seeksPerStep = 16
+
+const (
+	// maxUnbegun is how many plans of a shard may wait for binders to begin with their evictions.
+	// Whoever wants a plan beyond that waits with its offer: decided later it is decided on what is
+	// there then, and a plan that only waits ages until it is given up. It is more than the evictions
+	// that all binders send at once, so that they never wait for plans.
+	maxUnbegun = 64
+	// maxSeekers is how many wait so; more are parked. retriesPerBeat is how many of them a heartbeat
+	// has tried again, which costs microseconds each.
+	maxSeekers     = 2048
+	retriesPerBeat = 64
+)
 
 // seeker is an attempt that fits nowhere, with what is needed to look for room.
 type seeker struct {
@@ -28,16 +42,61 @@ type seeker struct {
 // its profile has that.
 func (c *Core) conclude(r rejection, out *Output) {
 	profile, ok := c.cfg.Profiles[r.attempt.pod.SchedulerName]
-	if ok && profile.Preempts() && !c.draining {
-		c.plans.seekers = append(c.plans.seekers, r)
+	switch {
+	case !ok || !profile.Preempts() || c.draining:
+	case len(c.plans.seekers) < maxSeekers:
+		c.lineUp(r)
 		return
+	default:
+		r.awaitsPreemption()
 	}
 	c.unplaceable(r, out)
+}
+
+// lineUp has a seeker wait for its turn.
+func (c *Core) lineUp(r rejection) {
+	if r.attempt.sought == 0 {
+		c.plans.sought++
+		r.attempt.sought = c.plans.sought
+	}
+	at, _ := slices.BinarySearchFunc(c.plans.seekers, r, func(a, b rejection) int {
+		return cmp.Or(
+			cmp.Compare(b.attempt.pod.Priority, a.attempt.pod.Priority),
+			cmp.Compare(a.attempt.sought, b.attempt.sought),
+		)
+	})
+	c.plans.seekers = slices.Insert(c.plans.seekers, at, r)
+}
+
+// retrySeekers has some of those that wait for plans tried again, in turns: they may fit by now.
+func (c *Core) retrySeekers() {
+	p := &c.plans
+	if len(p.seekers) == 0 || c.maySeek() {
+		return
+	}
+	if p.retried >= len(p.seekers) {
+		p.retried = 0
+	}
+	end := min(p.retried+retriesPerBeat, len(p.seekers))
+	again := slices.Clone(p.seekers[p.retried:end])
+	p.seekers = slices.Delete(p.seekers, p.retried, end)
+	p.retried = end
+	for _, r := range slices.Backward(again) {
+		c.again(r.attempt)
+	}
+}
+
+// maySeek says whether there is somebody to look for room for, and room for the plan.
+func (c *Core) maySeek() bool {
+	return len(c.plans.seekers) > 0 && c.plans.unbegun < maxUnbegun
 }
 
 // seek asks about preemption for those who fit nowhere, in their order, until one has a plan;
 // true if that is on its way.
 func (c *Core) seek(out *Output) bool {
+	if !c.maySeek() {
+		return false
+	}
 	for n := 0; n < seeksPerStep && len(c.plans.seekers) > 0; n++ {
 		r := c.plans.seekers[0]
 		c.plans.seekers = c.plans.seekers[1:]
@@ -68,8 +127,8 @@ func (c *Core) seekFor(r rejection, out *Output) bool {
 		return false
 	}
 	c.report(PlanReport{What: PlanAsked, Pod: a.offer.Pod})
-	if why := c.plans.loops.refusesPod(pod, c.now); why != "" {
-		c.refusePlan(s, why, out)
+	if no := c.plans.loops.refusesPod(pod, c.now); no.why != "" {
+		c.refusePlan(s, no, out)
 		return false
 	}
 	if c.oust(s, out) {
@@ -110,15 +169,17 @@ func (c *Core) inVain(s seeker, plan placement.Preemption, out *Output) {
 	}
 	if plan.Kept || !isNever(s.pod) && c.keepsBelow(s.pod.Priority) {
 		r.awaitsPreemption()
+		r.decision.RetryAfter = c.spareEnds(s.pod.Priority)
 	}
 	c.unplaceable(r, out)
 }
 
 // refusePlan ends an attempt for which there is or could be a plan that is not made.
-func (c *Core) refusePlan(s seeker, why string, out *Output) {
+func (c *Core) refusePlan(s seeker, no refusal, out *Output) {
 	r := s.rejection
-	r.decision.Message += " preemption: refused: " + why + "."
-	c.report(PlanReport{What: PlanRefused, Pod: s.attempt.offer.Pod, Detail: why})
+	r.decision.Message += " preemption: refused: " + no.why + "."
+	r.decision.RetryAfter = no.ends
+	c.report(PlanReport{What: PlanRefused, Pod: s.attempt.offer.Pod, Detail: no.why})
 	r.awaitsPreemption()
 	c.unplaceable(r, out)
 }
@@ -126,8 +187,8 @@ func (c *Core) refusePlan(s seeker, why string, out *Output) {
 // nominate builds and sends T2; false if there is nothing to send (now).
 func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
 	a := s.attempt
-	if why := c.plans.loops.refusesVictims(s.pod, plan.Victims, c.now); why != "" {
-		c.refusePlan(s, why, out)
+	if no := c.plans.loops.refusesVictims(s.pod, plan.Victims, c.now); no.why != "" {
+		c.refusePlan(s, no, out)
 		return false
 	}
 	b, ok := c.newPlan(a, plan.Node)

@@ -16,6 +16,8 @@ type plans struct {
 	// held are the holds of this shard's pods, by pod UID; byPlan finds them by plan.
 	held   map[string]*hold
 	byPlan map[string]*hold
+	// unbegun counts those that are not begun.
+	unbegun int
 	// due are the holds to look at, by pod UID, queue those of them that are still to be looked
 	// at in this round. orphans are plans that were this shard's and
 	// have lost their hold, with claims left over.
@@ -29,8 +31,12 @@ type plans struct {
 	// protected are the nodes, by UID, on which the engine has been told of pods that are nobody's
 	// victims.
 	protected map[string]struct{}
-	// seekers fit nowhere for certain, and have not been asked about preemption yet.
+	// seekers fit nowhere for certain, and have not been asked about preemption yet: the more
+	// important first, of equals the one that came first. sought counts them, retried is the place
+	// of the next one that is tried again while it waits.
 	seekers []rejection
+	sought  uint64
+	retried int
 	// alternate: the last transaction was a deed, and placements that wait go first.
 	alternate bool
 	// quiet: a promotion counts pods elsewhere, and waits until none is staged.
@@ -63,6 +69,8 @@ type hold struct {
 	traceParent string
 	// rest are the victims that a plan with a record is still to claim.
 	rest []ledger.NodeEntry
+	// begun: somebody has begun to evict for it, or nobody has to be evicted, as of the last look.
+	begun bool
 }
 
 func newPlans() plans {
@@ -197,12 +205,28 @@ func (c *Core) followHold(uid string) {
 
 func (c *Core) addHold(h *hold) {
 	h.since, h.moved = c.now, c.now
+	if old, known := c.plans.held[h.podUID]; known {
+		c.plans.setBegun(old, true)
+	}
+	c.plans.unbegun++
 	c.plans.held[h.podUID], c.plans.byPlan[h.plan] = h, h
 	c.plans.due[h.podUID] = struct{}{}
 }
 
+// setBegun notes whether somebody has begun to evict for a hold.
+func (p *plans) setBegun(h *hold, begun bool) {
+	switch {
+	case begun && !h.begun:
+		p.unbegun--
+	case !begun && h.begun:
+		p.unbegun++
+	}
+	h.begun = begun
+}
+
 func (c *Core) forgetHold(h *hold) {
 	p := &c.plans
+	p.setBegun(h, true)
 	delete(p.held, h.podUID)
 	delete(p.due, h.podUID)
 	if p.byPlan[h.plan] == h {

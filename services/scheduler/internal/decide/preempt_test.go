@@ -443,7 +443,10 @@ func TestPlansThatComeToNothing(t *testing.T) {
 	if d.Kind != events.DecisionUnplaceable || !strings.Contains(d.Message, "preemption: refused: 3 plans") {
 		t.Errorf("last decision %+v", d)
 	}
-	st.wait(11 * time.Minute)
+	if d.RetryAfter <= 8*time.Minute || d.RetryAfter > 10*time.Minute {
+		t.Errorf("to be tried again after %s, want what is left of ten minutes", d.RetryAfter)
+	}
+	st.wait(d.RetryAfter)
 	st.offerAgain(p)
 	st.told()
 	if _, hold, _ := st.hold(p); hold.State != ledger.Held {

@@ -1,6 +1,7 @@
 package decide_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -91,6 +92,16 @@ func TestPlanWhoseEvictionsAreNotBegun(t *testing.T) {
 	if got := st.rejectors(); !slices.Contains(got, "DefaultPreemption") {
 		t.Errorf("rejected by %v: the victim is only spared", got)
 	}
+	after := st.s.decisions[len(st.s.decisions)-1].RetryAfter
+	if after <= 4*time.Minute || after > 5*time.Minute {
+		t.Errorf("to be tried again after %s, want what is left of five minutes", after)
+	}
+	st.wait(after)
+	st.offerAgain(p)
+	st.told()
+	if _, claimed := st.claims()[v]; !claimed {
+		t.Error("the victim is still left alone when it was said that it is not")
+	}
 }
 
 // A plan whose victims leave anyway has nothing to begin.
@@ -104,5 +115,79 @@ func TestPlanWhoseVictimsLeaveIsWaitedFor(t *testing.T) {
 	st.told()
 	if _, hold, _ := st.hold(p); hold.State != ledger.Held {
 		t.Error("given up though its victim is leaving")
+	}
+}
+
+// Of the plans that binders have not begun there are only so many: who comes later waits, keeps
+// nobody who fits from being placed, and is placed when it fits.
+func TestPlansWaitForBinders(t *testing.T) {
+	const most, extra = 64, 3
+	st := newStory(t, 1, most+extra, 1)
+	for n := range most + extra {
+		st.running(fmt.Sprintf("v%02d", n), fmt.Sprintf("n%d", n))
+	}
+	st.tell()
+	var pods []string
+	held := func() (n int) {
+		for _, uid := range pods {
+			if _, e, ok := st.hold(uid); ok && e.State == ledger.Held {
+				n++
+			}
+		}
+		return n
+	}
+	for n := range most + 1 {
+		pods = append(pods, st.pod(fmt.Sprintf("p%02d", n), important(10)))
+		st.told()
+	}
+	if n := held(); n != most {
+		t.Fatalf("%d places are held, want %d while no eviction has begun", n, most)
+	}
+	last := pods[most]
+	st.addNode("empty", 1)
+	st.tell()
+	fits := st.pod("fits", important(1))
+	st.told()
+	if node := st.reservations()[fits]; node != "empty" {
+		t.Errorf("a pod that fits is placed on %q while others wait for plans", node)
+	}
+	if len(st.mark(pods[0])) != 1 {
+		t.Fatal("nothing to mark")
+	}
+	st.told()
+	if _, e, _ := st.hold(last); e.State != ledger.Held || held() != most+1 {
+		t.Errorf("%d places are held, want one more now that one has begun", held())
+	}
+	waits := st.pod("waits", important(10))
+	st.told()
+	st.addNode("free", 1)
+	st.tell()
+	st.wait(time.Second)
+	st.told()
+	if node := st.reservations()[waits]; node != "free" {
+		t.Errorf("who waits for a plan is on %q, want the room that has come to be", node)
+	}
+}
+
+// Plans that nobody begins do not speak against their pod, however often that happens.
+func TestPlansThatAreNotBegunAreNoFailures(t *testing.T) {
+	const victims = 5
+	st := newStory(t, 1, victims, 1)
+	for n := range victims {
+		st.running(fmt.Sprintf("v%d", n), fmt.Sprintf("n%d", n))
+	}
+	st.tell()
+	p := st.pod("p", important(10))
+	for n := range victims {
+		st.told()
+		if _, hold, _ := st.hold(p); hold.State != ledger.Held {
+			t.Fatalf("no place is held after %d plans that were not begun", n)
+		}
+		st.wait(61 * time.Second)
+		st.told()
+		if _, _, reserved := st.hold(p); reserved {
+			t.Fatal("a plan that is not begun is kept")
+		}
+		st.offerAgain(p)
 	}
 }

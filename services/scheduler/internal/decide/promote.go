@@ -122,6 +122,7 @@ func (c *Core) lookAt(h *hold, out *Output) look {
 	if left, grace := c.victimsLeft(s); left {
 		return c.await(s, grace, out)
 	}
+	c.plans.setBegun(s.hold, true)
 	for _, d := range append(s.others, s.doc) {
 		if progress < d.HW[ledger.KindPod] {
 			return lookAgain
@@ -162,13 +163,16 @@ func (c *Core) graceOf(podUID string) time.Duration {
 // await looks whether a hold has waited too long, or for nothing.
 func (c *Core) await(s standing, grace time.Duration, out *Output) look {
 	idle := c.now.Sub(s.moved)
-	switch marked := c.anyMarked(s); {
+	marked := c.anyMarked(s)
+	c.plans.setBegun(s.hold, marked || !c.anyToEvict(s))
+	switch {
 	case idle > holdPatience+grace:
 		return c.giveUp(s, end{reason: "pods that have to go are still there", failed: true}, out)
 	case !s.refused.IsZero() && !marked && c.now.Sub(s.refused) > refusedPatience:
 		return c.giveUp(s, end{reason: "pods that have to go cannot be evicted", failed: true, spare: true}, out)
-	case !marked && idle > unmarkedPatience && c.anyToEvict(s):
-		return c.giveUp(s, end{reason: "the eviction of pods that have to go is not begun", failed: true, spare: true}, out)
+	case !s.begun && idle > unmarkedPatience:
+		// Nobody has gone for it, so that it is no failure of the pod's.
+		return c.giveUp(s, end{reason: "the eviction of pods that have to go is not begun", spare: true}, out)
 	case !marked && c.now.Sub(s.since) > secondLookAfter && c.plans.looks > 0:
 		c.plans.looks--
 		if node := c.fitsElsewhere(s); node != "" {

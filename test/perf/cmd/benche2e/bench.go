@@ -59,6 +59,8 @@ type result struct {
 	EventSeconds float64 `json:"eventSeconds,omitempty"`
 	// CPUSeconds is what the contender's processes used from the same moment until the last event.
 	CPUSeconds float64 `json:"cpuSeconds"`
+	// Cluster is what the cluster had to do meanwhile.
+	Cluster clusterLoad `json:"cluster"`
 }
 
 // all runs everything, alternating between contenders. It stops at the first run that fails.
@@ -176,6 +178,10 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 	if err != nil {
 		return r, err
 	}
+	loadBefore, err := g.load(ctx)
+	if err != nil {
+		return r, err
+	}
 	// 2. What the clock is about.
 	begin := time.Now()
 	defer leave(ctx, g.Cluster.Client, b.leaving)()
@@ -198,6 +204,11 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 		return r, err
 	}
 	r.CPUSeconds = (usedAfter - usedBefore).Seconds()
+	loadAfter, err := g.load(ctx)
+	if err != nil {
+		return r, err
+	}
+	r.Cluster = loadAfter.since(loadBefore)
 	g.seen.fill(&r, begin)
 	if mode == preempt {
 		if r.Evicted, err = g.evicted(ctx); err != nil {

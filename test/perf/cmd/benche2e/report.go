@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,6 +14,9 @@ import (
 
 	"github.com/berth-scheduler/berth/test/perf/contend"
 )
+
+// leastRequests is how many requests per pod of one kind are worth a mention.
+const leastRequests = 0.005
 
 // reportName is the file name of both reports, without the suffix.
 const reportName = "bench-e2e"
@@ -103,16 +107,35 @@ func (r report) markdown() string {
 			r.victims(&b, rows)
 		}
 		b.WriteString("| contender | runs | wall s | pods/s | ratio | p50 ms | p90 ms | p99 ms | max ms |" +
-			" events after s | CPU s |\n")
-		b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|\n")
+			" events after s | CPU s | API server's CPU s |\n")
+		b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 		for _, row := range rows {
-			fmt.Fprintf(&b, "| %s | %d | %.1f | %.0f | %s | %.0f | %.0f | %.0f | %.0f | %.1f | %.1f |\n",
+			fmt.Fprintf(&b, "| %s | %d | %.1f | %.0f | %s | %.0f | %.0f | %.0f | %.0f | %.1f | %.1f | %.1f |\n",
 				row.Contender, row.Run, row.WallSeconds, row.PodsPerSecond, ratio(row, rows[0]),
 				row.Latency.P50, row.Latency.P90, row.Latency.P99, row.Latency.Max,
-				row.EventSeconds, row.CPUSeconds)
+				row.EventSeconds, row.CPUSeconds, row.Cluster.ServerSeconds)
 		}
+		r.requests(&b, mode)
 	}
 	return b.String()
+}
+
+// requests lists what the API server answered in each contender's first run, per pod.
+func (r report) requests(b *strings.Builder, mode string) {
+	b.WriteString("\nRequests to the API server per pod, in the first run:\n\n")
+	for _, one := range r.Results {
+		if one.Mode != mode || one.Run != 1 {
+			continue
+		}
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(one.Cluster.Requests)) {
+			each := float64(one.Cluster.Requests[name]) / float64(one.Pods)
+			if each >= leastRequests {
+				parts = append(parts, fmt.Sprintf("%s %.2f", name, each))
+			}
+		}
+		fmt.Fprintf(b, "- %s: %s\n", one.Contender, strings.Join(parts, ", "))
+	}
 }
 
 // victims says how many pods went for how many.
@@ -161,6 +184,7 @@ func medians(runs []result) result {
 		CPUSeconds:    of(func(r result) float64 { return r.CPUSeconds }),
 		EventSeconds:  of(func(r result) float64 { return r.EventSeconds }),
 		Evicted:       int(of(func(r result) float64 { return float64(r.Evicted) })),
+		Cluster:       clusterLoad{ServerSeconds: of(func(r result) float64 { return r.Cluster.ServerSeconds })},
 		Latency: latency{
 			P50: of(func(r result) float64 { return r.Latency.P50 }),
 			P90: of(func(r result) float64 { return r.Latency.P90 }),

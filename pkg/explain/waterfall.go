@@ -1,0 +1,282 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// Step is one part of a pod's path, with its begin and end by the log's clock.
+type Step struct {
+	// Name is that of the span of the same step in a trace: seen, queued, parked, attempt,
+	// reserve, hold, bind, evict, leave.
+	Name       string
+	Start, End time.Time
+	// Depth is 1 for a part of the step above it.
+	Depth  int    `json:",omitempty"`
+	Detail string `json:",omitempty"`
+	// Open: it has not ended; End is the last that is known.
+	Open bool `json:",omitempty"`
+}
+
+// Steps is the path that a story tells. What lies between two records is known from the
+// evidence of decisions: how long a pod stood in the queue, was looked at, and waited for the
+// ledger.
+func (s *Story) Steps() []Step {
+	w := walk{}
+	for _, e := range s.Events {
+		if e.Decision != nil {
+			w.decided(e)
+		} else {
+			w.fact(e)
+		}
+	}
+	w.end(s)
+	slices.SortStableFunc(w.steps, func(a, b Step) int { return a.Start.Compare(b.Start) })
+	return w.steps
+}
+
+// walk goes through the events of a story.
+type walk struct {
+	steps []Step
+	// parked, held, placed and leaving are when the pod came to be so, zero when it is not.
+	parked, held, placed, leaving time.Time
+	// why it was parked, and where it is held or placed.
+	why, node string
+	last      time.Time
+}
+
+func (w *walk) add(s Step) {
+	if s.End.Before(s.Start) {
+		s.Start = s.End // two clocks
+	}
+	w.steps = append(w.steps, s)
+	w.last = later(w.last, s.End)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func (w *walk) fact(e Event) {
+	w.last = later(w.last, e.Time)
+	switch e.What {
+	case "seen":
+		w.add(Step{Name: "seen", Start: e.Time, End: e.Time, Detail: e.Detail})
+	case "gated":
+		w.parked, w.why = e.Time, "gated: "+e.Detail
+	case "gates removed":
+		w.unpark(e.Time)
+	case "bound":
+		if !w.placed.IsZero() {
+			w.add(Step{Name: "bind", Start: w.placed, End: e.Time, Detail: e.Detail})
+			w.placed = time.Time{}
+		}
+	case "leaving":
+		w.leaving = e.Time
+	case "deleted":
+		w.add(Step{Name: "leave", Start: orTime(w.leaving, e.Time), End: e.Time, Detail: "deleted"})
+		w.leaving = time.Time{}
+	}
+}
+
+func orTime(a, b time.Time) time.Time {
+	if a.IsZero() {
+		return b
+	}
+	return a
+}
+
+func (w *walk) unpark(at time.Time) {
+	if !w.parked.IsZero() {
+		w.add(Step{Name: "parked", Start: w.parked, End: at, Detail: w.why})
+		w.parked = time.Time{}
+	}
+}
+
+func (w *walk) decided(e Event) {
+	d := e.Decision
+	w.last = later(w.last, e.Time)
+	if d.Evidence != nil {
+		w.attempt(e)
+	}
+	switch d.Kind {
+	case events.DecisionUnplaceable, events.DecisionFailed, events.DecisionQuarantined:
+		w.parked, w.why = e.Time, d.Message
+		if len(d.Plugins) > 0 {
+			w.why = "by " + strings.Join(d.Plugins, ", ")
+		}
+	case events.DecisionNominated:
+		w.held, w.node = e.Time, d.NodeName
+	case events.DecisionWithdrawn:
+		w.unhold(e.Time, d.Message)
+	case events.DecisionPlaced:
+		w.unhold(e.Time, "others have gone from "+d.NodeName)
+		w.placed, w.node = e.Time, d.NodeName
+	case events.DecisionBound:
+		w.add(Step{Name: "bind", Start: orTime(w.placed, e.Time), End: e.Time, Detail: "to " + d.NodeName})
+		w.placed = time.Time{}
+	case events.DecisionReleased:
+		w.add(Step{Name: "bind", Start: orTime(w.placed, e.Time), End: e.Time, Detail: "released: " + d.Message})
+		w.placed = time.Time{}
+	case events.DecisionEvict:
+		w.leaving = e.Time
+	case events.DecisionEvicted:
+		w.add(Step{Name: "evict", Start: orTime(w.leaving, e.Time), End: e.Time, Detail: d.Message})
+	}
+}
+
+func (w *walk) unhold(at time.Time, why string) {
+	if !w.held.IsZero() {
+		w.add(Step{Name: "hold", Start: w.held, End: at, Detail: why})
+		w.held = time.Time{}
+	}
+}
+
+// attempt adds what came before a decision. The log stored it when it was over.
+func (w *walk) attempt(e Event) {
+	d, evidence := e.Decision, e.Decision.Evidence
+	decided := e.Time.Add(-evidence.Reserved)
+	begin := decided.Add(-evidence.Considered)
+	came := begin.Add(-evidence.Waited)
+	if d.Kind != events.DecisionLost { // it goes on after that, and has been in the queue once
+		w.unpark(came)
+		w.add(Step{Name: "queued", Start: came, End: begin, Detail: evidence.Cause})
+	}
+	outcome := string(d.Kind)
+	if d.NodeName != "" {
+		outcome += " on " + d.NodeName
+	}
+	w.add(Step{
+		Name: "attempt", Start: begin, End: e.Time,
+		Detail: fmt.Sprintf("#%d by %s: %s, %d of %d nodes feasible", d.Attempt, d.Actor, outcome,
+			d.NodesFeasible, d.NodesTotal),
+	})
+	if rejected := Rejections(evidence.Rejected); len(rejected) > 0 {
+		w.add(Step{Name: "filter", Start: begin, End: decided, Depth: 1, Detail: strings.Join(rejected, ", ")})
+	}
+	if len(evidence.Candidates) > 0 {
+		w.add(Step{Name: "score", Start: begin, End: decided, Depth: 1, Detail: candidatesText(evidence)})
+	}
+	if evidence.Reserved > 0 {
+		w.add(Step{Name: "reserve", Start: decided, End: e.Time, Depth: 1, Detail: reservedText(d)})
+	}
+}
+
+func candidatesText(e *events.Evidence) string {
+	list := make([]string, len(e.Candidates))
+	for i, c := range e.Candidates {
+		list[i] = fmt.Sprintf("%s %d", c.Node, c.Total)
+	}
+	return strings.Join(list, ", ")
+}
+
+func reservedText(d *events.Decision) string {
+	if d.Kind == events.DecisionLost {
+		return "lost: " + d.Message
+	}
+	return fmt.Sprintf("ledger revision %d", d.LedgerRevision)
+}
+
+// end adds what still goes on.
+func (w *walk) end(s *Story) {
+	if s.State == stateGone || s.State == stateEnded {
+		return
+	}
+	for _, open := range []struct {
+		name   string
+		since  time.Time
+		detail string
+	}{
+		{"parked", w.parked, w.why}, {"hold", w.held, "on " + w.node}, {"bind", w.placed, "to " + w.node},
+		{"leave", w.leaving, ""},
+	} {
+		if !open.since.IsZero() {
+			w.steps = append(w.steps, Step{
+				Name: open.name, Start: open.since, End: later(w.last, open.since), Detail: open.detail, Open: true,
+			})
+		}
+	}
+}
+
+const (
+	// barColumns is how wide the picture of a waterfall is, detailColumns how much is said
+	// beside it unless all is asked for.
+	barColumns    = 36
+	detailColumns = 76
+)
+
+// Waterfall draws the path, one step a line.
+func (s *Story) Waterfall(w io.Writer, wide bool) error {
+	steps := s.Steps()
+	p := &page{w: w, wide: wide}
+	if len(steps) == 0 {
+		p.line("pod %s/%s  uid %s: nothing is known of its path", s.Namespace, s.Name, s.UID)
+		return p.err
+	}
+	begin, end := steps[0].Start, steps[0].End
+	for _, step := range steps {
+		end = later(end, step.End)
+	}
+	total := end.Sub(begin)
+	p.line("pod %s/%s  trace %s", s.Namespace, s.Name, strings.ReplaceAll(s.UID, "-", ""))
+	p.line("%s  %s in all, %s", begin.UTC().Format(time.RFC3339Nano), short(total), s.State)
+	for _, step := range steps {
+		name := strings.Repeat("  ", step.Depth) + step.Name
+		took := short(step.End.Sub(step.Start))
+		if step.Open {
+			took += "…"
+		}
+		detail := oneLine(step.Detail)
+		if !wide {
+			detail = cut(detail, detailColumns)
+		}
+		p.line("%-10s %9s %8s |%s| %s", name, "+"+short(step.Start.Sub(begin)), took, bar(step, begin, total), detail)
+	}
+	for _, note := range s.Notes {
+		p.line("note: %s", note)
+	}
+	return p.err
+}
+
+// bar is where a step lies in the whole.
+func bar(s Step, begin time.Time, total time.Duration) string {
+	at := func(t time.Time) int {
+		return int(int64(barColumns-1) * int64(t.Sub(begin)) / cmp.Or(int64(total), 1))
+	}
+	from, to := at(s.Start), at(s.End)
+	mark := "="
+	if from == to {
+		mark = "."
+	}
+	return strings.Repeat(" ", from) + strings.Repeat(mark, to-from+1) + strings.Repeat(" ", barColumns-1-to)
+}
+
+// short writes a duration in four digits or so.
+func short(d time.Duration) string {
+	switch {
+	case d >= time.Minute:
+		return d.Round(time.Second).String()
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	case d >= time.Millisecond:
+		return d.Round(100 * time.Microsecond).String()
+	}
+	return d.Round(time.Microsecond).String()
+}
+
+func cut(text string, columns int) string {
+	if utf8.RuneCountInString(text) <= columns {
+		return text
+	}
+	return string([]rune(text)[:columns-1]) + "…"
+}

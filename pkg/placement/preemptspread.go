@@ -1,0 +1,122 @@
+package placement
+
+import "github.com/berth-scheduler/berth/pkg/state"
+
+// shortage is, for each hard spread constraint of a class, how many of the pods it counts have to
+// leave a node's domain before one more fits there; a byte each, the first constraint's lowest.
+//
+// While the number is known, nothing else about the domains has a say. Pods that go from one node
+// take from one domain of each constraint. That the domain becomes the one with the fewest pods
+// only lets the pod in: then it has no more than itself above the fewest, and maxSkew is at least
+// one. So what comes of trying a node depends on the node and its shortage, and is kept by both.
+type shortage uint64
+
+const (
+	// maxShort is the largest number that fits, maxSpreads how many constraints do.
+	maxShort   = 1<<8 - 1
+	maxSpreads = 8
+	// maxShortages is how many different ones one question may meet. More are for pods spread over
+	// nodes or racks so unevenly that keeping them apart costs more than deciding from scratch.
+	maxShortages = 8
+)
+
+// of returns what one constraint lacks.
+func (s shortage) of(constraint int) int { return int(s>>(8*constraint)) & maxShort }
+
+// hardRule is the one rule about other nodes that can say no: none or hard spread; !known for any other.
+func (w *wide) hardRule() (spread *spreadJudge, known bool) {
+	for _, j := range w.judges {
+		switch j := j.(type) {
+		case *affinityJudge:
+			if len(j.affinity)+len(j.antiAffinity)+len(j.repelledBy) > 0 {
+				return nil, false
+			}
+		case *spreadJudge:
+			if spread != nil || len(j.constraints) > maxSpreads {
+				return nil, false
+			}
+			spread = j
+		default:
+			return nil, false
+		}
+	}
+	return spread, true
+}
+
+// shortageOf is the shortage of a slot's domains as of prepare; !ok if it is too large. A node
+// without the key of a constraint lacks nothing of that: the rule itself refuses it.
+func (j *spreadJudge) shortageOf(w *wide, slot int) (s shortage, ok bool) {
+	for i, number := range j.tallies {
+		t := w.tallies[number]
+		d := t.axis.of[slot]
+		if d == nowhere {
+			continue
+		}
+		lacks := t.sum(d) - j.limits[i]
+		if lacks > maxShort {
+			return 0, false
+		}
+		s |= shortage(max(0, lacks)) << (8 * i)
+	}
+	return s, true
+}
+
+// shortFilter is spreadFilter on a node of which only the shortage is known. It counts the pods
+// that leave that node.
+type shortFilter struct {
+	*spreadFilter
+	short shortage
+	// left is how many pods have gone, per constraint.
+	left []int
+}
+
+// recount implements counter.
+func (f *shortFilter) recount(n *state.Node, pod *state.Pod, by int) {
+	if !hasKeys(n.Object.Labels, f.constraints) {
+		return
+	}
+	for i := range f.constraints {
+		if c := &f.constraints[i]; f.counts(c, pod) && f.includes(c, n) {
+			f.left[i] -= by
+		}
+	}
+}
+
+// Check implements Filter.
+func (f *shortFilter) Check(n *state.NodeInfo) Code {
+	for i := range f.constraints {
+		if _, ok := n.Node.Object.Labels[f.constraints[i].key]; !ok {
+			return UnschedulableAndUnresolvable
+		}
+		if f.left[i] < f.short.of(i) {
+			return Unschedulable
+		}
+	}
+	return Success
+}
+
+// Explain implements Filter.
+func (f *shortFilter) Explain(n *state.NodeInfo) []string {
+	if f.Check(n) == UnschedulableAndUnresolvable {
+		return []string{spreadReasons[lacksKey]}
+	}
+	return []string{spreadReasons[overSkew]}
+}
+
+// narrow are the filters about one node, and hard spread as it is to a node with this shortage.
+func (p *plan) narrow(short shortage) []activeFilter {
+	list := make([]activeFilter, 0, len(p.filters))
+	beyond := p.judges
+	for i, f := range p.filters {
+		if len(beyond) == 0 || beyond[0] != int16(i) {
+			list = append(list, f)
+			continue
+		}
+		beyond = beyond[1:]
+		if spread, ok := f.filter.(*spreadFilter); ok {
+			f.filter = &shortFilter{spreadFilter: spread, short: short, left: make([]int, len(spread.constraints))}
+			list = append(list, f)
+		}
+	}
+	return list
+}

@@ -1,0 +1,338 @@
+//go:build e2e
+
+package deploy_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+)
+
+// bestEffort is the scheduler name of a profile that takes disruption budgets as a wish.
+const bestEffort = "berth-best-effort"
+
+// bothProfiles is the shipped configuration with that profile beside the shipped one.
+const bothProfiles = `
+- schedulerName: ` + bestEffort + `
+  pluginConfig:
+  - name: Berth
+    args: {preemption: {pdb: bestEffort}}
+`
+
+// bench is a Berth with one replica of each service, and a fresh node for each step.
+type bench struct {
+	*system
+	queue, shard, binder *member
+	runs                 int
+}
+
+func newBench(s *system) *bench {
+	s.Helper()
+	shipped, err := os.ReadFile(filepath.Join(s.configDir(), "scheduler.yaml"))
+	s.no(err)
+	config := filepath.Join(s.configDir(), "both.yaml")
+	s.no(os.WriteFile(config, append(shipped, bothProfiles[1:]...), 0o644))
+	for class, value := range map[string]int32{"low": 10, "high": 1000} {
+		_, err := s.client.SchedulingV1().PriorityClasses().Create(s.Context(),
+			&schedulingv1.PriorityClass{ObjectMeta: named(class), Value: value}, metav1.CreateOptions{})
+		s.no(err)
+	}
+	b := &bench{system: s}
+	b.queue = s.start("queue", "queue-0", "--config="+config)
+	b.shard = s.start("scheduler", "scheduler-0", "--config="+config)
+	b.binder = s.start("binder", "binder-0", "--config="+config)
+	return b
+}
+
+// steps are what the binder does with each permission.
+func (b *bench) steps() map[string]step {
+	all := map[string]step{}
+	for permission, s := range map[string]struct {
+		what string
+		do   func(r run) error
+	}{
+		"get namespaces/kube-system":      {"the binder stays ready", b.staysReady},
+		"create pods/binding":             {"a pod is bound", b.binds},
+		"patch pods/status":               {"a pod that fits nowhere says why", b.saysWhy},
+		"create events.events.k8s.io":     {"there is an event about a pod that was placed", b.tells},
+		"patch events.events.k8s.io":      {"events about the same become a series", b.tellsAgain},
+		"patch pods":                      {"a pod that Berth had gated is let go", b.ungates},
+		"create pods/eviction":            {"an important pod gets a place", b.preempts},
+		"get poddisruptionbudgets.policy": {"an important pod gets a place within a disruption budget", b.preemptsInBudget},
+		"delete pods":                     {"an important pod gets a place where budgets are a wish", b.preemptsPastBudget},
+		"get pods":                        {"a reservation is given back when its pod is gone", b.givesBack},
+	} {
+		all[permission] = step{s.what, func(_ *system, within time.Duration) error { return s.do(b.run(within)) }}
+	}
+	return all
+}
+
+// run is one try of a step: a namespace and a node of its own, and its time.
+type run struct {
+	*bench
+	ns, node string
+	limit    time.Duration
+}
+
+func (b *bench) run(within time.Duration) run {
+	b.Helper()
+	b.runs++
+	r := run{bench: b, ns: fmt.Sprintf("step-%d", b.runs), node: fmt.Sprintf("node-%d", b.runs), limit: within}
+	b.create(&corev1.Namespace{ObjectMeta: named(r.ns)})
+	file := filepath.Join(b.dir, r.node+".yaml")
+	text := fmt.Sprintf("groups:\n- name: %s\n  capacity: {cpu: \"4\", memory: 8Gi, pods: \"10\"}\n  labels: {step: %s}\n",
+		r.node, r.ns)
+	b.no(os.WriteFile(file, []byte(text), 0o644))
+	add := exec.CommandContext(b.Context(), programs.Cluster, "nodes", "--dir", b.cluster.Dir, "-f", file)
+	out, err := add.CombinedOutput()
+	if err != nil {
+		b.Fatalf("cluster nodes: %v\n%s", err, out)
+	}
+	return r
+}
+
+// tidy lets the next step begin with everything in order.
+func (b *bench) tidy() {
+	b.Helper()
+	for _, m := range []*member{b.queue, b.shard, b.binder} {
+		b.eventually(readyWithin, m.Name+" is ready", m.missing)
+	}
+}
+
+// pod creates a pod for the run's node.
+func (r run) pod(name, cpu string, change ...func(*corev1.Pod)) *corev1.Pod {
+	r.Helper()
+	from := template(name, cpu)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: from.Labels}, Spec: from.Spec}
+	pod.Spec.NodeSelector = map[string]string{"step": r.ns}
+	for _, c := range change {
+		c(pod)
+	}
+	created, err := r.client.CoreV1().Pods(r.ns).Create(r.Context(), pod, metav1.CreateOptions{})
+	r.no(err)
+	return created
+}
+
+func class(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.PriorityClassName = name }
+}
+
+func filler(p *corev1.Pod) { p.Labels["app"], p.Spec.PriorityClassName = "filler", "low" }
+
+func nowhere(p *corev1.Pod) { p.Spec.NodeSelector = nodeless }
+
+// see waits until a pod looks as it should.
+func (r run) see(name, what string, fine func(*corev1.Pod) bool) error {
+	return r.within(r.limit, what, func(ctx context.Context) (string, error) {
+		pod, err := r.client.CoreV1().Pods(r.ns).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err.Error(), nil
+		}
+		if !fine(pod) {
+			return fmt.Sprintf("%+v", pod.Status.Conditions), nil
+		}
+		return "", nil
+	})
+}
+
+func placed(p *corev1.Pod) bool { return p.Spec.NodeName != "" }
+
+func (b *bench) binds(r run) error {
+	r.pod("plain", "100m")
+	return r.see("plain", "it is bound", placed)
+}
+
+func (b *bench) saysWhy(r run) error {
+	r.pod("stuck", "100m", nowhere)
+	return r.see("stuck", "it has a condition", func(p *corev1.Pod) bool {
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (b *bench) tells(r run) error {
+	r.pod("plain", "100m")
+	return r.event("Scheduled", false)
+}
+
+func (b *bench) tellsAgain(r run) error {
+	pod := r.pod("stuck", "100m", nowhere)
+	if err := r.event("FailedScheduling", false); err != nil {
+		return err
+	}
+	// A pod's own tolerations may help it, so it is tried again, and fits nowhere again.
+	pod, err := r.client.CoreV1().Pods(r.ns).Get(r.Context(), pod.Name, metav1.GetOptions{})
+	r.no(err)
+	pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: "any", Operator: corev1.TolerationOpExists})
+	_, err = r.client.CoreV1().Pods(r.ns).Update(r.Context(), pod, metav1.UpdateOptions{})
+	r.no(err)
+	return r.event("FailedScheduling", true)
+}
+
+// event waits for an event of the run, or for a series of them.
+func (r run) event(reason string, series bool) error {
+	return r.within(r.limit, "event "+reason, func(ctx context.Context) (string, error) {
+		list, err := r.client.EventsV1().Events(r.ns).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err.Error(), nil
+		}
+		for _, e := range list.Items {
+			if e.Reason == reason && (!series || e.Series != nil) {
+				return "", nil
+			}
+		}
+		return fmt.Sprintf("%d events", len(list.Items)), nil
+	})
+}
+
+func (b *bench) ungates(r run) error {
+	r.pod("gated", "100m", func(p *corev1.Pod) {
+		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: events.QuotaGate}}
+	})
+	return r.see("gated", "it has no gate", func(p *corev1.Pod) bool { return len(p.Spec.SchedulingGates) == 0 })
+}
+
+// fill leaves no room on the run's node for another of its pods.
+func (r run) fill() {
+	r.Helper()
+	for i := range 2 {
+		r.pod(fmt.Sprintf("filler-%d", i), "1500m", filler)
+	}
+	for i := range 2 {
+		if err := r.see(fmt.Sprintf("filler-%d", i), "it is bound", placed); err != nil {
+			r.Fatal(err) // binding is not what this step is about
+		}
+	}
+}
+
+func (b *bench) preempts(r run) error {
+	r.fill()
+	r.pod("urgent", "1500m", class("high"))
+	return r.see("urgent", "it is bound", placed)
+}
+
+func (b *bench) preemptsInBudget(r run) error {
+	r.fill()
+	r.budget(0, 2)
+	r.pod("urgent", "1500m", class("high"))
+	return r.see("urgent", "it is bound", placed)
+}
+
+func (b *bench) preemptsPastBudget(r run) error {
+	r.fill()
+	r.budget(2, 0)
+	r.pod("urgent", "1500m", class("high"), func(p *corev1.Pod) { p.Spec.SchedulerName = bestEffort })
+	return r.see("urgent", "it is bound", placed)
+}
+
+// budget is on the fillers; it waits for the controller that works out what it allows.
+func (r run) budget(minimum int, allows int32) {
+	r.Helper()
+	least := intstr.FromInt(minimum)
+	_, err := r.client.PolicyV1().PodDisruptionBudgets(r.ns).Create(r.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: named("fillers"),
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &least, Selector: labels("filler")},
+	}, metav1.CreateOptions{})
+	r.no(err)
+	r.eventually(stepWithin, "the budget is worked out", func(ctx context.Context) (string, error) {
+		pdb, err := r.client.PolicyV1().PodDisruptionBudgets(r.ns).Get(ctx, "fillers", metav1.GetOptions{})
+		if err != nil || pdb.Status.ObservedGeneration == 0 || pdb.Status.DisruptionsAllowed != allows ||
+			pdb.Status.CurrentHealthy != 2 {
+			return fmt.Sprintf("%+v, %v", pdb.Status, err), nil
+		}
+		return "", nil
+	})
+}
+
+// steadyFor is longer than it takes to notice that a dependency does not answer.
+const steadyFor = 6 * time.Second
+
+func (b *bench) staysReady(r run) error {
+	var since time.Time
+	return r.within(r.limit, "the binder stays ready", func(ctx context.Context) (string, error) {
+		missing, err := r.binder.missing(ctx)
+		switch {
+		case err != nil || missing != "":
+			since = time.Time{}
+			return missing, err
+		case since.IsZero():
+			since = time.Now()
+		}
+		if time.Since(since) < steadyFor {
+			return "not long yet", nil
+		}
+		return "", nil
+	})
+}
+
+// givesBack: a pod is deleted between its placement and its bind, and no fact says so,
+// because the queue is stopped. The bind is refused; only a look at the pod tells why, and
+// that its reservation stands for nobody.
+func (b *bench) givesBack(r run) error {
+	store, err := r.openLedger("binder")
+	r.no(err)
+	r.signal(r.binder, syscall.SIGSTOP)
+	pod := r.pod("short-lived", "100m")
+	r.eventually(stepWithin, "there is a reservation", func(ctx context.Context) (string, error) {
+		held, err := reserved(ctx, store, string(pod.UID))
+		if err != nil || held {
+			return "", err
+		}
+		return "none yet", nil
+	})
+	r.signal(r.queue, syscall.SIGSTOP)
+	defer r.signal(r.queue, syscall.SIGCONT)
+	now := int64(0)
+	r.no(r.client.CoreV1().Pods(r.ns).Delete(r.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
+	r.signal(r.binder, syscall.SIGCONT)
+	return r.within(r.limit, "the reservation is gone", func(ctx context.Context) (string, error) {
+		held, err := reserved(ctx, store, string(pod.UID))
+		if err != nil || !held {
+			return "", err
+		}
+		return "it is still there", nil
+	})
+}
+
+func (r run) signal(m *member, s syscall.Signal) {
+	r.Helper()
+	r.no(syscall.Kill(m.PID(), s))
+}
+
+// reserved says whether the ledger holds a place for a pod.
+func reserved(ctx context.Context, store *etcd.Store, uid string) (bool, error) {
+	docs, _, err := store.List(ctx, ledger.PrefixNode)
+	if err != nil {
+		return false, err
+	}
+	for _, kv := range docs {
+		doc, err := ledger.DecodeNodeDoc(kv)
+		if err != nil {
+			return false, err
+		}
+		for _, e := range doc.Entries {
+			if e.PodUID == uid {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,159 @@
+//go:build e2e
+
+package deploy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// queueSteps are what a queue that starts does with each resource.
+func queueSteps() map[string]step {
+	steps := map[string]step{"ready": {"the queue becomes ready", func(s *system, within time.Duration) error {
+		queue := s.begin("queue", "queue-ready")
+		defer queue.Kill()
+		return s.within(within, "the queue is ready", queue.missing)
+	}}}
+	for resource, create := range creators {
+		steps[resource] = step{"facts of " + resource + " arrive", func(s *system, within time.Duration) error {
+			return s.factsOf(create, within)
+		}}
+	}
+	return steps
+}
+
+// factsOf creates an object, starts a queue, and creates another: facts of the first take a
+// list, facts of the second a watch.
+func (s *system) factsOf(create func(s *system, name string) (string, error), within time.Duration) error {
+	log, err := s.openLog("queue")
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	last, err := log.Last(s.Context(), events.Facts)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(s.Context(), within)
+	defer cancel()
+	reader, err := log.Read(ctx, events.Facts, last+1)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	listed, err := create(s, fmt.Sprintf("listed-%d", time.Now().UnixNano()))
+	s.no(err)
+	queue := s.begin("queue", "queue-facts")
+	defer queue.Kill()
+	if err := awaitFact(ctx, reader, listed); err != nil {
+		return fmt.Errorf("what was there before the queue: %w", err)
+	}
+	watched, err := create(s, fmt.Sprintf("watched-%d", time.Now().UnixNano()))
+	s.no(err)
+	if err := awaitFact(ctx, reader, watched); err != nil {
+		return fmt.Errorf("what came after it: %w", err)
+	}
+	return nil
+}
+
+func awaitFact(ctx context.Context, reader events.Reader, uid string) error {
+	for {
+		records, err := reader.Next(ctx)
+		if err != nil {
+			return err
+		}
+		for _, r := range records {
+			if r.Header[events.HeaderUID] == uid {
+				return nil
+			}
+		}
+	}
+}
+
+// nodeless keeps pods of replicas out of the way.
+var nodeless = map[string]string{"no-node": "has-this"}
+
+func idle(app string) corev1.PodTemplateSpec {
+	t := template(app, "1m")
+	t.Spec.NodeSelector = nodeless
+	return t
+}
+
+// creators make an object of each resource that the queue watches.
+var creators = map[string]func(s *system, name string) (string, error){
+	"pods": func(s *system, name string) (string, error) {
+		o, err := s.client.CoreV1().Pods("default").Create(s.Context(),
+			&corev1.Pod{ObjectMeta: named(name), Spec: idle(name).Spec}, metav1.CreateOptions{})
+		return uid(o, err)
+	},
+	"nodes": func(s *system, name string) (string, error) {
+		o, err := s.client.CoreV1().Nodes().Create(s.Context(),
+			&corev1.Node{ObjectMeta: named(name)}, metav1.CreateOptions{})
+		return uid(o, err)
+	},
+	"namespaces": func(s *system, name string) (string, error) {
+		o, err := s.client.CoreV1().Namespaces().Create(s.Context(),
+			&corev1.Namespace{ObjectMeta: named(name)}, metav1.CreateOptions{})
+		return uid(o, err)
+	},
+	"services": func(s *system, name string) (string, error) {
+		o, err := s.client.CoreV1().Services("default").Create(s.Context(), &corev1.Service{
+			ObjectMeta: named(name), Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Selector: nodeless},
+		}, metav1.CreateOptions{})
+		return uid(o, err)
+	},
+	"replicationcontrollers": func(s *system, name string) (string, error) {
+		t := idle(name)
+		o, err := s.client.CoreV1().ReplicationControllers("default").Create(s.Context(), &corev1.ReplicationController{
+			ObjectMeta: named(name),
+			Spec:       corev1.ReplicationControllerSpec{Replicas: ptr(0), Selector: t.Labels, Template: &t},
+		}, metav1.CreateOptions{})
+		return uid(o, err)
+	},
+	"replicasets": func(s *system, name string) (string, error) {
+		o, err := s.client.AppsV1().ReplicaSets("default").Create(s.Context(), &appsv1.ReplicaSet{
+			ObjectMeta: named(name),
+			Spec:       appsv1.ReplicaSetSpec{Replicas: ptr(0), Selector: labels(name), Template: idle(name)},
+		}, metav1.CreateOptions{})
+		return uid(o, err)
+	},
+	"statefulsets": func(s *system, name string) (string, error) {
+		o, err := s.client.AppsV1().StatefulSets("default").Create(s.Context(), &appsv1.StatefulSet{
+			ObjectMeta: named(name),
+			Spec: appsv1.StatefulSetSpec{
+				Replicas: ptr(0), Selector: labels(name), Template: idle(name), ServiceName: name,
+			},
+		}, metav1.CreateOptions{})
+		return uid(o, err)
+	},
+	"priorityclasses": func(s *system, name string) (string, error) {
+		o, err := s.client.SchedulingV1().PriorityClasses().Create(s.Context(),
+			&schedulingv1.PriorityClass{ObjectMeta: named(name), Value: 7}, metav1.CreateOptions{})
+		return uid(o, err)
+	},
+	"poddisruptionbudgets": func(s *system, name string) (string, error) {
+		o, err := s.client.PolicyV1().PodDisruptionBudgets("default").Create(s.Context(), &policyv1.PodDisruptionBudget{
+			ObjectMeta: named(name), Spec: policyv1.PodDisruptionBudgetSpec{Selector: labels(name)},
+		}, metav1.CreateOptions{})
+		return uid(o, err)
+	},
+}
+
+func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+
+func uid(o metav1.Object, err error) (string, error) {
+	if err != nil {
+		return "", errors.Join(errors.New("create"), err)
+	}
+	return string(o.GetUID()), nil
+}

@@ -1,0 +1,51 @@
+//go:build e2e
+
+package labs
+
+import (
+	"regexp"
+	"strings"
+)
+
+// shows runs the README's next block and checks what it prints, blanks aside.
+func (l *lab) shows(want ...string) {
+	l.Helper()
+	got := blank.ReplaceAllString(l.next(), " ")
+	for _, text := range want {
+		if !strings.Contains(got, text) {
+			l.Errorf("the README's command shows\n%s\nwant %q in it", got, text)
+		}
+	}
+}
+
+var blank = regexp.MustCompile(`[ \t]+`)
+
+func explained(l *lab) {
+	const full = "Insufficient cpu"
+	l.next()
+	l.schedulable(3)
+	l.next()
+	l.bound(labelled("app=small"), 2)
+	l.pending(named("wide"), 1, "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu.")
+	l.shows("in pool parked", "NodeResourcesFit: AssignedPodDelete", "2 NodeResourcesFit: "+full,
+		"taint dedicated=batch:NoSchedule", "lacks 1 cpu (asks 3, 2 free)", "#1 unplaceable")
+	l.shows("state: bound, on node explain-", "chosen: explain-", "turned down: 1 TaintToleration", "TOTAL")
+	l.next()
+	l.node("urgent")
+	l.shows("state: gone", "evicted: by preemption, for pod "+l.namespaceName()+"/urgent")
+	l.shows("reservation", l.namespaceName()+"/urgent")
+	l.next()
+	l.node("wide")
+	l.shows("state: bound, on node explain-large")
+}
+
+func traced(l *lab) {
+	l.next()
+	l.schedulable(1)
+	l.next()
+	l.pending(named("traveller"), 1, "0/1 nodes are available: 1 Insufficient cpu.")
+	l.next()
+	l.node("traveller")
+	l.shows("seen", "queued", "attempt", "parked", "by NodeResourcesFit", "AssignedPodDelete", "filter", "score", "reserve",
+		"bind", "placed on trace-0")
+}
