@@ -225,6 +225,9 @@ func writeAudit(w io.Writer, r *audit.Report, format string) error {
 		fmt.Fprintf(w, "preemption: %d nominated, %d promoted, %d given up after evictions; %d pods marked for eviction\n",
 			r.Nominated, r.Promoted, r.Abandoned, r.Evictions)
 	}
+	if r.Moves > 0 {
+		fmt.Fprintf(w, "moves: %d places kept, %d of them taken over\n", r.Moves, r.TakenOver)
+	}
 	fmt.Fprintf(w, "API server: %d versions of %d nodes and %d pods: %d bound by Berth, %d by others\n",
 		r.Versions, r.Nodes, r.Pods, r.Bound, r.Foreign)
 	for _, note := range r.Notes {

@@ -24,11 +24,13 @@ type once struct {
 	// run asks the binders for the evictions; dryRun shows the plan only.
 	run, dryRun bool
 	output      string
+	// write prints the plan.
+	write func(w io.Writer, r *plan.Report, format string) error
 }
 
 // newDescheduleCommand makes `berth deschedule`.
 func newDescheduleCommand() *cobra.Command {
-	o := &once{}
+	o := &once{write: writePlan}
 	cmd := &cobra.Command{
 		Use:   "deschedule",
 		Short: "Run one descheduling cycle, or show what it would do",
@@ -49,6 +51,7 @@ func newDescheduleCommand() *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("once", "dry-run")
 	cmd.MarkFlagsOneRequired("once", "dry-run")
 	_ = cmd.MarkFlagRequired("policy") // fails only for a flag that does not exist
+	cmd.AddCommand(newPauseCommand(), newResumeCommand())
 	return cmd
 }
 
@@ -71,6 +74,7 @@ func (o *once) addLog(f *pflag.FlagSet) {
 }
 
 func (o *once) addNATS(f *pflag.FlagSet) {
+	o.descheduling.addPrometheus(f)
 	f.StringVar(&o.logLevel, "log-level", "warn", "debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringSliceVar(&o.nats.urls, "nats-url", nil, "URLs of the NATS servers (JetStream) that keep the log")
@@ -113,7 +117,8 @@ func (o *once) deschedule(ctx context.Context, w io.Writer) error {
 	var report *plan.Report
 	d, err := descheduler.New(descheduler.Config{
 		ID: instanceID(deschedulerService), Policy: in.policy, Profiles: in.config.Profiles, DryRun: o.dryRun,
-		Report: func(r plan.Report) { report = &r },
+		Prometheus: o.descheduling.prometheus,
+		Report:     func(r plan.Report) { report = &r },
 	}, deps)
 	if err != nil {
 		return err
@@ -124,7 +129,7 @@ func (o *once) deschedule(ctx context.Context, w io.Writer) error {
 	if report == nil {
 		return errors.New("deschedule: interrupted before there was a plan")
 	}
-	return writePlan(w, report, o.output)
+	return o.write(w, report, o.output)
 }
 
 // openLog connects to the log that the flags name.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/serve"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
+	"github.com/berth-scheduler/berth/services/descheduler"
 )
 
 // options are the flags shared by `berth up` and `berth run`.
@@ -42,6 +43,8 @@ type descheduling struct {
 	// strict takes what a policy is only warned about for a mistake.
 	strict   bool
 	interval time.Duration
+	// prometheus says how the server of the policy is reached.
+	prometheus descheduler.Prometheus
 }
 
 // load reads the policy file.
@@ -144,8 +147,17 @@ func (o *options) addDescheduler(f *pflag.FlagSet) {
 	f.StringVar(&o.descheduling.policy, "policy", "", "DeschedulerPolicy (descheduler/v1alpha2) file")
 	f.BoolVar(&o.descheduling.strict, "strict", false,
 		"refuse a policy with anything in it that would only be warned about: keys that have no effect")
+	o.descheduling.addPrometheus(f)
 	f.DurationVar(&o.descheduling.interval, "descheduling-interval", 5*time.Minute,
 		"time between two descheduling cycles, e.g. 30s or 5m")
+}
+
+// addPrometheus adds the flags for strategies that go by actual use.
+func (d *descheduling) addPrometheus(f *pflag.FlagSet) {
+	f.StringVar(&d.prometheus.TokenFile, "prometheus-token-file", "",
+		"file with the bearer token for the policy's Prometheus; read for every cycle")
+	f.StringVar(&d.prometheus.CAFile, "prometheus-ca-file", "",
+		"CA certificates (PEM) for the policy's Prometheus; default: the system's")
 }
 
 // validate checks what flags alone can tell.

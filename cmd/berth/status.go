@@ -23,7 +23,8 @@ func newStatusCommand() *cobra.Command {
 		Short: "Show how pods and their requests are spread over priorities, and warn of inflation",
 		Long: "Lists pods and ResourceQuotas and shows, for every priority in use, how many pods have it and what\n" +
 			"part of all requested CPU and memory; the quotas for PriorityClasses; and warnings where preemption\n" +
-			"can no longer help, because nothing less important is there. It reads only.",
+			"can no longer help, because nothing less important is there. With --data-dir or --etcd-endpoints it says\n" +
+			"as well whether descheduling is paused. It reads only.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output); err != nil {
@@ -33,10 +34,14 @@ func newStatusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeStatus(cmd.OutOrStdout(), report, output)
+			line, err := o.switchLine(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return writeStatus(cmd.OutOrStdout(), statusReport{report, line}, output)
 		},
 	}
-	o.addKubeconfig(cmd.Flags())
+	o.addLedger(cmd.Flags())
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml; default: text")
 	return cmd
 }
@@ -66,7 +71,14 @@ func (o *options) status(ctx context.Context) (priorities.Report, error) {
 	return priorities.Of(pods, quotas), err
 }
 
-func writeStatus(w io.Writer, r priorities.Report, format string) error {
+// statusReport is what `berth status` says.
+type statusReport struct {
+	priorities.Report
+	// Descheduling is the stop switch in words; empty when no ledger was named.
+	Descheduling string `json:"descheduling,omitempty"`
+}
+
+func writeStatus(w io.Writer, r statusReport, format string) error {
 	if done, err := writeStructured(w, r, format); done {
 		return err
 	}
@@ -85,6 +97,9 @@ func writeStatus(w io.Writer, r priorities.Report, format string) error {
 		fmt.Fprintf(table, "%s/%s\t%s\t%s\t%s\t%s\n", q.Namespace, q.Name, q.Scope, q.Resource, q.Used, q.Hard)
 	}
 	if err := table.Flush(); err != nil {
+		return err
+	}
+	if err := writeSwitch(w, r.Descheduling); err != nil {
 		return err
 	}
 	for _, warning := range r.Warnings {

@@ -289,7 +289,7 @@ func (b *builder) descheduler(o *options) error {
 	id := instanceID(deschedulerService)
 	d, err := descheduler.New(descheduler.Config{
 		ID: id, Policy: b.in.policy, Reload: o.descheduling.reload(),
-		Interval: o.descheduling.interval, Profiles: b.in.config.Profiles,
+		Interval: o.descheduling.interval, Profiles: b.in.config.Profiles, Prometheus: o.descheduling.prometheus,
 	}, descheduler.Deps{
 		Log: b.st.log, Snapshots: b.st.log, Ledger: b.st.ledger,
 		Logger: b.logger.With("service", "descheduler", "member", id), Clock: b.clock,

@@ -324,6 +324,7 @@ func (a *replay) step(events []LedgerEvent) {
 		}
 	}
 	a.checkVictims(before)
+	a.checkMoves(before)
 	a.checkBudgets(events, budgets)
 	a.checkUnique(events)
 	a.checkDisplaced(before)

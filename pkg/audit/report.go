@@ -88,6 +88,10 @@ type Counts struct {
 	Promoted  int `json:"promoted"`
 	Abandoned int `json:"abandoned"`
 	Evictions int `json:"evictions"`
+	// Moves are the places that were kept for the replacements of pods that are moved, TakenOver
+	// those of them that a pod got.
+	Moves     int `json:"moves"`
+	TakenOver int `json:"takenOver"`
 }
 
 // maxPerInvariant bounds the findings that are listed; one mistake may show in every revision.

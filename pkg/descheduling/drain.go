@@ -48,15 +48,28 @@ func (p *pass) drain(d *drain) {
 		}
 	}
 	for _, n := range d.from {
+		if !p.Upstream {
+			d.discount(n)
+		}
 		if !d.goesOn(n) {
 			continue
 		}
 		pods := selectPods(n.Pods, func(pod *Pod) bool {
-			return !pod.Terminal && d.picks(pod) && p.guard.filter(pod) == ""
+			return !pod.Terminal && d.picks(pod) && !p.protects(pod)
 		})
 		slices.SortStableFunc(pods, compareForEviction)
 		if !p.drainNode(d, n, pods) {
 			return
+		}
+	}
+}
+
+// discount takes the pods that terminate off a node: they go without being asked. Upstream counts
+// them until they are gone, and picks others meanwhile.
+func (d *drain) discount(n *bearing) {
+	for _, pod := range n.Pods {
+		if used, known := d.pod(pod); known && d.counted && pod.Deleting && !pod.Terminal {
+			d.subtract(n, used)
 		}
 	}
 }

@@ -60,6 +60,7 @@ func (p *pass) duplicates(args *policy.Duplicates) {
 	if !ok {
 		c = p.crowding(args)
 	}
+	p.leftOut = c.leftOut
 	for _, owner := range slices.SortedFunc(maps.Keys(c.found), compareOwners) {
 		copies := c.found[owner]
 		if len(copies.extra) == 0 {
@@ -109,7 +110,7 @@ func (p *pass) crowding(args *policy.Duplicates) *crowding {
 		seen := map[string]bool{}
 		for _, pod := range n.Pods {
 			if pod.Terminal || len(pod.Template.OwnerReferences) == 0 || !args.Namespaces.Has(pod.Namespace) ||
-				ownedBy(pod.Template.OwnerReferences, args.ExcludeOwnerKinds) || p.guard.refuse(pod) != "" {
+				ownedBy(pod.Template.OwnerReferences, args.ExcludeOwnerKinds) || p.leaveOut(p.guard.refuse(pod)) {
 				continue
 			}
 			f := c.familyOf(pod)

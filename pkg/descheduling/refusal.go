@@ -29,6 +29,10 @@ const (
 // AskedNow: the pod has been accepted in this run already.
 const AskedNow Refusal = "asked for in this cycle"
 
+// UnderWay: the pod's eviction was asked for in an earlier cycle and has not ended. To strategies it
+// is as good as gone, or they would pick another one instead.
+const UnderWay Refusal = "eviction under way"
+
 // CycleFull: the policy lets no more pods go in one cycle, whatever the limits that upstream has.
 const CycleFull Refusal = "as many pods as may go in one cycle are going"
 

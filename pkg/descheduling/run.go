@@ -57,6 +57,8 @@ type Input struct {
 	Upstream bool
 	// Kept, if set, is told of every candidate that stays, and why.
 	Kept func(Candidate, Refusal)
+	// Timed, if set, is called when a strategy begins, and what it returns when it has ended.
+	Timed func(profile, strategy string) (ended func())
 }
 
 // Refused says that a pod, picked by a strategy of a profile, is kept.
@@ -75,6 +77,8 @@ type Outcome struct {
 	Skipped string
 	// Failed are strategies that could not run, with the reason.
 	Failed []Failure
+	// Told is what each strategy has to say, in the order in which they ran.
+	Told []Told
 }
 
 // Failure is a strategy that could not run.
@@ -128,14 +132,27 @@ type pass struct {
 	*run
 	profile, strategy string
 	guard             *Guard
+	told              Told
+	// leftOut counts the pods that the guard kept from being looked at.
+	leftOut map[Refusal]int
 }
 
 func (r *run) strategies(profile string, list []policy.Strategy, g *Guard) {
 	for _, s := range list {
-		p := &pass{run: r, profile: profile, strategy: s.Name, guard: g}
+		p := &pass{
+			run: r, profile: profile, strategy: s.Name, guard: g, told: Told{Profile: profile, Strategy: s.Name},
+		}
+		ended := func() {}
+		if r.Timed != nil {
+			ended = r.Timed(profile, s.Name)
+		}
 		if err := p.pick(s.Args); err != nil {
 			r.out.Failed = append(r.out.Failed, Failure{Profile: profile, Strategy: s.Name, Err: err})
+		} else {
+			p.conclude(s.Args)
 		}
+		ended()
+		r.out.Told = append(r.out.Told, p.told)
 	}
 }
 
@@ -180,6 +197,7 @@ func (p *pass) propose(c Candidate) (v Verdict, landing string) {
 	c = p.content(c)
 	pod := c.Pod
 	p.out.Picked++
+	p.told.Picked++
 	refusal := p.guard.refuse(pod)
 	if refusal == "" && pod.accepted {
 		refusal = AskedNow
@@ -203,6 +221,9 @@ func (p *pass) propose(c Candidate) (v Verdict, landing string) {
 		return NodeDone, ""
 	case TotalLimit, CycleFull:
 		return Done, ""
+	case UnderWay:
+		pod.accepted = true
+		return Accepted, ""
 	default:
 		return Kept, ""
 	}

@@ -52,7 +52,7 @@ func (p *pass) topologySpread(args *policy.TopologySpread) {
 	at := 0
 	for _, n := range p.view.looked {
 		for _, pod := range n.Pods {
-			if pod.Terminal || !args.Has(pod.Namespace, pod.Template.Labels) || p.guard.filter(pod) != "" {
+			if pod.Terminal || !args.Has(pod.Namespace, pod.Template.Labels) || p.protects(pod) {
 				continue
 			}
 			if namespaces[pod.Namespace] == nil {
@@ -62,6 +62,7 @@ func (p *pass) topologySpread(args *policy.TopologySpread) {
 			at++
 		}
 	}
+	p.saySpread(namespaces, args)
 	var moves []move
 	chosen := map[*Pod]bool{}
 	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
@@ -102,6 +103,8 @@ type spreadNamespace struct {
 	rules []*spreadRule
 	known map[string]bool
 	seen  map[*corev1.Pod]bool
+	// others: there are pods with constraints that the policy does not look at.
+	others bool
 }
 
 func newSpreadNamespace() *spreadNamespace {
@@ -120,6 +123,7 @@ func (s *spreadNamespace) add(pod *Pod, at int, actions []corev1.UnsatisfiableCo
 	for i := range pod.spec().TopologySpreadConstraints {
 		c := &pod.spec().TopologySpreadConstraints[i]
 		if !slices.Contains(actions, c.WhenUnsatisfiable) {
+			s.others = true
 			continue
 		}
 		if rule, ok := newSpreadRule(c, pod.Template); ok && !s.known[rule.identity] {

@@ -18,6 +18,8 @@ type Usage struct {
 	Nodes, Pods map[string]map[corev1.ResourceName]int64
 	// Queries are results of Prometheus queries: by query and node name, from 0 to 1.
 	Queries map[string]map[string]float64
+	// Failed are the queries that could not be asked, with the reason.
+	Failed map[string]error
 }
 
 // amounts of resources; cpu in milli.
@@ -109,6 +111,9 @@ func (p *pass) queried(query string) meter {
 	return meter{
 		names: []corev1.ResourceName{policy.MetricResource},
 		node: func(n *Node) (amounts, error) {
+			if err := p.Usage.Failed[query]; err != nil {
+				return nil, err
+			}
 			value, ok := p.Usage.Queries[query][n.Name]
 			if !ok {
 				return nil, fmt.Errorf("unable to find metric entry for %s", n.Name)
@@ -249,11 +254,20 @@ func (p *pass) lowUtilization(args *policy.LowUtilization) error {
 		switch {
 		case !n.Object.Spec.Unschedulable && n.below(low):
 			under = append(under, n)
+			p.judge(n, "under", low, high)
 		case n.above(high):
 			over = append(over, n)
+			p.judge(n, "over", low, high)
+		default:
+			p.judge(n, "between", low, high)
 		}
 	}
-	if len(under) == 0 || len(under) <= args.NumberOfNodes || len(under) == len(all) || len(over) == 0 {
+	if p.sayWhyNot(all, under, low, args.NumberOfNodes) {
+		return nil
+	}
+	if len(over) == 0 {
+		n := extreme(all, high, 1)
+		p.say("no node is above the target thresholds: the fullest is %s with %s", n.Name, n.describe(high))
 		return nil
 	}
 	for _, n := range all {
@@ -297,11 +311,16 @@ func (p *pass) highUtilization(args *policy.HighUtilization) error {
 		switch {
 		case n.below(args.Thresholds):
 			under = append(under, n)
+			p.judge(n, "under", args.Thresholds)
 		case !n.Object.Spec.Unschedulable:
 			others = append(others, n)
 		}
 	}
-	if len(under) == 0 || len(under) <= args.NumberOfNodes || len(under) == len(all) || len(others) == 0 {
+	if p.sayWhyNot(all, under, args.Thresholds, args.NumberOfNodes) {
+		return nil
+	}
+	if len(others) == 0 {
+		p.say("all nodes above the thresholds are cordoned: there is nowhere to go")
 		return nil
 	}
 	for _, n := range all {

@@ -76,7 +76,7 @@ var decisionKinds = map[DecisionKind]bool{
 	DecisionPlaced: true, DecisionUnplaceable: true, DecisionFailed: true, DecisionEvict: true,
 	DecisionBound: true, DecisionReleased: true, DecisionCondition: true, DecisionEvicted: true,
 	DecisionEvictRefused: true, DecisionQuarantined: true, DecisionUngate: true, DecisionRejected: true,
-	DecisionNominated: true, DecisionWithdrawn: true, DecisionLost: true,
+	DecisionNominated: true, DecisionWithdrawn: true, DecisionLost: true, DecisionReturned: true,
 }
 
 func (k DecisionKind) known() bool { return decisionKinds[k] }

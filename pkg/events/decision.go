@@ -45,6 +45,9 @@ const (
 	// DecisionQuarantined: the queue stopped offering a pod whose attempts keep ending without
 	// an answer; the binder writes the condition and the event. Actor is the queue.
 	DecisionQuarantined DecisionKind = "quarantined"
+	// DecisionReturned: the descheduler found a pod on NodeName, which the pod that it replaces had
+	// been moved away from; Message says so. No pod of Owner is moved for a while.
+	DecisionReturned DecisionKind = "returned"
 	// DecisionRejected: the kubelet of NodeName turned a bound pod away; Message is what it
 	// says. Actor is the binder that saw it. For people: shards see it in the facts.
 	DecisionRejected DecisionKind = "rejected"
@@ -79,7 +82,8 @@ type Decision struct {
 	Attempt int32
 	Token   string
 	// FactSequence and LedgerRevision are what the decision had applied (what it was
-	// computed from); for DecisionPlaced, LedgerRevision is that of the reservation.
+	// computed from); for DecisionPlaced, LedgerRevision is that of the reservation, for
+	// DecisionEvict that of T12, and 0 if no place is kept for the replacement.
 	FactSequence   uint64
 	LedgerRevision int64
 	// FactEpoch is the fact epoch at FactSequence (unplaceable; 0 is not known): the log of

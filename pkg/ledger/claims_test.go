@@ -342,7 +342,6 @@ func TestErrorsName(t *testing.T) {
 		"x/vol/v cannot be for pod p, pod q":  &TakenError{Key: "x/vol/v", PodUID: "p", Holder: "q"},
 		`item "i" cannot be for pod p`:        &TakenError{Key: "x/pool/d/p", PodUID: "p", Holder: "q", Item: "i"},
 		"has priority 5: one of priority 4":   &PriorityError{PodUID: "p", Holder: 5, Displacer: 4},
-		"is protected":                        &PriorityError{PodUID: "p", Protected: true},
 		`T3 promote: node "n", pod "p": late`: &RefusedError{Step: "T3 promote", NodeUID: "n", PodUID: "p", Reason: "late"},
 		"pod p on node n can be the victim":   &ClaimedError{NodeUID: "n", PodUID: "p"},
 	} {

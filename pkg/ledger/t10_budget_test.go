@@ -100,7 +100,8 @@ func TestClaimRegardlessOfRoom(t *testing.T) {
 		t.Errorf("%v, want no room beside it", err)
 	}
 	room = BudgetRoom{Doc: BudgetDoc{UID: "c", Namespace: "ns", Name: "other"}, Allowed: 1}
-	if c, err := ClaimBudget(room, facts, BudgetClaim{PodUID: "q", PodRV: 10, Plan: "y"}); err != nil || c.Claims[0].Regardless {
+	c, err := ClaimBudget(room, facts, BudgetClaim{PodUID: "q", PodRV: 10, Plan: "y"})
+	if err != nil || c.Claims[0].Regardless {
 		t.Errorf("%+v (%v), want an ordinary claim", c, err)
 	}
 }

@@ -5,10 +5,6 @@ import (
 	"slices"
 )
 
-// SystemCritical is the priority from which on a pod may displace a hold although victims
-// have been evicted for it: that of the class system-cluster-critical.
-const SystemCritical int32 = 2_000_000_000
-
 // Displacement is T4 (displace): a pod of strictly higher priority takes the place that is
 // held for another one, together with what was cleared for it.
 type Displacement struct {
@@ -25,8 +21,6 @@ type Displacement struct {
 	Entry Entry
 	// Keepers are the running pods that the new one relies on (required affinity).
 	Keepers []NodeEntry
-	// Protect: what victims have been evicted for is left to them (but see SystemCritical).
-	Protect bool
 	// Exclusives are the volumes and pools of which the hold had something or the new one
 	// has: see LetGo and Hold.
 	Exclusives []ExclusiveDoc
@@ -41,15 +35,9 @@ type PriorityError struct {
 	NodeUID, PodUID string
 	// Holder is the priority of the hold, Displacer that of the pod that wants its place.
 	Holder, Displacer int32
-	// Protected: victims have been evicted for the hold.
-	Protected bool
 }
 
 func (e *PriorityError) Error() string {
-	if e.Protected {
-		return fmt.Sprintf("ledger: the hold of pod %s on node %s is protected: pods have been evicted for it",
-			e.PodUID, e.NodeUID)
-	}
 	return fmt.Sprintf("ledger: the hold of pod %s on node %s has priority %d: one of priority %d cannot displace it",
 		e.PodUID, e.NodeUID, e.Holder, e.Displacer)
 }
@@ -57,7 +45,8 @@ func (e *PriorityError) Error() string {
 const stepDisplace = "T4 displace"
 
 // Displace builds T4. The plan goes on for the pod that took the place: the claims on victims
-// are the plan's, whoever holds the place. Only a recorded plan that is still forming is
+// are the plan's, whoever holds the place. So it does not matter whether evictions have been sent:
+// those that go then go for the new holder, and nobody goes a second time. Only a recorded plan that is still forming is
 // aborted, and its room is not cleared. The displaced pod's shard sees its entry vanish, and
 // decides it again. Claims that the new holder has no use for it drops with AbortPlan's Only.
 //
@@ -67,7 +56,7 @@ const stepDisplace = "T4 displace"
 // leaves the hold as it was, after it that of the other pod; the displaced one is pending in
 // every picture.
 //
-// *PriorityError unless the entry's priority is strictly higher, or if the hold is protected.
+// *PriorityError unless the entry's priority is strictly higher.
 func Displace(x Displacement) (Change, error) {
 	i := x.Target.index(x.PodUID)
 	if i < 0 || x.Target.Entries[i].Token != x.Token || x.Target.Entries[i].State != Held {
@@ -80,8 +69,10 @@ func Displace(x Displacement) (Change, error) {
 	if err := upToDate(stepDisplace, []NodeDoc{x.Target}, x.Facts); err != nil {
 		return Change{}, err
 	}
-	if err := x.mayDisplace(hold); err != nil {
-		return Change{}, err
+	if x.Entry.Priority <= hold.Priority {
+		return Change{}, &PriorityError{
+			NodeUID: x.Target.NodeUID, PodUID: x.PodUID, Holder: hold.Priority, Displacer: x.Entry.Priority,
+		}
 	}
 	c := Change{Mandate: &x.Mandate, Exclusives: x.Exclusives, Guards: x.Guards}
 	next := x.Entry
@@ -133,25 +124,6 @@ func (x Displacement) pin(c *Change, place NodeDoc, next Entry) error {
 			continue
 		}
 		c.Unchanged = append(c.Unchanged, d)
-	}
-	return nil
-}
-
-func (x Displacement) mayDisplace(hold Entry) error {
-	e := &PriorityError{NodeUID: x.Target.NodeUID, PodUID: x.PodUID, Holder: hold.Priority, Displacer: x.Entry.Priority}
-	if x.Entry.Priority <= hold.Priority {
-		return e
-	}
-	if !x.Protect || x.Entry.Priority >= SystemCritical || hold.Plan == "" {
-		return nil
-	}
-	for _, d := range append([]NodeDoc{x.Target}, x.Docs...) {
-		for _, v := range d.Entries {
-			if v.Role == RoleVictim && v.Plan == hold.Plan && v.State == Evicting {
-				e.Protected = true
-				return e
-			}
-		}
 	}
 	return nil
 }

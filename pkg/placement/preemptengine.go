@@ -43,10 +43,6 @@ func (e *Engine) SetProtected(n *state.NodeInfo, uids []string) {
 // class and priority (and shortage), and tries those again that moved since; others are decided from
 // scratch.
 func (e *Engine) Preempt(p *Profile, q PreemptQuery) Preemption {
-	total := e.marks.usable
-	if total == 0 || !p.preemption.enabled {
-		return Preemption{}
-	}
 	if q.Pod == nil || q.Pod.Template == nil {
 		return Preemption{Err: errNoObject}
 	}
@@ -56,6 +52,9 @@ func (e *Engine) Preempt(p *Profile, q PreemptQuery) Preemption {
 	}
 	if err != nil {
 		return Preemption{Err: err}
+	}
+	if e.marks.usable == 0 || !p.preemption.enabled {
+		return Preemption{}
 	}
 	if c.plan.scratch || c.plan.rejected != nil || p.preemption.limited {
 		return p.Preempt(e.preemptInput(q))

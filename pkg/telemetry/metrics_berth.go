@@ -147,7 +147,25 @@ var (
 		Buckets:        []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500},
 		StabilityLevel: metrics.ALPHA,
 	})
-	deschedulerMetrics = []metrics.Registerable{podsEvicted, deschedulerLoopDuration}
+	strategyDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Subsystem: deschedulerSubsystem, Name: "strategy_duration_seconds",
+		Help:           "Seconds of one strategy of a profile in one round.",
+		Buckets:        []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100},
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"strategy", "profile"})
+	podsKept = counter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "descheduler_kept_pods_total",
+		Help:           "Pods that a strategy picked and that were not evicted, by the protection or guard that kept them.",
+		StabilityLevel: metrics.ALPHA,
+	}, "strategy", "profile", "reason")
+	podsReturned = counter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "descheduler_pods_returned_total",
+		Help:           "Pods that were placed on the node that the pod which they replace was moved away from, by namespace.",
+		StabilityLevel: metrics.ALPHA,
+	}, "namespace")
+	deschedulerMetrics = []metrics.Registerable{
+		podsEvicted, deschedulerLoopDuration, strategyDuration, podsKept, podsReturned,
+	}
 )
 
 // LedgerTxn counts one transaction of a kind (T1 to T13) with result ok, conflict or unknown.
@@ -254,6 +272,19 @@ type Eviction struct {
 func PodEvicted(e Eviction) {
 	podsEvicted.WithLabelValues(e.Result, e.Strategy, e.Profile, e.Namespace, e.Node).Inc()
 }
+
+// PodsKept counts pods that a strategy picked and that stay for a reason.
+func PodsKept(strategy, profile, reason string, pods int) {
+	podsKept.WithLabelValues(strategy, profile, reason).Add(float64(pods))
+}
+
+// DeschedulerStrategy observes one strategy in one round.
+func DeschedulerStrategy(strategy, profile string, took time.Duration) {
+	strategyDuration.WithLabelValues(strategy, profile).Observe(took.Seconds())
+}
+
+// PodReturned counts one pod that came back to the node it was moved away from.
+func PodReturned(namespace string) { podsReturned.WithLabelValues(namespace).Inc() }
 
 // DeschedulerLoop observes one round over all profiles.
 func DeschedulerLoop(took time.Duration) { deschedulerLoopDuration.Observe(took.Seconds()) }

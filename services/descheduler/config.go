@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/services/descheduler/internal/usage"
 )
 
 // DefaultInterval is the usual time between the starts of two cycles (upstream's packaging
@@ -37,12 +38,17 @@ type Config struct {
 	Profiles []placement.ProfileConfig
 	// DryRun logs what would be asked for and asks nothing. It needs no leadership.
 	DryRun bool
+	// Prometheus says how the server is reached that the policy names, if it names one.
+	Prometheus Prometheus
 	// Report, if set, is called with every plan, before anything of it is done. It must not block.
 	Report func(plan.Report)
 }
 
-// Ledger is what a replica needs of the ledger: leadership, what is promised to whom, and to keep
-// places itself.
+// Prometheus is how a Prometheus server is reached.
+type Prometheus = usage.Config
+
+// Ledger is what a replica needs of the ledger: leadership, what is promised to whom, to keep places
+// itself, and the stop switch.
 type Ledger interface {
 	ledger.Store
 	ledger.Elections

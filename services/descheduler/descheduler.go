@@ -15,9 +15,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/commit"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/intake"
+	"github.com/berth-scheduler/berth/services/descheduler/internal/usage"
 )
 
 const (
@@ -47,6 +49,7 @@ type Descheduler struct {
 	// term is the last that this replica led: a revision of the ledger.
 	term   atomic.Int64
 	policy atomic.Pointer[policy.Policy]
+	paused pauseSwitch
 }
 
 // New checks the configuration and builds a replica; nothing runs yet.
@@ -87,6 +90,12 @@ func (d *Descheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return d.intake.Apply(ctx) })
 	g.Go(func() error { return d.intake.Decisions(ctx) })
 	g.Go(func() error { return d.intake.Promises(ctx) })
+	if !d.cfg.DryRun {
+		g.Go(func() error {
+			d.followPause(ctx)
+			return nil
+		})
+	}
 	g.Go(func() error {
 		defer stop()
 		if d.cfg.DryRun {
@@ -102,6 +111,9 @@ func (d *Descheduler) Run(ctx context.Context) error {
 // campaign leads whenever it can, until ctx ends or a single cycle was asked for and done.
 func (d *Descheduler) campaign(ctx context.Context, g *errgroup.Group) {
 	for ctx.Err() == nil {
+		if d.cfg.Interval == 0 && errors.Is(d.refusePaused(ctx), errPaused) {
+			return // it need not wait for its turn to hear that
+		}
 		done, err := d.lead(ctx, g)
 		if done {
 			return
@@ -163,6 +175,11 @@ func (d *Descheduler) cycles(ctx context.Context) (done bool) {
 		switch {
 		case ctx.Err() != nil:
 			return false
+		case errors.Is(err, errPaused):
+			if d.cfg.Interval == 0 {
+				return true
+			}
+			d.pause(ctx, d.cfg.Interval-d.deps.Clock.Since(began))
 		case err != nil:
 			d.deps.Logger.Warn("cycle failed", "retryIn", retryPause, "error", err)
 			d.pause(ctx, retryPause)
@@ -198,14 +215,30 @@ func (d *Descheduler) reload() {
 	}
 }
 
-// cycle is described in the package documentation.
+// cycle is one cycle that a pause ends.
 func (d *Descheduler) cycle(ctx context.Context) error {
+	ctx, done := d.paused.running(ctx)
+	defer done()
+	if err := d.refusePaused(ctx); err != nil {
+		return err
+	}
+	err := d.work(ctx)
+	if errors.Is(context.Cause(ctx), errPaused) {
+		d.deps.Logger.Info("the cycle was stopped: descheduling is paused", "error", err)
+		return errPaused
+	}
+	return err
+}
+
+// work is described in the package documentation.
+func (d *Descheduler) work(ctx context.Context) error {
 	d.reload()
 	p := d.policy.Load()
 	last, err := d.deps.Log.Last(ctx, events.Decisions)
 	if err != nil {
 		return fmt.Errorf("descheduler: last decision: %w", err)
 	}
+	measured := usage.Read(ctx, d.cfg.Prometheus, p, d.deps.Clock.Now())
 	waiting, cancel := context.WithTimeout(ctx, viewTimeout)
 	view, err := d.intake.View(waiting, intake.Least{Kinds: p.Kinds(), Decisions: last, Ledger: d.term.Load()})
 	cancel()
@@ -219,7 +252,8 @@ func (d *Descheduler) cycle(ctx context.Context) error {
 	}
 	out := decide.Cycle(decide.Input{
 		Cluster: view.Cluster, Policy: p, History: view.History, Promises: promises,
-		Placement: d.placement, Actor: d.cfg.ID, Now: began, Explain: d.cfg.Report != nil,
+		Placement: d.placement, Actor: d.cfg.ID, Now: began, Explain: d.cfg.Report != nil, Usage: measured,
+		Timed: d.timed(),
 	})
 	if d.cfg.Report != nil {
 		d.cfg.Report(*out.Report)
@@ -249,6 +283,9 @@ func (d *Descheduler) carryOut(
 	if err != nil {
 		return 0, err
 	}
+	if err := d.tellReturned(ctx, out.Returned); err != nil {
+		return 0, err
+	}
 	written, refused, err := d.commit.Move(ctx, p, out.Evict)
 	for _, r := range refused {
 		e := &r.Eviction
@@ -258,6 +295,17 @@ func (d *Descheduler) carryOut(
 		}]++
 	}
 	return written, err
+}
+
+// tellReturned tells of pods that came back, in all ways there are.
+func (d *Descheduler) tellReturned(ctx context.Context, returned []events.Decision) error {
+	for i := range returned {
+		r := &returned[i]
+		d.deps.Logger.Warn("a pod came back to the node it was moved away from",
+			"pod", r.Pod.Namespace+"/"+r.Pod.Name, "node", r.NodeName, "owner", r.Owner)
+		telemetry.PodReturned(r.Pod.Namespace)
+	}
+	return d.commit.Tell(ctx, returned)
 }
 
 func (d *Descheduler) pause(ctx context.Context, t time.Duration) {

@@ -45,6 +45,8 @@ type world struct {
 	// written is how many of facts are in the log.
 	written int
 	output  output
+	// ledgers are what some replicas have instead of ledger, by id.
+	ledgers map[string]Ledger
 }
 
 // output collects the log lines of all replicas.
@@ -150,8 +152,12 @@ func (w *world) start(id string, change ...func(*Config)) *replica {
 	for _, c := range change {
 		c(&cfg)
 	}
+	var store Ledger = w.ledger
+	if own := w.ledgers[id]; own != nil {
+		store = own
+	}
 	d, err := New(cfg, Deps{
-		Log: w.log, Snapshots: w.log, Ledger: w.ledger, Clock: clock.RealClock{},
+		Log: w.log, Snapshots: w.log, Ledger: store, Clock: clock.RealClock{},
 		Logger: slog.New(slog.NewTextHandler(&w.output, nil)),
 	})
 	if err != nil {

@@ -39,6 +39,7 @@ func observeCycle(out decide.Outcome, took time.Duration, dryRun bool) {
 	}
 	telemetry.DeschedulerLoop(took)
 	for r, n := range out.Refused {
+		telemetry.PodsKept(r.Strategy, r.Profile, string(r.Reason), n)
 		switch r.Reason {
 		case descheduling.NodeLimit, descheduling.NamespaceLimit, descheduling.TotalLimit:
 			for range n {
@@ -48,6 +49,17 @@ func observeCycle(out decide.Outcome, took time.Duration, dryRun bool) {
 				})
 			}
 		}
+	}
+}
+
+// timed observes how long strategies take; nil in a dry run.
+func (d *Descheduler) timed() func(profile, strategy string) (ended func()) {
+	if d.cfg.DryRun {
+		return nil
+	}
+	return func(profile, strategy string) func() {
+		began := d.deps.Clock.Now()
+		return func() { telemetry.DeschedulerStrategy(strategy, profile, d.deps.Clock.Since(began)) }
 	}
 }
 

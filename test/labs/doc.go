@@ -13,5 +13,5 @@
 // are known to be upstream's.
 //
 // Start reading at labs_test.go, then lab_test.go; each lab has a function in placement_test.go,
-// topology_test.go or queue_test.go.
+// topology_test.go, queue_test.go, preemption_test.go or descheduling_test.go.
 package labs

@@ -29,6 +29,8 @@ const (
 	cleanupWithin = time.Minute
 	// documentedAddress is where a Berth that was started as documented serves its metrics.
 	documentedAddress = "127.0.0.1:10351"
+	// documentedData is where a Berth that was started as documented keeps its stores.
+	documentedData = "/tmp/berth-labs"
 	// documentedDataDir is how commands that read the log are told where a Berth that was started
 	// as documented keeps it.
 	documentedDataDir = "--data-dir berth-data"
@@ -214,7 +216,8 @@ func (l *lab) next() string {
 	}
 	b := l.left[0]
 	l.left = l.left[1:]
-	text := strings.ReplaceAll(b.text, documentedDataDir, "--data-dir "+filepath.Join(l.work, "data"))
+	data := filepath.Join(l.work, "data")
+	text := strings.NewReplacer(documentedDataDir, "--data-dir "+data, documentedData, data).Replace(b.text)
 	if l.berth != nil {
 		text = strings.ReplaceAll(text, documentedAddress, l.berth.Address)
 	}

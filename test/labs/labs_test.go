@@ -29,44 +29,65 @@ const (
 
 // labs are all labs, by their folder under examples/labs.
 var labs = map[string]func(*lab){
-	"affinity-versions":  affinityVersions,
-	"affinity-victim":    affinityVictim,
-	"cross-node":         crossNode,
-	"nomination-race":    nominationRace,
-	"graceful-intruder":  gracefulIntruder,
-	"pdb":                disruptionBudget,
-	"priority-inflation": priorityInflation,
-	"allocatable":        allocatable,
-	"backoff":            backoff,
-	"blocked-many":       blockedMany,
-	"default-spread":     defaultSpread,
-	"explain":            explained,
-	"gates":              gates,
-	"ha-kill":            haKill,
-	"hard-spread":        hardSpread,
-	"node-affinity":      nodeAffinity,
-	"node-name":          nodeName,
-	"node-selector":      nodeSelector,
-	"pod-affinity":       podAffinity,
-	"priority":           priority,
-	"profiles":           profiles,
-	"quota-gate":         quotaGate,
-	"scale-shards":       scaleShards,
-	"taints":             taints,
-	"three-pools":        threePools,
-	"trace":              traced,
-	"upgrade":            upgrade,
+	"affinity-versions":      affinityVersions,
+	"affinity-victim":        affinityVictim,
+	"cross-node":             crossNode,
+	"nomination-race":        nominationRace,
+	"graceful-intruder":      gracefulIntruder,
+	"pdb":                    disruptionBudget,
+	"priority-inflation":     priorityInflation,
+	"allocatable":            allocatable,
+	"backoff":                backoff,
+	"blocked-many":           blockedMany,
+	"default-spread":         defaultSpread,
+	"gates":                  gates,
+	"ha-kill":                haKill,
+	"hard-spread":            hardSpread,
+	"node-affinity":          nodeAffinity,
+	"node-name":              nodeName,
+	"node-selector":          nodeSelector,
+	"pod-affinity":           podAffinity,
+	"priority":               priority,
+	"profiles":               profiles,
+	"quota-gate":             quotaGate,
+	"scale-shards":           scaleShards,
+	"taints":                 taints,
+	"three-pools":            threePools,
+	"upgrade":                upgrade,
+	"explain":                explained,
+	"trace":                  traced,
+	"utilization":            utilization,
+	"new-node":               newNode,
+	"strategy-duplicates":    strategyDuplicates,
+	"strategy-node-affinity": strategyNodeAffinity,
+	"strategy-anti-affinity": strategyAntiAffinity,
+	"strategy-taints":        strategyTaints,
+	"strategy-topology":      strategyTopology,
+	"strategy-restarts":      strategyRestarts,
+	"strategy-lifetime":      strategyLifetime,
+	"strategy-failed":        strategyFailed,
+	"guards":                 guards,
+	"run-modes":              runModes,
+	"rollout-safe":           rolloutSafe,
+	"dry-run":                dryRun,
 }
 
-// ofBerth are the labs about what only Berth has: processes of its own, and its explanations.
-var ofBerth = []string{"explain", "ha-kill", "scale-shards", "trace", "upgrade"}
+// ofBerth are the labs about what only Berth has: processes of its own, its
+// explanations, and plans of descheduling.
+var ofBerth = []string{
+	"ha-kill", "scale-shards", "upgrade", "explain", "trace",
+	"utilization", "new-node", "guards", "run-modes", "rollout-safe", "dry-run", "strategy-duplicates",
+	"strategy-node-affinity", "strategy-anti-affinity", "strategy-taints", "strategy-topology", "strategy-restarts",
+	"strategy-lifetime", "strategy-failed",
+}
 
 // apart are the labs about schedulers that do not know of each other: each profile of their
 // configuration gets a kube-scheduler of its own.
 var apart = []string{"nomination-race", "pdb"}
 
 // smoke are the labs that run with every change: one for each kind of rule, the quick ones.
-var smoke = []string{"gates", "hard-spread", "node-affinity", "node-selector", "pod-affinity", "taints", "three-pools"}
+var smoke = []string{"gates", "hard-spread", "node-affinity", "node-selector", "pod-affinity", "taints", "three-pools",
+	"strategy-duplicates"}
 
 // programs are the binaries under test; TestMain fills them in.
 var programs harness.Programs

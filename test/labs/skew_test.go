@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
@@ -72,6 +73,25 @@ func TestSkewIsFoundAtTheMomentItHappens(t *testing.T) {
 // follow are made at the same time and may overtake each other, as kube-scheduler's do.
 func (l *lab) reservations() []events.SequencedDecision {
 	l.Helper()
+	var placed []events.SequencedDecision
+	for _, d := range l.decided(events.DecisionPlaced) {
+		placed = append(placed, d.SequencedDecision)
+	}
+	slices.SortStableFunc(placed, func(a, b events.SequencedDecision) int {
+		return cmp.Compare(a.LedgerRevision, b.LedgerRevision)
+	})
+	return placed
+}
+
+// decision is one with the time at which the log took it.
+type decision struct {
+	events.SequencedDecision
+	stored time.Time
+}
+
+// decided are the decisions of one kind so far, in the order of the log.
+func (l *lab) decided(kind events.DecisionKind) []decision {
+	l.Helper()
 	ctx, cancel := context.WithTimeout(l.Context(), within)
 	defer cancel()
 	log := l.openLog(ctx)
@@ -81,22 +101,19 @@ func (l *lab) reservations() []events.SequencedDecision {
 	reader, err := log.Read(ctx, events.Decisions, 1)
 	l.no(err)
 	defer reader.Close()
-	var placed []events.SequencedDecision
+	var all []decision
 	for read := uint64(0); read < last; {
 		records, err := reader.Next(ctx)
 		l.no(err)
 		for _, record := range records {
 			d, err := events.DecodeDecision(record)
 			l.no(err)
-			if read = record.Sequence; d.Kind == events.DecisionPlaced {
-				placed = append(placed, d)
+			if read = record.Sequence; d.Kind == kind {
+				all = append(all, decision{d, record.Time})
 			}
 		}
 	}
-	slices.SortStableFunc(placed, func(a, b events.SequencedDecision) int {
-		return cmp.Compare(a.LedgerRevision, b.LedgerRevision)
-	})
-	return placed
+	return all
 }
 
 // openLog connects to the log of the running Berth.

@@ -26,6 +26,8 @@ type World struct {
 	Nodes []*corev1.Node
 	Pods  []*corev1.Pod
 	Sets  []*appsv1.ReplicaSet
+	// Now is when pods are created, at first Began.
+	Now time.Time
 	// Strategy is what the cluster suffers from, as a policy's plugin name, or All.
 	Strategy string
 
@@ -80,7 +82,7 @@ func Unbalanced(seed uint64) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &World{profile: profile, seed: seed, lives: map[string]int{}}
+	w := &World{Now: Began, profile: profile, seed: seed, lives: map[string]int{}}
 	r := rand.New(rand.NewPCG(seed, 0))
 	w.Strategy = []string{Low, Duplicates, Spread, All}[r.IntN(4)]
 	away := w.drawNodes(r)
@@ -174,9 +176,9 @@ func (w *World) create(template *corev1.Pod, lives int) {
 	p.UID = types.UID("uid-" + p.Name)
 	p.Spec.NodeName, p.Spec.SchedulerName = "", corev1.DefaultSchedulerName
 	p.DeletionTimestamp = nil
-	p.CreationTimestamp = metav1.Time{Time: Began}
+	p.CreationTimestamp = metav1.Time{Time: w.Now}
 	p.Status = corev1.PodStatus{
-		Phase: corev1.PodRunning, StartTime: &metav1.Time{Time: Began},
+		Phase: corev1.PodRunning, StartTime: &metav1.Time{Time: w.Now},
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
 	}
 	w.lives[p.Name] = lives
@@ -197,7 +199,7 @@ func (w *World) Evict(names []string, kept map[string]string) error {
 		if i < 0 {
 			return fmt.Errorf("deschedulingtest: no pod %s", name)
 		}
-		w.Pods[i].DeletionTimestamp = &metav1.Time{Time: Began}
+		w.Pods[i].DeletionTimestamp = &metav1.Time{Time: w.Now}
 		w.create(w.Pods[i], w.lives[name]+1)
 		w.Pods[len(w.Pods)-1].Spec.NodeName = kept[name]
 	}

@@ -29,20 +29,25 @@ const (
 func BenchmarkCycle(b *testing.B) {
 	cluster := largeCluster(b)
 	runtime.GC()
-	b.Run("plan", func(b *testing.B) {
-		p := largePolicy(b, "")
-		profile, err := placement.NewProfile(placement.DefaultProfile(corev1.DefaultSchedulerName))
-		if err != nil {
-			b.Fatal(err)
-		}
-		measure(b, func() (descheduling.Outcome, int) {
-			made := Make(Input{
-				Cluster: cluster, Policy: p, Now: deschedulingtest.Began,
-				Placement: func(string) *placement.Profile { return profile },
+	profile, err := placement.NewProfile(placement.DefaultProfile(corev1.DefaultSchedulerName))
+	if err != nil {
+		b.Fatal(err)
+	}
+	plan := func(most int) func(b *testing.B) {
+		return func(b *testing.B) {
+			p := largePolicy(b, "")
+			p.Berth.MaxPerCycle = most
+			measure(b, func() (descheduling.Outcome, int) {
+				made := Make(Input{
+					Cluster: cluster, Policy: p, Now: deschedulingtest.Began,
+					Placement: func(string) *placement.Profile { return profile },
+				})
+				return made.Outcome, len(made.Moves)
 			})
-			return made.Outcome, len(made.Moves)
-		})
-	})
+		}
+	}
+	b.Run("plan", plan(policy.DefaultMaxPerCycle))
+	b.Run("uncapped", plan(0))
 	b.Run("strategies", func(b *testing.B) {
 		p := largePolicy(b, "nodeFit: false")
 		measure(b, func() (descheduling.Outcome, int) {

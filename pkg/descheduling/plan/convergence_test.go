@@ -14,15 +14,14 @@ import (
 
 var (
 	worlds = flag.Int("worlds", 200, "how many clusters to bring to rest")
-	seed   = flag.Uint64("seed", 1, "seed of the first cluster; 0 draws one")
+	seed   = flag.Uint64("seed", 0, "seed of the first cluster; 0 draws one")
 )
 
 // patience is within how many cycles a cluster must come to rest.
 const patience = 40
 
 // TestConvergence: repeated cycles reach one in which nothing is moved, and nothing moves more
-// than once after the first. Replacements go where the scheduler puts them. (In about
-// four of a thousand clusters a pod moves twice: test/conformance counts them.)
+// than once after the first. Replacements land where a place is kept for them.
 func TestConvergence(t *testing.T) {
 	first := *seed
 	if first == 0 {
@@ -77,25 +76,28 @@ func settle(t *testing.T, w *deschedulingtest.World, profile *placement.Profile)
 			t.Fatal(err)
 		}
 		at = at.Add(5 * time.Minute)
+		w.Now = at
 		made := Make(Input{
-			Cluster: cluster, Policy: p, History: history, Now: at,
+			Cluster: cluster, Policy: p, History: history, Now: at, Pinned: true,
 			Placement: func(string) *placement.Profile { return profile },
 		})
 		if len(made.Moves) == 0 {
 			return moves, cycles
 		}
 		var names []string
+		kept := map[string]string{}
 		for _, m := range made.Moves {
 			names = append(names, m.Pod.Name)
+			kept[m.Pod.Name] = m.To.Name
 			d := events.Decision{
 				Kind: events.DecisionEvict, Attempt: 1, Owner: m.Owner, FactSequence: uint64(cycles),
-				Pod: events.PodRef{UID: m.Pod.UID},
+				Pod: events.PodRef{UID: m.Pod.UID}, NodeName: m.Pod.NodeName, Landing: m.To.Name,
 			}
 			history.Observe(d, at)
 			d.Kind = events.DecisionEvicted
 			history.Observe(d, at)
 		}
-		if err := w.Evict(names, nil); err != nil {
+		if err := w.Evict(names, kept); err != nil {
 			t.Fatal(err)
 		}
 		moves += len(names)

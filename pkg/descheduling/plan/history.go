@@ -23,6 +23,13 @@ const (
 	// ownerMemory is how long an owner's past is kept; its pauses are shorter
 	// (policy.MaxCooldownLimit).
 	ownerMemory = 24 * time.Hour
+	// maxStays is how many nodes are kept that an owner's pods have left or landed on.
+	maxStays = 256
+	// oneStay is how long after one eviction others from (or to) the same node are as good as one.
+	oneStay = time.Minute
+	// comebackSlack is by how much the API server's clock may be behind, and what it cuts off, so
+	// that a pod that replaces another one seems to be the older.
+	comebackSlack = 5 * time.Second
 	// maxRounds is how many of an owner's last rounds are kept: more double no pause.
 	maxRounds = 16
 )
@@ -41,15 +48,26 @@ type ask struct {
 	attempt int32
 	stage   stage
 	// owner of the pod, and facts, the sequence that the ask was decided at: asks of one
-	// cycle have the same.
-	owner string
-	facts uint64
+	// cycle have the same. The pod was to go from a node to another, which may be empty.
+	owner    string
+	facts    uint64
+	from, to string
 	// since is when this process first saw the stage, by its own clock.
 	since time.Time
 }
 
-// past is what has been done to an owner: the rounds in which pods of it were evicted.
-type past struct{ rounds []round }
+// past is what has been done to an owner: the rounds in which pods of it were evicted, the nodes
+// that those have left, and those where their replacements were to land. Immutable.
+type past struct {
+	rounds       []round
+	left, landed []stay
+}
+
+// stay is a node and when something was about it.
+type stay struct {
+	node string
+	at   time.Time
+}
 
 type round struct {
 	facts uint64
@@ -64,16 +82,22 @@ type History struct {
 	owners map[string]past
 	// ofOwner are the pods of asks, by owner.
 	ofOwner map[string]map[string]bool
+	// told are the pods of which it has been told that they came back.
+	told map[string]bool
 }
 
 // NewHistory returns an empty history.
 func NewHistory() *History {
-	return &History{asks: map[string]ask{}, owners: map[string]past{}, ofOwner: map[string]map[string]bool{}}
+	return &History{
+		asks: map[string]ask{}, owners: map[string]past{}, ofOwner: map[string]map[string]bool{}, told: map[string]bool{},
+	}
 }
 
 // Clone returns a history that shares nothing that changes with h.
 func (h *History) Clone() *History {
-	c := &History{asks: maps.Clone(h.asks), owners: maps.Clone(h.owners), ofOwner: maps.Clone(h.ofOwner)}
+	c := &History{
+		asks: maps.Clone(h.asks), owners: maps.Clone(h.owners), ofOwner: maps.Clone(h.ofOwner), told: maps.Clone(h.told),
+	}
 	for owner, pods := range c.ofOwner {
 		c.ofOwner[owner] = maps.Clone(pods)
 	}
@@ -98,14 +122,19 @@ func (h *History) Observe(d events.Decision, now time.Time) (changed bool) {
 // come from the clocks of two machines, whose error is an eviction that is early or late.
 // Whether an eviction is under way is never told by such an age, but from now.
 func (h *History) Recall(d events.Decision, now time.Time, age time.Duration) (changed bool) {
+	if d.Kind == events.DecisionReturned {
+		h.told[d.Pod.UID] = true
+		return true
+	}
 	s := stageOf(d.Kind)
 	known := h.asks[d.Pod.UID]
 	if s == 0 || d.Attempt < known.attempt || d.Attempt == known.attempt && s <= known.stage {
 		return false
 	}
-	a := ask{attempt: d.Attempt, stage: s, owner: known.owner, facts: known.facts, since: now}
+	a := known
+	a.attempt, a.stage, a.since = d.Attempt, s, now
 	if s == asked {
-		a.owner, a.facts = d.Owner, d.FactSequence
+		a.owner, a.facts, a.from, a.to = d.Owner, d.FactSequence, d.NodeName, d.Landing
 	}
 	h.asks[d.Pod.UID] = a
 	if a.owner == "" {
@@ -116,7 +145,7 @@ func (h *History) Recall(d events.Decision, now time.Time, age time.Duration) (c
 	}
 	h.ofOwner[a.owner][d.Pod.UID] = true
 	if s == evicted {
-		h.owners[a.owner] = h.owners[a.owner].with(round{a.facts, now.Add(-max(age, 0))})
+		h.owners[a.owner] = h.owners[a.owner].with(a, now.Add(-max(age, 0)))
 	}
 	return true
 }
@@ -135,14 +164,43 @@ func stageOf(k events.DecisionKind) stage {
 }
 
 // with adds an eviction: to the round of its cycle if that is the last one.
-func (p past) with(r round) past {
+func (p past) with(a ask, at time.Time) past {
 	rounds := slices.Clone(p.rounds)
-	if n := len(rounds); n > 0 && rounds[n-1].facts == r.facts {
-		rounds[n-1] = r
-		return past{rounds}
+	if n := len(rounds); n > 0 && rounds[n-1].facts == a.facts {
+		rounds[n-1].at = at
+	} else {
+		rounds = append(rounds, round{a.facts, at})
 	}
-	rounds = append(rounds, r)
-	return past{rounds[max(0, len(rounds)-maxRounds):]}
+	return past{
+		rounds: rounds[max(0, len(rounds)-maxRounds):],
+		left:   withStay(p.left, stay{a.from, at}), landed: withStay(p.landed, stay{a.to, at}),
+	}
+}
+
+// withStay is a list with one more, unless it has one that stands for it, and without the oldest
+// of too many.
+func withStay(list []stay, s stay) []stay {
+	if s.node == "" || slices.ContainsFunc(list, func(o stay) bool {
+		later := s.at.Sub(o.at)
+		return o.node == s.node && later >= 0 && later < oneStay
+	}) {
+		return list
+	}
+	return append(slices.Clone(list), s)[max(0, len(list)+1-maxStays):]
+}
+
+// moved says whether a pod on a node, made at a time, is the replacement of one that was moved
+// there; cameBack whether it stands where the one that it replaces had left. Times of pods are
+// the API server's, and in seconds.
+func (p past) moved(node string, made time.Time) bool { return replaced(p.landed, node, made) }
+
+func (p past) cameBack(node string, made time.Time) bool { return replaced(p.left, node, made) }
+
+func replaced(list []stay, node string, made time.Time) bool {
+	return slices.ContainsFunc(list, func(s stay) bool {
+		after := made.Sub(s.at)
+		return s.node == node && after >= -comebackSlack && after <= InFlight
+	})
 }
 
 // Forget drops pods that no longer exist once nothing about them can be under way, and owners
@@ -159,6 +217,7 @@ func (h *History) Forget(exists func(uid string) bool, now time.Time) {
 			delete(h.ofOwner, a.owner)
 		}
 	}
+	maps.DeleteFunc(h.told, func(uid string, _ bool) bool { return !exists(uid) })
 	maps.DeleteFunc(h.owners, func(_ string, p past) bool { return now.Sub(p.last()) >= ownerMemory })
 }
 
@@ -188,11 +247,24 @@ func (h *History) underWay(owner string, now time.Time, exists func(uid string) 
 	return n
 }
 
+// asking: evictions of an owner's pods have been asked for, and nobody knows yet what came of them.
+func (h *History) asking(owner string, now time.Time) bool {
+	for uid := range h.ofOwner[owner] {
+		if a := h.asks[uid]; a.stage == asked && now.Sub(a.since) < InFlight {
+			return true
+		}
+	}
+	return false
+}
+
 // Stands says whether an ask may still have its pod evicted, or has had it evicted not long ago.
 func (h *History) Stands(uid string, attempt int32, now time.Time) bool {
 	a, known := h.asks[uid]
 	return known && a.attempt == attempt && a.stage != refused && now.Sub(a.since) < InFlight
 }
+
+// Told says whether it has been told that a pod came back (DecisionReturned).
+func (h *History) Told(podUID string) bool { return h.told[podUID] }
 
 // Next numbers the next ask for a pod, from 1.
 func (h *History) Next(uid string) int32 { return h.asks[uid].attempt + 1 }

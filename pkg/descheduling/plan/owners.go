@@ -2,12 +2,14 @@ package plan
 
 import (
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling"
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -19,6 +21,8 @@ type owners struct {
 	crowds  map[string]*crowd
 	going   map[string]int
 	rolling map[string]bool
+	// back is when a replacement was made last that came back, by owner.
+	back map[string]time.Time
 	// active are the controllers of ReplicaSets that want pods, by how many want some.
 	active map[string]int
 }
@@ -33,15 +37,7 @@ func newOwners(in *Input) *owners {
 }
 
 // ownerOf is the UID of a pod's controller, empty if it has none.
-func ownerOf(pod *state.Pod) string {
-	if ref := metav1.GetControllerOfNoCopy(pod.Template); ref != nil {
-		return string(ref.UID)
-	}
-	if len(pod.Template.OwnerReferences) == 1 {
-		return string(pod.Template.OwnerReferences[0].UID)
-	}
-	return ""
-}
+func ownerOf(pod *state.Pod) string { return view.OwnerOf(pod) }
 
 // refuse says why no pod of an owner may go now. A pod without one has only its namespace
 // against it.
@@ -57,8 +53,12 @@ func (o *owners) refuse(pod *state.Pod, owner string) descheduling.Refusal {
 	switch {
 	case past.resting(b, o.Now):
 		return OwnerCoolingDown
+	case o.Now.Sub(o.back[owner]) < b.MaxCooldown:
+		return OwnerReturned
 	case o.underWay(owner) >= b.AtOnce(o.crowdOf(owner).pods):
 		return OwnerBusy
+	case b.Cooldown > 0 && o.History.asking(owner, o.Now):
+		return OwnerCoolingDown // its round has not ended
 	case b.PauseDuringRollout && o.rollingOut(owner):
 		return RollingOut
 	case b.WaitForReady && past.recent(b, o.Now) && o.crowdOf(owner).unready > 0:
@@ -66,6 +66,30 @@ func (o *owners) refuse(pod *state.Pod, owner string) descheduling.Refusal {
 	default:
 		return ""
 	}
+}
+
+// returns are the pods that came back, and notes their owners. It costs a look at all pods if
+// any were evicted not long ago.
+func (o *owners) returns() (back []*state.Pod) {
+	o.back = map[string]time.Time{}
+	if len(o.History.owners) == 0 {
+		return nil
+	}
+	for p := range o.Cluster.Pods() {
+		owner := ownerOf(p)
+		if owner == "" || p.NodeName == "" || p.Terminal || p.Deleting {
+			continue
+		}
+		made := p.Created().Time
+		if !o.History.owners[owner].cameBack(p.NodeName, made) {
+			continue
+		}
+		back = append(back, p)
+		if made.After(o.back[owner]) {
+			o.back[owner] = made
+		}
+	}
+	return back
 }
 
 func (o *owners) take(owner string) {
@@ -117,8 +141,8 @@ func (o *owners) count(p *state.Pod) {
 	}
 }
 
-// rollingOut: of a Deployment, more than one ReplicaSet wants pods; a StatefulSet's pods are
-// of two revisions. Of other owners nothing is known.
+// rollingOut: of a Deployment, more than one ReplicaSet wants pods, or the only one has not got
+// all of its pods yet; a StatefulSet's pods are of two revisions. Of other owners nothing is known.
 func (o *owners) rollingOut(owner string) bool {
 	is, known := o.rolling[owner]
 	if known {
@@ -126,7 +150,7 @@ func (o *owners) rollingOut(owner string) bool {
 	}
 	if object, ok := o.Cluster.Object(events.KindReplicaSet, owner); ok {
 		set, _ := object.API.(*appsv1.ReplicaSet)
-		is = set != nil && o.siblings(set) > 1
+		is = set != nil && (o.lacking(set) || o.siblings(set) > 1)
 	} else if object, ok := o.Cluster.Object(events.KindStatefulSet, owner); ok {
 		set, _ := object.API.(*appsv1.StatefulSet)
 		is = set != nil && revising(set)
@@ -151,6 +175,11 @@ func (o *owners) siblings(set *appsv1.ReplicaSet) int {
 		return 0
 	}
 	return o.active[string(ref.UID)]
+}
+
+// lacking: pods of the set are still to be created. Of one that cannot create them none should go.
+func (o *owners) lacking(set *appsv1.ReplicaSet) bool {
+	return set.Spec.Replicas != nil && o.crowdOf(string(set.UID)).pods < int(*set.Spec.Replicas)
 }
 
 func wantsPods(set *appsv1.ReplicaSet) bool {

@@ -35,6 +35,8 @@ type Input struct {
 	Now time.Time
 	// Kept, if set, is told of every candidate that stays, and why.
 	Kept func(descheduling.Candidate, descheduling.Refusal)
+	// Timed, if set, is called when a strategy begins, and what it returns when it has ended.
+	Timed func(profile, strategy string) (ended func())
 }
 
 // Move is one pod to evict.
@@ -55,6 +57,9 @@ type Plan struct {
 	descheduling.Outcome
 	// Moves in the order in which to make them.
 	Moves []Move
+	// Returned are the pods that stand where those that they replace had left, by namespace and
+	// name. Their owners' pods stay for MaxCooldown.
+	Returned []*state.Pod
 }
 
 // Make runs every strategy of the policy once and plans the moves.
@@ -66,10 +71,11 @@ func Make(in Input) Plan {
 		Input: in, limits: descheduling.NewLimits(in.Policy.Limits),
 		budgets: newBudgets(in.Cluster, in.Claimed), owners: newOwners(&in),
 	}
+	back := p.owners.returns()
 	out := descheduling.Run(descheduling.Input{
-		Cluster: in.Cluster, Policy: in.Policy, Usage: in.Usage, Now: in.Now, Kept: in.Kept,
+		Cluster: in.Cluster, Policy: in.Policy, Usage: in.Usage, Now: in.Now, Kept: in.Kept, Timed: in.Timed,
 	}, p.offer)
-	return Plan{Outcome: out, Moves: p.moves}
+	return Plan{Outcome: out, Moves: p.moves, Returned: back}
 }
 
 // planner is one Make under way.
@@ -79,28 +85,30 @@ type planner struct {
 	limits  *descheduling.Limits
 	budgets *budgets
 	owners  *owners
-	// ground is made when first needed.
+	// ground and turns are made when first needed.
 	ground *ground
+	turns  map[turn]int
 }
 
 // offer plans the move of one pod unless something stands against it. What is cheap to know
 // comes first; a landing place is looked for, and taken, last.
 func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string, descheduling.Refusal) {
+	if c.Pod.Terminal {
+		return "", p.remove(c)
+	}
 	pod, owner := c.Pod, ownerOf(c.Pod.Pod)
-	if r := p.History.refuse(pod.UID, p.Now); r != "" {
+	if r := p.restrained(c); r != "" {
 		return "", r
 	}
 	if p.Promised != nil && p.Promised(pod.UID) {
 		return "", AnothersPlan
 	}
-	if r := p.limits.Refuse(pod.NodeName, pod.Namespace); r != "" {
-		return "", r
-	}
-	if most := p.Policy.Berth.MaxPerCycle; most > 0 && len(p.moves) >= most {
-		return "", descheduling.CycleFull
-	}
 	if r := p.owners.refuse(pod.Pod, owner); r != "" {
 		return "", r
+	}
+	if made := pod.Created().Time; policy.Balances(c.Strategy) && p.Now.Sub(made) < p.Policy.Berth.MaxCooldown &&
+		p.History.owners[owner].moved(pod.NodeName, made) {
+		return "", MovedLately
 	}
 	budgets, r := p.budgets.refuse(pod.Pod)
 	if r != "" {
@@ -120,6 +128,69 @@ func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string
 		return "", ""
 	}
 	return m.To.Name, ""
+}
+
+// restrained: the pod's past, or a limit of the cycle, is against it.
+func (p *planner) restrained(c descheduling.Candidate) descheduling.Refusal {
+	if r := p.History.refuse(c.Pod.UID, p.Now); r != "" {
+		return r
+	}
+	if r := p.limits.Refuse(c.Pod.NodeName, c.Pod.Namespace); r != "" {
+		return r
+	}
+	if most := p.Policy.Berth.MaxPerCycle; most > 0 && len(p.moves) >= most-p.kept(c.Profile, c.Strategy) {
+		return descheduling.CycleFull
+	}
+	return ""
+}
+
+// kept is how much of a cycle's limit is kept for the strategies that run after this one, so that
+// one which always finds work leaves some to them: a twentieth for each, half of it at most. What
+// they do not use is nobody's until the next cycle.
+func (p *planner) kept(profile, strategy string) int {
+	const share, half = 20, 2
+	if p.turns == nil {
+		p.turns = turnsOf(p.Policy)
+	}
+	most := p.Policy.Berth.MaxPerCycle
+	return min(p.turns[turn{profile, strategy}]*most/share, most/half)
+}
+
+// turn is one strategy of a profile.
+type turn struct{ profile, strategy string }
+
+// turnsOf tells how many strategies run after each.
+func turnsOf(p *policy.Policy) map[turn]int {
+	var order []turn
+	for _, profile := range p.Profiles {
+		for _, s := range profile.Deschedule {
+			order = append(order, turn{profile.Name, s.Name})
+		}
+	}
+	for _, profile := range p.Profiles {
+		for _, s := range profile.Balance {
+			order = append(order, turn{profile.Name, s.Name})
+		}
+	}
+	after := make(map[turn]int, len(order))
+	for i, t := range order {
+		after[t] = len(order) - 1 - i
+	}
+	return after
+}
+
+// remove plans the end of a pod that has ended itself. Whoever owns it has replaced it already,
+// and no budget counts it: it needs no place, and its owner loses nothing.
+func (p *planner) remove(c descheduling.Candidate) descheduling.Refusal {
+	if r := p.restrained(c); r != "" {
+		return r
+	}
+	if r := p.owners.refuse(c.Pod.Pod, ""); r != "" {
+		return r
+	}
+	p.limits.Take(c.Pod.NodeName, c.Pod.Namespace)
+	p.moves = append(p.moves, Move{Candidate: c})
+	return ""
 }
 
 func (p *planner) land(

@@ -272,3 +272,86 @@ func TestPauses(t *testing.T) {
 		})
 	}
 }
+
+// moved is the history of one pod of owner x that was moved from a to b.
+func moved(ago time.Duration) *History {
+	h := NewHistory()
+	for _, k := range []events.DecisionKind{events.DecisionEvict, events.DecisionEvicted} {
+		h.Observe(events.Decision{
+			Kind: k, Attempt: 1, Pod: events.PodRef{UID: "uid-gone"}, Owner: "uid-x", NodeName: "a", Landing: "b",
+		}, now.Add(-ago))
+	}
+	return h
+}
+
+// TestCameBack: a pod on the node that the one before it was moved away from is told of, and its
+// owner is left alone for as long as owners ever are.
+func TestCameBack(t *testing.T) {
+	const back = "kept 1: a replacement of its owner came back to the node it had left\n"
+	const goes = "x-a-0 from a to b\n"
+	made := func(ago time.Duration) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{Time: now.Add(-ago)} }
+	}
+	for _, tt := range []struct {
+		name         string
+		moved, made  time.Duration
+		on           string
+		want         string
+		wantReturned int
+	}{
+		{"it came back", 20 * time.Minute, 20 * time.Minute, "a", back, 1},
+		{"by a clock that is behind", 20 * time.Minute, 20*time.Minute + comebackSlack, "a", back, 1},
+		{"it had been there", 20 * time.Minute, 21 * time.Minute, "a", goes, 0},
+		{"it is one more", 20 * time.Minute, 9 * time.Minute, "a", goes, 0},
+		{"long ago", 61 * time.Minute, 61 * time.Minute, "a", goes, 1},
+		{"it went elsewhere", 20 * time.Minute, 20 * time.Minute, "b", goes, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := input(t, policyOf(t, "", "", leaveTaints), node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"),
+				pod("x-a-0", tt.on, "x", made(tt.made)))
+			if tt.on != "a" {
+				in = input(t, policyOf(t, "", "", leaveTaints), node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"),
+					pod("x-a-0", "a", "x"), pod("x-new", tt.on, "x", made(tt.made)))
+			}
+			in.History = moved(tt.moved)
+			if got := len(Make(in).Returned); got != tt.wantReturned {
+				t.Errorf("%d pods came back, want %d", got, tt.wantReturned)
+			}
+			expect(t, in, tt.want)
+			in.History = in.History.Clone()
+			in.History.Observe(events.Decision{Kind: events.DecisionReturned, Pod: events.PodRef{UID: "uid-x-a-0"}}, now)
+			if !in.History.Told("uid-x-a-0") || in.History.Told("uid-x-new") {
+				t.Error("it is not known of whom has been told")
+			}
+			expect(t, in, tt.want)
+		})
+	}
+}
+
+// TestMovedLately: what was moved to a node is not moved on for balance's sake soon, only when it
+// must not be there.
+func TestMovedLately(t *testing.T) {
+	for _, tt := range []struct {
+		name, strategy string
+		ago            time.Duration
+		stay           bool
+	}{
+		{"balance, lately", level, 59 * time.Minute, true},
+		{"balance, long ago", level, time.Hour, false},
+		{"a taint", leaveTaints, 59 * time.Minute, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			effect := func(*corev1.Node) {}
+			if tt.strategy == leaveTaints {
+				effect = tainted(corev1.TaintEffectNoSchedule)
+			}
+			crowd := many(9, "b", "x", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{Time: now.Add(-tt.ago)} })
+			in := input(t, policyOf(t, "berth: "+gentle+",", "", tt.strategy), append(crowd, node("b", effect), node("c"))...)
+			in.History = moved(tt.ago)
+			plan := Make(in)
+			if stays := len(plan.Moves) == 0; stays != tt.stay {
+				t.Errorf("they stay: %t, want %t\n%s", stays, tt.stay, picture(plan))
+			}
+		})
+	}
+}

@@ -4,7 +4,7 @@ import "github.com/berth-scheduler/berth/pkg/descheduling"
 
 // Why a pod that a strategy picked, and no protection holds back, is not moved.
 const (
-	UnderWay           descheduling.Refusal = "eviction under way"
+	UnderWay                                = descheduling.UnderWay
 	CoolingDown        descheduling.Refusal = "cooling down"
 	OwnerCoolingDown   descheduling.Refusal = "its owner is cooling down"
 	OwnerBusy          descheduling.Refusal = "as many pods of its owner as may go at once are going"
@@ -12,6 +12,8 @@ const (
 	ReplacementUnready descheduling.Refusal = "its owner's last replacements are not ready"
 	ExcludedNamespace  descheduling.Refusal = "namespace excluded"
 	AnothersPlan       descheduling.Refusal = "it is claimed by another plan"
+	OwnerReturned      descheduling.Refusal = "a replacement of its owner came back to the node it had left"
+	MovedLately        descheduling.Refusal = "it was moved lately"
 	NoBudget           descheduling.Refusal = "its disruption budget allows no disruption"
 	ManyBudgets        descheduling.Refusal = "more than one disruption budget covers it"
 	NoBetterPlace      descheduling.Refusal = "no node that takes it is a better one"

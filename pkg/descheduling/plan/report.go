@@ -21,6 +21,8 @@ type Report struct {
 	Evict  []Going   `json:"evict"`
 	Kept   []Staying `json:"kept"`
 	Failed []Failed  `json:"failed,omitempty"`
+	// Strategies in the order in which they ran, with what they say for themselves.
+	Strategies []descheduling.Told `json:"strategies"`
 }
 
 // Going is a pod to evict.
@@ -67,6 +69,7 @@ func Explain(in Input) (Plan, Report) {
 		return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Strategy, b.Strategy))
 	})
 	r.Facts, r.Nodes, r.Picked, r.Skipped = in.Cluster.Position().Sequence, p.Nodes, p.Picked, p.Skipped
+	r.Strategies = p.Told
 	for i := range p.Moves {
 		m := &p.Moves[i]
 		going := Going{

@@ -48,6 +48,13 @@ func (r *resolver) decode(c located, args any) bool {
 	return len(c.raw) == 0 || strictyaml.Decode(c.raw, args, c.path, r.Report)
 }
 
+// Balances says whether a strategy is one that balances: what it picks may be anywhere, and is
+// picked for what else there is.
+func Balances(strategy string) bool {
+	_, is := balancing[strategy]
+	return is
+}
+
 func (r *resolver) profile(in *profile, path *field.Path) Profile {
 	out := Profile{Name: in.Name}
 	args := r.pluginConfigs(in.PluginConfig, &out, path.Child("pluginConfig"))

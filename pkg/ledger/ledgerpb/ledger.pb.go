@@ -1050,6 +1050,76 @@ func (x *Cluster) GetUid() string {
 	return ""
 }
 
+// Pause is the key "pause/descheduler": as long as it is there no evictions are asked for.
+type Pause struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Milliseconds since 1970, by the clock of whoever paused.
+	SinceMs       int64  `protobuf:"varint,2,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
+	By            string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pause) Reset() {
+	*x = Pause{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pause) ProtoMessage() {}
+
+func (x *Pause) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pause.ProtoReflect.Descriptor instead.
+func (*Pause) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Pause) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Pause) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *Pause) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Pause) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // TermRegistry is t/reg. Its revision stands for the set of registered terms.
 type TermRegistry struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -1063,7 +1133,7 @@ type TermRegistry struct {
 
 func (x *TermRegistry) Reset() {
 	*x = TermRegistry{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1145,7 @@ func (x *TermRegistry) String() string {
 func (*TermRegistry) ProtoMessage() {}
 
 func (x *TermRegistry) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1158,7 @@ func (x *TermRegistry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermRegistry.ProtoReflect.Descriptor instead.
 func (*TermRegistry) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{10}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TermRegistry) GetVersion() uint32 {
@@ -1122,7 +1192,7 @@ type Term struct {
 
 func (x *Term) Reset() {
 	*x = Term{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1134,7 +1204,7 @@ func (x *Term) String() string {
 func (*Term) ProtoMessage() {}
 
 func (x *Term) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1147,7 +1217,7 @@ func (x *Term) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Term.ProtoReflect.Descriptor instead.
 func (*Term) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{11}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Term) GetVersion() uint32 {
@@ -1200,7 +1270,7 @@ type TermPart struct {
 
 func (x *TermPart) Reset() {
 	*x = TermPart{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1212,7 +1282,7 @@ func (x *TermPart) String() string {
 func (*TermPart) ProtoMessage() {}
 
 func (x *TermPart) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1225,7 +1295,7 @@ func (x *TermPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermPart.ProtoReflect.Descriptor instead.
 func (*TermPart) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{12}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TermPart) GetNamespaces() []string {
@@ -1258,7 +1328,7 @@ type NamespaceSelector struct {
 
 func (x *NamespaceSelector) Reset() {
 	*x = NamespaceSelector{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1340,7 @@ func (x *NamespaceSelector) String() string {
 func (*NamespaceSelector) ProtoMessage() {}
 
 func (x *NamespaceSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1353,7 @@ func (x *NamespaceSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceSelector.ProtoReflect.Descriptor instead.
 func (*NamespaceSelector) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{13}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *NamespaceSelector) GetRequirements() []*Requirement {
@@ -1306,7 +1376,7 @@ type Requirement struct {
 
 func (x *Requirement) Reset() {
 	*x = Requirement{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1388,7 @@ func (x *Requirement) String() string {
 func (*Requirement) ProtoMessage() {}
 
 func (x *Requirement) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1401,7 @@ func (x *Requirement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Requirement.ProtoReflect.Descriptor instead.
 func (*Requirement) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{14}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Requirement) GetKey() string {
@@ -1368,7 +1438,7 @@ type Guard struct {
 
 func (x *Guard) Reset() {
 	*x = Guard{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1450,7 @@ func (x *Guard) String() string {
 func (*Guard) ProtoMessage() {}
 
 func (x *Guard) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1463,7 @@ func (x *Guard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guard.ProtoReflect.Descriptor instead.
 func (*Guard) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{15}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Guard) GetVersion() uint32 {
@@ -1434,7 +1504,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1446,7 +1516,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1459,7 +1529,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{16}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Budget) GetVersion() uint32 {
@@ -1521,7 +1591,7 @@ type BudgetClaim struct {
 
 func (x *BudgetClaim) Reset() {
 	*x = BudgetClaim{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1603,7 @@ func (x *BudgetClaim) String() string {
 func (*BudgetClaim) ProtoMessage() {}
 
 func (x *BudgetClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1616,7 @@ func (x *BudgetClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetClaim.ProtoReflect.Descriptor instead.
 func (*BudgetClaim) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{17}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *BudgetClaim) GetPodUid() []byte {
@@ -1598,7 +1668,7 @@ type Exclusive struct {
 
 func (x *Exclusive) Reset() {
 	*x = Exclusive{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1680,7 @@ func (x *Exclusive) String() string {
 func (*Exclusive) ProtoMessage() {}
 
 func (x *Exclusive) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1693,7 @@ func (x *Exclusive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exclusive.ProtoReflect.Descriptor instead.
 func (*Exclusive) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{18}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Exclusive) GetVersion() uint32 {
@@ -1664,7 +1734,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1676,7 +1746,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +1759,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{19}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Holder) GetPodUid() []byte {
@@ -1745,7 +1815,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +1827,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +1840,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{20}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Plan) GetVersion() uint32 {
@@ -1888,7 +1958,12 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\x10software_version\x18\x06 \x01(\tR\x0fsoftwareVersion\"5\n" +
 	"\aCluster\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x10\n" +
-	"\x03uid\x18\x02 \x01(\tR\x03uid\"N\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\"d\n" +
+	"\x05Pause\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x12\x19\n" +
+	"\bsince_ms\x18\x02 \x01(\x03R\asinceMs\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"N\n" +
 	"\fTermRegistry\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12$\n" +
 	"\x0epod_high_water\x18\x02 \x01(\x04R\fpodHighWater\"\xbf\x01\n" +
@@ -1988,7 +2063,7 @@ func file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP() []byte {
 }
 
 var file_pkg_ledger_ledgerpb_ledger_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_pkg_ledger_ledgerpb_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_pkg_ledger_ledgerpb_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_pkg_ledger_ledgerpb_ledger_proto_goTypes = []any{
 	(Role)(0),                 // 0: berth.ledger.v1.Role
 	(State)(0),                // 1: berth.ledger.v1.State
@@ -2004,17 +2079,18 @@ var file_pkg_ledger_ledgerpb_ledger_proto_goTypes = []any{
 	(*Owner)(nil),             // 11: berth.ledger.v1.Owner
 	(*Member)(nil),            // 12: berth.ledger.v1.Member
 	(*Cluster)(nil),           // 13: berth.ledger.v1.Cluster
-	(*TermRegistry)(nil),      // 14: berth.ledger.v1.TermRegistry
-	(*Term)(nil),              // 15: berth.ledger.v1.Term
-	(*TermPart)(nil),          // 16: berth.ledger.v1.TermPart
-	(*NamespaceSelector)(nil), // 17: berth.ledger.v1.NamespaceSelector
-	(*Requirement)(nil),       // 18: berth.ledger.v1.Requirement
-	(*Guard)(nil),             // 19: berth.ledger.v1.Guard
-	(*Budget)(nil),            // 20: berth.ledger.v1.Budget
-	(*BudgetClaim)(nil),       // 21: berth.ledger.v1.BudgetClaim
-	(*Exclusive)(nil),         // 22: berth.ledger.v1.Exclusive
-	(*Holder)(nil),            // 23: berth.ledger.v1.Holder
-	(*Plan)(nil),              // 24: berth.ledger.v1.Plan
+	(*Pause)(nil),             // 14: berth.ledger.v1.Pause
+	(*TermRegistry)(nil),      // 15: berth.ledger.v1.TermRegistry
+	(*Term)(nil),              // 16: berth.ledger.v1.Term
+	(*TermPart)(nil),          // 17: berth.ledger.v1.TermPart
+	(*NamespaceSelector)(nil), // 18: berth.ledger.v1.NamespaceSelector
+	(*Requirement)(nil),       // 19: berth.ledger.v1.Requirement
+	(*Guard)(nil),             // 20: berth.ledger.v1.Guard
+	(*Budget)(nil),            // 21: berth.ledger.v1.Budget
+	(*BudgetClaim)(nil),       // 22: berth.ledger.v1.BudgetClaim
+	(*Exclusive)(nil),         // 23: berth.ledger.v1.Exclusive
+	(*Holder)(nil),            // 24: berth.ledger.v1.Holder
+	(*Plan)(nil),              // 25: berth.ledger.v1.Plan
 }
 var file_pkg_ledger_ledgerpb_ledger_proto_depIdxs = []int32{
 	5,  // 0: berth.ledger.v1.NodeDoc.high_water:type_name -> berth.ledger.v1.HighWater
@@ -2026,14 +2102,14 @@ var file_pkg_ledger_ledgerpb_ledger_proto_depIdxs = []int32{
 	8,  // 6: berth.ledger.v1.Entry.dependents:type_name -> berth.ledger.v1.Dependent
 	7,  // 7: berth.ledger.v1.Entry.replacement:type_name -> berth.ledger.v1.Replacement
 	2,  // 8: berth.ledger.v1.Term.kind:type_name -> berth.ledger.v1.TermKind
-	16, // 9: berth.ledger.v1.Term.parts:type_name -> berth.ledger.v1.TermPart
-	17, // 10: berth.ledger.v1.TermPart.namespace_selector:type_name -> berth.ledger.v1.NamespaceSelector
-	18, // 11: berth.ledger.v1.TermPart.selector:type_name -> berth.ledger.v1.Requirement
-	18, // 12: berth.ledger.v1.NamespaceSelector.requirements:type_name -> berth.ledger.v1.Requirement
+	17, // 9: berth.ledger.v1.Term.parts:type_name -> berth.ledger.v1.TermPart
+	18, // 10: berth.ledger.v1.TermPart.namespace_selector:type_name -> berth.ledger.v1.NamespaceSelector
+	19, // 11: berth.ledger.v1.TermPart.selector:type_name -> berth.ledger.v1.Requirement
+	19, // 12: berth.ledger.v1.NamespaceSelector.requirements:type_name -> berth.ledger.v1.Requirement
 	5,  // 13: berth.ledger.v1.Budget.high_water:type_name -> berth.ledger.v1.HighWater
-	21, // 14: berth.ledger.v1.Budget.claims:type_name -> berth.ledger.v1.BudgetClaim
+	22, // 14: berth.ledger.v1.Budget.claims:type_name -> berth.ledger.v1.BudgetClaim
 	5,  // 15: berth.ledger.v1.Exclusive.high_water:type_name -> berth.ledger.v1.HighWater
-	23, // 16: berth.ledger.v1.Exclusive.holders:type_name -> berth.ledger.v1.Holder
+	24, // 16: berth.ledger.v1.Exclusive.holders:type_name -> berth.ledger.v1.Holder
 	3,  // 17: berth.ledger.v1.Plan.state:type_name -> berth.ledger.v1.PlanState
 	18, // [18:18] is the sub-list for method output_type
 	18, // [18:18] is the sub-list for method input_type
@@ -2053,7 +2129,7 @@ func file_pkg_ledger_ledgerpb_ledger_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_ledger_ledgerpb_ledger_proto_rawDesc), len(file_pkg_ledger_ledgerpb_ledger_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

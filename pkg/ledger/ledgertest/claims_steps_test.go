@@ -417,7 +417,7 @@ func (w *world) displace(ctx context.Context) error {
 			Epochs: map[int32]int64{ledger.PartitionOf(p.uid): epoch}, TermRegistryRevision: m.view.TermRegistryRevision(),
 		},
 		Target: m.doc(h.NodeUID), PodUID: h.Entry.PodUID, Token: h.Entry.Token, Entry: e,
-		Protect: w.choose("protect", 2) == 0, Facts: m,
+		Facts: m,
 	}
 	x.Docs, x.Record = m.others(h.Entry.Plan, h.NodeUID)
 	if x.Guards, ok = m.guards(p.uid, h.NodeUID); !ok {

@@ -57,7 +57,7 @@ func (s *shard) displacement(t *testing.T, h Harness, n ledger.Nomination, prior
 	e.Priority = priority
 	return ledger.Displacement{
 		Mandate: s.mandate(e), Target: p.Target, Docs: p.Docs, PodUID: p.PodUID, Token: p.Token,
-		Entry: e, Protect: true, Facts: n.Facts,
+		Entry: e, Facts: n.Facts,
 	}
 }
 
@@ -65,7 +65,7 @@ func displace(t *testing.T, h Harness) {
 	s, n := nominated(t, h)
 	var low *ledger.PriorityError
 	for _, priority := range []int32{-1, 99, 100} {
-		if _, err := ledger.Displace(s.displacement(t, h, n, priority)); !errors.As(err, &low) || low.Protected {
+		if _, err := ledger.Displace(s.displacement(t, h, n, priority)); !errors.As(err, &low) {
 			t.Errorf("priority %d against 100: %v, want *PriorityError", priority, err)
 		}
 	}
@@ -83,22 +83,23 @@ func displace(t *testing.T, h Harness) {
 	if lost := loses(t, h, c); !lost.Applied || lost.AppliedAt != at {
 		t.Errorf("resubmitted: %+v, want applied at %d", lost, at)
 	}
-	// The plan goes on for whoever holds the place, and is protected once it has evicted.
+	// The plan goes on for whoever holds the place, after its evictions have begun too.
 	c, err = mark(t, h, n.Plan(), "v", "w")
 	carry(t, h, built(t, c, err))
+	plan := n.Plan()
 	n.Hold.Entry = x.Entry
 	next := s.displacement(t, h, n, 5000)
 	next.Target, next.Docs = split(ledgerOf(t, h).PlanDocs(x.Target.Entries[1].Plan), "a")
-	if _, err := ledger.Displace(next); !errors.As(err, &low) || !low.Protected {
-		t.Errorf("after the evictions: %v, want *PriorityError that says so", err)
+	c, err = ledger.Displace(next)
+	carry(t, h, built(t, c, err))
+	v = ledgerOf(t, h)
+	if _, e, ok := v.PlanOwner(plan); !ok || e.PodUID != next.Entry.PodUID {
+		t.Errorf("the plan is for %+v, %v, after its evictions have begun", e, ok)
 	}
-	next.Entry.Priority = ledger.SystemCritical
-	if _, err := ledger.Displace(next); err != nil {
-		t.Errorf("system-critical: %v", err)
-	}
-	next.Entry.Priority, next.Protect = 5000, false
-	if _, err := ledger.Displace(next); err != nil {
-		t.Errorf("unprotected: %v", err)
+	for _, uid := range []string{"v", "w"} {
+		if _, e, ok := v.Victim(uid); !ok || e.Plan != plan || e.State != ledger.Evicting {
+			t.Errorf("the claim on %s is %+v, %v: want it marked for the same plan", uid, e, ok)
+		}
 	}
 }
 

@@ -171,6 +171,7 @@ func loopOurs(t *testing.T, w *deschedulingtest.World, pinned bool) (l loop) {
 			t.Fatal(err)
 		}
 		at = at.Add(5 * time.Minute)
+		w.Now = at
 		made := plan.Make(plan.Input{
 			Cluster: cluster, Policy: p, History: history, Now: at, Pinned: pinned,
 			Placement: func(string) *placement.Profile { return profile },
@@ -185,8 +186,10 @@ func loopOurs(t *testing.T, w *deschedulingtest.World, pinned bool) (l loop) {
 			if pinned {
 				kept[m.Pod.Name] = m.To.Name
 			}
-			d := events.Decision{Kind: events.DecisionEvict, Attempt: 1, Owner: m.Owner,
-				FactSequence: uint64(l.cycles), Pod: events.PodRef{UID: m.Pod.UID}}
+			d := events.Decision{
+				Kind: events.DecisionEvict, Attempt: 1, Owner: m.Owner, FactSequence: uint64(l.cycles),
+				Pod: events.PodRef{UID: m.Pod.UID}, NodeName: m.Pod.NodeName, Landing: m.To.Name,
+			}
 			history.Observe(d, at)
 			d.Kind = events.DecisionEvicted
 			history.Observe(d, at)

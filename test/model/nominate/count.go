@@ -47,7 +47,7 @@ func (m *model) future(w *world, see view, c plan) int {
 		case see(q).on(c.node) && by >= 0 && m.without("claims count for their own plan only"):
 		case see(q).on(c.node) && by >= 0 && by < len(m.pods) && by != c.displaces && w.heldOn(by, c.node):
 			victims[by] += spec.size
-		case see(q).on(c.node), see(q).pending() && e.state == committed && int(e.node) == c.node:
+		case see(q).on(c.node), see(q).pending() && e.state == committed && int(e.node) == c.node && q != c.displaces:
 			total += spec.size
 		case see(q).pending() && q != c.displaces && w.heldOn(q, c.node) && !m.without("Held entries count for everybody"):
 			room[q] = spec.size

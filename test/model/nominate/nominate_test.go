@@ -58,6 +58,14 @@ func scenarios() map[string]scenario {
 			},
 			limits: limits{plans: 3, aborts: 1, deletes: 1},
 		},
+		"a place that is taken over": {
+			capacity: []int{2},
+			pods: []spec{
+				{name: "V", size: 1, runs: onA}, {name: "W", size: 1, runs: onA},
+				{name: "P", size: 2, priority: 1, on: a}, {name: "Z", shard: 1, size: 2, priority: 2, on: a},
+			},
+			limits: limits{plans: 3, aborts: 2, deletes: 1},
+		},
 		"two plans on one node": {
 			capacity: []int{3},
 			pods: []spec{
@@ -131,12 +139,12 @@ var ablations = map[string]string{
 	"the view of all victims gone":         "two preemptors of two nodes, blocked by one pod",
 	"the pin on what a pod relies on":      "a victim that another pod needs",
 	"the high-water when a claim goes":     "a victim that another pod needs",
-	"protection once an eviction is sent":  "a preemptor, and one of higher priority",
+	"the plan that goes with its place":    "a place that is taken over",
 	"Held entries count for everybody":     "two victims, an intruder of low priority",
 	"sent claims that stay":                "two victims, an intruder of low priority",
 	"the mark before the eviction":         "two victims, an intruder of low priority",
 	"compare of the victim's document":     "two preemptors of two nodes, blocked by one pod",
-	"compare of the holder's document":     "a preemptor, and one of higher priority",
+	"compare of the holder's document":     "a place that is taken over",
 	"claims count for their own plan only": "two plans on one node",
 }
 

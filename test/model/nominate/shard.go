@@ -80,43 +80,49 @@ func (w *world) take(c plan) {
 	}
 }
 
-// displace is T4: a pod of higher priority takes the place of plan k. Claims that it needs
-// change hands; others go, and nothing has been evicted for them.
+// displace is T4: a pod of higher priority takes the place of plan k with all that goes for it, be
+// that claimed, being evicted or gone. Nobody is claimed for it beyond that.
 func (m *model) displace(w *world, c plan, k int, step stepFunc) {
 	e := w.entries[k]
-	stale := e.state == committed && e.waited && int(e.node) != c.node && m.without("compare of the holder's document")
-	if k == c.pod || e.state != held && !stale || m.pods[k].priority >= m.pods[c.pod].priority {
+	stale := e.state == committed && e.waited && m.without("compare of the holder's document")
+	if k == c.pod || e.state != held && !stale || int(e.node) != c.node || m.pods[k].priority >= m.pods[c.pod].priority {
 		return
 	}
-	if w.sentBy(k) && !m.without("protection once an eviction is sent") {
+	see := m.seenBy(w, m.pods[c.pod].shard)
+	c.displaces, c.victims = k, e.victims
+	if m.blockers(see, c.pod)&^e.victims != 0 || !m.fitsLater(w, see, c) {
 		return
 	}
-	c.displaces = k
-	m.plans(w, m.seenBy(w, m.pods[c.pod].shard), c, func(c plan) {
-		t := *w
-		t.left.plans--
-		if e.state == committed && w.pods[k].pending() {
-			t.wrong = unfenced
-		}
+	t := *w
+	t.left.plans--
+	if e.state == committed && w.pods[k].pending() {
+		t.wrong = unfenced
+	}
+	t.entries[k] = entry{}
+	t.entries[c.pod] = entry{state: held, node: e.node, victims: e.victims, waited: true}
+	if m.without("the plan that goes with its place") {
 		if w.evictedFor(k) {
-			t.wrong = unprotected
+			t.wrong = unused
 		}
-		t.entries[k] = entry{}
 		t.drop(k, false)
 		t.take(c)
-		step(m.does("shard %d displaces %s and holds node %s for %s, claiming %s", m.pods[c.pod].shard, m.pods[k].name,
-			node(c.node), m.pods[c.pod].name, m.names(c.victims)), t)
-	})
+	} else {
+		t.pass(k, c.pod)
+	}
+	step(m.does("shard %d gives %s the place of %s on node %s with %s", m.pods[c.pod].shard, m.pods[c.pod].name,
+		m.pods[k].name, node(c.node), m.names(c.victims)), t)
 }
 
-// sentBy says whether an eviction may have been sent for a plan.
-func (w *world) sentBy(k int) bool {
-	for _, c := range w.claims {
-		if int(c.by) == k+1 && c.sent {
-			return true
+// pass hands on what is claimed, and who was evicted, for one pod's place to another's.
+func (w *world) pass(from, to int) {
+	for q := range w.pods {
+		if int(w.pods[q].cause) == from+1 {
+			w.pods[q].cause = uint8(to + 1)
+		}
+		if int(w.claims[q].by) == from+1 {
+			w.claims[q].by = uint8(to + 1)
 		}
 	}
-	return false
 }
 
 // evictedFor says whether somebody has been evicted for a plan.

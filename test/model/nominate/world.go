@@ -126,7 +126,7 @@ const (
 	nothing wrong = iota
 	unclaimed
 	unfenced
-	unprotected
+	unused
 	blindly
 	alone
 	logFull
@@ -138,8 +138,8 @@ func (w wrong) String() string {
 		return "a pod was evicted that no plan claims any more"
 	case unfenced:
 		return "a committed reservation was taken away without a fence"
-	case unprotected:
-		return "a pod lost its place to another after pods had been evicted for it"
+	case unused:
+		return "a place changed hands, and those that had been evicted for it were forgotten"
 	case blindly:
 		return "a pod was committed to a node that the shard's own facts show full"
 	case alone:

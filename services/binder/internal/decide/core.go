@@ -361,6 +361,8 @@ func (c *Core) decisionSeen(d events.Decision) {
 		c.evictionWanted(key, d)
 	case events.DecisionEvicted, events.DecisionEvictRefused:
 		c.evictionSettled(key, d.Kind == events.DecisionEvictRefused)
+	case events.DecisionReturned:
+		c.returned(d)
 	case events.DecisionBound, events.DecisionReleased:
 		// The facts and the ledger say it with more authority.
 	}

@@ -83,6 +83,8 @@ func (e *eviction) advance(c *Core) {
 		e.finish(c, events.DecisionEvicted, "the pod was gone already")
 	case p.Deleting:
 		e.finish(c, events.DecisionEvicted, "the pod was being deleted already")
+	case p.Terminal:
+		e.remove(c)
 	case e.moves():
 		e.move(c, claim)
 	case claimed && planToken(claim.Plan) == e.key.token.String():
@@ -91,6 +93,29 @@ func (e *eviction) advance(c *Core) {
 		e.finish(c, events.DecisionEvictRefused, "the pod is a victim of plan "+claim.Plan)
 	default:
 		e.claim(c, p)
+	}
+}
+
+// remove evicts a pod that has ended. It takes no room and counts in no budget, so that nothing is
+// claimed for it: a claim would be dropped at once, as that of a pod which has left. Sent twice,
+// it finds the pod gone.
+func (e *eviction) remove(c *Core) {
+	e.op = c.start(e)
+	c.emit(Evict{
+		Op: e.op, Pod: e.asked.Pod, GracePeriodSeconds: e.asked.GracePeriodSeconds,
+		Strategy: e.asked.Strategy, TraceParent: e.asked.TraceParent,
+	})
+}
+
+// removed is the answer to remove.
+func (e *eviction) removed(c *Core, a Answered) {
+	switch a.Result {
+	case Done, Gone:
+		e.finish(c, events.DecisionEvicted, "")
+	case Unknown:
+		c.pace(&e.pacing)
+	default:
+		e.finish(c, events.DecisionEvictRefused, a.Problem)
 	}
 }
 
@@ -105,7 +130,7 @@ func (e *eviction) move(c *Core, claim ledger.Entry) {
 	c.advancePlan(e.plan())
 }
 
-// claim is the only thing that is done here. A pod that two budgets cover is not tried: the API
+// claim is all that is done here for a pod that runs. One that two budgets cover is not tried: the API
 // server answers 500 for ever.
 func (e *eviction) claim(c *Core, p *state.Pod) {
 	rooms := c.facts.Cluster.BudgetsOf(p, c.ledger.Budget)
@@ -146,7 +171,14 @@ func (e *eviction) claim(c *Core, p *state.Pod) {
 
 func (e *eviction) answered(c *Core, in Input) {
 	e.op = 0
+	if a, ok := in.(Answered); ok {
+		e.removed(c, a)
+		return
+	}
 	if a, ok := in.(Amended); ok && a.Result != Applied {
+		if a.Result == Lost {
+			e.retry = c.limits.Retry // somebody got on: among many claims of one node that is no sign of trouble
+		}
 		c.pace(&e.pacing) // and look at the picture again, which has what was lost to
 		return
 	}

@@ -147,6 +147,36 @@ func TestEvictionWithoutBudgetIsOneCall(t *testing.T) {
 	}
 }
 
+// A pod that has ended counts in no budget and takes no room: a claim for it would be dropped as that
+// of a pod which has left, and made again, for ever.
+func TestEndedPodIsEvictedWithoutAClaim(t *testing.T) {
+	for _, result := range []Result{Done, Gone, Throttled, Unknown} {
+		r := newPlanRig(t, 0)
+		r.api.changePod("v0-uid", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+		r.see()
+		r.hear(evict("v0", 1))
+		if _, claimed := r.victim("v0-uid"); claimed {
+			t.Fatal("it is claimed")
+		}
+		if result == Done {
+			does[Evict](r, delivered)
+		} else {
+			answers(r, func(e Evict) Input { return Answered{Op: e.Op, Result: result, Problem: "no"} })
+		}
+		switch result {
+		case Throttled:
+			r.say(events.DecisionEvictRefused)
+		case Unknown:
+			r.wait(r.limits.Retry.Duration)
+			does[Evict](r, delivered)
+			r.say(events.DecisionEvicted)
+		default:
+			r.say(events.DecisionEvicted)
+		}
+		r.quiet("told")
+	}
+}
+
 func TestEvictionUnderABudgetClaimsReadsAndTriesFirst(t *testing.T) {
 	r := newPlanRig(t, 1)
 	r.hear(evict("v0", 1))

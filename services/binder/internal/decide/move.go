@@ -91,3 +91,13 @@ func (p *plan) moveOver(c *Core, owner ledger.Entry) string {
 	}
 	return ""
 }
+
+// returned tells people of a pod that is back where the one it replaces was moved away from.
+func (c *Core) returned(d events.Decision) {
+	if c.mayAct(d.Pod.UID) {
+		c.emit(Report{
+			Pod: d.Pod, SchedulerName: d.SchedulerName, Type: "Warning", Reason: "CameBack", Action: "Descheduling",
+			Note: d.Message,
+		})
+	}
+}

@@ -347,6 +347,9 @@ func (w *planWorld) evict(e Evict) (Result, error) {
 		return Gone, nil
 	case p.Deleting:
 		return Done, nil
+	case p.Terminal:
+		w.leave(e.Pod.UID) // no budget is asked
+		return Done, nil
 	}
 	budget := w.api.now().budget
 	if covered(e.Pod.UID) && budget.allowed == 0 {

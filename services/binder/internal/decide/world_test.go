@@ -129,7 +129,7 @@ func (a *api) changePod(uid string, change func(p *corev1.Pod)) *state.Pod {
 		obj.Spec.NodeName == old.NodeName && obj.Generation == before.Generation &&
 		slices.Equal(obj.Status.Conditions, before.Status.Conditions) &&
 		obj.Status.NominatedNodeName == before.Status.NominatedNodeName &&
-		(obj.DeletionTimestamp != nil) == old.Deleting {
+		(obj.DeletionTimestamp != nil) == old.Deleting && obj.Status.Phase == before.Status.Phase {
 		return old
 	}
 	v := a.write(func(v *apiVersion) {

@@ -73,6 +73,20 @@ func (r *Room) Ask(ctx context.Context, evictions []decide.Eviction) (written in
 	return written, nil
 }
 
+// Tell writes what was found out beside the asks. What is lost is found out again.
+func (r *Room) Tell(ctx context.Context, found []events.Decision) error {
+	for few := range slices.Chunk(found, events.MaxBatch) {
+		msgs := make([]events.Message, 0, len(few))
+		for i := range few {
+			msgs = append(msgs, events.EncodeDecision(few[i]))
+		}
+		if err := r.append(ctx, msgs); err != nil {
+			return fmt.Errorf("descheduler: telling of %d pods: %w", len(few), err)
+		}
+	}
+	return nil
+}
+
 // trace leaves a span on the pod's path and returns it for the eviction's to stand below.
 func (r *Room) trace(ctx context.Context, e decide.Eviction) string {
 	ctx, span := telemetry.StartPodSpan(ctx, otel.Tracer(tracerName), telemetry.PodSpan{

@@ -27,12 +27,16 @@ type Input struct {
 	History *plan.History
 	// Placement finds the rules by which a pod of this scheduler would be placed (nodeFit).
 	Placement func(schedulerName string) *placement.Profile
+	// Usage is the actual utilisation, for strategies that ask for it.
+	Usage descheduling.Usage
 	// Actor is the member that asks.
 	Actor string
 	// Now is compared with the times in History, and with pods' start times (minPodAge).
 	Now time.Time
 	// Explain asks for a report.
 	Explain bool
+	// Timed, if set, is called when a strategy begins, and what it returns when it has ended.
+	Timed func(profile, strategy string) (ended func())
 }
 
 // Eviction is one pod to evict.
@@ -50,6 +54,9 @@ type Outcome struct {
 	descheduling.Outcome
 	// Evict in the order in which to ask.
 	Evict []Eviction
+	// Returned tells of pods that came back to the node that those which they replace had left,
+	// and of which nobody has told yet.
+	Returned []events.Decision
 	// Report is nil unless it was asked for.
 	Report *plan.Report
 }
@@ -58,6 +65,7 @@ type Outcome struct {
 func Cycle(in Input) Outcome {
 	ask := plan.Input{
 		Cluster: in.Cluster, Policy: in.Policy, Placement: in.Placement, History: in.History, Now: in.Now,
+		Timed: in.Timed, Usage: in.Usage,
 		Pinned: true,
 	}
 	if in.Promises != nil {
@@ -76,7 +84,28 @@ func Cycle(in Input) Outcome {
 		m := &p.Moves[i]
 		out.Evict = append(out.Evict, Eviction{Profile: m.Profile, Decision: in.decision(m), Keep: in.place(m)})
 	}
+	for _, pod := range p.Returned {
+		if !in.History.Told(pod.UID) {
+			out.Returned = append(out.Returned, in.returned(pod))
+		}
+	}
 	return out
+}
+
+func (in *Input) returned(pod *state.Pod) events.Decision {
+	return events.Decision{
+		Kind:               events.DecisionReturned,
+		Pod:                events.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name},
+		SchedulerName:      pod.SchedulerName,
+		Actor:              in.Actor,
+		Token:              token(pod.UID, 0).String(),
+		FactSequence:       in.Cluster.Position().Sequence,
+		PodResourceVersion: pod.ResourceVersion,
+		NodeName:           pod.NodeName,
+		Owner:              view.OwnerOf(pod),
+		Message: fmt.Sprintf("It stands on node %s, which a pod that it replaces was moved away from: no pod of its owner "+
+			"is moved for %s.", pod.NodeName, in.Policy.Berth.MaxCooldown),
+	}
 }
 
 func (in *Input) place(m *plan.Move) *Place {

@@ -87,7 +87,12 @@ func (r *Room) take(records []events.Record) {
 // concerns goes by the kind at the end of decisions.<pod uid>.<kind>.
 func concerns(subject string) bool {
 	kind := events.DecisionKind(subject[strings.LastIndexByte(subject, '.')+1:])
-	return kind == events.DecisionEvict || kind == events.DecisionEvicted || kind == events.DecisionEvictRefused
+	switch kind {
+	case events.DecisionEvict, events.DecisionEvicted, events.DecisionEvictRefused, events.DecisionReturned:
+		return true
+	default:
+		return false
+	}
 }
 
 // settled is the end of an eviction that this process asked for.
@@ -106,7 +111,8 @@ func (r *Room) remember(ds []events.SequencedDecision, records []events.Record) 
 	}
 	var ended []settled
 	for _, d := range ds {
-		if !r.mu.history.Recall(d.Decision, now, now.Sub(stored[d.Sequence])) || d.Kind == events.DecisionEvict {
+		changed := r.mu.history.Recall(d.Decision, now, now.Sub(stored[d.Sequence]))
+		if !changed || d.Kind == events.DecisionEvict || d.Kind == events.DecisionReturned {
 			continue
 		}
 		if m, ok := r.mu.mine[d.Pod.UID]; ok && m.attempt == d.Attempt {

@@ -31,12 +31,7 @@ type plans struct {
 	// protected are the nodes, by UID, on which the engine has been told of pods that are nobody's
 	// victims.
 	protected map[string]struct{}
-	// seekers fit nowhere for certain, and have not been asked about preemption yet: the more
-	// important first, of equals the one that came first. sought counts them, retried is the place
-	// of the next one that is tried again while it waits.
-	seekers []rejection
-	sought  uint64
-	retried int
+	waitingLine
 	// alternate: the last transaction was a deed, and placements that wait go first.
 	alternate bool
 	// quiet: a promotion counts pods elsewhere, and waits until none is staged.
@@ -54,6 +49,16 @@ type moves struct {
 	kept map[string]int32
 	// releases are the plans of those that nobody will want.
 	releases []string
+}
+
+// waitingLine is who waits for a plan.
+type waitingLine struct {
+	// seekers fit nowhere for certain, and have not been asked about preemption yet: the more
+	// important first, of equals the one that came first.
+	seekers []rejection
+	// sought counts them, retried is the place of the next one that is tried again meanwhile.
+	sought  uint64
+	retried int
 }
 
 // hold is a place that is held for a pod of this shard's.

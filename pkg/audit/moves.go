@@ -1,0 +1,50 @@
+package audit
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// checkMoves looks at the places that are kept for the replacements of pods that are moved (T12).
+// One comes with the claim on the pod that goes (S9), under one plan, and never changes. When it
+// goes in a step in which the node gets a reservation, it was taken over, or ousted.
+//
+// Whose replacement took it cannot be told: histories do not have the owners of pods.
+func (a *replay) checkMoves(before map[string]ledger.NodeDoc) {
+	for _, uid := range slices.Sorted(maps.Keys(before)) {
+		old, now := before[uid], a.docs[uid]
+		for _, e := range now.Entries {
+			if was, known := old.Owner(e.Plan); e.Role != ledger.RoleMove || known && was.Token == e.Token {
+				continue
+			}
+			a.report.Moves++
+			if !a.claimedBy(e.PodUID, e.Plan) {
+				a.violate("S9", []string{entryObject(e), nodeObject(now.NodeName)},
+					"a place is kept for its replacement by plan %s, which does not claim it", e.Plan)
+			}
+		}
+		a.report.TakenOver += min(placesGone(old, now), arrivals(old, now))
+	}
+}
+
+// placesGone counts the placeholders that a step has removed.
+func placesGone(old, now ledger.NodeDoc) (gone int) {
+	for _, e := range old.Entries {
+		if _, still := now.Owner(e.Plan); e.Role == ledger.RoleMove && !still {
+			gone++
+		}
+	}
+	return gone
+}
+
+// arrivals counts the reservations that a step has added.
+func arrivals(old, now ledger.NodeDoc) (n int) {
+	for _, e := range reservations(now) {
+		if was, known := old.Find(e.PodUID); !known || was.Token != e.Token {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,79 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
+)
+
+// Pause says who has stopped the descheduler, and why.
+type Pause struct {
+	// Since is the time of whoever paused, to the millisecond.
+	Since time.Time
+	// By and Reason are for people; either may be empty.
+	By, Reason string
+}
+
+// String is "since 2026-01-02T15:04:05Z by alice: upgrade".
+func (p Pause) String() string {
+	text := "since " + p.Since.UTC().Format(time.RFC3339)
+	if p.By != "" {
+		text += " by " + p.By
+	}
+	if p.Reason != "" {
+		text += ": " + p.Reason
+	}
+	return text
+}
+
+// PauseDescheduling stops every descheduler of this ledger, for good: only ResumeDescheduling ends
+// it. One that is in force is replaced. Safe to repeat.
+func PauseDescheduling(ctx context.Context, store Store, p Pause) error {
+	value, err := marshal(&ledgerpb.Pause{
+		Version: SchemaVersion, SinceMs: p.Since.UnixMilli(), By: p.By, Reason: p.Reason,
+	})
+	if err != nil {
+		return fmt.Errorf("ledger: pause: %w", err)
+	}
+	if _, err := store.Commit(ctx, Txn{Puts: []Put{{Key: KeyPause, Value: value}}}); err != nil {
+		return fmt.Errorf("ledger: pause: %w", err)
+	}
+	return nil
+}
+
+// ResumeDescheduling ends a pause; without one it changes nothing. Safe to repeat.
+func ResumeDescheduling(ctx context.Context, store Store) error {
+	if _, err := store.Commit(ctx, Txn{Deletes: []string{KeyPause}}); err != nil {
+		return fmt.Errorf("ledger: resume: %w", err)
+	}
+	return nil
+}
+
+// DeschedulingPause reads the pause that is in force, nil for none, and the revision at which
+// that was so (linearizable).
+func DeschedulingPause(ctx context.Context, store Store) (p *Pause, revision int64, err error) {
+	kvs, revision, err := store.List(ctx, KeyPause)
+	if err != nil {
+		return nil, 0, fmt.Errorf("ledger: pause: %w", err)
+	}
+	for _, kv := range kvs {
+		if kv.Key != KeyPause {
+			continue
+		}
+		if p, err = DecodePause(kv.Value); err != nil {
+			return nil, 0, err
+		}
+	}
+	return p, revision, nil
+}
+
+// DecodePause is the value of KeyPause.
+func DecodePause(value []byte) (*Pause, error) {
+	var m ledgerpb.Pause
+	if err := unmarshal(value, &m, m.GetVersion); err != nil {
+		return nil, fmt.Errorf("ledger: key %s: %w", KeyPause, err)
+	}
+	return &Pause{Since: time.UnixMilli(m.GetSinceMs()), By: m.GetBy(), Reason: m.GetReason()}, nil
+}

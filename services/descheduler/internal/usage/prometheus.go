@@ -1,0 +1,168 @@
+package usage
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/api"
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
+
+	"github.com/berth-scheduler/berth/pkg/descheduling"
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
+)
+
+const (
+	// queryTimeout bounds one query: a cycle waits for it.
+	queryTimeout = 30 * time.Second
+	// instance is the label whose value is the name of a node (upstream's choice).
+	instance = "instance"
+)
+
+// Config says how Prometheus is reached; where it is, is in the policy.
+type Config struct {
+	// TokenFile holds a bearer token; empty: none is sent.
+	TokenFile string
+	// CAFile are the certificates (PEM) to trust; empty: the system's.
+	CAFile string
+}
+
+// Read asks every query of the policy at a time. What fails is in Failed, by query.
+func Read(ctx context.Context, cfg Config, p *policy.Policy, now time.Time) descheduling.Usage {
+	out := descheduling.Usage{Queries: map[string]map[string]float64{}, Failed: map[string]error{}}
+	queries := queriesOf(p)
+	if len(queries) == 0 {
+		return out
+	}
+	client, err := connect(cfg, p)
+	for _, query := range queries {
+		if err != nil {
+			out.Failed[query] = err
+			continue
+		}
+		values, err := ask(ctx, client, query, now)
+		if err != nil {
+			out.Failed[query] = fmt.Errorf("prometheus query %q: %w", query, err)
+			continue
+		}
+		out.Queries[query] = values
+	}
+	return out
+}
+
+// queriesOf lists the queries of a policy, each once, in its order.
+func queriesOf(p *policy.Policy) []string {
+	var all []string
+	seen := map[string]bool{}
+	for i := range p.Profiles {
+		for _, s := range p.Profiles[i].Balance {
+			args, ok := s.Args.(*policy.LowUtilization)
+			if ok && args.Source == policy.PrometheusMetrics && !seen[args.Query] {
+				seen[args.Query] = true
+				all = append(all, args.Query)
+			}
+		}
+	}
+	return all
+}
+
+func connect(cfg Config, p *policy.Policy) (promv1.API, error) {
+	provider, ok := providerOf(p)
+	if !ok {
+		return nil, errors.New("metricsProviders: no Prometheus: want an entry with source Prometheus and its url")
+	}
+	token := ""
+	switch s := provider.TokenSecret; {
+	case cfg.TokenFile != "":
+		raw, err := os.ReadFile(cfg.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("--prometheus-token-file: %w", err)
+		}
+		if token = strings.TrimSpace(string(raw)); token == "" {
+			return nil, fmt.Errorf("--prometheus-token-file: %s: empty: want a token", cfg.TokenFile)
+		}
+	case s != nil:
+		return nil, fmt.Errorf("authToken: secret %s/%s: the descheduler reads no secrets: mount its key "+
+			"prometheusAuthToken as a file and name that with --prometheus-token-file", s.Namespace, s.Name)
+	}
+	transport, err := transportOf(cfg.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	client, err := api.NewClient(api.Config{Address: provider.URL, RoundTripper: bearer{token, transport}})
+	if err != nil {
+		return nil, fmt.Errorf("metricsProviders: prometheus url %q: %w", provider.URL, err)
+	}
+	return promv1.NewAPI(client), nil
+}
+
+func providerOf(p *policy.Policy) (policy.MetricsProvider, bool) {
+	for _, m := range p.Metrics {
+		if m.Source == policy.PrometheusMetrics {
+			return m, true
+		}
+	}
+	return policy.MetricsProvider{}, false
+}
+
+// transportOf makes a transport for one cycle, which keeps no connection beyond it.
+func transportOf(caFile string) (http.RoundTripper, error) {
+	t := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
+	if caFile == "" {
+		return t, nil
+	}
+	pem, err := os.ReadFile(caFile)
+	if err != nil {
+		return nil, fmt.Errorf("--prometheus-ca-file: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("--prometheus-ca-file: %s: no certificate in it: want PEM", caFile)
+	}
+	t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	return t, nil
+}
+
+// bearer sends a token, if there is one.
+type bearer struct {
+	token string
+	next  http.RoundTripper
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.token != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	return b.next.RoundTrip(r)
+}
+
+// ask returns the value of each node.
+func ask(ctx context.Context, client promv1.API, query string, now time.Time) (map[string]float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	result, _, err := client.Query(ctx, query, now)
+	if err != nil {
+		return nil, err
+	}
+	vector, ok := result.(model.Vector)
+	if !ok {
+		return nil, fmt.Errorf("a %s came back: want an instant vector", result.Type())
+	}
+	values := make(map[string]float64, len(vector))
+	for _, sample := range vector {
+		node, ok := sample.Metric[instance]
+		if !ok {
+			return nil, fmt.Errorf("sample %s: no label %q: want one with the name of the node", sample.Metric, instance)
+		}
+		values[string(node)] = float64(sample.Value)
+	}
+	return values, nil
+}

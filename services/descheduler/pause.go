@@ -1,0 +1,116 @@
+package descheduler
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// errPaused ends a cycle that runs while the descheduler is paused.
+var errPaused = errors.New("descheduling is paused")
+
+// pauseSwitch is the stop switch of all replicas, as the ledger has it. A cycle asks the ledger
+// before it begins; while it runs, whoever follows the ledger ends it.
+type pauseSwitch struct {
+	mu struct {
+		sync.Mutex
+		// stop ends the running cycle; nil when none runs.
+		stop context.CancelCauseFunc
+		// told: the log has been told of the pause that is in force.
+		told bool
+	}
+}
+
+// running makes the context of one cycle, which a pause ends.
+func (s *pauseSwitch) running(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithCancelCause(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.stop = stop
+	return ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.mu.stop = nil
+		stop(nil)
+	}
+}
+
+func (s *pauseSwitch) thrown() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.stop != nil {
+		s.mu.stop(errPaused)
+	}
+}
+
+// news reports whether the log has to be told that the switch stands so.
+func (s *pauseSwitch) news(paused bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed := s.mu.told != paused
+	s.mu.told = paused
+	return changed
+}
+
+// followPause ends cycles when the switch is thrown, until ctx ends.
+func (d *Descheduler) followPause(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := d.watchPause(ctx); err != nil && ctx.Err() == nil {
+			d.deps.Logger.Warn("following the stop switch again", "retryIn", retryPause, "error", err)
+		}
+		d.pause(ctx, retryPause)
+	}
+}
+
+func (d *Descheduler) watchPause(ctx context.Context) error {
+	p, revision, err := ledger.DeschedulingPause(ctx, d.deps.Ledger)
+	if err != nil {
+		return err
+	}
+	if p != nil {
+		d.paused.thrown()
+	}
+	watch := d.deps.Ledger.Watch(ctx, ledger.KeyPause, revision+1)
+	for batch := range watch.Batches() {
+		for _, e := range batch.Events {
+			if e.Key == ledger.KeyPause && !e.Deleted {
+				d.paused.thrown()
+			}
+		}
+	}
+	return watch.Err()
+}
+
+// pausedNow asks the ledger, and tells the log once.
+func (d *Descheduler) pausedNow(ctx context.Context) (*ledger.Pause, error) {
+	if d.cfg.DryRun {
+		return nil, nil
+	}
+	p, _, err := ledger.DeschedulingPause(ctx, d.deps.Ledger)
+	if err != nil {
+		return nil, err
+	}
+	switch news := d.paused.news(p != nil); {
+	case news && p != nil:
+		d.deps.Logger.Info("paused", "since", p.Since.UTC().Format(time.RFC3339), "by", p.By, "reason", p.Reason)
+	case news:
+		d.deps.Logger.Info("resumed")
+	}
+	return p, nil
+}
+
+// refusePaused is errPaused, told to whoever reads the report, while the switch is thrown.
+func (d *Descheduler) refusePaused(ctx context.Context) error {
+	p, err := d.pausedNow(ctx)
+	if err != nil || p == nil {
+		return err
+	}
+	if d.cfg.Report != nil {
+		d.cfg.Report(plan.Report{Skipped: errPaused.Error() + " " + p.String()})
+	}
+	return errPaused
+}

@@ -1,0 +1,86 @@
+package descheduler
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+func (w *world) throwPause() {
+	w.t.Helper()
+	p := ledger.Pause{Since: time.Now(), By: "alice", Reason: "upgrade"}
+	if err := ledger.PauseDescheduling(w.t.Context(), w.ledger, p); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestPause: while the switch is thrown no replica asks, nor one that is started meanwhile; a cycle
+// by hand says why, though another replica leads; and afterwards the work goes on.
+func TestPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.twoNodes()
+		w.throwPause()
+		first := w.start("d1")
+		w.taintA()
+		after(5 * time.Minute)
+		w.wantAsks()
+		first.stop()
+		second := w.start("d2")
+		after(5 * time.Minute)
+		w.wantAsks()
+		if n := strings.Count(w.output.String(), "msg=paused"); n != 2 {
+			t.Errorf("two replicas told %d times that they are paused:\n%s", n, w.output.String())
+		}
+
+		var report plan.Report
+		once := w.start("d3", func(c *Config) {
+			c.Interval = 0
+			c.Report = func(r plan.Report) { report = r }
+		})
+		if err := <-once.done; err != nil || !strings.Contains(report.Skipped, "by alice: upgrade") {
+			t.Errorf("error %v, report %+v", err, report)
+		}
+		w.wantAsks()
+
+		second.stop()
+		third := w.start("d4")
+		defer third.stop()
+		if err := ledger.ResumeDescheduling(t.Context(), w.ledger); err != nil {
+			t.Fatal(err)
+		}
+		after(time.Minute)
+		w.wantAsks("plain#1 by d4")
+	})
+}
+
+// TestPauseStopsARunningCycle: one that has its plan does nothing of it.
+func TestPauseStopsARunningCycle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.twoNodes()
+		w.taintA()
+		planned := 0
+		r := w.start("d1", func(c *Config) {
+			c.Report = func(r plan.Report) {
+				if planned += len(r.Evict); len(r.Evict) > 0 {
+					w.throwPause()
+					<-time.After(time.Second) // of the bubble: the replica hears of it
+				}
+			}
+		})
+		defer r.stop()
+		after(5 * time.Minute)
+		w.wantAsks()
+		if planned != 1 {
+			t.Errorf("%d evictions were planned, want 1", planned)
+		}
+		if !strings.Contains(w.output.String(), "the cycle was stopped") {
+			t.Errorf("the log does not tell:\n%s", w.output.String())
+		}
+	})
+}
