@@ -8,6 +8,7 @@ require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/berth-scheduler/berth/pkg v0.0.0
 	github.com/berth-scheduler/berth/services/binder v0.0.0
+	github.com/berth-scheduler/berth/services/descheduler v0.0.0
 	github.com/berth-scheduler/berth/services/queue v0.0.0
 	github.com/berth-scheduler/berth/services/scheduler v0.0.0
 	github.com/google/go-cmp v0.7.0

@@ -364,7 +364,9 @@ func TestSweepTakesAsManyBudgetsAsFit(t *testing.T) {
 	var events []Event
 	for i := range 2 * MaxTxnOps {
 		uid := fmt.Sprintf("v%d", i)
-		claims = append(claims, Entry{PodUID: uid, Role: RoleVictim, State: Held, PodRV: 10, Plan: plan, Budgets: []string{uid}})
+		claims = append(claims, Entry{
+			PodUID: uid, Role: RoleVictim, State: Held, PodRV: 10, Plan: plan, Budgets: []string{uid},
+		})
 		value, err := EncodeBudget(BudgetDoc{UID: uid, Claims: []BudgetClaim{{PodUID: uid, PodRV: 10, Plan: plan}}})
 		if err != nil {
 			t.Fatal(err)
@@ -390,7 +392,8 @@ func TestSweepTakesAsManyBudgetsAsFit(t *testing.T) {
 		revision++
 		events = nil
 		for _, put := range txn.Puts {
-			events = append(events, Event{KV: KV{Key: put.Key, Value: put.Value, CreateRevision: 7, ModRevision: revision}})
+			kv := KV{Key: put.Key, Value: put.Value, CreateRevision: 7, ModRevision: revision}
+			events = append(events, Event{KV: kv})
 		}
 		apply(t, v, revision, events...)
 		d, _ = v.Doc(d.NodeUID)

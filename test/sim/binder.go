@@ -36,6 +36,7 @@ const (
 	lateLimit    = 10 * time.Second
 	overdue      = 15 * time.Second
 	planPause    = 2 * time.Second
+	keepPlace    = 5 * time.Second
 )
 
 func limits() bindercore.Limits {
@@ -43,6 +44,7 @@ func limits() bindercore.Limits {
 	l.BindDeadline, l.Idle = bindDeadline, idleDocument
 	l.Retry.Cap = time.Second
 	l.EvictionHang, l.Overdue, l.PlanPause, l.EvictionMemory = evictionHang, overdue, planPause, 30*time.Second
+	l.KeepPlace = keepPlace
 	return l
 }
 

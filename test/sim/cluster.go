@@ -30,6 +30,10 @@ type cluster struct {
 	crowded, lingering bool
 	// nodesFirst and podsFirst are how many there are when it begins.
 	nodesFirst, podsFirst int
+	// replicas is how many pods the controllers make, and make again when they go; settled: pods
+	// are not moved any more.
+	replicas int
+	settled  bool
 	// closedUntil is until when no budget allows anything; 0 while they do.
 	closedUntil time.Duration
 	tokens      uint64
@@ -45,9 +49,6 @@ const (
 
 func (c *cluster) populate(w *world) {
 	w.api.put(events.KindNamespace, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: "ns-d"}})
-	if drawn := drawFamily(w); c.family == "" {
-		c.family = drawn
-	}
 	c.wish(w)
 	for range c.nodesFirst {
 		c.addNode(w)
@@ -58,6 +59,7 @@ func (c *cluster) populate(w *world) {
 	for range c.podsFirst {
 		c.addPod(w)
 	}
+	c.replace(w, 100)
 	if c.family == massive {
 		c.mass(w)
 	}
@@ -153,6 +155,9 @@ func (c *cluster) addPod(w *world) {
 	if w.chance(10) {
 		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/later"}}
 	}
+	if c.strict && w.chance(50) {
+		own(p, 0)
+	}
 	if c.rules {
 		kindsOfPods[w.rng.IntN(len(kindsOfPods))](p)
 	}
@@ -163,7 +168,7 @@ func (c *cluster) addPod(w *world) {
 func (c *cluster) act(w *world) error {
 	c.reopen(w)
 	pods := w.api.pods()
-	if len(pods) == 0 || len(pods) < maxPods && w.chance(40) {
+	if len(pods) == 0 || len(pods) < maxPods && c.family != moved && w.chance(40) {
 		c.addPod(w)
 		return nil
 	}
@@ -178,6 +183,9 @@ func (c *cluster) act(w *world) error {
 	switch {
 	case c.full() && w.chance(90):
 		c.contest(w, p)
+		return nil
+	case c.family == moved && w.chance(95):
+		c.scale(w, p)
 		return nil
 	case c.family == refreshed && w.chance(60), c.family == massive && w.chance(90):
 		c.touch(w, uid)
@@ -265,6 +273,7 @@ func (c *cluster) evict(w *world, p *corev1.Pod) {
 
 // kubelets let pods go that are being deleted, and now and then a pod ends by itself.
 func (c *cluster) kubelets(w *world, percent int) {
+	c.replace(w, percent)
 	for _, p := range w.api.pods() {
 		switch {
 		case p.Spec.NodeName == "":

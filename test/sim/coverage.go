@@ -2,13 +2,14 @@ package sim
 
 // transactions are those of the protocol that exist, each with both its branches.
 var transactions = []string{
-	"T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8", "T11", "T13", "T13 release",
+	"T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8", "T11", "T12", "T13", "T13 release",
 	"evict-claim", "evict-mark", "evict-take", "evict-failed", "budget-settle", "sweep", "plan-drop",
+	"move-abort", "leftover",
 }
 
-// crashPoints are the calls before, during and after which processes die: T1 is a shard's,
-// the rest the binders' and the keepers'.
-var crashPoints = []string{"T1", "T5", "T6", "T7", "T11", "T13", "bind", "fence", "condition"}
+// crashPoints are the calls before, during and after which processes die: T1 and T11 are a
+// shard's, T12 is the descheduler's, the rest are the binders' and the keepers'.
+var crashPoints = []string{"T1", "T5", "T6", "T7", "T11", "T12", "T13", "bind", "fence", "condition"}
 
 // Wanted lists what a run can meet. In the long mode each must be met in at least one of a
 // hundred seeds.
@@ -26,8 +27,9 @@ func Wanted() []string {
 		"API watch expired", "relist", "cut off from etcd", "cut off from api", "cut off from log",
 		"clock skew", "lease expired", "lease lost, rejoined",
 		"pause longer than the lease of a queue", "pause longer than the lease of a scheduler",
-		"pause longer than the lease of a binder",
+		"pause longer than the lease of a binder", "pause longer than the lease of a descheduler",
 		"streams of a queue stalled", "streams of a scheduler stalled", "streams of a binder stalled",
+		"streams of a descheduler stalled", "crash of a descheduler", "descheduler drained", "descheduler takes over",
 		"binder stalled after a refused bind",
 		"crash of a queue", "crash of a scheduler", "crash of a binder",
 		"queue resigned", "shard drained", "binder drained",
@@ -36,6 +38,7 @@ func Wanted() []string {
 		"bind: done", "bind: refused", "bind: moved",
 		"evict: done", "evict: gone", "evict: throttled",
 		"victim evicted", "victim of a preemption evicted", "plan handed on", "fenced after a preemption",
+		"place of a move taken over", "place of a move taken by somebody more important", "victim of a move evicted",
 		"pod touched", "labels of a waiting pod changed", "pod ended",
 	}
 	for _, t := range transactions {

@@ -1,5 +1,6 @@
 // Package sim runs the whole control plane from one seed, single-threaded, in virtual time:
-// the decision cores of two queue replicas, three scheduler shards and two binders as they
+// the decision cores of two queue replicas, three scheduler shards, two binders and in some
+// seeds two deschedulers as they
 // are in production, with an in-memory log, the ledger's in-memory twin, a model of the API
 // server, and everything that can go wrong between them. After every step it looks for a
 // broken promise.

@@ -82,8 +82,8 @@ func isRefused(err error, refused **ledger.TxnError) bool { return errors.As(err
 // election is the queue's; the oldest candidate leads, its create revision is the term.
 const electionPrefix = ledger.PrefixElection + "queue/"
 
-func (w *world) leads(key string) (term int64, leads bool) {
-	kvs, _, err := w.store.List(w.ctx, electionPrefix)
+func (w *world) leads(prefix, key string) (term int64, leads bool) {
+	kvs, _, err := w.store.List(w.ctx, prefix)
 	if err != nil {
 		return 0, false
 	}

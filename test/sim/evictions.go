@@ -171,7 +171,11 @@ func (o *oracle) evicted(p *corev1.Pod) {
 			w.note("S6", "pod %s was evicted, and of budget %s %d are left, not %s", uid, b.Name, n, b.Spec.MinAvailable)
 		}
 	}
-	if d, owner, ok := o.truth.PlanOwner(claim.Plan); ok && owner.Role == ledger.RoleReservation {
+	d, owner, ok := o.truth.PlanOwner(claim.Plan)
+	if ok && owner.Role == ledger.RoleMove {
+		w.hit("victim of a move evicted")
+	}
+	if ok && owner.Role == ledger.RoleReservation {
 		w.hit("victim of a preemption evicted")
 		w.overbid(owner.Priority)
 		o.gone = append(o.gone, evicted{victim: uid, forPod: owner.PodUID, node: d.NodeName, plan: claim.Plan})

@@ -34,17 +34,25 @@ const (
 	refreshed family = "refreshed"
 	// massive: one pod wants a node on which more pods run than one transaction can claim.
 	massive family = "massive"
+	// moved: there is a descheduler, which moves the pods of controllers to other nodes.
+	moved family = "moved"
 )
 
 // families are the shares of a hundred seeds; the rest are ordinary.
 var families = []struct {
 	family
 	share int
-}{{contested, 20}, {succession, 15}, {refreshed, 10}, {massive, 6}}
+}{{contested, 20}, {succession, 15}, {refreshed, 10}, {massive, 6}, {moved, 17}}
 
-// drawFamily says what a run is about.
-func drawFamily(w *world) family {
+// drawFamily says what a run is about, if that was not asked for.
+func (w *world) drawFamily() family {
 	n := w.rng.IntN(100)
+	switch {
+	case w.budgets:
+		return ordinary
+	case w.cluster.family != "":
+		return w.cluster.family
+	}
 	for _, f := range families {
 		if n -= f.share; n < 0 {
 			return f.family
@@ -67,6 +75,9 @@ func (c *cluster) wish(w *world) {
 	case c.family == refreshed:
 		c.rules, c.fickle, c.ranked = false, false, false
 		c.nodesFirst, c.podsFirst = 1+w.rng.IntN(2), 2
+	case c.family == moved:
+		c.rules, c.fickle, c.ranked = false, false, w.chance(50)
+		c.nodesFirst, c.podsFirst, c.replicas = 4, 0, 4+w.rng.IntN(2)
 	case c.family == massive:
 		c.rules, c.fickle, c.ranked = false, false, true
 		c.nodesFirst, c.podsFirst = 1, 2
@@ -93,6 +104,56 @@ func (c *cluster) contest(w *world, p *corev1.Pod) {
 		if len(w.api.pods()) < 2*maxPods {
 			c.addPod(w)
 		}
+	}
+}
+
+// scale is what people do where controllers make the pods: now and then they want more or fewer
+// of them, or one goes, or somebody else wants room.
+func (c *cluster) scale(w *world, p *corev1.Pod) {
+	switch w.rng.IntN(30) {
+	case 0:
+		w.api.delete(string(p.UID))
+	case 1:
+		c.replicas = 3 + w.rng.IntN(3)
+	case 2:
+		if len(w.api.pods()) < c.replicas+4 {
+			c.addPod(w)
+		}
+	case 3:
+		if p.Spec.NodeName == "" {
+			w.api.delete(string(p.UID))
+		}
+	case 4:
+		w.disruptionController()
+	case 5:
+		c.touch(w, string(p.UID))
+	}
+}
+
+// moves: there is a descheduler.
+func (c *cluster) moves() bool { return c.family == moved || c.strict }
+
+// own makes a pod one of a controller's.
+func own(p *corev1.Pod, controller int) {
+	yes := true
+	name := fmt.Sprintf("rs%d", controller)
+	p.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, UID: types.UID(name), Controller: &yes,
+	}}
+}
+
+// replace is what controllers do about pods of theirs that have gone.
+func (c *cluster) replace(w *world, percent int) {
+	missing := c.replicas
+	for _, p := range w.api.pods() {
+		if len(p.OwnerReferences) > 0 && p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded {
+			missing--
+		}
+	}
+	for ; missing > 0 && w.chance(percent); missing-- {
+		p := c.newPod(1)
+		own(p, 0)
+		w.api.put(events.KindPod, p)
 	}
 }
 
@@ -159,6 +220,7 @@ var ambushes = map[family]map[string][]ambush{
 		"evict-claim": {{45, closedBudgets}, {15, senderDies}},
 	},
 	succession: {"T3": {{50, restless}}},
+	moved:      {"T12": {{25, senderDies}, {25, rush}}},
 	massive:    {"T2": {{20, forsaken}}, "evict-mark": {{30, forsaken}, {20, senderDies}}},
 }
 
@@ -254,6 +316,28 @@ func restless(w *world, _ *proc, t ledger.Txn) {
 	}
 }
 
+// rush: more important pods come than there is room for beside the place that has just been kept.
+func rush(w *world, _ *proc, _ ledger.Txn) {
+	room := w.api.free(w.oracle.standing())
+	for range min(room+1, maxPods) {
+		p := w.cluster.newPod(1)
+		p.Spec.Priority = &highest
+		w.api.put(events.KindPod, p)
+	}
+}
+
+// free is how much more fits on all nodes together beside what stands there.
+func (a *apiServer) free(stand []stands) int64 {
+	left := int64(0)
+	for _, n := range a.nodes() {
+		left += room(n)
+	}
+	for _, s := range stand {
+		left -= size(s.pod)
+	}
+	return max(left, 0)
+}
+
 // senderDies: who was to send the evictions does not live to.
 func senderDies(_ *world, p *proc, _ ledger.Txn) { p.crash() }
 
@@ -271,7 +355,7 @@ func (w *world) overbid(priority int32) {
 // first, and how many of a hundred: those of which hardly any two meet otherwise.
 var heldUp = map[string]int{
 	"T4": 30, "T7": 30, "evict-claim": 20, "evict-mark": 20, "evict-take": 30, "evict-failed": 60,
-	"budget-settle": 60, "sweep": 70, "plan-drop": 70,
+	"T12": 30, "move-abort": 50, "leftover": 60, "budget-settle": 60, "sweep": 70, "plan-drop": 70,
 }
 
 // delay has a transaction stay under way for a while, and something happen meanwhile to what it

@@ -31,6 +31,10 @@ func (f *faults) begin(w *world) {
 	if w.cluster.family != ordinary {
 		// Little else goes wrong, so that what they are about comes about.
 		f.wrongs, f.slow = draw(4, 10), draw(0, 0, 30)
+		if w.cluster.family == moved {
+			f.wrongs = draw(1, 2, 4)
+			return
+		}
 		for _, p := range w.processes() {
 			p.base().lag(draw(0, 0, 30), draw(0, 0, 30))
 		}
@@ -169,7 +173,7 @@ func (p *proc) stall(slow, blind int) {
 // by before the first goes on.
 func (w *world) ambush(p *proc, podUID, nodeUID string) {
 	percent := 20
-	if w.cluster.full() {
+	if w.cluster.full() || w.cluster.family == moved {
 		percent = 2 // other things are to happen here
 	}
 	if !w.fault(percent, "binder stalled after a refused bind") {
@@ -288,6 +292,7 @@ func (w *world) jump() error {
 func (w *world) heal() {
 	w.faults = faults{}
 	w.cluster.reopen(w)
+	w.cluster.settled = true
 	for _, p := range w.processes() {
 		b := p.base()
 		b.lag(0, 0)

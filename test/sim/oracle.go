@@ -116,6 +116,7 @@ func (o *oracle) checkDoc(d ledger.DocChange) {
 			o.markedAt[e.Token] = now
 		}
 	}
+	o.placesTaken(d)
 	hw := d.After.HW[ledger.KindPod]
 	for _, e := range d.Before.Entries {
 		if now, ok := d.After.Find(e.PodUID); e.Role != ledger.RoleReservation || ok && now.Token == e.Token {
@@ -138,6 +139,26 @@ func (o *oracle) checkDoc(d ledger.DocChange) {
 			w.note("S4", "pod %s left node %s from %s, and is neither bound nor gone", e.PodUID, d.After.NodeUID, e.State)
 		default:
 			w.note("S4", "pod %s left node %s, and has not changed since the entry was marked", e.PodUID, d.After.NodeUID)
+		}
+	}
+}
+
+// placesTaken counts the places kept for replacements that somebody has got.
+func (o *oracle) placesTaken(d ledger.DocChange) {
+	for _, m := range d.Before.Entries {
+		kept := func(e ledger.Entry) bool { return e.Role == ledger.RoleMove && e.Token == m.Token }
+		if m.Role != ledger.RoleMove || slices.ContainsFunc(d.After.Entries, kept) {
+			continue
+		}
+		for _, e := range d.After.Entries {
+			if _, known := d.Before.Find(e.PodUID); known || e.Role != ledger.RoleReservation {
+				continue
+			}
+			if p, ok := o.w.api.pod(e.PodUID); ok && len(p.OwnerReferences) > 0 {
+				o.w.hit("place of a move taken over")
+			} else if ok && e.Priority > m.Priority {
+				o.w.hit("place of a move taken by somebody more important")
+			}
 		}
 	}
 }

@@ -194,14 +194,14 @@ func (q *queueReplica) stepLead() error {
 		})
 		return nil
 	case !q.running:
-		term, leads := w.leads(q.candidacy())
+		term, leads := w.leads(electionPrefix, q.candidacy())
 		if leads {
 			w.hit("queue takes over")
 			q.running, q.term, q.cause = true, term, queuecore.CauseList
 		}
 		return nil
 	case q.round == nil:
-		if _, leads := w.leads(q.candidacy()); !leads {
+		if _, leads := w.leads(electionPrefix, q.candidacy()); !leads {
 			return q.depose("another replica leads")
 		}
 		return q.openRound()

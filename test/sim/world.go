@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
@@ -87,10 +88,13 @@ type environment struct {
 
 // members are the processes.
 type members struct {
-	queues   []*queueReplica
-	shards   []*shard
-	binders  []*binder
-	profiles map[string]*placement.Profile
+	queues  []*queueReplica
+	shards  []*shard
+	binders []*binder
+	// deschedulers are those of runs in which pods are moved.
+	deschedulers []*descheduler
+	profiles     map[string]*placement.Profile
+	policy       *policy.Policy
 }
 
 // process is what can be started, stepped and killed.
@@ -105,6 +109,7 @@ const (
 	queueReplicas = 2
 	shardCount    = 3
 	binderCount   = 2
+	deschedulers  = 2
 	// warmUp bounds the sweeps until the first leader leads and all partitions are held.
 	warmUp = 400
 	// leastSteps is how many steps there are with faults at least, and moreSteps how many more at
@@ -155,7 +160,10 @@ func (w *world) play() error {
 // faultySteps is how many steps there are with faults.
 func (w *world) faultySteps() int {
 	n := leastSteps + w.rng.IntN(moreSteps)
-	if w.cluster.full() || w.cluster.family == massive {
+	switch {
+	case w.cluster.moves():
+		n += 2 * moreSteps // there are more processes, too
+	case w.cluster.full() || w.cluster.family == massive:
 		n += moreSteps // a pod that others go for takes its time
 	}
 	return n
@@ -192,7 +200,7 @@ func (w *world) untilTrue(what string, limit time.Duration, undone func() error)
 func newWorld(ctx context.Context, o Options) (*world, error) {
 	w := &world{
 		ctx: ctx, rng: rand.New(rand.NewPCG(o.Seed, 0)), mutant: o.Mutant, budgets: o.Budgets || o.Mutant.budgets,
-		cluster: cluster{family: family(cmp.Or(o.Family, string(o.Mutant.family)))},
+		cluster: cluster{family: family(cmp.Or(o.Family, string(o.Mutant.family))), strict: o.Budgets || o.Mutant.budgets},
 		findings: findings{
 			trace: o.Trace, report: Report{Hits: map[string]int{}}, refused: map[string]ledger.NodeDoc{},
 		},
@@ -210,7 +218,7 @@ func newWorld(ctx context.Context, o Options) (*world, error) {
 		w.queues = append(w.queues, &queueReplica{proc: proc{w: w, role: "queue", n: n}})
 	}
 	shards := shardCount
-	if w.budgets {
+	if w.cluster.family = w.drawFamily(); w.cluster.moves() {
 		shards = 2
 	}
 	for n := range shards {
@@ -218,6 +226,14 @@ func newWorld(ctx context.Context, o Options) (*world, error) {
 	}
 	for n := range binderCount {
 		w.binders = append(w.binders, &binder{proc: proc{w: w, role: "binder", n: n}})
+	}
+	if w.cluster.moves() {
+		for n := range deschedulers {
+			w.deschedulers = append(w.deschedulers, &descheduler{proc: proc{w: w, role: "descheduler", n: n}})
+		}
+		if w.policy, err = movesOld(w.cluster.family == moved || w.chance(50)); err != nil {
+			return nil, err
+		}
 	}
 	for _, p := range w.processes() {
 		p.start()
@@ -235,6 +251,9 @@ func (w *world) processes() []process {
 	}
 	for _, b := range w.binders {
 		all = append(all, b)
+	}
+	for _, d := range w.deschedulers {
+		all = append(all, d)
 	}
 	return all
 }
