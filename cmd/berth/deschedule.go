@@ -103,16 +103,15 @@ func (o *once) deschedule(ctx context.Context, w io.Writer) error {
 	}
 	defer log.Close()
 	deps := descheduler.Deps{Log: log, Snapshots: log, Logger: logger, Clock: clock.RealClock{}}
-	if o.run {
-		store, err := o.openLedger(ctx)
-		if err != nil {
-			return err
-		}
-		if store == nil {
-			return errors.New("--etcd-endpoints: empty: want the ledger's, or --data-dir, to run a cycle")
-		}
+	store, err := o.openLedger(ctx)
+	switch {
+	case err != nil:
+		return err
+	case store != nil: // else a dry run knows nothing of what is promised
 		defer func() { _ = store.Close() }() // only the connection
 		deps.Ledger = store
+	case o.run:
+		return errors.New("--etcd-endpoints: empty: want the ledger's, or --data-dir, to run a cycle")
 	}
 	var report *plan.Report
 	d, err := descheduler.New(descheduler.Config{

@@ -24,8 +24,7 @@ const (
 	equal = 1e-6
 	// mostWorse is the share of clusters, in percent, in which upstream may do better.
 	mostWorse = 5
-	// mostAgain is how many pods may move again, in percent of the clusters. It happens in about
-	// four of a thousand clusters, mostly where several strategies want different things of one.
+	// mostAgain is how many pods may move again where no places are kept, in percent of the clusters.
 	mostAgain = 2
 )
 
@@ -58,8 +57,8 @@ func (s *total) String() string {
 }
 
 // TestClosedLoop: on clusters that were filled while some nodes were away, ours comes to rest
-// and moves hardly a pod more than once after the first cycle, whether places are kept for the
-// replacements or not; and where they are kept it leaves less imbalance than upstream does: in
+// and moves no pod more than once after the first cycle, or hardly one if no places are kept for the
+// replacements; and where they are kept it leaves less imbalance than upstream does: in
 // sum, and in all clusters but a few that upstream happens upon by moving pods on and on.
 // Evicted pods are created again and go where the scheduler's defaults put them.
 func TestClosedLoop(t *testing.T) {
@@ -88,8 +87,9 @@ func TestClosedLoop(t *testing.T) {
 	}
 	t.Logf("%d clusters, imbalance %.2f at first\nupstream                      %s\nours, places kept             %s\n"+
 		"ours, the scheduler's choice  %s", *loops, before, &upstream, &pinned, &free)
-	if most := *loops * mostAgain / 100; pinned.again > most || free.again > most {
-		t.Errorf("%d and %d pods moved again, want at most %d", pinned.again, free.again, most)
+	if most := *loops * mostAgain / 100; pinned.again > 0 || free.again > most {
+		t.Errorf("%d and %d pods moved again, want none where places are kept, and else at most %d",
+			pinned.again, free.again, most)
 	}
 	if pinned.imbalance > upstream.imbalance || pinned.more*100 > mostWorse**loops {
 		t.Errorf("imbalance left %.2f, by upstream %.2f; more than upstream in %d clusters, want at most %d%%",

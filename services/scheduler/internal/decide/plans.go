@@ -22,10 +22,7 @@ type plans struct {
 	due     map[string]struct{}
 	queue   []string
 	orphans map[string]struct{}
-	// promised are the nodes with holds of anybody's, by UID, each with the priority of the least
-	// important.
-	promised map[string]int32
-	moves
+	promises
 	// protected are the nodes, by UID, on which the engine has been told of pods that are nobody's
 	// victims.
 	protected map[string]struct{}
@@ -53,11 +50,12 @@ type waitingLine struct {
 	unbegun int
 }
 
-// moves is what a shard knows about places that are kept for the replacements of pods.
-type moves struct {
-	// kept are the nodes with such places, by UID, each with the priority of the least important.
-	kept map[string]int32
-	// releases are the plans of those that nobody will want.
+// promises is what a shard knows about places that are anybody's.
+type promises struct {
+	// promised are the nodes with holds, by UID, kept those with places for the replacements of
+	// pods that are moved, each with the priority of the least important.
+	promised, kept map[string]int32
+	// releases are the plans of moves whose place nobody will want.
 	releases []string
 }
 
@@ -81,8 +79,8 @@ type hold struct {
 func newPlans() plans {
 	return plans{
 		held: map[string]*hold{}, byPlan: map[string]*hold{}, due: map[string]struct{}{},
-		orphans: map[string]struct{}{}, protected: map[string]struct{}{}, promised: map[string]int32{},
-		moves: moves{kept: map[string]int32{}},
+		orphans: map[string]struct{}{}, protected: map[string]struct{}{},
+		promises: promises{promised: map[string]int32{}, kept: map[string]int32{}},
 	}
 }
 
