@@ -14,7 +14,7 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 # The folders of the workspace's modules. "work" means all of them to the go command.
 MODULES := ./cmd/berth ./pkg ./services/binder ./services/descheduler ./services/queue ./services/scheduler ./test
 # Modules outside the workspace with code of their own.
-TOOLS := tools/cluster tools/deploy tools/images tools/protogen
+TOOLS := tools/cluster tools/collector tools/deploy tools/images tools/protogen
 # Packages tested at once. Tests of servers and logs are busy with more than one thread each,
 # so more than one package per processor only makes their timeouts nervous.
 JOBS ?= 2
@@ -135,6 +135,10 @@ $(BIN)/golangci-lint: tools/lint/go.mod
 	@cd tools/lint && GOWORK=off $(GO_BUILD) -ldflags '-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	@touch $@
 
+# The OpenTelemetry collector's receiver, for the test of traces.
+$(BIN)/collector: tools/collector/main.go tools/collector/go.mod
+	@cd tools/collector && GOWORK=off go build -o $@ .
+
 .PHONY: rules
 rules: ## House rules: import edges, ceilings, banned calls and words; prints the waivers
 	@go test -count=1 -v -run TestHouseRules ./test/rules | grep -v -e '^=== RUN' -e '^--- PASS' -e '^PASS'
@@ -151,7 +155,7 @@ race: ## Unit tests under the race detector
 	@go test -race -p $(JOBS) -timeout 40m -run '$(RUN)' work
 
 .PHONY: e2e
-e2e: build .cluster-programs ## End-to-end tests on a real API server, a few labs among them (RUN=regexp)
+e2e: build .cluster-programs $(BIN)/collector ## End-to-end tests on a real API server, a few labs among them (RUN=regexp)
 	@go test -p 1 -tags e2e -count 1 -timeout 40m -run '$(RUN)' ./test/e2e/... ./test/chaos ./test/labs
 
 # The labs to run, by folder of examples/labs, and the scheduler that has to do what they say.
@@ -179,6 +183,11 @@ conformance: ## Same decisions as kube-scheduler and the descheduler on random c
 	@cd test/conformance && GOWORK=off go test -count=1 -timeout 60m . -args -comparisons=$(COMPARISONS)
 	@cd test/conformance && GOWORK=off go test -count=1 -timeout 60m ./descheduling -args -cases=$(COMPARISONS)
 	@cd test/conformance && GOWORK=off go test -count=1 ./cmd/...
+	@$(MAKE) monitoring
+
+.PHONY: monitoring
+monitoring: ## Alerts and dashboard of deploy/monitoring against the metrics, with Prometheus' own parsers
+	@cd test/monitoring && GOWORK=off go test -count=1 ./...
 
 .PHONY: model
 model: ## Explore every history of the small models (LONG=1 adds the large scenarios)
@@ -249,7 +258,7 @@ docs-check: ## Links between documents resolve, mentioned make targets exist, no
 	@go test -count=1 ./test/docs ./test/labs
 
 .PHONY: presubmit
-presubmit: test race walk cluster-check labs linz ## What is run before a change is merged: more than a change alone needs
+presubmit: test race walk cluster-check deploy-check labs linz ## What is run before a change is merged: more than a change alone needs
 	@$(MAKE) sim
 	@$(MAKE) conformance LONG=1
 	@$(MAKE) fuzz PKG=./pkg/placement

@@ -76,7 +76,9 @@ func (o *options) check(ctx context.Context) (*audit.StandingReport, error) {
 	if in.After, err = listLedger(ctx, store); err != nil {
 		return nil, err
 	}
-	return audit.Check(in), nil
+	report := audit.Check(in)
+	report.Findings = append(report.Findings, ownPods(in.Pods)...)
+	return report, nil
 }
 
 func listLedger(ctx context.Context, store *etcd.Store) ([]ledger.KV, error) {

@@ -37,7 +37,7 @@ func newRootCommand() *cobra.Command {
 	}
 	root.AddCommand(newUpCommand(), newRunCommand(), newDescheduleCommand(), newExplainCommand(), newTraceCommand(),
 		newCheckCommand(), newAuditCommand(), newStatusCommand(), newCertsCommand(), newSecureLedgerCommand(),
-		newVersionCommand())
+		newDrainShardCommand(), newVersionCommand())
 	return root
 }
 

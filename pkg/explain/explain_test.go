@@ -178,7 +178,9 @@ func TestWaterfall(t *testing.T) {
 	decisions := records(t, begin.Add(100*time.Millisecond),
 		events.EncodeDecision(events.Decision{
 			Kind: events.DecisionUnplaceable, Pod: ref, Attempt: 1, NodesTotal: 9, Plugins: []string{"NodeResourcesFit"},
-			Evidence: &events.Evidence{Cause: "UnschedulablePodAdd", Waited: 10 * time.Millisecond, Considered: time.Millisecond},
+			Evidence: &events.Evidence{
+				Cause: "UnschedulablePodAdd", Waited: 10 * time.Millisecond, Considered: time.Millisecond,
+			},
 		}),
 		events.EncodeDecision(events.Decision{
 			Kind: events.DecisionPlaced, Pod: ref, Attempt: 2, NodeName: "n1", NodesTotal: 9, NodesFeasible: 1,

@@ -302,7 +302,7 @@ func who(e Event) string {
 		return "facts"
 	}
 	if e.Decision.Attempt > 0 && e.Decision.Evidence != nil {
-		return fmt.Sprintf("%s #%d", e.Decision.Actor, e.Decision.Attempt)
+		return fmt.Sprintf("%s, try %d", e.Decision.Actor, e.Decision.Attempt)
 	}
 	return e.Decision.Actor
 }

@@ -123,7 +123,10 @@ func (w *walk) decided(e Event) {
 		w.unhold(e.Time, "others have gone from "+d.NodeName)
 		w.placed, w.node = e.Time, d.NodeName
 	case events.DecisionBound:
-		w.add(Step{Name: "bind", Start: orTime(w.placed, e.Time), End: e.Time, Detail: "to " + d.NodeName})
+		if w.placed.IsZero() {
+			return // the fact was first
+		}
+		w.add(Step{Name: "bind", Start: w.placed, End: e.Time, Detail: "to " + d.NodeName})
 		w.placed = time.Time{}
 	case events.DecisionReleased:
 		w.add(Step{Name: "bind", Start: orTime(w.placed, e.Time), End: e.Time, Detail: "released: " + d.Message})
@@ -158,7 +161,7 @@ func (w *walk) attempt(e Event) {
 	}
 	w.add(Step{
 		Name: "attempt", Start: begin, End: e.Time,
-		Detail: fmt.Sprintf("#%d by %s: %s, %d of %d nodes feasible", d.Attempt, d.Actor, outcome,
+		Detail: fmt.Sprintf("try %d by %s: %s, %d of %d nodes feasible", d.Attempt, d.Actor, outcome,
 			d.NodesFeasible, d.NodesTotal),
 	})
 	if rejected := Rejections(evidence.Rejected); len(rejected) > 0 {

@@ -46,9 +46,10 @@ const stepDisplace = "T4 displace"
 
 // Displace builds T4. The plan goes on for the pod that took the place: the claims on victims
 // are the plan's, whoever holds the place. So it does not matter whether evictions have been sent:
-// those that go then go for the new holder, and nobody goes a second time. Only a recorded plan that is still forming is
-// aborted, and its room is not cleared. The displaced pod's shard sees its entry vanish, and
-// decides it again. Claims that the new holder has no use for it drops with AbortPlan's Only.
+// those that go then go for the new holder, and nobody goes a second time. Only a recorded plan
+// that is still forming is aborted, and its room is not cleared. The displaced pod's shard sees its
+// entry vanish, and decides it again. Claims that the new holder has no use for it drops with
+// AbortPlan's Only.
 //
 // Compares: own/<p>.CreateRevision of the displacing pod; t/reg.ModRevision; n/<uid>.ModRevision
 // of the place, of the plan's other documents and of the keepers; x/; the guards; plan/<id>.

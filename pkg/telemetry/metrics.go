@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"maps"
 	"sync"
 
 	"k8s.io/component-base/metrics"
@@ -26,15 +27,40 @@ func Register() {
 	})
 }
 
+// declared are the labels of the metrics that have some, by full name: filled in while this
+// package is initialised, and only read afterwards.
+var declared = map[string][]string{}
+
+func declare(subsystem, name string, labels []string) {
+	declared[metrics.BuildFQName("", subsystem, name)] = labels
+}
+
+// Labels are the labels of every metric of this package, by its full name, for whoever checks
+// queries. The map is the caller's.
+func Labels() map[string][]string {
+	all := maps.Clone(declared)
+	for _, list := range [][]metrics.Registerable{schedulerMetrics, deschedulerMetrics, berthMetrics} {
+		for _, m := range list {
+			if _, labelled := all[m.FQName()]; !labelled {
+				all[m.FQName()] = nil
+			}
+		}
+	}
+	return all
+}
+
 // counter, gauge and histogram make the metrics of this package; they differ in little.
 func counter(o *metrics.CounterOpts, labels ...string) *metrics.CounterVec {
+	declare(o.Subsystem, o.Name, labels)
 	return metrics.NewCounterVec(o, labels)
 }
 
 func gauge(o *metrics.GaugeOpts, labels ...string) *metrics.GaugeVec {
+	declare(o.Subsystem, o.Name, labels)
 	return metrics.NewGaugeVec(o, labels)
 }
 
 func histogram(o *metrics.HistogramOpts, labels ...string) *metrics.HistogramVec {
+	declare(o.Subsystem, o.Name, labels)
 	return metrics.NewHistogramVec(o, labels)
 }

@@ -160,7 +160,7 @@ var (
 	}, "strategy", "profile", "reason")
 	podsReturned = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "descheduler_pods_returned_total",
-		Help:           "Pods that were placed on the node that the pod which they replace was moved away from, by namespace.",
+		Help:           "Pods that came back to the node that the pod which they replace was moved from, by namespace.",
 		StabilityLevel: metrics.ALPHA,
 	}, "namespace")
 	deschedulerMetrics = []metrics.Registerable{

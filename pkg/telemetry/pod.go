@@ -54,6 +54,17 @@ func PodContext(ctx context.Context, uid string) context.Context {
 	return trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(config))
 }
 
+// Tracing says whether any path is recorded: who has to do something for it need not, if not.
+func Tracing() bool { return podSampler.Load() != nil }
+
+// PathLink is a link to the path of another pod, as the cause or the consequence of a span.
+func PathLink(ctx context.Context, uid, relation string) trace.Link {
+	return trace.Link{
+		SpanContext: trace.SpanContextFromContext(PodContext(ctx, uid)),
+		Attributes:  []attribute.KeyValue{semconv.K8SPodUID(uid), attribute.String("berth.relation", relation)},
+	}
+}
+
 // sampled asks the sampler as for a root span.
 func sampled(ctx context.Context, id trace.TraceID) bool {
 	sampler := podSampler.Load()
@@ -76,6 +87,8 @@ type PodSpan struct {
 	Start time.Time
 	// Attributes beside k8s.pod.uid, which every span gets.
 	Attributes []attribute.KeyValue
+	// Links to other paths; see PathLink.
+	Links []trace.Link
 }
 
 // StartPodSpan starts a span on the pod's path: below the span in ctx when that is on the
@@ -86,6 +99,7 @@ func StartPodSpan(ctx context.Context, tracer trace.Tracer, s PodSpan) (context.
 	}
 	options := []trace.SpanStartOption{
 		trace.WithAttributes(semconv.K8SPodUID(s.UID)), trace.WithAttributes(s.Attributes...),
+		trace.WithLinks(s.Links...),
 	}
 	if !s.Start.IsZero() {
 		options = append(options, trace.WithTimestamp(s.Start))

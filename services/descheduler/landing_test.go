@@ -95,7 +95,8 @@ func TestLostLeaseStopsTheCycle(t *testing.T) {
 		defer first.stop()
 		w.wantAsks()
 		if kept := len(w.promises()); kept != 4 || first.Leading() {
-			t.Fatalf("the ledger has %q, leading %t: want two places, their victims, and no leader", w.promises(), first.Leading())
+			t.Fatalf("the ledger has %q, leading %t: want two places, their victims, and no leader",
+				w.promises(), first.Leading())
 		}
 		second := w.start("d2")
 		after(2 * time.Minute)

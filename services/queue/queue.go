@@ -18,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 
 	"github.com/berth-scheduler/berth/services/queue/internal/commit"
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
@@ -156,6 +157,7 @@ func (q *Queue) coreConfig() decide.Config {
 		FlushAfter:     q.cfg.FlushAfter,
 		MaxOffers:      maxOffers,
 		TokenSeed:      q.seed,
+		Trace:          telemetry.Tracing(),
 	}
 }
 

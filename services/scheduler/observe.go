@@ -2,10 +2,12 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -107,10 +109,14 @@ func (s *Scheduler) watchLag(ctx context.Context) error {
 	}
 }
 
-// traceAttempt writes the spans of one attempt: attempt, and below it reserve for the time
-// from the pick to the ledger's answer.
+// traceAttempt writes the spans of one attempt: queued for the time before it was offered,
+// attempt, and below that filter and score with what they found, and reserve for the time from
+// the pick to the ledger's answer. The end of a held place is a span of its own.
 func (s *Scheduler) traceAttempt(ctx context.Context, tracer trace.Tracer, a decide.Attempt, end time.Time) {
-	ctx, span := telemetry.StartPodSpan(ctx, tracer, telemetry.PodSpan{
+	if !telemetry.Tracing() {
+		return
+	}
+	p := telemetry.PodSpan{
 		UID: a.Pod.UID, Name: "attempt", Start: a.Received,
 		Attributes: []attribute.KeyValue{
 			attribute.String("berth.shard", s.cfg.ID),
@@ -119,12 +125,61 @@ func (s *Scheduler) traceAttempt(ctx context.Context, tracer trace.Tracer, a dec
 			attribute.Int("berth.nodes", a.Nodes),
 			attribute.Int("berth.nodes.feasible", a.Feasible),
 			attribute.StringSlice("berth.rejected_by", a.Plugins),
-			attribute.String("k8s.node.name", a.NodeName),
+			semconv.K8SNodeName(a.NodeName),
 		},
-	})
-	if !a.Decided.IsZero() {
+	}
+	if a.Held {
+		p.Name = "hold"
+	}
+	for _, victim := range a.Victims {
+		p.Links = append(p.Links, telemetry.PathLink(ctx, victim, "victim"))
+	}
+	traceQueued(ctx, tracer, a)
+	ctx, span := telemetry.StartPodSpan(ctx, tracer, p)
+	defer span.End(trace.WithTimestamp(end))
+	if a.Evidence != nil {
+		traceEvidence(ctx, tracer, a, end)
+	}
+	if !a.Decided.IsZero() && !a.Held {
 		_, reserve := tracer.Start(ctx, "reserve", trace.WithTimestamp(a.Decided))
 		reserve.End(trace.WithTimestamp(end))
 	}
-	span.End(trace.WithTimestamp(end))
+}
+
+// traceQueued writes the span of the time that a pod waited to be offered. A race that was lost
+// is not the first thing that came after it.
+func traceQueued(ctx context.Context, tracer trace.Tracer, a decide.Attempt) {
+	if a.Evidence == nil || a.Outcome == decide.Conflict {
+		return
+	}
+	_, queued := telemetry.StartPodSpan(ctx, tracer, telemetry.PodSpan{
+		UID: a.Pod.UID, Name: "queued", Start: a.Received.Add(-a.Evidence.Waited),
+		Attributes: []attribute.KeyValue{attribute.String("berth.cause", a.Evidence.Cause)},
+	})
+	queued.End(trace.WithTimestamp(a.Received))
+}
+
+// traceEvidence writes what an attempt weighed.
+func traceEvidence(ctx context.Context, tracer trace.Tracer, a decide.Attempt, end time.Time) {
+	decided := a.Decided
+	if decided.IsZero() {
+		decided = end
+	}
+	child := func(name string, attributes ...attribute.KeyValue) {
+		_, span := tracer.Start(ctx, name, trace.WithTimestamp(a.Received), trace.WithAttributes(attributes...))
+		span.End(trace.WithTimestamp(decided))
+	}
+	rejected := make([]attribute.KeyValue, 0, len(a.Evidence.Rejected))
+	for plugin, nodes := range a.Evidence.Rejected {
+		rejected = append(rejected, attribute.Int("berth.rejected."+plugin, int(nodes)))
+	}
+	child("filter", rejected...)
+	if len(a.Evidence.Candidates) == 0 {
+		return
+	}
+	best := make([]string, len(a.Evidence.Candidates))
+	for i, c := range a.Evidence.Candidates {
+		best[i] = fmt.Sprintf("%s %d", c.Node, c.Total)
+	}
+	child("score", attribute.StringSlice("berth.candidates", best))
 }

@@ -8,13 +8,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -72,9 +74,9 @@ func (b *bench) steps() map[string]step {
 		"patch events.events.k8s.io":      {"events about the same become a series", b.tellsAgain},
 		"patch pods":                      {"a pod that Berth had gated is let go", b.ungates},
 		"create pods/eviction":            {"an important pod gets a place", b.preempts},
-		"get poddisruptionbudgets.policy": {"an important pod gets a place within a disruption budget", b.preemptsInBudget},
+		"get poddisruptionbudgets.policy": {"a claim is given up when every eviction was refused", b.letsGo},
 		"delete pods":                     {"an important pod gets a place where budgets are a wish", b.preemptsPastBudget},
-		"get pods":                        {"a reservation is given back when its pod is gone", b.givesBack},
+		"get pods":                        {"an important pod gets a place within a disruption budget", b.preemptsInBudget},
 	} {
 		all[permission] = step{s.what, func(_ *system, within time.Duration) error { return s.do(b.run(within)) }}
 	}
@@ -173,15 +175,21 @@ func (b *bench) tells(r run) error {
 	return r.event("Scheduled", false)
 }
 
+// tellsAgain: a taint keeps the pod away, and a toleration is added that does not help. It
+// might have, so the pod is tried again.
 func (b *bench) tellsAgain(r run) error {
-	pod := r.pod("stuck", "100m", nowhere)
+	taint := []byte(`{"spec":{"taints":[{"key":"step","effect":"NoSchedule"}]}}`)
+	_, err := r.client.CoreV1().Nodes().Patch(
+		r.Context(), r.node, types.StrategicMergePatchType, taint, metav1.PatchOptions{})
+	r.no(err)
+	name := r.pod("stuck", "100m").Name
 	if err := r.event("FailedScheduling", false); err != nil {
 		return err
 	}
-	// A pod's own tolerations may help it, so it is tried again, and fits nowhere again.
-	pod, err := r.client.CoreV1().Pods(r.ns).Get(r.Context(), pod.Name, metav1.GetOptions{})
+	pod, err := r.client.CoreV1().Pods(r.ns).Get(r.Context(), name, metav1.GetOptions{})
 	r.no(err)
-	pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: "any", Operator: corev1.TolerationOpExists})
+	useless := corev1.Toleration{Key: "other", Operator: corev1.TolerationOpExists}
+	pod.Spec.Tolerations = append(pod.Spec.Tolerations, useless)
 	_, err = r.client.CoreV1().Pods(r.ns).Update(r.Context(), pod, metav1.UpdateOptions{})
 	r.no(err)
 	return r.event("FailedScheduling", true)
@@ -229,11 +237,93 @@ func (b *bench) preempts(r run) error {
 	return r.see("urgent", "it is bound", placed)
 }
 
+// preemptsInBudget: a pod that a budget covers is looked at before it is evicted.
 func (b *bench) preemptsInBudget(r run) error {
 	r.fill()
 	r.budget(0, 2)
 	r.pod("urgent", "1500m", class("high"))
 	return r.see("urgent", "it is bound", placed)
+}
+
+// noEvictions refuses evictions in one namespace, but not their rehearsals.
+const noEvictions = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: NS}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods/eviction]}
+  validations:
+  - expression: has(object.deleteOptions) && has(object.deleteOptions.dryRun) && size(object.deleteOptions.dryRun) > 0
+    message: not here
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: NS}
+spec: {policyName: NS, validationActions: [Deny]}
+`
+
+// letsGo: evictions of a pod with a budget are refused although their rehearsals are not. What
+// was sent may have taken from the budget, so it is read before the claim is given up.
+func (b *bench) letsGo(r run) error {
+	r.fill()
+	r.budget(0, 2)
+	_, err := r.kubectl(strings.ReplaceAll(noEvictions, "NS", r.ns), "apply", "-f", "-")
+	r.no(err)
+	r.forbidden()
+	store, err := r.openLedger("binder")
+	r.no(err)
+	r.pod("urgent", "1500m", class("high"))
+	first := ""
+	return r.within(r.limit, "a claim is given up", func(ctx context.Context) (string, error) {
+		now, err := claims(ctx, store, r.node)
+		switch {
+		case err != nil:
+			return "", err
+		case first == "" && len(now) > 0:
+			first = now[0]
+		case first != "" && !slices.Contains(now, first):
+			return "", nil
+		}
+		return fmt.Sprintf("claims %v", now), nil
+	})
+}
+
+// forbidden waits until the API server goes by noEvictions.
+func (r run) forbidden() {
+	r.Helper()
+	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "nobody", Namespace: r.ns}}
+	r.eventually(inForceWithin, "evictions are refused", func(ctx context.Context) (string, error) {
+		err := r.client.CoreV1().Pods(r.ns).EvictV1(ctx, eviction)
+		if err == nil || !strings.Contains(err.Error(), "not here") {
+			return fmt.Sprint(err), nil
+		}
+		return "", nil
+	})
+}
+
+// claims are the victims on a node, each with its plan.
+func claims(ctx context.Context, store *etcd.Store, node string) ([]string, error) {
+	docs, _, err := store.List(ctx, ledger.PrefixNode)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, kv := range docs {
+		doc, err := ledger.DecodeNodeDoc(kv)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range doc.Entries {
+			if doc.NodeName == node && e.Role == ledger.RoleVictim {
+				all = append(all, e.PodUID+" for "+e.Plan)
+			}
+		}
+	}
+	return all, nil
 }
 
 func (b *bench) preemptsPastBudget(r run) error {
@@ -281,58 +371,4 @@ func (b *bench) staysReady(r run) error {
 		}
 		return "", nil
 	})
-}
-
-// givesBack: a pod is deleted between its placement and its bind, and no fact says so,
-// because the queue is stopped. The bind is refused; only a look at the pod tells why, and
-// that its reservation stands for nobody.
-func (b *bench) givesBack(r run) error {
-	store, err := r.openLedger("binder")
-	r.no(err)
-	r.signal(r.binder, syscall.SIGSTOP)
-	pod := r.pod("short-lived", "100m")
-	r.eventually(stepWithin, "there is a reservation", func(ctx context.Context) (string, error) {
-		held, err := reserved(ctx, store, string(pod.UID))
-		if err != nil || held {
-			return "", err
-		}
-		return "none yet", nil
-	})
-	r.signal(r.queue, syscall.SIGSTOP)
-	defer r.signal(r.queue, syscall.SIGCONT)
-	now := int64(0)
-	r.no(r.client.CoreV1().Pods(r.ns).Delete(r.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
-	r.signal(r.binder, syscall.SIGCONT)
-	return r.within(r.limit, "the reservation is gone", func(ctx context.Context) (string, error) {
-		held, err := reserved(ctx, store, string(pod.UID))
-		if err != nil || !held {
-			return "", err
-		}
-		return "it is still there", nil
-	})
-}
-
-func (r run) signal(m *member, s syscall.Signal) {
-	r.Helper()
-	r.no(syscall.Kill(m.PID(), s))
-}
-
-// reserved says whether the ledger holds a place for a pod.
-func reserved(ctx context.Context, store *etcd.Store, uid string) (bool, error) {
-	docs, _, err := store.List(ctx, ledger.PrefixNode)
-	if err != nil {
-		return false, err
-	}
-	for _, kv := range docs {
-		doc, err := ledger.DecodeNodeDoc(kv)
-		if err != nil {
-			return false, err
-		}
-		for _, e := range doc.Entries {
-			if e.PodUID == uid {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
 }

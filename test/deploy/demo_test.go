@@ -5,14 +5,20 @@ package deploy_test
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
 const (
@@ -47,8 +53,80 @@ func TestDemoAsShipped(t *testing.T) {
 			m.client = s.reader("prometheus")
 		}
 	})
+	t.Run("operators ask", func(t *testing.T) { s.asks(t, "demo") })
+	t.Run("pods are taken from a tainted node", func(t *testing.T) { s.deschedules("demo", members) })
+	t.Run("a shard is drained", func(t *testing.T) { s.drains(t) })
 	t.Run("any member may be lost", func(t *testing.T) { s.losses(t, members) })
 	t.Run("nothing was refused", func(t *testing.T) { s.noRefusals(t, members) })
+}
+
+// drains has one shard hand everything over, and work goes on.
+func (s *system) drains(t *testing.T) {
+	store, err := s.openLedger("root")
+	s.no(err)
+	shards, _, err := store.List(t.Context(), ledger.PrefixMember+"scheduler/")
+	s.no(err)
+	id := filepath.Base(shards[0].Key)
+	result, err := programs.Command(t.Context(), append([]string{"drain-shard", id}, s.ledgerFlags()...)...)
+	if err != nil || result.Code != 0 || !strings.Contains(result.Stdout, "handed over") {
+		t.Fatalf("drain-shard %s: %v, %s%s", id, err, result.Stdout, result.Stderr)
+	}
+	t.Log(result.Stdout)
+	s.workloads("drained")
+}
+
+// ledgerFlags lead an operator's command to the ledger.
+func (s *system) ledgerFlags() []string {
+	return []string{
+		"--etcd-endpoints", strings.Join(s.stores.etcdURLs(), ","), "--etcd-ca-file", s.file("root", "ca.crt"),
+		"--etcd-cert-file", s.file("root", "tls.crt"), "--etcd-key-file", s.file("root", "tls.key"),
+	}
+}
+
+// asks runs operators' commands with the operators' certificate.
+func (s *system) asks(t *testing.T, ns string) {
+	log := []string{
+		"--nats-url", strings.Join(s.stores.natsURLs(), ","), "--nats-ca-file", s.file("root", "ca.crt"),
+		"--nats-cert-file", s.file("root", "tls.crt"), "--nats-key-file", s.file("root", "tls.key"),
+	}
+	for _, args := range [][]string{
+		append([]string{"check"}, s.ledgerFlags()...),
+		append([]string{"explain", "pod", ns + "/db-0"}, log...),
+		append([]string{"explain", "node", "demo-0001"}, log...),
+	} {
+		result, err := programs.Command(t.Context(), append(args, "--kubeconfig", s.cluster.Kubeconfig)...)
+		if err != nil || result.Code != 0 {
+			t.Errorf("berth %v: %v, %s%s", args, err, result.Stdout, result.Stderr)
+		}
+		if strings.Contains(result.Stdout+result.Stderr, "not answer") {
+			t.Errorf("berth %v was not answered: %s%s", args, result.Stdout, result.Stderr)
+		}
+	}
+}
+
+// deschedules taints a node, which the shipped policy clears; a descheduler with the shipped
+// arguments but a shorter interval replaces those that run.
+func (s *system) deschedules(ns string, members map[string]*member) {
+	s.Helper()
+	pods, err := s.client.CoreV1().Pods(ns).List(s.Context(), metav1.ListOptions{LabelSelector: "app=web"})
+	s.no(err)
+	victim := pods.Items[0]
+	taint := []byte(`{"spec":{"taints":[{"key":"away","effect":"NoSchedule"}]}}`)
+	_, err = s.client.CoreV1().Nodes().Patch(
+		s.Context(), victim.Spec.NodeName, types.StrategicMergePatchType, taint, metav1.PatchOptions{})
+	s.no(err)
+	for i := range 2 {
+		name := fmt.Sprintf("descheduler-%d", i)
+		s.no(members[name].Stop(s.Context()))
+		members[name] = s.start("descheduler", name+"-often", "--descheduling-interval=2s")
+	}
+	s.eventually(placedWithin, victim.Name+" has gone", func(ctx context.Context) (string, error) {
+		_, err := s.client.CoreV1().Pods(ns).Get(ctx, victim.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return "", nil
+		}
+		return fmt.Sprint("it is there: ", err), nil
+	})
 }
 
 // workloads creates a Deployment, a StatefulSet and Jobs in a new namespace and waits until

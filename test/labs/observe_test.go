@@ -28,7 +28,7 @@ func explained(l *lab) {
 	l.bound(labelled("app=small"), 2)
 	l.pending(named("wide"), 1, "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu.")
 	l.shows("in pool parked", "NodeResourcesFit: AssignedPodDelete", "2 NodeResourcesFit: "+full,
-		"taint dedicated=batch:NoSchedule", "lacks 1 cpu (asks 3, 2 free)", "#1 unplaceable")
+		"taint dedicated=batch:NoSchedule", "lacks 1 cpu (asks 3, 2 free)", "try 1 unplaceable")
 	l.shows("state: bound, on node explain-", "chosen: explain-", "turned down: 1 TaintToleration", "TOTAL")
 	l.next()
 	l.node("urgent")
@@ -46,6 +46,6 @@ func traced(l *lab) {
 	l.pending(named("traveller"), 1, "0/1 nodes are available: 1 Insufficient cpu.")
 	l.next()
 	l.node("traveller")
-	l.shows("seen", "queued", "attempt", "parked", "by NodeResourcesFit", "AssignedPodDelete", "filter", "score", "reserve",
-		"bind", "placed on trace-0")
+	l.shows("seen", "queued", "attempt", "parked", "by NodeResourcesFit", "AssignedPodDelete", "filter", "score",
+		"reserve", "bind", "placed on trace-0")
 }

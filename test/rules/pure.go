@@ -62,7 +62,7 @@ var pureRooms = []pureRoom{
 }
 
 // ledgerSeams are the files of pkg/ledger that declare or drive the seam to a real store.
-var ledgerSeams = []string{"cluster.go", "follow.go", "store.go"}
+var ledgerSeams = []string{"cluster.go", "follow.go", "pause.go", "store.go"}
 
 func pureRules() []Rule {
 	return []Rule{{

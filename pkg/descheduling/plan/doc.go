@@ -15,6 +15,8 @@
 //     node with which the strategy that picked the pod would not be content.
 //   - With Input.Pinned false nothing makes the replacement go to its landing place, so a pod
 //     moves only if every node that the scheduler would rank first is such a place.
+//   - What was moved is not moved again for balance's sake within MaxCooldown, and of an owner
+//     whose replacement came back to the node it had left nothing is.
 //   - The moves together take no more from a disruption budget than it has left, and from an
 //     owner no more pods than the policy lets go at once.
 //   - Equal inputs give equal plans. A dry run is the plan, not carried out.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -30,6 +32,9 @@ func Connect(config *rest.Config, qps float32, burst int) (API, error) {
 		c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 		c.UserAgent = rest.DefaultKubernetesUserAgent() + "/" + agent
 		c.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{next} })
+		c.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return otelhttp.NewTransport(next, otelhttp.WithFilter(traced))
+		})
 		return kubernetes.NewForConfig(c)
 	}
 	writes, err := client("berth-binder")
@@ -42,6 +47,9 @@ func Connect(config *rest.Config, qps float32, burst int) (API, error) {
 	}
 	return API{writes, reports}, nil
 }
+
+// traced leaves out the calls that belong to no pod's path, or to one that is not recorded.
+func traced(r *http.Request) bool { return trace.SpanContextFromContext(r.Context()).IsSampled() }
 
 // transport takes Retry-After out of answers. client-go would otherwise sleep and send the
 // same request up to ten times before anybody learns of the first answer, which for an

@@ -60,8 +60,12 @@ func bindSpan(ctx context.Context, e decide.Bind) (context.Context, func(decide.
 }
 
 func evictSpan(ctx context.Context, e decide.Evict) (context.Context, func(decide.Answered)) {
-	return span(ctx, e.TraceParent, telemetry.PodSpan{UID: e.Pod.UID, Name: "evict", Attributes: []attribute.KeyValue{
+	p := telemetry.PodSpan{UID: e.Pod.UID, Name: "evict", Attributes: []attribute.KeyValue{
 		attribute.String("berth.strategy", e.Strategy),
 		attribute.Bool("berth.dry_run", e.DryRun),
-	}})
+	}}
+	if e.For != "" {
+		p.Links = append(p.Links, telemetry.PathLink(ctx, e.For, "preemptor"))
+	}
+	return span(ctx, e.TraceParent, p)
 }

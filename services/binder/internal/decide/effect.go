@@ -121,6 +121,8 @@ type Evict struct {
 	GracePeriodSeconds *int64
 	// Strategy and TraceParent are the asking decision's.
 	Strategy, TraceParent string
+	// For is the UID of the pod that needs the place, empty for none that is known.
+	For string
 }
 
 // Publish appends a decision to the log. Not answered.

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -117,6 +118,51 @@ func TestNominationIsOneWrite(t *testing.T) {
 			t.Fatalf("nominated %+v", n)
 		}
 	})
+}
+
+// What waits to be written for a pod is moot once its place may be bound to: the patch would be in
+// the way of the bind. Dropped, it is settled like one that found nothing to change.
+func TestStatusesThatBecomeMoot(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.b.core.limits.NominateAlone = time.Second
+	r.nominated(0, "v4")
+	r.hear(events.Decision{
+		Kind: events.DecisionNominated, Pod: about("p0"), SchedulerName: "berth", Token: r.tokens.String(),
+		NodeName: "n0", LedgerRevision: r.kv.revision, Message: "0/2 nodes are available.",
+	})
+	var patch PatchCondition
+	for _, e := range r.b.lines {
+		if p, ok := e.(PatchCondition); ok {
+			patch = p
+		}
+	}
+	if op, moot := r.b.core.Moot(patch); patch.Op == 0 || moot {
+		t.Fatalf("patch %+v (%d) is moot while the pod waits: %t", patch, op, moot)
+	}
+	r.amends("evict-mark")
+	does[Evict](r, delivered)
+	r.endPod(4)
+	r.seen()
+	if err := r.conclude(0, false); err != nil {
+		t.Fatal(err)
+	}
+	r.see()
+	op, moot := r.b.core.Moot(patch)
+	if !moot || op != patch.Op {
+		t.Fatalf("patch %+v is moot: %t, as %d", patch, moot, op)
+	}
+	told := len(r.told)
+	r.b.lines = slices.DeleteFunc(r.b.lines, func(e Effect) bool { return e == Effect(patch) })
+	r.step(r.b, Untaken{Op: op})
+	if len(r.told) != told+1 || r.told[told].Kind != events.DecisionCondition {
+		t.Errorf("told %+v, want the condition settled", r.told[told:])
+	}
+	for _, e := range r.b.lines {
+		switch e.(type) {
+		case PatchCondition, Nominate:
+			t.Errorf("%T is to be sent again", e)
+		}
+	}
 }
 
 func TestNothingIsMarkedForAPlanWhoseDryRunFails(t *testing.T) {

@@ -237,6 +237,9 @@ func (r *removal) send(c *Core) {
 
 func (r *removal) evict(c *Core, s removalStep) {
 	out := Evict{Op: r.begin(c, s), Pod: r.ref(), DryRun: s == rehearsing, Delete: r.deletes(c), Strategy: r.purpose(c)}
+	if p, _, ok := c.preemptor(r.plan); ok {
+		out.For = p.UID
+	}
 	if e, ok := c.askedFor(r); ok {
 		out.GracePeriodSeconds, out.Strategy, out.TraceParent =
 			e.asked.GracePeriodSeconds, e.asked.Strategy, e.asked.TraceParent

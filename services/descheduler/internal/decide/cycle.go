@@ -108,11 +108,9 @@ func (in *Input) returned(pod *state.Pod) events.Decision {
 	}
 }
 
-// place is where a move's replacement is to land. One that has ended has been replaced already, and
-// its claims count as finished: it would be claimed beside whoever else evicts it.
 func (in *Input) place(m *plan.Move) *Place {
 	r, replaced := view.ReplacementOf(m.Pod.Pod)
-	if m.To == nil || !replaced || m.Pod.Terminal {
+	if m.To == nil || !replaced {
 		return nil
 	}
 	return &Place{

@@ -4,6 +4,10 @@
 // Start reading at Cycle, then pkg/descheduling/plan, which says which pods go, in which
 // order and where to.
 //
+// What is promised in the ledger counts (Promises): the room of placeholders and reservations,
+// the pods that plans have claimed, what is left of disruption budgets. Promises.Keep makes the
+// T12 of each move.
+//
 // Invariants:
 //
 //   - Equal inputs give equal outcomes in equal order.

@@ -28,6 +28,9 @@ var metricQueues = map[decide.Pool]string{
 const (
 	attributeAttempts = attribute.Key("berth.attempts")
 	attributeOutcome  = attribute.Key("berth.outcome")
+	// attributeCause is the event that ended a wait, attributeRejectors what it was for.
+	attributeCause     = attribute.Key("berth.cause")
+	attributeRejectors = attribute.Key("berth.rejected_by")
 )
 
 // Reporter carries out the effects of the core. Nothing it does blocks: the deciding
@@ -67,6 +70,8 @@ func (r *Reporter) Carry(effect decide.Effect, took time.Duration) {
 		r.mover.Move(e.Moves)
 	case decide.PodBound:
 		r.bound(e)
+	case decide.PodWaited:
+		r.waited(e)
 	case decide.Counted:
 		counted(e, took)
 	}
@@ -113,6 +118,10 @@ func (r *Reporter) bound(e decide.PodBound) {
 	if created := e.Pod.Created(); !created.IsZero() && created.Time.Before(start) {
 		start = created.Time
 	}
+	_, seen := telemetry.StartPodSpan(context.Background(), r.tracer, telemetry.PodSpan{ //nolint:background // only ids
+		UID: e.Pod.UID, Name: "seen", Start: start,
+	})
+	seen.End(trace.WithTimestamp(e.Seen))
 	telemetry.EmitRoot(context.Background(), r.tracer, telemetry.Root{ //nolint:background // carries no deadline: only ids
 		UID: e.Pod.UID, Namespace: e.Pod.Namespace, Name: e.Pod.Name, Start: start, End: e.Bound,
 		Attributes: []attribute.KeyValue{
@@ -121,6 +130,16 @@ func (r *Reporter) bound(e decide.PodBound) {
 			semconv.K8SNodeName(e.Pod.NodeName),
 		},
 	})
+}
+
+// waited leaves a span, named as the pool, for the time that a pod stood there.
+func (r *Reporter) waited(e decide.PodWaited) {
+	_, span := telemetry.StartPodSpan(context.Background(), r.tracer, telemetry.PodSpan{ //nolint:background // only ids
+		UID: e.Pod.UID, Name: string(e.Pool), Start: e.Since, Attributes: []attribute.KeyValue{
+			attributeCause.String(e.Event), attributeRejectors.StringSlice(e.Rejectors),
+		},
+	})
+	span.End(trace.WithTimestamp(e.Until))
 }
 
 // Pools reports how many pods each pool and each shard has.

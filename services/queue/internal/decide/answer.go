@@ -65,5 +65,19 @@ func (e *entry) causedBy(event string, now moment) {
 	}
 }
 
+// waited tells that a pod leaves a pool in which it waited, to be traced.
+func (c *Core) waited(e *entry, event string, now moment) {
+	if !c.leases.leading || !c.cfg.Trace || e.in == nil || now == e.entered {
+		return
+	}
+	switch pool := e.in.pool; pool {
+	case PoolGated, PoolBackoff, PoolParked:
+		c.out.waited = append(c.out.waited, PodWaited{
+			Pod: e.pod, Pool: pool, Since: c.timeOf(e.entered), Until: c.timeOf(now), Event: event,
+			Rejectors: e.verdict.plugins,
+		})
+	}
+}
+
 // Leads says whether this replica gives pods out.
 func (c *Core) Leads() bool { return c.leases.leading }

@@ -33,6 +33,8 @@ type Config struct {
 	FlushAfter time.Duration
 	// MaxOffers is the most offers in one message.
 	MaxOffers int
+	// Trace asks for PodWaited.
+	Trace bool
 	// TokenSeed makes the tokens of this replica's life: random, never used twice.
 	TokenSeed uint64
 }
@@ -164,23 +166,6 @@ func (c *Core) Step(in Input, at time.Time) []Effect {
 	c.journal.trim(now)
 	c.askTick(now)
 	return c.out.effects()
-}
-
-// tell is the moment of a time. The first is after the origin, so that 0 stays never.
-func (c *Core) tell(at time.Time) moment {
-	if c.clock.origin.IsZero() {
-		c.clock.origin = at.Add(-1)
-	}
-	c.clock.now = max(c.clock.now, moment(at.Sub(c.clock.origin)))
-	return c.clock.now
-}
-
-// timeOf is the time of a moment; zero for never.
-func (c *Core) timeOf(m moment) time.Time {
-	if m == 0 {
-		return time.Time{}
-	}
-	return c.clock.origin.Add(time.Duration(m))
 }
 
 func (in FactsReset) apply(c *Core, now moment) {
@@ -344,6 +329,7 @@ func (c *Core) free(e *entry, event string, now moment) {
 
 // enter moves a pod into a pool and keeps the indexes of both pools true.
 func (c *Core) enter(e *entry, to *bag, event string, now moment) {
+	c.waited(e, event, now)
 	c.detach(e)
 	if to.pool != PoolActive && to.pool != PoolOffered {
 		c.giveBackPermit(e)

@@ -8,7 +8,7 @@ import (
 )
 
 // Effect is something to do. The set is closed: SendOffers, Record, Complaint, MovePartitions,
-// PodBound, Counted, NextTick. Effects are hints and reports: losing any of them costs time, a
+// PodBound, PodWaited, Counted, NextTick. Effects are hints and reports: losing any of them costs time, a
 // number or an explanation, never correctness, so their order does not matter.
 type Effect interface {
 	effect()
@@ -45,6 +45,17 @@ type PodBound struct {
 	Seen, FirstOffer, Bound time.Time
 }
 
+// PodWaited reports that a pod has left a pool in which it waited: gated, backoff or parked.
+type PodWaited struct {
+	Pod  *state.Pod
+	Pool Pool
+	// Since is when it came there, Until when it left, Event what brought it out.
+	Since, Until time.Time
+	Event        string
+	// Rejectors are the rules that had rejected it.
+	Rejectors []string
+}
+
 // Incoming is a way into a pool: the label values of queue_incoming_pods_total.
 type Incoming struct {
 	Pool  Pool
@@ -73,6 +84,7 @@ func (Record) effect()         {}
 func (Complaint) effect()      {}
 func (MovePartitions) effect() {}
 func (PodBound) effect()       {}
+func (PodWaited) effect()      {}
 func (Counted) effect()        {}
 func (NextTick) effect()       {}
 
@@ -106,6 +118,7 @@ type output struct {
 	complaints []Complaint
 	moves      []Move
 	bound      []PodBound
+	waited     []PodWaited
 	counts     Counted
 	tick       time.Time
 }
@@ -142,6 +155,9 @@ func (o *output) effects() []Effect {
 		out = append(out, MovePartitions{Moves: o.moves})
 	}
 	for _, e := range o.bound {
+		out = append(out, e)
+	}
+	for _, e := range o.waited {
 		out = append(out, e)
 	}
 	if n := &o.counts; n.any() {

@@ -24,6 +24,9 @@
 //	                │           ▲            └──► T8: given up, the queue offers the pod again
 //	                └──► T4: takes over the place of a less important pod
 //
+// A pod for which the ledger keeps a place, because the one before it was moved, takes that over
+// in its T1 if it fits there (kept.go); a more important one that fits nowhere ousts it.
+//
 // The ledger is the only record of a hold: whoever owns the pod's partition looks after it
 // (plans.go, promote.go, abort.go). What has come to nothing is remembered here alone, by the
 // shard that saw it (loopbreak.go).

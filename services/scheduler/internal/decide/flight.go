@@ -324,7 +324,7 @@ func (a *attempt) report(o Outcome) Attempt {
 	return Attempt{
 		Pod: a.offer.Pod, Received: a.received, Decided: a.pick.decided,
 		Profile: a.pod.SchedulerName, Number: a.offer.Attempt, Outcome: o,
-		NodeName: a.pick.nodeName, Feasible: a.pick.feasible, Nodes: a.pick.total,
+		NodeName: a.pick.nodeName, Feasible: a.pick.feasible, Nodes: a.pick.total, Evidence: a.pick.evidence,
 	}
 }
 

@@ -137,4 +137,10 @@ type Attempt struct {
 	Feasible int
 	Nodes    int
 	Plugins  []string
+	// Held: it is the end of the time in which a place was held, not an attempt of its own.
+	Held bool
+	// Victims are the UIDs of pods that have to go for it.
+	Victims []string
+	// Evidence is that of the decision; nil for none. Shared, not to be changed.
+	Evidence *events.Evidence
 }

@@ -291,6 +291,9 @@ func (n *nomination) done(c *Core, revision int64, out *Output) {
 	out.Decisions = append(out.Decisions, d)
 	report := a.report(Unschedulable)
 	report.Nodes, report.Plugins = int(d.NodesTotal), d.Plugins
+	for _, v := range victimsOf(c.ledger.PlanDocs(n.plan), n.plan) {
+		report.Victims = append(report.Victims, v.PodUID)
+	}
 	out.Attempts = append(out.Attempts, report)
 	c.report(PlanReport{What: PlanNominated, Pod: a.offer.Pod, Node: n.node.Name, Victims: n.victims})
 	c.drop(a)

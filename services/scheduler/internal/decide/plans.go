@@ -16,8 +16,6 @@ type plans struct {
 	// held are the holds of this shard's pods, by pod UID; byPlan finds them by plan.
 	held   map[string]*hold
 	byPlan map[string]*hold
-	// unbegun counts those that are not begun.
-	unbegun int
 	// due are the holds to look at, by pod UID, queue those of them that are still to be looked
 	// at in this round. orphans are plans that were this shard's and
 	// have lost their hold, with claims left over.
@@ -43,14 +41,6 @@ type plans struct {
 	reports []PlanReport
 }
 
-// moves is what a shard knows about places that are kept for the replacements of pods.
-type moves struct {
-	// kept are the nodes with such places, by UID, each with the priority of the least important.
-	kept map[string]int32
-	// releases are the plans of those that nobody will want.
-	releases []string
-}
-
 // waitingLine is who waits for a plan.
 type waitingLine struct {
 	// seekers fit nowhere for certain, and have not been asked about preemption yet: the more
@@ -59,6 +49,16 @@ type waitingLine struct {
 	// sought counts them, retried is the place of the next one that is tried again meanwhile.
 	sought  uint64
 	retried int
+	// unbegun counts the holds that are not begun: what they wait for.
+	unbegun int
+}
+
+// moves is what a shard knows about places that are kept for the replacements of pods.
+type moves struct {
+	// kept are the nodes with such places, by UID, each with the priority of the least important.
+	kept map[string]int32
+	// releases are the plans of those that nobody will want.
+	releases []string
 }
 
 // hold is a place that is held for a pod of this shard's.

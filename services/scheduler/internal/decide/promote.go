@@ -329,7 +329,7 @@ func (p *promotion) done(c *Core, revision int64, out *Output) {
 	out.Decisions = append(out.Decisions, d)
 	out.Attempts = append(out.Attempts, Attempt{
 		Pod: d.Pod, Received: p.since, Decided: c.now, Profile: p.pod.SchedulerName, Number: p.attempt,
-		Outcome: Scheduled, NodeName: d.NodeName, Feasible: 1, Nodes: int(d.NodesTotal),
+		Outcome: Scheduled, NodeName: d.NodeName, Feasible: 1, Nodes: int(d.NodesTotal), Held: true,
 	})
 	c.report(PlanReport{What: PlanPromoted, Pod: d.Pod, Node: d.NodeName, Held: c.now.Sub(p.since)})
 }

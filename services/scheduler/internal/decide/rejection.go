@@ -108,7 +108,7 @@ func (c *Core) unplaceable(r rejection, out *Output) {
 	d.Token, d.Attempt, d.TraceParent = a.offer.Token, a.offer.Attempt, a.offer.TraceParent
 	out.Decisions = append(out.Decisions, d)
 	report := a.report(Unschedulable)
-	report.Nodes, report.Plugins = int(d.NodesTotal), d.Plugins
+	report.Nodes, report.Plugins, report.Evidence = int(d.NodesTotal), d.Plugins, d.Evidence
 	out.Attempts = append(out.Attempts, report)
 	c.drop(a)
 }

@@ -1,0 +1,19 @@
+package telemetry
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestLabels(t *testing.T) {
+	labels := Labels()
+	if got := labels["berth_conflicts_total"]; !slices.Equal(got, []string{"reason"}) {
+		t.Errorf("labels of berth_conflicts_total: %v", got)
+	}
+	if got, known := labels["scheduler_preemption_victims"]; !known || len(got) != 0 {
+		t.Errorf("scheduler_preemption_victims: known %t, labels %v", known, got)
+	}
+	if all := len(schedulerMetrics) + len(deschedulerMetrics) + len(berthMetrics); len(labels) != all {
+		t.Errorf("%d metrics have labels or none, %d are registered", len(labels), all)
+	}
+}

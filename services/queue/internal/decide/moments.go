@@ -1,0 +1,20 @@
+package decide
+
+import "time"
+
+// tell is the moment of a time. The first is after the origin, so that 0 stays never.
+func (c *Core) tell(at time.Time) moment {
+	if c.clock.origin.IsZero() {
+		c.clock.origin = at.Add(-1)
+	}
+	c.clock.now = max(c.clock.now, moment(at.Sub(c.clock.origin)))
+	return c.clock.now
+}
+
+// timeOf is the time of a moment; zero for never.
+func (c *Core) timeOf(m moment) time.Time {
+	if m == 0 {
+		return time.Time{}
+	}
+	return c.clock.origin.Add(time.Duration(m))
+}

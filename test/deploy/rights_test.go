@@ -1,0 +1,79 @@
+package deploy
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// found are the first groups of all matches.
+func found(t *testing.T, form, text string, least int) []string {
+	t.Helper()
+	var all []string
+	for _, m := range regexp.MustCompile(form).FindAllStringSubmatch(text, -1) {
+		all = append(all, m[1])
+	}
+	if len(all) < least {
+		t.Fatalf("%s: %d matches: want at least %d; has the source changed its form?", form, len(all), least)
+	}
+	return all
+}
+
+// TestEveryKindOfDecisionHasOneAuthor: a new kind is refused by NATS until somebody is given
+// the right to say it, and two authors of one could not be told apart.
+func TestEveryKindOfDecisionHasOneAuthor(t *testing.T) {
+	rights := read(t, "deploy/helm/berth/files/nats-permissions.conf")
+	for _, kind := range found(t, `DecisionKind = "([a-z-]+)"`, read(t, "pkg/events/decision.go"), 14) {
+		if n := strings.Count(rights, `"decisions.*.`+kind+`"`); n != 1 {
+			t.Errorf("%d users may say %s: want 1", n, kind)
+		}
+	}
+}
+
+// TestEverySubjectIsGiven to somebody who says it and somebody who hears it.
+func TestEverySubjectIsGiven(t *testing.T) {
+	rights := read(t, "deploy/helm/berth/files/nats-permissions.conf")
+	hears := strings.Join(found(t, `subscribe: \[(.*)\]`, rights, 4), " ")
+	for _, subject := range found(t, `Subject[A-Za-z]+ *= "([a-z.]+)"`, read(t, "pkg/events/work.go"), 5) {
+		if strings.HasSuffix(subject, ".") {
+			subject += "*"
+		}
+		if !strings.Contains(hears, `"`+subject+`"`) {
+			t.Errorf("nobody may hear %s", subject)
+		}
+	}
+}
+
+// operators are keys that people write, as etcd's root, and no service.
+var operators = []string{"pause/"}
+
+// TestEveryKeyOfTheLedgerHasAWriter: a new one is refused by etcd until a role has it.
+func TestEveryKeyOfTheLedgerHasAWriter(t *testing.T) {
+	roles := read(t, "deploy/helm/berth/files/etcd-roles.yaml")
+	for _, key := range found(t, `(?:Prefix|Key)[A-Za-z]+ *= "([a-z/]+)"`, read(t, "pkg/ledger/keys.go"), 12) {
+		top, _, below := strings.Cut(key, "/")
+		if below {
+			top += "/"
+		}
+		if slices.Contains(operators, top) {
+			continue
+		}
+		if !regexp.MustCompile(`[\[ ]` + top + `(?:[a-z]+/)?[,\]]`).MatchString(roles) {
+			t.Errorf("nobody may write %s", key)
+		}
+	}
+}

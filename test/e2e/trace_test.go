@@ -1,0 +1,132 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/test/e2e/harness"
+)
+
+// A pod is parked for want of room on an empty node, woken, preempts another, is held a place, and bound: its path is
+// one trace at a receiver that is not Berth's, whose id is the pod's UID.
+func TestPathOfAPodIsATrace(t *testing.T) {
+	for _, protocol := range []string{"grpc", "http/protobuf"} {
+		t.Run(strings.ReplaceAll(protocol, "/", "-"), func(t *testing.T) { followPath(t, protocol) })
+	}
+}
+
+func followPath(t *testing.T, protocol string) {
+	s := newStack(t, "")
+	collector, err := programs.Collect(t.Context(), s.dir)
+	s.no(err)
+	t.Cleanup(func() { collector.Kill() })
+	endpoint := collector.HTTP
+	if protocol == "grpc" {
+		endpoint = collector.GRPC
+	}
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+endpoint)
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "200")
+	s.addNodes(nodeSpec{name: "node-0", capacity: "4"})
+	s.up(harness.UpConfig{})
+	ns := s.namespace("trace")
+	s.priorityClass("low", 10)
+	s.priorityClass("high", 1000)
+	s.create(newPods(ns, "filler", 1, "3", ofPriority("low"))...)
+	s.bound(ns, 1, placedWithin)
+	victim := string(s.pods(ns)[0].UID)
+
+	// More than the node has: parked, and nobody's going would help.
+	s.create(newPod(ns, "traveller", "5", ofPriority("high")))
+	s.unschedulable(ns, "traveller", "1 Insufficient cpu.")
+	_, err = s.client.CoreV1().Nodes().Patch(s.Context(), "node-0", types.MergePatchType,
+		[]byte(`{"status":{"capacity":{"cpu":"6"},"allocatable":{"cpu":"6"}}}`), metav1.PatchOptions{}, "status")
+	s.no(err)
+	s.nodeOf(ns, "traveller")
+	uid := string(s.pod(ns, "traveller").UID)
+
+	var spans []harness.Span
+	s.eventually(placedWithin, "the whole path is received", func(context.Context) (string, error) {
+		var err error
+		spans, err = collector.Spans()
+		return lacks(pathOf(spans, uid)), err
+	})
+	checkTree(t, pathOf(spans, uid), uid)
+	if !linked(pathOf(spans, uid), "attempt", victim) {
+		t.Errorf("no attempt links to the victim %s", victim)
+	}
+	if !linked(pathOf(spans, victim), "evict", uid) {
+		t.Errorf("the victim's evict does not link to %s", uid)
+	}
+}
+
+func pathOf(spans []harness.Span, uid string) []harness.Span {
+	id := telemetry.TraceID(uid).String()
+	return slices.DeleteFunc(slices.Clone(spans), func(s harness.Span) bool { return s.TraceID != id })
+}
+
+// lacks says what of the path has not been received.
+func lacks(path []harness.Span) string {
+	var names []string
+	for _, s := range path {
+		names = append(names, s.Name)
+	}
+	for _, want := range []string{
+		"pod", "seen", "queued", "parked", "attempt", "filter", "reserve", "hold", "bind", "HTTP POST",
+	} {
+		if !slices.Contains(names, want) {
+			return fmt.Sprintf("no span %s among %v", want, names)
+		}
+	}
+	return ""
+}
+
+// checkTree: one root, whose id follows from the UID, and everything hangs on it.
+func checkTree(t *testing.T, path []harness.Span, uid string) {
+	t.Helper()
+	root := telemetry.RootSpanID(uid).String()
+	byID, below := map[string]harness.Span{}, map[string]string{
+		"seen": "pod", "queued": "pod", "parked": "pod", "attempt": "pod", "hold": "pod", "bind": "pod",
+		"filter": "attempt", "score": "attempt", "reserve": "attempt", "HTTP POST": "bind",
+	}
+	for _, s := range path {
+		byID[s.SpanID] = s
+	}
+	for _, s := range path {
+		parent := byID[s.ParentSpanID]
+		switch want, known := below[s.Name]; {
+		case s.Name == "pod" && (s.SpanID != root || s.ParentSpanID != ""):
+			t.Errorf("the root is %s below %q, want %s", s.SpanID, s.ParentSpanID, root)
+		case known && parent.Name != want:
+			t.Errorf("%s is below %q, want %s", s.Name, parent.Name, want)
+		}
+		if s.Service != "berth" {
+			t.Errorf("%s is of service %q, want berth", s.Name, s.Service)
+		}
+		if s.Name == "queued" && s.Attribute("berth.cause") == "" {
+			t.Errorf("queued has no cause: %+v", s.Attributes)
+		}
+	}
+}
+
+// linked says whether a span of a name links to the root of another pod's path.
+func linked(path []harness.Span, name, uid string) bool {
+	id := telemetry.TraceID(uid).String()
+	for _, s := range path {
+		for _, link := range s.Links {
+			if s.Name == name && link.TraceID == id && link.SpanID == telemetry.RootSpanID(uid).String() {
+				return true
+			}
+		}
+	}
+	return false
+}
