@@ -21,4 +21,6 @@ type (
 func Cycle(in Input) Outcome { return decide.Cycle(in) }
 
 // NewPromises is decide.NewPromises.
-func NewPromises(cluster *state.Snapshot, l *ledger.View) *Promises { return decide.NewPromises(cluster, l) }
+func NewPromises(cluster *state.Snapshot, l *ledger.View) *Promises {
+	return decide.NewPromises(cluster, l)
+}

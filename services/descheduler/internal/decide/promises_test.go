@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/descheduling"
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -248,4 +250,25 @@ func TestPlacesKeepPromises(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A pod that has ended is asked to be deleted, and no place is kept: its controller has made another.
+func TestNoPlaceForAPodThatHasEnded(t *testing.T) {
+	ended := running("a", "n1")
+	ended.Status.Phase = corev1.PodFailed
+	p, err := policy.Parse("test", []byte(`{apiVersion: descheduler/v1alpha2, kind: DeschedulerPolicy,
+berth: {maxPerOwner: 100%}, profiles: [{name: p, pluginConfig: [{name: PodLifeTime, args: {maxPodLifeTimeSeconds: 1}},
+{name: DefaultEvictor, args: {}}], plugins: {deschedule: {enabled: [PodLifeTime]}}}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := input(t, p, known(t, tainted("n1"), roomy("n2"), ended, running("b", "n1")))
+	in.Promises = NewPromises(in.Cluster, newBook(t).view)
+	kept := map[string]bool{}
+	for _, e := range Cycle(in).Evict {
+		kept[e.Decision.Pod.Name] = e.Keep != nil
+	}
+	if want := map[string]bool{"a": false, "b": true}; !maps.Equal(kept, want) {
+		t.Errorf("places are kept: %v, want %v", kept, want)
+	}
 }
