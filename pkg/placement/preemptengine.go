@@ -109,8 +109,8 @@ func (e *Engine) preemptByOutlook(c *class, judge *spreadJudge, q PreemptQuery) 
 	}
 	best, examined := spot{slot: -1}, 0
 	for slot := range e.infos {
-		o, ok := s.at(slot)
-		if !ok {
+		o, known := s.at(slot)
+		if !known {
 			return Preemption{}, false
 		}
 		switch p := o.prospectOf(e, c, x, slot); {
@@ -131,7 +131,7 @@ func (e *Engine) preemptByOutlook(c *class, judge *spreadJudge, q PreemptQuery) 
 		return x.inVain(examined, e.marks.usable), true
 	}
 	node := e.infos[best.slot]
-	x.what = best.outlook.what
+	x.what = best.what
 	if x.best, _, ok = x.onNode(node); !ok {
 		return Preemption{Err: fmt.Errorf("placement: no room on node %s any more, though nothing there has moved",
 			node.Node.Name)}, true

@@ -141,7 +141,8 @@ func (s *system) local(service, address string, args []string) []string {
 	)
 	var out []string
 	for _, arg := range args {
-		flag, value, _ := strings.Cut(arg, "=")
+		flag, _, _ := strings.Cut(arg, "=")
+		var value string
 		switch flag {
 		case "--http-address":
 			value = address

@@ -112,14 +112,14 @@ func TestNoPermissionOfTheQueueIsSpare(t *testing.T) {
 			resource = "ready"
 		}
 		needs[resource] = true
-		step, ok := steps[resource]
+		one, ok := steps[resource]
 		if !ok {
 			t.Fatalf("no step for %s", name(rule))
 		}
 		t.Run(name(rule), func(t *testing.T) {
 			s.without("berth-queue", rule, func() {
-				if err := step.do(s, brokenFor); err == nil {
-					t.Errorf("spare: without it, %s", step.what)
+				if err := one.do(s, brokenFor); err == nil {
+					t.Errorf("spare: without it, %s", one.what)
 				}
 			})
 		})
@@ -145,7 +145,7 @@ func TestNoPermissionOfTheBinderIsSpare(t *testing.T) {
 	b := newBench(s)
 	steps := b.steps()
 	for _, rule := range pick[*rbacv1.ClusterRole](s, s.shipped, "berth-binder").Rules {
-		step, ok := steps[name(rule)]
+		one, ok := steps[name(rule)]
 		if !ok {
 			t.Errorf("no step for %s", name(rule))
 			continue
@@ -153,13 +153,13 @@ func TestNoPermissionOfTheBinderIsSpare(t *testing.T) {
 		delete(steps, name(rule))
 		t.Run(name(rule), func(t *testing.T) {
 			begin := time.Now()
-			if err := step.do(s, stepWithin); err != nil {
-				t.Fatalf("with all permissions: %s: %v", step.what, err)
+			if err := one.do(s, stepWithin); err != nil {
+				t.Fatalf("with all permissions: %s: %v", one.what, err)
 			}
 			longer := max(brokenFor, 2*time.Since(begin))
 			s.without("berth-binder", rule, func() {
-				if err := step.do(s, longer); err == nil {
-					t.Errorf("spare: without it, %s", step.what)
+				if err := one.do(s, longer); err == nil {
+					t.Errorf("spare: without it, %s", one.what)
 				}
 			})
 			b.tidy()

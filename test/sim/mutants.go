@@ -45,7 +45,8 @@ type expected struct {
 	rare, open bool
 	// harmless: it is argued that no harm comes of it, and playing it must show none.
 	harmless bool
-	// budgets: it is played with Options.Budgets. family, if set, is that of all its seeds.
+	// budgets: it is played with Options.Budgets. family, if set, is that of all its seeds: the one
+	// in which what it takes is likeliest.
 	budgets bool
 	family  family
 	// muted are the invariants that would see the missing part itself, rather than the harm
@@ -117,7 +118,7 @@ func ledgerMutants() []Mutant {
 func fenceMutants() []Mutant {
 	return []Mutant{
 		{
-			Name: "resource-version", expected: expected{rare: true},
+			Name: "resource-version", expected: expected{rare: true, family: ordinary},
 			Missing:  "binds carry no resourceVersion",
 			switches: switches{ignoreVersion: true},
 		},
@@ -147,7 +148,7 @@ func fenceMutants() []Mutant {
 			readDoc: docFirst,
 		},
 		{
-			Name: "sweep-frees", expected: expected{rare: true, muted: []string{"S4"}},
+			Name: "sweep-frees", expected: expected{rare: true, family: ordinary, muted: []string{"S4"}},
 			Missing: "an entry that is not bound in time is released without a fence",
 			txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
 				return released(w, what, t)
@@ -165,7 +166,7 @@ func guardMutants() []Mutant {
 	}
 	take := func(name, missing string, is func(string) bool) Mutant {
 		return Mutant{
-			Name: name, expected: expected{rare: true}, Missing: missing,
+			Name: name, expected: expected{rare: true, family: ordinary}, Missing: missing,
 			txn: func(_ *world, what string, t ledger.Txn) ledger.Txn { return without(t, what == "T1", is) },
 		}
 	}
@@ -203,7 +204,7 @@ func logMutants() []Mutant {
 			append:  func(events.Tail) events.Tail { return events.AnySequence },
 		},
 		{
-			Name: "epoch-reuse", expected: expected{rare: true},
+			Name: "epoch-reuse", expected: expected{rare: true, family: ordinary},
 			Missing: "epochs are counted from the one before",
 			epoch:   func(before uint64) uint64 { return before + 1 },
 		},
@@ -213,7 +214,7 @@ func logMutants() []Mutant {
 func startMutants() []Mutant {
 	return []Mutant{
 		{
-			Name: "start-barrier", expected: expected{rare: true},
+			Name: "start-barrier", expected: expected{rare: true, family: ordinary},
 			Missing:  "a start does not wait for what the log held when it began",
 			switches: switches{noBarrier: true},
 		},

@@ -76,13 +76,19 @@ func start(t *testing.T, dir string, names ...string) *Server {
 	return s
 }
 
-func get(c *http.Client, s *Server, path string) (*http.Response, error) {
+// answer is what matters of a response: its status, and whose certificate served it.
+type answer struct {
+	status int
+	serial string
+}
+
+func get(c *http.Client, s *Server, path string) (answer, error) {
 	resp, err := c.Get("https://" + s.Address() + path)
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
 	_, err = io.Copy(io.Discard, resp.Body)
-	return resp, errors.Join(err, resp.Body.Close())
+	return answer{resp.StatusCode, resp.TLS.PeerCertificates[0].SerialNumber.String()}, errors.Join(err, resp.Body.Close())
 }
 
 // TestWhoMayRead: probes need nothing, everything else a certificate with an allowed name.
@@ -98,9 +104,9 @@ func TestWhoMayRead(t *testing.T) {
 		{"", "/livez", 200}, {"", "/readyz", 200}, {"", "/metrics", 401}, {"", "/queue", 401}, {"", "/debug/pprof/", 401},
 		{"prometheus", "/metrics", 200}, {"scheduler", "/metrics", 403}, {"scheduler", "/livez", 200},
 	} {
-		resp, err := get(client(t, dir, c.member), s, c.path)
-		if err != nil || resp.StatusCode != c.want {
-			t.Errorf("%s as %q: %v, %v; want %d", c.path, c.member, resp, err, c.want)
+		got, err := get(client(t, dir, c.member), s, c.path)
+		if err != nil || got.status != c.want {
+			t.Errorf("%s as %q: %d, %v; want %d", c.path, c.member, got.status, err, c.want)
 		}
 	}
 	stranger := client(t, dir, "")
@@ -110,8 +116,8 @@ func TestWhoMayRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	stranger.Transport.(*http.Transport).TLSClientConfig.Certificates = []tls.Certificate{own}
-	if resp, err := get(stranger, s, "/metrics"); err == nil && resp.StatusCode != http.StatusUnauthorized {
-		t.Errorf("the right name from another authority: %d", resp.StatusCode)
+	if got, err := get(stranger, s, "/metrics"); err == nil && got.status != http.StatusUnauthorized {
+		t.Errorf("the right name from another authority: %d", got.status)
 	}
 	resp, err := http.Get("http://" + s.Address() + "/metrics")
 	if err != nil {
@@ -129,11 +135,11 @@ func TestRenewalNeedsNoRestart(t *testing.T) {
 	issue(t, dir)
 	s := start(t, dir)
 	serial := func() string {
-		resp, err := get(client(t, dir, "prometheus"), s, "/metrics")
+		got, err := get(client(t, dir, "prometheus"), s, "/metrics")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return resp.TLS.PeerCertificates[0].SerialNumber.String()
+		return got.serial
 	}
 	before := serial()
 	issue(t, dir)
