@@ -334,7 +334,9 @@ func (w *planWorld) healPlans() error {
 		w.share(b, i)
 	}
 	for round := range 400 {
-		if round == 100 { // what was without an answer cannot arrive any more
+		// What was without an answer cannot arrive any more; a binder that takes an eviction over when its
+		// plan is given up waits as long again.
+		if round == 100 || round == 300 {
 			for _, b := range w.binders {
 				b.now = b.now.Add(w.limits.EvictionHang)
 			}
