@@ -98,9 +98,22 @@ func Unbalanced(seed uint64) (*World, error) {
 	for _, i := range away {
 		w.Nodes[i].Spec.Unschedulable = false
 	}
-	// What fits nowhere is not this story's.
-	w.Pods = slices.DeleteFunc(w.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
+	w.forgetHomeless()
 	return w, nil
+}
+
+// forgetHomeless: what fits nowhere is not this story's, and nobody wants it.
+func (w *World) forgetHomeless() {
+	w.Pods = slices.DeleteFunc(w.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
+	for _, s := range w.Sets {
+		var left int32
+		for _, p := range w.Pods {
+			if p.OwnerReferences[0].UID == s.UID {
+				left++
+			}
+		}
+		s.Spec.Replicas = &left
+	}
 }
 
 // drawNodes returns the indexes of those that are away at first.
