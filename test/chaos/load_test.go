@@ -44,18 +44,7 @@ type load struct {
 }
 
 func newLoad(ctx context.Context, client kubernetes.Interface, seed uint64) (*load, error) {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
-		return nil, err
-	}
-	err := harness.Eventually(ctx, time.Minute, "the namespace has its service account",
-		func(ctx context.Context) (string, error) {
-			_, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
-			if err != nil {
-				return err.Error(), nil
-			}
-			return "", nil
-		})
+	err := harness.CreateNamespace(ctx, client, harness.Namespace(namespace))
 	return &load{client: client, rng: rand.New(rand.NewPCG(seed, 2))}, err
 }
 

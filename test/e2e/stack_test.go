@@ -175,16 +175,7 @@ func (s *stack) eventually(limit time.Duration, what string, check func(context.
 // namespace makes a namespace.
 func (s *stack) namespace(name string) string {
 	s.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	_, err := s.client.CoreV1().Namespaces().Create(s.Context(), ns, metav1.CreateOptions{})
-	s.no(err)
-	s.eventually(placedWithin, "namespace "+name+" has its service account", func(ctx context.Context) (string, error) {
-		_, err := s.client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
-		if err != nil {
-			return err.Error(), nil
-		}
-		return "", nil
-	})
+	s.no(harness.CreateNamespace(s.Context(), s.client, harness.Namespace(name)))
 	return name
 }
 

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -113,9 +111,7 @@ func (l *lab) namespaceName() string { return "lab-" + filepath.Base(l.folder) }
 // namespace makes a namespace and the kubeconfig that leads to it.
 func (l *lab) namespace(name string) {
 	l.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	_, err := l.client.CoreV1().Namespaces().Create(l.Context(), ns, metav1.CreateOptions{})
-	l.no(err)
+	l.no(harness.CreateNamespace(l.Context(), l.client, harness.Namespace(name)))
 	l.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Context()), cleanupWithin)
 		defer cancel()
@@ -127,13 +123,6 @@ func (l *lab) namespace(name string) {
 	l.no(err)
 	config.Contexts[config.CurrentContext].Namespace = name
 	l.no(clientcmd.WriteToFile(*config, l.kubeconfig))
-	l.eventually(within, "namespace "+name+" has its service account", func(ctx context.Context) (string, error) {
-		_, err := l.client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return err.Error(), nil
-		}
-		return "", err
-	})
 }
 
 // up starts the scheduler as a block says, and stops it at the end of the lab.

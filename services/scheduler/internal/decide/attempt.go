@@ -105,17 +105,21 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		c.deferred = append(c.deferred, a)
 		return
 	}
-	doc, _ := c.ledger.Doc(node.Node.UID)
-	a.pick = pick{
-		nodeUID: node.Node.UID, nodeName: node.Node.Name, basis: doc.Revision, decided: c.now,
-		feasible: result.FeasibleCount, total: len(c.view.Nodes()), seed: seed,
-		factSequence: c.store.Position().Sequence,
-		nodeRV:       node.Node.ResourceVersion, needs: needs,
-		evidence: c.chose(evidence),
-	}
+	a.pick = c.pickOf(a, node, needs)
+	a.pick.feasible, a.pick.evidence = result.FeasibleCount, c.chose(evidence)
 	c.rememberOthers(a, result.Feasible, !concern.None())
 	c.view.Stage(a.pod, a.pick.nodeName)
 	c.next = append(c.next, a)
+}
+
+// pickOf is the choice of a node, with what it rests on.
+func (c *Core) pickOf(a *attempt, node *state.NodeInfo, needs needs) pick {
+	doc, _ := c.ledger.Doc(node.Node.UID)
+	return pick{
+		nodeUID: node.Node.UID, nodeName: node.Node.Name, nodeRV: node.Node.ResourceVersion,
+		basis: doc.Revision, decided: c.now, needs: needs, total: len(c.view.Nodes()),
+		seed: Seed(a.pod.UID, a.offer.Attempt), factSequence: c.store.Position().Sequence,
+	}
 }
 
 // nowhere ends an attempt that found no node, or makes it wait if it will find one that is

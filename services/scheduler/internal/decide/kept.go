@@ -73,13 +73,9 @@ func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room, 
 		c.deferred = append(c.deferred, a)
 		return
 	}
-	doc, _ := c.ledger.Doc(node.Node.UID)
-	a.pick = pick{
-		nodeUID: node.Node.UID, nodeName: node.Node.Name, basis: doc.Revision, decided: c.now,
-		feasible: 1, total: len(c.view.Nodes()), seed: Seed(a.pod.UID, a.offer.Attempt),
-		factSequence: c.store.Position().Sequence, nodeRV: node.Node.ResourceVersion, needs: needs, room: r,
-		evidence: c.chose(c.evidence(a, profile, looked{Result: placement.Result{Feasible: one}}, 0)),
-	}
+	a.pick = c.pickOf(a, node, needs)
+	a.pick.feasible, a.pick.room = 1, r
+	a.pick.evidence = c.chose(c.evidence(a, profile, looked{Result: placement.Result{Feasible: one}}, 0))
 	a.others = [maxAlternatives]alternative{}
 	c.view.StageInstead(a.pod, a.pick.nodeName, r.token)
 	c.next = append(c.next, a)

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-scheduler/berth/test/e2e/audit"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
@@ -24,9 +22,6 @@ const (
 	preempt = "preempt"
 
 	namespace = "bench"
-	// accountWithin bounds the wait for the namespace's service account, without which the API
-	// server admits no pod.
-	accountWithin = time.Minute
 	// stopWithin bounds the end of a run.
 	stopWithin = 2 * time.Minute
 )
@@ -127,7 +122,7 @@ func (b *bench) open(ctx context.Context) (*ground, error) {
 	if err != nil {
 		return g, err
 	}
-	if err := makeNamespace(ctx, g.Cluster.Client, namespace); err != nil {
+	if err := harness.CreateNamespace(ctx, g.Cluster.Client, harness.Namespace(namespace)); err != nil {
 		return g, err
 	}
 	g.seen, err = watchPods(ctx, g.Cluster.Rest, b.pods)
@@ -250,19 +245,4 @@ func (b *bench) workload(mode string) []*corev1.Pod {
 		}
 	}
 	return pods
-}
-
-func makeNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	return harness.Eventually(ctx, accountWithin, "the namespace has its service account",
-		func(ctx context.Context) (string, error) {
-			_, err := client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
-			if err != nil {
-				return err.Error(), nil
-			}
-			return "", nil
-		})
 }

@@ -31,7 +31,7 @@ func (g *ground) prepare(ctx context.Context, blocked, leaving int) error {
 		return nil
 	}
 	client := g.Cluster.Client
-	if err := makeNamespace(ctx, client, beside); err != nil {
+	if err := harness.CreateNamespace(ctx, client, harness.Namespace(beside)); err != nil {
 		return err
 	}
 	var pods []*corev1.Pod

@@ -34,7 +34,7 @@ func (g *ground) stand(ctx context.Context, perNode int) error {
 			return err
 		}
 	}
-	if err := makeNamespace(ctx, client, standing); err != nil {
+	if err := harness.CreateNamespace(ctx, client, harness.Namespace(standing)); err != nil {
 		return err
 	}
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

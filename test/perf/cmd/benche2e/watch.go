@@ -7,12 +7,10 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
 const (
@@ -40,28 +38,11 @@ type podWatch struct {
 	done chan struct{}
 }
 
-// watchPods opens a watch over connections of its own, so that it does not share any with the
-// clients that create pods, and in the protocol that is cheapest to decode.
+// watchPods follows the pods that are measured.
 func watchPods(ctx context.Context, access *rest.Config, want int) (*podWatch, error) {
-	access = rest.CopyConfig(access)
-	access.ContentType = "application/vnd.kubernetes.protobuf"
-	client, err := kubernetes.NewForConfig(access)
+	w, err := harness.WatchPods(ctx, access, namespace)
 	if err != nil {
 		return nil, err
-	}
-	pods := client.CoreV1().Pods(namespace)
-	start, err := pods.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list pods: %w", err)
-	}
-	// On a busy machine the API server may end a watch at any time; this one goes on where it was.
-	w, err := watchtools.NewRetryWatcherWithContext(ctx, start.ResourceVersion, &cache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return pods.Watch(ctx, options)
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watch pods: %w", err)
 	}
 	p := &podWatch{
 		want: want, watch: w, done: make(chan struct{}),

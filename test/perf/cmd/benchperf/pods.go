@@ -10,10 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
 // lookEvery is how often waits look at the book.
@@ -36,26 +35,11 @@ type podBook struct {
 	}
 }
 
-// watchPods follows all pods over connections of its own, in the protocol that is cheapest to decode.
+// watchPods follows all pods.
 func watchPods(ctx context.Context, access *rest.Config) (*podBook, error) {
-	access = rest.CopyConfig(access)
-	access.ContentType = "application/vnd.kubernetes.protobuf"
-	client, err := kubernetes.NewForConfig(access)
+	w, err := harness.WatchPods(ctx, access, metav1.NamespaceAll)
 	if err != nil {
 		return nil, err
-	}
-	pods := client.CoreV1().Pods(metav1.NamespaceAll)
-	start, err := pods.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list pods: %w", err)
-	}
-	w, err := watchtools.NewRetryWatcherWithContext(ctx, start.ResourceVersion, &cache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return pods.Watch(ctx, options)
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watch pods: %w", err)
 	}
 	b := &podBook{watch: w, done: make(chan struct{})}
 	b.mu.pods = map[string]map[string]*seenPod{}

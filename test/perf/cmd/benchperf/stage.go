@@ -17,13 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/test/perf/perfconfig"
 )
 
-const (
-	// makers is how many objects are made at once.
-	makers = 16
-	// accountWithin bounds the wait for a namespace's service account, without which the API
-	// server admits no pod.
-	accountWithin = time.Minute
-)
+// makers is how many objects are made at once.
+const makers = 16
 
 // stage is a cluster, the contender on it, and what the operations have to remember.
 type stage struct {
@@ -126,19 +121,10 @@ func (s *stage) namespace(ctx context.Context, name, template string) error {
 		}
 	}
 	ns.Name, ns.GenerateName = name, ""
-	if _, err := s.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
-		if apierrors.IsAlreadyExists(err) {
-			return nil
-		}
+	if err := harness.CreateNamespace(ctx, s.client, ns); !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	return harness.Eventually(ctx, accountWithin, "namespace "+name+" has its service account",
-		func(ctx context.Context) (string, error) {
-			if _, err := s.client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{}); err != nil {
-				return err.Error(), nil
-			}
-			return "", nil
-		})
+	return nil
 }
 
 // createPods makes pods and, unless told otherwise, waits until all are bound.
