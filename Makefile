@@ -181,7 +181,7 @@ COMPARISONS ?= $(if $(LONG),20000,2000)
 .PHONY: conformance
 conformance: ## Same decisions as kube-scheduler and the descheduler on random clusters (LONG=1, COMPARISONS=n)
 	@cd test/conformance && GOWORK=off go test -count=1 -timeout 60m . -args -comparisons=$(COMPARISONS)
-	@cd test/conformance && GOWORK=off go test -count=1 -timeout 60m ./descheduling -args -cases=$(COMPARISONS)
+	@cd test/conformance && GOWORK=off go test -count=1 -timeout 60m ./descheduling -args -cases=$(COMPARISONS) -loops=$(if $(LONG),2000,0)
 	@cd test/conformance && GOWORK=off go test -count=1 ./cmd/...
 	@$(MAKE) monitoring
 
