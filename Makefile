@@ -321,6 +321,12 @@ bench-perf: build .cluster-programs .peer-programs ## scheduler_perf's workloads
 	@go run ./test/perf/cmd/benchperf --runs $(RUNS) --contenders $(CONTENDERS) --workloads $(PERF) --scale $(SCALE) \
 		--files "$$(cd test/conformance && GOWORK=off go list -m -f '{{.Dir}}' $(PEER_MODULE))/test/integration/scheduler_perf"
 
+# Pods that arrive at once where the API server costs nothing.
+PATH_PODS ?= 20000
+.PHONY: bench-path
+bench-path: build .cluster-programs ## Berth's own ceiling: real log, ledger and services, binds into a sink (PATH_PODS=, RUNS=)
+	@go run ./test/perf/cmd/benchpath --runs $(RUNS) --pods $(PATH_PODS) --budget test/perf/budget.yaml
+
 # Pods of high priority that arrive where everything is full, and how full the nodes are.
 PREEMPTORS ?= 5000
 PREEMPTION_NODES ?= tools/cluster/examples/preemption-nodes.yaml

@@ -95,8 +95,12 @@ func (s *Server) Kubeconfig() []byte {
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter, r *http.Request) { s.read(w, r, s.pods, s.listPods) })
-	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, r *http.Request) { s.read(w, r, s.nodes, s.listNodes) })
+	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter, r *http.Request) {
+		s.read(w, r, s.pods, s.listPods)
+	})
+	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, r *http.Request) {
+		s.read(w, r, s.nodes, s.listNodes)
+	})
 	mux.HandleFunc("GET /api/v1/namespaces/{name}", s.namespace)
 	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/pods/{name}/binding", s.bind)
 	mux.HandleFunc("POST /apis/events.k8s.io/v1/namespaces/{namespace}/events", s.event)

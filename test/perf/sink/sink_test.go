@@ -107,7 +107,8 @@ func TestInformersSeeWhatHappens(t *testing.T) {
 
 func bind(ctx context.Context, client kubernetes.Interface, name string) error {
 	return client.CoreV1().Pods("default").Bind(ctx, &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Target: corev1.ObjectReference{Kind: "Node", Name: "n1"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: "n1"},
 	}, metav1.CreateOptions{})
 }
 

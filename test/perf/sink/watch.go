@@ -156,20 +156,17 @@ var listsByPath = sync.OnceValue(func() map[string]schema.GroupVersionKind {
 
 // nothing is the empty list of any other kind, whose watch stays silent.
 func (s *Server) nothing(w http.ResponseWriter, r *http.Request) {
-	list, ok := listsByPath()[r.URL.Path]
-	if !ok {
+	list, known := listsByPath()[r.URL.Path]
+	empty, err := scheme.Scheme.New(list)
+	if !known || err != nil {
 		s.stranger(w, r)
 		return
 	}
-	s.read(w, r, newHistory(), func() runtime.Object {
-		empty, err := scheme.Scheme.New(list)
-		if err != nil {
-			panic(err) // the scheme recognizes it
-		}
-		empty.GetObjectKind().SetGroupVersionKind(list)
-		empty.(metav1.ListInterface).SetResourceVersion("1")
-		return empty
-	})
+	empty.GetObjectKind().SetGroupVersionKind(list)
+	if meta, ok := empty.(metav1.ListInterface); ok {
+		meta.SetResourceVersion("1")
+	}
+	s.read(w, r, newHistory(), func() runtime.Object { return empty })
 }
 
 func (s *Server) listPods() runtime.Object {

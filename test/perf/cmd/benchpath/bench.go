@@ -100,7 +100,8 @@ func (b *bench) run(ctx context.Context, number int) (r result, err error) {
 	for service, time := range after {
 		r.Micros[service] = float64((time - before[service]).Microseconds()) / float64(b.pods)
 	}
-	fmt.Fprintf(os.Stderr, "run %d: %.1f s, %.0f pods/s, %.0f µs a pod in all\n", number, r.WallSeconds, r.PodsPerSecond, r.all())
+	fmt.Fprintf(os.Stderr, "run %d: %.1f s, %.0f pods/s, %.0f µs a pod in all\n",
+		number, r.WallSeconds, r.PodsPerSecond, r.all())
 	return r, errors.Join(profiles(), check(api, b.pods+b.warm))
 }
 
@@ -191,7 +192,8 @@ func (b *bench) start(ctx context.Context, dir string, api *sink.Server) (member
 			if err != nil {
 				return members, err
 			}
-			members = append(members, member{service: service, pids: []int{berth.PID()}, address: berth.Address, stop: berth.Stop})
+			members = append(members, member{
+				service: service, pids: []int{berth.PID()}, address: berth.Address, stop: berth.Stop})
 		}
 	}
 	return members, nil

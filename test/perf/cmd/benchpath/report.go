@@ -86,7 +86,8 @@ func (r report) markdown() string {
 	fmt.Fprintf(&b, "# The path without the API server\n\n%s. %s; %d processors, %s, load %s.\n\n",
 		r.Berth, r.Time.Format(time.RFC3339), r.Processors, r.Platform, r.Load)
 	fmt.Fprintf(&b, "%d pods on %d nodes, %d shards, %d binders, each a process. Median of %d runs: **%.0f pods/s**.\n\n",
-		r.Pods, r.Nodes, r.Shards, r.Binders, len(r.Results), median(r.each(func(x result) float64 { return x.PodsPerSecond })))
+		r.Pods, r.Nodes, r.Shards, r.Binders, len(r.Results),
+		median(r.each(func(x result) float64 { return x.PodsPerSecond })))
 	b.WriteString("| service | µs of processor time a pod | budget |\n|---|---|---|\n")
 	for _, service := range r.services() {
 		limit := "–"
@@ -122,7 +123,8 @@ func (r report) overdrawn() error {
 			continue
 		}
 		if spent := r.micros(service); spent > r.budget[service] {
-			errs = append(errs, fmt.Errorf("budget: %s took %.0f µs a pod, want at most %.0f", service, spent, r.budget[service]))
+			errs = append(errs, fmt.Errorf("budget: %s took %.0f µs a pod, want at most %.0f",
+				service, spent, r.budget[service]))
 		}
 	}
 	return errors.Join(errs...)
