@@ -150,6 +150,44 @@ func TestReplacementTakesThePlaceOver(t *testing.T) {
 	}
 }
 
+// A place that is kept is no pod that rules about other pods speak of: replacements with such rules
+// take theirs over beside the place of another.
+func TestReplacementWithRulesTakesThePlaceOver(t *testing.T) {
+	web := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	for name, rule := range map[string]func(*corev1.PodSpec){
+		"spread": func(s *corev1.PodSpec) {
+			s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+				MaxSkew: 2, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: web,
+			}}
+		},
+		"anti-affinity": func(s *corev1.PodSpec) {
+			s.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+					TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
+				}},
+			}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ruled := func(p *corev1.Pod) {
+				p.Labels = map[string]string{"app": "web"}
+				rule(&p.Spec)
+			}
+			st := newStory(t, 1, 3, 2)
+			for _, name := range []string{"v", "w"} {
+				st.mustKeep(st.running(name, "n0", ownedBy("web"), ruled), "n1")
+			}
+			st.running("x", "n2")
+			st.told()
+			a, b := st.pod("a", ownedBy("web"), ruled), st.pod("b", ownedBy("web"), ruled)
+			st.told()
+			if st.reservedOn(a) != "n1" || st.reservedOn(b) != "n1" || len(st.kept()) > 0 {
+				t.Fatalf("on %q and %q, kept %v: want both on n1 and nothing kept", st.reservedOn(a), st.reservedOn(b), st.kept())
+			}
+		})
+	}
+}
+
 // Two replacements of one owner, decided in one batch, take two places on one node over.
 func TestTwoReplacementsInOneBatch(t *testing.T) {
 	st := newStory(t, 1, 3, 2)
