@@ -28,7 +28,8 @@ const (
 	// oneStay is how long after one eviction others from (or to) the same node are as good as one.
 	oneStay = time.Minute
 	// comebackSlack is by how much the API server's clock may be behind, and what it cuts off, so
-	// that a pod that replaces another one seems to be the older.
+	// that a pod that replaces another one seems to be the older. It is for asks that do not tell
+	// of the youngest pod they knew.
 	comebackSlack = 5 * time.Second
 	// maxRounds is how many of an owner's last rounds are kept: more double no pause.
 	maxRounds = 16
@@ -52,6 +53,8 @@ type ask struct {
 	owner    string
 	facts    uint64
 	from, to string
+	// youngest is when the youngest pod of the owner was made that the ask knew of; zero: not told.
+	youngest time.Time
 	// since is when this process first saw the stage, by its own clock.
 	since time.Time
 }
@@ -63,10 +66,11 @@ type past struct {
 	left, landed []stay
 }
 
-// stay is a node and when something was about it.
+// stay is a node and when something was about it. What replaces whom that concerned was made later
+// than after, by the API server's clock; zero: not told.
 type stay struct {
-	node string
-	at   time.Time
+	node      string
+	at, after time.Time
 }
 
 type round struct {
@@ -134,7 +138,7 @@ func (h *History) Recall(d events.Decision, now time.Time, age time.Duration) (c
 	a := known
 	a.attempt, a.stage, a.since = d.Attempt, s, now
 	if s == asked {
-		a.owner, a.facts, a.from, a.to = d.Owner, d.FactSequence, d.NodeName, d.Landing
+		a.owner, a.facts, a.from, a.to, a.youngest = d.Owner, d.FactSequence, d.NodeName, d.Landing, d.Youngest
 	}
 	h.asks[d.Pod.UID] = a
 	if a.owner == "" {
@@ -173,7 +177,7 @@ func (p past) with(a ask, at time.Time) past {
 	}
 	return past{
 		rounds: rounds[max(0, len(rounds)-maxRounds):],
-		left:   withStay(p.left, stay{a.from, at}), landed: withStay(p.landed, stay{a.to, at}),
+		left:   withStay(p.left, stay{a.from, at, a.youngest}), landed: withStay(p.landed, stay{a.to, at, a.youngest}),
 	}
 }
 
@@ -198,8 +202,11 @@ func (p past) cameBack(node string, made time.Time) bool { return replaced(p.lef
 
 func replaced(list []stay, node string, made time.Time) bool {
 	return slices.ContainsFunc(list, func(s stay) bool {
-		after := made.Sub(s.at)
-		return s.node == node && after >= -comebackSlack && after <= InFlight
+		later := made.Sub(s.at) >= -comebackSlack
+		if !s.after.IsZero() {
+			later = made.After(s.after)
+		}
+		return s.node == node && later && made.Sub(s.at) <= InFlight
 	})
 }
 

@@ -150,6 +150,46 @@ func TestReplacementTakesThePlaceOver(t *testing.T) {
 	}
 }
 
+// A replacement takes the place of a pod that leaves, not of one that is still to be evicted: that
+// one would not be any more.
+func TestReplacementTakesThePlaceOfOneThatLeaves(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		st := newStory(t, 1, 3, 3)
+		var victims []string
+		for _, name := range []string{"u", "v", "w"} {
+			v := st.running(name, "n0", ownedBy("web"))
+			if _, ok := st.keep(v, "n1"); !ok {
+				t.Fatal("no place is kept")
+			}
+			victims = append(victims, v)
+		}
+		if !first {
+			slices.Reverse(victims)
+		}
+		for i, v := range victims {
+			st.leave(v)
+			st.told()
+			r := st.pod(fmt.Sprint("r", i), ownedBy("web"))
+			st.told()
+			if st.reservedOn(r) != "n1" {
+				t.Fatalf("the replacement is on %q, want n1", st.reservedOn(r))
+			}
+			var left []string
+			for _, d := range st.docs() {
+				for _, e := range d.Entries {
+					if e.Role == ledger.RoleMove {
+						left = append(left, e.PodUID)
+					}
+				}
+			}
+			want := slices.Sorted(slices.Values(victims[i+1:]))
+			if slices.Sort(left); !slices.Equal(left, want) {
+				t.Fatalf("places are kept for those of %v, want those of %v", left, want)
+			}
+		}
+	}
+}
+
 // A place that is kept is no pod that rules about other pods speak of: replacements with such rules
 // take theirs over beside the place of another.
 func TestReplacementWithRulesTakesThePlaceOver(t *testing.T) {
