@@ -315,6 +315,34 @@ func TestYoungestTellsOldFromNew(t *testing.T) {
 	}
 }
 
+// TestMovedThereAndBack: what is moved to a node that the owner had been moved away from has not
+// come back by itself; what comes to it after it has been left once more has.
+func TestMovedThereAndBack(t *testing.T) {
+	h := NewHistory()
+	began := now.Add(-20 * time.Minute)
+	move := func(pod, from, to string, at time.Duration) {
+		for _, k := range []events.DecisionKind{events.DecisionEvict, events.DecisionEvicted} {
+			h.Observe(events.Decision{
+				Kind: k, Attempt: 1, Pod: events.PodRef{UID: pod}, Owner: "uid-x", NodeName: from, Landing: to,
+				Youngest: began.Add(at - time.Second), FactSequence: uint64(at),
+			}, began.Add(at))
+		}
+	}
+	cameBack := func(node string, made time.Duration) bool { return h.owners["uid-x"].cameBack(node, began.Add(made)) }
+	move("1", "a", "b", 0)
+	if !cameBack("a", time.Second) || cameBack("b", time.Second) {
+		t.Error("after a move from a to b, a pod on a has come back, and one on b has not")
+	}
+	move("2", "b", "a", 6*time.Second)
+	if cameBack("a", 7*time.Second) || !cameBack("b", 7*time.Second) {
+		t.Error("moved back to a, a pod there has not come back by itself; one on b has")
+	}
+	move("3", "a", "b", 12*time.Second)
+	if !cameBack("a", 13*time.Second) || cameBack("b", 13*time.Second) {
+		t.Error("moved away from a once more, a pod there has come back, and one on b has not")
+	}
+}
+
 // TestMovesTellTheYoungest of the owner, for those that will have to tell replacements.
 func TestMovesTellTheYoungest(t *testing.T) {
 	made := now.Add(-time.Hour)

@@ -25,9 +25,11 @@ var sampledAt = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 func sampledNode(name string, ago time.Duration, milli int64) *metricsv1beta1.NodeMetrics {
 	return &metricsv1beta1.NodeMetrics{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}, Timestamp: metav1.Time{Time: sampledAt.Add(-ago)},
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)},
+		Timestamp:  metav1.Time{Time: sampledAt.Add(-ago)},
 		Usage: corev1.ResourceList{
-			corev1.ResourceCPU: *resource.NewMilliQuantity(milli, resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("1Gi"),
+			corev1.ResourceCPU:    *resource.NewMilliQuantity(milli, resource.DecimalSI),
+			corev1.ResourceMemory: resource.MustParse("1Gi"),
 		},
 	}
 }
@@ -84,10 +86,16 @@ func TestMeasure(t *testing.T) {
 		objects []state.APIObject
 		want    string
 	}{
-		{"as sampled", []state.APIObject{sampledNode("n", time.Minute, 700), page}, "nodes n=700, pods ns/a=250 ns/b=2000"},
+		{
+			"as sampled", []state.APIObject{sampledNode("n", time.Minute, 700), page},
+			"nodes n=700, pods ns/a=250 ns/b=2000",
+		},
 		{"nobody asked", nil, "does not serve metrics.k8s.io"},
 		{"nothing new for long", []state.APIObject{sampledNode("n", 6*time.Minute, 700)}, "has sampled no node for 6m0s"},
-		{"one node is silent", []state.APIObject{sampledNode("m", time.Hour, 1), sampledNode("n", 0, 700)}, "nodes n=700, pods"},
+		{
+			"one node is silent", []state.APIObject{sampledNode("m", time.Hour, 1), sampledNode("n", 0, 700)},
+			"nodes n=700, pods",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var out descheduling.Usage

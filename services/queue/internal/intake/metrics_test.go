@@ -74,9 +74,12 @@ func using(cpu, memory string) corev1.ResourceList {
 }
 
 func podUsing(namespace, name string, at time.Time, cpus ...string) metricsv1beta1.PodMetrics {
-	p := metricsv1beta1.PodMetrics{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Timestamp: metav1.Time{Time: at}}
+	p := metricsv1beta1.PodMetrics{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Timestamp: metav1.Time{Time: at},
+	}
 	for i, cpu := range cpus {
-		p.Containers = append(p.Containers, metricsv1beta1.ContainerMetrics{Name: fmt.Sprint("c", i), Usage: using(cpu, "1Mi")})
+		c := metricsv1beta1.ContainerMetrics{Name: fmt.Sprint("c", i), Usage: using(cpu, "1Mi")}
+		p.Containers = append(p.Containers, c)
 	}
 	return p
 }
@@ -156,7 +159,9 @@ func TestSampler(t *testing.T) {
 		}, "+ b/page-0 podmetrics"},
 		{"it fails for a while", func() { api.set(http.StatusServiceUnavailable, nil, nil) }, ""},
 		{"a namespace is gone", func() {
-			api.set(http.StatusOK, node("1500000001n"), []metricsv1beta1.PodMetrics{podUsing("a", "x", at, "100m", "150m")})
+			api.set(http.StatusOK, node("1500000001n"), []metricsv1beta1.PodMetrics{
+				podUsing("a", "x", at, "100m", "150m"),
+			})
 		}, "- b/page-0 podmetrics"},
 		{"no longer served", func() { api.set(http.StatusNotFound, nil, nil) }, "- /n1 nodemetrics, - a/page-0 podmetrics"},
 	}
@@ -174,12 +179,15 @@ func TestSampler(t *testing.T) {
 				t.Errorf("%dm of the node are in use, want 1501m", got)
 			}
 			o, _ = store.Snapshot().ObjectByName(events.KindPodMetrics, "a", "page-0")
-			if c := o.API.(*metricsv1beta1.PodMetrics).Containers; len(c) != 1 || c[0].Name != "x" || c[0].Usage.Cpu().MilliValue() != 250 {
-				t.Errorf("the page has %v, want pod x with 250m", c)
+			page := o.API.(*metricsv1beta1.PodMetrics).Containers
+			if len(page) != 1 || page[0].Name != "x" || page[0].Usage.Cpu().MilliValue() != 250 {
+				t.Errorf("the page has %v, want pod x with 250m", page)
 			}
 		}
 	}
-	for text, want := range map[string]int{"does not serve metrics.k8s.io": 2, "metrics.k8s.io answers": 2, "level=WARN": 3} {
+	for text, want := range map[string]int{
+		"does not serve metrics.k8s.io": 2, "metrics.k8s.io answers": 2, "level=WARN": 3,
+	} {
 		if got := strings.Count(log.String(), text); got != want {
 			t.Errorf("%d lines of the log say %q, want %d:\n%s", got, text, want, log)
 		}

@@ -116,6 +116,19 @@ func (w *world) kept() (nodes []string) {
 	return nodes
 }
 
+// keptFor are the pods for whose replacements places are kept, sorted.
+func (w *world) keptFor() (uids []string) {
+	for _, d := range w.docs() {
+		for _, e := range d.Entries {
+			if e.Role == ledger.RoleMove {
+				uids = append(uids, e.PodUID)
+			}
+		}
+	}
+	slices.Sort(uids)
+	return uids
+}
+
 // reservedOn is the node that a pod has a reservation on.
 func (w *world) reservedOn(uid string) string {
 	d, _, _ := w.hold(uid)
@@ -174,16 +187,8 @@ func TestReplacementTakesThePlaceOfOneThatLeaves(t *testing.T) {
 			if st.reservedOn(r) != "n1" {
 				t.Fatalf("the replacement is on %q, want n1", st.reservedOn(r))
 			}
-			var left []string
-			for _, d := range st.docs() {
-				for _, e := range d.Entries {
-					if e.Role == ledger.RoleMove {
-						left = append(left, e.PodUID)
-					}
-				}
-			}
-			want := slices.Sorted(slices.Values(victims[i+1:]))
-			if slices.Sort(left); !slices.Equal(left, want) {
+			left, want := st.keptFor(), slices.Sorted(slices.Values(victims[i+1:]))
+			if !slices.Equal(left, want) {
 				t.Fatalf("places are kept for those of %v, want those of %v", left, want)
 			}
 		}
@@ -203,7 +208,8 @@ func TestReplacementWithRulesTakesThePlaceOver(t *testing.T) {
 		"anti-affinity": func(s *corev1.PodSpec) {
 			s.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
 				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-					TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
+					TopologyKey:   corev1.LabelHostname,
+					LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
 				}},
 			}}
 		},
