@@ -38,6 +38,7 @@ func EncodeDecision(d Decision) Message {
 		Evidence:           encodeEvidence(d.Evidence),
 		RetryAfterMillis:   d.RetryAfter.Milliseconds(),
 		YoungestSeconds:    encodeSecond(d.Youngest),
+		TellFailure:        d.TellFailure,
 	}
 	return Message{
 		Subject: subjectDecisions + "." + subjectToken(d.Pod.UID) + "." + subjectToken(string(d.Kind)),
@@ -92,6 +93,7 @@ func DecodeDecision(r Record) (SequencedDecision, error) {
 		FactEpoch:          payload.GetFactEpoch(),
 		RetryAfter:         time.Duration(payload.GetRetryAfterMillis()) * time.Millisecond,
 		Youngest:           decodeSecond(payload.GetYoungestSeconds()),
+		TellFailure:        payload.GetTellFailure(),
 		TraceParent:        traceParent,
 		Evidence:           decodeEvidence(payload.GetEvidence()),
 	}}, nil

@@ -178,7 +178,8 @@ func (p past) with(a ask, at time.Time) past {
 	}
 	return past{
 		rounds: rounds[max(0, len(rounds)-maxRounds):],
-		left:   withStay(p.left, stay{a.from, at, at, a.youngest}), landed: withStay(p.landed, stay{a.to, at, at, a.youngest}),
+		left:   withStay(p.left, stay{a.from, at, at, a.youngest}),
+		landed: withStay(p.landed, stay{a.to, at, at, a.youngest}),
 	}
 }
 

@@ -138,6 +138,7 @@ func (in *Input) decision(m *plan.Move) events.Decision {
 		GracePeriodSeconds: in.Policy.GracePeriodSeconds,
 		Owner:              m.Owner,
 		Youngest:           m.Youngest,
+		TellFailure:        in.Policy.FailureEvents,
 	}
 	if m.To != nil {
 		d.Landing = m.To.Name
