@@ -69,6 +69,18 @@ var samples = map[string]any{
 			Considered: 42 * time.Microsecond, Reserved: 1700 * time.Microsecond,
 		},
 	},
+	"decision-basis": events.Decision{
+		Kind: events.DecisionPlaced, Pod: events.PodRef{UID: "pod-9", Namespace: "shop", Name: "api"},
+		Actor: "scheduler-0-x7k2", Attempt: 1, Token: "00f1a2b3c4d5e6fa", FactSequence: 1310, LedgerRevision: 995,
+		NodeName: "node-3.example", Evidence: &events.Evidence{
+			LedgerRevision: 992, Order: 413,
+			Basis: events.Basis{
+				Moment: 500, FactEpoch: 4, Learned: []events.Learned{{Revision: 993}, {Revision: 994, Key: "n/node-1"}},
+				LeftAlone: []string{"node-4.example"}, Avoided: []string{"node-5.example"}, Unlisted: true,
+				Preferred: "node-3.example", Start: 17, HomeStart: 4, Alternative: 2, Way: events.WayKept, Whole: true,
+			},
+		},
+	},
 	"decision-lost": events.Decision{
 		Kind: events.DecisionLost, Pod: events.PodRef{UID: "pod-8", Namespace: "shop", Name: "api"},
 		Actor: "scheduler-1-aaaa", Attempt: 1, Token: "00f1a2b3c4d5e6f9", NodeName: "node-1.example", Message: "node",

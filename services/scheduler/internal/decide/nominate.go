@@ -257,15 +257,15 @@ func (c *Core) unsent(a *attempt, err error, out *Output) bool {
 // pickFor stages an attempt's pod where a place is to be held for it.
 func (c *Core) pickFor(a *attempt, node *state.Node, e *events.Evidence) {
 	a.pick = pick{
-		nodeUID: node.UID, nodeName: node.Name, decided: c.now, total: len(c.view.Nodes()), evidence: c.choseOther(e),
+		nodeUID: node.UID, nodeName: node.Name, decided: c.now, total: len(c.view.Nodes()), evidence: c.choseOther(e, 0, events.WayHeld),
 		factSequence: c.store.Position().Sequence,
 	}
 	c.view.Stage(a.pod, node.Name)
 }
 
 func (c *Core) unpick(a *attempt) {
-	a.pick = pick{}
 	c.unstage(a)
+	a.pick = pick{}
 }
 
 // nomination is a T2 in flight.
