@@ -108,7 +108,7 @@ func (c *Core) sendDisplacement(s seeker, t takeover, out *Output) bool {
 	x.Target, x.Docs = b.docs[t.node.Node.UID], b.except(t.node.Node.UID)
 	change, err := ledger.Displace(x)
 	if err == nil {
-		c.pickFor(a, t.node.Node, s.decision.Evidence)
+		c.pickFor(a, t.node.Node, &s.decision)
 		d := &displacement{nomination: nomination{
 			seeker: s, node: t.node.Node, plan: t.hold.Plan, token: entry.Token,
 		}, hold: t.hold}

@@ -226,7 +226,7 @@ func (c *Core) sendNomination(d *nomination, n ledger.Nomination, out *Output) b
 	change, err := ledger.Nominate(n)
 	if err == nil {
 		d.plan = n.Plan()
-		c.pickFor(a, d.node, d.decision.Evidence)
+		c.pickFor(a, d.node, &d.decision)
 		if err = c.launch(d, change, out, a); err == nil {
 			return true
 		}
@@ -255,10 +255,11 @@ func (c *Core) unsent(a *attempt, err error, out *Output) bool {
 }
 
 // pickFor stages an attempt's pod where a place is to be held for it.
-func (c *Core) pickFor(a *attempt, node *state.Node, e *events.Evidence) {
+func (c *Core) pickFor(a *attempt, node *state.Node, d *events.Decision) {
 	a.pick = pick{
-		nodeUID: node.UID, nodeName: node.Name, decided: c.now, total: len(c.view.Nodes()), evidence: c.choseOther(e, 0, events.WayHeld),
-		factSequence: c.store.Position().Sequence,
+		nodeUID: node.UID, nodeName: node.Name, decided: c.now, total: len(c.view.Nodes()),
+		// Of the look at nodes that found none, as the evidence is.
+		evidence: c.choseOther(d.Evidence, 0, events.WayHeld), factSequence: d.FactSequence,
 	}
 	c.view.Stage(a.pod, node.Name)
 }
