@@ -186,3 +186,30 @@ func (c *Cursor) append(p part) {
 	}
 	c.through = max(c.through, p.through)
 }
+
+// End hands out everything to the last revision that the history tells, step by step, and returns
+// that revision. What is missing in between is skipped: a Reset follows it.
+func (c *Cursor) End(ctx context.Context, visit func(ledger.ViewBatch) error) (int64, error) {
+	for {
+		err := c.reach(ctx, c.through+1)
+		var gap *GapError
+		if err != nil && !errors.As(err, &gap) {
+			return 0, err
+		}
+		if c.through == 0 {
+			return 0, err
+		}
+		batches, toErr := c.To(ctx, c.through)
+		if toErr != nil {
+			return 0, toErr
+		}
+		for _, b := range batches {
+			if err := visit(b); err != nil {
+				return 0, err
+			}
+		}
+		if err != nil {
+			return c.at, nil
+		}
+	}
+}
