@@ -89,7 +89,9 @@ func (e *exporting) files() (config, policyFile []byte, err error) {
 }
 
 // write leaves no half of a bundle behind.
-func (e *exporting) write(ctx context.Context, src rerun.Source, c past.Contents) (m past.Manifest, size int64, err error) {
+func (e *exporting) write(
+	ctx context.Context, src rerun.Source, c past.Contents,
+) (m past.Manifest, size int64, err error) {
 	const private = 0o600
 	file, err := os.OpenFile(e.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
 	if err != nil {

@@ -34,9 +34,9 @@ func newSimulateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Say what would become of the cluster if something were otherwise",
-		Long: "Takes the state of a running Berth's log, or of a bundle, at its end or at a moment in the past, applies the\n" +
-			"changes that are given, and plays through what would come of them by the rules of the shards and of the\n" +
-			"descheduler: which pods get which place, who has to go for whom, and what stays without a place, and why.\n" +
+		Long: "Takes the state of a running Berth's log, or of a bundle, at its end or at a moment in the past, applies\n" +
+			"the changes that are given, and plays through what would come of them by the rules of the shards and of\n" +
+			"the descheduler: which pods get which place, who has to go for whom, and what stays without a place, and why.\n" +
 			"Nothing is changed.\n\n" +
 			"Without changes it says what becomes of the pods that wait.",
 		Example: "  berth simulate --drain node-3 --drain node-4\n" +
@@ -49,7 +49,8 @@ func newSimulateCommand() *cobra.Command {
 	f.StringVarP(&s.output, "output", "o", "", "json or yaml; default: tables")
 	f.StringVar(&s.bundle, "bundle", "", "file that berth export has written, instead of a running Berth")
 	f.StringVar(&s.at, "at", "", "sequence in the stream FACTS, or time (RFC 3339); default: the end of the log")
-	f.StringSliceVar(&s.changes.Drain, "drain", nil, "empty this node, as kubectl drain does, respecting disruption budgets")
+	f.StringSliceVar(&s.changes.Drain, "drain", nil,
+		"empty this node, as kubectl drain does, respecting disruption budgets")
 	f.StringSliceVar(&s.changes.Remove, "remove-node", nil, "lose this node, with all that stands there")
 	f.IntVar(&s.count, "add-nodes", 0, "add so many nodes, like --like")
 	f.StringVar(&s.like, "like", "", "node that those of --add-nodes are like")
@@ -176,7 +177,8 @@ func writeSimulation(w io.Writer, r *simulate.Report) error {
 	}
 	table("PLACED\tON\tREPLACES ONE ON\tFEASIBLE", placed)
 	table("PENDING\tREPLACES ONE ON\tWHY", pending)
-	out.printf("\n%d evicted, %d stay, %d placed, %d pending\n", len(r.Evicted), len(r.Kept), len(r.Placed), len(r.Pending))
+	out.printf("\n%d evicted, %d stay, %d placed, %d pending\n",
+		len(r.Evicted), len(r.Kept), len(r.Placed), len(r.Pending))
 	return out.err
 }
 

@@ -169,7 +169,9 @@ func TestEveryRevisionComesBack(t *testing.T) {
 			go func() { done <- w.recorder().Run(ctx) }()
 			time.Sleep(time.Minute)
 			stop()
-			<-done
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
 			w.check(t, first, revisions)
 		})
 	})
@@ -244,7 +246,9 @@ func TestPutLooksAhead(t *testing.T) {
 		second := w.change(t, 2, "b")
 		time.Sleep(time.Second)
 		stop()
-		<-done
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
 		cursor := w.cursor(t)
 		if _, err := cursor.To(t.Context(), first); err != nil {
 			t.Fatal(err)

@@ -41,7 +41,6 @@ func Rebuild(ctx context.Context, src Source, at At) (Picture, error) {
 	return picture, picture.readLedger(ctx, src, at)
 }
 
-
 func (p *Picture) readFacts(ctx context.Context, src Source, at At) error {
 	first := at.Sequence
 	if at.Sequence == 0 && at.Time.IsZero() {

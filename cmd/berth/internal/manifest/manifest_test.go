@@ -41,7 +41,8 @@ func TestRead(t *testing.T) {
 	if len(c.Pods) != 4 || len(c.Nodes) != 1 || c.Nodes[0].Name != "node-9" {
 		t.Fatalf("%d pods and %d nodes, want 4 and node-9", len(c.Pods), len(c.Nodes))
 	}
-	if p := c.Pods[3]; p.Name != "web-2" || p.Namespace != "shop" || p.Labels["app"] != "web" || len(p.OwnerReferences) != 1 {
+	p := c.Pods[3]
+	if p.Name != "web-2" || p.Namespace != "shop" || p.Labels["app"] != "web" || len(p.OwnerReferences) != 1 {
 		t.Errorf("the last pod is %+v, want web-2 of the Deployment", p.ObjectMeta)
 	}
 }
