@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -306,9 +307,10 @@ func (r *replayResult) text(w io.Writer) error {
 			d.Ledger, d.Outcome)
 		switch {
 		case d.Missing != "":
-			out.printf("  recorded: %s %s; %s\n", d.Kind, d.Node, d.Missing)
+			out.printf("  recorded: %s; %s\n", strings.TrimSpace(d.Kind+" "+d.Node), d.Missing)
 		case d.Outcome == "identical":
-			out.printf("  %s %s, %d of %d nodes feasible, recorded and again\n", d.Kind, d.Node, d.NodesFeasible, d.NodesTotal)
+			out.printf("  %s, %d of %d nodes feasible, recorded and again\n", strings.TrimSpace(d.Kind+" "+d.Node),
+				d.NodesFeasible, d.NodesTotal)
 		}
 		if len(d.Differences) > 0 {
 			table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)

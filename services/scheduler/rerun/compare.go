@@ -26,7 +26,7 @@ func compare(was, is events.Decision) []Difference {
 	if f == nil {
 		return []Difference{{"outcome", string(was.Kind), fmt.Sprintf("%s: %s", is.Kind, is.Message)}}
 	}
-	differ("configuration", e.Config, f.Config)
+	differ("configuration", fmt.Sprintf("%016x", e.Config), fmt.Sprintf("%016x", f.Config))
 	if chosen(was) {
 		if e.Basis.Way != events.WayHeld {
 			differ("node", was.NodeName, is.NodeName)

@@ -117,6 +117,9 @@ func (b *Bundle) index() error {
 			return fmt.Errorf("member %s: %w", header.Name, err)
 		}
 	}
+	if b.Manifest.Format == 0 {
+		return errors.New("not a bundle, or cut off: it has no " + manifestMember)
+	}
 	if b.Manifest.Format < 1 || b.Manifest.Format > Format {
 		return fmt.Errorf("format %d: want 1 to %d (newer ones need a newer berth)", b.Manifest.Format, Format)
 	}
