@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,8 +119,9 @@ func TestBundleIsTheLog(t *testing.T) {
 	}
 	for stream := range subjects {
 		for _, from := range []uint64{1, 11, 3000, records, records + 1} {
-			if diff := cmp.Diff(read(t, live, stream, from), read(t, b, stream, from)); diff != "" {
-				t.Errorf("%s from %d (-log +bundle): %.2000s", stream, from, diff)
+			want, got := read(t, live, stream, from), read(t, b, stream, from)
+			if !slices.EqualFunc(want, got, equal) {
+				t.Errorf("%s from %d: the log has %d records, the bundle %d, or others", stream, from, len(want), len(got))
 			}
 		}
 	}
@@ -126,6 +129,11 @@ func TestBundleIsTheLog(t *testing.T) {
 	if err != nil || !ok || sequence != 20 || string(data) != "snapshot" {
 		t.Errorf("snapshot %d %q %t %v, want 20", sequence, data, ok, err)
 	}
+}
+
+func equal(a, b events.Record) bool {
+	return a.Sequence == b.Sequence && a.Time.Equal(b.Time) && a.Subject == b.Subject &&
+		maps.Equal(a.Header, b.Header) && bytes.Equal(a.Data, b.Data)
 }
 
 func TestEmptyLog(t *testing.T) {
