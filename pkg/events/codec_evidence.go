@@ -69,6 +69,7 @@ func encodeBasis(b *Basis, revision int64) *eventspb.Basis {
 		Moment: b.Moment, FactEpoch: b.FactEpoch, LeftAlone: validAll(b.LeftAlone), Avoided: validAll(b.Avoided),
 		Unlisted: b.Unlisted, Preferred: valid(b.Preferred), Start: b.Start, HomeStart: b.HomeStart,
 		Alternative: b.Alternative, Way: uint32(b.Way), Whole: b.Whole,
+		Spared: validAll(b.Spared),
 	}
 	for _, l := range b.Learned {
 		m.Learned = append(m.Learned, &eventspb.Learned{Ahead: l.Revision - revision, Key: valid(l.Key)})
@@ -81,6 +82,7 @@ func decodeBasis(m *eventspb.Basis, revision int64) Basis {
 		Moment: m.GetMoment(), FactEpoch: m.GetFactEpoch(), LeftAlone: m.GetLeftAlone(), Avoided: m.GetAvoided(),
 		Unlisted: m.GetUnlisted(), Preferred: m.GetPreferred(), Start: m.GetStart(), HomeStart: m.GetHomeStart(),
 		Alternative: m.GetAlternative(), Way: Way(m.GetWay()), Whole: m.GetWhole(),
+		Spared: m.GetSpared(),
 	}
 	for _, l := range m.GetLearned() {
 		b.Learned = append(b.Learned, Learned{Revision: revision + l.GetAhead(), Key: l.GetKey()})

@@ -198,6 +198,7 @@ func drawBasis(t *rapid.T) events.Basis {
 		Preferred: valid.Draw(t, "preferred"), Start: rapid.Int32().Draw(t, "start"),
 		HomeStart: rapid.Int32().Draw(t, "homeStart"), Alternative: rapid.Int32().Draw(t, "alternative"),
 		Way: events.Way(rapid.Uint8().Draw(t, "way")), Whole: rapid.Bool().Draw(t, "whole"),
+		Spared: names.Draw(t, "spared"),
 	}
 }
 

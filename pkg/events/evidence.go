@@ -60,6 +60,9 @@ type Basis struct {
 	// nodes left alone than a record lists (MaxLeftAlone).
 	LeftAlone, Avoided []string
 	Unlisted           bool
+	// Spared are the UIDs of pods that are nobody's victims for a while, because they could not be
+	// evicted; sorted, and listed as far as LeftAlone.
+	Spared []string
 	// Preferred is the node, by name, where the shard had a turn to be alone.
 	Preferred string
 	// Start and HomeStart are where a profile that samples began to look, among all nodes and
@@ -94,8 +97,9 @@ const (
 	WayKept
 	// WayOusted: a place that was kept for a less important pod.
 	WayOusted
-	// WayHeld: a place that is held for it until others have gone, which were sought after the
-	// look at nodes that the rest of the evidence is about.
+	// WayHeld: a place that is held for it until others have gone. Facts, revision, Staged and Basis
+	// are those of the search for victims; the rest of the evidence is about the look at nodes
+	// before, which found none.
 	WayHeld
 )
 

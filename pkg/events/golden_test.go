@@ -81,6 +81,14 @@ var samples = map[string]any{
 			},
 		},
 	},
+	"decision-held": events.Decision{
+		Kind: events.DecisionNominated, Pod: events.PodRef{UID: "pod-10", Namespace: "shop", Name: "api"},
+		Actor: "scheduler-0-x7k2", Attempt: 1, Token: "00f1a2b3c4d5e6fb", FactSequence: 1311, LedgerRevision: 997,
+		NodeName: "node-3.example", Message: "0/3 nodes are available: 3 Insufficient cpu.",
+		Evidence: &events.Evidence{LedgerRevision: 996, Order: 414, Basis: events.Basis{
+			Moment: 502, FactEpoch: 4, Spared: []string{"pod-1"}, Way: events.WayHeld,
+		}},
+	},
 	"decision-lost": events.Decision{
 		Kind: events.DecisionLost, Pod: events.PodRef{UID: "pod-8", Namespace: "shop", Name: "api"},
 		Actor: "scheduler-1-aaaa", Attempt: 1, Token: "00f1a2b3c4d5e6f9", NodeName: "node-1.example", Message: "node",

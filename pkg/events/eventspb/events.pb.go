@@ -480,6 +480,7 @@ type Basis struct {
 	Alternative   int32                  `protobuf:"varint,10,opt,name=alternative,proto3" json:"alternative,omitempty"`
 	Way           uint32                 `protobuf:"varint,11,opt,name=way,proto3" json:"way,omitempty"`
 	Whole         bool                   `protobuf:"varint,12,opt,name=whole,proto3" json:"whole,omitempty"`
+	Spared        []string               `protobuf:"bytes,13,rep,name=spared,proto3" json:"spared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -596,6 +597,13 @@ func (x *Basis) GetWhole() bool {
 		return x.Whole
 	}
 	return false
+}
+
+func (x *Basis) GetSpared() []string {
+	if x != nil {
+		return x.Spared
+	}
+	return nil
 }
 
 // Learned is one key of a revision of the ledger, or without a key all that it put.
@@ -1202,7 +1210,7 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x0freserved_micros\x18\f \x01(\x03R\x0ereservedMicros\x12\x14\n" +
 	"\x05cause\x18\r \x01(\tR\x05cause\x12#\n" +
 	"\rwaited_micros\x18\x0e \x01(\x03R\fwaitedMicros\x12,\n" +
-	"\x05basis\x18\x0f \x01(\v2\x16.berth.events.v1.BasisR\x05basis\"\xe4\x02\n" +
+	"\x05basis\x18\x0f \x01(\v2\x16.berth.events.v1.BasisR\x05basis\"\xfc\x02\n" +
 	"\x05Basis\x12\x16\n" +
 	"\x06moment\x18\x01 \x01(\x04R\x06moment\x12\x1d\n" +
 	"\n" +
@@ -1219,7 +1227,8 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\valternative\x18\n" +
 	" \x01(\x05R\valternative\x12\x10\n" +
 	"\x03way\x18\v \x01(\rR\x03way\x12\x14\n" +
-	"\x05whole\x18\f \x01(\bR\x05whole\"1\n" +
+	"\x05whole\x18\f \x01(\bR\x05whole\x12\x16\n" +
+	"\x06spared\x18\r \x03(\tR\x06spared\"1\n" +
 	"\aLearned\x12\x14\n" +
 	"\x05ahead\x18\x01 \x01(\x12R\x05ahead\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\";\n" +

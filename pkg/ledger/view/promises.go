@@ -206,6 +206,9 @@ func placeholdersOf(d ledger.NodeDoc) []string {
 // missed again at a later resourceVersion, which delays the settling of its budget.
 const keptFates = 4096
 
+// replayedFates is the same after KeepFates.
+const replayedFates = 1 << 18
+
 // VictimFate answers ledger.ClaimFacts: what the API view says of a claimed pod. A pod that has
 // ended is as good as gone.
 func (v *View) VictimFate(podUID string, podRV uint64) (ledger.Fate, uint64) {
@@ -225,8 +228,16 @@ func (v *View) VictimFate(podUID string, podRV uint64) (ledger.Fate, uint64) {
 	return ledger.Left, v.PodProgress()
 }
 
+// KeepFates has the view remember when every pod left. A member learns of a claim and of the end of
+// the claimed pod in one order, and who looks at both later (a replay) perhaps in the other.
+func (v *View) KeepFates() { v.everyFate = true }
+
 func (v *View) miss(podUID string, rv uint64) {
-	if v.left == nil || len(v.left) >= keptFates {
+	most := keptFates
+	if v.everyFate {
+		most = replayedFates
+	}
+	if v.left == nil || len(v.left) >= most {
 		v.left = map[string]uint64{}
 	}
 	v.left[podUID] = rv

@@ -48,8 +48,9 @@ type View struct {
 	unknown map[string]struct{}
 	// undescribed is how many of the counted pods no fact has described.
 	undescribed int
-	// left is when claimed pods were first missed, by resourceVersion.
-	left map[string]uint64
+	// left is when claimed pods were first missed, by resourceVersion; everyFate: and all others.
+	left      map[string]uint64
+	everyFate bool
 	kept keptPlaces
 	usability
 }
@@ -102,6 +103,7 @@ func (v *View) Reset(store Facts) {
 		staged:       staged,
 		unknown:      map[string]struct{}{},
 		kept:         newKeptPlaces(v.kept.taken),
+		everyFate:    v.everyFate,
 		usability:    usability{follower: v.follower, doubtful: map[*slot]struct{}{}},
 	}
 	if v.staged == nil {
@@ -157,7 +159,7 @@ func (v *View) ApplyFacts(c state.Changes) {
 			v.recount(p.After.UID)
 		} else {
 			v.recount(p.Before.UID)
-			if _, _, claimed := v.ledger.Victim(p.Before.UID); claimed {
+			if _, _, claimed := v.ledger.Victim(p.Before.UID); claimed || v.everyFate {
 				v.miss(p.Before.UID, p.DeletedRV)
 			}
 		}

@@ -27,13 +27,15 @@ func compare(was, is events.Decision) []Difference {
 		return []Difference{{"outcome", string(was.Kind), fmt.Sprintf("%s: %s", is.Kind, is.Message)}}
 	}
 	differ("configuration", fmt.Sprintf("%016x", e.Config), fmt.Sprintf("%016x", f.Config))
+	if e.Basis.Way == events.WayHeld {
+		differ("node", was.NodeName, is.NodeName)
+		return out // the rest is about the look at nodes before
+	}
 	if chosen(was) {
-		if e.Basis.Way != events.WayHeld {
-			differ("node", was.NodeName, is.NodeName)
-			differ("feasible nodes", was.NodesFeasible, is.NodesFeasible)
-			differ("nodes", was.NodesTotal, is.NodesTotal)
-			differ("way", e.Basis.Way, f.Basis.Way)
-		}
+		differ("node", was.NodeName, is.NodeName)
+		differ("feasible nodes", was.NodesFeasible, is.NodesFeasible)
+		differ("nodes", was.NodesTotal, is.NodesTotal)
+		differ("way", e.Basis.Way, f.Basis.Way)
 		differ("points given by", len(e.ScoredBy), len(f.ScoredBy))
 		differ("best nodes", e.Candidates, f.Candidates)
 	} else {

@@ -135,7 +135,7 @@ func (job Job) shard(ctx context.Context, id string, profiles map[string]*placem
 }
 
 func (job Job) one(ctx context.Context, shard *Shard, i item, d events.Decision) error {
-	if !i.wanted && !job.Strict && d.Evidence.Basis.Way == events.WayRanked {
+	if way := d.Evidence.Basis.Way; !i.wanted && !job.Strict && (way == events.WayRanked || way == events.WayHeld) {
 		return shard.note(ctx, d)
 	}
 	v := Verdict{Recorded: d}
@@ -152,7 +152,7 @@ func (job Job) one(ctx context.Context, shard *Shard, i item, d events.Decision)
 	switch {
 	case job.Strict && v.Remade != nil && remade.NodeName != "":
 		shard.replica.Keep(d.Evidence.Order, remade, remade.NodeName)
-	case !job.Strict && v.Remade != nil && d.Evidence.Basis.Way != events.WayHeld:
+	case !job.Strict && v.Remade != nil:
 		shard.replica.Keep(d.Evidence.Order, remade, d.NodeName)
 	case !job.Strict:
 		shard.replica.Note(d)

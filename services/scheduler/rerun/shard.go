@@ -113,7 +113,7 @@ func (s *Shard) version(id string) string { return s.replica.Members(membership.
 func Erase(d events.Decision) events.Decision {
 	left := events.Decision{
 		Kind: d.Kind, Pod: d.Pod, SchedulerName: d.SchedulerName, Actor: d.Actor, Attempt: d.Attempt, Token: d.Token,
-		FactSequence: d.FactSequence,
+		FactSequence: d.FactSequence, Seed: d.Seed,
 	}
 	if e := d.Evidence; e != nil {
 		left.Evidence = &events.Evidence{

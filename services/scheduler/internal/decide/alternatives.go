@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -56,7 +55,7 @@ func (c *Core) nextBest(a *attempt) bool {
 		c.unstage(a)
 		a.pick.nodeUID, a.pick.nodeName, a.pick.basis = o.node.Node.UID, o.node.Node.Name, o.basis
 		a.pick.nodeRV = o.node.Node.ResourceVersion
-		a.pick.evidence = c.choseOther(a.pick.evidence, i+1, events.WayRanked)
+		a.pick.evidence = c.choseOther(a.pick.evidence, i+1)
 		c.view.Stage(a.pod, a.pick.nodeName)
 		c.next = append(c.next, a)
 		return true

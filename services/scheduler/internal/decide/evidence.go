@@ -61,13 +61,33 @@ func (c *Core) chose(e *events.Evidence) *events.Evidence {
 	return e
 }
 
-// choseOther numbers the choice of another node after the same evaluation.
-func (c *Core) choseOther(e *events.Evidence, alternative int, way events.Way) *events.Evidence {
+// choseOther numbers the choice of the next-best node by the same evaluation.
+func (c *Core) choseOther(e *events.Evidence, alternative int) *events.Evidence {
 	if e == nil {
 		return nil
 	}
 	other := *e
-	other.Basis.Alternative, other.Basis.Way = int32(alternative), way
+	other.Basis.Alternative = int32(alternative)
+	return c.chose(&other)
+}
+
+// sought numbers the choice of a node by a search for victims, which has just been made, after the
+// evaluation that found none.
+func (c *Core) sought(a *attempt, e *events.Evidence) *events.Evidence {
+	if e == nil {
+		return nil
+	}
+	other := *e
+	other.LedgerRevision, other.Staged = c.ledger.Revision(), c.stagedOrders()
+	other.Basis = c.basis(c.cfg.Profiles[a.pod.SchedulerName], nil)
+	other.Basis.Way = events.WayHeld
+	for uid := range c.plans.loops.spared {
+		other.Basis.Spared = append(other.Basis.Spared, uid)
+	}
+	slices.Sort(other.Basis.Spared)
+	if most := events.MaxLeftAlone; len(other.Basis.Spared) > most {
+		other.Basis.Spared, other.Basis.Unlisted = other.Basis.Spared[:most], true
+	}
 	return c.chose(&other)
 }
 

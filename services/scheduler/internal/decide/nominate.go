@@ -258,8 +258,7 @@ func (c *Core) unsent(a *attempt, err error, out *Output) bool {
 func (c *Core) pickFor(a *attempt, node *state.Node, d *events.Decision) {
 	a.pick = pick{
 		nodeUID: node.UID, nodeName: node.Name, decided: c.now, total: len(c.view.Nodes()),
-		// Of the look at nodes that found none, as the evidence is.
-		evidence: c.choseOther(d.Evidence, 0, events.WayHeld), factSequence: d.FactSequence,
+		seed: d.Seed, evidence: c.sought(a, d.Evidence), factSequence: c.store.Position().Sequence,
 	}
 	c.view.Stage(a.pod, node.Name)
 }
@@ -288,7 +287,7 @@ func (n *nomination) done(c *Core, revision int64, out *Output) {
 	d.Kind = events.DecisionNominated
 	d.Token, d.Attempt, d.TraceParent = a.offer.Token, a.offer.Attempt, a.offer.TraceParent
 	d.NodeUID, d.NodeName, d.LedgerRevision = n.node.UID, n.node.Name, revision
-	d.Evidence = c.answered(a)
+	d.FactSequence, d.Evidence = a.pick.factSequence, c.answered(a)
 	out.Decisions = append(out.Decisions, d)
 	report := a.report(Unschedulable)
 	report.Nodes, report.Plugins = int(d.NodesTotal), d.Plugins

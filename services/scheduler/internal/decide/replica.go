@@ -48,7 +48,9 @@ func (e *NotRemadeError) Error() string { return "cannot be made again: " + e.Re
 // NewReplica returns one that knows nothing yet. Of cfg it uses Shard, Profiles and Home.
 func NewReplica(cfg Config) *Replica {
 	cfg.NoEvidence = false
-	return &Replica{core: New(cfg), made: map[uint64]made{}, staged: map[uint64]bool{}}
+	r := &Replica{core: New(cfg), made: map[uint64]made{}, staged: map[uint64]bool{}}
+	r.core.view.KeepFates()
+	return r
 }
 
 // Facts applies facts.
@@ -120,17 +122,79 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 	if err := r.avoid(pod, b.Avoided); err != nil {
 		return events.Decision{}, err
 	}
+	defer r.clear(a)
 	var out Output
-	if b.Way == events.WayOusted {
+	switch b.Way {
+	case events.WayHeld:
+		return r.seek(a, profile, d)
+	case events.WayOusted:
 		err = r.oust(a, profile, &out)
-	} else {
+	default:
 		c.place(a, profile, &out)
 	}
-	defer r.clear(a)
 	if err != nil {
 		return events.Decision{}, err
 	}
 	return r.outcome(a, b, out)
+}
+
+// seek is the search for pods that could go.
+func (r *Replica) seek(a *attempt, profile *placement.Profile, d events.Decision) (events.Decision, error) {
+	c := r.core
+	r.spare(d.Evidence.Basis.Spared)
+	s, err := r.seeker(a, profile)
+	if err != nil {
+		return events.Decision{}, err
+	}
+	again := c.decision(events.DecisionNominated, a)
+	again.Evidence = &events.Evidence{Config: profile.Hash(), Basis: events.Basis{Way: events.WayHeld}}
+	if t, ok := c.displaceable(s); ok {
+		again.NodeName = t.node.Node.Name
+		return again, nil
+	}
+	c.plans.budgets.stale = true
+	plan := c.engine.Preempt(profile, placement.PreemptQuery{Pod: a.pod, Seed: d.Seed, Budgets: c.budgetsNow()})
+	switch {
+	case plan.Err != nil:
+		return events.Decision{}, &NotRemadeError{plan.Err.Error()}
+	case plan.Node == nil:
+		return events.Decision{}, &NotRemadeError{"on this state nobody would have to go for the pod: " + plan.Message}
+	}
+	again.NodeName = plan.Node.Node.Name
+	return again, nil
+}
+
+// spare has exactly these pods left alone as victims.
+func (r *Replica) spare(uids []string) {
+	c := r.core
+	nodes := map[string]bool{}
+	for _, s := range c.plans.loops.spared {
+		nodes[s.nodeUID] = true
+	}
+	c.plans.loops.spared = map[string]sparedPod{}
+	for _, uid := range uids {
+		pod, ok := c.view.Pod(uid)
+		if !ok {
+			continue
+		}
+		if n, ok := c.view.Snapshot().NodeByName(pod.NodeName); ok {
+			c.plans.loops.spared[uid] = sparedPod{nodeUID: n.UID}
+			nodes[n.UID] = true
+		}
+	}
+	for uid := range nodes {
+		c.protect(uid)
+	}
+}
+
+// seeker is an attempt that has found no node.
+func (r *Replica) seeker(a *attempt, profile *placement.Profile) (seeker, error) {
+	concern, err := r.core.concernOf(a.pod, profile)
+	if err != nil {
+		return seeker{}, &NotRemadeError{err.Error()}
+	}
+	r.core.view.Settle()
+	return seeker{rejection: rejection{attempt: a}, pod: a.pod, profile: profile, concern: concern}, nil
 }
 
 // subject is what the decision was about.
@@ -239,14 +303,11 @@ func (r *Replica) avoid(pod *state.Pod, names []string) error {
 
 // oust is the search for a place that is kept for a less important pod.
 func (r *Replica) oust(a *attempt, profile *placement.Profile, out *Output) error {
-	c := r.core
-	concern, err := c.concernOf(a.pod, profile)
+	s, err := r.seeker(a, profile)
 	if err != nil {
-		return &NotRemadeError{err.Error()}
+		return err
 	}
-	c.view.Settle()
-	s := seeker{rejection: rejection{attempt: a}, pod: a.pod, profile: profile, concern: concern}
-	if !c.oust(s, out) {
+	if !r.core.oust(s, out) {
 		return &NotRemadeError{"no place that is kept could be ousted"}
 	}
 	return nil
@@ -293,7 +354,7 @@ func (r *Replica) Keep(order uint64, remade events.Decision, node string) {
 		return
 	}
 	m := made{pod: pod, node: node}
-	if remade.Evidence != nil && remade.Evidence.Basis.Way != events.WayRanked && node == remade.NodeName {
+	if e := remade.Evidence; e != nil && (e.Basis.Way == events.WayKept || e.Basis.Way == events.WayOusted) {
 		m.instead = r.keptBy(pod, node)
 	}
 	r.remember(order, m)

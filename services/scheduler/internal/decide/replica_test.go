@@ -150,6 +150,7 @@ func blind(d events.Decision) events.Decision {
 	e := d.Evidence
 	return events.Decision{
 		Kind: d.Kind, Pod: d.Pod, Actor: d.Actor, Attempt: d.Attempt, Token: d.Token, FactSequence: d.FactSequence,
+		Seed:     d.Seed,
 		Evidence: &events.Evidence{LedgerRevision: e.LedgerRevision, Order: e.Order, Staged: e.Staged, Basis: e.Basis},
 	}
 }
@@ -165,8 +166,8 @@ func remake(t *testing.T, w *world, s *shard) (n tally) {
 		}
 		b := d.Evidence.Basis
 		switch {
-		case b.Way == events.WayHeld:
-			p.replica.Note(d)
+		case b.Way == events.WayHeld && again.NodeName == d.NodeName:
+			p.replica.Keep(d.Evidence.Order, again, again.NodeName)
 			n.held++
 		case again.NodeName != d.NodeName || again.NodesFeasible != d.NodesFeasible:
 			t.Fatalf("%s %s of %s: %s of %d again, %s of %d recorded\n%+v\n%+v", s.id, d.Kind, d.Pod.Name, again.NodeName,
