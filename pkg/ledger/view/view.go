@@ -51,7 +51,7 @@ type View struct {
 	// left is when claimed pods were first missed, by resourceVersion; everyFate: and all others.
 	left      map[string]uint64
 	everyFate bool
-	kept keptPlaces
+	kept      keptPlaces
 	usability
 }
 
