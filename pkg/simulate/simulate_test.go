@@ -129,13 +129,16 @@ func placed(r simulate.Report) map[string]string {
 func TestDrain(t *testing.T) {
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "cache", UID: "uid-budget", Generation: 1},
-		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "cache"}}},
-		Status:     policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DisruptionsAllowed: 1},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "cache"}},
+		},
+		Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, DisruptionsAllowed: 1},
 	}
 	store := cluster(t, node("a"), node("b"), budget,
 		pod("web", "1", "a", ownedBy("ReplicaSet", "web")), pod("naked", "1", "a"),
 		pod("agent", "100m", "a", ownedBy("DaemonSet", "agent")),
-		pod("cache-1", "100m", "a", ownedBy("ReplicaSet", "cache")), pod("cache-2", "100m", "a", ownedBy("ReplicaSet", "cache")),
+		pod("cache-1", "100m", "a", ownedBy("ReplicaSet", "cache")),
+		pod("cache-2", "100m", "a", ownedBy("ReplicaSet", "cache")),
 	)
 	r := run(t, simulate.Input{Facts: store, Changes: simulate.Changes{Drain: []string{"a"}}})
 	if diff := cmp.Diff([]string{"d/cache-1 drain", "d/naked drain", "d/web drain"}, evicted(r.Evicted)); diff != "" {

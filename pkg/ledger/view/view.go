@@ -48,10 +48,8 @@ type View struct {
 	unknown map[string]struct{}
 	// undescribed is how many of the counted pods no fact has described.
 	undescribed int
-	// left is when claimed pods were first missed, by resourceVersion; everyFate: and all others.
-	left      map[string]uint64
-	everyFate bool
-	kept      keptPlaces
+	fates       fates
+	kept        keptPlaces
 	usability
 }
 
@@ -103,7 +101,7 @@ func (v *View) Reset(store Facts) {
 		staged:       staged,
 		unknown:      map[string]struct{}{},
 		kept:         newKeptPlaces(v.kept.taken),
-		everyFate:    v.everyFate,
+		fates:        fates{every: v.fates.every},
 		usability:    usability{follower: v.follower, doubtful: map[*slot]struct{}{}},
 	}
 	if v.staged == nil {
@@ -159,7 +157,7 @@ func (v *View) ApplyFacts(c state.Changes) {
 			v.recount(p.After.UID)
 		} else {
 			v.recount(p.Before.UID)
-			if _, _, claimed := v.ledger.Victim(p.Before.UID); claimed || v.everyFate {
+			if _, _, claimed := v.ledger.Victim(p.Before.UID); claimed || v.fates.every {
 				v.miss(p.Before.UID, p.DeletedRV)
 			}
 		}

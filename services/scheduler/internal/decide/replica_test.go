@@ -121,18 +121,22 @@ func (p *past) to(t *testing.T, d events.Decision) {
 		p.fact = n
 	}
 	for _, l := range d.Evidence.Basis.Learned {
-		var kvs []ledger.KV
-		for _, batch := range p.history[p.ledger:] {
-			for _, ev := range batch.Events {
-				if ev.ModRevision == l.Revision && !ev.Deleted && (l.Key == "" || l.Key == ev.Key) {
-					kvs = append(kvs, ev.KV)
-				}
-			}
-		}
-		if err := p.replica.Learn(kvs); err != nil {
+		if err := p.replica.Learn(p.put(l)); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// put is what a revision ahead has put.
+func (p *past) put(l events.Learned) (kvs []ledger.KV) {
+	for _, batch := range p.history[p.ledger:] {
+		for _, ev := range batch.Events {
+			if ev.ModRevision == l.Revision && !ev.Deleted && (l.Key == "" || l.Key == ev.Key) {
+				kvs = append(kvs, ev.KV)
+			}
+		}
+	}
+	return kvs
 }
 
 // records are those of a shard, in the order of their moments.
