@@ -36,7 +36,11 @@ type cluster struct {
 	settled  bool
 	// closedUntil is until when no budget allows anything; 0 while they do.
 	closedUntil time.Duration
-	tokens      uint64
+	// pause is how far the people are who restart the shards, awaited what the log has to tell of
+	// before they go on, and before the last fact behind which they closed a node.
+	pause           int
+	awaited, before uint64
+	tokens          uint64
 }
 
 const (
@@ -168,7 +172,7 @@ func (c *cluster) addPod(w *world) {
 func (c *cluster) act(w *world) error {
 	c.reopen(w)
 	pods := w.api.pods()
-	if len(pods) == 0 || len(pods) < maxPods && c.family != moved && w.chance(40) {
+	if len(pods) == 0 || len(pods) < maxPods && !c.sparse() && w.chance(40) {
 		c.addPod(w)
 		return nil
 	}
@@ -186,6 +190,9 @@ func (c *cluster) act(w *world) error {
 		return nil
 	case c.family == moved && w.chance(95):
 		c.scale(w, p)
+		return nil
+	case c.family == restarted && w.chance(70):
+		c.restart(w, p)
 		return nil
 	case c.family == refreshed && w.chance(60), c.family == massive && w.chance(90):
 		c.touch(w, uid)

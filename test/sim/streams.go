@@ -104,7 +104,7 @@ func (s *streams) take(from uint64) (follow.Batch, bool, error) {
 	w := s.p.w
 	records, err := w.records(events.Facts, from)
 	if err == nil && w.faults.on {
-		records = records[:1+w.rng.IntN(len(records))]
+		records = records[:s.p.hesitates(from, len(records))]
 	}
 	var facts []events.SequencedFact
 	if err == nil {
@@ -144,6 +144,7 @@ func (s *streams) bootstrap() (follow.Batch, error) {
 		w.hit("facts begun from a snapshot")
 	}
 	b, err := s.history.Begin(sequence, data, last)
+	w.oracle.begins(s.p, b)
 	if w.mutant.noBarrier {
 		b.Barrier = 0
 	}
