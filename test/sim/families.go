@@ -45,7 +45,7 @@ const (
 var families = []struct {
 	family
 	share int
-}{{contested, 22}, {succession, 15}, {refreshed, 10}, {massive, 6}, {restarted, 4}, {moved, 17}}
+}{{contested, 22}, {succession, 17}, {refreshed, 8}, {massive, 6}, {restarted, 4}, {moved, 19}}
 
 // drawFamily says what a run is about, if that was not asked for.
 func (w *world) drawFamily() family {
@@ -225,12 +225,13 @@ type ambush struct {
 var ambushes = map[family]map[string][]ambush{
 	contested: {
 		"T2":          {{12, forsaken}, {10, closedBudgets}},
-		"evict-mark":  {{10, forsaken}, {10, closedBudgets}, {8, senderDies}},
+		"evict-mark":  {{10, forsaken}, {15, orphaned}, {10, closedBudgets}, {8, senderDies}},
 		"evict-claim": {{45, closedBudgets}, {15, senderDies}},
 	},
 	succession: {"T3": {{65, restless}}},
-	moved:      {"T12": {{25, senderDies}, {25, rush}}},
+	moved:      {"T12": {{30, senderDies}, {35, rush}}},
 	massive:    {"T2": {{20, forsaken}}, "evict-mark": {{30, forsaken}, {20, senderDies}}},
+	ordinary:   {"T11": {{40, unheard}}},
 }
 
 // springs is what happens right after a transaction has been carried out.
@@ -275,6 +276,25 @@ func forsaken(w *world, p *proc, t ledger.Txn) {
 	}
 	if p.role == "binder" {
 		p.stall(200+w.rng.IntN(2000), 0)
+	}
+}
+
+// orphaned: the pod that others are to go for is deleted, and what asks them to go arrives when
+// everybody else has heard of that.
+func orphaned(w *world, p *proc, t ledger.Txn) {
+	for _, uid := range w.placed(t, true) {
+		w.tracef("pod %s, for which others are to go, is deleted", uid)
+		w.api.delete(uid)
+	}
+	p.stall(2000+w.rng.IntN(4000), 0)
+}
+
+// unheard: the others do not hear of it for a while, and go on.
+func unheard(w *world, p *proc, _ ledger.Txn) {
+	for _, s := range w.shards {
+		if &s.proc != p {
+			s.stall(0, 500+w.rng.IntN(3000))
+		}
 	}
 }
 
