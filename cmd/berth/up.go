@@ -53,6 +53,7 @@ func (o *options) run(ctx context.Context, services []service) error {
 	if err != nil {
 		return err
 	}
+	tuneCollector()
 	var web *serve.Server
 	if o.http.Address != "" {
 		if web, err = serve.Listen(o.http); err != nil {
