@@ -45,7 +45,7 @@ const (
 var families = []struct {
 	family
 	share int
-}{{contested, 22}, {succession, 17}, {refreshed, 8}, {massive, 6}, {restarted, 4}, {moved, 19}}
+}{{contested, 22}, {succession, 17}, {refreshed, 8}, {massive, 6}, {restarted, 4}, {moved, 20}}
 
 // drawFamily says what a run is about, if that was not asked for.
 func (w *world) drawFamily() family {
@@ -229,7 +229,7 @@ var ambushes = map[family]map[string][]ambush{
 		"evict-claim": {{45, closedBudgets}, {15, senderDies}},
 	},
 	succession: {"T3": {{65, restless}}},
-	moved:      {"T12": {{30, senderDies}, {35, rush}}},
+	moved:      {"T12": {{40, senderDies}, {35, rush}}},
 	massive:    {"T2": {{20, forsaken}}, "evict-mark": {{30, forsaken}, {20, senderDies}}},
 	ordinary:   {"T11": {{40, unheard}}},
 }
@@ -384,7 +384,7 @@ func (w *world) overbid(priority int32) {
 // first, and how many of a hundred: those of which hardly any two meet otherwise.
 var heldUp = map[string]int{
 	"T4": 30, "T7": 30, "evict-claim": 20, "evict-mark": 20, "evict-take": 30, "evict-failed": 85,
-	"T12": 30, "move-abort": 50, "leftover": 75, "budget-settle": 60, "sweep": 85, "plan-drop": 70,
+	"T12": 30, "move-abort": 65, "leftover": 50, "budget-settle": 60, "sweep": 85, "plan-drop": 70,
 }
 
 // delay has a transaction stay under way for a while, and something happen meanwhile to what it
