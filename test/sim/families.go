@@ -229,7 +229,7 @@ var ambushes = map[family]map[string][]ambush{
 		"evict-claim": {{45, closedBudgets}, {15, senderDies}},
 	},
 	succession: {"T3": {{65, restless}}},
-	moved:      {"T12": {{40, senderDies}, {35, rush}}},
+	moved:      {"T12": {{45, senderDies}, {35, rush}}},
 	massive:    {"T2": {{20, forsaken}}, "evict-mark": {{30, forsaken}, {20, senderDies}}},
 	ordinary:   {"T11": {{40, unheard}}},
 }
@@ -279,14 +279,16 @@ func forsaken(w *world, p *proc, t ledger.Txn) {
 	}
 }
 
-// orphaned: the pod that others are to go for is deleted, and what asks them to go arrives when
-// everybody else has heard of that.
-func orphaned(w *world, p *proc, t ledger.Txn) {
-	for _, uid := range w.placed(t, true) {
-		w.tracef("pod %s, for which others are to go, is deleted", uid)
-		w.api.delete(uid)
+// orphaned: all pods that wait are deleted, the one that others are to go for among them, and who
+// asks those to go has not heard of that when everybody else has.
+func orphaned(w *world, p *proc, _ ledger.Txn) {
+	w.tracef("all pods that wait are deleted")
+	for _, pod := range w.api.pods() {
+		if pod.Spec.NodeName == "" {
+			w.api.delete(string(pod.UID))
+		}
 	}
-	p.stall(2000+w.rng.IntN(4000), 0)
+	p.stall(1500+w.rng.IntN(3000), 1000+w.rng.IntN(2000))
 }
 
 // unheard: the others do not hear of it for a while, and go on.
@@ -384,7 +386,7 @@ func (w *world) overbid(priority int32) {
 // first, and how many of a hundred: those of which hardly any two meet otherwise.
 var heldUp = map[string]int{
 	"T4": 30, "T7": 30, "evict-claim": 20, "evict-mark": 20, "evict-take": 30, "evict-failed": 85,
-	"T12": 30, "move-abort": 65, "leftover": 50, "budget-settle": 60, "sweep": 85, "plan-drop": 70,
+	"T12": 30, "move-abort": 65, "leftover": 50, "budget-settle": 60, "sweep": 85, "plan-drop": 90,
 }
 
 // delay has a transaction stay under way for a while, and something happen meanwhile to what it
