@@ -29,17 +29,17 @@ func (c *cluster) restart(w *world, p *corev1.Pod) {
 	case len(w.api.pods()) > maxPods/2:
 		w.api.delete(string(p.UID))
 		return
-	case c.pause == 0 && w.chance(50):
+	case c.done == 0 && w.chance(50):
 		for _, s := range w.shards {
 			s.leave()
 		}
 		for range maxPods / 3 {
 			c.addPod(w)
 		}
-	case c.pause == 1:
+	case c.done == 1:
 		c.before, _ = w.log.Last(w.ctx, events.Facts) // the log in memory answers
 		c.closeEmpty(w)
-	case c.pause == 2:
+	case c.done == 2:
 		for _, s := range w.shards {
 			if !s.up {
 				s.start()
@@ -49,7 +49,7 @@ func (c *cluster) restart(w *world, p *corev1.Pod) {
 	default:
 		return
 	}
-	c.pause, c.awaited = (c.pause+1)%3, w.api.rv
+	c.done, c.awaited = (c.done+1)%3, w.api.rv
 }
 
 // closeEmpty closes one node on which nothing runs, and opens the others.
