@@ -25,8 +25,9 @@ const (
 	loopCycles = 30
 	// equal is how far two imbalances may be apart and count as the same.
 	equal = 1e-6
-	// mostWorse is the share of clusters, in percent, in which upstream may do better.
-	mostWorse = 5
+	// mostWorse is the share of clusters, in thousandths, in which upstream may do better: those
+	// where less imbalance takes moving a pod again. None of the fixed list.
+	mostWorse = 4
 	// mostAgain is how many pods may move again where no places are kept, in percent of the clusters.
 	mostAgain = 2
 )
@@ -93,9 +94,9 @@ func TestClosedLoop(t *testing.T) {
 	if most := many * mostAgain / 100; free.again > most {
 		t.Errorf("no places kept: %d pods moved again, want at most %d", free.again, most)
 	}
-	if pinned.imbalance > upstream.imbalance || pinned.more*100 > mostWorse*many {
-		t.Errorf("imbalance left %.2f, by upstream %.2f; more than upstream in %d clusters, want at most %d%%",
-			pinned.imbalance, upstream.imbalance, pinned.more, mostWorse)
+	if most := many * mostWorse / 1000; pinned.imbalance > upstream.imbalance || pinned.more > most {
+		t.Errorf("imbalance left %.2f, by upstream %.2f; more than upstream in %d clusters, want at most %d",
+			pinned.imbalance, upstream.imbalance, pinned.more, most)
 	}
 }
 

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -115,11 +117,23 @@ func (r result) all() (sum float64) {
 	return sum
 }
 
-// arrive adds pods and waits until all are bound.
+// arrive adds pods, at a rate if there is one, and waits until all are bound.
 func (b *bench) arrive(ctx context.Context, api *sink.Server, prefix string, n int) error {
-	bound, err := api.AddPods(workload(prefix, n))
-	if err != nil {
-		return err
+	pods, atOnce := workload(prefix, n), n
+	pace := rate.NewLimiter(rate.Inf, 1)
+	if b.rate > 0 {
+		pace.SetLimit(rate.Limit(b.rate))
+		atOnce = 1
+	}
+	var bound <-chan struct{}
+	for some := range slices.Chunk(pods, atOnce) {
+		err := pace.Wait(ctx)
+		if err != nil {
+			return err
+		}
+		if bound, err = api.AddPods(some); err != nil {
+			return err
+		}
 	}
 	select {
 	case <-bound:

@@ -25,6 +25,7 @@ func main() {
 type options struct {
 	pods, nodes, warm, runs int
 	shards, binders         int
+	rate                    float64
 	out, budget             string
 	timeout                 time.Duration
 	profiling               bool
@@ -33,11 +34,12 @@ type options struct {
 func parse(args []string) (options, error) {
 	var o options
 	set := flag.NewFlagSet("benchpath", flag.ContinueOnError)
-	set.IntVar(&o.pods, "pods", 20000, "pods that arrive at once, 100m CPU and 500Mi each")
+	set.IntVar(&o.pods, "pods", 20000, "pods that arrive, 100m CPU and 500Mi each")
 	set.IntVar(&o.nodes, "nodes", 1000, "nodes, 32 CPUs and 110 pods each")
 	set.IntVar(&o.warm, "warm", 500, "pods bound before the clock starts")
 	set.IntVar(&o.runs, "runs", 1, "runs; 3 or more to report")
 	set.IntVar(&o.shards, "shards", 2, "scheduler processes")
+	set.Float64Var(&o.rate, "rate", 0, "pods that arrive per second; 0 lets all arrive at once")
 	set.IntVar(&o.binders, "binders", 2, "binder processes")
 	set.StringVar(&o.out, "out", ".build/bench", "directory for the JSON and Markdown reports")
 	set.StringVar(&o.budget, "budget", "", "file of microseconds per pod and service that must not be exceeded")
