@@ -143,7 +143,7 @@ func fenceMutants() []Mutant {
 			},
 		},
 		{
-			Name: "refresh-order", expected: expected{rare: true},
+			Name: "refresh-order", expected: expected{rare: true, family: refreshed},
 			Missing: "after a refused bind the document is read before the pod",
 			readDoc: docFirst,
 		},
