@@ -45,7 +45,7 @@ const (
 var families = []struct {
 	family
 	share int
-}{{contested, 22}, {succession, 17}, {refreshed, 8}, {massive, 6}, {restarted, 4}, {moved, 20}}
+}{{contested, 22}, {succession, 17}, {refreshed, 8}, {massive, 6}, {restarted, 4}, {moved, 21}}
 
 // drawFamily says what a run is about, if that was not asked for.
 func (w *world) drawFamily() family {
@@ -229,7 +229,7 @@ var ambushes = map[family]map[string][]ambush{
 		"evict-claim": {{45, closedBudgets}, {15, senderDies}},
 	},
 	succession: {"T3": {{65, restless}}},
-	moved:      {"T12": {{45, senderDies}, {35, rush}}},
+	moved:      {"T12": {{25, rush}, {50, senderDies}}},
 	massive:    {"T2": {{20, forsaken}}, "evict-mark": {{30, forsaken}, {20, senderDies}}},
 	ordinary:   {"T11": {{40, unheard}}},
 }
