@@ -17,6 +17,11 @@ const (
 	KindReplicaSet        Kind = "replicaset"
 	KindStatefulSet       Kind = "statefulset"
 	KindReplicationContrl Kind = "replicationcontroller"
+	KindStorageClass      Kind = "storageclass"
+	KindCSINode           Kind = "csinode"
+	KindCSIDriver         Kind = "csidriver"
+	KindStorageCapacity   Kind = "csistoragecapacity"
+	KindVolumeAttachment  Kind = "volumeattachment"
 )
 
 // Op says what a Fact does to the state of its kind.
