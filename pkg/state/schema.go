@@ -71,7 +71,7 @@ func objectNameKey(o *Object) string {
 
 // objectFileKey is empty for an object that is not filed.
 func objectFileKey(o *Object) string {
-	key, filed := fileOf(o)
+	key, filed := FileOf(o.API)
 	if !filed {
 		return ""
 	}

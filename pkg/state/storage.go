@@ -29,9 +29,10 @@ func ClaimClass(c *corev1.PersistentVolumeClaim) string {
 	return *c.Spec.StorageClassName
 }
 
-// fileOf is the key that an object is filed under, see Snapshot.ObjectsOf.
-func fileOf(o *Object) (key string, filed bool) {
-	switch obj := o.API.(type) {
+// FileOf is the key that an object is filed under, see Snapshot.ObjectsOf; false for one that
+// is not.
+func FileOf(o APIObject) (key string, filed bool) {
+	switch obj := o.(type) {
 	case *corev1.PersistentVolume:
 		return VolumeClass(obj), true
 	case *storagev1.CSIStorageCapacity:

@@ -96,6 +96,11 @@ var (
 	}
 )
 
+// volumeFilters are those about volumes, which only some clusters have.
+var volumeFilters = []string{
+	placement.VolumeRestrictions, placement.NodeVolumeLimits, placement.VolumeBinding, placement.VolumeZone,
+}
+
 // rejects tells the plugins that can reject a node or a pod, ranks those that score.
 func rejects(plugin string) bool {
 	return plugin == placement.SchedulingGates || slices.Contains(filters, plugin)
