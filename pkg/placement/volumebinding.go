@@ -76,6 +76,25 @@ func (p volumeBinding) Compile(pod *state.Pod, objects Objects) (Compiled, error
 	return Compiled{Filter: &d}, nil
 }
 
+// UnboundClaims are the pod's claims, as namespace/name, that get a volume only when its node
+// has been chosen; none if the profile does not look at claims.
+func (p *Profile) UnboundClaims(pod *state.Pod, objects Objects) []string {
+	r, ok := p.byName[VolumeBinding]
+	if !ok || !r.points.has(Filtering) {
+		return nil
+	}
+	c, err := r.plugin.Compile(pod, orNoObjects(objects))
+	d, ok := c.Filter.(*volumeDemand)
+	if err != nil || !ok {
+		return nil
+	}
+	var names []string
+	for _, claim := range d.delayed {
+		names = append(names, claimKey(claim))
+	}
+	return names
+}
+
 // usable is the claim of a volume, or why it is of no use now.
 func usable(use claimUse, pod *state.Pod, objects Objects) (claim *corev1.PersistentVolumeClaim, why string) {
 	claim, ok := findClaim(objects, pod.Namespace, use.name)

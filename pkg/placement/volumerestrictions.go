@@ -62,8 +62,11 @@ func exclusiveClaims(pod *state.Pod, objects Objects) (list []*corev1.Persistent
 }
 
 // ExclusiveClaims are the UIDs of the pod's claims that only one pod in the cluster may use
-// (ReadWriteOncePod), in the order of its volumes.
-func ExclusiveClaims(pod *state.Pod, objects Objects) []string {
+// (ReadWriteOncePod), in the order of its volumes; none if the profile does not look at that.
+func (p *Profile) ExclusiveClaims(pod *state.Pod, objects Objects) []string {
+	if r, ok := p.byName[VolumeRestrictions]; !ok || !r.points.has(Filtering) {
+		return nil
+	}
 	claims, _ := exclusiveClaims(pod, orNoObjects(objects))
 	var uids []string
 	for _, c := range claims {

@@ -66,6 +66,10 @@ func (c *Core) try(a *attempt, out *Output) {
 // place evaluates the pod and stages it, parks it, or waits for nodes that are behind or for
 // what its rules about other nodes need.
 func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
+	if why := c.beyond(a.pod, profile); why != "" {
+		c.fail(a, why, out)
+		return
+	}
 	seed := Seed(a.pod.UID, a.offer.Attempt)
 	concern, err := c.concernOf(a.pod, profile)
 	if err != nil {
