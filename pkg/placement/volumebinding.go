@@ -201,7 +201,7 @@ type VolumePicks struct {
 // VolumePick is a claim, as namespace/name, and the name of the volume for it.
 type VolumePick struct{ Claim, Volume string }
 
-// Empty: the claims have their volumes already.
+// Empty says that the claims have their volumes already.
 func (p VolumePicks) Empty() bool { return len(p.Bind)+len(p.Provision) == 0 }
 
 // verdict is what the rule says of one node: one flag a reason.

@@ -161,21 +161,22 @@ func (f limitFilter) limits(node string) map[string]int {
 	if csi == nil {
 		return nil
 	}
-	var limits map[string]int
+	limits := map[string]int{}
 	for _, d := range csi.Spec.Drivers {
-		if d.Allocatable == nil || d.Allocatable.Count == nil {
-			continue
-		}
-		for h := range f.wanted {
-			if h.driver == d.Name {
-				if limits == nil {
-					limits = map[string]int{}
-				}
-				limits[d.Name] = int(*d.Allocatable.Count)
-			}
+		if d.Allocatable != nil && d.Allocatable.Count != nil && f.wants(d.Name) {
+			limits[d.Name] = int(*d.Allocatable.Count)
 		}
 	}
 	return limits
+}
+
+func (f limitFilter) wants(driver string) bool {
+	for h := range f.wanted {
+		if h.driver == driver {
+			return true
+		}
+	}
+	return false
 }
 
 // addAttached adds what is attached to a node, whoever uses it.

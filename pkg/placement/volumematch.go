@@ -154,7 +154,7 @@ func newProvisioning(claim *corev1.PersistentVolumeClaim, objects Objects) (*pro
 		p.topologies = []labels.Selector{}
 	}
 	for _, term := range class.AllowedTopologies {
-		if selector, ok := topologySelector(term); ok {
+		if selector, some := topologySelector(term); some {
 			p.topologies = append(p.topologies, selector)
 		}
 	}

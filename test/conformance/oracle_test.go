@@ -47,11 +47,12 @@ func newOracle(ctx context.Context, profile placement.ProfileConfig) (*oracle, e
 		return nil, err
 	}
 	state := newUpstreamState(ctx)
+	csiNodes := state.listers.Storage().V1().CSINodes().Lister()
 	f, err := frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), upstream,
 		frameworkruntime.WithSnapshotSharedLister(state.snapshot),
 		frameworkruntime.WithClientSet(fake.NewClientset()),
 		frameworkruntime.WithInformerFactory(state.listers),
-		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(state.listers.Storage().V1().CSINodes().Lister())),
+		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(csiNodes)),
 	)
 	return &oracle{state, f}, err
 }

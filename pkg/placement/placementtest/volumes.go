@@ -276,8 +276,12 @@ func (g *Generator) progress(p *corev1.PersistentVolumeClaim, c *Cluster) {
 }
 
 func (g *Generator) capacity() *storagev1.CSIStorageCapacity {
-	c := &storagev1.CSIStorageCapacity{ObjectMeta: g.meta("default", "capacity"), StorageClassName: Pick(g, "capped", "wait")}
-	c.NodeTopology = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelTopologyZone: Pick(g, "z1", "z2", "z3")}}
+	c := &storagev1.CSIStorageCapacity{
+		ObjectMeta: g.meta("default", "capacity"), StorageClassName: Pick(g, "capped", "wait"),
+		NodeTopology: &metav1.LabelSelector{MatchLabels: map[string]string{
+			corev1.LabelTopologyZone: Pick(g, "z1", "z2", "z3"),
+		}},
+	}
 	if g.Chance(10) {
 		c.NodeTopology = nil
 	}
