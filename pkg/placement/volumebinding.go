@@ -76,23 +76,11 @@ func (p volumeBinding) Compile(pod *state.Pod, objects Objects) (Compiled, error
 	return Compiled{Filter: &d}, nil
 }
 
-// UnboundClaims are the pod's claims, as namespace/name, that get a volume only when its node
-// has been chosen; none if the profile does not look at claims.
-func (p *Profile) UnboundClaims(pod *state.Pod, objects Objects) []string {
-	r, ok := p.byName[VolumeBinding]
-	if !ok || !r.points.has(Filtering) {
-		return nil
-	}
-	c, err := r.plugin.Compile(pod, orNoObjects(objects))
-	d, ok := c.Filter.(*volumeDemand)
-	if err != nil || !ok {
-		return nil
-	}
-	var names []string
-	for _, claim := range d.delayed {
-		names = append(names, claimKey(claim))
-	}
-	return names
+// UnboundClaims tells whether the pod has claims that get a volume only when its node has been
+// chosen; never if the profile does not look at claims.
+func (p *Profile) UnboundClaims(pod *state.Pod, objects Objects) bool {
+	d := p.volumesOf(pod, objects)
+	return d != nil && len(d.delayed) > 0
 }
 
 // usable is the claim of a volume, or why it is of no use now.
@@ -190,21 +178,36 @@ func (r *reach) includes(labelled *corev1.Node) bool {
 	return err == nil && match
 }
 
-// VolumePicks is what has to happen to the claims of a pod before it can start on a node.
-type VolumePicks struct {
-	// Bind are the claims that get a volume that there is.
-	Bind []VolumePick
-	// Provision are the claims, as namespace/name, that a volume is to be made for.
-	Provision []string
-}
-
-// VolumePick is a claim, as namespace/name, and the name of the volume for it.
+// VolumePick is a claim in the pod's namespace that has no volume yet, and the name of the one
+// it gets; empty if one is to be made for it on the pod's node.
 type VolumePick struct{ Claim, Volume string }
 
-// Empty says that the claims have their volumes already.
-func (p VolumePicks) Empty() bool { return len(p.Bind)+len(p.Provision) == 0 }
+// VolumePicks are what has to be done about the pod's claims before it can start on a node;
+// none for nearly all pods. False if the node would not do, as Evaluate has it.
+func (p *Profile) VolumePicks(pod *state.Pod, node *state.Node, objects Objects) (picks []VolumePick, ok bool) {
+	d := p.volumesOf(pod, objects)
+	if d == nil {
+		return nil, true
+	}
+	v, picks := d.judge(node.Object)
+	return picks, v.passes()
+}
 
-// verdict is what the rule says of one node: one flag a reason.
+// volumesOf is nil if the claims of the pod ask for nothing, or the profile does not look.
+func (p *Profile) volumesOf(pod *state.Pod, objects Objects) *volumeDemand {
+	r, ok := p.byName[VolumeBinding]
+	if !ok || !r.points.has(Filtering) || pod.Template == nil {
+		return nil
+	}
+	c, err := r.plugin.Compile(pod, orNoObjects(objects))
+	d, ok := c.Filter.(*volumeDemand)
+	if err != nil || !ok {
+		return nil
+	}
+	return d
+}
+
+// volumeVerdict is what the rule says of one node: one flag a reason.
 type volumeVerdict struct{ elsewhere, nothing, noSpace, missing bool }
 
 func (v volumeVerdict) passes() bool { return v == volumeVerdict{} }
@@ -234,7 +237,7 @@ func (d *volumeDemand) Explain(n *state.NodeInfo) []string {
 
 // judge looks at one node. The picks count if it passes. Source: volumebinding/binder.go
 // FindPodVolumes.
-func (d *volumeDemand) judge(node *corev1.Node) (v volumeVerdict, picks VolumePicks) {
+func (d *volumeDemand) judge(node *corev1.Node) (v volumeVerdict, picks []VolumePick) {
 	labelled := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: node.Labels}}
 	v.elsewhere, v.missing = d.judgeBound(node.Name, labelled)
 	var lacking []*corev1.PersistentVolumeClaim
@@ -257,7 +260,7 @@ func (d *volumeDemand) judge(node *corev1.Node) (v volumeVerdict, picks VolumePi
 			continue
 		}
 		taken[volume.Name] = true
-		picks.Bind = append(picks.Bind, VolumePick{claimKey(m.claim), volume.Name})
+		picks = append(picks, VolumePick{m.claim.Name, volume.Name})
 	}
 	for _, claim := range lacking {
 		made := d.toMake[claim].judge(labelled)
@@ -265,7 +268,7 @@ func (d *volumeDemand) judge(node *corev1.Node) (v volumeVerdict, picks VolumePi
 			v.nothing, v.noSpace = made.nothing, made.noSpace
 			return v, picks
 		}
-		picks.Provision = append(picks.Provision, claimKey(claim))
+		picks = append(picks, VolumePick{Claim: claim.Name})
 	}
 	return v, picks
 }
