@@ -11,6 +11,12 @@ type Limits struct {
 	// BindDeadline is how long a Committed entry may stay unbound, unchanged in the
 	// binder's own eyes, before it is fenced (T_bind of the protocol).
 	BindDeadline time.Duration
+	// VolumeDeadline is how much longer it may be while the pod's volumes are bound or made, and
+	// VolumeDeadlines the same by scheduler name, where a profile says so.
+	VolumeDeadline  time.Duration
+	VolumeDeadlines map[string]time.Duration
+	// VolumePoll is the pause between looks whether the volumes are there.
+	VolumePoll time.Duration
 	// Idle is how long a document (or an entry in Fencing) must be unchanged before the
 	// sweep touches it.
 	Idle time.Duration
@@ -51,6 +57,8 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		BindDeadline:   30 * time.Second,
+		VolumeDeadline: 600 * time.Second, // VolumeBindingArgs.bindTimeoutSeconds
+		VolumePoll:     time.Second,       // as kube-scheduler looks
 		Idle:           5 * time.Second,
 		Losses:         3,
 		Retry:          wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 30, Cap: 5 * time.Second},
