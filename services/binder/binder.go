@@ -78,12 +78,12 @@ func enforces(profiles []placement.ProfileConfig) decide.Enforces {
 // limits are the core's, with how long the profiles wait for volumes.
 func limits(profiles []placement.ProfileConfig) decide.Limits {
 	l := decide.DefaultLimits()
-	l.VolumeDeadlines = map[string]time.Duration{}
+	l.Volumes.Deadlines = map[string]time.Duration{}
 	for _, p := range profiles {
 		for _, plugin := range p.Plugins {
 			args, ok := plugin.Args.(*configv1.VolumeBindingArgs)
 			if ok && args.BindTimeoutSeconds != nil {
-				l.VolumeDeadlines[p.SchedulerName] = time.Duration(*args.BindTimeoutSeconds) * time.Second
+				l.Volumes.Deadlines[p.SchedulerName] = time.Duration(*args.BindTimeoutSeconds) * time.Second
 			}
 		}
 	}

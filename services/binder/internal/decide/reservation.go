@@ -153,9 +153,9 @@ func (c *Core) bindDeadline(r *reservation) time.Duration {
 	if len(r.entry.Volumes) == 0 {
 		return c.limits.BindDeadline
 	}
-	volumes, ok := c.limits.VolumeDeadlines[r.entry.SchedulerName]
+	volumes, ok := c.limits.Volumes.Deadlines[r.entry.SchedulerName]
 	if !ok {
-		volumes = c.limits.VolumeDeadline
+		volumes = c.limits.Volumes.Deadline
 	}
 	return c.limits.BindDeadline + volumes
 }
@@ -209,7 +209,7 @@ func (r *reservation) bindAnswered(c *Core, in Answered) {
 		r.advance(c)
 	case Waiting:
 		r.volumesAsked = true
-		r.due = c.now.Add(c.limits.VolumePoll)
+		r.due = c.now.Add(c.limits.Volumes.Poll)
 		if r.entry.Wanted {
 			r.due = c.now
 			r.advance(c)
