@@ -53,7 +53,8 @@ func TestVolumes(t *testing.T) {
 // provisioner makes volumes until the test ends.
 func (s *stack) provisioner() {
 	s.Helper()
-	cmd := exec.CommandContext(s.Context(), programs.Cluster, "provision", "--dir", s.cluster.Dir, "--name", diskProvisioner)
+	cmd := exec.CommandContext(s.Context(), programs.Cluster,
+		"provision", "--dir", s.cluster.Dir, "--name", diskProvisioner)
 	cmd.Stderr = os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	s.no(cmd.Start())
@@ -108,22 +109,15 @@ func (s *stack) diskNodes(ns string, n int) {
 	s.addNodes(specs...)
 }
 
-// claimsSuit checks that every pod's claim has a volume of its own, which can be used on the pod's node.
+// claimsSuit checks that every pod's claim has a volume of its own, which can be used on the
+// pod's node.
 func (s *stack) claimsSuit(pods []corev1.Pod) {
 	s.Helper()
 	owners := map[string]string{}
 	for _, pod := range pods {
-		for _, v := range pod.Spec.Volumes {
-			name := pod.Name + "-" + v.Name
-			if v.PersistentVolumeClaim != nil {
-				name = v.PersistentVolumeClaim.ClaimName
-			} else if v.Ephemeral == nil {
-				continue
-			}
-			claim, err := s.client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(s.Context(), name, metav1.GetOptions{})
-			s.no(err)
+		for _, claim := range s.claimsOf(&pod) {
 			if claim.Status.Phase != corev1.ClaimBound {
-				s.Errorf("pod %s was bound before its claim %s, which is %s", pod.Name, name, claim.Status.Phase)
+				s.Errorf("pod %s was bound before its claim %s, which is %s", pod.Name, claim.Name, claim.Status.Phase)
 				continue
 			}
 			volume, err := s.client.CoreV1().PersistentVolumes().Get(s.Context(), claim.Spec.VolumeName, metav1.GetOptions{})
@@ -132,13 +126,35 @@ func (s *stack) claimsSuit(pods []corev1.Pod) {
 				s.Errorf("pods %s and %s have volume %s", other, pod.Name, volume.Name)
 			}
 			owners[volume.Name] = pod.Name
-			if a := volume.Spec.NodeAffinity; a != nil {
-				if at := a.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0]; at != pod.Spec.NodeName {
-					s.Errorf("pod %s is on node %s, its volume on %s", pod.Name, pod.Spec.NodeName, at)
-				}
+			if at := homeOf(volume); at != "" && at != pod.Spec.NodeName {
+				s.Errorf("pod %s is on node %s, its volume on %s", pod.Name, pod.Spec.NodeName, at)
 			}
 		}
 	}
+}
+
+// homeOf is the node of a volume that can be used on one alone.
+func homeOf(v *corev1.PersistentVolume) string {
+	if v.Spec.NodeAffinity == nil {
+		return ""
+	}
+	return v.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0]
+}
+
+func (s *stack) claimsOf(pod *corev1.Pod) (claims []*corev1.PersistentVolumeClaim) {
+	s.Helper()
+	for _, v := range pod.Spec.Volumes {
+		name := pod.Name + "-" + v.Name
+		if v.PersistentVolumeClaim != nil {
+			name = v.PersistentVolumeClaim.ClaimName
+		} else if v.Ephemeral == nil {
+			continue
+		}
+		claim, err := s.client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(s.Context(), name, metav1.GetOptions{})
+		s.no(err)
+		claims = append(claims, claim)
+	}
+	return claims
 }
 
 // Every node has two volumes, and as many pods come at once as there are volumes.

@@ -53,10 +53,26 @@ func (c *Core) free(v volumes) bool {
 }
 
 // exclusive is the document of a claim, without the holders that the facts show or that have
-// been taken back.
+// been taken back. It need not be that their entries have left the nodes' documents already: the
+// high-water keeps whoever has not applied those facts from the claim.
 func (c *Core) exclusive(uid string) ledger.ExclusiveDoc {
-	x, _ := ledger.FinishHolders(c.ledger.Exclusive(ledger.KeyVolume(uid)), c.ledger)
+	x, _ := ledger.FinishHolders(c.ledger.Exclusive(ledger.KeyVolume(uid)), handedOver{c.ledger, c})
 	return x
+}
+
+// handedOver is the ledger as it will be when all that the facts show has been handed over.
+type handedOver struct {
+	*ledger.View
+	core *Core
+}
+
+// Doc implements ledger.Reservations.
+func (h handedOver) Doc(nodeUID string) (ledger.NodeDoc, bool) {
+	d, ok := h.View.Doc(nodeUID)
+	if ok {
+		d, _ = ledger.Finish(d, h.core.view)
+	}
+	return d, ok
 }
 
 // pickVolumes says what has to be done about the pod's claims on a node; false if the node will

@@ -84,7 +84,9 @@ func (p Provisioner) pass(ctx context.Context) error {
 }
 
 // serve makes the volume of one claim, if it is time.
-func (p Provisioner) serve(ctx context.Context, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
+func (p Provisioner) serve(
+	ctx context.Context, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
+) error {
 	node := claim.Annotations[selectedNode]
 	waits := class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 	switch {
@@ -119,7 +121,9 @@ func (p Provisioner) fail(ctx context.Context, claim *corev1.PersistentVolumeCla
 	return err
 }
 
-func (p Provisioner) volume(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) *corev1.PersistentVolume {
+func (p Provisioner) volume(
+	claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
+) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "pvc-" + string(claim.UID), Annotations: map[string]string{provisionedBy: p.Name},
