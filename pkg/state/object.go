@@ -10,6 +10,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 )
@@ -67,6 +68,8 @@ var kinds = [...]events.Kind{
 	events.KindReplicaSet,
 	events.KindStatefulSet,
 	events.KindReplicationContrl,
+	events.KindNodeMetrics,
+	events.KindPodMetrics,
 	events.KindStorageClass,
 	events.KindCSINode,
 	events.KindCSIDriver,
@@ -110,6 +113,10 @@ func newAPIObject(k events.Kind) (APIObject, error) {
 		return &appsv1.StatefulSet{}, nil
 	case events.KindReplicationContrl:
 		return &corev1.ReplicationController{}, nil
+	case events.KindNodeMetrics:
+		return &metricsv1beta1.NodeMetrics{}, nil
+	case events.KindPodMetrics:
+		return &metricsv1beta1.PodMetrics{}, nil
 	case events.KindStorageClass:
 		return &storagev1.StorageClass{}, nil
 	case events.KindCSINode:
