@@ -121,7 +121,8 @@ func TestVolumesThatCannotBeHad(t *testing.T) {
 				t.Fatal(err)
 			}
 			change(claim)
-			if _, err := client.CoreV1().PersistentVolumeClaims("ns").Update(t.Context(), claim, metav1.UpdateOptions{}); err != nil {
+			_, err = client.CoreV1().PersistentVolumeClaims("ns").Update(t.Context(), claim, metav1.UpdateOptions{})
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -133,7 +134,8 @@ func TestVolumesThatCannotBeHad(t *testing.T) {
 	}{
 		"the claim is gone": {func(t *testing.T, client *fake.Clientset) {
 			t.Helper()
-			if err := client.CoreV1().PersistentVolumeClaims("ns").Delete(t.Context(), "c0", metav1.DeleteOptions{}); err != nil {
+			err := client.CoreV1().PersistentVolumeClaims("ns").Delete(t.Context(), "c0", metav1.DeleteOptions{})
+			if err != nil {
 				t.Fatal(err)
 			}
 		}, false, "claim c0 is gone"},

@@ -223,19 +223,14 @@ func TestClaimsGetVolumesOfTheirOwn(t *testing.T) {
 				t.Fatalf("pod %s has %+v", e.Name, e.Volumes)
 			}
 			volume := e.Volumes[0].Volume
-			if e.Name == "m" {
-				if volume != "" {
-					t.Errorf("volume %s is to be made", volume)
-				}
-				continue
-			}
-			if other, taken := had[volume]; taken || !strings.HasPrefix(volume, "pv-"+d.NodeName) {
-				t.Errorf("pod %s on %s has volume %s, and so has %q", e.Name, d.NodeName, volume, other)
+			other, taken := had[volume]
+			if taken || volume != "" && !strings.HasPrefix(volume, "pv-"+d.NodeName) {
+				t.Errorf("pod %s on %s has volume %q, and so has %q", e.Name, d.NodeName, volume, other)
 			}
 			had[volume] = e.Name
 		}
 	}
-	if len(had) != 6 {
-		t.Errorf("%d pods have volumes, want 6: %v", len(had), had)
+	if len(had) != 7 || had[""] != "m" {
+		t.Errorf("volumes %v, want 6 that there are, and one to be made for pod m", had)
 	}
 }
