@@ -26,6 +26,8 @@ require (
 
 require k8s.io/metrics v0.36.3
 
+require k8s.io/csi-translation-lib v0.36.3 // indirect
+
 require (
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/blang/semver/v4 v4.0.0 // indirect

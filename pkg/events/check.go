@@ -70,6 +70,8 @@ var kinds = map[Kind]bool{
 	KindDisruptionBudget: true, KindPersistentVolume: true, KindVolumeClaim: true,
 	KindService: true, KindReplicaSet: true, KindStatefulSet: true, KindReplicationContrl: true,
 	KindNodeMetrics: true, KindPodMetrics: true,
+	KindStorageClass: true, KindCSINode: true, KindCSIDriver: true, KindStorageCapacity: true,
+	KindVolumeAttachment: true,
 }
 
 func (k Kind) known() bool { return kinds[k] }

@@ -21,8 +21,13 @@ const (
 	// watches that API, so these have no progress. Their resourceVersion only tells two samples
 	// apart. One object of KindPodMetrics is a page: many pods of a namespace stand in it where
 	// the containers of one pod would.
-	KindNodeMetrics Kind = "nodemetrics"
-	KindPodMetrics  Kind = "podmetrics"
+	KindNodeMetrics      Kind = "nodemetrics"
+	KindPodMetrics       Kind = "podmetrics"
+	KindStorageClass     Kind = "storageclass"
+	KindCSINode          Kind = "csinode"
+	KindCSIDriver        Kind = "csidriver"
+	KindStorageCapacity  Kind = "csistoragecapacity"
+	KindVolumeAttachment Kind = "volumeattachment"
 )
 
 // Op says what a Fact does to the state of its kind.

@@ -46,6 +46,9 @@ func entryToProto(e *Entry) *ledgerpb.Entry {
 	for _, d := range e.Dependents {
 		m.Dependents = append(m.Dependents, dependentToProto(d))
 	}
+	for _, v := range e.Volumes {
+		m.Volumes = append(m.Volumes, &ledgerpb.VolumePick{Claim: v.Claim, Volume: v.Volume})
+	}
 	return m
 }
 
@@ -98,6 +101,9 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 	}
 	for _, p := range m.GetPorts() {
 		e.Ports = append(e.Ports, HostPort{IP: p.GetIp(), Protocol: p.GetProtocol(), Port: p.GetPort()})
+	}
+	for _, v := range m.GetVolumes() {
+		e.Volumes = append(e.Volumes, VolumePick{Claim: v.GetClaim(), Volume: v.GetVolume()})
 	}
 	for i, d := range m.GetDependents() {
 		uid, err := uidFromProto(d)

@@ -95,7 +95,13 @@ type Entry struct {
 	Budgets []string
 	// Replacement of a move placeholder: the pod it is for.
 	Replacement Replacement
+	// Volumes of a reservation: what has to be done about the pod's claims before it is bound.
+	Volumes []VolumePick
 }
+
+// VolumePick is a claim in the pod's namespace that has no volume yet. Volume is the one it
+// gets; empty if one is to be made for it on the entry's node.
+type VolumePick struct{ Claim, Volume string }
 
 // Replacement names the pod that will stand for one that is moved, before it exists.
 type Replacement struct {

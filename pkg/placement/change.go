@@ -40,7 +40,8 @@ const (
 	UpdatePodToleration
 	// UpdatePodGatesEliminated says that a pod's last scheduling gate is gone.
 	UpdatePodGatesEliminated
-	// UpdateOther says that something else about a pod changed.
+	// UpdateOther says that something else about a pod changed, or anything about a volume or
+	// what provides volumes.
 	UpdateOther
 	// UpdateNamespaceLabel says that a namespace's labels changed.
 	UpdateNamespaceLabel

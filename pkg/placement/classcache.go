@@ -46,7 +46,8 @@ const maxKnown = 8
 
 // keyOf returns the key of a pod; !ok for a pod that has none.
 func keyOf(p *Profile, q Query) (key podKey, ok bool) {
-	return podKey{p, q.Pod.Template, q.Pod.Kind, q.Pod.Status(), q.Home}, q.Pod.NodeName == ""
+	return podKey{p, q.Pod.Template, q.Pod.Kind, q.Pod.Status(), q.Home},
+		q.Pod.NodeName == "" && !hasEphemeral(&q.Pod.Template.Spec)
 }
 
 func newClassCache(budget int64) classCache {
@@ -176,7 +177,7 @@ func (e *Engine) find(p *Profile, q Query) (*cached, error) {
 	} else {
 		c.wide = e.newWide(wideKey{p, q.Pod.Kind, string(shape[:wideLen])}, q.Pod)
 		c.plan = newPlan(e, c, q.Pod, c.wide)
-		if c.plan.err != nil || c.plan.rejected != nil {
+		if c.plan.err != nil || c.plan.rejected != nil || c.plan.uncompiled {
 			delete(e.cache.wides, c.wide.key) // not all rules have been compiled into it
 		}
 	}

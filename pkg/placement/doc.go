@@ -38,6 +38,8 @@
 //   - Rules that are configured but not evaluated by this version never let a pod pass by
 //     mistake: a pod that carries a hard constraint of such a rule is rejected on every
 //     node with a reason that names the rule (see unsupported.go).
+//   - Of equally small volumes for a claim the first by name is taken, and a pod on a node whose
+//     ephemeral volume has somebody else's claim does not fail the attempt (volumelimits.go).
 //   - InterPodAffinity takes a namespace selector to mean the namespaces that match it,
 //     also where upstream loses track of that; and its hints wake pods that upstream's
 //     forget (see podAffinity.Hint).

@@ -148,19 +148,13 @@ func TestReasonsCount(t *testing.T) {
 // TestRefusesWhatItCannotCheck: a hard constraint of a rule that is not evaluated refuses
 // every node by name, and only if the profile has the rule; soft ones do not count.
 func TestRefusesWhatItCannotCheck(t *testing.T) {
-	volume := func(source corev1.VolumeSource) func(*corev1.Pod) {
-		return func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: source}} }
-	}
 	tests := map[string]struct {
 		edit func(*corev1.Pod)
 		rule string
 	}{
-		"claim": {volume(corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}), "VolumeRestrictions"},
-		"ephemeral volume": {volume(corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}), "VolumeRestrictions"},
-		"disk": {volume(corev1.VolumeSource{
-			ISCSI: &corev1.ISCSIVolumeSource{}}), "VolumeRestrictions"},
-		"empty directory": {volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}), ""},
+		"empty directory": {func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		}, ""},
 		"device claim": {func(p *corev1.Pod) {
 			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "c"}}
 		}, "DynamicResources"},
@@ -500,15 +494,13 @@ func TestPointsOfNodeAffinity(t *testing.T) {
 // pass that its other half would have stopped.
 func TestUnevaluatedRuleRefusesWhereverItIsEnabled(t *testing.T) {
 	pod := changed(statetest.Pod("default", "p"), func(p *corev1.Pod) {
-		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"},
-		}}}
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "c"}}
 	})
 	for points, want := range map[placement.Points]int{
 		placement.Narrowing: 0, placement.Filtering: 0, placement.Scoring: 2, 0: 0,
 	} {
 		p := newProfile(t, placement.ProfileConfig{SchedulerName: "s", Plugins: []placement.PluginConfig{
-			{Name: placement.VolumeBinding, Points: points},
+			{Name: placement.DynamicResources, Points: points},
 		}})
 		if r := p.Evaluate(placement.Input{Pod: pod, Nodes: nodes(2)}); r.FeasibleCount != want {
 			t.Errorf("points %03b: %d feasible, want %d", points, r.FeasibleCount, want)

@@ -143,6 +143,9 @@ func (c Change) Label() string {
 	case events.KindNamespace:
 		return "Namespace" + c.Actions.String()
 	default:
+		if name, ok := storageNames[c.Kind]; ok {
+			return name + c.Actions.String()
+		}
 		return string(c.Kind) + c.Actions.String()
 	}
 }

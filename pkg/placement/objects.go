@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Objects is what rules look up besides pods and nodes: namespaces, services and the
-// controllers that own pods. It must not change during a call; a *state.Snapshot is one.
+// Objects is what rules look up besides pods and nodes: namespaces, services, the controllers
+// that own pods, volumes and what provides them. It must not change during a call; a *state.Snapshot is one.
 type Objects interface {
 	// ObjectByName finds one object; namespace is empty for kinds without one.
 	ObjectByName(k events.Kind, namespace, name string) (*state.Object, bool)
@@ -19,6 +19,9 @@ type Objects interface {
 	Objects(k events.Kind) iter.Seq[*state.Object]
 	// ObjectsIn yields the objects of a kind in a namespace.
 	ObjectsIn(k events.Kind, namespace string) iter.Seq[*state.Object]
+	// ObjectsOf yields the objects of a kind that are filed under a key, by name; see
+	// state.Snapshot for which kinds are.
+	ObjectsOf(k events.Kind, key string) iter.Seq[*state.Object]
 }
 
 // noObjects stands in for an Objects that was not given.
@@ -31,6 +34,10 @@ func (noObjects) Objects(events.Kind) iter.Seq[*state.Object] {
 }
 
 func (noObjects) ObjectsIn(events.Kind, string) iter.Seq[*state.Object] {
+	return func(func(*state.Object) bool) {}
+}
+
+func (noObjects) ObjectsOf(events.Kind, string) iter.Seq[*state.Object] {
 	return func(func(*state.Object) bool) {}
 }
 
@@ -50,14 +57,17 @@ func namespaceLabels(o Objects, name string) (map[string]string, bool) {
 	return namespace.API.GetLabels(), true
 }
 
-// ObjectChange sorts one change of an object that is neither pod nor node. Of these only
-// the labels of namespaces and disruption budgets with more room wake pods; upstream has no
-// event for either, and a pod whose terms select namespaces waits there for its next attempt.
+// ObjectChange sorts one change of an object that is neither pod nor node. Of these volumes
+// and what provides them wake pods, and so do the labels of namespaces and disruption budgets
+// with more room; upstream has no event for either of the latter, and a pod whose terms select
+// namespaces waits there for its next attempt.
 func ObjectChange(c state.ObjectChange) Change {
 	change := Change{Kind: c.Kind, OldObject: c.Before, NewObject: c.After}
 	switch {
 	case c.Kind == events.KindDisruptionBudget:
 		change.Actions = budgetUpdate(c)
+	case isStorage(c.Kind):
+		change.Actions = storageUpdate(c)
 	case c.Kind != events.KindNamespace || c.After == nil:
 	case c.Before == nil:
 		change.Actions = Add
@@ -65,6 +75,31 @@ func ObjectChange(c state.ObjectChange) Change {
 		change.Actions = UpdateNamespaceLabel
 	}
 	return change
+}
+
+// isStorage: volumes and what provides them.
+func isStorage(k events.Kind) bool {
+	_, ok := storageNames[k]
+	return ok
+}
+
+// storageNames are upstream's names of these kinds in events.
+var storageNames = map[events.Kind]string{
+	events.KindPersistentVolume: "PersistentVolume", events.KindVolumeClaim: "PersistentVolumeClaim",
+	events.KindStorageClass: "storage.k8s.io/StorageClass", events.KindCSINode: "storage.k8s.io/CSINode",
+	events.KindCSIDriver: "storage.k8s.io/CSIDriver", events.KindStorageCapacity: "storage.k8s.io/CSIStorageCapacity",
+	events.KindVolumeAttachment: "storage.k8s.io/VolumeAttachment",
+}
+
+func storageUpdate(c state.ObjectChange) Action {
+	switch {
+	case c.Before == nil:
+		return Add
+	case c.After == nil:
+		return Delete
+	default:
+		return UpdateOther
+	}
 }
 
 // service returns the object as a service, if it is one with a selector. (One without

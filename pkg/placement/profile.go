@@ -184,6 +184,10 @@ func registry() map[string]factory {
 		PodTopologySpread:               newTopologySpread,
 		InterPodAffinity:                newPodAffinity,
 		DefaultPreemption:               newPreempts,
+		VolumeRestrictions:              plain(volumeRestrictions{}),
+		NodeVolumeLimits:                plain(volumeLimits{}),
+		VolumeBinding:                   newVolumeBinding,
+		VolumeZone:                      plain(volumeZone{}),
 		DefaultBinder:                   passive(DefaultBinder),
 	}
 	for _, name := range unsupportedNames() {

@@ -38,7 +38,9 @@ func (s *signature) of(pod *state.Pod) (shape []byte, wide int, err error) {
 	s.list(spec.Overhead)
 	s.containers(spec.InitContainers)
 	s.containers(spec.Containers)
-	s.volumes(spec.Volumes)
+	if err := s.volumes(pod); err != nil {
+		return nil, 0, err
+	}
 	s.number(len(spec.ResourceClaims))
 	s.flag(spec.SchedulingGroup != nil)
 	s.flag(spec.HostNetwork)
@@ -158,22 +160,34 @@ func (s *signature) containers(list []corev1.Container) {
 	}
 }
 
-// volumes matter by sort, and by the images among them.
-func (s *signature) volumes(list []corev1.Volume) {
-	for i := range list {
-		v := &list[i]
-		claims, disk := claimsVolume(v), isDisk(v)
-		if !claims && !disk && v.Image == nil {
-			continue
+// volumes matter by the claims, disks and images among them.
+func (s *signature) volumes(pod *state.Pod) error {
+	uses := claimsOf(pod)
+	s.number(len(uses))
+	for _, use := range uses {
+		s.flag(use.ephemeral)
+		s.text(use.name)
+		if use.ephemeral {
+			s.text(pod.UID)
 		}
-		s.b = append(s.b, 1)
-		s.flag(claims)
-		s.flag(disk)
-		if v.Image != nil {
+	}
+	for i := range pod.Template.Spec.Volumes {
+		v := &pod.Template.Spec.Volumes[i]
+		switch {
+		case v.Image != nil:
+			s.b = append(s.b, 1)
 			s.text(v.Image.Reference)
+		case isDisk(v):
+			data, err := v.VolumeSource.Marshal()
+			if err != nil {
+				return err
+			}
+			s.b = append(s.b, 2)
+			s.text(string(data))
 		}
 	}
 	s.b = append(s.b, 0)
+	return nil
 }
 
 // rare writes as protocol buffers what few pods have.

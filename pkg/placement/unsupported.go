@@ -2,7 +2,6 @@ package placement
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,9 +20,7 @@ type unsupported struct {
 
 // unsupportedNames lists what newUnsupported knows.
 func unsupportedNames() []string {
-	return []string{
-		VolumeBinding, VolumeRestrictions, NodeVolumeLimits, VolumeZone, DynamicResources, GangScheduling,
-	}
+	return []string{DynamicResources, GangScheduling}
 }
 
 // newUnsupported accepts any arguments: they are for rules that are not evaluated.
@@ -31,10 +28,6 @@ func newUnsupported(name string) factory {
 	return func(runtime.Object) (Plugin, error) {
 		p := unsupported{name: name}
 		switch name {
-		case VolumeBinding, VolumeZone:
-			p.needs = needsClaims
-		case VolumeRestrictions, NodeVolumeLimits:
-			p.needs = func(obj *corev1.Pod) bool { return needsClaims(obj) || needsDisks(obj) }
 		case DynamicResources:
 			p.needs = func(obj *corev1.Pod) bool { return len(obj.Spec.ResourceClaims) > 0 }
 		case GangScheduling:
@@ -79,22 +72,5 @@ func (pass) Check(*state.NodeInfo) Code { return Success }
 
 // Explain implements Filter.
 func (pass) Explain(*state.NodeInfo) []string { return nil }
-
-func needsClaims(obj *corev1.Pod) bool {
-	return slices.ContainsFunc(obj.Spec.Volumes, func(v corev1.Volume) bool { return claimsVolume(&v) })
-}
-
-func claimsVolume(v *corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
-
-// needsDisks: inline volumes that only one node, or so many per node, may use.
-func needsDisks(obj *corev1.Pod) bool {
-	return slices.ContainsFunc(obj.Spec.Volumes, func(v corev1.Volume) bool { return isDisk(&v) })
-}
-
-func isDisk(v *corev1.Volume) bool {
-	return v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil || v.RBD != nil || v.ISCSI != nil ||
-		v.AzureDisk != nil || v.AzureFile != nil || v.Cinder != nil || v.VsphereVolume != nil ||
-		v.PortworxVolume != nil
-}
 
 func needsGang(obj *corev1.Pod) bool { return obj.Spec.SchedulingGroup != nil }

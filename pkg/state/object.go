@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
@@ -69,6 +70,11 @@ var kinds = [...]events.Kind{
 	events.KindReplicationContrl,
 	events.KindNodeMetrics,
 	events.KindPodMetrics,
+	events.KindStorageClass,
+	events.KindCSINode,
+	events.KindCSIDriver,
+	events.KindStorageCapacity,
+	events.KindVolumeAttachment,
 }
 
 // Kinds lists the kinds a Store holds.
@@ -111,6 +117,16 @@ func newAPIObject(k events.Kind) (APIObject, error) {
 		return &metricsv1beta1.NodeMetrics{}, nil
 	case events.KindPodMetrics:
 		return &metricsv1beta1.PodMetrics{}, nil
+	case events.KindStorageClass:
+		return &storagev1.StorageClass{}, nil
+	case events.KindCSINode:
+		return &storagev1.CSINode{}, nil
+	case events.KindCSIDriver:
+		return &storagev1.CSIDriver{}, nil
+	case events.KindStorageCapacity:
+		return &storagev1.CSIStorageCapacity{}, nil
+	case events.KindVolumeAttachment:
+		return &storagev1.VolumeAttachment{}, nil
 	default:
 		_, err := kindIndex(k)
 		return nil, err

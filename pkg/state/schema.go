@@ -9,7 +9,8 @@ import (
 )
 
 // Tables. A row costs some 400 bytes in each index of its table, more than a pod. Nodes and
-// other objects are rows, with two indexes at most. Pods are many: they stand in pages (see
+// other objects are rows, with two indexes at most, three for the kinds that are filed under
+// a key (see Snapshot.ObjectsOf). Pods are many: they stand in pages (see
 // podIndex), one table by UID and one by name, and in "placed" once more by the node they
 // are bound to, which has a row per node.
 const (
@@ -21,6 +22,7 @@ const (
 
 	indexID   = "id"
 	indexName = "name"
+	indexFile = "file"
 )
 
 // schema is the memdb schema of a Store.
@@ -28,7 +30,10 @@ func schema() *memdb.DBSchema {
 	table := func(name string, indexes map[string]func(any) string) *memdb.TableSchema {
 		t := &memdb.TableSchema{Name: name, Indexes: map[string]*memdb.IndexSchema{}}
 		for index, key := range indexes {
-			t.Indexes[index] = &memdb.IndexSchema{Name: index, Unique: true, Indexer: keyIndexer{key: key}}
+			optional := index == indexFile
+			t.Indexes[index] = &memdb.IndexSchema{
+				Name: index, Unique: true, AllowMissing: optional, Indexer: keyIndexer{key, optional},
+			}
 		}
 		return t
 	}
@@ -49,6 +54,7 @@ func schema() *memdb.DBSchema {
 		tableObjects: table(tableObjects, map[string]func(any) string{
 			indexID:   func(v any) string { return objectKey(v.(*Object).Kind, v.(*Object).UID) },
 			indexName: func(v any) string { return objectNameKey(v.(*Object)) },
+			indexFile: func(v any) string { return objectFileKey(v.(*Object)) },
 		}),
 	}}
 }
@@ -63,12 +69,30 @@ func objectNameKey(o *Object) string {
 	return string(o.Kind) + separator + o.Namespace + "/" + o.Name
 }
 
+// objectFileKey is empty for an object that is not filed.
+func objectFileKey(o *Object) string {
+	key, filed := FileOf(o.API)
+	if !filed {
+		return ""
+	}
+	return filePrefix(o.Kind, key) + o.Namespace + "/" + o.Name
+}
+
+func filePrefix(k events.Kind, key string) string {
+	return string(k) + separator + key + separator
+}
+
 // keyIndexer is a memdb indexer over one computed string, without reflection.
-type keyIndexer struct{ key func(any) string }
+type keyIndexer struct {
+	key func(any) string
+	// optional: a value with an empty key is not in the index.
+	optional bool
+}
 
 // FromObject implements memdb.SingleIndexer.
 func (x keyIndexer) FromObject(v any) (bool, []byte, error) {
-	return true, terminated(x.key(v)), nil
+	key := x.key(v)
+	return !x.optional || key != "", terminated(key), nil
 }
 
 // FromArgs implements memdb.Indexer: one argument, the whole key.

@@ -87,6 +87,13 @@ func (s *Snapshot) ObjectsIn(k events.Kind, namespace string) iter.Seq[*Object] 
 	return all[Object](s, tableObjects, indexName+"_prefix", string(k)+separator+namespace+"/")
 }
 
+// ObjectsOf yields the objects of one kind that are filed under a key, sorted by namespace and
+// name: PersistentVolumes and CSIStorageCapacities by their storage class, VolumeAttachments
+// by their node. No other kinds are filed. It costs what there is under the key.
+func (s *Snapshot) ObjectsOf(k events.Kind, key string) iter.Seq[*Object] {
+	return all[Object](s, tableObjects, indexFile+"_prefix", filePrefix(k, key))
+}
+
 // one looks a key up.
 func one[T any](s *Snapshot, table, index, key string) (*T, bool) {
 	raw, err := s.db.Txn(false).First(table, index, key)

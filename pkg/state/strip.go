@@ -14,8 +14,8 @@ import (
 // mounts, probes, projected volumes, addresses, pod templates, node system info and the
 // like. It keeps what scheduling, eviction and explaining read: owner references, labels,
 // all other annotations, conditions, phases, and of containers the image, ports, resources,
-// restart policy and status. Objects of other types lose managedFields and the annotation
-// only.
+// restart policy and status. Of volumes and what provides them it keeps what tells where
+// they can be used. Objects of other types lose managedFields and the annotation only.
 //
 // The caller must own obj (a freshly decoded one). Stripping twice changes nothing more.
 func Strip(obj metav1.Object) {
@@ -42,6 +42,8 @@ func Strip(obj metav1.Object) {
 		o.Spec.VolumeClaimTemplates = nil
 	case *corev1.ReplicationController:
 		o.Spec.Template = nil
+	default:
+		stripStorage(obj)
 	}
 }
 

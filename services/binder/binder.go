@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
+	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -72,6 +73,21 @@ func enforces(profiles []placement.ProfileConfig) decide.Enforces {
 		known, ok := rules[scheduler]
 		return !ok || known[plugin]
 	}
+}
+
+// limits are the core's, with how long the profiles wait for volumes.
+func limits(profiles []placement.ProfileConfig) decide.Limits {
+	l := decide.DefaultLimits()
+	l.Volumes.Deadlines = map[string]time.Duration{}
+	for _, p := range profiles {
+		for _, plugin := range p.Plugins {
+			args, ok := plugin.Args.(*configv1.VolumeBindingArgs)
+			if ok && args.BindTimeoutSeconds != nil {
+				l.Volumes.Deadlines[p.SchedulerName] = time.Duration(*args.BindTimeoutSeconds) * time.Second
+			}
+		}
+	}
+	return l
 }
 
 // Deps are the outside worlds of a binder. All are required.
@@ -147,7 +163,7 @@ func build(cfg Config, deps Deps, api commit.API) *Binder {
 	}
 	b := &Binder{
 		cfg: cfg, deps: deps,
-		core:   decide.NewCore(cfg.ID, decide.DefaultLimits(), enforces(cfg.Profiles)),
+		core:   decide.NewCore(cfg.ID, limits(cfg.Profiles), enforces(cfg.Profiles)),
 		inputs: make(chan decide.Input, inputBuffer),
 	}
 	b.intake = intake.New(cfg.ID, intake.Deps{

@@ -16,15 +16,22 @@ type tally struct {
 	// rejects and ranks count, per plugin, the decisions in which it rejected a node, and
 	// in which it told nodes apart by score.
 	rejects, ranks map[string]int
+	// reasons counts the decisions that had a reason.
+	reasons map[string]int
 }
 
-func newTally() *tally { return &tally{rejects: map[string]int{}, ranks: map[string]int{}} }
+func newTally() *tally {
+	return &tally{rejects: map[string]int{}, ranks: map[string]int{}, reasons: map[string]int{}}
+}
 
 func (s *tally) count(a answer) {
 	s.total++
 	feasible := 0
-	rejected, scores := map[string]bool{}, map[string]map[int64]bool{}
+	rejected, scores, reasons := map[string]bool{}, map[string]map[int64]bool{}, map[string]bool{}
 	for _, n := range a.Nodes {
+		for _, reason := range n.Reasons {
+			reasons[reason] = true
+		}
 		if n.Code == "Success" {
 			feasible++
 		} else if n.Plugin != "" {
@@ -36,6 +43,9 @@ func (s *tally) count(a answer) {
 			}
 			scores[plugin][score] = true
 		}
+	}
+	for reason := range reasons {
+		s.reasons[reason]++
 	}
 	for plugin := range rejected {
 		s.rejects[plugin]++
@@ -95,6 +105,11 @@ var (
 		placement.InterPodAffinity, placement.NodeResourcesBalancedAllocation, placement.ImageLocality,
 	}
 )
+
+// volumeFilters are those about volumes, which only some clusters have.
+var volumeFilters = []string{
+	placement.VolumeRestrictions, placement.NodeVolumeLimits, placement.VolumeBinding, placement.VolumeZone,
+}
 
 // rejects tells the plugins that can reject a node or a pod, ranks those that score.
 func rejects(plugin string) bool {

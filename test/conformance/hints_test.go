@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -21,13 +22,19 @@ const hintsPerCluster = 200
 
 // TestHints: a change of the cluster wakes a pod that one plugin rejected exactly when
 // upstream's queueing hints of that plugin say so.
-func TestHints(t *testing.T) {
+func TestHints(t *testing.T) { compareAllHints(t, placementtest.Small) }
+
+// TestVolumeHints is TestHints in clusters with volumes.
+func TestVolumeHints(t *testing.T) { compareAllHints(t, withVolumes) }
+
+func compareAllHints(t *testing.T, size placementtest.Size) {
+	t.Helper()
 	prepareUpstream(t)
 	first := firstSeed(t)
 	total, woke := 0, 0
 	excepted, wokeBy := map[exception]int{}, map[string]int{}
 	for i := uint64(0); total < *comparisons; i++ {
-		a, b := compareCluster(t, first+i, excepted, wokeBy)
+		a, b := compareCluster(t, first+i, size, excepted, wokeBy)
 		total, woke = total+a, woke+b
 	}
 	t.Logf("compared %d hints, %d of them yes: %v; upstream says otherwise on purpose: %v",
@@ -39,11 +46,14 @@ func TestHints(t *testing.T) {
 
 // compareCluster asks about many changes of one cluster; it returns how many hints it has
 // compared and how many of them wake.
-func compareCluster(t *testing.T, seed uint64, excepted map[exception]int, wokeBy map[string]int) (total, woke int) {
+func compareCluster(
+	t *testing.T, seed uint64, size placementtest.Size, excepted map[exception]int, wokeBy map[string]int,
+) (total, woke int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	g := placementtest.New(seed)
+	g.Size = size
 	c := g.Cluster()
 	both := mustSides(ctx, t, g.Profile())
 	both.mustApply(t, c.Events()...)
@@ -107,7 +117,8 @@ func drawHint(g *placementtest.Generator, c *placementtest.Cluster) hintCase {
 	for {
 		e := g.Event(c)
 		replaced := e.Old != nil && e.New != nil && e.Old.GetUID() != e.New.GetUID()
-		if replaced || e.Kind != events.KindPod && e.Kind != events.KindNode {
+		_, ofVolumes := volumeResources[e.Kind]
+		if replaced || e.Kind != events.KindPod && e.Kind != events.KindNode && !ofVolumes {
 			continue
 		}
 		return hintCase{pod: pod, change: e}
@@ -117,8 +128,14 @@ func drawHint(g *placementtest.Generator, c *placementtest.Cluster) hintCase {
 // ourChange is the change in our words.
 func ourChange(e placementtest.Event, objects placement.Objects) placement.Change {
 	change := placement.PodChange(state.PodChange{Before: podOf(e.Old), After: podOf(e.New)})
-	if e.Kind == events.KindNode {
+	_, ofVolumes := volumeResources[e.Kind]
+	switch {
+	case e.Kind == events.KindNode:
 		change = placement.NodeChange(state.NodeChange{Before: nodeOf(e.Old), After: nodeOf(e.New)})
+	case ofVolumes:
+		change = placement.ObjectChange(state.ObjectChange{
+			Kind: e.Kind, Before: objectOf(e.Kind, e.Old), After: objectOf(e.Kind, e.New),
+		})
 	}
 	change.Objects = objects
 	return change
@@ -138,6 +155,25 @@ func nodeOf(obj state.APIObject) *state.Node {
 	return nil
 }
 
+// objectOf is nil for none.
+func objectOf(k events.Kind, obj state.APIObject) *state.Object {
+	if obj == nil {
+		return nil
+	}
+	obj = obj.(runtime.Object).DeepCopyObject().(state.APIObject)
+	state.Strip(obj)
+	return &state.Object{
+		Kind: k, UID: string(obj.GetUID()), Namespace: obj.GetNamespace(), Name: obj.GetName(), API: obj,
+	}
+}
+
+// volumeResources are the kinds of volumes and what provides them, in upstream's words.
+var volumeResources = map[events.Kind]fwk.EventResource{
+	events.KindPersistentVolume: fwk.PersistentVolume, events.KindVolumeClaim: fwk.PersistentVolumeClaim,
+	events.KindStorageClass: fwk.StorageClass, events.KindCSINode: fwk.CSINode, events.KindCSIDriver: fwk.CSIDriver,
+	events.KindStorageCapacity: fwk.CSIStorageCapacity, events.KindVolumeAttachment: fwk.VolumeAttachment,
+}
+
 // upstreamEvents returns the events and objects that upstream's handlers make of a change.
 func upstreamEvents(e placementtest.Event) (list []fwk.ClusterEvent, oldObj, newObj any) {
 	if e.Kind == events.KindNode {
@@ -150,6 +186,9 @@ func upstreamEvents(e placementtest.Event) (list []fwk.ClusterEvent, oldObj, new
 			return []fwk.ClusterEvent{{Resource: fwk.Node, ActionType: fwk.Delete}}, before, nil
 		}
 	}
+	if resource, ok := volumeResources[e.Kind]; ok {
+		return volumeEvents(resource, e)
+	}
 	switch before, after := standing(e); {
 	case before != nil && after != nil:
 		return framework.PodSchedulingPropertiesChange(after, before), before, after
@@ -158,6 +197,21 @@ func upstreamEvents(e placementtest.Event) (list []fwk.ClusterEvent, oldObj, new
 	default:
 		return []fwk.ClusterEvent{framework.EventAssignedPodDelete}, before, nil
 	}
+}
+
+func volumeEvents(resource fwk.EventResource, e placementtest.Event) (list []fwk.ClusterEvent, oldObj, newObj any) {
+	event := fwk.ClusterEvent{Resource: resource, ActionType: fwk.Update}
+	if e.Old != nil {
+		oldObj = e.Old
+	} else {
+		event.ActionType = fwk.Add
+	}
+	if e.New != nil {
+		newObj = e.New
+	} else {
+		event.ActionType = fwk.Delete
+	}
+	return []fwk.ClusterEvent{event}, oldObj, newObj
 }
 
 func upstreamWakes(

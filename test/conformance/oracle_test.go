@@ -19,6 +19,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
@@ -46,10 +47,12 @@ func newOracle(ctx context.Context, profile placement.ProfileConfig) (*oracle, e
 		return nil, err
 	}
 	state := newUpstreamState(ctx)
+	csiNodes := state.listers.Storage().V1().CSINodes().Lister()
 	f, err := frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), upstream,
 		frameworkruntime.WithSnapshotSharedLister(state.snapshot),
 		frameworkruntime.WithClientSet(fake.NewClientset()),
 		frameworkruntime.WithInformerFactory(state.listers),
+		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(csiNodes)),
 	)
 	return &oracle{state, f}, err
 }
@@ -107,9 +110,11 @@ var points = []struct {
 }{
 	{placement.Narrowing, func(p *config.Plugins) *config.PluginSet { return &p.PreFilter }, []string{
 		placement.NodeAffinity, placement.NodePorts, placement.NodeResourcesFit, placement.PodTopologySpread,
-		placement.InterPodAffinity, placement.NodeDeclaredFeatures,
+		placement.InterPodAffinity, placement.NodeDeclaredFeatures, placement.VolumeRestrictions,
+		placement.NodeVolumeLimits, placement.VolumeBinding, placement.VolumeZone,
 	}},
-	{placement.Filtering, func(p *config.Plugins) *config.PluginSet { return &p.Filter }, filters},
+	{placement.Filtering, func(p *config.Plugins) *config.PluginSet { return &p.Filter },
+		slices.Concat(filters, volumeFilters)},
 	{placement.Scoring, func(p *config.Plugins) *config.PluginSet { return &p.PreScore }, []string{
 		placement.TaintToleration, placement.NodeAffinity, placement.NodeResourcesFit, placement.PodTopologySpread,
 		placement.InterPodAffinity, placement.NodeResourcesBalancedAllocation,
@@ -129,6 +134,8 @@ func defaultArgs(plugin string) runtime.Object {
 		return &configv1.PodTopologySpreadArgs{}
 	case placement.InterPodAffinity:
 		return &configv1.InterPodAffinityArgs{}
+	case placement.VolumeBinding:
+		return &configv1.VolumeBindingArgs{}
 	default:
 		return nil
 	}
@@ -149,6 +156,8 @@ func internalArgs(args runtime.Object) (runtime.Object, error) {
 		internal = &config.PodTopologySpreadArgs{}
 	case *configv1.InterPodAffinityArgs:
 		internal = &config.InterPodAffinityArgs{}
+	case *configv1.VolumeBindingArgs:
+		internal = &config.VolumeBindingArgs{}
 	default:
 		return nil, fmt.Errorf("type %T is not known here", args)
 	}

@@ -39,7 +39,7 @@ func TestPlacement(t *testing.T) {
 	first := firstSeed(t)
 	seen := newTally()
 	for i := uint64(0); seen.total < *comparisons; i++ {
-		compareHistory(t, first+i, seen)
+		compareHistory(t, first+i, placementtest.Small, seen)
 		if t.Failed() {
 			t.Fatalf("replay this history with -args -seed=%d -comparisons=1", first+i)
 		}
@@ -52,9 +52,10 @@ func TestPlacement(t *testing.T) {
 
 // compareHistory compares the decisions of one random history, and makes it small if one of
 // them differs.
-func compareHistory(t *testing.T, seed uint64, seen *tally) {
+func compareHistory(t *testing.T, seed uint64, size placementtest.Size, seen *tally) {
 	t.Helper()
 	g := placementtest.New(seed)
+	g.Size = size
 	h := history{config: g.Profile(), cache: placementtest.Pick(g, caches...)}
 	script := g.Script(decisionsPerHistory)
 	diff, at, err := h.replay(t.Context(), script, seen)

@@ -103,7 +103,7 @@ func ended(p *corev1.Pod) bool {
 }
 
 func (u *upstreamState) applyOther(e placementtest.Event) error {
-	core, apps := u.listers.Core().V1(), u.listers.Apps().V1()
+	core, apps, storage := u.listers.Core().V1(), u.listers.Apps().V1(), u.listers.Storage().V1()
 	var informer toolscache.SharedIndexInformer
 	switch e.Kind {
 	case events.KindNamespace:
@@ -118,6 +118,20 @@ func (u *upstreamState) applyOther(e placementtest.Event) error {
 		informer = core.ReplicationControllers().Informer()
 	case events.KindDisruptionBudget:
 		informer = u.listers.Policy().V1().PodDisruptionBudgets().Informer()
+	case events.KindPersistentVolume:
+		informer = core.PersistentVolumes().Informer()
+	case events.KindVolumeClaim:
+		informer = core.PersistentVolumeClaims().Informer()
+	case events.KindStorageClass:
+		informer = storage.StorageClasses().Informer()
+	case events.KindCSINode:
+		informer = storage.CSINodes().Informer()
+	case events.KindCSIDriver:
+		informer = storage.CSIDrivers().Informer()
+	case events.KindStorageCapacity:
+		informer = storage.CSIStorageCapacities().Informer()
+	case events.KindVolumeAttachment:
+		informer = storage.VolumeAttachments().Informer()
 	default:
 		return fmt.Errorf("no lister of kind %s", e.Kind)
 	}

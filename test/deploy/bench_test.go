@@ -76,6 +76,10 @@ func (b *bench) steps() map[string]step {
 		"create pods/eviction":            {"an important pod gets a place", b.preempts},
 		"get poddisruptionbudgets.policy": {"a claim is given up when every eviction was refused", b.letsGo},
 		"delete pods":                     {"an important pod gets a place where budgets are a wish", b.preemptsPastBudget},
+		"get persistentvolumes":           {"a claim gets a volume", b.bindsVolumes},
+		"patch persistentvolumes":         {"a claim gets a volume", b.bindsVolumes},
+		"get persistentvolumeclaims":      {"a claim gets a volume", b.bindsVolumes},
+		"patch persistentvolumeclaims":    {"a node is selected for a claim", b.selectsNodes},
 		"get pods":                        {"an important pod gets a place within a disruption budget", b.preemptsInBudget},
 	} {
 		all[permission] = step{s.what, func(_ *system, within time.Duration) error { return s.do(b.run(within)) }}

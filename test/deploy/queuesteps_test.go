@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -89,6 +91,8 @@ func idle(app string) corev1.PodTemplateSpec {
 	return t
 }
 
+var onePod = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+
 // creators make an object of each resource that the queue watches.
 var creators = map[string]func(s *system, name string) (string, error){
 	"pods": func(s *system, name string) (string, error) {
@@ -99,6 +103,59 @@ var creators = map[string]func(s *system, name string) (string, error){
 	"nodes": func(s *system, name string) (string, error) {
 		o, err := s.client.CoreV1().Nodes().Create(s.Context(),
 			&corev1.Node{ObjectMeta: named(name)}, metav1.CreateOptions{})
+		return uid(o, err)
+	},
+	"persistentvolumes": func(s *system, name string) (string, error) {
+		o, err := s.client.CoreV1().PersistentVolumes().Create(s.Context(), &corev1.PersistentVolume{
+			ObjectMeta: named(name),
+			Spec: corev1.PersistentVolumeSpec{
+				Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+				AccessModes:            onePod,
+				PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/x"}},
+			},
+		}, metav1.CreateOptions{})
+		return uid(o, err)
+	},
+	"persistentvolumeclaims": func(s *system, name string) (string, error) {
+		o, err := s.client.CoreV1().PersistentVolumeClaims("default").Create(s.Context(), &corev1.PersistentVolumeClaim{
+			ObjectMeta: named(name),
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: onePod,
+				Resources: corev1.VolumeResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+				},
+			},
+		}, metav1.CreateOptions{})
+		return uid(o, err)
+	},
+	"storageclasses": func(s *system, name string) (string, error) {
+		o, err := s.client.StorageV1().StorageClasses().Create(s.Context(),
+			&storagev1.StorageClass{ObjectMeta: named(name), Provisioner: "example.com/disk"}, metav1.CreateOptions{})
+		return uid(o, err)
+	},
+	"csinodes": func(s *system, name string) (string, error) {
+		o, err := s.client.StorageV1().CSINodes().Create(s.Context(),
+			&storagev1.CSINode{ObjectMeta: named(name)}, metav1.CreateOptions{})
+		return uid(o, err)
+	},
+	"csidrivers": func(s *system, name string) (string, error) {
+		o, err := s.client.StorageV1().CSIDrivers().Create(s.Context(),
+			&storagev1.CSIDriver{ObjectMeta: named(name)}, metav1.CreateOptions{})
+		return uid(o, err)
+	},
+	"csistoragecapacities": func(s *system, name string) (string, error) {
+		o, err := s.client.StorageV1().CSIStorageCapacities("default").Create(s.Context(),
+			&storagev1.CSIStorageCapacity{ObjectMeta: named(name), StorageClassName: "x"}, metav1.CreateOptions{})
+		return uid(o, err)
+	},
+	"volumeattachments": func(s *system, name string) (string, error) {
+		o, err := s.client.StorageV1().VolumeAttachments().Create(s.Context(), &storagev1.VolumeAttachment{
+			ObjectMeta: named(name),
+			Spec: storagev1.VolumeAttachmentSpec{
+				Attacher: "example.com", NodeName: "n",
+				Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name},
+			},
+		}, metav1.CreateOptions{})
 		return uid(o, err)
 	},
 	"namespaces": func(s *system, name string) (string, error) {

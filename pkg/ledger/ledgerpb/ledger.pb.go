@@ -415,7 +415,9 @@ type Entry struct {
 	// 1 + the pod partition of the pod's group; 0 for a pod that goes by its gang or its UID.
 	GroupPartition uint32 `protobuf:"varint,30,opt,name=group_partition,json=groupPartition,proto3" json:"group_partition,omitempty"`
 	// Of a reservation: a hash of what of the pod the decision may have looked at; 0 if not known.
-	Wish          uint64 `protobuf:"fixed64,31,opt,name=wish,proto3" json:"wish,omitempty"`
+	Wish uint64 `protobuf:"fixed64,31,opt,name=wish,proto3" json:"wish,omitempty"`
+	// Of a reservation: what has to be done about the pod's claims before it can be bound.
+	Volumes       []*VolumePick `protobuf:"bytes,32,rep,name=volumes,proto3" json:"volumes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -611,6 +613,67 @@ func (x *Entry) GetWish() uint64 {
 	return 0
 }
 
+func (x *Entry) GetVolumes() []*VolumePick {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
+// VolumePick is a claim in the pod's namespace that has no volume yet.
+type VolumePick struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Claim string                 `protobuf:"bytes,1,opt,name=claim,proto3" json:"claim,omitempty"`
+	// The volume that it gets; empty if one is to be made for it on the entry's node.
+	Volume        string `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumePick) Reset() {
+	*x = VolumePick{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumePick) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumePick) ProtoMessage() {}
+
+func (x *VolumePick) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumePick.ProtoReflect.Descriptor instead.
+func (*VolumePick) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *VolumePick) GetClaim() string {
+	if x != nil {
+		return x.Claim
+	}
+	return ""
+}
+
+func (x *VolumePick) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
 // Replacement says which new pod stands for one that was moved.
 type Replacement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -624,7 +687,7 @@ type Replacement struct {
 
 func (x *Replacement) Reset() {
 	*x = Replacement{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -636,7 +699,7 @@ func (x *Replacement) String() string {
 func (*Replacement) ProtoMessage() {}
 
 func (x *Replacement) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -649,7 +712,7 @@ func (x *Replacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replacement.ProtoReflect.Descriptor instead.
 func (*Replacement) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{3}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Replacement) GetOwner() string {
@@ -679,7 +742,7 @@ type Dependent struct {
 
 func (x *Dependent) Reset() {
 	*x = Dependent{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -691,7 +754,7 @@ func (x *Dependent) String() string {
 func (*Dependent) ProtoMessage() {}
 
 func (x *Dependent) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -704,7 +767,7 @@ func (x *Dependent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependent.ProtoReflect.Descriptor instead.
 func (*Dependent) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{4}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Dependent) GetPodUid() []byte {
@@ -739,7 +802,7 @@ type Quantity struct {
 
 func (x *Quantity) Reset() {
 	*x = Quantity{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -751,7 +814,7 @@ func (x *Quantity) String() string {
 func (*Quantity) ProtoMessage() {}
 
 func (x *Quantity) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -764,7 +827,7 @@ func (x *Quantity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quantity.ProtoReflect.Descriptor instead.
 func (*Quantity) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{5}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Quantity) GetName() string {
@@ -793,7 +856,7 @@ type HostPort struct {
 
 func (x *HostPort) Reset() {
 	*x = HostPort{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -805,7 +868,7 @@ func (x *HostPort) String() string {
 func (*HostPort) ProtoMessage() {}
 
 func (x *HostPort) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -818,7 +881,7 @@ func (x *HostPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostPort.ProtoReflect.Descriptor instead.
 func (*HostPort) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{6}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *HostPort) GetIp() string {
@@ -855,7 +918,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -867,7 +930,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -880,7 +943,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{7}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Owner) GetVersion() uint32 {
@@ -927,7 +990,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -939,7 +1002,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -952,7 +1015,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{8}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Member) GetVersion() uint32 {
@@ -1008,7 +1071,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1083,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1096,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{9}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Cluster) GetVersion() uint32 {
@@ -1064,7 +1127,7 @@ type Pause struct {
 
 func (x *Pause) Reset() {
 	*x = Pause{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1076,7 +1139,7 @@ func (x *Pause) String() string {
 func (*Pause) ProtoMessage() {}
 
 func (x *Pause) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1089,7 +1152,7 @@ func (x *Pause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pause.ProtoReflect.Descriptor instead.
 func (*Pause) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{10}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Pause) GetVersion() uint32 {
@@ -1133,7 +1196,7 @@ type TermRegistry struct {
 
 func (x *TermRegistry) Reset() {
 	*x = TermRegistry{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1145,7 +1208,7 @@ func (x *TermRegistry) String() string {
 func (*TermRegistry) ProtoMessage() {}
 
 func (x *TermRegistry) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +1221,7 @@ func (x *TermRegistry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermRegistry.ProtoReflect.Descriptor instead.
 func (*TermRegistry) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{11}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TermRegistry) GetVersion() uint32 {
@@ -1192,7 +1255,7 @@ type Term struct {
 
 func (x *Term) Reset() {
 	*x = Term{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1267,7 @@ func (x *Term) String() string {
 func (*Term) ProtoMessage() {}
 
 func (x *Term) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1280,7 @@ func (x *Term) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Term.ProtoReflect.Descriptor instead.
 func (*Term) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{12}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Term) GetVersion() uint32 {
@@ -1270,7 +1333,7 @@ type TermPart struct {
 
 func (x *TermPart) Reset() {
 	*x = TermPart{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1345,7 @@ func (x *TermPart) String() string {
 func (*TermPart) ProtoMessage() {}
 
 func (x *TermPart) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1358,7 @@ func (x *TermPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermPart.ProtoReflect.Descriptor instead.
 func (*TermPart) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{13}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TermPart) GetNamespaces() []string {
@@ -1328,7 +1391,7 @@ type NamespaceSelector struct {
 
 func (x *NamespaceSelector) Reset() {
 	*x = NamespaceSelector{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1403,7 @@ func (x *NamespaceSelector) String() string {
 func (*NamespaceSelector) ProtoMessage() {}
 
 func (x *NamespaceSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1416,7 @@ func (x *NamespaceSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceSelector.ProtoReflect.Descriptor instead.
 func (*NamespaceSelector) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{14}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *NamespaceSelector) GetRequirements() []*Requirement {
@@ -1376,7 +1439,7 @@ type Requirement struct {
 
 func (x *Requirement) Reset() {
 	*x = Requirement{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1388,7 +1451,7 @@ func (x *Requirement) String() string {
 func (*Requirement) ProtoMessage() {}
 
 func (x *Requirement) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1401,7 +1464,7 @@ func (x *Requirement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Requirement.ProtoReflect.Descriptor instead.
 func (*Requirement) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{15}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Requirement) GetKey() string {
@@ -1438,7 +1501,7 @@ type Guard struct {
 
 func (x *Guard) Reset() {
 	*x = Guard{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1513,7 @@ func (x *Guard) String() string {
 func (*Guard) ProtoMessage() {}
 
 func (x *Guard) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1526,7 @@ func (x *Guard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guard.ProtoReflect.Descriptor instead.
 func (*Guard) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{16}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Guard) GetVersion() uint32 {
@@ -1504,7 +1567,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1579,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1592,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{17}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Budget) GetVersion() uint32 {
@@ -1591,7 +1654,7 @@ type BudgetClaim struct {
 
 func (x *BudgetClaim) Reset() {
 	*x = BudgetClaim{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +1666,7 @@ func (x *BudgetClaim) String() string {
 func (*BudgetClaim) ProtoMessage() {}
 
 func (x *BudgetClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +1679,7 @@ func (x *BudgetClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetClaim.ProtoReflect.Descriptor instead.
 func (*BudgetClaim) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{18}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *BudgetClaim) GetPodUid() []byte {
@@ -1668,7 +1731,7 @@ type Exclusive struct {
 
 func (x *Exclusive) Reset() {
 	*x = Exclusive{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1680,7 +1743,7 @@ func (x *Exclusive) String() string {
 func (*Exclusive) ProtoMessage() {}
 
 func (x *Exclusive) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1693,7 +1756,7 @@ func (x *Exclusive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exclusive.ProtoReflect.Descriptor instead.
 func (*Exclusive) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{19}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Exclusive) GetVersion() uint32 {
@@ -1734,7 +1797,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +1809,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1759,7 +1822,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{20}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Holder) GetPodUid() []byte {
@@ -1815,7 +1878,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[21]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +1890,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[21]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +1903,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{21}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Plan) GetVersion() uint32 {
@@ -1906,7 +1969,7 @@ type HistoryPart struct {
 
 func (x *HistoryPart) Reset() {
 	*x = HistoryPart{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[22]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1918,7 +1981,7 @@ func (x *HistoryPart) String() string {
 func (*HistoryPart) ProtoMessage() {}
 
 func (x *HistoryPart) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[22]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1931,7 +1994,7 @@ func (x *HistoryPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryPart.ProtoReflect.Descriptor instead.
 func (*HistoryPart) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{22}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HistoryPart) GetVersion() uint32 {
@@ -1997,7 +2060,7 @@ type HistoryChange struct {
 
 func (x *HistoryChange) Reset() {
 	*x = HistoryChange{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[23]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2009,7 +2072,7 @@ func (x *HistoryChange) String() string {
 func (*HistoryChange) ProtoMessage() {}
 
 func (x *HistoryChange) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[23]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2022,7 +2085,7 @@ func (x *HistoryChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryChange.ProtoReflect.Descriptor instead.
 func (*HistoryChange) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{23}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HistoryChange) GetKey() string {
@@ -2074,7 +2137,7 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\aentries\x18\x05 \x03(\v2\x16.berth.ledger.v1.EntryR\aentriesJ\x04\b\x06\x10\x10\"J\n" +
 	"\tHighWater\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12)\n" +
-	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\xb9\x06\n" +
+	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\xf0\x06\n" +
 	"\x05Entry\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\fR\x06podUid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -2103,7 +2166,12 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\abudgets\x18\x1c \x03(\tR\abudgets\x12>\n" +
 	"\vreplacement\x18\x1d \x01(\v2\x1c.berth.ledger.v1.ReplacementR\vreplacement\x12'\n" +
 	"\x0fgroup_partition\x18\x1e \x01(\rR\x0egroupPartition\x12\x12\n" +
-	"\x04wish\x18\x1f \x01(\x06R\x04wishJ\x04\b\x13\x10\x1b\"?\n" +
+	"\x04wish\x18\x1f \x01(\x06R\x04wish\x125\n" +
+	"\avolumes\x18  \x03(\v2\x1b.berth.ledger.v1.VolumePickR\avolumesJ\x04\b\x13\x10\x1b\":\n" +
+	"\n" +
+	"VolumePick\x12\x14\n" +
+	"\x05claim\x18\x01 \x01(\tR\x05claim\x12\x16\n" +
+	"\x06volume\x18\x02 \x01(\tR\x06volume\"?\n" +
 	"\vReplacement\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x1a\n" +
 	"\btemplate\x18\x02 \x01(\tR\btemplate\"x\n" +
@@ -2252,7 +2320,7 @@ func file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP() []byte {
 }
 
 var file_pkg_ledger_ledgerpb_ledger_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_pkg_ledger_ledgerpb_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_pkg_ledger_ledgerpb_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_pkg_ledger_ledgerpb_ledger_proto_goTypes = []any{
 	(Role)(0),                 // 0: berth.ledger.v1.Role
 	(State)(0),                // 1: berth.ledger.v1.State
@@ -2261,53 +2329,55 @@ var file_pkg_ledger_ledgerpb_ledger_proto_goTypes = []any{
 	(*NodeDoc)(nil),           // 4: berth.ledger.v1.NodeDoc
 	(*HighWater)(nil),         // 5: berth.ledger.v1.HighWater
 	(*Entry)(nil),             // 6: berth.ledger.v1.Entry
-	(*Replacement)(nil),       // 7: berth.ledger.v1.Replacement
-	(*Dependent)(nil),         // 8: berth.ledger.v1.Dependent
-	(*Quantity)(nil),          // 9: berth.ledger.v1.Quantity
-	(*HostPort)(nil),          // 10: berth.ledger.v1.HostPort
-	(*Owner)(nil),             // 11: berth.ledger.v1.Owner
-	(*Member)(nil),            // 12: berth.ledger.v1.Member
-	(*Cluster)(nil),           // 13: berth.ledger.v1.Cluster
-	(*Pause)(nil),             // 14: berth.ledger.v1.Pause
-	(*TermRegistry)(nil),      // 15: berth.ledger.v1.TermRegistry
-	(*Term)(nil),              // 16: berth.ledger.v1.Term
-	(*TermPart)(nil),          // 17: berth.ledger.v1.TermPart
-	(*NamespaceSelector)(nil), // 18: berth.ledger.v1.NamespaceSelector
-	(*Requirement)(nil),       // 19: berth.ledger.v1.Requirement
-	(*Guard)(nil),             // 20: berth.ledger.v1.Guard
-	(*Budget)(nil),            // 21: berth.ledger.v1.Budget
-	(*BudgetClaim)(nil),       // 22: berth.ledger.v1.BudgetClaim
-	(*Exclusive)(nil),         // 23: berth.ledger.v1.Exclusive
-	(*Holder)(nil),            // 24: berth.ledger.v1.Holder
-	(*Plan)(nil),              // 25: berth.ledger.v1.Plan
-	(*HistoryPart)(nil),       // 26: berth.ledger.v1.HistoryPart
-	(*HistoryChange)(nil),     // 27: berth.ledger.v1.HistoryChange
+	(*VolumePick)(nil),        // 7: berth.ledger.v1.VolumePick
+	(*Replacement)(nil),       // 8: berth.ledger.v1.Replacement
+	(*Dependent)(nil),         // 9: berth.ledger.v1.Dependent
+	(*Quantity)(nil),          // 10: berth.ledger.v1.Quantity
+	(*HostPort)(nil),          // 11: berth.ledger.v1.HostPort
+	(*Owner)(nil),             // 12: berth.ledger.v1.Owner
+	(*Member)(nil),            // 13: berth.ledger.v1.Member
+	(*Cluster)(nil),           // 14: berth.ledger.v1.Cluster
+	(*Pause)(nil),             // 15: berth.ledger.v1.Pause
+	(*TermRegistry)(nil),      // 16: berth.ledger.v1.TermRegistry
+	(*Term)(nil),              // 17: berth.ledger.v1.Term
+	(*TermPart)(nil),          // 18: berth.ledger.v1.TermPart
+	(*NamespaceSelector)(nil), // 19: berth.ledger.v1.NamespaceSelector
+	(*Requirement)(nil),       // 20: berth.ledger.v1.Requirement
+	(*Guard)(nil),             // 21: berth.ledger.v1.Guard
+	(*Budget)(nil),            // 22: berth.ledger.v1.Budget
+	(*BudgetClaim)(nil),       // 23: berth.ledger.v1.BudgetClaim
+	(*Exclusive)(nil),         // 24: berth.ledger.v1.Exclusive
+	(*Holder)(nil),            // 25: berth.ledger.v1.Holder
+	(*Plan)(nil),              // 26: berth.ledger.v1.Plan
+	(*HistoryPart)(nil),       // 27: berth.ledger.v1.HistoryPart
+	(*HistoryChange)(nil),     // 28: berth.ledger.v1.HistoryChange
 }
 var file_pkg_ledger_ledgerpb_ledger_proto_depIdxs = []int32{
 	5,  // 0: berth.ledger.v1.NodeDoc.high_water:type_name -> berth.ledger.v1.HighWater
 	6,  // 1: berth.ledger.v1.NodeDoc.entries:type_name -> berth.ledger.v1.Entry
 	0,  // 2: berth.ledger.v1.Entry.role:type_name -> berth.ledger.v1.Role
 	1,  // 3: berth.ledger.v1.Entry.state:type_name -> berth.ledger.v1.State
-	9,  // 4: berth.ledger.v1.Entry.requests:type_name -> berth.ledger.v1.Quantity
-	10, // 5: berth.ledger.v1.Entry.ports:type_name -> berth.ledger.v1.HostPort
-	8,  // 6: berth.ledger.v1.Entry.dependents:type_name -> berth.ledger.v1.Dependent
-	7,  // 7: berth.ledger.v1.Entry.replacement:type_name -> berth.ledger.v1.Replacement
-	2,  // 8: berth.ledger.v1.Term.kind:type_name -> berth.ledger.v1.TermKind
-	17, // 9: berth.ledger.v1.Term.parts:type_name -> berth.ledger.v1.TermPart
-	18, // 10: berth.ledger.v1.TermPart.namespace_selector:type_name -> berth.ledger.v1.NamespaceSelector
-	19, // 11: berth.ledger.v1.TermPart.selector:type_name -> berth.ledger.v1.Requirement
-	19, // 12: berth.ledger.v1.NamespaceSelector.requirements:type_name -> berth.ledger.v1.Requirement
-	5,  // 13: berth.ledger.v1.Budget.high_water:type_name -> berth.ledger.v1.HighWater
-	22, // 14: berth.ledger.v1.Budget.claims:type_name -> berth.ledger.v1.BudgetClaim
-	5,  // 15: berth.ledger.v1.Exclusive.high_water:type_name -> berth.ledger.v1.HighWater
-	24, // 16: berth.ledger.v1.Exclusive.holders:type_name -> berth.ledger.v1.Holder
-	3,  // 17: berth.ledger.v1.Plan.state:type_name -> berth.ledger.v1.PlanState
-	27, // 18: berth.ledger.v1.HistoryPart.changes:type_name -> berth.ledger.v1.HistoryChange
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	10, // 4: berth.ledger.v1.Entry.requests:type_name -> berth.ledger.v1.Quantity
+	11, // 5: berth.ledger.v1.Entry.ports:type_name -> berth.ledger.v1.HostPort
+	9,  // 6: berth.ledger.v1.Entry.dependents:type_name -> berth.ledger.v1.Dependent
+	8,  // 7: berth.ledger.v1.Entry.replacement:type_name -> berth.ledger.v1.Replacement
+	7,  // 8: berth.ledger.v1.Entry.volumes:type_name -> berth.ledger.v1.VolumePick
+	2,  // 9: berth.ledger.v1.Term.kind:type_name -> berth.ledger.v1.TermKind
+	18, // 10: berth.ledger.v1.Term.parts:type_name -> berth.ledger.v1.TermPart
+	19, // 11: berth.ledger.v1.TermPart.namespace_selector:type_name -> berth.ledger.v1.NamespaceSelector
+	20, // 12: berth.ledger.v1.TermPart.selector:type_name -> berth.ledger.v1.Requirement
+	20, // 13: berth.ledger.v1.NamespaceSelector.requirements:type_name -> berth.ledger.v1.Requirement
+	5,  // 14: berth.ledger.v1.Budget.high_water:type_name -> berth.ledger.v1.HighWater
+	23, // 15: berth.ledger.v1.Budget.claims:type_name -> berth.ledger.v1.BudgetClaim
+	5,  // 16: berth.ledger.v1.Exclusive.high_water:type_name -> berth.ledger.v1.HighWater
+	25, // 17: berth.ledger.v1.Exclusive.holders:type_name -> berth.ledger.v1.Holder
+	3,  // 18: berth.ledger.v1.Plan.state:type_name -> berth.ledger.v1.PlanState
+	28, // 19: berth.ledger.v1.HistoryPart.changes:type_name -> berth.ledger.v1.HistoryChange
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_pkg_ledger_ledgerpb_ledger_proto_init() }
@@ -2321,7 +2391,7 @@ func file_pkg_ledger_ledgerpb_ledger_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_ledger_ledgerpb_ledger_proto_rawDesc), len(file_pkg_ledger_ledgerpb_ledger_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -56,6 +56,8 @@ func (g *Generator) Event(c *Cluster) Event {
 		return g.podEvent(c)
 	case n < 85:
 		return g.nodeEvent(c)
+	case g.Size.Volumes > 0 && g.Chance(70):
+		return g.volumeEvent(c)
 	default:
 		return g.otherEvent(c)
 	}
@@ -77,6 +79,8 @@ func (g *Generator) podEvent(c *Cluster) Event {
 	case len(c.Nodes) > 0 && g.Chance(5):
 		p := g.placed(c, Pick(g, c.Nodes...).Name)
 		p.Namespace, p.Name = old.Namespace, old.Name
+		// A claim for the old pod's ephemeral volume is not the new one's, which is an error upstream.
+		p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil })
 		return Event{What: "pod replaced under its name", Kind: events.KindPod, Old: old, New: p}
 	}
 	p := old.DeepCopy()

@@ -18,6 +18,8 @@ type Size struct {
 	MinNodes, MaxNodes int
 	// MaxPodsPerNode is the most pods that a node starts with.
 	MaxPodsPerNode int
+	// Volumes is how many percent of the pods have volumes; 0 for a cluster without any.
+	Volumes int
 }
 
 // Small is the size that finds most: every rule has room to differ, and decisions are fast.
@@ -31,6 +33,8 @@ type Generator struct {
 	Size Size
 
 	serial int
+	// promised are the claims that a volume names.
+	promised map[string]bool
 }
 
 // New returns a generator of everything that follows from a seed.
@@ -101,12 +105,25 @@ func (g *Generator) Cluster() Cluster {
 			c.put(k, g.controller(k))
 		}
 	}
+	if g.Size.Volumes > 0 {
+		g.volumes(&c)
+	}
 	for range g.Size.MinNodes + g.IntN(g.Size.MaxNodes-g.Size.MinNodes+1) {
 		n := g.Node()
 		c.put(events.KindNode, n)
-		for range g.IntN(g.Size.MaxPodsPerNode + 1) {
-			c.put(events.KindPod, g.placed(&c, n.Name))
+		if g.Size.Volumes > 0 && g.Chance(80) {
+			c.put(events.KindCSINode, g.csiNode(n.Name))
 		}
+		for range g.IntN(g.Size.MaxPodsPerNode + 1) {
+			p := g.placed(&c, n.Name)
+			c.put(events.KindPod, p)
+			for _, e := range g.ownClaims(p, &c) {
+				c.put(e.Kind, e.New)
+			}
+		}
+	}
+	for g.Size.Volumes > 0 && len(c.Others[events.KindVolumeAttachment]) < len(c.Nodes)/3 {
+		c.put(events.KindVolumeAttachment, g.attachment(&c))
 	}
 	return c
 }

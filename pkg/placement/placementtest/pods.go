@@ -46,6 +46,9 @@ func (g *Generator) pod(c *Cluster) *corev1.Pod {
 			Image: &corev1.ImageVolumeSource{Reference: Pick(g, imageNames...)},
 		}}}
 	}
+	if g.Size.Volumes > 0 && g.Chance(g.Size.Volumes) {
+		g.mounts(p, c)
+	}
 	if len(c.Nodes) > 0 && g.Chance(40) {
 		g.fitExactly(p, Pick(g, c.Nodes...), c.Pods)
 	}

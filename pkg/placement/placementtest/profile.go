@@ -30,6 +30,10 @@ func (g *Generator) Profile() placement.ProfileConfig {
 		case placement.SchedulingGates, placement.PrioritySort, placement.NodeUnschedulable, placement.NodeName,
 			placement.TaintToleration, placement.NodePorts, placement.ImageLocality, placement.DefaultBinder,
 			placement.NodeDeclaredFeatures:
+		case placement.VolumeRestrictions, placement.NodeVolumeLimits, placement.VolumeBinding, placement.VolumeZone:
+			if g.Size.Volumes == 0 {
+				continue
+			}
 		default:
 			continue
 		}
@@ -56,7 +60,8 @@ func (g *Generator) Profile() placement.ProfileConfig {
 
 // vital plugins have to be in every profile.
 func vital(plugin string) bool {
-	return plugin == placement.PrioritySort || plugin == placement.DefaultBinder
+	return plugin == placement.PrioritySort || plugin == placement.DefaultBinder ||
+		plugin == placement.VolumeBinding // whose absence makes an error of what is a rejection
 }
 
 // points draws a part of what a plugin that does several things does; all for others.

@@ -63,6 +63,9 @@ func (g *Generator) Script(decisions int) Script {
 		default:
 			pod = g.replica(Pick(g, asked...))
 		}
+		for _, e := range g.ownClaims(pod, &c) {
+			s = append(s, Step{Event: c.Apply(e)})
+		}
 		s = append(s, Step{Pod: pod, Seed: g.Uint64()})
 	}
 	return s
@@ -162,6 +165,8 @@ var podCuts = []func(*corev1.Pod){
 	func(p *corev1.Pod) { p.Spec.Containers = []corev1.Container{{}} },
 	func(p *corev1.Pod) { p.Spec.NodeSelector = nil },
 	func(p *corev1.Pod) { p.Spec.Overhead, p.Spec.Resources, p.Spec.Volumes = nil, nil, nil },
+	func(p *corev1.Pod) { p.Spec.Volumes = tail(p.Spec.Volumes) },
+	func(p *corev1.Pod) { p.Spec.Volumes = head(p.Spec.Volumes) },
 	func(p *corev1.Pod) { p.Status = corev1.PodStatus{} },
 	func(p *corev1.Pod) { p.OwnerReferences = nil },
 	func(p *corev1.Pod) { p.Labels = nil },

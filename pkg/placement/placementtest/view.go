@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -176,8 +177,10 @@ func (c Catalog) with(e Event) Catalog {
 		})
 	}
 	if e.New != nil {
+		obj := e.New.(runtime.Object).DeepCopyObject().(state.APIObject)
+		state.Strip(obj)
 		list = append(list, &state.Object{
-			Kind: e.Kind, UID: string(e.New.GetUID()), Namespace: e.New.GetNamespace(), Name: e.New.GetName(), API: e.New,
+			Kind: e.Kind, UID: string(obj.GetUID()), Namespace: obj.GetNamespace(), Name: obj.GetName(), API: obj,
 		})
 		slices.SortFunc(list, func(a, b *state.Object) int { return byName(a.API, b.API) })
 	}
@@ -193,6 +196,17 @@ func (c Catalog) ObjectByName(k events.Kind, namespace, name string) (*state.Obj
 		}
 	}
 	return nil, false
+}
+
+// ObjectsOf implements placement.Objects.
+func (c Catalog) ObjectsOf(k events.Kind, key string) iter.Seq[*state.Object] {
+	return func(yield func(*state.Object) bool) {
+		for _, o := range c.byKind[k] {
+			if under, filed := state.FileOf(o.API); filed && under == key && !yield(o) {
+				return
+			}
+		}
+	}
 }
 
 // Objects implements placement.Objects.

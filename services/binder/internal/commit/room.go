@@ -175,6 +175,11 @@ func (r *Room) paced(ctx context.Context, lane Lane, e decide.Effect) (decide.In
 func (r *Room) carryOut(ctx context.Context, e decide.Effect) (decide.Input, error) {
 	switch e := e.(type) {
 	case decide.Bind:
+		if e.Volumes != nil {
+			if answer := r.prepareVolumes(ctx, e); answer.Result != decide.Done {
+				return answer, nil
+			}
+		}
 		return r.bind(ctx, e), nil
 	case decide.ReadPod:
 		return r.readPod(ctx, e), nil

@@ -24,7 +24,8 @@ type OpID uint64
 // Those with an Op must be answered exactly once.
 type Effect interface{ effect() }
 
-// Bind posts a Binding. Answered by Answered.
+// Bind posts a Binding, when the volumes of the pod are there. Answered by Answered: Waiting, if
+// they are not yet.
 type Bind struct {
 	Op                OpID
 	Pod               events.PodRef
@@ -35,6 +36,18 @@ type Bind struct {
 	SchedulerName   string
 	Attempt         int32
 	TraceParent     string
+	// Volumes is what has to be done first; nil for nearly all pods.
+	Volumes *VolumeWork
+}
+
+// VolumeWork is what has to be done about the claims of a pod before it is bound.
+type VolumeWork struct {
+	Picks []ledger.VolumePick
+	// NodeLabels are those of the node, which the volumes that are made must suit.
+	NodeLabels map[string]string
+	// Written: this binder has seen it all written, so that what is not there any more has been
+	// taken back by who was to carry it out.
+	Written bool
 }
 
 // ReadPod gets one pod. Answered by Answered: Done with Pod, Gone, Unknown.

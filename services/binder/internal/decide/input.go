@@ -85,6 +85,8 @@ const (
 	Refused
 	// Unknown says it may have been carried out, or may still be.
 	Unknown
+	// Waiting says that the pod's volumes are asked for and not there yet. Nothing was bound.
+	Waiting
 )
 
 // String is the word used in logs and metrics.
@@ -104,6 +106,8 @@ func (r Result) String() string {
 		return "throttled"
 	case Refused:
 		return "refused"
+	case Waiting:
+		return "waiting"
 	}
 	return "unknown"
 }

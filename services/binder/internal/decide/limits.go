@@ -11,6 +11,8 @@ type Limits struct {
 	// BindDeadline is how long a Committed entry may stay unbound, unchanged in the
 	// binder's own eyes, before it is fenced (T_bind of the protocol).
 	BindDeadline time.Duration
+	// Volumes is about pods whose volumes have to be bound or made first.
+	Volumes VolumeLimits
 	// Idle is how long a document (or an entry in Fencing) must be unchanged before the
 	// sweep touches it.
 	Idle time.Duration
@@ -47,10 +49,22 @@ type Limits struct {
 	Foreign int
 }
 
+// VolumeLimits are the times for volumes.
+type VolumeLimits struct {
+	// Deadline is how much longer than BindDeadline an entry may stay unbound for them, and
+	// Deadlines the same by scheduler name, where a profile says so.
+	Deadline  time.Duration
+	Deadlines map[string]time.Duration
+	// Poll is the pause between looks whether they are there.
+	Poll time.Duration
+}
+
 // DefaultLimits are the protocol's figures.
 func DefaultLimits() Limits {
 	return Limits{
-		BindDeadline:   30 * time.Second,
+		BindDeadline: 30 * time.Second,
+		// The default of VolumeBindingArgs.bindTimeoutSeconds, and how often kube-scheduler looks.
+		Volumes:        VolumeLimits{Deadline: 600 * time.Second, Poll: time.Second},
 		Idle:           5 * time.Second,
 		Losses:         3,
 		Retry:          wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 30, Cap: 5 * time.Second},

@@ -40,8 +40,9 @@ type reservation struct {
 	// rv is the bind's precondition: the entry's, or a fresher one after a refresh.
 	rv     uint64
 	losses int
-	// tries counts the Bindings posted.
-	tries int
+	// tries counts the Bindings posted. volumesAsked: the pod's volumes are on their way.
+	tries        int
+	volumesAsked bool
 	// read is the pod as read after a lost resourceVersion, before the document is read.
 	read *state.Pod
 	// doomed is why the entry is to be fenced; empty while it may still be bound.
@@ -97,8 +98,8 @@ func (c *Core) park(r *reservation) {
 func (r *reservation) advanceCommitted(c *Core) {
 	switch {
 	case r.doomed != "":
-	case c.now.Sub(r.since) > c.limits.BindDeadline:
-		r.doomed = fmt.Sprintf("not bound within %v", c.limits.BindDeadline)
+	case c.now.Sub(r.since) > c.bindDeadline(r):
+		r.doomed = fmt.Sprintf("not bound within %v", c.bindDeadline(r))
 	case r.entry.Wanted && r.tries > 0:
 		r.doomed = "wanted back, and the bind did not succeed at once"
 	}
@@ -131,8 +132,32 @@ func (r *reservation) bind(c *Core) {
 	c.emit(Bind{
 		Op: r.op, Pod: r.ref(), NodeUID: r.nodeUID, NodeName: r.nodeName, ResourceVersion: r.rv,
 		Token: r.key.token, SchedulerName: r.entry.SchedulerName,
-		Attempt: r.hint.Attempt, TraceParent: r.hint.TraceParent,
+		Attempt: r.hint.Attempt, TraceParent: r.hint.TraceParent, Volumes: r.volumes(c),
 	})
+}
+
+// volumes is what has to be done before the Binding; nil for nothing.
+func (r *reservation) volumes(c *Core) *VolumeWork {
+	if len(r.entry.Volumes) == 0 {
+		return nil
+	}
+	w := &VolumeWork{Picks: r.entry.Volumes, Written: r.volumesAsked}
+	if n, ok := c.facts.Cluster.Node(r.nodeUID); ok {
+		w.NodeLabels = n.Object.Labels
+	}
+	return w
+}
+
+// bindDeadline is longer for a pod whose volumes have to be made.
+func (c *Core) bindDeadline(r *reservation) time.Duration {
+	if len(r.entry.Volumes) == 0 {
+		return c.limits.BindDeadline
+	}
+	volumes, ok := c.limits.Volumes.Deadlines[r.entry.SchedulerName]
+	if !ok {
+		volumes = c.limits.Volumes.Deadline
+	}
+	return c.limits.BindDeadline + volumes
 }
 
 func (r *reservation) begin(c *Core, s step) {
@@ -182,6 +207,13 @@ func (r *reservation) bindAnswered(c *Core, in Answered) {
 	case Refused:
 		r.doomed = "bind refused: " + in.Problem
 		r.advance(c)
+	case Waiting:
+		r.volumesAsked = true
+		r.due = c.now.Add(c.limits.Volumes.Poll)
+		if r.entry.Wanted {
+			r.due = c.now
+			r.advance(c)
+		}
 	default:
 		r.backOff(c)
 		if r.entry.Wanted {

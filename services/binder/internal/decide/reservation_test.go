@@ -439,3 +439,46 @@ func TestForeignFenceIsRedoneOnlyWhenIdle(t *testing.T) {
 	run[Transact](r, delivered)
 	r.say(events.DecisionReleased)
 }
+
+// promiseVolumes adds to the reservation that claim c has to get a volume.
+func (r *rig) promiseVolumes() {
+	r.Helper()
+	for _, held := range r.b.core.reservations {
+		held.entry.Volumes = []ledger.VolumePick{{Claim: "c"}}
+	}
+}
+
+// A pod waits for its volumes longer than for its bind, and is taken back when they do not come.
+func TestVolumesAreWaitedFor(t *testing.T) {
+	r := newRig(t, 1)
+	r.reserve()
+	r.promiseVolumes()
+	answer(r, func(e Bind) Input { return Answered{Op: e.Op, Result: Unknown, Problem: "no answer"} })
+	r.wait(time.Second)
+	wait := func(e Bind) Input {
+		if e.Volumes == nil || e.Volumes.Picks[0].Claim != "c" {
+			t.Fatalf("volumes of the bind: %+v", e.Volumes)
+		}
+		return Answered{Op: e.Op, Result: Waiting, Problem: "claim c has no volume yet"}
+	}
+	if first := answer(r, wait); first.Volumes.Written {
+		t.Error("nothing has been seen written yet")
+	}
+	r.quiet("looked just now")
+	for range 60 { // longer than BindDeadline
+		r.wait(r.limits.Volumes.Poll)
+		if e := answer(r, wait); !e.Volumes.Written {
+			t.Fatal("what has been written is forgotten")
+		}
+	}
+	r.wait(r.limits.Volumes.Deadline + r.limits.BindDeadline)
+	r.expectFence("not bound within")
+}
+
+func TestVolumesThatAreRefusedEndInAFence(t *testing.T) {
+	r := newRig(t, 1)
+	r.reserve()
+	r.promiseVolumes()
+	answer(r, func(e Bind) Input { return Answered{Op: e.Op, Result: Refused, Problem: "volume v is for claim x"} })
+	r.expectFence("volume v is for claim x")
+}

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -54,6 +55,10 @@ type event struct {
 	object   object
 }
 
+// storageV1 is a group that not all servers have. This one has all of it but
+// volumeattachments.
+const storageV1 = "/apis/storage.k8s.io/v1"
+
 // resources maps the paths of lists to resources, with their list kinds.
 var resources = map[string][2]string{
 	"/api/v1/pods":                               {"pods", "Pod"},
@@ -65,6 +70,12 @@ var resources = map[string][2]string{
 	"/apis/apps/v1/statefulsets":                 {"statefulsets", "StatefulSet"},
 	"/apis/policy/v1/poddisruptionbudgets":       {"poddisruptionbudgets", "PodDisruptionBudget"},
 	"/apis/scheduling.k8s.io/v1/priorityclasses": {"priorityclasses", "PriorityClass"},
+	"/api/v1/persistentvolumes":                  {"persistentvolumes", "PersistentVolume"},
+	"/api/v1/persistentvolumeclaims":             {"persistentvolumeclaims", "PersistentVolumeClaim"},
+	storageV1 + "/storageclasses":                {"storageclasses", "StorageClass"},
+	storageV1 + "/csinodes":                      {"csinodes", "CSINode"},
+	storageV1 + "/csidrivers":                    {"csidrivers", "CSIDriver"},
+	storageV1 + "/csistoragecapacities":          {"csistoragecapacities", "CSIStorageCapacity"},
 }
 
 // New starts a server that knows namespace kube-system, whose UID is clusterUID. Close it.
@@ -109,6 +120,29 @@ func resourceOf(o object) string {
 		group, kind, resource = "policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"
 	case *schedulingv1.PriorityClass:
 		group, kind, resource = "scheduling.k8s.io/v1", "PriorityClass", "priorityclasses"
+	default:
+		return storageResourceOf(o)
+	}
+	o.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(group, kind))
+	return resource
+}
+
+// storageResourceOf is resourceOf for volumes and what provides them.
+func storageResourceOf(o object) string {
+	group, kind, resource := "storage.k8s.io/v1", "", ""
+	switch o.(type) {
+	case *corev1.PersistentVolume:
+		group, kind, resource = "v1", "PersistentVolume", "persistentvolumes"
+	case *corev1.PersistentVolumeClaim:
+		group, kind, resource = "v1", "PersistentVolumeClaim", "persistentvolumeclaims"
+	case *storagev1.StorageClass:
+		kind, resource = "StorageClass", "storageclasses"
+	case *storagev1.CSINode:
+		kind, resource = "CSINode", "csinodes"
+	case *storagev1.CSIDriver:
+		kind, resource = "CSIDriver", "csidrivers"
+	case *storagev1.CSIStorageCapacity:
+		kind, resource = "CSIStorageCapacity", "csistoragecapacities"
 	default:
 		panic(fmt.Sprintf("apitest: no resource for %T", o))
 	}
@@ -213,6 +247,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.get(w, "namespaces", "/"+name)
 		return
 	}
+	if r.URL.Path == storageV1 {
+		s.discover(w)
+		return
+	}
 	resource, ok := resources[r.URL.Path]
 	switch {
 	case !ok:
@@ -222,6 +260,19 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	default:
 		s.watch(w, r, resource[0])
 	}
+}
+
+// discover tells which resources of the storage group there are.
+func (s *Server) discover(w http.ResponseWriter) {
+	list := metav1.APIResourceList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: "storage.k8s.io/v1",
+	}
+	for path, r := range resources {
+		if strings.HasPrefix(path, storageV1) {
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: r[0], Kind: r[1]})
+		}
+	}
+	write(w, list)
 }
 
 func (s *Server) get(w http.ResponseWriter, resource, key string) {

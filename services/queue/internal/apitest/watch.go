@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -100,6 +101,18 @@ func empty(resource string) object {
 		return &appsv1.StatefulSet{}
 	case "poddisruptionbudgets":
 		return &policyv1.PodDisruptionBudget{}
+	case "persistentvolumes":
+		return &corev1.PersistentVolume{}
+	case "persistentvolumeclaims":
+		return &corev1.PersistentVolumeClaim{}
+	case "storageclasses":
+		return &storagev1.StorageClass{}
+	case "csinodes":
+		return &storagev1.CSINode{}
+	case "csidrivers":
+		return &storagev1.CSIDriver{}
+	case "csistoragecapacities":
+		return &storagev1.CSIStorageCapacity{}
 	default:
 		return &schedulingv1.PriorityClass{}
 	}

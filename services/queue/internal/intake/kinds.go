@@ -5,6 +5,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -21,7 +22,7 @@ type watched struct {
 	group    func(kubernetes.Interface) cache.Getter
 }
 
-// kinds is what the queue watches. A kind is added here and in pkg/state.
+// kinds is what the queue watches of every API server. A kind is added here and in pkg/state.
 var kinds = []watched{
 	{events.KindPod, "pods", &corev1.Pod{}, coreGroup},
 	{events.KindNode, "nodes", &corev1.Node{}, coreGroup},
@@ -32,12 +33,27 @@ var kinds = []watched{
 	{events.KindReplicationContrl, "replicationcontrollers", &corev1.ReplicationController{}, coreGroup},
 	{events.KindReplicaSet, "replicasets", &appsv1.ReplicaSet{}, appsGroup},
 	{events.KindStatefulSet, "statefulsets", &appsv1.StatefulSet{}, appsGroup},
+	{events.KindPersistentVolume, "persistentvolumes", &corev1.PersistentVolume{}, coreGroup},
+	{events.KindVolumeClaim, "persistentvolumeclaims", &corev1.PersistentVolumeClaim{}, coreGroup},
+}
+
+// storageVersion is a group that an API server may not serve, or not all of.
+const storageVersion = "storage.k8s.io/v1"
+
+// storageKinds are the kinds of that group. What is not served is not watched.
+var storageKinds = []watched{
+	{events.KindStorageClass, "storageclasses", &storagev1.StorageClass{}, storageGroup},
+	{events.KindCSINode, "csinodes", &storagev1.CSINode{}, storageGroup},
+	{events.KindCSIDriver, "csidrivers", &storagev1.CSIDriver{}, storageGroup},
+	{events.KindStorageCapacity, "csistoragecapacities", &storagev1.CSIStorageCapacity{}, storageGroup},
+	{events.KindVolumeAttachment, "volumeattachments", &storagev1.VolumeAttachment{}, storageGroup},
 }
 
 func coreGroup(c kubernetes.Interface) cache.Getter       { return c.CoreV1().RESTClient() }
 func schedulingGroup(c kubernetes.Interface) cache.Getter { return c.SchedulingV1().RESTClient() }
 func appsGroup(c kubernetes.Interface) cache.Getter       { return c.AppsV1().RESTClient() }
 func policyGroup(c kubernetes.Interface) cache.Getter     { return c.PolicyV1().RESTClient() }
+func storageGroup(c kubernetes.Interface) cache.Getter    { return c.StorageV1().RESTClient() }
 
 // listWatch lists and watches all objects of the kind.
 func (w watched) listWatch(client kubernetes.Interface) cache.ListerWatcher {

@@ -33,11 +33,15 @@ type Round struct {
 	Metrics Metrics
 }
 
-// Watch lists and watches every kind and sends facts to out until ctx ends, when it
-// returns nil, or until something comes in that cannot be told as a fact. The facts carry
-// no epoch: the writer stamps it. When every kind has been listed once, OpEpochEnd is
+// Watch lists and watches every kind that is served and sends facts to out until ctx ends,
+// when it returns nil, or until something comes in that cannot be told as a fact. The facts
+// carry no epoch: the writer stamps it. When every kind has been listed once, OpEpochEnd is
 // sent. Reflectors ride out an API server that cannot be reached.
 func (c *Cluster) Watch(ctx context.Context, r Round, out chan<- events.Fact) error {
+	kinds, err := c.served(ctx, r.Logger)
+	if err != nil {
+		return endCause(ctx)
+	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	group, ctx := errgroup.WithContext(ctx)

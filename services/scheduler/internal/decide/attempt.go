@@ -66,6 +66,11 @@ func (c *Core) try(a *attempt, out *Output) {
 // place evaluates the pod and stages it, parks it, or waits for nodes that are behind or for
 // what its rules about other nodes need.
 func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
+	volumes := c.volumesOf(a.pod, profile)
+	if !c.free(volumes) {
+		c.deferred = append(c.deferred, a)
+		return
+	}
 	seed := Seed(a.pod.UID, a.offer.Attempt)
 	concern, err := c.concernOf(a.pod, profile)
 	if err != nil {
@@ -75,10 +80,10 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	behind := c.view.Settle()
 	out.Behind = behind
 	avoided := c.avoided(a.pod)
-	if !concern.Uncertain && c.placeKept(a, profile, &concern, avoided, out) {
+	if !concern.Uncertain && !volumes.any() && c.placeKept(a, profile, &concern, avoided, out) {
 		return
 	}
-	result := c.evaluate(profile, a.pod, seed, avoided)
+	result := c.evaluateWith(volumes, profile, a.pod, seed, avoided)
 	ok := len(result.Feasible) > 0
 	if result.Err != nil {
 		c.fail(a, result.Err.Error(), out)
@@ -106,9 +111,14 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		c.deferred = append(c.deferred, a)
 		return
 	}
+	volumes, ok = volumes.pickVolumes(profile, a.pod, node.Node)
+	if !ok {
+		c.fail(a, "the volumes of the pod do not suit node "+node.Node.Name+", which was chosen for it", out)
+		return
+	}
 	a.pick = c.pickOf(a, node, needs)
-	a.pick.feasible, a.pick.evidence = result.FeasibleCount, c.chose(evidence)
-	c.rememberOthers(a, result.Feasible, !concern.None())
+	a.pick.feasible, a.pick.evidence, a.pick.volumes = result.FeasibleCount, c.chose(evidence), volumes
+	c.rememberOthers(a, result.Feasible, !concern.None() || volumes.any())
 	c.view.Stage(a.pod, a.pick.nodeName)
 	c.next = append(c.next, a)
 }
@@ -147,6 +157,17 @@ func preferNode(ranked []placement.Scored, nodeUID string) {
 			return
 		}
 	}
+}
+
+// evaluateWith is evaluate with the volumes as they are promised.
+func (c *Core) evaluateWith(
+	v volumes, profile *placement.Profile, pod *state.Pod, seed uint64, avoided []string,
+) looked {
+	if v.objects != nil {
+		c.engine.Refresh(v.objects)
+		defer c.engine.Refresh(c.view.Snapshot())
+	}
+	return c.evaluate(profile, pod, seed, avoided)
 }
 
 // evaluate asks the home nodes first when that costs the pod nothing, then all usable
@@ -236,6 +257,7 @@ func (c *Core) entryOf(a *attempt) (ledger.Entry, error) {
 		Priority: a.pod.Priority, PodRV: a.pod.ResourceVersion, Wish: a.pod.Wish(), Token: token,
 		Shard: c.cfg.Shard, SchedulerName: a.pod.SchedulerName,
 		Requests:   a.pod.Requests.Map(),
+		Volumes:    a.pick.volumes.picks,
 		NonZeroCPU: a.pod.NonZero.MilliCPU, NonZeroMemory: a.pod.NonZero.Memory,
 	}
 	if a.offer.Partition != e.Partition() {

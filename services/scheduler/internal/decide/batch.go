@@ -14,11 +14,13 @@ type batch struct {
 	place    ledger.PlaceBatch
 	docs     map[string]ledger.NodeDoc
 	order    []string // of docs
+	// exclusives are the documents of claims that only one pod may use.
+	exclusives map[string]ledger.ExclusiveDoc
 }
 
 func (c *Core) newBatch() *batch {
 	return &batch{
-		core: c, docs: map[string]ledger.NodeDoc{},
+		core: c, docs: map[string]ledger.NodeDoc{}, exclusives: map[string]ledger.ExclusiveDoc{},
 		place: ledger.PlaceBatch{
 			Epochs: map[int32]int64{}, TermRegistryRevision: c.ledger.TermRegistryRevision(),
 			Needs: map[ledger.Token]ledger.Needs{},
@@ -33,8 +35,9 @@ func (b *batch) full(a *attempt) bool {
 		return false
 	}
 	// PlaceBatch.Ops counts documents as they will be, so ours are put in its place.
-	more := 2 + len(a.pick.needs.pins) + len(a.pick.needs.guards) // document, epoch, pins, guards
-	return b.place.Ops()+len(b.docs)+more > ledger.MaxTxnOps
+	// document, epoch, pins, guards, claims
+	more := 2 + len(a.pick.needs.pins) + len(a.pick.needs.guards) + len(a.pick.volumes.exclusive)
+	return b.place.Ops()+len(b.docs)+len(b.exclusives)+more > ledger.MaxTxnOps
 }
 
 // add makes an attempt part of the transaction; false if a document has no room for it, or
@@ -61,6 +64,11 @@ func (b *batch) add(a *attempt, entry ledger.Entry, epoch int64) bool {
 		return false
 	}
 	next[a.pick.nodeUID] = doc
+	held, ok := b.hold(a, entry)
+	if !ok {
+		return false
+	}
+	maps.Copy(b.exclusives, held)
 	for _, uid := range slices.Sorted(maps.Keys(next)) {
 		if _, known := b.docs[uid]; !known {
 			b.order = append(b.order, uid)
@@ -74,6 +82,27 @@ func (b *batch) add(a *attempt, entry ledger.Entry, epoch int64) bool {
 	}
 	b.attempts = append(b.attempts, a)
 	return true
+}
+
+// hold makes an attempt the holder of the claims that only one pod may use; false if one has
+// a holder, or the facts do not show yet who has had it.
+func (b *batch) hold(a *attempt, entry ledger.Entry) (held map[string]ledger.ExclusiveDoc, ok bool) {
+	held = map[string]ledger.ExclusiveDoc{}
+	for _, uid := range a.pick.volumes.exclusive {
+		x, taken := b.exclusives[ledger.KeyVolume(uid)]
+		if !taken {
+			x = b.core.exclusive(uid)
+		}
+		if b.core.view.PodProgress() < x.HW[ledger.KindPod] {
+			return nil, false
+		}
+		x, err := ledger.Hold(x, ledger.Holder{PodUID: entry.PodUID, Token: entry.Token, NodeUID: a.pick.nodeUID})
+		if err != nil {
+			return nil, false
+		}
+		held[x.Key] = x
+	}
+	return held, true
 }
 
 func dependent(e ledger.Entry) ledger.Dependent {
@@ -105,6 +134,9 @@ func (b *batch) open(nodeUID, nodeName string) ledger.NodeDoc {
 func (b *batch) flight() *flight {
 	for _, uid := range b.order {
 		b.place.Docs = append(b.place.Docs, b.docs[uid])
+	}
+	for _, key := range slices.Sorted(maps.Keys(b.exclusives)) {
+		b.place.Exclusives = append(b.place.Exclusives, b.exclusives[key])
 	}
 	return &flight{attempts: b.attempts, batch: b.place}
 }

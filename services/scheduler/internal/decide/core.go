@@ -122,6 +122,7 @@ type pick struct {
 	room room
 	// evidence is for the record of the attempt.
 	evidence *events.Evidence
+	volumes  volumes
 }
 
 // step is one change of the revision of a key.

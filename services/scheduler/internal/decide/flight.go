@@ -234,6 +234,9 @@ func (c *Core) lost(f *flight, r ledger.TxnResult, out *Output) error {
 			losers = append(losers, loser{a, LostNode})
 		case !lost.Kept(needs):
 			losers = append(losers, loser{a, LostKeeper})
+		case lostVolume(a, lost) > 0:
+			a.wait.revision = max(a.wait.revision, lostVolume(a, lost))
+			losers = append(losers, loser{a, LostVolume})
 		default:
 			winners = append(winners, a)
 		}
@@ -247,6 +250,17 @@ func (c *Core) lost(f *flight, r ledger.TxnResult, out *Output) error {
 type loser struct {
 	*attempt
 	reason Reason
+}
+
+// lostVolume is the revision of the document of a claim that an attempt has lost to; 0 if it has
+// lost none.
+func lostVolume(a *attempt, lost ledger.Lost) (revision int64) {
+	for _, x := range lost.Exclusives {
+		if slices.ContainsFunc(a.pick.volumes.exclusive, func(uid string) bool { return ledger.KeyVolume(uid) == x.Key }) {
+			revision = max(revision, x.Revision)
+		}
+	}
+	return revision
 }
 
 func entryToken(a *attempt) ledger.Token {

@@ -110,8 +110,8 @@ type Reason string
 
 // The reasons of a Conflict: the document of the node has changed, a guard of a rule about
 // pods on other nodes has, the document of a pod that the placement follows has, the pod has
-// a reservation already, the pod's partition is not this shard's any more, and the document of
-// a disruption budget has changed.
+// a reservation already, the pod's partition is not this shard's any more, the document of
+// a disruption budget has changed, and that of a claim which only one pod may use.
 const (
 	LostNode      Reason = "node"
 	LostGuard     Reason = "guard"
@@ -119,6 +119,7 @@ const (
 	LostPod       Reason = "pod"
 	LostPartition Reason = "partition"
 	LostBudget    Reason = "budget"
+	LostVolume    Reason = "volume"
 )
 
 // Abandoned stands in a record of a choice (events.DecisionLost) that was never sent: what it was

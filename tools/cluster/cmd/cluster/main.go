@@ -30,6 +30,7 @@ func rootCommand() *cobra.Command {
 		downCommand(),
 		storeCommand(),
 		peerCommand(),
+		provisionCommand(),
 	)
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root

@@ -1,0 +1,307 @@
+package placement
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// volumeBinding keeps pods on nodes that their volumes can be reached from, and those that are
+// still to be chosen or made. Read on at volumeDemand, which is a pod's claims, sorted; at
+// matching (which volumes a claim can have) and provisioning (what can be made for it).
+// Source: plugins/volumebinding, without StorageCapacityScoring (alpha, off).
+type volumeBinding struct{ inTree inTree }
+
+// Annotations of claims, see component-helpers/storage/volume.
+const (
+	// AnnotationBindCompleted is on a claim whose volume is its own for good.
+	AnnotationBindCompleted = "pv.kubernetes.io/bind-completed"
+	// AnnotationSelectedNode names the node for which a volume is to be made.
+	AnnotationSelectedNode = "volume.kubernetes.io/selected-node"
+)
+
+// Reasons of the rule, in upstream's order.
+const (
+	volumeElsewhere = "node(s) didn't match PersistentVolume's node affinity"
+	noVolumeToBind  = "node(s) didn't find available persistent volumes to bind"
+	noStorage       = "node(s) did not have enough free storage"
+	volumeMissing   = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+)
+
+// newVolumeBinding is the factory. Of the arguments bindTimeoutSeconds is for whoever waits
+// for volumes, and shape for a score that is off.
+func newVolumeBinding(args runtime.Object) (Plugin, error) {
+	_, err := argsOf[configv1.VolumeBindingArgs](args)
+	return volumeBinding{}, err
+}
+
+// Name implements Plugin.
+func (volumeBinding) Name() string { return VolumeBinding }
+
+// Compile implements Plugin.
+func (p volumeBinding) Compile(pod *state.Pod, objects Objects) (Compiled, error) {
+	uses := claimsOf(pod)
+	if len(uses) == 0 {
+		return Compiled{}, nil
+	}
+	claims := make([]*corev1.PersistentVolumeClaim, 0, len(uses))
+	for _, use := range uses {
+		claim, why := usable(use, pod, objects)
+		if why != "" {
+			return Compiled{Rejection: why}, nil
+		}
+		claims = append(claims, claim)
+	}
+	d := volumeDemand{objects: objects}
+	for _, claim := range claims {
+		if err := d.add(p, claim); err != nil {
+			return Compiled{}, err
+		}
+	}
+	if d.immediate {
+		return Compiled{Rejection: "pod has unbound immediate PersistentVolumeClaims"}, nil
+	}
+	if err := d.prepare(); err != nil {
+		return Compiled{}, err
+	}
+	return Compiled{Filter: &d}, nil
+}
+
+// UnboundClaims tells whether the pod has claims that get a volume only when its node has been
+// chosen; never if the profile does not look at claims.
+func (p *Profile) UnboundClaims(pod *state.Pod, objects Objects) bool {
+	d := p.volumesOf(pod, objects)
+	return d != nil && len(d.delayed) > 0
+}
+
+// usable is the claim of a volume, or why it is of no use now.
+func usable(use claimUse, pod *state.Pod, objects Objects) (claim *corev1.PersistentVolumeClaim, why string) {
+	claim, ok := findClaim(objects, pod.Namespace, use.name)
+	switch {
+	case !ok && use.ephemeral:
+		return nil, fmt.Sprintf("waiting for ephemeral volume controller to create the persistentvolumeclaim %q", use.name)
+	case !ok:
+		return nil, noClaim(use.name)
+	case claim.Status.Phase == corev1.ClaimLost:
+		return nil, fmt.Sprintf("persistentvolumeclaim %q bound to non-existent persistentvolume %q",
+			claim.Name, claim.Spec.VolumeName)
+	case claim.DeletionTimestamp != nil:
+		return nil, fmt.Sprintf("persistentvolumeclaim %q is being deleted", claim.Name)
+	case use.ephemeral:
+		return claim, misowned(claim, pod)
+	}
+	return claim, ""
+}
+
+// volumeDemand is what the claims of a pod ask of a node.
+type volumeDemand struct {
+	objects Objects
+	bound   []boundTo
+	// immediate: one of the claims should have a volume, whatever the node, and has none.
+	immediate bool
+	// delayed are the claims that get a volume when the node is chosen; toMatch those of
+	// them that may have one that there is, the smallest first.
+	delayed []*corev1.PersistentVolumeClaim
+	toMatch []matching
+	toMake  map[*corev1.PersistentVolumeClaim]*provisioning
+}
+
+// boundTo is a claim that has its volume; nil if that is not there.
+type boundTo struct {
+	volume *reach
+	// csi is the same volume as the driver sees it that stands in for the in-tree plugin,
+	// on nodes where it does; nil for other volumes.
+	csi    *reach
+	plugin string
+}
+
+// add sorts a claim. Source: volumebinding/binder.go GetPodVolumeClaims.
+func (d *volumeDemand) add(p volumeBinding, claim *corev1.PersistentVolumeClaim) error {
+	if claim.Spec.VolumeName != "" && metav1.HasAnnotation(claim.ObjectMeta, AnnotationBindCompleted) {
+		d.bound = append(d.bound, p.boundTo(claim.Spec.VolumeName, d.objects))
+		return nil
+	}
+	class, ok := findClass(d.objects, state.ClaimClass(claim))
+	switch {
+	case ok && class.VolumeBindingMode == nil:
+		return errors.New(noBindingMode(class.Name))
+	case ok && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer && claim.Spec.VolumeName == "":
+		d.delayed = append(d.delayed, claim)
+	default:
+		d.immediate = true
+	}
+	return nil
+}
+
+func (p volumeBinding) boundTo(name string, objects Objects) boundTo {
+	volume, ok := findVolume(objects, name)
+	if !ok {
+		return boundTo{}
+	}
+	b := boundTo{volume: newReach(volume)}
+	if csi, plugin, ok := p.inTree.volume(volume); ok {
+		b.csi, b.plugin = newReach(csi), plugin
+	}
+	return b
+}
+
+// reach is which nodes a volume can be used on.
+type reach struct {
+	volume   *corev1.PersistentVolume
+	required *nodeaffinity.LazyErrorNodeSelector // nil for all
+}
+
+func newReach(v *corev1.PersistentVolume) *reach {
+	r := &reach{volume: v}
+	if a := v.Spec.NodeAffinity; a != nil && a.Required != nil {
+		r.required = nodeaffinity.NewLazyErrorNodeSelector(a.Required)
+	}
+	return r
+}
+
+// includes takes a node of which only the labels are set: volumes know no names. One whose
+// terms cannot be read is nowhere.
+func (r *reach) includes(labelled *corev1.Node) bool {
+	if r.required == nil {
+		return true
+	}
+	match, err := r.required.Match(labelled)
+	return err == nil && match
+}
+
+// VolumePick is a claim in the pod's namespace that has no volume yet, and the name of the one
+// it gets; empty if one is to be made for it on the pod's node.
+type VolumePick struct{ Claim, Volume string }
+
+// VolumePicks are what has to be done about the pod's claims before it can start on a node;
+// none for nearly all pods. False if the node would not do, as Evaluate has it.
+func (p *Profile) VolumePicks(pod *state.Pod, node *state.Node, objects Objects) (picks []VolumePick, ok bool) {
+	d := p.volumesOf(pod, objects)
+	if d == nil {
+		return nil, true
+	}
+	v, picks := d.judge(node.Object)
+	return picks, v.passes()
+}
+
+// volumesOf is nil if the claims of the pod ask for nothing, or the profile does not look.
+func (p *Profile) volumesOf(pod *state.Pod, objects Objects) *volumeDemand {
+	r, ok := p.byName[VolumeBinding]
+	if !ok || !r.points.has(Filtering) || pod.Template == nil {
+		return nil
+	}
+	c, err := r.plugin.Compile(pod, orNoObjects(objects))
+	d, ok := c.Filter.(*volumeDemand)
+	if err != nil || !ok {
+		return nil
+	}
+	return d
+}
+
+// volumeVerdict is what the rule says of one node: one flag a reason.
+type volumeVerdict struct{ elsewhere, nothing, noSpace, missing bool }
+
+func (v volumeVerdict) passes() bool { return v == volumeVerdict{} }
+
+// Check implements Filter.
+func (d *volumeDemand) Check(n *state.NodeInfo) Code {
+	if v, _ := d.judge(n.Node.Object); !v.passes() {
+		return UnschedulableAndUnresolvable
+	}
+	return Success
+}
+
+// Explain implements Filter.
+func (d *volumeDemand) Explain(n *state.NodeInfo) []string {
+	v, _ := d.judge(n.Node.Object)
+	var list []string
+	for _, r := range []struct {
+		holds bool
+		text  string
+	}{{v.elsewhere, volumeElsewhere}, {v.nothing, noVolumeToBind}, {v.noSpace, noStorage}, {v.missing, volumeMissing}} {
+		if r.holds {
+			list = append(list, r.text)
+		}
+	}
+	return list
+}
+
+// judge looks at one node. The picks count if it passes. Source: volumebinding/binder.go
+// FindPodVolumes.
+func (d *volumeDemand) judge(node *corev1.Node) (v volumeVerdict, picks []VolumePick) {
+	labelled := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: node.Labels}}
+	v.elsewhere, v.missing = d.judgeBound(node.Name, labelled)
+	var lacking []*corev1.PersistentVolumeClaim
+	for _, claim := range d.delayed {
+		selected, ok := claim.Annotations[AnnotationSelectedNode]
+		if ok && selected != node.Name {
+			v.nothing = true
+			return v, picks
+		}
+		if ok {
+			lacking = append(lacking, claim)
+		}
+	}
+	taken := map[string]bool{}
+	for i := range d.toMatch {
+		m := &d.toMatch[i]
+		volume := m.best(labelled, taken)
+		if volume == nil {
+			lacking = append(lacking, m.claim)
+			continue
+		}
+		taken[volume.Name] = true
+		picks = append(picks, VolumePick{m.claim.Name, volume.Name})
+	}
+	for _, claim := range lacking {
+		made := d.toMake[claim].judge(labelled)
+		if !made.passes() {
+			v.nothing, v.noSpace = made.nothing, made.noSpace
+			return v, picks
+		}
+		picks = append(picks, VolumePick{Claim: claim.Name})
+	}
+	return v, picks
+}
+
+// judgeBound ends with the first volume that does not suit.
+func (d *volumeDemand) judgeBound(node string, labelled *corev1.Node) (elsewhere, missing bool) {
+	for i := range d.bound {
+		b := &d.bound[i]
+		if b.volume == nil {
+			return false, true
+		}
+		volume := b.volume
+		if b.csi != nil && isMigrated(b.plugin, csiNodeOf(d.objects, node)) {
+			volume = b.csi
+		}
+		if !volume.includes(labelled) {
+			return true, false
+		}
+	}
+	return false, false
+}
+
+// isMigrated tells whether a node's CSI driver stands in for an in-tree plugin.
+func isMigrated(plugin string, n *storagev1.CSINode) bool {
+	if n == nil {
+		return false
+	}
+	for name := range strings.SplitSeq(n.Annotations[corev1.MigratedPluginsAnnotationKey], ",") {
+		if name == plugin {
+			return true
+		}
+	}
+	return false
+}
+
+func claimKey(c *corev1.PersistentVolumeClaim) string { return c.Namespace + "/" + c.Name }

@@ -1,0 +1,69 @@
+package placement
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Events implements Plugin.
+func (volumeBinding) Events() []Event {
+	return []Event{
+		{events.KindStorageClass, Add | Update}, {events.KindVolumeClaim, Add | Update},
+		{events.KindPersistentVolume, Add | Update}, {events.KindNode, Add | UpdateNodeLabel},
+		{events.KindCSINode, Add | Update}, {events.KindCSIDriver, Update},
+		{events.KindStorageCapacity, Add | Update},
+	}
+}
+
+// Hint implements Plugin. Source: volumebinding/volume_binding.go isSchedulableAfter...
+func (volumeBinding) Hint(pod *state.Pod, c Change) bool {
+	if c.Kind == events.KindNode || c.Kind == events.KindPersistentVolume {
+		return true
+	}
+	if c.Kind == events.KindVolumeClaim {
+		return usesClaim(pod, c.NewObject.Namespace, c.NewObject.Name)
+	}
+	if c.OldObject == nil {
+		return true
+	}
+	switch now := c.NewObject.API.(type) {
+	case *storagev1.StorageClass:
+		old, ok := c.OldObject.API.(*storagev1.StorageClass)
+		return !ok || !equality.Semantic.DeepEqual(old.AllowedTopologies, now.AllowedTopologies)
+	case *storagev1.CSINode:
+		key := corev1.MigratedPluginsAnnotationKey
+		return c.OldObject.API.GetAnnotations()[key] != now.Annotations[key]
+	case *storagev1.CSIDriver:
+		old, ok := c.OldObject.API.(*storagev1.CSIDriver)
+		return !ok || unlimited(old, now) && mountsInline(pod, now.Name)
+	case *storagev1.CSIStorageCapacity:
+		old, ok := c.OldObject.API.(*storagev1.CSIStorageCapacity)
+		return !ok || poolGrew(old, now)
+	}
+	return true
+}
+
+// unlimited: the driver no longer tells how much room it has, so that it is not asked.
+func unlimited(old, now *storagev1.CSIDriver) bool {
+	return ptr.Deref(old.Spec.StorageCapacity, false) && !ptr.Deref(now.Spec.StorageCapacity, false)
+}
+
+// mountsInline tells whether the pod has an inline volume of a driver.
+func mountsInline(pod *state.Pod, driver string) bool {
+	for i := range pod.Template.Spec.Volumes {
+		if csi := pod.Template.Spec.Volumes[i].CSI; csi != nil && csi.Driver == driver {
+			return true
+		}
+	}
+	return false
+}
+
+func poolGrew(old, now *storagev1.CSIStorageCapacity) bool {
+	was, is := mostOf(old), mostOf(now)
+	return is != nil && (was == nil || is.Value() > was.Value())
+}

@@ -1,0 +1,266 @@
+package placement
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// volumeLimits keeps nodes from having more volumes of a CSI driver than the driver says they
+// can. Source: plugins/nodevolumelimits, without VolumeLimitScaling (alpha, off).
+type volumeLimits struct{ inTree inTree }
+
+// Name implements Plugin.
+func (volumeLimits) Name() string { return NodeVolumeLimits }
+
+// Compile implements Plugin.
+func (p volumeLimits) Compile(pod *state.Pod, objects Objects) (Compiled, error) {
+	if !p.counts(pod) {
+		return Compiled{}, nil
+	}
+	wanted, why := p.attachable(pod, objects, true)
+	switch {
+	case why != "":
+		return Compiled{Filter: refuseAll(why)}, nil
+	case len(wanted) == 0:
+		return Compiled{}, nil
+	}
+	return Compiled{Filter: limitFilter{"node(s) exceed max volume count", p, objects, wanted}}, nil
+}
+
+// counts tells whether the pod has any volume that may count.
+func (p volumeLimits) counts(pod *state.Pod) bool {
+	if pod.Template == nil {
+		return false
+	}
+	for i := range pod.Template.Spec.Volumes {
+		if v := &pod.Template.Spec.Volumes[i]; claimsVolume(v) || p.inTree.IsInlineMigratable(v) {
+			return true
+		}
+	}
+	return false
+}
+
+// handle is one volume as its driver knows it.
+type handle struct{ driver, volume string }
+
+// attachable are the volumes of a pod on a node with a CSINode. (On one without nothing is
+// limited.) For an incoming pod it says why it cannot tell; of others, claims that are not
+// there or not theirs do not count.
+func (p volumeLimits) attachable(pod *state.Pod, objects Objects, incoming bool) (set map[handle]bool, why string) {
+	set = map[handle]bool{}
+	for _, use := range claimsOf(pod) {
+		claim, ok := findClaim(objects, pod.Namespace, use.name)
+		if !ok {
+			why = fmt.Sprintf("looking up PVC %s/%s: %s", pod.Namespace, use.name, noClaim(use.name))
+		} else if use.ephemeral {
+			why = misowned(claim, pod)
+		}
+		switch {
+		case why != "" && incoming:
+			return nil, why
+		case why != "":
+			why = ""
+			continue
+		}
+		if h, ok := p.ofClaim(claim, objects); ok {
+			set[h] = true
+		}
+	}
+	for i := range pod.Template.Spec.Volumes {
+		if csi, ok := p.inTree.inline(&pod.Template.Spec.Volumes[i], pod.Namespace); ok {
+			set[handle{csi.Driver, csi.VolumeHandle}] = true
+		}
+	}
+	return set, ""
+}
+
+// ofClaim is the volume of a claim. One that has none yet counts by the provisioner of its
+// class, under a name that no volume has.
+func (p volumeLimits) ofClaim(claim *corev1.PersistentVolumeClaim, objects Objects) (handle, bool) {
+	volume, ok := (*corev1.PersistentVolume)(nil), false
+	if claim.Spec.VolumeName != "" {
+		volume, ok = findVolume(objects, claim.Spec.VolumeName)
+	}
+	if !ok {
+		return p.ofClass(claim, objects)
+	}
+	if volume.Spec.CSI == nil {
+		if volume, _, ok = p.inTree.volume(volume); !ok || volume.Spec.CSI == nil {
+			return handle{}, false
+		}
+	}
+	h := handle{volume.Spec.CSI.Driver, volume.Spec.CSI.VolumeHandle}
+	return h, h.driver != "" && h.volume != ""
+}
+
+func (p volumeLimits) ofClass(claim *corev1.PersistentVolumeClaim, objects Objects) (handle, bool) {
+	class, ok := findClass(objects, state.ClaimClass(claim))
+	if !ok {
+		return handle{}, false
+	}
+	driver := class.Provisioner
+	if p.inTree.IsMigratableIntreePluginByName(driver) {
+		name, err := p.inTree.GetCSINameFromInTreeName(driver)
+		if err != nil || !migrated[driver] {
+			return handle{}, false
+		}
+		driver = name
+	}
+	return handle{driver, "unbound " + claim.Namespace + "/" + claim.Name}, driver != ""
+}
+
+type limitFilter struct {
+	reason
+	rule    volumeLimits
+	objects Objects
+	wanted  map[handle]bool
+}
+
+// Check implements Filter.
+func (f limitFilter) Check(n *state.NodeInfo) Code {
+	limits := f.limits(n.Node.Name)
+	if len(limits) == 0 {
+		return Success
+	}
+	there := map[handle]bool{}
+	for p := range n.Pods() {
+		if !f.rule.counts(p) {
+			continue
+		}
+		set, _ := f.rule.attachable(p, f.objects, false)
+		for h := range set {
+			there[h] = true
+		}
+	}
+	fresh, count := map[string]int{}, map[string]int{}
+	for h := range f.wanted {
+		if !there[h] {
+			fresh[h.driver]++
+		}
+	}
+	f.addAttached(n.Node.Name, there)
+	for h := range there {
+		count[h.driver]++
+	}
+	for driver, limit := range limits {
+		if fresh[driver] > 0 && count[driver]+fresh[driver] > limit {
+			return Unschedulable
+		}
+	}
+	return Success
+}
+
+// limits are those of a node for the drivers of the wanted volumes.
+func (f limitFilter) limits(node string) map[string]int {
+	csi := csiNodeOf(f.objects, node)
+	if csi == nil {
+		return nil
+	}
+	limits := map[string]int{}
+	for _, d := range csi.Spec.Drivers {
+		if d.Allocatable != nil && d.Allocatable.Count != nil && f.wants(d.Name) {
+			limits[d.Name] = int(*d.Allocatable.Count)
+		}
+	}
+	return limits
+}
+
+func (f limitFilter) wants(driver string) bool {
+	for h := range f.wanted {
+		if h.driver == driver {
+			return true
+		}
+	}
+	return false
+}
+
+// addAttached adds what is attached to a node, whoever uses it.
+func (f limitFilter) addAttached(node string, there map[handle]bool) {
+	for o := range f.objects.ObjectsOf(events.KindVolumeAttachment, node) {
+		a, ok := o.API.(*storagev1.VolumeAttachment)
+		if !ok || a.Spec.Attacher == "" || a.Spec.Source.PersistentVolumeName == nil {
+			continue
+		}
+		volume, ok := findVolume(f.objects, *a.Spec.Source.PersistentVolumeName)
+		if ok && volume.Spec.CSI != nil {
+			there[handle{a.Spec.Attacher, volume.Spec.CSI.VolumeHandle}] = true
+		}
+	}
+}
+
+// Events implements Plugin.
+func (volumeLimits) Events() []Event {
+	return []Event{
+		{events.KindCSINode, Add | Update}, {events.KindPod, Delete}, {events.KindVolumeClaim, Add},
+		{events.KindVolumeAttachment, Delete},
+	}
+}
+
+// Hint implements Plugin.
+func (p volumeLimits) Hint(pod *state.Pod, c Change) bool {
+	switch c.Kind {
+	case events.KindPod:
+		return heldPlace(c.OldPod) && p.counts(c.OldPod)
+	case events.KindVolumeClaim:
+		return usesClaim(pod, c.NewObject.Namespace, c.NewObject.Name)
+	case events.KindVolumeAttachment:
+		return p.detaches(pod, c.OldObject)
+	default:
+		return c.OldObject == nil || limitRose(c.OldObject, c.NewObject)
+	}
+}
+
+// detaches tells whether a volume that is no longer attached may have counted against the pod.
+// A pod with a claim is not looked at more closely.
+func (p volumeLimits) detaches(pod *state.Pod, gone *state.Object) bool {
+	attachment, ok := gone.API.(*storagev1.VolumeAttachment)
+	if !ok {
+		return true
+	}
+	for i := range pod.Template.Spec.Volumes {
+		v := &pod.Template.Spec.Volumes[i]
+		if v.PersistentVolumeClaim != nil {
+			return true
+		}
+		if !p.inTree.IsInlineMigratable(v) {
+			continue
+		}
+		csi, err := p.inTree.TranslateInTreeInlineVolumeToCSI(noLogger, v, pod.Namespace)
+		if err != nil || csi == nil || csi.Spec.CSI != nil && csi.Spec.CSI.Driver == attachment.Spec.Attacher {
+			return true
+		}
+	}
+	return false
+}
+
+// limitRose tells whether a node can have more volumes of some driver than before.
+func limitRose(before, after *state.Object) bool {
+	old, known := before.API.(*storagev1.CSINode)
+	now, knows := after.API.(*storagev1.CSINode)
+	if !known || !knows {
+		return true
+	}
+	was := map[string]int32{}
+	for _, d := range old.Spec.Drivers {
+		was[d.Name] = limitOf(d)
+	}
+	for _, d := range now.Spec.Drivers {
+		if limitOf(d) > was[d.Name] {
+			return true
+		}
+	}
+	return false
+}
+
+// limitOf is 0 where there is no limit, as upstream's hint has it.
+func limitOf(d storagev1.CSINodeDriver) int32 {
+	if d.Allocatable == nil || d.Allocatable.Count == nil {
+		return 0
+	}
+	return *d.Allocatable.Count
+}

@@ -1,0 +1,215 @@
+package placement
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// volumeRestrictions keeps pods apart that want the same disk on one node, and pods that want
+// a claim which one pod in the cluster may use. Source: plugins/volumerestrictions.
+type volumeRestrictions struct{}
+
+const (
+	diskTaken  = "node(s) had no available disk"
+	claimTaken = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already " +
+		"in-use by another pod"
+)
+
+// Name implements Plugin.
+func (volumeRestrictions) Name() string { return VolumeRestrictions }
+
+// Compile implements Plugin.
+func (volumeRestrictions) Compile(pod *state.Pod, objects Objects) (Compiled, error) {
+	f := &restrictionFilter{namespace: pod.Namespace}
+	for _, v := range pod.Template.Spec.Volumes {
+		if hasExclusiveDisk(&v) {
+			f.disks = append(f.disks, v)
+		}
+	}
+	exclusive, missing := exclusiveClaims(pod, objects)
+	if missing != "" {
+		return Compiled{Rejection: noClaim(missing)}, nil
+	}
+	for _, claim := range exclusive {
+		f.claims = append(f.claims, claim.Name)
+	}
+	if len(f.disks)+len(f.claims) == 0 {
+		return Compiled{}, nil
+	}
+	return Compiled{Filter: f}, nil
+}
+
+// exclusiveClaims are the claims of a pod that one pod in the cluster may use; missing is the
+// name of one that is not there.
+func exclusiveClaims(pod *state.Pod, objects Objects) (list []*corev1.PersistentVolumeClaim, missing string) {
+	for _, use := range claimsOf(pod) {
+		if use.ephemeral {
+			continue
+		}
+		claim, ok := findClaim(objects, pod.Namespace, use.name)
+		if !ok {
+			return nil, use.name
+		}
+		if slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteOncePod) && !slices.Contains(list, claim) {
+			list = append(list, claim)
+		}
+	}
+	return list, ""
+}
+
+// ExclusiveClaims are the UIDs of the pod's claims that only one pod in the cluster may use
+// (ReadWriteOncePod), in the order of its volumes; none if the profile does not look at that.
+func (p *Profile) ExclusiveClaims(pod *state.Pod, objects Objects) []string {
+	if r, ok := p.byName[VolumeRestrictions]; !ok || !r.points.has(Filtering) {
+		return nil
+	}
+	claims, _ := exclusiveClaims(pod, orNoObjects(objects))
+	var uids []string
+	for _, c := range claims {
+		uids = append(uids, string(c.UID))
+	}
+	return uids
+}
+
+// restrictionFilter knows how often the claims are in use once it has seen all nodes.
+type restrictionFilter struct {
+	disks     []corev1.Volume
+	namespace string
+	claims    []string
+	inUse     int
+}
+
+// Survey implements ClusterFilter.
+func (f *restrictionFilter) Survey(all []*state.NodeInfo) Filter {
+	surveyed := *f
+	if len(f.claims) == 0 {
+		return &surveyed
+	}
+	for _, n := range all {
+		for p := range n.Pods() {
+			surveyed.inUse += f.uses(p)
+		}
+	}
+	return &surveyed
+}
+
+// uses counts the claims that a pod has in use.
+func (f *restrictionFilter) uses(pod *state.Pod) (count int) {
+	if pod.Namespace != f.namespace || len(f.claims) == 0 {
+		return 0
+	}
+	for _, use := range claimsOf(pod) {
+		if !use.ephemeral && slices.Contains(f.claims, use.name) {
+			count++
+		}
+	}
+	return count
+}
+
+// recount implements counter.
+func (f *restrictionFilter) recount(_ *state.Node, pod *state.Pod, by int) {
+	f.inUse += by * f.uses(pod)
+}
+
+// Check implements Filter.
+func (f *restrictionFilter) Check(n *state.NodeInfo) Code {
+	if f.inUse > 0 || f.diskIsTaken(n) {
+		return Unschedulable
+	}
+	return Success
+}
+
+// Explain implements Filter.
+func (f *restrictionFilter) Explain(n *state.NodeInfo) []string {
+	if f.diskIsTaken(n) {
+		return []string{diskTaken}
+	}
+	return []string{claimTaken}
+}
+
+func (f *restrictionFilter) diskIsTaken(n *state.NodeInfo) bool {
+	if len(f.disks) == 0 {
+		return false
+	}
+	for p := range n.Pods() {
+		if sharesDisk(f.disks, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// sharesDisk tells whether a pod has one of the disks, unless all only read it.
+func sharesDisk(disks []corev1.Volume, pod *state.Pod) bool {
+	if pod.Template == nil {
+		return false
+	}
+	for i := range disks {
+		for j := range pod.Template.Spec.Volumes {
+			if conflict(&disks[i], &pod.Template.Spec.Volumes[j]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func hasExclusiveDisk(v *corev1.Volume) bool {
+	return v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil || v.RBD != nil || v.ISCSI != nil
+}
+
+// conflict tells whether two volumes are the same disk and not both read only. (An EBS volume
+// is never shared.)
+func conflict(a, b *corev1.Volume) bool {
+	if x, y := a.GCEPersistentDisk, b.GCEPersistentDisk; x != nil && y != nil &&
+		x.PDName == y.PDName && !(x.ReadOnly && y.ReadOnly) {
+		return true
+	}
+	if x, y := a.AWSElasticBlockStore, b.AWSElasticBlockStore; x != nil && y != nil && x.VolumeID == y.VolumeID {
+		return true
+	}
+	if x, y := a.ISCSI, b.ISCSI; x != nil && y != nil && x.IQN == y.IQN && !(x.ReadOnly && y.ReadOnly) {
+		return true
+	}
+	x, y := a.RBD, b.RBD
+	return x != nil && y != nil && x.RBDPool == y.RBDPool && x.RBDImage == y.RBDImage &&
+		!(x.ReadOnly && y.ReadOnly) &&
+		slices.ContainsFunc(x.CephMonitors, func(m string) bool { return slices.Contains(y.CephMonitors, m) })
+}
+
+// Events implements Plugin.
+func (volumeRestrictions) Events() []Event {
+	return []Event{{events.KindPod, Delete}, {events.KindNode, Add}, {events.KindVolumeClaim, Add}}
+}
+
+// Hint implements Plugin.
+func (volumeRestrictions) Hint(pod *state.Pod, c Change) bool {
+	switch c.Kind {
+	case events.KindVolumeClaim:
+		return namesClaim(pod, c.NewObject.Namespace, c.NewObject.Name)
+	case events.KindPod:
+		return freesVolume(pod, c.OldPod)
+	default:
+		return true
+	}
+}
+
+// freesVolume tells whether a pod that is gone had a disk or a claim of another.
+func freesVolume(pod, gone *state.Pod) bool {
+	if gone.Namespace != pod.Namespace {
+		return false
+	}
+	var disks []corev1.Volume
+	for _, v := range pod.Template.Spec.Volumes {
+		if hasExclusiveDisk(&v) {
+			disks = append(disks, v)
+		}
+	}
+	return sharesDisk(disks, gone) || slices.ContainsFunc(claimsOf(gone), func(u claimUse) bool {
+		return !u.ephemeral && namesClaim(pod, gone.Namespace, u.name)
+	})
+}

@@ -1,0 +1,164 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	csitranslation "k8s.io/csi-translation-lib"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// claimUse is a volume of a pod that is had through a claim.
+type claimUse struct {
+	name string
+	// ephemeral: the claim is made for the pod alone, and bears its name.
+	ephemeral bool
+}
+
+// claimsOf are the claims of a pod, in the order of its volumes.
+func claimsOf(pod *state.Pod) []claimUse {
+	if pod.Template == nil {
+		return nil
+	}
+	var list []claimUse
+	for i := range pod.Template.Spec.Volumes {
+		switch v := &pod.Template.Spec.Volumes[i]; {
+		case v.PersistentVolumeClaim != nil:
+			list = append(list, claimUse{name: v.PersistentVolumeClaim.ClaimName})
+		case v.Ephemeral != nil:
+			list = append(list, claimUse{name: pod.Name + "-" + v.Name, ephemeral: true})
+		}
+	}
+	return list
+}
+
+// namesClaim tells whether a pod uses a claim that it names itself, which another may name too.
+func namesClaim(pod *state.Pod, namespace, name string) bool {
+	return pod.Namespace == namespace && slices.Contains(claimsOf(pod), claimUse{name: name})
+}
+
+// usesClaim tells whether a pod uses a claim, be it made for it or not.
+func usesClaim(pod *state.Pod, namespace, name string) bool {
+	return pod.Namespace == namespace &&
+		slices.ContainsFunc(claimsOf(pod), func(u claimUse) bool { return u.name == name })
+}
+
+// needsVolumes: the pod has volumes that rules look at. Most pods have none.
+func needsVolumes(spec *corev1.PodSpec) bool {
+	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return claimsVolume(&v) || isDisk(&v) })
+}
+
+// hasEphemeral: a claim bears the pod's own name.
+func hasEphemeral(spec *corev1.PodSpec) bool {
+	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Ephemeral != nil })
+}
+
+func claimsVolume(v *corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
+
+// isDisk: an inline volume that only one node, or so many per node, may use.
+func isDisk(v *corev1.Volume) bool {
+	return v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil || v.RBD != nil || v.ISCSI != nil ||
+		v.AzureDisk != nil || v.AzureFile != nil || v.Cinder != nil || v.VsphereVolume != nil ||
+		v.PortworxVolume != nil
+}
+
+// find looks an object up and returns it as what the API calls it.
+func find[T state.APIObject](o Objects, k events.Kind, namespace, name string) (obj T, ok bool) {
+	found, ok := o.ObjectByName(k, namespace, name)
+	if !ok {
+		return obj, false
+	}
+	obj, ok = found.API.(T)
+	return obj, ok
+}
+
+func findClaim(o Objects, namespace, name string) (*corev1.PersistentVolumeClaim, bool) {
+	return find[*corev1.PersistentVolumeClaim](o, events.KindVolumeClaim, namespace, name)
+}
+
+func findVolume(o Objects, name string) (*corev1.PersistentVolume, bool) {
+	return find[*corev1.PersistentVolume](o, events.KindPersistentVolume, "", name)
+}
+
+func findClass(o Objects, name string) (*storagev1.StorageClass, bool) {
+	return find[*storagev1.StorageClass](o, events.KindStorageClass, "", name)
+}
+
+// csiNodeOf is the CSINode of a node; nil if there is none.
+func csiNodeOf(o Objects, node string) *storagev1.CSINode {
+	obj, _ := find[*storagev1.CSINode](o, events.KindCSINode, "", node)
+	return obj
+}
+
+// How the API server says that something is not there.
+func noClaim(name string) string  { return fmt.Sprintf("persistentvolumeclaim %q not found", name) }
+func noVolume(name string) string { return fmt.Sprintf("persistentvolume %q not found", name) }
+func noClass(name string) string {
+	return fmt.Sprintf("storageclass.storage.k8s.io %q not found", name)
+}
+
+// misowned says why a claim is not the one that was made for a pod's volume; empty if it is.
+// Source: component-helpers/storage/ephemeral VolumeIsForPod.
+func misowned(claim *corev1.PersistentVolumeClaim, pod *state.Pod) string {
+	if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && string(owner.UID) == pod.UID {
+		return ""
+	}
+	return fmt.Sprintf("PVC %s/%s was not created for pod %s (pod is not owner)", claim.Namespace, claim.Name, pod.Key())
+}
+
+// migrated are the in-tree volume plugins that CSI drivers stand in for, everywhere.
+// Source: plugins/nodevolumelimits/utils.go, plugins/volumebinding/binder.go.
+var migrated = map[string]bool{
+	"kubernetes.io/aws-ebs": true, "kubernetes.io/gce-pd": true, "kubernetes.io/azure-disk": true,
+	"kubernetes.io/cinder": true, "kubernetes.io/portworx-volume": true,
+}
+
+// inTree translates in-tree volumes to those of the CSI drivers that stand in for them. What
+// the library would log is dropped: decisions do not log.
+type inTree struct{ csitranslation.CSITranslator }
+
+// volume returns a volume as its CSI driver sees it, and the name of the in-tree plugin it is
+// written for; !ok for one that no driver stands in for, or that cannot be translated.
+func (t inTree) volume(v *corev1.PersistentVolume) (csi *corev1.PersistentVolume, plugin string, ok bool) {
+	if !t.IsPVMigratable(v) {
+		return nil, "", false
+	}
+	plugin, err := t.GetInTreePluginNameFromSpec(v, nil)
+	if err != nil || !migrated[plugin] {
+		return nil, "", false
+	}
+	csi, err = t.TranslateInTreePVToCSI(noLogger, v)
+	return csi, plugin, err == nil
+}
+
+// inline is volume for one that stands in a pod.
+func (t inTree) inline(v *corev1.Volume, namespace string) (csi *corev1.CSIPersistentVolumeSource, ok bool) {
+	if !t.IsInlineMigratable(v) {
+		return nil, false
+	}
+	plugin, err := t.GetInTreePluginNameFromSpec(nil, v)
+	if err != nil || !migrated[plugin] {
+		return nil, false
+	}
+	pv, err := t.TranslateInTreeInlineVolumeToCSI(noLogger, v, namespace)
+	if err != nil || pv == nil || pv.Spec.CSI == nil {
+		return nil, false
+	}
+	driver, err := t.GetCSINameFromInTreeName(plugin)
+	if err != nil {
+		return nil, false
+	}
+	return &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: pv.Spec.CSI.VolumeHandle}, true
+}
+
+// refuseAll is a filter that no node passes, for one reason.
+func refuseAll(why string) Filter { return refusal{reason(why)} }
+
+// noLogger is for libraries that want a logger: decisions do not log.
+var noLogger klog.Logger

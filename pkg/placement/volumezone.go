@@ -1,0 +1,186 @@
+package placement
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// volumeZone keeps pods in the zones that the labels of their bound volumes name. Source:
+// plugins/volumezone.
+type volumeZone struct{}
+
+// topologyLabels are the labels of volumes and nodes that the rule knows, with the name that
+// replaced the older ones.
+var topologyLabels = []struct{ name, now string }{
+	{corev1.LabelFailureDomainBetaZone, corev1.LabelTopologyZone},
+	{corev1.LabelFailureDomainBetaRegion, corev1.LabelTopologyRegion},
+	{corev1.LabelTopologyZone, corev1.LabelTopologyZone},
+	{corev1.LabelTopologyRegion, corev1.LabelTopologyRegion},
+}
+
+// zoneDelimiter is between the zones of a volume that is in several.
+const zoneDelimiter = "__"
+
+// volumeZones are the values that one label of a volume allows.
+type volumeZones struct {
+	name, now string
+	values    map[string]bool
+}
+
+// Name implements Plugin.
+func (volumeZone) Name() string { return VolumeZone }
+
+// Compile implements Plugin.
+func (volumeZone) Compile(pod *state.Pod, objects Objects) (Compiled, error) {
+	var zones []volumeZones
+	for _, use := range claimsOf(pod) {
+		if use.ephemeral {
+			continue
+		}
+		volume, why := boundVolume(pod, use.name, objects)
+		if why != "" {
+			return Compiled{Rejection: why}, nil
+		}
+		if volume != nil {
+			zones = append(zones, zonesOf(volume)...)
+		}
+	}
+	if len(zones) == 0 {
+		return Compiled{}, nil
+	}
+	return Compiled{Filter: zoneFilter{"node(s) had no available volume zone", zones}}, nil
+}
+
+// boundVolume is the volume that a claim names; nil if it is to be chosen with the node, or
+// why there is none.
+func boundVolume(pod *state.Pod, name string, objects Objects) (volume *corev1.PersistentVolume, why string) {
+	if name == "" {
+		return nil, "PersistentVolumeClaim had no name"
+	}
+	claim, ok := findClaim(objects, pod.Namespace, name)
+	if !ok {
+		return nil, noClaim(name)
+	}
+	if claim.Spec.VolumeName != "" {
+		if volume, ok = findVolume(objects, claim.Spec.VolumeName); !ok {
+			return nil, noVolume(claim.Spec.VolumeName)
+		}
+		return volume, ""
+	}
+	className := state.ClaimClass(claim)
+	if className == "" {
+		return nil, "PersistentVolumeClaim had no pv name and storageClass name"
+	}
+	class, ok := findClass(objects, className)
+	switch {
+	case !ok:
+		return nil, noClass(className)
+	case class.VolumeBindingMode == nil:
+		return nil, noBindingMode(className)
+	case *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer:
+		return nil, ""
+	default:
+		return nil, "PersistentVolume had no name"
+	}
+}
+
+func noBindingMode(class string) string {
+	return fmt.Sprintf("VolumeBindingMode not set for StorageClass %q", class)
+}
+
+// zonesOf reads the labels of a volume. One that cannot be read is left out.
+func zonesOf(volume *corev1.PersistentVolume) []volumeZones {
+	var list []volumeZones
+	for _, l := range topologyLabels {
+		text, ok := volume.Labels[l.name]
+		if !ok {
+			continue
+		}
+		values, complete := map[string]bool{}, true
+		for v := range strings.SplitSeq(text, zoneDelimiter) {
+			v = strings.TrimSpace(v)
+			values[v], complete = true, complete && v != ""
+		}
+		if complete {
+			list = append(list, volumeZones{l.name, l.now, values})
+		}
+	}
+	return list
+}
+
+type zoneFilter struct {
+	reason
+	zones []volumeZones
+}
+
+// Check implements Filter. A node without any of the labels is taken to be in every zone.
+func (f zoneFilter) Check(n *state.NodeInfo) Code {
+	labels := n.Node.Object.Labels
+	constrained := false
+	for _, l := range topologyLabels {
+		_, ok := labels[l.name]
+		constrained = constrained || ok
+	}
+	if !constrained {
+		return Success
+	}
+	for _, z := range f.zones {
+		v, ok := labels[z.name]
+		if !ok {
+			v, ok = labels[z.now]
+		}
+		if !ok || !z.values[v] {
+			return UnschedulableAndUnresolvable
+		}
+	}
+	return Success
+}
+
+// Events implements Plugin.
+func (volumeZone) Events() []Event {
+	return []Event{
+		{events.KindStorageClass, Add}, {events.KindNode, Add | UpdateNodeLabel},
+		{events.KindVolumeClaim, Add | Update}, {events.KindPersistentVolume, Add | Update},
+	}
+}
+
+// Hint implements Plugin.
+func (volumeZone) Hint(pod *state.Pod, c Change) bool {
+	switch c.Kind {
+	case events.KindStorageClass:
+		class, ok := c.NewObject.API.(*storagev1.StorageClass)
+		return !ok || class.VolumeBindingMode != nil &&
+			*class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+	case events.KindVolumeClaim:
+		return namesClaim(pod, c.NewObject.Namespace, c.NewObject.Name)
+	case events.KindPersistentVolume:
+		return c.OldObject == nil || zonesMoved(c.OldObject, c.NewObject)
+	default:
+		return true
+	}
+}
+
+func zonesMoved(before, after *state.Object) bool {
+	old, known := before.API.(*corev1.PersistentVolume)
+	now, knows := after.API.(*corev1.PersistentVolume)
+	if !known || !knows {
+		return true
+	}
+	was, is := zonesOf(old), zonesOf(now)
+	if len(was) != len(is) {
+		return true
+	}
+	for i := range was {
+		if was[i].name != is[i].name || !maps.Equal(was[i].values, is[i].values) {
+			return true
+		}
+	}
+	return false
+}

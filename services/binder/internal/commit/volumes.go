@@ -1,0 +1,202 @@
+package commit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+)
+
+// annotationBoundByController says that a volume was not bound by its user, so that the
+// controller may undo it. Source: component-helpers/storage/volume.
+const annotationBoundByController = "pv.kubernetes.io/bound-by-controller"
+
+// prepareVolumes does what has to be done about the pod's claims before the bind, and looks how
+// far the controllers are with them. Done: every claim has its volume for good. Waiting:
+// everything is written, and a volume is still to come. Refused: the claims will not get
+// these volumes.
+//
+// Order: for every claim, read it, read its volume, write the one of them that is to be
+// written, guarded by UID and resourceVersion as read. It may be repeated at any time, by
+// any binder: what is written already is left alone. A crash between two writes leaves
+// claims some of which know their volume or node; the next binder of the partition writes the rest.
+// What is left of one that is given up is a volume that waits for its claim, or a claim
+// that names a node: the pod's next placement is where they are, as with kube-scheduler.
+func (r *Room) prepareVolumes(ctx context.Context, e decide.Bind) decide.Answered {
+	waiting := ""
+	for _, pick := range e.Volumes.Picks {
+		p := preparation{Room: r, bind: e, pick: pick}
+		answer := p.claim(ctx)
+		switch answer.Result {
+		case decide.Done:
+		case decide.Waiting:
+			waiting = answer.Problem
+		default:
+			answer.Op = e.Op
+			r.deps.Logger.Info("volumes", "pod", ref(e.Pod), "node", e.NodeName, "claim", pick.Claim,
+				"volume", pick.Volume, "result", answer.Result.String(), "error", answer.Problem)
+			return answer
+		}
+	}
+	if waiting != "" {
+		return decide.Answered{Op: e.Op, Result: decide.Waiting, Problem: waiting}
+	}
+	return decide.Answered{Op: e.Op, Result: decide.Done}
+}
+
+// preparation is the work on one claim.
+type preparation struct {
+	*Room
+	bind decide.Bind
+	pick ledger.VolumePick
+}
+
+func refusal(format string, args ...any) decide.Answered {
+	return decide.Answered{Result: decide.Refused, Problem: fmt.Sprintf(format, args...)}
+}
+
+func (p preparation) claim(ctx context.Context) decide.Answered {
+	read, cancel := context.WithTimeout(ctx, readTimeout)
+	claims := p.deps.API.writes.CoreV1().PersistentVolumeClaims(p.bind.Pod.Namespace)
+	claim, err := claims.Get(read, p.pick.Claim, metav1.GetOptions{})
+	cancel()
+	switch {
+	case apierrors.IsNotFound(err):
+		return refusal("claim %s is gone", p.pick.Claim)
+	case err != nil:
+		return decide.Answered{Result: refusedOrUnknown(err), Problem: err.Error()}
+	case claim.Spec.VolumeName != "" && p.pick.Volume != "" && claim.Spec.VolumeName != p.pick.Volume:
+		return refusal("claim %s has volume %s, not %s", claim.Name, claim.Spec.VolumeName, p.pick.Volume)
+	}
+	if p.pick.Volume != "" {
+		if answer := p.bindVolume(ctx, claim); answer.Result != decide.Done {
+			return answer
+		}
+	} else if answer := p.selectNode(ctx, claim); answer.Result != decide.Done {
+		return answer
+	}
+	if claim.Spec.VolumeName == "" || !metav1.HasAnnotation(claim.ObjectMeta, placement.AnnotationBindCompleted) {
+		return decide.Answered{Result: decide.Waiting, Problem: "claim " + claim.Name + " has no volume yet"}
+	}
+	return p.reachable(ctx, claim)
+}
+
+// bindVolume makes the volume the claim's.
+func (p preparation) bindVolume(ctx context.Context, claim *corev1.PersistentVolumeClaim) decide.Answered {
+	volume, answer := p.volume(ctx, p.pick.Volume)
+	if volume == nil {
+		return answer
+	}
+	taken := volume.Spec.ClaimRef
+	switch {
+	case taken != nil && taken.UID == claim.UID:
+		return decide.Answered{Result: decide.Done}
+	case taken != nil && (taken.UID != "" || taken.Namespace != claim.Namespace || taken.Name != claim.Name):
+		return refusal("volume %s is for claim %s/%s", volume.Name, taken.Namespace, taken.Name)
+	case taken == nil && p.bind.Volumes.Written:
+		return refusal("volume %s was taken back from claim %s", volume.Name, claim.Name)
+	}
+	meta := guard(&volume.ObjectMeta)
+	if taken == nil {
+		meta.Annotations = map[string]string{annotationBoundByController: "yes"}
+	}
+	body, err := json.Marshal(map[string]any{
+		"metadata": meta,
+		"spec": map[string]any{"claimRef": corev1.ObjectReference{
+			APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name,
+			UID: claim.UID, ResourceVersion: claim.ResourceVersion,
+		}},
+	})
+	if err != nil {
+		return refusal("%v", err)
+	}
+	write, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	_, err = p.deps.API.writes.CoreV1().PersistentVolumes().Patch(
+		write, volume.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	return written(err)
+}
+
+// selectNode asks for a volume of the claim's own on the pod's node.
+func (p preparation) selectNode(ctx context.Context, claim *corev1.PersistentVolumeClaim) decide.Answered {
+	if claim.Spec.VolumeName != "" {
+		return decide.Answered{Result: decide.Done}
+	}
+	switch selected := claim.Annotations[placement.AnnotationSelectedNode]; {
+	case selected == p.bind.NodeName:
+		return decide.Answered{Result: decide.Done}
+	case selected != "":
+		return refusal("a volume for claim %s is being made for node %s", claim.Name, selected)
+	case p.bind.Volumes.Written:
+		return refusal("no volume could be made for claim %s", claim.Name)
+	}
+	meta := guard(&claim.ObjectMeta)
+	meta.Annotations = map[string]string{placement.AnnotationSelectedNode: p.bind.NodeName}
+	body, err := json.Marshal(map[string]any{"metadata": meta})
+	if err != nil {
+		return refusal("%v", err)
+	}
+	write, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	_, err = p.deps.API.writes.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(
+		write, claim.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	return written(err)
+}
+
+// reachable sees to it that the volume the claim has got can be used on the node.
+func (p preparation) reachable(ctx context.Context, claim *corev1.PersistentVolumeClaim) decide.Answered {
+	volume, answer := p.volume(ctx, claim.Spec.VolumeName)
+	if volume == nil {
+		return answer
+	}
+	if a := volume.Spec.NodeAffinity; a != nil && a.Required != nil {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: p.bind.Volumes.NodeLabels}}
+		if match, err := nodeaffinity.NewLazyErrorNodeSelector(a.Required).Match(node); err != nil || !match {
+			return refusal("volume %s of claim %s cannot be used on node %s", volume.Name, claim.Name, p.bind.NodeName)
+		}
+	}
+	return decide.Answered{Result: decide.Done}
+}
+
+// volume reads one; nil with the answer if that cannot be.
+func (p preparation) volume(ctx context.Context, name string) (*corev1.PersistentVolume, decide.Answered) {
+	read, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	volume, err := p.deps.API.writes.CoreV1().PersistentVolumes().Get(read, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, refusal("volume %s is gone", name)
+	case err != nil:
+		return nil, decide.Answered{Result: refusedOrUnknown(err), Problem: err.Error()}
+	}
+	return volume, decide.Answered{}
+}
+
+// guardedMeta makes the API server refuse a change of another incarnation, or of a version that
+// has not been read.
+type guardedMeta struct {
+	UID             types.UID         `json:"uid"`
+	ResourceVersion string            `json:"resourceVersion"`
+	Annotations     map[string]string `json:"annotations,omitempty"`
+}
+
+func guard(read *metav1.ObjectMeta) guardedMeta {
+	return guardedMeta{UID: read.UID, ResourceVersion: read.ResourceVersion}
+}
+
+// written: who has lost the resourceVersion reads again.
+func written(err error) decide.Answered {
+	if err == nil {
+		return decide.Answered{Result: decide.Done}
+	}
+	return decide.Answered{Result: refusedOrUnknown(err), Problem: err.Error()}
+}

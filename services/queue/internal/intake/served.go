@@ -1,0 +1,51 @@
+package intake
+
+import (
+	"context"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+)
+
+// served are the kinds that the API server has. It asks until it gets an answer; an error is
+// that of ctx.
+func (c *Cluster) served(ctx context.Context, logger klog.Logger) ([]watched, error) {
+	has, err := c.resources(ctx, storageVersion)
+	if err != nil {
+		return nil, err
+	}
+	list := slices.Clone(kinds)
+	for _, w := range storageKinds {
+		if has[w.resource] {
+			list = append(list, w)
+			continue
+		}
+		logger.Info("The API server does not have this kind: there are none, for the rules about it",
+			"resource", w.resource, "group", storageVersion)
+	}
+	return list, nil
+}
+
+// resources are the resources of a group and version; none if it is not there.
+func (c *Cluster) resources(ctx context.Context, group string) (map[string]bool, error) {
+	var list *metav1.APIResourceList
+	err := wait.PollUntilContextCancel(ctx, identifyEvery, true, func(context.Context) (bool, error) {
+		var err error
+		list, err = c.client.Discovery().ServerResourcesForGroupVersion(group)
+		if apierrors.IsNotFound(err) {
+			list, err = &metav1.APIResourceList{}, nil
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	has := map[string]bool{}
+	for _, r := range list.APIResources {
+		has[r.Name] = true
+	}
+	return has, nil
+}

@@ -1,0 +1,236 @@
+package decide_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// volumeSeeds is how many interleavings the tests of claims for one pod try, oneClaims how many
+// such claims there are.
+const (
+	volumeSeeds = 80
+	oneClaims   = 3
+)
+
+func (w *world) addObject(k events.Kind, o state.APIObject) {
+	w.rv++
+	o.SetResourceVersion(fmt.Sprint(w.rv))
+	o.SetUID(types.UID(string(k) + "-" + o.GetName()))
+	raw, err := o.Marshal()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.fact(events.Fact{
+		Kind: k, Op: events.OpUpsert, UID: string(o.GetUID()), Namespace: o.GetNamespace(), Name: o.GetName(), Object: raw,
+	})
+}
+
+// addClaim adds a claim; one with a volume if that is not empty.
+func (w *world) addClaim(name, class, volume string, mode corev1.PersistentVolumeAccessMode) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name}}
+	claim.Spec = corev1.PersistentVolumeClaimSpec{
+		StorageClassName: &class, VolumeName: volume, AccessModes: []corev1.PersistentVolumeAccessMode{mode},
+	}
+	if volume != "" {
+		claim.Annotations = map[string]string{"pv.kubernetes.io/bind-completed": "yes"}
+	}
+	w.addObject(events.KindVolumeClaim, claim)
+}
+
+// addVolume adds a volume that can be used on one node, or everywhere.
+func (w *world) addVolume(name, class, node string) {
+	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	v.Spec.StorageClassName = class
+	v.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	v.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	v.Status.Phase = corev1.VolumeAvailable
+	if node != "" {
+		v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{node}},
+			}}},
+		}}
+	}
+	w.addObject(events.KindPersistentVolume, v)
+}
+
+func usingClaim(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+		}}}
+	}
+}
+
+// users counts the bound pods by claim.
+func (w *world) users() map[string]int {
+	n := map[string]int{}
+	for _, p := range w.pods {
+		if p.Spec.NodeName != "" && len(p.Spec.Volumes) > 0 {
+			n[p.Spec.Volumes[0].PersistentVolumeClaim.ClaimName]++
+		}
+	}
+	return n
+}
+
+// wanted are the claims that any pod uses or would.
+func (w *world) wanted() map[string]bool {
+	claims := map[string]bool{}
+	for _, p := range w.pods {
+		claims[p.Spec.Volumes[0].PersistentVolumeClaim.ClaimName] = true
+	}
+	return claims
+}
+
+// shared plays one history in which pods want claims that are for one, and returns the claim that
+// two had at once; empty for none.
+func shared(w *world) string {
+	for n := range 3 {
+		w.addNode(fmt.Sprintf("n%d", n), 8)
+	}
+	for i := range oneClaims {
+		w.addVolume(fmt.Sprint("pv", i), "c", "")
+		w.addClaim(fmt.Sprint("one", i), "c", fmt.Sprint("pv", i), corev1.ReadWriteOncePod)
+	}
+	for p := range 12 {
+		w.addPod(fmt.Sprintf("p%d", p), usingClaim(fmt.Sprint("one", p%oneClaims)))
+	}
+	w.offer()
+	for range 500 {
+		switch w.rng.IntN(12) {
+		case 0, 1:
+			w.bindOne()
+		case 2:
+			if w.rng.IntN(3) == 0 {
+				w.offer()
+			}
+		case 3:
+			w.removeUser()
+		default:
+			w.deliver()
+		}
+		for claim, n := range w.users() {
+			if n > 1 {
+				return claim
+			}
+		}
+	}
+	return ""
+}
+
+// removeUser deletes a pod that has its claim, now and then.
+func (w *world) removeUser() {
+	for _, uid := range sortedPods(w.pods) {
+		if w.pods[uid].Spec.NodeName != "" && len(w.pods) > 6 && w.rng.IntN(12) == 0 {
+			w.deletePod(uid)
+			return
+		}
+	}
+}
+
+// Three shards that lag as they like never give a claim that is for one pod to two; and when all
+// has been delivered, every claim that is wanted has a user.
+func TestClaimsForOneHaveOneUser(t *testing.T) {
+	conflicts := 0
+	for seed := range uint64(volumeSeeds) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			w := newWorld(t, seed, 3)
+			if claim := shared(w); claim != "" {
+				t.Fatalf("claim %s has two users", claim)
+			}
+			for range 6 {
+				w.settle()
+				w.offer()
+				w.settle()
+				for range 20 {
+					w.bindOne()
+				}
+			}
+			for claim := range w.wanted() {
+				if n := w.users()[claim]; n != 1 {
+					t.Errorf("claim %s has %d users in the end, want 1", claim, n)
+				}
+			}
+			for _, s := range w.shards {
+				conflicts += s.conflicts
+			}
+		})
+	}
+	if conflicts == 0 {
+		t.Error("no shard ever lost a race: the test does not test what it says")
+	}
+	t.Logf("%d seeds, %d conflicts", volumeSeeds, conflicts)
+}
+
+// Without the compare of a claim's document two shards give it to two pods.
+func TestClaimsForOneNeedTheirDocument(t *testing.T) {
+	for seed := range uint64(volumeSeeds) {
+		w := newWorld(t, seed, 3)
+		w.ablate = func(txn ledger.Txn) ledger.Txn {
+			txn.Compares = slices.DeleteFunc(slices.Clone(txn.Compares), func(c ledger.Compare) bool {
+				return strings.HasPrefix(c.Key, ledger.PrefixVolume)
+			})
+			return txn
+		}
+		if shared(w) != "" {
+			return
+		}
+	}
+	t.Errorf("no history of %d breaks the promise", volumeSeeds)
+}
+
+// Pods that are decided together get volumes of their own, on the nodes of these, and the
+// reservation says which.
+func TestClaimsGetVolumesOfTheirOwn(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	mode := storagev1.VolumeBindingWaitForFirstConsumer
+	w.addObject(events.KindStorageClass, &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "local"}, VolumeBindingMode: &mode, Provisioner: "kubernetes.io/no-provisioner",
+	})
+	w.addObject(events.KindStorageClass, &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "made"}, VolumeBindingMode: &mode, Provisioner: "disk.example.com",
+	})
+	for n := range 3 {
+		node := fmt.Sprint("n", n)
+		w.addNode(node, 8)
+		w.addVolume("pv-"+node+"-a", "local", node)
+		w.addVolume("pv-"+node+"-b", "local", node)
+	}
+	for p := range 7 { // one more than there are volumes
+		w.addClaim(fmt.Sprint("c", p), "local", "", corev1.ReadWriteOnce)
+		w.addPod(fmt.Sprint("p", p), usingClaim(fmt.Sprint("c", p)))
+	}
+	w.addClaim("m", "made", "", corev1.ReadWriteOnce)
+	w.addPod("m", usingClaim("m"))
+	w.offer()
+	w.settle()
+	had := map[string]string{}
+	for _, d := range w.docs() {
+		for _, e := range d.Entries {
+			if len(e.Volumes) != 1 || e.Volumes[0].Claim != strings.Replace(e.Name, "p", "c", 1) {
+				t.Fatalf("pod %s has %+v", e.Name, e.Volumes)
+			}
+			volume := e.Volumes[0].Volume
+			other, taken := had[volume]
+			if taken || volume != "" && !strings.HasPrefix(volume, "pv-"+d.NodeName) {
+				t.Errorf("pod %s on %s has volume %q, and so has %q", e.Name, d.NodeName, volume, other)
+			}
+			had[volume] = e.Name
+		}
+	}
+	if len(had) != 7 || had[""] != "m" {
+		t.Errorf("volumes %v, want 6 that there are, and one to be made for pod m", had)
+	}
+}

@@ -1,0 +1,58 @@
+package conformance
+
+import (
+	"testing"
+
+	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
+)
+
+// withVolumes is a cluster most of whose pods have volumes.
+var withVolumes = placementtest.Size{MinNodes: 4, MaxNodes: 25, MaxPodsPerNode: 4, Volumes: 60}
+
+// leastVolumeRejects is what every rule about volumes must at least have rejected, in percent
+// of the decisions.
+const leastVolumeRejects = 3
+
+// volumeReasons are those of the rules about volumes that are the same for every cluster.
+var volumeReasons = []string{
+	"node(s) had no available disk",
+	"node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod",
+	"node(s) exceed max volume count",
+	"node(s) didn't match PersistentVolume's node affinity",
+	"node(s) didn't find available persistent volumes to bind",
+	"node(s) did not have enough free storage",
+	"node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+	"pod has unbound immediate PersistentVolumeClaims",
+	"node(s) had no available volume zone",
+}
+
+// TestVolumes is TestPlacement in clusters with volumes: the same feasible nodes, codes, reasons
+// and messages as upstream's plugins.
+func TestVolumes(t *testing.T) {
+	prepareUpstream(t)
+	first := firstSeed(t)
+	seen := newTally()
+	for i := uint64(0); seen.total < *comparisons; i++ {
+		compareHistory(t, first+i, withVolumes, seen)
+		if t.Failed() {
+			t.Fatalf("replay this history with -run TestVolumes -args -seed=%d -comparisons=1", first+i)
+		}
+	}
+	t.Log(seen)
+	for _, plugin := range volumeFilters {
+		share := seen.percent(seen.rejects[plugin])
+		t.Logf("%s rejects %.1f%%", plugin, share)
+		if *comparisons >= 2000 && share < leastVolumeRejects {
+			t.Errorf("the input is lopsided: %s rejects too little", plugin)
+		}
+	}
+	for _, reason := range volumeReasons {
+		t.Logf("%.1f%% %s", seen.percent(seen.reasons[reason]), reason)
+		if *comparisons >= 2000 && seen.reasons[reason] == 0 {
+			t.Errorf("the input is lopsided: no %q", reason)
+		}
+	}
+	if *comparisons >= 2000 && seen.placed < seen.total/10 {
+		t.Errorf("the input is lopsided: %d of %d are placed", seen.placed, seen.total)
+	}
+}
