@@ -22,6 +22,7 @@ type plan struct {
 	judges []int16
 	uses   []useFilter
 	scoring
+	watched
 	// scratch: there are rules that the engine keeps no columns for.
 	scratch bool
 }
@@ -82,6 +83,7 @@ func newPlan(e *Engine, c *class, pod *state.Pod, fresh *wide) plan {
 			fresh.addRanker(e, s)
 		}
 	}
+	p.account(e, c.key.profile)
 	return p
 }
 
@@ -132,7 +134,7 @@ const maxWeights = int64(-infeasible) / 2 / MaxScore
 func (p *plan) traitRow(n *state.NodeInfo) traitRow {
 	row := traitRow{known: true, verdict: verdictPass}
 	for _, i := range p.byTraits {
-		if p.filters[i].filter.Check(n) != Success {
+		if p.check(i, p.filters[i].filter.Check(n)) != Success {
 			row.verdict = i
 			break
 		}
@@ -159,7 +161,7 @@ func (p *plan) judgeNode(n *state.NodeInfo, byTraits int16) (verdict int16, why 
 		if byTraits != verdictPass && byTraits < i {
 			break
 		}
-		if p.filters[i].filter.Check(n) != Success {
+		if p.check(i, p.filters[i].filter.Check(n)) != Success {
 			return i, variantOf(p.filters[i].filter, n)
 		}
 	}

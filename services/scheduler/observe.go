@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 )
@@ -38,15 +39,36 @@ func (s *Scheduler) observe(ctx context.Context, out decide.Output, begin time.T
 	end := s.deps.Clock.Now()
 	each := end.Sub(begin) / time.Duration(len(out.Attempts))
 	tracer := otel.Tracer(tracerName)
+	if out.Commit != nil && out.Commit.Pods > 0 && out.Commit.Resubmitted == 0 {
+		telemetry.BatchSize("reservations", out.Commit.Pods)
+	}
 	for _, a := range out.Attempts {
 		telemetry.SchedulingAlgorithm(each)
 		telemetry.ScheduleAttempt(string(a.Outcome), a.Profile, end.Sub(a.Received))
 		if a.Outcome == decide.Conflict {
 			telemetry.Conflict(string(a.Reason))
 		}
+		reserved(a, end)
 		s.traceAttempt(ctx, tracer, a, end)
 	}
 	telemetry.NodesUnusable(s.cfg.ID, out.Behind)
+}
+
+// reserved observes the extension points of an attempt that lie in the ledger: its reservation,
+// or the wait until a place that is held is free.
+func reserved(a decide.Attempt, end time.Time) {
+	if a.Decided.IsZero() {
+		return
+	}
+	status := placement.Success.String()
+	if a.Outcome != decide.Scheduled {
+		status = statusError
+	}
+	if a.Held {
+		telemetry.PermitWait(status, end.Sub(a.Received))
+		return
+	}
+	telemetry.ExtensionPoint("Reserve", status, a.Profile, end.Sub(a.Decided))
 }
 
 // tell logs and counts what people should hear of a node.
@@ -66,6 +88,9 @@ func (s *Scheduler) tellPlan(p decide.PlanReport) {
 		return
 	}
 	telemetry.Plan(string(p.What), p.Held)
+	if p.What == decide.PlanRefused {
+		telemetry.LoopBroken("preemption", 1)
+	}
 	if p.What == decide.PlanNominated {
 		telemetry.PreemptionVictims(p.Victims)
 	}
@@ -87,6 +112,9 @@ func (s *Scheduler) observeSizes() {
 	for why, nodes := range s.core.LeftAlone() {
 		telemetry.NodesLeftAlone(s.cfg.ID, why, nodes)
 	}
+	s.core.Asked(func(a placement.Asked, calls uint64) {
+		telemetry.PluginEvaluations(a.Plugin, a.Point, a.Profile, calls)
+	})
 	s.applied.Store(s.core.Position().Sequence)
 }
 

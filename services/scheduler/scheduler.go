@@ -101,6 +101,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	s := &Scheduler{cfg: cfg, deps: deps, asked: make(chan func())}
 	s.core = decide.New(decide.Config{
 		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster,
+		Laps: &laps{clock: deps.Clock},
 		Home: func(members []string, nodeUID string) bool { return membership.Home(members, nodeUID) == cfg.ID },
 	})
 	s.intake = intake.New(cfg.ID, deps.Ledger, follow.New(deps.Log, deps.Snapshots), deps.Bus, deps.Logger)

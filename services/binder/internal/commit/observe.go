@@ -39,6 +39,19 @@ func observeBind(e decide.Bind, r decide.Result, took time.Duration) {
 	telemetry.ExtensionPoint("Bind", status, e.SchedulerName, took)
 }
 
+// observeEviction counts an eviction by what it is for. Source of the causes: For names the
+// preemptor, Strategy the descheduler's.
+func observeEviction(e decide.Evict, r decide.Result) {
+	if e.DryRun {
+		return
+	}
+	cause := "descheduling"
+	if e.For != "" {
+		cause = "preemption"
+	}
+	telemetry.EvictionSent(cause, r.String())
+}
+
 // span starts a span on the pod's path, below the one that decided, and returns how to end
 // it. An answer other than Done or AlreadyHere is an error of the span, not of the binder.
 func span(ctx context.Context, parent string, p telemetry.PodSpan) (context.Context, func(decide.Answered)) {

@@ -100,6 +100,7 @@ func counted(n decide.Counted, took time.Duration) {
 // offer sends one message. If it cannot be sent, the leases run out and the pods are
 // offered again.
 func (r *Reporter) offer(e decide.SendOffers) {
+	telemetry.BatchSize("offers", len(e.Batch.Offers))
 	if err := r.bus.Publish(events.SubjectOffers+e.Shard, events.EncodeOffers(e.Batch)); err != nil {
 		r.logger.Warn("offers were not sent", "shard", e.Shard, "offers", len(e.Batch.Offers), "error", err)
 	}

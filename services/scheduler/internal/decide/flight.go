@@ -61,7 +61,7 @@ func (c *Core) send(out *Output) {
 	case f.deed != nil:
 		kind = f.deed.kind()
 	}
-	out.Commit = &Commit{ID: f.id, Kind: kind, Resubmitted: f.sent, Txn: f.txn}
+	out.Commit = &Commit{ID: f.id, Kind: kind, Pods: len(f.batch.Placed), Resubmitted: f.sent, Txn: f.txn}
 	f.sent++
 }
 
