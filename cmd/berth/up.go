@@ -85,7 +85,7 @@ func (o *options) run(ctx context.Context, services []service) error {
 		return err
 	}
 	err = runAll(ctx, runners, watches, web)
-	logger.Info("berth stopped", "err", err)
+	logger.Info("berth stopped", telemetry.KeyError, err)
 	return err
 }
 
@@ -184,6 +184,7 @@ func runAll(ctx context.Context, runners map[string]runner, watches []*depend.Wa
 			web.AddReady(name, r.Ready)
 			if q, ok := r.(*queue.Queue); ok {
 				web.AddPage("/queue", "pod", q.Explain)
+				web.AddHandler("/metrics/resources", telemetry.ResourcesHandler(q.Resources))
 			}
 		}
 		g.Go(func() error {

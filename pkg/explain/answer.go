@@ -41,6 +41,8 @@ type QueueAnswer struct {
 	Attempts  int32
 	// Wakes are the rules that rejected the pod, with the events that each listens to.
 	Wakes []Wake `json:",omitempty"`
+	// Status answers Question.Status.
+	Status *QueueStatus `json:",omitempty"`
 	// Siblings answers Question.Owner: those created since then, oldest first.
 	Siblings []Where `json:",omitempty"`
 }
@@ -57,6 +59,8 @@ type ShardAnswer struct {
 	Member         string
 	FactSequence   uint64
 	LedgerRevision int64
+	// Status answers Question.Status.
+	Status *ShardStatus `json:",omitempty"`
 	// Pod is about the pod that was asked about, Node about the node.
 	Pod  *PodView  `json:",omitempty"`
 	Node *NodeView `json:",omitempty"`

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -47,8 +48,10 @@ func (s *Scheduler) observe(ctx context.Context, out decide.Output, begin time.T
 		telemetry.ScheduleAttempt(string(a.Outcome), a.Profile, end.Sub(a.Received))
 		if a.Outcome == decide.Conflict {
 			telemetry.Conflict(string(a.Reason))
+			s.lost[string(a.Reason)]++
 		}
 		reserved(a, end)
+		s.log(ctx, a, end)
 		s.traceAttempt(ctx, tracer, a, end)
 	}
 	telemetry.NodesUnusable(s.cfg.ID, out.Behind)
@@ -69,6 +72,17 @@ func reserved(a decide.Attempt, end time.Time) {
 		return
 	}
 	telemetry.ExtensionPoint("Reserve", status, a.Profile, end.Sub(a.Decided))
+}
+
+// log leaves one line for an attempt that has ended, at debug.
+func (s *Scheduler) log(ctx context.Context, a decide.Attempt, end time.Time) {
+	if !s.deps.Logger.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	s.deps.Logger.DebugContext(ctx, "attempt", telemetry.KeyPod, a.Pod.Namespace+"/"+a.Pod.Name,
+		telemetry.KeyAttempt, a.Number, telemetry.KeyOutcome, string(a.Outcome), telemetry.KeyNode, a.NodeName,
+		"feasible", a.Feasible, "nodes", a.Nodes, "rejectedBy", a.Plugins, "reason", string(a.Reason),
+		telemetry.KeyTook, end.Sub(a.Received))
 }
 
 // tell logs and counts what people should hear of a node.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/commit"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/intake"
@@ -69,6 +71,8 @@ type Scheduler struct {
 	ready  atomic.Bool
 	// asked carries questions to the deciding goroutine.
 	asked chan func()
+	// lost counts the races lost, by what they were about: of the deciding goroutine.
+	lost map[string]int
 	// applied is the sequence of the facts applied, as of the last heartbeat.
 	applied atomic.Uint64
 }
@@ -97,8 +101,9 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 			return nil, fmt.Errorf("scheduler: profile %q: %w", pc.SchedulerName, err)
 		}
 		profiles[pc.SchedulerName] = p
+		telemetry.BeginProfile(pc.SchedulerName)
 	}
-	s := &Scheduler{cfg: cfg, deps: deps, asked: make(chan func())}
+	s := &Scheduler{cfg: cfg, deps: deps, asked: make(chan func()), lost: map[string]int{}}
 	s.core = decide.New(decide.Config{
 		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster,
 		Laps: &laps{clock: deps.Clock},
@@ -154,6 +159,9 @@ func (s *Scheduler) answer(ctx context.Context, q explain.Question) (a explain.S
 	answered := make(chan struct{})
 	ask := func() {
 		a, ok = s.core.Answer(q)
+		if a.Status != nil {
+			a.Status.Conflicts = maps.Clone(s.lost)
+		}
 		close(answered)
 	}
 	select {
