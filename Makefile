@@ -155,7 +155,7 @@ race: ## Unit tests under the race detector
 	@go test -race -p $(JOBS) -timeout 40m -run '$(RUN)' work
 
 .PHONY: e2e
-e2e: build .cluster-programs $(BIN)/collector ## End-to-end tests on a real API server, a few labs among them (RUN=regexp)
+e2e: build .cluster-programs .peer-programs $(BIN)/collector ## End-to-end tests on a real API server, a few labs among them (RUN=regexp)
 	@go test -p 1 -tags e2e -count 1 -timeout 40m -run '$(RUN)' ./test/e2e/... ./test/chaos ./test/labs
 
 # The labs to run, by folder of examples/labs, and the scheduler that has to do what they say.
@@ -188,6 +188,12 @@ conformance: ## Same decisions as kube-scheduler and the descheduler on random c
 .PHONY: monitoring
 monitoring: ## Alerts and dashboard of deploy/monitoring against the metrics, with Prometheus' own parsers
 	@cd test/monitoring && GOWORK=off go test -count=1 ./...
+
+.PHONY: monitoring-live
+monitoring-live: build .cluster-programs .peer-programs ## The same, and kube-scheduler's metrics, on what both expose now (RECORD=1 keeps Berth's for `make monitoring`)
+	@go test -p 1 -tags e2e -count 1 -timeout 10m -run TestMetricsAreKubeSchedulers ./test/e2e
+	@cd test/monitoring && GOWORK=off go test -count=1 ./... -args -scrape $(CURDIR)/.build/scrapes/berth.prom
+	@$(if $(RECORD),cp .build/scrapes/berth.prom test/monitoring/testdata/berth.prom)
 
 .PHONY: model
 model: ## Explore every history of the small models (LONG=1 adds the large scenarios)

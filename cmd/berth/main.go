@@ -36,8 +36,8 @@ func newRootCommand() *cobra.Command {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl berth"}
 	}
 	root.AddCommand(newUpCommand(), newRunCommand(), newDescheduleCommand(), newExplainCommand(), newTraceCommand(),
-		newCheckCommand(), newAuditCommand(), newStatusCommand(), newLogLevelCommand(), newCertsCommand(), newSecureLedgerCommand(),
-		newDrainShardCommand(), newVersionCommand())
+		newCheckCommand(), newAuditCommand(), newStatusCommand(), newLogLevelCommand(), newCertsCommand(),
+		newSecureLedgerCommand(), newDrainShardCommand(), newVersionCommand())
 	return root
 }
 

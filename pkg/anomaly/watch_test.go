@@ -73,7 +73,8 @@ func TestPreemptedAgain(t *testing.T) {
 	}
 	wantFound(t, w.Findings(at(1), nil, nil), map[Rule]int{})
 	for i := 2; i < 4; i++ {
-		w.Decided(decision(events.DecisionEvicted, fmt.Sprint("next-", i)), at(i), Workload{Owner: "web", Created: at(i - 1).Add(1)})
+		whose := Workload{Owner: "web", Created: at(i - 1).Add(1)}
+		w.Decided(decision(events.DecisionEvicted, fmt.Sprint("next-", i)), at(i), whose)
 	}
 	r := w.Findings(at(4), nil, nil)
 	wantFound(t, r, map[Rule]int{PreemptedAgain: 1})

@@ -112,7 +112,8 @@ func (o *Overview) members(t io.Writer, now time.Time) {
 		if m.ID == o.Leader {
 			leads = "leads"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", m.Role, m.ID, now.Sub(m.Started).Truncate(time.Second), partitions, behind, leads)
+		up := now.Sub(m.Started).Truncate(time.Second)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", m.Role, m.ID, up, partitions, behind, leads)
 	}
 	if o.Descheduler != "" {
 		fmt.Fprintf(t, "descheduler\t%s\t-\t-\t-\tleads\n", o.Descheduler)
@@ -150,7 +151,7 @@ func (o *Overview) promises(t io.Writer) {
 		fmt.Fprintln(t, "\nLEDGER\tSTATE\tENTRIES\tOLDEST")
 	}
 	for _, e := range o.Queue.Entries {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", strings.ToLower(e.Role), strings.ToLower(e.State), e.Count, e.Oldest.Truncate(time.Second))
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", e.Role, e.State, e.Count, e.Oldest.Truncate(time.Second))
 	}
 	if len(o.Queue.Budgets) > 0 {
 		fmt.Fprintln(t, "\nBUDGET\tCLAIMED")

@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/anomaly"
@@ -35,6 +36,7 @@ type MemberStatus struct {
 
 // EntryStatus counts entries of the ledger that are alike.
 type EntryStatus struct {
+	// Role is reservation, victim, keeper or move, State held, committed, fencing, evicting or none.
 	Role, State string
 	Count       int
 	// Oldest is how long the queue has seen the oldest of them.
@@ -77,7 +79,7 @@ func StatusOf(v *ledger.View, since func(ledger.Entry) time.Time, now time.Time)
 	entries := map[[2]string]*EntryStatus{}
 	for doc := range v.Docs() {
 		for _, e := range doc.Entries {
-			key := [2]string{e.Role.String(), e.State.String()}
+			key := [2]string{strings.ToLower(e.Role.String()), strings.ToLower(e.State.String())}
 			if entries[key] == nil {
 				entries[key] = &EntryStatus{Role: key[0], State: key[1]}
 			}

@@ -48,8 +48,12 @@ type Engine struct {
 	// protected are the UIDs of pods that cannot be victims; guarded the same by node.
 	protected map[string]bool
 	guarded   map[*state.NodeInfo][]string
-	// The rest is reused between answers: the ranked nodes, a walk without narrowed nodes,
-	// and a sample, with its nodes per group.
+	scratch
+}
+
+// scratch is reused between answers: the ranked nodes, a walk without narrowed nodes, and a
+// sample, with its nodes per group.
+type scratch struct {
 	feasible          []Scored
 	narrowed, sampled []int32
 	counts            []int32

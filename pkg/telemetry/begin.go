@@ -19,7 +19,11 @@ var (
 	notices       = []string{"quarantined", "quarantine-ended", "spared", "doubted", "avoided"}
 	rejections    = []string{"OutOfcpu", "OutOfmemory", "Other"}
 	exportResults = []string{"ok", "error"}
-	offerEnds     = []string{"expired", "returned"}
+	usualPromises = [][2]string{
+		{"reservation", "committed"}, {"reservation", "held"}, {"reservation", "fencing"},
+		{"victim", "evicting"}, {"move", "none"},
+	}
+	offerEnds = []string{"expired", "returned"}
 )
 
 // begin makes the series of a service's metrics that are there from the start.
@@ -45,6 +49,9 @@ func beginQueue() {
 		offersEnded.WithLabelValues(how).Add(0)
 	}
 	batchSize.WithLabelValues("offers")
+	for _, p := range usualPromises {
+		LedgerEntries(p[0], p[1], 0, 0)
+	}
 }
 
 func beginScheduler() {
