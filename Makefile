@@ -335,3 +335,12 @@ PREEMPTION_NODES ?= tools/cluster/examples/preemption-nodes.yaml
 bench-preemption-e2e: build .cluster-programs .peer-programs ## Preemptors on full nodes, beside kube-scheduler, on a real API server (PREEMPTORS=n)
 	@go run ./test/perf/cmd/benche2e --runs $(RUNS) --contenders $(CONTENDERS) --modes preempt --pods $(PREEMPTORS) \
 		--nodes $(PREEMPTION_NODES) --timeout 60m --out .build/bench/preemption
+
+# Pods of each run, and how often each variant runs. OBSERVE_FLAGS as in `go run ./test/perf/cmd/benchobserve -h`.
+OBSERVE_PODS ?= 10000
+OBSERVE_FLAGS ?=
+
+.PHONY: bench-observe
+bench-observe: build .cluster-programs $(BIN)/collector ## What records and traces cost, and whether traces arrive; how long berth explain takes (RUNS=n OBSERVE_PODS=n)
+	@cd services/scheduler && go test -run '^$$' -bench 'TracingOff' -benchmem .
+	@go run ./test/perf/cmd/benchobserve --runs $(RUNS) --pods $(OBSERVE_PODS) $(OBSERVE_FLAGS)

@@ -212,7 +212,7 @@ func (o *options) build(services []service, in inputs, st *stores, logger *slog.
 		case queueService:
 			err = b.queue()
 		case schedulerService:
-			err = b.shards(max(o.shards, 1), o.wholeCluster)
+			err = b.shards(o.replicas)
 		case binderService:
 			err = b.binders(max(o.binders, 1))
 		case deschedulerService:
@@ -254,10 +254,12 @@ func (b *builder) queue() error {
 	return b.add(id, q, err)
 }
 
-func (b *builder) shards(n int, wholeCluster bool) error {
-	for i := range n {
+func (b *builder) shards(r replicas) error {
+	for i := range max(r.shards, 1) {
 		id := instanceID(schedulerService, i)
-		cfg := scheduler.Config{ID: id, Profiles: b.in.config.Profiles, WholeCluster: wholeCluster}
+		cfg := scheduler.Config{
+			ID: id, Profiles: b.in.config.Profiles, WholeCluster: r.wholeCluster, NoEvidence: r.noEvidence,
+		}
 		s, err := scheduler.New(cfg, scheduler.Deps{
 			Log: b.st.log, Snapshots: b.st.log, Bus: b.st.log, Ledger: b.st.ledger,
 			Logger: b.logger.With("service", "scheduler", "member", id), Clock: b.clock,

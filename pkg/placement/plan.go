@@ -22,7 +22,7 @@ type plan struct {
 	judges []int16
 	uses   []useFilter
 	scoring
-	watched
+	watched watched
 	// scratch: there are rules that the engine keeps no columns for.
 	scratch bool
 }

@@ -49,6 +49,8 @@ type Config struct {
 	// WholeCluster makes every pod look at all nodes at once instead of trying the shard's
 	// home nodes first.
 	WholeCluster bool
+	// NoEvidence leaves events.Evidence out of the decisions.
+	NoEvidence bool
 }
 
 // Deps are the outside worlds of a shard.
@@ -105,7 +107,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	}
 	s := &Scheduler{cfg: cfg, deps: deps, asked: make(chan func()), lost: map[string]int{}}
 	s.core = decide.New(decide.Config{
-		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster,
+		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster, NoEvidence: cfg.NoEvidence,
 		Laps: &laps{clock: deps.Clock},
 		Home: func(members []string, nodeUID string) bool { return membership.Home(members, nodeUID) == cfg.ID },
 	})
