@@ -342,5 +342,5 @@ OBSERVE_FLAGS ?=
 
 .PHONY: bench-observe
 bench-observe: build .cluster-programs $(BIN)/collector ## What records and traces cost, and whether traces arrive; how long berth explain takes (RUNS=n OBSERVE_PODS=n)
-	@cd services/scheduler && go test -run '^$$' -bench 'TracingOff' -benchmem .
+	@cd services/scheduler && go test -run '^$$' -bench Tracing -benchmem .
 	@go run ./test/perf/cmd/benchobserve --runs $(RUNS) --pods $(OBSERVE_PODS) $(OBSERVE_FLAGS)

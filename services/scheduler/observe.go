@@ -155,7 +155,7 @@ func (s *Scheduler) watchLag(ctx context.Context) error {
 // attempt, and below that filter and score with what they found, and reserve for the time from
 // the pick to the ledger's answer. The end of a held place is a span of its own.
 func (s *Scheduler) traceAttempt(ctx context.Context, tracer trace.Tracer, a decide.Attempt, end time.Time) {
-	if !telemetry.Tracing() {
+	if !telemetry.TracesPod(a.Pod.UID) {
 		return
 	}
 	p := telemetry.PodSpan{

@@ -65,7 +65,13 @@ func span(ctx context.Context, parent string, p telemetry.PodSpan) (context.Cont
 	}
 }
 
+// untraced ends the span of a pod that has none.
+func untraced(decide.Answered) {}
+
 func bindSpan(ctx context.Context, e decide.Bind) (context.Context, func(decide.Answered)) {
+	if !telemetry.TracesPod(e.Pod.UID) {
+		return ctx, untraced
+	}
 	return span(ctx, e.TraceParent, telemetry.PodSpan{UID: e.Pod.UID, Name: "bind", Attributes: []attribute.KeyValue{
 		attribute.String("k8s.node.name", e.NodeName),
 		attribute.String("berth.attempt", e.Token.String()),
@@ -73,6 +79,9 @@ func bindSpan(ctx context.Context, e decide.Bind) (context.Context, func(decide.
 }
 
 func evictSpan(ctx context.Context, e decide.Evict) (context.Context, func(decide.Answered)) {
+	if !telemetry.TracesPod(e.Pod.UID) {
+		return ctx, untraced
+	}
 	p := telemetry.PodSpan{UID: e.Pod.UID, Name: "evict", Attributes: []attribute.KeyValue{
 		attribute.String("berth.strategy", e.Strategy),
 		attribute.Bool("berth.dry_run", e.DryRun),

@@ -115,6 +115,9 @@ func (r *Reporter) bound(e decide.PodBound) {
 	}
 	attempts := max(e.Attempts, 1) // an earlier leader's are not known
 	telemetry.PodScheduled(int(attempts), e.Bound.Sub(since))
+	if !telemetry.TracesPod(e.Pod.UID) {
+		return
+	}
 	start := e.Seen
 	if created := e.Pod.Created(); !created.IsZero() && created.Time.Before(start) {
 		start = created.Time
@@ -135,6 +138,9 @@ func (r *Reporter) bound(e decide.PodBound) {
 
 // waited leaves a span, named as the pool, for the time that a pod stood there.
 func (r *Reporter) waited(e decide.PodWaited) {
+	if !telemetry.TracesPod(e.Pod.UID) {
+		return
+	}
 	_, span := telemetry.StartPodSpan(context.Background(), r.tracer, telemetry.PodSpan{ //nolint:background // only ids
 		UID: e.Pod.UID, Name: string(e.Pool), Start: e.Since, Attributes: []attribute.KeyValue{
 			attributeCause.String(e.Event), attributeRejectors.StringSlice(e.Rejectors),
