@@ -53,6 +53,7 @@ func (s *Scheduler) observe(ctx context.Context, out decide.Output, begin time.T
 		reserved(a, end)
 		s.log(ctx, a, end)
 		s.traceAttempt(ctx, tracer, a, end)
+		traceReplaced(ctx, tracer, a, end)
 	}
 	telemetry.NodesUnusable(s.cfg.ID, out.Behind)
 }
@@ -176,6 +177,9 @@ func (s *Scheduler) traceAttempt(ctx context.Context, tracer trace.Tracer, a dec
 	for _, victim := range a.Victims {
 		p.Links = append(p.Links, telemetry.PathLink(ctx, victim, "victim"))
 	}
+	if a.Replaces != "" {
+		p.Links = append(p.Links, telemetry.PathLink(ctx, a.Replaces, "replaced"))
+	}
 	traceQueued(ctx, tracer, a)
 	ctx, span := telemetry.StartPodSpan(ctx, tracer, p)
 	defer span.End(trace.WithTimestamp(end))
@@ -186,6 +190,20 @@ func (s *Scheduler) traceAttempt(ctx context.Context, tracer trace.Tracer, a dec
 		_, reserve := tracer.Start(ctx, "reserve", trace.WithTimestamp(a.Decided))
 		reserve.End(trace.WithTimestamp(end))
 	}
+}
+
+// traceReplaced leaves, on the path of a pod that was moved, that another one has the place which
+// was kept for its replacement.
+func traceReplaced(ctx context.Context, tracer trace.Tracer, a decide.Attempt, end time.Time) {
+	if a.Replaces == "" || a.Outcome != decide.Scheduled || !telemetry.TracesPod(a.Replaces) {
+		return
+	}
+	_, span := telemetry.StartPodSpan(ctx, tracer, telemetry.PodSpan{
+		UID: a.Replaces, Name: "replaced", Start: end,
+		Attributes: []attribute.KeyValue{semconv.K8SNodeName(a.NodeName)},
+		Links:      []trace.Link{telemetry.PathLink(ctx, a.Pod.UID, "replacement")},
+	})
+	span.End(trace.WithTimestamp(end))
 }
 
 // traceQueued writes the span of the time that a pod waited to be offered. A race that was lost

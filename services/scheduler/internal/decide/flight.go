@@ -325,6 +325,7 @@ func (a *attempt) report(o Outcome) Attempt {
 		Pod: a.offer.Pod, Received: a.received, Decided: a.pick.decided,
 		Profile: a.pod.SchedulerName, Number: a.offer.Attempt, Outcome: o,
 		NodeName: a.pick.nodeName, Feasible: a.pick.feasible, Nodes: a.pick.total, Evidence: a.pick.evidence,
+		Replaces: a.pick.room.moved,
 	}
 }
 

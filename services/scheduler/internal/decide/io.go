@@ -145,6 +145,8 @@ type Attempt struct {
 	Held bool
 	// Victims are the UIDs of pods that have to go for it.
 	Victims []string
+	// Replaces is the UID of the pod whose kept place it took over; empty for none.
+	Replaces string
 	// Evidence is that of the decision; nil for none. Shared, not to be changed.
 	Evidence *events.Evidence
 }
