@@ -148,10 +148,11 @@ func (o *Overview) shards(t io.Writer) {
 
 func (o *Overview) promises(t io.Writer) {
 	if len(o.Queue.Entries) > 0 {
-		fmt.Fprintln(t, "\nLEDGER\tSTATE\tENTRIES\tOLDEST")
+		fmt.Fprintln(t, "\nLEDGER\tSTATE\tENTRIES\tTO 10 S\tTO 1 MIN\tTO 10 MIN\tOLDER\tOLDEST")
 	}
 	for _, e := range o.Queue.Entries {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", e.Role, e.State, e.Count, e.Oldest.Truncate(time.Second))
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", e.Role, e.State, e.Count,
+			e.ByAge[0], e.ByAge[1], e.ByAge[2], e.ByAge[3], e.Oldest.Truncate(time.Second))
 	}
 	if len(o.Queue.Budgets) > 0 {
 		fmt.Fprintln(t, "\nBUDGET\tCLAIMED")

@@ -39,9 +39,15 @@ type EntryStatus struct {
 	// Role is reservation, victim, keeper or move, State held, committed, fencing, evicting or none.
 	Role, State string
 	Count       int
-	// Oldest is how long the queue has seen the oldest of them.
+	// Oldest is how long the queue has seen the oldest of them; ByAge counts those that are not
+	// older than each of Ages, and not in a place before, and in the last place the rest.
 	Oldest time.Duration
+	ByAge  [4]int
 }
+
+// Ages divide EntryStatus.ByAge: a bind takes less than the first, a pod's usual grace period less
+// than the second.
+var Ages = [3]time.Duration{10 * time.Second, time.Minute, 10 * time.Minute}
 
 // BudgetStatus is a disruption budget from which something is claimed.
 type BudgetStatus struct {
@@ -83,8 +89,7 @@ func StatusOf(v *ledger.View, since func(ledger.Entry) time.Time, now time.Time)
 			if entries[key] == nil {
 				entries[key] = &EntryStatus{Role: key[0], State: key[1]}
 			}
-			entries[key].Count++
-			entries[key].Oldest = max(entries[key].Oldest, now.Sub(since(e)))
+			entries[key].add(now.Sub(since(e)))
 		}
 	}
 	for _, e := range entries {
@@ -102,4 +107,16 @@ func StatusOf(v *ledger.View, since func(ledger.Entry) time.Time, now time.Time)
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return s
+}
+
+func (e *EntryStatus) add(age time.Duration) {
+	e.Count++
+	e.Oldest = max(e.Oldest, age)
+	for i, limit := range Ages {
+		if age <= limit {
+			e.ByAge[i]++
+			return
+		}
+	}
+	e.ByAge[len(Ages)]++
 }

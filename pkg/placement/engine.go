@@ -139,7 +139,7 @@ type Query struct {
 	Home bool
 	// Weigh asks for Result.Weighed about so many of the best nodes.
 	Weigh int
-	// Laps, if not nil, is told how far the evaluation is; TimeRules: by every rule.
+	// Laps, if not nil, is told how far the evaluation is; TimeRules: also of what the first rules say.
 	Laps      Laps
 	TimeRules bool
 }

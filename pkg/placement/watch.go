@@ -12,6 +12,10 @@ const (
 	PointScore      = "Score"
 )
 
+// maxTimed bounds the words of rules that are timed in one evaluation: the first of a class asks
+// every rule about every node, and to time all of that would take longer than to do it.
+const maxTimed = 100
+
 // Laps is told what has just been done, part by part, so that whoever asked can time the
 // parts: an engine has no clock. It is called in the evaluation and must be quick.
 type Laps interface {
@@ -29,8 +33,8 @@ type Asked struct{ Profile, Plugin, Point string }
 // watch counts what rules are asked, and passes on the laps of the query at hand.
 type watch struct {
 	laps Laps // nil: nobody times
-	// rules: each rule is timed, not only the whole.
-	rules bool
+	// rules is how many words of rules will still be timed, besides the whole.
+	rules int
 	asked map[Asked]*uint64
 }
 
@@ -59,7 +63,8 @@ func (w *watch) counter(a Asked) *uint64 {
 
 // rule ends the part of one rule.
 func (w *watch) rule(point, plugin string, code Code) {
-	if w.rules {
+	if w.rules > 0 {
+		w.rules--
 		w.laps.Lap(point, plugin, code)
 	}
 }
@@ -73,14 +78,17 @@ func (w *watch) point(point string, code Code) {
 
 // begin begins a query.
 func (w *watch) begin(p *Profile, q Query) {
-	w.laps, w.rules = q.Laps, q.TimeRules && q.Laps != nil
+	w.laps, w.rules = q.Laps, 0
+	if w.laps != nil && q.TimeRules {
+		w.rules = maxTimed
+	}
 	if w.laps != nil {
 		w.laps.Begin(p.schedulerName)
 	}
 }
 
 // rest ends a query: what the engine is asked besides is not timed.
-func (w *watch) rest() { w.laps, w.rules = nil, false }
+func (w *watch) rest() { w.laps, w.rules = nil, 0 }
 
 // begins is what the rules say about the pod alone.
 func (p *plan) begins() Code {
