@@ -181,7 +181,7 @@ COMPARISONS ?= $(if $(LONG),20000,2000)
 .PHONY: conformance
 conformance: ## Same decisions as kube-scheduler and the descheduler on random clusters (LONG=1, COMPARISONS=n)
 	@cd test/conformance && GOWORK=off go test -count=1 -timeout 60m . -args -comparisons=$(COMPARISONS)
-	@cd test/conformance && GOWORK=off go test -count=1 -timeout 60m ./descheduling -args -cases=$(COMPARISONS)
+	@cd test/conformance && GOWORK=off go test -count=1 -timeout 60m ./descheduling -args -cases=$(COMPARISONS) -loops=$(if $(LONG),2000,0)
 	@cd test/conformance && GOWORK=off go test -count=1 ./cmd/...
 	@$(MAKE) monitoring
 
@@ -326,6 +326,12 @@ bench-perf: build .cluster-programs .peer-programs ## scheduler_perf's workloads
 	@cd test/conformance && GOWORK=off go mod download $(PEER_MODULE)
 	@go run ./test/perf/cmd/benchperf --runs $(RUNS) --contenders $(CONTENDERS) --workloads $(PERF) --scale $(SCALE) \
 		--files "$$(cd test/conformance && GOWORK=off go list -m -f '{{.Dir}}' $(PEER_MODULE))/test/integration/scheduler_perf"
+
+# Pods that arrive at once where the API server costs nothing.
+PATH_PODS ?= 20000
+.PHONY: bench-path
+bench-path: build .cluster-programs ## Berth's own ceiling: real log, ledger and services, binds into a sink (PATH_PODS=, RUNS=)
+	@go run ./test/perf/cmd/benchpath --runs $(RUNS) --pods $(PATH_PODS) --budget test/perf/budget.yaml
 
 # Pods of high priority that arrive where everything is full, and how full the nodes are.
 PREEMPTORS ?= 5000

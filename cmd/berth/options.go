@@ -34,7 +34,9 @@ type options struct {
 	tls           tlsFiles
 
 	replicas
-	descheduling descheduling
+	// metricsInterval is how often actual use is polled; 0 is never.
+	metricsInterval time.Duration
+	descheduling    descheduling
 }
 
 // descheduling is what the descheduler is told.
@@ -132,6 +134,12 @@ func (o *options) addCommon(f *pflag.FlagSet) {
 	f.StringVar(&o.tls.etcdCA, "etcd-ca-file", "", "CA certificates (PEM) for etcd")
 	f.StringVar(&o.tls.etcdCert, "etcd-cert-file", "", "client certificate (PEM) for etcd")
 	f.StringVar(&o.tls.etcdKey, "etcd-key-file", "", "client key (PEM) for etcd")
+}
+
+func (o *options) addQueue(f *pflag.FlagSet) {
+	f.DurationVar(&o.metricsInterval, "metrics-interval", 0,
+		"time between two polls of metrics.k8s.io, for a policy with metricsUtilization of source KubernetesMetrics;\n"+
+			"0: never")
 }
 
 func (o *options) addShards(f *pflag.FlagSet) {

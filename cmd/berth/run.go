@@ -45,6 +45,7 @@ func newUpCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	o.addCommon(f)
+	o.addQueue(f)
 	o.addShards(f)
 	o.addBinders(f)
 	o.addDescheduler(f)
@@ -82,6 +83,8 @@ func newServiceCommand(s service, short string) *cobra.Command {
 	o.addCommon(f)
 	setDefault(f, "http-address", httpPorts[s])
 	switch s {
+	case queueService:
+		o.addQueue(f)
 	case schedulerService:
 		o.addShards(f)
 	case binderService:

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
@@ -53,6 +54,7 @@ func (o *options) run(ctx context.Context, services []service) error {
 	if err != nil {
 		return err
 	}
+	tuneCollector()
 	var web *serve.Server
 	if o.http.Address != "" {
 		if web, err = serve.Listen(o.http); err != nil {
@@ -210,7 +212,7 @@ func (o *options) build(services []service, in inputs, st *stores, logger *slog.
 		var err error
 		switch s {
 		case queueService:
-			err = b.queue()
+			err = b.queue(o.metricsInterval)
 		case schedulerService:
 			err = b.shards(o.replicas)
 		case binderService:
@@ -241,12 +243,12 @@ func (b *builder) add(id string, r runner, err error) error {
 	return nil
 }
 
-func (b *builder) queue() error {
+func (b *builder) queue(metricsInterval time.Duration) error {
 	id := instanceID(queueService)
 	q, err := queue.New(queue.Config{
 		ID: id, Profiles: b.in.config.Profiles, Version: berthVersion(),
 		PodInitialBackoff: b.in.config.PodInitialBackoff, PodMaxBackoff: b.in.config.PodMaxBackoff,
-		NoBackoff: b.in.config.PodMaxBackoff == 0,
+		NoBackoff: b.in.config.PodMaxBackoff == 0, MetricsInterval: metricsInterval,
 	}, queue.Deps{
 		Log: b.st.log, Snapshots: b.st.log, Bus: b.st.log, Ledger: b.st.ledger, Elections: b.st.ledger,
 		RestConfig: rest.CopyConfig(b.in.rest), Logger: b.logger.With("service", "queue", "member", id), Clock: b.clock,

@@ -16,6 +16,8 @@ type Usage struct {
 	// Nodes and Pods are metrics.k8s.io's: by node name, and by "namespace/name"; cpu in
 	// milli, memory in bytes.
 	Nodes, Pods map[string]map[corev1.ResourceName]int64
+	// Unmeasured says why nothing of metrics.k8s.io is known; nil if something is.
+	Unmeasured error
 	// Queries are results of Prometheus queries: by query and node name, from 0 to 1.
 	Queries map[string]map[string]float64
 	// Failed are the queries that could not be asked, with the reason.
@@ -82,6 +84,9 @@ func (p *pass) measured(names []corev1.ResourceName) meter {
 	return meter{
 		names: names, counted: true,
 		node: func(n *Node) (amounts, error) {
+			if p.Usage.Unmeasured != nil {
+				return nil, p.Usage.Unmeasured
+			}
 			known, ok := p.Usage.Nodes[n.Name]
 			if !ok {
 				return nil, fmt.Errorf("unable to find node %q in the collected metrics", n.Name)

@@ -67,6 +67,7 @@ var kinds = map[Kind]bool{
 	KindPod: true, KindNode: true, KindNamespace: true, KindPriorityClass: true,
 	KindDisruptionBudget: true, KindPersistentVolume: true, KindVolumeClaim: true,
 	KindService: true, KindReplicaSet: true, KindStatefulSet: true, KindReplicationContrl: true,
+	KindNodeMetrics: true, KindPodMetrics: true,
 }
 
 func (k Kind) known() bool { return kinds[k] }

@@ -37,6 +37,8 @@ func EncodeDecision(d Decision) Message {
 		FactEpoch:          d.FactEpoch,
 		Evidence:           encodeEvidence(d.Evidence),
 		RetryAfterMillis:   d.RetryAfter.Milliseconds(),
+		YoungestSeconds:    encodeSecond(d.Youngest),
+		TellFailure:        d.TellFailure,
 	}
 	return Message{
 		Subject: subjectDecisions + "." + subjectToken(d.Pod.UID) + "." + subjectToken(string(d.Kind)),
@@ -90,9 +92,26 @@ func DecodeDecision(r Record) (SequencedDecision, error) {
 		Landing:            payload.GetLanding(),
 		FactEpoch:          payload.GetFactEpoch(),
 		RetryAfter:         time.Duration(payload.GetRetryAfterMillis()) * time.Millisecond,
+		Youngest:           decodeSecond(payload.GetYoungestSeconds()),
+		TellFailure:        payload.GetTellFailure(),
 		TraceParent:        traceParent,
 		Evidence:           decodeEvidence(payload.GetEvidence()),
 	}}, nil
+}
+
+// encodeSecond is 0 for the zero time, and for what is before 1970.
+func encodeSecond(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return max(t.Unix(), 0)
+}
+
+func decodeSecond(seconds int64) time.Time {
+	if seconds == 0 {
+		return time.Time{}
+	}
+	return time.Unix(seconds, 0).UTC()
 }
 
 // encodeReasons sorts: a protobuf map has no order, and equal decisions must be equal bytes.

@@ -114,6 +114,12 @@ type Decision struct {
 	// Owner is the UID of the pod's controller, and Landing the name of the node where its
 	// replacement is expected (evict); both may be empty.
 	Owner, Landing string
+	// Youngest is when the youngest of the owner's pods was made that the decision knew of, by the
+	// API server's clock and in whole seconds (evict); zero if it is not told. What is made later
+	// is a replacement.
+	Youngest time.Time
+	// TellFailure asks for a Kubernetes event if the eviction is refused (evict).
+	TellFailure bool
 	// TraceParent is the W3C traceparent of the span that decided, or empty.
 	TraceParent string
 	// Evidence is what a shard's decision was computed from and what it weighed (placed,

@@ -17,6 +17,12 @@ const (
 	KindReplicaSet        Kind = "replicaset"
 	KindStatefulSet       Kind = "statefulset"
 	KindReplicationContrl Kind = "replicationcontroller"
+	// KindNodeMetrics and KindPodMetrics are actual use, as metrics.k8s.io samples it. Nothing
+	// watches that API, so these have no progress. Their resourceVersion only tells two samples
+	// apart. One object of KindPodMetrics is a page: many pods of a namespace stand in it where
+	// the containers of one pod would.
+	KindNodeMetrics Kind = "nodemetrics"
+	KindPodMetrics  Kind = "podmetrics"
 )
 
 // Op says what a Fact does to the state of its kind.

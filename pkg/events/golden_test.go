@@ -84,6 +84,15 @@ var samples = map[string]any{
 		Kind: events.DecisionEvict, Pod: events.PodRef{UID: "pod-3", Namespace: "shop", Name: "old"}, Actor: "descheduler-b",
 		NodeUID: "node-1", NodeName: "node-1.example", Strategy: "RemoveDuplicates",
 	},
+	"decision-evict-youngest": events.Decision{
+		Kind: events.DecisionEvict, Pod: events.PodRef{UID: "pod-3", Namespace: "shop", Name: "old"}, Actor: "descheduler-b",
+		NodeUID: "node-1", NodeName: "node-1.example", Strategy: "RemoveDuplicates", Owner: "rs-1", Landing: "node-2.example",
+		Youngest: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
+	},
+	"decision-evict-tell": events.Decision{
+		Kind: events.DecisionEvict, Pod: events.PodRef{UID: "pod-3", Namespace: "shop", Name: "old"}, Actor: "descheduler-b",
+		NodeUID: "node-1", NodeName: "node-1.example", Strategy: "RemoveDuplicates", TellFailure: true,
+	},
 	"decision-rejected": events.Decision{
 		Kind: events.DecisionRejected, Pod: events.PodRef{UID: "pod-6", Namespace: "shop", Name: "tight"}, Actor: "binder-b",
 		Token: "00f1a2b3c4d5e6f7", NodeName: "node-1.example", Message: "OutOfcpu: Pod was rejected: Node didn't have enough",

@@ -56,12 +56,19 @@ func Relocate(m Relocation) (Change, error) {
 
 // TakeOver is Place for the pod that a placeholder is for: its reservation takes the
 // placeholder's room, as part of T1. *RefusedError if the document keeps no place for such a
-// pod. Of several it takes the oldest; two pods of one template are as good as each other.
+// pod. Of several it takes the one under the token, if that is still there, else the oldest: two
+// pods of one template are as good as each other.
 //
 // What is left of the plan is the victim's claim, which ends like that of any plan without an
-// owner: a victim that is not Evicting by then is not evicted any more.
-func TakeOver(d NodeDoc, r Replacement, e Entry) (NodeDoc, error) {
-	i := slices.IndexFunc(d.Entries, func(m Entry) bool { return m.Role == RoleMove && m.Replacement == r })
+// owner: a victim that is not Evicting by then is not evicted any more. So the token should be
+// that of a place whose victim is leaving: then the others can still be evicted.
+func TakeOver(d NodeDoc, r Replacement, token Token, e Entry) (NodeDoc, error) {
+	i := slices.IndexFunc(d.Entries, func(m Entry) bool {
+		return m.Role == RoleMove && m.Replacement == r && m.Token == token
+	})
+	if i < 0 {
+		i = slices.IndexFunc(d.Entries, func(m Entry) bool { return m.Role == RoleMove && m.Replacement == r })
+	}
 	if i < 0 || r == (Replacement{}) {
 		return NodeDoc{}, &RefusedError{Step: "T1 take over", NodeUID: d.NodeUID, PodUID: e.PodUID,
 			Reason: fmt.Sprintf("no place is kept for %+v", r)}

@@ -67,7 +67,7 @@ func NewBudgets(objects Objects, claimed func(uid string) int32) *Budgets {
 // covering are the indexes of the budgets whose selector covers a pod. A pod that nobody has
 // described yet is covered by none that is known.
 func (b *Budgets) covering(p *state.Pod) []int {
-	if b == nil || !p.Described() || len(b.byNamespace[p.Namespace]) == 0 {
+	if b == nil || !p.Selectable() || len(b.byNamespace[p.Namespace]) == 0 {
 		return nil
 	}
 	var list []int

@@ -159,7 +159,7 @@ func (t *ownTerm) matches(other *state.Pod) bool {
 			return false
 		}
 	}
-	return other.Described() && t.Selector.Matches(labels.Set(other.Template.Labels))
+	return other.Selectable() && t.Selector.Matches(labels.Set(other.Template.Labels))
 }
 
 // matchesAll tells whether all of some terms speak of another pod; no terms, no match.

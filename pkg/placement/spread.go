@@ -217,6 +217,6 @@ func (s *spread) count(c *spreadConstraint, n *state.NodeInfo) int {
 // counts tells whether a constraint is about a pod: of the pod's namespace, selected and
 // not on its way out. An empty selector counts none, though it selects all.
 func (s *spread) counts(c *spreadConstraint, p *state.Pod) bool {
-	return p.Namespace == s.pod.Namespace && !p.Deleting && p.Described() && !c.selector.Empty() &&
+	return p.Namespace == s.pod.Namespace && !p.Deleting && p.Selectable() && !c.selector.Empty() &&
 		c.selector.Matches(labels.Set(p.Template.Labels))
 }

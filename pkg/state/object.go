@@ -9,6 +9,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 )
@@ -66,6 +67,8 @@ var kinds = [...]events.Kind{
 	events.KindReplicaSet,
 	events.KindStatefulSet,
 	events.KindReplicationContrl,
+	events.KindNodeMetrics,
+	events.KindPodMetrics,
 }
 
 // Kinds lists the kinds a Store holds.
@@ -104,6 +107,10 @@ func newAPIObject(k events.Kind) (APIObject, error) {
 		return &appsv1.StatefulSet{}, nil
 	case events.KindReplicationContrl:
 		return &corev1.ReplicationController{}, nil
+	case events.KindNodeMetrics:
+		return &metricsv1beta1.NodeMetrics{}, nil
+	case events.KindPodMetrics:
+		return &metricsv1beta1.PodMetrics{}, nil
 	default:
 		_, err := kindIndex(k)
 		return nil, err

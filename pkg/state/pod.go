@@ -56,7 +56,7 @@ type Pod struct {
 	// generateName, labels, owners, finalizers and the spec without nodeName. All else in it
 	// is empty; Object has it. The same pointer means the same content, and the other way
 	// round for pods of this process whose facts are written as Kubernetes writes protobuf.
-	// nil only for a pod known by its reservation alone.
+	// nil only for a pod known by its reservation alone, and for a claim to room (see Selectable).
 	Template *corev1.Pod
 
 	form *form  // nil like Template
@@ -151,6 +151,10 @@ func (p *Pod) Occupies() bool { return p.NodeName != "" && !p.Terminal }
 // Described tells whether a fact has described the pod. One that is known by its
 // reservation alone has requests and ports, but nobody knows its labels and terms.
 func (p *Pod) Described() bool { return p.Kind != nil }
+
+// Selectable tells whether a selector of labels can speak of the pod: its labels are known, and it
+// is no mere claim to room, which is Described (nothing about it is in doubt) and has none.
+func (p *Pod) Selectable() bool { return p.Kind != nil && p.Template != nil }
 
 // Key is "namespace/name".
 func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }

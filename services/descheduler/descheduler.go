@@ -66,6 +66,7 @@ func New(cfg Config, deps Deps) (*Descheduler, error) {
 	d.intake = intake.New(intake.Deps{
 		Log: deps.Log, Snapshots: deps.Snapshots, Ledger: deps.Ledger,
 		Clock: deps.Clock, Logger: deps.Logger, Settled: observeSettled,
+		HalfLife: func() time.Duration { return d.policy.Load().Berth.UsageHalfLife },
 	})
 	d.commit = commit.New(commit.Deps{
 		Log: deps.Log, Ledger: deps.Ledger, Clock: deps.Clock, Logger: deps.Logger, Asking: d.intake.Asking,
@@ -246,6 +247,7 @@ func (d *Descheduler) work(ctx context.Context) error {
 		return err
 	}
 	began := d.deps.Clock.Now()
+	decide.Measure(&measured, p, view.Cluster, view.Averages, began)
 	var promises *decide.Promises
 	if view.Ledger != nil {
 		promises = decide.NewPromises(view.Cluster, view.Ledger)

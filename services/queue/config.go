@@ -48,6 +48,8 @@ const tracerName = "github.com/berth-scheduler/berth/services/queue"
 const (
 	// minSessionTTL is the least an etcd lease can be.
 	minSessionTTL = 2 * time.Second
+	// minMetricsInterval is far more often than samples are taken (metrics-server: every 15 s).
+	minMetricsInterval = time.Second
 	// minDeliveryLimit lets a pod be offered alone at least once.
 	minDeliveryLimit = 3
 )
@@ -83,6 +85,10 @@ type Config struct {
 	// StartTimeout bounds the wait for the API server at start (default 30 s). Later
 	// outages are ridden out.
 	StartTimeout time.Duration
+	// MetricsInterval is the time between two polls of metrics.k8s.io, for whoever goes by actual
+	// use (default 0: nobody does; else at least 1 s). Readers of the log older than this field
+	// stop at such facts.
+	MetricsInterval time.Duration
 	// Address (host:port of HTTP, or empty) and Version are shown to people in the list of
 	// members.
 	Address, Version string
@@ -98,7 +104,8 @@ type Deps struct {
 	Elections ledger.Elections
 	// RestConfig reaches the API server; its identity must be allowed to get, list and
 	// watch pods, nodes, namespaces, priority classes, disruption budgets, services,
-	// replication controllers, replica sets and stateful sets.
+	// replication controllers, replica sets and stateful sets; with MetricsInterval also to list
+	// nodes and pods of metrics.k8s.io.
 	RestConfig *rest.Config
 	// Tracer takes the root spans of the pods' paths; defaults to the global provider's.
 	Tracer trace.Tracer
@@ -161,6 +168,10 @@ func (c Config) Validate() error {
 	if c.DeliveryLimit < minDeliveryLimit || c.DeliveryLimit > math.MaxInt16 {
 		return fmt.Errorf("queue: Config.DeliveryLimit is %d, want %d to %d",
 			c.DeliveryLimit, minDeliveryLimit, math.MaxInt16)
+	}
+	if c.MetricsInterval != 0 && c.MetricsInterval < minMetricsInterval {
+		return fmt.Errorf("queue: Config.MetricsInterval is %s, want 0 (never) or at least %s",
+			c.MetricsInterval, minMetricsInterval)
 	}
 	if c.SessionTTL%time.Second != 0 {
 		return fmt.Errorf("queue: Config.SessionTTL is %s, want whole seconds", c.SessionTTL)

@@ -172,6 +172,7 @@ func (q *Queue) round(ctx context.Context, n commit.Round, cause string, synced 
 	group.Go(func() error {
 		return q.cluster.Watch(ctx, intake.Round{
 			Base: picture, Cause: cause, Logger: logr.FromSlogHandler(q.logger.Handler()),
+			Metrics: intake.Metrics{Every: q.cfg.MetricsInterval, Clock: q.deps.Clock, Logger: q.logger},
 		}, facts)
 	})
 	group.Go(func() error {

@@ -51,6 +51,10 @@ var edges = []edge{
 		why:   "a rest.Config is a credential: only the queue (reads) and the binder (writes) hold one",
 	},
 	{
+		prefix: "k8s.io/metrics/pkg/client", only: []string{"services/queue/internal/intake"}, tests: true,
+		why: "the queue is the only reader of Kubernetes: read use from the facts",
+	},
+	{
 		prefix: "k8s.io/client-go/tools/clientcmd", only: []string{"cmd/berth"}, tests: true,
 		why: "the binary reads kubeconfig files, services get a rest.Config",
 	},

@@ -205,7 +205,8 @@ func (w *World) Lives(name string) int { return w.lives[name] }
 func (w *World) Recount() { clear(w.lives) }
 
 // Evict ends pods by name, and places what replaces them: on the node that is kept for the
-// replacement of a name, if there is one.
+// replacement of a name, if there is one. What finds no room while they terminate is tried
+// again when they are gone.
 func (w *World) Evict(names []string, kept map[string]string) error {
 	for _, name := range names {
 		i := slices.IndexFunc(w.Pods, func(p *corev1.Pod) bool { return p.Name == name })
@@ -216,9 +217,11 @@ func (w *World) Evict(names []string, kept map[string]string) error {
 		w.create(w.Pods[i], w.lives[name]+1)
 		w.Pods[len(w.Pods)-1].Spec.NodeName = kept[name]
 	}
-	err := w.placeAll()
+	if err := w.placeAll(); err != nil {
+		return err
+	}
 	w.Pods = slices.DeleteFunc(w.Pods, func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
-	return err
+	return w.placeAll()
 }
 
 // Homeless are the pods without a node.

@@ -28,7 +28,8 @@ const (
 	// oneStay is how long after one eviction others from (or to) the same node are as good as one.
 	oneStay = time.Minute
 	// comebackSlack is by how much the API server's clock may be behind, and what it cuts off, so
-	// that a pod that replaces another one seems to be the older.
+	// that a pod that replaces another one seems to be the older. It is for asks that do not tell
+	// of the youngest pod they knew.
 	comebackSlack = 5 * time.Second
 	// maxRounds is how many of an owner's last rounds are kept: more double no pause.
 	maxRounds = 16
@@ -52,6 +53,8 @@ type ask struct {
 	owner    string
 	facts    uint64
 	from, to string
+	// youngest is when the youngest pod of the owner was made that the ask knew of; zero: not told.
+	youngest time.Time
 	// since is when this process first saw the stage, by its own clock.
 	since time.Time
 }
@@ -63,10 +66,12 @@ type past struct {
 	left, landed []stay
 }
 
-// stay is a node and when something was about it.
+// stay is a node and when something was about it for the first and, not long after, the last time.
+// What replaces whom that concerned was made later than after, by the API server's clock; zero:
+// not told.
 type stay struct {
-	node string
-	at   time.Time
+	node            string
+	at, last, after time.Time
 }
 
 type round struct {
@@ -134,7 +139,7 @@ func (h *History) Recall(d events.Decision, now time.Time, age time.Duration) (c
 	a := known
 	a.attempt, a.stage, a.since = d.Attempt, s, now
 	if s == asked {
-		a.owner, a.facts, a.from, a.to = d.Owner, d.FactSequence, d.NodeName, d.Landing
+		a.owner, a.facts, a.from, a.to, a.youngest = d.Owner, d.FactSequence, d.NodeName, d.Landing, d.Youngest
 	}
 	h.asks[d.Pod.UID] = a
 	if a.owner == "" {
@@ -173,34 +178,51 @@ func (p past) with(a ask, at time.Time) past {
 	}
 	return past{
 		rounds: rounds[max(0, len(rounds)-maxRounds):],
-		left:   withStay(p.left, stay{a.from, at}), landed: withStay(p.landed, stay{a.to, at}),
+		left:   withStay(p.left, stay{a.from, at, at, a.youngest}),
+		landed: withStay(p.landed, stay{a.to, at, at, a.youngest}),
 	}
 }
 
-// withStay is a list with one more, unless it has one that stands for it, and without the oldest
-// of too many.
+// withStay is a list with one more, or with one that stands for it prolonged, and without the
+// oldest of too many.
 func withStay(list []stay, s stay) []stay {
-	if s.node == "" || slices.ContainsFunc(list, func(o stay) bool {
-		later := s.at.Sub(o.at)
-		return o.node == s.node && later >= 0 && later < oneStay
-	}) {
+	if s.node == "" {
 		return list
 	}
-	return append(slices.Clone(list), s)[max(0, len(list)+1-maxStays):]
+	list = slices.Clone(list)
+	i := slices.IndexFunc(list, func(o stay) bool {
+		later := s.at.Sub(o.at)
+		return o.node == s.node && later >= 0 && later < oneStay
+	})
+	if i >= 0 {
+		list[i].last = s.at
+		return list
+	}
+	return append(list, s)[max(0, len(list)+1-maxStays):]
 }
 
 // moved says whether a pod on a node, made at a time, is the replacement of one that was moved
-// there; cameBack whether it stands where the one that it replaces had left. Times of pods are
-// the API server's, and in seconds.
-func (p past) moved(node string, made time.Time) bool { return replaced(p.landed, node, made) }
+// there; cameBack whether it stands where the one that it replaces had left, and where none has
+// been moved to since. Times of pods are the API server's, and in seconds.
+func (p past) moved(node string, made time.Time) bool {
+	return slices.ContainsFunc(p.landed, func(s stay) bool { return s.replaced(node, made) })
+}
 
-func (p past) cameBack(node string, made time.Time) bool { return replaced(p.left, node, made) }
-
-func replaced(list []stay, node string, made time.Time) bool {
-	return slices.ContainsFunc(list, func(s stay) bool {
-		after := made.Sub(s.at)
-		return s.node == node && after >= -comebackSlack && after <= InFlight
+func (p past) cameBack(node string, made time.Time) bool {
+	return slices.ContainsFunc(p.left, func(left stay) bool {
+		return left.replaced(node, made) && !slices.ContainsFunc(p.landed, func(s stay) bool {
+			return s.last.After(left.last) && s.replaced(node, made)
+		})
 	})
+}
+
+// replaced: a pod made then, on that node, may replace one that the stay is about.
+func (s stay) replaced(node string, made time.Time) bool {
+	later := made.Sub(s.at) >= -comebackSlack
+	if !s.after.IsZero() {
+		later = made.After(s.after)
+	}
+	return s.node == node && later && made.Sub(s.at) <= InFlight
 }
 
 // Forget drops pods that no longer exist once nothing about them can be under way, and owners

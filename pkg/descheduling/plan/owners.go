@@ -27,9 +27,10 @@ type owners struct {
 	active map[string]int
 }
 
-// crowd is the pods of one owner that have not ended.
+// crowd is the pods of one owner that have not ended, and when the youngest was made, ended or not.
 type crowd struct {
 	pods, unready int
+	youngest      time.Time
 }
 
 func newOwners(in *Input) *owners {
@@ -127,13 +128,19 @@ func (o *owners) crowdOf(owner string) crowd {
 
 func (o *owners) count(p *state.Pod) {
 	owner := ownerOf(p)
-	if owner == "" || p.Terminal {
+	if owner == "" {
 		return
 	}
 	c := o.crowds[owner]
 	if c == nil {
 		c = &crowd{}
 		o.crowds[owner] = c
+	}
+	if made := p.Created().Time; made.After(c.youngest) {
+		c.youngest = made
+	}
+	if p.Terminal {
+		return
 	}
 	c.pods++
 	if p.Deleting || !p.Ready() {

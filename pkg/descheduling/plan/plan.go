@@ -48,6 +48,8 @@ type Move struct {
 	Replacement *state.Pod
 	// Owner is the UID of the pod's controller, empty if it has none.
 	Owner string
+	// Youngest is when the youngest of the owner's pods was made; zero without an owner.
+	Youngest time.Time
 	// Budgets are the UIDs of the disruption budgets that the eviction takes from.
 	Budgets []string
 }
@@ -114,7 +116,7 @@ func (p *planner) offer(c descheduling.Candidate, g *descheduling.Guard) (string
 	if r != "" {
 		return "", r
 	}
-	m := Move{Candidate: c, Owner: owner, Budgets: budgets}
+	m := Move{Candidate: c, Owner: owner, Youngest: p.owners.crowdOf(owner).youngest, Budgets: budgets}
 	if g.WantsNodeFit() {
 		if m.To, m.Replacement, r = p.land(&c, g); r != "" {
 			return "", r

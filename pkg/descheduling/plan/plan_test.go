@@ -284,6 +284,76 @@ func moved(ago time.Duration) *History {
 	return h
 }
 
+// TestYoungestTellsOldFromNew: a pod as old as the youngest that the ask knew is no replacement, not
+// even one that was made a second before the eviction; one that is younger is, whatever the clocks say.
+func TestYoungestTellsOldFromNew(t *testing.T) {
+	const since = 20 * time.Minute
+	for _, tt := range []struct {
+		name           string
+		youngest, made time.Duration
+		want           int
+	}{
+		{"one of the old", since + time.Second, since + time.Second, 0},
+		{"a replacement", since + 2*time.Second, since + time.Second, 1},
+		{"a replacement by a clock far behind", since + time.Minute, since + 59*time.Second, 1},
+		{"one more, long after", since + time.Minute, since - InFlight - time.Second, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			in := input(t, policyOf(t, "", "", leaveTaints), node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"),
+				pod("x-a-0", "a", "x", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{Time: now.Add(-tt.made)} }))
+			in.History = NewHistory()
+			for _, k := range []events.DecisionKind{events.DecisionEvict, events.DecisionEvicted} {
+				in.History.Observe(events.Decision{
+					Kind: k, Attempt: 1, Pod: events.PodRef{UID: "uid-gone"}, Owner: "uid-x", NodeName: "a", Landing: "b",
+					Youngest: now.Add(-tt.youngest),
+				}, now.Add(-since))
+			}
+			if got := len(Make(in).Returned); got != tt.want {
+				t.Errorf("%d pods came back, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestMovedThereAndBack: what is moved to a node that the owner had been moved away from has not
+// come back by itself; what comes to it after it has been left once more has.
+func TestMovedThereAndBack(t *testing.T) {
+	h := NewHistory()
+	began := now.Add(-20 * time.Minute)
+	move := func(pod, from, to string, at time.Duration) {
+		for _, k := range []events.DecisionKind{events.DecisionEvict, events.DecisionEvicted} {
+			h.Observe(events.Decision{
+				Kind: k, Attempt: 1, Pod: events.PodRef{UID: pod}, Owner: "uid-x", NodeName: from, Landing: to,
+				Youngest: began.Add(at - time.Second), FactSequence: uint64(at),
+			}, began.Add(at))
+		}
+	}
+	cameBack := func(node string, made time.Duration) bool { return h.owners["uid-x"].cameBack(node, began.Add(made)) }
+	move("1", "a", "b", 0)
+	if !cameBack("a", time.Second) || cameBack("b", time.Second) {
+		t.Error("after a move from a to b, a pod on a has come back, and one on b has not")
+	}
+	move("2", "b", "a", 6*time.Second)
+	if cameBack("a", 7*time.Second) || !cameBack("b", 7*time.Second) {
+		t.Error("moved back to a, a pod there has not come back by itself; one on b has")
+	}
+	move("3", "a", "b", 12*time.Second)
+	if !cameBack("a", 13*time.Second) || cameBack("b", 13*time.Second) {
+		t.Error("moved away from a once more, a pod there has come back, and one on b has not")
+	}
+}
+
+// TestMovesTellTheYoungest of the owner, for those that will have to tell replacements.
+func TestMovesTellTheYoungest(t *testing.T) {
+	made := now.Add(-time.Hour)
+	in := input(t, policyOf(t, "", "", leaveTaints), node("a", tainted(corev1.TaintEffectNoSchedule)), node("b"),
+		pod("x-a-0", "a", "x"), pod("x-b-0", "b", "x", func(p *corev1.Pod) { p.CreationTimestamp = metav1.Time{Time: made} }))
+	p := Make(in)
+	if len(p.Moves) != 1 || !p.Moves[0].Youngest.Equal(made) {
+		t.Errorf("moves %+v, want one that knows a pod made at %s", p.Moves, made)
+	}
+}
+
 // TestCameBack: a pod on the node that the one before it was moved away from is told of, and its
 // owner is left alone for as long as owners ever are.
 func TestCameBack(t *testing.T) {

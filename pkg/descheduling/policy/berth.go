@@ -24,6 +24,8 @@ const (
 	DefaultMaxPerCycle = 1000
 	// MaxCooldownLimit bounds maxCooldown: history is kept for twice as long.
 	MaxCooldownLimit = 12 * time.Hour
+	// MaxUsageHalfLife bounds usageHalfLife: what takes longer than a change of load is none.
+	MaxUsageHalfLife = time.Hour
 )
 
 // defaultExcluded are the namespaces whose pods stay, unless the file names others.
@@ -48,6 +50,9 @@ type Berth struct {
 	WaitForReady bool
 	// ExcludeNamespaces are namespaces all of whose pods stay.
 	ExcludeNamespaces []string
+	// UsageHalfLife smooths use that is told by metrics.k8s.io: it is after how long a sample
+	// counts half. 0: the last one alone counts.
+	UsageHalfLife time.Duration
 }
 
 // AtOnce is how many of an owner's pods may go at once, at least 1.
@@ -68,6 +73,7 @@ type berthBlock struct {
 	PauseDuringRollout *bool               `json:"pauseDuringRollout"`
 	WaitForReady       *bool               `json:"waitForReady"`
 	ExcludeNamespaces  *[]string           `json:"excludeNamespaces"`
+	UsageHalfLife      *metav1.Duration    `json:"usageHalfLife"`
 }
 
 func (r *resolver) berth(raw []byte) Berth {
@@ -100,6 +106,13 @@ func (r *resolver) berth(raw []byte) Berth {
 	}
 	if in.ExcludeNamespaces != nil {
 		out.ExcludeNamespaces = *in.ExcludeNamespaces
+	}
+	if in.UsageHalfLife != nil {
+		out.UsageHalfLife = in.UsageHalfLife.Duration
+	}
+	if out.UsageHalfLife < 0 || out.UsageHalfLife > MaxUsageHalfLife {
+		r.Add(path.Child("usageHalfLife"), out.UsageHalfLife.String(),
+			fmt.Sprintf("want 0s (the last sample alone counts) to %s", MaxUsageHalfLife))
 	}
 	for i, name := range out.ExcludeNamespaces {
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {

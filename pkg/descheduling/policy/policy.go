@@ -137,6 +137,16 @@ func (p *Policy) Kinds() []events.Kind {
 	return slices.Compact(kinds)
 }
 
+// WantsMetrics reports whether a strategy goes by what metrics.k8s.io says of use.
+func (p *Policy) WantsMetrics() bool {
+	return slices.ContainsFunc(p.Profiles, func(profile Profile) bool {
+		return slices.ContainsFunc(profile.Balance, func(s Strategy) bool {
+			args, ok := s.Args.(*LowUtilization)
+			return ok && args.Source == KubernetesMetrics
+		})
+	})
+}
+
 // seesNamespaceLabels: terms of inter-pod anti-affinity may select namespaces.
 func seesNamespaceLabels(s Strategy) bool { return s.Name == PluginInterPodAntiAffinity }
 

@@ -118,8 +118,11 @@ type Decision struct {
 	Evidence *Evidence `protobuf:"bytes,27,opt,name=evidence,proto3" json:"evidence,omitempty"`
 	// 0: nothing that time alone would change.
 	RetryAfterMillis int64 `protobuf:"varint,28,opt,name=retry_after_millis,json=retryAfterMillis,proto3" json:"retry_after_millis,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Unix time; 0: not told.
+	YoungestSeconds int64 `protobuf:"varint,29,opt,name=youngest_seconds,json=youngestSeconds,proto3" json:"youngest_seconds,omitempty"`
+	TellFailure     bool  `protobuf:"varint,30,opt,name=tell_failure,json=tellFailure,proto3" json:"tell_failure,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Decision) Reset() {
@@ -304,6 +307,20 @@ func (x *Decision) GetRetryAfterMillis() int64 {
 		return x.RetryAfterMillis
 	}
 	return 0
+}
+
+func (x *Decision) GetYoungestSeconds() int64 {
+	if x != nil {
+		return x.YoungestSeconds
+	}
+	return 0
+}
+
+func (x *Decision) GetTellFailure() bool {
+	if x != nil {
+		return x.TellFailure
+	}
+	return false
 }
 
 // Evidence is what a shard's decision was computed from, and what it weighed.
@@ -960,7 +977,7 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x06PodRef\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\x97\x06\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xe5\x06\n" +
 	"\bDecision\x12%\n" +
 	"\x0escheduler_name\x18\x01 \x01(\tR\rschedulerName\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x18\n" +
@@ -986,7 +1003,9 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\n" +
 	"fact_epoch\x18\x1a \x01(\x04R\tfactEpoch\x125\n" +
 	"\bevidence\x18\x1b \x01(\v2\x19.berth.events.v1.EvidenceR\bevidence\x12,\n" +
-	"\x12retry_after_millis\x18\x1c \x01(\x03R\x10retryAfterMillisB\x17\n" +
+	"\x12retry_after_millis\x18\x1c \x01(\x03R\x10retryAfterMillis\x12)\n" +
+	"\x10youngest_seconds\x18\x1d \x01(\x03R\x0fyoungestSeconds\x12!\n" +
+	"\ftell_failure\x18\x1e \x01(\bR\vtellFailureB\x17\n" +
 	"\x15_grace_period_seconds\"\xdf\x03\n" +
 	"\bEvidence\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\x06R\x06config\x12\x14\n" +

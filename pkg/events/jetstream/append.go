@@ -116,34 +116,37 @@ func (l *Log) publish(ctx context.Context, wire []*nats.Msg, atomic bool) (last 
 }
 
 // publishOnce sends wire, as one atomic batch or each message for itself, and waits for the
-// answers. In a batch the first message asks for an answer too: the server reports there why
-// it refused the batch; at the end it would only say that it knows of none.
+// answers.
 func (l *Log) publishOnce(ctx context.Context, wire []*nats.Msg, atomic bool) (uint64, error) {
-	inbox := l.connection.NewRespInbox()
-	answers := make(chan *nats.Msg, len(wire))
-	subscription, err := l.connection.ChanSubscribe(inbox, answers)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = subscription.Unsubscribe() }() // fails only when the connection is gone
-	count := tally{missing: len(wire)}
 	if atomic {
-		stampBatch(wire, inbox[strings.LastIndexByte(inbox, '.')+1:])
-		count.missing = 1
+		return l.publishBatch(ctx, wire)
 	}
+	return l.publishEach(ctx, wire)
+}
+
+// publishEach sends without waiting in between. A server that refuses a message is not asked again
+// here: what follows the message has been sent.
+func (l *Log) publishEach(ctx context.Context, wire []*nats.Msg) (uint64, error) {
 	disconnected := l.disconnected()
+	answers := make([]jetstream.PubAckFuture, len(wire))
 	for i, m := range wire {
-		if !atomic || i == 0 || i == len(wire)-1 {
-			m.Reply = inbox
+		m.Reply = "" // an earlier attempt has set it
+		answer, err := l.js.PublishMsgAsync(m, jetstream.WithRetryAttempts(0))
+		if err != nil {
+			return 0, fmt.Errorf("message %d was not sent, the outcome of those before it is unknown: %w", i, err)
 		}
-		if err := l.connection.PublishMsg(m); err != nil {
-			return 0, err
-		}
+		answers[i] = answer
 	}
-	for count.missing > 0 {
+	var count tally
+	for _, answer := range answers {
 		select {
-		case answer := <-answers:
-			count.add(readAnswer(answer))
+		case ack := <-answer.Ok():
+			count.add(ack.Sequence, nil)
+		case err := <-answer.Err():
+			if errors.Is(err, nats.ErrDisconnected) {
+				return 0, errConnectionLost
+			}
+			count.add(0, err)
 		case <-disconnected:
 			return 0, errConnectionLost
 		case <-ctx.Done():
@@ -153,22 +156,52 @@ func (l *Log) publishOnce(ctx context.Context, wire []*nats.Msg, atomic bool) (u
 	return count.result()
 }
 
+// publishBatch sends one atomic batch. The first message asks for an answer too: the server reports
+// there why it refused the batch; at the end it would only say that it knows of none.
+func (l *Log) publishBatch(ctx context.Context, wire []*nats.Msg) (uint64, error) {
+	inbox := l.connection.NewRespInbox()
+	answers := make(chan *nats.Msg, len(wire))
+	subscription, err := l.connection.ChanSubscribe(inbox, answers)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = subscription.Unsubscribe() }() // fails only when the connection is gone
+	stampBatch(wire, inbox[strings.LastIndexByte(inbox, '.')+1:])
+	disconnected := l.disconnected()
+	for i, m := range wire {
+		if i == 0 || i == len(wire)-1 {
+			m.Reply = inbox
+		}
+		if err := l.connection.PublishMsg(m); err != nil {
+			return 0, err
+		}
+	}
+	for {
+		select {
+		case answer := <-answers:
+			if sequence, final, err := readAnswer(answer); final {
+				return sequence, err
+			}
+		case <-disconnected:
+			return 0, errConnectionLost
+		case <-ctx.Done():
+			return 0, fmt.Errorf("no answer, the outcome is unknown: %w", ctx.Err())
+		}
+	}
+}
+
 // errConnectionLost ends the wait for an answer that has no way to come any more.
 var errConnectionLost = errors.New("connection lost before the answer, the outcome is unknown")
 
 // tally gathers the answers to one append. The messages of a connection are stored in the
 // order they were sent, so the last one has the highest sequence.
 type tally struct {
-	missing, stored int
-	last            uint64
-	err             error
+	stored int
+	last   uint64
+	err    error
 }
 
-func (c *tally) add(sequence uint64, final bool, err error) {
-	if !final {
-		return
-	}
-	c.missing--
+func (c *tally) add(sequence uint64, err error) {
 	if err != nil {
 		c.err = err
 		return
@@ -248,7 +281,8 @@ func encodeAll(msgs []events.Message) []*nats.Msg {
 // sense.
 func surelyNotStored(err error) bool {
 	var api *jetstream.APIError
-	return errors.Is(err, nats.ErrNoResponders) || errors.As(err, &api) && api.ErrorCode == codeTooManyBatches
+	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) ||
+		errors.As(err, &api) && api.ErrorCode == codeTooManyBatches
 }
 
 // wrongSequence returns the fence's refusal, or nil when err is something else. The server

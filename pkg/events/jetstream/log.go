@@ -104,7 +104,7 @@ func (l *Log) asyncError(_ *nats.Conn, subscription *nats.Subscription, err erro
 
 // prepare creates or updates the streams and the snapshot store.
 func (l *Log) prepare(ctx context.Context, cfg Config) error {
-	js, err := jetstream.New(l.connection)
+	js, err := jetstream.New(l.connection, jetstream.WithPublishAsyncTimeout(answerTimeout))
 	if err != nil {
 		return err
 	}

@@ -308,9 +308,9 @@ func move(t *testing.T, h Harness) {
 
 	e := s.entry("replacement")
 	r := m.Placeholder.Entry.Replacement
-	_, err = ledger.TakeOver(doc(t, h.Store, "dst"), ledger.Replacement{Owner: r.Owner, Template: "other"}, e)
+	_, err = ledger.TakeOver(doc(t, h.Store, "dst"), ledger.Replacement{Owner: r.Owner, Template: "other"}, 0, e)
 	refused(t, "another template takes the place over", err)
-	d, err := ledger.TakeOver(doc(t, h.Store, "dst"), r, e)
+	d, err := ledger.TakeOver(doc(t, h.Store, "dst"), r, 0, e)
 	if err != nil {
 		t.Fatal(err)
 	}

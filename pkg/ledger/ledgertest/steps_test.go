@@ -80,7 +80,7 @@ func (m *member) reservation(p apiPod, token ledger.Token, s ledger.State) ledge
 // placed puts an entry into a document, if there is room for it in the future too.
 func (m *member) placed(w *world, d ledger.NodeDoc, e ledger.Entry) (ledger.NodeDoc, bool, error) {
 	if has(e.PodUID, "m") {
-		next, err := ledger.TakeOver(d, replacementOf(), e)
+		next, err := ledger.TakeOver(d, replacementOf(), 0, e)
 		if err == nil {
 			w.counts["taken over"]++
 			return next, m.fits(e.PodUID, d.NodeUID, future, map[string]bool{placeholder(d): true}), nil

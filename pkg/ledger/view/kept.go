@@ -38,9 +38,11 @@ type Kept struct {
 // PlaceholderUID is the UID under which a placeholder counts.
 func PlaceholderUID(token ledger.Token) string { return placeholderPrefix + token.String() }
 
-// KeptFor are the places that a pod could take over, without those that a staged pod has taken,
-// in an order that differs from pod to pod: the replacements of one owner should not all want
-// the same. It costs next to nothing while nothing is kept.
+// KeptFor are the places that a pod could take over, without those that a staged pod has taken:
+// first those of pods that have left or are leaving, as it replaces one of them, then those of pods
+// that stay as yet and would not be evicted any more. Beside that the order differs from pod to
+// pod: the replacements of one owner should not all want the same. It costs next to nothing
+// while nothing is kept.
 func (v *View) KeptFor(p *state.Pod) []Kept {
 	if len(v.kept.byOwner) == 0 {
 		return nil
@@ -61,9 +63,21 @@ func (v *View) KeptFor(p *state.Pod) []Kept {
 	}
 	rank := func(k Kept) uint64 { return xxhash.Sum64String(p.UID + k.Entry.Token.String()) }
 	slices.SortFunc(out, func(a, b Kept) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Entry.Token, b.Entry.Token))
+		return cmp.Or(v.stays(a)-v.stays(b), cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Entry.Token, b.Entry.Token))
 	})
 	return out
+}
+
+// stays is 1 for the place of a pod that shows no sign of leaving yet, else 0.
+func (v *View) stays(k Kept) int {
+	doc, victim, claimed := v.ledger.Victim(k.Entry.PodUID)
+	if !claimed || doc.NodeUID == "" {
+		return 0
+	}
+	if p, known := v.snapshot.Pod(victim.PodUID); known && !p.Deleting && !p.Terminal {
+		return 1
+	}
+	return 0
 }
 
 // KeptOn are the placeholders on a node, for pods less important than a priority: what such a

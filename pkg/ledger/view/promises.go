@@ -268,7 +268,7 @@ func healthy(facts *state.Snapshot, pdb *policyv1.PodDisruptionBudget) []string 
 	}
 	var out []string
 	for p := range facts.PodsIn(pdb.Namespace) {
-		if p.Described() && !p.Deleting && !p.Terminal && selector.Matches(labels.Set(p.Template.Labels)) && p.Ready() {
+		if p.Selectable() && !p.Deleting && !p.Terminal && selector.Matches(labels.Set(p.Template.Labels)) && p.Ready() {
 			out = append(out, p.UID)
 		}
 	}

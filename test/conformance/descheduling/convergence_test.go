@@ -15,15 +15,19 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-var loops = flag.Int("loops", 200, "how many clusters to run in a closed loop")
+var loops = flag.Int("loops", 0, "how many freshly drawn clusters to compare in a closed loop; 0: a fixed list")
 
 const (
+	// fixedLoops is how many clusters the fixed list has, by seeds from 1; and how many are drawn
+	// for what must hold of each.
+	fixedLoops = 200
 	// loopCycles is how long a loop may take.
 	loopCycles = 30
 	// equal is how far two imbalances may be apart and count as the same.
 	equal = 1e-6
-	// mostWorse is the share of clusters, in percent, in which upstream may do better.
-	mostWorse = 5
+	// mostWorse is the share of clusters, in thousandths, in which upstream may do better: those
+	// where less imbalance takes moving a pod again. None of the fixed list.
+	mostWorse = 4
 	// mostAgain is how many pods may move again where no places are kept, in percent of the clusters.
 	mostAgain = 2
 )
@@ -56,44 +60,61 @@ func (s *total) String() string {
 		"imbalance left %.2f, more than by upstream in %d", s.moves, s.again, s.restless, s.imbalance, s.more)
 }
 
-// TestClosedLoop: on clusters that were filled while some nodes were away, ours comes to rest
-// and moves no pod more than once after the first cycle, or hardly one if no places are kept for the
-// replacements; and where they are kept it leaves less imbalance than upstream does: in
-// sum, and in all clusters but a few that upstream happens upon by moving pods on and on.
-// Evicted pods are created again and go where the scheduler's defaults put them.
+// TestClosedLoop: on clusters that were filled while some nodes were away, ours leaves less
+// imbalance than upstream does if places are kept for the replacements: in sum, and in all
+// clusters but a few that upstream happens upon by moving pods on and on. Evicted pods are
+// created again and go where the scheduler's defaults put them. What a few clusters weigh in such
+// sums is up to the draw, so the list of clusters is fixed unless many are asked for.
 func TestClosedLoop(t *testing.T) {
-	o, first := newOracle(t), firstSeed(t)
+	o, first, many := newOracle(t), uint64(1), fixedLoops
+	if *loops > 0 {
+		first, many = firstSeed(t), *loops
+	}
 	var before float64
 	var upstream, pinned, free total
-	for i := range uint64(*loops) {
-		w := unbalanced(t, first+i)
+	for seed := first; seed < first+uint64(many); seed++ {
+		w := unbalanced(t, seed)
 		before += w.Imbalance()
-		theirs, ours := o.loop(t, unbalanced(t, first+i)), loopOurs(t, unbalanced(t, first+i), true)
-		left := loopOurs(t, unbalanced(t, first+i), false)
+		theirs, ours := o.loop(t, unbalanced(t, seed)), loopOurs(t, unbalanced(t, seed), true)
+		left := loopOurs(t, unbalanced(t, seed), false)
 		upstream.add(theirs)
 		pinned.add(ours)
 		free.add(left)
-		for _, l := range []loop{ours, left} {
-			if l.cycles == loopCycles {
-				t.Errorf("seed %d, %s: not at rest after %d cycles", first+i, w.Strategy, l.cycles)
-			}
-		}
 		if left.imbalance > theirs.imbalance+equal {
 			free.more++
 		}
 		if ours.imbalance > theirs.imbalance+equal {
 			pinned.more++
+			t.Logf("seed %d, %s: imbalance %.2f at first, %.2f by upstream (%d moves), %.2f by ours (%d)",
+				seed, w.Strategy, w.Imbalance(), theirs.imbalance, theirs.moves, ours.imbalance, ours.moves)
 		}
 	}
-	t.Logf("%d clusters, imbalance %.2f at first\nupstream                      %s\nours, places kept             %s\n"+
-		"ours, the scheduler's choice  %s", *loops, before, &upstream, &pinned, &free)
-	if most := *loops * mostAgain / 100; pinned.again > 0 || free.again > most {
-		t.Errorf("%d and %d pods moved again, want none where places are kept, and else at most %d",
-			pinned.again, free.again, most)
+	t.Logf("%d clusters from seed %d, imbalance %.2f at first\nupstream                      %s\n"+
+		"ours, places kept             %s\nours, the scheduler's choice  %s", many, first, before, &upstream, &pinned, &free)
+	if most := many * mostAgain / 100; free.again > most {
+		t.Errorf("no places kept: %d pods moved again, want at most %d", free.again, most)
 	}
-	if pinned.imbalance > upstream.imbalance || pinned.more*100 > mostWorse**loops {
-		t.Errorf("imbalance left %.2f, by upstream %.2f; more than upstream in %d clusters, want at most %d%%",
-			pinned.imbalance, upstream.imbalance, pinned.more, mostWorse)
+	if most := many * mostWorse / 1000; pinned.imbalance > upstream.imbalance || pinned.more > most {
+		t.Errorf("imbalance left %.2f, by upstream %.2f; more than upstream in %d clusters, want at most %d",
+			pinned.imbalance, upstream.imbalance, pinned.more, most)
+	}
+}
+
+// TestComesToRest: every such cluster comes to rest, and where places are kept for the
+// replacements no pod moves more than once after the first cycle.
+func TestComesToRest(t *testing.T) {
+	first := firstSeed(t)
+	for seed := first; seed < first+uint64(max(fixedLoops, *loops)); seed++ {
+		for _, pinned := range []bool{true, false} {
+			w := unbalanced(t, seed)
+			l := loopOurs(t, w, pinned)
+			if l.cycles == loopCycles {
+				t.Errorf("seed %d, %s, places kept: %t: not at rest after %d cycles", seed, w.Strategy, pinned, l.cycles)
+			}
+			if pinned && l.again > 0 {
+				t.Errorf("seed %d, %s: %d pods moved again", seed, w.Strategy, l.again)
+			}
+		}
 	}
 }
 

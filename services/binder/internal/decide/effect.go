@@ -130,7 +130,8 @@ type Publish struct{ Decision events.Decision }
 
 // Report emits a Kubernetes event about the pod. Not answered; may be lost.
 type Report struct {
-	Pod                  events.PodRef
+	Pod events.PodRef
+	// SchedulerName is in whose name it is told.
 	SchedulerName        string
 	Type, Reason, Action string
 	Note                 string

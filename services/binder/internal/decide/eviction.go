@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -196,4 +197,27 @@ func (e *eviction) finish(c *Core, kind events.DecisionKind, message string) {
 	d := e.asked
 	d.Kind, d.Message = kind, message
 	c.publish(d)
+	e.report(c, message)
+}
+
+// reporter is in whose name evictions of a descheduler are told of: upstream's, as is the rest of
+// the event but for the end of its note, so that what looks for the one finds the other.
+const reporter = "sigs.k8s.io.descheduler"
+
+// report tells people of an eviction that was carried out, or, if the policy wants to know, that
+// failed. (Upstream pkg/descheduler/evictions EvictPod.) A pod that went by itself is neither.
+func (e *eviction) report(c *Core, message string) {
+	r := Report{
+		Pod: e.asked.Pod, SchedulerName: reporter, Action: "Descheduled",
+		Note: fmt.Sprintf("pod eviction from %s node by berth descheduler", e.asked.NodeName),
+	}
+	switch {
+	case e.failed && e.asked.TellFailure:
+		r.Type, r.Reason, r.Note = "Warning", "EvictionFailed", r.Note+" failed: "+message
+	case e.failed || message != "":
+		return
+	default:
+		r.Type, r.Reason, r.Note = "Normal", cmp.Or(e.asked.Strategy, "NotSet"), r.Note+", "+e.asked.Message
+	}
+	c.emit(r)
 }

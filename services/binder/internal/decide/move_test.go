@@ -79,7 +79,7 @@ func (r *planRig) takeOver() {
 		r.Fatal("p0 has a place")
 	}
 	e.State = ledger.Committed
-	d, err := ledger.TakeOver(d, ledger.Replacement{Owner: "rs", Template: "t"}, e)
+	d, err := ledger.TakeOver(d, ledger.Replacement{Owner: "rs", Template: "t"}, 0, e)
 	if err != nil {
 		r.Fatal(err)
 	}

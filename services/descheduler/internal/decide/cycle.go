@@ -137,6 +137,8 @@ func (in *Input) decision(m *plan.Move) events.Decision {
 		Strategy:           m.Strategy,
 		GracePeriodSeconds: in.Policy.GracePeriodSeconds,
 		Owner:              m.Owner,
+		Youngest:           m.Youngest,
+		TellFailure:        in.Policy.FailureEvents,
 	}
 	if m.To != nil {
 		d.Landing = m.To.Name

@@ -30,6 +30,9 @@ type Deps struct {
 	Ledger ledger.Store
 	Clock  clock.Clock
 	Logger *slog.Logger
+	// HalfLife is that of the averages of use, asked for with every batch of facts; 0: none are kept.
+	// nil is 0.
+	HalfLife func() time.Duration
 	// Settled is told of every eviction that this process asked for and that has ended, with
 	// the profile that picked the pod. It must not block.
 	Settled func(profile string, outcome events.Decision)
@@ -45,6 +48,8 @@ type Room struct {
 		sync.Mutex
 		store   *state.Store
 		history *plan.History
+		// averages are nil while none are wanted.
+		averages *decide.Averages
 		// ledger is nil until its first listing.
 		ledger *ledger.View
 		// decisions is the last sequence of that stream taken in.
@@ -65,6 +70,8 @@ type mine struct {
 type View struct {
 	Cluster *state.Snapshot
 	History *plan.History
+	// Averages of use; nil if none are wanted.
+	Averages *decide.Averages
 	// Ledger is a picture of its own; nil if it is not followed.
 	Ledger *ledger.View
 }
@@ -106,14 +113,44 @@ func (r *Room) apply(b follow.Batch) error {
 			return err
 		}
 	}
-	if _, err := store.Apply(b.Facts); err != nil {
+	changes, err := store.Apply(b.Facts)
+	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.store = store
+	r.smooth(changes.Others, b.Reset)
 	r.wake()
 	return nil
+}
+
+// smooth takes in samples of use, if averages are wanted: all when the store is new, or the wish
+// is, then every change. It is called under the lock.
+func (r *Room) smooth(changed []state.ObjectChange, anew bool) {
+	halfLife := time.Duration(0)
+	if r.deps.HalfLife != nil {
+		halfLife = r.deps.HalfLife()
+	}
+	if halfLife == 0 {
+		r.mu.averages = nil
+		return
+	}
+	if r.mu.averages == nil {
+		r.mu.averages, anew = decide.NewAverages(), true
+	}
+	if anew {
+		for _, k := range []events.Kind{events.KindNodeMetrics, events.KindPodMetrics} {
+			for o := range r.mu.store.Snapshot().Objects(k) {
+				r.mu.averages.Take(o.API, halfLife)
+			}
+		}
+	}
+	for _, c := range changed {
+		if c.After != nil {
+			r.mu.averages.Take(c.After.API, halfLife)
+		}
+	}
 }
 
 func (r *Room) store() *state.Store {
@@ -208,6 +245,9 @@ func (r *Room) view(least Least) (v View, missing string, changed <-chan struct{
 		v.Ledger = r.mu.ledger.Clone()
 	}
 	v.History = r.mu.history.Clone()
+	if r.mu.averages != nil {
+		v.Averages = r.mu.averages.Clone()
+	}
 	return v, "", r.mu.changed
 }
 
@@ -237,6 +277,9 @@ func (r *Room) Forget() {
 		_, exists := cluster.Pod(uid)
 		return exists
 	}, r.deps.Clock.Now())
+	if r.mu.averages != nil {
+		r.mu.averages.Forget(r.deps.Clock.Now())
+	}
 	for uid := range r.mu.mine {
 		if !r.mu.history.Knows(uid) {
 			delete(r.mu.mine, uid)

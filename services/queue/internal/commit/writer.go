@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -24,6 +25,10 @@ var unknownBackoff = wait.Backoff{
 // readBackTimeout bounds one look at what the log holds. The records are known to be
 // there, so a reader that delivers nothing for so long is broken.
 const readBackTimeout = 10 * time.Second
+
+// together is from how many facts on one atomic batch is cheaper than as many appends one after
+// another: the log takes about 9 ms for any batch, and about 0.2 ms for a fact alone.
+const together = 32
 
 // DivergedError reports that the log is not what the writer last made it: another writer
 // appended, or the log lost a tail it had acknowledged. Nothing of the batch in hand is
@@ -75,15 +80,15 @@ func NewWriter(log events.Log, logger *slog.Logger, c clock.Clock, base Base, ep
 	return &Writer{log: log, logger: logger, clock: c, last: base.Tail, before: before, epoch: epoch}
 }
 
-// Run appends the opening of the epoch, then facts as they come, everything at hand in one
-// batch and never waiting for more, until ctx ends (it returns nil). Any other end is a
+// Run appends the opening of the epoch, then facts as they come, many at hand in one batch, few one
+// by one, never waiting for more, until ctx ends (it returns nil). Any other end is a
 // *DivergedError. A fact taken from facts is stored or the writer ends.
 func (w *Writer) Run(ctx context.Context, cause string, facts <-chan events.Fact) error {
 	err := w.Open(ctx, cause)
 	for err == nil {
 		var batch []events.Message
 		if batch, err = w.take(ctx, facts); err == nil {
-			err = w.append(ctx, batch)
+			err = w.store(ctx, batch)
 		}
 	}
 	if ctx.Err() != nil {
@@ -104,7 +109,21 @@ func (w *Writer) Store(ctx context.Context, facts <-chan events.Fact) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	return w.append(ctx, batch)
+	return w.store(ctx, batch)
+}
+
+// store appends facts in their order: together, or each behind the one before it.
+func (w *Writer) store(ctx context.Context, facts []events.Message) error {
+	each := 1
+	if len(facts) >= together {
+		each = len(facts)
+	}
+	for some := range slices.Chunk(facts, each) {
+		if err := w.append(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (w *Writer) encode(f events.Fact) events.Message {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned/typed/metrics/v1beta1"
 )
 
 const (
@@ -27,8 +28,9 @@ const (
 
 // Cluster is the queue's one Kubernetes client. Safe for concurrent use.
 type Cluster struct {
-	client kubernetes.Interface
-	host   string
+	client  kubernetes.Interface
+	metrics metricsclient.MetricsV1beta1Interface
+	host    string
 }
 
 // Connect makes the client; it does not talk to the server yet. The configuration is
@@ -48,7 +50,11 @@ func Connect(config *rest.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("queue: Kubernetes client for %q: %w", config.Host, err)
 	}
-	return &Cluster{client: client, host: config.Host}, nil
+	metrics, err := metricsclient.NewForConfig(c)
+	if err != nil {
+		return nil, fmt.Errorf("queue: client of metrics.k8s.io for %q: %w", config.Host, err)
+	}
+	return &Cluster{client: client, metrics: metrics, host: config.Host}, nil
 }
 
 // Identify returns the UID of namespace kube-system, which stands for the cluster. It

@@ -4,6 +4,9 @@
 // Start reading at Cluster (the one Kubernetes client of the queue), then Watch (one round
 // of list and watch of every kind) and kindStore (where a watch becomes facts).
 //
+// What cannot be watched, actual use as metrics.k8s.io tells it, is polled (sampler) and becomes
+// facts without progress.
+//
 // What facts promise (section 4 of the architecture), each rule held by kindStore:
 //
 //   - A fact's progress never claims more than stands in front of it: items of a list

@@ -29,6 +29,8 @@ type Round struct {
 	Cause string
 	// Logger of client-go's reflectors.
 	Logger klog.Logger
+	// Metrics says whether actual use is polled beside.
+	Metrics Metrics
 }
 
 // Watch lists and watches every kind and sends facts to out until ctx ends, when it
@@ -54,6 +56,7 @@ func (c *Cluster) Watch(ctx context.Context, r Round, out chan<- events.Fact) er
 			return nil
 		})
 	}
+	group.Go(func() error { return c.sample(ctx, r, out) })
 	if err := group.Wait(); err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func (p *pick) enter(d ledger.NodeDoc, e ledger.Entry) (ledger.NodeDoc, bool) {
 	case p.room.ousted:
 		d, err = ledger.Oust(d, p.room.token, e)
 	default:
-		d, err = ledger.TakeOver(d, p.room.replacement, e)
+		d, err = ledger.TakeOver(d, p.room.replacement, p.room.token, e)
 	}
 	return d, err == nil
 }

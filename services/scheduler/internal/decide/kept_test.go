@@ -116,6 +116,19 @@ func (w *world) kept() (nodes []string) {
 	return nodes
 }
 
+// keptFor are the pods for whose replacements places are kept, sorted.
+func (w *world) keptFor() (uids []string) {
+	for _, d := range w.docs() {
+		for _, e := range d.Entries {
+			if e.Role == ledger.RoleMove {
+				uids = append(uids, e.PodUID)
+			}
+		}
+	}
+	slices.Sort(uids)
+	return uids
+}
+
 // reservedOn is the node that a pod has a reservation on.
 func (w *world) reservedOn(uid string) string {
 	d, _, _ := w.hold(uid)
@@ -147,6 +160,77 @@ func TestReplacementTakesThePlaceOver(t *testing.T) {
 	}
 	if kept := st.kept(); len(kept) > 0 {
 		t.Fatalf("places are still kept on %v", kept)
+	}
+}
+
+// A replacement takes the place of a pod that leaves, not of one that is still to be evicted: that
+// one would not be any more.
+func TestReplacementTakesThePlaceOfOneThatLeaves(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		st := newStory(t, 1, 3, 3)
+		var victims []string
+		for _, name := range []string{"u", "v", "w"} {
+			v := st.running(name, "n0", ownedBy("web"))
+			if _, ok := st.keep(v, "n1"); !ok {
+				t.Fatal("no place is kept")
+			}
+			victims = append(victims, v)
+		}
+		if !first {
+			slices.Reverse(victims)
+		}
+		for i, v := range victims {
+			st.leave(v)
+			st.told()
+			r := st.pod(fmt.Sprint("r", i), ownedBy("web"))
+			st.told()
+			if st.reservedOn(r) != "n1" {
+				t.Fatalf("the replacement is on %q, want n1", st.reservedOn(r))
+			}
+			left, want := st.keptFor(), slices.Sorted(slices.Values(victims[i+1:]))
+			if !slices.Equal(left, want) {
+				t.Fatalf("places are kept for those of %v, want those of %v", left, want)
+			}
+		}
+	}
+}
+
+// A place that is kept is no pod that rules about other pods speak of: replacements with such rules
+// take theirs over beside the place of another.
+func TestReplacementWithRulesTakesThePlaceOver(t *testing.T) {
+	web := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	for name, rule := range map[string]func(*corev1.PodSpec){
+		"spread": func(s *corev1.PodSpec) {
+			s.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+				MaxSkew: 2, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: web,
+			}}
+		},
+		"anti-affinity": func(s *corev1.PodSpec) {
+			s.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+					TopologyKey:   corev1.LabelHostname,
+					LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
+				}},
+			}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ruled := func(p *corev1.Pod) {
+				p.Labels = map[string]string{"app": "web"}
+				rule(&p.Spec)
+			}
+			st := newStory(t, 1, 3, 2)
+			for _, name := range []string{"v", "w"} {
+				st.mustKeep(st.running(name, "n0", ownedBy("web"), ruled), "n1")
+			}
+			st.running("x", "n2")
+			st.told()
+			a, b := st.pod("a", ownedBy("web"), ruled), st.pod("b", ownedBy("web"), ruled)
+			st.told()
+			if st.reservedOn(a) != "n1" || st.reservedOn(b) != "n1" || len(st.kept()) > 0 {
+				t.Fatalf("on %q and %q, kept %v: want both on n1 and nothing kept", st.reservedOn(a), st.reservedOn(b), st.kept())
+			}
+		})
 	}
 }
 

@@ -54,6 +54,10 @@ func files() []file {
 			variant: Variant{Name: Base, Set: autoscaled()},
 		},
 		file{
+			path: "components/metrics/metrics.yaml", template: "metrics",
+			variant: Variant{Name: Base, Set: map[string]any{"queue": map[string]any{"metricsInterval": "30s"}}},
+		},
+		file{
 			path: "overlays/descheduler-job/job.yaml", template: "descheduler",
 			variant: Variant{Name: "descheduler-job"}, kinds: []string{"Job"},
 		},

@@ -1,0 +1,264 @@
+package intake
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+	metricsclient "k8s.io/metrics/pkg/client/clientset/versioned/typed/metrics/v1beta1"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+const (
+	// causePoll: nothing watches metrics.k8s.io.
+	causePoll = "poll"
+	// podsOfPage is how many pods share a fact: few facts, each far below events.MaxMessage.
+	podsOfPage = 500
+)
+
+// measured are the kinds that are polled.
+var measured = []events.Kind{events.KindNodeMetrics, events.KindPodMetrics}
+
+// Metrics says how actual use is polled.
+type Metrics struct {
+	// Every is the time between two polls; 0 is never.
+	Every  time.Duration
+	Clock  clock.WithTicker
+	Logger *slog.Logger
+}
+
+// sampler tells of actual use as metrics.k8s.io samples it. For one goroutine.
+type sampler struct {
+	Metrics
+	client metricsclient.MetricsV1beta1Interface
+	out    chan<- events.Fact
+	// said is what the log says of each kind once everything handed over is stored, by UID; content
+	// is the part of it that this sampler has told itself.
+	said    map[events.Kind]map[string]known
+	content map[string][]byte
+	// trouble is what was logged last, so that the same is not logged again.
+	trouble string
+}
+
+// sample polls until ctx ends.
+func (c *Cluster) sample(ctx context.Context, r Round, out chan<- events.Fact) error {
+	s := &sampler{
+		Metrics: r.Metrics, client: c.metrics, out: out,
+		said: map[events.Kind]map[string]known{}, content: map[string][]byte{},
+	}
+	for _, kind := range measured {
+		s.said[kind] = knownOf(r.Base, kind)
+	}
+	if s.Every == 0 {
+		return s.forget(ctx) // an earlier leader may have polled
+	}
+	ticker := s.Clock.NewTicker(s.Every)
+	defer ticker.Stop()
+	for {
+		if err := s.poll(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ticker.C():
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// poll asks once. An API that is not served takes what was said back; while one that is served
+// fails, what was said stands, and readers see how old it is. An error ends the round.
+func (s *sampler) poll(ctx context.Context) error {
+	all, err := s.ask(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case apierrors.IsNotFound(err):
+		s.complain("the API server does not serve metrics.k8s.io: there is no actual use to go by")
+		return s.forget(ctx)
+	case err != nil:
+		s.complain(fmt.Sprintf("metrics.k8s.io: %v", err))
+		return nil
+	}
+	if s.trouble != "" {
+		s.Logger.Info("metrics.k8s.io answers", "nodes", len(all[events.KindNodeMetrics]))
+		s.trouble = ""
+	}
+	for _, kind := range measured {
+		if err := s.tell(ctx, kind, all[kind]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// complain logs what is wrong, once.
+func (s *sampler) complain(trouble string) {
+	if s.trouble != trouble {
+		s.Logger.Warn(trouble, "askingAgainEvery", s.Every)
+		s.trouble = trouble
+	}
+}
+
+func (s *sampler) ask(ctx context.Context) (map[events.Kind][]object, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(s.Every, identifyTimeout))
+	defer cancel()
+	nodes, err := s.client.NodeMetricses().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	pods, err := s.client.PodMetricses(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	all := map[events.Kind][]object{events.KindPodMetrics: pagesOf(pods.Items)}
+	for i := range nodes.Items {
+		n := &nodes.Items[i]
+		all[events.KindNodeMetrics] = append(all[events.KindNodeMetrics], &metricsv1beta1.NodeMetrics{
+			ObjectMeta: identity(events.KindNodeMetrics, "", n.Name),
+			Timestamp:  n.Timestamp, Window: n.Window, Usage: rounded(n.Usage),
+		})
+	}
+	return all, nil
+}
+
+// identity names an object of a kind whose API knows no UIDs.
+func identity(kind events.Kind, namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: namespace, Name: name, UID: types.UID(string(kind) + "/" + namespace + "/" + name),
+	}
+}
+
+// pagesOf puts the pods of each namespace into pages. A page is as old as the oldest sample in
+// it.
+func pagesOf(pods []metricsv1beta1.PodMetrics) (pages []object) {
+	slices.SortFunc(pods, func(a, b metricsv1beta1.PodMetrics) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	var page *metricsv1beta1.PodMetrics
+	number := 0
+	for i := range pods {
+		p := &pods[i]
+		switch {
+		case page == nil || page.Namespace != p.Namespace:
+			page, number = nil, 0
+		case len(page.Containers) == podsOfPage:
+			page, number = nil, number+1
+		}
+		if page == nil {
+			page = &metricsv1beta1.PodMetrics{
+				ObjectMeta: identity(events.KindPodMetrics, p.Namespace, fmt.Sprint("page-", number)),
+				Timestamp:  p.Timestamp, Window: p.Window,
+			}
+			pages = append(pages, page)
+		}
+		if p.Timestamp.Before(&page.Timestamp) {
+			page.Timestamp = p.Timestamp
+		}
+		page.Containers = append(page.Containers, metricsv1beta1.ContainerMetrics{Name: p.Name, Usage: rounded(sum(p))})
+	}
+	return pages
+}
+
+// sum is what the containers of a pod use together.
+func sum(p *metricsv1beta1.PodMetrics) corev1.ResourceList {
+	all := corev1.ResourceList{}
+	for i := range p.Containers {
+		for name, q := range p.Containers[i].Usage {
+			total := all[name]
+			total.Add(q)
+			all[name] = total
+		}
+	}
+	return all
+}
+
+// rounded keeps cpu and memory, in the units that decisions go by: thousandths of a processor,
+// and bytes.
+func rounded(use corev1.ResourceList) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	if q, ok := use[corev1.ResourceCPU]; ok {
+		out[corev1.ResourceCPU] = *resource.NewMilliQuantity(q.MilliValue(), resource.DecimalSI)
+	}
+	if q, ok := use[corev1.ResourceMemory]; ok {
+		out[corev1.ResourceMemory] = *resource.NewQuantity(q.Value(), resource.BinarySI)
+	}
+	return out
+}
+
+// tell hands over what of a kind has changed, and what is no more.
+func (s *sampler) tell(ctx context.Context, kind events.Kind, objects []object) error {
+	version := uint64(max(s.Clock.Now().UnixMilli(), 1)) //nolint:gosec // after 1970
+	gone := maps.Clone(s.said[kind])
+	for _, o := range objects {
+		uid := string(o.GetUID())
+		delete(gone, uid)
+		data, err := o.Marshal()
+		if err != nil {
+			return fmt.Errorf("queue: %s %s/%s: encode: %w", kind, o.GetNamespace(), o.GetName(), err)
+		}
+		if bytes.Equal(data, s.content[uid]) {
+			continue
+		}
+		told := s.send(ctx, events.Fact{
+			Kind: kind, Op: events.OpUpsert, UID: uid, Namespace: o.GetNamespace(), Name: o.GetName(),
+			ResourceVersion: max(version, s.said[kind][uid].version+1), Cause: causePoll, Object: data,
+		})
+		if !told {
+			return nil
+		}
+		s.content[uid] = data
+		s.said[kind][uid] = known{max(version, s.said[kind][uid].version+1), o.GetNamespace(), o.GetName()}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(gone)) {
+		told := s.send(ctx, events.Fact{
+			Kind: kind, Op: events.OpDelete, UID: uid, Namespace: gone[uid].namespace, Name: gone[uid].name,
+			ResourceVersion: max(version, gone[uid].version+1), Cause: causePoll,
+		})
+		if !told {
+			return nil
+		}
+		delete(s.said[kind], uid)
+		delete(s.content, uid)
+	}
+	return nil
+}
+
+// forget takes back all that was said.
+func (s *sampler) forget(ctx context.Context) error {
+	for _, kind := range measured {
+		if err := s.tell(ctx, kind, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send hands a fact over, waiting as long as it takes; false if ctx ended first.
+func (s *sampler) send(ctx context.Context, f events.Fact) bool {
+	select {
+	case s.out <- f:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+var (
+	_ state.APIObject = (*metricsv1beta1.NodeMetrics)(nil)
+	_ state.APIObject = (*metricsv1beta1.PodMetrics)(nil)
+)
