@@ -24,7 +24,9 @@ func statusOfQueue() *QueueAnswer {
 			{Role: "scheduler", ID: "scheduler-1-b", Started: noon.Add(-time.Minute), Partitions: 56},
 			{Role: "binder", ID: "binder-0-a", Started: noon.Add(-time.Minute)},
 		},
-		Entries: []EntryStatus{{Role: "reservation", State: "committed", Count: 3, ByAge: [4]int{1, 1, 1, 0}, Oldest: 90 * time.Second}},
+		Entries: []EntryStatus{{
+			Role: "reservation", State: "committed", Count: 3, ByAge: [4]int{1, 1, 1, 0}, Oldest: 90 * time.Second,
+		}},
 		Budgets: []BudgetStatus{{Namespace: "shop", Name: "web", Claims: 2}},
 		Anomalies: anomaly.Report{
 			Found:    map[anomaly.Rule]int{anomaly.BindsRejected: 3},

@@ -38,7 +38,9 @@ func TestEngineTellsWhatItDoes(t *testing.T) {
 	var nodes []*state.NodeInfo
 	for i := range 3 {
 		n := state.NewNodeInfo(state.NewNode(&corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i), UID: types.UID(fmt.Sprint("node-", i)), ResourceVersion: "1"},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprint("n", i), UID: types.UID(fmt.Sprint("node-", i)), ResourceVersion: "1",
+			},
 			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
 				"cpu": resource.MustParse("4"), "memory": resource.MustParse("8Gi"), "pods": resource.MustParse("110"),
 			}},

@@ -29,7 +29,8 @@ func TestVigil(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := view.Reset([]ledger.KV{{Key: ledger.KeyNode("u1"), Value: value, ModRevision: 5, CreateRevision: 5}}, 5); err != nil {
+	kv := ledger.KV{Key: ledger.KeyNode("u1"), Value: value, ModRevision: 5, CreateRevision: 5}
+	if err := view.Reset([]ledger.KV{kv}, 5); err != nil {
 		t.Fatal(err)
 	}
 	core := decide.New(decide.Config{Queue: "queue-a"})

@@ -68,11 +68,13 @@ func (b *bench) report(w io.Writer) error {
 			b.median(name, func(r result) float64 { return float64(b.pods) / r.wall.Seconds() }), 100*complete)
 		switch {
 		case name == "no-evidence" && plain/perPod-1 > mostForEvidence:
-			over = append(over, fmt.Errorf("records cost %.1f%%, want at most %.0f%%", 100*(plain/perPod-1), 100*mostForEvidence))
+			over = append(over, fmt.Errorf("records cost %.1f%%, want at most %.0f%%",
+				100*(plain/perPod-1), 100*mostForEvidence))
 		case name == "traced" && share > mostForTraces:
 			over = append(over, fmt.Errorf("tracing costs %.1f%%, want at most %.0f%%", 100*share, 100*mostForTraces))
 		case name == "traced" && (complete < b.ratio*(1-tracesOff) || complete > b.ratio*(1+tracesOff)):
-			over = append(over, fmt.Errorf("%.2f%% of the pods have a complete trace, want about %.0f%%", 100*complete, 100*b.ratio))
+			over = append(over, fmt.Errorf("%.2f%% of the pods have a complete trace, want about %.0f%%",
+				100*complete, 100*b.ratio))
 		}
 	}
 	if len(b.took) > 0 {
