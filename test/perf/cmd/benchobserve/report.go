@@ -66,16 +66,7 @@ func (b *bench) report(w io.Writer) error {
 		complete := b.median(name, func(r result) float64 { return float64(r.complete) }) / float64(b.pods)
 		fmt.Fprintf(w, "| %s | %.0f | %+.1f%% | %.0f | %.2f%% |\n", name, perPod, 100*share,
 			b.median(name, func(r result) float64 { return float64(b.pods) / r.wall.Seconds() }), 100*complete)
-		switch {
-		case name == "no-evidence" && plain/perPod-1 > mostForEvidence:
-			over = append(over, fmt.Errorf("records cost %.1f%%, want at most %.0f%%",
-				100*(plain/perPod-1), 100*mostForEvidence))
-		case name == "traced" && share > mostForTraces:
-			over = append(over, fmt.Errorf("tracing costs %.1f%%, want at most %.0f%%", 100*share, 100*mostForTraces))
-		case name == "traced" && (complete < b.ratio*(1-tracesOff) || complete > b.ratio*(1+tracesOff)):
-			over = append(over, fmt.Errorf("%.2f%% of the pods have a complete trace, want about %.0f%%",
-				100*complete, 100*b.ratio))
-		}
+		over = append(over, b.excess(name, perPod/plain, complete)...)
 	}
 	if len(b.took) > 0 {
 		slices.Sort(b.took)
@@ -94,6 +85,24 @@ func (b *bench) report(w io.Writer) error {
 		return nil
 	}
 	return errors.Join(over...)
+}
+
+// excess is what is over its limit in a variant that takes so many times what plain takes.
+func (b *bench) excess(variant string, ratio, complete float64) (over []error) {
+	if records := 1/ratio - 1; variant == "no-evidence" && records > mostForEvidence {
+		over = append(over, fmt.Errorf("records cost %.1f%%, want at most %.0f%%", 100*records, 100*mostForEvidence))
+	}
+	if variant != "traced" {
+		return over
+	}
+	if ratio-1 > mostForTraces {
+		over = append(over, fmt.Errorf("tracing costs %.1f%%, want at most %.0f%%", 100*(ratio-1), 100*mostForTraces))
+	}
+	if complete < b.ratio*(1-tracesOff) || complete > b.ratio*(1+tracesOff) {
+		over = append(over, fmt.Errorf("%.2f%% of the pods have a complete trace, want about %.0f%%",
+			100*complete, 100*b.ratio))
+	}
+	return over
 }
 
 func (b *bench) perPod(variant string) float64 {
