@@ -350,3 +350,8 @@ OBSERVE_FLAGS ?=
 bench-observe: build .cluster-programs $(BIN)/collector ## What records and traces cost, and whether traces arrive; how long berth explain takes (RUNS=n OBSERVE_PODS=n)
 	@cd services/scheduler && go test -run '^$$' -bench Tracing -benchmem .
 	@go run ./test/perf/cmd/benchobserve --runs $(RUNS) --pods $(OBSERVE_PODS) $(OBSERVE_FLAGS)
+
+.PHONY: bench-explain
+bench-explain: build .cluster-programs ## berth explain at 5,000 nodes and 150,000 pods, end to end (OBSERVE_PODS=n for fewer)
+	@go run ./test/perf/cmd/benchobserve --runs 1 --variants plain --explains 50 --enforce \
+		--nodes tools/cluster/examples/explain-nodes.yaml --pods $(if $(filter command line,$(origin OBSERVE_PODS)),$(OBSERVE_PODS),150000)
