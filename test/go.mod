@@ -24,7 +24,7 @@ require (
 	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2
 )
 
-require k8s.io/metrics v0.36.3 // indirect
+require k8s.io/metrics v0.36.3
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect

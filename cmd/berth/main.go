@@ -36,6 +36,7 @@ func newRootCommand() *cobra.Command {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl berth"}
 	}
 	root.AddCommand(newUpCommand(), newRunCommand(), newDescheduleCommand(), newExplainCommand(), newTraceCommand(),
+		newExportCommand(), newReplayCommand(), newSimulateCommand(),
 		newCheckCommand(), newAuditCommand(), newStatusCommand(), newLogLevelCommand(), newCertsCommand(),
 		newSecureLedgerCommand(), newDrainShardCommand(), newVersionCommand())
 	return root

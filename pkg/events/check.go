@@ -7,7 +7,7 @@ import (
 )
 
 // Streams returns every stream there is, in a fixed order.
-func Streams() []Stream { return []Stream{Facts, Decisions} }
+func Streams() []Stream { return []Stream{Facts, Decisions, Ledger} }
 
 // Prefix returns the first token of all subjects of s, or "" when s is no stream.
 func (s Stream) Prefix() string {
@@ -16,6 +16,8 @@ func (s Stream) Prefix() string {
 		return subjectFacts
 	case Decisions:
 		return subjectDecisions
+	case Ledger:
+		return subjectLedger
 	}
 	return ""
 }

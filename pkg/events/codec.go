@@ -37,6 +37,13 @@ const (
 const (
 	subjectFacts     = "facts"
 	subjectDecisions = "decisions"
+	subjectLedger    = "ledger"
+)
+
+// Subjects of the ledger's history.
+const (
+	SubjectLedgerChanges = subjectLedger + ".changes"
+	SubjectLedgerPicture = subjectLedger + ".picture"
 )
 
 // noToken stands in a subject where there is nothing to name (markers, epochs).

@@ -18,6 +18,7 @@ func encodeEvidence(e *Evidence) *eventspb.Evidence {
 		ScoredBy: validAll(e.ScoredBy), Cause: valid(e.Cause),
 		WaitedMicros:     e.Waited.Microseconds(),
 		ConsideredMicros: e.Considered.Microseconds(), ReservedMicros: e.Reserved.Microseconds(),
+		Basis: encodeBasis(&e.Basis, e.LedgerRevision),
 	}
 	if len(e.Rejected) > 0 {
 		m.Rejected = make([]*eventspb.PluginCount, 0, len(e.Rejected))
@@ -45,6 +46,7 @@ func decodeEvidence(m *eventspb.Evidence) *Evidence {
 		Waited:     time.Duration(m.GetWaitedMicros()) * time.Microsecond,
 		Considered: time.Duration(m.GetConsideredMicros()) * time.Microsecond,
 		Reserved:   time.Duration(m.GetReservedMicros()) * time.Microsecond,
+		Basis:      decodeBasis(m.GetBasis(), m.GetLedgerRevision()),
 	}
 	if list := m.GetRejected(); len(list) > 0 {
 		e.Rejected = make(map[string]int32, len(list))
@@ -56,4 +58,34 @@ func decodeEvidence(m *eventspb.Evidence) *Evidence {
 		e.Candidates = append(e.Candidates, Candidate{Node: c.GetNode(), Total: c.GetTotal(), Points: c.GetPoints()})
 	}
 	return e
+}
+
+// encodeBasis leaves out a basis without a moment: nothing is known then.
+func encodeBasis(b *Basis, revision int64) *eventspb.Basis {
+	if b.Moment == 0 {
+		return nil
+	}
+	m := &eventspb.Basis{
+		Moment: b.Moment, FactEpoch: b.FactEpoch, LeftAlone: validAll(b.LeftAlone), Avoided: validAll(b.Avoided),
+		Unlisted: b.Unlisted, Preferred: valid(b.Preferred), Start: b.Start, HomeStart: b.HomeStart,
+		Alternative: b.Alternative, Way: uint32(b.Way), Whole: b.Whole,
+		Spared: validAll(b.Spared),
+	}
+	for _, l := range b.Learned {
+		m.Learned = append(m.Learned, &eventspb.Learned{Ahead: l.Revision - revision, Key: valid(l.Key)})
+	}
+	return m
+}
+
+func decodeBasis(m *eventspb.Basis, revision int64) Basis {
+	b := Basis{
+		Moment: m.GetMoment(), FactEpoch: m.GetFactEpoch(), LeftAlone: m.GetLeftAlone(), Avoided: m.GetAvoided(),
+		Unlisted: m.GetUnlisted(), Preferred: m.GetPreferred(), Start: m.GetStart(), HomeStart: m.GetHomeStart(),
+		Alternative: m.GetAlternative(), Way: Way(m.GetWay()), Whole: m.GetWhole(),
+		Spared: m.GetSpared(),
+	}
+	for _, l := range m.GetLearned() {
+		b.Learned = append(b.Learned, Learned{Revision: revision + l.GetAhead(), Key: l.GetKey()})
+	}
+	return b
 }

@@ -180,6 +180,25 @@ func drawEvidence(t *rapid.T) events.Evidence {
 		})).Draw(t, "candidates"),
 		Cause:  valid.Draw(t, "cause"),
 		Waited: micros.Draw(t, "waited"), Considered: micros.Draw(t, "considered"), Reserved: micros.Draw(t, "reserved"),
+		Basis: drawBasis(t),
+	}
+}
+
+func drawBasis(t *rapid.T) events.Basis {
+	names := rapid.SliceOf(valid)
+	if rapid.Bool().Draw(t, "no basis") {
+		return events.Basis{}
+	}
+	return events.Basis{
+		Moment: rapid.Uint64Min(1).Draw(t, "moment"), FactEpoch: rapid.Uint64().Draw(t, "epoch"),
+		Learned: rapid.SliceOf(rapid.Custom(func(t *rapid.T) events.Learned {
+			return events.Learned{Revision: rapid.Int64().Draw(t, "learned"), Key: valid.Draw(t, "key")}
+		})).Draw(t, "learned"),
+		LeftAlone: names.Draw(t, "left"), Avoided: names.Draw(t, "avoided"), Unlisted: rapid.Bool().Draw(t, "unlisted"),
+		Preferred: valid.Draw(t, "preferred"), Start: rapid.Int32().Draw(t, "start"),
+		HomeStart: rapid.Int32().Draw(t, "homeStart"), Alternative: rapid.Int32().Draw(t, "alternative"),
+		Way: events.Way(rapid.Uint8().Draw(t, "way")), Whole: rapid.Bool().Draw(t, "whole"),
+		Spared: names.Draw(t, "spared"),
 	}
 }
 

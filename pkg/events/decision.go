@@ -18,8 +18,9 @@ const (
 	// it in the ledger.
 	DecisionWithdrawn DecisionKind = "withdrawn"
 	// DecisionLost: the ledger refused a shard's reservation on NodeName, because somebody else
-	// had changed what it was decided on; Message says what that was. The attempt goes on. For
-	// people, and for whoever makes decisions again.
+	// had changed what it was decided on; Message says what that was, or LostAbandoned, if the
+	// shard saw the change before it asked. The attempt goes on. For people, and for whoever makes
+	// decisions again.
 	DecisionLost DecisionKind = "lost"
 	// DecisionUnplaceable: no node fits now. The queue parks the pod by cause, the binder
 	// writes the condition and the event.
@@ -52,6 +53,9 @@ const (
 	// says. Actor is the binder that saw it. For people: shards see it in the facts.
 	DecisionRejected DecisionKind = "rejected"
 )
+
+// LostAbandoned is the Message of a DecisionLost that was no race: the choice was never sent.
+const LostAbandoned = "abandoned"
 
 // AttemptAnnotation on a bound pod is the token of the attempt that placed it: what has it
 // was placed by Berth, whatever has happened to it since.

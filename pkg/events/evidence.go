@@ -37,7 +37,71 @@ type Evidence struct {
 	// queue and of the shard.
 	Cause                        string
 	Waited, Considered, Reserved time.Duration
+	// Basis is what else has to be known to make the decision again.
+	Basis Basis
 }
+
+// Basis is what a decision depended on that neither the facts nor the ledger nor the pod tell:
+// what the shard knew ahead of its watch of the ledger, and whatever came of time, of other
+// shards, of kubelets and of the decisions before. Most of it is empty most of the time.
+type Basis struct {
+	// Moment counts the looks at nodes in the shard's life (Decision.Actor), from 1: of two
+	// decisions of a shard, the one with the lower moment was made first. Several records share
+	// one if the pod went on to the next-best node after a lost race. 0 is not known: then the
+	// decision cannot be made again.
+	Moment uint64
+	// FactEpoch is the fact epoch at Decision.FactSequence.
+	FactEpoch uint64
+	// Learned are the changes of the ledger behind Evidence.LedgerRevision that the shard knew
+	// already, by its own transactions or by those that it lost.
+	Learned []Learned
+	// LeftAlone are the nodes that the shard left alone for a while, Avoided those that the pods
+	// of this one's owner kept away from, by name, sorted. Unlisted says that there were more
+	// nodes left alone than a record lists (MaxLeftAlone).
+	LeftAlone, Avoided []string
+	Unlisted           bool
+	// Spared are the UIDs of pods that are nobody's victims for a while, because they could not be
+	// evicted; sorted, and listed as far as LeftAlone.
+	Spared []string
+	// Preferred is the node, by name, where the shard had a turn to be alone.
+	Preferred string
+	// Start and HomeStart are where a profile that samples began to look, among all nodes and
+	// among the home nodes.
+	Start, HomeStart int32
+	// Alternative is which of the next-best nodes was taken after lost races, from 1; 0 for the
+	// best.
+	Alternative int32
+	// Way is how the node was found.
+	Way Way
+	// Whole: the shard prefers no home nodes.
+	Whole bool
+}
+
+// MaxLeftAlone is how many nodes Basis.LeftAlone lists at most.
+const MaxLeftAlone = 64
+
+// Learned is a part of a revision of the ledger: one key of it, or with an empty key all that it
+// has put.
+type Learned struct {
+	Revision int64
+	Key      string
+}
+
+// Way is how a shard came by a node.
+type Way uint8
+
+const (
+	// WayRanked: the best of the nodes that passed the rules.
+	WayRanked Way = iota
+	// WayKept: the place that was kept for the pod when the one it replaces was moved.
+	WayKept
+	// WayOusted: a place that was kept for a less important pod.
+	WayOusted
+	// WayHeld: a place that is held for it until others have gone. Facts, revision, Staged and Basis
+	// are those of the search for victims; the rest of the evidence is about the look at nodes
+	// before, which found none.
+	WayHeld
+)
 
 // Candidate is a node that could have taken the pod.
 type Candidate struct {

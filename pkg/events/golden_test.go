@@ -69,6 +69,26 @@ var samples = map[string]any{
 			Considered: 42 * time.Microsecond, Reserved: 1700 * time.Microsecond,
 		},
 	},
+	"decision-basis": events.Decision{
+		Kind: events.DecisionPlaced, Pod: events.PodRef{UID: "pod-9", Namespace: "shop", Name: "api"},
+		Actor: "scheduler-0-x7k2", Attempt: 1, Token: "00f1a2b3c4d5e6fa", FactSequence: 1310, LedgerRevision: 995,
+		NodeName: "node-3.example", Evidence: &events.Evidence{
+			LedgerRevision: 992, Order: 413,
+			Basis: events.Basis{
+				Moment: 500, FactEpoch: 4, Learned: []events.Learned{{Revision: 993}, {Revision: 994, Key: "n/node-1"}},
+				LeftAlone: []string{"node-4.example"}, Avoided: []string{"node-5.example"}, Unlisted: true,
+				Preferred: "node-3.example", Start: 17, HomeStart: 4, Alternative: 2, Way: events.WayKept, Whole: true,
+			},
+		},
+	},
+	"decision-held": events.Decision{
+		Kind: events.DecisionNominated, Pod: events.PodRef{UID: "pod-10", Namespace: "shop", Name: "api"},
+		Actor: "scheduler-0-x7k2", Attempt: 1, Token: "00f1a2b3c4d5e6fb", FactSequence: 1311, LedgerRevision: 997,
+		NodeName: "node-3.example", Message: "0/3 nodes are available: 3 Insufficient cpu.",
+		Evidence: &events.Evidence{LedgerRevision: 996, Order: 414, Basis: events.Basis{
+			Moment: 502, FactEpoch: 4, Spared: []string{"pod-1"}, Way: events.WayHeld,
+		}},
+	},
 	"decision-lost": events.Decision{
 		Kind: events.DecisionLost, Pod: events.PodRef{UID: "pod-8", Namespace: "shop", Name: "api"},
 		Actor: "scheduler-1-aaaa", Attempt: 1, Token: "00f1a2b3c4d5e6f9", NodeName: "node-1.example", Message: "node",

@@ -15,6 +15,9 @@ const (
 	Facts Stream = "FACTS"
 	// Decisions is written by every service. Subjects decisions.<pod uid>.<kind>.
 	Decisions Stream = "DECISIONS"
+	// Ledger is the ledger's history (package ledger/history), written by the queue that leads, for
+	// those who ask what was. Nobody decides by it. Subjects ledger.<kind>.
+	Ledger Stream = "LEDGER"
 )
 
 // Tail is what an append expects to stand at the end of a stream.

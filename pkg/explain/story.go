@@ -232,6 +232,9 @@ func detailOf(d *events.Decision) string {
 	case events.DecisionPlaced:
 		return placedDetail(d)
 	case events.DecisionLost:
+		if d.Message == events.LostAbandoned {
+			return fmt.Sprintf("%s had moved before it was asked for; goes on", d.NodeName)
+		}
 		return fmt.Sprintf("lost %s to somebody else (%s); goes on", d.NodeName, d.Message)
 	case events.DecisionNominated:
 		return "a place is held on " + d.NodeName + " until others have gone: " + d.Message

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/history"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state"
 
@@ -99,6 +100,13 @@ func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, c
 		return err
 	}
 	q.logger.Info("leading", "term", term)
+	recording, stop := context.WithCancel(ctx)
+	recorders, recording := errgroup.WithContext(recording)
+	recorders.Go(func() error { return q.recorder().Run(recording) })
+	defer func() {
+		stop()
+		_ = recorders.Wait() // it has no error but the end of its context
+	}()
 	led := false
 	cause := intake.CauseList
 	for n := (commit.Round{Term: term}); ; n.Number++ {
@@ -117,6 +125,11 @@ func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, c
 		}
 		q.pause(ctx)
 	}
+}
+
+// recorder writes the ledger's history, which is the leader's to do because one must.
+func (q *Queue) recorder() *history.Recorder {
+	return &history.Recorder{Log: q.deps.Log, Ledger: q.deps.Ledger, Logger: q.logger, Clock: q.deps.Clock}
 }
 
 // confirm asks the ledger whether this replica still leads under a term. A leader may

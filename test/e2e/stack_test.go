@@ -53,12 +53,12 @@ type stack struct {
 	recorded map[string]*harness.History
 }
 
-// newStack starts a cluster with the nodes of a file (relative to the repository, empty for
-// none) and stops it, and prints its logs if the test failed, at the end.
+// newStack starts a cluster with the nodes of a file (absolute, relative to the repository, or
+// empty for none) and stops it, and prints its logs if the test failed, at the end.
 func newStack(t *testing.T, nodes string) *stack {
 	t.Helper()
 	s := &stack{T: t, dir: shortDir(t), recorded: map[string]*harness.History{}}
-	if nodes != "" {
+	if nodes != "" && !filepath.IsAbs(nodes) {
 		nodes = filepath.Join(programs.Root, filepath.FromSlash(nodes))
 	}
 	cluster, err := programs.StartCluster(t.Context(), harness.ClusterConfig{

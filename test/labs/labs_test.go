@@ -55,6 +55,7 @@ var labs = map[string]func(*lab){
 	"three-pools":            threePools,
 	"upgrade":                upgrade,
 	"explain":                explained,
+	"replay":                 replayed,
 	"trace":                  traced,
 	"utilization":            utilization,
 	"new-node":               newNode,
@@ -75,7 +76,7 @@ var labs = map[string]func(*lab){
 // ofBerth are the labs about what only Berth has: processes of its own, its
 // explanations, and plans of descheduling.
 var ofBerth = []string{
-	"ha-kill", "scale-shards", "upgrade", "explain", "trace",
+	"ha-kill", "scale-shards", "upgrade", "explain", "trace", "replay",
 	"utilization", "new-node", "guards", "run-modes", "rollout-safe", "dry-run", "strategy-duplicates",
 	"strategy-node-affinity", "strategy-anti-affinity", "strategy-taints", "strategy-topology", "strategy-restarts",
 	"strategy-lifetime", "strategy-failed",

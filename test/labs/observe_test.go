@@ -49,3 +49,18 @@ func traced(l *lab) {
 	l.shows("seen", "queued", "attempt", "parked", "by NodeResourcesFit", "AssignedPodDelete", "filter", "score",
 		"reserve", "bind", "placed on trace-0")
 }
+
+func replayed(l *lab) {
+	const same = " identical, 0 different (0 of them explained), 0 not reproducible"
+	l.next()
+	l.schedulable(3)
+	l.next()
+	l.bound(labelled("app=web"), 2)
+	l.pending(named("large"), 1, "0/3 nodes are available: 3 Insufficient cpu.")
+	l.shows(same)
+	l.shows("FACTS 1 to ", "DECISIONS 1 to ", "LEDGER 1 to ")
+	l.shows(same)
+	l.shows("different, explained", "decided under another configuration of profile default-scheduler")
+	l.shows("node replay-0 is drained", "EVICTED", "REPLACES ONE ON", "1 node(s) didn't match pod anti-affinity rules")
+	l.shows("node replay-large comes", l.namespaceName()+"/large replay-large")
+}

@@ -341,8 +341,10 @@ type Evidence struct {
 	ReservedMicros   int64          `protobuf:"varint,12,opt,name=reserved_micros,json=reservedMicros,proto3" json:"reserved_micros,omitempty"`
 	Cause            string         `protobuf:"bytes,13,opt,name=cause,proto3" json:"cause,omitempty"`
 	WaitedMicros     int64          `protobuf:"varint,14,opt,name=waited_micros,json=waitedMicros,proto3" json:"waited_micros,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Absent in records of older members, which did not tell.
+	Basis         *Basis `protobuf:"bytes,15,opt,name=basis,proto3" json:"basis,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Evidence) Reset() {
@@ -473,6 +475,208 @@ func (x *Evidence) GetWaitedMicros() int64 {
 	return 0
 }
 
+func (x *Evidence) GetBasis() *Basis {
+	if x != nil {
+		return x.Basis
+	}
+	return nil
+}
+
+// Basis is what else has to be known to make a decision again.
+type Basis struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Moment        uint64                 `protobuf:"varint,1,opt,name=moment,proto3" json:"moment,omitempty"`
+	FactEpoch     uint64                 `protobuf:"varint,2,opt,name=fact_epoch,json=factEpoch,proto3" json:"fact_epoch,omitempty"`
+	Learned       []*Learned             `protobuf:"bytes,3,rep,name=learned,proto3" json:"learned,omitempty"`
+	LeftAlone     []string               `protobuf:"bytes,4,rep,name=left_alone,json=leftAlone,proto3" json:"left_alone,omitempty"`
+	Avoided       []string               `protobuf:"bytes,5,rep,name=avoided,proto3" json:"avoided,omitempty"`
+	Unlisted      bool                   `protobuf:"varint,6,opt,name=unlisted,proto3" json:"unlisted,omitempty"`
+	Preferred     string                 `protobuf:"bytes,7,opt,name=preferred,proto3" json:"preferred,omitempty"`
+	Start         int32                  `protobuf:"varint,8,opt,name=start,proto3" json:"start,omitempty"`
+	HomeStart     int32                  `protobuf:"varint,9,opt,name=home_start,json=homeStart,proto3" json:"home_start,omitempty"`
+	Alternative   int32                  `protobuf:"varint,10,opt,name=alternative,proto3" json:"alternative,omitempty"`
+	Way           uint32                 `protobuf:"varint,11,opt,name=way,proto3" json:"way,omitempty"`
+	Whole         bool                   `protobuf:"varint,12,opt,name=whole,proto3" json:"whole,omitempty"`
+	Spared        []string               `protobuf:"bytes,13,rep,name=spared,proto3" json:"spared,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Basis) Reset() {
+	*x = Basis{}
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Basis) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Basis) ProtoMessage() {}
+
+func (x *Basis) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Basis.ProtoReflect.Descriptor instead.
+func (*Basis) Descriptor() ([]byte, []int) {
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Basis) GetMoment() uint64 {
+	if x != nil {
+		return x.Moment
+	}
+	return 0
+}
+
+func (x *Basis) GetFactEpoch() uint64 {
+	if x != nil {
+		return x.FactEpoch
+	}
+	return 0
+}
+
+func (x *Basis) GetLearned() []*Learned {
+	if x != nil {
+		return x.Learned
+	}
+	return nil
+}
+
+func (x *Basis) GetLeftAlone() []string {
+	if x != nil {
+		return x.LeftAlone
+	}
+	return nil
+}
+
+func (x *Basis) GetAvoided() []string {
+	if x != nil {
+		return x.Avoided
+	}
+	return nil
+}
+
+func (x *Basis) GetUnlisted() bool {
+	if x != nil {
+		return x.Unlisted
+	}
+	return false
+}
+
+func (x *Basis) GetPreferred() string {
+	if x != nil {
+		return x.Preferred
+	}
+	return ""
+}
+
+func (x *Basis) GetStart() int32 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *Basis) GetHomeStart() int32 {
+	if x != nil {
+		return x.HomeStart
+	}
+	return 0
+}
+
+func (x *Basis) GetAlternative() int32 {
+	if x != nil {
+		return x.Alternative
+	}
+	return 0
+}
+
+func (x *Basis) GetWay() uint32 {
+	if x != nil {
+		return x.Way
+	}
+	return 0
+}
+
+func (x *Basis) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
+}
+
+func (x *Basis) GetSpared() []string {
+	if x != nil {
+		return x.Spared
+	}
+	return nil
+}
+
+// Learned is one key of a revision of the ledger, or without a key all that it put.
+type Learned struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Counted from the evidence's ledger_revision, which it is behind.
+	Ahead         int64  `protobuf:"zigzag64,1,opt,name=ahead,proto3" json:"ahead,omitempty"`
+	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Learned) Reset() {
+	*x = Learned{}
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Learned) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Learned) ProtoMessage() {}
+
+func (x *Learned) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Learned.ProtoReflect.Descriptor instead.
+func (*Learned) Descriptor() ([]byte, []int) {
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Learned) GetAhead() int64 {
+	if x != nil {
+		return x.Ahead
+	}
+	return 0
+}
+
+func (x *Learned) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
 // PluginCount says how many nodes one rule turned down.
 type PluginCount struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -484,7 +688,7 @@ type PluginCount struct {
 
 func (x *PluginCount) Reset() {
 	*x = PluginCount{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[3]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -496,7 +700,7 @@ func (x *PluginCount) String() string {
 func (*PluginCount) ProtoMessage() {}
 
 func (x *PluginCount) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[3]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -509,7 +713,7 @@ func (x *PluginCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginCount.ProtoReflect.Descriptor instead.
 func (*PluginCount) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{3}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PluginCount) GetPlugin() string {
@@ -538,7 +742,7 @@ type Candidate struct {
 
 func (x *Candidate) Reset() {
 	*x = Candidate{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[4]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -550,7 +754,7 @@ func (x *Candidate) String() string {
 func (*Candidate) ProtoMessage() {}
 
 func (x *Candidate) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[4]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -563,7 +767,7 @@ func (x *Candidate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
 func (*Candidate) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{4}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Candidate) GetNode() string {
@@ -598,7 +802,7 @@ type ReasonCount struct {
 
 func (x *ReasonCount) Reset() {
 	*x = ReasonCount{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[5]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -610,7 +814,7 @@ func (x *ReasonCount) String() string {
 func (*ReasonCount) ProtoMessage() {}
 
 func (x *ReasonCount) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[5]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -623,7 +827,7 @@ func (x *ReasonCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonCount.ProtoReflect.Descriptor instead.
 func (*ReasonCount) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{5}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ReasonCount) GetReason() string {
@@ -655,7 +859,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[6]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -667,7 +871,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[6]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -680,7 +884,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{6}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WorkRequest) GetShard() string {
@@ -736,7 +940,7 @@ type Offer struct {
 
 func (x *Offer) Reset() {
 	*x = Offer{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[7]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -748,7 +952,7 @@ func (x *Offer) String() string {
 func (*Offer) ProtoMessage() {}
 
 func (x *Offer) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[7]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -761,7 +965,7 @@ func (x *Offer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offer.ProtoReflect.Descriptor instead.
 func (*Offer) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{7}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Offer) GetPod() *PodRef {
@@ -841,7 +1045,7 @@ type OfferBatch struct {
 
 func (x *OfferBatch) Reset() {
 	*x = OfferBatch{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[8]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -853,7 +1057,7 @@ func (x *OfferBatch) String() string {
 func (*OfferBatch) ProtoMessage() {}
 
 func (x *OfferBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[8]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -866,7 +1070,7 @@ func (x *OfferBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferBatch.ProtoReflect.Descriptor instead.
 func (*OfferBatch) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{8}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *OfferBatch) GetQueue() string {
@@ -913,7 +1117,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[9]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -925,7 +1129,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_events_eventspb_events_proto_msgTypes[9]
+	mi := &file_pkg_events_eventspb_events_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -938,7 +1142,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{9}
+	return file_pkg_events_eventspb_events_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Turn) GetNode() string {
@@ -1006,7 +1210,7 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x12retry_after_millis\x18\x1c \x01(\x03R\x10retryAfterMillis\x12)\n" +
 	"\x10youngest_seconds\x18\x1d \x01(\x03R\x0fyoungestSeconds\x12!\n" +
 	"\ftell_failure\x18\x1e \x01(\bR\vtellFailureB\x17\n" +
-	"\x15_grace_period_seconds\"\xdf\x03\n" +
+	"\x15_grace_period_seconds\"\x8d\x04\n" +
 	"\bEvidence\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\x06R\x06config\x12\x14\n" +
 	"\x05class\x18\x02 \x01(\x06R\x05class\x12'\n" +
@@ -1024,7 +1228,29 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x11considered_micros\x18\v \x01(\x03R\x10consideredMicros\x12'\n" +
 	"\x0freserved_micros\x18\f \x01(\x03R\x0ereservedMicros\x12\x14\n" +
 	"\x05cause\x18\r \x01(\tR\x05cause\x12#\n" +
-	"\rwaited_micros\x18\x0e \x01(\x03R\fwaitedMicros\";\n" +
+	"\rwaited_micros\x18\x0e \x01(\x03R\fwaitedMicros\x12,\n" +
+	"\x05basis\x18\x0f \x01(\v2\x16.berth.events.v1.BasisR\x05basis\"\xfc\x02\n" +
+	"\x05Basis\x12\x16\n" +
+	"\x06moment\x18\x01 \x01(\x04R\x06moment\x12\x1d\n" +
+	"\n" +
+	"fact_epoch\x18\x02 \x01(\x04R\tfactEpoch\x122\n" +
+	"\alearned\x18\x03 \x03(\v2\x18.berth.events.v1.LearnedR\alearned\x12\x1d\n" +
+	"\n" +
+	"left_alone\x18\x04 \x03(\tR\tleftAlone\x12\x18\n" +
+	"\aavoided\x18\x05 \x03(\tR\aavoided\x12\x1a\n" +
+	"\bunlisted\x18\x06 \x01(\bR\bunlisted\x12\x1c\n" +
+	"\tpreferred\x18\a \x01(\tR\tpreferred\x12\x14\n" +
+	"\x05start\x18\b \x01(\x05R\x05start\x12\x1d\n" +
+	"\n" +
+	"home_start\x18\t \x01(\x05R\thomeStart\x12 \n" +
+	"\valternative\x18\n" +
+	" \x01(\x05R\valternative\x12\x10\n" +
+	"\x03way\x18\v \x01(\rR\x03way\x12\x14\n" +
+	"\x05whole\x18\f \x01(\bR\x05whole\x12\x16\n" +
+	"\x06spared\x18\r \x03(\tR\x06spared\"1\n" +
+	"\aLearned\x12\x14\n" +
+	"\x05ahead\x18\x01 \x01(\x12R\x05ahead\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\";\n" +
 	"\vPluginCount\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x14\n" +
 	"\x05nodes\x18\x02 \x01(\x05R\x05nodes\"M\n" +
@@ -1075,31 +1301,35 @@ func file_pkg_events_eventspb_events_proto_rawDescGZIP() []byte {
 	return file_pkg_events_eventspb_events_proto_rawDescData
 }
 
-var file_pkg_events_eventspb_events_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_pkg_events_eventspb_events_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_pkg_events_eventspb_events_proto_goTypes = []any{
 	(*PodRef)(nil),      // 0: berth.events.v1.PodRef
 	(*Decision)(nil),    // 1: berth.events.v1.Decision
 	(*Evidence)(nil),    // 2: berth.events.v1.Evidence
-	(*PluginCount)(nil), // 3: berth.events.v1.PluginCount
-	(*Candidate)(nil),   // 4: berth.events.v1.Candidate
-	(*ReasonCount)(nil), // 5: berth.events.v1.ReasonCount
-	(*WorkRequest)(nil), // 6: berth.events.v1.WorkRequest
-	(*Offer)(nil),       // 7: berth.events.v1.Offer
-	(*OfferBatch)(nil),  // 8: berth.events.v1.OfferBatch
-	(*Turn)(nil),        // 9: berth.events.v1.Turn
+	(*Basis)(nil),       // 3: berth.events.v1.Basis
+	(*Learned)(nil),     // 4: berth.events.v1.Learned
+	(*PluginCount)(nil), // 5: berth.events.v1.PluginCount
+	(*Candidate)(nil),   // 6: berth.events.v1.Candidate
+	(*ReasonCount)(nil), // 7: berth.events.v1.ReasonCount
+	(*WorkRequest)(nil), // 8: berth.events.v1.WorkRequest
+	(*Offer)(nil),       // 9: berth.events.v1.Offer
+	(*OfferBatch)(nil),  // 10: berth.events.v1.OfferBatch
+	(*Turn)(nil),        // 11: berth.events.v1.Turn
 }
 var file_pkg_events_eventspb_events_proto_depIdxs = []int32{
-	5, // 0: berth.events.v1.Decision.reasons:type_name -> berth.events.v1.ReasonCount
+	7, // 0: berth.events.v1.Decision.reasons:type_name -> berth.events.v1.ReasonCount
 	2, // 1: berth.events.v1.Decision.evidence:type_name -> berth.events.v1.Evidence
-	3, // 2: berth.events.v1.Evidence.rejected:type_name -> berth.events.v1.PluginCount
-	4, // 3: berth.events.v1.Evidence.candidates:type_name -> berth.events.v1.Candidate
-	0, // 4: berth.events.v1.Offer.pod:type_name -> berth.events.v1.PodRef
-	7, // 5: berth.events.v1.OfferBatch.offers:type_name -> berth.events.v1.Offer
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	5, // 2: berth.events.v1.Evidence.rejected:type_name -> berth.events.v1.PluginCount
+	6, // 3: berth.events.v1.Evidence.candidates:type_name -> berth.events.v1.Candidate
+	3, // 4: berth.events.v1.Evidence.basis:type_name -> berth.events.v1.Basis
+	4, // 5: berth.events.v1.Basis.learned:type_name -> berth.events.v1.Learned
+	0, // 6: berth.events.v1.Offer.pod:type_name -> berth.events.v1.PodRef
+	9, // 7: berth.events.v1.OfferBatch.offers:type_name -> berth.events.v1.Offer
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_pkg_events_eventspb_events_proto_init() }
@@ -1114,7 +1344,7 @@ func file_pkg_events_eventspb_events_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_events_eventspb_events_proto_rawDesc), len(file_pkg_events_eventspb_events_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

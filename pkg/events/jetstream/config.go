@@ -19,6 +19,8 @@ const (
 	DefaultMaxAge = 72 * time.Hour
 	// DefaultMaxBytes bounds each stream. The server reserves it, so it must fit the disk.
 	DefaultMaxBytes = 4 << 30
+	// DefaultLedgerBytes is the same for the history of the ledger, which is compressed.
+	DefaultLedgerBytes = 1 << 30
 	// DefaultReplicas is a single server's.
 	DefaultReplicas = 1
 )

@@ -205,7 +205,7 @@ func TestOpenUserRefused(t *testing.T) {
 // TestLimits: a stream gets the limits asked for; an Open that asks for none leaves them.
 func TestLimits(t *testing.T) {
 	n := newServer(t, nil)
-	check := func(cfg jetstream.Config, age time.Duration, bytes int64) {
+	check := func(cfg jetstream.Config, age time.Duration, most int64) {
 		t.Helper()
 		cfg.URLs = []string{n.url()}
 		open(t, cfg)
@@ -214,7 +214,10 @@ func TestLimits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := stream.CachedInfo().Config
+			got, bytes := stream.CachedInfo().Config, most
+			if s == events.Ledger && most == jetstream.DefaultMaxBytes {
+				bytes = jetstream.DefaultLedgerBytes
+			}
 			if got.MaxAge != age || got.MaxBytes != bytes || got.Replicas != 1 || !got.AllowAtomicPublish ||
 				got.MaxMsgsPerSubject != -1 || got.Storage != client.FileStorage || got.Retention != client.LimitsPolicy {
 				t.Errorf("stream %s: %+v", s, got)

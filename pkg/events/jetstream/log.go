@@ -125,6 +125,9 @@ func (l *Log) prepare(ctx context.Context, cfg Config) error {
 // nothing changes.
 func (l *Log) ensureStream(ctx context.Context, name events.Stream, cfg Config) (jetstream.Stream, error) {
 	want := jetstream.StreamConfig{MaxAge: DefaultMaxAge, MaxBytes: DefaultMaxBytes, Replicas: DefaultReplicas}
+	if name == events.Ledger {
+		want.MaxBytes = DefaultLedgerBytes
+	}
 	existing, err := l.js.Stream(ctx, string(name))
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, err

@@ -1885,6 +1885,181 @@ func (x *Plan) GetVictims() uint32 {
 	return 0
 }
 
+// HistoryPart is one record of the ledger's history (package history): what changed after one
+// revision and up to another, or a part of a picture of everything.
+type HistoryPart struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// The revisions before the first and of the last that the part, with those before it, completes.
+	// In a picture through is the one that was listed, and after the one up to which changes had
+	// been told before.
+	After   int64 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"`
+	Through int64 `protobuf:"varint,3,opt,name=through,proto3" json:"through,omitempty"`
+	// A picture comes in parts, numbered from 0; the last says so.
+	Picture       bool             `protobuf:"varint,4,opt,name=picture,proto3" json:"picture,omitempty"`
+	Part          int32            `protobuf:"varint,5,opt,name=part,proto3" json:"part,omitempty"`
+	Last          bool             `protobuf:"varint,6,opt,name=last,proto3" json:"last,omitempty"`
+	Changes       []*HistoryChange `protobuf:"bytes,7,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryPart) Reset() {
+	*x = HistoryPart{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryPart) ProtoMessage() {}
+
+func (x *HistoryPart) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryPart.ProtoReflect.Descriptor instead.
+func (*HistoryPart) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *HistoryPart) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *HistoryPart) GetAfter() int64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *HistoryPart) GetThrough() int64 {
+	if x != nil {
+		return x.Through
+	}
+	return 0
+}
+
+func (x *HistoryPart) GetPicture() bool {
+	if x != nil {
+		return x.Picture
+	}
+	return false
+}
+
+func (x *HistoryPart) GetPart() int32 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+func (x *HistoryPart) GetLast() bool {
+	if x != nil {
+		return x.Last
+	}
+	return false
+}
+
+func (x *HistoryPart) GetChanges() []*HistoryChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+// HistoryChange is one key as it was put, or its deletion.
+type HistoryChange struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Key            string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Value          []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	CreateRevision int64                  `protobuf:"varint,3,opt,name=create_revision,json=createRevision,proto3" json:"create_revision,omitempty"`
+	Revision       int64                  `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
+	Deleted        bool                   `protobuf:"varint,5,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *HistoryChange) Reset() {
+	*x = HistoryChange{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryChange) ProtoMessage() {}
+
+func (x *HistoryChange) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryChange.ProtoReflect.Descriptor instead.
+func (*HistoryChange) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *HistoryChange) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *HistoryChange) GetValue() []byte {
+	if x != nil {
+		return x.Value
+	}
+	return nil
+}
+
+func (x *HistoryChange) GetCreateRevision() int64 {
+	if x != nil {
+		return x.CreateRevision
+	}
+	return 0
+}
+
+func (x *HistoryChange) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *HistoryChange) GetDeleted() bool {
+	if x != nil {
+		return x.Deleted
+	}
+	return false
+}
+
 var File_pkg_ledger_ledgerpb_ledger_proto protoreflect.FileDescriptor
 
 const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
@@ -2024,7 +2199,21 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\bnode_uid\x18\x03 \x01(\tR\anodeUid\x12\x17\n" +
 	"\apod_uid\x18\x04 \x01(\tR\x06podUid\x12\x14\n" +
 	"\x05shard\x18\x05 \x01(\tR\x05shard\x12\x18\n" +
-	"\avictims\x18\x06 \x01(\rR\avictims*c\n" +
+	"\avictims\x18\x06 \x01(\rR\avictims\"\xd3\x01\n" +
+	"\vHistoryPart\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\x03R\x05after\x12\x18\n" +
+	"\athrough\x18\x03 \x01(\x03R\athrough\x12\x18\n" +
+	"\apicture\x18\x04 \x01(\bR\apicture\x12\x12\n" +
+	"\x04part\x18\x05 \x01(\x05R\x04part\x12\x12\n" +
+	"\x04last\x18\x06 \x01(\bR\x04last\x128\n" +
+	"\achanges\x18\a \x03(\v2\x1e.berth.ledger.v1.HistoryChangeR\achanges\"\x96\x01\n" +
+	"\rHistoryChange\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\x12'\n" +
+	"\x0fcreate_revision\x18\x03 \x01(\x03R\x0ecreateRevision\x12\x1a\n" +
+	"\brevision\x18\x04 \x01(\x03R\brevision\x12\x18\n" +
+	"\adeleted\x18\x05 \x01(\bR\adeleted*c\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ROLE_RESERVATION\x10\x01\x12\x0f\n" +
@@ -2063,7 +2252,7 @@ func file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP() []byte {
 }
 
 var file_pkg_ledger_ledgerpb_ledger_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_pkg_ledger_ledgerpb_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_pkg_ledger_ledgerpb_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_pkg_ledger_ledgerpb_ledger_proto_goTypes = []any{
 	(Role)(0),                 // 0: berth.ledger.v1.Role
 	(State)(0),                // 1: berth.ledger.v1.State
@@ -2091,6 +2280,8 @@ var file_pkg_ledger_ledgerpb_ledger_proto_goTypes = []any{
 	(*Exclusive)(nil),         // 23: berth.ledger.v1.Exclusive
 	(*Holder)(nil),            // 24: berth.ledger.v1.Holder
 	(*Plan)(nil),              // 25: berth.ledger.v1.Plan
+	(*HistoryPart)(nil),       // 26: berth.ledger.v1.HistoryPart
+	(*HistoryChange)(nil),     // 27: berth.ledger.v1.HistoryChange
 }
 var file_pkg_ledger_ledgerpb_ledger_proto_depIdxs = []int32{
 	5,  // 0: berth.ledger.v1.NodeDoc.high_water:type_name -> berth.ledger.v1.HighWater
@@ -2111,11 +2302,12 @@ var file_pkg_ledger_ledgerpb_ledger_proto_depIdxs = []int32{
 	5,  // 15: berth.ledger.v1.Exclusive.high_water:type_name -> berth.ledger.v1.HighWater
 	24, // 16: berth.ledger.v1.Exclusive.holders:type_name -> berth.ledger.v1.Holder
 	3,  // 17: berth.ledger.v1.Plan.state:type_name -> berth.ledger.v1.PlanState
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	27, // 18: berth.ledger.v1.HistoryPart.changes:type_name -> berth.ledger.v1.HistoryChange
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_pkg_ledger_ledgerpb_ledger_proto_init() }
@@ -2129,7 +2321,7 @@ func file_pkg_ledger_ledgerpb_ledger_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_ledger_ledgerpb_ledger_proto_rawDesc), len(file_pkg_ledger_ledgerpb_ledger_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -206,6 +206,9 @@ func placeholdersOf(d ledger.NodeDoc) []string {
 // missed again at a later resourceVersion, which delays the settling of its budget.
 const keptFates = 4096
 
+// replayedFates is the same after KeepFates.
+const replayedFates = 1 << 18
+
 // VictimFate answers ledger.ClaimFacts: what the API view says of a claimed pod. A pod that has
 // ended is as good as gone.
 func (v *View) VictimFate(podUID string, podRV uint64) (ledger.Fate, uint64) {
@@ -218,18 +221,32 @@ func (v *View) VictimFate(podUID string, podRV uint64) (ledger.Fate, uint64) {
 	case known || v.PodProgress() == 0 || v.PodProgress() < podRV:
 		return ledger.Staying, 0
 	}
-	if rv, missed := v.left[podUID]; missed {
+	if rv, missed := v.fates.left[podUID]; missed {
 		return ledger.Left, rv
 	}
 	v.miss(podUID, v.PodProgress())
 	return ledger.Left, v.PodProgress()
 }
 
+// fates is when claimed pods were first missed, by resourceVersion; of every pod, if that is asked.
+type fates struct {
+	left  map[string]uint64
+	every bool
+}
+
+// KeepFates has the view remember when every pod left. A member learns of a claim and of the end of
+// the claimed pod in one order, and who looks at both later (a replay) perhaps in the other.
+func (v *View) KeepFates() { v.fates.every = true }
+
 func (v *View) miss(podUID string, rv uint64) {
-	if v.left == nil || len(v.left) >= keptFates {
-		v.left = map[string]uint64{}
+	most := keptFates
+	if v.fates.every {
+		most = replayedFates
 	}
-	v.left[podUID] = rv
+	if v.fates.left == nil || len(v.fates.left) >= most {
+		v.fates.left = map[string]uint64{}
+	}
+	v.fates.left[podUID] = rv
 }
 
 // BudgetProgress answers ledger.ClaimFacts: the applied progress of disruption budgets, 0

@@ -48,9 +48,8 @@ type View struct {
 	unknown map[string]struct{}
 	// undescribed is how many of the counted pods no fact has described.
 	undescribed int
-	// left is when claimed pods were first missed, by resourceVersion.
-	left map[string]uint64
-	kept keptPlaces
+	fates       fates
+	kept        keptPlaces
 	usability
 }
 
@@ -102,6 +101,7 @@ func (v *View) Reset(store Facts) {
 		staged:       staged,
 		unknown:      map[string]struct{}{},
 		kept:         newKeptPlaces(v.kept.taken),
+		fates:        fates{every: v.fates.every},
 		usability:    usability{follower: v.follower, doubtful: map[*slot]struct{}{}},
 	}
 	if v.staged == nil {
@@ -157,7 +157,7 @@ func (v *View) ApplyFacts(c state.Changes) {
 			v.recount(p.After.UID)
 		} else {
 			v.recount(p.Before.UID)
-			if _, _, claimed := v.ledger.Victim(p.Before.UID); claimed {
+			if _, _, claimed := v.ledger.Victim(p.Before.UID); claimed || v.fates.every {
 				v.miss(p.Before.UID, p.DeletedRV)
 			}
 		}

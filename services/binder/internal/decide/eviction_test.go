@@ -337,3 +337,59 @@ func (r *planRig) nominated(i int, victims ...string) string {
 	r.see()
 	return n.Plan()
 }
+
+// Evictions of the descheduler are told of as upstream tells of its own: those that were carried
+// out, and those that failed if the policy wants to know. What went by itself is not.
+func TestEvictionsAreReported(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		tell   bool
+		result Result
+		want   []Report
+	}{
+		{"done", true, Done, []Report{{
+			Pod: about("v4"), SchedulerName: "sigs.k8s.io.descheduler", Type: "Normal", Reason: "RemoveDuplicates",
+			Action: "Descheduled", Note: "pod eviction from n1 node by berth descheduler, triggered by p/RemoveDuplicates: why",
+		}}},
+		{"failed, and nobody wants to know", false, Throttled, nil},
+		{"failed", true, Throttled, []Report{{
+			Pod: about("v4"), SchedulerName: "sigs.k8s.io.descheduler", Type: "Warning", Reason: "EvictionFailed",
+			Action: "Descheduled", Note: "pod eviction from n1 node by berth descheduler failed: no",
+		}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newPlanRig(t, 1)
+			d := evict("v4", 1)
+			d.NodeName, d.Message, d.TellFailure = "n1", "triggered by p/RemoveDuplicates: why", tt.tell
+			r.hear(d)
+			r.amends("evict-claim")
+			if tt.result == Done {
+				does[Evict](r, delivered)
+			} else {
+				answers(r, func(e Evict) Input { return Answered{Op: e.Op, Result: tt.result, Problem: "no"} })
+				r.see()
+				r.wait(r.limits.Retry.Duration)
+				for range 3 {
+					if len(r.b.lines) == 0 {
+						break
+					}
+					if err := r.performQuietly(r.b, 0, delivered); err != nil {
+						t.Fatal(err)
+					}
+					r.see()
+				}
+			}
+			r.hear(d)
+			if diff := cmp.Diff(tt.want, r.reported); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+	r := newPlanRig(t, 1)
+	d := evict("gone", 1)
+	d.TellFailure = true
+	r.hear(d)
+	if r.say(events.DecisionEvicted); len(r.reported) > 0 {
+		t.Errorf("a pod that had gone is told of: %+v", r.reported)
+	}
+}

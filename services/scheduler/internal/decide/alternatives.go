@@ -54,7 +54,8 @@ func (c *Core) nextBest(a *attempt) bool {
 		a.others[i] = alternative{}
 		c.unstage(a)
 		a.pick.nodeUID, a.pick.nodeName, a.pick.basis = o.node.Node.UID, o.node.Node.Name, o.basis
-		a.pick.nodeRV, a.pick.evidence = o.node.Node.ResourceVersion, c.choseOther(a.pick.evidence)
+		a.pick.nodeRV = o.node.Node.ResourceVersion
+		a.pick.evidence = c.choseOther(a.pick.evidence, i+1)
 		c.view.Stage(a.pod, a.pick.nodeName)
 		c.next = append(c.next, a)
 		return true

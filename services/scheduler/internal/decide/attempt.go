@@ -97,6 +97,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	}
 	evidence := c.evidence(a, profile, result, behind)
 	if a.turn.granted {
+		c.prefer(evidence, a.turn.nodeUID)
 		preferNode(result.Feasible, a.turn.nodeUID)
 	}
 	node, needs, err := c.choose(a, &concern, result.Feasible)
@@ -154,6 +155,7 @@ func preferNode(ranked []placement.Scored, nodeUID string) {
 // evaluate asks the home nodes first when that costs the pod nothing, then all usable
 // nodes. Rules that count pods elsewhere see all nodes either way.
 func (c *Core) evaluate(profile *placement.Profile, pod *state.Pod, seed uint64, avoided []string) looked {
+	basis := c.basis(profile, avoided)
 	q := placement.Query{Pod: pod, Seed: seed}
 	if !c.cfg.NoEvidence {
 		q.Weigh = events.EvidenceCandidates
@@ -167,11 +169,11 @@ func (c *Core) evaluate(profile *placement.Profile, pod *state.Pod, seed uint64,
 			home := q
 			home.Home = true
 			if r := without(avoided, c.query(profile, home)); len(r.Feasible) > 0 {
-				return looked{r, true}
+				return looked{r, true, basis}
 			}
 		}
 	}
-	return looked{without(avoided, c.query(profile, q)), false}
+	return looked{without(avoided, c.query(profile, q)), false, basis}
 }
 
 // without takes nodes out of those that a pod may go to.

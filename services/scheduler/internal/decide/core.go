@@ -78,8 +78,7 @@ type pipeline struct {
 	flight   *flight
 	// flights counts transactions, for their IDs.
 	flights uint64
-	// chosen counts decisions that chose a node, for events.Evidence.Order.
-	chosen uint64
+	recording
 	// inHand finds every attempt in the core by pod UID.
 	inHand map[string]*attempt
 	// written is what the last successful flight did to documents and guards, by their keys:
@@ -101,6 +100,8 @@ type attempt struct {
 	others [maxAlternatives]alternative
 	// pick is set while the attempt is staged or in flight.
 	pick pick
+	// told is the order of the last choice of a node that a record was made of.
+	told uint64
 	// missed are the plans of places that are kept for the pod and where it did not fit.
 	missed []string
 }
@@ -180,6 +181,7 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 	}
 	c.submit(&out)
 	c.settleRejections(&out)
+	c.tellAbandoned(&out)
 	if in.Beat || c.Ready() && !c.announced {
 		c.announced = c.announced || c.Ready()
 		out.Request = c.request()
@@ -358,6 +360,7 @@ func (c *Core) unstage(a *attempt) {
 	if _, _, reserved := c.ledger.Entry(uid); !reserved {
 		c.cross.withdrawn++
 	}
+	c.abandon(a)
 }
 
 // request asks for work, renews what is in hand and gives back the rest. Whoever waits for a plan

@@ -36,6 +36,7 @@ func (c *Core) launch(d deed, change ledger.Change, out *Output, attempts ...*at
 // landDeed takes in the answer to a deed.
 func (c *Core) landDeed(f *flight, r ledger.TxnResult, out *Output) error {
 	if r.Succeeded {
+		c.learnedOwn(r.Revision)
 		changes, err := c.ledger.LearnOwn(f.txn, r)
 		if err != nil {
 			return fmt.Errorf("scheduler: transaction result: %w", err)
@@ -45,6 +46,7 @@ func (c *Core) landDeed(f *flight, r ledger.TxnResult, out *Output) error {
 		c.ledgerMoved(changes)
 		return nil
 	}
+	c.learned(r.Current)
 	changes, err := c.ledger.Learn(r.Current)
 	if err != nil {
 		return fmt.Errorf("scheduler: transaction result: %w", err)

@@ -25,8 +25,17 @@ type takeover struct {
 // least important is taken. tried says that there is nothing more to decide for the attempt
 // now, sent that a transaction is on its way.
 func (c *Core) displace(s seeker, out *Output) (tried, sent bool) {
-	if isNever(s.pod) {
+	t, ok := c.displaceable(s)
+	if !ok {
 		return false, false
+	}
+	return true, c.sendDisplacement(s, t, out)
+}
+
+// displaceable is the hold that displace takes, of the least important pod whose place will do.
+func (c *Core) displaceable(s seeker) (takeover, bool) {
+	if isNever(s.pod) {
+		return takeover{}, false
 	}
 	var nodes []string
 	for uid, least := range c.plans.promised {
@@ -50,10 +59,10 @@ func (c *Core) displace(s seeker, out *Output) (tried, sent bool) {
 	slices.SortStableFunc(list, func(a, b takeover) int { return int(a.hold.Priority) - int(b.hold.Priority) })
 	for _, t := range list[:min(len(list), maxDisplacements)] {
 		if c.fitsInstead(s, t) {
-			return true, c.sendDisplacement(s, t, out)
+			return t, true
 		}
 	}
-	return false, false
+	return takeover{}, false
 }
 
 // fitsInstead says whether a pod fits in the place of a hold when all that goes for it has gone.
@@ -108,7 +117,7 @@ func (c *Core) sendDisplacement(s seeker, t takeover, out *Output) bool {
 	x.Target, x.Docs = b.docs[t.node.Node.UID], b.except(t.node.Node.UID)
 	change, err := ledger.Displace(x)
 	if err == nil {
-		c.pickFor(a, t.node.Node, s.decision.Evidence)
+		c.pickFor(a, t.node.Node, &s.decision)
 		d := &displacement{nomination: nomination{
 			seeker: s, node: t.node.Node, plan: t.hold.Plan, token: entry.Token,
 		}, hold: t.hold}

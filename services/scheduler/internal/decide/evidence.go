@@ -8,10 +8,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// looked is what an evaluation found, and whether it looked at the home nodes only.
+// looked is what an evaluation found, whether it looked at the home nodes only, and what else it
+// depended on.
 type looked struct {
 	placement.Result
-	home bool
+	home  bool
+	basis events.Basis
 }
 
 // evidence is the record of an evaluation. The result belongs to the engine; what is kept of
@@ -24,6 +26,7 @@ func (c *Core) evidence(a *attempt, p *placement.Profile, r looked, behind int) 
 		Config: p.Hash(), Class: r.Class, LedgerRevision: c.ledger.Revision(), Staged: c.stagedOrders(),
 		Home: r.home, Behind: int32(behind),
 		Cause: a.offer.Cause, Waited: a.offer.Waited, Considered: c.since(a.received),
+		Basis: r.basis,
 	}
 	if len(r.Feasible) == 0 {
 		e.Rejected = r.Diagnosis.NodesByPlugin()
@@ -59,11 +62,32 @@ func (c *Core) chose(e *events.Evidence) *events.Evidence {
 }
 
 // choseOther numbers the choice of the next-best node by the same evaluation.
-func (c *Core) choseOther(e *events.Evidence) *events.Evidence {
+func (c *Core) choseOther(e *events.Evidence, alternative int) *events.Evidence {
 	if e == nil {
 		return nil
 	}
 	other := *e
+	other.Basis.Alternative = int32(alternative)
+	return c.chose(&other)
+}
+
+// sought numbers the choice of a node by a search for victims, which has just been made, after the
+// evaluation that found none.
+func (c *Core) sought(a *attempt, e *events.Evidence) *events.Evidence {
+	if e == nil {
+		return nil
+	}
+	other := *e
+	other.LedgerRevision, other.Staged = c.ledger.Revision(), c.stagedOrders()
+	other.Basis = c.basis(c.cfg.Profiles[a.pod.SchedulerName], nil)
+	other.Basis.Way = events.WayHeld
+	for uid := range c.plans.loops.spared {
+		other.Basis.Spared = append(other.Basis.Spared, uid)
+	}
+	slices.Sort(other.Basis.Spared)
+	if most := events.MaxLeftAlone; len(other.Basis.Spared) > most {
+		other.Basis.Spared, other.Basis.Unlisted = other.Basis.Spared[:most], true
+	}
 	return c.chose(&other)
 }
 
@@ -94,15 +118,18 @@ func (c *Core) stagedOrders() []uint64 {
 
 // tellLost records a race that an attempt has lost.
 func (c *Core) tellLost(a *attempt, r Reason, out *Output) {
-	if a.pick.evidence == nil {
-		return
+	if a.pick.evidence != nil {
+		out.Lost = append(out.Lost, c.lostRecord(a, r))
 	}
+}
+
+func (c *Core) lostRecord(a *attempt, r Reason) events.Decision {
 	d := c.decision(events.DecisionLost, a)
 	d.FactSequence, d.LedgerRevision, d.Seed = a.pick.factSequence, a.pick.evidence.LedgerRevision, a.pick.seed
 	d.NodeUID, d.NodeName = a.pick.nodeUID, a.pick.nodeName
 	d.NodesTotal, d.NodesFeasible = int32(a.pick.total), int32(a.pick.feasible)
 	d.Message, d.Evidence = string(r), c.answered(a)
-	out.Lost = append(out.Lost, d)
+	return d
 }
 
 // answered is the evidence of an attempt whose transaction has been answered.
@@ -110,6 +137,7 @@ func (c *Core) answered(a *attempt) *events.Evidence {
 	if a.pick.evidence == nil {
 		return nil
 	}
+	a.told = a.pick.evidence.Order
 	e := *a.pick.evidence
 	e.Considered, e.Reserved = a.pick.decided.Sub(a.received).Truncate(time.Microsecond), c.since(a.pick.decided)
 	return &e

@@ -143,6 +143,7 @@ func (c *Core) land(r Result, out *Output) error {
 		return c.landDeed(f, r.Txn, out)
 	}
 	if !r.Txn.Succeeded {
+		c.learned(r.Txn.Current)
 		changes, err := c.ledger.Learn(r.Txn.Current)
 		if err != nil {
 			return fmt.Errorf("scheduler: transaction result: %w", err)
@@ -151,6 +152,7 @@ func (c *Core) land(r Result, out *Output) error {
 		c.noteOwnership(changes)
 		return c.lost(f, r.Txn, out)
 	}
+	c.learnedOwn(r.Txn.Revision)
 	changes, err := c.ledger.LearnOwn(f.txn, r.Txn)
 	if err != nil {
 		return fmt.Errorf("scheduler: transaction result: %w", err)
@@ -305,8 +307,8 @@ func (c *Core) again(a *attempt) {
 		c.giveBack(a)
 		return
 	}
-	a.pick = pick{}
 	c.unstage(a)
+	a.pick = pick{}
 	c.pending = append([]*attempt{a}, c.pending...)
 }
 

@@ -29,7 +29,7 @@ func (c *Core) sendFirstPart(d *nomination, n ledger.Nomination, out *Output) bo
 	change, err := ledger.FormPlan(n, len(all))
 	if err == nil {
 		d.plan, d.rest = n.RecordedPlan(), all
-		c.pickFor(a, d.node, d.decision.Evidence)
+		c.pickFor(a, d.node, &d.decision)
 		if err = c.launch(d, change, out, a); err == nil {
 			return true
 		}

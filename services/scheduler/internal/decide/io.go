@@ -125,6 +125,10 @@ const (
 	LostBudget    Reason = "budget"
 )
 
+// Abandoned stands in a record of a choice (events.DecisionLost) that was never sent: what it was
+// decided on had moved by then. It is no Conflict.
+const Abandoned Reason = events.LostAbandoned
+
 // Attempt reports the end of one attempt, or of one try of it that lost a race.
 type Attempt struct {
 	Pod events.PodRef

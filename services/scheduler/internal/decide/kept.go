@@ -3,6 +3,7 @@ package decide
 import (
 	"slices"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
@@ -79,7 +80,12 @@ func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room, 
 	}
 	a.pick = c.pickOf(a, node, needs)
 	a.pick.feasible, a.pick.room = 1, r
-	a.pick.evidence = c.chose(c.evidence(a, profile, looked{Result: placement.Result{Feasible: one}}, 0))
+	found := looked{Result: placement.Result{Feasible: one}, basis: c.basis(profile, c.avoided(a.pod))}
+	found.basis.Way = events.WayKept
+	if r.ousted {
+		found.basis.Way = events.WayOusted
+	}
+	a.pick.evidence = c.chose(c.evidence(a, profile, found, 0))
 	a.others = [maxAlternatives]alternative{}
 	c.view.StageInstead(a.pod, a.pick.nodeName, r.token)
 	c.next = append(c.next, a)

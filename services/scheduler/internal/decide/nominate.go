@@ -239,7 +239,7 @@ func (c *Core) sendNomination(d *nomination, n ledger.Nomination, out *Output) b
 	change, err := ledger.Nominate(n)
 	if err == nil {
 		d.plan = n.Plan()
-		c.pickFor(a, d.node, d.decision.Evidence)
+		c.pickFor(a, d.node, &d.decision)
 		if err = c.launch(d, change, out, a); err == nil {
 			return true
 		}
@@ -268,17 +268,17 @@ func (c *Core) unsent(a *attempt, err error, out *Output) bool {
 }
 
 // pickFor stages an attempt's pod where a place is to be held for it.
-func (c *Core) pickFor(a *attempt, node *state.Node, e *events.Evidence) {
+func (c *Core) pickFor(a *attempt, node *state.Node, d *events.Decision) {
 	a.pick = pick{
-		nodeUID: node.UID, nodeName: node.Name, decided: c.now, total: len(c.view.Nodes()), evidence: c.choseOther(e),
-		factSequence: c.store.Position().Sequence,
+		nodeUID: node.UID, nodeName: node.Name, decided: c.now, total: len(c.view.Nodes()),
+		seed: d.Seed, evidence: c.sought(a, d.Evidence), factSequence: c.store.Position().Sequence,
 	}
 	c.view.Stage(a.pod, node.Name)
 }
 
 func (c *Core) unpick(a *attempt) {
-	a.pick = pick{}
 	c.unstage(a)
+	a.pick = pick{}
 }
 
 // nomination is a T2 in flight.
@@ -300,7 +300,7 @@ func (n *nomination) done(c *Core, revision int64, out *Output) {
 	d.Kind = events.DecisionNominated
 	d.Token, d.Attempt, d.TraceParent = a.offer.Token, a.offer.Attempt, a.offer.TraceParent
 	d.NodeUID, d.NodeName, d.LedgerRevision = n.node.UID, n.node.Name, revision
-	d.Evidence = c.answered(a)
+	d.FactSequence, d.Evidence = a.pick.factSequence, c.answered(a)
 	out.Decisions = append(out.Decisions, d)
 	report := a.report(Unschedulable)
 	report.Nodes, report.Plugins = int(d.NodesTotal), d.Plugins

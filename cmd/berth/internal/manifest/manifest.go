@@ -1,0 +1,113 @@
+package manifest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// wanted are the kinds that are read.
+const wanted = "Pod, Node, Deployment, ReplicaSet, StatefulSet, Job, or a List of them"
+
+// maxReplicas bounds the pods of one workload: more is a slip of the keyboard.
+const maxReplicas = 100_000
+
+// Content is what a file describes.
+type Content struct {
+	Pods  []*corev1.Pod
+	Nodes []*corev1.Node
+}
+
+// Read reads all documents of a file in YAML or JSON. An error names the document.
+func Read(r io.Reader) (Content, error) {
+	var c Content
+	documents := yaml.NewYAMLReader(bufio.NewReader(r))
+	for n := 1; ; n++ {
+		text, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return c, nil
+		}
+		if err != nil {
+			return c, fmt.Errorf("document %d: %w", n, err)
+		}
+		if err := c.document(text); err != nil {
+			return c, fmt.Errorf("document %d: %w", n, err)
+		}
+	}
+}
+
+func (c *Content) document(text []byte) error {
+	asJSON, err := yaml.ToJSON(text)
+	if err != nil {
+		return err
+	}
+	if string(asJSON) == "null" {
+		return nil // nothing but comments
+	}
+	obj, kind, err := scheme.Codecs.UniversalDeserializer().Decode(asJSON, nil, nil)
+	if err != nil {
+		return err
+	}
+	return c.add(obj, kind)
+}
+
+func (c *Content) add(obj runtime.Object, kind *schema.GroupVersionKind) error {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		c.Pods = append(c.Pods, o)
+	case *corev1.Node:
+		c.Nodes = append(c.Nodes, o)
+	case *corev1.List:
+		for i := range o.Items {
+			if err := c.document(o.Items[i].Raw); err != nil {
+				return fmt.Errorf("item %d: %w", i+1, err)
+			}
+		}
+	case *appsv1.Deployment:
+		return c.replicas(o.ObjectMeta, kind, o.Spec.Replicas, o.Spec.Template)
+	case *appsv1.ReplicaSet:
+		return c.replicas(o.ObjectMeta, kind, o.Spec.Replicas, o.Spec.Template)
+	case *appsv1.StatefulSet:
+		return c.replicas(o.ObjectMeta, kind, o.Spec.Replicas, o.Spec.Template)
+	case *batchv1.Job:
+		return c.replicas(o.ObjectMeta, kind, o.Spec.Parallelism, o.Spec.Template)
+	default:
+		return fmt.Errorf("kind %s: want %s", kind.Kind, wanted)
+	}
+	return nil
+}
+
+// replicas adds the pods that a workload would make.
+func (c *Content) replicas(
+	owner metav1.ObjectMeta, kind *schema.GroupVersionKind, replicas *int32, template corev1.PodTemplateSpec,
+) error {
+	n := int32(1)
+	if replicas != nil {
+		n = *replicas
+	}
+	if n < 0 || n > maxReplicas {
+		return fmt.Errorf("%s %s: %d replicas: want 0 to %d", kind.Kind, owner.Name, n, maxReplicas)
+	}
+	controls := true
+	for i := range n {
+		pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
+		pod.Name, pod.Namespace = fmt.Sprintf("%s-%d", owner.Name, i), owner.Namespace
+		pod.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: owner.Name,
+			UID: types.UID("simulated-" + owner.Name), Controller: &controls,
+		}}
+		c.Pods = append(c.Pods, pod)
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package past
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/services/scheduler/rerun"
+)
+
+// memberBytes is about how much a member of records has before it is compressed: with what it is
+// compressed to, all that an export holds in memory.
+const memberBytes = 8 << 20
+
+// Contents say what goes into a bundle beside the log.
+type Contents struct {
+	Version, Kubernetes string
+	// Config and Policy are the files of the configuration; empty ones are left out.
+	Config, Policy []byte
+	Now            time.Time
+}
+
+// Export writes a bundle of what a log holds, each stream to where it ends when its turn comes, and
+// returns what is in it. The decisions are read first: what they were computed from has been told
+// by then.
+func Export(ctx context.Context, w io.Writer, src rerun.Source, c Contents) (Manifest, error) {
+	m := Manifest{
+		Format: Format, Version: c.Version, Kubernetes: c.Kubernetes, Created: c.Now.UTC(), Streams: map[events.Stream]Span{},
+	}
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return m, err
+	}
+	e := &export{archive: tar.NewWriter(w), packer: z, now: c.Now}
+	for name, text := range map[string][]byte{configMember: c.Config, policyMember: c.Policy} {
+		if len(text) == 0 {
+			continue
+		}
+		if err := e.add(name, text); err != nil {
+			return m, err
+		}
+	}
+	sequence, data, ok, err := src.Snapshot(ctx)
+	if err != nil {
+		return m, fmt.Errorf("snapshot of the facts: %w", err)
+	}
+	if ok {
+		m.Snapshot = sequence
+		if err := e.add(memberName(snapshotPrefix[:len(snapshotPrefix)-1], sequence), z.EncodeAll(data, nil)); err != nil {
+			return m, err
+		}
+	}
+	for _, s := range []events.Stream{events.Decisions, events.Facts, events.Ledger} {
+		if m.Streams[s], err = e.stream(ctx, src, s); err != nil {
+			return m, fmt.Errorf("stream %s: %w", s, err)
+		}
+	}
+	text, err := yaml.Marshal(m)
+	if err != nil {
+		return m, err
+	}
+	if err := e.add(manifestMember, text); err != nil {
+		return m, err
+	}
+	return m, e.archive.Close()
+}
+
+func memberName(dir string, sequence uint64) string {
+	return fmt.Sprintf("%s/%0*d%s", dir, sequenceDigits, sequence, compressed)
+}
+
+type export struct {
+	archive *tar.Writer
+	packer  *zstd.Encoder
+	now     time.Time
+}
+
+func (e *export) add(name string, content []byte) error {
+	const readable = 0o644
+	header := &tar.Header{Name: name, Mode: readable, Size: int64(len(content)), ModTime: e.now}
+	if err := e.archive.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err := e.archive.Write(content)
+	return err
+}
+
+// stream copies one stream, member by member.
+func (e *export) stream(ctx context.Context, src rerun.Source, s events.Stream) (Span, error) {
+	var span Span
+	records, err := src.Open(ctx, s, 1)
+	if err != nil {
+		return span, err
+	}
+	defer records.Close()
+	var text bytes.Buffer
+	var first uint64
+	lines := json.NewEncoder(&text)
+	for {
+		r, err := records.Next(ctx)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return span, err
+		}
+		ended := err != nil
+		if text.Len() >= memberBytes || ended && text.Len() > 0 {
+			if err := e.add(memberName(string(s), first), e.packer.EncodeAll(text.Bytes(), nil)); err != nil {
+				return span, err
+			}
+			text.Reset()
+		}
+		if ended {
+			return span, nil
+		}
+		if text.Len() == 0 {
+			first = r.Sequence
+		}
+		if span.First == 0 {
+			span.First = r.Sequence
+		}
+		span.Last = r.Sequence
+		if err := lines.Encode(line{r.Sequence, r.Time.UTC(), r.Subject, r.Header, r.Data}); err != nil {
+			return span, err
+		}
+	}
+}

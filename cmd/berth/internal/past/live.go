@@ -1,0 +1,75 @@
+package past
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/services/scheduler/rerun"
+)
+
+// Log is what Live reads.
+type Log interface {
+	events.Log
+	events.Snapshots
+}
+
+// Live is the log of a running Berth. Each Open reads to where the stream ends at that moment.
+type Live struct{ Log Log }
+
+var _ rerun.Source = Live{}
+
+// Open implements rerun.Source.
+func (l Live) Open(ctx context.Context, s events.Stream, from uint64) (rerun.Records, error) {
+	last, err := l.Log.Last(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if last < from {
+		return &liveRecords{}, nil
+	}
+	reader, err := l.Log.Read(ctx, s, from)
+	var gap *events.ErrGap
+	if errors.As(err, &gap) && gap.Have > from {
+		reader, err = l.Log.Read(ctx, s, gap.Have)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &liveRecords{reader: reader, last: last}, nil
+}
+
+// Snapshot implements rerun.Source.
+func (l Live) Snapshot(ctx context.Context) (sequence uint64, data []byte, ok bool, err error) {
+	return l.Log.Latest(ctx, events.Facts)
+}
+
+type liveRecords struct {
+	reader   events.Reader
+	have     []events.Record
+	at, last uint64
+}
+
+func (r *liveRecords) Next(ctx context.Context) (events.Record, error) {
+	for r.at < r.last && len(r.have) == 0 {
+		records, err := r.reader.Next(ctx)
+		if err != nil {
+			return events.Record{}, fmt.Errorf("record behind %d: %w", r.at, err)
+		}
+		r.have = records
+	}
+	if r.at >= r.last || r.have[0].Sequence > r.last {
+		return events.Record{}, io.EOF
+	}
+	next := r.have[0]
+	r.have, r.at = r.have[1:], next.Sequence
+	return next, nil
+}
+
+func (r *liveRecords) Close() {
+	if r.reader != nil {
+		r.reader.Close()
+	}
+}

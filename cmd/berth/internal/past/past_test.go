@@ -1,0 +1,197 @@
+package past_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/cmd/berth/internal/past"
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/services/scheduler/rerun"
+)
+
+// subjects has one of each stream.
+var subjects = map[events.Stream]string{
+	events.Facts: "facts.pod.a", events.Decisions: "decisions.a.placed", events.Ledger: events.SubjectLedgerChanges,
+}
+
+// fill appends n records of some kilobytes to each stream.
+func fill(t *testing.T, log *memlog.Log, n int) {
+	t.Helper()
+	for stream, subject := range subjects {
+		for i := range n {
+			m := events.Message{
+				Subject: subject, Header: events.Header{"kind": "pod", "number": fmt.Sprint(i)},
+				Data: bytes.Repeat([]byte{byte(i), 0, 255}, 1000),
+			}
+			if _, err := log.Append(t.Context(), stream, events.AnySequence, []events.Message{m}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func export(t *testing.T, src rerun.Source, c past.Contents) (past.Manifest, string) {
+	t.Helper()
+	var file bytes.Buffer
+	m, err := past.Export(t.Context(), &file, src, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "bundle.tar")
+	if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return m, path
+}
+
+func open(t *testing.T, path string) *past.Bundle {
+	t.Helper()
+	b, err := past.OpenBundle(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func read(t *testing.T, src rerun.Source, s events.Stream, from uint64) []events.Record {
+	t.Helper()
+	records, err := src.Open(t.Context(), s, from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer records.Close()
+	var all []events.Record
+	for {
+		r, err := records.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Time = r.Time.UTC()
+		all = append(all, r)
+	}
+}
+
+// A bundle has what the log had: every record of every stream, from wherever one begins to read, the
+// snapshot and the configuration. The log goes on meanwhile, and its beginning may be gone.
+func TestBundleIsTheLog(t *testing.T) {
+	const records = 6000 // several members of each stream
+	log := memlog.New(memlog.Options{})
+	t.Cleanup(log.Close)
+	fill(t, log, records)
+	log.Trim(events.Facts, 11)
+	if err := log.Put(t.Context(), events.Facts, 20, []byte("snapshot")); err != nil {
+		t.Fatal(err)
+	}
+	live := past.Live{Log: log}
+	m, path := export(t, live, past.Contents{
+		Version: "v1", Kubernetes: "1.36", Config: []byte("kind: X\n"), Policy: []byte("kind: Y\n"), Now: time.Unix(1, 0),
+	})
+	b := open(t, path)
+	if diff := cmp.Diff(m, b.Manifest); diff != "" {
+		t.Errorf("manifest (-written +read): %s", diff)
+	}
+	if want := (past.Span{First: 11, Last: records}); m.Streams[events.Facts] != want {
+		t.Errorf("facts %+v, want %+v", m.Streams[events.Facts], want)
+	}
+	if string(b.Config) != "kind: X\n" || string(b.Policy) != "kind: Y\n" {
+		t.Errorf("configuration %q and policy %q", b.Config, b.Policy)
+	}
+	for stream := range subjects {
+		for _, from := range []uint64{1, 11, 3000, records, records + 1} {
+			want, got := read(t, live, stream, from), read(t, b, stream, from)
+			if !slices.EqualFunc(want, got, equal) {
+				t.Errorf("%s from %d: the log has %d records, the bundle %d, or others", stream, from, len(want), len(got))
+			}
+		}
+	}
+	sequence, data, ok, err := b.Snapshot(t.Context())
+	if err != nil || !ok || sequence != 20 || string(data) != "snapshot" {
+		t.Errorf("snapshot %d %q %t %v, want 20", sequence, data, ok, err)
+	}
+}
+
+func equal(a, b events.Record) bool {
+	return a.Sequence == b.Sequence && a.Time.Equal(b.Time) && a.Subject == b.Subject &&
+		maps.Equal(a.Header, b.Header) && bytes.Equal(a.Data, b.Data)
+}
+
+func TestEmptyLog(t *testing.T) {
+	log := memlog.New(memlog.Options{})
+	t.Cleanup(log.Close)
+	_, path := export(t, past.Live{Log: log}, past.Contents{})
+	b := open(t, path)
+	if got := read(t, b, events.Facts, 1); len(got) != 0 {
+		t.Errorf("%d facts in the bundle of an empty log", len(got))
+	}
+	if _, _, ok, err := b.Snapshot(t.Context()); ok || err != nil {
+		t.Errorf("a snapshot in the bundle of an empty log, %v", err)
+	}
+}
+
+// What is not a bundle, or half of one, is refused with what is wrong.
+func TestNotABundle(t *testing.T) {
+	log := memlog.New(memlog.Options{})
+	t.Cleanup(log.Close)
+	fill(t, log, 10)
+	_, path := export(t, past.Live{Log: log}, past.Contents{})
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		content []byte
+		want    string
+	}{
+		"empty":   {nil, "not a bundle, or cut off"},
+		"text":    {bytes.Repeat([]byte("no tar at all\n"), 100), "not a bundle, or cut off"},
+		"cut off": {whole[:len(whole)/2], "cut off"},
+		"newer":   {bytes.Replace(whole, []byte("format: 1\n"), []byte("format: 9\n"), 1), "format 9: want 1 to 1"},
+	} {
+		path := filepath.Join(t.TempDir(), "bundle.tar")
+		if err := os.WriteFile(path, c.content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := past.OpenBundle(path); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// Reading ends with its context.
+func TestReadingStops(t *testing.T) {
+	log := memlog.New(memlog.Options{})
+	t.Cleanup(log.Close)
+	fill(t, log, 10)
+	_, path := export(t, past.Live{Log: log}, past.Contents{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	records, err := open(t, path).Open(ctx, events.Facts, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer records.Close()
+	if _, err := records.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want %v", err, context.Canceled)
+	}
+}

@@ -1,0 +1,271 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+const (
+	// linger is how long changes wait for more: larger records compress better, and nobody waits
+	// for them.
+	linger = 250 * time.Millisecond
+	// progressEvery is how often it is told that nothing has changed up to some revision.
+	progressEvery = 10 * time.Second
+	// partBytes is how much one record holds before it is compressed; far below events.MaxMessage
+	// even where nothing can be compressed.
+	partBytes = 512 << 10
+	// pictureEvery and pictureBytes say when the next picture is due, by time and by the changes
+	// since, whichever comes first and if there are any: what a reader must read at most before
+	// it knows the ledger, and what retention may cut off.
+	pictureEvery = 10 * time.Minute
+	pictureBytes = 256 << 20
+	// firstPause and longestPause space the attempts after an error.
+	firstPause, longestPause = 100 * time.Millisecond, 5 * time.Second
+	pauseSteps               = 8
+)
+
+// Recorder writes the history. One runs at a time, in whoever leads; a second one is fenced by the
+// log and takes turns with the first, which costs both, and breaks nothing.
+type Recorder struct {
+	Log    events.Log
+	Ledger ledger.Store
+	Logger *slog.Logger
+	Clock  clock.WithTicker
+}
+
+// Run records until ctx ends, and then returns nil. Whatever fails is tried again: what was not
+// written meanwhile is taken from the ledger's own memory, or, if that does not reach back far
+// enough, is missing, and a picture follows.
+func (r *Recorder) Run(ctx context.Context) error {
+	pause := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.2, Steps: pauseSteps, Cap: longestPause}
+	delay := pause.DelayWithReset(r.Clock, longestPause*2)
+	// The only error Until can return here is that ctx has ended.
+	_ = delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		if err := r.record(ctx); err != nil && ctx.Err() == nil {
+			r.Logger.Warn("the ledger's history is not recorded, trying again", "error", err)
+		}
+		return false, nil
+	})
+	return nil
+}
+
+// run is one attempt.
+type run struct {
+	*Recorder
+	packer *zstd.Encoder
+	// last is the sequence of the stream's end, through the revision told there.
+	last    uint64
+	through int64
+	// pending changes, complete through the revision of reached.
+	pending []ledger.Event
+	size    int
+	reached int64
+	// since is how much has been told since the last picture, which was at pictured.
+	since             int
+	pictured, written time.Time
+}
+
+func (r *Recorder) record(ctx context.Context) error {
+	packer, err := newPacker()
+	if err != nil {
+		return err
+	}
+	run := &run{Recorder: r, packer: packer}
+	if err := run.resume(ctx); err != nil {
+		return err
+	}
+	if run.through == 0 {
+		if err := run.picture(ctx); err != nil {
+			return err
+		}
+	}
+	err = run.follow(ctx)
+	if errors.Is(err, ledger.ErrCompacted) {
+		r.Logger.Warn("the ledger has forgotten changes that were not recorded", "after", run.through)
+		run.through, run.pending = 0, nil
+		return run.picture(ctx)
+	}
+	return err
+}
+
+// resume reads where the stream ends. A picture that was not completed is as good as nothing.
+func (r *run) resume(ctx context.Context) error {
+	last, err := r.Log.Last(ctx, events.Ledger)
+	if err != nil || last == 0 {
+		return err
+	}
+	r.last, r.pictured = last, r.Clock.Now()
+	reader, err := r.Log.Read(ctx, events.Ledger, last)
+	var gap *events.ErrGap
+	if errors.As(err, &gap) {
+		return nil // retention has taken all there was
+	}
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	records, err := reader.Next(ctx)
+	if err != nil {
+		return err
+	}
+	end := records[len(records)-1]
+	unpacker, err := newUnpacker()
+	if err != nil {
+		return err
+	}
+	defer unpacker.Close()
+	p, err := decode(unpacker, end)
+	if err != nil {
+		return err
+	}
+	r.last = end.Sequence
+	switch {
+	case !p.picture:
+		r.through = p.through
+	case p.last:
+		r.through = p.after
+	}
+	r.reached = r.through
+	return nil
+}
+
+// follow writes what the ledger's watch tells.
+func (r *run) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w := r.Ledger.Watch(ctx, "", r.through+1)
+	tick := r.Clock.NewTicker(linger)
+	defer tick.Stop()
+	for {
+		select {
+		case b, more := <-w.Batches():
+			if !more {
+				return errors.Join(r.flush(ctx), w.Err())
+			}
+			if err := r.take(ctx, b); err != nil {
+				return err
+			}
+		case <-tick.C():
+			if err := r.flush(ctx); err != nil {
+				return err
+			}
+			late := r.Clock.Since(r.pictured) >= pictureEvery
+			if r.since >= pictureBytes || late && r.since > 0 {
+				if err := r.picture(ctx); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+func (r *run) take(ctx context.Context, b ledger.EventBatch) error {
+	for _, ev := range b.Events {
+		r.pending = append(r.pending, ev)
+		if r.size += sizeOf(ev); r.size >= partBytes {
+			// The revision of the last one may not be complete.
+			if err := r.write(ctx, r.reached); err != nil {
+				return err
+			}
+		}
+	}
+	r.reached = max(r.reached, b.Revision)
+	return nil
+}
+
+func sizeOf(ev ledger.Event) int {
+	const numbers = 24
+	return len(ev.Key) + len(ev.Value) + numbers
+}
+
+// flush writes what is pending. Progress alone is worth a record now and then.
+func (r *run) flush(ctx context.Context) error {
+	moved := r.reached > r.through && r.Clock.Since(r.written) >= progressEvery
+	if len(r.pending) == 0 && !moved {
+		return nil
+	}
+	return r.write(ctx, r.reached)
+}
+
+func (r *run) write(ctx context.Context, through int64) error {
+	through = max(through, r.through)
+	p := part{after: r.through, through: through, changes: r.pending}
+	if err := r.append(ctx, p); err != nil {
+		return err
+	}
+	r.since += r.size
+	r.written = r.Clock.Now()
+	r.pending, r.size, r.through = nil, 0, through
+	return nil
+}
+
+// picture lists the ledger and writes it down, in parts. What the watch has not told yet may be
+// in it already, and is told nevertheless: a reader that has come this far does not need the
+// picture.
+func (r *run) picture(ctx context.Context) error {
+	kvs, revision, err := r.Ledger.List(ctx, "")
+	if err != nil {
+		return err
+	}
+	if r.through == 0 {
+		r.through, r.reached = revision, revision
+	}
+	p := part{after: r.through, through: revision, picture: true}
+	size := 0
+	for _, kv := range kvs {
+		ev := ledger.Event{KV: kv}
+		if size += sizeOf(ev); size >= partBytes && len(p.changes) > 0 {
+			if err := r.append(ctx, p); err != nil {
+				return err
+			}
+			p.number, p.changes, size = p.number+1, nil, sizeOf(ev)
+		}
+		p.changes = append(p.changes, ev)
+	}
+	p.last = true
+	if err := r.append(ctx, p); err != nil {
+		return err
+	}
+	r.since, r.pictured = 0, r.Clock.Now()
+	return nil
+}
+
+func (r *run) append(ctx context.Context, p part) error {
+	m, err := encode(r.packer, p)
+	if err != nil {
+		return err
+	}
+	if m.Size() > events.MaxMessage && len(p.changes) > 1 {
+		return r.halve(ctx, p)
+	}
+	last, err := r.Log.Append(ctx, events.Ledger, events.Tail{Sequence: r.last}, []events.Message{m})
+	if err != nil {
+		return fmt.Errorf("ledger history: %w", err)
+	}
+	r.last = last
+	return nil
+}
+
+// halve writes a part that is too large as two, of which only the second completes it.
+func (r *run) halve(ctx context.Context, p part) error {
+	first, second := p, p
+	first.changes, second.changes = p.changes[:len(p.changes)/2], p.changes[len(p.changes)/2:]
+	first.last = false
+	if !p.picture {
+		first.through = p.after
+	}
+	if err := r.append(ctx, first); err != nil {
+		return err
+	}
+	return r.append(ctx, second)
+}

@@ -1,0 +1,327 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger/view"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// simulatedVersion is larger than the resourceVersion of any object: what is simulated is newer than
+// what is known.
+const simulatedVersion = 1 << 62
+
+// change applies the changes, as facts that nobody has told.
+func (w *world) change() error {
+	for _, step := range []func() error{w.addNodes, w.addPods, w.removeNodes, w.drainNodes} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *world) note(format string, args ...any) {
+	w.report.Changes = append(w.report.Changes, fmt.Sprintf(format, args...))
+}
+
+// apply makes a fact true.
+func (w *world) apply(f events.Fact) error {
+	at := w.Facts.Position()
+	w.version++
+	f.ResourceVersion, f.Epoch, f.Cause = w.version, at.Epoch, "simulated"
+	changes, err := w.Facts.Apply([]events.SequencedFact{{Sequence: at.Sequence + 1, Fact: f}})
+	if err != nil {
+		return fmt.Errorf("simulate: %w", err)
+	}
+	w.view.ApplyFacts(changes)
+	w.engine.SetObjects(w.view.Snapshot())
+	return nil
+}
+
+func (w *world) addNodes() error {
+	nodes := slices.Clone(w.Changes.Nodes)
+	for i, add := range w.Changes.Add {
+		like, ok := w.view.Snapshot().NodeByName(add.Like)
+		if !ok {
+			return fmt.Errorf("node %q: there is none to make others like", add.Like)
+		}
+		if add.Count < 1 {
+			return fmt.Errorf("%d nodes like %s: want 1 or more", add.Count, add.Like)
+		}
+		for n := range add.Count {
+			node := like.Object.DeepCopy()
+			node.Name = fmt.Sprintf("%s-simulated-%d-%d", add.Like, i+1, n+1)
+			if _, has := node.Labels[corev1.LabelHostname]; has {
+				node.Labels[corev1.LabelHostname] = node.Name
+			}
+			nodes = append(nodes, node)
+		}
+		w.note("%d more nodes like %s", add.Count, add.Like)
+	}
+	for _, node := range w.Changes.Nodes {
+		w.note("node %s comes", node.Name)
+	}
+	for _, node := range nodes {
+		if _, ok := w.view.Snapshot().NodeByName(node.Name); ok {
+			return fmt.Errorf("node %q: there is one of this name", node.Name)
+		}
+		n := node.DeepCopy()
+		n.UID, n.ResourceVersion = types.UID("simulated-"+node.Name), ""
+		state.Strip(n)
+		data, err := n.Marshal()
+		if err != nil {
+			return fmt.Errorf("node %q: %w", node.Name, err)
+		}
+		fact := events.Fact{Kind: events.KindNode, Op: events.OpUpsert, UID: string(n.UID), Name: n.Name, Object: data}
+		if err := w.apply(fact); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *world) addPods() error {
+	for i, given := range w.Changes.Pods {
+		p := given.DeepCopy()
+		if p.Name == "" {
+			p.Name = fmt.Sprintf("%ssimulated-%d", p.GenerateName, i+1)
+		}
+		if p.Namespace == "" {
+			p.Namespace = metav1.NamespaceDefault
+		}
+		if _, ok := w.view.Snapshot().PodByName(p.Namespace, p.Name); ok {
+			return fmt.Errorf("pod %s/%s: there is one of this name", p.Namespace, p.Name)
+		}
+		p.UID, p.ResourceVersion = types.UID(fmt.Sprintf("simulated-%s-%s", p.Namespace, p.Name)), ""
+		p.CreationTimestamp = metav1.Time{Time: w.Now}
+		if p.Spec.SchedulerName == "" {
+			p.Spec.SchedulerName = corev1.DefaultSchedulerName
+		}
+		if err := w.rank(p); err != nil {
+			return err
+		}
+		state.Strip(p)
+		data, err := p.Marshal()
+		if err != nil {
+			return fmt.Errorf("pod %s/%s: %w", p.Namespace, p.Name, err)
+		}
+		w.note("pod %s/%s comes", p.Namespace, p.Name)
+		fact := events.Fact{
+			Kind: events.KindPod, Op: events.OpUpsert, UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Object: data,
+		}
+		if err := w.apply(fact); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rank gives a pod the priority of its class, as admission does.
+func (w *world) rank(p *corev1.Pod) error {
+	if p.Spec.Priority != nil {
+		return nil
+	}
+	for o := range w.view.Snapshot().Objects(events.KindPriorityClass) {
+		class, ok := o.API.(*schedulingv1.PriorityClass)
+		if !ok || class.Name != p.Spec.PriorityClassName && (p.Spec.PriorityClassName != "" || !class.GlobalDefault) {
+			continue
+		}
+		value := class.Value
+		p.Spec.Priority, p.Spec.PriorityClassName, p.Spec.PreemptionPolicy = &value, class.Name, class.PreemptionPolicy
+		return nil
+	}
+	if p.Spec.PriorityClassName != "" {
+		return fmt.Errorf("pod %s/%s: priorityClassName %q: the cluster has no such class",
+			p.Namespace, p.Name, p.Spec.PriorityClassName)
+	}
+	return nil
+}
+
+func (w *world) removeNodes() error {
+	for _, name := range w.Changes.Remove {
+		node, ok := w.view.Snapshot().NodeByName(name)
+		if !ok {
+			return fmt.Errorf("node %q: there is none to remove", name)
+		}
+		w.note("node %s is gone", name)
+		for _, p := range w.podsOn(name) {
+			w.evict(p, name, Eviction{By: "removal of the node"})
+		}
+		err := w.apply(events.Fact{Kind: events.KindNode, Op: events.OpDelete, UID: node.UID, Name: name})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// podsOn are the pods that count on a node, in the order of their names.
+func (w *world) podsOn(name string) []*state.Pod {
+	var pods []*state.Pod
+	for _, n := range w.view.Nodes() {
+		if n.Node.Name != name {
+			continue
+		}
+		for p := range n.Pods() {
+			if p.Described() {
+				pods = append(pods, p)
+			}
+		}
+	}
+	slices.SortFunc(pods, func(a, b *state.Pod) int {
+		if a.Key() < b.Key() {
+			return -1
+		}
+		return 1
+	})
+	return pods
+}
+
+// drainNodes cordons nodes and evicts what kubectl drain --ignore-daemonsets would, as far as
+// disruption budgets let it.
+func (w *world) drainNodes() error {
+	for _, name := range w.Changes.Drain {
+		if err := w.cordon(name); err != nil {
+			return err
+		}
+	}
+	for _, name := range w.Changes.Drain {
+		for _, p := range w.podsOn(name) {
+			if bound(p) {
+				continue
+			}
+			if budget := w.take(p); budget != "" {
+				w.report.Kept = append(w.report.Kept, Eviction{
+					Pod: p.Key(), Node: name, By: "drain", Why: "disruption budget " + budget + " allows no more",
+				})
+				continue
+			}
+			w.evict(p, name, Eviction{By: "drain"})
+		}
+	}
+	return nil
+}
+
+func (w *world) cordon(name string) error {
+	node, ok := w.view.Snapshot().NodeByName(name)
+	if !ok {
+		return fmt.Errorf("node %q: there is none to drain", name)
+	}
+	w.note("node %s is drained", name)
+	n := node.Object.DeepCopy()
+	n.Spec.Unschedulable = true
+	n.Spec.Taints = append(slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeUnschedulable
+	}), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	data, err := n.Marshal()
+	if err != nil {
+		return fmt.Errorf("node %q: %w", name, err)
+	}
+	return w.apply(events.Fact{Kind: events.KindNode, Op: events.OpUpsert, UID: node.UID, Name: name, Object: data})
+}
+
+// bound says whether a pod belongs to its node: a DaemonSet's, or one that the kubelet has made.
+func bound(p *state.Pod) bool {
+	owner := metav1.GetControllerOf(p.Template)
+	return owner != nil && (owner.Kind == "DaemonSet" || owner.Kind == "Node") ||
+		p.Annotation(corev1.MirrorPodAnnotationKey) != ""
+}
+
+// take takes the eviction of a pod from its budgets; it names the first that has nothing left, and
+// takes nothing then.
+func (w *world) take(p *state.Pod) (exhausted string) {
+	charged := w.budgets().Charged(p)
+	for _, b := range charged {
+		if b.Left <= 0 {
+			return b.Namespace + "/" + b.Name
+		}
+	}
+	for _, b := range charged {
+		w.taken[b.UID]++
+	}
+	return ""
+}
+
+// evict has a pod go, and what owns it make another.
+func (w *world) evict(p *state.Pod, node string, e Eviction) {
+	if w.evicted[p.UID] {
+		return
+	}
+	w.evicted[p.UID] = true
+	e.Pod, e.Node = p.Key(), node
+	w.report.Evicted = append(w.report.Evicted, e)
+	w.view.Unstage(p.UID)
+	if _, known := w.view.Pod(p.UID); known {
+		fact := events.Fact{Kind: events.KindPod, Op: events.OpDelete, UID: p.UID, Namespace: p.Namespace, Name: p.Name}
+		if err := w.apply(fact); err != nil {
+			w.note("pod %s could not be taken away: %v", p.Key(), err)
+			return
+		}
+	}
+	if view.OwnerOf(p) != "" && !bound(p) && !p.Deleting {
+		w.push(waiting{pod: w.anew(p), replaces: node})
+	}
+}
+
+// anew is a pod as its owner makes it again.
+func (w *world) anew(p *state.Pod) *state.Pod {
+	obj := p.Object()
+	obj.Spec.NodeName, obj.Status, obj.DeletionTimestamp = "", corev1.PodStatus{}, nil
+	obj.CreationTimestamp = metav1.Time{Time: w.Now}
+	fresh := *state.NewPod(obj)
+	w.version++
+	fresh.UID, fresh.ResourceVersion = "anew-"+p.UID, w.version
+	return &fresh
+}
+
+// deschedule carries a policy out once.
+func (w *world) deschedule() error {
+	if w.Policy == nil {
+		return nil
+	}
+	w.view.Settle()
+	fallback, err := placement.NewProfile(placement.DefaultProfile(corev1.DefaultSchedulerName))
+	if err != nil {
+		return fmt.Errorf("simulate: default profile: %w", err)
+	}
+	nodes := make([]*state.NodeInfo, 0, len(w.view.Nodes()))
+	for _, n := range w.view.Nodes() {
+		nodes = append(nodes, n.Clone())
+	}
+	made, report := plan.Explain(plan.Input{
+		Cluster: w.view.Snapshot(), Nodes: nodes, Policy: w.Policy, Now: w.Now,
+		Placement: func(scheduler string) *placement.Profile {
+			if p, ok := w.profiles[scheduler]; ok {
+				return p
+			}
+			return fallback
+		},
+		Claimed:  func(uid string) int32 { return w.taken[uid] },
+		Promised: func(uid string) bool { _, _, victim := w.Ledger.Victim(uid); return victim },
+	})
+	w.note("the policy is carried out: %d pods picked, %d to evict", report.Picked, len(made.Moves))
+	if report.Skipped != "" {
+		w.note("the policy has no cycle: %s", report.Skipped)
+	}
+	for _, k := range report.Kept {
+		w.report.Kept = append(w.report.Kept, Eviction{Pod: k.Pod, Node: k.Node, By: k.Strategy, Why: string(k.Because)})
+	}
+	for i := range made.Moves {
+		m := &made.Moves[i]
+		for _, uid := range m.Budgets {
+			w.taken[uid]++
+		}
+		w.evict(m.Pod.Pod, m.Pod.NodeName, Eviction{By: m.Strategy, Why: m.Reason})
+	}
+	return nil
+}

@@ -1,0 +1,217 @@
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/view"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// maxTries bounds the pods that are tried: each victim is less important than who it goes for, so
+// that it would end without, but not always soon.
+const maxTries = 1_000_000
+
+// Input is what to play.
+type Input struct {
+	// Facts is taken over and changed.
+	Facts *state.Store
+	// Ledger says what is promised; nil for nothing.
+	Ledger *ledger.View
+	// Profiles by which pods are placed; those of other schedulers stay where they are.
+	Profiles []placement.ProfileConfig
+	Changes  Changes
+	// Policy, if not nil, is carried out once.
+	Policy *policy.Policy
+	// Now is the time at which it is played: it matters for the ages of pods.
+	Now time.Time
+}
+
+// Changes are what is otherwise.
+type Changes struct {
+	// Drain and Remove name nodes: one is emptied as kubectl drain does it, respecting disruption
+	// budgets, the other is lost with all that stands there.
+	Drain, Remove []string
+	// Add makes Count nodes like one that there is.
+	Add []Addition
+	// Nodes and Pods come to the cluster as they are. A pod without priority gets that of its class.
+	Nodes []*corev1.Node
+	Pods  []*corev1.Pod
+}
+
+// Addition is a number of nodes like one that there is.
+type Addition struct {
+	Count int
+	Like  string
+}
+
+// world is the cluster that it is played in.
+type world struct {
+	Input
+	profiles map[string]*placement.Profile
+	view     *view.View
+	engine   *placement.Engine
+	report   Report
+	// queue are the pods that need a place; evicted those gone by now, by UID, at no charge to
+	// budgets but what taken says, by UID of the budget.
+	queue   []waiting
+	evicted map[string]bool
+	taken   map[string]int32
+	// version is larger than any resourceVersion.
+	version uint64
+	made    int
+}
+
+// waiting is a pod that needs a place, and the node that the one it replaces had.
+type waiting struct {
+	pod      *state.Pod
+	replaces string
+	turn     int
+}
+
+// Run plays it.
+func Run(in Input) (Report, error) {
+	w := &world{
+		Input: in, profiles: map[string]*placement.Profile{}, engine: placement.NewEngine(placement.EngineConfig{}),
+		evicted: map[string]bool{}, taken: map[string]int32{}, version: simulatedVersion,
+	}
+	for _, cfg := range in.Profiles {
+		p, err := placement.NewProfile(cfg)
+		if err != nil {
+			return Report{}, fmt.Errorf("profile %q: %w", cfg.SchedulerName, err)
+		}
+		w.profiles[cfg.SchedulerName] = p
+	}
+	if w.Ledger == nil {
+		w.Ledger = ledger.NewView()
+	}
+	w.report.Facts, w.report.Ledger = in.Facts.Position().Sequence, w.Ledger.Revision()
+	w.view = view.New(in.Facts, w.Ledger, w.engine)
+	w.engine.SetObjects(w.view.Snapshot())
+	for _, step := range []func() error{w.change, w.deschedule} {
+		if err := step(); err != nil {
+			return Report{}, err
+		}
+	}
+	if behind := w.view.Settle(); behind > 0 {
+		w.note("%d nodes are left out: the facts do not show yet what the ledger has there", behind)
+	}
+	w.gather()
+	w.play()
+	nodes, pods, _ := w.view.Sizes()
+	w.report.Nodes, w.report.Pods = nodes, pods
+	return w.report, nil
+}
+
+// gather adds the pods that wait to those that are made anew.
+func (w *world) gather() {
+	for p := range w.view.Snapshot().Pods() {
+		_, _, reserved := w.Ledger.Entry(p.UID)
+		if p.NodeName == "" && !p.Terminal && !p.Deleting && !reserved {
+			w.push(waiting{pod: p})
+		}
+	}
+	slices.SortStableFunc(w.queue, first)
+}
+
+func (w *world) push(p waiting) {
+	w.made++
+	p.turn = w.made
+	w.queue = append(w.queue, p)
+}
+
+// first is the order of the queue; of equals, pods that are there go before those made anew.
+func first(a, b waiting) int {
+	return cmp.Or(
+		cmp.Compare(b.pod.Priority, a.pod.Priority),
+		a.pod.Created().Compare(b.pod.Created().Time),
+		cmp.Compare(a.pod.UID, b.pod.UID),
+		cmp.Compare(a.turn, b.turn),
+	)
+}
+
+// play tries every pod of the queue; who has to go for one stands in the queue next.
+func (w *world) play() {
+	for n := 0; len(w.queue) > 0; n++ {
+		next := w.queue[0]
+		w.queue = w.queue[1:]
+		if n >= maxTries {
+			w.pending(next, fmt.Sprintf("not tried: %d pods have been", maxTries))
+			continue
+		}
+		w.try(next)
+	}
+}
+
+func (w *world) pending(p waiting, why string) {
+	w.report.Pending = append(w.report.Pending, Pending{Pod: p.pod.Key(), Replaces: p.replaces, Why: why})
+}
+
+func (w *world) try(p waiting) {
+	profile, ok := w.profiles[p.pod.SchedulerName]
+	switch {
+	case p.pod.Gated:
+		w.pending(p, "it has scheduling gates")
+		return
+	case !ok:
+		w.pending(p, fmt.Sprintf("no profile places pods of scheduler %q", p.pod.SchedulerName))
+		return
+	}
+	w.view.Settle()
+	result := w.engine.Evaluate(profile, placement.Query{Pod: p.pod})
+	switch {
+	case result.Err != nil:
+		w.pending(p, result.Err.Error())
+	case len(result.Feasible) > 0:
+		w.place(p, result.Feasible[0].Node.Node.Name, result.FeasibleCount)
+	default:
+		w.preempt(p, profile, result.Diagnosis.Message())
+	}
+}
+
+func (w *world) place(p waiting, node string, feasible int) {
+	w.view.Stage(p.pod, node)
+	w.report.Placed = append(w.report.Placed, Placed{
+		Pod: p.pod.Key(), Node: node, Replaces: p.replaces, Feasible: feasible,
+	})
+}
+
+// preempt looks for less important pods that could go, and has them go.
+func (w *world) preempt(p waiting, profile *placement.Profile, why string) {
+	plan := w.engine.Preempt(profile, placement.PreemptQuery{Pod: p.pod, Budgets: w.budgets()})
+	switch {
+	case plan.Err != nil:
+		w.pending(p, why+" preemption: "+plan.Err.Error())
+		return
+	case plan.Node == nil:
+		if plan.Message != "" {
+			why += " " + plan.Message
+		}
+		for _, sentence := range plan.Advice {
+			why += " " + sentence
+		}
+		w.pending(p, why)
+		return
+	}
+	node := plan.Node.Node.Name
+	for _, v := range plan.Victims {
+		for _, b := range v.Budgets {
+			w.taken[b.UID]++
+		}
+		w.evict(v.Pod, v.Node.Node.Name, Eviction{By: "preemption", Why: "for pod " + p.pod.Key()})
+	}
+	w.place(p, node, 0)
+	slices.SortStableFunc(w.queue, first)
+}
+
+// budgets are what is left of them after what has gone.
+func (w *world) budgets() *placement.Budgets {
+	return placement.NewBudgets(w.view.Snapshot(), func(uid string) int32 { return w.taken[uid] })
+}

@@ -1,0 +1,61 @@
+package rerun
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// Difference is one thing that a record says otherwise than the decision made again.
+type Difference struct {
+	What, Recorded, Remade string
+}
+
+// compare lists what differs.
+func compare(was, is events.Decision) []Difference {
+	var out []Difference
+	differ := func(what string, a, b any) {
+		if !reflect.DeepEqual(a, b) {
+			out = append(out, Difference{what, fmt.Sprint(a), fmt.Sprint(b)})
+		}
+	}
+	e, f := was.Evidence, is.Evidence
+	if f == nil {
+		return []Difference{{"outcome", string(was.Kind), fmt.Sprintf("%s: %s", is.Kind, is.Message)}}
+	}
+	differ("configuration", fmt.Sprintf("%016x", e.Config), fmt.Sprintf("%016x", f.Config))
+	if e.Basis.Way == events.WayHeld {
+		differ("node", was.NodeName, is.NodeName)
+		return out // the rest is about the look at nodes before
+	}
+	if chosen(was) {
+		differ("node", was.NodeName, is.NodeName)
+		differ("feasible nodes", was.NodesFeasible, is.NodesFeasible)
+		differ("nodes", was.NodesTotal, is.NodesTotal)
+		differ("way", e.Basis.Way, f.Basis.Way)
+		differ("points given by", len(e.ScoredBy), len(f.ScoredBy))
+		differ("best nodes", e.Candidates, f.Candidates)
+	} else {
+		differ("outcome", was.Kind, is.Kind)
+		differ("nodes", was.NodesTotal, is.NodesTotal)
+		if !maps.Equal(was.Reasons, is.Reasons) {
+			differ("reasons", was.Reasons, is.Reasons)
+		}
+		if !strings.HasPrefix(was.Message, is.Message) {
+			differ("message", was.Message, is.Message)
+		}
+	}
+	differ("class of the pod", e.Class, f.Class)
+	differ("home nodes only", e.Home, f.Home)
+	differ("nodes behind", e.Behind, f.Behind)
+	if !maps.Equal(e.Rejected, f.Rejected) {
+		differ("nodes turned down", e.Rejected, f.Rejected)
+	}
+	return out
+}
+
+// chosen says whether a record is about a node.
+func chosen(d events.Decision) bool { return d.NodeName != "" && d.Evidence.Order > 0 }

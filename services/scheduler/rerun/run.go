@@ -1,0 +1,204 @@
+package rerun
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
+)
+
+// Job says what to make again.
+type Job struct {
+	Source Source
+	// Profiles are the configuration to decide by.
+	Profiles []placement.ProfileConfig
+	// Version of this Berth, to explain differences by.
+	Version string
+	// Wanted says which records to make again; nil is all of them.
+	Wanted func(r events.Record, d *events.Decision) bool
+	// Strict: the nodes of choices that a decision counted are those that were found again, too; what
+	// could not be found makes what counted it impossible to be made again.
+	Strict bool
+	// Each hears of every record that was wanted, in the order of its shard.
+	Each func(Verdict) error
+}
+
+// Verdict is what came of one record.
+type Verdict struct {
+	Recorded events.Decision
+	// Remade is the decision made again; nil if it could not be, and Missing says why.
+	Remade  *events.Decision
+	Missing string
+	// Differences is empty when both are the same. Explained says what accounts for them, if
+	// something is known that does: another configuration, another version.
+	Differences []Difference
+	Explained   string
+}
+
+// Same says whether the decision was made again and came out as recorded.
+func (v *Verdict) Same() bool { return v.Remade != nil && len(v.Differences) == 0 }
+
+// item is a record to be made again, or a choice to be taken for granted.
+type item struct {
+	moment, order uint64
+	fact          uint64
+	record        events.Record
+	wanted        bool
+}
+
+// Run makes decisions again, one shard after the other. It holds the records in memory, and the
+// state of one shard.
+func Run(ctx context.Context, job Job) error {
+	profiles := map[string]*placement.Profile{}
+	for _, cfg := range job.Profiles {
+		p, err := placement.NewProfile(cfg)
+		if err != nil {
+			return fmt.Errorf("profile %q: %w", cfg.SchedulerName, err)
+		}
+		profiles[cfg.SchedulerName] = p
+	}
+	shards, err := gather(ctx, job)
+	if err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(shards)) {
+		if err := job.shard(ctx, id, profiles, shards[id]); err != nil {
+			return fmt.Errorf("shard %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// gather reads the records of all shards.
+func gather(ctx context.Context, job Job) (map[string][]item, error) {
+	records, err := job.Source.Open(ctx, events.Decisions, 1)
+	if err != nil {
+		return nil, fmt.Errorf("decisions: %w", err)
+	}
+	defer records.Close()
+	shards := map[string][]item{}
+	for {
+		r, err := records.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return shards, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("decisions: %w", err)
+		}
+		d, err := events.DecodeDecision(r)
+		if err != nil {
+			return nil, fmt.Errorf("decisions: %w", err)
+		}
+		if d.Evidence == nil {
+			continue
+		}
+		shards[d.Actor] = append(shards[d.Actor], item{
+			moment: d.Evidence.Basis.Moment, order: d.Evidence.Order, fact: d.FactSequence, record: r,
+			wanted: job.Wanted == nil || job.Wanted(r, &d.Decision),
+		})
+	}
+}
+
+// shard makes the wanted decisions of one shard again.
+func (job Job) shard(ctx context.Context, id string, profiles map[string]*placement.Profile, items []item) error {
+	// A record may stand twice, when the answer of the log was lost.
+	slices.SortStableFunc(items, func(a, b item) int {
+		return cmp.Or(cmp.Compare(a.moment, b.moment), cmp.Compare(a.order, b.order))
+	})
+	items = slices.CompactFunc(items, func(a, b item) bool {
+		return a.moment == b.moment && a.order == b.order && a.moment > 0
+	})
+	if !slices.ContainsFunc(items, func(i item) bool { return i.wanted }) {
+		return nil
+	}
+	shard, err := newShard(ctx, id, profiles, job.Source, items[0].fact)
+	if err != nil {
+		return err
+	}
+	defer shard.close()
+	for _, i := range items {
+		decoded, err := events.DecodeDecision(i.record)
+		if err != nil {
+			return err
+		}
+		if err := job.one(ctx, shard, i, decoded.Decision); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (job Job) one(ctx context.Context, shard *Shard, i item, d events.Decision) error {
+	if way := d.Evidence.Basis.Way; !i.wanted && !job.Strict && (way == events.WayRanked || way == events.WayHeld) {
+		return shard.note(ctx, d)
+	}
+	v := Verdict{Recorded: d}
+	remade, err := shard.remake(ctx, d)
+	switch {
+	case err != nil && !isMissing(err):
+		return err
+	case err != nil:
+		v.Missing = err.Error()
+	default:
+		v.Remade, v.Differences = &remade, compare(d, remade)
+		v.Explained = job.explain(shard, d, v)
+	}
+	switch {
+	case job.Strict && v.Remade != nil && remade.NodeName != "":
+		shard.replica.Keep(d.Evidence.Order, remade, remade.NodeName)
+	case !job.Strict && v.Remade != nil:
+		shard.replica.Keep(d.Evidence.Order, remade, d.NodeName)
+	case !job.Strict:
+		shard.replica.Note(d)
+	}
+	if i.wanted && job.Each != nil {
+		return job.Each(v)
+	}
+	return nil
+}
+
+// explain says what accounts for differences.
+func (job Job) explain(shard *Shard, d events.Decision, v Verdict) string {
+	if len(v.Differences) == 0 {
+		return ""
+	}
+	if v.Remade.Evidence != nil && v.Remade.Evidence.Config != d.Evidence.Config {
+		return fmt.Sprintf("decided under another configuration of profile %s (%016x) than the one given (%016x)",
+			d.SchedulerName, d.Evidence.Config, v.Remade.Evidence.Config)
+	}
+	if version := shard.version(d.Actor); version != "" && job.Version != "" && version != job.Version {
+		return fmt.Sprintf("decided by berth %s, made again by berth %s", version, job.Version)
+	}
+	return ""
+}
+
+// note takes a choice for granted. What it was made on does not matter, only that the pod is known.
+func (s *Shard) note(ctx context.Context, d events.Decision) error {
+	if d.Evidence.Order == 0 || d.NodeName == "" {
+		return nil
+	}
+	if err := s.advance(ctx, &d); err != nil {
+		if isMissing(err) {
+			return nil
+		}
+		return err
+	}
+	s.replica.Note(d)
+	return nil
+}
+
+// Count is how many records a source has that could be made again.
+func Count(ctx context.Context, src Source) (int, error) {
+	n := 0
+	shards, err := gather(ctx, Job{Source: src})
+	for _, items := range shards {
+		n += len(items)
+	}
+	return n, err
+}

@@ -1,0 +1,112 @@
+package rerun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
+)
+
+// Source is a log that is read from its oldest record to where it ended when it was opened: a live
+// one, or a bundle.
+type Source interface {
+	// Open reads a stream from a sequence on, or from the oldest record that is kept if that is
+	// younger.
+	Open(ctx context.Context, s events.Stream, from uint64) (Records, error)
+	// Snapshot is the newest snapshot of the facts; ok is false if there is none.
+	Snapshot(ctx context.Context) (sequence uint64, data []byte, ok bool, err error)
+}
+
+// Records yields records in order, and io.EOF behind the last.
+type Records interface {
+	Next(ctx context.Context) (events.Record, error)
+	Close()
+}
+
+// factCursor reads the facts forward.
+type factCursor struct {
+	records Records
+	// ahead has been read and not been handed out; at is the last that has.
+	ahead *events.Record
+	at    uint64
+	// start is what announces the beginning, until it has been handed out.
+	start *follow.Batch
+}
+
+// openFacts begins at the newest snapshot, if nothing before it is asked for, else at the oldest
+// record.
+func openFacts(ctx context.Context, src Source, first uint64) (*factCursor, error) {
+	sequence, data, ok, err := src.Snapshot(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("snapshot of the facts: %w", err)
+	}
+	if !ok || sequence > first {
+		sequence, data = 0, nil
+	}
+	records, err := src.Open(ctx, events.Facts, sequence+1)
+	if err != nil {
+		return nil, fmt.Errorf("facts: %w", err)
+	}
+	return &factCursor{records: records, at: sequence, start: resetAt(sequence, data)}, nil
+}
+
+// resetAt begins with a snapshot, or with nothing. What the shard could use is usable: it does
+// not wait for the end of the log.
+func resetAt(sequence uint64, data []byte) *follow.Batch {
+	return &follow.Batch{Reset: true, Snapshot: data, Behind: sequence, Barrier: sequence}
+}
+
+func (c *factCursor) peek(ctx context.Context) (*events.Record, error) {
+	if c.ahead == nil {
+		r, err := c.records.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil, &NotThereError{fmt.Sprintf("the log's facts end at %d", c.at)}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("facts: %w", err)
+		}
+		c.ahead = &r
+	}
+	return c.ahead, nil
+}
+
+// to is what brings a store to a sequence, exactly.
+func (c *factCursor) to(ctx context.Context, sequence uint64) ([]follow.Batch, error) {
+	if sequence < c.at {
+		return nil, &NotThereError{fmt.Sprintf("the state stands at fact %d already, behind %d", c.at, sequence)}
+	}
+	var out []follow.Batch
+	if c.start != nil {
+		out, c.start = append(out, *c.start), nil
+	}
+	var facts []events.SequencedFact
+	for c.at < sequence {
+		r, err := c.peek(ctx)
+		if err != nil {
+			return nil, err
+		}
+		fact, err := events.DecodeFact(*r)
+		switch {
+		case err != nil:
+			return nil, err
+		case fact.Anew():
+			// Nothing before it counts.
+			out, facts = []follow.Batch{*resetAt(r.Sequence-1, nil)}, nil
+		case r.Sequence != c.at+1:
+			return nil, &NotThereError{fmt.Sprintf("the log does not hold the facts from %d to %d", c.at+1, r.Sequence-1)}
+		}
+		facts, c.at, c.ahead = append(facts, fact), r.Sequence, nil
+	}
+	if len(facts) > 0 {
+		out = append(out, follow.Batch{Facts: facts})
+	}
+	return out, nil
+}
+
+// NotThereError says what the log does not hold.
+type NotThereError struct{ What string }
+
+func (e *NotThereError) Error() string { return e.What }

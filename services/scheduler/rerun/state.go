@@ -1,0 +1,136 @@
+package rerun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/history"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// At is a moment in the log: the fact of that Sequence, or else what was stored by that Time; the
+// end of the log if both are zero.
+type At struct {
+	Sequence uint64
+	Time     time.Time
+}
+
+// Picture is the state at a moment: the facts, and the ledger as it was then. Nil Ledger: nothing
+// is known of it.
+type Picture struct {
+	Facts  *state.Store
+	Ledger *ledger.View
+	// Time is when the last fact was stored, by the log's clock; zero if that is not known.
+	Time time.Time
+}
+
+// Rebuild builds the state at a moment.
+func Rebuild(ctx context.Context, src Source, at At) (Picture, error) {
+	picture := Picture{Facts: state.New()}
+	if err := picture.readFacts(ctx, src, at); err != nil {
+		return picture, err
+	}
+	if at.Sequence > 0 {
+		at.Time = picture.Time
+	}
+	return picture, picture.readLedger(ctx, src, at)
+}
+
+func (p *Picture) readFacts(ctx context.Context, src Source, at At) error {
+	first := at.Sequence
+	if at.Sequence == 0 && at.Time.IsZero() {
+		first = ^uint64(0) // the newest snapshot serves
+	}
+	facts, err := openFacts(ctx, src, first)
+	if err != nil {
+		return err
+	}
+	defer facts.records.Close()
+	for {
+		next, err := facts.peek(ctx)
+		var missing *NotThereError
+		ended := errors.As(err, &missing)
+		if err != nil && !ended {
+			return err
+		}
+		if ended && at.Sequence > facts.at {
+			return err
+		}
+		ended = ended || at.Sequence > 0 && next.Sequence > at.Sequence ||
+			at.Sequence == 0 && !at.Time.IsZero() && next.Time.After(at.Time)
+		if ended {
+			break
+		}
+		p.Time = next.Time
+		if err := p.apply(ctx, facts, next.Sequence); err != nil {
+			return err
+		}
+	}
+	if facts.start != nil {
+		return p.apply(ctx, facts, facts.at)
+	}
+	return nil
+}
+
+func (p *Picture) apply(ctx context.Context, facts *factCursor, sequence uint64) error {
+	batches, err := facts.to(ctx, sequence)
+	if err != nil {
+		return err
+	}
+	for _, b := range batches {
+		if b.Reset {
+			if p.Facts, err = b.Store(); err != nil {
+				return err
+			}
+		}
+		if _, err := p.Facts.Apply(b.Facts); err != nil {
+			return fmt.Errorf("facts: %w", err)
+		}
+	}
+	return nil
+}
+
+func (p *Picture) readLedger(ctx context.Context, src Source, at At) error {
+	records, err := src.Open(ctx, events.Ledger, 1)
+	if err != nil {
+		return fmt.Errorf("the ledger's history: %w", err)
+	}
+	defer records.Close()
+	cursor, err := history.NewCursor(until{records, at.Time})
+	if err != nil {
+		return err
+	}
+	defer cursor.Close()
+	view := ledger.NewView()
+	_, err = cursor.End(ctx, func(b ledger.ViewBatch) error {
+		_, err := view.Fold(b)
+		return err
+	})
+	var gap *history.GapError
+	if errors.As(err, &gap) {
+		return nil // the history begins later
+	}
+	if err == nil {
+		p.Ledger = view
+	}
+	return err
+}
+
+// until are the records that had been stored by a time; all if it is zero.
+type until struct {
+	Records
+	time time.Time
+}
+
+func (u until) Next(ctx context.Context) (events.Record, error) {
+	r, err := u.Records.Next(ctx)
+	if err == nil && !u.time.IsZero() && r.Time.After(u.time) {
+		return r, io.EOF
+	}
+	return r, err
+}

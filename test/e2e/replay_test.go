@@ -1,0 +1,179 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
+)
+
+var (
+	replayPods = flag.Int("replay-pods", 2000, "pods that TestReplayArrivesAtEveryNode places")
+	replaySeed = flag.Uint64("replay-seed", 0, "order of its pods; 0 draws one")
+)
+
+const (
+	// podsPerNode leaves a third of the nodes' pods free; fewer nodes than leastNodes would not
+	// give each of two shards the home nodes that it takes to prefer them.
+	podsPerNode, leastNodes = 75, 150
+	// replayPace is a rate that is met on two busy processors beside all the rest.
+	replayPace = 60
+	// groupOfPods is how many pods share a rule about each other.
+	groupOfPods = 25
+)
+
+// replayed is what `berth replay -o json` says.
+type replayed struct {
+	Decisions, Same, Explained, Different, Missing int
+	Why                                            map[string]int
+	List                                           []json.RawMessage
+}
+
+// Two shard processes place pods with and without rules about each other, under load. With the nodes
+// erased from all records, replay arrives at every one of them; and so does, on the live log, a
+// random sample.
+func TestReplayArrivesAtEveryNode(t *testing.T) {
+	seed := *replaySeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Logf("seed %d (-replay-seed)", seed)
+	s := newStack(t, manyNodes(t, max(leastNodes, *replayPods/podsPerNode)))
+	f := &fleet{stack: s, members: map[string]*harness.Berth{}}
+	for name, url := range map[string]*string{"etcd": &f.etcdURL, "nats": &f.natsURL} {
+		store, err := programs.StartStore(s.Context(), name, filepath.Join(s.dir, name))
+		s.no(err)
+		t.Cleanup(func() { s.cleanup(store.Stop) })
+		*url = store.URL
+	}
+	for _, member := range []string{"queue-0", "scheduler-0", "scheduler-1", "binder-0"} {
+		f.start(member[:len(member)-2], member)
+	}
+	ns := s.namespace("replay")
+	pods := mixedPods(ns, *replayPods)
+	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
+	binds, err := harness.WatchBinds(s.Context(), s.client, ns)
+	s.no(err)
+	begin := time.Now()
+	s.create(pods...)
+	limit := placedWithin + time.Duration(len(pods))*time.Second/replayPace
+	s.no(binds.Wait(s.Context(), len(pods), limit))
+	t.Logf("%d pods placed in %s", len(pods), time.Since(begin).Round(time.Second))
+
+	bundle := filepath.Join(s.dir, "bundle.tar")
+	out := f.berth("export", "--nats-url", f.natsURL, "--file", bundle)
+	t.Logf("berth export\n%s", out)
+	all := f.remake("--bundle", bundle, "--all", "--strict")
+	if all.Decisions < len(pods) || all.Same != all.Decisions {
+		t.Errorf("of %d decisions %d are the same: %d different, %d explained, %d not reproducible (%v)\n%s",
+			all.Decisions, all.Same, all.Different, all.Explained, all.Missing, all.Why, first(all.List))
+	}
+	sampled := f.remake("--nats-url", f.natsURL, "--sample", "200", "--seed", fmt.Sprint(seed))
+	if sampled.Decisions == 0 || sampled.Same != sampled.Decisions {
+		t.Errorf("of a sample of %d, %d are the same (%v)\n%s", sampled.Decisions, sampled.Same, sampled.Why,
+			first(sampled.List))
+	}
+	t.Logf("%d decisions made again, %d identical; of a sample of %d, %d", all.Decisions, all.Same,
+		sampled.Decisions, sampled.Same)
+}
+
+func first(list []json.RawMessage) string {
+	const some = 5
+	text := ""
+	for _, one := range list[:min(len(list), some)] {
+		text += string(one) + "\n"
+	}
+	return text
+}
+
+// berth runs the command, which must succeed.
+func (s *stack) berth(args ...string) string {
+	s.Helper()
+	result, err := programs.Command(s.Context(), args...)
+	s.no(err)
+	if result.Code != 0 {
+		s.Fatalf("berth %v: exit code %d\n%s%s", args, result.Code, result.Stdout, result.Stderr)
+	}
+	return result.Stdout
+}
+
+// remake runs berth replay, which may find differences.
+func (s *stack) remake(args ...string) replayed {
+	s.Helper()
+	begin := time.Now()
+	result, err := programs.Command(s.Context(), append([]string{"replay", "-o", "json"}, args...)...)
+	s.no(err)
+	var out replayed
+	if err := json.Unmarshal([]byte(result.Stdout), &out); err != nil {
+		s.Fatalf("berth replay %v: exit code %d, %v\n%s", args, result.Code, err, result.Stderr)
+	}
+	s.Logf("berth replay %v took %s", args, time.Since(begin).Round(time.Millisecond))
+	return out
+}
+
+// manyNodes describes nodes in three zones, in a file.
+func manyNodes(t *testing.T, n int) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "nodes.yaml")
+	text := fmt.Sprintf(`groups:
+- namePrefix: node-
+  count: %d
+  region: local
+  zones: [zone-a, zone-b, zone-c]
+  capacity: {cpu: "32", memory: 256Gi, pods: "110"}
+`, n)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// mixedPods are pods of which most are plain and the others have rules about nodes or each other.
+func mixedPods(ns string, n int) []*corev1.Pod {
+	pods := make([]*corev1.Pod, n)
+	for i := range pods {
+		group := fmt.Sprintf("group-%d", i/20/groupOfPods)
+		pod := newPod(ns, fmt.Sprintf("pod-%06d", i), "50m")
+		switch i % 20 {
+		case 0, 1:
+			preferring(10, corev1.LabelTopologyZone, "zone-b")(pod)
+		case 2:
+			selecting(corev1.LabelTopologyZone, "zone-c")(pod)
+		case 3, 4:
+			pod.Labels = map[string]string{app: "even-" + group}
+			pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+				MaxSkew: 2, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule,
+				LabelSelector: matching("even-" + group),
+			}}
+		case 5, 6:
+			pod.Labels = map[string]string{app: "apart-" + group}
+			pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+					{TopologyKey: corev1.LabelHostname, LabelSelector: matching("apart-" + group)},
+				},
+			}}
+		case 7:
+			pod.Labels = map[string]string{app: "near-" + group}
+			pod.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+					{TopologyKey: corev1.LabelTopologyZone, LabelSelector: &metav1.LabelSelector{
+						MatchLabels: map[string]string{app: "near-" + group},
+					}},
+				},
+			}}
+		}
+		pods[i] = pod
+	}
+	return pods
+}
