@@ -94,7 +94,8 @@ func TestBalanceByActualUse(t *testing.T) {
 		}
 		for _, e := range list.Items {
 			said := strings.Join([]string{e.Type, e.Reason, e.Action, e.ReportingController, e.Note}, " ")
-			if strings.HasPrefix(said, "Normal LowNodeUtilization Descheduled sigs.k8s.io.descheduler pod eviction from node-0 ") {
+			const want = "Normal LowNodeUtilization Descheduled sigs.k8s.io.descheduler pod eviction from node-0 "
+			if strings.HasPrefix(said, want) {
 				return "", nil
 			}
 		}

@@ -28,15 +28,30 @@ type cluster struct {
 	// crowded: there are many pods from the start, and evictions are asked for all the time.
 	// lingering: pods take long to end.
 	crowded, lingering bool
-	// nodesFirst and podsFirst are how many there are when it begins.
-	nodesFirst, podsFirst int
-	// replicas is how many pods the controllers make, and make again when they go; settled: pods
-	// are not moved any more.
-	replicas int
-	settled  bool
+	amounts
+	// settled: pods are not moved any more.
+	settled bool
 	// closedUntil is until when no budget allows anything; 0 while they do.
 	closedUntil time.Duration
 	tokens      uint64
+	restarting
+}
+
+// amounts are how many nodes and pods there are.
+type amounts struct {
+	// nodesFirst and podsFirst are those when it begins.
+	nodesFirst, podsFirst int
+	// replicas is how many pods the controllers make, and make again when they go.
+	replicas int
+}
+
+// restarting is how far the people are who restart the shards.
+type restarting struct {
+	// done is how many of their steps are.
+	done int
+	// awaited is the resourceVersion that the log has to tell of before they go on, before the last
+	// fact behind which they closed a node.
+	awaited, before uint64
 }
 
 const (
@@ -168,7 +183,7 @@ func (c *cluster) addPod(w *world) {
 func (c *cluster) act(w *world) error {
 	c.reopen(w)
 	pods := w.api.pods()
-	if len(pods) == 0 || len(pods) < maxPods && c.family != moved && w.chance(40) {
+	if len(pods) == 0 || len(pods) < maxPods && !c.sparse() && w.chance(40) {
 		c.addPod(w)
 		return nil
 	}
@@ -186,6 +201,9 @@ func (c *cluster) act(w *world) error {
 		return nil
 	case c.family == moved && w.chance(95):
 		c.scale(w, p)
+		return nil
+	case c.family == restarted && w.chance(70):
+		c.restart(w, p)
 		return nil
 	case c.family == refreshed && w.chance(60), c.family == massive && w.chance(90):
 		c.touch(w, uid)

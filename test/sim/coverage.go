@@ -19,6 +19,7 @@ func Wanted() []string {
 		"facts delivered again", "decisions delivered again",
 		"append lost before it was stored", "append stored, not acknowledged",
 		"append of facts lost", "append of facts not acknowledged", "append of facts late", "late append of facts stored",
+		"crash between two facts",
 		"lost tail of the facts", "lost tail found by its end", "lost tail found by its epoch", "gap in the facts",
 		"old facts trimmed", "facts begun from a snapshot",
 		"request to etcd lost", "request to etcd late", "late etcd call carried out", "answer of etcd lost",

@@ -42,9 +42,10 @@ func (w *world) revoke(id int64) {
 
 // transact sends a transaction. What it is called shows in the coverage, with how it ended.
 func (w *world) transact(p *proc, what string, t ledger.Txn, told func(ledger.TxnResult, error) error) {
+	meant := committed{what: what, who: p, member: p.member(), txn: t}
 	c := &call{
 		who: p, to: toEtcd, what: what,
-		carry: func() (any, error) { return w.commit(p, what, t) },
+		carry: func() (any, error) { return w.commit(meant) },
 		told: func(result any, err error) error {
 			r, _ := result.(ledger.TxnResult)
 			return told(r, err)
@@ -55,8 +56,8 @@ func (w *world) transact(p *proc, what string, t ledger.Txn, told func(ledger.Tx
 }
 
 // commit runs a transaction on the ledger and has the oracle look at what it did.
-func (w *world) commit(p *proc, what string, t ledger.Txn) (ledger.TxnResult, error) {
-	meant := t
+func (w *world) commit(meant committed) (ledger.TxnResult, error) {
+	p, what, t := meant.who, meant.what, meant.txn
 	if w.mutant.txn != nil {
 		t = w.mutant.txn(w, what, t)
 	}
@@ -69,9 +70,9 @@ func (w *world) commit(p *proc, what string, t ledger.Txn) (ledger.TxnResult, er
 	} else {
 		w.hit(what + ": else")
 	}
-	w.tracef("%s %s: succeeded %t at %d", p.member(), what, r.Succeeded, r.Revision)
+	w.tracef("%s %s: succeeded %t at %d", meant.member, what, r.Succeeded, r.Revision)
 	if r.Succeeded {
-		w.observe(&committed{what: what, who: p, txn: meant})
+		w.observe(&meant)
 		w.springs(what, p, t)
 	}
 	return r, w.broken()

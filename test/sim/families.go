@@ -34,6 +34,9 @@ const (
 	refreshed family = "refreshed"
 	// massive: one pod wants a node on which more pods run than one transaction can claim.
 	massive family = "massive"
+	// restarted: nodes close, and once the log tells of that, shards begin anew, and do not get
+	// on with the facts.
+	restarted family = "restarted"
 	// moved: there is a descheduler, which moves the pods of controllers to other nodes.
 	moved family = "moved"
 )
@@ -42,7 +45,7 @@ const (
 var families = []struct {
 	family
 	share int
-}{{contested, 20}, {succession, 15}, {refreshed, 10}, {massive, 6}, {moved, 17}}
+}{{contested, 22}, {succession, 17}, {refreshed, 8}, {massive, 6}, {restarted, 4}, {moved, 21}}
 
 // drawFamily says what a run is about, if that was not asked for.
 func (w *world) drawFamily() family {
@@ -75,6 +78,9 @@ func (c *cluster) wish(w *world) {
 	case c.family == refreshed:
 		c.rules, c.fickle, c.ranked = false, false, false
 		c.nodesFirst, c.podsFirst = 1+w.rng.IntN(2), 2
+	case c.family == restarted:
+		c.rules, c.fickle, c.ranked = false, false, false
+		c.nodesFirst, c.podsFirst = 4, 2
 	case c.family == moved:
 		c.rules, c.fickle, c.ranked = false, false, w.chance(50)
 		c.nodesFirst, c.podsFirst, c.replicas = 4, 0, 4+w.rng.IntN(2)
@@ -132,6 +138,9 @@ func (c *cluster) scale(w *world, p *corev1.Pod) {
 
 // moves: there is a descheduler.
 func (c *cluster) moves() bool { return c.family == moved || c.strict }
+
+// sparse: pods come only as the family has it.
+func (c *cluster) sparse() bool { return c.family == moved || c.family == restarted }
 
 // own makes a pod one of a controller's.
 func own(p *corev1.Pod, controller int) {
@@ -216,12 +225,13 @@ type ambush struct {
 var ambushes = map[family]map[string][]ambush{
 	contested: {
 		"T2":          {{12, forsaken}, {10, closedBudgets}},
-		"evict-mark":  {{10, forsaken}, {10, closedBudgets}, {8, senderDies}},
+		"evict-mark":  {{10, forsaken}, {15, orphaned}, {10, closedBudgets}, {8, senderDies}},
 		"evict-claim": {{45, closedBudgets}, {15, senderDies}},
 	},
-	succession: {"T3": {{50, restless}}},
-	moved:      {"T12": {{25, senderDies}, {25, rush}}},
+	succession: {"T3": {{65, restless}}},
+	moved:      {"T12": {{25, rush}, {50, senderDies}}},
 	massive:    {"T2": {{20, forsaken}}, "evict-mark": {{30, forsaken}, {20, senderDies}}},
+	ordinary:   {"T11": {{40, unheard}}},
 }
 
 // springs is what happens right after a transaction has been carried out.
@@ -266,6 +276,27 @@ func forsaken(w *world, p *proc, t ledger.Txn) {
 	}
 	if p.role == "binder" {
 		p.stall(200+w.rng.IntN(2000), 0)
+	}
+}
+
+// orphaned: all pods that wait are deleted, the one that others are to go for among them, and who
+// asks those to go has not heard of that when everybody else has.
+func orphaned(w *world, p *proc, _ ledger.Txn) {
+	w.tracef("all pods that wait are deleted")
+	for _, pod := range w.api.pods() {
+		if pod.Spec.NodeName == "" {
+			w.api.delete(string(pod.UID))
+		}
+	}
+	p.stall(1500+w.rng.IntN(3000), 1000+w.rng.IntN(2000))
+}
+
+// unheard: the others do not hear of it for a while, and go on.
+func unheard(w *world, p *proc, _ ledger.Txn) {
+	for _, s := range w.shards {
+		if &s.proc != p {
+			s.stall(0, 500+w.rng.IntN(3000))
+		}
 	}
 }
 
@@ -354,8 +385,8 @@ func (w *world) overbid(priority int32) {
 // heldUp are the transactions that are sometimes under way for so long that others have gone
 // first, and how many of a hundred: those of which hardly any two meet otherwise.
 var heldUp = map[string]int{
-	"T4": 30, "T7": 30, "evict-claim": 20, "evict-mark": 20, "evict-take": 30, "evict-failed": 60,
-	"T12": 30, "move-abort": 50, "leftover": 60, "budget-settle": 60, "sweep": 70, "plan-drop": 70,
+	"T4": 30, "T7": 30, "evict-claim": 20, "evict-mark": 20, "evict-take": 30, "evict-failed": 85,
+	"T12": 30, "move-abort": 65, "leftover": 50, "budget-settle": 60, "sweep": 85, "plan-drop": 90,
 }
 
 // delay has a transaction stay under way for a while, and something happen meanwhile to what it

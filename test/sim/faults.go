@@ -31,7 +31,7 @@ func (f *faults) begin(w *world) {
 	if w.cluster.family != ordinary {
 		// Little else goes wrong, so that what they are about comes about.
 		f.wrongs, f.slow = draw(4, 10), draw(0, 0, 30)
-		if w.cluster.family == moved {
+		if w.cluster.sparse() {
 			f.wrongs = draw(1, 2, 4)
 			return
 		}

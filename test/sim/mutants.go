@@ -143,7 +143,7 @@ func fenceMutants() []Mutant {
 			},
 		},
 		{
-			Name: "refresh-order", expected: expected{rare: true},
+			Name: "refresh-order", expected: expected{rare: true, family: refreshed},
 			Missing: "after a refused bind the document is read before the pod",
 			readDoc: docFirst,
 		},
@@ -214,7 +214,7 @@ func logMutants() []Mutant {
 func startMutants() []Mutant {
 	return []Mutant{
 		{
-			Name: "start-barrier", expected: expected{rare: true, family: ordinary},
+			Name: "start-barrier", expected: expected{rare: true, family: restarted},
 			Missing:  "a start does not wait for what the log held when it began",
 			switches: switches{noBarrier: true},
 		},

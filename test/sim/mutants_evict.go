@@ -30,7 +30,7 @@ func evictionMutants() []Mutant {
 			},
 		},
 		{
-			Name: "evict-mark", expected: expected{budgets: true, rare: true, muted: []string{"S5"}},
+			Name: "evict-mark", expected: expected{rare: true, family: contested, muted: []string{"S5"}},
 			Missing: "victims are not marked before they are evicted",
 			txn: func(w *world, what string, t ledger.Txn) ledger.Txn {
 				if what != "evict-mark" {

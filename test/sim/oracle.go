@@ -27,10 +27,12 @@ type oracle struct {
 	// committedAt and markedAt are when each entry came into Committed and into Fencing.
 	committedAt, markedAt map[ledger.Token]moment
 	// seen is the state that check has looked at.
-	seenRV uint64
-	// gone are the pods that were evicted for others.
-	gone         []evicted
+	seenRV       uint64
 	seenRevision int64
+	// gone are the pods that were evicted for others.
+	gone []evicted
+	// closed are the nodes that were closed when a member began, with their resourceVersions.
+	closed map[string]map[string]uint64
 }
 
 // moment is a time, and the API server's resourceVersion then.
@@ -39,15 +41,16 @@ type moment struct {
 	rv uint64
 }
 
-// committed is a transaction as its sender meant it.
+// committed is a transaction as its sender meant it, who may have another life by now.
 type committed struct {
-	what string
-	who  *proc
-	txn  ledger.Txn
+	what   string
+	who    *proc
+	member string
+	txn    ledger.Txn
 }
 
 func newOracle(w *world) (*oracle, error) {
-	o := &oracle{w: w, truth: ledger.NewView(), boundAt: map[string]uint64{},
+	o := &oracle{w: w, truth: ledger.NewView(), boundAt: map[string]uint64{}, closed: map[string]map[string]uint64{},
 		committedAt: map[ledger.Token]moment{}, markedAt: map[ledger.Token]moment{}}
 	return o, o.truth.Reset(nil, w.store.Revision())
 }
@@ -57,6 +60,7 @@ func (w *world) observe(c *committed) {
 	o := w.oracle
 	if c != nil {
 		o.checkEpochs(c)
+		o.checkStart(c)
 	}
 	batch, err := w.store.Changes(o.truth.Revision()+1, w.store.Revision())
 	if err != nil || batch.Revision == 0 {
@@ -94,7 +98,7 @@ func (o *oracle) checkEpochs(c *committed) {
 		}
 		if owner, epoch, ok := o.truth.Owner(p); !ok || epoch != cmp.Revision {
 			o.w.note("S11", "%s of %s: decided in epoch %d of partition %d, committed in epoch %d of %q",
-				c.what, c.who.member(), cmp.Revision, p, epoch, owner.Member)
+				c.what, c.member, cmp.Revision, p, epoch, owner.Member)
 		}
 	}
 }

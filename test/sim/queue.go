@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -47,6 +48,7 @@ type reign struct {
 type round struct {
 	epoch  uint64
 	writer *queuecore.Writer
+	log    *factLog
 	out    chan events.Fact
 	stores map[events.Kind]queuecore.KindStore
 	// watched is the resourceVersion each kind's watch has reached; a kind that is not in it
@@ -265,7 +267,8 @@ func (q *queueReplica) openRound() error {
 	if w.mutant.epoch != nil {
 		r.epoch = w.mutant.epoch(base.Epoch)
 	}
-	r.writer = queuecore.NewWriter(factLog{w.log, &q.proc}, instant{}, base, r.epoch)
+	r.log = &factLog{Log: w.log, p: &q.proc}
+	r.writer = queuecore.NewWriter(r.log, instant{}, base, r.epoch)
 	watches := queuecore.Watches{Base: picture, Cause: q.cause}
 	r.stores = watches.Stores(kinds, r.out, func(err error) { r.failed = err })
 	w.hit("round opened by " + q.cause)
@@ -291,7 +294,14 @@ func (q *queueReplica) stepWrite() error {
 	if q.round == nil || q.w.down(&q.proc, toLog) {
 		return nil
 	}
-	if err := q.wrote(q.round.writer.Store(q.w.ctx, q.round.out)); err != nil || q.round == nil {
+	ctx, cancel := context.WithCancel(q.w.ctx)
+	defer cancel()
+	q.round.log.stop, q.round.log.appends = cancel, 0
+	err := q.round.writer.Store(ctx, q.round.out)
+	if !q.up {
+		return nil // it died of it
+	}
+	if err := q.wrote(err); err != nil || q.round == nil {
 		return err
 	}
 	if q.round.failed != nil || !q.followed() {

@@ -104,7 +104,7 @@ func (s *streams) take(from uint64) (follow.Batch, bool, error) {
 	w := s.p.w
 	records, err := w.records(events.Facts, from)
 	if err == nil && w.faults.on {
-		records = records[:1+w.rng.IntN(len(records))]
+		records = records[:s.p.hesitates(from, len(records))]
 	}
 	var facts []events.SequencedFact
 	if err == nil {
@@ -144,6 +144,7 @@ func (s *streams) bootstrap() (follow.Batch, error) {
 		w.hit("facts begun from a snapshot")
 	}
 	b, err := s.history.Begin(sequence, data, last)
+	w.oracle.begins(s.p, b)
 	if w.mutant.noBarrier {
 		b.Barrier = 0
 	}
@@ -238,10 +239,30 @@ func (o *outbox) flush(p *proc) error {
 type factLog struct {
 	*memlog.Log
 	p *proc
+	// stop ends what the writer is about, which has made so many appends; nil while it opens.
+	stop    func()
+	appends int
 }
 
+// dies says whether the writer dies before this append. What it was about may have taken several.
+func (l *factLog) dies() bool {
+	w := l.p.w
+	if l.appends++; l.stop == nil || !w.faults.on || w.rng.IntN(1000) >= writerDies {
+		return false
+	}
+	if l.appends > 1 {
+		w.hit("crash between two facts")
+	}
+	l.p.crash()
+	l.stop()
+	return true
+}
+
+// writerDies is how many of a thousand appends of facts are not made, because the writer dies.
+const writerDies = 2
+
 // Append implements events.Log.
-func (l factLog) Append(
+func (l *factLog) Append(
 	ctx context.Context, stream events.Stream, last events.Tail, msgs []events.Message,
 ) (uint64, error) {
 	w := l.p.w
@@ -249,6 +270,8 @@ func (l factLog) Append(
 		last = w.mutant.append(last)
 	}
 	switch {
+	case !l.p.up, l.dies():
+		return 0, errUnknown
 	case w.fault(3, "append of facts lost"):
 		return 0, errUnknown
 	case w.fault(3, "append of facts not acknowledged"):

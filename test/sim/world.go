@@ -163,7 +163,7 @@ func (w *world) faultySteps() int {
 	switch {
 	case w.cluster.moves():
 		n += 2 * moreSteps // there are more processes, too
-	case w.cluster.full() || w.cluster.family == massive:
+	case w.cluster.full() || w.cluster.family == massive || w.cluster.family == restarted:
 		n += moreSteps // a pod that others go for takes its time
 	}
 	return n

@@ -70,8 +70,12 @@ func (s *Shard) advance(ctx context.Context, d *events.Decision) error {
 			return s.fail(err)
 		}
 	}
+	before := s.facts.at
 	facts, err := s.facts.to(ctx, d.FactSequence)
-	if err != nil {
+	switch {
+	case err != nil && s.facts.at == before:
+		return err // a later one may be there
+	case err != nil:
 		return s.fail(err)
 	}
 	for _, b := range facts {

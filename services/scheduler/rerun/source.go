@@ -34,6 +34,8 @@ type factCursor struct {
 	at    uint64
 	// start is what announces the beginning, until it has been handed out.
 	start *follow.Batch
+	// later is where reading can begin if the log does not reach back any more; nil for nowhere.
+	later *follow.Batch
 }
 
 // openFacts begins at the newest snapshot, if nothing before it is asked for, else at the oldest
@@ -43,6 +45,10 @@ func openFacts(ctx context.Context, src Source, first uint64) (*factCursor, erro
 	if err != nil {
 		return nil, fmt.Errorf("snapshot of the facts: %w", err)
 	}
+	var later *follow.Batch
+	if ok && sequence > first {
+		later = resetAt(sequence, data)
+	}
 	if !ok || sequence > first {
 		sequence, data = 0, nil
 	}
@@ -50,7 +56,7 @@ func openFacts(ctx context.Context, src Source, first uint64) (*factCursor, erro
 	if err != nil {
 		return nil, fmt.Errorf("facts: %w", err)
 	}
-	return &factCursor{records: records, at: sequence, start: resetAt(sequence, data)}, nil
+	return &factCursor{records: records, at: sequence, start: resetAt(sequence, data), later: later}, nil
 }
 
 // resetAt begins with a snapshot, or with nothing. What the shard could use is usable: it does
@@ -73,10 +79,41 @@ func (c *factCursor) peek(ctx context.Context) (*events.Record, error) {
 	return c.ahead, nil
 }
 
+// jump goes to the newest snapshot if the log's first facts are gone and it stands at most at a
+// sequence. What is before it cannot be told then.
+func (c *factCursor) jump(ctx context.Context, most uint64) error {
+	if c.start == nil || c.later == nil || c.later.Behind > most {
+		return nil
+	}
+	r, err := c.peek(ctx)
+	if err != nil || r.Sequence == c.at+1 {
+		return err
+	}
+	if fact, err := events.DecodeFact(*r); err != nil || fact.Anew() {
+		return err
+	}
+	for r.Sequence <= c.later.Behind {
+		c.ahead = nil
+		if r, err = c.peek(ctx); err != nil {
+			return err
+		}
+	}
+	c.start, c.later, c.at = c.later, nil, c.later.Behind
+	return nil
+}
+
 // to is what brings a store to a sequence, exactly.
 func (c *factCursor) to(ctx context.Context, sequence uint64) ([]follow.Batch, error) {
 	if sequence < c.at {
 		return nil, &NotThereError{fmt.Sprintf("the state stands at fact %d already, behind %d", c.at, sequence)}
+	}
+	if sequence > c.at {
+		if err := c.jump(ctx, sequence); err != nil {
+			return nil, err
+		}
+		if err := c.reaches(ctx); err != nil {
+			return nil, err
+		}
 	}
 	var out []follow.Batch
 	if c.start != nil {
@@ -104,6 +141,19 @@ func (c *factCursor) to(ctx context.Context, sequence uint64) ([]follow.Batch, e
 		out = append(out, follow.Batch{Facts: facts})
 	}
 	return out, nil
+}
+
+// reaches says whether the next fact is there; nothing has been read then that is lost.
+func (c *factCursor) reaches(ctx context.Context) error {
+	r, err := c.peek(ctx)
+	if err != nil || r.Sequence == c.at+1 {
+		return err
+	}
+	fact, err := events.DecodeFact(*r)
+	if err == nil && !fact.Anew() {
+		err = &NotThereError{fmt.Sprintf("the log does not hold the facts from %d to %d", c.at+1, r.Sequence-1)}
+	}
+	return err
 }
 
 // NotThereError says what the log does not hold.

@@ -51,6 +51,11 @@ func (p *Picture) readFacts(ctx context.Context, src Source, at At) error {
 		return err
 	}
 	defer facts.records.Close()
+	if at.Sequence == 0 {
+		if err := facts.jump(ctx, ^uint64(0)); err != nil {
+			return err
+		}
+	}
 	for {
 		next, err := facts.peek(ctx)
 		var missing *NotThereError

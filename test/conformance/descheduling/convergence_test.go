@@ -75,8 +75,8 @@ func TestClosedLoop(t *testing.T) {
 	for seed := first; seed < first+uint64(many); seed++ {
 		w := unbalanced(t, seed)
 		before += w.Imbalance()
-		theirs, ours := o.loop(t, unbalanced(t, seed)), loopOurs(t, unbalanced(t, seed), true)
-		left := loopOurs(t, unbalanced(t, seed), false)
+		theirs, ours := o.loop(t, unbalanced(t, seed)), loopOurs(t, unbalanced(t, seed), keeping{pinned: true, taken: true})
+		left := loopOurs(t, unbalanced(t, seed), keeping{})
 		upstream.add(theirs)
 		pinned.add(ours)
 		free.add(left)
@@ -100,6 +100,24 @@ func TestClosedLoop(t *testing.T) {
 	}
 }
 
+// TestPlacesMatter: the closed loop tells a Berth whose places are taken over from one in which they
+// are kept and nobody takes them over, and from one that keeps none: both leave more imbalance in sum.
+func TestPlacesMatter(t *testing.T) {
+	var whole, untaken, unkept total
+	for seed := uint64(1); seed <= fixedLoops; seed++ {
+		whole.add(loopOurs(t, unbalanced(t, seed), keeping{pinned: true, taken: true}))
+		untaken.add(loopOurs(t, unbalanced(t, seed), keeping{pinned: true}))
+		unkept.add(loopOurs(t, unbalanced(t, seed), keeping{}))
+	}
+	t.Logf("whole   %s\nuntaken %s\nunkept  %s", &whole, &untaken, &unkept)
+	for name, ablated := range map[string]total{"not taken over": untaken, "not kept": unkept} {
+		if ablated.imbalance < 2*whole.imbalance {
+			t.Errorf("places are %s: imbalance left %.2f, with all of it %.2f: no harm is seen",
+				name, ablated.imbalance, whole.imbalance)
+		}
+	}
+}
+
 // TestComesToRest: every such cluster comes to rest, and where places are kept for the
 // replacements no pod moves more than once after the first cycle.
 func TestComesToRest(t *testing.T) {
@@ -107,7 +125,7 @@ func TestComesToRest(t *testing.T) {
 	for seed := first; seed < first+uint64(max(fixedLoops, *loops)); seed++ {
 		for _, pinned := range []bool{true, false} {
 			w := unbalanced(t, seed)
-			l := loopOurs(t, w, pinned)
+			l := loopOurs(t, w, keeping{pinned: pinned, taken: pinned})
 			if l.cycles == loopCycles {
 				t.Errorf("seed %d, %s, places kept: %t: not at rest after %d cycles", seed, w.Strategy, pinned, l.cycles)
 			}
@@ -175,7 +193,11 @@ func (o *oracle) loop(t *testing.T, w *deschedulingtest.World) (l loop) {
 	return l
 }
 
-func loopOurs(t *testing.T, w *deschedulingtest.World, pinned bool) (l loop) {
+// keeping says what of places is done: pinned, the plan counts on it that they are kept; taken,
+// replacements take them over.
+type keeping struct{ pinned, taken bool }
+
+func loopOurs(t *testing.T, w *deschedulingtest.World, places keeping) (l loop) {
 	t.Helper()
 	profile, err := placement.NewProfile(placement.DefaultProfile(corev1.DefaultSchedulerName))
 	if err != nil {
@@ -194,7 +216,7 @@ func loopOurs(t *testing.T, w *deschedulingtest.World, pinned bool) (l loop) {
 		at = at.Add(5 * time.Minute)
 		w.Now = at
 		made := plan.Make(plan.Input{
-			Cluster: cluster, Policy: p, History: history, Now: at, Pinned: pinned,
+			Cluster: cluster, Policy: p, History: history, Now: at, Pinned: places.pinned,
 			Placement: func(string) *placement.Profile { return profile },
 		})
 		if len(made.Moves) == 0 {
@@ -204,7 +226,7 @@ func loopOurs(t *testing.T, w *deschedulingtest.World, pinned bool) (l loop) {
 		kept := map[string]string{}
 		for _, m := range made.Moves {
 			gone = append(gone, m.Pod.Name)
-			if pinned {
+			if places.taken {
 				kept[m.Pod.Name] = m.To.Name
 			}
 			d := events.Decision{

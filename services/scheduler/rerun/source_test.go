@@ -1,0 +1,145 @@
+package rerun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
+)
+
+// kept is a log of facts of which the first are gone, with a snapshot.
+type kept struct {
+	facts    []events.Record
+	snapshot []byte
+	at       uint64
+}
+
+type list []events.Record
+
+func (l *list) Next(context.Context) (events.Record, error) {
+	if len(*l) == 0 {
+		return events.Record{}, io.EOF
+	}
+	r := (*l)[0]
+	*l = (*l)[1:]
+	return r, nil
+}
+
+func (l *list) Close() {}
+
+func (k *kept) Open(_ context.Context, s events.Stream, from uint64) (Records, error) {
+	l := &list{}
+	for _, r := range k.facts {
+		if s == events.Facts && r.Sequence >= from {
+			*l = append(*l, r)
+		}
+	}
+	return l, nil
+}
+
+func (k *kept) Snapshot(context.Context) (uint64, []byte, bool, error) {
+	return k.at, k.snapshot, k.snapshot != nil, nil
+}
+
+// facts is a log of n nodes, one fact each behind the begin of the epoch, with a snapshot at a
+// sequence (0 for none), of which the facts before first are gone. Record n is stored at n seconds.
+func facts(t *testing.T, n int, at, first uint64) *kept {
+	t.Helper()
+	k := &kept{at: at}
+	store := state.New()
+	all := []events.Fact{{Op: events.OpEpochBegin, Epoch: 1}, {Op: events.OpEpochEnd, Epoch: 1}}
+	for i := range n {
+		node := statetest.Node(fmt.Sprintf("n%d", i), "cpu", "1")
+		data, err := node.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, events.Fact{
+			Kind: events.KindNode, Op: events.OpUpsert, UID: string(node.UID), Name: node.Name, Epoch: 1,
+			ResourceVersion: uint64(i + 1), Progress: uint64(i + 1), Object: data,
+		})
+	}
+	for i, f := range all {
+		sequence := uint64(i + 1)
+		if _, err := store.Apply([]events.SequencedFact{{Sequence: sequence, Fact: f}}); err != nil {
+			t.Fatal(err)
+		}
+		if sequence == at {
+			var err error
+			if k.snapshot, _, err = store.Snapshot().Marshal(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if sequence >= first {
+			k.facts = append(k.facts, events.Record{
+				Message: events.EncodeFact(f), Sequence: sequence, Time: time.Unix(int64(sequence), 0),
+			})
+		}
+	}
+	return k
+}
+
+func nodes(p Picture) (n int) {
+	for range p.Facts.Snapshot().Nodes() {
+		n++
+	}
+	return n
+}
+
+// The state comes back at any moment that the log reaches back to: from its beginning, or from the
+// snapshot when the beginning is gone. What is before is refused.
+func TestRebuild(t *testing.T) {
+	whole, cut := facts(t, 10, 8, 1), facts(t, 10, 8, 6)
+	for name, c := range map[string]struct {
+		log   *kept
+		at    At
+		nodes int // -1: refused
+	}{
+		"the end":                    {whole, At{}, 10},
+		"a sequence":                 {whole, At{Sequence: 5}, 3},
+		"before the snapshot":        {whole, At{Sequence: 7}, 5},
+		"a time":                     {whole, At{Time: time.Unix(6, 0)}, 4},
+		"behind the end":             {whole, At{Sequence: 99}, -1},
+		"cut off, the end":           {cut, At{}, 10},
+		"cut off, behind snapshot":   {cut, At{Sequence: 10}, 8},
+		"cut off, before snapshot":   {cut, At{Sequence: 7}, -1},
+		"cut off, a time":            {cut, At{Time: time.Unix(11, 0)}, 9},
+		"cut off, without snapshots": {&kept{facts: cut.facts}, At{}, -1},
+	} {
+		p, err := Rebuild(t.Context(), c.log, c.at)
+		var not *NotThereError
+		switch {
+		case c.nodes < 0 && !errors.As(err, &not):
+			t.Errorf("%s: %v, want it refused", name, err)
+		case c.nodes >= 0 && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case c.nodes >= 0 && nodes(p) != c.nodes:
+			t.Errorf("%s: %d nodes, want %d", name, nodes(p), c.nodes)
+		}
+	}
+}
+
+// A decision that the log does not reach back to leaves the later ones as they are.
+func TestCursorGoesOnBehindAHole(t *testing.T) {
+	cut := facts(t, 10, 8, 6)
+	c, err := openFacts(t.Context(), cut, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var not *NotThereError
+	for _, gone := range []uint64{3, 6, 7} {
+		if _, err := c.to(t.Context(), gone); !errors.As(err, &not) {
+			t.Fatalf("fact %d: %v, want it refused", gone, err)
+		}
+	}
+	batches, err := c.to(t.Context(), 9)
+	if err != nil || len(batches) != 2 || !batches[0].Reset || batches[0].Behind != 8 || len(batches[1].Facts) != 1 {
+		t.Fatalf("fact 9: %+v, %v, want the snapshot at 8 and one fact", batches, err)
+	}
+}
