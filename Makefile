@@ -155,7 +155,7 @@ race: ## Unit tests under the race detector
 	@go test -race -p $(JOBS) -timeout 40m -run '$(RUN)' work
 
 .PHONY: e2e
-e2e: build .cluster-programs $(BIN)/collector ## End-to-end tests on a real API server, a few labs among them (RUN=regexp)
+e2e: build .cluster-programs .peer-programs $(BIN)/collector ## End-to-end tests on a real API server, a few labs among them (RUN=regexp)
 	@go test -p 1 -tags e2e -count 1 -timeout 40m -run '$(RUN)' ./test/e2e/... ./test/chaos ./test/labs
 
 # The labs to run, by folder of examples/labs, and the scheduler that has to do what they say.
@@ -196,6 +196,12 @@ conformance: ## Same decisions as kube-scheduler and the descheduler on random c
 .PHONY: monitoring
 monitoring: ## Alerts and dashboard of deploy/monitoring against the metrics, with Prometheus' own parsers
 	@cd test/monitoring && GOWORK=off go test -count=1 ./...
+
+.PHONY: monitoring-live
+monitoring-live: build .cluster-programs .peer-programs ## The same, and kube-scheduler's metrics, on what both expose now (RECORD=1 keeps Berth's for `make monitoring`)
+	@go test -p 1 -tags e2e -count 1 -timeout 10m -run TestMetricsAreKubeSchedulers ./test/e2e
+	@cd test/monitoring && GOWORK=off go test -count=1 ./... -args -scrape $(CURDIR)/.build/scrapes/berth.prom
+	@$(if $(RECORD),cp .build/scrapes/berth.prom test/monitoring/testdata/berth.prom)
 
 .PHONY: model
 model: ## Explore every history of the small models (LONG=1 adds the large scenarios)
@@ -343,3 +349,17 @@ PREEMPTION_NODES ?= tools/cluster/examples/preemption-nodes.yaml
 bench-preemption-e2e: build .cluster-programs .peer-programs ## Preemptors on full nodes, beside kube-scheduler, on a real API server (PREEMPTORS=n)
 	@go run ./test/perf/cmd/benche2e --runs $(RUNS) --contenders $(CONTENDERS) --modes preempt --pods $(PREEMPTORS) \
 		--nodes $(PREEMPTION_NODES) --timeout 60m --out .build/bench/preemption
+
+# Pods of each run, and how often each variant runs. OBSERVE_FLAGS as in `go run ./test/perf/cmd/benchobserve -h`.
+OBSERVE_PODS ?= 10000
+OBSERVE_FLAGS ?=
+
+.PHONY: bench-observe
+bench-observe: build .cluster-programs $(BIN)/collector ## What records and traces cost, and whether traces arrive; how long berth explain takes (RUNS=n OBSERVE_PODS=n)
+	@cd services/scheduler && go test -run '^$$' -bench Tracing -benchmem .
+	@go run ./test/perf/cmd/benchobserve --runs $(RUNS) --pods $(OBSERVE_PODS) $(OBSERVE_FLAGS)
+
+.PHONY: bench-explain
+bench-explain: build .cluster-programs ## berth explain at 5,000 nodes and 150,000 pods, end to end (OBSERVE_PODS=n for fewer)
+	@go run ./test/perf/cmd/benchobserve --runs 1 --variants plain --explains 50 --enforce \
+		--nodes tools/cluster/examples/explain-nodes.yaml --pods $(if $(filter command line,$(origin OBSERVE_PODS)),$(OBSERVE_PODS),150000)

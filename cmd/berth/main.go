@@ -37,8 +37,8 @@ func newRootCommand() *cobra.Command {
 	}
 	root.AddCommand(newUpCommand(), newRunCommand(), newDescheduleCommand(), newExplainCommand(), newTraceCommand(),
 		newExportCommand(), newReplayCommand(), newSimulateCommand(),
-		newCheckCommand(), newAuditCommand(), newStatusCommand(), newCertsCommand(), newSecureLedgerCommand(),
-		newDrainShardCommand(), newVersionCommand())
+		newCheckCommand(), newAuditCommand(), newStatusCommand(), newLogLevelCommand(), newCertsCommand(),
+		newSecureLedgerCommand(), newDrainShardCommand(), newVersionCommand())
 	return root
 }
 

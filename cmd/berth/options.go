@@ -84,6 +84,8 @@ type natsFlags struct {
 type replicas struct {
 	shards, binders int
 	wholeCluster    bool
+	// noEvidence leaves what attempts weighed out of the log.
+	noEvidence bool
 }
 
 type tlsFiles struct {
@@ -145,6 +147,8 @@ func (o *options) addShards(f *pflag.FlagSet) {
 	f.BoolVar(&o.wholeCluster, "whole-cluster", false,
 		"let shards choose among all nodes at once, instead of trying their own part of the nodes first for pods without\n"+
 			"preferences; such pods may land on better nodes, and shards meet on them more often")
+	f.BoolVar(&o.noEvidence, "no-evidence", false,
+		"leave what attempts weighed out of the log; then berth explain, trace and replay know less")
 }
 
 func (o *options) addBinders(f *pflag.FlagSet) {

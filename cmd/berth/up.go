@@ -87,7 +87,7 @@ func (o *options) run(ctx context.Context, services []service) error {
 		return err
 	}
 	err = runAll(ctx, runners, watches, web)
-	logger.Info("berth stopped", "err", err)
+	logger.Info("berth stopped", telemetry.KeyError, err)
 	return err
 }
 
@@ -186,6 +186,7 @@ func runAll(ctx context.Context, runners map[string]runner, watches []*depend.Wa
 			web.AddReady(name, r.Ready)
 			if q, ok := r.(*queue.Queue); ok {
 				web.AddPage("/queue", "pod", q.Explain)
+				web.AddHandler("/metrics/resources", telemetry.ResourcesHandler(q.Resources))
 			}
 		}
 		g.Go(func() error {
@@ -213,7 +214,7 @@ func (o *options) build(services []service, in inputs, st *stores, logger *slog.
 		case queueService:
 			err = b.queue(o.metricsInterval)
 		case schedulerService:
-			err = b.shards(max(o.shards, 1), o.wholeCluster)
+			err = b.shards(o.replicas)
 		case binderService:
 			err = b.binders(max(o.binders, 1))
 		case deschedulerService:
@@ -255,10 +256,12 @@ func (b *builder) queue(metricsInterval time.Duration) error {
 	return b.add(id, q, err)
 }
 
-func (b *builder) shards(n int, wholeCluster bool) error {
-	for i := range n {
+func (b *builder) shards(r replicas) error {
+	for i := range max(r.shards, 1) {
 		id := instanceID(schedulerService, i)
-		cfg := scheduler.Config{ID: id, Profiles: b.in.config.Profiles, WholeCluster: wholeCluster}
+		cfg := scheduler.Config{
+			ID: id, Profiles: b.in.config.Profiles, WholeCluster: r.wholeCluster, NoEvidence: r.noEvidence,
+		}
 		s, err := scheduler.New(cfg, scheduler.Deps{
 			Log: b.st.log, Snapshots: b.st.log, Bus: b.st.log, Ledger: b.st.ledger,
 			Logger: b.logger.With("service", "scheduler", "member", id), Clock: b.clock,

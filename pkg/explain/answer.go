@@ -35,14 +35,20 @@ type QueueAnswer struct {
 	Ahead int `json:",omitempty"`
 	// NotBefore is the end of its backoff, zero outside of it.
 	NotBefore time.Time `json:",omitzero"`
-	// Partition the pod belongs to, and the shard that holds that, empty for none.
-	Partition int32
-	Shard     string `json:",omitempty"`
-	Attempts  int32
+	Holder
+	Attempts int32
 	// Wakes are the rules that rejected the pod, with the events that each listens to.
 	Wakes []Wake `json:",omitempty"`
+	// Status answers Question.Status.
+	Status *QueueStatus `json:",omitempty"`
 	// Siblings answers Question.Owner: those created since then, oldest first.
 	Siblings []Where `json:",omitempty"`
+}
+
+// Holder is the partition that a pod belongs to, and the shard that holds that, empty for none.
+type Holder struct {
+	Partition int32
+	Shard     string `json:",omitempty"`
 }
 
 // Wake is a rule whose no has to turn, and the events that could do that, in the words of
@@ -57,6 +63,8 @@ type ShardAnswer struct {
 	Member         string
 	FactSequence   uint64
 	LedgerRevision int64
+	// Status answers Question.Status.
+	Status *ShardStatus `json:",omitempty"`
 	// Pod is about the pod that was asked about, Node about the node.
 	Pod  *PodView  `json:",omitempty"`
 	Node *NodeView `json:",omitempty"`

@@ -28,6 +28,8 @@ type Question struct {
 	// Pod is a UID, or namespace/name; Node a name.
 	Pod  string `json:"pod,omitempty"`
 	Node string `json:"node,omitempty"`
+	// Status asks about all there is, and nothing else.
+	Status bool `json:"status,omitempty"`
 	// Owner and Since ask the queue also for the pods of one controller (by its UID) that were
 	// created then or later.
 	Owner string    `json:"owner,omitempty"`

@@ -161,6 +161,9 @@ func (c *class) refresh(e *Engine, slot int, restated bool) {
 		return
 	}
 	cell.score = int32(c.plan.usage.score(&e.resources, slot))
+	c.plan.scoredBy(fromFit, 0, 1)
+	c.plan.scoredBy(fromBalance, 0, 1)
+	c.plan.scoredBy(fromImage, 0, 1)
 	c.base[slot] = cell.score + c.bonus.points(c.plan.image, cell.held)
 	if restated || c.group[slot] == noGroup {
 		c.regroupSlot(slot)

@@ -44,11 +44,16 @@ type Engine struct {
 	board          board
 	order          zoneWalk
 	rating         rating
+	watch          watch
 	// protected are the UIDs of pods that cannot be victims; guarded the same by node.
 	protected map[string]bool
 	guarded   map[*state.NodeInfo][]string
-	// The rest is reused between answers: the ranked nodes, a walk without narrowed nodes,
-	// and a sample, with its nodes per group.
+	scratch
+}
+
+// scratch is reused between answers: the ranked nodes, a walk without narrowed nodes, and a
+// sample, with its nodes per group.
+type scratch struct {
 	feasible          []Scored
 	narrowed, sampled []int32
 	counts            []int32
@@ -134,6 +139,9 @@ type Query struct {
 	Home bool
 	// Weigh asks for Result.Weighed about so many of the best nodes.
 	Weigh int
+	// Laps, if not nil, is told how far the evaluation is; TimeRules: also of what the first rules say.
+	Laps      Laps
+	TimeRules bool
 }
 
 // Evaluate decides about one pod, as p.Evaluate does with the usable nodes as candidates.
@@ -152,6 +160,8 @@ func (e *Engine) Evaluate(p *Profile, q Query) Result {
 	if q.Pod == nil || q.Pod.Template == nil {
 		return Result{Err: errNoObject}
 	}
+	e.watch.begin(p, q)
+	defer e.watch.rest()
 	c, err := e.classOf(p, q)
 	if err == nil {
 		err = c.plan.err
@@ -160,6 +170,7 @@ func (e *Engine) Evaluate(p *Profile, q Query) Result {
 		return Result{Err: err}
 	}
 	result := Result{NodesTotal: total, Class: c.id}
+	e.watch.point(PointPreFilter, c.plan.begins())
 	if c.plan.rejected != nil {
 		result.Diagnosis = c.plan.rejected.diagnosis(total)
 		return result
@@ -190,6 +201,7 @@ func (e *Engine) decide(c *class, q Query, result Result) Result {
 		e.rating.list(c, c.groups.members)
 	}
 	result.FeasibleCount = e.rating.total
+	e.watch.point(PointFilter, found(result.FeasibleCount))
 	e.rating.weighed.begin()
 	switch {
 	case result.FeasibleCount == 0:
@@ -210,6 +222,9 @@ func (e *Engine) decide(c *class, q Query, result Result) Result {
 		e.board.scan(c, e.rating.points)
 	}
 	result.Feasible = e.ranked()
+	if result.FeasibleCount > 1 {
+		e.watch.point(PointScore, Success)
+	}
 	e.weigh(c, q, &result)
 	return result
 }

@@ -22,6 +22,7 @@ type plan struct {
 	judges []int16
 	uses   []useFilter
 	scoring
+	watched watched
 	// scratch: there are rules that the engine keeps no columns for. uncompiled: of these, the
 	// rules have not even been asked, because their answer depends on each pod's volumes.
 	scratch, uncompiled bool
@@ -86,6 +87,7 @@ func newPlan(e *Engine, c *class, pod *state.Pod, fresh *wide) plan {
 			fresh.addRanker(e, s)
 		}
 	}
+	p.account(e, c.key.profile)
 	return p
 }
 
@@ -136,7 +138,7 @@ const maxWeights = int64(-infeasible) / 2 / MaxScore
 func (p *plan) traitRow(n *state.NodeInfo) traitRow {
 	row := traitRow{known: true, verdict: verdictPass}
 	for _, i := range p.byTraits {
-		if p.filters[i].filter.Check(n) != Success {
+		if p.check(i, p.filters[i].filter.Check(n)) != Success {
 			row.verdict = i
 			break
 		}
@@ -163,7 +165,7 @@ func (p *plan) judgeNode(n *state.NodeInfo, byTraits int16) (verdict int16, why 
 		if byTraits != verdictPass && byTraits < i {
 			break
 		}
-		if p.filters[i].filter.Check(n) != Success {
+		if p.check(i, p.filters[i].filter.Check(n)) != Success {
 			return i, variantOf(p.filters[i].filter, n)
 		}
 	}

@@ -36,6 +36,9 @@ func (r *rating) list(c *class, counts []int32) {
 		r.nodes = append(r.nodes, n)
 		r.total += int(n)
 	}
+	if c.wide.active {
+		c.plan.judged(len(counts))
+	}
 }
 
 // rate gives the listed groups their points; weigh keeps how each step comes to them.
@@ -56,13 +59,15 @@ func (r *rating) rate(c *class, weigh bool) {
 		for j, g := range r.groups {
 			r.sums[j] += c.gauges[i].points(c.groups.row(int(g))[i], top)
 		}
+		c.plan.scoredBy(fromGauge, i, len(r.groups))
 	}
 	if c.wide.active {
-		for _, ranker := range c.wide.rankers {
+		for i, ranker := range c.wide.rankers {
 			if weigh {
 				marks.mark(r.sums)
 			}
 			ranker.rate(c, r)
+			c.plan.scoredBy(fromRanker, i, len(r.groups))
 		}
 	}
 	for j, g := range r.groups {

@@ -22,7 +22,11 @@ func (p *plan) judgeUse(e *Engine, slot int, verdict int16) int16 {
 		if verdict != verdictPass && u.index > verdict {
 			break
 		}
+		code := Success
 		if !u.passes(e, slot) {
+			code = Unschedulable
+		}
+		if p.check(u.index, code) != Success {
 			return u.index
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 
 	"k8s.io/klog/v2"
@@ -18,7 +19,27 @@ const (
 
 // klogDebug is klog's verbosity at debug level: what its libraries' authors mean for
 // debugging. At other levels it is klog's default, 0.
-const klogDebug = "4"
+const klogDebug = 4
+
+// level is that of the process's logger. It changes while the process runs: see SetLevel.
+var level slog.LevelVar
+
+// Keys that mean the same in every line of every service.
+const (
+	// KeyService and KeyMember say who wrote the line; every line of a service has them.
+	KeyService = "service"
+	KeyMember  = "member"
+	// KeyPod is namespace/name, KeyNode a name, KeyShard the id of a scheduler's member.
+	KeyPod   = "pod"
+	KeyNode  = "node"
+	KeyShard = "shard"
+	// KeyAttempt counts the attempts at a pod, KeyOutcome is what became of one.
+	KeyAttempt = "attempt"
+	KeyOutcome = "outcome"
+	// KeyTook is a duration, KeyError the text of an error.
+	KeyTook  = "took"
+	KeyError = "error"
+)
 
 // ParseLevel reads debug, info, warn or error.
 func ParseLevel(text string) (slog.Level, error) {
@@ -36,7 +57,7 @@ func ParseLevel(text string) (slog.Level, error) {
 }
 
 // NewLogger returns a logger that writes to w in FormatText or FormatJSON.
-func NewLogger(w io.Writer, format string, level slog.Level) (*slog.Logger, error) {
+func NewLogger(w io.Writer, format string, level slog.Leveler) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: level}
 	switch format {
 	case FormatText:
@@ -49,20 +70,49 @@ func NewLogger(w io.Writer, format string, level slog.Level) (*slog.Logger, erro
 
 // Logger returns the logger of the process, to standard error, and makes it the default of
 // slog and the destination of klog. Call it once, before anything logs.
-func Logger(format string, level slog.Level) (*slog.Logger, error) {
-	logger, err := NewLogger(os.Stderr, format, level)
+func Logger(format string, from slog.Level) (*slog.Logger, error) {
+	logger, err := NewLogger(os.Stderr, format, &level)
 	if err != nil {
 		return nil, err
 	}
 	slog.SetDefault(logger)
 	RedirectKlog(logger)
-	if level <= slog.LevelDebug {
-		var verbosity klog.Level
-		if err := verbosity.Set(klogDebug); err != nil {
-			return nil, err
+	return logger, setLevel(from, verbosityAt(from))
+}
+
+// SetLevel changes the level of the process's logger while it runs. text is a level, as for
+// ParseLevel, or klog's verbosity, as kube-scheduler's /debug/flags/v takes it: from 4 on,
+// debug, below that info.
+func SetLevel(text string) error {
+	text = strings.TrimSpace(text)
+	if v, err := strconv.ParseInt(text, 10, 32); err == nil && v >= 0 {
+		to := slog.LevelInfo
+		if v >= klogDebug {
+			to = slog.LevelDebug
 		}
+		return setLevel(to, int(v))
 	}
-	return logger, nil
+	to, err := ParseLevel(text)
+	if err != nil {
+		return fmt.Errorf("%w, or a verbosity of klog (0 or more)", err)
+	}
+	return setLevel(to, verbosityAt(to))
+}
+
+// Level is the level of the process's logger, in the words of ParseLevel.
+func Level() string { return strings.ToLower(level.Level().String()) }
+
+func verbosityAt(l slog.Level) int {
+	if l <= slog.LevelDebug {
+		return klogDebug
+	}
+	return 0
+}
+
+func setLevel(to slog.Level, verbosity int) error {
+	level.Set(to)
+	var v klog.Level
+	return v.Set(strconv.Itoa(verbosity))
 }
 
 // RedirectKlog leads everything that is logged through klog into logger. Not safe while klog

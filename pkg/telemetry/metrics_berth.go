@@ -90,6 +90,47 @@ var (
 		Help:           "Bound pods that their kubelet did not admit, by its reason.",
 		StabilityLevel: metrics.ALPHA,
 	}, "reason")
+	batchSize = histogram(&metrics.HistogramOpts{
+		Subsystem: berthSubsystem, Name: "batch_size",
+		Help:    "How much was done at once: pods in a transaction (reservations), pods in a message to a shard (offers).",
+		Buckets: metrics.ExponentialBuckets(1, 2, 10), StabilityLevel: metrics.ALPHA,
+	}, "what")
+	promises = gauge(&metrics.GaugeOpts{
+		Subsystem: berthSubsystem, Name: "ledger_entries",
+		Help:           "Entries of the ledger, by role (reservation, victim, keeper, move) and state.",
+		StabilityLevel: metrics.ALPHA,
+	}, "role", "state")
+	promiseAge = gauge(&metrics.GaugeOpts{
+		Subsystem: berthSubsystem, Name: "ledger_oldest_entry_seconds",
+		Help:           "How long the queue that leads has seen the oldest entry of a role and state.",
+		StabilityLevel: metrics.ALPHA,
+	}, "role", "state")
+	budgetClaims = gauge(&metrics.GaugeOpts{
+		Subsystem: berthSubsystem, Name: "budget_claims",
+		Help:           "Disruptions claimed from a PodDisruptionBudget and not yet seen in its status.",
+		StabilityLevel: metrics.ALPHA,
+	}, "namespace", "budget")
+	evictions = counter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "evictions_total",
+		Help:           "Calls to evict a pod, by cause (preemption, descheduling) and result; no dry runs.",
+		StabilityLevel: metrics.ALPHA,
+	}, "cause", "result")
+	loopsBroken = counter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "loop_breaker_trips_total",
+		Help: "What was not done because it had come to nothing before: preemption (plans refused), " +
+			"descheduling (pods that had come back to the node they were moved from).",
+		StabilityLevel: metrics.ALPHA,
+	}, "what")
+	leads = gauge(&metrics.GaugeOpts{
+		Subsystem: berthSubsystem, Name: "leads",
+		Help:           "1 for the replica of a service that leads, 0 for the others.",
+		StabilityLevel: metrics.ALPHA,
+	}, "service")
+	anomalies = gauge(&metrics.GaugeOpts{
+		Subsystem: berthSubsystem, Name: "anomalies",
+		Help:           "Things that should not be, by rule; `berth status` names them.",
+		StabilityLevel: metrics.ALPHA,
+	}, "rule")
 	busDropped = metrics.NewCounter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "bus_messages_dropped_total",
 		Help:           "Bus messages dropped because a subscription's buffer was full.",
@@ -131,6 +172,7 @@ var (
 		attemptsWithoutResult, ledgerTxns, ledgerTxnDuration, binds, bindDuration, offersOutstanding, offersEnded,
 		plansEnded, planDuration, placesHeld, eventsWaiting, conflicts, turnsGiven, nodeNotices, nodesLeftAlone,
 		kubeletRejections, podsQuarantined, partitionMoves, factLag, nodesUnusable, busDropped, spansEnded, spansExported,
+		batchSize, promises, promiseAge, budgetClaims, evictions, loopsBroken, leads, anomalies,
 	}
 )
 
@@ -257,6 +299,42 @@ var namedRejections = map[string]bool{
 	"AppArmor": true, "SysctlForbidden": true, "InvalidNodeInfo": true, "PodOSNotSupported": true,
 	"PodOSSelectorNodeLabelDoesNotMatch": true, "PodFeatureUnsupported": true, "VolumeAttachmentLimitExceeded": true,
 }
+
+// BatchSize observes how much was done at once: reservations, offers.
+func BatchSize(what string, size int) { batchSize.WithLabelValues(what).Observe(float64(size)) }
+
+// LedgerEntries sets how many entries of a role and state there are, and the age of the oldest.
+func LedgerEntries(role, state string, entries int, oldest time.Duration) {
+	promises.WithLabelValues(role, state).Set(float64(entries))
+	promiseAge.WithLabelValues(role, state).Set(oldest.Seconds())
+}
+
+// BudgetClaims sets what is claimed from a disruption budget; 0 ends the series.
+func BudgetClaims(namespace, name string, claims int) {
+	if claims == 0 {
+		budgetClaims.DeleteLabelValues(namespace, name)
+		return
+	}
+	budgetClaims.WithLabelValues(namespace, name).Set(float64(claims))
+}
+
+// EvictionSent counts one call to evict a pod.
+func EvictionSent(cause, result string) { evictions.WithLabelValues(cause, result).Inc() }
+
+// LoopBroken counts things that were not done because they had come to nothing before.
+func LoopBroken(what string, times int) { loopsBroken.WithLabelValues(what).Add(float64(times)) }
+
+// Leads sets whether this process has the replica of a service that leads.
+func Leads(service string, yes bool) {
+	value := 0.0
+	if yes {
+		value = 1
+	}
+	leads.WithLabelValues(service).Set(value)
+}
+
+// Anomalies sets how much a rule has found.
+func Anomalies(rule string, found int) { anomalies.WithLabelValues(rule).Set(float64(found)) }
 
 // BusDropped counts messages of the bus that were dropped.
 func BusDropped(messages int) { busDropped.Add(float64(messages)) }

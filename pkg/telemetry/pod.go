@@ -57,6 +57,15 @@ func PodContext(ctx context.Context, uid string) context.Context {
 // Tracing says whether any path is recorded: who has to do something for it need not, if not.
 func Tracing() bool { return podSampler.Load() != nil }
 
+// TracesPod says whether a pod's path is recorded: who has to do something for a span of it need
+// not, if not. It costs a hash.
+func TracesPod(uid string) bool {
+	return podSampler.Load() != nil && sampled(noParent, TraceID(uid))
+}
+
+// noParent is the context of a path that nobody has begun.
+var noParent = context.Background() //nolint:background // carries nothing: samplers ask it for a parent
+
 // PathLink is a link to the path of another pod, as the cause or the consequence of a span.
 func PathLink(ctx context.Context, uid, relation string) trace.Link {
 	return trace.Link{
@@ -71,8 +80,12 @@ func sampled(ctx context.Context, id trace.TraceID) bool {
 	if sampler == nil {
 		return false
 	}
+	parent := ctx
+	if ctx != noParent {
+		parent = trace.ContextWithSpanContext(ctx, trace.SpanContext{})
+	}
 	result := (*sampler).ShouldSample(sdktrace.SamplingParameters{
-		ParentContext: trace.ContextWithSpanContext(ctx, trace.SpanContext{}), TraceID: id, Name: rootSpanName,
+		ParentContext: parent, TraceID: id, Name: rootSpanName,
 	})
 	return result.Decision == sdktrace.RecordAndSample
 }

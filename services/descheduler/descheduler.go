@@ -306,6 +306,7 @@ func (d *Descheduler) tellReturned(ctx context.Context, returned []events.Decisi
 		d.deps.Logger.Warn("a pod came back to the node it was moved away from",
 			"pod", r.Pod.Namespace+"/"+r.Pod.Name, "node", r.NodeName, "owner", r.Owner)
 		telemetry.PodReturned(r.Pod.Namespace)
+		telemetry.LoopBroken("descheduling", 1)
 	}
 	return d.commit.Tell(ctx, returned)
 }

@@ -10,12 +10,13 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/explain"
 	"github.com/berth-scheduler/berth/pkg/state"
-
-	"github.com/berth-scheduler/berth/services/queue/internal/decide"
 )
 
 // answer is what this replica has to say to a question, if it leads.
 func (q *Queue) answer(ctx context.Context, question explain.Question) (explain.QueueAnswer, bool) {
+	if question.Status {
+		return q.statusAnswer(ctx)
+	}
 	snapshot, _ := q.applied.snapshot()
 	pod, known := podOf(snapshot, question.Pod)
 	uid := question.Pod
@@ -24,7 +25,7 @@ func (q *Queue) answer(ctx context.Context, question explain.Question) (explain.
 	}
 	var a explain.QueueAnswer
 	leads := false
-	err := q.ask(ctx, func(c *decide.Core) { a, leads = c.Answer(uid), c.Leads() })
+	err := q.ask(ctx, func(l *loop) { a, leads = l.core.Answer(uid), l.core.Leads() })
 	if err != nil || !leads {
 		return a, false
 	}
@@ -35,6 +36,21 @@ func (q *Queue) answer(ctx context.Context, question explain.Question) (explain.
 		a.Siblings = siblings(snapshot, question, pod)
 	}
 	return a, true
+}
+
+// statusAnswer is about all there is.
+func (q *Queue) statusAnswer(ctx context.Context) (explain.QueueAnswer, bool) {
+	var a explain.QueueAnswer
+	leads := false
+	err := q.ask(ctx, func(l *loop) {
+		if leads = l.core.Leads(); leads {
+			a = l.core.Answer("")
+			l.vigil.look(l.holds.View(), l.core, q.deps.Clock.Now(), true)
+			status := l.vigil.status
+			a.Status = &status
+		}
+	})
+	return a, err == nil && leads
 }
 
 // podOf finds a pod by UID, or by namespace/name.

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 
 	"github.com/berth-scheduler/berth/services/queue/internal/commit"
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
@@ -41,6 +42,7 @@ type loop struct {
 	holds *intake.Holds
 	out   *commit.Reporter
 	timer clock.Timer
+	vigil *vigil
 	leads bool
 	// caughtUp: the decisions that were there at the start have been read.
 	caughtUp bool
@@ -49,7 +51,7 @@ type loop struct {
 func newLoop(q *Queue, in feeds, out *commit.Reporter) *loop {
 	return &loop{
 		queue: q, in: in, core: decide.New(q.coreConfig()), facts: intake.NewFacts(), holds: intake.NewHolds(),
-		out: out, timer: q.deps.Clock.NewTimer(idleTick),
+		out: out, vigil: newVigil(), timer: q.deps.Clock.NewTimer(idleTick),
 	}
 }
 
@@ -58,8 +60,10 @@ func (l *loop) run(ctx context.Context) error {
 	defer l.timer.Stop()
 	gauges := l.queue.deps.Clock.NewTicker(gaugeInterval)
 	defer gauges.Stop()
+	vigils := l.queue.deps.Clock.NewTicker(vigilInterval)
+	defer vigils.Stop()
 	for {
-		if err := l.next(ctx, gauges.C()); err != nil || ctx.Err() != nil {
+		if err := l.next(ctx, ticks{gauges.C(), vigils.C()}); err != nil || ctx.Err() != nil {
 			l.out.Idle()
 			l.remember(ctx)
 			return err
@@ -104,7 +108,10 @@ func (l *loop) recall(ctx context.Context) uint64 {
 	return sequence
 }
 
-func (l *loop) next(ctx context.Context, gauges <-chan time.Time) error {
+// ticks ask for the gauges, and for a look at what should not be.
+type ticks struct{ gauges, vigils <-chan time.Time }
+
+func (l *loop) next(ctx context.Context, t ticks) error {
 	select {
 	case <-ctx.Done():
 		return nil
@@ -118,21 +125,26 @@ func (l *loop) next(ctx context.Context, gauges <-chan time.Time) error {
 		l.step(moved)
 	case d := <-l.in.decisions:
 		l.caughtUp = l.caughtUp || d.CaughtUp
+		l.vigil.decided(d, l.facts.Snapshot())
 		l.step(decide.Decided{Decisions: d.Decisions, CaughtUp: d.CaughtUp})
 	case r := <-l.in.requests:
 		l.step(decide.WorkAsked{Request: r})
 	case in := <-l.queue.inputs:
 		_, l.leads = in.(decide.Lead)
+		l.queue.leads.Store(l.leads)
+		telemetry.Leads("queue", l.leads)
 		l.step(in)
 		if !l.leads {
 			l.out.Idle()
 		}
 	case ask := <-l.queue.queries:
-		ask(l.core)
+		ask(l)
 	case <-l.timer.C():
 		l.step(decide.Tick{})
-	case <-gauges:
+	case <-t.gauges:
 		l.gauge()
+	case <-t.vigils:
+		l.vigil.look(l.holds.View(), l.core, l.queue.deps.Clock.Now(), l.leads)
 	}
 	return nil
 }
@@ -159,6 +171,9 @@ func (l *loop) step(in decide.Input) {
 		if tick, ok := effect.(decide.NextTick); ok {
 			l.timer.Reset(max(tick.At.Sub(l.queue.deps.Clock.Now()), 0))
 			continue
+		}
+		if n, ok := effect.(decide.Counted); ok {
+			l.vigil.watch.Caught(n.Caught, now)
 		}
 		l.out.Carry(effect, took)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -47,8 +48,10 @@ type Queue struct {
 	applied *applied
 	// inputs carries Lead and StepDown to the deciding goroutine, queries what others want
 	// to know of it.
-	inputs   chan decide.Input
-	queries  chan func(*decide.Core)
+	inputs  chan decide.Input
+	queries chan func(*loop)
+	// leads is true while the deciding goroutine gives pods out.
+	leads    atomic.Bool
 	profiles map[string]*placement.Profile
 	seed     uint64
 }
@@ -76,7 +79,7 @@ func New(cfg Config, deps Deps) (*Queue, error) {
 	return &Queue{
 		cfg: cfg.withDefaults(), deps: deps, logger: deps.Logger.With("member", cfg.ID),
 		cluster: cluster, applied: newApplied(),
-		inputs: make(chan decide.Input), queries: make(chan func(*decide.Core)),
+		inputs: make(chan decide.Input), queries: make(chan func(*loop)),
 		profiles: profiles, seed: binary.LittleEndian.Uint64(seed[:]),
 	}, nil
 }
@@ -165,14 +168,14 @@ func (q *Queue) coreConfig() decide.Config {
 // when the replica does not run.
 func (q *Queue) Describe(ctx context.Context) (string, error) {
 	var text string
-	err := q.ask(ctx, func(c *decide.Core) { text = c.Describe() })
+	err := q.ask(ctx, func(l *loop) { text = l.core.Describe() })
 	return text, err
 }
 
 // Where says in which pool a pod is ("" for none) and why, in words for people.
 func (q *Queue) Where(ctx context.Context, podUID string) (pool, reason string, err error) {
-	err = q.ask(ctx, func(c *decide.Core) {
-		p, why := c.Where(podUID)
+	err = q.ask(ctx, func(l *loop) {
+		p, why := l.core.Where(podUID)
 		pool, reason = string(p), why
 	})
 	return pool, reason, err
@@ -183,7 +186,7 @@ func (q *Queue) Where(ctx context.Context, podUID string) (pool, reason string, 
 func (q *Queue) Explain(ctx context.Context, pod string) (string, error) {
 	if pod == "" {
 		var text string
-		err := q.ask(ctx, func(c *decide.Core) { text = c.Overview() })
+		err := q.ask(ctx, func(l *loop) { text = l.core.Overview() })
 		return text, err
 	}
 	uid := pod
@@ -203,10 +206,10 @@ func (q *Queue) Explain(ctx context.Context, pod string) (string, error) {
 }
 
 // ask runs a question on the deciding goroutine and waits for its end.
-func (q *Queue) ask(ctx context.Context, question func(*decide.Core)) error {
+func (q *Queue) ask(ctx context.Context, question func(*loop)) error {
 	answered := make(chan struct{})
-	run := func(c *decide.Core) {
-		question(c)
+	run := func(l *loop) {
+		question(l)
 		close(answered)
 	}
 	select {

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -11,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 )
@@ -38,15 +40,50 @@ func (s *Scheduler) observe(ctx context.Context, out decide.Output, begin time.T
 	end := s.deps.Clock.Now()
 	each := end.Sub(begin) / time.Duration(len(out.Attempts))
 	tracer := otel.Tracer(tracerName)
+	if out.Commit != nil && out.Commit.Pods > 0 && out.Commit.Resubmitted == 0 {
+		telemetry.BatchSize("reservations", out.Commit.Pods)
+	}
 	for _, a := range out.Attempts {
 		telemetry.SchedulingAlgorithm(each)
 		telemetry.ScheduleAttempt(string(a.Outcome), a.Profile, end.Sub(a.Received))
 		if a.Outcome == decide.Conflict {
 			telemetry.Conflict(string(a.Reason))
+			s.lost[string(a.Reason)]++
 		}
+		reserved(a, end)
+		s.log(ctx, a, end)
 		s.traceAttempt(ctx, tracer, a, end)
+		traceReplaced(ctx, tracer, a, end)
 	}
 	telemetry.NodesUnusable(s.cfg.ID, out.Behind)
+}
+
+// reserved observes the extension points of an attempt that lie in the ledger: its reservation,
+// or the wait until a place that is held is free.
+func reserved(a decide.Attempt, end time.Time) {
+	if a.Decided.IsZero() {
+		return
+	}
+	status := placement.Success.String()
+	if a.Outcome != decide.Scheduled {
+		status = statusError
+	}
+	if a.Held {
+		telemetry.PermitWait(status, end.Sub(a.Received))
+		return
+	}
+	telemetry.ExtensionPoint("Reserve", status, a.Profile, end.Sub(a.Decided))
+}
+
+// log leaves one line for an attempt that has ended, at debug.
+func (s *Scheduler) log(ctx context.Context, a decide.Attempt, end time.Time) {
+	if !s.deps.Logger.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	s.deps.Logger.DebugContext(ctx, "attempt", telemetry.KeyPod, a.Pod.Namespace+"/"+a.Pod.Name,
+		telemetry.KeyAttempt, a.Number, telemetry.KeyOutcome, string(a.Outcome), telemetry.KeyNode, a.NodeName,
+		"feasible", a.Feasible, "nodes", a.Nodes, "rejectedBy", a.Plugins, "reason", string(a.Reason),
+		telemetry.KeyTook, end.Sub(a.Received))
 }
 
 // tell logs and counts what people should hear of a node.
@@ -66,6 +103,9 @@ func (s *Scheduler) tellPlan(p decide.PlanReport) {
 		return
 	}
 	telemetry.Plan(string(p.What), p.Held)
+	if p.What == decide.PlanRefused {
+		telemetry.LoopBroken("preemption", 1)
+	}
 	if p.What == decide.PlanNominated {
 		telemetry.PreemptionVictims(p.Victims)
 	}
@@ -87,6 +127,9 @@ func (s *Scheduler) observeSizes() {
 	for why, nodes := range s.core.LeftAlone() {
 		telemetry.NodesLeftAlone(s.cfg.ID, why, nodes)
 	}
+	s.core.Asked(func(a placement.Asked, calls uint64) {
+		telemetry.PluginEvaluations(a.Plugin, a.Point, a.Profile, calls)
+	})
 	s.applied.Store(s.core.Position().Sequence)
 }
 
@@ -113,7 +156,7 @@ func (s *Scheduler) watchLag(ctx context.Context) error {
 // attempt, and below that filter and score with what they found, and reserve for the time from
 // the pick to the ledger's answer. The end of a held place is a span of its own.
 func (s *Scheduler) traceAttempt(ctx context.Context, tracer trace.Tracer, a decide.Attempt, end time.Time) {
-	if !telemetry.Tracing() {
+	if !telemetry.TracesPod(a.Pod.UID) {
 		return
 	}
 	p := telemetry.PodSpan{
@@ -134,6 +177,9 @@ func (s *Scheduler) traceAttempt(ctx context.Context, tracer trace.Tracer, a dec
 	for _, victim := range a.Victims {
 		p.Links = append(p.Links, telemetry.PathLink(ctx, victim, "victim"))
 	}
+	if a.Replaces != "" {
+		p.Links = append(p.Links, telemetry.PathLink(ctx, a.Replaces, "replaced"))
+	}
 	traceQueued(ctx, tracer, a)
 	ctx, span := telemetry.StartPodSpan(ctx, tracer, p)
 	defer span.End(trace.WithTimestamp(end))
@@ -144,6 +190,20 @@ func (s *Scheduler) traceAttempt(ctx context.Context, tracer trace.Tracer, a dec
 		_, reserve := tracer.Start(ctx, "reserve", trace.WithTimestamp(a.Decided))
 		reserve.End(trace.WithTimestamp(end))
 	}
+}
+
+// traceReplaced leaves, on the path of a pod that was moved, that another one has the place which
+// was kept for its replacement.
+func traceReplaced(ctx context.Context, tracer trace.Tracer, a decide.Attempt, end time.Time) {
+	if a.Replaces == "" || a.Outcome != decide.Scheduled || !telemetry.TracesPod(a.Replaces) {
+		return
+	}
+	_, span := telemetry.StartPodSpan(ctx, tracer, telemetry.PodSpan{
+		UID: a.Replaces, Name: "replaced", Start: end,
+		Attributes: []attribute.KeyValue{semconv.K8SNodeName(a.NodeName)},
+		Links:      []trace.Link{telemetry.PathLink(ctx, a.Pod.UID, "replacement")},
+	})
+	span.End(trace.WithTimestamp(end))
 }
 
 // traceQueued writes the span of the time that a pod waited to be offered. A race that was lost

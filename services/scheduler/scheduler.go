@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/commit"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/intake"
@@ -47,6 +49,8 @@ type Config struct {
 	// WholeCluster makes every pod look at all nodes at once instead of trying the shard's
 	// home nodes first.
 	WholeCluster bool
+	// NoEvidence leaves events.Evidence out of the decisions.
+	NoEvidence bool
 }
 
 // Deps are the outside worlds of a shard.
@@ -69,6 +73,8 @@ type Scheduler struct {
 	ready  atomic.Bool
 	// asked carries questions to the deciding goroutine.
 	asked chan func()
+	// lost counts the races lost, by what they were about: of the deciding goroutine.
+	lost map[string]int
 	// applied is the sequence of the facts applied, as of the last heartbeat.
 	applied atomic.Uint64
 }
@@ -97,10 +103,12 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 			return nil, fmt.Errorf("scheduler: profile %q: %w", pc.SchedulerName, err)
 		}
 		profiles[pc.SchedulerName] = p
+		telemetry.BeginProfile(pc.SchedulerName)
 	}
-	s := &Scheduler{cfg: cfg, deps: deps, asked: make(chan func())}
+	s := &Scheduler{cfg: cfg, deps: deps, asked: make(chan func()), lost: map[string]int{}}
 	s.core = decide.New(decide.Config{
-		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster,
+		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster, NoEvidence: cfg.NoEvidence,
+		Laps: &laps{clock: deps.Clock},
 		Home: func(members []string, nodeUID string) bool { return membership.Home(members, nodeUID) == cfg.ID },
 	})
 	s.intake = intake.New(cfg.ID, deps.Ledger, follow.New(deps.Log, deps.Snapshots), deps.Bus, deps.Logger)
@@ -153,6 +161,9 @@ func (s *Scheduler) answer(ctx context.Context, q explain.Question) (a explain.S
 	answered := make(chan struct{})
 	ask := func() {
 		a, ok = s.core.Answer(q)
+		if a.Status != nil {
+			a.Status.Conflicts = maps.Clone(s.lost)
+		}
 		close(answered)
 	}
 	select {

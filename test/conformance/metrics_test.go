@@ -62,6 +62,7 @@ func TestMetrics(t *testing.T) {
 		"pod_scheduling_sli_duration_seconds", "queueing_hint_execution_duration_seconds",
 		"pod_scheduled_after_flush_total", "schedule_attempts_total", "scheduling_attempt_duration_seconds",
 		"scheduling_algorithm_duration_seconds", "framework_extension_point_duration_seconds", "cache_size", "goroutines",
+		"plugin_execution_duration_seconds", "plugin_evaluation_total", "permit_wait_duration_seconds",
 	} {
 		if _, ok := got[metricPrefix+name]; !ok {
 			t.Errorf("%s%s is missing", metricPrefix, name)
@@ -119,6 +120,9 @@ func tellOurs() {
 		telemetry.CacheSize(what, 1)
 	}
 	telemetry.Goroutines("Filter", 1)
+	telemetry.PluginExecution("NodeAffinity", metrics.Filter, "Success", time.Millisecond)
+	telemetry.PluginEvaluations("NodeAffinity", metrics.Filter, "p", 1)
+	telemetry.PermitWait("Success", time.Millisecond)
 }
 
 // tellUpstream tells kube-scheduler's metrics the same, as its code does.
@@ -149,6 +153,9 @@ func tellUpstream() {
 		metrics.CacheSize.WithLabelValues(what).Set(1)
 	}
 	metrics.Goroutines.WithLabelValues("Filter").Set(1)
+	metrics.PluginExecutionDuration.WithLabelValues("NodeAffinity", metrics.Filter, "Success").Observe(0.001)
+	metrics.PluginEvaluationTotal.WithLabelValues("NodeAffinity", metrics.Filter, "p").Inc()
+	metrics.PermitWaitDuration.WithLabelValues("Success").Observe(0.001)
 }
 
 // families are the metrics of this process under kube-scheduler's prefix.

@@ -78,9 +78,9 @@ func pick[T interface {
 	return none
 }
 
-// serviceMonitors is the custom resource that the monitoring component needs, as far as a
+// monitoringResources are the custom resources that the monitoring component needs, as far as a
 // dry run does.
-const serviceMonitors = `
+const monitoringResources = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: servicemonitors.monitoring.coreos.com}
@@ -93,13 +93,26 @@ spec:
     served: true
     storage: true
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: prometheusrules.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  names: {kind: PrometheusRule, listKind: PrometheusRuleList, plural: prometheusrules, singular: prometheusrule}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
 // TestManifestsAreAccepted: the API server takes every object of every variant, knows every
 // field, and admits every pod under the strictest pod security standard.
 func TestManifestsAreAccepted(t *testing.T) {
 	s := newSystem(t, "")
-	_, err := s.kubectl(serviceMonitors, "apply", "-f", "-")
+	_, err := s.kubectl(monitoringResources, "apply", "-f", "-")
 	s.no(err)
 	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	folders, err := filepath.Glob(filepath.Join(programs.Root, "deploy", "k8s", "overlays", "*"))

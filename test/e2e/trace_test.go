@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -67,6 +68,42 @@ func followPath(t *testing.T, protocol string) {
 	if !linked(pathOf(spans, victim), "evict", uid) {
 		t.Errorf("the victim's evict does not link to %s", uid)
 	}
+}
+
+// A pod that is descheduled, with a place kept for its replacement, and the replacement: each one's
+// path leads to the other's.
+func TestReplacementIsLinked(t *testing.T) {
+	s := newStack(t, "")
+	s.addNodes(nodeSpec{name: "node-0"})
+	collector, err := programs.Collect(t.Context(), s.dir)
+	s.no(err)
+	t.Cleanup(func() { collector.Kill() })
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+collector.HTTP)
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "200")
+	s.up(harness.UpConfig{
+		Policy: s.file("policy.yaml", taintPolicy), Args: []string{"--descheduling-interval", "1s"},
+	})
+	ns := s.namespace("moved")
+	s.gatedDeployment(ns, "web", "1")
+	moved := string(s.pods(ns)[0].UID)
+	s.addNodes(nodeSpec{name: "node-1"})
+	s.taint("node-0", corev1.Taint{Key: "retired", Effect: corev1.TaintEffectNoSchedule})
+	s.replaced(ns)
+	s.ungate(ns)
+	s.bound(ns, 1, placedWithin)
+	replacement := string(s.pods(ns)[0].UID)
+	s.eventually(placedWithin, "the paths lead to each other", func(context.Context) (string, error) {
+		spans, err := collector.Spans()
+		switch {
+		case err != nil:
+			return "", err
+		case !linked(pathOf(spans, replacement), "attempt", moved):
+			return "no attempt links to the pod that was moved", nil
+		case !linked(pathOf(spans, moved), "replaced", replacement):
+			return "the pod that was moved does not link to its replacement", nil
+		}
+		return "", nil
+	})
 }
 
 func pathOf(spans []harness.Span, uid string) []harness.Span {

@@ -30,8 +30,19 @@ var fromElsewhere = map[string][]string{
 // ofScraping are labels that every series gets from Prometheus.
 var ofScraping = []string{"job", "instance", "namespace", "pod", "le"}
 
-// TestAlerts: the PrometheusRule's groups are what Prometheus loads.
-func TestAlerts(t *testing.T) {
+// query is one that is shipped.
+type query struct{ where, expr string }
+
+// TestQueries: every query of the alerts and the dashboards.
+func TestQueries(t *testing.T) {
+	for _, q := range append(alerts(t), panels(t)...) {
+		checkQuery(t, q.where, q.expr)
+	}
+}
+
+// alerts are the PrometheusRule's, of groups that Prometheus loads.
+func alerts(t *testing.T) (list []query) {
+	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(shipped, "alerts.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -55,16 +66,18 @@ func TestAlerts(t *testing.T) {
 	}
 	for _, g := range loaded.Groups {
 		for _, r := range g.Rules {
-			checkQuery(t, r.Alert, r.Expr)
+			list = append(list, query{r.Alert, r.Expr})
 			if r.Annotations["summary"] == "" || r.Labels["severity"] == "" {
 				t.Errorf("%s: no summary or no severity", r.Alert)
 			}
 		}
 	}
+	return list
 }
 
-// TestQueries: every query of the dashboards.
-func TestQueries(t *testing.T) {
+// panels are the queries of the dashboards.
+func panels(t *testing.T) (list []query) {
+	t.Helper()
 	files, err := filepath.Glob(filepath.Join(shipped, "*.json"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d dashboards: %v", len(files), err)
@@ -87,7 +100,7 @@ func TestQueries(t *testing.T) {
 		queries := 0
 		for _, p := range board.Panels {
 			for _, target := range p.Targets {
-				checkQuery(t, p.Title, target.Expr)
+				list = append(list, query{p.Title, target.Expr})
 				queries++
 			}
 		}
@@ -95,6 +108,7 @@ func TestQueries(t *testing.T) {
 			t.Errorf("%s has no queries", file)
 		}
 	}
+	return list
 }
 
 // checkQuery reports what is wrong with a query.

@@ -232,3 +232,34 @@ func (q *Inquiry) Node(ctx context.Context, name string) (*explain.ShardAnswer, 
 	}
 	return &answers[0], nil
 }
+
+// Overview asks the queue that leads and all shards how they are. descheduler is the one that
+// runs, if known.
+func (q *Inquiry) Overview(ctx context.Context, descheduler string) (*explain.Overview, error) {
+	queue, err := q.queue(ctx, explain.Question{Status: true})
+	if err != nil {
+		return nil, err
+	}
+	alive := 1
+	if queue != nil && queue.Status != nil {
+		alive = 0
+		for _, m := range queue.Status.Members {
+			if m.Role == "scheduler" {
+				alive++
+			}
+		}
+	}
+	sctx, cancel := context.WithTimeout(ctx, shardPatience)
+	defer cancel()
+	shards, err := explain.Ask(sctx, q.Bus, events.SubjectAskShards, explain.Question{Status: true},
+		func(a []explain.ShardAnswer) bool { return len(a) >= alive })
+	if err != nil {
+		return nil, err
+	}
+	last, err := q.Log.Last(ctx, events.Facts)
+	if err != nil {
+		return nil, err
+	}
+	o := explain.NewOverview(queue, shards, last, descheduler)
+	return &o, nil
+}

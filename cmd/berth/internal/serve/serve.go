@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
 const (
@@ -90,6 +92,9 @@ func (s *Server) AddReady(name string, c Check) {
 	s.mu.ready[name] = c
 }
 
+// AddHandler serves a path, before Run.
+func (s *Server) AddHandler(path string, h http.Handler) { s.mux.Handle("GET "+path, h) }
+
 // AddPage serves a page at a path, before Run.
 func (s *Server) AddPage(path, parameter string, page Page) {
 	s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
@@ -112,6 +117,10 @@ func (s *Server) Run(ctx context.Context) error {
 	mux.HandleFunc("GET /livez", s.handle(func() map[string]Check { return s.checks(false) }))
 	mux.HandleFunc("GET /readyz", s.handle(func() map[string]Check { return s.checks(true) }))
 	mux.Handle("GET /metrics", legacyregistry.Handler())
+	mux.HandleFunc("GET "+LevelPath, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, telemetry.Level()+"\n")
+	})
+	mux.HandleFunc("PUT "+LevelPath, s.setLevel)
 	if s.profiling {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
@@ -129,6 +138,31 @@ func (s *Server) Run(ctx context.Context) error {
 		return serveUntil(ctx, srv, func() error { return srv.ServeTLS(s.listener, "", "") })
 	})
 	return g.Wait()
+}
+
+// LevelPath is where the level of the log is read and, by PUT, changed; kube-scheduler's.
+const LevelPath = "/debug/flags/v"
+
+// maxLevel bounds what is read of a new level.
+const maxLevel = 64
+
+// setLevel changes the level of the log. Without certificates of clients, only this machine
+// may: whoever else reaches the port could make the log useless.
+func (s *Server) setLevel(w http.ResponseWriter, r *http.Request) {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if ip := net.ParseIP(host); s.tls.ClientCAFile == "" && (err != nil || ip == nil || !ip.IsLoopback()) {
+		http.Error(w, "only from this machine, or with --http-client-ca-file", http.StatusForbidden)
+		return
+	}
+	text, err := io.ReadAll(io.LimitReader(r.Body, maxLevel))
+	if err == nil {
+		err = telemetry.SetLevel(string(text))
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	_, _ = io.WriteString(w, "log level is "+telemetry.Level()+"\n")
 }
 
 // serveUntil serves until ctx ends, then lets requests in flight end.

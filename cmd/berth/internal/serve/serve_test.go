@@ -59,8 +59,30 @@ func TestHealthAndReadiness(t *testing.T) {
 	want("/queue?pod=shop/web-0", 200, "about <shop/web-0>")
 	want("/queue?pod=broken", 503, "nobody answers")
 	want("/debug/pprof/", 404, "not found")
+	putLevel(t, s.Address(), "4", 200, "log level is debug")
+	want(LevelPath, 200, "debug")
+	putLevel(t, s.Address(), "loud", 400, `log level is "loud", want debug, info, warn or error, or a verbosity`)
+	putLevel(t, s.Address(), "info", 200, "log level is info")
 	stop()
 	if err := <-done; err != nil {
 		t.Errorf("run: %v", err)
+	}
+}
+
+func putLevel(t *testing.T, address, level string, code int, text string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+address+LevelPath,
+		strings.NewReader(level))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // read to the end
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != code || !strings.Contains(string(body), text) {
+		t.Errorf("level %q: %d %q %v, want %d and %q", level, resp.StatusCode, body, err, code, text)
 	}
 }

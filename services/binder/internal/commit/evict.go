@@ -19,6 +19,7 @@ func (r *Room) evict(ctx context.Context, e decide.Evict) decide.Answered {
 	answer := r.postEviction(ctx, e)
 	answer.Op = e.Op
 	done(answer)
+	observeEviction(e, answer.Result)
 	r.deps.Logger.Info("eviction",
 		"pod", ref(e.Pod), "dryRun", e.DryRun, "delete", e.Delete, "result", answer.Result.String(), "error", answer.Problem)
 	return answer

@@ -39,6 +39,19 @@ func observeBind(e decide.Bind, r decide.Result, took time.Duration) {
 	telemetry.ExtensionPoint("Bind", status, e.SchedulerName, took)
 }
 
+// observeEviction counts an eviction by what it is for. Source of the causes: For names the
+// preemptor, Strategy the descheduler's.
+func observeEviction(e decide.Evict, r decide.Result) {
+	if e.DryRun {
+		return
+	}
+	cause := "descheduling"
+	if e.For != "" {
+		cause = "preemption"
+	}
+	telemetry.EvictionSent(cause, r.String())
+}
+
 // span starts a span on the pod's path, below the one that decided, and returns how to end
 // it. An answer other than Done or AlreadyHere is an error of the span, not of the binder.
 func span(ctx context.Context, parent string, p telemetry.PodSpan) (context.Context, func(decide.Answered)) {
@@ -52,7 +65,13 @@ func span(ctx context.Context, parent string, p telemetry.PodSpan) (context.Cont
 	}
 }
 
+// untraced ends the span of a pod that has none.
+func untraced(decide.Answered) {}
+
 func bindSpan(ctx context.Context, e decide.Bind) (context.Context, func(decide.Answered)) {
+	if !telemetry.TracesPod(e.Pod.UID) {
+		return ctx, untraced
+	}
 	return span(ctx, e.TraceParent, telemetry.PodSpan{UID: e.Pod.UID, Name: "bind", Attributes: []attribute.KeyValue{
 		attribute.String("k8s.node.name", e.NodeName),
 		attribute.String("berth.attempt", e.Token.String()),
@@ -60,6 +79,9 @@ func bindSpan(ctx context.Context, e decide.Bind) (context.Context, func(decide.
 }
 
 func evictSpan(ctx context.Context, e decide.Evict) (context.Context, func(decide.Answered)) {
+	if !telemetry.TracesPod(e.Pod.UID) {
+		return ctx, untraced
+	}
 	p := telemetry.PodSpan{UID: e.Pod.UID, Name: "evict", Attributes: []attribute.KeyValue{
 		attribute.String("berth.strategy", e.Strategy),
 		attribute.Bool("berth.dry_run", e.DryRun),

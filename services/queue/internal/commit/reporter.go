@@ -100,6 +100,7 @@ func counted(n decide.Counted, took time.Duration) {
 // offer sends one message. If it cannot be sent, the leases run out and the pods are
 // offered again.
 func (r *Reporter) offer(e decide.SendOffers) {
+	telemetry.BatchSize("offers", len(e.Batch.Offers))
 	if err := r.bus.Publish(events.SubjectOffers+e.Shard, events.EncodeOffers(e.Batch)); err != nil {
 		r.logger.Warn("offers were not sent", "shard", e.Shard, "offers", len(e.Batch.Offers), "error", err)
 	}
@@ -114,6 +115,9 @@ func (r *Reporter) bound(e decide.PodBound) {
 	}
 	attempts := max(e.Attempts, 1) // an earlier leader's are not known
 	telemetry.PodScheduled(int(attempts), e.Bound.Sub(since))
+	if !telemetry.TracesPod(e.Pod.UID) {
+		return
+	}
 	start := e.Seen
 	if created := e.Pod.Created(); !created.IsZero() && created.Time.Before(start) {
 		start = created.Time
@@ -134,6 +138,9 @@ func (r *Reporter) bound(e decide.PodBound) {
 
 // waited leaves a span, named as the pool, for the time that a pod stood there.
 func (r *Reporter) waited(e decide.PodWaited) {
+	if !telemetry.TracesPod(e.Pod.UID) {
+		return
+	}
 	_, span := telemetry.StartPodSpan(context.Background(), r.tracer, telemetry.PodSpan{ //nolint:background // only ids
 		UID: e.Pod.UID, Name: string(e.Pool), Start: e.Since, Attributes: []attribute.KeyValue{
 			attributeCause.String(e.Event), attributeRejectors.StringSlice(e.Rejectors),

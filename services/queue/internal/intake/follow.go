@@ -27,6 +27,8 @@ const (
 // DecisionBatch is records of the decisions log, in order.
 type DecisionBatch struct {
 	Decisions []events.SequencedDecision
+	// Times are when the log stored each.
+	Times []time.Time
 	// CaughtUp: everything that was in the log when the reading began has come by now.
 	CaughtUp bool
 }
@@ -98,7 +100,7 @@ func (r *decisionReader) read(ctx context.Context) error {
 		}
 	}
 	if !r.caughtUp && r.next > r.target {
-		if err := r.send(ctx, nil); err != nil {
+		if err := r.send(ctx, DecisionBatch{}); err != nil {
 			return err
 		}
 	}
@@ -112,13 +114,13 @@ func (r *decisionReader) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		batch := make([]events.SequencedDecision, 0, len(records))
+		batch := DecisionBatch{Decisions: make([]events.SequencedDecision, 0, len(records))}
 		for _, record := range records {
 			d, err := events.DecodeDecision(record)
 			if err != nil {
 				return err
 			}
-			batch = append(batch, d)
+			batch.Decisions, batch.Times = append(batch.Decisions, d), append(batch.Times, record.Time)
 			r.next = record.Sequence + 1
 		}
 		if err := r.send(ctx, batch); err != nil {
@@ -127,10 +129,11 @@ func (r *decisionReader) read(ctx context.Context) error {
 	}
 }
 
-func (r *decisionReader) send(ctx context.Context, batch []events.SequencedDecision) error {
+func (r *decisionReader) send(ctx context.Context, batch DecisionBatch) error {
 	r.caughtUp = r.caughtUp || r.next > r.target
+	batch.CaughtUp = r.caughtUp
 	select {
-	case r.out <- DecisionBatch{Decisions: batch, CaughtUp: r.caughtUp}:
+	case r.out <- batch:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -31,6 +31,9 @@ func NewHolds() *Holds {
 	return &Holds{view: ledger.NewView(), last: map[string]seen{}, claims: map[string]int{}}
 }
 
+// View is the ledger as of the last batch. The caller only reads it.
+func (h *Holds) View() *ledger.View { return h.view }
+
 // Fold takes one batch in. facts answers whether a pod is bound.
 func (h *Holds) Fold(b ledger.ViewBatch, facts *state.Snapshot) (decide.LedgerMoved, error) {
 	changes, err := h.view.Fold(b)

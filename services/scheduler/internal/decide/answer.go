@@ -19,6 +19,10 @@ func (c *Core) Answer(q explain.Question) (a explain.ShardAnswer, ok bool) {
 	a = explain.ShardAnswer{
 		Member: c.cfg.Shard, FactSequence: c.store.Position().Sequence, LedgerRevision: c.ledger.Revision(),
 	}
+	if q.Status {
+		a.Status = c.status()
+		return a, true
+	}
 	if q.Node != "" {
 		a.Node = c.nodeView(q.Node)
 		return a, a.Node != nil
@@ -35,6 +39,18 @@ func (c *Core) Answer(q explain.Question) (a explain.ShardAnswer, ok bool) {
 	}
 	a.Pod = c.podView(pod)
 	return a, true
+}
+
+// status is what people want to know of the shard as a whole.
+func (c *Core) status() *explain.ShardStatus {
+	s := &explain.ShardStatus{Held: c.Holds(), LeftAlone: map[string]int{}}
+	s.Nodes, s.Pods, s.Reserved = c.Sizes()
+	for why, nodes := range c.LeftAlone() {
+		if nodes > 0 {
+			s.LeftAlone[why] = nodes
+		}
+	}
+	return s
 }
 
 func (c *Core) podView(pod *state.Pod) *explain.PodView {

@@ -21,6 +21,9 @@ const (
 	// minHome is how many home nodes a shard must have to try them first: fewer are not a
 	// fair sample of the cluster, and in a small cluster a lost race costs little.
 	minHome = 64
+	// timedShare: of so many attempts, the rules of one are timed. Source: upstream's
+	// pluginMetricsSamplePercent (pkg/scheduler/schedule_one.go) of 10.
+	timedShare = 10
 )
 
 func (c *Core) hasRoom() bool { return len(c.next) < batchPods && !c.draining && !c.plans.quiet }
@@ -215,6 +218,7 @@ func (c *Core) query(profile *placement.Profile, q placement.Query) placement.Re
 		start = &c.start[1]
 	}
 	q.Start = *start
+	q.Laps, q.TimeRules = c.cfg.Laps, q.Seed%timedShare == 0
 	r := c.engine.Evaluate(profile, q)
 	if r.NodesTotal > 0 {
 		*start = (*start + r.Examined) % r.NodesTotal

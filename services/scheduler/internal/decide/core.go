@@ -233,6 +233,9 @@ func (c *Core) Ownership() (picture membership.Picture, ok bool) {
 // not bound yet.
 func (c *Core) Sizes() (nodes, pods, reserved int) { return c.view.Sizes() }
 
+// Asked visits how often rules have been asked since the last call; see placement.Engine.Asked.
+func (c *Core) Asked(visit func(a placement.Asked, calls uint64)) { c.engine.Asked(visit) }
+
 // Position is what the core has applied of the facts.
 func (c *Core) Position() state.Position { return c.store.Position() }
 

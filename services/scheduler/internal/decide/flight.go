@@ -61,7 +61,7 @@ func (c *Core) send(out *Output) {
 	case f.deed != nil:
 		kind = f.deed.kind()
 	}
-	out.Commit = &Commit{ID: f.id, Kind: kind, Resubmitted: f.sent, Txn: f.txn}
+	out.Commit = &Commit{ID: f.id, Kind: kind, Pods: len(f.batch.Placed), Resubmitted: f.sent, Txn: f.txn}
 	f.sent++
 }
 
@@ -341,6 +341,7 @@ func (a *attempt) report(o Outcome) Attempt {
 		Pod: a.offer.Pod, Received: a.received, Decided: a.pick.decided,
 		Profile: a.pod.SchedulerName, Number: a.offer.Attempt, Outcome: o,
 		NodeName: a.pick.nodeName, Feasible: a.pick.feasible, Nodes: a.pick.total, Evidence: a.pick.evidence,
+		Replaces: a.pick.room.moved,
 	}
 }
 

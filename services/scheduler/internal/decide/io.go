@@ -22,6 +22,8 @@ type Config struct {
 	HomeFirst bool
 	// NoEvidence leaves events.Evidence out of the decisions, to measure what it costs.
 	NoEvidence bool
+	// Laps, if not nil, is told how far evaluations are; see placement.Laps.
+	Laps placement.Laps
 	// Home says whether a node is this shard's home for the given live shards (sorted).
 	Home func(members []string, nodeUID string) bool
 }
@@ -88,6 +90,8 @@ type Commit struct {
 	ID uint64
 	// Kind is the transaction's name in the protocol: "T1", "T2", "T3", "T4", "T8" or "T11".
 	Kind string
+	// Pods is how many get a place by it.
+	Pods int
 	// Resubmitted counts how often this identical transaction has been sent before.
 	Resubmitted int
 	Txn         ledger.Txn
@@ -146,6 +150,8 @@ type Attempt struct {
 	Held bool
 	// Victims are the UIDs of pods that have to go for it.
 	Victims []string
+	// Replaces is the UID of the pod whose kept place it took over; empty for none.
+	Replaces string
 	// Evidence is that of the decision; nil for none. Shared, not to be changed.
 	Evidence *events.Evidence
 }

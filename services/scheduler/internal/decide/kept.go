@@ -24,6 +24,8 @@ type room struct {
 	ousted bool
 	// replacement is what the pod is to the placeholder that it takes over.
 	replacement ledger.Replacement
+	// moved is the UID of the pod that the place was kept for the replacement of.
+	moved string
 }
 
 // placeKept stages a pod on a place that is kept for it; false if there is none where it fits.
@@ -41,7 +43,9 @@ func (c *Core) placeKept(
 			a.missed = append(a.missed, k.Entry.Plan)
 			continue
 		}
-		c.stageIn(a, concern, k, room{token: k.Entry.Token, replacement: k.Entry.Replacement}, out)
+		c.stageIn(a, concern, k, room{
+			token: k.Entry.Token, replacement: k.Entry.Replacement, moved: k.Entry.PodUID,
+		}, out)
 		return true
 	}
 	return false

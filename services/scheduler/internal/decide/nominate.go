@@ -137,9 +137,7 @@ func (c *Core) seekFor(r rejection, out *Output) bool {
 	if tried, sent := c.displace(s, out); tried {
 		return sent
 	}
-	plan := c.engine.Preempt(s.profile, placement.PreemptQuery{
-		Pod: pod, Seed: r.decision.Seed, Budgets: c.budgetsNow(),
-	})
+	plan := c.preempt(s, placement.PreemptQuery{Pod: pod, Seed: r.decision.Seed, Budgets: c.budgetsNow()})
 	var fits *placement.FitsError
 	switch {
 	case errors.As(plan.Err, &fits):
@@ -155,6 +153,21 @@ func (c *Core) seekFor(r rejection, out *Output) bool {
 		return c.nominate(s, plan, out)
 	}
 	return false
+}
+
+// preempt asks the engine who could go for a pod.
+func (c *Core) preempt(s seeker, q placement.PreemptQuery) placement.Preemption {
+	if c.cfg.Laps == nil {
+		return c.engine.Preempt(s.profile, q)
+	}
+	c.cfg.Laps.Begin(s.pod.SchedulerName)
+	plan := c.engine.Preempt(s.profile, q)
+	code := placement.Success
+	if plan.Node == nil {
+		code = placement.Unschedulable
+	}
+	c.cfg.Laps.Lap(placement.PointPostFilter, "", code)
+	return plan
 }
 
 // inVain ends an attempt that preemption does not help, with upstream's sentence and with what

@@ -47,6 +47,8 @@ func files() []file {
 			path: "components/monitoring/monitoring.yaml", template: "monitoring",
 			variant: Variant{Name: Base, Set: map[string]any{"serviceMonitor": map[string]any{"enabled": true}}},
 		},
+		file{path: "components/monitoring/alerts.yaml", template: "alerts", variant: alerting()},
+		file{path: "../monitoring/alerts.yaml", template: "alerts", variant: alerting()},
 		file{
 			path: "components/autoscaling/autoscaling.yaml", template: "autoscaling",
 			variant: Variant{Name: Base, Set: autoscaled()},
@@ -64,6 +66,10 @@ func files() []file {
 			variant: Variant{Name: "descheduler-cronjob"}, kinds: []string{"CronJob"},
 		},
 	)
+}
+
+func alerting() Variant {
+	return Variant{Name: Base, Set: map[string]any{"prometheusRule": map[string]any{"enabled": true}}}
 }
 
 func autoscaled() map[string]any {

@@ -1,0 +1,152 @@
+package anomaly
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// start is when these stories begin.
+var start = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+func at(minutes int) time.Time { return start.Add(time.Duration(minutes) * time.Minute) }
+
+func decision(kind events.DecisionKind, pod string) events.Decision {
+	return events.Decision{
+		Kind: kind, NodeName: "n1", Pod: events.PodRef{UID: "uid-" + pod, Namespace: "shop", Name: pod},
+	}
+}
+
+func wantFound(t *testing.T, r Report, want map[Rule]int) {
+	t.Helper()
+	for _, rule := range Rules {
+		if _, told := want[rule]; !told {
+			want[rule] = 0
+		}
+	}
+	if diff := cmp.Diff(want, r.Found); diff != "" {
+		t.Errorf("found (-want +got):\n%s%v", diff, r.Findings)
+	}
+}
+
+func TestNothingIsWrong(t *testing.T) {
+	w := NewWatch()
+	for i := range 100 {
+		pod := fmt.Sprint("pod-", i)
+		w.Decided(decision(events.DecisionPlaced, pod), at(1), Workload{})
+		w.Decided(decision(events.DecisionBound, pod), at(1), Workload{})
+	}
+	wantFound(t, w.Findings(at(2), nil, nil), map[Rule]int{})
+}
+
+func TestPreemptionInVain(t *testing.T) {
+	w := NewWatch()
+	for i := range 3 {
+		wantFound(t, w.Findings(at(i), nil, nil), map[Rule]int{})
+		w.Decided(decision(events.DecisionNominated, "urgent"), at(i), Workload{})
+	}
+	r := w.Findings(at(3), nil, nil)
+	wantFound(t, r, map[Rule]int{PreemptsInVain: 1})
+	if f := r.Findings[0]; f.About != "shop/urgent" || !f.Since.Equal(at(0)) {
+		t.Errorf("found %+v", f)
+	}
+	wantFound(t, w.Findings(at(11), nil, nil), map[Rule]int{})
+	for range 3 {
+		w.Decided(decision(events.DecisionNominated, "lucky"), at(11), Workload{})
+	}
+	w.Decided(decision(events.DecisionBound, "lucky"), at(11), Workload{})
+	wantFound(t, w.Findings(at(11), nil, nil), map[Rule]int{})
+}
+
+// A hundred pods of one workload may go at once; that their replacements go, and those of the
+// replacements, is what is wrong.
+func TestPreemptedAgain(t *testing.T) {
+	w := NewWatch()
+	for i := range 100 {
+		w.Decided(decision(events.DecisionEvicted, fmt.Sprint("first-", i)), at(1), Workload{Owner: "web", Created: at(0)})
+	}
+	wantFound(t, w.Findings(at(1), nil, nil), map[Rule]int{})
+	for i := 2; i < 4; i++ {
+		whose := Workload{Owner: "web", Created: at(i - 1).Add(1)}
+		w.Decided(decision(events.DecisionEvicted, fmt.Sprint("next-", i)), at(i), whose)
+	}
+	r := w.Findings(at(4), nil, nil)
+	wantFound(t, r, map[Rule]int{PreemptedAgain: 1})
+	if r.Findings[0].About != "web" {
+		t.Errorf("found %+v", r.Findings[0])
+	}
+	descheduled := decision(events.DecisionEvicted, "moved")
+	descheduled.Strategy = "RemoveDuplicates"
+	for i := range 9 {
+		w.Decided(descheduled, at(i+4), Workload{Owner: "other", Created: at(i + 3).Add(1)})
+	}
+	wantFound(t, w.Findings(at(4), nil, nil), map[Rule]int{PreemptedAgain: 1})
+}
+
+func TestBindsRejected(t *testing.T) {
+	w := NewWatch()
+	w.Decided(decision(events.DecisionReleased, "cart"), at(0), Workload{})
+	w.Decided(decision(events.DecisionRejected, "cart"), at(1), Workload{})
+	w.Decided(decision(events.DecisionReleased, "cart"), at(2), Workload{})
+	w.Decided(decision(events.DecisionReleased, "other"), at(2), Workload{})
+	wantFound(t, w.Findings(at(3), nil, nil), map[Rule]int{BindsRejected: 1})
+}
+
+func TestOverdue(t *testing.T) {
+	w := NewWatch()
+	pods := []Waiting{
+		{Pod: "shop/quick", Where: "offered", Since: at(9), Limit: OverdueTrying},
+		{Pod: "shop/slow", Where: "offered", Since: at(7), Limit: OverdueTrying},
+		{Pod: "shop/patient", Where: "active", Since: at(1), Limit: OverdueActive},
+	}
+	doc := ledger.NodeDoc{NodeName: "n1"}
+	entries := []Waiting{
+		Entry(doc, ledger.Entry{Role: ledger.RoleReservation, State: ledger.Committed}, at(7)),
+		Entry(doc, ledger.Entry{Role: ledger.RoleReservation, State: ledger.Held}, at(7)),
+		Entry(doc, ledger.Entry{Role: ledger.RoleKeeper}, at(-1000)),
+		Entry(doc, ledger.Entry{Role: ledger.RoleMove}, at(-10)),
+	}
+	w.Caught(2, at(9))
+	r := w.Findings(at(10), pods, entries)
+	wantFound(t, r, map[Rule]int{PodOverdue: 1, HoldOverdue: 2, CaughtBySweep: 1})
+	if want := "offered for 3m0s, at most 2m0s expected"; r.Findings[0].Detail != want {
+		t.Errorf("detail %q, want %q", r.Findings[0].Detail, want)
+	}
+}
+
+// Whatever happens, the memory is bounded, findings are in the window, and time cleans up.
+func TestBounded(t *testing.T) {
+	kinds := []events.DecisionKind{
+		events.DecisionNominated, events.DecisionBound, events.DecisionReleased, events.DecisionEvicted,
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		w, now := NewWatch(), start
+		for range rapid.IntRange(0, 200).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 60).Draw(t, "seconds")) * time.Second)
+			pod := fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "pod"))
+			whose := Workload{Owner: "owner-" + pod, Created: now.Add(-time.Second)}
+			w.Decided(decision(rapid.SampledFrom(kinds).Draw(t, "kind"), pod), now, whose)
+			for _, f := range w.Findings(now, nil, nil).Findings {
+				if f.Since.After(now) || now.Sub(f.Since) > Window {
+					t.Fatalf("at %s: %+v", now, f)
+				}
+			}
+		}
+		if r := w.Findings(now.Add(2*Window), nil, nil); len(r.Findings) > 0 {
+			t.Fatalf("still found after two windows: %+v", r.Findings)
+		}
+	})
+	w := NewWatch()
+	for i := range maxNames + 10 {
+		w.Decided(decision(events.DecisionNominated, fmt.Sprint(i)), start, Workload{})
+	}
+	if len(w.nominated) > maxNames {
+		t.Errorf("%d names are remembered, want at most %d", len(w.nominated), maxNames)
+	}
+}

@@ -1,0 +1,177 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/anomaly"
+)
+
+// Overview is everything there is to say about a Berth as a whole.
+type Overview struct {
+	// Queue is what the queue that leads says, nil if none does; Leader is its id.
+	Queue  *QueueStatus `json:",omitempty"`
+	Leader string       `json:",omitempty"`
+	// Descheduler is the member that runs descheduling cycles; empty for none that is known.
+	Descheduler string        `json:",omitempty"`
+	Shards      []ShardAnswer `json:",omitempty"`
+	// FactsEnd is the last sequence of the log of facts.
+	FactsEnd uint64
+	// FactLag is how many records each member that has answered is behind it.
+	FactLag map[string]uint64
+	// Warnings are for people, the worst first.
+	Warnings []string `json:",omitempty"`
+}
+
+// manyBehind is from where on a lag is worth a warning: as the alert BerthShardLags has it.
+const manyBehind = 10000
+
+// NewOverview puts answers together. It is pure: queue is nil when no queue leads or answers.
+func NewOverview(queue *QueueAnswer, shards []ShardAnswer, factsEnd uint64, descheduler string) Overview {
+	o := Overview{Descheduler: descheduler, FactsEnd: factsEnd, FactLag: map[string]uint64{}}
+	for _, s := range shards {
+		if s.Status != nil {
+			o.Shards = append(o.Shards, s)
+			o.lags(s.Member, s.FactSequence)
+		}
+	}
+	slices.SortFunc(o.Shards, func(a, b ShardAnswer) int { return strings.Compare(a.Member, b.Member) })
+	if queue == nil || queue.Status == nil {
+		o.Warnings = append([]string{"no queue leads or answers: no pod is offered to shards"}, o.Warnings...)
+		return o
+	}
+	o.Queue, o.Leader = queue.Status, queue.Member
+	o.lags(queue.Member, queue.FactSequence)
+	alive := map[string]int{}
+	for _, m := range o.Queue.Members {
+		alive[m.Role]++
+		answers := func(s ShardAnswer) bool { return s.Member == m.ID }
+		if m.Role == "scheduler" && !slices.ContainsFunc(o.Shards, answers) {
+			o.Warnings = append(o.Warnings, fmt.Sprintf("shard %s is alive and does not answer", m.ID))
+		}
+	}
+	for _, role := range []string{"scheduler", "binder"} {
+		if alive[role] == 0 {
+			o.Warnings = append(o.Warnings, "no "+role+" is alive")
+		}
+	}
+	for _, f := range o.Queue.Anomalies.Findings {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%s: %s: %s", f.Rule, f.About, f.Detail))
+	}
+	for _, rule := range anomaly.Rules {
+		listed := 0
+		for _, f := range o.Queue.Anomalies.Findings {
+			if f.Rule == rule {
+				listed++
+			}
+		}
+		if more := o.Queue.Anomalies.Found[rule] - listed; more > 0 {
+			o.Warnings = append(o.Warnings, fmt.Sprintf("%s: and %d more", rule, more))
+		}
+	}
+	return o
+}
+
+func (o *Overview) lags(member string, applied uint64) {
+	behind := o.FactsEnd - min(applied, o.FactsEnd)
+	o.FactLag[member] = behind
+	if behind > manyBehind {
+		o.Warnings = append(o.Warnings, fmt.Sprintf("%s is %d facts behind", member, behind))
+	}
+}
+
+// Text writes the overview for people, but for the warnings.
+func (o *Overview) Text(w io.Writer, now time.Time) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if o.Queue != nil {
+		o.members(t, now)
+		o.queue(t)
+	}
+	o.shards(t)
+	if o.Queue != nil {
+		o.promises(t)
+	}
+	return t.Flush()
+}
+
+func (o *Overview) members(t io.Writer, now time.Time) {
+	fmt.Fprintln(t, "SERVICE\tMEMBER\tUP\tPARTITIONS\tFACTS BEHIND\t")
+	for _, m := range o.Queue.Members {
+		partitions, behind, leads := "-", "-", ""
+		if m.Role == "scheduler" {
+			partitions = fmt.Sprint(m.Partitions)
+		}
+		if lag, known := o.FactLag[m.ID]; known {
+			behind = fmt.Sprint(lag)
+		}
+		if m.ID == o.Leader {
+			leads = "leads"
+		}
+		up := now.Sub(m.Started).Truncate(time.Second)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", m.Role, m.ID, up, partitions, behind, leads)
+	}
+	if o.Descheduler != "" {
+		fmt.Fprintf(t, "descheduler\t%s\t-\t-\t-\tleads\n", o.Descheduler)
+	}
+}
+
+// pools are in the order of a pod's path, as far as it can be said to have one.
+var pools = []string{"gated", "active", "backoff", "parked", "offered", "held"}
+
+func (o *Overview) queue(t io.Writer) {
+	fmt.Fprintf(t, "\nPODS\t%s\n", strings.ToUpper(strings.Join(pools, "\t")))
+	for _, pool := range pools {
+		fmt.Fprintf(t, "\t%d", o.Queue.Pools[pool])
+	}
+	fmt.Fprintln(t)
+}
+
+func (o *Overview) shards(t io.Writer) {
+	if len(o.Shards) == 0 {
+		return
+	}
+	fmt.Fprintln(t, "\nSHARD\tNODES\tPODS\tRESERVED\tPLACES HELD\tOFFERED\tCONFLICTS\tNODES LEFT ALONE")
+	for _, s := range o.Shards {
+		offered := "-"
+		if o.Queue != nil {
+			offered = fmt.Sprint(o.Queue.Offered[s.Member])
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", s.Member, s.Status.Nodes, s.Status.Pods, s.Status.Reserved,
+			s.Status.Held, offered, counts(s.Status.Conflicts), counts(s.Status.LeftAlone))
+	}
+}
+
+func (o *Overview) promises(t io.Writer) {
+	if len(o.Queue.Entries) > 0 {
+		fmt.Fprintln(t, "\nLEDGER\tSTATE\tENTRIES\tTO 10 S\tTO 1 MIN\tTO 10 MIN\tOLDER\tOLDEST")
+	}
+	for _, e := range o.Queue.Entries {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n", e.Role, e.State, e.Count,
+			e.ByAge[0], e.ByAge[1], e.ByAge[2], e.ByAge[3], e.Oldest.Truncate(time.Second))
+	}
+	if len(o.Queue.Budgets) > 0 {
+		fmt.Fprintln(t, "\nBUDGET\tCLAIMED")
+	}
+	for _, b := range o.Queue.Budgets {
+		fmt.Fprintf(t, "%s/%s\t%d\n", b.Namespace, b.Name, b.Claims)
+	}
+}
+
+// counts is "3 node, 1 guard", or 0.
+func counts(of map[string]int) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if of[name] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", of[name], name))
+		}
+	}
+	if len(parts) == 0 {
+		return "0"
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,105 @@
+package explain
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/pkg/anomaly"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// noon is when the stories of these tests are told.
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// statusOfQueue is one of a small Berth with two shards, of which one does not answer.
+func statusOfQueue() *QueueAnswer {
+	return &QueueAnswer{Member: "queue-a", FactSequence: 100, Status: &QueueStatus{
+		Pools: map[string]int{"active": 3, "parked": 2}, Offered: map[string]int{"scheduler-0-a": 4},
+		Members: []MemberStatus{
+			{Role: "queue", ID: "queue-a", Started: noon.Add(-time.Hour)},
+			{Role: "scheduler", ID: "scheduler-0-a", Started: noon.Add(-time.Minute), Partitions: 200},
+			{Role: "scheduler", ID: "scheduler-1-b", Started: noon.Add(-time.Minute), Partitions: 56},
+			{Role: "binder", ID: "binder-0-a", Started: noon.Add(-time.Minute)},
+		},
+		Entries: []EntryStatus{{
+			Role: "reservation", State: "committed", Count: 3, ByAge: [4]int{1, 1, 1, 0}, Oldest: 90 * time.Second,
+		}},
+		Budgets: []BudgetStatus{{Namespace: "shop", Name: "web", Claims: 2}},
+		Anomalies: anomaly.Report{
+			Found:    map[anomaly.Rule]int{anomaly.BindsRejected: 3},
+			Findings: []anomaly.Finding{{Rule: anomaly.BindsRejected, About: "shop/cart", Detail: "3 times."}},
+		},
+	}}
+}
+
+func TestOverview(t *testing.T) {
+	shards := []ShardAnswer{{
+		Member: "scheduler-0-a", FactSequence: 90,
+		Status: &ShardStatus{Nodes: 5, Pods: 50, Conflicts: map[string]int{"node": 2, "guard": 0}},
+	}}
+	o := NewOverview(statusOfQueue(), shards, 100, "descheduler-a")
+	if diff := cmp.Diff([]string{
+		"shard scheduler-1-b is alive and does not answer",
+		"binds-rejected: shop/cart: 3 times.",
+		"binds-rejected: and 2 more",
+	}, o.Warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+	var text strings.Builder
+	if err := o.Text(&text, noon); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"queue        queue-a        1h0m0s  -           0             leads",
+		"scheduler    scheduler-0-a  1m0s    200         10",
+		"descheduler  descheduler-a  -       -           -             leads",
+		"scheduler-0-a  5      50    0         0            4        2 node     0",
+		"reservation  committed  3        1        1         1          0      1m30s",
+		"shop/web  2",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no line %q in\n%s", want, text.String())
+		}
+	}
+}
+
+func TestOverviewWithoutAQueue(t *testing.T) {
+	o := NewOverview(nil, nil, 100, "")
+	if len(o.Warnings) != 1 || !strings.Contains(o.Warnings[0], "no queue leads") {
+		t.Errorf("warnings %q", o.Warnings)
+	}
+	if err := o.Text(&strings.Builder{}, noon); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOverviewOfALaggard(t *testing.T) {
+	a := statusOfQueue()
+	a.FactSequence = 5
+	o := NewOverview(a, nil, 50000, "")
+	if want := "queue-a is 49995 facts behind"; o.Warnings[0] != want {
+		t.Errorf("first warning %q, want %q", o.Warnings[0], want)
+	}
+}
+
+func TestEntriesByAge(t *testing.T) {
+	var e EntryStatus
+	for _, age := range []time.Duration{0, 10 * time.Second, 11 * time.Second, time.Minute, 2 * time.Minute, time.Hour} {
+		e.add(age)
+	}
+	if diff := cmp.Diff(EntryStatus{Count: 6, Oldest: time.Hour, ByAge: [4]int{2, 2, 1, 1}}, e); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// An empty ledger, and one with a place that is kept.
+func TestStatusOf(t *testing.T) {
+	v := ledger.NewView()
+	s := StatusOf(v, func(ledger.Entry) time.Time { return noon }, noon)
+	if len(s.Members)+len(s.Entries)+len(s.Budgets) > 0 {
+		t.Errorf("status of an empty ledger: %+v", s)
+	}
+}

@@ -1,0 +1,103 @@
+package telemetry
+
+// allServices is the name of a process that runs all of them (Config.Service).
+const allServices = "berth"
+
+// Values of labels of which every series is there from the start, at zero: an alert on a rate
+// of something that has not happened yet must find nothing wrong, not nothing. Those that depend
+// on the cluster (namespaces, members, plugins) come with the first of their kind.
+var (
+	txnResults    = []string{"ok", "conflict", "unknown"}
+	shardTxns     = []string{"T1", "T2", "T3", "T4", "T8", "T11"}
+	binderTxns    = []string{"T5", "T6", "T7"}
+	lossReasons   = []string{"node", "guard", "keeper", "pod", "partition", "budget"}
+	planEnds      = []string{"nominated", "promoted", "displaced", "withdrawn", "refused"}
+	bindResults   = []string{"done", "already-here", "elsewhere", "gone", "moved", "throttled", "refused", "unknown"}
+	evictCauses   = []string{"preemption", "descheduling"}
+	evictResults  = []string{"done", "throttled", "refused", "gone", "unknown"}
+	moveReasons   = []string{"backlog", "silent", "gone", "even"}
+	notices       = []string{"quarantined", "quarantine-ended", "spared", "doubted", "avoided"}
+	rejections    = []string{"OutOfcpu", "OutOfmemory", "Other"}
+	exportResults = []string{"ok", "error"}
+	usualPromises = [][2]string{
+		{"reservation", "committed"}, {"reservation", "held"}, {"reservation", "fencing"},
+		{"victim", "evicting"}, {"move", "none"},
+	}
+	offerEnds = []string{"expired", "returned"}
+)
+
+// begin makes the series of a service's metrics that are there from the start.
+func begin(service string) {
+	for _, result := range exportResults {
+		spansExported.WithLabelValues(result).Add(0)
+	}
+	for name, start := range map[string]func(){
+		"queue": beginQueue, "scheduler": beginScheduler, "binder": beginBinder, "descheduler": beginDescheduler,
+	} {
+		if service == name || service == allServices {
+			start()
+		}
+	}
+}
+
+func beginQueue() {
+	Leads("queue", false)
+	for _, reason := range moveReasons {
+		partitionMoves.WithLabelValues(reason).Add(0)
+	}
+	for _, how := range offerEnds {
+		offersEnded.WithLabelValues(how).Add(0)
+	}
+	batchSize.WithLabelValues("offers")
+	for _, p := range usualPromises {
+		LedgerEntries(p[0], p[1], 0, 0)
+	}
+}
+
+func beginScheduler() {
+	beginTxns(shardTxns)
+	for _, reason := range lossReasons {
+		conflicts.WithLabelValues(reason).Add(0)
+	}
+	for _, what := range planEnds {
+		plansEnded.WithLabelValues(what).Add(0)
+	}
+	for _, what := range notices {
+		nodeNotices.WithLabelValues(what).Add(0)
+	}
+	loopsBroken.WithLabelValues("preemption").Add(0)
+	batchSize.WithLabelValues("reservations")
+}
+
+func beginBinder() {
+	beginTxns(binderTxns)
+	for _, result := range bindResults {
+		binds.WithLabelValues(result).Add(0)
+	}
+	for _, cause := range evictCauses {
+		for _, result := range evictResults {
+			evictions.WithLabelValues(cause, result).Add(0)
+		}
+	}
+	for _, reason := range rejections {
+		kubeletRejections.WithLabelValues(reason).Add(0)
+	}
+}
+
+func beginDescheduler() { loopsBroken.WithLabelValues("descheduling").Add(0) }
+
+func beginTxns(kinds []string) {
+	for _, txn := range kinds {
+		for _, result := range txnResults {
+			ledgerTxns.WithLabelValues(txn, result).Add(0)
+		}
+		ledgerTxnDuration.WithLabelValues(txn, "ok")
+	}
+}
+
+// BeginProfile makes the series of a profile that are there from the start.
+func BeginProfile(name string) {
+	for _, result := range []string{ResultScheduled, ResultUnschedulable, ResultError} {
+		scheduleAttempts.WithLabelValues(result, name).Add(0)
+	}
+}

@@ -1,0 +1,93 @@
+package telemetry
+
+import (
+	"iter"
+	"net/http"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-base/metrics"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// PodResources is what the metrics of resources tell of one pod.
+type PodResources struct {
+	Namespace, Name, Node string
+	// Ended: the phase is Succeeded or Failed. A pod that has ended on a node is left out.
+	Ended bool
+	// Spec may lack nodeName.
+	Spec *corev1.PodSpec
+}
+
+// resourceLabels are upstream's (pkg/scheduler/metrics/resources/resources.go).
+var resourceLabels = []string{"namespace", "pod", "node", "scheduler", "priority", "resource", "unit"}
+
+// ResourcesHandler serves what pods request and are limited to, under kube-scheduler's names,
+// labels and stability, and nothing else. pods are asked for with each request, from any
+// goroutine.
+func ResourcesHandler(pods func() iter.Seq[PodResources]) http.Handler {
+	registry := metrics.NewKubeRegistry()
+	registry.CustomMustRegister(&resources{
+		pods: pods,
+		requests: metrics.NewDesc("kube_pod_resource_request",
+			"What pods request, by resource, in its unit.", resourceLabels, nil, metrics.STABLE, ""),
+		limits: metrics.NewDesc("kube_pod_resource_limit",
+			"What pods are limited to, by resource, in its unit.", resourceLabels, nil, metrics.STABLE, ""),
+	})
+	return metrics.HandlerWithReset(registry, metrics.HandlerOpts{})
+}
+
+// resources is a collector: the values are made when they are asked for.
+type resources struct {
+	metrics.BaseStableCollector
+	pods             func() iter.Seq[PodResources]
+	requests, limits *metrics.Desc
+}
+
+// DescribeWithStability implements metrics.StableCollector.
+func (r *resources) DescribeWithStability(ch chan<- *metrics.Desc) {
+	ch <- r.requests
+	ch <- r.limits
+}
+
+// CollectWithStability implements metrics.StableCollector.
+func (r *resources) CollectWithStability(ch chan<- metrics.Metric) {
+	options := resourcehelper.PodResourcesOptions{Reuse: corev1.ResourceList{}}
+	for p := range r.pods() {
+		if p.Node != "" && p.Ended {
+			continue
+		}
+		pod := &corev1.Pod{Spec: *p.Spec}
+		tell(ch, r.requests, p, resourcehelper.PodRequests(pod, options))
+		tell(ch, r.limits, p, resourcehelper.PodLimits(pod, options))
+	}
+}
+
+func tell(ch chan<- metrics.Metric, desc *metrics.Desc, p PodResources, list corev1.ResourceList) {
+	var priority string
+	if p.Spec.Priority != nil {
+		priority = strconv.Itoa(int(*p.Spec.Priority))
+	}
+	for name, amount := range list {
+		if amount.IsZero() {
+			continue
+		}
+		ch <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, amount.AsApproximateFloat64(),
+			p.Namespace, p.Name, p.Node, p.Spec.SchedulerName, priority, string(name), unitOf(name))
+	}
+}
+
+// unitOf is what a resource is counted in; empty for what Kubernetes does not know.
+func unitOf(name corev1.ResourceName) string {
+	switch {
+	case name == corev1.ResourceCPU:
+		return "cores"
+	case name == corev1.ResourceMemory, name == corev1.ResourceStorage, name == corev1.ResourceEphemeralStorage,
+		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
+		return "bytes"
+	case strings.HasPrefix(string(name), corev1.ResourceAttachableVolumesPrefix):
+		return "integer"
+	}
+	return ""
+}

@@ -1,0 +1,34 @@
+package decide
+
+import (
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/anomaly"
+)
+
+// maxOverdue is how many overdue pods are told of: more of them is as bad.
+const maxOverdue = 1000
+
+// Overdue are pods that have been ready to be tried, or offered to a shard, for longer than they
+// should. It costs a look at all of these.
+func (c *Core) Overdue(now time.Time) []anomaly.Waiting {
+	var list []anomaly.Waiting
+	for b := range c.allBags() {
+		limit := anomaly.OverdueActive
+		switch b.pool {
+		case PoolActive:
+		case PoolOffered:
+			limit = anomaly.OverdueTrying
+		default:
+			continue
+		}
+		for _, e := range b.all {
+			if since := c.timeOf(e.entered); now.Sub(since) > limit && len(list) < maxOverdue {
+				list = append(list, anomaly.Waiting{
+					Pod: e.pod.Key(), Where: string(b.pool) + ", " + c.reason(e), Since: since, Limit: limit,
+				})
+			}
+		}
+	}
+	return list
+}

@@ -1,0 +1,28 @@
+package queue
+
+import (
+	"iter"
+
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+)
+
+// Resources are the pods for the metrics of what is requested; none while this replica does not
+// lead, so that each counts once. Safe for concurrent use.
+func (q *Queue) Resources() iter.Seq[telemetry.PodResources] {
+	return func(yield func(telemetry.PodResources) bool) {
+		if !q.leads.Load() {
+			return
+		}
+		snapshot, _ := q.applied.snapshot()
+		for p := range snapshot.Pods() {
+			if p.Template == nil {
+				continue
+			}
+			if !yield(telemetry.PodResources{
+				Namespace: p.Namespace, Name: p.Name, Node: p.NodeName, Ended: p.Terminal, Spec: &p.Template.Spec,
+			}) {
+				return
+			}
+		}
+	}
+}

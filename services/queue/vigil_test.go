@@ -1,0 +1,84 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/anomaly"
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/decide"
+	"github.com/berth-scheduler/berth/services/queue/internal/intake"
+)
+
+// An entry of the ledger grows old from when it was first seen, also where this replica does not
+// lead; who leads tells of it, and of pods that are evicted again and again.
+func TestVigil(t *testing.T) {
+	noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	view := ledger.NewView()
+	doc := ledger.NodeDoc{NodeUID: "u1", NodeName: "n1", Entries: []ledger.Entry{{
+		PodUID: "p1", Namespace: "shop", Name: "cart", Role: ledger.RoleReservation, State: ledger.Committed, Token: 7,
+		Shard: "scheduler-0", SchedulerName: "default-scheduler", PodRV: 3,
+	}}}
+	value, err := ledger.EncodeNodeDoc(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv := ledger.KV{Key: ledger.KeyNode("u1"), Value: value, ModRevision: 5, CreateRevision: 5}
+	if err := view.Reset([]ledger.KV{kv}, 5); err != nil {
+		t.Fatal(err)
+	}
+	core := decide.New(decide.Config{Queue: "queue-a"})
+	v := newVigil()
+	v.look(view, core, noon, false)
+	if len(v.status.Entries) > 0 {
+		t.Errorf("who does not lead tells of %v", v.status.Entries)
+	}
+	v.look(view, core, noon.Add(3*time.Minute), true)
+	if n := v.status.Anomalies.Found[anomaly.HoldOverdue]; n != 1 {
+		t.Errorf("%d entries are overdue, want 1: %+v", n, v.status)
+	}
+	if len(v.status.Entries) != 1 || v.status.Entries[0].Oldest != 3*time.Minute {
+		t.Errorf("entries %+v", v.status.Entries)
+	}
+
+	controller := true
+	facts := state.New()
+	for i, at := range []time.Time{noon, noon.Add(time.Minute), noon.Add(2 * time.Minute)} {
+		obj := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "web", UID: "web-uid", CreationTimestamp: metav1.NewTime(at), ResourceVersion: "9",
+			OwnerReferences: []metav1.OwnerReference{{UID: "owner", Controller: &controller, Kind: "ReplicaSet", Name: "web"}},
+		}}
+		raw, err := obj.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := facts.Apply([]events.SequencedFact{{Sequence: uint64(i + 1), Fact: events.Fact{
+			Kind: events.KindPod, Op: events.OpUpsert, UID: "web-uid", Namespace: "shop", Name: "web",
+			ResourceVersion: uint64(9 + i), Object: raw,
+		}}}); err != nil {
+			t.Fatal(err)
+		}
+		v.decided(intake.DecisionBatch{
+			Decisions: []events.SequencedDecision{{Decision: events.Decision{
+				Kind: events.DecisionEvicted, Pod: events.PodRef{UID: "web-uid", Namespace: "shop", Name: "web"},
+			}}},
+			Times: []time.Time{at.Add(30 * time.Second)},
+		}, facts.Snapshot())
+	}
+	if w := workloadOf(facts.Snapshot(), "web-uid"); w.Owner != "owner" || !w.Created.Equal(noon.Add(2*time.Minute)) {
+		t.Errorf("workload %+v", w)
+	}
+	v.look(view, core, noon.Add(3*time.Minute), true)
+	if n := v.status.Anomalies.Found[anomaly.PreemptedAgain]; n != 1 {
+		t.Errorf("%d workloads are preempted again and again, want 1: %+v", n, v.status.Anomalies)
+	}
+	if w := workloadOf(facts.Snapshot(), "nobody"); w != (anomaly.Workload{}) {
+		t.Errorf("workload of a pod that is gone: %+v", w)
+	}
+}

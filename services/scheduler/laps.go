@@ -1,0 +1,39 @@
+package scheduler
+
+import (
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+)
+
+// statusError is upstream's word for what ended neither in Success nor in a no.
+const statusError = "Error"
+
+// laps times the parts of evaluations. For the deciding goroutine.
+type laps struct {
+	clock   clock.PassiveClock
+	profile string
+	// begin is when the extension point began, last when the last rule of it ended.
+	begin, last time.Time
+}
+
+// Begin implements placement.Laps.
+func (l *laps) Begin(profile string) {
+	l.profile, l.begin = profile, l.clock.Now()
+	l.last = l.begin
+}
+
+// Lap implements placement.Laps.
+func (l *laps) Lap(point, plugin string, code placement.Code) {
+	now := l.clock.Now()
+	if plugin != "" {
+		telemetry.PluginExecution(plugin, point, code.String(), now.Sub(l.last))
+	} else {
+		telemetry.ExtensionPoint(point, code.String(), l.profile, now.Sub(l.begin))
+		l.begin = now
+	}
+	l.last = now
+}

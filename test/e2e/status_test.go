@@ -1,0 +1,99 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-scheduler/berth/pkg/explain"
+	"github.com/berth-scheduler/berth/test/e2e/harness"
+)
+
+// `berth status` finds the services and what waits; as kubectl's plugin it says the same; and a
+// running process can be told to log its decisions.
+func TestStatusAndLogLevel(t *testing.T) {
+	s := newStack(t, "")
+	s.addNodes(nodeSpec{name: "node-0", capacity: "4"})
+	data := filepath.Join(s.dir, "data")
+	berth := s.up(harness.UpConfig{
+		Shards: 2, Policy: s.file("policy.yaml", taintPolicy), Args: []string{"--log-format", "json"},
+	})
+	ns := s.namespace("status")
+	s.create(newPod(ns, "gated", "1", gated("example.com/later")), newPod(ns, "large", "100"))
+	s.unschedulable(ns, "large", "1 Insufficient cpu.")
+	command := func(args ...string) string {
+		t.Helper()
+		r, err := programs.Command(t.Context(), args...)
+		s.no(err)
+		if r.Code != 0 {
+			t.Fatalf("berth %s: exit code %d: %s", strings.Join(args, " "), r.Code, r.Stderr)
+		}
+		return r.Stdout
+	}
+	var status struct{ Services explain.Overview }
+	s.eventually(placedWithin, "status shows everything", func(context.Context) (string, error) {
+		text := command("status", "--data-dir", data, "--kubeconfig", s.cluster.Kubeconfig, "-o", "json")
+		if err := json.Unmarshal([]byte(text), &status); err != nil {
+			return "", err
+		}
+		q := status.Services.Queue
+		if q == nil || q.Pools["gated"] != 1 || q.Pools["parked"] != 1 || len(status.Services.Shards) != 2 ||
+			status.Services.Descheduler == "" {
+			return text, nil
+		}
+		return "", nil
+	})
+	partitions := 0
+	for _, m := range status.Services.Queue.Members {
+		partitions += m.Partitions
+	}
+	if partitions != 256 {
+		t.Errorf("the shards own %d partitions, want all 256", partitions)
+	}
+	if len(status.Services.Warnings) > 0 {
+		t.Errorf("warnings of a Berth that is well: %v", status.Services.Warnings)
+	}
+	s.asPlugin(command("status", "--data-dir", data, "-o", "json"), data)
+
+	if got := command("log-level", "debug", "--http-address", berth.Address); got != "log level is debug\n" {
+		t.Errorf("log-level says %q", got)
+	}
+	s.create(newPod(ns, "small", "1"))
+	s.nodeOf(ns, "small")
+	s.eventually(placedWithin, "the attempt is logged", func(context.Context) (string, error) {
+		log, err := os.ReadFile(berth.Log)
+		line := `"msg":"attempt"`
+		if strings.Contains(string(log), line) && strings.Contains(string(log), `"pod":"`+ns+`/small"`) {
+			return "", err
+		}
+		return "no line with " + line, err
+	})
+}
+
+// asPlugin runs the program as kubectl does, who finds it by its name.
+func (s *stack) asPlugin(want, data string) {
+	s.Helper()
+	dir := filepath.Join(s.dir, "plugins")
+	s.no(os.MkdirAll(dir, 0o750))
+	s.no(os.Symlink(programs.Berth, filepath.Join(dir, "kubectl-berth")))
+	cmd := exec.CommandContext(s.Context(), filepath.Join(programs.Root, ".build", "bin", "kubectl"),
+		"berth", "status", "--data-dir", data, "-o", "json")
+	cmd.Env = append(slices.Clone(os.Environ()), "PATH="+dir+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	s.no(err)
+	if !strings.Contains(string(out), `"parked": 1`) || !strings.Contains(want, `"parked": 1`) {
+		s.Errorf("kubectl berth status says\n%s", out)
+	}
+	help, err := exec.CommandContext(s.Context(), filepath.Join(dir, "kubectl-berth"), "explain", "pod", "-h").Output()
+	s.no(err)
+	if !strings.Contains(string(help), "kubectl berth explain pod") {
+		s.Errorf("its help does not name it as kubectl does:\n%s", help)
+	}
+}
