@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/inquire"
+	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 )
 
 // newExplainPodCommand makes `berth explain pod`.
@@ -98,24 +99,34 @@ func (r *reading) about(
 
 // ask opens the log.
 func (r *reading) ask(ctx context.Context, ask func(context.Context, *inquire.Inquiry) error) error {
-	if r.output != "wide" {
-		if err := checkOutput(r.output); err != nil {
-			return errors.New(`--output: "` + r.output + `": want wide, json or yaml`)
-		}
-	}
-	if len(r.nats.urls) == 0 && r.dataDir == "" {
-		r.dataDir = defaultDataDir
-	}
-	logger, err := r.logger()
-	if err != nil {
+	if err := r.checkOutput(); err != nil {
 		return err
 	}
-	log, err := r.openLog(ctx, logger)
+	log, err := r.openRunning(ctx)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
 	return ask(ctx, &inquire.Inquiry{Log: log, History: log, Bus: log})
+}
+
+func (r *reading) checkOutput() error {
+	if r.output != "wide" && checkOutput(r.output) != nil {
+		return errors.New(`--output: "` + r.output + `": want wide, json or yaml`)
+	}
+	return nil
+}
+
+// openRunning opens the log of a running Berth: that of `berth up` if nothing else is said.
+func (r *reading) openRunning(ctx context.Context) (*jetstream.Log, error) {
+	if len(r.nats.urls) == 0 && r.dataDir == "" {
+		r.dataDir = defaultDataDir
+	}
+	logger, err := r.logger()
+	if err != nil {
+		return nil, err
+	}
+	return r.openLog(ctx, logger)
 }
 
 // write writes an answer as text, or as it is.

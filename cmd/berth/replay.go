@@ -83,10 +83,8 @@ func (r *replaying) run(ctx context.Context, w io.Writer) error {
 func (r *reading) openPast(
 	ctx context.Context, bundle string, use func(rerun.Source, []placement.ProfileConfig) error,
 ) error {
-	if r.output != "wide" {
-		if err := checkOutput(r.output); err != nil {
-			return errors.New(`--output: "` + r.output + `": want wide, json or yaml`)
-		}
+	if err := r.checkOutput(); err != nil {
+		return err
 	}
 	var src rerun.Source
 	var text []byte
@@ -98,14 +96,7 @@ func (r *reading) openPast(
 		defer func() { _ = b.Close() }() // it was only read
 		src, text = b, b.Config
 	} else {
-		if len(r.nats.urls) == 0 && r.dataDir == "" {
-			r.dataDir = defaultDataDir
-		}
-		logger, err := r.logger()
-		if err != nil {
-			return err
-		}
-		log, err := r.openLog(ctx, logger)
+		log, err := r.openRunning(ctx)
 		if err != nil {
 			return err
 		}
