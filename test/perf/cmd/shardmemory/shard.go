@@ -107,6 +107,9 @@ func (s *shard) decide(ctx context.Context) (placed, refused int, err error) {
 		}
 		select {
 		case d := <-s.log.decided:
+			if d.Kind == events.DecisionLost && d.Message == events.LostAbandoned {
+				continue // the pod is still in the shard's hand
+			}
 			delete(out, d.Token)
 			if d.Kind == events.DecisionPlaced {
 				placed++
