@@ -118,7 +118,7 @@ func ledgerMutants() []Mutant {
 func fenceMutants() []Mutant {
 	return []Mutant{
 		{
-			Name: "resource-version", expected: expected{rare: true, family: ordinary},
+			Name: "resource-version", expected: expected{rare: true, family: refreshed},
 			Missing:  "binds carry no resourceVersion",
 			switches: switches{ignoreVersion: true},
 		},
