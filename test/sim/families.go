@@ -229,7 +229,7 @@ var ambushes = map[family]map[string][]ambush{
 		"evict-claim": {{45, closedBudgets}, {15, senderDies}},
 	},
 	succession: {"T3": {{65, restless}}},
-	moved:      {"T12": {{25, rush}, {50, senderDies}}},
+	moved:      {"T12": {{60, rush}, {25, senderDies}}},
 	massive:    {"T2": {{20, forsaken}}, "evict-mark": {{30, forsaken}, {20, senderDies}}},
 	ordinary:   {"T11": {{40, unheard}}},
 }
@@ -385,7 +385,7 @@ func (w *world) overbid(priority int32) {
 // heldUp are the transactions that are sometimes under way for so long that others have gone
 // first, and how many of a hundred: those of which hardly any two meet otherwise.
 var heldUp = map[string]int{
-	"T4": 30, "T7": 30, "evict-claim": 20, "evict-mark": 20, "evict-take": 30, "evict-failed": 85,
+	"T4": 30, "T7": 30, "evict-claim": 20, "evict-mark": 20, "evict-take": 30, "evict-failed": 95,
 	"T12": 30, "move-abort": 65, "leftover": 50, "budget-settle": 60, "sweep": 85, "plan-drop": 90,
 }
 

@@ -137,7 +137,7 @@ func (w *world) dies(c *call) bool {
 // rare are the calls that most runs make a few times at most, and how many of a hundred end
 // their caller.
 var rare = map[string]int{
-	"T5": 20, "T6": 8, "T7": 8, "T11": 40, "T12": 12, "fence": 8, "condition": 8,
+	"T5": 20, "T6": 8, "T7": 8, "T11": 55, "T12": 12, "fence": 8, "condition": 8,
 	"T13": 8,
 }
 
