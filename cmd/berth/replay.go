@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -324,20 +326,9 @@ func (r *replayResult) text(w io.Writer) error {
 }
 
 func sortedByCount(counts map[string]int) []string {
-	var keys []string
-	for key := range counts {
-		keys = append(keys, key)
-	}
-	slices.SortFunc(keys, func(a, b string) int {
-		if counts[a] != counts[b] {
-			return counts[b] - counts[a]
-		}
-		if a < b {
-			return -1
-		}
-		return 1
+	return slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
 	})
-	return keys
 }
 
 // errWriter keeps the first error.

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -178,12 +179,7 @@ func (w *world) podsOn(name string) []*state.Pod {
 			}
 		}
 	}
-	slices.SortFunc(pods, func(a, b *state.Pod) int {
-		if a.Key() < b.Key() {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(pods, func(a, b *state.Pod) int { return cmp.Compare(a.Key(), b.Key()) })
 	return pods
 }
 

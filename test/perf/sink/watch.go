@@ -74,8 +74,8 @@ func (h *history) add(version uint64, frame []byte) {
 	h.mu.changed = make(chan struct{})
 }
 
-// after returns the frames later than a version, the position behind them, and what closes when
-// there are more.
+// after returns the frames from a position on, the position behind them, and what closes when there
+// are more.
 func (h *history) after(at int) (frames [][]byte, next int, more <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

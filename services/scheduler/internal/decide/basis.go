@@ -69,12 +69,15 @@ func (c *Core) prefer(e *events.Evidence, nodeUID string) {
 // by an own transaction and by one that was lost. (What the registry and guards learn is left out:
 // no choice of a node depends on it.)
 func (c *Core) learnedOwn(revision int64) {
-	if revision > c.ledger.Revision() {
+	if !c.cfg.NoEvidence && revision > c.ledger.Revision() {
 		c.ahead = append(c.ahead, events.Learned{Revision: revision})
 	}
 }
 
 func (c *Core) learned(current []ledger.KV) {
+	if c.cfg.NoEvidence {
+		return // nobody would read it, nor shorten it
+	}
 	for _, kv := range current {
 		l := events.Learned{Revision: kv.ModRevision, Key: kv.Key}
 		if kv.ModRevision > c.ledger.Revision() && !slices.Contains(c.ahead, l) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-scheduler/berth/test/e2e/harness"
 	"github.com/berth-scheduler/berth/test/perf/contend"
 )
 
@@ -55,7 +56,7 @@ func (b *bench) report(ctx context.Context, results []result) error {
 	}
 	r := report{
 		Time: time.Now().UTC().Truncate(time.Second), Processors: runtime.NumCPU(), Go: runtime.Version(),
-		Platform: runtime.GOOS + "/" + runtime.GOARCH, Load: loadAverage(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH, Load: harness.LoadAverage(),
 		Berth: strings.TrimSpace(version.Stdout), Peer: peerVersion, Nodes: b.nodes, Config: contend.Config, Results: results,
 		Blocked: b.blocked, Leaving: b.leaving,
 	}
@@ -77,15 +78,6 @@ func (b *bench) report(ctx context.Context, results []result) error {
 	fmt.Print(text)
 	fmt.Fprintf(os.Stderr, "written: %s.md and %s.json\n", base, base)
 	return nil
-}
-
-// loadAverage is empty where the kernel does not tell it.
-func loadAverage() string {
-	content, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(content))
 }
 
 // markdown is the report for people: one table per mode.
@@ -174,7 +166,7 @@ func medians(runs []result) result {
 		for _, run := range runs {
 			values = append(values, value(run))
 		}
-		return median(values)
+		return harness.Median(values)
 	}
 	return result{
 		Contender: runs[0].Contender, Mode: runs[0].Mode, Run: len(runs), Pods: runs[0].Pods,
@@ -192,14 +184,4 @@ func medians(runs []result) result {
 			Max: of(func(r result) float64 { return r.Latency.Max }),
 		},
 	}
-}
-
-// median of a non-empty list; of an even number of values, the mean of the two in the middle.
-func median(values []float64) float64 {
-	slices.Sort(values)
-	middle := len(values) / 2
-	if len(values)%2 == 1 {
-		return values[middle]
-	}
-	return (values[middle-1] + values[middle]) / 2
 }

@@ -117,9 +117,5 @@ func (b *bench) median(variant string, value func(result) float64) float64 {
 			values = append(values, value(r))
 		}
 	}
-	if len(values) == 0 {
-		return 0
-	}
-	slices.Sort(values)
-	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
+	return harness.Median(values)
 }

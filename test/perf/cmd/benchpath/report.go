@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
 // reportName is the file name of both reports, without the suffix.
@@ -56,10 +58,9 @@ type report struct {
 }
 
 func newReport(o options, version string, results []result, limits budget) report {
-	load, _ := os.ReadFile("/proc/loadavg") // empty where the kernel does not tell it
 	return report{
 		Time: time.Now().UTC().Truncate(time.Second), Processors: runtime.NumCPU(),
-		Platform: runtime.GOOS + "/" + runtime.GOARCH, Load: strings.TrimSpace(string(load)),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH, Load: harness.LoadAverage(),
 		Berth: strings.TrimSpace(version), Pods: o.pods, Nodes: o.nodes, Shards: o.shards, Binders: o.binders,
 		Results: results, out: o.out, budget: limits,
 	}
@@ -87,7 +88,7 @@ func (r report) markdown() string {
 		r.Berth, r.Time.Format(time.RFC3339), r.Processors, r.Platform, r.Load)
 	fmt.Fprintf(&b, "%d pods on %d nodes, %d shards, %d binders, each a process. Median of %d runs: **%.0f pods/s**.\n\n",
 		r.Pods, r.Nodes, r.Shards, r.Binders, len(r.Results),
-		median(r.each(func(x result) float64 { return x.PodsPerSecond })))
+		harness.Median(r.each(func(x result) float64 { return x.PodsPerSecond })))
 	b.WriteString("| service | µs of processor time a pod | budget |\n|---|---|---|\n")
 	for _, service := range r.services() {
 		limit := "–"
@@ -96,7 +97,7 @@ func (r report) markdown() string {
 		}
 		fmt.Fprintf(&b, "| %s | %.0f | %s |\n", service, r.micros(service), limit)
 	}
-	fmt.Fprintf(&b, "| all but the %s | %.0f | – |\n", ownService, median(r.each(result.all)))
+	fmt.Fprintf(&b, "| all but the %s | %.0f | – |\n", ownService, harness.Median(r.each(result.all)))
 	return b.String()
 }
 
@@ -111,7 +112,7 @@ func (r report) each(of func(result) float64) []float64 {
 func (r report) services() []string { return slices.Sorted(maps.Keys(r.Results[0].Micros)) }
 
 func (r report) micros(service string) float64 {
-	return median(r.each(func(x result) float64 { return x.Micros[service] }))
+	return harness.Median(r.each(func(x result) float64 { return x.Micros[service] }))
 }
 
 // overdrawn is an error that names every service over its budget, or that the budget does not know.
@@ -128,9 +129,4 @@ func (r report) overdrawn() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func median(list []float64) float64 {
-	slices.Sort(list)
-	return list[len(list)/2]
 }

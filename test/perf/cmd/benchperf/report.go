@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-scheduler/berth/test/e2e/harness"
 	"github.com/berth-scheduler/berth/test/perf/contend"
 )
 
@@ -35,10 +36,9 @@ func (b *bench) report(ctx context.Context, results []result) error {
 	if err != nil {
 		return err
 	}
-	load, _ := os.ReadFile("/proc/loadavg") // empty where the kernel does not tell it
 	r := report{
 		Time: time.Now().UTC().Truncate(time.Second), Processors: runtime.NumCPU(), Go: runtime.Version(),
-		Load: strings.TrimSpace(string(load)), Berth: strings.TrimSpace(version.Stdout), Scale: b.scale,
+		Load: harness.LoadAverage(), Berth: strings.TrimSpace(version.Stdout), Scale: b.scale,
 		Config: contend.Config, Results: results,
 	}
 	raw, err := json.MarshalIndent(r, "", "  ")
