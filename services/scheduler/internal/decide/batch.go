@@ -87,6 +87,9 @@ func (b *batch) add(a *attempt, entry ledger.Entry, epoch int64) bool {
 // hold makes an attempt the holder of the claims that only one pod may use; false if one has
 // a holder, or the facts do not show yet who has had it.
 func (b *batch) hold(a *attempt, entry ledger.Entry) (held map[string]ledger.ExclusiveDoc, ok bool) {
+	if len(a.pick.volumes.exclusive) == 0 {
+		return nil, true
+	}
 	held = map[string]ledger.ExclusiveDoc{}
 	for _, uid := range a.pick.volumes.exclusive {
 		x, taken := b.exclusives[ledger.KeyVolume(uid)]
