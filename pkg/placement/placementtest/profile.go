@@ -30,7 +30,12 @@ func (g *Generator) Profile() placement.ProfileConfig {
 		case placement.SchedulingGates, placement.PrioritySort, placement.NodeUnschedulable, placement.NodeName,
 			placement.TaintToleration, placement.NodePorts, placement.ImageLocality, placement.DefaultBinder,
 			placement.NodeDeclaredFeatures:
-		case placement.VolumeRestrictions, placement.NodeVolumeLimits, placement.VolumeBinding, placement.VolumeZone:
+		case placement.VolumeZone:
+			// Where a volume is missing this one speaks first, and nobody hears VolumeBinding.
+			if g.Size.Volumes == 0 || g.Chance(20) {
+				continue
+			}
+		case placement.VolumeRestrictions, placement.NodeVolumeLimits, placement.VolumeBinding:
 			if g.Size.Volumes == 0 {
 				continue
 			}

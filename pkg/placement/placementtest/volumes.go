@@ -260,7 +260,7 @@ func (g *Generator) progress(p *corev1.PersistentVolumeClaim, c *Cluster) {
 	switch n := g.IntN(100); {
 	case n < 50 && len(volumes) > 0:
 		p.Spec.VolumeName = Pick(g, volumes...).GetName()
-		if g.Chance(4) {
+		if g.Chance(35) {
 			p.Spec.VolumeName = "no-such-volume"
 		}
 		if !g.Chance(5) {
