@@ -71,7 +71,7 @@ var kinds = map[Kind]bool{
 	KindService: true, KindReplicaSet: true, KindStatefulSet: true, KindReplicationContrl: true,
 	KindNodeMetrics: true, KindPodMetrics: true,
 	KindStorageClass: true, KindCSINode: true, KindCSIDriver: true, KindStorageCapacity: true,
-	KindVolumeAttachment: true,
+	KindVolumeAttachment: true, KindResourceClaim: true, KindResourceSlice: true, KindDeviceClass: true,
 }
 
 func (k Kind) known() bool { return kinds[k] }

@@ -28,6 +28,9 @@ const (
 	KindCSIDriver        Kind = "csidriver"
 	KindStorageCapacity  Kind = "csistoragecapacity"
 	KindVolumeAttachment Kind = "volumeattachment"
+	KindResourceClaim    Kind = "resourceclaim"
+	KindResourceSlice    Kind = "resourceslice"
+	KindDeviceClass      Kind = "deviceclass"
 )
 
 // Op says what a Fact does to the state of its kind.

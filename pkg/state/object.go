@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,6 +76,9 @@ var kinds = [...]events.Kind{
 	events.KindCSIDriver,
 	events.KindStorageCapacity,
 	events.KindVolumeAttachment,
+	events.KindResourceClaim,
+	events.KindResourceSlice,
+	events.KindDeviceClass,
 }
 
 // Kinds lists the kinds a Store holds.
@@ -127,6 +131,12 @@ func newAPIObject(k events.Kind) (APIObject, error) {
 		return &storagev1.CSIStorageCapacity{}, nil
 	case events.KindVolumeAttachment:
 		return &storagev1.VolumeAttachment{}, nil
+	case events.KindResourceClaim:
+		return &resourcev1.ResourceClaim{}, nil
+	case events.KindResourceSlice:
+		return &resourcev1.ResourceSlice{}, nil
+	case events.KindDeviceClass:
+		return &resourcev1.DeviceClass{}, nil
 	default:
 		_, err := kindIndex(k)
 		return nil, err

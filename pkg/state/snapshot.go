@@ -89,7 +89,8 @@ func (s *Snapshot) ObjectsIn(k events.Kind, namespace string) iter.Seq[*Object] 
 
 // ObjectsOf yields the objects of one kind that are filed under a key, sorted by namespace and
 // name: PersistentVolumes and CSIStorageCapacities by their storage class, VolumeAttachments
-// by their node. No other kinds are filed. It costs what there is under the key.
+// by their node, ResourceClaims that have their devices under the empty key. No other kinds are
+// filed. It costs what there is under the key.
 func (s *Snapshot) ObjectsOf(k events.Kind, key string) iter.Seq[*Object] {
 	return all[Object](s, tableObjects, indexFile+"_prefix", filePrefix(k, key))
 }

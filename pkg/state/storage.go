@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -39,6 +40,8 @@ func FileOf(o APIObject) (key string, filed bool) {
 		return obj.StorageClassName, true
 	case *storagev1.VolumeAttachment:
 		return obj.Spec.NodeName, true
+	case *resourcev1.ResourceClaim:
+		return "", obj.Status.Allocation != nil
 	}
 	return "", false
 }
@@ -72,6 +75,22 @@ func stripStorage(obj metav1.Object) {
 	case *storagev1.VolumeAttachment:
 		o.Spec.Source.InlineVolumeSpec = nil
 		o.Status = storagev1.VolumeAttachmentStatus{}
+	default:
+		stripDevices(obj)
+	}
+}
+
+// stripDevices keeps of claims to devices, and of devices, what tells which device can be whose,
+// and whether it is ready. What drivers report about a device besides can be large.
+func stripDevices(obj metav1.Object) {
+	switch o := obj.(type) {
+	case *resourcev1.ResourceClaim:
+		obj.SetAnnotations(nil)
+		for i := range o.Status.Devices {
+			o.Status.Devices[i].Data, o.Status.Devices[i].NetworkData = nil, nil
+		}
+	case *resourcev1.ResourceSlice, *resourcev1.DeviceClass:
+		obj.SetAnnotations(nil)
 	}
 }
 

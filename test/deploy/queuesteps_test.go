@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -126,6 +127,32 @@ var creators = map[string]func(s *system, name string) (string, error){
 				},
 			},
 		}, metav1.CreateOptions{})
+		return uid(o, err)
+	},
+	"resourceclaims": func(s *system, name string) (string, error) {
+		o, err := s.client.ResourceV1().ResourceClaims("default").Create(s.Context(), &resourcev1.ResourceClaim{
+			ObjectMeta: named(name),
+			Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
+				Name: "any", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "none"},
+			}}}},
+		}, metav1.CreateOptions{})
+		return uid(o, err)
+	},
+	"resourceslices": func(s *system, name string) (string, error) {
+		all := true
+		o, err := s.client.ResourceV1().ResourceSlices().Create(s.Context(), &resourcev1.ResourceSlice{
+			ObjectMeta: named(name),
+			Spec: resourcev1.ResourceSliceSpec{
+				Driver: "none.example.com", AllNodes: &all,
+				Pool:    resourcev1.ResourcePool{Name: name, ResourceSliceCount: 1},
+				Devices: []resourcev1.Device{{Name: "device"}},
+			},
+		}, metav1.CreateOptions{})
+		return uid(o, err)
+	},
+	"deviceclasses": func(s *system, name string) (string, error) {
+		o, err := s.client.ResourceV1().DeviceClasses().Create(s.Context(),
+			&resourcev1.DeviceClass{ObjectMeta: named(name)}, metav1.CreateOptions{})
 		return uid(o, err)
 	},
 	"storageclasses": func(s *system, name string) (string, error) {

@@ -4,6 +4,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,10 +38,13 @@ var kinds = []watched{
 	{events.KindVolumeClaim, "persistentvolumeclaims", &corev1.PersistentVolumeClaim{}, coreGroup},
 }
 
-// storageVersion is a group that an API server may not serve, or not all of.
-const storageVersion = "storage.k8s.io/v1"
+// Groups that an API server may not serve, or not all of.
+const (
+	storageVersion = "storage.k8s.io/v1"
+	deviceVersion  = "resource.k8s.io/v1"
+)
 
-// storageKinds are the kinds of that group. What is not served is not watched.
+// storageKinds are the kinds of the group of volumes. What is not served is not watched.
 var storageKinds = []watched{
 	{events.KindStorageClass, "storageclasses", &storagev1.StorageClass{}, storageGroup},
 	{events.KindCSINode, "csinodes", &storagev1.CSINode{}, storageGroup},
@@ -49,11 +53,19 @@ var storageKinds = []watched{
 	{events.KindVolumeAttachment, "volumeattachments", &storagev1.VolumeAttachment{}, storageGroup},
 }
 
+// deviceKinds are those of the group of devices. What is not served is not watched.
+var deviceKinds = []watched{
+	{events.KindResourceClaim, "resourceclaims", &resourcev1.ResourceClaim{}, resourceGroup},
+	{events.KindResourceSlice, "resourceslices", &resourcev1.ResourceSlice{}, resourceGroup},
+	{events.KindDeviceClass, "deviceclasses", &resourcev1.DeviceClass{}, resourceGroup},
+}
+
 func coreGroup(c kubernetes.Interface) cache.Getter       { return c.CoreV1().RESTClient() }
 func schedulingGroup(c kubernetes.Interface) cache.Getter { return c.SchedulingV1().RESTClient() }
 func appsGroup(c kubernetes.Interface) cache.Getter       { return c.AppsV1().RESTClient() }
 func policyGroup(c kubernetes.Interface) cache.Getter     { return c.PolicyV1().RESTClient() }
 func storageGroup(c kubernetes.Interface) cache.Getter    { return c.StorageV1().RESTClient() }
+func resourceGroup(c kubernetes.Interface) cache.Getter   { return c.ResourceV1().RESTClient() }
 
 // listWatch lists and watches all objects of the kind.
 func (w watched) listWatch(client kubernetes.Interface) cache.ListerWatcher {

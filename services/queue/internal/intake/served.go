@@ -13,18 +13,28 @@ import (
 // served are the kinds that the API server has. It asks until it gets an answer; an error is
 // that of ctx.
 func (c *Cluster) served(ctx context.Context, logger klog.Logger) ([]watched, error) {
-	has, err := c.resources(ctx, storageVersion)
-	if err != nil {
-		return nil, err
-	}
 	list := slices.Clone(kinds)
-	for _, w := range storageKinds {
-		if has[w.resource] {
-			list = append(list, w)
+	for _, optional := range []struct {
+		group string
+		kinds []watched
+	}{{storageVersion, storageKinds}, {deviceVersion, deviceKinds}} {
+		has, err := c.resources(ctx, optional.group)
+		if err != nil {
+			return nil, err
+		}
+		if len(has) == 0 {
+			logger.Info("The API server does not have this group: there are no objects of it, for the rules about them",
+				"group", optional.group)
 			continue
 		}
-		logger.Info("The API server does not have this kind: there are none, for the rules about it",
-			"resource", w.resource, "group", storageVersion)
+		for _, w := range optional.kinds {
+			if has[w.resource] {
+				list = append(list, w)
+				continue
+			}
+			logger.Info("The API server does not have this kind: there are none, for the rules about it",
+				"resource", w.resource, "group", optional.group)
+		}
 	}
 	return list, nil
 }
