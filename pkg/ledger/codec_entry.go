@@ -49,6 +49,11 @@ func entryToProto(e *Entry) *ledgerpb.Entry {
 	for _, v := range e.Volumes {
 		m.Volumes = append(m.Volumes, &ledgerpb.VolumePick{Claim: v.Claim, Volume: v.Volume})
 	}
+	for _, d := range e.Devices {
+		m.Devices = append(m.Devices, &ledgerpb.DevicePick{
+			Claim: d.Claim, ClaimUid: d.ClaimUID, ClaimResourceVersion: d.ClaimRV, Allocation: d.Allocation,
+		})
+	}
 	return m
 }
 
@@ -104,6 +109,11 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 	}
 	for _, v := range m.GetVolumes() {
 		e.Volumes = append(e.Volumes, VolumePick{Claim: v.GetClaim(), Volume: v.GetVolume()})
+	}
+	for _, d := range m.GetDevices() {
+		e.Devices = append(e.Devices, DevicePick{
+			Claim: d.GetClaim(), ClaimUID: d.GetClaimUid(), ClaimRV: d.GetClaimResourceVersion(), Allocation: d.GetAllocation(),
+		})
 	}
 	for i, d := range m.GetDependents() {
 		uid, err := uidFromProto(d)

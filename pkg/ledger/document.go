@@ -14,6 +14,9 @@ const (
 	KindNode = "node"
 	// KindBudget is the kind of disruption budgets: the high-water of what was settled.
 	KindBudget = "poddisruptionbudget"
+	// KindClaim is the kind of claims to devices: the high-water of what reservations have
+	// written to them, or have been kept from writing.
+	KindClaim = "resourceclaim"
 )
 
 // Documents are values that are never changed in place: every step below returns a copy

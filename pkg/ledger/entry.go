@@ -97,11 +97,25 @@ type Entry struct {
 	Replacement Replacement
 	// Volumes of a reservation: what has to be done about the pod's claims before it is bound.
 	Volumes []VolumePick
+	// Devices of a reservation: the claims to devices that the pod is to use, and what they get.
+	Devices []DevicePick
 }
 
 // VolumePick is a claim in the pod's namespace that has no volume yet. Volume is the one it
 // gets; empty if one is to be made for it on the entry's node.
 type VolumePick struct{ Claim, Volume string }
+
+// DevicePick is a claim to devices, in the pod's namespace, that has to be written before the pod
+// is bound.
+type DevicePick struct {
+	Claim, ClaimUID string
+	// ClaimRV is the claim's resourceVersion the decision used. Who gives the claim its devices
+	// writes this version of it or none: that, and nothing else, tells when it is too late.
+	ClaimRV uint64
+	// Allocation is the protobuf of the resource.k8s.io/v1 AllocationResult that the claim gets;
+	// empty if it has its devices already, and the pod only becomes one of its users.
+	Allocation []byte
+}
 
 // Replacement names the pod that will stand for one that is moved, before it exists.
 type Replacement struct {
@@ -112,8 +126,8 @@ type Replacement struct {
 // NodeDoc is the ledger's document of one node, at one revision.
 type NodeDoc struct {
 	NodeUID, NodeName string
-	// HW is the resourceVersion high-water per kind of fact ("pod"): a member whose applied
-	// progress of that kind is below it must not use the node.
+	// HW is the resourceVersion high-water per kind of fact ("pod", "resourceclaim"): a member whose
+	// applied progress of that kind is below it must not use the node.
 	HW      map[string]uint64
 	Entries []Entry
 	// Revision is the mod revision the document was read at; 0 when it does not exist.

@@ -157,10 +157,10 @@ func FinishHolders(x ExclusiveDoc, ledger Reservations) (ExclusiveDoc, bool) {
 			continue
 		}
 		if !known {
-			hw = raised(hw, KindPod, ledger.HighWater(KindPod))
+			hw = raised(raised(hw, KindPod, ledger.HighWater(KindPod)), KindClaim, ledger.HighWater(KindClaim))
 			continue
 		}
-		hw = raised(hw, KindPod, d.HW[KindPod])
+		hw = raised(raised(hw, KindPod, d.HW[KindPod]), KindClaim, d.HW[KindClaim])
 	}
 	if len(kept) == len(x.Holders) {
 		return x, false

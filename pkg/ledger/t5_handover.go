@@ -9,6 +9,54 @@ type PodFacts interface {
 	PodProgress() uint64
 }
 
+// DeviceFacts is what Finish asks besides about reservations with devices. To facts without it
+// they stay.
+type DeviceFacts interface {
+	PodFacts
+	// ClaimFact says what the applied facts show of a claim to devices; the zero value if it is
+	// not known.
+	ClaimFact(namespace, name string) ClaimFact
+	// ClaimProgress is the applied progress of claims to devices; 0 while it is undefined.
+	ClaimProgress() uint64
+}
+
+// ClaimFact is one claim to devices as the facts show it.
+type ClaimFact struct {
+	UID string
+	RV  uint64
+	// Allocated: it has its devices. Protected: it has the finalizer that goes before.
+	Allocated, Protected bool
+}
+
+// SettledClaims says whether the facts show that nothing more is written for a reservation to the
+// claims that it gives devices, and the resourceVersion of claims from which on they do.
+//
+// Binders write a claim twice. First it is protected, at the version that the decision used, and
+// only then it gets its devices, at the version which that write made. (At once if it was protected
+// before.) So it is over when the claim has devices, whoever's; when it has moved and is not
+// protected, which only a fence or its end makes it; and when it is gone.
+func SettledClaims(e Entry, facts DeviceFacts) (rv uint64, settled bool) {
+	progress := facts.ClaimProgress()
+	for _, p := range e.Devices {
+		if len(p.Allocation) == 0 {
+			continue // nothing is taken, and it does no harm late
+		}
+		f := facts.ClaimFact(e.Namespace, p.Claim)
+		switch {
+		case f.UID != p.ClaimUID:
+			if progress == 0 || progress < p.ClaimRV {
+				return 0, false
+			}
+			rv = max(rv, progress)
+		case f.RV > p.ClaimRV && (f.Allocated || !f.Protected):
+			rv = max(rv, f.RV)
+		default:
+			return 0, false
+		}
+	}
+	return rv, true
+}
+
 // Finish is T5 (hand-over): it drops the reservations the API itself now stands for, and
 // raises the document's high-water to the facts that show it, so that no member can use the
 // node before it has applied those facts. It returns the document and whether it changed.
@@ -19,6 +67,10 @@ type PodFacts interface {
 //   - deleted: high-water becomes at least the applied progress. Deleted means that the
 //     view does not know the UID although it has applied everything up to PodRV; before
 //     that, the pod may simply not have arrived yet.
+//
+// One that gives claims devices stays, besides, until its claims are settled (SettledClaims): the
+// high-water of claims becomes at least what shows that, so that no member gives a device away
+// because it has not heard of either.
 //
 // Keeper pins lose the dependents of which the same is true, and go with the last of them.
 // So do the claims on victims that are gone, or have ended if facts are ClaimFacts. All else
@@ -32,10 +84,18 @@ func Finish(d NodeDoc, facts PodFacts) (NodeDoc, bool) {
 		return d, false
 	}
 	kept := make([]Entry, 0, len(d.Entries))
-	var hw uint64
+	var hw, claims uint64
 	changed := false
 	for _, e := range d.Entries {
 		left, rv, stays := handOver(e, facts, progress)
+		if !stays && len(e.Devices) > 0 {
+			var claimRV uint64
+			claimRV, stays = handOverClaims(e, facts)
+			claims = max(claims, claimRV)
+			if stays {
+				rv = 0
+			}
+		}
 		if stays {
 			kept = append(kept, left)
 		}
@@ -48,7 +108,17 @@ func Finish(d NodeDoc, facts PodFacts) (NodeDoc, bool) {
 	d = d.copy()
 	d.Entries = kept
 	d.raise(KindPod, hw)
+	d.raise(KindClaim, claims)
 	return d, true
+}
+
+func handOverClaims(e Entry, facts PodFacts) (rv uint64, stays bool) {
+	f, ok := facts.(DeviceFacts)
+	if !ok {
+		return 0, true
+	}
+	rv, settled := SettledClaims(e, f)
+	return rv, !settled
 }
 
 // handOver is what is left of an entry, if anything, and the resourceVersion that a document

@@ -23,7 +23,8 @@ func MarkFencing(d NodeDoc, podUID string, token Token) (NodeDoc, error) {
 
 // ReleaseFenced is T7 (fence release): the Fencing reservation goes. podRV is the pod's
 // resourceVersion as the fence's own write (or a later read) returned it, bound or not; the
-// document's high-water rises to it.
+// document's high-water rises to it. (A reservation with devices has its claims fenced too: cover their
+// resourceVersions, of KindClaim, in the same document.)
 //
 // Carry it out with Replace: compares n/<uid>.ModRevision, puts the document. A crash
 // before it leaves a Fencing reservation: the next binder repeats the pod's change, which

@@ -41,17 +41,20 @@ const (
 	// UpdatePodGatesEliminated says that a pod's last scheduling gate is gone.
 	UpdatePodGatesEliminated
 	// UpdateOther says that something else about a pod changed, or anything about a volume or
-	// what provides volumes.
+	// a device, or what provides them.
 	UpdateOther
 	// UpdateNamespaceLabel says that a namespace's labels changed.
 	UpdateNamespaceLabel
 	// UpdateBudget says that a disruption budget may allow evictions that it did not.
 	UpdateBudget
+	// UpdatePodGeneratedClaim says that a pod's status names other claims to devices.
+	UpdatePodGeneratedClaim
 
 	// Update is any change of an object that was there and stays.
 	Update = UpdateNodeAllocatable | UpdateNodeLabel | UpdateNodeTaint | UpdateNodeCondition |
 		UpdateNodeAnnotation | UpdateNodeDeclaredFeature | UpdatePodLabel | UpdatePodScaleDown |
-		UpdatePodToleration | UpdatePodGatesEliminated | UpdateOther | UpdateNamespaceLabel | UpdateBudget
+		UpdatePodToleration | UpdatePodGatesEliminated | UpdateOther | UpdateNamespaceLabel | UpdateBudget |
+		UpdatePodGeneratedClaim
 )
 
 // Event is a kind of change that could turn a rule's no into a yes.
@@ -122,6 +125,10 @@ func podUpdate(before, after *state.Pod) Action {
 	// Tolerations can only be added, so their number tells.
 	if len(before.Template.Spec.Tolerations) != len(after.Template.Spec.Tolerations) {
 		a |= UpdatePodToleration
+	}
+	if hasDeviceClaims(&after.Template.Spec) && !equality.Semantic.DeepEqual(
+		before.Status().ResourceClaimStatuses, after.Status().ResourceClaimStatuses) {
+		a |= UpdatePodGeneratedClaim
 	}
 	if before.Gated && !after.Gated {
 		a |= UpdatePodGatesEliminated

@@ -47,7 +47,7 @@ const maxKnown = 8
 // keyOf returns the key of a pod; !ok for a pod that has none.
 func keyOf(p *Profile, q Query) (key podKey, ok bool) {
 	return podKey{p, q.Pod.Template, q.Pod.Kind, q.Pod.Status(), q.Home},
-		q.Pod.NodeName == "" && !hasEphemeral(&q.Pod.Template.Spec)
+		q.Pod.NodeName == "" && !hasEphemeral(&q.Pod.Template.Spec) && !hasDeviceClaims(&q.Pod.Template.Spec)
 }
 
 func newClassCache(budget int64) classCache {

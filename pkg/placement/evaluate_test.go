@@ -155,9 +155,6 @@ func TestRefusesWhatItCannotCheck(t *testing.T) {
 		"empty directory": {func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 		}, ""},
-		"device claim": {func(p *corev1.Pod) {
-			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "c"}}
-		}, "DynamicResources"},
 		"pod group": {func(p *corev1.Pod) {
 			p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{}
 		}, "GangScheduling"},
@@ -494,13 +491,13 @@ func TestPointsOfNodeAffinity(t *testing.T) {
 // pass that its other half would have stopped.
 func TestUnevaluatedRuleRefusesWhereverItIsEnabled(t *testing.T) {
 	pod := changed(statetest.Pod("default", "p"), func(p *corev1.Pod) {
-		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "c"}}
+		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{}
 	})
 	for points, want := range map[placement.Points]int{
 		placement.Narrowing: 0, placement.Filtering: 0, placement.Scoring: 2, 0: 0,
 	} {
 		p := newProfile(t, placement.ProfileConfig{SchedulerName: "s", Plugins: []placement.PluginConfig{
-			{Name: placement.DynamicResources, Points: points},
+			{Name: placement.GangScheduling, Points: points},
 		}})
 		if r := p.Evaluate(placement.Input{Pod: pod, Nodes: nodes(2)}); r.FeasibleCount != want {
 			t.Errorf("points %03b: %d feasible, want %d", points, r.FeasibleCount, want)

@@ -143,7 +143,7 @@ func (c Change) Label() string {
 	case events.KindNamespace:
 		return "Namespace" + c.Actions.String()
 	default:
-		if name, ok := storageNames[c.Kind]; ok {
+		if name, ok := supplyNames[c.Kind]; ok {
 			return name + c.Actions.String()
 		}
 		return string(c.Kind) + c.Actions.String()
@@ -155,6 +155,7 @@ var actionNames = []string{
 	"Add", "Delete", "UpdateNodeAllocatable", "UpdateNodeLabel", "UpdateNodeTaint", "UpdateNodeCondition",
 	"UpdateNodeAnnotation", "UpdateNodeDeclaredFeature", "UpdatePodLabel", "UpdatePodScaleDown",
 	"UpdatePodToleration", "UpdatePodSchedulingGatesEliminated", "Update", "UpdateNamespaceLabel", "Update",
+	"UpdatePodGeneratedResourceClaim",
 }
 
 // String is upstream's name of the first action in the set; empty for none.

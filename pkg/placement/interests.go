@@ -60,6 +60,9 @@ func wholePod(pod *state.Pod) string {
 		spec.Volumes[i].Name = ""
 	}
 	spec.Hostname = ""
+	if hasDeviceClaims(&spec) {
+		own = pod.UID // which claims they are is told by its status
+	}
 	return joined(append(pairs(pod.Template.Labels), pod.Namespace, own, owner(pod), bytesOf(pod, &spec))...)
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // Objects is what rules look up besides pods and nodes: namespaces, services, the controllers
-// that own pods, volumes and what provides them. It must not change during a call; a *state.Snapshot is one.
+// that own pods, volumes, devices and what provides them. It must not change during a call; a *state.Snapshot is one.
 type Objects interface {
 	// ObjectByName finds one object; namespace is empty for kinds without one.
 	ObjectByName(k events.Kind, namespace, name string) (*state.Object, bool)
@@ -57,8 +57,8 @@ func namespaceLabels(o Objects, name string) (map[string]string, bool) {
 	return namespace.API.GetLabels(), true
 }
 
-// ObjectChange sorts one change of an object that is neither pod nor node. Of these volumes
-// and what provides them wake pods, and so do the labels of namespaces and disruption budgets
+// ObjectChange sorts one change of an object that is neither pod nor node. Of these volumes,
+// devices and what provides them wake pods, and so do the labels of namespaces and disruption budgets
 // with more room; upstream has no event for either of the latter, and a pod whose terms select
 // namespaces waits there for its next attempt.
 func ObjectChange(c state.ObjectChange) Change {
@@ -66,8 +66,8 @@ func ObjectChange(c state.ObjectChange) Change {
 	switch {
 	case c.Kind == events.KindDisruptionBudget:
 		change.Actions = budgetUpdate(c)
-	case isStorage(c.Kind):
-		change.Actions = storageUpdate(c)
+	case isSupply(c.Kind):
+		change.Actions = supplyUpdate(c)
 	case c.Kind != events.KindNamespace || c.After == nil:
 	case c.Before == nil:
 		change.Actions = Add
@@ -77,21 +77,23 @@ func ObjectChange(c state.ObjectChange) Change {
 	return change
 }
 
-// isStorage: volumes and what provides them.
-func isStorage(k events.Kind) bool {
-	_, ok := storageNames[k]
+// isSupply: volumes and devices, claims to them, and what provides them.
+func isSupply(k events.Kind) bool {
+	_, ok := supplyNames[k]
 	return ok
 }
 
-// storageNames are upstream's names of these kinds in events.
-var storageNames = map[events.Kind]string{
+// supplyNames are upstream's names of these kinds in events.
+var supplyNames = map[events.Kind]string{
 	events.KindPersistentVolume: "PersistentVolume", events.KindVolumeClaim: "PersistentVolumeClaim",
 	events.KindStorageClass: "storage.k8s.io/StorageClass", events.KindCSINode: "storage.k8s.io/CSINode",
 	events.KindCSIDriver: "storage.k8s.io/CSIDriver", events.KindStorageCapacity: "storage.k8s.io/CSIStorageCapacity",
 	events.KindVolumeAttachment: "storage.k8s.io/VolumeAttachment",
+	events.KindResourceClaim:    "resource.k8s.io/ResourceClaim", events.KindResourceSlice: "resource.k8s.io/ResourceSlice",
+	events.KindDeviceClass: "resource.k8s.io/DeviceClass",
 }
 
-func storageUpdate(c state.ObjectChange) Action {
+func supplyUpdate(c state.ObjectChange) Action {
 	switch {
 	case c.Before == nil:
 		return Add

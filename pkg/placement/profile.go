@@ -188,6 +188,7 @@ func registry() map[string]factory {
 		NodeVolumeLimits:                plain(volumeLimits{}),
 		VolumeBinding:                   newVolumeBinding,
 		VolumeZone:                      plain(volumeZone{}),
+		DynamicResources:                newDynamicResources,
 		DefaultBinder:                   passive(DefaultBinder),
 	}
 	for _, name := range unsupportedNames() {

@@ -20,20 +20,13 @@ type unsupported struct {
 
 // unsupportedNames lists what newUnsupported knows.
 func unsupportedNames() []string {
-	return []string{DynamicResources, GangScheduling}
+	return []string{GangScheduling}
 }
 
 // newUnsupported accepts any arguments: they are for rules that are not evaluated.
 func newUnsupported(name string) factory {
 	return func(runtime.Object) (Plugin, error) {
-		p := unsupported{name: name}
-		switch name {
-		case DynamicResources:
-			p.needs = func(obj *corev1.Pod) bool { return len(obj.Spec.ResourceClaims) > 0 }
-		case GangScheduling:
-			p.needs = needsGang
-		}
-		return p, nil
+		return unsupported{name: name, needs: needsGang}, nil
 	}
 }
 

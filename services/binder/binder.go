@@ -75,15 +75,21 @@ func enforces(profiles []placement.ProfileConfig) decide.Enforces {
 	}
 }
 
-// limits are the core's, with how long the profiles wait for volumes.
+// limits are the core's, with how long the profiles wait for volumes and devices.
 func limits(profiles []placement.ProfileConfig) decide.Limits {
 	l := decide.DefaultLimits()
-	l.Volumes.Deadlines = map[string]time.Duration{}
+	l.Volumes.Deadlines, l.Devices.Deadlines = map[string]time.Duration{}, map[string]time.Duration{}
 	for _, p := range profiles {
 		for _, plugin := range p.Plugins {
-			args, ok := plugin.Args.(*configv1.VolumeBindingArgs)
-			if ok && args.BindTimeoutSeconds != nil {
-				l.Volumes.Deadlines[p.SchedulerName] = time.Duration(*args.BindTimeoutSeconds) * time.Second
+			switch args := plugin.Args.(type) {
+			case *configv1.VolumeBindingArgs:
+				if args.BindTimeoutSeconds != nil {
+					l.Volumes.Deadlines[p.SchedulerName] = time.Duration(*args.BindTimeoutSeconds) * time.Second
+				}
+			case *configv1.DynamicResourcesArgs:
+				if args.BindingTimeout != nil {
+					l.Devices.Deadlines[p.SchedulerName] = args.BindingTimeout.Duration
+				}
 			}
 		}
 	}

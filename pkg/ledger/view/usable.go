@@ -52,7 +52,8 @@ func (v *View) Settle() (behind int) {
 			continue
 		}
 		doc, _ := v.ledger.Doc(s.info.Node.UID)
-		late := s.info.UndescribedPods() > 0 || progress < doc.HW[string(events.KindPod)]
+		late := s.info.UndescribedPods() > 0 || progress < doc.HW[ledger.KindPod] ||
+			doc.HW[ledger.KindClaim] > 0 && v.ClaimProgress() < doc.HW[ledger.KindClaim]
 		if late {
 			behind++
 		}

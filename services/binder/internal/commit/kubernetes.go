@@ -128,6 +128,13 @@ func (r *Room) fencePod(ctx context.Context, e decide.FencePod) decide.Answered 
 	if answer.Result == decide.Done {
 		answer.Pod = state.NewPod(obj)
 	}
+	if len(e.Claims) > 0 && (answer.Result == decide.Done || answer.Result == decide.Gone) {
+		version, settled := r.settleClaims(ctx, e, answer.Pod != nil && answer.Pod.NodeName == e.NodeName)
+		if settled.Result != decide.Done {
+			answer = decide.Answered{Op: e.Op, Result: settled.Result, Problem: settled.Problem}
+		}
+		answer.ClaimVersion = version
+	}
 	r.deps.Logger.Info("fence",
 		"pod", ref(e.Pod), "value", e.Value, "result", answer.Result.String(), "error", answer.Problem)
 	return answer

@@ -180,6 +180,11 @@ func (r *Room) carryOut(ctx context.Context, e decide.Effect) (decide.Input, err
 				return answer, nil
 			}
 		}
+		if e.Devices != nil {
+			if answer := r.prepareDevices(ctx, e); answer.Result != decide.Done {
+				return answer, nil
+			}
+		}
 		return r.bind(ctx, e), nil
 	case decide.ReadPod:
 		return r.readPod(ctx, e), nil

@@ -29,6 +29,17 @@ func (f claimFacts) PodProgress() uint64 {
 	return f.c.facts.PodProgress
 }
 
+// ClaimFact implements ledger.DeviceFacts.
+func (f claimFacts) ClaimFact(namespace, name string) ledger.ClaimFact {
+	if f.c.facts.Claims == nil {
+		return ledger.ClaimFact{}
+	}
+	return f.c.facts.Claims(namespace, name)
+}
+
+// ClaimProgress implements ledger.DeviceFacts.
+func (f claimFacts) ClaimProgress() uint64 { return f.c.facts.ClaimProgress }
+
 // BudgetProgress implements ledger.ClaimFacts.
 func (f claimFacts) BudgetProgress() uint64 { return f.c.facts.BudgetProgress }
 

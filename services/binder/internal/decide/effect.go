@@ -24,7 +24,7 @@ type OpID uint64
 // Those with an Op must be answered exactly once.
 type Effect interface{ effect() }
 
-// Bind posts a Binding, when the volumes of the pod are there. Answered by Answered: Waiting, if
+// Bind posts a Binding, when the volumes and devices of the pod are there. Answered by Answered: Waiting, if
 // they are not yet.
 type Bind struct {
 	Op                OpID
@@ -38,6 +38,15 @@ type Bind struct {
 	TraceParent     string
 	// Volumes is what has to be done first; nil for nearly all pods.
 	Volumes *VolumeWork
+	// Devices is the same for claims to devices, done after the volumes.
+	Devices *DeviceWork
+}
+
+// DeviceWork is what has to be written to the claims to devices of a pod before it is bound.
+type DeviceWork struct {
+	Picks []ledger.DevicePick
+	// NodeLabels are those of the node, on which devices that a claim has already must be of use.
+	NodeLabels map[string]string
 }
 
 // VolumeWork is what has to be done about the claims of a pod before it is bound.
@@ -81,11 +90,16 @@ type Amend struct {
 }
 
 // FencePod really changes the pod: it sets AnnotationFence to Value, with UID as the
-// precondition. Answered by Answered: Done with Pod as changed, Gone, Refused, Unknown.
+// precondition. Then it settles Claims, those to devices that the reservation has, with what they
+// are to get: none of them gets that any more, and what they have got they give back unless the pod
+// turns out to be bound to NodeName. Answered by Answered: Done with Pod as changed, Gone (both with
+// ClaimVersion), Refused, Unknown.
 type FencePod struct {
-	Op    OpID
-	Pod   events.PodRef
-	Value string
+	Op       OpID
+	Pod      events.PodRef
+	NodeName string
+	Value    string
+	Claims   []ledger.DevicePick
 }
 
 // PatchCondition sets one condition of the pod's status, with UID as the precondition.

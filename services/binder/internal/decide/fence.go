@@ -15,8 +15,9 @@ import (
 //  1. T6: the entry becomes Fencing. From here on no refresh path finds it Committed.
 //     Crash before: Committed, bound or fenced by the next holder.
 //  2. The pod is really changed (fresh annotation value). Binds sent before carry an older
-//     resourceVersion and are refused from here on. Crash before: Fencing, idle; any holder
-//     of the partition repeats the change with a new value.
+//     resourceVersion and are refused from here on. So are its claims to devices, if it was to
+//     give them some. Crash before: Fencing, idle; any holder of the partition repeats the
+//     change with a new value.
 //  3. The changed pod's nodeName says who was first. Crash: as before, repeated.
 //  4. T7: the entry leaves, the high-water reaches the change. Crash before: as before;
 //     after: the entry is gone, and the queue sees that in the ledger.
@@ -31,6 +32,9 @@ type fence struct {
 	again step
 	// after is the pod as the real change returned it.
 	after *state.Pod
+	// claims is the resourceVersion of claims to devices from which on facts show that they are
+	// settled.
+	claims uint64
 }
 
 // mark is step 1.
@@ -53,6 +57,8 @@ func (r *reservation) release(c *Core) {
 	next, err := ledger.ReleaseFenced(d.doc, r.key.pod, r.key.token, r.fence.after.ResourceVersion)
 	if err != nil {
 		r.fence.after = nil // the change has to be repeated
+	} else if r.fence.claims > 0 {
+		next = ledger.Cover(next, ledger.KindClaim, r.fence.claims)
 	}
 	r.replace(c, next, err, releasing)
 }
@@ -138,13 +144,16 @@ func (r *reservation) advanceFencing(c *Core) {
 	}
 	r.begin(c, changing)
 	// The binder's id and the operation's number make the value fresh among all binders.
-	c.emit(FencePod{Op: r.op, Pod: r.ref(), Value: fmt.Sprintf("%s-%s-%d", r.key.token, c.id, r.op)})
+	c.emit(FencePod{
+		Op: r.op, Pod: r.ref(), NodeName: r.nodeName, Value: fmt.Sprintf("%s-%s-%d", r.key.token, c.id, r.op),
+		Claims: r.entry.Devices,
+	})
 }
 
 func (r *reservation) changeAnswered(c *Core, in Answered) {
 	switch in.Result {
 	case Done:
-		r.fence.after = in.Pod
+		r.fence.after, r.fence.claims = in.Pod, in.ClaimVersion
 		r.advance(c)
 	case Gone:
 		// Nothing can be bound any more. The entry leaves by hand-over, when the facts show

@@ -32,6 +32,10 @@ type FactsMoved struct {
 	PodProgressKnown bool
 	// BudgetProgress is the same for disruption budgets; 0 while undefined.
 	BudgetProgress uint64
+	// Claims finds what the facts show of a claim to devices; nil if they show none. ClaimProgress
+	// is PodProgress for these; 0 while undefined.
+	Claims        func(namespace, name string) ledger.ClaimFact
+	ClaimProgress uint64
 	// Replaced are earlier versions of pods that were and still are unbound and that this
 	// step replaced: the evidence of what a decision based on them looked at.
 	Replaced []*state.Pod
@@ -85,7 +89,7 @@ const (
 	Refused
 	// Unknown says it may have been carried out, or may still be.
 	Unknown
-	// Waiting says that the pod's volumes are asked for and not there yet. Nothing was bound.
+	// Waiting says that the pod's volumes or devices are asked for and not there yet. Nothing was bound.
 	Waiting
 )
 
@@ -121,6 +125,9 @@ type Answered struct {
 	Pod *state.Pod
 	// ResourceVersion of the pod after PatchCondition and Nominate, of the budget after ReadBudget.
 	ResourceVersion uint64
+	// ClaimVersion is the resourceVersion of claims to devices from which on facts show what a
+	// FencePod has done to them; 0 for nothing.
+	ClaimVersion uint64
 	// Problem is the sentence for people; empty when Done.
 	Problem string
 }

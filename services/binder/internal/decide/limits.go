@@ -12,7 +12,10 @@ type Limits struct {
 	// binder's own eyes, before it is fenced (T_bind of the protocol).
 	BindDeadline time.Duration
 	// Volumes is about pods whose volumes have to be bound or made first.
-	Volumes VolumeLimits
+	Volumes WaitLimits
+	// Devices is about pods whose devices have to get ready first. How often to look is that of
+	// Volumes.
+	Devices WaitLimits
 	// Idle is how long a document (or an entry in Fencing) must be unchanged before the
 	// sweep touches it.
 	Idle time.Duration
@@ -49,8 +52,8 @@ type Limits struct {
 	Foreign int
 }
 
-// VolumeLimits are the times for volumes.
-type VolumeLimits struct {
+// WaitLimits are the times for volumes or devices.
+type WaitLimits struct {
 	// Deadline is how much longer than BindDeadline an entry may stay unbound for them, and
 	// Deadlines the same by scheduler name, where a profile says so.
 	Deadline  time.Duration
@@ -59,12 +62,21 @@ type VolumeLimits struct {
 	Poll time.Duration
 }
 
+func (l WaitLimits) deadline(scheduler string) time.Duration {
+	if d, ok := l.Deadlines[scheduler]; ok {
+		return d
+	}
+	return l.Deadline
+}
+
 // DefaultLimits are the protocol's figures.
 func DefaultLimits() Limits {
 	return Limits{
 		BindDeadline: 30 * time.Second,
 		// The default of VolumeBindingArgs.bindTimeoutSeconds, and how often kube-scheduler looks.
-		Volumes:        VolumeLimits{Deadline: 600 * time.Second, Poll: time.Second},
+		Volumes: WaitLimits{Deadline: 600 * time.Second, Poll: time.Second},
+		// The default of DynamicResourcesArgs.bindingTimeout.
+		Devices:        WaitLimits{Deadline: 600 * time.Second},
 		Idle:           5 * time.Second,
 		Losses:         3,
 		Retry:          wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 30, Cap: 5 * time.Second},

@@ -40,9 +40,9 @@ type reservation struct {
 	// rv is the bind's precondition: the entry's, or a fresher one after a refresh.
 	rv     uint64
 	losses int
-	// tries counts the Bindings posted. volumesAsked: the pod's volumes are on their way.
-	tries        int
-	volumesAsked bool
+	// tries counts the Bindings posted. asked: the pod's volumes and devices are on their way.
+	tries int
+	asked bool
 	// read is the pod as read after a lost resourceVersion, before the document is read.
 	read *state.Pod
 	// doomed is why the entry is to be fenced; empty while it may still be bound.
@@ -109,6 +109,10 @@ func (r *reservation) advanceCommitted(c *Core) {
 	}
 	switch v, reason := c.recheck(r); v {
 	case over:
+		if r.claimsOpen(c) {
+			r.overDevices(c, reason)
+			return
+		}
 		r.settled = true
 	case stale:
 		r.doomed = reason
@@ -132,8 +136,43 @@ func (r *reservation) bind(c *Core) {
 	c.emit(Bind{
 		Op: r.op, Pod: r.ref(), NodeUID: r.nodeUID, NodeName: r.nodeName, ResourceVersion: r.rv,
 		Token: r.key.token, SchedulerName: r.entry.SchedulerName,
-		Attempt: r.hint.Attempt, TraceParent: r.hint.TraceParent, Volumes: r.volumes(c),
+		Attempt: r.hint.Attempt, TraceParent: r.hint.TraceParent,
+		Volumes: r.volumes(c), Devices: r.devices(c),
 	})
+}
+
+// devices is what has to be written to claims to devices before the Binding; nil for nothing.
+func (r *reservation) devices(c *Core) *DeviceWork {
+	if len(r.entry.Devices) == 0 {
+		return nil
+	}
+	w := &DeviceWork{Picks: r.entry.Devices}
+	if n, ok := c.facts.Cluster.Node(r.nodeUID); ok {
+		w.NodeLabels = n.Object.Labels
+	}
+	return w
+}
+
+// claimsOpen tells whether a write to one of the claims may still be on its way, as far as the
+// facts show. The entry cannot leave before.
+func (r *reservation) claimsOpen(c *Core) bool {
+	if len(r.entry.Devices) == 0 {
+		return false
+	}
+	_, settled := ledger.SettledClaims(r.entry, claimFacts{c})
+	return !settled
+}
+
+// overDevices ends a reservation that gives claims devices, whose pod is gone or bound. Claims of a
+// pod that is bound here are written, and the facts will show it before long; others are fenced.
+func (r *reservation) overDevices(c *Core, reason string) {
+	p, known, _ := c.pod(r.key.pod, r.entry.PodRV)
+	if known && p.NodeName == r.nodeName {
+		r.due = c.now.Add(c.limits.Volumes.Poll)
+		return
+	}
+	r.doomed = reason
+	r.mark(c)
 }
 
 // volumes is what has to be done before the Binding; nil for nothing.
@@ -141,23 +180,23 @@ func (r *reservation) volumes(c *Core) *VolumeWork {
 	if len(r.entry.Volumes) == 0 {
 		return nil
 	}
-	w := &VolumeWork{Picks: r.entry.Volumes, Written: r.volumesAsked}
+	w := &VolumeWork{Picks: r.entry.Volumes, Written: r.asked}
 	if n, ok := c.facts.Cluster.Node(r.nodeUID); ok {
 		w.NodeLabels = n.Object.Labels
 	}
 	return w
 }
 
-// bindDeadline is longer for a pod whose volumes have to be made.
+// bindDeadline is longer for a pod whose volumes have to be made, or whose devices are not ready.
 func (c *Core) bindDeadline(r *reservation) time.Duration {
-	if len(r.entry.Volumes) == 0 {
-		return c.limits.BindDeadline
+	deadline := c.limits.BindDeadline
+	if len(r.entry.Volumes) > 0 {
+		deadline += c.limits.Volumes.deadline(r.entry.SchedulerName)
 	}
-	volumes, ok := c.limits.Volumes.Deadlines[r.entry.SchedulerName]
-	if !ok {
-		volumes = c.limits.Volumes.Deadline
+	if len(r.entry.Devices) > 0 && r.asked {
+		deadline += c.limits.Devices.deadline(r.entry.SchedulerName)
 	}
-	return c.limits.BindDeadline + volumes
+	return deadline
 }
 
 func (r *reservation) begin(c *Core, s step) {
@@ -201,6 +240,11 @@ func (r *reservation) bindAnswered(c *Core, in Answered) {
 		r.settled = true
 		r.foundBound(c, in.Pod, r.tries > 1)
 	case Elsewhere, Gone:
+		if r.claimsOpen(c) {
+			r.doomed = "the pod is " + in.Result.String()
+			r.advance(c)
+			return
+		}
 		r.settled = true
 	case Moved:
 		r.moved(c, in.Pod)
@@ -208,7 +252,7 @@ func (r *reservation) bindAnswered(c *Core, in Answered) {
 		r.doomed = "bind refused: " + in.Problem
 		r.advance(c)
 	case Waiting:
-		r.volumesAsked = true
+		r.asked = true
 		r.due = c.now.Add(c.limits.Volumes.Poll)
 		if r.entry.Wanted {
 			r.due = c.now

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
+	"github.com/berth-scheduler/berth/pkg/ledger/view"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
@@ -40,6 +41,11 @@ func (f *Facts) Fold(b follow.Batch) (decide.FactsMoved, error) {
 	in.PodProgress, in.PodProgressKnown = f.store.Position().Progress(events.KindPod)
 	if rv, known := f.store.Position().Progress(events.KindDisruptionBudget); known {
 		in.BudgetProgress = rv
+	}
+	if rv, known := f.store.Position().Progress(events.KindResourceClaim); known {
+		facts := f.store.Snapshot()
+		in.ClaimProgress = rv
+		in.Claims = func(namespace, name string) ledger.ClaimFact { return view.ClaimFact(facts, namespace, name) }
 	}
 	if !b.Reset {
 		in.Moved = make([]string, 0, len(changes.Pods))

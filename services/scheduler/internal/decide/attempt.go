@@ -69,7 +69,11 @@ func (c *Core) try(a *attempt, out *Output) {
 // place evaluates the pod and stages it, parks it, or waits for nodes that are behind or for
 // what its rules about other nodes need.
 func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
-	volumes := c.volumesOf(a.pod, profile)
+	volumes, err := c.volumesOf(a.pod, profile)
+	if err != nil {
+		c.fail(a, err.Error(), out)
+		return
+	}
 	if !c.free(volumes) {
 		c.deferred = append(c.deferred, a)
 		return
@@ -96,6 +100,10 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		c.deferred = append(c.deferred, a)
 		return
 	}
+	if !ok && volumes.devices.maybeLater() {
+		c.fail(a, promisesPending+result.Diagnosis.Message(), out)
+		return
+	}
 	if !ok {
 		c.nowhere(a, profile, result, avoided, out)
 		return
@@ -117,6 +125,15 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	volumes, ok = volumes.pickVolumes(profile, a.pod, node.Node)
 	if !ok {
 		c.fail(a, "the volumes of the pod do not suit node "+node.Node.Name+", which was chosen for it", out)
+		return
+	}
+	volumes.devices, ok, err = c.pickDevices(volumes.devices, profile, a, node.Node)
+	switch {
+	case err != nil:
+		c.fail(a, err.Error(), out)
+		return
+	case !ok:
+		c.deferred = append(c.deferred, a)
 		return
 	}
 	a.pick = c.pickOf(a, node, needs)
@@ -162,7 +179,7 @@ func preferNode(ranked []placement.Scored, nodeUID string) {
 	}
 }
 
-// evaluateWith is evaluate with the volumes as they are promised.
+// evaluateWith is evaluate with volumes and devices as they are promised.
 func (c *Core) evaluateWith(
 	v volumes, profile *placement.Profile, pod *state.Pod, seed uint64, avoided []string,
 ) looked {
@@ -262,6 +279,7 @@ func (c *Core) entryOf(a *attempt) (ledger.Entry, error) {
 		Shard: c.cfg.Shard, SchedulerName: a.pod.SchedulerName,
 		Requests:   a.pod.Requests.Map(),
 		Volumes:    a.pick.volumes.picks,
+		Devices:    a.pick.volumes.devices.picks,
 		NonZeroCPU: a.pod.NonZero.MilliCPU, NonZeroMemory: a.pod.NonZero.Memory,
 	}
 	if a.offer.Partition != e.Partition() {

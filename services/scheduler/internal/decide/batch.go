@@ -14,7 +14,7 @@ type batch struct {
 	place    ledger.PlaceBatch
 	docs     map[string]ledger.NodeDoc
 	order    []string // of docs
-	// exclusives are the documents of claims that only one pod may use.
+	// exclusives are the documents of claims that only one pod may use, and of pools of devices.
 	exclusives map[string]ledger.ExclusiveDoc
 }
 
@@ -35,8 +35,8 @@ func (b *batch) full(a *attempt) bool {
 		return false
 	}
 	// PlaceBatch.Ops counts documents as they will be, so ours are put in its place.
-	// document, epoch, pins, guards, claims
-	more := 2 + len(a.pick.needs.pins) + len(a.pick.needs.guards) + len(a.pick.volumes.exclusive)
+	// document, epoch, pins, guards, claims and pools
+	more := 2 + len(a.pick.needs.pins) + len(a.pick.needs.guards) + len(a.pick.volumes.holdings())
 	return b.place.Ops()+len(b.docs)+len(b.exclusives)+more > ledger.MaxTxnOps
 }
 
@@ -84,22 +84,26 @@ func (b *batch) add(a *attempt, entry ledger.Entry, epoch int64) bool {
 	return true
 }
 
-// hold makes an attempt the holder of the claims that only one pod may use; false if one has
-// a holder, or the facts do not show yet who has had it.
+// hold makes an attempt the holder of the claims that only one pod may use, and of what it gets of
+// pools of devices; false if one has a holder, the facts do not show yet who has had it, or the
+// pool has moved since the decision.
 func (b *batch) hold(a *attempt, entry ledger.Entry) (held map[string]ledger.ExclusiveDoc, ok bool) {
-	if len(a.pick.volumes.exclusive) == 0 {
+	holdings := a.pick.volumes.holdings()
+	if len(holdings) == 0 {
 		return nil, true
 	}
 	held = map[string]ledger.ExclusiveDoc{}
-	for _, uid := range a.pick.volumes.exclusive {
-		x, taken := b.exclusives[ledger.KeyVolume(uid)]
+	for _, h := range holdings {
+		x, taken := b.exclusives[h.key]
 		if !taken {
-			x = b.core.exclusive(uid)
+			x = b.core.exclusive(h.key)
 		}
-		if b.core.view.PodProgress() < x.HW[ledger.KindPod] {
+		if !b.core.caughtUp(x) || !b.core.sees(x, h) {
 			return nil, false
 		}
-		x, err := ledger.Hold(x, ledger.Holder{PodUID: entry.PodUID, Token: entry.Token, NodeUID: a.pick.nodeUID})
+		x, err := ledger.Hold(x, ledger.Holder{
+			PodUID: entry.PodUID, Token: entry.Token, NodeUID: a.pick.nodeUID, Items: h.items,
+		})
 		if err != nil {
 			return nil, false
 		}

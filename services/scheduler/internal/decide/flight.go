@@ -252,11 +252,11 @@ type loser struct {
 	reason Reason
 }
 
-// lostVolume is the revision of the document of a claim that an attempt has lost to; 0 if it has
+// lostVolume is the revision of the document of a claim or a pool that an attempt has lost to; 0 if it has
 // lost none.
 func lostVolume(a *attempt, lost ledger.Lost) (revision int64) {
 	for _, x := range lost.Exclusives {
-		if slices.ContainsFunc(a.pick.volumes.exclusive, func(uid string) bool { return ledger.KeyVolume(uid) == x.Key }) {
+		if slices.ContainsFunc(a.pick.volumes.holdings(), func(h holding) bool { return h.key == x.Key }) {
 			revision = max(revision, x.Revision)
 		}
 	}

@@ -115,7 +115,8 @@ type Reason string
 // The reasons of a Conflict: the document of the node has changed, a guard of a rule about
 // pods on other nodes has, the document of a pod that the placement follows has, the pod has
 // a reservation already, the pod's partition is not this shard's any more, the document of
-// a disruption budget has changed, and that of a claim which only one pod may use.
+// a disruption budget has changed, and that of a claim which only one pod may use or of a pool of
+// devices.
 const (
 	LostNode      Reason = "node"
 	LostGuard     Reason = "guard"

@@ -12,51 +12,72 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// volumes is what a pod has to do with volumes beyond the rules about nodes. Most pods have
+// volumes is what a pod has to do with volumes and devices beyond the rules about nodes. Most pods have
 // none of it.
 type volumes struct {
-	// objects are those of the cluster, with the volumes and claims that are promised as they
-	// will be; nil for a pod to which that makes no difference.
+	// objects are those of the cluster, with the volumes, devices and claims that are promised as
+	// they will be; nil for a pod to which that makes no difference.
 	objects placement.Objects
 	// exclusive are the UIDs of the claims that only one pod in the cluster may use.
 	exclusive []string
 	// picks are what the binder has to do before the bind, once a node has been chosen.
-	picks []ledger.VolumePick
+	picks   []ledger.VolumePick
+	devices devices
 }
 
 // any: a pod like this takes no place that was kept, and no other pods go for it: both ways end in
-// transactions that promise no volumes.
+// transactions that promise no volumes and no devices.
 func (v volumes) any() bool { return v.objects != nil || len(v.exclusive) > 0 }
 
 // volumesOf finds out what a pod has to do with volumes.
-func (c *Core) volumesOf(pod *state.Pod, profile *placement.Profile) volumes {
-	if len(pod.Template.Spec.Volumes) == 0 {
-		return volumes{}
-	}
+func (c *Core) volumesOf(pod *state.Pod, profile *placement.Profile) (v volumes, err error) {
 	facts := c.view.Snapshot()
-	v := volumes{exclusive: profile.ExclusiveClaims(pod, facts)}
-	if profile.UnboundClaims(pod, facts) {
-		v.objects = c.promisedVolumes(facts)
+	if len(pod.Template.Spec.Volumes) > 0 {
+		v.exclusive = profile.ExclusiveClaims(pod, facts)
+		if profile.UnboundClaims(pod, facts) {
+			v.objects = c.promisedVolumes(facts)
+		}
 	}
-	return v
+	if !profile.LooksAtDevices(pod) {
+		return v, nil
+	}
+	under := v.objects
+	if under == nil {
+		under = facts
+	}
+	v.devices.promised, err = c.promisedDevices(under)
+	v.objects = v.devices.promised
+	return v, err
+}
+
+// holdings are what the pod's reservation holds that is exclusive.
+func (v volumes) holdings() []holding {
+	if len(v.exclusive) == 0 {
+		return v.devices.pools
+	}
+	list := make([]holding, 0, len(v.exclusive)+len(v.devices.pools))
+	for _, uid := range v.exclusive {
+		list = append(list, holding{key: ledger.KeyVolume(uid)})
+	}
+	return append(list, v.devices.pools...)
 }
 
 // free tells whether nobody is promised the claims that only one pod may use, as far as the
 // facts do not show who uses them. If not, the ledger or the facts will move.
 func (c *Core) free(v volumes) bool {
 	for _, uid := range v.exclusive {
-		if x := c.exclusive(uid); len(x.Holders) > 0 || c.view.PodProgress() < x.HW[ledger.KindPod] {
+		if x := c.exclusive(ledger.KeyVolume(uid)); len(x.Holders) > 0 || c.view.PodProgress() < x.HW[ledger.KindPod] {
 			return false
 		}
 	}
 	return true
 }
 
-// exclusive is the document of a claim, without the holders that the facts show or that have
+// exclusive is the document of a claim or a pool, without the holders that the facts show or that have
 // been taken back. It need not be that their entries have left the nodes' documents already: the
 // high-water keeps whoever has not applied those facts from the claim.
-func (c *Core) exclusive(uid string) ledger.ExclusiveDoc {
-	x, _ := ledger.FinishHolders(c.ledger.Exclusive(ledger.KeyVolume(uid)), handedOver{c.ledger, c})
+func (c *Core) exclusive(key string) ledger.ExclusiveDoc {
+	x, _ := ledger.FinishHolders(c.ledger.Exclusive(key), handedOver{c.ledger, c})
 	return x
 }
 
@@ -78,7 +99,7 @@ func (h handedOver) Doc(nodeUID string) (ledger.NodeDoc, bool) {
 // pickVolumes says what has to be done about the pod's claims on a node; false if the node will
 // not do after all.
 func (v volumes) pickVolumes(profile *placement.Profile, pod *state.Pod, node *state.Node) (volumes, bool) {
-	if v.objects == nil {
+	if v.objects == nil || len(pod.Template.Spec.Volumes) == 0 {
 		return v, true
 	}
 	picks, ok := profile.VolumePicks(pod, node, v.objects)
@@ -178,4 +199,10 @@ func (p promisedVolumes) bound(o *state.Object) *state.Object {
 	with := *o
 	with.API = volume
 	return &with
+}
+
+// supplied tells whether the pod has to do with volumes or devices at all, see volumes.any.
+func (c *Core) supplied(pod *state.Pod, profile *placement.Profile) bool {
+	v, err := c.volumesOf(pod, profile)
+	return err != nil || v.any()
 }

@@ -1,0 +1,195 @@
+package placement
+
+import (
+	"fmt"
+
+	"github.com/cespare/xxhash/v2"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// DevicePick is a claim in the pod's namespace that has to be written before the pod is bound: the
+// pod becomes one of its users.
+type DevicePick struct {
+	Claim, UID string
+	// Version is the resourceVersion of the claim that the decision is about.
+	Version uint64
+	// Allocation is what the claim gets; nil if it has its devices already.
+	Allocation *resourcev1.AllocationResult
+}
+
+// PoolUse is which devices of a pool a pod gets that other nodes reach as well. Shared devices
+// have the share after the name.
+type PoolUse struct {
+	Driver, Pool string
+	Items        []string
+}
+
+// LooksAtDevices tells whether the pod names claims to devices, in a profile that looks at them.
+func (p *Profile) LooksAtDevices(pod *state.Pod) bool {
+	if pod.Template == nil || !hasDeviceClaims(&pod.Template.Spec) {
+		return false
+	}
+	r, ok := p.byName[DynamicResources]
+	return ok && r.points.has(Filtering)
+}
+
+// DevicePicks are what has to be done about the pod's claims to devices before it can start on a
+// node, in the order of the claims. False if the node would not do, as Evaluate has it. Shares of
+// devices get their names from the seed.
+func (p *Profile) DevicePicks(pod *state.Pod, node *state.Node, objects Objects, seed uint64) ([]DevicePick, bool) {
+	if !p.LooksAtDevices(pod) {
+		return nil, true
+	}
+	c, err := p.byName[DynamicResources].plugin.Compile(pod, orNoObjects(objects))
+	if err != nil || c.Rejection != "" {
+		return nil, false
+	}
+	d, ok := c.Filter.(*deviceDemand)
+	if !ok {
+		return nil, true
+	}
+	outcome := d.judge(node.Object)
+	if outcome.why != "" {
+		return nil, false
+	}
+	return d.picks(outcome.allocations, seed), true
+}
+
+func (d *deviceDemand) picks(fresh []resourcev1.AllocationResult, seed uint64) []DevicePick {
+	var list []DevicePick
+	for i := range d.claims {
+		c := &d.claims[i]
+		pick := DevicePick{Claim: c.claim.Name, UID: string(c.claim.UID), Version: c.version}
+		switch {
+		case c.claim.Status.Allocation == nil:
+			pick.Allocation, fresh = fresh[0].DeepCopy(), fresh[1:]
+			nameShares(pick.Allocation, pick.UID, seed)
+		case c.reserved:
+			continue
+		}
+		list = append(list, pick)
+	}
+	return list
+}
+
+// nameShares names the shares of devices: upstream's allocator takes random names, and a decision
+// has to come out the same again.
+func nameShares(a *resourcev1.AllocationResult, claimUID string, seed uint64) {
+	for i := range a.Devices.Results {
+		r := &a.Devices.Results[i]
+		if r.ShareID == nil {
+			continue
+		}
+		text := fmt.Sprintf("%s/%d", claimUID, i)
+		high, low := xxhash.NewWithSeed(seed), xxhash.NewWithSeed(^seed)
+		_, _ = high.WriteString(text) // a hash never fails
+		_, _ = low.WriteString(text)
+		r.ShareID = ptr.To(randomUUID(high.Sum64(), low.Sum64()))
+	}
+}
+
+// randomUUID is a UUID of random bits. Source: RFC 9562, version 4.
+func randomUUID(high, low uint64) types.UID {
+	high = high&^0xf000 | 0x4000
+	low = low&^(3<<62) | 2<<62
+	return types.UID(fmt.Sprintf("%08x-%04x-%04x-%04x-%012x",
+		high>>32, high>>16&0xffff, high&0xffff, low>>48, low&(1<<48-1)))
+}
+
+// SharedPools are the pools of which the picks take something that pods on other nodes might be
+// given too. What a node has to itself is guarded with the node.
+func SharedPools(picks []DevicePick, nodeName string, objects Objects) []PoolUse {
+	type pool struct{ driver, name string }
+	items, order := map[pool][]string{}, []pool{}
+	for i := range picks {
+		if picks[i].Allocation == nil {
+			continue
+		}
+		for j := range picks[i].Allocation.Devices.Results {
+			r := &picks[i].Allocation.Devices.Results[j]
+			if ptr.Deref(r.AdminAccess, false) {
+				continue
+			}
+			of := pool{r.Driver, r.Pool}
+			if _, known := items[of]; !known {
+				order = append(order, of)
+			}
+			items[of] = append(items[of], itemOf(r))
+		}
+	}
+	if len(order) == 0 {
+		return nil
+	}
+	beyond := map[pool]bool{}
+	for o := range orNoObjects(objects).Objects(events.KindResourceSlice) {
+		if s, ok := o.API.(*resourcev1.ResourceSlice); ok && ptr.Deref(s.Spec.NodeName, "") != nodeName {
+			beyond[pool{s.Spec.Driver, s.Spec.Pool.Name}] = true
+		}
+	}
+	var list []PoolUse
+	for _, of := range order {
+		if beyond[of] {
+			list = append(list, PoolUse{Driver: of.driver, Pool: of.name, Items: items[of]})
+		}
+	}
+	return list
+}
+
+func itemOf(r *resourcev1.DeviceRequestAllocationResult) string {
+	if r.ShareID == nil {
+		return r.Device
+	}
+	return r.Device + "#" + string(*r.ShareID)
+}
+
+// DevicesReady tells whether the devices of a claim are ready for a pod that uses it to be bound;
+// problem if one of them says that it never will be. Source: dynamicresources.go
+// isClaimReadyForBinding.
+func DevicesReady(claim *resourcev1.ResourceClaim) (ready bool, problem string) {
+	if claim.Status.Allocation == nil {
+		return false, ""
+	}
+	for i := range claim.Status.Allocation.Devices.Results {
+		r := &claim.Status.Allocation.Devices.Results[i]
+		if len(r.BindingConditions) == 0 {
+			continue
+		}
+		conditions, known := conditionsOf(claim, r)
+		if !known {
+			return false, ""
+		}
+		for _, name := range r.BindingFailureConditions {
+			if c := meta.FindStatusCondition(conditions, name); c != nil && c.Status == metav1.ConditionTrue {
+				return false, fmt.Sprintf("device %s/%s/%s of claim %s: %s: %s",
+					r.Driver, r.Pool, r.Device, claim.Name, c.Reason, c.Message)
+			}
+		}
+		for _, name := range r.BindingConditions {
+			if !meta.IsStatusConditionTrue(conditions, name) {
+				return false, ""
+			}
+		}
+	}
+	return true, ""
+}
+
+func conditionsOf(
+	claim *resourcev1.ResourceClaim, r *resourcev1.DeviceRequestAllocationResult,
+) (conditions []metav1.Condition, known bool) {
+	for i := range claim.Status.Devices {
+		d := &claim.Status.Devices[i]
+		if d.Driver == r.Driver && d.Pool == r.Pool && d.Device == r.Device &&
+			ptr.Deref(d.ShareID, "") == string(ptr.Deref(r.ShareID, "")) {
+			return d.Conditions, true
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,314 @@
+package placement
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// dynamicResources keeps pods on nodes where the claims to devices that they name have their
+// devices, or can get them. Read on at deviceDemand, which is a pod's claims, sorted.
+//
+// On is what is by default in 1.36: prioritized lists, admin access, partitionable devices,
+// consumable capacity, device taints, and binding conditions as far as they need no clock (whoever
+// waits for them gives up in time, and takes the devices back). Off are DeviceTaintRules, which are
+// off by default, and extended resources that devices stand for: to NodeResourcesFit they are
+// resources that no node has. Source: plugins/dynamicresources.
+type dynamicResources struct {
+	// compiled keeps expressions of classes and claims, compiled. It makes no difference to
+	// answers.
+	compiled *cel.Cache
+}
+
+// compiledExpressions is how many expressions are kept: more than a cluster has classes.
+const compiledExpressions = 128
+
+// newDynamicResources is the factory. Of the arguments bindingTimeout is for whoever waits for
+// devices; filterTimeout is counted in steps here, see maxDeviceSteps.
+func newDynamicResources(args runtime.Object) (Plugin, error) {
+	if _, err := argsOf[configv1.DynamicResourcesArgs](args); err != nil {
+		return nil, err
+	}
+	return dynamicResources{cel.NewCache(compiledExpressions, cel.Features{EnableConsumableCapacity: true})}, nil
+}
+
+// Name implements Plugin.
+func (dynamicResources) Name() string { return DynamicResources }
+
+// Compile implements Plugin.
+func (p dynamicResources) Compile(pod *state.Pod, objects Objects) (Compiled, error) {
+	claims, why := deviceClaims(pod, objects)
+	if why != "" {
+		return Compiled{Rejection: why}, nil
+	}
+	if len(claims) == 0 {
+		return Compiled{}, nil
+	}
+	d := &deviceDemand{outcomes: map[*corev1.Node]deviceOutcome{}}
+	for _, o := range claims {
+		if why, err := d.add(pod, o, objects); why != "" || err != nil {
+			return Compiled{Rejection: why}, err
+		}
+	}
+	if err := d.prepare(p.compiled, objects); err != nil {
+		return Compiled{}, err
+	}
+	c := Compiled{Filter: d}
+	if d.prioritized() {
+		c.Scorer, c.Normalize = d, normalizeToMax
+	}
+	return c, nil
+}
+
+// hasDeviceClaims: the pod names claims to devices. Most pods name none.
+func hasDeviceClaims(spec *corev1.PodSpec) bool { return len(spec.ResourceClaims) > 0 }
+
+// deviceClaims are the claims of a pod, in the order in which it names them, or why one of them is
+// of no use now. Source: dynamicresources.go foreachPodResourceClaim.
+func deviceClaims(pod *state.Pod, objects Objects) (claims []*state.Object, why string) {
+	if pod.Template == nil || !hasDeviceClaims(&pod.Template.Spec) {
+		return nil, ""
+	}
+	named := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)},
+		Status:     corev1.PodStatus{ResourceClaimStatuses: pod.Status().ResourceClaimStatuses},
+	}
+	for i := range pod.Template.Spec.ResourceClaims {
+		name, owned, err := resourceclaim.Name(named, &pod.Template.Spec.ResourceClaims[i])
+		switch {
+		case err != nil:
+			return nil, err.Error()
+		case name == nil:
+			continue // there is none, and none is needed
+		}
+		o, ok := objects.ObjectByName(events.KindResourceClaim, pod.Namespace, *name)
+		if !ok {
+			return nil, fmt.Sprintf("could not find v1.ResourceClaim %q", pod.Namespace+"/"+*name)
+		}
+		claim, ok := o.API.(*resourcev1.ResourceClaim)
+		switch {
+		case !ok:
+			return nil, fmt.Sprintf("resourceclaim %q is not one", *name)
+		case claim.DeletionTimestamp != nil:
+			return nil, fmt.Sprintf("resourceclaim %q is being deleted", claim.Name)
+		case owned:
+			if err := resourceclaim.IsForPod(named, claim, false); err != nil {
+				return nil, err.Error()
+			}
+		}
+		claims = append(claims, o)
+	}
+	return claims, ""
+}
+
+// DevicePromises is what an Objects can be besides: it knows what reservations have been promised
+// of devices, which the claims do not show yet.
+type DevicePromises interface {
+	// Allocating tells whether a claim, by its UID, has been promised devices.
+	Allocating(claimUID string) bool
+	// Promised are all allocations that have been promised, of which claims may show some
+	// already.
+	Promised() []*resourcev1.AllocationResult
+}
+
+// deviceDemand is what the claims of a pod ask of a node.
+type deviceDemand struct {
+	// claims are all claims; lacking those of them that have no devices yet.
+	claims  []demandedClaim
+	lacking []*resourcev1.ResourceClaim
+	devices *deviceSearch // nil if none is lacking
+	// outcomes by node: working one out is expensive, and it is asked for more than once.
+	outcomes map[*corev1.Node]deviceOutcome
+}
+
+// demandedClaim is one claim, as its object says.
+type demandedClaim struct {
+	claim   *resourcev1.ResourceClaim
+	version uint64
+	// nodes are those where its devices can be used; nil for all.
+	nodes *nodeaffinity.NodeSelector
+	// reserved: it says already that the pod may use it.
+	reserved bool
+	// failed: a device of it will never be ready.
+	failed bool
+}
+
+// add sorts a claim, or says why the pod has to wait. Source: dynamicresources.go PreFilter.
+func (d *deviceDemand) add(pod *state.Pod, o *state.Object, objects Objects) (why string, err error) {
+	claim, ok := o.API.(*resourcev1.ResourceClaim)
+	if !ok {
+		return "", fmt.Errorf("object %s is a %T, want a ResourceClaim", o.Name, o.API)
+	}
+	c := demandedClaim{claim: claim, version: o.ResourceVersion, reserved: reservedFor(claim, pod.UID)}
+	allocation := claim.Status.Allocation
+	switch {
+	case allocation != nil && !resourceclaim.CanBeReserved(claim) && !c.reserved:
+		return "resourceclaim in use", nil
+	case allocation != nil && allocation.NodeSelector != nil:
+		if c.nodes, err = nodeaffinity.NewNodeSelector(allocation.NodeSelector); err != nil {
+			return "", err
+		}
+	case allocation == nil:
+		if p, ok := objects.(DevicePromises); ok && p.Allocating(o.UID) {
+			return fmt.Sprintf("resource claim %s/%s is in the process of being allocated", o.Namespace, o.Name), nil
+		}
+		if why, err := lacksClass(claim, objects); why != "" || err != nil {
+			return why, err
+		}
+		d.lacking = append(d.lacking, claim)
+	}
+	if allocation != nil {
+		_, problem := DevicesReady(claim)
+		c.failed = problem != ""
+	}
+	d.claims = append(d.claims, c)
+	return "", nil
+}
+
+func reservedFor(claim *resourcev1.ResourceClaim, podUID string) bool {
+	for i := range claim.Status.ReservedFor {
+		if string(claim.Status.ReservedFor[i].UID) == podUID {
+			return true
+		}
+	}
+	return false
+}
+
+// lacksClass says which class of a claim's requests there is not.
+func lacksClass(claim *resourcev1.ResourceClaim, objects Objects) (why string, err error) {
+	for i := range claim.Spec.Devices.Requests {
+		r := &claim.Spec.Devices.Requests[i]
+		switch {
+		case r.Exactly != nil:
+			if why, err = noDeviceClass(r.Exactly.DeviceClassName, r.Name, objects); why != "" || err != nil {
+				return why, err
+			}
+		case len(r.FirstAvailable) > 0:
+			for j := range r.FirstAvailable {
+				sub := &r.FirstAvailable[j]
+				why, err = noDeviceClass(sub.DeviceClassName, r.Name+"/"+sub.Name, objects)
+				if why != "" || err != nil {
+					return why, err
+				}
+			}
+		default:
+			return fmt.Sprintf("resource claim %s/%s, request %s: unknown request type",
+				claim.Namespace, claim.Name, r.Name), nil
+		}
+	}
+	return "", nil
+}
+
+func noDeviceClass(class, request string, objects Objects) (why string, err error) {
+	if class == "" {
+		return "", fmt.Errorf("request %s: unsupported request type", request)
+	}
+	if _, ok := objects.ObjectByName(events.KindDeviceClass, "", class); !ok {
+		return fmt.Sprintf("request %s: device class %s does not exist", request, class), nil
+	}
+	return "", nil
+}
+
+// deviceOutcome is what the rule says of one node.
+type deviceOutcome struct {
+	// why is empty for a node that passes.
+	why string
+	// allocations are in the order of lacking.
+	allocations []resourcev1.AllocationResult
+}
+
+// judge looks at one node. Source: dynamicresources.go Filter.
+func (d *deviceDemand) judge(node *corev1.Node) deviceOutcome {
+	if o, known := d.outcomes[node]; known {
+		return o
+	}
+	var o deviceOutcome
+	if d.devices != nil {
+		o.allocations, o.why = d.devices.allocate(node, d.lacking)
+	}
+	if o.why == "" && d.elsewhere(node) {
+		o.why = "resourceclaim not available on the node"
+	}
+	d.outcomes[node] = o
+	return o
+}
+
+// elsewhere: a claim has devices that cannot be used on a node, or anywhere.
+func (d *deviceDemand) elsewhere(node *corev1.Node) bool {
+	for i := range d.claims {
+		c := &d.claims[i]
+		if c.failed || c.nodes != nil && !c.nodes.Match(node) {
+			return true
+		}
+	}
+	return false
+}
+
+// Check implements Filter.
+func (d *deviceDemand) Check(n *state.NodeInfo) Code {
+	if d.judge(n.Node.Object).why != "" {
+		return UnschedulableAndUnresolvable
+	}
+	return Success
+}
+
+// Explain implements Filter.
+func (d *deviceDemand) Explain(n *state.NodeInfo) []string {
+	return []string{d.judge(n.Node.Object).why}
+}
+
+// prioritized: there are alternatives, of which the first are the better ones.
+func (d *deviceDemand) prioritized() bool {
+	for i := range d.claims {
+		for j := range d.claims[i].claim.Spec.Devices.Requests {
+			if len(d.claims[i].claim.Spec.Devices.Requests[j].FirstAvailable) > 0 {
+				return d.devices != nil
+			}
+		}
+	}
+	return false
+}
+
+// Score implements Scorer. Source: dynamicresources.go computeScore.
+func (d *deviceDemand) Score(n *state.NodeInfo) int64 {
+	fresh := d.judge(n.Node.Object).allocations
+	var score int64
+	for i := range d.claims {
+		allocation := d.claims[i].claim.Status.Allocation
+		if allocation == nil && len(fresh) > 0 {
+			allocation, fresh = &fresh[0], fresh[1:]
+		}
+		if allocation != nil {
+			score += preference(d.claims[i].claim, allocation)
+		}
+	}
+	return score
+}
+
+// preference is more for earlier alternatives.
+func preference(claim *resourcev1.ResourceClaim, allocation *resourcev1.AllocationResult) (points int64) {
+	taken := map[string]bool{}
+	for i := range allocation.Devices.Results {
+		taken[allocation.Devices.Results[i].Request] = true
+	}
+	for i := range claim.Spec.Devices.Requests {
+		r := &claim.Spec.Devices.Requests[i]
+		for j := range r.FirstAvailable {
+			if taken[resourceclaim.CreateSubRequestRef(r.Name, r.FirstAvailable[j].Name)] {
+				points += int64(resourcev1.FirstAvailableDeviceRequestMaxSize - j)
+			}
+		}
+	}
+	return points
+}

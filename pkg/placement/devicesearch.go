@@ -1,0 +1,164 @@
+package placement
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/structured"
+	"k8s.io/utils/ptr"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// deviceFeatures are those of 1.36 that are on by default.
+var deviceFeatures = structured.Features{
+	AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true,
+	DeviceBindingAndStatus: true, ConsumableCapacity: true,
+}
+
+// deviceSearch finds devices for claims on one node after the other, with upstream's allocator.
+type deviceSearch struct{ allocator structured.Allocator }
+
+// prepare gets the search ready, if there is anything to search for.
+func (d *deviceDemand) prepare(compiled *cel.Cache, objects Objects) error {
+	if len(d.lacking) == 0 {
+		return nil
+	}
+	var slices []*resourcev1.ResourceSlice
+	for o := range objects.Objects(events.KindResourceSlice) {
+		if s, ok := o.API.(*resourcev1.ResourceSlice); ok {
+			slices = append(slices, s)
+		}
+	}
+	allocator, err := structured.NewAllocator(&steps{}, deviceFeatures, allocatedState(objects),
+		deviceClasses{objects}, slices, compiled)
+	if err != nil {
+		return err
+	}
+	d.devices = &deviceSearch{allocator}
+	return nil
+}
+
+// allocate finds devices for all claims on a node, or says why not. Upstream fails the attempt
+// where an expression cannot be evaluated; here the node is left out, which says the same if all
+// are, and wakes the pod when the claim, its class or the devices change.
+func (s *deviceSearch) allocate(
+	node *corev1.Node, claims []*resourcev1.ResourceClaim,
+) (found []resourcev1.AllocationResult, why string) {
+	found, err := s.allocator.Allocate(&steps{}, node, claims)
+	switch {
+	case errors.Is(err, errTooManySteps):
+		return nil, fmt.Sprintf("node %s: gave up trying to allocate devices after %d steps", node.Name, maxDeviceSteps)
+	case err != nil:
+		return nil, err.Error()
+	case len(found) != len(claims):
+		return nil, "cannot allocate all claims"
+	}
+	return found, ""
+}
+
+// steps is the context that the allocator asks whether it should stop: after so many steps of its
+// search, which is exponential for some claims, rather than after a time, so that a decision comes
+// out the same again. It implements context.Context, which decisions have no other use for; it
+// carries nothing, and nothing ends it from outside.
+type steps struct{ taken int }
+
+// maxDeviceSteps bounds the search on one node. A step takes a microsecond or so, with an
+// expression some ten: this is in the order of upstream's filterTimeout of 10 s.
+const maxDeviceSteps = 1_000_000
+
+var errTooManySteps = errors.New("too many steps")
+
+// Deadline implements context.Context.
+func (*steps) Deadline() (deadline time.Time, ok bool) { return time.Time{}, false }
+
+// Done implements context.Context.
+func (*steps) Done() <-chan struct{} { return nil }
+
+// Err implements context.Context.
+func (s *steps) Err() error {
+	s.taken++
+	if s.taken > maxDeviceSteps {
+		return errTooManySteps
+	}
+	return nil
+}
+
+// Value implements context.Context.
+func (*steps) Value(any) any { return nil }
+
+// deviceClasses is what the allocator asks for classes.
+type deviceClasses struct{ objects Objects }
+
+// Get implements structured.DeviceClassLister.
+func (c deviceClasses) Get(name string) (*resourcev1.DeviceClass, error) {
+	class, ok := find[*resourcev1.DeviceClass](c.objects, events.KindDeviceClass, "", name)
+	if !ok {
+		return nil, apierrors.NewNotFound(resourcev1.Resource("deviceclass"), name)
+	}
+	return class, nil
+}
+
+// List implements structured.DeviceClassLister.
+func (c deviceClasses) List() ([]*resourcev1.DeviceClass, error) {
+	var list []*resourcev1.DeviceClass
+	for o := range c.objects.Objects(events.KindDeviceClass) {
+		if class, ok := o.API.(*resourcev1.DeviceClass); ok {
+			list = append(list, class)
+		}
+	}
+	return list, nil
+}
+
+// allocatedState is what claims have of devices, or have been promised. One device with several
+// users is told apart by its shares, so that what is both promised and had counts once.
+func allocatedState(objects Objects) structured.AllocatedState {
+	s := structured.AllocatedState{
+		AllocatedDevices:         sets.New[structured.DeviceID](),
+		AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
+		AggregatedCapacity:       structured.NewConsumedCapacityCollection(),
+	}
+	for o := range objects.ObjectsOf(events.KindResourceClaim, "") {
+		if claim, ok := o.API.(*resourcev1.ResourceClaim); ok {
+			addAllocated(&s, claim.Status.Allocation)
+		}
+	}
+	if p, ok := objects.(DevicePromises); ok {
+		for _, a := range p.Promised() {
+			addAllocated(&s, a)
+		}
+	}
+	return s
+}
+
+// addAllocated adds the devices of one claim. Source: allocateddevices.go foreachAllocatedDevice.
+func addAllocated(s *structured.AllocatedState, a *resourcev1.AllocationResult) {
+	if a == nil {
+		return
+	}
+	for i := range a.Devices.Results {
+		r := &a.Devices.Results[i]
+		if ptr.Deref(r.AdminAccess, false) {
+			continue // others may have it all the same
+		}
+		id := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)
+		if r.ShareID == nil {
+			s.AllocatedDevices.Insert(id)
+			continue
+		}
+		share := structured.MakeSharedDeviceID(id, r.ShareID)
+		if s.AllocatedSharedDeviceIDs.Has(share) {
+			continue
+		}
+		s.AllocatedSharedDeviceIDs.Insert(share)
+		if r.ConsumedCapacity != nil {
+			s.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, r.ConsumedCapacity))
+		}
+	}
+}

@@ -1,0 +1,261 @@
+package commit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/utils/ptr"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+)
+
+// prepareDevices writes the claims to devices of a pod before the bind: what they get, and that
+// the pod uses them. Done: all of it is written and every device is ready. Waiting: it is written,
+// and a driver says that a device is not ready yet. Refused: the claims cannot be had like this.
+//
+// Order, for every claim: read it, protect it with the finalizer, write the devices and the pod
+// into its status. Each write carries UID and resourceVersion, the first of them the one that the
+// decision used, see ledger.SettledClaims. It may be repeated at any time, by any binder. A crash
+// after the last write leaves a claim that has its devices, and the next binder goes on; one after
+// the first leaves a claim that has moved, and the next binder takes the reservation back
+// (settleClaims), so that the pod is placed again.
+func (r *Room) prepareDevices(ctx context.Context, e decide.Bind) decide.Answered {
+	waiting := ""
+	for _, pick := range e.Devices.Picks {
+		claim, answer := r.prepareClaim(ctx, e, pick)
+		if answer.Result == decide.Done {
+			ready, problem := placement.DevicesReady(claim)
+			switch {
+			case problem != "":
+				answer = refusal("%s", problem)
+			case !ready:
+				waiting = "the devices of claim " + pick.Claim + " are not ready yet"
+			}
+		}
+		if answer.Result != decide.Done {
+			answer.Op = e.Op
+			r.deps.Logger.Info("devices", "pod", ref(e.Pod), "node", e.NodeName, "claim", pick.Claim,
+				"result", answer.Result.String(), "error", answer.Problem)
+			return answer
+		}
+	}
+	if waiting != "" {
+		return decide.Answered{Op: e.Op, Result: decide.Waiting, Problem: waiting}
+	}
+	return decide.Answered{Op: e.Op, Result: decide.Done}
+}
+
+// prepareClaim writes one claim; Done with the claim as it is then.
+func (r *Room) prepareClaim(
+	ctx context.Context, e decide.Bind, pick ledger.DevicePick,
+) (*resourcev1.ResourceClaim, decide.Answered) {
+	claim, answer := r.deviceClaim(ctx, e.Pod.Namespace, pick)
+	switch {
+	case answer.Result != decide.Done:
+		return nil, answer
+	case claim == nil:
+		return nil, refusal("claim %s is gone", pick.Claim)
+	case claim.DeletionTimestamp != nil:
+		return nil, refusal("claim %s is being deleted", pick.Claim)
+	case claim.Status.Allocation == nil && len(pick.Allocation) == 0:
+		return nil, refusal("claim %s has lost its devices", pick.Claim)
+	case claim.Status.Allocation == nil:
+		return r.allocate(ctx, e, pick, claim)
+	}
+	if len(pick.Allocation) > 0 {
+		promised, err := allocationOf(pick)
+		if err != nil || !sameDevices(promised, claim.Status.Allocation) {
+			return nil, refusal("claim %s has other devices by now", pick.Claim)
+		}
+	}
+	if s := claim.Status.Allocation.NodeSelector; s != nil {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: e.NodeName, Labels: e.Devices.NodeLabels}}
+		if match, err := nodeaffinity.NewLazyErrorNodeSelector(s).Match(node); err != nil || !match {
+			return nil, refusal("the devices of claim %s cannot be used on node %s", pick.Claim, e.NodeName)
+		}
+	}
+	if slices.ContainsFunc(claim.Status.ReservedFor, uses(e.Pod)) {
+		return claim, decide.Answered{Result: decide.Done}
+	}
+	return r.patchClaim(ctx, claim, map[string]any{"reservedFor": users(claim, e.Pod)}, "status")
+}
+
+// allocate gives a claim its devices. That the claim is as the decision saw it is what keeps a
+// binder that has slept from giving away devices which have been promised to others since.
+func (r *Room) allocate(
+	ctx context.Context, e decide.Bind, pick ledger.DevicePick, claim *resourcev1.ResourceClaim,
+) (*resourcev1.ResourceClaim, decide.Answered) {
+	allocation, err := allocationOf(pick)
+	switch {
+	case err != nil:
+		return nil, refusal("the devices for claim %s cannot be read: %v", pick.Claim, err)
+	case versionOf(claim) != pick.ClaimRV:
+		return nil, refusal("claim %s has changed since the decision", pick.Claim)
+	}
+	if !slices.Contains(claim.Finalizers, resourcev1.Finalizer) {
+		finalizers := append(slices.Clone(claim.Finalizers), resourcev1.Finalizer)
+		var answer decide.Answered
+		if claim, answer = r.changeClaim(ctx, claim, map[string]any{"finalizers": finalizers}); claim == nil {
+			return nil, answer
+		}
+	}
+	allocation.AllocationTimestamp = ptr.To(metav1.NewTime(r.deps.Clock.Now()))
+	return r.patchClaim(ctx, claim,
+		map[string]any{"allocation": allocation, "reservedFor": users(claim, e.Pod)}, "status")
+}
+
+// settleClaims ends what a reservation that is taken back has to do with the claims it was to give
+// devices: from here on no write of its own succeeds. Devices that a claim got from it are given
+// back, unless another pod uses them, or kept is set, which is for a pod that was bound all the
+// same. Claims that have others are left alone. The resourceVersion returned is that from which on
+// facts about claims show all this. Order per claim: the devices go first, then the finalizer. It
+// may be repeated at any time; what is done is found done.
+func (r *Room) settleClaims(
+	ctx context.Context, e decide.FencePod, kept bool,
+) (version uint64, answer decide.Answered) {
+	for _, pick := range e.Claims {
+		if len(pick.Allocation) == 0 {
+			continue
+		}
+		claim, answer := r.deviceClaim(ctx, e.Pod.Namespace, pick)
+		if answer.Result == decide.Done && claim != nil {
+			claim, answer = r.settleClaim(ctx, e, pick, claim, kept)
+		}
+		if answer.Result != decide.Done {
+			return 0, answer
+		}
+		if claim != nil {
+			version = max(version, versionOf(claim))
+		}
+	}
+	return version, decide.Answered{Result: decide.Done}
+}
+
+func (r *Room) settleClaim(
+	ctx context.Context, e decide.FencePod, pick ledger.DevicePick, claim *resourcev1.ResourceClaim, kept bool,
+) (*resourcev1.ResourceClaim, decide.Answered) {
+	done := decide.Answered{Result: decide.Done}
+	if claim.Status.Allocation != nil {
+		promised, err := allocationOf(pick)
+		if kept || err != nil || !sameDevices(promised, claim.Status.Allocation) {
+			return claim, done
+		}
+		others := slices.DeleteFunc(slices.Clone(claim.Status.ReservedFor), uses(e.Pod))
+		switch {
+		case len(others) == len(claim.Status.ReservedFor) && len(others) > 0:
+			return claim, done
+		case len(others) > 0:
+			return r.patchClaim(ctx, claim, map[string]any{"reservedFor": others}, "status")
+		}
+		freed := map[string]any{"allocation": nil, "reservedFor": nil, "devices": nil}
+		var answer decide.Answered
+		if claim, answer = r.patchClaim(ctx, claim, freed, "status"); claim == nil {
+			return nil, answer
+		}
+	}
+	switch {
+	case slices.Contains(claim.Finalizers, resourcev1.Finalizer):
+		rest := slices.DeleteFunc(slices.Clone(claim.Finalizers), func(f string) bool { return f == resourcev1.Finalizer })
+		return r.changeClaim(ctx, claim, map[string]any{"finalizers": rest})
+	case versionOf(claim) <= pick.ClaimRV:
+		return r.changeClaim(ctx, claim, map[string]any{"annotations": map[string]string{decide.AnnotationFence: e.Value}})
+	}
+	return claim, done
+}
+
+// deviceClaim reads a claim; nil if this incarnation of it is gone.
+func (r *Room) deviceClaim(
+	ctx context.Context, namespace string, pick ledger.DevicePick,
+) (*resourcev1.ResourceClaim, decide.Answered) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	claim, err := r.deps.API.writes.ResourceV1().ResourceClaims(namespace).Get(ctx, pick.Claim, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && string(claim.UID) != pick.ClaimUID:
+		return nil, decide.Answered{Result: decide.Done}
+	case err != nil:
+		return nil, decide.Answered{Result: refusedOrUnknown(err), Problem: err.Error()}
+	}
+	return claim, decide.Answered{Result: decide.Done}
+}
+
+// changeClaim patches metadata of a claim as it was read.
+func (r *Room) changeClaim(
+	ctx context.Context, read *resourcev1.ResourceClaim, meta map[string]any,
+) (*resourcev1.ResourceClaim, decide.Answered) {
+	meta["uid"], meta["resourceVersion"] = read.UID, read.ResourceVersion
+	return r.sendClaim(ctx, read, map[string]any{"metadata": meta})
+}
+
+// patchClaim patches the status of a claim as it was read.
+func (r *Room) patchClaim(
+	ctx context.Context, read *resourcev1.ResourceClaim, status map[string]any, subresource string,
+) (*resourcev1.ResourceClaim, decide.Answered) {
+	return r.sendClaim(ctx, read, map[string]any{"metadata": guard(&read.ObjectMeta), "status": status}, subresource)
+}
+
+// sendClaim carries out a patch; nil with the answer if that cannot be. Who has lost the
+// resourceVersion reads again.
+func (r *Room) sendClaim(
+	ctx context.Context, read *resourcev1.ResourceClaim, patch map[string]any, subresources ...string,
+) (*resourcev1.ResourceClaim, decide.Answered) {
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return nil, refusal("claim %s: %v", read.Name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	claim, err := r.deps.API.writes.ResourceV1().ResourceClaims(read.Namespace).Patch(
+		ctx, read.Name, types.MergePatchType, body, metav1.PatchOptions{}, subresources...)
+	if err != nil {
+		return nil, written(err)
+	}
+	return claim, decide.Answered{Result: decide.Done}
+}
+
+func allocationOf(pick ledger.DevicePick) (*resourcev1.AllocationResult, error) {
+	a := &resourcev1.AllocationResult{}
+	if err := a.Unmarshal(pick.Allocation); err != nil {
+		return nil, fmt.Errorf("allocation of claim %s: %w", pick.Claim, err)
+	}
+	return a, nil
+}
+
+// sameDevices tells whether two allocations are of the same devices for the same requests.
+func sameDevices(a, b *resourcev1.AllocationResult) bool {
+	return slices.EqualFunc(a.Devices.Results, b.Devices.Results,
+		func(x, y resourcev1.DeviceRequestAllocationResult) bool {
+			return x.Request == y.Request && x.Driver == y.Driver && x.Pool == y.Pool && x.Device == y.Device &&
+				ptr.Equal(x.ShareID, y.ShareID)
+		})
+}
+
+func versionOf(claim *resourcev1.ResourceClaim) uint64 {
+	version, err := strconv.ParseUint(claim.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0 // no API server writes this
+	}
+	return version
+}
+
+func uses(pod events.PodRef) func(resourcev1.ResourceClaimConsumerReference) bool {
+	return func(u resourcev1.ResourceClaimConsumerReference) bool { return string(u.UID) == pod.UID }
+}
+
+func users(claim *resourcev1.ResourceClaim, pod events.PodRef) []resourcev1.ResourceClaimConsumerReference {
+	return append(slices.Clone(claim.Status.ReservedFor), resourcev1.ResourceClaimConsumerReference{
+		Resource: "pods", Name: pod.Name, UID: types.UID(pod.UID),
+	})
+}

@@ -1,0 +1,146 @@
+package decide
+
+import (
+	"fmt"
+
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// devices is what a pod has to do with devices beyond the rules about nodes. Most pods have none
+// of it.
+type devices struct {
+	promised *promisedDevices // nil for a pod that names no claims to devices
+	// picks are what the binder has to write before the bind, pools what the pod holds of pools
+	// that several nodes reach, once a node has been chosen.
+	picks []ledger.DevicePick
+	pools []holding
+}
+
+// holding is something exclusive that the pod's reservation holds.
+type holding struct {
+	key   string
+	items []string
+	// revision is that of the document which the decision counted.
+	revision int64
+}
+
+// lookups gives the embedded interface a name that its method Objects does not have.
+type lookups = placement.Objects
+
+// promisedDevices are the facts with what reservations and staged attempts have been promised of
+// devices, which binders write into the cluster before the facts show it. Who does not know of a
+// promise that another shard has just made loses the node's document, or that of a pool. It
+// implements placement.Objects and placement.DevicePromises.
+type promisedDevices struct {
+	lookups
+	claims      map[string]bool // by UID
+	allocations []*resourcev1.AllocationResult
+	// unseen: the facts do not show yet what has become of one of the promises.
+	unseen bool
+}
+
+// Allocating implements placement.DevicePromises.
+func (p *promisedDevices) Allocating(claimUID string) bool { return p.claims[claimUID] }
+
+// Promised implements placement.DevicePromises.
+func (p *promisedDevices) Promised() []*resourcev1.AllocationResult { return p.allocations }
+
+// promisedDevices adds promises to what a decision looks up.
+func (c *Core) promisedDevices(to placement.Objects) (*promisedDevices, error) {
+	p := &promisedDevices{lookups: to, claims: map[string]bool{}}
+	for d := range c.ledger.Docs() {
+		for i := range d.Entries {
+			if e := &d.Entries[i]; len(e.Devices) > 0 {
+				if err := p.promise(e.Namespace, e.Devices); err != nil {
+					return nil, fmt.Errorf("reservation of pod %s/%s: %w", e.Namespace, e.Name, err)
+				}
+			}
+		}
+	}
+	staged := c.next
+	if c.flight != nil {
+		staged = append(staged[:len(staged):len(staged)], c.flight.attempts...)
+	}
+	for _, a := range staged {
+		if err := p.promise(a.pod.Namespace, a.pick.volumes.devices.picks); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+func (p *promisedDevices) promise(namespace string, picks []ledger.DevicePick) error {
+	for _, pick := range picks {
+		if len(pick.Allocation) == 0 {
+			continue
+		}
+		a := &resourcev1.AllocationResult{}
+		if err := a.Unmarshal(pick.Allocation); err != nil {
+			return fmt.Errorf("allocation of claim %s/%s: %w", namespace, pick.Claim, err)
+		}
+		p.claims[pick.ClaimUID] = true
+		p.allocations = append(p.allocations, a)
+		o, ok := p.ObjectByName(events.KindResourceClaim, namespace, pick.Claim)
+		if ok && o.UID == pick.ClaimUID {
+			claim, isClaim := o.API.(*resourcev1.ResourceClaim)
+			p.unseen = p.unseen || isClaim && claim.Status.Allocation == nil
+		}
+	}
+	return nil
+}
+
+// maybeLater: the pod would perhaps fit if it were known what becomes of a promise. No event tells
+// of one that is taken back.
+func (d devices) maybeLater() bool { return d.promised != nil && d.promised.unseen }
+
+// promisesPending says that a pod found no node, and that this is no verdict.
+const promisesPending = "devices are promised to pods that are not bound yet: "
+
+// pickDevices says what has to be done about the pod's claims to devices on a node; false if the
+// node will not do after all, or cannot be told yet.
+func (c *Core) pickDevices(d devices, p *placement.Profile, a *attempt, node *state.Node) (devices, bool, error) {
+	d.picks, d.pools = nil, nil
+	if d.promised == nil {
+		return d, true, nil
+	}
+	picks, ok := p.DevicePicks(a.pod, node, d.promised, Seed(a.pod.UID, a.offer.Attempt))
+	if !ok {
+		return d, false, fmt.Errorf("the devices of the pod do not suit node %s, which was chosen for it", node.Name)
+	}
+	for _, pick := range picks {
+		entry := ledger.DevicePick{Claim: pick.Claim, ClaimUID: pick.UID, ClaimRV: pick.Version}
+		if pick.Allocation != nil {
+			var err error
+			if entry.Allocation, err = pick.Allocation.Marshal(); err != nil {
+				return d, false, fmt.Errorf("allocation of claim %s/%s: %w", a.pod.Namespace, pick.Claim, err)
+			}
+		}
+		d.picks = append(d.picks, entry)
+	}
+	for _, use := range placement.SharedPools(picks, node.Name, d.promised) {
+		key := ledger.KeyPool(use.Driver, use.Pool)
+		if !c.caughtUp(c.exclusive(key)) {
+			return d, false, nil
+		}
+		d.pools = append(d.pools, holding{key, use.Items, c.ledger.Exclusive(key).Revision})
+	}
+	return d, true, nil
+}
+
+// caughtUp tells whether the facts show what became of those who held something exclusive.
+func (c *Core) caughtUp(x ledger.ExclusiveDoc) bool {
+	return c.view.PodProgress() >= x.HW[ledger.KindPod] &&
+		(x.HW[ledger.KindClaim] == 0 || c.view.ClaimProgress() >= x.HW[ledger.KindClaim])
+}
+
+// sees tells whether a pool's document is the one that the decision counted, or that plus this
+// shard's own last flight. (Of a claim nothing is counted.)
+func (c *Core) sees(x ledger.ExclusiveDoc, h holding) bool {
+	return len(h.items) == 0 || x.Revision == h.revision ||
+		c.written[h.key] == step{from: h.revision, to: x.Revision}
+}
