@@ -94,7 +94,7 @@ func deviceClaims(pod *state.Pod, objects Objects) (claims []*state.Object, why 
 		}
 		o, ok := objects.ObjectByName(events.KindResourceClaim, pod.Namespace, *name)
 		if !ok {
-			return nil, fmt.Sprintf("could not find v1.ResourceClaim %q", pod.Namespace+"/"+*name)
+			return nil, fmt.Sprintf("could not find ResourceClaim %q", pod.Namespace+"/"+*name)
 		}
 		claim, ok := o.API.(*resourcev1.ResourceClaim)
 		switch {

@@ -12,6 +12,8 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes/fake"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
+	resourceslicetracker "k8s.io/dynamic-resource-allocation/resourceslice/tracker"
+	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
@@ -19,9 +21,11 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
@@ -48,11 +52,19 @@ func newOracle(ctx context.Context, profile placement.ProfileConfig) (*oracle, e
 	}
 	state := newUpstreamState(ctx)
 	csiNodes := state.listers.Storage().V1().CSINodes().Lister()
+	tracker, err := resourceslicetracker.StartTracker(ctx,
+		resourceslicetracker.Options{SliceInformer: state.listers.Resource().V1().ResourceSlices()})
+	if err != nil {
+		return nil, err
+	}
+	claims := assumecache.NewAssumeCache(klog.FromContext(ctx), state.claims, "ResourceClaim", "", nil)
+	dra := dynamicresources.NewDRAManager(ctx, claims, tracker, state.listers)
 	f, err := frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), upstream,
 		frameworkruntime.WithSnapshotSharedLister(state.snapshot),
 		frameworkruntime.WithClientSet(fake.NewClientset()),
 		frameworkruntime.WithInformerFactory(state.listers),
 		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(csiNodes)),
+		frameworkruntime.WithSharedDRAManager(dra),
 	)
 	return &oracle{state, f}, err
 }
@@ -111,15 +123,16 @@ var points = []struct {
 	{placement.Narrowing, func(p *config.Plugins) *config.PluginSet { return &p.PreFilter }, []string{
 		placement.NodeAffinity, placement.NodePorts, placement.NodeResourcesFit, placement.PodTopologySpread,
 		placement.InterPodAffinity, placement.NodeDeclaredFeatures, placement.VolumeRestrictions,
-		placement.NodeVolumeLimits, placement.VolumeBinding, placement.VolumeZone,
+		placement.NodeVolumeLimits, placement.VolumeBinding, placement.VolumeZone, placement.DynamicResources,
 	}},
 	{placement.Filtering, func(p *config.Plugins) *config.PluginSet { return &p.Filter },
-		slices.Concat(filters, volumeFilters)},
+		slices.Concat(filters, volumeFilters, []string{placement.DynamicResources})},
 	{placement.Scoring, func(p *config.Plugins) *config.PluginSet { return &p.PreScore }, []string{
 		placement.TaintToleration, placement.NodeAffinity, placement.NodeResourcesFit, placement.PodTopologySpread,
 		placement.InterPodAffinity, placement.NodeResourcesBalancedAllocation,
 	}},
-	{placement.Scoring, func(p *config.Plugins) *config.PluginSet { return &p.Score }, scorers},
+	{placement.Scoring, func(p *config.Plugins) *config.PluginSet { return &p.Score },
+		slices.Concat(scorers, []string{placement.DynamicResources})},
 }
 
 func defaultArgs(plugin string) runtime.Object {
@@ -136,6 +149,8 @@ func defaultArgs(plugin string) runtime.Object {
 		return &configv1.InterPodAffinityArgs{}
 	case placement.VolumeBinding:
 		return &configv1.VolumeBindingArgs{}
+	case placement.DynamicResources:
+		return &configv1.DynamicResourcesArgs{}
 	default:
 		return nil
 	}
@@ -158,6 +173,8 @@ func internalArgs(args runtime.Object) (runtime.Object, error) {
 		internal = &config.InterPodAffinityArgs{}
 	case *configv1.VolumeBindingArgs:
 		internal = &config.VolumeBindingArgs{}
+	case *configv1.DynamicResourcesArgs:
+		internal = &config.DynamicResourcesArgs{}
 	default:
 		return nil, fmt.Errorf("type %T is not known here", args)
 	}
@@ -307,7 +324,7 @@ func (c *cycle) scored(ctx context.Context, feasible []fwk.NodeInfo) answer {
 	for _, s := range scores {
 		n := nodeAnswer{Code: fwk.Success.String(), Total: s.TotalScore, Scores: map[string]int64{}}
 		for _, p := range s.Scores {
-			n.Scores[p.Name] = p.Score
+			setScore(n.Scores, p.Name, p.Score)
 		}
 		a.Nodes[s.Name] = n
 	}
@@ -330,4 +347,12 @@ func (c *cycle) statuses() map[string]nodeAnswer {
 		m[n.Node().Name] = nodeAnswer{Code: s.Code().String(), Plugin: s.Plugin(), Reasons: reasons}
 	}
 	return m
+}
+
+// setScore leaves out that the rule about devices has nothing to say: upstream asks it about every
+// pod, here it takes part for pods with alternatives only.
+func setScore(scores map[string]int64, plugin string, score int64) {
+	if plugin != placement.DynamicResources || score != 0 {
+		scores[plugin] = score
+	}
 }

@@ -3,8 +3,10 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -26,6 +28,33 @@ type upstreamState struct {
 	cluster placementtest.Cluster
 	// raw leaves upstream's memory as it is: see mendPorts and mendImages.
 	raw bool
+	// claims follows the claims to devices in their lister.
+	claims  *claimFeed
+	version int
+}
+
+// claimFeed tells upstream's memory of claims to devices of changes, as an informer does.
+type claimFeed struct {
+	handler toolscache.ResourceEventHandler
+}
+
+// AddEventHandler implements assumecache.Informer.
+func (f *claimFeed) AddEventHandler(
+	h toolscache.ResourceEventHandler,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	f.handler = h
+	return nil, nil
+}
+
+func (f *claimFeed) tell(old, now any) {
+	switch {
+	case now == nil:
+		f.handler.OnDelete(old)
+	case old == nil:
+		f.handler.OnAdd(now, false)
+	default:
+		f.handler.OnUpdate(old, now)
+	}
 }
 
 func newUpstreamState(ctx context.Context) *upstreamState {
@@ -33,6 +62,7 @@ func newUpstreamState(ctx context.Context) *upstreamState {
 		cache:    cache.New(ctx, nil, false),
 		snapshot: cache.NewEmptySnapshot(),
 		listers:  informers.NewSharedInformerFactory(fake.NewClientset(), 0),
+		claims:   &claimFeed{},
 	}
 }
 
@@ -132,6 +162,15 @@ func (u *upstreamState) applyOther(e placementtest.Event) error {
 		informer = storage.CSIStorageCapacities().Informer()
 	case events.KindVolumeAttachment:
 		informer = storage.VolumeAttachments().Informer()
+	case events.KindResourceClaim:
+		if e.Old != nil || e.New != nil {
+			u.tellClaim(e)
+		}
+		return nil
+	case events.KindResourceSlice:
+		informer = u.listers.Resource().V1().ResourceSlices().Informer()
+	case events.KindDeviceClass:
+		informer = u.listers.Resource().V1().DeviceClasses().Informer()
 	default:
 		return fmt.Errorf("no lister of kind %s", e.Kind)
 	}
@@ -143,6 +182,31 @@ func (u *upstreamState) applyOther(e placementtest.Event) error {
 	default:
 		return nil
 	}
+}
+
+// tellClaim stamps versions, by which upstream tells old news. A claim that is given other devices
+// is first without any, as in a cluster: upstream does not look at what was there.
+func (u *upstreamState) tellClaim(e placementtest.Event) {
+	old, _ := e.Old.(*resourcev1.ResourceClaim)
+	now, _ := e.New.(*resourcev1.ResourceClaim)
+	if now == nil {
+		u.claims.tell(old, nil)
+		return
+	}
+	if old != nil {
+		between := old.DeepCopy()
+		between.Status.Allocation = nil
+		u.claims.tell(old, u.versioned(between))
+		u.claims.tell(between, u.versioned(now.DeepCopy()))
+		return
+	}
+	u.claims.tell(nil, u.versioned(now.DeepCopy()))
+}
+
+func (u *upstreamState) versioned(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
+	u.version++
+	c.ResourceVersion = strconv.Itoa(u.version)
+	return c
 }
 
 // refresh brings the snapshot up to date, as upstream does before every decision.

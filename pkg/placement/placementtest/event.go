@@ -58,6 +58,8 @@ func (g *Generator) Event(c *Cluster) Event {
 		return g.nodeEvent(c)
 	case g.Size.Volumes > 0 && g.Chance(70):
 		return g.volumeEvent(c)
+	case g.Size.Devices > 0 && g.Chance(70):
+		return g.deviceEvent(c)
 	default:
 		return g.otherEvent(c)
 	}

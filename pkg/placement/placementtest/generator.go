@@ -20,6 +20,8 @@ type Size struct {
 	MaxPodsPerNode int
 	// Volumes is how many percent of the pods have volumes; 0 for a cluster without any.
 	Volumes int
+	// Devices is how many percent of the pods have claims to devices; 0 for a cluster without any.
+	Devices int
 }
 
 // Small is the size that finds most: every rule has room to differ, and decisions are fast.
@@ -108,11 +110,19 @@ func (g *Generator) Cluster() Cluster {
 	if g.Size.Volumes > 0 {
 		g.volumes(&c)
 	}
+	if g.Size.Devices > 0 {
+		g.devices(&c)
+	}
 	for range g.Size.MinNodes + g.IntN(g.Size.MaxNodes-g.Size.MinNodes+1) {
 		n := g.Node()
 		c.put(events.KindNode, n)
 		if g.Size.Volumes > 0 && g.Chance(80) {
 			c.put(events.KindCSINode, g.csiNode(n.Name))
+		}
+		if g.Size.Devices > 0 {
+			for _, s := range g.nodeSlices(n.Name) {
+				c.put(events.KindResourceSlice, s)
+			}
 		}
 		for range g.IntN(g.Size.MaxPodsPerNode + 1) {
 			p := g.placed(&c, n.Name)
@@ -124,6 +134,9 @@ func (g *Generator) Cluster() Cluster {
 	}
 	for g.Size.Volumes > 0 && len(c.Others[events.KindVolumeAttachment]) < len(c.Nodes)/3 {
 		c.put(events.KindVolumeAttachment, g.attachment(&c))
+	}
+	if g.Size.Devices > 0 {
+		g.claimsToDevices(&c)
 	}
 	return c
 }

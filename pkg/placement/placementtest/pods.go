@@ -49,6 +49,9 @@ func (g *Generator) pod(c *Cluster) *corev1.Pod {
 	if g.Size.Volumes > 0 && g.Chance(g.Size.Volumes) {
 		g.mounts(p, c)
 	}
+	if g.Size.Devices > 0 && g.Chance(g.Size.Devices) {
+		g.asksForDevices(p, c)
+	}
 	if len(c.Nodes) > 0 && g.Chance(40) {
 		g.fitExactly(p, Pick(g, c.Nodes...), c.Pods)
 	}

@@ -39,6 +39,10 @@ func (g *Generator) Profile() placement.ProfileConfig {
 			if g.Size.Volumes == 0 {
 				continue
 			}
+		case placement.DynamicResources:
+			if g.Size.Devices == 0 {
+				continue
+			}
 		default:
 			continue
 		}

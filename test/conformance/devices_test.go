@@ -1,0 +1,56 @@
+package conformance
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
+)
+
+// withDevices is a cluster most of whose pods have claims to devices.
+var withDevices = placementtest.Size{MinNodes: 4, MaxNodes: 20, MaxPodsPerNode: 2, Devices: 75}
+
+// deviceReasons are parts of reasons that the rule about devices gives.
+var deviceReasons = []string{
+	"cannot allocate all claims", "resourceclaim not available on the node", "resourceclaim in use",
+	"device class lost does not exist", "ResourceClaim not created yet", "could not find ResourceClaim",
+	"was not created for Pod",
+}
+
+// TestDevices is TestPlacement in clusters with devices: the same feasible nodes, codes, reasons,
+// messages and scores as upstream's plugin.
+func TestDevices(t *testing.T) {
+	prepareUpstream(t)
+	first := firstSeed(t)
+	seen := newTally()
+	for i := uint64(0); seen.total < *comparisons; i++ {
+		compareHistory(t, first+i, withDevices, seen)
+		if t.Failed() {
+			t.Fatalf("replay this history with -run TestDevices -args -seed=%d -comparisons=1", first+i)
+		}
+	}
+	t.Log(seen)
+	share := seen.percent(seen.rejects[placement.DynamicResources])
+	t.Logf("%s rejects %.1f%%, ranks %.1f%%", placement.DynamicResources, share,
+		seen.percent(seen.ranks[placement.DynamicResources]))
+	if *comparisons < 2000 {
+		return
+	}
+	if share < 20 || seen.ranks[placement.DynamicResources] == 0 || seen.placed < seen.total/10 {
+		t.Errorf("the input is lopsided: %s rejects too little, ranks nothing, or %d of %d are placed",
+			placement.DynamicResources, seen.placed, seen.total)
+	}
+	for _, part := range deviceReasons {
+		count := 0
+		for reason, times := range seen.reasons {
+			if strings.Contains(reason, part) {
+				count += times
+			}
+		}
+		t.Logf("%.1f%% %s", seen.percent(count), part)
+		if count == 0 {
+			t.Errorf("the input is lopsided: no %q", part)
+		}
+	}
+}
