@@ -189,22 +189,25 @@ func reservedFor(claim *resourcev1.ResourceClaim, podUID string) bool {
 func lacksClass(claim *resourcev1.ResourceClaim, objects Objects) (why string, err error) {
 	for i := range claim.Spec.Devices.Requests {
 		r := &claim.Spec.Devices.Requests[i]
-		switch {
-		case r.Exactly != nil:
-			if why, err = noDeviceClass(r.Exactly.DeviceClassName, r.Name, objects); why != "" || err != nil {
-				return why, err
-			}
-		case len(r.FirstAvailable) > 0:
-			for j := range r.FirstAvailable {
-				sub := &r.FirstAvailable[j]
-				why, err = noDeviceClass(sub.DeviceClassName, r.Name+"/"+sub.Name, objects)
-				if why != "" || err != nil {
-					return why, err
-				}
-			}
-		default:
+		if r.Exactly == nil && len(r.FirstAvailable) == 0 {
 			return fmt.Sprintf("resource claim %s/%s, request %s: unknown request type",
 				claim.Namespace, claim.Name, r.Name), nil
+		}
+		if why, err = requestLacksClass(r, objects); why != "" || err != nil {
+			return why, err
+		}
+	}
+	return "", nil
+}
+
+func requestLacksClass(r *resourcev1.DeviceRequest, objects Objects) (why string, err error) {
+	if r.Exactly != nil {
+		return noDeviceClass(r.Exactly.DeviceClassName, r.Name, objects)
+	}
+	for i := range r.FirstAvailable {
+		sub := &r.FirstAvailable[i]
+		if why, err = noDeviceClass(sub.DeviceClassName, r.Name+"/"+sub.Name, objects); why != "" || err != nil {
+			return why, err
 		}
 	}
 	return "", nil

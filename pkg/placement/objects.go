@@ -89,8 +89,9 @@ var supplyNames = map[events.Kind]string{
 	events.KindStorageClass: "storage.k8s.io/StorageClass", events.KindCSINode: "storage.k8s.io/CSINode",
 	events.KindCSIDriver: "storage.k8s.io/CSIDriver", events.KindStorageCapacity: "storage.k8s.io/CSIStorageCapacity",
 	events.KindVolumeAttachment: "storage.k8s.io/VolumeAttachment",
-	events.KindResourceClaim:    "resource.k8s.io/ResourceClaim", events.KindResourceSlice: "resource.k8s.io/ResourceSlice",
-	events.KindDeviceClass: "resource.k8s.io/DeviceClass",
+	events.KindResourceClaim:    "resource.k8s.io/ResourceClaim",
+	events.KindResourceSlice:    "resource.k8s.io/ResourceSlice",
+	events.KindDeviceClass:      "resource.k8s.io/DeviceClass",
 }
 
 func supplyUpdate(c state.ObjectChange) Action {

@@ -15,7 +15,8 @@ import (
 // like. It keeps what scheduling, eviction and explaining read: owner references, labels,
 // all other annotations, conditions, phases, and of containers the image, ports, resources,
 // restart policy and status. Of volumes and what provides them it keeps what tells where
-// they can be used, of devices and claims to them what tells whose they are. Objects of other types lose managedFields and the annotation only.
+// they can be used, of devices and claims to them what tells whose they are. Objects of other
+// types lose managedFields and the annotation only.
 //
 // The caller must own obj (a freshly decoded one). Stripping twice changes nothing more.
 func Strip(obj metav1.Object) {

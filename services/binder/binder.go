@@ -81,15 +81,13 @@ func limits(profiles []placement.ProfileConfig) decide.Limits {
 	l.Volumes.Deadlines, l.Devices.Deadlines = map[string]time.Duration{}, map[string]time.Duration{}
 	for _, p := range profiles {
 		for _, plugin := range p.Plugins {
-			switch args := plugin.Args.(type) {
-			case *configv1.VolumeBindingArgs:
-				if args.BindTimeoutSeconds != nil {
-					l.Volumes.Deadlines[p.SchedulerName] = time.Duration(*args.BindTimeoutSeconds) * time.Second
-				}
-			case *configv1.DynamicResourcesArgs:
-				if args.BindingTimeout != nil {
-					l.Devices.Deadlines[p.SchedulerName] = args.BindingTimeout.Duration
-				}
+			volumes, ok := plugin.Args.(*configv1.VolumeBindingArgs)
+			if ok && volumes.BindTimeoutSeconds != nil {
+				l.Volumes.Deadlines[p.SchedulerName] = time.Duration(*volumes.BindTimeoutSeconds) * time.Second
+			}
+			devices, ok := plugin.Args.(*configv1.DynamicResourcesArgs)
+			if ok && devices.BindingTimeout != nil {
+				l.Devices.Deadlines[p.SchedulerName] = devices.BindingTimeout.Duration
 			}
 		}
 	}

@@ -13,7 +13,7 @@ var withDevices = placementtest.Size{MinNodes: 4, MaxNodes: 20, MaxPodsPerNode: 
 
 // deviceReasons are parts of reasons that the rule about devices gives.
 var deviceReasons = []string{
-	"cannot allocate all claims", "resourceclaim not available on the node", "resourceclaim in use",
+	"cannot allocate all claims", "resourceclaim not available on the node",
 	"device class lost does not exist", "ResourceClaim not created yet", "could not find ResourceClaim",
 	"was not created for Pod",
 }

@@ -91,7 +91,8 @@ func (g *Generator) device(name string) resourcev1.Device {
 	switch n := g.IntN(100); {
 	case n < 15:
 		d.Taints = []resourcev1.DeviceTaint{{
-			Key: "health", Value: "poor", Effect: Pick(g, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNoExecute),
+			Key: "health", Value: "poor",
+			Effect: Pick(g, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNoExecute),
 		}}
 	case n < 30:
 		shared := true
@@ -248,11 +249,7 @@ func (g *Generator) allocated(claim *resourcev1.ResourceClaim, c *Cluster) {
 		}}}
 	}
 	claim.Status.Allocation = a
-	users := g.IntN(3)
-	if g.Chance(15) {
-		users = resourcev1.ResourceClaimReservedForMaxSize
-	}
-	for i := range users {
+	for i := range g.IntN(3) {
 		claim.Status.ReservedFor = append(claim.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{
 			Resource: "pods", Name: fmt.Sprint("user-", i), UID: types.UID(fmt.Sprint("uid-user-", i)),
 		})

@@ -122,12 +122,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		c.deferred = append(c.deferred, a)
 		return
 	}
-	volumes, ok = volumes.pickVolumes(profile, a.pod, node.Node)
-	if !ok {
-		c.fail(a, "the volumes of the pod do not suit node "+node.Node.Name+", which was chosen for it", out)
-		return
-	}
-	volumes.devices, ok, err = c.pickDevices(volumes.devices, profile, a, node.Node)
+	volumes, ok, err = c.pickSupplies(volumes, profile, a, node.Node)
 	switch {
 	case err != nil:
 		c.fail(a, err.Error(), out)

@@ -55,10 +55,9 @@ func (c *Core) promisedDevices(to placement.Objects) (*promisedDevices, error) {
 	p := &promisedDevices{lookups: to, claims: map[string]bool{}}
 	for d := range c.ledger.Docs() {
 		for i := range d.Entries {
-			if e := &d.Entries[i]; len(e.Devices) > 0 {
-				if err := p.promise(e.Namespace, e.Devices); err != nil {
-					return nil, fmt.Errorf("reservation of pod %s/%s: %w", e.Namespace, e.Name, err)
-				}
+			e := &d.Entries[i]
+			if err := p.promise(e.Namespace, e.Devices); err != nil {
+				return nil, fmt.Errorf("reservation of pod %s/%s: %w", e.Namespace, e.Name, err)
 			}
 		}
 	}
@@ -100,6 +99,18 @@ func (d devices) maybeLater() bool { return d.promised != nil && d.promised.unse
 
 // promisesPending says that a pod found no node, and that this is no verdict.
 const promisesPending = "devices are promised to pods that are not bound yet: "
+
+// pickSupplies says what has to be done about the pod's claims to volumes and devices on a node;
+// false if that cannot be told yet, an error if the node will not do after all.
+func (c *Core) pickSupplies(v volumes, p *placement.Profile, a *attempt, node *state.Node) (volumes, bool, error) {
+	v, ok := v.pickVolumes(p, a.pod, node)
+	if !ok {
+		return v, false, fmt.Errorf("the volumes of the pod do not suit node %s, which was chosen for it", node.Name)
+	}
+	var err error
+	v.devices, ok, err = c.pickDevices(v.devices, p, a, node)
+	return v, ok, err
+}
 
 // pickDevices says what has to be done about the pod's claims to devices on a node; false if the
 // node will not do after all, or cannot be told yet.
