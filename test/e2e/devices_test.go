@@ -1,0 +1,157 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
+)
+
+// deviceDriver is the driver in whose name the test publishes devices.
+const deviceDriver = "gpu.example.com"
+
+// Pods start with their devices, where these can be used, and no device is in two claims, however
+// many shards give them away.
+func TestDevices(t *testing.T) {
+	s := newStack(t, "")
+	_, err := s.client.ResourceV1().DeviceClasses().Create(s.Context(), &resourcev1.DeviceClass{
+		ObjectMeta: metav1.ObjectMeta{Name: "gpu"},
+		Spec: resourcev1.DeviceClassSpec{Selectors: []resourcev1.DeviceSelector{{
+			CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "` + deviceDriver + `"`},
+		}}},
+	}, metav1.CreateOptions{})
+	s.no(err)
+	s.up(harness.UpConfig{Shards: 4, Binders: 2})
+	for i, test := range []struct {
+		name string
+		run  func(*stack, string)
+	}{
+		{"devices of nodes", devicesOfNodes},
+		{"devices that all nodes reach", devicesOfAll},
+	} {
+		if !t.Run(test.name, func(t *testing.T) {
+			inner := *s
+			inner.T = t
+			test.run(&inner, inner.namespace(fmt.Sprintf("devices-%d", i)))
+			inner.audit()
+		}) {
+			return
+		}
+	}
+}
+
+// publish makes a pool of devices, of a node or of all.
+func (s *stack) publish(pool, node string, devices int) {
+	s.Helper()
+	slice := &resourcev1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: pool},
+		Spec: resourcev1.ResourceSliceSpec{
+			Driver: deviceDriver, Pool: resourcev1.ResourcePool{Name: pool, ResourceSliceCount: 1},
+		},
+	}
+	if all := true; node == "" {
+		slice.Spec.AllNodes = &all
+	} else {
+		slice.Spec.NodeName = &node
+	}
+	for i := range devices {
+		slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{Name: fmt.Sprintf("gpu-%d", i)})
+	}
+	_, err := s.client.ResourceV1().ResourceSlices().Create(s.Context(), slice, metav1.CreateOptions{})
+	s.no(err)
+}
+
+// oneDevice is a template of claims to one device.
+func (s *stack) oneDevice(ns string) {
+	s.Helper()
+	_, err := s.client.ResourceV1().ResourceClaimTemplates(ns).Create(s.Context(), &resourcev1.ResourceClaimTemplate{
+		ObjectMeta: metav1.ObjectMeta{Name: "one"},
+		Spec: resourcev1.ResourceClaimTemplateSpec{Spec: resourcev1.ResourceClaimSpec{
+			Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
+				Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu"},
+			}}},
+		}},
+	}, metav1.CreateOptions{})
+	s.no(err)
+}
+
+func withDevice(p *corev1.Pod) {
+	template := "one"
+	p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: &template}}
+}
+
+// devicesSuit checks that every bound pod's claim has a device of its own, which can be used on the
+// pod's node, and names the pod.
+func (s *stack) devicesSuit(ns string, pods []corev1.Pod) {
+	s.Helper()
+	claims, err := s.client.ResourceV1().ResourceClaims(ns).List(s.Context(), metav1.ListOptions{})
+	s.no(err)
+	owners, of := map[string]string{}, map[string]resourcev1.ResourceClaim{}
+	for _, claim := range claims.Items {
+		of[claim.Name] = claim
+		if claim.Status.Allocation == nil {
+			continue
+		}
+		for _, r := range claim.Status.Allocation.Devices.Results {
+			device := r.Driver + "/" + r.Pool + "/" + r.Device
+			if other, taken := owners[device]; taken {
+				s.Errorf("device %s is in claims %s and %s", device, other, claim.Name)
+			}
+			owners[device] = claim.Name
+		}
+	}
+	for _, pod := range pods {
+		if len(pod.Status.ResourceClaimStatuses) != 1 || pod.Status.ResourceClaimStatuses[0].ResourceClaimName == nil {
+			s.Errorf("pod %s was bound without a claim", pod.Name)
+			continue
+		}
+		claim := of[*pod.Status.ResourceClaimStatuses[0].ResourceClaimName]
+		if claim.Status.Allocation == nil || len(claim.Status.ReservedFor) != 1 || claim.Status.ReservedFor[0].UID != pod.UID {
+			s.Errorf("pod %s was bound, and its claim has %+v", pod.Name, claim.Status)
+			continue
+		}
+		pool := claim.Status.Allocation.Devices.Results[0].Pool
+		if claim.Status.Allocation.NodeSelector != nil && pool != pod.Spec.NodeName {
+			s.Errorf("pod %s is on node %s, its device on %s", pod.Name, pod.Spec.NodeName, pool)
+		}
+	}
+}
+
+// Every node has two devices, and as many pods come at once as there are devices.
+func devicesOfNodes(s *stack, ns string) {
+	const nodes, each = 6, 2
+	s.diskNodes(ns, nodes)
+	for i := range nodes {
+		node := fmt.Sprintf("%s-%d", ns, i)
+		s.publish(node, node, each)
+	}
+	s.oneDevice(ns)
+	s.create(newPods(ns, "p", nodes*each, "10m", selecting(lab, ns), withDevice)...)
+	s.devicesSuit(ns, s.bound(ns, nodes*each, placedWithin))
+}
+
+// Three devices for eight pods: whoever goes makes room for the next.
+func devicesOfAll(s *stack, ns string) {
+	const devices, pods = 3, 8
+	s.diskNodes(ns, 4)
+	s.publish(ns, "", devices)
+	s.oneDevice(ns)
+	s.create(newPods(ns, "p", pods, "10m", selecting(lab, ns), withDevice)...)
+	for left := pods; left > 0; left -= devices {
+		bound := s.bound(ns, min(left, devices), placedWithin)
+		if len(bound) > devices {
+			s.Fatalf("%d pods have %d devices", len(bound), devices)
+		}
+		s.devicesSuit(ns, bound)
+		for _, p := range bound {
+			var now int64
+			s.no(s.client.CoreV1().Pods(ns).Delete(s.Context(), p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
+		}
+	}
+}
