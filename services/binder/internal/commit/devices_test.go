@@ -1,0 +1,192 @@
+package commit
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+)
+
+// faults are what happens to the writes of a test, by their number: the answer is lost, and with
+// lost also the write.
+type faults struct{ answer, lost, writes int }
+
+// claimStore is a cluster with claim c0, which has no devices yet. Its patches have the API
+// server's preconditions and versions.
+func claimStore(t *testing.T, f *faults) *fake.Clientset {
+	t.Helper()
+	client := fake.NewClientset(&resourcev1.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c0", UID: "uid-c0", ResourceVersion: "10"},
+	})
+	claims := resourcev1.SchemeGroupVersion.WithResource("resourceclaims")
+	client.PrependReactor("patch", "resourceclaims", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		f.writes++
+		if f.writes == f.lost {
+			return true, nil, errors.New("the connection is gone")
+		}
+		var guarded struct{ Metadata metav1.ObjectMeta }
+		patch, isPatch := a.(clienttesting.PatchAction)
+		if !isPatch || json.Unmarshal(patch.GetPatch(), &guarded) != nil {
+			t.Fatalf("%v is no patch", a)
+		}
+		now, err := client.Tracker().Get(claims, "ns", patch.GetName())
+		claim, ok := now.(*resourcev1.ResourceClaim)
+		if err != nil || !ok {
+			return true, nil, err
+		}
+		if guarded.Metadata.ResourceVersion != claim.ResourceVersion || guarded.Metadata.UID != claim.UID {
+			return true, nil, apierrors.NewConflict(claims.GroupResource(), patch.GetName(), errors.New("it moved"))
+		}
+		_, changed, err := clienttesting.ObjectReaction(client.Tracker())(a)
+		claim, ok = changed.(*resourcev1.ResourceClaim)
+		if err != nil || !ok {
+			return true, nil, err
+		}
+		claim = claim.DeepCopy()
+		claim.ResourceVersion = strconv.FormatUint(versionOf(claim)+1, 10)
+		if err := client.Tracker().Update(claims, claim, "ns"); err != nil {
+			return true, nil, err
+		}
+		if f.writes == f.answer {
+			return true, nil, errors.New("the connection is gone")
+		}
+		return true, claim, nil
+	})
+	return client
+}
+
+func claimNow(t *testing.T, client *fake.Clientset) *resourcev1.ResourceClaim {
+	t.Helper()
+	claim, err := client.ResourceV1().ResourceClaims("ns").Get(t.Context(), "c0", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return claim
+}
+
+// oneDevice is the work of a pod whose claim, of version 10, gets a device.
+func oneDevice(t *testing.T) []ledger.DevicePick {
+	t.Helper()
+	a := resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
+		Results: []resourcev1.DeviceRequestAllocationResult{{Request: "r", Driver: "d", Pool: "p", Device: "0"}},
+	}}
+	data, err := a.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []ledger.DevicePick{{Claim: "c0", ClaimUID: "uid-c0", ClaimRV: 10, Allocation: data}}
+}
+
+func prepares(t *testing.T, client *fake.Clientset) decide.Answered {
+	t.Helper()
+	return roomOf(client).prepareDevices(t.Context(), decide.Bind{
+		Op: 7, Pod: thePod, NodeName: "n", Devices: &decide.DeviceWork{Picks: oneDevice(t)},
+	})
+}
+
+func settles(t *testing.T, client *fake.Clientset, kept bool) uint64 {
+	t.Helper()
+	version, answer := roomOf(client).settleClaims(t.Context(),
+		decide.FencePod{Pod: thePod, NodeName: "n", Value: "v", Claims: oneDevice(t)}, kept)
+	if answer.Result != decide.Done {
+		t.Fatalf("settling the claim: %+v", answer)
+	}
+	return version
+}
+
+// TestDevicesAfterACrashAtEachWrite: a binder dies before or after any of its writes, or does not
+// hear of it. The next one goes on, or has to take everything back; then nothing is left of it, and
+// no write that is late succeeds.
+func TestDevicesAfterACrashAtEachWrite(t *testing.T) {
+	for name, test := range map[string]struct {
+		faults faults
+		next   decide.Result
+	}{
+		"no crash":                      {faults{}, decide.Done},
+		"before it is protected":        {faults{lost: 1}, decide.Done},
+		"after it is protected":         {faults{answer: 1}, decide.Refused},
+		"before its devices":            {faults{lost: 2}, decide.Refused},
+		"after its devices are written": {faults{answer: 2}, decide.Done},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := claimStore(t, &test.faults)
+			crashed := test.faults != faults{}
+			if first := prepares(t, client); crashed == (first.Result == decide.Done) {
+				t.Fatalf("the first binder gets %+v", first)
+			}
+			next := prepares(t, client)
+			if next.Result != test.next || next.Op != 7 {
+				t.Fatalf("the next binder gets %+v, want %s", next, test.next)
+			}
+			claim := claimNow(t, client)
+			if done := claim.Status.Allocation != nil; done != (next.Result == decide.Done) {
+				t.Errorf("the claim has %+v", claim.Status)
+			}
+			if next.Result == decide.Done {
+				if len(claim.Status.ReservedFor) != 1 || string(claim.Status.ReservedFor[0].UID) != thePod.UID {
+					t.Errorf("users %+v, want the pod", claim.Status.ReservedFor)
+				}
+				if kept := settles(t, client, true); kept != versionOf(claim) || claimNow(t, client).Status.Allocation == nil {
+					t.Errorf("the claim of a bound pod was taken back")
+				}
+			}
+			version := settles(t, client, false)
+			claim = claimNow(t, client)
+			switch {
+			case claim.Status.Allocation != nil || len(claim.Status.ReservedFor) > 0:
+				t.Errorf("left of it: %+v", claim.Status)
+			case slices.Contains(claim.Finalizers, resourcev1.Finalizer) || version != versionOf(claim) || version <= 10:
+				t.Errorf("finalizers %v at version %d, want none, and %d after 10", claim.Finalizers, version, versionOf(claim))
+			}
+			if late := prepares(t, client); late.Result != decide.Refused {
+				t.Errorf("a late binder gets %+v, want it refused", late)
+			}
+			if again := settles(t, client, false); again != version {
+				t.Errorf("settled again at %d, want %d", again, version)
+			}
+		})
+	}
+}
+
+// TestDevicesOfOthersAreLeftAlone: a claim that another scheduler has given devices, or that another
+// pod uses too, keeps them.
+func TestDevicesOfOthersAreLeftAlone(t *testing.T) {
+	other := resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: "other", UID: "uid-other"}
+	for name, device := range map[string]string{"other devices": "1", "another user": "0"} {
+		t.Run(name, func(t *testing.T) {
+			client := claimStore(t, &faults{})
+			claim := claimNow(t, client)
+			claim.ResourceVersion = "11"
+			claim.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{other}
+			claim.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
+				Results: []resourcev1.DeviceRequestAllocationResult{{Request: "r", Driver: "d", Pool: "p", Device: device}},
+			}}
+			claims := resourcev1.SchemeGroupVersion.WithResource("resourceclaims")
+			if err := client.Tracker().Update(claims, claim, "ns"); err != nil {
+				t.Fatal(err)
+			}
+			if settles(t, client, false) != 11 {
+				t.Error("the claim was changed")
+			}
+			now := claimNow(t, client)
+			if now.Status.Allocation == nil || len(now.Status.ReservedFor) != 1 || now.Status.ReservedFor[0].UID != other.UID {
+				t.Errorf("left: %+v", now.Status)
+			}
+			got := prepares(t, client)
+			if want := map[string]decide.Result{"1": decide.Refused, "0": decide.Done}[device]; got.Result != want {
+				t.Errorf("%+v, want %s", got, want)
+			}
+		})
+	}
+}
