@@ -196,7 +196,7 @@ conformance: ## Same decisions as kube-scheduler and the descheduler on random c
 	@$(MAKE) monitoring
 
 .PHONY: monitoring
-monitoring: ## Alerts and dashboard of deploy/monitoring against the metrics, with Prometheus' own parsers
+monitoring: ## Alerts and dashboard of deploy/monitoring against the metrics, and the descheduler's queries, with Prometheus itself
 	@cd test/monitoring && GOWORK=off go test -count=1 ./...
 
 .PHONY: monitoring-live
