@@ -135,6 +135,30 @@ func TestNoPodIsBoundTwice(t *testing.T) {
 	}
 }
 
+// TestKindsAreTold: clients that ask which kinds there are hear of all that can be listed.
+func TestKindsAreTold(t *testing.T) {
+	s, client := started(t)
+	list, err := client.Discovery().ServerResourcesForGroupVersion("storage.k8s.io/v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]string{}
+	for _, r := range list.APIResources {
+		told[r.Name] = r.Kind
+	}
+	for name, kind := range map[string]string{"storageclasses": "StorageClass", "csinodes": "CSINode"} {
+		if told[name] != kind {
+			t.Errorf("%s are of kind %q, want %q", name, told[name], kind)
+		}
+	}
+	if strange := s.Strange(); len(strange) > 0 {
+		t.Errorf("requests nobody expects: %v", strange)
+	}
+	if _, err := client.Discovery().ServerResourcesForGroupVersion("example.com/v1"); !errors.IsNotFound(err) {
+		t.Errorf("kinds of a group that is not there: %v", err)
+	}
+}
+
 func TestEventsAreTaken(t *testing.T) {
 	s, client := started(t)
 	got, err := client.EventsV1().Events("default").Create(t.Context(), &eventsv1.Event{
