@@ -130,6 +130,10 @@ func TestNoPodIsBoundTwice(t *testing.T) {
 	if err := bind(t.Context(), client, "a"); err != nil {
 		t.Fatal(err)
 	}
+	now, err := client.CoreV1().Pods("default").Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil || now.Spec.NodeName != "n1" {
+		t.Errorf("after the bind: %v, %v", now, err)
+	}
 	if err := bind(t.Context(), client, "a"); !errors.IsConflict(err) {
 		t.Errorf("second bind: %v", err)
 	}
