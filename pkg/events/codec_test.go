@@ -288,7 +288,8 @@ func TestDecodeErrors(t *testing.T) {
 		{header: events.HeaderSchema, value: "0"},
 		{header: events.HeaderSchema, value: "2"},
 		{header: events.HeaderSchema, value: ""},
-		{header: events.HeaderKind, value: "gizmo"},
+		{header: events.HeaderKind, value: "Gizmo"},
+		{header: events.HeaderKind, value: ""},
 		{header: events.HeaderOp, value: "upset"},
 		{header: events.HeaderUID, value: ""},
 		{header: events.HeaderName, value: "%zz"},
@@ -297,7 +298,7 @@ func TestDecodeErrors(t *testing.T) {
 		{header: events.HeaderEpoch, value: "18446744073709551616"},
 		{header: events.HeaderResourceVersion, value: "1e3"},
 		{header: events.HeaderSchema, value: "x", decision: true},
-		{header: events.HeaderKind, value: "pod", decision: true},
+		{header: events.HeaderKind, value: "no kind", decision: true},
 		{header: events.HeaderUID, value: "", decision: true},
 	} {
 		m := events.EncodeFact(fact)
