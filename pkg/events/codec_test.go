@@ -366,7 +366,16 @@ func FuzzDecodeRecord(f *testing.F) {
 func FuzzDecodeBus(f *testing.F) {
 	f.Add(events.EncodeWorkRequest(events.WorkRequest{Shard: "s", Window: 3, Renew: []string{"a"}}))
 	f.Add(events.EncodeOffers(events.OfferBatch{Queue: "q", Term: 1, Offers: []events.Offer{{Token: "t"}}}))
+	f.Add(events.EncodeTurn(events.Turn{NodeUID: "n", Shard: "s"}))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		if turn, err := events.DecodeTurn(data); err == nil {
+			again, err := events.DecodeTurn(events.EncodeTurn(turn))
+			if diff := cmp.Diff(turn, again); err != nil || diff != "" {
+				t.Errorf("%v\n%s", err, diff)
+			}
+		} else {
+			checkIsDecodeError(t, err)
+		}
 		if request, err := events.DecodeWorkRequest(data); err == nil {
 			again, err := events.DecodeWorkRequest(events.EncodeWorkRequest(request))
 			if diff := cmp.Diff(request, again); err != nil || diff != "" {
