@@ -22,7 +22,7 @@ import (
 
 const (
 	// podEvery is how far apart pods arrive while members are lost.
-	podEvery = 50 * time.Millisecond
+	podEvery = 60 * time.Millisecond
 	// beforeLoss is how many pods have to be bound before a loss, afterLoss how many after it, and
 	// lostFor how long the member is away at least.
 	beforeLoss, afterLoss = 20, 100
@@ -38,40 +38,42 @@ const (
 
 // loss is one member that goes, and how.
 type loss struct {
-	member string
-	// hangs is for members that stop where they are and keep their connections, as behind a
-	// network that takes packets and delivers none. The others are killed.
-	hangs bool
+	member, how string
 }
 
-func (l loss) String() string {
-	if l.hangs {
-		return l.member + " hangs"
-	}
-	return l.member + " is killed"
-}
+const (
+	// killed is how a machine or a process dies; stopped is what a kubelet asks for, at a rollout or
+	// when its node is drained.
+	killed  = "is killed"
+	stopped = "is stopped"
+	// hangs is for members that stop where they are and keep their connections, as behind a network
+	// that takes packets and delivers none.
+	hangs = "hangs"
+)
+
+func (l loss) String() string { return l.member + " " + l.how }
 
 // limit is how long there may be no bind.
 func (l loss) limit() time.Duration {
 	switch {
-	case l.hangs:
+	case l.how == hangs:
 		return noticedWithin
-	case strings.HasPrefix(l.member, "nats"):
+	case l.how == killed && strings.HasPrefix(l.member, "nats"):
 		return electWithin
 	default:
 		return resumeWithin
 	}
 }
 
-// lost are all members of the stores and one of each service, killed; and one of each that hangs.
+// lost are all members of the stores, in each way, and one of each service, killed.
 func lost() (all []loss) {
-	for _, member := range []string{
-		"etcd-0", "nats-0", "etcd-1", "nats-1", "etcd-2", "nats-2", "queue-0", "scheduler-1", "binder-0", "descheduler-0",
-	} {
-		all = append(all, loss{member: member})
+	for _, how := range []string{killed, stopped, hangs} {
+		for n := range storeMembers {
+			all = append(all, loss{fmt.Sprintf("etcd-%d", n), how}, loss{fmt.Sprintf("nats-%d", n), how})
+		}
 	}
-	for _, member := range []string{"etcd-0", "nats-0", "etcd-1", "nats-1", "etcd-2", "nats-2"} {
-		all = append(all, loss{member: member, hangs: true})
+	for _, member := range []string{"queue-0", "scheduler-1", "binder-0", "descheduler-0"} {
+		all = append(all, loss{member, killed})
 	}
 	return all
 }
@@ -155,11 +157,16 @@ func (s *system) lose(l loss, members map[string]*member) (back func()) {
 	} else {
 		process = members[l.member].Process
 	}
-	if l.hangs {
+	switch l.how {
+	case hangs:
 		s.no(process.Signal(syscall.SIGSTOP))
 		return func() { s.no(process.Signal(syscall.SIGCONT)) }
+	case stopped:
+		s.no(process.Signal(syscall.SIGTERM))
+		<-process.Done()
+	case killed:
+		process.Kill()
 	}
-	process.Kill()
 	if !store {
 		return func() { members[l.member] = s.start(service, l.member+"-again") }
 	}
