@@ -104,6 +104,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /api/v1/namespaces/{name}", s.namespace)
 	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/pods/{name}/binding", s.bind)
 	mux.HandleFunc("POST /apis/events.k8s.io/v1/namespaces/{namespace}/events", s.event)
+	mux.HandleFunc("GET /apis/{group}/{version}", s.absent)
 	mux.HandleFunc("GET /", s.nothing)
 	mux.HandleFunc("/", s.stranger)
 	return mux
@@ -259,6 +260,12 @@ func (s *Server) event(w http.ResponseWriter, r *http.Request) {
 func (s *Server) namespace(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, http.StatusOK, &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 		ObjectMeta: metav1.ObjectMeta{Name: r.PathValue("name"), UID: clusterUID, ResourceVersion: "1"}})
+}
+
+// absent says that there is no such API: what is asked for before kinds are watched that a
+// cluster may be without.
+func (s *Server) absent(w http.ResponseWriter, r *http.Request) {
+	s.fail(w, http.StatusNotFound, "no such API here: "+r.URL.Path)
 }
 
 // stranger answers what nobody expects, and notes it.
