@@ -3,6 +3,7 @@ package placement
 import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -17,21 +18,18 @@ func (dynamicResources) Events() []Event {
 	}
 }
 
-// Hint implements Plugin. Source: dynamicresources.go isSchedulableAfter...
+// Hint implements Plugin. Source: dynamicresources.go isSchedulableAfter... Two answers are more
+// generous than upstream's: the pod's status and the claim that it names come in either order, and
+// the pod may be asked about as it was before both.
 func (dynamicResources) Hint(pod *state.Pod, c Change) bool {
 	switch c.Kind {
 	case events.KindPod:
-		return c.isOf(pod) && (c.Objects == nil || resolvable(c.NewPod, c.Objects))
+		return c.isOf(pod)
 	case events.KindResourceClaim:
 		return claimHelps(pod, c)
 	default:
 		return true
 	}
-}
-
-func resolvable(pod *state.Pod, objects Objects) bool {
-	_, why := deviceClaims(pod, objects)
-	return why == ""
 }
 
 // claimHelps: devices have become free, or the claim is the pod's own and something has happened
@@ -40,13 +38,14 @@ func claimHelps(pod *state.Pod, c Change) bool {
 	if c.Objects == nil {
 		return true
 	}
-	claims, why := deviceClaims(pod, c.Objects)
-	if why != "" {
-		return false
-	}
 	now, ok := c.NewObject.API.(*resourcev1.ResourceClaim)
 	if !ok {
 		return true
+	}
+	claims, why := deviceClaims(pod, c.Objects)
+	if why != "" {
+		owner := metav1.GetControllerOfNoCopy(now)
+		return c.OldObject == nil && owner != nil && string(owner.UID) == pod.UID
 	}
 	var old *resourcev1.ResourceClaim
 	if c.OldObject != nil {

@@ -185,8 +185,13 @@ func (c *Core) flush(now moment) {
 }
 
 // specMoved says whether an update of an unbound pod can change where it fits: anything
-// but its status and bookkeeping (upstream's isPodUpdated).
+// but its status, which claims to devices were made for it excepted, and bookkeeping (upstream's
+// isPodUpdated).
 func specMoved(before, after *state.Pod) bool {
+	if len(after.Template.Spec.ResourceClaims) > 0 && !equality.Semantic.DeepEqual(
+		before.Status().ResourceClaimStatuses, after.Status().ResourceClaimStatuses) {
+		return true
+	}
 	if before.NodeName != after.NodeName || !maps.Equal(before.Annotations(), after.Annotations()) {
 		return true
 	}
