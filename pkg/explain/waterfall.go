@@ -210,7 +210,8 @@ func (w *walk) end(s *Story, now time.Time) {
 	} {
 		if !open.since.IsZero() {
 			w.steps = append(w.steps, Step{
-				Name: open.name, Start: open.since, End: later(later(w.last, open.since), now), Detail: open.detail, Open: true,
+				Name: open.name, Start: open.since, End: later(later(w.last, open.since), now),
+				Detail: open.detail, Open: true,
 			})
 		}
 	}
