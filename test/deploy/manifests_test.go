@@ -53,8 +53,12 @@ func (s *system) render(folder string) string {
 // objects are the typed objects of a folder of deploy/k8s.
 func (s *system) objects(folder string) []runtime.Object {
 	s.Helper()
-	var all []runtime.Object
-	for _, doc := range strings.Split(s.render(folder), "\n---\n") {
+	return s.decode(s.render(folder))
+}
+
+func (s *system) decode(text string) (all []runtime.Object) {
+	s.Helper()
+	for _, doc := range strings.Split(text, "\n---\n") {
 		obj, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(doc), nil, nil)
 		s.no(err)
 		all = append(all, obj)
@@ -144,7 +148,7 @@ func (s *system) everything() string {
 	k8s, err := filepath.Rel(dir, filepath.Join(programs.Root, "deploy", "k8s"))
 	s.no(err)
 	text := fmt.Sprintf("resources:\n- %s/base\ncomponents:\n", k8s)
-	for _, c := range []string{"stores", "monitoring", "autoscaling"} {
+	for _, c := range []string{"stores", "monitoring", "autoscaling", "metrics"} {
 		text += fmt.Sprintf("- %s/components/%s\n", k8s, c)
 	}
 	s.no(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644))
