@@ -213,7 +213,10 @@ func (b *bench) explain(ctx context.Context, cluster *harness.Cluster, data stri
 	// Until the log has the new pod there is nothing to explain.
 	err := harness.Eventually(ctx, knownWithin, "pod "+waits.Name+" is known", func(ctx context.Context) (string, error) {
 		answer, err := b.programs.Command(ctx, "explain", "pod", namespace+"/"+waits.Name, "--data-dir", data)
-		return answer.Stderr, err
+		if answer.Code != 0 {
+			return answer.Stderr, err
+		}
+		return "", err
 	})
 	if err != nil {
 		return err
