@@ -67,8 +67,10 @@ cluster-down: .cluster-driver ## Stop the local cluster
 	@cd tools/cluster && GOWORK=off go run ./cmd/build peers
 
 .PHONY: generate
-generate: ## Write the generated Go code of the protocol buffers
+generate: ## Write what is generated: the Go code of the protocol buffers, the reference of commands and of fields
 	@GOWORK=off go run -C tools/protogen . --root $(CURDIR)
+	@go test -count=1 -run TestCommandReferenceIsCurrent ./cmd/berth -args -update >/dev/null
+	@go test -count=1 -run TestFieldReferenceIsCurrent ./test/docs -args -update >/dev/null
 
 # Where `make images` writes, and the time in what it writes: the commit's.
 IMAGES_DIR ?= $(CURDIR)/.build/images
@@ -162,13 +164,13 @@ e2e: build .cluster-programs .peer-programs $(BIN)/collector ## End-to-end tests
 LABS ?= all
 SCHEDULER ?= berth
 
-# Decisions made again from the log: PODS pods on nodes to suit, two shards, real stores; as many as
-# 200,000 take an hour and some 10 GB of disk. SEED=n repeats an order of pods.
+# Decisions made again from the log: PODS pods on nodes to suit, two shards, real stores, and a stand-in
+# for the API server, which would be what the shards wait for. SEED=n repeats an order of pods.
 PODS ?= 20000
 .PHONY: replay-check
 replay-check: build .cluster-programs ## Two shards under load: replay arrives at every node they chose (PODS=n SEED=s)
-	@go test -p 1 -tags e2e -count 1 -timeout 180m -v -run TestReplayArrivesAtEveryNode ./test/e2e \
-		-args -replay-pods=$(PODS) $(if $(SEED),-replay-seed=$(SEED))
+	@go test -p 1 -tags e2e -count 1 -timeout 180m -v -run TestReplayUnderLoad ./test/e2e \
+		-args -replay-load-pods=$(PODS) $(if $(SEED),-replay-seed=$(SEED))
 
 .PHONY: labs
 labs: build .cluster-programs ## The labs of examples/labs, command by command (LABS="name ..." SCHEDULER=kube-scheduler)
@@ -178,6 +180,23 @@ labs: build .cluster-programs ## The labs of examples/labs, command by command (
 # Seeds of `make duel`, and who plays.
 DUEL_SEEDS ?= 3
 DUELLISTS ?= kube-scheduler,berth
+
+# The commit whose berth runs beside this one's, and where it is built.
+PREVIOUS ?= HEAD~
+PREVIOUS_DIR := $(CURDIR)/.build/previous
+
+.PHONY: upgrade-check
+upgrade-check: build .cluster-programs ## The berth of another commit and this one's mixed under load, both ways, and replaced (PREVIOUS=commit)
+	@commit=$$(git rev-parse --verify --quiet '$(PREVIOUS)^{commit}') || { \
+		echo 'no commit $(PREVIOUS) here: in a clone without history run `git fetch --deepen 1`, or name one: PREVIOUS=commit'; \
+		exit 2; }; \
+	old=$(PREVIOUS_DIR)/berth-$$commit; \
+	if [ ! -x $$old ]; then \
+		trap 'git worktree remove --force $(PREVIOUS_DIR)/tree' EXIT; \
+		git worktree add --force --detach $(PREVIOUS_DIR)/tree $$commit >/dev/null 2>&1; \
+		(cd $(PREVIOUS_DIR)/tree && $(GO_BUILD) -ldflags "-s -w -X main.version=$${commit:0:7}" -o $$old ./cmd/berth); \
+	fi; \
+	go test -p 1 -tags e2e -count 1 -timeout 20m -v -run TestMixedVersionsUnderLoad ./test/e2e -args -previous $$old
 
 .PHONY: duel
 duel: build .cluster-programs .peer-programs ## One script against two kube-schedulers and the descheduler, and against Berth (DUEL_SEEDS=n SEED=n)

@@ -64,6 +64,11 @@ func readRoles(file string) ([]etcd.Access, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--roles: %w", err)
 	}
+	return parseRoles(file, raw)
+}
+
+// parseRoles reads the content of a file.
+func parseRoles(file string, raw []byte) ([]etcd.Access, error) {
 	var r roles
 	if err := yaml.UnmarshalStrict(raw, &r); err != nil {
 		return nil, fmt.Errorf("--roles: %s: %w", file, err)

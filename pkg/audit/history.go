@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -176,22 +177,23 @@ func (w *Writer) Flush() error { return w.out.Flush() }
 // Read calls f with every record of a history, the header first. A last line that was cut off,
 // as a crash of the recorder leaves it, ends the history without an error.
 func Read(r io.Reader, f func(Record) error) error {
-	lines := bufio.NewReaderSize(r, 1<<20)
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxLine)
+	lines.Split(wholeLines)
 	for n := 1; ; n++ {
-		line, err := lines.ReadBytes('\n')
-		switch {
-		case errors.Is(err, io.EOF):
-			if n == 1 {
+		if !lines.Scan() {
+			switch err := lines.Err(); {
+			case errors.Is(err, bufio.ErrTooLong):
+				return fmt.Errorf("audit: line %d: at most %d bytes are accepted", n, maxLine)
+			case err != nil:
+				return fmt.Errorf("audit: line %d: %w", n, err)
+			case n == 1:
 				return fmt.Errorf("audit: line 1: the file is empty or has no header, want format %s", Format)
 			}
 			return nil
-		case err != nil:
-			return fmt.Errorf("audit: line %d: %w", n, err)
-		case len(line) > maxLine:
-			return fmt.Errorf("audit: line %d: %d bytes, at most %d are accepted", n, len(line), maxLine)
 		}
 		var record Record
-		if err := json.Unmarshal(line, &record); err != nil {
+		if err := json.Unmarshal(lines.Bytes(), &record); err != nil {
 			return fmt.Errorf("audit: line %d: %w", n, err)
 		}
 		if err := checkRecord(n, record); err != nil {
@@ -201,6 +203,18 @@ func Read(r io.Reader, f func(Record) error) error {
 			return fmt.Errorf("audit: line %d: %w", n, err)
 		}
 	}
+}
+
+// wholeLines is a bufio.SplitFunc for lines that end in a newline, which drops a last one that
+// does not.
+func wholeLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
+	if end := bytes.IndexByte(data, '\n'); end >= 0 {
+		return end + 1, data[:end], nil
+	}
+	if atEOF {
+		return len(data), nil, nil
+	}
+	return 0, nil, nil
 }
 
 func checkRecord(n int, r Record) error {

@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 )
@@ -71,4 +72,43 @@ func TestOtherFilesAreRefused(t *testing.T) {
 			t.Errorf("%s: error %v, want one that names the line", name, err)
 		}
 	}
+}
+
+func TestALineWithoutEndIsRefused(t *testing.T) {
+	err := Read(io.LimitReader(endless{}, 10*maxLine), func(Record) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "line 1: at most") {
+		t.Errorf("error %v, want one about the line's length", err)
+	}
+}
+
+// endless is a line without an end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
+// FuzzReplay: whatever a history holds, replaying it ends in a report or in an error.
+func FuzzReplay(f *testing.F) {
+	s := begin(f).node("n", "1", nil).pod("a", "600m").pod("b", "600m").place("n", "a").place("n", "b")
+	var file bytes.Buffer
+	w, err := NewWriter(&file, 0, Header{Cluster: "c"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, r := range append(s.records, Record{End: &End{Objects: s.rv, Ledger: s.revision, Reason: EndStopped}}) {
+		if err := w.Write(r); err != nil {
+			f.Fatal(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(file.Bytes())
+	header, _, _ := strings.Cut(file.String(), "\n")
+	f.Add([]byte(header + "\n{\"object\":{\"kind\":\"pod\",\"uid\":\"a\",\"rv\":1}}\n{\"mark\":{\"ledger\":1}}\n"))
+	f.Fuzz(func(_ *testing.T, data []byte) { _, _ = Replay(bytes.NewReader(data)) })
 }

@@ -142,32 +142,32 @@ func TestCheckOfVictimsAndBudgets(t *testing.T) {
 	}
 	t.Run("as it should be", func(t *testing.T) {
 		s, in := state(1, claimed("v"), "v")
-		s.T = t
+		s.TB = t
 		if r := s.check(in); r.Victims != 1 {
 			t.Errorf("%d victims, want 1", r.Victims)
 		}
 	})
 	t.Run("S6: claimed for nobody, and more than is allowed", func(t *testing.T) {
 		s, in := state(1, claimed("v", "w"))
-		s.T = t
+		s.TB = t
 		s.check(in, "violation S6 pod/d/w ledger/b/"+pdbUID, "warning S6 poddisruptionbudget/d/pdb")
 	})
 	t.Run("more than is allowed, regardless of that", func(t *testing.T) {
 		doc := claimed("v")
 		doc.Claims[0].Regardless = true
 		s, in := state(0, doc, "v")
-		s.T = t
+		s.TB = t
 		s.check(in)
 	})
 	t.Run("S5: claimed on two nodes", func(t *testing.T) {
 		s, _ := state(1, nil)
-		s.T = t
+		s.TB = t
 		s.node("m", "1", nil).edit("m", func(d *ledger.NodeDoc) { d.Entries = append(d.Entries, claimOn("v", "8")) })
 		s.check(s.now(), "violation S5 pod/d/v")
 	})
 	t.Run("S9: told to go, and not marked", func(t *testing.T) {
 		s, _ := state(1, nil)
-		s.T = t
+		s.TB = t
 		s.update("v", func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{
 				Type: corev1.DisruptionTarget, Reason: corev1.PodReasonPreemptionByScheduler,
@@ -178,7 +178,7 @@ func TestCheckOfVictimsAndBudgets(t *testing.T) {
 	})
 	t.Run("form", func(t *testing.T) {
 		s, in := state(1, nil)
-		s.T = t
+		s.TB = t
 		in.After = append(in.After, ledger.KV{Key: ledger.KeyBudget("x"), Value: []byte("?"), ModRevision: 1})
 		s.check(in, "violation form ledger/b/x")
 	})

@@ -18,7 +18,7 @@ import (
 // story is a history in the making: each method is one thing that happens, at the next revision
 // of the ledger or the next resourceVersion.
 type story struct {
-	*testing.T
+	testing.TB
 	records  []Record
 	revision int64
 	rv       uint64
@@ -34,9 +34,9 @@ type story struct {
 }
 
 // begin is a ledger in which shard "s1" owns every partition, and an empty API server.
-func begin(t *testing.T) *story {
+func begin(t testing.TB) *story {
 	s := &story{
-		T: t, rv: 100, docs: map[string]ledger.NodeDoc{}, pods: map[string]*corev1.Pod{},
+		TB: t, rv: 100, docs: map[string]ledger.NodeDoc{}, pods: map[string]*corev1.Pod{},
 		nodes: map[string]*corev1.Node{}, podRV: map[string]uint64{}, tokens: map[string]ledger.Token{},
 	}
 	list := Ledger{Revision: 1, Listed: true}

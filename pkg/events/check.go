@@ -64,7 +64,7 @@ func CheckSubject(subject string) error {
 	return nil
 }
 
-// kinds is the closed set of Kind.
+// kinds is the set of Kind that this version knows.
 var kinds = map[Kind]bool{
 	KindPod: true, KindNode: true, KindNamespace: true, KindPriorityClass: true,
 	KindDisruptionBudget: true, KindPersistentVolume: true, KindVolumeClaim: true,
@@ -74,9 +74,11 @@ var kinds = map[Kind]bool{
 	KindVolumeAttachment: true,
 }
 
-func (k Kind) known() bool { return kinds[k] }
+// Known says whether this version knows the kind. Facts of others are those of a later version,
+// which runs beside this one during an upgrade: they are read, and left out.
+func (k Kind) Known() bool { return kinds[k] }
 
-// decisionKinds is the closed set of DecisionKind.
+// decisionKinds is the set of DecisionKind that this version knows.
 var decisionKinds = map[DecisionKind]bool{
 	DecisionPlaced: true, DecisionUnplaceable: true, DecisionFailed: true, DecisionEvict: true,
 	DecisionBound: true, DecisionReleased: true, DecisionCondition: true, DecisionEvicted: true,
@@ -84,4 +86,18 @@ var decisionKinds = map[DecisionKind]bool{
 	DecisionNominated: true, DecisionWithdrawn: true, DecisionLost: true, DecisionReturned: true,
 }
 
-func (k DecisionKind) known() bool { return decisionKinds[k] }
+// Known says whether this version knows the kind; see Kind.Known.
+func (k DecisionKind) Known() bool { return decisionKinds[k] }
+
+// maxKind is longer than any kind will be.
+const maxKind = 64
+
+// wantedKind says what a kind looks like, in this version and in later ones.
+const wantedKind = "a kind: lower case letters, digits and hyphens"
+
+// isKind says whether a word may be a kind.
+func isKind(word string) bool {
+	return word != "" && len(word) <= maxKind && !strings.ContainsFunc(word, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-'
+	})
+}

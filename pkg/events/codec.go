@@ -85,8 +85,9 @@ func EncodeFact(f Fact) Message {
 	}
 }
 
-// DecodeFact reads what EncodeFact wrote, now or in an earlier version. The error is a
-// *DecodeError. Object shares the record's data.
+// DecodeFact reads what EncodeFact wrote, now or in an earlier version, and in a later one of the
+// same schema: then the kind may be one that is not Known. The error is a *DecodeError. Object
+// shares the record's data.
 func DecodeFact(r Record) (SequencedFact, error) {
 	d := decoder{record: r}
 	d.schema()
@@ -118,8 +119,8 @@ func DecodeFact(r Record) (SequencedFact, error) {
 // checkFact holds a fact to what its op promises.
 func (d *decoder) checkFact(f *Fact) {
 	epochMarker := f.Op == OpEpochBegin || f.Op == OpEpochEnd
-	if !f.Kind.known() && !(epochMarker && f.Kind == "") {
-		d.fail(HeaderKind, string(f.Kind), "a known kind")
+	if !isKind(string(f.Kind)) && !(epochMarker && f.Kind == "") {
+		d.fail(HeaderKind, string(f.Kind), wantedKind)
 	}
 	if (f.Op == OpUpsert || f.Op == OpDelete) && f.UID == "" {
 		d.fail(HeaderUID, "", "the object's uid with op "+f.Op.String())

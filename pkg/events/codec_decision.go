@@ -47,16 +47,16 @@ func EncodeDecision(d Decision) Message {
 	}
 }
 
-// DecodeDecision reads what EncodeDecision wrote, now or in an earlier version. The error is
-// a *DecodeError.
+// DecodeDecision reads what EncodeDecision wrote, now or in an earlier version, and in a later one
+// of the same schema: then the kind may be one that is not Known. The error is a *DecodeError.
 func DecodeDecision(r Record) (SequencedDecision, error) {
 	d := decoder{record: r}
 	d.schema()
 	kind := DecisionKind(d.text(HeaderKind))
 	pod := PodRef{UID: d.text(HeaderUID), Namespace: d.text(HeaderNamespace), Name: d.text(HeaderName)}
 	traceParent := d.text(HeaderTraceParent)
-	if !kind.known() {
-		d.fail(HeaderKind, string(kind), "a known decision kind")
+	if !isKind(string(kind)) {
+		d.fail(HeaderKind, string(kind), wantedKind)
 	}
 	if pod.UID == "" {
 		d.fail(HeaderUID, "", "the pod's uid")

@@ -288,7 +288,8 @@ func TestDecodeErrors(t *testing.T) {
 		{header: events.HeaderSchema, value: "0"},
 		{header: events.HeaderSchema, value: "2"},
 		{header: events.HeaderSchema, value: ""},
-		{header: events.HeaderKind, value: "gizmo"},
+		{header: events.HeaderKind, value: "Gizmo"},
+		{header: events.HeaderKind, value: ""},
 		{header: events.HeaderOp, value: "upset"},
 		{header: events.HeaderUID, value: ""},
 		{header: events.HeaderName, value: "%zz"},
@@ -297,7 +298,7 @@ func TestDecodeErrors(t *testing.T) {
 		{header: events.HeaderEpoch, value: "18446744073709551616"},
 		{header: events.HeaderResourceVersion, value: "1e3"},
 		{header: events.HeaderSchema, value: "x", decision: true},
-		{header: events.HeaderKind, value: "pod", decision: true},
+		{header: events.HeaderKind, value: "no kind", decision: true},
 		{header: events.HeaderUID, value: "", decision: true},
 	} {
 		m := events.EncodeFact(fact)
@@ -365,7 +366,16 @@ func FuzzDecodeRecord(f *testing.F) {
 func FuzzDecodeBus(f *testing.F) {
 	f.Add(events.EncodeWorkRequest(events.WorkRequest{Shard: "s", Window: 3, Renew: []string{"a"}}))
 	f.Add(events.EncodeOffers(events.OfferBatch{Queue: "q", Term: 1, Offers: []events.Offer{{Token: "t"}}}))
+	f.Add(events.EncodeTurn(events.Turn{NodeUID: "n", Shard: "s"}))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		if turn, err := events.DecodeTurn(data); err == nil {
+			again, err := events.DecodeTurn(events.EncodeTurn(turn))
+			if diff := cmp.Diff(turn, again); err != nil || diff != "" {
+				t.Errorf("%v\n%s", err, diff)
+			}
+		} else {
+			checkIsDecodeError(t, err)
+		}
 		if request, err := events.DecodeWorkRequest(data); err == nil {
 			again, err := events.DecodeWorkRequest(events.EncodeWorkRequest(request))
 			if diff := cmp.Diff(request, again); err != nil || diff != "" {

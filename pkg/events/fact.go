@@ -1,6 +1,7 @@
 package events
 
-// Kind names the Kubernetes kind of a Fact, lower case and singular. The set is closed.
+// Kind names the Kubernetes kind of a Fact, lower case and singular. A later version may have
+// more (see Known).
 type Kind string
 
 // The kinds of facts. A kind's ResourceVersions and progress are comparable only

@@ -60,11 +60,11 @@ func parsePartition(key, prefix string) (partition int32, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	n, err := strconv.ParseInt(rest, 10, 32)
-	if err != nil || n < 0 || n >= Partitions {
+	n, err := strconv.ParseUint(rest, 10, 31)
+	if err != nil || n >= Partitions || len(rest) != 3 {
 		return 0, false
 	}
-	return int32(n), true
+	return int32(n), true //nolint:gosec // below Partitions
 }
 
 // KeyNode is the key of a node's document.

@@ -20,6 +20,8 @@ type application struct {
 	sites   siteDraft
 	changes Changes
 	reader  podReader
+	// partial: facts of kinds of a later version were left out.
+	partial bool
 }
 
 func newApplication(db *memdb.MemDB, p Position) *application {
@@ -61,6 +63,10 @@ func (a *application) write(db *memdb.MemDB) error {
 }
 
 func (a *application) apply(f events.Fact) error {
+	if f.Kind != "" && !f.Kind.Known() {
+		a.partial = true
+		return nil
+	}
 	switch f.Op {
 	case events.OpProgress, events.OpEpochBegin, events.OpEpochEnd:
 		return nil

@@ -110,15 +110,20 @@ func appendItem(b []byte, field protowire.Number, k events.Kind, rv uint64, obje
 }
 
 // Restore reads what Marshal wrote; nil or empty data gives an empty store. The result
-// equals the store that was marshalled and continues behind its sequence (I4).
+// equals the store that was marshalled and continues behind its sequence (I4), but for objects
+// of kinds that only a later version knows: see Snapshot.Partial.
 func Restore(data []byte) (*Store, error) {
 	s := New()
 	if len(data) == 0 {
 		return s, nil
 	}
 	a := newApplication(s.db, Position{})
-	count := 0
+	count, partial := 0, false
 	p, err := parseStore(data, func(it item) error {
+		if !it.kind.Known() {
+			partial = true
+			return nil
+		}
 		if count++; count%restoreBatch == 0 {
 			if err := a.write(s.db); err != nil {
 				return err
@@ -133,7 +138,7 @@ func Restore(data []byte) (*Store, error) {
 	if err := a.write(s.db); err != nil {
 		return nil, err
 	}
-	s.publish(p)
+	s.publish(p, partial)
 	return s, nil
 }
 
@@ -207,11 +212,9 @@ func parseStore(data []byte, visit func(item) error) (Position, error) {
 			if f.number == fieldItem {
 				return visit(it)
 			}
-			i, err := kindIndex(it.kind)
-			if err != nil {
-				return err
+			if i, err := kindIndex(it.kind); err == nil { // others are those of a later version
+				p.progress[i] = it.resourceVersion
 			}
-			p.progress[i] = it.resourceVersion
 		}
 		return nil
 	})

@@ -39,10 +39,10 @@ func schema() *memdb.DBSchema {
 	}
 	return &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{
 		tablePods: table(tablePods, map[string]func(any) string{
-			indexID: func(v any) string { return v.(*page).from.String() },
+			indexID: func(v any) string { return v.(*page).to.String() },
 		}),
 		tableNames: table(tableNames, map[string]func(any) string{
-			indexID: func(v any) string { return v.(*page).from.String() },
+			indexID: func(v any) string { return v.(*page).to.String() },
 		}),
 		tablePlaced: table(tablePlaced, map[string]func(any) string{
 			indexID: func(v any) string { return v.(*site).node },

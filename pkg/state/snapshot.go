@@ -16,10 +16,15 @@ import (
 type Snapshot struct {
 	db       *memdb.MemDB
 	position Position
+	partial  bool
 }
 
 // Position returns where in the log this state stands.
 func (s *Snapshot) Position() Position { return s.position }
+
+// Partial says that facts were left out because a later version knows their kinds and this one
+// does not. Such a state does for this version, and must not be marshalled for others.
+func (s *Snapshot) Partial() bool { return s.partial }
 
 // Pod finds a pod by UID.
 func (s *Snapshot) Pod(uid string) (*Pod, bool) { return s.pod(podsByUID, podKey{first: uid}) }

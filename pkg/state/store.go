@@ -25,7 +25,7 @@ func New() *Store {
 	// Writing to a snapshot does the same without waking watchers, of which there are none,
 	// and without remembering for whom.
 	s := &Store{db: db.Snapshot()}
-	s.publish(Position{})
+	s.publish(Position{}, false)
 	return s
 }
 
@@ -83,7 +83,7 @@ type ObjectChange struct {
 //
 // On an error nothing changes: *events.ErrGap when a sequence is skipped, *EpochError when
 // an epoch changed unseen (both: build the store again), anything else for a fact that
-// cannot be read.
+// cannot be read. Facts of kinds that are not known are left out, see Snapshot.Partial.
 func (s *Store) Apply(facts []events.SequencedFact) (Changes, error) {
 	a := newApplication(s.db, s.Position())
 	for _, f := range facts {
@@ -102,10 +102,12 @@ func (s *Store) Apply(facts []events.SequencedFact) (Changes, error) {
 	if err := a.write(s.db); err != nil {
 		return Changes{}, err
 	}
-	s.publish(a.changes.Position)
+	s.publish(a.changes.Position, a.partial)
 	return a.changes, nil
 }
 
-func (s *Store) publish(p Position) {
-	s.published.Store(&Snapshot{db: s.db.Snapshot(), position: p})
+func (s *Store) publish(p Position, partial bool) {
+	before := s.published.Load()
+	partial = partial || before != nil && before.partial
+	s.published.Store(&Snapshot{db: s.db.Snapshot(), position: p, partial: partial})
 }

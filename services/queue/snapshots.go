@@ -51,6 +51,9 @@ func (q *Queue) lastSnapshot(ctx context.Context, epoch, stored uint64) {
 
 // store puts one snapshot, unless the log has lost what it stands for.
 func (q *Queue) store(ctx context.Context, s *state.Snapshot) bool {
+	if s.Partial() {
+		return false // a queue of a later version makes snapshots with everything in them
+	}
 	data, sequence, err := s.Marshal()
 	if err == nil {
 		err = q.put(ctx, s.Position(), data)

@@ -131,12 +131,9 @@ func (s *system) deschedules(ns string, members map[string]*member) {
 
 // workloads creates a Deployment, a StatefulSet and Jobs in a new namespace and waits until
 // all their pods are bound.
-func (s *system) workloads(ns string) { s.workloadsWhile(ns, func() {}) }
-
-// workloadsWhile does something in the middle of it.
-func (s *system) workloadsWhile(ns string, meanwhile func()) {
+func (s *system) workloads(ns string) {
 	s.Helper()
-	const web, db, jobs, podsPerJob, some = 60, 9, 20, 3, 10
+	const web, db, jobs, podsPerJob = 60, 9, 20, 3
 	s.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
 	ctx, options := s.Context(), metav1.CreateOptions{}
 	_, err := s.client.AppsV1().Deployments(ns).Create(ctx, &appsv1.Deployment{
@@ -152,8 +149,6 @@ func (s *system) workloadsWhile(ns string, meanwhile func()) {
 		},
 	}, options)
 	s.no(err)
-	s.bound(ns, some, placedWithin)
-	meanwhile()
 	for i := range jobs {
 		job := &batchv1.Job{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("batch-%02d", i)},

@@ -3,38 +3,180 @@
 package deploy_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// losses kills one member after the other, each in the middle of a burst, and starts it
-// again afterwards.
-func (s *system) losses(t *testing.T, members map[string]*member) {
-	for _, name := range []string{"etcd-0", "nats-1", "queue-0", "scheduler-1", "binder-0", "nats-2", "etcd-2"} {
-		t.Run(name, func(t *testing.T) {
-			service, number, _ := strings.Cut(name, "-")
-			ns := "without-" + name
-			kill, again := s.lose(service, name, number, members)
-			s.workloadsWhile(ns, kill)
-			again()
-		})
+const (
+	// podEvery is how far apart pods arrive while members are lost.
+	podEvery = 60 * time.Millisecond
+	// beforeLoss is how many pods have to be bound before a loss, afterLoss how many after it, and
+	// lostFor how long the member is away at least.
+	beforeLoss, afterLoss = 20, 100
+	lostFor               = 10 * time.Second
+	// resumeWithin bounds the time without a bind after any one member was lost, but for these:
+	resumeWithin = 5 * time.Second
+	// electWithin is for servers of NATS: without a leader of a stream, the others elect one after 4
+	// to 9 s, which cannot be configured, and clients have to hear of it.
+	electWithin = 11 * time.Second
+	// noticedWithin is for what hangs and keeps its connections: clients ask every 10 s.
+	noticedWithin = 15 * time.Second
+)
+
+// loss is one member that goes, and how.
+type loss struct {
+	member, how string
+}
+
+const (
+	// killed is how a machine or a process dies; stopped is what a kubelet asks for, at a rollout or
+	// when its node is drained.
+	killed  = "is killed"
+	stopped = "is stopped"
+	// hangs is for members that stop where they are and keep their connections, as behind a network
+	// that takes packets and delivers none.
+	hangs = "hangs"
+)
+
+func (l loss) String() string { return l.member + " " + l.how }
+
+// limit is how long there may be no bind.
+func (l loss) limit() time.Duration {
+	switch {
+	case l.how == hangs:
+		return noticedWithin
+	case l.how == killed && strings.HasPrefix(l.member, "nats"):
+		return electWithin
+	default:
+		return resumeWithin
 	}
 }
 
-// lose returns what kills a member and what brings it back.
-func (s *system) lose(service, name, number string, members map[string]*member) (kill, again func()) {
-	if service == "etcd" || service == "nats" {
-		var n int
-		_, _ = fmt.Sscan(number, &n) // a digit
-		return func() { s.stores.running[name].Kill() }, func() {
-			s.stores.startMember(service, n)
-			s.stores.ready(service, n)
+// lost are all members of the stores, in each way, and one of each service, killed.
+func lost() (all []loss) {
+	for _, how := range []string{killed, stopped, hangs} {
+		for n := range storeMembers {
+			all = append(all, loss{fmt.Sprintf("etcd-%d", n), how}, loss{fmt.Sprintf("nats-%d", n), how})
 		}
 	}
-	return func() { members[name].Kill() }, func() { members[name] = s.start(service, name+"-again") }
+	for _, member := range []string{"queue-0", "scheduler-1", "binder-0", "descheduler-0"} {
+		all = append(all, loss{member, killed})
+	}
+	return all
+}
+
+// losses has pods arrive all the time, and loses one member after the other: binds go on within
+// seconds, and no pod is forgotten or bound twice. Each comes back before the next goes.
+func (s *system) losses(t *testing.T, members map[string]*member) {
+	const ns = "losses"
+	s.create(&corev1.Namespace{ObjectMeta: named(ns)})
+	seen, err := harness.WatchBinds(s.Context(), s.client, ns)
+	s.no(err)
+	stop := s.arrivals(ns)
+	for _, one := range lost() {
+		t.Run(one.String(), func(t *testing.T) {
+			s.more(seen, beforeLoss)
+			began := time.Now()
+			back := s.lose(one, members)
+			s.more(seen, afterLoss)
+			s.eventually(placedWithin, "time passes", func(context.Context) (string, error) {
+				return map[bool]string{true: "not yet"}[time.Since(began) < lostFor], nil
+			})
+			silence, wait := seen.Silence(began, time.Now()), seen.LongestWait(began, time.Now())
+			back()
+			t.Logf("%s without a bind, %s the longest wait of a pod",
+				silence.Round(time.Millisecond), wait.Round(time.Millisecond))
+			if limit := one.limit(); silence > limit {
+				t.Errorf("no bind for %s, want one within %s", silence, limit)
+			}
+		})
+	}
+	n := stop()
+	s.no(seen.Wait(t.Context(), n, placedWithin))
+	t.Logf("%d pods", n)
+}
+
+// more waits until so many more pods have been bound.
+func (s *system) more(seen *harness.Binds, pods int) {
+	s.Helper()
+	count, err := seen.Count()
+	s.no(err)
+	s.no(seen.Wait(s.Context(), count+pods, placedWithin))
+}
+
+// arrivals has pods arrive until the function that it returns is called, which says how many did.
+func (s *system) arrivals(ns string) (stop func() int) {
+	var arrived atomic.Int64
+	ctx, cancel := context.WithCancel(s.Context())
+	group := &errgroup.Group{}
+	group.Go(func() error {
+		tick := time.NewTicker(podEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return nil
+			}
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%05d", arrived.Add(1))}, Spec: template("pod", "10m").Spec,
+			}
+			if _, err := s.client.CoreV1().Pods(ns).Create(s.Context(), pod, metav1.CreateOptions{}); err != nil {
+				return err
+			}
+		}
+	})
+	return func() int {
+		cancel()
+		s.no(group.Wait())
+		return int(arrived.Load())
+	}
+}
+
+// lose has a member go and returns what brings it back.
+func (s *system) lose(l loss, members map[string]*member) (back func()) {
+	s.Helper()
+	service, number, _ := strings.Cut(l.member, "-")
+	store := service == "etcd" || service == "nats"
+	var process *harness.Process
+	if store {
+		process = s.stores.running[l.member]
+	} else {
+		process = members[l.member].Process
+	}
+	switch l.how {
+	case hangs:
+		s.no(process.Signal(syscall.SIGSTOP))
+		return func() { s.no(process.Signal(syscall.SIGCONT)) }
+	case stopped:
+		s.no(process.Signal(syscall.SIGTERM))
+		<-process.Done()
+	case killed:
+		process.Kill()
+	}
+	if !store {
+		return func() { members[l.member] = s.start(service, l.member+"-again") }
+	}
+	return func() {
+		var n int
+		_, err := fmt.Sscan(number, &n)
+		s.no(err)
+		s.stores.startMember(service, n)
+		s.stores.ready(service, n)
+	}
 }
 
 // refusals are what a store or the API server says to somebody who lacks a right.

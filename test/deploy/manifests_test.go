@@ -53,8 +53,12 @@ func (s *system) render(folder string) string {
 // objects are the typed objects of a folder of deploy/k8s.
 func (s *system) objects(folder string) []runtime.Object {
 	s.Helper()
-	var all []runtime.Object
-	for _, doc := range strings.Split(s.render(folder), "\n---\n") {
+	return s.decode(s.render(folder))
+}
+
+func (s *system) decode(text string) (all []runtime.Object) {
+	s.Helper()
+	for _, doc := range strings.Split(text, "\n---\n") {
 		obj, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(doc), nil, nil)
 		s.no(err)
 		all = append(all, obj)

@@ -47,8 +47,8 @@ type step struct {
 	do   func(s *system, within time.Duration) error
 }
 
-// without takes a permission from a role, calls do, and gives it back.
-func (s *system) without(role string, taken rbacv1.PolicyRule, do func()) {
+// without takes a permission from a role that an account has, calls do, and gives it back.
+func (s *system) without(role, account string, taken rbacv1.PolicyRule, do func()) {
 	s.Helper()
 	all := pick[*rbacv1.ClusterRole](s, s.shipped, role).Rules
 	rest := slices.DeleteFunc(slices.Clone(all), func(r rbacv1.PolicyRule) bool { return name(r) == name(taken) })
@@ -56,10 +56,10 @@ func (s *system) without(role string, taken rbacv1.PolicyRule, do func()) {
 		s.Fatalf("%s: %s is given %d times", role, name(taken), len(all)-len(rest))
 	}
 	s.give(role, rest)
-	s.inForce(role, taken, false)
+	s.inForce(account, taken, false)
 	do()
 	s.give(role, all)
-	s.inForce(role, taken, true)
+	s.inForce(account, taken, true)
 }
 
 func (s *system) give(role string, rules []rbacv1.PolicyRule) {
@@ -72,7 +72,7 @@ func (s *system) give(role string, rules []rbacv1.PolicyRule) {
 }
 
 // inForce waits until the API server answers that way.
-func (s *system) inForce(role string, rule rbacv1.PolicyRule, allowed bool) {
+func (s *system) inForce(account string, rule rbacv1.PolicyRule, allowed bool) {
 	s.Helper()
 	resource, sub, _ := strings.Cut(rule.Resources[0], "/")
 	attributes := &authorizationv1.ResourceAttributes{
@@ -83,9 +83,9 @@ func (s *system) inForce(role string, rule rbacv1.PolicyRule, allowed bool) {
 		attributes.Namespace = attributes.Name // of a namespace, its own
 	}
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: "system:serviceaccount:" + namespace + ":" + role, ResourceAttributes: attributes,
+		User: "system:serviceaccount:" + namespace + ":" + account, ResourceAttributes: attributes,
 	}}
-	s.eventually(inForceWithin, fmt.Sprintf("%s: %s is %t", role, name(rule), allowed),
+	s.eventually(inForceWithin, fmt.Sprintf("%s: %s is %t", account, name(rule), allowed),
 		func(ctx context.Context) (string, error) {
 			got, err := s.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 			if err != nil || got.Status.Allowed == allowed {
@@ -117,7 +117,7 @@ func TestNoPermissionOfTheQueueIsSpare(t *testing.T) {
 			t.Fatalf("no step for %s", name(rule))
 		}
 		t.Run(name(rule), func(t *testing.T) {
-			s.without("berth-queue", rule, func() {
+			s.without("berth-queue", "berth-queue", rule, func() {
 				if err := one.do(s, brokenFor); err == nil {
 					t.Errorf("spare: without it, %s", one.what)
 				}
@@ -157,7 +157,7 @@ func TestNoPermissionOfTheBinderIsSpare(t *testing.T) {
 				t.Fatalf("with all permissions: %s: %v", one.what, err)
 			}
 			longer := max(brokenFor, 2*time.Since(begin))
-			s.without("berth-binder", rule, func() {
+			s.without("berth-binder", "berth-binder", rule, func() {
 				if err := one.do(s, longer); err == nil {
 					t.Errorf("spare: without it, %s", one.what)
 				}

@@ -136,7 +136,7 @@ func (s *system) foreignKeys(t *testing.T) {
 		key string
 		by  []string
 	}{
-		{ledger.KeyNode("nobody"), []string{"scheduler", "binder"}},
+		{ledger.KeyNode("nobody"), []string{"scheduler", "binder", "descheduler"}},
 		{ledger.KeyOwn(0), []string{"scheduler"}},
 		{ledger.KeyWant(0), []string{"queue"}},
 		{ledger.KeyCluster, []string{"queue"}},

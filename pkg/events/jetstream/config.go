@@ -35,7 +35,7 @@ const (
 	// fails at once; what fits is sent late, or never when the process ends before.
 	reconnectBuffer = 1 << 20
 	// pingInterval times pingsOutstanding is how long a dead connection goes unnoticed.
-	pingInterval     = 5 * time.Second
+	pingInterval     = 2 * time.Second
 	pingsOutstanding = 2
 )
 

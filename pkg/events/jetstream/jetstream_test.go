@@ -282,6 +282,50 @@ func TestOverrunReader(t *testing.T) {
 	}
 }
 
+// TestSnapshotReplacedWhileItIsRead: its parts are gone, and no one says so. The reader gets the
+// one that took its place, in seconds.
+func TestSnapshotReplacedWhileItIsRead(t *testing.T) {
+	n := newServer(t, nil)
+	l := open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet})
+	if err := l.Put(t.Context(), events.Facts, 0, []byte("before")); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := raw(t, n).Stream(t.Context(), "OBJ_berth-snapshots")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context(), client.WithPurgeSubject("$O.berth-snapshots.C.>")); err != nil {
+		t.Fatal(err)
+	}
+	type result struct {
+		data []byte
+		err  error
+	}
+	got := make(chan result)
+	go func() {
+		_, data, _, err := l.Latest(t.Context(), events.Facts)
+		got <- result{data, err}
+	}()
+	for reading := false; !reading; { // the reader waits for the parts
+		info, err := stream.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		reading = info.State.Consumers > 0
+	}
+	if err := l.Put(t.Context(), events.Facts, 0, []byte("after")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case r := <-got:
+		if r.err != nil || string(r.data) != "after" {
+			t.Errorf("read %q, %v", r.data, r.err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("no answer")
+	}
+}
+
 // TestSlowHandler: what overflows is dropped and counted, and the bus goes on.
 func TestSlowHandler(t *testing.T) {
 	n := newServer(t, nil)

@@ -22,7 +22,7 @@ const (
 	readBuffer = 1024
 	// readHeartbeat is how often the server says that it is still there when there is nothing
 	// to deliver; twice that without a word, and the consumer is created anew.
-	readHeartbeat = 2 * time.Second
+	readHeartbeat = time.Second
 	// readExpiry is how long one request for records stays open at the server.
 	readExpiry = 30 * time.Second
 	// consumerTTL is how long the server keeps the consumer of a reader that is gone.

@@ -23,6 +23,12 @@ const (
 	// snapshotTimeout bounds the transfer of a snapshot when the caller sets no deadline; the
 	// client's own bound is for single requests.
 	snapshotTimeout = time.Minute
+	// firstAttempt bounds the first attempt to read a snapshot, attemptFactor is by how much the
+	// next ones may take longer. When another takes a snapshot's place after its contents were looked
+	// up and before its first part was asked for, nothing comes any more, and the client waits for it
+	// as long as it may.
+	firstAttempt  = 2 * time.Second
+	attemptFactor = 4
 )
 
 // snapshotBackoff spaces the attempts to read a snapshot that was replaced meanwhile: its
@@ -70,7 +76,11 @@ func (l *Log) Latest(ctx context.Context, name events.Stream) (sequence uint64, 
 	ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
 	defer cancel()
 	var last error
+	limit := firstAttempt
 	err = wait.ExponentialBackoffWithContext(ctx, snapshotBackoff, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		limit *= attemptFactor
 		sequence, data, last = l.getSnapshot(ctx, name)
 		return last == nil || errors.Is(last, jetstream.ErrObjectNotFound), nil
 	})

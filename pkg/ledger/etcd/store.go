@@ -24,9 +24,10 @@ const (
 	// gives up within 5 s and two election timeouts; what comes later is lost anyway.
 	requestTimeout = 10 * time.Second
 	// keepAliveTime and keepAliveTimeout find a dead connection; a server refuses pings more
-	// often than every 5 s.
+	// often than every 5 s, and the client does not send them more often than every 10 s. The second
+	// is also how long the kernel waits for the other side to confirm what was sent.
 	keepAliveTime    = 10 * time.Second
-	keepAliveTimeout = 5 * time.Second
+	keepAliveTimeout = 3 * time.Second
 	// probeInterval spaces Open's attempts to get an answer.
 	probeInterval = 200 * time.Millisecond
 	// listPage is how many keys one page of a List holds, to keep single answers of a server
@@ -36,7 +37,8 @@ const (
 
 // Store implements ledger.Store and ledger.Elections. Safe for concurrent use.
 type Store struct {
-	client *clientv3.Client
+	client   *clientv3.Client
+	patience patience
 }
 
 var (
@@ -115,9 +117,11 @@ func (s *Store) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, err
 	if err := t.Validate(); err != nil {
 		return ledger.TxnResult{}, err
 	}
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), requestTimeout)
+	limit := s.patience.limit()
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), limit)
 	defer cancel()
 	resp, err := s.client.Txn(ctx).If(compares(t)...).Then(writes(t)...).Else(reads(t)...).Commit()
+	s.patience.learn(ctx, limit, err)
 	if err != nil {
 		return ledger.TxnResult{}, commitError(err)
 	}
@@ -207,9 +211,12 @@ func (s *Store) List(ctx context.Context, prefix string) ([]ledger.KV, int64, er
 }
 
 func (s *Store) page(ctx context.Context, key string, opts []clientv3.OpOption) (*clientv3.GetResponse, error) {
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), requestTimeout)
+	limit := s.patience.limit()
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), limit)
 	defer cancel()
-	return s.client.Get(ctx, key, opts...)
+	resp, err := s.client.Get(ctx, key, opts...)
+	s.patience.learn(ctx, limit, err)
+	return resp, err
 }
 
 // rangeEnd is the end of all keys under prefix; the empty prefix has all keys there are.

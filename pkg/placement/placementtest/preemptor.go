@@ -22,12 +22,14 @@ var Crowd = Size{MinNodes: 3, MaxNodes: 20, MaxPodsPerNode: 8}
 func (g *Generator) Crowded(leaving bool) Cluster {
 	c := g.Cluster()
 	used := map[string]bool{}
-	alike := g.Chance(40) // so that nodes cost the same
+	alike := g.Chance(75) // so that nodes often cost the same
+	same := g.priority()
 	for i, p := range c.Pods {
 		p.Spec.Priority = g.priority()
 		p.Status.Phase = corev1.PodRunning
 		start := i + g.IntN(1000)*len(c.Pods)
 		if alike {
+			p.Spec.Priority = same
 			start = placesOf(c.Pods[:i], p.Spec.NodeName)
 		}
 		p.Status.StartTime = &metav1.Time{Time: time.Unix(int64(1_700_000_000+start), 0)}

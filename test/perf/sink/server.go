@@ -102,8 +102,10 @@ func (s *Server) routes() http.Handler {
 		s.read(w, r, s.nodes, s.listNodes)
 	})
 	mux.HandleFunc("GET /api/v1/namespaces/{name}", s.namespace)
+	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods/{name}", s.pod)
 	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/pods/{name}/binding", s.bind)
 	mux.HandleFunc("POST /apis/events.k8s.io/v1/namespaces/{namespace}/events", s.event)
+	mux.HandleFunc("GET /apis/{group}/{version}", s.resources)
 	mux.HandleFunc("GET /", s.nothing)
 	mux.HandleFunc("/", s.stranger)
 	return mux
@@ -254,6 +256,19 @@ func (s *Server) event(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
 	w.WriteHeader(http.StatusCreated)
 	_, _ = w.Write(body) // a client that is gone does not matter
+}
+
+// pod is one pod as it is now: who had no answer to a bind asks for it.
+func (s *Server) pod(w http.ResponseWriter, r *http.Request) {
+	key := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	s.mu.Lock()
+	p, known := s.mu.pods[key]
+	s.mu.Unlock()
+	if !known {
+		s.fail(w, http.StatusNotFound, fmt.Sprintf("pods %q not found", key.Name))
+		return
+	}
+	s.answer(w, http.StatusOK, p)
 }
 
 func (s *Server) namespace(w http.ResponseWriter, r *http.Request) {

@@ -20,8 +20,8 @@ import (
 // wanted are the kinds that are read.
 const wanted = "Pod, Node, Deployment, ReplicaSet, StatefulSet, Job, or a List of them"
 
-// maxReplicas bounds the pods of one workload: more is a slip of the keyboard.
-const maxReplicas = 100_000
+// maxPods bounds the pods of all workloads of a file: more is a slip of the keyboard.
+const maxPods = 100_000
 
 // Content is what a file describes.
 type Content struct {
@@ -96,8 +96,8 @@ func (c *Content) replicas(
 	if replicas != nil {
 		n = *replicas
 	}
-	if n < 0 || n > maxReplicas {
-		return fmt.Errorf("%s %s: %d replicas: want 0 to %d", kind.Kind, owner.Name, n, maxReplicas)
+	if room := maxPods - len(c.Pods); n < 0 || int(n) > room {
+		return fmt.Errorf("%s %s: %d replicas: want 0 to %d", kind.Kind, owner.Name, n, max(room, 0))
 	}
 	controls := true
 	for i := range n {

@@ -36,6 +36,11 @@ const (
 	maxConfig       = 16 << 20
 	sequenceDigits  = 20
 	maxMemberMemory = 256 << 20
+	// maxSnapshot bounds a snapshot once it is unpacked, and maxLine one record: a bundle comes from
+	// somewhere else, and must not fill the memory of who reads it. The first is several times what a
+	// cluster of a hundred thousand nodes takes, the second several times events.MaxMessage.
+	maxSnapshot = 16 << 30
+	maxLine     = 32 << 20
 )
 
 // Manifest says what a bundle holds.
@@ -130,15 +135,15 @@ func (b *Bundle) add(header *tar.Header, content io.Reader) (err error) {
 	switch header.Name {
 	case manifestMember:
 		var text []byte
-		if text, err = io.ReadAll(io.LimitReader(content, maxManifest)); err == nil {
+		if text, err = readAtMost(content, maxManifest); err == nil {
 			err = yaml.UnmarshalStrict(text, &b.Manifest)
 		}
 		return err
 	case configMember:
-		b.Config, err = io.ReadAll(io.LimitReader(content, maxConfig))
+		b.Config, err = readAtMost(content, maxConfig)
 		return err
 	case policyMember:
-		b.Policy, err = io.ReadAll(io.LimitReader(content, maxConfig))
+		b.Policy, err = readAtMost(content, maxConfig)
 		return err
 	}
 	offset, err := b.file.Seek(0, io.SeekCurrent)
@@ -183,8 +188,20 @@ func (b *Bundle) Snapshot(context.Context) (sequence uint64, data []byte, ok boo
 		return 0, nil, false, err
 	}
 	defer z.Close()
-	data, err = io.ReadAll(z)
-	return b.snapshot.first, data, err == nil, err
+	data, err = readAtMost(z, maxSnapshot)
+	if err != nil {
+		return 0, nil, false, fmt.Errorf("bundle: snapshot: %w", err)
+	}
+	return b.snapshot.first, data, true, nil
+}
+
+// readAtMost reads everything, and refuses more than a number of bytes.
+func readAtMost(r io.Reader, limit int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("more than the %d bytes that are accepted", limit)
+	}
+	return data, err
 }
 
 func (b *Bundle) unpack(m member) (*zstd.Decoder, error) {
@@ -198,7 +215,7 @@ type bundleRecords struct {
 	parts  []member
 	from   uint64
 	z      *zstd.Decoder
-	lines  *json.Decoder
+	lines  *bufio.Scanner
 }
 
 func (r *bundleRecords) Next(ctx context.Context) (events.Record, error) {
@@ -214,17 +231,21 @@ func (r *bundleRecords) Next(ctx context.Context) (events.Record, error) {
 			if err != nil {
 				return events.Record{}, err
 			}
-			r.parts, r.z, r.lines = r.parts[1:], z, json.NewDecoder(bufio.NewReader(z))
+			r.parts, r.z, r.lines = r.parts[1:], z, bufio.NewScanner(z)
+			r.lines.Buffer(nil, maxLine)
 		}
-		var l line
-		err := r.lines.Decode(&l)
-		switch {
-		case errors.Is(err, io.EOF):
+		if !r.lines.Scan() {
+			if err := r.lines.Err(); err != nil {
+				return events.Record{}, fmt.Errorf("bundle: %w", err)
+			}
 			r.Close()
 			continue
-		case err != nil:
+		}
+		var l line
+		if err := json.Unmarshal(r.lines.Bytes(), &l); err != nil {
 			return events.Record{}, fmt.Errorf("bundle: %w", err)
-		case l.Sequence < r.from:
+		}
+		if l.Sequence < r.from {
 			continue
 		}
 		return events.Record{

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-// ledgerTimeout bounds one transaction or read. It is longer than etcd's own limit for a
-// proposal (5 s and two elections), so that an answer that comes is not thrown away.
+// ledgerTimeout bounds one transaction or read, for a store that does not give up by itself; etcd's
+// does earlier.
 const ledgerTimeout = 10 * time.Second
 
 func (r *Room) transact(ctx context.Context, e decide.Transact) decide.Transacted {

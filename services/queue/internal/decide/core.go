@@ -212,7 +212,7 @@ func byCreation(pods []*state.Pod) []*state.Pod {
 }
 
 func (in FactsApplied) apply(c *Core, now moment) {
-	c.advance(in.Position, in.Objects)
+	c.advance(in.Position, in.Objects, now)
 	for _, o := range in.Changes.Others {
 		if o.Kind == events.KindNamespace {
 			c.budgetChanged(nameOf(o), o.After)

@@ -82,7 +82,7 @@ func (j *journal) clear(sequence uint64) {
 
 // forgot says whether the journal does not reach back to what a verdict was computed from.
 func (j *journal) forgot(v *verdict) bool {
-	return v.factSequence < j.sequence || v.ledgerRevision < j.revision
+	return v.astray() || v.factSequence < j.sequence || v.ledgerRevision < j.revision
 }
 
 // since visits what happened after what a verdict was computed from, until visit is false.

@@ -120,8 +120,8 @@ type verdict struct {
 	token               string
 	message             string
 	plugins             []string
-	// factSequence and ledgerRevision are what the verdict was computed from.
-	// factEpoch is that of factSequence, 0 if it is not known.
+	// factSequence and ledgerRevision are what the verdict was computed from. factEpoch is
+	// that of factSequence, 0 if it is not known. factSequence 0: the facts are lost.
 	factSequence   uint64
 	factEpoch      uint64
 	ledgerRevision int64
@@ -129,6 +129,9 @@ type verdict struct {
 	// and that kept the pod from being placed; 0 for nothing of that kind.
 	backoffUntil, retryAt moment
 }
+
+// astray says that the verdict was computed from facts that are lost.
+func (v *verdict) astray() bool { return v.factSequence == 0 && v.factEpoch != 0 }
 
 // await is the wait until the facts show the pod as the last verdict's condition left it.
 type await struct {

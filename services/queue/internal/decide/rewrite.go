@@ -4,10 +4,10 @@ import "github.com/berth-scheduler/berth/pkg/placement"
 
 // The log of facts can lose its end. Whoever leads tells then in a new epoch what is true, under
 // sequences that have been used before. A verdict that was computed from facts that are lost
-// knows nothing of those that have taken their numbers, and a pod that were believed to have
-// seen them would wait for what has happened already. So a verdict names the epoch of its last
-// fact; where a later epoch has begun at or before that fact, the verdict is taken to have seen
-// only what came before.
+// stands for nothing: it knows nothing of those that have taken their numbers, and what it saw,
+// a pod that stood in the way for instance, may have gone without a word of it in what is told
+// now. So a verdict names the epoch of its last fact; where a later epoch has begun at or before
+// that fact, the pod counts as one that everything may have helped.
 
 // epochs are the beginnings of fact epochs, in order, as far as this replica has seen them.
 type epochs []epochStart
@@ -20,47 +20,53 @@ type epochStart struct{ epoch, sequence uint64 }
 // maxEpochs bounds the epochs that are remembered. Those before count as one with the oldest.
 const maxEpochs = 64
 
-// known is up to where somebody had seen the facts as they are now who had seen them up to a
-// sequence, the last of an epoch. Epoch 0 is not known, and believed.
-func (s epochs) known(sequence, epoch uint64) uint64 {
-	if epoch == 0 {
-		return sequence
-	}
+// standing is the sequence of a verdict's last fact, which is of an epoch, or 0 if a later epoch
+// has taken that sequence. Epoch 0 is not known, and believed.
+func (s epochs) standing(sequence, epoch uint64) uint64 {
 	for _, start := range s {
-		if start.epoch > epoch {
-			sequence = min(sequence, start.sequence-1)
+		if epoch != 0 && start.epoch > epoch && start.sequence <= sequence {
+			return 0
 		}
 	}
 	return sequence
 }
 
-// newEpoch takes in the epoch of the facts, which has begun at a sequence or later if it is new.
-func (c *Core) newEpoch(sequence uint64) {
+// newEpoch takes in the epoch of the facts, which has begun at a sequence or later if it is new,
+// and says whether it is.
+func (c *Core) newEpoch(sequence uint64) bool {
 	w := &c.world
 	epoch := w.facts.Epoch
 	if n := len(w.epochs); sequence == 0 || epoch == 0 || n > 0 && w.epochs[n-1].epoch >= epoch {
-		return
+		return false
 	}
 	w.epochs = append(w.epochs, epochStart{epoch, sequence})
 	if len(w.epochs) > maxEpochs {
 		w.epochs = append(epochs(nil), w.epochs[1:]...)
 	}
 	for _, e := range c.pods {
-		e.verdict.factSequence = w.epochs.known(e.verdict.factSequence, e.verdict.factEpoch)
+		e.verdict.factSequence = w.epochs.standing(e.verdict.factSequence, e.verdict.factEpoch)
 	}
 	for _, e := range c.history.ghosts {
-		e.verdict.factSequence = w.epochs.known(e.verdict.factSequence, e.verdict.factEpoch)
+		e.verdict.factSequence = w.epochs.standing(e.verdict.factSequence, e.verdict.factEpoch)
 	}
 	for _, l := range c.lanes.all {
-		l.rejected.factSequence = w.epochs.known(l.rejected.factSequence, l.rejected.factEpoch)
+		l.rejected.factSequence = w.epochs.standing(l.rejected.factSequence, l.rejected.factEpoch)
 	}
+	return true
 }
 
 // advance takes in how far facts have been applied.
-func (c *Core) advance(to Position, objects placement.Objects) {
+func (c *Core) advance(to Position, objects placement.Objects, now moment) {
 	after := c.world.facts.Sequence
 	c.world.facts, c.world.objects = to, objects
-	c.newEpoch(after + 1)
+	if !c.newEpoch(after + 1) {
+		return
+	}
+	for _, e := range inOrder(c.bags.parked) {
+		if e.verdict.astray() {
+			c.woken(e, eventReset, now)
+		}
+	}
 }
 
 // rewind takes in where a store that was rebuilt stands. Its last fact is of its epoch,

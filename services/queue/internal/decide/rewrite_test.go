@@ -79,13 +79,26 @@ func TestVerdictBeforeAnEpochStands(t *testing.T) {
 	}
 }
 
-func TestKnownEpochs(t *testing.T) {
+func TestVerdictsStandUntilTheirFactsAreLost(t *testing.T) {
 	s := epochs{{2, 10}, {5, 8}, {6, 20}}
 	for _, test := range []struct{ sequence, epoch, want uint64 }{
-		{30, 0, 30}, {30, 1, 7}, {6, 1, 6}, {30, 2, 7}, {30, 5, 19}, {19, 5, 19}, {30, 6, 30}, {30, 7, 30},
+		{30, 0, 30}, {30, 1, 0}, {7, 1, 7}, {6, 1, 6}, {8, 2, 0}, {30, 5, 0}, {19, 5, 19}, {30, 6, 30}, {30, 7, 30},
 	} {
-		if got := s.known(test.sequence, test.epoch); got != test.want {
-			t.Errorf("%d of epoch %d: known up to %d, want %d", test.sequence, test.epoch, got, test.want)
+		if got := s.standing(test.sequence, test.epoch); got != test.want {
+			t.Errorf("%d of epoch %d stands as %d, want %d", test.sequence, test.epoch, got, test.want)
 		}
 	}
+}
+
+// What a verdict saw in the lost facts may be gone without a word: the pod is tried again, though
+// nothing in what is told now would help it.
+func TestVerdictFromLostFactsIsTriedAgain(t *testing.T) {
+	h := lost(t)
+	h.rewound(6)
+	h.sleep(flushAfter / 10)
+	h.want("a", PoolParked)
+	h.epoch = 2
+	h.node("n", func(n *corev1.Node) { n.Annotations = map[string]string{"k": "v"} })
+	h.ask("s1", 9)
+	h.want("a", PoolOffered)
 }

@@ -95,7 +95,7 @@ func (c *Core) tally(e *entry, d *events.Decision, now moment) {
 	v := &e.verdict
 	v.kind, v.token, v.remembered, v.retryAt = d.Kind, d.Token, false, 0
 	v.factSequence, v.factEpoch, v.ledgerRevision = d.FactSequence, d.FactEpoch, d.LedgerRevision
-	v.factSequence = c.world.epochs.known(v.factSequence, v.factEpoch)
+	v.factSequence = c.world.epochs.standing(v.factSequence, v.factEpoch)
 	switch d.Kind {
 	case events.DecisionUnplaceable:
 		v.rejections++

@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	// txnTimeout is longer than etcd's own limit for a proposal (5 s and two elections), so
-	// that an answer, if there is one, is waited for.
+	// txnTimeout is for a store that does not give up by itself; etcd's does earlier.
 	txnTimeout = 10 * time.Second
 	// appendTimeout bounds one append to the log; what is not acknowledged goes again.
 	appendTimeout = 10 * time.Second
