@@ -170,7 +170,9 @@ func (d *Descheduler) tellWaiting(ctx context.Context) {
 	if err != nil || len(candidates) == 0 {
 		return // what is wrong with the ledger, the campaign tells
 	}
-	first := slices.MinFunc(candidates, func(a, b ledger.KV) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) })
+	first := slices.MinFunc(candidates, func(a, b ledger.KV) int {
+		return cmp.Compare(a.CreateRevision, b.CreateRevision)
+	})
 	d.deps.Logger.Warn("another descheduler runs; this cycle waits until it ends", "leader", string(first.Value))
 }
 

@@ -463,7 +463,8 @@ func TestOnceWaits(t *testing.T) {
 		leader := w.start("d1")
 		once := w.start("d2", func(c *Config) { c.Interval = 0 })
 		after(time.Minute)
-		if want := "another descheduler runs; this cycle waits until it ends\" leader=d1"; !strings.Contains(w.output.String(), want) {
+		want := "another descheduler runs; this cycle waits until it ends\" leader=d1"
+		if !strings.Contains(w.output.String(), want) {
 			t.Errorf("no %s in the log:\n%s", want, w.output.String())
 		}
 		leader.stop()
