@@ -112,16 +112,18 @@ func write(t *testing.T, file string, data []byte) {
 func (s *server) scrape(t *testing.T, node string, busy float64, until time.Time) {
 	t.Helper()
 	app := s.db.Appender(t.Context())
+	add := func(at time.Time, cpu, mode string, value float64) {
+		ls := labels.FromStrings(labels.MetricName, "node_cpu_seconds_total",
+			"instance", node+":9100", "job", "node-exporter", "cpu", cpu, "mode", mode)
+		if _, err := app.Append(0, ls, at.UnixMilli(), value); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for at := until.Add(-scraped); !at.After(until); at = at.Add(scrapeInterval) {
 		seconds := at.Sub(until.Add(-scraped)).Seconds()
 		for _, cpu := range []string{"0", "1"} {
-			for mode, value := range map[string]float64{"idle": seconds * (1 - busy), "user": seconds * busy} {
-				ls := labels.FromStrings(labels.MetricName, "node_cpu_seconds_total",
-					"instance", node+":9100", "job", "node-exporter", "cpu", cpu, "mode", mode)
-				if _, err := app.Append(0, ls, at.UnixMilli(), value); err != nil {
-					t.Fatal(err)
-				}
-			}
+			add(at, cpu, "idle", seconds*(1-busy))
+			add(at, cpu, "user", seconds*busy)
 		}
 	}
 	if err := app.Commit(); err != nil {
