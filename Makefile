@@ -67,8 +67,10 @@ cluster-down: .cluster-driver ## Stop the local cluster
 	@cd tools/cluster && GOWORK=off go run ./cmd/build peers
 
 .PHONY: generate
-generate: ## Write the generated Go code of the protocol buffers
+generate: ## Write what is generated: the Go code of the protocol buffers, the reference of commands and of fields
 	@GOWORK=off go run -C tools/protogen . --root $(CURDIR)
+	@go test -count=1 -run TestCommandReferenceIsCurrent ./cmd/berth -args -update >/dev/null
+	@go test -count=1 -run TestFieldReferenceIsCurrent ./test/docs -args -update >/dev/null
 
 # Where `make images` writes, and the time in what it writes: the commit's.
 IMAGES_DIR ?= $(CURDIR)/.build/images
@@ -162,13 +164,13 @@ e2e: build .cluster-programs .peer-programs $(BIN)/collector ## End-to-end tests
 LABS ?= all
 SCHEDULER ?= berth
 
-# Decisions made again from the log: PODS pods on nodes to suit, two shards, real stores; as many as
-# 200,000 take an hour and some 10 GB of disk. SEED=n repeats an order of pods.
+# Decisions made again from the log: PODS pods on nodes to suit, two shards, real stores, and a stand-in
+# for the API server, which would be what the shards wait for. SEED=n repeats an order of pods.
 PODS ?= 20000
 .PHONY: replay-check
 replay-check: build .cluster-programs ## Two shards under load: replay arrives at every node they chose (PODS=n SEED=s)
-	@go test -p 1 -tags e2e -count 1 -timeout 180m -v -run TestReplayArrivesAtEveryNode ./test/e2e \
-		-args -replay-pods=$(PODS) $(if $(SEED),-replay-seed=$(SEED))
+	@go test -p 1 -tags e2e -count 1 -timeout 180m -v -run TestReplayUnderLoad ./test/e2e \
+		-args -replay-load-pods=$(PODS) $(if $(SEED),-replay-seed=$(SEED))
 
 .PHONY: labs
 labs: build .cluster-programs ## The labs of examples/labs, command by command (LABS="name ..." SCHEDULER=kube-scheduler)
@@ -211,7 +213,7 @@ conformance: ## Same decisions as kube-scheduler and the descheduler on random c
 	@$(MAKE) monitoring
 
 .PHONY: monitoring
-monitoring: ## Alerts and dashboard of deploy/monitoring against the metrics, with Prometheus' own parsers
+monitoring: ## Alerts and dashboard of deploy/monitoring against the metrics, and the descheduler's queries, with Prometheus itself
 	@cd test/monitoring && GOWORK=off go test -count=1 ./...
 
 .PHONY: monitoring-live

@@ -94,7 +94,7 @@ func (o *options) addLedger(f *pflag.FlagSet) {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"kubeconfig of the cluster; default: $KUBECONFIG, ~/.kube/config, or the pod's service account")
 	o.addEtcd(f)
-	f.StringVar(&o.dataDir, "data-dir", "", "directory of a running `berth up` with an embedded ledger")
+	f.StringVar(&o.dataDir, "data-dir", "", "`directory` of a running berth up with an embedded ledger")
 }
 
 // addEtcd adds the flags that lead to the ledger.

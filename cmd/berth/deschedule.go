@@ -169,6 +169,9 @@ func writePlan(w io.Writer, r *plan.Report, format string) error {
 	if r.Skipped != "" {
 		fmt.Fprintf(t, "no cycle: %s\n", r.Skipped)
 	}
+	if r.Paused != "" {
+		fmt.Fprintf(t, "nothing of this would be done: %s\n", r.Paused)
+	}
 	if len(r.Evict) > 0 {
 		fmt.Fprintln(t, "\nEVICT\tFROM\tLANDS ON\tSTRATEGY\tWHY")
 	}

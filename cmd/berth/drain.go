@@ -44,7 +44,7 @@ func newDrainShardCommand() *cobra.Command {
 		},
 	}
 	o.addEtcd(cmd.Flags())
-	cmd.Flags().StringVar(&o.dataDir, "data-dir", "", "directory of a running `berth up` with an embedded ledger")
+	cmd.Flags().StringVar(&o.dataDir, "data-dir", "", "`directory` of a running berth up with an embedded ledger")
 	cmd.Flags().DurationVar(&timeout, "timeout", drainTimeout, "how long to wait for the hand-over, e.g. 30s")
 	return cmd
 }

@@ -72,7 +72,7 @@ func (o *options) addSwitch(f *pflag.FlagSet) {
 	f.StringVar(&o.tls.etcdCA, "etcd-ca-file", "", "CA certificates (PEM) for etcd")
 	f.StringVar(&o.tls.etcdCert, "etcd-cert-file", "", "client certificate (PEM) for etcd")
 	f.StringVar(&o.tls.etcdKey, "etcd-key-file", "", "client key (PEM) for etcd")
-	f.StringVar(&o.dataDir, "data-dir", "", "directory of a running `berth up` with an embedded ledger")
+	f.StringVar(&o.dataDir, "data-dir", "", "`directory` of a running berth up with an embedded ledger")
 }
 
 func (o *options) onSwitch(ctx context.Context, do func(context.Context, *etcd.Store) error) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,8 +33,9 @@ func newTraceCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return r.write(cmd.OutOrStdout(), path{story.UID, story.Namespace, story.Name, story.Steps()},
-					func(w io.Writer, wide bool) error { return story.Waterfall(w, wide) })
+				now := time.Now()
+				return r.write(cmd.OutOrStdout(), path{story.UID, story.Namespace, story.Name, story.Steps(now)},
+					func(w io.Writer, wide bool) error { return story.Waterfall(w, now, wide) })
 			})
 		},
 	}

@@ -123,7 +123,7 @@ func (p *pass) queried(query string) meter {
 			if !ok {
 				return nil, fmt.Errorf("unable to find metric entry for %s", n.Name)
 			}
-			if value < 0 || value > 1 {
+			if !(value >= 0 && value <= 1) { // or it is not a number: 0/0 in a query
 				return nil, fmt.Errorf("the collected metrics sample for %q has value %v outside of <0; 1> interval",
 					n.Name, value)
 			}

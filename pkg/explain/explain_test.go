@@ -201,7 +201,7 @@ func TestWaterfall(t *testing.T) {
 		at, by time.Duration
 	}
 	var got []step
-	for _, s := range story.Steps() {
+	for _, s := range story.Steps(begin.Add(time.Hour)) {
 		got = append(got, step{s.Name, s.Start.Sub(begin), s.End.Sub(s.Start)})
 	}
 	ms := time.Millisecond
@@ -214,7 +214,7 @@ func TestWaterfall(t *testing.T) {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}
 	var out strings.Builder
-	if err := story.Waterfall(&out, false); err != nil {
+	if err := story.Waterfall(&out, begin.Add(time.Hour), false); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(out.String()) {

@@ -69,6 +69,9 @@ func (p *page) state(s *Story) {
 	q := s.Queue
 	if q == nil || q.Pool == "" {
 		p.line("state: %s%s", s.State, where)
+		if q != nil && q.Reason != "" && s.State == stateWaiting {
+			p.line("  %s", q.Reason)
+		}
 		return
 	}
 	p.line("state: %s%s, in pool %s since %s", s.State, where, q.Pool, p.ago(q.Since))

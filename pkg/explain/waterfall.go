@@ -21,14 +21,14 @@ type Step struct {
 	// Depth is 1 for a part of the step above it.
 	Depth  int    `json:",omitempty"`
 	Detail string `json:",omitempty"`
-	// Open: it has not ended; End is the last that is known.
+	// Open: it has not ended; End is the moment at which it was looked at.
 	Open bool `json:",omitempty"`
 }
 
 // Steps is the path that a story tells. What lies between two records is known from the
 // evidence of decisions: how long a pod stood in the queue, was looked at, and waited for the
-// ledger.
-func (s *Story) Steps() []Step {
+// ledger. What still goes on lasts until now.
+func (s *Story) Steps(now time.Time) []Step {
 	w := walk{}
 	for _, e := range s.Events {
 		if e.Decision != nil {
@@ -37,7 +37,7 @@ func (s *Story) Steps() []Step {
 			w.fact(e)
 		}
 	}
-	w.end(s)
+	w.end(s, now)
 	slices.SortStableFunc(w.steps, func(a, b Step) int { return a.Start.Compare(b.Start) })
 	return w.steps
 }
@@ -190,22 +190,27 @@ func reservedText(d *events.Decision) string {
 	return fmt.Sprintf("ledger revision %d", d.LedgerRevision)
 }
 
-// end adds what still goes on.
-func (w *walk) end(s *Story) {
+// end adds what still goes on. A pod that waits, and is not parked or gated, is the queue's.
+func (w *walk) end(s *Story, now time.Time) {
 	if s.State == stateGone || s.State == stateEnded {
 		return
+	}
+	idle := w.parked.IsZero() && w.held.IsZero() && w.placed.IsZero() && w.leaving.IsZero()
+	queued := time.Time{}
+	if s.State == stateWaiting && idle {
+		queued = w.last
 	}
 	for _, open := range []struct {
 		name   string
 		since  time.Time
 		detail string
 	}{
-		{"parked", w.parked, w.why}, {"hold", w.held, "on " + w.node}, {"bind", w.placed, "to " + w.node},
+		{"queued", queued, ""}, {"parked", w.parked, w.why}, {"hold", w.held, "on " + w.node}, {"bind", w.placed, "to " + w.node},
 		{"leave", w.leaving, ""},
 	} {
 		if !open.since.IsZero() {
 			w.steps = append(w.steps, Step{
-				Name: open.name, Start: open.since, End: later(w.last, open.since), Detail: open.detail, Open: true,
+				Name: open.name, Start: open.since, End: later(later(w.last, open.since), now), Detail: open.detail, Open: true,
 			})
 		}
 	}
@@ -218,9 +223,9 @@ const (
 	detailColumns = 76
 )
 
-// Waterfall draws the path, one step a line.
-func (s *Story) Waterfall(w io.Writer, wide bool) error {
-	steps := s.Steps()
+// Waterfall draws the path as of now, one step a line.
+func (s *Story) Waterfall(w io.Writer, now time.Time, wide bool) error {
+	steps := s.Steps(now)
 	p := &page{w: w, wide: wide}
 	if len(steps) == 0 {
 		p.line("pod %s/%s  uid %s: nothing is known of its path", s.Namespace, s.Name, s.UID)

@@ -110,13 +110,14 @@ func (r BudgetRoom) Free(facts ClaimFacts) (free int, known bool) {
 	}
 	free = int(r.Allowed) - open
 	if r.Count != nil {
-		free = min(free, r.Count.spare(r.Doc))
+		free = min(free, r.Count.Spare(r.Doc))
 	}
 	return max(free, 0), true
 }
 
-// spare is how many of the healthy pods nobody has claimed and need not stay.
-func (n BudgetCount) spare(b BudgetDoc) int {
+// Spare is how many of the healthy pods nobody has claimed and need not stay; less than 0 if too
+// few are healthy.
+func (n BudgetCount) Spare(b BudgetDoc) int {
 	spare := -int(n.Desired)
 	for _, uid := range n.Healthy {
 		if !b.Claimed(uid) {

@@ -52,7 +52,9 @@ func (p nodeAffinity) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
 	spec := &pod.Template.Spec
 	required := requiredTerms(spec)
 	if required != nil || p.added != nil || len(spec.NodeSelector) > 0 {
-		c.Filter = affinityFilter{added: p.added, required: nodeaffinity.GetRequiredNodeAffinity(pod.Template)}
+		c.Filter = affinityFilter{
+			added: p.added, required: nodeaffinity.GetRequiredNodeAffinity(pod.Template), selector: spec.NodeSelector,
+		}
 	}
 	if required != nil {
 		names, narrowed := namedNodes(required.NodeSelectorTerms)
@@ -102,6 +104,8 @@ func namedNodes(terms []corev1.NodeSelectorTerm) (names sets.Set[string], narrow
 type affinityFilter struct {
 	added    *nodeaffinity.NodeSelector
 	required nodeaffinity.RequiredNodeAffinity
+	// selector is a part of required, for people.
+	selector map[string]string
 }
 
 // Check implements Filter.

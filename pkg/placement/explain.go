@@ -47,7 +47,7 @@ type Failure struct {
 	Plugin  string
 	Code    Code
 	Reasons []string
-	// Details say more than a reason does, whose words are upstream's: which taints.
+	// Details say more than a reason does, whose words are upstream's: which taints, which labels.
 	Details []string `json:",omitempty"`
 }
 
@@ -63,6 +63,17 @@ func (f taintFilter) details(n *state.NodeInfo) []string {
 		t := &n.Node.Object.Spec.Taints[i]
 		if t.Effect != corev1.TaintEffectPreferNoSchedule && !tolerates(f.tolerations, t) {
 			list = append(list, "taint "+t.ToString())
+		}
+	}
+	return list
+}
+
+// details implements detailer: the labels that the pod selects and the node does not have.
+func (f affinityFilter) details(n *state.NodeInfo) []string {
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(f.selector)) {
+		if value, ok := n.Node.Object.Labels[key]; !ok || value != f.selector[key] {
+			list = append(list, "no label "+key+"="+f.selector[key])
 		}
 	}
 	return list

@@ -1,5 +1,7 @@
 package telemetry
 
+import "runtime"
+
 // allServices is the name of a process that runs all of them (Config.Service).
 const allServices = "berth"
 
@@ -27,12 +29,13 @@ var (
 )
 
 // begin makes the series of a service's metrics that are there from the start.
-func begin(service string) {
+func begin(service, version string) {
 	for _, result := range exportResults {
 		spansExported.WithLabelValues(result).Add(0)
 	}
 	for name, start := range map[string]func(){
-		"queue": beginQueue, "scheduler": beginScheduler, "binder": beginBinder, "descheduler": beginDescheduler,
+		"queue": beginQueue, "scheduler": beginScheduler, "binder": beginBinder,
+		"descheduler": func() { beginDescheduler(version) },
 	} {
 		if service == name || service == allServices {
 			start()
@@ -84,7 +87,10 @@ func beginBinder() {
 	}
 }
 
-func beginDescheduler() { loopsBroken.WithLabelValues("descheduling").Add(0) }
+func beginDescheduler(version string) {
+	loopsBroken.WithLabelValues("descheduling").Add(0)
+	deschedulerBuild.WithLabelValues(runtime.Version(), version, version, "", "").Set(1)
+}
 
 func beginTxns(kinds []string) {
 	for _, txn := range kinds {

@@ -189,12 +189,17 @@ var (
 		Buckets:        []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500},
 		StabilityLevel: metrics.ALPHA,
 	})
-	strategyDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
+	strategyDuration = histogram(&metrics.HistogramOpts{
 		Subsystem: deschedulerSubsystem, Name: "strategy_duration_seconds",
 		Help:           "Seconds of one strategy of a profile in one round.",
 		Buckets:        []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100},
 		StabilityLevel: metrics.ALPHA,
-	}, []string{"strategy", "profile"})
+	}, "strategy", "profile")
+	deschedulerBuild = gauge(&metrics.GaugeOpts{
+		Subsystem: deschedulerSubsystem, Name: "build_info",
+		Help:           "1, with the versions of the descheduler and of Go as labels; what this build does not know is empty.",
+		StabilityLevel: metrics.ALPHA,
+	}, "GoVersion", "AppVersion", "DeschedulerVersion", "GitBranch", "GitSha1")
 	podsKept = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "descheduler_kept_pods_total",
 		Help:           "Pods that a strategy picked and that were not evicted, by the protection or guard that kept them.",
@@ -206,7 +211,7 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	}, "namespace")
 	deschedulerMetrics = []metrics.Registerable{
-		podsEvicted, deschedulerLoopDuration, strategyDuration, podsKept, podsReturned,
+		podsEvicted, deschedulerLoopDuration, strategyDuration, deschedulerBuild, podsKept, podsReturned,
 	}
 )
 

@@ -58,7 +58,7 @@ type Telemetry struct {
 // per process, and Shutdown at its end.
 func Setup(ctx context.Context, cfg Config) (*Telemetry, error) {
 	Register()
-	begin(cfg.Service)
+	begin(cfg.Service, cfg.Version)
 	if cfg.Service == "" {
 		return nil, errors.New("telemetry: Service is empty, want the name of the service")
 	}

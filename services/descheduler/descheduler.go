@@ -257,8 +257,8 @@ func (d *Descheduler) work(ctx context.Context) error {
 		Placement: d.placement, Actor: d.cfg.ID, Now: began, Explain: d.cfg.Report != nil, Usage: measured,
 		Timed: d.timed(),
 	})
-	if d.cfg.Report != nil {
-		d.cfg.Report(*out.Report)
+	if err := d.report(ctx, out.Report); err != nil {
+		return err
 	}
 	written := 0
 	if d.cfg.DryRun {
@@ -271,6 +271,20 @@ func (d *Descheduler) work(ctx context.Context) error {
 	observeCycle(out, took, d.cfg.DryRun)
 	d.summarise(summary{out: out, written: written, took: took, facts: view.Cluster.Position().Sequence})
 	return err
+}
+
+// report hands a plan to who wants it.
+func (d *Descheduler) report(ctx context.Context, r *plan.Report) error {
+	if d.cfg.Report == nil {
+		return nil
+	}
+	paused, err := d.pausedForReal(ctx)
+	if err != nil {
+		return err
+	}
+	r.Paused = paused
+	d.cfg.Report(*r)
+	return nil
 }
 
 // carryOut gives up places that nobody asked for, keeps those of the plan and asks for its

@@ -87,9 +87,6 @@ func (d *Descheduler) watchPause(ctx context.Context) error {
 
 // pausedNow asks the ledger, and tells the log once.
 func (d *Descheduler) pausedNow(ctx context.Context) (*ledger.Pause, error) {
-	if d.cfg.DryRun {
-		return nil, nil
-	}
 	p, _, err := ledger.DeschedulingPause(ctx, d.deps.Ledger)
 	if err != nil {
 		return nil, err
@@ -103,8 +100,24 @@ func (d *Descheduler) pausedNow(ctx context.Context) (*ledger.Pause, error) {
 	return p, nil
 }
 
+// pausedForReal is what a dry run says of a switch that is thrown: nothing stops it, but what it
+// shows would not be done. Empty if it is not, or there is no ledger to ask.
+func (d *Descheduler) pausedForReal(ctx context.Context) (string, error) {
+	if !d.cfg.DryRun || d.deps.Ledger == nil {
+		return "", nil
+	}
+	p, err := d.pausedNow(ctx)
+	if err != nil || p == nil {
+		return "", err
+	}
+	return errPaused.Error() + " " + p.String(), nil
+}
+
 // refusePaused is errPaused, told to whoever reads the report, while the switch is thrown.
 func (d *Descheduler) refusePaused(ctx context.Context) error {
+	if d.cfg.DryRun {
+		return nil
+	}
 	p, err := d.pausedNow(ctx)
 	if err != nil || p == nil {
 		return err

@@ -46,6 +46,13 @@ func TestPause(t *testing.T) {
 			t.Errorf("error %v, report %+v", err, report)
 		}
 		w.wantAsks()
+		dry := w.start("d5", func(c *Config) {
+			c.Interval, c.DryRun = 0, true
+			c.Report = func(r plan.Report) { report = r }
+		})
+		if err := <-dry.done; err != nil || len(report.Evict) != 1 || !strings.Contains(report.Paused, "by alice: upgrade") {
+			t.Errorf("dry run: error %v, report %+v", err, report)
+		}
 
 		second.stop()
 		third := w.start("d4")

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -31,6 +32,9 @@ func (q *Queue) answer(ctx context.Context, question explain.Question) (explain.
 	}
 	if a.Known = known; known {
 		a.Where = whereIs(pod)
+		if _, ours := q.profiles[pod.SchedulerName]; !ours {
+			a.Reason = fmt.Sprintf("no profile places pods of scheduler %q", pod.SchedulerName)
+		}
 	}
 	if question.Owner != "" {
 		a.Siblings = siblings(snapshot, question, pod)

@@ -126,6 +126,7 @@ func (l *loop) next(ctx context.Context, t ticks) error {
 	case d := <-l.in.decisions:
 		l.caughtUp = l.caughtUp || d.CaughtUp
 		l.vigil.decided(d, l.facts.Snapshot())
+		l.out.Decided(d.Decisions)
 		l.step(decide.Decided{Decisions: d.Decisions, CaughtUp: d.CaughtUp})
 	case r := <-l.in.requests:
 		l.step(decide.WorkAsked{Request: r})
@@ -156,6 +157,9 @@ func (l *loop) applyFacts(b follow.Batch) error {
 		return err
 	}
 	for _, in := range ins {
+		if applied, ok := in.(decide.FactsApplied); ok {
+			l.out.Went(applied.Changes.Pods, l.queue.deps.Clock.Now())
+		}
 		l.step(in)
 	}
 	l.queue.applied.publish(l.facts.Snapshot())

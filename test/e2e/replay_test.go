@@ -40,26 +40,12 @@ type replayed struct {
 	List                                           []json.RawMessage
 }
 
-// Two shard processes place pods with and without rules about each other, under load. With the nodes
-// erased from all records, replay arrives at every one of them; and so does, on the live log, a
-// random sample.
+// Two shard processes place pods with and without rules about each other. With the nodes erased from
+// all records, replay arrives at every one of them; and so does, on the live log, a random sample.
 func TestReplayArrivesAtEveryNode(t *testing.T) {
-	seed := *replaySeed
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("seed %d (-replay-seed)", seed)
-	s := newStack(t, manyNodes(t, max(leastNodes, *replayPods/podsPerNode)))
-	f := &fleet{stack: s, members: map[string]*harness.Berth{}}
-	for name, url := range map[string]*string{"etcd": &f.etcdURL, "nats": &f.natsURL} {
-		store, err := programs.StartStore(s.Context(), name, filepath.Join(s.dir, name))
-		s.no(err)
-		t.Cleanup(func() { s.cleanup(store.Stop) })
-		*url = store.URL
-	}
-	for _, member := range []string{"queue-0", "scheduler-0", "scheduler-1", "binder-0"} {
-		f.start(member[:len(member)-2], member)
-	}
+	seed := seedOf(t)
+	s := newStack(t, nodesFile(t, max(leastNodes, *replayPods/podsPerNode)))
+	f := newReplayed(s)
 	ns := s.namespace("replay")
 	pods := mixedPods(ns, *replayPods)
 	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
@@ -71,21 +57,7 @@ func TestReplayArrivesAtEveryNode(t *testing.T) {
 	s.no(binds.Wait(s.Context(), len(pods), limit))
 	t.Logf("%d pods placed in %s", len(pods), time.Since(begin).Round(time.Second))
 
-	bundle := filepath.Join(s.dir, "bundle.tar")
-	out := f.berth("export", "--nats-url", f.natsURL, "--file", bundle)
-	t.Logf("berth export\n%s", out)
-	all := f.remake("--bundle", bundle, "--all", "--strict")
-	if all.Decisions < len(pods) || all.Same != all.Decisions {
-		t.Errorf("of %d decisions %d are the same: %d different, %d explained, %d not reproducible (%v)\n%s",
-			all.Decisions, all.Same, all.Different, all.Explained, all.Missing, all.Why, first(all.List))
-	}
-	sampled := f.remake("--nats-url", f.natsURL, "--sample", "200", "--seed", fmt.Sprint(seed))
-	if sampled.Decisions == 0 || sampled.Same != sampled.Decisions {
-		t.Errorf("of a sample of %d, %d are the same (%v)\n%s", sampled.Decisions, sampled.Same, sampled.Why,
-			first(sampled.List))
-	}
-	t.Logf("%d decisions made again, %d identical; of a sample of %d, %d", all.Decisions, all.Same,
-		sampled.Decisions, sampled.Same)
+	f.remakeAll(len(pods), seed)
 }
 
 func first(list []json.RawMessage) string {
@@ -118,12 +90,13 @@ func (s *stack) remake(args ...string) replayed {
 	if err := json.Unmarshal([]byte(result.Stdout), &out); err != nil {
 		s.Fatalf("berth replay %v: exit code %d, %v\n%s", args, result.Code, err, result.Stderr)
 	}
-	s.Logf("berth replay %v took %s", args, time.Since(begin).Round(time.Millisecond))
+	s.Logf("berth replay %v took %s and at most %d MiB of memory", args, time.Since(begin).Round(time.Millisecond),
+		result.PeakMemory>>20)
 	return out
 }
 
-// manyNodes describes nodes in three zones, in a file.
-func manyNodes(t *testing.T, n int) string {
+// nodesFile describes nodes in three zones, in a file.
+func nodesFile(t *testing.T, n int) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "nodes.yaml")
 	text := fmt.Sprintf(`groups:

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,8 +18,9 @@ import (
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// A pod is parked for want of room on an empty node, woken, preempts another, is held a place, and bound: its path is
-// one trace at a receiver that is not Berth's, whose id is the pod's UID.
+// A pod is parked for want of room, woken, preempts another, is held a place, and bound: its path is one
+// trace at a receiver that is not Berth's, whose id is the pod's UID. It and its victim lead to each
+// other, and so do the victim and the pod that its controller makes for it.
 func TestPathOfAPodIsATrace(t *testing.T) {
 	for _, protocol := range []string{"grpc", "http/protobuf"} {
 		t.Run(strings.ReplaceAll(protocol, "/", "-"), func(t *testing.T) { followPath(t, protocol) })
@@ -42,7 +44,7 @@ func followPath(t *testing.T, protocol string) {
 	ns := s.namespace("trace")
 	s.priorityClass("low", 10)
 	s.priorityClass("high", 1000)
-	s.create(newPods(ns, "filler", 1, "3", ofPriority("low"))...)
+	s.fillers(ns, "3", "low")
 	s.bound(ns, 1, placedWithin)
 	victim := string(s.pods(ns)[0].UID)
 
@@ -68,6 +70,44 @@ func followPath(t *testing.T, protocol string) {
 	if !linked(pathOf(spans, victim), "evict", uid) {
 		t.Errorf("the victim's evict does not link to %s", uid)
 	}
+	s.addNodes(nodeSpec{name: "node-1", capacity: "4"})
+	s.succeeded(collector, ns, victim, uid)
+}
+
+// fillers are one pod of a deployment, and whatever replaces it.
+func (s *stack) fillers(ns, cpu, class string) {
+	s.Helper()
+	pod := template("filler", cpu)
+	pod.Spec.PriorityClassName = class
+	_, err := s.client.AppsV1().Deployments(ns).Create(s.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "filler"},
+		Spec:       appsv1.DeploymentSpec{Selector: labelled("filler"), Template: pod},
+	}, metav1.CreateOptions{})
+	s.no(err)
+}
+
+// succeeded waits until the paths of a victim and of the pod that replaces it lead to each other. Of the
+// namespace's two pods the other one is its preemptor.
+func (s *stack) succeeded(collector *harness.Collector, ns, victim, preemptor string) {
+	s.Helper()
+	replacement := ""
+	for _, p := range s.bound(ns, 2, placedWithin) {
+		if uid := string(p.UID); uid != preemptor {
+			replacement = uid
+		}
+	}
+	s.eventually(placedWithin, "victim and replacement lead to each other", func(context.Context) (string, error) {
+		spans, err := collector.Spans()
+		switch {
+		case err != nil:
+			return "", err
+		case !linked(pathOf(spans, replacement), "seen", victim):
+			return "the replacement does not link to the victim", nil
+		case !linked(pathOf(spans, victim), "replaced", replacement):
+			return "the victim does not link to its replacement", nil
+		}
+		return "", nil
+	})
 }
 
 // A pod that is descheduled, with a place kept for its replacement, and the replacement: each one's

@@ -3,5 +3,5 @@
 // metrics that Berth has, by labels that they have. It is a module of its own for the sake of
 // what Prometheus depends on.
 //
-// Start reading at TestQueries.
+// Start reading at TestQueries. Package nodeuse below it has the descheduler ask a Prometheus.
 package monitoring

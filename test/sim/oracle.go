@@ -33,6 +33,8 @@ type oracle struct {
 	gone []evicted
 	// closed are the nodes that were closed when a member began, with their resourceVersions.
 	closed map[string]map[string]uint64
+	// places are kept for the replacements of pods that are moved, by token.
+	places map[ledger.Token]keptPlace
 }
 
 // moment is a time, and the API server's resourceVersion then.
@@ -51,6 +53,7 @@ type committed struct {
 
 func newOracle(w *world) (*oracle, error) {
 	o := &oracle{w: w, truth: ledger.NewView(), boundAt: map[string]uint64{}, closed: map[string]map[string]uint64{},
+		places:      map[ledger.Token]keptPlace{},
 		committedAt: map[ledger.Token]moment{}, markedAt: map[ledger.Token]moment{}}
 	return o, o.truth.Reset(nil, w.store.Revision())
 }
@@ -120,7 +123,7 @@ func (o *oracle) checkDoc(d ledger.DocChange) {
 			o.markedAt[e.Token] = now
 		}
 	}
-	o.placesTaken(d)
+	o.checkPlaces(d)
 	hw := d.After.HW[ledger.KindPod]
 	for _, e := range d.Before.Entries {
 		if now, ok := d.After.Find(e.PodUID); e.Role != ledger.RoleReservation || ok && now.Token == e.Token {
@@ -143,26 +146,6 @@ func (o *oracle) checkDoc(d ledger.DocChange) {
 			w.note("S4", "pod %s left node %s from %s, and is neither bound nor gone", e.PodUID, d.After.NodeUID, e.State)
 		default:
 			w.note("S4", "pod %s left node %s, and has not changed since the entry was marked", e.PodUID, d.After.NodeUID)
-		}
-	}
-}
-
-// placesTaken counts the places kept for replacements that somebody has got.
-func (o *oracle) placesTaken(d ledger.DocChange) {
-	for _, m := range d.Before.Entries {
-		kept := func(e ledger.Entry) bool { return e.Role == ledger.RoleMove && e.Token == m.Token }
-		if m.Role != ledger.RoleMove || slices.ContainsFunc(d.After.Entries, kept) {
-			continue
-		}
-		for _, e := range d.After.Entries {
-			if _, known := d.Before.Find(e.PodUID); known || e.Role != ledger.RoleReservation {
-				continue
-			}
-			if p, ok := o.w.api.pod(e.PodUID); ok && len(p.OwnerReferences) > 0 {
-				o.w.hit("place of a move taken over")
-			} else if ok && e.Priority > m.Priority {
-				o.w.hit("place of a move taken by somebody more important")
-			}
 		}
 	}
 }
@@ -204,6 +187,7 @@ func (o *oracle) check() error {
 	o.seenRV, o.seenRevision = w.api.rv, o.truth.Revision()
 	stand := o.standing()
 	o.checkRoom(stand)
+	o.checkKept(stand)
 	o.checkClaims()
 	if w.cluster.rules {
 		o.checkApart(stand)

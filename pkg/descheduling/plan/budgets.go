@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"math"
+
 	"github.com/berth-scheduler/berth/pkg/descheduling"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -10,10 +12,16 @@ import (
 type budgets struct {
 	*placement.Budgets
 	taken map[string]int32
+	// spare is Input.Spare, limits what it said.
+	spare  func(uid string) int
+	limits map[string]int
 }
 
-func newBudgets(cluster *state.Snapshot, claimed func(uid string) int32) *budgets {
-	return &budgets{Budgets: placement.NewBudgets(cluster, claimed), taken: map[string]int32{}}
+func newBudgets(in *Input) *budgets {
+	return &budgets{
+		Budgets: placement.NewBudgets(in.Cluster, in.Claimed), taken: map[string]int32{},
+		spare: in.Spare, limits: map[string]int{},
+	}
 }
 
 // refuse returns the budgets that the eviction of a pod takes from, or why it would be
@@ -24,12 +32,25 @@ func (b *budgets) refuse(pod *state.Pod) (uids []string, r descheduling.Refusal)
 		return nil, ManyBudgets
 	}
 	for _, c := range charged {
-		if c.Left-b.taken[c.UID] <= 0 {
+		if c.Left-b.taken[c.UID] <= 0 || b.taken[c.UID] > 0 && int(b.taken[c.UID]) >= b.limit(c.UID) {
 			return nil, NoBudget
 		}
 		uids = append(uids, c.UID)
 	}
 	return uids, ""
+}
+
+// limit is how much may be taken in all by what the facts say of pods.
+func (b *budgets) limit(uid string) int {
+	if b.spare == nil {
+		return math.MaxInt
+	}
+	limit, known := b.limits[uid]
+	if !known {
+		limit = b.spare(uid)
+		b.limits[uid] = limit
+	}
+	return limit
 }
 
 func (b *budgets) take(uids []string) {

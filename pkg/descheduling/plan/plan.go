@@ -25,6 +25,10 @@ type Input struct {
 	// Claimed is how many disruptions of a budget, by UID, have been promised and do not show
 	// in its status; nil for none.
 	Claimed func(budgetUID string) int32
+	// Spare is how many pods of a budget, by UID, are healthy and need not stay, promised ones
+	// aside: the ledger allows no more once something has been claimed from it, whatever the status
+	// says. It is asked for budgets from which the plan takes more than once. nil: for no limit.
+	Spare func(budgetUID string) int
 	// Promised says whether somebody counts on a pod, by UID: as a victim, or as one that stays.
 	// nil: nobody does.
 	Promised func(podUID string) bool
@@ -71,7 +75,7 @@ func Make(in Input) Plan {
 	}
 	p := &planner{
 		Input: in, limits: descheduling.NewLimits(in.Policy.Limits),
-		budgets: newBudgets(in.Cluster, in.Claimed), owners: newOwners(&in),
+		budgets: newBudgets(&in), owners: newOwners(&in),
 	}
 	back := p.owners.returns()
 	out := descheduling.Run(descheduling.Input{

@@ -17,6 +17,8 @@ type Report struct {
 	Picked int `json:"picked"`
 	// Skipped says why there is no plan.
 	Skipped string `json:"skipped,omitempty"`
+	// Paused says that the stop switch is thrown: a dry run shows what would be done without.
+	Paused string `json:"paused,omitempty"`
 	// Evict in the order in which to do it; Kept by pod, then strategy.
 	Evict  []Going   `json:"evict"`
 	Kept   []Staying `json:"kept"`

@@ -64,16 +64,27 @@ func (b *Berth) AtOnce(pods int) int {
 	return max(most, 1)
 }
 
-// berthBlock is Berth in the file.
+// berthBlock is Berth in the file. The comments of its fields are the users' reference
+// (docs/fields.md).
 type berthBlock struct {
-	Cooldown           *metav1.Duration    `json:"cooldown"`
-	MaxCooldown        *metav1.Duration    `json:"maxCooldown"`
-	MaxPerOwner        *intstr.IntOrString `json:"maxPerOwner"`
-	MaxPerCycle        *int                `json:"maxPerCycle"`
-	PauseDuringRollout *bool               `json:"pauseDuringRollout"`
-	WaitForReady       *bool               `json:"waitForReady"`
-	ExcludeNamespaces  *[]string           `json:"excludeNamespaces"`
-	UsageHalfLife      *metav1.Duration    `json:"usageHalfLife"`
+	// How long an owner (a pod's controller) is left alone after pods of it were evicted; it doubles
+	// with every further time. 0s: no pause. Default 1m.
+	Cooldown *metav1.Duration `json:"cooldown"`
+	// Where the doubling ends, at most 12h. Default 1h.
+	MaxCooldown *metav1.Duration `json:"maxCooldown"`
+	// How many pods of an owner may go at once: a number, or percents of its pods, rounded up. Default 25%.
+	MaxPerOwner *intstr.IntOrString `json:"maxPerOwner"`
+	// How many pods a cycle evicts at most, beside the limits of upstream. 0: no limit. Default 1000.
+	MaxPerCycle *int `json:"maxPerCycle"`
+	// Whether the pods of Deployments and StatefulSets that are rolling out stay. Default true.
+	PauseDuringRollout *bool `json:"pauseDuringRollout"`
+	// Whether an owner's pods stay until the replacements of those evicted last are ready. Default true.
+	WaitForReady *bool `json:"waitForReady"`
+	// Namespaces all of whose pods stay. Default kube-system.
+	ExcludeNamespaces *[]string `json:"excludeNamespaces"`
+	// After how long a sample of metrics.k8s.io counts half, at most 1h. 0s (default): the last sample
+	// alone counts.
+	UsageHalfLife *metav1.Duration `json:"usageHalfLife"`
 }
 
 func (r *resolver) berth(raw []byte) Berth {

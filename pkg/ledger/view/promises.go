@@ -276,6 +276,14 @@ func RoomIn(facts *state.Snapshot, doc ledger.BudgetDoc, pdb *policyv1.PodDisrup
 	return r
 }
 
+// Spare is how many of a budget's pods are healthy, not claimed, and need not stay, whether or not
+// anything was ever claimed from it: what Room goes by after the next claim. It costs as much as
+// the namespace has pods.
+func (v *View) Spare(pdb *policyv1.PodDisruptionBudget) int {
+	count := ledger.BudgetCount{Healthy: healthy(v.snapshot, pdb), Desired: pdb.Status.DesiredHealthy}
+	return count.Spare(v.ledger.Budget(string(pdb.UID)))
+}
+
 // healthy are the pods that the disruption controller would count for a budget. A selector
 // that cannot be read covers none, as in placement.NewBudgets.
 func healthy(facts *state.Snapshot, pdb *policyv1.PodDisruptionBudget) []string {

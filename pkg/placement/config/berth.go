@@ -17,27 +17,40 @@ import (
 // file.
 const berthSettings = "Berth"
 
-// berthArgs are Berth's own settings of one profile.
+// berthArgs are Berth's own settings of one profile. The comments of its fields, and of those below,
+// are the users' reference (docs/fields.md).
 type berthArgs struct {
+	// How pods of the profile preempt others.
 	Preemption preemptionArgs `json:"preemption"`
 }
 
 type preemptionArgs struct {
-	PDB           placement.PDBPolicy `json:"pdb"`
-	CrossNode     crossNodeArgs       `json:"crossNode"`
-	Keepers       keeperArgs          `json:"keepers"`
-	ChargeLeaving bool                `json:"chargeLeaving"`
+	// respect (default): a PodDisruptionBudget is never exceeded. bestEffort: as kube-scheduler, which
+	// exceeds budgets where nothing else makes room.
+	PDB placement.PDBPolicy `json:"pdb"`
+	// Victims on nodes other than the one where the pod is to stand.
+	CrossNode crossNodeArgs `json:"crossNode"`
+	// Pods that stay because the preemptor's required affinity needs them.
+	Keepers keeperArgs `json:"keepers"`
+	// Whether victims that are leaving already count as others do, as in kube-scheduler. Otherwise they
+	// cost nothing and are taken first. Default false.
+	ChargeLeaving bool `json:"chargeLeaving"`
 }
 
 type crossNodeArgs struct {
-	Enabled     *bool `json:"enabled"`
-	MaxBlockers *int  `json:"maxBlockers"`
-	MaxTargets  *int  `json:"maxTargets"`
+	// Default true.
+	Enabled *bool `json:"enabled"`
+	// How many such pods one plan may make victims of, 1 to 64. Default 16.
+	MaxBlockers *int `json:"maxBlockers"`
+	// On how many nodes such plans are tried. Default 256.
+	MaxTargets *int `json:"maxTargets"`
 }
 
 type keeperArgs struct {
+	// Default true.
 	Enabled *bool `json:"enabled"`
-	Choices *int  `json:"choices"`
+	// How many pods are tried as the one that stays. Default 3.
+	Choices *int `json:"choices"`
 }
 
 // maxChoices bounds what costs time only: more is a typing error.

@@ -66,6 +66,8 @@ type Result struct {
 	Stdout, Stderr string
 	// Code is the exit code; -1 when a signal ended the command.
 	Code int
+	// PeakMemory is the most that the command has had, in bytes; see peakOf.
+	PeakMemory int64
 }
 
 // Command runs `berth args...` to its end. The error is about running it at all, or about ctx
@@ -80,7 +82,8 @@ func run(ctx context.Context, path string, args ...string) (Result, error) {
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = killGrace
 	err := cmd.Run()
-	result := Result{Stdout: stdout.String(), Stderr: stderr.String(), Code: cmd.ProcessState.ExitCode()}
+	result := Result{Stdout: stdout.String(), Stderr: stderr.String(), Code: cmd.ProcessState.ExitCode(),
+		PeakMemory: peakOf(cmd.ProcessState)}
 	if ctx.Err() != nil {
 		return result, fmt.Errorf("%s %s: %w\n%s", filepath.Base(path), strings.Join(args, " "), ctx.Err(), result.Stderr)
 	}

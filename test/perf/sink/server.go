@@ -102,9 +102,10 @@ func (s *Server) routes() http.Handler {
 		s.read(w, r, s.nodes, s.listNodes)
 	})
 	mux.HandleFunc("GET /api/v1/namespaces/{name}", s.namespace)
+	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods/{name}", s.pod)
 	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/pods/{name}/binding", s.bind)
 	mux.HandleFunc("POST /apis/events.k8s.io/v1/namespaces/{namespace}/events", s.event)
-	mux.HandleFunc("GET /apis/{group}/{version}", s.absent)
+	mux.HandleFunc("GET /apis/{group}/{version}", s.resources)
 	mux.HandleFunc("GET /", s.nothing)
 	mux.HandleFunc("/", s.stranger)
 	return mux
@@ -257,15 +258,22 @@ func (s *Server) event(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // a client that is gone does not matter
 }
 
+// pod is one pod as it is now: who had no answer to a bind asks for it.
+func (s *Server) pod(w http.ResponseWriter, r *http.Request) {
+	key := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	s.mu.Lock()
+	p, known := s.mu.pods[key]
+	s.mu.Unlock()
+	if !known {
+		s.fail(w, http.StatusNotFound, fmt.Sprintf("pods %q not found", key.Name))
+		return
+	}
+	s.answer(w, http.StatusOK, p)
+}
+
 func (s *Server) namespace(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, http.StatusOK, &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 		ObjectMeta: metav1.ObjectMeta{Name: r.PathValue("name"), UID: clusterUID, ResourceVersion: "1"}})
-}
-
-// absent says that there is no such API: what is asked for before kinds are watched that a
-// cluster may be without.
-func (s *Server) absent(w http.ResponseWriter, r *http.Request) {
-	s.fail(w, http.StatusNotFound, "no such API here: "+r.URL.Path)
 }
 
 // stranger answers what nobody expects, and notes it.

@@ -130,8 +130,36 @@ func TestNoPodIsBoundTwice(t *testing.T) {
 	if err := bind(t.Context(), client, "a"); err != nil {
 		t.Fatal(err)
 	}
+	now, err := client.CoreV1().Pods("default").Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil || now.Spec.NodeName != "n1" {
+		t.Errorf("after the bind: %v, %v", now, err)
+	}
 	if err := bind(t.Context(), client, "a"); !errors.IsConflict(err) {
 		t.Errorf("second bind: %v", err)
+	}
+}
+
+// TestKindsAreTold: clients that ask which kinds there are hear of all that can be listed.
+func TestKindsAreTold(t *testing.T) {
+	s, client := started(t)
+	list, err := client.Discovery().ServerResourcesForGroupVersion("storage.k8s.io/v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]string{}
+	for _, r := range list.APIResources {
+		told[r.Name] = r.Kind
+	}
+	for name, kind := range map[string]string{"storageclasses": "StorageClass", "csinodes": "CSINode"} {
+		if told[name] != kind {
+			t.Errorf("%s are of kind %q, want %q", name, told[name], kind)
+		}
+	}
+	if strange := s.Strange(); len(strange) > 0 {
+		t.Errorf("requests nobody expects: %v", strange)
+	}
+	if _, err := client.Discovery().ServerResourcesForGroupVersion("example.com/v1"); !errors.IsNotFound(err) {
+		t.Errorf("kinds of a group that is not there: %v", err)
 	}
 }
 

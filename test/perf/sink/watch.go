@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"path"
 	"sort"
 	"strconv"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -153,6 +155,24 @@ var listsByPath = sync.OnceValue(func() map[string]schema.GroupVersionKind {
 	}
 	return paths
 })
+
+// resources are the kinds of a group and version that can be listed: all that client-go knows.
+func (s *Server) resources(w http.ResponseWriter, r *http.Request) {
+	group := schema.GroupVersion{Group: r.PathValue("group"), Version: r.PathValue("version")}
+	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"},
+		GroupVersion: group.String()}
+	for where, kind := range listsByPath() {
+		if kind.GroupVersion() == group {
+			list.APIResources = append(list.APIResources, metav1.APIResource{
+				Name: path.Base(where), Kind: strings.TrimSuffix(kind.Kind, "List"), Verbs: metav1.Verbs{"list", "watch"}})
+		}
+	}
+	if len(list.APIResources) == 0 {
+		s.stranger(w, r)
+		return
+	}
+	s.answer(w, http.StatusOK, list)
+}
 
 // nothing is the empty list of any other kind, whose watch stays silent.
 func (s *Server) nothing(w http.ResponseWriter, r *http.Request) {

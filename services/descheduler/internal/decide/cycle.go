@@ -69,7 +69,8 @@ func Cycle(in Input) Outcome {
 		Pinned: true,
 	}
 	if in.Promises != nil {
-		ask.Nodes, ask.Claimed, ask.Promised = in.Promises.nodes(), in.Promises.claimed(), in.Promises.promised
+		ask.Nodes, ask.Promised = in.Promises.nodes(), in.Promises.promised
+		ask.Claimed, ask.Spare = in.Promises.claimed(), in.Promises.spare
 	}
 	var out Outcome
 	var p plan.Plan

@@ -85,6 +85,16 @@ func (p *Promises) claimed() func(uid string) int32 {
 	return func(uid string) int32 { return taken[uid] }
 }
 
+// spare is how many pods of a budget are healthy, not claimed, and need not stay.
+func (p *Promises) spare(uid string) int {
+	o, _ := p.view.Snapshot().Object(events.KindDisruptionBudget, uid)
+	pdb, ok := o.API.(*policyv1.PodDisruptionBudget)
+	if !ok {
+		return 0
+	}
+	return p.view.Spare(pdb)
+}
+
 // promised says whether a plan of anybody's has a pod as a victim, or as one that is relied upon.
 func (p *Promises) promised(podUID string) bool {
 	if _, _, victim := p.ledger.Victim(podUID); victim {

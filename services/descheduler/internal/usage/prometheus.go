@@ -144,7 +144,8 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(r)
 }
 
-// ask returns the value of each node.
+// ask returns the value of each node. A server gives the samples of a vector in no order, so that of
+// two for one node either could be the last.
 func ask(ctx context.Context, client promv1.API, query string, now time.Time) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
@@ -161,6 +162,9 @@ func ask(ctx context.Context, client promv1.API, query string, now time.Time) (m
 		node, ok := sample.Metric[instance]
 		if !ok {
 			return nil, fmt.Errorf("sample %s: no label %q: want one with the name of the node", sample.Metric, instance)
+		}
+		if _, twice := values[string(node)]; twice {
+			return nil, fmt.Errorf("more than one sample for %q: want one of each node, as by avg by (%s)", node, instance)
 		}
 		values[string(node)] = float64(sample.Value)
 	}

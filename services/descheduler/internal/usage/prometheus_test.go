@@ -71,14 +71,16 @@ func TestQueries(t *testing.T) {
 	url, asked := server(t, map[string]string{
 		"load": vector(`{"metric":{"instance":"a"},"value":[1,"0.25"]},{"metric":{"instance":"b"},"value":[1,"0.9"]}`),
 		"bare": vector(`{"metric":{"node":"a"},"value":[1,"0.25"]}`),
-		"one":  `{"status":"success","data":{"resultType":"scalar","result":[1,"0.5"]}}`,
+		"twice": vector(`{"metric":{"instance":"a","job":"x"},"value":[1,"0.25"]},
+{"metric":{"instance":"a","job":"y"},"value":[1,"0.9"]}`),
+		"one": `{"status":"success","data":{"resultType":"scalar","result":[1,"0.5"]}}`,
 	})
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	auth := ", authToken: {secretReference: {namespace: monitoring, name: prometheus}}"
-	p := policyOf(t, url, auth, "load", "bare", "load", "one", "wrong")
+	p := policyOf(t, url, auth, "load", "bare", "load", "one", "twice", "wrong")
 	got := Read(t.Context(), Config{TokenFile: token}, p, now)
 	want := map[string]map[string]float64{"load": {"a": 0.25, "b": 0.9}}
 	if diff := cmp.Diff(want, got.Queries); diff != "" {
@@ -86,12 +88,13 @@ func TestQueries(t *testing.T) {
 	}
 	for query, part := range map[string]string{
 		"bare": `no label "instance"`, "one": "want an instant vector", "wrong": "parse error",
+		"twice": `more than one sample for "a"`,
 	} {
 		if err := got.Failed[query]; err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%s: %v, want %q in it", query, err, part)
 		}
 	}
-	if len(got.Failed) != 3 || len(*asked) < 4 || (*asked)[0] != "load at 1772366400 by Bearer secret" {
+	if len(got.Failed) != 4 || len(*asked) < 4 || (*asked)[0] != "load at 1772366400 by Bearer secret" {
 		t.Errorf("failed %v, asked %q", got.Failed, *asked)
 	}
 }

@@ -44,6 +44,8 @@ type Reporter struct {
 	// shards and rejectors are what the gauges stand at.
 	shards    map[string]int
 	rejectors map[decide.Rejector]int
+	// succession says whom a pod replaces.
+	succession *succession
 }
 
 // NewReporter returns a reporter that sends offers to bus, decisions to recorder, moves to
@@ -54,6 +56,7 @@ func NewReporter(
 	return &Reporter{
 		bus: bus, recorder: recorder, mover: mover, tracer: tracer, logger: logger,
 		shards: map[string]int{}, rejectors: map[decide.Rejector]int{},
+		succession: newSuccession(),
 	}
 }
 
@@ -115,6 +118,8 @@ func (r *Reporter) bound(e decide.PodBound) {
 	}
 	attempts := max(e.Attempts, 1) // an earlier leader's are not known
 	telemetry.PodScheduled(int(attempts), e.Bound.Sub(since))
+	ctx := context.Background() //nolint:background // carries no deadline: only ids
+	replaced := r.succeeds(ctx, e)
 	if !telemetry.TracesPod(e.Pod.UID) {
 		return
 	}
@@ -122,11 +127,11 @@ func (r *Reporter) bound(e decide.PodBound) {
 	if created := e.Pod.Created(); !created.IsZero() && created.Time.Before(start) {
 		start = created.Time
 	}
-	_, seen := telemetry.StartPodSpan(context.Background(), r.tracer, telemetry.PodSpan{ //nolint:background // only ids
-		UID: e.Pod.UID, Name: "seen", Start: start,
+	_, seen := telemetry.StartPodSpan(ctx, r.tracer, telemetry.PodSpan{
+		UID: e.Pod.UID, Name: "seen", Start: start, Links: replaced,
 	})
 	seen.End(trace.WithTimestamp(e.Seen))
-	telemetry.EmitRoot(context.Background(), r.tracer, telemetry.Root{ //nolint:background // carries no deadline: only ids
+	telemetry.EmitRoot(ctx, r.tracer, telemetry.Root{
 		UID: e.Pod.UID, Namespace: e.Pod.Namespace, Name: e.Pod.Name, Start: start, End: e.Bound,
 		Attributes: []attribute.KeyValue{
 			attributeOutcome.String("bound"),

@@ -16,9 +16,11 @@ func (v Variant) Dir(root string) string {
 	return filepath.Join(root, "deploy", "k8s", "overlays", v.Name)
 }
 
-// Kustomization builds the variant's folder, as `kubectl apply -k` does.
-func Kustomization(root string, v Variant) (string, error) {
-	dir := v.Dir(root)
+// Kustomization builds the variant's folder.
+func Kustomization(root string, v Variant) (string, error) { return Kustomize(v.Dir(root)) }
+
+// Kustomize builds a folder, as `kubectl apply -k` does.
+func Kustomize(dir string) (string, error) {
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
 		return "", fmt.Errorf("kustomization %s: %w", dir, err)

@@ -1,6 +1,7 @@
 package render_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,6 +52,113 @@ func TestBothWaysGiveTheSame(t *testing.T) {
 				t.Errorf("%d objects: want at least 8", len(chart))
 			}
 		})
+	}
+}
+
+// A component adds to the base what the chart adds with the values that it stands for.
+func TestComponentsAreValues(t *testing.T) {
+	enabled := map[string]any{"enabled": true}
+	for component, set := range map[string]map[string]any{
+		"metrics":     {"queue": map[string]any{"metricsInterval": "30s"}},
+		"monitoring":  {"serviceMonitor": enabled, "prometheusRule": enabled},
+		"autoscaling": {"scheduler": map[string]any{"autoscaling": enabled}},
+	} {
+		t.Run(component, func(t *testing.T) {
+			templates, err := render.Chart(root, render.Variant{Name: render.Base, Set: set})
+			if err != nil {
+				t.Fatal(err)
+			}
+			chart, err := render.Objects(render.Merged(templates))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := render.Kustomize(withComponent(t, component))
+			if err != nil {
+				t.Fatal(err)
+			}
+			kustomization, err := render.Objects(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kustomization = slices.DeleteFunc(kustomization, isNamespace)
+			sortArgs(chart)
+			sortArgs(kustomization)
+			if diff := cmp.Diff(chart, kustomization); diff != "" {
+				t.Errorf("chart (-) and component (+) differ:\n%s", diff)
+			}
+			if component == "metrics" {
+				checkMetrics(t, kustomization)
+			}
+		})
+	}
+}
+
+// withComponent is a kustomization of the base with one component.
+func withComponent(t *testing.T, component string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	k8s, err := filepath.Abs(filepath.Join(root, "deploy", "k8s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k8s, err = filepath.Rel(dir, k8s); err != nil {
+		t.Fatal(err)
+	}
+	text := "resources: [" + k8s + "/base]\ncomponents: [" + k8s + "/components/" + component + "]\n"
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// argsOf are those of the first container.
+func argsOf(spec map[string]any) []any {
+	containers, _ := spec["containers"].([]any)
+	if len(containers) == 0 {
+		return nil
+	}
+	first, _ := containers[0].(map[string]any)
+	args, _ := first["args"].([]any)
+	return args
+}
+
+// sortArgs puts flags in order: a patch can only add to their end.
+func sortArgs(objects []*unstructured.Unstructured) {
+	for _, o := range objects {
+		spec, _, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "template", "spec")
+		if pod, ok := spec.(map[string]any); ok {
+			slices.SortFunc(argsOf(pod), func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		}
+	}
+}
+
+// checkMetrics: the queue is told to poll metrics.k8s.io, and it, and nobody else, may list what is
+// served there.
+func checkMetrics(t *testing.T, objects []*unstructured.Unstructured) {
+	t.Helper()
+	want := map[string]any{
+		"apiGroups": []any{"metrics.k8s.io"}, "resources": []any{"nodes", "pods"}, "verbs": []any{"list"},
+	}
+	told, allowed, bound := false, false, ""
+	for _, o := range objects {
+		switch o.GetKind() + " " + o.GetName() {
+		case "Deployment berth-queue":
+			spec, _ := podSpec(o)
+			told = slices.Contains(argsOf(spec), any("--metrics-interval=30s"))
+		case "ClusterRole berth-metrics":
+			rules, _, _ := unstructured.NestedSlice(o.Object, "rules")
+			allowed = cmp.Equal(rules, []any{want})
+		case "ClusterRoleBinding berth-metrics":
+			subjects, _, _ := unstructured.NestedSlice(o.Object, "subjects")
+			role, _, _ := unstructured.NestedString(o.Object, "roleRef", "name")
+			if len(subjects) == 1 && role == "berth-metrics" {
+				subject := subjects[0].(map[string]any)
+				bound, _ = subject["name"].(string)
+			}
+		}
+	}
+	if !told || !allowed || bound != "berth-queue" {
+		t.Errorf("the queue polls: %t, the role allows just that: %t, it is bound to %q", told, allowed, bound)
 	}
 }
 

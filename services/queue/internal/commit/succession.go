@@ -1,0 +1,166 @@
+package commit
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/decide"
+)
+
+// maxLeft bounds the pods whose replacement is looked out for; the oldest are forgotten first. So
+// many go within minutes only where whole clusters are emptied.
+const maxLeft = 4096
+
+// succession finds the pods that replace those which Berth has evicted, for links between their
+// paths: what the same controller has made since, one for each. Pods for whose replacement a place is
+// kept are not its business: the shard that gives the place away knows both.
+//
+// The queue's own clock decides what came later: the watch of pods tells of an end before it tells
+// of what a controller makes for it.
+type succession struct {
+	left map[string]*leaver
+	// order has the UIDs of left, the oldest first, and some that have gone from there.
+	order []string
+	// owed are those of left that are evicted and gone, by controller, the oldest first.
+	owed map[types.UID][]*leaver
+}
+
+// leaver is a pod that has gone, or begun to, or was evicted. It is owed a replacement once both are
+// known.
+type leaver struct {
+	uid           string
+	owner         types.UID
+	at            time.Time
+	evicted, kept bool
+}
+
+func newSuccession() *succession {
+	return &succession{left: map[string]*leaver{}, owed: map[types.UID][]*leaver{}}
+}
+
+// of is the note about a pod, a new one if there is none.
+func (s *succession) of(uid string) *leaver {
+	if l, known := s.left[uid]; known {
+		return l
+	}
+	if len(s.order) >= maxLeft {
+		s.forget(s.order[0])
+		s.order = s.order[1:]
+	}
+	l := &leaver{uid: uid}
+	s.left[uid], s.order = l, append(s.order, uid)
+	return l
+}
+
+func (s *succession) forget(uid string) {
+	l, known := s.left[uid]
+	if !known {
+		return
+	}
+	delete(s.left, uid)
+	for i, other := range s.owed[l.owner] {
+		if other == l {
+			s.owed[l.owner] = append(s.owed[l.owner][:i:i], s.owed[l.owner][i+1:]...)
+			break
+		}
+	}
+	if len(s.owed[l.owner]) == 0 {
+		delete(s.owed, l.owner)
+	}
+}
+
+// went notes pods of controllers that begin to go, or are gone, as the facts tell at a time.
+func (s *succession) went(changes []state.PodChange, at time.Time) {
+	for _, c := range changes {
+		if c.Before == nil || c.Before.NodeName == "" || c.Before.Deleting || c.After != nil && !c.After.Deleting {
+			continue
+		}
+		owner := metav1.GetControllerOfNoCopy(c.Before.Template)
+		if owner == nil {
+			continue
+		}
+		l := s.of(c.Before.UID)
+		l.owner, l.at = owner.UID, at
+		s.owe(l)
+	}
+}
+
+// decided notes evictions.
+func (s *succession) decided(d *events.Decision) {
+	switch {
+	case d.Kind == events.DecisionEvict && d.LedgerRevision > 0:
+		s.of(d.Pod.UID).kept = true
+	case d.Kind == events.DecisionEvicted:
+		l := s.of(d.Pod.UID)
+		if !l.evicted {
+			l.evicted = true
+			s.owe(l)
+		}
+	}
+}
+
+func (s *succession) owe(l *leaver) {
+	if l.evicted && !l.kept && l.owner != "" {
+		s.owed[l.owner] = append(s.owed[l.owner], l)
+	}
+}
+
+// replacedBy is the UID of the pod that one replaces which was first seen then; empty for none.
+func (s *succession) replacedBy(p *state.Pod, seen time.Time) string {
+	if len(s.owed) == 0 {
+		return ""
+	}
+	owner := metav1.GetControllerOfNoCopy(p.Template)
+	if owner == nil {
+		return ""
+	}
+	for _, l := range s.owed[owner.UID] {
+		if l.uid != p.UID && !seen.Before(l.at) {
+			s.forget(l.uid)
+			return l.uid
+		}
+	}
+	return ""
+}
+
+// Went takes in what the facts say of pods, at a time. It costs nothing where no path is recorded.
+func (r *Reporter) Went(changes []state.PodChange, at time.Time) {
+	if telemetry.Tracing() {
+		r.succession.went(changes, at)
+	}
+}
+
+// Decided takes in records of the decisions log.
+func (r *Reporter) Decided(decisions []events.SequencedDecision) {
+	if !telemetry.Tracing() {
+		return
+	}
+	for i := range decisions {
+		r.succession.decided(&decisions[i].Decision)
+	}
+}
+
+// succeeds leaves, on the path of a pod that was evicted, that the one which has just been bound
+// replaces it, and returns the link back.
+func (r *Reporter) succeeds(ctx context.Context, e decide.PodBound) []trace.Link {
+	victim := r.succession.replacedBy(e.Pod, e.Seen)
+	if victim == "" {
+		return nil
+	}
+	if telemetry.TracesPod(victim) {
+		_, span := telemetry.StartPodSpan(ctx, r.tracer, telemetry.PodSpan{
+			UID: victim, Name: "replaced", Start: e.Bound,
+			Links: []trace.Link{telemetry.PathLink(ctx, e.Pod.UID, "replacement")},
+		})
+		span.End(trace.WithTimestamp(e.Bound))
+	}
+	return []trace.Link{telemetry.PathLink(ctx, victim, "replaced")}
+}
