@@ -141,3 +141,27 @@ func checkRule(t *testing.T, where string, rule map[string]any) {
 		}
 	}
 }
+
+// TestTheQueueChangesNothing: its roles read, and nothing else.
+func TestTheQueueChangesNothing(t *testing.T) {
+	for _, v := range render.Variants() {
+		chart, _ := objectsOf(t, v)
+		for _, o := range chart {
+			if o.GetKind() != "ClusterRole" || component(o) != "queue" {
+				continue
+			}
+			rules, _, _ := unstructured.NestedSlice(o.Object, "rules")
+			for _, r := range rules {
+				verbs, _, err := unstructured.NestedStringSlice(r.(map[string]any), "verbs")
+				if err != nil {
+					t.Error(err)
+				}
+				for _, verb := range verbs {
+					if !slices.Contains([]string{"get", "list", "watch"}, verb) {
+						t.Errorf("%s: %s may %s: %v", v.Name, o.GetName(), verb, r)
+					}
+				}
+			}
+		}
+	}
+}
