@@ -67,16 +67,20 @@ func (s *system) forgedEviction(t *testing.T) {
 	}
 }
 
-// forgedReservation: a shard that reserves what no node has is found by who checks.
+// forgedReservation: a shard that reserves what no node has, for the pod that forgedPlacement left
+// pending, is found by who checks.
 func (s *system) forgedReservation(t *testing.T) {
 	const name = "demo-0001"
+	pod, err := s.client.CoreV1().Pods("forged").Get(t.Context(), "victim", metav1.GetOptions{})
+	s.no(err)
 	node, err := s.client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 	s.no(err)
 	value, err := ledger.EncodeNodeDoc(ledger.NodeDoc{
 		NodeUID: string(node.UID), NodeName: name,
 		Entries: []ledger.Entry{{
-			PodUID: "nobody", Namespace: "none", Name: "none", Role: ledger.RoleReservation, State: ledger.Held,
-			PodRV: 1, Token: 1, Shard: "forged", SchedulerName: scheduler, Requests: map[string]int64{"cpu": 1 << 30},
+			PodUID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
+			Role: ledger.RoleReservation, State: ledger.Committed, PodRV: 1, Token: 1, Shard: "forged", SchedulerName: scheduler,
+			Requests: map[string]int64{"cpu": 1 << 30},
 		}},
 	})
 	s.no(err)
