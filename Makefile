@@ -92,6 +92,11 @@ deploy-check: build .cluster-programs ## The manifests: chart and kustomize the 
 	@cd tools/deploy && GOWORK=off go test -count 1 ./...
 	@go test -p 1 -tags e2e -count 1 -timeout 40m -run '$(RUN)' ./test/deploy
 
+.PHONY: ha-up
+ha-up: build .cluster-programs ## A local cluster, and Berth on it as deploy/k8s/overlays/ha says, until Ctrl-C
+	@mkdir -p $(BIN) && go test -c -tags e2e,serve -o $(BIN)/ha ./test/deploy
+	@cd test/deploy && exec $(BIN)/ha -test.run TestServe -test.timeout 0
+
 ##@ Check and test
 
 # What a change must pass, cheapest first.
@@ -124,12 +129,12 @@ tidy: ## Fail if a module's go.mod or go.sum is not what go mod tidy makes
 
 .PHONY: vet
 vet: ## go vet over all modules, end-to-end tests included
-	@go vet -tags e2e,upgrade work
+	@go vet -tags e2e,upgrade,serve work
 	@for module in $(TOOLS) test/conformance; do (cd $$module && GOWORK=off go vet -tags cluster ./...); done
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## golangci-lint over all modules (built from source once)
-	@$(BIN)/golangci-lint run --build-tags e2e,upgrade $(addsuffix /...,$(MODULES))
+	@$(BIN)/golangci-lint run --build-tags e2e,upgrade,serve $(addsuffix /...,$(MODULES))
 
 $(BIN)/golangci-lint: tools/lint/go.mod
 	@mkdir -p $(BIN)
