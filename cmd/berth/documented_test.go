@@ -1,0 +1,150 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// documented finds a line of a document with a command of ours, as somebody would type it. Output
+// that begins with the name goes on with a colon.
+var documented = regexp.MustCompile(`^\s*(?:\$ )?((?:.* )?(?:\S*/)?berth [a-z][a-z-]*(?: .*)?)$`)
+
+// TestDocumentedCommandsAreUnderstood: every command that a document shows, in a block of code, is
+// one with these flags and as many arguments. Most of them are run besides, by the labs.
+func TestDocumentedCommandsAreUnderstood(t *testing.T) {
+	seen := 0
+	for _, line := range documentedLines(t, os.DirFS("../..")) {
+		commands, err := calls(line.text)
+		if err != nil {
+			t.Errorf("%s: %s: %v", line.at, line.text, err)
+		}
+		for _, args := range commands {
+			seen++
+			if err := understand(args); err != nil {
+				t.Errorf("%s: berth %s: %v", line.at, strings.Join(args, " "), err)
+			}
+		}
+	}
+	t.Logf("%d commands", seen)
+	if seen < 50 {
+		t.Errorf("only %d commands were found: is this the top of the repository?", seen)
+	}
+}
+
+func TestUnknownFlagsInDocumentsAreFound(t *testing.T) {
+	for _, command := range []string{"up --no-such-flag", "explain pod", "deschedule --shards 2", "no-such-command"} {
+		if understand(strings.Fields(command)) == nil {
+			t.Errorf("berth %s: taken for a command", command)
+		}
+	}
+}
+
+// understand parses a command as main would, and does not run it.
+func understand(args []string) error {
+	cmd, rest, err := newRootCommand().Find(args)
+	if err != nil {
+		return err
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		return err
+	}
+	return cmd.ValidateArgs(cmd.Flags().Args())
+}
+
+type documentedLine struct{ at, text string }
+
+func documentedLines(t *testing.T, top fs.FS) (lines []documentedLine) {
+	t.Helper()
+	err := fs.WalkDir(top, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains([]string{".build", ".git", "decisions"}, entry.Name()):
+			return fs.SkipDir
+		case filepath.Ext(name) != ".md" || name == "docs/commands.md": // that one is made from the commands
+			return nil
+		}
+		data, err := fs.ReadFile(top, name)
+		lines = append(lines, commandsIn(name, string(data))...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+// commandsIn are the commands in the blocks of code of a document. A line that ends in a backslash
+// goes on in the next.
+func commandsIn(name, text string) (found []documentedLine) {
+	block, begun := false, ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			block, begun = !block, ""
+			continue
+		}
+		line = begun + line
+		if begun = ""; block && strings.HasSuffix(line, `\`) {
+			begun = strings.TrimSuffix(line, `\`)
+			continue
+		}
+		m := documented.FindStringSubmatch(line)
+		if block && m != nil {
+			found = append(found, documentedLine{name, m[1]})
+		}
+	}
+	return found
+}
+
+// calls are the calls of berth in a line that a shell would read: the words of each, without the
+// program's own name. What a shell would work out is one word.
+func calls(line string) (list [][]string, err error) {
+	file, err := syntax.NewParser().Parse(strings.NewReader(line), "")
+	if err != nil {
+		return nil, err
+	}
+	syntax.Walk(file, func(n syntax.Node) bool {
+		call, ok := n.(*syntax.CallExpr)
+		if !ok {
+			return true
+		}
+		words := make([]string, len(call.Args))
+		for i, w := range call.Args {
+			words[i] = word(w)
+		}
+		if len(words) > 1 && words[0] == "kubectl" {
+			words = words[1:]
+		}
+		if len(words) > 1 && filepath.Base(words[0]) == "berth" {
+			list = append(list, words[1:])
+		}
+		return true
+	})
+	return list, nil
+}
+
+// word is a word without its quotes.
+func word(w *syntax.Word) string {
+	if literal := w.Lit(); literal != "" {
+		return literal
+	}
+	if len(w.Parts) == 1 {
+		switch part := w.Parts[0].(type) {
+		case *syntax.SglQuoted:
+			return part.Value
+		case *syntax.DblQuoted:
+			if len(part.Parts) == 1 {
+				return word(&syntax.Word{Parts: part.Parts})
+			}
+		}
+	}
+	return "substituted"
+}
