@@ -92,6 +92,11 @@ deploy-check: build .cluster-programs ## The manifests: chart and kustomize the 
 	@cd tools/deploy && GOWORK=off go test -count 1 ./...
 	@go test -p 1 -tags e2e -count 1 -timeout 40m -run '$(RUN)' ./test/deploy
 
+.PHONY: ha-up
+ha-up: build .cluster-programs ## A local cluster, and Berth on it as deploy/k8s/overlays/ha says, until Ctrl-C
+	@mkdir -p $(BIN) && go test -c -tags e2e,serve -o $(BIN)/ha ./test/deploy
+	@cd test/deploy && exec $(BIN)/ha -test.run TestServe -test.timeout 0
+
 ##@ Check and test
 
 # What a change must pass, cheapest first.
@@ -124,12 +129,12 @@ tidy: ## Fail if a module's go.mod or go.sum is not what go mod tidy makes
 
 .PHONY: vet
 vet: ## go vet over all modules, end-to-end tests included
-	@go vet -tags e2e work
+	@go vet -tags e2e,upgrade,serve work
 	@for module in $(TOOLS) test/conformance; do (cd $$module && GOWORK=off go vet -tags cluster ./...); done
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## golangci-lint over all modules (built from source once)
-	@$(BIN)/golangci-lint run --build-tags e2e $(addsuffix /...,$(MODULES))
+	@$(BIN)/golangci-lint run --build-tags e2e,upgrade,serve $(addsuffix /...,$(MODULES))
 
 $(BIN)/golangci-lint: tools/lint/go.mod
 	@mkdir -p $(BIN)
@@ -196,7 +201,7 @@ upgrade-check: build .cluster-programs ## The berth of another commit and this o
 		git worktree add --force --detach $(PREVIOUS_DIR)/tree $$commit >/dev/null 2>&1; \
 		(cd $(PREVIOUS_DIR)/tree && $(GO_BUILD) -ldflags "-s -w -X main.version=$${commit:0:7}" -o $$old ./cmd/berth); \
 	fi; \
-	go test -p 1 -tags e2e -count 1 -timeout 20m -v -run TestMixedVersionsUnderLoad ./test/e2e -args -previous $$old
+	go test -p 1 -tags e2e,upgrade -count 1 -timeout 20m -v -run TestMixedVersionsUnderLoad ./test/e2e -args -previous $$old
 
 .PHONY: duel
 duel: build .cluster-programs .peer-programs ## One script against two kube-schedulers and the descheduler, and against Berth (DUEL_SEEDS=n SEED=n)
@@ -266,11 +271,18 @@ cluster-check: .cluster-programs ## Tests of the local cluster driver itself, on
 	@cd tools/cluster && GOWORK=off go test -tags cluster -count 1 -timeout 20m ./e2e/...
 
 .PHONY: fuzz
-fuzz: ## Fuzz the targets of one package for a while each (PKG=./pkg/state FUZZTIME=30s)
-	@test -n '$(PKG)' || { echo 'say which package: make fuzz PKG=./pkg/state'; exit 2; }
-	@targets=$$(go test -list '^Fuzz' $(PKG) | grep '^Fuzz' || true); \
-	if [ -z "$$targets" ]; then echo 'no fuzz targets in $(PKG)'; exit 2; fi; \
-	for target in $$targets; do go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $(PKG); done
+fuzz: ## Fuzz the targets of all packages, or of one, for a while each (PKG=./pkg/state FUZZTIME=30s)
+	@packages='$(PKG)'; \
+	[ -n "$$packages" ] || packages=$$(grep -rl --include='*_test.go' '^func Fuzz' cmd pkg services test | xargs -n 1 dirname | sort -u); \
+	for package in $$packages; do \
+		package=./$${package#./}; \
+		targets=$$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); \
+		if [ -z "$$targets" ]; then echo "no fuzz targets in $$package"; exit 2; fi; \
+		for target in $$targets; do \
+			echo "$$package $$target"; \
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$package || exit 1; \
+		done; \
+	done
 
 # Rounds of `make linz`, each with keys of its own; every third kills the leader.
 ROUNDS ?= 60
@@ -291,7 +303,7 @@ docs-check: ## Links between documents resolve, mentioned make targets exist, no
 	@go test -count=1 ./test/docs ./test/labs
 
 .PHONY: presubmit
-presubmit: test race walk cluster-check deploy-check labs linz ## What is run before a change is merged: more than a change alone needs
+presubmit: test race walk cluster-check deploy-check upgrade-check labs linz ## What is run before a change is merged: more than a change alone needs
 	@$(MAKE) sim
 	@$(MAKE) conformance LONG=1
 	@$(MAKE) fuzz PKG=./pkg/placement

@@ -205,12 +205,13 @@ func (w *walk) end(s *Story, now time.Time) {
 		since  time.Time
 		detail string
 	}{
-		{"queued", queued, ""}, {"parked", w.parked, w.why}, {"hold", w.held, "on " + w.node}, {"bind", w.placed, "to " + w.node},
-		{"leave", w.leaving, ""},
+		{"queued", queued, ""}, {"parked", w.parked, w.why}, {"hold", w.held, "on " + w.node},
+		{"bind", w.placed, "to " + w.node}, {"leave", w.leaving, ""},
 	} {
 		if !open.since.IsZero() {
 			w.steps = append(w.steps, Step{
-				Name: open.name, Start: open.since, End: later(later(w.last, open.since), now), Detail: open.detail, Open: true,
+				Name: open.name, Start: open.since, End: later(later(w.last, open.since), now),
+				Detail: open.detail, Open: true,
 			})
 		}
 	}

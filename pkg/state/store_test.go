@@ -231,7 +231,8 @@ func TestKindsOfALaterVersionAreLeftOut(t *testing.T) {
 	if c := apply(t, store, later); len(c.Pods)+len(c.Others) != 0 || c.Position.Sequence != later[0].Sequence {
 		t.Errorf("changes %+v, want none but the position", c)
 	}
-	gone := events.SequencedFact{Sequence: h.Facts[2].Sequence, Fact: events.Fact{Kind: "gizmo", Op: events.OpDelete, UID: "x"}}
+	gone := h.Facts[2]
+	gone.Kind, gone.Op, gone.Object = "gizmo", events.OpDelete, nil
 	apply(t, store, []events.SequencedFact{gone})
 	if !store.Snapshot().Partial() || store.Position().Sequence != gone.Sequence {
 		t.Errorf("at %d, partial %t", store.Position().Sequence, store.Snapshot().Partial())

@@ -197,7 +197,7 @@ var (
 	}, "strategy", "profile")
 	deschedulerBuild = gauge(&metrics.GaugeOpts{
 		Subsystem: deschedulerSubsystem, Name: "build_info",
-		Help:           "1, with the versions of the descheduler and of Go as labels; what this build does not know is empty.",
+		Help:           "1, with the versions of the descheduler and of Go as labels; what is not known is empty.",
 		StabilityLevel: metrics.ALPHA,
 	}, "GoVersion", "AppVersion", "DeschedulerVersion", "GitBranch", "GitSha1")
 	podsKept = counter(&metrics.CounterOpts{

@@ -1,9 +1,11 @@
 package descheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -134,6 +136,7 @@ func (d *Descheduler) lead(ctx context.Context, g *errgroup.Group) (done bool, e
 		return false, fmt.Errorf("descheduler: open session: %w", err)
 	}
 	defer d.giveBack(ctx, session)
+	d.tellWaiting(ctx)
 	term, err := d.deps.Ledger.Campaign(ctx, session, election, d.cfg.ID)
 	if err != nil {
 		return false, err
@@ -156,6 +159,21 @@ func (d *Descheduler) lead(ctx context.Context, g *errgroup.Group) (done bool, e
 		return true, nil
 	}
 	return false, errors.New("descheduler: the session was lost")
+}
+
+// tellWaiting tells who runs a single cycle that it has to wait for its turn, and for whom.
+func (d *Descheduler) tellWaiting(ctx context.Context) {
+	if d.cfg.Interval > 0 {
+		return
+	}
+	candidates, _, err := d.deps.Ledger.List(ctx, ledger.PrefixElection+election+"/")
+	if err != nil || len(candidates) == 0 {
+		return // what is wrong with the ledger, the campaign tells
+	}
+	first := slices.MinFunc(candidates, func(a, b ledger.KV) int {
+		return cmp.Compare(a.CreateRevision, b.CreateRevision)
+	})
+	d.deps.Logger.Warn("another descheduler runs; this cycle waits until it ends", "leader", string(first.Value))
 }
 
 // giveBack closes the session, which gives the leadership up at once.

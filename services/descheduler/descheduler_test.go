@@ -454,6 +454,27 @@ func TestOnce(t *testing.T) {
 	})
 }
 
+// TestOnceWaits: a single cycle beside a descheduler that runs says for whom it waits.
+func TestOnceWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.twoNodes()
+		w.taintA()
+		leader := w.start("d1")
+		once := w.start("d2", func(c *Config) { c.Interval = 0 })
+		after(time.Minute)
+		want := "another descheduler runs; this cycle waits until it ends\" leader=d1"
+		if !strings.Contains(w.output.String(), want) {
+			t.Errorf("no %s in the log:\n%s", want, w.output.String())
+		}
+		leader.stop()
+		if err := <-once.done; err != nil {
+			t.Error(err)
+		}
+		w.wantAsks("plain#1 by d1")
+	})
+}
+
 // TestDryRun: shows, asks nothing, needs no ledger.
 func TestDryRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

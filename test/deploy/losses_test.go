@@ -31,9 +31,10 @@ const (
 	resumeWithin = 5 * time.Second
 	// electWithin is for servers of NATS: without a leader of a stream, the others elect one after 4
 	// to 9 s, which cannot be configured, and clients have to hear of it.
-	electWithin = 11 * time.Second
-	// noticedWithin is for what hangs and keeps its connections: clients ask every 10 s.
-	noticedWithin = 15 * time.Second
+	electWithin = 12 * time.Second
+	// noticedWithin is for what hangs and keeps its connections: clients ask whether it is there every
+	// 10 s, and a session that was kept by it runs out and is opened anew.
+	noticedWithin = 20 * time.Second
 )
 
 // loss is one member that goes, and how.

@@ -62,9 +62,8 @@ func TestStoresRefuseWhoHasNoRight(t *testing.T) {
 	s.install("overlays/ha")
 	s.certificates()
 	s.startStores()
-	for _, service := range []string{"queue", "binder"} { // the queue makes the streams
-		s.start(service, service+"-0")
-	}
+	s.start("queue", "queue-0") // makes the streams
+	binder := s.start("binder", "binder-0")
 	t.Run("the log, without a certificate", func(t *testing.T) {
 		if _, err := s.openLog(""); err == nil {
 			t.Error("NATS lets anybody in")
@@ -88,6 +87,11 @@ func TestStoresRefuseWhoHasNoRight(t *testing.T) {
 	t.Run("the log, what another service says", func(t *testing.T) { s.foreignWords(t) })
 	t.Run("the ledger, what another service writes", func(t *testing.T) { s.foreignKeys(t) })
 	t.Run("a placement without a reservation", func(t *testing.T) { s.forgedPlacement(t) })
+	t.Run("an eviction that a budget forbids", func(t *testing.T) { s.forgedEviction(t) })
+	t.Run("a reservation beyond what there is", func(t *testing.T) {
+		binder.Kill() // which would give it back before long
+		s.forgedReservation(t)
+	})
 }
 
 func decision(kind events.DecisionKind, pod events.PodRef) []events.Message {

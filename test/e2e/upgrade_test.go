@@ -1,4 +1,4 @@
-//go:build e2e
+//go:build e2e && upgrade
 
 package e2e_test
 
@@ -66,7 +66,7 @@ type mixed struct {
 // bound twice, and the history of the ledger breaks no promise. Both versions say so.
 func TestMixedVersionsUnderLoad(t *testing.T) {
 	if *previousBerth == "" {
-		t.Skip("needs the berth of an earlier commit: make upgrade-check")
+		t.Fatal("-previous is empty, want the berth of an earlier commit: make upgrade-check")
 	}
 	before, after := programs, programs
 	before.Berth = *previousBerth
@@ -107,7 +107,8 @@ func TestMixedVersionsUnderLoad(t *testing.T) {
 	s.no(err)
 	s.boundAtMostOnce(m.namespace)
 	s.audit()
-	result, err := before.Command(t.Context(), "check", "--kubeconfig", s.cluster.Kubeconfig, "--etcd-endpoints", m.etcdURL)
+	result, err := before.Command(
+		t.Context(), "check", "--kubeconfig", s.cluster.Kubeconfig, "--etcd-endpoints", m.etcdURL)
 	s.no(err)
 	if result.Code != 0 {
 		t.Errorf("berth check of the earlier version: exit code %d\n%s%s", result.Code, result.Stdout, result.Stderr)

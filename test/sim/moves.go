@@ -59,8 +59,8 @@ func (o *oracle) placeTaken(place keptPlace, m ledger.Entry, came []ledger.Entry
 		}
 		return slices.Delete(came, i, i+1)
 	}
-	o.w.note("S13", "the place on node %s for the replacement of pod %s is gone, and of those that came nobody replaces it or is "+
-		"more important", place.node, place.victim.Name)
+	o.w.note("S13", "the place on node %s for the replacement of pod %s is gone, and of those that came nobody replaces "+
+		"it or is more important", place.node, place.victim.Name)
 	return came
 }
 

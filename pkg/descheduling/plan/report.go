@@ -60,7 +60,7 @@ type Failed struct {
 
 // Explain makes the plan with a report of it. It costs an entry for every pod that stays.
 func Explain(in Input) (Plan, Report) {
-	var r Report
+	r := Report{Evict: []Going{}, Kept: []Staying{}} // empty lists, not none, for programs
 	in.Kept = func(c descheduling.Candidate, against descheduling.Refusal) {
 		r.Kept = append(r.Kept, Staying{
 			Pod: c.Pod.Key(), Node: c.Pod.NodeName, Profile: c.Profile, Strategy: c.Strategy, Reason: c.Reason, Because: against,

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/nats-io/nats.go"
@@ -192,11 +193,28 @@ func (l *Log) state(ctx context.Context, name events.Stream) (jetstream.StreamSt
 	if err := l.check(name); err != nil {
 		return jetstream.StreamState{}, err
 	}
-	info, err := l.streams[name].Info(ctx)
+	info, err := l.info(ctx, name)
 	if err != nil {
 		return jetstream.StreamState{}, l.explain(fmt.Errorf("jetstream: state of stream %s: %w", name, err))
 	}
 	return info.State, nil
+}
+
+// askAgain is how long one question about a stream may stay open. While it has no leader nobody hears
+// it, so that it has to be asked again.
+const askAgain = time.Second
+
+func (l *Log) info(ctx context.Context, name events.Stream) (info *jetstream.StreamInfo, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	for {
+		question, done := context.WithTimeout(ctx, askAgain)
+		info, err = l.streams[name].Info(question)
+		done()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return info, err
+		}
+	}
 }
 
 // check returns an error for streams that do not exist and on a closed Log.

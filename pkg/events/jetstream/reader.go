@@ -32,14 +32,20 @@ const (
 	// not yet known to be: asking for it again gets no answer for as long as that server is
 	// away. After a failure there is another incarnation, on a server chosen anew.
 	resetAttempts = 1
+	// openTimeout bounds an attempt to have a consumer, openAttempts is how many Read makes: a consumer
+	// that was put onto a server which was lost, and is not known to be, never comes. When one falls
+	// silent the client asks for another by itself, but waits 10 s each time; facts would stand still for
+	// so long.
+	openTimeout  = 2 * time.Second
+	openAttempts = 3
 	// verifyInterval spaces attempts to verify the position while the server does not answer,
 	// verifyTimeout bounds one of them.
 	verifyInterval = 250 * time.Millisecond
 	verifyTimeout  = 2 * time.Second
 )
 
-// reader implements events.Reader on an ordered consumer. All but the last five fields belong
-// to the goroutine that calls Next.
+// reader implements events.Reader on an ordered consumer, and on another one when that is silent.
+// All but the last six fields belong to the goroutine that calls Next.
 type reader struct {
 	log  *Log
 	name events.Stream
@@ -56,11 +62,17 @@ type reader struct {
 	reconnected <-chan struct{}
 
 	// arrived is filled by the consumer's callback.
-	arrived   chan arrival
-	births    births
-	consume   jetstream.ConsumeContext
+	arrived chan arrival
+	births  births
+	// silent holds a word of the consumer's that it hears nothing from its server.
+	silent    chan struct{}
 	closed    chan struct{}
 	closeOnce sync.Once
+	mu        struct {
+		sync.Mutex
+		// consume is the consumer that delivers.
+		consume jetstream.ConsumeContext
+	}
 }
 
 // arrival is a record as the consumer delivered it.
@@ -87,27 +99,67 @@ func (l *Log) Read(ctx context.Context, name events.Stream, from uint64) (events
 	}
 	r := &reader{
 		log: l, name: name, next: from, reconnected: reconnected,
-		arrived: make(chan arrival, readBuffer), closed: make(chan struct{}),
+		arrived: make(chan arrival, readBuffer), silent: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 	if r.previous, err = l.storedAt(ctx, name, from-1, state); err != nil {
 		return nil, err
 	}
-	consumer, err := l.js.OrderedConsumer(ctx, string(name), jetstream.OrderedConsumerConfig{
-		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq:       from,
-		InactiveThreshold: consumerTTL,
-		MaxResetAttempts:  resetAttempts,
-	})
-	if err != nil {
-		return nil, l.explain(fmt.Errorf("jetstream: read stream %s from %d: %w", name, from, err))
+	for range openAttempts {
+		if r.mu.consume, err = r.open(ctx); err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			break
+		}
 	}
-	r.consume, err = consumer.Consume(r.receive,
-		jetstream.PullMaxMessages(readBuffer), jetstream.PullExpiry(readExpiry),
-		jetstream.PullHeartbeat(readHeartbeat), jetstream.ConsumeErrHandler(r.consumeError))
 	if err != nil {
 		return nil, l.explain(fmt.Errorf("jetstream: read stream %s from %d: %w", name, from, err))
 	}
 	return r, nil
+}
+
+// open has a new consumer deliver from next on.
+func (r *reader) open(ctx context.Context) (jetstream.ConsumeContext, error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	consumer, err := r.log.js.OrderedConsumer(ctx, string(r.name), jetstream.OrderedConsumerConfig{
+		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:       r.next,
+		InactiveThreshold: consumerTTL,
+		MaxResetAttempts:  resetAttempts,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return consumer.Consume(r.receive,
+		jetstream.PullMaxMessages(readBuffer), jetstream.PullExpiry(readExpiry),
+		jetstream.PullHeartbeat(readHeartbeat), jetstream.ConsumeErrHandler(r.consumeError))
+}
+
+// reopen has another consumer take over from one that is silent. Both may deliver for a moment, each
+// without gaps and none from beyond next: what comes twice is dropped. When it fails it is tried
+// again, while the client goes on trying with the consumer there is.
+func (r *reader) reopen(ctx context.Context) {
+	consume, err := r.open(ctx)
+	if err != nil {
+		r.log.logger.Debug("no other consumer yet", "stream", string(r.name), "error", err)
+		time.AfterFunc(verifyInterval, r.complain)
+		return
+	}
+	r.mu.Lock()
+	consume, r.mu.consume = r.mu.consume, consume
+	r.mu.Unlock()
+	go consume.Stop() //nolint:goroutine // see Close
+	select {
+	case <-r.closed: // meanwhile; Close may have stopped the one before
+		go r.stop() //nolint:goroutine // see Close
+	default:
+	}
+}
+
+// complain says that the consumer is silent. It does not block.
+func (r *reader) complain() {
+	select {
+	case r.silent <- struct{}{}:
+	default:
+	}
 }
 
 // storedAt returns when the log stored a record, zero when it does not have it.
@@ -182,6 +234,9 @@ func (b *births) of(consumer string, present func() uint64) uint64 {
 // consumeError hears of what the consumer recovers from by itself.
 func (r *reader) consumeError(_ jetstream.ConsumeContext, err error) {
 	r.log.logger.Debug("reader of the log recovers", "stream", string(r.name), "error", err)
+	if errors.Is(err, jetstream.ErrNoHeartbeat) {
+		r.complain()
+	}
 }
 
 // decodeRecord leaves out the headers of the protocol.
@@ -228,6 +283,9 @@ func (r *reader) Next(ctx context.Context) ([]events.Record, error) {
 		case <-r.reconnected:
 			r.reconnected = r.log.reconnected()
 			r.verify = true
+			r.complain() // the client asks for its consumer anew, and may wait for it
+		case <-r.silent:
+			r.reopen(ctx)
 		case <-r.closed:
 		case <-r.log.closed:
 		case <-ctx.Done():
@@ -358,6 +416,13 @@ func (r *reader) sameAsBefore(ctx context.Context) (bool, error) {
 func (r *reader) Close() {
 	r.closeOnce.Do(func() {
 		close(r.closed)
-		go r.consume.Stop() //nolint:goroutine // ends with the client's next attempt or the connection
+		go r.stop() //nolint:goroutine // ends with the client's next attempt or the connection
 	})
+}
+
+func (r *reader) stop() {
+	r.mu.Lock()
+	consume := r.mu.consume
+	r.mu.Unlock()
+	consume.Stop()
 }

@@ -38,7 +38,8 @@ func FuzzDecodePart(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	m, err := encode(packer, part{after: 1, through: 2, changes: []ledger.Event{{KV: ledger.KV{Key: "n/a", ModRevision: 2}}}})
+	changes := []ledger.Event{{KV: ledger.KV{Key: "n/a", ModRevision: 2}}}
+	m, err := encode(packer, part{after: 1, through: 2, changes: changes})
 	if err != nil {
 		f.Fatal(err)
 	}

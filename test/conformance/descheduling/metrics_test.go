@@ -32,7 +32,8 @@ func TestMetrics(t *testing.T) {
 	}
 	ours, theirs := metricsFrom(t, "ours"), metricsFrom(t, "upstream")
 	theirs = slices.DeleteFunc(theirs, func(line string) bool {
-		return strings.HasPrefix(line, "descheduler_pods_evicted counter") || strings.HasPrefix(line, "descheduler_descheduler_")
+		return strings.HasPrefix(line, "descheduler_pods_evicted counter") ||
+			strings.HasPrefix(line, "descheduler_descheduler_")
 	})
 	if diff := cmp.Diff(theirs, ours); diff != "" || len(ours) == 0 {
 		t.Errorf("upstream (-) and ours (+):\n%s", diff)

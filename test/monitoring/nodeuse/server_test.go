@@ -19,7 +19,6 @@ import (
 	"github.com/prometheus/prometheus/config"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb"
 	apiv1 "github.com/prometheus/prometheus/web/api/v1"
 )
@@ -113,25 +112,21 @@ func write(t *testing.T, file string, data []byte) {
 func (s *server) scrape(t *testing.T, node string, busy float64, until time.Time) {
 	t.Helper()
 	app := s.db.Appender(t.Context())
+	add := func(at time.Time, cpu, mode string, value float64) {
+		ls := labels.FromStrings(labels.MetricName, "node_cpu_seconds_total",
+			"instance", node+":9100", "job", "node-exporter", "cpu", cpu, "mode", mode)
+		if _, err := app.Append(0, ls, at.UnixMilli(), value); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for at := until.Add(-scraped); !at.After(until); at = at.Add(scrapeInterval) {
 		seconds := at.Sub(until.Add(-scraped)).Seconds()
 		for _, cpu := range []string{"0", "1"} {
-			add(t, app, at, seconds*(1-busy), "node_cpu_seconds_total", node, "cpu", cpu, "mode", "idle")
-			add(t, app, at, seconds*busy, "node_cpu_seconds_total", node, "cpu", cpu, "mode", "user")
+			add(at, cpu, "idle", seconds*(1-busy))
+			add(at, cpu, "user", seconds*busy)
 		}
 	}
 	if err := app.Commit(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// add stores one sample of a node's exporter.
-func add(t *testing.T, app storage.Appender, at time.Time, value float64, name, node string, more ...string) {
-	t.Helper()
-	ls := labels.FromStrings(append([]string{
-		labels.MetricName, name, "instance", node + ":9100", "job", "node-exporter",
-	}, more...)...)
-	if _, err := app.Append(0, ls, at.UnixMilli(), value); err != nil {
 		t.Fatal(err)
 	}
 }

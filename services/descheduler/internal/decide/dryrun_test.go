@@ -62,7 +62,8 @@ func TestDryRunIsTheRealPlan(t *testing.T) {
 // randomPolicy draws two strategies with guards and limits.
 func randomPolicy(t *rapid.T) *policy.Policy {
 	text := fmt.Sprintf(`{apiVersion: descheduler/v1alpha2, kind: DeschedulerPolicy,
-berth: {cooldown: %s, maxPerOwner: %s, maxPerCycle: %d, waitForReady: %t, pauseDuringRollout: %t, excludeNamespaces: [%s]},
+berth: {cooldown: %s, maxPerOwner: %s, maxPerCycle: %d, waitForReady: %t, pauseDuringRollout: %t,
+excludeNamespaces: [%s]},
 %s profiles: [{name: p, pluginConfig: [{name: RemovePodsViolatingNodeTaints}, {name: RemoveDuplicates},
 {name: DefaultEvictor, args: {nodeFit: %t, ignorePodsWithoutPDB: %t}}],
 plugins: {deschedule: {enabled: [RemovePodsViolatingNodeTaints]}, balance: {enabled: [RemoveDuplicates]}}}]}`,

@@ -200,11 +200,25 @@ func allBound(ctx context.Context, cluster *harness.Cluster) error {
 	}
 }
 
+// knownWithin bounds the time from the creation of a pod to where the log has it, on a busy machine.
+const knownWithin = time.Minute
+
 // explain times `berth explain pod`, from the start of the process to its end, for pods that are
 // bound and for one that fits nowhere.
 func (b *bench) explain(ctx context.Context, cluster *harness.Cluster, data string) error {
 	waits := pod("nowhere", "1000")
 	if err := harness.CreatePods(ctx, cluster.Client, []*corev1.Pod{waits}); err != nil {
+		return err
+	}
+	// Until the log has the new pod there is nothing to explain.
+	err := harness.Eventually(ctx, knownWithin, "pod "+waits.Name+" is known", func(ctx context.Context) (string, error) {
+		answer, err := b.programs.Command(ctx, "explain", "pod", namespace+"/"+waits.Name, "--data-dir", data)
+		if answer.Code != 0 {
+			return answer.Stderr, err
+		}
+		return "", err
+	})
+	if err != nil {
 		return err
 	}
 	names := []string{waits.Name}

@@ -78,8 +78,13 @@ func (b *bench) report(w io.Writer) error {
 			over = append(over, fmt.Errorf("berth explain pod takes %s, want at most %s", most, mostForExplain))
 		}
 	}
+	fmt.Fprintf(w, "\nlimits: records %.0f%%, traces %.0f%%, complete traces %.0f to %.0f%%, explanations %s\n",
+		100*mostForEvidence, 100*mostForTraces, 100*b.ratio*(1-tracesOff), 100*b.ratio*(1+tracesOff), mostForExplain)
 	for _, err := range over {
 		fmt.Fprintf(w, "over its limit: %v\n", err)
+	}
+	if len(over) == 0 {
+		fmt.Fprintln(w, "verdict: what was measured is within its limits")
 	}
 	if !b.enforce {
 		return nil

@@ -141,3 +141,29 @@ func checkRule(t *testing.T, where string, rule map[string]any) {
 		}
 	}
 }
+
+// TestTheQueueChangesNothing: its roles read, and nothing else.
+func TestTheQueueChangesNothing(t *testing.T) {
+	for _, v := range render.Variants() {
+		chart, _ := objectsOf(t, v)
+		for _, o := range chart {
+			if o.GetKind() == "ClusterRole" && component(o) == "queue" {
+				checkReads(t, v.Name, o)
+			}
+		}
+	}
+}
+
+func checkReads(t *testing.T, variant string, role *unstructured.Unstructured) {
+	t.Helper()
+	rules, _, _ := unstructured.NestedSlice(role.Object, "rules")
+	for _, r := range rules {
+		verbs, _, err := unstructured.NestedStringSlice(r.(map[string]any), "verbs")
+		writes := slices.ContainsFunc(verbs, func(verb string) bool {
+			return !slices.Contains([]string{"get", "list", "watch"}, verb)
+		})
+		if err != nil || len(verbs) == 0 || writes {
+			t.Errorf("%s: %s: %v, want get, list and watch alone", variant, role.GetName(), r)
+		}
+	}
+}
