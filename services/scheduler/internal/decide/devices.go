@@ -40,7 +40,7 @@ type promisedDevices struct {
 	lookups
 	claims      map[string]bool // by UID
 	allocations []*resourcev1.AllocationResult
-	// unseen: the facts do not show yet what has become of one of the promises.
+	// unseen: of one of the promises the facts do not show yet what has become, or not any more.
 	unseen bool
 }
 
@@ -84,13 +84,20 @@ func (p *promisedDevices) promise(namespace string, picks []ledger.DevicePick) e
 		}
 		p.claims[pick.ClaimUID] = true
 		p.allocations = append(p.allocations, a)
-		o, ok := p.ObjectByName(events.KindResourceClaim, namespace, pick.Claim)
-		if ok && o.UID == pick.ClaimUID {
-			claim, isClaim := o.API.(*resourcev1.ResourceClaim)
-			p.unseen = p.unseen || isClaim && claim.Status.Allocation == nil
-		}
+		p.unseen = p.unseen || !p.has(namespace, pick)
 	}
 	return nil
+}
+
+// has tells whether the facts show that the claim of a promise has devices. Before, they may be taken
+// back; after its end they are free, once the reservation has gone, of which no event tells either.
+func (p *promisedDevices) has(namespace string, pick ledger.DevicePick) bool {
+	o, ok := p.ObjectByName(events.KindResourceClaim, namespace, pick.Claim)
+	if !ok || o.UID != pick.ClaimUID {
+		return false
+	}
+	claim, ok := o.API.(*resourcev1.ResourceClaim)
+	return ok && claim.Status.Allocation != nil
 }
 
 // maybeLater: the pod would perhaps fit if it were known what becomes of a promise. No event tells
@@ -98,7 +105,7 @@ func (p *promisedDevices) promise(namespace string, picks []ledger.DevicePick) e
 func (d devices) maybeLater() bool { return d.promised != nil && d.promised.unseen }
 
 // promisesPending says that a pod found no node, and that this is no verdict.
-const promisesPending = "devices are promised to pods that are not bound yet: "
+const promisesPending = "devices are still promised to other pods: "
 
 // pickSupplies says what has to be done about the pod's claims to volumes and devices on a node;
 // false if that cannot be told yet, an error if the node will not do after all.
