@@ -112,7 +112,8 @@ func (s *stack) devicesSuit(ns string, pods []corev1.Pod) {
 			continue
 		}
 		claim := of[*pod.Status.ResourceClaimStatuses[0].ResourceClaimName]
-		if claim.Status.Allocation == nil || len(claim.Status.ReservedFor) != 1 || claim.Status.ReservedFor[0].UID != pod.UID {
+		users := claim.Status.ReservedFor
+		if claim.Status.Allocation == nil || len(users) != 1 || users[0].UID != pod.UID {
 			s.Errorf("pod %s was bound, and its claim has %+v", pod.Name, claim.Status)
 			continue
 		}
