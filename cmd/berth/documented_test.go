@@ -12,9 +12,9 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// documented finds a line of a document with a command of ours, as somebody would type it. Output
-// that begins with the name goes on with a colon.
-var documented = regexp.MustCompile(`^\s*(?:\$ )?((?:.* )?(?:\S*/)?berth [a-z][a-z-]*(?: .*)?)$`)
+// documented finds a line of a document that begins with a command of ours, as somebody would type
+// it. Output that begins with the name goes on with a colon.
+var documented = regexp.MustCompile(`^\s*(?:\$ )?((?:[A-Z_]+=\S+ |kubectl )*(?:[^\s:]*/)?berth [a-z][a-z-]*(?: .*)?)$`)
 
 // TestDocumentedCommandsAreUnderstood: every command that a document shows, in a block of code, is
 // one with these flags and as many arguments. Most of them are run besides, by the labs.
@@ -82,13 +82,13 @@ func documentedLines(t *testing.T, top fs.FS) (lines []documentedLine) {
 }
 
 // commandsIn are the commands in the blocks of code of a document. A line that ends in a backslash
-// goes on in the next.
+// goes on in the next. Where a line begins with a prompt, what does not is output.
 func commandsIn(name, text string) (found []documentedLine) {
-	block, begun := false, ""
+	block, prompt, begun := false, false, ""
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
 		if strings.HasPrefix(strings.TrimSpace(line), "```") {
-			block, begun = !block, ""
+			block, prompt, begun = !block, false, ""
 			continue
 		}
 		line = begun + line
@@ -96,8 +96,9 @@ func commandsIn(name, text string) (found []documentedLine) {
 			begun = strings.TrimSuffix(line, `\`)
 			continue
 		}
+		prompt = prompt || strings.HasPrefix(line, "$ ")
 		m := documented.FindStringSubmatch(line)
-		if block && m != nil {
+		if block && m != nil && strings.HasPrefix(line, "$ ") == prompt {
 			found = append(found, documentedLine{name, m[1]})
 		}
 	}
