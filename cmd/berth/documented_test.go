@@ -82,13 +82,13 @@ func documentedLines(t *testing.T, top fs.FS) (lines []documentedLine) {
 }
 
 // commandsIn are the commands in the blocks of code of a document. A line that ends in a backslash
-// goes on in the next. Where a line begins with a prompt, what does not is output.
+// goes on in the next. What has no prompt is output where others have one, and in blocks of text.
 func commandsIn(name, text string) (found []documentedLine) {
 	block, prompt, begun := false, false, ""
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
-		if strings.HasPrefix(strings.TrimSpace(line), "```") {
-			block, prompt, begun = !block, false, ""
+		if fence := strings.TrimSpace(line); strings.HasPrefix(fence, "```") {
+			block, prompt, begun = !block, fence == "```text", ""
 			continue
 		}
 		line = begun + line
