@@ -123,7 +123,7 @@ format: ## Fail if a file is not gofmt'd
 
 .PHONY: tidy
 tidy: ## Fail if a module's go.mod or go.sum is not what go mod tidy makes
-	@for module in $(MODULES); do \
+	@for module in $(MODULES) $(TOOLS) test/conformance test/monitoring; do \
 		(cd $$module && GOWORK=off go mod tidy -diff) || { echo "$$module: run GOWORK=off go mod tidy there"; exit 1; }; \
 	done
 
