@@ -46,6 +46,12 @@ func newDynamicResources(args runtime.Object) (Plugin, error) {
 // Name implements Plugin.
 func (dynamicResources) Name() string { return DynamicResources }
 
+// Admit implements Admitter. Source: dynamicresources.go PreEnqueue.
+func (dynamicResources) Admit(pod *state.Pod, objects Objects) (rejection string) {
+	_, why := deviceClaims(pod, objects)
+	return why
+}
+
 // Compile implements Plugin.
 func (p dynamicResources) Compile(pod *state.Pod, objects Objects) (Compiled, error) {
 	claims, why := deviceClaims(pod, objects)

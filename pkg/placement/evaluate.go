@@ -208,6 +208,9 @@ func (e *evaluation) compile() error {
 	if e.Pod == nil || e.Pod.Template == nil {
 		return errNoObject
 	}
+	if e.notAdmitted() {
+		return nil
+	}
 	e.filters = make([]activeFilter, 0, len(e.profile.rules))
 	e.scorers = make([]activeScorer, 0, len(e.profile.rules))
 	for _, r := range e.profile.rules {
@@ -226,6 +229,21 @@ func (e *evaluation) compile() error {
 		}
 	}
 	return nil
+}
+
+// notAdmitted tells whether a rule rejects the pod before the others are asked.
+func (e *evaluation) notAdmitted() bool {
+	for _, r := range e.profile.rules {
+		a, ok := r.plugin.(Admitter)
+		if !ok || !r.points.has(Narrowing) {
+			continue
+		}
+		if why := a.Admit(e.Pod, e.Objects); why != "" {
+			e.rejected = &rejection{message: why, plugins: []string{r.plugin.Name()}}
+			return true
+		}
+	}
+	return false
 }
 
 // addFilter takes in the filtering half of a rule; true when the pod is rejected.

@@ -52,6 +52,13 @@ type Plugin interface {
 	Hint(pod *state.Pod, c Change) bool
 }
 
+// Admitter is a Plugin that has its say before all that are none: upstream asks it before it queues
+// a pod (PreEnqueue).
+type Admitter interface {
+	// Admit says why the pod is rejected on all nodes; empty if it is not.
+	Admit(pod *state.Pod, objects Objects) (rejection string)
+}
+
 // Compiled is one rule about one pod. The zero value is a rule that does not apply.
 type Compiled struct {
 	// Rejection, if not empty, rejects the pod on all nodes at once, unresolvably.

@@ -42,16 +42,21 @@ type schedulingGates struct{}
 func (schedulingGates) Name() string { return SchedulingGates }
 
 // Compile implements Plugin.
-func (schedulingGates) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
+func (s schedulingGates) Compile(pod *state.Pod, objects Objects) (Compiled, error) {
+	return Compiled{Rejection: s.Admit(pod, objects)}, nil
+}
+
+// Admit implements Admitter.
+func (schedulingGates) Admit(pod *state.Pod, _ Objects) (rejection string) {
 	gates := pod.Template.Spec.SchedulingGates
 	if len(gates) == 0 {
-		return Compiled{}, nil
+		return ""
 	}
 	names := make([]string, len(gates))
 	for i, g := range gates {
 		names[i] = g.Name
 	}
-	return Compiled{Rejection: fmt.Sprintf("waiting for scheduling gates: %v", names)}, nil
+	return fmt.Sprintf("waiting for scheduling gates: %v", names)
 }
 
 // Events implements Plugin.

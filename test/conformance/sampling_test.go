@@ -24,7 +24,7 @@ import (
 
 // decisionsPerSample is how many decisions one big cluster serves, one after the other, so
 // that the search starts in many places.
-const decisionsPerSample = 60
+const decisionsPerSample = 30
 
 // TestSampling: a profile that looks at a share of the nodes looks at those that
 // kube-scheduler's own SchedulePod looks at, and its choice is among our best.
@@ -79,9 +79,9 @@ type sampling struct {
 func newSampling(ctx context.Context, t *testing.T, seed uint64) *sampling {
 	t.Helper()
 	g := placementtest.New(seed)
-	g.Size = placementtest.Size{MinNodes: 150, MaxNodes: 400, MaxPodsPerNode: 1}
+	g.Size = placementtest.Size{MinNodes: 250, MaxNodes: 500, MaxPodsPerNode: 1}
 	config := g.Profile()
-	config.PercentageOfNodesToScore = int32(1 + g.IntN(100))
+	config.PercentageOfNodesToScore = int32(1 + g.IntN(1+g.IntN(100))) // often few
 	both := mustSides(ctx, t, config)
 	profile, err := upstreamProfile(config)
 	if err != nil {
