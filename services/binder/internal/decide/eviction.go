@@ -80,10 +80,8 @@ func (e *eviction) advance(c *Core) {
 	switch {
 	case !known && c.facts.Sequence < e.asked.FactSequence:
 		// The decision saw more of the log than we have.
-	case !known:
-		e.finish(c, events.DecisionEvicted, "the pod was gone already")
-	case p.Deleting:
-		e.finish(c, events.DecisionEvicted, "the pod was being deleted already")
+	case !known || p.Deleting:
+		e.left(c, known)
 	case p.Terminal:
 		e.remove(c)
 	case e.moves():
@@ -94,6 +92,22 @@ func (e *eviction) advance(c *Core) {
 		e.finish(c, events.DecisionEvictRefused, "the pod is a victim of plan "+claim.Plan)
 	default:
 		e.claim(c, p)
+	}
+}
+
+// left concludes an eviction whose pod goes or has gone. If that was asked for here, the answer says
+// whether it is why: facts may be faster.
+func (e *eviction) left(c *Core, known bool) {
+	r, ok := c.removals[e.key.pod]
+	switch {
+	case ok && r.op != 0:
+		c.pace(&e.pacing) // the answer concludes it, or tells nothing
+	case ok && r.sent:
+		e.finish(c, events.DecisionEvicted, "")
+	case known:
+		e.finish(c, events.DecisionEvicted, "the pod was being deleted already")
+	default:
+		e.finish(c, events.DecisionEvicted, "the pod was gone already")
 	}
 }
 

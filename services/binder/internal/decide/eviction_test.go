@@ -393,3 +393,36 @@ func TestEvictionsAreReported(t *testing.T) {
 		t.Errorf("a pod that had gone is told of: %+v", r.reported)
 	}
 }
+
+// Facts are faster than the answer: the pod is seen to go before the API server has said that it was
+// evicted. That is no pod which has gone by itself.
+func TestEvictionWhosePodGoesBeforeTheAnswer(t *testing.T) {
+	for _, result := range []Result{Done, Gone, Unknown} {
+		r := newPlanRig(t, 1)
+		r.hear(evict("v4", 1))
+		r.amends("evict-claim")
+		answers(r, func(e Evict) Input {
+			r.api.deletePod("v4-uid")
+			r.see()
+			if len(r.reported) > 0 {
+				t.Fatalf("reported before the answer: %+v", r.reported)
+			}
+			return Answered{Op: e.Op, Result: result}
+		})
+		for range 5 {
+			r.see()
+			r.wait(time.Second)
+			for len(r.b.lines) > 0 && len(r.reported) == 0 {
+				if err := r.performQuietly(r.b, 0, delivered); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if len(r.reported) != 1 || r.reported[0].Type != "Normal" {
+			t.Errorf("after %v: events %+v, want that of the eviction", result, r.reported)
+		}
+		if d := r.say(events.DecisionEvicted)[0]; d.Message != "" {
+			t.Errorf("after %v: told %+v, want it as carried out", result, d)
+		}
+	}
+}
