@@ -394,6 +394,16 @@ func TestEvictionsAreReported(t *testing.T) {
 	}
 }
 
+// deliver carries out what is to be sent, until something is reported.
+func (r *planRig) deliver() {
+	r.Helper()
+	for len(r.b.lines) > 0 && len(r.reported) == 0 {
+		if err := r.performQuietly(r.b, 0, delivered); err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
 // Facts are faster than the answer: the pod is seen to go before the API server has said that it was
 // evicted. That is no pod which has gone by itself.
 func TestEvictionWhosePodGoesBeforeTheAnswer(t *testing.T) {
@@ -412,11 +422,7 @@ func TestEvictionWhosePodGoesBeforeTheAnswer(t *testing.T) {
 		for range 5 {
 			r.see()
 			r.wait(time.Second)
-			for len(r.b.lines) > 0 && len(r.reported) == 0 {
-				if err := r.performQuietly(r.b, 0, delivered); err != nil {
-					t.Fatal(err)
-				}
-			}
+			r.deliver()
 		}
 		if len(r.reported) != 1 || r.reported[0].Type != "Normal" {
 			t.Errorf("after %v: events %+v, want that of the eviction", result, r.reported)
