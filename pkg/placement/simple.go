@@ -41,10 +41,8 @@ type schedulingGates struct{}
 // Name implements Plugin.
 func (schedulingGates) Name() string { return SchedulingGates }
 
-// Compile implements Plugin.
-func (s schedulingGates) Compile(pod *state.Pod, objects Objects) (Compiled, error) {
-	return Compiled{Rejection: s.Admit(pod, objects)}, nil
-}
+// Compile implements Plugin. Admit has said everything.
+func (schedulingGates) Compile(*state.Pod, Objects) (Compiled, error) { return Compiled{}, nil }
 
 // Admit implements Admitter.
 func (schedulingGates) Admit(pod *state.Pod, _ Objects) (rejection string) {

@@ -21,16 +21,7 @@ var deviceReasons = []string{
 // TestDevices is TestPlacement in clusters with devices: the same feasible nodes, codes, reasons,
 // messages and scores as upstream's plugin.
 func TestDevices(t *testing.T) {
-	prepareUpstream(t)
-	first := firstSeed(t)
-	seen := newTally()
-	for i := uint64(0); seen.total < *comparisons; i++ {
-		compareHistory(t, first+i, withDevices, seen)
-		if t.Failed() {
-			t.Fatalf("replay this history with -run TestDevices -args -seed=%d -comparisons=1", first+i)
-		}
-	}
-	t.Log(seen)
+	seen := compareHistories(t, withDevices)
 	share := seen.percent(seen.rejects[placement.DynamicResources])
 	t.Logf("%s rejects %.1f%%, ranks %.1f%%", placement.DynamicResources, share,
 		seen.percent(seen.ranks[placement.DynamicResources]))

@@ -35,19 +35,26 @@ func firstSeed(t *testing.T) uint64 {
 
 // TestPlacement: for the same history of a cluster, pod and profile, our answer is upstream's.
 func TestPlacement(t *testing.T) {
+	seen := compareHistories(t, placementtest.Small)
+	if missing := seen.lopsided(); *comparisons >= 2000 && len(missing) > 0 {
+		t.Fatalf("the input is lopsided: %v", missing)
+	}
+}
+
+// compareHistories compares as many decisions as are wanted, in clusters of a size.
+func compareHistories(t *testing.T, size placementtest.Size) *tally {
+	t.Helper()
 	prepareUpstream(t)
 	first := firstSeed(t)
 	seen := newTally()
 	for i := uint64(0); seen.total < *comparisons; i++ {
-		compareHistory(t, first+i, placementtest.Small, seen)
+		compareHistory(t, first+i, size, seen)
 		if t.Failed() {
-			t.Fatalf("replay this history with -args -seed=%d -comparisons=1", first+i)
+			t.Fatalf("replay this history with -run '^%s$' -args -seed=%d -comparisons=1", t.Name(), first+i)
 		}
 	}
 	t.Log(seen)
-	if missing := seen.lopsided(); *comparisons >= 2000 && len(missing) > 0 {
-		t.Fatalf("the input is lopsided: %v", missing)
-	}
+	return seen
 }
 
 // compareHistory compares the decisions of one random history, and makes it small if one of

@@ -29,16 +29,7 @@ var volumeReasons = []string{
 // TestVolumes is TestPlacement in clusters with volumes: the same feasible nodes, codes, reasons
 // and messages as upstream's plugins.
 func TestVolumes(t *testing.T) {
-	prepareUpstream(t)
-	first := firstSeed(t)
-	seen := newTally()
-	for i := uint64(0); seen.total < *comparisons; i++ {
-		compareHistory(t, first+i, withVolumes, seen)
-		if t.Failed() {
-			t.Fatalf("replay this history with -run TestVolumes -args -seed=%d -comparisons=1", first+i)
-		}
-	}
-	t.Log(seen)
+	seen := compareHistories(t, withVolumes)
 	for _, plugin := range volumeFilters {
 		share := seen.percent(seen.rejects[plugin])
 		t.Logf("%s rejects %.1f%%", plugin, share)

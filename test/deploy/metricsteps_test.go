@@ -113,22 +113,13 @@ func (s *system) metricsComponent() string {
 
 // measures starts a queue that polls, and waits for facts of nodes and of pods.
 func (s *system) measures(within time.Duration) error {
-	log, err := s.openLog("queue")
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	last, err := log.Last(s.Context(), events.Facts)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(s.Context(), within)
 	defer cancel()
-	reader, err := log.Read(ctx, events.Facts, last+1)
+	reader, done, err := s.factsFromNow(ctx)
 	if err != nil {
 		return err
 	}
-	defer reader.Close()
+	defer done()
 	queue := s.begin("queue", "queue-measures", "--metrics-interval=1s")
 	defer queue.Kill()
 	missing := map[events.Kind]bool{events.KindNodeMetrics: true, events.KindPodMetrics: true}

@@ -38,22 +38,13 @@ func queueSteps() map[string]step {
 // factsOf creates an object, starts a queue, and creates another: facts of the first take a
 // list, facts of the second a watch.
 func (s *system) factsOf(create func(s *system, name string) (string, error), within time.Duration) error {
-	log, err := s.openLog("queue")
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	last, err := log.Last(s.Context(), events.Facts)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(s.Context(), within)
 	defer cancel()
-	reader, err := log.Read(ctx, events.Facts, last+1)
+	reader, done, err := s.factsFromNow(ctx)
 	if err != nil {
 		return err
 	}
-	defer reader.Close()
+	defer done()
 	listed, err := create(s, fmt.Sprintf("listed-%d", time.Now().UnixNano()))
 	s.no(err)
 	queue := s.begin("queue", "queue-facts")
@@ -67,6 +58,23 @@ func (s *system) factsOf(create func(s *system, name string) (string, error), wi
 		return fmt.Errorf("what came after it: %w", err)
 	}
 	return nil
+}
+
+// factsFromNow reads the facts that are still to come; done ends it.
+func (s *system) factsFromNow(ctx context.Context) (reader events.Reader, done func(), err error) {
+	log, err := s.openLog("queue")
+	if err != nil {
+		return nil, nil, err
+	}
+	last, err := log.Last(ctx, events.Facts)
+	if err == nil {
+		reader, err = log.Read(ctx, events.Facts, last+1)
+	}
+	if err != nil {
+		log.Close()
+		return nil, nil, err
+	}
+	return reader, func() { reader.Close(); log.Close() }, nil
 }
 
 func awaitFact(ctx context.Context, reader events.Reader, uid string) error {

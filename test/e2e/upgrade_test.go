@@ -32,18 +32,7 @@ const (
 )
 
 // clearsTaints has pods leave nodes at once whose taints they do not tolerate.
-const clearsTaints = `apiVersion: descheduler/v1alpha2
-kind: DeschedulerPolicy
-berth: {cooldown: 0s, maxPerOwner: 100%}
-profiles:
-- name: taints
-  pluginConfig:
-  - name: DefaultEvictor
-  - name: RemovePodsViolatingNodeTaints
-  plugins:
-    deschedule:
-      enabled: [RemovePodsViolatingNodeTaints]
-`
+const clearsTaints = taintPolicy + "berth: {cooldown: 0s, maxPerOwner: 100%}\n"
 
 // skewed are the services whose versions differ, in the order of an upgrade.
 var skewed = []string{"queue", "scheduler", "binder", "descheduler"}

@@ -315,13 +315,7 @@ func (g *Generator) deviceEvent(c *Cluster) Event {
 	}
 	e := Event{What: string(kind) + " added", Kind: kind, New: obj, Old: c.find(kind, obj.GetNamespace(), obj.GetName())}
 	if e.Old == nil && kind == events.KindResourceClaim && len(existing) > 0 && g.Chance(60) {
-		e.Old = Pick(g, existing...)
-		obj.SetNamespace(e.Old.GetNamespace())
-		obj.SetName(e.Old.GetName())
+		e.replace(Pick(g, existing...))
 	}
-	if e.Old != nil {
-		e.What = string(kind) + " changed"
-		obj.SetUID(e.Old.GetUID())
-	}
-	return e
+	return e.changed()
 }

@@ -175,13 +175,23 @@ func (g *Generator) otherEvent(c *Cluster) Event {
 	if kind == events.KindNamespace {
 		e.Old = c.find(kind, "", obj.GetName())
 	} else if len(existing) > 0 && g.Chance(60) {
-		e.Old = Pick(g, existing...)
-		obj.SetNamespace(e.Old.GetNamespace())
-		obj.SetName(e.Old.GetName())
+		e.replace(Pick(g, existing...))
 	}
+	return e.changed()
+}
+
+// replace has the event put its object in the place of one that there is, under its name.
+func (e *Event) replace(old state.APIObject) {
+	e.Old = old
+	e.New.SetNamespace(old.GetNamespace())
+	e.New.SetName(old.GetName())
+}
+
+// changed is the event as one about an object that was there, if there was one.
+func (e Event) changed() Event {
 	if e.Old != nil {
-		e.What = string(kind) + " changed"
-		obj.SetUID(e.Old.GetUID())
+		e.What = string(e.Kind) + " changed"
+		e.New.SetUID(e.Old.GetUID())
 	}
 	return e
 }

@@ -384,19 +384,14 @@ func (g *Generator) volumeEvent(c *Cluster) Event {
 	obj := g.volumeObject(kind, c)
 	e := Event{What: string(kind) + " added", Kind: kind, New: obj, Old: c.find(kind, obj.GetNamespace(), obj.GetName())}
 	if e.Old == nil && len(existing) > 0 && g.Chance(60) {
-		e.Old = Pick(g, existing...)
+		old := Pick(g, existing...)
 		if kind == events.KindCSINode || kind == events.KindStorageClass {
-			return Event{What: string(kind) + " removed", Kind: kind, Old: e.Old}
+			return Event{What: string(kind) + " removed", Kind: kind, Old: old}
 		}
-		obj.SetNamespace(e.Old.GetNamespace())
-		obj.SetName(e.Old.GetName())
-		obj.SetOwnerReferences(e.Old.GetOwnerReferences())
+		e.replace(old)
+		obj.SetOwnerReferences(old.GetOwnerReferences())
 	}
-	if e.Old != nil {
-		e.What = string(kind) + " changed"
-		obj.SetUID(e.Old.GetUID())
-	}
-	return e
+	return e.changed()
 }
 
 func (g *Generator) volumeObject(k events.Kind, c *Cluster) state.APIObject {

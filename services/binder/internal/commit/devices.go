@@ -89,7 +89,7 @@ func (r *Room) prepareClaim(
 	if slices.ContainsFunc(claim.Status.ReservedFor, uses(e.Pod)) {
 		return claim, decide.Answered{Result: decide.Done}
 	}
-	return r.patchClaim(ctx, claim, map[string]any{"reservedFor": users(claim, e.Pod)}, "status")
+	return r.patchClaim(ctx, claim, map[string]any{"reservedFor": users(claim, e.Pod)})
 }
 
 // allocate gives a claim its devices. That the claim is as the decision saw it is what keeps a
@@ -113,7 +113,7 @@ func (r *Room) allocate(
 	}
 	allocation.AllocationTimestamp = ptr.To(metav1.NewTime(r.deps.Clock.Now()))
 	return r.patchClaim(ctx, claim,
-		map[string]any{"allocation": allocation, "reservedFor": users(claim, e.Pod)}, "status")
+		map[string]any{"allocation": allocation, "reservedFor": users(claim, e.Pod)})
 }
 
 // settleClaims ends what a reservation that is taken back has to do with the claims it was to give
@@ -157,11 +157,11 @@ func (r *Room) settleClaim(
 		case len(others) == len(claim.Status.ReservedFor) && len(others) > 0:
 			return claim, done
 		case len(others) > 0:
-			return r.patchClaim(ctx, claim, map[string]any{"reservedFor": others}, "status")
+			return r.patchClaim(ctx, claim, map[string]any{"reservedFor": others})
 		}
 		freed := map[string]any{"allocation": nil, "reservedFor": nil, "devices": nil}
 		var answer decide.Answered
-		if claim, answer = r.patchClaim(ctx, claim, freed, "status"); claim == nil {
+		if claim, answer = r.patchClaim(ctx, claim, freed); claim == nil {
 			return nil, answer
 		}
 	}
@@ -201,9 +201,9 @@ func (r *Room) changeClaim(
 
 // patchClaim patches the status of a claim as it was read.
 func (r *Room) patchClaim(
-	ctx context.Context, read *resourcev1.ResourceClaim, status map[string]any, subresource string,
+	ctx context.Context, read *resourcev1.ResourceClaim, status map[string]any,
 ) (*resourcev1.ResourceClaim, decide.Answered) {
-	return r.sendClaim(ctx, read, map[string]any{"metadata": guard(&read.ObjectMeta), "status": status}, subresource)
+	return r.sendClaim(ctx, read, map[string]any{"metadata": guard(&read.ObjectMeta), "status": status}, "status")
 }
 
 // sendClaim carries out a patch; nil with the answer if that cannot be. Who has lost the

@@ -2,6 +2,7 @@ package commit
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -66,15 +67,12 @@ func (s *succession) forget(uid string) {
 		return
 	}
 	delete(s.left, uid)
-	for i, other := range s.owed[l.owner] {
-		if other == l {
-			s.owed[l.owner] = append(s.owed[l.owner][:i:i], s.owed[l.owner][i+1:]...)
-			break
-		}
-	}
-	if len(s.owed[l.owner]) == 0 {
+	rest := slices.DeleteFunc(s.owed[l.owner], func(other *leaver) bool { return other == l })
+	if len(rest) == 0 {
 		delete(s.owed, l.owner)
+		return
 	}
+	s.owed[l.owner] = rest
 }
 
 // went notes pods of controllers that begin to go, or are gone, as the facts tell at a time.
