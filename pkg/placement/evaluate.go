@@ -34,6 +34,8 @@ type Input struct {
 	Start int
 	// Excluded maps UIDs of nodes that must not be used to the reason counted for them.
 	Excluded map[string]string
+	// Opinions are what extenders think of nodes, by name. Nodes without one are not turned down.
+	Opinions map[string]Opinion
 	// Limit is how many feasible nodes to rank: 0 for TopK, negative for all.
 	Limit int
 	// Weigh asks for Result.Weighed about so many of the best nodes.
@@ -161,8 +163,8 @@ type evaluation struct {
 	// only are the node names worth looking at, nil for all; onlyBy the rules that say so.
 	only   []string
 	onlyBy []string
-	// verdicts is per candidate: verdictPass, verdictExcluded, verdictNarrowed, verdictNone, or
-	// the index in filters of the rule that said no.
+	// verdicts is per candidate: verdictPass, verdictExcluded, verdictNarrowed, verdictNone,
+	// verdictExtender, or the index in filters of the rule that said no.
 	verdicts []int16
 	feasible []*state.NodeInfo
 	// nominated is the node the pod has been nominated to, if it passes.
@@ -177,6 +179,8 @@ const (
 	verdictExcluded
 	verdictNarrowed
 	verdictNone
+	// verdictExtender: the rules let it pass, an extender does not.
+	verdictExtender
 	// verdictAbsent is the engine's for slots that are no candidates.
 	verdictAbsent
 )
@@ -365,6 +369,9 @@ func (e *evaluation) verdict(n *state.NodeInfo) int16 {
 			return int16(i)
 		}
 	}
+	if e.rejectedByExtender(n) {
+		return verdictExtender
+	}
 	return verdictPass
 }
 
@@ -397,6 +404,7 @@ func (e *evaluation) score() error {
 		}
 		e.columns = append(e.columns, column)
 	}
+	e.advise()
 	return nil
 }
 
