@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,6 +15,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 const (
@@ -49,6 +50,12 @@ func NewClient(c configv1.Extender) (*Client, error) {
 	return &Client{config: c, http: &http.Client{Transport: transport, Timeout: timeout}}, nil
 }
 
+// RefusedError is an extender's answer that it has not done what it was asked, in its own words or by
+// a status other than 200.
+type RefusedError struct{ Message string }
+
+func (e *RefusedError) Error() string { return e.Message }
+
 // filtered is the answer of a filter: the nodes that it leaves, by name, and why others failed.
 type filtered struct {
 	left                 map[string]bool
@@ -64,7 +71,7 @@ func (c *Client) filter(ctx context.Context, pod *corev1.Pod, nodes []*corev1.No
 		return filtered{}, err
 	}
 	if answer.Error != "" {
-		return filtered{}, errors.New(answer.Error)
+		return filtered{}, &RefusedError{answer.Error}
 	}
 	var left []string
 	switch {
@@ -101,16 +108,16 @@ func (c *Client) prioritize(
 }
 
 // bind has the extender bind a pod.
-func (c *Client) bind(ctx context.Context, b Binding) error {
+func (c *Client) bind(ctx context.Context, pod *state.Pod, node string) error {
 	var answer extenderv1.ExtenderBindingResult
 	question := &extenderv1.ExtenderBindingArgs{
-		PodName: b.Name, PodNamespace: b.Namespace, PodUID: types.UID(b.UID), Node: b.Node,
+		PodName: pod.Name, PodNamespace: pod.Namespace, PodUID: types.UID(pod.UID), Node: node,
 	}
 	if err := c.send(ctx, c.config.BindVerb, question, &answer); err != nil {
 		return err
 	}
 	if answer.Error != "" {
-		return errors.New(answer.Error)
+		return &RefusedError{answer.Error}
 	}
 	return nil
 }
@@ -150,7 +157,7 @@ func (c *Client) send(ctx context.Context, verb string, question, answer any) er
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("failed %v with extender at URL %v, code %v", verb, url, response.StatusCode)
+		return &RefusedError{fmt.Sprintf("failed %v with extender at URL %v, code %v", verb, url, response.StatusCode)}
 	}
 	return json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(answer)
 }

@@ -148,11 +148,13 @@ func (q *consultation) ignored(c *Client, verb string, err error) {
 	q.set.logger.Warn("extender left out", "extender", c.config.URLPrefix, "verb", verb, "pod", q.pod.Key(), "err", err)
 }
 
-// Binding says which pod is to be bound where.
-type Binding struct{ Namespace, Name, UID, Node string }
+// Binds tells whether any of the extenders binds pods.
+func (s *Set) Binds() bool {
+	return slices.ContainsFunc(s.clients, func(c *Client) bool { return c.config.BindVerb != "" })
+}
 
-// Binds tells whether an extender binds a pod, instead of the binder.
-func (s *Set) Binds(pod *state.Pod) bool { return s.binder(pod) != nil }
+// BindsPod tells whether an extender binds this pod, instead of the binder.
+func (s *Set) BindsPod(pod *state.Pod) bool { return s.binder(pod) != nil }
 
 func (s *Set) binder(pod *state.Pod) *Client {
 	for _, c := range s.clients {
@@ -164,16 +166,18 @@ func (s *Set) binder(pod *state.Pod) *Client {
 }
 
 // Bind has an extender bind a pod. asked is false when none does, or when the one that does has
-// failed and is ignorable: then it is the caller's to bind. An error does not say that the pod is
-// not bound. Source: extendersBinding in pkg/scheduler/schedule_one.go.
-func (s *Set) Bind(ctx context.Context, pod *state.Pod, b Binding) (asked bool, err error) {
+// failed and is ignorable: then it is the caller's to bind. *RefusedError (errors.As) if the extender
+// says that it has not; any other error leaves that open. Source: extendersBinding in
+// pkg/scheduler/schedule_one.go.
+func (s *Set) Bind(ctx context.Context, pod *state.Pod, node string) (asked bool, err error) {
 	c := s.binder(pod)
 	if c == nil {
 		return false, nil
 	}
-	err = c.bind(ctx, b)
+	err = c.bind(ctx, pod, node)
 	if err != nil && c.config.Ignorable {
-		s.logger.Warn("extender left out", "extender", c.config.URLPrefix, "verb", c.config.BindVerb, "pod", pod.Key(), "err", err)
+		s.logger.Warn("extender left out", "extender", c.config.URLPrefix, "verb", c.config.BindVerb,
+			"pod", pod.Key(), "err", err)
 		return false, nil
 	}
 	return true, err

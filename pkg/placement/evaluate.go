@@ -36,6 +36,8 @@ type Input struct {
 	Excluded map[string]string
 	// Opinions are what extenders think of nodes, by name. Nodes without one are not turned down.
 	Opinions map[string]Opinion
+	// Everywhere: all nodes are looked at, although the pod may go where it has been nominated to.
+	Everywhere bool
 	// Limit is how many feasible nodes to rank: 0 for TopK, negative for all.
 	Limit int
 	// Weigh asks for Result.Weighed about so many of the best nodes.
@@ -339,7 +341,7 @@ func (e *evaluation) judgeAll() {
 
 func (e *evaluation) findNominated() *state.NodeInfo {
 	name := e.Pod.Status().NominatedNodeName
-	if name == "" {
+	if name == "" || e.Everywhere {
 		return nil
 	}
 	i := slices.IndexFunc(e.Candidates, func(n *state.NodeInfo) bool { return n.Node.Name == name })

@@ -51,6 +51,10 @@ func OrderedExtenders(given []configv1.Extender) []configv1.Extender {
 // ranksByExtender tells whether an extender has a say in where pods go.
 func ranksByExtender(e configv1.Extender) bool { return e.FilterVerb != "" || e.PrioritizeVerb != "" }
 
+// ShowsObjects tells whether somebody outside is shown pods and nodes, and may look at what no rule
+// does.
+func (c ProfileConfig) ShowsObjects() bool { return len(c.Extenders) > 0 }
+
 // Extended tells whether extenders have a say in where a pod may go: then a node is chosen among
 // those that have an Opinion.
 func (p *Profile) Extended(pod *state.Pod) bool {

@@ -26,7 +26,7 @@ func newStore(
 	out := make(chan events.Fact, room)
 	return &kindStore{
 		kind: events.KindPod, cause: CauseList, out: out, known: base, fail: fail, done: done,
-		onListed: func() error { return nil },
+		onListed: func() error { return nil }, strip: state.Strip,
 	}, out
 }
 
