@@ -203,9 +203,7 @@ func extender(fields tree) tree {
 }
 
 var extenderFaults = []fault{
-	set("an extender", "extenders", []any{extender(tree{"filterVerb": "filter", "managedResources": []any{
-		tree{"name": "example.com/x"},
-	}})}),
+	set("extender address", "extenders", []any{extender(tree{"urlPrefix": "", "filterVerb": "filter"})}),
 	set("extender weight", "extenders", []any{extender(tree{"prioritizeVerb": "p"})}),
 	set("extender resources", "extenders", []any{extender(tree{"managedResources": []any{
 		tree{"name": "a b"}, tree{"name": "cpu"}, tree{"name": "example.com/x"}, tree{"name": "example.com/x"},
