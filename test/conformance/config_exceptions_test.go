@@ -57,10 +57,10 @@ var configExceptions = []configException{
 }
 
 var (
-	addressField  = regexp.MustCompile(`^extenders\[\d+\]\.urlPrefix$`)
-	entryField    = regexp.MustCompile(`^profiles\[(\d+)\]\.plugins\.(\w+)\.(enabled|disabled)\[(\d+)\](\.weight)?$`)
-	configField   = regexp.MustCompile(`^profiles\[(\d+)\]\.pluginConfig\[(\d+)\](\.args)?(\..+)?$`)
-	beforeField   = regexp.MustCompile(`\.plugins\.(preFilter|preScore)$`)
+	addressField = regexp.MustCompile(`^extenders\[\d+\]\.urlPrefix$`)
+	entryField   = regexp.MustCompile(`^profiles\[(\d+)\]\.plugins\.(\w+)\.(enabled|disabled)\[(\d+)\](\.weight)?$`)
+	configField  = regexp.MustCompile(`^profiles\[(\d+)\]\.pluginConfig\[(\d+)\](\.args)?(\..+)?$`)
+	beforeField  = regexp.MustCompile(`\.plugins\.(preFilter|preScore)$`)
 )
 
 // exceptionOfMistake names the exception that a mistake of one side alone falls under; empty
@@ -180,7 +180,7 @@ func TestConfigExceptions(t *testing.T) {
 	quietUpstream(t)
 	tests := map[configException][]struct{ file, upstream, ours string }{
 		noAddress: {{
-			`extenders: [{filterVerb: f}]`, "", "extenders[0].urlPrefix: not given: want the address",
+			`extenders: [{filterVerb: f}]`, "", "extenders[0].urlPrefix: nothing: want the address",
 		}},
 		alphaPlugin: {{
 			`profiles: [{plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}}]`, "",

@@ -58,9 +58,10 @@ type consulting struct {
 type counsel struct {
 	// opinions is nil until there is an answer.
 	opinions map[string]placement.Opinion
-	// questions is how often it has asked; everywhere: not about the nominated node alone.
-	questions  int
-	everywhere bool
+	// questions is how often it has asked; everywhere: not about the nominated node alone, as it has
+	// now if alone is set.
+	questions         int
+	everywhere, alone bool
 }
 
 // extends adds to a query what extenders have said, or asks for all nodes that they have to be
@@ -93,6 +94,8 @@ func (c *Core) consult(a *attempt, feasible []placement.Scored, out *Output) boo
 		return true
 	}
 	a.counsel.questions++
+	a.counsel.alone = !a.counsel.everywhere && len(feasible) == 1 &&
+		a.pod.Status().NominatedNodeName == feasible[0].Node.Node.Name
 	c.consulting.questions++
 	q := Consult{ID: c.consulting.questions, SchedulerName: a.pod.SchedulerName, Pod: a.pod}
 	for _, s := range feasible {
@@ -121,7 +124,10 @@ func (c *Core) advised(advice Advice, out *Output) {
 		return
 	}
 	delete(c.consulting.asked, advice.ID)
-	if advice.Err != nil {
+	switch {
+	case advice.Err != nil && a.counsel.alone:
+		a.counsel.everywhere = true // as upstream, for which the nominated node is only a first try
+	case advice.Err != nil:
 		c.fail(a, advice.Err.Error(), out)
 		return
 	}

@@ -187,6 +187,25 @@ func TestExtenderAndNominatedNode(t *testing.T) {
 	}
 }
 
+// A question about the nominated node that fails is no verdict: the others are asked about.
+func TestExtenderFailsAboutNominatedNode(t *testing.T) {
+	answer := opinions(func(string) placement.Opinion { return placement.Opinion{} })
+	w := newExtendedWorld(t, 1, 1, func(q decide.Consult) decide.Advice {
+		if nodesOf(q) == "a" {
+			return decide.Advice{ID: q.ID, Err: errors.New("out to lunch")}
+		}
+		return answer(q)
+	})
+	w.addNode("a", 10)
+	w.addNode("b", 10)
+	w.addPod("p", func(p *corev1.Pod) { p.Status.NominatedNodeName = "a" })
+	w.offer()
+	w.settle()
+	if d := w.only(); d.Kind != events.DecisionPlaced {
+		t.Fatalf("%s %q, want it placed", d.Kind, d.Message)
+	}
+}
+
 // What happens while an extender thinks is part of the decision: a node that has filled up is not
 // taken, and neither is one that nobody was asked about.
 func TestClusterMovesWhileAnExtenderThinks(t *testing.T) {
