@@ -88,6 +88,7 @@ func compareExtenders(t *testing.T, seed uint64, seen map[string]int) {
 	}
 	// What preemption says is beside the point here.
 	want.Message, _, _ = strings.Cut(strings.ReplaceAll(want.Message, "/upstream/", "/ours/"), " preemption:")
+	got.Message, _, _ = strings.Cut(got.Message, " preemption:")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("seed %d: upstream (-) and ours (+) differ:\n%s\nfor %s", seed, diff, c)
 	}

@@ -107,9 +107,9 @@ func (c *Core) consult(a *attempt, feasible []placement.Scored, out *Output) boo
 }
 
 // reconsult has an attempt ask again that fits nowhere but, perhaps, on nodes that nobody has been
-// asked about.
+// asked about; and one that has asked about the nominated node alone, as upstream does.
 func (c *Core) reconsult(a *attempt, d placement.Diagnosis) bool {
-	if a.counsel.opinions == nil || d.Reasons()[notAsked] == 0 {
+	if a.counsel.opinions == nil || !a.counsel.alone && d.Reasons()[notAsked] == 0 {
 		return false
 	}
 	a.counsel.everywhere = true
