@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -133,10 +132,12 @@ func TestExtender(t *testing.T) {
 	l.mu.calls = map[string][]string{}
 	server := httptest.NewServer(l)
 	t.Cleanup(server.Close)
-	config := filepath.Join(s.dir, "extender.yaml")
-	s.no(os.WriteFile(config, fmt.Appendf(nil, extenderConfig, server.URL), 0o600))
+	config := s.file("extender.yaml", fmt.Sprintf(extenderConfig, server.URL))
 	s.up(harness.UpConfig{Shards: 2, Binders: 2, Config: config})
-	s.addNodes(nodeSpec{name: "plain-0"}, nodeSpec{name: "plain-1"}, nodeSpec{name: "licence-0"}, nodeSpec{name: "licence-1"})
+	s.addNodes(
+		nodeSpec{name: "plain-0"}, nodeSpec{name: "plain-1"},
+		nodeSpec{name: "licence-0", extended: "example.com/licence"},
+		nodeSpec{name: "licence-1", extended: "example.com/licence"})
 	ns := s.namespace("extender")
 
 	s.create(newPods(ns, "licenced", 4, "100m", needingLicence)...)
