@@ -244,7 +244,8 @@ func TestTimeout(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	t.Cleanup(func() { close(release) })
-	e := configv1.Extender{URLPrefix: s.URL, FilterVerb: "filter", HTTPTimeout: metav1.Duration{Duration: 20 * time.Millisecond}}
+	e := configv1.Extender{URLPrefix: s.URL, FilterVerb: "filter"}
+	e.HTTPTimeout.Duration = 20 * time.Millisecond
 	_, err := newSet(t, e).Consult(t.Context(), pod(""), nodes("a"))
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("error %v, want a time-out", err)

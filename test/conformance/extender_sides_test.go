@@ -57,7 +57,7 @@ func (c *extendedCase) upstream(ctx context.Context, extenders []configv1.Extend
 		}
 		return false, nil, nil
 	})
-	recorder := eventSink{told: told}
+	recorder := toolsevents.NewFakeRecorder(1)
 	sched, err := upstreamscheduler.New(ctx, client, informers.NewSharedInformerFactory(client, 0), nil,
 		func(string) toolsevents.EventRecorderLogger { return recorder },
 		upstreamscheduler.WithProfiles(internal.Profiles...), upstreamscheduler.WithExtenders(internal.Extenders...),
@@ -85,6 +85,13 @@ func (c *extendedCase) upstream(ctx context.Context, extenders []configv1.Extend
 	select {
 	case v := <-told:
 		return v, nil
+	case event := <-recorder.Events: // the only one there is: of a bind
+		select {
+		case v := <-told:
+			return v, nil
+		default: // an extender has made it
+			return fate{Node: event[strings.LastIndex(event, " ")+1:], Binder: true}, nil
+		}
 	case <-time.After(upstreamPatience):
 		return fate{}, errors.New("nothing has come of it")
 	}
@@ -102,24 +109,6 @@ func fateOf(status *fwk.Status) fate {
 	}
 	return v.sorted()
 }
-
-// eventSink takes the event about a bind for the bind, where an extender has made it.
-type eventSink struct{ told chan<- fate }
-
-func (s eventSink) Eventf(
-	_, _ runtime.Object, _, reason, _, note string, args ...any,
-) {
-	if reason != "Scheduled" {
-		return
-	}
-	words := strings.Fields(fmt.Sprintf(note, args...))
-	select {
-	case s.told <- fate{Node: words[len(words)-1], Binder: true}:
-	default: // the binding was seen
-	}
-}
-
-func (s eventSink) WithLogger(klog.Logger) toolsevents.EventRecorderLogger { return s }
 
 // ours runs a shard's core for one pod, with real clients of the extenders. tied are the nodes that are
 // as good as the one chosen.

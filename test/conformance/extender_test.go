@@ -219,7 +219,9 @@ func extendedPod(name, cpu string) *corev1.Pod {
 			SchedulerName: corev1.DefaultSchedulerName, Priority: &priority,
 			Containers: []corev1.Container{{
 				Name: "c", Image: "example.com/image",
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+					corev1.ResourceCPU: resource.MustParse(cpu),
+				}},
 			}},
 		},
 	}
@@ -298,7 +300,8 @@ func (s *extenderServer) serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.mu.Lock()
-	s.mu.calls[who] = append(s.mu.calls[who], fmt.Sprintf("%s /%s/%s %s", r.Header.Get("Content-Type"), name, verb, ordered))
+	call := fmt.Sprintf("%s /%s/%s %s", r.Header.Get("Content-Type"), name, verb, ordered)
+	s.mu.calls[who] = append(s.mu.calls[who], call)
 	s.mu.Unlock()
 	var answer any
 	switch verb {
@@ -396,7 +399,9 @@ func extendedProfile(extenders []configv1.Extender) placement.ProfileConfig {
 	for _, e := range extenders {
 		for _, m := range e.ManagedResources {
 			if m.IgnoredByScheduler {
-				i := slices.IndexFunc(p.Plugins, func(c placement.PluginConfig) bool { return c.Name == placement.NodeResourcesFit })
+				i := slices.IndexFunc(p.Plugins, func(c placement.PluginConfig) bool {
+					return c.Name == placement.NodeResourcesFit
+				})
 				p.Plugins[i].Args = &configv1.NodeResourcesFitArgs{IgnoredResources: []string{m.Name}}
 			}
 		}

@@ -37,6 +37,7 @@
 //   - Stricter than upstream: an unknown plugin in a disabled list or with arguments,
 //     arguments for a plugin that takes none, a negative weight, a plugin twice in
 //     multiPoint wherever it runs, wrong arguments for NodeResourcesFit even if it is off,
-//     an extender without an address, a backoff that no time.Duration holds, and a plugin at filter or score without the
-//     point before, if it cannot do without (see needsBefore), are mistakes.
+//     an extender without an address, a backoff that no time.Duration holds, and a plugin
+//     at filter or score without the point before, if it cannot do without (see
+//     needsBefore), are mistakes.
 package config

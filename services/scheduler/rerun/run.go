@@ -135,7 +135,8 @@ func (job Job) shard(ctx context.Context, id string, profiles map[string]*placem
 }
 
 func (job Job) one(ctx context.Context, shard *Shard, i item, d events.Decision) error {
-	if way := d.Evidence.Basis.Way; !i.wanted && !job.Strict && (way == events.WayRanked || way == events.WayHeld || way == events.WayAdvised) {
+	granted := []events.Way{events.WayRanked, events.WayHeld, events.WayAdvised}
+	if !i.wanted && !job.Strict && slices.Contains(granted, d.Evidence.Basis.Way) {
 		return shard.note(ctx, d)
 	}
 	v := Verdict{Recorded: d}

@@ -43,6 +43,11 @@ type world struct {
 	*auditor
 	// now is the time of all shards; it passes with every step.
 	now time.Time
+	meddlers
+}
+
+// meddlers have a hand in what happens; nil for nobody.
+type meddlers struct {
 	// advise answers for extenders.
 	advise func(decide.Consult) decide.Advice
 	// ablate changes a transaction on its way to the ledger, to take a guard away.

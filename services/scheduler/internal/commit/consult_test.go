@@ -1,0 +1,91 @@
+package commit_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"github.com/berth-scheduler/berth/pkg/extender"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/commit"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// As many questions as a core has at once are asked at once, and each is answered; the end of the context
+// ends those that are not.
+func TestConsult(t *testing.T) {
+	arrived, release := make(chan struct{}, decide.MaxConsults), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var args extenderv1.ExtenderArgs
+		if err := json.NewDecoder(r.Body).Decode(&args); err != nil {
+			t.Error(err)
+		}
+		arrived <- struct{}{}
+		select {
+		case <-release:
+		case <-r.Context().Done():
+			return
+		}
+		_ = json.NewEncoder(w).Encode(extenderv1.ExtenderFilterResult{NodeNames: args.NodeNames})
+	}))
+	t.Cleanup(server.Close)
+	set, err := extender.NewSet([]configv1.Extender{
+		{URLPrefix: server.URL, FilterVerb: "filter", NodeCacheCapable: true},
+	}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	room := commit.New(commit.Deps{Logger: slog.New(slog.DiscardHandler), Extenders: map[string]*extender.Set{"s": set}})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- room.Consult(ctx) }()
+	pod := state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}})
+	node := &state.Node{Name: "n", Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}
+	var out decide.Output
+	for id := range uint64(decide.MaxConsults) {
+		out.Consults = append(out.Consults, decide.Consult{ID: id, SchedulerName: "s", Pod: pod, Nodes: []*state.Node{node}})
+	}
+	if err := room.Do(ctx, out); err != nil {
+		t.Fatal(err)
+	}
+	for range decide.MaxConsults {
+		<-arrived
+	}
+	close(release)
+	seen := map[uint64]bool{}
+	for range decide.MaxConsults {
+		a := <-room.Advice()
+		seen[a.ID] = true
+		if diff := cmp.Diff(map[string]placement.Opinion{"n": {}}, a.Opinions); a.Err != nil || diff != "" {
+			t.Fatalf("%v, opinions (-want +got):\n%s", a.Err, diff)
+		}
+	}
+	if len(seen) != decide.MaxConsults {
+		t.Fatalf("answers to %v, want one each", seen)
+	}
+	unknown := decide.Output{Consults: []decide.Consult{{ID: 77, SchedulerName: "x"}}}
+	if err := room.Do(ctx, unknown); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-room.Advice(); a.ID != 77 || a.Err == nil || !strings.Contains(a.Err.Error(), "no extenders for profile x") {
+		t.Fatalf("%+v, want an error", a)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
