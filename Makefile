@@ -207,6 +207,13 @@ upgrade-check: build .cluster-programs ## The berth of another commit and this o
 duel: build .cluster-programs .peer-programs ## One script against two kube-schedulers and the descheduler, and against Berth (DUEL_SEEDS=n SEED=n)
 	@go run ./test/duel --seeds $(DUEL_SEEDS) --seed $(if $(SEED),$(SEED),1) --contenders $(DUELLISTS)
 
+# Flags of `make dra-duel`, as in `go run ./test/draduel -h`.
+DRA_FLAGS ?=
+
+.PHONY: dra-duel
+dra-duel: build .cluster-programs .peer-programs ## As many claims as devices at once, two kube-schedulers and four shards: what is given away twice (DRA_FLAGS="--nodes 50")
+	@go run ./test/draduel $(DRA_FLAGS)
+
 # How many decisions are compared with kube-scheduler's.
 COMPARISONS ?= $(if $(LONG),20000,2000)
 
