@@ -342,6 +342,10 @@ endif
 bench-preemption: ## Preemption by the engine beside kube-scheduler's code: a table on standard output
 	@cd test/conformance && GOWORK=off go run ./cmd/benchpreemption
 
+.PHONY: bench-devices
+bench-devices: ## Placement of pods with claims to devices by the engine beside kube-scheduler's code: a table on standard output
+	@cd test/conformance && GOWORK=off go run ./cmd/benchdevices 2>/dev/null
+
 .PHONY: bench-descheduling
 bench-descheduling: ## A descheduling cycle over 5,000 nodes and 150,000 pods, and upstream's on the same objects
 	@cd pkg && GOMAXPROCS=1 GOMEMLIMIT=600MiB go test -run '^$$' -bench Cycle -benchtime 1x ./descheduling/plan
