@@ -27,6 +27,15 @@ type ours struct {
 	picks  []placement.DevicePick
 }
 
+// objects are facts with what a shard adds to them about devices.
+type objects struct {
+	*state.Snapshot
+	index placement.DeviceIndex
+}
+
+// Devices implements placement.DeviceMemory.
+func (o *objects) Devices() *placement.DeviceIndex { return &o.index }
+
 func newOurs(_ context.Context, l load) (contender, error) {
 	profile, err := placement.NewProfile(placement.DefaultProfile(corev1.DefaultSchedulerName))
 	if err != nil {
@@ -75,7 +84,7 @@ func (o *ours) arrive(_ context.Context, pod *corev1.Pod, claim *resourcev1.Reso
 }
 
 func (o *ours) decide(context.Context) error {
-	objects := o.store.Snapshot()
+	objects := &objects{Snapshot: o.store.Snapshot()}
 	o.engine.SetObjects(objects)
 	r := o.engine.Evaluate(o.profile, placement.Query{Pod: o.pod, Seed: o.sequence})
 	if r.Err != nil || len(r.Feasible) == 0 {
