@@ -212,6 +212,13 @@ upgrade-check: build .cluster-programs ## The berth of another commit and this o
 duel: build .cluster-programs .peer-programs ## One script against two kube-schedulers and the descheduler, and against Berth (DUEL_SEEDS=n SEED=n)
 	@go run ./test/duel --seeds $(DUEL_SEEDS) --seed $(if $(SEED),$(SEED),1) --contenders $(DUELLISTS)
 
+# Flags of `make dra-duel`, as in `go run ./test/draduel -h`.
+DRA_FLAGS ?=
+
+.PHONY: dra-duel
+dra-duel: build .cluster-programs .peer-programs ## As many claims as devices at once, two kube-schedulers and four shards: what is given away twice (DRA_FLAGS="--nodes 50")
+	@go run ./test/draduel $(DRA_FLAGS)
+
 # How many decisions are compared with kube-scheduler's.
 COMPARISONS ?= $(if $(LONG),20000,2000)
 
@@ -339,6 +346,10 @@ endif
 .PHONY: bench-preemption
 bench-preemption: ## Preemption by the engine beside kube-scheduler's code: a table on standard output
 	@cd test/conformance && GOWORK=off go run ./cmd/benchpreemption
+
+.PHONY: bench-devices
+bench-devices: ## Placement of pods with claims to devices by the engine beside kube-scheduler's code: a table on standard output
+	@cd test/conformance && GOWORK=off go run ./cmd/benchdevices 2>/dev/null
 
 .PHONY: bench-descheduling
 bench-descheduling: ## A descheduling cycle over 5,000 nodes and 150,000 pods, and upstream's on the same objects
