@@ -83,12 +83,17 @@ func (s *system) ledgerFlags() []string {
 	}
 }
 
-// asks runs operators' commands with the operators' certificate.
-func (s *system) asks(t *testing.T, ns string) {
-	log := []string{
+// logFlags lead an operator's command to the log.
+func (s *system) logFlags() []string {
+	return []string{
 		"--nats-url", strings.Join(s.stores.natsURLs(), ","), "--nats-ca-file", s.file("root", "ca.crt"),
 		"--nats-cert-file", s.file("root", "tls.crt"), "--nats-key-file", s.file("root", "tls.key"),
 	}
+}
+
+// asks runs operators' commands with the operators' certificate.
+func (s *system) asks(t *testing.T, ns string) {
+	log := s.logFlags()
 	for _, args := range [][]string{
 		append([]string{"check"}, s.ledgerFlags()...),
 		append([]string{"explain", "pod", ns + "/db-0"}, log...),

@@ -61,6 +61,12 @@ func newSystem(t *testing.T, nodes string) *system {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newSystemIn(t, dir, nodes)
+}
+
+// newSystemIn does so in a folder, which is removed when the test ends well.
+func newSystemIn(t *testing.T, dir, nodes string) *system {
+	t.Helper()
 	s := &system{T: t, dir: dir}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -73,6 +79,7 @@ func newSystem(t *testing.T, nodes string) *system {
 		nodes = filepath.Join(programs.Root, filepath.FromSlash(nodes))
 	}
 	cfg := harness.ClusterConfig{Dir: filepath.Join(dir, "cluster"), Nodes: nodes}
+	var err error
 	s.cluster, err = programs.StartCluster(t.Context(), cfg)
 	s.no(err)
 	s.client = s.cluster.Client
