@@ -117,9 +117,11 @@ func calls(line string) (list [][]string, err error) {
 		if !ok {
 			return true
 		}
-		words := make([]string, len(call.Args))
-		for i, w := range call.Args {
-			words[i] = word(w)
+		var words []string
+		for _, w := range call.Args {
+			if !several(w) {
+				words = append(words, word(w))
+			}
 		}
 		if len(words) > 1 && words[0] == "kubectl" {
 			words = words[1:]
@@ -130,6 +132,15 @@ func calls(line string) (list [][]string, err error) {
 		return true
 	})
 	return list, nil
+}
+
+// several tells a variable that stands for flags: one of those that `make ha-up` sets.
+func several(w *syntax.Word) bool {
+	if len(w.Parts) != 1 {
+		return false
+	}
+	variable, ok := w.Parts[0].(*syntax.ParamExp)
+	return ok && strings.HasPrefix(variable.Param.Value, "BERTH_")
 }
 
 // word is a word without its quotes.
