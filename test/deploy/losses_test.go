@@ -29,12 +29,9 @@ const (
 	lostFor               = 10 * time.Second
 	// resumeWithin bounds the time without a bind after any one member was lost, but for these:
 	resumeWithin = 5 * time.Second
-	// electWithin is for servers of NATS: without a leader of a stream, the others elect one after 4
-	// to 9 s, which cannot be configured, and clients have to hear of it.
+	// electWithin is for servers of NATS that go without a word: without a leader of a stream, the others
+	// elect one after 4 to 9 s, which cannot be configured, and clients have to hear of it.
 	electWithin = 12 * time.Second
-	// noticedWithin is for what hangs and keeps its connections: clients ask whether it is there every
-	// 10 s, and a session that was kept by it runs out and is opened anew.
-	noticedWithin = 20 * time.Second
 )
 
 // loss is one member that goes, and how.
@@ -56,14 +53,10 @@ func (l loss) String() string { return l.member + " " + l.how }
 
 // limit is how long there may be no bind.
 func (l loss) limit() time.Duration {
-	switch {
-	case l.how == hangs:
-		return noticedWithin
-	case l.how == killed && strings.HasPrefix(l.member, "nats"):
+	if l.how != stopped && strings.HasPrefix(l.member, "nats") {
 		return electWithin
-	default:
-		return resumeWithin
 	}
+	return resumeWithin
 }
 
 // lost are all members of the stores, in each way, and one of each service, killed.
