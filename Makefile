@@ -146,6 +146,19 @@ $(BIN)/golangci-lint: tools/lint/go.mod
 $(BIN)/collector: tools/collector/main.go tools/collector/go.mod
 	@cd tools/collector && GOWORK=off go build -o $@ .
 
+# A folder with a copy of the Go vulnerability database.
+VULNDB ?=
+
+.PHONY: vulncheck
+vulncheck: $(BIN)/govulncheck ## Known vulnerabilities in code that berth calls, by a database that you supply (VULNDB=folder)
+	@[ -d '$(VULNDB)' ] || { echo 'VULNDB is "$(VULNDB)", want the folder of an unpacked vulndb.zip of vuln.go.dev'; exit 2; }
+	@cd cmd/berth && $(BIN)/govulncheck -db 'file://$(abspath $(VULNDB))' ./...
+
+$(BIN)/govulncheck: tools/vuln/go.mod
+	@mkdir -p $(BIN)
+	@cd tools/vuln && GOWORK=off $(GO_BUILD) -ldflags '-s -w' -o $@ golang.org/x/vuln/cmd/govulncheck
+	@touch $@
+
 .PHONY: rules
 rules: ## House rules: import edges, ceilings, banned calls and words; prints the waivers
 	@go test -count=1 -v -run TestHouseRules ./test/rules | grep -v -e '^=== RUN' -e '^--- PASS' -e '^PASS'

@@ -176,10 +176,11 @@ func (s *system) kubeconfig(account string) string {
 	return path
 }
 
-// certificates makes the secrets' content.
-func (s *system) certificates() {
+// certificates makes the secrets' content, anew if it is there.
+func (s *system) certificates(flags ...string) {
 	s.Helper()
-	result, err := programs.Command(s.Context(), "certs", "--out", s.certsDir(), "--host", "127.0.0.1")
+	args := append([]string{"certs", "--out", s.certsDir(), "--host", "127.0.0.1"}, flags...)
+	result, err := programs.Command(s.Context(), args...)
 	s.no(err)
 	if result.Code != 0 {
 		s.Fatal(result.Stderr)
