@@ -83,6 +83,9 @@ func TestSilentServersAreLeft(t *testing.T) {
 	}
 	bad.hangs.Store(false)
 	<-back
+	if got, want := l.servers[1].patience(l.answerWithin), 2*l.answerWithin; got != want {
+		t.Errorf("after a false alarm its answers may take %s, want %s", got, want)
+	}
 	again := dialled(t, l, bad.address())
 	select {
 	case err := <-toGood:
