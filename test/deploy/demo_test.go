@@ -58,6 +58,7 @@ func TestDemoAsShipped(t *testing.T) {
 	t.Run("a shard is drained", func(t *testing.T) { s.drains(t) })
 	t.Run("any member may be lost", func(t *testing.T) { s.losses(t, members) })
 	t.Run("nothing was refused", func(t *testing.T) { s.noRefusals(t, members) })
+	t.Run("nothing secret was logged", func(t *testing.T) { s.noSecrets(t) })
 }
 
 // drains has one shard hand everything over, and work goes on.

@@ -3,9 +3,11 @@
 package deploy_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -162,7 +164,8 @@ func (s *system) lose(l loss, members map[string]*member) (back func()) {
 		process.Kill()
 	}
 	if !store {
-		return func() { members[l.member] = s.start(service, l.member+"-again") }
+		// At debug, so that noSecrets sees what is logged at most.
+		return func() { members[l.member] = s.start(service, l.member+"-again", "--log-level=debug") }
 	}
 	return func() {
 		var n int
@@ -196,4 +199,44 @@ func (s *system) noRefusals(t *testing.T, members map[string]*member) {
 
 func refused(line string) bool {
 	return slices.ContainsFunc(refusals, func(refusal string) bool { return strings.Contains(line, refusal) })
+}
+
+// noSecrets: no log has a service account's token or a private key in it, those at debug included.
+func (s *system) noSecrets(t *testing.T) {
+	secrets := map[string]string{}
+	for _, pattern := range []string{"*.kubeconfig", "certs/*/tls.key", "certs/ca.key"} {
+		files, err := filepath.Glob(filepath.Join(s.dir, pattern))
+		s.no(err)
+		if len(files) == 0 {
+			t.Errorf("no secrets are in %s", pattern)
+		}
+		for _, file := range files {
+			raw, err := os.ReadFile(file)
+			s.no(err)
+			_, token, _ := strings.Cut(string(raw), "token: ") // of a key there is nothing to cut off
+			secrets[file] = longestWord(cmp.Or(token, string(raw)))
+		}
+	}
+	logs, err := filepath.Glob(filepath.Join(s.dir, "*.log"))
+	s.no(err)
+	for _, log := range logs {
+		raw, err := os.ReadFile(log)
+		s.no(err)
+		for file, secret := range secrets {
+			if strings.Contains(string(raw), secret) {
+				t.Errorf("%s has the secret of %s in it", log, file)
+			}
+		}
+	}
+	t.Logf("%d logs, %d secrets", len(logs), len(secrets))
+}
+
+// longestWord is a token, or a line of a key.
+func longestWord(text string) (longest string) {
+	for word := range strings.FieldsSeq(text) {
+		if len(word) > len(longest) {
+			longest = word
+		}
+	}
+	return longest
 }
