@@ -54,7 +54,9 @@ type reader struct {
 type ongoing struct {
 	cmd    *exec.Cmd
 	output *os.File
-	ended  chan error
+	// ended is closed when it has, with err.
+	ended chan struct{}
+	err   error
 }
 
 // TestDocumentedCommandsRun does what README.md and docs/*.md say, page by page, each beside a local
@@ -213,7 +215,8 @@ func (r *reader) run(at, text string, exits int) {
 
 // command is a shell that goes on where the one before ended.
 func (r *reader) command(ctx context.Context, text string) *exec.Cmd {
-	script := fmt.Sprintf("if [ -f '%[1]s' ]; then . '%[1]s'; fi\nset -euo pipefail\n%[2]s\nexport -p > '%[1]s'\n", r.env, text)
+	script := fmt.Sprintf(
+		"if [ -f '%[1]s' ]; then . '%[1]s'; fi\nset -euo pipefail\n%[2]s\nexport -p > '%[1]s'\n", r.env, text)
 	cmd := exec.CommandContext(ctx, "bash", "-c", script)
 	cmd.Dir, cmd.Env = r.folder, r.variables
 	cmd.WaitDelay = endsWithin
@@ -225,18 +228,20 @@ func (r *reader) begin(at, text, ready string) {
 	r.Helper()
 	output, err := os.CreateTemp(filepath.Dir(r.folder), "goes-on-")
 	r.no(err)
-	one := &ongoing{output: output, ended: make(chan error, 1)}
+	one := &ongoing{output: output, ended: make(chan struct{})}
 	one.cmd = exec.Command("bash", "-c", fmt.Sprintf("if [ -f '%[1]s' ]; then . '%[1]s'; fi\n%[2]s\n", r.env, text))
 	one.cmd.Dir, one.cmd.Env, one.cmd.Stdout, one.cmd.Stderr = r.folder, r.variables, output, output
 	one.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r.no(one.cmd.Start())
-	go func() { one.ended <- one.cmd.Wait() }()
+	go func() {
+		one.err = one.cmd.Wait()
+		close(one.ended)
+	}()
 	r.goOn = append(r.goOn, one)
 	r.no(harness.Eventually(r.Context(), readyWithin, at+"\nis ready", func(ctx context.Context) (string, error) {
 		select {
-		case err := <-one.ended:
-			one.ended <- err
-			return "", fmt.Errorf("it ended: %w\n%s", err, one.said())
+		case <-one.ended:
+			return "", fmt.Errorf("it ended (%v)\n%s", one.err, one.said())
 		default:
 		}
 		if out, err := r.command(ctx, ready).CombinedOutput(); err != nil {
