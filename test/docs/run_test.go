@@ -241,7 +241,7 @@ func (r *reader) begin(at, text, ready string) {
 	r.no(harness.Eventually(r.Context(), readyWithin, at+"\nis ready", func(ctx context.Context) (string, error) {
 		select {
 		case <-one.ended:
-			return "", fmt.Errorf("it ended (%v)\n%s", one.err, one.said())
+			return "", errors.New(fmt.Sprint("it ended: ", one.err, "\n", one.said()))
 		default:
 		}
 		if out, err := r.command(ctx, ready).CombinedOutput(); err != nil {
