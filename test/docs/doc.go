@@ -1,4 +1,5 @@
 // Package docs checks the documents against the repository: every relative link leads to a file
 // and, with an anchor, to a heading of it; every `make` target that a document mentions exists.
-// Run it with `make docs-check`.
+// Run it with `make docs-check`. And it runs
+// the commands that documents show, with `make docs-run`: page_test.go says what of a page is a command.
 package docs
