@@ -93,7 +93,7 @@ func documentedLines(t *testing.T, top fs.FS) (lines []documentedLine) {
 // inline finds a command of ours in the middle of a sentence.
 var inline = regexp.MustCompile("`(berth [a-z][^`]*)`")
 
-// commandsIn are the commands in the blocks of code of a document, and in its sentences. A line that ends in a backslash
+// commandsIn are the commands in a document's blocks of code, and in its sentences. A line that ends in a backslash
 // goes on in the next. What has no prompt is output where others have one, and in blocks of text.
 func commandsIn(name, text string) (found []documentedLine) {
 	block, prompt, begun := false, false, ""
