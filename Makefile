@@ -100,7 +100,7 @@ deploy-check: build .cluster-programs ## The manifests: chart and kustomize the 
 .PHONY: ha-up
 ha-up: build .cluster-programs ## A local cluster, and Berth on it as deploy/k8s/overlays/ha says, until Ctrl-C
 	@mkdir -p $(BIN) && go test -c -tags e2e,serve -o $(BIN)/ha ./test/deploy
-	@cd test/deploy && exec $(BIN)/ha -test.run TestServe -test.timeout 0
+	@cd test/deploy && exec $(BIN)/ha -test.run '^TestServe$$' -test.timeout 0
 
 ##@ Check and test
 
@@ -150,6 +150,19 @@ $(BIN)/golangci-lint: tools/lint/go.mod
 # The OpenTelemetry collector's receiver, for the test of traces.
 $(BIN)/collector: tools/collector/main.go tools/collector/go.mod
 	@cd tools/collector && GOWORK=off go build -o $@ .
+
+# A folder with a copy of the Go vulnerability database.
+VULNDB ?=
+
+.PHONY: vulncheck
+vulncheck: $(BIN)/govulncheck ## Known vulnerabilities in code that berth calls, by a database that you supply (VULNDB=folder)
+	@[ -d '$(VULNDB)' ] || { echo 'VULNDB is "$(VULNDB)", want the folder of an unpacked vulndb.zip of vuln.go.dev'; exit 2; }
+	@cd cmd/berth && $(BIN)/govulncheck -db 'file://$(abspath $(VULNDB))' ./...
+
+$(BIN)/govulncheck: tools/vuln/go.mod
+	@mkdir -p $(BIN)
+	@cd tools/vuln && GOWORK=off $(GO_BUILD) -ldflags '-s -w' -o $@ golang.org/x/vuln/cmd/govulncheck
+	@touch $@
 
 .PHONY: rules
 rules: ## House rules: import edges, ceilings, banned calls and words; prints the waivers
@@ -311,11 +324,18 @@ chaos: build .cluster-programs ## Real processes, real faults, under load, then 
 	@go test -tags e2e -count 1 -timeout 60m -v -run TestChaos ./test/chaos -args -chaos=$(CHAOS) $(if $(SEED),-seed=$(SEED))
 
 .PHONY: docs-check
-docs-check: ## Links between documents resolve, mentioned make targets exist, no lab lacks a part
+docs-check: ## Links between documents resolve, mentioned make targets exist, commands are run or say why not, no lab lacks a part
 	@go test -count=1 ./test/docs ./test/labs
 
+# Documents whose commands are run, by a pattern of their names.
+PAGES ?= .
+
+.PHONY: docs-run
+docs-run: build .cluster-programs ## Every command that the documents show, run as its reader would (PAGES=regexp)
+	@go test -p 1 -tags e2e -count 1 -timeout 60m -v -run TestDocumentedCommandsRun ./test/docs -args -pages '$(PAGES)'
+
 .PHONY: presubmit
-presubmit: test race walk cluster-check deploy-check upgrade-check labs linz ## What is run before a change is merged: more than a change alone needs
+presubmit: test race walk cluster-check deploy-check docs-run upgrade-check labs linz ## What is run before a change is merged: more than a change alone needs
 	@$(MAKE) sim
 	@$(MAKE) conformance LONG=1
 	@$(MAKE) fuzz PKG=./pkg/placement
