@@ -86,8 +86,11 @@ func Names() []string {
 
 // Rivals are the contenders that schedule.
 func Rivals() []string {
-	return slices.DeleteFunc(Names(), func(name string) bool { return strings.HasPrefix(name, rawPrefix) })
+	return slices.DeleteFunc(Names(), IsRaw)
 }
+
+// IsRaw says whether the contender of this name only binds.
+func IsRaw(name string) bool { return strings.HasPrefix(name, rawPrefix) }
 
 // WriteConfig writes Config into dir.
 func WriteConfig(dir string) (string, error) {
