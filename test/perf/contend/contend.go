@@ -23,6 +23,9 @@ profiles:
 - schedulerName: default-scheduler
 `
 
+// PeerVersion is what the cluster driver's peers module pins.
+const PeerVersion = "kube-scheduler v1.36.3"
+
 // Contender is one way to schedule pods.
 type Contender struct {
 	Name string

@@ -46,9 +46,6 @@ type report struct {
 	Results []result `json:"results"`
 }
 
-// peerVersion is what the driver's peers module pins.
-const peerVersion = "kube-scheduler v1.36.3"
-
 // report writes both reports and prints the table.
 func (b *bench) report(ctx context.Context, results []result) error {
 	version, err := b.programs.Command(ctx, "version")
@@ -58,7 +55,7 @@ func (b *bench) report(ctx context.Context, results []result) error {
 	r := report{
 		Time: time.Now().UTC().Truncate(time.Second), Processors: runtime.NumCPU(), Go: runtime.Version(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH, Load: harness.LoadAverage(),
-		Berth: strings.TrimSpace(version.Stdout), Peer: peerVersion, Nodes: b.nodes, Config: contend.Config, Results: results,
+		Berth: strings.TrimSpace(version.Stdout), Peer: contend.PeerVersion, Nodes: b.nodes, Config: contend.Config, Results: results,
 		Blocked: b.blocked, Leaving: b.leaving,
 	}
 	raw, err := json.MarshalIndent(r, "", "  ")
