@@ -74,7 +74,7 @@ func (r *Running) Stop(ctx context.Context) error {
 // Contenders are in the order of a round; the first is what the others are compared with.
 var Contenders = append([]Contender{
 	{Name: "kube-scheduler", Start: startKubeScheduler},
-	{Name: "berth", Start: startBerth},
+	Berth,
 	{Name: "berth-processes", Start: startProcesses},
 }, raws()...)
 
@@ -86,6 +86,9 @@ func Names() []string {
 	}
 	return names
 }
+
+// Berth is Berth in one process, with two shards and two binders.
+var Berth = Contender{Name: "berth", Start: startBerth}
 
 // Rivals are the contenders that schedule.
 func Rivals() []string {

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/test/perf/outcome"
+)
+
+// head is the page up to the summary, tail what follows the parts.
+//
+//go:embed head.md
+var head string
+
+//go:embed tail.md
+var tail string
+
+// writeDocs writes the page of the accepted outcomes.
+func writeDocs(_ context.Context, o options, limits []outcome.Limit) error {
+	accepted, err := readAll(o.acceptedPath)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(o.docs, []byte(page(limits, accepted)), 0o644)
+}
+
+// page is the document: the summary, then each part that there is an outcome of.
+func page(limits []outcome.Limit, accepted map[string]*outcome.Outcome) string {
+	var b strings.Builder
+	b.WriteString(head)
+	b.WriteString(summary(limits, accepted))
+	for _, p := range parts {
+		if one := accepted[p.name]; one != nil {
+			chapter(&b, p, one)
+		}
+	}
+	b.WriteString(tail)
+	return b.String()
+}
+
+// chapter is one part: how it was measured, its tables and its plots.
+func chapter(b *strings.Builder, p part, o *outcome.Outcome) {
+	fmt.Fprintf(b, "\n## %s\n\n", p.title)
+	var versions []string
+	for _, name := range slices.Sorted(maps.Keys(o.Versions)) {
+		versions = append(versions, o.Versions[name])
+	}
+	m := o.Machine
+	fmt.Fprintf(b, "%s, medians of %d runs. %s. %s, %d processors, %s MB, %s, %s; load average at the end %s.\n",
+		o.Time.Format("2006-01-02"), o.Runs, strings.Join(versions, "; "), m.Processor, m.Processors,
+		outcome.Number(float64(m.MemoryMB)), m.Platform, m.Go, m.Load)
+	fmt.Fprintf(b, "`make bench-full PARTS=%s`, which runs:\n\n```\n%s\n```\n", p.name, o.Command)
+	for _, t := range o.Tables {
+		fmt.Fprintf(b, "\n**%s**\n\n| %s |\n|%s\n", t.Title, strings.Join(t.Head, " | "), strings.Repeat("---|", len(t.Head)))
+		for _, row := range t.Rows {
+			fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))
+		}
+		for _, note := range t.Notes {
+			fmt.Fprintf(b, "\n%s\n", note)
+		}
+	}
+	for _, plot := range o.Plots {
+		fmt.Fprintf(b, "\n![%s](plots/%s-%s.svg)\n", plot.Title, p.name, plot.Name)
+	}
+}
