@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,13 +22,48 @@ var head string
 //go:embed tail.md
 var tail string
 
-// writeDocs writes the page of the accepted outcomes.
+// writeDocs writes the page, of each part's accepted outcome or a newer one that did not fail, and
+// what its plots show.
 func writeDocs(_ context.Context, o options, limits []outcome.Limit) error {
-	accepted, err := readAll(o.acceptedPath)
+	of, err := readAll(o.acceptedPath)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(o.docs, []byte(page(limits, accepted)), 0o644)
+	measured, err := o.measured()
+	if err != nil {
+		return err
+	}
+	for name, one := range measured {
+		if one.Failure == "" && (of[name] == nil || one.Time.After(of[name].Time)) {
+			of[name] = one
+		}
+	}
+	if err := os.WriteFile(o.docs, []byte(page(limits, of)), 0o644); err != nil || o.plots == "" {
+		return err
+	}
+	raw, err := json.Marshal(plots(of))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(o.plots), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(o.plots, raw, 0o644)
+}
+
+// plots are those of all parts, named as the page names them.
+func plots(of map[string]*outcome.Outcome) []outcome.Plot {
+	all := []outcome.Plot{}
+	for _, p := range parts {
+		if of[p.name] == nil {
+			continue
+		}
+		for _, plot := range of[p.name].Plots {
+			plot.Name = p.name + "-" + plot.Name
+			all = append(all, plot)
+		}
+	}
+	return all
 }
 
 // page is the document: the summary, then each part that there is an outcome of.

@@ -6,7 +6,7 @@
 //	benchfull table             the table of what there is
 //	benchfull check [part...]   compare with the accepted outcomes; an error says what got worse
 //	benchfull accept [part...]  make the outcomes the accepted ones
-//	benchfull docs              write docs/benchmarks.md from the accepted outcomes
+//	benchfull docs              write docs/benchmarks.md, of accepted outcomes or newer ones
 //
 // Bounds are in test/perf/limits.yaml, accepted outcomes in test/perf/accepted. Run it with
 // `make bench-full`. Start reading at parts.
@@ -42,7 +42,7 @@ type options struct {
 	// programs is the directory of the programs that measure, upstream that of k8s.io/kubernetes.
 	programs, upstream    string
 	out, accepted, limits string
-	docs                  string
+	docs, plots           string
 	runs                  int
 	steady                time.Duration
 }
@@ -67,6 +67,7 @@ func parse(args []string) (options, error) {
 	set.StringVar(&o.accepted, "accepted", "test/perf/accepted", "directory of accepted outcomes")
 	set.StringVar(&o.limits, "limits", "test/perf/limits.yaml", "file of what must be reached")
 	set.StringVar(&o.docs, "docs", "docs/benchmarks.md", "file that docs writes")
+	set.StringVar(&o.plots, "plots", "", "file that docs writes what is to be plotted into; none when empty")
 	set.IntVar(&o.runs, "runs", 3, "runs of each contender and setting, alternating")
 	set.DurationVar(&o.steady, "steady", time.Hour, "length of the part of that name")
 	if err := set.Parse(args); err != nil {
