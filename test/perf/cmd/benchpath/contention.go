@@ -39,7 +39,7 @@ func (t *track) contention(ctx context.Context) (c contention, err error) {
 			const attempts = "scheduler_pod_scheduling_attempts"
 			all := read(m, attempts+"_count")
 			for _, bound := range attemptBuckets {
-				if c.Attempts == 0 && read(m, attempts+"_bucket", fmt.Sprintf(`le="%d"`, bound)) == all {
+				if c.Attempts == 0 && read(m, attempts+"_bucket", fmt.Sprintf(`le="%d"`, bound)) >= all {
 					c.Attempts = bound
 				}
 			}
