@@ -14,7 +14,7 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 # The folders of the workspace's modules. "work" means all of them to the go command.
 MODULES := ./cmd/berth ./pkg ./services/binder ./services/descheduler ./services/queue ./services/scheduler ./test
 # Modules outside the workspace with code of their own.
-TOOLS := tools/cluster tools/collector tools/deploy tools/images tools/protogen
+TOOLS := tools/cluster tools/collector tools/deploy tools/images tools/plot tools/protogen
 # Packages tested at once. Tests of servers and logs are busy with more than one thread each,
 # so more than one package per processor only makes their timeouts nervous.
 JOBS ?= 2
@@ -343,22 +343,60 @@ presubmit: test race walk cluster-check deploy-check docs-run upgrade-check labs
 ##@ Measure
 
 .PHONY: bench
-bench: ## Go benchmarks of all modules (RUN=regexp), then bench-placement
+bench: .bench-programs ## Ten minutes: one run each of a few parts of bench-full, compared with the accepted ones
+	@$(BENCHFULL) run $(FULL) --runs 1 --out .build/bench/quick $(QUICK_PARTS)
+	@$(BENCHFULL) check --out .build/bench/quick
+
+.PHONY: bench-go
+bench-go: ## Go benchmarks of all modules (RUN=regexp)
 	@go test -p 1 -run '^$$' -bench '$(RUN)' -benchmem work
-	@$(MAKE) bench-placement
+
+# Parts of bench-full, all when empty; each leaves its outcome in .build/bench/full until it runs again.
+PARTS ?=
+# Runs of each contender and setting, alternating, and the length of the part "steady".
+FULL_RUNS ?= 3
+STEADY ?= 1h
+QUICK_PARTS := drain-1000 path idle
+BENCHFULL := $(BIN)/benchfull
+# Upstream's files come from its module.
+FULL = --programs $(BIN) --upstream "$$(cd test/conformance && GOWORK=off go list -m -f '{{.Dir}}' $(PEER_MODULE))"
+
+.PHONY: .bench-programs
+.bench-programs: build .cluster-programs .peer-programs
+	@cd test/conformance && GOWORK=off go mod download $(PEER_MODULE)
+	@for program in benche2e benchperf benchpath benchsteady benchfull; do \
+		go build -o $(BIN)/$$program ./test/perf/cmd/$$program; done
+
+.PHONY: bench-full
+bench-full: .bench-programs ## The whole table of what must hold, hours (PARTS="drain-1000 path", FULL_RUNS=n, STEADY=10m); then bench-docs
+	@$(BENCHFULL) run $(FULL) --runs $(FULL_RUNS) --steady $(STEADY) $(PARTS); ended=$$?; $(MAKE) bench-docs; exit $$ended
+
+.PHONY: bench-docs
+bench-docs: ## docs/benchmarks.md and its plots, of each part's accepted outcome or a newer one in .build/bench/full
+	@go run ./test/perf/cmd/benchfull docs --plots .build/bench/plots.json
+	@cd tools/plot && GOWORK=off go run . --in $(CURDIR)/.build/bench/plots.json --out $(CURDIR)/docs/plots
+
+.PHONY: bench-check
+bench-check: ## Compare .build/bench/full with the accepted outcomes, by ratio; fails on what got worse
+	@go run ./test/perf/cmd/benchfull check $(PARTS)
+
+.PHONY: bench-accept
+bench-accept: ## Make the outcomes of .build/bench/full the accepted ones (PARTS=), in test/perf/accepted
+	@go run ./test/perf/cmd/benchfull accept $(PARTS)
+	@$(MAKE) bench-docs
 
 # Only some workloads, separated by commas; what comes out is printed and docs/ left alone.
 WORKLOADS ?=
 
 .PHONY: bench-placement
-bench-placement: ## The engine beside kube-scheduler's code, and a shard's memory: docs/benchmarks.md (WORKLOADS=basic,mixed)
+bench-placement: ## The engine beside kube-scheduler's code, and a shard's memory: docs/benchmarks-placement.md (WORKLOADS=basic,mixed)
 ifeq ($(WORKLOADS),)
 	@go build -o $(BIN)/shardmemory ./test/perf/cmd/shardmemory
 	@GOMEMLIMIT=620MiB $(BIN)/shardmemory --nodes 5000 --pods 150000 --out .build/bench/memory-5000.json
 	@GOMEMLIMIT=3400MiB $(BIN)/shardmemory --nodes 100000 --pods 1000000 --decisions 500 --out .build/bench/memory-100000.json
 	@cd test/conformance && GOWORK=off go run ./cmd/benchplacement --version '$(VERSION)' \
 		--memory $(CURDIR)/.build/bench/memory-5000.json,$(CURDIR)/.build/bench/memory-100000.json \
-		--json $(CURDIR)/.build/bench/placement.json --markdown $(CURDIR)/docs/benchmarks.md
+		--json $(CURDIR)/.build/bench/placement.json --markdown $(CURDIR)/docs/benchmarks-placement.md
 else
 	@cd test/conformance && GOWORK=off go run ./cmd/benchplacement --version '$(VERSION)' --workloads $(WORKLOADS)
 endif
