@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -27,8 +29,8 @@ func newCheckCommand() *cobra.Command {
 		Short: "Check the cluster as it is now, from the API server's own state and the ledger",
 		Long: "Lists nodes and pods, and with --etcd-endpoints or --data-dir the ledger, adds everything up from\n" +
 			"scratch, and reports nodes over their allocatable, pods on nodes they do not fit, pods too close to\n" +
-			"each other, reservations that contradict each other, and evictions that disruption budgets do not\n" +
-			"cover. It reads only. Exits 1 when it finds a\n" +
+			"each other, claims and devices that two pods have, reservations that contradict each other, and\n" +
+			"evictions that disruption budgets do not cover. It reads only. Exits 1 when it finds a\n" +
 			"violation; warnings do not count. What happened in between is for `berth audit`.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -96,8 +98,63 @@ func listLedger(ctx context.Context, store *etcd.Store) ([]ledger.KV, error) {
 	return all, nil
 }
 
-// listCluster lists pods before nodes, so that a pod's node is in the answer.
+// listCluster lists claims before pods and pods before nodes and volumes, so that a claim's pods and a
+// pod's node are in the answer.
 func listCluster(ctx context.Context, client kubernetes.Interface, in *audit.Standing) error {
+	if err := listClaims(ctx, client, in); err != nil {
+		return err
+	}
+	if err := listPlaces(ctx, client, in); err != nil {
+		return err
+	}
+	var err error
+	volumes := client.CoreV1().PersistentVolumes()
+	in.Volumes, err = listPages(ctx, func(
+		ctx context.Context, o metav1.ListOptions,
+	) ([]corev1.PersistentVolume, string, error) {
+		page, err := volumes.List(ctx, o)
+		if err != nil {
+			return nil, "", fmt.Errorf("list persistent volumes: %w", err)
+		}
+		return page.Items, page.Continue, nil
+	})
+	return err
+}
+
+// listClaims lists claims to volumes and to devices; of these there are none where the API is absent.
+func listClaims(ctx context.Context, client kubernetes.Interface, in *audit.Standing) error {
+	var err error
+	claims := client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll)
+	in.VolumeClaims, err = listPages(ctx, func(
+		ctx context.Context, o metav1.ListOptions,
+	) ([]corev1.PersistentVolumeClaim, string, error) {
+		page, err := claims.List(ctx, o)
+		if err != nil {
+			return nil, "", fmt.Errorf("list persistent volume claims: %w", err)
+		}
+		return page.Items, page.Continue, nil
+	})
+	if err != nil {
+		return err
+	}
+	devices := client.ResourceV1().ResourceClaims(metav1.NamespaceAll)
+	in.DeviceClaims, err = listPages(ctx, func(
+		ctx context.Context, o metav1.ListOptions,
+	) ([]resourcev1.ResourceClaim, string, error) {
+		page, err := devices.List(ctx, o)
+		if apierrors.IsNotFound(err) {
+			return nil, "", nil
+		}
+		if err != nil {
+			return nil, "", fmt.Errorf("list resource claims: %w", err)
+		}
+		return page.Items, page.Continue, nil
+	})
+	return err
+}
+
+// listPlaces lists pods and what they stand on and under.
+func listPlaces(ctx context.Context, client kubernetes.Interface, in *audit.Standing) error {
 	var err error
 	in.Pods, err = listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]corev1.Pod, string, error) {
 		page, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)

@@ -6,7 +6,8 @@
 // Start reading at Record (what a history is made of), then Replay (what is done with it),
 // then one file for each group of invariants: ledgerlaws.go (documents by themselves: S3, S4,
 // S5, S10, S11, S12), plans.go (victims and budgets: S5, S6, S9), binds.go (what the API server
-// saw: S2 and I3), capacity.go (S1) and topology.go (S7). Names of invariants are those of the protocol.
+// saw: S2 and I3), capacity.go (S1), topology.go (S7) and claims.go (S14: a claim for one pod has one user;
+// S15: a device is in one claim). Names of invariants are those of the protocol.
 //
 // # Two orders
 //

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
@@ -79,7 +80,7 @@ func FromLedger(ev ledger.Event) LedgerEvent {
 }
 
 // Object is one version of one object of the API server, stripped of what no rule looks at.
-// One of Pod, Node, Namespace and Budget is set, unless it is Gone. A version that differs from the one
+// One of the pointers is set, unless it is Gone. A version that differs from the one
 // before in nothing but its resourceVersion is left out.
 type Object struct {
 	Kind Kind   `json:"kind"`
@@ -97,6 +98,10 @@ type Object struct {
 	Node      *corev1.Node      `json:"node,omitempty"`
 	Namespace *corev1.Namespace `json:"namespace,omitempty"`
 	Budget    *Budget           `json:"budget,omitempty"`
+	// Claim, Volume and DeviceClaim are what pods have volumes and devices by.
+	Claim       *corev1.PersistentVolumeClaim `json:"claim,omitempty"`
+	Volume      *corev1.PersistentVolume      `json:"volume,omitempty"`
+	DeviceClaim *resourcev1.ResourceClaim     `json:"deviceClaim,omitempty"`
 }
 
 // Budget is a PodDisruptionBudget.
@@ -107,10 +112,13 @@ type Kind string
 
 // The kinds that histories hold.
 const (
-	KindPod       Kind = "pod"
-	KindNode      Kind = "node"
-	KindNamespace Kind = "namespace"
-	KindBudget    Kind = "poddisruptionbudget"
+	KindPod         Kind = "pod"
+	KindNode        Kind = "node"
+	KindNamespace   Kind = "namespace"
+	KindBudget      Kind = "poddisruptionbudget"
+	KindVolumeClaim Kind = "persistentvolumeclaim"
+	KindVolume      Kind = "persistentvolume"
+	KindDeviceClaim Kind = "resourceclaim"
 )
 
 // Mark says what came before what: the ledger up to revision Ledger before the API server

@@ -40,6 +40,8 @@ func (a *replay) loadObject(o Object) error {
 		return a.loadBudget(o, at)
 	case o.Kind == KindNamespace && o.Namespace != nil:
 		a.namespaces[o.Namespace.Name] = o.Namespace.Labels
+	default:
+		a.claims.load(o, at)
 	}
 	return nil
 }

@@ -58,6 +58,8 @@ type replay struct {
 	classes    *classes
 	// pdbs are the disruption budgets, by UID.
 	pdbs map[string]*budgetLife
+	// claims are those to volumes and devices, and the volumes.
+	claims *claimLives
 	// Where the walk is.
 	*walk
 }
@@ -116,6 +118,7 @@ func newReplay() *replay {
 		report: &Report{Findings: []Finding{}}, pods: map[string]*podLife{}, nodes: map[string]*nodeLife{},
 		namespaces: map[string]map[string]string{}, classes: newClasses(),
 		byName: map[string][]*nodeLife{}, foreign: map[string][]*podLife{}, pdbs: map[string]*budgetLife{},
+		claims: newClaims(),
 		walk: &walk{
 			plans: newPlans(),
 			docs:  map[string]ledger.NodeDoc{}, owners: map[int32]owner{}, terms: map[ledger.TermID]bool{},
@@ -185,6 +188,7 @@ func (a *replay) run() {
 	a.report.Last = a.revision
 	a.checkBinds()
 	a.checkNodesAtBinds()
+	a.checkHoldings()
 	a.checkPreempted()
 	a.checkEnd()
 	a.report.sort()

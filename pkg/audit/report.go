@@ -21,14 +21,14 @@ const (
 // Finding is one thing that should not be.
 type Finding struct {
 	Severity Severity `json:"severity"`
-	// Invariant is its name in the protocol (S1 to S12, L2, or I3), "form" for a value that
+	// Invariant is its name in the protocol (S1 to S12, S14, S15, L2, L7, or I3), "form" for a value that
 	// nothing should have written, "fit" for a node that the pod may not stand on.
 	Invariant string `json:"invariant"`
 	// Revision of the ledger and ResourceVersion of the API server at which it shows; zero
 	// when it is about the other.
 	Revision        int64  `json:"revision,omitempty"`
 	ResourceVersion uint64 `json:"resourceVersion,omitempty"`
-	// Objects it is about, as pod/<namespace>/<name>, node/<name> or ledger/<key>.
+	// Objects it is about, as pod/<namespace>/<name>, node/<name>, ledger/<key> and so on.
 	Objects []string `json:"objects"`
 	// Message is a sentence about the first of them.
 	Message string `json:"message"`

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
@@ -17,6 +18,11 @@ type Standing struct {
 	Pods       []corev1.Pod
 	Namespaces []corev1.Namespace
 	Budgets    []Budget
+	// VolumeClaims and DeviceClaims are read before the pods, so that their users are among these,
+	// Volumes afterwards.
+	VolumeClaims []corev1.PersistentVolumeClaim
+	Volumes      []corev1.PersistentVolume
+	DeviceClaims []resourcev1.ResourceClaim
 	// Before and After are the ledger, read before and after the rest; both nil without one. A
 	// reservation counts if it stands in both.
 	Before, After []ledger.KV
@@ -48,7 +54,8 @@ func (r *StandingReport) Violations() int {
 // itself and keeps the distance that required anti-affinity asks for (S7); a pod has one
 // reservation (S3), nobody is a victim twice (S5), what is claimed from disruption budgets is
 // claimed for a victim and within what they allow (S6), victims that are being evicted are claimed
-// (S9), and every value of the ledger can be read (form). What others bound makes a warning of a
+// (S9), a claim that is for one pod has one user (S14), a device is in one claim (S15), devices in
+// claims have a pod (L7), and every value of the ledger can be read (form). What others bound makes a warning of a
 // violation, and so does what may have changed since the bind.
 func Check(in Standing) *StandingReport {
 	c := &standing{
@@ -72,6 +79,7 @@ func Check(in Standing) *StandingReport {
 		c.places(c.nodes[name])
 	}
 	c.distances()
+	c.holdings(in)
 	slices.SortStableFunc(c.Findings, func(a, b Finding) int { return slices.Compare(a.Objects, b.Objects) })
 	return c.StandingReport
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -23,6 +24,9 @@ func StripPod(p *corev1.Pod) *corev1.Pod {
 		Overhead: p.Spec.Overhead, Resources: p.Spec.Resources, HostNetwork: p.Spec.HostNetwork,
 		Containers: stripContainers(p.Spec.Containers), InitContainers: stripContainers(p.Spec.InitContainers),
 	}
+	for _, v := range p.Spec.Volumes {
+		out.Spec.Volumes = append(out.Spec.Volumes, stripVolume(p.Name, v)...)
+	}
 	out.Status.Phase = p.Status.Phase
 	out.Status.ContainerStatuses = stripStatuses(p.Status.ContainerStatuses)
 	out.Status.InitContainerStatuses = stripStatuses(p.Status.InitContainerStatuses)
@@ -34,6 +38,47 @@ func StripPod(p *corev1.Pod) *corev1.Pod {
 		if c.Type == corev1.DisruptionTarget {
 			kept := corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message}
 			out.Status.Conditions = append(out.Status.Conditions, kept)
+		}
+	}
+	return out
+}
+
+// stripVolume is the claim that a volume of a pod is by, if it is by one; that of an ephemeral volume
+// is named like the pod and the volume.
+func stripVolume(pod string, v corev1.Volume) []corev1.Volume {
+	var claim *corev1.PersistentVolumeClaimVolumeSource
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		claim = v.PersistentVolumeClaim
+	case v.Ephemeral != nil:
+		claim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: pod + "-" + v.Name}
+	default:
+		return nil
+	}
+	return []corev1.Volume{{Name: v.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: claim}}}
+}
+
+// StripVolumeClaim is the part of a claim to a volume that the rules look at.
+func StripVolumeClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	out := &corev1.PersistentVolumeClaim{ObjectMeta: stripMeta(c.ObjectMeta)}
+	out.Spec.AccessModes, out.Spec.VolumeName = c.Spec.AccessModes, c.Spec.VolumeName
+	return out
+}
+
+// StripVolume is the part of a volume that the rules look at.
+func StripVolume(v *corev1.PersistentVolume) *corev1.PersistentVolume {
+	out := &corev1.PersistentVolume{ObjectMeta: stripMeta(v.ObjectMeta)}
+	out.Spec.NodeAffinity = v.Spec.NodeAffinity
+	return out
+}
+
+// StripDeviceClaim is the part of a claim to devices that the rules look at: what it has, and for whom.
+func StripDeviceClaim(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
+	out := &resourcev1.ResourceClaim{ObjectMeta: stripMeta(c.ObjectMeta)}
+	out.Status.ReservedFor = c.Status.ReservedFor
+	if a := c.Status.Allocation; a != nil {
+		out.Status.Allocation = &resourcev1.AllocationResult{
+			Devices: resourcev1.DeviceAllocationResult{Results: a.Devices.Results},
 		}
 	}
 	return out

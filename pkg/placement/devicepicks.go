@@ -56,7 +56,7 @@ func (p *Profile) DevicePicks(pod *state.Pod, node *state.Node, objects Objects,
 	if !ok {
 		return nil, true
 	}
-	outcome := d.judge(node.Object)
+	outcome := d.settle(node.Object)
 	if outcome.why != "" {
 		return nil, false
 	}

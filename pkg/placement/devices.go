@@ -67,9 +67,8 @@ func (p dynamicResources) Compile(pod *state.Pod, objects Objects) (Compiled, er
 			return Compiled{Rejection: why}, err
 		}
 	}
-	if err := d.prepare(p.compiled, objects); err != nil {
-		return Compiled{}, err
-	}
+	d.compiled, d.objects = p.compiled, objects
+	d.quick = d.plain(p.compiled, objects)
 	c := Compiled{Filter: d}
 	if d.prioritized() {
 		c.Scorer, c.Normalize = d, normalizeToMax
@@ -133,7 +132,11 @@ type deviceDemand struct {
 	// claims are all claims; lacking those of them that have no devices yet.
 	claims  []demandedClaim
 	lacking []*resourcev1.ResourceClaim
-	devices *deviceSearch // nil if none is lacking
+	// quick answers for most nodes, if not nil; devices for all of them, once it was needed.
+	quick    *plainSearch
+	devices  *deviceSearch
+	compiled *cel.Cache
+	objects  Objects
 	// outcomes by node: working one out is expensive, and it is asked for more than once.
 	outcomes map[*corev1.Node]deviceOutcome
 }
@@ -233,8 +236,9 @@ func noDeviceClass(class, request string, objects Objects) (why string, err erro
 type deviceOutcome struct {
 	// why is empty for a node that passes.
 	why string
-	// allocations are in the order of lacking.
+	// allocations are in the order of lacking; open if there are some that have not been looked for.
 	allocations []resourcev1.AllocationResult
+	open        bool
 }
 
 // judge looks at one node. Source: dynamicresources.go Filter.
@@ -242,13 +246,51 @@ func (d *deviceDemand) judge(node *corev1.Node) deviceOutcome {
 	if o, known := d.outcomes[node]; known {
 		return o
 	}
-	var o deviceOutcome
-	if d.devices != nil {
-		o.allocations, o.why = d.devices.allocate(node, d.lacking)
-	}
+	o := d.lack(node)
 	if o.why == "" && d.elsewhere(node) {
 		o.why = "resourceclaim not available on the node"
 	}
+	d.outcomes[node] = o
+	return o
+}
+
+// lack is what a node says to what is lacking. Which devices it would be is left open where that is
+// not needed to say whether there are any.
+func (d *deviceDemand) lack(node *corev1.Node) (o deviceOutcome) {
+	if len(d.lacking) == 0 {
+		return o
+	}
+	if d.quick != nil {
+		if enough, known := d.quick.suffices(node.Name); known {
+			o.open = enough
+			if !enough {
+				o.why = cannotAllocate
+			}
+			return o
+		}
+	}
+	if d.devices == nil {
+		var err error
+		if d.devices, err = newDeviceSearch(d.compiled, d.objects); err != nil {
+			return deviceOutcome{why: err.Error()}
+		}
+	}
+	o.allocations, o.why = d.devices.allocate(node, d.lacking)
+	return o
+}
+
+// settle is judge, with the devices.
+func (d *deviceDemand) settle(node *corev1.Node) deviceOutcome {
+	o := d.judge(node)
+	if !o.open || o.why != "" {
+		return o
+	}
+	search, err := d.quick.search(node, d.objects)
+	if err != nil {
+		return deviceOutcome{why: err.Error()}
+	}
+	o.open = false
+	o.allocations, o.why = search.allocate(node, d.lacking)
 	d.outcomes[node] = o
 	return o
 }
@@ -282,7 +324,7 @@ func (d *deviceDemand) prioritized() bool {
 	for i := range d.claims {
 		for j := range d.claims[i].claim.Spec.Devices.Requests {
 			if len(d.claims[i].claim.Spec.Devices.Requests[j].FirstAvailable) > 0 {
-				return d.devices != nil
+				return len(d.lacking) > 0
 			}
 		}
 	}

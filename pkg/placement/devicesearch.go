@@ -25,11 +25,11 @@ var deviceFeatures = structured.Features{
 // deviceSearch finds devices for claims on one node after the other, with upstream's allocator.
 type deviceSearch struct{ allocator structured.Allocator }
 
-// prepare gets the search ready, if there is anything to search for.
-func (d *deviceDemand) prepare(compiled *cel.Cache, objects Objects) error {
-	if len(d.lacking) == 0 {
-		return nil
-	}
+// cannotAllocate is upstream's reason for a node without the devices.
+const cannotAllocate = "cannot allocate all claims"
+
+// newDeviceSearch is a search over all devices.
+func newDeviceSearch(compiled *cel.Cache, objects Objects) (*deviceSearch, error) {
 	var slices []*resourcev1.ResourceSlice
 	for o := range objects.Objects(events.KindResourceSlice) {
 		if s, ok := o.API.(*resourcev1.ResourceSlice); ok {
@@ -39,10 +39,9 @@ func (d *deviceDemand) prepare(compiled *cel.Cache, objects Objects) error {
 	allocator, err := structured.NewAllocator(&steps{}, deviceFeatures, allocatedState(objects),
 		deviceClasses{objects}, slices, compiled)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	d.devices = &deviceSearch{allocator}
-	return nil
+	return &deviceSearch{allocator}, nil
 }
 
 // allocate finds devices for all claims on a node, or says why not. Upstream fails the attempt
@@ -58,7 +57,7 @@ func (s *deviceSearch) allocate(
 	case err != nil:
 		return nil, err.Error()
 	case len(found) != len(claims):
-		return nil, "cannot allocate all claims"
+		return nil, cannotAllocate
 	}
 	return found, ""
 }

@@ -32,6 +32,8 @@ const (
 	// documentedDataDir is how commands that read the log are told where a Berth that was started
 	// as documented keeps it.
 	documentedDataDir = "--data-dir berth-data"
+	// documentedCluster is the directory of the cluster that is started as documented, from a lab.
+	documentedCluster = "../../../.build/cluster"
 )
 
 // lab is one lab under test.
@@ -206,7 +208,8 @@ func (l *lab) next() string {
 	b := l.left[0]
 	l.left = l.left[1:]
 	data := filepath.Join(l.work, "data")
-	text := strings.NewReplacer(documentedDataDir, "--data-dir "+data, documentedData, data).Replace(b.text)
+	text := strings.NewReplacer(
+		documentedDataDir, "--data-dir "+data, documentedData, data, documentedCluster, l.cluster.Dir).Replace(b.text)
 	if l.berth != nil {
 		text = strings.ReplaceAll(text, documentedAddress, l.berth.Address)
 	}

@@ -52,6 +52,8 @@ var labs = map[string]func(*lab){
 	"quota-gate":             quotaGate,
 	"scale-shards":           scaleShards,
 	"taints":                 taints,
+	"volumes":                volumes,
+	"dra":                    devices,
 	"three-pools":            threePools,
 	"upgrade":                upgrade,
 	"explain":                explained,

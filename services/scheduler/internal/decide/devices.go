@@ -35,14 +35,19 @@ type lookups = placement.Objects
 // promisedDevices are the facts with what reservations and staged attempts have been promised of
 // devices, which binders write into the cluster before the facts show it. Who does not know of a
 // promise that another shard has just made loses the node's document, or that of a pool. It
-// implements placement.Objects and placement.DevicePromises.
+// implements placement.Objects, placement.DevicePromises and placement.DeviceMemory.
 type promisedDevices struct {
 	lookups
 	claims      map[string]bool // by UID
 	allocations []*resourcev1.AllocationResult
 	// unseen: of one of the promises the facts do not show yet what has become, or not any more.
 	unseen bool
+	// index is the engine's, over all this.
+	index placement.DeviceIndex
 }
+
+// Devices implements placement.DeviceMemory.
+func (p *promisedDevices) Devices() *placement.DeviceIndex { return &p.index }
 
 // Allocating implements placement.DevicePromises.
 func (p *promisedDevices) Allocating(claimUID string) bool { return p.claims[claimUID] }

@@ -31,6 +31,7 @@ func rootCommand() *cobra.Command {
 		storeCommand(),
 		peerCommand(),
 		provisionCommand(),
+		devicesCommand(),
 	)
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root

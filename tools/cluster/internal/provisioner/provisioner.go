@@ -21,6 +21,8 @@ const (
 	selectedNode = "volume.kubernetes.io/selected-node"
 	// provisionedBy says who made a volume.
 	provisionedBy = "pv.kubernetes.io/provisioned-by"
+	// madeFor says on which node a volume is.
+	madeFor = "berth.dev/made-for"
 	// ParameterFail is the parameter of a class whose volumes cannot be made.
 	ParameterFail = "fail"
 )
@@ -49,38 +51,56 @@ func (p Provisioner) Run(ctx context.Context) {
 	}
 }
 
-// pass looks at all claims once.
+// pass looks at everything once.
 func (p Provisioner) pass(ctx context.Context) error {
-	classes, err := p.Client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("list storage classes: %w", err)
+	v, err := p.look(ctx)
+	if err != nil || len(v.classes) == 0 {
+		return err
 	}
-	mine := map[string]*storagev1.StorageClass{}
-	for i := range classes.Items {
-		if c := &classes.Items[i]; c.Provisioner == p.Name {
-			mine[c.Name] = c
-		}
-	}
-	if len(mine) == 0 {
-		return nil
-	}
+	failed := errors.Join(p.publish(ctx, v), p.reclaim(ctx, v))
 	claims, err := p.Client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return fmt.Errorf("list claims: %w", err)
+		return errors.Join(failed, fmt.Errorf("list claims: %w", err))
 	}
-	var failed error
 	for i := range claims.Items {
 		claim := &claims.Items[i]
 		if claim.Spec.StorageClassName == nil || claim.Spec.VolumeName != "" || claim.DeletionTimestamp != nil {
 			continue
 		}
-		if class := mine[*claim.Spec.StorageClassName]; class != nil {
+		if class := v.classes[*claim.Spec.StorageClassName]; class != nil {
 			if err := p.serve(ctx, claim, class); err != nil {
 				failed = errors.Join(failed, fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, err))
 			}
 		}
 	}
 	return failed
+}
+
+// look reads what there is, if there are classes to serve.
+func (p Provisioner) look(ctx context.Context) (view, error) {
+	v := view{classes: map[string]*storagev1.StorageClass{}}
+	classes, err := p.Client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return v, fmt.Errorf("list storage classes: %w", err)
+	}
+	for i := range classes.Items {
+		if c := &classes.Items[i]; c.Provisioner == p.Name {
+			v.classes[c.Name] = c
+		}
+	}
+	if len(v.classes) == 0 {
+		return v, nil
+	}
+	nodes, err := p.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return v, fmt.Errorf("list nodes: %w", err)
+	}
+	volumes, err := p.Client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return v, fmt.Errorf("list volumes: %w", err)
+	}
+	v.nodes, v.volumes = nodes.Items, volumes.Items
+	return v, nil
 }
 
 // serve makes the volume of one claim, if it is time.
@@ -98,6 +118,7 @@ func (p Provisioner) serve(
 	volume := p.volume(claim, class)
 	if waits {
 		volume.Spec.NodeAffinity = onlyOn(node)
+		volume.Annotations[madeFor] = node
 	}
 	_, err := p.Client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
@@ -124,6 +145,10 @@ func (p Provisioner) fail(ctx context.Context, claim *corev1.PersistentVolumeCla
 func (p Provisioner) volume(
 	claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass,
 ) *corev1.PersistentVolume {
+	reclaimPolicy := corev1.PersistentVolumeReclaimDelete
+	if class.ReclaimPolicy != nil {
+		reclaimPolicy = *class.ReclaimPolicy
+	}
 	v := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "pvc-" + string(claim.UID), Annotations: map[string]string{provisionedBy: p.Name},
@@ -136,7 +161,7 @@ func (p Provisioner) volume(
 			ClaimRef: &corev1.ObjectReference{
 				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
 			},
-			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			PersistentVolumeReclaimPolicy: reclaimPolicy,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
 				CSI: &corev1.CSIPersistentVolumeSource{Driver: p.Name, VolumeHandle: string(claim.UID)},
 			},

@@ -1,0 +1,109 @@
+package audit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+)
+
+// holdings looks at claims as they are: those for one pod have one user (S14), no device is in two
+// claims (S15), volumes can be used where their pods stand (fit), and who has devices has a pod (L7).
+func (c *standing) holdings(in Standing) {
+	volumeClaims := map[string]*corev1.PersistentVolumeClaim{}
+	for i := range in.VolumeClaims {
+		claim := &in.VolumeClaims[i]
+		volumeClaims[claim.Namespace+"/"+claim.Name] = claim
+	}
+	volumes := map[string]*corev1.PersistentVolume{}
+	for i := range in.Volumes {
+		volumes[in.Volumes[i].Name] = &in.Volumes[i]
+	}
+	users := map[string]*resident{}
+	for _, r := range c.placed {
+		for _, name := range volumeClaimsOf(r.pod) {
+			claim := volumeClaims[name]
+			if claim == nil {
+				continue
+			}
+			if volume := volumes[claim.Spec.VolumeName]; r.ours && !volumeAdmits(volume, r.node) {
+				c.add(Violation, "fit", fmt.Sprintf("stands on node %s, where its volume %s cannot be used",
+					r.node.Name, volume.Name), nameOf(r.pod), volumeClaimObject(name))
+			}
+			if other := users[name]; forOne(claim) && other != nil && other != r {
+				c.add(ownFault(r.ours && other.ours), "S14", fmt.Sprintf("has the claim that %s has, and which is for one pod",
+					nameOf(other.pod)), nameOf(r.pod), nameOf(other.pod), volumeClaimObject(name))
+			}
+			users[name] = r
+		}
+	}
+	c.devices(in)
+}
+
+// volumeClaimsOf are the claims that a pod names, those of its ephemeral volumes among them.
+func volumeClaimsOf(p *corev1.Pod) (names []string) {
+	for _, v := range StripPod(p).Spec.Volumes {
+		names = append(names, p.Namespace+"/"+v.PersistentVolumeClaim.ClaimName)
+	}
+	return names
+}
+
+func (c *standing) devices(in Standing) {
+	pods := map[string]*corev1.Pod{}
+	for i := range in.Pods {
+		pods[string(in.Pods[i].UID)] = &in.Pods[i]
+	}
+	owners := map[string][]*resourcev1.ResourceClaim{}
+	for i := range in.DeviceClaims {
+		claim := &in.DeviceClaims[i]
+		if claim.Status.Allocation == nil {
+			continue
+		}
+		for _, device := range exclusiveDevices(claim) {
+			owners[device] = append(owners[device], claim)
+		}
+		c.orphaned(claim, pods)
+	}
+	for _, device := range slices.Sorted(maps.Keys(owners)) {
+		for _, claim := range owners[device][1:] {
+			first := owners[device][0]
+			c.add(ownFault(claimOurs(claim, pods) && claimOurs(first, pods)), "S15",
+				fmt.Sprintf("has device %s, which %s has", device, claimName(first)),
+				deviceClaimObject(claimName(claim)), deviceClaimObject(claimName(first)))
+		}
+	}
+}
+
+func claimName(c *resourcev1.ResourceClaim) string { return c.Namespace + "/" + c.Name }
+
+// orphaned warns of devices that nobody uses. Kubernetes' controller takes them back, and may be
+// about to.
+func (c *standing) orphaned(claim *resourcev1.ResourceClaim, pods map[string]*corev1.Pod) {
+	var gone []string
+	for _, user := range claim.Status.ReservedFor {
+		if user.Resource == "pods" && user.APIGroup == "" && pods[string(user.UID)] == nil {
+			gone = append(gone, user.Name)
+		}
+	}
+	switch {
+	case len(claim.Status.ReservedFor) == 0:
+		c.add(Warning, "L7", "has devices, and no pod uses them", deviceClaimObject(claimName(claim)))
+	case len(gone) > 0:
+		c.add(Warning, "L7", "is reserved for pods that are gone: "+strings.Join(gone, ", "),
+			deviceClaimObject(claimName(claim)))
+	}
+}
+
+// claimOurs tells whether a claim is named for pods that nobody but Berth has bound.
+func claimOurs(claim *resourcev1.ResourceClaim, pods map[string]*corev1.Pod) bool {
+	for _, user := range claim.Status.ReservedFor {
+		p := pods[string(user.UID)]
+		if p == nil || p.Spec.NodeName != "" && p.Annotations[annotationAttempt] == "" {
+			return false
+		}
+	}
+	return len(claim.Status.ReservedFor) > 0
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// ours is the engine over a store, as a shard has them.
+type ours struct {
+	store    *state.Store
+	engine   *placement.Engine
+	profile  *placement.Profile
+	sequence uint64
+	// The pod to decide about, its claim, and what came of it.
+	pod    *state.Pod
+	claim  *resourcev1.ResourceClaim
+	chosen *state.NodeInfo
+	picks  []placement.DevicePick
+}
+
+// objects are facts with what a shard adds to them about devices.
+type objects struct {
+	*state.Snapshot
+	index placement.DeviceIndex
+}
+
+// Devices implements placement.DeviceMemory.
+func (o *objects) Devices() *placement.DeviceIndex { return &o.index }
+
+func newOurs(_ context.Context, l load) (contender, error) {
+	profile, err := placement.NewProfile(placement.DefaultProfile(corev1.DefaultSchedulerName))
+	if err != nil {
+		return nil, err
+	}
+	o := &ours{store: state.New(), engine: placement.NewEngine(placement.EngineConfig{}), profile: profile}
+	if err := o.tell(events.KindDeviceClass, deviceClass()); err != nil {
+		return nil, err
+	}
+	for i := range l.nodes {
+		if err := o.tell(events.KindResourceSlice, l.slice(i)); err != nil {
+			return nil, err
+		}
+	}
+	for _, c := range l.taken() {
+		if err := o.tell(events.KindResourceClaim, c); err != nil {
+			return nil, err
+		}
+	}
+	for i := range l.nodes {
+		n := l.node(i)
+		state.Strip(n)
+		o.engine.SetNode(state.NewNodeInfo(state.NewNode(n)))
+	}
+	return o, nil
+}
+
+// tell applies the fact of an object.
+func (o *ours) tell(kind events.Kind, obj state.APIObject) error {
+	data, err := obj.Marshal()
+	if err != nil {
+		return err
+	}
+	o.sequence++
+	_, err = o.store.Apply([]events.SequencedFact{{Sequence: o.sequence, Fact: events.Fact{
+		Kind: kind, Op: events.OpUpsert, UID: string(obj.GetUID()), Namespace: obj.GetNamespace(), Name: obj.GetName(),
+		ResourceVersion: o.sequence, Progress: o.sequence, Object: data,
+	}}})
+	return err
+}
+
+func (o *ours) arrive(_ context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim) error {
+	state.Strip(pod)
+	o.pod, o.claim = state.NewPod(pod), claim
+	return o.tell(events.KindResourceClaim, claim)
+}
+
+func (o *ours) decide(context.Context) error {
+	objects := &objects{Snapshot: o.store.Snapshot()}
+	o.engine.SetObjects(objects)
+	r := o.engine.Evaluate(o.profile, placement.Query{Pod: o.pod, Seed: o.sequence})
+	if r.Err != nil || len(r.Feasible) == 0 {
+		return errors.Join(r.Err, errors.New("no node"))
+	}
+	o.chosen = r.Feasible[0].Node
+	var ok bool
+	if o.picks, ok = o.profile.DevicePicks(o.pod, o.chosen.Node, objects, o.sequence); !ok {
+		return fmt.Errorf("node %s has no device after all", o.chosen.Node.Name)
+	}
+	o.chosen.AddPod(o.pod)
+	o.engine.AddPod(o.chosen, o.pod)
+	return nil
+}
+
+func (o *ours) settle(context.Context) error {
+	o.claim.Status.Allocation = o.picks[0].Allocation
+	o.claim.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{
+		{Resource: "pods", Name: o.pod.Name, UID: types.UID(o.pod.UID)},
+	}
+	return o.tell(events.KindResourceClaim, o.claim)
+}

@@ -1,0 +1,276 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
+)
+
+const (
+	shards = 4
+	// stopWithin bounds the end of a play.
+	stopWithin = 2 * time.Minute
+	// stillFor is how long nothing more has to be bound before the play counts as over: longer than
+	// the longest pause after a failed attempt.
+	stillFor = 20 * time.Second
+	// lookEvery is how often the number of bound pods is looked at.
+	lookEvery = 500 * time.Millisecond
+)
+
+// duel is one play of one contender.
+type duel struct {
+	options
+	programs  harness.Programs
+	contender string
+
+	dir     string
+	cluster *harness.Cluster
+	stops   []func(context.Context) error
+	// member processes of Berth, by name, and where their stores are.
+	members        map[string]*harness.Berth
+	nats, etcd     string
+	configFile     string
+	killed, healed bool
+	faults         []string
+}
+
+func (d *duel) play(ctx context.Context) (r result, err error) {
+	if d.dir, err = os.MkdirTemp("", "berth-draduel-"); err != nil {
+		return r, err
+	}
+	defer func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+		defer cancel()
+		err = errors.Join(err, d.stop(ending))
+	}()
+	nodes := filepath.Join(d.dir, "nodes.yaml")
+	if err := os.WriteFile(nodes, []byte(d.nodeFile()), 0o600); err != nil {
+		return r, err
+	}
+	d.cluster, err = d.programs.StartCluster(ctx, harness.ClusterConfig{
+		Dir: filepath.Join(d.dir, "cluster"), Nodes: nodes, NoKubelets: true,
+	})
+	if err != nil {
+		return r, err
+	}
+	if err := d.furnish(ctx, d.cluster.Client); err != nil {
+		return r, err
+	}
+	start := d.startUpstream
+	if d.contender == berth {
+		start = d.startBerth
+	}
+	if err := start(ctx); err != nil {
+		return r, err
+	}
+	return d.fill(ctx)
+}
+
+func (d *duel) stop(ctx context.Context) error {
+	var errs []error
+	for i := len(d.stops) - 1; i >= 0; i-- {
+		errs = append(errs, d.stops[i](ctx))
+	}
+	if d.cluster != nil {
+		errs = append(errs, d.cluster.Stop(ctx))
+	}
+	return errors.Join(append(errs, os.RemoveAll(d.dir))...)
+}
+
+// profiles is a configuration with these profiles. The rates are beyond what anybody needs here.
+func (d *duel) profiles(file string, names ...string) (string, error) {
+	var b strings.Builder
+	b.WriteString("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" +
+		"clientConnection: {qps: 1000, burst: 1000}\nprofiles:\n")
+	for _, name := range names {
+		fmt.Fprintf(&b, "- schedulerName: %s\n", name)
+	}
+	path := filepath.Join(d.dir, file)
+	return path, os.WriteFile(path, []byte(b.String()), 0o600)
+}
+
+func (d *duel) startUpstream(ctx context.Context) error {
+	for _, name := range schedulers {
+		config, err := d.profiles(name+".yaml", name)
+		if err != nil {
+			return err
+		}
+		peer, err := d.cluster.StartPeer(ctx, harness.PeerConfig{Name: "kube-scheduler-" + name, Config: config})
+		if err != nil {
+			return err
+		}
+		d.stops = append(d.stops, peer.Stop)
+	}
+	return nil
+}
+
+func (d *duel) startBerth(ctx context.Context) error {
+	var err error
+	if d.configFile, err = d.profiles("config.yaml", schedulers...); err != nil {
+		return err
+	}
+	for name, url := range map[string]*string{"etcd": &d.etcd, "nats": &d.nats} {
+		store, err := d.programs.StartStore(ctx, name, filepath.Join(d.dir, name))
+		if err != nil {
+			return err
+		}
+		d.stops = append(d.stops, store.Stop)
+		*url = store.URL
+	}
+	d.members = map[string]*harness.Berth{}
+	for _, service := range []struct {
+		name  string
+		count int
+	}{{"queue", 2}, {"scheduler", shards}, {"binder", 2}} {
+		for i := range service.count {
+			if err := d.start(ctx, service.name, fmt.Sprintf("%s-%d", service.name, i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// start starts one process of Berth, which ends with the play at the latest.
+func (d *duel) start(ctx context.Context, service, name string) error {
+	cfg := harness.RunConfig{
+		Service: service, Name: name, NATS: d.nats, Etcd: d.etcd, LogDir: d.dir, Args: []string{"--config", d.configFile},
+	}
+	if service != "scheduler" {
+		cfg.Kubeconfig = d.cluster.Kubeconfig
+	}
+	member, err := d.programs.Run(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	d.members[name] = member
+	d.stops = append(d.stops, member.Stop)
+	return nil
+}
+
+// breaks kills a shard and a binder when a third is bound, and starts them again when two thirds are.
+func (d *duel) breaks(ctx context.Context, bound int) error {
+	victims := []string{"scheduler-0", "binder-0"}
+	switch {
+	case d.contender != berth:
+	case !d.killed && bound >= d.pods()/3:
+		d.killed = true
+		for _, name := range victims {
+			d.members[name].Kill()
+		}
+		d.faults = append(d.faults, fmt.Sprintf("%s killed at %d bound", strings.Join(victims, " and "), bound))
+	case d.killed && !d.healed && bound >= 2*d.pods()/3:
+		d.healed = true
+		for _, name := range victims {
+			service, _, _ := strings.Cut(name, "-")
+			if err := d.start(ctx, service, name+"-again"); err != nil {
+				return err
+			}
+		}
+		d.faults = append(d.faults, fmt.Sprintf("both started again at %d bound", bound))
+	}
+	return nil
+}
+
+// fill lets all pods come at once, waits until no more are bound, counts, and empties the cluster.
+func (d *duel) fill(ctx context.Context) (r result, err error) {
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	seen, err := harness.WatchBinds(watching, d.cluster.Client, namespace)
+	if err != nil {
+		return r, err
+	}
+	began := time.Now()
+	if err := harness.CreatePods(ctx, d.cluster.Client, d.load()); err != nil {
+		return r, err
+	}
+	if r.took, err = d.settle(ctx, seen, began); err != nil {
+		return r, err
+	}
+	if r.full, err = d.account(ctx); err != nil {
+		return r, err
+	}
+	r.faults = d.faults
+	err = d.cluster.Client.CoreV1().Pods(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	if err != nil {
+		return r, err
+	}
+	r.left, err = d.empty(ctx)
+	return r, err
+}
+
+// settle returns when everything is bound that has to be, or nothing more is: with devices given away
+// twice there are pods left over for which no scheduler finds one.
+func (d *duel) settle(ctx context.Context, seen *harness.Binds, began time.Time) (time.Duration, error) {
+	want, last, at := d.pods()+d.exclusive, -1, began
+	for {
+		n, err := seen.Count()
+		if err != nil {
+			return 0, err
+		}
+		if n != last {
+			last, at = n, time.Now()
+		}
+		if err := d.breaks(ctx, n); err != nil {
+			return 0, err
+		}
+		switch {
+		case n >= want && time.Since(at) > stillFor, n > 0 && n < want && time.Since(at) > 3*stillFor:
+			return at.Sub(began), nil
+		case time.Since(began) > d.limit:
+			return 0, fmt.Errorf("%d of %d pods are bound after %s", n, want, d.limit)
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+func (d *duel) account(ctx context.Context) (account, error) {
+	pods, err := d.cluster.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return account{}, err
+	}
+	claims, err := d.claimsNow(ctx)
+	if err != nil {
+		return account{}, err
+	}
+	return take(pods.Items, claims), nil
+}
+
+func (d *duel) claimsNow(ctx context.Context) ([]resourcev1.ResourceClaim, error) {
+	list, err := d.cluster.Client.ResourceV1().ResourceClaims(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// empty waits until no claim has devices, and says how many still have when time is up.
+func (d *duel) empty(ctx context.Context) (left int, err error) {
+	waited := harness.Eventually(ctx, d.limit, "no claim has devices", func(ctx context.Context) (string, error) {
+		claims, err := d.claimsNow(ctx)
+		if err != nil {
+			return "", err
+		}
+		if left = take(nil, claims).allocated; left > 0 {
+			return fmt.Sprint(left), nil
+		}
+		return "", nil
+	})
+	if left > 0 && ctx.Err() == nil {
+		return left, nil // that is the finding
+	}
+	return left, waited
+}
