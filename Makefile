@@ -14,7 +14,7 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 # The folders of the workspace's modules. "work" means all of them to the go command.
 MODULES := ./cmd/berth ./pkg ./services/binder ./services/descheduler ./services/queue ./services/scheduler ./test
 # Modules outside the workspace with code of their own.
-TOOLS := tools/cluster tools/collector tools/deploy tools/images tools/protogen
+TOOLS := tools/cluster tools/collector tools/deploy tools/images tools/plot tools/protogen
 # Packages tested at once. Tests of servers and logs are busy with more than one thread each,
 # so more than one package per processor only makes their timeouts nervous.
 JOBS ?= 2
@@ -100,7 +100,7 @@ deploy-check: build .cluster-programs ## The manifests: chart and kustomize the 
 .PHONY: ha-up
 ha-up: build .cluster-programs ## A local cluster, and Berth on it as deploy/k8s/overlays/ha says, until Ctrl-C
 	@mkdir -p $(BIN) && go test -c -tags e2e,serve -o $(BIN)/ha ./test/deploy
-	@cd test/deploy && exec $(BIN)/ha -test.run TestServe -test.timeout 0
+	@cd test/deploy && exec $(BIN)/ha -test.run '^TestServe$$' -test.timeout 0
 
 ##@ Check and test
 
@@ -150,6 +150,19 @@ $(BIN)/golangci-lint: tools/lint/go.mod
 # The OpenTelemetry collector's receiver, for the test of traces.
 $(BIN)/collector: tools/collector/main.go tools/collector/go.mod
 	@cd tools/collector && GOWORK=off go build -o $@ .
+
+# A folder with a copy of the Go vulnerability database.
+VULNDB ?=
+
+.PHONY: vulncheck
+vulncheck: $(BIN)/govulncheck ## Known vulnerabilities in code that berth calls, by a database that you supply (VULNDB=folder)
+	@[ -d '$(VULNDB)' ] || { echo 'VULNDB is "$(VULNDB)", want the folder of an unpacked vulndb.zip of vuln.go.dev'; exit 2; }
+	@cd cmd/berth && $(BIN)/govulncheck -db 'file://$(abspath $(VULNDB))' ./...
+
+$(BIN)/govulncheck: tools/vuln/go.mod
+	@mkdir -p $(BIN)
+	@cd tools/vuln && GOWORK=off $(GO_BUILD) -ldflags '-s -w' -o $@ golang.org/x/vuln/cmd/govulncheck
+	@touch $@
 
 .PHONY: rules
 rules: ## House rules: import edges, ceilings, banned calls and words; prints the waivers
@@ -311,11 +324,18 @@ chaos: build .cluster-programs ## Real processes, real faults, under load, then 
 	@go test -tags e2e -count 1 -timeout 60m -v -run TestChaos ./test/chaos -args -chaos=$(CHAOS) $(if $(SEED),-seed=$(SEED))
 
 .PHONY: docs-check
-docs-check: ## Links between documents resolve, mentioned make targets exist, no lab lacks a part
+docs-check: ## Links between documents resolve, mentioned make targets exist, commands are run or say why not, no lab lacks a part
 	@go test -count=1 ./test/docs ./test/labs
 
+# Documents whose commands are run, by a pattern of their names.
+PAGES ?= .
+
+.PHONY: docs-run
+docs-run: build .cluster-programs ## Every command that the documents show, run as its reader would (PAGES=regexp)
+	@go test -p 1 -tags e2e -count 1 -timeout 60m -v -run TestDocumentedCommandsRun ./test/docs -args -pages '$(PAGES)'
+
 .PHONY: presubmit
-presubmit: test race walk cluster-check deploy-check upgrade-check labs linz ## What is run before a change is merged: more than a change alone needs
+presubmit: test race walk cluster-check deploy-check docs-run upgrade-check labs linz ## What is run before a change is merged: more than a change alone needs
 	@$(MAKE) sim
 	@$(MAKE) conformance LONG=1
 	@$(MAKE) fuzz PKG=./pkg/placement
@@ -323,22 +343,60 @@ presubmit: test race walk cluster-check deploy-check upgrade-check labs linz ## 
 ##@ Measure
 
 .PHONY: bench
-bench: ## Go benchmarks of all modules (RUN=regexp), then bench-placement
+bench: .bench-programs ## Ten minutes: one run each of a few parts of bench-full, compared with the accepted ones
+	@$(BENCHFULL) run $(FULL) --runs 1 --out .build/bench/quick $(QUICK_PARTS)
+	@$(BENCHFULL) check --out .build/bench/quick
+
+.PHONY: bench-go
+bench-go: ## Go benchmarks of all modules (RUN=regexp)
 	@go test -p 1 -run '^$$' -bench '$(RUN)' -benchmem work
-	@$(MAKE) bench-placement
+
+# Parts of bench-full, all when empty; each leaves its outcome in .build/bench/full until it runs again.
+PARTS ?=
+# Runs of each contender and setting, alternating, and the length of the part "steady".
+FULL_RUNS ?= 3
+STEADY ?= 1h
+QUICK_PARTS := drain-1000 path idle
+BENCHFULL := $(BIN)/benchfull
+# Upstream's files come from its module.
+FULL = --programs $(BIN) --upstream "$$(cd test/conformance && GOWORK=off go list -m -f '{{.Dir}}' $(PEER_MODULE))"
+
+.PHONY: .bench-programs
+.bench-programs: build .cluster-programs .peer-programs
+	@cd test/conformance && GOWORK=off go mod download $(PEER_MODULE)
+	@for program in benche2e benchperf benchpath benchsteady benchfull; do \
+		go build -o $(BIN)/$$program ./test/perf/cmd/$$program; done
+
+.PHONY: bench-full
+bench-full: .bench-programs ## The whole table of what must hold, hours (PARTS="drain-1000 path", FULL_RUNS=n, STEADY=10m); then bench-docs
+	@$(BENCHFULL) run $(FULL) --runs $(FULL_RUNS) --steady $(STEADY) $(PARTS); ended=$$?; $(MAKE) bench-docs; exit $$ended
+
+.PHONY: bench-docs
+bench-docs: ## docs/benchmarks.md and its plots, of each part's accepted outcome or a newer one in .build/bench/full
+	@go run ./test/perf/cmd/benchfull docs --plots .build/bench/plots.json
+	@cd tools/plot && GOWORK=off go run . --in $(CURDIR)/.build/bench/plots.json --out $(CURDIR)/docs/plots
+
+.PHONY: bench-check
+bench-check: ## Compare .build/bench/full with the accepted outcomes, by ratio; fails on what got worse
+	@go run ./test/perf/cmd/benchfull check $(PARTS)
+
+.PHONY: bench-accept
+bench-accept: ## Make the outcomes of .build/bench/full the accepted ones (PARTS=), in test/perf/accepted
+	@go run ./test/perf/cmd/benchfull accept $(PARTS)
+	@$(MAKE) bench-docs
 
 # Only some workloads, separated by commas; what comes out is printed and docs/ left alone.
 WORKLOADS ?=
 
 .PHONY: bench-placement
-bench-placement: ## The engine beside kube-scheduler's code, and a shard's memory: docs/benchmarks.md (WORKLOADS=basic,mixed)
+bench-placement: ## The engine beside kube-scheduler's code, and a shard's memory: docs/benchmarks-placement.md (WORKLOADS=basic,mixed)
 ifeq ($(WORKLOADS),)
 	@go build -o $(BIN)/shardmemory ./test/perf/cmd/shardmemory
 	@GOMEMLIMIT=620MiB $(BIN)/shardmemory --nodes 5000 --pods 150000 --out .build/bench/memory-5000.json
 	@GOMEMLIMIT=3400MiB $(BIN)/shardmemory --nodes 100000 --pods 1000000 --decisions 500 --out .build/bench/memory-100000.json
 	@cd test/conformance && GOWORK=off go run ./cmd/benchplacement --version '$(VERSION)' \
 		--memory $(CURDIR)/.build/bench/memory-5000.json,$(CURDIR)/.build/bench/memory-100000.json \
-		--json $(CURDIR)/.build/bench/placement.json --markdown $(CURDIR)/docs/benchmarks.md
+		--json $(CURDIR)/.build/bench/placement.json --markdown $(CURDIR)/docs/benchmarks-placement.md
 else
 	@cd test/conformance && GOWORK=off go run ./cmd/benchplacement --version '$(VERSION)' --workloads $(WORKLOADS)
 endif

@@ -27,7 +27,7 @@ func TestDocumentedCommandsAreUnderstood(t *testing.T) {
 		}
 		for _, args := range commands {
 			seen++
-			if err := understand(args); err != nil {
+			if err := understand(args, line.named); err != nil {
 				t.Errorf("%s: berth %s: %v", line.at, strings.Join(args, " "), err)
 			}
 		}
@@ -40,14 +40,15 @@ func TestDocumentedCommandsAreUnderstood(t *testing.T) {
 
 func TestUnknownFlagsInDocumentsAreFound(t *testing.T) {
 	for _, command := range []string{"up --no-such-flag", "explain pod", "deschedule --shards 2", "no-such-command"} {
-		if understand(strings.Fields(command)) == nil {
+		if understand(strings.Fields(command), false) == nil {
 			t.Errorf("berth %s: taken for a command", command)
 		}
 	}
 }
 
-// understand parses a command as main would, and does not run it.
-func understand(args []string) error {
+// understand parses a command as main would, and does not run it. One that is only named may leave its
+// arguments out, all of them.
+func understand(args []string, named bool) error {
 	cmd, rest, err := newRootCommand().Find(args)
 	if err != nil {
 		return err
@@ -55,10 +56,18 @@ func understand(args []string) error {
 	if err := cmd.ParseFlags(rest); err != nil {
 		return err
 	}
-	return cmd.ValidateArgs(cmd.Flags().Args())
+	given := cmd.Flags().Args()
+	if named && len(given) == 0 {
+		return nil
+	}
+	return cmd.ValidateArgs(given)
 }
 
-type documentedLine struct{ at, text string }
+// documentedLine is a command, or in a sentence the name of one.
+type documentedLine struct {
+	at, text string
+	named    bool
+}
 
 func documentedLines(t *testing.T, top fs.FS) (lines []documentedLine) {
 	t.Helper()
@@ -81,7 +90,10 @@ func documentedLines(t *testing.T, top fs.FS) (lines []documentedLine) {
 	return lines
 }
 
-// commandsIn are the commands in the blocks of code of a document. A line that ends in a backslash
+// inline finds a command of ours in the middle of a sentence.
+var inline = regexp.MustCompile("`(berth [a-z][^`]*)`")
+
+// commandsIn are the commands in a document's blocks of code, and in its sentences. A line that ends in a backslash
 // goes on in the next. What has no prompt is output where others have one, and in blocks of text.
 func commandsIn(name, text string) (found []documentedLine) {
 	block, prompt, begun := false, false, ""
@@ -92,6 +104,11 @@ func commandsIn(name, text string) (found []documentedLine) {
 			continue
 		}
 		line = begun + line
+		if !block {
+			for _, m := range inline.FindAllStringSubmatch(line, -1) {
+				found = append(found, documentedLine{name, m[1], true})
+			}
+		}
 		if begun = ""; block && strings.HasSuffix(line, `\`) {
 			begun = strings.TrimSuffix(line, `\`)
 			continue
@@ -99,7 +116,7 @@ func commandsIn(name, text string) (found []documentedLine) {
 		prompt = prompt || strings.HasPrefix(line, "$ ")
 		m := documented.FindStringSubmatch(line)
 		if block && m != nil && strings.HasPrefix(line, "$ ") == prompt {
-			found = append(found, documentedLine{name, m[1]})
+			found = append(found, documentedLine{name, m[1], false})
 		}
 	}
 	return found
@@ -117,9 +134,11 @@ func calls(line string) (list [][]string, err error) {
 		if !ok {
 			return true
 		}
-		words := make([]string, len(call.Args))
-		for i, w := range call.Args {
-			words[i] = word(w)
+		var words []string
+		for _, w := range call.Args {
+			if !several(w) {
+				words = append(words, word(w))
+			}
 		}
 		if len(words) > 1 && words[0] == "kubectl" {
 			words = words[1:]
@@ -130,6 +149,15 @@ func calls(line string) (list [][]string, err error) {
 		return true
 	})
 	return list, nil
+}
+
+// several tells a variable that stands for flags: one of those that `make ha-up` sets.
+func several(w *syntax.Word) bool {
+	if len(w.Parts) != 1 {
+		return false
+	}
+	variable, ok := w.Parts[0].(*syntax.ParamExp)
+	return ok && strings.HasPrefix(variable.Param.Value, "BERTH_")
 }
 
 // word is a word without its quotes.

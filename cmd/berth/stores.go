@@ -51,6 +51,13 @@ func (s *stores) open(ctx context.Context, o *options, logger *slog.Logger) erro
 	s.ledger, err = etcd.Open(ctx, etcd.Config{
 		Endpoints: endpoints, Prefix: o.ledgerPrefix,
 		CAFile: o.tls.etcdCA, CertFile: o.tls.etcdCert, KeyFile: o.tls.etcdKey,
+		OnSilence: func(server string, silent bool) {
+			if silent {
+				logger.Warn("a server of etcd does not answer, others do: they are used", "server", server)
+				return
+			}
+			logger.Info("a server of etcd answers again", "server", server)
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("--etcd-endpoints: %w", err)

@@ -334,5 +334,6 @@ func FuzzDecodeRecords(f *testing.F) {
 			}
 		}
 		_, _ = decodeCluster(value)
+		_, _ = DecodePause(value)
 	})
 }

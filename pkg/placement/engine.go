@@ -137,6 +137,11 @@ type Query struct {
 	Start int
 	// Home looks at home nodes only.
 	Home bool
+	// Opinions are what extenders think of nodes; see Input.Opinions. An answer with them is worked
+	// out from scratch.
+	Opinions map[string]Opinion
+	// Everywhere: a node that the pod has been nominated to is one of many; see Input.Everywhere.
+	Everywhere bool
 	// Weigh asks for Result.Weighed about so many of the best nodes.
 	Weigh int
 	// Laps, if not nil, is told how far the evaluation is; TimeRules: also of what the first rules say.
@@ -175,7 +180,7 @@ func (e *Engine) Evaluate(p *Profile, q Query) Result {
 		result.Diagnosis = c.plan.rejected.diagnosis(total)
 		return result
 	}
-	if c.plan.scratch {
+	if c.plan.scratch || len(q.Opinions) > 0 {
 		result = p.Evaluate(e.input(q))
 		result.Class = c.id
 		return result
@@ -188,7 +193,7 @@ func (e *Engine) Evaluate(p *Profile, q Query) Result {
 
 // decide answers from an up-to-date class.
 func (e *Engine) decide(c *class, q Query, result Result) Result {
-	if slot, ok := e.nominated(c, q.Pod); ok {
+	if slot, ok := e.nominated(c, q.Pod); ok && !q.Everywhere {
 		result.FeasibleCount, result.Feasible = 1, e.alone(slot)
 		return result
 	}
@@ -281,7 +286,10 @@ func (e *Engine) ranked() []Scored {
 
 // input is the same question for Profile.Evaluate.
 func (e *Engine) input(q Query) Input {
-	in := Input{Pod: q.Pod, Objects: e.objects, Seed: q.Seed, Start: q.Start, Limit: q.Limit, Weigh: q.Weigh}
+	in := Input{
+		Pod: q.Pod, Objects: e.objects, Seed: q.Seed, Start: q.Start, Limit: q.Limit, Weigh: q.Weigh,
+		Opinions: q.Opinions, Everywhere: q.Everywhere,
+	}
 	for slot, n := range e.infos {
 		if n == nil {
 			continue

@@ -34,6 +34,10 @@ type Input struct {
 	Start int
 	// Excluded maps UIDs of nodes that must not be used to the reason counted for them.
 	Excluded map[string]string
+	// Opinions are what extenders think of nodes, by name. Nodes without one are not turned down.
+	Opinions map[string]Opinion
+	// Everywhere: all nodes are looked at, although the pod may go where it has been nominated to.
+	Everywhere bool
 	// Limit is how many feasible nodes to rank: 0 for TopK, negative for all.
 	Limit int
 	// Weigh asks for Result.Weighed about so many of the best nodes.
@@ -161,8 +165,8 @@ type evaluation struct {
 	// only are the node names worth looking at, nil for all; onlyBy the rules that say so.
 	only   []string
 	onlyBy []string
-	// verdicts is per candidate: verdictPass, verdictExcluded, verdictNarrowed, verdictNone, or
-	// the index in filters of the rule that said no.
+	// verdicts is per candidate: verdictPass, verdictExcluded, verdictNarrowed, verdictNone,
+	// verdictExtender, or the index in filters of the rule that said no.
 	verdicts []int16
 	feasible []*state.NodeInfo
 	// nominated is the node the pod has been nominated to, if it passes.
@@ -177,6 +181,8 @@ const (
 	verdictExcluded
 	verdictNarrowed
 	verdictNone
+	// verdictExtender: the rules let it pass, an extender does not.
+	verdictExtender
 	// verdictAbsent is the engine's for slots that are no candidates.
 	verdictAbsent
 )
@@ -335,7 +341,7 @@ func (e *evaluation) judgeAll() {
 
 func (e *evaluation) findNominated() *state.NodeInfo {
 	name := e.Pod.Status().NominatedNodeName
-	if name == "" {
+	if name == "" || e.Everywhere {
 		return nil
 	}
 	i := slices.IndexFunc(e.Candidates, func(n *state.NodeInfo) bool { return n.Node.Name == name })
@@ -364,6 +370,9 @@ func (e *evaluation) verdict(n *state.NodeInfo) int16 {
 		if e.filters[i].filter.Check(n) != Success {
 			return int16(i)
 		}
+	}
+	if e.rejectedByExtender(n) {
+		return verdictExtender
 	}
 	return verdictPass
 }
@@ -397,6 +406,7 @@ func (e *evaluation) score() error {
 		}
 		e.columns = append(e.columns, column)
 	}
+	e.advise()
 	return nil
 }
 

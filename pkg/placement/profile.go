@@ -43,6 +43,9 @@ type ProfileConfig struct {
 	PercentageOfNodesToScore int32
 	// Preemption is how its pods preempt, if DefaultPreemption is among the plugins.
 	Preemption PreemptionConfig
+	// Extenders are asked about the profile's pods over HTTP, in the order of the configuration. What
+	// they say comes in with each question (Input.Opinions).
+	Extenders []configv1.Extender `json:",omitempty"`
 }
 
 // PluginConfig enables one rule.
@@ -63,12 +66,14 @@ type Profile struct {
 	schedulerName string
 	rules         []rule
 	byName        map[string]rule
-	// percentage of nodes to score; scores tells whether any rule can score.
+	// percentage of nodes to score; scores tells whether any rule or extender can tell feasible
+	// nodes apart.
 	percentage int32
 	scores     bool
 	// weights is the sum of all weights.
 	weights    int64
 	preemption preempting
+	extenders  []configv1.Extender // in the order in which they are asked
 	hash       uint64
 }
 
@@ -224,6 +229,8 @@ func NewProfile(cfg ProfileConfig) (*Profile, error) {
 		schedulerName: cfg.SchedulerName,
 		byName:        map[string]rule{},
 		percentage:    cfg.PercentageOfNodesToScore,
+		extenders:     OrderedExtenders(cfg.Extenders),
+		scores:        slices.ContainsFunc(cfg.Extenders, ranksByExtender),
 	}
 	var err error
 	if p.preemption, err = newPreempting(cfg.Preemption); err != nil {

@@ -15,6 +15,11 @@ func (e *evaluation) explain(n *state.NodeInfo, verdict int16) (plugin string, r
 		return "", []string{e.Excluded[n.Node.UID]}
 	case verdictNarrowed:
 		return strings.Join(e.onlyBy, ","), []string{narrowedReason(e.onlyBy)}
+	case verdictExtender:
+		if reason := e.Opinions[n.Node.Name].Reason; reason != "" {
+			return Extenders, []string{reason}
+		}
+		return Extenders, nil
 	default:
 		f := e.filters[verdict]
 		return f.plugin, f.filter.Explain(n)
@@ -41,8 +46,11 @@ func (e *evaluation) report() []NodeReport {
 			passed++
 		default:
 			r.Code = UnschedulableAndUnresolvable
-			if e.verdicts[i] >= 0 {
-				r.Code = e.filters[e.verdicts[i]].filter.Check(n)
+			switch v := e.verdicts[i]; {
+			case v >= 0:
+				r.Code = e.filters[v].filter.Check(n)
+			case v == verdictExtender && !e.Opinions[n.Node.Name].Unresolvable:
+				r.Code = Unschedulable
 			}
 			r.Plugin, r.Reasons = e.explain(n, e.verdicts[i])
 		}

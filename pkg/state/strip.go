@@ -20,16 +20,7 @@ import (
 //
 // The caller must own obj (a freshly decoded one). Stripping twice changes nothing more.
 func Strip(obj metav1.Object) {
-	obj.SetManagedFields(nil)
-	if annotations := obj.GetAnnotations(); annotations != nil {
-		maps.DeleteFunc(annotations, func(k, _ string) bool {
-			return k == corev1.LastAppliedConfigAnnotation
-		})
-		if len(annotations) == 0 {
-			annotations = nil
-		}
-		obj.SetAnnotations(annotations)
-	}
+	stripMeta(obj)
 	switch o := obj.(type) {
 	case *corev1.Pod:
 		stripPodSpec(&o.Spec)
@@ -45,6 +36,35 @@ func Strip(obj metav1.Object) {
 		o.Spec.Template = nil
 	default:
 		stripStorage(obj)
+	}
+}
+
+func stripMeta(obj metav1.Object) {
+	obj.SetManagedFields(nil)
+	if annotations := obj.GetAnnotations(); annotations != nil {
+		maps.DeleteFunc(annotations, func(k, _ string) bool {
+			return k == corev1.LastAppliedConfigAnnotation
+		})
+		if len(annotations) == 0 {
+			annotations = nil
+		}
+		obj.SetAnnotations(annotations)
+	}
+}
+
+// StripLess is Strip for who shows pods and nodes to others, that may look at anything in them: of a
+// pod it keeps the whole spec, of a node all but what only tells that it is alive. It costs memory
+// everywhere, and pods of one template that differ in what Strip would have removed are told apart.
+func StripLess(obj metav1.Object) {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		stripMeta(obj)
+		stripPodStatus(&o.Status)
+	case *corev1.Node:
+		stripMeta(obj)
+		stripHeartbeats(&o.Status)
+	default:
+		Strip(obj)
 	}
 }
 
@@ -139,6 +159,10 @@ func stripNode(n *corev1.Node) {
 	s.DaemonEndpoints = corev1.NodeDaemonEndpoints{}
 	s.Config = nil
 	s.RuntimeHandlers = nil
+	stripHeartbeats(s)
+}
+
+func stripHeartbeats(s *corev1.NodeStatus) {
 	for i := range s.Conditions {
 		s.Conditions[i].LastHeartbeatTime = metav1.Time{}
 	}

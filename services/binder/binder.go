@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/extender"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -131,7 +132,7 @@ func New(cfg Config, deps Deps) (*Binder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return build(cfg, deps, api), nil
+	return build(cfg, deps, api)
 }
 
 func (c Config) validate() error {
@@ -161,9 +162,13 @@ func (d Deps) validate() error {
 }
 
 // build connects the rooms.
-func build(cfg Config, deps Deps, api commit.API) *Binder {
+func build(cfg Config, deps Deps, api commit.API) (*Binder, error) {
 	if cfg.Workers == 0 {
 		cfg.Workers = DefaultWorkers
+	}
+	extenders, err := extendersOf(cfg.Profiles, deps.Logger)
+	if err != nil {
+		return nil, err
 	}
 	b := &Binder{
 		cfg: cfg, deps: deps,
@@ -175,8 +180,24 @@ func build(cfg Config, deps Deps, api commit.API) *Binder {
 	}, b.inputs)
 	b.commit = commit.New(cfg.Workers, commit.Deps{
 		Member: cfg.ID, API: api, Ledger: deps.Ledger, Log: deps.Log, Logger: deps.Logger, Clock: deps.Clock,
+		Extenders: extenders,
 	})
-	return b
+	return b, nil
+}
+
+// extendersOf makes the clients of the extenders that bind, by scheduler name.
+func extendersOf(profiles []placement.ProfileConfig, logger *slog.Logger) (map[string]*extender.Set, error) {
+	sets := map[string]*extender.Set{}
+	for _, p := range profiles {
+		set, err := extender.NewSet(p.Extenders, logger)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("binder: %w", err)
+		case set.Binds():
+			sets[p.SchedulerName] = set
+		}
+	}
+	return sets, nil
 }
 
 // Ready reports nil once the binder knows the facts and holds partitions.

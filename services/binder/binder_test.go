@@ -53,10 +53,13 @@ func newSite(t *testing.T, nodes, pods int) *site {
 
 // start runs a binder; the function it returns drains it and returns what Run did.
 func (s *site) start(id string) (stop func() error) {
-	b := build(Config{ID: id, Workers: 4}, Deps{
+	b, err := build(Config{ID: id, Workers: 4}, Deps{
 		Log: s.log, Snapshots: s.log, Ledger: s.ledger, Clock: clock.RealClock{},
 		Logger: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}, commit.APIOf(s.client))
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(s.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- b.Run(ctx) }()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -13,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/history"
 	"github.com/berth-scheduler/berth/pkg/membership"
+	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 
 	"github.com/berth-scheduler/berth/services/queue/internal/commit"
@@ -186,6 +188,7 @@ func (q *Queue) round(ctx context.Context, n commit.Round, cause string, synced 
 		return q.cluster.Watch(ctx, intake.Round{
 			Base: picture, Cause: cause, Logger: logr.FromSlogHandler(q.logger.Handler()),
 			Metrics: intake.Metrics{Every: q.cfg.MetricsInterval, Clock: q.deps.Clock, Logger: q.logger},
+			Whole:   slices.ContainsFunc(q.cfg.Profiles, placement.ProfileConfig.ShowsObjects),
 		}, facts)
 	})
 	group.Go(func() error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/explain"
+	"github.com/berth-scheduler/berth/pkg/extender"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/membership"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -105,6 +106,10 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		profiles[pc.SchedulerName] = p
 		telemetry.BeginProfile(pc.SchedulerName)
 	}
+	extenders, err := extendersOf(cfg.Profiles, deps.Logger)
+	if err != nil {
+		return nil, err
+	}
 	s := &Scheduler{cfg: cfg, deps: deps, asked: make(chan func()), lost: map[string]int{}}
 	s.core = decide.New(decide.Config{
 		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster, NoEvidence: cfg.NoEvidence,
@@ -112,8 +117,26 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		Home: func(members []string, nodeUID string) bool { return membership.Home(members, nodeUID) == cfg.ID },
 	})
 	s.intake = intake.New(cfg.ID, deps.Ledger, follow.New(deps.Log, deps.Snapshots), deps.Bus, deps.Logger)
-	s.commit = commit.New(deps.Ledger, deps.Log, deps.Bus, deps.Logger)
+	s.commit = commit.New(commit.Deps{
+		Store: deps.Ledger, Log: deps.Log, Bus: deps.Bus, Logger: deps.Logger, Extenders: extenders,
+	})
 	return s, nil
+}
+
+// extendersOf makes the clients of the extenders that profiles have, by scheduler name.
+func extendersOf(profiles []placement.ProfileConfig, logger *slog.Logger) (map[string]*extender.Set, error) {
+	sets := map[string]*extender.Set{}
+	for _, pc := range profiles {
+		if len(pc.Extenders) == 0 {
+			continue
+		}
+		set, err := extender.NewSet(pc.Extenders, logger)
+		if err != nil {
+			return nil, fmt.Errorf("scheduler: %w", err)
+		}
+		sets[pc.SchedulerName] = set
+	}
+	return sets, nil
 }
 
 // Ready reports nil once the shard has applied the facts and holds partitions.
@@ -146,6 +169,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return s.intake.Turns(rooms) })
 	g.Go(func() error { return s.commit.Transact(rooms) })
 	g.Go(func() error { return s.commit.Publish(rooms) })
+	g.Go(func() error { return s.commit.Consult(rooms) })
 	g.Go(func() error { return s.watchLag(rooms) })
 	g.Go(func() error { return explain.Serve(rooms, s.deps.Bus, events.SubjectAskShards, s.answer) })
 	g.Go(func() error {
@@ -182,8 +206,9 @@ func (s *Scheduler) loop(ctx, rooms context.Context, keeper *membership.Keeper) 
 	var drainBy <-chan time.Time
 	live, draining, more := ctx, false, false
 	wake := intake.Wake{Beat: tick.C(), Asked: s.asked}
+	answers := intake.Answers{Results: s.commit.Results(), Advice: s.commit.Advice()}
 	for {
-		in, err := s.intake.Next(live, !more, s.commit.Results(), wake)
+		in, err := s.intake.Next(live, !more, answers, wake)
 		if rooms.Err() != nil {
 			return nil
 		}

@@ -24,8 +24,8 @@ import (
 type configException string
 
 const (
-	// noExtenders: Berth has no HTTP extenders and refuses any, whatever else is wrong.
-	noExtenders configException = "no extenders"
+	// noAddress: an extender must have one. Upstream fails every call instead.
+	noAddress configException = "extender without an address"
 	// alphaPlugin: plugins behind alpha gates are strangers here; upstream knows them
 	// whatever the gate says, and they do nothing.
 	alphaPlugin configException = "alpha plugins"
@@ -52,23 +52,23 @@ const (
 )
 
 var configExceptions = []configException{
-	noExtenders, alphaPlugin, unknownDisabled, unknownArgs, argsForNothing, negativeWeight, longBackoff, unprepared,
+	noAddress, alphaPlugin, unknownDisabled, unknownArgs, argsForNothing, negativeWeight, longBackoff, unprepared,
 	unusedArgs, unnoticedTwice,
 }
 
 var (
-	extenderField = regexp.MustCompile(`^extenders\b`)
-	entryField    = regexp.MustCompile(`^profiles\[(\d+)\]\.plugins\.(\w+)\.(enabled|disabled)\[(\d+)\](\.weight)?$`)
-	configField   = regexp.MustCompile(`^profiles\[(\d+)\]\.pluginConfig\[(\d+)\](\.args)?(\..+)?$`)
-	beforeField   = regexp.MustCompile(`\.plugins\.(preFilter|preScore)$`)
+	addressField = regexp.MustCompile(`^extenders\[\d+\]\.urlPrefix$`)
+	entryField   = regexp.MustCompile(`^profiles\[(\d+)\]\.plugins\.(\w+)\.(enabled|disabled)\[(\d+)\](\.weight)?$`)
+	configField  = regexp.MustCompile(`^profiles\[(\d+)\]\.pluginConfig\[(\d+)\](\.args)?(\..+)?$`)
+	beforeField  = regexp.MustCompile(`\.plugins\.(preFilter|preScore)$`)
 )
 
 // exceptionOfMistake names the exception that a mistake of one side alone falls under; empty
 // for none.
 func exceptionOfMistake(m mistake, f *fileView) configException {
 	switch {
-	case extenderField.MatchString(m.Field):
-		return noExtenders
+	case addressField.MatchString(m.Field):
+		return noAddress
 	case strings.HasSuffix(m.Field, ".pluginConfig.args"):
 		return argsForNothing
 	case beforeField.MatchString(m.Field) && m.Kind == required:
@@ -179,10 +179,9 @@ const configHeader = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSche
 func TestConfigExceptions(t *testing.T) {
 	quietUpstream(t)
 	tests := map[configException][]struct{ file, upstream, ours string }{
-		noExtenders: {
-			{`extenders: [{urlPrefix: "http://127.0.0.1/"}]`, "", "extenders: 1 given: HTTP extenders are not supported"},
-			{`extenders: [{prioritizeVerb: p}]`, "extenders[0].weight: Invalid", "extenders: 1 given"},
-		},
+		noAddress: {{
+			`extenders: [{filterVerb: f}]`, "", "extenders[0].urlPrefix: nothing: want the address",
+		}},
 		alphaPlugin: {{
 			`profiles: [{plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}}]`, "",
 			`multiPoint.enabled[0]: "GangScheduling": want one of`,

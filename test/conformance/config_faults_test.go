@@ -194,7 +194,7 @@ var argumentFaults = []fault{
 	arg("binding timeout", "DynamicResources", "bindingTimeout", "0s", "999ms"),
 }
 
-func extender(fields tree) tree {
+func extenderTree(fields tree) tree {
 	e := tree{"urlPrefix": "http://127.0.0.1:1"}
 	for key, value := range fields {
 		e[key] = value
@@ -203,15 +203,13 @@ func extender(fields tree) tree {
 }
 
 var extenderFaults = []fault{
-	set("an extender", "extenders", []any{extender(tree{"filterVerb": "filter", "managedResources": []any{
-		tree{"name": "example.com/x"},
-	}})}),
-	set("extender weight", "extenders", []any{extender(tree{"prioritizeVerb": "p"})}),
-	set("extender resources", "extenders", []any{extender(tree{"managedResources": []any{
+	set("extender address", "extenders", []any{extenderTree(tree{"urlPrefix": "", "filterVerb": "filter"})}),
+	set("extender weight", "extenders", []any{extenderTree(tree{"prioritizeVerb": "p"})}),
+	set("extender resources", "extenders", []any{extenderTree(tree{"managedResources": []any{
 		tree{"name": "a b"}, tree{"name": "cpu"}, tree{"name": "example.com/x"}, tree{"name": "example.com/x"},
 	}})}),
 	set("two binding extenders", "extenders",
-		[]any{extender(tree{"bindVerb": "b"}), extender(tree{"bindVerb": "b"})}),
+		[]any{extenderTree(tree{"bindVerb": "b"}), extenderTree(tree{"bindVerb": "b"})}),
 }
 
 // decodingFaults make upstream refuse a file before it looks at values.

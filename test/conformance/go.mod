@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/berth-scheduler/berth/pkg v0.0.0
+	github.com/berth-scheduler/berth/services/scheduler v0.0.0
 	github.com/google/go-cmp v0.7.0
 	github.com/prometheus/client_model v0.6.2
 	k8s.io/api v0.36.3
@@ -137,6 +138,8 @@ require (
 )
 
 replace github.com/berth-scheduler/berth/pkg => ../../pkg
+
+replace github.com/berth-scheduler/berth/services/scheduler => ../../services/scheduler
 
 replace k8s.io/api => k8s.io/api v0.36.3
 

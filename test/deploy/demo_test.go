@@ -58,6 +58,7 @@ func TestDemoAsShipped(t *testing.T) {
 	t.Run("a shard is drained", func(t *testing.T) { s.drains(t) })
 	t.Run("any member may be lost", func(t *testing.T) { s.losses(t, members) })
 	t.Run("nothing was refused", func(t *testing.T) { s.noRefusals(t, members) })
+	t.Run("nothing secret was logged", func(t *testing.T) { s.noSecrets(t) })
 }
 
 // drains has one shard hand everything over, and work goes on.
@@ -83,12 +84,17 @@ func (s *system) ledgerFlags() []string {
 	}
 }
 
-// asks runs operators' commands with the operators' certificate.
-func (s *system) asks(t *testing.T, ns string) {
-	log := []string{
+// logFlags lead an operator's command to the log.
+func (s *system) logFlags() []string {
+	return []string{
 		"--nats-url", strings.Join(s.stores.natsURLs(), ","), "--nats-ca-file", s.file("root", "ca.crt"),
 		"--nats-cert-file", s.file("root", "tls.crt"), "--nats-key-file", s.file("root", "tls.key"),
 	}
+}
+
+// asks runs operators' commands with the operators' certificate.
+func (s *system) asks(t *testing.T, ns string) {
+	log := s.logFlags()
 	for _, args := range [][]string{
 		append([]string{"check"}, s.ledgerFlags()...),
 		append([]string{"explain", "pod", ns + "/db-0"}, log...),

@@ -3,9 +3,11 @@
 package deploy_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -29,12 +31,9 @@ const (
 	lostFor               = 10 * time.Second
 	// resumeWithin bounds the time without a bind after any one member was lost, but for these:
 	resumeWithin = 5 * time.Second
-	// electWithin is for servers of NATS: without a leader of a stream, the others elect one after 4
-	// to 9 s, which cannot be configured, and clients have to hear of it.
+	// electWithin is for servers of NATS that go without a word: without a leader of a stream, the others
+	// elect one after 4 to 9 s, which cannot be configured, and clients have to hear of it.
 	electWithin = 12 * time.Second
-	// noticedWithin is for what hangs and keeps its connections: clients ask whether it is there every
-	// 10 s, and a session that was kept by it runs out and is opened anew.
-	noticedWithin = 20 * time.Second
 )
 
 // loss is one member that goes, and how.
@@ -56,14 +55,10 @@ func (l loss) String() string { return l.member + " " + l.how }
 
 // limit is how long there may be no bind.
 func (l loss) limit() time.Duration {
-	switch {
-	case l.how == hangs:
-		return noticedWithin
-	case l.how == killed && strings.HasPrefix(l.member, "nats"):
+	if l.how != stopped && strings.HasPrefix(l.member, "nats") {
 		return electWithin
-	default:
-		return resumeWithin
 	}
+	return resumeWithin
 }
 
 // lost are all members of the stores, in each way, and one of each service, killed.
@@ -169,7 +164,8 @@ func (s *system) lose(l loss, members map[string]*member) (back func()) {
 		process.Kill()
 	}
 	if !store {
-		return func() { members[l.member] = s.start(service, l.member+"-again") }
+		// At debug, so that noSecrets sees what is logged at most.
+		return func() { members[l.member] = s.start(service, l.member+"-again", "--log-level=debug") }
 	}
 	return func() {
 		var n int
@@ -203,4 +199,44 @@ func (s *system) noRefusals(t *testing.T, members map[string]*member) {
 
 func refused(line string) bool {
 	return slices.ContainsFunc(refusals, func(refusal string) bool { return strings.Contains(line, refusal) })
+}
+
+// noSecrets: no log has a service account's token or a private key in it, those at debug included.
+func (s *system) noSecrets(t *testing.T) {
+	secrets := map[string]string{}
+	for _, pattern := range []string{"*.kubeconfig", "certs/*/tls.key", "certs/ca.key"} {
+		files, err := filepath.Glob(filepath.Join(s.dir, pattern))
+		s.no(err)
+		if len(files) == 0 {
+			t.Errorf("no secrets are in %s", pattern)
+		}
+		for _, file := range files {
+			raw, err := os.ReadFile(file)
+			s.no(err)
+			_, token, _ := strings.Cut(string(raw), "token: ") // of a key there is nothing to cut off
+			secrets[file] = longestWord(cmp.Or(token, string(raw)))
+		}
+	}
+	logs, err := filepath.Glob(filepath.Join(s.dir, "*.log"))
+	s.no(err)
+	for _, log := range logs {
+		raw, err := os.ReadFile(log)
+		s.no(err)
+		for file, secret := range secrets {
+			if strings.Contains(string(raw), secret) {
+				t.Errorf("%s has the secret of %s in it", log, file)
+			}
+		}
+	}
+	t.Logf("%d logs, %d secrets", len(logs), len(secrets))
+}
+
+// longestWord is a token, or a line of a key.
+func longestWord(text string) (longest string) {
+	for word := range strings.FieldsSeq(text) {
+		if len(word) > len(longest) {
+			longest = word
+		}
+	}
+	return longest
 }

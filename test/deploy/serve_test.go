@@ -3,10 +3,12 @@
 package deploy_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,15 +17,18 @@ import (
 // serving says how to use what runs.
 const serving = `
 Berth runs on a local cluster as deploy/k8s/overlays/ha says: three etcd and three NATS with TLS, two
-queues, three shards, two binders, two deschedulers. Logs are in %[1]s. In another terminal:
+queues, three shards, two binders, two deschedulers. Logs are in .build/ha. In another terminal, here:
 
-    export PATH=%[2]s:$PATH KUBECONFIG=%[3]s
-    kubectl create deployment hello --image=registry.k8s.io/pause:3.10 --replicas=3
-    kubectl patch deployment hello --patch '{"spec":{"template":{"spec":{"schedulerName":"berth"}}}}'
-    kubectl get pods -o wide
-    berth check %[4]s
+    source .build/ha/env
 
-Ctrl-C ends it.
+and then what docs/install.md says. Ctrl-C ends it.
+`
+
+// environment leads kubectl to the cluster, and berth to the stores as somebody who may do everything.
+const environment = `export PATH=%s:$PATH
+export KUBECONFIG=%s
+export BERTH_LEDGER='%s'
+export BERTH_LOG='%s'
 `
 
 // TestServe starts what TestDemoAsShipped does, and leaves it to people until they interrupt it.
@@ -31,15 +36,47 @@ func TestServe(t *testing.T) {
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(interrupted)
-	s := newSystem(t, sixtyNodes)
+	build := filepath.Join(programs.Root, ".build")
+	alone(t, filepath.Join(build, "ha.lock"))
+	dir := filepath.Join(build, "ha")
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	s := newSystemIn(t, dir, sixtyNodes)
 	s.install("overlays/ha")
 	s.certificates()
 	s.startStores()
-	s.startAll()
-	fmt.Printf(serving, s.dir, filepath.Join(programs.Root, ".build", "bin"), s.cluster.Kubeconfig,
-		strings.Join(s.ledgerFlags(), " "))
+	for name, m := range s.startAll() {
+		s.pid(name, m.PID())
+	}
+	for name, process := range s.stores.running {
+		s.pid(name, process.PID())
+	}
+	env := fmt.Sprintf(environment, filepath.Join(build, "bin"), s.cluster.Kubeconfig,
+		strings.Join(s.ledgerFlags(), " "), strings.Join(s.logFlags(), " "))
+	s.no(os.WriteFile(filepath.Join(dir, "env"), []byte(env), 0o644))
+	fmt.Print(serving)
 	select {
 	case <-interrupted:
 	case <-t.Context().Done():
 	}
+}
+
+// alone refuses to run beside another one, whose folder it would take away.
+func alone(t *testing.T, path string) {
+	t.Helper()
+	lock, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = lock.Close() }) // which gives the lock back
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		t.Fatalf("another make ha-up runs in this folder (%s: %v)", path, err)
+	}
+}
+
+// pid writes a member's process id where people find it.
+func (s *system) pid(name string, id int) {
+	s.Helper()
+	s.no(os.WriteFile(filepath.Join(s.dir, name+".pid"), []byte(strconv.Itoa(id)+"\n"), 0o644))
 }

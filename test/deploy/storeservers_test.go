@@ -49,14 +49,25 @@ func (s *system) startStores() {
 			process.Kill()
 		}
 	})
+	s.stores.startAll("etcd")
+	s.stores.startAll("nats")
+	s.secureLedger()
+}
+
+// startAll starts all members of a store and waits until they are ready.
+func (st *stores) startAll(store string) {
+	st.Helper()
 	for n := range storeMembers {
-		s.stores.startMember("etcd", n)
-		s.stores.startMember("nats", n)
+		st.startMember(store, n)
 	}
 	for n := range storeMembers {
-		s.stores.ready("etcd", n)
-		s.stores.ready("nats", n)
+		st.ready(store, n)
 	}
+}
+
+// secureLedger gives each service its part of the ledger as the Job does.
+func (s *system) secureLedger() {
+	s.Helper()
 	roles := filepath.Join(s.dir, "etcd-roles.yaml")
 	s.no(os.WriteFile(roles, []byte(s.storeConfig()["etcd-roles.yaml"]), 0o644))
 	result, err := programs.Command(s.Context(), "secure-ledger", "--roles", roles,

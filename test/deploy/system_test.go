@@ -61,6 +61,12 @@ func newSystem(t *testing.T, nodes string) *system {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newSystemIn(t, dir, nodes)
+}
+
+// newSystemIn does so in a folder, which is removed when the test ends well.
+func newSystemIn(t *testing.T, dir, nodes string) *system {
+	t.Helper()
 	s := &system{T: t, dir: dir}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -73,6 +79,7 @@ func newSystem(t *testing.T, nodes string) *system {
 		nodes = filepath.Join(programs.Root, filepath.FromSlash(nodes))
 	}
 	cfg := harness.ClusterConfig{Dir: filepath.Join(dir, "cluster"), Nodes: nodes}
+	var err error
 	s.cluster, err = programs.StartCluster(t.Context(), cfg)
 	s.no(err)
 	s.client = s.cluster.Client
@@ -169,10 +176,11 @@ func (s *system) kubeconfig(account string) string {
 	return path
 }
 
-// certificates makes the secrets' content.
-func (s *system) certificates() {
+// certificates makes the secrets' content, anew if it is there.
+func (s *system) certificates(flags ...string) {
 	s.Helper()
-	result, err := programs.Command(s.Context(), "certs", "--out", s.certsDir(), "--host", "127.0.0.1")
+	args := append([]string{"certs", "--out", s.certsDir(), "--host", "127.0.0.1"}, flags...)
+	result, err := programs.Command(s.Context(), args...)
 	s.no(err)
 	if result.Code != 0 {
 		s.Fatal(result.Stderr)

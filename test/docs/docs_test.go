@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 var (
@@ -56,6 +58,20 @@ func TestBrokenDocumentsAreFound(t *testing.T) {
 	}
 	if !slices.Equal(wrong, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(wrong, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestEveryAlertHasItsPlaceInTheRunbook: who is called at night finds a heading with the alert's name,
+// and no heading of an alert that nothing raises.
+func TestEveryAlertHasItsPlaceInTheRunbook(t *testing.T) {
+	top := os.DirFS("../..")
+	alerts := matches(t, top, "deploy/helm/berth/files/alerts.yaml", regexp.MustCompile(`^\s*- alert: (\S+)$`))
+	headings := matches(t, top, "docs/runbook.md", regexp.MustCompile(`^## (Berth[A-Z]\S*)$`))
+	if len(alerts) < 10 {
+		t.Errorf("only %d alerts were found", len(alerts))
+	}
+	if diff := cmp.Diff(alerts, headings); diff != "" {
+		t.Errorf("the chart's alerts (-) are not the headings of the runbook (+), in this order:\n%s", diff)
 	}
 }
 

@@ -126,6 +126,8 @@ type nodeSpec struct {
 	capacity, allocatable string
 	labels                map[string]string
 	taints                []corev1.Taint
+	// extended is a resource of which there are a hundred; empty for none.
+	extended corev1.ResourceName
 }
 
 // addNodes creates nodes and waits until the simulated kubelets have made them ready.
@@ -156,11 +158,15 @@ func (n nodeSpec) object() *corev1.Node {
 		allocatable = capacity
 	}
 	room := func(cpu string) corev1.ResourceList {
-		return corev1.ResourceList{
+		list := corev1.ResourceList{
 			corev1.ResourceCPU:    resource.MustParse(cpu),
 			corev1.ResourceMemory: resource.MustParse("32Gi"),
 			corev1.ResourcePods:   resource.MustParse("110"),
 		}
+		if n.extended != "" {
+			list[n.extended] = resource.MustParse("100")
+		}
+		return list
 	}
 	labels := map[string]string{corev1.LabelHostname: n.name}
 	maps.Copy(labels, n.labels)

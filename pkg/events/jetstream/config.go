@@ -34,8 +34,9 @@ const (
 	// reconnectBuffer bounds what is written while there is no connection. What does not fit
 	// fails at once; what fits is sent late, or never when the process ends before.
 	reconnectBuffer = 1 << 20
-	// pingInterval times pingsOutstanding is how long a dead connection goes unnoticed.
-	pingInterval     = 2 * time.Second
+	// pingInterval times one more than pingsOutstanding is how long a dead connection goes unnoticed at
+	// most: less than servers take to elect another leader for what a server that hangs had led.
+	pingInterval     = time.Second
 	pingsOutstanding = 2
 )
 

@@ -33,6 +33,10 @@ type Config struct {
 	DialTimeout time.Duration
 	// Logger takes the etcd client's own log; nil is silence.
 	Logger *zap.Logger
+	// OnSilence, when set, is told of a server that does not answer while others do, and is not used any
+	// more, and of one that answers again. It is called beside requests, for several servers at a time
+	// perhaps, and must not block.
+	OnSilence func(server string, silent bool)
 }
 
 // Validate names the first field that is wrong.

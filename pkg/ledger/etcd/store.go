@@ -23,9 +23,9 @@ const (
 	// requestTimeout bounds one request whose caller set no deadline. The server answers or
 	// gives up within 5 s and two election timeouts; what comes later is lost anyway.
 	requestTimeout = 10 * time.Second
-	// keepAliveTime and keepAliveTimeout find a dead connection; a server refuses pings more
-	// often than every 5 s, and the client does not send them more often than every 10 s. The second
-	// is also how long the kernel waits for the other side to confirm what was sent.
+	// keepAliveTime and keepAliveTimeout find a dead connection, where lookout does not; a server refuses
+	// pings more often than every 5 s, and the client does not send them more often than every 10 s. The
+	// second is also how long the kernel waits for the other side to confirm what was sent.
 	keepAliveTime    = 10 * time.Second
 	keepAliveTimeout = 3 * time.Second
 	// probeInterval spaces Open's attempts to get an answer.
@@ -39,6 +39,8 @@ const (
 type Store struct {
 	client   *clientv3.Client
 	patience patience
+	// lookout is nil where there is one server.
+	lookout *lookout
 }
 
 var (
@@ -57,6 +59,11 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	options := []grpc.DialOption{grpc.WithStatsHandler(otelgrpc.NewClientHandler(otelgrpc.WithFilter(traced)))}
+	lookout := newLookout(cfg.Endpoints, tlsConfig, cfg.OnSilence)
+	if lookout != nil {
+		options = append(options, grpc.WithContextDialer(lookout.dial))
+	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            cfg.Endpoints,
 		TLS:                  tlsConfig,
@@ -64,9 +71,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		DialKeepAliveTime:    keepAliveTime,
 		DialKeepAliveTimeout: keepAliveTimeout,
 		Logger:               cfg.Logger,
-		DialOptions: []grpc.DialOption{
-			grpc.WithStatsHandler(otelgrpc.NewClientHandler(otelgrpc.WithFilter(traced))),
-		},
+		DialOptions:          options,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("etcd: endpoints %s: %w", strings.Join(cfg.Endpoints, ", "), err)
@@ -74,7 +79,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	client.KV = namespace.NewKV(client.KV, cfg.Prefix)
 	client.Watcher = namespace.NewWatcher(client.Watcher, cfg.Prefix)
 	client.Lease = namespace.NewLease(client.Lease, cfg.Prefix)
-	s := &Store{client: client}
+	s := &Store{client: client, lookout: lookout}
+	if lookout != nil { // until Close, which the caller's context does not stand for
+		lookout.run(context.WithoutCancel(ctx), client.ActiveConnection().ResetConnectBackoff)
+	}
 	if err := s.probe(ctx, cfg); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -105,7 +113,14 @@ func (s *Store) probe(ctx context.Context, cfg Config) error {
 
 // Close ends the connection; running watches end, sessions are no longer kept alive.
 func (s *Store) Close() error {
-	if err := s.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+	var err error
+	if s.lookout != nil {
+		err = s.lookout.stop()
+	}
+	if closed := s.client.Close(); !errors.Is(closed, context.Canceled) {
+		err = errors.Join(err, closed)
+	}
+	if err != nil {
 		return fmt.Errorf("etcd: close: %w", err)
 	}
 	return nil

@@ -61,11 +61,9 @@ func complete(in *schedulerv1.KubeSchedulerConfiguration, r *strictyaml.Report) 
 	}
 	checkNumbers(in, r)
 	checkLeaderElection(in.LeaderElection, r)
-	if n := len(in.Extenders); n > 0 {
-		r.AddKind(field.ErrorTypeForbidden, field.NewPath("extenders"), strictyaml.Words(fmt.Sprintf("%d given", n)),
-			"HTTP extenders are not supported by this version; want none")
-	}
+	checkExtenders(in.Extenders, r)
 	resolved := resolveProfiles(in.Profiles, r)
+	leaveToExtenders(in.Extenders, resolved)
 	return &Configuration{
 		Profiles:                  toPlacement(in, resolved),
 		Resolved:                  resolved,
@@ -88,6 +86,11 @@ func warnings(in *schedulerv1.KubeSchedulerConfiguration, file string) []string 
 	}
 	if in.DelayCacheUntilActive {
 		warn(field.NewPath("delayCacheUntilActive"), "every replica is active or follows the log")
+	}
+	for i, e := range in.Extenders {
+		if e.PreemptVerb != "" {
+			warn(field.NewPath("extenders").Index(i).Child("preemptVerb"), "pods that extenders choose nodes for do not preempt")
+		}
 	}
 	return lines
 }

@@ -149,6 +149,9 @@ func picture(t *testing.T, c *Configuration) string {
 		fmt.Fprintf(&b, "profile %s\n", p.SchedulerName)
 		fmt.Fprintf(&b, "  engine:%s\n", engine(c.Profiles[i]))
 		fmt.Fprintf(&b, "  engine's preemption: %+v\n", c.Profiles[i].Preemption)
+		for _, e := range c.Profiles[i].Extenders {
+			fmt.Fprintf(&b, "  extender: %+v\n", e)
+		}
 		for _, at := range points {
 			fmt.Fprintf(&b, "  %s:%s\n", at, plugins(at, p.Plugins[at]))
 		}

@@ -17,6 +17,7 @@ func toPlacement(in *schedulerv1.KubeSchedulerConfiguration, profiles []Profile)
 			Plugins:                  enginePlugins(p),
 			PercentageOfNodesToScore: *in.PercentageOfNodesToScore,
 			Preemption:               p.Preemption,
+			Extenders:                in.Extenders,
 		}
 		if !limitsPreemption(in.Profiles[i].PluginConfig) {
 			tryAllNodes(out[i].Plugins)

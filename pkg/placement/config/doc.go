@@ -31,11 +31,12 @@
 //     server governs.
 //   - delayCacheUntilActive is accepted with a warning and means nothing: standbys follow the
 //     log.
-//   - extenders, plugins that are not kube-scheduler's own and plugins behind alpha gates
-//     are refused by name.
+//   - extenders[].preemptVerb is accepted with a warning and means nothing.
+//   - Plugins that are not kube-scheduler's own and plugins behind alpha gates are refused by
+//     name.
 //   - Stricter than upstream: an unknown plugin in a disabled list or with arguments,
 //     arguments for a plugin that takes none, a negative weight, a plugin twice in
 //     multiPoint wherever it runs, wrong arguments for NodeResourcesFit even if it is off,
-//     a backoff that no time.Duration holds, and a plugin at filter or score without the
+//     an extender without an address, a backoff that no time.Duration holds, and a plugin at filter or score without the
 //     point before, if it cannot do without (see needsBefore), are mistakes.
 package config

@@ -135,7 +135,7 @@ func (job Job) shard(ctx context.Context, id string, profiles map[string]*placem
 }
 
 func (job Job) one(ctx context.Context, shard *Shard, i item, d events.Decision) error {
-	if way := d.Evidence.Basis.Way; !i.wanted && !job.Strict && (way == events.WayRanked || way == events.WayHeld) {
+	if way := d.Evidence.Basis.Way; !i.wanted && !job.Strict && (way == events.WayRanked || way == events.WayHeld || way == events.WayAdvised) {
 		return shard.note(ctx, d)
 	}
 	v := Verdict{Recorded: d}

@@ -15,6 +15,10 @@ type (
 	Output = decide.Output
 	// Commit is decide.Commit.
 	Commit = decide.Commit
+	// Consult is decide.Consult.
+	Consult = decide.Consult
+	// Advice is decide.Advice.
+	Advice = decide.Advice
 	// Attempt is decide.Attempt.
 	Attempt = decide.Attempt
 	// PlanReport is decide.PlanReport.

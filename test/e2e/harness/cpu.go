@@ -60,3 +60,23 @@ func cutLast(text, separator string) (before, after string, found bool) {
 	}
 	return text[:i], text[i+len(separator):], true
 }
+
+// Resident is the memory that running processes have in RAM together, in bytes (VmRSS of
+// proc_pid_status(5)).
+func Resident(pids ...int) (int64, error) {
+	var sum int64
+	for _, pid := range pids {
+		path := fmt.Sprintf("/proc/%d/status", pid)
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return 0, err
+		}
+		_, after, _ := strings.Cut(string(content), "VmRSS:")
+		var kilobytes int64
+		if _, err := fmt.Sscanf(after, "%d kB", &kilobytes); err != nil {
+			return 0, fmt.Errorf("%s: VmRSS: %w", path, err)
+		}
+		sum += kilobytes << 10
+	}
+	return sum, nil
+}

@@ -132,3 +132,13 @@ func waitFor(t *testing.T, p *Process, text string) {
 		t.Fatal(err)
 	}
 }
+
+func TestResidentIsOfTheWholeProcess(t *testing.T) {
+	got, err := Resident(os.Getpid())
+	if err != nil || got < 1<<20 {
+		t.Errorf("this process has %d bytes, %v: want more than a megabyte", got, err)
+	}
+	if _, err := Resident(-1); err == nil {
+		t.Error("a process that does not exist has memory")
+	}
+}

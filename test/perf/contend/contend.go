@@ -23,6 +23,9 @@ profiles:
 - schedulerName: default-scheduler
 `
 
+// PeerVersion is what the cluster driver's peers module pins.
+const PeerVersion = "kube-scheduler v1.36.3"
+
 // Contender is one way to schedule pods.
 type Contender struct {
 	Name string
@@ -71,7 +74,7 @@ func (r *Running) Stop(ctx context.Context) error {
 // Contenders are in the order of a round; the first is what the others are compared with.
 var Contenders = append([]Contender{
 	{Name: "kube-scheduler", Start: startKubeScheduler},
-	{Name: "berth", Start: startBerth},
+	Berth,
 	{Name: "berth-processes", Start: startProcesses},
 }, raws()...)
 
@@ -84,10 +87,16 @@ func Names() []string {
 	return names
 }
 
+// Berth is Berth in one process, with two shards and two binders.
+var Berth = Contender{Name: "berth", Start: startBerth}
+
 // Rivals are the contenders that schedule.
 func Rivals() []string {
-	return slices.DeleteFunc(Names(), func(name string) bool { return strings.HasPrefix(name, rawPrefix) })
+	return slices.DeleteFunc(Names(), IsRaw)
 }
+
+// IsRaw says whether the contender of this name only binds.
+func IsRaw(name string) bool { return strings.HasPrefix(name, rawPrefix) }
 
 // WriteConfig writes Config into dir.
 func WriteConfig(dir string) (string, error) {

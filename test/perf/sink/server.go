@@ -128,15 +128,17 @@ func (s *Server) AddNodes(nodes []*corev1.Node) error {
 	return nil
 }
 
-// AddPods adds pods, which become the server's, and says when they are all bound.
+// AddPods adds pods, which become the server's, and says when all that were not bound are.
 func (s *Server) AddPods(pods []*corev1.Pod) (bound <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.bound == s.mu.wanted {
 		s.mu.all = make(chan struct{})
 	}
-	s.mu.wanted += len(pods)
 	for _, p := range pods {
+		if p.Spec.NodeName == "" {
+			s.mu.wanted++
+		}
 		p.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 		s.stamp(p)
 		frame, err := s.encode.frame("ADDED", p)

@@ -32,7 +32,10 @@ func (r *Room) bind(ctx context.Context, e decide.Bind) decide.Answered {
 	ctx, done := bindSpan(ctx, e)
 	begin := r.deps.Clock.Now()
 	telemetry.Goroutines("binding", 1)
-	answer := r.postBinding(ctx, e)
+	answer, asked := r.extendersBind(ctx, e)
+	if !asked {
+		answer = r.postBinding(ctx, e)
+	}
 	telemetry.Goroutines("binding", -1)
 	answer.Op = e.Op
 	observeBind(e, answer.Result, r.deps.Clock.Since(begin))

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/extender"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
@@ -72,10 +73,12 @@ type Deps struct {
 	// Member is the binder's name, for metrics.
 	Member string
 	API    API
-	Ledger ledger.Store
-	Log    events.Log
-	Logger *slog.Logger
-	Clock  clock.WithTicker
+	// Extenders by scheduler name; profiles without any may be missing.
+	Extenders map[string]*extender.Set
+	Ledger    ledger.Store
+	Log       events.Log
+	Logger    *slog.Logger
+	Clock     clock.WithTicker
 }
 
 // Room is the binder's commit room.
@@ -139,6 +142,11 @@ func (r *Room) Run(ctx context.Context) error {
 	}
 	g.Go(func() error { return r.publisher.run(ctx) })
 	g.Go(func() error { return r.reporter.run(ctx) })
+	defer func() {
+		for _, set := range r.deps.Extenders {
+			set.Close()
+		}
+	}()
 	return g.Wait()
 }
 

@@ -96,7 +96,7 @@ func connect(cfg Config, p *policy.Policy) (promv1.API, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := api.NewClient(api.Config{Address: provider.URL, RoundTripper: bearer{token, transport}})
+	client, err := api.NewClient(api.Config{Address: provider.URL, RoundTripper: bearer{token, bounded{transport}}})
 	if err != nil {
 		return nil, fmt.Errorf("metricsProviders: prometheus url %q: %w", provider.URL, err)
 	}
@@ -142,6 +142,20 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set("Authorization", "Bearer "+b.token)
 	}
 	return b.next.RoundTrip(r)
+}
+
+// maxAnswer bounds an answer, in bytes: a sample takes some 200, so this is for more nodes than a cluster has.
+const maxAnswer = 64 << 20
+
+// bounded ends answers that are longer with an error.
+type bounded struct{ next http.RoundTripper }
+
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := b.next.RoundTrip(r)
+	if err == nil {
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer)
+	}
+	return resp, err
 }
 
 // ask returns the value of each node. A server gives the samples of a vector in no order, so that of

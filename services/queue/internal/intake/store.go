@@ -35,6 +35,8 @@ type kindStore struct {
 	kind  events.Kind
 	cause string
 	out   chan<- events.Fact
+	// strip takes out of an object what facts do without.
+	strip func(metav1.Object)
 	// known is what the log says once everything handed over is stored.
 	known map[string]known
 	// progress is what the log claims for this kind then.
@@ -211,7 +213,7 @@ func (s *kindStore) readAll(list []any) (map[string]item, error) {
 }
 
 func (s *kindStore) upsert(o object, version, progress uint64, cause string) error {
-	state.Strip(o)
+	s.strip(o)
 	data, err := o.Marshal()
 	if err != nil {
 		return s.broken(fmt.Errorf("queue: %s %s/%s: encode: %w", s.kind, o.GetNamespace(), o.GetName(), err))

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // room is how many facts a test's channel holds; more than any test makes.
@@ -26,7 +27,7 @@ func newStore(
 	out := make(chan events.Fact, room)
 	return &kindStore{
 		kind: events.KindPod, cause: CauseList, out: out, known: base, fail: fail, done: done,
-		onListed: func() error { return nil },
+		onListed: func() error { return nil }, strip: state.Strip,
 	}, out
 }
 

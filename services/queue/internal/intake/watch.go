@@ -31,6 +31,8 @@ type Round struct {
 	Logger klog.Logger
 	// Metrics says whether actual use is polled beside.
 	Metrics Metrics
+	// Whole keeps in facts what no rule reads (state.StripLess), for those who are shown objects.
+	Whole bool
 }
 
 // Watch lists and watches every kind that is served and sends facts to out until ctx ends,
@@ -78,6 +80,10 @@ func (r Round) stores(
 	for i, kind := range kinds {
 		store := &kindStore{
 			kind: kind, cause: r.Cause, out: out, known: knownOf(r.Base, kind), fail: fail, done: done,
+			strip: state.Strip,
+		}
+		if r.Whole {
+			store.strip = state.StripLess
 		}
 		store.onListed = func() error {
 			if unlisted.Add(-1) > 0 {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/extender"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
@@ -33,20 +34,31 @@ func retry() wait.Backoff {
 
 // Room is the commit room of one shard.
 type Room struct {
-	store     ledger.Store
-	log       events.Log
-	bus       events.Bus
-	logger    *slog.Logger
+	Deps
 	commits   chan decide.Commit
 	results   chan decide.Result
 	decisions chan []events.Decision
 	flush     chan chan struct{}
+	consults  chan decide.Consult
+	advice    chan decide.Advice
 }
 
-// New returns a room; Run must be running for anything to happen.
-func New(store ledger.Store, log events.Log, bus events.Bus, logger *slog.Logger) *Room {
+// Deps are the worlds that the room writes to and asks.
+type Deps struct {
+	Store  ledger.Store
+	Log    events.Log
+	Bus    events.Bus
+	Logger *slog.Logger
+	// Extenders by scheduler name; profiles without any may be missing.
+	Extenders map[string]*extender.Set
+}
+
+// New returns a room; Transact, Publish and Consult must be running for anything to happen.
+func New(deps Deps) *Room {
 	return &Room{
-		store: store, log: log, bus: bus, logger: logger,
+		Deps:      deps,
+		consults:  make(chan decide.Consult, decide.MaxConsults),
+		advice:    make(chan decide.Advice, decide.MaxConsults),
 		commits:   make(chan decide.Commit, 1),
 		results:   make(chan decide.Result, 1),
 		decisions: make(chan []events.Decision, decisionsBuffer),
@@ -75,13 +87,20 @@ func (r *Room) Do(ctx context.Context, out decide.Output) error {
 		}
 	}
 	if out.Request != nil {
-		if err := r.bus.Publish(events.SubjectWork, events.EncodeWorkRequest(*out.Request)); err != nil {
-			r.logger.Warn("request for work not sent; the next heartbeat repeats it", "err", err)
+		if err := r.Bus.Publish(events.SubjectWork, events.EncodeWorkRequest(*out.Request)); err != nil {
+			r.Logger.Warn("request for work not sent; the next heartbeat repeats it", "err", err)
+		}
+	}
+	for _, q := range out.Consults {
+		select {
+		case r.consults <- q:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 	for _, t := range out.Turns {
-		if err := r.bus.Publish(events.SubjectTurns, events.EncodeTurn(t)); err != nil {
-			r.logger.Warn("word about a turn not sent; shards go on without", "err", err)
+		if err := r.Bus.Publish(events.SubjectTurns, events.EncodeTurn(t)); err != nil {
+			r.Logger.Warn("word about a turn not sent; shards go on without", "err", err)
 		}
 	}
 	return nil
@@ -114,7 +133,7 @@ func (r *Room) commit(ctx context.Context, c decide.Commit) (decide.Result, erro
 	tctx, cancel := context.WithTimeout(ctx, txnTimeout)
 	defer cancel()
 	begin := time.Now()
-	res, err := r.store.Commit(tctx, c.Txn)
+	res, err := r.Store.Commit(tctx, c.Txn)
 	var refused *ledger.TxnError
 	if errors.As(err, &refused) {
 		return decide.Result{}, fmt.Errorf("scheduler: transaction %s: %w", c.Kind, err)
@@ -123,7 +142,7 @@ func (r *Room) commit(ctx context.Context, c decide.Commit) (decide.Result, erro
 	switch {
 	case err != nil:
 		result = "unknown"
-		r.logger.Warn("reservation: answer lost, the same transaction goes again", "attempt", c.Resubmitted+1, "err", err)
+		r.Logger.Warn("reservation: answer lost, the same transaction goes again", "attempt", c.Resubmitted+1, "err", err)
 	case !res.Succeeded:
 		result = "conflict"
 	}
@@ -195,7 +214,7 @@ func (r *Room) append(ctx context.Context, msgs []events.Message) error {
 			return nil
 		}
 		actx, cancel := context.WithTimeout(ctx, appendTimeout)
-		_, err := r.log.Append(actx, events.Decisions, events.AnySequence, msgs)
+		_, err := r.Log.Append(actx, events.Decisions, events.AnySequence, msgs)
 		cancel()
 		switch {
 		case err == nil:
@@ -203,7 +222,7 @@ func (r *Room) append(ctx context.Context, msgs []events.Message) error {
 		case errors.Is(err, events.ErrClosed):
 			return fmt.Errorf("scheduler: decisions log: %w", err)
 		}
-		r.logger.Warn("decisions not acknowledged by the log, trying again", "count", len(msgs), "err", err)
+		r.Logger.Warn("decisions not acknowledged by the log, trying again", "count", len(msgs), "err", err)
 	}
 }
 

@@ -78,7 +78,6 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		c.deferred = append(c.deferred, a)
 		return
 	}
-	seed := Seed(a.pod.UID, a.offer.Attempt)
 	concern, err := c.concernOf(a.pod, profile)
 	if err != nil {
 		c.fail(a, err.Error(), out)
@@ -87,10 +86,11 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	behind := c.view.Settle()
 	out.Behind = behind
 	avoided := c.avoided(a.pod)
-	if !concern.Uncertain && !volumes.any() && c.placeKept(a, profile, &concern, avoided, out) {
+	extended := profile.Extended(a.pod)
+	if !concern.Uncertain && !volumes.any() && !extended && c.placeKept(a, profile, &concern, avoided, out) {
 		return
 	}
-	result := c.evaluateWith(volumes, profile, a.pod, seed, avoided)
+	result := c.evaluateWith(volumes, profile, a, avoided)
 	ok := len(result.Feasible) > 0
 	if result.Err != nil {
 		c.fail(a, result.Err.Error(), out)
@@ -98,6 +98,9 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	}
 	if !ok && behind > 0 || concern.Uncertain {
 		c.deferred = append(c.deferred, a)
+		return
+	}
+	if !ok && c.reconsult(a, result.Diagnosis) || ok && extended && c.consult(a, result.Feasible, out) {
 		return
 	}
 	if !ok && volumes.devices.maybeLater() {
@@ -133,7 +136,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	}
 	a.pick = c.pickOf(a, node, needs)
 	a.pick.feasible, a.pick.evidence, a.pick.volumes = result.FeasibleCount, c.chose(evidence), volumes
-	c.rememberOthers(a, result.Feasible, !concern.None() || volumes.any())
+	c.rememberOthers(a, result.Feasible, !concern.None() || volumes.any() || extended)
 	c.view.Stage(a.pod, a.pick.nodeName)
 	c.next = append(c.next, a)
 }
@@ -153,7 +156,7 @@ func (c *Core) pickOf(a *attempt, node *state.NodeInfo, needs needs) pick {
 // which the queue repeats after a while.
 func (c *Core) nowhere(a *attempt, p *placement.Profile, r looked, avoided []string, out *Output) {
 	seed := Seed(a.pod.UID, a.offer.Attempt)
-	h, held := c.heldBack(p, a.pod, seed, avoided)
+	h, held := c.heldBack(p, a, seed, avoided)
 	switch {
 	case held && h.brief:
 		c.deferred = append(c.deferred, a)
@@ -176,27 +179,32 @@ func preferNode(ranked []placement.Scored, nodeUID string) {
 
 // evaluateWith is evaluate with volumes and devices as they are promised.
 func (c *Core) evaluateWith(
-	v volumes, profile *placement.Profile, pod *state.Pod, seed uint64, avoided []string,
+	v volumes, profile *placement.Profile, a *attempt, avoided []string,
 ) looked {
 	if v.objects != nil {
 		c.engine.Refresh(v.objects)
 		defer c.engine.Refresh(c.view.Snapshot())
 	}
-	return c.evaluate(profile, pod, seed, avoided)
+	return c.evaluate(profile, a, avoided)
 }
 
 // evaluate asks the home nodes first when that costs the pod nothing, then all usable
 // nodes. Rules that count pods elsewhere see all nodes either way.
-func (c *Core) evaluate(profile *placement.Profile, pod *state.Pod, seed uint64, avoided []string) looked {
+func (c *Core) evaluate(profile *placement.Profile, a *attempt, avoided []string) looked {
 	basis := c.basis(profile, avoided)
-	q := placement.Query{Pod: pod, Seed: seed}
+	q := placement.Query{Pod: a.pod, Seed: Seed(a.pod.UID, a.offer.Attempt)}
 	if !c.cfg.NoEvidence {
 		q.Weigh = events.EvidenceCandidates
 	}
 	if len(avoided) > 0 {
 		q.Limit = placement.TopK + len(avoided)
 	}
-	if c.cfg.HomeFirst && plain(pod) {
+	if profile.Extended(a.pod) {
+		q = c.extends(q, a)
+		if q.Opinions != nil {
+			basis.Way = events.WayAdvised
+		}
+	} else if c.cfg.HomeFirst && plain(a.pod) {
 		c.markHome()
 		if usable, home := c.engine.Candidates(); home >= minHome && home < usable {
 			home := q

@@ -67,7 +67,8 @@ type searching struct {
 	engine *placement.Engine
 	// start is where the next search of a profile that samples begins: among all nodes, and
 	// among the home ones.
-	start [2]int
+	start      [2]int
+	consulting consulting
 }
 
 // pipeline is where the attempts are; see the package comment.
@@ -103,7 +104,8 @@ type attempt struct {
 	// told is the order of the last choice of a node that a record was made of.
 	told uint64
 	// missed are the plans of places that are kept for the pod and where it did not fit.
-	missed []string
+	missed  []string
+	counsel counsel
 }
 
 type pick struct {
@@ -134,6 +136,7 @@ func New(cfg Config) *Core {
 	c := &Core{cfg: cfg, store: state.New(), ledger: ledger.NewView()}
 	c.engine = placement.NewEngine(placement.EngineConfig{})
 	c.inHand = map[string]*attempt{}
+	c.consulting.asked = map[uint64]*attempt{}
 	c.cross.reset()
 	c.plans = newPlans()
 	c.restraint = newRestraint(c.engine)
@@ -148,7 +151,7 @@ func New(cfg Config) *Core {
 func (c *Core) Step(in Input, now time.Time) (Output, error) {
 	var out Output
 	c.now = now
-	moved := len(in.Facts)+len(in.Ledger)+len(in.Results) > 0
+	moved := len(in.Facts)+len(in.Ledger)+len(in.Results)+len(in.Advice) > 0
 	for _, b := range in.Ledger {
 		if err := c.applyLedger(b); err != nil {
 			return out, err
@@ -163,6 +166,9 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 		if err := c.land(r, &out); err != nil {
 			return out, err
 		}
+	}
+	for _, a := range in.Advice {
+		c.advised(a, &out)
 	}
 	c.pass(in)
 	if moved || c.stirred {
@@ -334,6 +340,7 @@ func (c *Core) drain() {
 	for _, r := range slices.Concat(c.rejected, c.plans.seekers) {
 		c.giveBack(r.attempt)
 	}
+	c.dismissConsults()
 	c.pending, c.deferred, c.next, c.rejected, c.plans.seekers = nil, nil, nil, nil, nil
 	c.cross.asked = nil
 }

@@ -322,7 +322,7 @@ func (c *Core) again(a *attempt) {
 		return
 	}
 	c.unstage(a)
-	a.pick = pick{}
+	a.pick, a.counsel.opinions = pick{}, nil
 	c.pending = append([]*attempt{a}, c.pending...)
 }
 

@@ -36,6 +36,8 @@ type Input struct {
 	Results []Result
 	// Turns is what shards have said to each other.
 	Turns []events.Turn
+	// Advice is what extenders have answered.
+	Advice []Advice
 	// Beat asks for a work request (heartbeat).
 	Beat bool
 	// Drain, once given, makes the core return what it has not sent and take nothing more.
@@ -62,6 +64,8 @@ type Output struct {
 	// before Decisions. Nobody acts on it.
 	Lost    []events.Decision
 	Request *events.WorkRequest
+	// Consults are questions to extenders. One that is lost keeps its attempt waiting for ever.
+	Consults []Consult
 	// Turns goes to all other shards. Hints.
 	Turns []events.Turn
 	// Notices are for people, and for metrics.

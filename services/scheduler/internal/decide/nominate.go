@@ -43,7 +43,7 @@ type seeker struct {
 func (c *Core) conclude(r rejection, out *Output) {
 	profile, ok := c.cfg.Profiles[r.attempt.pod.SchedulerName]
 	switch {
-	case !ok || !profile.Preempts() || c.draining || c.supplied(r.attempt.pod, profile):
+	case !ok || !profile.Preempts() || c.draining || c.supplied(r.attempt.pod, profile) || profile.Extended(r.attempt.pod):
 	case len(c.plans.seekers) < maxSeekers:
 		c.lineUp(r)
 		return

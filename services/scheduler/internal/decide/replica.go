@@ -105,6 +105,9 @@ func (r *Replica) Remake(d events.Decision) (events.Decision, error) {
 		return events.Decision{}, err
 	}
 	b := d.Evidence.Basis
+	if b.Way == events.WayAdvised {
+		return events.Decision{}, &NotRemadeError{"extenders had a say in it, and the log does not have what they said"}
+	}
 	if err := r.stage(d.Evidence.Staged); err != nil {
 		return events.Decision{}, err
 	}

@@ -130,7 +130,7 @@ type held struct {
 // heldBack says whether a pod that found no node would fit some that are left alone or that
 // its workload avoids. Others are not counted in its message, as those are not whose facts are
 // not there yet.
-func (c *Core) heldBack(p *placement.Profile, pod *state.Pod, seed uint64, avoided []string) (held, bool) {
+func (c *Core) heldBack(p *placement.Profile, a *attempt, seed uint64, avoided []string) (held, bool) {
 	if len(c.restraint.left)+len(avoided) == 0 {
 		return held{}, false
 	}
@@ -144,8 +144,8 @@ func (c *Core) heldBack(p *placement.Profile, pod *state.Pod, seed uint64, avoid
 		excluded[uid], brief = avoidedReason, false
 	}
 	in := placement.Input{
-		Pod: pod, Nodes: c.view.Nodes(), Objects: c.view.Snapshot(), Seed: seed, Limit: -1,
-		Candidates: []*state.NodeInfo{},
+		Pod: a.pod, Nodes: c.view.Nodes(), Objects: c.view.Snapshot(), Seed: seed, Limit: -1,
+		Candidates: []*state.NodeInfo{}, Opinions: a.counsel.opinions,
 	}
 	for _, n := range in.Nodes {
 		if _, is := excluded[n.Node.UID]; is {

@@ -43,6 +43,8 @@ type world struct {
 	*auditor
 	// now is the time of all shards; it passes with every step.
 	now time.Time
+	// advise answers for extenders.
+	advise func(decide.Consult) decide.Advice
 	// ablate changes a transaction on its way to the ledger, to take a guard away.
 	ablate func(ledger.Txn) ledger.Txn
 }
@@ -60,9 +62,17 @@ type shard struct {
 	turns, said []events.Turn
 	lost        []events.Decision
 	notices     []decide.Notice
+	// consults are questions to extenders that have not been answered.
+	consults []decide.Consult
 }
 
 func newWorld(t testing.TB, seed uint64, shards int) *world {
+	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
+	cfg.Preemption.MaxBlockers = placement.MaxBlockersLimit
+	return newWorldOf(t, seed, shards, cfg)
+}
+
+func newWorldOf(t testing.TB, seed uint64, shards int, cfg placement.ProfileConfig) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 0)), store: mem.New(),
 		pods: map[string]*corev1.Pod{}, nodes: map[string]int64{}, offered: map[string]int32{},
@@ -72,8 +82,6 @@ func newWorld(t testing.TB, seed uint64, shards int) *world {
 	for i := range members {
 		members[i] = fmt.Sprintf("scheduler-%d", i)
 	}
-	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
-	cfg.Preemption.MaxBlockers = placement.MaxBlockersLimit
 	profile, err := placement.NewProfile(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -153,6 +161,10 @@ func (w *world) step(s *shard, in decide.Input) {
 		case decide.Scheduled:
 			s.won++
 		}
+	}
+	s.consults = append(s.consults, out.Consults...)
+	if len(s.consults) > decide.MaxConsults {
+		w.t.Fatalf("%s: %d questions to extenders at once, want at most %d", s.id, len(s.consults), decide.MaxConsults)
 	}
 	s.decisions = append(s.decisions, out.Decisions...)
 	s.lost = append(s.lost, out.Lost...)
@@ -323,6 +335,13 @@ func (w *world) audit() {
 func (w *world) deliver() {
 	s := w.shards[w.rng.IntN(len(w.shards))]
 	var in decide.Input
+	if n := len(s.consults); n > 0 && w.rng.IntN(4) == 0 {
+		i := w.rng.IntN(n)
+		in.Advice = []decide.Advice{w.advise(s.consults[i])}
+		s.consults = slices.Delete(s.consults, i, i+1)
+		w.step(s, in)
+		return
+	}
 	switch w.rng.IntN(18) {
 	case 0, 1, 2, 3:
 		if n := len(w.facts) - s.fact; n > 0 {
@@ -386,7 +405,8 @@ func (w *world) settle() {
 
 func (w *world) settled() bool {
 	for _, s := range w.shards {
-		if s.fact < len(w.facts) || s.ledger < len(w.history) || len(s.offers) > 0 || s.commit != nil || s.more {
+		if s.fact < len(w.facts) || s.ledger < len(w.history) || len(s.offers) > 0 || s.commit != nil || s.more ||
+			len(s.consults) > 0 {
 			return false
 		}
 	}

@@ -128,14 +128,20 @@ type Wake struct {
 	Asked <-chan func()
 }
 
+// Answers are the channels of what the core's own effects have come to.
+type Answers struct {
+	Results <-chan decide.Result
+	Advice  <-chan decide.Advice
+}
+
 // Next waits for something to happen (or not at all with wait false) and returns all that
 // is at hand.
-func (r *Room) Next(ctx context.Context, wait bool, results <-chan decide.Result, wake Wake) (decide.Input, error) {
+func (r *Room) Next(ctx context.Context, wait bool, answers Answers, wake Wake) (decide.Input, error) {
 	var in decide.Input
 	if err := ctx.Err(); err != nil {
 		return in, err
 	}
-	if wait && !r.take(ctx, &in, results, wake) {
+	if wait && !r.take(ctx, &in, answers, wake) {
 		return in, ctx.Err()
 	}
 	for range gatherLimit {
@@ -148,8 +154,10 @@ func (r *Room) Next(ctx context.Context, wait bool, results <-chan decide.Result
 			in.Offers = append(in.Offers, b)
 		case t := <-r.turnsC:
 			in.Turns = append(in.Turns, t)
-		case res := <-results:
+		case res := <-answers.Results:
 			in.Results = append(in.Results, res)
+		case a := <-answers.Advice:
+			in.Advice = append(in.Advice, a)
 		case <-wake.Beat:
 			in.Beat = true
 		case ask := <-wake.Asked:
@@ -162,7 +170,7 @@ func (r *Room) Next(ctx context.Context, wait bool, results <-chan decide.Result
 }
 
 // take waits for one thing; false when ctx ended first.
-func (r *Room) take(ctx context.Context, in *decide.Input, results <-chan decide.Result, wake Wake) bool {
+func (r *Room) take(ctx context.Context, in *decide.Input, answers Answers, wake Wake) bool {
 	select {
 	case <-ctx.Done():
 		return false
@@ -174,8 +182,10 @@ func (r *Room) take(ctx context.Context, in *decide.Input, results <-chan decide
 		in.Offers = append(in.Offers, b)
 	case t := <-r.turnsC:
 		in.Turns = append(in.Turns, t)
-	case res := <-results:
+	case res := <-answers.Results:
 		in.Results = append(in.Results, res)
+	case a := <-answers.Advice:
+		in.Advice = append(in.Advice, a)
 	case <-wake.Beat:
 		in.Beat = true
 	case <-wake.Soon:

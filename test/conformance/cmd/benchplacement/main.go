@@ -1,6 +1,6 @@
 // Command benchplacement measures the placement engine and kube-scheduler's algorithm on the
 // same objects, one after the other in one process on one processor, and writes the table of
-// docs/benchmarks.md.
+// docs/benchmarks-placement.md.
 //
 // For each workload of pkg/placement/placementbench it runs
 //

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// page is docs/benchmarks.md with holes for the numbers.
+// page is docs/benchmarks-placement.md with holes for the numbers.
 //
 //go:embed page.md.tmpl
 var page string

@@ -20,6 +20,8 @@ const (
 	live    = "live"
 	drain   = "drain"
 	preempt = "preempt"
+	// open lets pods arrive at a rate, whatever becomes of them.
+	open = "open"
 
 	namespace = "bench"
 	// stopWithin bounds the end of a run.
@@ -45,8 +47,14 @@ type result struct {
 	BindSeconds float64 `json:"bindSeconds"`
 	// PodsPerSecond is Pods by WallSeconds (live) or by BindSeconds (drain).
 	PodsPerSecond float64 `json:"podsPerSecond"`
-	// Latency is per pod, from its appearance (live) or the contender's start (drain) to its bind.
+	// Latency is per pod, from its appearance (live, open) or the contender's start (drain) to its bind.
 	Latency latency `json:"latencyMillis"`
+	// Arrival is about mode open alone.
+	Arrival *arrival `json:"arrival,omitempty"`
+	// Curve is how many pods were bound after so many seconds, Distribution which percentage of
+	// latencies is at most so many milliseconds.
+	Curve        [][2]float64 `json:"curve"`
+	Distribution [][2]float64 `json:"distribution"`
 	// Evicted is how many pods went for them, in mode preempt.
 	Evicted int `json:"evicted,omitempty"`
 	// EventSeconds is from the last bind until every pod's Scheduled event was there, as far as
@@ -155,7 +163,14 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 		}
 		return g.prepare(ctx, b.blocked, b.leaving)
 	}
-	create := func() error { return harness.CreatePods(ctx, g.Cluster.Client, pods) }
+	var due map[string]time.Time
+	create := func() (err error) {
+		if mode == open {
+			due, err = createAt(ctx, g.Cluster.Client, pods, b.rate)
+			return err
+		}
+		return harness.CreatePods(ctx, g.Cluster.Client, pods)
+	}
 	first, second := start, create
 	if mode == drain {
 		first, second = create, start
@@ -205,6 +220,9 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 	}
 	r.Cluster = loadAfter.since(loadBefore)
 	g.seen.fill(&r, begin)
+	if mode == open {
+		r.Arrival = g.seen.arrival(due, begin)
+	}
 	if mode == preempt {
 		if r.Evicted, err = g.evicted(ctx); err != nil {
 			return r, err

@@ -9,6 +9,7 @@
 // what is measured is how fast it works when nothing but itself limits it; raw contenders, which
 // bind without deciding anything, show how fast anybody could be. Other pods can be
 // there in mode live: blocked ones that fit nowhere, and ones that go while it runs. In mode
+// open pods arrive at a rate, each when it is due, however slow the answers are. In mode
 // preempt every node is full of pods of low priority, and those that arrive have a high one; each
 // of them has room on a node as soon as one of the others has gone.
 //
@@ -51,6 +52,7 @@ type options struct {
 	standing          int
 	contenders, modes []string
 	nodes, out        string
+	rate              float64
 	timeout           time.Duration
 	profiling         bool
 }
@@ -83,7 +85,8 @@ func parse(args []string) (options, error) {
 	set.IntVar(&o.standing, "standing", 4, "pods of low priority that fill each node, in mode preempt")
 	set.StringVar(&list, "contenders", strings.Join(contend.Rivals(), ","),
 		"who runs, separated by commas; raw-8, raw-16, raw-32 and raw-64 only bind, and only in mode drain")
-	set.StringVar(&modes, "modes", "live,drain", "live, drain or both; or preempt")
+	set.StringVar(&modes, "modes", "live,drain", "live, drain or both; or preempt, or open")
+	set.Float64Var(&o.rate, "rate", 50, "pods that arrive per second in mode open")
 	set.StringVar(&o.nodes, "nodes", "tools/cluster/examples/bench-nodes.yaml", "node file of the cluster driver")
 	set.StringVar(&o.out, "out", ".build/bench", "directory for the JSON and Markdown reports")
 	set.DurationVar(&o.timeout, "timeout", 10*time.Minute, "time one run may take to place its pods")
@@ -98,8 +101,8 @@ func parse(args []string) (options, error) {
 		}
 	}
 	for _, name := range o.modes {
-		if name != live && name != drain && name != preempt {
-			return o, fmt.Errorf("--modes: %q: want some of %s, %s and %s", name, live, drain, preempt)
+		if name != live && name != drain && name != preempt && name != open {
+			return o, fmt.Errorf("--modes: %q: want some of %s, %s, %s and %s", name, live, drain, preempt, open)
 		}
 	}
 	if slices.Contains(o.modes, preempt) && len(o.modes) > 1 {
@@ -108,8 +111,9 @@ func parse(args []string) (options, error) {
 	if o.blocked+o.leaving > 0 && !slices.Equal(o.modes, []string{live}) {
 		return o, errors.New("--blocked, --leaving: want --modes live with them")
 	}
-	if o.runs < 1 || o.pods < 1 {
-		return o, fmt.Errorf("--runs: %d, --pods: %d: want at least 1 of each", o.runs, o.pods)
+	if o.runs < 1 || o.pods < 1 || o.rate <= 0 {
+		return o, fmt.Errorf("--runs: %d, --pods: %d, --rate: %g: want at least 1 of each, and more than 0",
+			o.runs, o.pods, o.rate)
 	}
 	return o, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -45,9 +46,6 @@ type report struct {
 	Results []result `json:"results"`
 }
 
-// peerVersion is what the driver's peers module pins.
-const peerVersion = "kube-scheduler v1.36.3"
-
 // report writes both reports and prints the table.
 func (b *bench) report(ctx context.Context, results []result) error {
 	version, err := b.programs.Command(ctx, "version")
@@ -57,7 +55,7 @@ func (b *bench) report(ctx context.Context, results []result) error {
 	r := report{
 		Time: time.Now().UTC().Truncate(time.Second), Processors: runtime.NumCPU(), Go: runtime.Version(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH, Load: harness.LoadAverage(),
-		Berth: strings.TrimSpace(version.Stdout), Peer: peerVersion, Nodes: b.nodes, Config: contend.Config, Results: results,
+		Berth: strings.TrimSpace(version.Stdout), Peer: contend.PeerVersion, Nodes: b.nodes, Config: contend.Config, Results: results,
 		Blocked: b.blocked, Leaving: b.leaving,
 	}
 	raw, err := json.MarshalIndent(r, "", "  ")
@@ -66,6 +64,9 @@ func (b *bench) report(ctx context.Context, results []result) error {
 	}
 	text := r.markdown()
 	if err := os.MkdirAll(b.out, 0o755); err != nil {
+		return err
+	}
+	if err := r.outcome(b.runs).Write(b.out); err != nil {
 		return err
 	}
 	base := filepath.Join(b.out, reportName)
@@ -89,7 +90,7 @@ func (r report) markdown() string {
 	if r.Blocked+r.Leaving > 0 {
 		fmt.Fprintf(&b, "Beside them, %d pods that fit nowhere, and %d that are deleted.\n", r.Blocked, r.Leaving)
 	}
-	for _, mode := range []string{live, drain, preempt} {
+	for _, mode := range []string{live, drain, preempt, open} {
 		rows := r.rows(mode)
 		if len(rows) == 0 {
 			continue
@@ -107,6 +108,7 @@ func (r report) markdown() string {
 				row.Latency.P50, row.Latency.P90, row.Latency.P99, row.Latency.Max,
 				row.EventSeconds, row.CPUSeconds, row.Cluster.ServerSeconds)
 		}
+		r.arrivals(&b, rows)
 		r.requests(&b, mode)
 	}
 	return b.String()
@@ -127,6 +129,17 @@ func (r report) requests(b *strings.Builder, mode string) {
 			}
 		}
 		fmt.Fprintf(b, "- %s: %s\n", one.Contender, strings.Join(parts, ", "))
+	}
+}
+
+// arrivals says how pods arrived, of rows in mode open.
+func (r report) arrivals(b *strings.Builder, rows []result) {
+	b.WriteString("\n")
+	for _, row := range rows {
+		if a := row.Arrival; a != nil {
+			fmt.Fprintf(b, "- %s: %.1f of %.0f pods/s arrived; the last was bound %.2f s after it; since they were due: "+
+				"p50 %.0f ms, p99 %.0f ms\n", row.Contender, a.Arrived, a.Rate, a.BehindSeconds, a.SinceDue.P50, a.SinceDue.P99)
+		}
 	}
 }
 
@@ -160,6 +173,14 @@ func (r report) rows(mode string) []result {
 	return rows
 }
 
+// middleOf is the run with the median throughput; of an even number, the faster one in the middle.
+func middleOf(runs []result) result {
+	sorted := slices.SortedFunc(slices.Values(runs), func(a, b result) int {
+		return cmp.Compare(a.PodsPerSecond, b.PodsPerSecond)
+	})
+	return sorted[len(sorted)/2]
+}
+
 func medians(runs []result) result {
 	of := func(value func(result) float64) float64 {
 		values := make([]float64, 0, len(runs))
@@ -168,7 +189,9 @@ func medians(runs []result) result {
 		}
 		return harness.Median(values)
 	}
+	middle := middleOf(runs)
 	return result{
+		Arrival: middle.Arrival, Curve: middle.Curve, Distribution: middle.Distribution,
 		Contender: runs[0].Contender, Mode: runs[0].Mode, Run: len(runs), Pods: runs[0].Pods,
 		WallSeconds:   of(func(r result) float64 { return r.WallSeconds }),
 		BindSeconds:   of(func(r result) float64 { return r.BindSeconds }),

@@ -39,7 +39,8 @@ func TestTimesOfARun(t *testing.T) {
 	got := result{Mode: live, Pods: 2}
 	p.fill(&got, begin)
 	want := result{Mode: live, Pods: 2, WallSeconds: 1.1, BindSeconds: 0.6, PodsPerSecond: 2 / 1.1}
-	got.Latency, want.Latency = latency{}, latency{}
+	got.Latency, got.Distribution = latency{}, nil
+	want.Curve = [][2]float64{{0, 0}, {0.5, 1}, {1.1, 2}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("live (-want +got):\n%s", diff)
 	}
@@ -58,6 +59,37 @@ func TestBadCommandLinesNameWhatIsAccepted(t *testing.T) {
 	} {
 		if _, err := parse([]string{test.args}); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want an error with %q", test.args, err, test.want)
+		}
+	}
+}
+
+func TestArrivalSaysWhatPilesUp(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	at := func(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }
+	p := &podWatch{
+		appeared: map[string]time.Time{"a": at(0), "b": at(600), "c": at(1000)},
+		bound:    map[string]time.Time{"a": at(10), "b": at(700), "c": at(3000)},
+	}
+	got := p.arrival(map[string]time.Time{"a": at(0), "b": at(400), "c": at(800)}, begin)
+	if got.Rate != 2.5 || got.Arrived != 2 || got.BehindSeconds != 2 {
+		t.Errorf("%+v, want 2.5/s asked for, 2/s arrived, 2 s behind", got)
+	}
+	if got.SinceDue.Max < 2199 || got.SinceDue.Max > 2202 {
+		t.Errorf("since due: at most %v ms, want 2200", got.SinceDue.Max)
+	}
+}
+
+func TestOutcomeComparesWithinTheRun(t *testing.T) {
+	rows := report{Results: []result{
+		{Contender: "kube-scheduler", Mode: drain, Pods: 10, PodsPerSecond: 100, WallSeconds: 10, EventSeconds: 2},
+		{Contender: "berth", Mode: drain, Pods: 10, PodsPerSecond: 300, WallSeconds: 4, EventSeconds: 2},
+		{Contender: "raw-8", Mode: drain, Pods: 10, PodsPerSecond: 350},
+		{Contender: "raw-16", Mode: drain, Pods: 10, PodsPerSecond: 400},
+	}}
+	values := rows.outcome(1).Values
+	for name, want := range map[string]float64{"ratio": 3, "rawShare": 0.75, "lastEventRatio": 0.5, "eventSeconds": 2} {
+		if got := values["drain.berth."+name]; got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
 }

@@ -5,27 +5,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
-
-const (
-	// histogramMax and histogramDigits bound the latencies: an hour, to three digits.
-	histogramMax    = time.Hour
-	histogramDigits = 3
-)
-
-// latency is percentiles in milliseconds.
-type latency struct {
-	P50 float64 `json:"p50"`
-	P90 float64 `json:"p90"`
-	P99 float64 `json:"p99"`
-	Max float64 `json:"max"`
-}
 
 // podWatch notes when it sees pods appear and be bound. One goroutine writes; the fields are
 // read after wait.
@@ -94,7 +79,8 @@ func (p *podWatch) stop() {
 // fill computes the times of a run that began at begin; only after wait.
 func (p *podWatch) fill(r *result, begin time.Time) {
 	first, last := begin.Add(histogramMax), begin
-	histogram := hdrhistogram.New(1, histogramMax.Microseconds(), histogramDigits)
+	histogram := newHistogram()
+	at := make([]float64, 0, len(p.bound))
 	for name, bound := range p.bound {
 		if bound.Before(first) {
 			first = bound
@@ -106,8 +92,8 @@ func (p *podWatch) fill(r *result, begin time.Time) {
 		if r.Mode != drain {
 			from = p.appeared[name]
 		}
-		// A pod that was first seen bound took less than a tick of the clock.
-		_ = histogram.RecordValue(max(1, bound.Sub(from).Microseconds())) // in range by histogramMax
+		record(histogram, bound.Sub(from))
+		at = append(at, bound.Sub(begin).Seconds())
 	}
 	r.WallSeconds = last.Sub(begin).Seconds()
 	r.BindSeconds = last.Sub(first).Seconds()
@@ -115,6 +101,5 @@ func (p *podWatch) fill(r *result, begin time.Time) {
 	if r.Mode == drain {
 		r.PodsPerSecond = float64(r.Pods) / r.BindSeconds
 	}
-	millis := func(quantile float64) float64 { return float64(histogram.ValueAtQuantile(quantile)) / 1000 }
-	r.Latency = latency{P50: millis(50), P90: millis(90), P99: millis(99), Max: float64(histogram.Max()) / 1000}
+	r.Latency, r.Distribution, r.Curve = percentiles(histogram), distribution(histogram), curve(at)
 }

@@ -23,9 +23,9 @@ func (b *bench) profile(ctx context.Context, members []member) (wait func() erro
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for i, m := range members {
-		if m.address != "" {
+		if m.berth != nil {
 			path := filepath.Join(b.out, fmt.Sprintf("path-%s-%d.pprof", m.service, i))
-			g.Go(func() error { return save(ctx, m.address, path) })
+			g.Go(func() error { return save(ctx, m.berth.Address, path) })
 		}
 	}
 	return g.Wait

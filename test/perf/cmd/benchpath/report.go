@@ -45,14 +45,15 @@ type report struct {
 	Processors int       `json:"processors"`
 	Platform   string    `json:"platform"`
 	// Load is the machine's load average at the end, for telling a busy machine from a quiet one.
-	Load    string   `json:"load"`
-	Berth   string   `json:"berth"`
-	Pods    int      `json:"pods"`
-	Nodes   int      `json:"nodes"`
-	Shards  int      `json:"shards"`
-	Binders int      `json:"binders"`
-	Results []result `json:"results"`
+	Load     string   `json:"load"`
+	Berth    string   `json:"berth"`
+	Pods     int      `json:"pods"`
+	Nodes    int      `json:"nodes"`
+	Workload string   `json:"workload"`
+	Binders  int      `json:"binders"`
+	Results  []result `json:"results"`
 
+	runs   int
 	out    string
 	budget budget
 }
@@ -61,12 +62,12 @@ func newReport(o options, version string, results []result, limits budget) repor
 	return report{
 		Time: time.Now().UTC().Truncate(time.Second), Processors: runtime.NumCPU(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH, Load: harness.LoadAverage(),
-		Berth: strings.TrimSpace(version), Pods: o.pods, Nodes: o.nodes, Shards: o.shards, Binders: o.binders,
-		Results: results, out: o.out, budget: limits,
+		Berth: strings.TrimSpace(version), Pods: o.pods, Nodes: o.nodes, Workload: o.workload, Binders: o.binders,
+		Results: results, runs: o.runs, out: o.out, budget: limits,
 	}
 }
 
-// write writes both reports, prints the table and says what is over its budget.
+// write writes both reports and the outcome, prints the tables and says what is over its budget.
 func (r report) write() error {
 	raw, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -75,7 +76,7 @@ func (r report) write() error {
 	text := r.markdown()
 	fmt.Print(text)
 	base := filepath.Join(r.out, reportName)
-	if err := os.MkdirAll(r.out, 0o755); err != nil {
+	if err := r.outcome().Write(r.out); err != nil {
 		return err
 	}
 	err = errors.Join(os.WriteFile(base+".json", append(raw, '\n'), 0o644), os.WriteFile(base+".md", []byte(text), 0o644))
@@ -86,33 +87,53 @@ func (r report) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# The path without the API server\n\n%s. %s; %d processors, %s, load %s.\n\n",
 		r.Berth, r.Time.Format(time.RFC3339), r.Processors, r.Platform, r.Load)
-	fmt.Fprintf(&b, "%d pods on %d nodes, %d shards, %d binders, each a process. Median of %d runs: **%.0f pods/s**.\n\n",
-		r.Pods, r.Nodes, r.Shards, r.Binders, len(r.Results),
-		harness.Median(r.each(func(x result) float64 { return x.PodsPerSecond })))
-	b.WriteString("| service | µs of processor time a pod | budget |\n|---|---|---|\n")
-	for _, service := range r.services() {
-		limit := "–"
-		if most, ok := r.budget[service]; ok {
-			limit = fmt.Sprintf("%.0f", most)
+	fmt.Fprintf(&b, "%d %s pods on %d nodes, %d binders, each a process. Medians of %d runs.\n",
+		r.Pods, r.Workload, r.Nodes, r.Binders, r.runs)
+	for _, t := range r.tables() {
+		fmt.Fprintf(&b, "\n| %s |\n|%s\n", strings.Join(t.Head, " | "), strings.Repeat("---|", len(t.Head)))
+		for _, row := range t.Rows {
+			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
 		}
-		fmt.Fprintf(&b, "| %s | %.0f | %s |\n", service, r.micros(service), limit)
 	}
-	fmt.Fprintf(&b, "| all but the %s | %.0f | – |\n", ownService, harness.Median(r.each(result.all)))
 	return b.String()
 }
 
-func (r report) each(of func(result) float64) []float64 {
-	list := make([]float64, len(r.Results))
-	for i, x := range r.Results {
-		list[i] = of(x)
+// settings are those that were run, each once.
+func (r report) settings() []setting {
+	var all []setting
+	for _, x := range r.Results {
+		if !slices.Contains(all, x.setting) {
+			all = append(all, x.setting)
+		}
 	}
-	return list
+	return all
+}
+
+// median of a number over the runs of a setting.
+func (r report) median(s setting, of func(result) float64) float64 {
+	var list []float64
+	for _, x := range r.Results {
+		if x.setting == s {
+			list = append(list, of(x))
+		}
+	}
+	return harness.Median(list)
+}
+
+// worst is the largest of a number over the runs of a setting.
+func (r report) worst(s setting, of func(result) float64) (most float64) {
+	for _, x := range r.Results {
+		if x.setting == s {
+			most = max(most, of(x))
+		}
+	}
+	return most
 }
 
 func (r report) services() []string { return slices.Sorted(maps.Keys(r.Results[0].Micros)) }
 
-func (r report) micros(service string) float64 {
-	return harness.Median(r.each(func(x result) float64 { return x.Micros[service] }))
+func (r report) micros(s setting, service string) float64 {
+	return r.median(s, func(x result) float64 { return x.Micros[service] })
 }
 
 // overdrawn is an error that names every service over its budget, or that the budget does not know.
@@ -123,9 +144,11 @@ func (r report) overdrawn() error {
 			errs = append(errs, fmt.Errorf("budget: %q: want some of %s", service, strings.Join(r.services(), ", ")))
 			continue
 		}
-		if spent := r.micros(service); spent > r.budget[service] {
-			errs = append(errs, fmt.Errorf("budget: %s took %.0f µs a pod, want at most %.0f",
-				service, spent, r.budget[service]))
+		for _, s := range r.settings() {
+			if spent := r.micros(s, service); spent > r.budget[service] {
+				errs = append(errs, fmt.Errorf("budget: %s took %.0f µs a pod, want at most %.0f",
+					service, spent, r.budget[service]))
+			}
 		}
 	}
 	return errors.Join(errs...)

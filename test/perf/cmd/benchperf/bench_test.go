@@ -86,3 +86,27 @@ func TestBookNotesWhatHappensFirst(t *testing.T) {
 		t.Error("a pod that is gone is still in the book")
 	}
 }
+
+func TestParamsAreNumbers(t *testing.T) {
+	o, err := parse([]string{"--param", "measurePods=500", "--param", "initPods=20"})
+	if err != nil || o.params["measurePods"] != 500.0 || o.params["initPods"] != 20.0 {
+		t.Errorf("%v, %v", o.params, err)
+	}
+	for _, bad := range []string{"measurePods", "=3", "measurePods=few", "measurePods=0"} {
+		if _, err := parse([]string{"--param", bad}); err == nil {
+			t.Errorf("--param %s is accepted", bad)
+		}
+	}
+}
+
+func TestOutcomeIsTheLeastRatio(t *testing.T) {
+	r := report{Results: []result{
+		{Workload: "a", Contender: "kube-scheduler", Pods: 1, PodsPerSecond: 10},
+		{Workload: "a", Contender: "berth", Pods: 1, PodsPerSecond: 50},
+		{Workload: "b", Contender: "kube-scheduler", Pods: 1, PodsPerSecond: 10},
+		{Workload: "b", Contender: "berth", Pods: 1, PodsPerSecond: 30},
+	}}
+	if got := r.outcome(1).Values["berth.ratio"]; got != 3 {
+		t.Errorf("ratio %v, want that of b, 3", got)
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -43,8 +44,10 @@ type options struct {
 	files, out            string
 	workloads, contenders []string
 	scale                 float64
-	runs                  int
-	timeout               time.Duration
+	// params replace those of every workload that has them.
+	params  map[string]any
+	runs    int
+	timeout time.Duration
 }
 
 func mainErr(ctx context.Context, args []string) error {
@@ -65,6 +68,11 @@ func mainErr(ctx context.Context, args []string) error {
 		c, w, err := perfconfig.Find(cases, name)
 		if err != nil {
 			return err
+		}
+		for name, value := range o.params {
+			if _, known := w.Params[name]; known {
+				w.Params[name] = value
+			}
 		}
 		ops, err := c.Resolve(w, o.scale)
 		if err != nil {
@@ -88,6 +96,7 @@ func parse(args []string) (options, error) {
 		"what to run, as case/workload, separated by commas")
 	set.StringVar(&contenders, "contenders", strings.Join(contend.Rivals(), ","), "who runs, separated by commas")
 	set.Float64Var(&o.scale, "scale", 1, "numbers of nodes and pods are multiplied by this")
+	set.Func("param", "name=number: replaces a parameter of the workloads that have it; may be repeated", o.param)
 	set.IntVar(&o.runs, "runs", 1, "runs of each contender and workload; 3 or more to report")
 	set.StringVar(&o.out, "out", ".build/bench/perf", "directory for the JSON and Markdown reports")
 	set.DurationVar(&o.timeout, "timeout", 20*time.Minute, "time one run may take")
@@ -104,4 +113,18 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("--runs: %d, --scale: %g: want at least 1, and more than 0", o.runs, o.scale)
 	}
 	return o, nil
+}
+
+// param notes a replaced parameter.
+func (o *options) param(text string) error {
+	name, value, _ := strings.Cut(text, "=")
+	number, err := strconv.ParseFloat(value, 64)
+	if err != nil || name == "" || number < 1 {
+		return fmt.Errorf("want name=number with a number of at least 1, such as measurePods=500")
+	}
+	if o.params == nil {
+		o.params = map[string]any{}
+	}
+	o.params[name] = number
+	return nil
 }

@@ -48,6 +48,9 @@ func (b *bench) report(ctx context.Context, results []result) error {
 	if err := os.MkdirAll(b.out, 0o755); err != nil {
 		return err
 	}
+	if err := r.outcome(b.runs).Write(b.out); err != nil {
+		return err
+	}
 	base, text := filepath.Join(b.out, reportName), r.markdown()
 	if err := os.WriteFile(base+".json", append(raw, '\n'), 0o644); err != nil {
 		return err
@@ -64,7 +67,7 @@ func (b *bench) report(ctx context.Context, results []result) error {
 func (r report) markdown() string {
 	var b strings.Builder
 	b.WriteString("# Upstream's workloads, side by side\n\n")
-	fmt.Fprintf(&b, "%s, kube-scheduler v1.36.3. %s; %d processors, %s, load %s.\n", r.Berth,
+	fmt.Fprintf(&b, "%s, %s. %s; %d processors, %s, load %s.\n", r.Berth, contend.PeerVersion,
 		r.Time.Format(time.RFC3339), r.Processors, r.Go, r.Load)
 	fmt.Fprintf(&b, "Nodes and pods are %g times the workload's. All placements passed the audit. "+
 		"Medians over the runs.\n\n", r.Scale)

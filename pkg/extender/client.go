@@ -1,0 +1,166 @@
+package extender
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+const (
+	// DefaultTimeout bounds a call to an extender that names no httpTimeout. Source:
+	// DefaultExtenderTimeout in pkg/scheduler/extender.go.
+	DefaultTimeout = 5 * time.Second
+	// maxAnswer bounds an answer, in bytes: the nodes of a large cluster in full are some tens of
+	// megabytes.
+	maxAnswer = 256 << 20
+)
+
+// Client is one extender. Safe for concurrent use; calls end with their context or after the
+// configured timeout.
+type Client struct {
+	config configv1.Extender
+	http   *http.Client
+}
+
+// NewClient makes the client of one extender; nothing is called yet. The error names the file of a
+// certificate that cannot be used.
+func NewClient(c configv1.Extender) (*Client, error) {
+	timeout := c.HTTPTimeout.Duration
+	if timeout == 0 {
+		timeout = DefaultTimeout
+	}
+	secured, err := tlsConfig(c)
+	if err != nil {
+		return nil, fmt.Errorf("extender %s: %w", c.URLPrefix, err)
+	}
+	transport := utilnet.SetTransportDefaults(&http.Transport{TLSClientConfig: secured})
+	return &Client{config: c, http: &http.Client{Transport: transport, Timeout: timeout}}, nil
+}
+
+// RefusedError is an extender's answer that it has not done what it was asked, in its own words or by
+// a status other than 200.
+type RefusedError struct{ Message string }
+
+func (e *RefusedError) Error() string { return e.Message }
+
+// filtered is the answer of a filter: the nodes that it leaves, by name, and why others failed.
+type filtered struct {
+	left                 map[string]bool
+	failed, unresolvable extenderv1.FailedNodesMap
+}
+
+// filter asks which of some nodes the pod may go to. An answer that has other nodes is an error.
+// (kube-scheduler takes it for an error only where names are exchanged; where whole nodes are, it
+// goes on with a node that it has never seen.)
+func (c *Client) filter(ctx context.Context, pod *corev1.Pod, nodes []*corev1.Node) (filtered, error) {
+	var answer extenderv1.ExtenderFilterResult
+	if err := c.send(ctx, c.config.FilterVerb, c.question(pod, nodes), &answer); err != nil {
+		return filtered{}, err
+	}
+	if answer.Error != "" {
+		return filtered{}, &RefusedError{answer.Error}
+	}
+	var left []string
+	switch {
+	case c.config.NodeCacheCapable && answer.NodeNames != nil:
+		left = *answer.NodeNames
+	case answer.Nodes != nil:
+		for i := range answer.Nodes.Items {
+			left = append(left, answer.Nodes.Items[i].Name)
+		}
+	}
+	asked := make(map[string]bool, len(nodes))
+	for _, n := range nodes {
+		asked[n.Name] = true
+	}
+	f := filtered{
+		left: make(map[string]bool, len(left)), failed: answer.FailedNodes, unresolvable: answer.FailedAndUnresolvableNodes,
+	}
+	for _, name := range left {
+		if !asked[name] {
+			return filtered{}, fmt.Errorf("extender %q claims a filtered node %q which is not found in the input node list",
+				c.config.URLPrefix, name)
+		}
+		f.left[name] = true
+	}
+	return f, nil
+}
+
+// prioritize asks how good some nodes are.
+func (c *Client) prioritize(
+	ctx context.Context, pod *corev1.Pod, nodes []*corev1.Node,
+) (list extenderv1.HostPriorityList, err error) {
+	err = c.send(ctx, c.config.PrioritizeVerb, c.question(pod, nodes), &list)
+	return list, err
+}
+
+// bind has the extender bind a pod.
+func (c *Client) bind(ctx context.Context, pod *state.Pod, node string) error {
+	var answer extenderv1.ExtenderBindingResult
+	question := &extenderv1.ExtenderBindingArgs{
+		PodName: pod.Name, PodNamespace: pod.Namespace, PodUID: types.UID(pod.UID), Node: node,
+	}
+	if err := c.send(ctx, c.config.BindVerb, question, &answer); err != nil {
+		return err
+	}
+	if answer.Error != "" {
+		return &RefusedError{answer.Error}
+	}
+	return nil
+}
+
+// question is about nodes, by name for an extender that knows them.
+func (c *Client) question(pod *corev1.Pod, nodes []*corev1.Node) *extenderv1.ExtenderArgs {
+	q := &extenderv1.ExtenderArgs{Pod: pod}
+	if c.config.NodeCacheCapable {
+		names := make([]string, len(nodes))
+		for i, n := range nodes {
+			names[i] = n.Name
+		}
+		q.NodeNames = &names
+		return q
+	}
+	q.Nodes = &corev1.NodeList{Items: make([]corev1.Node, len(nodes))}
+	for i, n := range nodes {
+		q.Nodes.Items[i] = *n
+	}
+	return q
+}
+
+func (c *Client) send(ctx context.Context, verb string, question, answer any) error {
+	body, err := json.Marshal(question)
+	if err != nil {
+		return fmt.Errorf("extender %s: %w", c.config.URLPrefix, err)
+	}
+	url := strings.TrimRight(c.config.URLPrefix, "/") + "/" + verb
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("extender %s: %w", c.config.URLPrefix, err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := c.http.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return &RefusedError{fmt.Sprintf("failed %v with extender at URL %v, code %v", verb, url, response.StatusCode)}
+	}
+	return json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(answer)
+}
+
+// close frees idle connections.
+func (c *Client) close() { c.http.CloseIdleConnections() }

@@ -1,0 +1,184 @@
+package extender
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Set is the extenders of a configuration, in the order in which they are asked. Safe for
+// concurrent use.
+type Set struct {
+	clients []*Client
+	logger  *slog.Logger
+}
+
+// NewSet makes the clients of the extenders of one profile; nothing is called yet.
+func NewSet(extenders []configv1.Extender, logger *slog.Logger) (*Set, error) {
+	s := &Set{logger: logger}
+	for _, e := range placement.OrderedExtenders(extenders) {
+		c, err := NewClient(e)
+		if err != nil {
+			return nil, err
+		}
+		s.clients = append(s.clients, c)
+	}
+	return s, nil
+}
+
+// Close frees the connections that are idle.
+func (s *Set) Close() {
+	for _, c := range s.clients {
+		c.close()
+	}
+}
+
+// Consult asks the extenders which of some nodes a pod may go to, and how good those are that all of
+// them leave. The answer has an opinion of every node. Source: findNodesThatPassExtenders and
+// prioritizeNodes in pkg/scheduler/schedule_one.go.
+func (s *Set) Consult(
+	ctx context.Context, pod *state.Pod, nodes []*state.Node,
+) (map[string]placement.Opinion, error) {
+	q := consultation{set: s, pod: pod, object: pod.Object(), opinions: make(map[string]placement.Opinion, len(nodes))}
+	for _, n := range nodes {
+		q.left = append(q.left, n.Object)
+	}
+	slices.SortFunc(q.left, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	for _, n := range q.left {
+		q.opinions[n.Name] = placement.Opinion{}
+	}
+	if err := q.filter(ctx); err != nil {
+		return nil, err
+	}
+	if len(q.left) > 1 {
+		q.prioritize(ctx)
+	}
+	return q.opinions, nil
+}
+
+// consultation is one question to all extenders under way.
+type consultation struct {
+	set      *Set
+	pod      *state.Pod
+	object   *corev1.Pod
+	left     []*corev1.Node
+	opinions map[string]placement.Opinion
+}
+
+// filter asks one extender after the other, as long as nodes are left.
+func (q *consultation) filter(ctx context.Context) error {
+	for _, c := range q.set.clients {
+		if len(q.left) == 0 {
+			return nil
+		}
+		if c.config.FilterVerb == "" || !placement.Interested(c.config, q.pod) {
+			continue
+		}
+		f, err := c.filter(ctx, q.object, q.left)
+		switch {
+		case err != nil && c.config.Ignorable:
+			q.ignored(c, c.config.FilterVerb, err)
+			continue
+		case err != nil:
+			return err
+		}
+		q.take(f)
+	}
+	return nil
+}
+
+// take notes what a filter has left, and why it has not left others.
+func (q *consultation) take(f filtered) {
+	q.left = slices.DeleteFunc(q.left, func(n *corev1.Node) bool {
+		if f.left[n.Name] {
+			return false
+		}
+		o := placement.Opinion{Rejected: true, Reason: f.failed[n.Name]}
+		if reason, hopeless := f.unresolvable[n.Name]; hopeless {
+			o.Reason, o.Unresolvable = reason, true
+		} else if _, told := f.failed[n.Name]; !told {
+			o.Unresolvable = true // upstream takes a node without a status for hopeless
+		}
+		q.opinions[n.Name] = o
+		return true
+	})
+}
+
+// prioritize asks all extenders at once. One that fails gives no points.
+func (q *consultation) prioritize(ctx context.Context) {
+	lists := make([]extenderv1.HostPriorityList, len(q.set.clients))
+	var g errgroup.Group
+	for i, c := range q.set.clients {
+		if c.config.PrioritizeVerb == "" || !placement.Interested(c.config, q.pod) {
+			continue
+		}
+		g.Go(func() error {
+			list, err := c.prioritize(ctx, q.object, q.left)
+			if err != nil {
+				q.ignored(c, c.config.PrioritizeVerb, err)
+				return nil
+			}
+			lists[i] = list
+			return nil
+		})
+	}
+	_ = g.Wait() // no call returns an error
+	for i, list := range lists {
+		for _, host := range list {
+			o, known := q.opinions[host.Host]
+			if !known || o.Rejected {
+				continue
+			}
+			o.Points += placement.ExtenderPoints(host.Score, q.set.clients[i].config.Weight)
+			q.opinions[host.Host] = o
+		}
+	}
+}
+
+func (q *consultation) ignored(c *Client, verb string, err error) {
+	q.set.logger.Warn("extender left out", "extender", c.config.URLPrefix, "verb", verb, "pod", q.pod.Key(), "err", err)
+}
+
+// Binds tells whether any of the extenders binds pods.
+func (s *Set) Binds() bool {
+	return slices.ContainsFunc(s.clients, func(c *Client) bool { return c.config.BindVerb != "" })
+}
+
+// BindsPod tells whether an extender binds this pod, instead of the binder.
+func (s *Set) BindsPod(pod *state.Pod) bool { return s.binder(pod) != nil }
+
+func (s *Set) binder(pod *state.Pod) *Client {
+	for _, c := range s.clients {
+		if c.config.BindVerb != "" && placement.Interested(c.config, pod) {
+			return c
+		}
+	}
+	return nil
+}
+
+// Bind has an extender bind a pod. asked is false when none does, or when the one that does has
+// failed and is ignorable: then it is the caller's to bind. *RefusedError (errors.As) if the extender
+// says that it has not; any other error leaves that open. Source: extendersBinding in
+// pkg/scheduler/schedule_one.go.
+func (s *Set) Bind(ctx context.Context, pod *state.Pod, node string) (asked bool, err error) {
+	c := s.binder(pod)
+	if c == nil {
+		return false, nil
+	}
+	err = c.bind(ctx, pod, node)
+	if err != nil && c.config.Ignorable {
+		s.logger.Warn("extender left out", "extender", c.config.URLPrefix, "verb", c.config.BindVerb,
+			"pod", pod.Key(), "err", err)
+		return false, nil
+	}
+	return true, err
+}

@@ -1,0 +1,264 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// askEvery spaces the questions to a server, answerWithin is how long an answer may take at first.
+	// Together with the half second after which the client opens a broken stream anew they are less than
+	// what is left of a session that was kept alive by a server that hangs: two thirds of 4 s.
+	askEvery     = 500 * time.Millisecond
+	answerWithin = time.Second
+	// A server that was left and answers again within falseAlarm was busy rather than gone: its answers may
+	// take twice as long from then on, up to maxDoubling times answerWithin, until calmFor without that.
+	falseAlarm  = time.Minute
+	maxDoubling = 8
+	calmFor     = 5 * time.Minute
+	// promptly is the part of answerWithin in which a server answers that is not busy, and by which this
+	// process may be late itself: when it is busy, silence says nothing about others.
+	promptly = 4
+	// maxVersion bounds what is read of an answer, in bytes; etcd's has some 50.
+	maxVersion = 4096
+)
+
+// lookout finds servers that hang, or whose network delivers nothing, and takes the client off them.
+// gRPC does so after 13 s at the earliest: it does not ask more often than every 10 s, and servers refuse
+// to be asked more often than every 5 s. Until then watches would be silent, and sessions would run out.
+//
+// A server is silent when it does not answer in time and another one, asked later, does so promptly: where
+// nobody answers, or all are slow, there is nobody better to turn to. Its connections are closed then, and
+// new ones refused until it answers again. A refusal is an answer: the client itself sees to servers that
+// are gone. Asked is for the version, which every server tells without looking anything up. Leaving a
+// server that is merely busy costs a reconnection, so who does that once is more patient with it.
+//
+// Safe for concurrent use.
+type lookout struct {
+	servers []*server
+	http    *http.Client
+	// tell hears of servers that fall silent, and that answer again; back is called for the latter.
+	tell                   func(server string, silent bool)
+	back                   func()
+	askEvery, answerWithin time.Duration
+	cancel                 context.CancelFunc
+	group                  *errgroup.Group
+}
+
+// server is one endpoint.
+type server struct {
+	// address is what is dialled, url what is asked.
+	address, url string
+	mu           struct {
+		sync.Mutex
+		conns  map[*watchedConn]struct{}
+		silent bool
+		// prompt is when it last answered promptly, left when it was last left, alarmed when that last
+		// turned out to be a false alarm; within is how long its answers may take.
+		prompt, left, alarmed time.Time
+		within                time.Duration
+	}
+}
+
+// errSilent is why a server is not dialled.
+var errSilent = errors.New("the server does not answer")
+
+// newLookout is nil where there is nobody else to turn to: a single endpoint, or one in this machine's
+// file system.
+func newLookout(endpoints []string, config *tls.Config, tell func(string, bool)) *lookout {
+	if tell == nil {
+		tell = func(string, bool) {}
+	}
+	l := &lookout{
+		http: &http.Client{Transport: &http.Transport{TLSClientConfig: config, MaxIdleConnsPerHost: 1}},
+		tell: tell, back: func() {}, askEvery: askEvery, answerWithin: answerWithin,
+	}
+	scheme := "http"
+	if config != nil {
+		scheme = "https"
+	}
+	for _, endpoint := range endpoints {
+		kind, address, found := strings.Cut(endpoint, "://")
+		if !found {
+			kind, address = scheme, endpoint
+		}
+		if kind != "http" && kind != "https" {
+			return nil
+		}
+		one := &server{address: address, url: kind + "://" + address + "/version"}
+		one.mu.conns = map[*watchedConn]struct{}{}
+		l.servers = append(l.servers, one)
+	}
+	if len(l.servers) < 2 {
+		return nil
+	}
+	return l
+}
+
+// run asks until stop; back is called each time that a server answers again.
+func (l *lookout) run(ctx context.Context, back func()) {
+	ctx, l.cancel = context.WithCancel(ctx)
+	l.back, l.group = back, &errgroup.Group{}
+	for _, one := range l.servers {
+		l.group.Go(func() error { return l.ask(ctx, one) })
+	}
+}
+
+// stop ends all questions. Connections stay as they are.
+func (l *lookout) stop() error {
+	l.cancel()
+	err := l.group.Wait()
+	l.http.CloseIdleConnections()
+	return err
+}
+
+// ask asks one server again and again.
+func (l *lookout) ask(ctx context.Context, s *server) error {
+	tick := time.NewTicker(l.askEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		asked, within := time.Now(), s.patience(l.answerWithin)
+		answers := l.answers(ctx, s, within)
+		took := time.Since(asked)
+		busy := took > within+l.answerWithin/promptly // this process: it was woken late
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case answers && s.hear(asked, took, l.answerWithin):
+			l.tell(s.address, false)
+			l.back()
+		case !answers && !busy && l.another(s, asked) && s.leave():
+			l.tell(s.address, true)
+		}
+	}
+}
+
+// answers asks once. Only silence is no answer.
+func (l *lookout) answers(ctx context.Context, s *server, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
+	if err != nil {
+		return true // not an address that can be asked; the client says so
+	}
+	resp, err := l.http.Do(req)
+	if err == nil {
+		// That there is one is all; it is read so that the connection stays.
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxVersion))
+		_ = resp.Body.Close()
+	}
+	return err == nil || ctx.Err() == nil
+}
+
+// another tells whether a server has answered promptly since.
+func (l *lookout) another(than *server, since time.Time) bool {
+	for _, s := range l.servers {
+		if s != than && s.promptSince(since) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *server) promptSince(t time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.prompt.After(t)
+}
+
+// patience is how long an answer may take.
+func (s *server) patience(first time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.within == 0 || time.Since(s.mu.alarmed) > calmFor {
+		s.mu.within = first
+	}
+	return s.mu.within
+}
+
+// hear takes in an answer to a question, and tells whether the server was silent before.
+func (s *server) hear(asked time.Time, took, first time.Duration) (wasSilent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := asked.Add(took)
+	if took < first/promptly {
+		s.mu.prompt = now
+	}
+	wasSilent, s.mu.silent = s.mu.silent, false
+	if wasSilent && now.Sub(s.mu.left) < falseAlarm {
+		s.mu.alarmed, s.mu.within = now, min(2*s.mu.within, maxDoubling*first)
+	}
+	return wasSilent
+}
+
+// leave closes every connection to a server, and tells whether it answered before.
+func (s *server) leave() (answered bool) {
+	s.mu.Lock()
+	if answered = !s.mu.silent; answered {
+		s.mu.silent, s.mu.left = true, time.Now()
+	}
+	conns := s.mu.conns
+	s.mu.conns = map[*watchedConn]struct{}{}
+	s.mu.Unlock()
+	for conn := range conns {
+		_ = conn.Conn.Close() // its reader is told
+	}
+	return answered
+}
+
+// dial connects the client to a server that is not silent.
+func (l *lookout) dial(ctx context.Context, address string) (net.Conn, error) {
+	var s *server
+	for _, one := range l.servers {
+		if one.address == address {
+			s = one
+		}
+	}
+	if s != nil && !s.speaks() {
+		return nil, fmt.Errorf("etcd: %s: %w", address, errSilent)
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil || s == nil {
+		return conn, err
+	}
+	watched := &watchedConn{Conn: conn, server: s}
+	s.mu.Lock()
+	s.mu.conns[watched] = struct{}{}
+	s.mu.Unlock()
+	return watched, nil
+}
+
+func (s *server) speaks() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.mu.silent
+}
+
+// watchedConn is a connection that its server knows of.
+type watchedConn struct {
+	net.Conn
+	server *server
+}
+
+// Close implements net.Conn.
+func (c *watchedConn) Close() error {
+	c.server.mu.Lock()
+	delete(c.server.mu.conns, c)
+	c.server.mu.Unlock()
+	return c.Conn.Close()
+}

@@ -1,0 +1,52 @@
+package commit
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+)
+
+// Advice delivers the answer to each Consult.
+func (r *Room) Advice() <-chan decide.Advice { return r.advice }
+
+// Consult asks extenders until ctx ends, as many questions at once as the core has.
+func (r *Room) Consult(ctx context.Context) error {
+	if len(r.Extenders) == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	var g errgroup.Group
+	for range decide.MaxConsults {
+		g.Go(func() error {
+			for {
+				select {
+				case <-ctx.Done():
+					return nil
+				case q := <-r.consults:
+					// There is room: no more are asked than fit.
+					r.advice <- r.ask(ctx, q)
+				}
+			}
+		})
+	}
+	err := g.Wait()
+	for _, set := range r.Extenders {
+		set.Close()
+	}
+	return err
+}
+
+func (r *Room) ask(ctx context.Context, q decide.Consult) decide.Advice {
+	set, ok := r.Extenders[q.SchedulerName]
+	if !ok {
+		return decide.Advice{ID: q.ID, Err: fmt.Errorf("no extenders for profile %s", q.SchedulerName)}
+	}
+	opinions, err := set.Consult(ctx, q.Pod, q.Nodes)
+	if err != nil {
+		r.Logger.Warn("extender failed; the pod is tried again", "pod", q.Pod.Key(), "err", err)
+	}
+	return decide.Advice{ID: q.ID, Opinions: opinions, Err: err}
+}

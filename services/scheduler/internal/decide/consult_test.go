@@ -1,0 +1,302 @@
+package decide_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+)
+
+// extendedSeeds is how many interleavings the random test tries.
+const extendedSeeds = 60
+
+// newExtendedWorld is a world with an extender that answers with advise.
+func newExtendedWorld(t *testing.T, seed uint64, shards int, advise func(decide.Consult) decide.Advice) *world {
+	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
+	cfg.Extenders = []configv1.Extender{{URLPrefix: "http://extender", FilterVerb: "f", PrioritizeVerb: "p", Weight: 1}}
+	w := newWorldOf(t, seed, shards, cfg)
+	w.advise = advise
+	return w
+}
+
+// opinions answers a question node by node.
+func opinions(of func(node string) placement.Opinion) func(decide.Consult) decide.Advice {
+	return func(q decide.Consult) decide.Advice {
+		a := decide.Advice{ID: q.ID, Opinions: map[string]placement.Opinion{}}
+		for _, n := range q.Nodes {
+			a.Opinions[n.Name] = of(n.Name)
+		}
+		return a
+	}
+}
+
+// unread hands over all facts, and told all of the ledger, that a shard has not seen.
+func (w *world) unread(s *shard) []follow.Batch {
+	facts := w.facts[s.fact:]
+	s.fact = len(w.facts)
+	return []follow.Batch{{Facts: facts}}
+}
+
+func (w *world) told(s *shard) (list []ledger.ViewBatch) {
+	for ; s.ledger < len(w.history); s.ledger++ {
+		list = append(list, ledger.ViewBatch{Events: w.history[s.ledger]})
+	}
+	return list
+}
+
+func nodesOf(q decide.Consult) string {
+	var names []string
+	for _, n := range q.Nodes {
+		names = append(names, n.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+// only is the one decision that a world with one shard has made, about a pod.
+func (w *world) only() events.Decision {
+	w.t.Helper()
+	if got := w.shards[0].decisions; len(got) == 1 {
+		return got[0]
+	}
+	w.t.Fatalf("decisions %+v, want one", w.shards[0].decisions)
+	return events.Decision{}
+}
+
+// An extender's points outweigh the rules, and what it turns down is left alone.
+func TestExtendersHaveASay(t *testing.T) {
+	var asked []string
+	answer := opinions(func(node string) placement.Opinion {
+		return map[string]placement.Opinion{
+			"a": {Rejected: true, Reason: "no"}, "b": {Points: placement.ExtenderPoints(1, 1)},
+			"c": {Points: placement.ExtenderPoints(10, 100)},
+		}[node]
+	})
+	w := newExtendedWorld(t, 1, 1, func(q decide.Consult) decide.Advice {
+		asked = append(asked, nodesOf(q))
+		return answer(q)
+	})
+	for _, name := range []string{"a", "b", "c"} {
+		w.addNode(name, 10)
+	}
+	w.addPod("p")
+	w.offer()
+	w.settle()
+	d := w.only()
+	if d.Kind != events.DecisionPlaced || d.NodeName != "c" || d.NodesFeasible != 2 {
+		t.Fatalf("%+v, want the pod placed on c, one of 2", d)
+	}
+	if diff := cmp.Diff([]string{"a b c"}, asked); diff != "" {
+		t.Fatalf("questions (-want +got):\n%s", diff)
+	}
+	if d.Evidence.Basis.Way != events.WayAdvised {
+		t.Fatalf("way %d, want %d", d.Evidence.Basis.Way, events.WayAdvised)
+	}
+}
+
+func TestExtenderTurnsAllNodesDown(t *testing.T) {
+	w := newExtendedWorld(t, 1, 1, opinions(func(node string) placement.Opinion {
+		return placement.Opinion{Rejected: true, Reason: "no licence in " + node}
+	}))
+	w.addNode("a", 10)
+	w.addNode("b", 10)
+	w.addNode("full", 0)
+	w.addPod("p")
+	w.offer()
+	w.settle()
+	d := w.only()
+	want := "0/3 nodes are available: 1 Insufficient cpu, 1 no licence in a, 1 no licence in b."
+	if d.Kind != events.DecisionUnplaceable || d.Message != want {
+		t.Fatalf("%s %q, want %q", d.Kind, d.Message, want)
+	}
+	if diff := cmp.Diff([]string{placement.Extenders, placement.NodeResourcesFit}, d.Plugins); diff != "" {
+		t.Fatalf("plugins (-want +got):\n%s", diff)
+	}
+}
+
+func TestExtenderFails(t *testing.T) {
+	w := newExtendedWorld(t, 1, 1, func(q decide.Consult) decide.Advice {
+		return decide.Advice{ID: q.ID, Err: errors.New("connection refused")}
+	})
+	w.addNode("a", 10)
+	w.addPod("p")
+	w.offer()
+	w.settle()
+	if d := w.only(); d.Kind != events.DecisionFailed || d.Message != "connection refused" {
+		t.Fatalf("%s %q, want an error in the extender's words", d.Kind, d.Message)
+	}
+}
+
+// A pod that nobody could place is not asked about, and neither is one of which an extender manages
+// nothing.
+func TestExtenderIsNotAskedInVain(t *testing.T) {
+	w := newExtendedWorld(t, 1, 1, nil)
+	w.addNode("full", 0)
+	w.addPod("p")
+	w.offer()
+	w.settle()
+	if d := w.only(); d.Kind != events.DecisionUnplaceable {
+		t.Fatal(d)
+	}
+	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
+	cfg.Extenders = []configv1.Extender{{
+		FilterVerb: "f", ManagedResources: []configv1.ExtenderManagedResource{{Name: "example.com/gpu"}},
+	}}
+	w = newWorldOf(t, 1, 1, cfg)
+	w.addNode("a", 1)
+	w.addPod("q")
+	w.offer()
+	w.settle()
+	if d := w.only(); d.Kind != events.DecisionPlaced || d.Evidence.Basis.Way != events.WayRanked {
+		t.Fatal(d)
+	}
+}
+
+// The node that a pod has been nominated to is asked about alone, and the others if it is turned down.
+func TestExtenderAndNominatedNode(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		var asked []string
+		answer := opinions(func(node string) placement.Opinion { return placement.Opinion{Rejected: refused && node == "a"} })
+		w := newExtendedWorld(t, 1, 1, func(q decide.Consult) decide.Advice {
+			asked = append(asked, nodesOf(q))
+			return answer(q)
+		})
+		w.addNode("a", 10)
+		w.addNode("b", 10)
+		w.addPod("p", func(p *corev1.Pod) { p.Status.NominatedNodeName = "a" })
+		w.offer()
+		w.settle()
+		node, questions := "a", []string{"a"}
+		if refused {
+			node, questions = "b", []string{"a", "a b"}
+		}
+		if d := w.only(); d.NodeName != node || !slices.Equal(asked, questions) {
+			t.Fatalf("placed on %q after questions about %q, want %q after %q", d.NodeName, asked, node, questions)
+		}
+	}
+}
+
+// A question about the nominated node that fails is no verdict: the others are asked about.
+func TestExtenderFailsAboutNominatedNode(t *testing.T) {
+	answer := opinions(func(string) placement.Opinion { return placement.Opinion{} })
+	w := newExtendedWorld(t, 1, 1, func(q decide.Consult) decide.Advice {
+		if nodesOf(q) == "a" {
+			return decide.Advice{ID: q.ID, Err: errors.New("out to lunch")}
+		}
+		return answer(q)
+	})
+	w.addNode("a", 10)
+	w.addNode("b", 10)
+	w.addPod("p", func(p *corev1.Pod) { p.Status.NominatedNodeName = "a" })
+	w.offer()
+	w.settle()
+	if d := w.only(); d.Kind != events.DecisionPlaced {
+		t.Fatalf("%s %q, want it placed", d.Kind, d.Message)
+	}
+}
+
+// What happens while an extender thinks is part of the decision: a node that has filled up is not
+// taken, and neither is one that nobody was asked about.
+func TestClusterMovesWhileAnExtenderThinks(t *testing.T) {
+	moved := false
+	var w *world
+	var asked []string
+	answer := opinions(func(string) placement.Opinion { return placement.Opinion{} })
+	w = newExtendedWorld(t, 1, 1, func(q decide.Consult) decide.Advice {
+		asked = append(asked, nodesOf(q))
+		if !moved {
+			moved = true
+			w.addPod("squatter", func(p *corev1.Pod) { p.Spec.NodeName = "a" })
+			w.addNode("b", 1)
+			w.step(w.shards[0], decide.Input{Facts: w.unread(w.shards[0])})
+		}
+		return answer(q)
+	})
+	w.addNode("a", 1)
+	w.addPod("p")
+	w.offer()
+	w.settle()
+	if d := w.only(); d.NodeName != "b" || !slices.Equal(asked, []string{"a", "b"}) {
+		t.Fatalf("placed on %q after questions about %q, want b after a and b", d.NodeName, asked)
+	}
+}
+
+// A shard that stops gives back whoever waits, and does not care for the answer.
+func TestDrainWhileAnExtenderThinks(t *testing.T) {
+	w := newExtendedWorld(t, 1, 1, opinions(func(string) placement.Opinion { return placement.Opinion{} }))
+	w.addNode("a", 10)
+	w.addPod("p")
+	s := w.shards[0]
+	w.offer()
+	w.step(s, decide.Input{Facts: w.unread(s), Ledger: w.told(s)})
+	offered := s.offers[0].Token
+	w.step(s, decide.Input{Offers: []events.OfferBatch{{Term: 1, Offers: s.offers}}})
+	if len(s.consults) != 1 {
+		t.Fatalf("%d questions, want one", len(s.consults))
+	}
+	out, err := s.core.Step(decide.Input{Drain: true, Beat: true}, w.now)
+	if err != nil || !out.Idle || !slices.Equal(out.Request.Return, []string{offered}) {
+		t.Fatalf("%v, idle %v, returned %+v: want the one offer back", err, out.Idle, out.Request)
+	}
+	out, err = s.core.Step(decide.Input{Advice: []decide.Advice{w.advise(s.consults[0])}}, w.now)
+	if err != nil || len(out.Decisions) > 0 {
+		t.Fatalf("%v, decisions %v: want none", err, out.Decisions)
+	}
+}
+
+// Whatever the interleaving of several shards, extenders and binders: no pod where an extender does not
+// want it, none twice, no node too full, and in the end every pod for which there is room has a place.
+func TestExtendersUnderConcurrency(t *testing.T) {
+	for seed := range uint64(extendedSeeds) {
+		refuses := func(node string) bool { return strings.HasSuffix(node, "0") }
+		failures := 0
+		answer := opinions(func(node string) placement.Opinion {
+			return placement.Opinion{Rejected: refuses(node), Reason: "no"}
+		})
+		var w *world
+		w = newExtendedWorld(t, seed, 3, func(q decide.Consult) decide.Advice {
+			if failures < 5 && w.rng.IntN(5) == 0 {
+				failures++
+				return decide.Advice{ID: q.ID, Err: errors.New("out to lunch")}
+			}
+			return answer(q)
+		})
+		for i := range 6 {
+			w.addNode(fmt.Sprintf("n%d", i), 3)
+		}
+		for i := range 20 {
+			w.addPod(fmt.Sprintf("p%d", i))
+		}
+		for range 12 {
+			w.offer()
+			w.settle()
+			for range 10 {
+				w.bindOne()
+			}
+			w.settle()
+		}
+		placed := 0
+		for _, p := range w.pods {
+			if p.Spec.NodeName != "" {
+				placed++
+			}
+			if refuses(p.Spec.NodeName) {
+				t.Fatalf("seed %d: pod %s is on %s, which the extender turns down", seed, p.Name, p.Spec.NodeName)
+			}
+		}
+		if want := 5 * 3; placed != want {
+			t.Fatalf("seed %d: %d pods placed, want %d", seed, placed, want)
+		}
+	}
+}

@@ -1,0 +1,305 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	toolsevents "k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	upstreamscheduler "k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/extender"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
+)
+
+// upstreamPatience bounds upstream's binding goroutine.
+const upstreamPatience = 20 * time.Second
+
+// upstream runs upstream's scheduler for one pod, from the queue to the bind.
+func (c *extendedCase) upstream(ctx context.Context, extenders []configv1.Extender) (fate, error) {
+	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.Logger{}))
+	defer cancel()
+	given := configv1.KubeSchedulerConfiguration{Extenders: extenders}
+	scheme.Scheme.Default(&given)
+	var internal config.KubeSchedulerConfiguration
+	if err := scheme.Scheme.Convert(&given, &internal, nil); err != nil {
+		return fate{}, err
+	}
+	told := make(chan fate, 1)
+	client := fake.NewClientset(c.pod.DeepCopy())
+	client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if a.GetSubresource() == "binding" {
+			b := a.(clienttesting.CreateAction).GetObject().(*corev1.Binding)
+			told <- fate{Node: b.Target.Name}
+			return true, b, nil
+		}
+		return false, nil, nil
+	})
+	recorder := eventSink{told: told}
+	sched, err := upstreamscheduler.New(ctx, client, informers.NewSharedInformerFactory(client, 0), nil,
+		func(string) toolsevents.EventRecorderLogger { return recorder },
+		upstreamscheduler.WithProfiles(internal.Profiles...), upstreamscheduler.WithExtenders(internal.Extenders...),
+		upstreamscheduler.WithPercentageOfNodesToScore(ptr(int32(100))))
+	if err != nil {
+		return fate{}, err
+	}
+	for _, n := range c.nodes {
+		sched.Cache.AddNode(klog.Logger{}, n.DeepCopy())
+	}
+	for _, p := range c.standing {
+		if err := sched.Cache.AddPod(klog.Logger{}, p.DeepCopy()); err != nil {
+			return fate{}, err
+		}
+	}
+	sched.NextPod = func(klog.Logger) (*framework.QueuedPodInfo, error) {
+		info, err := framework.NewPodInfo(c.pod.DeepCopy())
+		return &framework.QueuedPodInfo{PodInfo: info}, err
+	}
+	sched.FailureHandler = func(_ context.Context, _ framework.Framework, _ *framework.QueuedPodInfo, status *fwk.Status,
+		_ *fwk.NominatingInfo, _ time.Time) {
+		told <- fateOf(status)
+	}
+	sched.ScheduleOne(ctx)
+	select {
+	case v := <-told:
+		return v, nil
+	case <-time.After(upstreamPatience):
+		return fate{}, errors.New("nothing has come of it")
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func fateOf(status *fwk.Status) fate {
+	v := fate{Message: status.AsError().Error(), Failed: !status.IsRejected()}
+	var fit *framework.FitError
+	if errors.As(status.AsError(), &fit) {
+		for name := range fit.Diagnosis.UnschedulablePlugins {
+			v.Plugins = append(v.Plugins, name)
+		}
+	}
+	return v.sorted()
+}
+
+// eventSink takes the event about a bind for the bind, where an extender has made it.
+type eventSink struct{ told chan<- fate }
+
+func (s eventSink) Eventf(
+	_, _ runtime.Object, _, reason, _, note string, args ...any,
+) {
+	if reason != "Scheduled" {
+		return
+	}
+	words := strings.Fields(fmt.Sprintf(note, args...))
+	select {
+	case s.told <- fate{Node: words[len(words)-1], Binder: true}:
+	default: // the binding was seen
+	}
+}
+
+func (s eventSink) WithLogger(klog.Logger) toolsevents.EventRecorderLogger { return s }
+
+// ours runs a shard's core for one pod, with real clients of the extenders. tied are the nodes that are
+// as good as the one chosen.
+func (c *extendedCase) ours(t *testing.T, extenders []configv1.Extender) (v fate, tied []string, err error) {
+	cfg := extendedProfile(extenders)
+	profile, err := placement.NewProfile(cfg)
+	if err != nil {
+		return v, nil, err
+	}
+	set, err := extender.NewSet(extenders, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return v, nil, err
+	}
+	defer set.Close()
+	d := shardDriver{
+		ctx: t.Context(), store: mem.New(), set: set,
+		core: shardcore.New(shardcore.Config{
+			Shard: "s", Window: 1, Profiles: map[string]*placement.Profile{cfg.SchedulerName: profile},
+			Home: func([]string, string) bool { return true },
+		}),
+	}
+	if err := d.start(c); err != nil {
+		return v, nil, err
+	}
+	decision, err := d.decide()
+	if err != nil {
+		return v, nil, err
+	}
+	v = fate{Node: decision.NodeName, Message: decision.Message, Plugins: decision.Plugins,
+		Failed: decision.Kind == events.DecisionFailed}
+	if v.Node == "" {
+		return v.sorted(), nil, nil
+	}
+	pod := state.NewPod(c.pod)
+	if v.Binder = set.BindsPod(pod); v.Binder {
+		if asked, err := set.Bind(t.Context(), pod, v.Node); err != nil || !asked {
+			return v, nil, fmt.Errorf("bind: asked %v, %w", asked, err)
+		}
+	}
+	return v, d.tied(profile, pod, c, v.Node), nil
+}
+
+// shardDriver does what is around a shard's core.
+type shardDriver struct {
+	ctx      context.Context
+	store    *mem.Store
+	core     *shardcore.Core
+	set      *extender.Set
+	out      shardcore.Output
+	decided  []events.Decision
+	opinions map[string]placement.Opinion
+}
+
+func (d *shardDriver) step(in shardcore.Input) error {
+	out, err := d.core.Step(in, time.Unix(1_000_000, 0))
+	d.out = out
+	d.decided = append(d.decided, out.Decisions...)
+	return err
+}
+
+// start has the shard know the cluster, hold all partitions, and be offered the pod.
+func (d *shardDriver) start(c *extendedCase) error {
+	session, err := d.store.OpenSession(d.ctx, time.Minute)
+	if err != nil {
+		return err
+	}
+	partition := ledger.PartitionOf(string(c.pod.UID))
+	txn, err := ledger.TakePartition(partition, ledger.Owner{Member: "s"}, session.Lease())
+	if err != nil {
+		return err
+	}
+	res, err := d.store.Commit(d.ctx, txn)
+	if err != nil {
+		return err
+	}
+	owned := ledger.EventBatch{Revision: res.Revision}
+	for _, kv := range txn.Committed(res) {
+		owned.Events = append(owned.Events, ledger.Event{KV: kv})
+	}
+	facts, err := c.facts()
+	if err != nil {
+		return err
+	}
+	return d.step(shardcore.Input{
+		Ledger: []ledger.ViewBatch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}, {Events: owned}},
+		Facts:  []follow.Batch{{Reset: true}, {Facts: facts}},
+		Offers: []events.OfferBatch{{Term: 1, Offers: []events.Offer{{
+			Pod:       events.PodRef{UID: string(c.pod.UID), Namespace: c.pod.Namespace, Name: c.pod.Name},
+			Partition: partition, Token: ledger.Token(7).String(), Attempt: 1, FactSequence: uint64(len(facts)),
+		}}}},
+	})
+}
+
+// decide answers the core's questions until it has made its decision.
+func (d *shardDriver) decide() (events.Decision, error) {
+	for range 20 {
+		if len(d.decided) > 0 {
+			return d.decided[0], nil
+		}
+		var in shardcore.Input
+		for _, q := range d.out.Consults {
+			opinions, err := d.set.Consult(d.ctx, q.Pod, q.Nodes)
+			d.opinions = opinions
+			in.Advice = append(in.Advice, shardcore.Advice{ID: q.ID, Opinions: opinions, Err: err})
+		}
+		if d.out.Commit != nil {
+			res, err := d.store.Commit(d.ctx, d.out.Commit.Txn)
+			if err != nil {
+				return events.Decision{}, err
+			}
+			in.Results = []shardcore.Result{{ID: d.out.Commit.ID, Txn: res}}
+		}
+		if err := d.step(in); err != nil {
+			return events.Decision{}, err
+		}
+	}
+	return events.Decision{}, fmt.Errorf("no decision: %+v", d.out)
+}
+
+// tied are the nodes with as many points as the one chosen.
+func (d *shardDriver) tied(profile *placement.Profile, pod *state.Pod, c *extendedCase, chosen string) []string {
+	in := placement.Input{Pod: pod, Nodes: c.nodeInfos(), Limit: -1, Opinions: d.opinions}
+	r := profile.Evaluate(in)
+	var best int64
+	for _, s := range r.Feasible {
+		if s.Node.Node.Name == chosen {
+			best = s.Total
+		}
+	}
+	var tied []string
+	for _, s := range r.Feasible {
+		if s.Total == best {
+			tied = append(tied, s.Node.Node.Name)
+		}
+	}
+	return tied
+}
+
+// facts are the nodes and pods of a case, as the queue would tell of them.
+func (c *extendedCase) facts() ([]events.SequencedFact, error) {
+	var facts []events.SequencedFact
+	tell := func(k events.Kind, obj state.APIObject) error {
+		state.StripLess(obj)
+		raw, err := obj.Marshal()
+		sequence := uint64(len(facts) + 1)
+		facts = append(facts, events.SequencedFact{Sequence: sequence, Fact: events.Fact{
+			Kind: k, Op: events.OpUpsert, UID: string(obj.GetUID()), Namespace: obj.GetNamespace(), Name: obj.GetName(),
+			ResourceVersion: sequence, Progress: sequence, Object: raw,
+		}})
+		return err
+	}
+	for _, n := range c.nodes {
+		if err := tell(events.KindNode, n.DeepCopy()); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range append(slices.Clone(c.standing), c.pod) {
+		if err := tell(events.KindPod, p.DeepCopy()); err != nil {
+			return nil, err
+		}
+	}
+	return facts, nil
+}
+
+// nodeInfos are the nodes with the pods that stand there.
+func (c *extendedCase) nodeInfos() []*state.NodeInfo {
+	var list []*state.NodeInfo
+	for _, n := range c.nodes {
+		info := state.NewNodeInfo(state.NewNode(n.DeepCopy()))
+		for _, p := range c.standing {
+			if p.Spec.NodeName == n.Name {
+				info.AddPod(state.NewPod(p))
+			}
+		}
+		list = append(list, info)
+	}
+	return list
+}
+
+func (v fate) sorted() fate {
+	slices.Sort(v.Plugins)
+	return v
+}

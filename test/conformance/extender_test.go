@@ -1,0 +1,405 @@
+package conformance
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+)
+
+// extenderShare: of so many comparisons of placements, one is made with extenders: it builds a whole
+// scheduler on both sides.
+const extenderShare = 10
+
+// gpu is the resource that extenders manage in these tests.
+const gpu = "example.com/gpu"
+
+// TestExtenders: for the same cluster, pod and extenders, we make the same calls as upstream's scheduler,
+// and come to the same result.
+func TestExtenders(t *testing.T) {
+	prepareUpstream(t)
+	first, seen := firstSeed(t), map[string]int{}
+	for i := range uint64(max(*comparisons/extenderShare, 1)) {
+		compareExtenders(t, first+i, seen)
+		if t.Failed() {
+			t.Fatalf("replay this one with -run '^%s$' -args -seed=%d -comparisons=1", t.Name(), first+i)
+		}
+	}
+	t.Log(seen)
+	for _, kind := range []string{"placed", "unplaceable", "failed", "nominated", "bound by the extender", "not asked"} {
+		if *comparisons >= 2000 && seen[kind] == 0 {
+			t.Errorf("the input is lopsided: no case of %q in %v", kind, seen)
+		}
+	}
+}
+
+// extendedCase is one decision with extenders.
+type extendedCase struct {
+	nodes     []*corev1.Node
+	standing  []*corev1.Pod
+	pod       *corev1.Pod
+	extenders []configv1.Extender // with the name of each in place of its address
+}
+
+// fate is what has come of it.
+type fate struct {
+	// Node it goes to; empty with a message of why not. Failed: it is an error.
+	Node, Message string
+	Plugins       []string
+	Failed        bool
+	// Binder says that an extender has bound it.
+	Binder bool
+}
+
+func compareExtenders(t *testing.T, seed uint64, seen map[string]int) {
+	t.Helper()
+	c := newExtendedCase(rand.New(rand.NewPCG(seed, 0)))
+	server := newExtenderServer(t, seed)
+	want, err := c.upstream(t.Context(), server.addressed(c.extenders, "upstream"))
+	if err != nil {
+		t.Fatalf("seed %d: upstream: %v", seed, err)
+	}
+	got, tied, err := c.ours(t, server.addressed(c.extenders, "ours"))
+	if err != nil {
+		t.Fatalf("seed %d: ours: %v", seed, err)
+	}
+	// Upstream draws lots among the best.
+	chosen := got.Node
+	if want.Node != "" && slices.Contains(tied, want.Node) || c.rescored() && want.Node != "" && got.Node != "" {
+		got.Node = want.Node
+	}
+	// What preemption says is beside the point here.
+	want.Message, _, _ = strings.Cut(strings.ReplaceAll(want.Message, "/upstream/", "/ours/"), " preemption:")
+	got.Message, _, _ = strings.Cut(got.Message, " preemption:")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("seed %d: upstream (-) and ours (+) differ:\n%s\nfor %s", seed, diff, c)
+	}
+	theirs, calls := server.calls("upstream"), server.calls("ours")
+	if c.rescored() {
+		// Which node is bound may differ then.
+		theirs, calls = withoutBinds(theirs), withoutBinds(calls)
+	} else if want.Node != "" {
+		for i := range calls {
+			calls[i] = strings.Replace(calls[i], fmt.Sprintf(`"Node":%q`, chosen), fmt.Sprintf(`"Node":%q`, want.Node), 1)
+		}
+	}
+	if diff := cmp.Diff(theirs, calls); diff != "" {
+		t.Errorf("seed %d: calls of upstream (-) and ours (+) differ:\n%s\nfor %s", seed, diff, c)
+	}
+	want.count(c, len(theirs), seen)
+}
+
+func withoutBinds(calls []string) []string {
+	return slices.DeleteFunc(calls, func(call string) bool { return strings.Contains(call, "/bind ") })
+}
+
+func (v fate) count(c *extendedCase, calls int, seen map[string]int) {
+	switch {
+	case v.Failed:
+		seen["failed"]++
+	case v.Node == "":
+		seen["unplaceable"]++
+	default:
+		seen["placed"]++
+	}
+	if v.Binder {
+		seen["bound by the extender"]++
+	}
+	if c.pod.Status.NominatedNodeName != "" {
+		seen["nominated"]++
+	}
+	if calls == 0 {
+		seen["not asked"]++
+	}
+}
+
+// rescored: upstream scores nodes that came back from a filter in full as if no pods were on them (the
+// NodeInfos are made anew of the answer), and we as they are.
+func (c *extendedCase) rescored() bool {
+	return slices.ContainsFunc(c.extenders, func(e configv1.Extender) bool {
+		return e.FilterVerb != "" && !e.NodeCacheCapable
+	})
+}
+
+func (c *extendedCase) String() string {
+	text, err := json.MarshalIndent(map[string]any{
+		"extenders": c.extenders, "pod": c.pod, "nodes": c.nodes, "standing": c.standing,
+	}, "", " ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func newExtendedCase(rng *rand.Rand) *extendedCase {
+	chance := func(percent int) bool { return rng.IntN(100) < percent }
+	c := &extendedCase{}
+	for i := range 1 + rng.IntN(6) {
+		n := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprintf("n%d", i), UID: types.UID(fmt.Sprintf("uid-n%d", i)), ResourceVersion: fmt.Sprint(10 + i),
+				Annotations: map[string]string{"gpu.example.com/model": fmt.Sprint("m", rng.IntN(3))},
+			},
+			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"),
+				corev1.ResourcePods: resource.MustParse("110"),
+			}},
+		}
+		if chance(40) {
+			n.Status.Allocatable[gpu] = resource.MustParse("2")
+		}
+		n.Spec.Unschedulable = chance(10)
+		n.Status.Capacity = n.Status.Allocatable
+		c.nodes = append(c.nodes, n)
+		for j := range rng.IntN(3) {
+			p := extendedPod(fmt.Sprintf("s%d-%d", i, j), fmt.Sprintf("%d", 1+rng.IntN(2)))
+			p.Spec.NodeName = n.Name
+			c.standing = append(c.standing, p)
+		}
+	}
+	c.pod = extendedPod("p", fmt.Sprintf("%dm", 500*(1+rng.IntN(5))))
+	c.pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "MODEL", Value: fmt.Sprint("m", rng.IntN(3))}}
+	c.pod.Annotations = map[string]string{"gpu.example.com/share": "2"}
+	never := corev1.PreemptNever
+	c.pod.Spec.PreemptionPolicy = &never
+	if chance(50) {
+		c.pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{gpu: resource.MustParse("1")}
+		c.pod.Spec.Containers[0].Resources.Requests[gpu] = resource.MustParse("1")
+	}
+	if chance(25) {
+		c.pod.Status.NominatedNodeName = c.nodes[rng.IntN(len(c.nodes))].Name
+	}
+	binds, manages := false, false
+	for i := range 1 + rng.IntN(3) {
+		e := configv1.Extender{URLPrefix: fmt.Sprint("e", i), NodeCacheCapable: chance(70), Ignorable: chance(30)}
+		if chance(70) {
+			e.FilterVerb = "filter"
+		}
+		if chance(50) {
+			e.PrioritizeVerb, e.Weight = "prioritize", int64(1+rng.IntN(3))
+		}
+		if !binds && chance(40) {
+			e.BindVerb, binds = "bind", true
+		}
+		if !manages && chance(40) {
+			manages = true
+			e.ManagedResources = []configv1.ExtenderManagedResource{{Name: gpu, IgnoredByScheduler: chance(50)}}
+		}
+		c.extenders = append(c.extenders, e)
+	}
+	return c
+}
+
+func extendedPod(name, cpu string) *corev1.Pod {
+	priority := int32(0)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "d", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "5",
+			Labels: map[string]string{"app": name},
+		},
+		Spec: corev1.PodSpec{
+			SchedulerName: corev1.DefaultSchedulerName, Priority: &priority,
+			Containers: []corev1.Container{{
+				Name: "c", Image: "example.com/image",
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
+			}},
+		},
+	}
+}
+
+// extenderServer answers as a function of seed, extender and node, and notes who asked what.
+type extenderServer struct {
+	*httptest.Server
+	seed uint64
+	mu   struct {
+		sync.Mutex
+		calls map[string][]string
+	}
+}
+
+func newExtenderServer(t *testing.T, seed uint64) *extenderServer {
+	s := &extenderServer{seed: seed}
+	s.mu.calls = map[string][]string{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.serve(w, r); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// addressed gives extenders their addresses, by who asks.
+func (s *extenderServer) addressed(list []configv1.Extender, who string) []configv1.Extender {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].URLPrefix = s.URL + "/" + who + "/" + list[i].URLPrefix
+	}
+	return list
+}
+
+// calls are those of one side. Filters come in their order, the rest sorted.
+func (s *extenderServer) calls(who string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var filters, others []string
+	for _, call := range s.mu.calls[who] {
+		if strings.Contains(call, "/filter ") {
+			filters = append(filters, call)
+		} else {
+			others = append(others, call)
+		}
+	}
+	slices.Sort(others)
+	return slices.Concat(filters, others)
+}
+
+// dice is a number below n that is the same for both sides.
+func (s *extenderServer) dice(n uint64, about ...string) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, s.seed, about)
+	return h.Sum64() % n
+}
+
+func (s *extenderServer) serve(w http.ResponseWriter, r *http.Request) error {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+	path := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	if len(path) != 3 {
+		return fmt.Errorf("call of %s", r.URL.Path)
+	}
+	who, name, verb := path[0], path[1], path[2]
+	var args extenderv1.ExtenderArgs
+	if err := json.Unmarshal(body, &args); err != nil {
+		return err
+	}
+	ordered, err := inOrder(body, verb, &args)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.mu.calls[who] = append(s.mu.calls[who], fmt.Sprintf("%s /%s/%s %s", r.Header.Get("Content-Type"), name, verb, ordered))
+	s.mu.Unlock()
+	var answer any
+	switch verb {
+	case "filter":
+		if s.dice(8, name, verb) == 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return nil
+		}
+		answer = s.filter(name, args)
+	case "prioritize":
+		if s.dice(8, name, verb) == 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return nil
+		}
+		answer = s.prioritize(name, args)
+	case "bind":
+		answer = extenderv1.ExtenderBindingResult{}
+	default:
+		return errors.New("verb " + verb)
+	}
+	return json.NewEncoder(w).Encode(answer)
+}
+
+// inOrder is a question with its nodes sorted: upstream's come in the order in which filters end.
+func inOrder(body []byte, verb string, args *extenderv1.ExtenderArgs) (string, error) {
+	if verb == "bind" {
+		return string(body), nil
+	}
+	if args.NodeNames != nil {
+		slices.Sort(*args.NodeNames)
+	}
+	if args.Nodes != nil {
+		slices.SortFunc(args.Nodes.Items, func(a, b corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	}
+	text, err := json.Marshal(args)
+	return string(text), err
+}
+
+func (s *extenderServer) filter(name string, args extenderv1.ExtenderArgs) extenderv1.ExtenderFilterResult {
+	r := extenderv1.ExtenderFilterResult{
+		FailedNodes: extenderv1.FailedNodesMap{}, FailedAndUnresolvableNodes: extenderv1.FailedNodesMap{},
+	}
+	left := []string{}
+	var kept corev1.NodeList
+	for _, node := range nodesOf(args) {
+		switch s.dice(8, name, "verdict", node.Name) {
+		case 0:
+			r.FailedNodes[node.Name] = "no room for it"
+		case 1:
+			r.FailedAndUnresolvableNodes[node.Name] = "never " + node.Name
+		case 2:
+			r.FailedNodes[node.Name], r.FailedAndUnresolvableNodes[node.Name] = "a", "b"
+		case 3: // says nothing
+		default:
+			left = append(left, node.Name)
+			kept.Items = append(kept.Items, node)
+		}
+	}
+	if args.NodeNames != nil {
+		r.NodeNames = &left
+	} else {
+		r.Nodes = &kept
+	}
+	if s.dice(12, name, "error") == 0 {
+		r.Error = "the extender is out of luck"
+	}
+	return r
+}
+
+func (s *extenderServer) prioritize(name string, args extenderv1.ExtenderArgs) extenderv1.HostPriorityList {
+	list := extenderv1.HostPriorityList{{Host: "stranger", Score: 7}}
+	for _, node := range nodesOf(args) {
+		list = append(list, extenderv1.HostPriority{Host: node.Name, Score: int64(s.dice(11, name, "score", node.Name))})
+	}
+	return list
+}
+
+func nodesOf(args extenderv1.ExtenderArgs) []corev1.Node {
+	var list []corev1.Node
+	if args.NodeNames != nil {
+		for _, name := range *args.NodeNames {
+			list = append(list, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+	}
+	if args.Nodes != nil {
+		list = append(list, args.Nodes.Items...)
+	}
+	return list
+}
+
+// extendedProfile is the default profile with extenders, and what they look after left to them.
+func extendedProfile(extenders []configv1.Extender) placement.ProfileConfig {
+	p := placement.DefaultProfile(corev1.DefaultSchedulerName)
+	p.Extenders = extenders
+	for _, e := range extenders {
+		for _, m := range e.ManagedResources {
+			if m.IgnoredByScheduler {
+				i := slices.IndexFunc(p.Plugins, func(c placement.PluginConfig) bool { return c.Name == placement.NodeResourcesFit })
+				p.Plugins[i].Args = &configv1.NodeResourcesFitArgs{IgnoredResources: []string{m.Name}}
+			}
+		}
+	}
+	return p
+}

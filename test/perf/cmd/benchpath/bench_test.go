@@ -1,0 +1,76 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestBadCommandLinesNameWhatIsAccepted(t *testing.T) {
+	for args, want := range map[string]string{
+		"--shards=two":                     "whole numbers",
+		"--shards=0":                       "at least 1",
+		"--full=100":                       "from 0 to 99",
+		"--workload=heavy":                 "plain or constrained",
+		"--full=90 --nodes=10 --pods=1000": "room for 320",
+	} {
+		if _, err := parse(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error with %q", args, err, want)
+		}
+	}
+}
+
+func TestStandingPodsTakeWhatTheyShouldOnAverage(t *testing.T) {
+	b := bench{options: options{nodes: 500}}
+	for _, full := range []int{10, 50, 70, 90} {
+		sum := 0.0
+		for _, p := range b.standing(full) {
+			cpu := p.Spec.Containers[0].Resources.Requests.Cpu().AsApproximateFloat64()
+			if cpu < 0 || cpu > nodeCPU {
+				t.Fatalf("%d%%: a pod of %v CPUs", full, cpu)
+			}
+			sum += cpu
+		}
+		if got := 100 * sum / nodeCPU / 500; got < float64(full)-1 || got > float64(full)+1 {
+			t.Errorf("%.1f%% are taken, want %d%%", got, full)
+		}
+	}
+}
+
+func TestBrokenRulesAreSeen(t *testing.T) {
+	b := bench{options: options{workload: constrained}}
+	zone := map[string]string{"a": zoneOf(0), "b": zoneOf(1), "c": zoneOf(2)}
+	place := func(nodes ...string) []corev1.Pod {
+		var pods []corev1.Pod
+		for i, p := range b.arriving("pod", len(nodes)) {
+			p.Spec.NodeName = nodes[i]
+			pods = append(pods, *p)
+		}
+		return pods
+	}
+	if wrong := broken(place("a", "a", "a", "b", "b", "a", "c", "c", "a"), zone); len(wrong) > 0 {
+		t.Errorf("nothing is wrong, and yet: %v", wrong)
+	}
+	if wrong := broken(place("a", "a", "a", "b", "a"), zone); len(wrong) != 1 {
+		t.Errorf("two pods that want to be alone are on one node: %v", wrong)
+	}
+	if wrong := broken(place("a", "a", "a", "a", "b", "a", "a", "c"), zone); len(wrong) != 1 {
+		t.Errorf("three pods of a spread group are in one zone, none in another: %v", wrong)
+	}
+}
+
+func TestOutcomeComparesSettings(t *testing.T) {
+	one := result{setting: setting{1, 70}, PodsPerSecond: 1000, Micros: map[string]float64{"scheduler": 100}, FactMicros: 10}
+	four := result{setting: setting{4, 70}, PodsPerSecond: 1500, Micros: map[string]float64{"scheduler": 176}, FactMicros: 10}
+	four.contention = contention{Txns: 200, Conflicts: 1, Placed: []int{20, 25, 25, 30}, Attempts: 2}
+	values := report{Results: []result{one, four}, runs: 1, budget: budget{"scheduler": 200}}.outcome().Values
+	for name, want := range map[string]float64{
+		"s4.f70.speedup": 1.5, "s4.f70.cpuRatio": 1.76, "s4.f70.cpuRatioWithoutFacts": 1.2, "s4.f70.conflictPercent": 0.5,
+		"s4.f70.leastShare": 20, "s4.f70.mostShare": 30, "factsPerSecond": 100000, "budgetShare": 0.5,
+	} {
+		if got := values[name]; got < want*0.999 || got > want*1.001 {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}

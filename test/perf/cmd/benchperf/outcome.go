@@ -1,0 +1,37 @@
+package main
+
+import (
+	"github.com/berth-scheduler/berth/test/perf/contend"
+	"github.com/berth-scheduler/berth/test/perf/outcome"
+)
+
+// outcome is the report for the summary of all measurements. Values are called
+// contender.name; with several workloads, a limit is about the one that keeps it least.
+func (r report) outcome(runs int) outcome.Outcome {
+	o := outcome.Outcome{
+		Time: r.Time, Machine: outcome.ThisMachine(), Runs: runs, Values: map[string]float64{},
+		Versions: map[string]string{"berth": r.Berth, "kube-scheduler": contend.PeerVersion},
+	}
+	t := outcome.Table{
+		Title: "Upstream's workloads",
+		Head:  []string{"workload", "contender", "pods", "pods/s", "ratio", "p50 ms", "p99 ms", "CPU ms a pod"},
+	}
+	number := outcome.Number
+	for _, rows := range r.rows() {
+		for _, row := range rows {
+			ratio := "–"
+			if peer := rows[0]; peer.Contender == contend.Contenders[0].Name && row.Contender != peer.Contender {
+				times := row.PodsPerSecond / peer.PodsPerSecond
+				ratio = number(times)
+				name := row.Contender + ".ratio"
+				if least, known := o.Values[name]; !known || times < least {
+					o.Values[name] = times
+				}
+			}
+			t.Rows = append(t.Rows, []string{row.Workload, row.Contender, number(float64(row.Pods)), number(row.PodsPerSecond),
+				ratio, number(row.P50Millis), number(row.P99Millis), number(row.CPUSeconds * 1000 / float64(row.Pods))})
+		}
+	}
+	o.Tables = []outcome.Table{t}
+	return o
+}

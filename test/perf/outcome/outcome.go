@@ -1,0 +1,141 @@
+package outcome
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// FileName of the outcome in the directory of a measurement's reports.
+const FileName = "outcome.json"
+
+// Outcome is what one part showed.
+type Outcome struct {
+	// Part is the name it runs by.
+	Part string `json:"part"`
+	// Time is when it ended, Command what measures it again.
+	Time    time.Time `json:"time"`
+	Command string    `json:"command"`
+	Machine Machine   `json:"machine"`
+	// Versions of what was measured, in words, by program.
+	Versions map[string]string `json:"versions"`
+	// Runs is how many runs each number is the median of.
+	Runs int `json:"runs"`
+	// Values are what limits are about. Which of two is better is up to the limit.
+	Values map[string]float64 `json:"values,omitempty"`
+	Tables []Table            `json:"tables,omitempty"`
+	Plots  []Plot             `json:"plots,omitempty"`
+	// Failure is why there are no numbers, empty when there are.
+	Failure string `json:"failure,omitempty"`
+}
+
+// Table is for people; cells are formatted already.
+type Table struct {
+	Title string     `json:"title"`
+	Head  []string   `json:"head"`
+	Rows  [][]string `json:"rows"`
+	// Notes are sentences below it, Markdown.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Plot is lines over one axis.
+type Plot struct {
+	// Name is the file it is drawn into, without a suffix; Title is above it.
+	Name  string `json:"name"`
+	Title string `json:"title"`
+	X     Axis   `json:"x"`
+	Y     Axis   `json:"y"`
+	Lines []Line `json:"lines"`
+}
+
+// Axis says what is on it.
+type Axis struct {
+	Label string `json:"label"`
+	// Log is a logarithmic scale; points at 0 or below are left out.
+	Log bool `json:"log,omitempty"`
+}
+
+// Line is a row of points in the order they are connected in.
+type Line struct {
+	Name   string       `json:"name"`
+	Points [][2]float64 `json:"points"`
+}
+
+// Machine is what it was measured on.
+type Machine struct {
+	Processor  string `json:"processor"`
+	Processors int    `json:"processors"`
+	MemoryMB   int    `json:"memoryMB"`
+	Platform   string `json:"platform"`
+	Go         string `json:"go"`
+	// Load is the load average at the end, for telling a busy machine from a quiet one.
+	Load string `json:"load"`
+}
+
+// ThisMachine describes the machine as far as Linux tells; elsewhere some of it is empty.
+func ThisMachine() Machine {
+	m := Machine{Processors: runtime.NumCPU(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version()}
+	m.Processor = field("/proc/cpuinfo", "model name")
+	var kilobytes int
+	if _, err := fmt.Sscanf(field("/proc/meminfo", "MemTotal"), "%d kB", &kilobytes); err == nil {
+		m.MemoryMB = kilobytes >> 10
+	}
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		m.Load = strings.TrimSpace(string(load))
+	}
+	return m
+}
+
+// Same says whether absolute numbers of both machines can be compared.
+func (m Machine) Same(o Machine) bool {
+	return m.Processor == o.Processor && m.Processors == o.Processors && m.Platform == o.Platform
+}
+
+// field is the value of the first line `name : value` of a file, empty when there is none.
+func field(path, name string) string {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(content)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// Write writes the outcome as FileName into dir, which it makes. The part is the name of dir.
+func (o Outcome) Write(dir string) error {
+	if o.Part == "" {
+		o.Part = filepath.Base(dir)
+	}
+	if o.Command == "" {
+		o.Command = strings.Join(append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...), " ")
+	}
+	raw, err := json.MarshalIndent(o, "", " ")
+	if err != nil {
+		return fmt.Errorf("outcome of %s: %w", o.Part, err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, FileName), append(raw, '\n'), 0o644)
+}
+
+// Read reads an outcome from a file.
+func Read(path string) (Outcome, error) {
+	var o Outcome
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return o, err
+	}
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return o, fmt.Errorf("%s: %w: want what a measurement of bench-full wrote", path, err)
+	}
+	return o, nil
+}

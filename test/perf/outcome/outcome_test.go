@@ -1,0 +1,109 @@
+package outcome
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func bound(x float64) *float64 { return &x }
+
+func TestOutcomeSurvivesItsFile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "drain")
+	want := Outcome{
+		Time: time.Unix(1000, 0).UTC(), Command: "bench --x", Machine: Machine{Processors: 2}, Runs: 3,
+		Versions: map[string]string{"berth": "v1"}, Values: map[string]float64{"ratio": 2.5},
+		Tables: []Table{{Title: "t", Head: []string{"a"}, Rows: [][]string{{"1"}}, Notes: []string{"n"}}},
+		Plots:  []Plot{{Name: "p", X: Axis{Label: "s", Log: true}, Lines: []Line{{Name: "l", Points: [][2]float64{{1, 2}}}}}},
+	}
+	if err := want.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Read(filepath.Join(dir, FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.Part = "drain"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("read after write (-want +got):\n%s", diff)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	least, most := Limit{Value: "v", AtLeast: bound(2)}, Limit{Value: "v", AtMost: bound(2)}
+	of := func(v float64) *Outcome { return &Outcome{Values: map[string]float64{"v": v}} }
+	for _, test := range []struct {
+		name    string
+		limit   Limit
+		outcome *Outcome
+		want    State
+	}{
+		{"as much as asked for", least, of(2), Met},
+		{"less", least, of(1.9), NotMet},
+		{"as little as allowed", most, of(2), Met},
+		{"more", most, of(2.1), NotMet},
+		{"not run", most, nil, NotRun},
+		{"failed", most, &Outcome{Failure: "no"}, Failed},
+		{"another value", most, &Outcome{}, Missing},
+	} {
+		if got, _ := test.limit.Judge(test.outcome); got != test.want {
+			t.Errorf("%s: %s, want %s", test.name, got, test.want)
+		}
+	}
+}
+
+func TestWorseComparesWhatCanBeCompared(t *testing.T) {
+	here, there := Machine{Processor: "a"}, Machine{Processor: "b"}
+	of := func(m Machine, v float64) Outcome { return Outcome{Machine: m, Values: map[string]float64{"v": v}} }
+	rate, ratio := Limit{Value: "v", AtLeast: bound(1)}, Limit{Value: "v", AtLeast: bound(1), Ratio: true}
+	latency := Limit{Value: "v", AtMost: bound(1), Ratio: true}
+	for _, test := range []struct {
+		name          string
+		limit         Limit
+		accepted, now Outcome
+		worse         bool
+	}{
+		{"a little slower", rate, of(here, 100), of(here, 90), false},
+		{"much slower", rate, of(here, 100), of(here, 80), true},
+		{"much slower elsewhere", rate, of(here, 100), of(there, 80), false},
+		{"a smaller ratio elsewhere", ratio, of(here, 100), of(there, 80), true},
+		{"a longer latency", latency, of(here, 0.3), of(here, 0.4), true},
+		{"a shorter latency", latency, of(here, 0.3), of(here, 0.1), false},
+		{"nothing accepted", rate, Outcome{}, of(here, 1), false},
+		{"nothing measured", rate, of(here, 1), Outcome{Machine: here}, true},
+	} {
+		if err := test.limit.Worse(test.accepted, test.now); (err != nil) != test.worse {
+			t.Errorf("%s: %v, want an error: %t", test.name, err, test.worse)
+		}
+	}
+}
+
+func TestBadLimitsAreNamed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.yaml")
+	for text, want := range map[string]string{
+		"- {part: p, value: v, says: s, evidence: e, atLeast: 1, atMost: 2}": "one of atLeast and atMost",
+		"- {part: p, value: v, says: s, atLeast: 1}":                         "want part, value, says, evidence",
+		"- {part: p, atleast: 1, colour: red}":                               "colour",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadLimits(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for x, want := range map[float64]string{
+		0: "0", 0.0123: "0.0123", 2.5: "2.5", 99.99: "100", 1234.5: "1,234", 1234567: "1,234,567", -1500: "-1,500", 3: "3",
+	} {
+		if got := Number(x); got != want {
+			t.Errorf("%v: %s, want %s", x, got, want)
+		}
+	}
+}
