@@ -212,18 +212,22 @@ func (a *replay) checkDevices() {
 		slices.SortStableFunc(all, func(s, t *tenure) int { return cmp.Compare(s.from.rv, t.from.rv) })
 		for i, t := range all {
 			for _, before := range all[:i] {
-				if before.claim == t.claim || t.from.after == 0 || before.until.maybe(t.from.rv) {
-					continue
-				}
-				a.report.add(Finding{
-					Severity: ownFault(a.oursAlone(t.claim) && a.oursAlone(before.claim)), Invariant: "S15",
-					ResourceVersion: t.from.rv,
-					Objects:         []string{deviceClaimObject(t.claim.name), deviceClaimObject(before.claim.name)},
-					Message:         fmt.Sprintf("got device %s, which %s had", device, before.claim.name),
-				})
+				a.shareDevice(before, t)
 			}
 		}
 	}
+}
+
+func (a *replay) shareDevice(before, t *tenure) {
+	if before.claim == t.claim || t.from.after == 0 || before.until.maybe(t.from.rv) {
+		return
+	}
+	a.report.add(Finding{
+		Severity: ownFault(a.oursAlone(t.claim) && a.oursAlone(before.claim)), Invariant: "S15",
+		ResourceVersion: t.from.rv,
+		Objects:         []string{deviceClaimObject(t.claim.name), deviceClaimObject(before.claim.name)},
+		Message:         fmt.Sprintf("got device %s, which %s had", t.device, before.claim.name),
+	})
 }
 
 // oursAlone tells whether a claim was named for pods that nobody but Berth has bound.

@@ -12,7 +12,8 @@ import (
 
 // volumeClaim makes a claim for one pod.
 func (s *story) volumeClaim(name, volume string) *corev1.PersistentVolumeClaim {
-	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(name + "-uid")}}
+	c := &corev1.PersistentVolumeClaim{}
+	c.Namespace, c.Name, c.UID = "d", name, types.UID(name+"-uid")
 	c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
 	c.Spec.VolumeName = volume
 	s.happens(Object{Kind: KindVolumeClaim, UID: string(c.UID), Claim: c})
@@ -33,7 +34,8 @@ func (s *story) volume(name, host string) *corev1.PersistentVolume {
 
 // deviceClaim is the next version of a claim that has devices, for pods.
 func (s *story) deviceClaim(name string, devices []string, pods ...string) *resourcev1.ResourceClaim {
-	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(name + "-uid")}}
+	c := &resourcev1.ResourceClaim{}
+	c.Namespace, c.Name, c.UID = "d", name, types.UID(name+"-uid")
 	if len(devices) > 0 {
 		c.Status.Allocation = &resourcev1.AllocationResult{}
 	}

@@ -212,8 +212,8 @@ func plainDevices(devices []resourcev1.Device) bool {
 func (s *plainSearch) matches(driver string, device *resourcev1.Device) (match bool, err error) {
 	bare := len(device.Attributes)+len(device.Capacity) == 0
 	if bare {
-		if match, known := s.bare[driver]; known {
-			return match, nil
+		if answer, known := s.bare[driver]; known {
+			return answer, nil
 		}
 	}
 	match = true

@@ -72,9 +72,9 @@ func TestPlainDevicesAreTheAllocators(t *testing.T) {
 		expression := rapid.SampledFrom([]string{
 			`true`, `device.driver == "a.example.com"`, `device.attributes["a.example.com"].model == "x"`,
 		}).Draw(t, "expression")
-		w.tell(t, events.KindDeviceClass, &resourcev1.DeviceClass{ObjectMeta: objectMeta("c"), Spec: resourcev1.DeviceClassSpec{
-			Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: expression}}},
-		}})
+		class := &resourcev1.DeviceClass{ObjectMeta: objectMeta("c")}
+		class.Spec.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: expression}}}
+		w.tell(t, events.KindDeviceClass, class)
 		for i := range rapid.IntRange(0, 3).Draw(t, "slices") {
 			s := drawSlice(t, i)
 			w.tell(t, events.KindResourceSlice, s)

@@ -63,7 +63,7 @@ func parse(args []string) (options, error) {
 	set.IntVar(&o.devices, "devices", 8, "how many devices each node has; as many pods come as there are devices")
 	set.IntVar(&o.exclusive, "exclusive", 50, "how many claims there are that are for one pod")
 	set.IntVar(&o.rivals, "rivals", 4, "how many pods want each of those, half of them by each scheduler")
-	set.DurationVar(&o.limit, "limit", 15*time.Minute, "how long it may take until all is bound, and again until all is gone")
+	set.DurationVar(&o.limit, "limit", 15*time.Minute, "how long until all is bound, and again until all is gone")
 	set.StringVar(&list, "contenders", kubeScheduler+","+berth, "who plays, separated by commas")
 	if err := set.Parse(args); err != nil {
 		return o, err
@@ -90,7 +90,8 @@ func mainErr(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d nodes with %d devices each, %d pods that want one at once; %d claims for one pod, %d rivals for each.\n\n",
+	fmt.Printf("%d nodes with %d devices each, %d pods that want one at once; "+
+		"%d claims for one pod, %d rivals for each.\n\n",
 		o.nodes, o.devices, o.pods(), o.exclusive, o.rivals)
 	var broken error
 	for _, name := range o.contenders {

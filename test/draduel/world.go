@@ -30,7 +30,8 @@ var schedulers = []string{"first", "second"}
 
 // nodeFile describes the nodes to the cluster's driver.
 func (o options) nodeFile() string {
-	return fmt.Sprintf("groups:\n- namePrefix: node-\n  count: %d\n  capacity: {cpu: 64, memory: 256Gi, pods: 110}\n", o.nodes)
+	return fmt.Sprintf("groups:\n- namePrefix: node-\n  count: %d\n"+
+		"  capacity: {cpu: 64, memory: 256Gi, pods: 110}\n", o.nodes)
 }
 
 // furnish makes devices, classes, volumes and claims.
