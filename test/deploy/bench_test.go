@@ -75,7 +75,7 @@ func (b *bench) steps() map[string]step {
 		"patch pods":                                   {"a pod that Berth had gated is let go", b.ungates},
 		"create pods/eviction":                         {"an important pod gets a place", b.preempts},
 		"get poddisruptionbudgets.policy":              {"a claim is given up when every eviction was refused", b.letsGo},
-		"delete pods":                                  {"an important pod gets a place where budgets are a wish", b.preemptsPastBudget},
+		"delete pods":                                  {"a pod gets a place past a budget", b.preemptsPastBudget},
 		"get persistentvolumes":                        {"a claim gets a volume", b.bindsVolumes},
 		"patch persistentvolumes":                      {"a claim gets a volume", b.bindsVolumes},
 		"get persistentvolumeclaims":                   {"a claim gets a volume", b.bindsVolumes},
