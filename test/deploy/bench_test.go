@@ -67,20 +67,24 @@ func (b *bench) steps() map[string]step {
 		what string
 		do   func(r run) error
 	}{
-		"get namespaces/kube-system":      {"the binder stays ready", b.staysReady},
-		"create pods/binding":             {"a pod is bound", b.binds},
-		"patch pods/status":               {"a pod that fits nowhere says why", b.saysWhy},
-		"create events.events.k8s.io":     {"there is an event about a pod that was placed", b.tells},
-		"patch events.events.k8s.io":      {"events about the same become a series", b.tellsAgain},
-		"patch pods":                      {"a pod that Berth had gated is let go", b.ungates},
-		"create pods/eviction":            {"an important pod gets a place", b.preempts},
-		"get poddisruptionbudgets.policy": {"a claim is given up when every eviction was refused", b.letsGo},
-		"delete pods":                     {"an important pod gets a place where budgets are a wish", b.preemptsPastBudget},
-		"get persistentvolumes":           {"a claim gets a volume", b.bindsVolumes},
-		"patch persistentvolumes":         {"a claim gets a volume", b.bindsVolumes},
-		"get persistentvolumeclaims":      {"a claim gets a volume", b.bindsVolumes},
-		"patch persistentvolumeclaims":    {"a node is selected for a claim", b.selectsNodes},
-		"get pods":                        {"an important pod gets a place within a disruption budget", b.preemptsInBudget},
+		"get namespaces/kube-system":                   {"the binder stays ready", b.staysReady},
+		"create pods/binding":                          {"a pod is bound", b.binds},
+		"patch pods/status":                            {"a pod that fits nowhere says why", b.saysWhy},
+		"create events.events.k8s.io":                  {"there is an event about a pod that was placed", b.tells},
+		"patch events.events.k8s.io":                   {"events about the same become a series", b.tellsAgain},
+		"patch pods":                                   {"a pod that Berth had gated is let go", b.ungates},
+		"create pods/eviction":                         {"an important pod gets a place", b.preempts},
+		"get poddisruptionbudgets.policy":              {"a claim is given up when every eviction was refused", b.letsGo},
+		"delete pods":                                  {"a pod gets a place past a budget", b.preemptsPastBudget},
+		"get persistentvolumes":                        {"a claim gets a volume", b.bindsVolumes},
+		"patch persistentvolumes":                      {"a claim gets a volume", b.bindsVolumes},
+		"get persistentvolumeclaims":                   {"a claim gets a volume", b.bindsVolumes},
+		"patch persistentvolumeclaims":                 {"a node is selected for a claim", b.selectsNodes},
+		"get resourceclaims.resource.k8s.io":           {"a claim gets a device", b.allocatesDevices},
+		"patch resourceclaims.resource.k8s.io":         {"a claim gets a device", b.allocatesDevices},
+		"patch resourceclaims/status.resource.k8s.io":  {"a claim gets a device", b.allocatesDevices},
+		"patch resourceclaims/binding.resource.k8s.io": {"a claim gets a device", b.allocatesDevices},
+		"get pods": {"an important pod gets a place within a disruption budget", b.preemptsInBudget},
 	} {
 		all[permission] = step{s.what, func(_ *system, within time.Duration) error { return s.do(b.run(within)) }}
 	}

@@ -35,8 +35,15 @@ const (
 // client does not name.
 const codeTooManyBatches jetstream.ErrorCode = 10210
 
-// answerTimeout bounds the wait for the server's answer when the caller sets no deadline.
-const answerTimeout = 5 * time.Second
+const (
+	// answerTimeout bounds the wait for the server's answer when the caller sets no deadline.
+	answerTimeout = 5 * time.Second
+	// firstPatience is how long the answer to an append is waited for at first. A server takes
+	// milliseconds; but what is on its way to a stream's leader while that hands over to another, as a
+	// server does that is stopped, is not answered at all. Whoever appends looks at the log, or appends
+	// again.
+	firstPatience = 2 * time.Second
+)
 
 // repeatBackoff spaces the repetitions of an append that was surely not stored: a stream
 // between two leaders has no one who listens, a busy one too many open batches. About a
@@ -98,8 +105,10 @@ func (l *Log) checkSizes(name events.Stream, msgs []events.Message) error {
 // publish sends wire and returns the sequence of its last message. It repeats only what was
 // surely not stored.
 func (l *Log) publish(ctx context.Context, wire []*nats.Msg, atomic bool) (last uint64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	limit := l.patience.Limit()
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	defer func() { l.patience.Learn(ctx, limit, err) }()
 	var refused error
 	err = wait.ExponentialBackoffWithContext(ctx, repeatBackoff, func(ctx context.Context) (bool, error) {
 		last, err = l.publishOnce(ctx, wire, atomic)

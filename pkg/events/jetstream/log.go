@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/patience"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -26,6 +27,7 @@ type Log struct {
 	snapshots  jetstream.ObjectStore
 	dropped    atomic.Uint64
 	onDropped  func(messages int)
+	patience   *patience.Patience
 
 	closed    chan struct{}
 	closeOnce sync.Once
@@ -52,7 +54,8 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{
-		logger: cfg.Logger, onDropped: cfg.OnDropped, closed: make(chan struct{}),
+		patience: patience.New(firstPatience, answerTimeout),
+		logger:   cfg.Logger, onDropped: cfg.OnDropped, closed: make(chan struct{}),
 		streams: map[events.Stream]jetstream.Stream{},
 	}
 	if l.logger == nil {

@@ -17,12 +17,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/patience"
 )
 
 const (
 	// requestTimeout bounds one request whose caller set no deadline. The server answers or
 	// gives up within 5 s and two election timeouts; what comes later is lost anyway.
 	requestTimeout = 10 * time.Second
+	// firstPatience is how long an answer is waited for at first. A server takes milliseconds; but a
+	// request that was on its way to a leader that died, or to a server that hangs, is not answered at
+	// all, and etcd gives up on it only after 5 s and two elections. A new leader is there after one or
+	// two seconds, and would have answered long since.
+	firstPatience = 2500 * time.Millisecond
 	// keepAliveTime and keepAliveTimeout find a dead connection, where lookout does not; a server refuses
 	// pings more often than every 5 s, and the client does not send them more often than every 10 s. The
 	// second is also how long the kernel waits for the other side to confirm what was sent.
@@ -38,7 +44,7 @@ const (
 // Store implements ledger.Store and ledger.Elections. Safe for concurrent use.
 type Store struct {
 	client   *clientv3.Client
-	patience patience
+	patience *patience.Patience
 	// lookout is nil where there is one server.
 	lookout *lookout
 }
@@ -79,7 +85,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	client.KV = namespace.NewKV(client.KV, cfg.Prefix)
 	client.Watcher = namespace.NewWatcher(client.Watcher, cfg.Prefix)
 	client.Lease = namespace.NewLease(client.Lease, cfg.Prefix)
-	s := &Store{client: client, lookout: lookout}
+	s := &Store{client: client, lookout: lookout, patience: patience.New(firstPatience, requestTimeout)}
 	if lookout != nil { // until Close, which the caller's context does not stand for
 		lookout.run(context.WithoutCancel(ctx), client.ActiveConnection().ResetConnectBackoff)
 	}
@@ -132,11 +138,11 @@ func (s *Store) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, err
 	if err := t.Validate(); err != nil {
 		return ledger.TxnResult{}, err
 	}
-	limit := s.patience.limit()
+	limit := s.patience.Limit()
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), limit)
 	defer cancel()
 	resp, err := s.client.Txn(ctx).If(compares(t)...).Then(writes(t)...).Else(reads(t)...).Commit()
-	s.patience.learn(ctx, limit, err)
+	s.patience.Learn(ctx, limit, err)
 	if err != nil {
 		return ledger.TxnResult{}, commitError(err)
 	}
@@ -226,11 +232,11 @@ func (s *Store) List(ctx context.Context, prefix string) ([]ledger.KV, int64, er
 }
 
 func (s *Store) page(ctx context.Context, key string, opts []clientv3.OpOption) (*clientv3.GetResponse, error) {
-	limit := s.patience.limit()
+	limit := s.patience.Limit()
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), limit)
 	defer cancel()
 	resp, err := s.client.Get(ctx, key, opts...)
-	s.patience.learn(ctx, limit, err)
+	s.patience.Learn(ctx, limit, err)
 	return resp, err
 }
 
