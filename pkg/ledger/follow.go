@@ -16,6 +16,15 @@ type ViewBatch struct {
 	KVs   []KV
 	// Events are every change up to and including Events.Revision.
 	Events EventBatch
+
+	known decoded
+}
+
+// Knowing is the same batch with what another picture has made of it, so that who folds it next does
+// not decode the same documents again. Documents are shared, and nobody changes them.
+func (b ViewBatch) Knowing(changes ViewChanges) ViewBatch {
+	b.known = changes.Docs
+	return b
 }
 
 // followBackoff spaces the attempts after a broken watch or a failed list: 0.1 s doubling

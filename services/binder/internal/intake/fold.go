@@ -125,7 +125,7 @@ func (p *Promises) Fold(b ledger.ViewBatch) ([]decide.Input, error) {
 		return nil, fmt.Errorf("binder: ledger: %w", err)
 	}
 	ledgerMoved := moved(p.view, changes)
-	ledgerMoved.Batch = b
+	ledgerMoved.Batch = b.Knowing(changes)
 	ins := []decide.Input{ledgerMoved}
 	if !changes.Reset && !changes.Members {
 		return ins, nil
