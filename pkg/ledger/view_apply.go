@@ -36,7 +36,7 @@ func (v *View) Fold(b ViewBatch) (ViewChanges, error) {
 	if b.Reset {
 		return ViewChanges{Reset: true}, v.Reset(b.KVs, b.Events.Revision)
 	}
-	return v.apply(b.Events, b.known)
+	return v.apply(b.Events, b.Known)
 }
 
 // Reset replaces the picture by a listing of the whole ledger, read at revision. An error
@@ -58,7 +58,7 @@ func (v *View) Reset(kvs []KV, revision int64) error {
 // member that went on without it might contradict a promise, so it must stop.
 func (v *View) Apply(b EventBatch) (ViewChanges, error) { return v.apply(b, nil) }
 
-func (v *View) apply(b EventBatch, known decoded) (ViewChanges, error) {
+func (v *View) apply(b EventBatch, known []DocChange) (ViewChanges, error) {
 	set := changeSet{known: known}
 	for _, ev := range b.Events {
 		if ev.Deleted {

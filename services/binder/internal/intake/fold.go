@@ -125,7 +125,8 @@ func (p *Promises) Fold(b ledger.ViewBatch) ([]decide.Input, error) {
 		return nil, fmt.Errorf("binder: ledger: %w", err)
 	}
 	ledgerMoved := moved(p.view, changes)
-	ledgerMoved.Batch = b.Knowing(changes)
+	b.Known = changes.Docs
+	ledgerMoved.Batch = b
 	ins := []decide.Input{ledgerMoved}
 	if !changes.Reset && !changes.Members {
 		return ins, nil

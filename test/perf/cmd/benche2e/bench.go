@@ -165,11 +165,8 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 	}
 	var due map[string]time.Time
 	create := func() (err error) {
-		if mode == open {
-			due, err = createAt(ctx, g.Cluster.Client, pods, b.rate)
-			return err
-		}
-		return harness.CreatePods(ctx, g.Cluster.Client, pods)
+		due, err = g.create(ctx, pods, mode, b.rate)
+		return err
 	}
 	first, second := start, create
 	if mode == drain {
@@ -220,9 +217,7 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 	}
 	r.Cluster = loadAfter.since(loadBefore)
 	g.seen.fill(&r, begin)
-	if mode == open {
-		r.Arrival = g.seen.arrival(due, begin)
-	}
+	r.Arrival = g.seen.arrival(due, begin)
 	if mode == preempt {
 		if r.Evicted, err = g.evicted(ctx); err != nil {
 			return r, err
@@ -230,6 +225,16 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 	}
 	// 4. The placements themselves.
 	return r, g.audit(ctx, len(pods))
+}
+
+// create creates the pods: at the rate in mode open, and says when each was due; else as fast as it can.
+func (g *ground) create(
+	ctx context.Context, pods []*corev1.Pod, mode string, rate float64,
+) (due map[string]time.Time, err error) {
+	if mode == open {
+		return createAt(ctx, g.Cluster.Client, pods, rate)
+	}
+	return nil, harness.CreatePods(ctx, g.Cluster.Client, pods)
 }
 
 // audit checks every placement from the API server's own state.

@@ -34,7 +34,8 @@ func (w *watch) outcome(s steady, version string) outcome.Outcome {
 		memory.Points = append(memory.Points, [2]float64{x.At.Minutes(), float64(x.Resident) / megabyte})
 	}
 	o.Values = map[string]float64{
-		"cpuPercent": cpu, "residentMB": float64(most) / megabyte, "growthPercent": growth, "minutes": last.At.Minutes(),
+		"cpuPercent": cpu, "residentMB": float64(most) / megabyte, "growthPercent": growth,
+		"minutes": last.At.Minutes(),
 	}
 	number := outcome.Number
 	t := outcome.Table{Title: "`berth up`, two shards and two binders", Head: []string{"minutes", "processor, % of one core",
