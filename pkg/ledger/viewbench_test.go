@@ -22,8 +22,9 @@ func promised(tb testing.TB, nodes, writes, entries int) ledger.ViewBatch {
 			d.Entries = append(d.Entries, ledger.Entry{
 				PodUID: fmt.Sprintf("%08x-0000-4000-8000-%012x", i%nodes, number), Namespace: "default",
 				Name: fmt.Sprintf("pod-%d-%d", i%nodes, number), Role: ledger.RoleReservation, State: ledger.Committed,
-				PodRV: uint64(number + 1), Token: ledger.Token(number + 1), Shard: "scheduler-0", SchedulerName: "default-scheduler",
-				Requests: map[string]int64{"cpu": 100, "memory": 500 << 20, "pods": 1},
+				PodRV: uint64(number + 1), Token: ledger.Token(number + 1), Shard: "scheduler-0",
+				SchedulerName: "default-scheduler",
+				Requests:      map[string]int64{"cpu": 100, "memory": 500 << 20, "pods": 1},
 			})
 		}
 		value, err := ledger.EncodeNodeDoc(d)

@@ -164,10 +164,7 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 		return g.prepare(ctx, b.blocked, b.leaving)
 	}
 	var due map[string]time.Time
-	create := func() (err error) {
-		due, err = g.create(ctx, pods, mode, b.rate)
-		return err
-	}
+	create := func() (err error) { due, err = g.create(ctx, pods, mode, b.rate); return err }
 	first, second := start, create
 	if mode == drain {
 		first, second = create, start
@@ -200,11 +197,9 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 		return r, err
 	}
 	if mode != preempt && !c.Raw {
-		bound := time.Now()
-		if err := told(ctx, g.Cluster.Client, len(pods)); err != nil {
+		if r.EventSeconds, err = g.told(ctx, len(pods)); err != nil {
 			return r, err
 		}
-		r.EventSeconds = time.Since(bound).Seconds()
 	}
 	usedAfter, err := harness.CPUTime(g.PIDs...)
 	if err != nil {
@@ -225,6 +220,13 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 	}
 	// 4. The placements themselves.
 	return r, g.audit(ctx, len(pods))
+}
+
+// told waits for the events of so many pods, and says how long that took.
+func (g *ground) told(ctx context.Context, pods int) (seconds float64, err error) {
+	bound := time.Now()
+	err = told(ctx, g.Cluster.Client, pods)
+	return time.Since(bound).Seconds(), err
 }
 
 // create creates the pods: at the rate in mode open, and says when each was due; else as fast as it can.
