@@ -2,6 +2,8 @@ package deschedulingtest
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,8 +18,25 @@ const (
 	namespaces  = 50
 )
 
-// LargePolicy runs all ten strategies; evictor is the arguments of DefaultEvictor.
-func LargePolicy(evictor string) string {
+// Strategies are the names of the ten, in the order in which LargePolicy runs them.
+var Strategies = append(slices.Clone(deschedules), balances...)
+
+var (
+	deschedules = []string{
+		"PodLifeTime", "RemoveFailedPods", "RemovePodsHavingTooManyRestarts",
+		"RemovePodsViolatingInterPodAntiAffinity", "RemovePodsViolatingNodeTaints", "RemovePodsViolatingNodeAffinity",
+	}
+	balances = []string{
+		"RemoveDuplicates", "RemovePodsViolatingTopologySpreadConstraint", "LowNodeUtilization", "HighNodeUtilization",
+	}
+)
+
+// LargePolicy runs the strategies that are named; evictor is the arguments of DefaultEvictor.
+func LargePolicy(evictor string, strategies ...string) string {
+	enabled := func(of []string) string {
+		others := func(name string) bool { return !slices.Contains(strategies, name) }
+		return strings.Join(slices.DeleteFunc(slices.Clone(of), others), ", ")
+	}
 	return fmt.Sprintf(`apiVersion: descheduler/v1alpha2
 kind: DeschedulerPolicy
 profiles:
@@ -40,17 +59,16 @@ profiles:
   - {name: HighNodeUtilization, args: {thresholds: {cpu: 15, memory: 15}}}
   plugins:
     deschedule:
-      enabled: [PodLifeTime, RemoveFailedPods, RemovePodsHavingTooManyRestarts, RemovePodsViolatingInterPodAntiAffinity,
-        RemovePodsViolatingNodeTaints, RemovePodsViolatingNodeAffinity]
+      enabled: [%s]
     balance:
-      enabled: [RemoveDuplicates, RemovePodsViolatingTopologySpreadConstraint, LowNodeUtilization, HighNodeUtilization]
-`, evictor)
+      enabled: [%s]
+`, evictor, enabled(deschedules), enabled(balances))
 }
 
-// Large is a cluster of which strategies pick nearly every pod: half of the pods are old, a
+// Large is a cluster at a time, of which strategies pick nearly every pod: most pods are old, a
 // tenth of the nodes have most of what they can hold, a twentieth have a taint that nothing
 // tolerates, and owners have all sorts of rules.
-func Large(nodes, pods int) (ns []*corev1.Node, ps []*corev1.Pod) {
+func Large(now time.Time, nodes, pods int) (ns []*corev1.Node, ps []*corev1.Pod) {
 	for i := range nodes {
 		n := statetest.Node(fmt.Sprintf("n%05d", i), "cpu", "64", "memory", "128Gi", "pods", "150")
 		n.Labels[corev1.LabelTopologyZone] = fmt.Sprint("z", i%3)
@@ -60,14 +78,14 @@ func Large(nodes, pods int) (ns []*corev1.Node, ps []*corev1.Pod) {
 		ns = append(ns, n)
 	}
 	for i := range pods {
-		ps = append(ps, largePod(i, nodes))
+		ps = append(ps, largePod(now, i, nodes))
 	}
 	return ns, ps
 }
 
 // largePod is one of the pods of its owner; every fifth owner has anti-affinity, every fifth a
 // spread constraint, every tenth a node affinity.
-func largePod(i, nodes int) *corev1.Pod {
+func largePod(now time.Time, i, nodes int) *corev1.Pod {
 	owner := i / podsOfOwner
 	app := fmt.Sprint("app", owner)
 	p := statetest.Pod(fmt.Sprint("ns", owner%namespaces), fmt.Sprint("p", i), "cpu", "1", "memory", "1Gi")
@@ -80,7 +98,7 @@ func largePod(i, nodes int) *corev1.Pod {
 	p.OwnerReferences = []metav1.OwnerReference{
 		{Kind: "ReplicaSet", Name: app, UID: types.UID(app), Controller: new(true)},
 	}
-	p.CreationTimestamp = metav1.Time{Time: Began.Add(-time.Duration(i%2000) * time.Hour)}
+	p.CreationTimestamp = metav1.Time{Time: now.Add(-time.Duration(i%2000) * time.Hour)}
 	p.Status = corev1.PodStatus{
 		Phase: corev1.PodRunning, StartTime: &p.CreationTimestamp,
 		Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},

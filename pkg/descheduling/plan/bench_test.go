@@ -87,7 +87,7 @@ func processorTime(b *testing.B) time.Duration {
 
 func largePolicy(b *testing.B, evictor string) *policy.Policy {
 	b.Helper()
-	p, err := policy.Parse("large", []byte(deschedulingtest.LargePolicy(evictor)))
+	p, err := policy.Parse("large", []byte(deschedulingtest.LargePolicy(evictor, deschedulingtest.Strategies...)))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func largePolicy(b *testing.B, evictor string) *policy.Policy {
 // largeCluster applies the facts in batches, as from the log.
 func largeCluster(b *testing.B) *state.Snapshot {
 	b.Helper()
-	nodes, pods := deschedulingtest.Large(benchNodes, benchPods)
+	nodes, pods := deschedulingtest.Large(deschedulingtest.Began, benchNodes, benchPods)
 	store := state.New()
 	var h statetest.History
 	apply := func() {

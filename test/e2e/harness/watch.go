@@ -24,7 +24,7 @@ func WatchPods(ctx context.Context, access *rest.Config, namespace string) (watc
 		return nil, err
 	}
 	pods := client.CoreV1().Pods(namespace)
-	start, err := pods.List(ctx, metav1.ListOptions{})
+	start, err := pods.List(ctx, metav1.ListOptions{Limit: 1}) // only its resourceVersion is wanted
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}

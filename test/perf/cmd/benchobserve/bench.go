@@ -12,15 +12,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 	"github.com/berth-scheduler/berth/test/perf/contend"
 )
 
 const (
-	namespace = "bench"
-	// boundEvery is how often it is looked whether all are bound: one pod is read each time.
-	boundEvery = 250 * time.Millisecond
+	namespace  = "bench"
 	stopWithin = 2 * time.Minute
 )
 
@@ -156,6 +157,11 @@ func (b *bench) measure(
 	if err != nil {
 		return r, err
 	}
+	seen, err := harness.WatchPods(ctx, cluster.Rest, namespace)
+	if err != nil {
+		return r, err
+	}
+	defer seen.Stop()
 	data := filepath.Join(dir, "data")
 	berth, err := b.programs.Up(ctx, harness.UpConfig{
 		Kubeconfig: cluster.Kubeconfig, DataDir: data, LogDir: dir, Shards: 2, Binders: 2, Config: config, Args: v.args,
@@ -165,7 +171,7 @@ func (b *bench) measure(
 	}
 	defer ending(ctx, &err, berth.Stop)
 	begin := time.Now()
-	if err := allBound(ctx, cluster); err != nil {
+	if err := allBound(ctx, seen, b.pods); err != nil {
 		return r, err
 	}
 	r.wall = time.Since(begin)
@@ -178,26 +184,23 @@ func (b *bench) measure(
 	return r, nil
 }
 
-// allBound waits until no pod is without a node.
-func allBound(ctx context.Context, cluster *harness.Cluster) error {
-	tick := time.NewTicker(boundEvery)
-	defer tick.Stop()
-	for {
-		left, err := cluster.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{
-			FieldSelector: "spec.nodeName=", Limit: 1,
-		})
-		if err != nil {
-			return err
-		}
-		if len(left.Items) == 0 {
-			return nil
-		}
+// allBound waits until as many pods as are wanted have been seen bound.
+func allBound(ctx context.Context, seen watch.Interface, want int) error {
+	bound := sets.New[types.UID]()
+	for bound.Len() < want {
 		select {
-		case <-tick.C:
+		case event, ok := <-seen.ResultChan():
+			if !ok {
+				return fmt.Errorf("the watch ended with %d of %d pods bound", bound.Len(), want)
+			}
+			if pod, ok := event.Object.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
+				bound.Insert(pod.UID)
+			}
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("%d of %d pods are bound: %w", bound.Len(), want, ctx.Err())
 		}
 	}
+	return nil
 }
 
 // knownWithin bounds the time from the creation of a pod to where the log has it, on a busy machine.
