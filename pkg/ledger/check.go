@@ -137,7 +137,7 @@ func CheckSuccessor(before, after NodeDoc) []Violation {
 	}
 	out = append(out, checkVictimStep(before, after)...)
 	out = append(out, CheckDisplaced(before, after)...)
-	for _, old := range reservations(before) {
+	for old := range reservations(before) {
 		now, ok := after.Find(old.PodUID)
 		if ok && now.Token == old.Token {
 			out = append(out, checkStep(after.NodeUID, old, now)...)
@@ -148,7 +148,7 @@ func CheckSuccessor(before, after NodeDoc) []Violation {
 				old.State, after.HW[KindPod], old.PodRV)
 		}
 	}
-	for _, now := range reservations(after) {
+	for now := range reservations(after) {
 		if old, ok := before.Find(now.PodUID); ok && old.Token == now.Token {
 			continue
 		}
@@ -159,14 +159,26 @@ func CheckSuccessor(before, after NodeDoc) []Violation {
 	return out
 }
 
-func reservations(d NodeDoc) []Entry {
-	var out []Entry
-	for _, e := range d.Entries {
-		if e.Role == RoleReservation {
-			out = append(out, e)
+// reservations iterates over those of a document. An entry is some hundred bytes: nothing is copied
+// into a list of its own for the sake of looking at it.
+func reservations(d NodeDoc) iter.Seq[Entry] {
+	return func(yield func(Entry) bool) {
+		for i := range d.Entries {
+			if d.Entries[i].Role == RoleReservation && !yield(d.Entries[i]) {
+				return
+			}
 		}
 	}
-	return out
+}
+
+// reserves says whether the document holds a reservation for the pod.
+func reserves(d NodeDoc, podUID string) bool {
+	for i := range d.Entries {
+		if d.Entries[i].Role == RoleReservation && d.Entries[i].PodUID == podUID {
+			return true
+		}
+	}
+	return false
 }
 
 func checkStep(nodeUID string, old, now Entry) []Violation {

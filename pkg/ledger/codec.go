@@ -126,6 +126,9 @@ func decodeNodeDoc(kv KV) (NodeDoc, error) {
 	if d.HW, err = highWaterFromProto(m.GetHighWater()); err != nil {
 		return NodeDoc{}, err
 	}
+	if n := len(m.GetEntries()); n > 0 {
+		d.Entries = make([]Entry, 0, n)
+	}
 	for i, pe := range m.GetEntries() {
 		e, err := entryFromProto(pe)
 		if err != nil {

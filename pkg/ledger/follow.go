@@ -16,6 +16,10 @@ type ViewBatch struct {
 	KVs   []KV
 	// Events are every change up to and including Events.Revision.
 	Events EventBatch
+	// Known is what another picture has made of Events (ViewChanges.Docs), so that who folds them
+	// next does not decode the same documents again; nil decodes them all. Documents are shared,
+	// and nobody changes them.
+	Known []DocChange
 }
 
 // followBackoff spaces the attempts after a broken watch or a failed list: 0.1 s doubling

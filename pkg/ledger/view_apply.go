@@ -36,7 +36,7 @@ func (v *View) Fold(b ViewBatch) (ViewChanges, error) {
 	if b.Reset {
 		return ViewChanges{Reset: true}, v.Reset(b.KVs, b.Events.Revision)
 	}
-	return v.Apply(b.Events)
+	return v.apply(b.Events, b.Known)
 }
 
 // Reset replaces the picture by a listing of the whole ledger, read at revision. An error
@@ -56,8 +56,10 @@ func (v *View) Reset(kvs []KV, revision int64) error {
 // Apply folds in what a watch delivered: every event up to b.Revision. Events that Learn
 // has anticipated change nothing. An error names the key whose value cannot be read: a
 // member that went on without it might contradict a promise, so it must stop.
-func (v *View) Apply(b EventBatch) (ViewChanges, error) {
-	set := changeSet{}
+func (v *View) Apply(b EventBatch) (ViewChanges, error) { return v.apply(b, nil) }
+
+func (v *View) apply(b EventBatch, known []DocChange) (ViewChanges, error) {
+	set := changeSet{known: known}
 	for _, ev := range b.Events {
 		if ev.Deleted {
 			v.drop(ev.Key, ev.ModRevision, &set)
@@ -117,13 +119,16 @@ func (v *View) put(kv KV, set *changeSet) error {
 }
 
 func (v *View) putDoc(kv KV, set *changeSet) error {
-	old, known := v.docs[strings.TrimPrefix(kv.Key, PrefixNode)]
-	if known && kv.ModRevision <= old.Revision {
+	old, held := v.docs[strings.TrimPrefix(kv.Key, PrefixNode)]
+	if held && kv.ModRevision <= old.Revision {
 		return nil
 	}
-	d, err := DecodeNodeDoc(kv)
-	if err != nil {
-		return err
+	d, known := set.known.take(strings.TrimPrefix(kv.Key, PrefixNode), kv.ModRevision)
+	if !known {
+		var err error
+		if d, err = DecodeNodeDoc(kv); err != nil {
+			return err
+		}
 	}
 	v.docs[d.NodeUID] = d
 	for kind, rv := range d.HW {
@@ -137,8 +142,12 @@ func (v *View) putDoc(kv KV, set *changeSet) error {
 func (v *View) index(old, now NodeDoc, set *changeSet) {
 	set.docs = append(set.docs, DocChange{Before: old, After: now})
 	v.claims.index(old, now)
-	for _, e := range reservations(old) {
+	// Most of what a document reserves stays when it is written again: that is where it was.
+	for e := range reservations(old) {
 		set.pod(e.PodUID)
+		if reserves(now, e.PodUID) {
+			continue
+		}
 		at := slices.DeleteFunc(slices.Clone(v.reserved[e.PodUID]), func(uid string) bool { return uid == old.NodeUID })
 		if len(at) == 0 {
 			delete(v.reserved, e.PodUID)
@@ -146,8 +155,11 @@ func (v *View) index(old, now NodeDoc, set *changeSet) {
 		}
 		v.reserved[e.PodUID] = at
 	}
-	for _, e := range reservations(now) {
+	for e := range reservations(now) {
 		set.pod(e.PodUID)
+		if reserves(old, e.PodUID) {
+			continue
+		}
 		v.reserved[e.PodUID] = append(slices.Clip(v.reserved[e.PodUID]), now.NodeUID)
 	}
 }
@@ -253,6 +265,22 @@ type changeSet struct {
 	terms             map[TermID]struct{}
 	// By name, in the order of the ledger, some more than once.
 	budgets, exclusives, plans []string
+	// known are documents that need not be decoded again.
+	known decoded
+}
+
+// decoded are documents as a picture has taken them from the same events, in their order.
+type decoded []DocChange
+
+// take returns the document of a node at a revision, and leaves those behind it.
+func (k *decoded) take(nodeUID string, revision int64) (NodeDoc, bool) {
+	for i := range *k {
+		if d := (*k)[i].After; d.Revision == revision && d.NodeUID == nodeUID {
+			*k = (*k)[i+1:]
+			return d, true
+		}
+	}
+	return NodeDoc{}, false
 }
 
 func (s *changeSet) pod(uid string) {

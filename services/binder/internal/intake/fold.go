@@ -125,6 +125,7 @@ func (p *Promises) Fold(b ledger.ViewBatch) ([]decide.Input, error) {
 		return nil, fmt.Errorf("binder: ledger: %w", err)
 	}
 	ledgerMoved := moved(p.view, changes)
+	b.Known = changes.Docs
 	ledgerMoved.Batch = b
 	ins := []decide.Input{ledgerMoved}
 	if !changes.Reset && !changes.Members {

@@ -57,8 +57,12 @@ func createAt(
 	return due, group.Wait()
 }
 
-// arrival says how pods arrived that were due at these times, in a run that began at begin; only after wait.
+// arrival says how pods arrived that were due at these times, in a run that began at begin; only after
+// wait. Nil when none was due.
 func (p *podWatch) arrival(due map[string]time.Time, begin time.Time) *arrival {
+	if len(due) == 0 {
+		return nil
+	}
 	histogram := newHistogram()
 	lastDue, lastAppeared, lastBound := begin, begin, begin
 	for name, bound := range p.bound {

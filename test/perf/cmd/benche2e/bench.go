@@ -164,13 +164,7 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 		return g.prepare(ctx, b.blocked, b.leaving)
 	}
 	var due map[string]time.Time
-	create := func() (err error) {
-		if mode == open {
-			due, err = createAt(ctx, g.Cluster.Client, pods, b.rate)
-			return err
-		}
-		return harness.CreatePods(ctx, g.Cluster.Client, pods)
-	}
+	create := func() (err error) { due, err = g.create(ctx, pods, mode, b.rate); return err }
 	first, second := start, create
 	if mode == drain {
 		first, second = create, start
@@ -203,11 +197,9 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 		return r, err
 	}
 	if mode != preempt && !c.Raw {
-		bound := time.Now()
-		if err := told(ctx, g.Cluster.Client, len(pods)); err != nil {
+		if r.EventSeconds, err = g.told(ctx, len(pods)); err != nil {
 			return r, err
 		}
-		r.EventSeconds = time.Since(bound).Seconds()
 	}
 	usedAfter, err := harness.CPUTime(g.PIDs...)
 	if err != nil {
@@ -220,9 +212,7 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 	}
 	r.Cluster = loadAfter.since(loadBefore)
 	g.seen.fill(&r, begin)
-	if mode == open {
-		r.Arrival = g.seen.arrival(due, begin)
-	}
+	r.Arrival = g.seen.arrival(due, begin)
 	if mode == preempt {
 		if r.Evicted, err = g.evicted(ctx); err != nil {
 			return r, err
@@ -230,6 +220,23 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 	}
 	// 4. The placements themselves.
 	return r, g.audit(ctx, len(pods))
+}
+
+// told waits for the events of so many pods, and says how long that took.
+func (g *ground) told(ctx context.Context, pods int) (seconds float64, err error) {
+	bound := time.Now()
+	err = told(ctx, g.Cluster.Client, pods)
+	return time.Since(bound).Seconds(), err
+}
+
+// create creates the pods: at the rate in mode open, and says when each was due; else as fast as it can.
+func (g *ground) create(
+	ctx context.Context, pods []*corev1.Pod, mode string, rate float64,
+) (due map[string]time.Time, err error) {
+	if mode == open {
+		return createAt(ctx, g.Cluster.Client, pods, rate)
+	}
+	return nil, harness.CreatePods(ctx, g.Cluster.Client, pods)
 }
 
 // audit checks every placement from the API server's own state.

@@ -105,7 +105,8 @@ func table(mode string, rows []result) outcome.Table {
 func plots(mode string, rows []result) []outcome.Plot {
 	raw := bestRaw(rows)
 	progress := outcome.Plot{
-		Name: mode, Title: "Pods bound, mode " + mode, X: outcome.Axis{Label: "seconds"}, Y: outcome.Axis{Label: "pods bound"},
+		Name: mode, Title: "Pods bound, mode " + mode,
+		X: outcome.Axis{Label: "seconds"}, Y: outcome.Axis{Label: "pods bound"},
 	}
 	spread := outcome.Plot{
 		Name: mode + "-latency", Title: "Latency to the bind, mode " + mode,

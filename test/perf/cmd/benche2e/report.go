@@ -55,7 +55,8 @@ func (b *bench) report(ctx context.Context, results []result) error {
 	r := report{
 		Time: time.Now().UTC().Truncate(time.Second), Processors: runtime.NumCPU(), Go: runtime.Version(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH, Load: harness.LoadAverage(),
-		Berth: strings.TrimSpace(version.Stdout), Peer: contend.PeerVersion, Nodes: b.nodes, Config: contend.Config, Results: results,
+		Berth: strings.TrimSpace(version.Stdout), Peer: contend.PeerVersion, Nodes: b.nodes,
+		Config: contend.Config, Results: results,
 		Blocked: b.blocked, Leaving: b.leaving,
 	}
 	raw, err := json.MarshalIndent(r, "", "  ")

@@ -61,8 +61,9 @@ func TestBrokenRulesAreSeen(t *testing.T) {
 }
 
 func TestOutcomeComparesSettings(t *testing.T) {
-	one := result{setting: setting{1, 70}, PodsPerSecond: 1000, Micros: map[string]float64{"scheduler": 100}, FactMicros: 10}
-	four := result{setting: setting{4, 70}, PodsPerSecond: 1500, Micros: map[string]float64{"scheduler": 176}, FactMicros: 10}
+	spent := func(micros float64) map[string]float64 { return map[string]float64{"scheduler": micros} }
+	one := result{setting: setting{1, 70}, PodsPerSecond: 1000, Micros: spent(100), FactMicros: 10}
+	four := result{setting: setting{4, 70}, PodsPerSecond: 1500, Micros: spent(176), FactMicros: 10}
 	four.contention = contention{Txns: 200, Conflicts: 1, Placed: []int{20, 25, 25, 30}, Attempts: 2}
 	values := report{Results: []result{one, four}, runs: 1, budget: budget{"scheduler": 200}}.outcome().Values
 	for name, want := range map[string]float64{

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // attemptBuckets are the upper bounds of the histogram of attempts that the queue serves.
@@ -38,10 +39,11 @@ func (t *track) contention(ctx context.Context) (c contention, err error) {
 		case "queue":
 			const attempts = "scheduler_pod_scheduling_attempts"
 			all := read(m, attempts+"_count")
-			for _, bound := range attemptBuckets {
-				if c.Attempts == 0 && read(m, attempts+"_bucket", fmt.Sprintf(`le="%d"`, bound)) >= all {
-					c.Attempts = bound
-				}
+			i := slices.IndexFunc(attemptBuckets, func(bound int) bool {
+				return read(m, attempts+"_bucket", fmt.Sprintf(`le="%d"`, bound)) >= all
+			})
+			if i >= 0 {
+				c.Attempts = attemptBuckets[i]
 			}
 		}
 	}

@@ -44,10 +44,12 @@ func parse(args []string) (options, error) {
 	set.IntVar(&o.nodes, "nodes", 1000, "nodes, 32 CPUs and 110 pods each")
 	set.IntVar(&o.warm, "warm", 500, "pods bound before the clock starts")
 	set.IntVar(&o.runs, "runs", 1, "runs of each setting; 3 or more to report")
-	set.Func("shards", "scheduler processes; several numbers with commas are as many settings (default 2)", numbers(&o.shards))
+	set.Func("shards", "scheduler processes; several numbers with commas are as many settings (default 2)",
+		numbers(&o.shards))
 	set.Func("full", "percent of each node that is taken before pods arrive, on average; as --shards (default 0)",
 		numbers(&o.full))
-	set.StringVar(&o.workload, "workload", plain, "plain, or constrained: hard spread and anti-affinity for two pods of three")
+	set.StringVar(&o.workload, "workload", plain,
+		"plain, or constrained: hard spread and anti-affinity for two pods of three")
 	set.BoolVar(&o.facts, "facts", false, "measure what applying a fact takes, with one more shard before and after")
 	set.Float64Var(&o.rate, "rate", 0, "pods that arrive per second; 0 lets all arrive at once")
 	set.IntVar(&o.binders, "binders", 2, "binder processes")

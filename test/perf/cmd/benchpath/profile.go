@@ -13,26 +13,40 @@ import (
 )
 
 // profileSeconds is how long processes are profiled, from the arrival of the pods on.
-const profileSeconds = 5
+const profileSeconds = 10
 
 // profile starts a profile of each process that serves them, and returns what waits for their
-// end: one file for each in the report's directory.
+// end and saves what was allocated since the start: two files for each in the report's directory.
 func (b *bench) profile(ctx context.Context, members []member) (wait func() error) {
 	if !b.profiling {
 		return func() error { return nil }
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	for i, m := range members {
-		if m.berth != nil {
-			path := filepath.Join(b.out, fmt.Sprintf("path-%s-%d.pprof", m.service, i))
-			g.Go(func() error { return save(ctx, m.berth.Address, path) })
-		}
+	g, profiling := errgroup.WithContext(ctx)
+	each(members, func(i int, m member) {
+		path := filepath.Join(b.out, fmt.Sprintf("path-%s-%d.pprof", m.service, i))
+		g.Go(func() error { return save(profiling, m, fmt.Sprintf("profile?seconds=%d", profileSeconds), path) })
+	})
+	return func() error {
+		err := g.Wait()
+		each(members, func(i int, m member) {
+			path := filepath.Join(b.out, fmt.Sprintf("path-%s-%d-allocs.pprof", m.service, i))
+			err = errors.Join(err, save(ctx, m, "allocs", path))
+		})
+		return err
 	}
-	return g.Wait
 }
 
-func save(ctx context.Context, address, path string) error {
-	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", address, profileSeconds)
+// each calls do for every process that serves profiles.
+func each(members []member, do func(int, member)) {
+	for i, m := range members {
+		if m.berth != nil {
+			do(i, m)
+		}
+	}
+}
+
+func save(ctx context.Context, m member, profile, path string) error {
+	url := fmt.Sprintf("http://%s/debug/pprof/%s", m.berth.Address, profile)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+
 	"github.com/berth-scheduler/berth/test/perf/contend"
 	"github.com/berth-scheduler/berth/test/perf/outcome"
 )
@@ -19,14 +21,11 @@ func (r report) outcome(runs int) outcome.Outcome {
 	number := outcome.Number
 	for _, rows := range r.rows() {
 		for _, row := range rows {
-			ratio := "–"
+			ratio, name := "–", row.Contender+".ratio"
 			if peer := rows[0]; peer.Contender == contend.Contenders[0].Name && row.Contender != peer.Contender {
 				times := row.PodsPerSecond / peer.PodsPerSecond
 				ratio = number(times)
-				name := row.Contender + ".ratio"
-				if least, known := o.Values[name]; !known || times < least {
-					o.Values[name] = times
-				}
+				o.Values[name] = min(cmp.Or(o.Values[name], times), times)
 			}
 			t.Rows = append(t.Rows, []string{row.Workload, row.Contender, number(float64(row.Pods)), number(row.PodsPerSecond),
 				ratio, number(row.P50Millis), number(row.P99Millis), number(row.CPUSeconds * 1000 / float64(row.Pods))})

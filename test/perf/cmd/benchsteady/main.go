@@ -52,7 +52,7 @@ func parse(args []string) (options, error) {
 		return o, err
 	}
 	if o.length < 2*o.every || o.every <= 0 || o.rate < 0 || o.standing < 1 {
-		return o, fmt.Errorf("--for %s, --every %s, --rate %g, --standing %d: want two samples, no negative rate, at least 1 pod",
+		return o, fmt.Errorf("--for %s, --every %s, --rate %g, --standing %d: want two samples, no negative rate, 1 pod",
 			o.length, o.every, o.rate, o.standing)
 	}
 	return o, nil

@@ -34,11 +34,13 @@ func (w *watch) outcome(s steady, version string) outcome.Outcome {
 		memory.Points = append(memory.Points, [2]float64{x.At.Minutes(), float64(x.Resident) / megabyte})
 	}
 	o.Values = map[string]float64{
-		"cpuPercent": cpu, "residentMB": float64(most) / megabyte, "growthPercent": growth, "minutes": last.At.Minutes(),
+		"cpuPercent": cpu, "residentMB": float64(most) / megabyte, "growthPercent": growth,
+		"minutes": last.At.Minutes(),
 	}
 	number := outcome.Number
-	t := outcome.Table{Title: "`berth up`, two shards and two binders", Head: []string{"minutes", "processor, % of one core",
-		"most resident MB", "resident MB after the warm-up", "growth from there to the end, %"},
+	t := outcome.Table{Title: "`berth up`, two shards and two binders",
+		Head: []string{"minutes", "processor, % of one core",
+			"most resident MB", "resident MB after the warm-up", "growth from there to the end, %"},
 		Rows: [][]string{{number(last.At.Minutes()), number(cpu), number(float64(most) / megabyte),
 			number(settled / megabyte), number(growth)}}}
 	if s.load.Created > 0 {
