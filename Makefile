@@ -367,14 +367,16 @@ FULL = --programs $(BIN) --upstream "$$(cd test/conformance && GOWORK=off go lis
 	@for program in benche2e benchperf benchpath benchsteady benchfull; do \
 		go build -o $(BIN)/$$program ./test/perf/cmd/$$program; done
 
+BENCH_DOCS = go run ./test/perf/cmd/benchfull docs --plots .build/bench/plots.json && \
+	(cd tools/plot && GOWORK=off go run . --in $(CURDIR)/.build/bench/plots.json --out $(CURDIR)/docs/plots)
+
 .PHONY: bench-full
 bench-full: .bench-programs ## The whole table of what must hold, hours (PARTS="drain-1000 path", FULL_RUNS=n, STEADY=10m); then bench-docs
-	@$(BENCHFULL) run $(FULL) --runs $(FULL_RUNS) --steady $(STEADY) $(PARTS); ended=$$?; $(MAKE) bench-docs; exit $$ended
+	@ended=0; $(BENCHFULL) run $(FULL) --runs $(FULL_RUNS) --steady $(STEADY) $(PARTS) || ended=$$?; $(BENCH_DOCS); exit $$ended
 
 .PHONY: bench-docs
 bench-docs: ## docs/benchmarks.md and its plots, of each part's accepted outcome or a newer one in .build/bench/full
-	@go run ./test/perf/cmd/benchfull docs --plots .build/bench/plots.json
-	@cd tools/plot && GOWORK=off go run . --in $(CURDIR)/.build/bench/plots.json --out $(CURDIR)/docs/plots
+	@$(BENCH_DOCS)
 
 .PHONY: bench-check
 bench-check: ## Compare .build/bench/full with the accepted outcomes, by ratio; fails on what got worse
