@@ -139,8 +139,8 @@ func (w *Watch) Findings(now time.Time, pods, entries []Waiting) Report {
 			found = w.sweeps(now)
 		}
 		r.Found[rule] = len(found)
-		slices.SortStableFunc(found, func(a, b Finding) int {
-			return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.About, b.About))
+		slices.SortFunc(found, func(a, b Finding) int {
+			return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.About, b.About), cmp.Compare(a.Detail, b.Detail))
 		})
 		r.Findings = append(r.Findings, found[:min(len(found), maxListed)]...)
 	}

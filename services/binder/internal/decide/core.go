@@ -63,7 +63,7 @@ type picture struct {
 	reservations map[attempt]*reservation
 	// reserved finds a pod's reservations; two at once only while a partition changes hands.
 	reserved map[string][]*reservation
-	// waiting are the reservations with nothing under way and something left to do.
+	// waiting are the reservations of held partitions with nothing under way and something left to do.
 	waiting map[attempt]*reservation
 }
 
@@ -264,6 +264,9 @@ func (c *Core) partitionsChanged(in PartitionsChanged) {
 	for _, p := range in.Held {
 		c.held[p] = true
 	}
+	for _, r := range c.reservations {
+		c.park(r)
+	}
 	c.advanceAll()
 	c.advancePromised()
 }
@@ -304,11 +307,11 @@ func (c *Core) advanceAll() {
 	}
 }
 
-// dueReservations are those of the waiting ones that this binder may act on now, in order.
+// dueReservations are those of the waiting ones whose time has come, in order.
 func (c *Core) dueReservations() []attempt {
 	var due []attempt
 	for k, r := range c.waiting {
-		if c.mayAct(k.pod) && !c.now.Before(r.due) {
+		if !c.now.Before(r.due) {
 			due = append(due, k)
 		}
 	}

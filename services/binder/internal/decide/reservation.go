@@ -86,9 +86,10 @@ func (r *reservation) advance(c *Core) {
 	}
 }
 
-// park keeps the reservation among those that ticks and facts look at, while it waits.
+// park keeps the reservation among those that ticks and facts look at, while it waits. Most
+// reservations of a large cluster are other binders', which is why they are not among them.
 func (c *Core) park(r *reservation) {
-	if r.op == 0 && !r.removed && !r.settled {
+	if r.op == 0 && !r.removed && !r.settled && c.holds(r.key.pod) {
 		c.waiting[r.key] = r
 		return
 	}

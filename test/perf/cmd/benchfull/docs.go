@@ -16,10 +16,10 @@ import (
 
 // head is the page up to the summary, tail what follows the parts.
 //
-//go:embed head.md
+//go:embed head.txt
 var head string
 
-//go:embed tail.md
+//go:embed tail.txt
 var tail string
 
 // writeDocs writes the page, of each part's accepted outcome or a newer one that did not fail, and
