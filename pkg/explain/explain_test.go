@@ -167,6 +167,21 @@ func TestTextOfAWaitingPod(t *testing.T) {
 	}
 }
 
+// The binder has the API server's word before the facts have the bind.
+func TestBoundByTheBindersWord(t *testing.T) {
+	pod := statetest.Pod("shop", "cart", "cpu", "1")
+	ref := events.PodRef{UID: string(pod.UID), Namespace: "shop", Name: "cart"}
+	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	story, err := explain.Tell(string(pod.UID), records(t, begin, fact(t, events.OpUpsert, pod)), records(t, begin,
+		events.EncodeDecision(events.Decision{Kind: events.DecisionBound, Pod: ref, NodeName: "n1"})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if story.State != "bound" || story.Node != "n1" {
+		t.Errorf("state %q, on node %q; want bound, on n1", story.State, story.Node)
+	}
+}
+
 func TestWaterfall(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	pod := statetest.Pod("shop", "cart", "cpu", "1")

@@ -199,6 +199,10 @@ func (s *Story) decided(r events.Record, d *events.Decision) {
 		Time: r.Time, Sequence: r.Sequence, What: string(d.Kind), Detail: detailOf(d), Decision: d,
 	})
 	switch d.Kind {
+	case events.DecisionBound:
+		if s.State == stateWaiting { // the API server has said so to the binder, but not yet to the queue
+			s.State, s.Node = stateBound, d.NodeName
+		}
 	case events.DecisionEvict:
 		s.Evicted = &Eviction{
 			By: "descheduler, strategy " + d.Strategy, Reason: d.Message, Asked: r.Time, Landing: d.Landing,

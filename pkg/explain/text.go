@@ -67,7 +67,7 @@ func (p *page) state(s *Story) {
 		}
 	}
 	q := s.Queue
-	if q == nil || q.Pool == "" {
+	if q == nil || q.Pool == "" || s.State == stateBound {
 		p.line("state: %s%s", s.State, where)
 		if q != nil && q.Reason != "" && s.State == stateWaiting {
 			p.line("  %s", q.Reason)
