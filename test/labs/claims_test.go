@@ -68,6 +68,13 @@ func devices(l *lab) {
 	l.next()
 	l.schedulable(2)
 	l.next() // what there is
+	l.devicesWith(4, "published", func(resourcev1.Device) bool { return true })
+	l.next() // a large one, or a small one
+	l.standsOn("picky", "dra-a")
+	l.node("modest")
+	l.models(map[string]string{"picky": "gpu/large", "modest": "gpu/small"})
+	l.next()
+	l.claimsGone()
 	l.next() // five for four
 	trainers := labelled("app=trainer")
 	l.counted("trainer", byNode(l.bound(trainers, 4)), map[string]int{"dra-a": 2, "dra-b": 2})
@@ -77,6 +84,24 @@ func devices(l *lab) {
 	l.counted("trainer", byNode(l.bound(trainers, 5)), map[string]int{"dra-a": 2, "dra-b": 3})
 	l.allocated(5)
 	l.next()
+	l.claimsGone()
+
+	l.next() // one claim, two pods
+	l.standsOn("reader", l.node("writer"))
+	l.next()
+	l.next() // tainted devices
+	l.devicesWith(5, "tainted", func(d resourcev1.Device) bool { return len(d.Taints) > 0 })
+	l.next()
+	l.node("tolerant")
+	l.pending(named("healthy"), 1, "0/2 nodes are available: 2 cannot allocate all claims.")
+	l.next()
+	l.standsOn("healthy", "dra-b")
+	l.allocated(2)
+}
+
+// claimsGone waits until claims have gone with their pods.
+func (l *lab) claimsGone() {
+	l.Helper()
 	l.eventually(within, "claims go with their pods", func(ctx context.Context) (string, error) {
 		claims, err := l.client.ResourceV1().ResourceClaims(l.namespaceName()).List(ctx, metav1.ListOptions{})
 		if err != nil || len(claims.Items) == 0 {
@@ -84,21 +109,29 @@ func devices(l *lab) {
 		}
 		return fmt.Sprintf("%d claims", len(claims.Items)), nil
 	})
+}
 
-	l.next() // a large one, or a small one
-	l.standsOn("picky", "dra-a")
-	l.node("modest")
-	l.models(map[string]string{"picky": "gpu/large", "modest": "gpu/small"})
-	l.next()
-	l.next() // one claim, two pods
-	l.standsOn("reader", l.node("writer"))
-	l.next()
-	l.next() // tainted devices
-	l.node("tolerant")
-	l.pending(named("healthy"), 1, "0/2 nodes are available: 2 cannot allocate all claims.")
-	l.next()
-	l.standsOn("healthy", "dra-b")
-	l.allocated(2)
+// devicesWith waits until the driver has published n devices like this.
+func (l *lab) devicesWith(n int, what string, like func(resourcev1.Device) bool) {
+	l.Helper()
+	l.eventually(within, fmt.Sprint(n, " devices are ", what), func(ctx context.Context) (string, error) {
+		slices, err := l.client.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return "", err
+		}
+		found := 0
+		for _, s := range slices.Items {
+			for _, d := range s.Spec.Devices {
+				if like(d) {
+					found++
+				}
+			}
+		}
+		if found == n {
+			return "", nil
+		}
+		return fmt.Sprint(found, " are"), nil
+	})
 }
 
 // allocated checks that n claims have a device, each another.
