@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/berth-scheduler/berth/pkg/explain"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 	"github.com/berth-scheduler/berth/test/perf/contend"
@@ -52,8 +55,8 @@ type bench struct {
 	options
 	programs harness.Programs
 	results  []result
-	// took is what each berth explain took.
-	took []time.Duration
+	// atWork and took are what each berth explain took: right after the last bind, and at rest.
+	atWork, took []time.Duration
 }
 
 // result is one run.
@@ -206,8 +209,12 @@ func allBound(ctx context.Context, seen watch.Interface, want int) error {
 // knownWithin bounds the time from the creation of a pod to where the log has it, on a busy machine.
 const knownWithin = time.Minute
 
+// restWithin bounds the time in which the ledger lets go of what is bound.
+const restWithin = 5 * time.Minute
+
 // explain times `berth explain pod`, from the start of the process to its end, for pods that are
-// bound and for one that fits nowhere.
+// bound and for one that fits nowhere; once while everybody is still busy with the last binds, and
+// once when the ledger promises nothing any more.
 func (b *bench) explain(ctx context.Context, cluster *harness.Cluster, data string) error {
 	waits := pod("nowhere", "1000")
 	if err := harness.CreatePods(ctx, cluster.Client, []*corev1.Pod{waits}); err != nil {
@@ -228,15 +235,40 @@ func (b *bench) explain(ctx context.Context, cluster *harness.Cluster, data stri
 	for i := range b.explains {
 		names = append(names, podName(i*(b.pods/b.explains)))
 	}
+	if b.atWork, err = b.explainAll(ctx, names, data); err != nil {
+		return err
+	}
+	err = harness.Eventually(ctx, restWithin, "the ledger promises nothing", func(ctx context.Context) (string, error) {
+		answer, err := b.programs.Command(ctx, "status", "--data-dir", data, "-o", "json")
+		if err != nil || answer.Code != 0 {
+			return answer.Stderr, err
+		}
+		var status struct{ Services explain.Overview }
+		if err := json.Unmarshal([]byte(answer.Stdout), &status); err != nil {
+			return "", err
+		}
+		if q := status.Services.Queue; q == nil || len(q.Entries) > 0 {
+			return answer.Stdout, nil
+		}
+		return "", nil
+	})
+	if err != nil {
+		return err
+	}
+	b.took, err = b.explainAll(ctx, names, data)
+	return err
+}
+
+func (b *bench) explainAll(ctx context.Context, names []string, data string) (took []time.Duration, err error) {
 	for _, name := range names {
 		begin := time.Now()
 		answer, err := b.programs.Command(ctx, "explain", "pod", namespace+"/"+name, "--data-dir", data)
-		b.took = append(b.took, time.Since(begin))
+		took = append(took, time.Since(begin))
 		if err != nil || answer.Code != 0 {
-			return errors.Join(err, fmt.Errorf("explain pod %s: exit code %d: %s", name, answer.Code, answer.Stderr))
+			return took, errors.Join(err, fmt.Errorf("explain pod %s: exit code %d: %s", name, answer.Code, answer.Stderr))
 		}
 	}
-	return nil
+	return took, nil
 }
 
 func podName(i int) string { return fmt.Sprintf("pod-%06d", i) }

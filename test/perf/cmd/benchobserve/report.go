@@ -69,11 +69,9 @@ func (b *bench) report(w io.Writer) error {
 		over = append(over, b.excess(name, perPod/plain, complete)...)
 	}
 	if len(b.took) > 0 {
-		slices.Sort(b.took)
-		most := b.took[len(b.took)*9/10]
-		fmt.Fprintf(w, "\nberth explain pod, the whole process: median %s, nine of ten within %s, at most %s\n",
-			b.took[len(b.took)/2].Round(time.Millisecond), most.Round(time.Millisecond),
-			b.took[len(b.took)-1].Round(time.Millisecond))
+		fmt.Fprint(w, "\nberth explain pod, the whole process\n")
+		times(w, "right after the last bind", b.atWork)
+		most := times(w, "when the ledger promises nothing any more", b.took)
 		if most > mostForExplain {
 			over = append(over, fmt.Errorf("berth explain pod takes %s, want at most %s", most, mostForExplain))
 		}
@@ -123,4 +121,16 @@ func (b *bench) median(variant string, value func(result) float64) float64 {
 		}
 	}
 	return harness.Median(values)
+}
+
+// times tells how long something took, and returns what nine of ten took at most.
+func times(w io.Writer, when string, took []time.Duration) (most time.Duration) {
+	if len(took) == 0 {
+		return 0
+	}
+	took = slices.Sorted(slices.Values(took))
+	most = took[len(took)*9/10]
+	fmt.Fprintf(w, "  %s: median %s, nine of ten within %s, at most %s\n", when,
+		took[len(took)/2].Round(time.Millisecond), most.Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
+	return most
 }
