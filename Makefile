@@ -74,7 +74,7 @@ cluster-down: .cluster-driver ## Stop the local cluster
 .PHONY: generate
 generate: ## Write what is generated: the Go code of the protocol buffers, the reference of commands and of fields
 	@GOWORK=off go run -C tools/protogen . --root $(CURDIR)
-	@go test -count=1 -run TestCommandReferenceIsCurrent ./cmd/berth -args -update >/dev/null
+	@go test -count=1 -run TestCommandReferenceIsCurrent ./cmd/berth/app -args -update >/dev/null
 	@go test -count=1 -run TestFieldReferenceIsCurrent ./test/docs -args -update >/dev/null
 
 # Where `make images` writes, and the time in what it writes: the commit's.

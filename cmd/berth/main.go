@@ -1,48 +1,12 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"os"
-	"os/signal"
-	"path/filepath"
-	"strings"
-	"syscall"
 
-	"github.com/spf13/cobra"
+	"github.com/berth-scheduler/berth/cmd/berth/app"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	if err := newRootCommand().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "berth:", err)
-		stop()
-		os.Exit(1) //nolint:gocritic // stop has run; exit code is the contract
-	}
-}
+// version is set by the linker (-X main.version=…).
+var version = ""
 
-func newRootCommand() *cobra.Command {
-	root := &cobra.Command{
-		Use:   "berth",
-		Short: "Berth schedules the pods of a Kubernetes cluster",
-		Long: "Berth replaces kube-scheduler and the descheduler with four cooperating services: queue,\n" +
-			"scheduler (any number of active shards), binder and descheduler.\n\n" +
-			"Start with `berth up --kubeconfig FILE`: all four in one process, with their stores embedded.",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-	}
-	if isPlugin(os.Args[0]) {
-		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl berth"}
-	}
-	root.AddCommand(newUpCommand(), newRunCommand(), newDescheduleCommand(), newExplainCommand(), newTraceCommand(),
-		newExportCommand(), newReplayCommand(), newSimulateCommand(),
-		newCheckCommand(), newAuditCommand(), newStatusCommand(), newLogLevelCommand(), newCertsCommand(),
-		newSecureLedgerCommand(), newDrainShardCommand(), newVersionCommand())
-	return root
-}
-
-// isPlugin says whether the program was started by kubectl, which finds it as kubectl-berth.
-func isPlugin(program string) bool {
-	return strings.TrimSuffix(filepath.Base(program), ".exe") == "kubectl-berth"
-}
+func main() { os.Exit(app.Main(app.WithVersion(version))) }

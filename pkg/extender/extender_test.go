@@ -172,8 +172,8 @@ func TestConsult(t *testing.T) {
 	}
 	want := map[string]placement.Opinion{
 		"a": {Points: 2*3*10 + 10}, "b": {Points: 2 * 10 * 10},
-		"c": {Rejected: true, Reason: "too far"}, "d": {Rejected: true, Reason: "busy"},
-		"e": {Rejected: true, Unresolvable: true, Reason: "never"}, "f": {Rejected: true, Unresolvable: true},
+		"c": {Rejected: true, Reasons: []string{"too far"}}, "d": {Rejected: true, Reasons: []string{"busy"}},
+		"e": {Rejected: true, Unresolvable: true, Reasons: []string{"never"}}, "f": {Rejected: true, Unresolvable: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("opinions (-want +got):\n%s", diff)

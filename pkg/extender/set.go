@@ -102,11 +102,14 @@ func (q *consultation) take(f filtered) {
 		if f.left[n.Name] {
 			return false
 		}
-		o := placement.Opinion{Rejected: true, Reason: f.failed[n.Name]}
-		if reason, hopeless := f.unresolvable[n.Name]; hopeless {
-			o.Reason, o.Unresolvable = reason, true
+		o, reason := placement.Opinion{Rejected: true}, f.failed[n.Name]
+		if why, hopeless := f.unresolvable[n.Name]; hopeless {
+			reason, o.Unresolvable = why, true
 		} else if _, told := f.failed[n.Name]; !told {
 			o.Unresolvable = true // upstream takes a node without a status for hopeless
+		}
+		if reason != "" {
+			o.Reasons = []string{reason}
 		}
 		q.opinions[n.Name] = o
 		return true

@@ -51,6 +51,9 @@ func (d Diagnosis) Message() string {
 	return head + " " + strings.Join(entries, ", ") + "."
 }
 
+// Everywhere tells whether a rule has rejected the pod without looking at nodes.
+func (d Diagnosis) Everywhere() bool { return d.rejection != "" }
+
 // Plugins are the names of the rules whose no has to turn for the pod to fit, sorted: what
 // the pod waits for (see Profile.Wakes).
 func (d Diagnosis) Plugins() []string { return slices.Sorted(maps.Keys(d.plugins)) }

@@ -137,9 +137,10 @@ type Query struct {
 	Start int
 	// Home looks at home nodes only.
 	Home bool
-	// Opinions are what extenders think of nodes; see Input.Opinions. An answer with them is worked
-	// out from scratch.
+	// Opinions are what custom plugins and extenders think of nodes, Guidance what the plugins say of
+	// the pod; see Input. An answer with either is worked out from scratch.
 	Opinions map[string]Opinion
+	Guidance *Guidance
 	// Everywhere: a node that the pod has been nominated to is one of many; see Input.Everywhere.
 	Everywhere bool
 	// Weigh asks for Result.Weighed about so many of the best nodes.
@@ -180,7 +181,7 @@ func (e *Engine) Evaluate(p *Profile, q Query) Result {
 		result.Diagnosis = c.plan.rejected.diagnosis(total)
 		return result
 	}
-	if c.plan.scratch || len(q.Opinions) > 0 {
+	if c.plan.scratch || len(q.Opinions) > 0 || q.Guidance != nil {
 		result = p.Evaluate(e.input(q))
 		result.Class = c.id
 		return result
@@ -288,7 +289,7 @@ func (e *Engine) ranked() []Scored {
 func (e *Engine) input(q Query) Input {
 	in := Input{
 		Pod: q.Pod, Objects: e.objects, Seed: q.Seed, Start: q.Start, Limit: q.Limit, Weigh: q.Weigh,
-		Opinions: q.Opinions, Everywhere: q.Everywhere,
+		Opinions: q.Opinions, Guidance: q.Guidance, Everywhere: q.Everywhere,
 	}
 	for slot, n := range e.infos {
 		if n == nil {

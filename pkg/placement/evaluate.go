@@ -34,8 +34,11 @@ type Input struct {
 	Start int
 	// Excluded maps UIDs of nodes that must not be used to the reason counted for them.
 	Excluded map[string]string
-	// Opinions are what extenders think of nodes, by name. Nodes without one are not turned down.
+	// Opinions are what custom plugins and extenders think of nodes, by name. Nodes without one are not
+	// turned down.
 	Opinions map[string]Opinion
+	// Guidance is what custom plugins say of the pod before nodes are looked at; nil for nothing.
+	Guidance *Guidance
 	// Everywhere: all nodes are looked at, although the pod may go where it has been nominated to.
 	Everywhere bool
 	// Limit is how many feasible nodes to rank: 0 for TopK, negative for all.
@@ -181,7 +184,7 @@ const (
 	verdictExcluded
 	verdictNarrowed
 	verdictNone
-	// verdictExtender: the rules let it pass, an extender does not.
+	// verdictExtender: the rules let it pass, a custom plugin or an extender does not.
 	verdictExtender
 	// verdictAbsent is the engine's for slots that are no candidates.
 	verdictAbsent
@@ -234,6 +237,7 @@ func (e *evaluation) compile() error {
 			})
 		}
 	}
+	e.heedGuidance()
 	return nil
 }
 

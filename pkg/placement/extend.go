@@ -17,12 +17,14 @@ const Extenders = "Extender"
 // extenderScale brings the points of an extender, 0 to MaxExtenderPriority, to those of rules.
 const extenderScale = MaxScore / extenderv1.MaxExtenderPriority
 
-// Opinion is what the extenders think of one node for one pod, together.
+// Opinion is what custom plugins and extenders think of one node for one pod, together.
 type Opinion struct {
-	// Rejected: the pod must not go there. Reason says why, in the extender's words; empty if it
-	// gave none. Unresolvable: it would not help if pods left.
+	// Rejected: the pod must not go there. Unresolvable: it would not help if pods left.
 	Rejected, Unresolvable bool
-	Reason                 string
+	// Plugin is who rejects it; empty for an extender. Reasons say why, in their words; none if they
+	// gave none.
+	Plugin  string
+	Reasons []string
 	// Points are added to the total, weights and scale included (see ExtenderPoints).
 	Points int64
 }
@@ -53,12 +55,12 @@ func ranksByExtender(e configv1.Extender) bool { return e.FilterVerb != "" || e.
 
 // ShowsObjects tells whether somebody outside is shown pods and nodes, and may look at what no rule
 // does.
-func (c ProfileConfig) ShowsObjects() bool { return len(c.Extenders) > 0 }
+func (c ProfileConfig) ShowsObjects() bool { return len(c.Extenders) > 0 || c.Custom != nil }
 
-// Extended tells whether extenders have a say in where a pod may go: then a node is chosen among
-// those that have an Opinion.
+// Extended tells whether custom plugins or extenders have a say in where a pod may go: then a node is
+// chosen among those that have an Opinion.
 func (p *Profile) Extended(pod *state.Pod) bool {
-	return slices.ContainsFunc(p.extenders, func(e configv1.Extender) bool {
+	return p.custom.decides() || slices.ContainsFunc(p.extenders, func(e configv1.Extender) bool {
 		return ranksByExtender(e) && Interested(e, pod)
 	})
 }
@@ -94,10 +96,11 @@ func Interested(e configv1.Extender, pod *state.Pod) bool {
 	return slices.ContainsFunc(spec.Containers, asks) || slices.ContainsFunc(spec.InitContainers, asks)
 }
 
-// rejectedByExtender tells whether an extender has turned a node down that the rules let pass.
+// rejectedByExtender tells whether a custom plugin or an extender has turned a node down that the rules
+// let pass.
 func (in *Input) rejectedByExtender(n *state.NodeInfo) bool { return in.Opinions[n.Node.Name].Rejected }
 
-// advise adds the extenders' points to the totals of the feasible nodes.
+// advise adds the points of custom plugins and extenders to the totals of the feasible nodes.
 func (e *evaluation) advise() {
 	if len(e.Opinions) == 0 {
 		return

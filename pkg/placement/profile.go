@@ -46,6 +46,9 @@ type ProfileConfig struct {
 	// Extenders are asked about the profile's pods over HTTP, in the order of the configuration. What
 	// they say comes in with each question (Input.Opinions).
 	Extenders []configv1.Extender `json:",omitempty"`
+	// Custom are plugins that are no rules of this package, nil for none. What they say comes in like
+	// that of extenders.
+	Custom *Custom `json:",omitempty"`
 }
 
 // PluginConfig enables one rule.
@@ -66,7 +69,7 @@ type Profile struct {
 	schedulerName string
 	rules         []rule
 	byName        map[string]rule
-	// percentage of nodes to score; scores tells whether any rule or extender can tell feasible
+	// percentage of nodes to score; scores tells whether any rule, custom plugin or extender can tell feasible
 	// nodes apart.
 	percentage int32
 	scores     bool
@@ -74,6 +77,7 @@ type Profile struct {
 	weights    int64
 	preemption preempting
 	extenders  []configv1.Extender // in the order in which they are asked
+	custom     *Custom
 	hash       uint64
 }
 
@@ -230,7 +234,8 @@ func NewProfile(cfg ProfileConfig) (*Profile, error) {
 		byName:        map[string]rule{},
 		percentage:    cfg.PercentageOfNodesToScore,
 		extenders:     OrderedExtenders(cfg.Extenders),
-		scores:        slices.ContainsFunc(cfg.Extenders, ranksByExtender),
+		custom:        cfg.Custom,
+		scores:        slices.ContainsFunc(cfg.Extenders, ranksByExtender) || cfg.Custom.scores(),
 	}
 	var err error
 	if p.preemption, err = newPreempting(cfg.Preemption); err != nil {

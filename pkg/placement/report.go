@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -16,10 +17,8 @@ func (e *evaluation) explain(n *state.NodeInfo, verdict int16) (plugin string, r
 	case verdictNarrowed:
 		return strings.Join(e.onlyBy, ","), []string{narrowedReason(e.onlyBy)}
 	case verdictExtender:
-		if reason := e.Opinions[n.Node.Name].Reason; reason != "" {
-			return Extenders, []string{reason}
-		}
-		return Extenders, nil
+		o := e.Opinions[n.Node.Name]
+		return cmp.Or(o.Plugin, Extenders), o.Reasons
 	default:
 		f := e.filters[verdict]
 		return f.plugin, f.filter.Explain(n)

@@ -23,6 +23,7 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/commit"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/intake"
+	"github.com/berth-scheduler/berth/services/scheduler/plugins"
 )
 
 const (
@@ -62,6 +63,9 @@ type Deps struct {
 	Ledger    ledger.Store
 	Logger    *slog.Logger
 	Clock     clock.WithTicker
+	// Plugins are the custom plugins of the profiles, which other shards of the process may share; nil if no
+	// profile has any.
+	Plugins *plugins.Runtime
 }
 
 // Scheduler is one shard.
@@ -110,6 +114,10 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
+	custom, err := pluginsOf(cfg.Profiles, deps.Plugins)
+	if err != nil {
+		return nil, err
+	}
 	s := &Scheduler{cfg: cfg, deps: deps, asked: make(chan func()), lost: map[string]int{}}
 	s.core = decide.New(decide.Config{
 		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster, NoEvidence: cfg.NoEvidence,
@@ -119,16 +127,36 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	s.intake = intake.New(cfg.ID, deps.Ledger, follow.New(deps.Log, deps.Snapshots), deps.Bus, deps.Logger)
 	s.commit = commit.New(commit.Deps{
 		Store: deps.Ledger, Log: deps.Log, Bus: deps.Bus, Logger: deps.Logger, Extenders: extenders,
+		Plugins: custom,
 	})
 	return s, nil
+}
+
+// pluginsOf are the plugins of the profiles that have some, by scheduler name.
+func pluginsOf(profiles []placement.ProfileConfig, made *plugins.Runtime) (map[string]commit.Adviser, error) {
+	sets := map[string]commit.Adviser{}
+	for _, pc := range profiles {
+		if pc.Custom == nil {
+			continue
+		}
+		if made == nil {
+			return nil, fmt.Errorf("scheduler: profile %q has plugins of its own: want Plugins", pc.SchedulerName)
+		}
+		set, ok := made.Of(pc.SchedulerName)
+		if !ok {
+			return nil, fmt.Errorf("scheduler: profile %q has plugins that were not made", pc.SchedulerName)
+		}
+		sets[pc.SchedulerName] = set
+	}
+	return sets, nil
 }
 
 // extendersOf makes the clients of the extenders that profiles have, by scheduler name.
 func extendersOf(profiles []placement.ProfileConfig, logger *slog.Logger) (map[string]*extender.Set, error) {
 	sets := map[string]*extender.Set{}
 	for _, pc := range profiles {
-		if len(pc.Extenders) == 0 {
-			continue
+		if len(pc.Extenders) == 0 || pc.Custom != nil {
+			continue // with plugins, those ask them
 		}
 		set, err := extender.NewSet(pc.Extenders, logger)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	toolsevents "k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	runtimeregistry "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/extender"
@@ -39,16 +41,23 @@ const upstreamPatience = 20 * time.Second
 
 // upstream runs upstream's scheduler for one pod, from the queue to the bind.
 func (c *extendedCase) upstream(ctx context.Context, extenders []configv1.Extender) (fate, error) {
+	return c.upstreamWith(ctx, configv1.KubeSchedulerConfiguration{Extenders: extenders}, nil)
+}
+
+// upstreamWith does so with a configuration, and with plugins that are none of its own. Those have informers of
+// the nodes.
+func (c *extendedCase) upstreamWith(
+	ctx context.Context, given configv1.KubeSchedulerConfiguration, plugins runtimeregistry.Registry,
+) (fate, error) {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.Logger{}))
 	defer cancel()
-	given := configv1.KubeSchedulerConfiguration{Extenders: extenders}
 	scheme.Scheme.Default(&given)
 	var internal config.KubeSchedulerConfiguration
 	if err := scheme.Scheme.Convert(&given, &internal, nil); err != nil {
 		return fate{}, err
 	}
 	told := make(chan fate, 1)
-	client := fake.NewClientset(c.pod.DeepCopy())
+	client := c.client(plugins != nil)
 	client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if a.GetSubresource() == "binding" {
 			b := a.(clienttesting.CreateAction).GetObject().(*corev1.Binding)
@@ -58,12 +67,21 @@ func (c *extendedCase) upstream(ctx context.Context, extenders []configv1.Extend
 		return false, nil, nil
 	})
 	recorder := toolsevents.NewFakeRecorder(1)
-	sched, err := upstreamscheduler.New(ctx, client, informers.NewSharedInformerFactory(client, 0), nil,
+	factory := informers.NewSharedInformerFactory(client, 0)
+	sched, err := upstreamscheduler.New(ctx, client, factory, nil,
 		func(string) toolsevents.EventRecorderLogger { return recorder },
 		upstreamscheduler.WithProfiles(internal.Profiles...), upstreamscheduler.WithExtenders(internal.Extenders...),
+		upstreamscheduler.WithFrameworkOutOfTreeRegistry(plugins),
 		upstreamscheduler.WithPercentageOfNodesToScore(ptr(int32(100))))
 	if err != nil {
 		return fate{}, err
+	}
+	if plugins != nil {
+		nodes := factory.Core().V1().Nodes().Informer()
+		go nodes.Run(ctx.Done())
+		if !cache.WaitForCacheSync(ctx.Done(), nodes.HasSynced) {
+			return fate{}, ctx.Err()
+		}
 	}
 	for _, n := range c.nodes {
 		sched.Cache.AddNode(klog.Logger{}, n.DeepCopy())
@@ -97,6 +115,17 @@ func (c *extendedCase) upstream(ctx context.Context, extenders []configv1.Extend
 	}
 }
 
+// client is of an API server that has the pod, and the nodes if asked for.
+func (c *extendedCase) client(withNodes bool) *fake.Clientset {
+	objects := []runtime.Object{c.pod.DeepCopy()}
+	if withNodes {
+		for _, n := range c.nodes {
+			objects = append(objects, n.DeepCopy())
+		}
+	}
+	return fake.NewClientset(objects...)
+}
+
 func ptr[T any](v T) *T { return &v }
 
 func fateOf(status *fwk.Status) fate {
@@ -124,7 +153,11 @@ func (c *extendedCase) ours(t *testing.T, extenders []configv1.Extender) (v fate
 	}
 	defer set.Close()
 	d := shardDriver{
-		ctx: t.Context(), store: mem.New(), set: set,
+		ctx: t.Context(), store: mem.New(),
+		advise: func(q shardcore.Consult) shardcore.Advice {
+			opinions, err := set.Consult(t.Context(), q.Pod, q.Nodes)
+			return shardcore.Advice{ID: q.ID, Opinions: opinions, Err: err}
+		},
 		core: shardcore.New(shardcore.Config{
 			Shard: "s", Window: 1, Profiles: map[string]*placement.Profile{cfg.SchedulerName: profile},
 			Home: func([]string, string) bool { return true },
@@ -148,7 +181,7 @@ func (c *extendedCase) ours(t *testing.T, extenders []configv1.Extender) (v fate
 			return v, nil, fmt.Errorf("bind: asked %v, %w", asked, err)
 		}
 	}
-	return v, d.tied(profile, pod, c, v.Node), nil
+	return v, d.tied(profile, pod, c, nil, v.Node), nil
 }
 
 // shardDriver does what is around a shard's core.
@@ -156,7 +189,7 @@ type shardDriver struct {
 	ctx      context.Context
 	store    *mem.Store
 	core     *shardcore.Core
-	set      *extender.Set
+	advise   func(shardcore.Consult) shardcore.Advice
 	out      shardcore.Output
 	decided  []events.Decision
 	opinions map[string]placement.Opinion
@@ -210,9 +243,9 @@ func (d *shardDriver) decide() (events.Decision, error) {
 		}
 		var in shardcore.Input
 		for _, q := range d.out.Consults {
-			opinions, err := d.set.Consult(d.ctx, q.Pod, q.Nodes)
-			d.opinions = opinions
-			in.Advice = append(in.Advice, shardcore.Advice{ID: q.ID, Opinions: opinions, Err: err})
+			advice := d.advise(q)
+			d.opinions = advice.Opinions
+			in.Advice = append(in.Advice, advice)
 		}
 		if d.out.Commit != nil {
 			res, err := d.store.Commit(d.ctx, d.out.Commit.Txn)
@@ -229,8 +262,10 @@ func (d *shardDriver) decide() (events.Decision, error) {
 }
 
 // tied are the nodes with as many points as the one chosen.
-func (d *shardDriver) tied(profile *placement.Profile, pod *state.Pod, c *extendedCase, chosen string) []string {
-	in := placement.Input{Pod: pod, Nodes: c.nodeInfos(), Limit: -1, Opinions: d.opinions}
+func (d *shardDriver) tied(
+	profile *placement.Profile, pod *state.Pod, c *extendedCase, guidance *placement.Guidance, chosen string,
+) []string {
+	in := placement.Input{Pod: pod, Nodes: c.nodeInfos(), Limit: -1, Opinions: d.opinions, Guidance: guidance}
 	r := profile.Evaluate(in)
 	var best int64
 	for _, s := range r.Feasible {

@@ -45,10 +45,10 @@ var edges = []edge{
 	{
 		prefix: "k8s.io/client-go/rest",
 		only: []string{
-			"cmd/berth", "services/queue", "services/binder",
+			"cmd/berth", "services/queue", "services/binder", customPlugins,
 		},
 		tests: true,
-		why:   "a rest.Config is a credential: only the queue (reads) and the binder (writes) hold one",
+		why:   "a rest.Config is a credential: only the queue (reads) and the binder (writes) hold one, and users' plugins",
 	},
 	{
 		prefix: "k8s.io/metrics/pkg/client", only: []string{"services/queue/internal/intake"}, tests: true,
@@ -63,14 +63,17 @@ var edges = []edge{
 		why: "the queue is the only lister and watcher of Kubernetes: read facts from the log",
 	},
 	{
-		prefix: "k8s.io/client-go/tools/events", only: []string{"services/binder/internal/commit"}, tests: true,
+		prefix: "k8s.io/client-go/tools/events",
+		only:   []string{"services/binder/internal/commit", customPlugins}, tests: true,
 		why: "the binder is the only writer of Kubernetes (invariant I12): append a decision to the log",
 	},
 	{
 		prefix: "k8s.io/client-go", except: pureClientGo,
 		// The binary's audit command reads the API server itself: it checks the services, so it
 		// must not believe them.
-		only:  []string{"services/queue/internal/intake", "services/binder/internal/commit", "cmd/berth"},
+		only: []string{
+			"services/queue/internal/intake", "services/binder/internal/commit", "cmd/berth", customPlugins,
+		},
 		tests: true,
 		why:   "Kubernetes is read by services/queue/internal/intake and written by services/binder/internal/commit",
 	},
@@ -89,6 +92,9 @@ var edges = []edge{
 	{prefix: "io/ioutil", why: "deprecated since Go 1.16: use io and os"},
 	{prefix: "github.com/pkg/errors", why: "errors are wrapped with fmt.Errorf and %w"},
 }
+
+// customPlugins hands users' plugins the clients that upstream's interface promises them.
+const customPlugins = "services/scheduler/plugins"
 
 const oneTestStyle = "tests use testing, go-cmp and rapid; fakes are in-memory twins that pass the contract suite"
 

@@ -61,7 +61,9 @@ var argsByPlugin = map[string]pluginArgs{
 
 // resolveArgs decodes, completes and checks the arguments of one profile. The result holds
 // an entry for every plugin that takes arguments, named in the file or not.
-func resolveArgs(given []schedulerv1.PluginConfig, path *field.Path, r *strictyaml.Report) map[string]runtime.Object {
+func (k catalogue) resolveArgs(
+	given []schedulerv1.PluginConfig, path *field.Path, r *strictyaml.Report,
+) map[string]runtime.Object {
 	resolved := make(map[string]runtime.Object, len(argsByPlugin))
 	seen := map[string]bool{}
 	for i, c := range given {
@@ -73,10 +75,11 @@ func resolveArgs(given []schedulerv1.PluginConfig, path *field.Path, r *strictya
 		}
 		switch {
 		case c.Name == berthSettings: // see resolveBerth
+		case slices.Contains(k.custom, c.Name): // see customOf
 		case slices.Contains(removed, c.Name):
-			r.Add(at, c.Name, "removed before "+apiVersion+"; want one of "+knownPlugins())
+			r.Add(at, c.Name, "removed before "+apiVersion+"; want one of "+k.names())
 		case implemented[c.Name] == nil:
-			r.AddKind(field.ErrorTypeNotSupported, at, c.Name, "want one of "+knownPlugins()+", or "+berthSettings)
+			r.AddKind(field.ErrorTypeNotSupported, at, c.Name, "want one of "+k.names()+", or "+berthSettings)
 		case !takesArgs && !empty:
 			r.AddKind(field.ErrorTypeForbidden, at.Child("args"), c.Name, "takes no arguments; want the entry removed")
 		case takesArgs:

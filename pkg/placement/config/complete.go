@@ -46,7 +46,7 @@ func checkType(raw []byte, r *strictyaml.Report) bool {
 
 // complete fills in the defaults, records what cannot be accepted and builds the result,
 // which is usable only when nothing was recorded.
-func complete(in *schedulerv1.KubeSchedulerConfiguration, r *strictyaml.Report) *Configuration {
+func complete(in *schedulerv1.KubeSchedulerConfiguration, known catalogue, r *strictyaml.Report) *Configuration {
 	orDefault(&in.Parallelism, defaultParallelism)
 	orDefault(&in.PercentageOfNodesToScore, 0)
 	orDefault(&in.PodInitialBackoffSeconds, defaultInitialBackoff)
@@ -62,7 +62,7 @@ func complete(in *schedulerv1.KubeSchedulerConfiguration, r *strictyaml.Report) 
 	checkNumbers(in, r)
 	checkLeaderElection(in.LeaderElection, r)
 	checkExtenders(in.Extenders, r)
-	resolved := resolveProfiles(in.Profiles, r)
+	resolved := resolveProfiles(in.Profiles, known, r)
 	leaveToExtenders(in.Extenders, resolved)
 	return &Configuration{
 		Profiles:                  toPlacement(in, resolved),
@@ -155,12 +155,12 @@ func checkLeaderElection(in componentv1alpha1.LeaderElectionConfiguration, r *st
 	}
 }
 
-func resolveProfiles(in []schedulerv1.KubeSchedulerProfile, r *strictyaml.Report) []Profile {
+func resolveProfiles(in []schedulerv1.KubeSchedulerProfile, known catalogue, r *strictyaml.Report) []Profile {
 	out := make([]Profile, 0, len(in))
 	seen := map[string]bool{}
 	for i := range in {
 		path := field.NewPath("profiles").Index(i)
-		p := resolveProfile(&in[i], path, r)
+		p := resolveProfile(&in[i], known, path, r)
 		at := path.Child("schedulerName")
 		if p.SchedulerName == "" {
 			r.AddKind(field.ErrorTypeRequired, at, p.SchedulerName, "want a name; only a single profile has a default")
@@ -182,7 +182,9 @@ func resolveProfiles(in []schedulerv1.KubeSchedulerProfile, r *strictyaml.Report
 	return out
 }
 
-func resolveProfile(in *schedulerv1.KubeSchedulerProfile, path *field.Path, r *strictyaml.Report) Profile {
+func resolveProfile(
+	in *schedulerv1.KubeSchedulerProfile, known catalogue, path *field.Path, r *strictyaml.Report,
+) Profile {
 	var p Profile
 	if in.SchedulerName != nil {
 		p.SchedulerName = *in.SchedulerName
@@ -190,10 +192,11 @@ func resolveProfile(in *schedulerv1.KubeSchedulerProfile, path *field.Path, r *s
 	if in.PercentageOfNodesToScore != nil {
 		checkRange(*in.PercentageOfNodesToScore, 0, maxPercent, path.Child("percentageOfNodesToScore"), r)
 	}
-	checkPlugins(in.Plugins, path.Child("plugins"), r)
-	p.Plugins, p.Order = resolvePlugins(in.Plugins)
+	known.checkPlugins(in.Plugins, path.Child("plugins"), r)
+	p.Plugins, p.Order = known.resolvePlugins(in.Plugins)
 	checkPoints(p.Plugins, path.Child("plugins"), r)
-	p.Args = resolveArgs(in.PluginConfig, path.Child("pluginConfig"), r)
+	p.Args = known.resolveArgs(in.PluginConfig, path.Child("pluginConfig"), r)
+	p.Custom = known.customOf(in.PluginConfig, p.Plugins, path.Child("pluginConfig"), r)
 	p.Preemption = resolveBerth(in.PluginConfig, path.Child("pluginConfig"), r)
 	return p
 }

@@ -49,11 +49,13 @@ type Profile struct {
 	// Order lists every plugin in Plugins once: those of multiPoint in its order, then the
 	// others as the points name them.
 	Order []string
-	// Args has an entry for every plugin that takes arguments, whether it is enabled or not:
-	// a pointer to a type of kube-scheduler/config/v1, complete.
+	// Args has an entry for every plugin of kube-scheduler's that takes arguments, whether it is enabled or
+	// not: a pointer to a type of kube-scheduler/config/v1, complete.
 	Args map[string]runtime.Object
 	// Preemption is Berth's own part of it, complete.
 	Preemption placement.PreemptionConfig
+	// Custom are the plugins in Plugins that are not kube-scheduler's own; nil for none.
+	Custom *placement.Custom
 }
 
 // ClientConnection says how to reach the API server.
@@ -67,17 +69,18 @@ type ClientConnection struct {
 	Burst int32
 }
 
-// Load reads the file at path. The error lists every mistake, one line each.
-func Load(path string) (*Configuration, error) {
+// Load reads the file at path. The error lists every mistake, one line each. custom names the plugins that
+// are compiled into this program besides kube-scheduler's own.
+func Load(path string, custom ...string) (*Configuration, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: scheduler configuration: %w", path, err)
 	}
-	return Parse(path, data)
+	return Parse(path, data, custom...)
 }
 
-// Parse reads a configuration from memory; file is what errors call it.
-func Parse(file string, data []byte) (*Configuration, error) {
+// Parse is Load for a configuration in memory; file is what errors call it.
+func Parse(file string, data []byte, custom ...string) (*Configuration, error) {
 	r := &strictyaml.Report{File: file}
 	var in schedulerv1.KubeSchedulerConfiguration
 	raw := strictyaml.JSON(data, r)
@@ -91,7 +94,7 @@ func Parse(file string, data []byte) (*Configuration, error) {
 		decodeAllArgs(&in, r)
 		return nil, r.Err()
 	}
-	out := complete(&in, r)
+	out := complete(&in, catalogue{custom}, r)
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
@@ -100,5 +103,5 @@ func Parse(file string, data []byte) (*Configuration, error) {
 
 // Default returns what an empty file would mean: one profile, default-scheduler.
 func Default() *Configuration {
-	return complete(&schedulerv1.KubeSchedulerConfiguration{}, &strictyaml.Report{})
+	return complete(&schedulerv1.KubeSchedulerConfiguration{}, catalogue{}, &strictyaml.Report{})
 }

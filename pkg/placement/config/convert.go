@@ -18,6 +18,7 @@ func toPlacement(in *schedulerv1.KubeSchedulerConfiguration, profiles []Profile)
 			PercentageOfNodesToScore: *in.PercentageOfNodesToScore,
 			Preemption:               p.Preemption,
 			Extenders:                in.Extenders,
+			Custom:                   p.Custom,
 		}
 		if !limitsPreemption(in.Profiles[i].PluginConfig) {
 			tryAllNodes(out[i].Plugins)
@@ -37,8 +38,11 @@ func toPlacement(in *schedulerv1.KubeSchedulerConfiguration, profiles []Profile)
 // is listed as it is; one that could but has been disabled at both points is left out.
 func enginePlugins(p Profile) []placement.PluginConfig {
 	var out []placement.PluginConfig
-	inOrder := p.Plugins[Filter]
+	inOrder := withoutCustom(p.Plugins[Filter])
 	for _, name := range p.Order {
+		if implemented[name] == nil {
+			continue // see Profile.Custom
+		}
 		if isIn(p.Plugins[Filter], name) {
 			name, inOrder = inOrder[0].Name, inOrder[1:]
 		}

@@ -32,8 +32,9 @@
 //   - delayCacheUntilActive is accepted with a warning and means nothing: standbys follow the
 //     log.
 //   - extenders[].preemptVerb is accepted with a warning and means nothing.
-//   - Plugins that are not kube-scheduler's own and plugins behind alpha gates are refused by
-//     name.
+//   - Plugins that are neither kube-scheduler's own nor compiled into this program, and plugins behind
+//     alpha gates, are refused by name. Of a plugin that is compiled in, a file is not asked at which
+//     points it acts: that is known where it is made.
 //   - Stricter than upstream: an unknown plugin in a disabled list or with arguments,
 //     arguments for a plugin that takes none, a negative weight, a plugin twice in
 //     multiPoint wherever it runs, wrong arguments for NodeResourcesFit even if it is off,

@@ -33,7 +33,7 @@ type EnabledPlugin struct {
 //
 // order lists every plugin that runs anywhere, once: those of multiPoint, then the others
 // as the points name them.
-func resolvePlugins(custom *schedulerv1.Plugins) (byPoint map[Point][]EnabledPlugin, order []string) {
+func (k catalogue) resolvePlugins(custom *schedulerv1.Plugins) (byPoint map[Point][]EnabledPlugin, order []string) {
 	if custom == nil {
 		custom = &schedulerv1.Plugins{}
 	}
@@ -42,7 +42,7 @@ func resolvePlugins(custom *schedulerv1.Plugins) (byPoint map[Point][]EnabledPlu
 	runs := map[string]bool{}
 	var elsewhere []string
 	for _, at := range points {
-		byPoint[at] = expand(at, pluginSet(custom, at), everywhere)
+		byPoint[at] = k.expand(at, pluginSet(custom, at), everywhere)
 		for _, p := range byPoint[at] {
 			if !runs[p.Name] && index(everywhere, p.Name) < 0 {
 				elsewhere = append(elsewhere, p.Name)
@@ -86,13 +86,13 @@ func mergeMultiPoint(defaults []schedulerv1.Plugin, custom schedulerv1.PluginSet
 // expand orders the plugins of one point: first those given both here and by multiPoint (in
 // this point's order, with this point's weight), then the rest of multiPoint, then the rest
 // given here.
-func expand(at Point, here schedulerv1.PluginSet, everywhere []schedulerv1.Plugin) []EnabledPlugin {
+func (k catalogue) expand(at Point, here schedulerv1.PluginSet, everywhere []schedulerv1.Plugin) []EnabledPlugin {
 	disabled, specific := names(here.Disabled), names(here.Enabled)
 	fromMulti := map[string]bool{}
 	var middle []EnabledPlugin
 	if !disabled[allPlugins] {
 		for _, p := range everywhere {
-			if !slices.Contains(implemented[p.Name], at) || disabled[p.Name] {
+			if !slices.Contains(k.acts(p.Name), at) || disabled[p.Name] {
 				continue
 			}
 			fromMulti[p.Name] = true
@@ -104,7 +104,7 @@ func expand(at Point, here schedulerv1.PluginSet, everywhere []schedulerv1.Plugi
 	var first, last []EnabledPlugin
 	for i, p := range here.Enabled {
 		switch {
-		case !slices.Contains(implemented[p.Name], at) || index(here.Enabled, p.Name) < i:
+		case !slices.Contains(k.acts(p.Name), at) || index(here.Enabled, p.Name) < i:
 		case fromMulti[p.Name]:
 			first = append(first, enabled(p))
 		default:
@@ -136,7 +136,7 @@ func index(ps []schedulerv1.Plugin, name string) int {
 }
 
 // checkPlugins records every name that is unknown, out of place or given twice.
-func checkPlugins(ps *schedulerv1.Plugins, path *field.Path, r *strictyaml.Report) {
+func (k catalogue) checkPlugins(ps *schedulerv1.Plugins, path *field.Path, r *strictyaml.Report) {
 	if ps == nil {
 		return
 	}
@@ -144,7 +144,7 @@ func checkPlugins(ps *schedulerv1.Plugins, path *field.Path, r *strictyaml.Repor
 		set, setPath := pluginSet(ps, at), path.Child(string(at))
 		for i, p := range set.Enabled {
 			entry := setPath.Child("enabled").Index(i)
-			if checkPluginName(p.Name, at, entry, r) && index(set.Enabled, p.Name) < i {
+			if k.checkPluginName(p.Name, at, entry, r) && index(set.Enabled, p.Name) < i {
 				r.AddKind(field.ErrorTypeDuplicate, entry, p.Name, "given twice; want each plugin once")
 			}
 			if p.Weight != nil && *p.Weight < 0 {
@@ -152,23 +152,24 @@ func checkPlugins(ps *schedulerv1.Plugins, path *field.Path, r *strictyaml.Repor
 			}
 		}
 		for i, p := range set.Disabled {
-			known := p.Name == allPlugins || implemented[p.Name] != nil || slices.Contains(removed, p.Name)
+			known := p.Name == allPlugins || k.acts(p.Name) != nil || slices.Contains(removed, p.Name)
 			if !known {
 				r.AddKind(field.ErrorTypeNotSupported, setPath.Child("disabled").Index(i), p.Name,
-					"want * or one of "+knownPlugins())
+					"want * or one of "+k.names())
 			}
 		}
 	}
 }
 
 // checkPluginName reports whether a plugin of that name can be enabled at the point.
-func checkPluginName(name string, at Point, path *field.Path, r *strictyaml.Report) bool {
-	acts, known := implemented[name]
+func (k catalogue) checkPluginName(name string, at Point, path *field.Path, r *strictyaml.Report) bool {
+	acts := k.acts(name)
+	known := acts != nil
 	switch {
 	case !known && slices.Contains(removed, name):
-		r.Add(path, name, "removed before "+apiVersion+"; want one of "+knownPlugins())
+		r.Add(path, name, "removed before "+apiVersion+"; want one of "+k.names())
 	case !known:
-		r.AddKind(field.ErrorTypeNotSupported, path, name, "want one of "+knownPlugins())
+		r.AddKind(field.ErrorTypeNotSupported, path, name, "want one of "+k.names())
 	case at != multiPoint && !slices.Contains(acts, at):
 		r.Add(path, name, "acts at "+joinPoints(acts)+", not here")
 	default:

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"maps"
-	"slices"
 	"strings"
 
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
@@ -106,10 +104,6 @@ func defaultMultiPoint() []schedulerv1.Plugin {
 		{Name: "DefaultBinder"},
 		{Name: "NodeDeclaredFeatures"},
 	}
-}
-
-func knownPlugins() string {
-	return strings.Join(slices.Sorted(maps.Keys(implemented)), ", ")
 }
 
 func joinPoints(ps []Point) string {

@@ -31,6 +31,8 @@ type UpConfig struct {
 	Config, Policy string
 	// Args are appended.
 	Args []string
+	// Program is run in the place of berth; empty for that.
+	Program string
 }
 
 // Up starts `berth up` and returns when it is ready.
@@ -53,6 +55,9 @@ func (p Programs) Up(ctx context.Context, cfg UpConfig) (*Berth, error) {
 	name := cfg.Name
 	if name == "" {
 		name = "berth"
+	}
+	if cfg.Program != "" {
+		p.Berth = cfg.Program
 	}
 	return p.launch(ctx, cfg.LogDir, name, append(args, cfg.Args...))
 }

@@ -51,6 +51,13 @@ type Deps struct {
 	Logger *slog.Logger
 	// Extenders by scheduler name; profiles without any may be missing.
 	Extenders map[string]*extender.Set
+	// Plugins of the profiles that have some, by scheduler name. They ask the profile's extenders, too.
+	Plugins map[string]Adviser
+}
+
+// Adviser answers a question; ctx ends its patience. Safe for concurrent use.
+type Adviser interface {
+	Consult(ctx context.Context, q decide.Consult) decide.Advice
 }
 
 // New returns a room; Transact, Publish and Consult must be running for anything to happen.

@@ -12,9 +12,9 @@ import (
 // Advice delivers the answer to each Consult.
 func (r *Room) Advice() <-chan decide.Advice { return r.advice }
 
-// Consult asks extenders until ctx ends, as many questions at once as the core has.
+// Consult asks plugins and extenders until ctx ends, as many questions at once as the core has.
 func (r *Room) Consult(ctx context.Context) error {
-	if len(r.Extenders) == 0 {
+	if len(r.Extenders)+len(r.Plugins) == 0 {
 		<-ctx.Done()
 		return nil
 	}
@@ -40,6 +40,9 @@ func (r *Room) Consult(ctx context.Context) error {
 }
 
 func (r *Room) ask(ctx context.Context, q decide.Consult) decide.Advice {
+	if plugins, ok := r.Plugins[q.SchedulerName]; ok {
+		return plugins.Consult(ctx, q)
+	}
 	set, ok := r.Extenders[q.SchedulerName]
 	if !ok {
 		return decide.Advice{ID: q.ID, Err: fmt.Errorf("no extenders for profile %s", q.SchedulerName)}

@@ -100,7 +100,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		c.deferred = append(c.deferred, a)
 		return
 	}
-	if !ok && c.reconsult(a, result.Diagnosis) || ok && extended && c.consult(a, result.Feasible, out) {
+	if !ok && c.reconsult(a, result.Diagnosis) || extended && c.consult(a, profile, result, out) {
 		return
 	}
 	if !ok && volumes.devices.maybeLater() {

@@ -8,14 +8,19 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// A pod that extenders have a say in (Profile.Extended) is decided in two looks. The first finds the
-// nodes that the rules let pass, and asks about them: a Consult goes out, and the attempt waits for
-// its Advice while others go on. The second is made on what is true then, with the opinions: rules
-// are asked again, extenders are not. A node that has come to pass meanwhile is none to choose, as
+// A pod that custom plugins or extenders have a say in (Profile.Extended) is decided in two looks. The
+// first finds the nodes that the rules let pass, and asks about them: a Consult goes out, and the attempt
+// waits for its Advice while others go on. Plugins that have a say before nodes are looked at
+// (Profile.Guided) are asked even if there are none. The second is made on what is true then, with the opinions: rules
+// are asked again, the others are not. A node that has come to pass meanwhile is none to choose, as
 // nobody has been asked about it; if no other is left, there is another question.
 //
 // An opinion is as old as its question. An attempt that loses its node, or has to be decided again
 // for another reason, asks again.
+//
+// Custom plugins look at what stands on nodes, and upstream asks them about one pod after the other. So there
+// is one question to them at a time, its attempt is decided before the next goes out, and a node on which
+// something has changed since it was shown counts as one that nobody has been asked about.
 
 const (
 	// MaxConsults is how many attempts of a shard wait for extenders at once: some, as most of the
@@ -29,20 +34,29 @@ const (
 )
 
 // notAsked is the reason that a node is not chosen without an opinion of it.
-const notAsked = "node(s) that the extenders have not been asked about"
+const notAsked = "node(s) that plugins and extenders have not been asked about"
 
-// Consult asks the extenders of a profile about a pod; the answer comes back as an Advice with its
-// ID. Pod and nodes are shared, not to be changed.
+// notAskedOnly is the list of it, shared.
+var notAskedOnly = []string{notAsked}
+
+// Consult asks the custom plugins and the extenders of a profile about a pod; the answer comes back as an
+// Advice with its ID. All that it points to is shared, not to be changed.
 type Consult struct {
 	ID            uint64
 	SchedulerName string
 	Pod           *state.Pod
-	Nodes         []*state.Node
+	// Nodes are those that the rules let pass, in no order.
+	Nodes []*state.Node
+	// Cluster is all nodes, in the order of their names, with what counts on them; nil for a profile
+	// without custom plugins. A node that has not changed is the same pointer as in other questions.
+	Cluster []*state.NodeInfo
 }
 
-// Advice is the answer to a Consult: an opinion of each node, by name. Err ends the attempt.
+// Advice is the answer to a Consult: what plugins say of the pod as a whole, nil for nothing, and an opinion
+// of each node, by name. Err ends the attempt.
 type Advice struct {
 	ID       uint64
+	Guidance *placement.Guidance
 	Opinions map[string]placement.Opinion
 	Err      error
 }
@@ -52,19 +66,24 @@ type consulting struct {
 	asked map[uint64]*attempt
 	// questions counts them, for their IDs.
 	questions uint64
+	// shown are the copies of nodes that custom plugins were last shown, by name.
+	shown map[string]*state.NodeInfo
 }
 
-// counsel is what an attempt has to do with extenders.
+// counsel is what an attempt has to do with custom plugins and extenders.
 type counsel struct {
-	// opinions is nil until there is an answer.
+	// opinions is nil until there is an answer, guidance also if that has none.
 	opinions map[string]placement.Opinion
+	guidance *placement.Guidance
+	// shown are the nodes as custom plugins were shown them, by name; nil where there are none.
+	shown map[string]*state.NodeInfo
 	// questions is how often it has asked; everywhere: not about the nominated node alone, as it has
 	// now if alone is set.
 	questions         int
 	everywhere, alone bool
 }
 
-// extends adds to a query what extenders have said, or asks for all nodes that they have to be
+// extends adds to a query what others have said, or asks for all nodes that they have to be
 // asked about.
 func (c *Core) extends(q placement.Query, a *attempt) placement.Query {
 	q.Everywhere = a.counsel.everywhere
@@ -72,38 +91,79 @@ func (c *Core) extends(q placement.Query, a *attempt) placement.Query {
 		q.Limit = -1
 		return q
 	}
-	q.Opinions = maps.Clone(a.counsel.opinions)
+	q.Opinions, q.Guidance = maps.Clone(a.counsel.opinions), a.counsel.guidance
 	for _, n := range c.view.Nodes() {
-		if _, asked := q.Opinions[n.Node.Name]; !asked {
-			q.Opinions[n.Node.Name] = placement.Opinion{Rejected: true, Reason: notAsked}
+		if _, asked := q.Opinions[n.Node.Name]; !asked || a.counsel.outdated(n) {
+			q.Opinions[n.Node.Name] = placement.Opinion{Rejected: true, Reasons: notAskedOnly}
 		}
 	}
 	return q
 }
 
-// consult has an attempt wait for what extenders say of nodes; false if they have been asked.
-func (c *Core) consult(a *attempt, feasible []placement.Scored, out *Output) bool {
+// consult has an attempt wait for what others say of nodes after a look; false if they have been asked, or are not
+// to be asked.
+func (c *Core) consult(a *attempt, p *placement.Profile, r looked, out *Output) bool {
 	switch {
-	case a.counsel.opinions != nil:
+	case a.counsel.opinions != nil, len(r.Feasible) == 0 && (!p.Guided() || r.Diagnosis.Everywhere()):
 		return false
-	case len(c.consulting.asked) >= MaxConsults:
+	case len(c.consulting.asked) >= MaxConsults || p.Custom() && c.showing():
 		c.deferred = append(c.deferred, a)
 		return true
 	case a.counsel.questions >= maxQuestions:
-		c.fail(a, "the nodes that fit were others each time that the extenders had answered", out)
+		c.fail(a, "the nodes that fit were others each time that plugins and extenders had answered", out)
 		return true
 	}
 	a.counsel.questions++
-	a.counsel.alone = !a.counsel.everywhere && len(feasible) == 1 &&
-		a.pod.Status().NominatedNodeName == feasible[0].Node.Node.Name
+	a.counsel.alone = !a.counsel.everywhere && len(r.Feasible) == 1 &&
+		a.pod.Status().NominatedNodeName == r.Feasible[0].Node.Node.Name
 	c.consulting.questions++
 	q := Consult{ID: c.consulting.questions, SchedulerName: a.pod.SchedulerName, Pod: a.pod}
-	for _, s := range feasible {
+	for _, s := range r.Feasible {
 		q.Nodes = append(q.Nodes, s.Node.Node)
+	}
+	if p.Custom() {
+		q.Cluster = c.show()
+		a.counsel.shown = c.consulting.shown
 	}
 	c.consulting.asked[q.ID] = a
 	out.Consults = append(out.Consults, q)
 	return true
+}
+
+// outdated tells whether custom plugins were shown a node otherwise than it is, or do not know all that stands
+// there.
+func (c *counsel) outdated(n *state.NodeInfo) bool {
+	if c.shown == nil {
+		return false
+	}
+	shown, ok := c.shown[n.Node.Name]
+	return !ok || shown.Generation != n.Generation || n.UndescribedPods() > 0
+}
+
+// showing tells whether custom plugins are being asked.
+func (c *Core) showing() bool {
+	for _, a := range c.consulting.asked {
+		if a.counsel.shown != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// show is all nodes as they are now, for those who look at them meanwhile. What has not changed since is not
+// copied again.
+func (c *Core) show() []*state.NodeInfo {
+	nodes := c.view.Nodes()
+	list, now := make([]*state.NodeInfo, len(nodes)), make(map[string]*state.NodeInfo, len(nodes))
+	for i, n := range nodes {
+		shown, ok := c.consulting.shown[n.Node.Name]
+		if !ok || shown.Generation != n.Generation {
+			shown = n.Clone()
+		}
+		list[i], now[n.Node.Name] = shown, shown
+	}
+	c.consulting.shown = now
+	return list
 }
 
 // reconsult has an attempt ask again that fits nowhere but, perhaps, on nodes that nobody has been
@@ -131,7 +191,7 @@ func (c *Core) advised(advice Advice, out *Output) {
 		c.fail(a, advice.Err.Error(), out)
 		return
 	}
-	a.counsel.opinions = advice.Opinions
+	a.counsel.opinions, a.counsel.guidance = advice.Opinions, advice.Guidance
 	c.pending = append([]*attempt{a}, c.pending...)
 }
 

@@ -79,7 +79,7 @@ func TestExtendersHaveASay(t *testing.T) {
 	var asked []string
 	answer := opinions(func(node string) placement.Opinion {
 		return map[string]placement.Opinion{
-			"a": {Rejected: true, Reason: "no"}, "b": {Points: placement.ExtenderPoints(1, 1)},
+			"a": {Rejected: true, Reasons: []string{"no"}}, "b": {Points: placement.ExtenderPoints(1, 1)},
 			"c": {Points: placement.ExtenderPoints(10, 100)},
 		}[node]
 	})
@@ -107,7 +107,7 @@ func TestExtendersHaveASay(t *testing.T) {
 
 func TestExtenderTurnsAllNodesDown(t *testing.T) {
 	w := newExtendedWorld(t, 1, 1, opinions(func(node string) placement.Opinion {
-		return placement.Opinion{Rejected: true, Reason: "no licence in " + node}
+		return placement.Opinion{Rejected: true, Reasons: []string{"no licence in " + node}}
 	}))
 	w.addNode("a", 10)
 	w.addNode("b", 10)
@@ -262,7 +262,7 @@ func TestExtendersUnderConcurrency(t *testing.T) {
 		refuses := func(node string) bool { return strings.HasSuffix(node, "0") }
 		failures := 0
 		answer := opinions(func(node string) placement.Opinion {
-			return placement.Opinion{Rejected: refuses(node), Reason: "no"}
+			return placement.Opinion{Rejected: refuses(node), Reasons: []string{"no"}}
 		})
 		var w *world
 		w = newExtendedWorld(t, seed, 3, func(q decide.Consult) decide.Advice {

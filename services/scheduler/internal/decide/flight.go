@@ -322,7 +322,7 @@ func (c *Core) again(a *attempt) {
 		return
 	}
 	c.unstage(a)
-	a.pick, a.counsel.opinions = pick{}, nil
+	a.pick, a.counsel.opinions, a.counsel.guidance, a.counsel.shown = pick{}, nil, nil, nil
 	c.pending = append([]*attempt{a}, c.pending...)
 }
 

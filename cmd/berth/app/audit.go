@@ -1,0 +1,245 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-scheduler/berth/cmd/berth/internal/embedded"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/record"
+	"github.com/berth-scheduler/berth/pkg/audit"
+	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+)
+
+// defaultHistoryMiB bounds a recording that nobody has given a bound: an hour or so of a busy
+// cluster.
+const defaultHistoryMiB = 1024
+
+// newAuditCommand makes `berth audit`: exit 0 without violations, 1 with.
+func newAuditCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "audit FILE",
+		Short: "Replay a recorded history and check every revision of it",
+		Long: "Replays a history that `berth audit record` wrote, offline: every revision of the ledger and every\n" +
+			"version of pods and nodes, against the invariants S1 to S12, S14 and S15. Exits 1 when it finds a violation;\n" +
+			"warnings do not count, and neither does a history that ends early: the notes say so.",
+		Example: "  berth audit record --out history --data-dir berth-data\n" +
+			"  berth audit history",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			file, err := os.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer func() { _ = file.Close() }() // only read
+			report, err := audit.Replay(file)
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			if err := writeAudit(cmd.OutOrStdout(), report, output); err != nil {
+				return err
+			}
+			if n := report.Violations(); n > 0 {
+				return fmt.Errorf("audit: %d violations", n)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml; default: text")
+	cmd.AddCommand(newRecordCommand())
+	return cmd
+}
+
+// newRecordCommand makes `berth audit record`.
+func newRecordCommand() *cobra.Command {
+	o := &options{}
+	var out string
+	var limit int64
+	cmd := &cobra.Command{
+		Use:   "record",
+		Short: "Record the history of the ledger and of the API server beside it",
+		Long: "Writes every revision of the ledger and every version of pods, nodes and namespaces to a file,\n" +
+			"until it is interrupted or the file is full. It reads only. Give it --etcd-endpoints, or the\n" +
+			"--data-dir of a running `berth up`.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.record(cmd.Context(), cmd.OutOrStdout(), out, limit)
+		},
+	}
+	f := cmd.Flags()
+	o.addLedger(f)
+	f.StringVar(&out, "out", "", "file to write; it must not exist")
+	f.Int64Var(&limit, "max-mib", defaultHistoryMiB, "size in MiB at which the recording ends")
+	_ = cmd.MarkFlagRequired("out") // fails only for a flag that does not exist
+	return cmd
+}
+
+// addLedger adds the flags of a command that reads the API server and the ledger.
+func (o *options) addLedger(f *pflag.FlagSet) {
+	f.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"kubeconfig of the cluster; default: $KUBECONFIG, ~/.kube/config, or the pod's service account")
+	o.addEtcd(f)
+	f.StringVar(&o.dataDir, "data-dir", "", "`directory` of a running berth up with an embedded ledger")
+}
+
+// addEtcd adds the flags that lead to the ledger.
+func (o *options) addEtcd(f *pflag.FlagSet) {
+	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "endpoints of the etcd cluster that keeps the ledger")
+	f.StringVar(&o.ledgerPrefix, "etcd-prefix", etcd.DefaultPrefix, "key prefix of this Berth in etcd")
+	f.StringVar(&o.tls.etcdCA, "etcd-ca-file", "", "CA certificates (PEM) for etcd")
+	f.StringVar(&o.tls.etcdCert, "etcd-cert-file", "", "client certificate (PEM) for etcd")
+	f.StringVar(&o.tls.etcdKey, "etcd-key-file", "", "client key (PEM) for etcd")
+}
+
+// openLedger connects to the ledger that the flags name; nil when they name none.
+func (o *options) openLedger(ctx context.Context) (*etcd.Store, error) {
+	if err := o.tls.validate(); err != nil {
+		return nil, err
+	}
+	endpoints := o.etcdEndpoints
+	switch {
+	case len(endpoints) > 0 && o.dataDir != "":
+		return nil, errors.New("--etcd-endpoints and --data-dir: give one of them")
+	case o.dataDir != "":
+		running, err := embedded.ReadEndpoints(o.dataDir)
+		if err != nil {
+			return nil, err
+		}
+		if endpoints = running.Etcd; len(endpoints) == 0 {
+			return nil, fmt.Errorf("--data-dir: %s: that berth keeps its ledger elsewhere: give --etcd-endpoints", o.dataDir)
+		}
+	case len(endpoints) == 0:
+		return nil, nil
+	}
+	store, err := etcd.Open(ctx, etcd.Config{
+		Endpoints: endpoints, Prefix: o.ledgerPrefix,
+		CAFile: o.tls.etcdCA, CertFile: o.tls.etcdCert, KeyFile: o.tls.etcdKey,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--etcd-endpoints: %w", err)
+	}
+	return store, nil
+}
+
+func (o *options) client() (kubernetes.Interface, error) {
+	cfg, err := o.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	cfg.QPS = -1 // a list a page, and two small reads a second: nothing to be limited
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	return client, nil
+}
+
+func (o *options) record(ctx context.Context, say io.Writer, path string, limitMiB int64) (err error) {
+	if limitMiB < 1 {
+		return fmt.Errorf("--max-mib: %d: want 1 or more", limitMiB)
+	}
+	client, err := o.client()
+	if err != nil {
+		return err
+	}
+	store, err := o.openLedger(ctx)
+	if err != nil {
+		return err
+	}
+	if store == nil {
+		return errors.New("--etcd-endpoints: empty: want those of the ledger, or --data-dir")
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	logger, err := telemetry.Logger("text", slog.LevelInfo)
+	if err != nil {
+		return err
+	}
+	system, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read namespace %s: %w", metav1.NamespaceSystem, err)
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	writer, err := audit.NewWriter(file, limitMiB<<20, audit.Header{Cluster: string(system.UID), Prefix: o.ledgerPrefix})
+	if err != nil {
+		return err
+	}
+	return record.New(record.Deps{
+		Ledger: store, API: client, Out: writer, Logger: logger,
+		Started: func() { fmt.Fprintf(say, "recording to %s\n", path) },
+	}).Run(ctx)
+}
+
+func checkOutput(output string) error {
+	if output != "" && output != "json" && output != "yaml" {
+		return fmt.Errorf("--output: %q: want json or yaml", output)
+	}
+	return nil
+}
+
+// writeStructured writes v as JSON or YAML, and says whether format asked for that.
+func writeStructured(w io.Writer, v any, format string) (done bool, err error) {
+	var raw []byte
+	switch format {
+	case "json":
+		raw, err = json.MarshalIndent(v, "", "  ")
+		raw = append(raw, '\n')
+	case "yaml":
+		raw, err = yaml.Marshal(v)
+	default:
+		return false, nil
+	}
+	if err == nil {
+		_, err = w.Write(raw)
+	}
+	return true, err
+}
+
+func writeAudit(w io.Writer, r *audit.Report, format string) error {
+	if done, err := writeStructured(w, r, format); done {
+		return err
+	}
+	fmt.Fprintf(w, "ledger: %d revisions (%d to %d), partitions taken %d times\n",
+		r.Revisions, r.First, r.Last, r.Takeovers)
+	fmt.Fprintf(w, "reservations: %d, of them %d handed over, %d fenced, %d unresolved\n",
+		r.Reserved, r.HandedOver, r.Fenced, r.Unresolved)
+	if r.Nominated+r.Evictions > 0 {
+		fmt.Fprintf(w, "preemption: %d nominated, %d promoted, %d given up after evictions; %d pods marked for eviction\n",
+			r.Nominated, r.Promoted, r.Abandoned, r.Evictions)
+	}
+	if r.Moves > 0 {
+		fmt.Fprintf(w, "moves: %d places kept, %d of them taken over\n", r.Moves, r.TakenOver)
+	}
+	fmt.Fprintf(w, "API server: %d versions of %d nodes and %d pods: %d bound by Berth, %d by others\n",
+		r.Versions, r.Nodes, r.Pods, r.Bound, r.Foreign)
+	for _, note := range r.Notes {
+		fmt.Fprintf(w, "note: %s\n", note)
+	}
+	for _, f := range r.Findings {
+		fmt.Fprintln(w, f)
+	}
+	if r.Unlisted > 0 {
+		fmt.Fprintf(w, "and %d more\n", r.Unlisted)
+	}
+	n := r.Violations()
+	_, err := fmt.Fprintf(w, "%d violations, %d warnings\n", n, len(r.Findings)+r.Unlisted-n)
+	return err
+}

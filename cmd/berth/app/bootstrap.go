@@ -1,0 +1,37 @@
+package app
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/audit"
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// partOf is the label by which the manifests mark Berth's own pods and those of its stores.
+const partOf = "app.kubernetes.io/part-of"
+
+// ownPods warns of pods of Berth's own that Berth places: when it is down, nobody would bring
+// it up. Which scheduler names are Berth's shows in the pods that it has bound.
+func ownPods(pods []corev1.Pod) []audit.Finding {
+	berths := map[string]bool{}
+	for i := range pods {
+		if pods[i].Annotations[events.AttemptAnnotation] != "" {
+			berths[pods[i].Spec.SchedulerName] = true
+		}
+	}
+	var found []audit.Finding
+	for i := range pods {
+		p := &pods[i]
+		if p.Labels[partOf] != "berth" || !berths[p.Spec.SchedulerName] {
+			continue
+		}
+		found = append(found, audit.Finding{
+			Severity: audit.Warning, Invariant: "bootstrap", Objects: []string{"pod/" + p.Namespace + "/" + p.Name},
+			Message: fmt.Sprintf("is part of Berth, and its scheduler %q is Berth: nobody places it when Berth is down",
+				p.Spec.SchedulerName),
+		})
+	}
+	return found
+}

@@ -1,0 +1,53 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/services/scheduler/plugins"
+)
+
+// Option is what a main says of the program that it is.
+type Option func() error
+
+// WithVersion is what `berth version` says.
+func WithVersion(v string) Option {
+	return func() error {
+		version = v
+		return nil
+	}
+}
+
+// WithPlugin compiles a plugin in, so that profiles can enable it by its name. Source:
+// app.WithPlugin in cmd/kube-scheduler.
+func WithPlugin(name string, factory plugins.Factory) Option {
+	return func() error {
+		switch {
+		case name == "" || factory == nil:
+			return fmt.Errorf("plugin %q: want a name and a factory", name)
+		case slices.Contains(placement.KnownPlugins(), name):
+			return fmt.Errorf("plugin %q: is kube-scheduler's own, want another name", name)
+		case compiledIn[name] != nil:
+			return fmt.Errorf("plugin %q: given twice, want once", name)
+		}
+		compiledIn[name] = factory
+		return nil
+	}
+}
+
+// compiledIn are the plugins of this program; written before the command runs.
+var compiledIn = map[string]plugins.Factory{}
+
+func pluginNames() []string { return slices.Sorted(maps.Keys(compiledIn)) }
+
+// apply returns all that is wrong with the options.
+func apply(options []Option) error {
+	var errs []error
+	for _, o := range options {
+		errs = append(errs, o())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,42 @@
+package app
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cmd/berth/internal/pki"
+)
+
+// defaultValidity is long enough to be renewed once a quarter with time to spare.
+const defaultValidity = 365 * 24 * time.Hour
+
+// newCertsCommand makes `berth certs`.
+func newCertsCommand() *cobra.Command {
+	var i pki.Installation
+	cmd := &cobra.Command{
+		Use:   "certs",
+		Short: "Make or renew the certificates of an installation",
+		Long: "Writes an authority, a certificate for each service and each store, and a manifest with all of them\n" +
+			"as secrets. Where the directory has an authority already, it signs again: that is a renewal, which\n" +
+			"running services pick up without a restart. Keep ca.key where only you can read it.",
+		Example: "  berth certs --out berth-certs\n  kubectl apply -f berth-certs/secrets.yaml",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := pki.Issue(i, time.Now()); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "wrote", filepath.Join(i.Dir, pki.SecretsFile))
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&i.Dir, "out", "berth-certs", "directory to write to")
+	f.StringVar(&i.Name, "name", "berth", "first part of all names, as in the manifests")
+	f.StringVar(&i.Namespace, "namespace", "berth-system", "namespace of the secrets")
+	f.StringSliceVar(&i.Hosts, "host", nil, "further names or addresses of every server, such as 127.0.0.1")
+	f.DurationVar(&i.Life, "validity", defaultValidity, "how long certificates are valid, e.g. 2160h")
+	return cmd
+}

@@ -1,0 +1,231 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-scheduler/berth/pkg/audit"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+)
+
+// checkPage bounds one answer to a list.
+const checkPage = 2000
+
+// newCheckCommand makes `berth check`: exit 0 without violations, 1 with.
+func newCheckCommand() *cobra.Command {
+	o := &options{}
+	var output string
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Check the cluster as it is now, from the API server's own state and the ledger",
+		Long: "Lists nodes and pods, and with --etcd-endpoints or --data-dir the ledger, adds everything up from\n" +
+			"scratch, and reports nodes over their allocatable, pods on nodes they do not fit, pods too close to\n" +
+			"each other, claims and devices that two pods have, reservations that contradict each other, and\n" +
+			"evictions that disruption budgets do not cover. It reads only. Exits 1 when it finds a\n" +
+			"violation; warnings do not count. What happened in between is for `berth audit`.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			report, err := o.check(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if err := writeReport(cmd.OutOrStdout(), report, output); err != nil {
+				return err
+			}
+			if n := report.Violations(); n > 0 {
+				return fmt.Errorf("check: %d violations", n)
+			}
+			return nil
+		},
+	}
+	o.addLedger(cmd.Flags())
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml; default: text")
+	return cmd
+}
+
+// check reads the ledger, the cluster, and the ledger again.
+func (o *options) check(ctx context.Context) (*audit.StandingReport, error) {
+	client, err := o.client()
+	if err != nil {
+		return nil, err
+	}
+	store, err := o.openLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var in audit.Standing
+	if store != nil {
+		defer func() { _ = store.Close() }() // only read
+	}
+	if in.Before, err = listLedger(ctx, store); err != nil {
+		return nil, err
+	}
+	if err := listCluster(ctx, client, &in); err != nil {
+		return nil, err
+	}
+	if in.After, err = listLedger(ctx, store); err != nil {
+		return nil, err
+	}
+	report := audit.Check(in)
+	report.Findings = append(report.Findings, ownPods(in.Pods)...)
+	return report, nil
+}
+
+func listLedger(ctx context.Context, store *etcd.Store) ([]ledger.KV, error) {
+	if store == nil {
+		return nil, nil
+	}
+	var all []ledger.KV
+	for _, prefix := range []string{ledger.PrefixNode, ledger.PrefixBudget} {
+		kvs, _, err := store.List(ctx, prefix)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, kvs...)
+	}
+	return all, nil
+}
+
+// listCluster lists claims before pods and pods before nodes and volumes, so that a claim's pods and a
+// pod's node are in the answer.
+func listCluster(ctx context.Context, client kubernetes.Interface, in *audit.Standing) error {
+	if err := listClaims(ctx, client, in); err != nil {
+		return err
+	}
+	if err := listPlaces(ctx, client, in); err != nil {
+		return err
+	}
+	var err error
+	volumes := client.CoreV1().PersistentVolumes()
+	in.Volumes, err = listPages(ctx, func(
+		ctx context.Context, o metav1.ListOptions,
+	) ([]corev1.PersistentVolume, string, error) {
+		page, err := volumes.List(ctx, o)
+		if err != nil {
+			return nil, "", fmt.Errorf("list persistent volumes: %w", err)
+		}
+		return page.Items, page.Continue, nil
+	})
+	return err
+}
+
+// listClaims lists claims to volumes and to devices; of these there are none where the API is absent.
+func listClaims(ctx context.Context, client kubernetes.Interface, in *audit.Standing) error {
+	var err error
+	claims := client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll)
+	in.VolumeClaims, err = listPages(ctx, func(
+		ctx context.Context, o metav1.ListOptions,
+	) ([]corev1.PersistentVolumeClaim, string, error) {
+		page, err := claims.List(ctx, o)
+		if err != nil {
+			return nil, "", fmt.Errorf("list persistent volume claims: %w", err)
+		}
+		return page.Items, page.Continue, nil
+	})
+	if err != nil {
+		return err
+	}
+	devices := client.ResourceV1().ResourceClaims(metav1.NamespaceAll)
+	in.DeviceClaims, err = listPages(ctx, func(
+		ctx context.Context, o metav1.ListOptions,
+	) ([]resourcev1.ResourceClaim, string, error) {
+		page, err := devices.List(ctx, o)
+		if apierrors.IsNotFound(err) {
+			return nil, "", nil
+		}
+		if err != nil {
+			return nil, "", fmt.Errorf("list resource claims: %w", err)
+		}
+		return page.Items, page.Continue, nil
+	})
+	return err
+}
+
+// listPlaces lists pods and what they stand on and under.
+func listPlaces(ctx context.Context, client kubernetes.Interface, in *audit.Standing) error {
+	var err error
+	in.Pods, err = listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]corev1.Pod, string, error) {
+		page, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
+		if err != nil {
+			return nil, "", fmt.Errorf("list pods: %w", err)
+		}
+		return page.Items, page.Continue, nil
+	})
+	if err != nil {
+		return err
+	}
+	in.Nodes, err = listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]corev1.Node, string, error) {
+		page, err := client.CoreV1().Nodes().List(ctx, o)
+		if err != nil {
+			return nil, "", fmt.Errorf("list nodes: %w", err)
+		}
+		return page.Items, page.Continue, nil
+	})
+	if err != nil {
+		return err
+	}
+	namespaces := client.CoreV1().Namespaces()
+	in.Namespaces, err = listPages(ctx, func(
+		ctx context.Context, o metav1.ListOptions,
+	) ([]corev1.Namespace, string, error) {
+		page, err := namespaces.List(ctx, o)
+		if err != nil {
+			return nil, "", fmt.Errorf("list namespaces: %w", err)
+		}
+		return page.Items, page.Continue, nil
+	})
+	if err != nil {
+		return err
+	}
+	budgets := client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll)
+	in.Budgets, err = listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]audit.Budget, string, error) {
+		page, err := budgets.List(ctx, o)
+		if err != nil {
+			return nil, "", fmt.Errorf("list disruption budgets: %w", err)
+		}
+		return page.Items, page.Continue, nil
+	})
+	return err
+}
+
+func listPages[T any](
+	ctx context.Context, list func(context.Context, metav1.ListOptions) ([]T, string, error),
+) ([]T, error) {
+	var all []T
+	opts := metav1.ListOptions{Limit: checkPage}
+	for {
+		items, next, err := list(ctx, opts)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, items...)
+		if opts.Continue = next; next == "" {
+			return all, nil
+		}
+	}
+}
+
+func writeReport(w io.Writer, r *audit.StandingReport, format string) error {
+	if done, err := writeStructured(w, r, format); done {
+		return err
+	}
+	fmt.Fprintf(w, "%d nodes, %d pods: %d bound (%d by Berth), %d pending; %d reserved, %d of them being taken back\n",
+		r.Nodes, r.Pods, r.Bound, r.ByBerth, r.Pending, r.Reserved, r.Fencing)
+	for _, f := range r.Findings {
+		fmt.Fprintln(w, f)
+	}
+	_, err := fmt.Fprintf(w, "%d violations, %d warnings\n", r.Violations(), len(r.Findings)-r.Violations())
+	return err
+}

@@ -1,0 +1,54 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Main runs the command of the process's arguments, until it is done or the process is told to end, and returns
+// what the process should exit with.
+func Main(options ...Option) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	err := apply(options)
+	if err == nil {
+		err = newRootCommand().ExecuteContext(ctx)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "berth:", err)
+		return 1
+	}
+	return 0
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "berth",
+		Short: "Berth schedules the pods of a Kubernetes cluster",
+		Long: "Berth replaces kube-scheduler and the descheduler with four cooperating services: queue,\n" +
+			"scheduler (any number of active shards), binder and descheduler.\n\n" +
+			"Start with `berth up --kubeconfig FILE`: all four in one process, with their stores embedded.",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	if isPlugin(os.Args[0]) {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl berth"}
+	}
+	root.AddCommand(newUpCommand(), newRunCommand(), newDescheduleCommand(), newExplainCommand(), newTraceCommand(),
+		newExportCommand(), newReplayCommand(), newSimulateCommand(),
+		newCheckCommand(), newAuditCommand(), newStatusCommand(), newLogLevelCommand(), newCertsCommand(),
+		newSecureLedgerCommand(), newDrainShardCommand(), newVersionCommand())
+	return root
+}
+
+// isPlugin says whether the program was started by kubectl, which finds it as kubectl-berth.
+func isPlugin(program string) bool {
+	return strings.TrimSuffix(filepath.Base(program), ".exe") == "kubectl-berth"
+}

@@ -1,0 +1,195 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/cmd/berth/internal/embedded"
+	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
+	"github.com/berth-scheduler/berth/pkg/events/jetstream"
+	"github.com/berth-scheduler/berth/services/descheduler"
+)
+
+// once is one cycle by hand.
+type once struct {
+	options
+	// run asks the binders for the evictions; dryRun shows the plan only.
+	run, dryRun bool
+	output      string
+	// write prints the plan.
+	write func(w io.Writer, r *plan.Report, format string) error
+}
+
+// newDescheduleCommand makes `berth deschedule`.
+func newDescheduleCommand() *cobra.Command {
+	o := &once{write: writePlan}
+	cmd := &cobra.Command{
+		Use:   "deschedule",
+		Short: "Run one descheduling cycle, or show what it would do",
+		Long: "Plans one cycle by a DeschedulerPolicy and prints it: which pods go, where their replacements are\n" +
+			"expected, and which pods that a strategy picked stay, and why. With --dry-run nothing is done and no\n" +
+			"permission is needed but to read the log; with --once the binders are asked for the evictions, when\n" +
+			"no other descheduler is running. On the same facts both make the same plan.",
+		Example: "  berth deschedule --dry-run --policy policy.yaml --data-dir berth-data\n" +
+			"  berth deschedule --once --policy policy.yaml --nats-url nats://nats:4222 --etcd-endpoints http://etcd:2379",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.deschedule(cmd.Context(), cmd.OutOrStdout()) },
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.run, "once", false, "run one cycle")
+	f.BoolVar(&o.dryRun, "dry-run", false, "show the plan and do nothing")
+	f.StringVarP(&o.output, "output", "o", "", "json or yaml; default: tables")
+	o.addDescheduling(f)
+	cmd.MarkFlagsMutuallyExclusive("once", "dry-run")
+	cmd.MarkFlagsOneRequired("once", "dry-run")
+	_ = cmd.MarkFlagRequired("policy") // fails only for a flag that does not exist
+	cmd.AddCommand(newPauseCommand(), newResumeCommand())
+	return cmd
+}
+
+// addDescheduling adds the flags of a command that reads the log and the ledger of a Berth.
+func (o *once) addDescheduling(f *pflag.FlagSet) {
+	o.addLedger(f)
+	o.addNATS(f)
+	f.StringVar(&o.config, "config", "",
+		"KubeSchedulerConfiguration whose profiles place the replacements; default: one profile, default-scheduler")
+	f.StringVar(&o.descheduling.policy, "policy", "", "DeschedulerPolicy (descheduler/v1alpha2) file")
+	f.BoolVar(&o.descheduling.strict, "strict", false,
+		"refuse a policy with anything in it that would only be warned about: keys that have no effect")
+}
+
+// addLog adds the flags of a command that reads the log of a Berth.
+func (o *once) addLog(f *pflag.FlagSet) {
+	f.StringVar(&o.dataDir, "data-dir", "",
+		"directory of a running berth up with an embedded log; default without --nats-url: "+defaultDataDir)
+	o.addNATS(f)
+}
+
+func (o *once) addNATS(f *pflag.FlagSet) {
+	o.descheduling.addPrometheus(f)
+	f.StringVar(&o.logLevel, "log-level", "warn", "debug, info, warn or error")
+	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
+	f.StringSliceVar(&o.nats.urls, "nats-url", nil, "URLs of the NATS servers (JetStream) that keep the log")
+	f.StringVar(&o.tls.natsCA, "nats-ca-file", "", "CA certificates (PEM) for NATS")
+	f.StringVar(&o.tls.natsCert, "nats-cert-file", "", "client certificate (PEM) for NATS")
+	f.StringVar(&o.tls.natsKey, "nats-key-file", "", "client key (PEM) for NATS")
+	f.StringVar(&o.tls.natsCreds, "nats-creds-file", "", "NATS credentials file (JWT and nkey)")
+}
+
+func (o *once) deschedule(ctx context.Context, w io.Writer) error {
+	if err := checkOutput(o.output); err != nil {
+		return err
+	}
+	o.shards, o.binders = 1, 1 // not asked for, but validated
+	in, err := o.read([]service{deschedulerService})
+	if err != nil {
+		return err
+	}
+	logger, err := o.logger()
+	if err != nil {
+		return err
+	}
+	log, err := o.openLog(ctx, logger)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	deps := descheduler.Deps{Log: log, Snapshots: log, Logger: logger, Clock: clock.RealClock{}}
+	store, err := o.openLedger(ctx)
+	switch {
+	case err != nil:
+		return err
+	case store != nil: // else a dry run knows nothing of what is promised
+		defer func() { _ = store.Close() }() // only the connection
+		deps.Ledger = store
+	case o.run:
+		return errors.New("--etcd-endpoints: empty: want the ledger's, or --data-dir, to run a cycle")
+	}
+	var report *plan.Report
+	d, err := descheduler.New(descheduler.Config{
+		ID: instanceID(deschedulerService), Policy: in.policy, Profiles: in.config.Profiles, DryRun: o.dryRun,
+		Prometheus: o.descheduling.prometheus,
+		Report:     func(r plan.Report) { report = &r },
+	}, deps)
+	if err != nil {
+		return err
+	}
+	if err := d.Run(ctx); err != nil {
+		return err
+	}
+	if report == nil {
+		return errors.New("deschedule: interrupted before there was a plan")
+	}
+	return o.write(w, report, o.output)
+}
+
+// openLog connects to the log that the flags name.
+func (o *once) openLog(ctx context.Context, logger *slog.Logger) (*jetstream.Log, error) {
+	cfg := jetstream.Config{
+		URLs: o.nats.urls, Name: "berth-deschedule", Logger: logger,
+		CAFile: o.tls.natsCA, CertFile: o.tls.natsCert, KeyFile: o.tls.natsKey, CredsFile: o.tls.natsCreds,
+	}
+	switch {
+	case len(cfg.URLs) > 0:
+	case o.dataDir == "":
+		return nil, errors.New("--nats-url: empty: want the log's, or --data-dir of a running berth up")
+	default:
+		running, err := embedded.ReadEndpoints(o.dataDir)
+		if err != nil {
+			return nil, err
+		}
+		if running.NATS == "" {
+			return nil, fmt.Errorf("--data-dir: %s: that berth keeps its log elsewhere: give --nats-url", o.dataDir)
+		}
+		cfg.URLs, cfg.User, cfg.Password = []string{running.NATS}, running.NATSUser, running.NATSPass
+	}
+	log, err := jetstream.Open(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("--nats-url: %w", err)
+	}
+	return log, nil
+}
+
+// writePlan prints a plan.
+func writePlan(w io.Writer, r *plan.Report, format string) error {
+	if done, err := writeStructured(w, r, format); done {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "%d nodes, %d pods picked, %d to evict, %d stay (facts %d)\n",
+		r.Nodes, r.Picked, len(r.Evict), len(r.Kept), r.Facts)
+	if r.Skipped != "" {
+		fmt.Fprintf(t, "no cycle: %s\n", r.Skipped)
+	}
+	if r.Paused != "" {
+		fmt.Fprintf(t, "nothing of this would be done: %s\n", r.Paused)
+	}
+	if len(r.Evict) > 0 {
+		fmt.Fprintln(t, "\nEVICT\tFROM\tLANDS ON\tSTRATEGY\tWHY")
+	}
+	for _, m := range r.Evict {
+		landing := m.Landing
+		if landing == "" {
+			landing = "-"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", m.Pod, m.Node, landing, m.Strategy, m.Reason)
+	}
+	if len(r.Kept) > 0 {
+		fmt.Fprintln(t, "\nSTAYS\tON\tSTRATEGY\tBECAUSE")
+	}
+	for _, k := range r.Kept {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", k.Pod, k.Node, k.Strategy, k.Because)
+	}
+	for _, f := range r.Failed {
+		fmt.Fprintf(t, "\nfailed: %s of profile %s: %s\n", f.Strategy, f.Profile, f.Error)
+	}
+	return t.Flush()
+}

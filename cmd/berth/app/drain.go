@@ -1,0 +1,140 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+)
+
+const (
+	// drainTimeout is how long a hand-over may take by default; it takes moments.
+	drainTimeout = time.Minute
+	// drainPoll is how often the ledger is looked at meanwhile.
+	drainPoll = 200 * time.Millisecond
+	// drainBatch is how many partitions one transaction asks for: etcd takes 128 operations.
+	drainBatch = 100
+)
+
+// newDrainShardCommand makes `berth drain-shard`.
+func newDrainShardCommand() *cobra.Command {
+	o := &options{}
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "drain-shard ID",
+		Short: "Have a scheduler shard hand all its work to the others",
+		Long: "Asks in the ledger that every partition of a shard belongs to another, and waits until that is so. Pods\n" +
+			"that the shard is trying are tried by others; what it has reserved is bound. The shard stays idle until\n" +
+			"the load is spread anew, ten minutes at least: stop it before, or look into it. A shard that is stopped\n" +
+			"hands over by itself, so this is for one that is to keep running.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.drainShard(cmd.Context(), cmd.OutOrStdout(), args[0], timeout)
+		},
+	}
+	o.addEtcd(cmd.Flags())
+	cmd.Flags().StringVar(&o.dataDir, "data-dir", "", "`directory` of a running berth up with an embedded ledger")
+	cmd.Flags().DurationVar(&timeout, "timeout", drainTimeout, "how long to wait for the hand-over, e.g. 30s")
+	return cmd
+}
+
+func (o *options) drainShard(ctx context.Context, w io.Writer, id string, timeout time.Duration) error {
+	store, err := o.openLedger(ctx)
+	if err != nil {
+		return err
+	}
+	if store == nil {
+		return errors.New("--etcd-endpoints: empty: want the ledger's, or --data-dir")
+	}
+	defer func() { _ = store.Close() }() // only the connection
+	owned, err := partitionsByShard(ctx, store)
+	if err != nil {
+		return err
+	}
+	moves, err := drainMoves(owned, id)
+	if err != nil {
+		return err
+	}
+	for part := range slices.Chunk(slices.Sorted(maps.Keys(moves)), drainBatch) {
+		batch := map[int32]string{}
+		for _, p := range part {
+			batch[p] = moves[p]
+		}
+		txn, err := ledger.WantPartitions(batch)
+		if err != nil {
+			return err
+		}
+		if _, err := store.Commit(ctx, txn); err != nil {
+			return err
+		}
+	}
+	left := len(moves)
+	err = wait.PollUntilContextTimeout(ctx, drainPoll, timeout, true, func(ctx context.Context) (bool, error) {
+		now, err := partitionsByShard(ctx, store)
+		left = len(now[id])
+		return left == 0, err
+	})
+	if err != nil {
+		return fmt.Errorf("drain-shard: %s still has %d of %d partitions: %w", id, left, len(moves), err)
+	}
+	_, err = fmt.Fprintf(w, "%s has handed over %d partitions\n", id, len(moves))
+	return err
+}
+
+// partitionsByShard reads who holds what; live shards without a partition are there too.
+func partitionsByShard(ctx context.Context, store *etcd.Store) (map[string][]int32, error) {
+	owned := map[string][]int32{}
+	members, _, err := store.List(ctx, ledger.PrefixMember+"scheduler/")
+	if err != nil {
+		return nil, err
+	}
+	for _, kv := range members {
+		owned[strings.TrimPrefix(kv.Key, ledger.PrefixMember+"scheduler/")] = nil
+	}
+	owners, _, err := store.List(ctx, ledger.PrefixOwn)
+	if err != nil {
+		return nil, err
+	}
+	for _, kv := range owners {
+		p, ok := ledger.ParseOwn(kv.Key)
+		owner, err := ledger.DecodeOwner(kv.Value)
+		if err != nil || !ok {
+			return nil, fmt.Errorf("drain-shard: ledger key %s: want an owner: %w", kv.Key, err)
+		}
+		owned[owner.Member] = append(owned[owner.Member], p)
+	}
+	return owned, nil
+}
+
+// drainMoves gives each partition of a shard to whichever other has the fewest by then.
+func drainMoves(owned map[string][]int32, id string) (map[int32]string, error) {
+	others := slices.DeleteFunc(slices.Sorted(maps.Keys(owned)), func(other string) bool { return other == id })
+	if _, ok := owned[id]; !ok {
+		return nil, fmt.Errorf("drain-shard: %q: no such shard; there are: %s", id, strings.Join(others, ", "))
+	}
+	if len(others) == 0 {
+		return nil, fmt.Errorf("drain-shard: %s is the only shard: nobody could take its %d partitions", id, len(owned[id]))
+	}
+	count := map[string]int{}
+	for _, other := range others {
+		count[other] = len(owned[other])
+	}
+	moves := map[int32]string{}
+	for _, p := range slices.Sorted(slices.Values(owned[id])) {
+		to := slices.MinFunc(others, func(a, b string) int { return cmp.Compare(count[a], count[b]) })
+		moves[p] = to
+		count[to]++
+	}
+	return moves, nil
+}

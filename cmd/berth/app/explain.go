@@ -1,0 +1,17 @@
+package app
+
+import (
+	"github.com/spf13/cobra"
+)
+
+// newExplainCommand makes `berth explain`.
+func newExplainCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "explain",
+		Short: "Say why something happens, or does not",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newExplainPodCommand(), newExplainNodeCommand(), newExplainDescheduleCommand())
+	return cmd
+}

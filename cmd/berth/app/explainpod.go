@@ -1,0 +1,138 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cmd/berth/internal/inquire"
+	"github.com/berth-scheduler/berth/pkg/events/jetstream"
+)
+
+// newExplainPodCommand makes `berth explain pod`.
+func newExplainPodCommand() *cobra.Command {
+	r := &reading{}
+	cmd := &cobra.Command{
+		Use:   "pod [NAMESPACE/]NAME | UID",
+		Short: "Say why a pod is where it is, nowhere, or gone",
+		Long: "Tells what a pod's state is, what was tried for it and what each try weighed, which nodes would take\n" +
+			"it now and why the others would not, what event would wake it and how many pods are before it, what\n" +
+			"the ledger promises it, and for a pod that was evicted by whom, why, and what became of it.\n\n" +
+			"The history is read from the log, also of pods that are gone, as far back as the log reaches. What is\n" +
+			"now is asked of the running queue and shards; when they do not answer, the rest is told.",
+		Example: "  berth explain pod shop/cart-7d9f-x2x\n" +
+			"  berth explain pod cart-7d9f-x2x -n shop -o wide --nats-url nats://nats:4222",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return r.about(cmd.Context(), args[0], func(ctx context.Context, i *inquire.Inquiry, pod string) error {
+				story, err := i.Pod(ctx, pod)
+				if err != nil {
+					return err
+				}
+				return r.write(cmd.OutOrStdout(), story, func(w io.Writer, wide bool) error {
+					return story.Text(w, time.Now(), wide)
+				})
+			})
+		},
+	}
+	r.addFlags(cmd)
+	return cmd
+}
+
+// newExplainNodeCommand makes `berth explain node`.
+func newExplainNodeCommand() *cobra.Command {
+	r := &reading{}
+	cmd := &cobra.Command{
+		Use:   "node NAME",
+		Short: "Say what a node is used for, and whether shards use it",
+		Long: "Tells what a shard counts on a node: what is free, which pods stand there or have a place reserved,\n" +
+			"which must go, and why the node is left alone if it is. It asks the running shards.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return r.ask(cmd.Context(), func(ctx context.Context, i *inquire.Inquiry) error {
+				a, err := i.Node(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return r.write(cmd.OutOrStdout(), a, func(w io.Writer, wide bool) error {
+					return a.Node.Text(w, a.Member, wide)
+				})
+			})
+		},
+	}
+	r.addFlags(cmd)
+	return cmd
+}
+
+// reading is a command that reads the log, and asks.
+type reading struct {
+	once
+	namespace string
+}
+
+func (r *reading) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVarP(&r.output, "output", "o", "", "wide, json or yaml; default: text that fits a screen")
+	f.StringVarP(&r.namespace, "namespace", "n", "",
+		"namespace of a pod that is named without one; default: that of the kubeconfig's context, as kubectl has it")
+	r.addKubeconfig(f)
+	r.addLog(f)
+}
+
+// about resolves the name of a pod and asks.
+func (r *reading) about(
+	ctx context.Context, pod string, ask func(context.Context, *inquire.Inquiry, string) error,
+) error {
+	namespace := r.namespace
+	if namespace == "" {
+		namespace = r.kubectlNamespace()
+	}
+	name, err := inquire.PodName(namespace, pod)
+	if err != nil {
+		return err
+	}
+	return r.ask(ctx, func(ctx context.Context, i *inquire.Inquiry) error { return ask(ctx, i, name) })
+}
+
+// ask opens the log.
+func (r *reading) ask(ctx context.Context, ask func(context.Context, *inquire.Inquiry) error) error {
+	if err := r.checkOutput(); err != nil {
+		return err
+	}
+	log, err := r.openRunning(ctx)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	return ask(ctx, &inquire.Inquiry{Log: log, History: log, Bus: log})
+}
+
+func (r *reading) checkOutput() error {
+	if r.output != "wide" && checkOutput(r.output) != nil {
+		return errors.New(`--output: "` + r.output + `": want wide, json or yaml`)
+	}
+	return nil
+}
+
+// openRunning opens the log of a running Berth: that of `berth up` if nothing else is said.
+func (r *reading) openRunning(ctx context.Context) (*jetstream.Log, error) {
+	if len(r.nats.urls) == 0 && r.dataDir == "" {
+		r.dataDir = defaultDataDir
+	}
+	logger, err := r.logger()
+	if err != nil {
+		return nil, err
+	}
+	return r.openLog(ctx, logger)
+}
+
+// write writes an answer as text, or as it is.
+func (r *reading) write(w io.Writer, answer any, text func(w io.Writer, wide bool) error) error {
+	if done, err := writeStructured(w, answer, r.output); done {
+		return err
+	}
+	return text(w, r.output == "wide")
+}

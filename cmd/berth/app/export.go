@@ -1,0 +1,117 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cmd/berth/internal/past"
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/services/scheduler/rerun"
+)
+
+// exporting is `berth export`.
+type exporting struct {
+	reading
+	file string
+}
+
+// newExportCommand makes `berth export`.
+func newExportCommand() *cobra.Command {
+	e := &exporting{}
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Write what the log holds into a file, to replay or to attach to a bug report",
+		Long: "Writes a bundle: all facts, decisions and changes of the ledger that the log still has, and the\n" +
+			"configuration that is given. berth replay and berth simulate read it anywhere, without a cluster.\n\n" +
+			"It has the names, labels and requests of pods and nodes in it, but no environment variables, secrets,\n" +
+			"credentials or addresses of the stores.",
+		Example: "  berth export --file incident.tar --config scheduler.yaml --nats-url nats://nats:4222",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return e.run(cmd.Context(), cmd.OutOrStdout()) },
+	}
+	f := cmd.Flags()
+	f.StringVarP(&e.file, "file", "f", "", "file to write; it must not exist")
+	f.StringVar(&e.config, "config", "", "KubeSchedulerConfiguration of the shards, to be put into the bundle")
+	f.StringVar(&e.descheduling.policy, "policy", "", "DeschedulerPolicy, to be put into the bundle")
+	e.addLog(f)
+	_ = cmd.MarkFlagRequired("file") // fails only for a flag that does not exist
+	return cmd
+}
+
+func (e *exporting) run(ctx context.Context, w io.Writer) (err error) {
+	contents := past.Contents{Version: berthVersion(), Kubernetes: kubernetesVersion, Now: time.Now()}
+	if contents.Config, contents.Policy, err = e.files(); err != nil {
+		return err
+	}
+	return e.openPast(ctx, "", func(src rerun.Source, _ []placement.ProfileConfig) error {
+		manifest, size, err := e.write(ctx, src, contents)
+		if err != nil {
+			return fmt.Errorf("--file: %s: %w", e.file, err)
+		}
+		out := &errWriter{w: w}
+		out.printf("%s: %d bytes\n", e.file, size)
+		for _, s := range events.Streams() {
+			span := manifest.Streams[s]
+			out.printf("  %-9s  %d to %d\n", s, span.First, span.Last)
+		}
+		return out.err
+	})
+}
+
+// files reads the configuration, and refuses what cannot be one.
+func (e *exporting) files() (config, policyFile []byte, err error) {
+	if e.config != "" {
+		if _, err := e.profilesOf(nil); err != nil {
+			return nil, nil, err
+		}
+		if config, err = os.ReadFile(e.config); err != nil {
+			return nil, nil, fmt.Errorf("--config: %w", err)
+		}
+	}
+	if e.descheduling.policy != "" {
+		if _, err := policy.Load(e.descheduling.policy); err != nil {
+			return nil, nil, fmt.Errorf("--policy: %w", err)
+		}
+		if policyFile, err = os.ReadFile(e.descheduling.policy); err != nil {
+			return nil, nil, fmt.Errorf("--policy: %w", err)
+		}
+	}
+	return config, policyFile, nil
+}
+
+// write leaves no half of a bundle behind.
+func (e *exporting) write(
+	ctx context.Context, src rerun.Source, c past.Contents,
+) (m past.Manifest, size int64, err error) {
+	const private = 0o600
+	file, err := os.OpenFile(e.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
+	if err != nil {
+		return m, 0, err
+	}
+	defer func() {
+		if err = errors.Join(err, file.Close()); err != nil {
+			_ = os.Remove(e.file) // the first error is the one to tell
+		}
+	}()
+	buffered := bufio.NewWriter(file)
+	if m, err = past.Export(ctx, buffered, src, c); err != nil {
+		return m, 0, err
+	}
+	if err = buffered.Flush(); err != nil {
+		return m, 0, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return m, 0, err
+	}
+	return m, info.Size(), nil
+}

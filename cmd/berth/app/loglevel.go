@@ -1,0 +1,78 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-scheduler/berth/cmd/berth/internal/serve"
+)
+
+// levelTimeout bounds the whole exchange with a process.
+const levelTimeout = 10 * time.Second
+
+// newLogLevelCommand makes `berth log-level`.
+func newLogLevelCommand() *cobra.Command {
+	var address string
+	var tls rest.TLSClientConfig
+	cmd := &cobra.Command{
+		Use:   "log-level [debug | info | warn | error]",
+		Short: "Say or change what a running process logs",
+		Long: "Asks the process that serves --http-address for the level of its log, or changes it until the process\n" +
+			"ends; its flags stay as they are. A number is a verbosity of klog, as kube-scheduler takes it: 4 and more\n" +
+			"is debug. It is the same as a GET or PUT of " + serve.LevelPath + ".",
+		Example: "  berth log-level debug\n  berth log-level info --http-address 127.0.0.1:10353",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			answer, err := logLevel(cmd.Context(), address, tls, strings.Join(args, ""))
+			if err == nil {
+				_, err = io.WriteString(cmd.OutOrStdout(), answer)
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&address, "http-address", "127.0.0.1:10351", "where the process serves: its --http-address")
+	f.StringVar(&tls.CAFile, "http-ca-file", "", "CA certificates (PEM) of --http-address; without it, plain HTTP")
+	f.StringVar(&tls.CertFile, "http-cert-file", "", "client certificate (PEM), where one is asked for")
+	f.StringVar(&tls.KeyFile, "http-key-file", "", "its key (PEM)")
+	return cmd
+}
+
+// logLevel reads the level, or changes it if one is given.
+func logLevel(ctx context.Context, address string, tls rest.TLSClientConfig, level string) (string, error) {
+	transport, err := rest.TransportFor(&rest.Config{TLSClientConfig: tls})
+	if err != nil {
+		return "", fmt.Errorf("--http-ca-file, --http-cert-file, --http-key-file: %w", err)
+	}
+	scheme, method := "http://", http.MethodGet
+	if tls.CAFile != "" {
+		scheme = "https://"
+	}
+	if level != "" {
+		method = http.MethodPut
+	}
+	req, err := http.NewRequestWithContext(ctx, method, scheme+address+serve.LevelPath, strings.NewReader(level))
+	if err != nil {
+		return "", fmt.Errorf("--http-address: %w", err)
+	}
+	resp, err := (&http.Client{Transport: transport, Timeout: levelTimeout}).Do(req)
+	if err != nil {
+		return "", fmt.Errorf("--http-address: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }() // read to the end
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return "", fmt.Errorf("--http-address: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("log-level: %s", strings.TrimSpace(string(body)))
+	}
+	return string(body), nil
+}

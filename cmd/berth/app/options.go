@@ -1,0 +1,257 @@
+package app
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	cliflag "k8s.io/component-base/cli/flag"
+
+	"github.com/berth-scheduler/berth/cmd/berth/internal/serve"
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
+	"github.com/berth-scheduler/berth/services/descheduler"
+)
+
+// options are the flags shared by `berth up` and `berth run`.
+type options struct {
+	kubeconfig string
+	config     string
+	dataDir    string
+	logLevel   string
+	logFormat  string
+	http       serve.Config
+
+	nats          natsFlags
+	etcdEndpoints []string
+	ledgerPrefix  string
+	tls           tlsFiles
+
+	replicas
+	// metricsInterval is how often actual use is polled; 0 is never.
+	metricsInterval time.Duration
+	descheduling    descheduling
+}
+
+// descheduling is what the descheduler is told.
+type descheduling struct {
+	policy string
+	// strict takes what a policy is only warned about for a mistake.
+	strict   bool
+	interval time.Duration
+	// prometheus says how the server of the policy is reached.
+	prometheus descheduler.Prometheus
+}
+
+// load reads the policy file.
+func (d descheduling) load() (*policy.Policy, error) {
+	if d.strict {
+		return policy.LoadStrict(d.policy)
+	}
+	return policy.Load(d.policy)
+}
+
+// reload returns what reads the file again when it has changed since the last time.
+func (d descheduling) reload() func() (*policy.Policy, error) {
+	last, _ := os.ReadFile(d.policy) // it was read a moment ago; if it is gone, that shows next time
+	return func() (*policy.Policy, error) {
+		now, err := os.ReadFile(d.policy)
+		if err != nil || bytes.Equal(now, last) {
+			return nil, err
+		}
+		last = now
+		if d.strict {
+			return policy.ParseStrict(d.policy, now)
+		}
+		return policy.Parse(d.policy, now)
+	}
+}
+
+// natsFlags say which NATS keeps the log, and how often.
+type natsFlags struct {
+	urls []string
+	// replicas of each stream; 0 leaves streams as they are.
+	replicas int
+}
+
+// replicas are how many of a service one process runs, and how they share the work.
+type replicas struct {
+	shards, binders int
+	wholeCluster    bool
+	// noEvidence leaves what attempts weighed out of the log.
+	noEvidence bool
+}
+
+type tlsFiles struct {
+	natsCA, natsCert, natsKey, natsCreds string
+	etcdCA, etcdCert, etcdKey            string
+}
+
+// maxReplicas bounds --shards and --binders: more than this many in one process only
+// contend for its processors.
+const maxReplicas = 64
+
+// maxNATSReplicas is JetStream's own bound.
+const maxNATSReplicas = 5
+
+func (o *options) addKubeconfig(f *pflag.FlagSet) {
+	f.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"kubeconfig of the cluster; default: $KUBECONFIG, ~/.kube/config, or the pod's service account")
+}
+
+func (o *options) addCommon(f *pflag.FlagSet) {
+	f.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	o.addKubeconfig(f)
+	f.StringVar(&o.config, "config", "",
+		"KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1) file; default: one profile, default-scheduler")
+	f.StringVar(&o.http.Address, "http-address", "127.0.0.1:10351",
+		"address for /healthz, /livez, /readyz and /metrics; \"\" switches it off")
+	f.BoolVar(&o.http.Profiling, "profiling", false,
+		"serve /debug/pprof on --http-address; it tells what the process holds in memory")
+	f.StringVar(&o.http.TLS.CertFile, "http-cert-file", "", "certificate (PEM) of --http-address; without it, plain HTTP")
+	f.StringVar(&o.http.TLS.KeyFile, "http-key-file", "", "its key (PEM)")
+	f.StringVar(&o.http.TLS.ClientCAFile, "http-client-ca-file", "",
+		"CA certificates (PEM): all but health checks is answered only to clients with a certificate of theirs")
+	f.StringSliceVar(&o.http.TLS.AllowedNames, "http-allowed-names", nil,
+		"common names of the client certificates that are answered; none: all of --http-client-ca-file")
+	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
+	f.StringSliceVar(&o.nats.urls, "nats-url", nil, "URLs of the NATS servers (JetStream) that keep the log")
+	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "endpoints of the etcd cluster that keeps the ledger")
+	f.StringVar(&o.ledgerPrefix, "etcd-prefix", "/berth/", "key prefix of this Berth in etcd; one per Kubernetes cluster")
+	f.IntVar(&o.nats.replicas, "nats-replicas", 0,
+		"servers of a NATS cluster that keep each stream (1 to 5); 0: as it is, 1 if it is new")
+	f.StringVar(&o.tls.natsCA, "nats-ca-file", "", "CA certificates (PEM) for NATS")
+	f.StringVar(&o.tls.natsCert, "nats-cert-file", "", "client certificate (PEM) for NATS")
+	f.StringVar(&o.tls.natsKey, "nats-key-file", "", "client key (PEM) for NATS")
+	f.StringVar(&o.tls.natsCreds, "nats-creds-file", "", "NATS credentials file (JWT and nkey)")
+	f.StringVar(&o.tls.etcdCA, "etcd-ca-file", "", "CA certificates (PEM) for etcd")
+	f.StringVar(&o.tls.etcdCert, "etcd-cert-file", "", "client certificate (PEM) for etcd")
+	f.StringVar(&o.tls.etcdKey, "etcd-key-file", "", "client key (PEM) for etcd")
+}
+
+func (o *options) addQueue(f *pflag.FlagSet) {
+	f.DurationVar(&o.metricsInterval, "metrics-interval", 0,
+		"time between two polls of metrics.k8s.io, for a policy with metricsUtilization of source KubernetesMetrics;\n"+
+			"0: never")
+}
+
+func (o *options) addShards(f *pflag.FlagSet) {
+	f.IntVar(&o.shards, "shards", 1, "scheduler shards in this process (1 to 64), all active")
+	f.BoolVar(&o.wholeCluster, "whole-cluster", false,
+		"let shards choose among all nodes at once, instead of trying their own part of the nodes first for pods without\n"+
+			"preferences; such pods may land on better nodes, and shards meet on them more often")
+	f.BoolVar(&o.noEvidence, "no-evidence", false,
+		"leave what attempts weighed out of the log; then berth explain, trace and replay know less")
+}
+
+func (o *options) addBinders(f *pflag.FlagSet) {
+	f.IntVar(&o.binders, "binders", 1, "binders in this process (1 to 64), all active")
+}
+
+func (o *options) addDescheduler(f *pflag.FlagSet) {
+	f.StringVar(&o.descheduling.policy, "policy", "", "DeschedulerPolicy (descheduler/v1alpha2) file")
+	f.BoolVar(&o.descheduling.strict, "strict", false,
+		"refuse a policy with anything in it that would only be warned about: keys that have no effect")
+	o.descheduling.addPrometheus(f)
+	f.DurationVar(&o.descheduling.interval, "descheduling-interval", 5*time.Minute,
+		"time between two descheduling cycles, e.g. 30s or 5m")
+}
+
+// addPrometheus adds the flags for strategies that go by actual use.
+func (d *descheduling) addPrometheus(f *pflag.FlagSet) {
+	f.StringVar(&d.prometheus.TokenFile, "prometheus-token-file", "",
+		"file with the bearer token for the policy's Prometheus; read for every cycle")
+	f.StringVar(&d.prometheus.CAFile, "prometheus-ca-file", "",
+		"CA certificates (PEM) for the policy's Prometheus; default: the system's")
+}
+
+// validate checks what flags alone can tell.
+func (o *options) validate() error {
+	if o.shards < 1 || o.shards > maxReplicas {
+		return fmt.Errorf("--shards: %d: want 1 to %d", o.shards, maxReplicas)
+	}
+	if o.binders < 1 || o.binders > maxReplicas {
+		return fmt.Errorf("--binders: %d: want 1 to %d", o.binders, maxReplicas)
+	}
+	if o.nats.replicas < 0 || o.nats.replicas > maxNATSReplicas {
+		return fmt.Errorf("--nats-replicas: %d: want 0 to %d", o.nats.replicas, maxNATSReplicas)
+	}
+	if o.descheduling.interval < 0 {
+		return fmt.Errorf("--descheduling-interval: %s: want 0 or more", o.descheduling.interval)
+	}
+	if o.http.Address != "" {
+		if _, _, err := net.SplitHostPort(o.http.Address); err != nil {
+			return fmt.Errorf("--http-address: %q: want host:port or \"\"", o.http.Address)
+		}
+	}
+	if !strings.HasPrefix(o.ledgerPrefix, "/") || !strings.HasSuffix(o.ledgerPrefix, "/") {
+		return fmt.Errorf("--etcd-prefix: %q: want a path that starts and ends with /", o.ledgerPrefix)
+	}
+	if err := o.http.TLS.Validate(); err != nil {
+		return err
+	}
+	return o.tls.validate()
+}
+
+func (t tlsFiles) validate() error {
+	if (t.natsCert == "") != (t.natsKey == "") {
+		return fmt.Errorf("--nats-cert-file and --nats-key-file: give both or none")
+	}
+	if (t.etcdCert == "") != (t.etcdKey == "") {
+		return fmt.Errorf("--etcd-cert-file and --etcd-key-file: give both or none")
+	}
+	files := map[string]string{
+		"--nats-ca-file": t.natsCA, "--nats-cert-file": t.natsCert, "--nats-key-file": t.natsKey,
+		"--nats-creds-file": t.natsCreds, "--etcd-ca-file": t.etcdCA, "--etcd-cert-file": t.etcdCert,
+		"--etcd-key-file": t.etcdKey,
+	}
+	for flag, path := range files {
+		if path == "" {
+			continue
+		}
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("%s: %w", flag, err)
+		}
+	}
+	return nil
+}
+
+// kubectlNamespace is the namespace that kubectl would use: no kubeconfig is needed for it.
+func (o *options) kubectlNamespace() string {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).Namespace()
+	if err != nil || namespace == "" {
+		return metav1.NamespaceDefault
+	}
+	return namespace
+}
+
+// restConfig reads the kubeconfig. It does not talk to the cluster.
+func (o *options) restConfig() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	if o.kubeconfig != "" {
+		if _, err := os.Stat(o.kubeconfig); err != nil {
+			return nil, fmt.Errorf("--kubeconfig: %w", err)
+		}
+		rules.ExplicitPath = o.kubeconfig
+	}
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
+	cfg, err := loader.ClientConfig()
+	if err != nil {
+		if clientcmd.IsEmptyConfig(err) {
+			return nil, fmt.Errorf("--kubeconfig: none given, none found in $KUBECONFIG or ~/.kube/config, " +
+				"and this is not a pod with a service account")
+		}
+		return nil, fmt.Errorf("--kubeconfig: %s: %w", o.kubeconfig, err)
+	}
+	cfg.UserAgent = "berth/" + berthVersion()
+	return cfg, nil
+}

@@ -1,0 +1,113 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+)
+
+// newPauseCommand makes `berth deschedule pause`.
+func newPauseCommand() *cobra.Command {
+	o := &options{}
+	var by, reason string
+	cmd := &cobra.Command{
+		Use:   "pause",
+		Short: "Stop all descheduling until it is resumed",
+		Long: "Throws the stop switch in the ledger: every descheduler, those that are started later included, asks for\n" +
+			"no evictions. A cycle that is running ends before it asks for the next ones; what was asked for already\n" +
+			"is carried out. `berth status` shows the switch.",
+		Example: "  berth deschedule pause --reason 'upgrade of the storage' --by alice --data-dir berth-data",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.onSwitch(cmd.Context(), func(ctx context.Context, store *etcd.Store) error {
+				p := ledger.Pause{Since: time.Now(), By: by, Reason: reason}
+				if err := ledger.PauseDescheduling(ctx, store, p); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "descheduling is paused "+p.String())
+				return err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&by, "by", "", "who pauses, for those who wonder")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who wonder")
+	o.addSwitch(cmd.Flags())
+	return cmd
+}
+
+// newResumeCommand makes `berth deschedule resume`.
+func newResumeCommand() *cobra.Command {
+	o := &options{}
+	cmd := &cobra.Command{
+		Use:     "resume",
+		Short:   "End a pause",
+		Example: "  berth deschedule resume --data-dir berth-data",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.onSwitch(cmd.Context(), func(ctx context.Context, store *etcd.Store) error {
+				if err := ledger.ResumeDescheduling(ctx, store); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "descheduling goes on")
+				return err
+			})
+		},
+	}
+	o.addSwitch(cmd.Flags())
+	return cmd
+}
+
+// addSwitch adds the flags that lead to the ledger; Kubernetes is not asked.
+func (o *options) addSwitch(f *pflag.FlagSet) {
+	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "endpoints of the etcd cluster that keeps the ledger")
+	f.StringVar(&o.ledgerPrefix, "etcd-prefix", etcd.DefaultPrefix, "key prefix of this Berth in etcd")
+	f.StringVar(&o.tls.etcdCA, "etcd-ca-file", "", "CA certificates (PEM) for etcd")
+	f.StringVar(&o.tls.etcdCert, "etcd-cert-file", "", "client certificate (PEM) for etcd")
+	f.StringVar(&o.tls.etcdKey, "etcd-key-file", "", "client key (PEM) for etcd")
+	f.StringVar(&o.dataDir, "data-dir", "", "`directory` of a running berth up with an embedded ledger")
+}
+
+func (o *options) onSwitch(ctx context.Context, do func(context.Context, *etcd.Store) error) error {
+	store, err := o.openLedger(ctx)
+	if err != nil {
+		return err
+	}
+	if store == nil {
+		return errors.New("--etcd-endpoints: empty: want the ledger's, or --data-dir of a running berth up")
+	}
+	defer func() { _ = store.Close() }() // only the connection
+	return do(ctx, store)
+}
+
+// switchLine is what `berth status` says of the switch; empty when it was not told of a ledger.
+func (o *options) switchLine(ctx context.Context) (string, error) {
+	store, err := o.openLedger(ctx)
+	if store == nil || err != nil {
+		return "", err
+	}
+	defer func() { _ = store.Close() }() // only the connection
+	p, _, err := ledger.DeschedulingPause(ctx, store)
+	if err != nil {
+		return "", err
+	}
+	if p == nil {
+		return "descheduling is not paused", nil
+	}
+	return "descheduling is paused " + p.String(), nil
+}
+
+func writeSwitch(w io.Writer, line string) error {
+	if line == "" {
+		return nil
+	}
+	_, err := fmt.Fprintln(w, line)
+	return err
+}

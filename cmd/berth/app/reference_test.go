@@ -1,0 +1,71 @@
+package app
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+var update = flag.Bool("update", false, "write the reference of the commands instead of comparing it")
+
+// commandReference is the document that has to say what the commands say of themselves.
+const commandReference = "../../../docs/commands.md"
+
+const referenceHead = `<!-- Written by "make generate" from the commands: what is changed here by hand is lost. -->
+# Commands and their flags
+
+What ` + "`berth COMMAND --help`" + ` says, for every command. Files are described in
+[configuration](configuration.md) and [descheduling](descheduling.md), field by field in
+[fields](fields.md).
+
+`
+
+func TestCommandReferenceIsCurrent(t *testing.T) {
+	t.Setenv("HOME", "/home/user") // some defaults are under it
+	var b bytes.Buffer
+	b.WriteString(referenceHead)
+	if err := describe(&b, newRootCommand()); err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(commandReference, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	have, err := os.ReadFile(commandReference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(have), b.String()); diff != "" {
+		t.Errorf("docs/commands.md is stale, run make generate; file (-) and commands (+):\n%s", diff)
+	}
+}
+
+// describe writes a command and those below it, as far as help shows them.
+func describe(b *bytes.Buffer, c *cobra.Command) error {
+	c.DisableAutoGenTag = true
+	c.InitDefaultHelpFlag()
+	var one bytes.Buffer
+	link := func(file string) string {
+		return "#" + strings.ReplaceAll(strings.TrimSuffix(file, ".md"), "_", "-")
+	}
+	if err := doc.GenMarkdownCustom(c, &one, link); err != nil {
+		return err
+	}
+	b.WriteString(strings.TrimRight(one.String(), "\n") + "\n\n")
+	for _, child := range c.Commands() {
+		if child.IsAvailableCommand() {
+			if err := describe(b, child); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

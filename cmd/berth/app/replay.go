@@ -1,0 +1,351 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cmd/berth/internal/inquire"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/past"
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/config"
+	"github.com/berth-scheduler/berth/services/scheduler/rerun"
+)
+
+// replayListed is how many decisions of a kind are printed unless -o wide, json or yaml is asked for.
+const replayListed = 20
+
+// replaying is `berth replay`.
+type replaying struct {
+	reading
+	bundle, pod, at string
+	all, strict     bool
+	sample          int
+	seed            uint64
+}
+
+// newReplayCommand makes `berth replay`.
+func newReplayCommand() *cobra.Command {
+	r := &replaying{}
+	cmd := &cobra.Command{
+		Use:   "replay",
+		Short: "Make recorded decisions again, and compare",
+		Long: "Rebuilds the state that a shard had decided on, from the log's facts and the ledger's history, makes the\n" +
+			"decision again by the shard's own code, and compares: node, points of the best, how many nodes each rule\n" +
+			"turned down, reasons. What came of a decision is taken out of the record first. The exit code is 1 when\n" +
+			"something came out otherwise and neither the configuration nor the version explains it.\n\n" +
+			"It reads a running Berth's log, or a bundle that berth export has written, and changes nothing. Give the\n" +
+			"configuration that the shards had, if it is not the default and not in the bundle.",
+		Example: "  berth replay --pod shop/cart-7d9f-x2x\n" +
+			"  berth replay --bundle incident.tar --all --strict\n" +
+			"  berth replay --at 2026-11-22T02:33:48Z --nats-url nats://nats:4222",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd.Context(), cmd.OutOrStdout()) },
+	}
+	r.addFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&r.bundle, "bundle", "", "file that berth export has written, instead of a running Berth")
+	f.StringVar(&r.config, "config", "",
+		"KubeSchedulerConfiguration of the shards; default: that of the bundle, else one profile, default-scheduler")
+	f.StringVar(&r.pod, "pod", "", "[NAMESPACE/]NAME or UID: all decisions about this pod")
+	f.StringVar(&r.at, "at", "", "sequence in the stream DECISIONS, or time (RFC 3339): the first decision from there on")
+	f.BoolVar(&r.all, "all", false, "all decisions")
+	f.IntVar(&r.sample, "sample", 0, "about so many decisions, chosen at random")
+	f.Uint64Var(&r.seed, "seed", 0, "choose others for --sample")
+	f.BoolVar(&r.strict, "strict", false,
+		"use no recorded node at all: not those of the decisions that one has counted before the ledger showed them, either")
+	cmd.MarkFlagsMutuallyExclusive("pod", "at", "all", "sample")
+	cmd.MarkFlagsOneRequired("pod", "at", "all", "sample")
+	return cmd
+}
+
+func (r *replaying) run(ctx context.Context, w io.Writer) error {
+	if r.sample < 0 {
+		return fmt.Errorf("--sample: %d: want 1 or more", r.sample)
+	}
+	return r.openPast(ctx, r.bundle, func(src rerun.Source, profiles []placement.ProfileConfig) error {
+		return r.replay(ctx, w, src, profiles)
+	})
+}
+
+// openPast opens the bundle, or the log of a running Berth, with the configuration to decide by.
+func (r *reading) openPast(
+	ctx context.Context, bundle string, use func(rerun.Source, []placement.ProfileConfig) error,
+) error {
+	if err := r.checkOutput(); err != nil {
+		return err
+	}
+	var src rerun.Source
+	var text []byte
+	if bundle != "" {
+		b, err := past.OpenBundle(bundle)
+		if err != nil {
+			return fmt.Errorf("--bundle: %w", err)
+		}
+		defer func() { _ = b.Close() }() // it was only read
+		src, text = b, b.Config
+	} else {
+		log, err := r.openRunning(ctx)
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		src = past.Live{Log: log}
+	}
+	cfg, err := r.profilesOf(text)
+	if err != nil {
+		return err
+	}
+	return use(src, cfg.Profiles)
+}
+
+// profilesOf is the configuration of --config, else that of a bundle, else the default.
+func (r *reading) profilesOf(bundled []byte) (*config.Configuration, error) {
+	switch {
+	case r.config != "":
+		cfg, err := config.Load(r.config, pluginNames()...)
+		if err != nil {
+			return nil, fmt.Errorf("--config: %w", err)
+		}
+		return cfg, nil
+	case len(bundled) > 0:
+		cfg, err := config.Parse("configuration of the bundle", bundled, pluginNames()...)
+		if err != nil {
+			return nil, fmt.Errorf("--bundle: %w", err)
+		}
+		return cfg, nil
+	}
+	return config.Default(), nil
+}
+
+func (r *replaying) replay(
+	ctx context.Context, w io.Writer, src rerun.Source, profiles []placement.ProfileConfig,
+) error {
+	wanted, err := r.selection(ctx, src)
+	if err != nil {
+		return err
+	}
+	result := replayResult{listed: replayListed, single: r.pod != "" || r.at != ""}
+	if r.output != "" {
+		result.listed = math.MaxInt
+	}
+	err = rerun.Run(ctx, rerun.Job{
+		Source: src, Profiles: profiles, Version: berthVersion(), Wanted: wanted, Strict: r.strict, Each: result.add,
+	})
+	if err != nil {
+		return err
+	}
+	if result.Decisions == 0 {
+		return errors.New("the log has no record of such a decision that says what it was computed from")
+	}
+	if done, err := writeStructured(w, &result, r.output); done {
+		return errors.Join(err, result.verdict())
+	}
+	if err := result.text(w); err != nil {
+		return err
+	}
+	return result.verdict()
+}
+
+// selection says which records are wanted; nil is all.
+func (r *replaying) selection(
+	ctx context.Context, src rerun.Source,
+) (func(events.Record, *events.Decision) bool, error) {
+	switch {
+	case r.pod != "":
+		namespace := r.namespace
+		if namespace == "" {
+			namespace = r.kubectlNamespace()
+		}
+		name, err := inquire.PodName(namespace, r.pod)
+		if err != nil {
+			return nil, fmt.Errorf("--pod: %w", err)
+		}
+		return func(_ events.Record, d *events.Decision) bool {
+			return d.Pod.UID == name || d.Pod.Namespace+"/"+d.Pod.Name == name
+		}, nil
+	case r.at != "":
+		return r.firstFrom()
+	case r.sample > 0:
+		total, err := rerun.Count(ctx, src)
+		if err != nil {
+			return nil, err
+		}
+		share := float64(r.sample) / float64(max(total, 1))
+		return func(rec events.Record, _ *events.Decision) bool {
+			return share >= 1 || float64(mix(rec.Sequence, r.seed)) < share*math.MaxUint64
+		}, nil
+	}
+	return nil, nil
+}
+
+// mix chooses records: which ones does not depend on what is in them.
+func mix(sequence, seed uint64) uint64 {
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, seed, " ", sequence) // a hash never fails
+	return h.Sum64() * 0x9e3779b97f4a7c15
+}
+
+func (r *replaying) firstFrom() (func(events.Record, *events.Decision) bool, error) {
+	found := false
+	first := func(reached func(events.Record) bool) func(events.Record, *events.Decision) bool {
+		return func(rec events.Record, _ *events.Decision) bool {
+			if found || !reached(rec) {
+				return false
+			}
+			found = true
+			return true
+		}
+	}
+	if sequence, err := strconv.ParseUint(r.at, 10, 64); err == nil {
+		return first(func(rec events.Record) bool { return rec.Sequence >= sequence }), nil
+	}
+	at, err := time.Parse(time.RFC3339, r.at)
+	if err != nil {
+		return nil, fmt.Errorf("--at: %q: want a sequence, or a time such as 2026-11-22T02:33:48Z", r.at)
+	}
+	return first(func(rec events.Record) bool { return !rec.Time.Before(at) }), nil
+}
+
+// replayResult is what -o json and yaml write.
+type replayResult struct {
+	// Decisions that were wanted: the same, otherwise though explained, otherwise, and those that
+	// cannot be made again.
+	Decisions, Same, Explained, Different, Missing int
+	// Why counts the reasons of Missing.
+	Why map[string]int `json:",omitempty"`
+	// List has those that are not the same; all, if only some were asked for by name.
+	List []replayed `json:",omitempty"`
+
+	listed int
+	single bool
+}
+
+type replayed struct {
+	Pod, UID, Shard, Kind, Outcome string
+	Attempt                        int32
+	Facts                          uint64
+	Ledger                         int64
+	Node, NodeAgain                string `json:",omitempty"`
+	NodesFeasible, NodesTotal      int32
+	Differences                    []rerun.Difference `json:",omitempty"`
+	Explained, Missing             string             `json:",omitempty"`
+}
+
+func (r *replayResult) add(v rerun.Verdict) error {
+	r.Decisions++
+	outcome := "identical"
+	switch {
+	case v.Same():
+		r.Same++
+	case v.Remade == nil:
+		r.Missing++
+		outcome = "not reproducible"
+		if r.Why == nil {
+			r.Why = map[string]int{}
+		}
+		if len(r.Why) < replayListed || r.Why[v.Missing] > 0 {
+			r.Why[v.Missing]++
+		}
+	case v.Explained != "":
+		r.Explained++
+		outcome = "different, explained"
+	default:
+		r.Different++
+		outcome = "different"
+	}
+	if !r.single && v.Same() || len(r.List) >= r.listed {
+		return nil
+	}
+	d := v.Recorded
+	one := replayed{
+		Pod: d.Pod.Namespace + "/" + d.Pod.Name, UID: d.Pod.UID, Shard: d.Actor, Kind: string(d.Kind), Outcome: outcome,
+		Attempt: d.Attempt, Facts: d.FactSequence, Ledger: d.Evidence.LedgerRevision, Node: d.NodeName,
+		NodesFeasible: d.NodesFeasible, NodesTotal: d.NodesTotal,
+		Differences: v.Differences, Explained: v.Explained, Missing: v.Missing,
+	}
+	if v.Remade != nil {
+		one.NodeAgain = v.Remade.NodeName
+	}
+	r.List = append(r.List, one)
+	return nil
+}
+
+// verdict is an error if something came out otherwise for no known reason.
+func (r *replayResult) verdict() error {
+	if r.Different > 0 {
+		return fmt.Errorf("%d of %d decisions came out otherwise", r.Different, r.Decisions)
+	}
+	return nil
+}
+
+func (r *replayResult) text(w io.Writer) error {
+	var out errWriter
+	out.w = w
+	for _, d := range r.List {
+		out.printf("pod %s, try %d by %s at fact %d, ledger revision %d: %s\n", d.Pod, d.Attempt, d.Shard, d.Facts,
+			d.Ledger, d.Outcome)
+		switch {
+		case d.Missing != "":
+			out.printf("  recorded: %s; %s\n", strings.TrimSpace(d.Kind+" "+d.Node), d.Missing)
+		case d.Outcome == "identical":
+			out.printf("  %s, %d of %d nodes feasible, recorded and again\n", strings.TrimSpace(d.Kind+" "+d.Node),
+				d.NodesFeasible, d.NodesTotal)
+		}
+		if len(d.Differences) > 0 {
+			table := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+			_, _ = fmt.Fprintln(table, "  \tRECORDED\tAGAIN") // out keeps the error
+			for _, diff := range d.Differences {
+				_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\n", diff.What, diff.Recorded, diff.Remade)
+			}
+			_ = table.Flush()
+		}
+		if d.Explained != "" {
+			out.printf("  %s\n", d.Explained)
+		}
+	}
+	out.printf("%d decisions made again: %d identical, %d different (%d of them explained), %d not reproducible\n",
+		r.Decisions, r.Same, r.Different+r.Explained, r.Explained, r.Missing)
+	for _, why := range sortedByCount(r.Why) {
+		out.printf("  %d: %s\n", r.Why[why], why)
+	}
+	return out.err
+}
+
+func sortedByCount(counts map[string]int) []string {
+	return slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+}
+
+// errWriter keeps the first error.
+type errWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (e *errWriter) Write(p []byte) (int, error) {
+	if e.err != nil {
+		return 0, e.err
+	}
+	n, err := e.w.Write(p)
+	e.err = err
+	return n, err
+}
+
+func (e *errWriter) printf(format string, args ...any) {
+	_, _ = fmt.Fprintf(e, format, args...) // Write keeps the error
+}

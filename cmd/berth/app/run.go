@@ -1,0 +1,99 @@
+package app
+
+import (
+	"github.com/spf13/cobra"
+)
+
+// service names one of the four, as in `berth run <service>`.
+type service string
+
+const (
+	queueService       service = "queue"
+	schedulerService   service = "scheduler"
+	binderService      service = "binder"
+	deschedulerService service = "descheduler"
+)
+
+// defaultDataDir is where the embedded stores are, below the working directory.
+const defaultDataDir = "berth-data"
+
+// httpPorts are the default ports of the services run alone, so that one of each fits on
+// a host.
+var httpPorts = map[service]string{
+	queueService: "127.0.0.1:10352", schedulerService: "127.0.0.1:10353",
+	binderService: "127.0.0.1:10354", deschedulerService: "127.0.0.1:10355",
+}
+
+func newUpCommand() *cobra.Command {
+	o := &options{}
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Run all four services in one process",
+		Long: "Runs queue, scheduler shards, binders and descheduler in one process. Without --nats-url and\n" +
+			"--etcd-endpoints the stores run embedded, durable in --data-dir. The descheduler runs when\n" +
+			"--policy is given.",
+		Example: "  berth up --kubeconfig ~/.kube/config\n" +
+			"  berth up --kubeconfig ~/.kube/config --config berth.yaml --shards 2 --binders 2",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			run := []service{queueService, schedulerService, binderService}
+			if o.descheduling.policy != "" {
+				run = append(run, deschedulerService)
+			}
+			return o.run(cmd.Context(), run)
+		},
+	}
+	f := cmd.Flags()
+	o.addCommon(f)
+	o.addQueue(f)
+	o.addShards(f)
+	o.addBinders(f)
+	o.addDescheduler(f)
+	f.StringVar(&o.dataDir, "data-dir", defaultDataDir, "directory of the embedded stores; one per Kubernetes cluster")
+	return cmd
+}
+
+func newRunCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run one service, with NATS and etcd given by URL",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		newServiceCommand(queueService, "Reads Kubernetes, publishes facts, decides which pod to try when"),
+		newServiceCommand(schedulerService, "Picks nodes and reserves them; any number may be active"),
+		newServiceCommand(binderService, "Carries decisions out: the only writer of Kubernetes; any number may be active"),
+		newServiceCommand(deschedulerService, "Finds pods that stand in the wrong place"),
+	)
+	return cmd
+}
+
+func newServiceCommand(s service, short string) *cobra.Command {
+	o := &options{replicas: replicas{shards: 1, binders: 1}}
+	cmd := &cobra.Command{
+		Use:   string(s),
+		Short: short,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), []service{s})
+		},
+	}
+	f := cmd.Flags()
+	o.addCommon(f)
+	setDefault(f, "http-address", httpPorts[s])
+	switch s {
+	case queueService:
+		o.addQueue(f)
+	case schedulerService:
+		o.addShards(f)
+	case binderService:
+		o.addBinders(f)
+	case deschedulerService:
+		o.addDescheduler(f)
+	}
+	for _, name := range []string{"nats-url", "etcd-endpoints"} {
+		_ = cmd.MarkFlagRequired(name) // fails only for a flag that does not exist
+	}
+	return cmd
+}

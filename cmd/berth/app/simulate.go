@@ -1,0 +1,198 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/cmd/berth/internal/manifest"
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/simulate"
+	"github.com/berth-scheduler/berth/services/scheduler/rerun"
+)
+
+// simulating is `berth simulate`.
+type simulating struct {
+	reading
+	bundle, at string
+	like       string
+	count      int
+	files      []string
+	changes    simulate.Changes
+}
+
+// newSimulateCommand makes `berth simulate`.
+func newSimulateCommand() *cobra.Command {
+	s := &simulating{}
+	cmd := &cobra.Command{
+		Use:   "simulate",
+		Short: "Say what would become of the cluster if something were otherwise",
+		Long: "Takes the state of a running Berth's log, or of a bundle, at its end or at a moment in the past, applies\n" +
+			"the changes that are given, and plays through what would come of them by the rules of the shards and of\n" +
+			"the descheduler: which pods get which place, who has to go for whom, and what stays without a place, and why.\n" +
+			"Nothing is changed.\n\n" +
+			"Without changes it says what becomes of the pods that wait.",
+		Example: "  berth simulate --drain node-3 --drain node-4\n" +
+			"  berth simulate -f deployment.yaml --add-nodes 2 --like node-1\n" +
+			"  berth simulate --bundle incident.tar --at 2026-11-22T02:33:48Z --config packing.yaml -o json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd.Context(), cmd.OutOrStdout()) },
+	}
+	f := cmd.Flags()
+	f.StringVarP(&s.output, "output", "o", "", "json or yaml; default: tables")
+	f.StringVar(&s.bundle, "bundle", "", "file that berth export has written, instead of a running Berth")
+	f.StringVar(&s.at, "at", "", "sequence in the stream FACTS, or time (RFC 3339); default: the end of the log")
+	f.StringSliceVar(&s.changes.Drain, "drain", nil,
+		"empty this node, as kubectl drain does, respecting disruption budgets")
+	f.StringSliceVar(&s.changes.Remove, "remove-node", nil, "lose this node, with all that stands there")
+	f.IntVar(&s.count, "add-nodes", 0, "add so many nodes, like --like")
+	f.StringVar(&s.like, "like", "", "node that those of --add-nodes are like")
+	f.StringSliceVarP(&s.files, "filename", "f", nil, "manifest with pods, nodes or workloads that come to the cluster")
+	f.StringVar(&s.config, "config", "",
+		"KubeSchedulerConfiguration to place by; default: that of the bundle, else one profile, default-scheduler")
+	f.StringVar(&s.descheduling.policy, "policy", "", "DeschedulerPolicy to carry out once")
+	s.addLog(f)
+	cmd.MarkFlagsRequiredTogether("add-nodes", "like")
+	return cmd
+}
+
+func (s *simulating) run(ctx context.Context, w io.Writer) error {
+	if err := checkOutput(s.output); err != nil {
+		return err
+	}
+	at, err := s.moment()
+	if err != nil {
+		return err
+	}
+	in := simulate.Input{Now: time.Now()}
+	if in.Changes, err = s.readChanges(); err != nil {
+		return err
+	}
+	if s.descheduling.policy != "" {
+		if in.Policy, err = policy.Load(s.descheduling.policy); err != nil {
+			return fmt.Errorf("--policy: %w", err)
+		}
+	}
+	return s.openPast(ctx, s.bundle, func(src rerun.Source, profiles []placement.ProfileConfig) error {
+		picture, err := rerun.Rebuild(ctx, src, at)
+		if err != nil {
+			return err
+		}
+		in.Facts, in.Ledger, in.Profiles = picture.Facts, picture.Ledger, profiles
+		if !picture.Time.IsZero() && (s.at != "" || s.bundle != "") {
+			in.Now = picture.Time
+		}
+		report, err := simulate.Run(in)
+		if err != nil {
+			return err
+		}
+		if done, err := writeStructured(w, &report, s.output); done {
+			return err
+		}
+		return writeSimulation(w, &report)
+	})
+}
+
+func (s *simulating) moment() (rerun.At, error) {
+	if s.at == "" {
+		return rerun.At{}, nil
+	}
+	if sequence, err := strconv.ParseUint(s.at, 10, 64); err == nil && sequence > 0 {
+		return rerun.At{Sequence: sequence}, nil
+	}
+	t, err := time.Parse(time.RFC3339, s.at)
+	if err != nil {
+		return rerun.At{}, fmt.Errorf("--at: %q: want a sequence from 1, or a time such as 2026-11-22T02:33:48Z", s.at)
+	}
+	return rerun.At{Time: t}, nil
+}
+
+func (s *simulating) readChanges() (simulate.Changes, error) {
+	changes := s.changes
+	if s.like != "" {
+		if s.count < 1 {
+			return changes, fmt.Errorf("--add-nodes: %d: want 1 or more", s.count)
+		}
+		changes.Add = []simulate.Addition{{Count: s.count, Like: s.like}}
+	}
+	for _, path := range s.files {
+		content, err := readManifest(path)
+		if err != nil {
+			return changes, fmt.Errorf("--filename: %s: %w", path, err)
+		}
+		changes.Pods = append(changes.Pods, content.Pods...)
+		changes.Nodes = append(changes.Nodes, content.Nodes...)
+	}
+	return changes, nil
+}
+
+func readManifest(path string) (manifest.Content, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return manifest.Content{}, err
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	return manifest.Read(file)
+}
+
+// writeSimulation prints a report.
+func writeSimulation(w io.Writer, r *simulate.Report) error {
+	out := &errWriter{w: w}
+	out.printf("at fact %d, ledger revision %d; then %d nodes, %d pods on them\n", r.Facts, r.Ledger, r.Nodes, r.Pods)
+	for _, change := range r.Changes {
+		out.printf("  %s\n", change)
+	}
+	table := func(header string, rows [][]any) {
+		if len(rows) == 0 {
+			return
+		}
+		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		_, _ = fmt.Fprintf(t, "\n%s\n", header) // out keeps the error
+		for _, row := range rows {
+			for i, cell := range row {
+				if i > 0 {
+					_, _ = fmt.Fprint(t, "\t")
+				}
+				_, _ = fmt.Fprint(t, cell)
+			}
+			_, _ = fmt.Fprintln(t)
+		}
+		_ = t.Flush()
+	}
+	table("EVICTED\tFROM\tBY\tWHY", evictionRows(r.Evicted))
+	table("STAYS\tON\tBY\tBECAUSE", evictionRows(r.Kept))
+	var placed, pending [][]any
+	for _, p := range r.Placed {
+		placed = append(placed, []any{p.Pod, p.Node, dash(p.Replaces), p.Feasible})
+	}
+	for _, p := range r.Pending {
+		pending = append(pending, []any{p.Pod, dash(p.Replaces), p.Why})
+	}
+	table("PLACED\tON\tREPLACES ONE ON\tFEASIBLE", placed)
+	table("PENDING\tREPLACES ONE ON\tWHY", pending)
+	out.printf("\n%d evicted, %d stay, %d placed, %d pending\n",
+		len(r.Evicted), len(r.Kept), len(r.Placed), len(r.Pending))
+	return out.err
+}
+
+func evictionRows(list []simulate.Eviction) [][]any {
+	var rows [][]any
+	for _, e := range list {
+		rows = append(rows, []any{e.Pod, e.Node, e.By, e.Why})
+	}
+	return rows
+}
+
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

@@ -1,0 +1,261 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/berth-scheduler/berth/cmd/berth/internal/embedded"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/inquire"
+	"github.com/berth-scheduler/berth/pkg/explain"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/priorities"
+)
+
+// watchEvery is how often `berth status --watch` looks.
+const watchEvery = 2 * time.Second
+
+// clearScreen moves a terminal's cursor home and empties the screen (ECMA-48).
+const clearScreen = "\x1b[H\x1b[2J"
+
+// status is `berth status`.
+type status struct {
+	once
+	watch bool
+	every time.Duration
+}
+
+// newStatusCommand makes `berth status`.
+func newStatusCommand() *cobra.Command {
+	o := &status{}
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show how the services are, what waits, what is promised, and what should not be",
+		Long: "Asks the queue that leads and the shards: who is alive and holds which partitions, how far each is\n" +
+			"behind the log, how many pods stand in which pool, what the ledger promises and for how long, what is\n" +
+			"claimed from disruption budgets, and what should not be (pods overdue, preemption and binds that come to\n" +
+			"nothing). With a kubeconfig it also lists pods and ResourceQuotas and shows how pods and their requests\n" +
+			"are spread over priorities, with warnings where preemption can no longer help. It reads only.",
+		Example: "  berth status --data-dir berth-data --watch\n  berth status --nats-url nats://nats:4222 -o json",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout()) },
+	}
+	f := cmd.Flags()
+	o.addLedger(f)
+	o.addNATS(f)
+	f.StringVarP(&o.output, "output", "o", "", "json or yaml; default: text")
+	f.BoolVarP(&o.watch, "watch", "w", false, "go on until interrupted")
+	f.DurationVar(&o.every, "every", watchEvery, "with --watch, the time between two looks")
+	return cmd
+}
+
+func (o *status) run(ctx context.Context, w io.Writer) error {
+	if err := checkOutput(o.output); err != nil {
+		return err
+	}
+	if o.watch && o.every <= 0 {
+		return fmt.Errorf("--every: %s: want more than 0", o.every)
+	}
+	if o.dataDir == "" && len(o.nats.urls) == 0 && len(o.etcdEndpoints) == 0 {
+		if _, err := embedded.ReadEndpoints(defaultDataDir); err == nil {
+			o.dataDir = defaultDataDir
+		}
+	}
+	ask, closeAll, err := o.services(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	for {
+		report, err := o.report(ctx, ask)
+		if err != nil {
+			return err
+		}
+		if o.watch && o.output == "" {
+			_, _ = io.WriteString(w, clearScreen) // the next write tells
+		}
+		if err := writeStatus(w, report, o.output); err != nil || !o.watch {
+			return err
+		}
+		select {
+		case <-time.After(o.every):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// asking asks the services; nil when nothing says where they are.
+type asking func(context.Context) (*explain.Overview, error)
+
+// services connects to the log, over which services are asked, and if it is named to the ledger.
+func (o *status) services(ctx context.Context) (asking, func(), error) {
+	if o.dataDir == "" && len(o.nats.urls) == 0 {
+		return nil, func() {}, nil
+	}
+	logger, err := o.logger()
+	if err != nil {
+		return nil, nil, err
+	}
+	log, err := o.openLog(ctx, logger)
+	if err != nil {
+		return nil, nil, err
+	}
+	inquiry := &inquire.Inquiry{Log: log, History: log, Bus: log}
+	return func(ctx context.Context) (*explain.Overview, error) {
+		leader, err := o.descheduler(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return inquiry.Overview(ctx, leader)
+	}, log.Close, nil
+}
+
+// descheduler is the one that leads, by the ledger; empty for none, or where no ledger was named.
+func (o *status) descheduler(ctx context.Context) (string, error) {
+	store, err := o.openLedger(ctx)
+	if store == nil || err != nil {
+		return "", err
+	}
+	defer func() { _ = store.Close() }() // only the connection
+	candidates, _, err := store.List(ctx, ledger.PrefixElection+"descheduler/")
+	if err != nil {
+		return "", fmt.Errorf("--etcd-endpoints: %w", err)
+	}
+	leader, first := "", int64(0)
+	for _, c := range candidates {
+		if first == 0 || c.CreateRevision < first {
+			leader, first = string(c.Value), c.CreateRevision
+		}
+	}
+	return leader, nil
+}
+
+// report asks everybody who can be asked.
+func (o *status) report(ctx context.Context, ask asking) (statusReport, error) {
+	var r statusReport
+	var err error
+	if ask != nil {
+		if r.Services, err = ask(ctx); err != nil {
+			return r, err
+		}
+	}
+	cluster, err := o.priorities(ctx)
+	switch {
+	case err == nil:
+		r.Report = cluster
+	case ask == nil || !errors.Is(err, errNoCluster):
+		return r, err
+	}
+	r.Descheduling, err = o.switchLine(ctx)
+	return r, err
+}
+
+// errNoCluster: there is no kubeconfig, so that the cluster is not asked.
+var errNoCluster = errors.New("no kubeconfig")
+
+func (o *options) priorities(ctx context.Context) (priorities.Report, error) {
+	client, err := o.client()
+	if err != nil {
+		if o.kubeconfig == "" && !o.hasKubeconfig() {
+			err = fmt.Errorf("%w (%w)", err, errNoCluster)
+		}
+		return priorities.Report{}, err
+	}
+	pods, err := listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]corev1.Pod, string, error) {
+		page, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
+		if err != nil {
+			return nil, "", fmt.Errorf("list pods: %w", err)
+		}
+		return page.Items, page.Continue, nil
+	})
+	if err != nil {
+		return priorities.Report{}, err
+	}
+	quotas, err := listPages(ctx, func(ctx context.Context, o metav1.ListOptions) ([]corev1.ResourceQuota, string, error) {
+		page, err := client.CoreV1().ResourceQuotas(metav1.NamespaceAll).List(ctx, o)
+		if err != nil {
+			return nil, "", fmt.Errorf("list quotas: %w", err)
+		}
+		return page.Items, page.Continue, nil
+	})
+	return priorities.Of(pods, quotas), err
+}
+
+// hasKubeconfig says whether one is found where kubectl looks.
+func (o *options) hasKubeconfig() bool {
+	for _, path := range clientcmd.NewDefaultClientConfigLoadingRules().GetLoadingPrecedence() {
+		if _, err := os.Stat(path); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// statusReport is what `berth status` says.
+type statusReport struct {
+	// Services is what the services say; nil when nothing says where they are.
+	Services *explain.Overview `json:"services,omitempty"`
+	priorities.Report
+	// Descheduling is the stop switch in words; empty when no ledger was named.
+	Descheduling string `json:"descheduling,omitempty"`
+}
+
+func writeStatus(w io.Writer, r statusReport, format string) error {
+	if done, err := writeStructured(w, r, format); done {
+		return err
+	}
+	warnings := r.Warnings
+	if r.Services != nil {
+		if err := r.Services.Text(w, time.Now()); err != nil {
+			return err
+		}
+		if len(r.Bands) > 0 {
+			fmt.Fprintln(w)
+		}
+		warnings = append(append([]string(nil), r.Services.Warnings...), warnings...)
+	}
+	if err := writePriorities(w, r.Report); err != nil {
+		return err
+	}
+	if err := writeSwitch(w, r.Descheduling); err != nil {
+		return err
+	}
+	for _, warning := range warnings {
+		if _, err := fmt.Fprintf(w, "warning: %s\n", warning); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writePriorities(w io.Writer, r priorities.Report) error {
+	if len(r.Bands)+len(r.Quotas) == 0 {
+		return nil
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "PRIORITY\tCLASS\tPODS\tWAITING\tSHARE\tCPU\tSHARE\tMEMORY\tSHARE")
+	for _, b := range r.Bands {
+		fmt.Fprintf(table, "%d\t%s\t%d\t%d\t%.0f%%\t%s\t%.0f%%\t%s\t%.0f%%\n",
+			b.Priority, b.Class, b.Pods, b.Waiting, 100*b.PodShare,
+			resource.NewMilliQuantity(b.MilliCPU, resource.DecimalSI), 100*b.CPUShare,
+			resource.NewQuantity(b.MemoryBytes, resource.BinarySI), 100*b.MemoryShare)
+	}
+	if len(r.Quotas) > 0 {
+		fmt.Fprintln(table, "\nQUOTA\tSCOPE\tRESOURCE\tUSED\tHARD")
+	}
+	for _, q := range r.Quotas {
+		fmt.Fprintf(table, "%s/%s\t%s\t%s\t%s\t%s\n", q.Namespace, q.Name, q.Scope, q.Resource, q.Used, q.Hard)
+	}
+	return table.Flush()
+}

@@ -1,0 +1,91 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/berth-scheduler/berth/cmd/berth/internal/embedded"
+	"github.com/berth-scheduler/berth/pkg/events/jetstream"
+	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+)
+
+// stores are the log and the ledger of this process, embedded or external.
+type stores struct {
+	log      *jetstream.Log
+	ledger   *etcd.Store
+	embedded *embedded.Stores
+}
+
+// openStores connects to the external stores and starts the others in --data-dir. On
+// error nothing is left running.
+func (o *options) openStores(ctx context.Context, logger *slog.Logger) (*stores, error) {
+	s := &stores{}
+	which := embedded.Which{Etcd: len(o.etcdEndpoints) == 0, NATS: len(o.nats.urls) == 0}
+	if which.Etcd || which.NATS {
+		if o.dataDir == "" {
+			return nil, errors.New("--data-dir: empty: want a directory for the embedded stores, " +
+				"or give both --nats-url and --etcd-endpoints")
+		}
+		e, err := embedded.Start(o.dataDir, which, logger)
+		if err != nil {
+			return nil, err
+		}
+		s.embedded = e
+	}
+	if err := s.open(ctx, o, logger); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *stores) open(ctx context.Context, o *options, logger *slog.Logger) error {
+	endpoints := o.etcdEndpoints
+	if len(endpoints) == 0 {
+		endpoints = s.embedded.Endpoints.Etcd
+	}
+	var err error
+	s.ledger, err = etcd.Open(ctx, etcd.Config{
+		Endpoints: endpoints, Prefix: o.ledgerPrefix,
+		CAFile: o.tls.etcdCA, CertFile: o.tls.etcdCert, KeyFile: o.tls.etcdKey,
+		OnSilence: func(server string, silent bool) {
+			if silent {
+				logger.Warn("a server of etcd does not answer, others do: they are used", "server", server)
+				return
+			}
+			logger.Info("a server of etcd answers again", "server", server)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("--etcd-endpoints: %w", err)
+	}
+	cfg := jetstream.Config{
+		URLs: o.nats.urls, Name: "berth", Logger: logger, Replicas: o.nats.replicas, OnDropped: telemetry.BusDropped,
+		CAFile: o.tls.natsCA, CertFile: o.tls.natsCert, KeyFile: o.tls.natsKey, CredsFile: o.tls.natsCreds,
+	}
+	if s.embedded != nil && s.embedded.HasNATS() {
+		cfg.InProcess = s.embedded
+		cfg.User, cfg.Password = s.embedded.Endpoints.NATSUser, s.embedded.Endpoints.NATSPass
+	}
+	s.log, err = jetstream.Open(ctx, cfg)
+	if err != nil {
+		return fmt.Errorf("--nats-url: %w", err)
+	}
+	return nil
+}
+
+// close ends the connections, then the embedded stores.
+func (s *stores) close() {
+	if s.log != nil {
+		s.log.Close()
+	}
+	if s.ledger != nil {
+		_ = s.ledger.Close() // only the connection; everything durable is in the store
+	}
+	if s.embedded != nil {
+		s.embedded.Stop()
+	}
+}

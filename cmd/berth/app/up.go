@@ -1,0 +1,360 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/cmd/berth/internal/depend"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/serve"
+	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/placement/config"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/services/binder"
+	"github.com/berth-scheduler/berth/services/descheduler"
+	"github.com/berth-scheduler/berth/services/queue"
+	"github.com/berth-scheduler/berth/services/scheduler"
+	"github.com/berth-scheduler/berth/services/scheduler/plugins"
+)
+
+// runner is what every service's facade offers.
+type runner interface {
+	Run(ctx context.Context) error
+	Ready() error
+}
+
+// inputs is everything the command line names, read and checked.
+type inputs struct {
+	config *config.Configuration
+	policy *policy.Policy
+	rest   *rest.Config
+}
+
+// run checks everything, then starts the stores, then the services, and ends them all when
+// ctx ends or one fails.
+func (o *options) run(ctx context.Context, services []service) error {
+	in, err := o.read(services)
+	if err != nil {
+		return err
+	}
+	logger, err := o.logger()
+	if err != nil {
+		return err
+	}
+	tuneCollector()
+	var web *serve.Server
+	if o.http.Address != "" {
+		if web, err = serve.Listen(o.http); err != nil {
+			return err
+		}
+		defer web.Close()
+	}
+	tel, err := telemetry.Setup(ctx, telemetry.Config{
+		Service: serviceName(services), Instance: instanceID(services[0]), Version: berthVersion(),
+	})
+	if err != nil {
+		return fmt.Errorf("tracing: %w", err)
+	}
+	defer func() { _ = tel.Shutdown(context.WithoutCancel(ctx)) }() // spans not exported by now are lost, as documented
+	st, err := o.openStores(ctx, logger)
+	if err != nil {
+		return err
+	}
+	defer st.close()
+	runners, err := o.build(ctx, services, in, st, logger)
+	if err != nil {
+		return err
+	}
+	for _, warning := range in.config.Warnings {
+		logger.Warn(warning)
+	}
+	logger.Info("berth starts", "version", berthVersion(), "services", services, "cluster", in.host())
+	watches, err := o.dependencies(services, in, st, logger)
+	if err != nil {
+		return err
+	}
+	err = runAll(ctx, runners, watches, web)
+	logger.Info("berth stopped", telemetry.KeyError, err)
+	return err
+}
+
+func (o *options) logger() (*slog.Logger, error) {
+	level, err := telemetry.ParseLevel(o.logLevel)
+	if err != nil {
+		return nil, fmt.Errorf("--log-level: %w", err)
+	}
+	logger, err := telemetry.Logger(o.logFormat, level)
+	if err != nil {
+		return nil, fmt.Errorf("--log-format: %w", err)
+	}
+	return logger, nil
+}
+
+// read checks the flags and reads every file they name, before anything is started.
+func (o *options) read(services []service) (inputs, error) {
+	var in inputs
+	if err := o.validate(); err != nil {
+		return in, err
+	}
+	var err error
+	in.config = config.Default()
+	if o.config != "" {
+		if in.config, err = config.Load(o.config, pluginNames()...); err != nil {
+			return in, fmt.Errorf("--config: %w", err)
+		}
+	}
+	if o.descheduling.policy != "" {
+		if in.policy, err = o.descheduling.load(); err != nil {
+			return in, fmt.Errorf("--policy: %w", err)
+		}
+	}
+	for _, s := range services {
+		switch {
+		case s == deschedulerService && in.policy == nil:
+			return in, errors.New("--policy: empty: want a DeschedulerPolicy (descheduler/v1alpha2) file")
+		case (s == queueService || s == binderService) && in.rest == nil:
+			if o.kubeconfig == "" {
+				o.kubeconfig = in.config.ClientConnection.Kubeconfig
+			}
+			if in.rest, err = o.restConfig(); err != nil {
+				return in, err
+			}
+		}
+	}
+	return in, nil
+}
+
+func (in inputs) host() string {
+	if in.rest == nil {
+		return ""
+	}
+	return in.rest.Host
+}
+
+// dependencies are what these services cannot work without.
+func (o *options) dependencies(
+	services []service, in inputs, st *stores, logger *slog.Logger,
+) ([]*depend.Watch, error) {
+	watches := []*depend.Watch{
+		depend.New("ledger (etcd)", func(ctx context.Context) error {
+			_, _, err := st.ledger.List(ctx, ledger.KeyCluster)
+			return err
+		}, logger),
+		depend.New("log (NATS)", func(ctx context.Context) error {
+			_, err := st.log.Last(ctx, events.Facts)
+			return err
+		}, logger),
+	}
+	if !slices.Contains(services, queueService) && !slices.Contains(services, binderService) {
+		return watches, nil
+	}
+	client, err := kubernetes.NewForConfig(in.rest)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	return append(watches, depend.New("Kubernetes API", func(ctx context.Context) error {
+		_, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		return err
+	}, logger)), nil
+}
+
+// runAll runs every service, the watches of what they need, and the web server with the
+// readiness of all of them, until the first error or the end of ctx.
+func runAll(ctx context.Context, runners map[string]runner, watches []*depend.Watch, web *serve.Server) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, w := range watches {
+		if web != nil {
+			web.AddReady(w.Name(), w.Ready)
+		}
+		g.Go(func() error { return w.Run(ctx) })
+	}
+	for name, r := range runners {
+		if web != nil {
+			web.AddReady(name, r.Ready)
+			if q, ok := r.(*queue.Queue); ok {
+				web.AddPage("/queue", "pod", q.Explain)
+				web.AddHandler("/metrics/resources", telemetry.ResourcesHandler(q.Resources))
+			}
+		}
+		g.Go(func() error {
+			if err := r.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if ctx.Err() == nil {
+				return fmt.Errorf("%s: ended by itself", name)
+			}
+			return nil
+		})
+	}
+	if web != nil {
+		g.Go(func() error { return web.Run(ctx) })
+	}
+	return g.Wait()
+}
+
+// build makes the services of this process; nothing of theirs runs yet.
+func (o *options) build(
+	ctx context.Context, services []service, in inputs, st *stores, logger *slog.Logger,
+) (map[string]runner, error) {
+	b := builder{in: in, st: st, clock: clock.RealClock{}, logger: logger, runners: map[string]runner{}}
+	for _, s := range services {
+		var err error
+		switch s {
+		case queueService:
+			err = b.queue(o.metricsInterval)
+		case schedulerService:
+			err = b.shards(ctx, o)
+		case binderService:
+			err = b.binders(max(o.binders, 1))
+		case deschedulerService:
+			err = b.descheduler(o)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return b.runners, nil
+}
+
+type builder struct {
+	in      inputs
+	st      *stores
+	clock   clock.WithTicker
+	logger  *slog.Logger
+	runners map[string]runner
+}
+
+func (b *builder) add(id string, r runner, err error) error {
+	if err != nil {
+		return err
+	}
+	b.runners[id] = r
+	return nil
+}
+
+func (b *builder) queue(metricsInterval time.Duration) error {
+	id := instanceID(queueService)
+	q, err := queue.New(queue.Config{
+		ID: id, Profiles: b.in.config.Profiles, Version: berthVersion(),
+		PodInitialBackoff: b.in.config.PodInitialBackoff, PodMaxBackoff: b.in.config.PodMaxBackoff,
+		NoBackoff: b.in.config.PodMaxBackoff == 0, MetricsInterval: metricsInterval,
+	}, queue.Deps{
+		Log: b.st.log, Snapshots: b.st.log, Bus: b.st.log, Ledger: b.st.ledger, Elections: b.st.ledger,
+		RestConfig: rest.CopyConfig(b.in.rest), Logger: b.logger.With("service", "queue", "member", id), Clock: b.clock,
+	})
+	return b.add(id, q, err)
+}
+
+func (b *builder) shards(ctx context.Context, o *options) error {
+	custom, err := b.plugins(ctx, o)
+	if err != nil {
+		return err
+	}
+	for i := range max(o.shards, 1) {
+		id := instanceID(schedulerService, i)
+		cfg := scheduler.Config{
+			ID: id, Profiles: b.in.config.Profiles, WholeCluster: o.wholeCluster, NoEvidence: o.noEvidence,
+		}
+		s, err := scheduler.New(cfg, scheduler.Deps{
+			Log: b.st.log, Snapshots: b.st.log, Bus: b.st.log, Ledger: b.st.ledger,
+			Logger: b.logger.With("service", "scheduler", "member", id), Clock: b.clock, Plugins: custom,
+		})
+		if err := b.add(id, s, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plugins makes those that the profiles enable; nil if there are none.
+func (b *builder) plugins(ctx context.Context, o *options) (*plugins.Runtime, error) {
+	with := func(p placement.ProfileConfig) bool { return p.Custom != nil }
+	if !slices.ContainsFunc(b.in.config.Profiles, with) {
+		return nil, nil
+	}
+	custom, err := plugins.New(ctx, plugins.Config{
+		Profiles: b.in.config.Profiles, Factories: compiledIn, Parallelism: int(b.in.config.Parallelism),
+	}, plugins.Deps{
+		RestConfig: func() (*rest.Config, error) {
+			if o.kubeconfig == "" {
+				o.kubeconfig = b.in.config.ClientConnection.Kubeconfig
+			}
+			return o.restConfig()
+		},
+		Logger: b.logger.With("service", "plugins"),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--config: %w", err)
+	}
+	return custom, b.add("plugins", custom, nil)
+}
+
+func (b *builder) binders(n int) error {
+	for i := range n {
+		id := instanceID(binderService, i)
+		s, err := binder.New(binder.Config{
+			ID: id, QPS: b.in.config.ClientConnection.QPS, Burst: int(b.in.config.ClientConnection.Burst),
+			Profiles: b.in.config.Profiles,
+		}, binder.Deps{
+			Log: b.st.log, Snapshots: b.st.log, Ledger: b.st.ledger,
+			RestConfig: rest.CopyConfig(b.in.rest), Logger: b.logger.With("service", "binder", "member", id), Clock: b.clock,
+		})
+		if err := b.add(id, s, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *builder) descheduler(o *options) error {
+	id := instanceID(deschedulerService)
+	d, err := descheduler.New(descheduler.Config{
+		ID: id, Policy: b.in.policy, Reload: o.descheduling.reload(),
+		Interval: o.descheduling.interval, Profiles: b.in.config.Profiles, Prometheus: o.descheduling.prometheus,
+	}, descheduler.Deps{
+		Log: b.st.log, Snapshots: b.st.log, Ledger: b.st.ledger,
+		Logger: b.logger.With("service", "descheduler", "member", id), Clock: b.clock,
+	})
+	return b.add(id, d, err)
+}
+
+// serviceName is what traces call this process: the binary's own name when it runs more than one.
+func serviceName(services []service) string {
+	if len(services) > 1 {
+		return "berth"
+	}
+	return string(services[0])
+}
+
+// idLetters is how much of a random text makes a member id unique among its namesakes.
+const idLetters = 8
+
+// instanceID names one start of one replica; it is never used again.
+func instanceID(s service, n ...int) string {
+	id := string(s)
+	for _, i := range n {
+		id += fmt.Sprintf("-%d", i)
+	}
+	return id + "-" + strings.ToLower(rand.Text()[:idLetters])
+}
+
+func setDefault(f *pflag.FlagSet, name, value string) {
+	flag := f.Lookup(name)
+	flag.DefValue = value
+	_ = flag.Value.Set(value) // a string flag takes any value
+}

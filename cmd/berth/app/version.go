@@ -1,0 +1,37 @@
+package app
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is what WithVersion says.
+var version = ""
+
+// kubernetesVersion is the release whose scheduling semantics this build has.
+const kubernetesVersion = "1.36"
+
+func berthVersion() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+func newVersionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintf(cmd.OutOrStdout(), "berth %s (Kubernetes %s, %s %s/%s)\n",
+				berthVersion(), kubernetesVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		},
+	}
+}

@@ -1,0 +1,81 @@
+package config
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/strictyaml"
+)
+
+// catalogue is the plugins that a file may name: kube-scheduler's own, and those that are compiled into
+// this program besides.
+type catalogue struct{ custom []string }
+
+// customPoints are where a custom plugin may act. All share one order of pods (queueSort), which is
+// kube-scheduler's; pod groups are not placed as groups.
+var customPoints = []Point{
+	PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Reserve, Permit, PreBind, Bind, PostBind,
+}
+
+// acts are the points at which a plugin may act; nil for one that is not known.
+func (k catalogue) acts(name string) []Point {
+	if own := implemented[name]; own != nil {
+		return own
+	}
+	if slices.Contains(k.custom, name) {
+		return customPoints
+	}
+	return nil
+}
+
+func (k catalogue) names() string {
+	all := slices.AppendSeq(slices.Clone(k.custom), maps.Keys(implemented))
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+// customOf are the custom plugins of a profile, with their arguments as upstream gives them: JSON that the
+// plugin decodes (runtime.Convert_runtime_RawExtension_To_runtime_Object).
+func (k catalogue) customOf(
+	given []schedulerv1.PluginConfig, enabled map[Point][]EnabledPlugin, path *field.Path, r *strictyaml.Report,
+) *placement.Custom {
+	c := &placement.Custom{Points: map[string][]placement.CustomPlugin{}, Args: map[string]runtime.Object{}}
+	for _, at := range customPoints {
+		for _, p := range enabled[at] {
+			if slices.Contains(k.custom, p.Name) {
+				c.Points[string(at)] = append(c.Points[string(at)], placement.CustomPlugin(p))
+			}
+		}
+	}
+	if len(c.Points) == 0 {
+		return nil
+	}
+	for i, p := range given {
+		if !slices.Contains(k.custom, p.Name) {
+			continue
+		}
+		var args runtime.Object
+		err := runtime.Convert_runtime_RawExtension_To_runtime_Object(&p.Args, &args, nil)
+		if err == nil && len(p.Args.Raw) > 0 {
+			err = json.Unmarshal(p.Args.Raw, &map[string]any{})
+		}
+		if err != nil {
+			r.AddError(path.Index(i).Child("args"), p.Name, err)
+		}
+		if args != nil {
+			c.Args[p.Name] = args
+		}
+	}
+	return c
+}
+
+func withoutCustom(ps []EnabledPlugin) []EnabledPlugin {
+	return slices.DeleteFunc(slices.Clone(ps), func(p EnabledPlugin) bool { return implemented[p.Name] == nil })
+}

@@ -1,0 +1,266 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+)
+
+// Consult asks the plugins, and between their filters and their scores the extenders, about a pod. Source:
+// findNodesThatFitPod and prioritizeNodes in pkg/scheduler/schedule_one.go, and the Run functions of
+// pkg/scheduler/framework/runtime, whose messages these are.
+func (s *Set) Consult(ctx context.Context, q decide.Consult) decide.Advice {
+	advice := decide.Advice{ID: q.ID}
+	if advice.Err = s.runtime.clients.sync(ctx); advice.Err != nil {
+		return advice
+	}
+	if !s.runtime.take(ctx) {
+		advice.Err = ctx.Err()
+		return advice
+	}
+	defer s.runtime.give()
+	seen := newCluster(q.Cluster, s.runtime.seen.Load())
+	s.runtime.seen.Store(seen)
+	c := consultation{
+		Set: s, question: q, pod: q.Pod.Object(), cycle: newCycle(), seen: seen,
+		opinions: make(map[string]placement.Opinion, len(q.Nodes)),
+	}
+	advice.Err = c.run(ctx)
+	if advice.Err != nil {
+		s.logger.Warn("plugin failed; the pod is tried again", "pod", q.Pod.Key(), "err", advice.Err)
+		return advice
+	}
+	advice.Guidance, advice.Opinions = &c.guidance, c.opinions
+	return advice
+}
+
+// consultation is one question under way.
+type consultation struct {
+	*Set
+	question decide.Consult
+	pod      *corev1.Pod
+	cycle    *cycle
+	seen     *cluster
+	guidance placement.Guidance
+	// left are the nodes that all have let pass so far, in the order of their names.
+	left     []framework.NodeInfo
+	opinions map[string]placement.Opinion
+}
+
+func (c *consultation) run(ctx context.Context) error {
+	only, err := c.preFilters(ctx)
+	if err != nil || c.guidance.Plugin != "" {
+		return err
+	}
+	for _, n := range c.question.Nodes {
+		info := c.seen.picture(n.Name)
+		if info != nil && (only == nil || only.Has(n.Name)) {
+			c.left = append(c.left, info.info)
+		}
+		c.opinions[n.Name] = placement.Opinion{}
+	}
+	slices.SortFunc(c.left, func(a, b framework.NodeInfo) int { return strings.Compare(a.Node().Name, b.Node().Name) })
+	if err := c.filters(ctx); err != nil {
+		return err
+	}
+	if err := c.askExtenders(ctx); err != nil {
+		return err
+	}
+	if len(c.left) < 2 {
+		return nil
+	}
+	return c.scores(ctx)
+}
+
+// timedShare: of so many questions, one is timed. Source: upstream's pluginMetricsSamplePercent
+// (pkg/scheduler/schedule_one.go) of 10.
+const timedShare = 10
+
+// lap counts one call of a plugin, if this question is timed. Points are upstream's labels.
+func (c *consultation) lap(point, plugin string, status *framework.Status, begin time.Time) {
+	if c.question.ID%timedShare == 0 {
+		telemetry.PluginExecution(plugin, point, status.Code().String(), time.Since(begin))
+	}
+}
+
+// preFilters returns the only nodes that are worth looking at, nil for all.
+func (c *consultation) preFilters(ctx context.Context) (sets.Set[string], error) {
+	skipped := sets.New[string]()
+	defer func() { c.cycle.SetSkipFilterPlugins(skipped) }()
+	var only *framework.PreFilterResult
+	for _, plugin := range c.preFilter {
+		begin := time.Now()
+		result, status := plugin.PreFilter(ctx, c.cycle, c.pod, c.seen.nodes)
+		c.lap("PreFilter", plugin.Name(), status, begin)
+		switch status.Code() {
+		case framework.Skip:
+			skipped.Insert(plugin.Name())
+			continue
+		case framework.Success:
+		case framework.Unschedulable:
+			// Others are asked all the same: what they leave in the cycle is for preemption.
+			c.guidance.Plugin, c.guidance.Rejection = plugin.Name(), status.Message()
+			continue
+		case framework.UnschedulableAndUnresolvable:
+			c.guidance.Plugin, c.guidance.Rejection = plugin.Name(), status.Message()
+			return nil, nil
+		default:
+			return nil, fmt.Errorf("running PreFilter plugin %q: %w", plugin.Name(), status.AsError())
+		}
+		if result.AllNodes() {
+			continue
+		}
+		c.guidance.Only = append(c.guidance.Only, placement.Narrowed{
+			Plugin: plugin.Name(), Nodes: sets.List(result.NodeNames),
+		})
+		if only = only.Merge(result); len(only.NodeNames) == 0 {
+			return only.NodeNames, nil
+		}
+	}
+	if only == nil {
+		return nil, nil
+	}
+	return only.NodeNames, nil
+}
+
+// filters asks about all nodes that are left, several at once, and each node's plugins in their order until one
+// rejects it.
+func (c *consultation) filters(ctx context.Context) error {
+	if len(c.filter) == 0 {
+		return nil
+	}
+	statuses := make([]*framework.Status, len(c.left))
+	plugins := make([]string, len(c.left))
+	c.handle.parallel.Until(ctx, len(c.left), func(i int) {
+		for _, plugin := range c.filter {
+			if c.cycle.GetSkipFilterPlugins().Has(plugin.Name()) {
+				continue
+			}
+			begin := time.Now()
+			status := plugin.Filter(ctx, c.cycle, c.pod, c.left[i])
+			c.lap("Filter", plugin.Name(), status, begin)
+			if !status.IsSuccess() {
+				statuses[i], plugins[i] = status, plugin.Name()
+				return
+			}
+		}
+	}, placement.AtFilter)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var passed []framework.NodeInfo
+	for i, n := range c.left {
+		switch status := statuses[i]; {
+		case status.IsSuccess():
+			passed = append(passed, n)
+		case !status.IsRejected():
+			return fmt.Errorf("running %q filter plugin: %w", plugins[i], status.AsError())
+		default:
+			c.opinions[n.Node().Name] = placement.Opinion{
+				Rejected: true, Unresolvable: status.Code() == framework.UnschedulableAndUnresolvable,
+				Plugin: plugins[i], Reasons: status.Reasons(),
+			}
+		}
+	}
+	c.left = passed
+	return nil
+}
+
+// askExtenders asks the profile's extenders about the nodes that are left.
+func (c *consultation) askExtenders(ctx context.Context) error {
+	if c.extenders == nil || len(c.left) == 0 {
+		return nil
+	}
+	nodes := make([]*state.Node, len(c.left))
+	for i, n := range c.left {
+		nodes[i] = c.seen.picture(n.Node().Name).of.Node
+	}
+	opinions, err := c.extenders.Consult(ctx, c.question.Pod, nodes)
+	if err != nil {
+		return err
+	}
+	for name, o := range opinions {
+		c.opinions[name] = o
+	}
+	c.left = slices.DeleteFunc(c.left, func(n framework.NodeInfo) bool { return opinions[n.Node().Name].Rejected })
+	return nil
+}
+
+// scores adds the points of the plugins, weights included.
+func (c *consultation) scores(ctx context.Context) error {
+	skipped := sets.New[string]()
+	for _, plugin := range c.preScore {
+		begin := time.Now()
+		status := plugin.PreScore(ctx, c.cycle, c.pod, c.left)
+		c.lap("PreScore", plugin.Name(), status, begin)
+		switch {
+		case status.IsSkip():
+			skipped.Insert(plugin.Name())
+		case !status.IsSuccess():
+			return fmt.Errorf("running PreScore plugin %q: %w", plugin.Name(), status.AsError())
+		}
+	}
+	c.cycle.SetSkipScorePlugins(skipped)
+	for _, plugin := range c.score {
+		if skipped.Has(plugin.Name()) {
+			continue
+		}
+		if err := c.scoreBy(ctx, plugin); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *consultation) scoreBy(ctx context.Context, plugin scorer) error {
+	scores := make(framework.NodeScoreList, len(c.left))
+	statuses := make([]*framework.Status, len(c.left))
+	c.handle.parallel.Until(ctx, len(c.left), func(i int) {
+		scores[i].Name = c.left[i].Node().Name
+		begin := time.Now()
+		scores[i].Score, statuses[i] = plugin.Score(ctx, c.cycle, c.pod, c.left[i])
+		c.lap("Score", plugin.Name(), statuses[i], begin)
+	}, placement.AtScore)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, status := range statuses {
+		if !status.IsSuccess() {
+			return fmt.Errorf("running Score plugins: plugin %q failed with: %w", plugin.Name(), status.AsError())
+		}
+	}
+	if e := plugin.ScoreExtensions(); e != nil {
+		begin := time.Now()
+		status := e.NormalizeScore(ctx, c.cycle, c.pod, scores)
+		c.lap("ScoreExtensionNormalize", plugin.Name(), status, begin)
+		if !status.IsSuccess() {
+			return fmt.Errorf("running Normalize on Score plugins: plugin %q failed with: %w", plugin.Name(), status.AsError())
+		}
+	}
+	for _, s := range scores {
+		if s.Score < framework.MinNodeScore || s.Score > framework.MaxNodeScore {
+			return fmt.Errorf("applying score defaultWeights on Score plugins: plugin %q returns an invalid score %d, "+
+				"it should in the range of [%d, %d] after normalizing", plugin.Name(), s.Score,
+				framework.MinNodeScore, framework.MaxNodeScore)
+		}
+		o, known := c.opinions[s.Name]
+		if !known {
+			return errors.New("plugin " + plugin.Name() + " has normalized the score of a node that is not there: " + s.Name)
+		}
+		o.Points += s.Score * plugin.weight
+		c.opinions[s.Name] = o
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package plugins
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+)
+
+// clients are made when a plugin asks for one.
+type clients struct {
+	deps Deps
+	// started is closed when what plugins asked for while they were made has been started.
+	started chan struct{}
+	mu      struct {
+		sync.Mutex
+		rest      *restclient.Config
+		client    kubernetes.Interface
+		informers informers.SharedInformerFactory
+		events    events.EventBroadcaster
+		err       error
+	}
+}
+
+// nowhere is the host of the client that a plugin gets where there is none to be had, so that it does not
+// stumble over nothing before New says what is wrong.
+const nowhere = "https://no-cluster.invalid"
+
+var errNoCluster = errors.New("it asks for a client, and this process has none: want --kubeconfig or a service account")
+
+// rest is nil if there is none to be had.
+func (c *clients) rest() *restclient.Config {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.restLocked()
+}
+
+func (c *clients) restLocked() *restclient.Config {
+	if c.mu.rest != nil || c.mu.err != nil || c.deps.RestConfig == nil {
+		return c.mu.rest
+	}
+	rest, err := c.deps.RestConfig()
+	if err != nil {
+		c.mu.err = fmt.Errorf("it asks for a client: %w", err)
+		return nil
+	}
+	c.mu.rest = rest
+	return rest
+}
+
+func (c *clients) client() kubernetes.Interface {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.clientLocked()
+}
+
+func (c *clients) clientLocked() kubernetes.Interface {
+	if c.mu.client != nil {
+		return c.mu.client
+	}
+	if c.deps.Client != nil {
+		c.mu.client = c.deps.Client
+		return c.mu.client
+	}
+	rest := c.restLocked()
+	if rest == nil {
+		c.mu.err = cmp.Or(c.mu.err, errNoCluster)
+		rest = &restclient.Config{Host: nowhere}
+	}
+	client, err := kubernetes.NewForConfig(rest)
+	if err != nil {
+		c.mu.err = fmt.Errorf("it asks for a client: %w", err)
+		return nil
+	}
+	c.mu.client = client
+	return client
+}
+
+// factory is the one factory of informers for all plugins.
+func (c *clients) factory() informers.SharedInformerFactory {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if client := c.clientLocked(); c.mu.informers == nil && client != nil {
+		c.mu.informers = informers.NewSharedInformerFactory(client, 0)
+	}
+	return c.mu.informers
+}
+
+// recorder writes events in the name of a profile.
+func (c *clients) recorder(profile string) events.EventRecorderLogger {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	client := c.clientLocked()
+	if client == nil {
+		return nil
+	}
+	if c.mu.events == nil {
+		c.mu.events = events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
+	}
+	return c.mu.events.NewRecorder(scheme.Scheme, profile)
+}
+
+// run starts what has been asked for, until ctx ends. Informers that plugins ask for later are started within
+// lateInformers.
+func (c *clients) run(ctx context.Context) error {
+	tick := time.NewTicker(lateInformers)
+	defer tick.Stop()
+	var recording, started bool
+	for {
+		c.mu.Lock()
+		factory, broadcaster := c.mu.informers, c.mu.events
+		c.mu.Unlock()
+		if factory != nil {
+			factory.Start(ctx.Done())
+		}
+		if broadcaster != nil && !recording {
+			recording = true
+			if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+				return fmt.Errorf("plugins: events: %w", err)
+			}
+		}
+		if !started {
+			started = true
+			close(c.started)
+		}
+		select {
+		case <-ctx.Done():
+			if broadcaster != nil {
+				broadcaster.Shutdown()
+			}
+			if factory != nil {
+				factory.Shutdown()
+			}
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// lateInformers is how often it is looked whether plugins have asked for more informers.
+const lateInformers = time.Second
+
+// sync waits until what plugins watch is there; the error says that ctx ended first.
+func (c *clients) sync(ctx context.Context) error {
+	select {
+	case <-c.started:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	c.mu.Lock()
+	factory := c.mu.informers
+	c.mu.Unlock()
+	if factory == nil {
+		return nil
+	}
+	for kind, synced := range factory.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			return fmt.Errorf("plugins: informer of %s has not synced", kind)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package plugins
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/kube-scheduler/framework"
+)
+
+// cycle is what plugins keep about one attempt at a pod. Read, Write, Delete and Clone are safe for concurrent
+// use, the lists of what is skipped are not: they change between extension points only.
+type cycle struct {
+	skipped
+	data sync.Map // framework.StateKey to framework.StateData
+}
+
+// skipped are the plugins that have nothing to do in a cycle, by extension point, and those that may act at
+// the same time before a bind.
+type skipped struct {
+	filter, score, preBind, parallel sets.Set[string]
+}
+
+func newCycle() *cycle { return &cycle{} }
+
+// ShouldRecordPluginMetrics implements framework.CycleState: Berth has metrics of its own.
+func (c *cycle) ShouldRecordPluginMetrics() bool { return false }
+
+func (c *cycle) GetSkipFilterPlugins() sets.Set[string]                   { return c.filter }
+func (c *cycle) SetSkipFilterPlugins(names sets.Set[string])              { c.filter = names }
+func (c *cycle) GetSkipScorePlugins() sets.Set[string]                    { return c.score }
+func (c *cycle) SetSkipScorePlugins(names sets.Set[string])               { c.score = names }
+func (c *cycle) GetSkipPreBindPlugins() sets.Set[string]                  { return c.preBind }
+func (c *cycle) SetSkipPreBindPlugins(names sets.Set[string])             { c.preBind = names }
+func (c *cycle) GetParallelPreBindPlugins() sets.Set[string]              { return c.parallel }
+func (c *cycle) SetParallelPreBindPlugins(n sets.Set[string])             { c.parallel = n }
+func (c *cycle) ShouldSkipAllPostFilterPlugins() bool                     { return false }
+func (c *cycle) IsPodGroupSchedulingCycle() bool                          { return false }
+func (c *cycle) GetPodGroupSchedulingCycle() framework.PodGroupCycleState { return nil }
+
+// SetPodGroupSchedulingCycle implements framework.CycleState: pods are placed one by one.
+func (c *cycle) SetPodGroupSchedulingCycle(framework.PodGroupCycleState) {}
+
+// Read returns framework.ErrNotFound for a key that nobody has written.
+func (c *cycle) Read(key framework.StateKey) (framework.StateData, error) {
+	if v, ok := c.data.Load(key); ok {
+		return v.(framework.StateData), nil
+	}
+	return nil, framework.ErrNotFound
+}
+
+func (c *cycle) Write(key framework.StateKey, value framework.StateData) { c.data.Store(key, value) }
+
+func (c *cycle) Delete(key framework.StateKey) { c.data.Delete(key) }
+
+// Clone copies the data by their own Clone, and shares the rest.
+func (c *cycle) Clone() framework.CycleState {
+	if c == nil {
+		return nil
+	}
+	copied := &cycle{skipped: c.skipped}
+	c.data.Range(func(key, value any) bool {
+		copied.data.Store(key, value.(framework.StateData).Clone())
+		return true
+	})
+	return copied
+}

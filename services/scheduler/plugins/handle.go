@@ -1,0 +1,126 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	clientset "k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/kube-scheduler/framework"
+)
+
+// handle is what the plugins of a profile can ask for. What has no meaning here answers with an error where
+// it can, and with nothing where it cannot; docs/extending.md lists both.
+type handle struct {
+	runtime  *Runtime
+	profile  string
+	parallel parallelizer
+}
+
+// failed is why something that a plugin asked for could not be made.
+func (h *handle) failed() error {
+	c := h.runtime.clients
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.err
+}
+
+// SnapshotSharedLister is the cluster as the cycle under way, or else the last one, was shown it.
+func (h *handle) SnapshotSharedLister() framework.SharedLister { return h.runtime.seen.Load() }
+
+// ClientSet makes a client when it is first called.
+func (h *handle) ClientSet() clientset.Interface { return h.runtime.clients.client() }
+
+// KubeConfig is how the API server is reached.
+func (h *handle) KubeConfig() *restclient.Config { return h.runtime.clients.rest() }
+
+// EventRecorder writes events in the name of the profile.
+func (h *handle) EventRecorder() events.EventRecorderLogger {
+	return h.runtime.clients.recorder(h.profile)
+}
+
+// SharedInformerFactory is one for all plugins of the process. Informers asked for while plugins are made have
+// synced before the first pod is tried.
+func (h *handle) SharedInformerFactory() informers.SharedInformerFactory {
+	return h.runtime.clients.factory()
+}
+
+func (h *handle) ProfileName() string { return h.profile }
+
+func (h *handle) Parallelizer() framework.Parallelizer { return h.parallel }
+
+// parallelizer is how many pieces are worked on at once.
+type parallelizer int
+
+// Until returns when all pieces are done, or ctx has ended.
+func (p parallelizer) Until(ctx context.Context, pieces int, do workqueue.DoWorkPieceFunc, _ string) {
+	workqueue.ParallelizeUntil(ctx, int(p), pieces, do)
+}
+
+var errNotHere = errors.New("not supported: the rules of a profile are not plugins here")
+
+func (h *handle) RunPreScorePlugins(
+	context.Context, framework.CycleState, *corev1.Pod, []framework.NodeInfo,
+) *framework.Status {
+	return framework.AsStatus(errNotHere)
+}
+
+func (h *handle) RunScorePlugins(
+	context.Context, framework.CycleState, *corev1.Pod, []framework.NodeInfo,
+) ([]framework.NodePluginScores, *framework.Status) {
+	return nil, framework.AsStatus(errNotHere)
+}
+
+func (h *handle) RunFilterPlugins(
+	context.Context, framework.CycleState, *corev1.Pod, framework.NodeInfo,
+) *framework.Status {
+	return framework.AsStatus(errNotHere)
+}
+
+func (h *handle) RunFilterPluginsWithNominatedPods(
+	context.Context, framework.CycleState, *corev1.Pod, framework.NodeInfo,
+) *framework.Status {
+	return framework.AsStatus(errNotHere)
+}
+
+func (h *handle) RunPreFilterExtensionAddPod(
+	context.Context, framework.CycleState, *corev1.Pod, framework.PodInfo, framework.NodeInfo,
+) *framework.Status {
+	return framework.AsStatus(errNotHere)
+}
+
+func (h *handle) RunPreFilterExtensionRemovePod(
+	context.Context, framework.CycleState, *corev1.Pod, framework.PodInfo, framework.NodeInfo,
+) *framework.Status {
+	return framework.AsStatus(errNotHere)
+}
+
+// Pods are nominated by the ledger, where a place that is held counts as a pod on its node.
+
+func (h *handle) AddNominatedPod(klog.Logger, framework.PodInfo, *framework.NominatingInfo) {}
+func (h *handle) DeleteNominatedPodIfExists(*corev1.Pod)                                    {}
+func (h *handle) UpdateNominatedPod(klog.Logger, *corev1.Pod, framework.PodInfo)            {}
+func (h *handle) NominatedPodsForNode(string) []framework.PodInfo                           { return nil }
+
+// Activate does nothing: any change in the cluster wakes pods that plugins have turned down.
+func (h *handle) Activate(klog.Logger, map[string]*corev1.Pod) {}
+
+func (h *handle) IterateOverWaitingPods(func(framework.WaitingPod))           {}
+func (h *handle) GetWaitingPod(types.UID) framework.WaitingPod                { return nil }
+func (h *handle) RejectWaitingPod(types.UID) bool                             { return false }
+func (h *handle) AddPodInPreBind(types.UID, context.CancelCauseFunc)          {}
+func (h *handle) GetPodInPreBind(types.UID) framework.PodInPreBind            { return nil }
+func (h *handle) RemovePodInPreBind(types.UID)                                {}
+func (h *handle) SharedDRAManager() framework.SharedDRAManager                { return nil }
+func (h *handle) SharedCSIManager() framework.CSIManager                      { return nil }
+func (h *handle) Extenders() []framework.Extender                             { return nil }
+func (h *handle) APIDispatcher() framework.APIDispatcher                      { return nil }
+func (h *handle) APICacher() framework.APICacher                              { return nil }
+func (h *handle) PodGroupManager() framework.PodGroupManager                  { return nil }
+func (h *handle) SignPod(context.Context, *corev1.Pod) framework.PodSignature { return nil }

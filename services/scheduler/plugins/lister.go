@@ -1,0 +1,89 @@
+package plugins
+
+import (
+	"fmt"
+
+	"k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// cluster is all nodes at the beginning of a cycle, in the order of their names. Immutable; it implements
+// framework.SharedLister and its listers.
+type cluster struct {
+	nodes  []framework.NodeInfo
+	byName map[string]*pictured
+}
+
+// pictured is a node of the state with what was made of it for plugins.
+type pictured struct {
+	of   *state.NodeInfo
+	info *nodeInfo
+}
+
+// newCluster makes what plugins see of nodes; what was made of the same copies before is used again.
+func newCluster(nodes []*state.NodeInfo, before *cluster) *cluster {
+	c := &cluster{nodes: make([]framework.NodeInfo, len(nodes)), byName: make(map[string]*pictured, len(nodes))}
+	for i, n := range nodes {
+		p := before.picture(n.Node.Name)
+		if p == nil || p.of != n {
+			p = &pictured{of: n, info: newNodeInfo(n)}
+		}
+		c.nodes[i], c.byName[n.Node.Name] = p.info, p
+	}
+	return c
+}
+
+func (c *cluster) picture(name string) *pictured {
+	if c == nil {
+		return nil
+	}
+	return c.byName[name]
+}
+
+func (c *cluster) NodeInfos() framework.NodeInfoLister           { return c }
+func (c *cluster) StorageInfos() framework.StorageInfoLister     { return c }
+func (c *cluster) PodGroupStates() framework.PodGroupStateLister { return podGroups{} }
+func (c *cluster) List() ([]framework.NodeInfo, error)           { return c.nodes, nil }
+
+func (c *cluster) HavePodsWithAffinityList() ([]framework.NodeInfo, error) {
+	return c.nodesWith(func(n framework.NodeInfo) bool { return len(n.GetPodsWithAffinity()) > 0 }), nil
+}
+
+func (c *cluster) HavePodsWithRequiredAntiAffinityList() ([]framework.NodeInfo, error) {
+	return c.nodesWith(func(n framework.NodeInfo) bool { return len(n.GetPodsWithRequiredAntiAffinity()) > 0 }), nil
+}
+
+func (c *cluster) nodesWith(match func(framework.NodeInfo) bool) (list []framework.NodeInfo) {
+	for _, n := range c.nodes {
+		if match(n) {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// Get names a node that is not there in its error.
+func (c *cluster) Get(name string) (framework.NodeInfo, error) {
+	if p := c.picture(name); p != nil {
+		return p.info, nil
+	}
+	return nil, fmt.Errorf("nodeinfo not found for node name %q", name)
+}
+
+// IsPVCUsedByPods tells whether a pod on any node uses a claim, given as namespace/name.
+func (c *cluster) IsPVCUsedByPods(key string) bool {
+	for _, n := range c.nodes {
+		if n.GetPVCRefCounts()[key] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// podGroups knows none: pods are placed one by one.
+type podGroups struct{}
+
+func (podGroups) Get(namespace, name string) (framework.PodGroupState, error) {
+	return nil, fmt.Errorf("pod group %s/%s: %w: pod groups are not supported", namespace, name, framework.ErrNotFound)
+}

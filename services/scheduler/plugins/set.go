@@ -1,0 +1,230 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/pkg/extender"
+	"github.com/berth-scheduler/berth/pkg/placement"
+)
+
+// Factory makes a plugin, as upstream's frameworkruntime.PluginFactory.
+type Factory = func(ctx context.Context, args runtime.Object, h framework.Handle) (framework.Plugin, error)
+
+// Config is what to make.
+type Config struct {
+	// Profiles as configured; those without custom plugins are left alone.
+	Profiles []placement.ProfileConfig
+	// Factories of all plugins that are compiled in, by name.
+	Factories map[string]Factory
+	// Parallelism is how many nodes plugins are asked about at once; 0 means 16, as upstream.
+	Parallelism int
+}
+
+// Deps are the worlds that plugins may reach.
+type Deps struct {
+	// RestConfig is called when the first plugin asks for a client, and never if none does. Its error
+	// fails New.
+	RestConfig func() (*restclient.Config, error)
+	// Client, if not nil, is used instead of one made of RestConfig.
+	Client kubernetes.Interface
+	Logger *slog.Logger
+}
+
+// defaultParallelism is upstream's (parallelize.DefaultParallelism).
+const defaultParallelism = 16
+
+// Runtime is the custom plugins of all profiles of a process.
+type Runtime struct {
+	sets    map[string]*Set
+	clients *clients
+	// turn is held by the cycle under way.
+	turn chan struct{}
+	// seen is what the last cycle was shown; written by the holder of turn.
+	seen atomic.Pointer[cluster]
+}
+
+// Set is the custom plugins of one profile, with its extenders. Safe for concurrent use.
+type Set struct {
+	runtime   *Runtime
+	handle    *handle
+	logger    *slog.Logger
+	extenders *extender.Set // nil for none
+	points
+}
+
+// points are the plugins by extension point, in the order in which they run.
+type points struct {
+	preFilter []framework.PreFilterPlugin
+	filter    []framework.FilterPlugin
+	preScore  []framework.PreScorePlugin
+	score     []scorer
+}
+
+type scorer struct {
+	framework.ScorePlugin
+	weight int64
+}
+
+// New makes the plugins of all profiles; ctx is what they get. Nothing runs yet. The error names the profile
+// and the plugin.
+func New(ctx context.Context, cfg Config, deps Deps) (*Runtime, error) {
+	r := &Runtime{
+		sets: map[string]*Set{}, turn: make(chan struct{}, 1),
+		clients: &clients{deps: deps, started: make(chan struct{})},
+	}
+	r.seen.Store(&cluster{})
+	for _, p := range cfg.Profiles {
+		if p.Custom == nil {
+			continue
+		}
+		s, err := r.newSet(ctx, cfg, p, deps.Logger)
+		if err != nil {
+			return nil, fmt.Errorf("profile %s: %w", p.SchedulerName, err)
+		}
+		r.sets[p.SchedulerName] = s
+	}
+	return r, nil
+}
+
+func (r *Runtime) newSet(
+	ctx context.Context, cfg Config, p placement.ProfileConfig, logger *slog.Logger,
+) (*Set, error) {
+	s := &Set{runtime: r, logger: logger}
+	s.handle = &handle{runtime: r, profile: p.SchedulerName, parallel: parallelizer(cfg.Parallelism)}
+	if cfg.Parallelism == 0 {
+		s.handle.parallel = defaultParallelism
+	}
+	made := map[string]framework.Plugin{}
+	for _, name := range enabled(p.Custom) {
+		create, known := cfg.Factories[name]
+		if !known {
+			return nil, fmt.Errorf("plugin %s: not compiled into this program, want one of %s", name,
+				strings.Join(slices.Sorted(maps.Keys(cfg.Factories)), ", "))
+		}
+		plugin, err := create(ctx, p.Custom.Args[name], s.handle)
+		if err = errors.Join(err, s.handle.failed()); err != nil {
+			return nil, fmt.Errorf("plugin %s: %w", name, err)
+		}
+		if _, sorts := plugin.(framework.QueueSortPlugin); sorts {
+			return nil, fmt.Errorf("plugin %s: sorts the queue (QueueSort), want one that does not: "+
+				"pods are tried in the order of PrioritySort", name)
+		}
+		made[name] = plugin
+	}
+	if err := s.order(p.Custom, made); err != nil {
+		return nil, err
+	}
+	if len(p.Extenders) > 0 {
+		var err error
+		if s.extenders, err = extender.NewSet(p.Extenders, logger); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// enabled are the names of the plugins that a profile enables anywhere, sorted.
+func enabled(c *placement.Custom) []string {
+	names := map[string]struct{}{}
+	for _, list := range c.Points {
+		for _, p := range list {
+			names[p.Name] = struct{}{}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// order sorts the plugins into the points. One that is enabled at a point at which it does not act is no mistake: the
+// file may have named it for all of them (multiPoint).
+func (s *Set) order(c *placement.Custom, made map[string]framework.Plugin) error {
+	s.preFilter = at[framework.PreFilterPlugin](c.Points[placement.AtPreFilter], made)
+	s.filter = at[framework.FilterPlugin](c.Points[placement.AtFilter], made)
+	s.preScore = at[framework.PreScorePlugin](c.Points[placement.AtPreScore], made)
+	for _, p := range c.Points[placement.AtScore] {
+		if plugin, ok := made[p.Name].(framework.ScorePlugin); ok {
+			s.score = append(s.score, scorer{plugin, int64(p.Weight)})
+		}
+	}
+	return s.refuse(c, made)
+}
+
+// refuse names a plugin that is enabled where it acts and Berth does not ask it.
+func (s *Set) refuse(c *placement.Custom, made map[string]framework.Plugin) error {
+	for _, point := range slices.Sorted(maps.Keys(notAsked)) {
+		for _, p := range c.Points[point] {
+			if notAsked[point](made[p.Name]) {
+				return fmt.Errorf("plugin %s: acts at %s, where plugins are not asked: disable it there, "+
+					"or want one that does not", p.Name, point)
+			}
+		}
+	}
+	return nil
+}
+
+// notAsked tells, for the points at which plugins are not asked, whether one would act there.
+var notAsked = map[string]func(framework.Plugin) bool{
+	placement.AtPreEnqueue: acts[framework.PreEnqueuePlugin], placement.AtPostFilter: acts[framework.PostFilterPlugin],
+	placement.AtReserve: acts[framework.ReservePlugin], placement.AtPermit: acts[framework.PermitPlugin],
+	placement.AtPreBind: acts[framework.PreBindPlugin], placement.AtBind: acts[framework.BindPlugin],
+	placement.AtPostBind: acts[framework.PostBindPlugin],
+}
+
+func acts[T framework.Plugin](p framework.Plugin) bool {
+	_, ok := p.(T)
+	return ok
+}
+
+// at are the plugins enabled at a point that act there.
+func at[T framework.Plugin](list []placement.CustomPlugin, made map[string]framework.Plugin) (plugins []T) {
+	for _, p := range list {
+		if plugin, ok := made[p.Name].(T); ok {
+			plugins = append(plugins, plugin)
+		}
+	}
+	return plugins
+}
+
+// Of is the set of a profile; false if that has no custom plugins.
+func (r *Runtime) Of(schedulerName string) (*Set, bool) {
+	s, ok := r.sets[schedulerName]
+	return s, ok
+}
+
+// Ready implements what a process asks of whatever it runs: plugins are asked when they are needed.
+func (r *Runtime) Ready() error { return nil }
+
+// Run keeps what plugins watch up to date until ctx ends.
+func (r *Runtime) Run(ctx context.Context) error {
+	defer func() {
+		for _, s := range r.sets {
+			if s.extenders != nil {
+				s.extenders.Close()
+			}
+		}
+	}()
+	return r.clients.run(ctx)
+}
+
+// take begins a cycle; false when ctx ended first.
+func (r *Runtime) take(ctx context.Context) bool {
+	select {
+	case r.turn <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (r *Runtime) give() { <-r.turn }

@@ -1,0 +1,177 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	runtimeregistry "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	berthconfig "github.com/berth-scheduler/berth/pkg/placement/config"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/plugins"
+	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
+)
+
+// customConfig enables the plugins of customplugins_test.go as a file would.
+const customConfig = `{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+"profiles": [{"schedulerName": "default-scheduler",
+ "plugins": {"multiPoint": {"enabled": [{"name": "Racks"}, {"name": "Prices", "weight": %d}]}},
+ "pluginConfig": [{"name": "Prices", "args": {"unsaid": %d}}]}]}`
+
+// TestCustomPlugins: plugins written for kube-scheduler, asked about the same pods in the same clusters by its
+// scheduler and by a shard, are called the same and shown the same, and the same comes of it.
+func TestCustomPlugins(t *testing.T) {
+	prepareUpstream(t)
+	first, seen := firstSeed(t), map[string]int{}
+	for i := range uint64(max(*comparisons/extenderShare, 1)) {
+		compareCustom(t, first+i, seen)
+		if t.Failed() {
+			t.Fatalf("replay this one with -run '^%s$' -args -seed=%d -comparisons=1", t.Name(), first+i)
+		}
+	}
+	t.Log(seen)
+	for _, kind := range []string{"placed", "unplaceable", "failed", racksName, "Filter", "Normalize"} {
+		if *comparisons >= 2000 && seen[kind] == 0 {
+			t.Errorf("the input is lopsided: no case of %q in %v", kind, seen)
+		}
+	}
+}
+
+// newCustomCase is a case without extenders, in racks and with prices.
+func newCustomCase(rng *rand.Rand) *extendedCase {
+	c := newExtendedCase(rng)
+	c.extenders, c.pod.Status.NominatedNodeName = nil, ""
+	some := func(percent int, values ...string) (string, bool) {
+		return values[rng.IntN(len(values))], rng.IntN(100) < percent
+	}
+	note := func(pod *corev1.Pod, key, value string, ok bool) {
+		if ok {
+			pod.Annotations[key] = value
+		}
+	}
+	for _, n := range c.nodes {
+		if rack, ok := some(85, "a", "b", "c", "a", "b", "c", "haunted"); ok {
+			n.Labels = map[string]string{"rack": rack}
+		}
+		if price, ok := some(60, "0", "1", "20", "80", "dear"); ok && (price != "dear" || rng.IntN(5) == 0) {
+			n.Annotations["price"] = price
+		}
+	}
+	limit, ok := some(80, "1", "2", "3", "4", "5", "6", "0", "some", "broken")
+	note(c.pod, "rack-limit", limit, ok)
+	rack, ok := some(25, "a", "b", "none")
+	note(c.pod, "racks", rack, ok)
+	money, ok := some(30, "none", "none", "lost", "all")
+	note(c.pod, "money", money, ok)
+	return c
+}
+
+func compareCustom(t *testing.T, seed uint64, seen map[string]int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	c := newCustomCase(rng)
+	text := fmt.Appendf(nil, customConfig, 1+rng.IntN(4), rng.IntN(30))
+	var given configv1.KubeSchedulerConfiguration
+	if err := json.Unmarshal(text, &given); err != nil {
+		t.Fatal(err)
+	}
+	theirs, mine := &diary{}, &diary{}
+	want, err := c.upstreamWith(t.Context(), given, runtimeregistry.Registry{
+		racksName: newRacks(theirs), pricesName: newPrices(theirs),
+	})
+	if err != nil {
+		t.Fatalf("seed %d: upstream: %v", seed, err)
+	}
+	got, tied, err := c.oursWithPlugins(t, text, map[string]plugins.Factory{
+		racksName: newRacks(mine), pricesName: newPrices(mine),
+	})
+	if err != nil {
+		t.Fatalf("seed %d: ours: %v", seed, err)
+	}
+	if want.Node != "" && slices.Contains(tied, want.Node) {
+		got.Node = want.Node // upstream draws lots among the best
+	}
+	want.Message, _, _ = strings.Cut(want.Message, " preemption:")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("seed %d: upstream (-) and ours (+) differ:\n%s\nfor %s", seed, diff, c)
+	}
+	if !want.Failed { // an error ends what is asked at the same time, or does not
+		if diff := cmp.Diff(theirs.sorted(), mine.sorted()); diff != "" {
+			t.Errorf("seed %d: what plugins saw in upstream (-) and in ours (+) differs:\n%s\nfor %s", seed, diff, c)
+		}
+	}
+	want.count(c, len(theirs.lines), seen)
+	for _, line := range theirs.lines {
+		point, _, _ := strings.Cut(line, " ")
+		seen[point]++
+	}
+	for _, name := range want.Plugins {
+		seen[name]++
+	}
+}
+
+// oursWithPlugins runs a shard's core for one pod, with the plugins that a configuration enables.
+func (c *extendedCase) oursWithPlugins(
+	t *testing.T, text []byte, factories map[string]plugins.Factory,
+) (v fate, tied []string, err error) {
+	read, err := berthconfig.Parse("config", text, racksName, pricesName)
+	if err != nil {
+		return v, nil, err
+	}
+	profile, err := placement.NewProfile(read.Profiles[0])
+	if err != nil {
+		return v, nil, err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	made, err := plugins.New(ctx, plugins.Config{Profiles: read.Profiles, Factories: factories},
+		plugins.Deps{Client: c.client(true), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		cancel()
+		return v, nil, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- made.Run(ctx) }()
+	defer func() {
+		cancel()
+		<-ended
+	}()
+	set, _ := made.Of(read.Profiles[0].SchedulerName)
+	var guidance *placement.Guidance
+	d := shardDriver{
+		ctx: ctx, store: mem.New(),
+		advise: func(q shardcore.Consult) shardcore.Advice {
+			advice := set.Consult(ctx, q)
+			guidance = advice.Guidance
+			return advice
+		},
+		core: shardcore.New(shardcore.Config{
+			Shard: "s", Window: 1, Profiles: map[string]*placement.Profile{read.Profiles[0].SchedulerName: profile},
+			Home: func([]string, string) bool { return true },
+		}),
+	}
+	if err := d.start(c); err != nil {
+		return v, nil, err
+	}
+	decision, err := d.decide()
+	if err != nil {
+		return v, nil, err
+	}
+	v = fate{Node: decision.NodeName, Message: decision.Message, Plugins: decision.Plugins,
+		Failed: decision.Kind == events.DecisionFailed}
+	if v.Node == "" {
+		return v.sorted(), nil, nil
+	}
+	return v, d.tied(profile, state.NewPod(c.pod), c, guidance, v.Node), nil
+}

@@ -1,0 +1,254 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// The plugins below are written as for kube-scheduler, and know of no other. They note what they are called with
+// and shown.
+
+// diary is what plugins note, by whoever runs them.
+type diary struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (d *diary) note(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, fmt.Sprintf(format, args...))
+}
+
+// sorted are the notes; plugins are asked about several nodes at once, in any order.
+func (d *diary) sorted() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(slices.Values(d.lines))
+}
+
+// picture is all that a plugin can see of a node.
+func picture(n fwk.NodeInfo) string {
+	var pods []string
+	for _, p := range n.GetPods() {
+		r := p.CalculateResource()
+		pods = append(pods, fmt.Sprint(p.GetPod().Name, "@", p.GetPod().Spec.NodeName, " ", r.Resource.GetMilliCPU(), " ",
+			r.Non0Mem, " ", len(p.GetRequiredAntiAffinityTerms())))
+	}
+	slices.Sort(pods)
+	amounts := func(r fwk.Resource) string {
+		return fmt.Sprint(r.GetMilliCPU(), " ", r.GetMemory(), " ", r.GetEphemeralStorage(), " ", r.GetAllowedPodNumber(),
+			" ", len(r.GetScalarResources()), " ", r.GetScalarResources()[gpu])
+	}
+	return fmt.Sprint(n.Node().Name, " ", n.Node().Labels, " ", pods, " ", amounts(n.GetRequested()), "/",
+		amounts(n.GetAllocatable()), " ", n.GetNonZeroRequested().GetMilliCPU(), " ", n.GetNonZeroRequested().GetMemory(),
+		" ", len(n.GetPodsWithAffinity()), " ", len(n.GetPodsWithRequiredAntiAffinity()), " ", n.GetUsedPorts(),
+		" ", n.GetPVCRefCounts())
+}
+
+// racks lets no more than so many pods of an app into one rack: annotations "rack-limit", and "racks" for the only
+// ones.
+type racks struct {
+	*diary
+	handle fwk.Handle
+}
+
+const racksName = "Racks"
+
+var (
+	_ fwk.PreFilterPlugin   = &racks{}
+	_ fwk.FilterPlugin      = &racks{}
+	_ fwk.EnqueueExtensions = &racks{}
+)
+
+func newRacks(d *diary) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	return func(_ context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		if args != nil {
+			return nil, fmt.Errorf("args of type %T, want none", args)
+		}
+		return &racks{diary: d, handle: h}, nil
+	}
+}
+
+// rackCount is what racks keeps of a cycle.
+type rackCount struct {
+	limit  int
+	byRack map[string]int
+}
+
+func (c *rackCount) Clone() fwk.StateData { return c }
+
+func (r *racks) Name() string { return racksName }
+
+func (r *racks) PreFilter(
+	_ context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo,
+) (*fwk.PreFilterResult, *fwk.Status) {
+	var pictures []string
+	for _, n := range nodes {
+		pictures = append(pictures, picture(n))
+	}
+	slices.Sort(pictures)
+	r.note("PreFilter %s %v of %s", pod.Name, pictures, r.handle.ProfileName())
+	text, limited := pod.Annotations["rack-limit"]
+	if !limited {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	limit, err := strconv.Atoi(text)
+	switch {
+	case text == "broken":
+		return nil, fwk.AsStatus(errors.New("the racks are not known"))
+	case err != nil:
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "rack-limit is no number", "it is "+text)
+	case limit == 0:
+		return nil, fwk.NewStatus(fwk.Unschedulable, "no rack has room for none")
+	}
+	count := &rackCount{limit: limit, byRack: map[string]int{}}
+	all, err := r.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	for _, n := range all {
+		count.byRack[n.Node().Labels["rack"]] += len(n.GetPods())
+	}
+	state.Write(racksName, count)
+	only, narrowed := pod.Annotations["racks"]
+	if !narrowed {
+		return nil, nil
+	}
+	names := sets.New[string]()
+	for _, n := range all {
+		if n.Node().Labels["rack"] == only {
+			names.Insert(n.Node().Name)
+		}
+	}
+	return &fwk.PreFilterResult{NodeNames: names}, nil
+}
+
+func (r *racks) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+func (r *racks) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, n fwk.NodeInfo) *fwk.Status {
+	r.note("Filter %s %s", pod.Name, picture(n))
+	data, err := state.Read(racksName)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	count := data.(*rackCount)
+	rack, ok := n.Node().Labels["rack"]
+	switch {
+	case !ok:
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "node(s) in no rack", "node(s) on the floor")
+	case rack == "haunted":
+		return fwk.AsStatus(errors.New("nobody goes there"))
+	case count.byRack[rack] >= count.limit:
+		return fwk.NewStatus(fwk.Unschedulable, "node(s) in a full rack")
+	}
+	return nil
+}
+
+func (r *racks) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{{
+		Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel},
+		QueueingHintFn: func(klog.Logger, *corev1.Pod, any, any) (fwk.QueueingHint, error) { return fwk.Queue, nil },
+	}}, nil
+}
+
+// prices prefers cheap nodes: the annotation "price" of the node as its informer has it, and what is requested there.
+// Its argument is the price of nodes without.
+type prices struct {
+	*diary
+	nodes  corelisters.NodeLister
+	unsaid int64
+}
+
+const pricesName = "Prices"
+
+var (
+	_ fwk.PreScorePlugin  = &prices{}
+	_ fwk.ScorePlugin     = &prices{}
+	_ fwk.ScoreExtensions = &prices{}
+)
+
+func newPrices(d *diary) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	return func(_ context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		raw, ok := args.(*runtime.Unknown)
+		if !ok {
+			return nil, fmt.Errorf("args of type %T, want *runtime.Unknown", args)
+		}
+		var given struct {
+			Unsaid int64 `json:"unsaid"`
+		}
+		if err := json.Unmarshal(raw.Raw, &given); err != nil {
+			return nil, err
+		}
+		lister := h.SharedInformerFactory().Core().V1().Nodes().Lister()
+		return &prices{diary: d, nodes: lister, unsaid: given.Unsaid}, nil
+	}
+}
+
+func (p *prices) Name() string { return pricesName }
+
+func (p *prices) PreScore(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.Node().Name)
+	}
+	slices.Sort(names)
+	p.note("PreScore %s %v", pod.Name, names)
+	switch pod.Annotations["money"] {
+	case "none":
+		return fwk.NewStatus(fwk.Skip)
+	case "lost":
+		return fwk.AsStatus(errors.New("the purse is gone"))
+	}
+	return nil
+}
+
+func (p *prices) Score(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, n fwk.NodeInfo) (int64, *fwk.Status) {
+	node, err := p.nodes.Get(n.Node().Name)
+	if err != nil {
+		return 0, fwk.AsStatus(err)
+	}
+	price := p.unsaid
+	if text, ok := node.Annotations["price"]; ok {
+		if price, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return 0, fwk.AsStatus(err)
+		}
+	}
+	price += n.GetRequested().GetMilliCPU() / 100
+	p.note("Score %s %s %d", pod.Name, node.Name, price)
+	return price, nil
+}
+
+func (p *prices) ScoreExtensions() fwk.ScoreExtensions { return p }
+
+func (p *prices) NormalizeScore(
+	_ context.Context, _ fwk.CycleState, pod *corev1.Pod, scores fwk.NodeScoreList,
+) *fwk.Status {
+	var dearest int64
+	for _, s := range scores {
+		dearest = max(dearest, s.Score)
+	}
+	var lines []string
+	for i := range scores {
+		if pod.Annotations["money"] != "all" && dearest > 0 { // "all": scores out of range
+			scores[i].Score = fwk.MaxNodeScore - fwk.MaxNodeScore*scores[i].Score/dearest
+		}
+		lines = append(lines, fmt.Sprintf("%s:%d", scores[i].Name, scores[i].Score))
+	}
+	slices.Sort(lines)
+	p.note("Normalize %s %s", pod.Name, strings.Join(lines, " "))
+	return nil
+}
