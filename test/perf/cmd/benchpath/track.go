@@ -19,6 +19,7 @@ const ownService = "generator and sink"
 // track is everything one run needs.
 type track struct {
 	bench   *bench
+	setting setting
 	dir     string
 	config  string
 	api     *sink.Server
@@ -37,7 +38,7 @@ type member struct {
 
 // open starts the sink, the stores and the services. The track is there, to be closed, even on error.
 func (b *bench) open(ctx context.Context, s setting) (t *track, err error) {
-	t = &track{bench: b, urls: map[string]string{}}
+	t = &track{bench: b, setting: s, urls: map[string]string{}}
 	if t.dir, err = os.MkdirTemp("", "berth-path-"); err != nil {
 		return t, err
 	}
@@ -100,6 +101,9 @@ func (t *track) run(ctx context.Context, service, name string) (*harness.Berth, 
 		NATS: t.urls["nats"], Etcd: t.urls["etcd"], Args: []string{"--config", t.config}}
 	if service != "scheduler" {
 		cfg.Kubeconfig = t.kubeconfig()
+	}
+	if t.setting.Observed == nothing {
+		cfg.Args = append(cfg.Args, "--no-evidence")
 	}
 	if t.bench.profiling {
 		cfg.Args = append(cfg.Args, "--profiling")

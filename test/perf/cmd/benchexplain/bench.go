@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,103 +27,59 @@ const (
 	stopWithin = 2 * time.Minute
 )
 
-// variant is one way to be observed.
-type variant struct {
-	name string
-	args []string
-	// traced sends traces to a collector.
-	traced bool
-}
-
-// variants are in the order of a round; the first is what the others are compared with.
-func variants() []variant {
-	return []variant{
-		{name: "plain"}, {name: "no-evidence", args: []string{"--no-evidence"}}, {name: "traced", traced: true},
-	}
-}
-
-func variantNames() (names []string) {
-	for _, v := range variants() {
-		names = append(names, v.name)
-	}
-	return names
-}
-
 // bench is one measurement.
 type bench struct {
 	options
 	programs harness.Programs
-	results  []result
 	// atWork and took are what each berth explain took: right after the last bind, and at rest.
 	atWork, took []time.Duration
 }
 
-// result is one run.
-type result struct {
-	variant string
-	// cpu is Berth's, wall from its readiness to the last bind.
-	cpu, wall time.Duration
-	// complete is how many pods' traces the receiver has got complete, received how many at all.
-	complete, received int
-}
-
-// all runs everything, alternating between variants; `berth explain` is timed in the last plain run.
-func (b *bench) all(ctx context.Context) error {
-	for run := range b.runs {
-		for _, v := range variants() {
-			if !slices.Contains(b.variants, v.name) {
-				continue
-			}
-			r, err := b.run(ctx, v, run == b.runs-1)
-			if err != nil {
-				return fmt.Errorf("%s, run %d: %w", v.name, run+1, err)
-			}
-			b.results = append(b.results, r)
-			fmt.Fprintf(os.Stderr, "%-12s run %d: %6.1f s, %5.0f pods/s, %4.0f µs of processor time a pod, %d traces complete\n",
-				v.name, run+1, r.wall.Seconds(), float64(b.pods)/r.wall.Seconds(),
-				float64(r.cpu.Microseconds())/float64(b.pods), r.complete)
-		}
-	}
-	return nil
-}
-
-// run is one variant on one fresh cluster.
-func (b *bench) run(ctx context.Context, v variant, last bool) (r result, err error) {
+// run fills a fresh cluster with bound pods and explains some of them.
+func (b *bench) run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "berth-bench-")
 	if err != nil {
-		return r, err
+		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	cluster, err := b.programs.StartCluster(ctx, harness.ClusterConfig{
 		Dir: filepath.Join(dir, "cluster"), Nodes: b.nodes, NoKubelets: true,
 	})
 	if err != nil {
-		return r, err
+		return err
 	}
 	defer ending(ctx, &err, cluster.Stop)
 	if err := harness.CreateNamespace(ctx, cluster.Client, harness.Namespace(namespace)); err != nil {
-		return r, err
+		return err
 	}
 	if err := harness.CreatePods(ctx, cluster.Client, workload(b.pods)); err != nil {
-		return r, err
+		return err
 	}
-	var collector *harness.Collector
-	if v.traced {
-		if collector, err = b.programs.Collect(ctx, dir); err != nil {
-			return r, err
-		}
-		defer collector.Kill()
-		defer b.sendTo(collector)()
+	config, err := contend.WriteConfig(dir)
+	if err != nil {
+		return err
 	}
-	r, err = b.measure(ctx, v, cluster, dir, last)
-	if err != nil || collector == nil {
-		return r, err
+	seen, err := harness.WatchPods(ctx, cluster.Rest, namespace)
+	if err != nil {
+		return err
 	}
-	spans, err := collector.Spans()
-	r.received, r.complete = traces(spans)
-	return r, err
+	defer seen.Stop()
+	data := filepath.Join(dir, "data")
+	berth, err := b.programs.Up(ctx, harness.UpConfig{
+		Kubeconfig: cluster.Kubeconfig, DataDir: data, LogDir: dir, Shards: 2, Binders: 2, Config: config,
+	})
+	if err != nil {
+		return err
+	}
+	defer ending(ctx, &err, berth.Stop)
+	begin := time.Now()
+	if err := allBound(ctx, seen, b.pods); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "%d pods are bound, %.0f a second\n", b.pods, float64(b.pods)/time.Since(begin).Seconds())
+	return b.explain(ctx, cluster, data)
 }
 
 // ending ends something even when ctx is over.
@@ -132,59 +87,6 @@ func ending(ctx context.Context, err *error, stop func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
 	*err = errors.Join(*err, stop(ctx))
-}
-
-// sendTo makes what is started next send its traces, and returns how to end that.
-func (b *bench) sendTo(c *harness.Collector) (restore func()) {
-	env := map[string]string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://" + c.GRPC, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
-		"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": fmt.Sprint(b.ratio),
-	}
-	for name, value := range env {
-		_ = os.Setenv(name, value) // the names are valid
-	}
-	return func() {
-		for name := range env {
-			_ = os.Unsetenv(name)
-		}
-	}
-}
-
-// measure starts Berth, waits until all pods are bound, and stops it, which sends what is left of
-// the traces.
-func (b *bench) measure(
-	ctx context.Context, v variant, cluster *harness.Cluster, dir string, last bool,
-) (r result, err error) {
-	r.variant = v.name
-	config, err := contend.WriteConfig(dir)
-	if err != nil {
-		return r, err
-	}
-	seen, err := harness.WatchPods(ctx, cluster.Rest, namespace)
-	if err != nil {
-		return r, err
-	}
-	defer seen.Stop()
-	data := filepath.Join(dir, "data")
-	berth, err := b.programs.Up(ctx, harness.UpConfig{
-		Kubeconfig: cluster.Kubeconfig, DataDir: data, LogDir: dir, Shards: 2, Binders: 2, Config: config, Args: v.args,
-	})
-	if err != nil {
-		return r, err
-	}
-	defer ending(ctx, &err, berth.Stop)
-	begin := time.Now()
-	if err := allBound(ctx, seen, b.pods); err != nil {
-		return r, err
-	}
-	r.wall = time.Since(begin)
-	if r.cpu, err = harness.CPUTime(berth.PID()); err != nil {
-		return r, err
-	}
-	if last && v.name == "plain" {
-		return r, b.explain(ctx, cluster, data)
-	}
-	return r, nil
 }
 
 // allBound waits until as many pods as are wanted have been seen bound.
