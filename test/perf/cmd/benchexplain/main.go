@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -30,9 +29,8 @@ func main() {
 
 // options are the command line.
 type options struct {
-	pods, explains int
-	nodes          string
-	timeout        time.Duration
+	pods, nodes, explains int
+	timeout               time.Duration
 }
 
 func mainErr(ctx context.Context, args []string) error {
@@ -40,19 +38,19 @@ func mainErr(ctx context.Context, args []string) error {
 	set := flag.NewFlagSet("benchexplain", flag.ContinueOnError)
 	set.IntVar(&o.pods, "pods", 150000, "pods that are bound")
 	set.IntVar(&o.explains, "explains", 50, "how many of them are explained, besides one that fits nowhere")
-	set.StringVar(&o.nodes, "nodes", "tools/cluster/examples/explain-nodes.yaml", "node file of the cluster driver")
+	set.IntVar(&o.nodes, "nodes", 5000, "nodes, 32 CPUs and 110 pods each")
 	set.DurationVar(&o.timeout, "timeout", time.Hour, "time everything may take")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
-	if o.explains < 1 || o.pods < o.explains {
-		return fmt.Errorf("--pods %d, --explains %d: want at least 1, and as many pods as are explained", o.pods, o.explains)
+	if o.explains < 1 || o.pods < o.explains || o.nodes < 1 {
+		return fmt.Errorf("--nodes %d, --pods %d, --explains %d: want at least 1, and as many pods as are explained",
+			o.nodes, o.pods, o.explains)
 	}
 	programs, err := harness.Find()
 	if err != nil {
 		return err
 	}
-	o.nodes = filepath.Join(programs.Root, o.nodes)
 	b := bench{options: o, programs: programs}
 	if err := b.run(ctx); err != nil {
 		return err
