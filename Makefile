@@ -462,15 +462,15 @@ bench-preemption-e2e: build .cluster-programs .peer-programs ## Preemptors on fu
 	@go run ./test/perf/cmd/benche2e --runs $(RUNS) --contenders $(CONTENDERS) --modes preempt --pods $(PREEMPTORS) \
 		--nodes $(PREEMPTION_NODES) --timeout 60m --out .build/bench/preemption
 
-# Rounds, each a run with records, one without and one with traces besides, and pods of each run.
-OBSERVE_ROUNDS ?= 12
-OBSERVE_PODS ?= 10000
+# Rounds, in each of which as many pods are placed with records, without, and with traces besides.
+OBSERVE_ROUNDS ?= 90
+OBSERVE_PODS ?= 2000
 
 .PHONY: bench-observe
 bench-observe: build .cluster-programs $(BIN)/collector ## What records and traces cost, and whether traces arrive (OBSERVE_ROUNDS=n OBSERVE_PODS=n)
 	@cd services/scheduler && go test -run '^$$' -bench Tracing -benchmem .
 	@go run ./test/perf/cmd/benchpath --observed records,nothing,traces --runs $(OBSERVE_ROUNDS) --pods $(OBSERVE_PODS) \
-		--out .build/bench/observe
+		--nodes 5000 --timeout 30m --out .build/bench/observe
 
 # Pods in the cluster where some are explained.
 EXPLAIN_PODS ?= 150000

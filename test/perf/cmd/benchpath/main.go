@@ -125,15 +125,13 @@ func mainErr(ctx context.Context, args []string) error {
 		return err
 	}
 	b := bench{options: o, programs: programs}
-	var results []result
-	for i := range o.runs {
-		for _, s := range b.settings() {
-			r, err := b.observedRun(ctx, s, i+1)
-			if err != nil {
-				return fmt.Errorf("%s, run %d: %w", s, i+1, err)
-			}
-			results = append(results, r)
-		}
+	measure := b.all
+	if len(o.observed) > 1 {
+		measure = b.observe
+	}
+	results, err := measure(ctx)
+	if err != nil {
+		return err
 	}
 	version, err := programs.Command(ctx, "version")
 	if err != nil {

@@ -43,30 +43,110 @@ const (
 // wholeTrace are the spans of a plain pod's trace: none is missing in a complete one.
 var wholeTrace = []string{"pod", "seen", "queued", "attempt", "filter", "score", "reserve", "bind", "HTTP POST"}
 
-// observedRun is run, with a collector when traces are what is looked at.
-func (b *bench) observedRun(ctx context.Context, s setting, number int) (r result, err error) {
-	if s.Observed != traces {
-		return b.run(ctx, s, number)
+// observe has one Berth for each way to be observed, all at the same time, and lets pods arrive at one
+// after the other: what a machine does changes within seconds by more than what is looked for, so what
+// is compared has to be moments apart. Those that get no pods cost next to nothing.
+func (b *bench) observe(ctx context.Context) (results []result, err error) {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	var all []*watched
+	defer func() {
+		for _, w := range all {
+			err = errors.Join(err, w.end(context.WithoutCancel(ctx)))
+		}
+	}()
+	for _, s := range b.settings() {
+		w, err := b.watch(ctx, s)
+		all = append(all, w)
+		if err != nil {
+			return nil, err
+		}
 	}
-	dir, err := os.MkdirTemp("", "berth-traces-")
+	for round := range b.runs {
+		for i := range all {
+			// Who begins changes, so that nobody always comes after the same.
+			w := all[(round+i)%len(all)]
+			r, err := w.measure(ctx, fmt.Sprintf("r%d", round))
+			if err != nil {
+				return nil, fmt.Errorf("%s, round %d: %w", w.setting, round+1, err)
+			}
+			r.setting, r.Run = w.setting, round+1
+			results = append(results, r)
+		}
+	}
+	for _, w := range all {
+		if err := w.account(ctx, results); err != nil {
+			return nil, fmt.Errorf("%s: %w", w.setting, err)
+		}
+	}
+	return results, nil
+}
+
+// watched is a track whose traces somebody may collect.
+type watched struct {
+	*track
+	collector *harness.Collector
+	traces    string
+}
+
+// watch starts one, warm. It is there, to be ended, even on error.
+func (b *bench) watch(ctx context.Context, s setting) (w *watched, err error) {
+	w = &watched{}
+	if s.Observed == traces {
+		if w.traces, err = os.MkdirTemp("", "berth-traces-"); err != nil {
+			return w, err
+		}
+		if w.collector, err = b.programs.Collect(ctx, w.traces); err != nil {
+			return w, err
+		}
+		defer sendTo(w.collector, b.ratio)()
+	}
+	if w.track, err = b.open(ctx, s); err != nil {
+		return w, err
+	}
+	return w, w.arrive(ctx, "warm", b.warm)
+}
+
+// account ends the processes and adds to their results what is known at the end only.
+func (w *watched) account(ctx context.Context, results []result) error {
+	c, err := w.contention(ctx)
 	if err != nil {
-		return r, err
+		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	collector, err := b.programs.Collect(ctx, dir)
-	if err != nil {
-		return r, err
+	if err := check(w.api, w.bench.warm+w.bench.runs*w.bench.pods); err != nil {
+		return err
 	}
-	defer collector.Kill()
-	restore := sendTo(collector, b.ratio)
-	defer restore()
-	if r, err = b.run(ctx, s, number); err != nil {
-		return r, err
+	if err := w.stop(ctx); err != nil {
+		return err
 	}
-	// All services have ended, and sent what they had.
-	spans, err := collector.Spans()
-	r.Traced, r.Complete = complete(spans)
-	return r, err
+	received, whole := 0, 0
+	if w.collector != nil { // all services have ended, and sent what they had
+		spans, err := w.collector.Spans()
+		if err != nil {
+			return err
+		}
+		received, whole = complete(spans)
+	}
+	for i := range results {
+		if results[i].setting == w.setting {
+			results[i].contention, results[i].Traced, results[i].Complete = c, received, whole
+		}
+	}
+	return nil
+}
+
+// end ends what runs and removes what was written.
+func (w *watched) end(ctx context.Context) (err error) {
+	if w.track != nil {
+		err = w.track.close(ctx)
+	}
+	if w.collector != nil {
+		w.collector.Kill()
+	}
+	if w.traces != "" {
+		err = errors.Join(err, os.RemoveAll(w.traces))
+	}
+	return err
 }
 
 // sendTo makes what is started next send its traces, and returns how to end that.
@@ -178,21 +258,19 @@ func (r report) observing(w io.Writer) error {
 	return err
 }
 
-// completeTraces tells which share of the pods has a complete trace in each run with traces.
+// completeTraces tells which share of the pods has a complete trace.
 func (r report) completeTraces(w io.Writer) error {
-	var over []error
-	for _, x := range r.Results {
-		if x.Observed != traces {
-			continue
-		}
-		share := float64(x.Complete) / float64(r.Pods+r.warm)
-		fmt.Fprintf(w, "run %d: %.2f%% of the pods have a complete trace; of %d at all\n", x.Run, 100*share, x.Traced)
-		if math.Abs(share/r.ratio-1) > tracesOff {
-			over = append(over, fmt.Errorf("run %d: %.2f%% of the pods have a complete trace, want %.0f%% give or take %.0f",
-				x.Run, 100*share, 100*r.ratio, 100*r.ratio*tracesOff))
-		}
+	i := slices.IndexFunc(r.Results, func(x result) bool { return x.Observed == traces })
+	if i < 0 {
+		return nil
 	}
-	return errors.Join(over...)
+	share := float64(r.Results[i].Complete) / float64(r.warm+r.runs*r.Pods)
+	fmt.Fprintf(w, "%.2f%% of the pods have a complete trace, %d any\n", 100*share, r.Results[i].Traced)
+	if math.Abs(share/r.ratio-1) > tracesOff {
+		return fmt.Errorf("%.2f%% of the pods have a complete trace, want %.0f%% give or take %.0f",
+			100*share, 100*r.ratio, 100*r.ratio*tracesOff)
+	}
+	return nil
 }
 
 // each is what a pod took in each run that was observed in a way, in the order of the runs.

@@ -82,16 +82,23 @@ func (b *bench) open(ctx context.Context, s setting) (t *track, err error) {
 	return t, nil
 }
 
-// close ends everything and removes what was written.
-func (t *track) close(ctx context.Context) error {
+// stop ends all processes, the last that was started first.
+func (t *track) stop(ctx context.Context) error {
 	var errs []error
 	for i := range t.members {
 		errs = append(errs, t.members[len(t.members)-1-i].stop(ctx))
 	}
+	t.members = nil
+	return errors.Join(errs...)
+}
+
+// close ends everything and removes what was written.
+func (t *track) close(ctx context.Context) error {
+	err := t.stop(ctx)
 	if t.api != nil {
 		t.api.Close()
 	}
-	return errors.Join(append(errs, os.RemoveAll(t.dir))...)
+	return errors.Join(err, os.RemoveAll(t.dir))
 }
 
 func (t *track) kubeconfig() string { return filepath.Join(t.dir, "kubeconfig") }
@@ -102,7 +109,7 @@ func (t *track) run(ctx context.Context, service, name string) (*harness.Berth, 
 	if service != "scheduler" {
 		cfg.Kubeconfig = t.kubeconfig()
 	}
-	if t.setting.Observed == nothing {
+	if t.setting.Observed == nothing && service == "scheduler" {
 		cfg.Args = append(cfg.Args, "--no-evidence")
 	}
 	if t.bench.profiling {
