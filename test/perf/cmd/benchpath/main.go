@@ -49,7 +49,7 @@ func parse(args []string) (options, error) {
 	set.Func("full", "percent of each node that is taken before pods arrive, on average; as --shards (default 0)",
 		numbers(&o.full))
 	set.StringVar(&o.workload, "workload", plain,
-		"plain, or constrained: hard spread and anti-affinity for two pods of three")
+		"plain; constrained: hard spread and anti-affinity for two pods of three; or zonal: a nodeSelector by zone")
 	set.BoolVar(&o.facts, "facts", false, "measure what applying a fact takes, with one more shard before and after")
 	set.Float64Var(&o.rate, "rate", 0, "pods that arrive per second; 0 lets all arrive at once")
 	set.IntVar(&o.binders, "binders", 2, "binder processes")
@@ -68,8 +68,8 @@ func (o options) validate() error {
 		return fmt.Errorf("--runs %d, --pods %d, --warm %d, --shards %d, --binders %d: want at least 1 of each",
 			o.runs, o.pods, o.warm, o.shards, o.binders)
 	}
-	if o.workload != plain && o.workload != constrained {
-		return fmt.Errorf("--workload %q: want %s or %s", o.workload, plain, constrained)
+	if !slices.Contains(workloads, o.workload) {
+		return fmt.Errorf("--workload %q: want %s", o.workload, strings.Join(workloads, " or "))
 	}
 	if slices.Min(o.full) < 0 || slices.Max(o.full) > 99 {
 		return fmt.Errorf("--full %d: want from 0 to 99", o.full)
