@@ -132,13 +132,8 @@ func (t *twin) set(n int32, count uint16) {
 func (t *twin) step(in input, _ time.Duration) (output, error) {
 	var out output
 	for store, list := range in.ledgers {
-		for _, r := range list {
-			t.told[store] = r.events.Revision
-			for _, e := range r.events.Events {
-				if err := t.learn(e.KV); err != nil {
-					return out, err
-				}
-			}
+		if err := t.hear(store, list); err != nil {
+			return out, err
 		}
 	}
 	for _, a := range in.answers {
@@ -158,6 +153,19 @@ func (t *twin) step(in input, _ time.Duration) (output, error) {
 	}
 	out.more = len(t.next) < twinBatch && slices.ContainsFunc(t.pending, t.ready)
 	return out, nil
+}
+
+// hear takes in what a ledger's watch tells.
+func (t *twin) hear(store int, list []revision) error {
+	for _, r := range list {
+		t.told[store] = r.events.Revision
+		for _, e := range r.events.Events {
+			if err := t.learn(e.KV); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // learn takes a document into the picture.

@@ -44,18 +44,9 @@ func project(o options, costs scale.Costs, to *outcome.Outcome) error {
 	for _, workload := range []string{scale.Plain, scale.Zonal} {
 		t := outcome.Table{Title: fmt.Sprintf("One ledger, one log, %s pods", workload), Head: head("shards", "nodes")}
 		for _, nodes := range o.nodeCounts() {
-			rate := outcome.Line{Name: outcome.Number(float64(nodes)) + " nodes"}
-			share := rate
-			for _, shards := range shardCounts {
-				s := o.base(shards, nodes, workload)
-				r, err := play(s, costs)
-				if err != nil {
-					return err
-				}
-				t.Rows = append(t.Rows, append([]string{fmt.Sprint(shards), outcome.Number(float64(nodes))}, cells(r)...))
-				rate.Points = append(rate.Points, [2]float64{float64(shards), r.Steady})
-				share.Points = append(share.Points, [2]float64{float64(shards), r.ConflictPercent()})
-				to.Values[fmt.Sprintf("%s.s%d.n%d.podsPerSecond", workload, shards, nodes)] = r.Steady
+			rate, share, err := o.overShards(nodes, workload, costs, &t)
+			if err != nil {
+				return err
 			}
 			if workload == scale.Plain {
 				rates.Lines = append(rates.Lines, rate)
@@ -70,6 +61,24 @@ func project(o options, costs scale.Costs, to *outcome.Outcome) error {
 		return err
 	}
 	return projectServers(o, costs, to)
+}
+
+// overShards plays a number of nodes with every number of shards.
+func (o options) overShards(
+	nodes int, workload string, costs scale.Costs, t *outcome.Table,
+) (rate, share outcome.Line, err error) {
+	rate.Name = outcome.Number(float64(nodes)) + " nodes"
+	share.Name = rate.Name
+	for _, shards := range shardCounts {
+		r, err := play(o.base(shards, nodes, workload), costs)
+		if err != nil {
+			return rate, share, err
+		}
+		t.Rows = append(t.Rows, append([]string{fmt.Sprint(shards), outcome.Number(float64(nodes))}, cells(r)...))
+		rate.Points = append(rate.Points, [2]float64{float64(shards), r.Steady})
+		share.Points = append(share.Points, [2]float64{float64(shards), r.ConflictPercent()})
+	}
+	return rate, share, nil
 }
 
 // projectSplits has several ledgers, several logs, and shards that read their own range alone.
