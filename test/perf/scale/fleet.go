@@ -40,7 +40,6 @@ type beginning struct {
 	facts   []events.SequencedFact
 	ledger  []ledger.KV
 	at      int64
-	epochs  map[int32]int64
 	version uint64
 }
 

@@ -88,7 +88,7 @@ func (s Scenario) Validate() error {
 		return wrong("Engine", fmt.Sprintf("%d shards of %d nodes", s.Shards, s.Nodes),
 			fmt.Sprintf("at most %d nodes in all pictures together", mostEngineNodes))
 	}
-	return s.Split.validate(s)
+	return s.validate(s)
 }
 
 func (p Split) validate(s Scenario) error {

@@ -16,12 +16,13 @@ const (
 )
 
 var (
-	shardCounts = []int{10, 16, 32, 64}
+	// shardCounts are by workload: zonal pods only get slower with more shards, and take the longer to play.
+	shardCounts = map[string][]int{scale.Plain: {10, 16, 32, 64}, scale.Zonal: {1, 2, 4, 10, 32}}
 	splits      = []int{2, 4, 8}
 )
 
-func (o options) nodeCounts() []int {
-	if o.rows == "some" {
+func (o options) nodeCounts(workload string) []int {
+	if o.rows == "some" || workload == scale.Zonal {
 		return []int{10_000, 100_000}
 	}
 	return []int{10_000, 100_000, 1_000_000}
@@ -43,7 +44,7 @@ func project(o options, costs scale.Costs, to *outcome.Outcome) error {
 		X: outcome.Axis{Label: "shards"}, Y: outcome.Axis{Label: "% of transactions"}}
 	for _, workload := range []string{scale.Plain, scale.Zonal} {
 		t := outcome.Table{Title: fmt.Sprintf("One ledger, one log, %s pods", workload), Head: head("shards", "nodes")}
-		for _, nodes := range o.nodeCounts() {
+		for _, nodes := range o.nodeCounts(workload) {
 			rate, share, err := o.overShards(nodes, workload, costs, &t)
 			if err != nil {
 				return err
@@ -69,7 +70,7 @@ func (o options) overShards(
 ) (rate, share outcome.Line, err error) {
 	rate.Name = outcome.Number(float64(nodes)) + " nodes"
 	share.Name = rate.Name
-	for _, shards := range shardCounts {
+	for _, shards := range shardCounts[workload] {
 		r, err := play(o.base(shards, nodes, workload), costs)
 		if err != nil {
 			return rate, share, err
@@ -95,7 +96,6 @@ func projectSplits(o options, costs scale.Costs, to *outcome.Outcome) error {
 		{"ledgers", scale.Plain, func(n int) scale.Split { return scale.Split{Ledgers: n, Logs: 1} }},
 		{"logs", scale.Plain, func(n int) scale.Split { return scale.Split{Ledgers: 1, Logs: n} }},
 		{"ledgers and logs", scale.Plain, func(n int) scale.Split { return scale.Split{Ledgers: n, Logs: n} }},
-		{"ledgers and logs", scale.Zonal, func(n int) scale.Split { return scale.Split{Ledgers: n, Logs: n} }},
 		{"both, own range only", scale.Plain, func(n int) scale.Split {
 			return scale.Split{Ledgers: n, Logs: n, OwnRange: true}
 		}},
