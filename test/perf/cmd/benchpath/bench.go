@@ -107,7 +107,8 @@ func (b *bench) run(ctx context.Context, s setting, number int) (r result, err e
 		return r, err
 	}
 	r.setting, r.Run = s, number
-	fmt.Fprintf(os.Stderr, "%s, run %d: %.1f s, %.0f pods/s, %.0f µs a pod in all\n", s, number, r.WallSeconds, r.PodsPerSecond, r.all())
+	fmt.Fprintf(os.Stderr, "%s, run %d: %.1f s, %.0f pods/s, %.0f µs a pod in all\n",
+		s, number, r.WallSeconds, r.PodsPerSecond, r.all())
 	if r.contention, err = t.contention(ctx); err != nil {
 		return r, err
 	}
