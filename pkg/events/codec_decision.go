@@ -50,6 +50,29 @@ func EncodeDecision(d Decision) Message {
 // DecodeDecision reads what EncodeDecision wrote, now or in an earlier version, and in a later one
 // of the same schema: then the kind may be one that is not Known. The error is a *DecodeError.
 func DecodeDecision(r Record) (SequencedDecision, error) {
+	d, evidence, err := decodeDecision(r)
+	if err != nil || evidence == nil {
+		return d, err
+	}
+	var message eventspb.Evidence
+	if err := proto.Unmarshal(evidence, &message); err != nil {
+		wrong := decoder{record: r}
+		wrong.fail("evidence", strconv.Itoa(len(evidence))+" bytes", "an Evidence message: "+err.Error())
+		return SequencedDecision{}, wrong.err
+	}
+	d.Evidence = decodeEvidence(&message)
+	return d, nil
+}
+
+// DecodeOutcome is DecodeDecision without the Evidence, which takes longer than all else to read and
+// is for people and for replays.
+func DecodeOutcome(r Record) (SequencedDecision, error) {
+	d, _, err := decodeDecision(r)
+	return d, err
+}
+
+// decodeDecision leaves the evidence as it is.
+func decodeDecision(r Record) (_ SequencedDecision, evidence []byte, _ error) {
 	d := decoder{record: r}
 	d.schema()
 	kind := DecisionKind(d.text(HeaderKind))
@@ -66,7 +89,7 @@ func DecodeDecision(r Record) (SequencedDecision, error) {
 		d.fail("payload", strconv.Itoa(len(r.Data))+" bytes", "a Decision message: "+err.Error())
 	}
 	if d.err != nil {
-		return SequencedDecision{}, d.err
+		return SequencedDecision{}, nil, d.err
 	}
 	return SequencedDecision{Sequence: r.Sequence, Decision: Decision{
 		Kind:               kind,
@@ -95,8 +118,7 @@ func DecodeDecision(r Record) (SequencedDecision, error) {
 		Youngest:           decodeSecond(payload.GetYoungestSeconds()),
 		TellFailure:        payload.GetTellFailure(),
 		TraceParent:        traceParent,
-		Evidence:           decodeEvidence(payload.GetEvidence()),
-	}}, nil
+	}}, payload.GetEvidence(), nil
 }
 
 // encodeSecond is 0 for the zero time, and for what is before 1970.

@@ -8,7 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/eventspb"
 )
 
-func encodeEvidence(e *Evidence) *eventspb.Evidence {
+// encodeEvidence gives no bytes for no evidence, and an empty message for an empty one.
+func encodeEvidence(e *Evidence) []byte {
 	if e == nil {
 		return nil
 	}
@@ -32,13 +33,10 @@ func encodeEvidence(e *Evidence) *eventspb.Evidence {
 			m.Candidates[i] = &eventspb.Candidate{Node: valid(c.Node), Total: c.Total, Points: c.Points}
 		}
 	}
-	return m
+	return marshal(m)
 }
 
 func decodeEvidence(m *eventspb.Evidence) *Evidence {
-	if m == nil {
-		return nil
-	}
 	e := &Evidence{
 		Config: m.GetConfig(), Class: m.GetClass(), LedgerRevision: m.GetLedgerRevision(),
 		Order: m.GetOrder(), Staged: m.GetStaged(), Home: m.GetHome(), Behind: m.GetBehind(),

@@ -220,6 +220,14 @@ func TestDecisionRoundTrip(t *testing.T) {
 		if diff := cmp.Diff(events.SequencedDecision{Sequence: 7, Decision: d}, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatal(diff)
 		}
+		outcome, err := events.DecodeOutcome(events.Record{Message: m, Sequence: 7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Evidence = nil
+		if diff := cmp.Diff(events.SequencedDecision{Sequence: 7, Decision: d}, outcome, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatal(diff)
+		}
 	})
 }
 
@@ -311,6 +319,11 @@ func TestDecodeErrors(t *testing.T) {
 	m := events.EncodeDecision(decision)
 	m.Data = []byte{0xff}
 	checkDecodeError(t, m, true, "payload", "1 bytes")
+	m.Data = []byte{27<<3&0x7f | 2 | 0x80, 27 >> 4, 1, 0xff} // evidence of one byte, which is none
+	checkDecodeError(t, m, true, "evidence", "1 bytes")
+	if _, err := events.DecodeOutcome(events.Record{Message: m, Sequence: 1}); err != nil {
+		t.Errorf("an outcome does not look at evidence: %v", err)
+	}
 	m = events.EncodeFact(events.Fact{Kind: events.KindPod, Op: events.OpProgress})
 	m.Data = []byte("abc")
 	checkDecodeError(t, m, false, "payload", "3 bytes")

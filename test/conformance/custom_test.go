@@ -28,7 +28,7 @@ import (
 const customConfig = `{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
 "profiles": [{"schedulerName": "default-scheduler",
  "plugins": {"multiPoint": {"enabled": [{"name": "Racks"}, {"name": "Prices", "weight": %d}]}},
- "pluginConfig": [{"name": "Prices", "args": {"unsaid": %d}}]}]}`
+ "pluginConfig": [{"name": "Prices", "args": {"unsaid": %d, "best": %d}}]}]}`
 
 // TestCustomPlugins: plugins written for kube-scheduler, asked about the same pods in the same clusters by its
 // scheduler and by a shard, are called the same and shown the same, and the same comes of it.
@@ -82,7 +82,7 @@ func compareCustom(t *testing.T, seed uint64, seen map[string]int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
 	c := newCustomCase(rng)
-	text := fmt.Appendf(nil, customConfig, 1+rng.IntN(4), rng.IntN(30))
+	text := fmt.Appendf(nil, customConfig, 1+rng.IntN(10), rng.IntN(30), 1+rng.IntN(1+rng.IntN(100)))
 	var given configv1.KubeSchedulerConfiguration
 	if err := json.Unmarshal(text, &given); err != nil {
 		t.Fatal(err)

@@ -166,11 +166,11 @@ func (r *racks) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, e
 }
 
 // prices prefers cheap nodes: the annotation "price" of the node as its informer has it, and what is requested there.
-// Its argument is the price of nodes without.
+// Its arguments are the price of nodes without, and how many points the cheapest gets.
 type prices struct {
 	*diary
-	nodes  corelisters.NodeLister
-	unsaid int64
+	nodes        corelisters.NodeLister
+	unsaid, best int64
 }
 
 const pricesName = "Prices"
@@ -189,12 +189,13 @@ func newPrices(d *diary) func(context.Context, runtime.Object, fwk.Handle) (fwk.
 		}
 		var given struct {
 			Unsaid int64 `json:"unsaid"`
+			Best   int64 `json:"best"`
 		}
 		if err := json.Unmarshal(raw.Raw, &given); err != nil {
 			return nil, err
 		}
 		lister := h.SharedInformerFactory().Core().V1().Nodes().Lister()
-		return &prices{diary: d, nodes: lister, unsaid: given.Unsaid}, nil
+		return &prices{diary: d, nodes: lister, unsaid: given.Unsaid, best: given.Best}, nil
 	}
 }
 
@@ -244,7 +245,7 @@ func (p *prices) NormalizeScore(
 	var lines []string
 	for i := range scores {
 		if pod.Annotations["money"] != "all" && dearest > 0 { // "all": scores out of range
-			scores[i].Score = fwk.MaxNodeScore - fwk.MaxNodeScore*scores[i].Score/dearest
+			scores[i].Score = p.best - p.best*scores[i].Score/dearest
 		}
 		lines = append(lines, fmt.Sprintf("%s:%d", scores[i].Name, scores[i].Score))
 	}

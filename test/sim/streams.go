@@ -188,7 +188,7 @@ func (s *streams) readDecisions() (out []events.SequencedDecision, caughtUp bool
 		records = records[:1+w.rng.IntN(len(records))]
 	}
 	for _, r := range records {
-		d, err := events.DecodeDecision(r)
+		d, err := events.DecodeOutcome(r)
 		if err != nil {
 			return nil, false, err
 		}

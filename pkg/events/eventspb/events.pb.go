@@ -114,8 +114,9 @@ type Decision struct {
 	Owner              string `protobuf:"bytes,24,opt,name=owner,proto3" json:"owner,omitempty"`
 	Landing            string `protobuf:"bytes,25,opt,name=landing,proto3" json:"landing,omitempty"`
 	FactEpoch          uint64 `protobuf:"varint,26,opt,name=fact_epoch,json=factEpoch,proto3" json:"fact_epoch,omitempty"`
-	// Absent where no shard weighed nodes.
-	Evidence *Evidence `protobuf:"bytes,27,opt,name=evidence,proto3" json:"evidence,omitempty"`
+	// An Evidence message, absent where no shard weighed nodes. As bytes, which are the same: most
+	// readers never look into it.
+	Evidence []byte `protobuf:"bytes,27,opt,name=evidence,proto3,oneof" json:"evidence,omitempty"`
 	// 0: nothing that time alone would change.
 	RetryAfterMillis int64 `protobuf:"varint,28,opt,name=retry_after_millis,json=retryAfterMillis,proto3" json:"retry_after_millis,omitempty"`
 	// Unix time; 0: not told.
@@ -295,7 +296,7 @@ func (x *Decision) GetFactEpoch() uint64 {
 	return 0
 }
 
-func (x *Decision) GetEvidence() *Evidence {
+func (x *Decision) GetEvidence() []byte {
 	if x != nil {
 		return x.Evidence
 	}
@@ -1181,7 +1182,7 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x06PodRef\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xe5\x06\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xdc\x06\n" +
 	"\bDecision\x12%\n" +
 	"\x0escheduler_name\x18\x01 \x01(\tR\rschedulerName\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x18\n" +
@@ -1205,12 +1206,13 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x05owner\x18\x18 \x01(\tR\x05owner\x12\x18\n" +
 	"\alanding\x18\x19 \x01(\tR\alanding\x12\x1d\n" +
 	"\n" +
-	"fact_epoch\x18\x1a \x01(\x04R\tfactEpoch\x125\n" +
-	"\bevidence\x18\x1b \x01(\v2\x19.berth.events.v1.EvidenceR\bevidence\x12,\n" +
+	"fact_epoch\x18\x1a \x01(\x04R\tfactEpoch\x12\x1f\n" +
+	"\bevidence\x18\x1b \x01(\fH\x01R\bevidence\x88\x01\x01\x12,\n" +
 	"\x12retry_after_millis\x18\x1c \x01(\x03R\x10retryAfterMillis\x12)\n" +
 	"\x10youngest_seconds\x18\x1d \x01(\x03R\x0fyoungestSeconds\x12!\n" +
 	"\ftell_failure\x18\x1e \x01(\bR\vtellFailureB\x17\n" +
-	"\x15_grace_period_seconds\"\x8d\x04\n" +
+	"\x15_grace_period_secondsB\v\n" +
+	"\t_evidence\"\x8d\x04\n" +
 	"\bEvidence\x12\x16\n" +
 	"\x06config\x18\x01 \x01(\x06R\x06config\x12\x14\n" +
 	"\x05class\x18\x02 \x01(\x06R\x05class\x12'\n" +
@@ -1318,18 +1320,17 @@ var file_pkg_events_eventspb_events_proto_goTypes = []any{
 }
 var file_pkg_events_eventspb_events_proto_depIdxs = []int32{
 	7, // 0: berth.events.v1.Decision.reasons:type_name -> berth.events.v1.ReasonCount
-	2, // 1: berth.events.v1.Decision.evidence:type_name -> berth.events.v1.Evidence
-	5, // 2: berth.events.v1.Evidence.rejected:type_name -> berth.events.v1.PluginCount
-	6, // 3: berth.events.v1.Evidence.candidates:type_name -> berth.events.v1.Candidate
-	3, // 4: berth.events.v1.Evidence.basis:type_name -> berth.events.v1.Basis
-	4, // 5: berth.events.v1.Basis.learned:type_name -> berth.events.v1.Learned
-	0, // 6: berth.events.v1.Offer.pod:type_name -> berth.events.v1.PodRef
-	9, // 7: berth.events.v1.OfferBatch.offers:type_name -> berth.events.v1.Offer
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	5, // 1: berth.events.v1.Evidence.rejected:type_name -> berth.events.v1.PluginCount
+	6, // 2: berth.events.v1.Evidence.candidates:type_name -> berth.events.v1.Candidate
+	3, // 3: berth.events.v1.Evidence.basis:type_name -> berth.events.v1.Basis
+	4, // 4: berth.events.v1.Basis.learned:type_name -> berth.events.v1.Learned
+	0, // 5: berth.events.v1.Offer.pod:type_name -> berth.events.v1.PodRef
+	9, // 6: berth.events.v1.OfferBatch.offers:type_name -> berth.events.v1.Offer
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_pkg_events_eventspb_events_proto_init() }

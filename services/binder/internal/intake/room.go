@@ -150,7 +150,7 @@ func (r *Room) readDecisions(ctx context.Context) error {
 			return err
 		}
 		for _, record := range records {
-			d, err := events.DecodeDecision(record)
+			d, err := events.DecodeOutcome(record)
 			var undecodable *events.DecodeError
 			if errors.As(err, &undecodable) {
 				r.deps.Logger.Error("unreadable decision passed over", "sequence", record.Sequence, "error", err)

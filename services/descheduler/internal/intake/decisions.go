@@ -71,7 +71,7 @@ func (r *Room) take(records []events.Record) {
 		if !concerns(record.Subject) {
 			continue
 		}
-		d, err := events.DecodeDecision(record)
+		d, err := events.DecodeOutcome(record)
 		if err != nil {
 			r.deps.Logger.Error("a decision cannot be read and is left out",
 				"sequence", record.Sequence, "subject", record.Subject, "error", err)

@@ -116,7 +116,7 @@ func (r *decisionReader) read(ctx context.Context) error {
 		}
 		batch := DecisionBatch{Decisions: make([]events.SequencedDecision, 0, len(records))}
 		for _, record := range records {
-			d, err := events.DecodeDecision(record)
+			d, err := events.DecodeOutcome(record)
 			if err != nil {
 				return err
 			}

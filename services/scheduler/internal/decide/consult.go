@@ -19,7 +19,7 @@ import (
 // for another reason, asks again.
 //
 // Custom plugins look at what stands on nodes, and upstream asks them about one pod after the other. So there
-// is one question to them at a time, its attempt is decided before the next goes out, and a node on which
+// is one question to them at a time, its answer is good until the next goes out, and a node on which
 // something has changed since it was shown counts as one that nobody has been asked about.
 
 const (
@@ -66,8 +66,9 @@ type consulting struct {
 	asked map[uint64]*attempt
 	// questions counts them, for their IDs.
 	questions uint64
-	// shown are the copies of nodes that custom plugins were last shown, by name.
-	shown map[string]*state.NodeInfo
+	// shown are the copies of nodes that custom plugins were last shown, by name, for the question of that ID.
+	shown    map[string]*state.NodeInfo
+	shownFor uint64
 }
 
 // counsel is what an attempt has to do with custom plugins and extenders.
@@ -75,8 +76,10 @@ type counsel struct {
 	// opinions is nil until there is an answer, guidance also if that has none.
 	opinions map[string]placement.Opinion
 	guidance *placement.Guidance
-	// shown are the nodes as custom plugins were shown them, by name; nil where there are none.
-	shown map[string]*state.NodeInfo
+	// shown are the nodes as custom plugins were shown them, by name, for the question of that ID; nil where
+	// there are none.
+	shown    map[string]*state.NodeInfo
+	shownFor uint64
 	// questions is how often it has asked; everywhere: not about the nominated node alone, as it has
 	// now if alone is set.
 	questions         int
@@ -87,6 +90,9 @@ type counsel struct {
 // asked about.
 func (c *Core) extends(q placement.Query, a *attempt) placement.Query {
 	q.Everywhere = a.counsel.everywhere
+	if a.counsel.shown != nil && a.counsel.shownFor != c.consulting.shownFor {
+		a.counsel.forget() // another attempt has been shown nodes since, and may stand on one of them
+	}
 	if a.counsel.opinions == nil {
 		q.Limit = -1
 		return q
@@ -123,12 +129,16 @@ func (c *Core) consult(a *attempt, p *placement.Profile, r looked, out *Output) 
 	}
 	if p.Custom() {
 		q.Cluster = c.show()
-		a.counsel.shown = c.consulting.shown
+		c.consulting.shownFor = q.ID
+		a.counsel.shown, a.counsel.shownFor = c.consulting.shown, q.ID
 	}
 	c.consulting.asked[q.ID] = a
 	out.Consults = append(out.Consults, q)
 	return true
 }
+
+// forget has an attempt ask anew.
+func (c *counsel) forget() { c.opinions, c.guidance, c.shown = nil, nil, nil }
 
 // outdated tells whether custom plugins were shown a node otherwise than it is, or do not know all that stands
 // there.

@@ -118,6 +118,44 @@ func TestPluginsCountUnderConcurrency(t *testing.T) {
 	}
 }
 
+// What a plugin counts beyond a node holds among the pods of one shard, however its transactions and the facts come in.
+func TestPluginsCountBeyondANode(t *testing.T) {
+	const most = 3
+	for seed := range uint64(extendedSeeds) {
+		w := newCustomWorld(t, seed, 1, func(q decide.Consult) decide.Advice {
+			a := decide.Advice{ID: q.ID, Guidance: &placement.Guidance{}, Opinions: map[string]placement.Opinion{}}
+			stand := 0
+			for _, n := range q.Cluster {
+				stand += n.PodCount()
+			}
+			for _, n := range q.Nodes {
+				a.Opinions[n.Name] = placement.Opinion{Rejected: stand >= most, Plugin: "Guide", Reasons: []string{"enough"}}
+			}
+			return a
+		})
+		for i := range 6 {
+			w.addNode(fmt.Sprintf("n%d", i), 8)
+		}
+		for i := range 20 {
+			w.addPod(fmt.Sprintf("p%d", i))
+		}
+		for range 6 {
+			w.offer()
+			w.settle()
+			w.bindOne()
+		}
+		placed := 0
+		for _, d := range w.shards[0].decisions {
+			if d.Kind == events.DecisionPlaced {
+				placed++
+			}
+		}
+		if placed != most {
+			t.Fatalf("seed %d: %d pods placed, where the plugin lets %d", seed, placed, most)
+		}
+	}
+}
+
 // countingPlugin lets so many pods onto each node.
 func countingPlugin(most int) func(decide.Consult) decide.Advice {
 	return func(q decide.Consult) decide.Advice {

@@ -125,7 +125,7 @@ func (p *placer) settle(in decide.Input) {
 func writtenAndRead(b *testing.B, d events.Decision) int {
 	m := events.EncodeDecision(d)
 	for range 2 {
-		if _, err := events.DecodeDecision(events.Record{Message: m, Sequence: 1}); err != nil {
+		if _, err := events.DecodeOutcome(events.Record{Message: m, Sequence: 1}); err != nil {
 			b.Fatal(err)
 		}
 	}

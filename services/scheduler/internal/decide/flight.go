@@ -322,7 +322,8 @@ func (c *Core) again(a *attempt) {
 		return
 	}
 	c.unstage(a)
-	a.pick, a.counsel.opinions, a.counsel.guidance, a.counsel.shown = pick{}, nil, nil, nil
+	a.pick = pick{}
+	a.counsel.forget()
 	c.pending = append([]*attempt{a}, c.pending...)
 }
 

@@ -61,6 +61,8 @@ type result struct {
 	// Micros is processor time per pod in microseconds, by service, up to the last bind.
 	Micros map[string]float64 `json:"microsPerPod"`
 	Events int                `json:"eventsAtLastBind"`
+	// Spare is how many processors of the machine nobody used, on average.
+	Spare float64 `json:"spareProcessors"`
 	// FactMicros is what one shard takes to apply one fact, as one shows that reads the log from
 	// its beginning; 0 when nobody looked.
 	FactMicros float64 `json:"factMicros,omitempty"`
@@ -105,7 +107,8 @@ func (b *bench) run(ctx context.Context, s setting, number int) (r result, err e
 		return r, err
 	}
 	r.setting, r.Run = s, number
-	fmt.Fprintf(os.Stderr, "%s, run %d: %.1f s, %.0f pods/s, %.0f µs a pod in all\n", s, number, r.WallSeconds, r.PodsPerSecond, r.all())
+	fmt.Fprintf(os.Stderr, "%s, run %d: %.1f s, %.0f pods/s, %.0f µs a pod in all\n",
+		s, number, r.WallSeconds, r.PodsPerSecond, r.all())
 	if r.contention, err = t.contention(ctx); err != nil {
 		return r, err
 	}
@@ -121,6 +124,10 @@ func (t *track) measure(ctx context.Context, prefix string) (r result, err error
 		return r, err
 	}
 	profiles := t.bench.profile(ctx, t.members)
+	idle, err := idleTime()
+	if err != nil {
+		return r, err
+	}
 	begin := time.Now()
 	if err := t.arrive(ctx, prefix, t.bench.pods); err != nil {
 		return r, err
@@ -129,9 +136,15 @@ func (t *track) measure(ctx context.Context, prefix string) (r result, err error
 	if err != nil {
 		return r, err
 	}
+	ended := time.Now()
+	rested, err := idleTime()
+	if err != nil {
+		return r, err
+	}
 	_, last := t.api.Bound()
 	r = result{WallSeconds: last.Sub(begin).Seconds(), Micros: map[string]float64{}, Events: t.api.Events()}
 	r.PodsPerSecond = float64(t.bench.pods) / r.WallSeconds
+	r.Spare = float64(rested-idle) / float64(ended.Sub(begin))
 	for service, time := range after {
 		r.Micros[service] = float64((time - before[service]).Microseconds()) / float64(t.bench.pods)
 	}

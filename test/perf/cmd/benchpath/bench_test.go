@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -12,7 +13,7 @@ func TestBadCommandLinesNameWhatIsAccepted(t *testing.T) {
 		"--shards=two":                     "whole numbers",
 		"--shards=0":                       "at least 1",
 		"--full=100":                       "from 0 to 99",
-		"--workload=heavy":                 "plain or constrained",
+		"--workload=heavy":                 "plain or constrained or zonal",
 		"--full=90 --nodes=10 --pods=1000": "room for 320",
 	} {
 		if _, err := parse(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
@@ -60,12 +61,40 @@ func TestBrokenRulesAreSeen(t *testing.T) {
 	}
 }
 
+func TestIdleTimeIsRead(t *testing.T) {
+	got, err := parseIdle("cpu  100 1 50 700 20 0 3 0 0 0\ncpu0 1 2 3 4 5\n")
+	if err != nil || got != 7200*time.Millisecond {
+		t.Errorf("%v, %v, want 7.2s", got, err)
+	}
+	if _, err := parseIdle("processor 1"); err == nil {
+		t.Error("what is not /proc/stat is no error")
+	}
+}
+
+func TestPodsOutsideTheirZoneAreSeen(t *testing.T) {
+	b := bench{options: options{workload: zonal}}
+	zone := map[string]string{"a": zoneOf(0), "b": zoneOf(1)}
+	var pods []corev1.Pod
+	for i, p := range b.arriving("pod", 2) {
+		p.Spec.NodeName = []string{"a", "b"}[i]
+		pods = append(pods, *p)
+	}
+	if wrong := broken(pods, zone); len(wrong) > 0 {
+		t.Errorf("nothing is wrong, and yet: %v", wrong)
+	}
+	pods[0].Spec.NodeName = "b"
+	if wrong := broken(pods, zone); len(wrong) != 1 {
+		t.Errorf("one pod is outside its zone, found: %v", wrong)
+	}
+}
+
 func TestOutcomeComparesSettings(t *testing.T) {
 	spent := func(micros float64) map[string]float64 { return map[string]float64{"scheduler": micros} }
 	one := result{setting: setting{1, 70, records}, PodsPerSecond: 1000, Micros: spent(100), FactMicros: 10}
 	four := result{setting: setting{4, 70, records}, PodsPerSecond: 1500, Micros: spent(176), FactMicros: 10}
 	four.contention = contention{Txns: 200, Conflicts: 1, Placed: []int{20, 25, 25, 30}, Attempts: 2}
-	values := report{Results: []result{one, four}, options: options{runs: 1}, budget: budget{"scheduler": 200}}.outcome().Values
+	both := report{Results: []result{one, four}, options: options{runs: 1}, budget: budget{"scheduler": 200}}
+	values := both.outcome().Values
 	for name, want := range map[string]float64{
 		"s4.f70.speedup": 1.5, "s4.f70.cpuRatio": 1.76, "s4.f70.cpuRatioWithoutFacts": 1.2, "s4.f70.conflictPercent": 0.5,
 		"s4.f70.leastShare": 20, "s4.f70.mostShare": 30, "factsPerSecond": 100000, "budgetShare": 0.5,

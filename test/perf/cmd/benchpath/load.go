@@ -25,7 +25,11 @@ const (
 const (
 	plain       = "plain"
 	constrained = "constrained"
+	zonal       = "zonal"
 )
+
+// workloads are all of them.
+var workloads = []string{plain, constrained, zonal}
 
 func (b *bench) fleet() []*corev1.Node {
 	nodes := make([]*corev1.Node, b.nodes)
@@ -82,15 +86,19 @@ func (b *bench) room(full int) int {
 }
 
 // arriving are pods as an API server hands them out. Plain ones are of one template; of constrained
-// ones a third have to stand evenly in the zones, a third on a node of their own, by groups.
+// ones a third have to stand evenly in the zones, a third on a node of their own, by groups; zonal
+// ones name their zone, so that every shard looks at all its nodes and not at its home ones first.
 func (b *bench) arriving(prefix string, n int) []*corev1.Pod {
 	pods := make([]*corev1.Pod, n)
 	for i := range pods {
 		pods[i] = newPod(fmt.Sprintf("%s-%06d", prefix, i), corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("500Mi")})
 		pods[i].Labels = map[string]string{"app": prefix}
-		if b.workload == constrained {
+		switch b.workload {
+		case constrained:
 			constrain(pods[i], prefix, i)
+		case zonal:
+			pods[i].Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: zoneOf(i)}
 		}
 	}
 	return pods
@@ -134,6 +142,9 @@ func broken(pods []corev1.Pod, zone map[string]string) (wrong []string) {
 	alone, skews := map[place]string{}, map[string]map[string]int{}
 	for i := range pods {
 		p := &pods[i]
+		if want := p.Spec.NodeSelector[corev1.LabelTopologyZone]; want != "" && want != zone[p.Spec.NodeName] {
+			wrong = append(wrong, fmt.Sprintf("%s wants to be in %s and is on %s", p.Name, want, p.Spec.NodeName))
+		}
 		group := p.Labels[groupLabel]
 		if p.Spec.Affinity != nil {
 			at := place{group, p.Spec.NodeName}

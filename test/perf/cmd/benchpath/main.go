@@ -35,9 +35,8 @@ type options struct {
 	out, budget             string
 	timeout                 time.Duration
 	profiling               bool
-	// observed are the ways in which runs are observed, ratio the share of pods that is traced.
+	// observed are the ways in which runs are observed.
 	observed []string
-	ratio    float64
 }
 
 func parse(args []string) (options, error) {
@@ -52,17 +51,17 @@ func parse(args []string) (options, error) {
 	set.Func("full", "percent of each node that is taken before pods arrive, on average; as --shards (default 0)",
 		numbers(&o.full))
 	set.StringVar(&o.workload, "workload", plain,
-		"plain, or constrained: hard spread and anti-affinity for two pods of three")
+		"plain; constrained: hard spread and anti-affinity for two pods of three; or zonal: a nodeSelector by zone")
 	set.BoolVar(&o.facts, "facts", false, "measure what applying a fact takes, with one more shard before and after")
 	set.Float64Var(&o.rate, "rate", 0, "pods that arrive per second; 0 lets all arrive at once")
 	set.IntVar(&o.binders, "binders", 2, "binder processes")
 	set.StringVar(&o.out, "out", ".build/bench/path", "directory for the JSON and Markdown reports")
 	set.StringVar(&o.budget, "budget", "", "file of microseconds per pod and service that must not be exceeded")
 	set.DurationVar(&o.timeout, "timeout", 5*time.Minute, "time a run may take to place its pods")
-	set.Func("observed", "records (attempts leave some), nothing, or traces (of some pods, besides); several with commas are "+
-		"as many settings, and their cost is judged (default records)",
+	set.Func("observed",
+		"records (attempts leave some), nothing, or traces (of a tenth of the pods, besides); several with commas are "+
+			"as many settings, and their cost is judged (default records)",
 		func(text string) error { o.observed = strings.Split(text, ","); return nil })
-	set.Float64Var(&o.ratio, "ratio", 0.1, "share of the pods that is traced")
 	set.BoolVar(&o.profiling, "profiling", false, "let Berth serve /debug/pprof, and keep a profile of each process")
 	if err := set.Parse(args); err != nil {
 		return o, err
@@ -75,16 +74,13 @@ func (o options) validate() error {
 		return fmt.Errorf("--runs %d, --pods %d, --warm %d, --shards %d, --binders %d: want at least 1 of each",
 			o.runs, o.pods, o.warm, o.shards, o.binders)
 	}
-	if o.workload != plain && o.workload != constrained {
-		return fmt.Errorf("--workload %q: want %s or %s", o.workload, plain, constrained)
+	if !slices.Contains(workloads, o.workload) {
+		return fmt.Errorf("--workload %q: want %s", o.workload, strings.Join(workloads, " or "))
 	}
 	for _, way := range o.observed {
 		if !slices.Contains([]string{records, nothing, traces}, way) {
 			return fmt.Errorf("--observed %q: want some of %s, %s, %s", way, records, nothing, traces)
 		}
-	}
-	if o.ratio <= 0 || o.ratio > 1 {
-		return fmt.Errorf("--ratio %g: want more than 0 and at most 1", o.ratio)
 	}
 	if slices.Min(o.full) < 0 || slices.Max(o.full) > 99 {
 		return fmt.Errorf("--full %d: want from 0 to 99", o.full)

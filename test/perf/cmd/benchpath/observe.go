@@ -31,6 +31,8 @@ const (
 	// mostForRecords and mostForTraces are shares of the processor time of a pod.
 	mostForRecords = 0.03
 	mostForTraces  = 0.05
+	// tracedShare is the share of the pods that is traced.
+	tracedShare = 0.1
 	// tracesOff is how far the share of pods with a complete trace may be from the ratio, as a
 	// share of that: of 10,000 pods 10% are traced, give or take 0.3 by chance alone.
 	tracesOff = 0.1
@@ -99,7 +101,7 @@ func (b *bench) watch(ctx context.Context, s setting) (w *watched, err error) {
 		if w.collector, err = b.programs.Collect(ctx, w.traces); err != nil {
 			return w, err
 		}
-		defer sendTo(w.collector, b.ratio)()
+		defer sendTo(w.collector, tracedShare)()
 	}
 	if w.track, err = b.open(ctx, s); err != nil {
 		return w, err
@@ -138,7 +140,7 @@ func (w *watched) account(ctx context.Context, results []result) error {
 // end ends what runs and removes what was written.
 func (w *watched) end(ctx context.Context) (err error) {
 	if w.track != nil {
-		err = w.track.close(ctx)
+		err = w.close(ctx)
 	}
 	if w.collector != nil {
 		w.collector.Kill()
@@ -266,9 +268,9 @@ func (r report) completeTraces(w io.Writer) error {
 	}
 	share := float64(r.Results[i].Complete) / float64(r.warm+r.runs*r.Pods)
 	fmt.Fprintf(w, "%.2f%% of the pods have a complete trace, %d any\n", 100*share, r.Results[i].Traced)
-	if math.Abs(share/r.ratio-1) > tracesOff {
+	if math.Abs(share/tracedShare-1) > tracesOff {
 		return fmt.Errorf("%.2f%% of the pods have a complete trace, want %.0f%% give or take %.0f",
-			100*share, 100*r.ratio, 100*r.ratio*tracesOff)
+			100*share, 100*tracedShare, 100*tracedShare*tracesOff)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func TestPairedCostIsOfRounds(t *testing.T) {
 
 func TestObservingFailsPastItsLimits(t *testing.T) {
 	r := report{options: options{
-		observed: []string{records, nothing, traces}, ratio: 0.1, warm: 100, runs: 3}, Pods: 300}
+		observed: []string{records, nothing, traces}, warm: 100, runs: 3}, Pods: 300}
 	add := func(run int, observed string, micros float64, complete int) {
 		r.Results = append(r.Results, result{
 			setting: setting{Observed: observed}, Run: run, Micros: map[string]float64{"queue": micros}, Complete: complete})

@@ -8,7 +8,8 @@ import (
 )
 
 // outcome is the report for the summary of all measurements. Values of a setting are called
-// s<shards>.f<full>.name, in the first of the ways to be observed; those without are about the first setting, or compare settings.
+// s<shards>.f<full>.name, in the first of the ways to be observed; those without are about the first
+// setting, or compare settings.
 func (r report) outcome() outcome.Outcome {
 	o := outcome.Outcome{
 		Time: r.Time, Machine: outcome.ThisMachine(), Runs: r.runs, Values: map[string]float64{},
@@ -82,10 +83,11 @@ func (r report) tables() []outcome.Table {
 	number := outcome.Number
 	rates := outcome.Table{
 		Title: fmt.Sprintf("%s %s pods on %s nodes", number(float64(r.Pods)), r.Workload, number(float64(r.Nodes))),
-		Head: []string{"shards", "nodes full", "observed", "pods/s", "transactions", "refused", "of a shard's pods, least", "most",
-			"most attempts"},
+		Head: []string{"shards", "nodes full", "observed", "pods/s", "transactions", "refused",
+			"of a shard's pods, least", "most", "most attempts"},
 	}
-	spent := outcome.Table{Title: "Microseconds of processor time a pod", Head: []string{"shards", "nodes full", "observed"}}
+	spent := outcome.Table{
+		Title: "Microseconds of processor time a pod", Head: []string{"shards", "nodes full", "observed"}}
 	spent.Head = append(append(spent.Head, r.services()...), "all that is Berth's", "a fact, one shard", "decisions")
 	for _, s := range r.settings() {
 		setting := []string{fmt.Sprint(s.Shards), fmt.Sprintf("%d%%", s.Full), s.Observed}

@@ -110,13 +110,7 @@ func TestExtendersAreReachedThroughTheirPorts(t *testing.T) {
 			if o.GetKind() != "NetworkPolicy" || o.GetName() != "berth-extenders" {
 				continue
 			}
-			rules, _, _ := unstructured.NestedSlice(o.Object, "spec", "egress")
-			for _, rule := range rules {
-				list, _, _ := unstructured.NestedSlice(rule.(map[string]any), "ports")
-				for _, port := range list {
-					got = append(got, port.(map[string]any)["port"])
-				}
-			}
+			got = append(got, portsOut(o)...)
 			pods, _, _ := unstructured.NestedSlice(o.Object, "spec", "podSelector", "matchExpressions")
 			if len(pods) != 1 || !cmp.Equal(pods[0].(map[string]any)["values"], []any{"scheduler", "binder", "single"}) {
 				t.Errorf("it is about %v, want schedulers and binders", pods)
@@ -126,6 +120,18 @@ func TestExtendersAreReachedThroughTheirPorts(t *testing.T) {
 			t.Errorf("ports given (-) and open (+):\n%s", diff)
 		}
 	}
+}
+
+// portsOut are those that a network policy lets out to.
+func portsOut(o *unstructured.Unstructured) (ports []any) {
+	rules, _, _ := unstructured.NestedSlice(o.Object, "spec", "egress")
+	for _, rule := range rules {
+		list, _, _ := unstructured.NestedSlice(rule.(map[string]any), "ports")
+		for _, port := range list {
+			ports = append(ports, port.(map[string]any)["port"])
+		}
+	}
+	return ports
 }
 
 // withComponent is a kustomization of the base with one component.
