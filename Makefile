@@ -462,16 +462,19 @@ bench-preemption-e2e: build .cluster-programs .peer-programs ## Preemptors on fu
 	@go run ./test/perf/cmd/benche2e --runs $(RUNS) --contenders $(CONTENDERS) --modes preempt --pods $(PREEMPTORS) \
 		--nodes $(PREEMPTION_NODES) --timeout 60m --out .build/bench/preemption
 
-# Pods of each run, and how often each variant runs. OBSERVE_FLAGS as in `go run ./test/perf/cmd/benchobserve -h`.
-OBSERVE_PODS ?= 10000
-OBSERVE_FLAGS ?=
+# Rounds, in each of which as many pods are placed with records, without, and with traces besides.
+OBSERVE_ROUNDS ?= 90
+OBSERVE_PODS ?= 2000
 
 .PHONY: bench-observe
-bench-observe: build .cluster-programs $(BIN)/collector ## What records and traces cost, and whether traces arrive; how long berth explain takes (RUNS=n OBSERVE_PODS=n)
+bench-observe: build .cluster-programs $(BIN)/collector ## What records and traces cost, and whether traces arrive (OBSERVE_ROUNDS=n OBSERVE_PODS=n)
 	@cd services/scheduler && go test -run '^$$' -bench Tracing -benchmem .
-	@go run ./test/perf/cmd/benchobserve --runs $(RUNS) --pods $(OBSERVE_PODS) $(OBSERVE_FLAGS)
+	@go run ./test/perf/cmd/benchpath --observed records,nothing,traces --runs $(OBSERVE_ROUNDS) --pods $(OBSERVE_PODS) \
+		--nodes 5000 --timeout 30m --out .build/bench/observe
+
+# Pods in the cluster where some are explained.
+EXPLAIN_PODS ?= 150000
 
 .PHONY: bench-explain
-bench-explain: build .cluster-programs ## berth explain at 5,000 nodes and 150,000 pods, end to end (OBSERVE_PODS=n for fewer)
-	@go run ./test/perf/cmd/benchobserve --runs 1 --variants plain --explains 50 --enforce \
-		--nodes tools/cluster/examples/explain-nodes.yaml --pods $(if $(filter command line,$(origin OBSERVE_PODS)),$(OBSERVE_PODS),150000)
+bench-explain: build .cluster-programs ## berth explain at 5,000 nodes and 150,000 pods, end to end (EXPLAIN_PODS=n for fewer)
+	@go run ./test/perf/cmd/benchexplain --pods $(EXPLAIN_PODS)

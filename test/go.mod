@@ -24,7 +24,10 @@ require (
 	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2
 )
 
-require k8s.io/metrics v0.36.3
+require (
+	gonum.org/v1/gonum v0.17.0
+	k8s.io/metrics v0.36.3
+)
 
 require (
 	cel.dev/expr v0.25.3 // indirect

@@ -19,6 +19,8 @@ func testAbout(t *testing.T, target Target) {
 	msgs := []events.Message{
 		decided(events.DecisionUnplaceable, "a"), decided(events.DecisionPlaced, "b"),
 		decided(events.DecisionPlaced, "a"), decided(events.DecisionBound, "a"),
+		decided(events.DecisionPlaced, "c"), decided(events.DecisionBound, "c"), decided(events.DecisionPlaced, "c"),
+		decided(events.DecisionPlaced, "c"), decided(events.DecisionPlaced, "c"),
 	}
 	if _, err := target.Log.Append(within(t), events.Decisions, events.AnySequence, msgs); err != nil {
 		t.Fatal(err)
@@ -32,7 +34,9 @@ func testAbout(t *testing.T, target Target) {
 		{events.DecisionsAbout("a"), 2, []uint64{3, 4}},
 		{events.DecisionsAbout("b"), 0, []uint64{2}},
 		{events.DecisionsAbout("nobody"), 0, nil},
-		{events.DecisionsOf(events.DecisionPlaced), 0, []uint64{2, 3}},
+		{events.DecisionsAbout("c"), 0, []uint64{5, 6, 7, 8, 9}},
+		{events.DecisionsAbout("c"), 3, []uint64{7, 8, 9}},
+		{events.DecisionsOf(events.DecisionPlaced), 0, []uint64{2, 3, 5, 7, 8, 9}},
 	} {
 		records, err := history.About(within(t), events.Decisions, test.filter, test.limit)
 		if err != nil {

@@ -1,9 +1,11 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -12,8 +14,13 @@ import (
 
 var _ events.History = (*Log)(nil)
 
-// About implements events.History. The server keeps an index of subjects, so that each record
-// costs one question and none has to be read that does not match.
+// fewSubjects bounds the subjects that are read one by one.
+const fewSubjects = 32
+
+// About implements events.History. The server knows of each subject how many records it has, and
+// where the first and the last of them are; those in between, and the next one of a filter with
+// wildcards, it looks for through all that was written meanwhile. So subjects are read one by one,
+// and their ends first; what many subjects match is read as it was written.
 func (l *Log) About(ctx context.Context, name events.Stream, filter string, limit int) ([]events.Record, error) {
 	if err := l.check(name); err != nil {
 		return nil, err
@@ -21,31 +28,96 @@ func (l *Log) About(ctx context.Context, name events.Stream, filter string, limi
 	if err := events.CheckFilter(name, filter); err != nil {
 		return nil, err
 	}
-	var found []events.Record
-	for from := uint64(1); ; {
+	found, err := l.about(ctx, name, filter)
+	if err != nil {
+		return nil, l.explain(fmt.Errorf("jetstream: records of stream %s about %s: %w", name, filter, err))
+	}
+	if limit > 0 && len(found) > limit {
+		found = found[len(found)-limit:]
+	}
+	return found, nil
+}
+
+func (l *Log) about(ctx context.Context, name events.Stream, filter string) ([]events.Record, error) {
+	subjects, err := l.subjects(ctx, name, filter)
+	if err != nil || len(subjects) == 0 {
+		return nil, err
+	}
+	if len(subjects) > fewSubjects {
+		return l.following(ctx, name, filter, 1, 0)
+	}
+	var lasts []events.Record
+	for subject := range subjects {
+		m, err := l.streams[name].GetLastMsgForSubject(ctx, subject)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue // gone since
+		}
+		if err != nil {
+			return nil, err
+		}
+		lasts = append(lasts, toRecord(m))
+	}
+	// Counted again after that, for records that came meanwhile: too many are left out, too few would
+	// leave a gap.
+	if subjects, err = l.subjects(ctx, name, filter); err != nil {
+		return nil, err
+	}
+	found := slices.Clone(lasts)
+	for _, last := range lasts {
+		most := int(subjects[last.Subject]) - 1
+		if most < 1 {
+			continue
+		}
+		before, err := l.following(ctx, name, last.Subject, 1, most)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, slices.DeleteFunc(before, func(r events.Record) bool { return r.Sequence >= last.Sequence })...)
+	}
+	slices.SortFunc(found, func(a, b events.Record) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	return found, nil
+}
+
+// subjects are those that match a filter, with the number of their records.
+func (l *Log) subjects(ctx context.Context, name events.Stream, filter string) (map[string]uint64, error) {
+	info, err := l.streams[name].Info(ctx, jetstream.WithSubjectFilter(filter))
+	if err != nil {
+		return nil, err
+	}
+	return info.State.Subjects, nil
+}
+
+// following reads what matches a filter from a sequence on, so many records at most if that is positive.
+func (l *Log) following(
+	ctx context.Context, name events.Stream, filter string, from uint64, most int,
+) (found []events.Record, err error) {
+	for most <= 0 || len(found) < most {
 		m, err := l.streams[name].GetMsg(ctx, from, jetstream.WithGetMsgSubject(filter))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return found, nil
 		}
 		if err != nil {
-			return nil, l.explain(fmt.Errorf("jetstream: records of stream %s about %s: %w", name, filter, err))
+			return nil, err
 		}
-		record := events.Record{
-			Message:  events.Message{Subject: m.Subject, Header: events.Header{}},
-			Sequence: m.Sequence, Time: m.Time,
-		}
-		for key, values := range m.Header {
-			if len(values) > 0 && !strings.HasPrefix(key, protocolPrefix) {
-				record.Header[key] = values[0]
-			}
-		}
-		if len(m.Data) > 0 {
-			record.Data = m.Data
-		}
-		found = append(found, record)
-		if limit > 0 && len(found) > limit {
-			found = found[1:]
-		}
+		found = append(found, toRecord(m))
 		from = m.Sequence + 1
 	}
+	return found, nil
+}
+
+// toRecord is a message without what belongs to the server's protocol.
+func toRecord(m *jetstream.RawStreamMsg) events.Record {
+	record := events.Record{
+		Message:  events.Message{Subject: m.Subject, Header: events.Header{}},
+		Sequence: m.Sequence, Time: m.Time,
+	}
+	for key, values := range m.Header {
+		if len(values) > 0 && !strings.HasPrefix(key, protocolPrefix) {
+			record.Header[key] = values[0]
+		}
+	}
+	if len(m.Data) > 0 {
+		record.Data = m.Data
+	}
+	return record
 }

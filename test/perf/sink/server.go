@@ -104,6 +104,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /api/v1/namespaces/{name}", s.namespace)
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods/{name}", s.pod)
 	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/pods/{name}/binding", s.bind)
+	mux.HandleFunc("PATCH /api/v1/namespaces/{namespace}/pods/{name}/status", s.patch)
 	mux.HandleFunc("POST /apis/events.k8s.io/v1/namespaces/{namespace}/events", s.event)
 	mux.HandleFunc("GET /apis/{group}/{version}", s.resources)
 	mux.HandleFunc("GET /", s.nothing)

@@ -9,6 +9,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -136,6 +137,30 @@ func TestNoPodIsBoundTwice(t *testing.T) {
 	}
 	if err := bind(t.Context(), client, "a"); !errors.IsConflict(err) {
 		t.Errorf("second bind: %v", err)
+	}
+}
+
+func TestConditionsAreMerged(t *testing.T) {
+	s, client := started(t)
+	if _, err := s.AddPods([]*corev1.Pod{pod("a")}); err != nil {
+		t.Fatal(err)
+	}
+	patch := func(name, body string) (*corev1.Pod, error) {
+		return client.CoreV1().Pods("default").Patch(t.Context(), name, types.StrategicMergePatchType, []byte(body),
+			metav1.PatchOptions{}, "status")
+	}
+	for _, reason := range []string{"Unschedulable", "SchedulerError"} {
+		body := `{"status":{"conditions":[{"type":"PodScheduled","status":"False","reason":"` + reason + `"}]}}`
+		got, err := patch("a", body)
+		if err != nil || len(got.Status.Conditions) != 1 || got.Status.Conditions[0].Reason != reason {
+			t.Errorf("%s: %v, %v", reason, got, err)
+		}
+	}
+	if _, err := patch("b", "{}"); !errors.IsNotFound(err) {
+		t.Errorf("a pod that is not there: %v", err)
+	}
+	if _, err := patch("a", "no JSON"); !errors.IsBadRequest(err) {
+		t.Errorf("a patch that is none: %v", err)
 	}
 }
 

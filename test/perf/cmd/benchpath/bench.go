@@ -30,6 +30,12 @@ type setting struct {
 	// Shards are scheduler processes; Full is how full the nodes are before pods arrive, in percent.
 	Shards int `json:"shards"`
 	Full   int `json:"full"`
+	// Observed is how: records, nothing, traces.
+	Observed string `json:"observed"`
+}
+
+func (s setting) String() string {
+	return fmt.Sprintf("%d shards, %d%% full, %s", s.Shards, s.Full, s.Observed)
 }
 
 // settings are all of them, in the order of a round.
@@ -37,7 +43,9 @@ func (b *bench) settings() []setting {
 	var all []setting
 	for _, full := range b.full {
 		for _, shards := range b.shards {
-			all = append(all, setting{shards, full})
+			for _, observed := range b.observed {
+				all = append(all, setting{shards, full, observed})
+			}
 		}
 	}
 	return all
@@ -57,6 +65,24 @@ type result struct {
 	// its beginning; 0 when nobody looked.
 	FactMicros float64 `json:"factMicros,omitempty"`
 	contention
+	// Traced is of how many pods a span has come to the collector, Complete of how many all have: of all
+	// rounds and the warm-up together.
+	Traced   int `json:"traced,omitempty"`
+	Complete int `json:"complete,omitempty"`
+}
+
+// all alternates between the settings.
+func (b *bench) all(ctx context.Context) (results []result, err error) {
+	for i := range b.runs {
+		for _, s := range b.settings() {
+			r, err := b.run(ctx, s, i+1)
+			if err != nil {
+				return nil, fmt.Errorf("%s, run %d: %w", s, i+1, err)
+			}
+			results = append(results, r)
+		}
+	}
+	return results, nil
 }
 
 // run starts everything, warms it up, lets the pods arrive and waits for the last bind.
@@ -75,12 +101,11 @@ func (b *bench) run(ctx context.Context, s setting, number int) (r result, err e
 	if err := t.arrive(ctx, "warm", b.warm); err != nil {
 		return r, err
 	}
-	if r, err = t.measure(ctx); err != nil {
+	if r, err = t.measure(ctx, "pod"); err != nil {
 		return r, err
 	}
 	r.setting, r.Run = s, number
-	fmt.Fprintf(os.Stderr, "%d shards, %d%% full, run %d: %.1f s, %.0f pods/s, %.0f µs a pod in all\n",
-		s.Shards, s.Full, number, r.WallSeconds, r.PodsPerSecond, r.all())
+	fmt.Fprintf(os.Stderr, "%s, run %d: %.1f s, %.0f pods/s, %.0f µs a pod in all\n", s, number, r.WallSeconds, r.PodsPerSecond, r.all())
 	if r.contention, err = t.contention(ctx); err != nil {
 		return r, err
 	}
@@ -90,14 +115,14 @@ func (b *bench) run(ctx context.Context, s setting, number int) (r result, err e
 }
 
 // measure lets the pods arrive that count.
-func (t *track) measure(ctx context.Context) (r result, err error) {
+func (t *track) measure(ctx context.Context, prefix string) (r result, err error) {
 	before, err := used(t.members)
 	if err != nil {
 		return r, err
 	}
 	profiles := t.bench.profile(ctx, t.members)
 	begin := time.Now()
-	if err := t.arrive(ctx, "pod", t.bench.pods); err != nil {
+	if err := t.arrive(ctx, prefix, t.bench.pods); err != nil {
 		return r, err
 	}
 	after, err := used(t.members)

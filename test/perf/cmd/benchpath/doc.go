@@ -7,5 +7,7 @@
 // With several numbers of shards, or several degrees to which nodes are full before pods arrive,
 // each pair is a setting, and runs alternate between settings.
 //
+// With several ways to be observed it tells what that costs: see observe.go.
+//
 // Start reading at bench.run.
 package main

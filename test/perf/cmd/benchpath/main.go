@@ -35,10 +35,13 @@ type options struct {
 	out, budget             string
 	timeout                 time.Duration
 	profiling               bool
+	// observed are the ways in which runs are observed, ratio the share of pods that is traced.
+	observed []string
+	ratio    float64
 }
 
 func parse(args []string) (options, error) {
-	o := options{shards: []int{2}, full: []int{0}}
+	o := options{shards: []int{2}, full: []int{0}, observed: []string{records}}
 	set := flag.NewFlagSet("benchpath", flag.ContinueOnError)
 	set.IntVar(&o.pods, "pods", 20000, "pods that arrive, 100m CPU and 500Mi each")
 	set.IntVar(&o.nodes, "nodes", 1000, "nodes, 32 CPUs and 110 pods each")
@@ -56,6 +59,10 @@ func parse(args []string) (options, error) {
 	set.StringVar(&o.out, "out", ".build/bench/path", "directory for the JSON and Markdown reports")
 	set.StringVar(&o.budget, "budget", "", "file of microseconds per pod and service that must not be exceeded")
 	set.DurationVar(&o.timeout, "timeout", 5*time.Minute, "time a run may take to place its pods")
+	set.Func("observed", "records (attempts leave some), nothing, or traces (of some pods, besides); several with commas are "+
+		"as many settings, and their cost is judged (default records)",
+		func(text string) error { o.observed = strings.Split(text, ","); return nil })
+	set.Float64Var(&o.ratio, "ratio", 0.1, "share of the pods that is traced")
 	set.BoolVar(&o.profiling, "profiling", false, "let Berth serve /debug/pprof, and keep a profile of each process")
 	if err := set.Parse(args); err != nil {
 		return o, err
@@ -70,6 +77,14 @@ func (o options) validate() error {
 	}
 	if o.workload != plain && o.workload != constrained {
 		return fmt.Errorf("--workload %q: want %s or %s", o.workload, plain, constrained)
+	}
+	for _, way := range o.observed {
+		if !slices.Contains([]string{records, nothing, traces}, way) {
+			return fmt.Errorf("--observed %q: want some of %s, %s, %s", way, records, nothing, traces)
+		}
+	}
+	if o.ratio <= 0 || o.ratio > 1 {
+		return fmt.Errorf("--ratio %g: want more than 0 and at most 1", o.ratio)
 	}
 	if slices.Min(o.full) < 0 || slices.Max(o.full) > 99 {
 		return fmt.Errorf("--full %d: want from 0 to 99", o.full)
@@ -110,15 +125,13 @@ func mainErr(ctx context.Context, args []string) error {
 		return err
 	}
 	b := bench{options: o, programs: programs}
-	var results []result
-	for i := range o.runs {
-		for _, s := range b.settings() {
-			r, err := b.run(ctx, s, i+1)
-			if err != nil {
-				return fmt.Errorf("%d shards, %d%% full, run %d: %w", s.Shards, s.Full, i+1, err)
-			}
-			results = append(results, r)
-		}
+	measure := b.all
+	if len(o.observed) > 1 {
+		measure = b.observe
+	}
+	results, err := measure(ctx)
+	if err != nil {
+		return err
 	}
 	version, err := programs.Command(ctx, "version")
 	if err != nil {

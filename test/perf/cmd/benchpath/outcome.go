@@ -8,7 +8,7 @@ import (
 )
 
 // outcome is the report for the summary of all measurements. Values of a setting are called
-// s<shards>.f<full>.name; those without are about the first setting, or compare settings.
+// s<shards>.f<full>.name, in the first of the ways to be observed; those without are about the first setting, or compare settings.
 func (r report) outcome() outcome.Outcome {
 	o := outcome.Outcome{
 		Time: r.Time, Machine: outcome.ThisMachine(), Runs: r.runs, Values: map[string]float64{},
@@ -16,6 +16,9 @@ func (r report) outcome() outcome.Outcome {
 	}
 	first := r.settings()[0]
 	for i, s := range r.settings() {
+		if s.Observed != first.Observed {
+			continue
+		}
 		set := func(name string, value float64) {
 			o.Values[fmt.Sprintf("s%d.f%d.%s", s.Shards, s.Full, name)] = value
 			if i == 0 {
@@ -23,7 +26,7 @@ func (r report) outcome() outcome.Outcome {
 			}
 		}
 		r.values(s, set)
-		alone := setting{1, s.Full}
+		alone := setting{1, s.Full, s.Observed}
 		if s.Shards == 1 || !slices.Contains(r.settings(), alone) {
 			continue
 		}
@@ -36,7 +39,7 @@ func (r report) outcome() outcome.Outcome {
 			o.Values["budgetShare"] = max(o.Values["budgetShare"], r.micros(first, service)/most)
 		}
 	}
-	if len(r.settings()) > 1 {
+	if len(r.shards)*len(r.full) > 1 {
 		o.Plots = []outcome.Plot{r.conflictPlot(), r.ratePlot()}
 	}
 	return o
@@ -79,13 +82,13 @@ func (r report) tables() []outcome.Table {
 	number := outcome.Number
 	rates := outcome.Table{
 		Title: fmt.Sprintf("%s %s pods on %s nodes", number(float64(r.Pods)), r.Workload, number(float64(r.Nodes))),
-		Head: []string{"shards", "nodes full", "pods/s", "transactions", "refused", "of a shard's pods, least", "most",
+		Head: []string{"shards", "nodes full", "observed", "pods/s", "transactions", "refused", "of a shard's pods, least", "most",
 			"most attempts"},
 	}
-	spent := outcome.Table{Title: "Microseconds of processor time a pod", Head: []string{"shards", "nodes full"}}
+	spent := outcome.Table{Title: "Microseconds of processor time a pod", Head: []string{"shards", "nodes full", "observed"}}
 	spent.Head = append(append(spent.Head, r.services()...), "all that is Berth's", "a fact, one shard", "decisions")
 	for _, s := range r.settings() {
-		setting := []string{fmt.Sprint(s.Shards), fmt.Sprintf("%d%%", s.Full)}
+		setting := []string{fmt.Sprint(s.Shards), fmt.Sprintf("%d%%", s.Full), s.Observed}
 		least := 100 - r.worst(s, func(x result) float64 { least, _ := x.shares(); return 100 - least })
 		rates.Rows = append(rates.Rows, append(slices.Clone(setting), number(r.rate(s)),
 			number(r.median(s, func(x result) float64 { return float64(x.Txns) })), number(r.conflicts(s))+"%",
@@ -104,7 +107,7 @@ func (r report) tables() []outcome.Table {
 		spent.Rows = append(spent.Rows, row)
 	}
 	if r.budget != nil {
-		row := []string{"budget", ""}
+		row := []string{"budget", "", ""}
 		for _, service := range r.services() {
 			limit := "–"
 			if most, ok := r.budget[service]; ok {
@@ -151,6 +154,9 @@ func (r report) ratePlot() outcome.Plot {
 
 func (r report) lines(p outcome.Plot, of func(setting) (string, float64, float64)) outcome.Plot {
 	for _, s := range r.settings() {
+		if s.Observed != r.settings()[0].Observed {
+			continue
+		}
 		name, x, y := of(s)
 		i := slices.IndexFunc(p.Lines, func(l outcome.Line) bool { return l.Name == name })
 		if i < 0 {

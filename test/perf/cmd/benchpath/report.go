@@ -53,8 +53,7 @@ type report struct {
 	Binders  int      `json:"binders"`
 	Results  []result `json:"results"`
 
-	runs   int
-	out    string
+	options
 	budget budget
 }
 
@@ -63,11 +62,12 @@ func newReport(o options, version string, results []result, limits budget) repor
 		Time: time.Now().UTC().Truncate(time.Second), Processors: runtime.NumCPU(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH, Load: harness.LoadAverage(),
 		Berth: strings.TrimSpace(version), Pods: o.pods, Nodes: o.nodes, Workload: o.workload, Binders: o.binders,
-		Results: results, runs: o.runs, out: o.out, budget: limits,
+		Results: results, options: o, budget: limits,
 	}
 }
 
-// write writes both reports and the outcome, prints the tables and says what is over its budget.
+// write writes both reports and the outcome, prints the tables and says what is over its budget
+// or costs too much.
 func (r report) write() error {
 	raw, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -75,12 +75,13 @@ func (r report) write() error {
 	}
 	text := r.markdown()
 	fmt.Print(text)
+	observing := r.observing(os.Stdout)
 	base := filepath.Join(r.out, reportName)
 	if err := r.outcome().Write(r.out); err != nil {
 		return err
 	}
 	err = errors.Join(os.WriteFile(base+".json", append(raw, '\n'), 0o644), os.WriteFile(base+".md", []byte(text), 0o644))
-	return errors.Join(err, r.overdrawn())
+	return errors.Join(err, r.overdrawn(), observing)
 }
 
 func (r report) markdown() string {

@@ -19,6 +19,7 @@ const ownService = "generator and sink"
 // track is everything one run needs.
 type track struct {
 	bench   *bench
+	setting setting
 	dir     string
 	config  string
 	api     *sink.Server
@@ -37,7 +38,7 @@ type member struct {
 
 // open starts the sink, the stores and the services. The track is there, to be closed, even on error.
 func (b *bench) open(ctx context.Context, s setting) (t *track, err error) {
-	t = &track{bench: b, urls: map[string]string{}}
+	t = &track{bench: b, setting: s, urls: map[string]string{}}
 	if t.dir, err = os.MkdirTemp("", "berth-path-"); err != nil {
 		return t, err
 	}
@@ -81,16 +82,23 @@ func (b *bench) open(ctx context.Context, s setting) (t *track, err error) {
 	return t, nil
 }
 
-// close ends everything and removes what was written.
-func (t *track) close(ctx context.Context) error {
+// stop ends all processes, the last that was started first.
+func (t *track) stop(ctx context.Context) error {
 	var errs []error
 	for i := range t.members {
 		errs = append(errs, t.members[len(t.members)-1-i].stop(ctx))
 	}
+	t.members = nil
+	return errors.Join(errs...)
+}
+
+// close ends everything and removes what was written.
+func (t *track) close(ctx context.Context) error {
+	err := t.stop(ctx)
 	if t.api != nil {
 		t.api.Close()
 	}
-	return errors.Join(append(errs, os.RemoveAll(t.dir))...)
+	return errors.Join(err, os.RemoveAll(t.dir))
 }
 
 func (t *track) kubeconfig() string { return filepath.Join(t.dir, "kubeconfig") }
@@ -100,6 +108,9 @@ func (t *track) run(ctx context.Context, service, name string) (*harness.Berth, 
 		NATS: t.urls["nats"], Etcd: t.urls["etcd"], Args: []string{"--config", t.config}}
 	if service != "scheduler" {
 		cfg.Kubeconfig = t.kubeconfig()
+	}
+	if t.setting.Observed == nothing && service == "scheduler" {
+		cfg.Args = append(cfg.Args, "--no-evidence")
 	}
 	if t.bench.profiling {
 		cfg.Args = append(cfg.Args, "--profiling")
