@@ -93,6 +93,41 @@ func TestComponentsAreValues(t *testing.T) {
 	}
 }
 
+// Extenders are reached through the ports that are given, by who asks them, and by nobody without.
+func TestExtendersAreReachedThroughTheirPorts(t *testing.T) {
+	for _, ports := range [][]any{nil, {8888.0, 9443.0}} {
+		set := map[string]any{"networkPolicy": map[string]any{"extenderPorts": ports}}
+		templates, err := render.Chart(root, render.Variant{Name: render.Base, Set: set})
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := render.Objects(render.Merged(templates))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []any
+		for _, o := range objects {
+			if o.GetKind() != "NetworkPolicy" || o.GetName() != "berth-extenders" {
+				continue
+			}
+			rules, _, _ := unstructured.NestedSlice(o.Object, "spec", "egress")
+			for _, rule := range rules {
+				list, _, _ := unstructured.NestedSlice(rule.(map[string]any), "ports")
+				for _, port := range list {
+					got = append(got, port.(map[string]any)["port"])
+				}
+			}
+			pods, _, _ := unstructured.NestedSlice(o.Object, "spec", "podSelector", "matchExpressions")
+			if len(pods) != 1 || !cmp.Equal(pods[0].(map[string]any)["values"], []any{"scheduler", "binder", "single"}) {
+				t.Errorf("it is about %v, want schedulers and binders", pods)
+			}
+		}
+		if diff := cmp.Diff(ports, got); diff != "" {
+			t.Errorf("ports given (-) and open (+):\n%s", diff)
+		}
+	}
+}
+
 // withComponent is a kustomization of the base with one component.
 func withComponent(t *testing.T, component string) (dir string) {
 	t.Helper()
@@ -200,6 +235,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"unknown key":      {map[string]any{"queu": map[string]any{"replicas": 2}}, "queu"},
 		"no replicas":      {map[string]any{"queue": map[string]any{"replicas": 0}}, "replicas"},
 		"kind":             {map[string]any{"descheduler": map[string]any{"kind": "Daemon"}}, "kind"},
+		"no port":          {map[string]any{"networkPolicy": map[string]any{"extenderPorts": []any{0}}}, "extenderPorts"},
 		"digest":           {map[string]any{"image": map[string]any{"digest": "latest"}}, "digest"},
 		"above the system": {map[string]any{"priorityClass": map[string]any{"value": 2000000000}}, "value"},
 		"other config":     {map[string]any{"config": map[string]any{"kind": "Pod"}}, "kind"},
