@@ -104,29 +104,5 @@ func claimMutants() []Mutant {
 		txn: func(_ *world, what string, t ledger.Txn) ledger.Txn {
 			return without(t, what == "T1", isExclusive)
 		},
-	}, {
-		Name: "volume-high-water", expected: expected{rare: true, family: claimed},
-		Missing: "who leaves a claim that is for one pod raises no high-water there",
-		txn:     withoutVolumeHighWater,
 	}}
-}
-
-// withoutVolumeHighWater leaves the high-water of a claim's document where it is.
-func withoutVolumeHighWater(w *world, _ string, t ledger.Txn) ledger.Txn {
-	puts := append([]ledger.Put(nil), t.Puts...)
-	for i, p := range puts {
-		if !isExclusive(p.Key) {
-			continue
-		}
-		x, err := ledger.DecodeExclusive(ledger.KV{Key: p.Key, Value: p.Value})
-		if err != nil {
-			continue
-		}
-		x.HW = w.oracle.truth.Exclusive(p.Key).HW
-		if value, err := ledger.EncodeExclusive(x); err == nil {
-			puts[i].Value = value
-		}
-	}
-	t.Puts = puts
-	return t
 }
