@@ -4,6 +4,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -60,4 +61,43 @@ func claimHelps(pod *state.Pod, c Change) bool {
 		}
 	}
 	return false
+}
+
+// interest implements classifier. What a claim says matters to whoever names it or waits for it to be
+// made, and to all when it gives devices back: without that, each of ten thousand claims that are made at
+// once would be looked at by ten thousand pods.
+func (dynamicResources) interest(pod *state.Pod) Interest {
+	i := Interest{Class: wholePod(pod), Pods: everything, Nodes: everything}
+	if pod.Template == nil || !hasDeviceClaims(&pod.Template.Spec) {
+		i.Claims = everything
+		return i
+	}
+	i.Claims.Topics = []string{topicFreed, topicOwner + pod.UID}
+	named := claimNamer(pod)
+	for j := range pod.Template.Spec.ResourceClaims {
+		name, _, err := resourceclaim.Name(named, &pod.Template.Spec.ResourceClaims[j])
+		if err == nil && name != nil {
+			i.Claims.Topics = append(i.Claims.Topics, topicClaim+pod.Namespace+"/"+*name)
+		}
+	}
+	return i
+}
+
+// claimTopics are those of a change of a claim to devices.
+func (c Change) claimTopics() []string {
+	list := []string{topicClaim + c.NewObject.Namespace + "/" + c.NewObject.Name}
+	now, ok := c.NewObject.API.(*resourcev1.ResourceClaim)
+	if !ok {
+		return append(list, topicFreed) // whatever it is
+	}
+	if c.OldObject == nil {
+		if owner := metav1.GetControllerOfNoCopy(now); owner != nil {
+			list = append(list, topicOwner+string(owner.UID))
+		}
+		return list
+	}
+	if allocationOf(c.OldObject) != nil && now.Status.Allocation == nil {
+		list = append(list, topicFreed)
+	}
+	return list
 }

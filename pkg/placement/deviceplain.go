@@ -1,8 +1,9 @@
 package placement
 
 import (
-	"cmp"
+	"math/bits"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -14,92 +15,6 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// DeviceIndex is what one state of the cluster says about devices, for a quick answer to the usual
-// question: has a node so many free devices like this? The zero value is empty, and filled when it is
-// first asked. It is for one goroutine.
-type DeviceIndex struct {
-	filled bool
-	// ofNode are the slices of one node alone, by its name, sorted by driver and pool.
-	ofNode map[string][]*resourcev1.ResourceSlice
-	// wide: there are slices that several nodes reach, or that count what devices consume.
-	wide bool
-	// taken are the devices that claims have, or have been promised.
-	taken map[deviceKey]struct{}
-	// shared are the pools of which a claim has a share of a device.
-	shared map[deviceKey]struct{}
-}
-
-// deviceKey names a device, or a pool if device is empty.
-type deviceKey struct{ driver, pool, device string }
-
-// DeviceMemory is what an Objects can be besides: it keeps what was worked out about devices, which
-// holds as long as it does not change.
-type DeviceMemory interface {
-	// Devices is where it is kept.
-	Devices() *DeviceIndex
-}
-
-// deviceIndex is the index of objects, filled.
-func deviceIndex(objects Objects) *DeviceIndex {
-	x := &DeviceIndex{}
-	if m, ok := objects.(DeviceMemory); ok {
-		x = m.Devices()
-	}
-	if !x.filled {
-		x.fill(objects)
-	}
-	return x
-}
-
-func (x *DeviceIndex) fill(objects Objects) {
-	x.filled = true
-	x.ofNode = map[string][]*resourcev1.ResourceSlice{}
-	x.taken, x.shared = map[deviceKey]struct{}{}, map[deviceKey]struct{}{}
-	for o := range objects.Objects(events.KindResourceSlice) {
-		s, ok := o.API.(*resourcev1.ResourceSlice)
-		if !ok {
-			continue
-		}
-		name := ptr.Deref(s.Spec.NodeName, "")
-		if name == "" || len(s.Spec.SharedCounters) > 0 {
-			x.wide = true
-			return // nothing here answers then
-		}
-		x.ofNode[name] = append(x.ofNode[name], s)
-	}
-	for _, list := range x.ofNode {
-		slices.SortFunc(list, func(a, b *resourcev1.ResourceSlice) int {
-			return cmp.Or(cmp.Compare(a.Spec.Driver, b.Spec.Driver), cmp.Compare(a.Spec.Pool.Name, b.Spec.Pool.Name))
-		})
-	}
-	for o := range objects.ObjectsOf(events.KindResourceClaim, "") {
-		if claim, ok := o.API.(*resourcev1.ResourceClaim); ok {
-			x.take(claim.Status.Allocation)
-		}
-	}
-	if p, ok := objects.(DevicePromises); ok {
-		for _, a := range p.Promised() {
-			x.take(a)
-		}
-	}
-}
-
-func (x *DeviceIndex) take(a *resourcev1.AllocationResult) {
-	if a == nil {
-		return
-	}
-	for i := range a.Devices.Results {
-		r := &a.Devices.Results[i]
-		switch {
-		case ptr.Deref(r.AdminAccess, false): // others may have it all the same
-		case r.ShareID != nil:
-			x.shared[deviceKey{r.Driver, r.Pool, ""}] = struct{}{}
-		default:
-			x.taken[deviceKey{r.Driver, r.Pool, r.Device}] = struct{}{}
-		}
-	}
-}
-
 // plainSearch answers for a single request for a number of devices, on nodes whose devices are
 // plain: whole, of one node, with no taint and no condition. There the first ones that are free and
 // match will do, in the order of drivers, pools and names in the slice, and the allocator finds the
@@ -108,10 +23,22 @@ type plainSearch struct {
 	index     *DeviceIndex
 	compiled  *cel.Cache
 	selectors []resourcev1.DeviceSelector
-	count     int64
-	// bare are the answers of the selectors for devices that say nothing about themselves, by driver.
+	count     int
+	known     *verdicts
+}
+
+// verdicts are what some selectors say of devices. They belong to an index, because they hold for as
+// long as a slice stays as it is.
+type verdicts struct {
+	// of has a bit for each device of a slice that matches.
+	of map[*ownSlice]uint32
+	// bare is the same for devices that say nothing about themselves, by driver.
 	bare map[string]bool
 }
+
+// maxVerdicts is for how many lists of selectors verdicts are kept: more than a cluster has classes.
+// One takes some 50 bytes a slice.
+const maxVerdicts = 64
 
 // plain is the quick search for what is lacking, or nil if it takes more than that.
 func (d *deviceDemand) plain(compiled *cel.Cache, objects Objects) *plainSearch {
@@ -134,85 +61,77 @@ func (d *deviceDemand) plain(compiled *cel.Cache, objects Objects) *plainSearch 
 		return nil
 	}
 	index := deviceIndex(objects)
-	if index.wide {
+	if len(index.wide) > 0 {
 		return nil
 	}
-	return &plainSearch{index: index, compiled: compiled, selectors: selectors, count: r.Count, bare: map[string]bool{}}
+	return &plainSearch{
+		index: index, compiled: compiled, selectors: selectors, count: int(r.Count), known: index.verdictsOf(selectors),
+	}
+}
+
+// verdictsOf is what is known of these selectors.
+func (x *DeviceIndex) verdictsOf(selectors []resourcev1.DeviceSelector) *verdicts {
+	var key strings.Builder
+	for i := range selectors {
+		key.WriteString(selectors[i].CEL.Expression)
+		key.WriteByte(0)
+	}
+	v := x.verdicts[key.String()]
+	if v == nil {
+		if len(x.verdicts) >= maxVerdicts {
+			clear(x.verdicts)
+		}
+		v = &verdicts{of: map[*ownSlice]uint32{}, bare: map[string]bool{}}
+		x.verdicts[key.String()] = v
+	}
+	return v
 }
 
 // suffices tells whether a node has enough free devices; not known if it takes the allocator to say.
 func (s *plainSearch) suffices(node string) (enough, known bool) {
-	list := s.index.ofNode[node]
-	if !s.index.plain(list) {
+	own := s.index.nodes[node]
+	if own == nil {
+		return false, true
+	}
+	if !s.index.isPlain(own) {
 		return false, false
 	}
 	missing := s.count
-	for _, slice := range list {
-		for i := range slice.Spec.Devices {
-			device := &slice.Spec.Devices[i]
-			if _, taken := s.index.taken[deviceKey{slice.Spec.Driver, slice.Spec.Pool.Name, device.Name}]; taken {
-				continue
-			}
-			match, err := s.matches(slice.Spec.Driver, device)
-			if err != nil {
-				return false, false
-			}
-			if match {
-				missing--
-			}
-			if missing == 0 {
-				return true, true
-			}
+	for _, slice := range own.slices {
+		matching, ok := s.matching(slice)
+		if !ok {
+			return false, false
+		}
+		missing -= bits.OnesCount32(matching &^ slice.taken)
+		if missing <= 0 {
+			return true, true
 		}
 	}
 	return false, true
 }
 
-// plain tells whether the slices of a node are pools of their own, with plain devices alone.
-func (x *DeviceIndex) plain(list []*resourcev1.ResourceSlice) bool {
-	for i, s := range list {
-		pool := deviceKey{s.Spec.Driver, s.Spec.Pool.Name, ""}
-		if _, shared := x.shared[pool]; shared || s.Spec.Pool.ResourceSliceCount != 1 ||
-			ptr.Deref(s.Spec.PerDeviceNodeSelection, false) {
-			return false
+// matching has a bit for each device of a slice that matches; !ok if an expression fails.
+func (s *plainSearch) matching(slice *ownSlice) (matching uint32, ok bool) {
+	if matching, ok = s.known.of[slice]; ok {
+		return matching, true
+	}
+	for i := range slice.Spec.Devices {
+		match, err := s.matches(slice.Spec.Driver, &slice.Spec.Devices[i])
+		if err != nil {
+			return 0, false
 		}
-		if i > 0 && list[i-1].Spec.Driver == s.Spec.Driver && list[i-1].Spec.Pool.Name == s.Spec.Pool.Name {
-			return false
-		}
-		if !plainDevices(s.Spec.Devices) {
-			return false
+		if match {
+			matching |= 1 << i
 		}
 	}
-	return true
-}
-
-// maxPlainDevices is up to how many devices of a slice are compared with each other.
-const maxPlainDevices = 32
-
-func plainDevices(devices []resourcev1.Device) bool {
-	if len(devices) > maxPlainDevices {
-		return false
-	}
-	for i := range devices {
-		d := &devices[i]
-		if len(d.Taints)+len(d.ConsumesCounters)+len(d.BindingConditions)+len(d.BindingFailureConditions) > 0 ||
-			ptr.Deref(d.BindsToNode, false) || ptr.Deref(d.AllowMultipleAllocations, false) ||
-			len(d.NodeAllocatableResourceMappings) > 0 {
-			return false
-		}
-		for j := range i {
-			if devices[j].Name == d.Name {
-				return false
-			}
-		}
-	}
-	return true
+	s.known.of[slice] = matching
+	return matching, true
 }
 
 func (s *plainSearch) matches(driver string, device *resourcev1.Device) (match bool, err error) {
 	bare := len(device.Attributes)+len(device.Capacity) == 0
 	if bare {
-		if answer, known := s.bare[driver]; known {
+		if answer, known := s.known.bare[driver]; known {
 			return answer, nil
 		}
 	}
@@ -231,7 +150,7 @@ func (s *plainSearch) matches(driver string, device *resourcev1.Device) (match b
 		}
 	}
 	if bare && err == nil {
-		s.bare[driver] = match
+		s.known.bare[driver] = match
 	}
 	return match, err
 }
@@ -243,12 +162,13 @@ func (s *plainSearch) search(node *corev1.Node, objects Objects) (*deviceSearch,
 		AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
 		AggregatedCapacity:       structured.NewConsumedCapacityCollection(),
 	}
-	list := s.index.ofNode[node.Name]
-	for _, slice := range list {
+	var list []*resourcev1.ResourceSlice
+	for _, slice := range s.index.nodes[node.Name].slices {
+		list = append(list, slice.ResourceSlice)
 		for i := range slice.Spec.Devices {
-			key := deviceKey{slice.Spec.Driver, slice.Spec.Pool.Name, slice.Spec.Devices[i].Name}
-			if _, ok := s.index.taken[key]; ok {
-				taken.AllocatedDevices.Insert(structured.MakeDeviceID(key.driver, key.pool, key.device))
+			if slice.taken&(1<<i) != 0 {
+				taken.AllocatedDevices.Insert(
+					structured.MakeDeviceID(slice.Spec.Driver, slice.Spec.Pool.Name, slice.Spec.Devices[i].Name))
 			}
 		}
 	}

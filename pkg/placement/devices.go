@@ -85,10 +85,7 @@ func deviceClaims(pod *state.Pod, objects Objects) (claims []*state.Object, why 
 	if pod.Template == nil || !hasDeviceClaims(&pod.Template.Spec) {
 		return nil, ""
 	}
-	named := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)},
-		Status:     corev1.PodStatus{ResourceClaimStatuses: pod.Status().ResourceClaimStatuses},
-	}
+	named := claimNamer(pod)
 	for i := range pod.Template.Spec.ResourceClaims {
 		name, owned, err := resourceclaim.Name(named, &pod.Template.Spec.ResourceClaims[i])
 		switch {
@@ -117,14 +114,12 @@ func deviceClaims(pod *state.Pod, objects Objects) (claims []*state.Object, why 
 	return claims, ""
 }
 
-// DevicePromises is what an Objects can be besides: it knows what reservations have been promised
-// of devices, which the claims do not show yet.
-type DevicePromises interface {
-	// Allocating tells whether a claim, by its UID, has been promised devices.
-	Allocating(claimUID string) bool
-	// Promised are all allocations that have been promised, of which claims may show some
-	// already.
-	Promised() []*resourcev1.AllocationResult
+// claimNamer is as much of a pod as tells the names of its claims.
+func claimNamer(pod *state.Pod) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)},
+		Status:     corev1.PodStatus{ResourceClaimStatuses: pod.Status().ResourceClaimStatuses},
+	}
 }
 
 // deviceDemand is what the claims of a pod ask of a node.
@@ -169,7 +164,7 @@ func (d *deviceDemand) add(pod *state.Pod, o *state.Object, objects Objects) (wh
 			return "", err
 		}
 	case allocation == nil:
-		if p, ok := objects.(DevicePromises); ok && p.Allocating(o.UID) {
+		if m, ok := objects.(DeviceMemory); ok && m.Devices().Allocating(o.UID) {
 			return fmt.Sprintf("resource claim %s/%s is in the process of being allocated", o.Namespace, o.Name), nil
 		}
 		if why, err := lacksClass(claim, objects); why != "" || err != nil {
@@ -308,6 +303,14 @@ func (d *deviceDemand) elsewhere(node *corev1.Node) bool {
 
 // Check implements Filter.
 func (d *deviceDemand) Check(n *state.NodeInfo) Code {
+	if d.quick != nil {
+		if enough, known := d.quick.suffices(n.Node.Name); known {
+			if !enough || d.elsewhere(n.Node.Object) {
+				return UnschedulableAndUnresolvable
+			}
+			return Success
+		}
+	}
 	if d.judge(n.Node.Object).why != "" {
 		return UnschedulableAndUnresolvable
 	}

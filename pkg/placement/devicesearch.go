@@ -8,10 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
-	"k8s.io/utils/ptr"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 )
@@ -36,7 +34,7 @@ func newDeviceSearch(compiled *cel.Cache, objects Objects) (*deviceSearch, error
 			slices = append(slices, s)
 		}
 	}
-	allocator, err := structured.NewAllocator(&steps{}, deviceFeatures, allocatedState(objects),
+	allocator, err := structured.NewAllocator(&steps{}, deviceFeatures, deviceIndex(objects).given,
 		deviceClasses{objects}, slices, compiled)
 	if err != nil {
 		return nil, err
@@ -113,51 +111,4 @@ func (c deviceClasses) List() ([]*resourcev1.DeviceClass, error) {
 		}
 	}
 	return list, nil
-}
-
-// allocatedState is what claims have of devices, or have been promised. One device with several
-// users is told apart by its shares, so that what is both promised and had counts once.
-func allocatedState(objects Objects) structured.AllocatedState {
-	s := structured.AllocatedState{
-		AllocatedDevices:         sets.New[structured.DeviceID](),
-		AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
-		AggregatedCapacity:       structured.NewConsumedCapacityCollection(),
-	}
-	for o := range objects.ObjectsOf(events.KindResourceClaim, "") {
-		if claim, ok := o.API.(*resourcev1.ResourceClaim); ok {
-			addAllocated(&s, claim.Status.Allocation)
-		}
-	}
-	if p, ok := objects.(DevicePromises); ok {
-		for _, a := range p.Promised() {
-			addAllocated(&s, a)
-		}
-	}
-	return s
-}
-
-// addAllocated adds the devices of one claim. Source: allocateddevices.go foreachAllocatedDevice.
-func addAllocated(s *structured.AllocatedState, a *resourcev1.AllocationResult) {
-	if a == nil {
-		return
-	}
-	for i := range a.Devices.Results {
-		r := &a.Devices.Results[i]
-		if ptr.Deref(r.AdminAccess, false) {
-			continue // others may have it all the same
-		}
-		id := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)
-		if r.ShareID == nil {
-			s.AllocatedDevices.Insert(id)
-			continue
-		}
-		share := structured.MakeSharedDeviceID(id, r.ShareID)
-		if s.AllocatedSharedDeviceIDs.Has(share) {
-			continue
-		}
-		s.AllocatedSharedDeviceIDs.Insert(share)
-		if r.ConsumedCapacity != nil {
-			s.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, r.ConsumedCapacity))
-		}
-	}
 }

@@ -57,6 +57,8 @@ type scratch struct {
 	feasible          []Scored
 	narrowed, sampled []int32
 	counts            []int32
+	// late is what is asked last, for the pod at hand alone; nil for nothing.
+	late Filter
 }
 
 // NewEngine returns an engine without nodes.
@@ -169,11 +171,14 @@ func (e *Engine) Evaluate(p *Profile, q Query) Result {
 	e.watch.begin(p, q)
 	defer e.watch.rest()
 	c, err := e.classOf(p, q)
-	if err == nil {
-		err = c.plan.err
-	}
 	if err != nil {
 		return Result{Err: err}
+	}
+	if hasDeviceClaims(&q.Pod.Template.Spec) {
+		return e.evaluateClaims(c, q, total)
+	}
+	if c.plan.err != nil {
+		return Result{Err: c.plan.err}
 	}
 	result := Result{NodesTotal: total, Class: c.id}
 	e.watch.point(PointPreFilter, c.plan.begins())
@@ -198,7 +203,7 @@ func (e *Engine) decide(c *class, q Query, result Result) Result {
 		result.FeasibleCount, result.Feasible = 1, e.alone(slot)
 		return result
 	}
-	sampling := c.key.profile.SampleSize(result.NodesTotal) < result.NodesTotal
+	sampling := e.late != nil || c.key.profile.SampleSize(result.NodesTotal) < result.NodesTotal
 	if sampling {
 		result.Examined = e.sample(c, q)
 		e.rating.list(c, e.counts)
@@ -210,6 +215,8 @@ func (e *Engine) decide(c *class, q Query, result Result) Result {
 	e.watch.point(PointFilter, found(result.FeasibleCount))
 	e.rating.weighed.begin()
 	switch {
+	case result.FeasibleCount == 0 && e.late != nil:
+		return result // the class does not know why
 	case result.FeasibleCount == 0:
 		result.Diagnosis = c.diagnose(e, result.NodesTotal)
 		return result

@@ -191,6 +191,9 @@ func history(t testing.TB, seed uint64) (placementtest.Script, func() *pair) {
 	if g.Chance(3) {
 		g.Size = placementtest.Size{MinNodes: 110, MaxNodes: 200, MaxPodsPerNode: 2} // large enough to sample
 	}
+	if g.Chance(25) {
+		g.Size.Devices = 75
+	}
 	script := g.Script(25)
 	var profiles []*placement.Profile
 	for range 2 {

@@ -77,7 +77,8 @@ func (e *Engine) sample(c *class, q Query) (examined int) {
 	enough := c.key.profile.SampleSize(len(walk))
 	for step := range walk {
 		slot := walk[(q.Start%len(walk)+step)%len(walk)]
-		if g := c.group[slot]; g != noGroup && c.wide.passes(c.groups.row(int(g))[maxGauges:]) {
+		g := c.group[slot]
+		if g != noGroup && c.wide.passes(c.groups.row(int(g))[maxGauges:]) && e.passesLate(slot) {
 			if len(e.sampled) == enough {
 				break
 			}

@@ -163,6 +163,8 @@ type evaluation struct {
 
 	filters []activeFilter
 	scorers []activeScorer
+	// late: the rule about devices is left out, to be asked for each pod.
+	late bool
 	// rejected is the rule that rejects the pod whatever the nodes are.
 	rejected *rejection
 	// only are the node names worth looking at, nil for all; onlyBy the rules that say so.
@@ -223,6 +225,9 @@ func (e *evaluation) compile() error {
 	e.filters = make([]activeFilter, 0, len(e.profile.rules))
 	e.scorers = make([]activeScorer, 0, len(e.profile.rules))
 	for _, r := range e.profile.rules {
+		if e.late && r.plugin.Name() == DynamicResources {
+			continue
+		}
 		c, err := r.plugin.Compile(e.Pod, e.Objects)
 		if err != nil && r.points.has(Narrowing) {
 			return fmt.Errorf("placement: plugin %s: %w", r.plugin.Name(), err)
@@ -245,7 +250,7 @@ func (e *evaluation) compile() error {
 func (e *evaluation) notAdmitted() bool {
 	for _, r := range e.profile.rules {
 		a, ok := r.plugin.(Admitter)
-		if !ok || !r.points.has(Narrowing) {
+		if !ok || !r.points.has(Narrowing) || e.late && r.plugin.Name() == DynamicResources {
 			continue
 		}
 		if why := a.Admit(e.Pod, e.Objects); why != "" {

@@ -13,9 +13,10 @@ import (
 type Interest struct {
 	// Class is the same for pods that get the same hint about every change.
 	Class string
-	// Pods and Nodes are the changes of pods and of nodes that Hint can say yes to. Changes
-	// of other kinds are always within reach.
-	Pods, Nodes Reach
+	// Pods, Nodes and Claims are the changes of pods, of nodes and of claims to devices that Hint can
+	// say yes to. Changes of other kinds are always within reach, and so are those of claims without
+	// Change.Objects.
+	Pods, Nodes, Claims Reach
 }
 
 // Reach is a set of changes. The zero value holds none.
@@ -37,7 +38,7 @@ type classifier interface {
 // Interest tells what a rule's hints depend on in a pod. A rule that the profile does not
 // have is interested in everything (see Wakes).
 func (p *Profile) Interest(plugin string, pod *state.Pod) Interest {
-	i := Interest{Pods: everything, Nodes: everything}
+	i := Interest{Pods: everything, Nodes: everything, Claims: everything}
 	r, ok := p.byName[plugin]
 	if !ok {
 		return i
@@ -67,7 +68,8 @@ func (c Change) is(e Event) bool { return e.Kind == c.Kind && e.Actions&c.Action
 
 // Topics of changes. Those of a node tell its name, its labels as they are now, the label
 // keys that came, went or changed their value, and that it is new; those of a pod its
-// namespace, and that it is gone and may have repelled others.
+// namespace, and that it is gone and may have repelled others; those of a claim to devices which one it
+// is, whose it is if it is new, and that devices have become free.
 const (
 	topicName     = "name "
 	topicLabel    = "label "
@@ -75,15 +77,21 @@ const (
 	topicNewNode  = "new node"
 	topicIn       = "in "
 	topicRepelled = "repelled"
+	topicClaim    = "claim "
+	topicOwner    = "claim of "
+	topicFreed    = "devices"
 )
 
-// Topics tells what a change of a pod or node is about, for Reach; nil for other kinds.
+// Topics tells what a change of a pod, a node or a claim to devices is about, for Reach; nil for other
+// kinds.
 func (c Change) Topics() []string {
 	switch {
 	case c.Kind == events.KindPod:
 		return c.podTopics()
 	case c.Kind == events.KindNode && c.NewNode != nil:
 		return c.nodeTopics()
+	case c.Kind == events.KindResourceClaim && c.NewObject != nil:
+		return c.claimTopics()
 	}
 	return nil
 }

@@ -158,8 +158,11 @@ func (f few) change() placement.Change {
 
 func (r reachOf) holds(c placement.Change) bool {
 	reach := r.Nodes
-	if c.Kind == events.KindPod {
+	switch c.Kind {
+	case events.KindPod:
 		reach = r.Pods
+	case events.KindResourceClaim:
+		reach = r.Claims
 	}
 	return reach.All || slices.ContainsFunc(c.Topics(), func(t string) bool { return slices.Contains(reach.Topics, t) })
 }

@@ -24,7 +24,7 @@ type plan struct {
 	scoring
 	watched watched
 	// scratch: there are rules that the engine keeps no columns for. uncompiled: of these, the
-	// rules have not even been asked, because their answer depends on each pod's volumes or devices.
+	// rules have not even been asked, because their answer depends on each pod's volumes.
 	scratch, uncompiled bool
 }
 
@@ -58,10 +58,11 @@ func (affinityFilter) reads() aspect      { return ofNode }
 // newPlan compiles the rules of a profile for a pod. The gauges go into the class, rules
 // beyond one node into fresh, which is nil if the class shares those of another.
 func newPlan(e *Engine, c *class, pod *state.Pod, fresh *wide) plan {
-	if needsVolumes(&pod.Template.Spec) || hasDeviceClaims(&pod.Template.Spec) {
+	if needsVolumes(&pod.Template.Spec) {
 		return plan{pod: pod, scratch: true, uncompiled: true}
 	}
 	compiled := evaluation{Input: Input{Pod: pod, Objects: orNoObjects(e.objects)}, profile: c.key.profile}
+	compiled.late = hasDeviceClaims(&pod.Template.Spec)
 	p := plan{pod: pod, err: compiled.compile(), rejected: compiled.rejected}
 	p.scratch = c.key.profile.weights > maxWeights
 	if p.err != nil || p.rejected != nil {

@@ -47,7 +47,8 @@ func (e *Engine) Preempt(p *Profile, q PreemptQuery) Preemption {
 		return Preemption{Err: errNoObject}
 	}
 	c, err := e.classOf(p, Query{Pod: q.Pod})
-	if err == nil {
+	late := hasDeviceClaims(&q.Pod.Template.Spec) // which the class does not know of
+	if err == nil && !late {
 		err = c.plan.err
 	}
 	if err != nil {
@@ -56,7 +57,7 @@ func (e *Engine) Preempt(p *Profile, q PreemptQuery) Preemption {
 	if e.marks.usable == 0 || !p.preemption.enabled {
 		return Preemption{}
 	}
-	if c.plan.scratch || c.plan.rejected != nil || p.preemption.limited {
+	if late || c.plan.scratch || c.plan.rejected != nil || p.preemption.limited {
 		return p.Preempt(e.preemptInput(q))
 	}
 	c.catchUp(e)

@@ -159,11 +159,14 @@ func (e *Engine) rejected(c *class, result *Result) []RejectedBy {
 		beyond -= nodes
 		list = append(list, RejectedBy{c.plan.filters[i].plugin, nodes})
 	}
-	if beyond > 0 && len(c.plan.judges) > 0 && result.Examined+int(c.narrowed) == result.NodesTotal {
-		names := make([]string, len(c.plan.judges))
-		for i, j := range c.plan.judges {
-			names[i] = c.plan.filters[j].plugin
-		}
+	var names []string
+	for _, j := range c.plan.judges {
+		names = append(names, c.plan.filters[j].plugin)
+	}
+	if e.late != nil {
+		names = append(names, DynamicResources)
+	}
+	if beyond > 0 && len(names) > 0 && result.Examined+int(c.narrowed) == result.NodesTotal {
 		list = append(list, RejectedBy{strings.Join(names, ","), beyond})
 	}
 	e.rating.weighed.rejected = list

@@ -88,3 +88,41 @@ func TestStripOthers(t *testing.T) {
 		t.Errorf("replica set: %+v", set)
 	}
 }
+
+// TestStripLess: a pod keeps its whole spec and a node all but its heartbeats; of both goes what nobody
+// decides by and everybody would carry; other kinds are stripped as ever.
+func TestStripLess(t *testing.T) {
+	pod := statetest.Pod("default", "a", "cpu", "1")
+	pod.Annotations = map[string]string{"keep": "me", corev1.LastAppliedConfigAnnotation: "{}"}
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "LEVEL", Value: "x"}}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "token", VolumeSource: corev1.VolumeSource{
+		Projected: &corev1.ProjectedVolumeSource{}}}}
+	pod.Status.PodIP = "10.0.0.1"
+	spec := pod.Spec.DeepCopy()
+	state.StripLess(pod)
+	if diff := cmp.Diff(spec, &pod.Spec); diff != "" {
+		t.Errorf("spec (-before +after):\n%s", diff)
+	}
+	if pod.ManagedFields != nil || pod.Status.PodIP != "" || len(pod.Annotations) != 1 || pod.Annotations["keep"] != "me" {
+		t.Errorf("pod: %+v", pod)
+	}
+
+	node := statetest.Node("n", "cpu", "1")
+	node.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}"}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Now()}}
+	node.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: "x"}
+	state.StripLess(node)
+	if node.Annotations != nil || !node.Status.Conditions[0].LastHeartbeatTime.IsZero() ||
+		node.Status.NodeInfo.MachineID != "x" {
+		t.Errorf("node: %+v", node)
+	}
+
+	set := &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{
+		Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeName: "x"}},
+	}}
+	state.StripLess(set)
+	if set.Spec.Template.Spec.NodeName != "" {
+		t.Errorf("replica set: %+v", set)
+	}
+}

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
@@ -200,8 +202,7 @@ func (d *duel) fill(ctx context.Context) (r result, err error) {
 		return r, err
 	}
 	r.faults = d.faults
-	err = d.cluster.Client.CoreV1().Pods(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
-	if err != nil {
+	if err := d.clear(ctx); err != nil {
 		return r, err
 	}
 	r.left, err = d.empty(ctx)
@@ -255,6 +256,28 @@ func (d *duel) claimsNow(ctx context.Context) ([]resourcev1.ResourceClaim, error
 		return nil, err
 	}
 	return list.Items, nil
+}
+
+// clear deletes all pods, one by one: the API server ends a request that deletes thousands of them after a
+// minute.
+func (d *duel) clear(ctx context.Context) error {
+	pods := d.cluster.Client.CoreV1().Pods(namespace)
+	list, err := pods.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(creations)
+	for i := range list.Items {
+		group.Go(func() error {
+			err := pods.Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return err
+		})
+	}
+	return group.Wait()
 }
 
 // empty waits until no claim has devices, and says how many still have when time is up.

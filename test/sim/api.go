@@ -17,6 +17,7 @@ import (
 // at UIDs and resourceVersions, never at room. Objects are never changed in place.
 type apiServer struct {
 	rv      uint64
+	kinds   []events.Kind
 	objects map[events.Kind]map[string]metav1.Object
 	// history is every change; compacted is the resourceVersion that a watch must not be
 	// behind.
@@ -34,17 +35,23 @@ type apiChange struct {
 	added   bool
 }
 
-// kinds are those that exist in the simulated cluster.
-var kinds = []events.Kind{
+// ordinaryKinds are those that exist in every simulated cluster.
+var ordinaryKinds = []events.Kind{
 	events.KindNamespace, events.KindNode, events.KindPod, events.KindDisruptionBudget,
 }
 
 func newAPI() *apiServer {
 	a := &apiServer{rv: 1, objects: map[events.Kind]map[string]metav1.Object{}, deletedAt: map[string]uint64{}}
+	a.serve(ordinaryKinds)
+	return a
+}
+
+// serve adds kinds, before anybody watches.
+func (a *apiServer) serve(kinds []events.Kind) {
+	a.kinds = append(a.kinds, kinds...)
 	for _, k := range kinds {
 		a.objects[k] = map[string]metav1.Object{}
 	}
-	return a
 }
 
 // put stores an object, new or changed, under a new resourceVersion.
@@ -81,6 +88,10 @@ func copyOf(o metav1.Object) metav1.Object {
 	case *corev1.Namespace:
 		return o.DeepCopy()
 	case *policyv1.PodDisruptionBudget:
+		return o.DeepCopy()
+	case *corev1.PersistentVolume:
+		return o.DeepCopy()
+	case *corev1.PersistentVolumeClaim:
 		return o.DeepCopy()
 	}
 	return o

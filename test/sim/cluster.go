@@ -71,6 +71,9 @@ func (c *cluster) populate(w *world) {
 	if w.chance(70) || w.budgets || c.full() {
 		w.api.put(events.KindDisruptionBudget, newBudget("a", intstr.FromInt32(c.stay(w))))
 	}
+	if c.family == claimed {
+		c.claimVolumes(w)
+	}
 	for range c.podsFirst {
 		c.addPod(w)
 	}
@@ -172,6 +175,9 @@ func (c *cluster) addPod(w *world) {
 	}
 	if c.strict && w.chance(50) {
 		own(p, 0)
+	}
+	if c.family == claimed {
+		wantsClaim(w, p)
 	}
 	if c.rules {
 		kindsOfPods[w.rng.IntN(len(kindsOfPods))](p)

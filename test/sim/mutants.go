@@ -68,7 +68,7 @@ func (m Mutant) mutes(invariant string) bool { return slices.Contains(m.muted, i
 // Mutants are all of them. Each has to be found.
 func Mutants() []Mutant {
 	return slices.Concat(ledgerMutants(), fenceMutants(), guardMutants(), logMutants(), startMutants(),
-		evictionMutants(), moveMutants())
+		evictionMutants(), moveMutants(), claimMutants())
 }
 
 func ledgerMutants() []Mutant {

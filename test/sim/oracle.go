@@ -189,6 +189,7 @@ func (o *oracle) check() error {
 	o.checkRoom(stand)
 	o.checkKept(stand)
 	o.checkClaims()
+	o.checkUsers(stand)
 	if w.cluster.rules {
 		o.checkApart(stand)
 	}
@@ -330,7 +331,7 @@ func (o *oracle) unfinished() error {
 
 // fits names a node that a pod without rules could go to.
 func (o *oracle) fits(p *corev1.Pod, stand []stands) string {
-	if p.Spec.Affinity != nil || len(p.Spec.TopologySpreadConstraints) > 0 {
+	if p.Spec.Affinity != nil || len(p.Spec.TopologySpreadConstraints) > 0 || claimTaken(p, stand) {
 		return ""
 	}
 	used, closed := map[string]int64{}, map[string]bool{}

@@ -270,7 +270,7 @@ func (q *queueReplica) openRound() error {
 	r.log = &factLog{Log: w.log, p: &q.proc}
 	r.writer = queuecore.NewWriter(r.log, instant{}, base, r.epoch)
 	watches := queuecore.Watches{Base: picture, Cause: q.cause}
-	r.stores = watches.Stores(kinds, r.out, func(err error) { r.failed = err })
+	r.stores = watches.Stores(w.api.kinds, r.out, func(err error) { r.failed = err })
 	w.hit("round opened by " + q.cause)
 	q.round = r
 	return q.wrote(r.writer.Open(w.ctx, q.cause))
@@ -351,7 +351,7 @@ func (q *queueReplica) stepWatch() error {
 	if r == nil || w.down(&q.proc, toAPI) || len(r.out) > factRoom/2 {
 		return nil
 	}
-	kind := kinds[w.rng.IntN(len(kinds))]
+	kind := w.api.kinds[w.rng.IntN(len(w.api.kinds))]
 	store := r.stores[kind]
 	at, listed := r.watched[kind]
 	if listed && w.fault(1, "relist") {

@@ -221,6 +221,9 @@ func newWorld(ctx context.Context, o Options) (*world, error) {
 	if w.cluster.family = w.drawFamily(); w.cluster.moves() {
 		shards = 2
 	}
+	if w.cluster.family == claimed {
+		w.api.serve(claimKinds)
+	}
 	for n := range shards {
 		w.shards = append(w.shards, &shard{proc: proc{w: w, role: "scheduler", n: n}})
 	}

@@ -3,6 +3,7 @@ package commit
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -22,13 +24,16 @@ import (
 // lost also the write.
 type faults struct{ answer, lost, writes int }
 
-// claimStore is a cluster with claim c0, which has no devices yet. Its patches have the API
+// claimStore is a cluster with claims c0 and c1, which have no devices yet. Its patches have the API
 // server's preconditions and versions.
 func claimStore(t *testing.T, f *faults) *fake.Clientset {
 	t.Helper()
-	client := fake.NewClientset(&resourcev1.ResourceClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c0", UID: "uid-c0", ResourceVersion: "10"},
-	})
+	claim := func(name string) *resourcev1.ResourceClaim {
+		return &resourcev1.ResourceClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "10"},
+		}
+	}
+	client := fake.NewClientset(claim("c0"), claim("c1"))
 	claims := resourcev1.SchemeGroupVersion.WithResource("resourceclaims")
 	client.PrependReactor("patch", "resourceclaims", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		f.writes++
@@ -68,7 +73,12 @@ func claimStore(t *testing.T, f *faults) *fake.Clientset {
 
 func claimNow(t *testing.T, client *fake.Clientset) *resourcev1.ResourceClaim {
 	t.Helper()
-	claim, err := client.ResourceV1().ResourceClaims("ns").Get(t.Context(), "c0", metav1.GetOptions{})
+	return claimNamed(t, client, "c0")
+}
+
+func claimNamed(t *testing.T, client *fake.Clientset, name string) *resourcev1.ResourceClaim {
+	t.Helper()
+	claim, err := client.ResourceV1().ResourceClaims("ns").Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,6 +164,108 @@ func TestDevicesAfterACrashAtEachWrite(t *testing.T) {
 			}
 			if again := settles(t, client, false); again != version {
 				t.Errorf("settled again at %d, want %d", again, version)
+			}
+		})
+	}
+}
+
+// twoDevices is the work of a pod both of whose claims get a device.
+func twoDevices(t *testing.T) []ledger.DevicePick {
+	t.Helper()
+	picks := oneDevice(t)
+	other := picks[0]
+	other.Claim, other.ClaimUID = "c1", "uid-c1"
+	return append(picks, other)
+}
+
+func preparesBoth(t *testing.T, client *fake.Clientset) decide.Answered {
+	t.Helper()
+	return roomOf(client).prepareDevices(t.Context(), decide.Bind{
+		Op: 7, Pod: thePod, NodeName: "n", Devices: &decide.DeviceWork{Picks: twoDevices(t)},
+	})
+}
+
+func settlesBoth(t *testing.T, client *fake.Clientset) decide.Answered {
+	t.Helper()
+	_, answer := roomOf(client).settleClaims(t.Context(),
+		decide.FencePod{Pod: thePod, NodeName: "n", Value: "v", Claims: twoDevices(t)}, false)
+	return answer
+}
+
+// TestTwoClaimsAfterACrashAtEachWrite: a binder dies at any of the four writes for a pod with two claims,
+// and whoever takes the reservation back dies at any of its own; in the end nothing is left, and what is
+// late is refused.
+func TestTwoClaimsAfterACrashAtEachWrite(t *testing.T) {
+	const writes, most = 4, 8 // to prepare both, and to settle both as well
+	for at := 1; at <= most; at++ {
+		for _, happened := range []bool{false, true} {
+			t.Run(fmt.Sprintf("write %d, happened %t", at, happened), func(t *testing.T) {
+				f := &faults{lost: at}
+				if happened {
+					f = &faults{answer: at}
+				}
+				client := claimStore(t, f)
+				if first := preparesBoth(t, client); (at <= writes) == (first.Result == decide.Done) {
+					t.Fatalf("the first binder gets %+v", first)
+				}
+				first := settlesBoth(t, client)
+				if at > writes && first.Result == decide.Done {
+					t.Fatalf("who takes it back gets %+v after %d writes", first, f.writes)
+				}
+				if first.Result != decide.Done {
+					if late := preparesBoth(t, client); at > writes+1 && late.Result != decide.Refused {
+						t.Errorf("a late binder in the middle of it gets %+v", late)
+					}
+					first = settlesBoth(t, client)
+				}
+				if first.Result != decide.Done {
+					t.Fatalf("who takes it back again gets %+v", first)
+				}
+				for _, name := range []string{"c0", "c1"} {
+					claim := claimNamed(t, client, name)
+					if claim.Status.Allocation != nil || len(claim.Status.ReservedFor)+len(claim.Finalizers) > 0 ||
+						versionOf(claim) <= 10 {
+						t.Errorf("left of claim %s: %v at version %s, %+v", name, claim.Finalizers,
+							claim.ResourceVersion, claim.Status)
+					}
+				}
+				if late := preparesBoth(t, client); late.Result != decide.Refused {
+					t.Errorf("a late binder gets %+v, want it refused", late)
+				}
+			})
+		}
+	}
+}
+
+// TestSharedClaimAfterACrashAtItsWrite: the one write for a claim that has its devices already says that
+// one more pod uses it, once.
+func TestSharedClaimAfterACrashAtItsWrite(t *testing.T) {
+	for name, f := range map[string]*faults{"before": {lost: 1}, "after": {answer: 1}, "no crash": {}} {
+		t.Run(name, func(t *testing.T) {
+			client := claimStore(t, f)
+			claim := claimNow(t, client)
+			claim.Status.Allocation = &resourcev1.AllocationResult{}
+			claim.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{
+				{Resource: "pods", Name: "other", UID: "uid-other"},
+			}
+			claims := resourcev1.SchemeGroupVersion.WithResource("resourceclaims")
+			if err := client.Tracker().Update(claims, claim, "ns"); err != nil {
+				t.Fatal(err)
+			}
+			pick := ledger.DevicePick{Claim: "c0", ClaimUID: "uid-c0", ClaimRV: 10}
+			prepare := func() decide.Answered {
+				return roomOf(client).prepareDevices(t.Context(), decide.Bind{
+					Op: 7, Pod: thePod, NodeName: "n", Devices: &decide.DeviceWork{Picks: []ledger.DevicePick{pick}},
+				})
+			}
+			if first := prepare(); (*f == faults{writes: f.writes}) != (first.Result == decide.Done) {
+				t.Fatalf("the first binder gets %+v", first)
+			}
+			if next := prepare(); next.Result != decide.Done {
+				t.Fatalf("the next binder gets %+v", next)
+			}
+			if users := claimNow(t, client).Status.ReservedFor; len(users) != 2 || string(users[1].UID) != thePod.UID {
+				t.Errorf("users %+v, want the other and the pod", users)
 			}
 		})
 	}

@@ -23,10 +23,10 @@ type ruleKey struct{ profile, plugin string }
 
 // rule is the pods that one rule rejected.
 type rule struct {
-	key         ruleKey
-	profile     *placement.Profile
-	groups      map[string]*group
-	pods, nodes reach
+	key                 ruleKey
+	profile             *placement.Profile
+	groups              map[string]*group
+	pods, nodes, claims reach
 }
 
 // group is pods that get the same hints.
@@ -105,6 +105,7 @@ func (w *waiting) dropGroup(g *group) {
 	delete(r.groups, g.interest.Class)
 	r.pods.drop(g, g.interest.Pods)
 	r.nodes.drop(g, g.interest.Nodes)
+	r.claims.drop(g, g.interest.Claims)
 	if len(r.groups) == 0 {
 		delete(w.rules, r.key)
 	}
@@ -117,6 +118,7 @@ func (r *rule) group(interest placement.Interest) *group {
 		r.groups[interest.Class] = g
 		r.pods.put(g, interest.Pods)
 		r.nodes.put(g, interest.Nodes)
+		r.claims.put(g, interest.Claims)
 	}
 	return g
 }
@@ -195,15 +197,12 @@ func changedPod(c placement.Change) string {
 
 // ask asks one rule about the groups within reach of the change.
 func (c *call) ask(r *rule) {
-	within := &r.nodes
-	switch {
-	case c.blind || c.change.Kind != events.KindPod && c.change.Kind != events.KindNode:
+	within := c.within(r)
+	if within == nil {
 		for _, g := range r.groups {
 			c.hint(g)
 		}
 		return
-	case c.change.Kind == events.KindPod:
-		within = &r.pods
 	}
 	for g := range within.all {
 		c.hint(g)
@@ -219,6 +218,21 @@ func (c *call) ask(r *rule) {
 			c.hint(g)
 		}
 	}
+}
+
+// within is where a rule keeps the groups that changes of this kind can reach; nil if all of them.
+func (c *call) within(r *rule) *reach {
+	switch {
+	case c.blind:
+		return nil
+	case c.change.Kind == events.KindPod:
+		return &r.pods
+	case c.change.Kind == events.KindNode:
+		return &r.nodes
+	case c.change.Kind == events.KindResourceClaim && c.change.Objects != nil && c.change.NewObject != nil:
+		return &r.claims
+	}
+	return nil
 }
 
 // hint asks about one pod of a group on behalf of all.

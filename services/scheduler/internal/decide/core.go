@@ -69,6 +69,7 @@ type searching struct {
 	// among the home ones.
 	start      [2]int
 	consulting consulting
+	devices    deviceBook
 }
 
 // pipeline is where the attempts are; see the package comment.
@@ -254,6 +255,7 @@ func (c *Core) applyFacts(b follow.Batch) error {
 		c.store = store
 		c.view.Reset(store)
 		c.engine.SetObjects(c.view.Snapshot())
+		c.devices.close()
 		c.cross.countHosts(c.view.Nodes())
 		c.resetPlans()
 	}
@@ -265,6 +267,7 @@ func (c *Core) applyFacts(b follow.Batch) error {
 		return fmt.Errorf("scheduler: apply facts: %w", err)
 	}
 	c.view.ApplyFacts(changes)
+	c.devices.followFacts(changes.Others, c.view.Snapshot())
 	c.regard(changes)
 	c.factsMoved(changes)
 	if slices.ContainsFunc(changes.Others, placement.ObjectsMatter) {

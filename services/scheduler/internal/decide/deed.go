@@ -71,6 +71,7 @@ func (c *Core) landDeed(f *flight, r ledger.TxnResult, out *Output) error {
 // ledgerMoved passes on what has changed in the ledger's picture.
 func (c *Core) ledgerMoved(changes ledger.ViewChanges) {
 	c.view.ApplyLedger(changes)
+	c.devices.followLedger(changes, c.view.Snapshot())
 	c.followPlans(changes)
 }
 

@@ -3,9 +3,6 @@ package decide
 import (
 	"fmt"
 
-	resourcev1 "k8s.io/api/resource/v1"
-
-	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -35,79 +32,34 @@ type lookups = placement.Objects
 // promisedDevices are the facts with what reservations and staged attempts have been promised of
 // devices, which binders write into the cluster before the facts show it. Who does not know of a
 // promise that another shard has just made loses the node's document, or that of a pool. It
-// implements placement.Objects, placement.DevicePromises and placement.DeviceMemory.
+// implements placement.Objects and placement.DeviceMemory.
 type promisedDevices struct {
 	lookups
-	claims      map[string]bool // by UID
-	allocations []*resourcev1.AllocationResult
-	// unseen: of one of the promises the facts do not show yet what has become, or not any more.
-	unseen bool
-	// index is the engine's, over all this.
-	index placement.DeviceIndex
+	book *deviceBook
 }
 
 // Devices implements placement.DeviceMemory.
-func (p *promisedDevices) Devices() *placement.DeviceIndex { return &p.index }
-
-// Allocating implements placement.DevicePromises.
-func (p *promisedDevices) Allocating(claimUID string) bool { return p.claims[claimUID] }
-
-// Promised implements placement.DevicePromises.
-func (p *promisedDevices) Promised() []*resourcev1.AllocationResult { return p.allocations }
+func (p *promisedDevices) Devices() *placement.DeviceIndex { return &p.book.index }
 
 // promisedDevices adds promises to what a decision looks up.
-func (c *Core) promisedDevices(to placement.Objects) (*promisedDevices, error) {
-	p := &promisedDevices{lookups: to, claims: map[string]bool{}}
-	for d := range c.ledger.Docs() {
-		for i := range d.Entries {
-			e := &d.Entries[i]
-			if err := p.promise(e.Namespace, e.Devices); err != nil {
-				return nil, fmt.Errorf("reservation of pod %s/%s: %w", e.Namespace, e.Name, err)
-			}
-		}
+func (c *Core) promisedDevices(to placement.Objects, facts *state.Snapshot) (*promisedDevices, error) {
+	c.devices.read(facts, c.ledger)
+	if err := c.devices.problem(); err != nil {
+		return nil, err
 	}
 	staged := c.next
 	if c.flight != nil {
 		staged = append(staged[:len(staged):len(staged)], c.flight.attempts...)
 	}
-	for _, a := range staged {
-		if err := p.promise(a.pod.Namespace, a.pick.volumes.devices.picks); err != nil {
-			return nil, err
-		}
+	if err := c.devices.stage(staged, facts); err != nil {
+		return nil, err
 	}
-	return p, nil
-}
-
-func (p *promisedDevices) promise(namespace string, picks []ledger.DevicePick) error {
-	for _, pick := range picks {
-		if len(pick.Allocation) == 0 {
-			continue
-		}
-		a := &resourcev1.AllocationResult{}
-		if err := a.Unmarshal(pick.Allocation); err != nil {
-			return fmt.Errorf("allocation of claim %s/%s: %w", namespace, pick.Claim, err)
-		}
-		p.claims[pick.ClaimUID] = true
-		p.allocations = append(p.allocations, a)
-		p.unseen = p.unseen || !p.has(namespace, pick)
-	}
-	return nil
-}
-
-// has tells whether the facts show that the claim of a promise has devices. Before, they may be taken
-// back; after its end they are free, once the reservation has gone, of which no event tells either.
-func (p *promisedDevices) has(namespace string, pick ledger.DevicePick) bool {
-	o, ok := p.ObjectByName(events.KindResourceClaim, namespace, pick.Claim)
-	if !ok || o.UID != pick.ClaimUID {
-		return false
-	}
-	claim, ok := o.API.(*resourcev1.ResourceClaim)
-	return ok && claim.Status.Allocation != nil
+	return &promisedDevices{to, &c.devices}, nil
 }
 
 // maybeLater: the pod would perhaps fit if it were known what becomes of a promise. No event tells
 // of one that is taken back.
-func (d devices) maybeLater() bool { return d.promised != nil && d.promised.unseen }
+func (d devices) maybeLater() bool { return d.promised != nil && len(d.promised.book.unseen) > 0 }
 
 // promisesPending says that a pod found no node, and that this is no verdict.
 const promisesPending = "devices are still promised to other pods: "

@@ -45,7 +45,7 @@ func (c *Core) volumesOf(pod *state.Pod, profile *placement.Profile) (v volumes,
 	if under == nil {
 		under = facts
 	}
-	v.devices.promised, err = c.promisedDevices(under)
+	v.devices.promised, err = c.promisedDevices(under, facts)
 	v.objects = v.devices.promised
 	return v, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -20,6 +21,8 @@ type ours struct {
 	engine   *placement.Engine
 	profile  *placement.Profile
 	sequence uint64
+	// index is kept as a shard keeps it.
+	index placement.DeviceIndex
 	// The pod to decide about, its claim, and what came of it.
 	pod    *state.Pod
 	claim  *resourcev1.ResourceClaim
@@ -27,14 +30,14 @@ type ours struct {
 	picks  []placement.DevicePick
 }
 
-// objects are facts with what a shard adds to them about devices.
+// objects are facts with what a shard keeps about devices.
 type objects struct {
 	*state.Snapshot
-	index placement.DeviceIndex
+	index *placement.DeviceIndex
 }
 
 // Devices implements placement.DeviceMemory.
-func (o *objects) Devices() *placement.DeviceIndex { return &o.index }
+func (o objects) Devices() *placement.DeviceIndex { return o.index }
 
 func newOurs(_ context.Context, l load) (contender, error) {
 	profile, err := placement.NewProfile(placement.DefaultProfile(corev1.DefaultSchedulerName))
@@ -55,6 +58,7 @@ func newOurs(_ context.Context, l load) (contender, error) {
 			return nil, err
 		}
 	}
+	o.index.Fill(o.store.Snapshot())
 	for i := range l.nodes {
 		n := l.node(i)
 		state.Strip(n)
@@ -70,12 +74,25 @@ func (o *ours) tell(kind events.Kind, obj state.APIObject) error {
 		return err
 	}
 	o.sequence++
-	_, err = o.store.Apply([]events.SequencedFact{{Sequence: o.sequence, Fact: events.Fact{
+	changes, err := o.store.Apply([]events.SequencedFact{{Sequence: o.sequence, Fact: events.Fact{
 		Kind: kind, Op: events.OpUpsert, UID: string(obj.GetUID()), Namespace: obj.GetNamespace(), Name: obj.GetName(),
 		ResourceVersion: o.sequence, Progress: o.sequence, Object: data,
 	}}})
-	return err
+	if err != nil {
+		return err
+	}
+	for _, c := range changes.Others {
+		o.index.Apply(c)
+	}
+	if slices.ContainsFunc(changes.Others, placement.ObjectsMatter) {
+		o.engine.SetObjects(o.objects())
+	} else {
+		o.engine.Refresh(o.objects())
+	}
+	return nil
 }
+
+func (o *ours) objects() objects { return objects{o.store.Snapshot(), &o.index} }
 
 func (o *ours) arrive(_ context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim) error {
 	state.Strip(pod)
@@ -84,15 +101,13 @@ func (o *ours) arrive(_ context.Context, pod *corev1.Pod, claim *resourcev1.Reso
 }
 
 func (o *ours) decide(context.Context) error {
-	objects := &objects{Snapshot: o.store.Snapshot()}
-	o.engine.SetObjects(objects)
 	r := o.engine.Evaluate(o.profile, placement.Query{Pod: o.pod, Seed: o.sequence})
 	if r.Err != nil || len(r.Feasible) == 0 {
 		return errors.Join(r.Err, errors.New("no node"))
 	}
 	o.chosen = r.Feasible[0].Node
 	var ok bool
-	if o.picks, ok = o.profile.DevicePicks(o.pod, o.chosen.Node, objects, o.sequence); !ok {
+	if o.picks, ok = o.profile.DevicePicks(o.pod, o.chosen.Node, o.objects(), o.sequence); !ok {
 		return fmt.Errorf("node %s has no device after all", o.chosen.Node.Name)
 	}
 	o.chosen.AddPod(o.pod)

@@ -1,0 +1,358 @@
+package placement
+
+import (
+	"cmp"
+	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/dynamic-resource-allocation/structured"
+	"k8s.io/utils/ptr"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// DeviceIndex is what one state of the cluster says about devices: where they are, and which of them
+// claims have, or have been promised. Whoever keeps one reads the facts once (Fill) and tells of every
+// change after that, so that a decision costs nothing per claim; Withdraw undoes Promise. The zero value
+// has not been filled. It is for one goroutine.
+type DeviceIndex struct {
+	filled bool
+	// nodes are those that have slices of their own, by name.
+	nodes map[string]*nodeDevices
+	// wide are the UIDs of slices that several nodes reach, or that count what devices consume.
+	wide map[types.UID]struct{}
+	// pools are the slices of nodes by their pool.
+	pools map[poolKey][]*ownSlice
+	// taken counts who has a device, or has been promised it; given is the same for the allocator.
+	taken map[structured.DeviceID]int
+	given structured.AllocatedState
+	// shares are who has a share of a device, by device; shared counts the shares in a pool.
+	shares map[structured.DeviceID]map[structured.SharedDeviceID]*deviceShare
+	shared map[poolKey]int
+	// promised counts the promises to a claim, by its UID.
+	promised map[string]int
+	// verdicts are what selectors say of devices, by selectorKey.
+	verdicts map[string]*verdicts
+}
+
+// poolKey names a pool.
+type poolKey struct{ driver, pool string }
+
+// deviceShare is a part of a device: how many claims and promises speak of it, which is the same one, and how
+// much it is.
+type deviceShare struct {
+	uses     int
+	consumed map[resourcev1.QualifiedName]resource.Quantity
+}
+
+// nodeDevices are the slices of one node alone, sorted by driver and pool.
+type nodeDevices struct {
+	slices []*ownSlice
+	// plain: each is a pool of its own with plain devices alone.
+	plain bool
+}
+
+// ownSlice is a slice of one node; taken has a bit for each of its devices, if they are plain.
+type ownSlice struct {
+	*resourcev1.ResourceSlice
+	taken uint32
+}
+
+func (s *ownSlice) pool() poolKey { return poolKey{s.Spec.Driver, s.Spec.Pool.Name} }
+
+// DeviceMemory is what an Objects can be besides: it keeps what there is to know about devices, promises
+// included, which the objects do not show.
+type DeviceMemory interface {
+	// Devices is where it is kept. One that has not been filled yet is filled when it is asked.
+	Devices() *DeviceIndex
+}
+
+// deviceIndex is the index of objects, filled.
+func deviceIndex(objects Objects) *DeviceIndex {
+	x := &DeviceIndex{}
+	if m, ok := objects.(DeviceMemory); ok {
+		x = m.Devices()
+	}
+	if !x.filled {
+		x.Fill(objects)
+	}
+	return x
+}
+
+// Fill begins anew from facts, without promises.
+func (x *DeviceIndex) Fill(objects Objects) {
+	*x = DeviceIndex{
+		filled: true, nodes: map[string]*nodeDevices{}, wide: map[types.UID]struct{}{},
+		pools: map[poolKey][]*ownSlice{}, taken: map[structured.DeviceID]int{},
+		given: structured.AllocatedState{
+			AllocatedDevices:         sets.New[structured.DeviceID](),
+			AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
+			AggregatedCapacity:       structured.NewConsumedCapacityCollection(),
+		},
+		shares: map[structured.DeviceID]map[structured.SharedDeviceID]*deviceShare{}, shared: map[poolKey]int{},
+		promised: map[string]int{}, verdicts: map[string]*verdicts{},
+	}
+	for o := range objects.ObjectsOf(events.KindResourceClaim, "") {
+		if claim, ok := o.API.(*resourcev1.ResourceClaim); ok {
+			x.count(claim.Status.Allocation, 1)
+		}
+	}
+	for o := range objects.Objects(events.KindResourceSlice) {
+		if s, ok := o.API.(*resourcev1.ResourceSlice); ok {
+			x.addSlice(s)
+		}
+	}
+}
+
+// Apply takes in what became of an object; of kinds that have nothing to do with devices too.
+func (x *DeviceIndex) Apply(c state.ObjectChange) {
+	if !x.filled {
+		return
+	}
+	switch c.Kind {
+	case events.KindResourceClaim:
+		// First what comes, so that nothing is free in between.
+		x.count(allocationOf(c.After), 1)
+		x.count(allocationOf(c.Before), -1)
+	case events.KindResourceSlice:
+		if s, ok := sliceOf(c.Before); ok {
+			x.dropSlice(s)
+		}
+		if s, ok := sliceOf(c.After); ok {
+			x.addSlice(s)
+		}
+	}
+}
+
+func allocationOf(o *state.Object) *resourcev1.AllocationResult {
+	if o == nil {
+		return nil
+	}
+	claim, ok := o.API.(*resourcev1.ResourceClaim)
+	if !ok {
+		return nil
+	}
+	return claim.Status.Allocation
+}
+
+func sliceOf(o *state.Object) (*resourcev1.ResourceSlice, bool) {
+	if o == nil {
+		return nil, false
+	}
+	s, ok := o.API.(*resourcev1.ResourceSlice)
+	return s, ok
+}
+
+// Promise adds what a claim, by its UID, has been promised. That the claim shows the same already does
+// no harm.
+func (x *DeviceIndex) Promise(claimUID string, a *resourcev1.AllocationResult) {
+	x.promised[claimUID]++
+	x.count(a, 1)
+}
+
+// Withdraw takes a promise back.
+func (x *DeviceIndex) Withdraw(claimUID string, a *resourcev1.AllocationResult) {
+	if x.promised[claimUID]--; x.promised[claimUID] <= 0 {
+		delete(x.promised, claimUID)
+	}
+	x.count(a, -1)
+}
+
+// Allocating tells whether a claim, by its UID, has been promised devices.
+func (x *DeviceIndex) Allocating(claimUID string) bool { return x.promised[claimUID] > 0 }
+
+// count adds an allocation, or with by -1 takes it away. Source: allocateddevices.go
+// foreachAllocatedDevice.
+func (x *DeviceIndex) count(a *resourcev1.AllocationResult, by int) {
+	if a == nil {
+		return
+	}
+	for i := range a.Devices.Results {
+		r := &a.Devices.Results[i]
+		switch {
+		case ptr.Deref(r.AdminAccess, false): // others may have it all the same
+		case r.ShareID != nil:
+			x.countShare(r, by)
+		default:
+			x.countDevice(r, by)
+		}
+	}
+}
+
+func (x *DeviceIndex) countDevice(r *resourcev1.DeviceRequestAllocationResult, by int) {
+	id := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)
+	before := x.taken[id]
+	x.taken[id] = before + by
+	switch {
+	case before == 0 && by > 0:
+		x.given.AllocatedDevices.Insert(id)
+	case before+by == 0:
+		delete(x.taken, id)
+		x.given.AllocatedDevices.Delete(id)
+	default:
+		return
+	}
+	for _, s := range x.pools[poolKey{r.Driver, r.Pool}] {
+		s.mark(r.Device, by > 0)
+	}
+}
+
+// mark sets the bit of a device.
+func (s *ownSlice) mark(device string, taken bool) {
+	for i := range min(len(s.Spec.Devices), maxPlainDevices) {
+		switch {
+		case s.Spec.Devices[i].Name != device:
+		case taken:
+			s.taken |= 1 << i
+		default:
+			s.taken &^= 1 << i
+		}
+	}
+}
+
+// countShare counts a share once, however many speak of it: what has been promised and what a claim has
+// of it are told apart by its name.
+func (x *DeviceIndex) countShare(r *resourcev1.DeviceRequestAllocationResult, by int) {
+	device := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)
+	id := structured.MakeSharedDeviceID(device, r.ShareID)
+	of := x.shares[device]
+	if of == nil {
+		of = map[structured.SharedDeviceID]*deviceShare{}
+		x.shares[device] = of
+	}
+	s := of[id]
+	if s == nil {
+		s = &deviceShare{consumed: r.ConsumedCapacity}
+		of[id] = s
+		x.shared[poolKey{r.Driver, r.Pool}]++
+		x.given.AllocatedSharedDeviceIDs.Insert(id)
+		x.consume(device, s)
+	}
+	if s.uses += by; s.uses > 0 {
+		return
+	}
+	delete(of, id)
+	x.given.AllocatedSharedDeviceIDs.Delete(id)
+	if x.shared[poolKey{r.Driver, r.Pool}]--; x.shared[poolKey{r.Driver, r.Pool}] == 0 {
+		delete(x.shared, poolKey{r.Driver, r.Pool})
+	}
+	// Amounts are summed up anew: one of nothing must stay when another goes.
+	delete(x.given.AggregatedCapacity, device)
+	for _, left := range of {
+		x.consume(device, left)
+	}
+	if len(of) == 0 {
+		delete(x.shares, device)
+	}
+}
+
+func (x *DeviceIndex) consume(device structured.DeviceID, s *deviceShare) {
+	if s.consumed != nil {
+		x.given.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(device, s.consumed))
+	}
+}
+
+// isWide: not the slice of one node, or one that counts what devices consume.
+func isWide(s *resourcev1.ResourceSlice) bool {
+	return ptr.Deref(s.Spec.NodeName, "") == "" || len(s.Spec.SharedCounters) > 0
+}
+
+func (x *DeviceIndex) addSlice(s *resourcev1.ResourceSlice) {
+	if isWide(s) {
+		x.wide[s.UID] = struct{}{}
+		return
+	}
+	own := &ownSlice{ResourceSlice: s}
+	for i := range min(len(s.Spec.Devices), maxPlainDevices) {
+		if x.taken[structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, s.Spec.Devices[i].Name)] > 0 {
+			own.taken |= 1 << i
+		}
+	}
+	x.pools[own.pool()] = append(x.pools[own.pool()], own)
+	n := x.nodes[*s.Spec.NodeName]
+	if n == nil {
+		n = &nodeDevices{}
+		x.nodes[*s.Spec.NodeName] = n
+	}
+	n.slices = append(n.slices, own)
+	n.sort()
+}
+
+func (x *DeviceIndex) dropSlice(s *resourcev1.ResourceSlice) {
+	delete(x.wide, s.UID)
+	n := x.nodes[ptr.Deref(s.Spec.NodeName, "")]
+	if n == nil {
+		return
+	}
+	at := slices.IndexFunc(n.slices, func(o *ownSlice) bool { return o.UID == s.UID })
+	if at < 0 {
+		return
+	}
+	own := n.slices[at]
+	for _, v := range x.verdicts {
+		delete(v.of, own)
+	}
+	pool := slices.DeleteFunc(x.pools[own.pool()], func(o *ownSlice) bool { return o == own })
+	if x.pools[own.pool()] = pool; len(pool) == 0 {
+		delete(x.pools, own.pool())
+	}
+	if n.slices = slices.Delete(n.slices, at, at+1); len(n.slices) == 0 {
+		delete(x.nodes, *s.Spec.NodeName)
+		return
+	}
+	n.sort()
+}
+
+// sort puts the slices in order, by name where drivers and pools are the same, and looks whether they
+// are plain.
+func (n *nodeDevices) sort() {
+	slices.SortFunc(n.slices, func(a, b *ownSlice) int {
+		return cmp.Or(cmp.Compare(a.Spec.Driver, b.Spec.Driver), cmp.Compare(a.Spec.Pool.Name, b.Spec.Pool.Name),
+			cmp.Compare(a.Name, b.Name))
+	})
+	n.plain = true
+	for i, s := range n.slices {
+		again := i > 0 && n.slices[i-1].pool() == s.pool()
+		if again || s.Spec.Pool.ResourceSliceCount != 1 || ptr.Deref(s.Spec.PerDeviceNodeSelection, false) ||
+			!plainDevices(s.Spec.Devices) {
+			n.plain = false
+			return
+		}
+	}
+}
+
+// isPlain tells whether the slices of a node are pools of their own, with plain devices alone, of which
+// nobody has a share.
+func (x *DeviceIndex) isPlain(n *nodeDevices) bool {
+	if n == nil || !n.plain || len(x.shared) == 0 {
+		return n == nil || n.plain
+	}
+	return !slices.ContainsFunc(n.slices, func(s *ownSlice) bool { return x.shared[s.pool()] > 0 })
+}
+
+// maxPlainDevices is up to how many devices of a slice are compared with each other, and have a bit.
+const maxPlainDevices = 32
+
+func plainDevices(devices []resourcev1.Device) bool {
+	if len(devices) > maxPlainDevices {
+		return false
+	}
+	for i := range devices {
+		d := &devices[i]
+		if len(d.Taints)+len(d.ConsumesCounters)+len(d.BindingConditions)+len(d.BindingFailureConditions) > 0 ||
+			ptr.Deref(d.BindsToNode, false) || ptr.Deref(d.AllowMultipleAllocations, false) ||
+			len(d.NodeAllocatableResourceMappings) > 0 {
+			return false
+		}
+		for j := range i {
+			if devices[j].Name == d.Name {
+				return false
+			}
+		}
+	}
+	return true
+}

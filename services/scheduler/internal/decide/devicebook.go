@@ -1,0 +1,220 @@
+package decide
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// deviceBook keeps what facts, reservations and staged attempts say about devices up to date, by their
+// changes: to read all of them for each decision costs what the cluster has of claims. It is empty until
+// the first pod names claims.
+type deviceBook struct {
+	open  bool
+	index placement.DeviceIndex
+	// promises are those of reservations, staged those of attempts.
+	promises map[promiseKey]devicePromise
+	staged   map[*attempt][]devicePromise
+	// unseen are the claims, by UID, which have been promised devices and of which the facts do not show
+	// any. Before, the promise may be taken back; after the end of the claim its devices are free once the
+	// reservation has gone: no event tells of either.
+	unseen map[string]struct{}
+	// broken are promises that cannot be read.
+	broken map[promiseKey]error
+}
+
+// promiseKey is a promise to one claim in the document of a node.
+type promiseKey struct {
+	node  string
+	token ledger.Token
+	claim string
+}
+
+type devicePromise struct {
+	claim      string // by UID
+	allocation *resourcev1.AllocationResult
+	pick       *ledger.DevicePick
+}
+
+// close forgets everything.
+func (b *deviceBook) close() { *b = deviceBook{} }
+
+// read begins anew from facts and ledger, if nothing is known.
+func (b *deviceBook) read(facts *state.Snapshot, view *ledger.View) {
+	if b.open {
+		return
+	}
+	*b = deviceBook{
+		open: true, promises: map[promiseKey]devicePromise{}, staged: map[*attempt][]devicePromise{},
+		unseen: map[string]struct{}{}, broken: map[promiseKey]error{},
+	}
+	b.index.Fill(facts)
+	for d := range view.Docs() {
+		b.followDoc(ledger.DocChange{After: d}, facts)
+	}
+}
+
+// followFacts takes in what became of objects.
+func (b *deviceBook) followFacts(changes []state.ObjectChange, facts *state.Snapshot) {
+	if !b.open {
+		return
+	}
+	for _, c := range changes {
+		b.index.Apply(c)
+		if o := cmp.Or(c.After, c.Before); c.Kind == events.KindResourceClaim && o != nil {
+			b.note(o.UID, facts)
+		}
+	}
+}
+
+// followLedger takes in what became of documents.
+func (b *deviceBook) followLedger(changes ledger.ViewChanges, facts *state.Snapshot) {
+	if changes.Reset {
+		b.close()
+	}
+	if !b.open {
+		return
+	}
+	for _, d := range changes.Docs {
+		b.followDoc(d, facts)
+	}
+}
+
+func (b *deviceBook) followDoc(d ledger.DocChange, facts *state.Snapshot) {
+	now, before := promisesIn(d.After), promisesIn(d.Before)
+	for key, pick := range now {
+		_, known := b.promises[key]
+		if _, broken := b.broken[key]; known || broken {
+			continue
+		}
+		p, err := readPromise(pick)
+		if err != nil {
+			b.broken[key] = fmt.Errorf("document of node %s: %w", d.After.NodeName, err)
+			continue
+		}
+		b.promises[key] = p
+		b.promise(p, facts)
+	}
+	for key := range before {
+		if _, stays := now[key]; stays {
+			continue
+		}
+		if p, known := b.promises[key]; known {
+			b.withdraw(p, facts)
+		}
+		delete(b.promises, key)
+		delete(b.broken, key)
+	}
+}
+
+// promisesIn are the devices that a document promises, nil for none, as in most.
+func promisesIn(d ledger.NodeDoc) (list map[promiseKey]*ledger.DevicePick) {
+	for i := range d.Entries {
+		e := &d.Entries[i]
+		for j := range e.Devices {
+			if len(e.Devices[j].Allocation) == 0 {
+				continue
+			}
+			if list == nil {
+				list = map[promiseKey]*ledger.DevicePick{}
+			}
+			list[promiseKey{d.NodeUID, e.Token, e.Devices[j].ClaimUID}] = &e.Devices[j]
+		}
+	}
+	return list
+}
+
+func readPromise(pick *ledger.DevicePick) (devicePromise, error) {
+	p := devicePromise{claim: pick.ClaimUID, allocation: &resourcev1.AllocationResult{}, pick: pick}
+	if err := p.allocation.Unmarshal(pick.Allocation); err != nil {
+		return p, fmt.Errorf("allocation of claim %s: %w", pick.Claim, err)
+	}
+	return p, nil
+}
+
+// stage makes exactly these attempts count, beside the reservations.
+func (b *deviceBook) stage(attempts []*attempt, facts *state.Snapshot) error {
+	old := b.staged
+	b.staged = make(map[*attempt][]devicePromise, len(attempts))
+	for _, a := range attempts {
+		picks := a.pick.volumes.devices.picks
+		if len(picks) == 0 {
+			continue
+		}
+		if was := old[a]; len(was) > 0 && was[0].pick == firstPromise(picks) {
+			b.staged[a] = was
+			delete(old, a)
+			continue
+		}
+		for i := range picks {
+			if len(picks[i].Allocation) == 0 {
+				continue
+			}
+			p, err := readPromise(&picks[i])
+			if err != nil {
+				return err
+			}
+			b.staged[a] = append(b.staged[a], p)
+			b.promise(p, facts)
+		}
+	}
+	for _, list := range old {
+		for _, p := range list {
+			b.withdraw(p, facts)
+		}
+	}
+	return nil
+}
+
+// firstPromise is the first pick that gives devices, nil for none.
+func firstPromise(picks []ledger.DevicePick) *ledger.DevicePick {
+	for i := range picks {
+		if len(picks[i].Allocation) > 0 {
+			return &picks[i]
+		}
+	}
+	return nil
+}
+
+func (b *deviceBook) promise(p devicePromise, facts *state.Snapshot) {
+	b.index.Promise(p.claim, p.allocation)
+	b.note(p.claim, facts)
+}
+
+func (b *deviceBook) withdraw(p devicePromise, facts *state.Snapshot) {
+	b.index.Withdraw(p.claim, p.allocation)
+	b.note(p.claim, facts)
+}
+
+// note looks whether a claim is unseen.
+func (b *deviceBook) note(claim string, facts *state.Snapshot) {
+	delete(b.unseen, claim)
+	if !b.index.Allocating(claim) {
+		return
+	}
+	if o, ok := facts.Object(events.KindResourceClaim, claim); ok {
+		if c, ok := o.API.(*resourcev1.ResourceClaim); ok && c.Status.Allocation != nil {
+			return
+		}
+	}
+	b.unseen[claim] = struct{}{}
+}
+
+// problem is why decisions about devices cannot be made, if they cannot.
+func (b *deviceBook) problem() error {
+	if len(b.broken) == 0 {
+		return nil
+	}
+	keys := slices.SortedFunc(maps.Keys(b.broken), func(x, y promiseKey) int {
+		return cmp.Or(cmp.Compare(x.node, y.node), cmp.Compare(x.token, y.token), cmp.Compare(x.claim, y.claim))
+	})
+	return b.broken[keys[0]]
+}

@@ -1,0 +1,175 @@
+package decide
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// bookWorld is what a book is told of: claims, documents and staged attempts.
+type bookWorld struct {
+	store    *state.Store
+	sequence uint64
+	tokens   ledger.Token
+	docs     map[string]ledger.NodeDoc
+	staged   []*attempt
+}
+
+func drawDevices(t *rapid.T) *resourcev1.AllocationResult {
+	return &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
+		Results: []resourcev1.DeviceRequestAllocationResult{{
+			Request: "r", Driver: "d", Pool: "n", Device: fmt.Sprint(rapid.IntRange(0, 4).Draw(t, "device")),
+		}},
+	}}
+}
+
+func drawPicks(t *rapid.T) (picks []ledger.DevicePick) {
+	for range rapid.IntRange(0, 2).Draw(t, "picks") {
+		name := fmt.Sprintf("c%d", rapid.IntRange(0, 3).Draw(t, "of"))
+		pick := ledger.DevicePick{Claim: name, ClaimUID: "uid-" + name}
+		switch rapid.IntRange(0, 6).Draw(t, "kind") {
+		case 0: // it has its devices already
+		case 1:
+			pick.Allocation = []byte("no allocation")
+		default:
+			data, err := drawDevices(t).Marshal()
+			if err != nil {
+				t.Fatal(err)
+			}
+			pick.Allocation = data
+		}
+		if !slices.ContainsFunc(picks, func(p ledger.DevicePick) bool { return p.Claim == pick.Claim }) {
+			picks = append(picks, pick)
+		}
+	}
+	return picks
+}
+
+// claim changes a claim, or ends it.
+func (w *bookWorld) claim(t *rapid.T) []state.ObjectChange {
+	name := fmt.Sprintf("c%d", rapid.IntRange(0, 3).Draw(t, "claim"))
+	claim := &resourcev1.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: name, UID: types.UID("uid-" + name)},
+	}
+	if rapid.Bool().Draw(t, "has") {
+		claim.Status.Allocation = drawDevices(t)
+	}
+	w.sequence++
+	fact := events.Fact{
+		Kind: events.KindResourceClaim, Op: events.OpUpsert, UID: string(claim.UID), Namespace: "x", Name: name,
+		ResourceVersion: w.sequence, Progress: w.sequence,
+	}
+	var err error
+	if fact.Object, err = claim.Marshal(); err != nil {
+		t.Fatal(err)
+	}
+	if rapid.IntRange(0, 3).Draw(t, "gone") == 0 {
+		fact.Op, fact.Object = events.OpDelete, nil
+	}
+	changes, err := w.store.Apply([]events.SequencedFact{{Sequence: w.sequence, Fact: fact}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return changes.Others
+}
+
+// doc writes a document anew, with some of its entries as they were, or deletes it.
+func (w *bookWorld) doc(t *rapid.T) ledger.DocChange {
+	uid := fmt.Sprintf("n%d", rapid.IntRange(0, 1).Draw(t, "node"))
+	before := w.docs[uid]
+	after := ledger.NodeDoc{NodeUID: uid, NodeName: uid}
+	for _, e := range before.Entries {
+		if rapid.Bool().Draw(t, "stays") {
+			after.Entries = append(after.Entries, e)
+		}
+	}
+	if picks := drawPicks(t); len(picks) > 0 {
+		w.tokens++
+		after.Entries = append(after.Entries, ledger.Entry{Token: w.tokens, Namespace: "x", Devices: picks})
+	}
+	if rapid.IntRange(0, 5).Draw(t, "dropped") == 0 {
+		delete(w.docs, uid)
+		return ledger.DocChange{Before: before}
+	}
+	w.docs[uid] = after
+	return ledger.DocChange{Before: before, After: after}
+}
+
+// stage draws which attempts are staged, some of them with other picks than before.
+func (w *bookWorld) stage(t *rapid.T) {
+	w.staged = slices.DeleteFunc(w.staged, func(*attempt) bool { return rapid.Bool().Draw(t, "lands") })
+	a := &attempt{}
+	if len(w.staged) > 0 && rapid.Bool().Draw(t, "again") {
+		a = w.staged[0]
+	} else {
+		w.staged = append(w.staged, a)
+	}
+	a.pick.volumes.devices.picks = slices.DeleteFunc(drawPicks(t), func(p ledger.DevicePick) bool {
+		return string(p.Allocation) == "no allocation" // what a shard staged can be read
+	})
+}
+
+// anew is a book that has just read everything.
+func (w *bookWorld) anew(t *rapid.T, facts *state.Snapshot) *deviceBook {
+	b := &deviceBook{}
+	b.read(facts, ledger.NewView())
+	for _, uid := range slices.Sorted(maps.Keys(w.docs)) {
+		b.followDoc(ledger.DocChange{After: w.docs[uid]}, facts)
+	}
+	if err := b.stage(w.staged, facts); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestDeviceBookFollows: a book that was told of every change says what one says that reads everything anew.
+func TestDeviceBookFollows(t *testing.T) {
+	broken := 0
+	rapid.Check(t, func(t *rapid.T) {
+		w := &bookWorld{store: state.New(), docs: map[string]ledger.NodeDoc{}}
+		b := &deviceBook{}
+		b.read(w.store.Snapshot(), ledger.NewView())
+		for step := range rapid.IntRange(1, 30).Draw(t, "steps") {
+			switch rapid.IntRange(0, 2).Draw(t, "what") {
+			case 0:
+				changes := w.claim(t)
+				b.followFacts(changes, w.store.Snapshot())
+			case 1:
+				b.followLedger(ledger.ViewChanges{Docs: []ledger.DocChange{w.doc(t)}}, w.store.Snapshot())
+			case 2:
+				w.stage(t)
+			}
+			facts := w.store.Snapshot()
+			if err := b.stage(w.staged, facts); err != nil {
+				t.Fatal(err)
+			}
+			want := w.anew(t, facts)
+			if diff := cmp.Diff(want.index.String(), b.index.String()); diff != "" {
+				t.Fatalf("step %d: anew (-) and followed (+) differ:\n%s", step, diff)
+			}
+			if diff := cmp.Diff(want.unseen, b.unseen); diff != "" {
+				t.Fatalf("step %d: unseen anew (-) and followed (+) differ:\n%s", step, diff)
+			}
+			if got, want := fmt.Sprint(b.problem()), fmt.Sprint(want.problem()); got != want {
+				t.Fatalf("step %d: problem %s, want %s", step, got, want)
+			}
+			if b.problem() != nil {
+				broken++
+			}
+		}
+	})
+	if broken == 0 {
+		t.Error("no promise that cannot be read was tried")
+	}
+}
