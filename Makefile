@@ -478,9 +478,10 @@ bench-preemption-e2e: build .cluster-programs .peer-programs ## Preemptors on fu
 	@go run ./test/perf/cmd/benche2e --runs $(RUNS) --contenders $(CONTENDERS) --modes preempt --pods $(PREEMPTORS) \
 		--nodes $(PREEMPTION_NODES) --timeout 60m --out .build/bench/preemption
 
-# Rounds, in each of which as many pods are placed with records, without, and with traces besides.
-OBSERVE_ROUNDS ?= 90
-OBSERVE_PODS ?= 2000
+# Rounds, in each of which as many pods are placed with records, without, and with traces besides; a
+# multiple of six goes through all orders of the three equally often.
+OBSERVE_ROUNDS ?= 600
+OBSERVE_PODS ?= 250
 
 .PHONY: bench-observe
 bench-observe: build .cluster-programs $(BIN)/collector ## What records and traces cost, and whether traces arrive (OBSERVE_ROUNDS=n OBSERVE_PODS=n)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/combin"
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
@@ -64,10 +65,11 @@ func (b *bench) observe(ctx context.Context) (results []result, err error) {
 			return nil, err
 		}
 	}
+	// Who comes before whom changes through all orders: what one leaves to be done slows the next.
+	orders := combin.Permutations(len(all), len(all))
 	for round := range b.runs {
-		for i := range all {
-			// Who begins changes, so that nobody always comes after the same.
-			w := all[(round+i)%len(all)]
+		for _, i := range orders[round%len(orders)] {
+			w := all[i]
 			r, err := w.measure(ctx, fmt.Sprintf("r%d", round))
 			if err != nil {
 				return nil, fmt.Errorf("%s, round %d: %w", w.setting, round+1, err)
