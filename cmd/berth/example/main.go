@@ -71,11 +71,11 @@ func (l *licences) Filter(
 	return nil
 }
 
-// Score is how many licences are left, at most framework.MaxNodeScore.
+// Score is how many licences are left, at most framework.MaxScore.
 func (l *licences) Score(
 	_ context.Context, _ framework.CycleState, _ *corev1.Pod, node framework.NodeInfo,
 ) (int64, *framework.Status) {
-	return min(max(l.left(node), framework.MinNodeScore), framework.MaxNodeScore), nil
+	return min(max(l.left(node), framework.MinScore), framework.MaxScore), nil
 }
 
 func (l *licences) ScoreExtensions() framework.ScoreExtensions { return nil }

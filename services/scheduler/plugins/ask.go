@@ -250,10 +250,10 @@ func (c *consultation) scoreBy(ctx context.Context, plugin scorer) error {
 		}
 	}
 	for _, s := range scores {
-		if s.Score < framework.MinNodeScore || s.Score > framework.MaxNodeScore {
+		if s.Score < framework.MinScore || s.Score > framework.MaxScore {
 			return fmt.Errorf("applying score defaultWeights on Score plugins: plugin %q returns an invalid score %d, "+
 				"it should in the range of [%d, %d] after normalizing", plugin.Name(), s.Score,
-				framework.MinNodeScore, framework.MaxNodeScore)
+				framework.MinScore, framework.MaxScore)
 		}
 		o, known := c.opinions[s.Name]
 		if !known {
