@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -46,6 +47,24 @@ func (l *lab) planned(evict int) string {
 		l.Errorf("the plan has not%s:\n%s", want, output)
 	}
 	return output
+}
+
+// uncordoned waits until shards know that nodes take pods: the log has it then, and what is planned
+// from it counts with them. The API server's answer to kubectl is some milliseconds earlier.
+func (l *lab) uncordoned(nodes ...string) {
+	l.Helper()
+	for _, node := range nodes {
+		l.eventually(within, node+" is known to take pods", func(ctx context.Context) (string, error) {
+			answer, err := programs.Command(ctx, "explain", "node", node, "--data-dir", filepath.Join(l.work, "data"))
+			if err != nil || answer.Code != 0 {
+				return answer.Stderr, err
+			}
+			if strings.Contains(answer.Stdout, "cordoned") {
+				return answer.Stdout, nil
+			}
+			return "", nil
+		})
+	}
 }
 
 // contains checks an output.
@@ -126,6 +145,8 @@ func strategyDuplicates(l *lab) {
 	l.schedulable(3)
 	l.next()
 	l.stands("app=web", map[string]int{"strategy-duplicates-0": 6})
+	l.next()
+	l.uncordoned("strategy-duplicates-1", "strategy-duplicates-2")
 	l.planned(4)
 	l.stands("app=web", map[string]int{
 		"strategy-duplicates-0": 2, "strategy-duplicates-1": 2, "strategy-duplicates-2": 2,
@@ -153,6 +174,8 @@ func strategyAntiAffinity(l *lab) {
 	l.schedulable(2)
 	l.next()
 	l.stands("app in (web, batch)", map[string]int{from: 3})
+	l.next()
+	l.uncordoned(to)
 	l.planned(2)
 	l.stands("app=web", map[string]int{to: 2})
 	l.stands("app=batch", map[string]int{from: 1})
