@@ -50,8 +50,10 @@ func (c *Core) recheckOn(r *reservation, p *state.Pod) (verdict, string) {
 		return stale, "the pod is being deleted"
 	case p.Terminal:
 		return stale, "the pod has ended"
-	case p.Gated:
+	case p.Gated && !r.older(p):
 		return stale, "the pod has scheduling gates"
+	case p.Gated:
+		return unseen, "the facts do not show yet that the pod's gates have gone"
 	}
 	n, ok := c.facts.Cluster.Node(r.nodeUID)
 	if !ok {
@@ -64,11 +66,15 @@ func (c *Core) recheckOn(r *reservation, p *state.Pod) (verdict, string) {
 	switch {
 	case reason == "":
 		return fit, ""
-	case c.behind(n):
+	case r.older(p) || c.behind(n):
 		return unseen, "the facts do not show yet what the decision rests on"
 	}
 	return stale, reason
 }
+
+// older says whether p is the pod as it was before the decision: an objection that rests on it
+// (its gates, its tolerations, what it asked for) says nothing.
+func (r *reservation) older(p *state.Pod) bool { return p.ResourceVersion < r.entry.PodRV }
 
 // behind says whether the binder knows less of a node than somebody who has decided on it: of a
 // pod that has just been promoted, the victims that have gone for it may still stand there in

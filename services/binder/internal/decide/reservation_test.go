@@ -347,6 +347,50 @@ func TestObjectionsOfOldFactsAreWaitedOut(t *testing.T) {
 	}
 }
 
+// The ledger tells of a reservation before the facts show the pod as the shard saw it: its gates
+// still there, its new tolerations not.
+func TestObjectionsToAnOlderPodAreWaitedOut(t *testing.T) {
+	repel := func(n *corev1.Node) {
+		n.Spec.Taints = []corev1.Taint{{Key: "reserved", Effect: corev1.TaintEffectNoSchedule}}
+	}
+	for _, tc := range []struct {
+		name          string
+		node          func(*corev1.Node)
+		before, after func(*corev1.Pod)
+	}{
+		{
+			"gates", func(*corev1.Node) {},
+			func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}} },
+			func(p *corev1.Pod) { p.Spec.SchedulingGates = nil },
+		},
+		{
+			"tolerations", repel, func(*corev1.Pod) {},
+			func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} },
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := newRig(t, 1)
+			r.api.changeNode("n0-uid", tc.node)
+			r.api.changePod("p0-uid", newSpec(tc.before))
+			r.see()
+			decided := r.api.changePod("p0-uid", newSpec(tc.after))
+			r.reserve()
+			r.quiet("the facts show the pod as it was before the decision")
+			r.see()
+			if bind := next[Bind](r); bind.ResourceVersion != decided.ResourceVersion {
+				t.Fatalf("bound at %d, want %d", bind.ResourceVersion, decided.ResourceVersion)
+			}
+		})
+	}
+}
+
+func newSpec(change func(*corev1.Pod)) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Generation++
+		change(p)
+	}
+}
+
 func TestPromotedPodIsBoundAsItWasLookedAt(t *testing.T) {
 	r := newRig(t, 1)
 	r.hold(r.b, false)
