@@ -16,11 +16,14 @@ import (
 // nobody has been asked about it; if no other is left, there is another question.
 //
 // An opinion is as old as its question. An attempt that loses its node, or has to be decided again
-// for another reason, asks again.
+// for another reason, asks again; one that fits nowhere has its verdict as of the question, so that
+// everything later wakes the pod.
 //
 // Custom plugins look at what stands on nodes, and upstream asks them about one pod after the other. So there
-// is one question to them at a time, its answer is good until the next goes out, and a node on which
-// something has changed since it was shown counts as one that nobody has been asked about.
+// is one question to them at a time, its answer is used before the next goes out, and a node that they let
+// pass, and on which something has changed since it was shown, counts as one that nobody has been asked
+// about. What they have turned down stays so: asked again whenever a node changes, a pod that fits nowhere in a
+// large cluster would never come to its end.
 
 const (
 	// MaxConsults is how many attempts of a shard wait for extenders at once: some, as most of the
@@ -80,6 +83,8 @@ type counsel struct {
 	// there are none.
 	shown    map[string]*state.NodeInfo
 	shownFor uint64
+	// from is what the question was asked on.
+	from standpoint
 	// questions is how often it has asked; everywhere: not about the nominated node alone, as it has
 	// now if alone is set.
 	questions         int
@@ -99,7 +104,7 @@ func (c *Core) extends(q placement.Query, a *attempt) placement.Query {
 	}
 	q.Opinions, q.Guidance = maps.Clone(a.counsel.opinions), a.counsel.guidance
 	for _, n := range c.view.Nodes() {
-		if _, asked := q.Opinions[n.Node.Name]; !asked || a.counsel.outdated(n) {
+		if o, asked := q.Opinions[n.Node.Name]; !asked || !o.Rejected && a.counsel.outdated(n) {
 			q.Opinions[n.Node.Name] = placement.Opinion{Rejected: true, Reasons: notAskedOnly}
 		}
 	}
@@ -120,6 +125,7 @@ func (c *Core) consult(a *attempt, p *placement.Profile, r looked, out *Output) 
 		return true
 	}
 	a.counsel.questions++
+	a.counsel.from = c.standpoint()
 	a.counsel.alone = !a.counsel.everywhere && len(r.Feasible) == 1 &&
 		a.pod.Status().NominatedNodeName == r.Feasible[0].Node.Node.Name
 	c.consulting.questions++
@@ -187,7 +193,8 @@ func (c *Core) reconsult(a *attempt, d placement.Diagnosis) bool {
 	return true
 }
 
-// advised takes in an answer. Who asked may have been given back since.
+// advised takes in an answer, and has who asked decided before all others, who may have to ask, too. Who asked
+// may have been given back since.
 func (c *Core) advised(advice Advice, out *Output) {
 	a, waits := c.consulting.asked[advice.ID]
 	if !waits {
@@ -202,7 +209,7 @@ func (c *Core) advised(advice Advice, out *Output) {
 		return
 	}
 	a.counsel.opinions, a.counsel.guidance = advice.Opinions, advice.Guidance
-	c.pending = append([]*attempt{a}, c.pending...)
+	c.deferred = append([]*attempt{a}, c.deferred...)
 }
 
 // dismissConsults gives back whoever waits for extenders.

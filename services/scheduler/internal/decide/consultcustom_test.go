@@ -118,6 +118,78 @@ func TestPluginsCountUnderConcurrency(t *testing.T) {
 	}
 }
 
+// An answer is used before the next question goes out, however many pods there are to ask about.
+func TestPluginsAreAskedOncePerPod(t *testing.T) {
+	const pods = 40
+	for seed := range uint64(extendedSeeds) {
+		answer := countingPlugin(pods)
+		questions := map[string]int{}
+		w := newCustomWorld(t, seed, 1, func(q decide.Consult) decide.Advice {
+			questions[q.Pod.Name]++
+			return answer(q)
+		})
+		for i := range 3 {
+			w.addNode(fmt.Sprintf("n%d", i), pods)
+		}
+		for i := range pods {
+			w.addPod(fmt.Sprintf("p%d", i))
+		}
+		// Without answers that get lost: those have pods asked about again.
+		s := w.shards[0]
+		w.offer()
+		w.step(s, decide.Input{Facts: w.unread(s), Ledger: w.told(s)})
+		w.step(s, decide.Input{Offers: []events.OfferBatch{{Term: 1, Offers: s.offers}}})
+		s.offers = nil
+		for len(s.consults) > 0 || s.commit != nil {
+			var in decide.Input
+			if len(s.consults) > 0 && (s.commit == nil || w.rng.IntN(2) == 0) {
+				in.Advice = []decide.Advice{w.advise(s.consults[0])}
+				s.consults = s.consults[1:]
+			} else {
+				c := s.commit
+				s.commit = nil
+				in.Results = []decide.Result{{ID: c.ID, Txn: w.commit(c.Txn)}}
+			}
+			w.step(s, in)
+		}
+		if len(w.reservations()) != pods {
+			t.Fatalf("seed %d: %d pods placed, want %d", seed, len(w.reservations()), pods)
+		}
+		for pod, n := range questions {
+			if n != 1 {
+				t.Fatalf("seed %d: %d questions about pod %s, want one", seed, n, pod)
+			}
+		}
+	}
+}
+
+// A pod that a plugin lets nowhere comes to its end at once however much the cluster changes, as of the question: what
+// has changed meanwhile wakes it.
+func TestPluginsVerdictIsAsOfTheQuestion(t *testing.T) {
+	var w *world
+	var asked []int
+	answer := countingPlugin(0)
+	w = newCustomWorld(t, 1, 1, func(q decide.Consult) decide.Advice {
+		asked = append(asked, len(w.facts))
+		a := answer(q)
+		w.addPod("other", func(p *corev1.Pod) { p.Spec.NodeName = "a" })
+		w.step(w.shards[0], decide.Input{Facts: w.unread(w.shards[0])})
+		return a
+	})
+	w.addNode("a", 10)
+	w.addNode("b", 10)
+	w.addPod("p")
+	w.offer()
+	w.settle()
+	d := w.only()
+	if d.Kind != events.DecisionUnplaceable || d.Message != "0/2 nodes are available: 2 full house." {
+		t.Fatalf("%s %q, want what the plugin says of both nodes", d.Kind, d.Message)
+	}
+	if want := []int{int(d.FactSequence)}; !slices.Equal(asked, want) {
+		t.Fatalf("asked at facts %d, the verdict says %d", asked, want)
+	}
+}
+
 // What a plugin counts beyond a node holds among the pods of one shard, however its transactions and the facts come in.
 func TestPluginsCountBeyondANode(t *testing.T) {
 	const most = 3

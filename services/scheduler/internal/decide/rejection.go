@@ -6,6 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // rejection is an attempt that fits nowhere, next to pods that are staged and may yet be
@@ -20,19 +21,33 @@ type rejection struct {
 	withdrawn uint64
 }
 
+// standpoint is what a look rests on: what comes later may lead to another end.
+type standpoint struct {
+	facts     state.Position
+	ledger    int64
+	withdrawn uint64
+}
+
+func (c *Core) standpoint() standpoint {
+	return standpoint{c.store.Position(), c.ledger.Revision(), c.cross.withdrawn}
+}
+
 // reject ends an attempt that fits nowhere, as soon as that is certain.
 func (c *Core) reject(a *attempt, p *placement.Profile, r looked, out *Output) {
 	d := c.decision(events.DecisionUnplaceable, a)
-	facts := c.store.Position()
-	d.FactSequence, d.FactEpoch, d.LedgerRevision = facts.Sequence, facts.Epoch, c.ledger.Revision()
+	from := c.standpoint()
+	if a.counsel.opinions != nil {
+		from = a.counsel.from
+	}
+	d.FactSequence, d.FactEpoch, d.LedgerRevision = from.facts.Sequence, from.facts.Epoch, from.ledger
 	d.Message = r.Diagnosis.Message()
 	d.Plugins = r.Diagnosis.Plugins()
 	d.Reasons = r.Diagnosis.Reasons()
 	d.NodesTotal = int32(r.NodesTotal)
 	d.Seed = Seed(a.pod.UID, a.offer.Attempt)
 	d.Evidence = c.evidence(a, p, r, 0)
-	rejected := rejection{attempt: a, decision: d, counted: c.stagedPods(), withdrawn: c.cross.withdrawn}
-	if len(rejected.counted) > 0 {
+	rejected := rejection{attempt: a, decision: d, counted: c.stagedPods(), withdrawn: from.withdrawn}
+	if len(rejected.counted) > 0 || from.withdrawn != c.cross.withdrawn {
 		c.rejected = append(c.rejected, rejected)
 		return
 	}
@@ -92,6 +107,7 @@ func (c *Core) settleRejections(out *Output) {
 	for _, r := range waiting {
 		switch {
 		case r.withdrawn != c.cross.withdrawn:
+			r.attempt.counsel.forget()
 			again = append(again, r.attempt)
 		case slices.ContainsFunc(r.counted, c.view.IsStaged):
 			c.rejected = append(c.rejected, r)
