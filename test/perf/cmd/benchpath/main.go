@@ -51,7 +51,7 @@ func parse(args []string) (options, error) {
 	set.Func("full", "percent of each node that is taken before pods arrive, on average; as --shards (default 0)",
 		numbers(&o.full))
 	set.StringVar(&o.workload, "workload", plain,
-		"plain; constrained: hard spread and anti-affinity for two pods of three; or zonal: a nodeSelector by zone")
+		"plain; constrained: hard spread and anti-affinity for two pods of three; zonal: a nodeSelector by zone; or leaning: a preference for a zone")
 	set.BoolVar(&o.facts, "facts", false, "measure what applying a fact takes, with one more shard before and after")
 	set.Float64Var(&o.rate, "rate", 0, "pods that arrive per second; 0 lets all arrive at once")
 	set.IntVar(&o.binders, "binders", 2, "binder processes")
