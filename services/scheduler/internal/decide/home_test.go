@@ -14,37 +14,19 @@ import (
 // Pods that say where they may go, but not where they would rather go, are placed at home where there is a
 // choice: shards that looked at all nodes would all want the same.
 func TestWhoIsPlacedAtHome(t *testing.T) {
-	inZone := func(zone string) func(*corev1.Pod) {
-		return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: zone} }
-	}
-	rather := func(p *corev1.Pod) {
-		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
-				Weight: 1, Preference: termOf("zone-0"),
-			}},
-		}}
-	}
-	only := func(p *corev1.Pod) {
-		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-				NodeSelectorTerms: []corev1.NodeSelectorTerm{termOf("zone-1")},
-			},
-		}}
-	}
 	for _, tc := range []struct {
 		name string
 		pod  func(*corev1.Pod)
 		home bool
 	}{
 		{"says nothing", func(*corev1.Pod) {}, true},
-		{"names a zone", inZone("zone-0"), true},
-		{"requires a zone", only, true},
-		{"names a zone with few nodes", inZone("small"), false},
-		{"prefers a zone", rather, false},
+		{"names a zone", selecting("zone-0"), true},
+		{"requires a zone", requiring("zone-1"), true},
+		{"names a zone with few nodes", selecting("small"), false},
+		{"prefers a zone", preferring("zone-0"), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newWorldWith(t, 1, 2, placement.DefaultProfile(corev1.DefaultSchedulerName),
-				func(c *decide.Config) { c.HomeFirst = true })
+			w := newHomeWorld(t, 1)
 			for i := range 300 {
 				w.addNodeIn(fmt.Sprintf("n%d", i), fmt.Sprintf("zone-%d", i%3), 10)
 			}
@@ -74,6 +56,56 @@ func TestWhoIsPlacedAtHome(t *testing.T) {
 				t.Fatalf("%d pods placed, want 40", placed)
 			}
 		})
+	}
+}
+
+// newHomeWorld has two shards that try home nodes first.
+func newHomeWorld(t *testing.T, seed uint64) *world {
+	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
+	cfg.Preemption.MaxBlockers = placement.MaxBlockersLimit
+	return newWorldWith(t, seed, 2, cfg, func(c *decide.Config) { c.HomeFirst = true })
+}
+
+// homesWorld plays pods with all sorts of wishes on nodes that fill up, so that homes come to be too small.
+func homesWorld(t *testing.T, seed uint64) *world {
+	w := newHomeWorld(t, seed)
+	for i := range 160 {
+		w.addNodeIn(fmt.Sprintf("n%d", i), fmt.Sprintf("zone-%d", i%3), 1+int64(w.rng.IntN(2)))
+	}
+	wishes := []func(*corev1.Pod){
+		func(*corev1.Pod) {}, selecting("zone-0"), selecting("zone-1"), requiring("zone-1"), preferring("zone-2"),
+	}
+	for i := range 200 {
+		w.addPod(fmt.Sprintf("p%d", i), wishes[w.rng.IntN(len(wishes))])
+	}
+	for range 5 {
+		w.offer()
+		w.settle()
+	}
+	return w
+}
+
+func selecting(zone string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: zone} }
+}
+
+func preferring(zone string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+				Weight: 1, Preference: termOf(zone),
+			}},
+		}}
+	}
+}
+
+func requiring(zone string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{termOf(zone)},
+			},
+		}}
 	}
 }
 
