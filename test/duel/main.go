@@ -17,6 +17,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +26,7 @@ import (
 	"github.com/berth-scheduler/berth/test/program"
 )
 
-func main() { program.Main("duel", mainErr) }
+func main() { os.Exit(program.Run("duel", mainErr)) }
 
 // options are the command line.
 type options struct {

@@ -8,15 +8,15 @@ import (
 	"syscall"
 )
 
-// Main runs a program with its arguments, under a context that ends with the first SIGINT or SIGTERM; a second one
-// kills it. An error is told in one line, after the program's name, and makes the exit code 1.
-func Main(name string, run func(ctx context.Context, args []string) error) {
+// Run runs a program with its arguments, under a context that ends with the first SIGINT or SIGTERM; a second one
+// kills it. It returns the exit code: 1 for an error, which is told in one line, after the program's name.
+func Run(name string, run func(ctx context.Context, args []string) error) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	context.AfterFunc(ctx, stop)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
+	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }

@@ -24,6 +24,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +34,7 @@ import (
 	"github.com/berth-scheduler/berth/test/program"
 )
 
-func main() { program.Main("benche2e", mainErr) }
+func main() { os.Exit(program.Run("benche2e", mainErr)) }
 
 // options are the command line.
 type options struct {

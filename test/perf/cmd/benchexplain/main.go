@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/test/program"
 )
 
-func main() { program.Main("benchexplain", mainErr) }
+func main() { os.Exit(program.Run("benchexplain", mainErr)) }
 
 // options are the command line.
 type options struct {

@@ -24,7 +24,7 @@ import (
 	"github.com/berth-scheduler/berth/test/program"
 )
 
-func main() { program.Main("benchfull", mainErr) }
+func main() { os.Exit(program.Run("benchfull", mainErr)) }
 
 // options are the command line.
 type options struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/test/program"
 )
 
-func main() { program.Main("benchpath", mainErr) }
+func main() { os.Exit(program.Run("benchpath", mainErr)) }
 
 // options are the command line.
 type options struct {
@@ -42,7 +43,8 @@ func parse(args []string) (options, error) {
 	set.Func("full", "percent of each node that is taken before pods arrive, on average; as --shards (default 0)",
 		numbers(&o.full))
 	set.StringVar(&o.workload, "workload", plain,
-		"plain; constrained: hard spread and anti-affinity for two pods of three; zonal: a nodeSelector by zone; or leaning: a preference for a zone")
+		"plain; constrained: hard spread and anti-affinity for two pods of three; "+
+			"zonal: a nodeSelector by zone; or leaning: a preference for a zone")
 	set.BoolVar(&o.facts, "facts", false, "measure what applying a fact takes, with one more shard before and after")
 	set.Float64Var(&o.rate, "rate", 0, "pods that arrive per second; 0 lets all arrive at once")
 	set.IntVar(&o.binders, "binders", 2, "binder processes")

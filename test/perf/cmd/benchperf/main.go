@@ -16,6 +16,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +28,7 @@ import (
 	"github.com/berth-scheduler/berth/test/program"
 )
 
-func main() { program.Main("benchperf", mainErr) }
+func main() { os.Exit(program.Run("benchperf", mainErr)) }
 
 // options are the command line.
 type options struct {

@@ -12,13 +12,14 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 	"github.com/berth-scheduler/berth/test/program"
 )
 
-func main() { program.Main("benchsteady", mainErr) }
+func main() { os.Exit(program.Run("benchsteady", mainErr)) }
 
 // options are the command line.
 type options struct {

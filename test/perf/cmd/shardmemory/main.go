@@ -26,7 +26,7 @@ import (
 	"github.com/berth-scheduler/berth/test/program"
 )
 
-func main() { program.Main("shardmemory", mainErr) }
+func main() { os.Exit(program.Run("shardmemory", mainErr)) }
 
 // options are the command line.
 type options struct {
