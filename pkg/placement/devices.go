@@ -130,6 +130,7 @@ type deviceDemand struct {
 	// quick answers for most nodes, if not nil; devices for all of them, once it was needed.
 	quick    *plainSearch
 	devices  *deviceSearch
+	index    *DeviceIndex // nil until it is needed, see known
 	compiled *cel.Cache
 	objects  Objects
 	// outcomes by node: working one out is expensive, and it is asked for more than once.
@@ -266,7 +267,7 @@ func (d *deviceDemand) lack(node *corev1.Node) (o deviceOutcome) {
 	}
 	if d.devices == nil {
 		var err error
-		if d.devices, err = newDeviceSearch(d.compiled, d.objects); err != nil {
+		if d.devices, err = newDeviceSearch(d.compiled, d.objects, d.known()); err != nil {
 			return deviceOutcome{why: err.Error()}
 		}
 	}
