@@ -36,8 +36,8 @@ func TestDevices(t *testing.T) {
 		run  func(*stack, string)
 	}{
 		{"devices of nodes", devicesOfNodes},
-		{"devices that all nodes reach", devicesOfAll},
 		{"devices of less important pods", devicesOfVictims},
+		{"devices that all nodes reach", devicesOfAll},
 	} {
 		if !t.Run(test.name, func(t *testing.T) {
 			inner := *s

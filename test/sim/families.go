@@ -87,7 +87,7 @@ func (c *cluster) wish(w *world) {
 		c.rules, c.fickle, c.ranked = false, false, w.chance(50)
 		c.nodesFirst, c.podsFirst, c.replicas = 4, 0, 4+w.rng.IntN(2)
 	case c.family == claimed:
-		c.rules, c.ranked = false, false
+		c.rules = false
 		c.nodesFirst, c.podsFirst = 3+w.rng.IntN(3), maxPods
 	case c.family == massive:
 		c.rules, c.fickle, c.ranked = false, false, true
