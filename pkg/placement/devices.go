@@ -49,14 +49,14 @@ func (dynamicResources) Name() string { return DynamicResources }
 // Admit implements Admitter. Source: dynamicresources.go PreEnqueue.
 func (dynamicResources) Admit(pod *state.Pod, objects Objects) (rejection string) {
 	_, why := deviceClaims(pod, objects)
-	return why
+	return why + unserved(why, objects)
 }
 
 // Compile implements Plugin.
 func (p dynamicResources) Compile(pod *state.Pod, objects Objects) (Compiled, error) {
 	claims, why := deviceClaims(pod, objects)
 	if why != "" {
-		return Compiled{Rejection: why}, nil
+		return Compiled{Rejection: why + unserved(why, objects)}, nil
 	}
 	if len(claims) == 0 {
 		return Compiled{}, nil
@@ -74,6 +74,24 @@ func (p dynamicResources) Compile(pod *state.Pod, objects Objects) (Compiled, er
 		c.Scorer, c.Normalize = d, normalizeToMax
 	}
 	return c, nil
+}
+
+// positioned is what an Objects can be besides: facts that say up to where they are complete.
+type positioned interface{ Position() state.Position }
+
+// unserved is what there is to say besides why a claim is of no use, if the API server has no claims at
+// all: then the facts are complete about pods, and not about claims, which nobody lists.
+func unserved(why string, objects Objects) string {
+	facts, ok := objects.(positioned)
+	if why == "" || !ok {
+		return ""
+	}
+	_, pods := facts.Position().Progress(events.KindPod)
+	_, claims := facts.Position().Progress(events.KindResourceClaim)
+	if !pods || claims {
+		return ""
+	}
+	return " (the API server does not serve " + resourcev1.SchemeGroupVersion.String() + ")"
 }
 
 // hasDeviceClaims: the pod names claims to devices. Most pods name none.

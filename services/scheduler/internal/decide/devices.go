@@ -35,8 +35,12 @@ type lookups = placement.Objects
 // implements placement.Objects and placement.DeviceMemory.
 type promisedDevices struct {
 	lookups
-	book *deviceBook
+	book     *deviceBook
+	position state.Position
 }
+
+// Position is that of the facts.
+func (p *promisedDevices) Position() state.Position { return p.position }
 
 // Devices implements placement.DeviceMemory.
 func (p *promisedDevices) Devices() *placement.DeviceIndex { return &p.book.index }
@@ -54,7 +58,7 @@ func (c *Core) promisedDevices(to placement.Objects, facts *state.Snapshot) (*pr
 	if err := c.devices.stage(staged, facts); err != nil {
 		return nil, err
 	}
-	return &promisedDevices{to, &c.devices}, nil
+	return &promisedDevices{to, &c.devices, facts.Position()}, nil
 }
 
 // maybeLater: the pod would perhaps fit if it were known what becomes of a promise. No event tells
