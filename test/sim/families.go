@@ -49,7 +49,10 @@ const (
 var families = []struct {
 	family
 	share int
-}{{contested, 20}, {succession, 17}, {refreshed, 8}, {massive, 6}, {restarted, 4}, {moved, 19}, {claimed, 5}, {equipped, 6}}
+}{
+	{contested, 20}, {succession, 17}, {refreshed, 8}, {massive, 6}, {restarted, 4}, {moved, 19}, {claimed, 5},
+	{equipped, 6},
+}
 
 // drawFamily says what a run is about, if that was not asked for.
 func (w *world) drawFamily() family {
