@@ -126,8 +126,9 @@ func (a *replay) checkStep(old, now ledger.Entry, before, after ledger.NodeDoc) 
 		}
 	}
 	if old.State == ledger.Held && now.State == ledger.Committed && now.Plan == "" && now.PodRV >= old.PodRV {
-		// Its plan is over, and the pod has been looked at again (T3).
+		// Its plan is over, and the pod has been looked at again, with what its claims get (T3).
 		old.Plan, old.PodRV, old.Wish = "", now.PodRV, now.Wish
+		old.Volumes, old.Devices = now.Volumes, now.Devices
 	}
 	old.State, old.Wanted = now.State, now.Wanted
 	if !reflect.DeepEqual(old, now) {

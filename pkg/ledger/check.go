@@ -188,8 +188,9 @@ func checkStep(nodeUID string, old, now Entry) []Violation {
 			Detail: fmt.Sprintf("went from %s to %s", old.State, now.State)})
 	}
 	if old.State == Held && now.State == Committed {
-		// A promotion starts from the pod as it is by then, and ends its plan.
+		// A promotion starts from the pod as it is by then, with what its claims get then, and ends its plan.
 		old.PodRV, old.Wish, old.Plan = max(old.PodRV, now.PodRV), now.Wish, now.Plan
+		old.Volumes, old.Devices = now.Volumes, now.Devices
 	}
 	old.State, old.Wanted = now.State, now.Wanted
 	if !proto.Equal(entryToProto(&old), entryToProto(&now)) {

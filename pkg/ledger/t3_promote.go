@@ -18,6 +18,11 @@ type Promotion struct {
 	// other nodes are asked again, and Guards hold what that answer rests on.
 	Fits   bool
 	Guards []GuardUse
+	// Volumes and Devices are what the pod's claims get, picked anew with that test. Exclusives are the
+	// documents of what it then has of volumes and pools, and of what it had as long as it was held.
+	Volumes    []VolumePick
+	Devices    []DevicePick
+	Exclusives []ExclusiveDoc
 	// Record is the record of a recorded plan, as read.
 	Record *PlanRecord
 	Facts  ClaimFacts
@@ -32,8 +37,8 @@ const stepPromote = "T3 promote"
 // than a document's high-water; *TransitionError if the node has no such hold.
 //
 // Compares: own/<p>.CreateRevision; t/reg.ModRevision; n/<uid>.ModRevision of the place and of
-// what were the victims' nodes; the guards; plan/<id>. Puts: the documents, with high-waters
-// raised to the facts that show the victims gone; guards; the record. A crash before it leaves
+// what were the victims' nodes; x/; the guards; plan/<id>. Puts: the documents, with high-waters
+// raised to the facts that show the victims gone; x/; guards; the record. A crash before it leaves
 // a hold on free room, which the partition's next owner promotes; after it any binder binds.
 func Promote(p Promotion) (Change, error) {
 	i, err := p.Target.step(p.PodUID, p.Token, Committed)
@@ -55,7 +60,7 @@ func Promote(p Promotion) (Change, error) {
 		return Change{}, err
 	}
 	c := Change{
-		Mandate: &p.Mandate, Guards: p.Guards,
+		Mandate: &p.Mandate, Exclusives: p.Exclusives, Guards: p.Guards,
 		Sign: Sign{NodeUID: p.Target.NodeUID, Token: p.Token, State: Committed},
 	}
 	if IsRecorded(hold.Plan) {
@@ -74,6 +79,7 @@ func Promote(p Promotion) (Change, error) {
 			at := without.index(p.PodUID)
 			e := &without.Entries[at]
 			e.State, e.PodRV, e.Wish, e.Plan = Committed, p.PodRV, p.Wish, ""
+			e.Volumes, e.Devices = p.Volumes, p.Devices
 		}
 		if n == 0 || changed && !IsRecorded(hold.Plan) {
 			c.Docs = append(c.Docs, without)

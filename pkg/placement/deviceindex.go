@@ -33,8 +33,9 @@ type DeviceIndex struct {
 	// shares are who has a share of a device, by device; shared counts the shares in a pool.
 	shares map[structured.DeviceID]map[structured.SharedDeviceID]*deviceShare
 	shared map[poolKey]int
-	// promised counts the promises to a claim, by its UID.
-	promised map[string]int
+	// promised are the promises to a claim, by its UID.
+	promised map[string][]claimPromise
+	leaving
 	// verdicts are what selectors say of devices, by selectorKey.
 	verdicts map[string]*verdicts
 }
@@ -94,7 +95,8 @@ func (x *DeviceIndex) Fill(objects Objects) {
 			AggregatedCapacity:       structured.NewConsumedCapacityCollection(),
 		},
 		shares: map[structured.DeviceID]map[structured.SharedDeviceID]*deviceShare{}, shared: map[poolKey]int{},
-		promised: map[string]int{}, verdicts: map[string]*verdicts{},
+		promised: map[string][]claimPromise{}, verdicts: map[string]*verdicts{},
+		leaving: leaving{left: map[string]bool{}, freed: map[string][]*resourcev1.AllocationResult{}},
 	}
 	for o := range objects.ObjectsOf(events.KindResourceClaim, "") {
 		if claim, ok := o.API.(*resourcev1.ResourceClaim); ok {
@@ -147,23 +149,42 @@ func sliceOf(o *state.Object) (*resourcev1.ResourceSlice, bool) {
 	return s, ok
 }
 
-// Promise adds what a claim, by its UID, has been promised. That the claim shows the same already does
-// no harm.
-func (x *DeviceIndex) Promise(claimUID string, a *resourcev1.AllocationResult) {
-	x.promised[claimUID]++
+// claimPromise is what a claim has been promised with a place for a pod that will use it: nil if it has
+// its devices already.
+type claimPromise struct {
+	podUID     string
+	allocation *resourcev1.AllocationResult
+}
+
+// Promise adds what a claim, by its UID, has been promised for a pod; nil says only that the pod will use
+// it. That the claim shows the same already does no harm.
+func (x *DeviceIndex) Promise(claimUID, podUID string, a *resourcev1.AllocationResult) {
+	x.promised[claimUID] = append(x.promised[claimUID], claimPromise{podUID, a})
 	x.count(a, 1)
 }
 
 // Withdraw takes a promise back.
-func (x *DeviceIndex) Withdraw(claimUID string, a *resourcev1.AllocationResult) {
-	if x.promised[claimUID]--; x.promised[claimUID] <= 0 {
+func (x *DeviceIndex) Withdraw(claimUID, podUID string, a *resourcev1.AllocationResult) {
+	list := x.promised[claimUID]
+	at := slices.Index(list, claimPromise{podUID, a})
+	if at < 0 {
+		return
+	}
+	if list = slices.Delete(list, at, at+1); len(list) == 0 {
 		delete(x.promised, claimUID)
+	} else {
+		x.promised[claimUID] = list
 	}
 	x.count(a, -1)
 }
 
 // Allocating tells whether a claim, by its UID, has been promised devices.
-func (x *DeviceIndex) Allocating(claimUID string) bool { return x.promised[claimUID] > 0 }
+func (x *DeviceIndex) Allocating(claimUID string) bool {
+	if _, freed := x.freed[claimUID]; freed {
+		return false
+	}
+	return slices.ContainsFunc(x.promised[claimUID], func(p claimPromise) bool { return p.allocation != nil })
+}
 
 // count adds an allocation, or with by -1 takes it away. Source: allocateddevices.go
 // foreachAllocatedDevice.

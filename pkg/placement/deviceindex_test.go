@@ -44,7 +44,7 @@ func drawAllocation(t *rapid.T) *resourcev1.AllocationResult {
 
 // promisedTo is one promise that stands.
 type promisedTo struct {
-	claim      string
+	claim, pod string
 	allocation *resourcev1.AllocationResult
 }
 
@@ -74,20 +74,26 @@ func TestDeviceIndexFollows(t *testing.T) {
 				}
 				w.follow(t, index, events.KindResourceClaim, claim, rapid.IntRange(0, 4).Draw(t, "gone") == 0)
 			case 4:
-				p := promisedTo{fmt.Sprintf("uid-claim-%d", rapid.IntRange(0, 4).Draw(t, "to")), drawAllocation(t)}
+				p := promisedTo{
+					fmt.Sprintf("uid-claim-%d", rapid.IntRange(0, 4).Draw(t, "to")),
+					fmt.Sprintf("pod-%d", rapid.IntRange(0, 2).Draw(t, "for")), nil,
+				}
+				if rapid.IntRange(0, 4).Draw(t, "new") > 0 {
+					p.allocation = drawAllocation(t)
+				}
 				standing = append(standing, p)
-				index.Promise(p.claim, p.allocation)
+				index.Promise(p.claim, p.pod, p.allocation)
 			case 5:
 				if len(standing) > 0 {
 					at := rapid.IntRange(0, len(standing)-1).Draw(t, "back")
-					index.Withdraw(standing[at].claim, standing[at].allocation)
+					index.Withdraw(standing[at].claim, standing[at].pod, standing[at].allocation)
 					standing = slices.Delete(standing, at, at+1)
 				}
 			}
 			fresh := &DeviceIndex{}
 			fresh.Fill(w.store.Snapshot())
 			for _, p := range standing {
-				fresh.Promise(p.claim, p.allocation)
+				fresh.Promise(p.claim, p.pod, p.allocation)
 			}
 			if diff := cmp.Diff(fresh.String(), index.String()); diff != "" {
 				t.Fatalf("step %d: anew (-) and followed (+) differ:\n%s", step, diff)
@@ -133,9 +139,10 @@ func TestShareOfNothingStays(t *testing.T) {
 	}
 	x := &DeviceIndex{}
 	x.Fill(noObjects{})
-	x.Promise("one", give("s1", 0))
-	x.Promise("two", give("s2", 5))
-	x.Withdraw("two", give("s2", 5))
+	two := give("s2", 5)
+	x.Promise("one", "p", give("s1", 0))
+	x.Promise("two", "q", two)
+	x.Withdraw("two", "q", two)
 	if got := slices.Collect(maps.Values(x.given.AggregatedCapacity)); len(got) != 1 || !got[0].Empty() {
 		t.Errorf("consumed is %v, want nothing of one device", got)
 	}

@@ -43,12 +43,23 @@ func (p *Profile) LooksAtDevices(pod *state.Pod) bool {
 
 // DevicePicks are what has to be done about the pod's claims to devices before it can start on a
 // node, in the order of the claims. False if the node would not do, as Evaluate has it. Shares of
-// devices get their names from the seed.
-func (p *Profile) DevicePicks(pod *state.Pod, node *state.Node, objects Objects, seed uint64) ([]DevicePick, bool) {
+// devices get their names from the seed. What pods that are gone have alone is free.
+func (p *Profile) DevicePicks(
+	pod *state.Pod, node *state.Node, objects Objects, seed uint64, gone ...*state.Pod,
+) ([]DevicePick, bool) {
 	if !p.LooksAtDevices(pod) {
 		return nil, true
 	}
-	c, err := p.byName[DynamicResources].plugin.Compile(pod, orNoObjects(objects))
+	objects = orNoObjects(objects)
+	if len(gone) > 0 {
+		objects = indexed{objects, deviceIndex(objects)}
+	}
+	for _, other := range gone {
+		index := deviceIndex(objects)
+		index.Leave(other, objects)
+		defer index.Return(other, objects)
+	}
+	c, err := p.byName[DynamicResources].plugin.Compile(pod, objects)
 	if err != nil || c.Rejection != "" {
 		return nil, false
 	}

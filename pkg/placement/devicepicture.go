@@ -41,8 +41,16 @@ func (x *DeviceIndex) String() string {
 		slices.Sort(names)
 		add("pool %s/%s is %s", pool.driver, pool.pool, strings.Join(names, ", "))
 	}
-	for claim, n := range x.promised {
-		add("claim %s has %d promises", claim, n)
+	for claim, list := range x.promised {
+		for _, p := range list {
+			add("claim %s is promised to %s, with devices %t", claim, p.podUID, p.allocation != nil)
+		}
+	}
+	for pod := range x.left {
+		add("pod %s has left", pod)
+	}
+	for claim := range x.freed {
+		add("claim %s is free", claim)
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")

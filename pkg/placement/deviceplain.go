@@ -60,7 +60,7 @@ func (d *deviceDemand) plain(compiled *cel.Cache, objects Objects) *plainSearch 
 	if slices.ContainsFunc(selectors, func(s resourcev1.DeviceSelector) bool { return s.CEL == nil }) {
 		return nil
 	}
-	index := deviceIndex(objects)
+	index := d.known()
 	if len(index.wide) > 0 {
 		return nil
 	}

@@ -49,14 +49,14 @@ func (dynamicResources) Name() string { return DynamicResources }
 // Admit implements Admitter. Source: dynamicresources.go PreEnqueue.
 func (dynamicResources) Admit(pod *state.Pod, objects Objects) (rejection string) {
 	_, why := deviceClaims(pod, objects)
-	return why
+	return why + unserved(why, objects)
 }
 
 // Compile implements Plugin.
 func (p dynamicResources) Compile(pod *state.Pod, objects Objects) (Compiled, error) {
 	claims, why := deviceClaims(pod, objects)
 	if why != "" {
-		return Compiled{Rejection: why}, nil
+		return Compiled{Rejection: why + unserved(why, objects)}, nil
 	}
 	if len(claims) == 0 {
 		return Compiled{}, nil
@@ -74,6 +74,24 @@ func (p dynamicResources) Compile(pod *state.Pod, objects Objects) (Compiled, er
 		c.Scorer, c.Normalize = d, normalizeToMax
 	}
 	return c, nil
+}
+
+// positioned is what an Objects can be besides: facts that say up to where they are complete.
+type positioned interface{ Position() state.Position }
+
+// unserved is what there is to say besides why a claim is of no use, if the API server has no claims at
+// all: then the facts are complete about pods, and not about claims, which nobody lists.
+func unserved(why string, objects Objects) string {
+	facts, ok := objects.(positioned)
+	if why == "" || !ok {
+		return ""
+	}
+	_, pods := facts.Position().Progress(events.KindPod)
+	_, claims := facts.Position().Progress(events.KindResourceClaim)
+	if !pods || claims {
+		return ""
+	}
+	return " (the API server does not serve " + resourcev1.SchemeGroupVersion.String() + ")"
 }
 
 // hasDeviceClaims: the pod names claims to devices. Most pods name none.
@@ -130,6 +148,7 @@ type deviceDemand struct {
 	// quick answers for most nodes, if not nil; devices for all of them, once it was needed.
 	quick    *plainSearch
 	devices  *deviceSearch
+	index    *DeviceIndex // nil until it is needed, see known
 	compiled *cel.Cache
 	objects  Objects
 	// outcomes by node: working one out is expensive, and it is asked for more than once.
@@ -266,7 +285,7 @@ func (d *deviceDemand) lack(node *corev1.Node) (o deviceOutcome) {
 	}
 	if d.devices == nil {
 		var err error
-		if d.devices, err = newDeviceSearch(d.compiled, d.objects); err != nil {
+		if d.devices, err = newDeviceSearch(d.compiled, d.objects, d.known()); err != nil {
 			return deviceOutcome{why: err.Error()}
 		}
 	}

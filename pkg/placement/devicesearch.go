@@ -27,14 +27,14 @@ type deviceSearch struct{ allocator structured.Allocator }
 const cannotAllocate = "cannot allocate all claims"
 
 // newDeviceSearch is a search over all devices.
-func newDeviceSearch(compiled *cel.Cache, objects Objects) (*deviceSearch, error) {
+func newDeviceSearch(compiled *cel.Cache, objects Objects, index *DeviceIndex) (*deviceSearch, error) {
 	var slices []*resourcev1.ResourceSlice
 	for o := range objects.Objects(events.KindResourceSlice) {
 		if s, ok := o.API.(*resourcev1.ResourceSlice); ok {
 			slices = append(slices, s)
 		}
 	}
-	allocator, err := structured.NewAllocator(&steps{}, deviceFeatures, deviceIndex(objects).given,
+	allocator, err := structured.NewAllocator(&steps{}, deviceFeatures, index.given,
 		deviceClasses{objects}, slices, compiled)
 	if err != nil {
 		return nil, err

@@ -141,6 +141,9 @@ func (p *Profile) Preempt(in PreemptInput) Preemption {
 		return Preemption{Message: prefix + why, KeepNomination: true}
 	}
 	x.what = newWhatIf(eval.filters)
+	if x.rules.KeepDevices {
+		x.what.keepDevices()
+	}
 	nodes, err := x.promising()
 	if err != nil {
 		return Preemption{Err: err}
@@ -218,11 +221,11 @@ func (x *preemption) code(n *state.NodeInfo) Code {
 func (x *preemption) promising() ([]*state.NodeInfo, error) {
 	var nodes []*state.NodeInfo
 	for _, n := range x.Candidates {
-		switch x.code(n) {
-		case Unschedulable:
-			nodes = append(nodes, n)
-		case Success:
+		switch code := x.code(n); {
+		case code == Success:
 			return nil, x.errFits(n)
+		case code == Unschedulable || x.devicesHelp(n):
+			nodes = append(nodes, n)
 		}
 	}
 	if len(nodes) == 0 {

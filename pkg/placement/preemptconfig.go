@@ -19,8 +19,8 @@ const (
 )
 
 // PreemptionConfig is what a profile says about preemption besides DefaultPreemptionArgs. The
-// zero value is Berth's default. With PDBBestEffort, SameNodeOnly, NoKeepers and
-// ChargeLeaving, preemption is kube-scheduler's.
+// zero value is Berth's default. With PDBBestEffort, SameNodeOnly, NoKeepers, ChargeLeaving and
+// KeepDevices, preemption is kube-scheduler's.
 type PreemptionConfig struct {
 	// PDB is what budgets mean; empty for PDBRespect.
 	PDB PDBPolicy
@@ -41,6 +41,9 @@ type PreemptionConfig struct {
 	// ChargeLeaving counts victims that are leaving already like others. Otherwise they cost
 	// nothing: they go anyway.
 	ChargeLeaving bool
+	// KeepDevices does not count on the devices of victims, so that nobody goes for a pod that only
+	// lacks devices. Otherwise those are free that claims have which victims alone use.
+	KeepDevices bool
 }
 
 const (

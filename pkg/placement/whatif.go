@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -42,6 +43,14 @@ func newWhatIf(filters []activeFilter) *whatIf {
 		}
 	}
 	return w
+}
+
+// keepDevices leaves pods that go their devices.
+func (w *whatIf) keepDevices() {
+	w.counters = slices.DeleteFunc(w.counters, func(c counter) bool {
+		_, ok := c.(*deviceDemand)
+		return ok
+	})
 }
 
 // at is the node as it would be.
@@ -112,6 +121,7 @@ func (p *Profile) FitsWithout(in Input, node *state.NodeInfo, gone map[string]bo
 	}
 	e.surveyFilters()
 	w := newWhatIf(e.filters)
+	defer w.reset()
 	for _, n := range in.Nodes {
 		for pod := range n.Pods() {
 			if gone[pod.UID] {
@@ -130,6 +140,11 @@ func (p *Profile) FitsWithout(in Input, node *state.NodeInfo, gone map[string]bo
 	}
 	no.Plugin, no.Reasons = e.explain(w.at(node), verdict)
 	return false, no, nil
+}
+
+// LacksDevices tells whether it is devices that a node has too few of.
+func (f Failure) LacksDevices() bool {
+	return f.Plugin == DynamicResources && slices.Contains(f.Reasons, cannotAllocate)
 }
 
 // affinity is the rule about pod affinity, nil if it has nothing to say.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
@@ -97,6 +98,8 @@ func newPreemptionSides(
 		frameworkruntime.WithInformerFactory(upstream.listers),
 		frameworkruntime.WithPodNominator(nobody{}),
 		frameworkruntime.WithParallelism(1),
+		frameworkruntime.WithSharedCSIManager(
+			nodevolumelimits.NewCSIManager(upstream.listers.Storage().V1().CSINodes().Lister())),
 	)
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,10 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +36,7 @@ func TestDevices(t *testing.T) {
 		run  func(*stack, string)
 	}{
 		{"devices of nodes", devicesOfNodes},
+		{"devices of less important pods", devicesOfVictims},
 		{"devices that all nodes reach", devicesOfAll},
 	} {
 		if !t.Run(test.name, func(t *testing.T) {
@@ -135,6 +139,41 @@ func devicesOfNodes(s *stack, ns string) {
 	s.oneDevice(ns)
 	s.create(newPods(ns, "p", nodes*each, "10m", selecting(lab, ns), withDevice)...)
 	s.devicesSuit(ns, s.bound(ns, nodes*each, placedWithin))
+}
+
+// All devices are in use when pods come that are more important: as many go as are needed, and their
+// devices are in two claims at no time (which the audit of the recording says).
+func devicesOfVictims(s *stack, ns string) {
+	const nodes, each, urgent = 3, 2, 3
+	s.priorityClass("devices-low", 10)
+	s.priorityClass("devices-high", 1000)
+	s.diskNodes(ns, nodes)
+	for i := range nodes {
+		node := fmt.Sprintf("%s-%d", ns, i)
+		s.publish(node, node, each)
+	}
+	s.oneDevice(ns)
+	s.create(newPods(ns, "low", nodes*each, "10m", selecting(lab, ns), withDevice, ofPriority("devices-low"))...)
+	s.bound(ns, nodes*each, placedWithin)
+	s.create(newPods(ns, "high", urgent, "10m", selecting(lab, ns), withDevice, ofPriority("devices-high"))...)
+	var pods []corev1.Pod
+	s.eventually(placedWithin, "the important pods are bound", func(context.Context) (string, error) {
+		pods = s.pods(ns)
+		bound := 0
+		for _, p := range pods {
+			if strings.HasPrefix(p.Name, "high") && p.Spec.NodeName != "" {
+				bound++
+			}
+		}
+		if bound == urgent {
+			return "", nil
+		}
+		return fmt.Sprintf("%d of %d, of %d pods", bound, urgent, len(pods)), nil
+	})
+	if left := s.left(ns, "low"); left != nodes*each-urgent {
+		s.Errorf("%d of %d less important pods are left, want %d to have gone", left, nodes*each, urgent)
+	}
+	s.devicesSuit(ns, slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }))
 }
 
 // Three devices for eight pods: whoever goes makes room for the next.

@@ -57,13 +57,18 @@ type stack struct {
 // empty for none) and stops it, and prints its logs if the test failed, at the end.
 func newStack(t *testing.T, nodes string) *stack {
 	t.Helper()
+	return newStackOf(t, harness.ClusterConfig{Nodes: nodes})
+}
+
+// newStackOf is newStack on a cluster of some other kind. Its directory is made here.
+func newStackOf(t *testing.T, cfg harness.ClusterConfig) *stack {
+	t.Helper()
 	s := &stack{T: t, dir: shortDir(t), recorded: map[string]*harness.History{}}
-	if nodes != "" && !filepath.IsAbs(nodes) {
-		nodes = filepath.Join(programs.Root, filepath.FromSlash(nodes))
+	if cfg.Nodes != "" && !filepath.IsAbs(cfg.Nodes) {
+		cfg.Nodes = filepath.Join(programs.Root, filepath.FromSlash(cfg.Nodes))
 	}
-	cluster, err := programs.StartCluster(t.Context(), harness.ClusterConfig{
-		Dir: filepath.Join(s.dir, "cluster"), Nodes: nodes,
-	})
+	cfg.Dir = filepath.Join(s.dir, "cluster")
+	cluster, err := programs.StartCluster(t.Context(), cfg)
 	s.no(err)
 	s.cluster, s.client = cluster, cluster.Client
 	t.Cleanup(func() {

@@ -219,7 +219,8 @@ func unmadeVolumes(s *stack, ns string) {
 	s.no(s.client.CoreV1().Pods(ns).Delete(s.Context(), "p-0000", metav1.DeleteOptions{}))
 }
 
-// Twenty pods want one claim that is for one; four shards decide. Whoever has it goes, again and again.
+// Twenty pods want one claim that is for one; four shards decide. Whoever has it goes, again and again, the last
+// time for a pod that is more important.
 func claimForOne(s *stack, ns string) {
 	s.diskNodes(ns, 8)
 	s.class("now", diskProvisioner, storagev1.VolumeBindingImmediate, nil)
@@ -248,6 +249,13 @@ func claimForOne(s *stack, ns string) {
 			}
 			return "", nil
 		})
+	}
+	s.bound(ns, 1, placedWithin)
+	s.priorityClass("claims-high", 1000)
+	s.create(newPod(ns, "urgent", "10m", selecting(lab, ns), withClaim("one"), ofPriority("claims-high")))
+	node := s.nodeOf(ns, "urgent")
+	if left := s.left(ns, "p"); left != n-rounds-1 {
+		s.Errorf("%d pods are left when the important one is on %s, want that with the claim to have gone", left, node)
 	}
 }
 

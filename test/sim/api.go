@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -92,6 +93,12 @@ func copyOf(o metav1.Object) metav1.Object {
 	case *corev1.PersistentVolume:
 		return o.DeepCopy()
 	case *corev1.PersistentVolumeClaim:
+		return o.DeepCopy()
+	case *resourcev1.DeviceClass:
+		return o.DeepCopy()
+	case *resourcev1.ResourceSlice:
+		return o.DeepCopy()
+	case *resourcev1.ResourceClaim:
 		return o.DeepCopy()
 	}
 	return o

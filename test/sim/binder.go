@@ -45,6 +45,7 @@ func limits() bindercore.Limits {
 	l.Retry.Cap = time.Second
 	l.EvictionHang, l.Overdue, l.PlanPause, l.EvictionMemory = evictionHang, overdue, planPause, 30*time.Second
 	l.KeepPlace = keepPlace
+	l.Devices.Deadline = bindDeadline
 	return l
 }
 
@@ -164,11 +165,11 @@ func (b *binder) perform(e bindercore.Effect) {
 	b.running++
 	switch e := e.(type) {
 	case bindercore.Bind:
-		b.bind(e)
+		b.prepare(e, 0, 0)
 	case bindercore.ReadPod:
 		b.ask("read pod", e.Op, func() bindercore.Answered { return b.w.api.read(e.Pod.UID) })
 	case bindercore.FencePod:
-		b.ask("fence", e.Op, func() bindercore.Answered { return b.w.fencePod(e) })
+		b.fence(e)
 	case bindercore.PatchCondition:
 		b.ask("condition", e.Op, func() bindercore.Answered { return b.w.patchCondition(e) })
 	case bindercore.RemoveGate:

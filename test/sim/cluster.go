@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -65,6 +66,11 @@ const (
 func (c *cluster) populate(w *world) {
 	w.api.put(events.KindNamespace, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: "ns-d"}})
 	c.wish(w)
+	if c.family == equipped {
+		w.api.put(events.KindDeviceClass, &resourcev1.DeviceClass{
+			ObjectMeta: metav1.ObjectMeta{Name: deviceClass, UID: "class-" + deviceClass},
+		})
+	}
 	for range c.nodesFirst {
 		c.addNode(w)
 	}
@@ -94,7 +100,13 @@ func (c *cluster) stay(w *world) int32 {
 	return w.rng.Int32N(5)
 }
 
-func (c *cluster) addNode(w *world) { w.api.put(events.KindNode, c.newNode(1+w.rng.IntN(3))) }
+func (c *cluster) addNode(w *world) {
+	n := c.newNode(1 + w.rng.IntN(3))
+	w.api.put(events.KindNode, n)
+	if c.family == equipped {
+		c.addSlice(w, n.Name)
+	}
+}
 
 // newNode is a node with room for so many ordinary pods.
 func (c *cluster) newNode(pods int) *corev1.Node {
@@ -178,6 +190,11 @@ func (c *cluster) addPod(w *world) {
 	}
 	if c.family == claimed {
 		wantsClaim(w, p)
+	}
+	if c.family == equipped {
+		if claim := wantsDevice(w, p); claim != nil {
+			defer w.api.put(events.KindResourceClaim, claim)
+		}
 	}
 	if c.rules {
 		kindsOfPods[w.rng.IntN(len(kindsOfPods))](p)

@@ -9,7 +9,7 @@ var transactions = []string{
 
 // crashPoints are the calls before, during and after which processes die: T1 and T11 are a
 // shard's, T12 is the descheduler's, the rest are the binders' and the keepers'.
-var crashPoints = []string{"T1", "T5", "T6", "T7", "T11", "T12", "T13", "bind", "fence", "condition"}
+var crashPoints = []string{"T1", "T5", "T6", "T7", "T11", "T12", "T13", "bind", "fence", "condition", "claim", "settle"}
 
 // Wanted lists what a run can meet. In the long mode each must be met in at least one of a
 // hundred seeds.
@@ -40,6 +40,7 @@ func Wanted() []string {
 		"evict: done", "evict: gone", "evict: throttled",
 		"victim evicted", "victim of a preemption evicted", "plan handed on", "fenced after a preemption",
 		"place of a move taken over", "place of a move taken by somebody more important", "victim of a move evicted",
+		"devices given", "devices taken back", "devices given back",
 		"pod touched", "labels of a waiting pod changed", "pod ended",
 	}
 	for _, t := range transactions {

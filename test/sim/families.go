@@ -41,13 +41,18 @@ const (
 	moved family = "moved"
 	// claimed: most pods want volumes that one pod at a time may use, several the same.
 	claimed family = "claimed"
+	// equipped: most pods want devices, of which there are few.
+	equipped family = "equipped"
 )
 
 // families are the shares of a hundred seeds; the rest are ordinary.
 var families = []struct {
 	family
 	share int
-}{{contested, 22}, {succession, 17}, {refreshed, 8}, {massive, 6}, {restarted, 4}, {moved, 21}, {claimed, 6}}
+}{
+	{contested, 20}, {succession, 17}, {refreshed, 8}, {massive, 6}, {restarted, 4}, {moved, 19}, {claimed, 5},
+	{equipped, 6},
+}
 
 // drawFamily says what a run is about, if that was not asked for.
 func (w *world) drawFamily() family {
@@ -86,8 +91,8 @@ func (c *cluster) wish(w *world) {
 	case c.family == moved:
 		c.rules, c.fickle, c.ranked = false, false, w.chance(50)
 		c.nodesFirst, c.podsFirst, c.replicas = 4, 0, 4+w.rng.IntN(2)
-	case c.family == claimed:
-		c.rules, c.ranked = false, false
+	case c.family == claimed, c.family == equipped:
+		c.rules = false
 		c.nodesFirst, c.podsFirst = 3+w.rng.IntN(3), maxPods
 	case c.family == massive:
 		c.rules, c.fickle, c.ranked = false, false, true

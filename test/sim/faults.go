@@ -78,6 +78,7 @@ func (w *world) stepAny() error {
 		w.disruptionController()
 	}
 	w.cluster.kubelets(w, 20)
+	w.claimController(20)
 	return w.do(func() error { return nil })
 }
 

@@ -61,6 +61,8 @@ type switches struct {
 	// lostTail: shards and binders read on past lost facts. noBarrier: a start does not wait for
 	// the end of the log. factsFirst: it reads facts before the ledger.
 	lostTail, noBarrier, factsFirst bool
+	// unsettledClaims: a fence leaves the claims of the reservation as they are.
+	unsettledClaims bool
 }
 
 func (m Mutant) mutes(invariant string) bool { return slices.Contains(m.muted, invariant) }
@@ -68,7 +70,7 @@ func (m Mutant) mutes(invariant string) bool { return slices.Contains(m.muted, i
 // Mutants are all of them. Each has to be found.
 func Mutants() []Mutant {
 	return slices.Concat(ledgerMutants(), fenceMutants(), guardMutants(), logMutants(), startMutants(),
-		evictionMutants(), moveMutants(), claimMutants())
+		evictionMutants(), moveMutants(), claimMutants(), deviceMutants())
 }
 
 func ledgerMutants() []Mutant {

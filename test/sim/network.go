@@ -138,7 +138,7 @@ func (w *world) dies(c *call) bool {
 // their caller.
 var rare = map[string]int{
 	"T5": 20, "T6": 8, "T7": 8, "T11": 55, "T12": 12, "fence": 8, "condition": 8,
-	"T13": 8,
+	"T13": 8, "claim": 3, "settle": 35,
 }
 
 // carryOut draws the fate of a call.

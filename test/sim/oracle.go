@@ -190,6 +190,7 @@ func (o *oracle) check() error {
 	o.checkKept(stand)
 	o.checkClaims()
 	o.checkUsers(stand)
+	o.checkDevices()
 	if w.cluster.rules {
 		o.checkApart(stand)
 	}
@@ -312,6 +313,9 @@ func (o *oracle) unfinished() error {
 	if err := o.untold(); err != nil {
 		return err
 	}
+	if err := o.leaked(); err != nil {
+		return err
+	}
 	stand := o.standing()
 	o.wasted()
 	for _, p := range o.w.api.pods() {
@@ -344,7 +348,8 @@ func (o *oracle) fits(p *corev1.Pod, stand []stands) string {
 		}
 	}
 	for _, n := range o.w.api.nodes() {
-		if !n.Spec.Unschedulable && used[n.Name]+size(p) <= room(n) && !closed[n.Labels[corev1.LabelTopologyZone]] {
+		if !n.Spec.Unschedulable && used[n.Name]+size(p) <= room(n) && !closed[n.Labels[corev1.LabelTopologyZone]] &&
+			!o.deviceTaken(p, n.Name) {
 			return n.Name
 		}
 	}

@@ -224,6 +224,9 @@ func newWorld(ctx context.Context, o Options) (*world, error) {
 	if w.cluster.family == claimed {
 		w.api.serve(claimKinds)
 	}
+	if w.cluster.family == equipped {
+		w.api.serve(deviceKinds)
+	}
 	for n := range shards {
 		w.shards = append(w.shards, &shard{proc: proc{w: w, role: "scheduler", n: n}})
 	}
@@ -305,6 +308,7 @@ func (w *world) sweep() error {
 		}
 	}
 	w.cluster.kubelets(w, 100)
+	w.claimController(100)
 	w.disruptionController()
 	return w.oracle.check()
 }

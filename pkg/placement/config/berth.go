@@ -35,6 +35,14 @@ type preemptionArgs struct {
 	// Whether victims that are leaving already count as others do, as in kube-scheduler. Otherwise they
 	// cost nothing and are taken first. Default false.
 	ChargeLeaving bool `json:"chargeLeaving"`
+	// Devices that less important pods have in claims nobody else uses.
+	Devices deviceArgs `json:"devices"`
+}
+
+type deviceArgs struct {
+	// Whether they count as free where their pods would go. false: as kube-scheduler, which evicts nobody
+	// for devices. Default true.
+	Enabled *bool `json:"enabled"`
 }
 
 type crossNodeArgs struct {
@@ -73,9 +81,10 @@ func resolveBerth(
 func (a preemptionArgs) complete(path *field.Path, r *strictyaml.Report) placement.PreemptionConfig {
 	orDefault(&a.CrossNode.Enabled, true)
 	orDefault(&a.Keepers.Enabled, true)
+	orDefault(&a.Devices.Enabled, true)
 	c := placement.PreemptionConfig{
 		PDB: a.PDB, ChargeLeaving: a.ChargeLeaving,
-		SameNodeOnly: !*a.CrossNode.Enabled, NoKeepers: !*a.Keepers.Enabled,
+		SameNodeOnly: !*a.CrossNode.Enabled, NoKeepers: !*a.Keepers.Enabled, KeepDevices: !*a.Devices.Enabled,
 	}
 	switch c.PDB {
 	case "":

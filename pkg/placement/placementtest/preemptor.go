@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // Crowd is the size at which preemption has something to choose from.
@@ -18,7 +19,7 @@ var Crowd = Size{MinNodes: 3, MaxNodes: 20, MaxPodsPerNode: 8}
 
 // Crowded draws a cluster whose pods have priorities and have started, no two of a node in
 // the same second, with disruption budgets over some of them. On a node, no two pods have host ports
-// that are the same. leaving lets some of the pods be on their way out.
+// that are the same, and nowhere a claim that is for one. leaving lets some of the pods be on their way out.
 func (g *Generator) Crowded(leaving bool) Cluster {
 	c := g.Cluster()
 	used := map[string]bool{}
@@ -42,6 +43,7 @@ func (g *Generator) Crowded(leaving bool) Cluster {
 				corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
 		}
 		dropUsedPorts(p, used)
+		dropUsedClaims(&c, p, used)
 	}
 	if len(c.Pods) > 0 && g.Chance(30) {
 		Pick(g, c.Pods...).Status.StartTime = nil // one: two that have not started have no order upstream
@@ -88,6 +90,28 @@ func dropUsedPorts(p *corev1.Pod, used map[string]bool) {
 			})
 		}
 	}
+}
+
+// dropUsedClaims leaves a pod the claims for one pod that no pod before it has: upstream frees one with
+// the first user that goes.
+func dropUsedClaims(c *Cluster, p *corev1.Pod, used map[string]bool) {
+	p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
+		if v.PersistentVolumeClaim == nil {
+			return false
+		}
+		name := v.PersistentVolumeClaim.ClaimName
+		if !slices.ContainsFunc(c.Others[events.KindVolumeClaim], func(o state.APIObject) bool {
+			claim, ok := o.(*corev1.PersistentVolumeClaim)
+			return ok && claim.Namespace == p.Namespace && claim.Name == name &&
+				slices.Contains(claim.Spec.AccessModes, corev1.ReadWriteOncePod)
+		}) {
+			return false
+		}
+		key := "claim " + p.Namespace + "/" + name
+		before := used[key]
+		used[key] = true
+		return before
+	})
 }
 
 func (g *Generator) priority() *int32 {

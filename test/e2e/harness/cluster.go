@@ -28,6 +28,8 @@ type ClusterConfig struct {
 	Nodes string
 	// NoKubelets leaves out the simulated kubelets: pods stay Pending after they were bound.
 	NoKubelets bool
+	// RuntimeConfig is the API server's flag of this name; empty for its defaults.
+	RuntimeConfig string
 }
 
 // Cluster is a running local cluster without a scheduler.
@@ -72,6 +74,9 @@ func (p Programs) StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster
 	}
 	if cfg.NoKubelets {
 		args = append(args, "--kwok=false")
+	}
+	if cfg.RuntimeConfig != "" {
+		args = append(args, "--runtime-config", cfg.RuntimeConfig)
 	}
 	state, err := p.drive(ctx, args...)
 	if err != nil {

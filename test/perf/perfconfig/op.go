@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ const (
 	CreatePods       = "createPods"
 	CreatePodSets    = "createPodSets"
 	CreateAny        = "createAny"
+	CreateDriver     = "createResourceDriver"
 	DeletePods       = "deletePods"
 	Churn            = "churn"
 	Barrier          = "barrier"
@@ -29,8 +31,8 @@ const (
 )
 
 var opcodes = []string{
-	CreateNodes, CreateNamespaces, CreatePods, CreatePodSets, CreateAny, DeletePods, Churn, Barrier, Sleep,
-	StartCollecting, StopCollecting,
+	CreateNodes, CreateNamespaces, CreatePods, CreatePodSets, CreateAny, CreateDriver, DeletePods, Churn, Barrier,
+	Sleep, StartCollecting, StopCollecting,
 }
 
 // Modes of a churn, and what a barrier waits for.
@@ -58,6 +60,7 @@ type Op struct {
 	Pods
 	Objects
 	Waits
+	Driver
 
 	// refused is why the operation cannot be carried out, nil when it can.
 	refused error
@@ -104,6 +107,15 @@ type Waits struct {
 	Name             string          `json:"name"`
 }
 
+// Driver are the fields of createResourceDriver: nodes whose names match the pattern (path.Match) have so many
+// devices. After Resolve Count is how many.
+type Driver struct {
+	DriverName            string `json:"driverName"`
+	NodePattern           string `json:"nodes"`
+	MaxClaimsPerNode      int    `json:"maxClaimsPerNode"`
+	MaxClaimsPerNodeParam string `json:"maxClaimsPerNodeParam"`
+}
+
 // NodeLabel labels nodes: with the values in turn, or each with a value of its own.
 type NodeLabel struct {
 	LabelKey    string   `json:"labelKey"`
@@ -145,8 +157,8 @@ func (o *Op) resolve(c Case, params map[string]any, scale float64, index int) er
 	if o.Opcode == CreatePods && o.PodTemplatePath == "" {
 		o.PodTemplatePath = c.DefaultPodTemplatePath
 	}
-	for _, path := range []*string{&o.NodeTemplatePath, &o.NamespaceTemplatePath, &o.PodTemplatePath, &o.TemplatePath} {
-		*path = c.path(*path)
+	for _, file := range []*string{&o.NodeTemplatePath, &o.NamespaceTemplatePath, &o.PodTemplatePath, &o.TemplatePath} {
+		*file = c.path(*file)
 	}
 	o.TemplatePaths = slices.Clone(o.TemplatePaths)
 	for i := range o.TemplatePaths {
@@ -182,6 +194,11 @@ func (o *Op) check(c Case, params map[string]any, scale float64, index int) erro
 		if o.StageRequirement != Scheduled && o.StageRequirement != Attempted {
 			return fmt.Errorf("stageRequirement %q: want %s or %s", o.StageRequirement, Scheduled, Attempted)
 		}
+	case CreateDriver:
+		if _, err := path.Match(o.NodePattern, ""); err != nil || o.DriverName == "" || o.NodePattern == "" || o.Count < 1 {
+			return fmt.Errorf("driverName %q, nodes %q, maxClaimsPerNode %d: want a name, a pattern and at least 1",
+				o.DriverName, o.NodePattern, o.Count)
+		}
 	case CreateNodes:
 		if o.NodeAllocatableStrategy != nil {
 			return errors.New("nodeAllocatableStrategy: not supported")
@@ -192,6 +209,9 @@ func (o *Op) check(c Case, params map[string]any, scale float64, index int) erro
 
 // count takes Count from a parameter ("$name", or "$name" under any key of the workload).
 func (o *Op) count(params map[string]any, scale float64) error {
+	if o.Opcode == CreateDriver {
+		o.Count, o.CountParam = o.MaxClaimsPerNode, o.MaxClaimsPerNodeParam
+	}
 	if o.CountParam != "" {
 		value, known := params[strings.TrimPrefix(o.CountParam, "$")]
 		number, isNumber := value.(float64) // JSON's

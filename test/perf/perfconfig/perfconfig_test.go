@@ -33,7 +33,7 @@ const file = `
     params: {initNodes: 5}
 - name: Devices
   workloadTemplate:
-  - opcode: createResourceDriver
+  - opcode: allocResourceClaims
     driverName: x
   - opcode: barrier
     unheardOf: 1
@@ -95,7 +95,7 @@ func TestWhatCannotBeRunIsNamed(t *testing.T) {
 		"Nothing/small":  `case "Nothing": want one of Spread, Devices`,
 		"Spread/large":   `workload "large" of case Spread: want one of small, without`,
 		"Spread/without": `operation 2, createPods: countParam $pods: the workload gives <nil>, want a number`,
-		"Devices/small":  `operation 0, createResourceDriver: unknown opcode: want one of createNodes, `,
+		"Devices/small":  `operation 0, allocResourceClaims: unknown opcode: want one of createNodes, `,
 	} {
 		c, w, err := Find(cases, name)
 		if err == nil {
@@ -111,12 +111,32 @@ func TestWhatCannotBeRunIsNamed(t *testing.T) {
 }
 
 func TestUnknownFieldIsNamed(t *testing.T) {
-	_, cases := load(t, strings.ReplaceAll(file, "  - opcode: createResourceDriver\n    driverName: x\n", ""))
+	_, cases := load(t, strings.ReplaceAll(file, "  - opcode: allocResourceClaims\n    driverName: x\n", ""))
 	c, w, err := Find(cases, "Devices/small")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Resolve(w, 1); err == nil || !strings.Contains(err.Error(), `"unheardOf"`) {
 		t.Errorf("%v: want the field's name", err)
+	}
+}
+
+// TestDriver: upstream's operation that gives nodes devices takes its count from a parameter, and is refused
+// without what it needs.
+func TestDriver(t *testing.T) {
+	op := Op{Opcode: CreateDriver, Driver: Driver{
+		DriverName: "d", NodePattern: "with-*", MaxClaimsPerNodeParam: "$each",
+	}}
+	if err := op.resolve(Case{}, map[string]any{"each": 10.0}, 0.5, 0); err != nil || op.Count != 10 {
+		t.Errorf("%d devices (%v), want 10 whatever the scale", op.Count, err)
+	}
+	for _, broken := range []Driver{
+		{NodePattern: "*", MaxClaimsPerNode: 1}, {DriverName: "d", MaxClaimsPerNode: 1},
+		{DriverName: "d", NodePattern: "[", MaxClaimsPerNode: 1}, {DriverName: "d", NodePattern: "*"},
+	} {
+		op := Op{Opcode: CreateDriver, Driver: broken}
+		if err := op.resolve(Case{}, nil, 1, 0); err == nil || !strings.Contains(err.Error(), "at least 1") {
+			t.Errorf("%+v: %v, want it refused", broken, err)
+		}
 	}
 }

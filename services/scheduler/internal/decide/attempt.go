@@ -106,11 +106,8 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	if !ok && c.reconsult(a, result.Diagnosis) || extended && c.consult(a, profile, result, out) {
 		return
 	}
-	if !ok && volumes.devices.maybeLater() {
-		c.fail(a, promisesPending+result.Diagnosis.Message(), out)
-		return
-	}
 	if !ok {
+		result.unsettled = volumes.devices.maybeLater()
 		c.nowhere(a, profile, result, avoided, out)
 		return
 	}
@@ -128,7 +125,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		c.deferred = append(c.deferred, a)
 		return
 	}
-	volumes, ok, err = c.pickSupplies(volumes, profile, a, node.Node)
+	volumes, ok, err = c.pickSupplies(volumes, profile, supplied{a.pod, node.Node, Seed(a.pod.UID, a.offer.Attempt)})
 	switch {
 	case err != nil:
 		c.fail(a, err.Error(), out)
@@ -184,11 +181,17 @@ func preferNode(ranked []placement.Scored, nodeUID string) {
 func (c *Core) evaluateWith(
 	v volumes, profile *placement.Profile, a *attempt, avoided []string,
 ) looked {
-	if v.objects != nil {
-		c.engine.Refresh(v.objects)
-		defer c.engine.Refresh(c.view.Snapshot())
-	}
+	defer c.lookUp(v)()
 	return c.evaluate(profile, a, avoided)
+}
+
+// lookUp has the engine look up volumes and devices as they are promised, until done.
+func (c *Core) lookUp(v volumes) (done func()) {
+	if v.objects == nil {
+		return func() {}
+	}
+	c.engine.Refresh(v.objects)
+	return func() { c.engine.Refresh(c.view.Snapshot()) }
 }
 
 // evaluate asks the home nodes first when that costs the pod nothing, then all usable
@@ -213,11 +216,11 @@ func (c *Core) evaluate(profile *placement.Profile, a *attempt, avoided []string
 			home := q
 			home.Home = true
 			if r := without(avoided, c.query(profile, home)); r.FeasibleCount >= enoughHome(a.pod) {
-				return looked{r, true, basis}
+				return looked{Result: r, home: true, basis: basis}
 			}
 		}
 	}
-	return looked{without(avoided, c.query(profile, q)), false, basis}
+	return looked{Result: without(avoided, c.query(profile, q)), basis: basis}
 }
 
 // without takes nodes out of those that a pod may go to.

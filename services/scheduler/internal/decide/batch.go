@@ -88,22 +88,30 @@ func (b *batch) add(a *attempt, entry ledger.Entry, epoch int64) bool {
 // pools of devices; false if one has a holder, the facts do not show yet who has had it, or the
 // pool has moved since the decision.
 func (b *batch) hold(a *attempt, entry ledger.Entry) (held map[string]ledger.ExclusiveDoc, ok bool) {
-	holdings := a.pick.volumes.holdings()
+	return b.core.take(a.pick.volumes.holdings(), ledger.Holder{
+		PodUID: entry.PodUID, Token: entry.Token, NodeUID: a.pick.nodeUID,
+	}, b.exclusives)
+}
+
+// take makes a reservation the holder of something, on top of the documents that are changed already;
+// false as hold has it.
+func (c *Core) take(
+	holdings []holding, holder ledger.Holder, changed map[string]ledger.ExclusiveDoc,
+) (held map[string]ledger.ExclusiveDoc, ok bool) {
 	if len(holdings) == 0 {
 		return nil, true
 	}
 	held = map[string]ledger.ExclusiveDoc{}
 	for _, h := range holdings {
-		x, taken := b.exclusives[h.key]
-		if !taken {
-			x = b.core.exclusive(h.key)
+		x, known := changed[h.key]
+		if !known {
+			x = c.exclusive(h.key)
 		}
-		if !b.core.caughtUp(x) || !b.core.sees(x, h) {
+		if !c.caughtUp(x) || !c.sees(x, h) {
 			return nil, false
 		}
-		x, err := ledger.Hold(x, ledger.Holder{
-			PodUID: entry.PodUID, Token: entry.Token, NodeUID: a.pick.nodeUID, Items: h.items,
-		})
+		holder.Items = h.items
+		x, err := ledger.Hold(x, holder)
 		if err != nil {
 			return nil, false
 		}
@@ -142,8 +150,6 @@ func (b *batch) flight() *flight {
 	for _, uid := range b.order {
 		b.place.Docs = append(b.place.Docs, b.docs[uid])
 	}
-	for _, key := range slices.Sorted(maps.Keys(b.exclusives)) {
-		b.place.Exclusives = append(b.place.Exclusives, b.exclusives[key])
-	}
+	b.place.Exclusives = sortedDocs(b.exclusives)
 	return &flight{attempts: b.attempts, batch: b.place}
 }

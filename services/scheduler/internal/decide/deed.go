@@ -103,6 +103,9 @@ func lostAt(lost ledger.Lost) int64 {
 	for _, p := range lost.Plans {
 		at = max(at, p.Revision)
 	}
+	for _, x := range lost.Exclusives {
+		at = max(at, x.Revision)
+	}
 	for _, revision := range lost.Guards {
 		at = max(at, revision)
 	}
@@ -119,6 +122,8 @@ func (c *Core) lostDeed(a *attempt, lost ledger.Lost, out *Output) {
 		reason = LostGuard
 	case len(lost.Budgets) > 0 && len(lost.Docs) == 0:
 		reason = LostBudget
+	case len(lost.Exclusives) > 0 && len(lost.Docs) == 0:
+		reason = LostVolume
 	}
 	out.Attempts = append(out.Attempts, a.lost(reason))
 	c.tellLost(a, reason, out)

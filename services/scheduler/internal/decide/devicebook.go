@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -38,8 +39,10 @@ type promiseKey struct {
 	claim string
 }
 
+// devicePromise is what a pod is promised with its place: to use a claim, which gets the allocation unless
+// that is nil.
 type devicePromise struct {
-	claim      string // by UID
+	claim, pod string // by UID
 	allocation *resourcev1.AllocationResult
 	pick       *ledger.DevicePick
 }
@@ -90,18 +93,23 @@ func (b *deviceBook) followLedger(changes ledger.ViewChanges, facts *state.Snaps
 
 func (b *deviceBook) followDoc(d ledger.DocChange, facts *state.Snapshot) {
 	now, before := promisesIn(d.After), promisesIn(d.Before)
-	for key, pick := range now {
-		_, known := b.promises[key]
-		if _, broken := b.broken[key]; known || broken {
+	// First what comes, so that nothing is free in between.
+	for key, entry := range now {
+		was, known := b.promises[key]
+		if known && bytes.Equal(was.pick.Allocation, entry.pick.Allocation) {
 			continue
 		}
-		p, err := readPromise(pick)
+		p, err := readPromise(entry.podUID, entry.pick)
 		if err != nil {
 			b.broken[key] = fmt.Errorf("document of node %s: %w", d.After.NodeName, err)
 			continue
 		}
 		b.promises[key] = p
+		delete(b.broken, key)
 		b.promise(p, facts)
+		if known { // a place that was held has become the pod's, with other devices
+			b.withdraw(was, facts)
+		}
 	}
 	for key := range before {
 		if _, stays := now[key]; stays {
@@ -115,25 +123,32 @@ func (b *deviceBook) followDoc(d ledger.DocChange, facts *state.Snapshot) {
 	}
 }
 
-// promisesIn are the devices that a document promises, nil for none, as in most.
-func promisesIn(d ledger.NodeDoc) (list map[promiseKey]*ledger.DevicePick) {
+// pickOfPod is a pick with its pod.
+type pickOfPod struct {
+	podUID string
+	pick   *ledger.DevicePick
+}
+
+// promisesIn are the promises about claims that a document makes, nil for none, as in most.
+func promisesIn(d ledger.NodeDoc) (list map[promiseKey]pickOfPod) {
 	for i := range d.Entries {
 		e := &d.Entries[i]
 		for j := range e.Devices {
-			if len(e.Devices[j].Allocation) == 0 {
-				continue
-			}
 			if list == nil {
-				list = map[promiseKey]*ledger.DevicePick{}
+				list = map[promiseKey]pickOfPod{}
 			}
-			list[promiseKey{d.NodeUID, e.Token, e.Devices[j].ClaimUID}] = &e.Devices[j]
+			list[promiseKey{d.NodeUID, e.Token, e.Devices[j].ClaimUID}] = pickOfPod{e.PodUID, &e.Devices[j]}
 		}
 	}
 	return list
 }
 
-func readPromise(pick *ledger.DevicePick) (devicePromise, error) {
-	p := devicePromise{claim: pick.ClaimUID, allocation: &resourcev1.AllocationResult{}, pick: pick}
+func readPromise(podUID string, pick *ledger.DevicePick) (devicePromise, error) {
+	p := devicePromise{claim: pick.ClaimUID, pod: podUID, pick: pick}
+	if len(pick.Allocation) == 0 {
+		return p, nil
+	}
+	p.allocation = &resourcev1.AllocationResult{}
 	if err := p.allocation.Unmarshal(pick.Allocation); err != nil {
 		return p, fmt.Errorf("allocation of claim %s: %w", pick.Claim, err)
 	}
@@ -149,16 +164,13 @@ func (b *deviceBook) stage(attempts []*attempt, facts *state.Snapshot) error {
 		if len(picks) == 0 {
 			continue
 		}
-		if was := old[a]; len(was) > 0 && was[0].pick == firstPromise(picks) {
+		if was := old[a]; len(was) > 0 && was[0].pick == &picks[0] {
 			b.staged[a] = was
 			delete(old, a)
 			continue
 		}
 		for i := range picks {
-			if len(picks[i].Allocation) == 0 {
-				continue
-			}
-			p, err := readPromise(&picks[i])
+			p, err := readPromise(a.offer.Pod.UID, &picks[i])
 			if err != nil {
 				return err
 			}
@@ -174,23 +186,13 @@ func (b *deviceBook) stage(attempts []*attempt, facts *state.Snapshot) error {
 	return nil
 }
 
-// firstPromise is the first pick that gives devices, nil for none.
-func firstPromise(picks []ledger.DevicePick) *ledger.DevicePick {
-	for i := range picks {
-		if len(picks[i].Allocation) > 0 {
-			return &picks[i]
-		}
-	}
-	return nil
-}
-
 func (b *deviceBook) promise(p devicePromise, facts *state.Snapshot) {
-	b.index.Promise(p.claim, p.allocation)
+	b.index.Promise(p.claim, p.pod, p.allocation)
 	b.note(p.claim, facts)
 }
 
 func (b *deviceBook) withdraw(p devicePromise, facts *state.Snapshot) {
-	b.index.Withdraw(p.claim, p.allocation)
+	b.index.Withdraw(p.claim, p.pod, p.allocation)
 	b.note(p.claim, facts)
 }
 

@@ -91,12 +91,17 @@ func (w *bookWorld) doc(t *rapid.T) ledger.DocChange {
 	after := ledger.NodeDoc{NodeUID: uid, NodeName: uid}
 	for _, e := range before.Entries {
 		if rapid.Bool().Draw(t, "stays") {
+			if picks := drawPicks(t); len(picks) > 0 && rapid.IntRange(0, 3).Draw(t, "again") == 0 {
+				e.Devices = picks // a place that was held becomes the pod's
+			}
 			after.Entries = append(after.Entries, e)
 		}
 	}
 	if picks := drawPicks(t); len(picks) > 0 {
 		w.tokens++
-		after.Entries = append(after.Entries, ledger.Entry{Token: w.tokens, Namespace: "x", Devices: picks})
+		after.Entries = append(after.Entries, ledger.Entry{
+			PodUID: fmt.Sprint("pod-", w.tokens), Token: w.tokens, Namespace: "x", Devices: picks,
+		})
 	}
 	if rapid.IntRange(0, 5).Draw(t, "dropped") == 0 {
 		delete(w.docs, uid)

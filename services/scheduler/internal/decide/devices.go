@@ -35,8 +35,12 @@ type lookups = placement.Objects
 // implements placement.Objects and placement.DeviceMemory.
 type promisedDevices struct {
 	lookups
-	book *deviceBook
+	book     *deviceBook
+	position state.Position
 }
+
+// Position is that of the facts.
+func (p *promisedDevices) Position() state.Position { return p.position }
 
 // Devices implements placement.DeviceMemory.
 func (p *promisedDevices) Devices() *placement.DeviceIndex { return &p.book.index }
@@ -54,7 +58,7 @@ func (c *Core) promisedDevices(to placement.Objects, facts *state.Snapshot) (*pr
 	if err := c.devices.stage(staged, facts); err != nil {
 		return nil, err
 	}
-	return &promisedDevices{to, &c.devices}, nil
+	return &promisedDevices{to, &c.devices, facts.Position()}, nil
 }
 
 // maybeLater: the pod would perhaps fit if it were known what becomes of a promise. No event tells
@@ -65,39 +69,52 @@ func (d devices) maybeLater() bool { return d.promised != nil && len(d.promised.
 const promisesPending = "devices are still promised to other pods: "
 
 // pickSupplies says what has to be done about the pod's claims to volumes and devices on a node;
-// false if that cannot be told yet, an error if the node will not do after all.
-func (c *Core) pickSupplies(v volumes, p *placement.Profile, a *attempt, node *state.Node) (volumes, bool, error) {
-	v, ok := v.pickVolumes(p, a.pod, node)
+// false if that cannot be told yet, an error if the node will not do after all. Some pods are taken for
+// gone, with the devices that they alone have.
+func (c *Core) pickSupplies(
+	v volumes, p *placement.Profile, s supplied, gone ...*state.Pod,
+) (volumes, bool, error) {
+	node := s.node
+	v, ok := v.pickVolumes(p, s.pod, node)
 	if !ok {
 		return v, false, fmt.Errorf("the volumes of the pod do not suit node %s, which was chosen for it", node.Name)
 	}
 	var err error
-	v.devices, ok, err = c.pickDevices(v.devices, p, a, node)
+	v.devices, ok, err = c.pickDevices(v.devices, p, s, gone)
 	return v, ok, err
+}
+
+// supplied is a pod that gets what its claims need on a node. The names of shares come from the seed.
+type supplied struct {
+	pod  *state.Pod
+	node *state.Node
+	seed uint64
 }
 
 // pickDevices says what has to be done about the pod's claims to devices on a node; false if the
 // node will not do after all, or cannot be told yet.
-func (c *Core) pickDevices(d devices, p *placement.Profile, a *attempt, node *state.Node) (devices, bool, error) {
+func (c *Core) pickDevices(
+	d devices, p *placement.Profile, s supplied, gone []*state.Pod,
+) (devices, bool, error) {
 	d.picks, d.pools = nil, nil
 	if d.promised == nil {
 		return d, true, nil
 	}
-	picks, ok := p.DevicePicks(a.pod, node, d.promised, Seed(a.pod.UID, a.offer.Attempt))
+	picks, ok := p.DevicePicks(s.pod, s.node, d.promised, s.seed, gone...)
 	if !ok {
-		return d, false, fmt.Errorf("the devices of the pod do not suit node %s, which was chosen for it", node.Name)
+		return d, false, fmt.Errorf("the devices of the pod do not suit node %s, which was chosen for it", s.node.Name)
 	}
 	for _, pick := range picks {
 		entry := ledger.DevicePick{Claim: pick.Claim, ClaimUID: pick.UID, ClaimRV: pick.Version}
 		if pick.Allocation != nil {
 			var err error
 			if entry.Allocation, err = pick.Allocation.Marshal(); err != nil {
-				return d, false, fmt.Errorf("allocation of claim %s/%s: %w", a.pod.Namespace, pick.Claim, err)
+				return d, false, fmt.Errorf("allocation of claim %s/%s: %w", s.pod.Namespace, pick.Claim, err)
 			}
 		}
 		d.picks = append(d.picks, entry)
 	}
-	for _, use := range placement.SharedPools(picks, node.Name, d.promised) {
+	for _, use := range placement.SharedPools(picks, s.node.Name, d.promised) {
 		key := ledger.KeyPool(use.Driver, use.Pool)
 		if !c.caughtUp(c.exclusive(key)) {
 			return d, false, nil

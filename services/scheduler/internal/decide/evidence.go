@@ -9,11 +9,12 @@ import (
 )
 
 // looked is what an evaluation found, whether it looked at the home nodes only, and what else it
-// depended on.
+// depended on. unsettled: see rejection.
 type looked struct {
 	placement.Result
-	home  bool
-	basis events.Basis
+	home      bool
+	basis     events.Basis
+	unsettled bool
 }
 
 // evidence is the record of an evaluation. The result belongs to the engine; what is kept of

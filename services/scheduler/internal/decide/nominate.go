@@ -3,6 +3,7 @@ package decide
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,6 +37,7 @@ type seeker struct {
 	pod     *state.Pod
 	profile *placement.Profile
 	concern guard.Concern
+	volumes volumes
 }
 
 // conclude ends an attempt that fits nowhere for certain: it is asked about preemption next, if
@@ -43,7 +45,7 @@ type seeker struct {
 func (c *Core) conclude(r rejection, out *Output) {
 	profile, ok := c.cfg.Profiles[r.attempt.pod.SchedulerName]
 	switch {
-	case !ok || !profile.Preempts() || c.draining || c.supplied(r.attempt.pod, profile) || profile.Extended(r.attempt.pod):
+	case !ok || !profile.Preempts() || c.draining || profile.Extended(r.attempt.pod):
 	case len(c.plans.seekers) < maxSeekers:
 		c.lineUp(r)
 		return
@@ -131,13 +133,29 @@ func (c *Core) seekFor(r rejection, out *Output) bool {
 		c.refusePlan(s, no, out)
 		return false
 	}
-	if c.oust(s, out) {
+	if s.volumes, err = c.volumesOf(pod, s.profile); err != nil {
+		c.fail(a, err.Error(), out)
 		return false
 	}
-	if tried, sent := c.displace(s, out); tried {
-		return sent
+	if !c.free(s.volumes) {
+		c.deferred = append(c.deferred, a)
+		return false
 	}
-	plan := c.preempt(s, placement.PreemptQuery{Pod: pod, Seed: r.decision.Seed, Budgets: c.budgetsNow()})
+	if !s.volumes.any() {
+		if c.oust(s, out) {
+			return false
+		}
+		if tried, sent := c.displace(s, out); tried {
+			return sent
+		}
+	}
+	return c.seekVictims(s, out)
+}
+
+// seekVictims asks for whom others would have to go, and has it so.
+func (c *Core) seekVictims(s seeker, out *Output) bool {
+	a := s.attempt
+	plan := c.preempt(s, placement.PreemptQuery{Pod: s.pod, Seed: s.decision.Seed, Budgets: c.budgetsNow()})
 	var fits *placement.FitsError
 	switch {
 	case errors.As(plan.Err, &fits):
@@ -157,6 +175,7 @@ func (c *Core) seekFor(r rejection, out *Output) bool {
 
 // preempt asks the engine who could go for a pod.
 func (c *Core) preempt(s seeker, q placement.PreemptQuery) placement.Preemption {
+	defer c.lookUp(s.volumes)()
 	if c.cfg.Laps == nil {
 		return c.engine.Preempt(s.profile, q)
 	}
@@ -222,15 +241,52 @@ func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
 		c.deferred = append(c.deferred, a)
 		return false
 	}
-	entry, err := c.entryOf(a)
-	if err != nil {
-		c.fail(a, err.Error(), out)
+	entry, held, ok := c.supply(s, plan, out)
+	if !ok {
 		return false
 	}
 	n := b.nomination(plan.Node, entry)
-	n.Budgets, n.Guards = rooms, guards.uses
+	n.Budgets, n.Guards, n.Exclusives = rooms, guards.uses, held
 	d := &nomination{seeker: s, node: plan.Node.Node, victims: len(plan.Victims), token: entry.Token}
 	return c.sendNomination(d, n, out)
+}
+
+// supply is the reservation that holds a place, with what the pod's claims get there when the victims
+// have gone: nobody else may have it in between. It is picked anew then. False if there is nothing to
+// send (now).
+func (c *Core) supply(
+	s seeker, plan placement.Preemption, out *Output,
+) (entry ledger.Entry, held []ledger.ExclusiveDoc, ok bool) {
+	a := s.attempt
+	var gone []*state.Pod
+	for _, v := range plan.Victims {
+		gone = append(gone, v.Pod)
+	}
+	v, ready, err := c.pickSupplies(s.volumes, s.profile, supplied{s.pod, plan.Node.Node, s.decision.Seed}, gone...)
+	if err == nil && ready {
+		a.pick.volumes = v
+		entry, err = c.entryOf(a)
+	}
+	if err != nil {
+		c.fail(a, err.Error(), out)
+		return entry, nil, false
+	}
+	holder := ledger.Holder{PodUID: entry.PodUID, Token: entry.Token, NodeUID: plan.Node.Node.UID}
+	docs, free := c.take(v.holdings(), holder, nil)
+	if !ready || !free {
+		a.pick = pick{}
+		c.deferred = append(c.deferred, a)
+		return entry, nil, false
+	}
+	return entry, sortedDocs(docs), true
+}
+
+// sortedDocs are documents by their keys.
+func sortedDocs(docs map[string]ledger.ExclusiveDoc) (list []ledger.ExclusiveDoc) {
+	for _, key := range slices.Sorted(maps.Keys(docs)) {
+		list = append(list, docs[key])
+	}
+	return list
 }
 
 // sendNomination sends a T2, whole or its first part.
@@ -272,6 +328,7 @@ func (c *Core) pickFor(a *attempt, node *state.Node, d *events.Decision) {
 	a.pick = pick{
 		nodeUID: node.UID, nodeName: node.Name, decided: c.now, total: len(c.view.Nodes()),
 		seed: d.Seed, evidence: c.sought(a, d.Evidence), factSequence: c.store.Position().Sequence,
+		volumes: a.pick.volumes,
 	}
 	c.view.Stage(a.pod, node.Name)
 }
@@ -319,97 +376,6 @@ func (n *nomination) done(c *Core, revision int64, out *Output) {
 func (n *nomination) undone(c *Core, lost ledger.Lost, out *Output) {
 	c.plans.budgets.stale = true
 	c.lostDeed(n.attempt, lost, out)
-}
-
-// planBuild gathers what a T2 or T4 says and changes.
-type planBuild struct {
-	core    *Core
-	mandate ledger.Mandate
-	docs    map[string]ledger.NodeDoc
-	order   []string
-	claims  []ledger.NodeEntry
-	keepers []ledger.NodeEntry
-	yields  int
-}
-
-func (c *Core) newPlan(a *attempt, node *state.NodeInfo) (*planBuild, bool) {
-	mandate, ok := c.mandate(a.offer.Partition)
-	b := &planBuild{core: c, mandate: mandate, docs: map[string]ledger.NodeDoc{}}
-	doc := ledger.Cover(b.open(node.Node), ledger.KindNode, node.Node.ResourceVersion)
-	b.docs[node.Node.UID] = doc
-	return b, ok
-}
-
-// open is a node's document with what has finished dropped.
-func (b *planBuild) open(n *state.Node) ledger.NodeDoc { return b.openDoc(n.UID, n.Name) }
-
-func (b *planBuild) openDoc(uid, name string) ledger.NodeDoc {
-	if d, ok := b.docs[uid]; ok {
-		return d
-	}
-	doc, ok := b.core.ledger.Doc(uid)
-	if !ok {
-		doc = ledger.NodeDoc{NodeUID: uid, NodeName: name}
-	}
-	doc, _ = ledger.Finish(doc, b.core.view)
-	b.docs[uid], b.order = doc, append(b.order, uid)
-	return doc
-}
-
-// victims claims the pods that have to go. Those that are only reserved are asked back from
-// their binders; false if one is not even that yet.
-func (b *planBuild) victims(victims []placement.Victim) bool {
-	for _, v := range victims {
-		doc := b.open(v.Node.Node)
-		if v.Reserved {
-			e, ok := doc.Find(v.Pod.UID)
-			if !ok || e.State == ledger.Held {
-				return false
-			}
-			if marked, changed, err := ledger.MarkWanted(doc, e.PodUID, e.Token); err == nil && changed {
-				b.docs[doc.NodeUID] = marked
-			}
-			b.yields++
-			continue
-		}
-		claim := ledger.Entry{
-			PodUID: v.Pod.UID, Namespace: v.Pod.Namespace, Name: v.Pod.Name,
-			PodRV: v.Pod.ResourceVersion, Priority: v.Pod.Priority,
-		}
-		for _, budget := range v.Budgets {
-			claim.Budgets = append(claim.Budgets, budget.UID)
-		}
-		b.claims = append(b.claims, ledger.NodeEntry{NodeUID: doc.NodeUID, Entry: claim})
-	}
-	return true
-}
-
-// keep pins the pods that must not go; false if one is not bound yet.
-func (b *planBuild) keep(keepers []placement.Keeper) bool {
-	for _, k := range keepers {
-		if k.Pod.NodeName == "" {
-			return false
-		}
-		b.keepers = append(b.keepers, ledger.NodeEntry{NodeUID: b.open(k.Node.Node).NodeUID, Entry: ledger.Entry{
-			PodUID: k.Pod.UID, Namespace: k.Pod.Namespace, Name: k.Pod.Name,
-		}})
-	}
-	return true
-}
-
-func (b *planBuild) nomination(node *state.NodeInfo, entry ledger.Entry) ledger.Nomination {
-	return ledger.Nomination{
-		Mandate: b.mandate, Hold: ledger.NodeEntry{NodeUID: node.Node.UID, Entry: entry},
-		Victims: b.claims, Yields: b.yields, Keepers: b.keepers, Docs: b.documents(), Facts: b.core.view,
-	}
-}
-
-func (b *planBuild) documents() []ledger.NodeDoc {
-	out := make([]ledger.NodeDoc, 0, len(b.order))
-	for _, uid := range b.order {
-		out = append(out, b.docs[uid])
-	}
-	return out
 }
 
 // demand is what a pod's rules about other nodes need on a node.

@@ -74,6 +74,8 @@ type hold struct {
 	rest []ledger.NodeEntry
 	// begun: somebody has begun to evict for it, or nobody has to be evicted, as of the last look.
 	begun bool
+	// awaitsClaims: all have gone, and their claims still have the devices.
+	awaitsClaims bool
 }
 
 func newPlans() plans {
@@ -260,6 +262,18 @@ func (c *Core) factsMoved(changes state.Changes) {
 	}
 	for i := range changes.Pods {
 		c.podMoved(&changes.Pods[i])
+	}
+	if slices.ContainsFunc(changes.Others, func(o state.ObjectChange) bool { return o.Kind == events.KindResourceClaim }) {
+		c.claimsMoved()
+	}
+}
+
+// claimsMoved has the holds looked at that wait for devices.
+func (c *Core) claimsMoved() {
+	for uid, h := range c.plans.held {
+		if h.awaitsClaims {
+			c.plans.due[uid] = struct{}{}
+		}
 	}
 }
 

@@ -16,6 +16,9 @@ import (
 )
 
 const (
+	// claimPatience is how long the devices of victims that have gone may stay theirs: Kubernetes'
+	// controller for claims takes them back within seconds.
+	claimPatience = 30 * time.Second
 	// holdPatience is how long a plan may go without anything happening to it, besides the
 	// grace period of its victims, before its place is given up: whoever should stop a pod or
 	// say that it has stopped does not (a node that is gone, a finalizer).
@@ -203,6 +206,12 @@ func (c *Core) fitsElsewhere(s standing) string {
 	if !ok || c.view.Settle() > 0 {
 		return ""
 	}
+	v, err := c.volumesOf(s.pod, profile)
+	if err != nil {
+		return ""
+	}
+	defer v.setAside(s.pod)()
+	defer c.lookUp(v)()
 	r := c.query(profile, placement.Query{Pod: s.pod, Seed: Seed(s.pod.UID, s.attempt)})
 	if r.Err != nil || len(r.Feasible) == 0 {
 		return ""
@@ -240,19 +249,65 @@ func (c *Core) promote(s standing, out *Output) look {
 	default:
 		return lookAgain
 	}
-	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{node}, Objects: c.view.Snapshot()}
-	if !concern.None() {
+	v, err := c.volumesOf(s.pod, profile)
+	if err != nil {
+		return c.giveUp(s, end{reason: err.Error()}, out)
+	}
+	defer v.setAside(s.pod)()
+	in := placement.Input{Pod: s.pod, Nodes: []*state.NodeInfo{node}, Objects: v.lookups(c.view.Snapshot())}
+	if !concern.None() || len(v.exclusive) > 0 {
 		in.Nodes = c.nodesWith(node)
 	}
 	fits, why, err := profile.FitsWithout(in, node, nil)
 	switch {
 	case err != nil:
 		return c.giveUp(s, end{reason: err.Error()}, out)
+	case !fits && why.LacksDevices() && c.now.Sub(s.moved) <= claimPatience:
+		s.awaitsClaims = true
+		return lookLater
 	case !fits:
 		reason := "the pod does not fit there any more: " + strings.Join(why.Reasons, ", ")
 		return c.giveUp(s, end{reason: reason, failed: true}, out)
 	}
-	return c.sendPromotion(s, node, guards, out)
+	f := footing{node: node, guards: guards}
+	switch f.volumes, f.exclusives, ready, err = c.resupply(s, profile, v, node.Node); {
+	case err != nil:
+		return c.giveUp(s, end{reason: err.Error(), failed: true}, out)
+	case !ready:
+		return lookAgain
+	}
+	return c.sendPromotion(s, f, out)
+}
+
+// footing is what a promotion rests on, and what it gives the pod.
+type footing struct {
+	node       *state.NodeInfo
+	guards     []ledger.GuardUse
+	volumes    volumes
+	exclusives []ledger.ExclusiveDoc
+}
+
+// resupply picks anew what the claims of a pod get whose place becomes its own; false if that cannot be
+// told yet.
+func (c *Core) resupply(
+	s standing, profile *placement.Profile, v volumes, node *state.Node,
+) (volumes, []ledger.ExclusiveDoc, bool, error) {
+	if v.devices.promised != nil && c.view.ClaimProgress() < s.doc.HW[ledger.KindClaim] {
+		return v, nil, false, nil
+	}
+	v, ok, err := c.pickSupplies(v, profile, supplied{s.pod, node, Seed(s.pod.UID, s.attempt)})
+	if err != nil || !ok {
+		return v, nil, false, err
+	}
+	docs := map[string]ledger.ExclusiveDoc{}
+	for x := range c.ledger.Exclusives() {
+		if free, had := ledger.LetGo(c.exclusive(x.Key), s.token); had {
+			docs[x.Key] = free
+		}
+	}
+	held, ok := c.take(v.holdings(), ledger.Holder{PodUID: s.podUID, Token: s.token, NodeUID: node.UID}, docs)
+	maps.Copy(docs, held)
+	return v, sortedDocs(docs), ok, nil
 }
 
 // rests is what a placement on a node rests on beyond it; false if that is not known yet.
@@ -277,23 +332,24 @@ func (c *Core) nodesWith(node *state.NodeInfo) []*state.NodeInfo {
 	return nodes
 }
 
-func (c *Core) sendPromotion(s standing, node *state.NodeInfo, guards []ledger.GuardUse, out *Output) look {
+func (c *Core) sendPromotion(s standing, f footing, out *Output) look {
 	mandate, mine := c.mandate(s.entry.Partition())
 	if !mine {
 		return lookLater
 	}
 	target, _ := ledger.Finish(s.doc, c.view)
 	p := ledger.Promotion{
-		Mandate: mandate, Target: ledger.Cover(target, ledger.KindNode, node.Node.ResourceVersion), Docs: s.others,
+		Mandate: mandate, Target: ledger.Cover(target, ledger.KindNode, f.node.Node.ResourceVersion), Docs: s.others,
 		PodUID: s.podUID, Token: s.token, PodRV: s.pod.ResourceVersion, Wish: s.pod.Wish(),
-		Fits: true, Guards: guards, Facts: c.view,
+		Fits: true, Guards: f.guards, Facts: c.view,
+		Volumes: f.volumes.picks, Devices: f.volumes.devices.picks, Exclusives: f.exclusives,
 	}
 	if r, ok := c.ledger.Record(s.plan); ok {
 		p.Record = &r
 	}
 	change, err := ledger.Promote(p)
 	if err == nil {
-		err = c.launch(&promotion{standing: s, node: node.Node}, change, out)
+		err = c.launch(&promotion{standing: s, node: f.node.Node}, change, out)
 	}
 	var refused *ledger.RefusedError
 	switch {

@@ -19,6 +19,8 @@ type rejection struct {
 	// counted are the pods that were staged, withdrawn how many had been taken back before.
 	counted   []string
 	withdrawn uint64
+	// unsettled: there are promises of devices that may be taken back without an event.
+	unsettled bool
 }
 
 // standpoint is what a look rests on: what comes later may lead to another end.
@@ -46,7 +48,9 @@ func (c *Core) reject(a *attempt, p *placement.Profile, r looked, out *Output) {
 	d.NodesTotal = int32(r.NodesTotal)
 	d.Seed = Seed(a.pod.UID, a.offer.Attempt)
 	d.Evidence = c.evidence(a, p, r, 0)
-	rejected := rejection{attempt: a, decision: d, counted: c.stagedPods(), withdrawn: from.withdrawn}
+	rejected := rejection{
+		attempt: a, decision: d, counted: c.stagedPods(), withdrawn: from.withdrawn, unsettled: r.unsettled,
+	}
 	if len(rejected.counted) > 0 || from.withdrawn != c.cross.withdrawn {
 		c.rejected = append(c.rejected, rejected)
 		return
@@ -118,8 +122,13 @@ func (c *Core) settleRejections(out *Output) {
 	c.pending = append(again, c.pending...)
 }
 
-// unplaceable ends an attempt with its verdict. The offer may have been renewed since.
+// unplaceable ends an attempt with its verdict, or with the error that there is none yet. The offer may
+// have been renewed since.
 func (c *Core) unplaceable(r rejection, out *Output) {
+	if r.unsettled {
+		c.fail(r.attempt, promisesPending+r.decision.Message, out)
+		return
+	}
 	a, d := r.attempt, r.decision
 	d.Token, d.Attempt, d.TraceParent = a.offer.Token, a.offer.Attempt, a.offer.TraceParent
 	out.Decisions = append(out.Decisions, d)

@@ -151,12 +151,15 @@ func (r *Replica) seek(a *attempt, profile *placement.Profile, d events.Decision
 	}
 	again := c.decision(events.DecisionNominated, a)
 	again.Evidence = &events.Evidence{Config: profile.Hash(), Basis: events.Basis{Way: events.WayHeld}}
-	if t, ok := c.displaceable(s); ok {
+	if s.volumes, err = c.volumesOf(a.pod, profile); err != nil {
+		return events.Decision{}, &NotRemadeError{err.Error()}
+	}
+	if t, ok := c.displaceable(s); ok && !s.volumes.any() {
 		again.NodeName = t.node.Node.Name
 		return again, nil
 	}
 	c.plans.budgets.stale = true
-	plan := c.engine.Preempt(profile, placement.PreemptQuery{Pod: a.pod, Seed: d.Seed, Budgets: c.budgetsNow()})
+	plan := c.preempt(s, placement.PreemptQuery{Pod: a.pod, Seed: d.Seed, Budgets: c.budgetsNow()})
 	switch {
 	case plan.Err != nil:
 		return events.Decision{}, &NotRemadeError{plan.Err.Error()}

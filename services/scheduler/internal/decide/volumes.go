@@ -25,8 +25,8 @@ type volumes struct {
 	devices devices
 }
 
-// any: a pod like this takes no place that was kept, and no other pods go for it: both ways end in
-// transactions that promise no volumes and no devices.
+// any: a pod like this takes no place that was kept or is held for another: whether its claims find there
+// what they need has not been asked.
 func (v volumes) any() bool { return v.objects != nil || len(v.exclusive) > 0 }
 
 // volumesOf finds out what a pod has to do with volumes.
@@ -48,6 +48,24 @@ func (c *Core) volumesOf(pod *state.Pod, profile *placement.Profile) (v volumes,
 	v.devices.promised, err = c.promisedDevices(under, facts)
 	v.objects = v.devices.promised
 	return v, err
+}
+
+// lookups are the objects of the cluster for the pod, facts unless there are promises about its claims.
+func (v volumes) lookups(facts *state.Snapshot) placement.Objects {
+	if v.objects == nil {
+		return facts
+	}
+	return v.objects
+}
+
+// setAside leaves what a pod itself has been promised of devices out of account, until done.
+func (v volumes) setAside(pod *state.Pod) (done func()) {
+	p := v.devices.promised
+	if p == nil {
+		return func() {}
+	}
+	p.Devices().Leave(pod, p)
+	return func() { p.Devices().Return(pod, p) }
 }
 
 // holdings are what the pod's reservation holds that is exclusive.
@@ -199,10 +217,4 @@ func (p promisedVolumes) bound(o *state.Object) *state.Object {
 	with := *o
 	with.API = volume
 	return &with
-}
-
-// supplied tells whether the pod has to do with volumes or devices at all, see volumes.any.
-func (c *Core) supplied(pod *state.Pod, profile *placement.Profile) bool {
-	v, err := c.volumesOf(pod, profile)
-	return err != nil || v.any()
 }

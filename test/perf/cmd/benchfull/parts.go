@@ -42,6 +42,7 @@ var parts = []part{
 	upstreams("spread", "TopologySpreading/5000Nodes_5000Pods", "initPods=2500", "measurePods=2500"),
 	upstreams("mixed", "MixedSchedulingBasePod/5000Nodes_5000Pods", "initPods=1000", "measurePods=2500"),
 	upstreams("preemption", "PreemptionAsync/5000Nodes", "measurePods=2500"),
+	upstreams("devices", "SchedulingWithResourceClaimTemplate/5000pods_500nodes"),
 	{name: "open-50", title: "Open loop: 50 pods a second on 5,000 nodes", about: 4 * time.Minute, program: "benche2e",
 		args: flags("--modes=open", "--rate=50", "--pods=3000", "--contenders="+rivals, "--nodes="+large)},
 	{name: "open-200", title: "Open loop: 200 pods a second on 5,000 nodes", about: 5 * time.Minute, program: "benche2e",

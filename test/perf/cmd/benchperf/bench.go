@@ -117,7 +117,7 @@ func (s *stage) audit(ctx context.Context) error {
 	if wrong := audit.Check(nodes, pods); len(wrong) > 0 {
 		return fmt.Errorf("audit: %d findings, the first: %s", len(wrong), wrong[0])
 	}
-	return nil
+	return s.auditDevices(ctx, pods)
 }
 
 // close ends everything and removes what was written.

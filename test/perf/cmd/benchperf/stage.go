@@ -79,7 +79,14 @@ func (s *stage) one(ctx context.Context, op *perfconfig.Op, r *result) error {
 		}
 		return nil
 	case perfconfig.CreateAny:
+		if op.Namespace != "" {
+			if err := s.namespace(ctx, op.Namespace, ""); err != nil {
+				return err
+			}
+		}
 		return s.objects.createSome(ctx, op)
+	case perfconfig.CreateDriver:
+		return s.createDevices(ctx, op)
 	case perfconfig.DeletePods:
 		return s.deletePods(ctx, op)
 	case perfconfig.Churn:

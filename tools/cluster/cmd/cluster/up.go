@@ -59,6 +59,8 @@ func upCommand() *cobra.Command {
 	set.StringVar(&config.Stages, "kwok-stages", "", "file with KWOK stages to use besides the built-in ones")
 	set.IntVar(&config.MaxRequests, "max-requests-inflight", 1000, "the API server's flag of this name")
 	set.IntVar(&config.MaxMutatingRequests, "max-mutating-requests-inflight", 500, "the API server's flag of this name")
+	set.StringVar(&config.RuntimeConfig, "runtime-config", "",
+		"the API server's flag of this name, such as resource.k8s.io/v1=false to serve no claims to devices")
 	return cmd
 }
 

@@ -31,6 +31,9 @@ type Config struct {
 	// MaxRequests and MaxMutatingRequests bound the API server's concurrency.
 	// Zero means 1000 and 500.
 	MaxRequests, MaxMutatingRequests int
+	// RuntimeConfig is what the API server serves or not, in the notation of its flag of this name, such
+	// as "resource.k8s.io/v1=false" (without the authorizer for nodes then); empty for its defaults.
+	RuntimeConfig string
 }
 
 const (
@@ -67,10 +70,24 @@ func (c Config) Validate() error {
 		return fmt.Errorf("requests in flight %d and %d: want positive numbers, or 0 for the default",
 			c.MaxRequests, c.MaxMutatingRequests)
 	}
+	for _, one := range strings.Split(c.RuntimeConfig, ",") {
+		if _, value, ok := strings.Cut(one, "="); c.RuntimeConfig != "" && (!ok || value != "true" && value != "false") {
+			return fmt.Errorf("runtime config %q: want group/version=true or =false, separated by commas", c.RuntimeConfig)
+		}
+	}
 	if c.Stages != "" && !c.KWOK {
 		return fmt.Errorf("stages %q: there is no KWOK to use them; leave one of the two out", c.Stages)
 	}
 	return nil
+}
+
+// authorizers is the value of the API server's --authorization-mode flag. The one for nodes waits for
+// ResourceSlices, and the server is never ready without them; simulated kubelets do without it.
+func (c Config) authorizers() string {
+	if strings.Contains(c.RuntimeConfig, "resource.k8s.io/v1=false") {
+		return "RBAC"
+	}
+	return "Node,RBAC"
 }
 
 // controllerList is the value of the --controllers flag.

@@ -19,6 +19,8 @@ func TestValidateNamesTheField(t *testing.T) {
 		`controllers ""`:        {},
 		"requests in flight -1": {Controllers: "all", MaxRequests: -1},
 		"there is no KWOK":      {Controllers: "all", Stages: "file"},
+		`config "a/v1"`:         {Controllers: "all", RuntimeConfig: "a/v1"},
+		`config "a/v1=off"`:     {Controllers: "all", RuntimeConfig: "a/v1=off"},
 	} {
 		if err := config.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want it to contain %q", err, want)

@@ -71,7 +71,7 @@ func (p *plane) startAPIServer(ctx context.Context) error {
 // The endpoint reconciler is off because a loopback address is not allowed in
 // an endpoint and it would complain for ever.
 func (p *plane) apiServerArgs(port int) []string {
-	return []string{
+	args := []string{
 		"--bind-address=" + process.Loopback,
 		"--advertise-address=" + process.Loopback,
 		"--secure-port=" + strconv.Itoa(port),
@@ -90,7 +90,7 @@ func (p *plane) apiServerArgs(port int) []string {
 		"--requestheader-username-headers=X-Remote-User",
 		"--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
-		"--authorization-mode=Node,RBAC",
+		"--authorization-mode=" + p.authorizers(),
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 		"--service-account-key-file=" + p.ca.ServiceAccountKeyFile,
 		"--service-account-signing-key-file=" + p.ca.ServiceAccountKeyFile,
@@ -99,6 +99,10 @@ func (p *plane) apiServerArgs(port int) []string {
 		fmt.Sprintf("--max-requests-inflight=%d", p.MaxRequests),
 		fmt.Sprintf("--max-mutating-requests-inflight=%d", p.MaxMutatingRequests),
 	}
+	if p.RuntimeConfig != "" {
+		args = append(args, "--runtime-config="+p.RuntimeConfig)
+	}
+	return args
 }
 
 func (p *plane) startControllerManager(ctx context.Context) error {

@@ -1,0 +1,98 @@
+package decide
+
+import (
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// planBuild gathers what a T2 or T4 says and changes.
+type planBuild struct {
+	core    *Core
+	mandate ledger.Mandate
+	docs    map[string]ledger.NodeDoc
+	order   []string
+	claims  []ledger.NodeEntry
+	keepers []ledger.NodeEntry
+	yields  int
+}
+
+func (c *Core) newPlan(a *attempt, node *state.NodeInfo) (*planBuild, bool) {
+	mandate, ok := c.mandate(a.offer.Partition)
+	b := &planBuild{core: c, mandate: mandate, docs: map[string]ledger.NodeDoc{}}
+	doc := ledger.Cover(b.open(node.Node), ledger.KindNode, node.Node.ResourceVersion)
+	b.docs[node.Node.UID] = doc
+	return b, ok
+}
+
+// open is a node's document with what has finished dropped.
+func (b *planBuild) open(n *state.Node) ledger.NodeDoc { return b.openDoc(n.UID, n.Name) }
+
+func (b *planBuild) openDoc(uid, name string) ledger.NodeDoc {
+	if d, ok := b.docs[uid]; ok {
+		return d
+	}
+	doc, ok := b.core.ledger.Doc(uid)
+	if !ok {
+		doc = ledger.NodeDoc{NodeUID: uid, NodeName: name}
+	}
+	doc, _ = ledger.Finish(doc, b.core.view)
+	b.docs[uid], b.order = doc, append(b.order, uid)
+	return doc
+}
+
+// victims claims the pods that have to go. Those that are only reserved are asked back from
+// their binders; false if one is not even that yet.
+func (b *planBuild) victims(victims []placement.Victim) bool {
+	for _, v := range victims {
+		doc := b.open(v.Node.Node)
+		if v.Reserved {
+			e, ok := doc.Find(v.Pod.UID)
+			if !ok || e.State == ledger.Held {
+				return false
+			}
+			if marked, changed, err := ledger.MarkWanted(doc, e.PodUID, e.Token); err == nil && changed {
+				b.docs[doc.NodeUID] = marked
+			}
+			b.yields++
+			continue
+		}
+		claim := ledger.Entry{
+			PodUID: v.Pod.UID, Namespace: v.Pod.Namespace, Name: v.Pod.Name,
+			PodRV: v.Pod.ResourceVersion, Priority: v.Pod.Priority,
+		}
+		for _, budget := range v.Budgets {
+			claim.Budgets = append(claim.Budgets, budget.UID)
+		}
+		b.claims = append(b.claims, ledger.NodeEntry{NodeUID: doc.NodeUID, Entry: claim})
+	}
+	return true
+}
+
+// keep pins the pods that must not go; false if one is not bound yet.
+func (b *planBuild) keep(keepers []placement.Keeper) bool {
+	for _, k := range keepers {
+		if k.Pod.NodeName == "" {
+			return false
+		}
+		b.keepers = append(b.keepers, ledger.NodeEntry{NodeUID: b.open(k.Node.Node).NodeUID, Entry: ledger.Entry{
+			PodUID: k.Pod.UID, Namespace: k.Pod.Namespace, Name: k.Pod.Name,
+		}})
+	}
+	return true
+}
+
+func (b *planBuild) nomination(node *state.NodeInfo, entry ledger.Entry) ledger.Nomination {
+	return ledger.Nomination{
+		Mandate: b.mandate, Hold: ledger.NodeEntry{NodeUID: node.Node.UID, Entry: entry},
+		Victims: b.claims, Yields: b.yields, Keepers: b.keepers, Docs: b.documents(), Facts: b.core.view,
+	}
+}
+
+func (b *planBuild) documents() []ledger.NodeDoc {
+	out := make([]ledger.NodeDoc, 0, len(b.order))
+	for _, uid := range b.order {
+		out = append(out, b.docs[uid])
+	}
+	return out
+}

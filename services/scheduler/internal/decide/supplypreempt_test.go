@@ -1,0 +1,205 @@
+package decide_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// addDevices publishes devices of a node, of a class that has all.
+func (w *world) addDevices(node string, devices int) {
+	w.addObject(events.KindDeviceClass, &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "c"}})
+	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: "d", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1},
+	}}
+	for i := range devices {
+		s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{Name: fmt.Sprint(i)})
+	}
+	w.addObject(events.KindResourceSlice, s)
+}
+
+// deviceClaim writes a claim to one device, which has that of a node unless there are no users.
+func (w *world) deviceClaim(name, node, device string, users ...string) {
+	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name}}
+	claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{
+		DeviceClassName: "c", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1,
+	}}}
+	if len(users) > 0 {
+		claim.Finalizers = []string{resourcev1.Finalizer}
+		claim.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
+			Results: []resourcev1.DeviceRequestAllocationResult{{Request: "r", Driver: "d", Pool: node, Device: device}},
+		}}
+	}
+	for _, uid := range users {
+		claim.Status.ReservedFor = append(claim.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{
+			Resource: "pods", Name: uid, UID: types.UID(uid),
+		})
+	}
+	w.addObject(events.KindResourceClaim, claim)
+}
+
+func usingDevices(claim string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "r", ResourceClaimName: &claim}}
+	}
+}
+
+// device is the one that a reservation promises.
+func (st *story) device(e ledger.Entry) string {
+	st.t.Helper()
+	if len(e.Devices) != 1 {
+		st.t.Fatalf("reservation with devices %+v, want one claim's", e.Devices)
+	}
+	var a resourcev1.AllocationResult
+	if err := a.Unmarshal(e.Devices[0].Allocation); err != nil {
+		st.t.Fatal(err)
+	}
+	return a.Devices.Results[0].Pool + "/" + a.Devices.Results[0].Device
+}
+
+// deviceStory has two devices on n0, in claims of v and of other, which is more important.
+func deviceStory(t *testing.T, users ...string) (st *story, v string) {
+	st = newStory(t, 2, 2, 10)
+	st.addDevices("n0", 2)
+	v = st.running("v", "n0", important(1), usingDevices("cv"))
+	other := st.running("other", "n0", important(5), usingDevices("co"))
+	st.deviceClaim("cv", "n0", "0", append(users, v)...)
+	st.deviceClaim("co", "n0", "1", other)
+	st.tell()
+	return st, v
+}
+
+// wants is a pod with a claim of its own to a device.
+func (st *story) wants(name string, priority int32) string {
+	st.deviceClaim("c"+name, "", "")
+	st.tellFacts()
+	return st.pod(name, important(priority), usingDevices("c"+name))
+}
+
+// A pod that finds no device has the least important pod go that has one alone. The device is promised to it
+// from then on, and its own when Kubernetes has taken it back from the other's claim.
+func TestDevicesOfAVictim(t *testing.T) {
+	st, v := deviceStory(t)
+	p := st.wants("p", 10)
+	st.told()
+	doc, hold, ok := st.hold(p)
+	if _, claimed := st.claims()[v]; !ok || !claimed || hold.State != ledger.Held || doc.NodeName != "n0" {
+		t.Fatalf("hold %+v on %q, victims %+v; want a place on n0 for that of v", hold, doc.NodeName, st.claims())
+	}
+	if got := st.device(hold); got != "n0/0" {
+		t.Errorf("it is promised %s, want that of the victim", got)
+	}
+	st.mark(p)
+	st.deletePod(v)
+	st.told()
+	if _, hold, _ = st.hold(p); hold.State != ledger.Held {
+		t.Fatalf("%s as long as the claim of the victim has the device", hold.State)
+	}
+	q := st.wants("q", 0)
+	st.deviceClaim("cv", "", "") // what the controller for claims does
+	st.told()
+	st.offerAgain(q)
+	st.told()
+	_, hold, _ = st.hold(p)
+	if _, _, got := st.hold(q); got || hold.State != ledger.Committed || st.device(hold) != "n0/0" {
+		t.Errorf("hold %+v, the other has one: %v; want the device to be that of the pod it was held for", hold, got)
+	}
+	last := st.s.decisions[len(st.s.decisions)-1]
+	if last.Pod.UID != q || last.Kind != events.DecisionFailed {
+		t.Errorf("%+v, want the other to be tried again: what becomes of the promise no event tells", last)
+	}
+}
+
+// Devices that Kubernetes does not take back are not waited for for ever.
+func TestDevicesOfAVictimThatStayTaken(t *testing.T) {
+	st, v := deviceStory(t)
+	p := st.wants("p", 10)
+	st.told()
+	st.mark(p)
+	st.deletePod(v)
+	st.told()
+	st.wait(31 * time.Second)
+	st.told()
+	if _, hold, reserved := st.hold(p); reserved && hold.State == ledger.Held {
+		t.Errorf("%+v is held still", hold)
+	}
+}
+
+// A claim that a more important pod uses as well gives nothing back, whoever goes.
+func TestSharedDevicesFreeNothing(t *testing.T) {
+	st, v := deviceStory(t, "pod-important")
+	st.running("important", "n0", important(100), usingDevices("cv"))
+	st.tell()
+	p := st.wants("p", 3)
+	st.told()
+	if _, hold, held := st.hold(p); held || len(st.claims()) > 0 {
+		t.Errorf("hold %+v, victims %+v of %s: want nobody to go", hold, st.claims(), v)
+	}
+}
+
+// So it is with one that another pod is about to use, as only the ledger knows.
+func TestDevicesThatAreJoinedFreeNothing(t *testing.T) {
+	st, v := deviceStory(t)
+	joins := st.pod("joins", important(100), usingDevices("cv"))
+	st.told()
+	if _, e, ok := st.hold(joins); !ok || len(e.Devices) != 1 || len(e.Devices[0].Allocation) > 0 {
+		t.Fatalf("%+v, want it to use the claim there is", e)
+	}
+	p := st.wants("p", 3)
+	st.told()
+	if _, hold, held := st.hold(p); held || len(st.claims()) > 0 {
+		t.Errorf("hold %+v, victims %+v of %s: want nobody to go", hold, st.claims(), v)
+	}
+}
+
+// A claim that is for one pod is taken from a less important one, and nobody else gets it in between.
+func TestClaimForOneIsTakenFromAVictim(t *testing.T) {
+	st := newStory(t, 2, 3, 10)
+	st.addVolume("pv", "c", "")
+	st.addClaim("one", "c", "pv", corev1.ReadWriteOncePod)
+	v := st.running("v", "n1", important(1), usingClaim("one"))
+	st.tell()
+	p := st.pod("p", important(10), usingClaim("one"))
+	st.told()
+	doc, hold, ok := st.hold(p)
+	if _, claimed := st.claims()[v]; !ok || !claimed || hold.State != ledger.Held || doc.NodeName != "n1" {
+		t.Fatalf("hold %+v on %q, victims %+v; want a place on n1 for v", hold, doc.NodeName, st.claims())
+	}
+	kvs, _, err := st.store.List(t.Context(), ledger.PrefixVolume)
+	if err != nil || len(kvs) != 1 {
+		t.Fatalf("%d documents of claims, %v", len(kvs), err)
+	}
+	if x, err := ledger.DecodeExclusive(kvs[0]); err != nil || len(x.Holders) != 1 || x.Holders[0].PodUID != p {
+		t.Errorf("the claim is held by %+v (%v), want the pod that it is cleared for", x.Holders, err)
+	}
+	st.mark(p)
+	q := st.pod("q", important(5), usingClaim("one"))
+	st.deletePod(v)
+	st.told()
+	_, hold, _ = st.hold(p)
+	if _, _, got := st.hold(q); got || hold.State != ledger.Committed {
+		t.Errorf("hold %+v, the other has one: %v; want it placed", hold, got)
+	}
+}
+
+// A user of the claim that is as important stays.
+func TestClaimForOneOfAnEqual(t *testing.T) {
+	st := newStory(t, 2, 3, 10)
+	st.addVolume("pv", "c", "")
+	st.addClaim("one", "c", "pv", corev1.ReadWriteOncePod)
+	st.running("v", "n1", important(10), usingClaim("one"))
+	st.tell()
+	p := st.pod("p", important(10), usingClaim("one"))
+	st.told()
+	if _, hold, held := st.hold(p); held || len(st.claims()) > 0 {
+		t.Errorf("hold %+v, victims %+v: want nobody to go", hold, st.claims())
+	}
+}
