@@ -114,14 +114,14 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	custom, err := pluginsOf(cfg.Profiles, deps.Plugins)
+	custom, acts, err := pluginsOf(cfg.Profiles, deps.Plugins)
 	if err != nil {
 		return nil, err
 	}
 	s := &Scheduler{cfg: cfg, deps: deps, asked: make(chan func()), lost: map[string]int{}}
 	s.core = decide.New(decide.Config{
 		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster, NoEvidence: cfg.NoEvidence,
-		Laps: &laps{clock: deps.Clock},
+		Acts: acts, Laps: &laps{clock: deps.Clock},
 		Home: func(members []string, nodeUID string) bool { return membership.Home(members, nodeUID) == cfg.ID },
 	})
 	s.intake = intake.New(cfg.ID, deps.Ledger, follow.New(deps.Log, deps.Snapshots), deps.Bus, deps.Logger)
@@ -132,23 +132,26 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	return s, nil
 }
 
-// pluginsOf are the plugins of the profiles that have some, by scheduler name.
-func pluginsOf(profiles []placement.ProfileConfig, made *plugins.Runtime) (map[string]commit.Adviser, error) {
-	sets := map[string]commit.Adviser{}
+// pluginsOf are the plugins of the profiles that have some, by scheduler name, and which of them act once a node has
+// been chosen.
+func pluginsOf(
+	profiles []placement.ProfileConfig, made *plugins.Runtime,
+) (sets map[string]commit.Adviser, acts map[string]bool, err error) {
+	sets, acts = map[string]commit.Adviser{}, map[string]bool{}
 	for _, pc := range profiles {
 		if pc.Custom == nil {
 			continue
 		}
 		if made == nil {
-			return nil, fmt.Errorf("scheduler: profile %q has plugins of its own: want Plugins", pc.SchedulerName)
+			return nil, nil, fmt.Errorf("scheduler: profile %q has plugins of its own: want Plugins", pc.SchedulerName)
 		}
 		set, ok := made.Of(pc.SchedulerName)
 		if !ok {
-			return nil, fmt.Errorf("scheduler: profile %q has plugins that were not made", pc.SchedulerName)
+			return nil, nil, fmt.Errorf("scheduler: profile %q has plugins that were not made", pc.SchedulerName)
 		}
-		sets[pc.SchedulerName] = set
+		sets[pc.SchedulerName], acts[pc.SchedulerName] = set, set.Acts()
 	}
-	return sets, nil
+	return sets, acts, nil
 }
 
 // extendersOf makes the clients of the extenders that profiles have, by scheduler name.
@@ -198,6 +201,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return s.commit.Transact(rooms) })
 	g.Go(func() error { return s.commit.Publish(rooms) })
 	g.Go(func() error { return s.commit.Consult(rooms) })
+	g.Go(func() error { return s.commit.Perform(rooms) })
 	g.Go(func() error { return s.watchLag(rooms) })
 	g.Go(func() error { return explain.Serve(rooms, s.deps.Bus, events.SubjectAskShards, s.answer) })
 	g.Go(func() error {
@@ -234,7 +238,7 @@ func (s *Scheduler) loop(ctx, rooms context.Context, keeper *membership.Keeper) 
 	var drainBy <-chan time.Time
 	live, draining, more := ctx, false, false
 	wake := intake.Wake{Beat: tick.C(), Asked: s.asked}
-	answers := intake.Answers{Results: s.commit.Results(), Advice: s.commit.Advice()}
+	answers := intake.Answers{Results: s.commit.Results(), Advice: s.commit.Advice(), Performed: s.commit.Performed()}
 	for {
 		in, err := s.intake.Next(live, !more, answers, wake)
 		if rooms.Err() != nil {

@@ -42,6 +42,9 @@ func (s *Set) Consult(ctx context.Context, q decide.Consult) decide.Advice {
 		s.logger.Warn("plugin failed; the pod is tried again", "pod", q.Pod.Key(), "err", advice.Err)
 		return advice
 	}
+	if s.Acts() {
+		s.runtime.deals.remember(q.Shard, &deal{id: q.ID, cycle: c.cycle, seen: seen})
+	}
 	advice.Guidance, advice.Opinions = &c.guidance, c.opinions
 	return advice
 }

@@ -53,6 +53,10 @@ type Runtime struct {
 	turn chan struct{}
 	// seen is what the last cycle was shown; written by the holder of turn.
 	seen atomic.Pointer[cluster]
+	// deals are the cycles that led to a choice, waiting and inPreBind the pods that are on their way to a bind.
+	deals     *deals
+	waiting   *waitingPods
+	inPreBind *preBinds
 }
 
 // Set is the custom plugins of one profile, with its extenders. Safe for concurrent use.
@@ -70,6 +74,10 @@ type points struct {
 	filter    []framework.FilterPlugin
 	preScore  []framework.PreScorePlugin
 	score     []scorer
+	reserve   []framework.ReservePlugin
+	permit    []framework.PermitPlugin
+	preBind   []framework.PreBindPlugin
+	postBind  []framework.PostBindPlugin
 }
 
 type scorer struct {
@@ -83,6 +91,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Runtime, error) {
 	r := &Runtime{
 		sets: map[string]*Set{}, turn: make(chan struct{}, 1),
 		clients: &clients{deps: deps, started: make(chan struct{})},
+		deals:   newDeals(), waiting: newWaitingPods(), inPreBind: newPreBinds(),
 	}
 	r.seen.Store(&cluster{})
 	for _, p := range cfg.Profiles {
@@ -157,6 +166,10 @@ func (s *Set) order(c *placement.Custom, made map[string]framework.Plugin) error
 			s.score = append(s.score, scorer{plugin, int64(p.Weight)})
 		}
 	}
+	s.reserve = at[framework.ReservePlugin](c.Points[placement.AtReserve], made)
+	s.permit = at[framework.PermitPlugin](c.Points[placement.AtPermit], made)
+	s.preBind = at[framework.PreBindPlugin](c.Points[placement.AtPreBind], made)
+	s.postBind = at[framework.PostBindPlugin](c.Points[placement.AtPostBind], made)
 	return s.refuse(c, made)
 }
 
@@ -176,9 +189,7 @@ func (s *Set) refuse(c *placement.Custom, made map[string]framework.Plugin) erro
 // notAsked tells, for the points at which plugins are not asked, whether one would act there.
 var notAsked = map[string]func(framework.Plugin) bool{
 	placement.AtPreEnqueue: acts[framework.PreEnqueuePlugin], placement.AtPostFilter: acts[framework.PostFilterPlugin],
-	placement.AtReserve: acts[framework.ReservePlugin], placement.AtPermit: acts[framework.PermitPlugin],
-	placement.AtPreBind: acts[framework.PreBindPlugin], placement.AtBind: acts[framework.BindPlugin],
-	placement.AtPostBind: acts[framework.PostBindPlugin],
+	placement.AtBind: acts[framework.BindPlugin],
 }
 
 func acts[T framework.Plugin](p framework.Plugin) bool {

@@ -61,6 +61,7 @@ func (c *Core) answered(e *entry, d *events.Decision, now moment) {
 	if e.hold.live {
 		// The ledger outranks every message: the pod stays held.
 		c.tally(e, d, now)
+		e.hold.answered = d.Kind == events.DecisionUnplaceable || d.Kind == events.DecisionFailed
 		return
 	}
 	c.detach(e)

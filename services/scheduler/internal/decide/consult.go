@@ -46,6 +46,7 @@ var notAskedOnly = []string{notAsked}
 // Advice with its ID. All that it points to is shared, not to be changed.
 type Consult struct {
 	ID            uint64
+	Shard         string
 	SchedulerName string
 	Pod           *state.Pod
 	// Nodes are those that the rules let pass, in no order.
@@ -117,7 +118,7 @@ func (c *Core) consult(a *attempt, p *placement.Profile, r looked, out *Output) 
 	switch {
 	case a.counsel.opinions != nil, len(r.Feasible) == 0 && (!p.Guided() || r.Diagnosis.Everywhere()):
 		return false
-	case len(c.consulting.asked) >= MaxConsults || p.Custom() && c.showing():
+	case len(c.consulting.asked) >= MaxConsults || p.Custom() && c.showing(), !c.preparable(p, a.pod):
 		c.deferred = append(c.deferred, a)
 		return true
 	case a.counsel.questions >= maxQuestions:
@@ -129,7 +130,9 @@ func (c *Core) consult(a *attempt, p *placement.Profile, r looked, out *Output) 
 	a.counsel.alone = !a.counsel.everywhere && len(r.Feasible) == 1 &&
 		a.pod.Status().NominatedNodeName == r.Feasible[0].Node.Node.Name
 	c.consulting.questions++
-	q := Consult{ID: c.consulting.questions, SchedulerName: a.pod.SchedulerName, Pod: a.pod}
+	q := Consult{
+		ID: c.consulting.questions, Shard: c.cfg.Shard, SchedulerName: a.pod.SchedulerName, Pod: a.pod,
+	}
 	for _, s := range r.Feasible {
 		q.Nodes = append(q.Nodes, s.Node.Node)
 	}
@@ -156,8 +159,11 @@ func (c *counsel) outdated(n *state.NodeInfo) bool {
 	return !ok || shown.Generation != n.Generation || n.UndescribedPods() > 0
 }
 
-// showing tells whether custom plugins are being asked.
+// showing tells whether custom plugins are being asked, or act on what they have answered.
 func (c *Core) showing() bool {
+	if c.performing.inCycle() {
+		return true
+	}
 	for _, a := range c.consulting.asked {
 		if a.counsel.shown != nil {
 			return true
