@@ -196,13 +196,13 @@ func (s *Set) reserveFor(ctx context.Context, key dealKey, p decide.Perform, ans
 	if answer.Err != nil || answer.Refusal != nil {
 		return
 	}
+	if len(waits) > 0 {
+		d.waits = s.runtime.waiting.add(d.pod, waits)
+	}
 	work, err := s.preFlights(ctx, d)
 	if err != nil {
 		answer.Err = err
 		return
-	}
-	if len(waits) > 0 {
-		d.waits = s.runtime.waiting.add(d.pod, waits)
 	}
 	answer.Later = len(waits) > 0 || work
 }

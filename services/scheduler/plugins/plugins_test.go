@@ -46,7 +46,9 @@ func (s *sorter) Less(_, _ framework.QueuedPodInfo) bool { return false }
 
 type binder struct{ probe }
 
-func (b *binder) Bind(context.Context, framework.CycleState, *corev1.Pod, string) *framework.Status { return nil }
+func (b *binder) Bind(context.Context, framework.CycleState, *corev1.Pod, string) *framework.Status {
+	return nil
+}
 
 func profileWith(points ...string) []placement.ProfileConfig {
 	p := placement.DefaultProfile("s")
