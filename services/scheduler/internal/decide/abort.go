@@ -138,9 +138,11 @@ func (a *abort) done(c *Core, revision int64, out *Output) {
 		c.spare(a.victims)
 	}
 	c.plans.budgets.stale = true
-	c.report(PlanReport{
-		What: PlanWithdrawn, Pod: refOf(a.entry), Node: a.doc.NodeName, Held: c.now.Sub(a.since), Detail: a.reason,
-	})
+	if !ledger.IsPrepared(a.plan) {
+		c.report(PlanReport{
+			What: PlanWithdrawn, Pod: refOf(a.entry), Node: a.doc.NodeName, Held: c.now.Sub(a.since), Detail: a.reason,
+		})
+	}
 	if a.silent || c.tellPrepared(a.refused, revision, out) {
 		return
 	}
