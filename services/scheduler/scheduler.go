@@ -114,44 +114,60 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	custom, acts, err := pluginsOf(cfg.Profiles, deps.Plugins)
+	custom, err := pluginsOf(cfg.Profiles, deps.Plugins)
 	if err != nil {
 		return nil, err
 	}
 	s := &Scheduler{cfg: cfg, deps: deps, asked: make(chan func()), lost: map[string]int{}}
 	s.core = decide.New(decide.Config{
 		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster, NoEvidence: cfg.NoEvidence,
-		Acts: acts, Laps: &laps{clock: deps.Clock},
+		Acts: withPlugins(custom, (*plugins.Set).Acts), Gates: withPlugins(custom, (*plugins.Set).Gates),
+		Laps: &laps{clock: deps.Clock},
 		Home: func(members []string, nodeUID string) bool { return membership.Home(members, nodeUID) == cfg.ID },
 	})
 	s.intake = intake.New(cfg.ID, deps.Ledger, follow.New(deps.Log, deps.Snapshots), deps.Bus, deps.Logger)
 	s.commit = commit.New(commit.Deps{
 		Store: deps.Ledger, Log: deps.Log, Bus: deps.Bus, Logger: deps.Logger, Extenders: extenders,
-		Plugins: custom,
+		Plugins: advisers(custom),
 	})
 	return s, nil
 }
 
-// pluginsOf are the plugins of the profiles that have some, by scheduler name, and which of them act once a node has
-// been chosen.
-func pluginsOf(
-	profiles []placement.ProfileConfig, made *plugins.Runtime,
-) (sets map[string]commit.Adviser, acts map[string]bool, err error) {
-	sets, acts = map[string]commit.Adviser{}, map[string]bool{}
+// pluginsOf are the plugins of the profiles that have some, by scheduler name.
+func pluginsOf(profiles []placement.ProfileConfig, made *plugins.Runtime) (map[string]*plugins.Set, error) {
+	sets := map[string]*plugins.Set{}
 	for _, pc := range profiles {
 		if pc.Custom == nil {
 			continue
 		}
 		if made == nil {
-			return nil, nil, fmt.Errorf("scheduler: profile %q has plugins of its own: want Plugins", pc.SchedulerName)
+			return nil, fmt.Errorf("scheduler: profile %q has plugins of its own: want Plugins", pc.SchedulerName)
 		}
 		set, ok := made.Of(pc.SchedulerName)
 		if !ok {
-			return nil, nil, fmt.Errorf("scheduler: profile %q has plugins that were not made", pc.SchedulerName)
+			return nil, fmt.Errorf("scheduler: profile %q has plugins that were not made", pc.SchedulerName)
 		}
-		sets[pc.SchedulerName], acts[pc.SchedulerName] = set, set.Acts()
+		sets[pc.SchedulerName] = set
 	}
-	return sets, acts, nil
+	return sets, nil
+}
+
+// withPlugins are the scheduler names whose plugins do something.
+func withPlugins(sets map[string]*plugins.Set, do func(*plugins.Set) bool) map[string]bool {
+	names := map[string]bool{}
+	for name, set := range sets {
+		names[name] = do(set)
+	}
+	return names
+}
+
+// advisers are the same plugins, as who is asked.
+func advisers(sets map[string]*plugins.Set) map[string]commit.Adviser {
+	all := map[string]commit.Adviser{}
+	for name, set := range sets {
+		all[name] = set
+	}
+	return all
 }
 
 // extendersOf makes the clients of the extenders that profiles have, by scheduler name.

@@ -61,6 +61,7 @@ func TestPlugin(t *testing.T) {
 		}
 	}
 	s.group(ns)
+	s.heldBack(ns)
 	s.audit()
 }
 
@@ -109,4 +110,20 @@ func (s *stack) example() string {
 		s.Fatalf("%v: %s", err, out)
 	}
 	return program
+}
+
+// heldBack creates a pod that a plugin does not want tried yet: it gets neither a place nor a condition until its label
+// changes.
+func (s *stack) heldBack(ns string) {
+	s.Helper()
+	s.create(newPod(ns, "held-back", "100m", func(p *corev1.Pod) { p.Labels = map[string]string{"licence": "later"} }))
+	s.create(newPods(ns, "after", 3, "100m")...)
+	s.bound(ns, 16, placedWithin)
+	if pod := s.pod(ns, "held-back"); pod.Spec.NodeName != "" || len(pod.Status.Conditions) > 0 {
+		s.Errorf("pod held-back is on %q with conditions %v, want neither", pod.Spec.NodeName, pod.Status.Conditions)
+	}
+	patch := []byte(`{"metadata": {"labels": {"licence": null}}}`)
+	_, err := s.client.CoreV1().Pods(ns).Patch(s.Context(), "held-back", types.MergePatchType, patch, metav1.PatchOptions{})
+	s.no(err)
+	s.bound(ns, 17, placedWithin)
 }

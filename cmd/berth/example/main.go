@@ -38,11 +38,15 @@ type licences struct {
 	given  atomic.Int64
 }
 
+// wantedLater is the value of the label of pods that will need one, and are not to be placed before.
+const wantedLater = "later"
+
 var (
-	_ framework.PreFilterPlugin = &licences{}
-	_ framework.FilterPlugin    = &licences{}
-	_ framework.ScorePlugin     = &licences{}
-	_ framework.PreBindPlugin   = &licences{}
+	_ framework.PreEnqueuePlugin = &licences{}
+	_ framework.PreFilterPlugin  = &licences{}
+	_ framework.FilterPlugin     = &licences{}
+	_ framework.ScorePlugin      = &licences{}
+	_ framework.PreBindPlugin    = &licences{}
 )
 
 func newLicences(_ context.Context, args runtime.Object, h framework.Handle) (framework.Plugin, error) {
@@ -61,6 +65,14 @@ func newLicences(_ context.Context, args runtime.Object, h framework.Handle) (fr
 }
 
 func (l *licences) Name() string { return name }
+
+// PreEnqueue holds pods back that will need a licence later.
+func (l *licences) PreEnqueue(_ context.Context, pod *corev1.Pod) *framework.Status {
+	if pod.Labels[wanted] == wantedLater {
+		return framework.NewStatus(framework.UnschedulableAndUnresolvable, "needs no licence yet")
+	}
+	return nil
+}
 
 // PreFilter leaves pods alone that need none.
 func (l *licences) PreFilter(

@@ -75,6 +75,10 @@ type filtered struct{}
 
 func (filtered) Clone() framework.StateData { return filtered{} }
 
+func (d *doer) PreEnqueue(_ context.Context, _ *corev1.Pod) *framework.Status {
+	return d.says["PreEnqueue "+d.name]
+}
+
 func (d *doer) Reserve(_ context.Context, s framework.CycleState, p *corev1.Pod, node string) *framework.Status {
 	return d.note("Reserve", s, p, node)
 }
@@ -126,7 +130,7 @@ func newCompany(t *testing.T) *company {
 	p := placement.DefaultProfile("s")
 	both := []placement.CustomPlugin{{Name: "A", Weight: 1}, {Name: "B", Weight: 1}}
 	p.Custom = &placement.Custom{Points: map[string][]placement.CustomPlugin{
-		placement.AtFilter: both, placement.AtReserve: both, placement.AtPermit: both, placement.AtPreBind: both,
+		placement.AtPreEnqueue: both, placement.AtFilter: both, placement.AtReserve: both, placement.AtPermit: both, placement.AtPreBind: both,
 		placement.AtPostBind: both,
 	}}
 	makes := func(name string) plugins.Factory {
@@ -373,4 +377,33 @@ func TestCycleThatIsGone(t *testing.T) {
 		}
 	}
 	c.want(reserves + permits + flights + ", " + reserves + permits + flights)
+}
+
+// A plugin that holds a pod back is asked before all others, and alone where the rules let the pod nowhere.
+func TestPreEnqueue(t *testing.T) {
+	for _, test := range []struct {
+		says     *framework.Status
+		gateOnly bool
+		held     string
+	}{
+		{framework.NewStatus(framework.UnschedulableAndUnresolvable, "not yet"), false, "B: not yet"},
+		{framework.AsStatus(errors.New("broken")), true, "B: broken"},
+		{nil, true, ""},
+		{nil, false, ""},
+	} {
+		c := newCompany(t)
+		c.says["PreEnqueue B"] = test.says
+		node := state.NewNodeInfo(state.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}))
+		a := c.set.Consult(t.Context(), shardcore.Consult{
+			ID: 1, Pod: cargo, GateOnly: test.gateOnly, Nodes: []*state.Node{node.Node}, Cluster: []*state.NodeInfo{node},
+		})
+		held := ""
+		if a.HeldBack != nil {
+			held = a.HeldBack.Plugin + ": " + strings.Join(a.HeldBack.Reasons, ", ")
+		}
+		if held != test.held || (a.Guidance != nil) != (held == "" && !test.gateOnly) || (held == "") != (a.Opinions != nil) {
+			t.Errorf("held back %q, want %q; %+v", held, test.held, a)
+		}
+		c.stop()
+	}
 }

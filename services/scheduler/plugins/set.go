@@ -70,14 +70,15 @@ type Set struct {
 
 // points are the plugins by extension point, in the order in which they run.
 type points struct {
-	preFilter []framework.PreFilterPlugin
-	filter    []framework.FilterPlugin
-	preScore  []framework.PreScorePlugin
-	score     []scorer
-	reserve   []framework.ReservePlugin
-	permit    []framework.PermitPlugin
-	preBind   []framework.PreBindPlugin
-	postBind  []framework.PostBindPlugin
+	preEnqueue []framework.PreEnqueuePlugin
+	preFilter  []framework.PreFilterPlugin
+	filter     []framework.FilterPlugin
+	preScore   []framework.PreScorePlugin
+	score      []scorer
+	reserve    []framework.ReservePlugin
+	permit     []framework.PermitPlugin
+	preBind    []framework.PreBindPlugin
+	postBind   []framework.PostBindPlugin
 }
 
 type scorer struct {
@@ -158,6 +159,7 @@ func enabled(c *placement.Custom) []string {
 // order sorts the plugins into the points. One that is enabled at a point at which it does not act is no mistake: the
 // file may have named it for all of them (multiPoint).
 func (s *Set) order(c *placement.Custom, made map[string]framework.Plugin) error {
+	s.preEnqueue = at[framework.PreEnqueuePlugin](c.Points[placement.AtPreEnqueue], made)
 	s.preFilter = at[framework.PreFilterPlugin](c.Points[placement.AtPreFilter], made)
 	s.filter = at[framework.FilterPlugin](c.Points[placement.AtFilter], made)
 	s.preScore = at[framework.PreScorePlugin](c.Points[placement.AtPreScore], made)
@@ -188,8 +190,8 @@ func (s *Set) refuse(c *placement.Custom, made map[string]framework.Plugin) erro
 
 // notAsked tells, for the points at which plugins are not asked, whether one would act there.
 var notAsked = map[string]func(framework.Plugin) bool{
-	placement.AtPreEnqueue: acts[framework.PreEnqueuePlugin], placement.AtPostFilter: acts[framework.PostFilterPlugin],
-	placement.AtBind: acts[framework.BindPlugin],
+	placement.AtPostFilter: acts[framework.PostFilterPlugin],
+	placement.AtBind:       acts[framework.BindPlugin],
 }
 
 func acts[T framework.Plugin](p framework.Plugin) bool {

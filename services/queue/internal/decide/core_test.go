@@ -329,6 +329,18 @@ func TestAPreparedHoldEndsWithItsAnswer(t *testing.T) {
 	}
 }
 
+// A pod that a plugin holds back waits for a change, and for no condition.
+func TestAPodThatIsHeldBackIsParked(t *testing.T) {
+	h := newHarness(t)
+	h.add("a", 0)
+	h.lead()
+	h.ask("s1", 1)
+	h.answer(h.offerOf("a"), events.DecisionHeldBack, plugins("Custom"))
+	h.want("a", PoolParked)
+	h.node("n", func(*corev1.Node) {})
+	h.want("a", PoolOffered) // early, which nobody is who waits for a condition
+}
+
 func TestGatedAndForeignPods(t *testing.T) {
 	h := newHarness(t)
 	h.lead()

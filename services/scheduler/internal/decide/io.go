@@ -22,6 +22,8 @@ type Config struct {
 	HomeFirst bool
 	// NoEvidence leaves events.Evidence out of the decisions, to measure what it costs.
 	NoEvidence bool
+	// Gates are the scheduler names of profiles with custom plugins that may hold pods back before they are tried.
+	Gates map[string]bool
 	// Acts are the scheduler names of profiles with custom plugins that act once a node has been chosen.
 	Acts map[string]bool
 	// Laps, if not nil, is told how far evaluations are; see placement.Laps.

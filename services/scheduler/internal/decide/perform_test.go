@@ -399,3 +399,39 @@ func (w *world) epochs(pod string) map[int32]int64 {
 	}
 	return map[int32]int64{partition: kvs[0].CreateRevision}
 }
+
+// A pod that a plugin holds back is not tried, whether it would fit or not, and nothing is said of nodes.
+func TestPluginsHoldBack(t *testing.T) {
+	for _, room := range []int64{10, 0} {
+		for _, hold := range []bool{true, false} {
+			x := newActingWorld(t, 1, 1)
+			advise := x.advise
+			x.advise = func(q decide.Consult) decide.Advice {
+				if q.GateOnly != (room == 0) {
+					t.Errorf("asked about the gate only %v, with room for %d", q.GateOnly, room)
+				}
+				if hold {
+					return decide.Advice{ID: q.ID, HeldBack: &decide.Refusal{Plugin: "Actor", Reasons: []string{"not yet"}}}
+				}
+				return advise(q)
+			}
+			x.addNode("a", room)
+			x.addPod("p")
+			x.settle()
+			x.offer()
+			x.settle()
+			d, want := x.only(), events.DecisionHeldBack
+			switch {
+			case !hold && room > 0:
+				want = events.DecisionPlaced
+			case !hold:
+				want = events.DecisionUnplaceable
+			case d.Message != "not yet" || len(d.Plugins) != 1 || d.Plugins[0] != "Actor":
+				t.Errorf("%q by %v, want the plugin's word", d.Message, d.Plugins)
+			}
+			if d.Kind != want {
+				t.Errorf("room for %d, held back %v: %s, want %s", room, hold, d.Kind, want)
+			}
+		}
+	}
+}

@@ -101,6 +101,7 @@ func newWorldOf(t testing.TB, seed uint64, shards int, cfg placement.ProfileConf
 			Shard: s.id, Window: 32,
 			Profiles: map[string]*placement.Profile{corev1.DefaultSchedulerName: profile},
 			Acts:     map[string]bool{corev1.DefaultSchedulerName: acts(cfg)},
+			Gates:    map[string]bool{corev1.DefaultSchedulerName: acts(cfg)},
 			Home:     func(_ []string, nodeUID string) bool { return membership.Home(members, nodeUID) == s.id },
 		})
 		w.step(s, decide.Input{
