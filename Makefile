@@ -460,13 +460,13 @@ REUSE ?=
 
 .PHONY: scale
 scale: build .cluster-programs ## A model of 10 to 64 shards and up to a million nodes, checked against real runs: docs/scale.md (REUSE=1, SCALE_RUNS=n)
-	@for workload in plain zonal; do \
+	@for workload in plain leaning; do \
 		out=.build/bench/scale/$$workload; \
 		[ -n '$(REUSE)' ] && [ -f $$out/bench-path.json ] || go run ./test/perf/cmd/benchpath --shards 1,2,4 --pods $(SCALE_PODS) \
 			--runs $(SCALE_RUNS) --workload $$workload --timeout 15m --out $$out || exit 1; \
 	done
 	@go run ./test/perf/cmd/scale --docs docs/scale.md \
-		--real .build/bench/scale/plain/bench-path.json,.build/bench/scale/zonal/bench-path.json
+		--real .build/bench/scale/plain/bench-path.json,.build/bench/scale/leaning/bench-path.json
 	@cd tools/plot && GOWORK=off go run . --in $(CURDIR)/.build/bench/scale/plots.json --out $(CURDIR)/docs/plots
 
 # Pods of high priority that arrive where everything is full, and how full the nodes are.

@@ -13,23 +13,25 @@ import (
 // what it changes in drafts until all facts are in: a memdb transaction that is read from
 // between writes copies its paths anew for each write.
 type application struct {
-	base    *memdb.Txn
 	pods    draft[Pod]
 	nodes   draft[Node]
 	objects draft[Object]
 	sites   siteDraft
 	changes Changes
 	reader  podReader
+	// byUID and byName are the tables of pods.
+	byUID, byName podLookup
 	// partial: facts of kinds of a later version were left out.
 	partial bool
 }
 
 func newApplication(db *memdb.MemDB, p Position) *application {
 	base := db.Txn(false)
+	byUID, byName := newPodLookup(podsByUID, base), newPodLookup(podsByName, base)
 	return &application{
-		base:    base,
+		byUID: byUID, byName: byName,
 		changes: Changes{Position: p},
-		pods:    newPodDraft(base),
+		pods:    newPodDraft(byUID, byName),
 		nodes:   newDraft(base, tableNodes, func(n *Node) (string, string) { return n.UID, n.Name }),
 		objects: newDraft(base, tableObjects, func(o *Object) (string, string) {
 			return objectKey(o.Kind, o.UID), objectNameKey(o)
@@ -42,9 +44,9 @@ func newApplication(db *memdb.MemDB, p Position) *application {
 func (a *application) write(db *memdb.MemDB) error {
 	txn := db.Txn(true)
 	defer txn.Abort()
-	err := podsByUID.write(a.base, txn, a.pods.order)
+	err := a.byUID.write(txn, a.pods.order)
 	if err == nil {
-		err = podsByName.write(a.base, txn, a.pods.order)
+		err = a.byName.write(txn, a.pods.order)
 	}
 	if err == nil {
 		err = a.sites.write(txn)

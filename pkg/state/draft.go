@@ -88,15 +88,15 @@ func newDraft[T any](base *memdb.Txn, table string, keys func(*T) (id, name stri
 }
 
 // newPodDraft is a draft of the tables of pods.
-func newPodDraft(base *memdb.Txn) draft[Pod] {
+func newPodDraft(byUID, byName podLookup) draft[Pod] {
 	return draft[Pod]{
 		keys: func(p *Pod) (string, string) { return p.UID, podsByName.key(p).String() },
 		find: func(index, key string) (*Pod, error) {
 			if index == indexID {
-				return podsByUID.find(base, podKey{first: key})
+				return byUID.find(podKey{first: key})
 			}
 			namespace, name, _ := strings.Cut(key, separator)
-			return podsByName.find(base, podKey{namespace, name})
+			return byName.find(podKey{namespace, name})
 		},
 		ids: map[string]*row[Pod]{}, names: map[string]*Pod{},
 	}

@@ -67,13 +67,46 @@ func (x podIndex) pageOf(txn *memdb.Txn, k podKey) (*page, error) {
 // find returns the pod with this key; nil when there is none.
 func (x podIndex) find(txn *memdb.Txn, k podKey) (*Pod, error) {
 	p, err := x.pageOf(txn, k)
-	if err != nil || p == nil {
-		return nil, err
+	return x.on(p, k), err
+}
+
+// on returns the pod with this key on its page, which may be nil.
+func (x podIndex) on(p *page, k podKey) *Pod {
+	if p == nil {
+		return nil
 	}
 	if i, ok := x.search(p.pods, k); ok {
-		return p.pods[i], nil
+		return p.pods[i]
 	}
-	return nil, nil
+	return nil
+}
+
+// podLookup is an index as it was before an application, which looks for the page of a key when the
+// fact comes in and again when it is written: a search costs more than the rest of a fact's way.
+type podLookup struct {
+	podIndex
+	base  *memdb.Txn
+	pages map[podKey]*page
+}
+
+func newPodLookup(x podIndex, base *memdb.Txn) podLookup {
+	return podLookup{x, base, map[podKey]*page{}}
+}
+
+func (l podLookup) pageOf(k podKey) (*page, error) {
+	if p, ok := l.pages[k]; ok {
+		return p, nil
+	}
+	p, err := l.podIndex.pageOf(l.base, k)
+	if err == nil {
+		l.pages[k] = p
+	}
+	return p, err
+}
+
+func (l podLookup) find(k podKey) (*Pod, error) {
+	p, err := l.pageOf(k)
+	return l.on(p, k), err
 }
 
 // all yields the pods in the order of their keys.
@@ -132,11 +165,11 @@ func (x podIndex) edits(rows []*row[Pod]) []podEdit {
 	return list
 }
 
-// write brings rows into the table, which base shows as it was.
-func (x podIndex) write(base, txn *memdb.Txn, rows []*row[Pod]) error {
-	edits := x.edits(rows)
+// write brings rows into the table.
+func (l podLookup) write(txn *memdb.Txn, rows []*row[Pod]) error {
+	edits := l.edits(rows)
 	for len(edits) > 0 {
-		p, err := x.pageOf(base, edits[0].key)
+		p, err := l.pageOf(edits[0].key)
 		if err != nil {
 			return err
 		}
@@ -144,7 +177,7 @@ func (x podIndex) write(base, txn *memdb.Txn, rows []*row[Pod]) error {
 		for n < len(edits) && (p == nil || edits[n].key.compare(p.to) <= 0) {
 			n++
 		}
-		if err := x.replace(txn, p, edits[:n]); err != nil {
+		if err := l.replace(txn, p, edits[:n]); err != nil {
 			return err
 		}
 		edits = edits[n:]

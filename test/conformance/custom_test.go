@@ -15,8 +15,6 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	runtimeregistry "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
-	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	berthconfig "github.com/berth-scheduler/berth/pkg/placement/config"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -161,30 +159,13 @@ func (c *extendedCase) oursWithPlugins(
 	}()
 	set, _ := made.Of(read.Profiles[0].SchedulerName)
 	var guidance *placement.Guidance
-	d := shardDriver{
-		ctx: ctx, store: mem.New(),
-		perform: func(p shardcore.Perform) shardcore.Performed { return set.Perform(ctx, p) },
-		advise: func(q shardcore.Consult) shardcore.Advice {
-			advice := set.Consult(ctx, q)
-			guidance = advice.Guidance
-			return advice
-		},
-		core: shardcore.New(shardcore.Config{
-			Shard: "s", Window: 1, Acts: map[string]bool{read.Profiles[0].SchedulerName: set.Acts()}, Profiles: map[string]*placement.Profile{read.Profiles[0].SchedulerName: profile},
-			Home: func([]string, string) bool { return true },
-		}),
-	}
-	if err := d.start(c); err != nil {
+	d := newShardDriver(ctx, profile, func(q shardcore.Consult) shardcore.Advice {
+		advice := set.Consult(ctx, q)
+		guidance = advice.Guidance
+		return advice
+	}, func(p shardcore.Perform) shardcore.Performed { return set.Perform(ctx, p) })
+	if v, err = d.fate(c); err != nil || v.Node == "" {
 		return v, nil, err
-	}
-	decision, err := d.decide()
-	if err != nil {
-		return v, nil, err
-	}
-	v = fate{Node: decision.NodeName, Message: decision.Message, Plugins: decision.Plugins,
-		Failed: decision.Kind == events.DecisionFailed}
-	if v.Node == "" {
-		return v.sorted(), nil, nil
 	}
 	if err := d.bind(c, v.Node); err != nil {
 		return v, nil, err

@@ -152,28 +152,12 @@ func (c *extendedCase) ours(t *testing.T, extenders []configv1.Extender) (v fate
 		return v, nil, err
 	}
 	defer set.Close()
-	d := shardDriver{
-		ctx: t.Context(), store: mem.New(),
-		advise: func(q shardcore.Consult) shardcore.Advice {
-			opinions, err := set.Consult(t.Context(), q.Pod, q.Nodes)
-			return shardcore.Advice{ID: q.ID, Opinions: opinions, Err: err}
-		},
-		core: shardcore.New(shardcore.Config{
-			Shard: "s", Window: 1, Profiles: map[string]*placement.Profile{cfg.SchedulerName: profile},
-			Home: func([]string, string) bool { return true },
-		}),
-	}
-	if err := d.start(c); err != nil {
+	d := newShardDriver(t.Context(), profile, func(q shardcore.Consult) shardcore.Advice {
+		opinions, err := set.Consult(t.Context(), q.Pod, q.Nodes)
+		return shardcore.Advice{ID: q.ID, Opinions: opinions, Err: err}
+	}, nil)
+	if v, err = d.fate(c); err != nil || v.Node == "" {
 		return v, nil, err
-	}
-	decision, err := d.decide()
-	if err != nil {
-		return v, nil, err
-	}
-	v = fate{Node: decision.NodeName, Message: decision.Message, Plugins: decision.Plugins,
-		Failed: decision.Kind == events.DecisionFailed}
-	if v.Node == "" {
-		return v.sorted(), nil, nil
 	}
 	pod := state.NewPod(c.pod)
 	if v.Binder = set.BindsPod(pod); v.Binder {
@@ -194,6 +178,35 @@ type shardDriver struct {
 	out      shardcore.Output
 	decided  []events.Decision
 	opinions map[string]placement.Opinion
+}
+
+// newShardDriver drives a shard with one profile; perform is nil for one without plugins that act.
+func newShardDriver(
+	ctx context.Context, profile *placement.Profile, advise func(shardcore.Consult) shardcore.Advice,
+	perform func(shardcore.Perform) shardcore.Performed,
+) *shardDriver {
+	return &shardDriver{
+		ctx: ctx, store: mem.New(), advise: advise, perform: perform,
+		core: shardcore.New(shardcore.Config{
+			Shard: "s", Window: 1, Profiles: map[string]*placement.Profile{profile.SchedulerName(): profile},
+			Acts: map[string]bool{profile.SchedulerName(): perform != nil},
+			Home: func([]string, string) bool { return true },
+		}),
+	}
+}
+
+// fate is what becomes of the pod of a case.
+func (d *shardDriver) fate(c *extendedCase) (fate, error) {
+	if err := d.start(c); err != nil {
+		return fate{}, err
+	}
+	decision, err := d.decide()
+	if err != nil {
+		return fate{}, err
+	}
+	v := fate{Node: decision.NodeName, Message: decision.Message, Plugins: decision.Plugins,
+		Failed: decision.Kind == events.DecisionFailed}
+	return v.sorted(), nil
 }
 
 func (d *shardDriver) step(in shardcore.Input) error {

@@ -148,8 +148,8 @@ func (f *fleet) standingPod(node int, level float64) *corev1.Pod {
 // pod is the i-th to be placed, on a node or (-1) on none yet.
 func (f *fleet) pod(i, node int32) *corev1.Pod {
 	p := newPod(podUID(f.Seed, int(i)), podCPU, podMemory<<20)
-	if f.Workload == Zonal {
-		p.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: zoneOf(int(i))}
+	if f.Workload == Leaning {
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: Towards(zoneOf(int(i)))}
 	}
 	if node >= 0 {
 		p.Spec.NodeName = nodeUID(int(node))
@@ -171,4 +171,13 @@ func newPod(uid string, cpu, memory int64) *corev1.Pod {
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodPending},
 	}
+}
+
+// Towards is the wish to be in a zone.
+func Towards(zone string) *corev1.NodeAffinity {
+	return &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+		Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{
+			Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{zone},
+		}}},
+	}}}
 }

@@ -44,7 +44,7 @@ func play(t *testing.T, s Scenario, c Costs) Result {
 func TestTheSameSeedGivesTheSameResult(t *testing.T) {
 	for _, engine := range []bool{false, true} {
 		s := quick()
-		s.Workload, s.Engine = Zonal, engine
+		s.Workload, s.Engine = Leaning, engine
 		first, second := play(t, s, costs(t)), play(t, s, costs(t))
 		if !reflect.DeepEqual(first, second) {
 			t.Errorf("%s:\n%+v\nand then\n%+v", s, first, second)
@@ -61,7 +61,7 @@ func TestTheSameSeedGivesTheSameResult(t *testing.T) {
 func TestNoProcessDoesMoreThanItCan(t *testing.T) {
 	for _, cores := range []int{0, 1, 2} {
 		s := quick()
-		s.Cores, s.Workload = cores, Zonal
+		s.Cores, s.Workload = cores, Leaning
 		r := play(t, s, costs(t))
 		used := 0.0
 		for kind, u := range r.Utilisation {
@@ -142,7 +142,7 @@ func TestMoreShardsAreNeverSlowerOnPlainPods(t *testing.T) {
 
 func TestOlderPicturesLoseMoreRaces(t *testing.T) {
 	s := quick()
-	s.Workload = Zonal
+	s.Workload = Leaning
 	fresh := play(t, s, costs(t))
 	c := maps.Clone(costs(t))
 	c[delayHop] = Cost{Micros: c[delayHop].Micros * 20, Says: "x", Evidence: "x"}
@@ -155,7 +155,7 @@ func TestOlderPicturesLoseMoreRaces(t *testing.T) {
 
 // The twin is as often refused as the core, and as fast.
 func TestTheTwinDoesAsTheCoreDoes(t *testing.T) {
-	for _, workload := range []string{Plain, Zonal} {
+	for _, workload := range []string{Plain, Leaning} {
 		for _, full := range []int{0, 50} {
 			s := quick()
 			s.Workload, s.Full, s.Nodes, s.Pods = workload, full, 3000, 4000
@@ -189,7 +189,7 @@ func TestSeveralLedgersMoveTheirWall(t *testing.T) {
 		s.Split = split
 		play(t, s, costs(t))
 	}
-	s.Workload, s.Split = Zonal, Split{4, 4, false}
+	s.Workload, s.Split = Leaning, Split{4, 4, false}
 	play(t, s, costs(t))
 }
 

@@ -12,8 +12,8 @@ import (
 const (
 	// Plain pods go to the home nodes of their shard first.
 	Plain = "plain"
-	// Zonal pods name their zone, so that every shard looks at all its nodes.
-	Zonal = "zonal"
+	// Leaning pods would rather be in their zone, so that every shard looks at all nodes.
+	Leaning = "leaning"
 )
 
 // Scenario is what is played.
@@ -76,8 +76,8 @@ func (s Scenario) Validate() error {
 		return wrong("Full", s.Full, "0 to 95 percent")
 	case s.Pods < 1 || s.Pods > min(mostPods, s.room()):
 		return wrong("Pods", s.Pods, fmt.Sprintf("1 to %d, half of what fits", min(mostPods, s.room())))
-	case !slices.Contains([]string{Plain, Zonal}, s.Workload):
-		return wrong("Workload", fmt.Sprintf("%q", s.Workload), Plain+" or "+Zonal)
+	case !slices.Contains([]string{Plain, Leaning}, s.Workload):
+		return wrong("Workload", fmt.Sprintf("%q", s.Workload), Plain+" or "+Leaning)
 	case s.Binders < 1:
 		return wrong("Binders", s.Binders, "at least 1")
 	case s.Cores < 0:

@@ -220,7 +220,7 @@ func (t *twin) decide(out *output) {
 // place chooses a node, and a few others for the case that it is lost.
 func (t *twin) place(a *try) bool {
 	shelf := 0
-	if t.world.Workload == Zonal {
+	if t.world.Workload == Leaning {
 		shelf = int(a.pod) % zones
 	}
 	n, ok := t.pick(shelf, nil)

@@ -21,6 +21,9 @@ const (
 	// minHome is how many home nodes a shard must have to try them first: fewer are not a
 	// fair sample of the cluster, and in a small cluster a lost race costs little.
 	minHome = 64
+	// minNarrowed is how many home nodes have to let a pod pass that names the nodes it may go to, for it to
+	// go to one of them: with fewer there is little to choose from, and the others have as few.
+	minNarrowed = 8
 	// timedShare: of so many attempts, the rules of one are timed. Source: upstream's
 	// pluginMetricsSamplePercent (pkg/scheduler/schedule_one.go) of 10.
 	timedShare = 10
@@ -209,7 +212,7 @@ func (c *Core) evaluate(profile *placement.Profile, a *attempt, avoided []string
 		if usable, home := c.engine.Candidates(); home >= minHome && home < usable {
 			home := q
 			home.Home = true
-			if r := without(avoided, c.query(profile, home)); len(r.Feasible) > 0 {
+			if r := without(avoided, c.query(profile, home)); r.FeasibleCount >= enoughHome(a.pod) {
 				return looked{r, true, basis}
 			}
 		}
@@ -246,11 +249,25 @@ func (c *Core) query(profile *placement.Profile, q placement.Query) placement.Re
 	return r
 }
 
-// plain says that the pod states no preference among nodes, so that a subset of the
-// nodes is as good a choice as all of them.
+// plain says that the pod states no preference among the nodes that it may go to, so that a subset of them
+// is as good a choice as all.
 func plain(p *state.Pod) bool {
 	spec := &p.Template.Spec
-	return spec.Affinity == nil && len(spec.TopologySpreadConstraints) == 0 && len(spec.NodeSelector) == 0
+	about := spec.Affinity
+	if len(spec.TopologySpreadConstraints) > 0 || about == nil {
+		return len(spec.TopologySpreadConstraints) == 0
+	}
+	return about.PodAffinity == nil && about.PodAntiAffinity == nil &&
+		(about.NodeAffinity == nil || len(about.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) == 0)
+}
+
+// enoughHome is how many home nodes have to let a plain pod pass for it to go to one of them.
+func enoughHome(p *state.Pod) int {
+	spec := &p.Template.Spec
+	if len(spec.NodeSelector) > 0 || spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
+		return minNarrowed
+	}
+	return 1
 }
 
 func (c *Core) decision(kind events.DecisionKind, a *attempt) events.Decision {

@@ -272,20 +272,8 @@ func TestExtendersUnderConcurrency(t *testing.T) {
 			}
 			return answer(q)
 		})
-		for i := range 6 {
-			w.addNode(fmt.Sprintf("n%d", i), 3)
-		}
-		for i := range 20 {
-			w.addPod(fmt.Sprintf("p%d", i))
-		}
-		for range 12 {
-			w.offer()
-			w.settle()
-			for range 10 {
-				w.bindOne()
-			}
-			w.settle()
-		}
+		w.fill(6, 3, 20)
+		w.placeAll()
 		placed := 0
 		for _, p := range w.pods {
 			if p.Spec.NodeName != "" {
@@ -298,5 +286,27 @@ func TestExtendersUnderConcurrency(t *testing.T) {
 		if want := 5 * 3; placed != want {
 			t.Fatalf("seed %d: %d pods placed, want %d", seed, placed, want)
 		}
+	}
+}
+
+// fill makes nodes with so much room each, and pods.
+func (w *world) fill(nodes int, room int64, pods int) {
+	for i := range nodes {
+		w.addNode(fmt.Sprintf("n%d", i), room)
+	}
+	for i := range pods {
+		w.addPod(fmt.Sprintf("p%d", i))
+	}
+}
+
+// placeAll offers pods and binds those that are placed, in as many rounds as small worlds take.
+func (w *world) placeAll() {
+	for range 12 {
+		w.offer()
+		w.settle()
+		for range 10 {
+			w.bindOne()
+		}
+		w.settle()
 	}
 }

@@ -1,7 +1,6 @@
 package decide_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -86,20 +85,8 @@ func TestPluginsCountUnderConcurrency(t *testing.T) {
 	const most = 2
 	for seed := range uint64(extendedSeeds) {
 		w := newCustomWorld(t, seed, 3, countingPlugin(most))
-		for i := range 6 {
-			w.addNode(fmt.Sprintf("n%d", i), 8)
-		}
-		for i := range 20 {
-			w.addPod(fmt.Sprintf("p%d", i))
-		}
-		for range 12 {
-			w.offer()
-			w.settle()
-			for range 10 {
-				w.bindOne()
-			}
-			w.settle()
-		}
+		w.fill(6, 8, 20)
+		w.placeAll()
 		on, placed := map[string]int{}, 0
 		for _, p := range w.pods {
 			if p.Spec.NodeName != "" {
@@ -128,12 +115,7 @@ func TestPluginsAreAskedOncePerPod(t *testing.T) {
 			questions[q.Pod.Name]++
 			return answer(q)
 		})
-		for i := range 3 {
-			w.addNode(fmt.Sprintf("n%d", i), pods)
-		}
-		for i := range pods {
-			w.addPod(fmt.Sprintf("p%d", i))
-		}
+		w.fill(3, pods, pods)
 		// Without answers that get lost: those have pods asked about again.
 		s := w.shards[0]
 		w.offer()
@@ -205,12 +187,7 @@ func TestPluginsCountBeyondANode(t *testing.T) {
 			}
 			return a
 		})
-		for i := range 6 {
-			w.addNode(fmt.Sprintf("n%d", i), 8)
-		}
-		for i := range 20 {
-			w.addPod(fmt.Sprintf("p%d", i))
-		}
+		w.fill(6, 8, 20)
 		for range 6 {
 			w.offer()
 			w.settle()

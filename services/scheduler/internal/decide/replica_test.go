@@ -55,6 +55,7 @@ func TestDecisionsAreMadeAgain(t *testing.T) {
 			m.play()
 			return m.world
 		},
+		"homes": homesWorld,
 	}
 	var all tally
 	for name, play := range stories {

@@ -82,6 +82,13 @@ func newWorld(t testing.TB, seed uint64, shards int) *world {
 }
 
 func newWorldOf(t testing.TB, seed uint64, shards int, cfg placement.ProfileConfig) *world {
+	return newWorldWith(t, seed, shards, cfg, func(*decide.Config) {})
+}
+
+// newWorldWith is one whose shards have a setting of their own.
+func newWorldWith(
+	t testing.TB, seed uint64, shards int, cfg placement.ProfileConfig, set func(*decide.Config),
+) *world {
 	w := &world{
 		t: t, rng: rand.New(rand.NewPCG(seed, 0)), store: mem.New(),
 		pods: map[string]*corev1.Pod{}, nodes: map[string]int64{}, offered: map[string]int32{},
@@ -97,13 +104,15 @@ func newWorldOf(t testing.TB, seed uint64, shards int, cfg placement.ProfileConf
 	}
 	for i := range shards {
 		s := &shard{id: members[i]}
-		s.core = decide.New(decide.Config{
+		config := decide.Config{
 			Shard: s.id, Window: 32,
 			Profiles: map[string]*placement.Profile{corev1.DefaultSchedulerName: profile},
 			Acts:     map[string]bool{corev1.DefaultSchedulerName: acts(cfg)},
 			Gates:    map[string]bool{corev1.DefaultSchedulerName: acts(cfg)},
 			Home:     func(_ []string, nodeUID string) bool { return membership.Home(members, nodeUID) == s.id },
-		})
+		}
+		set(&config)
+		s.core = decide.New(config)
 		w.step(s, decide.Input{
 			Ledger: []ledger.ViewBatch{{Reset: true, Events: ledger.EventBatch{Revision: 1}}},
 			Facts:  []follow.Batch{{Reset: true}},

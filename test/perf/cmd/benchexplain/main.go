@@ -10,22 +10,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/program"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := mainErr(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "benchexplain:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(program.Run("benchexplain", mainErr)) }
 
 // options are the command line.
 type options struct {

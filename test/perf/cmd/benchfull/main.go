@@ -17,23 +17,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/berth-scheduler/berth/test/perf/outcome"
+	"github.com/berth-scheduler/berth/test/program"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := mainErr(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "benchfull:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(program.Run("benchfull", mainErr)) }
 
 // options are the command line.
 type options struct {

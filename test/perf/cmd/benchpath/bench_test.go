@@ -13,7 +13,7 @@ func TestBadCommandLinesNameWhatIsAccepted(t *testing.T) {
 		"--shards=two":                     "whole numbers",
 		"--shards=0":                       "at least 1",
 		"--full=100":                       "from 0 to 99",
-		"--workload=heavy":                 "plain or constrained or zonal",
+		"--workload=heavy":                 "plain or constrained or zonal or leaning",
 		"--full=90 --nodes=10 --pods=1000": "room for 320",
 	} {
 		if _, err := parse(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {

@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/test/perf/scale"
 )
 
 const (
@@ -26,10 +28,11 @@ const (
 	plain       = "plain"
 	constrained = "constrained"
 	zonal       = "zonal"
+	leaning     = "leaning"
 )
 
 // workloads are all of them.
-var workloads = []string{plain, constrained, zonal}
+var workloads = []string{plain, constrained, zonal, leaning}
 
 func (b *bench) fleet() []*corev1.Node {
 	nodes := make([]*corev1.Node, b.nodes)
@@ -87,7 +90,8 @@ func (b *bench) room(full int) int {
 
 // arriving are pods as an API server hands them out. Plain ones are of one template; of constrained
 // ones a third have to stand evenly in the zones, a third on a node of their own, by groups; zonal
-// ones name their zone, so that every shard looks at all its nodes and not at its home ones first.
+// ones name their zone; leaning ones would rather be in theirs, so that every shard looks at all nodes and not
+// at its home ones first.
 func (b *bench) arriving(prefix string, n int) []*corev1.Pod {
 	pods := make([]*corev1.Pod, n)
 	for i := range pods {
@@ -99,6 +103,8 @@ func (b *bench) arriving(prefix string, n int) []*corev1.Pod {
 			constrain(pods[i], prefix, i)
 		case zonal:
 			pods[i].Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: zoneOf(i)}
+		case leaning:
+			pods[i].Spec.Affinity = &corev1.Affinity{NodeAffinity: scale.Towards(zoneOf(i))}
 		}
 	}
 	return pods
@@ -146,7 +152,7 @@ func broken(pods []corev1.Pod, zone map[string]string) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("%s wants to be in %s and is on %s", p.Name, want, p.Spec.NodeName))
 		}
 		group := p.Labels[groupLabel]
-		if p.Spec.Affinity != nil {
+		if p.Spec.Affinity != nil && p.Spec.Affinity.PodAntiAffinity != nil {
 			at := place{group, p.Spec.NodeName}
 			if other, taken := alone[at]; taken {
 				wrong = append(wrong, fmt.Sprintf("%s and %s of group %s are both on %s", other, p.Name, group, at.node))

@@ -5,24 +5,16 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
+	"github.com/berth-scheduler/berth/test/program"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := mainErr(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "benchpath:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(program.Run("benchpath", mainErr)) }
 
 // options are the command line.
 type options struct {
@@ -51,7 +43,8 @@ func parse(args []string) (options, error) {
 	set.Func("full", "percent of each node that is taken before pods arrive, on average; as --shards (default 0)",
 		numbers(&o.full))
 	set.StringVar(&o.workload, "workload", plain,
-		"plain; constrained: hard spread and anti-affinity for two pods of three; or zonal: a nodeSelector by zone")
+		"plain; constrained: hard spread and anti-affinity for two pods of three; "+
+			"zonal: a nodeSelector by zone; or leaning: a preference for a zone")
 	set.BoolVar(&o.facts, "facts", false, "measure what applying a fact takes, with one more shard before and after")
 	set.Float64Var(&o.rate, "rate", 0, "pods that arrive per second; 0 lets all arrive at once")
 	set.IntVar(&o.binders, "binders", 2, "binder processes")

@@ -27,7 +27,7 @@ const (
 
 // twinShards is where the twin and the core are compared. Where more shards fight over nodes, a core takes
 // minutes for what the twin does in a second.
-var twinShards = map[string][]int{scale.Plain: {10}, scale.Zonal: {10}}
+var twinShards = map[string][]int{scale.Plain: {10}, scale.Leaning: {10}}
 
 // realReport is what this program reads of a report of benchpath.
 type realReport struct {
@@ -233,7 +233,7 @@ func compareTwin(o options, costs scale.Costs, to *outcome.Outcome) error {
 		Head:  []string{"pods", "shards", "core pods/s", "twin", "core refused", "twin", "core searches a pod", "twin"},
 	}
 	var verdict error
-	for _, workload := range []string{scale.Plain, scale.Zonal} {
+	for _, workload := range []string{scale.Plain, scale.Leaning} {
 		for _, shards := range twinShards[workload] {
 			s := scale.Scenario{
 				Shards: shards, Nodes: 10_000, Pods: 300 * shards, Full: 50, Workload: workload, Binders: shards,

@@ -16,13 +16,13 @@ const (
 )
 
 var (
-	// shardCounts are by workload: zonal pods only get slower with more shards, and take the longer to play.
-	shardCounts = map[string][]int{scale.Plain: {10, 16, 32, 64}, scale.Zonal: {1, 2, 4, 10, 32}}
+	// shardCounts are by workload: leaning pods only get slower with more shards, and take the longer to play.
+	shardCounts = map[string][]int{scale.Plain: {10, 16, 32, 64}, scale.Leaning: {1, 2, 4, 10, 32}}
 	splits      = []int{2, 4, 8}
 )
 
 func (o options) nodeCounts(workload string) []int {
-	if o.rows == "some" || workload == scale.Zonal {
+	if o.rows == "some" || workload == scale.Leaning {
 		return []int{10_000, 100_000}
 	}
 	return []int{10_000, 100_000, 1_000_000}
@@ -40,9 +40,9 @@ func (o options) base(shards, nodes int, workload string) scale.Scenario {
 func project(o options, costs scale.Costs, to *outcome.Outcome) error {
 	rates := outcome.Plot{Name: "scale-rate", Title: "Plain pods per second, one ledger and one log",
 		X: outcome.Axis{Label: "shards"}, Y: outcome.Axis{Label: "pods/s"}}
-	refused := outcome.Plot{Name: "scale-conflicts", Title: "Refused transactions, zonal pods",
+	refused := outcome.Plot{Name: "scale-conflicts", Title: "Refused transactions, leaning pods",
 		X: outcome.Axis{Label: "shards"}, Y: outcome.Axis{Label: "% of transactions"}}
-	for _, workload := range []string{scale.Plain, scale.Zonal} {
+	for _, workload := range []string{scale.Plain, scale.Leaning} {
 		t := outcome.Table{Title: fmt.Sprintf("One ledger, one log, %s pods", workload), Head: head("shards", "nodes")}
 		for _, nodes := range o.nodeCounts(workload) {
 			rate, share, err := o.overShards(nodes, workload, costs, &t)

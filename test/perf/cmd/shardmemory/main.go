@@ -18,23 +18,15 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"runtime/pprof"
-	"syscall"
 	"time"
+
+	"github.com/berth-scheduler/berth/test/program"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := mainErr(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "shardmemory:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(program.Run("shardmemory", mainErr)) }
 
 // options are the command line.
 type options struct {

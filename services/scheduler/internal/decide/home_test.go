@@ -1,0 +1,116 @@
+package decide_test
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+)
+
+// Pods that say where they may go, but not where they would rather go, are placed at home where there is a
+// choice: shards that looked at all nodes would all want the same.
+func TestWhoIsPlacedAtHome(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		pod  func(*corev1.Pod)
+		home bool
+	}{
+		{"says nothing", func(*corev1.Pod) {}, true},
+		{"names a zone", selecting("zone-0"), true},
+		{"requires a zone", requiring("zone-1"), true},
+		{"names a zone with few nodes", selecting("small"), false},
+		{"prefers a zone", preferring("zone-0"), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newHomeWorld(t, 1)
+			for i := range 300 {
+				w.addNodeIn(fmt.Sprintf("n%d", i), fmt.Sprintf("zone-%d", i%3), 10)
+			}
+			for i := range 4 {
+				w.addNodeIn(fmt.Sprintf("s%d", i), "small", 10)
+			}
+			for i := range 40 {
+				w.addPod(fmt.Sprintf("p%d", i), tc.pod)
+			}
+			for range 4 {
+				w.offer()
+				w.settle()
+			}
+			placed := 0
+			for _, s := range w.shards {
+				for _, d := range s.decisions {
+					if d.Kind != events.DecisionPlaced || d.Evidence.Home != tc.home {
+						t.Fatalf("%s, at home %v: want it placed, at home %v", d.Kind, d.Evidence.Home, tc.home)
+					}
+					if tc.home && !w.home(s, d.NodeUID) {
+						t.Fatalf("%s was placed on %s, which is another shard's home", d.Pod.Name, d.NodeName)
+					}
+					placed++
+				}
+			}
+			if placed != 40 {
+				t.Fatalf("%d pods placed, want 40", placed)
+			}
+		})
+	}
+}
+
+// newHomeWorld has two shards that try home nodes first.
+func newHomeWorld(t *testing.T, seed uint64) *world {
+	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
+	cfg.Preemption.MaxBlockers = placement.MaxBlockersLimit
+	return newWorldWith(t, seed, 2, cfg, func(c *decide.Config) { c.HomeFirst = true })
+}
+
+// homesWorld plays pods with all sorts of wishes on nodes that fill up, so that homes come to be too small.
+func homesWorld(t *testing.T, seed uint64) *world {
+	w := newHomeWorld(t, seed)
+	for i := range 160 {
+		w.addNodeIn(fmt.Sprintf("n%d", i), fmt.Sprintf("zone-%d", i%3), 1+int64(w.rng.IntN(2)))
+	}
+	wishes := []func(*corev1.Pod){
+		func(*corev1.Pod) {}, selecting("zone-0"), selecting("zone-1"), requiring("zone-1"), preferring("zone-2"),
+	}
+	for i := range 200 {
+		w.addPod(fmt.Sprintf("p%d", i), wishes[w.rng.IntN(len(wishes))])
+	}
+	for range 5 {
+		w.offer()
+		w.settle()
+	}
+	return w
+}
+
+func selecting(zone string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: zone} }
+}
+
+func preferring(zone string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+				Weight: 1, Preference: termOf(zone),
+			}},
+		}}
+	}
+}
+
+func requiring(zone string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{termOf(zone)},
+			},
+		}}
+	}
+}
+
+func termOf(zone string) corev1.NodeSelectorTerm {
+	return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{
+		Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{zone},
+	}}}
+}
