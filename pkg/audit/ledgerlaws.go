@@ -121,7 +121,9 @@ func (a *replay) checkStep(old, now ledger.Entry, before, after ledger.NodeDoc) 
 				old.State, now.State)
 		}
 		if now.State == ledger.Committed && forward {
-			a.report.Promoted++
+			if forOthers(old) {
+				a.report.Promoted++
+			}
 			a.commit(now, before, after)
 		}
 	}

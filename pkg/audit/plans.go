@@ -16,6 +16,8 @@ const (
 	// eviction, which needs no place.
 	planRecorded = "large-"
 	planSole     = "evict-"
+	// planPrepared begins those for which nobody has to go: plugins have something to do before the bind.
+	planPrepared = "prepare-"
 	// preempting follows the scheduler's name in the condition of a pod that it preempts.
 	preempting = ": preempting to accommodate"
 )
@@ -76,7 +78,7 @@ func (a *replay) checkVictims(before map[string]ledger.NodeDoc) {
 		old, now := before[uid], a.docs[uid]
 		for _, e := range reservations(now) {
 			a.schedulers[e.SchedulerName] = true
-			if was, ok := old.Find(e.PodUID); e.State == ledger.Held && e.Plan != "" && (!ok || was.Token != e.Token) {
+			if was, ok := old.Find(e.PodUID); forOthers(e) && (!ok || was.Token != e.Token) {
 				a.report.Nominated++
 			}
 		}
@@ -91,6 +93,11 @@ func (a *replay) checkVictims(before map[string]ledger.NodeDoc) {
 			}
 		}
 	}
+}
+
+// forOthers says whether a place is held until others have gone.
+func forOthers(e ledger.Entry) bool {
+	return e.State == ledger.Held && e.Plan != "" && !strings.HasPrefix(e.Plan, planPrepared)
 }
 
 // victimOf is the claim on a pod.

@@ -25,6 +25,9 @@ const (
 	// DecisionUnplaceable: no node fits now. The queue parks the pod by cause, the binder
 	// writes the condition and the event.
 	DecisionUnplaceable DecisionKind = "unplaceable"
+	// DecisionHeldBack: a plugin does not want the pod tried yet (upstream's PreEnqueue). The queue parks it
+	// by that plugin; nobody writes a condition, as nodes are not what it waits for.
+	DecisionHeldBack DecisionKind = "held-back"
 	// DecisionFailed: the attempt ended in an error (reason SchedulerError); the queue
 	// backs the pod off.
 	DecisionFailed DecisionKind = "failed"

@@ -110,7 +110,7 @@ func (w *walk) decided(e Event) {
 		w.attempt(e)
 	}
 	switch d.Kind {
-	case events.DecisionUnplaceable, events.DecisionFailed, events.DecisionQuarantined:
+	case events.DecisionUnplaceable, events.DecisionFailed, events.DecisionQuarantined, events.DecisionHeldBack:
 		w.parked, w.why = e.Time, d.Message
 		if len(d.Plugins) > 0 {
 			w.why = "by " + strings.Join(d.Plugins, ", ")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // planRecorded is what the ids of plans begin with that have a record.
@@ -21,6 +22,21 @@ func PlanID(owner Token, recorded bool) string {
 
 // IsRecorded says whether a plan has a record at plan/<id>.
 func IsRecorded(plan string) bool { return strings.HasPrefix(plan, planRecorded) }
+
+// planPrepared is what the ids of plans begin with for which nobody has to go.
+const planPrepared = "prepare-"
+
+// PreparedPlan is the id of the plan that is a hold of this token alone: nobody has to go, but plugins of the pod's
+// shard have something to do before the pod may be bound. Whoever owns the pod's partition without having the
+// plugins' state gives the place up.
+func PreparedPlan(owner Token) string { return planPrepared + owner.String() }
+
+// IsPrepared says whether a plan is one of these.
+func IsPrepared(plan string) bool { return strings.HasPrefix(plan, planPrepared) }
+
+// PreparedFor is how long plugins may take with such a hold: as long as upstream lets a pod wait for Permit
+// (maxTimeout in pkg/scheduler/framework/runtime, 15 min), and some more for what comes before the bind.
+const PreparedFor = 20 * time.Minute
 
 // NodeEntry is an entry and the node it belongs to.
 type NodeEntry struct {

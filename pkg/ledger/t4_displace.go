@@ -17,7 +17,8 @@ type Displacement struct {
 	PodUID string
 	Token  Token
 	// Entry is the reservation that takes the place. It becomes Held under the same plan if
-	// the hold had one; else it is Held or Committed, as given.
+	// the hold had one, or under one of its own if that was the pod's alone (IsPrepared); else it is
+	// Held or Committed, as given.
 	Entry Entry
 	// Keepers are the running pods that the new one relies on (required affinity).
 	Keepers []NodeEntry
@@ -28,6 +29,14 @@ type Displacement struct {
 	// Record is the record of a recorded plan, as read.
 	Record *PlanRecord
 	Facts  PodFacts
+}
+
+// Plan is the id of the plan that goes on with the place of a hold.
+func (x Displacement) Plan(hold Entry) string {
+	if IsPrepared(hold.Plan) {
+		return PlanID(x.Entry.Token, false)
+	}
+	return hold.Plan
 }
 
 // PriorityError reports that a hold cannot be displaced.
@@ -79,7 +88,7 @@ func Displace(x Displacement) (Change, error) {
 	next := x.Entry
 	next.Role = RoleReservation
 	if hold.Plan != "" {
-		next.State, next.Plan = Held, hold.Plan
+		next.State, next.Plan = Held, x.Plan(hold)
 	}
 	if IsRecorded(hold.Plan) {
 		switch {

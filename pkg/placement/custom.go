@@ -52,13 +52,13 @@ type Narrowed struct {
 	Nodes  []string
 }
 
-// decides tells whether any plugin has a say in where pods go, or in what happens until they are there.
+// decides tells whether any plugin has a say in whether and where pods go, or in what happens until they are there.
 func (c *Custom) decides() bool {
 	if c == nil {
 		return false
 	}
 	for point, plugins := range c.Points {
-		if len(plugins) > 0 && point != AtPreEnqueue && point != AtPostFilter {
+		if len(plugins) > 0 && point != AtPostFilter {
 			return true
 		}
 	}

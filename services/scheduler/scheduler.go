@@ -121,20 +121,21 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	s := &Scheduler{cfg: cfg, deps: deps, asked: make(chan func()), lost: map[string]int{}}
 	s.core = decide.New(decide.Config{
 		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster, NoEvidence: cfg.NoEvidence,
+		Acts: withPlugins(custom, (*plugins.Set).Acts), Gates: withPlugins(custom, (*plugins.Set).Gates),
 		Laps: &laps{clock: deps.Clock},
 		Home: func(members []string, nodeUID string) bool { return membership.Home(members, nodeUID) == cfg.ID },
 	})
 	s.intake = intake.New(cfg.ID, deps.Ledger, follow.New(deps.Log, deps.Snapshots), deps.Bus, deps.Logger)
 	s.commit = commit.New(commit.Deps{
 		Store: deps.Ledger, Log: deps.Log, Bus: deps.Bus, Logger: deps.Logger, Extenders: extenders,
-		Plugins: custom,
+		Plugins: advisers(custom),
 	})
 	return s, nil
 }
 
 // pluginsOf are the plugins of the profiles that have some, by scheduler name.
-func pluginsOf(profiles []placement.ProfileConfig, made *plugins.Runtime) (map[string]commit.Adviser, error) {
-	sets := map[string]commit.Adviser{}
+func pluginsOf(profiles []placement.ProfileConfig, made *plugins.Runtime) (map[string]*plugins.Set, error) {
+	sets := map[string]*plugins.Set{}
 	for _, pc := range profiles {
 		if pc.Custom == nil {
 			continue
@@ -149,6 +150,24 @@ func pluginsOf(profiles []placement.ProfileConfig, made *plugins.Runtime) (map[s
 		sets[pc.SchedulerName] = set
 	}
 	return sets, nil
+}
+
+// withPlugins are the scheduler names whose plugins do something.
+func withPlugins(sets map[string]*plugins.Set, do func(*plugins.Set) bool) map[string]bool {
+	names := map[string]bool{}
+	for name, set := range sets {
+		names[name] = do(set)
+	}
+	return names
+}
+
+// advisers are the same plugins, as who is asked.
+func advisers(sets map[string]*plugins.Set) map[string]commit.Adviser {
+	all := map[string]commit.Adviser{}
+	for name, set := range sets {
+		all[name] = set
+	}
+	return all
 }
 
 // extendersOf makes the clients of the extenders that profiles have, by scheduler name.
@@ -198,6 +217,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return s.commit.Transact(rooms) })
 	g.Go(func() error { return s.commit.Publish(rooms) })
 	g.Go(func() error { return s.commit.Consult(rooms) })
+	g.Go(func() error { return s.commit.Perform(rooms) })
 	g.Go(func() error { return s.watchLag(rooms) })
 	g.Go(func() error { return explain.Serve(rooms, s.deps.Bus, events.SubjectAskShards, s.answer) })
 	g.Go(func() error {
@@ -234,7 +254,7 @@ func (s *Scheduler) loop(ctx, rooms context.Context, keeper *membership.Keeper) 
 	var drainBy <-chan time.Time
 	live, draining, more := ctx, false, false
 	wake := intake.Wake{Beat: tick.C(), Asked: s.asked}
-	answers := intake.Answers{Results: s.commit.Results(), Advice: s.commit.Advice()}
+	answers := intake.Answers{Results: s.commit.Results(), Advice: s.commit.Advice(), Performed: s.commit.Performed()}
 	for {
 		in, err := s.intake.Next(live, !more, answers, wake)
 		if rooms.Err() != nil {

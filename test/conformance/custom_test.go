@@ -25,7 +25,8 @@ import (
 // customConfig enables the plugins of customplugins_test.go as a file would.
 const customConfig = `{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
 "profiles": [{"schedulerName": "default-scheduler",
- "plugins": {"multiPoint": {"enabled": [{"name": "Racks"}, {"name": "Prices", "weight": %d}]}},
+ "plugins": {"multiPoint": {"enabled": [{"name": "Racks"}, {"name": "Prices", "weight": %d}, {"name": "Tickets"},
+   {"name": "Stamps"}]}},
  "pluginConfig": [{"name": "Prices", "args": {"unsaid": %d, "best": %d}}]}]}`
 
 // TestCustomPlugins: plugins written for kube-scheduler, asked about the same pods in the same clusters by its
@@ -40,7 +41,8 @@ func TestCustomPlugins(t *testing.T) {
 		}
 	}
 	t.Log(seen)
-	for _, kind := range []string{"placed", "unplaceable", "failed", racksName, "Filter", "Normalize"} {
+	for _, kind := range []string{"placed", "unplaceable", "failed", racksName, "Filter", "Normalize", "Unreserve", "PreBind",
+		"PostBind", ticketsName} {
 		if *comparisons >= 2000 && seen[kind] == 0 {
 			t.Errorf("the input is lopsided: no case of %q in %v", kind, seen)
 		}
@@ -73,6 +75,11 @@ func newCustomCase(rng *rand.Rand) *extendedCase {
 	note(c.pod, "racks", rack, ok)
 	money, ok := some(30, "none", "none", "lost", "all")
 	note(c.pod, "money", money, ok)
+	for _, name := range []string{ticketsName, stampsName} {
+		ticket, ok := some(50, "no reserve", "no permit", "broken reserve", "broken permit", "broken flight", "broken bind",
+			"late", "allowed", "rejected", "skip", "skip")
+		note(c.pod, name, ticket, ok)
+	}
 	return c
 }
 
@@ -88,12 +95,17 @@ func compareCustom(t *testing.T, seed uint64, seen map[string]int) {
 	theirs, mine := &diary{}, &diary{}
 	want, err := c.upstreamWith(t.Context(), given, runtimeregistry.Registry{
 		racksName: newRacks(theirs), pricesName: newPrices(theirs),
+		ticketsName: newTickets(theirs, ticketsName), stampsName: newTickets(theirs, stampsName),
 	})
 	if err != nil {
 		t.Fatalf("seed %d: upstream: %v", seed, err)
 	}
+	if want.Node != "" {
+		theirs.await("PostBind " + stampsName)
+	}
 	got, tied, err := c.oursWithPlugins(t, text, map[string]plugins.Factory{
 		racksName: newRacks(mine), pricesName: newPrices(mine),
+		ticketsName: newTickets(mine, ticketsName), stampsName: newTickets(mine, stampsName),
 	})
 	if err != nil {
 		t.Fatalf("seed %d: ours: %v", seed, err)
@@ -105,7 +117,7 @@ func compareCustom(t *testing.T, seed uint64, seen map[string]int) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("seed %d: upstream (-) and ours (+) differ:\n%s\nfor %s", seed, diff, c)
 	}
-	if !want.Failed { // an error ends what is asked at the same time, or does not
+	if !want.Failed || theirs.has("Reserve") { // an error ends what is asked at the same time, or does not
 		if diff := cmp.Diff(theirs.sorted(), mine.sorted()); diff != "" {
 			t.Errorf("seed %d: what plugins saw in upstream (-) and in ours (+) differs:\n%s\nfor %s", seed, diff, c)
 		}
@@ -124,7 +136,7 @@ func compareCustom(t *testing.T, seed uint64, seen map[string]int) {
 func (c *extendedCase) oursWithPlugins(
 	t *testing.T, text []byte, factories map[string]plugins.Factory,
 ) (v fate, tied []string, err error) {
-	read, err := berthconfig.Parse("config", text, racksName, pricesName)
+	read, err := berthconfig.Parse("config", text, racksName, pricesName, ticketsName, stampsName)
 	if err != nil {
 		return v, nil, err
 	}
@@ -151,8 +163,11 @@ func (c *extendedCase) oursWithPlugins(
 		advice := set.Consult(ctx, q)
 		guidance = advice.Guidance
 		return advice
-	})
+	}, func(p shardcore.Perform) shardcore.Performed { return set.Perform(ctx, p) })
 	if v, err = d.fate(c); err != nil || v.Node == "" {
+		return v, nil, err
+	}
+	if err := d.bind(c, v.Node); err != nil {
 		return v, nil, err
 	}
 	return v, d.tied(profile, state.NewPod(c.pod), c, guidance, v.Node), nil

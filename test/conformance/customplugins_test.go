@@ -5,13 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
@@ -38,6 +42,20 @@ func (d *diary) sorted() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Sorted(slices.Values(d.lines))
+}
+
+// has tells whether anything was noted of a point.
+func (d *diary) has(point string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.lines, func(line string) bool { return strings.HasPrefix(line, point) })
+}
+
+// await waits until something was noted of a point: after a bind upstream goes on in a goroutine of its own.
+func (d *diary) await(point string) {
+	for until := time.Now().Add(upstreamPatience); !d.has(point) && time.Now().Before(until); {
+		goruntime.Gosched()
+	}
 }
 
 // picture is all that a plugin can see of a node.
@@ -252,4 +270,131 @@ func (p *prices) NormalizeScore(
 	slices.Sort(lines)
 	p.note("Normalize %s %s", pod.Name, strings.Join(lines, " "))
 	return nil
+}
+
+// tickets gives each pod a number, and writes it on the pod before it is bound. What else it does the annotation of its
+// name says. There are two of it.
+type tickets struct {
+	*diary
+	name   string
+	handle fwk.Handle
+	mu     sync.Mutex
+	// given is the last number, out how many pods have one and are not bound.
+	given, out int
+}
+
+const ticketsName, stampsName = "Tickets", "Stamps"
+
+var (
+	_ fwk.ReservePlugin  = &tickets{}
+	_ fwk.PermitPlugin   = &tickets{}
+	_ fwk.PreBindPlugin  = &tickets{}
+	_ fwk.PostBindPlugin = &tickets{}
+)
+
+func newTickets(d *diary, name string) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	return func(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		return &tickets{diary: d, name: name, handle: h}, nil
+	}
+}
+
+// ticket is the number of a pod, in its cycle.
+type ticket int
+
+func (t ticket) Clone() fwk.StateData { return t }
+
+func (t *tickets) Name() string { return t.name }
+
+// at notes a point, and what is known there; says is what the pod wants of it.
+func (t *tickets) at(point string, state fwk.CycleState, pod *corev1.Pod, node string) (says string) {
+	number, err := state.Read(fwk.StateKey(t.name))
+	_, counted := state.Read(racksName)
+	t.note("%s %s %s %v %v, racks %v, on its node %v, %d out", point, t.name, pod.Name, number, err, counted,
+		pod.Spec.NodeName == node, t.out)
+	return pod.Annotations[t.name]
+}
+
+func (t *tickets) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch t.at("Reserve", state, pod, node) {
+	case "no reserve":
+		return fwk.NewStatus(fwk.Unschedulable, "sold out", "of tickets")
+	case "broken reserve":
+		return fwk.AsStatus(errors.New("the printer is broken"))
+	}
+	t.given++
+	t.out++
+	state.Write(fwk.StateKey(t.name), ticket(t.given))
+	return nil
+}
+
+func (t *tickets) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.at("Unreserve", state, pod, node)
+	if _, err := state.Read(fwk.StateKey(t.name)); err == nil {
+		t.out--
+		state.Delete(fwk.StateKey(t.name))
+	}
+}
+
+func (t *tickets) Permit(
+	_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string,
+) (*fwk.Status, time.Duration) {
+	switch t.at("Permit", state, pod, node) {
+	case "no permit":
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "not today"), 0
+	case "broken permit":
+		return fwk.AsStatus(errors.New("nobody at the counter")), 0
+	case "late":
+		// Long enough for whoever decides at PreBindPreFlight, and not the same for the two.
+		return fwk.NewStatus(fwk.Wait), time.Duration(len(t.name)) * 5 * time.Millisecond
+	case "allowed", "rejected":
+		return fwk.NewStatus(fwk.Wait), time.Minute
+	}
+	return nil, 0
+}
+
+// PreBindPreFlight decides about pods that wait, as it comes after Permit of all plugins.
+func (t *tickets) PreBindPreFlight(
+	_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string,
+) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+	waiting := t.handle.GetWaitingPod(pod.UID)
+	switch says := t.at("PreBindPreFlight", state, pod, node); {
+	case says == "broken flight":
+		return nil, fwk.AsStatus(errors.New("no plane"))
+	case says == "skip":
+		return nil, fwk.NewStatus(fwk.Skip)
+	case says == "allowed" && waiting != nil:
+		waiting.Allow(t.name)
+	case says == "rejected" && waiting != nil:
+		waiting.Reject(t.name, "changed their mind")
+	}
+	return nil, nil
+}
+
+func (t *tickets) PreBind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	if t.at("PreBind", state, pod, node) == "broken bind" {
+		return fwk.AsStatus(errors.New("no ink"))
+	}
+	number, err := state.Read(fwk.StateKey(t.name))
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	patch := fmt.Appendf(nil, `{"metadata": {"annotations": {"number-%s": "%d"}}}`, t.name, number)
+	got, err := t.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{})
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	t.note("written %s %q %q", pod.Name, got.Annotations["number-"+ticketsName], got.Annotations["number-"+stampsName])
+	return nil
+}
+
+func (t *tickets) PostBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.out--
+	t.at("PostBind", state, pod, node)
 }

@@ -155,7 +155,7 @@ func (c *extendedCase) ours(t *testing.T, extenders []configv1.Extender) (v fate
 	d := newShardDriver(t.Context(), profile, func(q shardcore.Consult) shardcore.Advice {
 		opinions, err := set.Consult(t.Context(), q.Pod, q.Nodes)
 		return shardcore.Advice{ID: q.ID, Opinions: opinions, Err: err}
-	})
+	}, nil)
 	if v, err = d.fate(c); err != nil || v.Node == "" {
 		return v, nil, err
 	}
@@ -174,18 +174,22 @@ type shardDriver struct {
 	store    *mem.Store
 	core     *shardcore.Core
 	advise   func(shardcore.Consult) shardcore.Advice
+	perform  func(shardcore.Perform) shardcore.Performed
 	out      shardcore.Output
 	decided  []events.Decision
 	opinions map[string]placement.Opinion
 }
 
+// newShardDriver drives a shard with one profile; perform is nil for one without plugins that act.
 func newShardDriver(
 	ctx context.Context, profile *placement.Profile, advise func(shardcore.Consult) shardcore.Advice,
+	perform func(shardcore.Perform) shardcore.Performed,
 ) *shardDriver {
 	return &shardDriver{
-		ctx: ctx, store: mem.New(), advise: advise,
+		ctx: ctx, store: mem.New(), advise: advise, perform: perform,
 		core: shardcore.New(shardcore.Config{
 			Shard: "s", Window: 1, Profiles: map[string]*placement.Profile{profile.SchedulerName(): profile},
+			Acts: map[string]bool{profile.SchedulerName(): perform != nil},
 			Home: func([]string, string) bool { return true },
 		}),
 	}
@@ -257,6 +261,9 @@ func (d *shardDriver) decide() (events.Decision, error) {
 			d.opinions = advice.Opinions
 			in.Advice = append(in.Advice, advice)
 		}
+		for _, p := range d.out.Performs {
+			in.Performed = append(in.Performed, d.perform(p))
+		}
 		if d.out.Commit != nil {
 			res, err := d.store.Commit(d.ctx, d.out.Commit.Txn)
 			if err != nil {
@@ -269,6 +276,27 @@ func (d *shardDriver) decide() (events.Decision, error) {
 		}
 	}
 	return events.Decision{}, fmt.Errorf("no decision: %+v", d.out)
+}
+
+// bind has the core see the pod bound, and does what it wants done then.
+func (d *shardDriver) bind(c *extendedCase, node string) error {
+	pod := c.pod.DeepCopy()
+	pod.Spec.NodeName, pod.ResourceVersion = node, "1000000" // later than all there are
+	state.StripLess(pod)
+	raw, err := pod.Marshal()
+	if err != nil {
+		return err
+	}
+	const later = 1_000_000
+	sequence := uint64(len(c.nodes) + len(c.standing) + 2)
+	err = d.step(shardcore.Input{Facts: []follow.Batch{{Facts: []events.SequencedFact{{Sequence: sequence, Fact: events.Fact{
+		Kind: events.KindPod, Op: events.OpUpsert, UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
+		ResourceVersion: later, Progress: later, Object: raw,
+	}}}}}})
+	for _, p := range d.out.Performs {
+		d.perform(p)
+	}
+	return err
 }
 
 // tied are the nodes with as many points as the one chosen.

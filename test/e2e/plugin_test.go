@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -16,9 +17,10 @@ import (
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
-// A program with a plugin compiled in schedules by a profile that names it: pods that need a licence go where
-// there are any, two shards give away no more than there are, and other pods go anywhere. The program without the
-// plugin refuses the profile.
+// A program with plugins compiled in schedules by a profile that names them: pods that need a licence go where
+// there are any, two shards give away no more than there are, each has its number before it is bound, and other pods go
+// anywhere. Pods of a group wait for each other, with their places held. The program without the plugins refuses the
+// profile.
 func TestPlugin(t *testing.T) {
 	s := newStack(t, "")
 	config := filepath.Join(programs.Root, "examples", "plugin.yaml")
@@ -36,8 +38,14 @@ func TestPlugin(t *testing.T) {
 	needing := func(p *corev1.Pod) { p.Labels = map[string]string{"licence": "needed"} }
 	s.create(newPods(ns, "licensed", 6, "100m", needing)...)
 	on := map[string]int{}
+	numbers := map[string]bool{}
 	for _, pod := range s.bound(ns, 6, placedWithin) {
 		on[pod.Spec.NodeName]++
+		number := pod.Annotations["example.com/licence-number"]
+		if numbers[number] || !strings.HasPrefix(number, pod.Spec.NodeName+"-") {
+			t.Errorf("pod %s on %s has licence %q: want one of its node that no other has", pod.Name, pod.Spec.NodeName, number)
+		}
+		numbers[number] = true
 	}
 	if on["few"] != 2 || on["many"] != 4 {
 		t.Errorf("pods by node %v, want 2 on few and 4 on many", on)
@@ -52,7 +60,37 @@ func TestPlugin(t *testing.T) {
 			t.Errorf("pod late is on %s, want it on plain-0", pod.Spec.NodeName)
 		}
 	}
+	s.group(ns)
+	s.heldBack(ns)
 	s.audit()
+}
+
+// group creates two pods of a group of three, whose places are held until the third comes.
+func (s *stack) group(ns string) {
+	s.Helper()
+	grouped := func(p *corev1.Pod) {
+		p.Labels = map[string]string{"group": "g"}
+		p.Annotations = map[string]string{"example.com/together": "3"}
+	}
+	s.create(newPods(ns, "together", 2, "100m", grouped)...)
+	s.eventually(placedWithin, "two of three have a place", func(context.Context) (string, error) {
+		var held []string
+		for _, pod := range s.pods(ns) {
+			switch {
+			case pod.Labels["group"] == "":
+			case pod.Spec.NodeName != "":
+				return "", fmt.Errorf("pod %s is bound to %s before the group is there", pod.Name, pod.Spec.NodeName)
+			case pod.Status.NominatedNodeName != "":
+				held = append(held, pod.Name)
+			}
+		}
+		if len(held) < 2 {
+			return fmt.Sprintf("only %v have", held), nil
+		}
+		return "", nil
+	})
+	s.create(newPod(ns, "together-last", "100m", grouped))
+	s.bound(ns, 13, placedWithin)
 }
 
 func (s *stack) label(node, key, value string) {
@@ -72,4 +110,20 @@ func (s *stack) example() string {
 		s.Fatalf("%v: %s", err, out)
 	}
 	return program
+}
+
+// heldBack creates a pod that a plugin does not want tried yet: it gets neither a place nor a condition until its label
+// changes.
+func (s *stack) heldBack(ns string) {
+	s.Helper()
+	s.create(newPod(ns, "held-back", "100m", func(p *corev1.Pod) { p.Labels = map[string]string{"licence": "later"} }))
+	s.create(newPods(ns, "after", 3, "100m")...)
+	s.bound(ns, 16, placedWithin)
+	if pod := s.pod(ns, "held-back"); pod.Spec.NodeName != "" || len(pod.Status.Conditions) > 0 {
+		s.Errorf("pod held-back is on %q with conditions %v, want neither", pod.Spec.NodeName, pod.Status.Conditions)
+	}
+	patch := []byte(`{"metadata": {"labels": {"licence": null}}}`)
+	_, err := s.client.CoreV1().Pods(ns).Patch(s.Context(), "held-back", types.MergePatchType, patch, metav1.PatchOptions{})
+	s.no(err)
+	s.bound(ns, 17, placedWithin)
 }

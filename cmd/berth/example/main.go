@@ -6,15 +6,20 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/cmd/berth/app"
 )
 
-func main() { os.Exit(app.Main(app.WithPlugin(name, newLicences))) }
+func main() {
+	os.Exit(app.Main(app.WithPlugin(name, newLicences), app.WithPlugin(togetherName, newTogether)))
+}
 
 // name is what a configuration calls the plugin.
 const name = "Licences"
@@ -22,23 +27,34 @@ const name = "Licences"
 // wanted is the label of pods that need a licence.
 const wanted = "licence"
 
+// numberOf is the annotation of pods that says which licence they have.
+const numberOf = "example.com/licence-number"
+
 // licences is the plugin. Its argument is the label of nodes that says how many licences there are.
 type licences struct {
 	Label string `json:"label"`
+
+	handle framework.Handle
+	given  atomic.Int64
 }
 
+// wantedLater is the value of the label of pods that will need one, and are not to be placed before.
+const wantedLater = "later"
+
 var (
-	_ framework.PreFilterPlugin = &licences{}
-	_ framework.FilterPlugin    = &licences{}
-	_ framework.ScorePlugin     = &licences{}
+	_ framework.PreEnqueuePlugin = &licences{}
+	_ framework.PreFilterPlugin  = &licences{}
+	_ framework.FilterPlugin     = &licences{}
+	_ framework.ScorePlugin      = &licences{}
+	_ framework.PreBindPlugin    = &licences{}
 )
 
-func newLicences(_ context.Context, args runtime.Object, _ framework.Handle) (framework.Plugin, error) {
+func newLicences(_ context.Context, args runtime.Object, h framework.Handle) (framework.Plugin, error) {
 	raw, ok := args.(*runtime.Unknown)
 	if !ok {
 		return nil, fmt.Errorf("args: want a label, have %T", args)
 	}
-	l := &licences{}
+	l := &licences{handle: h}
 	if err := json.Unmarshal(raw.Raw, l); err != nil {
 		return nil, fmt.Errorf("args: %w", err)
 	}
@@ -49,6 +65,14 @@ func newLicences(_ context.Context, args runtime.Object, _ framework.Handle) (fr
 }
 
 func (l *licences) Name() string { return name }
+
+// PreEnqueue holds pods back that will need a licence later.
+func (l *licences) PreEnqueue(_ context.Context, pod *corev1.Pod) *framework.Status {
+	if pod.Labels[wanted] == wantedLater {
+		return framework.NewStatus(framework.UnschedulableAndUnresolvable, "needs no licence yet")
+	}
+	return nil
+}
 
 // PreFilter leaves pods alone that need none.
 func (l *licences) PreFilter(
@@ -79,6 +103,27 @@ func (l *licences) Score(
 }
 
 func (l *licences) ScoreExtensions() framework.ScoreExtensions { return nil }
+
+// PreBindPreFlight has pods that need no licence bound as they are.
+func (l *licences) PreBindPreFlight(
+	_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ string,
+) (*framework.PreBindPreFlightResult, *framework.Status) {
+	if _, needs := pod.Labels[wanted]; !needs {
+		return nil, framework.NewStatus(framework.Skip)
+	}
+	return nil, nil
+}
+
+// PreBind writes the number of its licence on the pod: of those this process has given.
+func (l *licences) PreBind(
+	ctx context.Context, _ framework.CycleState, pod *corev1.Pod, node string,
+) *framework.Status {
+	number := fmt.Sprintf("%s-%d", node, l.given.Add(1))
+	patch := fmt.Appendf(nil, `{"metadata": {"uid": %q, "annotations": {%q: %q}}}`, pod.UID, numberOf, number)
+	_, err := l.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{})
+	return framework.AsStatus(err)
+}
 
 // left is how many licences of a node are not taken by the pods on it, those that are about to be bound included.
 func (l *licences) left(node framework.NodeInfo) int64 {

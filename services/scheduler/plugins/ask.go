@@ -37,10 +37,20 @@ func (s *Set) Consult(ctx context.Context, q decide.Consult) decide.Advice {
 		Set: s, question: q, pod: q.Pod.Object(), cycle: newCycle(), seen: seen,
 		opinions: make(map[string]placement.Opinion, len(q.Nodes)),
 	}
+	if advice.HeldBack = c.gates(ctx); advice.HeldBack != nil {
+		return advice
+	}
+	if q.GateOnly {
+		advice.Opinions = c.opinions
+		return advice
+	}
 	advice.Err = c.run(ctx)
 	if advice.Err != nil {
 		s.logger.Warn("plugin failed; the pod is tried again", "pod", q.Pod.Key(), "err", advice.Err)
 		return advice
+	}
+	if s.Acts() {
+		s.runtime.deals.remember(q.Shard, &deal{id: q.ID, cycle: c.cycle, seen: seen})
 	}
 	advice.Guidance, advice.Opinions = &c.guidance, c.opinions
 	return advice
@@ -82,6 +92,23 @@ func (c *consultation) run(ctx context.Context) error {
 		return nil
 	}
 	return c.scores(ctx)
+}
+
+// Gates tells whether plugins may hold pods back.
+func (s *Set) Gates() bool { return len(s.preEnqueue) > 0 }
+
+// gates is the no of the first plugin that does not want the pod tried, nil for none. Upstream takes a failure for a no
+// as well (runPreEnqueuePlugins in pkg/scheduler/backend/queue/scheduling_queue.go).
+func (c *consultation) gates(ctx context.Context) *decide.Refusal {
+	for _, plugin := range c.preEnqueue {
+		begin := time.Now()
+		status := plugin.PreEnqueue(ctx, c.pod)
+		c.lap("PreEnqueue", plugin.Name(), status, begin)
+		if !status.IsSuccess() {
+			return &decide.Refusal{Plugin: plugin.Name(), Reasons: status.Reasons()}
+		}
+	}
+	return nil
 }
 
 // timedShare: of so many questions, one is timed. Source: upstream's pluginMetricsSamplePercent

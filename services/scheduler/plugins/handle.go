@@ -111,12 +111,41 @@ func (h *handle) NominatedPodsForNode(string) []framework.PodInfo               
 // Activate does nothing: any change in the cluster wakes pods that plugins have turned down.
 func (h *handle) Activate(klog.Logger, map[string]*corev1.Pod) {}
 
-func (h *handle) IterateOverWaitingPods(func(framework.WaitingPod))           {}
-func (h *handle) GetWaitingPod(types.UID) framework.WaitingPod                { return nil }
-func (h *handle) RejectWaitingPod(types.UID) bool                             { return false }
-func (h *handle) AddPodInPreBind(types.UID, context.CancelCauseFunc)          {}
-func (h *handle) GetPodInPreBind(types.UID) framework.PodInPreBind            { return nil }
-func (h *handle) RemovePodInPreBind(types.UID)                                {}
+// IterateOverWaitingPods visits the pods of the process that wait at Permit, whatever their profile.
+func (h *handle) IterateOverWaitingPods(visit func(framework.WaitingPod)) {
+	for _, p := range h.runtime.waiting.all() {
+		visit(p)
+	}
+}
+
+// GetWaitingPod is nil for a pod that does not wait at Permit in this process.
+func (h *handle) GetWaitingPod(uid types.UID) framework.WaitingPod {
+	if p := h.runtime.waiting.get(uid); p != nil {
+		return p
+	}
+	return nil
+}
+
+// RejectWaitingPod is false for a pod that does not wait at Permit in this process.
+func (h *handle) RejectWaitingPod(uid types.UID) bool {
+	p := h.runtime.waiting.get(uid)
+	return p != nil && p.Reject("", "removed")
+}
+
+func (h *handle) AddPodInPreBind(uid types.UID, cancel context.CancelCauseFunc) {
+	h.runtime.inPreBind.add(uid, cancel)
+}
+
+// GetPodInPreBind is nil for a pod that is not at PreBind in this process.
+func (h *handle) GetPodInPreBind(uid types.UID) framework.PodInPreBind {
+	if p := h.runtime.inPreBind.get(uid); p != nil {
+		return p
+	}
+	return nil
+}
+
+func (h *handle) RemovePodInPreBind(uid types.UID) { h.runtime.inPreBind.remove(uid) }
+
 func (h *handle) SharedDRAManager() framework.SharedDRAManager                { return nil }
 func (h *handle) SharedCSIManager() framework.CSIManager                      { return nil }
 func (h *handle) Extenders() []framework.Extender                             { return nil }

@@ -39,17 +39,16 @@ func (p *probe) Filter(
 	return p.filter(n)
 }
 
-// sorter, reserver are what Berth has no use for.
+// sorter, binder are what Berth has no use for.
 type sorter struct{ probe }
 
 func (s *sorter) Less(_, _ framework.QueuedPodInfo) bool { return false }
 
-type reserver struct{ probe }
+type binder struct{ probe }
 
-func (r *reserver) Reserve(context.Context, framework.CycleState, *corev1.Pod, string) *framework.Status {
+func (b *binder) Bind(context.Context, framework.CycleState, *corev1.Pod, string) *framework.Status {
 	return nil
 }
-func (r *reserver) Unreserve(context.Context, framework.CycleState, *corev1.Pod, string) {}
 
 func profileWith(points ...string) []placement.ProfileConfig {
 	p := placement.DefaultProfile("s")
@@ -82,8 +81,8 @@ func TestPluginsThatCannotBe(t *testing.T) {
 		{placement.AtFilter, map[string]plugins.Factory{"Other": nil}, nil,
 			"plugin Probe: not compiled into this program, want one of Other"},
 		{placement.AtFilter, factory(func(framework.Handle) framework.Plugin { return &sorter{} }), nil, "QueueSort"},
-		{placement.AtReserve, factory(func(framework.Handle) framework.Plugin { return &reserver{} }), nil,
-			"plugin Probe: acts at reserve, where plugins are not asked"},
+		{placement.AtBind, factory(func(framework.Handle) framework.Plugin { return &binder{} }), nil,
+			"plugin Probe: acts at bind, where plugins are not asked"},
 		{placement.AtFilter, factory(asks), nil, "it asks for a client, and this process has none: want --kubeconfig"},
 		{placement.AtFilter, factory(asks), func() (*restclient.Config, error) { return nil, errors.New("no such file") },
 			"it asks for a client: no such file"},
@@ -100,7 +99,7 @@ func TestPluginsThatCannotBe(t *testing.T) {
 func TestPointsThatAreNotEnabled(t *testing.T) {
 	_, err := plugins.New(t.Context(), plugins.Config{
 		Profiles:  profileWith(placement.AtFilter),
-		Factories: factory(func(framework.Handle) framework.Plugin { return &reserver{} }),
+		Factories: factory(func(framework.Handle) framework.Plugin { return &binder{} }),
 	}, plugins.Deps{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Error(err)

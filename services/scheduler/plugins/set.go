@@ -53,6 +53,10 @@ type Runtime struct {
 	turn chan struct{}
 	// seen is what the last cycle was shown; written by the holder of turn.
 	seen atomic.Pointer[cluster]
+	// deals are the cycles that led to a choice, waiting and inPreBind the pods that are on their way to a bind.
+	deals     *deals
+	waiting   *waitingPods
+	inPreBind *preBinds
 }
 
 // Set is the custom plugins of one profile, with its extenders. Safe for concurrent use.
@@ -66,10 +70,15 @@ type Set struct {
 
 // points are the plugins by extension point, in the order in which they run.
 type points struct {
-	preFilter []framework.PreFilterPlugin
-	filter    []framework.FilterPlugin
-	preScore  []framework.PreScorePlugin
-	score     []scorer
+	preEnqueue []framework.PreEnqueuePlugin
+	preFilter  []framework.PreFilterPlugin
+	filter     []framework.FilterPlugin
+	preScore   []framework.PreScorePlugin
+	score      []scorer
+	reserve    []framework.ReservePlugin
+	permit     []framework.PermitPlugin
+	preBind    []framework.PreBindPlugin
+	postBind   []framework.PostBindPlugin
 }
 
 type scorer struct {
@@ -83,6 +92,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Runtime, error) {
 	r := &Runtime{
 		sets: map[string]*Set{}, turn: make(chan struct{}, 1),
 		clients: &clients{deps: deps, started: make(chan struct{})},
+		deals:   newDeals(), waiting: newWaitingPods(), inPreBind: newPreBinds(),
 	}
 	r.seen.Store(&cluster{})
 	for _, p := range cfg.Profiles {
@@ -149,6 +159,7 @@ func enabled(c *placement.Custom) []string {
 // order sorts the plugins into the points. One that is enabled at a point at which it does not act is no mistake: the
 // file may have named it for all of them (multiPoint).
 func (s *Set) order(c *placement.Custom, made map[string]framework.Plugin) error {
+	s.preEnqueue = at[framework.PreEnqueuePlugin](c.Points[placement.AtPreEnqueue], made)
 	s.preFilter = at[framework.PreFilterPlugin](c.Points[placement.AtPreFilter], made)
 	s.filter = at[framework.FilterPlugin](c.Points[placement.AtFilter], made)
 	s.preScore = at[framework.PreScorePlugin](c.Points[placement.AtPreScore], made)
@@ -157,6 +168,10 @@ func (s *Set) order(c *placement.Custom, made map[string]framework.Plugin) error
 			s.score = append(s.score, scorer{plugin, int64(p.Weight)})
 		}
 	}
+	s.reserve = at[framework.ReservePlugin](c.Points[placement.AtReserve], made)
+	s.permit = at[framework.PermitPlugin](c.Points[placement.AtPermit], made)
+	s.preBind = at[framework.PreBindPlugin](c.Points[placement.AtPreBind], made)
+	s.postBind = at[framework.PostBindPlugin](c.Points[placement.AtPostBind], made)
 	return s.refuse(c, made)
 }
 
@@ -175,10 +190,8 @@ func (s *Set) refuse(c *placement.Custom, made map[string]framework.Plugin) erro
 
 // notAsked tells, for the points at which plugins are not asked, whether one would act there.
 var notAsked = map[string]func(framework.Plugin) bool{
-	placement.AtPreEnqueue: acts[framework.PreEnqueuePlugin], placement.AtPostFilter: acts[framework.PostFilterPlugin],
-	placement.AtReserve: acts[framework.ReservePlugin], placement.AtPermit: acts[framework.PermitPlugin],
-	placement.AtPreBind: acts[framework.PreBindPlugin], placement.AtBind: acts[framework.BindPlugin],
-	placement.AtPostBind: acts[framework.PostBindPlugin],
+	placement.AtPostFilter: acts[framework.PostFilterPlugin],
+	placement.AtBind:       acts[framework.BindPlugin],
 }
 
 func acts[T framework.Plugin](p framework.Plugin) bool {

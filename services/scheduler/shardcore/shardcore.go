@@ -19,12 +19,26 @@ type (
 	Consult = decide.Consult
 	// Advice is decide.Advice.
 	Advice = decide.Advice
+	// Perform is decide.Perform.
+	Perform = decide.Perform
+	// Act is decide.Act.
+	Act = decide.Act
+	// Performed is decide.Performed.
+	Performed = decide.Performed
 	// Attempt is decide.Attempt.
 	Attempt = decide.Attempt
 	// PlanReport is decide.PlanReport.
 	PlanReport = decide.PlanReport
 	// PlanEvent is decide.PlanEvent.
 	PlanEvent = decide.PlanEvent
+)
+
+// What plugins are asked to do: decide.Act.
+const (
+	ActReserve = decide.ActReserve
+	ActPrepare = decide.ActPrepare
+	ActUndo    = decide.ActUndo
+	ActBound   = decide.ActBound
 )
 
 // What can become of a plan: decide.PlanEvent.

@@ -37,8 +37,8 @@ type Limits struct {
 	// EvictionHang is how long an eviction that got no answer may still arrive.
 	EvictionHang time.Duration
 	// Overdue is how long a document with holds may be unchanged, on top of the grace period
-	// of pods that are leaving for them, before the sweep gives the holds up. Whoever works on
-	// a plan changes it much sooner.
+	// of pods that are leaving for them and what plugins may take (ledger.PreparedFor), before the sweep
+	// gives the holds up. Whoever works on a plan changes it much sooner.
 	Overdue time.Duration
 	// KeepPlace is how long the place of a pod that is moved is kept for its replacement after the
 	// pod has left, and how long it is kept while nobody has asked for the eviction. Controllers

@@ -37,12 +37,16 @@ func (c *Core) swept(d *document) (ledger.Change, bool) {
 	return s.Change, !s.Empty()
 }
 
-// leaving is the longest grace period of the pods that leave for holds of a document.
+// leaving is the longest time that holds of a document take beyond Overdue: the grace period of the pods that leave for
+// them, or what plugins may take.
 func (c *Core) leaving(d ledger.NodeDoc) time.Duration {
 	var longest int64
 	for _, hold := range d.Entries {
 		if hold.Plan == "" || hold.Role == ledger.RoleVictim {
 			continue
+		}
+		if ledger.IsPrepared(hold.Plan) {
+			longest = max(longest, int64(ledger.PreparedFor/time.Second))
 		}
 		for _, r := range c.removalsOf(hold.Plan) {
 			p, known, _ := c.pod(r.claim.PodUID, r.claim.PodRV)

@@ -293,6 +293,54 @@ func TestAWithdrawnHoldBringsThePodBackAtOnce(t *testing.T) {
 	h.want("a", PoolOffered)
 }
 
+// A hold that plugins have had vanishes with an answer to the attempt. Whichever is seen first, the pod goes where the
+// answer says; without one it backs off.
+func TestAPreparedHoldEndsWithItsAnswer(t *testing.T) {
+	gone := func(h *harness) Hold { return Hold{PodUID: "a", HW: h.progress, Prepared: true} }
+	for _, test := range []struct {
+		kind events.DecisionKind
+		want Pool
+	}{{events.DecisionUnplaceable, PoolParked}, {events.DecisionFailed, PoolBackoff}, {"", PoolBackoff}} {
+		for _, answerFirst := range []bool{true, false} {
+			h := newHarness(t)
+			h.add("a", 0)
+			h.lead()
+			h.ask("s1", 1)
+			o := h.offerOf("a")
+			h.hold(Hold{PodUID: "a", Live: true})
+			answer := func() {
+				if test.kind != "" {
+					h.answer(o, test.kind, func(d *events.Decision) { d.Plugins = []string{"Custom"} })
+				}
+			}
+			if answerFirst {
+				answer()
+				h.want("a", PoolHeld)
+			}
+			h.hold(gone(h))
+			if !answerFirst {
+				h.want("a", PoolBackoff) // not offered at once
+				answer()
+			}
+			if got, why := h.core.Where("a"); got != test.want {
+				t.Errorf("%s, answer first %v: the pod is %s (%s), want it %s", test.kind, answerFirst, got, why, test.want)
+			}
+		}
+	}
+}
+
+// A pod that a plugin holds back waits for a change, and for no condition.
+func TestAPodThatIsHeldBackIsParked(t *testing.T) {
+	h := newHarness(t)
+	h.add("a", 0)
+	h.lead()
+	h.ask("s1", 1)
+	h.answer(h.offerOf("a"), events.DecisionHeldBack, plugins("Custom"))
+	h.want("a", PoolParked)
+	h.node("n", func(*corev1.Node) {})
+	h.want("a", PoolOffered) // early, which nobody is who waits for a condition
+}
+
 func TestGatedAndForeignPods(t *testing.T) {
 	h := newHarness(t)
 	h.lead()

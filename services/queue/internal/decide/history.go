@@ -63,7 +63,7 @@ func (c *Core) resume(e *entry, now moment) {
 	switch {
 	case e.hold.live || e.pod.Gated:
 		c.free(e, eventPodAdd, now)
-	case e.verdict.kind == events.DecisionUnplaceable:
+	case e.verdict.kind == events.DecisionUnplaceable, e.verdict.kind == events.DecisionHeldBack:
 		c.park(e, now)
 	case e.verdict.kind == events.DecisionFailed:
 		c.backOff(e, now)

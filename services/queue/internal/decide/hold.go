@@ -22,6 +22,9 @@ import (
 // A reservation that is gone without a bind leaves room, as a pod that is deleted does:
 // other pods are woken as if one had been (upstream: an assumed pod is forgotten). So does a
 // place that was kept for the replacement of a pod, unless a pod has taken it.
+//
+// A hold that plugins have had (ledger.IsPrepared) vanishes with an answer to the attempt. Whichever is seen first, the pod
+// goes where the answer says.
 
 func (in LedgerMoved) apply(c *Core, now moment) {
 	if in.Reset {
@@ -124,7 +127,7 @@ func (c *Core) vanished(h Hold, now moment) {
 	e, known := c.pods[h.PodUID]
 	switch {
 	case known && was:
-		e.hold = hold{progress: h.HW, gone: c.world.revision, withdrawn: h.Withdrawn}
+		e.hold = hold{progress: h.HW, gone: c.world.revision, withdrawn: h.Withdrawn, answered: h.Prepared && e.hold.answered}
 		c.settling[e] = struct{}{}
 	case known:
 		// It came and went between two looks; the pod itself has not moved.
@@ -147,14 +150,22 @@ func (c *Core) settleHolds(now moment) {
 	}
 	slices.SortFunc(freed, bySerial)
 	for _, e := range freed {
-		gone, withdrawn := e.hold.gone, e.hold.withdrawn
+		was := e.hold
 		e.hold = hold{}
-		if withdrawn {
+		switch {
+		case was.answered && e.verdict.kind == events.DecisionUnplaceable:
+			c.park(e, now)
+			c.rejectedLike(e)
+		case was.answered && e.verdict.kind == events.DecisionFailed:
+			c.backOff(e, now)
+			c.requeue(e, eventAttemptFailure, now)
+		case was.withdrawn:
 			e.verdict.backoffUntil = 0
 			c.free(e, eventWithdrawn, now)
-		} else {
+		default:
 			c.released(e, now)
 		}
+		gone := was.gone
 		if gone != 0 {
 			c.roomLeft(e.pod, gone, now)
 		}

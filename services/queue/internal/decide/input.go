@@ -48,6 +48,9 @@ type Hold struct {
 	// Withdrawn says (if not Live) that it was a place held until others have gone, given up
 	// or taken by a more important pod: nothing has failed that the pod should wait for.
 	Withdrawn bool
+	// Prepared says (if not Live) that it was a place held until plugins had done what they do before a
+	// bind: the answer to the attempt says what the pod waits for.
+	Prepared bool
 	// Bound says (if not Live) that the facts show the pod bound: its place stays taken.
 	Bound bool
 }

@@ -151,6 +151,8 @@ type hold struct {
 	progress       uint64
 	// withdrawn: what vanished could never have been bound.
 	withdrawn bool
+	// answered: the attempt that has it is over, and the pod goes where the answer says when it has vanished.
+	answered bool
 }
 
 // The places an entry can have at the same time.

@@ -36,7 +36,7 @@ func (c *Core) decided(d *events.Decision, now moment) {
 func isAnswer(k events.DecisionKind) bool {
 	switch k {
 	case events.DecisionPlaced, events.DecisionUnplaceable, events.DecisionFailed, events.DecisionReleased,
-		events.DecisionQuarantined:
+		events.DecisionQuarantined, events.DecisionHeldBack:
 		return true
 	}
 	return false
@@ -61,6 +61,7 @@ func (c *Core) answered(e *entry, d *events.Decision, now moment) {
 	if e.hold.live {
 		// The ledger outranks every message: the pod stays held.
 		c.tally(e, d, now)
+		e.hold.answered = d.Kind == events.DecisionUnplaceable || d.Kind == events.DecisionFailed
 		return
 	}
 	c.detach(e)
@@ -71,6 +72,8 @@ func (c *Core) answered(e *entry, d *events.Decision, now moment) {
 	case events.DecisionUnplaceable:
 		c.park(e, now)
 		c.rejectedLike(e)
+	case events.DecisionHeldBack:
+		c.park(e, now)
 	case events.DecisionFailed:
 		c.backOff(e, now)
 		c.requeue(e, eventAttemptFailure, now)
@@ -104,6 +107,11 @@ func (c *Core) tally(e *entry, d *events.Decision, now moment) {
 		if d.RetryAfter > 0 {
 			v.retryAt = now.add(d.RetryAfter)
 		}
+	case events.DecisionHeldBack:
+		v.rejections++
+		v.errors = 0
+		v.message, v.plugins = d.Message, d.Plugins
+		return // it has not been tried, and there is no condition to wait for
 	case events.DecisionFailed:
 		v.errors++
 		v.message, v.plugins = d.Message, nil
@@ -134,10 +142,13 @@ func (c *Core) placed(e *entry, d *events.Decision, now moment) {
 }
 
 // park makes a rejected pod wait for what could help it; if that happened after what the
-// verdict was computed from, the pod is tried again after its backoff instead.
+// verdict was computed from, the pod is tried again after its backoff instead. So does one that is held back, which says
+// nothing about others.
 func (c *Core) park(e *entry, now moment) {
 	c.backOff(e, now)
-	c.join(e)
+	if e.verdict.kind != events.DecisionHeldBack {
+		c.join(e)
+	}
 	c.countRejectors(e, e.verdict.plugins, 1)
 	e.verdict.counted = true
 	if c.missed(e) {

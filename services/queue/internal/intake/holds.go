@@ -24,6 +24,8 @@ type Holds struct {
 type seen struct {
 	nodeUID string
 	state   ledger.State
+	// prepared: plugins had something to do before it could be bound.
+	prepared bool
 }
 
 // NewHolds returns a picture of an empty ledger.
@@ -142,11 +144,13 @@ func keeps(e *ledger.Entry) bool {
 
 func (h *Holds) hold(uid string, facts *state.Snapshot) decide.Hold {
 	if doc, e, ok := h.view.Entry(uid); ok {
-		h.last[uid] = seen{doc.NodeUID, e.State}
+		h.last[uid] = seen{doc.NodeUID, e.State, ledger.IsPrepared(e.Plan)}
 		return decide.Hold{PodUID: uid, Live: true}
 	}
 	last := h.last[uid]
-	hold := decide.Hold{PodUID: uid, Withdrawn: last.state == ledger.Held}
+	// One that plugins have had is taken back as a bind that failed is: its verdict is on its way, and tried again
+	// at once, the pod would meet the same plugins.
+	hold := decide.Hold{PodUID: uid, Withdrawn: last.state == ledger.Held && !last.prepared, Prepared: last.prepared}
 	if doc, ok := h.view.Doc(last.nodeUID); ok {
 		hold.HW = doc.HW[string(events.KindPod)]
 	}

@@ -25,6 +25,8 @@ const (
 	// decisionsBuffer is how many steps' decisions may wait for the log before the shard
 	// stops deciding.
 	decisionsBuffer = 64
+	// performsBuffer is how many acts of plugins may wait to be begun, or their answers to be taken in.
+	performsBuffer = 64
 )
 
 // retry spaces the copies of a transaction or an append whose answer was lost.
@@ -41,6 +43,8 @@ type Room struct {
 	flush     chan chan struct{}
 	consults  chan decide.Consult
 	advice    chan decide.Advice
+	performs  chan decide.Perform
+	performed chan decide.Performed
 }
 
 // Deps are the worlds that the room writes to and asks.
@@ -55,17 +59,20 @@ type Deps struct {
 	Plugins map[string]Adviser
 }
 
-// Adviser answers a question; ctx ends its patience. Safe for concurrent use.
+// Adviser answers a question, and acts on what was decided; ctx ends its patience. Safe for concurrent use.
 type Adviser interface {
 	Consult(ctx context.Context, q decide.Consult) decide.Advice
+	Perform(ctx context.Context, p decide.Perform) decide.Performed
 }
 
-// New returns a room; Transact, Publish and Consult must be running for anything to happen.
+// New returns a room; Transact, Publish, Consult and Perform must be running for anything to happen.
 func New(deps Deps) *Room {
 	return &Room{
 		Deps:      deps,
 		consults:  make(chan decide.Consult, decide.MaxConsults),
 		advice:    make(chan decide.Advice, decide.MaxConsults),
+		performs:  make(chan decide.Perform, performsBuffer),
+		performed: make(chan decide.Performed, performsBuffer),
 		commits:   make(chan decide.Commit, 1),
 		results:   make(chan decide.Result, 1),
 		decisions: make(chan []events.Decision, decisionsBuffer),
@@ -101,6 +108,13 @@ func (r *Room) Do(ctx context.Context, out decide.Output) error {
 	for _, q := range out.Consults {
 		select {
 		case r.consults <- q:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for _, p := range out.Performs {
+		select {
+		case r.performs <- p:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

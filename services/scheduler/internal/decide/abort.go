@@ -23,7 +23,7 @@ type end struct {
 func (c *Core) giveUp(s standing, e end, out *Output) look {
 	a := c.abortOf(s.plan)
 	a.Docs = append(a.Docs, c.pinning(s.podUID, a.Docs)...)
-	d := &abort{standing: s, end: e, victims: victimsOf(a.Docs, s.plan)}
+	d := &abort{standing: s, end: e, victims: victimsOf(a.Docs, s.plan), refused: s.deal}
 	if err := c.sendAbort(d, a, s.doc.NodeUID, out); err != nil {
 		// Nothing of it is left, or a document cannot be written: its sweep is the binders'.
 		c.report(PlanReport{What: PlanWithdrawn, Pod: refOf(s.entry), Node: s.doc.NodeName, Detail: err.Error()})
@@ -63,6 +63,9 @@ func (c *Core) sendAbort(d deed, a ledger.Abort, holdNode string, out *Output) e
 
 func (c *Core) abortOf(plan string) ledger.Abort {
 	a := ledger.Abort{Plan: plan, Docs: c.ledger.PlanDocs(plan)}
+	if _, e, owned := c.ledger.PlanOwner(plan); owned && ledger.IsPrepared(plan) {
+		a.Exclusives = c.heldFor(e.Token)
+	}
 	for _, e := range victimsOf(a.Docs, plan) {
 		for _, uid := range e.Budgets {
 			if !slices.ContainsFunc(a.Budgets, func(b ledger.BudgetDoc) bool { return b.UID == uid }) {
@@ -121,11 +124,13 @@ type abort struct {
 	standing
 	end
 	victims []ledger.Entry
+	// refused is what plugins had to do with it, nil for nothing.
+	refused *deal
 }
 
 func (a *abort) kind() string { return "T8" }
 
-func (a *abort) done(c *Core, _ int64, out *Output) {
+func (a *abort) done(c *Core, revision int64, out *Output) {
 	if a.failed && a.pod != nil {
 		c.plans.loops.failed(c, a.pod, a.victims)
 	}
@@ -133,10 +138,12 @@ func (a *abort) done(c *Core, _ int64, out *Output) {
 		c.spare(a.victims)
 	}
 	c.plans.budgets.stale = true
-	c.report(PlanReport{
-		What: PlanWithdrawn, Pod: refOf(a.entry), Node: a.doc.NodeName, Held: c.now.Sub(a.since), Detail: a.reason,
-	})
-	if a.silent {
+	if !ledger.IsPrepared(a.plan) {
+		c.report(PlanReport{
+			What: PlanWithdrawn, Pod: refOf(a.entry), Node: a.doc.NodeName, Held: c.now.Sub(a.since), Detail: a.reason,
+		})
+	}
+	if a.silent || c.tellPrepared(a.refused, revision, out) {
 		return
 	}
 	d := a.decision(c, events.DecisionWithdrawn)
@@ -144,7 +151,13 @@ func (a *abort) done(c *Core, _ int64, out *Output) {
 	out.Decisions = append(out.Decisions, d)
 }
 
-func (a *abort) undone(c *Core, _ ledger.Lost, _ *Output) { c.plans.due[a.podUID] = struct{}{} }
+// undone may be the answer to a second copy of what has been carried out: a verdict is told all the same.
+func (a *abort) undone(c *Core, _ ledger.Lost, out *Output) {
+	c.plans.due[a.podUID] = struct{}{}
+	if _, e, held := c.ledger.Entry(a.podUID); !a.silent && (!held || e.Token != a.token) {
+		c.tellPrepared(a.refused, c.ledger.Revision(), out)
+	}
+}
 
 // orphan is the T8 of a plan without a hold.
 type orphan struct{ plan string }

@@ -138,7 +138,7 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	a.pick.feasible, a.pick.evidence, a.pick.volumes = result.FeasibleCount, c.chose(evidence), volumes
 	c.rememberOthers(a, result.Feasible, !concern.None() || volumes.any() || extended)
 	c.view.Stage(a.pod, a.pick.nodeName)
-	c.next = append(c.next, a)
+	c.proceed(a)
 }
 
 // pickOf is the choice of a node, with what it rests on.
@@ -304,6 +304,9 @@ func (c *Core) entryOf(a *attempt) (ledger.Entry, error) {
 		Volumes:    a.pick.volumes.picks,
 		Devices:    a.pick.volumes.devices.picks,
 		NonZeroCPU: a.pod.NonZero.MilliCPU, NonZeroMemory: a.pod.NonZero.Memory,
+	}
+	if a.deal != nil && a.deal.later {
+		e.State, e.Plan = ledger.Held, ledger.PreparedPlan(token)
 	}
 	if a.offer.Partition != e.Partition() {
 		e.GroupPartition = a.offer.Partition + 1

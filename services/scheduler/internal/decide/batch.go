@@ -40,6 +40,15 @@ func (b *batch) full(a *attempt) bool {
 	return b.place.Ops()+len(b.docs)+len(b.exclusives)+more > ledger.MaxTxnOps
 }
 
+// holdsBack says whether an attempt cannot be in this transaction because one of the two is right only if all that is
+// placed in it stays, and the other only holds a place.
+func (b *batch) holdsBack(a *attempt) bool {
+	held := func(a *attempt) bool { return a.deal != nil && a.deal.later }
+	return slices.ContainsFunc(b.attempts, func(x *attempt) bool {
+		return held(x) && a.pick.needs.countsBatch || held(a) && x.pick.needs.countsBatch
+	})
+}
+
 // add makes an attempt part of the transaction; false if a document has no room for it, or
 // claims a pod that it relies on. Then nothing has changed.
 func (b *batch) add(a *attempt, entry ledger.Entry, epoch int64) bool {

@@ -3,7 +3,9 @@ package decide
 import (
 	"maps"
 	"slices"
+	"strings"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
@@ -11,7 +13,7 @@ import (
 // A pod that custom plugins or extenders have a say in (Profile.Extended) is decided in two looks. The
 // first finds the nodes that the rules let pass, and asks about them: a Consult goes out, and the attempt
 // waits for its Advice while others go on. Plugins that have a say before nodes are looked at
-// (Profile.Guided) are asked even if there are none. The second is made on what is true then, with the opinions: rules
+// (Profile.Guided) are asked even if there are none, and those that may hold the pod back (Config.Gates) in any case. The second is made on what is true then, with the opinions: rules
 // are asked again, the others are not. A node that has come to pass meanwhile is none to choose, as
 // nobody has been asked about it; if no other is left, there is another question.
 //
@@ -46,8 +48,11 @@ var notAskedOnly = []string{notAsked}
 // Advice with its ID. All that it points to is shared, not to be changed.
 type Consult struct {
 	ID            uint64
+	Shard         string
 	SchedulerName string
 	Pod           *state.Pod
+	// GateOnly asks only whether the pod is to be tried: the rules let it nowhere.
+	GateOnly bool
 	// Nodes are those that the rules let pass, in no order.
 	Nodes []*state.Node
 	// Cluster is all nodes, in the order of their names, with what counts on them; nil for a profile
@@ -56,9 +61,10 @@ type Consult struct {
 }
 
 // Advice is the answer to a Consult: what plugins say of the pod as a whole, nil for nothing, and an opinion
-// of each node, by name. Err ends the attempt.
+// of each node, by name. HeldBack says that the pod is not to be tried yet. Err ends the attempt.
 type Advice struct {
 	ID       uint64
+	HeldBack *Refusal
 	Guidance *placement.Guidance
 	Opinions map[string]placement.Opinion
 	Err      error
@@ -114,10 +120,11 @@ func (c *Core) extends(q placement.Query, a *attempt) placement.Query {
 // consult has an attempt wait for what others say of nodes after a look; false if they have been asked, or are not
 // to be asked.
 func (c *Core) consult(a *attempt, p *placement.Profile, r looked, out *Output) bool {
+	gateOnly := len(r.Feasible) == 0 && (!p.Guided() || r.Diagnosis.Everywhere())
 	switch {
-	case a.counsel.opinions != nil, len(r.Feasible) == 0 && (!p.Guided() || r.Diagnosis.Everywhere()):
+	case a.counsel.opinions != nil, gateOnly && !c.cfg.Gates[a.pod.SchedulerName]:
 		return false
-	case len(c.consulting.asked) >= MaxConsults || p.Custom() && c.showing():
+	case len(c.consulting.asked) >= MaxConsults || p.Custom() && c.showing(), !c.preparable(p, a.pod):
 		c.deferred = append(c.deferred, a)
 		return true
 	case a.counsel.questions >= maxQuestions:
@@ -129,7 +136,10 @@ func (c *Core) consult(a *attempt, p *placement.Profile, r looked, out *Output) 
 	a.counsel.alone = !a.counsel.everywhere && len(r.Feasible) == 1 &&
 		a.pod.Status().NominatedNodeName == r.Feasible[0].Node.Node.Name
 	c.consulting.questions++
-	q := Consult{ID: c.consulting.questions, SchedulerName: a.pod.SchedulerName, Pod: a.pod}
+	q := Consult{
+		ID: c.consulting.questions, Shard: c.cfg.Shard, SchedulerName: a.pod.SchedulerName, Pod: a.pod,
+		GateOnly: gateOnly,
+	}
 	for _, s := range r.Feasible {
 		q.Nodes = append(q.Nodes, s.Node.Node)
 	}
@@ -156,8 +166,11 @@ func (c *counsel) outdated(n *state.NodeInfo) bool {
 	return !ok || shown.Generation != n.Generation || n.UndescribedPods() > 0
 }
 
-// showing tells whether custom plugins are being asked.
+// showing tells whether custom plugins are being asked, or act on what they have answered.
 func (c *Core) showing() bool {
+	if c.performing.inCycle() {
+		return true
+	}
 	for _, a := range c.consulting.asked {
 		if a.counsel.shown != nil {
 			return true
@@ -202,6 +215,9 @@ func (c *Core) advised(advice Advice, out *Output) {
 	}
 	delete(c.consulting.asked, advice.ID)
 	switch {
+	case advice.HeldBack != nil:
+		c.holdBack(a, advice.HeldBack, out)
+		return
 	case advice.Err != nil && a.counsel.alone:
 		a.counsel.everywhere = true // as upstream, for which the nominated node is only a first try
 	case advice.Err != nil:
@@ -210,6 +226,15 @@ func (c *Core) advised(advice Advice, out *Output) {
 	}
 	a.counsel.opinions, a.counsel.guidance = advice.Opinions, advice.Guidance
 	c.deferred = append([]*attempt{a}, c.deferred...)
+}
+
+// holdBack ends the attempt at a pod that a plugin does not want tried yet; that is as old as the question.
+func (c *Core) holdBack(a *attempt, by *Refusal, out *Output) {
+	d, from := c.decision(events.DecisionHeldBack, a), a.counsel.from
+	d.FactSequence, d.FactEpoch, d.LedgerRevision = from.facts.Sequence, from.facts.Epoch, from.ledger
+	d.Message, d.Plugins = strings.Join(by.Reasons, ", "), []string{by.Plugin}
+	out.Decisions = append(out.Decisions, d)
+	c.drop(a)
 }
 
 // dismissConsults gives back whoever waits for extenders.

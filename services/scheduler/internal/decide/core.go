@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -69,6 +70,7 @@ type searching struct {
 	// among the home ones.
 	start      [2]int
 	consulting consulting
+	performing performing
 	devices    deviceBook
 }
 
@@ -107,6 +109,8 @@ type attempt struct {
 	// missed are the plans of places that are kept for the pod and where it did not fit.
 	missed  []string
 	counsel counsel
+	// deal is what plugins have to do with the choice of a node, nil for nothing.
+	deal *deal
 }
 
 type pick struct {
@@ -138,6 +142,7 @@ func New(cfg Config) *Core {
 	c.engine = placement.NewEngine(placement.EngineConfig{})
 	c.inHand = map[string]*attempt{}
 	c.consulting.asked = map[uint64]*attempt{}
+	c.performing = newPerforming()
 	c.cross.reset()
 	c.plans = newPlans()
 	c.restraint = newRestraint(c.engine)
@@ -152,7 +157,7 @@ func New(cfg Config) *Core {
 func (c *Core) Step(in Input, now time.Time) (Output, error) {
 	var out Output
 	c.now = now
-	moved := len(in.Facts)+len(in.Ledger)+len(in.Results)+len(in.Advice) > 0
+	moved := len(in.Facts)+len(in.Ledger)+len(in.Results)+len(in.Advice)+len(in.Performed) > 0
 	for _, b := range in.Ledger {
 		if err := c.applyLedger(b); err != nil {
 			return out, err
@@ -170,6 +175,9 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 	}
 	for _, a := range in.Advice {
 		c.advised(a, &out)
+	}
+	for _, p := range in.Performed {
+		c.performed(p, &out)
 	}
 	c.pass(in)
 	if moved || c.stirred {
@@ -195,8 +203,9 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 		out.Request = c.request()
 	}
 	out.More = len(c.pending) > 0 && c.hasRoom() || c.flight == nil && !c.draining && c.maySeek()
-	out.Idle = len(c.inHand) == 0
+	out.Idle = len(c.inHand) == 0 && c.performing.idle()
 	out.Turns, c.turns.out = c.turns.out, nil
+	out.Performs, c.performing.out = c.performing.out, nil
 	out.Notices, c.notices = c.notices, nil
 	out.Plans, c.plans.reports = c.plans.reports, nil
 	out.Soon = c.soon()
@@ -213,6 +222,7 @@ func (c *Core) pass(in Input) {
 		c.passTrust()
 		c.passKubelets()
 		c.passPlans()
+		c.passDeals()
 	}
 }
 
@@ -267,6 +277,12 @@ func (c *Core) applyFacts(b follow.Batch) error {
 		return fmt.Errorf("scheduler: apply facts: %w", err)
 	}
 	c.view.ApplyFacts(changes)
+	for i := range changes.Pods {
+		if len(c.performing.bindable) == 0 {
+			break
+		}
+		c.seeBound(max(uidOf(changes.Pods[i].Before), uidOf(changes.Pods[i].After)))
+	}
 	c.devices.followFacts(changes.Others, c.view.Snapshot())
 	c.regard(changes)
 	c.factsMoved(changes)
@@ -343,6 +359,10 @@ func (c *Core) drain() {
 	for _, r := range slices.Concat(c.rejected, c.plans.seekers) {
 		c.giveBack(r.attempt)
 	}
+	for _, id := range slices.Sorted(maps.Keys(c.performing.reserving)) {
+		c.giveBack(c.performing.reserving[id])
+	}
+	c.drainDeals()
 	c.dismissConsults()
 	c.pending, c.deferred, c.next, c.rejected, c.plans.seekers = nil, nil, nil, nil, nil
 	c.cross.asked = nil
@@ -361,9 +381,11 @@ func (c *Core) drop(a *attempt) {
 }
 
 // unstage takes back what an attempt staged. If no reservation has taken its place, what
-// counted the pod meanwhile counted one that is not there.
+// counted the pod meanwhile counted one that is not there. So do plugins.
 func (c *Core) unstage(a *attempt) {
 	uid := a.offer.Pod.UID
+	c.undo(a.deal, true)
+	a.deal = nil
 	if !c.view.IsStaged(uid) {
 		return
 	}

@@ -73,6 +73,11 @@ func (c *Core) ledgerMoved(changes ledger.ViewChanges) {
 	c.view.ApplyLedger(changes)
 	c.devices.followLedger(changes, c.view.Snapshot())
 	c.followPlans(changes)
+	if len(c.performing.bindable) > 0 {
+		for _, uid := range changes.PodUIDs {
+			c.seeBound(uid)
+		}
+	}
 }
 
 // act sends the next deed there is, if any. Holds come first: room that is free at last, or

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -51,11 +52,7 @@ func (c *Core) promisedDevices(to placement.Objects, facts *state.Snapshot) (*pr
 	if err := c.devices.problem(); err != nil {
 		return nil, err
 	}
-	staged := c.next
-	if c.flight != nil {
-		staged = append(staged[:len(staged):len(staged)], c.flight.attempts...)
-	}
-	if err := c.devices.stage(staged, facts); err != nil {
+	if err := c.devices.stage(slices.Collect(c.stagedAttempts()), facts); err != nil {
 		return nil, err
 	}
 	return &promisedDevices{to, &c.devices, facts.Position()}, nil

@@ -114,12 +114,18 @@ func (c *Core) sendDisplacement(s seeker, t takeover, out *Output) bool {
 			b.docs[d.NodeUID], b.order = d, append(b.order, d.NodeUID)
 		}
 	}
+	if ledger.IsPrepared(t.hold.Plan) {
+		for _, doc := range c.heldFor(t.hold.Token) {
+			freed, _ := ledger.LetGo(doc, t.hold.Token)
+			x.Exclusives = append(x.Exclusives, freed)
+		}
+	}
 	x.Target, x.Docs = b.docs[t.node.Node.UID], b.except(t.node.Node.UID)
 	change, err := ledger.Displace(x)
 	if err == nil {
 		c.pickFor(a, t.node.Node, &s.decision)
 		d := &displacement{nomination: nomination{
-			seeker: s, node: t.node.Node, plan: t.hold.Plan, token: entry.Token,
+			seeker: s, node: t.node.Node, plan: x.Plan(t.hold), token: entry.Token,
 		}, hold: t.hold}
 		if err = c.launch(d, change, out, a); err == nil {
 			return true

@@ -94,7 +94,7 @@ func (c *Core) sought(a *attempt, e *events.Evidence) *events.Evidence {
 
 // stagedOrders are the numbers of the decisions whose pods are staged.
 func (c *Core) stagedOrders() []uint64 {
-	n := len(c.next)
+	n := len(c.next) + len(c.performing.reserving)
 	if c.flight != nil {
 		n += len(c.flight.attempts)
 	}
@@ -102,17 +102,11 @@ func (c *Core) stagedOrders() []uint64 {
 		return nil
 	}
 	orders := make([]uint64, 0, n)
-	add := func(list []*attempt) {
-		for _, a := range list {
-			if e := a.pick.evidence; e != nil && e.Order > 0 {
-				orders = append(orders, e.Order)
-			}
+	for a := range c.stagedAttempts() {
+		if e := a.pick.evidence; e != nil && e.Order > 0 {
+			orders = append(orders, e.Order)
 		}
 	}
-	if c.flight != nil {
-		add(c.flight.attempts)
-	}
-	add(c.next)
 	slices.Sort(orders)
 	return orders
 }

@@ -89,7 +89,7 @@ func (c *Core) build(attempts []*attempt, out *Output) (f *flight, rest []*attem
 			c.fail(a, err.Error(), out)
 			continue
 		}
-		if b.full(a) {
+		if b.full(a) || b.holdsBack(a) {
 			rest = attempts[i:]
 			break
 		}
@@ -181,16 +181,24 @@ func (c *Core) note(t ledger.Txn, revision int64) {
 // placed ends attempts whose reservation stands at revision.
 func (c *Core) placed(attempts []*attempt, revision int64, out *Output) {
 	for _, a := range attempts {
-		d := c.decision(events.DecisionPlaced, a)
-		d.FactSequence, d.LedgerRevision = a.pick.factSequence, revision
-		d.NodeUID, d.NodeName = a.pick.nodeUID, a.pick.nodeName
-		d.NodesTotal, d.NodesFeasible = int32(a.pick.total), int32(a.pick.feasible)
-		d.Seed, d.Evidence = a.pick.seed, c.answered(a)
-		out.Decisions = append(out.Decisions, d)
-		out.Attempts = append(out.Attempts, a.report(Scheduled))
+		if !c.settleDeal(a) {
+			continue
+		}
+		c.tellPlaced(a, revision, out)
 		c.missedPlaces(a)
 		c.drop(a)
 	}
+}
+
+// tellPlaced tells of an attempt whose reservation can be bound.
+func (c *Core) tellPlaced(a *attempt, revision int64, out *Output) {
+	d := c.decision(events.DecisionPlaced, a)
+	d.FactSequence, d.LedgerRevision = a.pick.factSequence, revision
+	d.NodeUID, d.NodeName = a.pick.nodeUID, a.pick.nodeName
+	d.NodesTotal, d.NodesFeasible = int32(a.pick.total), int32(a.pick.feasible)
+	d.Seed, d.Evidence = a.pick.seed, c.answered(a)
+	out.Decisions = append(out.Decisions, d)
+	out.Attempts = append(out.Attempts, a.report(Scheduled))
 }
 
 // lost sorts a refused batch: attempts whose reservation stands after all (an earlier
@@ -329,12 +337,16 @@ func (c *Core) again(a *attempt) {
 
 // fail ends an attempt that cannot go on; the queue backs the pod off.
 func (c *Core) fail(a *attempt, message string, out *Output) {
+	c.tellFailed(a, message, out)
+	c.drop(a)
+}
+
+func (c *Core) tellFailed(a *attempt, message string, out *Output) {
 	d := c.decision(events.DecisionFailed, a)
 	d.FactSequence, d.LedgerRevision = c.store.Position().Sequence, c.ledger.Revision()
 	d.Message = message
 	out.Decisions = append(out.Decisions, d)
 	out.Attempts = append(out.Attempts, a.report(Failed))
-	c.drop(a)
 }
 
 func (a *attempt) report(o Outcome) Attempt {

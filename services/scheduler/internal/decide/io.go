@@ -22,6 +22,10 @@ type Config struct {
 	HomeFirst bool
 	// NoEvidence leaves events.Evidence out of the decisions, to measure what it costs.
 	NoEvidence bool
+	// Gates are the scheduler names of profiles with custom plugins that may hold pods back before they are tried.
+	Gates map[string]bool
+	// Acts are the scheduler names of profiles with custom plugins that act once a node has been chosen.
+	Acts map[string]bool
 	// Laps, if not nil, is told how far evaluations are; see placement.Laps.
 	Laps placement.Laps
 	// Home says whether a node is this shard's home for the given live shards (sorted).
@@ -38,6 +42,8 @@ type Input struct {
 	Turns []events.Turn
 	// Advice is what extenders have answered.
 	Advice []Advice
+	// Performed is what plugins have done.
+	Performed []Performed
 	// Beat asks for a work request (heartbeat).
 	Beat bool
 	// Drain, once given, makes the core return what it has not sent and take nothing more.
@@ -66,6 +72,9 @@ type Output struct {
 	Request *events.WorkRequest
 	// Consults are questions to extenders. One that is lost keeps its attempt waiting for ever.
 	Consults []Consult
+	// Performs is what plugins are to do about chosen nodes, in order. One that is lost has its pod wait for ever, or
+	// until its place is taken back.
+	Performs []Perform
 	// Turns goes to all other shards. Hints.
 	Turns []events.Turn
 	// Notices are for people, and for metrics.

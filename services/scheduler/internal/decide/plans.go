@@ -72,6 +72,8 @@ type hold struct {
 	traceParent string
 	// rest are the victims that a plan with a record is still to claim.
 	rest []ledger.NodeEntry
+	// deal is what plugins have to do with it, nil for nothing.
+	deal *deal
 	// begun: somebody has begun to evict for it, or nobody has to be evicted, as of the last look.
 	begun bool
 	// awaitsClaims: all have gone, and their claims still have the devices.
@@ -231,6 +233,7 @@ func (p *plans) setBegun(h *hold, begun bool) {
 
 func (c *Core) forgetHold(h *hold) {
 	p := &c.plans
+	c.leaveDeal(h)
 	p.setBegun(h, true)
 	delete(p.held, h.podUID)
 	delete(p.due, h.podUID)

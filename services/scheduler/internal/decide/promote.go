@@ -117,12 +117,17 @@ func (c *Core) lookAt(h *hold, out *Output) look {
 	case s.pod.NodeName != "":
 		return c.giveUp(s, end{reason: "somebody else has bound the pod", silent: true}, out)
 	}
-	if ledger.IsRecorded(h.plan) {
-		if l := c.form(s, out); l != 0 {
-			return l
-		}
+	var l look
+	switch {
+	case ledger.IsRecorded(h.plan):
+		l = c.form(s, out)
+	case ledger.IsPrepared(h.plan):
+		l = c.prepared(s, out)
 	}
-	if left, grace := c.victimsLeft(s); left {
+	if l != 0 {
+		return l
+	}
+	if left, grace := c.victimsLeft(s); left && !ledger.IsPrepared(h.plan) {
 		return c.await(s, grace, out)
 	}
 	c.plans.setBegun(s.hold, true)
@@ -380,6 +385,12 @@ type promotion struct {
 func (p *promotion) kind() string { return "T3" }
 
 func (p *promotion) done(c *Core, revision int64, out *Output) {
+	if deal := p.deal; deal != nil {
+		p.deal, deal.attempt.pod = nil, p.pod
+		c.performing.bindable[p.podUID] = deal
+		c.tellPlaced(deal.attempt, revision, out)
+		return
+	}
 	d := p.decision(c, events.DecisionPlaced)
 	d.LedgerRevision, d.NodesTotal, d.NodesFeasible = revision, int32(len(c.view.Nodes())), 1
 	out.Decisions = append(out.Decisions, d)

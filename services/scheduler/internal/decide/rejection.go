@@ -91,13 +91,8 @@ func (c *Core) keepsBelow(priority int32) bool {
 
 func (c *Core) stagedPods() []string {
 	var uids []string
-	for _, a := range c.next {
+	for a := range c.stagedAttempts() {
 		uids = append(uids, a.offer.Pod.UID)
-	}
-	if c.flight != nil {
-		for _, a := range c.flight.attempts {
-			uids = append(uids, a.offer.Pod.UID)
-		}
 	}
 	return uids
 }
@@ -129,11 +124,14 @@ func (c *Core) unplaceable(r rejection, out *Output) {
 		c.fail(r.attempt, promisesPending+r.decision.Message, out)
 		return
 	}
-	a, d := r.attempt, r.decision
+	c.tellUnplaceable(r.attempt, r.decision, out)
+	c.drop(r.attempt)
+}
+
+func (c *Core) tellUnplaceable(a *attempt, d events.Decision, out *Output) {
 	d.Token, d.Attempt, d.TraceParent = a.offer.Token, a.offer.Attempt, a.offer.TraceParent
 	out.Decisions = append(out.Decisions, d)
 	report := a.report(Unschedulable)
 	report.Nodes, report.Plugins, report.Evidence = int(d.NodesTotal), d.Plugins, d.Evidence
 	out.Attempts = append(out.Attempts, report)
-	c.drop(a)
 }

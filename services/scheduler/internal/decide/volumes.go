@@ -141,11 +141,7 @@ func (c *Core) promisedVolumes(facts *state.Snapshot) placement.Objects {
 			p.promise(e.Namespace, d.NodeName, e.Volumes)
 		}
 	}
-	staged := c.next
-	if c.flight != nil {
-		staged = append(staged[:len(staged):len(staged)], c.flight.attempts...)
-	}
-	for _, a := range staged {
+	for a := range c.stagedAttempts() {
 		p.promise(a.pod.Namespace, a.pick.nodeName, a.pick.volumes.picks)
 	}
 	return p

@@ -50,6 +50,8 @@ type world struct {
 type meddlers struct {
 	// advise answers for extenders.
 	advise func(decide.Consult) decide.Advice
+	// perform answers for plugins that act; nil if none do.
+	perform func(decide.Perform) decide.Performed
 	// ablate changes a transaction on its way to the ledger, to take a guard away.
 	ablate func(ledger.Txn) ledger.Txn
 }
@@ -69,6 +71,8 @@ type shard struct {
 	notices     []decide.Notice
 	// consults are questions to extenders that have not been answered.
 	consults []decide.Consult
+	// performs is what plugins are to do and have not done.
+	performs []decide.Perform
 }
 
 func newWorld(t testing.TB, seed uint64, shards int) *world {
@@ -103,6 +107,8 @@ func newWorldWith(
 		config := decide.Config{
 			Shard: s.id, Window: 32,
 			Profiles: map[string]*placement.Profile{corev1.DefaultSchedulerName: profile},
+			Acts:     map[string]bool{corev1.DefaultSchedulerName: acts(cfg)},
+			Gates:    map[string]bool{corev1.DefaultSchedulerName: acts(cfg)},
 			Home:     func(_ []string, nodeUID string) bool { return membership.Home(members, nodeUID) == s.id },
 		}
 		set(&config)
@@ -125,6 +131,11 @@ func newWorldWith(
 		w.commit(txn)
 	}
 	return w
+}
+
+// acts tells whether a profile has a plugin at Reserve, which stands for all points after the choice of a node.
+func acts(cfg placement.ProfileConfig) bool {
+	return cfg.Custom != nil && len(cfg.Custom.Points[placement.AtReserve]) > 0
 }
 
 func (w *world) ownerOf(partition int32) *shard { return w.shards[int(partition)%len(w.shards)] }
@@ -180,6 +191,7 @@ func (w *world) step(s *shard, in decide.Input) {
 	if len(s.consults) > decide.MaxConsults {
 		w.t.Fatalf("%s: %d questions to extenders at once, want at most %d", s.id, len(s.consults), decide.MaxConsults)
 	}
+	s.performs = append(s.performs, out.Performs...)
 	s.decisions = append(s.decisions, out.Decisions...)
 	s.lost = append(s.lost, out.Lost...)
 	w.decided(w, out.Decisions)
@@ -356,6 +368,11 @@ func (w *world) deliver() {
 		w.step(s, in)
 		return
 	}
+	if n := len(s.performs); n > 0 && w.rng.IntN(4) == 0 {
+		in.Performed = []decide.Performed{w.performNext(s)}
+		w.step(s, in)
+		return
+	}
 	switch w.rng.IntN(18) {
 	case 0, 1, 2, 3:
 		if n := len(w.facts) - s.fact; n > 0 {
@@ -386,6 +403,19 @@ func (w *world) deliver() {
 		s.turns = nil
 	}
 	w.step(s, in)
+}
+
+// performNext has plugins do one thing: what belongs to a cycle in its order, the rest in any.
+func (w *world) performNext(s *shard) decide.Performed {
+	i := w.rng.IntN(len(s.performs))
+	if act := s.performs[i].Act; act == decide.ActReserve || act == decide.ActUndo {
+		i = slices.IndexFunc(s.performs, func(p decide.Perform) bool {
+			return p.Act == decide.ActReserve || p.Act == decide.ActUndo
+		})
+	}
+	p := s.performs[i]
+	s.performs = slices.Delete(s.performs, i, i+1)
+	return w.perform(p)
 }
 
 // answer carries out the transaction in flight; now and then the answer is lost.
@@ -420,7 +450,7 @@ func (w *world) settle() {
 func (w *world) settled() bool {
 	for _, s := range w.shards {
 		if s.fact < len(w.facts) || s.ledger < len(w.history) || len(s.offers) > 0 || s.commit != nil || s.more ||
-			len(s.consults) > 0 {
+			len(s.consults)+len(s.performs) > 0 {
 			return false
 		}
 	}

@@ -130,8 +130,9 @@ type Wake struct {
 
 // Answers are the channels of what the core's own effects have come to.
 type Answers struct {
-	Results <-chan decide.Result
-	Advice  <-chan decide.Advice
+	Results   <-chan decide.Result
+	Advice    <-chan decide.Advice
+	Performed <-chan decide.Performed
 }
 
 // Next waits for something to happen (or not at all with wait false) and returns all that
@@ -158,6 +159,8 @@ func (r *Room) Next(ctx context.Context, wait bool, answers Answers, wake Wake) 
 			in.Results = append(in.Results, res)
 		case a := <-answers.Advice:
 			in.Advice = append(in.Advice, a)
+		case p := <-answers.Performed:
+			in.Performed = append(in.Performed, p)
 		case <-wake.Beat:
 			in.Beat = true
 		case ask := <-wake.Asked:
@@ -186,6 +189,8 @@ func (r *Room) take(ctx context.Context, in *decide.Input, answers Answers, wake
 		in.Results = append(in.Results, res)
 	case a := <-answers.Advice:
 		in.Advice = append(in.Advice, a)
+	case p := <-answers.Performed:
+		in.Performed = append(in.Performed, p)
 	case <-wake.Beat:
 		in.Beat = true
 	case <-wake.Soon:

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kube-scheduler/framework"
+)
+
+// together is a plugin that has the pods of a group wait for each other: those with the same label "group", of which
+// each says by its annotation how many there have to be.
+type together struct{ handle framework.Handle }
+
+const (
+	togetherName = "Together"
+	groupLabel   = "group"
+	// sizeOf is the annotation.
+	sizeOf = "example.com/together"
+	// patience is how long a pod waits for the others with its place held; then all are tried again.
+	patience = 30 * time.Second
+)
+
+var (
+	_ framework.PermitPlugin  = &together{}
+	_ framework.ReservePlugin = &together{}
+)
+
+func newTogether(_ context.Context, _ runtime.Object, h framework.Handle) (framework.Plugin, error) {
+	return &together{h}, nil
+}
+
+func (t *together) Name() string { return togetherName }
+
+// Permit lets all go on when the last of a group has its place.
+func (t *together) Permit(
+	_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ string,
+) (*framework.Status, time.Duration) {
+	text, grouped := pod.Annotations[sizeOf]
+	if !grouped {
+		return nil, 0
+	}
+	size, err := strconv.Atoi(text)
+	if err != nil {
+		return framework.NewStatus(framework.UnschedulableAndUnresolvable,
+			fmt.Sprintf("annotation %s is %q, want a number", sizeOf, text)), 0
+	}
+	nodes, err := t.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return framework.AsStatus(err), 0
+	}
+	present := map[types.UID]bool{pod.UID: true}
+	for _, n := range nodes {
+		for _, p := range n.GetPods() {
+			if sameGroup(p.GetPod(), pod) {
+				present[p.GetPod().UID] = true
+			}
+		}
+	}
+	waiting := t.waiting(pod)
+	for _, w := range waiting {
+		present[w.GetPod().UID] = true
+	}
+	if len(present) < size {
+		return framework.NewStatus(framework.Wait), patience
+	}
+	for _, w := range waiting {
+		w.Allow(togetherName)
+	}
+	return nil, 0
+}
+
+// Reserve has nothing to do: there is no Unreserve without.
+func (t *together) Reserve(context.Context, framework.CycleState, *corev1.Pod, string) *framework.Status {
+	return nil
+}
+
+// Unreserve lets no pod wait for one that has given up.
+func (t *together) Unreserve(_ context.Context, _ framework.CycleState, pod *corev1.Pod, _ string) {
+	for _, w := range t.waiting(pod) {
+		w.Reject(togetherName, "another pod of the group has lost its place")
+	}
+}
+
+// waiting are the pods of a pod's group that wait.
+func (t *together) waiting(pod *corev1.Pod) (list []framework.WaitingPod) {
+	t.handle.IterateOverWaitingPods(func(w framework.WaitingPod) {
+		if sameGroup(w.GetPod(), pod) {
+			list = append(list, w)
+		}
+	})
+	return list
+}
+
+func sameGroup(a, b *corev1.Pod) bool {
+	group, grouped := a.Labels[groupLabel]
+	return grouped && a.Namespace == b.Namespace && b.Labels[groupLabel] == group
+}

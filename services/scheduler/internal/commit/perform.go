@@ -1,0 +1,66 @@
+package commit
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+)
+
+// Performed delivers the answer to each Perform.
+func (r *Room) Performed() <-chan decide.Performed { return r.performed }
+
+// Perform has plugins act until ctx ends: what belongs to a cycle, or ends one, in the order in which the core wants it,
+// and what comes after a cycle next to that. How much of it there is the core bounds; it is always taken in, so that the
+// core is never kept from hearing what became of it.
+func (r *Room) Perform(ctx context.Context) error {
+	if len(r.Plugins) == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	var g errgroup.Group
+	inOrder := make(chan decide.Perform)
+	g.Go(func() error {
+		for p := range inOrder {
+			r.perform(ctx, p)
+		}
+		return nil
+	})
+	var queue []decide.Perform
+	for {
+		var next decide.Perform
+		var to chan decide.Perform
+		if len(queue) > 0 {
+			next, to = queue[0], inOrder
+		}
+		select {
+		case <-ctx.Done():
+			close(inOrder)
+			return g.Wait()
+		case to <- next:
+			queue = queue[1:]
+		case p := <-r.performs:
+			if p.Act != decide.ActPrepare && p.Act != decide.ActBound {
+				queue = append(queue, p)
+				continue
+			}
+			g.Go(func() error {
+				r.perform(ctx, p)
+				return nil
+			})
+		}
+	}
+}
+
+func (r *Room) perform(ctx context.Context, p decide.Perform) {
+	answer := decide.Performed{ID: p.ID, Act: p.Act, Err: fmt.Errorf("no plugins for profile %s", p.SchedulerName)}
+	if plugins, ok := r.Plugins[p.SchedulerName]; ok {
+		answer = plugins.Perform(ctx, p)
+	}
+	select {
+	case r.performed <- answer:
+	case <-ctx.Done():
+	}
+}

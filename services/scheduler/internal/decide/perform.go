@@ -1,0 +1,404 @@
+package decide
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Custom plugins that act once a node has been chosen (Config.Acts) are asked to in two parts, as upstream has a
+// scheduling cycle and a binding cycle.
+//
+//	chosen, staged ──ActReserve──► nothing left to do ──► T1: Committed ───────────────► bound ──ActBound──►
+//	                      └──► something left ──► T1: Held ──ActPrepare──► T3: Committed ──┘
+//
+// ActReserve is Reserve and Permit, and belongs to the cycle of the question that led to the choice: no other
+// question goes out before it is answered. Mostly nothing is left to do then, and the reservation is one like any
+// other. If Permit has the pod wait, or there is something to do before the bind, its place is Held in the
+// ledger meanwhile, under a plan of its own (ledger.PreparedPlan): it counts for all shards, nobody binds it, and a more
+// important pod may take it (T4). ActPrepare is what is left, and what it comes to has the place promoted or given up.
+//
+// Whatever ends it otherwise, a lost race, a place that was taken, a pod that is gone, a bind that failed, the plugins
+// are told to take it back (ActUndo), once; those that have refused or failed have done so themselves. A shard that does
+// not know of a deal gives its place up: the process that had the plugins' state is gone.
+
+const (
+	// maxPreparing is how many pods of a shard may be at ActPrepare: whole groups wait for their last pod at Permit.
+	// More are not tried meanwhile.
+	maxPreparing = 1024
+	// noPlace is the reason that a place is given up of which this shard's plugins know nothing.
+	noPlace = "the scheduler whose plugins prepared the bind is gone"
+)
+
+// Act is what plugins are to do about a pod and its node.
+type Act uint8
+
+// The acts. ActReserve is upstream's Reserve, Permit and PreBindPreFlight, ActPrepare the wait that Permit asked for
+// and PreBind, ActUndo Unreserve, ActBound PostBind.
+const (
+	ActReserve Act = iota + 1
+	ActPrepare
+	ActUndo
+	ActBound
+)
+
+// Perform has the plugins of a profile act. ID is that of the question (Consult) whose cycle it belongs to. Each is
+// answered by a Performed, that to ActUndo when all that was under way has ended.
+type Perform struct {
+	ID            uint64
+	Act           Act
+	Shard         string
+	SchedulerName string
+	Pod           *state.Pod
+	Node          string
+}
+
+// Performed is the answer to a Perform.
+type Performed struct {
+	ID  uint64
+	Act Act
+	// Later (ActReserve): there is something left to do before the bind.
+	Later bool
+	// Refusal is that of a plugin, in its words; Err says that one has failed. With either, all that plugins had
+	// reserved has been taken back.
+	Refusal *Refusal
+	Err     error
+}
+
+// Refusal is a plugin's no; Plugin may be empty.
+type Refusal struct {
+	Plugin  string
+	Reasons []string
+}
+
+func (p *Performed) failed() bool { return p.Refusal != nil || p.Err != nil }
+
+// performing is what plugins are doing about chosen nodes; the keys are IDs of questions, but for bindable.
+type performing struct {
+	// reserving are attempts at ActReserve, preparing holds at ActPrepare, undoing what ActUndo is under way for, with
+	// whether it belongs to a cycle.
+	reserving map[uint64]*attempt
+	preparing map[uint64]*deal
+	undoing   map[uint64]bool
+	// bindable are the deals of reservations that binders may bind, by pod UID.
+	bindable map[string]*deal
+	out      []Perform
+}
+
+// deal is what plugins have agreed to about a pod and its node.
+type deal struct {
+	id      uint64
+	attempt *attempt
+	// nodeUID and node are the place, token that of its reservation.
+	nodeUID, node string
+	token         ledger.Token
+	// later: there is something left to do. outcome is what came of that; nil until then.
+	later   bool
+	outcome *Performed
+	// over: plugins have nothing more to do with it.
+	over bool
+}
+
+func newPerforming() performing {
+	return performing{
+		reserving: map[uint64]*attempt{}, preparing: map[uint64]*deal{}, undoing: map[uint64]bool{},
+		bindable: map[string]*deal{},
+	}
+}
+
+// inCycle tells whether a cycle of plugins has not come to its end.
+func (p *performing) inCycle() bool {
+	if len(p.reserving) > 0 {
+		return true
+	}
+	for _, cycle := range p.undoing {
+		if cycle {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *performing) idle() bool { return len(p.reserving)+len(p.preparing)+len(p.undoing) == 0 }
+
+// acts tells whether plugins act on a pod once a node has been chosen.
+func (c *Core) acts(pod *state.Pod) bool { return c.cfg.Acts[pod.SchedulerName] }
+
+// proceed sends an attempt on that has been staged: to the plugins first, if they act.
+func (c *Core) proceed(a *attempt) {
+	if !c.acts(a.pod) {
+		c.next = append(c.next, a)
+		return
+	}
+	a.deal = &deal{
+		id: a.counsel.shownFor, attempt: a, nodeUID: a.pick.nodeUID, node: a.pick.nodeName, token: entryToken(a),
+	}
+	c.performing.reserving[a.deal.id] = a
+	c.perform(a.deal, ActReserve)
+}
+
+func (c *Core) perform(d *deal, act Act) {
+	pod := d.attempt.pod
+	c.performing.out = append(c.performing.out, Perform{
+		ID: d.id, Act: act, Shard: c.cfg.Shard, SchedulerName: pod.SchedulerName, Pod: pod, Node: d.node,
+	})
+}
+
+// undo has plugins take back what they have reserved, unless they have nothing more to do with it.
+func (c *Core) undo(d *deal, inCycle bool) {
+	if d == nil || d.over {
+		return
+	}
+	d.over = true
+	delete(c.performing.reserving, d.id)
+	c.performing.undoing[d.id] = inCycle
+	c.perform(d, ActUndo)
+}
+
+// performed takes in an answer. Whoever it is for may have gone.
+func (c *Core) performed(p Performed, out *Output) {
+	switch p.Act {
+	case ActReserve:
+		a, waits := c.performing.reserving[p.ID]
+		if !waits {
+			return
+		}
+		delete(c.performing.reserving, p.ID)
+		c.reserved(a, p, out)
+	case ActPrepare:
+		d, known := c.performing.preparing[p.ID]
+		delete(c.performing.preparing, p.ID)
+		if !known || d.over {
+			return
+		}
+		d.outcome, d.over = &p, p.failed()
+		if h, held := c.plans.held[d.attempt.offer.Pod.UID]; held && h.deal == d {
+			c.touch(h)
+		}
+	case ActUndo:
+		delete(c.performing.undoing, p.ID)
+	case ActBound:
+	}
+}
+
+// reserved goes on with an attempt for which plugins have reserved, or not.
+func (c *Core) reserved(a *attempt, p Performed, out *Output) {
+	switch {
+	case p.Refusal != nil:
+		a.deal = nil
+		d := c.refusal(a, p.Refusal)
+		d.LedgerRevision = a.counsel.from.ledger
+		c.unplaceable(rejection{attempt: a, decision: d}, out)
+	case p.Err != nil:
+		a.deal = nil
+		c.fail(a, p.Err.Error(), out)
+	default:
+		a.deal.later = p.Later
+		c.next = append(c.next, a)
+	}
+}
+
+// refusal is the verdict on a pod that a plugin has refused on its node, with upstream's message (FitError in
+// pkg/scheduler/framework/types.go, of one node). It is as old as the question.
+func (c *Core) refusal(a *attempt, r *Refusal) events.Decision {
+	d := c.decision(events.DecisionUnplaceable, a)
+	from := a.counsel.from.facts
+	d.FactSequence, d.FactEpoch = from.Sequence, from.Epoch
+	d.Reasons = map[string]int32{}
+	for _, reason := range r.Reasons {
+		d.Reasons[reason]++
+	}
+	lines := make([]string, 0, len(d.Reasons))
+	for reason, n := range d.Reasons {
+		lines = append(lines, fmt.Sprintf("%d %s", n, reason))
+	}
+	slices.Sort(lines)
+	d.Message = "0/1 nodes are available:"
+	if len(lines) > 0 {
+		d.Message += " " + strings.Join(lines, ", ") + "."
+	}
+	if r.Plugin != "" {
+		d.Plugins = []string{r.Plugin}
+	}
+	d.NodesTotal, d.Seed = int32(a.pick.total), a.pick.seed
+	return d
+}
+
+// stagedAttempts are those that count on their nodes without a reservation yet.
+func (c *Core) stagedAttempts() iter.Seq[*attempt] {
+	return func(yield func(*attempt) bool) {
+		lists := [][]*attempt{c.next, nil}
+		if c.flight != nil {
+			lists[1] = c.flight.attempts
+		}
+		for _, list := range lists {
+			for _, a := range list {
+				if !yield(a) {
+					return
+				}
+			}
+		}
+		if len(c.performing.reserving) == 0 {
+			return
+		}
+		for _, id := range slices.Sorted(maps.Keys(c.performing.reserving)) {
+			if !yield(c.performing.reserving[id]) {
+				return
+			}
+		}
+	}
+}
+
+// settleDeal goes on with the deal of an attempt whose reservation stands; false if plugins have something left to do first.
+func (c *Core) settleDeal(a *attempt) (bindable bool) {
+	d := a.deal
+	a.deal = nil
+	switch {
+	case d == nil:
+		return true
+	case !d.later:
+		c.performing.bindable[a.offer.Pod.UID] = d
+		return true
+	}
+	// What has counted the pod as one that will be there has to be decided again.
+	c.cross.withdrawn++
+	c.answered(a) // it is recorded when it has come to something
+	c.drop(a)
+	if c.draining {
+		c.undo(d, false)
+		return false
+	}
+	h := &hold{
+		podUID: a.offer.Pod.UID, nodeUID: d.nodeUID, plan: ledger.PreparedPlan(d.token), token: d.token,
+		attempt: a.offer.Attempt, traceParent: a.offer.TraceParent, deal: d,
+	}
+	c.addHold(h)
+	c.plans.setBegun(h, true)
+	c.performing.preparing[d.id] = d
+	c.perform(d, ActPrepare)
+	return false
+}
+
+// prepared is a look at a hold that plugins have something to do with; 0 if that is done.
+func (c *Core) prepared(s standing, out *Output) look {
+	switch d := s.deal; {
+	case d == nil || d.over && d.outcome == nil:
+		return c.giveUp(s, end{reason: noPlace}, out)
+	case d.outcome == nil && c.now.Sub(s.since) > ledger.PreparedFor:
+		return c.giveUp(s, end{reason: fmt.Sprintf("plugins have not come to an end within %v", ledger.PreparedFor)}, out)
+	case d.outcome == nil:
+		return lookLater
+	case d.outcome.failed():
+		return c.giveUp(s, end{reason: "a plugin will not have the pod bound there"}, out)
+	}
+	return 0
+}
+
+// tellPrepared ends the attempt of a place that has been given up because plugins would not have it; false if that was
+// not why.
+func (c *Core) tellPrepared(d *deal, revision int64, out *Output) bool {
+	if d == nil || d.outcome == nil || !d.outcome.failed() {
+		return false
+	}
+	a := d.attempt
+	if r := d.outcome.Refusal; r != nil {
+		verdict := c.refusal(a, r)
+		verdict.LedgerRevision = revision
+		c.tellUnplaceable(a, verdict, out)
+		return true
+	}
+	c.tellFailed(a, d.outcome.Err.Error(), out)
+	return true
+}
+
+// leaveDeal is what becomes of a deal whose hold is one no more.
+func (c *Core) leaveDeal(h *hold) {
+	d := h.deal
+	if d == nil {
+		return
+	}
+	h.deal = nil
+	if _, e, ok := c.ledger.Entry(h.podUID); ok && e.Token == d.token && e.State != ledger.Held {
+		c.performing.bindable[h.podUID] = d // promoted
+		return
+	}
+	c.undo(d, false)
+}
+
+// seeBound tells plugins of pods that are bound, or will not be by the reservation that they know.
+func (c *Core) seeBound(podUID string) {
+	d, ok := c.performing.bindable[podUID]
+	if !ok {
+		return
+	}
+	pod, known := c.view.Pod(podUID)
+	_, e, reserved := c.ledger.Entry(podUID)
+	doc, there := c.ledger.Doc(d.nodeUID)
+	hw := doc.HW[ledger.KindPod]
+	if !there {
+		hw = c.ledger.HighWater(ledger.KindPod)
+	}
+	switch {
+	case known && pod.NodeName == d.node:
+		delete(c.performing.bindable, podUID)
+		d.over = true
+		c.perform(d, ActBound)
+	case known && pod.NodeName != "":
+	case reserved && e.Token == d.token, c.view.PodProgress() < hw:
+		return
+	}
+	delete(c.performing.bindable, podUID)
+	c.undo(d, false)
+}
+
+// passDeals looks at all reservations that plugins know of.
+func (c *Core) passDeals() {
+	if len(c.performing.bindable) == 0 {
+		return
+	}
+	for _, uid := range slices.Sorted(maps.Keys(c.performing.bindable)) {
+		c.seeBound(uid)
+	}
+}
+
+// drainDeals has plugins take back what this shard will not see to its end.
+func (c *Core) drainDeals() {
+	for _, uid := range slices.Sorted(maps.Keys(c.plans.held)) {
+		h := c.plans.held[uid]
+		if p, promoting := c.inFlight().(*promotion); promoting && p.hold == h {
+			continue
+		}
+		c.undo(h.deal, false)
+	}
+}
+
+func (c *Core) inFlight() deed {
+	if c.flight == nil {
+		return nil
+	}
+	return c.flight.deed
+}
+
+// heldFor are the documents of volumes and pools of devices of which a hold has something.
+func (c *Core) heldFor(token ledger.Token) []ledger.ExclusiveDoc {
+	var held []ledger.ExclusiveDoc
+	for x := range c.ledger.Exclusives() {
+		if slices.ContainsFunc(x.Holders, func(h ledger.Holder) bool { return h.Token == token }) {
+			held = append(held, x)
+		}
+	}
+	slices.SortFunc(held, func(a, b ledger.ExclusiveDoc) int { return strings.Compare(a.Key, b.Key) })
+	return held
+}
+
+// preparable tells whether one more pod of a profile whose plugins act may be tried.
+func (c *Core) preparable(p *placement.Profile, pod *state.Pod) bool {
+	return !p.Custom() || !c.acts(pod) || len(c.performing.preparing) < maxPreparing
+}

@@ -1,0 +1,437 @@
+package decide_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+)
+
+// actor is a plugin that acts on chosen nodes, and checks that it is asked to as upstream would.
+type actor struct {
+	*world
+	// answer is what becomes of an act; it may say no.
+	answer func(decide.Perform) decide.Performed
+	// reserved is what each cycle of a shard has reserved and not given back: the pod's UID and node. passed are those
+	// that it lets be bound.
+	reserved map[string]string
+	passed   map[string]bool
+	// did counts the acts, and what had ended in an undo or a bind.
+	did map[decide.Act]int
+}
+
+func newActingWorld(t *testing.T, seed uint64, shards int) *actor {
+	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
+	at := []placement.CustomPlugin{{Name: "Actor", Weight: 1}}
+	cfg.Custom = &placement.Custom{Points: map[string][]placement.CustomPlugin{
+		placement.AtFilter: at, placement.AtReserve: at,
+	}}
+	x := &actor{
+		world: newWorldOf(t, seed, shards, cfg), reserved: map[string]string{}, passed: map[string]bool{},
+		did: map[decide.Act]int{},
+	}
+	x.answer = func(decide.Perform) decide.Performed { return decide.Performed{} }
+	consult := countingPlugin(100)
+	x.advise = func(q decide.Consult) decide.Advice {
+		for _, s := range x.shards {
+			for _, p := range s.performs {
+				if s.id == q.Shard && p.Act == decide.ActReserve {
+					t.Fatalf("seed %d: question %d of %s before cycle %d has ended", seed, q.ID, q.Shard, p.ID)
+				}
+			}
+		}
+		return consult(q)
+	}
+	x.perform = x.act
+	return x
+}
+
+func cycleOf(p decide.Perform) string { return fmt.Sprint(p.Shard, "/", p.ID) }
+
+func placeOf(p decide.Perform) string { return p.Pod.UID + "@" + p.Node }
+
+// act does what is asked, unless it was not to be.
+func (x *actor) act(p decide.Perform) decide.Performed {
+	x.t.Helper()
+	x.did[p.Act]++
+	cycle, a := cycleOf(p), x.answer(p)
+	a.ID, a.Act = p.ID, p.Act
+	on, open := x.reserved[cycle]
+	switch {
+	case p.Act == decide.ActReserve && open:
+		x.t.Fatalf("cycle %s reserves twice", cycle)
+	case p.Act != decide.ActReserve && open && on != placeOf(p):
+		x.t.Fatalf("cycle %s reserved %s, act %d is about %s", cycle, on, p.Act, placeOf(p))
+	}
+	failed := a.Refusal != nil || a.Err != nil
+	switch p.Act {
+	case decide.ActReserve:
+		if !failed {
+			x.reserved[cycle], x.passed[placeOf(p)] = placeOf(p), !a.Later
+		}
+	case decide.ActPrepare:
+		if !open {
+			return decide.Performed{ID: p.ID, Act: p.Act, Err: errors.New("taken back")}
+		}
+		x.passed[placeOf(p)] = !failed
+		if failed {
+			delete(x.reserved, cycle)
+		}
+	case decide.ActUndo, decide.ActBound:
+		if !open && p.Act == decide.ActBound {
+			x.t.Fatalf("pod %s is bound, and cycle %s is over", p.Pod.UID, cycle)
+		}
+		if p.Act == decide.ActBound && x.pods[p.Pod.UID] != nil && x.pods[p.Pod.UID].Spec.NodeName != p.Node {
+			x.t.Fatalf("pod %s is said to be bound to %s", p.Pod.UID, p.Node)
+		}
+		delete(x.reserved, cycle)
+		if open && p.Act == decide.ActUndo {
+			x.passed[placeOf(p)] = false
+		}
+	}
+	return a
+}
+
+// audit checks that nothing can be bound that plugins have not passed.
+func (x *actor) auditPassed() {
+	x.t.Helper()
+	for _, d := range x.docs() {
+		for _, e := range d.Entries {
+			if e.State == ledger.Committed && !x.passed[e.PodUID+"@"+d.NodeName] {
+				x.t.Fatalf("pod %s may be bound to %s, and plugins have not passed it", e.PodUID, d.NodeName)
+			}
+		}
+	}
+}
+
+// Whatever the interleaving of shards, binders, deletions and plugins that refuse, fail, and have pods wait: nothing is
+// bound that plugins have not passed, nodes are not overcommitted, and everything that was reserved has been given back in
+// the end, or is bound, once.
+func TestPluginsThatActUnderConcurrency(t *testing.T) {
+	total := map[decide.Act]int{}
+	for seed := range uint64(extendedSeeds) {
+		x := newActingWorld(t, seed, 3)
+		x.answer = func(p decide.Perform) (a decide.Performed) {
+			switch x.rng.IntN(6) {
+			case 0:
+				a.Refusal = &decide.Refusal{Plugin: "Actor", Reasons: []string{"no"}}
+			case 1:
+				a.Err = errors.New("broken")
+			}
+			a.Later = x.rng.IntN(2) == 0
+			return a
+		}
+		for i := range 4 {
+			x.addNode(fmt.Sprintf("n%d", i), 4)
+		}
+		for i := range 24 {
+			x.addPod(fmt.Sprintf("p%d", i))
+		}
+		for round := range 8 {
+			x.offer()
+			for range 60 {
+				x.deliver()
+				x.auditPassed()
+				if x.rng.IntN(6) == 0 {
+					x.bindOne()
+				}
+			}
+			if uids := sortedPods(x.pods); round%2 == 0 {
+				x.deletePod(uids[x.rng.IntN(len(uids))])
+			}
+		}
+		x.answer = func(decide.Perform) decide.Performed { return decide.Performed{} }
+		for range 12 {
+			x.settle()
+			x.bindOne()
+			x.beat()
+		}
+		x.settle()
+		for cycle, place := range x.reserved {
+			uid, node, _ := strings.Cut(place, "@")
+			if reserved := x.reservations()[uid]; reserved != node {
+				t.Fatalf("seed %d: cycle %s has reserved %s for good", seed, cycle, place)
+			}
+		}
+		for act, n := range x.did {
+			total[act] += n
+		}
+	}
+	t.Log(total)
+	for act := decide.ActReserve; act <= decide.ActBound; act++ {
+		if total[act] == 0 {
+			t.Errorf("the histories are lopsided: act %d never came", act)
+		}
+	}
+}
+
+// beat has all shards look at what time alone tells.
+func (w *world) beat() {
+	for _, s := range w.shards {
+		w.step(s, decide.Input{Beat: true})
+	}
+}
+
+// A pod that plugins have nothing left to do for has a reservation at once, and one that they have is held until they
+// have done it; neither is told of before it can be bound.
+func TestPluginsAct(t *testing.T) {
+	for _, later := range []bool{false, true} {
+		x := newActingWorld(t, 1, 1)
+		var states []string
+		note := func(what string) {
+			state := "nothing"
+			if _, e, ok := x.hold("pod-p"); ok {
+				state = e.State.String()
+			}
+			states = append(states, what+": "+state)
+		}
+		x.answer = func(p decide.Perform) decide.Performed {
+			note(map[decide.Act]string{
+				decide.ActReserve: "reserve", decide.ActPrepare: "prepare", decide.ActBound: "bound",
+			}[p.Act])
+			if len(x.shards[0].decisions) > 0 != (p.Act == decide.ActBound) {
+				t.Errorf("act %d with decisions %v", p.Act, x.shards[0].decisions)
+			}
+			return decide.Performed{Later: later}
+		}
+		x.addNode("a", 10)
+		x.addPod("p")
+		x.offer()
+		x.settle()
+		note("then")
+		x.bindOne()
+		x.settle()
+		want := []string{"reserve: nothing", "then: Committed", "bound: Committed"}
+		if later {
+			want = []string{"reserve: nothing", "prepare: Held", "then: Committed", "bound: Committed"}
+		}
+		if diff := cmp.Diff(want, states); diff != "" {
+			t.Errorf("later %v (-want +got):\n%s", later, diff)
+		}
+		if d := x.only(); d.Kind != events.DecisionPlaced || d.NodeName != "a" || d.Evidence == nil {
+			t.Errorf("%+v, want it placed on a", d)
+		}
+	}
+}
+
+// What a plugin says no to ends the attempt in its words, before and after the place is held, and leaves no hold.
+func TestPluginsSayNo(t *testing.T) {
+	for seed := range uint64(20) {
+		for _, broken := range []bool{false, true} {
+			at := []decide.Act{decide.ActReserve, decide.ActPrepare}[seed%2]
+			x := newActingWorld(t, seed, 1)
+			x.answer = func(p decide.Perform) (a decide.Performed) {
+				a.Later = true
+				switch {
+				case p.Act != at:
+				case broken:
+					a.Err = errors.New("running PreBind plugin \"Actor\": broken")
+				default:
+					a.Refusal = &decide.Refusal{Plugin: "Actor", Reasons: []string{"no", "never"}}
+				}
+				return a
+			}
+			x.addNode("a", 10)
+			x.addPod("p")
+			x.settle() // an offer that comes before the partition is given back
+			x.offer()
+			x.settle()
+			d := x.only()
+			want := events.Decision{Kind: events.DecisionUnplaceable, Message: "0/1 nodes are available: 1 never, 1 no."}
+			if broken {
+				want = events.Decision{Kind: events.DecisionFailed, Message: "running PreBind plugin \"Actor\": broken"}
+			}
+			if d.Kind != want.Kind || d.Message != want.Message {
+				t.Errorf("%s %q, want %s %q", d.Kind, d.Message, want.Kind, want.Message)
+			}
+			if !broken && (len(d.Plugins) != 1 || d.Plugins[0] != "Actor") {
+				t.Errorf("plugins %v, want the one that said no", d.Plugins)
+			}
+			if left := x.reservations(); len(left) > 0 || x.did[decide.ActUndo] > 0 {
+				t.Errorf("left %v, %d undone: want the plugins to have done that", left, x.did[decide.ActUndo])
+			}
+		}
+	}
+}
+
+// A place that is held for plugins and whose shard is gone is given up by whoever has the partition next; the plugins of
+// a shard that only lost the partition take back what they have reserved.
+func TestHeirGivesPreparedPlaceUp(t *testing.T) {
+	x := newActingWorld(t, 2, 2)
+	x.answer = func(p decide.Perform) decide.Performed { return decide.Performed{Later: true} }
+	x.addNode("a", 10)
+	x.addPod("p")
+	x.offer()
+	owner := x.ownerOf(ledger.PartitionOf("pod-p"))
+	var heir *shard
+	for _, s := range x.shards {
+		if s != owner {
+			heir = s
+		}
+	}
+	for x.did[decide.ActReserve] == 0 || owner.commit != nil || x.reservations()["pod-p"] == "" {
+		x.deliver()
+	}
+	x.perform = func(p decide.Perform) decide.Performed {
+		if p.Act == decide.ActPrepare && x.reserved[cycleOf(p)] != "" {
+			t.Error("prepared after all")
+		}
+		return x.act(p)
+	}
+	x.takeOver("pod-p", heir)
+	owner.performs, x.did = nil, map[decide.Act]int{} // it is at ActPrepare, for long
+	x.settle()
+	if left := x.reservations(); len(left) > 0 {
+		t.Errorf("%v, want the place given up", left)
+	}
+	if x.did[decide.ActUndo] != 1 || len(x.reserved) > 0 {
+		t.Errorf("undone %d times, %v is reserved: want it taken back once", x.did[decide.ActUndo], x.reserved)
+	}
+	if n := len(heir.decisions); n != 1 || heir.decisions[0].Kind != events.DecisionWithdrawn {
+		t.Errorf("%+v, want one that tells that the place was given up", heir.decisions)
+	}
+}
+
+// A place that plugins do not come to an end with is given up.
+func TestPluginsThatNeverEnd(t *testing.T) {
+	x := newActingWorld(t, 1, 1)
+	x.answer = func(p decide.Perform) decide.Performed { return decide.Performed{Later: true} }
+	x.addNode("a", 10)
+	x.addPod("p")
+	x.offer()
+	s := x.shards[0]
+	for len(s.performs) == 0 || s.performs[0].Act != decide.ActPrepare {
+		x.deliver()
+	}
+	s.performs = nil
+	x.beat()
+	x.settle()
+	if len(x.reservations()) != 1 {
+		t.Fatal("the place is gone at once")
+	}
+	x.now = x.now.Add(ledger.PreparedFor)
+	x.beat()
+	x.settle()
+	if len(x.reservations()) != 0 || x.did[decide.ActUndo] != 1 {
+		t.Errorf("left %v, undone %d times: want it given up and undone", x.reservations(), x.did[decide.ActUndo])
+	}
+}
+
+// A shard that ends has its plugins take back what they have reserved, and waits for that.
+func TestPluginsOfAShardThatEnds(t *testing.T) {
+	x := newActingWorld(t, 1, 1)
+	x.answer = func(p decide.Perform) decide.Performed { return decide.Performed{Later: true} }
+	x.addNode("a", 10)
+	x.addPod("p")
+	x.addPod("q")
+	x.offer()
+	s := x.shards[0]
+	for len(s.performs) == 0 || s.performs[0].Act != decide.ActPrepare {
+		x.deliver()
+	}
+	x.step(s, decide.Input{Drain: true, Beat: true})
+	x.settle()
+	if len(x.reserved) > 0 {
+		t.Errorf("%v is reserved still", x.reserved)
+	}
+	if out, err := s.core.Step(decide.Input{}, x.now); err != nil || !out.Idle {
+		t.Errorf("idle %v, %v: want it to have come to an end", out.Idle, err)
+	}
+}
+
+// A more important pod may take a place that is held for plugins, and they take back what they have reserved.
+func TestPreparedPlaceIsTaken(t *testing.T) {
+	x := newActingWorld(t, 1, 1)
+	x.answer = func(p decide.Perform) decide.Performed { return decide.Performed{Later: true} }
+	x.addNode("a", 1)
+	x.addPod("p")
+	x.offer()
+	s := x.shards[0]
+	for len(s.performs) == 0 || s.performs[0].Act != decide.ActPrepare {
+		x.deliver()
+	}
+	doc, hold, _ := x.hold("pod-p")
+	change, err := ledger.Displace(ledger.Displacement{
+		Mandate: ledger.Mandate{Epochs: x.epochs("pod-p")}, Target: doc, PodUID: "pod-p", Token: hold.Token,
+		Entry: ledger.Entry{PodUID: "pod-p2", Namespace: "d", Name: "p2", Token: 99, PodRV: 1, Priority: 10,
+			GroupPartition: ledger.PartitionOf("pod-p") + 1, Shard: s.id},
+		Facts: progress(x.rv),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	txn, err := change.Txn()
+	if err != nil || !x.commit(txn).Succeeded {
+		t.Fatalf("not taken: %v", err)
+	}
+	_, taker, _ := x.hold("pod-p2")
+	if taker.Plan != ledger.PlanID(99, false) || taker.State != ledger.Held {
+		t.Errorf("%+v, want it held under a plan of its own", taker)
+	}
+	x.step(s, decide.Input{Ledger: x.told(s)})
+	for len(s.performs) > 0 {
+		x.step(s, decide.Input{Performed: []decide.Performed{x.performNext(s)}})
+	}
+	if len(x.reserved) > 0 || x.did[decide.ActUndo] != 1 {
+		t.Errorf("%v is reserved, undone %d times: want it undone", x.reserved, x.did[decide.ActUndo])
+	}
+}
+
+// progress answers ledger.PodFacts.
+type progress uint64
+
+func (p progress) PodProgress() uint64                 { return uint64(p) }
+func (p progress) PodFact(string) (uint64, bool, bool) { return 0, false, false }
+
+func (w *world) epochs(pod string) map[int32]int64 {
+	partition := ledger.PartitionOf(pod)
+	kvs, _, err := w.store.List(w.t.Context(), ledger.KeyOwn(partition))
+	if err != nil || len(kvs) == 0 {
+		w.t.Fatalf("partition %d: %v, %d keys", partition, err, len(kvs))
+	}
+	return map[int32]int64{partition: kvs[0].CreateRevision}
+}
+
+// A pod that a plugin holds back is not tried, whether it would fit or not, and nothing is said of nodes.
+func TestPluginsHoldBack(t *testing.T) {
+	for _, room := range []int64{10, 0} {
+		for _, hold := range []bool{true, false} {
+			x := newActingWorld(t, 1, 1)
+			advise := x.advise
+			x.advise = func(q decide.Consult) decide.Advice {
+				if q.GateOnly != (room == 0) {
+					t.Errorf("asked about the gate only %v, with room for %d", q.GateOnly, room)
+				}
+				if hold {
+					return decide.Advice{ID: q.ID, HeldBack: &decide.Refusal{Plugin: "Actor", Reasons: []string{"not yet"}}}
+				}
+				return advise(q)
+			}
+			x.addNode("a", room)
+			x.addPod("p")
+			x.settle()
+			x.offer()
+			x.settle()
+			d, want := x.only(), events.DecisionHeldBack
+			switch {
+			case !hold && room > 0:
+				want = events.DecisionPlaced
+			case !hold:
+				want = events.DecisionUnplaceable
+			case d.Message != "not yet" || len(d.Plugins) != 1 || d.Plugins[0] != "Actor":
+				t.Errorf("%q by %v, want the plugin's word", d.Message, d.Plugins)
+			}
+			if d.Kind != want {
+				t.Errorf("room for %d, held back %v: %s, want %s", room, hold, d.Kind, want)
+			}
+		}
+	}
+}

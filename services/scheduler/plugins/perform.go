@@ -1,0 +1,399 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+)
+
+// What plugins do once a node has been chosen. Source: prepareForBindingCycle and bindingCycle in
+// pkg/scheduler/schedule_one.go, and the Run functions of pkg/scheduler/framework/runtime, whose messages these are.
+//
+// A cycle is remembered from its question on, and belongs to the shard that asked. Whoever removes it from the open ones
+// runs Unreserve, or PostBind, so that each is run once: ActUndo, unless ActPrepare is under way, which then ends early
+// and runs it itself.
+
+// errTakenBack is why a plugin's context ends before it is done.
+var errTakenBack = errors.New("the place of the pod was taken back")
+
+// deal is a cycle, from the question on to what became of it.
+type deal struct {
+	id    uint64
+	cycle *cycle
+	seen  *cluster
+	// pod is as plugins see it, with the node; nil before ActReserve.
+	pod  *corev1.Pod
+	node string
+	// waits is for what Permit makes it wait, nil for nothing.
+	waits *waitingPod
+	// preparing ends ActPrepare, nil when that is not under way. Guarded by deals.
+	preparing context.CancelCauseFunc
+}
+
+// dealKey is a question of a shard.
+type dealKey struct {
+	shard string
+	id    uint64
+}
+
+// deals are the cycles of a process that are not over.
+type deals struct {
+	mu struct {
+		sync.Mutex
+		// latest is the last cycle of each shard, open are those in which plugins have reserved.
+		latest map[string]*deal
+		open   map[dealKey]*deal
+	}
+}
+
+func newDeals() *deals {
+	d := &deals{}
+	d.mu.latest, d.mu.open = map[string]*deal{}, map[dealKey]*deal{}
+	return d
+}
+
+// remember keeps a cycle until its shard asks the next question.
+func (ds *deals) remember(shard string, d *deal) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	ds.mu.latest[shard] = d
+}
+
+// begin opens the last cycle of a shard, if that is the one.
+func (ds *deals) begin(k dealKey) (*deal, error) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	d := ds.mu.latest[k.shard]
+	if d == nil || d.id != k.id {
+		return nil, fmt.Errorf("cycle %d of %s is gone", k.id, k.shard)
+	}
+	delete(ds.mu.latest, k.shard)
+	ds.mu.open[k] = d
+	return d, nil
+}
+
+// prepare marks a cycle as being at ActPrepare; false if it is over.
+func (ds *deals) prepare(k dealKey, cancel context.CancelCauseFunc) (*deal, bool) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	d, ok := ds.mu.open[k]
+	if ok {
+		d.preparing = cancel
+	}
+	return d, ok
+}
+
+// prepared ends ActPrepare; false if the cycle was taken back meanwhile.
+func (ds *deals) prepared(k dealKey, d *deal) bool {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	d.preparing = nil
+	return ds.mu.open[k] == d
+}
+
+// end takes a cycle out of the open ones, and says whether the caller has to see to its end: nobody else has, and
+// nothing is under way in it that will.
+func (ds *deals) end(k dealKey) (*deal, bool) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	d, ok := ds.mu.open[k]
+	if !ok {
+		return nil, false
+	}
+	delete(ds.mu.open, k)
+	if d.preparing != nil {
+		d.preparing(errTakenBack)
+		return nil, false
+	}
+	return d, true
+}
+
+// Acts tells whether plugins act once a node has been chosen.
+func (s *Set) Acts() bool {
+	return len(s.reserve)+len(s.permit)+len(s.preBind)+len(s.postBind) > 0
+}
+
+// Perform has the plugins act, and returns when they have. Acts of one cycle are asked for in their order.
+func (s *Set) Perform(ctx context.Context, p decide.Perform) decide.Performed {
+	answer := decide.Performed{ID: p.ID, Act: p.Act}
+	key := dealKey{p.Shard, p.ID}
+	switch p.Act {
+	case decide.ActReserve:
+		s.reserveFor(ctx, key, p, &answer)
+	case decide.ActPrepare:
+		s.prepareFor(ctx, key, &answer)
+	case decide.ActUndo:
+		if d, mine := s.runtime.deals.end(key); mine {
+			s.unreserve(ctx, d)
+		}
+	case decide.ActBound:
+		if d, mine := s.runtime.deals.end(key); mine {
+			for _, plugin := range s.postBind {
+				begin := time.Now()
+				plugin.PostBind(ctx, d.cycle, d.pod, d.node)
+				d.lap("PostBind", plugin.Name(), nil, begin)
+			}
+		}
+	}
+	if answer.Err != nil && !errors.Is(answer.Err, errTakenBack) {
+		s.logger.Warn("plugin failed; the pod is tried again", "pod", p.Pod.Key(), "node", p.Node, "err", answer.Err)
+	}
+	return answer
+}
+
+// no is a status that is no success, as an answer; prefix says who was asked.
+func no(answer *decide.Performed, status *framework.Status, plugin, prefix string) {
+	if status.IsRejected() {
+		answer.Refusal = &decide.Refusal{Plugin: plugin, Reasons: status.Reasons()}
+		return
+	}
+	answer.Err = fmt.Errorf("%s: %w", prefix, status.AsError())
+}
+
+// reserveFor is the rest of a scheduling cycle.
+func (s *Set) reserveFor(ctx context.Context, key dealKey, p decide.Perform, answer *decide.Performed) {
+	d, err := s.runtime.deals.begin(key)
+	if err != nil {
+		answer.Err = err
+		return
+	}
+	d.pod, d.node = p.Pod.Object(), p.Node
+	d.pod.Spec.NodeName = p.Node
+	defer func() {
+		if answer.Err == nil && answer.Refusal == nil {
+			return
+		}
+		if d, mine := s.runtime.deals.end(key); mine {
+			s.unreserve(ctx, d)
+		}
+	}()
+	if !s.runtime.take(ctx) {
+		answer.Err = ctx.Err()
+		return
+	}
+	defer s.runtime.give()
+	s.runtime.seen.Store(d.seen)
+	for _, plugin := range s.reserve {
+		begin := time.Now()
+		status := plugin.Reserve(ctx, d.cycle, d.pod, d.node)
+		d.lap("Reserve", plugin.Name(), status, begin)
+		if !status.IsSuccess() {
+			no(answer, status, plugin.Name(), fmt.Sprintf("running Reserve plugin %q", plugin.Name()))
+			return
+		}
+	}
+	waits := s.permits(ctx, d, answer)
+	if answer.Err != nil || answer.Refusal != nil {
+		return
+	}
+	if len(waits) > 0 {
+		d.waits = s.runtime.waiting.add(d.pod, waits)
+	}
+	work, err := s.preFlights(ctx, d)
+	if err != nil {
+		answer.Err = err
+		return
+	}
+	answer.Later = len(waits) > 0 || work
+}
+
+// maxPermit is the longest that Permit may have a pod wait. Source: maxTimeout in
+// pkg/scheduler/framework/runtime/framework.go.
+const maxPermit = 15 * time.Minute
+
+// permits asks all Permit plugins until one says no; waits are those that have the pod wait.
+func (s *Set) permits(ctx context.Context, d *deal, answer *decide.Performed) (waits map[string]time.Duration) {
+	waits = map[string]time.Duration{}
+	for _, plugin := range s.permit {
+		begin := time.Now()
+		status, patience := plugin.Permit(ctx, d.cycle, d.pod, d.node)
+		d.lap("Permit", plugin.Name(), status, begin)
+		switch {
+		case status.IsSuccess():
+		case status.IsWait():
+			waits[plugin.Name()] = min(patience, maxPermit)
+		default:
+			no(answer, status, plugin.Name(), fmt.Sprintf("running Permit plugin %q", plugin.Name()))
+			return nil
+		}
+	}
+	return waits
+}
+
+// preFlights asks what there is to do before the bind.
+func (s *Set) preFlights(ctx context.Context, d *deal) (work bool, err error) {
+	skip, parallel := sets.New[string](), sets.New[string]()
+	for _, plugin := range s.preBind {
+		begin := time.Now()
+		result, status := plugin.PreBindPreFlight(ctx, d.cycle, d.pod, d.node)
+		d.lap("PreBindPreFlight", plugin.Name(), status, begin)
+		if result != nil && result.AllowParallel {
+			parallel.Insert(plugin.Name())
+		}
+		switch {
+		case status.IsSuccess():
+			work = true
+		case status.IsSkip():
+			skip.Insert(plugin.Name())
+		case status.Code() == framework.Error:
+			return false, fmt.Errorf("running PreBindPreFlight %q: %w", plugin.Name(), status.AsError())
+		default:
+			return false, fmt.Errorf("PreBindPreFlight %s returned %q, which is unsupported. It is supposed to return "+
+				"Success, Skip, or Error status", plugin.Name(), status.Code())
+		}
+	}
+	d.cycle.SetSkipPreBindPlugins(skip)
+	d.cycle.SetParallelPreBindPlugins(parallel)
+	return work, nil
+}
+
+// prepareFor is a binding cycle up to the bind. It takes no longer than a place is held for it, if plugins heed their
+// context.
+func (s *Set) prepareFor(ctx context.Context, key dealKey, answer *decide.Performed) {
+	until, stop := context.WithTimeout(ctx, ledger.PreparedFor)
+	defer stop()
+	until, cancel := context.WithCancelCause(until)
+	defer cancel(nil)
+	d, ok := s.runtime.deals.prepare(key, cancel)
+	if !ok {
+		answer.Err = errTakenBack
+		return
+	}
+	s.permitted(until, d, answer)
+	if answer.Err == nil && answer.Refusal == nil {
+		answer.Err = s.preBinds(until, d)
+	}
+	if standing := s.runtime.deals.prepared(key, d); !standing {
+		answer.Refusal, answer.Err = nil, errTakenBack
+		s.unreserve(ctx, d)
+		return
+	}
+	if answer.Err == nil && answer.Refusal == nil {
+		return
+	}
+	if d, mine := s.runtime.deals.end(key); mine {
+		s.unreserve(ctx, d)
+	}
+}
+
+// permitted waits until all plugins let the pod go on, or one does not.
+func (s *Set) permitted(ctx context.Context, d *deal, answer *decide.Performed) {
+	if d.waits == nil {
+		return
+	}
+	defer s.runtime.waiting.remove(d.waits)
+	begin := time.Now()
+	select {
+	case <-ctx.Done():
+		answer.Err = context.Cause(ctx)
+	case status := <-d.waits.told:
+		telemetry.PermitWait(status.Code().String(), time.Since(begin))
+		if !status.IsSuccess() {
+			no(answer, status, status.Plugin(), "waiting on permit for pod")
+		}
+	}
+}
+
+// preBinds runs what has to be done before the bind; plugins that may do so next to each other do.
+func (s *Set) preBinds(ctx context.Context, d *deal) error {
+	skip, parallel := d.cycle.GetSkipPreBindPlugins(), d.cycle.GetParallelPreBindPlugins()
+	if len(skip) == len(s.preBind) {
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	under := s.runtime.inPreBind.add(d.pod.UID, cancel)
+	defer s.runtime.inPreBind.remove(d.pod.UID)
+	var group []framework.PreBindPlugin
+	for _, plugin := range s.preBind {
+		alone := !parallel.Has(plugin.Name())
+		if alone {
+			if err := s.preBindGroup(ctx, d, group); err != nil {
+				return err
+			}
+			group = nil
+		}
+		if skip.Has(plugin.Name()) {
+			continue
+		}
+		if group = append(group, plugin); alone {
+			if err := s.preBindGroup(ctx, d, group); err != nil {
+				return err
+			}
+			group = nil
+		}
+	}
+	if err := s.preBindGroup(ctx, d, group); err != nil {
+		return err
+	}
+	if !under.MarkPrebound() {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// preBindGroup runs plugins next to each other; the error is that of the first that failed.
+func (s *Set) preBindGroup(ctx context.Context, d *deal, group []framework.PreBindPlugin) error {
+	if len(group) == 1 {
+		return d.preBind(ctx, group[0])
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var first sync.Once
+	var failed error
+	s.handle.parallel.Until(ctx, len(group), func(i int) {
+		if err := d.preBind(ctx, group[i]); err != nil {
+			first.Do(func() { failed = err })
+			cancel(errors.New("some other PreBind operation failed"))
+		}
+	}, "PreBind")
+	return failed
+}
+
+func (d *deal) preBind(ctx context.Context, plugin framework.PreBindPlugin) error {
+	begin := time.Now()
+	status := plugin.PreBind(ctx, d.cycle, d.pod, d.node)
+	d.lap("PreBind", plugin.Name(), status, begin)
+	switch {
+	case status.IsSuccess():
+		return nil
+	case status.IsRejected():
+		return status.AsError()
+	}
+	err := status.AsError()
+	if errors.Is(err, context.Canceled) {
+		err = context.Cause(ctx)
+	}
+	return fmt.Errorf("running PreBind plugin %q: %w", plugin.Name(), err)
+}
+
+// unreserve has the plugins take back what they have reserved, the last first. It is not to be stopped by what ended
+// the rest.
+func (s *Set) unreserve(ctx context.Context, d *deal) {
+	if d.waits != nil {
+		s.runtime.waiting.remove(d.waits)
+	}
+	ctx = context.WithoutCancel(ctx)
+	for i := len(s.reserve) - 1; i >= 0; i-- {
+		begin := time.Now()
+		s.reserve[i].Unreserve(ctx, d.cycle, d.pod, d.node)
+		d.lap("Unreserve", s.reserve[i].Name(), nil, begin)
+	}
+}
+
+// lap counts one call of a plugin, if this cycle is timed.
+func (d *deal) lap(point, plugin string, status *framework.Status, begin time.Time) {
+	if d.id%timedShare == 0 {
+		telemetry.PluginExecution(plugin, point, status.Code().String(), time.Since(begin))
+	}
+}

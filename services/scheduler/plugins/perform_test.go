@@ -1,0 +1,409 @@
+package plugins_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/plugins"
+	"github.com/berth-scheduler/berth/services/scheduler/shardcore"
+)
+
+// doer is a plugin that acts at all points after the choice of a node, and notes it.
+type doer struct {
+	name string
+	*stage
+}
+
+// stage is what doers share: what they say, by "Point name", and what they were asked.
+type stage struct {
+	handle framework.Handle
+	says   map[string]*framework.Status
+	wait   time.Duration
+	// before, if not nil, is called at PreBind.
+	before func(context.Context)
+	mu     struct {
+		sync.Mutex
+		lines []string
+	}
+}
+
+func (d *doer) Name() string { return d.name }
+
+func (d *doer) note(point string, state framework.CycleState, pod *corev1.Pod, node string) *framework.Status {
+	point += " " + d.name
+	line := point
+	if _, err := state.Read("filtered"); err != nil || pod.Spec.NodeName != node {
+		line += fmt.Sprint(": ", err, ", pod on ", pod.Spec.NodeName)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mu.lines = append(d.mu.lines, line)
+	return d.says[point]
+}
+
+func (s *stage) said() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.mu.lines, ", ")
+}
+
+func (d *doer) Filter(
+	_ context.Context, state framework.CycleState, _ *corev1.Pod, _ framework.NodeInfo,
+) *framework.Status {
+	state.Write("filtered", filtered{})
+	return nil
+}
+
+type filtered struct{}
+
+func (filtered) Clone() framework.StateData { return filtered{} }
+
+func (d *doer) PreEnqueue(_ context.Context, _ *corev1.Pod) *framework.Status {
+	return d.says["PreEnqueue "+d.name]
+}
+
+func (d *doer) Reserve(_ context.Context, s framework.CycleState, p *corev1.Pod, node string) *framework.Status {
+	return d.note("Reserve", s, p, node)
+}
+
+func (d *doer) Unreserve(ctx context.Context, s framework.CycleState, p *corev1.Pod, node string) {
+	if ctx.Err() != nil {
+		d.note("Unreserve too late", s, p, node)
+	}
+	d.note("Unreserve", s, p, node)
+}
+
+func (d *doer) Permit(
+	_ context.Context, s framework.CycleState, p *corev1.Pod, node string,
+) (*framework.Status, time.Duration) {
+	return d.note("Permit", s, p, node), d.wait
+}
+
+func (d *doer) PreBindPreFlight(
+	_ context.Context, s framework.CycleState, p *corev1.Pod, node string,
+) (*framework.PreBindPreFlightResult, *framework.Status) {
+	return nil, d.note("PreFlight", s, p, node)
+}
+
+func (d *doer) PreBind(ctx context.Context, s framework.CycleState, p *corev1.Pod, node string) *framework.Status {
+	if d.before != nil {
+		d.before(ctx)
+	}
+	if ctx.Err() != nil {
+		return framework.AsStatus(ctx.Err())
+	}
+	return d.note("PreBind", s, p, node)
+}
+
+func (d *doer) PostBind(_ context.Context, s framework.CycleState, p *corev1.Pod, node string) {
+	d.note("PostBind", s, p, node)
+}
+
+// company is a set with the doers A and B, in a process whose informers are there.
+type company struct {
+	*stage
+	t     *testing.T
+	set   *plugins.Set
+	cycle uint64
+	stop  func()
+}
+
+func newCompany(t *testing.T) *company {
+	c := &company{t: t, stage: &stage{says: map[string]*framework.Status{}}}
+	p := placement.DefaultProfile("s")
+	both := []placement.CustomPlugin{{Name: "A", Weight: 1}, {Name: "B", Weight: 1}}
+	p.Custom = &placement.Custom{Points: map[string][]placement.CustomPlugin{
+		placement.AtPreEnqueue: both, placement.AtFilter: both, placement.AtReserve: both, placement.AtPermit: both, placement.AtPreBind: both,
+		placement.AtPostBind: both,
+	}}
+	makes := func(name string) plugins.Factory {
+		return func(_ context.Context, _ runtime.Object, h framework.Handle) (framework.Plugin, error) {
+			c.handle = h
+			return &doer{name, c.stage}, nil
+		}
+	}
+	made, err := plugins.New(t.Context(), plugins.Config{
+		Profiles: []placement.ProfileConfig{p}, Factories: map[string]plugins.Factory{"A": makes("A"), "B": makes("B")},
+	}, plugins.Deps{Client: fake.NewClientset(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := goRun(func() error { return made.Run(ctx) })
+	c.stop = func() {
+		cancel()
+		<-ended
+	}
+	c.set, _ = made.Of("s")
+	return c
+}
+
+var cargo = state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}})
+
+// do performs an act of the cycle under way; ActReserve begins one.
+func (c *company) do(act shardcore.Act) shardcore.Performed {
+	if act == shardcore.ActReserve {
+		c.cycle++
+		node := state.NewNodeInfo(state.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}))
+		a := c.set.Consult(c.t.Context(), shardcore.Consult{
+			ID: c.cycle, Shard: "x", Pod: cargo, Nodes: []*state.Node{node.Node}, Cluster: []*state.NodeInfo{node},
+		})
+		if a.Err != nil {
+			c.t.Fatal(a.Err)
+		}
+	}
+	return c.set.Perform(c.t.Context(), shardcore.Perform{ID: c.cycle, Act: act, Shard: "x", Pod: cargo, Node: "n"})
+}
+
+func (c *company) want(lines string) {
+	c.t.Helper()
+	if diff := cmp.Diff(lines, c.said()); diff != "" {
+		c.t.Errorf("what plugins were asked (-want +got):\n%s", diff)
+	}
+}
+
+const reserves, permits, flights = "Reserve A, Reserve B, ", "Permit A, Permit B, ", "PreFlight A, PreFlight B"
+
+// Plugins act in upstream's order, with the state of the cycle, and take back in reverse what they have reserved.
+func TestOrderOfActs(t *testing.T) {
+	no, skip := framework.NewStatus(framework.Unschedulable, "no"), framework.NewStatus(framework.Skip)
+	broken := framework.AsStatus(errors.New("broken"))
+	const undone = "Unreserve B, Unreserve A"
+	for _, test := range []struct {
+		name    string
+		says    map[string]*framework.Status
+		acts    []shardcore.Act
+		lines   string
+		refused string
+		err     string
+	}{
+		{"all", nil, []shardcore.Act{shardcore.ActReserve, shardcore.ActPrepare, shardcore.ActBound, shardcore.ActUndo},
+			reserves + permits + flights + ", PreBind A, PreBind B, PostBind A, PostBind B", "", ""},
+		{"nothing before the bind", map[string]*framework.Status{"PreFlight A": skip, "PreFlight B": skip},
+			[]shardcore.Act{shardcore.ActReserve, shardcore.ActUndo, shardcore.ActUndo, shardcore.ActBound},
+			reserves + permits + flights + ", " + undone, "", ""},
+		{"one before the bind", map[string]*framework.Status{"PreFlight A": skip},
+			[]shardcore.Act{shardcore.ActReserve, shardcore.ActPrepare}, reserves + permits + flights + ", PreBind B", "", ""},
+		{"Reserve refuses", map[string]*framework.Status{"Reserve A": no},
+			[]shardcore.Act{shardcore.ActReserve, shardcore.ActUndo}, "Reserve A, " + undone, "A: no", ""},
+		{"Reserve fails", map[string]*framework.Status{"Reserve B": broken}, []shardcore.Act{shardcore.ActReserve},
+			reserves + undone, "", `running Reserve plugin "B": broken`},
+		{"Permit refuses", map[string]*framework.Status{"Permit A": no}, []shardcore.Act{shardcore.ActReserve},
+			reserves + "Permit A, " + undone, "A: no", ""},
+		{"Permit fails", map[string]*framework.Status{"Permit B": broken}, []shardcore.Act{shardcore.ActReserve},
+			reserves + permits + undone, "", `running Permit plugin "B": broken`},
+		{"a flight fails", map[string]*framework.Status{"PreFlight B": broken}, []shardcore.Act{shardcore.ActReserve},
+			reserves + permits + flights + ", " + undone, "", `running PreBindPreFlight "B": broken`},
+		{"PreBind fails", map[string]*framework.Status{"PreBind A": broken},
+			[]shardcore.Act{shardcore.ActReserve, shardcore.ActPrepare, shardcore.ActUndo},
+			reserves + permits + flights + ", PreBind A, " + undone, "", `running PreBind plugin "A": broken`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := newCompany(t)
+			defer c.stop()
+			c.says = test.says
+			var refused, failed string
+			for _, act := range test.acts {
+				a := c.do(act)
+				if a.Refusal != nil {
+					refused = a.Refusal.Plugin + ": " + strings.Join(a.Refusal.Reasons, ", ")
+				}
+				if a.Err != nil {
+					failed = a.Err.Error()
+				}
+			}
+			c.want(test.lines)
+			if refused != test.refused || failed != test.err {
+				t.Errorf("refused %q, failed %q, want %q and %q", refused, failed, test.refused, test.err)
+			}
+		})
+	}
+}
+
+// A pod that Permit has wait goes on when all plugins have let it, and is turned down when one does, or has waited
+// long enough.
+func TestPermitWaits(t *testing.T) {
+	waits := map[string]*framework.Status{
+		"Permit A": framework.NewStatus(framework.Wait), "Permit B": framework.NewStatus(framework.Wait),
+		"PreFlight A": framework.NewStatus(framework.Skip), "PreFlight B": framework.NewStatus(framework.Skip),
+	}
+	const late = "rejected due to timeout after waiting 1m0s at plugin "
+	for _, test := range []struct {
+		name         string
+		then         func(framework.Handle, framework.WaitingPod)
+		refused, err string
+	}{
+		{"allowed", func(_ framework.Handle, p framework.WaitingPod) {
+			p.Allow("A")
+			if diff := cmp.Diff([]string{"B"}, p.GetPendingPlugins()); diff != "" {
+				t.Error(diff)
+			}
+			p.Allow("B")
+		}, "", ""},
+		{"allowed by one", func(_ framework.Handle, p framework.WaitingPod) { p.Allow("A") }, late + "B", ""},
+		{"rejected", func(_ framework.Handle, p framework.WaitingPod) { p.Reject("A", "no more") }, "no more", ""},
+		{"rejected by the handle", func(h framework.Handle, _ framework.WaitingPod) { h.RejectWaitingPod("u") }, "removed", ""},
+		{"preempted", func(_ framework.Handle, p framework.WaitingPod) { p.Preempt("A", "gone") }, "",
+			"waiting on permit for pod: gone"},
+		{"allowed too late", func(_ framework.Handle, p framework.WaitingPod) {
+			p.Reject("A", "no more")
+			if p.Allow("B"); p.Reject("B", "again") {
+				t.Error("told twice")
+			}
+		}, "no more", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCompany(t)
+				defer c.stop()
+				c.says, c.wait = waits, time.Minute
+				if a := c.do(shardcore.ActReserve); !a.Later {
+					t.Fatalf("%+v, want something left to do", a)
+				}
+				prepared := make(chan shardcore.Performed, 1)
+				go func() { prepared <- c.do(shardcore.ActPrepare) }()
+				synctest.Wait()
+				waiting, seen := c.handle.GetWaitingPod("u"), 0
+				c.handle.IterateOverWaitingPods(func(p framework.WaitingPod) { seen++ })
+				if waiting == nil || seen != 1 || waiting.GetPod().Name != "p" || len(prepared) > 0 {
+					t.Fatalf("%v, %d waiting", waiting, seen)
+				}
+				test.then(c.handle, waiting)
+				a := <-prepared
+				var refused, failed string
+				if a.Refusal != nil {
+					refused = strings.Join(a.Refusal.Reasons, ", ")
+				}
+				if a.Err != nil {
+					failed = a.Err.Error()
+				}
+				if refused != test.refused && !(strings.HasPrefix(refused, late) && strings.HasPrefix(test.refused, late)) ||
+					failed != test.err {
+					t.Errorf("refused %q, failed %q, want %q and %q", refused, failed, test.refused, test.err)
+				}
+				if c.handle.GetWaitingPod("u") != nil {
+					t.Error("it waits still")
+				}
+				undone := strings.Count(c.said(), "Unreserve A")
+				if want := test.refused != "" || test.err != ""; want != (undone == 1) || undone > 1 {
+					t.Errorf("undone %d times", undone)
+				}
+			})
+		})
+	}
+}
+
+// What is taken back while plugins are at it ends their context, and is undone when they have returned, once.
+func TestTakenBackMeanwhile(t *testing.T) {
+	for _, at := range []string{"Permit", "PreBind"} {
+		t.Run(at, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCompany(t)
+				defer c.stop()
+				under := false
+				if at == "Permit" {
+					c.says, c.wait = map[string]*framework.Status{"Permit A": framework.NewStatus(framework.Wait)}, time.Minute
+				} else {
+					c.before = func(ctx context.Context) {
+						under = true
+						<-ctx.Done()
+						if strings.Contains(c.said(), "Unreserve") {
+							t.Error("undone under the hands of PreBind")
+						}
+					}
+				}
+				c.do(shardcore.ActReserve)
+				prepared := make(chan shardcore.Performed, 1)
+				go func() { prepared <- c.do(shardcore.ActPrepare) }()
+				synctest.Wait()
+				if inPreBind := c.handle.GetPodInPreBind("u") != nil; inPreBind != under || under != (at == "PreBind") {
+					t.Fatalf("at PreBind %v, %v", inPreBind, under)
+				}
+				c.do(shardcore.ActUndo)
+				if a := <-prepared; a.Err == nil {
+					t.Errorf("%+v, want that it was taken back", a)
+				}
+				c.do(shardcore.ActUndo)
+				if n := strings.Count(c.said(), "Unreserve A"); n != 1 {
+					t.Errorf("undone %d times: %s", n, c.said())
+				}
+			})
+		})
+	}
+}
+
+// A pod at PreBind can be cancelled by other plugins.
+func TestCancelledAtPreBind(t *testing.T) {
+	c := newCompany(t)
+	defer c.stop()
+	c.before = func(context.Context) {
+		if p := c.handle.GetPodInPreBind(types.UID("u")); p == nil || !p.CancelPod("preempted") {
+			t.Error("not to be cancelled")
+		}
+	}
+	c.do(shardcore.ActReserve)
+	if a := c.do(shardcore.ActPrepare); a.Err == nil || a.Err.Error() != `running PreBind plugin "A": preempted` {
+		t.Errorf("%v, want that it was preempted", a.Err)
+	}
+}
+
+// An act of a cycle that is gone does nothing.
+func TestCycleThatIsGone(t *testing.T) {
+	c := newCompany(t)
+	defer c.stop()
+	c.do(shardcore.ActReserve)
+	c.do(shardcore.ActReserve)
+	for _, act := range []shardcore.Act{shardcore.ActReserve, shardcore.ActPrepare, shardcore.ActUndo, shardcore.ActBound} {
+		a := c.set.Perform(t.Context(), shardcore.Perform{ID: 77, Act: act, Shard: "x", Pod: cargo, Node: "n"})
+		if wants := act == shardcore.ActReserve || act == shardcore.ActPrepare; (a.Err != nil) != wants {
+			t.Errorf("act %d: %v", act, a.Err)
+		}
+	}
+	c.want(reserves + permits + flights + ", " + reserves + permits + flights)
+}
+
+// A plugin that holds a pod back is asked before all others, and alone where the rules let the pod nowhere.
+func TestPreEnqueue(t *testing.T) {
+	for _, test := range []struct {
+		says     *framework.Status
+		gateOnly bool
+		held     string
+	}{
+		{framework.NewStatus(framework.UnschedulableAndUnresolvable, "not yet"), false, "B: not yet"},
+		{framework.AsStatus(errors.New("broken")), true, "B: broken"},
+		{nil, true, ""},
+		{nil, false, ""},
+	} {
+		c := newCompany(t)
+		c.says["PreEnqueue B"] = test.says
+		node := state.NewNodeInfo(state.NewNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}))
+		a := c.set.Consult(t.Context(), shardcore.Consult{
+			ID: 1, Pod: cargo, GateOnly: test.gateOnly, Nodes: []*state.Node{node.Node}, Cluster: []*state.NodeInfo{node},
+		})
+		held := ""
+		if a.HeldBack != nil {
+			held = a.HeldBack.Plugin + ": " + strings.Join(a.HeldBack.Reasons, ", ")
+		}
+		if held != test.held || (a.Guidance != nil) != (held == "" && !test.gateOnly) || (held == "") != (a.Opinions != nil) {
+			t.Errorf("held back %q, want %q; %+v", held, test.held, a)
+		}
+		c.stop()
+	}
+}

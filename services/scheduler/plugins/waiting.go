@@ -1,0 +1,197 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kube-scheduler/framework"
+)
+
+// waitingPods are the pods of a process that wait because Permit plugins have said so, for all profiles. Safe for
+// concurrent use.
+type waitingPods struct {
+	mu struct {
+		sync.Mutex
+		byUID map[types.UID]*waitingPod
+	}
+}
+
+func newWaitingPods() *waitingPods {
+	w := &waitingPods{}
+	w.mu.byUID = map[types.UID]*waitingPod{}
+	return w
+}
+
+// add has a pod wait for plugins, for each no longer than it has said.
+func (w *waitingPods) add(pod *corev1.Pod, patience map[string]time.Duration) *waitingPod {
+	p := &waitingPod{pod: pod, told: make(chan *framework.Status, 1)}
+	p.mu.Lock()
+	p.mu.pending = make(map[string]*time.Timer, len(patience))
+	for plugin, most := range patience {
+		p.mu.pending[plugin] = time.AfterFunc(most, func() {
+			p.Reject(plugin, fmt.Sprintf("rejected due to timeout after waiting %v at plugin %v", most, plugin))
+		})
+	}
+	p.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.byUID[pod.UID] = p
+	return p
+}
+
+// remove ends the wait of a pod, whatever came of it.
+func (w *waitingPods) remove(p *waitingPod) {
+	p.tell(framework.NewStatus(framework.Error, "no longer waiting"))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.byUID[p.pod.UID] == p {
+		delete(w.mu.byUID, p.pod.UID)
+	}
+}
+
+// get is nil for a pod that does not wait.
+func (w *waitingPods) get(uid types.UID) *waitingPod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.byUID[uid]
+}
+
+// all are the pods that wait, in no order.
+func (w *waitingPods) all() []*waitingPod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Values(w.mu.byUID))
+}
+
+// waitingPod implements framework.WaitingPod.
+type waitingPod struct {
+	pod *corev1.Pod
+	// told carries the one answer.
+	told chan *framework.Status
+	mu   struct {
+		sync.Mutex
+		// pending are the plugins that have not let it go on, with the ends of their patience.
+		pending map[string]*time.Timer
+		over    bool
+	}
+}
+
+func (p *waitingPod) GetPod() *corev1.Pod { return p.pod }
+
+// GetPendingPlugins are in the order of their names.
+func (p *waitingPod) GetPendingPlugins() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Sorted(maps.Keys(p.mu.pending))
+}
+
+// Allow lets the pod go on when no other plugin has it wait.
+func (p *waitingPod) Allow(plugin string) {
+	p.mu.Lock()
+	if timer, pending := p.mu.pending[plugin]; pending {
+		timer.Stop()
+		delete(p.mu.pending, plugin)
+	}
+	last := len(p.mu.pending) == 0
+	p.mu.Unlock()
+	if last {
+		p.tell(nil)
+	}
+}
+
+// Reject is false if the wait is over already.
+func (p *waitingPod) Reject(plugin, message string) bool {
+	return p.tell(framework.NewStatus(framework.Unschedulable, message).WithPlugin(plugin))
+}
+
+// Preempt ends the wait as a failure, after which the pod is tried again.
+func (p *waitingPod) Preempt(plugin, message string) bool {
+	return p.tell(framework.NewStatus(framework.Error, message).WithPlugin(plugin))
+}
+
+// tell ends the wait; false if it is over already.
+func (p *waitingPod) tell(status *framework.Status) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.over {
+		return false
+	}
+	p.mu.over = true
+	for _, timer := range p.mu.pending {
+		timer.Stop()
+	}
+	p.told <- status
+	return true
+}
+
+// preBinds are the pods of a process at PreBind. Safe for concurrent use.
+type preBinds struct {
+	mu struct {
+		sync.Mutex
+		byUID map[types.UID]*preBind
+	}
+}
+
+func newPreBinds() *preBinds {
+	b := &preBinds{}
+	b.mu.byUID = map[types.UID]*preBind{}
+	return b
+}
+
+func (b *preBinds) add(uid types.UID, cancel context.CancelCauseFunc) *preBind {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := &preBind{cancel: cancel}
+	b.mu.byUID[uid] = p
+	return p
+}
+
+func (b *preBinds) remove(uid types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.mu.byUID, uid)
+}
+
+func (b *preBinds) get(uid types.UID) *preBind {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.byUID[uid]
+}
+
+// preBind implements framework.PodInPreBind: of CancelPod and MarkPrebound, the first that is called counts.
+type preBind struct {
+	cancel context.CancelCauseFunc
+	mu     struct {
+		sync.Mutex
+		done, canceled bool
+	}
+}
+
+// CancelPod ends the context of what is done before the bind; false if that is over.
+func (p *preBind) CancelPod(reason string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.done {
+		return false
+	}
+	if !p.mu.canceled {
+		p.mu.canceled = true
+		p.cancel(errors.New(reason))
+	}
+	return true
+}
+
+// MarkPrebound is false if it was cancelled.
+func (p *preBind) MarkPrebound() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.done = !p.mu.canceled
+	return p.mu.done
+}
