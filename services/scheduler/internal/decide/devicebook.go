@@ -102,6 +102,10 @@ func (b *deviceBook) followDoc(d ledger.DocChange, facts *state.Snapshot) {
 		p, err := readPromise(entry.podUID, entry.pick)
 		if err != nil {
 			b.broken[key] = fmt.Errorf("document of node %s: %w", d.After.NodeName, err)
+			if known {
+				b.withdraw(was, facts)
+				delete(b.promises, key)
+			}
 			continue
 		}
 		b.promises[key] = p
