@@ -269,32 +269,39 @@ func (w *deviceCrowd) checkPicks(
 	if !ok || len(picks) != 1 || picks[0].Allocation == nil {
 		t.Fatalf("picks %+v, %v", picks, ok)
 	}
-	for _, got := range picks[0].Allocation.Devices.Results {
-		for name, c := range w.claims {
-			had := c.Status.Allocation.Devices.Results[0]
-			if had.Pool != got.Pool || had.Device != got.Device {
-				continue
-			}
-			users := []string{w.promised[name]}
-			for _, u := range c.Status.ReservedFor {
-				users = append(users, string(u.UID))
-			}
-			for _, uid := range users {
-				if uid != "" && !slices.ContainsFunc(victims, func(p *state.Pod) bool { return p.UID == uid }) {
-					t.Fatalf("it gets %s/%s of claim %s, which %s uses", got.Pool, got.Device, name, uid)
-				}
+	got := picks[0].Allocation.Devices.Results[0] // it asks for one
+	for name, c := range w.claims {
+		had := c.Status.Allocation.Devices.Results[0]
+		if had.Pool != got.Pool || had.Device != got.Device {
+			continue
+		}
+		users := []string{w.promised[name]}
+		for _, u := range c.Status.ReservedFor {
+			users = append(users, string(u.UID))
+		}
+		for _, uid := range users {
+			if uid != "" && !slices.ContainsFunc(victims, func(p *state.Pod) bool { return p.UID == uid }) {
+				t.Fatalf("it gets %s/%s of claim %s, which %s uses", got.Pool, got.Device, name, uid)
 			}
 		}
 	}
 }
 
-// A profile that keeps devices has nobody go for one, as kube-scheduler.
+// A profile that keeps devices has nobody go for one, as kube-scheduler: not where only a device is lacking,
+// nor where room is lacking as well.
 func TestDevicesAreKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawDeviceCrowd(t)
 		pod := w.preemptor(1000)
 		if slices.ContainsFunc(w.nodes, func(n *state.NodeInfo) bool { return w.fits(t, pod, n) }) {
 			return
+		}
+		if rapid.Bool().Draw(t, "full") {
+			for _, n := range w.nodes {
+				obj := n.Node.Object.DeepCopy()
+				obj.Status.Allocatable[corev1.ResourcePods] = *resource.NewQuantity(int64(n.PodCount()), resource.DecimalSI)
+				n.SetNode(state.NewNode(obj))
+			}
 		}
 		cfg := DefaultProfile("default-scheduler")
 		cfg.Preemption.KeepDevices = true

@@ -110,7 +110,8 @@ func TestSharedClaimPreempted(t *testing.T) {
 
 func claimSeemsFree(t *testing.T, namespace string) {
 	t.Helper()
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one", UID: "uid-one"}}
+	claim := &corev1.PersistentVolumeClaim{}
+	claim.Namespace, claim.Name, claim.UID = "default", "one", "uid-one"
 	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
 	user := func(namespace, name, node string) *corev1.Pod {
 		p := since(labelled(namespace, name, "web", node), 1, 0)

@@ -100,17 +100,14 @@ func (b *deviceBook) followDoc(d ledger.DocChange, facts *state.Snapshot) {
 			continue
 		}
 		p, err := readPromise(entry.podUID, entry.pick)
+		delete(b.promises, key)
+		delete(b.broken, key)
 		if err != nil {
 			b.broken[key] = fmt.Errorf("document of node %s: %w", d.After.NodeName, err)
-			if known {
-				b.withdraw(was, facts)
-				delete(b.promises, key)
-			}
-			continue
+		} else {
+			b.promises[key] = p
+			b.promise(p, facts)
 		}
-		b.promises[key] = p
-		delete(b.broken, key)
-		b.promise(p, facts)
 		if known { // a place that was held has become the pod's, with other devices
 			b.withdraw(was, facts)
 		}

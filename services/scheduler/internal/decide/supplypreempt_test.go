@@ -118,6 +118,28 @@ func TestDevicesOfAVictim(t *testing.T) {
 	}
 }
 
+// What the pod gets is picked anew when the victim has gone: the device that was promised to it may be
+// somebody else's by then.
+func TestDevicesOfAVictimArePickedAnew(t *testing.T) {
+	st, v := deviceStory(t)
+	p := st.wants("p", 10)
+	st.told()
+	st.mark(p)
+	st.deletePod(v)
+	foreign := st.running("foreign", "n0", important(5), usingDevices("cf"))
+	st.deviceClaim("cf", "n0", "0", foreign)
+	st.deviceClaim("cv", "", "")
+	st.told()
+	if _, hold, _ := st.hold(p); hold.State != ledger.Held {
+		t.Fatalf("%s as long as there is no device", hold.State)
+	}
+	st.deviceClaim("co", "", "")
+	st.told()
+	if _, hold, _ := st.hold(p); hold.State != ledger.Committed || st.device(hold) != "n0/1" {
+		t.Errorf("%+v, want the device that is free", hold)
+	}
+}
+
 // Devices that Kubernetes does not take back are not waited for for ever.
 func TestDevicesOfAVictimThatStayTaken(t *testing.T) {
 	st, v := deviceStory(t)
