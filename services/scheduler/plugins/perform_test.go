@@ -149,7 +149,9 @@ func newCompany(t *testing.T) *company {
 	ended := goRun(func() error { return made.Run(ctx) })
 	c.stop = func() {
 		cancel()
-		<-ended
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	}
 	c.set, _ = made.Of("s")
 	return c
