@@ -41,8 +41,8 @@ func TestCustomPlugins(t *testing.T) {
 		}
 	}
 	t.Log(seen)
-	for _, kind := range []string{"placed", "unplaceable", "failed", racksName, "Filter", "Normalize", "Unreserve", "PreBind",
-		"PostBind", ticketsName} {
+	for _, kind := range []string{"placed", "unplaceable", "failed", racksName, "Filter", "Normalize", "Unreserve",
+		"PreBind", "PostBind", ticketsName} {
 		if *comparisons >= 2000 && seen[kind] == 0 {
 			t.Errorf("the input is lopsided: no case of %q in %v", kind, seen)
 		}

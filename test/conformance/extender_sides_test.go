@@ -289,10 +289,11 @@ func (d *shardDriver) bind(c *extendedCase, node string) error {
 	}
 	const later = 1_000_000
 	sequence := uint64(len(c.nodes) + len(c.standing) + 2)
-	err = d.step(shardcore.Input{Facts: []follow.Batch{{Facts: []events.SequencedFact{{Sequence: sequence, Fact: events.Fact{
+	fact := events.SequencedFact{Sequence: sequence, Fact: events.Fact{
 		Kind: events.KindPod, Op: events.OpUpsert, UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
 		ResourceVersion: later, Progress: later, Object: raw,
-	}}}}}})
+	}}
+	err = d.step(shardcore.Input{Facts: []follow.Batch{{Facts: []events.SequencedFact{fact}}}})
 	for _, p := range d.out.Performs {
 		d.perform(p)
 	}

@@ -123,7 +123,8 @@ func (s *stack) heldBack(ns string) {
 		s.Errorf("pod held-back is on %q with conditions %v, want neither", pod.Spec.NodeName, pod.Status.Conditions)
 	}
 	patch := []byte(`{"metadata": {"labels": {"licence": null}}}`)
-	_, err := s.client.CoreV1().Pods(ns).Patch(s.Context(), "held-back", types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := s.client.CoreV1().Pods(ns).Patch(s.Context(), "held-back", types.MergePatchType, patch,
+		metav1.PatchOptions{})
 	s.no(err)
 	s.bound(ns, 17, placedWithin)
 }

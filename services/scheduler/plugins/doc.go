@@ -8,10 +8,12 @@
 // Invariants:
 //
 //   - Cycles do not overlap: PreFilter to Score of one pod are over before those of another begin, whichever
-//     shard of the process asks. Plugins are made once per profile and process.
+//     shard of the process asks, and so are Reserve and Permit. Of one shard, all of a cycle comes before the
+//     next one. Plugins are made once per profile and process.
+//   - What was reserved is given back once, or bound (docs/decisions/0020).
 //   - What a plugin is shown is frozen: it may keep it, and it does not change under its hands.
 //   - No client is made unless a plugin asks for one.
 //
-// Start reading at New and Set.Consult. handle.go is what plugins can ask for, node.go and pod.go are how
+// Start reading at New, Set.Consult and Set.Perform. handle.go is what plugins can ask for, node.go and pod.go are how
 // they see the state.
 package plugins

@@ -19,9 +19,9 @@ import (
 // What plugins do once a node has been chosen. Source: prepareForBindingCycle and bindingCycle in
 // pkg/scheduler/schedule_one.go, and the Run functions of pkg/scheduler/framework/runtime, whose messages these are.
 //
-// A cycle is remembered from its question on, and belongs to the shard that asked. Whoever removes it from the open ones
-// runs Unreserve, or PostBind, so that each is run once: ActUndo, unless ActPrepare is under way, which then ends early
-// and runs it itself.
+// A cycle is remembered from its question on, and belongs to the shard that asked. Whoever removes it from the open
+// ones runs Unreserve, or PostBind, so that each is run once: ActUndo, unless ActPrepare is under way, which then
+// ends early and runs it itself.
 
 // errTakenBack is why a plugin's context ends before it is done.
 var errTakenBack = errors.New("the place of the pod was taken back")
@@ -169,20 +169,24 @@ func (s *Set) reserveFor(ctx context.Context, key dealKey, p decide.Perform, ans
 	}
 	d.pod, d.node = p.Pod.Object(), p.Node
 	d.pod.Spec.NodeName = p.Node
-	defer func() {
-		if answer.Err == nil && answer.Refusal == nil {
-			return
-		}
-		if d, mine := s.runtime.deals.end(key); mine {
-			s.unreserve(ctx, d)
-		}
-	}()
 	if !s.runtime.take(ctx) {
+		s.runtime.deals.end(key)
 		answer.Err = ctx.Err()
 		return
 	}
 	defer s.runtime.give()
 	s.runtime.seen.Store(d.seen)
+	s.reserveIn(ctx, d, answer)
+	if answer.Err == nil && answer.Refusal == nil {
+		return
+	}
+	if d, mine := s.runtime.deals.end(key); mine {
+		s.unreserve(ctx, d)
+	}
+}
+
+// reserveIn asks Reserve and Permit, and what there is to do before the bind.
+func (s *Set) reserveIn(ctx context.Context, d *deal, answer *decide.Performed) {
 	for _, plugin := range s.reserve {
 		begin := time.Now()
 		status := plugin.Reserve(ctx, d.cycle, d.pod, d.node)

@@ -130,8 +130,8 @@ func newCompany(t *testing.T) *company {
 	p := placement.DefaultProfile("s")
 	both := []placement.CustomPlugin{{Name: "A", Weight: 1}, {Name: "B", Weight: 1}}
 	p.Custom = &placement.Custom{Points: map[string][]placement.CustomPlugin{
-		placement.AtPreEnqueue: both, placement.AtFilter: both, placement.AtReserve: both, placement.AtPermit: both, placement.AtPreBind: both,
-		placement.AtPostBind: both,
+		placement.AtPreEnqueue: both, placement.AtFilter: both, placement.AtReserve: both, placement.AtPermit: both,
+		placement.AtPreBind: both, placement.AtPostBind: both,
 	}}
 	makes := func(name string) plugins.Factory {
 		return func(_ context.Context, _ runtime.Object, h framework.Handle) (framework.Plugin, error) {
@@ -149,7 +149,9 @@ func newCompany(t *testing.T) *company {
 	ended := goRun(func() error { return made.Run(ctx) })
 	c.stop = func() {
 		cancel()
-		<-ended
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	}
 	c.set, _ = made.Of("s")
 	return c
@@ -259,7 +261,8 @@ func TestPermitWaits(t *testing.T) {
 		}, "", ""},
 		{"allowed by one", func(_ framework.Handle, p framework.WaitingPod) { p.Allow("A") }, late + "B", ""},
 		{"rejected", func(_ framework.Handle, p framework.WaitingPod) { p.Reject("A", "no more") }, "no more", ""},
-		{"rejected by the handle", func(h framework.Handle, _ framework.WaitingPod) { h.RejectWaitingPod("u") }, "removed", ""},
+		{"rejected by the handle", func(h framework.Handle, _ framework.WaitingPod) { h.RejectWaitingPod("u") },
+			"removed", ""},
 		{"preempted", func(_ framework.Handle, p framework.WaitingPod) { p.Preempt("A", "gone") }, "",
 			"waiting on permit for pod: gone"},
 		{"allowed too late", func(_ framework.Handle, p framework.WaitingPod) {
@@ -370,7 +373,7 @@ func TestCycleThatIsGone(t *testing.T) {
 	defer c.stop()
 	c.do(shardcore.ActReserve)
 	c.do(shardcore.ActReserve)
-	for _, act := range []shardcore.Act{shardcore.ActReserve, shardcore.ActPrepare, shardcore.ActUndo, shardcore.ActBound} {
+	for act := shardcore.ActReserve; act <= shardcore.ActBound; act++ {
 		a := c.set.Perform(t.Context(), shardcore.Perform{ID: 77, Act: act, Shard: "x", Pod: cargo, Node: "n"})
 		if wants := act == shardcore.ActReserve || act == shardcore.ActPrepare; (a.Err != nil) != wants {
 			t.Errorf("act %d: %v", act, a.Err)

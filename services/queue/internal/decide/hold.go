@@ -23,8 +23,8 @@ import (
 // other pods are woken as if one had been (upstream: an assumed pod is forgotten). So does a
 // place that was kept for the replacement of a pod, unless a pod has taken it.
 //
-// A hold that plugins have had (ledger.IsPrepared) vanishes with an answer to the attempt. Whichever is seen first, the pod
-// goes where the answer says.
+// A hold that plugins have had (ledger.IsPrepared) vanishes with an answer to the attempt. Whichever is seen first,
+// the pod goes where the answer says.
 
 func (in LedgerMoved) apply(c *Core, now moment) {
 	if in.Reset {

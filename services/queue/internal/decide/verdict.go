@@ -141,9 +141,8 @@ func (c *Core) placed(e *entry, d *events.Decision, now moment) {
 	c.settling[e] = struct{}{}
 }
 
-// park makes a rejected pod wait for what could help it; if that happened after what the
-// verdict was computed from, the pod is tried again after its backoff instead. So does one that is held back, which says
-// nothing about others.
+// park makes a rejected pod wait for what could help it; if that happened after what the verdict was computed from,
+// the pod is tried again after its backoff instead. So does one that is held back, which says nothing about others.
 func (c *Core) park(e *entry, now moment) {
 	c.backOff(e, now)
 	if e.verdict.kind != events.DecisionHeldBack {

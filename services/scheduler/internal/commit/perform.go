@@ -12,9 +12,9 @@ import (
 // Performed delivers the answer to each Perform.
 func (r *Room) Performed() <-chan decide.Performed { return r.performed }
 
-// Perform has plugins act until ctx ends: what belongs to a cycle, or ends one, in the order in which the core wants it,
-// and what comes after a cycle next to that. How much of it there is the core bounds; it is always taken in, so that the
-// core is never kept from hearing what became of it.
+// Perform has plugins act until ctx ends: what belongs to a cycle, or ends one, in the order in which the core
+// wants it, and what comes after a cycle next to that. How much of it there is the core bounds; it is always taken
+// in, so that the core is never kept from hearing what became of it.
 func (r *Room) Perform(ctx context.Context) error {
 	if len(r.Plugins) == 0 {
 		<-ctx.Done()

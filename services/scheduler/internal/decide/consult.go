@@ -10,12 +10,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// A pod that custom plugins or extenders have a say in (Profile.Extended) is decided in two looks. The
-// first finds the nodes that the rules let pass, and asks about them: a Consult goes out, and the attempt
-// waits for its Advice while others go on. Plugins that have a say before nodes are looked at
-// (Profile.Guided) are asked even if there are none, and those that may hold the pod back (Config.Gates) in any case. The second is made on what is true then, with the opinions: rules
-// are asked again, the others are not. A node that has come to pass meanwhile is none to choose, as
-// nobody has been asked about it; if no other is left, there is another question.
+// A pod that custom plugins or extenders have a say in (Profile.Extended) is decided in two looks. The first finds
+// the nodes that the rules let pass, and asks about them: a Consult goes out, and the attempt waits for its Advice
+// while others go on. Plugins that have a say before nodes are looked at (Profile.Guided) are asked even if there
+// are none, and those that may hold the pod back (Config.Gates) in any case. The second is made on what is true
+// then, with the opinions: rules are asked again, the others are not. A node that has come to pass meanwhile is
+// none to choose, as nobody has been asked about it; if no other is left, there is another question.
 //
 // An opinion is as old as its question. An attempt that loses its node, or has to be decided again
 // for another reason, asks again; one that fits nowhere has its verdict as of the question, so that

@@ -31,5 +31,8 @@
 // (plans.go, promote.go, abort.go). What has come to nothing is remembered here alone, by the
 // shard that saw it (loopbreak.go).
 //
+// Plugins that act once a node has been chosen do so while it is staged, and if they have more to do then, while the
+// place is Held in the ledger (perform.go).
+//
 // Start reading at Core.Step.
 package decide

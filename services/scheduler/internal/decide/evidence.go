@@ -102,10 +102,21 @@ func (c *Core) stagedOrders() []uint64 {
 		return nil
 	}
 	orders := make([]uint64, 0, n)
-	for a := range c.stagedAttempts() {
+	add := func(a *attempt) {
 		if e := a.pick.evidence; e != nil && e.Order > 0 {
 			orders = append(orders, e.Order)
 		}
+	}
+	if c.flight != nil {
+		for _, a := range c.flight.attempts {
+			add(a)
+		}
+	}
+	for _, a := range c.next {
+		add(a)
+	}
+	for _, a := range c.performing.reserving {
+		add(a)
 	}
 	slices.Sort(orders)
 	return orders

@@ -21,13 +21,14 @@ import (
 //
 // ActReserve is Reserve and Permit, and belongs to the cycle of the question that led to the choice: no other
 // question goes out before it is answered. Mostly nothing is left to do then, and the reservation is one like any
-// other. If Permit has the pod wait, or there is something to do before the bind, its place is Held in the
-// ledger meanwhile, under a plan of its own (ledger.PreparedPlan): it counts for all shards, nobody binds it, and a more
-// important pod may take it (T4). ActPrepare is what is left, and what it comes to has the place promoted or given up.
+// other. If Permit has the pod wait, or there is something to do before the bind, its place is Held in the ledger
+// meanwhile, under a plan of its own (ledger.PreparedPlan): it counts for all shards, nobody binds it, and a more
+// important pod may take it (T4). ActPrepare is what is left, and what it comes to has the place promoted or given
+// up.
 //
-// Whatever ends it otherwise, a lost race, a place that was taken, a pod that is gone, a bind that failed, the plugins
-// are told to take it back (ActUndo), once; those that have refused or failed have done so themselves. A shard that does
-// not know of a deal gives its place up: the process that had the plugins' state is gone.
+// Whatever ends it otherwise, a lost race, a place that was taken, a pod that is gone, a bind that failed, the
+// plugins are told to take it back (ActUndo), once; those that have refused or failed have done so themselves. A
+// shard that does not know of a deal gives its place up: the process that had the plugins' state is gone.
 
 const (
 	// maxPreparing is how many pods of a shard may be at ActPrepare: whole groups wait for their last pod at Permit.
@@ -256,7 +257,8 @@ func (c *Core) stagedAttempts() iter.Seq[*attempt] {
 	}
 }
 
-// settleDeal goes on with the deal of an attempt whose reservation stands; false if plugins have something left to do first.
+// settleDeal goes on with the deal of an attempt whose reservation stands; false if plugins have something left to
+// do first.
 func (c *Core) settleDeal(a *attempt) (bindable bool) {
 	d := a.deal
 	a.deal = nil

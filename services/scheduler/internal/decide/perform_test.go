@@ -112,9 +112,9 @@ func (x *actor) auditPassed() {
 	}
 }
 
-// Whatever the interleaving of shards, binders, deletions and plugins that refuse, fail, and have pods wait: nothing is
-// bound that plugins have not passed, nodes are not overcommitted, and everything that was reserved has been given back in
-// the end, or is bound, once.
+// Whatever the interleaving of shards, binders, deletions and plugins that refuse, fail, and have pods wait:
+// nothing is bound that plugins have not passed, nodes are not overcommitted, and everything that was reserved has
+// been given back in the end, or is bound, once.
 func TestPluginsThatActUnderConcurrency(t *testing.T) {
 	total := map[decide.Act]int{}
 	for seed := range uint64(extendedSeeds) {
@@ -137,13 +137,7 @@ func TestPluginsThatActUnderConcurrency(t *testing.T) {
 		}
 		for round := range 8 {
 			x.offer()
-			for range 60 {
-				x.deliver()
-				x.auditPassed()
-				if x.rng.IntN(6) == 0 {
-					x.bindOne()
-				}
-			}
+			x.muddle(60)
 			if uids := sortedPods(x.pods); round%2 == 0 {
 				x.deletePod(uids[x.rng.IntN(len(uids))])
 			}
@@ -169,6 +163,17 @@ func TestPluginsThatActUnderConcurrency(t *testing.T) {
 	for act := decide.ActReserve; act <= decide.ActBound; act++ {
 		if total[act] == 0 {
 			t.Errorf("the histories are lopsided: act %d never came", act)
+		}
+	}
+}
+
+// muddle has so many things happen, in any order.
+func (x *actor) muddle(steps int) {
+	for range steps {
+		x.deliver()
+		x.auditPassed()
+		if x.rng.IntN(6) == 0 {
+			x.bindOne()
 		}
 	}
 }
@@ -262,8 +267,8 @@ func TestPluginsSayNo(t *testing.T) {
 	}
 }
 
-// A place that is held for plugins and whose shard is gone is given up by whoever has the partition next; the plugins of
-// a shard that only lost the partition take back what they have reserved.
+// A place that is held for plugins and whose shard is gone is given up by whoever has the partition next; the
+// plugins of a shard that only lost the partition take back what they have reserved.
 func TestHeirGivesPreparedPlaceUp(t *testing.T) {
 	x := newActingWorld(t, 2, 2)
 	x.answer = func(p decide.Perform) decide.Performed { return decide.Performed{Later: true} }

@@ -69,9 +69,13 @@ type shard struct {
 	turns, said []events.Turn
 	lost        []events.Decision
 	notices     []decide.Notice
-	// consults are questions to extenders that have not been answered.
+	asked
+}
+
+// asked is what a shard waits for of plugins and extenders.
+type asked struct {
+	// consults are questions that have not been answered, performs is what plugins are to do and have not done.
 	consults []decide.Consult
-	// performs is what plugins are to do and have not done.
 	performs []decide.Perform
 }
 
