@@ -185,12 +185,22 @@ func claimed(ev ledger.Event) (string, error) {
 	return left, nil
 }
 
+// priorityClass makes a class, and waits until the API server's admission has seen it.
 func (s *stack) priorityClass(name string, value int32) {
 	s.Helper()
 	_, err := s.client.SchedulingV1().PriorityClasses().Create(s.Context(), &schedulingv1.PriorityClass{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value,
 	}, metav1.CreateOptions{})
 	s.no(err)
+	probe := newPod(metav1.NamespaceDefault, "probe", "1m", ofPriority(name))
+	s.eventually(placedWithin, "pods of priority class "+name+" are admitted", func(ctx context.Context) (string, error) {
+		_, err := s.client.CoreV1().Pods(probe.Namespace).Create(ctx, probe,
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return err.Error(), nil
+		}
+		return "", nil
+	})
 }
 
 func ofPriority(class string) podOption {

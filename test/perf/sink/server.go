@@ -107,6 +107,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("PATCH /api/v1/namespaces/{namespace}/pods/{name}/status", s.patch)
 	mux.HandleFunc("POST /apis/events.k8s.io/v1/namespaces/{namespace}/events", s.event)
 	mux.HandleFunc("GET /apis/{group}/{version}", s.resources)
+	mux.HandleFunc("GET /version", s.ofVersion)
 	mux.HandleFunc("GET /", s.nothing)
 	mux.HandleFunc("/", s.stranger)
 	return mux
@@ -277,6 +278,12 @@ func (s *Server) pod(w http.ResponseWriter, r *http.Request) {
 func (s *Server) namespace(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, http.StatusOK, &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 		ObjectMeta: metav1.ObjectMeta{Name: r.PathValue("name"), UID: clusterUID, ResourceVersion: "1"}})
+}
+
+// ofVersion says that it serves Kubernetes 1.36.
+func (s *Server) ofVersion(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"major": "1", "minor": "36", "gitVersion": "v1.36.0"}`) // who has gone needs no answer
 }
 
 // stranger answers what nobody expects, and notes it.

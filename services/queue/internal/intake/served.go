@@ -52,7 +52,7 @@ func (c *Cluster) tellVersion(ctx context.Context, logger klog.Logger) error {
 	err := wait.PollUntilContextCancel(ctx, identifyEvery, true, func(context.Context) (bool, error) {
 		var err error
 		info, err = c.client.Discovery().ServerVersion()
-		return err == nil || apierrors.IsNotFound(err), nil
+		return err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err), nil
 	})
 	if err != nil || info == nil {
 		return err
