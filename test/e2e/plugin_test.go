@@ -68,11 +68,17 @@ func TestPlugin(t *testing.T) {
 // group creates two pods of a group of three, whose places are held until the third comes.
 func (s *stack) group(ns string) {
 	s.Helper()
-	grouped := func(p *corev1.Pod) {
-		p.Labels = map[string]string{"group": "g"}
-		p.Annotations = map[string]string{"example.com/together": "3"}
+	// Each has a node of its own: who loses a race gives up its place, and the others theirs.
+	grouped := func(i int) *corev1.Pod {
+		node := fmt.Sprintf("together-%d", i)
+		s.addNodes(nodeSpec{name: node})
+		return newPod(ns, node, "100m", func(p *corev1.Pod) {
+			p.Labels = map[string]string{"group": "g"}
+			p.Annotations = map[string]string{"example.com/together": "3"}
+			p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+		})
 	}
-	s.create(newPods(ns, "together", 2, "100m", grouped)...)
+	s.create(grouped(0), grouped(1))
 	s.eventually(placedWithin, "two of three have a place", func(context.Context) (string, error) {
 		var held []string
 		for _, pod := range s.pods(ns) {
@@ -89,7 +95,7 @@ func (s *stack) group(ns string) {
 		}
 		return "", nil
 	})
-	s.create(newPod(ns, "together-last", "100m", grouped))
+	s.create(grouped(2))
 	s.bound(ns, 13, placedWithin)
 }
 
