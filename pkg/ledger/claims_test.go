@@ -134,6 +134,23 @@ func TestAbortInPart(t *testing.T) {
 	}
 }
 
+// A member may have learned a document ahead of the watch, and a budget not yet: what it takes back then must not
+// leave the claim behind.
+func TestAbortWithAnOlderBudgetLoses(t *testing.T) {
+	older := BudgetDoc{UID: "b", Namespace: "ns", Name: "b", Revision: 5}
+	c, err := AbortPlan(Abort{Plan: PlanID(1, false), Docs: []NodeDoc{plannedDoc()}, Budgets: []BudgetDoc{older}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	txn, err := c.Txn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(txn.Compares, func(c Compare) bool { return c.Key == KeyBudget("b") && c.Revision == 5 }) {
+		t.Errorf("%+v, want a compare of the budget at its revision", txn.Compares)
+	}
+}
+
 func TestDisplacedRecordedPlans(t *testing.T) {
 	plan := PlanID(1, true)
 	d := plannedDoc()

@@ -133,9 +133,7 @@ func (s Sweeping) unclaim(budgets map[string]BudgetDoc, e Entry) {
 		if !ok {
 			b = s.Picture.Budget(uid)
 		}
-		if next, changed := UnclaimBudget(b, e.PodUID, Failure{}); changed {
-			budgets[uid] = next
-		}
+		budgets[uid], _ = UnclaimBudget(b, e.PodUID, Failure{}) // without a claim, too: see AbortPlan
 	}
 }
 

@@ -69,15 +69,12 @@ func AbortPlan(a Abort) (Change, error) {
 			return Change{}, &RefusedError{Step: stepAbort, PodUID: claims[uid][0],
 				Reason: "it is claimed from disruption budget " + uid + ", which is not given"}
 		}
-		b, changed := a.Budgets[i], false
+		b := a.Budgets[i]
 		for _, pod := range claims[uid] {
-			var dropped bool
-			b, dropped = UnclaimBudget(b, pod, Failure{})
-			changed = changed || dropped
+			b, _ = UnclaimBudget(b, pod, Failure{})
 		}
-		if changed {
-			c.Budgets = append(c.Budgets, b)
-		}
+		// Also if it has no such claim: it may be older than the documents, and then the transaction has to lose.
+		c.Budgets = append(c.Budgets, b)
 	}
 	if a.Record != nil && a.Only == nil && (a.Record.State == PlanForming || a.Record.State == PlanReady) {
 		c.Plans = []PlanRecord{a.Record.to(PlanAborted)}
