@@ -154,20 +154,17 @@ func (c *Core) settleHolds(now moment) {
 		e.hold = hold{}
 		switch {
 		case was.answered && e.verdict.kind == events.DecisionUnplaceable:
-			c.park(e, now)
-			c.rejectedLike(e)
+			c.turnedDown(e, now)
 		case was.answered && e.verdict.kind == events.DecisionFailed:
-			c.backOff(e, now)
-			c.requeue(e, eventAttemptFailure, now)
+			c.erred(e, now)
 		case was.withdrawn:
 			e.verdict.backoffUntil = 0
 			c.free(e, eventWithdrawn, now)
 		default:
 			c.released(e, now)
 		}
-		gone := was.gone
-		if gone != 0 {
-			c.roomLeft(e.pod, gone, now)
+		if was.gone != 0 {
+			c.roomLeft(e.pod, was.gone, now)
 		}
 	}
 }

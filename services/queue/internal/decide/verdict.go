@@ -70,18 +70,28 @@ func (c *Core) answered(e *entry, d *events.Decision, now moment) {
 	case events.DecisionPlaced:
 		c.placed(e, d, now)
 	case events.DecisionUnplaceable:
-		c.park(e, now)
-		c.rejectedLike(e)
+		c.turnedDown(e, now)
 	case events.DecisionHeldBack:
 		c.park(e, now)
 	case events.DecisionFailed:
-		c.backOff(e, now)
-		c.requeue(e, eventAttemptFailure, now)
+		c.erred(e, now)
 	case events.DecisionReleased:
 		c.released(e, now)
 	case events.DecisionQuarantined:
 		c.enter(e, c.bags.quarantine, eventQuarantine, now)
 	}
+}
+
+// turnedDown is what an attempt leads to for which no node would do.
+func (c *Core) turnedDown(e *entry, now moment) {
+	c.park(e, now)
+	c.rejectedLike(e)
+}
+
+// erred is what an attempt leads to that ended in an error.
+func (c *Core) erred(e *entry, now moment) {
+	c.backOff(e, now)
+	c.requeue(e, eventAttemptFailure, now)
 }
 
 // tally counts an answer and ends its token, so that the answer is not believed again.

@@ -305,6 +305,15 @@ func TestHeirGivesPreparedPlaceUp(t *testing.T) {
 	}
 }
 
+// preparing delivers until the plugins of the first shard, which it returns, are asked to prepare a bind.
+func (x *actor) preparing() *shard {
+	s := x.shards[0]
+	for len(s.performs) == 0 || s.performs[0].Act != decide.ActPrepare {
+		x.deliver()
+	}
+	return s
+}
+
 // A place that plugins do not come to an end with is given up.
 func TestPluginsThatNeverEnd(t *testing.T) {
 	x := newActingWorld(t, 1, 1)
@@ -312,10 +321,7 @@ func TestPluginsThatNeverEnd(t *testing.T) {
 	x.addNode("a", 10)
 	x.addPod("p")
 	x.offer()
-	s := x.shards[0]
-	for len(s.performs) == 0 || s.performs[0].Act != decide.ActPrepare {
-		x.deliver()
-	}
+	s := x.preparing()
 	s.performs = nil
 	x.beat()
 	x.settle()
@@ -338,10 +344,7 @@ func TestPluginsOfAShardThatEnds(t *testing.T) {
 	x.addPod("p")
 	x.addPod("q")
 	x.offer()
-	s := x.shards[0]
-	for len(s.performs) == 0 || s.performs[0].Act != decide.ActPrepare {
-		x.deliver()
-	}
+	s := x.preparing()
 	x.step(s, decide.Input{Drain: true, Beat: true})
 	x.settle()
 	if len(x.reserved) > 0 {
@@ -359,10 +362,7 @@ func TestPreparedPlaceIsTaken(t *testing.T) {
 	x.addNode("a", 1)
 	x.addPod("p")
 	x.offer()
-	s := x.shards[0]
-	for len(s.performs) == 0 || s.performs[0].Act != decide.ActPrepare {
-		x.deliver()
-	}
+	s := x.preparing()
 	doc, hold, _ := x.hold("pod-p")
 	change, err := ledger.Displace(ledger.Displacement{
 		Mandate: ledger.Mandate{Epochs: x.epochs("pod-p")}, Target: doc, PodUID: "pod-p", Token: hold.Token,
