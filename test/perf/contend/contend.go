@@ -87,7 +87,7 @@ func Names() []string {
 	return names
 }
 
-// Berth is Berth in one process, with two shards and two binders.
+// Berth is Berth in one process as `berth up` has it by itself: one shard and one binder.
 var Berth = Contender{Name: "berth", Start: startBerth}
 
 // Rivals are the contenders that schedule.
@@ -116,7 +116,7 @@ func startKubeScheduler(ctx context.Context, f *Field, r *Running) error {
 func startBerth(ctx context.Context, f *Field, r *Running) error {
 	berth, err := f.Programs.Up(ctx, harness.UpConfig{
 		Kubeconfig: f.Cluster.Kubeconfig, DataDir: filepath.Join(f.Dir, "data"), LogDir: f.Dir,
-		Shards: 2, Binders: 2, Config: f.Config, Args: f.Args,
+		Shards: 1, Binders: 1, Config: f.Config, Args: f.Args,
 	})
 	if err != nil {
 		return err

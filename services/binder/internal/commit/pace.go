@@ -2,37 +2,58 @@ package commit
 
 import (
 	"context"
-	"sync/atomic"
+	"sync"
+	"time"
 )
 
+// calmFor is how long the API server must have had few changes to do before events are written. Binds
+// come in bursts: an event written in the gap between two of them delays the second.
+const calmFor = 20 * time.Millisecond
+
 // pace lets events use what the API server has to spare: each costs about as much as the bind it
-// tells about. While binds and other changes keep at least busyFrom workers at work, events wait;
-// once eventsPatience wait, they are written all the same, so that none has to be dropped.
+// tells about. While binds and other changes keep at least busyFrom workers at work, and for calmFor
+// after that, events wait; once eventsPatience wait, they are written all the same, so that none has
+// to be dropped.
 type pace struct {
-	busyFrom        int32
-	changes, writes atomic.Int32
+	busyFrom int
 	// wake holds a token after anything that may have ended a wait.
 	wake chan struct{}
+
+	mu              sync.Mutex
+	changes, writes int
+	// busyUntil is when changes last kept busyFrom workers at work.
+	busyUntil time.Time
 }
 
 func newPace(workers int) *pace {
-	return &pace{busyFrom: int32(max(1, workers/2)), wake: make(chan struct{}, 1)}
+	return &pace{busyFrom: max(1, workers/4), wake: make(chan struct{}, 1)}
 }
 
 // change begins a bind or another change; the function that it returns ends it.
 func (p *pace) change() (end func()) {
-	p.changes.Add(1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.changes++
 	return func() {
-		p.changes.Add(-1)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.changes >= p.busyFrom {
+			p.busyUntil = time.Now()
+		}
+		p.changes--
 		p.nudge()
 	}
 }
 
 // write begins the write of an event; the function that it returns ends it.
 func (p *pace) write() (end func()) {
-	p.writes.Add(1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writes++
 	return func() {
-		p.writes.Add(-1)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.writes--
 		p.nudge()
 	}
 }
@@ -44,19 +65,47 @@ func (p *pace) nudge() {
 	}
 }
 
-// may says whether an event may be written while that many wait.
-func (p *pace) may(waiting int) bool {
-	return p.writes.Load() < eventWriters && (p.changes.Load() < p.busyFrom || waiting >= eventsPatience)
+// may says whether an event may be written while that many wait; if not, it may after calm unless
+// another change comes, or, when calm is 0, not before something ends.
+func (p *pace) may(waiting int) (ok bool, calm time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.writes >= eventWriters:
+		return false, 0
+	case waiting >= eventsPatience:
+		return true, 0
+	case p.changes >= p.busyFrom:
+		return false, 0
+	}
+	calm = calmFor - time.Since(p.busyUntil)
+	return calm <= 0, max(calm, 0)
 }
 
 // wait until an event may be written, or ctx ends: then false. waiting is how many wait now.
 func (p *pace) wait(ctx context.Context, waiting func() int) bool {
-	for !p.may(waiting()) {
-		select {
-		case <-p.wake:
-		case <-ctx.Done():
+	for {
+		ok, calm := p.may(waiting())
+		if ok {
+			return true
+		}
+		if !p.sleep(ctx, calm) {
 			return false
 		}
+	}
+}
+
+// sleep until a nudge, or until calm has passed unless it is 0; false when ctx ended.
+func (p *pace) sleep(ctx context.Context, calm time.Duration) bool {
+	var over <-chan time.Time
+	if calm > 0 {
+		over = time.After(calm)
+	}
+	select {
+	case <-p.wake:
+	case <-over:
+	case <-ctx.Done():
+		return false
 	}
 	return true
 }

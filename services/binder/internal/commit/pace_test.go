@@ -4,16 +4,17 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
-func TestEventsWaitWhileBindsKeepHalfTheWorkersBusy(t *testing.T) {
+func TestEventsWaitWhileBindsKeepAQuarterOfTheWorkersBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace(4)
+		p := newPace(8)
 		waiting := 1
 		went := make(chan bool)
 		write := func() { go func() { went <- p.wait(t.Context(), func() int { return waiting }) }() }
 		end := p.change()
-		write() // one of four workers is busy: there is room
+		write() // one of eight workers is busy: there is room
 		if !<-went {
 			t.Fatal("not written with one bind on its way")
 		}
@@ -23,12 +24,16 @@ func TestEventsWaitWhileBindsKeepHalfTheWorkersBusy(t *testing.T) {
 		synctest.Wait()
 		select {
 		case <-went:
-			t.Fatal("written while half of the workers bind")
+			t.Fatal("written while a quarter of the workers bind")
 		default:
 		}
 		endSecond()
+		calm := time.Now()
 		if !<-went {
 			t.Fatal("not written after a bind ended")
+		}
+		if waited := time.Since(calm); waited != calmFor {
+			t.Fatalf("written %v after a bind ended, which may be a gap between two: want %v", waited, calmFor)
 		}
 
 		defer p.change()()
@@ -65,6 +70,39 @@ func TestEventsWaitForAFreeWriter(t *testing.T) {
 		cancel()
 		if <-went {
 			t.Fatal("written after the binder was told to stop")
+		}
+	})
+}
+
+func TestNoMoreEventsAreHandedOverThanTheLibraryKeeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := make(handed, 2)
+		begin := time.Now()
+		for range cap(h) {
+			if !h.wait(t.Context()) {
+				t.Fatal("not handed over although there is room")
+			}
+		}
+		h.begun()
+		if !h.wait(t.Context()) || time.Since(begin) != 0 {
+			t.Fatal("not handed over at once although the library writes one")
+		}
+		if !h.wait(t.Context()) || time.Since(begin) != handedPatience {
+			t.Fatalf("handed over after %v: want %v, when the others are taken for a series", time.Since(begin), handedPatience)
+		}
+		if len(h) != 1 {
+			t.Fatalf("%d on their way, want the last alone", len(h))
+		}
+		for range 2 * cap(h) {
+			h.begun() // a repetition is no harm
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		for range cap(h) {
+			h.wait(ctx)
+		}
+		cancel()
+		if h.wait(ctx) {
+			t.Fatal("handed over after the binder was told to stop")
 		}
 	})
 }

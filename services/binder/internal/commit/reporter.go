@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,6 +39,11 @@ const (
 	sinkWaiting = 4096
 	// dropsPerLine is how many dropped events share one line in the log.
 	dropsPerLine = 1000
+	// handedOver is how many events may be between report's queue and their writes: the library drops
+	// what comes to more than 1,000 before it gets the processor. It makes no write of an event that
+	// continues a series, so that after handedPatience those that are missing are taken for such.
+	handedOver     = 256
+	handedPatience = 50 * time.Millisecond
 )
 
 // reporter emits Kubernetes events (events.k8s.io/v1) through client-go's broadcaster,
@@ -49,12 +55,40 @@ type reporter struct {
 	queue  chan decide.Report
 	drops  *drops
 	pace   *pace
+	handed handed
 }
 
 func newReporter(deps Deps, pace *pace) *reporter {
 	return &reporter{
 		member: deps.Member, client: deps.API.reports, queue: make(chan decide.Report, eventsWaiting),
-		drops: &drops{logger: deps.Logger}, pace: pace,
+		drops: &drops{logger: deps.Logger}, pace: pace, handed: make(handed, handedOver),
+	}
+}
+
+// handed has a token for each event that the library was given and that it has not begun to write.
+type handed chan struct{}
+
+// wait until one more event may be handed over; false when ctx ended.
+func (h handed) wait(ctx context.Context) bool {
+	select {
+	case h <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-time.After(handedPatience):
+	}
+	for range cap(h) {
+		h.begun()
+	}
+	h <- struct{}{} // nobody else hands over
+	return true
+}
+
+// begun says that the library has begun to write an event.
+func (h handed) begun() {
+	select {
+	case <-h:
+	default: // a repetition, or taken for one of a series
 	}
 }
 
@@ -87,6 +121,7 @@ func (r *reporter) run(ctx context.Context) error {
 		queue:     make(chan struct{}, eventWriters+sinkWaiting),
 		drops:     r.drops,
 		pace:      r.pace,
+		handed:    r.handed,
 	})
 	defer broadcaster.Shutdown()
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
@@ -98,7 +133,7 @@ func (r *reporter) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case e := <-r.queue:
-			if !r.pace.wait(ctx, r.waiting) {
+			if !r.pace.wait(ctx, r.waiting) || !r.handed.wait(ctx) {
 				return nil
 			}
 			rec, ok := recorders[e.SchedulerName]
@@ -152,10 +187,12 @@ type boundedSink struct {
 	slots, queue chan struct{}
 	drops        *drops
 	pace         *pace
+	handed       handed
 }
 
 // enter waits for a slot; false when too many wait or ctx ended.
 func (s *boundedSink) enter(ctx context.Context) (leave func(), ok bool) {
+	s.handed.begun()
 	select {
 	case s.queue <- struct{}{}:
 	default:
