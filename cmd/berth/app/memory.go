@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	// heapFloor is how far a heap may grow, in bytes, before it is collected at all. By the runtime's
+	// heapFloor is how far memory in use may grow, in bytes, before it is collected at all. By the runtime's
 	// own rule a service that holds 20 MB collects every 20 MB: a fifth of its processor time under
-	// load, for memory nobody needs back. It is half of what the chart asks for a service.
-	heapFloor = 256 << 20
+	// load, for memory nobody needs back. It is what the chart asks for a service.
+	heapFloor = 512 << 20
 	// leastGCPercent is the runtime's default, which larger heaps keep to.
 	leastGCPercent = 100
 )

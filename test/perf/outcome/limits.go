@@ -17,6 +17,9 @@ type Limit struct {
 	// AtLeast or AtMost is the bound; exactly one is set.
 	AtLeast *float64 `json:"atLeast,omitempty"`
 	AtMost  *float64 `json:"atMost,omitempty"`
+	// Wall names a value of the same outcome: where this limit's value would be if what is measured cost
+	// nothing, so that nobody gets past it on that machine. Empty when nothing says where that is.
+	Wall string `json:"wall,omitempty"`
 	// Ratio says that the value compares two things within one run, so that runs on different
 	// machines can be compared by it.
 	Ratio bool `json:"ratio,omitempty"`
@@ -76,6 +79,15 @@ func (l Limit) Judge(o *Outcome) (State, float64) {
 		return Met, seen
 	}
 	return NotMet, seen
+}
+
+// Reach is where the wall of this limit stands by an outcome; false when nothing says so.
+func (l Limit) Reach(o *Outcome) (wall float64, ok bool) {
+	if o == nil || l.Wall == "" {
+		return 0, false
+	}
+	wall, ok = o.Values[l.Wall]
+	return wall, ok
 }
 
 // Bound is the limit in words.

@@ -154,15 +154,7 @@ func (g *ground) close(ctx context.Context) error {
 func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, b *bench) (result, error) {
 	pods := b.workload(mode)
 	r := result{Contender: c.Name, Mode: mode, Pods: len(pods)}
-	start := func() error {
-		if err := c.Start(ctx, &g.Field, &g.Running); err != nil {
-			return err
-		}
-		if mode == preempt {
-			return g.warmUp(ctx)
-		}
-		return g.prepare(ctx, b.blocked, b.leaving)
-	}
+	start := func() error { return g.start(ctx, c, mode, b) }
 	var due map[string]time.Time
 	create := func() (err error) { due, err = g.create(ctx, pods, mode, b.rate); return err }
 	first, second := start, create
@@ -220,6 +212,20 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 	}
 	// 4. The placements themselves.
 	return r, g.audit(ctx, len(pods))
+}
+
+// start starts the contender, and has it come to where the mode begins.
+func (g *ground) start(ctx context.Context, c contend.Contender, mode string, b *bench) error {
+	if err := c.Start(ctx, &g.Field, &g.Running); err != nil {
+		return err
+	}
+	switch mode {
+	case preempt:
+		return g.warmUp(ctx)
+	case open:
+		return g.calm(ctx)
+	}
+	return g.prepare(ctx, b.blocked, b.leaving)
 }
 
 // told waits for the events of so many pods, and says how long that took.

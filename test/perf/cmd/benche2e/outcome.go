@@ -49,6 +49,9 @@ func (r report) values(to map[string]float64, mode string, rows []result) {
 			continue
 		}
 		set("ratio", row.PodsPerSecond/peer.PodsPerSecond)
+		if raw != nil {
+			set("wallRatio", raw.PodsPerSecond/peer.PodsPerSecond)
+		}
 		set("p50Ratio", row.Latency.P50/peer.Latency.P50)
 		set("p99Ratio", row.Latency.P99/peer.Latency.P99)
 		if row.EventSeconds > 0 {

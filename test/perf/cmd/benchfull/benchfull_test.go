@@ -33,17 +33,17 @@ func TestLimitsAreAboutParts(t *testing.T) {
 func TestSummarySaysWhatWasNotRun(t *testing.T) {
 	bound := 2.0
 	limits := []outcome.Limit{
-		{Part: "a", Value: "v", Says: "fast", Unit: "x", AtLeast: &bound},
+		{Part: "a", Value: "v", Says: "fast", Unit: "x", AtLeast: &bound, Wall: "w"},
 		{Part: "b", Value: "v", Says: "small", AtMost: &bound},
 		{Part: "c", Value: "v", Says: "flat", AtMost: &bound},
 	}
 	text := summary(limits, map[string]*outcome.Outcome{
-		"a": {Values: map[string]float64{"v": 3}}, "b": {Values: map[string]float64{"v": 4}},
+		"a": {Values: map[string]float64{"v": 3, "w": 4}}, "b": {Values: map[string]float64{"v": 4}},
 	})
 	for _, want := range []string{
-		"| a | fast | at least 2x | 3x | 1.5x | met |",
-		"| b | small | at most 2 | 4 | 0.5x | **not met** |",
-		"| c | flat | at most 2 | – | – | not run |",
+		"| a | fast | at least 2x | 3x | 1.5x | met | 4x |",
+		"| b | small | at most 2 | 4 | 0.5x | **not met** | – |",
+		"| c | flat | at most 2 | – | – | not run | – |",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no row %q in\n%s", want, text)

@@ -36,7 +36,7 @@ var parts = []part{
 	{name: "drain-1000", title: "Drain: 5,000 pods on 1,000 nodes", about: 4 * time.Minute, program: "benche2e",
 		args: flags("--modes=drain", "--contenders="+rivals+","+raws, "--pods=5000", "--nodes="+small)},
 	{name: "drain-5000", title: "Drain: 10,000 pods on 5,000 nodes", about: 4 * time.Minute, program: "benche2e",
-		args: flags("--modes=drain", "--contenders="+rivals, "--pods=10000", "--nodes="+large, "--timeout=30m")},
+		args: flags("--modes=drain", "--contenders="+rivals+",raw-32", "--pods=10000", "--nodes="+large, "--timeout=30m")},
 	upstreams("affinity", "SchedulingPodAffinity/5000Nodes_5000Pods", "initPods=2500", "measurePods=2500"),
 	upstreams("anti-affinity", "SchedulingPodAntiAffinity/5000Nodes_2000Pods"),
 	upstreams("spread", "TopologySpreading/5000Nodes_5000Pods", "initPods=2500", "measurePods=2500"),

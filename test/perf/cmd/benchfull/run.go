@@ -71,10 +71,10 @@ func printTable(_ context.Context, o options, limits []outcome.Limit) error {
 // summary is the table of limits with what was seen of each, Markdown.
 func summary(limits []outcome.Limit, seen map[string]*outcome.Outcome) string {
 	var b strings.Builder
-	b.WriteString("| part | measure | demand | seen | by the demand | verdict |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| part | measure | demand | seen | by the demand | verdict | wall |\n|---|---|---|---|---|---|---|\n")
 	for _, l := range limits {
 		state, value := l.Judge(seen[l.Part])
-		number, share, verdict := "–", "–", string(state)
+		number, share, verdict, wall := "–", "–", string(state), "–"
 		if state == outcome.Met || state == outcome.NotMet {
 			number = outcome.Number(value) + l.Unit
 			if by := l.Share(value); by != 0 {
@@ -84,7 +84,10 @@ func summary(limits []outcome.Limit, seen map[string]*outcome.Outcome) string {
 		if state == outcome.NotMet {
 			verdict = "**not met**"
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", l.Part, l.Says, l.Bound(), number, share, verdict)
+		if reach, ok := l.Reach(seen[l.Part]); ok {
+			wall = outcome.Number(reach) + l.Unit
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s |\n", l.Part, l.Says, l.Bound(), number, share, verdict, wall)
 	}
 	return b.String()
 }

@@ -8,7 +8,8 @@ import (
 )
 
 // outcome is the report for the summary of all measurements. Values are called
-// contender.name; with several workloads, a limit is about the one that keeps it least.
+// contender.name; with several workloads, a limit is about the one that keeps it least. A contender's
+// wallRatio is where its ratio would be had its own processes taken no time, all else being as it was.
 func (r report) outcome(runs int) outcome.Outcome {
 	o := outcome.Outcome{
 		Time: r.Time, Machine: outcome.ThisMachine(), Runs: runs, Values: map[string]float64{},
@@ -26,6 +27,8 @@ func (r report) outcome(runs int) outcome.Outcome {
 				times := row.PodsPerSecond / peer.PodsPerSecond
 				ratio = number(times)
 				o.Values[name] = min(cmp.Or(o.Values[name], times), times)
+				wall, name := row.free(r.Processors)/peer.PodsPerSecond, row.Contender+".wallRatio"
+				o.Values[name] = min(cmp.Or(o.Values[name], wall), wall)
 			}
 			t.Rows = append(t.Rows, []string{row.Workload, row.Contender, number(float64(row.Pods)), number(row.PodsPerSecond),
 				ratio, number(row.P50Millis), number(row.P99Millis), number(row.CPUSeconds * 1000 / float64(row.Pods))})
@@ -33,4 +36,9 @@ func (r report) outcome(runs int) outcome.Outcome {
 	}
 	o.Tables = []outcome.Table{t}
 	return o
+}
+
+// free is the pods per second without the processor time that the contender took.
+func (r result) free(processors int) float64 {
+	return float64(r.Pods) / (r.WallSeconds - r.CPUSeconds/float64(processors))
 }
