@@ -19,10 +19,12 @@ type pace struct {
 	// wake holds a token after anything that may have ended a wait.
 	wake chan struct{}
 
-	mu              sync.Mutex
-	changes, writes int
-	// busyUntil is when changes last kept busyFrom workers at work.
-	busyUntil time.Time
+	mu struct {
+		sync.Mutex
+		changes, writes int
+		// busyUntil is when changes last kept busyFrom workers at work.
+		busyUntil time.Time
+	}
 }
 
 func newPace(workers int) *pace {
@@ -33,14 +35,14 @@ func newPace(workers int) *pace {
 func (p *pace) change() (end func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.changes++
+	p.mu.changes++
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.changes >= p.busyFrom {
-			p.busyUntil = time.Now()
+		if p.mu.changes >= p.busyFrom {
+			p.mu.busyUntil = time.Now()
 		}
-		p.changes--
+		p.mu.changes--
 		p.nudge()
 	}
 }
@@ -49,11 +51,11 @@ func (p *pace) change() (end func()) {
 func (p *pace) write() (end func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.writes++
+	p.mu.writes++
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.writes--
+		p.mu.writes--
 		p.nudge()
 	}
 }
@@ -71,14 +73,14 @@ func (p *pace) may(waiting int) (ok bool, calm time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.writes >= eventWriters:
+	case p.mu.writes >= eventWriters:
 		return false, 0
 	case waiting >= eventsPatience:
 		return true, 0
-	case p.changes >= p.busyFrom:
+	case p.mu.changes >= p.busyFrom:
 		return false, 0
 	}
-	calm = calmFor - time.Since(p.busyUntil)
+	calm = calmFor - time.Since(p.mu.busyUntil)
 	return calm <= 0, max(calm, 0)
 }
 
