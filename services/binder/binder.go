@@ -28,6 +28,8 @@ const (
 	DefaultWorkers = 16
 	// maxWorkers bounds Config.Workers: the streams an API server allows per connection.
 	maxWorkers = 250
+	// bindsPerWorker is how many binds the core gives out per worker: one in hand, one to take next.
+	bindsPerWorker = 2
 	// tick is how often deadlines are looked at; they are seconds.
 	tick = 200 * time.Millisecond
 	// inputBuffer is how many inputs may wait for the core.
@@ -77,8 +79,9 @@ func enforces(profiles []placement.ProfileConfig) decide.Enforces {
 }
 
 // limits are the core's, with how long the profiles wait for volumes and devices.
-func limits(profiles []placement.ProfileConfig) decide.Limits {
+func limits(workers int, profiles []placement.ProfileConfig) decide.Limits {
 	l := decide.DefaultLimits()
+	l.Binds = bindsPerWorker * workers
 	l.Volumes.Deadlines, l.Devices.Deadlines = map[string]time.Duration{}, map[string]time.Duration{}
 	for _, p := range profiles {
 		for _, plugin := range p.Plugins {
@@ -172,7 +175,7 @@ func build(cfg Config, deps Deps, api commit.API) (*Binder, error) {
 	}
 	b := &Binder{
 		cfg: cfg, deps: deps,
-		core:   decide.NewCore(cfg.ID, limits(cfg.Profiles), enforces(cfg.Profiles)),
+		core:   decide.NewCore(cfg.ID, limits(cfg.Workers, cfg.Profiles), enforces(cfg.Profiles)),
 		inputs: make(chan decide.Input, inputBuffer),
 	}
 	b.intake = intake.New(cfg.ID, intake.Deps{

@@ -41,7 +41,7 @@ const (
 
 func limits() bindercore.Limits {
 	l := bindercore.DefaultLimits()
-	l.BindDeadline, l.Idle = bindDeadline, idleDocument
+	l.Binds, l.BindDeadline, l.Idle = 2, bindDeadline, idleDocument
 	l.Retry.Cap = time.Second
 	l.EvictionHang, l.Overdue, l.PlanPause, l.EvictionMemory = evictionHang, overdue, planPause, 30*time.Second
 	l.KeepPlace = keepPlace
@@ -361,7 +361,7 @@ func docOf(kvs []ledger.KV, nodeUID string) (*ledger.NodeDoc, error) {
 // amend runs a transaction on claims.
 func (b *binder) amend(e bindercore.Amend) {
 	w := b.w
-	w.transact(&b.proc, e.Why, e.Txn, func(r ledger.TxnResult, err error) error {
+	w.transact(&b.proc, txnName(e.Why), e.Txn, func(r ledger.TxnResult, err error) error {
 		out := bindercore.Amended{Op: e.Op}
 		var refused *ledger.TxnError
 		switch {
@@ -378,12 +378,23 @@ func (b *binder) amend(e bindercore.Amend) {
 	})
 }
 
-// names of the binder's transactions in the protocol.
-var binderTxns = map[string]string{"hand-over": "T5", "fence-mark": "T6", "fence-release": "T7"}
+// txnName is the name in the protocol of what the binder does to reservations; what it does to
+// promises keeps its own.
+func txnName(why string) string {
+	switch why {
+	case "hand-over":
+		return "T5"
+	case "fence-mark":
+		return "T6"
+	case "fence-release":
+		return "T7"
+	}
+	return why
+}
 
 func (b *binder) transact(e bindercore.Transact) {
 	w := b.w
-	w.transact(&b.proc, binderTxns[e.Why], e.Txn, func(r ledger.TxnResult, err error) error {
+	w.transact(&b.proc, txnName(e.Why), e.Txn, func(r ledger.TxnResult, err error) error {
 		out := bindercore.Transacted{Op: e.Op}
 		var refused *ledger.TxnError
 		switch {

@@ -83,6 +83,7 @@ func podObject(change func(p *corev1.Pod)) *corev1.Pod {
 
 func TestBindOutcomes(t *testing.T) {
 	conflict := apierrors.NewConflict(theRes, "p", errors.New("moved"))
+	noRoute := apierrors.NewGenericServerResponse(http.StatusNotFound, "post", theRes, "", "", 0, true)
 	for _, tc := range []struct {
 		name string
 		bind *apierrors.StatusError // nil: 201
@@ -96,8 +97,9 @@ func TestBindOutcomes(t *testing.T) {
 		{"conflict, elsewhere", conflict, podObject(func(p *corev1.Pod) { p.Spec.NodeName = "m" }), decide.Elsewhere, true},
 		{"conflict, namesake", conflict, podObject(func(p *corev1.Pod) { p.UID = "other" }), decide.Gone, false},
 		{"conflict, gone", conflict, nil, decide.Gone, false},
-		{"not found", apierrors.NewNotFound(theRes, "p"), nil, decide.Gone, false},
-		{"not found, but it is there", apierrors.NewNotFound(theRes, "p"), podObject(nil), decide.Unknown, true},
+		{"not found", apierrors.NewNotFound(theRes, "p"), podObject(nil), decide.Gone, false},
+		{"the path is not found, nor is the pod", noRoute, nil, decide.Gone, false},
+		{"the path is not found, the pod is there", noRoute, podObject(nil), decide.Unknown, true},
 		{"forbidden", apierrors.NewForbidden(theRes, "p", errors.New("no")), nil, decide.Refused, false},
 		{"bad request", apierrors.NewBadRequest("no"), nil, decide.Refused, false},
 		{"throttled", apierrors.NewTooManyRequests("later", 1), nil, decide.Unknown, false},

@@ -66,12 +66,26 @@ func (r *Room) postBinding(ctx context.Context, e decide.Bind) decide.Answered {
 	switch {
 	case err == nil:
 		return decide.Answered{Result: decide.Done}
+	case noSuchPod(err, e.Pod.Name):
+		return decide.Answered{Result: decide.Gone}
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		// Moved, bound or gone look alike: the pod tells. This read is also the first half
 		// of the refresh, whose second half (the document) the core asks for afterwards.
 		return r.lostBind(ctx, e, err)
 	}
 	return decide.Answered{Result: refusedOrUnknown(err), Problem: err.Error()}
+}
+
+// noSuchPod tells whether the API server itself says that no pod has this name, and not that it lacks
+// the namespace, or somebody on the way the resource. It looks into etcd before it says so: where many
+// pods are gone before their bind, a read of each would take as long again.
+func noSuchPod(err error, name string) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	about := status.Status().Details
+	return about != nil && about.Kind == string(corev1.ResourcePods) && about.Name == name
 }
 
 func (r *Room) lostBind(ctx context.Context, e decide.Bind, cause error) decide.Answered {

@@ -12,8 +12,9 @@ const calmFor = 20 * time.Millisecond
 
 // pace lets events use what the API server has to spare: each costs about as much as the bind it
 // tells about. While binds and other changes keep at least busyFrom workers at work, and for calmFor
-// after that, events wait; once eventsPatience wait, they are written all the same, so that none has
-// to be dropped.
+// after that, events wait; once eventsPatience wait, they are written all the same, one at a time:
+// where there is never anything to spare, binds keep nearly all of it, and what comes to more than
+// eventsWaiting is dropped.
 type pace struct {
 	busyFrom int
 	// wake holds a token after anything that may have ended a wait.
@@ -75,7 +76,7 @@ func (p *pace) may(waiting int) (ok bool, calm time.Duration) {
 	switch {
 	case p.mu.writes >= eventWriters:
 		return false, 0
-	case waiting >= eventsPatience:
+	case waiting >= eventsPatience && p.mu.writes == 0:
 		return true, 0
 	case p.mu.changes >= p.busyFrom:
 		return false, 0

@@ -63,8 +63,10 @@ type picture struct {
 	reservations map[attempt]*reservation
 	// reserved finds a pod's reservations; two at once only while a partition changes hands.
 	reserved map[string][]*reservation
-	// waiting are the reservations of held partitions with nothing under way and something left to do.
+	// waiting are the reservations of held partitions with nothing under way and something left to do,
+	// but for those that wait for a turn.
 	waiting map[attempt]*reservation
+	turns   turns
 }
 
 // asked is what the decision log asks for beside reservations, or says about them.

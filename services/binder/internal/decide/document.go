@@ -149,41 +149,64 @@ func (c *Core) sweep() {
 		}
 	}
 	slices.Sort(due)
+	var together handOver
 	for _, uid := range due {
-		c.docs[uid].handOver(c)
+		d := c.docs[uid]
+		d.swept = c.now
+		change, changed := c.swept(d)
+		switch {
+		case !changed:
+		case len(change.Docs) != 1 || len(change.Budgets)+len(change.Exclusives)+len(change.Plans) > 0:
+			d.op = c.amend(d, change, "sweep")
+		default:
+			together.add(c, d, change)
+		}
+	}
+	together.send(c)
+}
+
+func (d *document) answered(c *Core, _ Input) {
+	// Applied or not, the picture tells. What is sent again is the same change or loses its compare.
+	d.op, d.since = 0, c.now
+}
+
+// handOversAtOnce is how many documents share a transaction. They are idle: that one of them has
+// moved meanwhile, which undoes the others' hand-over with its own, is rare.
+const handOversAtOnce = 16
+
+// handOver is T5 for documents that are all changed, or none.
+type handOver struct {
+	docs   []*document
+	change ledger.Change
+}
+
+// add has one more document handed over; those that have come together by now go, if they are enough.
+func (h *handOver) add(c *Core, d *document, change ledger.Change) {
+	h.docs, h.change.Docs = append(h.docs, d), append(h.change.Docs, change.Docs...)
+	if len(h.docs) == handOversAtOnce {
+		h.send(c)
 	}
 }
 
-func (d *document) handOver(c *Core) {
-	d.swept = c.now
-	change, changed := c.swept(d)
-	if !changed {
+func (h *handOver) send(c *Core) {
+	if len(h.docs) == 0 {
 		return
 	}
-	if len(change.Docs) != 1 || len(change.Budgets)+len(change.Exclusives)+len(change.Plans) > 0 {
-		d.op = c.amend(d, change, "sweep")
-		return
+	sent := *h
+	*h = handOver{}
+	op := c.amend(&sent, sent.change, "hand-over")
+	for _, d := range sent.docs {
+		d.op = op
 	}
-	txn, err := ledger.Replace(change.Docs...)
-	if err != nil {
-		c.fault("hand-over of node "+d.doc.NodeUID, err)
-		return
-	}
-	d.op = c.start(d)
-	c.emit(Transact{Op: d.op, NodeUID: d.doc.NodeUID, Txn: txn, Why: "hand-over"})
 }
 
-func (d *document) answered(c *Core, in Input) {
-	d.op = 0
-	t, ok := in.(Transacted)
-	if !ok || t.Current == nil {
-		// Applied or unknown: the watch tells. A hand-over sent again is the same change or
-		// loses its compare.
-		d.since = c.now
-		return
-	}
-	for _, r := range c.learn(*t.Current) {
-		r.advance(c)
+func (h *handOver) answered(c *Core, in Input) {
+	a, ok := in.(Amended)
+	for _, d := range h.docs {
+		d.op = 0
+		if !ok || a.Result != Lost {
+			d.since = c.now // the picture tells
+		}
 	}
 }
 

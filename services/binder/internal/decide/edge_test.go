@@ -24,7 +24,7 @@ func TestEdge01HandOverBeforeALaggingShardSeesTheBind(t *testing.T) {
 	run[Bind](r, delivered)
 	r.see()
 	r.wait(2 * time.Second)
-	if why := run[Transact](r, delivered).Why; why != "hand-over" {
+	if why := run[Amend](r, delivered).Why; why != "hand-over" {
 		t.Fatalf("%s, want the hand-over", why)
 	}
 	lagging.docs = len(r.ledger.history) // sees neither the bind nor the entry
@@ -39,7 +39,7 @@ func TestEdge02DocumentIsEmptiedNeverDeleted(t *testing.T) {
 	run[Bind](r, delivered)
 	r.see()
 	r.wait(2 * time.Second)
-	txn := run[Transact](r, delivered).Txn
+	txn := run[Amend](r, delivered).Txn
 	if len(txn.Deletes) != 0 || len(r.doc().Entries) != 0 || r.doc().Revision == 0 {
 		t.Fatalf("deletes %v, document %+v", txn.Deletes, r.doc())
 	}
@@ -149,5 +149,43 @@ func TestEdge20UnknownTransactionIsResubmittedUnchanged(t *testing.T) {
 	}
 	if n := len(r.doc().Entries); n != 0 {
 		t.Fatalf("%d entries left", n)
+	}
+}
+
+// Documents that are idle at the same time are handed over together; what one of them has lost
+// meanwhile is made up for without it.
+func TestIdleDocumentsAreHandedOverTogether(t *testing.T) {
+	r := newLine(t, 3)
+	r.reserveAll()
+	for range r.shards {
+		r.bindNext()
+	}
+	r.see()
+	r.wait(2 * r.limits.Idle)
+	lost := next[Amend](r)
+	if lost.Why != "hand-over" || len(lost.Txn.Puts) != 3 {
+		t.Fatalf("%s of %d documents, want a hand-over of 3", lost.Why, len(lost.Txn.Puts))
+	}
+	s := r.shards[0]
+	r.api.addPod("p3")
+	r.shards = append(r.shards, s)
+	r.api.deletePod("p1-uid")
+	s.facts, s.docs = len(r.api.history)-1, len(r.ledger.history)
+	if !r.place(3, 1) {
+		t.Fatal("p3 could not take p1's place")
+	}
+	run[Amend](r, delivered)
+	if n := len(r.ledger.current[ledger.KeyNode("n0-uid")].Entries); n != 1 {
+		t.Fatalf("%d entries of n0: a part of the transaction went through", n)
+	}
+	r.b.lines = nil // p3's bind is not what this is about
+	r.wait(roundEvery)
+	if again := run[Amend](r, delivered); len(again.Txn.Puts) != 2 {
+		t.Fatalf("then %d documents, want the 2 that have not moved", len(again.Txn.Puts))
+	}
+	for _, uid := range []string{"n0-uid", "n2-uid"} {
+		if n := len(r.ledger.current[ledger.KeyNode(uid)].Entries); n != 0 {
+			t.Fatalf("%d entries of %s left", n, uid)
+		}
 	}
 }

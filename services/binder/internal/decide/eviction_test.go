@@ -137,7 +137,7 @@ func TestEvictionWithoutBudgetIsOneCall(t *testing.T) {
 	r.endPod(4)
 	r.see()
 	r.wait(2 * time.Second)
-	if why := does[Transact](r, delivered).Why; why != "hand-over" {
+	if why := does[Amend](r, delivered).Why; why != "hand-over" {
 		t.Fatalf("%s, want the hand-over of the claim", why)
 	}
 	r.see()

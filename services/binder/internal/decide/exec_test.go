@@ -73,6 +73,8 @@ func unknown(e Effect) Input {
 		return DocRead{Op: e.Op, Problem: "timeout"}
 	case Transact:
 		return Transacted{Op: e.Op, Result: TxnUnknown, Problem: "timeout"}
+	case Amend:
+		return Amended{Op: e.Op, Result: TxnUnknown, Problem: "timeout"}
 	}
 	panic(fmt.Sprintf("no answer to %T", e))
 }
@@ -85,6 +87,8 @@ func (w *world) carryOut(b *member, e Effect) (Input, error) {
 		return w.readDoc(b, e), nil
 	case Transact:
 		return w.transact(e)
+	case Amend:
+		return w.amend(e)
 	case FencePod:
 		return w.fence(e), nil
 	case PatchCondition:
@@ -129,54 +133,84 @@ func (w *world) readDoc(b *member, e ReadDoc) Input {
 }
 
 func (w *world) transact(e Transact) (Input, error) {
-	key := e.Txn.Puts[0].Key
-	before := w.ledger.current[key]
-	txn := e.Txn
-	if put, err := w.ablated(e, before); err != nil {
+	before := w.ledger.current[e.Txn.Puts[0].Key]
+	res, err := w.commit(e.Txn, e.Why)
+	switch {
+	case err != nil:
 		return nil, err
-	} else if put != nil {
-		txn.Puts = []ledger.Put{*put}
-	}
-	res, err := w.ledger.commit(txn)
-	if err != nil {
-		return nil, err
-	}
-	if !res.Succeeded {
+	case !res.Succeeded:
 		return Transacted{Op: e.Op, Result: Lost, Current: &before}, nil
 	}
-	after := w.ledger.current[key]
-	if w.off == (ablation{}) {
-		if v := ledger.CheckSuccessor(before, after); len(v) > 0 {
-			return nil, v[0]
-		}
-	}
-	if e.Why != "hand-over" {
-		for _, old := range before.Entries {
-			if now, ok := after.Find(old.PodUID); !ok || now.Token != old.Token {
-				w.released[old.Token.String()] = true
-			}
+	after := w.ledger.current[e.Txn.Puts[0].Key]
+	for _, old := range before.Entries {
+		if now, ok := after.Find(old.PodUID); !ok || now.Token != old.Token {
+			w.released[old.Token.String()] = true
 		}
 	}
 	return Transacted{Op: e.Op, Result: Applied, Revision: res.Revision}, nil
 }
 
-// ablated rewrites what a transaction puts, when a part of the protocol is left out.
-func (w *world) ablated(e Transact, before ledger.NodeDoc) (*ledger.Put, error) {
-	put := e.Txn.Puts[0]
-	d, err := ledger.DecodeNodeDoc(ledger.KV{Key: put.Key, Value: put.Value})
-	if err != nil {
-		return nil, err
-	}
+// amend is a hand-over; that of a pod's entry releases nothing.
+func (w *world) amend(e Amend) (Input, error) {
+	res, err := w.commit(e.Txn, e.Why)
 	switch {
-	case w.off.noMark && e.Why == "fence-mark":
+	case err != nil:
+		return nil, err
+	case res.Succeeded:
+		return Amended{Op: e.Op, Result: Applied, KVs: e.Txn.Committed(res)}, nil
+	}
+	lost := Amended{Op: e.Op, Result: Lost}
+	for _, c := range e.Txn.Compares {
+		d := w.ledger.current[c.Key]
+		value, err := ledger.EncodeNodeDoc(d)
+		if err != nil {
+			return nil, err
+		}
+		lost.KVs = append(lost.KVs, ledger.KV{Key: c.Key, Value: value, ModRevision: d.Revision})
+	}
+	return lost, nil
+}
+
+// commit applies a transaction, or what an ablation makes of it, and checks each step.
+func (w *world) commit(t ledger.Txn, why string) (ledger.TxnResult, error) {
+	before := map[string]ledger.NodeDoc{}
+	puts := make([]ledger.Put, 0, len(t.Puts))
+	for _, put := range t.Puts {
+		before[put.Key] = w.ledger.current[put.Key]
+		put, err := w.ablated(put, why, before[put.Key])
+		if err != nil {
+			return ledger.TxnResult{}, err
+		}
+		puts = append(puts, put)
+	}
+	t.Puts = puts
+	res, err := w.ledger.commit(t)
+	if err != nil || !res.Succeeded || w.off != (ablation{}) {
+		return res, err
+	}
+	for key, old := range before {
+		if v := ledger.CheckSuccessor(old, w.ledger.current[key]); len(v) > 0 {
+			return res, v[0]
+		}
+	}
+	return res, nil
+}
+
+// ablated rewrites what a transaction puts, when a part of the protocol is left out.
+func (w *world) ablated(put ledger.Put, why string, before ledger.NodeDoc) (ledger.Put, error) {
+	d, err := ledger.DecodeNodeDoc(ledger.KV{Key: put.Key, Value: put.Value})
+	switch {
+	case err != nil:
+		return put, err
+	case w.off.noMark && why == "fence-mark":
 		d.Entries = slices.Clone(before.Entries)
 	case w.off.noHighWater:
 		d.HW = maps.Clone(before.HW)
 	default:
-		return nil, nil
+		return put, nil
 	}
 	put.Value, err = ledger.EncodeNodeDoc(d)
-	return &put, err
+	return put, err
 }
 
 func (w *world) fence(e FencePod) Input {

@@ -8,6 +8,9 @@ import (
 
 // Limits are the core's times and bounds.
 type Limits struct {
+	// Binds is how many Bindings may be asked for at once; further ones wait in the core. It should
+	// be somewhat more than carry them out, so that none of these waits for the core.
+	Binds int
 	// BindDeadline is how long a Committed entry may stay unbound, unchanged in the
 	// binder's own eyes, before it is fenced (T_bind of the protocol).
 	BindDeadline time.Duration
@@ -72,6 +75,7 @@ func (l WaitLimits) deadline(scheduler string) time.Duration {
 // DefaultLimits are the protocol's figures.
 func DefaultLimits() Limits {
 	return Limits{
+		Binds:        32,
 		BindDeadline: 30 * time.Second,
 		// The default of VolumeBindingArgs.bindTimeoutSeconds, and how often kube-scheduler looks.
 		Volumes: WaitLimits{Deadline: 600 * time.Second, Poll: time.Second},

@@ -268,7 +268,7 @@ func TestAbortedPlanEvictsNobody(t *testing.T) {
 	does[Nominate](r, delivered) // cleared
 	r.see()
 	r.wait(2 * time.Second)
-	does[Transact](r, delivered)
+	does[Amend](r, delivered)
 	if _, ok := r.victim("v4-uid"); ok {
 		t.Fatal("the claim is still there")
 	}
@@ -314,7 +314,7 @@ func TestOverdueHoldIsGivenUp(t *testing.T) {
 	r.wait(2 * r.limits.Overdue)
 	r.quiet("the victim has an hour to end")
 	r.wait(time.Hour)
-	does[Transact](r, delivered)
+	does[Amend](r, delivered)
 	if _, _, held := r.truth.Entry("p0-uid"); held {
 		t.Fatal("the hold is still there")
 	}

@@ -27,18 +27,20 @@ const (
 )
 
 // recheck looks at what the API server does not check on a bind (it accepts a missing,
-// cordoned or tainted node) and may have changed since the decision.
-func (c *Core) recheck(r *reservation) (verdict, string) {
+// cordoned or tainted node) and may have changed since the decision. The pod is as the facts
+// show it, nil if they do not.
+func (c *Core) recheck(r *reservation) (*state.Pod, verdict, string) {
 	p, known, gone := c.pod(r.key.pod, r.entry.PodRV)
 	switch {
 	case gone:
-		return over, "the pod was deleted"
+		return nil, over, "the pod was deleted"
 	case !known:
-		return unseen, "the pod does not show in the facts yet"
+		return nil, unseen, "the pod does not show in the facts yet"
 	case p.NodeName != "":
-		return over, "the pod is bound to " + p.NodeName
+		return p, over, "the pod is bound to " + p.NodeName
 	}
-	return c.recheckOn(r, p)
+	v, reason := c.recheckOn(r, p)
+	return p, v, reason
 }
 
 // recheckOn is recheck for a pod that is known not to be bound.

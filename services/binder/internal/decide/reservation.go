@@ -37,6 +37,8 @@ type reservation struct {
 	// settled: the API server has answered for good (bound, or gone); the entry only waits
 	// for the facts to show it and for the sweep. removed: it has left the ledger.
 	settled, removed bool
+	// lined: it waits for its turn to bind; see turns.
+	lined bool
 	// rv is the bind's precondition: the entry's, or a fresher one after a refresh.
 	rv     uint64
 	losses int
@@ -58,7 +60,8 @@ type promise struct {
 	key               attempt
 	nodeUID, nodeName string
 	entry             ledger.Entry
-	// since is when the entry was first seen in its present state.
+	// since is when the entry was first seen in its present state, later by what it has waited for
+	// turns to bind.
 	since time.Time
 	hint  events.Decision
 }
@@ -89,7 +92,7 @@ func (r *reservation) advance(c *Core) {
 // park keeps the reservation among those that ticks and facts look at, while it waits. Most
 // reservations of a large cluster are other binders', which is why they are not among them.
 func (c *Core) park(r *reservation) {
-	if r.op == 0 && !r.removed && !r.settled && c.holds(r.key.pod) {
+	if r.op == 0 && !r.removed && !r.settled && !r.lined && c.holds(r.key.pod) {
 		c.waiting[r.key] = r
 		return
 	}
@@ -99,7 +102,7 @@ func (c *Core) park(r *reservation) {
 func (r *reservation) advanceCommitted(c *Core) {
 	switch {
 	case r.doomed != "":
-	case c.now.Sub(r.since) > c.bindDeadline(r):
+	case !r.lined && c.now.Sub(r.since) > c.bindDeadline(r):
 		r.doomed = fmt.Sprintf("not bound within %v", c.bindDeadline(r))
 	case r.entry.Wanted && r.tries > 0:
 		r.doomed = "wanted back, and the bind did not succeed at once"
@@ -108,7 +111,8 @@ func (r *reservation) advanceCommitted(c *Core) {
 		r.mark(c)
 		return
 	}
-	switch v, reason := c.recheck(r); v {
+	p, v, reason := c.recheck(r)
+	switch v {
 	case over:
 		if r.claimsOpen(c) {
 			r.overDevices(c, reason)
@@ -119,7 +123,7 @@ func (r *reservation) advanceCommitted(c *Core) {
 		r.doomed = reason
 		r.mark(c)
 	case fit:
-		r.bind(c)
+		r.takeTurn(c, p.Priority)
 	case unseen:
 	}
 }
@@ -134,6 +138,7 @@ func (r *reservation) advanceCommitted(c *Core) {
 func (r *reservation) bind(c *Core) {
 	r.tries++
 	r.begin(c, binding)
+	c.turns.taken++
 	c.emit(Bind{
 		Op: r.op, Pod: r.ref(), NodeUID: r.nodeUID, NodeName: r.nodeName, ResourceVersion: r.rv,
 		Token: r.key.token, SchedulerName: r.entry.SchedulerName,
@@ -201,7 +206,7 @@ func (c *Core) bindDeadline(r *reservation) time.Duration {
 }
 
 func (r *reservation) begin(c *Core, s step) {
-	r.op, r.step = c.start(r), s
+	r.op, r.step, r.lined = c.start(r), s, false
 	delete(c.waiting, r.key)
 }
 
@@ -217,7 +222,9 @@ func (r *reservation) answered(c *Core, in Input) {
 	switch in := in.(type) {
 	case Answered:
 		if s == binding {
+			c.turns.taken--
 			r.bindAnswered(c, in)
+			c.nextTurns()
 		} else {
 			r.changeAnswered(c, in)
 		}

@@ -245,7 +245,7 @@ func TestDeletedOrBoundPodNeedsNothing(t *testing.T) {
 	r.hold(r.b, true)
 	r.quiet("deleted")
 	r.wait(2 * time.Second)
-	hand := run[Transact](r, delivered)
+	hand := run[Amend](r, delivered)
 	if hand.Why != "hand-over" || r.doc().HW[ledger.KindPod] != r.api.now().rv {
 		t.Fatalf("%s, high-water %v, want a hand-over at %d", hand.Why, r.doc().HW, r.api.now().rv)
 	}
@@ -462,7 +462,7 @@ func TestFenceOfAGonePodWaitsForTheFact(t *testing.T) {
 	r.quiet("no release without the fact")
 	r.see()
 	r.wait(2 * time.Second)
-	if hand := run[Transact](r, delivered); hand.Why != "hand-over" || len(r.doc().Entries) != 0 {
+	if hand := run[Amend](r, delivered); hand.Why != "hand-over" || len(r.doc().Entries) != 0 {
 		t.Fatalf("%s left %d entries", hand.Why, len(r.doc().Entries))
 	}
 }

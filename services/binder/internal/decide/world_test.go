@@ -235,7 +235,7 @@ type world struct {
 
 func testLimits() Limits {
 	l := DefaultLimits()
-	l.BindDeadline, l.Idle = 3*time.Second, time.Second
+	l.Binds, l.BindDeadline, l.Idle = 1, 3*time.Second, time.Second
 	l.Retry = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 10, Cap: time.Second}
 	return l
 }

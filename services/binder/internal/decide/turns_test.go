@@ -1,0 +1,116 @@
+package decide
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// newLine has n pods reserved on a node each, the first of which is being bound.
+func newLine(t *testing.T, n int) *rig {
+	w := newWorld(1, n, n, ablation{})
+	r := &rig{T: t, world: w, b: w.binders[0]}
+	return r
+}
+
+// reserveAll places p0 on n0, p1 on n1, and so on.
+func (r *rig) reserveAll() {
+	r.Helper()
+	r.see()
+	for i, s := range r.shards {
+		s.facts, s.docs = len(r.api.history)-1, len(r.ledger.history)
+		if !r.place(i, i) {
+			r.Fatalf("the shard could not place p%d", i)
+		}
+	}
+	r.showDocs(r.b, len(r.ledger.history))
+}
+
+// bindNext carries out the one bind that has a turn, and says whose it was.
+func (r *rig) bindNext() string {
+	r.Helper()
+	return run[Bind](r, delivered).Pod.Name
+}
+
+func TestBindsTakeTurns(t *testing.T) {
+	r := newLine(t, 4)
+	r.api.changePod("p3-uid", func(p *corev1.Pod) {
+		p.Generation++
+		p.Spec.Priority = ptr.To[int32](7)
+	})
+	r.reserveAll()
+	for i, want := range []string{"p0", "p3", "p1", "p2"} {
+		if got := r.bindNext(); got != want {
+			t.Fatalf("turn %d went to %s, want %s: by priority, then first come, first served", i, got, want)
+		}
+	}
+	r.quiet("all are bound")
+}
+
+// A line that is longer than pods live must not bind nothing but pods that are gone.
+func TestPodsThatAreGoneTakeNoTurn(t *testing.T) {
+	r := newLine(t, 4)
+	r.reserveAll()
+	for _, uid := range []string{"p1-uid", "p2-uid"} {
+		r.api.deletePod(uid)
+	}
+	r.see()
+	for i, want := range []string{"p0", "p3"} {
+		if got := r.bindNext(); got != want {
+			t.Fatalf("turn %d went to %s, want %s", i, got, want)
+		}
+	}
+	r.say(events.DecisionBound, events.DecisionBound)
+	r.quiet("the others are gone")
+}
+
+func TestWaitingForATurnDoomsNobody(t *testing.T) {
+	r := newLine(t, 2)
+	r.reserveAll()
+	r.wait(2 * r.limits.BindDeadline)
+	if got := r.bindNext(); got != "p0" {
+		t.Fatalf("first turn: %s", got)
+	}
+	if got := r.bindNext(); got != "p1" {
+		t.Fatalf("second turn: %s", got)
+	}
+	r.quiet("both are bound")
+}
+
+// The time in line does not count for a pod's deadline, the rest does.
+func TestABindThatNeverSucceedsIsFencedInALineToo(t *testing.T) {
+	r := newLine(t, 2)
+	r.reserveAll()
+	for tries := 0; tries < 100; tries++ {
+		if mark, ok := r.b.lines[0].(Transact); ok {
+			if mark.Why != "fence-mark" || tries < 4 {
+				t.Fatalf("%s after %d tries", mark.Why, tries)
+			}
+			return
+		}
+		// Both have a turn again and again, and none is heard of.
+		run[Bind](r, requestLost)
+		for len(r.b.lines) == 0 {
+			r.wait(100 * time.Millisecond)
+		}
+	}
+	t.Fatal("never fenced")
+}
+
+func TestALinedUpPodOfAnotherPartitionIsLeftAlone(t *testing.T) {
+	r := newLine(t, 3)
+	r.reserveAll()
+	r.hold(r.b, false)
+	r.bindNext()
+	r.quiet("the others are no longer ours")
+	r.hold(r.b, true)
+	for _, want := range []string{"p1", "p2"} {
+		if got := r.bindNext(); got != want {
+			t.Fatalf("turn of %s, want %s", got, want)
+		}
+	}
+}
