@@ -10,11 +10,14 @@ import (
 // come in bursts: an event written in the gap between two of them delays the second.
 const calmFor = 20 * time.Millisecond
 
+// forcedEvery is the time between two events that are written although binds leave no room.
+const forcedEvery = 50 * time.Millisecond
+
 // pace lets events use what the API server has to spare: each costs about as much as the bind it
 // tells about. While binds and other changes keep at least busyFrom workers at work, and for calmFor
-// after that, events wait; once eventsPatience wait, they are written all the same, one at a time:
-// where there is never anything to spare, binds keep nearly all of it, and what comes to more than
-// eventsWaiting is dropped.
+// after that, events wait. Once eventsPatience wait, some are written all the same, one every
+// forcedEvery: where there is never anything to spare, binds keep nearly all there is, and of the
+// events what comes to more than eventsWaiting is dropped.
 type pace struct {
 	busyFrom int
 	// wake holds a token after anything that may have ended a wait.
@@ -23,8 +26,9 @@ type pace struct {
 	mu struct {
 		sync.Mutex
 		changes, writes int
-		// busyUntil is when changes last kept busyFrom workers at work.
-		busyUntil time.Time
+		// busyUntil is when changes last kept busyFrom workers at work, forced when an event was last
+		// written all the same.
+		busyUntil, forced time.Time
 	}
 }
 
@@ -68,41 +72,47 @@ func (p *pace) nudge() {
 	}
 }
 
-// may says whether an event may be written while that many wait; if not, it may after calm unless
-// another change comes, or, when calm is 0, not before something ends.
-func (p *pace) may(waiting int) (ok bool, calm time.Duration) {
+// may says whether an event may be written while that many wait; if not, how long to wait for it at
+// most unless something ends or comes before, 0 for as long as nothing does.
+func (p *pace) may(waiting int) (ok bool, rest time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.mu.writes >= eventWriters:
-		return false, 0
-	case waiting >= eventsPatience && p.mu.writes == 0:
-		return true, 0
-	case p.mu.changes >= p.busyFrom:
+	if p.mu.writes >= eventWriters {
 		return false, 0
 	}
-	calm = calmFor - time.Since(p.mu.busyUntil)
-	return calm <= 0, max(calm, 0)
+	if p.mu.changes < p.busyFrom {
+		if rest = calmFor - time.Since(p.mu.busyUntil); rest <= 0 {
+			return true, 0
+		}
+	}
+	if waiting < eventsPatience {
+		return false, rest
+	}
+	if rest = forcedEvery - time.Since(p.mu.forced); rest <= 0 {
+		p.mu.forced = time.Now()
+		return true, 0
+	}
+	return false, rest
 }
 
 // wait until an event may be written, or ctx ends: then false. waiting is how many wait now.
 func (p *pace) wait(ctx context.Context, waiting func() int) bool {
 	for {
-		ok, calm := p.may(waiting())
+		ok, rest := p.may(waiting())
 		if ok {
 			return true
 		}
-		if !p.sleep(ctx, calm) {
+		if !p.sleep(ctx, rest) {
 			return false
 		}
 	}
 }
 
-// sleep until a nudge, or until calm has passed unless it is 0; false when ctx ended.
-func (p *pace) sleep(ctx context.Context, calm time.Duration) bool {
+// sleep until a nudge, or until rest has passed unless it is 0; false when ctx ended.
+func (p *pace) sleep(ctx context.Context, rest time.Duration) bool {
 	var over <-chan time.Time
-	if calm > 0 {
-		over = time.After(calm)
+	if rest > 0 {
+		over = time.After(rest)
 	}
 	select {
 	case <-p.wake:

@@ -44,6 +44,16 @@ func TestEventsWaitWhileBindsKeepAQuarterOfTheWorkersBusy(t *testing.T) {
 		if !<-went {
 			t.Fatal("not written although too many wait")
 		}
+		first := time.Now()
+		for range 3 {
+			write()
+			if !<-went {
+				t.Fatal("no further one written although too many wait")
+			}
+		}
+		if took := time.Since(first); took != 3*forcedEvery {
+			t.Fatalf("3 further ones in %v, want %v: binds leave no room", took, 3*forcedEvery)
+		}
 		end()
 	})
 }
