@@ -53,14 +53,16 @@ func (j *journal) add(o occurrence) {
 // trim forgets what is old.
 func (j *journal) trim(now moment) {
 	for _, list := range []*[]occurrence{&j.facts, &j.ledger} {
-		old := 0
-		for old < len(*list) && (*list)[old].at.add(journalAge) < now {
-			old++
+		old := func(o occurrence) bool { return o.at.add(journalAge) < now }
+		// In big steps, as what is behind is moved: once more than half of it is old.
+		if len(*list) == 0 || !old((*list)[len(*list)/2]) {
+			continue
 		}
-		// In big steps: what is behind is moved.
-		if old > len(*list)/2 {
-			j.forget(list, old)
+		n := slices.IndexFunc(*list, func(o occurrence) bool { return !old(o) })
+		if n < 0 {
+			n = len(*list)
 		}
+		j.forget(list, n)
 	}
 }
 
