@@ -6,15 +6,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
-// Awaits lists the events that a rule listens to, in the words of Change.Label; none for a rule
-// that the profile does not have.
+// Awaits lists the events that a rule or a custom plugin listens to, in the words of Change.Label; none for
+// what listens to everything.
 func (p *Profile) Awaits(plugin string) []string {
-	r, ok := p.byName[plugin]
-	if !ok {
-		return nil
+	heard, _ := p.told(plugin)
+	if r, ok := p.byName[plugin]; ok {
+		heard = r.plugin.Events()
 	}
 	var list []string
-	for _, e := range r.plugin.Events() {
+	for _, e := range heard {
 		for i := range actionNames {
 			action := Action(1 << i)
 			if e.Actions&action == 0 {

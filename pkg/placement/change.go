@@ -191,8 +191,8 @@ func conditions(n *corev1.Node) map[corev1.NodeConditionType]corev1.ConditionSta
 }
 
 // Wakes tells whether a change could make a pod fit that the named rules rejected
-// (Diagnosis.Plugins). A pod that no rule rejected, or a rule this profile does not have,
-// wakes on any change. Source: scheduling_queue.go isPodWorthRequeuing.
+// (Diagnosis.Plugins). A pod that no rule rejected, or somebody who is none of this profile's rules and of whom
+// there are no Hints, wakes on any change. Source: scheduling_queue.go isPodWorthRequeuing.
 func (p *Profile) Wakes(pod *state.Pod, rejectedBy []string, c Change) bool {
 	if c.Actions == 0 {
 		return false
@@ -202,11 +202,10 @@ func (p *Profile) Wakes(pod *state.Pod, rejectedBy []string, c Change) bool {
 	}
 	for _, name := range rejectedBy {
 		r, ok := p.byName[name]
-		if !ok {
+		switch {
+		case !ok && p.helps(name, pod, c):
 			return true
-		}
-		listens := func(e Event) bool { return e.Kind == c.Kind && e.Actions&c.Actions != 0 }
-		if slices.ContainsFunc(r.plugin.Events(), listens) && r.plugin.Hint(pod, c) {
+		case ok && slices.ContainsFunc(r.plugin.Events(), c.is) && r.plugin.Hint(pod, c):
 			return true
 		}
 	}

@@ -35,12 +35,15 @@ type classifier interface {
 	interest(pod *state.Pod) Interest
 }
 
-// Interest tells what a rule's hints depend on in a pod. A rule that the profile does not
-// have is interested in everything (see Wakes).
+// Interest tells what a rule's hints depend on in a pod. Whoever is none of the profile's rules is interested
+// in everything (see Wakes): in the same for all pods, unless there are Hints.
 func (p *Profile) Interest(plugin string, pod *state.Pod) Interest {
 	i := Interest{Pods: everything, Nodes: everything, Claims: everything}
 	r, ok := p.byName[plugin]
 	if !ok {
+		if _, told := p.told(plugin); told {
+			i.Class = pod.UID // what it looks at in a pod, nobody knows
+		}
 		return i
 	}
 	if c, ok := r.plugin.(classifier); ok {
@@ -50,16 +53,22 @@ func (p *Profile) Interest(plugin string, pod *state.Pod) Interest {
 	return i
 }
 
-// Listens tells whether a rule listens to changes of this sort; one that the profile does
-// not have listens to all.
+// Listens tells whether a rule listens to changes of this sort; whoever is none of the profile's rules, and of
+// whom there are no Hints, listens to all.
 func (p *Profile) Listens(plugin string, c Change) bool {
 	r, ok := p.byName[plugin]
-	return !ok || slices.ContainsFunc(r.plugin.Events(), c.is)
+	if !ok {
+		return p.customListens(plugin, c)
+	}
+	return slices.ContainsFunc(r.plugin.Events(), c.is)
 }
 
-// Heeds tells whether any rule of the profile listens to changes of this sort.
+// Heeds tells whether any rule, custom plugin or extender of the profile listens to changes of this sort.
 func (p *Profile) Heeds(c Change) bool {
-	return c.Actions != 0 && slices.ContainsFunc(p.rules, func(r rule) bool {
+	if c.Actions == 0 {
+		return false
+	}
+	return p.outsideListens(c) || slices.ContainsFunc(p.rules, func(r rule) bool {
 		return slices.ContainsFunc(r.plugin.Events(), c.is)
 	})
 }

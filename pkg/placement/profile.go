@@ -78,6 +78,7 @@ type Profile struct {
 	preemption preempting
 	extenders  []configv1.Extender // in the order in which they are asked
 	custom     *Custom
+	hints      Hints // nil: what custom plugins listen to is not known
 	hash       uint64
 }
 

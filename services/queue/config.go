@@ -107,6 +107,9 @@ type Deps struct {
 	// replication controllers, replica sets and stateful sets; with MetricsInterval also to list
 	// nodes and pods of metrics.k8s.io.
 	RestConfig *rest.Config
+	// Hints are what custom plugins say of changes, by the scheduler name of their profile. For a profile without,
+	// any change wakes the pods that its custom plugins have turned down.
+	Hints map[string]placement.Hints
 	// Tracer takes the root spans of the pods' paths; defaults to the global provider's.
 	Tracer trace.Tracer
 	// Logger defaults to slog.Default.
@@ -145,7 +148,7 @@ func (c Config) Validate() error {
 	if c.ID == "" {
 		return errors.New("queue: Config.ID is empty, want a member id")
 	}
-	if _, err := c.profiles(); err != nil {
+	if _, err := c.profiles(nil); err != nil {
 		return err
 	}
 	durations := []struct {
@@ -183,8 +186,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// profiles makes the profiles ready.
-func (c Config) profiles() (map[string]*placement.Profile, error) {
+// profiles makes the profiles ready, with what custom plugins say of changes.
+func (c Config) profiles(hints map[string]placement.Hints) (map[string]*placement.Profile, error) {
 	if len(c.Profiles) == 0 {
 		return nil, errors.New("queue: Config.Profiles is empty, want at least one")
 	}
@@ -198,7 +201,7 @@ func (c Config) profiles() (map[string]*placement.Profile, error) {
 		if err != nil {
 			return nil, fmt.Errorf("queue: Config.Profiles[%d]: %w", i, err)
 		}
-		ready[pc.SchedulerName] = p
+		ready[pc.SchedulerName] = p.Hinted(hints[pc.SchedulerName])
 	}
 	return ready, nil
 }

@@ -68,7 +68,7 @@ func New(cfg Config, deps Deps) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	profiles, err := cfg.profiles()
+	profiles, err := cfg.profiles(deps.Hints)
 	if err != nil {
 		return nil, err
 	}

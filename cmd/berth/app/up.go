@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
@@ -216,7 +215,7 @@ func (o *options) build(
 		var err error
 		switch s {
 		case queueService:
-			err = b.queue(o.metricsInterval)
+			err = b.queue(ctx, o)
 		case schedulerService:
 			err = b.shards(ctx, o)
 		case binderService:
@@ -237,6 +236,8 @@ type builder struct {
 	clock   clock.WithTicker
 	logger  *slog.Logger
 	runners map[string]runner
+	// custom are the plugins that profiles enable, made for the first service that asks them.
+	custom *plugins.Runtime
 }
 
 func (b *builder) add(id string, r runner, err error) error {
@@ -247,15 +248,26 @@ func (b *builder) add(id string, r runner, err error) error {
 	return nil
 }
 
-func (b *builder) queue(metricsInterval time.Duration) error {
+func (b *builder) queue(ctx context.Context, o *options) error {
+	custom, err := b.plugins(ctx, o)
+	if err != nil {
+		return err
+	}
+	var hints map[string]placement.Hints
+	if custom != nil {
+		if hints, err = custom.Hints(ctx); err != nil {
+			return fmt.Errorf("--config: %w", err)
+		}
+	}
 	id := instanceID(queueService)
 	q, err := queue.New(queue.Config{
 		ID: id, Profiles: b.in.config.Profiles, Version: berthVersion(),
 		PodInitialBackoff: b.in.config.PodInitialBackoff, PodMaxBackoff: b.in.config.PodMaxBackoff,
-		NoBackoff: b.in.config.PodMaxBackoff == 0, MetricsInterval: metricsInterval,
+		NoBackoff: b.in.config.PodMaxBackoff == 0, MetricsInterval: o.metricsInterval,
 	}, queue.Deps{
 		Log: b.st.log, Snapshots: b.st.log, Bus: b.st.log, Ledger: b.st.ledger, Elections: b.st.ledger,
-		RestConfig: rest.CopyConfig(b.in.rest), Logger: b.logger.With("service", "queue", "member", id), Clock: b.clock,
+		RestConfig: rest.CopyConfig(b.in.rest), Hints: hints,
+		Logger: b.logger.With("service", "queue", "member", id), Clock: b.clock,
 	})
 	return b.add(id, q, err)
 }
@@ -284,8 +296,8 @@ func (b *builder) shards(ctx context.Context, o *options) error {
 // plugins makes those that the profiles enable; nil if there are none.
 func (b *builder) plugins(ctx context.Context, o *options) (*plugins.Runtime, error) {
 	with := func(p placement.ProfileConfig) bool { return p.Custom != nil }
-	if !slices.ContainsFunc(b.in.config.Profiles, with) {
-		return nil, nil
+	if b.custom != nil || !slices.ContainsFunc(b.in.config.Profiles, with) {
+		return b.custom, nil
 	}
 	custom, err := plugins.New(ctx, plugins.Config{
 		Profiles: b.in.config.Profiles, Factories: compiledIn, Parallelism: int(b.in.config.Parallelism),
@@ -301,6 +313,7 @@ func (b *builder) plugins(ctx context.Context, o *options) (*plugins.Runtime, er
 	if err != nil {
 		return nil, fmt.Errorf("--config: %w", err)
 	}
+	b.custom = custom
 	return custom, b.add("plugins", custom, nil)
 }
 

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/cmd/berth/app"
@@ -42,11 +43,12 @@ type licences struct {
 const wantedLater = "later"
 
 var (
-	_ framework.PreEnqueuePlugin = &licences{}
-	_ framework.PreFilterPlugin  = &licences{}
-	_ framework.FilterPlugin     = &licences{}
-	_ framework.ScorePlugin      = &licences{}
-	_ framework.PreBindPlugin    = &licences{}
+	_ framework.PreEnqueuePlugin  = &licences{}
+	_ framework.PreFilterPlugin   = &licences{}
+	_ framework.FilterPlugin      = &licences{}
+	_ framework.ScorePlugin       = &licences{}
+	_ framework.PreBindPlugin     = &licences{}
+	_ framework.EnqueueExtensions = &licences{}
 )
 
 func newLicences(_ context.Context, args runtime.Object, h framework.Handle) (framework.Plugin, error) {
@@ -65,6 +67,30 @@ func newLicences(_ context.Context, args runtime.Object, h framework.Handle) (fr
 }
 
 func (l *licences) Name() string { return name }
+
+// EventsToRegister are what can help a pod that has found no licence, or that needed none yet: another label of
+// its own, a node that has licences, and one that is given back.
+func (l *licences) EventsToRegister(context.Context) ([]framework.ClusterEventWithHint, error) {
+	return []framework.ClusterEventWithHint{
+		{Event: framework.ClusterEvent{Resource: framework.Pod, ActionType: framework.UpdatePodLabel | framework.Delete},
+			QueueingHintFn: l.givesBack},
+		{Event: framework.ClusterEvent{Resource: framework.Node, ActionType: framework.Add | framework.UpdateNodeLabel}},
+	}, nil
+}
+
+// givesBack tells whether a pod had a licence that another can have now, or is the waiting pod itself.
+func (l *licences) givesBack(_ klog.Logger, pod *corev1.Pod, before, after any) (framework.QueueingHint, error) {
+	was, ok := before.(*corev1.Pod)
+	if !ok {
+		return framework.Queue, fmt.Errorf("%T instead of a pod", before)
+	}
+	now, _ := after.(*corev1.Pod)
+	_, had := was.Labels[wanted]
+	if had && (now == nil || now.Labels[wanted] == "") || now != nil && now.UID == pod.UID {
+		return framework.Queue, nil
+	}
+	return framework.QueueSkip, nil
+}
 
 // PreEnqueue holds pods back that will need a licence later.
 func (l *licences) PreEnqueue(_ context.Context, pod *corev1.Pod) *framework.Status {

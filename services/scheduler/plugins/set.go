@@ -65,6 +65,8 @@ type Set struct {
 	handle    *handle
 	logger    *slog.Logger
 	extenders *extender.Set // nil for none
+	// made are the plugins, by name.
+	made map[string]framework.Plugin
 	points
 }
 
@@ -111,12 +113,11 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Runtime, error) {
 func (r *Runtime) newSet(
 	ctx context.Context, cfg Config, p placement.ProfileConfig, logger *slog.Logger,
 ) (*Set, error) {
-	s := &Set{runtime: r, logger: logger}
+	s := &Set{runtime: r, logger: logger, made: map[string]framework.Plugin{}}
 	s.handle = &handle{runtime: r, profile: p.SchedulerName, parallel: parallelizer(cfg.Parallelism)}
 	if cfg.Parallelism == 0 {
 		s.handle.parallel = defaultParallelism
 	}
-	made := map[string]framework.Plugin{}
 	for _, name := range enabled(p.Custom) {
 		create, known := cfg.Factories[name]
 		if !known {
@@ -131,9 +132,9 @@ func (r *Runtime) newSet(
 			return nil, fmt.Errorf("plugin %s: sorts the queue (QueueSort), want one that does not: "+
 				"pods are tried in the order of PrioritySort", name)
 		}
-		made[name] = plugin
+		s.made[name] = plugin
 	}
-	if err := s.order(p.Custom, made); err != nil {
+	if err := s.order(p.Custom, s.made); err != nil {
 		return nil, err
 	}
 	if len(p.Extenders) > 0 {

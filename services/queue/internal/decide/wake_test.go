@@ -12,12 +12,18 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // parked has pod a parked by a plugin, and a bound pod "other" on a cordoned node.
 func parked(t *testing.T, plugin string, edit func(*corev1.Pod)) *harness {
-	h := newHarness(t)
+	return parkedIn(newHarness(t), plugin, edit)
+}
+
+// parkedIn is parked in a harness where nothing has happened.
+func parkedIn(h *harness, plugin string, edit func(*corev1.Pod)) *harness {
+	h.t.Helper()
 	h.node("n", func(n *corev1.Node) { n.Spec.Unschedulable = true })
 	h.add("other", 0)
 	h.bind("other")
@@ -112,6 +118,34 @@ func TestParkedPodsWakeByPods(t *testing.T) {
 	})
 }
 
+// rackHints are those of a plugin Racks, which listens to labels of nodes and wants a rack for pod a.
+type rackHints struct{}
+
+func (rackHints) Events(plugin string) ([]placement.Event, bool) {
+	return []placement.Event{{Kind: events.KindNode, Actions: placement.UpdateNodeLabel}}, plugin == "Racks"
+}
+
+func (rackHints) Helps(_ string, pod *state.Pod, c placement.Change) bool {
+	return c.NewNode.Object.Labels["rack"] == pod.Name
+}
+
+func TestParkedPodsWakeByHintsOfCustomPlugins(t *testing.T) {
+	rack := func(name string) func(*corev1.Node) { return func(n *corev1.Node) { n.Labels["rack"] = name } }
+	for _, test := range []wakeCase{
+		{"a rack helps", "Racks", nil, func(h *harness) { h.node("n", rack("a")) }, true},
+		{"a rack for others does not", "Racks", nil, func(h *harness) { h.node("n", rack("b")) }, false},
+		{"nor what it does not listen to", "Racks", nil, func(h *harness) { h.node("m", rack("a")) }, false},
+		{"a plugin without hints is helped by everything", "Others", nil, func(h *harness) { h.node("m", rack("b")) }, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			h, cfg := newHarness(t), testConfig("queue-a")
+			cfg.Profiles = map[string]*placement.Profile{ourScheduler: testProfile.Hinted(rackHints{})}
+			h.core = New(cfg)
+			test.wantsWake(parkedIn(h, test.plugin, test.pod))
+		})
+	}
+}
+
 func TestParkedPodsWakeByReservations(t *testing.T) {
 	checkWakes(t, []wakeCase{
 		{"a freed reservation leaves room", "NodeResourcesFit", nil, func(h *harness) {
@@ -142,16 +176,21 @@ func TestParkedPodsWakeByReservations(t *testing.T) {
 func checkWakes(t *testing.T, tests []wakeCase) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			h := parked(t, test.plugin, test.pod)
-			test.event(h)
-			h.ask("s1", 9)
-			want := PoolParked
-			if test.wakes {
-				want = PoolOffered
-			}
-			h.want("a", want)
+			test.wantsWake(parked(t, test.plugin, test.pod))
 		})
 	}
+}
+
+// wantsWake has the event happen, and checks whether the parked pod is offered.
+func (c wakeCase) wantsWake(h *harness) {
+	h.t.Helper()
+	c.event(h)
+	h.ask("s1", 9)
+	want := PoolParked
+	if c.wakes {
+		want = PoolOffered
+	}
+	h.want("a", want)
 }
 
 // disruptions changes how many pods a disruption budget lets go; nil: there is none.

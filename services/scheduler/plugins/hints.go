@@ -1,0 +1,188 @@
+package plugins
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// hints are what the plugins of a profile have registered, by plugin. It implements placement.Hints.
+type hints struct {
+	logger *slog.Logger
+	klog   klog.Logger
+	of     map[string][]hint
+}
+
+// hint is one event that a plugin has registered. A nil ask says yes to every change of that sort.
+type hint struct {
+	event placement.Event
+	ask   framework.QueueingHintFn
+}
+
+// Hints are what plugins have registered for (upstream's EnqueueExtensions), by the scheduler name of their
+// profile. A plugin that has registered nothing, everything, or something that is not told of here, listens to
+// everything. The error names the profile and the plugin.
+func (r *Runtime) Hints(ctx context.Context) (map[string]placement.Hints, error) {
+	all := map[string]placement.Hints{}
+	for _, name := range slices.Sorted(maps.Keys(r.sets)) {
+		s := r.sets[name]
+		h := &hints{logger: s.logger, klog: klog.FromContext(ctx), of: map[string][]hint{}}
+		for _, plugin := range slices.Sorted(maps.Keys(s.made)) {
+			if err := h.register(ctx, plugin, s.made[plugin]); err != nil {
+				return nil, fmt.Errorf("profile %s: plugin %s: EventsToRegister: %w", name, plugin, err)
+			}
+		}
+		all[name] = h
+	}
+	return all, nil
+}
+
+func (h *hints) register(ctx context.Context, name string, p framework.Plugin) error {
+	extension, ok := p.(framework.EnqueueExtensions)
+	if !ok {
+		return nil
+	}
+	registered, err := extension.EventsToRegister(ctx)
+	if err != nil {
+		return err
+	}
+	list := []hint{} // not nil: it has said that it listens to nothing
+	for _, e := range registered {
+		event, known := eventOf(e.Event)
+		if !known {
+			h.logger.Info("a plugin registers for events that are not told of here: any change wakes the pods it turns down",
+				"plugin", name, "resource", e.Event.Resource)
+			return nil
+		}
+		list = append(list, hint{event: event, ask: e.QueueingHintFn})
+	}
+	if len(list) == 0 {
+		h.logger.Warn("a plugin registers for no event: nothing wakes the pods it turns down", "plugin", name)
+	}
+	h.of[name] = list
+	return nil
+}
+
+// Events implements placement.Hints.
+func (h *hints) Events(plugin string) (list []placement.Event, told bool) {
+	registered, told := h.of[plugin]
+	for _, one := range registered {
+		list = append(list, one.event)
+	}
+	return list, told
+}
+
+// Helps implements placement.Hints. A hint that fails says yes. Source: isPodWorthRequeuing in
+// pkg/scheduler/backend/queue/scheduling_queue.go.
+func (h *hints) Helps(plugin string, pod *state.Pod, c placement.Change) bool {
+	before, after := objects(c)
+	object := pod.Object()
+	return slices.ContainsFunc(h.of[plugin], func(one hint) bool {
+		if one.event.Kind != c.Kind || one.event.Actions&c.Actions == 0 {
+			return false
+		}
+		if one.ask == nil {
+			return true
+		}
+		said, err := h.ask(one.ask, object, before, after)
+		if err != nil {
+			h.logger.Error("a queueing hint failed: the pod is tried again",
+				"plugin", plugin, "pod", pod.Key(), "event", c.Label(), "err", err)
+		}
+		return err != nil || said == framework.Queue
+	})
+}
+
+// ask is one call. A panic is an error: the caller is the leading queue.
+func (h *hints) ask(
+	f framework.QueueingHintFn, pod *corev1.Pod, before, after any,
+) (said framework.QueueingHint, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return f(h.klog, pod, before, after)
+}
+
+// objects are what upstream shows a hint: API objects, untyped nil for none.
+func objects(c placement.Change) (before, after any) {
+	if c.OldPod != nil {
+		before = c.OldPod.Object()
+	}
+	if c.NewPod != nil {
+		after = c.NewPod.Object()
+	}
+	if c.OldNode != nil {
+		before = c.OldNode.Object
+	}
+	if c.NewNode != nil {
+		after = c.NewNode.Object
+	}
+	if c.OldObject != nil {
+		before = c.OldObject.API
+	}
+	if c.NewObject != nil {
+		after = c.NewObject.API
+	}
+	return before, after
+}
+
+// resources are the kinds that plugins may register for, by upstream's names.
+var resources = map[framework.EventResource]events.Kind{
+	framework.Pod:                   events.KindPod,
+	framework.Node:                  events.KindNode,
+	framework.PersistentVolume:      events.KindPersistentVolume,
+	framework.PersistentVolumeClaim: events.KindVolumeClaim,
+	framework.StorageClass:          events.KindStorageClass,
+	framework.CSINode:               events.KindCSINode,
+	framework.CSIDriver:             events.KindCSIDriver,
+	framework.CSIStorageCapacity:    events.KindStorageCapacity,
+	framework.VolumeAttachment:      events.KindVolumeAttachment,
+	framework.ResourceClaim:         events.KindResourceClaim,
+	framework.ResourceSlice:         events.KindResourceSlice,
+	framework.DeviceClass:           events.KindDeviceClass,
+}
+
+// actions are upstream's that are about one thing.
+var actions = map[framework.ActionType]placement.Action{
+	framework.Add:                                placement.Add,
+	framework.Delete:                             placement.Delete,
+	framework.UpdateNodeAllocatable:              placement.UpdateNodeAllocatable,
+	framework.UpdateNodeLabel:                    placement.UpdateNodeLabel,
+	framework.UpdateNodeTaint:                    placement.UpdateNodeTaint,
+	framework.UpdateNodeCondition:                placement.UpdateNodeCondition,
+	framework.UpdateNodeAnnotation:               placement.UpdateNodeAnnotation,
+	framework.UpdateNodeDeclaredFeature:          placement.UpdateNodeDeclaredFeature,
+	framework.UpdatePodLabel:                     placement.UpdatePodLabel,
+	framework.UpdatePodScaleDown:                 placement.UpdatePodScaleDown,
+	framework.UpdatePodToleration:                placement.UpdatePodToleration,
+	framework.UpdatePodSchedulingGatesEliminated: placement.UpdatePodGatesEliminated,
+	framework.UpdatePodGeneratedResourceClaim:    placement.UpdatePodGeneratedClaim,
+}
+
+// eventOf is an event in the words of package placement; false for what nobody tells the queue of: all resources
+// at once, and those of others.
+func eventOf(e framework.ClusterEvent) (placement.Event, bool) {
+	kind, known := resources[e.Resource]
+	event := placement.Event{Kind: kind}
+	for theirs, ours := range actions {
+		if e.ActionType&theirs != 0 {
+			event.Actions |= ours
+		}
+	}
+	if e.ActionType&framework.Update == framework.Update {
+		event.Actions |= placement.UpdateOther // any update, also one of a kind that has no name
+	}
+	return event, known
+}
