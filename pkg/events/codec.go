@@ -78,7 +78,7 @@ func EncodeFact(f Fact) Message {
 	h.setNumber(HeaderEpoch, f.Epoch)
 	return Message{
 		Subject: strings.Join([]string{
-			subjectFacts, subjectToken(string(f.Kind)), subjectToken(f.UID), strconv.FormatUint(f.Epoch, 10),
+			subjectFacts, subjectToken(string(f.Kind)), bucketOf(f.UID), strconv.FormatUint(f.Epoch, 10),
 		}, "."),
 		Header: Header(h),
 		Data:   f.Object,

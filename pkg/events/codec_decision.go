@@ -41,7 +41,7 @@ func EncodeDecision(d Decision) Message {
 		TellFailure:        d.TellFailure,
 	}
 	return Message{
-		Subject: subjectDecisions + "." + subjectToken(d.Pod.UID) + "." + subjectToken(string(d.Kind)),
+		Subject: subjectDecisions + "." + bucketOf(d.Pod.UID) + "." + subjectToken(string(d.Kind)),
 		Header:  Header(newHeader(string(d.Kind), d.Pod.UID, d.Pod.Namespace, d.Pod.Name, d.TraceParent)),
 		Data:    marshal(payload),
 	}

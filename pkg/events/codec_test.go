@@ -2,6 +2,7 @@ package events_test
 
 import (
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -419,13 +420,35 @@ func checkIsDecodeError(t *testing.T, err error) {
 // The subject of a fact, with its sequence, is that of no other fact: it tells epochs apart.
 func TestSubjectOfAFact(t *testing.T) {
 	for want, f := range map[string]events.Fact{
-		"facts.pod.uid-1.0":              {Kind: events.KindPod, Op: events.OpUpsert, UID: "uid-1"},
-		"facts.pod.uid-1.7":              {Kind: events.KindPod, Op: events.OpUpsert, UID: "uid-1", Epoch: 7},
+		"facts.pod.56r.0":                {Kind: events.KindPod, Op: events.OpUpsert, UID: "uid-1"},
+		"facts.pod.56r.7":                {Kind: events.KindPod, Op: events.OpUpsert, UID: "uid-1", Epoch: 7},
 		"facts.node._.7":                 {Kind: events.KindNode, Op: events.OpProgress, Epoch: 7},
 		"facts._._.18446744073709551615": {Op: events.OpEpochBegin, Epoch: 1<<64 - 1},
 	} {
 		if got := events.EncodeFact(f).Subject; got != want {
 			t.Errorf("subject of %+v is %q, want %q", f, got, want)
+		}
+	}
+}
+
+// A server keeps each subject in memory: their number must not grow with the pods that come and go.
+func TestSubjectsAreBounded(t *testing.T) {
+	const pods, buckets = 1_000_000, 1 << 14
+	facts, decisions := map[string]int{}, map[string]int{}
+	for i := range pods {
+		uid := fmt.Sprintf("%08x-0d4c-4f4e-9a55-5d3c4f4e9a55", i*2654435761%(1<<32))
+		facts[events.EncodeFact(events.Fact{Kind: events.KindPod, Op: events.OpUpsert, UID: uid, Epoch: 3}).Subject]++
+		d := events.Decision{Kind: events.DecisionPlaced, Pod: events.PodRef{UID: uid}}
+		decisions[events.EncodeDecision(d).Subject]++
+	}
+	for _, subjects := range []map[string]int{facts, decisions} {
+		most := 0
+		for _, n := range subjects {
+			most = max(most, n)
+		}
+		if len(subjects) > buckets || most > 3*pods/buckets {
+			t.Errorf("%d subjects for %d pods, one of them for %d; want %d at most, and even ones",
+				len(subjects), pods, most, buckets)
 		}
 	}
 }

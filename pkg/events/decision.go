@@ -74,7 +74,7 @@ type PodRef struct {
 }
 
 // Decision is one thing a service decided or did about one pod. Subject
-// decisions.<pod uid>.<kind>.
+// decisions.<bucket of the pod's uid>.<kind>.
 //
 //nolint:structsize // a record of the log, read field by field; grouping would only rename them
 type Decision struct {

@@ -2,23 +2,54 @@ package events
 
 import (
 	"fmt"
+	"hash/fnv"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// FactsAbout and DecisionsAbout are filters for History.About: what the log has about one
-// object of a kind, and about one pod.
-func FactsAbout(k Kind, uid string) string {
-	return subjectFacts + "." + subjectToken(string(k)) + "." + subjectToken(uid) + ".>"
+// subjectBuckets is how many buckets the subjects of a kind have for all objects together. A server
+// keeps each subject in memory for as long as the log has a record of it: with a subject for each
+// object that would be every pod of three days. Who asks about one object reads what its bucket has.
+const subjectBuckets = 1 << 14
+
+// bucketOf is the token of an object in subjects, noToken for none.
+func bucketOf(uid string) string {
+	if uid == "" {
+		return noToken
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(uid)) // never fails
+	return strconv.FormatUint(uint64(h.Sum32()%subjectBuckets), 36)
 }
 
-// DecisionsAbout is a filter for History.About: all decisions about one pod.
-func DecisionsAbout(podUID string) string {
-	return subjectDecisions + "." + subjectToken(podUID) + ".>"
+// Query says which records of a stream History finds.
+type Query struct {
+	// Filter is what their subjects match: "*" stands for one token, a last ">" for one or more.
+	Filter string
+	// UID is that of the object which they are about; empty for any.
+	UID string
 }
 
-// DecisionsOf is a filter for History.About: the decisions of one kind about all pods.
-func DecisionsOf(k DecisionKind) string { return subjectDecisions + ".*." + subjectToken(string(k)) }
+// Finds says whether a record is one of those asked for.
+func (q Query) Finds(r Record) bool {
+	return Matches(q.Filter, r.Subject) && (q.UID == "" || r.Header[HeaderUID] == escapeHeader(q.UID))
+}
+
+// FactsAbout asks for what the log has about one object of a kind.
+func FactsAbout(k Kind, uid string) Query {
+	return Query{Filter: subjectFacts + "." + subjectToken(string(k)) + "." + bucketOf(uid) + ".>", UID: uid}
+}
+
+// DecisionsAbout asks for all decisions about one pod.
+func DecisionsAbout(podUID string) Query {
+	return Query{Filter: subjectDecisions + "." + bucketOf(podUID) + ".>", UID: podUID}
+}
+
+// DecisionsOf asks for the decisions of one kind about all pods.
+func DecisionsOf(k DecisionKind) Query {
+	return Query{Filter: subjectDecisions + ".*." + subjectToken(string(k))}
+}
 
 // CheckFilter returns an error when filter is not a subject of s with wildcards in it.
 func CheckFilter(s Stream, filter string) error {

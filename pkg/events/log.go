@@ -11,9 +11,9 @@ import (
 type Stream string
 
 const (
-	// Facts is written by the queue's fenced writer alone. Subjects facts.<kind>.<uid>.<epoch>.
+	// Facts is written by the queue's fenced writer alone. Subjects facts.<kind>.<bucket of the uid>.<epoch>.
 	Facts Stream = "FACTS"
-	// Decisions is written by every service. Subjects decisions.<pod uid>.<kind>.
+	// Decisions is written by every service. Subjects decisions.<bucket of the pod's uid>.<kind>.
 	Decisions Stream = "DECISIONS"
 	// Ledger is the ledger's history (package ledger/history), written by the queue that leads, for
 	// those who ask what was. Nobody decides by it. Subjects ledger.<kind>.
@@ -109,10 +109,10 @@ type Reader interface {
 // History finds the records about one thing without reading the whole log: for people.
 // Implementations: jetstream, memlog.
 type History interface {
-	// About returns the records of s whose subject matches filter, oldest first, as far as they
-	// are kept when it is called: at most limit of them, the newest, if limit is positive. In
-	// filter "*" stands for one token and a last ">" for one or more. It costs what it finds.
-	About(ctx context.Context, s Stream, filter string, limit int) ([]Record, error)
+	// About returns the records of s that q asks for, oldest first, as far as they are kept when it
+	// is called: at most limit of them, the newest, if limit is positive. It costs what its filter
+	// finds.
+	About(ctx context.Context, s Stream, q Query, limit int) ([]Record, error)
 }
 
 // Snapshots keeps the newest state snapshot of each stream, so that a new reader need not

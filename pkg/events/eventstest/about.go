@@ -1,12 +1,28 @@
 package eventstest
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 )
+
+// sameBucket is a record about another pod whose subject is that of m.
+func sameBucket(t *testing.T, m events.Message) []events.Message {
+	for i := range 1 << 20 {
+		uid := fmt.Sprintf("namesake-%d", i)
+		other := events.EncodeDecision(events.Decision{
+			Kind: events.DecisionBound, Pod: events.PodRef{UID: uid, Name: "of " + uid},
+		})
+		if other.Subject == m.Subject {
+			return []events.Message{other}
+		}
+	}
+	t.Fatalf("no other pod has the subject %s", m.Subject)
+	return nil
+}
 
 func testAbout(t *testing.T, target Target) {
 	history, ok := target.Log.(events.History)
@@ -25,10 +41,13 @@ func testAbout(t *testing.T, target Target) {
 	if _, err := target.Log.Append(within(t), events.Decisions, events.AnySequence, msgs); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := target.Log.Append(within(t), events.Decisions, events.AnySequence, sameBucket(t, msgs[3])); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
-		filter string
-		limit  int
-		want   []uint64
+		query events.Query
+		limit int
+		want  []uint64
 	}{
 		{events.DecisionsAbout("a"), 0, []uint64{1, 3, 4}},
 		{events.DecisionsAbout("a"), 2, []uint64{3, 4}},
@@ -38,7 +57,7 @@ func testAbout(t *testing.T, target Target) {
 		{events.DecisionsAbout("c"), 3, []uint64{7, 8, 9}},
 		{events.DecisionsOf(events.DecisionPlaced), 0, []uint64{2, 3, 5, 7, 8, 9}},
 	} {
-		records, err := history.About(within(t), events.Decisions, test.filter, test.limit)
+		records, err := history.About(within(t), events.Decisions, test.query, test.limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,11 +70,11 @@ func testAbout(t *testing.T, target Target) {
 			}
 		}
 		if diff := cmp.Diff(test.want, got); diff != "" {
-			t.Errorf("about %s, at most %d (-want +got):\n%s", test.filter, test.limit, diff)
+			t.Errorf("about %+v, at most %d (-want +got):\n%s", test.query, test.limit, diff)
 		}
 	}
 	for _, filter := range []string{"", "decisions", "facts.>", "decisions.>.bound", "decisions..bound"} {
-		if _, err := history.About(within(t), events.Decisions, filter, 0); err == nil {
+		if _, err := history.About(within(t), events.Decisions, events.Query{Filter: filter}, 0); err == nil {
 			t.Errorf("filter %q: no error", filter)
 		}
 	}

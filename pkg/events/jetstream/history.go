@@ -21,17 +21,18 @@ const fewSubjects = 32
 // where the first and the last of them are; those in between, and the next one of a filter with
 // wildcards, it looks for through all that was written meanwhile. So subjects are read one by one,
 // and their ends first; what many subjects match is read as it was written.
-func (l *Log) About(ctx context.Context, name events.Stream, filter string, limit int) ([]events.Record, error) {
+func (l *Log) About(ctx context.Context, name events.Stream, q events.Query, limit int) ([]events.Record, error) {
 	if err := l.check(name); err != nil {
 		return nil, err
 	}
-	if err := events.CheckFilter(name, filter); err != nil {
+	if err := events.CheckFilter(name, q.Filter); err != nil {
 		return nil, err
 	}
-	found, err := l.about(ctx, name, filter)
+	found, err := l.about(ctx, name, q.Filter)
 	if err != nil {
-		return nil, l.explain(fmt.Errorf("jetstream: records of stream %s about %s: %w", name, filter, err))
+		return nil, l.explain(fmt.Errorf("jetstream: records of stream %s about %s: %w", name, q.Filter, err))
 	}
+	found = slices.DeleteFunc(found, func(r events.Record) bool { return !q.Finds(r) })
 	if limit > 0 && len(found) > limit {
 		found = found[len(found)-limit:]
 	}

@@ -9,8 +9,8 @@ import (
 var _ events.History = (*Log)(nil)
 
 // About implements events.History.
-func (l *Log) About(_ context.Context, name events.Stream, filter string, limit int) ([]events.Record, error) {
-	if err := events.CheckFilter(name, filter); err != nil {
+func (l *Log) About(_ context.Context, name events.Stream, q events.Query, limit int) ([]events.Record, error) {
+	if err := events.CheckFilter(name, q.Filter); err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
@@ -20,7 +20,7 @@ func (l *Log) About(_ context.Context, name events.Stream, filter string, limit 
 	}
 	var found []events.Record
 	for _, r := range l.mu.streams[name].records {
-		if events.Matches(filter, r.Subject) {
+		if q.Finds(r) {
 			found = append(found, r)
 		}
 	}

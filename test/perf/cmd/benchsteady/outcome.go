@@ -38,7 +38,7 @@ func (w *watch) outcome(s steady, version string) outcome.Outcome {
 		"minutes": last.At.Minutes(),
 	}
 	number := outcome.Number
-	t := outcome.Table{Title: "`berth up`, two shards and two binders",
+	t := outcome.Table{Title: "`berth up`",
 		Head: []string{"minutes", "processor, % of one core",
 			"most resident MB", "resident MB after the warm-up", "growth from there to the end, %"},
 		Rows: [][]string{{number(last.At.Minutes()), number(cpu), number(float64(most) / megabyte),
