@@ -177,11 +177,11 @@ func (w *world) commit(t ledger.Txn, why string) (ledger.TxnResult, error) {
 	puts := make([]ledger.Put, 0, len(t.Puts))
 	for _, put := range t.Puts {
 		before[put.Key] = w.ledger.current[put.Key]
-		put, err := w.ablated(put, why, before[put.Key])
+		changed, err := w.ablated(put, why, before[put.Key])
 		if err != nil {
 			return ledger.TxnResult{}, err
 		}
-		puts = append(puts, put)
+		puts = append(puts, changed)
 	}
 	t.Puts = puts
 	res, err := w.ledger.commit(t)

@@ -14,11 +14,7 @@ type Limits struct {
 	// BindDeadline is how long a Committed entry may stay unbound, unchanged in the
 	// binder's own eyes, before it is fenced (T_bind of the protocol).
 	BindDeadline time.Duration
-	// Volumes is about pods whose volumes have to be bound or made first.
-	Volumes WaitLimits
-	// Devices is about pods whose devices have to get ready first. How often to look is that of
-	// Volumes.
-	Devices WaitLimits
+	Waits
 	// Idle is how long a document (or an entry in Fencing) must be unchanged before the
 	// sweep touches it.
 	Idle time.Duration
@@ -55,6 +51,15 @@ type Limits struct {
 	Foreign int
 }
 
+// Waits are about pods that cannot be bound at once.
+type Waits struct {
+	// Volumes is about pods whose volumes have to be bound or made first.
+	Volumes WaitLimits
+	// Devices is about pods whose devices have to get ready first. How often to look is that of
+	// Volumes.
+	Devices WaitLimits
+}
+
 // WaitLimits are the times for volumes or devices.
 type WaitLimits struct {
 	// Deadline is how much longer than BindDeadline an entry may stay unbound for them, and
@@ -77,10 +82,12 @@ func DefaultLimits() Limits {
 	return Limits{
 		Binds:        32,
 		BindDeadline: 30 * time.Second,
-		// The default of VolumeBindingArgs.bindTimeoutSeconds, and how often kube-scheduler looks.
-		Volumes: WaitLimits{Deadline: 600 * time.Second, Poll: time.Second},
-		// The default of DynamicResourcesArgs.bindingTimeout.
-		Devices:        WaitLimits{Deadline: 600 * time.Second},
+		Waits: Waits{
+			// The default of VolumeBindingArgs.bindTimeoutSeconds, and how often kube-scheduler looks.
+			Volumes: WaitLimits{Deadline: 600 * time.Second, Poll: time.Second},
+			// The default of DynamicResourcesArgs.bindingTimeout.
+			Devices: WaitLimits{Deadline: 600 * time.Second},
+		},
 		Idle:           5 * time.Second,
 		Losses:         3,
 		Retry:          wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 30, Cap: 5 * time.Second},

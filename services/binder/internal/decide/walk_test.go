@@ -133,7 +133,8 @@ func (w *world) resolved() error {
 			return fmt.Errorf("%s remembers what is over: %+v, %d running", b.id, s, b.core.Running())
 		}
 		if turns := b.core.turns; turns.taken != 0 || turns.line.Len() != 0 {
-			return fmt.Errorf("%s counts %d binds under way, %d wait for a turn: all are over", b.id, turns.taken, turns.line.Len())
+			return fmt.Errorf("%s counts %d binds under way, %d wait for a turn: all are over",
+				b.id, turns.taken, turns.line.Len())
 		}
 	}
 	return nil
