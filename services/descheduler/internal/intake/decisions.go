@@ -74,7 +74,8 @@ func (r *Room) take(records []events.Record) {
 		d, err := events.DecodeOutcome(record)
 		if err != nil {
 			r.deps.Logger.Error("a decision cannot be read and is left out",
-				"sequence", record.Sequence, "subject", record.Subject, "error", err)
+				"sequence", record.Sequence, "pod", record.Header[events.HeaderNamespace]+"/"+record.Header[events.HeaderName],
+				"error", err)
 			continue
 		}
 		mine = append(mine, d)
