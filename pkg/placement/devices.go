@@ -52,6 +52,31 @@ func (dynamicResources) Admit(pod *state.Pod, objects Objects) (rejection string
 	return why + unserved(why, objects)
 }
 
+// Expects implements Expecter: claims that are made from templates once there is a pod for them.
+func (dynamicResources) Expects(pod *state.Pod, objects Objects) (what string) {
+	if pod.Template == nil || !hasDeviceClaims(&pod.Template.Spec) || unserved("no claims", objects) != "" {
+		return ""
+	}
+	named := claimNamer(pod)
+	for i := range pod.Template.Spec.ResourceClaims {
+		claim := &pod.Template.Spec.ResourceClaims[i]
+		if claim.ResourceClaimTemplateName == nil {
+			continue // whoever made the pod has to make it
+		}
+		name, _, err := resourceclaim.Name(named, claim)
+		switch {
+		case err != nil:
+			return err.Error()
+		case name == nil:
+			continue // there is none, and none is needed
+		}
+		if _, ok := objects.ObjectByName(events.KindResourceClaim, pod.Namespace, *name); !ok {
+			return fmt.Sprintf("could not find ResourceClaim %q", pod.Namespace+"/"+*name)
+		}
+	}
+	return ""
+}
+
 // Compile implements Plugin.
 func (p dynamicResources) Compile(pod *state.Pod, objects Objects) (Compiled, error) {
 	claims, why := deviceClaims(pod, objects)

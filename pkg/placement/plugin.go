@@ -59,6 +59,13 @@ type Admitter interface {
 	Admit(pod *state.Pod, objects Objects) (rejection string)
 }
 
+// Expecter is a Plugin that knows of things which are made for pods.
+type Expecter interface {
+	// Expects says what is being made for a pod and is not there yet, so that trying it is of no use;
+	// empty for nothing. What the plugin listens to tells when that may have changed.
+	Expects(pod *state.Pod, objects Objects) (what string)
+}
+
 // Compiled is one rule about one pod. The zero value is a rule that does not apply.
 type Compiled struct {
 	// Rejection, if not empty, rejects the pod on all nodes at once, unresolvably.

@@ -323,6 +323,10 @@ func (c *Core) free(e *entry, event string, now moment) {
 	case e.pod.Gated:
 		c.enter(e, c.bags.gated, event, now)
 	default:
+		if plugin, what := c.expects(e); what != "" {
+			c.holdBack(e, plugin, what, event, now)
+			return
+		}
 		c.enter(e, c.bags.active[e.partition], event, now)
 	}
 }

@@ -39,9 +39,11 @@ type harness struct {
 	core *Core
 	now  time.Time
 	positions
-	pods   map[string]*state.Pod
-	nodes  map[string]*state.Node
-	owners [ledger.Partitions]string
+	pods map[string]*state.Pod
+	// objects are the others, nil for none.
+	objects placement.Objects
+	nodes   map[string]*state.Node
+	owners  [ledger.Partitions]string
 	// offers are those received and not yet answered, by token.
 	offers map[string]events.Offer
 	shards map[string]string
@@ -190,7 +192,7 @@ func (h *harness) at() Position {
 func (h *harness) facts(c state.Changes) {
 	h.t.Helper()
 	h.sequence++
-	h.step(FactsApplied{Changes: c, Position: h.at()})
+	h.step(FactsApplied{Changes: c, Objects: h.objects, Position: h.at()})
 }
 
 func (h *harness) nextVersion() uint64 {

@@ -1,0 +1,102 @@
+package decide
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// claims are the only other objects of a cluster.
+type claims struct {
+	others
+	named map[string]*state.Object
+}
+
+// others are asked about nothing.
+type others interface{ placement.Objects }
+
+func (c claims) ObjectByName(_ events.Kind, _, name string) (*state.Object, bool) {
+	o, ok := c.named[name]
+	return o, ok
+}
+
+// claimed has a pod "a" whose claim is to be made from a template, and a shard that asks.
+func claimed(t *testing.T) *harness {
+	h := newHarness(t)
+	h.objects = claims{named: map[string]*state.Object{}}
+	h.lead()
+	h.put("a", func(p *corev1.Pod) {
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: ptr.To("gpus")}}
+	})
+	h.ask("s1", 9)
+	h.want("a", PoolParked)
+	return h
+}
+
+// claimMade is the fact that there is a claim now.
+func (h *harness) claimMade(name string) {
+	h.t.Helper()
+	claim := &state.Object{Kind: events.KindResourceClaim, UID: name, Namespace: "ns", Name: name, API: &resourcev1.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: "v1", Kind: "Pod", Name: "a", UID: "a", Controller: ptr.To(true),
+		}}},
+	}}
+	h.objects.(claims).named[name] = claim
+	h.facts(state.Changes{Others: []state.ObjectChange{{Kind: claim.Kind, After: claim}}})
+}
+
+// claimTold is the fact that the pod says what its claim is called.
+func (h *harness) claimTold(name string) {
+	h.t.Helper()
+	h.put("a", func(p *corev1.Pod) {
+		p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu", ResourceClaimName: &name}}
+	})
+}
+
+func TestPodIsOfferedOnceItsClaimsAreMade(t *testing.T) {
+	for name, order := range map[string][]func(h *harness){
+		"claim first": {func(h *harness) { h.claimMade("a-gpu") }, func(h *harness) { h.claimTold("a-gpu") }},
+		"pod first":   {func(h *harness) { h.claimTold("a-gpu") }, func(h *harness) { h.claimMade("a-gpu") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := claimed(t)
+			order[0](h)
+			h.want("a", PoolParked)
+			order[1](h)
+			h.want("a", PoolOffered)
+			if o := h.offerOf("a"); o.Attempt != 1 {
+				t.Errorf("offered as attempt %d, want 1: it has not been tried before", o.Attempt)
+			}
+		})
+	}
+}
+
+func TestPodWhoseClaimIsNeverMadeIsTriedAfterALongWait(t *testing.T) {
+	h := claimed(t)
+	h.sleep(flushAfter - time.Second)
+	h.want("a", PoolParked)
+	h.sleep(2 * time.Second)
+	h.ask("s1", 9)
+	h.want("a", PoolOffered)
+	h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins(placement.DynamicResources))
+	h.want("a", PoolParked)
+}
+
+func TestPodWithAMissingClaimOfItsOwnIsOffered(t *testing.T) {
+	h := newHarness(t)
+	h.objects = claims{named: map[string]*state.Object{}}
+	h.lead()
+	h.put("a", func(p *corev1.Pod) {
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: ptr.To("mine")}}
+	})
+	h.ask("s1", 9)
+	h.want("a", PoolOffered) // the answer is a condition: nobody else tells its owner
+}
