@@ -25,7 +25,7 @@ import (
 // the pod uses them. Done: all of it is written and every device is ready. Waiting: it is written,
 // and a driver says that a device is not ready yet. Refused: the claims cannot be had like this.
 //
-// Order, for every claim: read it, protect it with the finalizer, write the devices and the pod
+// Order, for every claim: read it, unless it is known, protect it with the finalizer, write the devices and the pod
 // into its status. Each write carries UID and resourceVersion, the first of them the one that the
 // decision used, see ledger.SettledClaims. It may be repeated at any time, by any binder. A crash
 // after the last write leaves a claim that has its devices, and the next binder goes on; one after
@@ -61,7 +61,10 @@ func (r *Room) prepareDevices(ctx context.Context, e decide.Bind) decide.Answere
 func (r *Room) prepareClaim(
 	ctx context.Context, e decide.Bind, pick ledger.DevicePick,
 ) (*resourcev1.ResourceClaim, decide.Answered) {
-	claim, answer := r.deviceClaim(ctx, e.Pod.Namespace, pick)
+	claim, answer := e.Devices.Known[pick.Claim], decide.Answered{Result: decide.Done}
+	if claim == nil {
+		claim, answer = r.deviceClaim(ctx, e.Pod.Namespace, pick)
+	}
 	switch {
 	case answer.Result != decide.Done:
 		return nil, answer

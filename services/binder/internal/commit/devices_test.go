@@ -302,3 +302,27 @@ func TestDevicesOfOthersAreLeftAlone(t *testing.T) {
 		})
 	}
 }
+
+// A claim that the facts show as the decision saw it is not read again; a write of one that has
+// moved since is refused.
+func TestKnownClaimIsNotReadFirst(t *testing.T) {
+	for version, want := range map[string]decide.Result{"10": decide.Done, "9": decide.Unknown} {
+		client := claimStore(t, &faults{})
+		known := claimNow(t, client)
+		known.ResourceVersion = version
+		client.PrependReactor("get", "resourceclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
+			t.Error("read")
+			return false, nil, nil
+		})
+		picks := oneDevice(t)
+		picks[0].ClaimRV = versionOf(known)
+		got := roomOf(client).prepareDevices(t.Context(), decide.Bind{
+			Op: 7, Pod: thePod, NodeName: "n", Devices: &decide.DeviceWork{
+				Picks: picks, Known: map[string]*resourcev1.ResourceClaim{"c0": known},
+			},
+		})
+		if got.Result != want {
+			t.Errorf("version %s: %+v, want %s", version, got, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package decide
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -45,6 +46,9 @@ type Bind struct {
 // DeviceWork is what has to be written to the claims to devices of a pod before it is bound.
 type DeviceWork struct {
 	Picks []ledger.DevicePick
+	// Known are claims, by name, that need not be read first: the facts show the version that the
+	// decision used. A write is refused if it is not the present one.
+	Known map[string]*resourcev1.ResourceClaim
 	// NodeLabels are those of the node, on which devices that a claim has already must be of use.
 	NodeLabels map[string]string
 }

@@ -1,6 +1,8 @@
 package decide
 
 import (
+	resourcev1 "k8s.io/api/resource/v1"
+
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -36,6 +38,8 @@ type FactsMoved struct {
 	// is PodProgress for these; 0 while undefined.
 	Claims        func(namespace, name string) ledger.ClaimFact
 	ClaimProgress uint64
+	// Claim is a claim to devices as the facts show it, to be read only; nil if they do not.
+	Claim func(namespace, name string) *resourcev1.ResourceClaim
 	// Replaced are earlier versions of pods that were and still are unbound and that this
 	// step replaced: the evidence of what a decision based on them looked at.
 	Replaced []*state.Pod

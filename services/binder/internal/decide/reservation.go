@@ -2,8 +2,10 @@ package decide
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -152,11 +154,27 @@ func (r *reservation) devices(c *Core) *DeviceWork {
 	if len(r.entry.Devices) == 0 {
 		return nil
 	}
-	w := &DeviceWork{Picks: r.entry.Devices}
+	w := &DeviceWork{Picks: r.entry.Devices, Known: r.knownClaims(c)}
 	if n, ok := c.facts.Cluster.Node(r.nodeUID); ok {
 		w.NodeLabels = n.Object.Labels
 	}
 	return w
+}
+
+// knownClaims are those that the facts show at the version that the decision used, for the first
+// try. Whoever tries again has to read what has become of them.
+func (r *reservation) knownClaims(c *Core) map[string]*resourcev1.ResourceClaim {
+	if r.tries > 1 || c.facts.Claim == nil {
+		return nil
+	}
+	known := map[string]*resourcev1.ResourceClaim{}
+	for _, p := range r.entry.Devices {
+		claim := c.facts.Claim(r.entry.Namespace, p.Claim)
+		if claim != nil && string(claim.UID) == p.ClaimUID && claim.ResourceVersion == strconv.FormatUint(p.ClaimRV, 10) {
+			known[p.Claim] = claim
+		}
+	}
+	return known
 }
 
 // claimsOpen tells whether a write to one of the claims may still be on its way, as far as the

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -45,6 +46,14 @@ func (f *Facts) Fold(b follow.Batch) (decide.FactsMoved, error) {
 		facts := f.store.Snapshot()
 		in.ClaimProgress = rv
 		in.Claims = func(namespace, name string) ledger.ClaimFact { return view.ClaimFact(facts, namespace, name) }
+		in.Claim = func(namespace, name string) *resourcev1.ResourceClaim {
+			o, ok := facts.ObjectByName(events.KindResourceClaim, namespace, name)
+			if !ok {
+				return nil
+			}
+			claim, _ := o.API.(*resourcev1.ResourceClaim)
+			return claim
+		}
 	}
 	if !b.Reset {
 		in.Moved = make([]string, 0, len(changes.Pods))

@@ -1,0 +1,37 @@
+package intake
+
+import (
+	"testing"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
+)
+
+// What is written to a claim without reading it first rests on these.
+func TestClaimsAsTheFactsShowThem(t *testing.T) {
+	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "c", UID: "uid", ResourceVersion: "7", Finalizers: []string{"example.com/mine"},
+	}}
+	data, err := claim.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fact := events.SequencedFact{Sequence: 1, Fact: events.Fact{
+		Kind: events.KindResourceClaim, Op: events.OpUpsert, UID: "uid", Namespace: "ns", Name: "c",
+		ResourceVersion: 7, Progress: 7, Object: data,
+	}}
+	in, err := NewFacts().Fold(follow.Batch{Facts: []events.SequencedFact{fact}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := in.Claim("ns", "c")
+	if got == nil || got.UID != "uid" || got.ResourceVersion != "7" || len(got.Finalizers) != 1 {
+		t.Fatalf("the claim is %+v", got)
+	}
+	if other := in.Claim("ns", "d"); other != nil {
+		t.Fatalf("a claim that is not there is %+v", other)
+	}
+}
