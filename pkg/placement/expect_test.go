@@ -28,6 +28,7 @@ func TestExpectsClaimsThatAreMadeFromTemplates(t *testing.T) {
 		t.Fatal(err)
 	}
 	fromTemplate := corev1.PodResourceClaim{Name: "gpu", ResourceClaimTemplateName: ptr.To("gpus")}
+	itsOwn := corev1.PodResourceClaim{Name: "gpu", ResourceClaimName: ptr.To("mine")}
 	named := func(name *string) []corev1.PodResourceClaimStatus {
 		return []corev1.PodResourceClaimStatus{{Name: "gpu", ResourceClaimName: name}}
 	}
@@ -41,7 +42,7 @@ func TestExpectsClaimsThatAreMadeFromTemplates(t *testing.T) {
 		{"the facts do not show it", fromTemplate, named(ptr.To("a-gpu-2")), true},
 		{"it is there", fromTemplate, named(ptr.To("a-gpu")), false},
 		{"none is needed", fromTemplate, named(nil), false},
-		{"a claim of its own is missing", corev1.PodResourceClaim{Name: "gpu", ResourceClaimName: ptr.To("mine")}, nil, false},
+		{"a claim of its own is missing", itsOwn, nil, false},
 	} {
 		pod := state.NewPod(&corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "a"},

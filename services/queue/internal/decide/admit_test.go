@@ -44,11 +44,12 @@ func claimed(t *testing.T) *harness {
 // claimMade is the fact that there is a claim now.
 func (h *harness) claimMade(name string) {
 	h.t.Helper()
-	claim := &state.Object{Kind: events.KindResourceClaim, UID: name, Namespace: "ns", Name: name, API: &resourcev1.ResourceClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, OwnerReferences: []metav1.OwnerReference{{
+	api := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: "v1", Kind: "Pod", Name: "a", UID: "a", Controller: ptr.To(true),
-		}}},
+		}},
 	}}
+	claim := &state.Object{Kind: events.KindResourceClaim, UID: name, Namespace: "ns", Name: name, API: api}
 	h.objects.(claims).named[name] = claim
 	h.facts(state.Changes{Others: []state.ObjectChange{{Kind: claim.Kind, After: claim}}})
 }

@@ -39,11 +39,8 @@ type harness struct {
 	core *Core
 	now  time.Time
 	positions
-	pods map[string]*state.Pod
-	// objects are the others, nil for none.
-	objects placement.Objects
-	nodes   map[string]*state.Node
-	owners  [ledger.Partitions]string
+	shown
+	owners [ledger.Partitions]string
 	// offers are those received and not yet answered, by token.
 	offers map[string]events.Offer
 	shards map[string]string
@@ -58,6 +55,14 @@ type harness struct {
 	last []events.Offer
 }
 
+// shown is what the facts show.
+type shown struct {
+	pods  map[string]*state.Pod
+	nodes map[string]*state.Node
+	// objects are the others, nil for none.
+	objects placement.Objects
+}
+
 // positions are where the cluster, the log and the ledger stand.
 type positions struct {
 	version, progress, sequence, epoch uint64
@@ -67,8 +72,8 @@ type positions struct {
 func newHarness(t failer) *harness {
 	return &harness{
 		t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		core: New(testConfig("queue-a")),
-		pods: map[string]*state.Pod{}, nodes: map[string]*state.Node{},
+		core:   New(testConfig("queue-a")),
+		shown:  shown{pods: map[string]*state.Pod{}, nodes: map[string]*state.Node{}},
 		offers: map[string]events.Offer{}, shards: map[string]string{},
 		counts: Counted{Incoming: map[Incoming]int{}},
 	}
