@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -21,7 +22,7 @@ const (
 	// minHome is how many home nodes a shard must have to try them first: fewer are not a
 	// fair sample of the cluster, and in a small cluster a lost race costs little.
 	minHome = 64
-	// minNarrowed is how many home nodes have to let a pod pass that names the nodes it may go to, for it to
+	// minNarrowed is how many home nodes have to let a pod pass that has rules about where it may go, for it to
 	// go to one of them: with fewer there is little to choose from, and the others have as few.
 	minNarrowed = 8
 	// timedShare: of so many attempts, the rules of one are timed. Source: upstream's
@@ -256,18 +257,32 @@ func (c *Core) query(profile *placement.Profile, q placement.Query) placement.Re
 // is as good a choice as all.
 func plain(p *state.Pod) bool {
 	spec := &p.Template.Spec
-	about := spec.Affinity
-	if len(spec.TopologySpreadConstraints) > 0 || about == nil {
-		return len(spec.TopologySpreadConstraints) == 0
+	if slices.ContainsFunc(spec.TopologySpreadConstraints, func(s corev1.TopologySpreadConstraint) bool {
+		return s.WhenUnsatisfiable != corev1.DoNotSchedule
+	}) {
+		return false
 	}
-	return about.PodAffinity == nil && about.PodAntiAffinity == nil &&
-		(about.NodeAffinity == nil || len(about.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) == 0)
+	about := spec.Affinity
+	if about == nil {
+		return true
+	}
+	preferred := 0
+	if about.NodeAffinity != nil {
+		preferred += len(about.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if about.PodAffinity != nil {
+		preferred += len(about.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if about.PodAntiAffinity != nil {
+		preferred += len(about.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	return preferred == 0
 }
 
 // enoughHome is how many home nodes have to let a plain pod pass for it to go to one of them.
 func enoughHome(p *state.Pod) int {
 	spec := &p.Template.Spec
-	if len(spec.NodeSelector) > 0 || spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
+	if len(spec.NodeSelector) > 0 || spec.Affinity != nil || len(spec.TopologySpreadConstraints) > 0 {
 		return minNarrowed
 	}
 	return 1

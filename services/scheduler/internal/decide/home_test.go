@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -24,6 +25,10 @@ func TestWhoIsPlacedAtHome(t *testing.T) {
 		{"requires a zone", requiring("zone-1"), true},
 		{"names a zone with few nodes", selecting("small"), false},
 		{"prefers a zone", preferring("zone-0"), false},
+		{"has to spread", spreading(corev1.DoNotSchedule), true},
+		{"would rather spread", spreading(corev1.ScheduleAnyway), false},
+		{"has to stand apart", apart(true), true},
+		{"would rather stand apart", apart(false), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newHomeWorld(t, 1)
@@ -106,6 +111,32 @@ func requiring(zone string) func(*corev1.Pod) {
 				NodeSelectorTerms: []corev1.NodeSelectorTerm{termOf(zone)},
 			},
 		}}
+	}
+}
+
+func spreading(otherwise corev1.UnsatisfiableConstraintAction) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 5, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: otherwise, LabelSelector: &metav1.LabelSelector{},
+		}}
+	}
+}
+
+func apart(required bool) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		term := corev1.PodAffinityTerm{
+			TopologyKey:   corev1.LabelHostname,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": p.Name}},
+		}
+		rules := &corev1.PodAntiAffinity{}
+		if required {
+			rules.RequiredDuringSchedulingIgnoredDuringExecution = []corev1.PodAffinityTerm{term}
+		} else {
+			rules.PreferredDuringSchedulingIgnoredDuringExecution = []corev1.WeightedPodAffinityTerm{{
+				Weight: 1, PodAffinityTerm: term,
+			}}
+		}
+		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: rules}
 	}
 }
 
