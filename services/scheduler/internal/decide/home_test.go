@@ -117,7 +117,8 @@ func requiring(zone string) func(*corev1.Pod) {
 func spreading(otherwise corev1.UnsatisfiableConstraintAction) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
-			MaxSkew: 5, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: otherwise, LabelSelector: &metav1.LabelSelector{},
+			MaxSkew: 5, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: otherwise,
+			LabelSelector: &metav1.LabelSelector{},
 		}}
 	}
 }
