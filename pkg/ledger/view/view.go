@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	resourcev1 "k8s.io/api/resource/v1"
-
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -299,22 +297,6 @@ func (v *View) ClaimProgress() uint64 {
 		return 0
 	}
 	return rv
-}
-
-// ClaimFact is what a state says of a claim to devices.
-func ClaimFact(s *state.Snapshot, namespace, name string) ledger.ClaimFact {
-	o, ok := s.ObjectByName(events.KindResourceClaim, namespace, name)
-	if !ok {
-		return ledger.ClaimFact{}
-	}
-	claim, ok := o.API.(*resourcev1.ResourceClaim)
-	if !ok {
-		return ledger.ClaimFact{}
-	}
-	return ledger.ClaimFact{
-		UID: o.UID, RV: o.ResourceVersion, Allocated: claim.Status.Allocation != nil,
-		Protected: slices.Contains(claim.Finalizers, resourcev1.Finalizer),
-	}
 }
 
 func (v *View) setNode(n *state.Node) {

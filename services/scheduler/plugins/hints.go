@@ -30,8 +30,8 @@ type hint struct {
 }
 
 // Hints are what plugins have registered for (upstream's EnqueueExtensions), by the scheduler name of their
-// profile. A plugin that has registered nothing, everything, or something that is not told of here, listens to
-// everything. The error names the profile and the plugin.
+// profile. A plugin without EventsToRegister, or that registers for everything or for something that is not told of
+// here, listens to everything. The error names the profile and the plugin.
 func (r *Runtime) Hints(ctx context.Context) (map[string]placement.Hints, error) {
 	all := map[string]placement.Hints{}
 	for _, name := range slices.Sorted(maps.Keys(r.sets)) {

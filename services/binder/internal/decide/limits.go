@@ -8,8 +8,8 @@ import (
 
 // Limits are the core's times and bounds.
 type Limits struct {
-	// Binds is how many Bindings may be asked for at once; further ones wait in the core. It should
-	// be somewhat more than carry them out, so that none of these waits for the core.
+	// Binds is how many Bindings may be asked for at once; further ones wait in the core. It should be
+	// more than there are workers who carry them out, so that none of these waits for the core.
 	Binds int
 	// BindDeadline is how long a Committed entry may stay unbound, unchanged in the
 	// binder's own eyes, before it is fenced (T_bind of the protocol).

@@ -47,12 +47,7 @@ func (f *Facts) Fold(b follow.Batch) (decide.FactsMoved, error) {
 		in.ClaimProgress = rv
 		in.Claims = func(namespace, name string) ledger.ClaimFact { return view.ClaimFact(facts, namespace, name) }
 		in.Claim = func(namespace, name string) *resourcev1.ResourceClaim {
-			o, ok := facts.ObjectByName(events.KindResourceClaim, namespace, name)
-			if !ok {
-				return nil
-			}
-			claim, _ := o.API.(*resourcev1.ResourceClaim)
-			return claim
+			return view.Claim(facts, namespace, name)
 		}
 	}
 	if !b.Reset {

@@ -28,15 +28,19 @@ func (c claims) ObjectByName(_ events.Kind, _, name string) (*state.Object, bool
 	return o, ok
 }
 
-// claimed has a pod "a" whose claim is to be made from a template, and a shard that asks.
-func claimed(t *testing.T) *harness {
+// claiming has a pod "a" with a claim, no claim in the facts, and a shard that asks.
+func claiming(t *testing.T, claim corev1.PodResourceClaim) *harness {
 	h := newHarness(t)
 	h.objects = claims{named: map[string]*state.Object{}}
 	h.lead()
-	h.put("a", func(p *corev1.Pod) {
-		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: ptr.To("gpus")}}
-	})
+	h.put("a", func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{claim} })
 	h.ask("s1", 9)
+	return h
+}
+
+// claimed has a pod "a" whose claim is to be made from a template, and a shard that asks.
+func claimed(t *testing.T) *harness {
+	h := claiming(t, corev1.PodResourceClaim{Name: "gpu", ResourceClaimTemplateName: ptr.To("gpus")})
 	h.want("a", PoolParked)
 	return h
 }
@@ -92,12 +96,6 @@ func TestPodWhoseClaimIsNeverMadeIsTriedAfterALongWait(t *testing.T) {
 }
 
 func TestPodWithAMissingClaimOfItsOwnIsOffered(t *testing.T) {
-	h := newHarness(t)
-	h.objects = claims{named: map[string]*state.Object{}}
-	h.lead()
-	h.put("a", func(p *corev1.Pod) {
-		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: ptr.To("mine")}}
-	})
-	h.ask("s1", 9)
+	h := claiming(t, corev1.PodResourceClaim{Name: "gpu", ResourceClaimName: ptr.To("mine")})
 	h.want("a", PoolOffered) // the answer is a condition: nobody else tells its owner
 }

@@ -1,0 +1,38 @@
+package view
+
+import (
+	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// ClaimFact is what a state says of a claim to devices.
+func ClaimFact(s *state.Snapshot, namespace, name string) ledger.ClaimFact {
+	o, claim := claimOf(s, namespace, name)
+	if claim == nil {
+		return ledger.ClaimFact{}
+	}
+	return ledger.ClaimFact{
+		UID: o.UID, RV: o.ResourceVersion, Allocated: claim.Status.Allocation != nil,
+		Protected: slices.Contains(claim.Finalizers, resourcev1.Finalizer),
+	}
+}
+
+// Claim is a claim to devices as a state has it, to be read only; nil if it has none.
+func Claim(s *state.Snapshot, namespace, name string) *resourcev1.ResourceClaim {
+	_, claim := claimOf(s, namespace, name)
+	return claim
+}
+
+func claimOf(s *state.Snapshot, namespace, name string) (*state.Object, *resourcev1.ResourceClaim) {
+	o, ok := s.ObjectByName(events.KindResourceClaim, namespace, name)
+	if !ok {
+		return nil, nil
+	}
+	claim, _ := o.API.(*resourcev1.ResourceClaim)
+	return o, claim
+}
