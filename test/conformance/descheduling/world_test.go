@@ -29,7 +29,7 @@ type world struct {
 	// usage of nodes and pods, for strategies that ask for it; cpu in milli.
 	nodeUse, podUse map[string][2]int64
 	ratios          map[string]float64
-	// ties: pods may agree in all that they are sorted by.
+	// ties: pods may agree in all that the strategy sorts them by.
 	ties bool
 	// owners: some pods have two.
 	owners bool
@@ -76,6 +76,9 @@ func drawWorld(s source, strategy string) *world {
 		w.addPods(s, strategy)
 	}
 	w.rank(s)
+	if strategy == policy.PluginTooManyRestarts {
+		w.ties = true // restarts are drawn from a dozen numbers: pods of a node often agree in them
+	}
 	for i := range s.IntN(3) {
 		w.budgets = append(w.budgets, &policyv1.PodDisruptionBudget{
 			ObjectMeta: metav1.ObjectMeta{Namespace: pick(s, namespaces...), Name: fmt.Sprint("b", i),
