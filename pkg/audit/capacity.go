@@ -95,12 +95,19 @@ func (a *replay) checkRoom(fresh []*placement) {
 
 // least is what the placement takes at least.
 func (p *placement) least(lo, hi uint64) amounts {
+	out := promisedTo(p.entry)
 	if p.pod != nil {
-		return p.pod.requests(min(lo, max(p.entry.PodRV, 1)), hi)
-	}
-	out := maps.Clone(amounts(p.entry.Requests))
-	if out == nil {
-		out = amounts{}
+		asks := p.pod.requests(min(lo, max(p.entry.PodRV, 1)), hi)
+		if len(out) == len(p.entry.Requests) {
+			return asks
+		}
+		asks = maps.Clone(asks)
+		maps.DeleteFunc(asks, func(name string, _ int64) bool {
+			_, promised := out[name]
+			_, asked := p.entry.Requests[name]
+			return asked && !promised // devices stand for it
+		})
+		return asks
 	}
 	out[string(corev1.ResourcePods)] = 1
 	return out

@@ -132,6 +132,14 @@ func (a *replay) checkStep(old, now ledger.Entry, before, after ledger.NodeDoc) 
 		old.Plan, old.PodRV, old.Wish = "", now.PodRV, now.Wish
 		old.Volumes, old.Devices = now.Volumes, now.Devices
 	}
+	if now.State == ledger.Committed && len(old.Devices) == len(now.Devices) {
+		old.Devices = slices.Clone(old.Devices)
+		for i := range old.Devices {
+			if p := &old.Devices[i]; p.Unmade() { // the claim has been made (T14)
+				p.ClaimUID, p.ClaimRV = now.Devices[i].ClaimUID, now.Devices[i].ClaimRV
+			}
+		}
+	}
 	old.State, old.Wanted = now.State, now.Wanted
 	if !reflect.DeepEqual(old, now) {
 		a.violate("S4", []string{entryObject(now), nodeObject(after.NodeName)}, "its reservation %s was rewritten", now.Token)

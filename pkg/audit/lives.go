@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -152,13 +153,36 @@ func (p *podLife) fenced(token ledger.Token, rv uint64) bool {
 }
 
 // requestsOf is what a pod asks a node for, by upstream's own arithmetic (KEP-753, KEP-1287,
-// KEP-2837).
+// KEP-2837), without the resources that it has as devices (KEP-5004).
 func requestsOf(pod *corev1.Pod) amounts {
 	list := resource.PodRequests(pod, resource.PodResourcesOptions{
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})
 	out := amountsOf(list)
 	out[string(corev1.ResourcePods)] = 1
+	return out.without(pod.Status.ExtendedResourceClaimStatus)
+}
+
+// without leaves out the resources for which a pod has devices.
+func (a amounts) without(status *corev1.PodExtendedResourceClaimStatus) amounts {
+	if status != nil {
+		for i := range status.RequestMappings {
+			delete(a, status.RequestMappings[i].ResourceName)
+		}
+	}
+	return a
+}
+
+// promisedTo is what a reservation takes of a node: as requestsOf, without the pod itself.
+func promisedTo(e ledger.Entry) amounts {
+	out := amounts{}
+	maps.Copy(out, e.Requests)
+	for _, d := range e.Devices {
+		var status corev1.PodExtendedResourceClaimStatus
+		if status.Unmarshal(d.PodStatus) == nil {
+			out.without(&status)
+		}
+	}
 	return out
 }
 

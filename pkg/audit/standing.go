@@ -225,7 +225,7 @@ func (c *standing) reservation(e ledger.Entry, doc ledger.NodeDoc) {
 	if at == nil || string(at.node.UID) != doc.NodeUID {
 		return // the node is gone; binders give the reservation back
 	}
-	for name, n := range e.Requests {
+	for name, n := range promisedTo(e) {
 		at.used[name] += n
 	}
 	at.used[string(corev1.ResourcePods)]++

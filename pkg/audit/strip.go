@@ -28,6 +28,7 @@ func StripPod(p *corev1.Pod) *corev1.Pod {
 		out.Spec.Volumes = append(out.Spec.Volumes, stripVolume(p.Name, v)...)
 	}
 	out.Status.Phase = p.Status.Phase
+	out.Status.ExtendedResourceClaimStatus = p.Status.ExtendedResourceClaimStatus
 	out.Status.ContainerStatuses = stripStatuses(p.Status.ContainerStatuses)
 	out.Status.InitContainerStatuses = stripStatuses(p.Status.InitContainerStatuses)
 	for _, c := range p.Status.Conditions {

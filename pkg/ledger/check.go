@@ -192,6 +192,9 @@ func checkStep(nodeUID string, old, now Entry) []Violation {
 		old.PodRV, old.Wish, old.Plan = max(old.PodRV, now.PodRV), now.Wish, now.Plan
 		old.Volumes, old.Devices = now.Volumes, now.Devices
 	}
+	if now.State == Committed {
+		old.Devices = named(old.Devices, now.Devices)
+	}
 	old.State, old.Wanted = now.State, now.Wanted
 	if !proto.Equal(entryToProto(&old), entryToProto(&now)) {
 		out = append(out, Violation{Invariant: "S4", NodeUID: nodeUID, PodUID: now.PodUID,

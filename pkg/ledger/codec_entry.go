@@ -52,6 +52,7 @@ func entryToProto(e *Entry) *ledgerpb.Entry {
 	for _, d := range e.Devices {
 		m.Devices = append(m.Devices, &ledgerpb.DevicePick{
 			Claim: d.Claim, ClaimUid: d.ClaimUID, ClaimResourceVersion: d.ClaimRV, Allocation: d.Allocation,
+			Spec: d.Spec, PodStatus: d.PodStatus,
 		})
 	}
 	return m
@@ -113,6 +114,7 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 	for _, d := range m.GetDevices() {
 		e.Devices = append(e.Devices, DevicePick{
 			Claim: d.GetClaim(), ClaimUID: d.GetClaimUid(), ClaimRV: d.GetClaimResourceVersion(), Allocation: d.GetAllocation(),
+			Spec: d.GetSpec(), PodStatus: d.GetPodStatus(),
 		})
 	}
 	for i, d := range m.GetDependents() {

@@ -58,3 +58,59 @@ func TestDevicesAreHandedOverWithTheirClaims(t *testing.T) {
 		})
 	}
 }
+
+// TestClaimThatIsMadeIsNamedOnce: a claim gets its UID as long as its reservation is Committed, that is the one
+// rewriting of a reservation there is, and until then nothing holds the reservation back.
+func TestClaimThatIsMadeIsNamedOnce(t *testing.T) {
+	d := ledger.NodeDoc{NodeUID: "n", Revision: 5, Entries: []ledger.Entry{{
+		PodUID: "p", Namespace: "default", Name: "p", Role: ledger.RoleReservation, State: ledger.Committed,
+		PodRV: 30, Token: 1, Devices: []ledger.DevicePick{{Claim: "c", Allocation: []byte{1}, Spec: []byte{2}}},
+	}}}
+	made := func(claim, uid string, rv uint64) ledger.DevicePick {
+		return ledger.DevicePick{Claim: claim, ClaimUID: uid, ClaimRV: rv}
+	}
+	named, err := ledger.NameClaim(d, "p", 1, made("c", "uid", 40))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := named.Entries[0].Devices[0]
+	if got.ClaimUID != "uid" || got.ClaimRV != 40 || d.Entries[0].Devices[0].ClaimUID != "" {
+		t.Errorf("named: %+v, the document it was made of: %+v", got, d.Entries[0].Devices)
+	}
+	named.Revision = 6
+	if v := ledger.CheckSuccessor(d, named); len(v) > 0 {
+		t.Errorf("not a step: %v", v)
+	}
+	other := named
+	other.Revision = 7
+	other.Entries = []ledger.Entry{named.Entries[0]}
+	got.ClaimUID, got.ClaimRV = "other", 41
+	other.Entries[0].Devices = []ledger.DevicePick{got}
+	if v := ledger.CheckSuccessor(named, other); len(v) == 0 {
+		t.Error("a claim that has its name gets another")
+	}
+	fenced, err := ledger.MarkFencing(d, "p", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, refused := range map[string]func() (ledger.NodeDoc, error){
+		"fenced":           func() (ledger.NodeDoc, error) { return ledger.NameClaim(fenced, "p", 1, made("c", "uid", 40)) },
+		"another token":    func() (ledger.NodeDoc, error) { return ledger.NameClaim(d, "p", 2, made("c", "uid", 40)) },
+		"another claim":    func() (ledger.NodeDoc, error) { return ledger.NameClaim(d, "p", 1, made("d", "uid", 40)) },
+		"named":            func() (ledger.NodeDoc, error) { return ledger.NameClaim(named, "p", 1, made("c", "uid", 40)) },
+		"no UID":           func() (ledger.NodeDoc, error) { return ledger.NameClaim(d, "p", 1, made("c", "", 40)) },
+		"no version of it": func() (ledger.NodeDoc, error) { return ledger.NameClaim(d, "p", 1, made("c", "uid", 0)) },
+	} {
+		if _, err := refused(); err == nil {
+			t.Errorf("%s: the claim is named", what)
+		}
+	}
+	facts := deviceFacts{ledger.ClaimFact{}, 60}
+	if _, settled := ledger.SettledClaims(d.Entries[0], facts); !settled {
+		t.Error("a claim that has not been made is waited for")
+	}
+	facts.claim = ledger.ClaimFact{UID: "uid", RV: 40}
+	if _, settled := ledger.SettledClaims(named.Entries[0], facts); settled {
+		t.Error("a claim that may still be written to is settled")
+	}
+}

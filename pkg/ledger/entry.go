@@ -108,6 +108,7 @@ type VolumePick struct{ Claim, Volume string }
 // DevicePick is a claim to devices, in the pod's namespace, that has to be written before the pod
 // is bound.
 type DevicePick struct {
+	// ClaimUID is empty, and ClaimRV 0, of a claim that has yet to be made.
 	Claim, ClaimUID string
 	// ClaimRV is the claim's resourceVersion the decision used. Who gives the claim its devices
 	// writes this version of it or none: that, and nothing else, tells when it is too late.
@@ -115,7 +116,14 @@ type DevicePick struct {
 	// Allocation is the protobuf of the resource.k8s.io/v1 AllocationResult that the claim gets;
 	// empty if it has its devices already, and the pod only becomes one of its users.
 	Allocation []byte
+	// Spec is the protobuf of the resource.k8s.io/v1 ResourceClaimSpec of a claim that is made for resources
+	// of the pod, PodStatus that of the v1 PodExtendedResourceClaimStatus that tells the pod of it; empty for
+	// a claim that the pod names.
+	Spec, PodStatus []byte
 }
+
+// Unmade tells whether the claim has yet to be made.
+func (p DevicePick) Unmade() bool { return p.ClaimUID == "" && len(p.Spec) > 0 }
 
 // Replacement names the pod that will stand for one that is moved, before it exists.
 type Replacement struct {

@@ -34,11 +34,12 @@ type ClaimFact struct {
 // Binders write a claim twice. First it is protected, at the version that the decision used, and
 // only then it gets its devices, at the version which that write made. (At once if it was protected
 // before.) So it is over when the claim has devices, whoever's; when it has moved and is not
-// protected, which only a fence or its end makes it; and when it is gone.
+// protected, which only a fence or its end makes it; and when it is gone. Nothing is written to a claim
+// whose UID is not in the ledger yet (NameClaim).
 func SettledClaims(e Entry, facts DeviceFacts) (rv uint64, settled bool) {
 	progress := facts.ClaimProgress()
 	for _, p := range e.Devices {
-		if len(p.Allocation) == 0 {
+		if len(p.Allocation) == 0 || p.Unmade() {
 			continue // nothing is taken, and it does no harm late
 		}
 		f := facts.ClaimFact(e.Namespace, p.Claim)

@@ -118,7 +118,7 @@ func (o indexed) Devices() *DeviceIndex { return o.index }
 
 // recount implements counter: devices become free with the pods whose claims have them.
 func (d *deviceDemand) recount(_ *state.Node, pod *state.Pod, by int) {
-	if len(d.lacking) == 0 || pod.Template == nil || !hasDeviceClaims(&pod.Template.Spec) {
+	if len(d.lacking) == 0 && d.wish == nil || pod.Template == nil || !hasDeviceClaims(&pod.Template.Spec) {
 		return
 	}
 	change := d.known().Return
@@ -150,7 +150,7 @@ func (x *preemption) devicesHelp(n *state.NodeInfo) bool {
 		return false
 	}
 	d, ok := x.eval.filters[v].filter.(*deviceDemand)
-	if !ok || d.judge(n.Node.Object).why != cannotAllocate {
+	if !ok || d.judge(n.Node).why != cannotAllocate {
 		return false
 	}
 	for p := range n.Pods() {

@@ -6,6 +6,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,11 +19,14 @@ import (
 // DevicePick is a claim in the pod's namespace that has to be written before the pod is bound: the
 // pod becomes one of its users.
 type DevicePick struct {
+	// UID is empty for a claim that has yet to be made.
 	Claim, UID string
-	// Version is the resourceVersion of the claim that the decision is about.
+	// Version is the resourceVersion of the claim that the decision is about; 0 with an empty UID.
 	Version uint64
 	// Allocation is what the claim gets; nil if it has its devices already.
 	Allocation *resourcev1.AllocationResult
+	// Made is set for the claim that is made for resources of the pod.
+	Made *MadeClaim
 }
 
 // PoolUse is which devices of a pool a pod gets that other nodes reach as well. Shared devices
@@ -32,9 +36,10 @@ type PoolUse struct {
 	Items        []string
 }
 
-// LooksAtDevices tells whether the pod names claims to devices, in a profile that looks at them.
-func (p *Profile) LooksAtDevices(pod *state.Pod) bool {
-	if pod.Template == nil || !hasDeviceClaims(&pod.Template.Spec) {
+// LooksAtDevices tells whether the pod may need devices, by claims that it names or by resources that devices
+// stand for, in a profile that looks at them.
+func (p *Profile) LooksAtDevices(pod *state.Pod, objects Objects) bool {
+	if pod.Template == nil || !wantsDevices(pod, objects) {
 		return false
 	}
 	r, ok := p.byName[DynamicResources]
@@ -47,10 +52,10 @@ func (p *Profile) LooksAtDevices(pod *state.Pod) bool {
 func (p *Profile) DevicePicks(
 	pod *state.Pod, node *state.Node, objects Objects, seed uint64, gone ...*state.Pod,
 ) ([]DevicePick, bool) {
-	if !p.LooksAtDevices(pod) {
+	objects = orNoObjects(objects)
+	if !p.LooksAtDevices(pod, objects) {
 		return nil, true
 	}
-	objects = orNoObjects(objects)
 	if len(gone) > 0 {
 		objects = indexed{objects, deviceIndex(objects)}
 	}
@@ -67,15 +72,16 @@ func (p *Profile) DevicePicks(
 	if !ok {
 		return nil, true
 	}
-	outcome := d.settle(node.Object)
+	outcome := d.settle(node)
 	if outcome.why != "" {
 		return nil, false
 	}
-	return d.picks(outcome.allocations, seed), true
+	return d.picks(outcome, seed), true
 }
 
-func (d *deviceDemand) picks(fresh []resourcev1.AllocationResult, seed uint64) []DevicePick {
+func (d *deviceDemand) picks(outcome deviceOutcome, seed uint64) []DevicePick {
 	var list []DevicePick
+	fresh := outcome.allocations
 	for i := range d.claims {
 		c := &d.claims[i]
 		pick := DevicePick{Claim: c.claim.Name, UID: string(c.claim.UID), Version: c.version}
@@ -88,18 +94,31 @@ func (d *deviceDemand) picks(fresh []resourcev1.AllocationResult, seed uint64) [
 		}
 		list = append(list, pick)
 	}
+	if outcome.made != nil {
+		list = append(list, d.wish.pick(outcome.made, &fresh[0], seed))
+	}
 	return list
+}
+
+// pick is the claim to be made with its devices. One that there is already is used if it asks for the same.
+func (w *deviceWish) pick(made *MadeClaim, fresh *resourcev1.AllocationResult, seed uint64) DevicePick {
+	pick := DevicePick{Claim: made.Claim.Name, Allocation: fresh.DeepCopy(), Made: made}
+	if w.existing != nil && equality.Semantic.DeepEqual(w.existing.Spec, made.Claim.Spec) {
+		pick.UID, pick.Version = string(w.existing.UID), w.version
+	}
+	nameShares(pick.Allocation, w.pod.UID, seed)
+	return pick
 }
 
 // nameShares names the shares of devices: upstream's allocator takes random names, and a decision
 // has to come out the same again.
-func nameShares(a *resourcev1.AllocationResult, claimUID string, seed uint64) {
+func nameShares(a *resourcev1.AllocationResult, uid string, seed uint64) {
 	for i := range a.Devices.Results {
 		r := &a.Devices.Results[i]
 		if r.ShareID == nil {
 			continue
 		}
-		text := fmt.Sprintf("%s/%d", claimUID, i)
+		text := fmt.Sprintf("%s/%d", uid, i)
 		high, low := xxhash.NewWithSeed(seed), xxhash.NewWithSeed(^seed)
 		_, _ = high.WriteString(text) // a hash never fails
 		_, _ = low.WriteString(text)

@@ -42,7 +42,7 @@ const maxVerdicts = 64
 
 // plain is the quick search for what is lacking, or nil if it takes more than that.
 func (d *deviceDemand) plain(compiled *cel.Cache, objects Objects) *plainSearch {
-	if len(d.lacking) != 1 || len(d.lacking[0].Spec.Devices.Requests) != 1 ||
+	if d.wish != nil || len(d.lacking) != 1 || len(d.lacking[0].Spec.Devices.Requests) != 1 ||
 		len(d.lacking[0].Spec.Devices.Constraints) != 0 {
 		return nil
 	}

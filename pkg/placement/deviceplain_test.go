@@ -8,7 +8,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/dynamic-resource-allocation/cel"
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -95,7 +94,7 @@ func TestPlainDevicesAreTheAllocators(t *testing.T) {
 			DeviceClassName: "c", AllocationMode: resourcev1.DeviceAllocationModeExactCount,
 			Count: rapid.Int64Range(1, 3).Draw(t, "wanted"),
 		}}}
-		compiled := cel.NewCache(compiledExpressions, cel.Features{EnableConsumableCapacity: true})
+		compiled := newExpressions()
 		objects := w.store.Snapshot()
 		demand := func() *deviceDemand {
 			return &deviceDemand{
@@ -104,7 +103,7 @@ func TestPlainDevicesAreTheAllocators(t *testing.T) {
 			}
 		}
 		quick, slow := demand(), demand()
-		node := &corev1.Node{ObjectMeta: objectMeta("n")}
+		node := state.NewNode(&corev1.Node{ObjectMeta: objectMeta("n")})
 		if quick.quick = quick.plain(compiled, objects); quick.quick == nil {
 			t.Fatal("a single request for a number of devices is not plain")
 		}

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -22,9 +23,8 @@ import (
 //
 // On is what is by default in 1.36: prioritized lists, admin access, partitionable devices,
 // consumable capacity, device taints, and binding conditions as far as they need no clock (whoever
-// waits for them gives up in time, and takes the devices back). Off are DeviceTaintRules, which are
-// off by default, and extended resources that devices stand for: to NodeResourcesFit they are
-// resources that no node has. Source: plugins/dynamicresources.
+// waits for them gives up in time, and takes the devices back), and extended resources that devices stand
+// for. Off are DeviceTaintRules, which are off by default. Source: plugins/dynamicresources.
 type dynamicResources struct {
 	// compiled keeps expressions of classes and claims, compiled. It makes no difference to
 	// answers.
@@ -40,7 +40,12 @@ func newDynamicResources(args runtime.Object) (Plugin, error) {
 	if _, err := argsOf[configv1.DynamicResourcesArgs](args); err != nil {
 		return nil, err
 	}
-	return dynamicResources{cel.NewCache(compiledExpressions, cel.Features{EnableConsumableCapacity: true})}, nil
+	return dynamicResources{newExpressions()}, nil
+}
+
+// newExpressions is an empty memory of expressions, safe for concurrent use.
+func newExpressions() *cel.Cache {
+	return cel.NewCache(compiledExpressions, cel.Features{EnableConsumableCapacity: true})
 }
 
 // Name implements Plugin.
@@ -83,10 +88,11 @@ func (p dynamicResources) Compile(pod *state.Pod, objects Objects) (Compiled, er
 	if why != "" {
 		return Compiled{Rejection: why + unserved(why, objects)}, nil
 	}
-	if len(claims) == 0 {
+	wish := newDeviceWish(pod, objects)
+	if len(claims) == 0 && wish == nil {
 		return Compiled{}, nil
 	}
-	d := &deviceDemand{outcomes: map[*corev1.Node]deviceOutcome{}}
+	d := &deviceDemand{wish: wish, outcomes: map[*corev1.Node]deviceOutcome{}}
 	for _, o := range claims {
 		if why, err := d.add(pod, o, objects); why != "" || err != nil {
 			return Compiled{Rejection: why}, err
@@ -170,6 +176,8 @@ type deviceDemand struct {
 	// claims are all claims; lacking those of them that have no devices yet.
 	claims  []demandedClaim
 	lacking []*resourcev1.ResourceClaim
+	// wish is what else the pod asks of devices; nil for nothing.
+	wish *deviceWish
 	// quick answers for most nodes, if not nil; devices for all of them, once it was needed.
 	quick    *plainSearch
 	devices  *deviceSearch
@@ -275,28 +283,40 @@ func noDeviceClass(class, request string, objects Objects) (why string, err erro
 type deviceOutcome struct {
 	// why is empty for a node that passes.
 	why string
-	// allocations are in the order of lacking; open if there are some that have not been looked for.
+	// allocations are in the order of lacking, with that of made last; open if there are some that have not
+	// been looked for.
 	allocations []resourcev1.AllocationResult
 	open        bool
+	// made is the claim to be made, nil for none.
+	made *MadeClaim
 }
 
 // judge looks at one node. Source: dynamicresources.go Filter.
-func (d *deviceDemand) judge(node *corev1.Node) deviceOutcome {
-	if o, known := d.outcomes[node]; known {
+func (d *deviceDemand) judge(node *state.Node) deviceOutcome {
+	if o, known := d.outcomes[node.Object]; known {
 		return o
 	}
 	o := d.lack(node)
-	if o.why == "" && d.elsewhere(node) {
+	if o.why == "" && d.elsewhere(node.Object) {
 		o.why = "resourceclaim not available on the node"
 	}
-	d.outcomes[node] = o
+	d.outcomes[node.Object] = o
 	return o
 }
 
 // lack is what a node says to what is lacking. Which devices it would be is left open where that is
 // not needed to say whether there are any.
-func (d *deviceDemand) lack(node *corev1.Node) (o deviceOutcome) {
-	if len(d.lacking) == 0 {
+func (d *deviceDemand) lack(node *state.Node) (o deviceOutcome) {
+	lacking := d.lacking
+	if d.wish != nil {
+		if o.made, o.why = d.wish.on(node); o.why != "" {
+			return o
+		}
+		if o.made != nil {
+			lacking = append(slices.Clone(lacking), o.made.Claim)
+		}
+	}
+	if len(lacking) == 0 {
 		return o
 	}
 	if d.quick != nil {
@@ -314,23 +334,23 @@ func (d *deviceDemand) lack(node *corev1.Node) (o deviceOutcome) {
 			return deviceOutcome{why: err.Error()}
 		}
 	}
-	o.allocations, o.why = d.devices.allocate(node, d.lacking)
+	o.allocations, o.why = d.devices.allocate(node.Object, lacking)
 	return o
 }
 
 // settle is judge, with the devices.
-func (d *deviceDemand) settle(node *corev1.Node) deviceOutcome {
+func (d *deviceDemand) settle(node *state.Node) deviceOutcome {
 	o := d.judge(node)
 	if !o.open || o.why != "" {
 		return o
 	}
-	search, err := d.quick.search(node, d.objects)
+	search, err := d.quick.search(node.Object, d.objects)
 	if err != nil {
 		return deviceOutcome{why: err.Error()}
 	}
 	o.open = false
-	o.allocations, o.why = search.allocate(node, d.lacking)
-	d.outcomes[node] = o
+	o.allocations, o.why = search.allocate(node.Object, d.lacking)
+	d.outcomes[node.Object] = o
 	return o
 }
 
@@ -355,7 +375,7 @@ func (d *deviceDemand) Check(n *state.NodeInfo) Code {
 			return Success
 		}
 	}
-	if d.judge(n.Node.Object).why != "" {
+	if d.judge(n.Node).why != "" {
 		return UnschedulableAndUnresolvable
 	}
 	return Success
@@ -363,7 +383,7 @@ func (d *deviceDemand) Check(n *state.NodeInfo) Code {
 
 // Explain implements Filter.
 func (d *deviceDemand) Explain(n *state.NodeInfo) []string {
-	return []string{d.judge(n.Node.Object).why}
+	return []string{d.judge(n.Node).why}
 }
 
 // prioritized: there are alternatives, of which the first are the better ones.
@@ -380,7 +400,7 @@ func (d *deviceDemand) prioritized() bool {
 
 // Score implements Scorer. Source: dynamicresources.go computeScore.
 func (d *deviceDemand) Score(n *state.NodeInfo) int64 {
-	fresh := d.judge(n.Node.Object).allocations
+	fresh := d.judge(n.Node).allocations
 	var score int64
 	for i := range d.claims {
 		allocation := d.claims[i].claim.Status.Allocation

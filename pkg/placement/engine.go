@@ -174,6 +174,11 @@ func (e *Engine) Evaluate(p *Profile, q Query) Result {
 	if err != nil {
 		return Result{Err: err}
 	}
+	if len(backedResources(q.Pod.Requests, e.objects)) > 0 {
+		result := p.Evaluate(e.input(q)) // which node lists what matters to two rules
+		result.Class = c.id
+		return result
+	}
 	if hasDeviceClaims(&q.Pod.Template.Spec) {
 		return e.evaluateClaims(c, q, total)
 	}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	podresource "k8s.io/component-helpers/resource"
+	"k8s.io/dynamic-resource-allocation/cel"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -15,11 +16,13 @@ import (
 )
 
 // nodeResourcesFit rejects nodes without room and scores by how full they would be.
-// Source: plugins/noderesources/fit.go. Extended resources that a DeviceClass maps to
-// devices are counted like any other: there is no allocation of devices.
+// Source: plugins/noderesources/fit.go. Resources that devices stand for are left to DynamicResources on
+// nodes that do not list them.
 type nodeResourcesFit struct {
 	ignored, ignoredGroups []string
 	strategy               strategy
+	// compiled keeps expressions of device classes, compiled.
+	compiled *cel.Cache
 }
 
 func newNodeResourcesFit(args runtime.Object) (Plugin, error) {
@@ -31,17 +34,20 @@ func newNodeResourcesFit(args runtime.Object) (Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nodeResourcesFit{ignored: a.IgnoredResources, ignoredGroups: a.IgnoredResourceGroups, strategy: s}, nil
+	return nodeResourcesFit{
+		ignored: a.IgnoredResources, ignoredGroups: a.IgnoredResourceGroups, strategy: s, compiled: newExpressions(),
+	}, nil
 }
 
 // Name implements Plugin.
 func (nodeResourcesFit) Name() string { return NodeResourcesFit }
 
 // Compile implements Plugin.
-func (p nodeResourcesFit) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
+func (p nodeResourcesFit) Compile(pod *state.Pod, objects Objects) (Compiled, error) {
+	request := incomingRequest(pod.Template)
 	return Compiled{
-		Filter: newFitFilter(incomingRequest(pod.Template), p.ignores),
-		Scorer: p.strategy.scorer(pod.Template),
+		Filter: newFitFilter(request, p.ignores).leave(backedResources(request, objects)),
+		Scorer: p.strategy.scorer(pod.Template, p.compiled, objects),
 	}, nil
 }
 
@@ -69,13 +75,26 @@ type fitFilter struct {
 type amount struct {
 	name  string
 	value int64
+	// devices stand for it on nodes that have none of it.
+	devices bool
 }
 
 func newFitFilter(request state.Resources, ignores func(string) bool) fitFilter {
 	f := fitFilter{request: request}
 	for _, name := range slices.Sorted(maps.Keys(request.Extended)) {
 		if !ignores(name) {
-			f.extended = append(f.extended, amount{name, request.Extended[name]})
+			f.extended = append(f.extended, amount{name: name, value: request.Extended[name]})
+		}
+	}
+	return f
+}
+
+// leave leaves resources to devices where a node lists none of them. Source: fit.go
+// shouldDelegateResourceToDRA.
+func (f fitFilter) leave(resources []backed) fitFilter {
+	for _, r := range resources {
+		for i := range f.extended {
+			f.extended[i].devices = f.extended[i].devices || f.extended[i].name == r.name
 		}
 	}
 	return f
@@ -101,6 +120,9 @@ func (f fitFilter) Check(n *state.NodeInfo) Code {
 	fits(f.request.EphemeralStorage, total.EphemeralStorage, used.EphemeralStorage)
 	for i := range f.extended {
 		e := &f.extended[i]
+		if e.devices && total.Extended[e.name] == 0 {
+			continue
+		}
 		fits(e.value, total.Extended[e.name], used.Extended[e.name])
 	}
 	return code
@@ -122,6 +144,9 @@ func (f fitFilter) Explain(n *state.NodeInfo) []string {
 	lacks("memory", f.request.Memory, total.Memory, used.Memory)
 	lacks("ephemeral-storage", f.request.EphemeralStorage, total.EphemeralStorage, used.EphemeralStorage)
 	for _, e := range f.extended {
+		if e.devices && total.Extended[e.name] == 0 {
+			continue
+		}
 		lacks(e.name, e.value, total.Extended[e.name], used.Extended[e.name])
 	}
 	return reasons
@@ -136,6 +161,7 @@ func (nodeResourcesFit) Events() []Event {
 	return []Event{
 		{events.KindPod, Delete | UpdatePodScaleDown},
 		{events.KindNode, Add | UpdateNodeAllocatable},
+		{events.KindDeviceClass, Add | Update},
 	}
 }
 
@@ -147,8 +173,11 @@ func (nodeResourcesFit) Hint(pod *state.Pod, c Change) bool {
 		}
 		return c.isOf(pod) || c.NewPod.NodeName != "" && frees(pod, c)
 	}
+	if c.Kind == events.KindDeviceClass {
+		return classHelps(pod, c)
+	}
 	request := incomingRequest(pod.Template)
-	empty := newFitFilter(request, func(string) bool { return false })
+	empty := newFitFilter(request, func(string) bool { return false }).leave(backedResources(request, c.Objects))
 	if empty.Check(state.NewNodeInfo(c.NewNode)) != Success {
 		return false
 	}

@@ -5,8 +5,10 @@ import (
 	"math"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	podresource "k8s.io/component-helpers/resource"
+	"k8s.io/dynamic-resource-allocation/cel"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -88,6 +90,9 @@ type demand struct {
 	name    string
 	weight  int64
 	request int64
+	// devices of a class, if not nil, stand for it on nodes that list none.
+	devices *deviceTally
+	class   *resourcev1.DeviceClass
 }
 
 // demands resolves the configured resources for a pod. A resource with a prefix that the
@@ -110,12 +115,14 @@ func demands(specs []configv1.ResourceSpec, requests corev1.ResourceList) []dema
 // scorer compiles the strategy for a pod. Containers without requests count with defaults.
 // Pod-level resources do not count: upstream's scorer for this plugin is built without the
 // switch for them (noderesources/fit.go, nodeResourceStrategyTypeMap), unlike its filter.
-func (s strategy) scorer(obj *corev1.Pod) Scorer {
+func (s strategy) scorer(obj *corev1.Pod, compiled *cel.Cache, objects Objects) Scorer {
 	requests := podresource.PodRequests(obj, podresource.PodResourcesOptions{
 		SkipPodLevelResources:       true,
 		NonMissingContainerRequests: state.DefaultRequests(),
 	})
-	return fitScorer{strategy: s, demands: demands(s.resources, requests)}
+	list := demands(s.resources, requests)
+	backScores(list, compiled, objects)
+	return fitScorer{strategy: s, demands: list}
 }
 
 type fitScorer struct {
@@ -179,21 +186,27 @@ func (d *demand) measure(n *state.NodeInfo, use *state.Resources) (capacity, use
 		return n.Node.Allocatable.Memory, use.Memory
 	case corev1.ResourceEphemeralStorage:
 		return n.Node.Allocatable.EphemeralStorage, n.Requested.EphemeralStorage
-	default:
-		return n.Node.Allocatable.Extended[d.name], n.Requested.Extended[d.name]
 	}
+	capacity = n.Node.Allocatable.Extended[d.name]
+	if capacity == 0 && d.devices != nil {
+		return d.devices.count(n.Node.Object, d.class)
+	}
+	return capacity, n.Requested.Extended[d.name]
 }
 
 // balancedAllocation prefers nodes whose resources are used evenly, by how much the pod
 // improves that. Source: plugins/noderesources/balanced_allocation.go.
-type balancedAllocation struct{ resources []configv1.ResourceSpec }
+type balancedAllocation struct {
+	resources []configv1.ResourceSpec
+	compiled  *cel.Cache
+}
 
 func newBalancedAllocation(args runtime.Object) (Plugin, error) {
 	a, err := argsOf[configv1.NodeResourcesBalancedAllocationArgs](args)
 	if err != nil {
 		return nil, err
 	}
-	return balancedAllocation{resources: resourceSpecs(a.Resources)}, nil
+	return balancedAllocation{resources: resourceSpecs(a.Resources), compiled: newExpressions()}, nil
 }
 
 // Name implements Plugin.
@@ -207,12 +220,13 @@ func (balancedAllocation) Hint(*state.Pod, Change) bool { return false }
 
 // Compile leaves pods alone that ask for none of the resources: balance would pile them
 // all up on one node (kubernetes#129138).
-func (p balancedAllocation) Compile(pod *state.Pod, _ Objects) (Compiled, error) {
+func (p balancedAllocation) Compile(pod *state.Pod, objects Objects) (Compiled, error) {
 	requests := podresource.PodRequests(pod.Object(), podresource.PodResourcesOptions{
 		UseStatusResources: true,
 		InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})
 	list := demands(p.resources, requests)
+	backScores(list, p.compiled, objects)
 	for _, d := range list {
 		if d.request != 0 {
 			return Compiled{Scorer: balanceScorer{demands: list}}, nil

@@ -61,7 +61,8 @@ func newPlan(e *Engine, c *class, pod *state.Pod, fresh *wide) plan {
 	if needsVolumes(&pod.Template.Spec) {
 		return plan{pod: pod, scratch: true, uncompiled: true}
 	}
-	compiled := evaluation{Input: Input{Pod: pod, Objects: orNoObjects(e.objects)}, profile: c.key.profile}
+	objects := withoutClasses{orNoObjects(e.objects)} // a class has no pods that devices stand for
+	compiled := evaluation{Input: Input{Pod: pod, Objects: objects}, profile: c.key.profile}
 	compiled.late = hasDeviceClaims(&pod.Template.Spec)
 	p := plan{pod: pod, err: compiled.compile(), rejected: compiled.rejected}
 	p.scratch = c.key.profile.weights > maxWeights

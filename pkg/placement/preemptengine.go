@@ -47,7 +47,7 @@ func (e *Engine) Preempt(p *Profile, q PreemptQuery) Preemption {
 		return Preemption{Err: errNoObject}
 	}
 	c, err := e.classOf(p, Query{Pod: q.Pod})
-	late := hasDeviceClaims(&q.Pod.Template.Spec) // which the class does not know of
+	late := wantsDevices(q.Pod, e.objects) // which the class does not know of
 	if err == nil && !late {
 		err = c.plan.err
 	}

@@ -11,10 +11,11 @@ const allServices = "berth"
 var (
 	txnResults    = []string{"ok", "conflict", "unknown"}
 	shardTxns     = []string{"T1", "T2", "T3", "T4", "T8", "T11"}
-	binderTxns    = []string{"T5", "T6", "T7"}
+	binderTxns    = []string{"T5", "T6", "T7", "T14"}
 	lossReasons   = []string{"node", "guard", "keeper", "pod", "partition", "budget"}
 	planEnds      = []string{"nominated", "promoted", "displaced", "withdrawn", "refused"}
 	bindResults   = []string{"done", "already-here", "elsewhere", "gone", "moved", "throttled", "refused", "unknown"}
+	claimStatuses = []string{"success", "failure"}
 	evictCauses   = []string{"preemption", "descheduling"}
 	evictResults  = []string{"done", "throttled", "refused", "gone", "unknown"}
 	moveReasons   = []string{"backlog", "silent", "gone", "even"}
@@ -76,6 +77,9 @@ func beginBinder() {
 	beginTxns(binderTxns)
 	for _, result := range bindResults {
 		binds.WithLabelValues(result).Add(0)
+	}
+	for _, status := range claimStatuses {
+		claimsCreated.WithLabelValues(status).Add(0)
 	}
 	for _, cause := range evictCauses {
 		for _, result := range evictResults {

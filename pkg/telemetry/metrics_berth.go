@@ -282,6 +282,15 @@ func NodesLeftAlone(member, reason string, nodes int) {
 	nodesLeftAlone.WithLabelValues(member, reason).Set(float64(nodes))
 }
 
+// ClaimCreated counts a claim that was made for extended resources of a pod, or was not.
+func ClaimCreated(ok bool) {
+	status := claimStatuses[1]
+	if ok {
+		status = claimStatuses[0]
+	}
+	claimsCreated.WithLabelValues(status).Inc()
+}
+
 // KubeletRejection counts a bound pod that its kubelet did not admit. Reasons that the
 // kubelet's own metric does not name either are counted as it counts them.
 func KubeletRejection(reason string) {

@@ -57,6 +57,11 @@ var (
 		Help:    "Seconds that a pod with a chosen node waited for others to go from it, by how that ended.",
 		Buckets: metrics.ExponentialBuckets(0.001, 2, 15), StabilityLevel: metrics.BETA,
 	}, "result")
+	claimsCreated = counter(&metrics.CounterOpts{
+		Subsystem: schedulerSubsystem, Name: "resourceclaim_creates_total",
+		Help:           "Claims that were to be made for extended resources that devices stand for, by result.",
+		StabilityLevel: metrics.ALPHA,
+	}, "status")
 	pendingPods = gauge(&metrics.GaugeOpts{
 		Subsystem: schedulerSubsystem, Name: "pending_pods",
 		Help:           "Pods that wait, by queue: active, backoff, unschedulable, gated.",
@@ -117,6 +122,7 @@ var (
 		scheduleAttempts, attemptDuration, algorithmDuration, extensionPointDuration, pendingPods, queueIncoming,
 		podAttempts, podSLIDuration, unschedulablePods, podScheduledAfterFlush, queueingHintDuration, cacheSize,
 		goroutines, preemptionAttempts, preemptionVictims, pluginExecutionDuration, pluginEvaluations, permitWait,
+		claimsCreated,
 	}
 )
 

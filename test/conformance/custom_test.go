@@ -32,7 +32,7 @@ const customConfig = `{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "
 // TestCustomPlugins: plugins written for kube-scheduler, asked about the same pods in the same clusters by its
 // scheduler and by a shard, are called the same and shown the same, and the same comes of it.
 func TestCustomPlugins(t *testing.T) {
-	prepareUpstream(t)
+	withoutDevices(t)
 	first, seen := firstSeed(t), map[string]int{}
 	for i := range uint64(max(*comparisons/extenderShare, 1)) {
 		compareCustom(t, first+i, seen)

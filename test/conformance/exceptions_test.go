@@ -126,7 +126,7 @@ func repelledBy(p *corev1.Pod, terms ...corev1.PodAffinityTerm) *corev1.Pod {
 // means the namespaces that match it. Upstream's filter takes it to mean every namespace:
 // having listed those that match, it goes on to match the selector against no labels.
 func TestNamespaceSelectorOfAbsence(t *testing.T) {
-	prepareUpstream(t)
+	prepareUpstream()
 	both := mustSides(t.Context(), t, just(placement.InterPodAffinity))
 	both.mustApply(t, zoned(labelled("default", "there", "web", "one")).Events()...) // env=prod: not selected
 	pod := repelledBy(labelled("team", "new", "db", ""), against("web", placementtest.Absence()))
@@ -140,7 +140,7 @@ func TestNamespaceSelectorOfAbsence(t *testing.T) {
 
 // TestHintExceptions: what upstream's hints of InterPodAffinity miss and ours do not.
 func TestHintExceptions(t *testing.T) {
-	prepareUpstream(t)
+	prepareUpstream()
 	team := &metav1.LabelSelector{MatchLabels: map[string]string{"env": "dev"}}
 	toItself := labelled("default", "new", "web", "")
 	toItself.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
@@ -179,7 +179,7 @@ func TestHintExceptions(t *testing.T) {
 // TestNamespaceRelabelled: a namespace that comes to match a selector brings its pods within
 // reach of a term. Upstream has no event for that.
 func TestNamespaceRelabelled(t *testing.T) {
-	prepareUpstream(t)
+	prepareUpstream()
 	drawn := labelled("default", "new", "x", "")
 	drawn.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{

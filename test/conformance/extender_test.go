@@ -35,7 +35,7 @@ const gpu = "example.com/gpu"
 // TestExtenders: for the same cluster, pod and extenders, we make the same calls as upstream's scheduler,
 // and come to the same result.
 func TestExtenders(t *testing.T) {
-	prepareUpstream(t)
+	withoutDevices(t)
 	first, seen := firstSeed(t), map[string]int{}
 	for i := range uint64(max(*comparisons/extenderShare, 1)) {
 		compareExtenders(t, first+i, seen)

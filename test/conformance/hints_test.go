@@ -29,7 +29,7 @@ func TestVolumeHints(t *testing.T) { compareAllHints(t, withVolumes) }
 
 func compareAllHints(t *testing.T, size placementtest.Size) {
 	t.Helper()
-	prepareUpstream(t)
+	prepareUpstream()
 	first := firstSeed(t)
 	total, woke := 0, 0
 	excepted, wokeBy := map[exception]int{}, map[string]int{}

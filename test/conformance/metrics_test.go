@@ -63,6 +63,7 @@ func TestMetrics(t *testing.T) {
 		"pod_scheduled_after_flush_total", "schedule_attempts_total", "scheduling_attempt_duration_seconds",
 		"scheduling_algorithm_duration_seconds", "framework_extension_point_duration_seconds", "cache_size", "goroutines",
 		"plugin_execution_duration_seconds", "plugin_evaluation_total", "permit_wait_duration_seconds",
+		"resourceclaim_creates_total",
 	} {
 		if _, ok := got[metricPrefix+name]; !ok {
 			t.Errorf("%s%s is missing", metricPrefix, name)
@@ -122,6 +123,7 @@ func tellOurs() {
 	telemetry.Goroutines("Filter", 1)
 	telemetry.PluginExecution("NodeAffinity", metrics.Filter, "Success", time.Millisecond)
 	telemetry.PluginEvaluations("NodeAffinity", metrics.Filter, "p", 1)
+	telemetry.ClaimCreated(true)
 	telemetry.PermitWait("Success", time.Millisecond)
 }
 
@@ -155,6 +157,7 @@ func tellUpstream() {
 	metrics.Goroutines.WithLabelValues("Filter").Set(1)
 	metrics.PluginExecutionDuration.WithLabelValues("NodeAffinity", metrics.Filter, "Success").Observe(0.001)
 	metrics.PluginEvaluationTotal.WithLabelValues("NodeAffinity", metrics.Filter, "p").Inc()
+	metrics.ResourceClaimCreatesTotal.WithLabelValues("success").Inc()
 	metrics.PermitWaitDuration.WithLabelValues("Success").Observe(0.001)
 }
 

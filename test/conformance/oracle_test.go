@@ -4,19 +4,16 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes/fake"
-	featuregatetesting "k8s.io/component-base/featuregate/testing"
+	"k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache"
 	resourceslicetracker "k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -30,13 +27,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// prepareUpstream sets what upstream keeps per process. Extended resources backed by
-// devices are off: there are no DeviceClasses here, so they change no answer, and on they
-// want a whole device manager.
-func prepareUpstream(t *testing.T) {
-	metrics.Register()
-	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.DRAExtendedResource, false)
-}
+// prepareUpstream sets what upstream keeps per process.
+func prepareUpstream() { metrics.Register() }
 
 // oracle is upstream's framework over upstream's state of a cluster.
 type oracle struct {
@@ -59,6 +51,11 @@ func newOracle(ctx context.Context, profile placement.ProfileConfig) (*oracle, e
 	}
 	claims := assumecache.NewAssumeCache(klog.FromContext(ctx), state.claims, "ResourceClaim", "", nil)
 	dra := dynamicresources.NewDRAManager(ctx, claims, tracker, state.listers)
+	resources, ok := dra.DeviceClassResolver().(*extendedresourcecache.ExtendedResourceCache)
+	if !ok {
+		return nil, fmt.Errorf("device classes are resolved by a %T", dra.DeviceClassResolver())
+	}
+	state.classes.handler = resources
 	f, err := frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), upstream,
 		frameworkruntime.WithSnapshotSharedLister(state.snapshot),
 		frameworkruntime.WithClientSet(fake.NewClientset()),

@@ -44,7 +44,7 @@ func TestPlacement(t *testing.T) {
 // compareHistories compares as many decisions as are wanted, in clusters of a size.
 func compareHistories(t *testing.T, size placementtest.Size) *tally {
 	t.Helper()
-	prepareUpstream(t)
+	prepareUpstream()
 	first := firstSeed(t)
 	seen := newTally()
 	for i := uint64(0); seen.total < *comparisons; i++ {

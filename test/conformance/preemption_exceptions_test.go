@@ -30,7 +30,7 @@ func bothPreempt(
 	t *testing.T, c *placementtest.Cluster, pod *corev1.Pod, plugins ...string,
 ) (upstream, ours preempted) {
 	t.Helper()
-	prepareUpstream(t)
+	withoutDevices(t)
 	profile := just(plugins[0])
 	for _, name := range plugins[1:] {
 		profile.Plugins = append(profile.Plugins, placement.PluginConfig{Name: name})

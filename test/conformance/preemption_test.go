@@ -50,7 +50,7 @@ func TestPreemptionForVolumes(t *testing.T) {
 
 func compareAllPreemptions(t *testing.T, size placementtest.Size) *preemptionTally {
 	t.Helper()
-	prepareUpstream(t)
+	withoutDevices(t)
 	first := firstSeed(t)
 	seen := &preemptionTally{}
 	for i := uint64(0); seen.total < *comparisons; i++ {

@@ -98,7 +98,7 @@ func (c *cycle) mendNomination(narrowedBy sets.Set[string]) {
 // TestNominationLeavesTraces: a pod that must go to node one was nominated to node two,
 // which it does not tolerate.
 func TestNominationLeavesTraces(t *testing.T) {
-	prepareUpstream(t)
+	prepareUpstream()
 	config := just(placement.TaintToleration)
 	config.Plugins = append(config.Plugins, placement.PluginConfig{Name: placement.NodeAffinity, Weight: 1})
 	c := zoned()
@@ -143,7 +143,7 @@ func just(plugin string) placement.ProfileConfig {
 
 // TestPortFreedTooEarly: of two pods with one port on a node, one goes.
 func TestPortFreedTooEarly(t *testing.T) {
-	prepareUpstream(t)
+	prepareUpstream()
 	withPort := func(name, node string) *corev1.Pod {
 		p := labelled("default", name, "web", node)
 		p.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{HostPort: 80}}}}
@@ -170,7 +170,7 @@ func TestPortFreedTooEarly(t *testing.T) {
 
 // TestImagesOutOfDate: an image comes to a second node, then goes from the first.
 func TestImagesOutOfDate(t *testing.T) {
-	prepareUpstream(t)
+	prepareUpstream()
 	with := func(n *corev1.Node, mebibytes int64) *corev1.Node {
 		n = n.DeepCopy()
 		n.Status.Images = nil

@@ -29,7 +29,7 @@ const decisionsPerSample = 30
 // TestSampling: a profile that looks at a share of the nodes looks at those that
 // kube-scheduler's own SchedulePod looks at, and its choice is among our best.
 func TestSampling(t *testing.T) {
-	prepareUpstream(t)
+	prepareUpstream()
 	// A batch takes the next node in line after the last equal pod's.
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.OpportunisticBatching, false)
 	first := firstSeed(t)

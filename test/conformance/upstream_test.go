@@ -4,13 +4,17 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	toolscache "k8s.io/client-go/tools/cache"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -29,24 +33,26 @@ type upstreamState struct {
 	// raw leaves upstream's memory as it is: see mendPorts and mendImages.
 	raw bool
 	// claims follows the claims to devices in their lister.
-	claims  *claimFeed
+	claims  *feed
 	version int
+	// classes is who else follows device classes, for the resources that they stand for.
+	classes *feed
 }
 
-// claimFeed tells upstream's memory of claims to devices of changes, as an informer does.
-type claimFeed struct {
+// feed tells a memory of upstream's of changes, as an informer does.
+type feed struct {
 	handler toolscache.ResourceEventHandler
 }
 
 // AddEventHandler implements assumecache.Informer.
-func (f *claimFeed) AddEventHandler(
+func (f *feed) AddEventHandler(
 	h toolscache.ResourceEventHandler,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
 	f.handler = h
 	return nil, nil
 }
 
-func (f *claimFeed) tell(old, now any) {
+func (f *feed) tell(old, now any) {
 	switch {
 	case now == nil:
 		f.handler.OnDelete(old)
@@ -57,12 +63,34 @@ func (f *claimFeed) tell(old, now any) {
 	}
 }
 
+// withoutDevices is for frameworks that have no device manager: without one, resources that devices may stand
+// for are asked about in vain. There are no DeviceClasses where it is called, so that it changes no answer.
+func withoutDevices(t *testing.T) {
+	t.Helper()
+	prepareUpstream()
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.DRAExtendedResource, false)
+}
+
+// tellOf tells of an event, if there is one and somebody listens.
+func (f *feed) tellOf(e placementtest.Event) {
+	switch {
+	case f.handler == nil || e.Old == nil && e.New == nil:
+	case e.New == nil:
+		f.tell(e.Old, nil)
+	case e.Old == nil:
+		f.tell(nil, e.New)
+	default:
+		f.tell(e.Old, e.New)
+	}
+}
+
 func newUpstreamState(ctx context.Context) *upstreamState {
 	return &upstreamState{
 		cache:    cache.New(ctx, nil, false),
 		snapshot: cache.NewEmptySnapshot(),
 		listers:  informers.NewSharedInformerFactory(fake.NewClientset(), 0),
-		claims:   &claimFeed{},
+		claims:   &feed{},
+		classes:  &feed{},
 	}
 }
 
@@ -170,6 +198,7 @@ func (u *upstreamState) applyOther(e placementtest.Event) error {
 	case events.KindResourceSlice:
 		informer = u.listers.Resource().V1().ResourceSlices().Informer()
 	case events.KindDeviceClass:
+		u.classes.tellOf(e)
 		informer = u.listers.Resource().V1().DeviceClasses().Informer()
 	default:
 		return fmt.Errorf("no lister of kind %s", e.Kind)

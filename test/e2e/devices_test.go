@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
@@ -19,15 +20,21 @@ import (
 // deviceDriver is the driver in whose name the test publishes devices.
 const deviceDriver = "gpu.example.com"
 
+// deviceResource is the resource that they stand for on nodes that do not list it.
+const deviceResource = "example.com/gpu"
+
 // Pods start with their devices, where these can be used, and no device is in two claims, however
 // many shards give them away.
 func TestDevices(t *testing.T) {
 	s := newStack(t, "")
 	_, err := s.client.ResourceV1().DeviceClasses().Create(s.Context(), &resourcev1.DeviceClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "gpu"},
-		Spec: resourcev1.DeviceClassSpec{Selectors: []resourcev1.DeviceSelector{{
-			CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "` + deviceDriver + `"`},
-		}}},
+		Spec: resourcev1.DeviceClassSpec{
+			Selectors: []resourcev1.DeviceSelector{{
+				CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "` + deviceDriver + `"`},
+			}},
+			ExtendedResourceName: new(deviceResource),
+		},
 	}, metav1.CreateOptions{})
 	s.no(err)
 	s.up(harness.UpConfig{Shards: 4, Binders: 2})
@@ -37,6 +44,7 @@ func TestDevices(t *testing.T) {
 	}{
 		{"devices of nodes", devicesOfNodes},
 		{"devices of less important pods", devicesOfVictims},
+		{"devices for resources", devicesForResources},
 		{"devices that all nodes reach", devicesOfAll},
 	} {
 		if !t.Run(test.name, func(t *testing.T) {
@@ -193,5 +201,76 @@ func devicesOfAll(s *stack, ns string) {
 			var now int64
 			s.no(s.client.CoreV1().Pods(ns).Delete(s.Context(), p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
 		}
+	}
+}
+
+func wantingGPU(p *corev1.Pod) {
+	p.Spec.Containers[0].Resources.Requests[deviceResource] = resource.MustParse("1")
+	p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{deviceResource: resource.MustParse("1")}
+}
+
+// Pods ask for a resource, and get devices where nodes do not list it: a claim is made for each, and goes with
+// its pod. Where a node lists it, no claim is made.
+func devicesForResources(s *stack, ns string) {
+	const nodes, each = 2, 2
+	s.diskNodes(ns, nodes)
+	for i := range nodes {
+		node := fmt.Sprintf("%s-%d", ns, i)
+		s.publish(node, node, each)
+	}
+	s.create(newPods(ns, "p", nodes*each+1, "10m", selecting(lab, ns), wantingGPU)...)
+	bound := s.bound(ns, nodes*each, placedWithin)
+	if len(bound) != nodes*each {
+		s.Fatalf("%d pods have %d devices", len(bound), nodes*each)
+	}
+	s.resourcesSuit(ns, bound)
+	var now int64
+	s.no(s.client.CoreV1().Pods(ns).Delete(s.Context(), bound[0].Name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
+	s.eventually(placedWithin, "the last pod is bound", func(context.Context) (string, error) {
+		pods := s.pods(ns)
+		pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName == "" })
+		if len(pods) < nodes*each {
+			return fmt.Sprintf("%d pods are bound", len(pods)), nil
+		}
+		s.resourcesSuit(ns, pods)
+		return "", nil
+	})
+
+	s.addNodes(nodeSpec{name: ns + "-lists", labels: map[string]string{lab: ns + "-lists"}, extended: deviceResource})
+	s.create(newPods(ns, "listed", 1, "10m", selecting(lab, ns+"-lists"), wantingGPU)...)
+	bound = s.bound(ns, nodes*each+1, placedWithin)
+	for _, p := range bound {
+		if listed := strings.HasPrefix(p.Name, "listed"); listed != (p.Status.ExtendedResourceClaimStatus == nil) {
+			s.Errorf("pod %s on node %s has the claim %+v", p.Name, p.Spec.NodeName, p.Status.ExtendedResourceClaimStatus)
+		}
+	}
+}
+
+// resourcesSuit checks that every pod has a claim with a device of its node, which no other claim has.
+func (s *stack) resourcesSuit(ns string, pods []corev1.Pod) {
+	s.Helper()
+	owners := map[string]string{}
+	for _, pod := range pods {
+		status := pod.Status.ExtendedResourceClaimStatus
+		if status == nil || len(status.RequestMappings) != 1 || status.RequestMappings[0].ResourceName != deviceResource {
+			s.Errorf("pod %s is told of %+v", pod.Name, status)
+			continue
+		}
+		claim, err := s.client.ResourceV1().ResourceClaims(ns).Get(s.Context(), status.ResourceClaimName, metav1.GetOptions{})
+		s.no(err)
+		users := claim.Status.ReservedFor
+		if claim.Status.Allocation == nil || len(users) != 1 || users[0].UID != pod.UID {
+			s.Errorf("pod %s was bound, and its claim has %+v", pod.Name, claim.Status)
+			continue
+		}
+		device := claim.Status.Allocation.Devices.Results[0]
+		if device.Request != status.RequestMappings[0].RequestName || device.Pool != pod.Spec.NodeName {
+			s.Errorf("pod %s on node %s has device %+v for %+v", pod.Name, pod.Spec.NodeName, device, status)
+		}
+		name := device.Pool + "/" + device.Device
+		if other, taken := owners[name]; taken {
+			s.Errorf("device %s is in the claims of %s and %s", name, other, pod.Name)
+		}
+		owners[name] = pod.Name
 	}
 }

@@ -691,7 +691,11 @@ type DevicePick struct {
 	// The claim's resourceVersion that the decision is about.
 	ClaimResourceVersion uint64 `protobuf:"varint,3,opt,name=claim_resource_version,json=claimResourceVersion,proto3" json:"claim_resource_version,omitempty"`
 	// The resource.k8s.io/v1 AllocationResult that it gets; empty if it has its devices already.
-	Allocation    []byte `protobuf:"bytes,4,opt,name=allocation,proto3" json:"allocation,omitempty"`
+	Allocation []byte `protobuf:"bytes,4,opt,name=allocation,proto3" json:"allocation,omitempty"`
+	// Of a claim that is made for resources of the pod: its resource.k8s.io/v1 ResourceClaimSpec, and the
+	// v1 PodExtendedResourceClaimStatus that the pod gets.
+	Spec          []byte `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
+	PodStatus     []byte `protobuf:"bytes,6,opt,name=pod_status,json=podStatus,proto3" json:"pod_status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -750,6 +754,20 @@ func (x *DevicePick) GetClaimResourceVersion() uint64 {
 func (x *DevicePick) GetAllocation() []byte {
 	if x != nil {
 		return x.Allocation
+	}
+	return nil
+}
+
+func (x *DevicePick) GetSpec() []byte {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *DevicePick) GetPodStatus() []byte {
+	if x != nil {
+		return x.PodStatus
 	}
 	return nil
 }
@@ -2252,7 +2270,7 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\n" +
 	"VolumePick\x12\x14\n" +
 	"\x05claim\x18\x01 \x01(\tR\x05claim\x12\x16\n" +
-	"\x06volume\x18\x02 \x01(\tR\x06volume\"\x95\x01\n" +
+	"\x06volume\x18\x02 \x01(\tR\x06volume\"\xc8\x01\n" +
 	"\n" +
 	"DevicePick\x12\x14\n" +
 	"\x05claim\x18\x01 \x01(\tR\x05claim\x12\x1b\n" +
@@ -2260,7 +2278,10 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\x16claim_resource_version\x18\x03 \x01(\x04R\x14claimResourceVersion\x12\x1e\n" +
 	"\n" +
 	"allocation\x18\x04 \x01(\fR\n" +
-	"allocation\"?\n" +
+	"allocation\x12\x12\n" +
+	"\x04spec\x18\x05 \x01(\fR\x04spec\x12\x1d\n" +
+	"\n" +
+	"pod_status\x18\x06 \x01(\fR\tpodStatus\"?\n" +
 	"\vReplacement\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x1a\n" +
 	"\btemplate\x18\x02 \x01(\tR\btemplate\"x\n" +

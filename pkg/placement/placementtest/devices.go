@@ -34,7 +34,33 @@ func (g *Generator) deviceClass(name string) *resourcev1.DeviceClass {
 	if e := expressions[name]; e != "" {
 		c.Spec.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: e}}}
 	}
+	if name == "gpu" && g.Chance(70) {
+		resource := string(gpu)
+		c.Spec.ExtendedResourceName = &resource
+		c.CreationTimestamp = metav1.Unix(int64(g.IntN(3)), 0)
+	}
 	return c
+}
+
+// asksForResources has containers of a pod ask for resources that devices may stand for.
+func (g *Generator) asksForResources(p *corev1.Pod) {
+	ask := func(c *corev1.Container) {
+		if c.Resources.Requests == nil {
+			c.Resources.Requests = corev1.ResourceList{}
+		}
+		name := Pick(g, gpu, corev1.ResourceName(resourcev1.ResourceDeviceClassPrefix+Pick(g, "part", "gpu", "none")))
+		c.Resources.Requests[name] = *resource.NewQuantity(int64(g.IntN(3)), resource.DecimalSI)
+	}
+	for i := range p.Spec.InitContainers {
+		if g.Chance(50) {
+			ask(&p.Spec.InitContainers[i])
+		}
+	}
+	for i := range p.Spec.Containers {
+		if g.Chance(70) {
+			ask(&p.Spec.Containers[i])
+		}
+	}
 }
 
 // devices draws classes, pools beyond nodes, and claims before any pod.
@@ -264,6 +290,11 @@ func (g *Generator) allocated(claim *resourcev1.ResourceClaim, c *Cluster) {
 
 // asksForDevices gives a pod claims, by name or as if made for it.
 func (g *Generator) asksForDevices(p *corev1.Pod, c *Cluster) {
+	if g.Chance(30) {
+		if g.asksForResources(p); g.Chance(60) {
+			return
+		}
+	}
 	for i := range 1 + g.IntN(2) {
 		name, template := g.deviceClaimName(p, c), "template"
 		claim := corev1.PodResourceClaim{Name: fmt.Sprint("d", i)}

@@ -102,7 +102,7 @@ func (b *book) balance() []string {
 // Requests is what a pod asks a node for: the larger of what runs for good (containers and
 // sidecars) and each init container on top of the sidecars started before it, or what the pod
 // level says, plus overhead. Source: the API's documentation of spec.initContainers[].restartPolicy
-// and spec.resources (KEP-753, KEP-2837).
+// and spec.resources (KEP-753, KEP-2837). What it has devices for it does not ask the node for (KEP-5004).
 func Requests(pod *corev1.Pod) corev1.ResourceList {
 	running, sidecars, peak := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
 	for _, c := range pod.Spec.Containers {
@@ -126,6 +126,11 @@ func Requests(pod *corev1.Pod) corev1.ResourceList {
 		}
 	}
 	add(running, pod.Spec.Overhead)
+	if devices := pod.Status.ExtendedResourceClaimStatus; devices != nil {
+		for _, m := range devices.RequestMappings {
+			delete(running, corev1.ResourceName(m.ResourceName))
+		}
+	}
 	return running
 }
 

@@ -23,7 +23,8 @@ import (
 
 // prepareDevices writes the claims to devices of a pod before the bind: what they get, and that
 // the pod uses them. Done: all of it is written and every device is ready. Waiting: it is written,
-// and a driver says that a device is not ready yet. Refused: the claims cannot be had like this.
+// and a driver says that a device is not ready yet. ClaimMade: a claim is there that was not, and nothing is
+// written to it. Refused: the claims cannot be had like this.
 //
 // Order, for every claim: read it, unless it is known, protect it with the finalizer, write the devices and the pod
 // into its status. Each write carries UID and resourceVersion, the first of them the one that the
@@ -34,6 +35,9 @@ import (
 func (r *Room) prepareDevices(ctx context.Context, e decide.Bind) decide.Answered {
 	waiting := ""
 	for _, pick := range e.Devices.Picks {
+		if pick.Unmade() {
+			return r.makeClaim(ctx, e, pick)
+		}
 		claim, answer := r.prepareClaim(ctx, e, pick)
 		if answer.Result == decide.Done {
 			ready, problem := placement.DevicesReady(claim)
@@ -122,14 +126,15 @@ func (r *Room) allocate(
 // settleClaims ends what a reservation that is taken back has to do with the claims it was to give
 // devices: from here on no write of its own succeeds. Devices that a claim got from it are given
 // back, unless another pod uses them, or kept is set, which is for a pod that was bound all the
-// same. Claims that have others are left alone. The resourceVersion returned is that from which on
-// facts about claims show all this. Order per claim: the devices go first, then the finalizer. It
-// may be repeated at any time; what is done is found done.
+// same; one that was made for the pod's resources goes then. Claims that have others are left alone.
+// The resourceVersion returned is that from which on facts about claims show all this. Order per
+// claim: the devices go first, then the finalizer. It may be repeated at any time; what is done is
+// found done.
 func (r *Room) settleClaims(
 	ctx context.Context, e decide.FencePod, kept bool,
 ) (version uint64, answer decide.Answered) {
 	for _, pick := range e.Claims {
-		if len(pick.Allocation) == 0 {
+		if len(pick.Allocation) == 0 || pick.Unmade() {
 			continue
 		}
 		claim, answer := r.deviceClaim(ctx, e.Pod.Namespace, pick)
@@ -139,8 +144,14 @@ func (r *Room) settleClaims(
 		if answer.Result != decide.Done {
 			return 0, answer
 		}
-		if claim != nil {
-			version = max(version, versionOf(claim))
+		if claim == nil {
+			continue
+		}
+		version = max(version, versionOf(claim))
+		if len(pick.Spec) > 0 && claim.Status.Allocation == nil {
+			if answer := r.deleteClaim(ctx, claim); answer.Result != decide.Done {
+				return 0, answer
+			}
 		}
 	}
 	return version, decide.Answered{Result: decide.Done}

@@ -18,7 +18,8 @@ const tracerName = "github.com/berth-scheduler/berth/services/binder"
 // txnNames are the protocol's names of a binder's transactions, as the other services
 // count theirs.
 var txnNames = map[string]string{
-	"hand-over": "T5", "fence-mark": "T6", "fence-release": "T7", "sweep": "T8", "plan-abort": "T8", "plan-drop": "T8",
+	"hand-over": "T5", "fence-mark": "T6", "fence-release": "T7", "name-claim": "T14",
+	"sweep": "T8", "plan-abort": "T8", "plan-drop": "T8",
 	"evict-claim": "T10 claim", "evict-mark": "T2 mark", "evict-take": "T2 take",
 	"evict-failed": "T10 failed", "budget-settle": "T10 settle",
 }

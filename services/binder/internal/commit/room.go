@@ -192,6 +192,11 @@ func (r *Room) carryOut(ctx context.Context, e decide.Effect) (decide.Input, err
 			if answer := r.prepareDevices(ctx, e); answer.Result != decide.Done {
 				return answer, nil
 			}
+			version, answer := r.tellOfClaim(ctx, e)
+			if answer.Result != decide.Done {
+				return answer, nil
+			}
+			e.ResourceVersion = version
 		}
 		return r.bind(ctx, e), nil
 	case decide.ReadPod:

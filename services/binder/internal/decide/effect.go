@@ -80,7 +80,7 @@ type Transact struct {
 	Op      OpID
 	NodeUID string
 	Txn     ledger.Txn
-	// Why is a short word for logs and metrics: "fence-mark", "fence-release", "hand-over".
+	// Why is a short word for logs and metrics: "name-claim", "fence-mark", "fence-release", "hand-over".
 	Why string
 }
 

@@ -23,7 +23,7 @@ import (
 //     after: the entry is gone, and the queue sees that in the ledger.
 //  5. If unbound, the decision log is told, so that the pod is offered again sooner.
 
-// fence is what a reservation remembers of its fence.
+// fence is what a reservation remembers of its fence, or of another transaction on its document.
 type fence struct {
 	// txn is kept to be resubmitted unchanged while its outcome is unknown, next is the
 	// document it makes; again is the step to resubmit, idle for none.
@@ -77,13 +77,12 @@ func (r *reservation) replace(c *Core, next ledger.NodeDoc, err error, s step) {
 }
 
 func (r *reservation) transact(c *Core, s step) {
-	why := "fence-mark"
-	if s == releasing {
-		why = "fence-release"
-	}
 	r.begin(c, s)
-	c.emit(Transact{Op: r.op, NodeUID: r.nodeUID, Txn: r.fence.txn, Why: why})
+	c.emit(Transact{Op: r.op, NodeUID: r.nodeUID, Txn: r.fence.txn, Why: transactions[s]})
 }
+
+// transactions are the words for those of a reservation.
+var transactions = map[step]string{naming: "name-claim", marking: "fence-mark", releasing: "fence-release"}
 
 // resubmit sends the identical transaction again: both copies compare the same revision,
 // so at most one applies.

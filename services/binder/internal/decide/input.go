@@ -95,6 +95,8 @@ const (
 	Unknown
 	// Waiting says that the pod's volumes or devices are asked for and not there yet. Nothing was bound.
 	Waiting
+	// ClaimMade says that the claim for the pod's resources is there, without devices. Nothing was bound.
+	ClaimMade
 )
 
 // String is the word used in logs and metrics.
@@ -116,6 +118,8 @@ func (r Result) String() string {
 		return "refused"
 	case Waiting:
 		return "waiting"
+	case ClaimMade:
+		return "claim-made"
 	}
 	return "unknown"
 }
@@ -132,6 +136,8 @@ type Answered struct {
 	// ClaimVersion is the resourceVersion of claims to devices from which on facts show what a
 	// FencePod has done to them; 0 for nothing.
 	ClaimVersion uint64
+	// Made is the claim that is there after a Bind that was ClaimMade, with UID and resourceVersion.
+	Made ledger.DevicePick
 	// Problem is the sentence for people; empty when Done.
 	Problem string
 }

@@ -20,6 +20,8 @@ const (
 	idle step = iota
 	// binding: the Binding is posted.
 	binding
+	// naming: the claim that was made for the pod's resources is written into the document.
+	naming
 	// checking: the resourceVersion moved, the pod has been read, the document is being read.
 	checking
 	// marking, changing, releasing: the three parts of a fence.
@@ -249,9 +251,12 @@ func (r *reservation) answered(c *Core, in Input) {
 	case DocRead:
 		r.docRead(c, in)
 	case Transacted:
-		if s == marking {
+		switch s {
+		case naming:
+			r.nameAnswered(c, in)
+		case marking:
 			r.markAnswered(c, in)
-		} else {
+		default:
 			r.releaseAnswered(c, in)
 		}
 	}
@@ -277,6 +282,8 @@ func (r *reservation) bindAnswered(c *Core, in Answered) {
 	case Refused:
 		r.doomed = "bind refused: " + in.Problem
 		r.advance(c)
+	case ClaimMade:
+		r.nameClaim(c, in.Made)
 	case Waiting:
 		r.asked = true
 		r.due = c.now.Add(c.limits.Volumes.Poll)

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -525,4 +526,67 @@ func TestVolumesThatAreRefusedEndInAFence(t *testing.T) {
 	r.promiseVolumes()
 	answer(r, func(e Bind) Input { return Answered{Op: e.Op, Result: Refused, Problem: "volume v is for claim x"} })
 	r.expectFence("volume v is for claim x")
+}
+
+// A claim for resources of the pod is made first, then named in the ledger, and only then written to.
+func TestClaimIsNamedBeforeTheBind(t *testing.T) {
+	r := newRig(t, 1)
+	r.reserveWithClaim()
+	answer(r, func(e Bind) Input {
+		return Answered{Op: e.Op, Result: ClaimMade, Made: ledger.DevicePick{Claim: "made", ClaimUID: "u", ClaimRV: 77}}
+	})
+	if why := run[Transact](r, delivered).Why; why != "name-claim" {
+		t.Fatalf("after the claim is made: %s", why)
+	}
+	if got := r.doc().Entries[0].Devices[0]; got.ClaimUID != "u" || got.ClaimRV != 77 || got.Unmade() {
+		t.Errorf("the ledger has %+v", got)
+	}
+	e := next[Bind](r)
+	if got := e.Devices.Picks[0]; got.ClaimUID != "u" || got.ClaimRV != 77 {
+		t.Errorf("the bind is to write %+v", got)
+	}
+	run[Bind](r, delivered)
+}
+
+// A reservation that has been taken back while its claim was made does not come by it.
+func TestClaimOfAFencedReservationIsNotNamed(t *testing.T) {
+	r := newRig(t, 1)
+	entry := r.reserveWithClaim()
+	marked, err := ledger.MarkFencing(r.doc(), entry.PodUID, entry.Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.putDoc(marked)
+	answer(r, func(e Bind) Input {
+		return Answered{Op: e.Op, Result: ClaimMade, Made: ledger.DevicePick{Claim: "made", ClaimUID: "u", ClaimRV: 77}}
+	})
+	if why := run[Transact](r, delivered).Why; why != "name-claim" {
+		t.Fatalf("after the claim is made: %s", why)
+	}
+	if got := r.doc().Entries[0]; got.State != ledger.Fencing || !got.Devices[0].Unmade() {
+		t.Errorf("the ledger has %s %+v", got.State, got.Devices)
+	}
+}
+
+// reserveWithClaim is reserve for a pod for whose resources a claim is to be made.
+func (r *rig) reserveWithClaim() ledger.Entry {
+	r.Helper()
+	r.shards[0].facts, r.shards[0].docs = len(r.api.history)-1, len(r.ledger.history)
+	if !r.place(0, 0) {
+		r.Fatal("the shard could not place p0 on n0")
+	}
+	d := r.doc()
+	d.Entries = slices.Clone(d.Entries)
+	d.Entries[0].Devices = []ledger.DevicePick{{Claim: "made", Allocation: []byte{1}, Spec: []byte{1}}}
+	r.putDoc(d)
+	r.showDocs(r.b, len(r.ledger.history))
+	return r.doc().Entries[0]
+}
+
+// putDoc has somebody else write the document.
+func (r *rig) putDoc(d ledger.NodeDoc) {
+	r.Helper()
+	if !r.replace(d) {
+		r.Fatal("the document has changed")
+	}
 }

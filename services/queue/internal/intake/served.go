@@ -75,6 +75,7 @@ var since = []struct {
 	{"DRAConsumableCapacity", 36},
 	{"DRADeviceBindingConditions", 36},
 	{"DRADeviceTaints", 36},
+	{"DRAExtendedResource", 36},
 	{"DRAPartitionableDevices", 36},
 	{"NodeDeclaredFeatures", 36},
 }

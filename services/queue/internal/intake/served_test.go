@@ -79,8 +79,8 @@ func TestWhatAnOlderServerLeavesOut(t *testing.T) {
 		want         int
 		off, on      string
 	}{
-		{"1", "34", 5, "NodeDeclaredFeatures", ""},
-		{"1", "35+", 5, "DRADeviceTaints", ""},
+		{"1", "34", 6, "NodeDeclaredFeatures", ""},
+		{"1", "35+", 6, "DRADeviceTaints", ""},
 		{"1", "36", 0, "", "DRADeviceTaints"},
 		{"1", "40", 0, "", "DRADeviceTaints"},
 		{"2", "0", 0, "", "DRADeviceTaints"},

@@ -138,14 +138,23 @@ func promisesIn(d ledger.NodeDoc) (list map[promiseKey]pickOfPod) {
 			if list == nil {
 				list = map[promiseKey]pickOfPod{}
 			}
-			list[promiseKey{d.NodeUID, e.Token, e.Devices[j].ClaimUID}] = pickOfPod{e.PodUID, &e.Devices[j]}
+			pick := &e.Devices[j]
+			list[promiseKey{d.NodeUID, e.Token, claimOf(e.PodUID, pick)}] = pickOfPod{e.PodUID, pick}
 		}
 	}
 	return list
 }
 
+// claimOf is the UID of a claim, or what stands for it until it has been made.
+func claimOf(podUID string, pick *ledger.DevicePick) string {
+	if pick.Unmade() {
+		return "made for " + podUID
+	}
+	return pick.ClaimUID
+}
+
 func readPromise(podUID string, pick *ledger.DevicePick) (devicePromise, error) {
-	p := devicePromise{claim: pick.ClaimUID, pod: podUID, pick: pick}
+	p := devicePromise{claim: claimOf(podUID, pick), pod: podUID, pick: pick}
 	if len(pick.Allocation) == 0 {
 		return p, nil
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -102,12 +104,9 @@ func (c *Core) pickDevices(
 		return d, false, fmt.Errorf("the devices of the pod do not suit node %s, which was chosen for it", s.node.Name)
 	}
 	for _, pick := range picks {
-		entry := ledger.DevicePick{Claim: pick.Claim, ClaimUID: pick.UID, ClaimRV: pick.Version}
-		if pick.Allocation != nil {
-			var err error
-			if entry.Allocation, err = pick.Allocation.Marshal(); err != nil {
-				return d, false, fmt.Errorf("allocation of claim %s/%s: %w", s.pod.Namespace, pick.Claim, err)
-			}
+		entry, err := promiseOf(pick)
+		if err != nil {
+			return d, false, fmt.Errorf("claim %s/%s: %w", s.pod.Namespace, pick.Claim, err)
 		}
 		d.picks = append(d.picks, entry)
 	}
@@ -119,6 +118,27 @@ func (c *Core) pickDevices(
 		d.pools = append(d.pools, holding{key, use.Items, c.ledger.Exclusive(key).Revision})
 	}
 	return d, true, nil
+}
+
+// promiseOf is a pick as a reservation has it.
+func promiseOf(pick placement.DevicePick) (p ledger.DevicePick, err error) {
+	p = ledger.DevicePick{Claim: pick.Claim, ClaimUID: pick.UID, ClaimRV: pick.Version}
+	if pick.Allocation != nil {
+		if p.Allocation, err = pick.Allocation.Marshal(); err != nil {
+			return p, fmt.Errorf("allocation: %w", err)
+		}
+	}
+	if pick.Made == nil {
+		return p, nil
+	}
+	if p.Spec, err = pick.Made.Claim.Spec.Marshal(); err != nil {
+		return p, fmt.Errorf("spec: %w", err)
+	}
+	status := corev1.PodExtendedResourceClaimStatus{RequestMappings: pick.Made.Mappings, ResourceClaimName: pick.Claim}
+	if p.PodStatus, err = status.Marshal(); err != nil {
+		return p, fmt.Errorf("status of the pod: %w", err)
+	}
+	return p, nil
 }
 
 // caughtUp tells whether the facts show what became of those who held something exclusive.

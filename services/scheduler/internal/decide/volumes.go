@@ -38,7 +38,7 @@ func (c *Core) volumesOf(pod *state.Pod, profile *placement.Profile) (v volumes,
 			v.objects = c.promisedVolumes(facts)
 		}
 	}
-	if !profile.LooksAtDevices(pod) {
+	if !profile.LooksAtDevices(pod, facts) {
 		return v, nil
 	}
 	under := v.objects

@@ -1,0 +1,46 @@
+package ledger
+
+import "fmt"
+
+// NameClaim is T14 (name claim): a claim that has been made for a Committed reservation gets its ClaimUID, and
+// as ClaimRV the resourceVersion at which it was made, into the entry. Nothing is written to the claim before: a binder that
+// has slept over a fence finds its reservation gone and the transaction lost, and the claim that it made has
+// no devices.
+//
+// Carry it out with Replace: compares n/<uid>.ModRevision, puts the document. A crash before it leaves a claim
+// without devices, which whoever binds the pod finds again by its name; after it the claim is like one that
+// the pod names. *TransitionError if the pod has no Committed reservation with that token here.
+func NameClaim(d NodeDoc, podUID string, token Token, made DevicePick) (NodeDoc, error) {
+	i := d.index(podUID)
+	if i < 0 || d.Entries[i].Token != token || d.Entries[i].State != Committed {
+		return NodeDoc{}, d.refuse(i, podUID, token, Committed)
+	}
+	if made.ClaimUID == "" || made.ClaimRV == 0 {
+		return NodeDoc{}, fmt.Errorf("ledger: claim %s of pod %s on node %s has UID %q and resourceVersion %d, want both",
+			made.Claim, podUID, d.NodeUID, made.ClaimUID, made.ClaimRV)
+	}
+	d = d.copy()
+	e := &d.Entries[i]
+	e.Devices = append([]DevicePick(nil), e.Devices...)
+	for j := range e.Devices {
+		if p := &e.Devices[j]; p.Claim == made.Claim && p.Unmade() {
+			p.ClaimUID, p.ClaimRV = made.ClaimUID, made.ClaimRV
+			return d, nil
+		}
+	}
+	return NodeDoc{}, fmt.Errorf("ledger: pod %s on node %s waits for no claim %s to be made", podUID, d.NodeUID, made.Claim)
+}
+
+// named are picks with the claims that have been made since, and nothing else of what they are now.
+func named(old, now []DevicePick) []DevicePick {
+	if len(old) != len(now) {
+		return old
+	}
+	list := append([]DevicePick(nil), old...)
+	for i := range list {
+		if list[i].Unmade() {
+			list[i].ClaimUID, list[i].ClaimRV = now[i].ClaimUID, now[i].ClaimRV
+		}
+	}
+	return list
+}

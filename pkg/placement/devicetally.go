@@ -1,0 +1,119 @@
+package placement
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/structured"
+	"k8s.io/utils/ptr"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// deviceTally counts devices that stand for a resource, for scores: all of the class that a node reaches,
+// and those of them that somebody has. Unlike where devices are given, pools that are not complete and
+// tainted devices count. Source: noderesources/resource_allocation.go calculateDRAResourceTotals.
+type deviceTally struct {
+	compiled *cel.Cache
+	objects  Objects
+	slices   []*resourcev1.ResourceSlice
+	index    *DeviceIndex
+}
+
+func newDeviceTally(compiled *cel.Cache, objects Objects) *deviceTally {
+	t := &deviceTally{compiled: compiled, objects: objects, index: deviceIndex(objects)}
+	for o := range objects.Objects(events.KindResourceSlice) {
+		if s, ok := o.API.(*resourcev1.ResourceSlice); ok {
+			t.slices = append(t.slices, s)
+		}
+	}
+	return t
+}
+
+// count is 0, 0 also if an expression or a selector is of no use.
+func (t *deviceTally) count(node *corev1.Node, class *resourcev1.DeviceClass) (all, taken int64) {
+	for _, s := range t.slices {
+		devices, err := reachable(s, node)
+		if err != nil {
+			return 0, 0
+		}
+		for i := range devices {
+			matches, err := t.matches(s.Spec.Driver, &devices[i], class)
+			switch {
+			case err != nil:
+				return 0, 0
+			case !matches:
+				continue
+			}
+			all++
+			if structured.IsDeviceAllocated(
+				structured.MakeDeviceID(s.Spec.Driver, s.Spec.Pool.Name, devices[i].Name), &t.index.given) {
+				taken++
+			}
+		}
+	}
+	return all, taken
+}
+
+// reachable are the devices of a slice that a node reaches.
+func reachable(s *resourcev1.ResourceSlice, node *corev1.Node) ([]resourcev1.Device, error) {
+	if !ptr.Deref(s.Spec.PerDeviceNodeSelection, false) {
+		ok, err := structured.NodeMatches(deviceFeatures, node, ptr.Deref(s.Spec.NodeName, ""),
+			ptr.Deref(s.Spec.AllNodes, false), s.Spec.NodeSelector)
+		if !ok {
+			return nil, err
+		}
+		return s.Spec.Devices, nil
+	}
+	var list []resourcev1.Device
+	for i := range s.Spec.Devices {
+		d := &s.Spec.Devices[i]
+		ok, err := structured.NodeMatches(deviceFeatures, node, ptr.Deref(d.NodeName, ""),
+			ptr.Deref(d.AllNodes, false), d.NodeSelector)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			list = append(list, *d)
+		}
+	}
+	return list, nil
+}
+
+func (t *deviceTally) matches(driver string, d *resourcev1.Device, class *resourcev1.DeviceClass) (bool, error) {
+	for _, selector := range class.Spec.Selectors {
+		if selector.CEL == nil {
+			continue
+		}
+		expression := t.compiled.GetOrCompile(selector.CEL.Expression)
+		if expression.Error != nil {
+			return false, expression.Error
+		}
+		match, _, err := expression.DeviceMatches(&steps{}, cel.Device{
+			Driver: driver, Attributes: d.Attributes, Capacity: d.Capacity,
+		})
+		if err != nil || !match {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// backScores has demands for resources that devices stand for measured by these, on nodes that list none.
+func backScores(list []demand, compiled *cel.Cache, objects Objects) {
+	var tally *deviceTally
+	for i := range list {
+		d := &list[i]
+		if d.request == 0 || !mayBeDevices(d.name) {
+			continue
+		}
+		class := deviceClassFor(d.name, objects)
+		if class == nil {
+			continue
+		}
+		if tally == nil {
+			tally = newDeviceTally(compiled, objects)
+		}
+		d.devices, d.class = tally, class
+	}
+}
