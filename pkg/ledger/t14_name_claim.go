@@ -3,9 +3,9 @@ package ledger
 import "fmt"
 
 // NameClaim is T14 (name claim): a claim that has been made for a Committed reservation gets its ClaimUID, and
-// as ClaimRV the resourceVersion at which it was made, into the entry. Nothing is written to the claim before: a binder that
-// has slept over a fence finds its reservation gone and the transaction lost, and the claim that it made has
-// no devices.
+// as ClaimRV the resourceVersion at which it was made, into the entry. Nothing is written to the claim
+// before: a binder that has slept over a fence finds its reservation gone and the transaction lost, and the
+// claim that it made has no devices.
 //
 // Carry it out with Replace: compares n/<uid>.ModRevision, puts the document. A crash before it leaves a claim
 // without devices, which whoever binds the pod finds again by its name; after it the claim is like one that
@@ -28,7 +28,8 @@ func NameClaim(d NodeDoc, podUID string, token Token, made DevicePick) (NodeDoc,
 			return d, nil
 		}
 	}
-	return NodeDoc{}, fmt.Errorf("ledger: pod %s on node %s waits for no claim %s to be made", podUID, d.NodeUID, made.Claim)
+	return NodeDoc{}, fmt.Errorf("ledger: pod %s on node %s waits for no claim %s to be made",
+		podUID, d.NodeUID, made.Claim)
 }
 
 // named are picks with the claims that have been made since, and nothing else of what they are now.
