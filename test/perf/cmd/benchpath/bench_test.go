@@ -92,8 +92,12 @@ func TestOutcomeComparesSettings(t *testing.T) {
 	spent := func(micros float64) map[string]float64 { return map[string]float64{"scheduler": micros} }
 	one := result{setting: setting{1, 70, records}, PodsPerSecond: 1000, Micros: spent(100), FactMicros: 10}
 	four := result{setting: setting{4, 70, records}, PodsPerSecond: 1500, Micros: spent(176), FactMicros: 10}
-	four.contention = contention{Txns: 200, Conflicts: 1, Placed: []int{20, 25, 25, 30}, Attempts: 2}
+	four.contention = contention{Txns: 200, Conflicts: 1, Placed: []int{20, 25, 25, 30}, Attempts: 2,
+		Lost: map[string]int{"node": 3, "guard": 5}}
 	both := report{Results: []result{one, four}, options: options{runs: 1}, budget: budget{"scheduler": 200}}
+	if got := both.losses(four.setting) + both.losses(one.setting); got != "5 guard, 3 node–" {
+		t.Errorf("races lost: %s", got)
+	}
 	values := both.outcome().Values
 	for name, want := range map[string]float64{
 		"s4.f70.speedup": 1.5, "s4.f70.cpuRatio": 1.76, "s4.f70.cpuRatioWithoutFacts": 1.2, "s4.f70.conflictPercent": 0.5,

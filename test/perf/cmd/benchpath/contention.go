@@ -4,16 +4,22 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // attemptBuckets are the upper bounds of the histogram of attempts that the queue serves.
 var attemptBuckets = []int{1, 2, 4, 8, 16}
+
+// lossReasons are what a shard can lose a race about.
+var lossReasons = []string{"node", "guard", "keeper", "pod", "partition", "budget"}
 
 // contention is how much the shards were in each other's way, the warm-up included.
 type contention struct {
 	// Txns are the shards' transactions, Conflicts those that the ledger refused.
 	Txns      int `json:"txns"`
 	Conflicts int `json:"conflicts"`
+	// Lost counts what they were refused for.
+	Lost map[string]int `json:"lost"`
 	// Placed is how many pods each shard placed.
 	Placed []int `json:"placed"`
 	// Attempts is the bound of the last bucket with a pod in it: no pod needed more; 0 says that
@@ -23,6 +29,7 @@ type contention struct {
 
 // contention asks the shards and the queue.
 func (t *track) contention(ctx context.Context) (c contention, err error) {
+	c.Lost = map[string]int{}
 	read := func(m member, name string, labels ...string) int {
 		value, wrong := m.berth.Metric(ctx, name, labels...)
 		if wrong != nil && err == nil {
@@ -35,6 +42,9 @@ func (t *track) contention(ctx context.Context) (c contention, err error) {
 		case "scheduler":
 			c.Txns += read(m, "berth_ledger_txns_total")
 			c.Conflicts += read(m, "berth_ledger_txns_total", `result="conflict"`)
+			for _, reason := range lossReasons {
+				c.Lost[reason] += read(m, "berth_conflicts_total", `reason="`+reason+`"`)
+			}
 			c.Placed = append(c.Placed, read(m, "scheduler_schedule_attempts_total", `result="scheduled"`))
 		case "queue":
 			const attempts = "scheduler_pod_scheduling_attempts"
@@ -48,6 +58,20 @@ func (t *track) contention(ctx context.Context) (c contention, err error) {
 		}
 	}
 	return c, err
+}
+
+// losses are the races that were lost, by what about, those most often lost first; "–" for none.
+func (c contention) losses() string {
+	reasons := slices.DeleteFunc(slices.Clone(lossReasons), func(r string) bool { return c.Lost[r] == 0 })
+	if len(reasons) == 0 {
+		return "–"
+	}
+	slices.SortStableFunc(reasons, func(a, b string) int { return c.Lost[b] - c.Lost[a] })
+	text := make([]string, len(reasons))
+	for i, r := range reasons {
+		text[i] = fmt.Sprintf("%d %s", c.Lost[r], r)
+	}
+	return strings.Join(text, ", ")
 }
 
 // percent is the share of transactions that the ledger refused.

@@ -83,7 +83,7 @@ func (r report) tables() []outcome.Table {
 	number := outcome.Number
 	rates := outcome.Table{
 		Title: fmt.Sprintf("%s %s pods on %s nodes", number(float64(r.Pods)), r.Workload, number(float64(r.Nodes))),
-		Head: []string{"shards", "nodes full", "observed", "pods/s", "transactions", "refused",
+		Head: []string{"shards", "nodes full", "observed", "pods/s", "transactions", "refused", "lost races about",
 			"of a shard's pods, least", "most", "most attempts"},
 	}
 	spent := outcome.Table{
@@ -93,7 +93,7 @@ func (r report) tables() []outcome.Table {
 		setting := []string{fmt.Sprint(s.Shards), fmt.Sprintf("%d%%", s.Full), s.Observed}
 		least := 100 - r.worst(s, func(x result) float64 { least, _ := x.shares(); return 100 - least })
 		rates.Rows = append(rates.Rows, append(slices.Clone(setting), number(r.rate(s)),
-			number(r.median(s, func(x result) float64 { return float64(x.Txns) })), number(r.conflicts(s))+"%",
+			number(r.median(s, func(x result) float64 { return float64(x.Txns) })), number(r.conflicts(s))+"%", r.losses(s),
 			number(least)+"%", number(r.worst(s, func(x result) float64 { _, most := x.shares(); return most }))+"%",
 			r.attempts(s)))
 		row := setting
@@ -134,6 +134,19 @@ func (r report) attempts(s setting) string {
 		}
 	}
 	return fmt.Sprintf("up to %d", most)
+}
+
+// losses are those of all runs together.
+func (r report) losses(s setting) string {
+	all := contention{Lost: map[string]int{}}
+	for _, x := range r.Results {
+		if x.setting == s {
+			for reason, times := range x.Lost {
+				all.Lost[reason] += times
+			}
+		}
+	}
+	return all.losses()
 }
 
 // conflictPlot is a line for each number of shards, over how full the nodes are.
