@@ -19,7 +19,8 @@ const extenderScale = MaxScore / extenderv1.MaxExtenderPriority
 
 // Opinion is what custom plugins and extenders think of one node for one pod, together.
 type Opinion struct {
-	// Rejected: the pod must not go there. Unresolvable: it would not help if pods left.
+	// Rejected: the pod must not go there. Unresolvable: it would not help if pods left, so that nobody is evicted
+	// there for the pod.
 	Rejected, Unresolvable bool
 	// Plugin is who rejects it; empty for an extender. Reasons say why, in their words; none if they
 	// gave none.
@@ -62,6 +63,21 @@ func (c ProfileConfig) ShowsObjects() bool { return len(c.Extenders) > 0 || c.Cu
 func (p *Profile) Extended(pod *state.Pod) bool {
 	return p.custom.decides() || slices.ContainsFunc(p.extenders, func(e configv1.Extender) bool {
 		return ranksByExtender(e) && Interested(e, pod)
+	})
+}
+
+// AdvisedOnVictims tells whether extenders are asked who may go for a pod: those with a preemptVerb about nodes
+// and victims, those with a filterVerb alone about the nodes.
+func (p *Profile) AdvisedOnVictims(pod *state.Pod) bool {
+	return slices.ContainsFunc(p.extenders, func(e configv1.Extender) bool {
+		return (e.PreemptVerb != "" || e.FilterVerb != "") && Interested(e, pod)
+	})
+}
+
+// FilteredByExtenders tells whether an extender has to let a pod pass before it may go to a node.
+func (p *Profile) FilteredByExtenders(pod *state.Pod) bool {
+	return slices.ContainsFunc(p.extenders, func(e configv1.Extender) bool {
+		return e.FilterVerb != "" && Interested(e, pod)
 	})
 }
 

@@ -87,7 +87,7 @@ const (
 	keptByBudgets = "node(s) where disruption budgets keep the pods that would have to go"
 )
 
-var reasonNoVictims, reasonKept = []string{noVictims}, []string{keptByBudgets}
+var reasonNoVictims, reasonKept, reasonNotHelpful = []string{noVictims}, []string{keptByBudgets}, []string{notHelpful}
 
 // preemption is one Preempt under way.
 type preemption struct {
@@ -105,6 +105,8 @@ type preemption struct {
 	covered bool
 	best    room
 	found   int
+	// all are the plans found, if they are asked for.
+	all *[]room
 }
 
 // Preempts says whether the profile preempts at all.
@@ -122,27 +124,9 @@ func (p *Profile) ExceedsBudgets() bool { return p.preemption.PDB == PDBBestEffo
 // and come back as long as the pod fits; the cheapest of these plans is taken. If there is
 // none, pods on other nodes may be victims too, where a rule names them (see crossNode).
 func (p *Profile) Preempt(in PreemptInput) Preemption {
-	if in.Candidates == nil {
-		in.Candidates = in.Nodes
-	}
-	in.Objects = orNoObjects(in.Objects)
-	eval := &evaluation{Input: in.Input, profile: p, result: Result{NodesTotal: len(in.Candidates)}}
-	if err := eval.compile(); err != nil {
-		return Preemption{Err: err}
-	}
-	x := &preemption{PreemptInput: in, rules: &p.preemption, eval: eval, reasons: map[string]int32{}}
-	if !x.rules.enabled || len(in.Candidates) == 0 {
-		return Preemption{}
-	}
-	if eval.rejected == nil {
-		eval.surveyFilters()
-	}
-	if why := x.ineligible(x.candidate); why != "" {
-		return Preemption{Message: prefix + why, KeepNomination: true}
-	}
-	x.what = newWhatIf(eval.filters)
-	if x.rules.KeepDevices {
-		x.what.keepDevices()
+	x, answer, ok := p.beginPreemption(in)
+	if !ok {
+		return answer
 	}
 	nodes, err := x.promising()
 	if err != nil {
@@ -153,11 +137,38 @@ func (p *Profile) Preempt(in PreemptInput) Preemption {
 		x.crossNode(nodes)
 	}
 	if x.found == 0 {
-		return x.inVain(examined, len(in.Candidates))
+		return x.inVain(examined, len(x.Candidates))
 	}
 	result := x.concluded()
 	result.Examined, result.Found = examined, x.found
 	return result
+}
+
+// beginPreemption readies a search; !ok with the answer where there is nothing to look for.
+func (p *Profile) beginPreemption(in PreemptInput) (x *preemption, answer Preemption, ok bool) {
+	if in.Candidates == nil {
+		in.Candidates = in.Nodes
+	}
+	in.Objects = orNoObjects(in.Objects)
+	eval := &evaluation{Input: in.Input, profile: p, result: Result{NodesTotal: len(in.Candidates)}}
+	if err := eval.compile(); err != nil {
+		return nil, Preemption{Err: err}, false
+	}
+	x = &preemption{PreemptInput: in, rules: &p.preemption, eval: eval, reasons: map[string]int32{}}
+	if !x.rules.enabled || len(in.Candidates) == 0 {
+		return nil, Preemption{}, false
+	}
+	if eval.rejected == nil {
+		eval.surveyFilters()
+	}
+	if why := x.ineligible(x.candidate); why != "" {
+		return nil, Preemption{Message: prefix + why, KeepNomination: true}, false
+	}
+	x.what = newWhatIf(eval.filters)
+	if x.rules.KeepDevices {
+		x.what.keepDevices()
+	}
+	return x, Preemption{}, true
 }
 
 // ineligible says why the pod may not preempt now; empty if it may. find looks a candidate up
@@ -202,14 +213,17 @@ func isPreempted(p *state.Pod) bool {
 		conditions[i].Reason == corev1.PodReasonPreemptionByScheduler
 }
 
-// code is what the rules say of a node as it is.
+// code is what the rules and, of nodes that they let pass, extenders say of a node as it is. What an extender
+// finds hopeless is so, whatever the rules say by now.
 func (x *preemption) code(n *state.NodeInfo) Code {
-	if x.eval.rejected != nil || x.eval.isNarrowed(n) {
+	if x.eval.rejected != nil || x.eval.isNarrowed(n) || x.Opinions[n.Node.Name].Unresolvable {
 		return UnschedulableAndUnresolvable
 	}
 	switch v := x.eval.verdict(n); {
 	case v == verdictPass:
 		return Success
+	case v == verdictExtender:
+		return Unschedulable
 	case v < 0:
 		return UnschedulableAndUnresolvable
 	default:
@@ -224,7 +238,7 @@ func (x *preemption) promising() ([]*state.NodeInfo, error) {
 		switch code := x.code(n); {
 		case code == Success:
 			return nil, x.errFits(n)
-		case code == Unschedulable || x.devicesHelp(n):
+		case code == Unschedulable || !x.Opinions[n.Node.Name].Unresolvable && x.devicesHelp(n):
 			nodes = append(nodes, n)
 		}
 	}
@@ -283,6 +297,9 @@ func (x *preemption) offer(plan room) {
 		x.best = plan
 	}
 	x.found++
+	if x.all != nil {
+		*x.all = append(*x.all, plan)
+	}
 }
 
 // onNode looks for room among the pods of one node; if there is none, it says why.
@@ -293,6 +310,8 @@ func (x *preemption) onNode(n *state.NodeInfo) (plan room, reasons []string, ok 
 		return room{}, reasonNoVictims, false
 	case len(seats) == 0:
 		return room{}, reasonKept, false
+	case x.Opinions[n.Node.Name].Rejected && x.eval.verdict(n) == verdictExtender:
+		return room{}, reasonNotHelpful, false // the rules let the pod pass with all who are there
 	}
 	a := &attempt{whatIf: x.what, search: x, target: n}
 	if plan, ok = a.makeRoom(seats); ok {

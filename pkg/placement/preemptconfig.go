@@ -110,7 +110,7 @@ func (p *preempting) limit(args runtime.Object) error {
 	if err != nil {
 		return err
 	}
-	p.limited, p.percentage, p.absolute = true, defaultMinCandidatePercentage, defaultMinCandidateAbsolute
+	p.orLimit()
 	if a.MinCandidateNodesPercentage != nil {
 		p.percentage = *a.MinCandidateNodesPercentage
 	}
@@ -126,6 +126,13 @@ func (p *preempting) limit(args runtime.Object) error {
 		return errors.New("minCandidateNodesPercentage and minCandidateNodesAbsolute are 0, want more in one of them")
 	}
 	return nil
+}
+
+// orLimit limits a search that is not, by upstream's defaults.
+func (p *preempting) orLimit() {
+	if !p.limited {
+		p.limited, p.percentage, p.absolute = true, defaultMinCandidatePercentage, defaultMinCandidateAbsolute
+	}
 }
 
 // enough is how many candidates end the search among nodes that could become one. Source:

@@ -16,6 +16,8 @@ type PreemptQuery struct {
 	// Budgets are the disruption budgets; nil for none. A new pointer costs a look at every
 	// node with pods that one covers, so keep it while nothing about budgets changes.
 	Budgets *Budgets
+	// Opinions are those of the Evaluate that found no node; nil for none.
+	Opinions map[string]Opinion
 }
 
 // SetProtected says which pods on a node cannot be victims, in the place of those before (see
@@ -57,7 +59,7 @@ func (e *Engine) Preempt(p *Profile, q PreemptQuery) Preemption {
 	if e.marks.usable == 0 || !p.preemption.enabled {
 		return Preemption{}
 	}
-	if late || c.plan.scratch || c.plan.rejected != nil || p.preemption.limited {
+	if late || c.plan.scratch || c.plan.rejected != nil || p.preemption.limited || len(q.Opinions) > 0 {
 		return p.Preempt(e.preemptInput(q))
 	}
 	c.catchUp(e)
@@ -78,7 +80,7 @@ func (e *Engine) Preempt(p *Profile, q PreemptQuery) Preemption {
 // preemptInput is the same question for Profile.Preempt.
 func (e *Engine) preemptInput(q PreemptQuery) PreemptInput {
 	return PreemptInput{
-		Input:   e.input(Query{Pod: q.Pod, Seed: q.Seed}),
+		Input:   e.input(Query{Pod: q.Pod, Seed: q.Seed, Opinions: q.Opinions}),
 		Budgets: q.Budgets, Protected: e.protected,
 	}
 }

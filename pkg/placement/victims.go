@@ -13,10 +13,16 @@ type room struct {
 	victims []seat // by importance
 	cost    Cost
 	tie     uint64
+	// doubted: see Candidate.
+	doubted bool
 }
 
-// before tells whether a plan is the better one: the cheaper, then as ranking breaks ties.
+// before tells whether a plan is the better one: one that nobody doubts, then the cheaper, then as ranking breaks
+// ties.
 func (p *room) before(q *room) bool {
+	if p.doubted != q.doubted {
+		return q.doubted
+	}
 	return cmp.Or(
 		p.cost.Compare(q.cost),
 		cmp.Compare(q.tie, p.tie),

@@ -1,0 +1,163 @@
+package placement
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Candidate is a node on which there is room to make for a pod, with those who would have to go. Extenders are
+// asked about it before anybody goes. What it points to is shared and does not change.
+type Candidate struct {
+	Node *state.Node
+	// Generation is that of the NodeInfo it was found on.
+	Generation uint64
+	// Standing are all pods on the node, in the order of their UIDs. Victims are those of them that have to
+	// go, the most important first.
+	Standing, Victims []*state.Pod
+	// Violations is how many of the victims exceed disruption budgets; see Cost.
+	Violations int
+	// Doubted: an extender turns the node down as it is, and cannot say whether it will when the victims have
+	// gone. Candidates that nobody doubts are taken first.
+	Doubted bool
+}
+
+// noCandidate is upstream's message where extenders leave no candidate. Source: framework/preemption Preempt.
+const noCandidate = "no candidate node for preemption"
+
+// PreemptCandidates looks for nodes on which there is room to make, to ask others about them; if there are none, the
+// Preemption says why. It tries nodes as kube-scheduler does, from one on that the seed decides until there are
+// enough, also for a profile whose own search is not limited: an extender may have to be asked about all of them.
+// Victims are pods of the node itself.
+func (p *Profile) PreemptCandidates(in PreemptInput) ([]Candidate, Preemption) {
+	x, answer, ok := p.beginPreemption(in)
+	if !ok {
+		return nil, answer
+	}
+	rules, found := *x.rules, []room{}
+	rules.orLimit()
+	x.rules, x.all = &rules, &found
+	nodes, err := x.promising()
+	if err != nil {
+		return nil, Preemption{Err: err}
+	}
+	examined := x.search(nodes)
+	list := make([]Candidate, 0, len(found))
+	for _, r := range found {
+		if c := r.candidate(); !slices.ContainsFunc(c.Victims, isUndescribed) {
+			list = append(list, c)
+		}
+	}
+	if len(list) == 0 {
+		return nil, x.inVain(examined, len(x.Candidates))
+	}
+	return list, Preemption{}
+}
+
+// isUndescribed: nobody has told what the pod is, so that it cannot be shown to anybody.
+func isUndescribed(p *state.Pod) bool { return p.Template == nil }
+
+func (p *room) candidate() Candidate {
+	c := Candidate{
+		Node: p.node.Node, Generation: p.node.Generation, Violations: p.cost.Violations,
+		Standing: slices.SortedFunc(p.node.Pods(), func(a, b *state.Pod) int { return cmp.Compare(a.UID, b.UID) }),
+	}
+	for _, s := range p.victims {
+		c.Victims = append(c.Victims, s.pod)
+	}
+	return c
+}
+
+// PreemptAmong answers as Preempt does, with nobody as victim but those of the candidates, of one of them
+// all. They have to do: on a node where the pod would not fit without them, or one of them may not go (it is as
+// important as the pod, protected, or kept by a budget), there is no room to make.
+func (p *Profile) PreemptAmong(in PreemptInput, given []Candidate) Preemption {
+	x, answer, ok := p.beginPreemption(in)
+	if !ok {
+		return answer
+	}
+	nodes, err := x.promising()
+	if err != nil {
+		return Preemption{Err: err}
+	}
+	byUID := make(map[string]*state.NodeInfo, len(nodes))
+	for _, n := range nodes {
+		byUID[n.Node.UID] = n
+	}
+	for i := range given {
+		n, ok := byUID[given[i].Node.UID]
+		if !ok {
+			continue
+		}
+		if plan, does := x.does(n, &given[i]); does {
+			x.offer(plan)
+		}
+	}
+	if x.found > 0 {
+		result := x.concluded()
+		result.Examined, result.Found = len(given), x.found
+		return result
+	}
+	why := noCandidate
+	if len(given) > 0 {
+		why = fmt.Sprintf("%s: on %d node(s), those whom extenders have go are not enough, or may not go.",
+			noCandidate, len(given))
+	}
+	return Preemption{Examined: len(given), Message: prefix + why}
+}
+
+// does makes a plan of a candidate, if it is one.
+func (x *preemption) does(n *state.NodeInfo, c *Candidate) (room, bool) {
+	a := &attempt{whatIf: x.what, search: x, target: n}
+	for p := range n.Pods() {
+		if !slices.ContainsFunc(c.Victims, func(v *state.Pod) bool { return v.UID == p.UID }) {
+			continue
+		}
+		if !x.mayGo(p) || x.isKept(p) {
+			return room{}, false
+		}
+		a.victims = append(a.victims, seatOf(n, p))
+	}
+	if len(a.victims) == 0 || len(a.victims) < len(c.Victims) {
+		return room{}, false
+	}
+	slices.SortFunc(a.victims, byImportance)
+	if x.rules.PDB == PDBRespect && len(x.ration(a.victims)) < len(a.victims) {
+		return room{}, false
+	}
+	for _, s := range a.victims {
+		a.remove(s)
+	}
+	defer a.reset()
+	if a.check(n) != verdictPass {
+		return room{}, false
+	}
+	a.violations = c.Violations
+	plan := a.found()
+	plan.doubted = c.Doubted
+	return plan, true
+}
+
+// PreemptCandidates answers as p.PreemptCandidates does, with the usable nodes.
+func (e *Engine) PreemptCandidates(p *Profile, q PreemptQuery) ([]Candidate, Preemption) {
+	if q.Pod == nil || q.Pod.Template == nil {
+		return nil, Preemption{Err: errNoObject}
+	}
+	if e.marks.usable == 0 {
+		return nil, Preemption{}
+	}
+	return p.PreemptCandidates(e.preemptInput(q))
+}
+
+// PreemptAmong answers as p.PreemptAmong does, for candidates whose nodes have not changed since (Generation).
+func (e *Engine) PreemptAmong(p *Profile, q PreemptQuery, given []Candidate) Preemption {
+	if q.Pod == nil || q.Pod.Template == nil {
+		return Preemption{Err: errNoObject}
+	}
+	if e.marks.usable == 0 {
+		return Preemption{}
+	}
+	return p.PreemptAmong(e.preemptInput(q), given)
+}
