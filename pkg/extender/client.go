@@ -16,6 +16,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
+	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -97,6 +98,24 @@ func (c *Client) filter(ctx context.Context, pod *corev1.Pod, nodes []*corev1.No
 		f.left[name] = true
 	}
 	return f, nil
+}
+
+// opinion is what the filter thinks of a node that it was asked about. It is hopeless if the answer says so, or
+// nothing at all: upstream takes a node without a status for hopeless.
+func (f *filtered) opinion(node string) placement.Opinion {
+	if f.left[node] {
+		return placement.Opinion{}
+	}
+	o, reason := placement.Opinion{Rejected: true}, f.failed[node]
+	if why, hopeless := f.unresolvable[node]; hopeless {
+		reason, o.Unresolvable = why, true
+	} else if _, told := f.failed[node]; !told {
+		o.Unresolvable = true
+	}
+	if reason != "" {
+		o.Reasons = []string{reason}
+	}
+	return o
 }
 
 // prioritize asks how good some nodes are.

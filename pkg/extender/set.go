@@ -102,16 +102,7 @@ func (q *consultation) take(f filtered) {
 		if f.left[n.Name] {
 			return false
 		}
-		o, reason := placement.Opinion{Rejected: true}, f.failed[n.Name]
-		if why, hopeless := f.unresolvable[n.Name]; hopeless {
-			reason, o.Unresolvable = why, true
-		} else if _, told := f.failed[n.Name]; !told {
-			o.Unresolvable = true // upstream takes a node without a status for hopeless
-		}
-		if reason != "" {
-			o.Reasons = []string{reason}
-		}
-		q.opinions[n.Name] = o
+		q.opinions[n.Name] = f.opinion(n.Name)
 		return true
 	})
 }
@@ -147,8 +138,11 @@ func (q *consultation) prioritize(ctx context.Context) {
 	}
 }
 
-func (q *consultation) ignored(c *Client, verb string, err error) {
-	q.set.logger.Warn("extender left out", "extender", c.config.URLPrefix, "verb", verb, "pod", q.pod.Key(), "err", err)
+func (q *consultation) ignored(c *Client, verb string, err error) { q.set.ignored(c, verb, q.pod, err) }
+
+// ignored notes that an extender has failed and that it does not matter.
+func (s *Set) ignored(c *Client, verb string, pod *state.Pod, err error) {
+	s.logger.Warn("extender left out", "extender", c.config.URLPrefix, "verb", verb, "pod", pod.Key(), "err", err)
 }
 
 // Binds tells whether any of the extenders binds pods.
@@ -179,8 +173,7 @@ func (s *Set) Bind(ctx context.Context, pod *state.Pod, node string) (asked bool
 	}
 	err = c.bind(ctx, pod, node)
 	if err != nil && c.config.Ignorable {
-		s.logger.Warn("extender left out", "extender", c.config.URLPrefix, "verb", c.config.BindVerb,
-			"pod", pod.Key(), "err", err)
+		s.ignored(c, c.config.BindVerb, pod, err)
 		return false, nil
 	}
 	return true, err

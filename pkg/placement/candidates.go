@@ -29,8 +29,8 @@ const noCandidate = "no candidate node for preemption"
 
 // PreemptCandidates looks for nodes on which there is room to make, to ask others about them; if there are none, the
 // Preemption says why. It tries nodes as kube-scheduler does, from one on that the seed decides until there are
-// enough, also for a profile whose own search is not limited: an extender may have to be asked about all of them.
-// Victims are pods of the node itself.
+// enough, also for a profile whose own search is not limited: an extender has to be asked about all of them. They
+// come in the order of their names. Victims are pods of the node itself.
 func (p *Profile) PreemptCandidates(in PreemptInput) ([]Candidate, Preemption) {
 	x, answer, ok := p.beginPreemption(in)
 	if !ok {
@@ -53,6 +53,7 @@ func (p *Profile) PreemptCandidates(in PreemptInput) ([]Candidate, Preemption) {
 	if len(list) == 0 {
 		return nil, x.inVain(examined, len(x.Candidates))
 	}
+	slices.SortFunc(list, func(a, b Candidate) int { return cmp.Compare(a.Node.Name, b.Node.Name) })
 	return list, Preemption{}
 }
 

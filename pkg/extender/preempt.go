@@ -1,0 +1,185 @@
+package extender
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// Preempt asks the extenders on which of some nodes pods may be evicted for one that fits nowhere, and which
+// pods: first those with a preemptVerb, each about what the one before has left. It may leave nodes out, name other
+// pods of the same nodes as victims, and say otherwise how many of them exceed disruption budgets. Source:
+// callExtenders in pkg/scheduler/framework/preemption.
+//
+// Extenders without a preemptVerb have no way to say what they think of victims, and upstream passes them over. If
+// they filter, they are asked about the nodes that are left, as these are: one that they find hopeless
+// (FailedAndUnresolvableNodes, or not mentioned) is left out, as it would be before any preemption, and one that
+// they turn down otherwise is doubted (placement.Candidate).
+//
+// The answer is in the order of the question; none is left where there is nobody to evict. An error is that of an
+// extender that is not ignorable.
+func (s *Set) Preempt(
+	ctx context.Context, pod *state.Pod, candidates []placement.Candidate,
+) ([]placement.Candidate, error) {
+	object, left := pod.Object(), candidates
+	for _, c := range s.clients {
+		if len(left) == 0 {
+			return left, nil
+		}
+		if c.config.PreemptVerb == "" || !placement.Interested(c.config, pod) {
+			continue
+		}
+		answer, err := c.preempt(ctx, object, left)
+		switch {
+		case err != nil && c.config.Ignorable:
+			s.ignored(c, c.config.PreemptVerb, pod, err)
+		case err != nil:
+			return nil, err
+		default:
+			left = answer
+		}
+	}
+	return s.doubt(ctx, pod, object, left)
+}
+
+// doubt has those look at the nodes who filter and are not asked about victims.
+func (s *Set) doubt(
+	ctx context.Context, pod *state.Pod, object *corev1.Pod, candidates []placement.Candidate,
+) ([]placement.Candidate, error) {
+	left := slices.Clone(candidates)
+	for _, c := range s.clients {
+		if len(left) == 0 {
+			return left, nil
+		}
+		if c.config.FilterVerb == "" || c.config.PreemptVerb != "" || !placement.Interested(c.config, pod) {
+			continue
+		}
+		nodes := make([]*corev1.Node, len(left))
+		for i := range left {
+			nodes[i] = left[i].Node.Object
+		}
+		f, err := c.filter(ctx, object, nodes)
+		switch {
+		case err != nil && c.config.Ignorable:
+			s.ignored(c, c.config.FilterVerb, pod, err)
+			continue
+		case err != nil:
+			return nil, err
+		}
+		left = slices.DeleteFunc(left, func(c placement.Candidate) bool { return f.opinion(c.Node.Name).Unresolvable })
+		for i := range left {
+			left[i].Doubted = left[i].Doubted || f.opinion(left[i].Node.Name).Rejected
+		}
+	}
+	return left, nil
+}
+
+// preempt asks one extender about candidates. An answer about a node that it was not asked about is an error, as
+// are pods that are not on their node. (kube-scheduler lets an extender name any node that exists, also one on which
+// the rules would not let the pod pass when the victims have gone.) Nobody to evict is an error, too, but of an
+// ignorable extender: then only that node is left out.
+func (c *Client) preempt(
+	ctx context.Context, pod *corev1.Pod, candidates []placement.Candidate,
+) (left []placement.Candidate, err error) {
+	var answer extenderv1.ExtenderPreemptionResult
+	if err := c.send(ctx, c.config.PreemptVerb, c.aboutVictims(pod, candidates), &answer); err != nil {
+		return nil, err
+	}
+	asked := 0
+	for i := range candidates {
+		victims, named := answer.NodeNameToMetaVictims[candidates[i].Node.Name]
+		if !named {
+			continue
+		}
+		asked++
+		one, err := c.withVictims(candidates[i], victims)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(one.Victims) > 0:
+			left = append(left, one)
+		case !c.config.Ignorable:
+			return nil, fmt.Errorf("expected at least one victim pod on node %q", one.Node.Name)
+		}
+	}
+	if asked < len(answer.NodeNameToMetaVictims) {
+		return nil, c.errStranger(candidates, answer.NodeNameToMetaVictims)
+	}
+	return left, nil
+}
+
+// errStranger names the first node of an answer that is none of the candidates'.
+func (c *Client) errStranger(
+	candidates []placement.Candidate, answer map[string]*extenderv1.MetaVictims,
+) error {
+	first := ""
+	for name := range answer {
+		known := slices.ContainsFunc(candidates, func(c placement.Candidate) bool { return c.Node.Name == name })
+		if !known && (first == "" || name < first) {
+			first = name
+		}
+	}
+	return fmt.Errorf("extender %q names node %q for preemption, about which it was not asked", c.config.URLPrefix, first)
+}
+
+// withVictims is a candidate with the victims of an answer, in its order, each once.
+func (c *Client) withVictims(
+	one placement.Candidate, answer *extenderv1.MetaVictims,
+) (placement.Candidate, error) {
+	one.Victims = nil
+	if answer == nil {
+		return one, nil
+	}
+	one.Violations = int(answer.NumPDBViolations)
+	for _, meta := range answer.Pods {
+		i := -1
+		if meta != nil {
+			i = slices.IndexFunc(one.Standing, func(p *state.Pod) bool { return p.UID == meta.UID })
+		}
+		if i < 0 {
+			return one, fmt.Errorf("extender %q names pod %v as a victim on node %q, where there is no such pod",
+				c.config.URLPrefix, meta, one.Node.Name)
+		}
+		if !slices.Contains(one.Victims, one.Standing[i]) {
+			one.Victims = append(one.Victims, one.Standing[i])
+		}
+	}
+	return one, nil
+}
+
+// aboutVictims is the question, by UID for an extender that knows the pods.
+func (c *Client) aboutVictims(
+	pod *corev1.Pod, candidates []placement.Candidate,
+) *extenderv1.ExtenderPreemptionArgs {
+	q := &extenderv1.ExtenderPreemptionArgs{Pod: pod}
+	if c.config.NodeCacheCapable {
+		q.NodeNameToMetaVictims = make(map[string]*extenderv1.MetaVictims, len(candidates))
+	} else {
+		q.NodeNameToVictims = make(map[string]*extenderv1.Victims, len(candidates))
+	}
+	for i := range candidates {
+		one := &candidates[i]
+		if c.config.NodeCacheCapable {
+			meta := &extenderv1.MetaVictims{Pods: []*extenderv1.MetaPod{}, NumPDBViolations: int64(one.Violations)}
+			for _, v := range one.Victims {
+				meta.Pods = append(meta.Pods, &extenderv1.MetaPod{UID: v.UID})
+			}
+			q.NodeNameToMetaVictims[one.Node.Name] = meta
+			continue
+		}
+		victims := &extenderv1.Victims{NumPDBViolations: int64(one.Violations)}
+		for _, v := range one.Victims {
+			object := v.Object()
+			object.Spec.NodeName = one.Node.Name // also of one that is about to be bound, as upstream assumes it
+			victims.Pods = append(victims.Pods, object)
+		}
+		q.NodeNameToVictims[one.Node.Name] = victims
+	}
+	return q
+}
