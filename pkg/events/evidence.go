@@ -101,8 +101,8 @@ const (
 	// are those of the search for victims; the rest of the evidence is about the look at nodes
 	// before, which found none.
 	WayHeld
-	// WayAdvised: extenders were asked about the nodes that passed the rules. What they said is not in
-	// the log, so that the decision cannot be made again. It is also told of attempts that chose none.
+	// WayAdvised: extenders were asked about the nodes that passed the rules, or about victims. What they said is
+	// not in the log, so that the decision cannot be made again. It is also told of attempts that chose none.
 	WayAdvised
 )
 

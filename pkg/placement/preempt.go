@@ -99,6 +99,9 @@ type preemption struct {
 	reasons map[string]int32
 	// needed is a pod that would have to go, of a node where the required affinity needs it.
 	needed seat
+	// opposed counts those that extenders turn down and the rules do not, deserted those of them without pods that
+	// are less important.
+	opposed, deserted int
 	// crowded counts those that more pods elsewhere block than one plan may take.
 	crowded int
 	// covered is set when budgets had a say.
@@ -305,13 +308,14 @@ func (x *preemption) offer(plan room) {
 // onNode looks for room among the pods of one node; if there is none, it says why.
 func (x *preemption) onNode(n *state.NodeInfo) (plan room, reasons []string, ok bool) {
 	seats, kept := x.seatsOn(n)
+	if len(x.Opinions) > 0 && x.eval.verdict(n) == verdictExtender {
+		return room{}, x.opposedBecause(len(seats)+len(kept) == 0), false
+	}
 	switch {
 	case len(seats)+len(kept) == 0:
 		return room{}, reasonNoVictims, false
 	case len(seats) == 0:
 		return room{}, reasonKept, false
-	case x.Opinions[n.Node.Name].Rejected && x.eval.verdict(n) == verdictExtender:
-		return room{}, reasonNotHelpful, false // the rules let the pod pass with all who are there
 	}
 	a := &attempt{whatIf: x.what, search: x, target: n}
 	if plan, ok = a.makeRoom(seats); ok {
@@ -325,6 +329,17 @@ func (x *preemption) onNode(n *state.NodeInfo) (plan room, reasons []string, ok 
 		reasons = reasonKept
 	}
 	return room{}, reasons, false
+}
+
+// opposedBecause counts a node that extenders turn down and the rules do not: the rules let the pod pass with all
+// who are there, so that nobody going would change anything that is known.
+func (x *preemption) opposedBecause(nobody bool) []string {
+	x.opposed++
+	if nobody {
+		x.deserted++
+		return reasonNoVictims
+	}
+	return reasonNotHelpful
 }
 
 // mayGo tells whether a pod is unimportant enough to be a victim.

@@ -100,7 +100,8 @@ func (x *preemption) inVain(examined, total int) Preemption {
 // advice is what a user can do about it.
 func (x *preemption) advice(examined int) []string {
 	var list []string
-	if examined > 0 && int(x.reasons[noVictims]) == examined {
+	examined -= x.opposed
+	if examined > 0 && int(x.reasons[noVictims])-x.deserted == examined {
 		list = append(list, fmt.Sprintf(
 			"Preemption cannot help: on the %d node(s) where pods are in the way, "+
 				"all are as important as this one (priority %d).",

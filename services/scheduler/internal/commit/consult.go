@@ -47,9 +47,14 @@ func (r *Room) ask(ctx context.Context, q decide.Consult) decide.Advice {
 	if !ok {
 		return decide.Advice{ID: q.ID, Err: fmt.Errorf("no extenders for profile %s", q.SchedulerName)}
 	}
-	opinions, err := set.Consult(ctx, q.Pod, q.Nodes)
-	if err != nil {
-		r.Logger.Warn("extender failed; the pod is tried again", "pod", q.Pod.Key(), "err", err)
+	a := decide.Advice{ID: q.ID}
+	if len(q.Candidates) > 0 {
+		a.Candidates, a.Err = set.Preempt(ctx, q.Pod, q.Candidates)
+	} else {
+		a.Opinions, a.Err = set.Consult(ctx, q.Pod, q.Nodes)
 	}
-	return decide.Advice{ID: q.ID, Opinions: opinions, Err: err}
+	if a.Err != nil {
+		r.Logger.Warn("extender failed; the pod is tried again", "pod", q.Pod.Key(), "err", a.Err)
+	}
+	return a
 }

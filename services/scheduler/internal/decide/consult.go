@@ -45,7 +45,8 @@ const notAsked = "node(s) that plugins and extenders have not been asked about"
 var notAskedOnly = []string{notAsked}
 
 // Consult asks the custom plugins and the extenders of a profile about a pod; the answer comes back as an
-// Advice with its ID. All that it points to is shared, not to be changed.
+// Advice with its ID. With Candidates it is about them, and not about nodes (see consultvictims.go). All that it
+// points to is shared, not to be changed.
 type Consult struct {
 	ID            uint64
 	Shard         string
@@ -58,21 +59,29 @@ type Consult struct {
 	// Cluster is all nodes, in the order of their names, with what counts on them; nil for a profile
 	// without custom plugins. A node that has not changed is the same pointer as in other questions.
 	Cluster []*state.NodeInfo
+	// Candidates are nodes on which the pod fits when others have gone, and who these are, for extenders to say
+	// who may.
+	Candidates []placement.Candidate
 }
 
 // Advice is the answer to a Consult: what plugins say of the pod as a whole, nil for nothing, and an opinion
-// of each node, by name. HeldBack says that the pod is not to be tried yet. Err ends the attempt.
+// of each node, by name; of candidates, those that are left. HeldBack says that the pod is not to be tried yet. Err
+// ends the attempt.
 type Advice struct {
 	ID       uint64
 	HeldBack *Refusal
 	Guidance *placement.Guidance
 	Opinions map[string]placement.Opinion
-	Err      error
+	// Candidates are those of the question on which extenders have left victims, perhaps others.
+	Candidates []placement.Candidate
+	Err        error
 }
 
 // consulting is who waits for extenders.
 type consulting struct {
 	asked map[uint64]*attempt
+	// vetted are the plans of held places that extenders are asked about.
+	vetted map[uint64]string
 	// questions counts them, for their IDs.
 	questions uint64
 	// shown are the copies of nodes that custom plugins were last shown, by name, for the question of that ID.
@@ -95,6 +104,7 @@ type counsel struct {
 	// now if alone is set.
 	questions         int
 	everywhere, alone bool
+	victims           victimCounsel
 }
 
 // extends adds to a query what others have said, or asks for all nodes that they have to be
@@ -124,7 +134,7 @@ func (c *Core) consult(a *attempt, p *placement.Profile, r looked, out *Output) 
 	switch {
 	case a.counsel.opinions != nil, gateOnly && !c.cfg.Gates[a.pod.SchedulerName]:
 		return false
-	case len(c.consulting.asked) >= MaxConsults || p.Custom() && c.showing(), !c.preparable(p, a.pod):
+	case c.consulting.full() || p.Custom() && c.showing(), !c.preparable(p, a.pod):
 		c.deferred = append(c.deferred, a)
 		return true
 	case a.counsel.questions >= maxQuestions:
@@ -154,7 +164,9 @@ func (c *Core) consult(a *attempt, p *placement.Profile, r looked, out *Output) 
 }
 
 // forget has an attempt ask anew.
-func (c *counsel) forget() { c.opinions, c.guidance, c.shown = nil, nil, nil }
+func (c *counsel) forget() {
+	c.opinions, c.guidance, c.shown, c.victims = nil, nil, nil, victimCounsel{}
+}
 
 // outdated tells whether custom plugins were shown a node otherwise than it is, or do not know all that stands
 // there.
@@ -211,10 +223,14 @@ func (c *Core) reconsult(a *attempt, d placement.Diagnosis) bool {
 func (c *Core) advised(advice Advice, out *Output) {
 	a, waits := c.consulting.asked[advice.ID]
 	if !waits {
+		c.vetted(advice)
 		return
 	}
 	delete(c.consulting.asked, advice.ID)
 	switch {
+	case a.counsel.victims.waiting != nil:
+		c.advisedOnVictims(a, advice, out)
+		return
 	case advice.HeldBack != nil:
 		c.holdBack(a, advice.HeldBack, out)
 		return
@@ -243,4 +259,5 @@ func (c *Core) dismissConsults() {
 		c.giveBack(c.consulting.asked[id])
 	}
 	clear(c.consulting.asked)
+	clear(c.consulting.vetted)
 }

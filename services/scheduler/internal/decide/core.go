@@ -141,7 +141,7 @@ func New(cfg Config) *Core {
 	c := &Core{cfg: cfg, store: state.New(), ledger: ledger.NewView()}
 	c.engine = placement.NewEngine(placement.EngineConfig{})
 	c.inHand = map[string]*attempt{}
-	c.consulting.asked = map[uint64]*attempt{}
+	c.consulting.asked, c.consulting.vetted = map[uint64]*attempt{}, map[uint64]string{}
 	c.performing = newPerforming()
 	c.cross.reset()
 	c.plans = newPlans()

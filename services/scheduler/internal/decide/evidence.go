@@ -81,7 +81,9 @@ func (c *Core) sought(a *attempt, e *events.Evidence) *events.Evidence {
 	other := *e
 	other.LedgerRevision, other.Staged = c.ledger.Revision(), c.stagedOrders()
 	other.Basis = c.basis(c.cfg.Profiles[a.pod.SchedulerName], nil)
-	other.Basis.Way = events.WayHeld
+	if other.Basis.Way = events.WayHeld; a.counsel.opinions != nil || a.counsel.victims.answered {
+		other.Basis.Way = events.WayAdvised
+	}
 	for uid := range c.plans.loops.spared {
 		other.Basis.Spared = append(other.Basis.Spared, uid)
 	}

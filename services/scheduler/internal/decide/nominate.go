@@ -45,12 +45,12 @@ type seeker struct {
 func (c *Core) conclude(r rejection, out *Output) {
 	profile, ok := c.cfg.Profiles[r.attempt.pod.SchedulerName]
 	switch {
-	case !ok || !profile.Preempts() || c.draining || profile.Extended(r.attempt.pod):
+	case !ok || !profile.Preempts() || c.draining || profile.Custom() && profile.Extended(r.attempt.pod):
 	case len(c.plans.seekers) < maxSeekers:
 		c.lineUp(r)
 		return
 	default:
-		r.awaitsPreemption()
+		r.awaits(placement.DefaultPreemption)
 	}
 	c.unplaceable(r, out)
 }
@@ -141,7 +141,7 @@ func (c *Core) seekFor(r rejection, out *Output) bool {
 		c.deferred = append(c.deferred, a)
 		return false
 	}
-	if !s.volumes.any() {
+	if !s.volumes.any() && !s.consulted() {
 		if c.oust(s, out) {
 			return false
 		}
@@ -155,7 +155,10 @@ func (c *Core) seekFor(r rejection, out *Output) bool {
 // seekVictims asks for whom others would have to go, and has it so.
 func (c *Core) seekVictims(s seeker, out *Output) bool {
 	a := s.attempt
-	plan := c.preempt(s, placement.PreemptQuery{Pod: s.pod, Seed: s.decision.Seed, Budgets: c.budgetsNow()})
+	plan, ok := c.advisedPlan(s, placement.PreemptQuery{Pod: s.pod, Seed: s.decision.Seed, Budgets: c.budgetsNow()}, out)
+	if !ok {
+		return false
+	}
 	var fits *placement.FitsError
 	switch {
 	case errors.As(plan.Err, &fits):
@@ -175,12 +178,17 @@ func (c *Core) seekVictims(s seeker, out *Output) bool {
 
 // preempt asks the engine who could go for a pod.
 func (c *Core) preempt(s seeker, q placement.PreemptQuery) placement.Preemption {
+	return c.search(s, func() placement.Preemption { return c.engine.Preempt(s.profile, q) })
+}
+
+// search has the engine look for victims, and takes the time.
+func (c *Core) search(s seeker, look func() placement.Preemption) placement.Preemption {
 	defer c.lookUp(s.volumes)()
 	if c.cfg.Laps == nil {
-		return c.engine.Preempt(s.profile, q)
+		return look()
 	}
 	c.cfg.Laps.Begin(s.pod.SchedulerName)
-	plan := c.engine.Preempt(s.profile, q)
+	plan := look()
 	code := placement.Success
 	if plan.Node == nil {
 		code = placement.Unschedulable
@@ -193,6 +201,9 @@ func (c *Core) preempt(s seeker, q placement.PreemptQuery) placement.Preemption 
 // there is to say beyond it.
 func (c *Core) inVain(s seeker, plan placement.Preemption, out *Output) {
 	r := s.rejection
+	if r.attempt.counsel.victims.answered {
+		r.awaits(placement.Extenders)
+	}
 	if plan.Message != "" {
 		r.decision.Message += " " + plan.Message
 	}
@@ -200,7 +211,7 @@ func (c *Core) inVain(s seeker, plan placement.Preemption, out *Output) {
 		r.decision.Message += " " + sentence
 	}
 	if plan.Kept || !isNever(s.pod) && c.keepsBelow(s.pod.Priority) {
-		r.awaitsPreemption()
+		r.awaits(placement.DefaultPreemption)
 		r.decision.RetryAfter = c.spareEnds(s.pod.Priority)
 	}
 	c.unplaceable(r, out)
@@ -212,7 +223,7 @@ func (c *Core) refusePlan(s seeker, no refusal, out *Output) {
 	r.decision.Message += " preemption: refused: " + no.why + "."
 	r.decision.RetryAfter = no.ends
 	c.report(PlanReport{What: PlanRefused, Pod: s.attempt.offer.Pod, Detail: no.why})
-	r.awaitsPreemption()
+	r.awaits(placement.DefaultPreemption)
 	c.unplaceable(r, out)
 }
 

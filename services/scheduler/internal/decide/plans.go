@@ -78,6 +78,8 @@ type hold struct {
 	begun bool
 	// awaitsClaims: all have gone, and their claims still have the devices.
 	awaitsClaims bool
+	// vetting is what extenders say of the place now that all have gone.
+	vetting vetting
 }
 
 func newPlans() plans {

@@ -208,8 +208,8 @@ func (c *Core) anyToEvict(s standing) bool {
 // fitsElsewhere is a node that would take the pod of a hold without anybody having to go.
 func (c *Core) fitsElsewhere(s standing) string {
 	profile, ok := c.cfg.Profiles[s.pod.SchedulerName]
-	if !ok || c.view.Settle() > 0 {
-		return ""
+	if !ok || c.view.Settle() > 0 || profile.Extended(s.pod) {
+		return "" // of what extenders would say, too, nothing is known
 	}
 	v, err := c.volumesOf(s.pod, profile)
 	if err != nil {
@@ -273,6 +273,9 @@ func (c *Core) promote(s standing, out *Output) look {
 	case !fits:
 		reason := "the pod does not fit there any more: " + strings.Join(why.Reasons, ", ")
 		return c.giveUp(s, end{reason: reason, failed: true}, out)
+	}
+	if l := c.vet(s, profile, node.Node, out); l != 0 {
+		return l
 	}
 	f := footing{node: node, guards: guards}
 	switch f.volumes, f.exclusives, ready, err = c.resupply(s, profile, v, node.Node); {
@@ -352,6 +355,7 @@ func (c *Core) sendPromotion(s standing, f footing, out *Output) look {
 	if r, ok := c.ledger.Record(s.plan); ok {
 		p.Record = &r
 	}
+	s.vetting = vetting{} // an opinion is as old as its question
 	change, err := ledger.Promote(p)
 	if err == nil {
 		err = c.launch(&promotion{standing: s, node: f.node.Node}, change, out)

@@ -58,10 +58,13 @@ func (c *Core) reject(a *attempt, p *placement.Profile, r looked, out *Output) {
 	c.conclude(rejected, out)
 }
 
-// awaitsPreemption says that the pod waits also for pods that may not go now: for budgets with
-// more room, and for the end of plans (see placement.ObjectChange and the queue's LedgerMoved).
-func (r *rejection) awaitsPreemption() {
-	r.decision.Plugins = append(slices.Clone(r.decision.Plugins), placement.DefaultPreemption)
+// awaits says that the pod waits also for what concerns a plugin. DefaultPreemption: for pods that may not go now,
+// for budgets with more room, and for the end of plans (see placement.ObjectChange and the queue's LedgerMoved).
+func (r *rejection) awaits(plugin string) {
+	if slices.Contains(r.decision.Plugins, plugin) {
+		return
+	}
+	r.decision.Plugins = append(slices.Clone(r.decision.Plugins), plugin)
 	slices.Sort(r.decision.Plugins)
 }
 
