@@ -259,6 +259,12 @@ func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
 	n := b.nomination(plan.Node, entry)
 	n.Budgets, n.Guards, n.Exclusives = rooms, guards.uses, held
 	d := &nomination{seeker: s, node: plan.Node.Node, victims: len(plan.Victims), token: entry.Token}
+	for _, v := range plan.Victims {
+		if v.Reserved {
+			d.yielding.reserved = append(d.yielding.reserved, v.Pod.UID)
+		}
+	}
+	d.yielding.alone = len(d.yielding.reserved) == len(plan.Victims)
 	return c.sendNomination(d, n, out)
 }
 
@@ -357,7 +363,8 @@ type nomination struct {
 	token   ledger.Token
 	victims int
 	// rest are the victims that are claimed later (a plan with a record).
-	rest []ledger.NodeEntry
+	rest     []ledger.NodeEntry
+	yielding yielding
 }
 
 func (n *nomination) kind() string { return "T2" }
@@ -380,7 +387,7 @@ func (n *nomination) done(c *Core, revision int64, out *Output) {
 	c.drop(a)
 	c.addHold(&hold{
 		podUID: a.pod.UID, nodeUID: n.node.UID, plan: n.plan, token: n.token,
-		attempt: a.offer.Attempt, traceParent: a.offer.TraceParent, rest: n.rest,
+		attempt: a.offer.Attempt, traceParent: a.offer.TraceParent, rest: n.rest, yielding: n.yielding,
 	})
 }
 

@@ -71,7 +71,8 @@ type hold struct {
 	attempt     int32
 	traceParent string
 	// rest are the victims that a plan with a record is still to claim.
-	rest []ledger.NodeEntry
+	rest     []ledger.NodeEntry
+	yielding yielding
 	// deal is what plugins have to do with it, nil for nothing.
 	deal *deal
 	// begun: somebody has begun to evict for it, or nobody has to be evicted, as of the last look.
@@ -80,6 +81,13 @@ type hold struct {
 	awaitsClaims bool
 	// vetting is what extenders say of the place now that all have gone.
 	vetting vetting
+}
+
+// yielding is who was to give a reservation back for a plan, if this shard made it: they may be bound after all.
+type yielding struct {
+	// reserved are their UIDs; alone: nobody else was to go.
+	reserved []string
+	alone    bool
 }
 
 func newPlans() plans {

@@ -273,6 +273,10 @@ func (c *Core) promote(s standing, out *Output) look {
 	case !fits:
 		reason := "the pod does not fit there any more: " + strings.Join(why.Reasons, ", ")
 		return c.giveUp(s, end{reason: reason, failed: true}, out)
+	case c.takesPromised(s, profile, in) && s.yielding.alone:
+		return c.giveUp(s, end{reason: "the room that is left there is promised to another pod"}, out)
+	case c.takesPromised(s, profile, in) && c.now.Sub(s.moved) <= holdPatience:
+		return lookLater // until the other has its place, or gives it up
 	}
 	if l := c.vet(s, profile, node.Node, out); l != 0 {
 		return l
@@ -285,6 +289,35 @@ func (c *Core) promote(s standing, out *Output) look {
 		return lookAgain
 	}
 	return c.sendPromotion(s, f, out)
+}
+
+// takesPromised: somebody who was only reserved and was to go for the pod has been bound after all, and what is free
+// is so because others have gone for another pod, whose place is held.
+func (c *Core) takesPromised(s standing, profile *placement.Profile, in placement.Input) bool {
+	stayed := slices.ContainsFunc(s.yielding.reserved, func(uid string) bool {
+		pod, ok := c.view.Pod(uid)
+		return ok && pod.NodeName == s.doc.NodeName && !isLeaving(pod)
+	})
+	if !stayed {
+		return false
+	}
+	var kept []string
+	for i := range s.doc.Entries {
+		if e := &s.doc.Entries[i]; e.Role == ledger.RoleMove {
+			kept = append(kept, view.PlaceholderUID(e.Token))
+		}
+	}
+	node, ok := c.view.Ask(view.Future, s.doc.NodeUID, s.plan, kept...)
+	if !ok {
+		return false
+	}
+	if len(in.Nodes) == 1 {
+		in.Nodes = []*state.NodeInfo{node}
+	} else {
+		in.Nodes = c.nodesWith(node)
+	}
+	fits, _, err := profile.FitsWithout(in, node, nil)
+	return err == nil && !fits
 }
 
 // footing is what a promotion rests on, and what it gives the pod.
