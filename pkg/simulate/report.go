@@ -11,6 +11,9 @@ type Report struct {
 	Pods  int `json:"pods"`
 	// Changes are what is otherwise, in words.
 	Changes []string `json:"changes,omitempty"`
+	// Unasked is how many of the pods that were tried extenders or custom plugins have a say in. They were decided
+	// by the rules alone.
+	Unasked int `json:"unasked,omitempty"`
 	// Evicted are those that have to go, Kept those that were to go and stay.
 	Evicted []Eviction `json:"evicted,omitempty"`
 	Kept    []Eviction `json:"kept,omitempty"`

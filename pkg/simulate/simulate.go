@@ -164,6 +164,9 @@ func (w *world) try(p waiting) {
 		w.pending(p, fmt.Sprintf("no profile places pods of scheduler %q", p.pod.SchedulerName))
 		return
 	}
+	if profile.Extended(p.pod) || profile.AdvisedOnVictims(p.pod) {
+		w.report.Unasked++
+	}
 	w.view.Settle()
 	result := w.engine.Evaluate(profile, placement.Query{Pod: p.pod})
 	switch {

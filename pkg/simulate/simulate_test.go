@@ -13,6 +13,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	configv1 "k8s.io/kube-scheduler/config/v1"
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
@@ -99,7 +100,9 @@ func ranked(priority int32) func(*corev1.Pod) {
 
 func run(t rapid.TB, in simulate.Input) simulate.Report {
 	t.Helper()
-	in.Profiles = []placement.ProfileConfig{placement.DefaultProfile(corev1.DefaultSchedulerName)}
+	if in.Profiles == nil {
+		in.Profiles = []placement.ProfileConfig{placement.DefaultProfile(corev1.DefaultSchedulerName)}
+	}
 	in.Now = time.Unix(1_000_000, 0)
 	r, err := simulate.Run(in)
 	if err != nil {
@@ -180,6 +183,23 @@ func TestPodsCome(t *testing.T) {
 	}
 	if placed(r)["d/urgent"] != "a" || len(r.Pending) != 1 || r.Pending[0].Pod != "d/low" {
 		t.Errorf("%+v, want urgent on a and low pending", r)
+	}
+}
+
+// What nobody has been asked about is said: pods in which extenders have a say are decided by the rules alone.
+func TestExtendersAreNotAsked(t *testing.T) {
+	cfg := placement.DefaultProfile(corev1.DefaultSchedulerName)
+	cfg.Extenders = []configv1.Extender{{
+		URLPrefix: "http://extender", PreemptVerb: "p", ManagedResources: []configv1.ExtenderManagedResource{{Name: "cpu"}},
+	}}
+	objects := []object{node("a"), pod("waits", "3", ""), pod("web", "1", "a")}
+	r := run(t, simulate.Input{Facts: cluster(t, objects...), Profiles: []placement.ProfileConfig{cfg}})
+	if r.Unasked != 1 || placed(r)["d/waits"] != "a" {
+		t.Errorf("%+v, want waits placed on a, the one of which an extender has not been asked", r)
+	}
+	cfg.Extenders[0].ManagedResources[0].Name = "example.com/gpu"
+	if r = run(t, simulate.Input{Facts: cluster(t, objects...), Profiles: []placement.ProfileConfig{cfg}}); r.Unasked != 0 {
+		t.Errorf("%d pods not asked about, want none: they have nothing that the extender manages", r.Unasked)
 	}
 }
 

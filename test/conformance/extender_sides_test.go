@@ -91,13 +91,21 @@ func (c *extendedCase) upstreamWith(
 			return fate{}, err
 		}
 	}
+	// Preemption looks the pod up.
+	if err := factory.Core().V1().Pods().Informer().GetIndexer().Add(c.pod.DeepCopy()); err != nil {
+		return fate{}, err
+	}
 	sched.NextPod = func(klog.Logger) (*framework.QueuedPodInfo, error) {
 		info, err := framework.NewPodInfo(c.pod.DeepCopy())
 		return &framework.QueuedPodInfo{PodInfo: info}, err
 	}
 	sched.FailureHandler = func(_ context.Context, _ framework.Framework, _ *framework.QueuedPodInfo, status *fwk.Status,
-		_ *fwk.NominatingInfo, _ time.Time) {
-		told <- fateOf(status)
+		nominating *fwk.NominatingInfo, _ time.Time) {
+		v := fateOf(status)
+		if nominating != nil {
+			v.Nominated = nominating.NominatedNodeName
+		}
+		told <- v
 	}
 	sched.ScheduleOne(ctx)
 	select {
@@ -130,6 +138,8 @@ func ptr[T any](v T) *T { return &v }
 
 func fateOf(status *fwk.Status) fate {
 	v := fate{Message: status.AsError().Error(), Failed: !status.IsRejected()}
+	// What DynamicResources adds at PostFilter for every pod, also one without claims.
+	v.Message = strings.Replace(v.Message, " no new claims to deallocate,", "", 1)
 	var fit *framework.FitError
 	if errors.As(status.AsError(), &fit) {
 		for name := range fit.Diagnosis.UnschedulablePlugins {
@@ -139,9 +149,11 @@ func fateOf(status *fwk.Status) fate {
 	return v.sorted()
 }
 
-// ours runs a shard's core for one pod, with real clients of the extenders. tied are the nodes that are
-// as good as the one chosen.
-func (c *extendedCase) ours(t *testing.T, extenders []configv1.Extender) (v fate, tied []string, err error) {
+// ours runs a shard's core for one pod, with real clients of the extenders; about answers questions about victims.
+// tied are the nodes that are as good as the one chosen.
+func (c *extendedCase) ours(
+	t *testing.T, extenders []configv1.Extender, about func(shardcore.Consult) shardcore.Advice,
+) (v fate, tied []string, err error) {
 	cfg := extendedProfile(extenders)
 	profile, err := placement.NewProfile(cfg)
 	if err != nil {
@@ -153,6 +165,9 @@ func (c *extendedCase) ours(t *testing.T, extenders []configv1.Extender) (v fate
 	}
 	defer set.Close()
 	d := newShardDriver(t.Context(), profile, func(q shardcore.Consult) shardcore.Advice {
+		if len(q.Candidates) > 0 {
+			return about(q)
+		}
 		opinions, err := set.Consult(t.Context(), q.Pod, q.Nodes)
 		return shardcore.Advice{ID: q.ID, Opinions: opinions, Err: err}
 	}, nil)
@@ -206,6 +221,9 @@ func (d *shardDriver) fate(c *extendedCase) (fate, error) {
 	}
 	v := fate{Node: decision.NodeName, Message: decision.Message, Plugins: decision.Plugins,
 		Failed: decision.Kind == events.DecisionFailed}
+	if decision.Kind == events.DecisionNominated {
+		v.Node, v.Nominated = "", decision.NodeName
+	}
 	return v.sorted(), nil
 }
 

@@ -67,6 +67,8 @@ type fate struct {
 	Failed        bool
 	// Binder says that an extender has bound it.
 	Binder bool
+	// Nominated is the node on which others go for it.
+	Nominated string
 }
 
 func compareExtenders(t *testing.T, seed uint64, seen map[string]int) {
@@ -77,7 +79,7 @@ func compareExtenders(t *testing.T, seed uint64, seen map[string]int) {
 	if err != nil {
 		t.Fatalf("seed %d: upstream: %v", seed, err)
 	}
-	got, tied, err := c.ours(t, server.addressed(c.extenders, "ours"))
+	got, tied, err := c.ours(t, server.addressed(c.extenders, "ours"), nil)
 	if err != nil {
 		t.Fatalf("seed %d: ours: %v", seed, err)
 	}
@@ -231,15 +233,19 @@ func extendedPod(name, cpu string) *corev1.Pod {
 type extenderServer struct {
 	*httptest.Server
 	seed uint64
-	mu   struct {
+	// standing are the pods of each node by UID, the most important first, for those that are asked about victims.
+	standing map[string][]string
+	mu       struct {
 		sync.Mutex
 		calls map[string][]string
+		// shrunk are the nodes on which fewer pods were named as victims than have to go.
+		shrunk map[string]bool
 	}
 }
 
 func newExtenderServer(t *testing.T, seed uint64) *extenderServer {
 	s := &extenderServer{seed: seed}
-	s.mu.calls = map[string][]string{}
+	s.mu.calls, s.mu.shrunk = map[string][]string{}, map[string]bool{}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.serve(w, r); err != nil {
 			t.Error(err)
@@ -291,6 +297,9 @@ func (s *extenderServer) serve(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("call of %s", r.URL.Path)
 	}
 	who, name, verb := path[0], path[1], path[2]
+	if verb == preemptVerb {
+		return s.servePreempt(w, who, name, body)
+	}
 	var args extenderv1.ExtenderArgs
 	if err := json.Unmarshal(body, &args); err != nil {
 		return err
@@ -395,7 +404,7 @@ func nodesOf(args extenderv1.ExtenderArgs) []corev1.Node {
 // extendedProfile is the default profile with extenders, and what they look after left to them.
 func extendedProfile(extenders []configv1.Extender) placement.ProfileConfig {
 	p := placement.DefaultProfile(corev1.DefaultSchedulerName)
-	p.Extenders = extenders
+	p.Extenders, p.Preemption = extenders, upstreamPreemption
 	for _, e := range extenders {
 		for _, m := range e.ManagedResources {
 			if m.IgnoredByScheduler {

@@ -149,6 +149,10 @@ func writeSimulation(w io.Writer, r *simulate.Report) error {
 	for _, change := range r.Changes {
 		out.printf("  %s\n", change)
 	}
+	if r.Unasked > 0 {
+		out.printf("%d of the pods are tried by the rules alone: extenders and plugins, which have a say in them, are not asked\n",
+			r.Unasked)
+	}
 	table := func(header string, rows [][]any) {
 		if len(rows) == 0 {
 			return

@@ -87,11 +87,6 @@ func warnings(in *schedulerv1.KubeSchedulerConfiguration, file string) []string 
 	if in.DelayCacheUntilActive {
 		warn(field.NewPath("delayCacheUntilActive"), "every replica is active or follows the log")
 	}
-	for i, e := range in.Extenders {
-		if e.PreemptVerb != "" {
-			warn(field.NewPath("extenders").Index(i).Child("preemptVerb"), "pods that extenders choose nodes for do not preempt")
-		}
-	}
 	return lines
 }
 

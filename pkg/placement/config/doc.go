@@ -31,7 +31,6 @@
 //     server governs.
 //   - delayCacheUntilActive is accepted with a warning and means nothing: standbys follow the
 //     log.
-//   - extenders[].preemptVerb is accepted with a warning and means nothing.
 //   - Plugins that are neither kube-scheduler's own nor compiled into this program, and plugins behind
 //     alpha gates, are refused by name. Of a plugin that is compiled in, a file is not asked at which
 //     points it acts: that is known where it is made.

@@ -89,3 +89,42 @@ func TestConsult(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A question with candidates is about victims, and its answer has those that are left.
+func TestConsultAboutVictims(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/preempt" {
+			t.Errorf("call of %s, want /preempt alone", r.URL.Path)
+		}
+		_, _ = w.Write([]byte(`{"NodeNameToMetaVictims": {"b": {"Pods": [{"UID": "u"}]}}}`))
+	}))
+	t.Cleanup(server.Close)
+	set, err := extender.NewSet([]configv1.Extender{{URLPrefix: server.URL, FilterVerb: "filter", PreemptVerb: "preempt"}},
+		slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	room := commit.New(commit.Deps{Logger: slog.New(slog.DiscardHandler), Extenders: map[string]*extender.Set{"s": set}})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- room.Consult(ctx) }()
+	pod := state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}})
+	q := decide.Consult{ID: 3, SchedulerName: "s", Pod: pod}
+	for _, name := range []string{"a", "b"} {
+		node := &state.Node{Name: name, Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+		q.Candidates = append(q.Candidates, placement.Candidate{
+			Node: node, Standing: []*state.Pod{pod}, Victims: []*state.Pod{pod},
+		})
+	}
+	if err := room.Do(ctx, decide.Output{Consults: []decide.Consult{q}}); err != nil {
+		t.Fatal(err)
+	}
+	a := <-room.Advice()
+	if a.ID != 3 || a.Err != nil || len(a.Candidates) != 1 || a.Candidates[0].Node.Name != "b" || a.Opinions != nil {
+		t.Errorf("%+v, want b alone", a)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
