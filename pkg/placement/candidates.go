@@ -44,21 +44,16 @@ func (p *Profile) PreemptCandidates(in PreemptInput) ([]Candidate, Preemption) {
 		return nil, Preemption{Err: err}
 	}
 	examined := x.search(nodes)
-	list := make([]Candidate, 0, len(found))
-	for _, r := range found {
-		if c := r.candidate(); !slices.ContainsFunc(c.Victims, isUndescribed) {
-			list = append(list, c)
-		}
-	}
-	if len(list) == 0 {
+	if x.found == 0 {
 		return nil, x.inVain(examined, len(x.Candidates))
+	}
+	list := make([]Candidate, len(found))
+	for i := range found {
+		list[i] = found[i].candidate()
 	}
 	slices.SortFunc(list, func(a, b Candidate) int { return cmp.Compare(a.Node.Name, b.Node.Name) })
 	return list, Preemption{}
 }
-
-// isUndescribed: nobody has told what the pod is, so that it cannot be shown to anybody.
-func isUndescribed(p *state.Pod) bool { return p.Template == nil }
 
 func (p *room) candidate() Candidate {
 	c := Candidate{
@@ -71,9 +66,9 @@ func (p *room) candidate() Candidate {
 	return c
 }
 
-// PreemptAmong answers as Preempt does, with nobody as victim but those of the candidates, of one of them
-// all. They have to do: on a node where the pod would not fit without them, or one of them may not go (it is as
-// important as the pod, protected, or kept by a budget), there is no room to make.
+// PreemptAmong answers as Preempt does, with all victims of one of the candidates, and nobody else. They have to do:
+// where the pod would not fit without them, or one of them may not go (it is as important as the pod, protected, or
+// kept by a budget), there is no room to make.
 func (p *Profile) PreemptAmong(in PreemptInput, given []Candidate) Preemption {
 	x, answer, ok := p.beginPreemption(in)
 	if !ok {

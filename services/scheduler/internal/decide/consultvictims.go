@@ -35,10 +35,10 @@ type victimCounsel struct {
 // full: there are as many questions out as there may be.
 func (c *consulting) full() bool { return len(c.asked)+len(c.vetted) >= MaxConsults }
 
-// consulted: extenders have a say in where the pod goes, or in who goes for it. It takes no place of another then,
-// which nobody could ask them about.
-func (s *seeker) consulted() bool {
-	return s.profile.Extended(s.pod) || s.profile.AdvisedOnVictims(s.pod)
+// isConsulted: others have a say in where a pod goes, or in who goes for it. It takes no place of another then: about
+// that nobody can ask them.
+func isConsulted(p *placement.Profile, pod *state.Pod) bool {
+	return p.Extended(pod) || p.AdvisedOnVictims(pod)
 }
 
 // advisedPlan is who could go for a pod, of those whom extenders let go, if they are to be asked; false while

@@ -363,6 +363,47 @@ func TestFilterRefusesTheHeldPlace(t *testing.T) {
 	})
 }
 
+// The victim of a plan was only reserved and is bound after all, while extenders think about the place of another plan
+// whose victim has gone. What is free is the other's.
+func TestPromisedRoomIsNotTakenByAPlanThatFailed(t *testing.T) {
+	st := newCounselled(t, 0)
+	st.addNode("n0", 3)
+	v := st.running("v", "n0")
+	st.running("stays", "n0", important(500))
+	st.tell()
+	r := st.pod("r", important(1))
+	st.rest()
+	p := st.pod("p", important(100))
+	st.rest()
+	st.mark(p)
+	st.deletePod(v)
+	st.told()
+	about := st.s.consults
+	st.s.consults = nil
+	if len(about) != 1 || nodesOf(about[0]) != "n0" {
+		t.Fatalf("questions %+v, want one about the place of p", about)
+	}
+	q := st.pod("q", important(50))
+	st.rest()
+	if st.heldOn(p) != "n0" || st.heldOn(q) != "n0" {
+		t.Fatalf("places are held on %q for p and on %q for q, want both on n0", st.heldOn(p), st.heldOn(q))
+	}
+	st.pods[r].Spec.NodeName = "n0"
+	st.publish(st.pods[r])
+	st.told()
+	st.step(st.s, decide.Input{Beat: true})
+	st.rest()
+	const want = "The place held for it on node n0 was given up: the room that is left there is promised to another pod."
+	if d := st.last(); d.Kind != events.DecisionWithdrawn || d.Pod.UID != q || d.Message != want {
+		t.Errorf("%s of %s: %q, want q's place given up: %q", d.Kind, d.Pod.Name, d.Message, want)
+	}
+	st.step(st.s, decide.Input{Advice: []decide.Advice{st.advised(about[0])}})
+	st.rest()
+	if d := st.last(); d.Kind != events.DecisionPlaced || d.Pod.UID != p {
+		t.Errorf("%s of %s: %q, want p placed", d.Kind, d.Pod.Name, d.Message)
+	}
+}
+
 // A place that is held for a pod is not given up because the rules let it pass elsewhere.
 func TestHeldPlaceIsKeptWhereExtendersHaveASay(t *testing.T) {
 	st := newCounselled(t, 1)

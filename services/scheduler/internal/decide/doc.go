@@ -24,6 +24,9 @@
 //	                │           ▲            └──► T8: given up, the queue offers the pod again
 //	                └──► T4: takes over the place of a less important pod
 //
+// Where extenders have a say, a seeker waits for what they say of victims before T2, and a place for what they say
+// of its node before T3 (consultvictims.go).
+//
 // A pod for which the ledger keeps a place, because the one before it was moved, takes that over
 // in its T1 if it fits there (kept.go); a more important one that fits nowhere ousts it.
 //

@@ -45,7 +45,7 @@ type seeker struct {
 func (c *Core) conclude(r rejection, out *Output) {
 	profile, ok := c.cfg.Profiles[r.attempt.pod.SchedulerName]
 	switch {
-	case !ok || !profile.Preempts() || c.draining || profile.Custom() && profile.Extended(r.attempt.pod):
+	case !ok || !profile.Preempts() || c.draining || profile.Custom() && isConsulted(profile, r.attempt.pod):
 	case len(c.plans.seekers) < maxSeekers:
 		c.lineUp(r)
 		return
@@ -141,7 +141,7 @@ func (c *Core) seekFor(r rejection, out *Output) bool {
 		c.deferred = append(c.deferred, a)
 		return false
 	}
-	if !s.volumes.any() && !s.consulted() {
+	if !s.volumes.any() && !isConsulted(s.profile, s.pod) {
 		if c.oust(s, out) {
 			return false
 		}
