@@ -188,9 +188,13 @@ func TestPreemptFails(t *testing.T) {
 	}{
 		"status":      {err: "code 500", ignored: all},
 		"no JSON":     {answer: "yes", err: "invalid character", ignored: all},
-		"stranger":    {answer: `{"NodeNameToMetaVictims": {"x": {"Pods": [{"UID": "x1"}]}}}`, err: `node "x"`, ignored: all},
-		"other's pod": {answer: `{"NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "b1"}]}}}`, err: "no such pod", ignored: all},
-		"null pod":    {answer: `{"NodeNameToMetaVictims": {"a": {"Pods": [null]}}}`, err: "no such pod", ignored: all},
+		"stranger": {
+			answer: `{"NodeNameToMetaVictims": {"x": {"Pods": [{"UID": "x1"}]}}}`, err: `node "x"`, ignored: all,
+		},
+		"other's pod": {
+			answer: `{"NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "b1"}]}}}`, err: "no such pod", ignored: all,
+		},
+		"null pod": {answer: `{"NodeNameToMetaVictims": {"a": {"Pods": [null]}}}`, err: "no such pod", ignored: all},
 		"nobody": {
 			answer: `{"NodeNameToMetaVictims": {"a": {"Pods": []}, "b": {"Pods": [{"UID": "b3"}]}}}`,
 			err:    `expected at least one victim pod on node "a"`, ignored: []string{"b=b3 0"},

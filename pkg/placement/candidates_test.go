@@ -1,7 +1,6 @@
 package placement_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -15,7 +14,9 @@ import (
 )
 
 // asked is a profile and a question for a pod of priority 100 with so many processors.
-func (s *scene) asked(t *testing.T, cpu string, cfg placement.ProfileConfig) (*placement.Profile, placement.PreemptInput) {
+func (s *scene) asked(
+	t *testing.T, cpu string, cfg placement.ProfileConfig,
+) (*placement.Profile, placement.PreemptInput) {
 	t.Helper()
 	p := statetest.Pod("default", "new", "cpu", cpu)
 	important := int32(100)
@@ -46,7 +47,8 @@ func candidatesNamed(list []placement.Candidate) (out []string) {
 }
 
 func crowded() *scene {
-	return newScene().pod("a1", "small", 1, "1").pod("a1", "tiny", 0, "1").pod("a2", "big", 5, "2").pod("b1", "huge", 1000, "2")
+	return newScene().pod("a1", "small", 1, "1").pod("a1", "tiny", 0, "1").pod("a2", "big", 5, "2").
+		pod("b1", "huge", 1000, "2")
 }
 
 // Candidates are all nodes with room to make; those that extenders turn down are none, whether the rules let the pod
@@ -109,39 +111,34 @@ func TestPreemptCandidatesAreLimited(t *testing.T) {
 
 // Kept to candidates, preemption takes none but these, and their victims, if they do.
 func TestPreemptAmong(t *testing.T) {
+	const refused = "preemption: no candidate node for preemption: on 1 node(s), those whom extenders have go are not " +
+		"enough, or may not go."
+	type candidates = []placement.Candidate
+	all := func(l candidates) candidates {
+		l[0].Victims = l[0].Standing
+		return l[:1]
+	}
 	for name, c := range map[string]struct {
-		edit  func(list []placement.Candidate) []placement.Candidate
+		edit  func(list candidates) candidates
 		scene *scene
 		cpu   string
 		want  string
 	}{
 		"all":        {want: "a1: tiny"},
-		"one":        {edit: func(l []placement.Candidate) []placement.Candidate { return l[1:] }, want: "a2: big"},
-		"doubted":    {edit: func(l []placement.Candidate) []placement.Candidate { l[0].Doubted = true; return l }, want: "a2: big"},
-		"violations": {edit: func(l []placement.Candidate) []placement.Candidate { l[0].Violations = 1; return l }, want: "a2: big"},
-		"others": {edit: func(l []placement.Candidate) []placement.Candidate {
-			l[0].Victims = l[0].Standing
-			return l[:1]
-		}, want: "a1: small tiny"},
-		"too few": {cpu: "2", edit: func(l []placement.Candidate) []placement.Candidate {
+		"one":        {edit: func(l candidates) candidates { return l[1:] }, want: "a2: big"},
+		"doubted":    {edit: func(l candidates) candidates { l[0].Doubted = true; return l }, want: "a2: big"},
+		"violations": {edit: func(l candidates) candidates { l[0].Violations = 1; return l }, want: "a2: big"},
+		"others":     {edit: all, want: "a1: small tiny"},
+		"too few": {cpu: "2", edit: func(l candidates) candidates {
 			l[0].Victims = l[0].Victims[:1]
 			return l[:1]
-		}, want: "preemption: no candidate node for preemption: on 1 node(s), those whom extenders have go are not enough, " +
-			"or may not go."},
-		"gone": {edit: func(l []placement.Candidate) []placement.Candidate {
-			l[0].Victims = []*state.Pod{l[1].Victims[0]}
+		}, want: refused},
+		"gone": {edit: func(l candidates) candidates {
+			l[0].Victims = l[1].Victims
 			return l[:1]
-		}, want: "preemption: no candidate node for preemption: on 1 node(s), those whom extenders have go are not enough, " +
-			"or may not go."},
-		"budget": {scene: crowded().budget("small", 0), edit: func(l []placement.Candidate) []placement.Candidate {
-			l[0].Victims = l[0].Standing
-			return l[:1]
-		}, want: "preemption: no candidate node for preemption: on 1 node(s), those whom extenders have go are not enough, " +
-			"or may not go."},
-		"none": {
-			edit: func([]placement.Candidate) []placement.Candidate { return nil },
-			want: "preemption: no candidate node for preemption",
-		},
+		}, want: refused},
+		"budget": {scene: crowded().budget("small", 0), edit: all, want: refused},
+		"none":   {edit: func(candidates) candidates { return nil }, want: "preemption: no candidate node for preemption"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.scene == nil {
@@ -202,6 +199,6 @@ func TestPreemptAmongAll(t *testing.T) {
 		}
 	}
 	if *preemptRuns >= 250 && same < 50 {
-		t.Error(fmt.Sprintf("the input is lopsided: %d of %d runs", same, *preemptRuns))
+		t.Errorf("the input is lopsided: %d of %d runs", same, *preemptRuns)
 	}
 }

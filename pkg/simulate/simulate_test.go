@@ -198,7 +198,8 @@ func TestExtendersAreNotAsked(t *testing.T) {
 		t.Errorf("%+v, want waits placed on a, the one of which an extender has not been asked", r)
 	}
 	cfg.Extenders[0].ManagedResources[0].Name = "example.com/gpu"
-	if r = run(t, simulate.Input{Facts: cluster(t, objects...), Profiles: []placement.ProfileConfig{cfg}}); r.Unasked != 0 {
+	r = run(t, simulate.Input{Facts: cluster(t, objects...), Profiles: []placement.ProfileConfig{cfg}})
+	if r.Unasked != 0 {
 		t.Errorf("%d pods not asked about, want none: they have nothing that the extender manages", r.Unasked)
 	}
 }

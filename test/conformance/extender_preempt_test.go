@@ -90,7 +90,8 @@ func comparePreemptingExtenders(t *testing.T, seed uint64, seen map[string]int) 
 		seen["error"]++
 	}
 	want.Message, got.Message = alikeMessages(want.Message, got.Message)
-	if got.Nominated == "" && !slices.Contains(want.Plugins, placement.Extenders) { // we wait for what extenders know, too
+	if got.Nominated == "" && !slices.Contains(want.Plugins, placement.Extenders) {
+		// We wait for what extenders know, too.
 		got.Plugins = slices.DeleteFunc(got.Plugins, func(p string) bool { return p == placement.Extenders })
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -116,8 +116,8 @@ func TestExtenderTurnsAllNodesDown(t *testing.T) {
 	w.offer()
 	w.settle()
 	d := w.only()
-	want := "0/3 nodes are available: 1 Insufficient cpu, 1 no licence in a, 1 no licence in b. preemption: 0/3 nodes are " +
-		"available: 1 Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod."
+	want := "0/3 nodes are available: 1 Insufficient cpu, 1 no licence in a, 1 no licence in b. preemption: 0/3 nodes " +
+		"are available: 1 Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod."
 	if d.Kind != events.DecisionUnplaceable || d.Message != want {
 		t.Fatalf("%s %q, want %q", d.Kind, d.Message, want)
 	}

@@ -183,8 +183,8 @@ func TestVictimsOfExtendersHaveToDo(t *testing.T) {
 				}
 				return
 			}
-			const why = "preemption: no candidate node for preemption: on 1 node(s), those whom extenders have go are not enough, " +
-				"or may not go."
+			const why = "preemption: no candidate node for preemption: on 1 node(s), those whom extenders have go are not " +
+				"enough, or may not go."
 			if d := st.last(); !strings.HasSuffix(d.Message, why) || !slices.Contains(d.Plugins, placement.Extenders) {
 				t.Errorf("%q by %q, want %q by the extender too", d.Message, d.Plugins, why)
 			}
@@ -195,7 +195,8 @@ func TestVictimsOfExtendersHaveToDo(t *testing.T) {
 // places has a pod take so many.
 func places(n int) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = *resource.NewMilliQuantity(int64(100*n), resource.DecimalSI)
+		cpu := resource.NewMilliQuantity(int64(100*n), resource.DecimalSI)
+		p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = *cpu
 	}
 }
 
@@ -239,7 +240,8 @@ func TestExtenderFailsAboutVictims(t *testing.T) {
 	st.pod("p", important(100))
 	st.rest()
 	d := st.last()
-	if d.Kind != events.DecisionUnplaceable || !strings.HasSuffix(d.Message, " preemption: out to lunch") || d.RetryAfter == 0 {
+	if d.Kind != events.DecisionUnplaceable || d.RetryAfter == 0 ||
+		!strings.HasSuffix(d.Message, " preemption: out to lunch") {
 		t.Errorf("%s %q, again after %s: want the error, and a time", d.Kind, d.Message, d.RetryAfter)
 	}
 	if len(st.claims()) > 0 {
@@ -341,7 +343,8 @@ func TestFilterRefusesTheHeldPlace(t *testing.T) {
 			st.rest()
 		}
 		if len(st.about) != before+3 || st.last().Kind != events.DecisionNominated {
-			t.Fatalf("%d questions in 3 heartbeats, last %s: want one in each, and the place held", len(st.about)-before, st.last().Kind)
+			t.Fatalf("%d questions in 3 heartbeats, last %s: want one in each, and the place held",
+				len(st.about)-before, st.last().Kind)
 		}
 		out = false
 		st.step(st.s, decide.Input{Beat: true})
