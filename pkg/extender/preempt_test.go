@@ -186,8 +186,8 @@ func TestPreemptFails(t *testing.T) {
 		answer, err string
 		ignored     []string
 	}{
-		"status":      {err: "code 500", ignored: all},
-		"no JSON":     {answer: "yes", err: "invalid character", ignored: all},
+		"status":  {err: "code 500", ignored: all},
+		"no JSON": {answer: "yes", err: "invalid character", ignored: all},
 		"stranger": {
 			answer: `{"NodeNameToMetaVictims": {"x": {"Pods": [{"UID": "x1"}]}}}`, err: `node "x"`, ignored: all,
 		},

@@ -68,6 +68,9 @@ func (c *extendedCase) upstreamWith(
 	})
 	recorder := toolsevents.NewFakeRecorder(1)
 	factory := informers.NewSharedInformerFactory(client, 0)
+	if err := factory.Core().V1().Pods().Informer().GetIndexer().Add(c.pod); err != nil { // preemption looks it up
+		return fate{}, err
+	}
 	sched, err := upstreamscheduler.New(ctx, client, factory, nil,
 		func(string) toolsevents.EventRecorderLogger { return recorder },
 		upstreamscheduler.WithProfiles(internal.Profiles...), upstreamscheduler.WithExtenders(internal.Extenders...),
@@ -83,16 +86,7 @@ func (c *extendedCase) upstreamWith(
 			return fate{}, ctx.Err()
 		}
 	}
-	for _, n := range c.nodes {
-		sched.Cache.AddNode(klog.Logger{}, n.DeepCopy())
-	}
-	for _, p := range c.standing {
-		if err := sched.Cache.AddPod(klog.Logger{}, p.DeepCopy()); err != nil {
-			return fate{}, err
-		}
-	}
-	// Preemption looks the pod up.
-	if err := factory.Core().V1().Pods().Informer().GetIndexer().Add(c.pod.DeepCopy()); err != nil {
+	if err := c.fill(sched); err != nil {
 		return fate{}, err
 	}
 	sched.NextPod = func(klog.Logger) (*framework.QueuedPodInfo, error) {
@@ -101,11 +95,7 @@ func (c *extendedCase) upstreamWith(
 	}
 	sched.FailureHandler = func(_ context.Context, _ framework.Framework, _ *framework.QueuedPodInfo, status *fwk.Status,
 		nominating *fwk.NominatingInfo, _ time.Time) {
-		v := fateOf(status)
-		if nominating != nil {
-			v.Nominated = nominating.NominatedNodeName
-		}
-		told <- v
+		told <- fateOf(status, nominating)
 	}
 	sched.ScheduleOne(ctx)
 	select {
@@ -123,6 +113,19 @@ func (c *extendedCase) upstreamWith(
 	}
 }
 
+// fill has upstream's scheduler know the cluster.
+func (c *extendedCase) fill(sched *upstreamscheduler.Scheduler) error {
+	for _, n := range c.nodes {
+		sched.Cache.AddNode(klog.Logger{}, n.DeepCopy())
+	}
+	for _, p := range c.standing {
+		if err := sched.Cache.AddPod(klog.Logger{}, p.DeepCopy()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // client is of an API server that has the pod, and the nodes if asked for.
 func (c *extendedCase) client(withNodes bool) *fake.Clientset {
 	objects := []runtime.Object{c.pod.DeepCopy()}
@@ -136,8 +139,11 @@ func (c *extendedCase) client(withNodes bool) *fake.Clientset {
 
 func ptr[T any](v T) *T { return &v }
 
-func fateOf(status *fwk.Status) fate {
+func fateOf(status *fwk.Status, nominating *fwk.NominatingInfo) fate {
 	v := fate{Message: status.AsError().Error(), Failed: !status.IsRejected()}
+	if nominating != nil {
+		v.Nominated = nominating.NominatedNodeName
+	}
 	// What DynamicResources adds at PostFilter for every pod, also one without claims.
 	v.Message = strings.Replace(v.Message, " no new claims to deallocate,", "", 1)
 	var fit *framework.FitError
