@@ -17,8 +17,8 @@
 //     keeps of nodes), groups (why a decision need not look at every node with every rule)
 //     and wide (rules about other pods, by differences).
 //
-// What HTTP extenders think of nodes is part of a question (Input.Opinions); who asks them is
-// package extender.
+// What HTTP extenders think of nodes is part of a question (Input.Opinions); of victims they are asked between two
+// searches (Profile.PreemptCandidates, Profile.PreemptAmong). Who asks them is package extender.
 //
 // No clock, no randomness, no I/O in either. Nodes and pods are read only; so are
 // namespaces, services and controllers, which come as Objects. TestEngineAgreesWithTwin and

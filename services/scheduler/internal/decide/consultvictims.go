@@ -15,6 +15,8 @@ import (
 // asks the rules once more. A node that has changed meanwhile is one that nobody has been asked about; if no other
 // will do, there is another question.
 //
+// Custom plugins do not take part: nobody is evicted for pods of their profiles.
+//
 // When the victims have gone, and before the place becomes the pod's own, extenders with a filter are asked about
 // its node: only now they can say whether the pod may go there. Upstream asks them then because it begins a new
 // cycle.

@@ -273,10 +273,14 @@ func (c *Core) promote(s standing, out *Output) look {
 	case !fits:
 		reason := "the pod does not fit there any more: " + strings.Join(why.Reasons, ", ")
 		return c.giveUp(s, end{reason: reason, failed: true}, out)
-	case c.takesPromised(s, profile, in) && s.yielding.alone:
-		return c.giveUp(s, end{reason: "the room that is left there is promised to another pod"}, out)
-	case c.takesPromised(s, profile, in) && c.now.Sub(s.moved) <= holdPatience:
-		return lookLater // until the other has its place, or gives it up
+	}
+	if c.takesPromised(s, profile, in) {
+		switch {
+		case s.yielding.alone:
+			return c.giveUp(s, end{reason: "the room that is left there is promised to another pod"}, out)
+		case c.now.Sub(s.moved) <= holdPatience:
+			return lookLater // until the other has its place, or gives it up
+		}
 	}
 	if l := c.vet(s, profile, node.Node, out); l != 0 {
 		return l
