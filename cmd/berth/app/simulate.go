@@ -150,7 +150,7 @@ func writeSimulation(w io.Writer, r *simulate.Report) error {
 		out.printf("  %s\n", change)
 	}
 	if r.Unasked > 0 {
-		out.printf("%d of the pods are tried by the rules alone: extenders or plugins that have a say in them are not asked\n",
+		out.printf("%d of the pods are tried by the rules alone: extenders or plugins that have a say are not asked\n",
 			r.Unasked)
 	}
 	table := func(header string, rows [][]any) {
