@@ -82,11 +82,12 @@ func comparePreemptingExtenders(t *testing.T, seed uint64, seen map[string]int) 
 	if want.Node != "" && slices.Contains(tied, want.Node) || c.rescored() && want.Node != "" && got.Node != "" {
 		got.Node = want.Node
 	}
-	if why := server.nominatedAlike(&want, &got, left, seen); why != "" {
-		t.Errorf("seed %d: upstream nominates to %q, ours to %q: %s\nfor %s", seed, want.Nominated, got.Nominated, why, c)
+	if wrong := server.nominatedAlike(&want, &got, left, seen); wrong != "" {
+		t.Errorf("seed %d: upstream nominates to %q, ours to %q: %s\nfor %s", seed, want.Nominated, got.Nominated, wrong, c)
 		return
 	}
-	if strings.Contains(want.Message, "preemption: failed "+preemptVerb) || strings.Contains(want.Message, "nodeinfo not") {
+	why := want.Message
+	if strings.Contains(why, "preemption: failed "+preemptVerb) || strings.Contains(why, "nodeinfo not") {
 		seen["error"]++
 	}
 	want.Message, got.Message = alikeMessages(want.Message, got.Message)
