@@ -255,6 +255,9 @@ func (s *Scheduler) loop(ctx, rooms context.Context, keeper *membership.Keeper) 
 	live, draining, more := ctx, false, false
 	wake := intake.Wake{Beat: tick.C(), Asked: s.asked}
 	answers := intake.Answers{Results: s.commit.Results(), Advice: s.commit.Advice(), Performed: s.commit.Performed()}
+	if s.deps.Plugins != nil {
+		answers.Activated = s.deps.Plugins.Activated()
+	}
 	for {
 		in, err := s.intake.Next(live, !more, answers, wake)
 		if rooms.Err() != nil {

@@ -20,6 +20,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
 // The plugins below are written as for kube-scheduler, and know of no other. They note what they are called with
@@ -29,6 +30,15 @@ import (
 type diary struct {
 	mu    sync.Mutex
 	lines []string
+	// handle is what a plugin was made with.
+	handle fwk.Handle
+}
+
+// activated notes pods that are to be tried at once.
+func (d *diary) activated(names ...string) {
+	for _, name := range names {
+		d.note("activated %s", name)
+	}
 }
 
 func (d *diary) note(format string, args ...any) {
@@ -294,6 +304,7 @@ var (
 
 func newTickets(d *diary, name string) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return func(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		d.handle = h
 		return &tickets{diary: d, name: name, handle: h}, nil
 	}
 }
@@ -314,6 +325,23 @@ func (t *tickets) at(point string, state fwk.CycleState, pod *corev1.Pod, node s
 	return pod.Annotations[t.name]
 }
 
+// toActivate leaves a pod in the cycle that is to be tried when it has come so far.
+func (t *tickets) toActivate(state fwk.CycleState, when string) {
+	data, err := state.Read(framework.PodsToActivateKey)
+	if err != nil {
+		t.note("no pods to activate: %v", err)
+		return
+	}
+	pods := data.(*framework.PodsToActivate)
+	pods.Lock()
+	defer pods.Unlock()
+	pods.Map[when+t.name] = podNamed(when + "-" + t.name)
+}
+
+func podNamed(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "others", Name: name}}
+}
+
 func (t *tickets) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -323,6 +351,7 @@ func (t *tickets) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.P
 	case "broken reserve":
 		return fwk.AsStatus(errors.New("the printer is broken"))
 	}
+	t.toActivate(state, "reserved")
 	t.given++
 	t.out++
 	state.Write(fwk.StateKey(t.name), ticket(t.given))
@@ -336,6 +365,7 @@ func (t *tickets) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1
 	if _, err := state.Read(fwk.StateKey(t.name)); err == nil {
 		t.out--
 		state.Delete(fwk.StateKey(t.name))
+		t.handle.Activate(klog.Logger{}, map[string]*corev1.Pod{"any": podNamed("unreserved-" + t.name)})
 	}
 }
 
@@ -360,6 +390,7 @@ func (t *tickets) Permit(
 func (t *tickets) PreBindPreFlight(
 	_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string,
 ) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+	t.toActivate(state, "flight")
 	waiting := t.handle.GetWaitingPod(pod.UID)
 	switch says := t.at("PreBindPreFlight", state, pod, node); {
 	case says == "broken flight":
@@ -396,5 +427,6 @@ func (t *tickets) PostBind(_ context.Context, state fwk.CycleState, pod *corev1.
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.out--
+	t.toActivate(state, "bound")
 	t.at("PostBind", state, pod, node)
 }

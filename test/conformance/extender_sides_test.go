@@ -23,6 +23,7 @@ import (
 	upstreamscheduler "k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	runtimeregistry "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
@@ -41,13 +42,35 @@ const upstreamPatience = 20 * time.Second
 
 // upstream runs upstream's scheduler for one pod, from the queue to the bind.
 func (c *extendedCase) upstream(ctx context.Context, extenders []configv1.Extender) (fate, error) {
-	return c.upstreamWith(ctx, configv1.KubeSchedulerConfiguration{Extenders: extenders}, nil)
+	return c.upstreamWith(ctx, configv1.KubeSchedulerConfiguration{Extenders: extenders}, nil, nil)
+}
+
+// activator notes what is put into the scheduling queue at once.
+type activator struct {
+	queue.SchedulingQueue
+	note func(names ...string)
+}
+
+// Activate implements framework.PodActivator.
+func (a activator) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
+	for _, pod := range pods {
+		a.note(pod.Name)
+	}
+}
+
+func noteActivated(sched *upstreamscheduler.Scheduler, note func(names ...string)) {
+	recorded := activator{sched.SchedulingQueue, note}
+	sched.SchedulingQueue = recorded
+	for _, profile := range sched.Profiles {
+		profile.SetPodActivator(recorded)
+	}
 }
 
 // upstreamWith does so with a configuration, and with plugins that are none of its own. Those have informers of
-// the nodes.
+// the nodes, and what they want activated is noted.
 func (c *extendedCase) upstreamWith(
 	ctx context.Context, given configv1.KubeSchedulerConfiguration, plugins runtimeregistry.Registry,
+	activated func(names ...string),
 ) (fate, error) {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.Logger{}))
 	defer cancel()
@@ -77,6 +100,7 @@ func (c *extendedCase) upstreamWith(
 		return fate{}, err
 	}
 	if plugins != nil {
+		noteActivated(sched, activated)
 		nodes := factory.Core().V1().Nodes().Informer()
 		go nodes.Run(ctx.Done())
 		if !cache.WaitForCacheSync(ctx.Done(), nodes.HasSynced) {

@@ -34,7 +34,7 @@ func (s *Set) Consult(ctx context.Context, q decide.Consult) decide.Advice {
 	seen := newCluster(q.Cluster, s.runtime.seen.Load())
 	s.runtime.seen.Store(seen)
 	c := consultation{
-		Set: s, question: q, pod: q.Pod.Object(), cycle: newCycle(), seen: seen,
+		Set: s, question: q, pod: q.Pod.Object(), cycle: s.runtime.newCycle(), seen: seen,
 		opinions: make(map[string]placement.Opinion, len(q.Nodes)),
 	}
 	if advice.HeldBack = c.gates(ctx); advice.HeldBack != nil {

@@ -118,9 +118,10 @@ func (ds *deals) end(k dealKey) (*deal, bool) {
 	return d, true
 }
 
-// Acts tells whether plugins act once a node has been chosen.
+// Acts tells whether plugins act once a node has been chosen, or may have said in the cycle which pods to activate
+// then.
 func (s *Set) Acts() bool {
-	return len(s.reserve)+len(s.permit)+len(s.preBind)+len(s.postBind) > 0
+	return s.runtime.toActivate != nil || len(s.reserve)+len(s.permit)+len(s.preBind)+len(s.postBind) > 0
 }
 
 // Perform has the plugins act, and returns when they have. Acts of one cycle are asked for in their order.
@@ -143,6 +144,7 @@ func (s *Set) Perform(ctx context.Context, p decide.Perform) decide.Performed {
 				plugin.PostBind(ctx, d.cycle, d.pod, d.node)
 				d.lap("PostBind", plugin.Name(), nil, begin)
 			}
+			s.runtime.activateFrom(d.cycle)
 		}
 	}
 	if answer.Err != nil && !errors.Is(answer.Err, errTakenBack) {
@@ -200,6 +202,7 @@ func (s *Set) reserveIn(ctx context.Context, d *deal, answer *decide.Performed) 
 	if answer.Err != nil || answer.Refusal != nil {
 		return
 	}
+	s.runtime.activateFrom(d.cycle)
 	if len(waits) > 0 {
 		d.waits = s.runtime.waiting.add(d.pod, waits)
 	}

@@ -36,8 +36,9 @@ type stage struct {
 	handle framework.Handle
 	says   map[string]*framework.Status
 	wait   time.Duration
-	// before, if not nil, is called at PreBind.
+	// before, if not nil, is called at PreBind, during at the points that it names.
 	before func(context.Context)
+	during map[string]func(framework.CycleState)
 	mu     struct {
 		sync.Mutex
 		lines []string
@@ -55,6 +56,9 @@ func (d *doer) note(point string, state framework.CycleState, pod *corev1.Pod, n
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.mu.lines = append(d.mu.lines, line)
+	if during := d.during[point]; during != nil {
+		during(state)
+	}
 	return d.says[point]
 }
 
@@ -120,13 +124,16 @@ func (d *doer) PostBind(_ context.Context, s framework.CycleState, p *corev1.Pod
 type company struct {
 	*stage
 	t     *testing.T
+	made  *plugins.Runtime
 	set   *plugins.Set
 	cycle uint64
 	stop  func()
 }
 
 func newCompany(t *testing.T) *company {
-	c := &company{t: t, stage: &stage{says: map[string]*framework.Status{}}}
+	c := &company{t: t, stage: &stage{
+		says: map[string]*framework.Status{}, during: map[string]func(framework.CycleState){},
+	}}
 	p := placement.DefaultProfile("s")
 	both := []placement.CustomPlugin{{Name: "A", Weight: 1}, {Name: "B", Weight: 1}}
 	p.Custom = &placement.Custom{Points: map[string][]placement.CustomPlugin{
@@ -139,8 +146,13 @@ func newCompany(t *testing.T) *company {
 			return &doer{name, c.stage}, nil
 		}
 	}
+	toActivate, err := plugins.NewPodsToActivate(func() framework.StateData { return &upstreams{} })
+	if err != nil {
+		t.Fatal(err)
+	}
 	made, err := plugins.New(t.Context(), plugins.Config{
 		Profiles: []placement.ProfileConfig{p}, Factories: map[string]plugins.Factory{"A": makes("A"), "B": makes("B")},
+		PodsToActivate: toActivate,
 	}, plugins.Deps{Client: fake.NewClientset(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -153,6 +165,7 @@ func newCompany(t *testing.T) *company {
 			t.Error(err)
 		}
 	}
+	c.made = made
 	c.set, _ = made.Of("s")
 	return c
 }

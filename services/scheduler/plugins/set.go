@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
@@ -30,6 +31,8 @@ type Config struct {
 	Factories map[string]Factory
 	// Parallelism is how many nodes plugins are asked about at once; 0 means 16, as upstream.
 	Parallelism int
+	// PodsToActivate is what a cycle begins with under the key PodsToActivateKey; nil for nothing.
+	PodsToActivate *PodsToActivate
 }
 
 // Deps are the worlds that plugins may reach.
@@ -57,6 +60,9 @@ type Runtime struct {
 	deals     *deals
 	waiting   *waitingPods
 	inPreBind *preBinds
+
+	activations *activations
+	toActivate  *PodsToActivate // nil for nothing
 }
 
 // Set is the custom plugins of one profile, with its extenders. Safe for concurrent use.
@@ -95,6 +101,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Runtime, error) {
 		sets: map[string]*Set{}, turn: make(chan struct{}, 1),
 		clients: &clients{deps: deps, started: make(chan struct{})},
 		deals:   newDeals(), waiting: newWaitingPods(), inPreBind: newPreBinds(),
+		activations: newActivations(deps.Logger), toActivate: cfg.PodsToActivate,
 	}
 	r.seen.Store(&cluster{})
 	for _, p := range cfg.Profiles {
@@ -219,7 +226,7 @@ func (r *Runtime) Of(schedulerName string) (*Set, bool) {
 // Ready implements what a process asks of whatever it runs: plugins are asked when they are needed.
 func (r *Runtime) Ready() error { return nil }
 
-// Run keeps what plugins watch up to date until ctx ends.
+// Run keeps what plugins watch up to date, and passes on which pods they want tried, until ctx ends.
 func (r *Runtime) Run(ctx context.Context) error {
 	defer func() {
 		for _, s := range r.sets {
@@ -228,7 +235,10 @@ func (r *Runtime) Run(ctx context.Context) error {
 			}
 		}
 	}()
-	return r.clients.run(ctx)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return r.clients.run(ctx) })
+	g.Go(func() error { return r.activations.run(ctx) })
+	return g.Wait()
 }
 
 // take begins a cycle; false when ctx ended first.

@@ -44,6 +44,9 @@ type Input struct {
 	Advice []Advice
 	// Performed is what plugins have done.
 	Performed []Performed
+	// Activated are the pods that plugins want tried at once, by namespace and name as upstream has it: the UID
+	// is not looked at.
+	Activated []events.PodRef
 	// Beat asks for a work request (heartbeat).
 	Beat bool
 	// Drain, once given, makes the core return what it has not sent and take nothing more.

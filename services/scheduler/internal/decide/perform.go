@@ -91,6 +91,8 @@ type performing struct {
 	// bindable are the deals of reservations that binders may bind, by pod UID.
 	bindable map[string]*deal
 	out      []Perform
+	// activate are the UIDs of pods that plugins want tried, of which the queue has not been told.
+	activate []string
 }
 
 // deal is what plugins have agreed to about a pod and its node.
