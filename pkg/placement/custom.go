@@ -11,6 +11,10 @@ type Custom struct {
 	// ("preFilter"), in the order in which they run. A plugin of multiPoint is listed at all of them: at
 	// which it acts is known where it is made.
 	Points map[string][]CustomPlugin
+	// Binder is where DefaultBinder stands at "bind": so many of the plugins there come before it, and only those are
+	// asked. NoBinder: it is disabled, and all are.
+	Binder   int  `json:",omitempty"`
+	NoBinder bool `json:",omitempty"`
 	// Args by plugin, as upstream gives them: a *runtime.Unknown with JSON. Plugins without may be missing.
 	Args map[string]runtime.Object `json:",omitempty"`
 }
@@ -36,6 +40,15 @@ const (
 	AtBind       = "bind"
 	AtPostBind   = "postBind"
 )
+
+// Binding are the plugins that are asked to bind.
+func (c *Custom) Binding() []CustomPlugin {
+	all := c.Points[AtBind]
+	if c.NoBinder {
+		return all
+	}
+	return all[:min(c.Binder, len(all))]
+}
 
 // Guidance is what custom plugins say of a pod before nodes are looked at (upstream's PreFilter).
 type Guidance struct {

@@ -12,6 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -29,7 +32,7 @@ import (
 const customConfig = `{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
 "profiles": [{"schedulerName": "default-scheduler",
  "plugins": {"multiPoint": {"enabled": [{"name": "Racks"}, {"name": "Prices", "weight": %d}, {"name": "Tickets"},
-   {"name": "Stamps"}]}},
+   {"name": "Stamps"}]}, "bind": {"enabled": [{"name": "Stamps"}, {"name": "Tickets"}]}},
  "pluginConfig": [{"name": "Prices", "args": {"unsaid": %d, "best": %d}}]}]}`
 
 // TestCustomPlugins: plugins written for kube-scheduler, asked about the same pods in the same clusters by its
@@ -45,7 +48,7 @@ func TestCustomPlugins(t *testing.T) {
 	}
 	t.Log(seen)
 	for _, kind := range []string{"placed", "unplaceable", "failed", racksName, "Filter", "Normalize", "Unreserve",
-		"PreBind", "PostBind", "activated", ticketsName} {
+		"Bind", "PreBind", "PostBind", "activated", ticketsName} {
 		if *comparisons >= 2000 && seen[kind] == 0 {
 			t.Errorf("the input is lopsided: no case of %q in %v", kind, seen)
 		}
@@ -80,7 +83,7 @@ func newCustomCase(rng *rand.Rand) *extendedCase {
 	note(c.pod, "money", money, ok)
 	for _, name := range []string{ticketsName, stampsName} {
 		ticket, ok := some(50, "no reserve", "no permit", "broken reserve", "broken permit", "broken flight", "broken bind",
-			"late", "allowed", "rejected", "skip", "skip")
+			"binds", "binds", "broken glue", "late", "allowed", "rejected", "skip", "skip")
 		note(c.pod, name, ticket, ok)
 	}
 	return c
@@ -147,6 +150,14 @@ func listen(made *plugins.Runtime, d *diary, done chan<- struct{}) {
 	}
 }
 
+// binding has a client take bindings for made.
+func binding(client *fake.Clientset) *fake.Clientset {
+	client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		return a.GetSubresource() == "binding", a.(clienttesting.CreateAction).GetObject(), nil
+	})
+	return client
+}
+
 // oursWithPlugins runs a shard's core for one pod, with the plugins that a configuration enables.
 func (c *extendedCase) oursWithPlugins(
 	t *testing.T, text []byte, d *diary, factories map[string]plugins.Factory,
@@ -167,7 +178,7 @@ func (c *extendedCase) oursWithPlugins(
 	}
 	made, err := plugins.New(ctx, plugins.Config{
 		Profiles: read.Profiles, Factories: factories, PodsToActivate: toActivate,
-	}, plugins.Deps{Client: c.client(true), Logger: slog.New(slog.DiscardHandler)})
+	}, plugins.Deps{Client: binding(c.client(true)), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		cancel()
 		return v, nil, err

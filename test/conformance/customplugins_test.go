@@ -299,6 +299,7 @@ var (
 	_ fwk.ReservePlugin  = &tickets{}
 	_ fwk.PermitPlugin   = &tickets{}
 	_ fwk.PreBindPlugin  = &tickets{}
+	_ fwk.BindPlugin     = &tickets{}
 	_ fwk.PostBindPlugin = &tickets{}
 )
 
@@ -421,6 +422,20 @@ func (t *tickets) PreBind(ctx context.Context, state fwk.CycleState, pod *corev1
 	}
 	t.note("written %s %q %q", pod.Name, got.Annotations["number-"+ticketsName], got.Annotations["number-"+stampsName])
 	return nil
+}
+
+// Bind leaves most pods to others.
+func (t *tickets) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	switch t.at("Bind", state, pod, node) {
+	case "broken glue":
+		return fwk.AsStatus(errors.New("no glue"))
+	case "binds":
+		return fwk.AsStatus(t.handle.ClientSet().CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: node},
+		}, metav1.CreateOptions{}))
+	}
+	return fwk.NewStatus(fwk.Skip)
 }
 
 func (t *tickets) PostBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string) {

@@ -228,8 +228,10 @@ func (d *shardDriver) fate(c *extendedCase) (fate, error) {
 	if err != nil {
 		return fate{}, err
 	}
-	v := fate{Node: decision.NodeName, Message: decision.Message, Plugins: decision.Plugins,
-		Failed: decision.Kind == events.DecisionFailed}
+	if decision.Kind == events.DecisionPlaced {
+		return fate{Node: decision.NodeName}, nil
+	}
+	v := fate{Message: decision.Message, Plugins: decision.Plugins, Failed: decision.Kind == events.DecisionFailed}
 	return v.sorted(), nil
 }
 

@@ -121,7 +121,7 @@ func (ds *deals) end(k dealKey) (*deal, bool) {
 // Acts tells whether plugins act once a node has been chosen, or may have said in the cycle which pods to activate
 // then.
 func (s *Set) Acts() bool {
-	return s.runtime.toActivate != nil || len(s.reserve)+len(s.permit)+len(s.preBind)+len(s.postBind) > 0
+	return s.runtime.toActivate != nil || len(s.reserve)+len(s.permit)+len(s.preBind)+len(s.bind)+len(s.postBind) > 0
 }
 
 // Perform has the plugins act, and returns when they have. Acts of one cycle are asked for in their order.
@@ -133,6 +133,8 @@ func (s *Set) Perform(ctx context.Context, p decide.Perform) decide.Performed {
 		s.reserveFor(ctx, key, p, &answer)
 	case decide.ActPrepare:
 		s.prepareFor(ctx, key, &answer)
+	case decide.ActBind:
+		s.bindFor(ctx, key, &answer)
 	case decide.ActUndo:
 		if d, mine := s.runtime.deals.end(key); mine {
 			s.unreserve(ctx, d)
@@ -212,6 +214,7 @@ func (s *Set) reserveIn(ctx context.Context, d *deal, answer *decide.Performed) 
 		return
 	}
 	answer.Later = len(waits) > 0 || work
+	answer.Binds = s.binds(d)
 }
 
 // maxPermit is the longest that Permit may have a pod wait. Source: maxTimeout in

@@ -120,9 +120,23 @@ func (d *doer) PostBind(_ context.Context, s framework.CycleState, p *corev1.Pod
 	d.note("PostBind", s, p, node)
 }
 
-// company is a set with the doers A and B, in a process whose informers are there.
+func (d *doer) Bind(ctx context.Context, s framework.CycleState, p *corev1.Pod, node string) *framework.Status {
+	if d.before != nil {
+		d.before(ctx)
+	}
+	if ctx.Err() != nil {
+		return framework.AsStatus(ctx.Err())
+	}
+	return d.note("Bind", s, p, node)
+}
+
+// company is a set with the doers A and B, in a process whose informers are there. So many of them are asked to bind,
+// before DefaultBinder if that is there.
 type company struct {
 	*stage
+	binds    int
+	noBinder bool
+
 	t     *testing.T
 	made  *plugins.Runtime
 	set   *plugins.Set
@@ -130,16 +144,18 @@ type company struct {
 	stop  func()
 }
 
-func newCompany(t *testing.T) *company {
-	c := &company{t: t, stage: &stage{
+func newCompany(t *testing.T) *company { return newBindingCompany(t, 0, false) }
+
+func newBindingCompany(t *testing.T, binds int, noBinder bool) *company {
+	c := &company{t: t, binds: binds, noBinder: noBinder, stage: &stage{
 		says: map[string]*framework.Status{}, during: map[string]func(framework.CycleState){},
 	}}
 	p := placement.DefaultProfile("s")
 	both := []placement.CustomPlugin{{Name: "A", Weight: 1}, {Name: "B", Weight: 1}}
 	p.Custom = &placement.Custom{Points: map[string][]placement.CustomPlugin{
 		placement.AtPreEnqueue: both, placement.AtFilter: both, placement.AtReserve: both, placement.AtPermit: both,
-		placement.AtPreBind: both, placement.AtPostBind: both,
-	}}
+		placement.AtPreBind: both, placement.AtBind: both, placement.AtPostBind: both,
+	}, Binder: c.binds, NoBinder: c.noBinder}
 	makes := func(name string) plugins.Factory {
 		return func(_ context.Context, _ runtime.Object, h framework.Handle) (framework.Plugin, error) {
 			c.handle = h
@@ -386,9 +402,9 @@ func TestCycleThatIsGone(t *testing.T) {
 	defer c.stop()
 	c.do(shardcore.ActReserve)
 	c.do(shardcore.ActReserve)
-	for act := shardcore.ActReserve; act <= shardcore.ActBound; act++ {
+	for act := shardcore.ActReserve; act <= shardcore.ActBind; act++ {
 		a := c.set.Perform(t.Context(), shardcore.Perform{ID: 77, Act: act, Shard: "x", Pod: cargo, Node: "n"})
-		if wants := act == shardcore.ActReserve || act == shardcore.ActPrepare; (a.Err != nil) != wants {
+		if wants := act != shardcore.ActUndo && act != shardcore.ActBound; (a.Err != nil) != wants {
 			t.Errorf("act %d: %v", act, a.Err)
 		}
 	}

@@ -74,6 +74,8 @@ type Set struct {
 	// made are the plugins, by name.
 	made map[string]framework.Plugin
 	points
+	// noBinder: binders are not to bind what plugins leave.
+	noBinder bool
 }
 
 // points are the plugins by extension point, in the order in which they run.
@@ -86,6 +88,7 @@ type points struct {
 	reserve    []framework.ReservePlugin
 	permit     []framework.PermitPlugin
 	preBind    []framework.PreBindPlugin
+	bind       []framework.BindPlugin
 	postBind   []framework.PostBindPlugin
 }
 
@@ -179,6 +182,12 @@ func (s *Set) order(c *placement.Custom, made map[string]framework.Plugin) error
 	s.reserve = at[framework.ReservePlugin](c.Points[placement.AtReserve], made)
 	s.permit = at[framework.PermitPlugin](c.Points[placement.AtPermit], made)
 	s.preBind = at[framework.PreBindPlugin](c.Points[placement.AtPreBind], made)
+	for _, p := range c.Binding() {
+		if plugin, ok := made[p.Name].(framework.BindPlugin); ok {
+			s.bind = append(s.bind, plugin)
+		}
+	}
+	s.noBinder = c.NoBinder
 	s.postBind = at[framework.PostBindPlugin](c.Points[placement.AtPostBind], made)
 	return s.refuse(c, made)
 }
@@ -199,7 +208,6 @@ func (s *Set) refuse(c *placement.Custom, made map[string]framework.Plugin) erro
 // notAsked tells, for the points at which plugins are not asked, whether one would act there.
 var notAsked = map[string]func(framework.Plugin) bool{
 	placement.AtPostFilter: acts[framework.PostFilterPlugin],
-	placement.AtBind:       acts[framework.BindPlugin],
 }
 
 func acts[T framework.Plugin](p framework.Plugin) bool {

@@ -39,6 +39,7 @@ const (
 	ActPrepare = decide.ActPrepare
 	ActUndo    = decide.ActUndo
 	ActBound   = decide.ActBound
+	ActBind    = decide.ActBind
 )
 
 // What can become of a plan: decide.PlanEvent.

@@ -75,6 +75,9 @@ func (w *condition) advance(c *Core) {
 		w.want = nil // deleted or bound: nobody waits for a condition
 		return
 	}
+	if bindFailed(d) && c.takingBack(d) {
+		return // a write now would be in the way of the fence
+	}
 	w.report(c, d)
 	if c.placed(d.Pod.UID) {
 		// A later attempt has placed the pod. A patch now would move the resourceVersion
