@@ -57,6 +57,8 @@ type Guidance struct {
 	Only []Narrowed
 	// Rejection, if Plugin is not empty, rejects the pod on all nodes, in that plugin's words.
 	Plugin, Rejection string
+	// Resolvable: it might not, if pods left (upstream's Unschedulable).
+	Resolvable bool
 }
 
 // Narrowed are the only nodes that a plugin finds worth looking at.
@@ -65,13 +67,13 @@ type Narrowed struct {
 	Nodes  []string
 }
 
-// decides tells whether any plugin has a say in whether and where pods go, or in what happens until they are there.
+// decides tells whether any plugin has a say in whether and where pods go, or in what happens before or after.
 func (c *Custom) decides() bool {
 	if c == nil {
 		return false
 	}
-	for point, plugins := range c.Points {
-		if len(plugins) > 0 && point != AtPostFilter {
+	for _, plugins := range c.Points {
+		if len(plugins) > 0 {
 			return true
 		}
 	}
@@ -101,6 +103,8 @@ func (e *evaluation) heedGuidance() {
 		}
 	}
 	if e.Guidance.Plugin != "" {
-		e.rejected = &rejection{message: e.Guidance.Rejection, plugins: []string{e.Guidance.Plugin}}
+		e.rejected = &rejection{
+			message: e.Guidance.Rejection, plugins: []string{e.Guidance.Plugin}, resolvable: e.Guidance.Resolvable,
+		}
 	}
 }

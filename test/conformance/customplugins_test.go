@@ -301,6 +301,8 @@ var (
 	_ fwk.PreBindPlugin  = &tickets{}
 	_ fwk.BindPlugin     = &tickets{}
 	_ fwk.PostBindPlugin = &tickets{}
+
+	_ fwk.PostFilterPlugin = &tickets{}
 )
 
 func newTickets(d *diary, name string) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
@@ -422,6 +424,45 @@ func (t *tickets) PreBind(ctx context.Context, state fwk.CycleState, pod *corev1
 	}
 	t.note("written %s %q %q", pod.Name, got.Annotations["number-"+ticketsName], got.Annotations["number-"+stampsName])
 	return nil
+}
+
+// PostFilter notes what it is shown, and helps few.
+func (t *tickets) PostFilter(
+	_ context.Context, state fwk.CycleState, pod *corev1.Pod, verdicts fwk.NodeToStatusReader,
+) (*fwk.PostFilterResult, *fwk.Status) {
+	all, err := t.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	for _, n := range all {
+		v := verdicts.Get(n.Node().Name)
+		reasons := strings.Split(v.Message(), ", ") // one that rejects the pod everywhere is told as one sentence
+		slices.Sort(reasons)
+		t.note("verdict %s %s: %v %v", t.name, n.Node().Name, v.Code(), reasons)
+	}
+	for _, code := range []fwk.Code{fwk.Unschedulable, fwk.UnschedulableAndUnresolvable} {
+		nodes, err := verdicts.NodesForStatusCode(t.handle.SnapshotSharedLister().NodeInfos(), code)
+		var names []string
+		for _, n := range nodes {
+			names = append(names, n.Node().Name)
+		}
+		slices.Sort(names)
+		t.note("of code %v: %v %v", code, names, err)
+	}
+	result := &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{
+		NominatedNodeName: "by-" + t.name, NominatingMode: fwk.ModeOverride,
+	}}
+	switch t.at("PostFilter", state, pod, "") {
+	case "binds":
+		return result, nil
+	case "no reserve":
+		return result, fwk.NewStatus(fwk.Unschedulable, "no other tickets", "of "+t.name)
+	case "no permit":
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "no tickets at all")
+	case "broken permit":
+		return nil, fwk.AsStatus(errors.New("nobody to help"))
+	}
+	return nil, fwk.NewStatus(fwk.Unschedulable)
 }
 
 // Bind leaves most pods to others.

@@ -120,8 +120,8 @@ func (c *extendedCase) upstreamWith(
 		return &framework.QueuedPodInfo{PodInfo: info}, err
 	}
 	sched.FailureHandler = func(_ context.Context, _ framework.Framework, _ *framework.QueuedPodInfo, status *fwk.Status,
-		_ *fwk.NominatingInfo, _ time.Time) {
-		told <- fateOf(status)
+		nominating *fwk.NominatingInfo, _ time.Time) {
+		told <- fateOf(status, nominating)
 	}
 	sched.ScheduleOne(ctx)
 	select {
@@ -152,8 +152,11 @@ func (c *extendedCase) client(withNodes bool) *fake.Clientset {
 
 func ptr[T any](v T) *T { return &v }
 
-func fateOf(status *fwk.Status) fate {
+func fateOf(status *fwk.Status, nominating *fwk.NominatingInfo) fate {
 	v := fate{Message: status.AsError().Error(), Failed: !status.IsRejected()}
+	if nominating != nil && nominating.Mode() == fwk.ModeOverride {
+		v.Nominated = nominating.NominatedNodeName
+	}
 	var fit *framework.FitError
 	if errors.As(status.AsError(), &fit) {
 		for name := range fit.Diagnosis.UnschedulablePlugins {
@@ -213,8 +216,9 @@ func newShardDriver(
 		ctx: ctx, store: mem.New(), advise: advise, perform: perform,
 		core: shardcore.New(shardcore.Config{
 			Shard: "s", Window: 1, Profiles: map[string]*placement.Profile{profile.SchedulerName(): profile},
-			Acts: map[string]bool{profile.SchedulerName(): perform != nil},
-			Home: func([]string, string) bool { return true },
+			Acts:        map[string]bool{profile.SchedulerName(): perform != nil},
+			PostFilters: map[string]bool{profile.SchedulerName(): perform != nil},
+			Home:        func([]string, string) bool { return true },
 		}),
 	}
 }
@@ -232,6 +236,9 @@ func (d *shardDriver) fate(c *extendedCase) (fate, error) {
 		return fate{Node: decision.NodeName}, nil
 	}
 	v := fate{Message: decision.Message, Plugins: decision.Plugins, Failed: decision.Kind == events.DecisionFailed}
+	if decision.Kind == events.DecisionUnplaceable {
+		v.Nominated = decision.NodeName
+	}
 	return v.sorted(), nil
 }
 

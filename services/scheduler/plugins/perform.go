@@ -69,6 +69,17 @@ func (ds *deals) remember(shard string, d *deal) {
 	ds.mu.latest[shard] = d
 }
 
+// last is the last cycle of a shard, if that is the one.
+func (ds *deals) last(k dealKey) (*deal, error) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	d := ds.mu.latest[k.shard]
+	if d == nil || d.id != k.id {
+		return nil, fmt.Errorf("cycle %d of %s is gone", k.id, k.shard)
+	}
+	return d, nil
+}
+
 // begin opens the last cycle of a shard, if that is the one.
 func (ds *deals) begin(k dealKey) (*deal, error) {
 	ds.mu.Lock()
@@ -133,6 +144,8 @@ func (s *Set) Perform(ctx context.Context, p decide.Perform) decide.Performed {
 		s.reserveFor(ctx, key, p, &answer)
 	case decide.ActPrepare:
 		s.prepareFor(ctx, key, &answer)
+	case decide.ActPostFilter:
+		s.postFilterFor(ctx, p, &answer)
 	case decide.ActBind:
 		s.bindFor(ctx, key, &answer)
 	case decide.ActUndo:

@@ -39,7 +39,9 @@ type stage struct {
 	// before, if not nil, is called at PreBind, during at the points that it names.
 	before func(context.Context)
 	during map[string]func(framework.CycleState)
-	mu     struct {
+	// nominates is what PostFilter answers beside its status, by plugin.
+	nominates map[string]*framework.PostFilterResult
+	mu        struct {
 		sync.Mutex
 		lines []string
 	}
@@ -153,7 +155,7 @@ func newBindingCompany(t *testing.T, binds int, noBinder bool) *company {
 	p := placement.DefaultProfile("s")
 	both := []placement.CustomPlugin{{Name: "A", Weight: 1}, {Name: "B", Weight: 1}}
 	p.Custom = &placement.Custom{Points: map[string][]placement.CustomPlugin{
-		placement.AtPreEnqueue: both, placement.AtFilter: both, placement.AtReserve: both, placement.AtPermit: both,
+		placement.AtPreEnqueue: both, placement.AtFilter: both, placement.AtPostFilter: both, placement.AtReserve: both, placement.AtPermit: both,
 		placement.AtPreBind: both, placement.AtBind: both, placement.AtPostBind: both,
 	}, Binder: c.binds, NoBinder: c.noBinder}
 	makes := func(name string) plugins.Factory {

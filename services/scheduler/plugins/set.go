@@ -83,6 +83,7 @@ type points struct {
 	preEnqueue []framework.PreEnqueuePlugin
 	preFilter  []framework.PreFilterPlugin
 	filter     []framework.FilterPlugin
+	postFilter []framework.PostFilterPlugin
 	preScore   []framework.PreScorePlugin
 	score      []scorer
 	reserve    []framework.ReservePlugin
@@ -144,9 +145,7 @@ func (r *Runtime) newSet(
 		}
 		s.made[name] = plugin
 	}
-	if err := s.order(p.Custom, s.made); err != nil {
-		return nil, err
-	}
+	s.order(p.Custom, s.made)
 	if len(p.Extenders) > 0 {
 		var err error
 		if s.extenders, err = extender.NewSet(p.Extenders, logger); err != nil {
@@ -169,10 +168,11 @@ func enabled(c *placement.Custom) []string {
 
 // order sorts the plugins into the points. One that is enabled at a point at which it does not act is no mistake: the
 // file may have named it for all of them (multiPoint).
-func (s *Set) order(c *placement.Custom, made map[string]framework.Plugin) error {
+func (s *Set) order(c *placement.Custom, made map[string]framework.Plugin) {
 	s.preEnqueue = at[framework.PreEnqueuePlugin](c.Points[placement.AtPreEnqueue], made)
 	s.preFilter = at[framework.PreFilterPlugin](c.Points[placement.AtPreFilter], made)
 	s.filter = at[framework.FilterPlugin](c.Points[placement.AtFilter], made)
+	s.postFilter = at[framework.PostFilterPlugin](c.Points[placement.AtPostFilter], made)
 	s.preScore = at[framework.PreScorePlugin](c.Points[placement.AtPreScore], made)
 	for _, p := range c.Points[placement.AtScore] {
 		if plugin, ok := made[p.Name].(framework.ScorePlugin); ok {
@@ -189,30 +189,6 @@ func (s *Set) order(c *placement.Custom, made map[string]framework.Plugin) error
 	}
 	s.noBinder = c.NoBinder
 	s.postBind = at[framework.PostBindPlugin](c.Points[placement.AtPostBind], made)
-	return s.refuse(c, made)
-}
-
-// refuse names a plugin that is enabled where it acts and Berth does not ask it.
-func (s *Set) refuse(c *placement.Custom, made map[string]framework.Plugin) error {
-	for _, point := range slices.Sorted(maps.Keys(notAsked)) {
-		for _, p := range c.Points[point] {
-			if notAsked[point](made[p.Name]) {
-				return fmt.Errorf("plugin %s: acts at %s, where plugins are not asked: disable it there, "+
-					"or want one that does not", p.Name, point)
-			}
-		}
-	}
-	return nil
-}
-
-// notAsked tells, for the points at which plugins are not asked, whether one would act there.
-var notAsked = map[string]func(framework.Plugin) bool{
-	placement.AtPostFilter: acts[framework.PostFilterPlugin],
-}
-
-func acts[T framework.Plugin](p framework.Plugin) bool {
-	_, ok := p.(T)
-	return ok
 }
 
 // at are the plugins enabled at a point that act there.

@@ -369,6 +369,7 @@ func (c *Core) drain() {
 	for _, id := range slices.Sorted(maps.Keys(c.performing.reserving)) {
 		c.giveBack(c.performing.reserving[id])
 	}
+	c.dismissFiltering()
 	c.drainDeals()
 	c.dismissConsults()
 	c.pending, c.deferred, c.next, c.rejected, c.plans.seekers = nil, nil, nil, nil, nil

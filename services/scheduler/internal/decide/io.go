@@ -26,6 +26,8 @@ type Config struct {
 	Gates map[string]bool
 	// Acts are the scheduler names of profiles with custom plugins that act once a node has been chosen.
 	Acts map[string]bool
+	// PostFilters are the scheduler names of profiles with custom plugins that are asked about pods that fit nowhere.
+	PostFilters map[string]bool
 	// Laps, if not nil, is told how far evaluations are; see placement.Laps.
 	Laps placement.Laps
 	// Home says whether a node is this shard's home for the given live shards (sorted).

@@ -45,13 +45,15 @@ const (
 type Act uint8
 
 // The acts. ActReserve is upstream's Reserve, Permit and PreBindPreFlight, ActPrepare the wait that Permit asked for
-// and PreBind, ActBind Bind, ActUndo Unreserve, ActBound PostBind.
+// and PreBind, ActBind Bind, ActUndo Unreserve, ActBound PostBind, and ActPostFilter PostFilter, of a pod that no node
+// has been chosen for.
 const (
 	ActReserve Act = iota + 1
 	ActPrepare
 	ActUndo
 	ActBound
 	ActBind
+	ActPostFilter
 )
 
 // Perform has the plugins of a profile act. ID is that of the question (Consult) whose cycle it belongs to. Each is
@@ -63,6 +65,15 @@ type Perform struct {
 	SchedulerName string
 	Pod           *state.Pod
 	Node          string
+	// Verdicts (ActPostFilter) are about all nodes, in no order.
+	Verdicts []Verdict
+}
+
+// Verdict is why a node will not do. Resolvable: it might, if pods left.
+type Verdict struct {
+	Node, Plugin string
+	Reasons      []string
+	Resolvable   bool
 }
 
 // Performed is the answer to a Perform.
@@ -75,6 +86,9 @@ type Performed struct {
 	// it to the binders.
 	Binds bool
 	By    string
+	// Nominated (ActPostFilter) is the node that a plugin nominates the pod to, empty for none, Message what plugins
+	// say. There is neither refusal nor error.
+	Nominated, Message string
 	// Refusal is that of a plugin, in its words; Err says that one has failed. With either, all that plugins had
 	// reserved has been taken back.
 	Refusal *Refusal
@@ -91,10 +105,11 @@ func (p *Performed) failed() bool { return p.Refusal != nil || p.Err != nil }
 
 // performing is what plugins are doing about chosen nodes; the keys are IDs of questions, but for bindable.
 type performing struct {
-	// reserving are attempts at ActReserve, preparing holds at ActPrepare, binding reservations at
-	// ActBind, undoing what ActUndo is under way for, with
+	// reserving are attempts at ActReserve, filtering those at ActPostFilter that fit nowhere, preparing holds at
+	// ActPrepare, binding reservations at ActBind, undoing what ActUndo is under way for, with
 	// whether it belongs to a cycle.
 	reserving map[uint64]*attempt
+	filtering map[uint64]rejection
 	preparing map[uint64]*deal
 	binding   map[uint64]*deal
 	undoing   map[uint64]bool
@@ -122,14 +137,14 @@ type deal struct {
 
 func newPerforming() performing {
 	return performing{
-		reserving: map[uint64]*attempt{}, preparing: map[uint64]*deal{}, undoing: map[uint64]bool{},
-		binding: map[uint64]*deal{}, bindable: map[string]*deal{},
+		reserving: map[uint64]*attempt{}, filtering: map[uint64]rejection{}, preparing: map[uint64]*deal{},
+		binding: map[uint64]*deal{}, undoing: map[uint64]bool{}, bindable: map[string]*deal{},
 	}
 }
 
 // inCycle tells whether a cycle of plugins has not come to its end.
 func (p *performing) inCycle() bool {
-	if len(p.reserving) > 0 {
+	if len(p.reserving)+len(p.filtering) > 0 {
 		return true
 	}
 	for _, cycle := range p.undoing {
@@ -141,7 +156,7 @@ func (p *performing) inCycle() bool {
 }
 
 func (p *performing) idle() bool {
-	return len(p.reserving)+len(p.preparing)+len(p.binding)+len(p.undoing) == 0
+	return len(p.reserving)+len(p.filtering)+len(p.preparing)+len(p.binding)+len(p.undoing) == 0
 }
 
 // acts tells whether plugins act on a pod once a node has been chosen.
@@ -202,6 +217,8 @@ func (c *Core) performed(p Performed, out *Output) {
 		delete(c.performing.undoing, p.ID)
 	case ActBind:
 		c.bindEnded(p, out)
+	case ActPostFilter:
+		c.postFiltered(p, out)
 	case ActBound:
 	}
 }
