@@ -20,8 +20,8 @@ import (
 
 // A program with plugins compiled in schedules by a profile that names them: pods that need a licence go where
 // there are any, two shards give away no more than there are, each has its number before it is bound, and other pods go
-// anywhere. Pods of a group wait for each other, with their places held. One plugin binds by itself. The program without the plugins refuses the
-// profile.
+// anywhere. Pods of a group wait for each other, with their places held. One plugin binds by itself. The
+// program without the plugins refuses the profile.
 func TestPlugin(t *testing.T) {
 	s := newStack(t, "")
 	config := filepath.Join(programs.Root, "examples", "plugin.yaml")
@@ -67,8 +67,8 @@ func TestPlugin(t *testing.T) {
 	s.audit()
 }
 
-// brought creates pods that a plugin binds itself: they are on nodes, it has bound them and no binder has, and users and
-// the log are told as of any other.
+// brought creates pods that a plugin binds itself: they are on nodes, it has bound them and no binder has, and users
+// are told as of any other.
 func (s *stack) brought(ns string) {
 	s.Helper()
 	wanting := func(p *corev1.Pod) { p.Labels = map[string]string{"courier": "yes"} }

@@ -155,7 +155,8 @@ func newBindingCompany(t *testing.T, binds int, noBinder bool) *company {
 	p := placement.DefaultProfile("s")
 	both := []placement.CustomPlugin{{Name: "A", Weight: 1}, {Name: "B", Weight: 1}}
 	p.Custom = &placement.Custom{Points: map[string][]placement.CustomPlugin{
-		placement.AtPreEnqueue: both, placement.AtFilter: both, placement.AtPostFilter: both, placement.AtReserve: both, placement.AtPermit: both,
+		placement.AtPreEnqueue: both, placement.AtFilter: both, placement.AtPostFilter: both,
+		placement.AtReserve: both, placement.AtPermit: both,
 		placement.AtPreBind: both, placement.AtBind: both, placement.AtPostBind: both,
 	}, Binder: c.binds, NoBinder: c.noBinder}
 	makes := func(name string) plugins.Factory {

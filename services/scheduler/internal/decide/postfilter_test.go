@@ -76,7 +76,8 @@ func TestPostFilter(t *testing.T) {
 			w.settle()
 			w.offer()
 			w.settle()
-			if d := w.only(); d.Kind != events.DecisionUnplaceable || d.Message != test.message || d.NodeName != "a" || asked != 1 {
+			d := w.only()
+			if d.Kind != events.DecisionUnplaceable || d.Message != test.message || d.NodeName != "a" || asked != 1 {
 				t.Errorf("asked %d times: %s %q, nominated %q; want %q and a", asked, d.Kind, d.Message, d.NodeName, test.message)
 			}
 		})
