@@ -197,6 +197,11 @@ func TestReservations(t *testing.T) {
 		s.edit("n", func(d *ledger.NodeDoc) { d.Entries[0].PodRV++ })
 		s.finds("violation S4 pod/d/a node/n")
 	})
+	t.Run("S4: given to plugins to bind, or taken from them, while it is Committed", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1").place("n", "a")
+		s.edit("n", func(d *ledger.NodeDoc) { d.Entries[0].Delegated = true })
+		s.finds("violation S4 pod/d/a node/n")
+	})
 	t.Run("handed over because the pod is gone", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil).pod("a", "1").pod("b", "1").place("n", "a")
 		s.drop("n", "a", s.remove("a"))

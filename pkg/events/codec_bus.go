@@ -16,6 +16,8 @@ func EncodeWorkRequest(w WorkRequest) []byte {
 		Window: w.Window,
 		Renew:  validAll(w.Renew),
 		Return: validAll(w.Return),
+
+		Activate: validAll(w.Activate),
 	})
 }
 
@@ -30,6 +32,7 @@ func DecodeWorkRequest(data []byte) (WorkRequest, error) {
 	}
 	return WorkRequest{
 		Shard: m.GetShard(), Window: m.GetWindow(), Renew: m.GetRenew(), Return: m.GetReturn(),
+		Activate: m.GetActivate(),
 	}, nil
 }
 

@@ -256,6 +256,8 @@ func TestBusRoundTrip(t *testing.T) {
 			Window: rapid.Int32().Draw(t, "window"),
 			Renew:  rapid.SliceOf(valid).Draw(t, "renew"),
 			Return: rapid.SliceOf(valid).Draw(t, "return"),
+
+			Activate: rapid.SliceOf(valid).Draw(t, "activate"),
 		}
 		gotRequest, err := events.DecodeWorkRequest(events.EncodeWorkRequest(request))
 		if err != nil {

@@ -122,6 +122,7 @@ var samples = map[string]any{
 	"work-request": events.WorkRequest{
 		Shard: "scheduler-0-x7k2", Window: 64, Renew: []string{"a", "b"}, Return: []string{"c"},
 	},
+	"work-request-activate": events.WorkRequest{Shard: "scheduler-0-x7k2", Activate: []string{"pod-7", "pod-8"}},
 	"offers": events.OfferBatch{Queue: "queue-x", Term: 77, Offers: []events.Offer{{
 		Pod:       events.PodRef{UID: "pod-4", Namespace: "shop", Name: "web"},
 		Partition: 200, Token: "00f1a2b3c4d5e6f7", Attempt: 3, FactSequence: 55, LeaseMillis: 15000,

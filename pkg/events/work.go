@@ -28,7 +28,14 @@ type WorkRequest struct {
 	Renew []string
 	// Return lists tokens the shard gives back untried (draining, partition lost).
 	Return []string
+	// Activate lists the UIDs of pods that plugins want tried at once, at most MaxActivate. It is said once:
+	// if it is lost, such a pod waits for what else wakes it.
+	Activate []string
 }
+
+// MaxActivate is how many pods one WorkRequest may ask for, so that the message stays far below what a
+// server takes (1 MiB); more go into the next.
+const MaxActivate = 1024
 
 // Offer is a lease on one attempt at one pod. It grants nothing: the ledger does.
 type Offer struct {

@@ -188,9 +188,10 @@ func checkStep(nodeUID string, old, now Entry) []Violation {
 			Detail: fmt.Sprintf("went from %s to %s", old.State, now.State)})
 	}
 	if old.State == Held && now.State == Committed {
-		// A promotion starts from the pod as it is by then, with what its claims get then, and ends its plan.
+		// A promotion starts from the pod as it is by then, with what its claims get then and who binds it, and ends its
+		// plan.
 		old.PodRV, old.Wish, old.Plan = max(old.PodRV, now.PodRV), now.Wish, now.Plan
-		old.Volumes, old.Devices = now.Volumes, now.Devices
+		old.Volumes, old.Devices, old.Delegated = now.Volumes, now.Devices, now.Delegated
 	}
 	if now.State == Committed {
 		old.Devices = named(old.Devices, now.Devices)

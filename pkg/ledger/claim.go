@@ -38,6 +38,10 @@ func IsPrepared(plan string) bool { return strings.HasPrefix(plan, planPrepared)
 // (maxTimeout in pkg/scheduler/framework/runtime, 15 min), and some more for what comes before the bind.
 const PreparedFor = 20 * time.Minute
 
+// DelegatedFor is how long plugins may take over a bind (Entry.Delegated): as long as binders try before they take a
+// place back.
+const DelegatedFor = 30 * time.Second
+
 // NodeEntry is an entry and the node it belongs to.
 type NodeEntry struct {
 	NodeUID string

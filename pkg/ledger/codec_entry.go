@@ -27,7 +27,7 @@ func entryToProto(e *Entry) *ledgerpb.Entry {
 		Shard: e.Shard, SchedulerName: e.SchedulerName,
 		NonZeroCpu: e.NonZeroCPU, NonZeroMemory: e.NonZeroMemory,
 		Gang: e.Gang, Plan: e.Plan, Wanted: e.Wanted, Budgets: e.Budgets, GroupPartition: uint32(e.GroupPartition),
-		Wish: e.Wish,
+		Wish: e.Wish, Delegated: e.Delegated,
 	}
 	if e.Replacement != (Replacement{}) {
 		m.Replacement = &ledgerpb.Replacement{Owner: e.Replacement.Owner, Template: e.Replacement.Template}
@@ -75,7 +75,7 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 		Shard: m.GetShard(), SchedulerName: m.GetSchedulerName(),
 		NonZeroCPU: m.GetNonZeroCpu(), NonZeroMemory: m.GetNonZeroMemory(),
 		Gang: m.GetGang(), Plan: m.GetPlan(), Wanted: m.GetWanted(), Budgets: m.GetBudgets(),
-		Wish: m.GetWish(),
+		Wish: m.GetWish(), Delegated: m.GetDelegated(),
 		Replacement: Replacement{
 			Owner: m.GetReplacement().GetOwner(), Template: m.GetReplacement().GetTemplate(),
 		},

@@ -89,6 +89,9 @@ type Entry struct {
 	Gang, Plan string
 	// Wanted asks the binders to give the entry back (finish or fence it).
 	Wanted bool
+	// Delegated, of a reservation: a plugin of the shard that made it binds the pod. Binders leave that to it until the
+	// shard says otherwise, at most as long as DelegatedFor and half of it.
+	Delegated bool
 	// Dependents of a keeper pin: the placed pods that rely on this one.
 	Dependents []Dependent
 	// Budgets of a victim claim: the UIDs of the disruption budgets it is claimed from.

@@ -23,6 +23,8 @@ type Promotion struct {
 	Volumes    []VolumePick
 	Devices    []DevicePick
 	Exclusives []ExclusiveDoc
+	// Delegated: a plugin binds it, see Entry.
+	Delegated bool
 	// Record is the record of a recorded plan, as read.
 	Record *PlanRecord
 	Facts  ClaimFacts
@@ -79,7 +81,7 @@ func Promote(p Promotion) (Change, error) {
 			at := without.index(p.PodUID)
 			e := &without.Entries[at]
 			e.State, e.PodRV, e.Wish, e.Plan = Committed, p.PodRV, p.Wish, ""
-			e.Volumes, e.Devices = p.Volumes, p.Devices
+			e.Volumes, e.Devices, e.Delegated = p.Volumes, p.Devices, p.Delegated
 		}
 		if n == 0 || changed && !IsRecorded(hold.Plan) {
 			c.Docs = append(c.Docs, without)

@@ -11,6 +11,10 @@ type Custom struct {
 	// ("preFilter"), in the order in which they run. A plugin of multiPoint is listed at all of them: at
 	// which it acts is known where it is made.
 	Points map[string][]CustomPlugin
+	// Binder is where DefaultBinder stands at "bind": so many of the plugins there come before it, and only those are
+	// asked. NoBinder: it is disabled, and all are.
+	Binder   int  `json:",omitempty"`
+	NoBinder bool `json:",omitempty"`
 	// Args by plugin, as upstream gives them: a *runtime.Unknown with JSON. Plugins without may be missing.
 	Args map[string]runtime.Object `json:",omitempty"`
 }
@@ -37,6 +41,15 @@ const (
 	AtPostBind   = "postBind"
 )
 
+// Binding are the plugins that are asked to bind.
+func (c *Custom) Binding() []CustomPlugin {
+	all := c.Points[AtBind]
+	if c.NoBinder {
+		return all
+	}
+	return all[:min(c.Binder, len(all))]
+}
+
 // Guidance is what custom plugins say of a pod before nodes are looked at (upstream's PreFilter).
 type Guidance struct {
 	// Only are the nodes that plugins find worth looking at, by their names, in the order in which the
@@ -44,6 +57,8 @@ type Guidance struct {
 	Only []Narrowed
 	// Rejection, if Plugin is not empty, rejects the pod on all nodes, in that plugin's words.
 	Plugin, Rejection string
+	// Resolvable: it might not, if pods left (upstream's Unschedulable).
+	Resolvable bool
 }
 
 // Narrowed are the only nodes that a plugin finds worth looking at.
@@ -52,13 +67,13 @@ type Narrowed struct {
 	Nodes  []string
 }
 
-// decides tells whether any plugin has a say in whether and where pods go, or in what happens until they are there.
+// decides tells whether any plugin has a say in whether and where pods go, or in what happens before or after.
 func (c *Custom) decides() bool {
 	if c == nil {
 		return false
 	}
-	for point, plugins := range c.Points {
-		if len(plugins) > 0 && point != AtPostFilter {
+	for _, plugins := range c.Points {
+		if len(plugins) > 0 {
 			return true
 		}
 	}
@@ -88,6 +103,8 @@ func (e *evaluation) heedGuidance() {
 		}
 	}
 	if e.Guidance.Plugin != "" {
-		e.rejected = &rejection{message: e.Guidance.Rejection, plugins: []string{e.Guidance.Plugin}}
+		e.rejected = &rejection{
+			message: e.Guidance.Rejection, plugins: []string{e.Guidance.Plugin}, resolvable: e.Guidance.Resolvable,
+		}
 	}
 }

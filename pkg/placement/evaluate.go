@@ -209,6 +209,8 @@ type activeScorer struct {
 type rejection struct {
 	message string
 	plugins []string
+	// resolvable: it might not, if pods left.
+	resolvable bool
 }
 
 var errNoObject = errors.New("placement: the pod has no object, want one to evaluate")

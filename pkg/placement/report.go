@@ -37,7 +37,9 @@ func (e *evaluation) report() []NodeReport {
 		r := &reports[len(reports)-1]
 		switch {
 		case e.rejected != nil:
-			r.Code = UnschedulableAndUnresolvable
+			if r.Code = UnschedulableAndUnresolvable; e.rejected.resolvable {
+				r.Code = Unschedulable
+			}
 			r.Plugin = strings.Join(e.rejected.plugins, ",")
 			r.Reasons = []string{e.rejected.message}
 		case e.verdicts[i] == verdictPass:

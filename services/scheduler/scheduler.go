@@ -122,8 +122,9 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 	s.core = decide.New(decide.Config{
 		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster, NoEvidence: cfg.NoEvidence,
 		Acts: withPlugins(custom, (*plugins.Set).Acts), Gates: withPlugins(custom, (*plugins.Set).Gates),
-		Laps: &laps{clock: deps.Clock},
-		Home: func(members []string, nodeUID string) bool { return membership.Home(members, nodeUID) == cfg.ID },
+		PostFilters: withPlugins(custom, (*plugins.Set).PostFilters),
+		Laps:        &laps{clock: deps.Clock},
+		Home:        func(members []string, nodeUID string) bool { return membership.Home(members, nodeUID) == cfg.ID },
 	})
 	s.intake = intake.New(cfg.ID, deps.Ledger, follow.New(deps.Log, deps.Snapshots), deps.Bus, deps.Logger)
 	s.commit = commit.New(commit.Deps{
@@ -255,6 +256,9 @@ func (s *Scheduler) loop(ctx, rooms context.Context, keeper *membership.Keeper) 
 	live, draining, more := ctx, false, false
 	wake := intake.Wake{Beat: tick.C(), Asked: s.asked}
 	answers := intake.Answers{Results: s.commit.Results(), Advice: s.commit.Advice(), Performed: s.commit.Performed()}
+	if s.deps.Plugins != nil {
+		answers.Activated = s.deps.Plugins.Activated()
+	}
 	for {
 		in, err := s.intake.Next(live, !more, answers, wake)
 		if rooms.Err() != nil {

@@ -20,6 +20,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
 // The plugins below are written as for kube-scheduler, and know of no other. They note what they are called with
@@ -29,6 +30,15 @@ import (
 type diary struct {
 	mu    sync.Mutex
 	lines []string
+	// handle is what a plugin was made with.
+	handle fwk.Handle
+}
+
+// activated notes pods that are to be tried at once.
+func (d *diary) activated(names ...string) {
+	for _, name := range names {
+		d.note("activated %s", name)
+	}
 }
 
 func (d *diary) note(format string, args ...any) {
@@ -289,11 +299,15 @@ var (
 	_ fwk.ReservePlugin  = &tickets{}
 	_ fwk.PermitPlugin   = &tickets{}
 	_ fwk.PreBindPlugin  = &tickets{}
+	_ fwk.BindPlugin     = &tickets{}
 	_ fwk.PostBindPlugin = &tickets{}
+
+	_ fwk.PostFilterPlugin = &tickets{}
 )
 
 func newTickets(d *diary, name string) func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 	return func(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		d.handle = h
 		return &tickets{diary: d, name: name, handle: h}, nil
 	}
 }
@@ -314,6 +328,23 @@ func (t *tickets) at(point string, state fwk.CycleState, pod *corev1.Pod, node s
 	return pod.Annotations[t.name]
 }
 
+// toActivate leaves a pod in the cycle that is to be tried when it has come so far.
+func (t *tickets) toActivate(state fwk.CycleState, when string) {
+	data, err := state.Read(framework.PodsToActivateKey)
+	if err != nil {
+		t.note("no pods to activate: %v", err)
+		return
+	}
+	pods := data.(*framework.PodsToActivate)
+	pods.Lock()
+	defer pods.Unlock()
+	pods.Map[when+t.name] = podNamed(when + "-" + t.name)
+}
+
+func podNamed(name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "others", Name: name}}
+}
+
 func (t *tickets) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -323,6 +354,7 @@ func (t *tickets) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.P
 	case "broken reserve":
 		return fwk.AsStatus(errors.New("the printer is broken"))
 	}
+	t.toActivate(state, "reserved")
 	t.given++
 	t.out++
 	state.Write(fwk.StateKey(t.name), ticket(t.given))
@@ -336,6 +368,7 @@ func (t *tickets) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1
 	if _, err := state.Read(fwk.StateKey(t.name)); err == nil {
 		t.out--
 		state.Delete(fwk.StateKey(t.name))
+		t.handle.Activate(klog.Logger{}, map[string]*corev1.Pod{"any": podNamed("unreserved-" + t.name)})
 	}
 }
 
@@ -360,6 +393,7 @@ func (t *tickets) Permit(
 func (t *tickets) PreBindPreFlight(
 	_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string,
 ) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+	t.toActivate(state, "flight")
 	waiting := t.handle.GetWaitingPod(pod.UID)
 	switch says := t.at("PreBindPreFlight", state, pod, node); {
 	case says == "broken flight":
@@ -392,9 +426,63 @@ func (t *tickets) PreBind(ctx context.Context, state fwk.CycleState, pod *corev1
 	return nil
 }
 
+// PostFilter notes what it is shown, and helps few.
+func (t *tickets) PostFilter(
+	_ context.Context, state fwk.CycleState, pod *corev1.Pod, verdicts fwk.NodeToStatusReader,
+) (*fwk.PostFilterResult, *fwk.Status) {
+	all, err := t.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	for _, n := range all {
+		v := verdicts.Get(n.Node().Name)
+		reasons := strings.Split(v.Message(), ", ") // one that rejects the pod everywhere is told as one sentence
+		slices.Sort(reasons)
+		t.note("verdict %s %s: %v %v", t.name, n.Node().Name, v.Code(), reasons)
+	}
+	for _, code := range []fwk.Code{fwk.Unschedulable, fwk.UnschedulableAndUnresolvable} {
+		nodes, err := verdicts.NodesForStatusCode(t.handle.SnapshotSharedLister().NodeInfos(), code)
+		var names []string
+		for _, n := range nodes {
+			names = append(names, n.Node().Name)
+		}
+		slices.Sort(names)
+		t.note("of code %v: %v %v", code, names, err)
+	}
+	result := &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{
+		NominatedNodeName: "by-" + t.name, NominatingMode: fwk.ModeOverride,
+	}}
+	switch t.at("PostFilter", state, pod, "") {
+	case "binds":
+		return result, nil
+	case "no reserve":
+		return result, fwk.NewStatus(fwk.Unschedulable, "no other tickets", "of "+t.name)
+	case "no permit":
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "no tickets at all")
+	case "broken permit":
+		return nil, fwk.AsStatus(errors.New("nobody to help"))
+	}
+	return nil, fwk.NewStatus(fwk.Unschedulable)
+}
+
+// Bind leaves most pods to others.
+func (t *tickets) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	switch t.at("Bind", state, pod, node) {
+	case "broken glue":
+		return fwk.AsStatus(errors.New("no glue"))
+	case "binds":
+		return fwk.AsStatus(t.handle.ClientSet().CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: node},
+		}, metav1.CreateOptions{}))
+	}
+	return fwk.NewStatus(fwk.Skip)
+}
+
 func (t *tickets) PostBind(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.out--
+	t.toActivate(state, "bound")
 	t.at("PostBind", state, pod, node)
 }

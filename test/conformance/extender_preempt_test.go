@@ -29,7 +29,7 @@ const preemptVerb = "preempt"
 // extenders about the same victims in the same order, and come to the same node, as far as upstream's answer is one
 // that we could give (see nominatedAlike).
 func TestPreemptingExtenders(t *testing.T) {
-	prepareUpstream(t)
+	withoutDevices(t)
 	first, seen := firstSeed(t), map[string]int{}
 	for i := range uint64(max(*comparisons/extenderShare, 1)) {
 		comparePreemptingExtenders(t, first+i, seen)

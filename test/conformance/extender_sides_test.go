@@ -23,6 +23,7 @@ import (
 	upstreamscheduler "k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	runtimeregistry "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
@@ -41,13 +42,35 @@ const upstreamPatience = 20 * time.Second
 
 // upstream runs upstream's scheduler for one pod, from the queue to the bind.
 func (c *extendedCase) upstream(ctx context.Context, extenders []configv1.Extender) (fate, error) {
-	return c.upstreamWith(ctx, configv1.KubeSchedulerConfiguration{Extenders: extenders}, nil)
+	return c.upstreamWith(ctx, configv1.KubeSchedulerConfiguration{Extenders: extenders}, nil, nil)
+}
+
+// activator notes what is put into the scheduling queue at once.
+type activator struct {
+	queue.SchedulingQueue
+	note func(names ...string)
+}
+
+// Activate implements framework.PodActivator.
+func (a activator) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
+	for _, pod := range pods {
+		a.note(pod.Name)
+	}
+}
+
+func noteActivated(sched *upstreamscheduler.Scheduler, note func(names ...string)) {
+	recorded := activator{sched.SchedulingQueue, note}
+	sched.SchedulingQueue = recorded
+	for _, profile := range sched.Profiles {
+		profile.SetPodActivator(recorded)
+	}
 }
 
 // upstreamWith does so with a configuration, and with plugins that are none of its own. Those have informers of
-// the nodes.
+// the nodes, and what they want activated is noted.
 func (c *extendedCase) upstreamWith(
 	ctx context.Context, given configv1.KubeSchedulerConfiguration, plugins runtimeregistry.Registry,
+	activated func(names ...string),
 ) (fate, error) {
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.Logger{}))
 	defer cancel()
@@ -80,6 +103,7 @@ func (c *extendedCase) upstreamWith(
 		return fate{}, err
 	}
 	if plugins != nil {
+		noteActivated(sched, activated)
 		nodes := factory.Core().V1().Nodes().Informer()
 		go nodes.Run(ctx.Done())
 		if !cache.WaitForCacheSync(ctx.Done(), nodes.HasSynced) {
@@ -141,7 +165,7 @@ func ptr[T any](v T) *T { return &v }
 
 func fateOf(status *fwk.Status, nominating *fwk.NominatingInfo) fate {
 	v := fate{Message: status.AsError().Error(), Failed: !status.IsRejected()}
-	if nominating != nil {
+	if nominating != nil && nominating.Mode() == fwk.ModeOverride {
 		v.Nominated = nominating.NominatedNodeName
 	}
 	// What DynamicResources adds at PostFilter for every pod, also one without claims.
@@ -210,8 +234,9 @@ func newShardDriver(
 		ctx: ctx, store: mem.New(), advise: advise, perform: perform,
 		core: shardcore.New(shardcore.Config{
 			Shard: "s", Window: 1, Profiles: map[string]*placement.Profile{profile.SchedulerName(): profile},
-			Acts: map[string]bool{profile.SchedulerName(): perform != nil},
-			Home: func([]string, string) bool { return true },
+			Acts:        map[string]bool{profile.SchedulerName(): perform != nil},
+			PostFilters: map[string]bool{profile.SchedulerName(): perform != nil},
+			Home:        func([]string, string) bool { return true },
 		}),
 	}
 }
@@ -225,10 +250,12 @@ func (d *shardDriver) fate(c *extendedCase) (fate, error) {
 	if err != nil {
 		return fate{}, err
 	}
-	v := fate{Node: decision.NodeName, Message: decision.Message, Plugins: decision.Plugins,
-		Failed: decision.Kind == events.DecisionFailed}
-	if decision.Kind == events.DecisionNominated {
-		v.Node, v.Nominated = "", decision.NodeName
+	if decision.Kind == events.DecisionPlaced {
+		return fate{Node: decision.NodeName}, nil
+	}
+	v := fate{Message: decision.Message, Plugins: decision.Plugins, Failed: decision.Kind == events.DecisionFailed}
+	if decision.Kind == events.DecisionUnplaceable || decision.Kind == events.DecisionNominated {
+		v.Nominated = decision.NodeName
 	}
 	return v.sorted(), nil
 }

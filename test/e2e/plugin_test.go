@@ -14,13 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
 // A program with plugins compiled in schedules by a profile that names them: pods that need a licence go where
 // there are any, two shards give away no more than there are, each has its number before it is bound, and other pods go
-// anywhere. Pods of a group wait for each other, with their places held. The program without the plugins refuses the
-// profile.
+// anywhere. Pods of a group wait for each other, with their places held. One plugin binds by itself. The
+// program without the plugins refuses the profile.
 func TestPlugin(t *testing.T) {
 	s := newStack(t, "")
 	config := filepath.Join(programs.Root, "examples", "plugin.yaml")
@@ -62,7 +63,38 @@ func TestPlugin(t *testing.T) {
 	}
 	s.group(ns)
 	s.heldBack(ns)
+	s.brought(ns)
 	s.audit()
+}
+
+// brought creates pods that a plugin binds itself: they are on nodes, it has bound them and no binder has, and users
+// are told as of any other.
+func (s *stack) brought(ns string) {
+	s.Helper()
+	wanting := func(p *corev1.Pod) { p.Labels = map[string]string{"courier": "yes"} }
+	s.create(newPods(ns, "brought", 6, "100m", wanting)...)
+	for _, pod := range s.bound(ns, 23, placedWithin) {
+		by, attempt := pod.Annotations["example.com/brought-by"], pod.Annotations[events.AttemptAnnotation]
+		if ours := pod.Labels["courier"] != ""; ours != (by == "Courier") || ours == (attempt != "") {
+			s.Errorf("pod %s was brought by %q in attempt %q: want one of them", pod.Name, by, attempt)
+		}
+	}
+	s.eventually(placedWithin, "each is told to be scheduled", func(ctx context.Context) (string, error) {
+		list, err := s.client.EventsV1().Events(ns).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err.Error(), nil
+		}
+		told := map[string]int{}
+		for _, e := range list.Items {
+			if e.Reason == "Scheduled" && strings.HasPrefix(e.Regarding.Name, "brought") {
+				told[e.Regarding.Name]++
+			}
+		}
+		if len(told) < 6 {
+			return fmt.Sprintf("only %v are", told), nil
+		}
+		return "", nil
+	})
 }
 
 // group creates two pods of a group of three, whose places are held until the third comes.

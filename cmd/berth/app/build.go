@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/kube-scheduler/framework"
+
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/services/scheduler/plugins"
 )
@@ -37,6 +39,24 @@ func WithPlugin(name string, factory plugins.Factory) Option {
 		return nil
 	}
 }
+
+// WithPodsToActivate is for programs whose plugins leave pods under upstream's framework.PodsToActivateKey: want its
+// framework.NewPodsToActivate, of k8s.io/kubernetes/pkg/scheduler/framework.
+func WithPodsToActivate[T framework.StateData](create func() T) Option {
+	return func() (err error) {
+		if create == nil {
+			return errors.New("pods to activate: want framework.NewPodsToActivate")
+		}
+		toActivate, err = plugins.NewPodsToActivate(func() framework.StateData { return create() })
+		if err != nil {
+			return fmt.Errorf("pods to activate: %w", err)
+		}
+		return nil
+	}
+}
+
+// toActivate is nil unless the program says so; written before the command runs.
+var toActivate *plugins.PodsToActivate
 
 // compiledIn are the plugins of this program; written before the command runs.
 var compiledIn = map[string]plugins.Factory{}

@@ -301,6 +301,7 @@ func (b *builder) plugins(ctx context.Context, o *options) (*plugins.Runtime, er
 	}
 	custom, err := plugins.New(ctx, plugins.Config{
 		Profiles: b.in.config.Profiles, Factories: compiledIn, Parallelism: int(b.in.config.Parallelism),
+		PodsToActivate: toActivate,
 	}, plugins.Deps{
 		RestConfig: func() (*rest.Config, error) {
 			if o.kubeconfig == "" {

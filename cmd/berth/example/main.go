@@ -19,7 +19,9 @@ import (
 )
 
 func main() {
-	os.Exit(app.Main(app.WithPlugin(name, newLicences), app.WithPlugin(togetherName, newTogether)))
+	os.Exit(app.Main(
+		app.WithPlugin(name, newLicences), app.WithPlugin(togetherName, newTogether), app.WithPlugin(courierName, newCourier),
+	))
 }
 
 // name is what a configuration calls the plugin.

@@ -852,6 +852,8 @@ type WorkRequest struct {
 	Window int32                  `protobuf:"varint,2,opt,name=window,proto3" json:"window,omitempty"`
 	Renew  []string               `protobuf:"bytes,3,rep,name=renew,proto3" json:"renew,omitempty"`
 	Return []string               `protobuf:"bytes,4,rep,name=return,proto3" json:"return,omitempty"`
+	// activate: UIDs of pods that plugins want tried at once.
+	Activate []string `protobuf:"bytes,5,rep,name=activate,proto3" json:"activate,omitempty"`
 	// Bus messages have no headers: the schema version is in the payload.
 	Schema        uint32 `protobuf:"varint,15,opt,name=schema,proto3" json:"schema,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -912,6 +914,13 @@ func (x *WorkRequest) GetRenew() []string {
 func (x *WorkRequest) GetReturn() []string {
 	if x != nil {
 		return x.Return
+	}
+	return nil
+}
+
+func (x *WorkRequest) GetActivate() []string {
+	if x != nil {
+		return x.Activate
 	}
 	return nil
 }
@@ -1262,12 +1271,13 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x06points\x18\x03 \x03(\x12R\x06points\";\n" +
 	"\vReasonCount\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
-	"\x05nodes\x18\x02 \x01(\x05R\x05nodes\"\x81\x01\n" +
+	"\x05nodes\x18\x02 \x01(\x05R\x05nodes\"\x9d\x01\n" +
 	"\vWorkRequest\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\tR\x05shard\x12\x16\n" +
 	"\x06window\x18\x02 \x01(\x05R\x06window\x12\x14\n" +
 	"\x05renew\x18\x03 \x03(\tR\x05renew\x12\x16\n" +
-	"\x06return\x18\x04 \x03(\tR\x06return\x12\x16\n" +
+	"\x06return\x18\x04 \x03(\tR\x06return\x12\x1a\n" +
+	"\bactivate\x18\x05 \x03(\tR\bactivate\x12\x16\n" +
 	"\x06schema\x18\x0f \x01(\rR\x06schema\"\xa6\x02\n" +
 	"\x05Offer\x12)\n" +
 	"\x03pod\x18\x01 \x01(\v2\x17.berth.events.v1.PodRefR\x03pod\x12\x1c\n" +

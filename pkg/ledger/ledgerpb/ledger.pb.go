@@ -419,7 +419,9 @@ type Entry struct {
 	// Of a reservation: a hash of what of the pod the decision may have looked at; 0 if not known.
 	Wish uint64 `protobuf:"fixed64,31,opt,name=wish,proto3" json:"wish,omitempty"`
 	// Of a reservation: what has to be done about the pod's claims before it can be bound.
-	Volumes       []*VolumePick `protobuf:"bytes,32,rep,name=volumes,proto3" json:"volumes,omitempty"`
+	Volumes []*VolumePick `protobuf:"bytes,32,rep,name=volumes,proto3" json:"volumes,omitempty"`
+	// Of a reservation: a plugin of the shard binds the pod, not a binder.
+	Delegated     bool `protobuf:"varint,33,opt,name=delegated,proto3" json:"delegated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -627,6 +629,13 @@ func (x *Entry) GetVolumes() []*VolumePick {
 		return x.Volumes
 	}
 	return nil
+}
+
+func (x *Entry) GetDelegated() bool {
+	if x != nil {
+		return x.Delegated
+	}
+	return false
 }
 
 // VolumePick is a claim in the pod's namespace that has no volume yet.
@@ -2235,7 +2244,7 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\aentries\x18\x05 \x03(\v2\x16.berth.ledger.v1.EntryR\aentriesJ\x04\b\x06\x10\x10\"J\n" +
 	"\tHighWater\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12)\n" +
-	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\xa7\a\n" +
+	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\xc5\a\n" +
 	"\x05Entry\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\fR\x06podUid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -2266,7 +2275,8 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\vreplacement\x18\x1d \x01(\v2\x1c.berth.ledger.v1.ReplacementR\vreplacement\x12'\n" +
 	"\x0fgroup_partition\x18\x1e \x01(\rR\x0egroupPartition\x12\x12\n" +
 	"\x04wish\x18\x1f \x01(\x06R\x04wish\x125\n" +
-	"\avolumes\x18  \x03(\v2\x1b.berth.ledger.v1.VolumePickR\avolumesJ\x04\b\x14\x10\x1b\":\n" +
+	"\avolumes\x18  \x03(\v2\x1b.berth.ledger.v1.VolumePickR\avolumes\x12\x1c\n" +
+	"\tdelegated\x18! \x01(\bR\tdelegatedJ\x04\b\x14\x10\x1b\":\n" +
 	"\n" +
 	"VolumePick\x12\x14\n" +
 	"\x05claim\x18\x01 \x01(\tR\x05claim\x12\x16\n" +

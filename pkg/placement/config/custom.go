@@ -57,6 +57,10 @@ func (k catalogue) customOf(
 	if len(c.Points) == 0 {
 		return nil
 	}
+	c.Binder = find(enabled[Bind], placement.DefaultBinder)
+	if c.NoBinder = c.Binder < 0; c.NoBinder {
+		c.Binder = 0
+	}
 	for i, p := range given {
 		if !slices.Contains(k.custom, p.Name) {
 			continue

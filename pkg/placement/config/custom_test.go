@@ -79,3 +79,31 @@ func TestCustomPluginsAreKnownByName(t *testing.T) {
 		}
 	}
 }
+
+// Plugins are asked to bind as far as they come before DefaultBinder, in upstream's order: what stands at bind and at
+// multiPoint, what stands at multiPoint alone, and the rest.
+func TestPluginsThatBind(t *testing.T) {
+	for _, test := range []struct{ bind, want string }{
+		{``, ``},
+		{`bind: {enabled: [{name: Prices}]}`, ``},
+		{`bind: {enabled: [{name: Prices}, {name: Racks}]}`, `Racks`},
+		{`bind: {enabled: [{name: Prices}, {name: DefaultBinder}, {name: Others}], disabled: [{name: "*"}]}`, `Prices`},
+		{`bind: {enabled: [{name: DefaultBinder}, {name: Prices}]}`, ``},
+		{`bind: {disabled: [{name: DefaultBinder}]}`, `Racks`},
+		{`bind: {enabled: [{name: Others}, {name: Prices}], disabled: [{name: "*"}]}`, `Others Prices`},
+	} {
+		file := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- plugins:\n" +
+			"    multiPoint: {enabled: [{name: Racks}]}\n    " + test.bind + "\n"
+		read, err := config.Parse("f", []byte(file), "Racks", "Prices", "Others")
+		if err != nil {
+			t.Fatalf("%s: %v", test.bind, err)
+		}
+		var names []string
+		for _, p := range read.Profiles[0].Custom.Binding() {
+			names = append(names, p.Name)
+		}
+		if got := strings.Join(names, " "); got != test.want {
+			t.Errorf("%s: asked %q, want %q", test.bind, got, test.want)
+		}
+	}
+}

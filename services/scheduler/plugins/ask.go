@@ -34,11 +34,14 @@ func (s *Set) Consult(ctx context.Context, q decide.Consult) decide.Advice {
 	seen := newCluster(q.Cluster, s.runtime.seen.Load())
 	s.runtime.seen.Store(seen)
 	c := consultation{
-		Set: s, question: q, pod: q.Pod.Object(), cycle: newCycle(), seen: seen,
+		Set: s, question: q, pod: q.Pod.Object(), cycle: s.runtime.newCycle(), seen: seen,
 		opinions: make(map[string]placement.Opinion, len(q.Nodes)),
 	}
 	if advice.HeldBack = c.gates(ctx); advice.HeldBack != nil {
 		return advice
+	}
+	if s.Acts() || s.PostFilters() {
+		s.runtime.deals.remember(q.Shard, &deal{id: q.ID, cycle: c.cycle, seen: seen})
 	}
 	if q.GateOnly {
 		advice.Opinions = c.opinions
@@ -48,9 +51,6 @@ func (s *Set) Consult(ctx context.Context, q decide.Consult) decide.Advice {
 	if advice.Err != nil {
 		s.logger.Warn("plugin failed; the pod is tried again", "pod", q.Pod.Key(), "err", advice.Err)
 		return advice
-	}
-	if s.Acts() {
-		s.runtime.deals.remember(q.Shard, &deal{id: q.ID, cycle: c.cycle, seen: seen})
 	}
 	advice.Guidance, advice.Opinions = &c.guidance, c.opinions
 	return advice
@@ -138,10 +138,10 @@ func (c *consultation) preFilters(ctx context.Context) (sets.Set[string], error)
 		case framework.Success:
 		case framework.Unschedulable:
 			// Others are asked all the same: what they leave in the cycle is for preemption.
-			c.guidance.Plugin, c.guidance.Rejection = plugin.Name(), status.Message()
+			c.guidance.Plugin, c.guidance.Rejection, c.guidance.Resolvable = plugin.Name(), status.Message(), true
 			continue
 		case framework.UnschedulableAndUnresolvable:
-			c.guidance.Plugin, c.guidance.Rejection = plugin.Name(), status.Message()
+			c.guidance.Plugin, c.guidance.Rejection, c.guidance.Resolvable = plugin.Name(), status.Message(), false
 			return nil, nil
 		default:
 			return nil, fmt.Errorf("running PreFilter plugin %q: %w", plugin.Name(), status.AsError())

@@ -20,7 +20,14 @@ type skipped struct {
 	filter, score, preBind, parallel sets.Set[string]
 }
 
-func newCycle() *cycle { return &cycle{} }
+// newCycle is empty but for the pods to activate, if there is something to keep them in.
+func (r *Runtime) newCycle() *cycle {
+	c := &cycle{}
+	if r.toActivate != nil {
+		c.Write(PodsToActivateKey, r.toActivate.create())
+	}
+	return c
+}
 
 // ShouldRecordPluginMetrics implements framework.CycleState: Berth has metrics of its own.
 func (c *cycle) ShouldRecordPluginMetrics() bool { return false }

@@ -108,8 +108,10 @@ func (h *handle) DeleteNominatedPodIfExists(*corev1.Pod)                        
 func (h *handle) UpdateNominatedPod(klog.Logger, *corev1.Pod, framework.PodInfo)            {}
 func (h *handle) NominatedPodsForNode(string) []framework.PodInfo                           { return nil }
 
-// Activate does nothing: any change in the cluster wakes pods that plugins have turned down.
-func (h *handle) Activate(klog.Logger, map[string]*corev1.Pod) {}
+// Activate has the queue told by one of the process's shards, soon.
+func (h *handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
+	h.runtime.activations.add(pods)
+}
 
 // IterateOverWaitingPods visits the pods of the process that wait at Permit, whatever their profile.
 func (h *handle) IterateOverWaitingPods(visit func(framework.WaitingPod)) {

@@ -69,6 +69,17 @@ func (ds *deals) remember(shard string, d *deal) {
 	ds.mu.latest[shard] = d
 }
 
+// last is the last cycle of a shard, if that is the one.
+func (ds *deals) last(k dealKey) (*deal, error) {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	d := ds.mu.latest[k.shard]
+	if d == nil || d.id != k.id {
+		return nil, fmt.Errorf("cycle %d of %s is gone", k.id, k.shard)
+	}
+	return d, nil
+}
+
 // begin opens the last cycle of a shard, if that is the one.
 func (ds *deals) begin(k dealKey) (*deal, error) {
 	ds.mu.Lock()
@@ -118,9 +129,10 @@ func (ds *deals) end(k dealKey) (*deal, bool) {
 	return d, true
 }
 
-// Acts tells whether plugins act once a node has been chosen.
+// Acts tells whether plugins act once a node has been chosen, or may have said in the cycle which pods to activate
+// then.
 func (s *Set) Acts() bool {
-	return len(s.reserve)+len(s.permit)+len(s.preBind)+len(s.postBind) > 0
+	return s.runtime.toActivate != nil || len(s.reserve)+len(s.permit)+len(s.preBind)+len(s.bind)+len(s.postBind) > 0
 }
 
 // Perform has the plugins act, and returns when they have. Acts of one cycle are asked for in their order.
@@ -132,6 +144,10 @@ func (s *Set) Perform(ctx context.Context, p decide.Perform) decide.Performed {
 		s.reserveFor(ctx, key, p, &answer)
 	case decide.ActPrepare:
 		s.prepareFor(ctx, key, &answer)
+	case decide.ActPostFilter:
+		s.postFilterFor(ctx, p, &answer)
+	case decide.ActBind:
+		s.bindFor(ctx, key, &answer)
 	case decide.ActUndo:
 		if d, mine := s.runtime.deals.end(key); mine {
 			s.unreserve(ctx, d)
@@ -143,6 +159,7 @@ func (s *Set) Perform(ctx context.Context, p decide.Perform) decide.Performed {
 				plugin.PostBind(ctx, d.cycle, d.pod, d.node)
 				d.lap("PostBind", plugin.Name(), nil, begin)
 			}
+			s.runtime.activateFrom(d.cycle)
 		}
 	}
 	if answer.Err != nil && !errors.Is(answer.Err, errTakenBack) {
@@ -200,6 +217,7 @@ func (s *Set) reserveIn(ctx context.Context, d *deal, answer *decide.Performed) 
 	if answer.Err != nil || answer.Refusal != nil {
 		return
 	}
+	s.runtime.activateFrom(d.cycle)
 	if len(waits) > 0 {
 		d.waits = s.runtime.waiting.add(d.pod, waits)
 	}
@@ -209,6 +227,7 @@ func (s *Set) reserveIn(ctx context.Context, d *deal, answer *decide.Performed) 
 		return
 	}
 	answer.Later = len(waits) > 0 || work
+	answer.Binds = s.binds(d)
 }
 
 // maxPermit is the longest that Permit may have a pod wait. Source: maxTimeout in

@@ -36,9 +36,12 @@ type stage struct {
 	handle framework.Handle
 	says   map[string]*framework.Status
 	wait   time.Duration
-	// before, if not nil, is called at PreBind.
+	// before, if not nil, is called at PreBind, during at the points that it names.
 	before func(context.Context)
-	mu     struct {
+	during map[string]func(framework.CycleState)
+	// nominates is what PostFilter answers beside its status, by plugin.
+	nominates map[string]*framework.PostFilterResult
+	mu        struct {
 		sync.Mutex
 		lines []string
 	}
@@ -55,6 +58,9 @@ func (d *doer) note(point string, state framework.CycleState, pod *corev1.Pod, n
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.mu.lines = append(d.mu.lines, line)
+	if during := d.during[point]; during != nil {
+		during(state)
+	}
 	return d.says[point]
 }
 
@@ -116,31 +122,56 @@ func (d *doer) PostBind(_ context.Context, s framework.CycleState, p *corev1.Pod
 	d.note("PostBind", s, p, node)
 }
 
-// company is a set with the doers A and B, in a process whose informers are there.
+func (d *doer) Bind(ctx context.Context, s framework.CycleState, p *corev1.Pod, node string) *framework.Status {
+	if d.before != nil {
+		d.before(ctx)
+	}
+	if ctx.Err() != nil {
+		return framework.AsStatus(ctx.Err())
+	}
+	return d.note("Bind", s, p, node)
+}
+
+// company is a set with the doers A and B, in a process whose informers are there. So many of them are asked to bind,
+// before DefaultBinder if that is there.
 type company struct {
 	*stage
+	binds    int
+	noBinder bool
+
 	t     *testing.T
+	made  *plugins.Runtime
 	set   *plugins.Set
 	cycle uint64
 	stop  func()
 }
 
-func newCompany(t *testing.T) *company {
-	c := &company{t: t, stage: &stage{says: map[string]*framework.Status{}}}
+func newCompany(t *testing.T) *company { return newBindingCompany(t, 0, false) }
+
+func newBindingCompany(t *testing.T, binds int, noBinder bool) *company {
+	c := &company{t: t, binds: binds, noBinder: noBinder, stage: &stage{
+		says: map[string]*framework.Status{}, during: map[string]func(framework.CycleState){},
+	}}
 	p := placement.DefaultProfile("s")
 	both := []placement.CustomPlugin{{Name: "A", Weight: 1}, {Name: "B", Weight: 1}}
 	p.Custom = &placement.Custom{Points: map[string][]placement.CustomPlugin{
-		placement.AtPreEnqueue: both, placement.AtFilter: both, placement.AtReserve: both, placement.AtPermit: both,
-		placement.AtPreBind: both, placement.AtPostBind: both,
-	}}
+		placement.AtPreEnqueue: both, placement.AtFilter: both, placement.AtPostFilter: both,
+		placement.AtReserve: both, placement.AtPermit: both,
+		placement.AtPreBind: both, placement.AtBind: both, placement.AtPostBind: both,
+	}, Binder: c.binds, NoBinder: c.noBinder}
 	makes := func(name string) plugins.Factory {
 		return func(_ context.Context, _ runtime.Object, h framework.Handle) (framework.Plugin, error) {
 			c.handle = h
 			return &doer{name, c.stage}, nil
 		}
 	}
+	toActivate, err := plugins.NewPodsToActivate(func() framework.StateData { return &upstreams{} })
+	if err != nil {
+		t.Fatal(err)
+	}
 	made, err := plugins.New(t.Context(), plugins.Config{
 		Profiles: []placement.ProfileConfig{p}, Factories: map[string]plugins.Factory{"A": makes("A"), "B": makes("B")},
+		PodsToActivate: toActivate,
 	}, plugins.Deps{Client: fake.NewClientset(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -153,6 +184,7 @@ func newCompany(t *testing.T) *company {
 			t.Error(err)
 		}
 	}
+	c.made = made
 	c.set, _ = made.Of("s")
 	return c
 }
@@ -373,9 +405,9 @@ func TestCycleThatIsGone(t *testing.T) {
 	defer c.stop()
 	c.do(shardcore.ActReserve)
 	c.do(shardcore.ActReserve)
-	for act := shardcore.ActReserve; act <= shardcore.ActBound; act++ {
+	for act := shardcore.ActReserve; act <= shardcore.ActBind; act++ {
 		a := c.set.Perform(t.Context(), shardcore.Perform{ID: 77, Act: act, Shard: "x", Pod: cargo, Node: "n"})
-		if wants := act == shardcore.ActReserve || act == shardcore.ActPrepare; (a.Err != nil) != wants {
+		if wants := act != shardcore.ActUndo && act != shardcore.ActBound; (a.Err != nil) != wants {
 			t.Errorf("act %d: %v", act, a.Err)
 		}
 	}

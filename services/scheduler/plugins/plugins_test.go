@@ -81,8 +81,6 @@ func TestPluginsThatCannotBe(t *testing.T) {
 		{placement.AtFilter, map[string]plugins.Factory{"Other": nil}, nil,
 			"plugin Probe: not compiled into this program, want one of Other"},
 		{placement.AtFilter, factory(func(framework.Handle) framework.Plugin { return &sorter{} }), nil, "QueueSort"},
-		{placement.AtBind, factory(func(framework.Handle) framework.Plugin { return &binder{} }), nil,
-			"plugin Probe: acts at bind, where plugins are not asked"},
 		{placement.AtFilter, factory(asks), nil, "it asks for a client, and this process has none: want --kubeconfig"},
 		{placement.AtFilter, factory(asks), func() (*restclient.Config, error) { return nil, errors.New("no such file") },
 			"it asks for a client: no such file"},

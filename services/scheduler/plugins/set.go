@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
@@ -30,6 +31,8 @@ type Config struct {
 	Factories map[string]Factory
 	// Parallelism is how many nodes plugins are asked about at once; 0 means 16, as upstream.
 	Parallelism int
+	// PodsToActivate is what a cycle begins with under the key PodsToActivateKey; nil for nothing.
+	PodsToActivate *PodsToActivate
 }
 
 // Deps are the worlds that plugins may reach.
@@ -57,6 +60,9 @@ type Runtime struct {
 	deals     *deals
 	waiting   *waitingPods
 	inPreBind *preBinds
+
+	activations *activations
+	toActivate  *PodsToActivate // nil for nothing
 }
 
 // Set is the custom plugins of one profile, with its extenders. Safe for concurrent use.
@@ -68,6 +74,8 @@ type Set struct {
 	// made are the plugins, by name.
 	made map[string]framework.Plugin
 	points
+	// noBinder: binders are not to bind what plugins leave.
+	noBinder bool
 }
 
 // points are the plugins by extension point, in the order in which they run.
@@ -75,11 +83,13 @@ type points struct {
 	preEnqueue []framework.PreEnqueuePlugin
 	preFilter  []framework.PreFilterPlugin
 	filter     []framework.FilterPlugin
+	postFilter []framework.PostFilterPlugin
 	preScore   []framework.PreScorePlugin
 	score      []scorer
 	reserve    []framework.ReservePlugin
 	permit     []framework.PermitPlugin
 	preBind    []framework.PreBindPlugin
+	bind       []framework.BindPlugin
 	postBind   []framework.PostBindPlugin
 }
 
@@ -95,6 +105,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Runtime, error) {
 		sets: map[string]*Set{}, turn: make(chan struct{}, 1),
 		clients: &clients{deps: deps, started: make(chan struct{})},
 		deals:   newDeals(), waiting: newWaitingPods(), inPreBind: newPreBinds(),
+		activations: newActivations(deps.Logger), toActivate: cfg.PodsToActivate,
 	}
 	r.seen.Store(&cluster{})
 	for _, p := range cfg.Profiles {
@@ -134,9 +145,7 @@ func (r *Runtime) newSet(
 		}
 		s.made[name] = plugin
 	}
-	if err := s.order(p.Custom, s.made); err != nil {
-		return nil, err
-	}
+	s.order(p.Custom, s.made)
 	if len(p.Extenders) > 0 {
 		var err error
 		if s.extenders, err = extender.NewSet(p.Extenders, logger); err != nil {
@@ -159,10 +168,11 @@ func enabled(c *placement.Custom) []string {
 
 // order sorts the plugins into the points. One that is enabled at a point at which it does not act is no mistake: the
 // file may have named it for all of them (multiPoint).
-func (s *Set) order(c *placement.Custom, made map[string]framework.Plugin) error {
+func (s *Set) order(c *placement.Custom, made map[string]framework.Plugin) {
 	s.preEnqueue = at[framework.PreEnqueuePlugin](c.Points[placement.AtPreEnqueue], made)
 	s.preFilter = at[framework.PreFilterPlugin](c.Points[placement.AtPreFilter], made)
 	s.filter = at[framework.FilterPlugin](c.Points[placement.AtFilter], made)
+	s.postFilter = at[framework.PostFilterPlugin](c.Points[placement.AtPostFilter], made)
 	s.preScore = at[framework.PreScorePlugin](c.Points[placement.AtPreScore], made)
 	for _, p := range c.Points[placement.AtScore] {
 		if plugin, ok := made[p.Name].(framework.ScorePlugin); ok {
@@ -172,32 +182,13 @@ func (s *Set) order(c *placement.Custom, made map[string]framework.Plugin) error
 	s.reserve = at[framework.ReservePlugin](c.Points[placement.AtReserve], made)
 	s.permit = at[framework.PermitPlugin](c.Points[placement.AtPermit], made)
 	s.preBind = at[framework.PreBindPlugin](c.Points[placement.AtPreBind], made)
-	s.postBind = at[framework.PostBindPlugin](c.Points[placement.AtPostBind], made)
-	return s.refuse(c, made)
-}
-
-// refuse names a plugin that is enabled where it acts and Berth does not ask it.
-func (s *Set) refuse(c *placement.Custom, made map[string]framework.Plugin) error {
-	for _, point := range slices.Sorted(maps.Keys(notAsked)) {
-		for _, p := range c.Points[point] {
-			if notAsked[point](made[p.Name]) {
-				return fmt.Errorf("plugin %s: acts at %s, where plugins are not asked: disable it there, "+
-					"or want one that does not", p.Name, point)
-			}
+	for _, p := range c.Binding() {
+		if plugin, ok := made[p.Name].(framework.BindPlugin); ok {
+			s.bind = append(s.bind, plugin)
 		}
 	}
-	return nil
-}
-
-// notAsked tells, for the points at which plugins are not asked, whether one would act there.
-var notAsked = map[string]func(framework.Plugin) bool{
-	placement.AtPostFilter: acts[framework.PostFilterPlugin],
-	placement.AtBind:       acts[framework.BindPlugin],
-}
-
-func acts[T framework.Plugin](p framework.Plugin) bool {
-	_, ok := p.(T)
-	return ok
+	s.noBinder = c.NoBinder
+	s.postBind = at[framework.PostBindPlugin](c.Points[placement.AtPostBind], made)
 }
 
 // at are the plugins enabled at a point that act there.
@@ -219,7 +210,7 @@ func (r *Runtime) Of(schedulerName string) (*Set, bool) {
 // Ready implements what a process asks of whatever it runs: plugins are asked when they are needed.
 func (r *Runtime) Ready() error { return nil }
 
-// Run keeps what plugins watch up to date until ctx ends.
+// Run keeps what plugins watch up to date, and passes on which pods they want tried, until ctx ends.
 func (r *Runtime) Run(ctx context.Context) error {
 	defer func() {
 		for _, s := range r.sets {
@@ -228,7 +219,10 @@ func (r *Runtime) Run(ctx context.Context) error {
 			}
 		}
 	}()
-	return r.clients.run(ctx)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return r.clients.run(ctx) })
+	g.Go(func() error { return r.activations.run(ctx) })
+	return g.Wait()
 }
 
 // take begins a cycle; false when ctx ended first.

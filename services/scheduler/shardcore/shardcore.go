@@ -21,6 +21,8 @@ type (
 	Advice = decide.Advice
 	// Perform is decide.Perform.
 	Perform = decide.Perform
+	// Verdict is decide.Verdict.
+	Verdict = decide.Verdict
 	// Act is decide.Act.
 	Act = decide.Act
 	// Performed is decide.Performed.
@@ -39,6 +41,9 @@ const (
 	ActPrepare = decide.ActPrepare
 	ActUndo    = decide.ActUndo
 	ActBound   = decide.ActBound
+	ActBind    = decide.ActBind
+
+	ActPostFilter = decide.ActPostFilter
 )
 
 // What can become of a plan: decide.PlanEvent.

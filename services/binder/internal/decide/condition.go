@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,6 +76,9 @@ func (w *condition) advance(c *Core) {
 		w.want = nil // deleted or bound: nobody waits for a condition
 		return
 	}
+	if bindFailed(d) && c.takingBack(d) {
+		return // a write now would be in the way of the fence
+	}
 	w.report(c, d)
 	if c.placed(d.Pod.UID) {
 		// A later attempt has placed the pod. A patch now would move the resourceVersion
@@ -84,13 +88,25 @@ func (w *condition) advance(c *Core) {
 	}
 	current, rv := w.current(p)
 	w.patch = wanted(d, p, current, c.now)
-	if current != nil && same(*current, w.patch) {
+	nominated := nominatedByPlugin(d, p)
+	if current != nil && same(*current, w.patch) && nominated == "" {
 		w.settle(c, d, rv, "")
 		return
 	}
 	w.sent, w.want = &d, nil
 	w.op = c.start(w)
-	c.emit(PatchCondition{Op: w.op, Pod: d.Pod, Condition: w.patch, NominatedNodeName: w.nominate(c, d, p)})
+	c.emit(PatchCondition{
+		Op: w.op, Pod: d.Pod, Condition: w.patch, NominatedNodeName: cmp.Or(w.nominate(c, d, p), nominated),
+	})
+}
+
+// nominatedByPlugin is the node that a plugin has nominated a pod to which fits nowhere, if the pod does not say so.
+// Nothing is held there.
+func nominatedByPlugin(d events.Decision, p *state.Pod) string {
+	if d.Kind != events.DecisionUnplaceable || d.NodeName == p.Status().NominatedNodeName {
+		return ""
+	}
+	return d.NodeName
 }
 
 // nominate has the patch under way write the name of the node as well where a place is held for

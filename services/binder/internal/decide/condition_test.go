@@ -176,3 +176,27 @@ func TestConditionOfAnotherBinderIsTakenOver(t *testing.T) {
 		t.Fatalf("patch of %s, want only what the other binder left undone", p.Pod.UID)
 	}
 }
+
+// A node that a plugin nominates a pod to which fits nowhere is written with the condition, once.
+func TestNominationByAPlugin(t *testing.T) {
+	r := newRig(t, 1)
+	d := events.Decision{
+		Kind: events.DecisionUnplaceable, Pod: about("p0"), SchedulerName: "berth", Token: ledger.Token(7).String(),
+		Message: "0/1 nodes are available: 1 no.", NodeName: "n0",
+	}
+	for range 2 {
+		r.hear(d)
+		if patch := run[PatchCondition](r, delivered); patch.NominatedNodeName != "n0" {
+			t.Fatalf("nominated to %q, want n0", patch.NominatedNodeName)
+		}
+		r.see()
+		r.wait(time.Second)
+		r.quiet("it has been written")
+		d.Token, d.NodeName = ledger.Token(8).String(), ""
+		r.hear(d)
+		r.quiet("nothing is new")
+		r.api.changePod("p0-uid", func(p *corev1.Pod) { p.Status.NominatedNodeName = "" })
+		r.see()
+		d.Token, d.NodeName = ledger.Token(9).String(), "n0"
+	}
+}

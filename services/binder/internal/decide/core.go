@@ -75,6 +75,8 @@ type asked struct {
 	conditions map[string]*condition
 	evictions  map[attempt]*eviction
 	ungatings  map[string]*ungating
+	// departed are reservations of plugins' binds that have left the ledger before the facts show why.
+	departed map[attempt]*reservation
 	// dropped counts hints refused because Limits.Foreign was reached.
 	dropped uint64
 }
@@ -103,6 +105,7 @@ func NewCore(id string, limits Limits, enforces Enforces) *Core {
 			conditions: map[string]*condition{},
 			evictions:  map[attempt]*eviction{},
 			ungatings:  map[string]*ungating{},
+			departed:   map[attempt]*reservation{},
 		},
 		promised: newPromised(),
 	}
@@ -294,6 +297,7 @@ func (c *Core) advanceAll() {
 	for _, uid := range conditions {
 		c.conditions[uid].advance(c)
 	}
+	c.seeDeparted()
 	for _, uid := range slices.Sorted(maps.Keys(c.ungatings)) {
 		c.ungatings[uid].advance(c)
 	}
@@ -358,6 +362,9 @@ func (c *Core) decisionSeen(d events.Decision) {
 	case events.DecisionUnplaceable, events.DecisionFailed, events.DecisionQuarantined,
 		events.DecisionNominated, events.DecisionWithdrawn:
 		c.conditionWanted(d)
+		if bindFailed(d) {
+			c.hinted(key, d)
+		}
 	case events.DecisionUngate:
 		c.ungateWanted(d)
 	case events.DecisionCondition:
@@ -378,6 +385,9 @@ func (c *Core) decisionSeen(d events.Decision) {
 func (c *Core) hinted(key attempt, d events.Decision) {
 	if r, ok := c.reservations[key]; ok {
 		r.hint = d
+		if r.entry.Delegated {
+			r.since = c.now
+		}
 		r.advance(c)
 		return
 	}

@@ -12,6 +12,8 @@
 //
 //   - A bind is sent only for an entry that the binder's own ledger view shows Committed
 //     with that token, with the pod's UID and the entry's resourceVersion as preconditions.
+//   - A bind that is a plugin's (ledger.Entry.Delegated) is left to it until its shard says that it leaves or
+//     has failed it, or its time is over.
 //   - After a lost resourceVersion the pod is read first and the node's document second,
 //     and only then the bind is sent again.
 //   - An entry leaves a document for one of two reasons: the facts show its pod bound or

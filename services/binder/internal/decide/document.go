@@ -112,6 +112,7 @@ func (c *Core) untrack(old ledger.NodeDoc, present map[attempt]bool) {
 		}
 		r.removed = true
 		r.leftUnanswered(c)
+		r.depart(c)
 		delete(c.reservations, key)
 		delete(c.waiting, key)
 		rest := slices.DeleteFunc(c.reserved[key.pod], func(o *reservation) bool { return o == r })

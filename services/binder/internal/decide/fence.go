@@ -187,7 +187,7 @@ func (r *reservation) leftUnanswered(c *Core) {
 // tellReleased says how the fence ended.
 func (r *reservation) tellReleased(c *Core) {
 	if r.fence.after.NodeName != "" {
-		r.foundBound(c, r.fence.after, r.tries > 0)
+		r.foundBound(c, r.fence.after, r.tries > 0 || r.boundByPlugin(r.fence.after))
 		return
 	}
 	d := r.decision(events.DecisionReleased)

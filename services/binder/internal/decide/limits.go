@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
 // Limits are the core's times and bounds.
@@ -58,6 +60,9 @@ type Waits struct {
 	// Devices is about pods whose devices have to get ready first. How often to look is that of
 	// Volumes.
 	Devices WaitLimits
+	// Delegated is how long a bind is left to a plugin (ledger.Entry.Delegated): what the plugin has
+	// (ledger.DelegatedFor), and half of it for its last request to be carried out or refused.
+	Delegated time.Duration
 }
 
 // WaitLimits are the times for volumes or devices.
@@ -86,7 +91,8 @@ func DefaultLimits() Limits {
 			// The default of VolumeBindingArgs.bindTimeoutSeconds, and how often kube-scheduler looks.
 			Volumes: WaitLimits{Deadline: 600 * time.Second, Poll: time.Second},
 			// The default of DynamicResourcesArgs.bindingTimeout.
-			Devices: WaitLimits{Deadline: 600 * time.Second},
+			Devices:   WaitLimits{Deadline: 600 * time.Second},
+			Delegated: ledger.DelegatedFor + ledger.DelegatedFor/2,
 		},
 		Idle:           5 * time.Second,
 		Losses:         3,

@@ -82,6 +82,10 @@ func (r *reservation) advance(c *Core) {
 	}
 	switch r.entry.State {
 	case ledger.Committed:
+		if r.entry.Delegated && !r.leftToUs() {
+			r.watchBind(c)
+			return
+		}
 		r.advanceCommitted(c)
 	case ledger.Fencing:
 		// Ours to continue at once; somebody else's only when it has been idle.
@@ -304,7 +308,7 @@ func (r *reservation) bindAnswered(c *Core, in Answered) {
 // chosen the same node. It may have been another binder that bound it; then that one has
 // told the users, or has died: an event less, as when kube-scheduler dies there.
 func (r *reservation) foundBound(c *Core, p *state.Pod, ours bool) {
-	if p != nil && p.Annotation(AnnotationAttempt) == r.key.token.String() {
+	if p != nil && (p.Annotation(AnnotationAttempt) == r.key.token.String() || r.boundByPlugin(p)) {
 		r.announceBound(c, ours)
 	}
 }

@@ -104,6 +104,7 @@ const (
 	eventReleased        = "ReservationReleased"
 	eventWithdrawn       = "HoldWithdrawn"
 	eventQuarantine      = "Quarantine"
+	eventActivate        = "ForceActivate"
 	eventOffer           = "Offer"
 	eventPlaced          = "Placed"
 	eventReserved        = "ReservationSeen"

@@ -173,10 +173,11 @@ func (c *Core) rejectedLike(e *entry) {
 
 // covered says whether the lane's newest verdict is as good as one about this pod: neither
 // has the pod changed since what it was computed from, nor has anything happened that the
-// rules listen to, and it is not on its way because nothing has happened for long.
+// rules listen to, and it is not on its way because nothing has happened for long, or because a plugin
+// wants it tried.
 func (c *Core) covered(e *entry) bool {
 	r := &e.lane.rejected
-	if r.factSequence == 0 || e.sequence > r.factSequence || e.attempt.flushed ||
+	if r.factSequence == 0 || e.sequence > r.factSequence || e.attempt.flushed || e.attempt.activated ||
 		r.factSequence < c.journal.sequence || r.ledgerRevision < c.journal.revision {
 		return false
 	}

@@ -35,6 +35,9 @@ func (in WorkAsked) apply(c *Core, now moment) {
 			e.attempt.token = ""
 		}
 	}
+	for _, uid := range in.Request.Activate {
+		c.activate(uid, now)
+	}
 }
 
 func (c *Core) shardOf(id string) *shard {
@@ -193,6 +196,7 @@ func (c *Core) lease(e *entry, s *shard, now moment) events.Offer {
 	c.detach(e)
 	c.unreject(e)
 	e.attempt.count++
+	e.attempt.activated = false
 	if e.attempt.firstOffer == 0 {
 		e.attempt.firstOffer = now
 	}

@@ -96,10 +96,10 @@ type attempt struct {
 	// reservations that ended without a bind.
 	lost, released int16
 	// flushed: the sweep, and no event, brought the pod to this attempt. early: it left its
-	// backoff before its time for it.
-	flushed, early bool
-	firstOffer     moment
-	deadline       moment
+	// backoff before its time for it. activated: a plugin has asked meanwhile for it to be tried again.
+	flushed, early, activated bool
+	firstOffer                moment
+	deadline                  moment
 	// cause is the event that brought the pod to this attempt, since when that was.
 	cause string
 	since moment

@@ -152,7 +152,8 @@ func (c *Core) placed(e *entry, d *events.Decision, now moment) {
 }
 
 // park makes a rejected pod wait for what could help it; if that happened after what the verdict was computed from,
-// the pod is tried again after its backoff instead. So does one that is held back, which says nothing about others.
+// or a plugin has asked for it meanwhile, the pod is tried again after its backoff
+// instead. So does one that is held back, which says nothing about others.
 func (c *Core) park(e *entry, now moment) {
 	c.backOff(e, now)
 	if e.verdict.kind != events.DecisionHeldBack {
@@ -160,7 +161,7 @@ func (c *Core) park(e *entry, now moment) {
 	}
 	c.countRejectors(e, e.verdict.plugins, 1)
 	e.verdict.counted = true
-	if c.missed(e) {
+	if c.missed(e) || e.attempt.activated {
 		c.requeue(e, eventAttemptFailure, now)
 		return
 	}

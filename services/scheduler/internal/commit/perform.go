@@ -42,7 +42,7 @@ func (r *Room) Perform(ctx context.Context) error {
 		case to <- next:
 			queue = queue[1:]
 		case p := <-r.performs:
-			if p.Act != decide.ActPrepare && p.Act != decide.ActBound {
+			if p.Act != decide.ActPrepare && p.Act != decide.ActBind && p.Act != decide.ActBound {
 				queue = append(queue, p)
 				continue
 			}

@@ -320,8 +320,12 @@ func (c *Core) entryOf(a *attempt) (ledger.Entry, error) {
 		Devices:    a.pick.volumes.devices.picks,
 		NonZeroCPU: a.pod.NonZero.MilliCPU, NonZeroMemory: a.pod.NonZero.Memory,
 	}
-	if a.deal != nil && a.deal.later {
+	switch {
+	case a.deal == nil:
+	case a.deal.later:
 		e.State, e.Plan = ledger.Held, ledger.PreparedPlan(token)
+	default:
+		e.Delegated = a.deal.delegate(a.pick.volumes)
 	}
 	if a.offer.Partition != e.Partition() {
 		e.GroupPartition = a.offer.Partition + 1

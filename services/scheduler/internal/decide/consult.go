@@ -13,7 +13,8 @@ import (
 // A pod that custom plugins or extenders have a say in (Profile.Extended) is decided in two looks. The first finds
 // the nodes that the rules let pass, and asks about them: a Consult goes out, and the attempt waits for its Advice
 // while others go on. Plugins that have a say before nodes are looked at (Profile.Guided) are asked even if there
-// are none, and those that may hold the pod back (Config.Gates) in any case. The second is made on what is true
+// are none, and those that may hold the pod back (Config.Gates), or have something to do if it fits nowhere
+// (Config.PostFilters), in any case. The second is made on what is true
 // then, with the opinions: rules are asked again, the others are not. A node that has come to pass meanwhile is
 // none to choose, as nobody has been asked about it; if no other is left, there is another question.
 //
@@ -132,7 +133,8 @@ func (c *Core) extends(q placement.Query, a *attempt) placement.Query {
 func (c *Core) consult(a *attempt, p *placement.Profile, r looked, out *Output) bool {
 	gateOnly := len(r.Feasible) == 0 && (!p.Guided() || r.Diagnosis.Everywhere())
 	switch {
-	case a.counsel.opinions != nil, gateOnly && !c.cfg.Gates[a.pod.SchedulerName]:
+	case a.counsel.opinions != nil, gateOnly && !c.cfg.Gates[a.pod.SchedulerName] &&
+		!c.cfg.PostFilters[a.pod.SchedulerName]:
 		return false
 	case c.consulting.full() || p.Custom() && c.showing(), !c.preparable(p, a.pod):
 		c.deferred = append(c.deferred, a)

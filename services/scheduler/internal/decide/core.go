@@ -180,6 +180,7 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 		c.performed(p, &out)
 	}
 	c.pass(in)
+	c.activate(in.Activated)
 	if moved || c.stirred {
 		c.stirred = false
 		c.pending = append(c.deferred, c.pending...)
@@ -198,11 +199,11 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 	c.submit(&out)
 	c.settleRejections(&out)
 	c.tellAbandoned(&out)
-	if in.Beat || c.Ready() && !c.announced {
+	if in.Beat || c.Ready() && !c.announced || len(c.performing.activate) > 0 {
 		c.announced = c.announced || c.Ready()
 		out.Request = c.request()
 	}
-	out.More = len(c.pending) > 0 && c.hasRoom() || c.flight == nil && !c.draining && c.maySeek()
+	out.More = c.more()
 	out.Idle = len(c.inHand) == 0 && c.performing.idle()
 	out.Turns, c.turns.out = c.turns.out, nil
 	out.Performs, c.performing.out = c.performing.out, nil
@@ -210,6 +211,12 @@ func (c *Core) Step(in Input, now time.Time) (Output, error) {
 	out.Plans, c.plans.reports = c.plans.reports, nil
 	out.Soon = c.soon()
 	return out, nil
+}
+
+// more tells whether another step has work to do even without input.
+func (c *Core) more() bool {
+	return len(c.performing.activate) > 0 || len(c.pending) > 0 && c.hasRoom() ||
+		c.flight == nil && !c.draining && c.maySeek()
 }
 
 // pass takes in what other shards said, and ends what has lasted long enough.
@@ -362,6 +369,7 @@ func (c *Core) drain() {
 	for _, id := range slices.Sorted(maps.Keys(c.performing.reserving)) {
 		c.giveBack(c.performing.reserving[id])
 	}
+	c.dismissFiltering()
 	c.drainDeals()
 	c.dismissConsults()
 	c.pending, c.deferred, c.next, c.rejected, c.plans.seekers = nil, nil, nil, nil, nil
@@ -408,7 +416,20 @@ func (c *Core) request() *events.WorkRequest {
 	}
 	slices.Sort(r.Renew)
 	c.returns = nil
+	most := min(len(c.performing.activate), events.MaxActivate)
+	r.Activate, c.performing.activate = c.performing.activate[:most:most], c.performing.activate[most:]
 	return r
+}
+
+// activate has the queue told of pods that plugins want tried. One that the facts do not show waits for nothing, as it
+// has never been turned down.
+func (c *Core) activate(pods []events.PodRef) {
+	for _, ref := range pods {
+		pod, known := c.view.Snapshot().PodByName(ref.Namespace, ref.Name)
+		if known && pod.NodeName == "" {
+			c.performing.activate = append(c.performing.activate, pod.UID)
+		}
+	}
 }
 
 func (c *Core) countPartitions() {

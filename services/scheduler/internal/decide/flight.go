@@ -181,7 +181,7 @@ func (c *Core) note(t ledger.Txn, revision int64) {
 // placed ends attempts whose reservation stands at revision.
 func (c *Core) placed(attempts []*attempt, revision int64, out *Output) {
 	for _, a := range attempts {
-		if !c.settleDeal(a) {
+		if !c.settleDeal(a, revision) {
 			continue
 		}
 		c.tellPlaced(a, revision, out)

@@ -26,6 +26,8 @@ type Config struct {
 	Gates map[string]bool
 	// Acts are the scheduler names of profiles with custom plugins that act once a node has been chosen.
 	Acts map[string]bool
+	// PostFilters are the scheduler names of profiles with custom plugins that are asked about pods that fit nowhere.
+	PostFilters map[string]bool
 	// Laps, if not nil, is told how far evaluations are; see placement.Laps.
 	Laps placement.Laps
 	// Home says whether a node is this shard's home for the given live shards (sorted).
@@ -44,6 +46,9 @@ type Input struct {
 	Advice []Advice
 	// Performed is what plugins have done.
 	Performed []Performed
+	// Activated are the pods that plugins want tried at once, by namespace and name as upstream has it: the UID
+	// is not looked at.
+	Activated []events.PodRef
 	// Beat asks for a work request (heartbeat).
 	Beat bool
 	// Drain, once given, makes the core return what it has not sent and take nothing more.

@@ -16,7 +16,7 @@ import (
 // Custom plugins that act once a node has been chosen (Config.Acts) are asked to in two parts, as upstream has a
 // scheduling cycle and a binding cycle.
 //
-//	chosen, staged ──ActReserve──► nothing left to do ──► T1: Committed ───────────────► bound ──ActBound──►
+//	chosen, staged ──ActReserve──► nothing left to do ──► T1: Committed ──(ActBind)──► bound ──ActBound──►
 //	                      └──► something left ──► T1: Held ──ActPrepare──► T3: Committed ──┘
 //
 // ActReserve is Reserve and Permit, and belongs to the cycle of the question that led to the choice: no other
@@ -25,6 +25,9 @@ import (
 // meanwhile, under a plan of its own (ledger.PreparedPlan): it counts for all shards, nobody binds it, and a more
 // important pod may take it (T4). ActPrepare is what is left, and what it comes to has the place promoted or given
 // up.
+//
+// Plugins that bind do so when the reservation is Committed, and marked so that binders leave the bind to them
+// (ledger.Entry.Delegated, bindby.go).
 //
 // Whatever ends it otherwise, a lost race, a place that was taken, a pod that is gone, a bind that failed, the
 // plugins are told to take it back (ActUndo), once; those that have refused or failed have done so themselves. A
@@ -42,12 +45,15 @@ const (
 type Act uint8
 
 // The acts. ActReserve is upstream's Reserve, Permit and PreBindPreFlight, ActPrepare the wait that Permit asked for
-// and PreBind, ActUndo Unreserve, ActBound PostBind.
+// and PreBind, ActBind Bind, ActUndo Unreserve, ActBound PostBind, and ActPostFilter PostFilter, of a pod that no node
+// has been chosen for.
 const (
 	ActReserve Act = iota + 1
 	ActPrepare
 	ActUndo
 	ActBound
+	ActBind
+	ActPostFilter
 )
 
 // Perform has the plugins of a profile act. ID is that of the question (Consult) whose cycle it belongs to. Each is
@@ -59,6 +65,15 @@ type Perform struct {
 	SchedulerName string
 	Pod           *state.Pod
 	Node          string
+	// Verdicts (ActPostFilter) are about all nodes, in no order.
+	Verdicts []Verdict
+}
+
+// Verdict is why a node will not do. Resolvable: it might, if pods left.
+type Verdict struct {
+	Node, Plugin string
+	Reasons      []string
+	Resolvable   bool
 }
 
 // Performed is the answer to a Perform.
@@ -67,6 +82,13 @@ type Performed struct {
 	Act Act
 	// Later (ActReserve): there is something left to do before the bind.
 	Later bool
+	// Binds (ActReserve): plugins are to be asked to bind the pod. By (ActBind) is the one that has, empty if all leave
+	// it to the binders.
+	Binds bool
+	By    string
+	// Nominated (ActPostFilter) is the node that a plugin nominates the pod to, empty for none, Message what plugins
+	// say. There is neither refusal nor error.
+	Nominated, Message string
 	// Refusal is that of a plugin, in its words; Err says that one has failed. With either, all that plugins had
 	// reserved has been taken back.
 	Refusal *Refusal
@@ -83,14 +105,19 @@ func (p *Performed) failed() bool { return p.Refusal != nil || p.Err != nil }
 
 // performing is what plugins are doing about chosen nodes; the keys are IDs of questions, but for bindable.
 type performing struct {
-	// reserving are attempts at ActReserve, preparing holds at ActPrepare, undoing what ActUndo is under way for, with
+	// reserving are attempts at ActReserve, filtering those at ActPostFilter that fit nowhere, preparing holds at
+	// ActPrepare, binding reservations at ActBind, undoing what ActUndo is under way for, with
 	// whether it belongs to a cycle.
 	reserving map[uint64]*attempt
+	filtering map[uint64]rejection
 	preparing map[uint64]*deal
+	binding   map[uint64]*deal
 	undoing   map[uint64]bool
 	// bindable are the deals of reservations that binders may bind, by pod UID.
 	bindable map[string]*deal
 	out      []Perform
+	// activate are the UIDs of pods that plugins want tried, of which the queue has not been told.
+	activate []string
 }
 
 // deal is what plugins have agreed to about a pod and its node.
@@ -105,18 +132,19 @@ type deal struct {
 	outcome *Performed
 	// over: plugins have nothing more to do with it.
 	over bool
+	delegation
 }
 
 func newPerforming() performing {
 	return performing{
-		reserving: map[uint64]*attempt{}, preparing: map[uint64]*deal{}, undoing: map[uint64]bool{},
-		bindable: map[string]*deal{},
+		reserving: map[uint64]*attempt{}, filtering: map[uint64]rejection{}, preparing: map[uint64]*deal{},
+		binding: map[uint64]*deal{}, undoing: map[uint64]bool{}, bindable: map[string]*deal{},
 	}
 }
 
 // inCycle tells whether a cycle of plugins has not come to its end.
 func (p *performing) inCycle() bool {
-	if len(p.reserving) > 0 {
+	if len(p.reserving)+len(p.filtering) > 0 {
 		return true
 	}
 	for _, cycle := range p.undoing {
@@ -127,7 +155,9 @@ func (p *performing) inCycle() bool {
 	return false
 }
 
-func (p *performing) idle() bool { return len(p.reserving)+len(p.preparing)+len(p.undoing) == 0 }
+func (p *performing) idle() bool {
+	return len(p.reserving)+len(p.filtering)+len(p.preparing)+len(p.binding)+len(p.undoing) == 0
+}
 
 // acts tells whether plugins act on a pod once a node has been chosen.
 func (c *Core) acts(pod *state.Pod) bool { return c.cfg.Acts[pod.SchedulerName] }
@@ -185,6 +215,10 @@ func (c *Core) performed(p Performed, out *Output) {
 		}
 	case ActUndo:
 		delete(c.performing.undoing, p.ID)
+	case ActBind:
+		c.bindEnded(p, out)
+	case ActPostFilter:
+		c.postFiltered(p, out)
 	case ActBound:
 	}
 }
@@ -201,7 +235,7 @@ func (c *Core) reserved(a *attempt, p Performed, out *Output) {
 		a.deal = nil
 		c.fail(a, p.Err.Error(), out)
 	default:
-		a.deal.later = p.Later
+		a.deal.later, a.deal.asked = p.Later, p.Binds
 		c.next = append(c.next, a)
 	}
 }
@@ -257,17 +291,23 @@ func (c *Core) stagedAttempts() iter.Seq[*attempt] {
 	}
 }
 
-// settleDeal goes on with the deal of an attempt whose reservation stands; false if plugins have something left to
-// do first.
-func (c *Core) settleDeal(a *attempt) (bindable bool) {
+// settleDeal goes on with the deal of an attempt whose reservation stands, at revision; false if plugins have something
+// left to do first.
+func (c *Core) settleDeal(a *attempt, revision int64) (bindable bool) {
 	d := a.deal
 	a.deal = nil
 	switch {
 	case d == nil:
 		return true
-	case !d.later:
+	case !d.later && !d.delegated:
 		c.performing.bindable[a.offer.Pod.UID] = d
 		return true
+	case !d.later:
+		c.answered(a) // it is recorded when plugins have answered
+		c.missedPlaces(a)
+		c.drop(a)
+		c.letBind(d, revision)
+		return false
 	}
 	// What has counted the pod as one that will be there has to be decided again.
 	c.cross.withdrawn++
@@ -347,7 +387,10 @@ func (c *Core) seeBound(podUID string) {
 	if !there {
 		hw = c.ledger.HighWater(ledger.KindPod)
 	}
+	_, binding := c.performing.binding[d.id]
 	switch {
+	case binding && known && pod.NodeName != "":
+		return // looked at when the plugin has returned
 	case known && pod.NodeName == d.node:
 		delete(c.performing.bindable, podUID)
 		d.over = true

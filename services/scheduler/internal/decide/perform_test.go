@@ -73,6 +73,11 @@ func (x *actor) act(p decide.Perform) decide.Performed {
 	}
 	failed := a.Refusal != nil || a.Err != nil
 	switch p.Act {
+	case decide.ActBind:
+		if open {
+			return x.bind(p, a)
+		}
+		return decide.Performed{ID: p.ID, Act: p.Act, Err: errors.New("taken back")}
 	case decide.ActReserve:
 		if !failed {
 			x.reserved[cycle], x.passed[placeOf(p)] = placeOf(p), !a.Later
@@ -126,7 +131,7 @@ func TestPluginsThatActUnderConcurrency(t *testing.T) {
 			case 1:
 				a.Err = errors.New("broken")
 			}
-			a.Later = x.rng.IntN(2) == 0
+			a.Later, a.Binds = x.rng.IntN(2) == 0, x.rng.IntN(2) == 0
 			return a
 		}
 		for i := range 4 {
@@ -160,7 +165,7 @@ func TestPluginsThatActUnderConcurrency(t *testing.T) {
 		}
 	}
 	t.Log(total)
-	for act := decide.ActReserve; act <= decide.ActBound; act++ {
+	for act := decide.ActReserve; act <= decide.ActBind; act++ {
 		if total[act] == 0 {
 			t.Errorf("the histories are lopsided: act %d never came", act)
 		}

@@ -393,9 +393,12 @@ func (c *Core) sendPromotion(s standing, f footing, out *Output) look {
 		p.Record = &r
 	}
 	s.vetting = vetting{} // an opinion is as old as its question
+	if s.deal != nil {
+		p.Delegated = s.deal.delegate(f.volumes)
+	}
 	change, err := ledger.Promote(p)
 	if err == nil {
-		err = c.launch(&promotion{standing: s, node: f.node.Node}, change, out)
+		err = c.launch(&promotion{standing: s, node: f.node.Node, agreed: s.deal}, change, out)
 	}
 	var refused *ledger.RefusedError
 	switch {
@@ -421,14 +424,22 @@ func (c *Core) askTerms(missing []ledger.Term) {
 type promotion struct {
 	standing
 	node *state.Node
+	// agreed is what plugins have to do with it, nil for nothing.
+	agreed *deal
 }
 
 func (p *promotion) kind() string { return "T3" }
 
 func (p *promotion) done(c *Core, revision int64, out *Output) {
-	if deal := p.deal; deal != nil {
+	if deal := p.agreed; deal != nil {
 		p.deal, deal.attempt.pod = nil, p.pod
-		c.performing.bindable[p.podUID] = deal
+		if deal.delegated && !deal.over {
+			c.letBind(deal, revision)
+			return
+		}
+		if !deal.over {
+			c.performing.bindable[p.podUID] = deal
+		}
 		c.tellPlaced(deal.attempt, revision, out)
 		return
 	}

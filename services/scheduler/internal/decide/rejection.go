@@ -51,11 +51,18 @@ func (c *Core) reject(a *attempt, p *placement.Profile, r looked, out *Output) {
 	rejected := rejection{
 		attempt: a, decision: d, counted: c.stagedPods(), withdrawn: from.withdrawn, unsettled: r.unsettled,
 	}
-	if len(rejected.counted) > 0 || from.withdrawn != c.cross.withdrawn {
-		c.rejected = append(c.rejected, rejected)
+	if !c.postFilter(rejected, p) {
+		c.rejectedFor(rejected, out)
+	}
+}
+
+// rejectedFor concludes an attempt, or has it wait for what it has counted.
+func (c *Core) rejectedFor(r rejection, out *Output) {
+	if r.withdrawn != c.cross.withdrawn || slices.ContainsFunc(r.counted, c.view.IsStaged) {
+		c.rejected = append(c.rejected, r)
 		return
 	}
-	c.conclude(rejected, out)
+	c.conclude(r, out)
 }
 
 // awaits says that the pod waits also for what concerns a plugin. DefaultPreemption: for pods that may not go now,

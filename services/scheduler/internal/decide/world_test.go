@@ -334,7 +334,7 @@ func (w *world) bindOne() {
 	}
 	e := d.Entries[w.rng.IntN(len(d.Entries))]
 	p, ok := w.pods[e.PodUID]
-	if e.Role != ledger.RoleReservation || e.State != ledger.Committed {
+	if e.Role != ledger.RoleReservation || e.State != ledger.Committed || e.Delegated {
 		return
 	}
 	if !ok || p.Spec.NodeName != "" || p.ResourceVersion != fmt.Sprint(e.PodRV) {

@@ -133,6 +133,8 @@ type Answers struct {
 	Results   <-chan decide.Result
 	Advice    <-chan decide.Advice
 	Performed <-chan decide.Performed
+	// Activated is what plugins want tried at once; nil where there are none.
+	Activated <-chan []events.PodRef
 }
 
 // Next waits for something to happen (or not at all with wait false) and returns all that
@@ -161,6 +163,8 @@ func (r *Room) Next(ctx context.Context, wait bool, answers Answers, wake Wake) 
 			in.Advice = append(in.Advice, a)
 		case p := <-answers.Performed:
 			in.Performed = append(in.Performed, p)
+		case pods := <-answers.Activated:
+			in.Activated = append(in.Activated, pods...)
 		case <-wake.Beat:
 			in.Beat = true
 		case ask := <-wake.Asked:
@@ -191,6 +195,8 @@ func (r *Room) take(ctx context.Context, in *decide.Input, answers Answers, wake
 		in.Advice = append(in.Advice, a)
 	case p := <-answers.Performed:
 		in.Performed = append(in.Performed, p)
+	case pods := <-answers.Activated:
+		in.Activated = append(in.Activated, pods...)
 	case <-wake.Beat:
 		in.Beat = true
 	case <-wake.Soon:

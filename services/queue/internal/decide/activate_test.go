@@ -1,0 +1,92 @@
+package decide
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// activate has a shard that asks for nothing pass on what plugins want.
+func (h *harness) activate(uids ...string) {
+	h.t.Helper()
+	h.step(WorkAsked{Request: events.WorkRequest{Shard: "s1", Activate: uids}})
+}
+
+// A pod that is parked or in backoff is active at once when a plugin asks for it.
+func TestActivated(t *testing.T) {
+	h := parked(t, "NodeResourcesFit", nil)
+	h.activate("a", "unknown")
+	h.want("a", PoolActive)
+	h.ask("s1", 1)
+	h.answer(h.offerOf("a"), events.DecisionFailed, nil)
+	h.put("a", func(p *corev1.Pod) { p.Status.Message = "no" })
+	h.tell(events.Decision{Kind: events.DecisionCondition, Pod: h.offerOf("a").Pod, PodResourceVersion: 1})
+	h.want("a", PoolBackoff)
+	h.activate("a")
+	h.want("a", PoolActive)
+}
+
+// A pod whose last condition is still to be written is not offered before that shows.
+func TestActivatedBeforeItsCondition(t *testing.T) {
+	h := newHarness(t)
+	h.lead()
+	h.add("a", 0)
+	h.ask("s1", 1)
+	h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins("NodeResourcesFit"))
+	h.activate("a")
+	h.want("a", PoolBackoff)
+	h.tell(events.Decision{Kind: events.DecisionCondition, Pod: h.offerOf("a").Pod, PodResourceVersion: 1})
+	h.sleep(0)
+	h.want("a", PoolActive)
+}
+
+// A pod that is being tried is remembered: it goes into backoff where it would be parked, once.
+func TestActivatedWhileOffered(t *testing.T) {
+	h := newHarness(t)
+	h.lead()
+	h.add("a", 0)
+	for _, pool := range []Pool{PoolBackoff, PoolParked} {
+		h.ask("s1", 1)
+		h.want("a", PoolOffered)
+		if pool == PoolBackoff {
+			h.activate("a")
+			h.want("a", PoolOffered)
+		}
+		h.step(WorkAsked{Request: events.WorkRequest{Shard: "s1"}})
+		h.answer(h.offerOf("a"), events.DecisionUnplaceable, plugins("NodeResourcesFit"))
+		h.want("a", pool)
+		h.sleep(20 * time.Second)
+	}
+}
+
+// Gates and quarantine hold whatever a plugin asks for.
+func TestActivatedButHeld(t *testing.T) {
+	h := newHarness(t)
+	h.lead()
+	h.put("gated", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} })
+	h.add("bad", 0)
+	h.ask("s1", 1)
+	h.step(WorkAsked{Request: events.WorkRequest{Shard: "s1"}})
+	h.answer(h.offerOf("bad"), events.DecisionQuarantined, nil)
+	h.activate("gated", "bad")
+	h.want("gated", PoolGated)
+	h.want("bad", PoolParked)
+}
+
+// What the verdict about a like pod says does not keep an activated one from being tried.
+func TestActivatedLeavesItsLane(t *testing.T) {
+	h := crowded(t)
+	h.answer(h.offer(h.inHand()[0]), events.DecisionUnplaceable, plugins("NodeResourcesFit"))
+	h.ask("s1", 0)
+	h.wantInHand(1)
+	if n := h.core.Pending()[PoolParked]; n < 10 {
+		t.Fatalf("%d parked", n)
+	}
+	h.activate("p15")
+	h.want("p15", PoolActive)
+	h.ask("s1", 100)
+	h.want("p15", PoolOffered)
+}

@@ -1,0 +1,161 @@
+package decide_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+)
+
+// bind is a plugin's, or, if that leaves it, a binder's; a binder takes the place back if it fails. A plugin binds only
+// what is its own to bind.
+func (x *actor) bind(p decide.Perform, a decide.Performed) decide.Performed {
+	x.t.Helper()
+	doc, e, held := x.hold(p.Pod.UID)
+	pod, exists := x.pods[p.Pod.UID]
+	switch {
+	case exists && (!held || doc.NodeName != p.Node || e.State != ledger.Committed || !e.Delegated):
+		x.t.Fatalf("pod %s is to be bound to %s, and the ledger has %s of %s there", p.Pod.UID, p.Node, e.State, e.PodUID)
+	case a.Err != nil:
+		delete(x.reserved, cycleOf(p))
+		x.passed[placeOf(p)] = false
+		x.fence(doc, e)
+	case exists:
+		pod.Spec.NodeName = p.Node
+		x.publish(pod)
+		x.boundAt(string(pod.UID), uint64(len(x.facts)))
+		x.audit()
+	}
+	a.Refusal = nil
+	return a
+}
+
+// fence takes a reservation back as a binder does.
+func (x *actor) fence(d ledger.NodeDoc, e ledger.Entry) {
+	x.t.Helper()
+	replace := func(next ledger.NodeDoc, err error) {
+		x.t.Helper()
+		txn, cannot := ledger.Replace(next)
+		if err = errors.Join(err, cannot); err != nil {
+			x.t.Fatal(err)
+		}
+		if !x.commit(txn).Succeeded {
+			x.t.Fatal("lost")
+		}
+	}
+	if pod, exists := x.pods[e.PodUID]; exists {
+		replace(ledger.MarkFencing(d, e.PodUID, e.Token))
+		x.publish(pod)
+		marked, _, _ := x.hold(e.PodUID)
+		replace(ledger.ReleaseFenced(marked, e.PodUID, e.Token, x.rv))
+	}
+}
+
+// A pod that plugins bind is told of when they have answered, by whom it was bound; its place is left to them by the
+// ledger from the moment on at which it is Committed. PostBind follows, or nothing if they have failed.
+func TestPluginsBind(t *testing.T) {
+	failed := errors.New("running Bind plugin \"Actor\": broken")
+	for _, test := range []struct {
+		answer decide.Performed
+		want   events.Decision
+	}{
+		{decide.Performed{By: "Actor"}, events.Decision{Kind: events.DecisionPlaced, Plugins: []string{"Actor"}}},
+		{decide.Performed{}, events.Decision{Kind: events.DecisionPlaced}},
+		{decide.Performed{Err: failed}, events.Decision{Kind: events.DecisionFailed, Message: failed.Error()}},
+	} {
+		for _, later := range []bool{false, true} {
+			x := newActingWorld(t, 1, 1)
+			x.answer = func(p decide.Perform) decide.Performed {
+				if p.Act != decide.ActBind {
+					return decide.Performed{Later: later, Binds: true}
+				}
+				if len(x.shards[0].decisions) > 0 {
+					t.Errorf("told %v before the bind", x.shards[0].decisions)
+				}
+				return test.answer
+			}
+			x.addNode("a", 10)
+			x.addPod("p")
+			x.settle()
+			x.offer()
+			x.settle()
+			d := x.only()
+			got := events.Decision{Kind: d.Kind, Message: d.Message, Plugins: d.Plugins}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("later %v (-want +got):\n%s", later, diff)
+			}
+			if d.NodeName != "a" {
+				t.Errorf("on %q, want the node", d.NodeName)
+			}
+			if placed := d.Kind == events.DecisionPlaced; x.did[decide.ActUndo] > 0 || x.did[decide.ActBound] > 0 != placed {
+				t.Errorf("later %v: acts %v after %s", later, x.did, d.Kind)
+			}
+		}
+	}
+}
+
+// A pod that the facts show bound before its plugin has returned is told to be bound afterwards.
+func TestPluginReturnsLate(t *testing.T) {
+	x := newActingWorld(t, 1, 1)
+	x.answer = func(decide.Perform) decide.Performed { return decide.Performed{Binds: true, By: "Actor"} }
+	x.addNode("a", 10)
+	x.addPod("p")
+	x.settle()
+	x.offer()
+	s := x.shards[0]
+	for len(s.performs) == 0 || s.performs[0].Act != decide.ActBind {
+		x.deliver()
+	}
+	p := s.performs[0]
+	s.performs = nil
+	answer := x.act(p)
+	x.settle()
+	x.beat()
+	if len(s.decisions)+x.did[decide.ActBound] > 0 {
+		t.Fatalf("%v told, acts %v, while the plugin is at it", s.decisions, x.did)
+	}
+	x.step(s, decide.Input{Performed: []decide.Performed{answer}})
+	x.settle()
+	if d := x.only(); d.Kind != events.DecisionPlaced || x.did[decide.ActBound] != 1 {
+		t.Errorf("%s, acts %v, want PostBind once", d.Kind, x.did)
+	}
+}
+
+// A place that is taken back while its plugin binds ends the bind, and whatever the plugin says after that is not told.
+func TestPlaceIsTakenBackDuringTheBind(t *testing.T) {
+	x := newActingWorld(t, 1, 1)
+	x.answer = func(decide.Perform) decide.Performed { return decide.Performed{Binds: true} }
+	x.addNode("a", 10)
+	x.addPod("p")
+	x.settle()
+	x.offer()
+	s := x.shards[0]
+	for len(s.performs) == 0 || s.performs[0].Act != decide.ActBind {
+		x.deliver()
+	}
+	p := s.performs[0]
+	s.performs = nil
+	x.fence(mustHold(x, "pod-p"))
+	x.settle()
+	if x.did[decide.ActUndo] != 1 {
+		t.Errorf("undone %d times, want once", x.did[decide.ActUndo])
+	}
+	x.step(s, decide.Input{Performed: []decide.Performed{{ID: p.ID, Act: p.Act, By: "Actor"}}})
+	x.settle()
+	if len(s.decisions) > 0 || x.did[decide.ActBound] > 0 {
+		t.Errorf("%+v, acts %v: want nothing told", s.decisions, x.did)
+	}
+}
+
+func mustHold(x *actor, uid string) (ledger.NodeDoc, ledger.Entry) {
+	x.t.Helper()
+	d, e, ok := x.hold(uid)
+	if !ok {
+		x.t.Fatalf("pod %s has no place", uid)
+	}
+	return d, e
+}

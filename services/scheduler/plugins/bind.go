@@ -1,0 +1,67 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+)
+
+// binds tells whether plugins are to be asked to bind a pod: not if an extender does, which comes first. Source: bind
+// in pkg/scheduler/schedule_one.go.
+func (s *Set) binds(d *deal) bool {
+	return len(s.bind) > 0 && (s.extenders == nil || !s.extenders.BindsPod(state.NewPod(d.pod)))
+}
+
+// bindFor is the end of a binding cycle: plugins are asked in their order until one does not skip the pod. It takes no
+// longer than binders leave the pod to them, if plugins heed their context.
+func (s *Set) bindFor(ctx context.Context, key dealKey, answer *decide.Performed) {
+	until, stop := context.WithTimeout(ctx, ledger.DelegatedFor)
+	defer stop()
+	until, cancel := context.WithCancelCause(until)
+	defer cancel(nil)
+	d, ok := s.runtime.deals.prepare(key, cancel)
+	if !ok {
+		answer.Err = errTakenBack
+		return
+	}
+	answer.By, answer.Err = s.bindBy(until, d)
+	if standing := s.runtime.deals.prepared(key, d); !standing {
+		answer.Err = errTakenBack
+		s.unreserve(ctx, d)
+		return
+	}
+	if answer.Err == nil {
+		return
+	}
+	if ended, mine := s.runtime.deals.end(key); mine {
+		s.unreserve(ctx, ended)
+	}
+}
+
+// bindBy returns who has bound the pod, nobody if it is left to the binders. Source: RunBindPlugins in
+// pkg/scheduler/framework/runtime/framework.go, whose messages these are.
+func (s *Set) bindBy(ctx context.Context, d *deal) (plugin string, err error) {
+	for _, p := range s.bind {
+		begin := time.Now()
+		status := p.Bind(ctx, d.cycle, d.pod, d.node)
+		d.lap("Bind", p.Name(), status, begin)
+		switch {
+		case status.IsSkip():
+			continue
+		case status.IsSuccess():
+			return p.Name(), nil
+		case status.IsRejected():
+			return "", status.AsError()
+		}
+		return "", fmt.Errorf("running Bind plugin %q: %w", p.Name(), status.AsError())
+	}
+	if s.noBinder {
+		return "", errors.New("all Bind plugins skip the pod, and DefaultBinder is disabled")
+	}
+	return "", nil
+}

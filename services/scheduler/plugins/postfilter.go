@@ -1,0 +1,102 @@
+package plugins
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+)
+
+// PostFilters tells whether plugins are asked about pods that fit nowhere.
+func (s *Set) PostFilters() bool { return len(s.postFilter) > 0 }
+
+// postFilterFor asks plugins about a pod that fits nowhere. DefaultPreemption is not among them, and counts as one that
+// has found nothing. Source: RunPostFilterPlugins in pkg/scheduler/framework/runtime/framework.go.
+func (s *Set) postFilterFor(ctx context.Context, p decide.Perform, answer *decide.Performed) {
+	d, err := s.runtime.deals.last(dealKey{p.Shard, p.ID})
+	if err != nil {
+		s.logger.Warn("plugins are not asked about a pod that fits nowhere", "pod", p.Pod.Key(), "err", err)
+		return
+	}
+	if !s.runtime.take(ctx) {
+		return
+	}
+	defer s.runtime.give()
+	s.runtime.seen.Store(d.seen)
+	pod, verdicts := p.Pod.Object(), statusesOf(p.Verdicts)
+	var reasons []string
+	for _, plugin := range s.postFilter {
+		begin := time.Now()
+		result, status := plugin.PostFilter(ctx, d.cycle, pod, verdicts)
+		d.lap("PostFilter", plugin.Name(), status, begin)
+		if status.IsSuccess() || status.Code() == framework.UnschedulableAndUnresolvable {
+			answer.Nominated, answer.Message = nominated(result), status.Message()
+			return
+		}
+		if !status.IsRejected() {
+			answer.Nominated, answer.Message = "", status.AsError().Error()
+			s.logger.Error("PostFilter failed", "pod", p.Pod.Key(), "plugin", plugin.Name(), "err", status.AsError())
+			return
+		}
+		if name := nominated(result); name != "" {
+			answer.Nominated = name
+		}
+		reasons = append(reasons, status.Reasons()...)
+	}
+	answer.Message = strings.Join(reasons, ", ")
+}
+
+// nominated is the node that a plugin nominates a pod to, empty for none.
+func nominated(r *framework.PostFilterResult) string {
+	if r == nil || r.Mode() != framework.ModeOverride {
+		return ""
+	}
+	return r.NominatedNodeName
+}
+
+// statuses are why the nodes will not do, by name. It implements framework.NodeToStatusReader.
+type statuses map[string]*framework.Status
+
+func statusesOf(verdicts []decide.Verdict) statuses {
+	s := make(statuses, len(verdicts))
+	for _, v := range verdicts {
+		code := framework.UnschedulableAndUnresolvable
+		if v.Resolvable {
+			code = framework.Unschedulable
+		}
+		s[v.Node] = framework.NewStatus(code, v.Reasons...).WithPlugin(v.Plugin)
+	}
+	return s
+}
+
+// absent is what there is to say of a node that is not in the cluster. Source: NewDefaultNodeToStatus in
+// pkg/scheduler/framework/types.go.
+var absent = framework.NewStatus(framework.UnschedulableAndUnresolvable)
+
+// Get is shared: plugins must not change it.
+func (s statuses) Get(node string) *framework.Status {
+	if status, ok := s[node]; ok {
+		return status
+	}
+	return absent
+}
+
+// NodesForStatusCode are the nodes of a lister with a code, in its order.
+func (s statuses) NodesForStatusCode(
+	nodes framework.NodeInfoLister, code framework.Code,
+) ([]framework.NodeInfo, error) {
+	all, err := nodes.List()
+	if err != nil {
+		return nil, err
+	}
+	var list []framework.NodeInfo
+	for _, n := range all {
+		if s.Get(n.Node().Name).Code() == code {
+			list = append(list, n)
+		}
+	}
+	return list, nil
+}
