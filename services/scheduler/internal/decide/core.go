@@ -96,6 +96,8 @@ type attempt struct {
 	received time.Time
 	pod      *state.Pod
 	losses   int
+	// doubtful: the answer to its transaction was lost once.
+	doubtful bool
 	wait     wait
 	turn     ownTurn
 	// sought is when it was first asked to look for victims for it, in a count of such events.

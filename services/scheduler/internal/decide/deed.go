@@ -133,7 +133,7 @@ func (c *Core) lostDeed(a *attempt, lost ledger.Lost, out *Output) {
 	out.Attempts = append(out.Attempts, a.lost(reason))
 	c.tellLost(a, reason, out)
 	a.losses++
-	if reason == LostPartition || a.losses >= MaxLosses {
+	if reason == LostPartition || a.doubtful || a.losses >= MaxLosses {
 		c.giveBack(a)
 		return
 	}

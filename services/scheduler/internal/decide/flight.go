@@ -131,6 +131,9 @@ func (c *Core) land(r Result, out *Output) error {
 		return fmt.Errorf("scheduler: result %d belongs to no transaction in flight", r.ID)
 	}
 	if r.Err != nil {
+		for _, a := range f.attempts {
+			a.doubtful = true
+		}
 		c.send(out)
 		return nil
 	}
@@ -202,7 +205,8 @@ func (c *Core) tellPlaced(a *attempt, revision int64, out *Output) {
 }
 
 // lost sorts a refused batch: attempts whose reservation stands after all (an earlier
-// copy of the same transaction was carried out), attempts whose partition is gone,
+// copy of the same transaction was carried out), attempts whose partition is gone or of which an earlier copy
+// may have been carried out and undone since (their token is not used again: docs/bugs.md, 27),
 // attempts that lost their node, a guard or a pin and are decided again, and the rest,
 // which goes again as soon as it can. If it was the registry that moved, that is when the
 // watch has told what is registered now.
@@ -233,6 +237,10 @@ func (c *Core) lost(f *flight, r ledger.TxnResult, out *Output) error {
 		case slices.Contains(lost.Partitions, a.offer.Partition):
 			out.Attempts = append(out.Attempts, a.lost(LostPartition))
 			c.tellLost(a, LostPartition, out)
+			c.giveBack(a)
+		case a.doubtful:
+			out.Attempts = append(out.Attempts, a.lost(LostNode))
+			c.tellLost(a, LostNode, out)
 			c.giveBack(a)
 		case reserved:
 			losers = append(losers, loser{a, LostPod})

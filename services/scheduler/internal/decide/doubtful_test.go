@@ -1,0 +1,48 @@
+package decide_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+)
+
+// A token stands for one reservation: where the answer to a transaction was lost and what it may have done has
+// gone since, the pod goes back to the queue, which gives it another. A plan is named after the token of its
+// first hold, and lives on when somebody displaces that.
+func TestTokenIsNotUsedAgainAfterALostAnswer(t *testing.T) {
+	for name, stands := range map[string]bool{"a nomination": true, "a placement": false} {
+		t.Run(name, func(t *testing.T) {
+			st := newStory(t, 1, 1, 1)
+			if stands {
+				st.running("v", "n0")
+				st.tell()
+			}
+			p := st.pod("p", important(10))
+			first := *st.s.commit
+			st.commit(first.Txn)
+			_, lost, ok := st.hold(p)
+			if !ok {
+				t.Fatalf("the transaction made no reservation: %+v", first)
+			}
+			st.touch("n0", func(d ledger.NodeDoc) ledger.NodeDoc {
+				d.Entries = slices.DeleteFunc(slices.Clone(d.Entries), func(ledger.Entry) bool { return true })
+				return d
+			})
+			st.step(st.s, decide.Input{Results: []decide.Result{{ID: first.ID, Err: context.DeadlineExceeded}}})
+			st.told()
+			if _, again, ok := st.hold(p); ok {
+				t.Errorf("reserved again under token %s, the first one was %s", again.Token, lost.Token)
+			}
+			out, err := st.s.core.Step(decide.Input{Beat: true}, st.now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := []string{lost.Token.String()}; !slices.Equal(out.Request.Return, want) {
+				t.Errorf("given back %v, want %v", out.Request.Return, want)
+			}
+		})
+	}
+}
