@@ -217,6 +217,11 @@ func (a *arena) watchDoc(kv ledger.KV) {
 	for _, v := range found {
 		a.breaks("revision %d: %v", kv.ModRevision, v)
 	}
+	for _, e := range after.Entries {
+		if _, there := a.pods[e.PodUID]; e.Plan != "" && e.Role == ledger.RoleReservation && !there {
+			a.spoiled[e.Plan] = true // its shard has not heard yet that the pod was deleted
+		}
+	}
 	for _, old := range before.Entries {
 		if old.Role != ledger.RoleReservation || old.State != ledger.Held {
 			continue
