@@ -20,27 +20,9 @@ func (s *Set) binds(d *deal) bool {
 // bindFor is the end of a binding cycle: plugins are asked in their order until one does not skip the pod. It takes no
 // longer than binders leave the pod to them, if plugins heed their context.
 func (s *Set) bindFor(ctx context.Context, key dealKey, answer *decide.Performed) {
-	until, stop := context.WithTimeout(ctx, ledger.DelegatedFor)
-	defer stop()
-	until, cancel := context.WithCancelCause(until)
-	defer cancel(nil)
-	d, ok := s.runtime.deals.prepare(key, cancel)
-	if !ok {
-		answer.Err = errTakenBack
-		return
-	}
-	answer.By, answer.Err = s.bindBy(until, d)
-	if standing := s.runtime.deals.prepared(key, d); !standing {
-		answer.Err = errTakenBack
-		s.unreserve(ctx, d)
-		return
-	}
-	if answer.Err == nil {
-		return
-	}
-	if ended, mine := s.runtime.deals.end(key); mine {
-		s.unreserve(ctx, ended)
-	}
+	s.during(ctx, key, ledger.DelegatedFor, answer, func(until context.Context, d *deal) {
+		answer.By, answer.Err = s.bindBy(until, d)
+	})
 }
 
 // bindBy returns who has bound the pod, nobody if it is left to the binders. Source: RunBindPlugins in

@@ -283,7 +283,19 @@ func (s *Set) preFlights(ctx context.Context, d *deal) (work bool, err error) {
 // prepareFor is a binding cycle up to the bind. It takes no longer than a place is held for it, if plugins heed their
 // context.
 func (s *Set) prepareFor(ctx context.Context, key dealKey, answer *decide.Performed) {
-	until, stop := context.WithTimeout(ctx, ledger.PreparedFor)
+	s.during(ctx, key, ledger.PreparedFor, answer, func(until context.Context, d *deal) {
+		s.permitted(until, d, answer)
+		if answer.Err == nil && answer.Refusal == nil {
+			answer.Err = s.preBinds(until, d)
+		}
+	})
+}
+
+// during runs a part of a binding cycle in at most limit, while the deal stands. A deal taken back meanwhile, or one
+// that the part ends by a refusal or an error, is unreserved.
+func (s *Set) during(ctx context.Context, key dealKey, limit time.Duration, answer *decide.Performed,
+	part func(context.Context, *deal)) {
+	until, stop := context.WithTimeout(ctx, limit)
 	defer stop()
 	until, cancel := context.WithCancelCause(until)
 	defer cancel(nil)
@@ -292,10 +304,7 @@ func (s *Set) prepareFor(ctx context.Context, key dealKey, answer *decide.Perfor
 		answer.Err = errTakenBack
 		return
 	}
-	s.permitted(until, d, answer)
-	if answer.Err == nil && answer.Refusal == nil {
-		answer.Err = s.preBinds(until, d)
-	}
+	part(until, d)
 	if standing := s.runtime.deals.prepared(key, d); !standing {
 		answer.Refusal, answer.Err = nil, errTakenBack
 		s.unreserve(ctx, d)
@@ -304,8 +313,8 @@ func (s *Set) prepareFor(ctx context.Context, key dealKey, answer *decide.Perfor
 	if answer.Err == nil && answer.Refusal == nil {
 		return
 	}
-	if d, mine := s.runtime.deals.end(key); mine {
-		s.unreserve(ctx, d)
+	if ended, mine := s.runtime.deals.end(key); mine {
+		s.unreserve(ctx, ended)
 	}
 }
 

@@ -115,7 +115,7 @@ func (o Outcome) Write(dir string) error {
 		o.Part = filepath.Base(dir)
 	}
 	if o.Command == "" {
-		o.Command = strings.Join(append([]string{filepath.Base(os.Args[0])}, os.Args[1:]...), " ")
+		o.Command = CommandLine(os.Args)
 	}
 	raw, err := json.MarshalIndent(o, "", " ")
 	if err != nil {

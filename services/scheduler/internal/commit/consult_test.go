@@ -25,6 +25,25 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// consulting is a room that asks one extender for profile "s" until end, which checks that it ended well.
+func consulting(t *testing.T, e configv1.Extender) (ctx context.Context, room *commit.Room, end func()) {
+	t.Helper()
+	set, err := extender.NewSet([]configv1.Extender{e}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	room = commit.New(commit.Deps{Logger: slog.New(slog.DiscardHandler), Extenders: map[string]*extender.Set{"s": set}})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- room.Consult(ctx) }()
+	return ctx, room, func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // As many questions as a core has at once are asked at once, and each is answered; the end of the context
 // ends those that are not.
 func TestConsult(t *testing.T) {
@@ -43,16 +62,7 @@ func TestConsult(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(extenderv1.ExtenderFilterResult{NodeNames: args.NodeNames})
 	}))
 	t.Cleanup(server.Close)
-	set, err := extender.NewSet([]configv1.Extender{
-		{URLPrefix: server.URL, FilterVerb: "filter", NodeCacheCapable: true},
-	}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	room := commit.New(commit.Deps{Logger: slog.New(slog.DiscardHandler), Extenders: map[string]*extender.Set{"s": set}})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- room.Consult(ctx) }()
+	ctx, room, end := consulting(t, configv1.Extender{URLPrefix: server.URL, FilterVerb: "filter", NodeCacheCapable: true})
 	pod := state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}})
 	node := &state.Node{Name: "n", Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}
 	var out decide.Output
@@ -84,10 +94,7 @@ func TestConsult(t *testing.T) {
 	if a := <-room.Advice(); a.ID != 77 || a.Err == nil || !strings.Contains(a.Err.Error(), "no extenders for profile x") {
 		t.Fatalf("%+v, want an error", a)
 	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	end()
 }
 
 // A question with candidates is about victims, and its answer has those that are left.
@@ -99,15 +106,7 @@ func TestConsultAboutVictims(t *testing.T) {
 		_, _ = w.Write([]byte(`{"NodeNameToMetaVictims": {"b": {"Pods": [{"UID": "u"}]}}}`))
 	}))
 	t.Cleanup(server.Close)
-	set, err := extender.NewSet([]configv1.Extender{{URLPrefix: server.URL, FilterVerb: "filter", PreemptVerb: "preempt"}},
-		slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	room := commit.New(commit.Deps{Logger: slog.New(slog.DiscardHandler), Extenders: map[string]*extender.Set{"s": set}})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- room.Consult(ctx) }()
+	ctx, room, end := consulting(t, configv1.Extender{URLPrefix: server.URL, FilterVerb: "filter", PreemptVerb: "preempt"})
 	pod := state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}})
 	q := decide.Consult{ID: 3, SchedulerName: "s", Pod: pod}
 	for _, name := range []string{"a", "b"} {
@@ -123,8 +122,5 @@ func TestConsultAboutVictims(t *testing.T) {
 	if a.ID != 3 || a.Err != nil || len(a.Candidates) != 1 || a.Candidates[0].Node.Name != "b" || a.Opinions != nil {
 		t.Errorf("%+v, want b alone", a)
 	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	end()
 }

@@ -98,9 +98,9 @@ func TestPluginsBind(t *testing.T) {
 	}
 }
 
-// A pod that the facts show bound before its plugin has returned is told to be bound afterwards.
-func TestPluginReturnsLate(t *testing.T) {
-	x := newActingWorld(t, 1, 1)
+// askedToBind has the only shard asked to have pod p bound by plugin Actor, which has not answered.
+func (x *actor) askedToBind() (*shard, decide.Perform) {
+	x.t.Helper()
 	x.answer = func(decide.Perform) decide.Performed { return decide.Performed{Binds: true, By: "Actor"} }
 	x.addNode("a", 10)
 	x.addPod("p")
@@ -112,6 +112,13 @@ func TestPluginReturnsLate(t *testing.T) {
 	}
 	p := s.performs[0]
 	s.performs = nil
+	return s, p
+}
+
+// A pod that the facts show bound before its plugin has returned is told to be bound afterwards.
+func TestPluginReturnsLate(t *testing.T) {
+	x := newActingWorld(t, 1, 1)
+	s, p := x.askedToBind()
 	answer := x.act(p)
 	x.settle()
 	x.beat()
@@ -128,17 +135,7 @@ func TestPluginReturnsLate(t *testing.T) {
 // A place that is taken back while its plugin binds ends the bind, and whatever the plugin says after that is not told.
 func TestPlaceIsTakenBackDuringTheBind(t *testing.T) {
 	x := newActingWorld(t, 1, 1)
-	x.answer = func(decide.Perform) decide.Performed { return decide.Performed{Binds: true} }
-	x.addNode("a", 10)
-	x.addPod("p")
-	x.settle()
-	x.offer()
-	s := x.shards[0]
-	for len(s.performs) == 0 || s.performs[0].Act != decide.ActBind {
-		x.deliver()
-	}
-	p := s.performs[0]
-	s.performs = nil
+	s, p := x.askedToBind()
 	x.fence(mustHold(x, "pod-p"))
 	x.settle()
 	if x.did[decide.ActUndo] != 1 {

@@ -47,15 +47,10 @@ func (o options) one(ctx context.Context, p part) error {
 	err := cmd.Run()
 	if _, missing := os.Stat(filepath.Join(dir, outcome.FileName)); err != nil && missing != nil {
 		failure := outcome.Outcome{Part: p.name, Time: time.Now().UTC().Truncate(time.Second), Machine: outcome.ThisMachine(),
-			Command: commandLine(line), Failure: err.Error()}
+			Command: outcome.CommandLine(line), Failure: err.Error()}
 		return errors.Join(err, failure.Write(dir))
 	}
 	return err
-}
-
-// commandLine is what a reader types: without the directory of the program.
-func commandLine(line []string) string {
-	return strings.Join(append([]string{filepath.Base(line[0])}, line[1:]...), " ")
 }
 
 // printTable prints what was seen, row by row.
