@@ -103,7 +103,8 @@ type Decision struct {
 	// Message is the human sentence: for DecisionUnplaceable the whole text in upstream's
 	// grammar (0/N nodes are available: …).
 	Message string
-	// Plugins are the names of plugins that rejected nodes (unplaceable), sorted.
+	// Plugins are the names of plugins that rejected nodes (unplaceable), sorted, or of the one that
+	// has bound the pod (placed).
 	Plugins []string
 	// RetryAfter is how long after the decision something ends that kept the pod from being placed,
 	// and that nobody tells of (unplaceable); 0 for nothing of that kind. Whole milliseconds.

@@ -97,7 +97,7 @@ func TestStoryOfAnEvictedPod(t *testing.T) {
 		records(t, begin.Add(100*time.Millisecond),
 			events.EncodeDecision(events.Decision{
 				Kind: events.DecisionPlaced, Pod: ref, Actor: "scheduler-0", Attempt: 1,
-				NodeName: "n1", NodesTotal: 9, NodesFeasible: 4,
+				NodeName: "n1", NodesTotal: 9, NodesFeasible: 4, Plugins: []string{"Courier"},
 				Evidence: &events.Evidence{
 					Rejected: map[string]int32{placement.NodeResourcesFit: 5}, ScoredBy: []string{placement.ImageLocality},
 					Candidates: []events.Candidate{{Node: "n1", Total: 77, Points: []int64{77}}},
@@ -121,7 +121,8 @@ func TestStoryOfAnEvictedPod(t *testing.T) {
 	}
 	for _, want := range []string{
 		"state: gone, was on node n1", "evicted: by descheduler, strategy RemoveDuplicates", "twice on n1",
-		"expected on node n2", "chosen: n1, 4 of 9 nodes feasible", "turned down: 5 NodeResourcesFit", "77",
+		"expected on node n2", "chosen: n1, 4 of 9 nodes feasible", "bound by plugin Courier",
+		"turned down: 5 NodeResourcesFit", "77",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the text lacks %q:\n%s", want, out.String())

@@ -252,6 +252,9 @@ func detailOf(d *events.Decision) string {
 
 func placedDetail(d *events.Decision) string {
 	text := fmt.Sprintf("on %s, %d of %d nodes feasible", d.NodeName, d.NodesFeasible, d.NodesTotal)
+	if len(d.Plugins) > 0 {
+		text += "; bound by plugin " + strings.Join(d.Plugins, ", ")
+	}
 	if d.Evidence == nil {
 		return text
 	}
