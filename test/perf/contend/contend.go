@@ -31,6 +31,9 @@ type Contender struct {
 	Name string
 	// Start returns when it is ready. What it started is in Running even on error.
 	Start func(context.Context, *Field, *Running) error
+	// StartPair starts two replicas that share the work or take over from each other; kill ends the one that leads, as
+	// a crash would. Nil for contenders that have no such thing.
+	StartPair func(context.Context, *Field, *Running) (kill func(), err error)
 	// Raw ones bind what is there when they start, and are nobody's rival: a bound.
 	Raw bool
 }
@@ -73,7 +76,7 @@ func (r *Running) Stop(ctx context.Context) error {
 
 // Contenders are in the order of a round; the first is what the others are compared with.
 var Contenders = append([]Contender{
-	{Name: "kube-scheduler", Start: startKubeScheduler},
+	{Name: "kube-scheduler", Start: startKubeScheduler, StartPair: startKubeSchedulers},
 	Berth,
 	{Name: "berth-processes", Start: startProcesses},
 }, raws()...)
@@ -88,7 +91,7 @@ func Names() []string {
 }
 
 // Berth is Berth in one process as `berth up` has it by itself: one shard and one binder.
-var Berth = Contender{Name: "berth", Start: startBerth}
+var Berth = Contender{Name: "berth", Start: startBerth, StartPair: startBerths}
 
 // Rivals are the contenders that schedule.
 func Rivals() []string {
@@ -128,14 +131,9 @@ func startBerth(ctx context.Context, f *Field, r *Running) error {
 // startProcesses starts one queue, two scheduler shards and two binders, each a process, on an
 // etcd and a NATS server that sync every write.
 func startProcesses(ctx context.Context, f *Field, r *Running) error {
-	urls := map[string]string{}
-	for _, name := range []string{"etcd", "nats"} {
-		store, err := f.Programs.StartStore(ctx, name, filepath.Join(f.Dir, name))
-		if err != nil {
-			return err
-		}
-		r.add(store.Stop, store.PIDs...)
-		urls[name] = store.URL
+	urls, err := f.startStores(ctx, r)
+	if err != nil {
+		return err
 	}
 	for _, service := range []string{"queue", "scheduler", "scheduler", "binder", "binder"} {
 		cfg := harness.RunConfig{
@@ -152,4 +150,18 @@ func startProcesses(ctx context.Context, f *Field, r *Running) error {
 		r.add(member.Stop, member.PID())
 	}
 	return nil
+}
+
+// startStores starts an etcd and a NATS server that sync every write; the URLs are by those names.
+func (f *Field) startStores(ctx context.Context, r *Running) (urls map[string]string, err error) {
+	urls = map[string]string{}
+	for _, name := range []string{"etcd", "nats"} {
+		store, err := f.Programs.StartStore(ctx, name, filepath.Join(f.Dir, name))
+		if err != nil {
+			return nil, err
+		}
+		r.add(store.Stop, store.PIDs...)
+		urls[name] = store.URL
+	}
+	return urls, nil
 }

@@ -22,11 +22,15 @@ const (
 	preempt = "preempt"
 	// open lets pods arrive at a rate, whatever becomes of them.
 	open = "open"
+	// failover has two replicas, of which the one that leads is killed.
+	failover = "failover"
 
 	namespace = "bench"
 	// stopWithin bounds the end of a run.
 	stopWithin = 2 * time.Minute
 )
+
+var modesInOrder = []string{live, drain, preempt, open, failover}
 
 // bench is one measurement: all runs of all contenders.
 type bench struct {
@@ -49,21 +53,28 @@ type result struct {
 	PodsPerSecond float64 `json:"podsPerSecond"`
 	// Latency is per pod, from its appearance (live, open) or the contender's start (drain) to its bind.
 	Latency latency `json:"latencyMillis"`
-	// Arrival is about mode open alone.
+	// Arrival is about modes open and failover, Gap about failover alone.
 	Arrival *arrival `json:"arrival,omitempty"`
+	Gap     *gap     `json:"gap,omitempty"`
+	shape
+	// Evicted is how many pods went for them, in mode preempt.
+	Evicted int `json:"evicted,omitempty"`
+	// EventSeconds is from the last bind until every pod's Scheduled event was there, as far as
+	// looking after the last bind can tell. 0 for raw contenders, and in modes preempt and failover.
+	EventSeconds float64 `json:"eventSeconds,omitempty"`
+	// CPUSeconds is what the contender's processes used from the same moment until the last event; 0 in mode
+	// failover, where one of them takes with it how much it has used.
+	CPUSeconds float64 `json:"cpuSeconds"`
+	// Cluster is what the cluster had to do meanwhile.
+	Cluster clusterLoad `json:"cluster"`
+}
+
+// shape is a run in detail.
+type shape struct {
 	// Curve is how many pods were bound after so many seconds, Distribution which percentage of
 	// latencies is at most so many milliseconds.
 	Curve        [][2]float64 `json:"curve"`
 	Distribution [][2]float64 `json:"distribution"`
-	// Evicted is how many pods went for them, in mode preempt.
-	Evicted int `json:"evicted,omitempty"`
-	// EventSeconds is from the last bind until every pod's Scheduled event was there, as far as
-	// looking after the last bind can tell. 0 for raw contenders, and in mode preempt.
-	EventSeconds float64 `json:"eventSeconds,omitempty"`
-	// CPUSeconds is what the contender's processes used from the same moment until the last event.
-	CPUSeconds float64 `json:"cpuSeconds"`
-	// Cluster is what the cluster had to do meanwhile.
-	Cluster clusterLoad `json:"cluster"`
 }
 
 // all runs everything, alternating between contenders. It stops at the first run that fails.
@@ -72,7 +83,7 @@ func (b *bench) all(ctx context.Context) ([]result, error) {
 	for i := range b.runs * len(b.modes) * len(contend.Contenders) {
 		run, rest := i/(len(b.modes)*len(contend.Contenders))+1, i%(len(b.modes)*len(contend.Contenders))
 		mode, c := b.modes[rest/len(contend.Contenders)], contend.Contenders[rest%len(contend.Contenders)]
-		if !slices.Contains(b.contenders, c.Name) || c.Raw && mode != drain {
+		if !slices.Contains(b.contenders, c.Name) || c.Raw && mode != drain || c.StartPair == nil && mode == failover {
 			continue
 		}
 		r, err := b.run(ctx, c, mode)
@@ -108,6 +119,9 @@ type ground struct {
 	seen *podWatch
 	// stood is how many pods stood there in mode preempt.
 	stood int
+	// kill ends the replica that leads, in mode failover; killed is when that was.
+	kill   func()
+	killed time.Time
 	contend.Running
 }
 
@@ -170,7 +184,7 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 	if err := first(); err != nil {
 		return r, err
 	}
-	usedBefore, err := harness.CPUTime(g.PIDs...)
+	usedBefore, err := g.used(mode)
 	if err != nil {
 		return r, err
 	}
@@ -188,12 +202,12 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 	if err := g.seen.wait(ctx); err != nil {
 		return r, err
 	}
-	if mode != preempt && !c.Raw {
+	if mode != preempt && mode != failover && !c.Raw {
 		if r.EventSeconds, err = g.told(ctx, len(pods)); err != nil {
 			return r, err
 		}
 	}
-	usedAfter, err := harness.CPUTime(g.PIDs...)
+	usedAfter, err := g.used(mode)
 	if err != nil {
 		return r, err
 	}
@@ -204,7 +218,7 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 	}
 	r.Cluster = loadAfter.since(loadBefore)
 	g.seen.fill(&r, begin)
-	r.Arrival = g.seen.arrival(due, begin)
+	r.Arrival, r.Gap = g.seen.arrival(due, begin), g.seen.gap(g.killed)
 	if mode == preempt {
 		if r.Evicted, err = g.evicted(ctx); err != nil {
 			return r, err
@@ -216,13 +230,19 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 
 // start starts the contender, and has it come to where the mode begins.
 func (g *ground) start(ctx context.Context, c contend.Contender, mode string, b *bench) error {
-	if err := c.Start(ctx, &g.Field, &g.Running); err != nil {
+	var err error
+	if mode == failover {
+		g.kill, err = c.StartPair(ctx, &g.Field, &g.Running)
+	} else {
+		err = c.Start(ctx, &g.Field, &g.Running)
+	}
+	if err != nil {
 		return err
 	}
 	switch mode {
 	case preempt:
 		return g.warmUp(ctx)
-	case open:
+	case open, failover:
 		return g.calm(ctx)
 	}
 	return g.prepare(ctx, b.blocked, b.leaving)
@@ -235,12 +255,23 @@ func (g *ground) told(ctx context.Context, pods int) (seconds float64, err error
 	return time.Since(bound).Seconds(), err
 }
 
-// create creates the pods: at the rate in mode open, and says when each was due; else as fast as it can.
+// used is the processor time of the contender so far.
+func (g *ground) used(mode string) (time.Duration, error) {
+	if mode == failover {
+		return 0, nil
+	}
+	return harness.CPUTime(g.PIDs...)
+}
+
+// create creates the pods: at the rate in modes open and failover, and says when each was due; else as fast as it can.
 func (g *ground) create(
 	ctx context.Context, pods []*corev1.Pod, mode string, rate float64,
 ) (due map[string]time.Time, err error) {
-	if mode == open {
+	switch mode {
+	case open:
 		return createAt(ctx, g.Cluster.Client, pods, rate)
+	case failover:
+		return g.createAndKill(ctx, pods, rate)
 	}
 	return nil, harness.CreatePods(ctx, g.Cluster.Client, pods)
 }

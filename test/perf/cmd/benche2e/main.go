@@ -11,7 +11,8 @@
 // there in mode live: blocked ones that fit nowhere, and ones that go while it runs. In mode
 // open pods arrive at a rate, each when it is due, however slow the answers are. In mode
 // preempt every node is full of pods of low priority, and those that arrive have a high one; each
-// of them has room on a node as soon as one of the others has gone.
+// of them has room on a node as soon as one of the others has gone. In mode failover there are two
+// replicas of the scheduler, pods arrive at a rate, and the replica that leads is killed in the middle.
 //
 // After each run the cluster is audited from the API server's own state; a finding fails the
 // whole measurement, because a fast wrong placement is not a result.
@@ -65,6 +66,11 @@ func mainErr(ctx context.Context, args []string) error {
 	return b.report(ctx, results)
 }
 
+// pairs says whether a contender was asked for and can have two replicas.
+func (o options) pairs(c contend.Contender) bool {
+	return c.StartPair != nil && slices.Contains(o.contenders, c.Name)
+}
+
 func parse(args []string) (options, error) {
 	var o options
 	var list, modes string
@@ -76,8 +82,8 @@ func parse(args []string) (options, error) {
 	set.IntVar(&o.standing, "standing", 4, "pods of low priority that fill each node, in mode preempt")
 	set.StringVar(&list, "contenders", strings.Join(contend.Rivals(), ","),
 		"who runs, separated by commas; raw-8, raw-16, raw-32 and raw-64 only bind, and only in mode drain")
-	set.StringVar(&modes, "modes", "live,drain", "live, drain or both; or preempt, or open")
-	set.Float64Var(&o.rate, "rate", 50, "pods that arrive per second in mode open")
+	set.StringVar(&modes, "modes", "live,drain", "live, drain or both; or preempt, open or failover")
+	set.Float64Var(&o.rate, "rate", 50, "pods that arrive per second in modes open and failover")
 	set.StringVar(&o.nodes, "nodes", "tools/cluster/examples/bench-nodes.yaml", "node file of the cluster driver")
 	set.StringVar(&o.out, "out", ".build/bench", "directory for the JSON and Markdown reports")
 	set.DurationVar(&o.timeout, "timeout", 10*time.Minute, "time one run may take to place its pods")
@@ -92,9 +98,13 @@ func parse(args []string) (options, error) {
 		}
 	}
 	for _, name := range o.modes {
-		if name != live && name != drain && name != preempt && name != open {
-			return o, fmt.Errorf("--modes: %q: want some of %s, %s, %s and %s", name, live, drain, preempt, open)
+		if !slices.Contains(modesInOrder, name) {
+			return o, fmt.Errorf("--modes: %q: want some of %s", name, strings.Join(modesInOrder, ", "))
 		}
+	}
+	if slices.Contains(o.modes, failover) && !slices.ContainsFunc(contend.Contenders, o.pairs) {
+		return o, fmt.Errorf("--contenders: %s: in mode %s want one that can have two replicas: kube-scheduler or berth",
+			list, failover)
 	}
 	if slices.Contains(o.modes, preempt) && len(o.modes) > 1 {
 		return o, errors.New("--modes: preempt wants nodes of its own: give it alone, and --nodes with it")

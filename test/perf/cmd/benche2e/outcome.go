@@ -14,7 +14,7 @@ func (r report) outcome(runs int) outcome.Outcome {
 		Time: r.Time, Machine: outcome.ThisMachine(), Runs: runs, Values: map[string]float64{},
 		Versions: map[string]string{"berth": r.Berth, "kube-scheduler": r.Peer},
 	}
-	for _, mode := range []string{live, drain, preempt, open} {
+	for _, mode := range modesInOrder {
 		if rows := r.rows(mode); len(rows) > 0 {
 			r.values(o.Values, mode, rows)
 			o.Tables = append(o.Tables, table(mode, rows))
@@ -45,6 +45,9 @@ func (r report) values(to map[string]float64, mode string, rows []result) {
 			set("sustained", row.PodsPerSecond/row.Arrival.Rate)
 			set("behindSeconds", row.Arrival.BehindSeconds)
 		}
+		if row.Gap != nil {
+			row.Gap.values(set, gapOf(peer))
+		}
 		if peer == nil || row.Contender == peer.Contender {
 			continue
 		}
@@ -70,6 +73,13 @@ func peerOf(rows []result) *result {
 	return nil
 }
 
+func gapOf(r *result) *gap {
+	if r == nil {
+		return nil
+	}
+	return r.Gap
+}
+
 // bestRaw is the fastest of those that only bind, nil without one.
 func bestRaw(rows []result) (best *result) {
 	for i := range rows {
@@ -81,6 +91,9 @@ func bestRaw(rows []result) (best *result) {
 }
 
 func table(mode string, rows []result) outcome.Table {
+	if mode == failover {
+		return gapTable(rows)
+	}
 	t := outcome.Table{
 		Title: fmt.Sprintf("Mode %s, %s pods", mode, outcome.Number(float64(rows[0].Pods))),
 		Head: []string{"contender", "pods/s", "last bind s", "last event s", "p50 ms", "p90 ms", "p99 ms", "max ms",

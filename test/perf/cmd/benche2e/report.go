@@ -91,7 +91,7 @@ func (r report) markdown() string {
 	if r.Blocked+r.Leaving > 0 {
 		fmt.Fprintf(&b, "Beside them, %d pods that fit nowhere, and %d that are deleted.\n", r.Blocked, r.Leaving)
 	}
-	for _, mode := range []string{live, drain, preempt, open} {
+	for _, mode := range modesInOrder {
 		rows := r.rows(mode)
 		if len(rows) == 0 {
 			continue
@@ -110,6 +110,7 @@ func (r report) markdown() string {
 				row.EventSeconds, row.CPUSeconds, row.Cluster.ServerSeconds)
 		}
 		r.arrivals(&b, rows)
+		r.gaps(&b, rows)
 		r.requests(&b, mode)
 	}
 	return b.String()
@@ -140,6 +141,17 @@ func (r report) arrivals(b *strings.Builder, rows []result) {
 		if a := row.Arrival; a != nil {
 			fmt.Fprintf(b, "- %s: %.1f of %.0f pods/s arrived; the last was bound %.2f s after it; since they were due: "+
 				"p50 %.0f ms, p99 %.0f ms\n", row.Contender, a.Arrived, a.Rate, a.BehindSeconds, a.SinceDue.P50, a.SinceDue.P99)
+		}
+	}
+}
+
+// gaps says what the kill did, of rows in mode failover.
+func (r report) gaps(b *strings.Builder, rows []result) {
+	for _, row := range rows {
+		if g := row.Gap; g != nil {
+			fmt.Fprintf(b, "- %s: no bind for %.2f s after the kill, %.2f s the longest wait; %d pods waited for more than %s, "+
+				"the last of them was bound %.1f s after the kill\n", row.Contender, g.SilenceSeconds, g.LongestWaitSeconds,
+				g.Delayed, waitsLong, g.RecoveredSeconds)
 		}
 	}
 }
@@ -182,17 +194,19 @@ func middleOf(runs []result) result {
 	return sorted[len(sorted)/2]
 }
 
-func medians(runs []result) result {
-	of := func(value func(result) float64) float64 {
-		values := make([]float64, 0, len(runs))
-		for _, run := range runs {
-			values = append(values, value(run))
-		}
-		return harness.Median(values)
+func median(runs []result, value func(result) float64) float64 {
+	values := make([]float64, 0, len(runs))
+	for _, run := range runs {
+		values = append(values, value(run))
 	}
+	return harness.Median(values)
+}
+
+func medians(runs []result) result {
+	of := func(value func(result) float64) float64 { return median(runs, value) }
 	middle := middleOf(runs)
 	return result{
-		Arrival: middle.Arrival, Curve: middle.Curve, Distribution: middle.Distribution,
+		Arrival: middle.Arrival, Gap: medianGap(runs), shape: middle.shape,
 		Contender: runs[0].Contender, Mode: runs[0].Mode, Run: len(runs), Pods: runs[0].Pods,
 		WallSeconds:   of(func(r result) float64 { return r.WallSeconds }),
 		BindSeconds:   of(func(r result) float64 { return r.BindSeconds }),

@@ -41,7 +41,7 @@ func TestTimesOfARun(t *testing.T) {
 	want := result{Mode: live, Pods: 2, WallSeconds: 1.1, BindSeconds: 0.6, PodsPerSecond: 2 / 1.1}
 	got.Latency, got.Distribution = latency{}, nil
 	want.Curve = [][2]float64{{0, 0}, {0.5, 1}, {1.1, 2}}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
 		t.Errorf("live (-want +got):\n%s", diff)
 	}
 	drained := result{Mode: drain, Pods: 2}
@@ -56,8 +56,9 @@ func TestBadCommandLinesNameWhatIsAccepted(t *testing.T) {
 		{"--contenders=volcano", "kube-scheduler, berth"},
 		{"--modes=fast", "live, drain"},
 		{"--runs=0", "at least 1"},
+		{"--modes=failover --contenders=berth-processes", "kube-scheduler or berth"},
 	} {
-		if _, err := parse([]string{test.args}); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := parse(strings.Fields(test.args)); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want an error with %q", test.args, err, test.want)
 		}
 	}
@@ -91,5 +92,38 @@ func TestOutcomeComparesWithinTheRun(t *testing.T) {
 		if got := values["drain.berth."+name]; got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
+	}
+}
+
+func TestGapSaysWhatAKillDid(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	at := func(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }
+	p := &podWatch{
+		appeared: map[string]time.Time{"a": at(0), "b": at(1100), "c": at(2000), "d": at(7000)},
+		bound:    map[string]time.Time{"a": at(900), "b": at(5000), "c": at(5500), "d": at(7100)},
+	}
+	if none := p.gap(time.Time{}); none != nil {
+		t.Errorf("%+v without a kill", none)
+	}
+	want := gap{SilenceSeconds: 4, LongestWaitSeconds: 3.9, Delayed: 2, RecoveredSeconds: 4.5}
+	got := p.gap(at(1000))
+	if diff := cmp.Diff(want, *got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	r := report{Results: []result{
+		{Contender: "kube-scheduler", Mode: failover, Pods: 4, Gap: &gap{SilenceSeconds: 16, Delayed: 8}},
+		{Contender: "berth", Mode: failover, Pods: 4, Gap: got},
+	}}
+	o := r.outcome(1)
+	for name, want := range map[string]float64{
+		"failover.berth.silenceSeconds": 4, "failover.berth.silenceRatio": 0.25, "failover.berth.delayedRatio": 0.25,
+		"failover.kube-scheduler.delayed": 8,
+	} {
+		if o.Values[name] != want {
+			t.Errorf("%s: %v, want %v", name, o.Values[name], want)
+		}
+	}
+	if text := r.markdown(); !strings.Contains(text, "berth: no bind for 4.00 s after the kill") {
+		t.Errorf("the report says nothing of it:\n%s", text)
 	}
 }

@@ -89,7 +89,9 @@ func TestPodsOutsideTheirZoneAreSeen(t *testing.T) {
 }
 
 func TestOutcomeComparesSettings(t *testing.T) {
-	spent := func(micros float64) map[string]float64 { return map[string]float64{"scheduler": micros} }
+	spent := func(micros float64) map[string]float64 {
+		return map[string]float64{"scheduler": micros, "binder": 200, ownService: 1000}
+	}
 	one := result{setting: setting{1, 70, records}, PodsPerSecond: 1000, Micros: spent(100), FactMicros: 10}
 	four := result{setting: setting{4, 70, records}, PodsPerSecond: 1500, Micros: spent(176), FactMicros: 10}
 	four.contention = contention{Txns: 200, Conflicts: 1, Placed: []int{20, 25, 25, 30}, Attempts: 2,
@@ -100,7 +102,8 @@ func TestOutcomeComparesSettings(t *testing.T) {
 	}
 	values := both.outcome().Values
 	for name, want := range map[string]float64{
-		"s4.f70.speedup": 1.5, "s4.f70.cpuRatio": 1.76, "s4.f70.cpuRatioWithoutFacts": 1.2, "s4.f70.conflictPercent": 0.5,
+		"s4.f70.speedup": 1.5, "s4.f70.cpuRatio": 376. / 300, "s4.f70.conflictPercent": 0.5,
+		"s4.f70.cpuRatioWithoutFacts": 296. / 280, "s4.f70.decisionsRatio": 1.2,
 		"s4.f70.leastShare": 20, "s4.f70.mostShare": 30, "factsPerSecond": 100000, "budgetShare": 0.5,
 	} {
 		if got := values[name]; got < want*0.999 || got > want*1.001 {

@@ -32,8 +32,9 @@ func (r report) outcome() outcome.Outcome {
 			continue
 		}
 		set("speedup", r.rate(s)/r.rate(alone))
-		set("cpuRatio", r.micros(s, "scheduler")/r.micros(alone, "scheduler"))
-		set("cpuRatioWithoutFacts", r.decisions(s)/r.decisions(alone))
+		set("cpuRatio", r.median(s, result.all)/r.median(alone, result.all))
+		set("cpuRatioWithoutFacts", (r.median(s, result.all)-r.facts(s))/(r.median(alone, result.all)-r.facts(alone)))
+		set("decisionsRatio", r.decisions(s)/r.decisions(alone))
 	}
 	if r.budget != nil {
 		for service, most := range r.budget {
@@ -73,10 +74,13 @@ func (r report) factMicros(s setting) float64 {
 	return r.median(s, func(x result) float64 { return x.FactMicros })
 }
 
-// decisions is what the shards took for a pod without applying its facts, which each of them does.
-func (r report) decisions(s setting) float64 {
-	return r.micros(s, "scheduler") - float64(factsPerPod*s.Shards)*r.factMicros(s)
+// facts is what the shards took to apply the facts about a pod, which each of them does.
+func (r report) facts(s setting) float64 {
+	return float64(factsPerPod*s.Shards) * r.factMicros(s)
 }
+
+// decisions is what the shards took for a pod besides.
+func (r report) decisions(s setting) float64 { return r.micros(s, "scheduler") - r.facts(s) }
 
 // tables are pods per second and contention, and processor time.
 func (r report) tables() []outcome.Table {
