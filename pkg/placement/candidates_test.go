@@ -2,6 +2,7 @@ package placement_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,6 +163,14 @@ func TestPreemptAmong(t *testing.T) {
 	}
 }
 
+// onItsNode is a preemption in vain as one node at a time tells it: candidates are not looked for with victims elsewhere.
+func onItsNode(r placement.Preemption) string {
+	r.Advice = slices.DeleteFunc(slices.Clone(r.Advice), func(text string) bool {
+		return strings.Contains(text, "preemption.crossNode")
+	})
+	return planned(r)
+}
+
 // Among all candidates the answer is that of Preempt, where no pods of other nodes have to go.
 func TestPreemptAmongAll(t *testing.T) {
 	first := *twinSeed
@@ -191,8 +200,8 @@ func TestPreemptAmongAll(t *testing.T) {
 				same++
 			case len(list) > 0:
 				t.Fatalf("seed %d, pod %s: %s among all candidates, want %s", first+i, obj.Name, planned(got), planned(want))
-			case want.Node == nil && planned(no) != planned(want):
-				t.Fatalf("seed %d, pod %s: %s without candidates, want %s", first+i, obj.Name, planned(no), planned(want))
+			case want.Node == nil && planned(no) != onItsNode(want):
+				t.Fatalf("seed %d, pod %s: %s without candidates, want %s", first+i, obj.Name, planned(no), onItsNode(want))
 			case want.Node != nil && !strings.Contains(planned(want), "@"):
 				t.Fatalf("seed %d, pod %s: no candidates, want %s", first+i, obj.Name, planned(want))
 			}
