@@ -163,7 +163,7 @@ func TestPreemptAmong(t *testing.T) {
 	}
 }
 
-// onItsNode is a preemption in vain as one node at a time tells it: candidates are not looked for with victims elsewhere.
+// onItsNode is a preemption in vain as one node at a time tells it: candidates have no victims elsewhere.
 func onItsNode(r placement.Preemption) string {
 	r.Advice = slices.DeleteFunc(slices.Clone(r.Advice), func(text string) bool {
 		return strings.Contains(text, "preemption.crossNode")
