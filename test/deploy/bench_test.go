@@ -80,7 +80,9 @@ func (b *bench) steps() map[string]step {
 		"patch persistentvolumes":                      {"a claim gets a volume", b.bindsVolumes},
 		"get persistentvolumeclaims":                   {"a claim gets a volume", b.bindsVolumes},
 		"patch persistentvolumeclaims":                 {"a node is selected for a claim", b.selectsNodes},
-		"get resourceclaims.resource.k8s.io":           {"a claim gets a device", b.allocatesDevices},
+		"get resourceclaims.resource.k8s.io":           {"a claim gives its device back", b.freesDevices},
+		"create resourceclaims.resource.k8s.io":        {"a claim is made for a resource", b.makesClaims},
+		"delete resourceclaims.resource.k8s.io":        {"a claim that was made goes", b.unmakesClaims},
 		"patch resourceclaims.resource.k8s.io":         {"a claim gets a device", b.allocatesDevices},
 		"patch resourceclaims/status.resource.k8s.io":  {"a claim gets a device", b.allocatesDevices},
 		"patch resourceclaims/binding.resource.k8s.io": {"a claim gets a device", b.allocatesDevices},
@@ -253,8 +255,8 @@ func (b *bench) preemptsInBudget(r run) error {
 	return r.see("urgent", "it is bound", placed)
 }
 
-// noEvictions refuses evictions in one namespace, but not their rehearsals.
-const noEvictions = `
+// denial refuses what an expression does not allow, in one namespace.
+const denial = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: NS}
@@ -263,9 +265,9 @@ spec:
   matchConstraints:
     namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NS}}
     resourceRules:
-    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods/eviction]}
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [RESOURCE]}
   validations:
-  - expression: has(object.deleteOptions) && has(object.deleteOptions.dryRun) && size(object.deleteOptions.dryRun) > 0
+  - expression: "ALLOWED"
     message: not here
 ---
 apiVersion: admissionregistration.k8s.io/v1
@@ -274,14 +276,32 @@ metadata: {name: NS}
 spec: {policyName: NS, validationActions: [Deny]}
 `
 
+// rehearsals are evictions that do not happen.
+const rehearsals = `has(object.deleteOptions) && has(object.deleteOptions.dryRun) && size(object.deleteOptions.dryRun) > 0`
+
+// deny has the API server refuse what is created of a resource in the run's namespace and is not allowed, and waits
+// until it refuses what try tries.
+func (r run) deny(resource, allowed string, try func(context.Context) error) {
+	r.Helper()
+	_, err := r.kubectl(strings.NewReplacer("NS", r.ns, "RESOURCE", resource, "ALLOWED", allowed).Replace(denial),
+		"apply", "-f", "-")
+	r.no(err)
+	r.eventually(inForceWithin, resource+" is refused", func(ctx context.Context) (string, error) {
+		if err := try(ctx); err == nil || !strings.Contains(err.Error(), "not here") {
+			return fmt.Sprint(err), nil
+		}
+		return "", nil
+	})
+}
+
 // letsGo: evictions of a pod with a budget are refused although their rehearsals are not. What
 // was sent may have taken from the budget, so it is read before the claim is given up.
 func (b *bench) letsGo(r run) error {
 	r.fill()
 	r.budget(0, 2)
-	_, err := r.kubectl(strings.ReplaceAll(noEvictions, "NS", r.ns), "apply", "-f", "-")
-	r.no(err)
-	r.forbidden()
+	r.deny("pods/eviction", rehearsals, func(ctx context.Context) error {
+		return r.client.CoreV1().Pods(r.ns).EvictV1(ctx, &policyv1.Eviction{ObjectMeta: named("nobody")})
+	})
 	store, err := r.openLedger("binder")
 	r.no(err)
 	r.pod("urgent", "1500m", class("high"))
@@ -297,19 +317,6 @@ func (b *bench) letsGo(r run) error {
 			return "", nil
 		}
 		return fmt.Sprintf("claims %v", now), nil
-	})
-}
-
-// forbidden waits until the API server goes by noEvictions.
-func (r run) forbidden() {
-	r.Helper()
-	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "nobody", Namespace: r.ns}}
-	r.eventually(inForceWithin, "evictions are refused", func(ctx context.Context) (string, error) {
-		err := r.client.CoreV1().Pods(r.ns).EvictV1(ctx, eviction)
-		if err == nil || !strings.Contains(err.Error(), "not here") {
-			return fmt.Sprint(err), nil
-		}
-		return "", nil
 	})
 }
 

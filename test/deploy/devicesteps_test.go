@@ -3,21 +3,131 @@
 package deploy_test
 
 import (
+	"context"
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// allocatesDevices: a pod's claim gets the device of the run's node, which takes reading the claim, its
-// finalizer, and its status; the pod is bound afterwards.
+// allocatesDevices: a pod's claim gets the device of the run's node, which takes its finalizer and its status; the
+// pod is bound afterwards.
 func (b *bench) allocatesDevices(r run) error {
+	r.device("")
+	r.claims()
+	return r.see("device", "it is bound", placed)
+}
+
+// freesDevices: a claim has got its device, and the bind is refused. The place is taken back, and the device with it;
+// what becomes of the pod next is to get it once more.
+func (b *bench) freesDevices(r run) error {
+	r.device("")
+	r.noBinds()
+	r.claims()
+	first := metav1.Time{}
+	return r.within(r.limit, "the claim gives its device back", func(ctx context.Context) (string, error) {
+		claim, err := r.client.ResourceV1().ResourceClaims(r.ns).Get(ctx, "one", metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		now := claim.Status.Allocation
+		switch {
+		case now == nil && first.IsZero():
+			return "it has none", nil
+		case now == nil || !first.IsZero() && !now.AllocationTimestamp.Equal(&first):
+			return "", nil
+		}
+		first = *now.AllocationTimestamp
+		return "it has its first one", nil
+	})
+}
+
+// makesClaims: a pod asks for a resource that the run's device stands for.
+func (b *bench) makesClaims(r run) error {
+	r.asks()
+	return r.see("device", "it is bound", placed)
+}
+
+// unmakesClaims: as freesDevices, with a claim that was made for a resource: it goes.
+func (b *bench) unmakesClaims(r run) error {
+	r.noBinds()
+	r.asks()
+	var first string
+	return r.within(r.limit, "the claim that was made goes", func(ctx context.Context) (string, error) {
+		list, err := r.client.ResourceV1().ResourceClaims(r.ns).List(ctx, metav1.ListOptions{})
+		switch {
+		case err != nil:
+			return "", err
+		case first == "" && len(list.Items) == 0:
+			return "there is none", nil
+		case first == "":
+			first = string(list.Items[0].UID)
+		case len(list.Items) == 0 || string(list.Items[0].UID) != first:
+			return "", nil
+		}
+		return fmt.Sprintf("%d claims", len(list.Items)), nil
+	})
+}
+
+// noBinds has the API server refuse all binds of the run.
+func (r run) noBinds() {
+	r.Helper()
+	r.deny("pods/binding", "false", func(ctx context.Context) error {
+		return r.client.CoreV1().Pods(r.ns).Bind(ctx, &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Name: "nobody", Namespace: r.ns},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: r.node},
+		}, metav1.CreateOptions{})
+	})
+}
+
+// asks makes a pod that asks for a resource, and the device that stands for it.
+func (r run) asks() {
+	r.Helper()
+	name := "example.com/" + r.ns
+	r.device(name)
+	r.pod("device", "100m", func(p *corev1.Pod) {
+		one := resource.MustParse("1")
+		container := &p.Spec.Containers[0]
+		if container.Resources.Limits == nil {
+			container.Resources.Limits = corev1.ResourceList{}
+		}
+		container.Resources.Requests[corev1.ResourceName(name)] = one
+		container.Resources.Limits[corev1.ResourceName(name)] = one
+	})
+}
+
+// claims makes a claim to the run's device and a pod that uses it.
+func (r run) claims() {
+	r.Helper()
+	_, err := r.client.ResourceV1().ResourceClaims(r.ns).Create(r.Context(), &resourcev1.ResourceClaim{
+		ObjectMeta: named("one"),
+		Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
+			Name: "one", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "class-" + r.ns},
+		}}}},
+	}, metav1.CreateOptions{})
+	r.no(err)
+	r.pod("device", "100m", func(p *corev1.Pod) {
+		claim := "one"
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "device", ResourceClaimName: &claim}}
+	})
+}
+
+// device makes the device of the run's node and its class, which stands for a resource if one is named.
+func (r run) device(forResource string) {
+	r.Helper()
 	ctx, driver := r.Context(), r.ns+".example.com"
-	_, err := r.client.ResourceV1().DeviceClasses().Create(ctx, &resourcev1.DeviceClass{
+	class := &resourcev1.DeviceClass{
 		ObjectMeta: named("class-" + r.ns),
 		Spec: resourcev1.DeviceClassSpec{Selectors: []resourcev1.DeviceSelector{{
 			CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "` + driver + `"`},
 		}}},
-	}, metav1.CreateOptions{})
+	}
+	if forResource != "" {
+		class.Spec.ExtendedResourceName = &forResource
+	}
+	_, err := r.client.ResourceV1().DeviceClasses().Create(ctx, class, metav1.CreateOptions{})
 	r.no(err)
 	node := r.node
 	_, err = r.client.ResourceV1().ResourceSlices().Create(ctx, &resourcev1.ResourceSlice{
@@ -29,16 +139,4 @@ func (b *bench) allocatesDevices(r run) error {
 		},
 	}, metav1.CreateOptions{})
 	r.no(err)
-	_, err = r.client.ResourceV1().ResourceClaims(r.ns).Create(ctx, &resourcev1.ResourceClaim{
-		ObjectMeta: named("one"),
-		Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
-			Name: "one", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "class-" + r.ns},
-		}}}},
-	}, metav1.CreateOptions{})
-	r.no(err)
-	r.pod("device", "100m", func(p *corev1.Pod) {
-		claim := "one"
-		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "device", ResourceClaimName: &claim}}
-	})
-	return r.see("device", "it is bound", placed)
 }
