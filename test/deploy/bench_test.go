@@ -277,7 +277,8 @@ spec: {policyName: NS, validationActions: [Deny]}
 `
 
 // rehearsals are evictions that do not happen.
-const rehearsals = `has(object.deleteOptions) && has(object.deleteOptions.dryRun) && size(object.deleteOptions.dryRun) > 0`
+const rehearsals = "has(object.deleteOptions) && has(object.deleteOptions.dryRun) && " +
+	"size(object.deleteOptions.dryRun) > 0"
 
 // deny has the API server refuse what is created of a resource in the run's namespace and is not allowed, and waits
 // until it refuses what try tries.
