@@ -211,16 +211,21 @@ func (p past) moved(node string, made time.Time) bool {
 func (p past) cameBack(node string, made time.Time) bool {
 	return slices.ContainsFunc(p.left, func(left stay) bool {
 		return left.replaced(node, made) && !slices.ContainsFunc(p.landed, func(s stay) bool {
-			return s.last.After(left.last) && s.replaced(node, made)
+			return s.last.After(left.last) && s.mayHaveReplaced(node, made)
 		})
 	})
 }
 
 // replaced: a pod made then, on that node, may replace one that the stay is about.
 func (s stay) replaced(node string, made time.Time) bool {
+	return s.mayHaveReplaced(node, made) && !made.Equal(s.after)
+}
+
+// mayHaveReplaced is replaced, of a pod made in the same second as the youngest of those before it, too.
+func (s stay) mayHaveReplaced(node string, made time.Time) bool {
 	later := made.Sub(s.at) >= -comebackSlack
 	if !s.after.IsZero() {
-		later = made.After(s.after)
+		later = !made.Before(s.after)
 	}
 	return s.node == node && later && made.Sub(s.at) <= InFlight
 }

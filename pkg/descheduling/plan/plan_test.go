@@ -343,6 +343,29 @@ func TestMovedThereAndBack(t *testing.T) {
 	}
 }
 
+// TestMovedThereAndBackWithinASecond: times of pods are whole seconds, so that a pod which was moved back is as old as the
+// one that it replaces. It has not come back by itself.
+func TestMovedThereAndBackWithinASecond(t *testing.T) {
+	h := NewHistory()
+	began := now.Add(-20 * time.Minute)
+	for i, to := range []string{"b", "a"} {
+		from := []string{"a", "b"}[i]
+		for _, k := range []events.DecisionKind{events.DecisionEvict, events.DecisionEvicted} {
+			h.Observe(events.Decision{
+				Kind: k, Attempt: 1, Pod: events.PodRef{UID: from}, Owner: "uid-x", NodeName: from, Landing: to,
+				Youngest: began.Add(time.Duration(i-1) * time.Second), FactSequence: uint64(i),
+			}, began.Add(time.Duration(i)*600*time.Millisecond))
+		}
+	}
+	past := h.owners["uid-x"]
+	if past.cameBack("a", began) {
+		t.Error("a pod that was moved back to a has come back by itself")
+	}
+	if !past.cameBack("b", began.Add(time.Second)) {
+		t.Error("a pod made on b after the last one has left it has not come back")
+	}
+}
+
 // TestMovesTellTheYoungest of the owner, for those that will have to tell replacements.
 func TestMovesTellTheYoungest(t *testing.T) {
 	made := now.Add(-time.Hour)
