@@ -343,8 +343,8 @@ func TestMovedThereAndBack(t *testing.T) {
 	}
 }
 
-// TestMovedThereAndBackWithinASecond: times of pods are whole seconds, so that a pod which was moved back is as old as the
-// one that it replaces. It has not come back by itself.
+// TestMovedThereAndBackWithinASecond: times of pods are whole seconds, so that a pod which was moved back is as old as
+// the one that it replaces. It has not come back by itself.
 func TestMovedThereAndBackWithinASecond(t *testing.T) {
 	h := NewHistory()
 	began := now.Add(-20 * time.Minute)

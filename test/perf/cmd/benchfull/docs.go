@@ -91,8 +91,8 @@ func chapter(b *strings.Builder, p part, o *outcome.Outcome) {
 	fmt.Fprintf(b, "%s, medians of %d runs. %s. %s, %d processors, %s MB, %s, %s; load average at the end %s.\n",
 		o.Time.Format("2006-01-02"), o.Runs, strings.Join(versions, "; "), m.Processor, m.Processors,
 		outcome.Number(float64(m.MemoryMB)), m.Platform, m.Go, m.Load)
-	fmt.Fprintf(b, "`make bench-full PARTS=%s`, which runs:\n\n<!-- not run: a measurement of minutes or more -->\n```\n%s\n```\n",
-		p.name, o.Command)
+	fmt.Fprintf(b, "`make bench-full PARTS=%s`, which runs:\n\n"+
+		"<!-- not run: a measurement of minutes or more -->\n```\n%s\n```\n", p.name, o.Command)
 	for _, t := range o.Tables {
 		fmt.Fprintf(b, "\n**%s**\n\n| %s |\n|%s\n", t.Title, strings.Join(t.Head, " | "), strings.Repeat("---|", len(t.Head)))
 		for _, row := range t.Rows {
