@@ -170,7 +170,8 @@ func newDeviceWish(pod *state.Pod, objects Objects) *deviceWish {
 func (w *deviceWish) on(node *state.Node) (claim *MadeClaim, why string) {
 	listed := node.Allocatable.Extended
 	for _, name := range w.plain {
-		if _, ok := listed[name]; !ok {
+		// One that the node lists with nothing of it is left to NodeResourcesFit, which may be told to ignore it.
+		if _, ok := node.Object.Status.Allocatable[corev1.ResourceName(name)]; !ok {
 			return nil, "cannot fit resource"
 		}
 	}

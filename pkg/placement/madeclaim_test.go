@@ -93,6 +93,30 @@ func TestContainersShareRequestsForDevices(t *testing.T) {
 	}
 }
 
+// A resource that no devices stand for has to be listed by the node, if only with nothing of it: whether there is
+// enough is NodeResourcesFit's to say, which may be told to ignore it.
+func TestResourcesBesideDevicesAreListed(t *testing.T) {
+	pod := state.NewPod(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{wanting("a", 1, false)}},
+	})
+	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}}
+	wish := &deviceWish{
+		pod: pod, resources: []backed{{"example.com/gpu", class}}, plain: []string{"example.com/fpga"},
+		claims: map[string]*MadeClaim{},
+	}
+	for listed, want := range map[string]string{"": "cannot fit resource", "0": "", "3": ""} {
+		obj := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}
+		if listed != "" {
+			obj.Status.Allocatable = corev1.ResourceList{"example.com/fpga": resource.MustParse(listed)}
+		}
+		claim, why := wish.on(state.NewNode(obj))
+		if why != want || (claim == nil) != (want != "") {
+			t.Errorf("listed %q: claim %v, %q, want %q", listed, claim, why, want)
+		}
+	}
+}
+
 func TestNameOfAMadeClaim(t *testing.T) {
 	for _, pod := range []string{"p", "web-0.x", strings.Repeat("a.", 126) + "a", strings.Repeat("a-", 126) + "a"} {
 		name := MadeClaimName(pod, "u")
