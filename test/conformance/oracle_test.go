@@ -117,6 +117,9 @@ var points = []struct {
 	set     func(*config.Plugins) *config.PluginSet
 	plugins []string
 }{
+	{placement.Narrowing, func(p *config.Plugins) *config.PluginSet { return &p.PreEnqueue }, []string{
+		placement.DynamicResources,
+	}},
 	{placement.Narrowing, func(p *config.Plugins) *config.PluginSet { return &p.PreFilter }, []string{
 		placement.NodeAffinity, placement.NodePorts, placement.NodeResourcesFit, placement.PodTopologySpread,
 		placement.InterPodAffinity, placement.NodeDeclaredFeatures, placement.VolumeRestrictions,
