@@ -62,7 +62,8 @@ func (r *resolver) thresholds(in Thresholds, prefix string, path *field.Path) {
 	}
 }
 
-// compareThresholds looks at two sets that are good on their own.
+// compareThresholds looks at two sets that are good on their own. Upstream stops at the first thing it finds, in the
+// order of a map; all of them are said here.
 func (r *resolver) compareThresholds(in *lowUtilizationArgs, path *field.Path) {
 	if len(in.Thresholds) == 0 || len(in.TargetThresholds) == 0 {
 		return
@@ -71,11 +72,11 @@ func (r *resolver) compareThresholds(in *lowUtilizationArgs, path *field.Path) {
 	names, targets := slices.Sorted(maps.Keys(in.Thresholds)), slices.Sorted(maps.Keys(in.TargetThresholds))
 	if !slices.Equal(names, targets) {
 		r.Add(at, targets, "thresholds and targetThresholds configured different resources")
-		return
 	}
 	for _, name := range names {
-		if !in.UseDeviationThresholds && in.Thresholds[name] > in.TargetThresholds[name] {
-			r.Add(at.Key(name), in.TargetThresholds[name],
+		target, both := in.TargetThresholds[name]
+		if both && !in.UseDeviationThresholds && in.Thresholds[name] > target {
+			r.Add(at.Key(name), target,
 				fmt.Sprintf("thresholds' %s percentage is greater than targetThresholds'", name))
 		}
 	}
