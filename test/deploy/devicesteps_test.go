@@ -16,7 +16,7 @@ import (
 // pod is bound afterwards.
 func (b *bench) allocatesDevices(r run) error {
 	r.device("")
-	r.claims()
+	r.uses()
 	return r.see("device", "it is bound", placed)
 }
 
@@ -25,7 +25,7 @@ func (b *bench) allocatesDevices(r run) error {
 func (b *bench) freesDevices(r run) error {
 	r.device("")
 	r.noBinds()
-	r.claims()
+	r.uses()
 	first := metav1.Time{}
 	return r.within(r.limit, "the claim gives its device back", func(ctx context.Context) (string, error) {
 		claim, err := r.client.ResourceV1().ResourceClaims(r.ns).Get(ctx, "one", metav1.GetOptions{})
@@ -98,8 +98,8 @@ func (r run) asks() {
 	})
 }
 
-// claims makes a claim to the run's device and a pod that uses it.
-func (r run) claims() {
+// uses makes a claim to the run's device and a pod that uses it.
+func (r run) uses() {
 	r.Helper()
 	_, err := r.client.ResourceV1().ResourceClaims(r.ns).Create(r.Context(), &resourcev1.ResourceClaim{
 		ObjectMeta: named("one"),

@@ -174,12 +174,7 @@ func missing(text, part string) string {
 
 func (s *stack) kubeScheduler(name, config string) *harness.Process {
 	s.Helper()
-	address, err := harness.FreeAddress()
-	s.no(err)
-	_, port, _ := strings.Cut(address, ":")
-	process, err := programs.StartProgram(s.dir, name, "kube-scheduler", "--config="+config, "--v=2",
-		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+filepath.Join(s.dir, name+"-serving"),
-		"--authentication-kubeconfig="+s.cluster.Kubeconfig, "--authorization-kubeconfig="+s.cluster.Kubeconfig)
+	process, err := s.cluster.StartReplica(s.dir, name, config)
 	s.no(err)
 	s.Cleanup(process.Kill)
 	s.Cleanup(func() {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -224,3 +225,19 @@ func (c *Cluster) StartPeer(ctx context.Context, cfg PeerConfig) (*Peer, error) 
 
 // Stop ends it.
 func (p *Peer) Stop(ctx context.Context) error { return p.programs.down(ctx, p.dir) }
+
+// StartReplica starts a kube-scheduler with a KubeSchedulerConfiguration file that has everything in it, the kubeconfig
+// and leader election among it, and does not wait for it. Its log is dir/<name>.log.
+func (c *Cluster) StartReplica(dir, name, config string) (*Process, error) {
+	address, err := FreeAddress()
+	if err != nil {
+		return nil, err
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	return c.programs.StartProgram(dir, name, "kube-scheduler", "--config="+config, "--v=2",
+		"--bind-address="+host, "--secure-port="+port, "--cert-dir="+filepath.Join(dir, name+"-serving"),
+		"--authentication-kubeconfig="+c.Kubeconfig, "--authorization-kubeconfig="+c.Kubeconfig)
+}

@@ -3,13 +3,10 @@ package contend
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
@@ -26,53 +23,32 @@ func startKubeSchedulers(ctx context.Context, f *Field, r *Running) (kill func()
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	first, err := f.startReplica(r, "kube-scheduler-0", config)
-	if err != nil {
-		return nil, err
-	}
-	leases := f.Cluster.Client.CoordinationV1().Leases(metav1.NamespaceSystem)
-	err = harness.Eventually(ctx, leadsWithin, "the first leads", func(ctx context.Context) (string, error) {
-		lease, err := leases.Get(ctx, "kube-scheduler", metav1.GetOptions{})
-		if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
-			return fmt.Sprintf("nobody holds its lease (%v)", err), first.Ended()
+	var first *harness.Process
+	for i, says := range []string{"uccessfully acquired lease", "ttempting to acquire leader lease"} {
+		replica, err := f.Cluster.StartReplica(f.Dir, fmt.Sprintf("kube-scheduler-%d", i), config)
+		if err != nil {
+			return nil, err
 		}
-		return "", nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, first.Tail())
-	}
-	second, err := f.startReplica(r, "kube-scheduler-1", config)
-	if err != nil {
-		return nil, err
-	}
-	const waits = "ttempting to acquire leader lease"
-	err = harness.Eventually(ctx, leadsWithin, "the second waits", func(context.Context) (string, error) {
-		if said, err := os.ReadFile(second.Log); err != nil || !strings.Contains(string(said), waits) {
-			return "it has not said that it is " + waits, second.Ended()
+		r.add(replica.Stop, replica.PID())
+		if err := saysSoon(ctx, replica, says); err != nil {
+			return nil, err
 		}
-		return "", nil
-	})
-	return first.Kill, err
+		if first == nil {
+			first = replica
+		}
+	}
+	return first.Kill, nil
 }
 
-// startReplica starts a kube-scheduler and does not wait for it.
-func (f *Field) startReplica(r *Running, name, config string) (*harness.Process, error) {
-	address, err := harness.FreeAddress()
-	if err != nil {
-		return nil, err
-	}
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	replica, err := f.Programs.StartProgram(f.Dir, name, "kube-scheduler", "--config="+config, "--v=2",
-		"--bind-address="+host, "--secure-port="+port, "--cert-dir="+filepath.Join(f.Dir, name),
-		"--authentication-kubeconfig="+f.Cluster.Kubeconfig, "--authorization-kubeconfig="+f.Cluster.Kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	r.add(replica.Stop, replica.PID())
-	return replica, nil
+// saysSoon waits until a program has written something to its log.
+func saysSoon(ctx context.Context, p *harness.Process, text string) error {
+	return harness.Eventually(ctx, leadsWithin, p.Name+" says "+text, func(context.Context) (string, error) {
+		said, err := os.ReadFile(p.Log)
+		if err == nil && !strings.Contains(string(said), text) {
+			return "it has not", p.Ended()
+		}
+		return "", err
+	})
 }
 
 // startBerths starts two `berth up`, each with all services, one shard and one binder, on the same stores, which sync
