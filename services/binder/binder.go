@@ -24,8 +24,10 @@ import (
 )
 
 const (
-	// DefaultWorkers is how many binds one binder has on their way at once.
-	DefaultWorkers = 16
+	// DefaultWorkers is how many binds one binder has on their way at once. The more an API server and
+	// its etcd are asked at once, the less processor time each bind takes of them: two processors that
+	// they share with all of Berth bind a quarter more pods a second with 128 than with 16.
+	DefaultWorkers = 128
 	// maxWorkers bounds Config.Workers: the streams an API server allows per connection.
 	maxWorkers = 250
 	// bindsPerWorker is how many binds the core gives out per worker: one in hand, one to take next.

@@ -311,7 +311,7 @@ func (s slowSink) Patch(ctx context.Context, e *eventsv1.Event, _ []byte) (*even
 func TestEventsBeyondTheBoundAreDroppedNotWaitedFor(t *testing.T) {
 	slow := slowSink{make(chan struct{})}
 	s := &boundedSink{EventSink: slow, slots: make(chan struct{}, 1), queue: make(chan struct{}, 1),
-		drops: &drops{logger: slog.New(slog.DiscardHandler)}, pace: newPace(1)}
+		drops: &drops{logger: slog.New(slog.DiscardHandler)}, pace: newPace()}
 	done := make(chan error)
 	go func() {
 		_, err := s.Create(t.Context(), &eventsv1.Event{})

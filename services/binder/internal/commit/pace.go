@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// busyFrom is how many binds and other changes on their way are more than pods that come one by one.
+const busyFrom = 4
+
 // calmFor is how long the API server must have had few changes to do before events are written. Binds
 // come in bursts: an event written in the gap between two of them delays the second.
 const calmFor = 20 * time.Millisecond
@@ -14,27 +17,24 @@ const calmFor = 20 * time.Millisecond
 const forcedEvery = 50 * time.Millisecond
 
 // pace lets events use what the API server has to spare: each costs about as much as the bind it
-// tells about. While binds and other changes keep at least busyFrom workers at work, and for calmFor
-// after that, events wait. Once eventsPatience wait, some are written all the same, one every
+// tells about. While at least busyFrom binds and other changes are on their way, and for calmFor after
+// that, events wait. Once eventsPatience wait, some are written all the same, one every
 // forcedEvery: where there is never anything to spare, binds keep nearly all there is, and of the
 // events what comes to more than eventsWaiting is dropped.
 type pace struct {
-	busyFrom int
 	// wake holds a token after anything that may have ended a wait.
 	wake chan struct{}
 
 	mu struct {
 		sync.Mutex
 		changes, writes int
-		// busyUntil is when changes last kept busyFrom workers at work, forced when an event was last
+		// busyUntil is when busyFrom changes were last on their way, forced when an event was last
 		// written all the same.
 		busyUntil, forced time.Time
 	}
 }
 
-func newPace(workers int) *pace {
-	return &pace{busyFrom: max(1, workers/4), wake: make(chan struct{}, 1)}
-}
+func newPace() *pace { return &pace{wake: make(chan struct{}, 1)} }
 
 // change begins a bind or another change; the function that it returns ends it.
 func (p *pace) change() (end func()) {
@@ -44,7 +44,7 @@ func (p *pace) change() (end func()) {
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.mu.changes >= p.busyFrom {
+		if p.mu.changes >= busyFrom {
 			p.mu.busyUntil = time.Now()
 		}
 		p.mu.changes--
@@ -80,7 +80,7 @@ func (p *pace) may(waiting int) (ok bool, rest time.Duration) {
 	if p.mu.writes >= eventWriters {
 		return false, 0
 	}
-	if p.mu.changes < p.busyFrom {
+	if p.mu.changes < busyFrom {
 		if rest = calmFor - time.Since(p.mu.busyUntil); rest <= 0 {
 			return true, 0
 		}

@@ -7,27 +7,29 @@ import (
 	"time"
 )
 
-func TestEventsWaitWhileBindsKeepAQuarterOfTheWorkersBusy(t *testing.T) {
+func TestEventsWaitWhileBindsComeManyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace(8)
+		p := newPace()
 		waiting := 1
 		went := make(chan bool)
 		write := func() { go func() { went <- p.wait(t.Context(), func() int { return waiting }) }() }
-		end := p.change()
-		write() // one of eight workers is busy: there is room
+		for range busyFrom - 1 {
+			defer p.change()()
+		}
+		write()
 		if !<-went {
-			t.Fatal("not written with one bind on its way")
+			t.Fatalf("not written with %d binds on their way", busyFrom-1)
 		}
 
-		endSecond := p.change()
+		end := p.change()
 		write()
 		synctest.Wait()
 		select {
 		case <-went:
-			t.Fatal("written while a quarter of the workers bind")
+			t.Fatalf("written with %d binds on their way", busyFrom)
 		default:
 		}
-		endSecond()
+		end()
 		calm := time.Now()
 		if !<-went {
 			t.Fatal("not written after a bind ended")
@@ -54,13 +56,12 @@ func TestEventsWaitWhileBindsKeepAQuarterOfTheWorkersBusy(t *testing.T) {
 		if took := time.Since(first); took != 3*forcedEvery {
 			t.Fatalf("3 further ones in %v, want %v: binds leave no room", took, 3*forcedEvery)
 		}
-		end()
 	})
 }
 
 func TestEventsWaitForAFreeWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace(4)
+		p := newPace()
 		var ends []func()
 		for range eventWriters {
 			ends = append(ends, p.write())

@@ -20,6 +20,8 @@ const (
 	// ledgerWorkers carry out ledger transactions and reads. Each is one round trip to
 	// etcd; marks and releases are rare, hand-overs of idle documents may wait.
 	ledgerWorkers = 8
+	// statusWorkers write conditions.
+	statusWorkers = 8
 	// answerBuffer lets workers go on while the core digests something else.
 	answerBuffer = 256
 )
@@ -33,8 +35,8 @@ const (
 	// LaneChange does what else goes on in Kubernetes: reads, fences, nominations, evictions. Its
 	// workers are half of LaneBind's, so that binds have the better part of the API server.
 	LaneChange
-	// LaneStatus writes conditions that nothing waits for. It has half of LaneChange's workers, so
-	// that many pods that wait do not keep evictions waiting.
+	// LaneStatus writes conditions that nothing waits for. It has few workers (statusWorkers), so that
+	// many pods that wait take little of the API server from binds and evictions.
 	LaneStatus
 	// LaneLedger runs transactions and linearizable reads.
 	LaneLedger
@@ -94,7 +96,7 @@ type Room struct {
 
 // New returns a room with that many workers for binds. Nothing runs before Run.
 func New(workers int, deps Deps) *Room {
-	pace := newPace(workers)
+	pace := newPace()
 	r := &Room{
 		deps: deps, workers: workers,
 		answers:   make(chan decide.Input, answerBuffer),
@@ -133,7 +135,7 @@ func (r *Room) Now(e decide.Effect) {
 func (r *Room) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for lane, workers := range map[Lane]int{
-		LaneBind: r.workers, LaneChange: max(1, r.workers/2), LaneStatus: max(1, r.workers/4),
+		LaneBind: r.workers, LaneChange: max(1, r.workers/2), LaneStatus: statusWorkers,
 		LaneLedger: ledgerWorkers,
 	} {
 		for range workers {
