@@ -62,9 +62,11 @@ func (r *Room) postBinding(ctx context.Context, e decide.Bind) decide.Answered {
 	}
 	bctx, cancel := context.WithTimeout(ctx, bindTimeout)
 	defer cancel()
+	begin := time.Now()
 	err := r.deps.API.writes.CoreV1().Pods(e.Pod.Namespace).Bind(bctx, binding, metav1.CreateOptions{})
 	switch {
 	case err == nil:
+		r.pace.bound(time.Since(begin))
 		return decide.Answered{Result: decide.Done}
 	case noSuchPod(err, e.Pod.Name):
 		return decide.Answered{Result: decide.Gone}

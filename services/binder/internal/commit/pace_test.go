@@ -12,7 +12,7 @@ func TestEventsWaitWhileBindsComeManyAtOnce(t *testing.T) {
 		p := newPace()
 		waiting := 1
 		went := make(chan bool)
-		write := func() { go func() { went <- p.wait(t.Context(), func() int { return waiting }) }() }
+		write := func() { go func() { went <- p.wait(t.Context(), time.Now(), func() int { return waiting }) }() }
 		for range busyFrom - 1 {
 			defer p.change()()
 		}
@@ -59,6 +59,61 @@ func TestEventsWaitWhileBindsComeManyAtOnce(t *testing.T) {
 	})
 }
 
+func TestEventsWaitWhileBindsAreSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const quick = 3 * time.Millisecond
+		p := newPace()
+		waiting := 1
+		// waited is for how long an event waits after a bind has ended, while others end every millisecond.
+		waited := func(took time.Duration, others bool) time.Duration {
+			p.bound(took)
+			since := time.Now()
+			went := make(chan bool)
+			go func() { went <- p.wait(t.Context(), since, func() int { return waiting }) }()
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-went:
+					return time.Since(since)
+				case <-tick.C:
+					if others {
+						p.bound(took)
+					}
+				}
+			}
+		}
+		for _, c := range []struct {
+			name   string
+			took   time.Duration
+			others bool
+			want   time.Duration
+		}{
+			{"the first bind of all", 2 * quick, false, 0},
+			{"a quicker one", quick, true, 0},
+			{"one not much slower", slowFrom*quick - 1, true, 0},
+			{"a slow one", slowFrom * quick, false, calmFor},
+			{"slow ones all the time", slowFrom * quick, true, burstPatience},
+		} {
+			if got := waited(c.took, c.others); got != c.want {
+				t.Errorf("after %s: an event waits for %v, want %v", c.name, got, c.want)
+			}
+		}
+		waiting = eventsPatience
+		if got := waited(slowFrom*quick, true); got != 0 {
+			t.Errorf("waits for %v although as many wait as are let", got)
+		}
+		waiting = 1
+		for range 2 {
+			time.Sleep(floorFor)
+			p.bound(slowFrom * quick)
+		}
+		if got := waited(slowFrom*quick, true); got != 0 {
+			t.Errorf("waits for %v although no bind has been quicker for %v", got, 2*floorFor)
+		}
+	})
+}
+
 func TestEventsWaitForAFreeWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPace()
@@ -68,7 +123,7 @@ func TestEventsWaitForAFreeWriter(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		went := make(chan bool)
-		write := func() { go func() { went <- p.wait(ctx, func() int { return eventsWaiting }) }() }
+		write := func() { go func() { went <- p.wait(ctx, time.Now(), func() int { return eventsWaiting }) }() }
 		write()
 		synctest.Wait()
 		ends[0]()

@@ -52,15 +52,21 @@ const (
 type reporter struct {
 	member string
 	client kubernetes.Interface
-	queue  chan decide.Report
+	queue  chan waitingReport
 	drops  *drops
 	pace   *pace
 	handed handed
 }
 
+// waitingReport is an event that waits since then to be written.
+type waitingReport struct {
+	decide.Report
+	since time.Time
+}
+
 func newReporter(deps Deps, pace *pace) *reporter {
 	return &reporter{
-		member: deps.Member, client: deps.API.reports, queue: make(chan decide.Report, eventsWaiting),
+		member: deps.Member, client: deps.API.reports, queue: make(chan waitingReport, eventsWaiting),
 		drops: &drops{logger: deps.Logger}, pace: pace, handed: make(handed, handedOver),
 	}
 }
@@ -106,7 +112,7 @@ func (d *drops) add() {
 
 func (r *reporter) report(e decide.Report) {
 	select {
-	case r.queue <- e:
+	case r.queue <- waitingReport{Report: e, since: time.Now()}:
 		r.pace.nudge()
 	default:
 		r.drops.add()
@@ -133,7 +139,7 @@ func (r *reporter) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case e := <-r.queue:
-			if !r.pace.wait(ctx, r.waiting) || !r.handed.wait(ctx) {
+			if !r.pace.wait(ctx, e.since, r.waiting) || !r.handed.wait(ctx) {
 				return nil
 			}
 			rec, ok := recorders[e.SchedulerName]
@@ -141,7 +147,7 @@ func (r *reporter) run(ctx context.Context) error {
 				rec = broadcaster.NewRecorder(scheme.Scheme, e.SchedulerName)
 				recorders[e.SchedulerName] = rec
 			}
-			emit(rec, e)
+			emit(rec, e.Report)
 		}
 	}
 }
