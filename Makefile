@@ -8,7 +8,9 @@ SHELL := /usr/bin/env bash
 MAKEFLAGS += --no-print-directory
 
 BIN := $(CURDIR)/.build/bin
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# Documents that a measurement has just written make no other version.
+VERSION := $(shell v=$$(git describe --tags --always 2>/dev/null) || { echo unknown; exit; }; \
+	git diff --quiet HEAD -- ':(top,exclude)docs' && echo $$v || echo $$v-dirty)
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 
 # The folders of the workspace's modules. "work" means all of them to the go command.
