@@ -43,13 +43,8 @@ func (o *options) openStores(ctx context.Context, logger *slog.Logger) (*stores,
 }
 
 func (s *stores) open(ctx context.Context, o *options, logger *slog.Logger) error {
-	endpoints := o.etcdEndpoints
-	if len(endpoints) == 0 {
-		endpoints = s.embedded.Endpoints.Etcd
-	}
-	var err error
-	s.ledger, err = etcd.Open(ctx, etcd.Config{
-		Endpoints: endpoints, Prefix: o.ledgerPrefix,
+	ledger := etcd.Config{
+		Endpoints: o.etcdEndpoints, Prefix: o.ledgerPrefix,
 		CAFile: o.tls.etcdCA, CertFile: o.tls.etcdCert, KeyFile: o.tls.etcdKey,
 		OnSilence: func(server string, silent bool) {
 			if silent {
@@ -58,7 +53,12 @@ func (s *stores) open(ctx context.Context, o *options, logger *slog.Logger) erro
 			}
 			logger.Info("a server of etcd answers again", "server", server)
 		},
-	})
+	}
+	if len(ledger.Endpoints) == 0 {
+		ledger.Endpoints, ledger.KV = s.embedded.Endpoints.Etcd, s.embedded.KV()
+	}
+	var err error
+	s.ledger, err = etcd.Open(ctx, ledger)
 	if err != nil {
 		return fmt.Errorf("--etcd-endpoints: %w", err)
 	}

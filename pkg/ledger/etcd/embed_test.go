@@ -11,6 +11,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.uber.org/zap"
 
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
@@ -23,6 +24,7 @@ const startTimeout = time.Minute
 // server is an etcd in this process, on unix sockets in a folder of the test's.
 type server struct {
 	endpoint string
+	kv       clientv3.KV // without a socket
 	client   *clientv3.Client
 	prefixes atomic.Int64
 }
@@ -51,7 +53,7 @@ func start(tb testing.TB, noFsync bool) *server {
 	case <-time.After(startTimeout):
 		tb.Fatalf("etcd is not ready after %s", startTimeout)
 	}
-	s := &server{endpoint: clientURL.String()}
+	s := &server{endpoint: clientURL.String(), kv: v3client.New(e.Server).KV}
 	s.client, err = clientv3.New(clientv3.Config{Endpoints: []string{s.endpoint}, Logger: zap.NewNop()})
 	if err != nil {
 		tb.Fatalf("connect: %v", err)
@@ -67,9 +69,15 @@ func start(tb testing.TB, noFsync bool) *server {
 // open is a store with keys of its own.
 func (s *server) open(tb testing.TB) *etcd.Store {
 	tb.Helper()
+	return s.openWith(tb, nil)
+}
+
+func (s *server) openWith(tb testing.TB, kv clientv3.KV) *etcd.Store {
+	tb.Helper()
 	store, err := etcd.Open(tb.Context(), etcd.Config{
 		Endpoints: []string{s.endpoint},
 		Prefix:    fmt.Sprintf("/test/%d", s.prefixes.Add(1)),
+		KV:        kv,
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -82,8 +90,14 @@ func (s *server) open(tb testing.TB) *etcd.Store {
 	return store
 }
 
-func (s *server) harness(t *testing.T) ledgertest.Harness {
-	store := s.open(t)
+func (s *server) harness(t *testing.T) ledgertest.Harness { return s.harnessOf(s.open(t)) }
+
+// localHarness is one whose requests need no socket.
+func (s *server) localHarness(t *testing.T) ledgertest.Harness {
+	return s.harnessOf(s.openWith(t, s.kv))
+}
+
+func (s *server) harnessOf(store *etcd.Store) ledgertest.Harness {
 	return ledgertest.Harness{
 		Store:     store,
 		Elections: store,

@@ -82,6 +82,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcd: endpoints %s: %w", strings.Join(cfg.Endpoints, ", "), err)
 	}
+	if cfg.KV != nil {
+		client.KV = cfg.KV
+	}
 	client.KV = namespace.NewKV(client.KV, cfg.Prefix)
 	client.Watcher = namespace.NewWatcher(client.Watcher, cfg.Prefix)
 	client.Lease = namespace.NewLease(client.Lease, cfg.Prefix)

@@ -19,6 +19,11 @@ func TestContract(t *testing.T) { ledgertest.Run(t, start(t, true).harness) }
 
 func TestProtocol(t *testing.T) { ledgertest.RunProtocol(t, start(t, true).harness) }
 
+// The same without a socket, as the all-in-one process has it.
+func TestContractLocal(t *testing.T) { ledgertest.Run(t, start(t, true).localHarness) }
+
+func TestProtocolLocal(t *testing.T) { ledgertest.RunProtocol(t, start(t, true).localHarness) }
+
 func TestStoresOfDifferentPrefixesDoNotMeet(t *testing.T) {
 	s := start(t, true)
 	a, b := s.open(t), s.open(t)

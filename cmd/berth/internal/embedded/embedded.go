@@ -13,8 +13,11 @@ import (
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.uber.org/zap"
 	"golang.org/x/crypto/bcrypt"
+
+	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
 )
 
 const (
@@ -77,6 +80,16 @@ func (s *Stores) InProcessConn() (net.Conn, error) {
 		return nil, errors.New("embedded: NATS is not running")
 	}
 	return s.nats.InProcessConn()
+}
+
+// KV sends requests to the embedded etcd without a socket; nil when it does not run. Watches have no such way:
+// etcd hands the same events to all of its own process, and the client that takes a prefix off them changes
+// those of the others.
+func (s *Stores) KV() etcd.KV {
+	if s.etcd == nil {
+		return nil
+	}
+	return v3client.New(s.etcd.Server).KV
 }
 
 // HasNATS says whether the log runs in this process.
