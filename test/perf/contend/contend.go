@@ -34,7 +34,7 @@ type Contender struct {
 	// StartPair starts two replicas that share the work or take over from each other; kill ends the one that leads, as
 	// a crash would. Nil for contenders that have no such thing.
 	StartPair func(context.Context, *Field, *Running) (kill func(), err error)
-	// Raw ones bind what is there when they start, and are nobody's rival: a bound.
+	// Raw ones bind what is there when they start, or what comes, and are nobody's rival: a bound.
 	Raw bool
 }
 
@@ -46,8 +46,9 @@ type Field struct {
 	Dir, Config string
 	// Args are appended to Berth's command lines.
 	Args []string
-	// Namespace is where raw contenders find their pods.
+	// Namespace is where raw contenders find their pods. Coming says that those only come while they run.
 	Namespace string
+	Coming    bool
 }
 
 // Running is a started contender.

@@ -3,14 +3,18 @@ package contend
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strconv"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
 // rawClients are how many binds a raw contender has on their way. The best of them is what the API
@@ -30,7 +34,7 @@ func raws() []Contender {
 	return list
 }
 
-// startRaw binds what is there, in the background.
+// startRaw binds what is there, or what comes, in the background.
 func startRaw(ctx context.Context, f *Field, r *Running, clients int) error {
 	access := rest.CopyConfig(f.Cluster.Rest)
 	access.ContentType = "application/vnd.kubernetes.protobuf"
@@ -42,7 +46,7 @@ func startRaw(ctx context.Context, f *Field, r *Running, clients int) error {
 	if err != nil {
 		return err
 	}
-	pods, err := client.CoreV1().Pods(f.Namespace).List(ctx, metav1.ListOptions{})
+	pods, end, err := rawPods(ctx, client, f)
 	if err != nil {
 		return err
 	}
@@ -51,17 +55,50 @@ func startRaw(ctx context.Context, f *Field, r *Running, clients int) error {
 	group.SetLimit(clients)
 	var feeding sync.WaitGroup
 	feeding.Go(func() {
-		for i := range pods.Items {
-			pod, node := &pods.Items[i], nodes.Items[i%len(nodes.Items)].Name
+		i := 0
+		for pod := range pods {
+			node := nodes.Items[i%len(nodes.Items)].Name
 			group.Go(func() error { return bindTo(bindCtx, client, pod, node) })
+			i++
 		}
 	})
 	r.add(func(context.Context) error {
 		defer cancel()
+		end()
 		feeding.Wait()
 		return group.Wait()
 	})
 	return nil
+}
+
+// rawPods are those that are there, or those that come until end is called.
+func rawPods(ctx context.Context, client kubernetes.Interface, f *Field) (
+	pods iter.Seq[*corev1.Pod], end func(), err error,
+) {
+	if !f.Coming {
+		there, err := client.CoreV1().Pods(f.Namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(yield func(*corev1.Pod) bool) {
+			for i := range there.Items {
+				if !yield(&there.Items[i]) {
+					return
+				}
+			}
+		}, func() {}, nil
+	}
+	come, err := harness.WatchPods(ctx, f.Cluster.Rest, f.Namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(yield func(*corev1.Pod) bool) {
+		for event := range come.ResultChan() {
+			if pod, ok := event.Object.(*corev1.Pod); ok && event.Type == watch.Added && !yield(pod) {
+				return
+			}
+		}
+	}, come.Stop, nil
 }
 
 func bindTo(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, node string) error {

@@ -83,7 +83,8 @@ func (b *bench) all(ctx context.Context) ([]result, error) {
 	for i := range b.runs * len(b.modes) * len(contend.Contenders) {
 		run, rest := i/(len(b.modes)*len(contend.Contenders))+1, i%(len(b.modes)*len(contend.Contenders))
 		mode, c := b.modes[rest/len(contend.Contenders)], contend.Contenders[rest%len(contend.Contenders)]
-		if !slices.Contains(b.contenders, c.Name) || c.Raw && mode != drain || c.StartPair == nil && mode == failover {
+		if !slices.Contains(b.contenders, c.Name) || c.Raw && mode != drain && mode != open ||
+			c.StartPair == nil && mode == failover {
 			continue
 		}
 		r, err := b.run(ctx, c, mode)
@@ -230,6 +231,7 @@ func (g *ground) measure(ctx context.Context, c contend.Contender, mode string, 
 
 // start starts the contender, and has it come to where the mode begins.
 func (g *ground) start(ctx context.Context, c contend.Contender, mode string, b *bench) error {
+	g.Coming = mode == open
 	var err error
 	if mode == failover {
 		g.kill, err = c.StartPair(ctx, &g.Field, &g.Running)

@@ -7,7 +7,7 @@
 // latency is from the watch event that shows the pod to the one that shows its node, both at the
 // time this program received them. In mode drain the pods exist before the scheduler starts, so
 // what is measured is how fast it works when nothing but itself limits it; raw contenders, which
-// bind without deciding anything, show how fast anybody could be. Other pods can be
+// bind without deciding anything, show how fast anybody could be, and in mode open how soon. Other pods can be
 // there in mode live: blocked ones that fit nowhere, and ones that go while it runs. In mode
 // open pods arrive at a rate, each when it is due, however slow the answers are. In mode
 // preempt every node is full of pods of low priority, and those that arrive have a high one; each
@@ -81,7 +81,7 @@ func parse(args []string) (options, error) {
 	set.IntVar(&o.leaving, "leaving", 0, "pods beside them that are deleted meanwhile, in mode live")
 	set.IntVar(&o.standing, "standing", 4, "pods of low priority that fill each node, in mode preempt")
 	set.StringVar(&list, "contenders", strings.Join(contend.Rivals(), ","),
-		"who runs, separated by commas; raw-8, raw-16, raw-32 and raw-64 only bind, and only in mode drain")
+		"who runs, separated by commas; raw-8, raw-16, raw-32 and raw-64 only bind, in modes drain and open")
 	set.StringVar(&modes, "modes", "live,drain", "live, drain or both; or preempt, open or failover")
 	set.Float64Var(&o.rate, "rate", 50, "pods that arrive per second in modes open and failover")
 	set.StringVar(&o.nodes, "nodes", "tools/cluster/examples/bench-nodes.yaml", "node file of the cluster driver")

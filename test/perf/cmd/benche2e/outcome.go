@@ -27,6 +27,9 @@ func (r report) outcome(runs int) outcome.Outcome {
 // values adds what limits are about.
 func (r report) values(to map[string]float64, mode string, rows []result) {
 	peer, raw := peerOf(rows), bestRaw(rows)
+	if mode != drain {
+		raw = nil // which pods come, and no client, says how many are bound in a second
+	}
 	for _, row := range rows {
 		set := func(name string, value float64) { to[mode+"."+row.Contender+"."+name] = value }
 		set("podsPerSecond", row.PodsPerSecond)
@@ -133,7 +136,7 @@ func plots(mode string, rows []result) []outcome.Plot {
 			continue
 		}
 		progress.Lines = append(progress.Lines, outcome.Line{Name: row.Contender, Points: row.Curve})
-		if !contend.IsRaw(row.Contender) {
+		if !contend.IsRaw(row.Contender) || mode == open {
 			spread.Lines = append(spread.Lines, outcome.Line{Name: row.Contender, Points: row.Distribution})
 		}
 	}
