@@ -8,7 +8,6 @@ require (
 	github.com/berth-scheduler/berth/services/descheduler v0.0.0
 	github.com/berth-scheduler/berth/services/queue v0.0.0
 	github.com/berth-scheduler/berth/services/scheduler v0.0.0
-	github.com/bytedance/gopkg v0.1.4
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
@@ -34,6 +33,7 @@ require (
 	github.com/google/cel-go v0.26.0 // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 	github.com/stoewer/go-strcase v1.3.0 // indirect
+	github.com/stretchr/objx v0.5.3 // indirect
 	golang.org/x/exp v0.0.0-20251219203646-944ab1f22d93 // indirect
 	k8s.io/dynamic-resource-allocation v0.36.3 // indirect
 )

@@ -1,0 +1,69 @@
+package app
+
+import (
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"testing"
+	"time"
+)
+
+func TestHeapsGrowToTheirRoom(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		live, goal uint64
+		want       int
+	}{
+		{"nothing yet", 0, 0, 500},
+		{"a small heap stays small", 20 << 20, 120 << 20, 500},
+		{"what fits is not collected before it is full", 128 << 20, 512 << 20, 300},
+		{"half of the room", 256 << 20, 512 << 20, 100},
+		{"a large heap doubles, as is the runtime's rule", 4 << 30, 8 << 30, 100},
+	} {
+		got := gcPercent(c.live)
+		if goal := c.live + c.live*uint64(got)/100; got != c.want || goal != c.goal {
+			t.Errorf("%s: %d bytes are in use: %d%%, collected at %d; want %d%%, %d", c.name, c.live, got, goal, c.want, c.goal)
+		}
+	}
+}
+
+func TestCollectorFollowsTheHeap(t *testing.T) {
+	t.Setenv("GOGC", "")
+	before := debug.SetGCPercent(77)
+	t.Cleanup(func() { debug.SetGCPercent(before) })
+	tuneCollector()
+	// 512 MiB by 200 MiB and what else the test holds.
+	waitForPercent(t, make([]byte, 200<<20), leastGCPercent+1, 156)
+	// The large slice is gone: a second collection and later ones are followed too.
+	waitForPercent(t, nil, mostGCPercent, mostGCPercent)
+}
+
+// waitForPercent collects, with held in use, until GOGC is in these bounds.
+func waitForPercent(t *testing.T, held []byte, least, most uint64) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for got := gogc(); got < least || got > most; got = gogc() {
+		if time.Now().After(deadline) {
+			t.Fatalf("GOGC is %d with %d bytes in use, want %d to %d", got, len(held), least, most)
+		}
+		runtime.GC()
+	}
+	runtime.KeepAlive(held)
+}
+
+func TestOperatorsGOGCStays(t *testing.T) {
+	t.Setenv("GOGC", "77")
+	before := debug.SetGCPercent(77)
+	t.Cleanup(func() { debug.SetGCPercent(before) })
+	tuneCollector()
+	if got := gogc(); got != 77 {
+		t.Errorf("GOGC is %d, want the operator's 77", got)
+	}
+}
+
+// gogc is GOGC as it is in force.
+func gogc() uint64 {
+	percent := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	metrics.Read(percent)
+	return percent[0].Value.Uint64()
+}
