@@ -47,8 +47,8 @@ const (
 )
 
 // reporter emits Kubernetes events (events.k8s.io/v1) through client-go's broadcaster,
-// which makes series of repeated ones. report never waits: past eventsWaiting, events are
-// dropped.
+// which makes series of repeated ones; those that are not repeated it writes itself (onceWriter).
+// report never waits: past eventsWaiting, events are dropped.
 type reporter struct {
 	member string
 	client kubernetes.Interface
@@ -121,14 +121,16 @@ func (r *reporter) report(e decide.Report) {
 
 // run emits until ctx ends. The broadcaster's goroutines begin and end here.
 func (r *reporter) run(ctx context.Context) error {
-	broadcaster := events.NewBroadcaster(&boundedSink{
+	sink := &boundedSink{
 		EventSink: &events.EventSinkImpl{Interface: r.client.EventsV1()},
 		slots:     make(chan struct{}, eventWriters),
 		queue:     make(chan struct{}, eventWriters+sinkWaiting),
 		drops:     r.drops,
 		pace:      r.pace,
-		handed:    r.handed,
-	})
+	}
+	once := newOnceWriter(sink, r.drops)
+	defer once.end()
+	broadcaster := events.NewBroadcaster(&librarySink{boundedSink: sink, handed: r.handed})
 	defer broadcaster.Shutdown()
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return fmt.Errorf("binder: events: %w", err)
@@ -139,7 +141,14 @@ func (r *reporter) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case e := <-r.queue:
-			if !r.pace.wait(ctx, e.since, r.waiting) || !r.handed.wait(ctx) {
+			if !r.pace.wait(ctx, e.since, r.waiting) {
+				return nil
+			}
+			if e.Once {
+				once.start(ctx, e)
+				continue
+			}
+			if !r.handed.wait(ctx) {
 				return nil
 			}
 			rec, ok := recorders[e.SchedulerName]
@@ -193,12 +202,10 @@ type boundedSink struct {
 	slots, queue chan struct{}
 	drops        *drops
 	pace         *pace
-	handed       handed
 }
 
 // enter waits for a slot; false when too many wait or ctx ended.
 func (s *boundedSink) enter(ctx context.Context) (leave func(), ok bool) {
-	s.handed.begun()
 	select {
 	case s.queue <- struct{}{}:
 	default:
@@ -241,4 +248,22 @@ func (s *boundedSink) bounded(
 		return nil, nil // the binder stops: events still on their way are dropped like any other
 	}
 	return written, err
+}
+
+// librarySink is where the library writes.
+type librarySink struct {
+	*boundedSink
+	handed handed
+}
+
+// Create implements events.EventSink.
+func (s *librarySink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	s.handed.begun()
+	return s.boundedSink.Create(ctx, e)
+}
+
+// Patch implements events.EventSink.
+func (s *librarySink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
+	s.handed.begun()
+	return s.boundedSink.Patch(ctx, e, data)
 }

@@ -168,6 +168,8 @@ type Report struct {
 	Note                 string
 	// Related is another pod that the event is about, if any.
 	Related events.PodRef
+	// Once: the pod has it once in its life, so that it never becomes a series.
+	Once bool
 }
 
 // Rejected tells that a kubelet turned a bound pod away. Not answered.

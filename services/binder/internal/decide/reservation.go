@@ -323,7 +323,7 @@ func (r *reservation) announceBound(c *Core, users bool) {
 	}
 	c.emit(Report{
 		Pod: r.ref(), SchedulerName: r.entry.SchedulerName, Type: "Normal", Reason: "Scheduled", Action: "Binding",
-		Note: fmt.Sprintf("Successfully assigned %s/%s to %s", r.entry.Namespace, r.entry.Name, r.nodeName),
+		Note: fmt.Sprintf("Successfully assigned %s/%s to %s", r.entry.Namespace, r.entry.Name, r.nodeName), Once: true,
 	})
 }
 

@@ -30,7 +30,7 @@ func TestBindCarriesItsPreconditionsAndIsTold(t *testing.T) {
 		t.Fatalf("told: %+v", d)
 	}
 	report := Report{Pod: about("p0"), SchedulerName: "berth", Type: "Normal", Reason: "Scheduled", Action: "Binding",
-		Note: "Successfully assigned ns/p0 to n0"}
+		Note: "Successfully assigned ns/p0 to n0", Once: true}
 	if diff := cmp.Diff([]Report{report}, r.reported); diff != "" {
 		t.Fatalf("reported (-want +got):\n%s", diff)
 	}

@@ -27,6 +27,7 @@ type options struct {
 	length, settle, every time.Duration
 	rate                  float64
 	standing              int
+	profiling             bool
 }
 
 func parse(args []string) (options, error) {
@@ -39,6 +40,7 @@ func parse(args []string) (options, error) {
 	set.DurationVar(&o.every, "every", 5*time.Second, "time between two samples")
 	set.Float64Var(&o.rate, "rate", 200, "pods that are created, and deleted, per second; 0 for an idle cluster")
 	set.IntVar(&o.standing, "standing", 5000, "pods that exist at one time, at a rate")
+	set.BoolVar(&o.profiling, "profiling", false, "let Berth serve /debug/pprof, at the --http-address of its process")
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}

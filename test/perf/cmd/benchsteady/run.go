@@ -51,6 +51,9 @@ func (w *watch) run(ctx context.Context) (s steady, err error) {
 	}
 	var running contend.Running
 	field := contend.Field{Programs: w.programs, Dir: dir, Namespace: namespace}
+	if w.profiling {
+		field.Args = []string{"--profiling"}
+	}
 	defer func() {
 		// The end comes even when ctx is over.
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
