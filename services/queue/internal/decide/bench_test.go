@@ -36,7 +36,7 @@ const (
 	crowdApps      = 1000
 )
 
-func newCrowd(b *testing.B, pods int) *crowd {
+func newCrowd(tb testing.TB, pods int) *crowd {
 	c := &crowd{core: New(testConfig("queue-a")), now: time.Unix(0, 0), nodes: map[string]*state.Node{}}
 	c.step(Decided{CaughtUp: true})
 	c.step(Lead{Term: 1})
@@ -54,7 +54,7 @@ func newCrowd(b *testing.B, pods int) *crowd {
 	}
 	c.step(Decided{Decisions: decisions})
 	if got := c.core.Pending()[PoolParked]; got != pods {
-		b.Fatalf("%d pods are parked, want %d", got, pods)
+		tb.Fatalf("%d pods are parked, want %d", got, pods)
 	}
 	return c
 }

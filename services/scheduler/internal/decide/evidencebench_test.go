@@ -51,24 +51,24 @@ func BenchmarkEvidence(b *testing.B) {
 
 // placer is a core with all that it needs.
 type placer struct {
-	b              *testing.B
+	tb             testing.TB
 	st             *story
-	core           *decide.Core
+	step           func(decide.Input, time.Time) (decide.Output, error)
 	bytes, records int
 }
 
-func newPlacer(b *testing.B, without bool) *placer {
+func newPlacer(tb testing.TB, without bool) *placer {
 	const nodes, room = 5000, 100
-	p := &placer{b: b, st: &story{world: newWorld(b, 1, 1)}}
+	p := &placer{tb: tb, st: &story{world: newWorld(tb, 1, 1)}}
 	p.st.s = p.st.shards[0]
 	profile, err := placement.NewProfile(placement.DefaultProfile(corev1.DefaultSchedulerName))
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	p.core = decide.New(decide.Config{
+	p.step = decide.New(decide.Config{
 		Shard: p.st.s.id, Window: offersAtOnce, NoEvidence: without,
 		Profiles: map[string]*placement.Profile{corev1.DefaultSchedulerName: profile},
-	})
+	}).Step
 	for n := range nodes {
 		p.st.addNode(fmt.Sprintf("n%d", n), room)
 	}
@@ -92,7 +92,7 @@ func (p *placer) place(n int) time.Duration {
 	}
 	spent := processorTime() - begin
 	if p.records != n {
-		p.b.Fatalf("%d decisions about %d pods", p.records, n)
+		p.tb.Fatalf("%d decisions about %d pods", p.records, n)
 	}
 	return spent
 }
@@ -101,12 +101,12 @@ func (p *placer) place(n int) time.Duration {
 func (p *placer) settle(in decide.Input) {
 	for {
 		p.st.now = p.st.now.Add(time.Millisecond)
-		out, err := p.core.Step(in, p.st.now)
+		out, err := p.step(in, p.st.now)
 		if err != nil {
-			p.b.Fatal(err)
+			p.tb.Fatal(err)
 		}
 		for _, d := range out.Decisions {
-			p.bytes, p.records = p.bytes+writtenAndRead(p.b, d), p.records+1
+			p.bytes, p.records = p.bytes+writtenAndRead(p.tb, d), p.records+1
 		}
 		in = decide.Input{}
 		if c := out.Commit; c != nil {
@@ -122,11 +122,11 @@ func (p *placer) settle(in decide.Input) {
 }
 
 // writtenAndRead is the size of a record.
-func writtenAndRead(b *testing.B, d events.Decision) int {
+func writtenAndRead(tb testing.TB, d events.Decision) int {
 	m := events.EncodeDecision(d)
 	for range 2 {
 		if _, err := events.DecodeOutcome(events.Record{Message: m, Sequence: 1}); err != nil {
-			b.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	return m.Size()

@@ -1,0 +1,44 @@
+package decide
+
+import (
+	"testing"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// allocationsOfBind is what the core may allocate from a reservation in the ledger to the answered bind, a fifth more
+// than it does.
+const allocationsOfBind = 36
+
+func TestAllocationsOfBinds(t *testing.T) {
+	const pods = 100
+	w := newWorld(1, pods+1, pods+1, ablation{})
+	b := w.binders[0]
+	w.showFacts(b, len(w.api.history)-1)
+	for i := range pods + 1 {
+		w.shards[i].facts, w.shards[i].docs = len(w.api.history)-1, len(w.ledger.history)
+		if !w.place(i, i) {
+			t.Fatalf("the shard could not place p%d", i)
+		}
+	}
+	docs := w.ledger.history[b.docs:]
+	var next int
+	got := testing.AllocsPerRun(pods, func() { // and once more before
+		doc := docs[next]
+		next++
+		effects := b.core.Step(LedgerMoved{Revision: doc.Revision, Docs: []ledger.NodeDoc{doc}}, b.now)
+		if len(effects) != 1 {
+			t.Fatalf("%d effects of reservation %d, want a bind", len(effects), next)
+		}
+		bind, ok := effects[0].(Bind)
+		if !ok {
+			t.Fatalf("effect %T, want a bind", effects[0])
+		}
+		if told := b.core.Step(Answered{Op: bind.Op, Result: Done}, b.now); len(told) != 2 {
+			t.Fatalf("%d effects of the answer, want a decision and an event", len(told))
+		}
+	})
+	if got > allocationsOfBind {
+		t.Errorf("%.0f allocations a bind, want at most %d", got, allocationsOfBind)
+	}
+}
