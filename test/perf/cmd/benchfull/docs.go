@@ -87,9 +87,12 @@ func chapter(b *strings.Builder, p part, o *outcome.Outcome) {
 	for _, name := range slices.Sorted(maps.Keys(o.Versions)) {
 		versions = append(versions, o.Versions[name])
 	}
-	m := o.Machine
-	fmt.Fprintf(b, "%s, medians of %d runs. %s. %s, %d processors, %s MB, %s, %s; load average at the end %s.\n",
-		o.Time.Format("2006-01-02"), o.Runs, strings.Join(versions, "; "), m.Processor, m.Processors,
+	m, runs := o.Machine, "one run"
+	if o.Runs > 1 {
+		runs = fmt.Sprintf("medians of %d runs", o.Runs)
+	}
+	fmt.Fprintf(b, "%s, %s. %s. %s, %d processors, %s MB, %s, %s; load average at the end %s.\n",
+		o.Time.Format("2006-01-02"), runs, strings.Join(versions, "; "), m.Processor, m.Processors,
 		outcome.Number(float64(m.MemoryMB)), m.Platform, m.Go, m.Load)
 	fmt.Fprintf(b, "`make bench-full PARTS=%s`, which runs:\n\n"+
 		"<!-- not run: a measurement of minutes or more -->\n```\n%s\n```\n", p.name, o.Command)
