@@ -15,17 +15,11 @@ const (
 
 func TestAllocationsOfDocuments(t *testing.T) {
 	const nodes, writes = 50, 20
-	batch := promised(t, nodes, writes, 4)
-	all, err := ledger.NewView().Fold(batch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	known := batch
-	known.Known = all.Docs
+	decoded, known := twice(t, nodes, writes)
 	for name, c := range map[string]struct {
 		batch  ledger.ViewBatch
 		budget float64
-	}{"decoded": {batch, allocationsOfDocument}, "known": {known, allocationsWhenKnown}} {
+	}{"decoded": {decoded, allocationsOfDocument}, "known": {known, allocationsWhenKnown}} {
 		got := testing.AllocsPerRun(5, func() {
 			if _, err := ledger.NewView().Fold(c.batch); err != nil {
 				t.Fatal(err)

@@ -3,7 +3,6 @@ package commit
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"time"
 
@@ -25,14 +24,13 @@ var eventPause = wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.25, St
 type onceWriter struct {
 	sink    events.EventSink
 	drops   *drops
-	logger  *slog.Logger
 	host    string
 	writers errgroup.Group
 }
 
 func newOnceWriter(sink events.EventSink, drops *drops) *onceWriter {
 	host, _ := os.Hostname() // empty when there is none, as in the library
-	w := &onceWriter{sink: sink, drops: drops, logger: drops.logger, host: host}
+	w := &onceWriter{sink: sink, drops: drops, host: host}
 	w.writers.SetLimit(eventWriters)
 	return w
 }
@@ -88,7 +86,7 @@ func (w *onceWriter) write(ctx context.Context, e *eventsv1.Event) {
 	case wait.Interrupted(err):
 		w.drops.add()
 	default:
-		w.logger.Warn("the API server refuses a Kubernetes event", "pod", e.Namespace+"/"+e.Regarding.Name,
+		w.drops.logger.Warn("the API server refuses a Kubernetes event", "pod", e.Namespace+"/"+e.Regarding.Name,
 			"reason", e.Reason, "error", err)
 	}
 }

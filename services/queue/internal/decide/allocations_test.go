@@ -52,7 +52,7 @@ func TestAllocationsOfEvents(t *testing.T) {
 	}
 }
 
-// stranger is a pod of an application that nobody waits for, from its creation to its end.
+// stranger is a pod of an application that nobody waits for, from its creation until it runs.
 func stranger(i int) FactsApplied {
 	object := statetest.Pod("other", "stranger"+strconv.Itoa(i), "cpu", "1")
 	object.Labels = map[string]string{"app": "other"}
