@@ -199,8 +199,7 @@ func (a *replay) checkDeparture(e ledger.Entry, before, after ledger.NodeDoc) {
 }
 
 // checkUnique: a pod has one reservation that is committed or being fenced, over all nodes
-// (S3). Two of them by two shards, with the partition changing hands in between, are a waste,
-// and no more.
+// (S3), also while its partition goes from shard to shard.
 func (a *replay) checkUnique(events []LedgerEvent) {
 	for _, ev := range events {
 		uid, ok := strings.CutPrefix(ev.Key, ledger.PrefixNode)
@@ -209,28 +208,19 @@ func (a *replay) checkUnique(events []LedgerEvent) {
 		}
 		for _, e := range reservations(a.docs[uid]) {
 			if p := a.placementOf(e.PodUID, e.Token); p != nil && p.committed == a.revision {
-				a.checkOthers(e, p)
+				a.checkOthers(p)
 			}
 		}
 	}
 }
 
-func (a *replay) checkOthers(e ledger.Entry, p *placement) {
-	for _, other := range a.placements[e.PodUID] {
+func (a *replay) checkOthers(p *placement) {
+	for _, other := range a.placements[p.entry.PodUID] {
 		if other == p || other.left != 0 || other.committed > p.committed {
 			continue
 		}
-		f := Finding{
-			Severity: Violation, Invariant: "S3", Revision: a.revision,
-			Objects: []string{p.object(), nodeObject(p.node), nodeObject(other.node)},
-			Message: fmt.Sprintf("is reserved on %s while its reservation on %s, of revision %d, stands",
-				p.node, other.node, other.committed),
-		}
-		if a.owners[e.Partition()].epoch > other.committed {
-			f.Severity = Warning
-			f.Message += "; its partition changed hands in between"
-		}
-		a.report.add(f)
+		a.violate("S3", []string{p.object(), nodeObject(p.node), nodeObject(other.node)},
+			"is reserved on %s while its reservation on %s, of revision %d, stands", p.node, other.node, other.committed)
 	}
 }
 

@@ -162,12 +162,12 @@ func TestReservations(t *testing.T) {
 		s := begin(t).node("n", "1", nil).node("m", "1", nil).pod("a", "1").place("n", "a").place("m", "a")
 		s.finds("violation S3 pod/d/a node/m node/n")
 	})
-	t.Run("S3: two of them with a take-over in between are a waste", func(t *testing.T) {
+	t.Run("S3: two of them with a take-over in between", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil).node("m", "1", nil).pod("a", "1").place("n", "a")
 		p := ledger.PartitionOf("a-uid")
 		s.key(LedgerEvent{Key: ledger.KeyOwn(p), Deleted: true})
 		s.key(LedgerEvent{Key: ledger.KeyOwn(p), Value: s.must(ledger.EncodeOwner(ledger.Owner{Member: "s1"}))})
-		s.place("m", "a").finds("warning S3 pod/d/a node/m node/n")
+		s.place("m", "a").finds("violation S3 pod/d/a node/m node/n")
 	})
 	t.Run("S4: a committed reservation expired", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil).pod("a", "1").place("n", "a")

@@ -92,9 +92,7 @@ func checkEntry(d NodeDoc, e Entry) []Violation {
 }
 
 // CheckUnique checks S3 over any number of documents: a pod has at most one reservation
-// that is Committed or Fencing. (While a partition changes hands, two shards may have
-// reserved for the same pod: the API binds it once, the other is given back. A caller that
-// expects take-overs must allow for that.)
+// that is Committed or Fencing, whichever shards have owned its partition meanwhile.
 func CheckUnique(docs iter.Seq[NodeDoc]) []Violation {
 	var out []Violation
 	at := map[string]string{}

@@ -17,8 +17,8 @@ import (
 type View struct {
 	revision int64
 	docs     map[string]NodeDoc
-	// reserved lists, by pod UID, the nodes whose documents reserve for the pod: one but
-	// for the rare moments when a partition changes hands.
+	// reserved lists, by pod UID, the nodes whose documents reserve for the pod: one, unless a
+	// promise was broken.
 	reserved map[string][]string
 	owners   map[int32]ownership
 	wanted   map[int32]ownership
@@ -94,17 +94,29 @@ func (v *View) Docs() iter.Seq[NodeDoc] {
 	}
 }
 
-// Entry is the reservation of a pod and the document it stands in. Should two nodes hold
-// one, the one that binds the pod soonest wins (Committed, Fencing, Held; then the lower
-// node UID), the same for every member.
+// Reservations are all entries that reserve for a pod, with their documents, in no order. A pod
+// has one at most, as long as every member keeps the protocol; a reader that must not rely on that
+// counts them all.
+func (v *View) Reservations(podUID string) iter.Seq2[NodeDoc, Entry] {
+	return func(yield func(NodeDoc, Entry) bool) {
+		for _, uid := range v.reserved[podUID] {
+			d := v.docs[uid]
+			if e, ok := d.Find(podUID); ok && !yield(d, e) {
+				return
+			}
+		}
+	}
+}
+
+// Entry is the reservation of a pod and the document it stands in. Should several nodes hold
+// one, the one that binds the pod soonest is returned (Committed, Fencing, Held; then the lower
+// node UID), the same by every member.
 func (v *View) Entry(podUID string) (NodeDoc, Entry, bool) {
 	var doc NodeDoc
 	var entry Entry
 	found := false
-	for _, uid := range v.reserved[podUID] {
-		d := v.docs[uid]
-		e, ok := d.Find(podUID)
-		if ok && (!found || before(d, e, doc, entry)) {
+	for d, e := range v.Reservations(podUID) {
+		if !found || before(d, e, doc, entry) {
 			doc, entry, found = d, e, true
 		}
 	}

@@ -129,8 +129,21 @@ func TestViewStopsAtWhatItCannotRead(t *testing.T) {
 		if err := v.Reset([]KV{kvOf(t, at(docOf(), 1)), bad}, 2); err == nil || v.Revision() != 0 {
 			t.Errorf("%s: reset: %v at %d", key, err, v.Revision())
 		}
-		if _, err := v.Learn([]KV{bad}); err == nil && !ofTerms(key) {
+		if _, err := v.Learn([]KV{bad}); err == nil && !ofTerms(key) && !strings.HasPrefix(key, PrefixOwn) {
 			t.Errorf("%s: learned", key)
 		}
+	}
+}
+
+// An owner ahead of the watch would be one without the documents of its epoch.
+func TestOwnersAreNotLearned(t *testing.T) {
+	owner, err := EncodeOwner(Owner{Member: "s1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := NewView()
+	c, err := v.Learn([]KV{{Key: KeyOwn(9), Value: owner, CreateRevision: 5, ModRevision: 5}})
+	if _, _, owned := v.Owner(9); err != nil || owned || len(c.Partitions) > 0 {
+		t.Errorf("owned %t, changes %+v, error %v: want nothing before the watch has come so far", owned, c, err)
 	}
 }

@@ -8,7 +8,8 @@
 //
 //   - a pod the API view shows bound and not terminal counts on the node it is bound to;
 //   - a pod the API view shows neither bound nor deleted counts on the node of its
-//     reservation, if the ledger holds one;
+//     reservation, if the ledger holds one; on every node that has one, should there be
+//     several;
 //   - a reservation of a pod the API view does not know counts too, until the view's
 //     progress has reached the resourceVersion the reservation was decided on: from then
 //     on the pod is known to be deleted, and can never be bound;

@@ -117,7 +117,7 @@ func (a *answer) own() {
 }
 
 func (a *answer) remove(v *View, uid string) {
-	if c, ok := v.counted[uid]; ok && c.slot == a.slot {
+	if c, ok := v.tally.counted[uid]; ok && c.slot == a.slot {
 		a.own()
 		a.info.RemovePod(uid)
 	}
@@ -125,7 +125,7 @@ func (a *answer) remove(v *View, uid string) {
 
 // note remembers one side of a plan, if it counts here.
 func (a *answer) note(v *View, plan, uid string, held bool) {
-	c, ok := v.counted[uid]
+	c, ok := v.tally.counted[uid]
 	if !ok || c.slot != a.slot {
 		return
 	}

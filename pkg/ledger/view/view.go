@@ -38,18 +38,13 @@ type View struct {
 	// byUID finds the slot of a node that exists.
 	byUID        map[string]*slot
 	nodesVersion uint64 // moves when nodes do
-	// counted says where each pod UID counts at present, and as what.
-	counted map[string]count
-	// reserved is how many of the counted pods are not bound in the API view.
-	reserved int
-	staged   map[string]stagedPod
+	tally        tally
+	staged       map[string]stagedPod
 	// unknown holds UIDs with a reservation whose pod the API view has not shown (yet), or
 	// not as it was decided on: they must be looked at again whenever progress moves.
 	unknown map[string]struct{}
-	// undescribed is how many of the counted pods no fact has described.
-	undescribed int
-	fates       fates
-	kept        keptPlaces
+	fates   fates
+	kept    keptPlaces
 	usability
 }
 
@@ -60,11 +55,6 @@ type slot struct {
 	placed bool
 	// usable is what the follower has been told.
 	usable bool
-}
-
-type count struct {
-	slot *slot
-	pod  *state.Pod
 }
 
 type stagedPod struct {
@@ -97,7 +87,7 @@ func (v *View) Reset(store Facts) {
 		ledger:       v.ledger,
 		slots:        map[string]*slot{},
 		byUID:        map[string]*slot{},
-		counted:      map[string]count{},
+		tally:        newTally(),
 		staged:       staged,
 		unknown:      map[string]struct{}{},
 		kept:         newKeptPlaces(v.kept.taken),
@@ -122,8 +112,8 @@ func (v *View) Reset(store Facts) {
 
 // RecountLedger looks at every reservation again (after the ledger picture was reset).
 func (v *View) RecountLedger() {
-	seen := make([]string, 0, len(v.counted))
-	for uid := range v.counted {
+	seen := make([]string, 0, len(v.tally.counted))
+	for uid := range v.tally.counted {
 		seen = append(seen, uid)
 	}
 	for doc := range v.ledger.Docs() {
@@ -216,11 +206,13 @@ func (v *View) NodesVersion() uint64 { return v.nodesVersion }
 
 // Counted iterates over the UIDs of the pods that count somewhere, in no order; a placeholder
 // counts under a UID that no object has.
-func (v *View) Counted() iter.Seq[string] { return maps.Keys(v.counted) }
+func (v *View) Counted() iter.Seq[string] { return maps.Keys(v.tally.counted) }
 
 // Sizes are how many nodes exist, how many pods count on nodes, and how many of those are
 // only reserved or staged.
-func (v *View) Sizes() (nodes, pods, reserved int) { return len(v.nodes), len(v.counted), v.reserved }
+func (v *View) Sizes() (nodes, pods, reserved int) {
+	return len(v.nodes), len(v.tally.counted), v.tally.reserved
+}
 
 // Pod is the API view's pod.
 func (v *View) Pod(uid string) (*state.Pod, bool) { return v.snapshot.Pod(uid) }
@@ -249,7 +241,8 @@ func (v *View) Uncounted() (nodes []*state.NodeInfo, elsewhere bool) {
 	if !podsKnown || !nodesKnown {
 		return v.nodes, true
 	}
-	if pods >= v.ledger.HighWater(ledger.KindPod) && seen >= v.ledger.HighWater(ledger.KindNode) && v.undescribed == 0 {
+	if v.tally.undescribed == 0 && pods >= v.ledger.HighWater(ledger.KindPod) &&
+		seen >= v.ledger.HighWater(ledger.KindNode) {
 		return nil, false
 	}
 	for _, n := range v.nodes {
@@ -357,61 +350,6 @@ func (v *View) slot(name string) *slot {
 	return s
 }
 
-// recount puts one pod where the counting rule says, and nowhere else.
-func (v *View) recount(uid string) {
-	node, pod := v.place(uid)
-	v.noteKept(uid, node, pod)
-	now, was := v.counted[uid]
-	if was && pod != nil && now.slot.name == node && now.pod == pod {
-		return
-	}
-	if was {
-		v.removePod(now)
-		delete(v.counted, uid)
-		v.reserved -= unbound(now.pod)
-		v.undescribed -= undescribed(now.pod)
-		defer v.forget(now.slot)
-	}
-	if pod == nil {
-		return
-	}
-	s := v.slot(node)
-	v.addPod(s, pod)
-	v.counted[uid] = count{slot: s, pod: pod}
-	v.reserved += unbound(pod)
-	v.undescribed += undescribed(pod)
-}
-
-func undescribed(p *state.Pod) int {
-	if p.Described() {
-		return 0
-	}
-	return 1
-}
-
-func (v *View) addPod(s *slot, pod *state.Pod) {
-	s.info.AddPod(pod)
-	if s.placed {
-		v.follower.AddPod(s.info, pod)
-		v.doubt(s)
-	}
-}
-
-func (v *View) removePod(c count) {
-	c.slot.info.RemovePod(c.pod.UID)
-	if c.slot.placed {
-		v.follower.RemovePod(c.slot.info, c.pod)
-		v.doubt(c.slot)
-	}
-}
-
-func unbound(p *state.Pod) int {
-	if p.NodeName == "" {
-		return 1
-	}
-	return 0
-}
-
 // place is the counting rule: the node's name and the pod to count there, or nil.
 func (v *View) place(uid string) (string, *state.Pod) {
 	delete(v.unknown, uid)
@@ -454,7 +392,7 @@ func (v *View) placeReserved(pod *state.Pod, doc ledger.NodeDoc, entry ledger.En
 	// labels and terms may have been others. Until the facts are there it counts by what the
 	// entry says.
 	v.unknown[entry.PodUID] = struct{}{}
-	now, ok := v.counted[entry.PodUID]
+	now, ok := v.tally.counted[entry.PodUID]
 	if ok && now.slot.name == doc.NodeName && unbound(now.pod) == 1 && now.pod.ResourceVersion >= entry.PodRV {
 		return doc.NodeName, now.pod
 	}

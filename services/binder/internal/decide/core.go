@@ -61,7 +61,7 @@ type picture struct {
 	revision     int64
 	docs         map[string]*document
 	reservations map[attempt]*reservation
-	// reserved finds a pod's reservations; two at once only while a partition changes hands.
+	// reserved finds a pod's reservations; one, unless a promise was broken.
 	reserved map[string][]*reservation
 	// waiting are the reservations of held partitions with nothing under way and something left to do,
 	// but for those that wait for a turn.

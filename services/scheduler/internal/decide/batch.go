@@ -51,7 +51,7 @@ func (b *batch) holdsBack(a *attempt) bool {
 
 // add makes an attempt part of the transaction; false if a document has no room for it, or
 // claims a pod that it relies on. Then nothing has changed.
-func (b *batch) add(a *attempt, entry ledger.Entry, epoch int64) bool {
+func (b *batch) add(a *attempt, entry ledger.Entry) bool {
 	n := a.pick.needs
 	next := map[string]ledger.NodeDoc{a.pick.nodeUID: b.open(a.pick.nodeUID, a.pick.nodeName)}
 	for _, p := range n.pins {
@@ -84,7 +84,7 @@ func (b *batch) add(a *attempt, entry ledger.Entry, epoch int64) bool {
 		}
 		b.docs[uid] = next[uid]
 	}
-	b.place.Epochs[a.offer.Partition] = epoch
+	b.place.Epochs[a.offer.Partition] = a.pick.epoch
 	b.place.Placed = append(b.place.Placed, entry.Token)
 	if len(n.guards)+len(n.pins) > 0 || n.countsBatch {
 		b.place.Needs[entry.Token] = n.ledger()

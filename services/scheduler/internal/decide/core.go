@@ -49,6 +49,9 @@ type holdings struct {
 	announced  bool
 	// ownershipMoved: partitions or members changed since the last Ownership.
 	ownershipMoved bool
+	// overEpochs are those that a refused transaction has shown to be over, by partition. The watch
+	// brings the next owner later.
+	overEpochs map[int32]int64
 }
 
 // manners is how the shard gets on with the others, with binders and with kubelets.
@@ -119,7 +122,10 @@ type pick struct {
 	nodeUID, nodeName string
 	// basis is the revision of the node's document that the decision counted: the only one
 	// it may be committed on.
-	basis           int64
+	basis int64
+	// epoch is that of the pod's partition when the decision was made: the only one it may be
+	// committed in.
+	epoch           int64
 	decided         time.Time
 	feasible, total int
 	seed            uint64
@@ -325,8 +331,7 @@ func (c *Core) applyLedger(b ledger.ViewBatch) error {
 	return nil
 }
 
-// noteOwnership looks whether partitions or members have changed. What a lost compare has
-// told counts too: the watch, when it gets there, finds nothing new.
+// noteOwnership takes in that partitions or members have changed.
 func (c *Core) noteOwnership(changes ledger.ViewChanges) {
 	if changes.Reset || changes.Members || len(changes.Partitions) > 0 {
 		c.ownershipMoved = true
@@ -443,8 +448,19 @@ func (c *Core) countPartitions() {
 	}
 }
 
-// holds says whether this shard owns a partition, and its epoch.
+// holds reports whether this shard owns a partition, and its epoch. The picture of the ledger must
+// have reached the epoch: every reservation of the owners before was committed earlier.
 func (c *Core) holds(partition int32) (epoch int64, ok bool) {
 	owner, epoch, ok := c.ledger.Owner(partition)
-	return epoch, ok && owner.Member == c.cfg.Shard
+	return epoch, ok && owner.Member == c.cfg.Shard && epoch <= c.ledger.Revision() && c.overEpochs[partition] != epoch
+}
+
+// loseEpochs notes that transactions of these partitions were refused over their epochs.
+func (c *Core) loseEpochs(partitions []int32, epochs map[int32]int64) {
+	for _, p := range partitions {
+		if c.overEpochs == nil {
+			c.overEpochs = map[int32]int64{}
+		}
+		c.overEpochs[p] = epochs[p]
+	}
 }

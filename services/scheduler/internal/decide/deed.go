@@ -52,10 +52,12 @@ func (c *Core) landDeed(f *flight, r ledger.TxnResult, out *Output) error {
 		return fmt.Errorf("scheduler: transaction result: %w", err)
 	}
 	c.ledgerMoved(changes)
-	c.noteOwnership(changes)
 	lost, err := f.change.Losers(r)
 	if err != nil {
 		return fmt.Errorf("scheduler: transaction result: %w", err)
+	}
+	if f.change.Mandate != nil {
+		c.loseEpochs(lost.Partitions, f.change.Mandate.Epochs)
 	}
 	if lost.Registry {
 		c.cross.hold = max(c.cross.hold, lost.RegistryRevision)

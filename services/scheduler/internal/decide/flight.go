@@ -75,8 +75,7 @@ func (c *Core) send(out *Output) {
 func (c *Core) build(attempts []*attempt, out *Output) (f *flight, rest []*attempt) {
 	b := c.newBatch()
 	for i, a := range attempts {
-		epoch, held := c.holds(a.offer.Partition)
-		if pod, known := c.view.Pod(a.pod.UID); !held || !known || pod.NodeName != "" {
+		if !c.mayReserve(a) {
 			c.giveBack(a)
 			continue
 		}
@@ -93,11 +92,22 @@ func (c *Core) build(attempts []*attempt, out *Output) (f *flight, rest []*attem
 			rest = attempts[i:]
 			break
 		}
-		if !b.add(a, entry, epoch) {
+		if !b.add(a, entry) {
 			c.again(a)
 		}
 	}
 	return c.seal(b.flight(), out), rest
+}
+
+// mayReserve reports whether the decision of an attempt may still become a reservation: its
+// partition is held in the epoch of the decision, and its pod waits without a reservation. What the
+// shard staged in an earlier epoch has not counted what others decided about the pod since, not
+// even if the partition has come back (docs/bugs.md, 30).
+func (c *Core) mayReserve(a *attempt) bool {
+	epoch, held := c.holds(a.offer.Partition)
+	pod, known := c.view.Pod(a.pod.UID)
+	_, _, reserved := c.ledger.Entry(a.pod.UID)
+	return held && epoch == a.pick.epoch && known && pod.NodeName == "" && !reserved
 }
 
 // current says whether the document of a pick is the one it was decided on, or that plus
@@ -152,7 +162,6 @@ func (c *Core) land(r Result, out *Output) error {
 			return fmt.Errorf("scheduler: transaction result: %w", err)
 		}
 		c.ledgerMoved(changes)
-		c.noteOwnership(changes)
 		return c.lost(f, r.Txn, out)
 	}
 	c.learnedOwn(r.Txn.Revision)
@@ -218,6 +227,7 @@ func (c *Core) lost(f *flight, r ledger.TxnResult, out *Output) error {
 	if lost.Registry {
 		c.cross.hold = max(c.cross.hold, lost.RegistryRevision)
 	}
+	c.loseEpochs(lost.Partitions, f.batch.Epochs)
 	changed := map[string]bool{}
 	for _, d := range lost.Docs {
 		changed[d.NodeUID] = true

@@ -142,7 +142,21 @@ func acts(cfg placement.ProfileConfig) bool {
 	return cfg.Custom != nil && len(cfg.Custom.Points[placement.AtReserve]) > 0
 }
 
-func (w *world) ownerOf(partition int32) *shard { return w.shards[int(partition)%len(w.shards)] }
+// ownerOf is the shard that the ledger names; before it names one, the first owner to be.
+func (w *world) ownerOf(partition int32) *shard {
+	kvs, _, err := w.store.List(context.Background(), ledger.KeyOwn(partition))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if len(kvs) == 0 {
+		return w.shards[int(partition)%len(w.shards)]
+	}
+	owner, err := ledger.DecodeOwner(kvs[0].Value)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return w.shards[slices.IndexFunc(w.shards, func(s *shard) bool { return s.id == owner.Member })]
+}
 
 // commit runs a transaction and records what a watch would deliver.
 func (w *world) commit(txn ledger.Txn) ledger.TxnResult {

@@ -1,0 +1,115 @@
+package view
+
+import (
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// tally is where pods count at present.
+type tally struct {
+	// counted is where each pod UID counts, and as what.
+	counted map[string]count
+	// again is where pods count besides: those with more than one reservation.
+	again map[string][]count
+	// reserved is how many of the counted pods are not bound in the API view, undescribed how many
+	// no fact has described.
+	reserved, undescribed int
+}
+
+type count struct {
+	slot *slot
+	pod  *state.Pod
+}
+
+func newTally() tally { return tally{counted: map[string]count{}, again: map[string][]count{}} }
+
+// recount puts one pod where the counting rule says, and nowhere else.
+func (v *View) recount(uid string) {
+	node, pod := v.place(uid)
+	v.noteKept(uid, node, pod)
+	v.dropAgain(uid)
+	v.countOn(uid, node, pod)
+	v.countAgain(uid, node, pod)
+}
+
+// countOn makes a pod count on one node; nil makes it count nowhere.
+func (v *View) countOn(uid, node string, pod *state.Pod) {
+	now, was := v.tally.counted[uid]
+	if was && pod != nil && now.slot.name == node && now.pod == pod {
+		return
+	}
+	if was {
+		delete(v.tally.counted, uid)
+		v.uncount(now)
+	}
+	if pod != nil {
+		v.tally.counted[uid] = v.count(node, pod)
+	}
+}
+
+// countAgain counts every further reservation of a pod that is not bound on the node of its own
+// document: as long as it stands, a bind may follow it.
+func (v *View) countAgain(uid, node string, pod *state.Pod) {
+	if pod == nil || pod.NodeName != "" {
+		return
+	}
+	for doc := range v.ledger.Reservations(uid) {
+		if doc.NodeName != node {
+			v.tally.again[uid] = append(v.tally.again[uid], v.count(doc.NodeName, pod))
+		}
+	}
+}
+
+func (v *View) dropAgain(uid string) {
+	if len(v.tally.again) == 0 {
+		return
+	}
+	for _, c := range v.tally.again[uid] {
+		v.uncount(c)
+	}
+	delete(v.tally.again, uid)
+}
+
+func (v *View) count(node string, pod *state.Pod) count {
+	s := v.slot(node)
+	v.addPod(s, pod)
+	v.tally.reserved += unbound(pod)
+	v.tally.undescribed += undescribed(pod)
+	return count{slot: s, pod: pod}
+}
+
+func (v *View) uncount(c count) {
+	v.removePod(c)
+	v.tally.reserved -= unbound(c.pod)
+	v.tally.undescribed -= undescribed(c.pod)
+	v.forget(c.slot)
+}
+
+func undescribed(p *state.Pod) int {
+	if p.Described() {
+		return 0
+	}
+	return 1
+}
+
+func (v *View) addPod(s *slot, pod *state.Pod) {
+	s.info.AddPod(pod)
+	if s.placed {
+		v.follower.AddPod(s.info, pod)
+		v.doubt(s)
+	}
+}
+
+func (v *View) removePod(c count) {
+	c.slot.info.RemovePod(c.pod.UID)
+	if c.slot.placed {
+		v.follower.RemovePod(c.slot.info, c.pod)
+		v.doubt(c.slot)
+	}
+}
+
+func unbound(p *state.Pod) int {
+	if p.NodeName == "" {
+		return 1
+	}
+	return 0
+}
