@@ -58,6 +58,25 @@ func raised(hw map[string]uint64, kind string, rv uint64) map[string]uint64 {
 	return hw
 }
 
+// HighWater is that of a kind for the node's name: the document's, or that of a document of a node
+// that had the name before.
+func (d NodeDoc) HighWater(kind string) uint64 {
+	hw := d.HW[kind]
+	for _, older := range d.Older {
+		hw = max(hw, older.HW[kind])
+	}
+	return hw
+}
+
+// anyOf reports whether this document, or one of a node that had the name before, has an entry of a
+// role for a pod. (Those lose entries, and gain none.)
+func (d NodeDoc) anyOf(role Role, podUID string) bool {
+	of := func(e Entry) bool { return e.Role == role && e.PodUID == podUID }
+	return slices.ContainsFunc(d.Entries, of) || slices.ContainsFunc(d.Older, func(older NodeDoc) bool {
+		return slices.ContainsFunc(older.Entries, of)
+	})
+}
+
 // Cover returns the document with its high-water of a kind at rv or higher.
 func Cover(d NodeDoc, kind string, rv uint64) NodeDoc {
 	d = d.copy()
@@ -85,6 +104,9 @@ func Place(d NodeDoc, entries ...Entry) (NodeDoc, error) {
 }
 
 func placeable(d NodeDoc, e Entry) error {
+	if d.Superseded {
+		return d.superseded(e.PodUID)
+	}
 	if v := checkEntry(d, e); len(v) > 0 {
 		return v[0]
 	}

@@ -141,8 +141,14 @@ type NodeDoc struct {
 	// applied progress of that kind is below it must not use the node.
 	HW      map[string]uint64
 	Entries []Entry
-	// Revision is the mod revision the document was read at; 0 when it does not exist.
-	Revision int64
+	// Revision is the mod revision the document was read at; 0 when it does not exist. Floor is
+	// then the revision of the Floor under which it did not.
+	Revision, Floor int64
+	// Superseded: the node's name stands for another node, so nothing is added. Older are the
+	// documents of nodes that had the name before, as far as they still have entries. Both are of a
+	// View, and not stored.
+	Superseded bool
+	Older      []NodeDoc
 }
 
 // MaxEntries and MaxDocBytes bound a document; a node that would pass them is full.

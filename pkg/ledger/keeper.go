@@ -34,6 +34,9 @@ func Pin(d NodeDoc, keeper Entry, dependent Dependent) (NodeDoc, error) {
 		return NodeDoc{}, fmt.Errorf("ledger: pin of pod %s: dependent %+v: want a pod UID and a resourceVersion",
 			keeper.PodUID, dependent)
 	}
+	if d.Superseded {
+		return NodeDoc{}, d.superseded(keeper.PodUID)
+	}
 	if d.Claimed(keeper.PodUID) {
 		return NodeDoc{}, &ClaimedError{NodeUID: d.NodeUID, PodUID: keeper.PodUID}
 	}
@@ -61,15 +64,11 @@ func Pin(d NodeDoc, keeper Entry, dependent Dependent) (NodeDoc, error) {
 	return d, nil
 }
 
-// Claimed says whether the document claims the pod as a victim.
-func (d NodeDoc) Claimed(podUID string) bool {
-	return slices.ContainsFunc(d.Entries, func(e Entry) bool { return e.Role == RoleVictim && e.PodUID == podUID })
-}
+// Claimed reports whether the pod is claimed as a victim.
+func (d NodeDoc) Claimed(podUID string) bool { return d.anyOf(RoleVictim, podUID) }
 
-// pinned says whether a placement relies on the pod.
-func (d NodeDoc) pinned(podUID string) bool {
-	return slices.ContainsFunc(d.Entries, func(e Entry) bool { return e.Role == RoleKeeper && e.PodUID == podUID })
-}
+// pinned reports whether a placement relies on the pod.
+func (d NodeDoc) pinned(podUID string) bool { return d.anyOf(RoleKeeper, podUID) }
 
 // unpin drops the dependents that are bound or gone. rv is what the high-water must reach;
 // left is the pin without them, kept whether anything is left of it.

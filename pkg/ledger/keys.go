@@ -15,6 +15,11 @@ const (
 	PrefixWant = "want/"
 	// PrefixNode + node UID: NodeDoc.
 	PrefixNode = "n/"
+	// PrefixIncarnation + node name: Incarnation, the node of that name that placements are made
+	// on.
+	PrefixIncarnation = "incarnation/"
+	// KeyFloor is the Floor: the high-waters of documents that do not exist.
+	KeyFloor = "floor"
 	// PrefixMember + role + "/" + member id: Member, on the member's lease.
 	PrefixMember = "member/"
 	// KeyCluster names the Kubernetes cluster this ledger belongs to (UID of its
@@ -69,6 +74,9 @@ func parsePartition(key, prefix string) (partition int32, ok bool) {
 
 // KeyNode is the key of a node's document.
 func KeyNode(nodeUID string) string { return PrefixNode + nodeUID }
+
+// KeyIncarnation is the key of a node name's incarnation.
+func KeyIncarnation(nodeName string) string { return PrefixIncarnation + nodeName }
 
 // KeyMember is the key under which a member makes itself known.
 func KeyMember(role, id string) string { return PrefixMember + role + "/" + id }

@@ -14,8 +14,9 @@ type BudgetDoc struct {
 	// HW[KindBudget], or of pods below HW[KindPod], must not claim.
 	HW     map[string]uint64
 	Claims []BudgetClaim
-	// Revision is the mod revision the document was read at; 0 when it does not exist.
-	Revision int64
+	// Revision is the mod revision the document was read at; 0 when it does not exist. Floor is
+	// then the revision of the Floor under which it did not.
+	Revision, Floor int64
 }
 
 // BudgetClaim is one disruption of a budget.
@@ -36,6 +37,8 @@ func KeyBudget(pdbUID string) string { return PrefixBudget + pdbUID }
 func (b BudgetDoc) key() string { return KeyBudget(b.UID) }
 
 func (b BudgetDoc) revision() int64 { return b.Revision }
+
+func (b BudgetDoc) floor() int64 { return b.Floor }
 
 func (b BudgetDoc) blank() BudgetDoc {
 	return BudgetDoc{UID: b.UID, Namespace: b.Namespace, Name: b.Name}

@@ -18,7 +18,9 @@ type Lost struct {
 	// before the shard knows the new terms.
 	Registry         bool
 	RegistryRevision int64
-	// Docs are the documents that changed under the batch, as they are now.
+	// Docs are the documents that changed under the batch, as they are now. One that does not exist,
+	// at Revision 0, may not be created on what was known: the floor has moved, or another node has
+	// the node's name.
 	Docs []NodeDoc
 	// Guards are the compared guards that moved, and the revisions they moved to (0: it was
 	// dropped). Whoever lost one decides again, once its watch of the ledger has got there:

@@ -19,6 +19,9 @@ type ViewChanges struct {
 	Partitions []int32
 	// Members: a member came, went or changed its record.
 	Members bool
+	// Names are those of nodes that stand for another node, sorted. Floor: it was raised.
+	Names []string
+	Floor bool
 	// Registry: t/reg moved. Terms came, changed or went, sorted.
 	Registry bool
 	Terms    []TermID
@@ -78,12 +81,14 @@ func (v *View) apply(b EventBatch, known []DocChange) (ViewChanges, error) {
 // a key wins; keys the watch has covered already are left alone, because the watch may have
 // deleted them since.
 //
-// Terms and guards are not learned: what they stand for is everything before them, and only
-// the watch tells that (see LearnOwn for what a member's own transaction tells of them).
+// Owners, terms and guards are not learned: they stand for everything before them, and only the
+// watch brings that (see LearnOwn for what a member's own transaction tells of guards). A shard
+// that took itself for the owner ahead of its watch would decide without the reservations of the
+// owners before.
 func (v *View) Learn(kvs []KV) (ViewChanges, error) {
 	set := changeSet{}
 	for _, kv := range kvs {
-		if kv.ModRevision <= v.revision || ofTerms(kv.Key) {
+		if kv.ModRevision <= v.revision || ofTerms(kv.Key) || strings.HasPrefix(kv.Key, PrefixOwn) {
 			continue
 		}
 		if err := v.put(kv, &set); err != nil {
@@ -108,6 +113,10 @@ func (v *View) put(kv KV, set *changeSet) error {
 		return v.terms.put(kv, set)
 	case ofClaims(kv.Key):
 		return v.claims.put(kv, set)
+	case strings.HasPrefix(kv.Key, PrefixIncarnation):
+		return v.putIncarnation(kv, set)
+	case kv.Key == KeyFloor:
+		return v.putFloor(kv, set)
 	case kv.Key == KeyCluster:
 		uid, err := decodeCluster(kv.Value)
 		if err != nil {
@@ -130,18 +139,26 @@ func (v *View) putDoc(kv KV, set *changeSet) error {
 			return err
 		}
 	}
+	d = v.named(d)
 	v.docs[d.NodeUID] = d
-	for kind, rv := range d.HW {
+	v.raise(d.HW)
+	v.index(old, d, set)
+	v.renamed(d.NodeName)
+	return nil
+}
+
+// raise keeps the highest high-waters.
+func (v *View) raise(hw map[string]uint64) {
+	for kind, rv := range hw {
 		v.highest[kind] = max(v.highest[kind], rv)
 	}
-	v.index(old, d, set)
-	return nil
 }
 
 // index moves the reservations of one document from old to now.
 func (v *View) index(old, now NodeDoc, set *changeSet) {
 	set.docs = append(set.docs, DocChange{Before: old, After: now})
 	v.claims.index(old, now)
+	v.names.index(old, now)
 	// Most of what a document reserves stays when it is written again: that is where it was.
 	for e := range reservations(old) {
 		set.pod(e.PodUID)
@@ -224,7 +241,12 @@ func (v *View) drop(key string, revision int64, set *changeSet) {
 		if old, known := v.docs[uid]; known && old.Revision < revision {
 			delete(v.docs, uid)
 			v.index(old, NodeDoc{}, set)
+			v.renamed(old.NodeName)
 		}
+		return
+	}
+	if strings.HasPrefix(key, PrefixIncarnation) {
+		v.dropIncarnation(key, revision, set)
 		return
 	}
 	if p, ok := ParseOwn(key); ok {
@@ -264,7 +286,8 @@ type changeSet struct {
 	members, registry bool
 	terms             map[TermID]struct{}
 	// By name, in the order of the ledger, some more than once.
-	budgets, exclusives, plans []string
+	budgets, exclusives, plans, names []string
+	floor                             bool
 	// known are documents that need not be decoded again.
 	known decoded
 }
@@ -315,5 +338,7 @@ func (s *changeSet) changes() ViewChanges {
 		Budgets:    sorted(s.budgets),
 		Exclusives: sorted(s.exclusives),
 		Plans:      sorted(s.plans),
+		Names:      sorted(s.names),
+		Floor:      s.floor,
 	}
 }

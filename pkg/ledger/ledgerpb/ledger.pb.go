@@ -330,6 +330,124 @@ func (x *NodeDoc) GetEntries() []*Entry {
 	return nil
 }
 
+// Incarnation is incarnation/<node name>: which of the nodes that ever had this name placements
+// are made on.
+type Incarnation struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	NodeUid string                 `protobuf:"bytes,2,opt,name=node_uid,json=nodeUid,proto3" json:"node_uid,omitempty"`
+	// The newest version of that node that a member has decided by.
+	NodeResourceVersion uint64 `protobuf:"varint,3,opt,name=node_resource_version,json=nodeResourceVersion,proto3" json:"node_resource_version,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *Incarnation) Reset() {
+	*x = Incarnation{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Incarnation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Incarnation) ProtoMessage() {}
+
+func (x *Incarnation) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Incarnation.ProtoReflect.Descriptor instead.
+func (*Incarnation) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Incarnation) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Incarnation) GetNodeUid() string {
+	if x != nil {
+		return x.NodeUid
+	}
+	return ""
+}
+
+func (x *Incarnation) GetNodeResourceVersion() uint64 {
+	if x != nil {
+		return x.NodeResourceVersion
+	}
+	return 0
+}
+
+// Floor is floor: what the documents that were collected stood for. A document that does not exist
+// has these high-waters.
+type Floor struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Sorted by kind.
+	HighWater     []*HighWater `protobuf:"bytes,2,rep,name=high_water,json=highWater,proto3" json:"high_water,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Floor) Reset() {
+	*x = Floor{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Floor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Floor) ProtoMessage() {}
+
+func (x *Floor) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Floor.ProtoReflect.Descriptor instead.
+func (*Floor) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Floor) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Floor) GetHighWater() []*HighWater {
+	if x != nil {
+		return x.HighWater
+	}
+	return nil
+}
+
 // HighWater is the resourceVersion a reader's progress of one kind must have reached.
 type HighWater struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -341,7 +459,7 @@ type HighWater struct {
 
 func (x *HighWater) Reset() {
 	*x = HighWater{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[1]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -353,7 +471,7 @@ func (x *HighWater) String() string {
 func (*HighWater) ProtoMessage() {}
 
 func (x *HighWater) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[1]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -366,7 +484,7 @@ func (x *HighWater) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HighWater.ProtoReflect.Descriptor instead.
 func (*HighWater) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{1}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *HighWater) GetKind() string {
@@ -428,7 +546,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[2]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -440,7 +558,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[2]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -453,7 +571,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{2}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Entry) GetPodUid() []byte {
@@ -650,7 +768,7 @@ type VolumePick struct {
 
 func (x *VolumePick) Reset() {
 	*x = VolumePick{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -662,7 +780,7 @@ func (x *VolumePick) String() string {
 func (*VolumePick) ProtoMessage() {}
 
 func (x *VolumePick) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -675,7 +793,7 @@ func (x *VolumePick) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumePick.ProtoReflect.Descriptor instead.
 func (*VolumePick) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{3}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *VolumePick) GetClaim() string {
@@ -711,7 +829,7 @@ type DevicePick struct {
 
 func (x *DevicePick) Reset() {
 	*x = DevicePick{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -723,7 +841,7 @@ func (x *DevicePick) String() string {
 func (*DevicePick) ProtoMessage() {}
 
 func (x *DevicePick) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -736,7 +854,7 @@ func (x *DevicePick) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DevicePick.ProtoReflect.Descriptor instead.
 func (*DevicePick) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{4}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DevicePick) GetClaim() string {
@@ -794,7 +912,7 @@ type Replacement struct {
 
 func (x *Replacement) Reset() {
 	*x = Replacement{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -806,7 +924,7 @@ func (x *Replacement) String() string {
 func (*Replacement) ProtoMessage() {}
 
 func (x *Replacement) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -819,7 +937,7 @@ func (x *Replacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replacement.ProtoReflect.Descriptor instead.
 func (*Replacement) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{5}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Replacement) GetOwner() string {
@@ -849,7 +967,7 @@ type Dependent struct {
 
 func (x *Dependent) Reset() {
 	*x = Dependent{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +979,7 @@ func (x *Dependent) String() string {
 func (*Dependent) ProtoMessage() {}
 
 func (x *Dependent) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +992,7 @@ func (x *Dependent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependent.ProtoReflect.Descriptor instead.
 func (*Dependent) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{6}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Dependent) GetPodUid() []byte {
@@ -909,7 +1027,7 @@ type Quantity struct {
 
 func (x *Quantity) Reset() {
 	*x = Quantity{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -921,7 +1039,7 @@ func (x *Quantity) String() string {
 func (*Quantity) ProtoMessage() {}
 
 func (x *Quantity) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -934,7 +1052,7 @@ func (x *Quantity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quantity.ProtoReflect.Descriptor instead.
 func (*Quantity) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{7}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Quantity) GetName() string {
@@ -963,7 +1081,7 @@ type HostPort struct {
 
 func (x *HostPort) Reset() {
 	*x = HostPort{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -975,7 +1093,7 @@ func (x *HostPort) String() string {
 func (*HostPort) ProtoMessage() {}
 
 func (x *HostPort) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -988,7 +1106,7 @@ func (x *HostPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostPort.ProtoReflect.Descriptor instead.
 func (*HostPort) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{8}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *HostPort) GetIp() string {
@@ -1025,7 +1143,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1155,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1168,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{9}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Owner) GetVersion() uint32 {
@@ -1097,7 +1215,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1109,7 +1227,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1122,7 +1240,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{10}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Member) GetVersion() uint32 {
@@ -1178,7 +1296,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1308,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1321,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{11}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Cluster) GetVersion() uint32 {
@@ -1234,7 +1352,7 @@ type Pause struct {
 
 func (x *Pause) Reset() {
 	*x = Pause{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1364,7 @@ func (x *Pause) String() string {
 func (*Pause) ProtoMessage() {}
 
 func (x *Pause) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +1377,7 @@ func (x *Pause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pause.ProtoReflect.Descriptor instead.
 func (*Pause) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{12}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Pause) GetVersion() uint32 {
@@ -1303,7 +1421,7 @@ type TermRegistry struct {
 
 func (x *TermRegistry) Reset() {
 	*x = TermRegistry{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1433,7 @@ func (x *TermRegistry) String() string {
 func (*TermRegistry) ProtoMessage() {}
 
 func (x *TermRegistry) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1446,7 @@ func (x *TermRegistry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermRegistry.ProtoReflect.Descriptor instead.
 func (*TermRegistry) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{13}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TermRegistry) GetVersion() uint32 {
@@ -1362,7 +1480,7 @@ type Term struct {
 
 func (x *Term) Reset() {
 	*x = Term{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1492,7 @@ func (x *Term) String() string {
 func (*Term) ProtoMessage() {}
 
 func (x *Term) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1505,7 @@ func (x *Term) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Term.ProtoReflect.Descriptor instead.
 func (*Term) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{14}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Term) GetVersion() uint32 {
@@ -1440,7 +1558,7 @@ type TermPart struct {
 
 func (x *TermPart) Reset() {
 	*x = TermPart{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1570,7 @@ func (x *TermPart) String() string {
 func (*TermPart) ProtoMessage() {}
 
 func (x *TermPart) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1583,7 @@ func (x *TermPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermPart.ProtoReflect.Descriptor instead.
 func (*TermPart) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{15}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TermPart) GetNamespaces() []string {
@@ -1498,7 +1616,7 @@ type NamespaceSelector struct {
 
 func (x *NamespaceSelector) Reset() {
 	*x = NamespaceSelector{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1510,7 +1628,7 @@ func (x *NamespaceSelector) String() string {
 func (*NamespaceSelector) ProtoMessage() {}
 
 func (x *NamespaceSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1523,7 +1641,7 @@ func (x *NamespaceSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceSelector.ProtoReflect.Descriptor instead.
 func (*NamespaceSelector) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{16}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NamespaceSelector) GetRequirements() []*Requirement {
@@ -1546,7 +1664,7 @@ type Requirement struct {
 
 func (x *Requirement) Reset() {
 	*x = Requirement{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +1676,7 @@ func (x *Requirement) String() string {
 func (*Requirement) ProtoMessage() {}
 
 func (x *Requirement) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +1689,7 @@ func (x *Requirement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Requirement.ProtoReflect.Descriptor instead.
 func (*Requirement) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{17}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Requirement) GetKey() string {
@@ -1608,7 +1726,7 @@ type Guard struct {
 
 func (x *Guard) Reset() {
 	*x = Guard{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1620,7 +1738,7 @@ func (x *Guard) String() string {
 func (*Guard) ProtoMessage() {}
 
 func (x *Guard) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1633,7 +1751,7 @@ func (x *Guard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guard.ProtoReflect.Descriptor instead.
 func (*Guard) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{18}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Guard) GetVersion() uint32 {
@@ -1674,7 +1792,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1686,7 +1804,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1699,7 +1817,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{19}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Budget) GetVersion() uint32 {
@@ -1761,7 +1879,7 @@ type BudgetClaim struct {
 
 func (x *BudgetClaim) Reset() {
 	*x = BudgetClaim{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1773,7 +1891,7 @@ func (x *BudgetClaim) String() string {
 func (*BudgetClaim) ProtoMessage() {}
 
 func (x *BudgetClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1786,7 +1904,7 @@ func (x *BudgetClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetClaim.ProtoReflect.Descriptor instead.
 func (*BudgetClaim) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{20}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *BudgetClaim) GetPodUid() []byte {
@@ -1838,7 +1956,7 @@ type Exclusive struct {
 
 func (x *Exclusive) Reset() {
 	*x = Exclusive{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[21]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1850,7 +1968,7 @@ func (x *Exclusive) String() string {
 func (*Exclusive) ProtoMessage() {}
 
 func (x *Exclusive) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[21]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1863,7 +1981,7 @@ func (x *Exclusive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exclusive.ProtoReflect.Descriptor instead.
 func (*Exclusive) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{21}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Exclusive) GetVersion() uint32 {
@@ -1904,7 +2022,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[22]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1916,7 +2034,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[22]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1929,7 +2047,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{22}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Holder) GetPodUid() []byte {
@@ -1985,7 +2103,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[23]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1997,7 +2115,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[23]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2010,7 +2128,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{23}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Plan) GetVersion() uint32 {
@@ -2076,7 +2194,7 @@ type HistoryPart struct {
 
 func (x *HistoryPart) Reset() {
 	*x = HistoryPart{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[24]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2088,7 +2206,7 @@ func (x *HistoryPart) String() string {
 func (*HistoryPart) ProtoMessage() {}
 
 func (x *HistoryPart) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[24]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2101,7 +2219,7 @@ func (x *HistoryPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryPart.ProtoReflect.Descriptor instead.
 func (*HistoryPart) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{24}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *HistoryPart) GetVersion() uint32 {
@@ -2167,7 +2285,7 @@ type HistoryChange struct {
 
 func (x *HistoryChange) Reset() {
 	*x = HistoryChange{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[25]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2179,7 +2297,7 @@ func (x *HistoryChange) String() string {
 func (*HistoryChange) ProtoMessage() {}
 
 func (x *HistoryChange) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[25]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2192,7 +2310,7 @@ func (x *HistoryChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryChange.ProtoReflect.Descriptor instead.
 func (*HistoryChange) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{25}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HistoryChange) GetKey() string {
@@ -2241,7 +2359,15 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\tnode_name\x18\x03 \x01(\tR\bnodeName\x129\n" +
 	"\n" +
 	"high_water\x18\x04 \x03(\v2\x1a.berth.ledger.v1.HighWaterR\thighWater\x120\n" +
-	"\aentries\x18\x05 \x03(\v2\x16.berth.ledger.v1.EntryR\aentriesJ\x04\b\x06\x10\x10\"J\n" +
+	"\aentries\x18\x05 \x03(\v2\x16.berth.ledger.v1.EntryR\aentriesJ\x04\b\x06\x10\x10\"v\n" +
+	"\vIncarnation\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x12\x19\n" +
+	"\bnode_uid\x18\x02 \x01(\tR\anodeUid\x122\n" +
+	"\x15node_resource_version\x18\x03 \x01(\x04R\x13nodeResourceVersion\"\\\n" +
+	"\x05Floor\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x129\n" +
+	"\n" +
+	"high_water\x18\x02 \x03(\v2\x1a.berth.ledger.v1.HighWaterR\thighWater\"J\n" +
 	"\tHighWater\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12)\n" +
 	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\xc5\a\n" +
@@ -2440,66 +2566,69 @@ func file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP() []byte {
 }
 
 var file_pkg_ledger_ledgerpb_ledger_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_pkg_ledger_ledgerpb_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_pkg_ledger_ledgerpb_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_pkg_ledger_ledgerpb_ledger_proto_goTypes = []any{
 	(Role)(0),                 // 0: berth.ledger.v1.Role
 	(State)(0),                // 1: berth.ledger.v1.State
 	(TermKind)(0),             // 2: berth.ledger.v1.TermKind
 	(PlanState)(0),            // 3: berth.ledger.v1.PlanState
 	(*NodeDoc)(nil),           // 4: berth.ledger.v1.NodeDoc
-	(*HighWater)(nil),         // 5: berth.ledger.v1.HighWater
-	(*Entry)(nil),             // 6: berth.ledger.v1.Entry
-	(*VolumePick)(nil),        // 7: berth.ledger.v1.VolumePick
-	(*DevicePick)(nil),        // 8: berth.ledger.v1.DevicePick
-	(*Replacement)(nil),       // 9: berth.ledger.v1.Replacement
-	(*Dependent)(nil),         // 10: berth.ledger.v1.Dependent
-	(*Quantity)(nil),          // 11: berth.ledger.v1.Quantity
-	(*HostPort)(nil),          // 12: berth.ledger.v1.HostPort
-	(*Owner)(nil),             // 13: berth.ledger.v1.Owner
-	(*Member)(nil),            // 14: berth.ledger.v1.Member
-	(*Cluster)(nil),           // 15: berth.ledger.v1.Cluster
-	(*Pause)(nil),             // 16: berth.ledger.v1.Pause
-	(*TermRegistry)(nil),      // 17: berth.ledger.v1.TermRegistry
-	(*Term)(nil),              // 18: berth.ledger.v1.Term
-	(*TermPart)(nil),          // 19: berth.ledger.v1.TermPart
-	(*NamespaceSelector)(nil), // 20: berth.ledger.v1.NamespaceSelector
-	(*Requirement)(nil),       // 21: berth.ledger.v1.Requirement
-	(*Guard)(nil),             // 22: berth.ledger.v1.Guard
-	(*Budget)(nil),            // 23: berth.ledger.v1.Budget
-	(*BudgetClaim)(nil),       // 24: berth.ledger.v1.BudgetClaim
-	(*Exclusive)(nil),         // 25: berth.ledger.v1.Exclusive
-	(*Holder)(nil),            // 26: berth.ledger.v1.Holder
-	(*Plan)(nil),              // 27: berth.ledger.v1.Plan
-	(*HistoryPart)(nil),       // 28: berth.ledger.v1.HistoryPart
-	(*HistoryChange)(nil),     // 29: berth.ledger.v1.HistoryChange
+	(*Incarnation)(nil),       // 5: berth.ledger.v1.Incarnation
+	(*Floor)(nil),             // 6: berth.ledger.v1.Floor
+	(*HighWater)(nil),         // 7: berth.ledger.v1.HighWater
+	(*Entry)(nil),             // 8: berth.ledger.v1.Entry
+	(*VolumePick)(nil),        // 9: berth.ledger.v1.VolumePick
+	(*DevicePick)(nil),        // 10: berth.ledger.v1.DevicePick
+	(*Replacement)(nil),       // 11: berth.ledger.v1.Replacement
+	(*Dependent)(nil),         // 12: berth.ledger.v1.Dependent
+	(*Quantity)(nil),          // 13: berth.ledger.v1.Quantity
+	(*HostPort)(nil),          // 14: berth.ledger.v1.HostPort
+	(*Owner)(nil),             // 15: berth.ledger.v1.Owner
+	(*Member)(nil),            // 16: berth.ledger.v1.Member
+	(*Cluster)(nil),           // 17: berth.ledger.v1.Cluster
+	(*Pause)(nil),             // 18: berth.ledger.v1.Pause
+	(*TermRegistry)(nil),      // 19: berth.ledger.v1.TermRegistry
+	(*Term)(nil),              // 20: berth.ledger.v1.Term
+	(*TermPart)(nil),          // 21: berth.ledger.v1.TermPart
+	(*NamespaceSelector)(nil), // 22: berth.ledger.v1.NamespaceSelector
+	(*Requirement)(nil),       // 23: berth.ledger.v1.Requirement
+	(*Guard)(nil),             // 24: berth.ledger.v1.Guard
+	(*Budget)(nil),            // 25: berth.ledger.v1.Budget
+	(*BudgetClaim)(nil),       // 26: berth.ledger.v1.BudgetClaim
+	(*Exclusive)(nil),         // 27: berth.ledger.v1.Exclusive
+	(*Holder)(nil),            // 28: berth.ledger.v1.Holder
+	(*Plan)(nil),              // 29: berth.ledger.v1.Plan
+	(*HistoryPart)(nil),       // 30: berth.ledger.v1.HistoryPart
+	(*HistoryChange)(nil),     // 31: berth.ledger.v1.HistoryChange
 }
 var file_pkg_ledger_ledgerpb_ledger_proto_depIdxs = []int32{
-	5,  // 0: berth.ledger.v1.NodeDoc.high_water:type_name -> berth.ledger.v1.HighWater
-	6,  // 1: berth.ledger.v1.NodeDoc.entries:type_name -> berth.ledger.v1.Entry
-	0,  // 2: berth.ledger.v1.Entry.role:type_name -> berth.ledger.v1.Role
-	1,  // 3: berth.ledger.v1.Entry.state:type_name -> berth.ledger.v1.State
-	11, // 4: berth.ledger.v1.Entry.requests:type_name -> berth.ledger.v1.Quantity
-	12, // 5: berth.ledger.v1.Entry.ports:type_name -> berth.ledger.v1.HostPort
-	8,  // 6: berth.ledger.v1.Entry.devices:type_name -> berth.ledger.v1.DevicePick
-	10, // 7: berth.ledger.v1.Entry.dependents:type_name -> berth.ledger.v1.Dependent
-	9,  // 8: berth.ledger.v1.Entry.replacement:type_name -> berth.ledger.v1.Replacement
-	7,  // 9: berth.ledger.v1.Entry.volumes:type_name -> berth.ledger.v1.VolumePick
-	2,  // 10: berth.ledger.v1.Term.kind:type_name -> berth.ledger.v1.TermKind
-	19, // 11: berth.ledger.v1.Term.parts:type_name -> berth.ledger.v1.TermPart
-	20, // 12: berth.ledger.v1.TermPart.namespace_selector:type_name -> berth.ledger.v1.NamespaceSelector
-	21, // 13: berth.ledger.v1.TermPart.selector:type_name -> berth.ledger.v1.Requirement
-	21, // 14: berth.ledger.v1.NamespaceSelector.requirements:type_name -> berth.ledger.v1.Requirement
-	5,  // 15: berth.ledger.v1.Budget.high_water:type_name -> berth.ledger.v1.HighWater
-	24, // 16: berth.ledger.v1.Budget.claims:type_name -> berth.ledger.v1.BudgetClaim
-	5,  // 17: berth.ledger.v1.Exclusive.high_water:type_name -> berth.ledger.v1.HighWater
-	26, // 18: berth.ledger.v1.Exclusive.holders:type_name -> berth.ledger.v1.Holder
-	3,  // 19: berth.ledger.v1.Plan.state:type_name -> berth.ledger.v1.PlanState
-	29, // 20: berth.ledger.v1.HistoryPart.changes:type_name -> berth.ledger.v1.HistoryChange
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	7,  // 0: berth.ledger.v1.NodeDoc.high_water:type_name -> berth.ledger.v1.HighWater
+	8,  // 1: berth.ledger.v1.NodeDoc.entries:type_name -> berth.ledger.v1.Entry
+	7,  // 2: berth.ledger.v1.Floor.high_water:type_name -> berth.ledger.v1.HighWater
+	0,  // 3: berth.ledger.v1.Entry.role:type_name -> berth.ledger.v1.Role
+	1,  // 4: berth.ledger.v1.Entry.state:type_name -> berth.ledger.v1.State
+	13, // 5: berth.ledger.v1.Entry.requests:type_name -> berth.ledger.v1.Quantity
+	14, // 6: berth.ledger.v1.Entry.ports:type_name -> berth.ledger.v1.HostPort
+	10, // 7: berth.ledger.v1.Entry.devices:type_name -> berth.ledger.v1.DevicePick
+	12, // 8: berth.ledger.v1.Entry.dependents:type_name -> berth.ledger.v1.Dependent
+	11, // 9: berth.ledger.v1.Entry.replacement:type_name -> berth.ledger.v1.Replacement
+	9,  // 10: berth.ledger.v1.Entry.volumes:type_name -> berth.ledger.v1.VolumePick
+	2,  // 11: berth.ledger.v1.Term.kind:type_name -> berth.ledger.v1.TermKind
+	21, // 12: berth.ledger.v1.Term.parts:type_name -> berth.ledger.v1.TermPart
+	22, // 13: berth.ledger.v1.TermPart.namespace_selector:type_name -> berth.ledger.v1.NamespaceSelector
+	23, // 14: berth.ledger.v1.TermPart.selector:type_name -> berth.ledger.v1.Requirement
+	23, // 15: berth.ledger.v1.NamespaceSelector.requirements:type_name -> berth.ledger.v1.Requirement
+	7,  // 16: berth.ledger.v1.Budget.high_water:type_name -> berth.ledger.v1.HighWater
+	26, // 17: berth.ledger.v1.Budget.claims:type_name -> berth.ledger.v1.BudgetClaim
+	7,  // 18: berth.ledger.v1.Exclusive.high_water:type_name -> berth.ledger.v1.HighWater
+	28, // 19: berth.ledger.v1.Exclusive.holders:type_name -> berth.ledger.v1.Holder
+	3,  // 20: berth.ledger.v1.Plan.state:type_name -> berth.ledger.v1.PlanState
+	31, // 21: berth.ledger.v1.HistoryPart.changes:type_name -> berth.ledger.v1.HistoryChange
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_pkg_ledger_ledgerpb_ledger_proto_init() }
@@ -2513,7 +2642,7 @@ func file_pkg_ledger_ledgerpb_ledger_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_ledger_ledgerpb_ledger_proto_rawDesc), len(file_pkg_ledger_ledgerpb_ledger_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   26,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

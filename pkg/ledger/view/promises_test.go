@@ -24,11 +24,7 @@ func (w *world) promise(node string, record *ledger.PlanRecord, entries ...ledge
 	doc := w.docs[node]
 	doc.NodeUID, doc.NodeName, doc.Entries = uidOf(node), node, entries
 	w.docs[node] = doc
-	raw, err := ledger.EncodeNodeDoc(doc)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	put := []ledger.Event{{KV: ledger.KV{Key: ledger.KeyNode(doc.NodeUID), Value: raw, ModRevision: w.revision}}}
+	put := w.stored(doc)
 	if record != nil {
 		raw, err := ledger.EncodePlan(*record)
 		if err != nil {

@@ -57,6 +57,9 @@ func (c *Core) recheckOn(r *reservation, p *state.Pod) (verdict, string) {
 	case p.Gated:
 		return unseen, "the facts do not show yet that the pod's gates have gone"
 	}
+	if i := c.ledger.Incarnation(r.nodeName); i.Revision > 0 && i.NodeUID != r.nodeUID {
+		return stale, fmt.Sprintf("node %s (UID %s) has registered again, with UID %s", r.nodeName, r.nodeUID, i.NodeUID)
+	}
 	n, ok := c.facts.Cluster.Node(r.nodeUID)
 	if !ok {
 		if r.hint.FactSequence > 0 && c.facts.Sequence >= r.hint.FactSequence {

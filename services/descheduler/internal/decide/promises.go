@@ -169,11 +169,11 @@ func placeholder(at *Place, token ledger.Token, actor string) ledger.Entry {
 
 // doc is a node's document with what has finished dropped.
 func (p *Promises) doc(uid, name string) ledger.NodeDoc {
-	doc, ok := p.ledger.Doc(uid)
-	if !ok {
-		doc = ledger.NodeDoc{NodeUID: uid, NodeName: name}
+	var rv uint64
+	if n, ok := p.view.Node(uid); ok {
+		rv = n.Node.ResourceVersion
 	}
-	doc, _ = ledger.Finish(doc, p.view)
+	doc, _ := ledger.Finish(p.ledger.Open(uid, name, rv), p.view)
 	return doc
 }
 

@@ -144,11 +144,10 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 
 // pickOf is the choice of a node, with what it rests on.
 func (c *Core) pickOf(a *attempt, node *state.NodeInfo, needs needs) pick {
-	doc, _ := c.ledger.Doc(node.Node.UID)
 	epoch, _ := c.holds(a.offer.Partition)
 	return pick{
 		nodeUID: node.Node.UID, nodeName: node.Node.Name, nodeRV: node.Node.ResourceVersion,
-		basis: doc.Revision, epoch: epoch, decided: c.now, needs: needs, total: len(c.view.Nodes()),
+		basis: c.ledger.Version(node.Node.UID), epoch: epoch, decided: c.now, needs: needs, total: len(c.view.Nodes()),
 		seed: Seed(a.pod.UID, a.offer.Attempt), factSequence: c.store.Position().Sequence,
 	}
 }

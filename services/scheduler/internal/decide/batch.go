@@ -35,8 +35,8 @@ func (b *batch) full(a *attempt) bool {
 		return false
 	}
 	// PlaceBatch.Ops counts documents as they will be, so ours are put in its place.
-	// document, epoch, pins, guards, claims and pools
-	more := 2 + len(a.pick.needs.pins) + len(a.pick.needs.guards) + len(a.pick.volumes.holdings())
+	// document and incarnation, epoch, pins, guards, claims and pools
+	more := 3 + len(a.pick.needs.pins) + len(a.pick.needs.guards) + len(a.pick.volumes.holdings())
 	return b.place.Ops()+len(b.docs)+len(b.exclusives)+more > ledger.MaxTxnOps
 }
 
@@ -146,12 +146,17 @@ func (b *batch) open(nodeUID, nodeName string) ledger.NodeDoc {
 	if doc, ok := b.docs[nodeUID]; ok {
 		return doc
 	}
-	doc, ok := b.core.ledger.Doc(nodeUID)
-	if !ok {
-		doc = ledger.NodeDoc{NodeUID: nodeUID, NodeName: nodeName}
+	return b.core.openDoc(nodeUID, nodeName)
+}
+
+// openDoc is a node's document with what has finished dropped.
+func (c *Core) openDoc(nodeUID, nodeName string) ledger.NodeDoc {
+	var rv uint64
+	if n, ok := c.view.Node(nodeUID); ok {
+		rv = n.Node.ResourceVersion
 	}
-	finished, _ := ledger.Finish(doc, b.core.view)
-	return finished
+	doc, _ := ledger.Finish(c.ledger.Open(nodeUID, nodeName, rv), c.view)
+	return doc
 }
 
 // flight is the transaction, not yet made.

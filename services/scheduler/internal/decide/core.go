@@ -120,9 +120,9 @@ type attempt struct {
 
 type pick struct {
 	nodeUID, nodeName string
-	// basis is the revision of the node's document that the decision counted: the only one
-	// it may be committed on.
-	basis int64
+	// basis is the version of the node's document that the decision counted: the only one it may
+	// be committed on.
+	basis ledger.Version
 	// epoch is that of the pod's partition when the decision was made: the only one it may be
 	// committed in.
 	epoch           int64

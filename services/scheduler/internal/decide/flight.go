@@ -24,10 +24,10 @@ type flight struct {
 	change ledger.Change
 }
 
-// submit sends the staged batch if nothing is in flight. Terms that attempts wait for go
+// submit sends the staged batch if nothing is in flight. Nodes and terms that attempts wait for go
 // first, each time in a transaction of their own; then deeds and batches in turns.
 func (c *Core) submit(out *Output) {
-	if c.flight != nil || c.ledger.Revision() < c.cross.hold || c.register(out) {
+	if c.flight != nil || c.ledger.Revision() < c.cross.hold || c.admit(out) || c.register(out) {
 		return
 	}
 	waiting := len(c.next) > 0
@@ -113,8 +113,9 @@ func (c *Core) mayReserve(a *attempt) bool {
 // current says whether the document of a pick is the one it was decided on, or that plus
 // this shard's own last flight.
 func (c *Core) current(p pick) bool {
-	doc, _ := c.ledger.Doc(p.nodeUID)
-	return doc.Revision == p.basis || c.written[ledger.KeyNode(p.nodeUID)] == step{from: p.basis, to: doc.Revision}
+	now := c.ledger.Version(p.nodeUID)
+	return now == p.basis ||
+		c.written[ledger.KeyNode(p.nodeUID)] == step{from: p.basis.Revision, to: now.Revision}
 }
 
 // seal turns the batch into its transaction; documents that cannot be written fail the

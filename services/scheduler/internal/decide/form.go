@@ -106,11 +106,11 @@ func (c *Core) extension(
 	for _, v := range part {
 		if !docs[v.NodeUID] {
 			docs[v.NodeUID] = true
-			doc, known := c.ledger.Doc(v.NodeUID)
-			if n, ok := c.view.Node(v.NodeUID); ok && !known {
-				doc = ledger.NodeDoc{NodeUID: v.NodeUID, NodeName: n.Node.Name}
+			if n, ok := c.view.Node(v.NodeUID); ok {
+				x.Docs = append(x.Docs, c.ledger.Open(v.NodeUID, n.Node.Name, n.Node.ResourceVersion))
+			} else if doc, ok := c.ledger.Doc(v.NodeUID); ok {
+				x.Docs = append(x.Docs, doc)
 			}
-			x.Docs = append(x.Docs, doc)
 		}
 		for _, uid := range v.Entry.Budgets {
 			o, ok := c.view.Snapshot().Object(events.KindDisruptionBudget, uid)

@@ -106,7 +106,7 @@ const SoonAfter = 50 * time.Millisecond
 // Commit is a transaction to carry out; its answer comes back as a Result with its ID.
 type Commit struct {
 	ID uint64
-	// Kind is the transaction's name in the protocol: "T1", "T2", "T3", "T4", "T8" or "T11".
+	// Kind is the transaction's name in the protocol: "T1", "T2", "T3", "T4", "T8", "T11" or "T15".
 	Kind string
 	// Pods is how many get a place by it.
 	Pods int

@@ -132,7 +132,7 @@ func (c *Core) lookAt(h *hold, out *Output) look {
 	}
 	c.plans.setBegun(s.hold, true)
 	for _, d := range append(s.others, s.doc) {
-		if progress < d.HW[ledger.KindPod] {
+		if progress < d.HighWater(ledger.KindPod) {
 			return lookAgain
 		}
 	}
@@ -337,7 +337,7 @@ type footing struct {
 func (c *Core) resupply(
 	s standing, profile *placement.Profile, v volumes, node *state.Node,
 ) (volumes, []ledger.ExclusiveDoc, bool, error) {
-	if v.devices.promised != nil && c.view.ClaimProgress() < s.doc.HW[ledger.KindClaim] {
+	if v.devices.promised != nil && c.view.ClaimProgress() < s.doc.HighWater(ledger.KindClaim) {
 		return v, nil, false, nil
 	}
 	v, ok, err := c.pickSupplies(v, profile, supplied{s.pod, node, Seed(s.pod.UID, s.attempt)})

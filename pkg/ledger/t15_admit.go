@@ -1,0 +1,48 @@
+package ledger
+
+// AdmitNode is T15 (admit): a node becomes the incarnation of its name. It is needed where another
+// node had the name before, or where the name's documents are older than incarnations; a node whose
+// name is new is admitted with its first document (Replace).
+type AdmitNode struct {
+	NodeUID, NodeName string
+	// NodeRV is the node's resourceVersion in the admitting member's facts.
+	NodeRV uint64
+	// Known is the incarnation as read; its Revision is 0 if there is none.
+	Known Incarnation
+	// Docs are all documents of the name, as read: View.Named.
+	Docs []NodeDoc
+}
+
+// Admit builds T15. The documents of the nodes before are written again, so that every decision made
+// on them loses; nothing is added to them any more. What they promise goes on counting, because it
+// is counted by the node's name, and leaves them as always. The document of the admitted node starts
+// with their high-waters.
+//
+// Compares: incarnation/<name>.ModRevision, n/<uid>.ModRevision of every document of the name and of
+// the admitted node. Puts: the incarnation, the documents. A crash before it leaves a node on which
+// nothing is placed, after it nothing that is left to do. *RefusedError if the name stands for a
+// later node.
+func (a AdmitNode) Admit() (Change, error) {
+	if a.Known.Revision != 0 && a.Known.NodeRV >= a.NodeRV && a.Known.NodeUID != a.NodeUID {
+		return Change{}, &RefusedError{Step: "T15 admit", NodeUID: a.NodeUID,
+			Reason: "node name " + a.NodeName + " stands for a later node, " + a.Known.NodeUID}
+	}
+	c := Change{Incarnations: []Incarnation{{
+		NodeName: a.NodeName, NodeUID: a.NodeUID, NodeRV: a.NodeRV, Revision: a.Known.Revision,
+	}}}
+	admitted := NodeDoc{NodeUID: a.NodeUID, NodeName: a.NodeName}
+	var hw map[string]uint64
+	for _, d := range a.Docs {
+		for kind, rv := range d.HW {
+			hw = raised(hw, kind, rv)
+		}
+		if d.NodeUID == a.NodeUID {
+			admitted = d
+			continue
+		}
+		c.Docs = append(c.Docs, Cover(d, KindNode, a.NodeRV))
+	}
+	admitted.HW = raised(hw, KindNode, a.NodeRV)
+	c.Docs = append(c.Docs, admitted)
+	return c, nil
+}

@@ -1,0 +1,178 @@
+package ledger
+
+import (
+	"maps"
+	"slices"
+)
+
+// nameView is the part of a View about the names of nodes.
+type nameView struct {
+	floor        Floor
+	incarnations map[string]Incarnation
+	// docs are the UIDs of the nodes with documents, by node name.
+	docs map[string][]string
+}
+
+func newNameView() nameView {
+	return nameView{incarnations: map[string]Incarnation{}, docs: map[string][]string{}}
+}
+
+func (nv *nameView) clone() nameView {
+	return nameView{floor: nv.floor, incarnations: maps.Clone(nv.incarnations), docs: maps.Clone(nv.docs)}
+}
+
+// floorOf are the high-waters of some kinds that a document starts from; nil for none.
+func (nv *nameView) floorOf(kinds ...string) (hw map[string]uint64) {
+	for _, kind := range kinds {
+		hw = raised(hw, kind, nv.floor.HW[kind])
+	}
+	return hw
+}
+
+// index moves one document from old to now.
+func (nv *nameView) index(old, now NodeDoc) {
+	if old.NodeUID == now.NodeUID && old.NodeName == now.NodeName {
+		return
+	}
+	if old.NodeUID != "" {
+		at := slices.DeleteFunc(slices.Clone(nv.docs[old.NodeName]), func(uid string) bool { return uid == old.NodeUID })
+		if nv.docs[old.NodeName] = at; len(at) == 0 {
+			delete(nv.docs, old.NodeName)
+		}
+	}
+	if now.NodeUID != "" {
+		nv.docs[now.NodeName] = append(slices.Clip(nv.docs[now.NodeName]), now.NodeUID)
+	}
+}
+
+// Floor is what the documents that were collected stood for.
+func (v *View) Floor() Floor { return v.names.floor }
+
+// Incarnation is the node that a node name stands for; at Revision 0 if none was admitted.
+func (v *View) Incarnation(nodeName string) Incarnation {
+	if i, ok := v.names.incarnations[nodeName]; ok {
+		return i
+	}
+	return Incarnation{NodeName: nodeName}
+}
+
+// Incarnations iterates over those of all node names, in no order.
+func (v *View) Incarnations() func(yield func(Incarnation) bool) {
+	return maps.Values(v.names.incarnations)
+}
+
+// Named are the documents of all nodes that have or had a name, by node UID.
+func (v *View) Named(nodeName string) []NodeDoc {
+	var out []NodeDoc
+	for _, uid := range slices.Sorted(slices.Values(v.names.docs[nodeName])) {
+		out = append(out, v.docs[uid])
+	}
+	return out
+}
+
+// Admission is what a member may do with a node, whose resourceVersion in the member's facts is
+// nodeRV.
+func (v *View) Admission(nodeUID, nodeName string, nodeRV uint64) Admission {
+	i, known := v.names.incarnations[nodeName]
+	_, stored := v.docs[nodeUID]
+	switch {
+	case known && i.NodeUID == nodeUID && stored, !known && len(v.names.docs[nodeName]) == 0:
+		return Admitted
+	case known && (i.NodeUID == nodeUID || i.NodeRV >= nodeRV):
+		return Superseded
+	}
+	return Unadmitted
+}
+
+// Version is which document of a node a member knows.
+type Version struct {
+	// Revision is the document's; 0 when it does not exist, and Floor is then that of the Floor.
+	Revision, Floor int64
+}
+
+// Version is that of a node's document. A decision that has counted a document may be committed on
+// that version of it only.
+func (v *View) Version(nodeUID string) Version {
+	if d, ok := v.docs[nodeUID]; ok {
+		return Version{Revision: d.Revision}
+	}
+	return Version{Floor: v.names.floor.Revision}
+}
+
+// Open is the document of a node for something to be added to it. A first document starts from the
+// floor, at Revision 0, and covers the node as the caller's facts have it.
+func (v *View) Open(nodeUID, nodeName string, nodeRV uint64) NodeDoc {
+	if d, ok := v.docs[nodeUID]; ok {
+		return d
+	}
+	i := v.names.incarnations[nodeName]
+	return NodeDoc{
+		NodeUID: nodeUID, NodeName: nodeName, Floor: v.names.floor.Revision,
+		HW:         raised(v.names.floorOf(KindPod, KindNode, KindClaim), KindNode, nodeRV),
+		Superseded: i.Revision != 0 || len(v.names.docs[nodeName]) > 0,
+	}
+}
+
+// named is a document with what the picture has of its node's name.
+func (v *View) named(d NodeDoc) NodeDoc {
+	i, known := v.names.incarnations[d.NodeName]
+	d.Superseded = known && i.NodeUID != d.NodeUID
+	d.Older = nil
+	if d.Superseded {
+		return d
+	}
+	for _, uid := range v.names.docs[d.NodeName] {
+		if older := v.docs[uid]; uid != d.NodeUID && len(older.Entries)+len(older.HW) > 0 {
+			older.Older = nil
+			d.Older = append(d.Older, older)
+		}
+	}
+	return d
+}
+
+// renamed brings the documents of a name in line with each other, where there are several.
+func (v *View) renamed(nodeName string) {
+	uids := v.names.docs[nodeName]
+	if len(uids) < 2 && !slices.ContainsFunc(uids, func(uid string) bool {
+		return v.docs[uid].Superseded || len(v.docs[uid].Older) > 0
+	}) {
+		return
+	}
+	for _, uid := range uids {
+		v.docs[uid] = v.named(v.docs[uid])
+	}
+}
+
+func (v *View) putIncarnation(kv KV, set *changeSet) error {
+	i, err := DecodeIncarnation(kv)
+	if err != nil || i.Revision <= v.names.incarnations[i.NodeName].Revision {
+		return err
+	}
+	v.names.incarnations[i.NodeName] = i
+	set.names = append(set.names, i.NodeName)
+	for _, uid := range v.names.docs[i.NodeName] {
+		v.docs[uid] = v.named(v.docs[uid])
+	}
+	return nil
+}
+
+func (v *View) dropIncarnation(key string, revision int64, set *changeSet) {
+	name := key[len(PrefixIncarnation):]
+	if i, known := v.names.incarnations[name]; known && i.Revision < revision {
+		delete(v.names.incarnations, name)
+		set.names = append(set.names, name)
+	}
+}
+
+func (v *View) putFloor(kv KV, set *changeSet) error {
+	if kv.ModRevision <= v.names.floor.Revision {
+		return nil
+	}
+	f, err := DecodeFloor(kv)
+	if err != nil {
+		return err
+	}
+	v.names.floor, set.floor = f, true
+	v.raise(f.HW)
+	return nil
+}
