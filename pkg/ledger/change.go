@@ -230,6 +230,7 @@ func (c Change) Losers(r TxnResult) (Lost, error) {
 		lost.mandate(*c.Mandate, r)
 	}
 	lost.guards(c.Guards, r)
+	lost.names(c.Docs, c.Incarnations, r)
 	err := lost.documents(c, r)
 	if err != nil {
 		return Lost{}, err

@@ -42,6 +42,7 @@ func EncodeNodeDoc(d NodeDoc) ([]byte, error) {
 	}
 	m := &ledgerpb.NodeDoc{
 		Version: SchemaVersion, NodeUid: d.NodeUID, NodeName: d.NodeName, HighWater: highWaterToProto(d.HW),
+		SupersededBy: d.SupersededBy,
 	}
 	for i := range d.Entries {
 		m.Entries = append(m.Entries, entryToProto(&d.Entries[i]))
@@ -121,7 +122,9 @@ func decodeNodeDoc(kv KV) (NodeDoc, error) {
 	if err := readable(len(m.GetEntries()), len(kv.Value)); err != nil {
 		return NodeDoc{}, err
 	}
-	d := NodeDoc{NodeUID: uid, NodeName: m.GetNodeName(), Revision: kv.ModRevision}
+	d := NodeDoc{
+		NodeUID: uid, NodeName: m.GetNodeName(), SupersededBy: m.GetSupersededBy(), Revision: kv.ModRevision,
+	}
 	var err error
 	if d.HW, err = highWaterFromProto(m.GetHighWater()); err != nil {
 		return NodeDoc{}, err

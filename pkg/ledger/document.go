@@ -104,7 +104,7 @@ func Place(d NodeDoc, entries ...Entry) (NodeDoc, error) {
 }
 
 func placeable(d NodeDoc, e Entry) error {
-	if d.Superseded {
+	if d.SupersededBy != "" {
 		return d.superseded(e.PodUID)
 	}
 	if v := checkEntry(d, e); len(v) > 0 {

@@ -144,11 +144,12 @@ type NodeDoc struct {
 	// Revision is the mod revision the document was read at; 0 when it does not exist. Floor is
 	// then the revision of the Floor under which it did not.
 	Revision, Floor int64
-	// Superseded: the node's name stands for another node, so nothing is added. Older are the
-	// documents of nodes that had the name before, as far as they still have entries. Both are of a
-	// View, and not stored.
-	Superseded bool
-	Older      []NodeDoc
+	// SupersededBy is the UID of the node that the node name stands for since; empty for none.
+	// Nothing is added to a superseded document.
+	SupersededBy string
+	// Older are the documents of nodes that had the name before, as far as they still say something.
+	// They are of a View, and not stored.
+	Older []NodeDoc
 }
 
 // MaxEntries and MaxDocBytes bound a document; a node that would pass them is full.

@@ -57,13 +57,13 @@ const (
 	// Unadmitted: another node had the name, or its documents are older than incarnations. The
 	// node has to be admitted first (AdmitNode).
 	Unadmitted
-	// Superseded: a later node has the name, or the picture of the ledger or the facts are behind.
-	// Nothing is placed there.
+	// Superseded: a later node has the name, or the picture of the ledger is behind. Nothing is
+	// placed there.
 	Superseded
 )
 
 // superseded refuses to add a pod to the document of a node whose name stands for another node.
 func (d NodeDoc) superseded(podUID string) error {
 	return &RefusedError{Step: "placement", NodeUID: d.NodeUID, PodUID: podUID,
-		Reason: "another node has its name, " + d.NodeName}
+		Reason: "node name " + d.NodeName + " stands for another node, " + d.SupersededBy}
 }

@@ -34,7 +34,7 @@ func Pin(d NodeDoc, keeper Entry, dependent Dependent) (NodeDoc, error) {
 		return NodeDoc{}, fmt.Errorf("ledger: pin of pod %s: dependent %+v: want a pod UID and a resourceVersion",
 			keeper.PodUID, dependent)
 	}
-	if d.Superseded {
+	if d.SupersededBy != "" {
 		return NodeDoc{}, d.superseded(keeper.PodUID)
 	}
 	if d.Claimed(keeper.PodUID) {

@@ -13,8 +13,8 @@ type AdmitNode struct {
 	Docs []NodeDoc
 }
 
-// Admit builds T15. The documents of the nodes before are written again, so that every decision made
-// on them loses; nothing is added to them any more. What they promise goes on counting, because it
+// Admit builds T15. The documents of the nodes before are marked superseded, so that every decision
+// made on them loses; nothing is added to them any more. What they promise goes on counting, because it
 // is counted by the node's name, and leaves them as always. The document of the admitted node starts
 // with their high-waters.
 //
@@ -23,9 +23,9 @@ type AdmitNode struct {
 // nothing is placed, after it nothing that is left to do. *RefusedError if the name stands for a
 // later node.
 func (a AdmitNode) Admit() (Change, error) {
-	if a.Known.Revision != 0 && a.Known.NodeRV >= a.NodeRV && a.Known.NodeUID != a.NodeUID {
-		return Change{}, &RefusedError{Step: "T15 admit", NodeUID: a.NodeUID,
-			Reason: "node name " + a.NodeName + " stands for a later node, " + a.Known.NodeUID}
+	later := a.Known.NodeUID
+	if a.Known.NodeUID == a.NodeUID || a.Known.NodeRV < a.NodeRV {
+		later = ""
 	}
 	c := Change{Incarnations: []Incarnation{{
 		NodeName: a.NodeName, NodeUID: a.NodeUID, NodeRV: a.NodeRV, Revision: a.Known.Revision,
@@ -40,9 +40,18 @@ func (a AdmitNode) Admit() (Change, error) {
 			admitted = d
 			continue
 		}
-		c.Docs = append(c.Docs, Cover(d, KindNode, a.NodeRV))
+		if d.HW[KindNode] > a.NodeRV {
+			later = d.NodeUID
+		}
+		d = Cover(d, KindNode, a.NodeRV)
+		d.SupersededBy = a.NodeUID
+		c.Docs = append(c.Docs, d)
 	}
-	admitted.HW = raised(hw, KindNode, a.NodeRV)
+	if later != "" {
+		return Change{}, &RefusedError{Step: "T15 admit", NodeUID: a.NodeUID,
+			Reason: "node name " + a.NodeName + " stands for a later node, " + later}
+	}
+	admitted.HW, admitted.SupersededBy = raised(hw, KindNode, a.NodeRV), ""
 	c.Docs = append(c.Docs, admitted)
 	return c, nil
 }

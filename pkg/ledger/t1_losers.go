@@ -22,6 +22,9 @@ type Lost struct {
 	// at Revision 0, may not be created on what was known: the floor has moved, or another node has
 	// the node's name.
 	Docs []NodeDoc
+	// NamesAt is the newest revision of an incarnation, or of the floor, that was lost to; 0 for none.
+	// A watch that has reached it shows whose names they are.
+	NamesAt int64
 	// Guards are the compared guards that moved, and the revisions they moved to (0: it was
 	// dropped). Whoever lost one decides again, once its watch of the ledger has got there:
 	// the revision alone says nothing of the placements it stands for.
@@ -44,6 +47,7 @@ func Losers(b PlaceBatch, r TxnResult) (Lost, error) {
 	for _, n := range b.Needs {
 		lost.guards(n.Guards, r)
 	}
+	lost.names(b.Docs, nil, r)
 	var err error
 	if lost.Docs, err = Refreshed(b.Docs, r); err != nil {
 		return Lost{}, err
@@ -60,6 +64,24 @@ func Losers(b PlaceBatch, r TxnResult) (Lost, error) {
 		}
 	}
 	return lost, nil
+}
+
+// names looks at what first documents, and admissions, have lost to.
+func (l *Lost) names(docs []NodeDoc, admitted []Incarnation, r TxnResult) {
+	note := func(key string, revision int64) {
+		if now := r.current(key).ModRevision; now != revision {
+			l.NamesAt = max(l.NamesAt, now)
+		}
+	}
+	for _, i := range admitted {
+		note(i.key(), i.Revision)
+	}
+	for _, d := range docs {
+		if d.Revision == 0 && len(admitted) == 0 {
+			note(KeyIncarnation(d.NodeName), 0)
+			note(KeyFloor, d.Floor)
+		}
+	}
 }
 
 func (l *Lost) guards(uses []GuardUse, r TxnResult) {

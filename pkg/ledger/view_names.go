@@ -74,12 +74,17 @@ func (v *View) Named(nodeName string) []NodeDoc {
 // nodeRV.
 func (v *View) Admission(nodeUID, nodeName string, nodeRV uint64) Admission {
 	i, known := v.names.incarnations[nodeName]
-	_, stored := v.docs[nodeUID]
+	doc, stored := v.docs[nodeUID]
 	switch {
-	case known && i.NodeUID == nodeUID && stored, !known && len(v.names.docs[nodeName]) == 0:
+	case known && i.NodeUID == nodeUID && stored && doc.SupersededBy == "", !known && len(v.names.docs[nodeName]) == 0:
 		return Admitted
 	case known && (i.NodeUID == nodeUID || i.NodeRV >= nodeRV):
 		return Superseded
+	}
+	for _, uid := range v.names.docs[nodeName] {
+		if uid != nodeUID && v.docs[uid].HW[KindNode] > nodeRV {
+			return Superseded
+		}
 	}
 	return Unadmitted
 }
@@ -105,20 +110,20 @@ func (v *View) Open(nodeUID, nodeName string, nodeRV uint64) NodeDoc {
 	if d, ok := v.docs[nodeUID]; ok {
 		return d
 	}
-	i := v.names.incarnations[nodeName]
-	return NodeDoc{
+	d := NodeDoc{
 		NodeUID: nodeUID, NodeName: nodeName, Floor: v.names.floor.Revision,
-		HW:         raised(v.names.floorOf(KindPod, KindNode, KindClaim), KindNode, nodeRV),
-		Superseded: i.Revision != 0 || len(v.names.docs[nodeName]) > 0,
+		HW: raised(v.names.floorOf(KindPod, KindNode, KindClaim), KindNode, nodeRV),
 	}
+	for _, uid := range v.names.docs[nodeName] {
+		d.SupersededBy = uid // or by a node after it: a first document is for a name without others
+	}
+	return d
 }
 
 // named is a document with what the picture has of its node's name.
 func (v *View) named(d NodeDoc) NodeDoc {
-	i, known := v.names.incarnations[d.NodeName]
-	d.Superseded = known && i.NodeUID != d.NodeUID
 	d.Older = nil
-	if d.Superseded {
+	if d.SupersededBy != "" {
 		return d
 	}
 	for _, uid := range v.names.docs[d.NodeName] {
@@ -133,9 +138,7 @@ func (v *View) named(d NodeDoc) NodeDoc {
 // renamed brings the documents of a name in line with each other, where there are several.
 func (v *View) renamed(nodeName string) {
 	uids := v.names.docs[nodeName]
-	if len(uids) < 2 && !slices.ContainsFunc(uids, func(uid string) bool {
-		return v.docs[uid].Superseded || len(v.docs[uid].Older) > 0
-	}) {
+	if len(uids) == 1 && len(v.docs[uids[0]].Older) == 0 {
 		return
 	}
 	for _, uid := range uids {
@@ -150,9 +153,6 @@ func (v *View) putIncarnation(kv KV, set *changeSet) error {
 	}
 	v.names.incarnations[i.NodeName] = i
 	set.names = append(set.names, i.NodeName)
-	for _, uid := range v.names.docs[i.NodeName] {
-		v.docs[uid] = v.named(v.docs[uid])
-	}
 	return nil
 }
 

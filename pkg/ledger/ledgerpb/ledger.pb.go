@@ -259,8 +259,10 @@ type NodeDoc struct {
 	NodeUid  string                 `protobuf:"bytes,2,opt,name=node_uid,json=nodeUid,proto3" json:"node_uid,omitempty"`
 	NodeName string                 `protobuf:"bytes,3,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"`
 	// Sorted by kind.
-	HighWater     []*HighWater `protobuf:"bytes,4,rep,name=high_water,json=highWater,proto3" json:"high_water,omitempty"`
-	Entries       []*Entry     `protobuf:"bytes,5,rep,name=entries,proto3" json:"entries,omitempty"`
+	HighWater []*HighWater `protobuf:"bytes,4,rep,name=high_water,json=highWater,proto3" json:"high_water,omitempty"`
+	Entries   []*Entry     `protobuf:"bytes,5,rep,name=entries,proto3" json:"entries,omitempty"`
+	// The UID of the node that the node name stands for since: nothing is added to this document.
+	SupersededBy  string `protobuf:"bytes,16,opt,name=superseded_by,json=supersededBy,proto3" json:"superseded_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -328,6 +330,13 @@ func (x *NodeDoc) GetEntries() []*Entry {
 		return x.Entries
 	}
 	return nil
+}
+
+func (x *NodeDoc) GetSupersededBy() string {
+	if x != nil {
+		return x.SupersededBy
+	}
+	return ""
 }
 
 // Incarnation is incarnation/<node name>: which of the nodes that ever had this name placements
@@ -2352,14 +2361,15 @@ var File_pkg_ledger_ledgerpb_ledger_proto protoreflect.FileDescriptor
 
 const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\n" +
-	" pkg/ledger/ledgerpb/ledger.proto\x12\x0fberth.ledger.v1\"\xce\x01\n" +
+	" pkg/ledger/ledgerpb/ledger.proto\x12\x0fberth.ledger.v1\"\xf3\x01\n" +
 	"\aNodeDoc\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x19\n" +
 	"\bnode_uid\x18\x02 \x01(\tR\anodeUid\x12\x1b\n" +
 	"\tnode_name\x18\x03 \x01(\tR\bnodeName\x129\n" +
 	"\n" +
 	"high_water\x18\x04 \x03(\v2\x1a.berth.ledger.v1.HighWaterR\thighWater\x120\n" +
-	"\aentries\x18\x05 \x03(\v2\x16.berth.ledger.v1.EntryR\aentriesJ\x04\b\x06\x10\x10\"v\n" +
+	"\aentries\x18\x05 \x03(\v2\x16.berth.ledger.v1.EntryR\aentries\x12#\n" +
+	"\rsuperseded_by\x18\x10 \x01(\tR\fsupersededByJ\x04\b\x06\x10\x10\"v\n" +
 	"\vIncarnation\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x19\n" +
 	"\bnode_uid\x18\x02 \x01(\tR\anodeUid\x122\n" +

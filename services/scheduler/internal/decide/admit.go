@@ -11,7 +11,7 @@ const admitAtOnce = 32
 // admit sends the T15 of nodes whose names stand for other nodes, or for none; true if it is on its
 // way. Until then nothing is placed on them.
 func (c *Core) admit(out *Output) bool {
-	if c.draining || !c.usable() {
+	if c.draining || !c.usable() || c.ledger.Revision() < c.admitAfter {
 		return false
 	}
 	for limit := admitAtOnce; limit > 0; limit /= 2 {
@@ -41,6 +41,8 @@ type admission struct{}
 
 func (*admission) kind() string { return "T15" }
 
-func (*admission) done(*Core, int64, *Output) {}
+// done: what is staged on the nodes before was not decided on the documents as they are now, although
+// they were changed by this shard.
+func (*admission) done(c *Core, _ int64, _ *Output) { c.written = nil }
 
-func (*admission) undone(*Core, ledger.Lost, *Output) {}
+func (*admission) undone(c *Core, lost ledger.Lost, _ *Output) { c.admitAfter = lostAt(lost) }

@@ -41,7 +41,7 @@ type Core struct {
 	manners
 }
 
-// holdings is what the shard owns.
+// holdings is what the shard owns, and what it may take.
 type holdings struct {
 	// partitions is how many this shard holds; announced, that the queue has been told of
 	// the first.
@@ -52,6 +52,9 @@ type holdings struct {
 	// overEpochs are those that a refused transaction has shown to be over, by partition. The watch
 	// brings the next owner later.
 	overEpochs map[int32]int64
+	// admitAfter is the revision that the ledger's watch must have reached before nodes are admitted
+	// again.
+	admitAfter int64
 }
 
 // manners is how the shard gets on with the others, with binders and with kubelets.

@@ -100,7 +100,7 @@ func isTooLarge(err error) bool {
 // lostAt is the highest revision of what a change has lost to: nothing is gained by deciding
 // again before the watch has got there.
 func lostAt(lost ledger.Lost) int64 {
-	at := lost.RegistryRevision
+	at := max(lost.RegistryRevision, lost.NamesAt)
 	for _, d := range lost.Docs {
 		at = max(at, d.Revision)
 	}

@@ -334,7 +334,11 @@ func (c *Core) retry(losers []loser, lost ledger.Lost, out *Output) {
 // lost that.
 func lostTo(a *attempt, lost ledger.Lost) int64 {
 	for _, d := range lost.Docs {
-		if d.NodeUID == a.pick.nodeUID {
+		switch {
+		case d.NodeUID != a.pick.nodeUID:
+		case d.Revision == 0:
+			return lost.NamesAt
+		default:
 			return d.Revision
 		}
 	}
