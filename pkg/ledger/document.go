@@ -77,6 +77,14 @@ func (d NodeDoc) anyOf(role Role, podUID string) bool {
 	})
 }
 
+// raisedTo is hw, changed in place, with every kind as high as another's or higher.
+func raisedTo(hw, other map[string]uint64) map[string]uint64 {
+	for kind, rv := range other {
+		hw = raised(hw, kind, rv)
+	}
+	return hw
+}
+
 // Cover returns the document with its high-water of a kind at rv or higher.
 func Cover(d NodeDoc, kind string, rv uint64) NodeDoc {
 	d = d.copy()

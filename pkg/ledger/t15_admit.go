@@ -33,9 +33,7 @@ func (a AdmitNode) Admit() (Change, error) {
 	admitted := NodeDoc{NodeUID: a.NodeUID, NodeName: a.NodeName}
 	var hw map[string]uint64
 	for _, d := range a.Docs {
-		for kind, rv := range d.HW {
-			hw = raised(hw, kind, rv)
-		}
+		hw = raisedTo(hw, d.HW)
 		if d.NodeUID == a.NodeUID {
 			admitted = d
 			continue

@@ -2,8 +2,10 @@ package ledger
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Collection is T16 (collect): documents of objects that are gone are deleted.
@@ -35,9 +37,7 @@ func (c Collection) Collect() (Txn, error) {
 			return &RefusedError{Step: "T16 collect", Reason: fmt.Sprintf(
 				"document %s at revision %d has %d entries: want one that is stored and has none", key, revision, entries)}
 		}
-		for kind, rv := range of {
-			hw = raised(hw, kind, rv)
-		}
+		hw = raisedTo(hw, of)
 		t.Compares = append(t.Compares, Compare{Key: key, Target: ModRevision, Revision: revision})
 		t.Deletes = append(t.Deletes, key)
 		return nil
@@ -80,14 +80,67 @@ func (c Collection) names(t *Txn) error {
 	}
 	var heirs []NodeDoc
 	for _, heir := range c.Successors {
+		heir = heir.copy()
 		for _, d := range c.Docs {
-			for kind, rv := range d.HW {
-				if d.NodeName == heir.NodeName {
-					heir = Cover(heir, kind, rv)
-				}
+			if d.NodeName == heir.NodeName {
+				heir.HW = raisedTo(heir.HW, d.HW)
 			}
 		}
 		heirs = append(heirs, heir)
 	}
 	return t.replaceDocs(heirs, nil)
+}
+
+// Empty iterates over the documents that promise nothing, in no order: the keys of those of nodes
+// without entries, of budgets without claims and of volumes and pools without holders, with their
+// revisions.
+func (v *View) Empty() iter.Seq2[string, int64] {
+	return func(yield func(string, int64) bool) {
+		for _, d := range v.docs {
+			if len(d.Entries) == 0 && !yield(d.key(), d.Revision) {
+				return
+			}
+		}
+		for _, b := range v.claims.budgets {
+			if len(b.Claims) == 0 && !yield(b.key(), b.Revision) {
+				return
+			}
+		}
+		for _, x := range v.claims.exclusives {
+			if len(x.Holders) == 0 && !yield(x.key(), x.Revision) {
+				return
+			}
+		}
+	}
+}
+
+// Collection gathers documents by their keys, with what else their collection takes.
+func (v *View) Collection(keys []string) Collection {
+	c := Collection{Floor: v.Floor()}
+	for _, key := range keys {
+		if d, ok := v.docs[strings.TrimPrefix(key, PrefixNode)]; ok {
+			c.Docs = append(c.Docs, d)
+			continue
+		}
+		if b, ok := v.claims.budgets[strings.TrimPrefix(key, PrefixBudget)]; ok {
+			c.Budgets = append(c.Budgets, b)
+			continue
+		}
+		if x, ok := v.claims.exclusives[key]; ok {
+			c.Exclusives = append(c.Exclusives, x)
+		}
+	}
+	names := map[string]bool{}
+	for _, d := range c.Docs {
+		i, known := v.names.incarnations[d.NodeName]
+		if !known || names[d.NodeName] {
+			continue
+		}
+		names[d.NodeName] = true
+		c.Incarnations = append(c.Incarnations, i)
+		if heir, ok := v.docs[i.NodeUID]; ok && !slices.Contains(keys, heir.key()) {
+			c.Successors = append(c.Successors, heir)
+		}
+	}
+	return c
 }

@@ -58,6 +58,7 @@ func RunProtocol(t *testing.T, open Open) {
 		{"the picture follows the ledger", follow},
 		{"the ledger belongs to one cluster", claim},
 	})
+	runAll(t, open, incarnations())
 }
 
 // shard is a member that owns every partition.

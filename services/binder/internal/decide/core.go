@@ -129,6 +129,7 @@ func (c *Core) Step(in Input, now time.Time) []Effect {
 		c.advanceDue()
 		c.sweep()
 		c.sweepPromised()
+		c.collect()
 	case Drain:
 		c.draining = true
 	case Answered:

@@ -37,6 +37,14 @@ type Limits struct {
 	NominateAlone time.Duration
 	// EvictionHang is how long an eviction that got no answer may still arrive.
 	EvictionHang time.Duration
+	Leftovers
+	// Foreign bounds, each, the hints, conditions and evictions remembered for partitions
+	// of other members; past it new ones are dropped, they are hints.
+	Foreign int
+}
+
+// Leftovers are the times after which is dropped what is left over.
+type Leftovers struct {
 	// Overdue is how long a document with holds may be unchanged, on top of the grace period
 	// of pods that are leaving for them and what plugins may take (ledger.PreparedFor), before the sweep
 	// gives the holds up. Whoever works on a plan changes it much sooner.
@@ -45,12 +53,12 @@ type Limits struct {
 	// pod has left, and how long it is kept while nobody has asked for the eviction. Controllers
 	// make the next pod within seconds, some only when the old one has gone.
 	KeepPlace time.Duration
+	// Collect is how long an empty document of an object that is gone is left before it is deleted, so
+	// that members whose facts are late are not held up by the floor.
+	Collect time.Duration
 	// ForgetEvery is how often the core goes through what it remembers of pods for what can no
 	// longer matter: with many pods that wait, a pass over all of them costs more than it frees.
 	ForgetEvery time.Duration
-	// Foreign bounds, each, the hints, conditions and evictions remembered for partitions
-	// of other members; past it new ones are dropped, they are hints.
-	Foreign int
 }
 
 // Waits are about pods that cannot be bound at once.
@@ -105,10 +113,13 @@ func DefaultLimits() Limits {
 		// An API server answers within --request-timeout, 60 s unless set otherwise; a request
 		// may have waited in a connection before.
 		EvictionHang: 5 * time.Minute,
-		Overdue:      10 * time.Minute,
-		KeepPlace:    2 * time.Minute,
-		ForgetEvery:  10 * time.Second,
-		Foreign:      1 << 16,
+		Leftovers: Leftovers{
+			Overdue:     10 * time.Minute,
+			KeepPlace:   2 * time.Minute,
+			Collect:     10 * time.Minute,
+			ForgetEvery: 10 * time.Second,
+		},
+		Foreign: 1 << 16,
 	}
 }
 

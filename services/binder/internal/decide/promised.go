@@ -22,7 +22,8 @@ type promised struct {
 	// idles are budgets and plan records as last changed, by key.
 	idles map[string]*idleDoc
 	// left is when pods that are claimed were first missed, by UID.
-	left map[string]uint64
+	left       map[string]uint64
+	collecting collecting
 	// looked is when plans were last asked what has become due, round when all were looked at.
 	looked, round time.Time
 }
