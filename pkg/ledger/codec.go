@@ -44,6 +44,7 @@ func EncodeNodeDoc(d NodeDoc) ([]byte, error) {
 		Version: SchemaVersion, NodeUid: d.NodeUID, NodeName: d.NodeName, HighWater: highWaterToProto(d.HW),
 		SupersededBy: d.SupersededBy,
 	}
+	keep(m, d.Later)
 	for i := range d.Entries {
 		m.Entries = append(m.Entries, entryToProto(&d.Entries[i]))
 	}
@@ -124,6 +125,7 @@ func decodeNodeDoc(kv KV) (NodeDoc, error) {
 	}
 	d := NodeDoc{
 		NodeUID: uid, NodeName: m.GetNodeName(), SupersededBy: m.GetSupersededBy(), Revision: kv.ModRevision,
+		Later: later(&m),
 	}
 	var err error
 	if d.HW, err = highWaterFromProto(m.GetHighWater()); err != nil {
@@ -186,6 +188,22 @@ func DecodeMember(value []byte) (Member, error) {
 		out.Started = time.UnixMilli(ms).UTC()
 	}
 	return out, nil
+}
+
+// later are the fields of a message that this version does not know.
+func later(m proto.Message) []byte {
+	unknown := m.ProtoReflect().GetUnknown()
+	if len(unknown) == 0 {
+		return nil
+	}
+	return slices.Clone(unknown)
+}
+
+// keep puts fields of a later version back.
+func keep(m proto.Message, fields []byte) {
+	if len(fields) > 0 {
+		m.ProtoReflect().SetUnknown(fields)
+	}
 }
 
 // marshal is deterministic for one version of the library, which is all that resubmission

@@ -29,6 +29,7 @@ func entryToProto(e *Entry) *ledgerpb.Entry {
 		Gang: e.Gang, Plan: e.Plan, Wanted: e.Wanted, Budgets: e.Budgets, GroupPartition: uint32(e.GroupPartition),
 		Wish: e.Wish, Delegated: e.Delegated,
 	}
+	keep(m, e.Later)
 	if e.Replacement != (Replacement{}) {
 		m.Replacement = &ledgerpb.Replacement{Owner: e.Replacement.Owner, Template: e.Replacement.Template}
 	}
@@ -47,19 +48,24 @@ func entryToProto(e *Entry) *ledgerpb.Entry {
 		m.Dependents = append(m.Dependents, dependentToProto(d))
 	}
 	for _, v := range e.Volumes {
-		m.Volumes = append(m.Volumes, &ledgerpb.VolumePick{Claim: v.Claim, Volume: v.Volume})
+		pick := &ledgerpb.VolumePick{Claim: v.Claim, Volume: v.Volume}
+		keep(pick, v.Later)
+		m.Volumes = append(m.Volumes, pick)
 	}
 	for _, d := range e.Devices {
-		m.Devices = append(m.Devices, &ledgerpb.DevicePick{
+		pick := &ledgerpb.DevicePick{
 			Claim: d.Claim, ClaimUid: d.ClaimUID, ClaimResourceVersion: d.ClaimRV, Allocation: d.Allocation,
 			Spec: d.Spec, PodStatus: d.PodStatus,
-		})
+		}
+		keep(pick, d.Later)
+		m.Devices = append(m.Devices, pick)
 	}
 	return m
 }
 
 func dependentToProto(d Dependent) *ledgerpb.Dependent {
 	m := &ledgerpb.Dependent{PodResourceVersion: d.PodRV}
+	keep(m, d.Later)
 	if raw, ok := uuidBytes(d.PodUID); ok {
 		m.PodUid = raw
 	} else {
@@ -75,7 +81,7 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 		Shard: m.GetShard(), SchedulerName: m.GetSchedulerName(),
 		NonZeroCPU: m.GetNonZeroCpu(), NonZeroMemory: m.GetNonZeroMemory(),
 		Gang: m.GetGang(), Plan: m.GetPlan(), Wanted: m.GetWanted(), Budgets: m.GetBudgets(),
-		Wish: m.GetWish(), Delegated: m.GetDelegated(),
+		Wish: m.GetWish(), Delegated: m.GetDelegated(), Later: later(m),
 		Replacement: Replacement{
 			Owner: m.GetReplacement().GetOwner(), Template: m.GetReplacement().GetTemplate(),
 		},
@@ -109,12 +115,12 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 		e.Ports = append(e.Ports, HostPort{IP: p.GetIp(), Protocol: p.GetProtocol(), Port: p.GetPort()})
 	}
 	for _, v := range m.GetVolumes() {
-		e.Volumes = append(e.Volumes, VolumePick{Claim: v.GetClaim(), Volume: v.GetVolume()})
+		e.Volumes = append(e.Volumes, VolumePick{Claim: v.GetClaim(), Volume: v.GetVolume(), Later: later(v)})
 	}
 	for _, d := range m.GetDevices() {
 		e.Devices = append(e.Devices, DevicePick{
 			Claim: d.GetClaim(), ClaimUID: d.GetClaimUid(), ClaimRV: d.GetClaimResourceVersion(), Allocation: d.GetAllocation(),
-			Spec: d.GetSpec(), PodStatus: d.GetPodStatus(),
+			Spec: d.GetSpec(), PodStatus: d.GetPodStatus(), Later: later(d),
 		})
 	}
 	for i, d := range m.GetDependents() {
@@ -122,7 +128,7 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 		if err != nil {
 			return Entry{}, fmt.Errorf("pod %s: dependent %d: %w", e.PodUID, i, err)
 		}
-		e.Dependents = append(e.Dependents, Dependent{PodUID: uid, PodRV: d.GetPodResourceVersion()})
+		e.Dependents = append(e.Dependents, Dependent{PodUID: uid, PodRV: d.GetPodResourceVersion(), Later: later(d)})
 	}
 	return e, nil
 }

@@ -90,7 +90,9 @@ func requirementsFromProto(selector []*ledgerpb.Requirement) []Requirement {
 
 // EncodeRegistry is the value of t/reg; the revision is not part of it.
 func EncodeRegistry(r Registry) ([]byte, error) {
-	return marshal(&ledgerpb.TermRegistry{Version: SchemaVersion, PodHighWater: r.PodRV})
+	m := &ledgerpb.TermRegistry{Version: SchemaVersion, PodHighWater: r.PodRV}
+	keep(m, r.Later)
+	return marshal(m)
 }
 
 // DecodeRegistry reads what EncodeRegistry writes.
@@ -99,7 +101,7 @@ func DecodeRegistry(kv KV) (Registry, error) {
 	if err := unmarshal(kv.Value, &m, m.GetVersion); err != nil {
 		return Registry{}, fmt.Errorf("ledger: key %s: %w", kv.Key, err)
 	}
-	return Registry{Revision: kv.ModRevision, PodRV: m.GetPodHighWater()}, nil
+	return Registry{Revision: kv.ModRevision, PodRV: m.GetPodHighWater(), Later: later(&m)}, nil
 }
 
 // encodeGuard is the value of a guard: who moved it last, for people.

@@ -102,11 +102,17 @@ type Entry struct {
 	Volumes []VolumePick
 	// Devices of a reservation: the claims to devices that the pod is to use, and what they get.
 	Devices []DevicePick
+	// Later are fields that a later version has written, as stored: who writes the entry again keeps
+	// them. The same in other values.
+	Later []byte
 }
 
 // VolumePick is a claim in the pod's namespace that has no volume yet. Volume is the one it
 // gets; empty if one is to be made for it on the entry's node.
-type VolumePick struct{ Claim, Volume string }
+type VolumePick struct {
+	Claim, Volume string
+	Later         []byte
+}
 
 // DevicePick is a claim to devices, in the pod's namespace, that has to be written before the pod
 // is bound.
@@ -123,6 +129,7 @@ type DevicePick struct {
 	// of the pod, PodStatus that of the v1 PodExtendedResourceClaimStatus that tells the pod of it; empty for
 	// a claim that the pod names.
 	Spec, PodStatus []byte
+	Later           []byte
 }
 
 // Unmade tells whether the claim has yet to be made.
@@ -147,6 +154,7 @@ type NodeDoc struct {
 	// SupersededBy is the UID of the node that the node name stands for since; empty for none.
 	// Nothing is added to a superseded document.
 	SupersededBy string
+	Later        []byte
 	// Older are the documents of nodes that had the name before, as far as they still say something.
 	// They are of a View, and not stored.
 	Older []NodeDoc

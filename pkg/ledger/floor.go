@@ -14,18 +14,21 @@ type Floor struct {
 	HW map[string]uint64
 	// Revision is the mod revision it was read at; 0 while nothing was ever collected.
 	Revision int64
+	Later    []byte
 }
 
 // EncodeFloor is the value of floor.
 func EncodeFloor(f Floor) ([]byte, error) {
-	return marshal(&ledgerpb.Floor{Version: SchemaVersion, HighWater: highWaterToProto(f.HW)})
+	m := &ledgerpb.Floor{Version: SchemaVersion, HighWater: highWaterToProto(f.HW)}
+	keep(m, f.Later)
+	return marshal(m)
 }
 
 // DecodeFloor reads floor as stored.
 func DecodeFloor(kv KV) (Floor, error) {
 	var m ledgerpb.Floor
 	err := unmarshal(kv.Value, &m, m.GetVersion)
-	f := Floor{Revision: kv.ModRevision}
+	f := Floor{Revision: kv.ModRevision, Later: later(&m)}
 	if err == nil {
 		f.HW, err = highWaterFromProto(m.GetHighWater())
 	}

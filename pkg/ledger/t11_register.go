@@ -63,7 +63,7 @@ func (r Registry) change(podRV uint64, terms []Term, retiring bool) (Txn, error)
 }
 
 func (r Registry) put(podRV uint64) (Txn, error) {
-	value, err := EncodeRegistry(Registry{PodRV: podRV})
+	value, err := EncodeRegistry(Registry{PodRV: podRV, Later: r.Later})
 	if err != nil {
 		return Txn{}, err
 	}

@@ -60,7 +60,7 @@ func (c Collection) Collect() (Txn, error) {
 	if err := c.names(&t); err != nil {
 		return Txn{}, err
 	}
-	floor, err := EncodeFloor(Floor{HW: hw})
+	floor, err := EncodeFloor(Floor{HW: hw, Later: c.Floor.Later})
 	if err != nil {
 		return Txn{}, err
 	}

@@ -166,4 +166,5 @@ type Registry struct {
 	// PodRV is a high-water of pods: nobody may decide before their progress has reached it.
 	// Up to it every pod that carries a dropped term shows in the facts.
 	PodRV uint64
+	Later []byte
 }

@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -206,7 +207,7 @@ func registerTerms(t *testing.T, h Harness) {
 	if err := v.Reset(kvs, revision); err != nil {
 		t.Fatal(err)
 	}
-	if want := (ledger.Registry{Revision: r.Revision, PodRV: 500}); v.Registry() != want {
+	if want := (ledger.Registry{Revision: r.Revision, PodRV: 500}); !reflect.DeepEqual(v.Registry(), want) {
 		t.Errorf("registry %+v, want %+v", v.Registry(), want)
 	}
 	if _, ok := v.Term(x.ID()); ok || v.TermCount() != 1 || len(v.Guards(x.ID())) != 0 {
