@@ -25,6 +25,8 @@ const (
 	// KeyCluster names the Kubernetes cluster this ledger belongs to (UID of its
 	// kube-system namespace), written once by the first queue that leads.
 	KeyCluster = "cluster"
+	// KeyGeneration says which ledger this is, and whether members may act on it: Generation.
+	KeyGeneration = "generation"
 	// KeyPause holds a Pause while the descheduler is not to ask for evictions.
 	KeyPause = "pause/descheduler"
 	// KeyTermRegistry is the registry of terms: hard rules about pods on other nodes. Every

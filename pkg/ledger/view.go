@@ -24,9 +24,12 @@ type View struct {
 	wanted   map[int32]ownership
 	members  map[string]membership
 	cluster  string
-	terms    termView
-	claims   claimView
-	names    nameView
+	// store is the identity of the store that the picture is of, 0 while that is not known.
+	store      uint64
+	generation Generation
+	terms      termView
+	claims     claimView
+	names      nameView
 	// highest is the highest high-water of any document seen, by kind.
 	highest map[string]uint64
 }

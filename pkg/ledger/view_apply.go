@@ -22,6 +22,8 @@ type ViewChanges struct {
 	// Names are those of nodes that stand for another node, sorted. Floor: it was raised.
 	Names []string
 	Floor bool
+	// Generation: another one, or it was opened or closed.
+	Generation bool
 	// Registry: t/reg moved. Terms came, changed or went, sorted.
 	Registry bool
 	Terms    []TermID
@@ -34,12 +36,38 @@ type ViewChanges struct {
 // it was deleted (the node is long gone).
 type DocChange struct{ Before, After NodeDoc }
 
-// Fold takes one batch of Follow.
+// Fold takes one batch of Follow. *AnewError (errors.As) if what it lists cannot follow on what the
+// picture has: the store went back.
 func (v *View) Fold(b ViewBatch) (ViewChanges, error) {
 	if b.Reset {
-		return ViewChanges{Reset: true}, v.Reset(b.KVs, b.Events.Revision)
+		if err := v.follows(b); err != nil {
+			return ViewChanges{}, err
+		}
+		err := v.Reset(b.KVs, b.Events.Revision)
+		v.store = b.Store
+		return ViewChanges{Reset: true}, err
 	}
 	return v.apply(b.Events, b.Known)
+}
+
+// follows demands that a listing of the store is of later than the picture. A value that has not
+// changed since the picture's revision must be the one that the picture has.
+func (v *View) follows(b ViewBatch) error {
+	anew := &AnewError{Was: v.store, Now: b.Store, Seen: v.revision, Revision: b.Events.Revision}
+	if v.revision == 0 {
+		return nil
+	}
+	if v.store != b.Store || b.Events.Revision < v.revision {
+		return anew
+	}
+	for _, kv := range b.KVs {
+		uid, is := strings.CutPrefix(kv.Key, PrefixNode)
+		if d := v.docs[uid]; is && kv.ModRevision <= v.revision && d.Revision != kv.ModRevision {
+			anew.Key = kv.Key
+			return anew
+		}
+	}
+	return nil
 }
 
 // Reset replaces the picture by a listing of the whole ledger, read at revision. An error
@@ -123,6 +151,8 @@ func (v *View) put(kv KV, set *changeSet) error {
 		return v.putIncarnation(kv, set)
 	case kv.Key == KeyFloor:
 		return v.putFloor(kv, set)
+	case kv.Key == KeyGeneration:
+		return v.putGeneration(kv, set)
 	case kv.Key == KeyCluster:
 		uid, err := decodeCluster(kv.Value)
 		if err != nil {
@@ -293,7 +323,7 @@ type changeSet struct {
 	terms             map[TermID]struct{}
 	// By name, in the order of the ledger, some more than once.
 	budgets, exclusives, plans, names []string
-	floor                             bool
+	floor, generation                 bool
 	// known are documents that need not be decoded again.
 	known decoded
 }
@@ -346,5 +376,6 @@ func (s *changeSet) changes() ViewChanges {
 		Plans:      sorted(s.plans),
 		Names:      sorted(s.names),
 		Floor:      s.floor,
+		Generation: s.generation,
 	}
 }

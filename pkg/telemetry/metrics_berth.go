@@ -126,6 +126,17 @@ var (
 		Help:           "1 for the replica of a service that leads, 0 for the others.",
 		StabilityLevel: metrics.ALPHA,
 	}, "service")
+	ledgerRenewed = metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "ledger_generations_total",
+		Help: "New generations of the ledger that this process has begun, because what was there could not " +
+			"be relied upon.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	ledgerClosed = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: berthSubsystem, Name: "ledger_closed",
+		Help:           "1 while the ledger begins anew and nothing is placed, bound or evicted, else 0.",
+		StabilityLevel: metrics.ALPHA,
+	})
 	anomalies = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "anomalies",
 		Help:           "Things that should not be, by rule; `berth status` names them.",
@@ -172,7 +183,7 @@ var (
 		attemptsWithoutResult, ledgerTxns, ledgerTxnDuration, binds, bindDuration, offersOutstanding, offersEnded,
 		plansEnded, planDuration, placesHeld, eventsWaiting, conflicts, turnsGiven, nodeNotices, nodesLeftAlone,
 		kubeletRejections, podsQuarantined, partitionMoves, factLag, nodesUnusable, busDropped, spansEnded, spansExported,
-		batchSize, promises, promiseAge, budgetClaims, evictions, loopsBroken, leads, anomalies,
+		batchSize, promises, promiseAge, budgetClaims, evictions, loopsBroken, leads, ledgerRenewed, ledgerClosed, anomalies,
 	}
 )
 
@@ -345,6 +356,18 @@ func Leads(service string, yes bool) {
 		value = 1
 	}
 	leads.WithLabelValues(service).Set(value)
+}
+
+// LedgerRenewed counts a new generation of the ledger.
+func LedgerRenewed() { ledgerRenewed.Inc() }
+
+// LedgerClosed sets whether the ledger begins anew.
+func LedgerClosed(yes bool) {
+	value := 0.0
+	if yes {
+		value = 1
+	}
+	ledgerClosed.Set(value)
 }
 
 // Anomalies sets how much a rule has found.

@@ -393,7 +393,7 @@ func TestALostTailIsRepaired(t *testing.T) {
 
 func TestAForeignLedgerIsRefused(t *testing.T) {
 	w := newWorld(t)
-	if err := ledger.ClaimCluster(t.Context(), w.ledger, "cluster-2"); err != nil {
+	if _, err := ledger.ClaimCluster(t.Context(), w.ledger, "cluster-2"); err != nil {
 		t.Fatal(err)
 	}
 	q, err := queue.New(queue.Config{ID: "queue-a", Profiles: profiles()}, w.deps())

@@ -98,7 +98,12 @@ func (q *Queue) resign(ctx context.Context, session ledger.Session) {
 
 // reign is one leadership: rounds, each of which makes the log true and then keeps it so.
 func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, clusterUID string) error {
-	if err := q.claim(ctx, clusterUID); err != nil {
+	claimed, err := q.claim(ctx, clusterUID)
+	if err != nil {
+		return err
+	}
+	recorded, err := q.recorded(ctx)
+	if err != nil {
 		return err
 	}
 	q.logger.Info("leading", "term", term)
@@ -110,9 +115,9 @@ func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, c
 		_ = recorders.Wait() // it has no error but the end of its context
 	}()
 	led := false
-	cause := intake.CauseList
+	from := beginning{cause: intake.CauseList, claimed: claimed, recorded: recorded}
 	for n := (commit.Round{Term: term}); ; n.Number++ {
-		err := q.round(ctx, n, cause, func() {
+		err := q.round(ctx, n, from, func() {
 			if !led {
 				led = q.send(ctx, decide.Lead{Term: term})
 			}
@@ -121,7 +126,7 @@ func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, c
 			return nil
 		}
 		q.logger.Warn("the round ended, comparing the log with the cluster again", "error", err)
-		cause = intake.CauseRepair
+		from = beginning{cause: intake.CauseRepair, claimed: true}
 		if err := q.confirm(ctx, session, term); err != nil || ctx.Err() != nil {
 			return err
 		}
@@ -150,18 +155,44 @@ func (q *Queue) confirm(ctx context.Context, session ledger.Session, term int64)
 	return nil
 }
 
-// claim ties the ledger to the cluster, or finds that it belongs to another.
-func (q *Queue) claim(ctx context.Context, clusterUID string) error {
+// claim ties the ledger to the cluster, or finds that it belongs to another. before: it belonged to the
+// cluster already.
+func (q *Queue) claim(ctx context.Context, clusterUID string) (before bool, err error) {
 	for {
-		err := ledger.ClaimCluster(ctx, q.deps.Ledger, clusterUID)
+		before, err := ledger.ClaimCluster(ctx, q.deps.Ledger, clusterUID)
 		var foreign *ledger.ClusterMismatchError
 		if err == nil || errors.As(err, &foreign) {
-			return err
+			return before, err
 		}
 		q.logger.Warn("claiming the ledger failed, trying again", "error", err)
 		q.pause(ctx)
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return false, ctx.Err()
+		}
+	}
+}
+
+// beginning is what a round knows of how it came about.
+type beginning struct {
+	// cause is that of the facts that are told first.
+	cause string
+	// claimed: the ledger belonged to the cluster before this leader led.
+	claimed bool
+	// recorded is the revision up to which the ledger's history was in the log then; 0 for none.
+	recorded int64
+}
+
+// recorded reads how far the ledger's history goes, before this leader writes any of it.
+func (q *Queue) recorded(ctx context.Context) (int64, error) {
+	for {
+		revision, err := history.Recorded(ctx, q.deps.Log)
+		if err == nil {
+			return revision, nil
+		}
+		q.logger.Warn("the log of the ledger's history does not answer, trying again", "error", err)
+		q.pause(ctx)
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
 		}
 	}
 }
@@ -173,20 +204,23 @@ func (q *Queue) claim(ctx context.Context, clusterUID string) error {
 //
 // What a crash leaves behind: before the epoch opens, nothing; inside it, an open epoch,
 // in which no reader has progress until the next leader's round opens and ends another.
-func (q *Queue) round(ctx context.Context, n commit.Round, cause string, synced func()) error {
+func (q *Queue) round(ctx context.Context, n commit.Round, from beginning, synced func()) error {
 	picture, base, err := q.settle(ctx)
 	if err != nil {
+		return err
+	}
+	if err := q.sound(ctx, picture, from); err != nil {
 		return err
 	}
 	epoch := n.Epoch(base.Epoch)
 	facts := make(chan events.Fact, factWindow)
 	writer := commit.NewWriter(q.deps.Log, q.logger, q.deps.Clock, base, epoch)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return writer.Run(ctx, cause, facts) })
+	group.Go(func() error { return writer.Run(ctx, from.cause, facts) })
 	group.Go(func() error { return q.followed(ctx) })
 	group.Go(func() error {
 		return q.cluster.Watch(ctx, intake.Round{
-			Base: picture, Cause: cause, Logger: logr.FromSlogHandler(q.logger.Handler()),
+			Base: picture, Cause: from.cause, Logger: logr.FromSlogHandler(q.logger.Handler()),
 			Metrics: intake.Metrics{Every: q.cfg.MetricsInterval, Clock: q.deps.Clock, Logger: q.logger},
 			Whole:   slices.ContainsFunc(q.cfg.Profiles, placement.ProfileConfig.ShowsObjects),
 		}, facts)

@@ -46,7 +46,8 @@ type Store struct {
 	client   *clientv3.Client
 	patience *patience.Patience
 	// lookout is nil where there is one server.
-	lookout *lookout
+	lookout    *lookout
+	continuity continuity
 }
 
 var (
@@ -141,6 +142,10 @@ func (s *Store) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, err
 	if err := t.Validate(); err != nil {
 		return ledger.TxnResult{}, err
 	}
+	seen, err := s.continuity.reached()
+	if err != nil {
+		return ledger.TxnResult{}, err
+	}
 	limit := s.patience.Limit()
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), limit)
 	defer cancel()
@@ -148,6 +153,9 @@ func (s *Store) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, err
 	s.patience.Learn(ctx, limit, err)
 	if err != nil {
 		return ledger.TxnResult{}, commitError(err)
+	}
+	if err := s.continues(resp.Header, seen); err != nil {
+		return ledger.TxnResult{}, err
 	}
 	r := ledger.TxnResult{Succeeded: resp.Succeeded, Revision: resp.Header.GetRevision()}
 	if r.Succeeded {
@@ -235,12 +243,19 @@ func (s *Store) List(ctx context.Context, prefix string) ([]ledger.KV, int64, er
 }
 
 func (s *Store) page(ctx context.Context, key string, opts []clientv3.OpOption) (*clientv3.GetResponse, error) {
+	seen, err := s.continuity.reached()
+	if err != nil {
+		return nil, err
+	}
 	limit := s.patience.Limit()
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), limit)
 	defer cancel()
 	resp, err := s.client.Get(ctx, key, opts...)
 	s.patience.Learn(ctx, limit, err)
-	return resp, err
+	if err != nil {
+		return nil, err
+	}
+	return resp, s.continues(resp.Header, seen)
 }
 
 // rangeEnd is the end of all keys under prefix; the empty prefix has all keys there are.

@@ -59,6 +59,15 @@ func (r *Recorder) Run(ctx context.Context) error {
 	return nil
 }
 
+// Recorded is the revision up to which the log has the ledger's history; 0 for none.
+func Recorded(ctx context.Context, log events.Log) (int64, error) {
+	r := run{Recorder: &Recorder{Log: log, Clock: clock.RealClock{}}}
+	if err := r.resume(ctx); err != nil {
+		return 0, fmt.Errorf("ledger history: where it ends: %w", err)
+	}
+	return r.through, nil
+}
+
 // run is one attempt.
 type run struct {
 	*Recorder
@@ -83,6 +92,14 @@ func (r *Recorder) record(ctx context.Context) error {
 	run := &run{Recorder: r, packer: packer}
 	if err := run.resume(ctx); err != nil {
 		return err
+	}
+	_, revision, err := r.Ledger.List(ctx, ledger.KeyCluster)
+	if err != nil {
+		return err
+	}
+	if run.through > revision {
+		r.Logger.Warn("the ledger went back, its history begins anew", "recorded", run.through, "revision", revision)
+		run.through, run.reached = 0, 0
 	}
 	if run.through == 0 {
 		if err := run.picture(ctx); err != nil {

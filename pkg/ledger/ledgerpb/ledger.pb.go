@@ -457,6 +457,86 @@ func (x *Floor) GetHighWater() []*HighWater {
 	return nil
 }
 
+// Generation is generation: which ledger this is, of those that one Kubernetes cluster has had.
+type Generation struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Number  uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	// The identity of the store that it was begun in.
+	Store uint64 `protobuf:"fixed64,3,opt,name=store,proto3" json:"store,omitempty"`
+	// Members act on the ledger. Until then it is being cleared.
+	Open bool `protobuf:"varint,4,opt,name=open,proto3" json:"open,omitempty"`
+	// For people: why it was begun, or doubted.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Generation) Reset() {
+	*x = Generation{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Generation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Generation) ProtoMessage() {}
+
+func (x *Generation) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Generation.ProtoReflect.Descriptor instead.
+func (*Generation) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Generation) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Generation) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Generation) GetStore() uint64 {
+	if x != nil {
+		return x.Store
+	}
+	return 0
+}
+
+func (x *Generation) GetOpen() bool {
+	if x != nil {
+		return x.Open
+	}
+	return false
+}
+
+func (x *Generation) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // HighWater is the resourceVersion a reader's progress of one kind must have reached.
 type HighWater struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -468,7 +548,7 @@ type HighWater struct {
 
 func (x *HighWater) Reset() {
 	*x = HighWater{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -480,7 +560,7 @@ func (x *HighWater) String() string {
 func (*HighWater) ProtoMessage() {}
 
 func (x *HighWater) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -493,7 +573,7 @@ func (x *HighWater) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HighWater.ProtoReflect.Descriptor instead.
 func (*HighWater) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{3}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *HighWater) GetKind() string {
@@ -555,7 +635,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -567,7 +647,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -580,7 +660,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{4}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Entry) GetPodUid() []byte {
@@ -777,7 +857,7 @@ type VolumePick struct {
 
 func (x *VolumePick) Reset() {
 	*x = VolumePick{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -789,7 +869,7 @@ func (x *VolumePick) String() string {
 func (*VolumePick) ProtoMessage() {}
 
 func (x *VolumePick) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -802,7 +882,7 @@ func (x *VolumePick) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumePick.ProtoReflect.Descriptor instead.
 func (*VolumePick) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{5}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *VolumePick) GetClaim() string {
@@ -838,7 +918,7 @@ type DevicePick struct {
 
 func (x *DevicePick) Reset() {
 	*x = DevicePick{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -850,7 +930,7 @@ func (x *DevicePick) String() string {
 func (*DevicePick) ProtoMessage() {}
 
 func (x *DevicePick) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -863,7 +943,7 @@ func (x *DevicePick) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DevicePick.ProtoReflect.Descriptor instead.
 func (*DevicePick) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{6}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DevicePick) GetClaim() string {
@@ -921,7 +1001,7 @@ type Replacement struct {
 
 func (x *Replacement) Reset() {
 	*x = Replacement{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -933,7 +1013,7 @@ func (x *Replacement) String() string {
 func (*Replacement) ProtoMessage() {}
 
 func (x *Replacement) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -946,7 +1026,7 @@ func (x *Replacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replacement.ProtoReflect.Descriptor instead.
 func (*Replacement) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{7}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Replacement) GetOwner() string {
@@ -976,7 +1056,7 @@ type Dependent struct {
 
 func (x *Dependent) Reset() {
 	*x = Dependent{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -988,7 +1068,7 @@ func (x *Dependent) String() string {
 func (*Dependent) ProtoMessage() {}
 
 func (x *Dependent) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1001,7 +1081,7 @@ func (x *Dependent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependent.ProtoReflect.Descriptor instead.
 func (*Dependent) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{8}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Dependent) GetPodUid() []byte {
@@ -1036,7 +1116,7 @@ type Quantity struct {
 
 func (x *Quantity) Reset() {
 	*x = Quantity{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +1128,7 @@ func (x *Quantity) String() string {
 func (*Quantity) ProtoMessage() {}
 
 func (x *Quantity) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +1141,7 @@ func (x *Quantity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quantity.ProtoReflect.Descriptor instead.
 func (*Quantity) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{9}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Quantity) GetName() string {
@@ -1090,7 +1170,7 @@ type HostPort struct {
 
 func (x *HostPort) Reset() {
 	*x = HostPort{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1182,7 @@ func (x *HostPort) String() string {
 func (*HostPort) ProtoMessage() {}
 
 func (x *HostPort) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1195,7 @@ func (x *HostPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostPort.ProtoReflect.Descriptor instead.
 func (*HostPort) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{10}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *HostPort) GetIp() string {
@@ -1152,7 +1232,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1164,7 +1244,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1177,7 +1257,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{11}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Owner) GetVersion() uint32 {
@@ -1224,7 +1304,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1316,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1329,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{12}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Member) GetVersion() uint32 {
@@ -1305,7 +1385,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1397,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1410,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{13}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Cluster) GetVersion() uint32 {
@@ -1361,7 +1441,7 @@ type Pause struct {
 
 func (x *Pause) Reset() {
 	*x = Pause{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1373,7 +1453,7 @@ func (x *Pause) String() string {
 func (*Pause) ProtoMessage() {}
 
 func (x *Pause) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1386,7 +1466,7 @@ func (x *Pause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pause.ProtoReflect.Descriptor instead.
 func (*Pause) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{14}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Pause) GetVersion() uint32 {
@@ -1430,7 +1510,7 @@ type TermRegistry struct {
 
 func (x *TermRegistry) Reset() {
 	*x = TermRegistry{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +1522,7 @@ func (x *TermRegistry) String() string {
 func (*TermRegistry) ProtoMessage() {}
 
 func (x *TermRegistry) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +1535,7 @@ func (x *TermRegistry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermRegistry.ProtoReflect.Descriptor instead.
 func (*TermRegistry) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{15}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TermRegistry) GetVersion() uint32 {
@@ -1489,7 +1569,7 @@ type Term struct {
 
 func (x *Term) Reset() {
 	*x = Term{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1501,7 +1581,7 @@ func (x *Term) String() string {
 func (*Term) ProtoMessage() {}
 
 func (x *Term) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1514,7 +1594,7 @@ func (x *Term) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Term.ProtoReflect.Descriptor instead.
 func (*Term) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{16}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Term) GetVersion() uint32 {
@@ -1567,7 +1647,7 @@ type TermPart struct {
 
 func (x *TermPart) Reset() {
 	*x = TermPart{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1579,7 +1659,7 @@ func (x *TermPart) String() string {
 func (*TermPart) ProtoMessage() {}
 
 func (x *TermPart) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1592,7 +1672,7 @@ func (x *TermPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermPart.ProtoReflect.Descriptor instead.
 func (*TermPart) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{17}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TermPart) GetNamespaces() []string {
@@ -1625,7 +1705,7 @@ type NamespaceSelector struct {
 
 func (x *NamespaceSelector) Reset() {
 	*x = NamespaceSelector{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1637,7 +1717,7 @@ func (x *NamespaceSelector) String() string {
 func (*NamespaceSelector) ProtoMessage() {}
 
 func (x *NamespaceSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1650,7 +1730,7 @@ func (x *NamespaceSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceSelector.ProtoReflect.Descriptor instead.
 func (*NamespaceSelector) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{18}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *NamespaceSelector) GetRequirements() []*Requirement {
@@ -1673,7 +1753,7 @@ type Requirement struct {
 
 func (x *Requirement) Reset() {
 	*x = Requirement{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1685,7 +1765,7 @@ func (x *Requirement) String() string {
 func (*Requirement) ProtoMessage() {}
 
 func (x *Requirement) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1698,7 +1778,7 @@ func (x *Requirement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Requirement.ProtoReflect.Descriptor instead.
 func (*Requirement) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{19}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Requirement) GetKey() string {
@@ -1735,7 +1815,7 @@ type Guard struct {
 
 func (x *Guard) Reset() {
 	*x = Guard{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1747,7 +1827,7 @@ func (x *Guard) String() string {
 func (*Guard) ProtoMessage() {}
 
 func (x *Guard) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1760,7 +1840,7 @@ func (x *Guard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guard.ProtoReflect.Descriptor instead.
 func (*Guard) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{20}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Guard) GetVersion() uint32 {
@@ -1801,7 +1881,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[21]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1813,7 +1893,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[21]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1826,7 +1906,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{21}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Budget) GetVersion() uint32 {
@@ -1888,7 +1968,7 @@ type BudgetClaim struct {
 
 func (x *BudgetClaim) Reset() {
 	*x = BudgetClaim{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[22]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +1980,7 @@ func (x *BudgetClaim) String() string {
 func (*BudgetClaim) ProtoMessage() {}
 
 func (x *BudgetClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[22]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +1993,7 @@ func (x *BudgetClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetClaim.ProtoReflect.Descriptor instead.
 func (*BudgetClaim) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{22}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BudgetClaim) GetPodUid() []byte {
@@ -1965,7 +2045,7 @@ type Exclusive struct {
 
 func (x *Exclusive) Reset() {
 	*x = Exclusive{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[23]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1977,7 +2057,7 @@ func (x *Exclusive) String() string {
 func (*Exclusive) ProtoMessage() {}
 
 func (x *Exclusive) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[23]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1990,7 +2070,7 @@ func (x *Exclusive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exclusive.ProtoReflect.Descriptor instead.
 func (*Exclusive) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{23}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Exclusive) GetVersion() uint32 {
@@ -2031,7 +2111,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[24]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2123,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[24]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2136,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{24}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Holder) GetPodUid() []byte {
@@ -2112,7 +2192,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[25]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2124,7 +2204,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[25]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2137,7 +2217,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{25}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Plan) GetVersion() uint32 {
@@ -2203,7 +2283,7 @@ type HistoryPart struct {
 
 func (x *HistoryPart) Reset() {
 	*x = HistoryPart{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[26]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +2295,7 @@ func (x *HistoryPart) String() string {
 func (*HistoryPart) ProtoMessage() {}
 
 func (x *HistoryPart) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[26]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +2308,7 @@ func (x *HistoryPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryPart.ProtoReflect.Descriptor instead.
 func (*HistoryPart) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{26}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HistoryPart) GetVersion() uint32 {
@@ -2294,7 +2374,7 @@ type HistoryChange struct {
 
 func (x *HistoryChange) Reset() {
 	*x = HistoryChange{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[27]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2306,7 +2386,7 @@ func (x *HistoryChange) String() string {
 func (*HistoryChange) ProtoMessage() {}
 
 func (x *HistoryChange) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[27]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2319,7 +2399,7 @@ func (x *HistoryChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryChange.ProtoReflect.Descriptor instead.
 func (*HistoryChange) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{27}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HistoryChange) GetKey() string {
@@ -2377,7 +2457,14 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\x05Floor\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x129\n" +
 	"\n" +
-	"high_water\x18\x02 \x03(\v2\x1a.berth.ledger.v1.HighWaterR\thighWater\"J\n" +
+	"high_water\x18\x02 \x03(\v2\x1a.berth.ledger.v1.HighWaterR\thighWater\"\x80\x01\n" +
+	"\n" +
+	"Generation\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x14\n" +
+	"\x05store\x18\x03 \x01(\x06R\x05store\x12\x12\n" +
+	"\x04open\x18\x04 \x01(\bR\x04open\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"J\n" +
 	"\tHighWater\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12)\n" +
 	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\xc5\a\n" +
@@ -2576,7 +2663,7 @@ func file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP() []byte {
 }
 
 var file_pkg_ledger_ledgerpb_ledger_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_pkg_ledger_ledgerpb_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_pkg_ledger_ledgerpb_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_pkg_ledger_ledgerpb_ledger_proto_goTypes = []any{
 	(Role)(0),                 // 0: berth.ledger.v1.Role
 	(State)(0),                // 1: berth.ledger.v1.State
@@ -2585,55 +2672,56 @@ var file_pkg_ledger_ledgerpb_ledger_proto_goTypes = []any{
 	(*NodeDoc)(nil),           // 4: berth.ledger.v1.NodeDoc
 	(*Incarnation)(nil),       // 5: berth.ledger.v1.Incarnation
 	(*Floor)(nil),             // 6: berth.ledger.v1.Floor
-	(*HighWater)(nil),         // 7: berth.ledger.v1.HighWater
-	(*Entry)(nil),             // 8: berth.ledger.v1.Entry
-	(*VolumePick)(nil),        // 9: berth.ledger.v1.VolumePick
-	(*DevicePick)(nil),        // 10: berth.ledger.v1.DevicePick
-	(*Replacement)(nil),       // 11: berth.ledger.v1.Replacement
-	(*Dependent)(nil),         // 12: berth.ledger.v1.Dependent
-	(*Quantity)(nil),          // 13: berth.ledger.v1.Quantity
-	(*HostPort)(nil),          // 14: berth.ledger.v1.HostPort
-	(*Owner)(nil),             // 15: berth.ledger.v1.Owner
-	(*Member)(nil),            // 16: berth.ledger.v1.Member
-	(*Cluster)(nil),           // 17: berth.ledger.v1.Cluster
-	(*Pause)(nil),             // 18: berth.ledger.v1.Pause
-	(*TermRegistry)(nil),      // 19: berth.ledger.v1.TermRegistry
-	(*Term)(nil),              // 20: berth.ledger.v1.Term
-	(*TermPart)(nil),          // 21: berth.ledger.v1.TermPart
-	(*NamespaceSelector)(nil), // 22: berth.ledger.v1.NamespaceSelector
-	(*Requirement)(nil),       // 23: berth.ledger.v1.Requirement
-	(*Guard)(nil),             // 24: berth.ledger.v1.Guard
-	(*Budget)(nil),            // 25: berth.ledger.v1.Budget
-	(*BudgetClaim)(nil),       // 26: berth.ledger.v1.BudgetClaim
-	(*Exclusive)(nil),         // 27: berth.ledger.v1.Exclusive
-	(*Holder)(nil),            // 28: berth.ledger.v1.Holder
-	(*Plan)(nil),              // 29: berth.ledger.v1.Plan
-	(*HistoryPart)(nil),       // 30: berth.ledger.v1.HistoryPart
-	(*HistoryChange)(nil),     // 31: berth.ledger.v1.HistoryChange
+	(*Generation)(nil),        // 7: berth.ledger.v1.Generation
+	(*HighWater)(nil),         // 8: berth.ledger.v1.HighWater
+	(*Entry)(nil),             // 9: berth.ledger.v1.Entry
+	(*VolumePick)(nil),        // 10: berth.ledger.v1.VolumePick
+	(*DevicePick)(nil),        // 11: berth.ledger.v1.DevicePick
+	(*Replacement)(nil),       // 12: berth.ledger.v1.Replacement
+	(*Dependent)(nil),         // 13: berth.ledger.v1.Dependent
+	(*Quantity)(nil),          // 14: berth.ledger.v1.Quantity
+	(*HostPort)(nil),          // 15: berth.ledger.v1.HostPort
+	(*Owner)(nil),             // 16: berth.ledger.v1.Owner
+	(*Member)(nil),            // 17: berth.ledger.v1.Member
+	(*Cluster)(nil),           // 18: berth.ledger.v1.Cluster
+	(*Pause)(nil),             // 19: berth.ledger.v1.Pause
+	(*TermRegistry)(nil),      // 20: berth.ledger.v1.TermRegistry
+	(*Term)(nil),              // 21: berth.ledger.v1.Term
+	(*TermPart)(nil),          // 22: berth.ledger.v1.TermPart
+	(*NamespaceSelector)(nil), // 23: berth.ledger.v1.NamespaceSelector
+	(*Requirement)(nil),       // 24: berth.ledger.v1.Requirement
+	(*Guard)(nil),             // 25: berth.ledger.v1.Guard
+	(*Budget)(nil),            // 26: berth.ledger.v1.Budget
+	(*BudgetClaim)(nil),       // 27: berth.ledger.v1.BudgetClaim
+	(*Exclusive)(nil),         // 28: berth.ledger.v1.Exclusive
+	(*Holder)(nil),            // 29: berth.ledger.v1.Holder
+	(*Plan)(nil),              // 30: berth.ledger.v1.Plan
+	(*HistoryPart)(nil),       // 31: berth.ledger.v1.HistoryPart
+	(*HistoryChange)(nil),     // 32: berth.ledger.v1.HistoryChange
 }
 var file_pkg_ledger_ledgerpb_ledger_proto_depIdxs = []int32{
-	7,  // 0: berth.ledger.v1.NodeDoc.high_water:type_name -> berth.ledger.v1.HighWater
-	8,  // 1: berth.ledger.v1.NodeDoc.entries:type_name -> berth.ledger.v1.Entry
-	7,  // 2: berth.ledger.v1.Floor.high_water:type_name -> berth.ledger.v1.HighWater
+	8,  // 0: berth.ledger.v1.NodeDoc.high_water:type_name -> berth.ledger.v1.HighWater
+	9,  // 1: berth.ledger.v1.NodeDoc.entries:type_name -> berth.ledger.v1.Entry
+	8,  // 2: berth.ledger.v1.Floor.high_water:type_name -> berth.ledger.v1.HighWater
 	0,  // 3: berth.ledger.v1.Entry.role:type_name -> berth.ledger.v1.Role
 	1,  // 4: berth.ledger.v1.Entry.state:type_name -> berth.ledger.v1.State
-	13, // 5: berth.ledger.v1.Entry.requests:type_name -> berth.ledger.v1.Quantity
-	14, // 6: berth.ledger.v1.Entry.ports:type_name -> berth.ledger.v1.HostPort
-	10, // 7: berth.ledger.v1.Entry.devices:type_name -> berth.ledger.v1.DevicePick
-	12, // 8: berth.ledger.v1.Entry.dependents:type_name -> berth.ledger.v1.Dependent
-	11, // 9: berth.ledger.v1.Entry.replacement:type_name -> berth.ledger.v1.Replacement
-	9,  // 10: berth.ledger.v1.Entry.volumes:type_name -> berth.ledger.v1.VolumePick
+	14, // 5: berth.ledger.v1.Entry.requests:type_name -> berth.ledger.v1.Quantity
+	15, // 6: berth.ledger.v1.Entry.ports:type_name -> berth.ledger.v1.HostPort
+	11, // 7: berth.ledger.v1.Entry.devices:type_name -> berth.ledger.v1.DevicePick
+	13, // 8: berth.ledger.v1.Entry.dependents:type_name -> berth.ledger.v1.Dependent
+	12, // 9: berth.ledger.v1.Entry.replacement:type_name -> berth.ledger.v1.Replacement
+	10, // 10: berth.ledger.v1.Entry.volumes:type_name -> berth.ledger.v1.VolumePick
 	2,  // 11: berth.ledger.v1.Term.kind:type_name -> berth.ledger.v1.TermKind
-	21, // 12: berth.ledger.v1.Term.parts:type_name -> berth.ledger.v1.TermPart
-	22, // 13: berth.ledger.v1.TermPart.namespace_selector:type_name -> berth.ledger.v1.NamespaceSelector
-	23, // 14: berth.ledger.v1.TermPart.selector:type_name -> berth.ledger.v1.Requirement
-	23, // 15: berth.ledger.v1.NamespaceSelector.requirements:type_name -> berth.ledger.v1.Requirement
-	7,  // 16: berth.ledger.v1.Budget.high_water:type_name -> berth.ledger.v1.HighWater
-	26, // 17: berth.ledger.v1.Budget.claims:type_name -> berth.ledger.v1.BudgetClaim
-	7,  // 18: berth.ledger.v1.Exclusive.high_water:type_name -> berth.ledger.v1.HighWater
-	28, // 19: berth.ledger.v1.Exclusive.holders:type_name -> berth.ledger.v1.Holder
+	22, // 12: berth.ledger.v1.Term.parts:type_name -> berth.ledger.v1.TermPart
+	23, // 13: berth.ledger.v1.TermPart.namespace_selector:type_name -> berth.ledger.v1.NamespaceSelector
+	24, // 14: berth.ledger.v1.TermPart.selector:type_name -> berth.ledger.v1.Requirement
+	24, // 15: berth.ledger.v1.NamespaceSelector.requirements:type_name -> berth.ledger.v1.Requirement
+	8,  // 16: berth.ledger.v1.Budget.high_water:type_name -> berth.ledger.v1.HighWater
+	27, // 17: berth.ledger.v1.Budget.claims:type_name -> berth.ledger.v1.BudgetClaim
+	8,  // 18: berth.ledger.v1.Exclusive.high_water:type_name -> berth.ledger.v1.HighWater
+	29, // 19: berth.ledger.v1.Exclusive.holders:type_name -> berth.ledger.v1.Holder
 	3,  // 20: berth.ledger.v1.Plan.state:type_name -> berth.ledger.v1.PlanState
-	31, // 21: berth.ledger.v1.HistoryPart.changes:type_name -> berth.ledger.v1.HistoryChange
+	32, // 21: berth.ledger.v1.HistoryPart.changes:type_name -> berth.ledger.v1.HistoryChange
 	22, // [22:22] is the sub-list for method output_type
 	22, // [22:22] is the sub-list for method input_type
 	22, // [22:22] is the sub-list for extension type_name
@@ -2652,7 +2740,7 @@ func file_pkg_ledger_ledgerpb_ledger_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_ledger_ledgerpb_ledger_proto_rawDesc), len(file_pkg_ledger_ledgerpb_ledger_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

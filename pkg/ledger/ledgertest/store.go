@@ -27,6 +27,7 @@ func Run(t *testing.T, open Open) {
 		{"no change of a contended key is lost", contention},
 		{"a watch delivers whole revisions in order", watchOrder},
 		{"a watch resumes where it is told", watchResume},
+		{"a watch begins where the store is", watchBeyond},
 		{"a watch behind compaction says so", watchCompacted},
 		{"a watch ends with its context", watchEnds},
 		{"a session's keys go with its lease", sessions},

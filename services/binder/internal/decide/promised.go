@@ -68,6 +68,9 @@ func (c *Core) learnKeys(in Amended) {
 // them.
 func (c *Core) claimsMoved(changes ledger.ViewChanges) {
 	docs, touched := changes.Docs, map[string]bool{}
+	if changes.Reset || changes.Generation {
+		clear(c.left) // of another generation of the ledger they may be resourceVersions that are to come
+	}
 	if changes.Reset {
 		docs = c.relisted()
 		for id := range c.plans {

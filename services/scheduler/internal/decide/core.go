@@ -248,10 +248,10 @@ func (c *Core) pass(in Input) {
 // that nodes can be used, and it holds partitions.
 func (c *Core) Ready() bool { return c.usable() && c.partitions > 0 }
 
-// usable says whether the facts have reached their barrier.
+// usable reports whether the facts have reached their barrier, and the ledger is open.
 func (c *Core) usable() bool {
 	_, ok := c.store.Position().Progress(events.KindPod)
-	return ok
+	return ok && c.ledger.IsOpen()
 }
 
 // Ownership is who holds which partitions and who is alive; ok is false when that has not

@@ -100,14 +100,15 @@ func (c *Core) build(attempts []*attempt, out *Output) (f *flight, rest []*attem
 }
 
 // mayReserve reports whether the decision of an attempt may still become a reservation: its
-// partition is held in the epoch of the decision, and its pod waits without a reservation. What the
+// partition is held in the epoch of the decision, its pod waits without a reservation, and the ledger
+// is open. What the
 // shard staged in an earlier epoch has not counted what others decided about the pod since, not
 // even if the partition has come back (docs/bugs.md, 30).
 func (c *Core) mayReserve(a *attempt) bool {
 	epoch, held := c.holds(a.offer.Partition)
 	pod, known := c.view.Pod(a.pod.UID)
 	_, _, reserved := c.ledger.Entry(a.pod.UID)
-	return held && epoch == a.pick.epoch && known && pod.NodeName == "" && !reserved
+	return held && epoch == a.pick.epoch && known && pod.NodeName == "" && !reserved && c.usable()
 }
 
 // current says whether the document of a pick is the one it was decided on, or that plus

@@ -1,0 +1,142 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+const (
+	// verifyEvery is how often a running watch asks whether the store is still what it was. A watch
+	// by itself would wait for ever for revisions that the store had before it was restored.
+	verifyEvery = 5 * time.Second
+	// doubtTimeout bounds the attempt to tell the others.
+	doubtTimeout = 5 * time.Second
+)
+
+// continuity notices that the client is connected to another store, or to one that went back. Safe for
+// concurrent use.
+type continuity struct {
+	mu struct {
+		sync.Mutex
+		// id is the cluster's, 0 until the first answer; seen is the highest revision that a
+		// linearizable answer has had.
+		id   uint64
+		seen int64
+		anew *ledger.AnewError
+	}
+}
+
+// reached is what every linearizable request that begins now must find; an error once the store is
+// known to have begun anew.
+func (c *continuity) reached() (seen int64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.anew != nil {
+		return 0, c.mu.anew
+	}
+	return c.mu.seen, nil
+}
+
+// check looks at the header of the answer to a request that began when seen had been reached. first is
+// true for the answer that gives the store away.
+func (c *continuity) check(h *pb.ResponseHeader, seen int64) (first bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.anew != nil {
+		return false, c.mu.anew
+	}
+	if c.mu.id == 0 {
+		c.mu.id = h.GetClusterId()
+	}
+	if h.GetClusterId() != c.mu.id || h.GetRevision() < seen {
+		c.mu.anew = &ledger.AnewError{Was: c.mu.id, Now: h.GetClusterId(), Seen: seen, Revision: h.GetRevision()}
+		return true, c.mu.anew
+	}
+	c.mu.seen = max(c.mu.seen, h.GetRevision())
+	return false, nil
+}
+
+func (c *continuity) id() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.id
+}
+
+// continues checks an answer, and tells the others if it is the first that gives the store away.
+func (s *Store) continues(h *pb.ResponseHeader, seen int64) error {
+	first, err := s.continuity.check(h, seen)
+	if first {
+		s.doubt(err)
+	}
+	return err
+}
+
+// doubt closes the ledger's generation. Members that start later cannot tell that the store went back;
+// without the mark they would take it for what it was. It is an attempt: if it fails, the next member
+// that notices makes it.
+func (s *Store) doubt(cause error) {
+	ctx, cancel := context.WithTimeout(context.Background(), doubtTimeout) //nolint:background // no caller waits for it
+	defer cancel()
+	resp, err := s.client.Get(ctx, ledger.KeyGeneration)
+	if err != nil {
+		return
+	}
+	var now ledger.Generation
+	for _, kv := range resp.Kvs {
+		if now, err = ledger.DecodeGeneration(toKV(kv)); err != nil {
+			now = ledger.Generation{Revision: kv.GetModRevision()}
+		}
+	}
+	if now.Revision != 0 && !now.Open {
+		return
+	}
+	txn, err := now.Doubt(cause.Error())
+	if err != nil {
+		return
+	}
+	// Whoever was faster has closed it, or opened the next one.
+	_, _ = s.client.Txn(ctx).If(compares(txn)...).Then(writes(txn)...).Commit()
+}
+
+// ID implements ledger.Store.
+func (s *Store) ID(ctx context.Context) (uint64, error) {
+	if id := s.continuity.id(); id != 0 {
+		return id, nil
+	}
+	if err := s.verify(ctx); err != nil {
+		return 0, err
+	}
+	return s.continuity.id(), nil
+}
+
+// verify asks the store for how far it is. An error that is not *ledger.AnewError says nothing.
+func (s *Store) verify(ctx context.Context) error {
+	_, err := s.page(ctx, ledger.KeyGeneration, []clientv3.OpOption{clientv3.WithCountOnly()})
+	return err
+}
+
+// vouch verifies again and again until ctx ends, or the store has begun anew: then it stops what runs
+// under ctx.
+func (s *Store) vouch(ctx context.Context, stop context.CancelCauseFunc) {
+	tick := time.NewTicker(verifyEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var anew *ledger.AnewError
+		if err := s.verify(ctx); errors.As(err, &anew) {
+			stop(anew)
+			return
+		}
+	}
+}
