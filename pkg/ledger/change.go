@@ -176,8 +176,8 @@ func replaceAll[T document[T]](t *Txn, docs []T, encode func(T) ([]byte, error))
 		if err != nil {
 			return err
 		}
-		if floored, ok := any(d).(floored); ok {
-			if err := t.absent(d.revision(), floored.floor()); err != nil {
+		if absent, ok := any(d).(floored); ok {
+			if err := t.absent(d.revision(), absent.floor()); err != nil {
 				return err
 			}
 		}
