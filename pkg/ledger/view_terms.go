@@ -111,7 +111,13 @@ func (v *View) LearnOwn(t Txn, r TxnResult) (ViewChanges, error) {
 			}
 		}
 	}
-	return v.learn(t.Committed(r), func(key string) bool { return ofTerms(key) || strings.HasPrefix(key, PrefixOwn) })
+	return v.LearnCommitted(t.Committed(r))
+}
+
+// LearnCommitted folds in keys that one transaction of this member has put: documents as Learn does, and
+// incarnations, because the transaction has compared those before.
+func (v *View) LearnCommitted(kvs []KV) (ViewChanges, error) {
+	return v.learn(kvs, func(key string) bool { return ofTerms(key) || strings.HasPrefix(key, PrefixOwn) })
 }
 
 func (v *View) ownGuard(key string, t Txn, revision int64) {
