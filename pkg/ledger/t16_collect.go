@@ -93,11 +93,13 @@ func (c Collection) names(t *Txn) error {
 
 // Empty iterates over the documents that promise nothing, in no order: the keys of those of nodes
 // without entries, of budgets without claims and of volumes and pools without holders, with their
-// revisions.
+// revisions. The document of a name's incarnation is left out while there is another one of the name:
+// without its incarnation the name would seem to be new to a member that has not seen that other document.
 func (v *View) Empty() iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) {
 		for _, d := range v.docs {
-			if len(d.Entries) == 0 && !yield(d.key(), d.Revision) {
+			mayGo := v.names.incarnations[d.NodeName].NodeUID != d.NodeUID || len(v.names.docs[d.NodeName]) == 1
+			if mayGo && len(d.Entries) == 0 && !yield(d.key(), d.Revision) {
 				return
 			}
 		}
@@ -114,7 +116,7 @@ func (v *View) Empty() iter.Seq2[string, int64] {
 	}
 }
 
-// Collection gathers documents by their keys, with what else their collection takes.
+// Collection gathers documents by their keys, of those in Empty, with what else their collection takes.
 func (v *View) Collection(keys []string) Collection {
 	c := Collection{Floor: v.Floor()}
 	for _, key := range keys {

@@ -130,7 +130,7 @@ func (t *Txn) replaceDocs(docs []NodeDoc, admitted []Incarnation) error {
 		if err := t.absent(0, d.Floor); err != nil {
 			return err
 		}
-		first := Incarnation{NodeName: d.NodeName, NodeUID: d.NodeUID, NodeRV: d.HW[KindNode]}
+		first := Incarnation{NodeName: d.NodeName, NodeUID: d.NodeUID, NodeRV: d.HW[KindNode], First: true}
 		if err := replaceAll(t, []Incarnation{first}, EncodeIncarnation); err != nil {
 			return err
 		}

@@ -109,20 +109,21 @@ func (v *View) apply(b EventBatch, known []DocChange) (ViewChanges, error) {
 // a key wins; keys the watch has covered already are left alone, because the watch may have
 // deleted them since.
 //
-// Owners, incarnations, terms and guards are not learned: they stand for everything before them,
-// and only the watch brings that (see LearnOwn for what a member's own transaction adds). A shard
-// that took itself for the owner ahead of its watch would decide without the reservations of the
-// owners before, and one that learned of a node's admission without all documents of its name.
+// Owners, incarnations of names with several documents, terms and guards are not learned: they stand for
+// everything before them, and only the watch brings that (see LearnOwn for what a member's own transaction
+// adds). A shard that took itself for the owner ahead of its watch would decide without the reservations
+// of the owners before, and one that learned of a node's admission without all documents of its name.
 func (v *View) Learn(kvs []KV) (ViewChanges, error) {
-	return v.learn(kvs, func(key string) bool {
-		return ofTerms(key) || strings.HasPrefix(key, PrefixOwn) || strings.HasPrefix(key, PrefixIncarnation)
+	return v.learn(kvs, func(kv KV) bool {
+		return ofTerms(kv.Key) || strings.HasPrefix(kv.Key, PrefixOwn) ||
+			strings.HasPrefix(kv.Key, PrefixIncarnation) && !isOfFirst(kv)
 	})
 }
 
-func (v *View) learn(kvs []KV, not func(key string) bool) (ViewChanges, error) {
+func (v *View) learn(kvs []KV, not func(KV) bool) (ViewChanges, error) {
 	set := changeSet{}
 	for _, kv := range kvs {
-		if kv.ModRevision <= v.revision || not(kv.Key) {
+		if kv.ModRevision <= v.revision || not(kv) {
 			continue
 		}
 		if err := v.put(kv, &set); err != nil {

@@ -117,7 +117,7 @@ func (v *View) LearnOwn(t Txn, r TxnResult) (ViewChanges, error) {
 // LearnCommitted folds in keys that one transaction of this member has put: documents as Learn does, and
 // incarnations, because the transaction has compared those before.
 func (v *View) LearnCommitted(kvs []KV) (ViewChanges, error) {
-	return v.learn(kvs, func(key string) bool { return ofTerms(key) || strings.HasPrefix(key, PrefixOwn) })
+	return v.learn(kvs, func(kv KV) bool { return ofTerms(kv.Key) || strings.HasPrefix(kv.Key, PrefixOwn) })
 }
 
 func (v *View) ownGuard(key string, t Txn, revision int64) {

@@ -22,6 +22,8 @@ func incarnations() []contract {
 		{"what was absent before a collection is not absent any more", absentBefore},
 		{"a superseded document leaves its high-water to the name", supersededIsCollected},
 		{"a document with entries is not collected", occupiedIsKept},
+		{"a name keeps its incarnation while it has several documents", incarnationIsKept},
+		{"the incarnation of a new name is learned, one that followed another is not", firstIsLearned},
 	}
 }
 
@@ -302,5 +304,57 @@ func occupiedIsKept(t *testing.T, h Harness) {
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, doc(t, h.Store, "a"))))
 	if commit(t, h.Store, txn).Succeeded {
 		t.Error("a document was collected that a pod had been placed in meanwhile")
+	}
+}
+
+// Without its incarnation, a name would seem to be new to a member that has not seen the documents of the
+// nodes before.
+func incarnationIsKept(t *testing.T, h Harness) {
+	s := newShard(t, h, "s")
+	mustCommit(t, h.Store, txnOf(t, s.batch(t, named("a", 10))))
+	mustCommit(t, h.Store, admit(t, pictureOf(t, h.Store), "b", 20))
+	if got := emptyKeys(pictureOf(t, h.Store)); len(got) != 0 {
+		t.Errorf("%q may be collected while the node before has a reservation, want nothing", got)
+	}
+	mustCommit(t, h.Store, replace(t, emptied(doc(t, h.Store, "a"), 99)))
+	if got := emptyKeys(pictureOf(t, h.Store)); !slices.Equal(got, []string{ledger.KeyNode("a")}) {
+		t.Errorf("%q may be collected, want the node before alone", got)
+	}
+	mustCommit(t, h.Store, collect(t, pictureOf(t, h.Store), ledger.KeyNode("a")))
+	if got := emptyKeys(pictureOf(t, h.Store)); !slices.Equal(got, []string{ledger.KeyNode("b")}) {
+		t.Errorf("%q may be collected, want the last node of the name", got)
+	}
+}
+
+func emptyKeys(v *ledger.View) (keys []string) {
+	for key := range v.Empty() {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// A shard that has lost the race for the first document of a node uses the node at once. One that has lost
+// to the admission of another node waits for its watch, which brings the documents of the nodes before.
+func firstIsLearned(t *testing.T, h Harness) {
+	s := newShard(t, h, "s")
+	v := pictureOf(t, h.Store)
+	lose := func() {
+		t.Helper()
+		r := commit(t, h.Store, txnOf(t, s.batch(t, named("a", 10))))
+		if r.Succeeded {
+			t.Fatal("a second first document was committed")
+		}
+		if _, err := v.Learn(r.Current); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustCommit(t, h.Store, txnOf(t, s.batch(t, named("a", 10))))
+	lose()
+	wantAdmission(t, v, "a", 10, ledger.Admitted)
+	mustCommit(t, h.Store, admit(t, pictureOf(t, h.Store), "b", 20))
+	lose()
+	if got := v.Incarnation("name").NodeUID; got != "a" {
+		t.Errorf("the name stands for %q, want a until the watch shows b", got)
 	}
 }
