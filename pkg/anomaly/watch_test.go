@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 )
 
 // start is when these stories begin.

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
+	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata instead of comparing with it")

@@ -16,12 +16,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
 var (
 	lasts = flag.Duration("chaos", 45*time.Second, "how long things break")
-	seed  = flag.Uint64("seed", 0, "seed of the plan and of the load; 0: a random one")
+	seed  = flag.Uint64("seed", 0, "seed of the plan and of the load; 0: TEST_SEED")
 )
 
 const (
@@ -73,10 +74,7 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{T: t, seed: *seed, wires: newWires(), keepers: map[string]*keeper{}}
-	if s.seed == 0 {
-		s.seed = uint64(time.Now().UnixNano() % 1_000_000)
-	}
+	s := &site{T: t, seed: seedtest.First(t, *seed), wires: newWires(), keepers: map[string]*keeper{}}
 	t.Logf("chaos for %s with seed %d", *lasts, s.seed)
 	var err error
 	s.programs, err = harness.Find()

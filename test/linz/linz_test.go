@@ -17,12 +17,13 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
 var (
 	rounds = flag.Int("rounds", 30, "rounds, each on keys of its own")
-	seed   = flag.Uint64("seed", 0, "seed of what the clients do and when members are killed; 0: a random one")
+	seed   = flag.Uint64("seed", 0, "seed of what the clients do and when members are killed; 0: TEST_SEED")
 )
 
 const (
@@ -81,11 +82,7 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{T: t, seed: *seed, site: newSite()}
-	if l.seed == 0 {
-		l.seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("seed %d", l.seed)
+	l := &lab{T: t, seed: seedtest.First(t, *seed), site: newSite()}
 	programs, err := harness.Find()
 	if err != nil {
 		t.Fatal(err)

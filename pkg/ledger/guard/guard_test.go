@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 

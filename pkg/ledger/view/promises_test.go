@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
+	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 )
 
 // promise puts a node's document with exactly these entries, and a plan's record if given.
