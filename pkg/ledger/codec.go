@@ -22,16 +22,21 @@ type DocTooLargeError struct {
 	// NodeUID and NodeName of a node's document; of any other its Key.
 	NodeUID, NodeName, Key string
 	Entries, Bytes         int
+	// Growth is what steps of its entries may still add to it: room for that is kept.
+	Growth int
 }
 
 func (e *DocTooLargeError) Error() string {
-	if e.Key != "" {
-		return fmt.Sprintf("ledger: document %s has %d entries in %d bytes, at most %d entries and %d bytes are accepted",
-			e.Key, e.Entries, e.Bytes, MaxEntries, MaxDocBytes)
+	what := "document " + e.Key
+	if e.Key == "" {
+		what = fmt.Sprintf("document of node %s (%s)", e.NodeName, e.NodeUID)
 	}
-	return fmt.Sprintf(
-		"ledger: document of node %s (%s) has %d entries in %d bytes, at most %d entries and %d bytes are accepted",
-		e.NodeName, e.NodeUID, e.Entries, e.Bytes, MaxEntries, MaxDocBytes)
+	growth := ""
+	if e.Growth > 0 {
+		growth = fmt.Sprintf(", which may become %d", e.Bytes+e.Growth)
+	}
+	return fmt.Sprintf("ledger: %s has %d entries in %d bytes%s: at most %d entries and %d bytes are accepted",
+		what, e.Entries, e.Bytes, growth, MaxEntries, MaxDocBytes)
 }
 
 // EncodeNodeDoc is the value of a document; equal documents have equal bytes. The revision

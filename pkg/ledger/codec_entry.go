@@ -55,7 +55,7 @@ func entryToProto(e *Entry) *ledgerpb.Entry {
 	for _, d := range e.Devices {
 		pick := &ledgerpb.DevicePick{
 			Claim: d.Claim, ClaimUid: d.ClaimUID, ClaimResourceVersion: d.ClaimRV, Allocation: d.Allocation,
-			Spec: d.Spec, PodStatus: d.PodStatus,
+			Spec: d.Spec, PodStatus: d.PodStatus, ConfigHashes: d.ConfigHashes,
 		}
 		keep(pick, d.Later)
 		m.Devices = append(m.Devices, pick)
@@ -120,7 +120,7 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 	for _, d := range m.GetDevices() {
 		e.Devices = append(e.Devices, DevicePick{
 			Claim: d.GetClaim(), ClaimUID: d.GetClaimUid(), ClaimRV: d.GetClaimResourceVersion(), Allocation: d.GetAllocation(),
-			Spec: d.GetSpec(), PodStatus: d.GetPodStatus(), Later: later(d),
+			Spec: d.GetSpec(), PodStatus: d.GetPodStatus(), ConfigHashes: d.GetConfigHashes(), Later: later(d),
 		})
 	}
 	for i, d := range m.GetDependents() {

@@ -94,19 +94,21 @@ func Cover(d NodeDoc, kind string, rv uint64) NodeDoc {
 
 // Place adds entries to a document. A new reservation starts Held or Committed, carries
 // the resourceVersion and the token its bind will need, and is the pod's only one on the
-// node. *DocTooLargeError when the entries do not fit.
+// node. *DocTooLargeError when the entries do not fit, with what they and those that are there may still
+// grow by; *EntryTooLargeError when one would fit no document.
 func Place(d NodeDoc, entries ...Entry) (NodeDoc, error) {
-	if len(d.Entries)+len(entries) > MaxEntries {
-		return NodeDoc{}, &DocTooLargeError{
-			NodeUID: d.NodeUID, NodeName: d.NodeName, Entries: len(d.Entries) + len(entries),
-		}
-	}
 	d = d.copy()
 	for _, e := range entries {
 		if err := placeable(d, e); err != nil {
 			return NodeDoc{}, err
 		}
+		if err := e.CheckSize(); err != nil {
+			return NodeDoc{}, err
+		}
 		d.Entries = append(d.Entries, e)
+	}
+	if err := d.roomy(); err != nil {
+		return NodeDoc{}, err
 	}
 	return d, nil
 }

@@ -129,7 +129,10 @@ type DevicePick struct {
 	// of the pod, PodStatus that of the v1 PodExtendedResourceClaimStatus that tells the pod of it; empty for
 	// a claim that the pod names.
 	Spec, PodStatus []byte
-	Later           []byte
+	// ConfigHashes are the hashes of the opaque parameters of drivers that Allocation leaves out, one for
+	// each of its configurations in their order; empty for one that it has. Nil if it has all of them.
+	ConfigHashes [][]byte
+	Later        []byte
 }
 
 // Unmade tells whether the claim has yet to be made.

@@ -98,12 +98,12 @@ func Hold(x ExclusiveDoc, h Holder) (ExclusiveDoc, error) {
 			}
 		}
 	}
-	if len(x.Holders) >= MaxEntries {
-		return ExclusiveDoc{}, &DocTooLargeError{Key: x.Key, Entries: len(x.Holders) + 1}
-	}
 	x = x.copy()
 	h.Items = sorted(h.Items)
 	x.Holders = append(x.Holders, h)
+	if err := x.roomy(); err != nil {
+		return ExclusiveDoc{}, err
+	}
 	return x, nil
 }
 

@@ -62,6 +62,9 @@ func Pin(d NodeDoc, keeper Entry, dependent Dependent) (NodeDoc, error) {
 		})
 	}
 	d.Entries[at].Dependents = append(slices.Clip(d.Entries[at].Dependents), dependent)
+	if err := d.roomy(); err != nil {
+		return NodeDoc{}, err
+	}
 	return d, nil
 }
 

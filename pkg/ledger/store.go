@@ -142,6 +142,11 @@ var ErrCompacted = errors.New("ledger: revision compacted")
 
 // TxnError reports a Txn that was surely not carried out, because it is malformed or the
 // store refused it before trying.
-type TxnError struct{ Reason string }
+type TxnError struct {
+	Reason string
+	// TooLarge: it has too many operations or bytes, for MaxTxnOps and MaxTxnBytes or for a store that is
+	// set up to take less. Parts of it may do.
+	TooLarge bool
+}
 
 func (e *TxnError) Error() string { return fmt.Sprintf("ledger: transaction refused: %s", e.Reason) }

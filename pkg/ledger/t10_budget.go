@@ -172,8 +172,8 @@ func ClaimBudget(r BudgetRoom, facts ClaimFacts, claims ...BudgetClaim) (BudgetD
 		c.Regardless = r.Exceed
 		b.Claims = append(b.Claims, c)
 	}
-	if len(b.Claims) > MaxEntries {
-		return BudgetDoc{}, &DocTooLargeError{Key: b.key(), Entries: len(b.Claims)}
+	if err := b.roomy(); err != nil {
+		return BudgetDoc{}, err
 	}
 	return b, nil
 }

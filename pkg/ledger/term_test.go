@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -150,7 +151,7 @@ func TestPinAndUnpin(t *testing.T) {
 	crowded := d
 	for i := range MaxDependents {
 		var err error
-		if crowded, err = Pin(crowded, keeper, Dependent{PodUID: strings.Repeat("x", i+1), PodRV: 1}); err != nil {
+		if crowded, err = Pin(crowded, keeper, Dependent{PodUID: fmt.Sprintf("pod-%d", i), PodRV: 1}); err != nil {
 			if !errors.As(err, new(*DocTooLargeError)) || i != MaxDependents-2 {
 				t.Fatalf("dependent %d: %v", i, err)
 			}

@@ -10,8 +10,11 @@ import (
 // never becomes an unknown outcome.
 func (t Txn) Validate() error {
 	if n := max(len(t.Compares), len(t.Puts)+len(t.Deletes)); n > MaxTxnOps {
-		return &TxnError{Reason: fmt.Sprintf("%d compares and %d writes, at most %d of each are accepted",
+		return &TxnError{TooLarge: true, Reason: fmt.Sprintf("%d compares and %d writes, at most %d of each are accepted",
 			len(t.Compares), len(t.Puts)+len(t.Deletes), MaxTxnOps)}
+	}
+	if n := t.Bytes(); n > MaxTxnBytes {
+		return &TxnError{TooLarge: true, Reason: fmt.Sprintf("%d bytes, at most %d are accepted", n, MaxTxnBytes)}
 	}
 	for _, c := range t.Compares {
 		if c.Key == "" {

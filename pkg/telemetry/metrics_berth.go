@@ -16,7 +16,7 @@ var (
 	}, "result", "profile")
 	ledgerTxns = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "ledger_txns_total",
-		Help:           "Ledger transactions, by kind and result: ok, conflict, unknown (no answer).",
+		Help:           "Ledger transactions, by kind and result: ok, conflict, unknown (no answer), refused (too large).",
 		StabilityLevel: metrics.ALPHA,
 	}, "txn", "result")
 	ledgerTxnDuration = histogram(&metrics.HistogramOpts{
@@ -226,7 +226,7 @@ var (
 	}
 )
 
-// LedgerTxn counts one transaction of a kind (T1 to T13) with result ok, conflict or unknown.
+// LedgerTxn counts one transaction of a kind (T1 to T13) with result ok, conflict, unknown or refused.
 func LedgerTxn(txn, result string, took time.Duration) {
 	ledgerTxns.WithLabelValues(txn, result).Inc()
 	ledgerTxnDuration.WithLabelValues(txn, result).Observe(took.Seconds())

@@ -30,9 +30,13 @@ type server struct {
 }
 
 func start(tb testing.TB, noFsync bool) *server {
+	return startWith(tb, noFsync, func(*embed.Config) {})
+}
+
+func startWith(tb testing.TB, noFsync bool, set func(*embed.Config)) *server {
 	tb.Helper()
 	dir := tb.TempDir()
-	e := launch(tb, dir, "", noFsync)
+	e := launchWith(tb, dir, "", noFsync, set)
 	tb.Cleanup(e.Close)
 	s := &server{endpoint: "unix://" + filepath.Join(dir, "c"), kv: v3client.New(e.Server).KV}
 	var err error
@@ -52,7 +56,14 @@ func start(tb testing.TB, noFsync bool) *server {
 // one without.
 func launch(tb testing.TB, dir, token string, noFsync bool) *embed.Etcd {
 	tb.Helper()
+	return launchWith(tb, dir, token, noFsync, func(*embed.Config) {})
+}
+
+// launchWith is launch of one with settings of its own.
+func launchWith(tb testing.TB, dir, token string, noFsync bool, set func(*embed.Config)) *embed.Etcd {
+	tb.Helper()
 	cfg := embed.NewConfig()
+	set(cfg)
 	cfg.Dir = filepath.Join(dir, "data")
 	cfg.UnsafeNoFsync = noFsync
 	if token != "" {

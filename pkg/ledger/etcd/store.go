@@ -13,7 +13,9 @@ import (
 	"go.etcd.io/etcd/client/v3/namespace"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -204,11 +206,25 @@ func reads(t ledger.Txn) []clientv3.Op {
 // refused are the answers that a server gives before it changes anything. All else may
 // have happened: a proposal can commit after its waiter was sent away.
 var refused = []error{
-	rpctypes.ErrEmptyKey, rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge,
+	rpctypes.ErrEmptyKey, rpctypes.ErrDuplicateKey,
 	rpctypes.ErrLeaseNotFound, rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken, rpctypes.ErrUserEmpty,
 }
 
+// isTooLarge reports whether a request was refused for its size: by a server that is set up to take less
+// than ledger.MaxTxnBytes (--max-request-bytes, --max-txn-ops), which has not looked at it then; by a
+// server that does not even read it, because it is more than 512 KiB beyond that; or by the client, which
+// has not sent it. (gRPC has no type for the latter two, and the client bounds no answer.)
+func isTooLarge(err error) bool {
+	if errors.Is(err, rpctypes.ErrRequestTooLarge) || errors.Is(err, rpctypes.ErrTooManyOps) {
+		return true
+	}
+	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "message larger than max")
+}
+
 func commitError(err error) error {
+	if isTooLarge(err) {
+		return &ledger.TxnError{TooLarge: true, Reason: err.Error()}
+	}
 	for _, r := range refused {
 		if errors.Is(err, r) {
 			return &ledger.TxnError{Reason: err.Error()}

@@ -919,8 +919,12 @@ type DevicePick struct {
 	Allocation []byte `protobuf:"bytes,4,opt,name=allocation,proto3" json:"allocation,omitempty"`
 	// Of a claim that is made for resources of the pod: its resource.k8s.io/v1 ResourceClaimSpec, and the
 	// v1 PodExtendedResourceClaimStatus that the pod gets.
-	Spec          []byte `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
-	PodStatus     []byte `protobuf:"bytes,6,opt,name=pod_status,json=podStatus,proto3" json:"pod_status,omitempty"`
+	Spec      []byte `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
+	PodStatus []byte `protobuf:"bytes,6,opt,name=pod_status,json=podStatus,proto3" json:"pod_status,omitempty"`
+	// SHA-256 of the opaque parameters that the allocation leaves out, one for each of its configurations in
+	// their order; empty for one that it has. None if it has all of them. A binder that does not know of
+	// this writes a configuration without parameters, which the API server refuses.
+	ConfigHashes  [][]byte `protobuf:"bytes,7,rep,name=config_hashes,json=configHashes,proto3" json:"config_hashes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -993,6 +997,13 @@ func (x *DevicePick) GetSpec() []byte {
 func (x *DevicePick) GetPodStatus() []byte {
 	if x != nil {
 		return x.PodStatus
+	}
+	return nil
+}
+
+func (x *DevicePick) GetConfigHashes() [][]byte {
+	if x != nil {
+		return x.ConfigHashes
 	}
 	return nil
 }
@@ -2513,7 +2524,7 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\n" +
 	"VolumePick\x12\x14\n" +
 	"\x05claim\x18\x01 \x01(\tR\x05claim\x12\x16\n" +
-	"\x06volume\x18\x02 \x01(\tR\x06volume\"\xc8\x01\n" +
+	"\x06volume\x18\x02 \x01(\tR\x06volume\"\xed\x01\n" +
 	"\n" +
 	"DevicePick\x12\x14\n" +
 	"\x05claim\x18\x01 \x01(\tR\x05claim\x12\x1b\n" +
@@ -2524,7 +2535,8 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"allocation\x12\x12\n" +
 	"\x04spec\x18\x05 \x01(\fR\x04spec\x12\x1d\n" +
 	"\n" +
-	"pod_status\x18\x06 \x01(\fR\tpodStatus\"?\n" +
+	"pod_status\x18\x06 \x01(\fR\tpodStatus\x12#\n" +
+	"\rconfig_hashes\x18\a \x03(\fR\fconfigHashes\"?\n" +
 	"\vReplacement\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x1a\n" +
 	"\btemplate\x18\x02 \x01(\tR\btemplate\"x\n" +

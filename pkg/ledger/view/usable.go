@@ -70,7 +70,7 @@ func (v *View) Settle() (behind int) {
 		if late {
 			behind++
 		}
-		usable := !late && len(doc.Entries) < ledger.MaxEntries
+		usable := !late && doc.HasRoom()
 		if usable != s.usable {
 			s.usable = usable
 			v.follower.SetUsable(s.info, usable)

@@ -32,7 +32,18 @@ type goneDoc struct {
 	since    time.Time
 }
 
-func (g *collecting) answered(*Core, Input) { g.op = 0 } // the picture tells
+// answered: the picture tells. What was refused goes again in smaller parts, after a while.
+func (g *collecting) answered(c *Core, in Input) {
+	g.op = 0
+	a, ok := in.(Amended)
+	if !ok {
+		return
+	}
+	c.atOnce.learn(a.Result)
+	if a.Result == TxnRefused {
+		g.looked = c.now
+	}
+}
 
 // collect sends the next transaction, if there is something to collect.
 func (c *Core) collect() {
@@ -46,7 +57,12 @@ func (c *Core) collect() {
 		g.looked = c.now
 		return
 	}
-	txn, err := c.ledger.Collection(due[:min(len(due), collectAtOnce)]).Collect()
+	n := min(len(due), c.atOnce.most(collectAtOnce))
+	txn, err := c.ledger.Collection(due[:n]).Collect()
+	for n > 1 && isTooLarge(err) { // nodes that live on have to be written
+		n /= 2
+		txn, err = c.ledger.Collection(due[:n]).Collect()
+	}
 	if err != nil {
 		g.looked = c.now
 		c.fault("collection of documents", err)

@@ -67,6 +67,8 @@ type picture struct {
 	// but for those that wait for a turn.
 	waiting map[attempt]*reservation
 	turns   turns
+	// atOnce is what the store takes at once.
+	atOnce atOnce
 }
 
 // asked is what the decision log asks for beside reservations, or says about them.

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -161,6 +162,10 @@ func (r *reservation) devices(c *Core) *DeviceWork {
 		return nil
 	}
 	w := &DeviceWork{Picks: r.entry.Devices, Known: r.knownClaims(c)}
+	hashed := func(p ledger.DevicePick) bool { return len(p.ConfigHashes) > 0 }
+	if c.facts.Classes != nil && slices.ContainsFunc(w.Picks, hashed) {
+		w.Classes = c.facts.Classes()
+	}
 	if n, ok := c.facts.Cluster.Node(r.nodeUID); ok {
 		w.NodeLabels = n.Object.Labels
 	}

@@ -51,6 +51,7 @@ func (f *Facts) Fold(b follow.Batch) (decide.FactsMoved, error) {
 		in.Claim = func(namespace, name string) *resourcev1.ResourceClaim {
 			return view.Claim(facts, namespace, name)
 		}
+		in.Classes = func() []*resourcev1.DeviceClass { return classes(facts) }
 	}
 	if !b.Reset {
 		in.Moved = make([]string, 0, len(changes.Pods))
@@ -67,6 +68,15 @@ func (f *Facts) Fold(b follow.Batch) (decide.FactsMoved, error) {
 		}
 	}
 	return in, nil
+}
+
+func classes(facts *state.Snapshot) (all []*resourcev1.DeviceClass) {
+	for o := range facts.Objects(events.KindDeviceClass) {
+		if class, ok := o.API.(*resourcev1.DeviceClass); ok {
+			all = append(all, class)
+		}
+	}
+	return all
 }
 
 // existence is which objects a snapshot has, by the ledger's keys. For one goroutine.

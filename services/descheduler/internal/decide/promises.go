@@ -194,6 +194,7 @@ func refusalOf(err error) (descheduling.Refusal, error) {
 		claimed *ledger.ClaimedError
 		budget  *ledger.BudgetError
 		large   *ledger.DocTooLargeError
+		entry   *ledger.EntryTooLargeError
 		refused *ledger.RefusedError
 	)
 	switch {
@@ -201,7 +202,7 @@ func refusalOf(err error) (descheduling.Refusal, error) {
 		return plan.AnothersPlan, nil
 	case errors.As(err, &budget):
 		return plan.NoBudget, nil
-	case errors.As(err, &large):
+	case errors.As(err, &large), errors.As(err, &entry):
 		return NoRoomInLedger, nil
 	case errors.As(err, &refused):
 		return LedgerAhead, nil

@@ -69,5 +69,5 @@ func (c *Core) unmoved(o alternative) bool {
 		return false
 	}
 	doc, _ := c.ledger.Doc(o.node.Node.UID)
-	return c.ledger.Version(o.node.Node.UID) == o.basis && len(doc.Entries) < ledger.MaxEntries
+	return c.ledger.Version(o.node.Node.UID) == o.basis && doc.HasRoom()
 }

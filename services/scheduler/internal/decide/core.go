@@ -88,6 +88,7 @@ type pipeline struct {
 	flight   *flight
 	// flights counts transactions, for their IDs.
 	flights uint64
+	limits  limits
 	recording
 	// inHand finds every attempt in the core by pod UID.
 	inHand map[string]*attempt

@@ -36,20 +36,19 @@ func (c *Core) submit(out *Output) {
 		return
 	}
 	c.plans.alternate = false
-	if len(c.next) == 0 {
-		return
+	for c.flight == nil && len(c.next) > 0 {
+		attempts := c.next
+		c.next = nil
+		f, rest := c.build(attempts, out)
+		c.next = append(c.next, rest...)
+		if len(f.attempts) == 0 {
+			continue // all have left it, or it is built again of fewer
+		}
+		c.flights++
+		f.id = c.flights
+		c.flight = f
+		c.send(out)
 	}
-	attempts := c.next
-	c.next = nil
-	f, rest := c.build(attempts, out)
-	c.next = append(c.next, rest...)
-	if len(f.attempts) == 0 {
-		return
-	}
-	c.flights++
-	f.id = c.flights
-	c.flight = f
-	c.send(out)
 }
 
 func (c *Core) send(out *Output) {
@@ -71,7 +70,8 @@ func (c *Core) send(out *Output) {
 // what they counted, and high-waters may be ahead of the facts they saw. (Committing on the
 // newest known revision instead overcommits nodes: docs/bugs.md, 1.) The batch ends where
 // the transaction is full; the rest keeps its order, because what is in it may have counted
-// what comes before.
+// what comes before. An attempt that fits no transaction, or whose reservation fits no document, fails
+// alone.
 func (c *Core) build(attempts []*attempt, out *Output) (f *flight, rest []*attempt) {
 	b := c.newBatch()
 	for i, a := range attempts {
@@ -84,6 +84,9 @@ func (c *Core) build(attempts []*attempt, out *Output) (f *flight, rest []*attem
 			continue
 		}
 		entry, err := c.entryOf(a)
+		if err == nil {
+			err = entry.CheckSize()
+		}
 		if err != nil {
 			c.fail(a, err.Error(), out)
 			continue
@@ -92,7 +95,16 @@ func (c *Core) build(attempts []*attempt, out *Output) (f *flight, rest []*attem
 			rest = attempts[i:]
 			break
 		}
-		if !b.add(a, entry) {
+		added := b.add(a, entry)
+		if added == tooMuch {
+			rest = attempts[i:]
+			break
+		}
+		switch added {
+		case joined, tooMuch:
+		case crowded:
+			c.crowdedOut(a, b.why, out)
+		case stale:
 			c.again(a)
 		}
 	}
@@ -119,17 +131,15 @@ func (c *Core) current(p pick) bool {
 		c.written[ledger.KeyNode(p.nodeUID)] == step{from: p.basis.Revision, to: now.Revision}
 }
 
-// seal turns the batch into its transaction; documents that cannot be written fail the
-// attempts on them.
+// seal turns the batch into its transaction. One that cannot be made is tried in parts, until the attempt
+// is alone that is to blame.
 func (c *Core) seal(f *flight, out *Output) *flight {
 	if len(f.attempts) == 0 {
 		return f
 	}
 	txn, err := f.batch.Txn()
 	if err != nil {
-		for _, a := range f.attempts {
-			c.fail(a, err.Error(), out)
-		}
+		c.split(f, err.Error(), out)
 		return &flight{}
 	}
 	f.txn = txn
@@ -150,6 +160,11 @@ func (c *Core) land(r Result, out *Output) error {
 		return nil
 	}
 	c.flight = nil
+	if r.Refused != "" {
+		c.refused(f, r.Refused, out)
+		return nil
+	}
+	c.limits.took(f)
 	if f.ofTerms {
 		c.landTerms(r.Txn)
 		return nil

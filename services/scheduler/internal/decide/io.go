@@ -60,7 +60,10 @@ type Result struct {
 	ID uint64
 	// Err non-nil means the outcome is unknown; the identical transaction goes again.
 	Err error
-	Txn ledger.TxnResult
+	// Refused is why the store does not take a transaction of this size; empty if that is not so. Nothing
+	// of it has happened.
+	Refused string
+	Txn     ledger.TxnResult
 }
 
 // Output is what has to be done, in this order: Commit may start at once; Decisions must

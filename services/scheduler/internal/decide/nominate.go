@@ -289,8 +289,8 @@ func (c *Core) supply(
 		return entry, nil, false
 	}
 	holder := ledger.Holder{PodUID: entry.PodUID, Token: entry.Token, NodeUID: plan.Node.Node.UID}
-	docs, free := c.take(v.holdings(), holder, nil)
-	if !ready || !free {
+	docs, err := c.take(v.holdings(), holder, nil)
+	if !ready || err != nil {
 		a.pick = pick{}
 		c.deferred = append(c.deferred, a)
 		return entry, nil, false
@@ -394,6 +394,14 @@ func (n *nomination) done(c *Core, revision int64, out *Output) {
 func (n *nomination) undone(c *Core, lost ledger.Lost, out *Output) {
 	c.plans.budgets.stale = true
 	c.lostDeed(n.attempt, lost, out)
+}
+
+func (n *nomination) tooLarge(c *Core, why string, out *Output) {
+	if n.attempt.doubtful {
+		c.giveBack(n.attempt)
+		return
+	}
+	c.fail(n.attempt, why, out)
 }
 
 // demand is what a pod's rules about other nodes need on a node.

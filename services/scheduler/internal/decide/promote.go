@@ -227,6 +227,9 @@ func (c *Core) fitsElsewhere(s standing) string {
 // promote sends T3 if the pod fits now that all who had to go have gone; else the place is
 // given up.
 func (c *Core) promote(s standing, out *Output) look {
+	if s.vetting.unstorable != "" {
+		return c.giveUp(s, end{reason: s.vetting.unstorable, failed: true}, out)
+	}
 	profile, ok := c.cfg.Profiles[s.pod.SchedulerName]
 	if !ok {
 		return c.giveUp(s, end{reason: "no profile of that name is configured"}, out)
@@ -350,9 +353,9 @@ func (c *Core) resupply(
 			docs[x.Key] = free
 		}
 	}
-	held, ok := c.take(v.holdings(), ledger.Holder{PodUID: s.podUID, Token: s.token, NodeUID: node.UID}, docs)
+	held, err := c.take(v.holdings(), ledger.Holder{PodUID: s.podUID, Token: s.token, NodeUID: node.UID}, docs)
 	maps.Copy(docs, held)
-	return v, sortedDocs(docs), ok, nil
+	return v, sortedDocs(docs), err == nil, nil
 }
 
 // rests is what a placement on a node rests on beyond it; false if that is not known yet.
@@ -451,6 +454,12 @@ func (p *promotion) done(c *Core, revision int64, out *Output) {
 		Outcome: Scheduled, NodeName: d.NodeName, Feasible: 1, Nodes: int(d.NodesTotal), Held: true,
 	})
 	c.report(PlanReport{What: PlanPromoted, Pod: d.Pod, Node: d.NodeName, Held: c.now.Sub(p.since)})
+}
+
+// tooLarge: its place is given up, which takes less.
+func (p *promotion) tooLarge(c *Core, why string, _ *Output) {
+	p.vetting.unstorable = why
+	c.plans.due[p.podUID] = struct{}{}
 }
 
 func (p *promotion) undone(c *Core, _ ledger.Lost, _ *Output) { c.plans.due[p.podUID] = struct{}{} }

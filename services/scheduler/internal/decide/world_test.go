@@ -54,6 +54,8 @@ type meddlers struct {
 	perform func(decide.Perform) decide.Performed
 	// ablate changes a transaction on its way to the ledger, to take a guard away.
 	ablate func(ledger.Txn) ledger.Txn
+	// takes is how many bytes the store takes in one transaction, 0 for no bound of its own.
+	takes int
 }
 
 type shard struct {
@@ -445,6 +447,10 @@ func (w *world) answer(s *shard) []decide.Result {
 	txn := c.Txn
 	if w.ablate != nil {
 		txn = w.ablate(txn)
+	}
+	if bytes := txn.Bytes(); w.takes > 0 && bytes > w.takes {
+		s.commit = nil
+		return []decide.Result{{ID: c.ID, Refused: fmt.Sprintf("the store takes %d bytes, not %d", w.takes, bytes)}}
 	}
 	res := w.commit(txn)
 	if w.rng.IntN(8) == 0 {
