@@ -42,8 +42,9 @@ func TestFenceChangesNoPod(t *testing.T) {
 		if d := s.told(events.DecisionReleased)["p0"]; !strings.Contains(d.Message, "pods are frozen") {
 			t.Errorf("told %+v, want the reservation released, because the bind was refused", d)
 		}
-		if mark := s.server.pod("p0").Annotations[decide.AnnotationFence]; !strings.HasPrefix(mark, ledger.Token(1).String()) {
-			t.Errorf("mark %q, want one of token %s", mark, ledger.Token(1))
+		token, mark := ledger.Token(1).String(), s.server.pod("p0").Annotations[decide.AnnotationFence]
+		if !strings.HasPrefix(mark, token) {
+			t.Errorf("mark %q, want one of token %s", mark, token)
 		}
 		if n := len(s.doc("n0").Entries); n != 0 {
 			t.Errorf("%d entries left", n)

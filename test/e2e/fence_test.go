@@ -23,8 +23,8 @@ import (
 // frozen is what the policies of this test say.
 const frozen = "this namespace is frozen"
 
-// refusedWithin is longer than the longest pause between two tries of a fence, and than the queue takes to judge.
-const refusedWithin = 2 * time.Minute
+// reportedWithin is longer than the longest pause between two tries of a fence, and than the queue takes to judge.
+const reportedWithin = 2 * time.Minute
 
 // A tenant's policies deny binds and every change of pods. Reservations are taken back all the same, because a fence
 // changes the pod's status; where that is denied too, the pod's owner and the operator see what is denied. When the
@@ -52,13 +52,13 @@ func TestFenceUnderPolicies(t *testing.T) {
 
 	s.deny(ns, "pods/status", admissionv1.Update)
 	s.tells(ns, "p", "FailedRelease")
-	s.eventually(refusedWithin, "the metric counts it", func(ctx context.Context) (string, error) {
+	s.eventually(reportedWithin, "the metric counts it", func(ctx context.Context) (string, error) {
 		if n, err := berth.Metric(ctx, "berth_fences_refused"); err != nil || n != 1 {
 			return "it does not", err
 		}
 		return "", nil
 	})
-	s.eventually(refusedWithin, "status names the pod", func(context.Context) (string, error) {
+	s.eventually(reportedWithin, "status names the pod", func(context.Context) (string, error) {
 		for _, warning := range s.warnings() {
 			if strings.Contains(warning, "fence-refused: "+ns+"/p") && strings.Contains(warning, frozen) {
 				return "", nil
@@ -69,7 +69,7 @@ func TestFenceUnderPolicies(t *testing.T) {
 
 	s.allow(ns, "pods/status")
 	s.allow(ns, "pods/binding")
-	s.eventually(refusedWithin, "the pod is bound", func(ctx context.Context) (string, error) {
+	s.eventually(reportedWithin, "the pod is bound", func(ctx context.Context) (string, error) {
 		pod, err := s.client.CoreV1().Pods(ns).Get(ctx, "p", metav1.GetOptions{})
 		if err == nil && pod.Spec.NodeName == "" {
 			return conditionOf(pod).Message, nil
@@ -182,6 +182,7 @@ func (s *stack) rehearse(ctx context.Context, ns, resource string) error {
 func (s *stack) allow(ns, resource string) {
 	s.Helper()
 	name := policyName(ns, resource)
-	s.no(s.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(s.Context(), name, metav1.DeleteOptions{}))
-	s.no(s.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(s.Context(), name, metav1.DeleteOptions{}))
+	admission := s.client.AdmissionregistrationV1()
+	s.no(admission.ValidatingAdmissionPolicyBindings().Delete(s.Context(), name, metav1.DeleteOptions{}))
+	s.no(admission.ValidatingAdmissionPolicies().Delete(s.Context(), name, metav1.DeleteOptions{}))
 }

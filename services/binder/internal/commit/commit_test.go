@@ -209,7 +209,8 @@ func TestMarkThatIsTakenOutIsNoFence(t *testing.T) {
 				write(w, http.StatusOK, podObject(func(p *corev1.Pod) { p.Annotations = annotations }))
 			})
 			a := r.fencePod(t.Context(), decide.FencePod{Pod: thePod, Value: "value"})
-			if a.Result != decide.Refused || !strings.Contains(a.Problem, "left out annotation berth.dev/fence") || a.Pod != nil {
+			const problem = "left out annotation berth.dev/fence"
+			if a.Result != decide.Refused || !strings.Contains(a.Problem, problem) || a.Pod != nil {
 				t.Fatalf("answer %+v, want refused, and that the annotation is missing", a)
 			}
 		})

@@ -155,8 +155,8 @@ func (r *Room) fencePod(ctx context.Context, e decide.FencePod) decide.Answered 
 // It goes through pods/status, whose strategy in kube-apiserver (pkg/registry/core/pod/strategy.go) leaves the spec
 // alone and keeps what is said of annotations. So the binder needs no right to change pods, which would be one to the
 // image of any container, and admission webhooks and policies for pods do not see it. It is an annotation and no
-// condition: kubectl shows conditions to the pod's owner for good, another write of PodScheduled would take the
-// mark away that the audit looks for, and times in conditions are whole seconds, so that two fences could write the same.
+// condition: kubectl shows conditions to the pod's owner for good, another write of PodScheduled would take away the
+// mark that the audit looks for, and times in conditions are whole seconds, so that two fences could write the same.
 //
 // The API server answers a patch that changes nothing as it does one that does. A mark that is not in the answer was
 // taken out by an admission webhook or policy: then the resourceVersion may be what it was, and a bind that is on its

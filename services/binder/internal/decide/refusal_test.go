@@ -53,7 +53,7 @@ func TestRefusedFenceIsToldOfUntilItEnds(t *testing.T) {
 	}
 	told := r.toldOf("FailedRelease")
 	if most := int(day / refusalsAgain); len(told) > most || len(told) < most/2 {
-		t.Errorf("%d events in a day, want at most %d, and half of that at least", len(told), most)
+		t.Fatalf("%d events in a day, want at most %d, and half of that at least", len(told), most)
 	}
 	for _, part := range []string{"node n0", "bind refused: pods are frozen", "delete the pod", denied} {
 		if e := told[0]; !strings.Contains(e.Note, part) || e.Type != "Warning" || e.Pod != about("p0") {
@@ -72,6 +72,9 @@ func TestRefusedFenceIsToldOfUntilItEnds(t *testing.T) {
 	r.told = nil
 	r.wait(2 * refusedPause)
 	run[FencePod](r, delivered)
+	if n := r.b.core.Stats().FencesRefused; n != 0 {
+		t.Errorf("%d reservations counted whose fence is refused, although it was let through", n)
+	}
 	run[Transact](r, delivered)
 	if d := r.say(events.DecisionReleased)[0]; d.Message != "bind refused: pods are frozen" {
 		t.Errorf("released because %q", d.Message)
