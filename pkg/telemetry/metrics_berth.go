@@ -90,6 +90,12 @@ var (
 		Help:           "Bound pods that their kubelet did not admit, by its reason.",
 		StabilityLevel: metrics.ALPHA,
 	}, "reason")
+	fencesRefused = gauge(&metrics.GaugeOpts{
+		Subsystem: berthSubsystem, Name: "fences_refused",
+		Help: "Reservations that cannot be taken back because the API server refuses the binder's write again " +
+			"and again, by binder.",
+		StabilityLevel: metrics.ALPHA,
+	}, "member")
 	batchSize = histogram(&metrics.HistogramOpts{
 		Subsystem: berthSubsystem, Name: "batch_size",
 		Help:    "How much was done at once: pods in a transaction (reservations), pods in a message to a shard (offers).",
@@ -182,7 +188,8 @@ var (
 	berthMetrics = []metrics.Registerable{
 		attemptsWithoutResult, ledgerTxns, ledgerTxnDuration, binds, bindDuration, offersOutstanding, offersEnded,
 		plansEnded, planDuration, placesHeld, eventsWaiting, conflicts, turnsGiven, nodeNotices, nodesLeftAlone,
-		kubeletRejections, podsQuarantined, partitionMoves, factLag, nodesUnusable, busDropped, spansEnded, spansExported,
+		kubeletRejections, fencesRefused,
+		podsQuarantined, partitionMoves, factLag, nodesUnusable, busDropped, spansEnded, spansExported,
 		batchSize, promises, promiseAge, budgetClaims, evictions, loopsBroken, leads, ledgerRenewed, ledgerClosed, anomalies,
 	}
 )
@@ -323,6 +330,11 @@ var namedRejections = map[string]bool{
 	"UnexpectedAdmissionError": true, "TopologyAffinityError": true, "Evicted": true, "NodeShutdown": true,
 	"AppArmor": true, "SysctlForbidden": true, "InvalidNodeInfo": true, "PodOSNotSupported": true,
 	"PodOSSelectorNodeLabelDoesNotMatch": true, "PodFeatureUnsupported": true, "VolumeAttachmentLimitExceeded": true,
+}
+
+// FencesRefused sets how many reservations a binder cannot take back because the API server refuses its write.
+func FencesRefused(member string, fences int) {
+	fencesRefused.WithLabelValues(member).Set(float64(fences))
 }
 
 // BatchSize observes how much was done at once: reservations, offers.

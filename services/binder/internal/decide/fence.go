@@ -14,8 +14,8 @@ import (
 //
 //  1. T6: the entry becomes Fencing. From here on no refresh path finds it Committed.
 //     Crash before: Committed, bound or fenced by the next holder.
-//  2. The pod is really changed (fresh annotation value). Binds sent before carry an older
-//     resourceVersion and are refused from here on. So are its claims to devices, if it was to
+//  2. The pod is really changed (fresh annotation value, through pods/status). Binds sent before
+//     carry an older resourceVersion and are refused from here on. So are its claims to devices, if it was to
 //     give them some. Crash before: Fencing, idle; any holder of the partition repeats the
 //     change with a new value.
 //  3. The changed pod's nodeName says who was first. Crash: as before, repeated.
@@ -34,7 +34,8 @@ type fence struct {
 	after *state.Pod
 	// claims is the resourceVersion of claims to devices from which on facts show that they are
 	// settled.
-	claims uint64
+	claims  uint64
+	refusal refusal
 }
 
 // mark is step 1.
@@ -152,9 +153,13 @@ func (r *reservation) advanceFencing(c *Core) {
 func (r *reservation) changeAnswered(c *Core, in Answered) {
 	switch in.Result {
 	case Done:
+		r.changeAllowed(c)
 		r.fence.after, r.fence.claims = in.Pod, in.ClaimVersion
 		r.advance(c)
+	case Refused:
+		r.changeRefused(c, in.Problem)
 	case Gone:
+		r.changeAllowed(c)
 		// Nothing can be bound any more. The entry leaves by hand-over, when the facts show
 		// the deletion: its resourceVersion is the high-water that removal needs.
 		r.settled = true

@@ -38,10 +38,32 @@ type Limits struct {
 	// EvictionHang is how long an eviction that got no answer may still arrive.
 	EvictionHang time.Duration
 	Leftovers
+	Refusals RefusalLimits
 	// Foreign bounds, each, the hints, conditions and evictions remembered for partitions
 	// of other members; past it new ones are dropped, they are hints.
 	Foreign int
 }
+
+// RefusalLimits are about fences whose write the API server refuses.
+type RefusalLimits struct {
+	// Tell is how many refusals of one fence in a row are told of, Again how long after that they are told
+	// of once more.
+	Tell  int
+	Again time.Duration
+	// Pause paces the tries after refusals. Jitter must be 0, as in Limits.Retry.
+	Pause wait.Backoff
+}
+
+const (
+	// fenceRefusals may pass by themselves, as while a policy is being replaced.
+	fenceRefusals = 3
+	// refusalsAgain is less than what readers of the log take for over (anomaly.Window), by more than a
+	// pause between two tries.
+	refusalsAgain = 5 * time.Minute
+	// refusedPause is how long a pod waits at most after its owner has allowed the write, and bounds what
+	// many refused fences ask of the API server.
+	refusedPause = time.Minute
+)
 
 // Leftovers are the times after which is dropped what is left over.
 type Leftovers struct {
@@ -118,6 +140,10 @@ func DefaultLimits() Limits {
 			KeepPlace:   2 * time.Minute,
 			Collect:     10 * time.Minute,
 			ForgetEvery: 10 * time.Second,
+		},
+		Refusals: RefusalLimits{
+			Tell: fenceRefusals, Again: refusalsAgain,
+			Pause: wait.Backoff{Duration: time.Second, Factor: 2, Steps: 30, Cap: refusedPause},
 		},
 		Foreign: 1 << 16,
 	}

@@ -289,8 +289,7 @@ func (r *reservation) bindAnswered(c *Core, in Answered) {
 	case Moved:
 		r.moved(c, in.Pod)
 	case Refused:
-		r.doomed = "bind refused: " + in.Problem
-		r.advance(c)
+		r.bindRefused(c, in.Problem)
 	case ClaimMade:
 		r.nameClaim(c, in.Made)
 	case Waiting:
