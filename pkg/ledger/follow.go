@@ -16,6 +16,8 @@ type ViewBatch struct {
 	KVs   []KV
 	// Store is the identity of the store, of a Reset.
 	Store uint64
+	// Anew: a Reset that follows on nothing, of a ledger that went back; only histories have that.
+	Anew bool
 	// Events are every change up to and including Events.Revision.
 	Events EventBatch
 	// Known is what another picture has made of Events (ViewChanges.Docs), so that who folds them

@@ -39,7 +39,7 @@ type AnewError struct {
 	// the one that it is at, as far as that is what gave it away.
 	Was, Now       uint64
 	Seen, Revision int64
-	// Key is one that has a value of before; empty for none.
+	// Key is one that has another value than was read of it; empty for none.
 	Key string
 }
 
@@ -48,8 +48,7 @@ func (e *AnewError) Error() string {
 	case e.Was != e.Now:
 		return fmt.Sprintf("ledger: the store is another one: its identity was %x and is %x", e.Was, e.Now)
 	case e.Key != "":
-		return fmt.Sprintf("ledger: the store went back: key %s has a value from before revision %d, which was read already",
-			e.Key, e.Seen)
+		return fmt.Sprintf("ledger: the store went back: key %s is not what was read of it at revision %d", e.Key, e.Seen)
 	}
 	return fmt.Sprintf("ledger: the store went back: it had reached revision %d and is at %d", e.Seen, e.Revision)
 }

@@ -40,7 +40,7 @@ type DocChange struct{ Before, After NodeDoc }
 // picture has: the store went back.
 func (v *View) Fold(b ViewBatch) (ViewChanges, error) {
 	if b.Reset {
-		if err := v.follows(b); err != nil {
+		if err := v.follows(b); err != nil && !b.Anew {
 			return ViewChanges{}, err
 		}
 		err := v.Reset(b.KVs, b.Events.Revision)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/component-base/metrics"
+
+	"github.com/berth-scheduler/berth/pkg/events"
 )
 
 // Metrics of what only Berth has.
@@ -143,6 +145,11 @@ var (
 		Help:           "1 while the ledger begins anew and nothing is placed, bound or evicted, else 0.",
 		StabilityLevel: metrics.ALPHA,
 	})
+	unreadable = counter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "log_unreadable_total",
+		Help:           "Records of the log that could not be read and were set aside, by service and stream.",
+		StabilityLevel: metrics.ALPHA,
+	}, "service", "stream")
 	anomalies = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "anomalies",
 		Help:           "Things that should not be, by rule; `berth status` names them.",
@@ -191,6 +198,7 @@ var (
 		kubeletRejections, fencesRefused,
 		podsQuarantined, partitionMoves, factLag, nodesUnusable, busDropped, spansEnded, spansExported,
 		batchSize, promises, promiseAge, budgetClaims, evictions, loopsBroken, leads, ledgerRenewed, ledgerClosed, anomalies,
+		unreadable,
 	}
 )
 
@@ -380,6 +388,11 @@ func LedgerClosed(yes bool) {
 		value = 1
 	}
 	ledgerClosed.Set(value)
+}
+
+// Unreadable counts something in a stream of the log that a service cannot read.
+func Unreadable(service string, stream events.Stream) {
+	unreadable.WithLabelValues(service, string(stream)).Inc()
 }
 
 // Anomalies sets how much a rule has found.

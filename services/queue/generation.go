@@ -25,41 +25,45 @@ const generationGrace = 30 * time.Second
 var errOvertaken = errors.New("queue: the ledger's generation has changed meanwhile")
 
 // sound makes sure that the ledger is what members have relied upon, and else begins its next generation.
-// picture is the state at the end of the log. It tries until it has succeeded or ctx ends.
-func (q *Queue) sound(ctx context.Context, picture *state.Snapshot, from beginning) error {
+// picture is the state at the end of the log. It tries until it has succeeded or ctx ends. back: Kubernetes
+// went back, so that the picture is not worth anything either.
+func (q *Queue) sound(ctx context.Context, picture *state.Snapshot, from beginning) (back bool, _ error) {
 	for {
-		err := q.soundOnce(ctx, picture, from)
+		seen, err := q.soundOnce(ctx, picture, from)
+		back = back || seen.WentBack != ""
 		if err == nil || ctx.Err() != nil {
-			return err
+			return back, err
 		}
 		var anew *ledger.AnewError
 		if errors.As(err, &anew) {
-			return err
+			return back, err
 		}
 		q.logger.Warn("the ledger's generation is not settled, trying again", "error", err)
 		q.pause(ctx)
 	}
 }
 
-func (q *Queue) soundOnce(ctx context.Context, picture *state.Snapshot, from beginning) error {
+func (q *Queue) soundOnce(
+	ctx context.Context, picture *state.Snapshot, from beginning,
+) (decide.LedgerSeen, error) {
 	seen, floor, err := q.seen(ctx, picture, from)
 	if err != nil {
-		return err
+		return seen, err
 	}
 	switch verdict, reason := decide.JudgeGeneration(seen); verdict {
 	case decide.GenerationFirst:
-		return q.first(ctx, seen)
+		err = q.first(ctx, seen)
 	case decide.GenerationNext:
-		return q.renew(ctx, seen, floor, reason)
+		err = q.renew(ctx, seen, floor, reason)
 	}
-	return nil
+	return seen, err
 }
 
 // seen gathers what the generation is judged by.
 func (q *Queue) seen(
 	ctx context.Context, picture *state.Snapshot, from beginning,
 ) (seen decide.LedgerSeen, floor ledger.Floor, err error) {
-	seen.Claimed, seen.Recorded = from.claimed, from.recorded
+	seen.Claimed, seen.Recorded = from.claimed, from.recorded.Through
 	if seen.Store, err = q.deps.Ledger.ID(ctx); err != nil {
 		return seen, floor, err
 	}
@@ -71,17 +75,56 @@ func (q *Queue) seen(
 		return seen, floor, fmt.Errorf("queue: last fact: %w", err)
 	}
 	seen.FactsTold = last > 0
+	if last := from.recorded.Last; last.ModRevision > 0 {
+		kv, _, err := q.readKey(ctx, last.Key)
+		if err != nil {
+			return seen, floor, err
+		}
+		seen.Contradicted = from.recorded.Contradicts(kv)
+	}
+	if seen.WentBack = from.wentBack; seen.WentBack != "" {
+		return seen, floor, nil
+	}
+	seen.WentBack, err = q.wentBack(ctx, picture, seen.Generation.Revision, floor.Revision)
+	return seen, floor, err
+}
+
+// wentBack says of which kind Kubernetes has lost changes that facts or the ledger know of; empty for none.
+// The picture of the ledger must show its generation and its floor as they were read.
+func (q *Queue) wentBack(
+	ctx context.Context, picture *state.Snapshot, generation, floor int64,
+) (what string, err error) {
+	counted := map[events.Kind]uint64{}
+	current := false
+	err = q.ask(ctx, func(l *loop) {
+		view := l.holds.View()
+		current = view.Revision() > 0 && view.Generation().Revision >= generation && view.Floor().Revision >= floor
+		for _, kind := range intake.VersionedKinds {
+			counted[kind] = view.HighWater(string(kind))
+		}
+	})
+	if err != nil {
+		return "", err
+	}
+	if !current {
+		return "", errors.New("queue: the picture of the ledger is not there yet")
+	}
 	now, err := q.cluster.Versions(ctx)
 	if err != nil {
-		return seen, floor, err
+		return "", err
 	}
 	for _, kind := range intake.VersionedKinds {
-		rv, known := picture.Position().Progress(kind)
-		if at, listed := now[kind]; known && listed && at < rv {
-			seen.WentBack = fmt.Sprintf("%ss are at resourceVersion %d, and facts up to %d were told", kind, at, rv)
+		at, listed := now[kind]
+		told, known := picture.Position().Progress(kind)
+		switch {
+		case !listed:
+		case known && at < told:
+			what = fmt.Sprintf("%ss are at resourceVersion %d, and facts up to %d were told", kind, at, told)
+		case at < counted[kind]:
+			what = fmt.Sprintf("%ss are at resourceVersion %d, and the ledger counts on %d", kind, at, counted[kind])
 		}
 	}
-	return seen, floor, nil
+	return what, nil
 }
 
 // readGeneration reads generation and floor, and the revision that they were read at. A value that cannot

@@ -9,7 +9,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/history"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 
 	"github.com/berth-scheduler/berth/services/queue"
@@ -199,5 +201,107 @@ func TestKubernetesThatWentBack(t *testing.T) {
 	w.eventually("facts are told again", func() bool { return w.progress() >= again && w.progress() < late })
 	if v := w.generation(2); v.HighWater(ledger.KindPod) >= late {
 		t.Errorf("a high-water of before is left: %d", v.HighWater(ledger.KindPod))
+	}
+}
+
+// The same, and by the time that anybody asks, Kubernetes has come further than it was before.
+func TestKubernetesThatWentBackAndOn(t *testing.T) {
+	w := newWorld(t)
+	w.api.Set(pod("a", 0))
+	for range 50 {
+		w.api.Bookmark()
+	}
+	late := w.api.Set(pod("b", 0))
+	w.startHasty("queue-a")
+	w.generation(1)
+	w.eventually("the facts are told", func() bool { return w.progress() >= late })
+	w.promise(late)
+	w.api.Restore(late-40, late+100)
+	v := w.generation(2)
+	if _, _, ok := v.Entry("p"); ok {
+		t.Error("a reservation of before stands")
+	}
+	again := w.api.Set(pod("c", 0))
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		store, facts := w.replay()
+		t.Log("DEBUG", again, store.Describe())
+		for _, f := range facts {
+			t.Log("DEBUG", f.Sequence, f.Op, f.Kind, f.Name, f.ResourceVersion, f.Progress, f.Epoch, f.Cause)
+		}
+	})
+	w.eventually("facts are told again", func() bool { return w.progress() >= again })
+	w.generation(2) // and it stays at that
+}
+
+// The same, and the log has lost its facts as well: what the ledger counts on tells.
+func TestKubernetesThatWentBackWithoutFacts(t *testing.T) {
+	w := newWorld(t)
+	w.api.Set(pod("a", 0))
+	for range 50 {
+		w.api.Bookmark()
+	}
+	late := w.api.Set(pod("b", 0))
+	_, stop := w.startHasty("queue-a")
+	w.generation(1)
+	w.promise(late)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.log.Close()
+	w.log = memlog.New(memlog.Options{})
+	w.api.GoBack(late - 40)
+	w.startHasty("queue-b")
+	if v := w.generation(2); v.HighWater(ledger.KindPod) >= late {
+		t.Errorf("a high-water of before is left: %d", v.HighWater(ledger.KindPod))
+	}
+}
+
+// etcd is restored from a backup while nothing runs, and another tenant of it brings it further than it was.
+func TestRestoredLedgerThatWentOnBeginsAnew(t *testing.T) {
+	w := newWorld(t)
+	w.api.Set(pod("a", 0))
+	_, stop := w.start("queue-a")
+	w.generation(1)
+	w.take(t)
+	backup := w.ledger.Backup()
+	w.take(t)
+	w.eventually("the ledger's history is recorded", func() bool {
+		ending, err := history.Recorded(t.Context(), w.log)
+		return err == nil && ending.Last.Key == "k"
+	})
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.ledger = w.ledger.Restore(backup, false)
+	for range 50 {
+		other := ledger.Txn{Puts: []ledger.Put{{Key: "another-tenant"}}}
+		if _, err := w.ledger.Commit(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.startHasty("queue-b")
+	w.generation(2)
+}
+
+// A member closes the ledger while a leader leads that has noticed nothing itself: it begins the next
+// generation, and nothing stays closed.
+func TestDoubtBeginsTheNextGeneration(t *testing.T) {
+	w := newWorld(t)
+	w.api.Set(pod("a", 0))
+	w.startHasty("queue-a")
+	v := w.generation(1)
+	w.promise(7)
+	doubt, err := v.Generation().Doubt("a member noticed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := w.ledger.Commit(t.Context(), doubt); err != nil || !r.Succeeded {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if _, _, ok := w.generation(2).Entry("p"); ok {
+		t.Error("a reservation of before stands")
 	}
 }

@@ -39,6 +39,7 @@ type loop struct {
 	in    feeds
 	core  *decide.Core
 	facts *intake.Facts
+	alarm *follow.Alarm
 	holds *intake.Holds
 	out   *commit.Reporter
 	timer clock.Timer
@@ -51,7 +52,8 @@ type loop struct {
 func newLoop(q *Queue, in feeds, out *commit.Reporter) *loop {
 	return &loop{
 		queue: q, in: in, core: decide.New(q.coreConfig()), facts: intake.NewFacts(), holds: intake.NewHolds(),
-		out: out, vigil: newVigil(), timer: q.deps.Clock.NewTimer(idleTick),
+		alarm: follow.NewAlarm("queue", q.logger, q.deps.Clock.Now),
+		out:   out, vigil: newVigil(), timer: q.deps.Clock.NewTimer(idleTick),
 	}
 }
 
@@ -162,6 +164,7 @@ func (l *loop) applyFacts(b follow.Batch) error {
 		}
 		l.step(in)
 	}
+	l.alarm.Look(b, l.facts.Snapshot().Unreadable())
 	l.queue.applied.publish(l.facts.Snapshot())
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -33,6 +34,11 @@ const (
 	// snapshot, resigning), and the question whether it still leads.
 	farewell = 5 * time.Second
 )
+
+// holePauses space the rounds that end because of a fact that cannot be read, from 1 s to 1 min: to tell
+// everything anew again and again is much work for everybody, and whoever wrote the last such fact may
+// write another one.
+var holePauses = wait.Backoff{Duration: retryPause, Factor: 2, Steps: 20, Cap: time.Minute}
 
 var (
 	errSessionLost = errors.New("queue: the session with the ledger is lost")
@@ -114,7 +120,7 @@ func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, c
 		stop()
 		_ = recorders.Wait() // it has no error but the end of its context
 	}()
-	led := false
+	led, holes := false, holePauses
 	from := beginning{cause: intake.CauseList, claimed: claimed, recorded: recorded}
 	for n := (commit.Round{Term: term}); ; n.Number++ {
 		err := q.round(ctx, n, from, func() {
@@ -127,10 +133,18 @@ func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, c
 		}
 		q.logger.Warn("the round ended, comparing the log with the cluster again", "error", err)
 		from = beginning{cause: intake.CauseRepair, claimed: true}
+		var back *intake.WentBackError
+		if errors.As(err, &back) {
+			from.wentBack = back.Error()
+		}
 		if err := q.confirm(ctx, session, term); err != nil || ctx.Err() != nil {
 			return err
 		}
-		q.pause(ctx)
+		if errors.Is(err, errHole) {
+			_ = q.sleep(ctx, holes.Step()) // it fails when ctx ends, which shows below
+		} else {
+			q.pause(ctx)
+		}
 	}
 }
 
@@ -178,21 +192,23 @@ type beginning struct {
 	cause string
 	// claimed: the ledger belonged to the cluster before this leader led.
 	claimed bool
-	// recorded is the revision up to which the ledger's history was in the log then; 0 for none.
-	recorded int64
+	// recorded is how the ledger's history in the log ended then.
+	recorded history.Ending
+	// wentBack says what the round before has seen that Kubernetes has lost; empty for nothing.
+	wentBack string
 }
 
-// recorded reads how far the ledger's history goes, before this leader writes any of it.
-func (q *Queue) recorded(ctx context.Context) (int64, error) {
+// recorded reads how the ledger's history ends, before this leader writes any of it.
+func (q *Queue) recorded(ctx context.Context) (history.Ending, error) {
 	for {
-		revision, err := history.Recorded(ctx, q.deps.Log)
+		ending, err := history.Recorded(ctx, q.deps.Log)
 		if err == nil {
-			return revision, nil
+			return ending, nil
 		}
 		q.logger.Warn("the log of the ledger's history does not answer, trying again", "error", err)
 		q.pause(ctx)
 		if ctx.Err() != nil {
-			return 0, ctx.Err()
+			return history.Ending{}, ctx.Err()
 		}
 	}
 }
@@ -209,8 +225,12 @@ func (q *Queue) round(ctx context.Context, n commit.Round, from beginning, synce
 	if err != nil {
 		return err
 	}
-	if err := q.sound(ctx, picture, from); err != nil {
+	back, err := q.sound(ctx, picture, from)
+	if err != nil {
 		return err
+	}
+	if back { // what was told may be anything now, also under the same resourceVersions
+		picture, base.Anew = state.New().Snapshot(), true
 	}
 	epoch := n.Epoch(base.Epoch)
 	facts := make(chan events.Fact, factWindow)
@@ -218,6 +238,7 @@ func (q *Queue) round(ctx context.Context, n commit.Round, from beginning, synce
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return writer.Run(ctx, from.cause, facts) })
 	group.Go(func() error { return q.followed(ctx) })
+	group.Go(func() error { return q.whole(ctx, base.Tail.Sequence) })
 	group.Go(func() error {
 		return q.cluster.Watch(ctx, intake.Round{
 			Base: picture, Cause: from.cause, Logger: logr.FromSlogHandler(q.logger.Handler()),

@@ -33,6 +33,26 @@ func TestStoreThatBeganAnew(t *testing.T) {
 			}
 			return ""
 		},
+		"restored and further than before": func(t *testing.T, dir string) string {
+			goesOn(t, dir, func(client *clientv3.Client) {
+				for range 100 {
+					set(t, client, "/another-tenant", []byte("v"))
+				}
+			})
+			return ""
+		},
+		"restored and begun anew since": func(t *testing.T, dir string) string {
+			goesOn(t, dir, func(client *clientv3.Client) {
+				value, err := ledger.EncodeGeneration(ledger.Generation{Number: 2, Open: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 100 {
+					set(t, client, "/berth/"+ledger.KeyGeneration, value)
+				}
+			})
+			return ""
+		},
 		"another cluster": func(t *testing.T, dir string) string {
 			remove(t, filepath.Join(dir, "data"))
 			return "another"
@@ -40,8 +60,40 @@ func TestStoreThatBeganAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			beginsAnew(t, replace)
+			beginsAnew(t, replace, name == "restored and begun anew since")
 		})
+	}
+}
+
+// goesOn restores the backup of an etcd, and has somebody write to it before the tests' own members can.
+func goesOn(t *testing.T, dir string, write func(*clientv3.Client)) {
+	t.Helper()
+	elsewhere := t.TempDir()
+	if err := os.CopyFS(filepath.Join(elsewhere, "data"), os.DirFS(filepath.Join(dir, "backup"))); err != nil {
+		t.Fatal(err)
+	}
+	server := launch(t, elsewhere, "", true)
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{"unix://" + filepath.Join(elsewhere, "c")}, Logger: zap.NewNop(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(client)
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	server.Close()
+	remove(t, filepath.Join(dir, "data"))
+	if err := os.CopyFS(filepath.Join(dir, "data"), os.DirFS(filepath.Join(elsewhere, "data"))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func set(t *testing.T, client *clientv3.Client, key string, value []byte) {
+	t.Helper()
+	if _, err := client.Put(t.Context(), key, string(value)); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -52,7 +104,7 @@ func remove(t *testing.T, dir string) {
 	}
 }
 
-func beginsAnew(t *testing.T, replace func(t *testing.T, dir string) string) {
+func beginsAnew(t *testing.T, replace func(t *testing.T, dir string) string, handled bool) {
 	dir := t.TempDir()
 	server := launch(t, dir, "", true)
 	endpoint := "unix://" + filepath.Join(dir, "c")
@@ -74,7 +126,7 @@ func beginsAnew(t *testing.T, replace func(t *testing.T, dir string) string) {
 			t.Fatal(err)
 		}
 	}
-	_, first, err := (ledger.Generation{}).Next(1, "test", ledger.Floor{})
+	first, err := ledger.FirstGeneration(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +145,17 @@ func beginsAnew(t *testing.T, replace func(t *testing.T, dir string) string) {
 	batches := make(chan ledger.ViewBatch, 1)
 	go func() { followed <- ledger.Follow(t.Context(), store, batches) }()
 	<-batches
+	write("seen")
+	for b := range batches { // the watch is there, and has told of it
+		if len(b.Events.Events) > 0 {
+			break
+		}
+	}
+	go func() {
+		for range batches {
+			continue // a member takes what it is sent
+		}
+	}()
 	server.Close()
 	token := replace(t, dir)
 	server = launch(t, dir, token, true)
@@ -101,6 +164,7 @@ func beginsAnew(t *testing.T, replace func(t *testing.T, dir string) string) {
 	var anew *ledger.AnewError
 	select {
 	case err := <-followed:
+		close(batches)
 		if !errors.As(err, &anew) {
 			t.Fatalf("following ended with %v, want *ledger.AnewError", err)
 		}
@@ -118,8 +182,9 @@ func beginsAnew(t *testing.T, replace func(t *testing.T, dir string) string) {
 	if err != nil || len(kvs) != 1 {
 		t.Fatalf("%d generations (%v), want the mark that the member has left", len(kvs), err)
 	}
-	if g, err := ledger.DecodeGeneration(kvs[0]); err != nil || g.Open || g.Reason == "" {
-		t.Errorf("generation %+v, %v: want it closed, and why", g, err)
+	g, err := ledger.DecodeGeneration(kvs[0])
+	if err != nil || g.Open != handled || (g.Reason == "") != handled {
+		t.Errorf("generation %+v, %v: want it closed, and why, unless a later one has begun: %t", g, err, handled)
 	}
 }
 

@@ -1,12 +1,16 @@
 package etcd
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -30,7 +34,76 @@ type continuity struct {
 		id   uint64
 		seen int64
 		anew *ledger.AnewError
+		// generation is the number of the ledger's when the store was last found to be what it had been, 0
+		// for none.
+		generation uint64
+		// witness is the newest value that a listing or a watch has told of; its ModRevision is 0 for none. A store
+		// that was restored may have come beyond seen again before anybody asks, but what it had at this
+		// revision is something else then.
+		witness ledger.KV
 	}
+}
+
+// told takes in what the store has told of its own accord.
+func (c *continuity) told(b ledger.EventBatch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.seen = max(c.mu.seen, b.Revision)
+	for _, ev := range slices.Backward(b.Events) {
+		if !ev.Deleted && ev.ModRevision > c.mu.witness.ModRevision {
+			c.mu.witness = ev.KV
+			return
+		}
+	}
+}
+
+// listed takes in a listing.
+func (c *continuity) listed(kvs []ledger.KV, revision int64) {
+	if len(kvs) == 0 {
+		return
+	}
+	newest := slices.MaxFunc(kvs, func(a, b ledger.KV) int { return cmp.Compare(a.ModRevision, b.ModRevision) })
+	c.told(ledger.EventBatch{Revision: revision, Events: []ledger.Event{{KV: newest}}})
+	if at := slices.IndexFunc(kvs, func(kv ledger.KV) bool { return kv.Key == ledger.KeyGeneration }); at >= 0 {
+		c.found(kvs[at])
+	}
+}
+
+func (c *continuity) witness() ledger.KV {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.witness
+}
+
+// found notes the ledger's generation as it was read from a store that is what it had been.
+func (c *continuity) found(kv ledger.KV) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g, err := ledger.DecodeGeneration(kv); err == nil {
+		c.mu.generation = g.Number
+	}
+}
+
+// begun is the number of the generation that this member has worked in.
+func (c *continuity) begun() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.generation
+}
+
+// compare holds what the store says it had at the revision of a witness against it: nil if that is nothing.
+// first is true for the answer that gives the store away.
+func (c *continuity) compare(witness ledger.KV, had *ledger.KV) (first bool, err error) {
+	if had != nil && had.ModRevision == witness.ModRevision && bytes.Equal(had.Value, witness.Value) {
+		return false, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.anew != nil {
+		return false, c.mu.anew
+	}
+	c.mu.anew = &ledger.AnewError{Was: c.mu.id, Now: c.mu.id, Seen: witness.ModRevision, Key: witness.Key}
+	return true, c.mu.anew
 }
 
 // reached is what every linearizable request that begins now must find; an error once the store is
@@ -94,8 +167,8 @@ func (s *Store) doubt(cause error) {
 			now = ledger.Generation{Revision: kv.GetModRevision()}
 		}
 	}
-	if now.Revision != 0 && !now.Open {
-		return
+	if known := s.continuity.begun(); now.Revision != 0 && (!now.Open || known > 0 && now.Number > known) {
+		return // another member has noticed before, and it is closed, or a later one has begun
 	}
 	txn, err := now.Doubt(cause.Error())
 	if err != nil {
@@ -116,9 +189,42 @@ func (s *Store) ID(ctx context.Context) (uint64, error) {
 	return s.continuity.id(), nil
 }
 
-// verify asks the store for how far it is. An error that is not *ledger.AnewError says nothing.
+// verify asks the store for how far it is, and whether it still knows the witness. An error that is not
+// *ledger.AnewError says nothing.
 func (s *Store) verify(ctx context.Context) error {
-	_, err := s.page(ctx, ledger.KeyGeneration, []clientv3.OpOption{clientv3.WithCountOnly()})
+	generation, err := s.page(ctx, ledger.KeyGeneration, nil)
+	if err != nil {
+		return err
+	}
+	if err := s.recognise(ctx, s.continuity.witness()); err != nil {
+		return err
+	}
+	for _, kv := range generation.Kvs {
+		s.continuity.found(toKV(kv))
+	}
+	return nil
+}
+
+// recognise asks whether the store still knows a witness.
+func (s *Store) recognise(ctx context.Context, witness ledger.KV) error {
+	if witness.ModRevision == 0 {
+		return nil
+	}
+	resp, err := s.page(ctx, witness.Key, []clientv3.OpOption{clientv3.WithRev(witness.ModRevision)})
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		return nil // it has forgotten, and a newer one will be told
+	}
+	if err != nil {
+		return err
+	}
+	var had *ledger.KV
+	for _, kv := range resp.Kvs {
+		had = new(toKV(kv))
+	}
+	first, err := s.continuity.compare(witness, had)
+	if first {
+		s.doubt(err)
+	}
 	return err
 }
 

@@ -251,6 +251,7 @@ func (s *Store) List(ctx context.Context, prefix string) ([]ledger.KV, int64, er
 			out = append(out, toKV(kv))
 		}
 		if !resp.More {
+			s.continuity.listed(out, revision)
 			return out, revision, nil
 		}
 		key = out[len(out)-1].Key + "\x00"

@@ -59,9 +59,13 @@ func (w *watch) run(ctx context.Context, s *Store, prefix string, from int64) {
 		if batch.Revision < from {
 			continue
 		}
+		s.continuity.told(batch)
 		select {
 		case w.batches <- batch:
-		case <-ctx.Done():
+		case <-inner.Done():
+			if ctx.Err() == nil {
+				w.err = fmt.Errorf("etcd: watch: %w", anewOr(inner, inner.Err()))
+			}
 			return
 		}
 	}
@@ -90,7 +94,13 @@ func (s *Store) follows(ctx context.Context, from int64) error {
 	if err != nil {
 		return fmt.Errorf("etcd: watch: %w", err)
 	}
-	return s.continues(resp.Header, max(seen, from-1))
+	if err := s.continues(resp.Header, max(seen, from-1)); err != nil {
+		return err
+	}
+	if err := s.verify(ctx); err != nil {
+		return fmt.Errorf("etcd: watch: %w", err)
+	}
+	return nil
 }
 
 // toBatch is one response; Revision 0 when it says nothing. A response with events is

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/aside"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
@@ -57,15 +58,6 @@ func (r *Recorder) Run(ctx context.Context) error {
 		return false, nil
 	})
 	return nil
-}
-
-// Recorded is the revision up to which the log has the ledger's history; 0 for none.
-func Recorded(ctx context.Context, log events.Log) (int64, error) {
-	r := run{Recorder: &Recorder{Log: log, Clock: clock.RealClock{}}}
-	if err := r.resume(ctx); err != nil {
-		return 0, fmt.Errorf("ledger history: where it ends: %w", err)
-	}
-	return r.through, nil
 }
 
 // run is one attempt.
@@ -141,12 +133,12 @@ func (r *run) resume(ctx context.Context) error {
 		return err
 	}
 	defer unpacker.Close()
-	p, err := decode(unpacker, end)
-	if err != nil {
-		return err
-	}
 	r.last = end.Sequence
+	p, err := decode(unpacker, end)
 	switch {
+	case err != nil:
+		// It is nothing to go on behind: a picture follows.
+		r.unreadable().Record(end, err)
 	case !p.picture:
 		r.through = p.through
 	case p.last:
@@ -154,6 +146,11 @@ func (r *run) resume(ctx context.Context) error {
 	}
 	r.reached = r.through
 	return nil
+}
+
+// unreadable are notes about records of the history.
+func (r *Recorder) unreadable() *aside.Notes {
+	return aside.New("queue", events.Ledger, r.Logger, r.Clock.Now)
 }
 
 // follow writes what the ledger's watch tells.

@@ -27,6 +27,9 @@ type Facts struct{ store *state.Store }
 // NewFacts returns a picture of no facts.
 func NewFacts() *Facts { return &Facts{store: state.New()} }
 
+// Unreadable says why a fact could not be read, nil if all could.
+func (f *Facts) Unreadable() error { return f.store.Snapshot().Unreadable() }
+
 // Fold brings the picture forward by one batch.
 func (f *Facts) Fold(b follow.Batch) (decide.FactsMoved, error) {
 	var changes state.Changes

@@ -330,9 +330,13 @@ func (s *Server) current(resource string) []object {
 
 // GoBack is a restore from a backup: the server has come to version, a lower one than before, and whatever
 // has changed since has that version at most.
-func (s *Server) GoBack(version uint64) {
+func (s *Server) GoBack(version uint64) { s.Restore(version, version) }
+
+// Restore is GoBack by a server that has come to another version since, without a change that concerns these
+// tests.
+func (s *Server) Restore(version, since uint64) {
 	s.mu.Lock()
-	s.mu.version, s.mu.compact, s.mu.events = version, version, nil
+	s.mu.version, s.mu.compact, s.mu.events = since, since, nil
 	for _, all := range s.mu.objects {
 		for key, o := range all {
 			if rv, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64); err == nil && rv > version {

@@ -18,6 +18,8 @@ type LedgerSeen struct {
 	FactsTold bool
 	// Recorded is the revision up to which the ledger's history is in the log; 0 for none.
 	Recorded int64
+	// Contradicted: what that history says last is not what the ledger holds.
+	Contradicted bool
 	// WentBack says of which kind Kubernetes has lost changes that the log has; empty for none.
 	WentBack string
 }
@@ -43,6 +45,8 @@ func JudgeGeneration(s LedgerSeen) (v GenerationVerdict, reason string) {
 	case s.Recorded > s.Revision:
 		return GenerationNext, fmt.Sprintf("the ledger went back: its history is recorded up to revision %d, and it is at %d",
 			s.Recorded, s.Revision)
+	case s.Contradicted:
+		return GenerationNext, fmt.Sprintf("the ledger went back: it is not what its history says of revision %d", s.Recorded)
 	case g.Revision == 0 && !s.Claimed && s.FactsTold:
 		return GenerationNext, "the ledger was lost: it is empty, and there are facts in the log"
 	case g.Revision == 0:

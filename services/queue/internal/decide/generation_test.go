@@ -31,6 +31,7 @@ func TestJudgeGeneration(t *testing.T) {
 		"a doubt":              {with(func(s *LedgerSeen) { s.Generation = closed }), GenerationNext, "noticed"},
 		"another store":        {with(func(s *LedgerSeen) { s.Store = 8 }), GenerationNext, "begun in 7, and this is 8"},
 		"a revision of before": {with(func(s *LedgerSeen) { s.Revision = 99 }), GenerationNext, "up to revision 100"},
+		"a history of another": {with(func(s *LedgerSeen) { s.Contradicted = true }), GenerationNext, "not what its history"},
 		"Kubernetes restored":  {with(func(s *LedgerSeen) { s.WentBack = "pods" }), GenerationNext, "went back: pods"},
 		"a broken beginning":   {with(func(s *LedgerSeen) { s.Generation = unfinished }), GenerationNext, "not finished"},
 	} {

@@ -275,6 +275,9 @@ func (c *Core) Asked(visit func(a placement.Asked, calls uint64)) { c.engine.Ask
 // Position is what the core has applied of the facts.
 func (c *Core) Position() state.Position { return c.store.Position() }
 
+// Unreadable says why a fact could not be read, nil if all could.
+func (c *Core) Unreadable() error { return c.store.Snapshot().Unreadable() }
+
 func (c *Core) applyFacts(b follow.Batch) error {
 	if b.Reset {
 		store, err := b.Store()

@@ -56,6 +56,9 @@ func NewReplica(cfg Config) *Replica {
 // Facts applies facts.
 func (r *Replica) Facts(b follow.Batch) error { return r.core.applyFacts(b) }
 
+// Unreadable says why a fact could not be read, nil if all could.
+func (r *Replica) Unreadable() error { return r.core.Unreadable() }
+
 // Ledger applies what the ledger's watch told.
 func (r *Replica) Ledger(b ledger.ViewBatch) error { return r.core.applyLedger(b) }
 
