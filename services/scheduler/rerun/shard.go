@@ -88,7 +88,7 @@ func (s *Shard) advance(ctx context.Context, d *events.Decision) error {
 		if err != nil {
 			return err
 		}
-		if err := s.replica.Learn(kvs); err != nil {
+		if err := s.replica.Learn(kvs, l.Key == ""); err != nil {
 			return s.fail(err)
 		}
 	}

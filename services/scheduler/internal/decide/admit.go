@@ -19,7 +19,7 @@ func (c *Core) admit(out *Output) bool {
 		for _, n := range c.view.Unadmitted(limit) {
 			change, err := ledger.AdmitNode{
 				NodeUID: n.UID, NodeName: n.Name, NodeRV: n.ResourceVersion,
-				Known: c.ledger.Incarnation(n.Name), Docs: c.ledger.Named(n.Name),
+				Known: c.ledger.Incarnation(n.Name), Docs: c.ledger.Named(n.Name), Floor: c.ledger.Floor(),
 			}.Admit()
 			if err == nil {
 				all.Docs = append(all.Docs, change.Docs...)

@@ -59,9 +59,14 @@ func (r *Replica) Facts(b follow.Batch) error { return r.core.applyFacts(b) }
 // Ledger applies what the ledger's watch told.
 func (r *Replica) Ledger(b ledger.ViewBatch) error { return r.core.applyLedger(b) }
 
-// Learn applies what the shard knew ahead of its watch (events.Basis.Learned).
-func (r *Replica) Learn(kvs []ledger.KV) error {
-	changes, err := r.core.ledger.Learn(kvs)
+// Learn applies what the shard knew ahead of its watch (events.Basis.Learned), by an own transaction or by
+// one that was lost.
+func (r *Replica) Learn(kvs []ledger.KV, own bool) error {
+	learn := r.core.ledger.Learn
+	if own {
+		learn = r.core.ledger.LearnPut
+	}
+	changes, err := learn(kvs)
 	if err != nil {
 		return fmt.Errorf("scheduler: what the shard had learned: %w", err)
 	}
