@@ -24,18 +24,15 @@ type generation struct {
 
 // generationOf is the generation that a revision begins, closes or opens.
 func (a *replay) generationOf(events []LedgerEvent) (g ledger.Generation, ok bool) {
-	for _, ev := range events {
-		if ev.Key != ledger.KeyGeneration || ev.Deleted {
-			continue
-		}
-		g, err := ledger.DecodeGeneration(ev.KV())
-		if err != nil {
-			a.badValue(ev, err)
-			return g, false
-		}
-		return g, true
+	i := slices.IndexFunc(events, func(ev LedgerEvent) bool { return ev.Key == ledger.KeyGeneration && !ev.Deleted })
+	if i < 0 {
+		return g, false
 	}
-	return g, false
+	g, err := ledger.DecodeGeneration(events[i].KV())
+	if err != nil {
+		a.badValue(events[i], err)
+	}
+	return g, err == nil
 }
 
 // turn takes in the generation that a revision names: numbers rise, and only a generation that was

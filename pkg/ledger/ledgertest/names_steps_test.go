@@ -488,14 +488,9 @@ func (w *namesWorld) restore(ctx context.Context) error {
 		return err
 	}
 	if !w.rules.noGrace {
-		for _, b := range w.sent {
-			if w.choose("arrives", 2) == 0 {
-				if err := w.arrive(b); err != nil {
-					return err
-				}
-			}
+		if err := w.land(); err != nil {
+			return err
 		}
-		w.sent, w.fences = nil, nil
 	}
 	rv := uint64(len(w.history))
 	txn, err = next.OpenAt(map[string]uint64{ledger.KindPod: rv, ledger.KindNode: rv}, w.truth.Floor())
@@ -504,6 +499,20 @@ func (w *namesWorld) restore(ctx context.Context) error {
 	}
 	_, err = w.commit(ctx, txn)
 	return err
+}
+
+// land is the end of what is on its way: it arrives, or it never will.
+func (w *namesWorld) land() error {
+	for _, b := range w.sent {
+		if w.choose("arrives", 2) == 1 {
+			continue
+		}
+		if err := w.arrive(b); err != nil {
+			return err
+		}
+	}
+	w.sent, w.fences = nil, nil
+	return nil
 }
 
 func (w *namesWorld) clear(ctx context.Context, g ledger.Generation) error {

@@ -41,26 +41,24 @@ func (s *shard) picked(n int) bool {
 // submit makes the transaction of a decision, whenever it is that the decision's turn comes; or drops it.
 func (m *model) submit(w *world, i, p int, step stepFunc) {
 	s := &w.shards[i]
-	pick := s.picks[p]
-	if pick.node == 0 || s.flight.pod != 0 {
+	chosen := s.picks[p]
+	if chosen.node == 0 || s.flight.pod != 0 {
 		return
 	}
 	t := *w
-	t.shards[i].picks[p] = zero
+	t.shards[i].picks[p] = pick{}
 	epoch, held := m.holds(s, i)
 	switch {
 	case !held,
-		epoch != pick.epoch && !m.without("the epoch of the decision"),
+		epoch != chosen.epoch && !m.without("the epoch of the decision"),
 		s.reserved(p) && !m.without("a look for a reservation before the commit"),
-		s.docs[pick.node-1].revision != pick.basis:
+		s.docs[chosen.node-1].revision != chosen.basis:
 		step(does("shard %d drops its decision about p%d", uint8(i), uint8(p)), t)
 		return
 	}
-	t.shards[i].flight = flight{pod: uint8(p + 1), pick: pick, sent: epoch}
+	t.shards[i].flight = flight{pod: uint8(p + 1), pick: chosen, sent: epoch}
 	step(does("shard %d sends its decision about p%d", uint8(i), uint8(p)), t)
 }
-
-var zero pick
 
 // answer is a transaction that reaches the ledger, and an answer that reaches the shard or does not: then
 // the identical transaction is sent again.

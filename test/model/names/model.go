@@ -134,7 +134,7 @@ func key(w *world, buf []byte) []byte {
 	l := w.left
 	buf = append(buf, l.placements<<4|l.fences, l.registrations<<4|l.collections, w.node<<4|w.rev)
 	buf = append(buf, w.bound[:]...)
-	buf = w.ledger.key(buf)
+	buf = w.key(buf)
 	for i := range w.shards {
 		s := &w.shards[i]
 		buf = append(buf, s.node<<4|s.progress, s.moved, s.ahead)
