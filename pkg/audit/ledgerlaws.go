@@ -134,6 +134,9 @@ func (a *replay) checkStep(old, now ledger.Entry, before, after ledger.NodeDoc) 
 			}
 		}
 	}
+	if len(old.Later) == 0 {
+		old.Later = now.Later // a later version has added to it, which must stay
+	}
 	old.State, old.Wanted = now.State, now.Wanted
 	if !reflect.DeepEqual(old, now) {
 		a.violate("S4", []string{entryObject(now), nodeObject(after.NodeName)}, "its reservation %s was rewritten", now.Token)

@@ -190,7 +190,7 @@ func (a *replay) checkPreempted() {
 		}
 		f := Finding{Severity: Violation, Invariant: "S9", ResourceVersion: told.rv, Objects: []string{pod.object()}}
 		switch marked := a.marked[uid]; {
-		case len(marked) == 0 && !a.jumped:
+		case len(marked) == 0 && !a.jumped && !a.ofLost(told):
 			f.Message = "was told to make room, and no plan had marked it for eviction"
 		case len(marked) > 0 && told.rv <= a.before(slices.Min(marked)):
 			f.Revision = slices.Min(marked)

@@ -79,7 +79,8 @@ type walk struct {
 	stubs map[string]stub
 	floor map[string]uint64
 	// jumped: revisions of the ledger were missed.
-	jumped bool
+	jumped     bool
+	generation generation
 	plans
 }
 
@@ -225,6 +226,7 @@ func (a *replay) relist(batch Ledger, again bool) {
 	a.records, a.budgets = map[string]ledger.PlanRecord{}, map[string]ledger.BudgetDoc{}
 	a.stubs, a.floor = map[string]stub{}, nil
 	a.revision = batch.Revision
+	a.turn(batch.Events)
 	for _, ev := range batch.Events {
 		a.learn(ev)
 		if uid, ok := strings.CutPrefix(ev.Key, ledger.PrefixNode); ok {
@@ -315,6 +317,8 @@ func (a *replay) step(events []LedgerEvent) {
 	a.revision = events[0].Mod
 	a.report.Revisions++
 	a.fresh = a.fresh[:0]
+	opens := a.turn(events)
+	events = a.cleared(events)
 	for _, ev := range events {
 		a.checkKey(ev)
 	}
@@ -337,7 +341,11 @@ func (a *replay) step(events []LedgerEvent) {
 			a.checkDoc(before[uid], a.docs[uid])
 		}
 	}
-	a.checkCollected(events, stubs, floor)
+	if opens {
+		a.open()
+	} else {
+		a.checkCollected(events, stubs, floor)
+	}
 	a.checkVictims(before)
 	a.checkMoves(before)
 	a.checkBudgets(events, budgets)

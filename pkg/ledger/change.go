@@ -231,6 +231,12 @@ func (c Change) Losers(r TxnResult) (Lost, error) {
 	}
 	lost.guards(c.Guards, r)
 	lost.names(c.Docs, c.Incarnations, r)
+	for _, b := range c.Budgets {
+		lost.absence(b, r)
+	}
+	for _, x := range c.Exclusives {
+		lost.absence(x, r)
+	}
 	err := lost.documents(c, r)
 	if err != nil {
 		return Lost{}, err

@@ -198,6 +198,9 @@ func checkStep(nodeUID string, old, now Entry) []Violation {
 	if now.State == Committed {
 		old.Devices = named(old.Devices, now.Devices)
 	}
+	if len(old.Later) == 0 {
+		old.Later = now.Later // a later version may add to it
+	}
 	old.State, old.Wanted = now.State, now.Wanted
 	if !proto.Equal(entryToProto(&old), entryToProto(&now)) {
 		out = append(out, Violation{Invariant: "S4", NodeUID: nodeUID, PodUID: now.PodUID,

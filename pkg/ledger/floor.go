@@ -17,6 +17,14 @@ type Floor struct {
 	Later    []byte
 }
 
+// of are the high-waters of some kinds that a document starts from; nil for none.
+func (f Floor) of(kinds ...string) (hw map[string]uint64) {
+	for _, kind := range kinds {
+		hw = raised(hw, kind, f.HW[kind])
+	}
+	return hw
+}
+
 // EncodeFloor is the value of floor.
 func EncodeFloor(f Floor) ([]byte, error) {
 	m := &ledgerpb.Floor{Version: SchemaVersion, HighWater: highWaterToProto(f.HW)}

@@ -20,9 +20,6 @@ type Incarnation struct {
 	// NodeRV is a resourceVersion of that node. Of two nodes with one name, the one that is later
 	// has the higher ones.
 	NodeRV uint64
-	// First: no other document of the name existed when this was written, so that nothing else has to be
-	// known of the name.
-	First bool
 	// Revision is the mod revision it was read at; 0 when it does not exist.
 	Revision int64
 }
@@ -32,9 +29,7 @@ func EncodeIncarnation(i Incarnation) ([]byte, error) {
 	if i.NodeUID == "" {
 		return nil, fmt.Errorf("ledger: incarnation of node name %q has no node UID", i.NodeName)
 	}
-	return marshal(&ledgerpb.Incarnation{
-		Version: SchemaVersion, NodeUid: i.NodeUID, NodeResourceVersion: i.NodeRV, First: i.First,
-	})
+	return marshal(&ledgerpb.Incarnation{Version: SchemaVersion, NodeUid: i.NodeUID, NodeResourceVersion: i.NodeRV})
 }
 
 // DecodeIncarnation reads incarnation/<node name> as stored.
@@ -49,17 +44,8 @@ func DecodeIncarnation(kv KV) (Incarnation, error) {
 	}
 	return Incarnation{
 		NodeName: strings.TrimPrefix(kv.Key, PrefixIncarnation), NodeUID: m.GetNodeUid(),
-		NodeRV: m.GetNodeResourceVersion(), First: m.GetFirst(), Revision: kv.ModRevision,
+		NodeRV: m.GetNodeResourceVersion(), Revision: kv.ModRevision,
 	}, nil
-}
-
-// isOfFirst reports whether a key is an incarnation that was written while its name had no other document.
-func isOfFirst(kv KV) bool {
-	if !strings.HasPrefix(kv.Key, PrefixIncarnation) {
-		return false
-	}
-	i, err := DecodeIncarnation(kv)
-	return err != nil || i.First // put returns the error
 }
 
 // Admission is what a member may do with a node.

@@ -11,15 +11,17 @@ type AdmitNode struct {
 	Known Incarnation
 	// Docs are all documents of the name, as read: View.Named.
 	Docs []NodeDoc
+	// Floor as read: a document of the name may have been collected.
+	Floor Floor
 }
 
 // Admit builds T15. The documents of the nodes before are marked superseded, so that every decision
 // made on them loses; nothing is added to them any more. What they promise goes on counting, because it
 // is counted by the node's name, and leaves them as always. The document of the admitted node starts
-// with their high-waters.
+// with their high-waters, and those of the floor.
 //
-// Compares: incarnation/<name>.ModRevision, n/<uid>.ModRevision of every document of the name and of
-// the admitted node. Puts: the incarnation, the documents. A crash before it leaves a node on which
+// Compares: incarnation/<name>.ModRevision, floor, n/<uid>.ModRevision of every document of the name and
+// of the admitted node. Puts: the incarnation, the documents. A crash before it leaves a node on which
 // nothing is placed, after it nothing that is left to do. *RefusedError if the name stands for a
 // later node.
 func (a AdmitNode) Admit() (Change, error) {
@@ -31,7 +33,7 @@ func (a AdmitNode) Admit() (Change, error) {
 		NodeName: a.NodeName, NodeUID: a.NodeUID, NodeRV: a.NodeRV, Revision: a.Known.Revision,
 	}}}
 	admitted := NodeDoc{NodeUID: a.NodeUID, NodeName: a.NodeName}
-	var hw map[string]uint64
+	hw := a.Floor.of(KindPod, KindClaim)
 	for _, d := range a.Docs {
 		hw = raisedTo(hw, d.HW)
 		if d.NodeUID == a.NodeUID {
@@ -49,7 +51,7 @@ func (a AdmitNode) Admit() (Change, error) {
 		return Change{}, &RefusedError{Step: "T15 admit", NodeUID: a.NodeUID,
 			Reason: "node name " + a.NodeName + " stands for a later node, " + later}
 	}
-	admitted.HW, admitted.SupersededBy = raised(hw, KindNode, a.NodeRV), ""
+	admitted.HW, admitted.SupersededBy, admitted.Floor = raised(hw, KindNode, a.NodeRV), "", a.Floor.Revision
 	c.Docs = append(c.Docs, admitted)
 	return c, nil
 }

@@ -23,7 +23,7 @@ type Lost struct {
 	// the node's name.
 	Docs []NodeDoc
 	// NamesAt is the newest revision of an incarnation, or of the floor, that was lost to; 0 for none.
-	// A watch that has reached it shows whose names they are.
+	// A watch that has reached it shows whose names they are, and what has been collected.
 	NamesAt int64
 	// Guards are the compared guards that moved, and the revisions they moved to (0: it was
 	// dropped). Whoever lost one decides again, once its watch of the ledger has got there:
@@ -48,6 +48,9 @@ func Losers(b PlaceBatch, r TxnResult) (Lost, error) {
 		lost.guards(n.Guards, r)
 	}
 	lost.names(b.Docs, nil, r)
+	for _, x := range b.Exclusives {
+		lost.absence(x, r)
+	}
 	var err error
 	if lost.Docs, err = Refreshed(b.Docs, r); err != nil {
 		return Lost{}, err
@@ -77,10 +80,20 @@ func (l *Lost) names(docs []NodeDoc, admitted []Incarnation, r TxnResult) {
 		note(i.key(), i.Revision)
 	}
 	for _, d := range docs {
-		if d.Revision == 0 && len(admitted) == 0 {
+		admits := slices.ContainsFunc(admitted, func(i Incarnation) bool { return i.NodeUID == d.NodeUID })
+		if d.Revision == 0 && !admits {
 			note(KeyIncarnation(d.NodeName), 0)
+		}
+		if d.Revision == 0 || admits {
 			note(KeyFloor, d.Floor)
 		}
+	}
+}
+
+// absence looks at whether the floor has moved under a document that does not exist.
+func (l *Lost) absence(d floored, r TxnResult) {
+	if now := r.current(KeyFloor).ModRevision; d.revision() == 0 && now != d.floor() {
+		l.NamesAt = max(l.NamesAt, now)
 	}
 }
 

@@ -127,13 +127,16 @@ func (t *Txn) replaceDocs(docs []NodeDoc, admitted []Incarnation) error {
 		t.Compares = append(t.Compares, Compare{Key: key, Target: ModRevision, Revision: d.Revision})
 		t.Puts = append(t.Puts, Put{Key: key, Value: value})
 		admits := slices.ContainsFunc(admitted, func(i Incarnation) bool { return i.NodeUID == d.NodeUID })
-		if d.Revision != 0 || admits {
+		if d.Revision != 0 && !admits {
 			continue
 		}
 		if err := t.absent(0, d.Floor); err != nil {
 			return err
 		}
-		first := Incarnation{NodeName: d.NodeName, NodeUID: d.NodeUID, NodeRV: d.HW[KindNode], First: true}
+		if admits {
+			continue
+		}
+		first := Incarnation{NodeName: d.NodeName, NodeUID: d.NodeUID, NodeRV: d.HW[KindNode]}
 		if err := replaceAll(t, []Incarnation{first}, EncodeIncarnation); err != nil {
 			return err
 		}

@@ -101,30 +101,45 @@ func (v *View) apply(b EventBatch, known []DocChange) (ViewChanges, error) {
 		}
 	}
 	v.revision = max(v.revision, b.Revision)
+	v.names.reached(v.revision)
 	return set.changes(), nil
 }
 
-// Learn folds in keys this member knows ahead of its watch: those its own transaction put
-// (Txn.Committed) or a lost compare brought back (TxnResult.Current). The newer revision of
+// Learn folds in keys this member knows ahead of its watch: those that a lost compare brought back
+// (TxnResult.Current). The newer revision of
 // a key wins; keys the watch has covered already are left alone, because the watch may have
 // deleted them since.
 //
-// Owners, incarnations of names with several documents, terms and guards are not learned: they stand for
-// everything before them, and only the watch brings that (see LearnOwn for what a member's own transaction
-// adds). A shard that took itself for the owner ahead of its watch would decide without the reservations
-// of the owners before, and one that learned of a node's admission without all documents of its name.
+// Owners, incarnations, the floor, terms and guards are not learned: they stand for everything before
+// them, and only the watch brings that (see LearnOwn for what a member's own transaction adds). A shard
+// that took itself for the owner ahead of its watch would decide without the reservations of the
+// owners before, one that learned of a node's admission without all documents of its name, and one
+// that learned of the floor would take documents for absent that it has yet to read. For the same
+// reason nothing is placed in a node's document that was learned of until the watch has got there
+// (Admission): the node may have been admitted again, after another.
 func (v *View) Learn(kvs []KV) (ViewChanges, error) {
-	return v.learn(kvs, func(kv KV) bool {
-		return ofTerms(kv.Key) || strings.HasPrefix(kv.Key, PrefixOwn) ||
-			strings.HasPrefix(kv.Key, PrefixIncarnation) && !isOfFirst(kv)
+	return v.learn(kvs, true, func(key string) bool {
+		return ofTerms(key) || strings.HasPrefix(key, PrefixOwn) || strings.HasPrefix(key, PrefixIncarnation) ||
+			key == KeyFloor
 	})
 }
 
-func (v *View) learn(kvs []KV, not func(KV) bool) (ViewChanges, error) {
+// LearnPut folds in what this member's own transaction has put: documents, and incarnations, because it
+// has compared those before.
+func (v *View) LearnPut(kvs []KV) (ViewChanges, error) {
+	return v.learn(kvs, false, func(key string) bool {
+		return ofTerms(key) || strings.HasPrefix(key, PrefixOwn) || key == KeyFloor
+	})
+}
+
+func (v *View) learn(kvs []KV, foreign bool, not func(key string) bool) (ViewChanges, error) {
 	set := changeSet{}
 	for _, kv := range kvs {
-		if kv.ModRevision <= v.revision || not(kv) {
+		if kv.ModRevision <= v.revision || not(kv.Key) {
 			continue
+		}
+		if old := v.docs[strings.TrimPrefix(kv.Key, PrefixNode)]; foreign && kv.ModRevision > old.Revision {
+			v.names.note(kv)
 		}
 		if err := v.put(kv, &set); err != nil {
 			return set.changes(), err

@@ -3,6 +3,7 @@ package ledger
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // nameView is the part of a View about the names of nodes.
@@ -11,22 +12,32 @@ type nameView struct {
 	incarnations map[string]Incarnation
 	// docs are the UIDs of the nodes with documents, by node name.
 	docs map[string][]string
+	// ahead are the revisions of documents that are known from lost compares, ahead of the watch, by
+	// node UID: see View.Learn.
+	ahead map[string]int64
 }
 
 func newNameView() nameView {
-	return nameView{incarnations: map[string]Incarnation{}, docs: map[string][]string{}}
+	return nameView{incarnations: map[string]Incarnation{}, docs: map[string][]string{}, ahead: map[string]int64{}}
 }
 
 func (nv *nameView) clone() nameView {
-	return nameView{floor: nv.floor, incarnations: maps.Clone(nv.incarnations), docs: maps.Clone(nv.docs)}
+	return nameView{
+		floor: nv.floor, incarnations: maps.Clone(nv.incarnations), docs: maps.Clone(nv.docs), ahead: maps.Clone(nv.ahead),
+	}
 }
 
-// floorOf are the high-waters of some kinds that a document starts from; nil for none.
-func (nv *nameView) floorOf(kinds ...string) (hw map[string]uint64) {
-	for _, kind := range kinds {
-		hw = raised(hw, kind, nv.floor.HW[kind])
+// note keeps that the document of a key was learned of from a lost compare. (An own transaction vouches
+// for what it puts as far as what it compared is vouched for.)
+func (nv *nameView) note(kv KV) {
+	if uid, is := strings.CutPrefix(kv.Key, PrefixNode); is {
+		nv.ahead[uid] = kv.ModRevision
 	}
-	return hw
+}
+
+// reached forgets what was ahead of a revision of the watch and is not any more.
+func (nv *nameView) reached(revision int64) {
+	maps.DeleteFunc(nv.ahead, func(_ string, ahead int64) bool { return ahead <= revision })
 }
 
 // index moves one document from old to now.
@@ -76,6 +87,8 @@ func (v *View) Admission(nodeUID, nodeName string, nodeRV uint64) Admission {
 	i, known := v.names.incarnations[nodeName]
 	doc, stored := v.docs[nodeUID]
 	switch {
+	case v.names.ahead[nodeUID] > v.revision:
+		return Superseded // by what the watch has yet to show
 	case known && i.NodeUID == nodeUID && stored && doc.SupersededBy == "", !known && len(v.names.docs[nodeName]) == 0:
 		return Admitted
 	case known && (i.NodeUID == nodeUID || i.NodeRV >= nodeRV):
@@ -105,14 +118,15 @@ func (v *View) Version(nodeUID string) Version {
 }
 
 // Open is the document of a node for something to be added to it. A first document starts from the
-// floor, at Revision 0, and covers the node as the caller's facts have it.
+// floor, at Revision 0, and covers the node as the caller's facts have it. (The floor's nodes are not this
+// one: with their resourceVersions it would pass for a later node than it is, and hold the next one back.)
 func (v *View) Open(nodeUID, nodeName string, nodeRV uint64) NodeDoc {
 	if d, ok := v.docs[nodeUID]; ok {
 		return d
 	}
 	d := NodeDoc{
 		NodeUID: nodeUID, NodeName: nodeName, Floor: v.names.floor.Revision,
-		HW: raised(v.names.floorOf(KindPod, KindNode, KindClaim), KindNode, nodeRV),
+		HW: raised(v.names.floor.of(KindPod, KindClaim), KindNode, nodeRV),
 	}
 	for _, uid := range v.names.docs[nodeName] {
 		d.SupersededBy = uid // or by a node after it: a first document is for a name without others

@@ -100,9 +100,8 @@ func (v *View) LastUse(id TermID) int64 {
 	return last
 }
 
-// LearnOwn folds in what this member's own transaction has put: documents as Learn does,
-// incarnations, because it has compared those before, and its guards as far as their compares
-// vouch for what lies before.
+// LearnOwn folds in what this member's own transaction has put: what LearnPut takes, and its guards as
+// far as their compares vouch for what lies before.
 func (v *View) LearnOwn(t Txn, r TxnResult) (ViewChanges, error) {
 	if r.Succeeded && r.Revision > v.revision {
 		for _, p := range t.Puts {
@@ -111,13 +110,7 @@ func (v *View) LearnOwn(t Txn, r TxnResult) (ViewChanges, error) {
 			}
 		}
 	}
-	return v.LearnCommitted(t.Committed(r))
-}
-
-// LearnCommitted folds in keys that one transaction of this member has put: documents as Learn does, and
-// incarnations, because the transaction has compared those before.
-func (v *View) LearnCommitted(kvs []KV) (ViewChanges, error) {
-	return v.learn(kvs, func(kv KV) bool { return ofTerms(kv.Key) || strings.HasPrefix(kv.Key, PrefixOwn) })
+	return v.LearnPut(t.Committed(r))
 }
 
 func (v *View) ownGuard(key string, t Txn, revision int64) {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -104,6 +105,8 @@ func (l *lab) round(n int, kill, careless bool) *history {
 	l.Helper()
 	h := &history{begin: time.Now()}
 	g, ctx := errgroup.WithContext(l.Context())
+	var versions atomic.Uint64
+	var all []*client
 	for id := range clients {
 		store, err := etcd.Open(ctx, etcd.Config{Endpoints: l.etcd.URLs, Prefix: fmt.Sprintf("/linz/%s/%d/", l.Name(), n)})
 		if err != nil {
@@ -113,8 +116,9 @@ func (l *lab) round(n int, kill, careless bool) *history {
 		c := &client{
 			id: id, name: fmt.Sprintf("client-%d", id), site: l.site, store: store, history: h,
 			rng: rand.New(rand.NewPCG(l.seed, uint64(n*clients+id))), careless: careless,
-			known: map[string]ledger.KV{}, epochs: map[int32]int64{}, taken: map[string][]byte{},
+			known: map[string]ledger.KV{}, epochs: map[int32]int64{}, taken: map[string][]byte{}, versions: &versions,
 		}
+		all = append(all, c)
 		g.Go(func() error {
 			for range steps {
 				if err := c.act(ctx); err != nil {
@@ -129,6 +133,13 @@ func (l *lab) round(n int, kill, careless bool) *history {
 	}
 	if err := g.Wait(); err != nil {
 		l.Fatal(err)
+	}
+	for _, c := range all {
+		for _, wrong := range c.broken {
+			if !careless {
+				l.Errorf("round %d: %s: %s; seed %d", n, c.name, wrong, l.seed)
+			}
+		}
 	}
 	if kill {
 		if err := l.etcd.Healthy(l.Context()); err != nil {

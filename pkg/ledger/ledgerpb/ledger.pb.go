@@ -347,10 +347,8 @@ type Incarnation struct {
 	NodeUid string                 `protobuf:"bytes,2,opt,name=node_uid,json=nodeUid,proto3" json:"node_uid,omitempty"`
 	// The newest version of that node that a member has decided by.
 	NodeResourceVersion uint64 `protobuf:"varint,3,opt,name=node_resource_version,json=nodeResourceVersion,proto3" json:"node_resource_version,omitempty"`
-	// No other document of the name existed when this was written.
-	First         bool `protobuf:"varint,4,opt,name=first,proto3" json:"first,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Incarnation) Reset() {
@@ -402,13 +400,6 @@ func (x *Incarnation) GetNodeResourceVersion() uint64 {
 		return x.NodeResourceVersion
 	}
 	return 0
-}
-
-func (x *Incarnation) GetFirst() bool {
-	if x != nil {
-		return x.First
-	}
-	return false
 }
 
 // Floor is floor: what the documents that were collected stood for. A document that does not exist
@@ -2469,12 +2460,11 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\n" +
 	"high_water\x18\x04 \x03(\v2\x1a.berth.ledger.v1.HighWaterR\thighWater\x120\n" +
 	"\aentries\x18\x05 \x03(\v2\x16.berth.ledger.v1.EntryR\aentries\x12#\n" +
-	"\rsuperseded_by\x18\x10 \x01(\tR\fsupersededByJ\x04\b\x06\x10\x10\"\x8c\x01\n" +
+	"\rsuperseded_by\x18\x10 \x01(\tR\fsupersededByJ\x04\b\x06\x10\x10\"v\n" +
 	"\vIncarnation\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x19\n" +
 	"\bnode_uid\x18\x02 \x01(\tR\anodeUid\x122\n" +
-	"\x15node_resource_version\x18\x03 \x01(\x04R\x13nodeResourceVersion\x12\x14\n" +
-	"\x05first\x18\x04 \x01(\bR\x05first\"\\\n" +
+	"\x15node_resource_version\x18\x03 \x01(\x04R\x13nodeResourceVersion\"\\\n" +
 	"\x05Floor\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x129\n" +
 	"\n" +

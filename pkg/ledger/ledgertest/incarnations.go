@@ -20,10 +20,10 @@ func incarnations() []contract {
 		{"an older node is not admitted", olderIsRefused},
 		{"a collected document is not missed", collected},
 		{"what was absent before a collection is not absent any more", absentBefore},
+		{"an admission starts from the floor", admittedFromTheFloor},
 		{"a superseded document leaves its high-water to the name", supersededIsCollected},
 		{"a document with entries is not collected", occupiedIsKept},
 		{"a name keeps its incarnation while it has several documents", incarnationIsKept},
-		{"the incarnation of a new name is learned, one that followed another is not", firstIsLearned},
 	}
 }
 
@@ -46,7 +46,7 @@ func pictureOf(t *testing.T, s ledger.Store) *ledger.View {
 func admit(t *testing.T, v *ledger.View, uid string, rv uint64) ledger.Txn {
 	t.Helper()
 	change, err := ledger.AdmitNode{
-		NodeUID: uid, NodeName: "name", NodeRV: rv, Known: v.Incarnation("name"), Docs: v.Named("name"),
+		NodeUID: uid, NodeName: "name", NodeRV: rv, Known: v.Incarnation("name"), Docs: v.Named("name"), Floor: v.Floor(),
 	}.Admit()
 	if err != nil {
 		t.Fatal(err)
@@ -270,9 +270,12 @@ func absentBefore(t *testing.T, h Harness) {
 	if _, err := before.Learn(r.Current); err != nil {
 		t.Fatal(err)
 	}
-	again := before.Open("a", "name", 10)
+	if commit(t, h.Store, txnOf(t, s.batch(t, before.Open("a", "name", 10)))).Succeeded {
+		t.Error("the floor was learned from a lost compare, without what else was written up to it")
+	}
+	again := pictureOf(t, h.Store).Open("a", "name", 10)
 	if again.HW[ledger.KindPod] != 110 {
-		t.Errorf("a first document starts at %v, want what the lost compare brought", again.HW)
+		t.Errorf("a first document starts at %v, want what the floor has", again.HW)
 	}
 	mustCommit(t, h.Store, txnOf(t, s.batch(t, again)))
 }
@@ -290,6 +293,33 @@ func supersededIsCollected(t *testing.T, h Harness) {
 	wantAdmission(t, v, "b", 20, ledger.Admitted)
 	mustCommit(t, h.Store, collect(t, v, ledger.KeyNode("b")))
 	wantAdmission(t, pictureOf(t, h.Store), "c", 30, ledger.Admitted)
+}
+
+// admittedFromTheFloor: a node's document is collected while one of a node before is left, and a member
+// that takes the node to be there admits it again.
+func admittedFromTheFloor(t *testing.T, h Harness) {
+	s := newShard(t, h, "s")
+	mustCommit(t, h.Store, txnOf(t, s.batch(t, named("a", 10))))
+	mustCommit(t, h.Store, admit(t, pictureOf(t, h.Store), "b", 20))
+	mustCommit(t, h.Store, replace(t, emptied(doc(t, h.Store, "b"), 99)))
+	mustCommit(t, h.Store, collect(t, pictureOf(t, h.Store), ledger.KeyNode("b")))
+	v := pictureOf(t, h.Store)
+	wantAdmission(t, v, "b", 20, ledger.Unadmitted)
+	late := admit(t, v, "b", 20)
+	other := ledger.Collection{Floor: v.Floor()}
+	txn, err := other.Collect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustCommit(t, h.Store, txn)
+	if commit(t, h.Store, late).Succeeded {
+		t.Error("a node without a document was admitted under a floor that has moved")
+	}
+	mustCommit(t, h.Store, admit(t, pictureOf(t, h.Store), "b", 20))
+	now, _ := pictureOf(t, h.Store).Doc("b")
+	if now.HW[ledger.KindPod] != 99 {
+		t.Errorf("the admitted node starts at %v, want what its document had when it was collected", now.HW)
+	}
 }
 
 func occupiedIsKept(t *testing.T, h Harness) {
@@ -332,29 +362,4 @@ func emptyKeys(v *ledger.View) (keys []string) {
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-// A shard that has lost the race for the first document of a node uses the node at once. One that has lost
-// to the admission of another node waits for its watch, which brings the documents of the nodes before.
-func firstIsLearned(t *testing.T, h Harness) {
-	s := newShard(t, h, "s")
-	v := pictureOf(t, h.Store)
-	lose := func() {
-		t.Helper()
-		r := commit(t, h.Store, txnOf(t, s.batch(t, named("a", 10))))
-		if r.Succeeded {
-			t.Fatal("a second first document was committed")
-		}
-		if _, err := v.Learn(r.Current); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mustCommit(t, h.Store, txnOf(t, s.batch(t, named("a", 10))))
-	lose()
-	wantAdmission(t, v, "a", 10, ledger.Admitted)
-	mustCommit(t, h.Store, admit(t, pictureOf(t, h.Store), "b", 20))
-	lose()
-	if got := v.Incarnation("name").NodeUID; got != "a" {
-		t.Errorf("the name stands for %q, want a until the watch shows b", got)
-	}
 }

@@ -57,7 +57,7 @@ func (c *Core) recheckOn(r *reservation, p *state.Pod) (verdict, string) {
 	case p.Gated:
 		return unseen, "the facts do not show yet that the pod's gates have gone"
 	}
-	if i := c.ledger.Incarnation(r.nodeName); i.Revision > 0 && i.NodeUID != r.nodeUID {
+	if i := c.ledger.Incarnation(r.nodeName); i.Revision > 0 && i.NodeUID != r.nodeUID && !c.laterThan(i, r) {
 		return stale, fmt.Sprintf("node %s (UID %s) has registered again, with UID %s", r.nodeName, r.nodeUID, i.NodeUID)
 	}
 	n, ok := c.facts.Cluster.Node(r.nodeUID)
@@ -92,6 +92,13 @@ func (c *Core) behind(n *state.Node) bool {
 	pods := d.doc.HW[ledger.KindPod]
 	return pods > 0 && (!c.facts.PodProgressKnown || c.facts.PodProgress < pods) ||
 		n.ResourceVersion < d.doc.HW[ledger.KindNode]
+}
+
+// laterThan reports whether a reservation is for a later node than the one that its name stands for. A
+// shard of a version before incarnations has made it, and there is no other that would admit the node.
+func (c *Core) laterThan(i ledger.Incarnation, r *reservation) bool {
+	d, ok := c.docs[r.nodeUID]
+	return ok && d.doc.SupersededBy == "" && d.doc.HW[ledger.KindNode] > i.NodeRV
 }
 
 // objection asks the rules that the pod's profile has; one that it does not have cannot

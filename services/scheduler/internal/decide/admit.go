@@ -40,7 +40,7 @@ func (c *Core) sendAdmission(nodes []*state.Node, out *Output) error {
 	for _, n := range nodes {
 		change, err := ledger.AdmitNode{
 			NodeUID: n.UID, NodeName: n.Name, NodeRV: n.ResourceVersion,
-			Known: c.ledger.Incarnation(n.Name), Docs: c.ledger.Named(n.Name),
+			Known: c.ledger.Incarnation(n.Name), Docs: c.ledger.Named(n.Name), Floor: c.ledger.Floor(),
 		}.Admit()
 		if err == nil {
 			all.Docs = append(all.Docs, change.Docs...)

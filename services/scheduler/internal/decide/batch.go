@@ -60,7 +60,17 @@ func (b *batch) full(a *attempt) bool {
 	// PlaceBatch.Ops counts documents as they will be, so ours are put in its place.
 	// document and incarnation, epoch, pins, guards, claims and pools
 	more := 3 + len(a.pick.needs.pins) + len(a.pick.needs.guards) + len(a.pick.volumes.holdings())
-	return b.place.Ops()+len(b.docs)+len(b.exclusives)+more > ledger.MaxTxnOps
+	return b.place.Ops()+len(b.docs)+b.firsts()+len(b.exclusives)+more > ledger.MaxTxnOps
+}
+
+// firsts is how many documents do not exist yet: each comes with the incarnation of its node's name.
+func (b *batch) firsts() (n int) {
+	for _, d := range b.docs {
+		if d.Revision == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // holdsBack says whether an attempt cannot be in this transaction because one of the two is right only if all that is

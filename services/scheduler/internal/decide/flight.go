@@ -295,12 +295,12 @@ type loser struct {
 	reason Reason
 }
 
-// lostVolume is the revision of the document of a claim or a pool that an attempt has lost to; 0 if it has
-// lost none.
+// lostVolume is the revision of the document of a claim or a pool that an attempt has lost to, or of the
+// floor; 0 if it has lost none.
 func lostVolume(a *attempt, lost ledger.Lost) (revision int64) {
 	for _, x := range lost.Exclusives {
 		if slices.ContainsFunc(a.pick.volumes.holdings(), func(h holding) bool { return h.key == x.Key }) {
-			revision = max(revision, x.Revision)
+			revision = max(revision, x.Revision, lost.NamesAt)
 		}
 	}
 	return revision

@@ -66,7 +66,7 @@ func (r *Replica) Ledger(b ledger.ViewBatch) error { return r.core.applyLedger(b
 func (r *Replica) Learn(l events.Learned, kvs []ledger.KV) error {
 	learn := r.core.ledger.Learn
 	if l.Key == "" {
-		learn = r.core.ledger.LearnCommitted
+		learn = r.core.ledger.LearnPut
 	}
 	changes, err := learn(kvs)
 	if err != nil {
