@@ -102,7 +102,7 @@ func Place(d NodeDoc, entries ...Entry) (NodeDoc, error) {
 		if err := placeable(d, e); err != nil {
 			return NodeDoc{}, err
 		}
-		if err := e.CheckSize(); err != nil {
+		if err := e.checkSize(); err != nil {
 			return NodeDoc{}, err
 		}
 		d.Entries = append(d.Entries, e)

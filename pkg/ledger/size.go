@@ -52,8 +52,8 @@ func (e *EntryTooLargeError) Error() string {
 		e.Namespace, e.Name, e.Bytes, e.Ports, e.Volumes, e.Devices, MaxEntryBytes)
 }
 
-// CheckSize says whether a document without other entries has room for an entry: *EntryTooLargeError if not.
-func (e *Entry) CheckSize() error {
+// checkSize says whether a document without other entries has room for an entry: *EntryTooLargeError if not.
+func (e *Entry) checkSize() error {
 	if n := e.bytes() + e.growth(); n > MaxEntryBytes {
 		return &EntryTooLargeError{
 			PodUID: e.PodUID, Namespace: e.Namespace, Name: e.Name, Bytes: n,

@@ -30,7 +30,9 @@ func configured() (*resourcev1.ResourceClaimSpec, *resourcev1.DeviceClass, *reso
 		spec.Devices.Config = append(spec.Devices.Config, resourcev1.DeviceClaimConfiguration{DeviceConfiguration: ofClaim})
 		class.Spec.Config = append(class.Spec.Config, resourcev1.DeviceClassConfiguration{DeviceConfiguration: ofClass})
 		a.Devices.Config = append(a.Devices.Config,
-			resourcev1.DeviceAllocationConfiguration{Source: resourcev1.AllocationConfigSourceClaim, DeviceConfiguration: ofClaim},
+			resourcev1.DeviceAllocationConfiguration{
+				Source: resourcev1.AllocationConfigSourceClaim, DeviceConfiguration: ofClaim,
+			},
 			resourcev1.DeviceAllocationConfiguration{
 				Source: resourcev1.AllocationConfigSourceClass, Requests: []string{"r"}, DeviceConfiguration: ofClass,
 			})

@@ -18,7 +18,7 @@ var (
 	}, "result", "profile")
 	ledgerTxns = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "ledger_txns_total",
-		Help:           "Ledger transactions, by kind and result: ok, conflict, unknown (no answer), refused (too large).",
+		Help:           "Transactions, by kind and result: ok, conflict, unknown (no answer), refused.",
 		StabilityLevel: metrics.ALPHA,
 	}, "txn", "result")
 	ledgerTxnDuration = histogram(&metrics.HistogramOpts{

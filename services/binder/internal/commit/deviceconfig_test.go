@@ -24,7 +24,9 @@ func parameters(name string, i int) resourcev1.DeviceConfiguration {
 
 // hashed is the work of a pod whose claim has large parameters, of its own and of its class, which the
 // reservation leaves out.
-func hashed(t *testing.T) (picks []ledger.DevicePick, spec resourcev1.ResourceClaimSpec, class *resourcev1.DeviceClass) {
+func hashed(
+	t *testing.T,
+) (picks []ledger.DevicePick, spec resourcev1.ResourceClaimSpec, class *resourcev1.DeviceClass) {
 	t.Helper()
 	class = &resourcev1.DeviceClass{}
 	a := &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
@@ -35,8 +37,12 @@ func hashed(t *testing.T) (picks []ledger.DevicePick, spec resourcev1.ResourceCl
 		spec.Devices.Config = append(spec.Devices.Config, resourcev1.DeviceClaimConfiguration{DeviceConfiguration: own})
 		class.Spec.Config = append(class.Spec.Config, resourcev1.DeviceClassConfiguration{DeviceConfiguration: common})
 		a.Devices.Config = append(a.Devices.Config,
-			resourcev1.DeviceAllocationConfiguration{Source: resourcev1.AllocationConfigSourceClaim, DeviceConfiguration: own},
-			resourcev1.DeviceAllocationConfiguration{Source: resourcev1.AllocationConfigSourceClass, DeviceConfiguration: common})
+			resourcev1.DeviceAllocationConfiguration{
+				Source: resourcev1.AllocationConfigSourceClaim, DeviceConfiguration: own,
+			},
+			resourcev1.DeviceAllocationConfiguration{
+				Source: resourcev1.AllocationConfigSourceClass, DeviceConfiguration: common,
+			})
 	}
 	bare, hashes := placement.WithoutConfig(a)
 	data, err := bare.Marshal()
@@ -66,7 +72,8 @@ func TestConfigurationIsPutBackBeforeItIsWritten(t *testing.T) {
 			client := claimStore(t, f)
 			claim := claimNow(t, client)
 			claim.Spec = *spec.DeepCopy()
-			if _, err := client.ResourceV1().ResourceClaims("ns").Update(t.Context(), claim, metav1.UpdateOptions{}); err != nil {
+			claims := client.ResourceV1().ResourceClaims("ns")
+			if _, err := claims.Update(t.Context(), claim, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			answer := roomOf(client).prepareDevices(t.Context(), decide.Bind{

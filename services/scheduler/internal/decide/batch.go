@@ -33,6 +33,8 @@ const (
 	stale
 	// crowded: a document has no room for it.
 	crowded
+	// impossible: its reservation can be made nowhere.
+	impossible
 	// tooMuch: the transaction has no room for it. One without others has, if any has.
 	tooMuch
 )
@@ -128,11 +130,19 @@ func (b *batch) add(a *attempt, entry ledger.Entry) joining {
 // unfit is what an error of a step of the ledger says about an attempt.
 func (b *batch) unfit(err error) joining {
 	b.why = err
-	var large *ledger.DocTooLargeError
-	if errors.As(err, &large) {
+	var (
+		large   *ledger.DocTooLargeError
+		refused *ledger.RefusedError
+		claimed *ledger.ClaimedError
+		taken   *ledger.TakenError
+	)
+	switch {
+	case errors.As(err, &large):
 		return crowded
+	case errors.As(err, &refused), errors.As(err, &claimed), errors.As(err, &taken), errors.Is(err, errMoved):
+		return stale
 	}
-	return stale
+	return impossible
 }
 
 // weigh counts what an attempt adds to the transaction; false if that is more than it has room for. An

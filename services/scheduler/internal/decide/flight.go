@@ -84,9 +84,6 @@ func (c *Core) build(attempts []*attempt, out *Output) (f *flight, rest []*attem
 			continue
 		}
 		entry, err := c.entryOf(a)
-		if err == nil {
-			err = entry.CheckSize()
-		}
 		if err != nil {
 			c.fail(a, err.Error(), out)
 			continue
@@ -106,6 +103,8 @@ func (c *Core) build(attempts []*attempt, out *Output) (f *flight, rest []*attem
 			c.crowdedOut(a, b.why, out)
 		case stale:
 			c.again(a)
+		case impossible:
+			c.fail(a, b.why.Error(), out)
 		}
 	}
 	return c.seal(b.flight(), out), rest
