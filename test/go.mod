@@ -40,6 +40,7 @@ require (
 	k8s.io/apiserver v0.36.3 // indirect
 	k8s.io/csi-translation-lib v0.36.3 // indirect
 	k8s.io/dynamic-resource-allocation v0.36.3 // indirect
+	pgregory.net/rapid v1.3.0 // indirect
 )
 
 require (

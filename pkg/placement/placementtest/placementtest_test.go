@@ -69,7 +69,8 @@ func summary(v *placementtest.View) map[string][]string {
 
 // TestView: a view that followed every change is the view of what came out.
 func TestView(t *testing.T) {
-	g := placementtest.New(seedtest.First(t, 0))
+	seed := seedtest.First(t, 0)
+	g := placementtest.New(seed)
 	c := g.Cluster()
 	follower := &mirror{pods: map[*state.NodeInfo][]*state.Pod{}}
 	view := placementtest.NewView(follower)
@@ -130,7 +131,8 @@ func (m *mirror) compare(v *placementtest.View) string {
 
 // TestCatalog: what a view says of other objects is what a store says that read the facts.
 func TestCatalog(t *testing.T) {
-	g := placementtest.New(seedtest.First(t, 0))
+	seed := seedtest.First(t, 0)
+	g := placementtest.New(seed)
 	c := g.Cluster()
 	view, store, history := placementtest.NewView(), state.New(), &statetest.History{}
 	list := c.Events()

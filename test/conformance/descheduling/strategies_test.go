@@ -35,13 +35,14 @@ const (
 	// leastEvicting is the share of cases, in percent, in which each strategy must evict.
 	leastEvicting = 20
 	// mostChance is the share of a strategy's cases, in percent, in which ours may be another answer of
-	// upstream's than the one it gave. (Measured: 2 of topology spread, 1.5 of duplicates, 1 or less of others.)
-	mostChance = 10
+	// upstream's than the one it gave. (Measured over 22,000 cases: 3.5 of topology spread, 1.8 of duplicates,
+	// 1.4 of low utilization, less of the others.)
+	mostChance = 15
 	// mostExcepted is that of cases in which ours may be none of upstream's answers, but what they would
-	// be if a pod asked for twice counted once. (Measured: none, as 1 in 200 is among upstream's by luck.)
+	// be if a pod asked for twice counted once. (Measured: 0.14 of node affinity, none of the others.)
 	mostExcepted = 3
 	// manyCases is how many a run must have for its shares to mean something.
-	manyCases = 1000
+	manyCases = 2000
 )
 
 // row of the table that a run prints.
