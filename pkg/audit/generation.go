@@ -52,7 +52,7 @@ func (a *replay) turn(events []LedgerEvent) (opens bool) {
 	}
 	opens = g.Open && was.closed
 	if g.Number > was.number && !g.Open {
-		a.report.note("generation %d of the ledger begins at revision %d: %s", g.Number, a.revision, g.Reason)
+		a.report.note("generation %d of the ledger is closed from revision %d on: %s", g.Number, a.revision, g.Reason)
 	}
 	was.number, was.closed = g.Number, !g.Open
 	return opens
