@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -20,6 +22,13 @@ import (
 // they had sent just before (10 s, the binder's bindTimeout), with some to spare. A member that stands
 // still for longer, with a bind that was decided and not sent, is not waited for.
 const generationGrace = 30 * time.Second
+
+// pictureCheck is how often the picture of the ledger is looked at, and pictureWait how long, until it shows
+// what was read.
+const (
+	pictureCheck = 50 * time.Millisecond
+	pictureWait  = 5 * time.Second
+)
 
 // errOvertaken: somebody else has changed the generation meanwhile.
 var errOvertaken = errors.New("queue: the ledger's generation has changed meanwhile")
@@ -89,25 +98,34 @@ func (q *Queue) seen(
 	return seen, floor, err
 }
 
+// countedOn is how far Kubernetes was by the ledger, per kind: its highest high-waters. It waits for a picture
+// that shows generation and floor as they were read.
+func (q *Queue) countedOn(ctx context.Context, generation, floor int64) (map[events.Kind]uint64, error) {
+	counted := map[events.Kind]uint64{}
+	err := wait.PollUntilContextTimeout(ctx, pictureCheck, pictureWait, true, func(ctx context.Context) (bool, error) {
+		current := false
+		err := q.ask(ctx, func(l *loop) {
+			view := l.holds.View()
+			current = view.Revision() > 0 && view.Generation().Revision >= generation && view.Floor().Revision >= floor
+			for _, kind := range intake.VersionedKinds {
+				counted[kind] = view.HighWater(string(kind))
+			}
+		})
+		return current, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("queue: wait for a picture of the ledger: %w", err)
+	}
+	return counted, nil
+}
+
 // wentBack says of which kind Kubernetes has lost changes that facts or the ledger know of; empty for none.
-// The picture of the ledger must show its generation and its floor as they were read.
 func (q *Queue) wentBack(
 	ctx context.Context, picture *state.Snapshot, generation, floor int64,
 ) (what string, err error) {
-	counted := map[events.Kind]uint64{}
-	current := false
-	err = q.ask(ctx, func(l *loop) {
-		view := l.holds.View()
-		current = view.Revision() > 0 && view.Generation().Revision >= generation && view.Floor().Revision >= floor
-		for _, kind := range intake.VersionedKinds {
-			counted[kind] = view.HighWater(string(kind))
-		}
-	})
+	counted, err := q.countedOn(ctx, generation, floor)
 	if err != nil {
 		return "", err
-	}
-	if !current {
-		return "", errors.New("queue: the picture of the ledger is not there yet")
 	}
 	now, err := q.cluster.Versions(ctx)
 	if err != nil {

@@ -108,18 +108,7 @@ func beginsAnew(t *testing.T, replace func(t *testing.T, dir string) string, han
 	dir := t.TempDir()
 	server := launch(t, dir, "", true)
 	endpoint := "unix://" + filepath.Join(dir, "c")
-	open := func() *etcd.Store {
-		store, err := etcd.Open(t.Context(), etcd.Config{Endpoints: []string{endpoint}, Prefix: "/berth"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := store.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		return store
-	}
+	open := func() *etcd.Store { return connect(t, endpoint) }
 	store := open()
 	write := func(key string) {
 		if _, err := store.Commit(t.Context(), ledger.Txn{Puts: []ledger.Put{{Key: key, Value: []byte("v")}}}); err != nil {
@@ -178,7 +167,28 @@ func beginsAnew(t *testing.T, replace func(t *testing.T, dir string) string, han
 	if _, _, err := store.List(t.Context(), ""); !errors.As(err, &anew) {
 		t.Errorf("a list after that: %v, want *ledger.AnewError", err)
 	}
-	kvs, _, err := open().List(t.Context(), ledger.KeyGeneration)
+	leavesAMark(t, open(), handled)
+}
+
+// connect opens a store until the end of the test.
+func connect(t *testing.T, endpoint string) *etcd.Store {
+	t.Helper()
+	store, err := etcd.Open(t.Context(), etcd.Config{Endpoints: []string{endpoint}, Prefix: "/berth"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
+// leavesAMark checks that the generation is closed, and why, unless a later one has begun.
+func leavesAMark(t *testing.T, store *etcd.Store, handled bool) {
+	t.Helper()
+	kvs, _, err := store.List(t.Context(), ledger.KeyGeneration)
 	if err != nil || len(kvs) != 1 {
 		t.Fatalf("%d generations (%v), want the mark that the member has left", len(kvs), err)
 	}

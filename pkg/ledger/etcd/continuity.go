@@ -37,10 +37,11 @@ type continuity struct {
 		// generation is the number of the ledger's when the store was last found to be what it had been, 0
 		// for none.
 		generation uint64
-		// witness is the newest value that a listing or a watch has told of; its ModRevision is 0 for none. A store
+		// witness is a value that a listing or a watch has told of; its ModRevision is 0 for none. A store
 		// that was restored may have come beyond seen again before anybody asks, but what it had at this
-		// revision is something else then.
-		witness ledger.KV
+		// revision is something else then. next is the newest such value. It becomes the witness once the
+		// store has been found to know the one before: until then it may be of another store.
+		witness, next ledger.KV
 	}
 }
 
@@ -50,10 +51,13 @@ func (c *continuity) told(b ledger.EventBatch) {
 	defer c.mu.Unlock()
 	c.mu.seen = max(c.mu.seen, b.Revision)
 	for _, ev := range slices.Backward(b.Events) {
-		if !ev.Deleted && ev.ModRevision > c.mu.witness.ModRevision {
-			c.mu.witness = ev.KV
-			return
+		if !ev.Deleted && ev.ModRevision > c.mu.next.ModRevision {
+			c.mu.next = ev.KV
+			break
 		}
+	}
+	if c.mu.witness.ModRevision == 0 {
+		c.mu.witness = c.mu.next
 	}
 }
 
@@ -69,10 +73,18 @@ func (c *continuity) listed(kvs []ledger.KV, revision int64) {
 	}
 }
 
-func (c *continuity) witness() ledger.KV {
+// witnesses are the one to ask for, and the one that takes its place if it is known.
+func (c *continuity) witnesses() (witness, next ledger.KV) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.mu.witness
+	return c.mu.witness, c.mu.next
+}
+
+// known makes next the witness.
+func (c *continuity) known(next ledger.KV) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.witness = next
 }
 
 // found notes the ledger's generation as it was read from a store that is what it had been.
@@ -196,9 +208,11 @@ func (s *Store) verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.recognise(ctx, s.continuity.witness()); err != nil {
+	witness, next := s.continuity.witnesses()
+	if err := s.recognise(ctx, witness); err != nil {
 		return err
 	}
+	s.continuity.known(next)
 	for _, kv := range generation.Kvs {
 		s.continuity.found(toKV(kv))
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/events/aside"
+	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 )
 
 // Alarm tells people of facts, and snapshots of them, that a service cannot read. For one goroutine.

@@ -101,8 +101,8 @@ func (h *History) Check(last uint64) error {
 }
 
 // Take reads records and checks that each follows from the one before. What comes back must
-// be applied: it counts as read. A record that cannot be read comes back as events.OpUnreadable. After ErrHistory only Forget helps, after *events.ErrGap
-// Missing.
+// be applied: it counts as read. A record that cannot be read comes back as events.OpUnreadable.
+// After ErrHistory only Forget helps, after *events.ErrGap Missing.
 func (h *History) Take(records []events.Record) ([]events.SequencedFact, error) {
 	facts := make([]events.SequencedFact, 0, len(records))
 	want, epoch, known := h.next, h.epoch, h.epochKnown

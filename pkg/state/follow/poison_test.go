@@ -69,13 +69,13 @@ func TestPoisonIsWaitedOut(t *testing.T) {
 				name += ", with a snapshot"
 			}
 			t.Run(name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { waitedOut(t, poison.Message, snapped) })
+				synctest.Test(t, func(t *testing.T) { waitedOut(t, poison.Message, snapped, time.Sleep) })
 			})
 		}
 	}
 }
 
-func waitedOut(t *testing.T, poison events.Message, snapped bool) {
+func waitedOut(t *testing.T, poison events.Message, snapped bool, pause func(time.Duration)) {
 	p := poisoned{log: memlog.New(memlog.Options{ReadBatch: 2}), h: statetest.History{Epoch: 1}}
 	pods(&p.h, "a", "b")
 	write(t, p.log, p.h.Facts...)
@@ -92,7 +92,7 @@ func waitedOut(t *testing.T, poison events.Message, snapped bool) {
 	write(t, p.log, p.h.Facts[behind:]...)
 	restarted := start(p.log)
 	defer restarted.stop()
-	time.Sleep(settle)
+	pause(settle)
 	runs.unusable(t)
 	restarted.unusable(t)
 	runs.clean(t)
@@ -104,10 +104,10 @@ func waitedOut(t *testing.T, poison events.Message, snapped bool) {
 	p.h.EndEpoch()
 	pods(&p.h, "d")
 	write(t, p.log, p.h.Facts[told:]...)
-	time.Sleep(2 * settle)
+	pause(2 * settle)
 	late := start(p.log)
 	defer late.stop()
-	time.Sleep(settle)
+	pause(settle)
 	for _, m := range []*member{runs, restarted, late} {
 		m.sees(t, p.h.Facts[told:])
 	}
@@ -118,7 +118,7 @@ func waitedOut(t *testing.T, poison events.Message, snapped bool) {
 	write(t, p.log, p.h.Facts[last:]...)
 	later := start(p.log)
 	defer later.stop()
-	time.Sleep(settle)
+	pause(settle)
 	for _, m := range []*member{runs, restarted, late, later} {
 		m.sees(t, p.h.Facts[told:])
 	}

@@ -62,12 +62,12 @@ func reading(t *testing.T, log *memlog.Log) *following {
 func TestWhatCannotBeRead(t *testing.T) {
 	for _, poison := range statetest.PoisonFacts(1) {
 		t.Run(poison.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { readsOn(t, poison.Message) })
+			synctest.Test(t, func(t *testing.T) { readsOn(t, poison.Message, time.Sleep) })
 		})
 	}
 }
 
-func readsOn(t *testing.T, poison events.Message) {
+func readsOn(t *testing.T, poison events.Message, pause func(time.Duration)) {
 	log := memlog.New(memlog.Options{})
 	add := func(s events.Stream, msgs ...events.Message) {
 		if _, err := log.Append(t.Context(), s, events.AnySequence, msgs); err != nil {
@@ -88,7 +88,7 @@ func readsOn(t *testing.T, poison events.Message) {
 	write("a")
 	running := reading(t, log)
 	defer running.stop()
-	time.Sleep(time.Minute)
+	pause(time.Minute)
 	synctest.Wait()
 	if !running.facts.PodProgressKnown {
 		t.Fatal("no progress")
@@ -103,7 +103,7 @@ func readsOn(t *testing.T, poison events.Message) {
 	}))
 	started := reading(t, log)
 	defer started.stop()
-	time.Sleep(time.Minute)
+	pause(time.Minute)
 	synctest.Wait()
 	if running.facts.PodProgressKnown || started.facts.PodProgressKnown {
 		t.Error("progress in spite of a fact that is missing")
@@ -115,7 +115,7 @@ func readsOn(t *testing.T, poison events.Message) {
 	add(events.Facts, events.EncodeFact(events.Fact{Op: events.OpEpochBegin, Epoch: 2, Progress: 2}))
 	add(events.Facts, events.EncodeFact(events.Fact{Op: events.OpEpochEnd, Epoch: 2}))
 	write("c")
-	time.Sleep(2 * time.Minute)
+	pause(2 * time.Minute)
 	synctest.Wait()
 	for name, f := range map[string]*following{"running": running, "started": started} {
 		if !f.facts.PodProgressKnown {

@@ -39,12 +39,12 @@ func reading(t *testing.T, log *memlog.Log) (r *Room, stop func()) {
 func TestWhatCannotBeRead(t *testing.T) {
 	for _, poison := range statetest.PoisonFacts(1) {
 		t.Run(poison.Name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { readsOn(t, poison.Message) })
+			synctest.Test(t, func(t *testing.T) { readsOn(t, poison.Message, time.Sleep) })
 		})
 	}
 }
 
-func readsOn(t *testing.T, poison events.Message) {
+func readsOn(t *testing.T, poison events.Message, pause func(time.Duration)) {
 	log := memlog.New(memlog.Options{})
 	add := func(s events.Stream, msgs ...events.Message) {
 		if _, err := log.Append(t.Context(), s, events.AnySequence, msgs); err != nil {
@@ -64,7 +64,7 @@ func readsOn(t *testing.T, poison events.Message) {
 	write("a")
 	running, stop := reading(t, log)
 	defer stop()
-	time.Sleep(time.Minute)
+	pause(time.Minute)
 	if err := running.Ready(pods); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func readsOn(t *testing.T, poison events.Message) {
 	}
 	started, stopStarted := reading(t, log)
 	defer stopStarted()
-	time.Sleep(time.Minute)
+	pause(time.Minute)
 	for _, r := range []*Room{running, started} {
 		if r.Ready(pods) == nil {
 			t.Error("ready in spite of a fact that is missing")
@@ -91,7 +91,7 @@ func readsOn(t *testing.T, poison events.Message) {
 	add(events.Facts, events.EncodeFact(events.Fact{Op: events.OpEpochBegin, Epoch: 2, Progress: 2}))
 	add(events.Facts, events.EncodeFact(events.Fact{Op: events.OpEpochEnd, Epoch: 2}))
 	write("c")
-	time.Sleep(2 * time.Minute)
+	pause(2 * time.Minute)
 	for name, r := range map[string]*Room{"running": running, "started": started} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		view, err := r.View(ctx, Least{Kinds: pods, Decisions: last})

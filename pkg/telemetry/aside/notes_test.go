@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
-	"github.com/berth-scheduler/berth/pkg/events/aside"
+	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 )
 
 // Each record is told with what there is to find it by, and a stream that is full of them fills no disk.
@@ -24,7 +24,9 @@ func TestNotesAreBounded(t *testing.T) {
 	if lines < 1 || lines > 20 {
 		t.Errorf("%d lines of 1000 records, want a few", lines)
 	}
-	for _, want := range []string{"stream=DECISIONS", "sequence=7", "subject=decisions.x.placed", "bytes=5", "error=poison"} {
+	for _, want := range []string{
+		"stream=DECISIONS", "sequence=7", "subject=decisions.x.placed", "bytes=5", "error=poison",
+	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, text.String())
 		}
