@@ -228,7 +228,7 @@ upgrade-check: build .cluster-programs ## The berth of another commit and this o
 		git worktree add --force --detach $(PREVIOUS_DIR)/tree $$commit >/dev/null 2>&1; \
 		(cd $(PREVIOUS_DIR)/tree && $(GO_BUILD) -ldflags "-s -w -X main.version=$${commit:0:7}" -o $$old ./cmd/berth); \
 	fi; \
-	go test -p 1 -tags e2e,upgrade -count 1 -timeout 20m -v -run 'TestMixedVersionsUnderLoad|TestFieldsOfALaterVersionStay' \
+	go test -p 1 -tags e2e,upgrade -count 1 -timeout 40m -v -run 'TestMixedVersionsUnderLoad|TestFieldsOfALaterVersionStay' \
 		./test/e2e -args -previous $$old
 
 .PHONY: duel

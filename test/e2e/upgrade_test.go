@@ -22,8 +22,8 @@ var previousBerth = flag.String("previous", "", "the berth of an earlier commit,
 
 const (
 	// steadily is how far apart pods arrive while versions change, and mostPods how many do at most.
-	steadily = 100 * time.Millisecond
-	mostPods = 8000
+	steadily = 200 * time.Millisecond
+	mostPods = 6000
 	// moreOfLoad is how many of them have to be bound by each mix of versions.
 	moreOfLoad = 25
 	// resumeUpgraded bounds the time without a bind: each replacement starts a process, on a machine
