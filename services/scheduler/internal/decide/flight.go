@@ -16,9 +16,9 @@ type flight struct {
 	batch    ledger.PlaceBatch
 	txn      ledger.Txn
 	sent     int
-	// terms are those it registers.
-	ofTerms bool
-	terms   []ledger.TermID
+	// registers: it registers some.
+	ofTerms   bool
+	registers bool
 	// deed is the change of a plan that it makes, nil for none.
 	deed   deed
 	change ledger.Change
@@ -151,7 +151,7 @@ func (c *Core) land(r Result, out *Output) error {
 	}
 	c.flight = nil
 	if f.ofTerms {
-		c.landTerms(r.Txn)
+		c.landTerms(f, r.Txn)
 		return nil
 	}
 	if f.deed != nil {
