@@ -198,6 +198,9 @@ func checkStep(nodeUID string, old, now Entry) []Violation {
 	if now.State == Committed {
 		old.Devices = named(old.Devices, now.Devices)
 	}
+	if old.State == Committed && now.State == Fencing {
+		old.Cause = now.Cause
+	}
 	old.State, old.Wanted = now.State, now.Wanted
 	if !proto.Equal(entryToProto(&old), entryToProto(&now)) {
 		out = append(out, Violation{Invariant: "S4", NodeUID: nodeUID, PodUID: now.PodUID,

@@ -144,7 +144,7 @@ func TestStepsKeepFieldsOfALaterVersion(t *testing.T) {
 	if d, _, err = MarkWanted(d, "old", 1); err != nil {
 		t.Fatal(err)
 	}
-	if d, err = MarkFencing(d, "old", 1); err != nil {
+	if d, err = MarkFencing(d, "old", 1, FenceByPod); err != nil {
 		t.Fatal(err)
 	}
 	d, _ = Finish(Cover(d, KindNode, 9), only{"done"})

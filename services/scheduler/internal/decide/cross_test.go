@@ -157,7 +157,7 @@ func (w *world) fenceChanged() {
 			if !ok || e.Role != ledger.RoleReservation || p.Spec.NodeName != "" || p.ResourceVersion == fmt.Sprint(e.PodRV) {
 				continue
 			}
-			d = w.replace(ledger.MarkFencing(d, e.PodUID, e.Token))
+			d = w.replace(ledger.MarkFencing(d, e.PodUID, e.Token, ledger.FenceByPod))
 			w.publish(p)
 			d = w.replace(ledger.ReleaseFenced(d, e.PodUID, e.Token, w.rv))
 		}
