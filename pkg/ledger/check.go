@@ -201,6 +201,9 @@ func checkStep(nodeUID string, old, now Entry) []Violation {
 	if len(old.Later) == 0 {
 		old.Later = now.Later // a later version may add to it
 	}
+	if old.State == Committed && now.State == Fencing {
+		old.Cause = now.Cause
+	}
 	old.State, old.Wanted = now.State, now.Wanted
 	if !proto.Equal(entryToProto(&old), entryToProto(&now)) {
 		out = append(out, Violation{Invariant: "S4", NodeUID: nodeUID, PodUID: now.PodUID,

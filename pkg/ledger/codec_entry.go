@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
@@ -17,6 +18,8 @@ var (
 	_ = [1]struct{}{}[RoleMove-Role(ledgerpb.Role_ROLE_MOVE)]
 	_ = [1]struct{}{}[Held-State(ledgerpb.State_STATE_HELD)]
 	_ = [1]struct{}{}[Evicting-State(ledgerpb.State_STATE_EVICTING)]
+	_ = [1]struct{}{}[FenceByNode-FenceCause(ledgerpb.FenceCause_FENCE_CAUSE_NODE)]
+	_ = [1]struct{}{}[FenceByWant-FenceCause(ledgerpb.FenceCause_FENCE_CAUSE_WANTED)]
 )
 
 func entryToProto(e *Entry) *ledgerpb.Entry {
@@ -27,7 +30,7 @@ func entryToProto(e *Entry) *ledgerpb.Entry {
 		Shard: e.Shard, SchedulerName: e.SchedulerName,
 		NonZeroCpu: e.NonZeroCPU, NonZeroMemory: e.NonZeroMemory,
 		Gang: e.Gang, Plan: e.Plan, Wanted: e.Wanted, Budgets: e.Budgets, GroupPartition: uint32(e.GroupPartition),
-		Wish: e.Wish, Delegated: e.Delegated,
+		Wish: e.Wish, Delegated: e.Delegated, FenceCause: ledgerpb.FenceCause(e.Cause),
 	}
 	keep(m, e.Later)
 	if e.Replacement != (Replacement{}) {
@@ -81,7 +84,7 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 		Shard: m.GetShard(), SchedulerName: m.GetSchedulerName(),
 		NonZeroCPU: m.GetNonZeroCpu(), NonZeroMemory: m.GetNonZeroMemory(),
 		Gang: m.GetGang(), Plan: m.GetPlan(), Wanted: m.GetWanted(), Budgets: m.GetBudgets(),
-		Wish: m.GetWish(), Delegated: m.GetDelegated(), Later: later(m),
+		Wish: m.GetWish(), Delegated: m.GetDelegated(), Cause: causeFromProto(m.GetFenceCause()), Later: later(m),
 		Replacement: Replacement{
 			Owner: m.GetReplacement().GetOwner(), Template: m.GetReplacement().GetTemplate(),
 		},
@@ -131,6 +134,14 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 		e.Dependents = append(e.Dependents, Dependent{PodUID: uid, PodRV: d.GetPodResourceVersion(), Later: later(d)})
 	}
 	return e, nil
+}
+
+// causeFromProto takes what does not fit for unknown: it is no reason to refuse a document.
+func causeFromProto(c ledgerpb.FenceCause) FenceCause {
+	if c < 0 || c > math.MaxUint8 {
+		return 0
+	}
+	return FenceCause(c)
 }
 
 // withUID is a message that names a pod.

@@ -24,7 +24,9 @@ func EncodeTerm(t RegisteredTerm) ([]byte, error) {
 	c := t.Canonical()
 	m := &ledgerpb.Term{
 		Version: SchemaVersion, Kind: ledgerpb.TermKind(c.Kind), TopologyKey: c.TopologyKey, Retiring: t.Retiring,
+		Namespace: t.Namespace,
 	}
+	keep(m, t.Later)
 	for _, p := range c.Parts {
 		part := &ledgerpb.TermPart{Namespaces: p.Namespaces, Selector: requirementsToProto(p.Selector)}
 		if p.ByLabel {
@@ -60,7 +62,7 @@ func decodeTerm(value []byte) (RegisteredTerm, error) {
 	}
 	t := RegisteredTerm{
 		Term:     Term{Kind: TermKind(m.GetKind()), TopologyKey: m.GetTopologyKey()},
-		Retiring: m.GetRetiring(),
+		Retiring: m.GetRetiring(), Namespace: m.GetNamespace(), Later: later(&m),
 	}
 	for _, p := range m.GetParts() {
 		part := TermPart{Namespaces: p.GetNamespaces(), Selector: requirementsFromProto(p.GetSelector())}

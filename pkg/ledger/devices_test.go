@@ -91,7 +91,7 @@ func TestClaimThatIsMadeIsNamedOnce(t *testing.T) {
 	if v := ledger.CheckSuccessor(named, other); len(v) == 0 {
 		t.Error("a claim that has its name gets another")
 	}
-	fenced, err := ledger.MarkFencing(d, "p", 1)
+	fenced, err := ledger.MarkFencing(d, "p", 1, ledger.FenceByPod)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,6 +49,22 @@ const (
 	Evicting
 )
 
+// FenceCause says what a reservation is taken back about.
+type FenceCause uint8
+
+const (
+	// FenceByNode: its node is gone, or would not take the pod any more.
+	FenceByNode FenceCause = iota + 1
+	// FenceByPod: the pod changed, has gates, has ended or leaves, or is bound elsewhere.
+	FenceByPod
+	// FenceByClaims: its volumes or devices could not be had, or not in time.
+	FenceByClaims
+	// FenceByBind: the bind was refused, or did not succeed in time.
+	FenceByBind
+	// FenceByWant: its place was wanted for a more important pod.
+	FenceByWant
+)
+
 // HostPort is one port of the node's that a pod occupies. IP "" and Protocol "" have
 // been normalised to "0.0.0.0" and "TCP".
 type HostPort struct {
@@ -92,6 +108,9 @@ type Entry struct {
 	// Delegated, of a reservation: a plugin of the shard that made it binds the pod. Binders leave that to it until the
 	// shard says otherwise, at most as long as DelegatedFor and half of it.
 	Delegated bool
+	// Cause, of a reservation that is Fencing: what about. 0: not known, as from members that do not
+	// say so; a later version may know more of them.
+	Cause FenceCause
 	// Dependents of a keeper pin: the placed pods that rely on this one.
 	Dependents []Dependent
 	// Budgets of a victim claim: the UIDs of the disruption budgets it is claimed from.

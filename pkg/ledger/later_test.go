@@ -17,7 +17,9 @@ const laterField = 9000
 
 // dropsLater are the messages of which fields of a later version are not kept: they are values
 // that only their own fields make sense of. A later version adds its fields beside them.
-var dropsLater = []protoreflect.Name{"HighWater", "Quantity", "HostPort", "Replacement"}
+var dropsLater = []protoreflect.Name{
+	"HighWater", "Quantity", "HostPort", "Replacement", "TermPart", "NamespaceSelector", "Requirement",
+}
 
 // extend writes a field of a later version into a message and all messages in it.
 func extend(m protoreflect.Message) (fields int) {
@@ -69,8 +71,16 @@ func laterCases() []laterCase {
 	doc.Entries[0].Devices = []DevicePick{{Claim: "d", Allocation: []byte("a")}}
 	doc.Entries = append(doc.Entries, pinnedDoc().Entries...)
 	register := func(r Registry) ([]byte, error) {
-		txn, err := RegisterTerms(r, 0, goldenTerm().Term)
+		txn, err := RegisterTerms(r, NewView(), goldenTerm())
 		return txn.Puts[0].Value, err
+	}
+	retire := func(value []byte) ([]byte, error) {
+		_, term, err := DecodeTerm(KV{Key: KeyTerm(goldenTerm().ID()), Value: value, ModRevision: 1})
+		if err != nil {
+			return nil, err
+		}
+		txn, err := RetireTerms(Registry{}, term)
+		return txn.Puts[1].Value, err
 	}
 	raise := func(f Floor) ([]byte, error) {
 		txn, err := Collection{Floor: f}.Collect()
@@ -88,6 +98,7 @@ func laterCases() []laterCase {
 			rewritten(goldenPlan.key(), DecodePlan, abort)},
 		{"registry", func() ([]byte, error) { return EncodeRegistry(Registry{PodRV: 7}) }, &ledgerpb.TermRegistry{}, 1,
 			rewritten(KeyTermRegistry, DecodeRegistry, register)},
+		{"term", func() ([]byte, error) { return EncodeTerm(goldenTerm()) }, &ledgerpb.Term{}, 1, retire},
 		{"floor", func() ([]byte, error) { return EncodeFloor(Floor{}) }, &ledgerpb.Floor{}, 1,
 			rewritten(KeyFloor, DecodeFloor, raise)},
 	}
@@ -133,7 +144,7 @@ func TestStepsKeepFieldsOfALaterVersion(t *testing.T) {
 	if d, _, err = MarkWanted(d, "old", 1); err != nil {
 		t.Fatal(err)
 	}
-	if d, err = MarkFencing(d, "old", 1); err != nil {
+	if d, err = MarkFencing(d, "old", 1, FenceByPod); err != nil {
 		t.Fatal(err)
 	}
 	d, _ = Finish(Cover(d, KindNode, 9), only{"done"})

@@ -142,6 +142,71 @@ func (State) EnumDescriptor() ([]byte, []int) {
 	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{1}
 }
 
+// FenceCause says what a reservation is taken back about.
+type FenceCause int32
+
+const (
+	// Not known: a binder of a version that does not say so took it back.
+	FenceCause_FENCE_CAUSE_UNSPECIFIED FenceCause = 0
+	// The place: its node is gone, or would not take the pod any more.
+	FenceCause_FENCE_CAUSE_NODE FenceCause = 1
+	// The pod: it changed, has gates, has ended or leaves, or is bound elsewhere.
+	FenceCause_FENCE_CAUSE_POD FenceCause = 2
+	// Its volumes or devices could not be had, or not in time.
+	FenceCause_FENCE_CAUSE_CLAIMS FenceCause = 3
+	// The bind: it was refused, or did not succeed in time.
+	FenceCause_FENCE_CAUSE_BIND FenceCause = 4
+	// Its place was wanted for a more important pod.
+	FenceCause_FENCE_CAUSE_WANTED FenceCause = 5
+)
+
+// Enum value maps for FenceCause.
+var (
+	FenceCause_name = map[int32]string{
+		0: "FENCE_CAUSE_UNSPECIFIED",
+		1: "FENCE_CAUSE_NODE",
+		2: "FENCE_CAUSE_POD",
+		3: "FENCE_CAUSE_CLAIMS",
+		4: "FENCE_CAUSE_BIND",
+		5: "FENCE_CAUSE_WANTED",
+	}
+	FenceCause_value = map[string]int32{
+		"FENCE_CAUSE_UNSPECIFIED": 0,
+		"FENCE_CAUSE_NODE":        1,
+		"FENCE_CAUSE_POD":         2,
+		"FENCE_CAUSE_CLAIMS":      3,
+		"FENCE_CAUSE_BIND":        4,
+		"FENCE_CAUSE_WANTED":      5,
+	}
+)
+
+func (x FenceCause) Enum() *FenceCause {
+	p := new(FenceCause)
+	*p = x
+	return p
+}
+
+func (x FenceCause) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FenceCause) Descriptor() protoreflect.EnumDescriptor {
+	return file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[2].Descriptor()
+}
+
+func (FenceCause) Type() protoreflect.EnumType {
+	return &file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[2]
+}
+
+func (x FenceCause) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FenceCause.Descriptor instead.
+func (FenceCause) EnumDescriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{2}
+}
+
 type TermKind int32
 
 const (
@@ -181,11 +246,11 @@ func (x TermKind) String() string {
 }
 
 func (TermKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[2].Descriptor()
+	return file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[3].Descriptor()
 }
 
 func (TermKind) Type() protoreflect.EnumType {
-	return &file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[2]
+	return &file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[3]
 }
 
 func (x TermKind) Number() protoreflect.EnumNumber {
@@ -194,7 +259,7 @@ func (x TermKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TermKind.Descriptor instead.
 func (TermKind) EnumDescriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{2}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{3}
 }
 
 type PlanState int32
@@ -236,11 +301,11 @@ func (x PlanState) String() string {
 }
 
 func (PlanState) Descriptor() protoreflect.EnumDescriptor {
-	return file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[3].Descriptor()
+	return file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[4].Descriptor()
 }
 
 func (PlanState) Type() protoreflect.EnumType {
-	return &file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[3]
+	return &file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[4]
 }
 
 func (x PlanState) Number() protoreflect.EnumNumber {
@@ -249,7 +314,7 @@ func (x PlanState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PlanState.Descriptor instead.
 func (PlanState) EnumDescriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{3}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{4}
 }
 
 // NodeDoc is n/<node uid>: everything promised on one node.
@@ -628,7 +693,9 @@ type Entry struct {
 	// Of a reservation: what has to be done about the pod's claims before it can be bound.
 	Volumes []*VolumePick `protobuf:"bytes,32,rep,name=volumes,proto3" json:"volumes,omitempty"`
 	// Of a reservation: a plugin of the shard binds the pod, not a binder.
-	Delegated     bool `protobuf:"varint,33,opt,name=delegated,proto3" json:"delegated,omitempty"`
+	Delegated bool `protobuf:"varint,33,opt,name=delegated,proto3" json:"delegated,omitempty"`
+	// Of a reservation that is taken back: what about.
+	FenceCause    FenceCause `protobuf:"varint,34,opt,name=fence_cause,json=fenceCause,proto3,enum=berth.ledger.v1.FenceCause" json:"fence_cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -843,6 +910,13 @@ func (x *Entry) GetDelegated() bool {
 		return x.Delegated
 	}
 	return false
+}
+
+func (x *Entry) GetFenceCause() FenceCause {
+	if x != nil {
+		return x.FenceCause
+	}
+	return FenceCause_FENCE_CAUSE_UNSPECIFIED
 }
 
 // VolumePick is a claim in the pod's namespace that has no volume yet.
@@ -1573,7 +1647,9 @@ type Term struct {
 	// A pod is meant if all parts mean it.
 	Parts []*TermPart `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
 	// No carrier may be placed any more until it is registered again.
-	Retiring      bool `protobuf:"varint,5,opt,name=retiring,proto3" json:"retiring,omitempty"`
+	Retiring bool `protobuf:"varint,5,opt,name=retiring,proto3" json:"retiring,omitempty"`
+	// The namespace whose pod had it registered; empty if a version did that does not say so.
+	Namespace     string `protobuf:"bytes,6,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1641,6 +1717,13 @@ func (x *Term) GetRetiring() bool {
 		return x.Retiring
 	}
 	return false
+}
+
+func (x *Term) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
 }
 
 // TermPart selects pods: of the named namespaces or those that match, and by label.
@@ -2478,7 +2561,7 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\"J\n" +
 	"\tHighWater\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12)\n" +
-	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\xc5\a\n" +
+	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\x83\b\n" +
 	"\x05Entry\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\fR\x06podUid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -2510,7 +2593,9 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\x0fgroup_partition\x18\x1e \x01(\rR\x0egroupPartition\x12\x12\n" +
 	"\x04wish\x18\x1f \x01(\x06R\x04wish\x125\n" +
 	"\avolumes\x18  \x03(\v2\x1b.berth.ledger.v1.VolumePickR\avolumes\x12\x1c\n" +
-	"\tdelegated\x18! \x01(\bR\tdelegatedJ\x04\b\x14\x10\x1b\":\n" +
+	"\tdelegated\x18! \x01(\bR\tdelegated\x12<\n" +
+	"\vfence_cause\x18\" \x01(\x0e2\x1b.berth.ledger.v1.FenceCauseR\n" +
+	"fenceCauseJ\x04\b\x14\x10\x1b\":\n" +
 	"\n" +
 	"VolumePick\x12\x14\n" +
 	"\x05claim\x18\x01 \x01(\tR\x05claim\x12\x16\n" +
@@ -2564,13 +2649,14 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\"N\n" +
 	"\fTermRegistry\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12$\n" +
-	"\x0epod_high_water\x18\x02 \x01(\x04R\fpodHighWater\"\xbf\x01\n" +
+	"\x0epod_high_water\x18\x02 \x01(\x04R\fpodHighWater\"\xdd\x01\n" +
 	"\x04Term\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12-\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x19.berth.ledger.v1.TermKindR\x04kind\x12!\n" +
 	"\ftopology_key\x18\x03 \x01(\tR\vtopologyKey\x12/\n" +
 	"\x05parts\x18\x04 \x03(\v2\x19.berth.ledger.v1.TermPartR\x05parts\x12\x1a\n" +
-	"\bretiring\x18\x05 \x01(\bR\bretiring\"\xb7\x01\n" +
+	"\bretiring\x18\x05 \x01(\bR\bretiring\x12\x1c\n" +
+	"\tnamespace\x18\x06 \x01(\tR\tnamespace\"\xb7\x01\n" +
 	"\bTermPart\x12\x1e\n" +
 	"\n" +
 	"namespaces\x18\x01 \x03(\tR\n" +
@@ -2649,7 +2735,15 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"STATE_HELD\x10\x01\x12\x13\n" +
 	"\x0fSTATE_COMMITTED\x10\x02\x12\x11\n" +
 	"\rSTATE_FENCING\x10\x03\x12\x12\n" +
-	"\x0eSTATE_EVICTING\x10\x04*h\n" +
+	"\x0eSTATE_EVICTING\x10\x04*\x9a\x01\n" +
+	"\n" +
+	"FenceCause\x12\x1b\n" +
+	"\x17FENCE_CAUSE_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10FENCE_CAUSE_NODE\x10\x01\x12\x13\n" +
+	"\x0fFENCE_CAUSE_POD\x10\x02\x12\x16\n" +
+	"\x12FENCE_CAUSE_CLAIMS\x10\x03\x12\x14\n" +
+	"\x10FENCE_CAUSE_BIND\x10\x04\x12\x16\n" +
+	"\x12FENCE_CAUSE_WANTED\x10\x05*h\n" +
 	"\bTermKind\x12\x19\n" +
 	"\x15TERM_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fTERM_KIND_APART\x10\x01\x12\x14\n" +
@@ -2674,71 +2768,73 @@ func file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP() []byte {
 	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescData
 }
 
-var file_pkg_ledger_ledgerpb_ledger_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_pkg_ledger_ledgerpb_ledger_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
 var file_pkg_ledger_ledgerpb_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_pkg_ledger_ledgerpb_ledger_proto_goTypes = []any{
 	(Role)(0),                 // 0: berth.ledger.v1.Role
 	(State)(0),                // 1: berth.ledger.v1.State
-	(TermKind)(0),             // 2: berth.ledger.v1.TermKind
-	(PlanState)(0),            // 3: berth.ledger.v1.PlanState
-	(*NodeDoc)(nil),           // 4: berth.ledger.v1.NodeDoc
-	(*Incarnation)(nil),       // 5: berth.ledger.v1.Incarnation
-	(*Floor)(nil),             // 6: berth.ledger.v1.Floor
-	(*Generation)(nil),        // 7: berth.ledger.v1.Generation
-	(*HighWater)(nil),         // 8: berth.ledger.v1.HighWater
-	(*Entry)(nil),             // 9: berth.ledger.v1.Entry
-	(*VolumePick)(nil),        // 10: berth.ledger.v1.VolumePick
-	(*DevicePick)(nil),        // 11: berth.ledger.v1.DevicePick
-	(*Replacement)(nil),       // 12: berth.ledger.v1.Replacement
-	(*Dependent)(nil),         // 13: berth.ledger.v1.Dependent
-	(*Quantity)(nil),          // 14: berth.ledger.v1.Quantity
-	(*HostPort)(nil),          // 15: berth.ledger.v1.HostPort
-	(*Owner)(nil),             // 16: berth.ledger.v1.Owner
-	(*Member)(nil),            // 17: berth.ledger.v1.Member
-	(*Cluster)(nil),           // 18: berth.ledger.v1.Cluster
-	(*Pause)(nil),             // 19: berth.ledger.v1.Pause
-	(*TermRegistry)(nil),      // 20: berth.ledger.v1.TermRegistry
-	(*Term)(nil),              // 21: berth.ledger.v1.Term
-	(*TermPart)(nil),          // 22: berth.ledger.v1.TermPart
-	(*NamespaceSelector)(nil), // 23: berth.ledger.v1.NamespaceSelector
-	(*Requirement)(nil),       // 24: berth.ledger.v1.Requirement
-	(*Guard)(nil),             // 25: berth.ledger.v1.Guard
-	(*Budget)(nil),            // 26: berth.ledger.v1.Budget
-	(*BudgetClaim)(nil),       // 27: berth.ledger.v1.BudgetClaim
-	(*Exclusive)(nil),         // 28: berth.ledger.v1.Exclusive
-	(*Holder)(nil),            // 29: berth.ledger.v1.Holder
-	(*Plan)(nil),              // 30: berth.ledger.v1.Plan
-	(*HistoryPart)(nil),       // 31: berth.ledger.v1.HistoryPart
-	(*HistoryChange)(nil),     // 32: berth.ledger.v1.HistoryChange
+	(FenceCause)(0),           // 2: berth.ledger.v1.FenceCause
+	(TermKind)(0),             // 3: berth.ledger.v1.TermKind
+	(PlanState)(0),            // 4: berth.ledger.v1.PlanState
+	(*NodeDoc)(nil),           // 5: berth.ledger.v1.NodeDoc
+	(*Incarnation)(nil),       // 6: berth.ledger.v1.Incarnation
+	(*Floor)(nil),             // 7: berth.ledger.v1.Floor
+	(*Generation)(nil),        // 8: berth.ledger.v1.Generation
+	(*HighWater)(nil),         // 9: berth.ledger.v1.HighWater
+	(*Entry)(nil),             // 10: berth.ledger.v1.Entry
+	(*VolumePick)(nil),        // 11: berth.ledger.v1.VolumePick
+	(*DevicePick)(nil),        // 12: berth.ledger.v1.DevicePick
+	(*Replacement)(nil),       // 13: berth.ledger.v1.Replacement
+	(*Dependent)(nil),         // 14: berth.ledger.v1.Dependent
+	(*Quantity)(nil),          // 15: berth.ledger.v1.Quantity
+	(*HostPort)(nil),          // 16: berth.ledger.v1.HostPort
+	(*Owner)(nil),             // 17: berth.ledger.v1.Owner
+	(*Member)(nil),            // 18: berth.ledger.v1.Member
+	(*Cluster)(nil),           // 19: berth.ledger.v1.Cluster
+	(*Pause)(nil),             // 20: berth.ledger.v1.Pause
+	(*TermRegistry)(nil),      // 21: berth.ledger.v1.TermRegistry
+	(*Term)(nil),              // 22: berth.ledger.v1.Term
+	(*TermPart)(nil),          // 23: berth.ledger.v1.TermPart
+	(*NamespaceSelector)(nil), // 24: berth.ledger.v1.NamespaceSelector
+	(*Requirement)(nil),       // 25: berth.ledger.v1.Requirement
+	(*Guard)(nil),             // 26: berth.ledger.v1.Guard
+	(*Budget)(nil),            // 27: berth.ledger.v1.Budget
+	(*BudgetClaim)(nil),       // 28: berth.ledger.v1.BudgetClaim
+	(*Exclusive)(nil),         // 29: berth.ledger.v1.Exclusive
+	(*Holder)(nil),            // 30: berth.ledger.v1.Holder
+	(*Plan)(nil),              // 31: berth.ledger.v1.Plan
+	(*HistoryPart)(nil),       // 32: berth.ledger.v1.HistoryPart
+	(*HistoryChange)(nil),     // 33: berth.ledger.v1.HistoryChange
 }
 var file_pkg_ledger_ledgerpb_ledger_proto_depIdxs = []int32{
-	8,  // 0: berth.ledger.v1.NodeDoc.high_water:type_name -> berth.ledger.v1.HighWater
-	9,  // 1: berth.ledger.v1.NodeDoc.entries:type_name -> berth.ledger.v1.Entry
-	8,  // 2: berth.ledger.v1.Floor.high_water:type_name -> berth.ledger.v1.HighWater
+	9,  // 0: berth.ledger.v1.NodeDoc.high_water:type_name -> berth.ledger.v1.HighWater
+	10, // 1: berth.ledger.v1.NodeDoc.entries:type_name -> berth.ledger.v1.Entry
+	9,  // 2: berth.ledger.v1.Floor.high_water:type_name -> berth.ledger.v1.HighWater
 	0,  // 3: berth.ledger.v1.Entry.role:type_name -> berth.ledger.v1.Role
 	1,  // 4: berth.ledger.v1.Entry.state:type_name -> berth.ledger.v1.State
-	14, // 5: berth.ledger.v1.Entry.requests:type_name -> berth.ledger.v1.Quantity
-	15, // 6: berth.ledger.v1.Entry.ports:type_name -> berth.ledger.v1.HostPort
-	11, // 7: berth.ledger.v1.Entry.devices:type_name -> berth.ledger.v1.DevicePick
-	13, // 8: berth.ledger.v1.Entry.dependents:type_name -> berth.ledger.v1.Dependent
-	12, // 9: berth.ledger.v1.Entry.replacement:type_name -> berth.ledger.v1.Replacement
-	10, // 10: berth.ledger.v1.Entry.volumes:type_name -> berth.ledger.v1.VolumePick
-	2,  // 11: berth.ledger.v1.Term.kind:type_name -> berth.ledger.v1.TermKind
-	22, // 12: berth.ledger.v1.Term.parts:type_name -> berth.ledger.v1.TermPart
-	23, // 13: berth.ledger.v1.TermPart.namespace_selector:type_name -> berth.ledger.v1.NamespaceSelector
-	24, // 14: berth.ledger.v1.TermPart.selector:type_name -> berth.ledger.v1.Requirement
-	24, // 15: berth.ledger.v1.NamespaceSelector.requirements:type_name -> berth.ledger.v1.Requirement
-	8,  // 16: berth.ledger.v1.Budget.high_water:type_name -> berth.ledger.v1.HighWater
-	27, // 17: berth.ledger.v1.Budget.claims:type_name -> berth.ledger.v1.BudgetClaim
-	8,  // 18: berth.ledger.v1.Exclusive.high_water:type_name -> berth.ledger.v1.HighWater
-	29, // 19: berth.ledger.v1.Exclusive.holders:type_name -> berth.ledger.v1.Holder
-	3,  // 20: berth.ledger.v1.Plan.state:type_name -> berth.ledger.v1.PlanState
-	32, // 21: berth.ledger.v1.HistoryPart.changes:type_name -> berth.ledger.v1.HistoryChange
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	15, // 5: berth.ledger.v1.Entry.requests:type_name -> berth.ledger.v1.Quantity
+	16, // 6: berth.ledger.v1.Entry.ports:type_name -> berth.ledger.v1.HostPort
+	12, // 7: berth.ledger.v1.Entry.devices:type_name -> berth.ledger.v1.DevicePick
+	14, // 8: berth.ledger.v1.Entry.dependents:type_name -> berth.ledger.v1.Dependent
+	13, // 9: berth.ledger.v1.Entry.replacement:type_name -> berth.ledger.v1.Replacement
+	11, // 10: berth.ledger.v1.Entry.volumes:type_name -> berth.ledger.v1.VolumePick
+	2,  // 11: berth.ledger.v1.Entry.fence_cause:type_name -> berth.ledger.v1.FenceCause
+	3,  // 12: berth.ledger.v1.Term.kind:type_name -> berth.ledger.v1.TermKind
+	23, // 13: berth.ledger.v1.Term.parts:type_name -> berth.ledger.v1.TermPart
+	24, // 14: berth.ledger.v1.TermPart.namespace_selector:type_name -> berth.ledger.v1.NamespaceSelector
+	25, // 15: berth.ledger.v1.TermPart.selector:type_name -> berth.ledger.v1.Requirement
+	25, // 16: berth.ledger.v1.NamespaceSelector.requirements:type_name -> berth.ledger.v1.Requirement
+	9,  // 17: berth.ledger.v1.Budget.high_water:type_name -> berth.ledger.v1.HighWater
+	28, // 18: berth.ledger.v1.Budget.claims:type_name -> berth.ledger.v1.BudgetClaim
+	9,  // 19: berth.ledger.v1.Exclusive.high_water:type_name -> berth.ledger.v1.HighWater
+	30, // 20: berth.ledger.v1.Exclusive.holders:type_name -> berth.ledger.v1.Holder
+	4,  // 21: berth.ledger.v1.Plan.state:type_name -> berth.ledger.v1.PlanState
+	33, // 22: berth.ledger.v1.HistoryPart.changes:type_name -> berth.ledger.v1.HistoryChange
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_pkg_ledger_ledgerpb_ledger_proto_init() }
@@ -2751,7 +2847,7 @@ func file_pkg_ledger_ledgerpb_ledger_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_ledger_ledgerpb_ledger_proto_rawDesc), len(file_pkg_ledger_ledgerpb_ledger_proto_rawDesc)),
-			NumEnums:      4,
+			NumEnums:      5,
 			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -36,6 +36,8 @@ type fence struct {
 	// settled.
 	claims  uint64
 	refusal refusal
+	// blame is what the fence is about, as far as it is not the bind.
+	blame ledger.FenceCause
 }
 
 // mark is step 1.
@@ -44,8 +46,20 @@ func (r *reservation) mark(c *Core) {
 	if !ok {
 		return
 	}
-	next, err := ledger.MarkFencing(d.doc, r.key.pod, r.key.token)
+	next, err := ledger.MarkFencing(d.doc, r.key.pod, r.key.token, r.cause())
 	r.replace(c, next, err, marking)
+}
+
+// cause is what the fence is about. Shards hold it against the node only if it says something about the node: who may
+// change a pod makes as many fences as he likes.
+func (r *reservation) cause() ledger.FenceCause {
+	switch {
+	case r.fence.blame != 0:
+		return r.fence.blame
+	case len(r.entry.Volumes)+len(r.entry.Devices) > 0:
+		return ledger.FenceByClaims
+	}
+	return ledger.FenceByBind
 }
 
 // release is step 4. The high-water is the resourceVersion of the change: it is not below

@@ -117,12 +117,8 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		c.prefer(evidence, a.turn.nodeUID)
 		preferNode(result.Feasible, a.turn.nodeUID)
 	}
-	node, needs, err := c.choose(a, &concern, result.Feasible)
-	switch {
-	case err != nil:
-		c.fail(a, err.Error(), out)
-		return
-	case node == nil:
+	node, needs := c.choose(a, &concern, result.Feasible)
+	if node == nil {
 		c.deferred = append(c.deferred, a)
 		return
 	}
@@ -133,6 +129,9 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		return
 	case !ok:
 		c.deferred = append(c.deferred, a)
+		return
+	}
+	if !c.registered(a, needs, volumes, out) {
 		return
 	}
 	a.pick = c.pickOf(a, node, needs)

@@ -16,9 +16,9 @@ type flight struct {
 	batch    ledger.PlaceBatch
 	txn      ledger.Txn
 	sent     int
-	// terms are those it registers.
-	ofTerms bool
-	terms   []ledger.TermID
+	// registers: it registers some.
+	ofTerms   bool
+	registers bool
 	// deed is the change of a plan that it makes, nil for none.
 	deed   deed
 	change ledger.Change
@@ -165,7 +165,7 @@ func (c *Core) land(r Result, out *Output) error {
 	}
 	c.limits.took(f)
 	if f.ofTerms {
-		c.landTerms(r.Txn)
+		c.landTerms(f, r.Txn)
 		return nil
 	}
 	if f.deed != nil {
@@ -248,7 +248,7 @@ func (c *Core) lost(f *flight, r ledger.TxnResult, out *Output) error {
 	for _, d := range lost.Docs {
 		changed[d.NodeUID] = true
 		if slices.ContainsFunc(f.attempts, func(a *attempt) bool { return a.pick.nodeUID == d.NodeUID }) {
-			c.strike(d.NodeUID, d.NodeName)
+			c.strike(d.NodeUID, d.NodeName, "")
 		}
 	}
 	var losers []loser

@@ -69,13 +69,12 @@ func (c *Core) fitsKept(pod *state.Pod, profile *placement.Profile, concern *gua
 func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room, out *Output) {
 	profile := c.cfg.Profiles[a.pod.SchedulerName]
 	one := []placement.Scored{{Node: k.Node}}
-	node, needs, err := c.choose(a, concern, one)
-	switch {
-	case err != nil:
-		c.fail(a, err.Error(), out)
-		return
-	case node == nil:
+	node, needs := c.choose(a, concern, one)
+	if node == nil {
 		c.deferred = append(c.deferred, a)
+		return
+	}
+	if !c.registered(a, needs, volumes{}, out) {
 		return
 	}
 	a.pick = c.pickOf(a, node, needs)

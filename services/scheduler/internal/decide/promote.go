@@ -364,9 +364,12 @@ func (c *Core) rests(pod *state.Pod, node *state.NodeInfo, concern *guard.Concer
 	if concern.Together() {
 		followed = c.keepers(pod, node)
 	}
-	needs, ready := c.demands(concern, node, followed.first)
-	c.askTerms(needs.missing)
-	return needs.uses, ready && !followed.waits
+	needs, ready := c.demands(concern, node, followed)
+	if len(needs.missing) > 0 {
+		_ = c.enlist(pod.Namespace, needs.missing) // without room for them: again, until the place is given up
+		return nil, false
+	}
+	return needs.guards, ready && !followed.waits
 }
 
 // nodesWith are all nodes, one of them as given.
@@ -411,16 +414,6 @@ func (c *Core) sendPromotion(s standing, f footing, out *Output) look {
 		return lookAgain
 	}
 	return c.giveUp(s, end{reason: err.Error()}, out)
-}
-
-// askTerms has terms registered with the next transaction.
-func (c *Core) askTerms(missing []ledger.Term) {
-	for _, t := range missing {
-		if c.cross.asked == nil {
-			c.cross.asked = map[ledger.TermID]ledger.Term{}
-		}
-		c.cross.asked[t.ID()] = t
-	}
 }
 
 // promotion is a T3 in flight.

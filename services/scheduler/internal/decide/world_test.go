@@ -280,15 +280,16 @@ func (w *world) publish(p *corev1.Pod) {
 		w.t.Fatal(err)
 	}
 	w.fact(events.Fact{
-		Kind: events.KindPod, Op: events.OpUpsert, UID: string(p.UID), Namespace: "d", Name: p.Name, Object: raw,
+		Kind: events.KindPod, Op: events.OpUpsert, UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Object: raw,
 	})
 }
 
 func (w *world) deletePod(uid string) {
 	w.rv++
+	namespace := w.pods[uid].Namespace
 	delete(w.pods, uid)
 	w.deleted(uid, uint64(len(w.facts)+1))
-	w.fact(events.Fact{Kind: events.KindPod, Op: events.OpDelete, UID: uid, Namespace: "d"})
+	w.fact(events.Fact{Kind: events.KindPod, Op: events.OpDelete, UID: uid, Namespace: namespace})
 }
 
 // offer gives every unbound, unreserved pod to the shard that holds its partition.
@@ -303,7 +304,7 @@ func (w *world) offer() {
 		p := ledger.PartitionOf(uid)
 		s := w.ownerOf(p)
 		s.offers = append(s.offers, events.Offer{
-			Pod:       events.PodRef{UID: uid, Namespace: "d", Name: w.pods[uid].Name},
+			Pod:       events.PodRef{UID: uid, Namespace: w.pods[uid].Namespace, Name: w.pods[uid].Name},
 			Partition: p, Token: ledger.Token(w.tokens).String(), Attempt: w.offered[uid],
 			FactSequence: uint64(len(w.facts)),
 		})
