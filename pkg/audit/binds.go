@@ -21,7 +21,7 @@ func (a *replay) checkBinds() {
 			Objects: []string{pod.object(), nodeObject(pod.node)},
 		}
 		switch {
-		case p == nil && (a.jumped || a.ofLost(pod.bound)):
+		case p == nil && a.jumped:
 			continue
 		case p == nil:
 			f.Message = fmt.Sprintf("was bound by attempt %s, for which nothing was ever reserved", attempt)

@@ -22,34 +22,34 @@ func (e *ClusterMismatchError) Error() string {
 }
 
 // ClaimCluster ties the ledger to a Kubernetes cluster (the UID of its kube-system
-// namespace), once and for ever; a later call with the same UID finds it done: then before is true. Safe
-// to repeat after any error but *ClusterMismatchError.
-func ClaimCluster(ctx context.Context, store Store, clusterUID string) (before bool, err error) {
+// namespace), once and for ever; a later call with the same UID finds it done. Safe to
+// repeat after any error but *ClusterMismatchError.
+func ClaimCluster(ctx context.Context, store Store, clusterUID string) error {
 	if clusterUID == "" {
-		return false, errors.New("ledger: claim: the cluster's UID is empty, want that of its kube-system namespace")
+		return errors.New("ledger: claim: the cluster's UID is empty, want that of its kube-system namespace")
 	}
 	value, err := marshal(&ledgerpb.Cluster{Version: SchemaVersion, Uid: clusterUID})
 	if err != nil {
-		return false, fmt.Errorf("ledger: claim for cluster %q: %w", clusterUID, err)
+		return fmt.Errorf("ledger: claim for cluster %q: %w", clusterUID, err)
 	}
 	r, err := store.Commit(ctx, Txn{
 		Compares: []Compare{{Key: KeyCluster, Target: CreateRevision}},
 		Puts:     []Put{{Key: KeyCluster, Value: value}},
 	})
 	if err != nil {
-		return false, fmt.Errorf("ledger: claim for cluster %s: %w", clusterUID, err)
+		return fmt.Errorf("ledger: claim for cluster %s: %w", clusterUID, err)
 	}
 	if r.Succeeded {
-		return false, nil
+		return nil
 	}
 	owner, err := decodeCluster(r.current(KeyCluster).Value)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if owner != clusterUID {
-		return false, &ClusterMismatchError{Ledger: owner, Cluster: clusterUID}
+		return &ClusterMismatchError{Ledger: owner, Cluster: clusterUID}
 	}
-	return true, nil
+	return nil
 }
 
 func decodeCluster(value []byte) (string, error) {

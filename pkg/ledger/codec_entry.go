@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
@@ -18,8 +17,6 @@ var (
 	_ = [1]struct{}{}[RoleMove-Role(ledgerpb.Role_ROLE_MOVE)]
 	_ = [1]struct{}{}[Held-State(ledgerpb.State_STATE_HELD)]
 	_ = [1]struct{}{}[Evicting-State(ledgerpb.State_STATE_EVICTING)]
-	_ = [1]struct{}{}[FenceByNode-FenceCause(ledgerpb.FenceCause_FENCE_CAUSE_NODE)]
-	_ = [1]struct{}{}[FenceByWant-FenceCause(ledgerpb.FenceCause_FENCE_CAUSE_WANTED)]
 )
 
 func entryToProto(e *Entry) *ledgerpb.Entry {
@@ -30,9 +27,8 @@ func entryToProto(e *Entry) *ledgerpb.Entry {
 		Shard: e.Shard, SchedulerName: e.SchedulerName,
 		NonZeroCpu: e.NonZeroCPU, NonZeroMemory: e.NonZeroMemory,
 		Gang: e.Gang, Plan: e.Plan, Wanted: e.Wanted, Budgets: e.Budgets, GroupPartition: uint32(e.GroupPartition),
-		Wish: e.Wish, Delegated: e.Delegated, FenceCause: ledgerpb.FenceCause(e.Cause),
+		Wish: e.Wish, Delegated: e.Delegated,
 	}
-	keep(m, e.Later)
 	if e.Replacement != (Replacement{}) {
 		m.Replacement = &ledgerpb.Replacement{Owner: e.Replacement.Owner, Template: e.Replacement.Template}
 	}
@@ -51,24 +47,19 @@ func entryToProto(e *Entry) *ledgerpb.Entry {
 		m.Dependents = append(m.Dependents, dependentToProto(d))
 	}
 	for _, v := range e.Volumes {
-		pick := &ledgerpb.VolumePick{Claim: v.Claim, Volume: v.Volume}
-		keep(pick, v.Later)
-		m.Volumes = append(m.Volumes, pick)
+		m.Volumes = append(m.Volumes, &ledgerpb.VolumePick{Claim: v.Claim, Volume: v.Volume})
 	}
 	for _, d := range e.Devices {
-		pick := &ledgerpb.DevicePick{
+		m.Devices = append(m.Devices, &ledgerpb.DevicePick{
 			Claim: d.Claim, ClaimUid: d.ClaimUID, ClaimResourceVersion: d.ClaimRV, Allocation: d.Allocation,
-			Spec: d.Spec, PodStatus: d.PodStatus, ConfigHashes: d.ConfigHashes,
-		}
-		keep(pick, d.Later)
-		m.Devices = append(m.Devices, pick)
+			Spec: d.Spec, PodStatus: d.PodStatus,
+		})
 	}
 	return m
 }
 
 func dependentToProto(d Dependent) *ledgerpb.Dependent {
 	m := &ledgerpb.Dependent{PodResourceVersion: d.PodRV}
-	keep(m, d.Later)
 	if raw, ok := uuidBytes(d.PodUID); ok {
 		m.PodUid = raw
 	} else {
@@ -84,7 +75,7 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 		Shard: m.GetShard(), SchedulerName: m.GetSchedulerName(),
 		NonZeroCPU: m.GetNonZeroCpu(), NonZeroMemory: m.GetNonZeroMemory(),
 		Gang: m.GetGang(), Plan: m.GetPlan(), Wanted: m.GetWanted(), Budgets: m.GetBudgets(),
-		Wish: m.GetWish(), Delegated: m.GetDelegated(), Cause: causeFromProto(m.GetFenceCause()), Later: later(m),
+		Wish: m.GetWish(), Delegated: m.GetDelegated(),
 		Replacement: Replacement{
 			Owner: m.GetReplacement().GetOwner(), Template: m.GetReplacement().GetTemplate(),
 		},
@@ -118,12 +109,12 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 		e.Ports = append(e.Ports, HostPort{IP: p.GetIp(), Protocol: p.GetProtocol(), Port: p.GetPort()})
 	}
 	for _, v := range m.GetVolumes() {
-		e.Volumes = append(e.Volumes, VolumePick{Claim: v.GetClaim(), Volume: v.GetVolume(), Later: later(v)})
+		e.Volumes = append(e.Volumes, VolumePick{Claim: v.GetClaim(), Volume: v.GetVolume()})
 	}
 	for _, d := range m.GetDevices() {
 		e.Devices = append(e.Devices, DevicePick{
 			Claim: d.GetClaim(), ClaimUID: d.GetClaimUid(), ClaimRV: d.GetClaimResourceVersion(), Allocation: d.GetAllocation(),
-			Spec: d.GetSpec(), PodStatus: d.GetPodStatus(), ConfigHashes: d.GetConfigHashes(), Later: later(d),
+			Spec: d.GetSpec(), PodStatus: d.GetPodStatus(),
 		})
 	}
 	for i, d := range m.GetDependents() {
@@ -131,17 +122,9 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 		if err != nil {
 			return Entry{}, fmt.Errorf("pod %s: dependent %d: %w", e.PodUID, i, err)
 		}
-		e.Dependents = append(e.Dependents, Dependent{PodUID: uid, PodRV: d.GetPodResourceVersion(), Later: later(d)})
+		e.Dependents = append(e.Dependents, Dependent{PodUID: uid, PodRV: d.GetPodResourceVersion()})
 	}
 	return e, nil
-}
-
-// causeFromProto takes what does not fit for unknown: it is no reason to refuse a document.
-func causeFromProto(c ledgerpb.FenceCause) FenceCause {
-	if c < 0 || c > math.MaxUint8 {
-		return 0
-	}
-	return FenceCause(c)
 }
 
 // withUID is a message that names a pod.

@@ -49,7 +49,6 @@ type PlanRecord struct {
 	Victims int
 	// Revision is the mod revision the record was read at; 0 when it does not exist.
 	Revision int64
-	Later    []byte
 }
 
 // KeyPlan is the key of a plan's record.

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -69,7 +68,7 @@ func TestTermRoundTrip(t *testing.T) {
 			}
 			term.Parts = append(term.Parts, p)
 		}
-		value, err := EncodeTerm(RegisteredTerm{Term: term, Namespace: text.Draw(t, "namespace of the pod")})
+		value, err := EncodeTerm(RegisteredTerm{Term: term})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,10 +91,14 @@ func TestTermsAreRefused(t *testing.T) {
 		"kind apart with 2 parts":   {Kind: TermApart, TopologyKey: "zone", Parts: []TermPart{{}, {ByLabel: true}}},
 		"kind together with 0 part": {Kind: TermTogether},
 	} {
-		_, err := RegisterTerms(Registry{}, NewView(), RegisteredTerm{Term: bad})
-		if err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := RegisterTerms(Registry{}, 0, bad); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error that says %q", bad, err, want)
 		}
+	}
+	var full *RegistryFullError
+	_, err := RegisterTerms(Registry{}, MaxTerms, good)
+	if !errors.As(err, &full) || !strings.Contains(err.Error(), "4096") {
+		t.Errorf("one term too many: %v, want *RegistryFullError that names the limit", err)
 	}
 	if _, err := RetireTerms(Registry{}); err == nil {
 		t.Error("nothing was retired")
@@ -147,7 +150,7 @@ func TestPinAndUnpin(t *testing.T) {
 	crowded := d
 	for i := range MaxDependents {
 		var err error
-		if crowded, err = Pin(crowded, keeper, Dependent{PodUID: fmt.Sprintf("pod-%d", i), PodRV: 1}); err != nil {
+		if crowded, err = Pin(crowded, keeper, Dependent{PodUID: strings.Repeat("x", i+1), PodRV: 1}); err != nil {
 			if !errors.As(err, new(*DocTooLargeError)) || i != MaxDependents-2 {
 				t.Fatalf("dependent %d: %v", i, err)
 			}

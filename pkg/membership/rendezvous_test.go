@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 )
 
 func drawMembers(t *rapid.T) []string {

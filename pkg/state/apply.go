@@ -1,7 +1,6 @@
 package state
 
 import (
-	"errors"
 	"fmt"
 
 	memdb "github.com/hashicorp/go-memdb"
@@ -24,8 +23,6 @@ type application struct {
 	byUID, byName podLookup
 	// partial: facts of kinds of a later version were left out.
 	partial bool
-	// unreadable says why the first fact that cannot be read cannot.
-	unreadable error
 }
 
 func newApplication(db *memdb.MemDB, p Position) *application {
@@ -75,14 +72,12 @@ func (a *application) apply(f events.Fact) error {
 	switch f.Op {
 	case events.OpProgress, events.OpEpochBegin, events.OpEpochEnd:
 		return nil
-	case events.OpUnreadable:
-		return &FactError{errors.New(f.Cause)}
 	case events.OpUpsert:
 		return a.upsert(f)
 	case events.OpDelete:
 		return a.remove(f)
 	default:
-		return &FactError{fmt.Errorf("op %d is unknown, want 1 to 5", f.Op)}
+		return fmt.Errorf("op %d is unknown, want 1 to 5", f.Op)
 	}
 }
 
@@ -108,7 +103,7 @@ func (a *application) upsertPod(f events.Fact) error {
 	if err != nil {
 		return decodeError(f, err)
 	}
-	if err := checkIdentity(f, after.UID, after.Namespace, after.Name); err != nil {
+	if err := checkUID(f, after.UID); err != nil {
 		return err
 	}
 	other, err := a.pods.namesake(after)

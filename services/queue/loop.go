@@ -39,7 +39,6 @@ type loop struct {
 	in    feeds
 	core  *decide.Core
 	facts *intake.Facts
-	alarm *follow.Alarm
 	holds *intake.Holds
 	out   *commit.Reporter
 	timer clock.Timer
@@ -52,8 +51,7 @@ type loop struct {
 func newLoop(q *Queue, in feeds, out *commit.Reporter) *loop {
 	return &loop{
 		queue: q, in: in, core: decide.New(q.coreConfig()), facts: intake.NewFacts(), holds: intake.NewHolds(),
-		alarm: follow.NewAlarm("queue", q.logger, q.deps.Clock.Now),
-		out:   out, vigil: newVigil(), timer: q.deps.Clock.NewTimer(idleTick),
+		out: out, vigil: newVigil(), timer: q.deps.Clock.NewTimer(idleTick),
 	}
 }
 
@@ -164,7 +162,6 @@ func (l *loop) applyFacts(b follow.Batch) error {
 		}
 		l.step(in)
 	}
-	l.alarm.Look(b, l.facts.Snapshot().Unreadable())
 	l.queue.applied.publish(l.facts.Snapshot())
 	return nil
 }
@@ -188,7 +185,6 @@ func (l *loop) step(in decide.Input) {
 
 // gauge reports what stands in the pools, if this replica leads.
 func (l *loop) gauge() {
-	telemetry.LedgerClosed(!l.holds.View().IsOpen())
 	if l.leads {
 		l.out.Pools(l.core.Pending(), l.core.Leased())
 		l.out.Rejectors(l.core.Rejectors())

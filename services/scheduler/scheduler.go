@@ -75,7 +75,6 @@ type Scheduler struct {
 	core   *decide.Core
 	intake *intake.Room
 	commit *commit.Room
-	alarm  *follow.Alarm
 	ready  atomic.Bool
 	// asked carries questions to the deciding goroutine.
 	asked chan func()
@@ -120,7 +119,6 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		return nil, err
 	}
 	s := &Scheduler{cfg: cfg, deps: deps, asked: make(chan func()), lost: map[string]int{}}
-	s.alarm = follow.NewAlarm("scheduler", deps.Logger, deps.Clock.Now)
 	s.core = decide.New(decide.Config{
 		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster, NoEvidence: cfg.NoEvidence,
 		Acts: withPlugins(custom, (*plugins.Set).Acts), Gates: withPlugins(custom, (*plugins.Set).Gates),
@@ -274,9 +272,6 @@ func (s *Scheduler) loop(ctx, rooms context.Context, keeper *membership.Keeper) 
 		out, err := s.core.Step(in, begin)
 		if err != nil {
 			return err
-		}
-		for _, b := range in.Facts {
-			s.alarm.Look(b, s.core.Unreadable())
 		}
 		s.observe(rooms, out, begin)
 		if in.Beat {

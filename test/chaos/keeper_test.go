@@ -4,7 +4,6 @@ package chaos
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -27,10 +26,9 @@ type keeper struct {
 		wasReady bool
 		kills    int
 		// ends are the ends of a process that had been ready and that nobody killed;
-		// failedStarts those of one that never came so far: it could not reach what it needs. anew are
-		// those of one that had to begin anew, because the ledger had been restored.
-		ends               []string
-		failedStarts, anew int
+		// failedStarts those of one that never came so far: it could not reach what it needs.
+		ends         []string
+		failedStarts int
 	}
 }
 
@@ -63,12 +61,9 @@ func (k *keeper) look() {
 		return
 	}
 	if err := k.mu.running.Ended(); err != nil {
-		switch {
-		case k.endedAnew():
-			k.mu.anew++
-		case k.mu.wasReady:
+		if k.mu.wasReady {
 			k.mu.ends = append(k.mu.ends, err.Error())
-		default:
+		} else {
 			k.mu.failedStarts++
 		}
 		k.mu.running = nil
@@ -80,13 +75,6 @@ func (k *keeper) look() {
 		_, err := k.mu.running.Ready(ctx)
 		k.mu.wasReady = err == nil
 	}
-}
-
-// endedAnew reports whether the last thing that the process said is that the ledger's store is not the
-// one that it knew.
-func (k *keeper) endedAnew() bool {
-	tail := strings.TrimSpace(k.mu.running.Tail())
-	return strings.Contains(tail[strings.LastIndex(tail, "\n")+1:], "ledger: the store ")
 }
 
 // kill ends the process at once; the fault's end lets it be started again.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
-	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 	"pgregory.net/rapid"
 )
 

@@ -64,16 +64,10 @@ func (c *Concern) Together() bool {
 	return slices.ContainsFunc(c.carried, func(r carried) bool { return r.term.Kind == ledger.TermTogether })
 }
 
-// IDs are the terms that the pod carries, and those that select it.
-func (c *Concern) IDs() []ledger.TermID {
-	ids := make([]ledger.TermID, 0, len(c.carried)+len(c.matched))
-	for _, r := range c.carried {
-		ids = append(ids, r.id)
-	}
-	for _, m := range c.matched {
-		ids = append(ids, m.id)
-	}
-	return ids
+// Has says whether the pod carries a term or is selected by it.
+func (c *Concern) Has(id ledger.TermID) bool {
+	return slices.ContainsFunc(c.carried, func(r carried) bool { return r.id == id }) ||
+		slices.ContainsFunc(c.matched, func(m *indexed) bool { return m.id == id })
 }
 
 // Keys are the topology keys in whose domains every pod must have been counted before the
@@ -107,32 +101,19 @@ type Choice struct {
 	SharedHost bool
 }
 
-// Demand is what a pod needs to go somewhere.
-type Demand struct {
-	// Uses are those of guards, without the revisions that are compared. Terms that are missing are
-	// among them as they will be.
-	Uses []ledger.GuardUse
-	// Missing are the terms that must be registered first.
-	Missing []ledger.Term
-	// Carried is how many terms of its own need guards.
-	Carried int
-}
-
-// At is what the pod needs to go there.
-func (c *Concern) At(to Choice) Demand {
+// At is what the pod needs to go there: the use of guards, without the revisions that are
+// compared, and the terms that must be registered first (then the rest does not matter).
+func (c *Concern) At(to Choice) (uses []ledger.GuardUse, missing []ledger.Term) {
 	a := answer{to: to}
-	if len(c.carried) > 0 {
-		a.carries = make(map[ledger.TermID]struct{}, len(c.carried))
-	}
 	for i := range c.carried {
 		a.carry(&c.carried[i])
 	}
 	for _, m := range c.matched {
-		if _, carries := a.carries[m.id]; !carries {
+		if !slices.Contains(a.carries, m.id) {
 			a.match(m)
 		}
 	}
-	return Demand{Uses: a.uses, Missing: a.missing, Carried: len(a.carries)}
+	return a.uses, a.missing
 }
 
 // answer is At under way.
@@ -141,7 +122,7 @@ type answer struct {
 	uses    []ledger.GuardUse
 	missing []ledger.Term
 	// carries are the terms whose carriers' part is settled.
-	carries map[ledger.TermID]struct{}
+	carries []ledger.TermID
 }
 
 func (a *answer) use(id ledger.TermID, domain string, part ledger.Part, compare, put bool) {
@@ -149,7 +130,7 @@ func (a *answer) use(id ledger.TermID, domain string, part ledger.Part, compare,
 }
 
 func (a *answer) carry(r *carried) {
-	if _, carries := a.carries[r.id]; carries {
+	if slices.Contains(a.carries, r.id) {
 		return
 	}
 	if r.term.Kind == ledger.TermTogether {
@@ -160,18 +141,13 @@ func (a *answer) carry(r *carried) {
 	// The document of a node stands for its hostname, unless it shares that with another
 	// (or a term is registered because somebody has seen that it does).
 	byDocument := r.term.TopologyKey == corev1.LabelHostname && !a.to.SharedHost
-	if !in || !r.known && byDocument {
-		return
-	}
-	a.settle(r)
-	a.use(r.id, domain, ledger.Carriers, true, true)
-	a.use(r.id, domain, ledger.Matchers, true, false)
-}
-
-// settle notes that the pod carries a term with guards.
-func (a *answer) settle(r *carried) {
-	a.carries[r.id] = struct{}{}
-	if !r.usable {
+	switch {
+	case !in:
+	case r.usable:
+		a.carries = append(a.carries, r.id)
+		a.use(r.id, domain, ledger.Carriers, true, true)
+		a.use(r.id, domain, ledger.Matchers, true, false)
+	case r.known || !byDocument:
 		a.missing = append(a.missing, r.term)
 	}
 }
@@ -179,9 +155,13 @@ func (a *answer) settle(r *carried) {
 // follow is carry for required affinity. A pod that follows others needs no guard: they are
 // bound, and whoever might take itself for the first will find them.
 func (a *answer) follow(r *carried) {
-	if a.to.First {
-		a.settle(r)
+	switch {
+	case !a.to.First:
+	case r.usable:
+		a.carries = append(a.carries, r.id)
 		a.use(r.id, ledger.WholeCluster, ledger.Matchers, true, true)
+	default:
+		a.missing = append(a.missing, r.term)
 	}
 }
 

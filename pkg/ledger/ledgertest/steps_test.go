@@ -482,7 +482,7 @@ func (w *world) fenceMark(ctx context.Context) error {
 		return nil
 	}
 	d, _ := w.truth.Doc(e.node)
-	d, err := ledger.MarkFencing(d, e.uid, e.token, ledger.FenceByPod)
+	d, err := ledger.MarkFencing(d, e.uid, e.token)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package intake
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
-	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
@@ -40,16 +40,11 @@ type Room struct {
 	id   string
 	deps Deps
 	out  chan<- decide.Input
-	// unreadable are notes about decisions.
-	unreadable *aside.Notes
 }
 
 // New returns the intake of binder id, which sends to out.
 func New(id string, deps Deps, out chan<- decide.Input) *Room {
-	return &Room{
-		id: id, deps: deps, out: out,
-		unreadable: aside.New("binder", events.Decisions, deps.Logger, deps.Clock.Now),
-	}
+	return &Room{id: id, deps: deps, out: out}
 }
 
 func (r *Room) send(ctx context.Context, in decide.Input) error {
@@ -67,7 +62,7 @@ func (r *Room) Facts(ctx context.Context) error {
 	batches := make(chan follow.Batch, batchBuffer)
 	g.Go(func() error { return follow.New(r.deps.Log, r.deps.Snapshots).Run(ctx, batches) })
 	g.Go(func() error {
-		facts, alarm := NewFacts(), follow.NewAlarm("binder", r.deps.Logger, r.deps.Clock.Now)
+		facts := NewFacts()
 		for {
 			select {
 			case <-ctx.Done():
@@ -77,7 +72,6 @@ func (r *Room) Facts(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				alarm.Look(b, facts.Unreadable())
 				if err := r.send(ctx, in); err != nil {
 					return nil // ctx ended
 				}
@@ -157,8 +151,9 @@ func (r *Room) readDecisions(ctx context.Context) error {
 		}
 		for _, record := range records {
 			d, err := events.DecodeOutcome(record)
-			if err != nil {
-				r.unreadable.Record(record, err)
+			var undecodable *events.DecodeError
+			if errors.As(err, &undecodable) {
+				r.deps.Logger.Error("unreadable decision passed over", "sequence", record.Sequence, "error", err)
 				continue
 			}
 			if err := r.send(ctx, decide.DecisionSeen{Decision: d.Decision}); err != nil {

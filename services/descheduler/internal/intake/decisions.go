@@ -73,7 +73,9 @@ func (r *Room) take(records []events.Record) {
 		}
 		d, err := events.DecodeOutcome(record)
 		if err != nil {
-			r.unreadable.Record(record, err)
+			r.deps.Logger.Error("a decision cannot be read and is left out",
+				"sequence", record.Sequence, "pod", record.Header[events.HeaderNamespace]+"/"+record.Header[events.HeaderName],
+				"error", err)
 			continue
 		}
 		mine = append(mine, d)

@@ -16,7 +16,6 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
-	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
 )
 
@@ -44,9 +43,6 @@ type Deps struct {
 type Room struct {
 	deps    Deps
 	batches chan follow.Batch
-	alarm   *follow.Alarm
-	// unreadable are notes about decisions.
-	unreadable *aside.Notes
 
 	mu struct {
 		sync.Mutex
@@ -82,11 +78,7 @@ type View struct {
 
 // New returns an empty room; nothing runs yet.
 func New(deps Deps) *Room {
-	r := &Room{
-		deps: deps, batches: make(chan follow.Batch, batchBuffer),
-		alarm:      follow.NewAlarm("descheduler", deps.Logger, deps.Clock.Now),
-		unreadable: aside.New("descheduler", events.Decisions, deps.Logger, deps.Clock.Now),
-	}
+	r := &Room{deps: deps, batches: make(chan follow.Batch, batchBuffer)}
 	r.mu.store = state.New()
 	r.mu.history = plan.NewHistory()
 	r.mu.mine = map[string]mine{}
@@ -128,7 +120,6 @@ func (r *Room) apply(b follow.Batch) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.store = store
-	r.alarm.Look(b, store.Snapshot().Unreadable())
 	r.smooth(changes.Others, b.Reset)
 	r.wake()
 	return nil

@@ -15,7 +15,7 @@ const maxAlternatives = 4
 type alternative struct {
 	node       *state.NodeInfo
 	generation uint64
-	basis      ledger.Version
+	basis      int64
 }
 
 // rememberOthers keeps the next-best nodes of a decision. A pod that a rule beyond its node
@@ -30,9 +30,8 @@ func (c *Core) rememberOthers(a *attempt, ranked []placement.Scored, concerned b
 		if i == maxAlternatives || s.Node.Node.UID == a.pick.nodeUID {
 			continue
 		}
-		a.others[i] = alternative{
-			node: s.Node, generation: s.Node.Generation, basis: c.ledger.Version(s.Node.Node.UID),
-		}
+		doc, _ := c.ledger.Doc(s.Node.Node.UID)
+		a.others[i] = alternative{node: s.Node, generation: s.Node.Generation, basis: doc.Revision}
 		i++
 	}
 }
@@ -69,5 +68,5 @@ func (c *Core) unmoved(o alternative) bool {
 		return false
 	}
 	doc, _ := c.ledger.Doc(o.node.Node.UID)
-	return c.ledger.Version(o.node.Node.UID) == o.basis && doc.HasRoom()
+	return doc.Revision == o.basis && len(doc.Entries) < ledger.MaxEntries
 }

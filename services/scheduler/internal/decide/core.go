@@ -41,7 +41,7 @@ type Core struct {
 	manners
 }
 
-// holdings is what the shard owns, and what it may take.
+// holdings is what the shard owns.
 type holdings struct {
 	// partitions is how many this shard holds; announced, that the queue has been told of
 	// the first.
@@ -52,9 +52,6 @@ type holdings struct {
 	// overEpochs are those that a refused transaction has shown to be over, by partition. The watch
 	// brings the next owner later.
 	overEpochs map[int32]int64
-	// admitAfter is the revision that the ledger's watch must have reached before nodes are admitted
-	// again.
-	admitAfter int64
 }
 
 // manners is how the shard gets on with the others, with binders and with kubelets.
@@ -88,7 +85,6 @@ type pipeline struct {
 	flight   *flight
 	// flights counts transactions, for their IDs.
 	flights uint64
-	limits  limits
 	recording
 	// inHand finds every attempt in the core by pod UID.
 	inHand map[string]*attempt
@@ -124,9 +120,9 @@ type attempt struct {
 
 type pick struct {
 	nodeUID, nodeName string
-	// basis is the version of the node's document that the decision counted: the only one it may
-	// be committed on.
-	basis ledger.Version
+	// basis is the revision of the node's document that the decision counted: the only one
+	// it may be committed on.
+	basis int64
 	// epoch is that of the pod's partition when the decision was made: the only one it may be
 	// committed in.
 	epoch           int64
@@ -249,10 +245,10 @@ func (c *Core) pass(in Input) {
 // that nodes can be used, and it holds partitions.
 func (c *Core) Ready() bool { return c.usable() && c.partitions > 0 }
 
-// usable reports whether the facts have reached their barrier, and the ledger is open.
+// usable says whether the facts have reached their barrier.
 func (c *Core) usable() bool {
 	_, ok := c.store.Position().Progress(events.KindPod)
-	return ok && c.ledger.IsOpen()
+	return ok
 }
 
 // Ownership is who holds which partitions and who is alive; ok is false when that has not
@@ -274,9 +270,6 @@ func (c *Core) Asked(visit func(a placement.Asked, calls uint64)) { c.engine.Ask
 
 // Position is what the core has applied of the facts.
 func (c *Core) Position() state.Position { return c.store.Position() }
-
-// Unreadable says why a fact could not be read, nil if all could.
-func (c *Core) Unreadable() error { return c.store.Snapshot().Unreadable() }
 
 func (c *Core) applyFacts(b follow.Batch) error {
 	if b.Reset {

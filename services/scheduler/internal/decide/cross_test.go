@@ -118,13 +118,20 @@ func (w *world) relabel() {
 // retire does what a shard does whose registry is too full: a term retires, and whoever
 // finds it settled drops it.
 func (w *world) retire() {
-	v := w.picture()
+	v := ledger.NewView()
+	kvs, revision, err := w.store.List(w.t.Context(), "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := v.Reset(kvs, revision); err != nil {
+		w.t.Fatal(err)
+	}
 	terms := maps.Collect(v.Terms())
 	if len(terms) == 0 {
 		return
 	}
 	ids := slices.Sorted(maps.Keys(terms))
-	txn, err := ledger.RetireTerms(v.Registry(), terms[ids[w.rng.IntN(len(ids))]])
+	txn, err := ledger.RetireTerms(v.Registry(), terms[ids[w.rng.IntN(len(ids))]].Term)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -157,7 +164,7 @@ func (w *world) fenceChanged() {
 			if !ok || e.Role != ledger.RoleReservation || p.Spec.NodeName != "" || p.ResourceVersion == fmt.Sprint(e.PodRV) {
 				continue
 			}
-			d = w.replace(ledger.MarkFencing(d, e.PodUID, e.Token, ledger.FenceByPod))
+			d = w.replace(ledger.MarkFencing(d, e.PodUID, e.Token))
 			w.publish(p)
 			d = w.replace(ledger.ReleaseFenced(d, e.PodUID, e.Token, w.rv))
 		}

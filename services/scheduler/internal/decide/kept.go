@@ -69,12 +69,13 @@ func (c *Core) fitsKept(pod *state.Pod, profile *placement.Profile, concern *gua
 func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room, out *Output) {
 	profile := c.cfg.Profiles[a.pod.SchedulerName]
 	one := []placement.Scored{{Node: k.Node}}
-	node, needs := c.choose(a, concern, one)
-	if node == nil {
-		c.deferred = append(c.deferred, a)
+	node, needs, err := c.choose(a, concern, one)
+	switch {
+	case err != nil:
+		c.fail(a, err.Error(), out)
 		return
-	}
-	if !c.registered(a, needs, volumes{}, out) {
+	case node == nil:
+		c.deferred = append(c.deferred, a)
 		return
 	}
 	a.pick = c.pickOf(a, node, needs)
@@ -91,16 +92,18 @@ func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room, 
 }
 
 // enter puts the reservation of a pick into its node's document, in the place of the placeholder
-// if it takes one; an error if that is gone, or the document has no room.
-func (p *pick) enter(d ledger.NodeDoc, e ledger.Entry) (ledger.NodeDoc, error) {
+// if it takes one; false if that is gone.
+func (p *pick) enter(d ledger.NodeDoc, e ledger.Entry) (ledger.NodeDoc, bool) {
+	var err error
 	switch {
 	case p.room.token == 0:
-		return ledger.Place(d, e)
+		d.Entries = append(d.Entries, e)
 	case p.room.ousted:
-		return ledger.Oust(d, p.room.token, e)
+		d, err = ledger.Oust(d, p.room.token, e)
 	default:
-		return ledger.TakeOver(d, p.room.replacement, p.room.token, e)
+		d, err = ledger.TakeOver(d, p.room.replacement, p.room.token, e)
 	}
+	return d, err == nil
 }
 
 // oust stages a pod that fits nowhere in a room that is kept for a less important one; of
@@ -148,9 +151,6 @@ type release struct{ plan string }
 func (r *release) kind() string { return "T8" }
 
 func (r *release) done(c *Core, _ int64, _ *Output) { c.plans.budgets.stale = true }
-
-// tooLarge: what is left is the binders' to sweep.
-func (r *release) tooLarge(*Core, string, *Output) {}
 
 func (r *release) undone(c *Core, _ ledger.Lost, _ *Output) {
 	c.plans.releases = append(c.plans.releases, r.plan)
