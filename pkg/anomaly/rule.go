@@ -14,6 +14,9 @@ const (
 	PreemptsInVain Rule = "preempts-in-vain"
 	// BindsRejected: reservations of a pod end without a bind, or its kubelet turns it away.
 	BindsRejected Rule = "binds-rejected"
+	// FenceRefused: a reservation cannot be taken back, because the API server refuses what the binder has
+	// to write for it.
+	FenceRefused Rule = "fence-refused"
 	// HoldOverdue: an entry of the ledger is older than anybody should need it.
 	HoldOverdue Rule = "hold-overdue"
 	// CaughtBySweep: a parked pod was placed because of the sweep: no event had woken it.
@@ -21,7 +24,7 @@ const (
 )
 
 // Rules are all there are, in the order in which they are told.
-var Rules = []Rule{PodOverdue, PreemptedAgain, PreemptsInVain, BindsRejected, HoldOverdue, CaughtBySweep}
+var Rules = []Rule{PodOverdue, PreemptedAgain, PreemptsInVain, BindsRejected, FenceRefused, HoldOverdue, CaughtBySweep}
 
 const (
 	// Window is how long something that has happened counts.

@@ -31,6 +31,7 @@ type Watch struct {
 	preempted map[string]*spell
 	nominated map[string]*spell
 	rejected  map[string]*spell
+	refused   map[string]*spell
 	caught    spell
 }
 
@@ -43,7 +44,10 @@ type spell struct {
 
 // NewWatch remembers nothing.
 func NewWatch() *Watch {
-	return &Watch{preempted: map[string]*spell{}, nominated: map[string]*spell{}, rejected: map[string]*spell{}}
+	return &Watch{
+		preempted: map[string]*spell{}, nominated: map[string]*spell{}, rejected: map[string]*spell{},
+		refused: map[string]*spell{},
+	}
 }
 
 // Decided takes in one decision of the log, which was stored then. whose is the pod's workload
@@ -56,7 +60,11 @@ func (w *Watch) Decided(d events.Decision, at time.Time, whose Workload) {
 	case events.DecisionBound:
 		delete(w.nominated, d.Pod.UID)
 		delete(w.rejected, d.Pod.UID)
+		delete(w.refused, d.Pod.UID)
+	case events.DecisionFenceRefused:
+		note(w.refused, d.Pod.UID, pod, at).detail = fmt.Sprintf("last on node %s: %s", d.NodeName, d.Message)
 	case events.DecisionReleased, events.DecisionRejected:
+		delete(w.refused, d.Pod.UID)
 		note(w.rejected, d.Pod.UID, pod, at).detail = fmt.Sprintf("last on node %s: %s",
 			d.NodeName, cmp.Or(d.Message, "the reservation was taken back"))
 	case events.DecisionEvicted:
@@ -130,11 +138,13 @@ func (w *Watch) Findings(now time.Time, pods, entries []Waiting) Report {
 		case HoldOverdue:
 			found = overdue(rule, entries, now)
 		case PreemptedAgain:
-			found = repeated(rule, w.preempted, now, "its pods were preempted %d times, replacements among them; %s")
+			found = repeated(rule, w.preempted, now, often, "its pods were preempted %d times, replacements among them; %s")
 		case PreemptsInVain:
-			found = repeated(rule, w.nominated, now, "%d times was a place held for it, without a bind; %s")
+			found = repeated(rule, w.nominated, now, often, "%d times was a place held for it, without a bind; %s")
 		case BindsRejected:
-			found = repeated(rule, w.rejected, now, "%d times its bind came to nothing; %s")
+			found = repeated(rule, w.rejected, now, often, "%d times its bind came to nothing; %s")
+		case FenceRefused:
+			found = repeated(rule, w.refused, now, 1, "its reservation cannot be taken back (reported %d times), %s")
 		case CaughtBySweep:
 			found = w.sweeps(now)
 		}
@@ -159,13 +169,14 @@ func overdue(rule Rule, list []Waiting, now time.Time) (found []Finding) {
 	return found
 }
 
-func repeated(rule Rule, list map[string]*spell, now time.Time, sentence string) (found []Finding) {
+// repeated finds what has happened least times or more within the window.
+func repeated(rule Rule, list map[string]*spell, now time.Time, least int, sentence string) (found []Finding) {
 	for key, s := range list {
 		if !s.pass(now) {
 			delete(list, key)
 			continue
 		}
-		if len(s.times) >= often {
+		if len(s.times) >= least {
 			found = append(found, Finding{
 				Rule: rule, About: s.name, Since: s.times[0], Detail: fmt.Sprintf(sentence, len(s.times), s.detail),
 			})

@@ -2,6 +2,7 @@ package anomaly
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 )
 
 // start is when these stories begin.
@@ -98,6 +100,28 @@ func TestBindsRejected(t *testing.T) {
 	wantFound(t, w.Findings(at(3), nil, nil), map[Rule]int{BindsRejected: 1})
 }
 
+// A fence that is refused is found at once, as long as it is told of again, and until it ends.
+func TestFenceRefused(t *testing.T) {
+	w := NewWatch()
+	refused := decision(events.DecisionFenceRefused, "cart")
+	refused.NodeName, refused.Message = "n1", "patch of pods/status: frozen"
+	for minute := 0; minute < 20; minute += 5 {
+		w.Decided(refused, at(minute), Workload{})
+		r := w.Findings(at(minute), nil, nil)
+		wantFound(t, r, map[Rule]int{FenceRefused: 1})
+		if d := r.Findings[0].Detail; !strings.HasSuffix(d, "last on node n1: patch of pods/status: frozen") {
+			t.Errorf("detail %q, want the node and what the API server says", d)
+		}
+	}
+	for _, end := range []events.DecisionKind{events.DecisionReleased, events.DecisionBound} {
+		w.Decided(refused, at(20), Workload{})
+		w.Decided(decision(end, "cart"), at(21), Workload{})
+		wantFound(t, w.Findings(at(21), nil, nil), map[Rule]int{})
+	}
+	w.Decided(refused, at(22), Workload{})
+	wantFound(t, w.Findings(at(33), nil, nil), map[Rule]int{})
+}
+
 func TestOverdue(t *testing.T) {
 	w := NewWatch()
 	pods := []Waiting{
@@ -124,6 +148,7 @@ func TestOverdue(t *testing.T) {
 func TestBounded(t *testing.T) {
 	kinds := []events.DecisionKind{
 		events.DecisionNominated, events.DecisionBound, events.DecisionReleased, events.DecisionEvicted,
+		events.DecisionFenceRefused,
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		w, now := NewWatch(), start

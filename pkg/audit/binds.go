@@ -21,7 +21,7 @@ func (a *replay) checkBinds() {
 			Objects: []string{pod.object(), nodeObject(pod.node)},
 		}
 		switch {
-		case p == nil && a.jumped:
+		case p == nil && (a.jumped || a.ofLost(pod.bound)):
 			continue
 		case p == nil:
 			f.Message = fmt.Sprintf("was bound by attempt %s, for which nothing was ever reserved", attempt)

@@ -22,12 +22,6 @@ func (a *replay) violate(invariant string, objects []string, message string, arg
 // owners that must not change under one epoch (S11).
 func (a *replay) checkKey(ev LedgerEvent) {
 	switch {
-	case strings.HasPrefix(ev.Key, ledger.PrefixNode) && ev.Deleted:
-		uid := strings.TrimPrefix(ev.Key, ledger.PrefixNode)
-		if node := a.nodes[uid]; node != nil && !node.gone.maybe(a.latest(a.revision)) {
-			a.violate("S12", []string{nodeObject(node.name), ledgerObject(ev.Key)},
-				"its document was deleted while the node lives")
-		}
 	case strings.HasPrefix(ev.Key, ledger.PrefixGuard) && ev.Deleted:
 		if id, _, _, ok := ledger.ParseGuard(ev.Key); ok && a.terms[id] {
 			a.violate("S12", []string{ledgerObject(ev.Key)}, "was deleted while its term is registered and not retiring")
@@ -140,6 +134,9 @@ func (a *replay) checkStep(old, now ledger.Entry, before, after ledger.NodeDoc) 
 			}
 		}
 	}
+	if len(old.Later) == 0 {
+		old.Later = now.Later // a later version has added to it, which must stay
+	}
 	old.State, old.Wanted = now.State, now.Wanted
 	if !reflect.DeepEqual(old, now) {
 		a.violate("S4", []string{entryObject(now), nodeObject(after.NodeName)}, "its reservation %s was rewritten", now.Token)
@@ -152,6 +149,10 @@ func (a *replay) checkArrival(e ledger.Entry, before, after ledger.NodeDoc) {
 	objects := []string{entryObject(e), nodeObject(after.NodeName)}
 	if e.State != ledger.Held && e.State != ledger.Committed {
 		a.violate("S4", objects, "its reservation appeared as %s", e.State)
+	}
+	if before.SupersededBy != "" {
+		a.violate("S16", objects, "was reserved on node %s, whose name has stood for node %s since",
+			after.NodeUID, before.SupersededBy)
 	}
 	if e.PodRV == 0 || e.Token == 0 {
 		a.violate("form", objects, "its reservation has token %s and resourceVersion %d, want both", e.Token, e.PodRV)

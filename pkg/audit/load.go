@@ -120,17 +120,21 @@ func (a *replay) count() {
 // beforeHistory lets pods that were bound when the recording began stand.
 func (a *replay) beforeHistory() {
 	for _, p := range a.pods {
-		if !p.initially || !p.ours() {
-			continue
+		if p.initially && p.ours() {
+			a.standBound(p)
 		}
-		entry := ledger.Entry{
-			PodUID: p.uid, Namespace: p.last().pod.Namespace, Name: p.last().pod.Name, Token: p.token,
-			Ports: portsOf(p.last().pod),
-		}
-		made := &placement{pod: p, entry: entry, node: p.node, class: p.last().class}
-		if node := a.nodeNamed(p.node, p.bound.rv); node != nil {
-			made.nodeUID = node.uid
-		}
-		a.stand(made)
 	}
+}
+
+// standBound lets a pod stand that was bound for a reservation that this history does not know.
+func (a *replay) standBound(p *podLife) {
+	entry := ledger.Entry{
+		PodUID: p.uid, Namespace: p.last().pod.Namespace, Name: p.last().pod.Name, Token: p.token,
+		Ports: portsOf(p.last().pod),
+	}
+	made := &placement{pod: p, entry: entry, node: p.node, class: p.last().class}
+	if node := a.nodeNamed(p.node, p.bound.rv); node != nil {
+		made.nodeUID = node.uid
+	}
+	a.stand(made)
 }

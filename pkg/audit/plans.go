@@ -190,7 +190,7 @@ func (a *replay) checkPreempted() {
 		}
 		f := Finding{Severity: Violation, Invariant: "S9", ResourceVersion: told.rv, Objects: []string{pod.object()}}
 		switch marked := a.marked[uid]; {
-		case len(marked) == 0 && !a.jumped:
+		case len(marked) == 0 && !a.jumped && !a.ofLost(told):
 			f.Message = "was told to make room, and no plan had marked it for eviction"
 		case len(marked) > 0 && told.rv <= a.before(slices.Min(marked)):
 			f.Revision = slices.Min(marked)
@@ -322,13 +322,8 @@ func (a *replay) checkClaimable(old, now ledger.BudgetDoc, key string) {
 // checkBudgets looks at the budgets that changed at this revision. before are they as they were.
 func (a *replay) checkBudgets(events []LedgerEvent, before map[string]ledger.BudgetDoc) {
 	for _, ev := range events {
-		uid, ok := strings.CutPrefix(ev.Key, ledger.PrefixBudget)
-		switch life := a.pdbs[uid]; {
-		case !ok:
-		case !ev.Deleted:
+		if uid, ok := strings.CutPrefix(ev.Key, ledger.PrefixBudget); ok && !ev.Deleted {
 			a.checkBudget(before[uid], a.budgets[uid])
-		case life != nil && !life.gone.maybe(a.latest(a.revision)):
-			a.violate("S12", []string{life.object(), ledgerObject(ev.Key)}, "its document was deleted while it exists")
 		}
 	}
 }

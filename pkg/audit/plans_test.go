@@ -249,6 +249,6 @@ func TestBudgetLaws(t *testing.T) {
 		s.edit("n", func(*ledger.NodeDoc) {})
 		s.budget(40)
 		s.key(LedgerEvent{Key: ledger.KeyBudget(pdbUID), Deleted: true})
-		s.finds("violation S12 "+budgetKey, "violation S12 poddisruptionbudget/d/pdb "+budgetKey)
+		s.finds("violation S12 "+budgetKey, "violation S12 "+budgetKey)
 	})
 }

@@ -75,8 +75,12 @@ type walk struct {
 	standing   map[string]map[*placement]struct{}
 	// fresh were committed at this revision.
 	fresh []*placement
+	// stubs are the documents that may be collected, by key, floor what those that were stood for.
+	stubs map[string]stub
+	floor map[string]uint64
 	// jumped: revisions of the ledger were missed.
-	jumped bool
+	jumped     bool
+	generation generation
 	plans
 }
 
@@ -122,6 +126,7 @@ func newReplay() *replay {
 		walk: &walk{
 			plans: newPlans(),
 			docs:  map[string]ledger.NodeDoc{}, owners: map[int32]owner{}, terms: map[ledger.TermID]bool{},
+			stubs:      map[string]stub{},
 			placements: map[string][]*placement{}, standing: map[string]map[*placement]struct{}{},
 		},
 	}
@@ -219,7 +224,9 @@ func (a *replay) relist(batch Ledger, again bool) {
 	old := a.docs
 	a.docs, a.owners, a.terms = map[string]ledger.NodeDoc{}, map[int32]owner{}, map[ledger.TermID]bool{}
 	a.records, a.budgets = map[string]ledger.PlanRecord{}, map[string]ledger.BudgetDoc{}
+	a.stubs, a.floor = map[string]stub{}, nil
 	a.revision = batch.Revision
+	a.turn(batch.Events)
 	for _, ev := range batch.Events {
 		a.learn(ev)
 		if uid, ok := strings.CutPrefix(ev.Key, ledger.PrefixNode); ok {
@@ -250,6 +257,7 @@ func (a *replay) adopt(before, after ledger.NodeDoc) {
 
 // learn takes one change of one key, without checks.
 func (a *replay) learn(ev LedgerEvent) {
+	a.learnStub(ev)
 	switch {
 	case strings.HasPrefix(ev.Key, ledger.PrefixNode):
 		uid := strings.TrimPrefix(ev.Key, ledger.PrefixNode)
@@ -309,11 +317,17 @@ func (a *replay) step(events []LedgerEvent) {
 	a.revision = events[0].Mod
 	a.report.Revisions++
 	a.fresh = a.fresh[:0]
+	opens := a.turn(events)
+	events = a.cleared(events)
 	for _, ev := range events {
 		a.checkKey(ev)
 	}
 	before, budgets := map[string]ledger.NodeDoc{}, map[string]ledger.BudgetDoc{}
+	stubs, floor := map[string]stub{}, a.floor
 	for _, ev := range events {
+		if s, known := a.stubs[ev.Key]; known {
+			stubs[ev.Key] = s
+		}
 		if uid, ok := strings.CutPrefix(ev.Key, ledger.PrefixNode); ok {
 			before[uid] = a.docs[uid]
 		}
@@ -326,6 +340,11 @@ func (a *replay) step(events []LedgerEvent) {
 		if uid, ok := strings.CutPrefix(ev.Key, ledger.PrefixNode); ok && !ev.Deleted {
 			a.checkDoc(before[uid], a.docs[uid])
 		}
+	}
+	if opens {
+		a.open()
+	} else {
+		a.checkCollected(events, stubs, floor)
 	}
 	a.checkVictims(before)
 	a.checkMoves(before)

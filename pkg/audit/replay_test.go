@@ -242,6 +242,49 @@ func TestClaimsAndAges(t *testing.T) {
 	})
 }
 
+func TestDocumentsThatGo(t *testing.T) {
+	t.Run("S12: a document is deleted without the floor", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil)
+		s.edit("n", func(d *ledger.NodeDoc) { d.HW[ledger.KindPod] = 9 })
+		s.key(LedgerEvent{Key: ledger.KeyNode("n-uid"), Deleted: true})
+		s.finds("violation S12 node/n ledger/n/n-uid")
+	})
+	t.Run("S12: a document is deleted with a reservation in it", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1").place("n", "a")
+		s.key(LedgerEvent{Key: ledger.KeyFloor, Value: s.must(ledger.EncodeFloor(ledger.Floor{
+			HW: map[string]uint64{ledger.KindPod: 500, ledger.KindNode: 500},
+		}))})
+		s.key(LedgerEvent{Key: ledger.KeyNode("n-uid"), Deleted: true})
+		s.finds("violation S12 node/n ledger/n/n-uid")
+	})
+	t.Run("S12: a document is collected, and the floor sinks", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil)
+		s.edit("n", func(d *ledger.NodeDoc) { d.HW[ledger.KindPod] = 9 })
+		floor := func(rv uint64) LedgerEvent {
+			hw := map[string]uint64{ledger.KindPod: rv}
+			return LedgerEvent{Key: ledger.KeyFloor, Value: s.must(ledger.EncodeFloor(ledger.Floor{HW: hw}))}
+		}
+		s.key(floor(9))
+		s.key(LedgerEvent{Key: ledger.KeyNode("n-uid"), Deleted: true})
+		s.key(floor(8))
+		s.finds("violation S12 ledger/floor")
+	})
+	t.Run("S1 and S16: two nodes of one name", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1").pod("b", "1").place("n", "a")
+		old := s.docs["n"]
+		s.happens(Object{Kind: KindNode, UID: "n-uid", Gone: true})
+		again := s.nodes["n"].DeepCopy()
+		again.UID = "n-uid-2"
+		s.happens(Object{Kind: KindNode, UID: "n-uid-2", Node: again})
+		s.docs["n"] = ledger.NodeDoc{NodeUID: "n-uid-2", NodeName: "n"}
+		s.place("n", "b")
+		s.docs["n"] = old
+		s.edit("n", func(d *ledger.NodeDoc) { d.SupersededBy = "n-uid-2" })
+		s.pod("c", "0").place("n", "c")
+		s.finds("violation S1 node/n pod/d/b", "violation S16 pod/d/c node/n")
+	})
+}
+
 func TestOwnersAndDocuments(t *testing.T) {
 	t.Run("S11: reserved by a shard that does not own the partition", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil).pod("a", "1")
@@ -266,12 +309,6 @@ func TestOwnersAndDocuments(t *testing.T) {
 		s := begin(t).node("n", "1", nil)
 		s.edit("n", func(d *ledger.NodeDoc) { d.HW[ledger.KindPod] = 9 })
 		s.edit("n", func(d *ledger.NodeDoc) { d.HW[ledger.KindPod] = 8 })
-		s.finds("violation S12 node/n ledger/n/n-uid")
-	})
-	t.Run("S12: a document is deleted while its node lives", func(t *testing.T) {
-		s := begin(t).node("n", "1", nil)
-		s.edit("n", func(*ledger.NodeDoc) {})
-		s.key(LedgerEvent{Key: ledger.KeyNode("n-uid"), Deleted: true})
 		s.finds("violation S12 node/n ledger/n/n-uid")
 	})
 	t.Run("S12: a guard is deleted while its term is in use", func(t *testing.T) {

@@ -222,9 +222,10 @@ func (c *standing) reservation(e ledger.Entry, doc ledger.NodeDoc) {
 		c.Fencing++
 	}
 	at := c.nodes[doc.NodeName]
-	if at == nil || string(at.node.UID) != doc.NodeUID {
+	if at == nil {
 		return // the node is gone; binders give the reservation back
 	}
+	// Of a node that had the name before, too: a bind is by name.
 	for name, n := range promisedTo(e) {
 		at.used[name] += n
 	}

@@ -110,6 +110,15 @@ func TestCheckOfBadStates(t *testing.T) {
 		slices.SortFunc(in.Pods, func(x, y corev1.Pod) int { return strings.Compare(x.Name, y.Name) })
 		s.check(in, "violation S7 pod/d/b pod/d/a", "violation S7 pod/d/c pod/d/a")
 	})
+	t.Run("S1: a reservation on the node before", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1").pod("b", "1").place("n", "a")
+		s.happens(Object{Kind: KindNode, UID: "n-uid", Gone: true})
+		again := s.nodes["n"].DeepCopy()
+		again.UID = "n-uid-2"
+		s.nodes["n"] = again
+		s.bind("b", "n")
+		s.check(s.now(), "violation S1 node/n")
+	})
 	t.Run("S3 and form", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil).node("m", "1", nil).pod("a", "1").place("m", "a").place("n", "a")
 		in := s.now()

@@ -84,7 +84,7 @@ var decisionKinds = map[DecisionKind]bool{
 	DecisionBound: true, DecisionReleased: true, DecisionCondition: true, DecisionEvicted: true,
 	DecisionEvictRefused: true, DecisionQuarantined: true, DecisionUngate: true, DecisionRejected: true,
 	DecisionNominated: true, DecisionWithdrawn: true, DecisionLost: true, DecisionReturned: true,
-	DecisionHeldBack: true,
+	DecisionHeldBack: true, DecisionFenceRefused: true,
 }
 
 // Known says whether this version knows the kind; see Kind.Known.

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"

@@ -38,6 +38,10 @@ const (
 	// DecisionReleased: the binder took a reservation back (fence complete); the pod
 	// should be tried again.
 	DecisionReleased DecisionKind = "released"
+	// DecisionFenceRefused: the API server refuses, again and again, what the binder has to write to
+	// take a reservation back; Message is what it says. It is told again while that lasts, until a
+	// DecisionReleased or the end of the pod. For people.
+	DecisionFenceRefused DecisionKind = "fence-refused"
 	// DecisionCondition: the binder wrote the pod's condition, or found nothing to change;
 	// PodResourceVersion is the pod's resourceVersion afterwards.
 	DecisionCondition DecisionKind = "condition"

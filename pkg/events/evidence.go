@@ -80,8 +80,8 @@ type Basis struct {
 // MaxLeftAlone is how many nodes Basis.LeftAlone lists at most.
 const MaxLeftAlone = 64
 
-// Learned is a part of a revision of the ledger: one key of it, or with an empty key all that it
-// has put.
+// Learned is a part of a revision of the ledger: one key of it, or with an empty key all that it has put,
+// which was then a transaction of the shard itself.
 type Learned struct {
 	Revision int64
 	Key      string

@@ -54,6 +54,9 @@ const (
 	OpEpochBegin
 	// OpEpochEnd closes the repair; progress counts again from the markers inside it.
 	OpEpochEnd
+	// OpUnreadable stands for a record that a reader cannot read, with why as its Cause. It is never
+	// written: readers put it where the record stands.
+	OpUnreadable
 )
 
 // Fact is one change of the cluster as the queue saw it, in the order it saw it.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventstest"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/explain"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -92,7 +93,7 @@ func TestStoryOfAnEvictedPod(t *testing.T) {
 	bound := pod.DeepCopy()
 	bound.Spec.NodeName = "n1"
 	ref := events.PodRef{UID: string(pod.UID), Namespace: "shop", Name: "cart"}
-	story, err := explain.Tell(string(pod.UID),
+	story := explain.Tell(string(pod.UID),
 		records(t, begin, fact(t, events.OpUpsert, pod), fact(t, events.OpUpsert, bound), fact(t, events.OpDelete, bound)),
 		records(t, begin.Add(100*time.Millisecond),
 			events.EncodeDecision(events.Decision{
@@ -109,9 +110,6 @@ func TestStoryOfAnEvictedPod(t *testing.T) {
 			}),
 			events.EncodeDecision(events.Decision{Kind: events.DecisionEvicted, Pod: ref, Actor: "binder-0"}),
 		))
-	if err != nil {
-		t.Fatal(err)
-	}
 	if story.State != "gone" || story.Node != "n1" || story.Evicted == nil || story.Evicted.Done.IsZero() {
 		t.Fatalf("story %+v, want a pod that is gone from n1 by eviction", story)
 	}
@@ -168,16 +166,37 @@ func TestTextOfAWaitingPod(t *testing.T) {
 	}
 }
 
+// What cannot be read is noted, and the rest is told.
+func TestStoryWithRecordsThatCannotBeRead(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	pod := statetest.Pod("shop", "cart", "cpu", "1")
+	broken := fact(t, events.OpUpsert, pod)
+	broken.Data = broken.Data[:10]
+	facts := records(t, begin, fact(t, events.OpUpsert, pod), events.Message{Subject: "facts.pod.x.1"}, broken,
+		fact(t, events.OpDelete, pod))
+	var poison []events.Message
+	for _, m := range eventstest.PoisonDecisions() {
+		poison = append(poison, m)
+	}
+	bound := events.EncodeDecision(events.Decision{
+		Kind: events.DecisionBound, Pod: events.PodRef{UID: string(pod.UID)}, NodeName: "n1",
+	})
+	story := explain.Tell(string(pod.UID), facts, records(t, begin, append(poison, bound)...))
+	if len(story.Notes) != 2+len(poison) || !strings.Contains(story.Notes[0], "record 2 (facts.pod.x.1)") {
+		t.Errorf("notes %q, want one for each record that cannot be read", story.Notes)
+	}
+	if story.State != "gone" || story.Events[len(story.Events)-1].What == "" {
+		t.Errorf("state %q, events %+v; want gone, and what can be read", story.State, story.Events)
+	}
+}
+
 // The binder has the API server's word before the facts have the bind.
 func TestBoundByTheBindersWord(t *testing.T) {
 	pod := statetest.Pod("shop", "cart", "cpu", "1")
 	ref := events.PodRef{UID: string(pod.UID), Namespace: "shop", Name: "cart"}
 	begin := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	story, err := explain.Tell(string(pod.UID), records(t, begin, fact(t, events.OpUpsert, pod)), records(t, begin,
+	story := explain.Tell(string(pod.UID), records(t, begin, fact(t, events.OpUpsert, pod)), records(t, begin,
 		events.EncodeDecision(events.Decision{Kind: events.DecisionBound, Pod: ref, NodeName: "n1"})))
-	if err != nil {
-		t.Fatal(err)
-	}
 	if story.State != "bound" || story.Node != "n1" {
 		t.Errorf("state %q, on node %q; want bound, on n1", story.State, story.Node)
 	}
@@ -208,10 +227,7 @@ func TestWaterfall(t *testing.T) {
 	)
 	decisions[1].Time = begin.Add(8 * time.Second)
 	decisions[2].Time = begin.Add(8050 * time.Millisecond)
-	story, err := explain.Tell(string(pod.UID), facts, decisions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	story := explain.Tell(string(pod.UID), facts, decisions)
 	type step struct {
 		name   string
 		at, by time.Duration

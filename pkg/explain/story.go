@@ -63,29 +63,39 @@ type Eviction struct {
 	Replacements []Where `json:",omitempty"`
 }
 
-// Tell puts the records about one pod in order: those of the facts, and the decisions.
-func Tell(uid string, facts, decisions []events.Record) (*Story, error) {
+// Tell puts the records about one pod in order: those of the facts, and the decisions. Those that cannot be
+// read are noted and left out.
+func Tell(uid string, facts, decisions []events.Record) *Story {
 	s := &Story{UID: uid}
-	if err := s.tellFacts(facts); err != nil {
-		return nil, err
-	}
+	s.tellFacts(facts)
 	for _, r := range decisions {
 		d, err := events.DecodeDecision(r)
 		if err != nil {
-			return nil, fmt.Errorf("explain: %w", err)
+			s.leaveOut(r, err)
+			continue
 		}
 		s.decided(r, &d.Decision)
 	}
 	slices.SortStableFunc(s.Events, func(a, b Event) int { return a.Time.Compare(b.Time) })
-	return s, nil
+	return s
 }
 
-func (s *Story) tellFacts(records []events.Record) error {
+// leaveOut notes a record that cannot be read.
+func (s *Story) leaveOut(r events.Record, err error) {
+	s.Notes = append(s.Notes, fmt.Sprintf("record %d (%s) cannot be read: %v", r.Sequence, r.Subject, err))
+}
+
+func (s *Story) tellFacts(records []events.Record) {
 	var before *corev1.Pod
 	for _, r := range records {
 		f, err := events.DecodeFact(r)
+		pod := &corev1.Pod{}
+		if err == nil && f.Op != events.OpDelete {
+			err = pod.Unmarshal(f.Object)
+		}
 		if err != nil {
-			return fmt.Errorf("explain: %w", err)
+			s.leaveOut(r, err)
+			continue
 		}
 		s.Namespace, s.Name = f.Namespace, f.Name
 		add := func(what, detail string) {
@@ -96,17 +106,12 @@ func (s *Story) tellFacts(records []events.Record) error {
 			s.State, before = stateGone, nil
 			continue
 		}
-		pod := &corev1.Pod{}
-		if err := pod.Unmarshal(f.Object); err != nil {
-			return fmt.Errorf("explain: fact %d about pod %s: %w", r.Sequence, s.UID, err)
-		}
 		for _, change := range changes(before, pod) {
 			add(change[0], change[1])
 		}
 		s.now(pod)
 		before = pod
 	}
-	return nil
 }
 
 // States of a Story.

@@ -26,6 +26,8 @@ type Change struct {
 	// DroppedPlans are records that go: nothing refers to them any more.
 	DroppedPlans []PlanRecord
 	Guards       []GuardUse
+	// Incarnations are node names that stand for another node from then on: see AdmitNode.
+	Incarnations []Incarnation
 	// Sign is what shows that the change has been made.
 	Sign Sign
 }
@@ -64,13 +66,17 @@ func (c Change) Txn() (Txn, error) {
 			return Txn{}, err
 		}
 	}
-	docs, err := Replace(c.Docs...)
-	if err != nil {
+	if err := t.replaceDocs(c.Docs, c.Incarnations); err != nil {
 		return Txn{}, err
 	}
-	t.Compares, t.Puts = append(t.Compares, docs.Compares...), docs.Puts
+	if err := replaceAll(&t, c.Incarnations, EncodeIncarnation); err != nil {
+		return Txn{}, err
+	}
 	for _, d := range c.Unchanged {
 		t.Compares = append(t.Compares, Compare{Key: KeyNode(d.NodeUID), Target: ModRevision, Revision: d.Revision})
+		if err := t.absent(d.Revision, d.Floor); err != nil {
+			return Txn{}, err
+		}
 	}
 	if err := replaceAll(&t, c.Budgets, EncodeBudget); err != nil {
 		return Txn{}, err
@@ -144,17 +150,36 @@ type document[T any] interface {
 	blank() T
 }
 
+// floored is a document whose absence is read under a floor.
+type floored interface {
+	revision() int64
+	floor() int64
+}
+
+func (d NodeDoc) floor() int64 { return d.Floor }
+
 func (d NodeDoc) key() string { return KeyNode(d.NodeUID) }
 
 func (d NodeDoc) revision() int64 { return d.Revision }
 
 func (d NodeDoc) blank() NodeDoc { return NodeDoc{NodeUID: d.NodeUID, NodeName: d.NodeName} }
 
+func (i Incarnation) key() string { return KeyIncarnation(i.NodeName) }
+
+func (i Incarnation) revision() int64 { return i.Revision }
+
+func (i Incarnation) blank() Incarnation { return Incarnation{NodeName: i.NodeName} }
+
 func replaceAll[T document[T]](t *Txn, docs []T, encode func(T) ([]byte, error)) error {
 	for _, d := range docs {
 		value, err := encode(d)
 		if err != nil {
 			return err
+		}
+		if absent, ok := any(d).(floored); ok {
+			if err := t.absent(d.revision(), absent.floor()); err != nil {
+				return err
+			}
 		}
 		t.Compares = append(t.Compares, Compare{Key: d.key(), Target: ModRevision, Revision: d.revision()})
 		t.Puts = append(t.Puts, Put{Key: d.key(), Value: value})
@@ -168,7 +193,7 @@ func refreshed[T document[T]](docs []T, decode func(KV) (T, error), r TxnResult)
 	var lost []T
 	for _, d := range docs {
 		kv := r.current(d.key())
-		if kv.ModRevision == d.revision() {
+		if kv.ModRevision == d.revision() && !r.absenceLost(d) {
 			continue
 		}
 		now := d.blank()
@@ -183,6 +208,16 @@ func refreshed[T document[T]](docs []T, decode func(KV) (T, error), r TxnResult)
 	return lost, nil
 }
 
+// absenceLost reports whether a document that was to be the first of its key does not exist, and may
+// not be written all the same: the floor has moved since, or another node has the node's name.
+func (r TxnResult) absenceLost(d any) bool {
+	if of, ok := d.(floored); ok && of.revision() == 0 && r.current(KeyFloor).ModRevision != of.floor() {
+		return true
+	}
+	doc, ok := d.(NodeDoc)
+	return ok && doc.Revision == 0 && r.current(KeyIncarnation(doc.NodeName)).ModRevision != 0
+}
+
 // Losers classifies the failure of a change from the current values in r. With a succeeded r
 // it is Applied. A change that is not Applied has lost something, and is to be decided again
 // on what Lost brings back; View.Learn takes the same values.
@@ -195,6 +230,13 @@ func (c Change) Losers(r TxnResult) (Lost, error) {
 		lost.mandate(*c.Mandate, r)
 	}
 	lost.guards(c.Guards, r)
+	lost.names(c.Docs, c.Incarnations, r)
+	for _, b := range c.Budgets {
+		lost.absence(b, r)
+	}
+	for _, x := range c.Exclusives {
+		lost.absence(x, r)
+	}
 	err := lost.documents(c, r)
 	if err != nil {
 		return Lost{}, err

@@ -11,7 +11,8 @@ import (
 
 // Violation is one broken invariant, named as in the protocol: S3 (one live reservation per
 // pod), S4 (nothing leaves without a fact or a fence), S5 (no victim is relied upon), S12
-// (documents and high-waters never go back), or "form" for a value that no builder makes.
+// (documents and high-waters never go back), S16 (one document at a time gives out the room of a
+// node's name), or "form" for a value that no builder makes.
 type Violation struct {
 	Invariant       string
 	NodeUID, PodUID string
@@ -150,6 +151,9 @@ func CheckSuccessor(before, after NodeDoc) []Violation {
 		if old, ok := before.Find(now.PodUID); ok && old.Token == now.Token {
 			continue
 		}
+		if before.SupersededBy != "" && after.SupersededBy != "" {
+			bad("S16", now.PodUID, "was reserved although the node's name stands for node %s", before.SupersededBy)
+		}
 		if !legal(0, now.State) {
 			bad("S4", now.PodUID, "appeared as %s", now.State)
 		}
@@ -193,6 +197,12 @@ func checkStep(nodeUID string, old, now Entry) []Violation {
 	}
 	if now.State == Committed {
 		old.Devices = named(old.Devices, now.Devices)
+	}
+	if len(old.Later) == 0 {
+		old.Later = now.Later // a later version may add to it
+	}
+	if old.State == Committed && now.State == Fencing {
+		old.Cause = now.Cause
 	}
 	old.State, old.Wanted = now.State, now.Wanted
 	if !proto.Equal(entryToProto(&old), entryToProto(&now)) {

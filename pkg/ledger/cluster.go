@@ -22,34 +22,34 @@ func (e *ClusterMismatchError) Error() string {
 }
 
 // ClaimCluster ties the ledger to a Kubernetes cluster (the UID of its kube-system
-// namespace), once and for ever; a later call with the same UID finds it done. Safe to
-// repeat after any error but *ClusterMismatchError.
-func ClaimCluster(ctx context.Context, store Store, clusterUID string) error {
+// namespace), once and for ever; a later call with the same UID finds it done: then before is true. Safe
+// to repeat after any error but *ClusterMismatchError.
+func ClaimCluster(ctx context.Context, store Store, clusterUID string) (before bool, err error) {
 	if clusterUID == "" {
-		return errors.New("ledger: claim: the cluster's UID is empty, want that of its kube-system namespace")
+		return false, errors.New("ledger: claim: the cluster's UID is empty, want that of its kube-system namespace")
 	}
 	value, err := marshal(&ledgerpb.Cluster{Version: SchemaVersion, Uid: clusterUID})
 	if err != nil {
-		return fmt.Errorf("ledger: claim for cluster %q: %w", clusterUID, err)
+		return false, fmt.Errorf("ledger: claim for cluster %q: %w", clusterUID, err)
 	}
 	r, err := store.Commit(ctx, Txn{
 		Compares: []Compare{{Key: KeyCluster, Target: CreateRevision}},
 		Puts:     []Put{{Key: KeyCluster, Value: value}},
 	})
 	if err != nil {
-		return fmt.Errorf("ledger: claim for cluster %s: %w", clusterUID, err)
+		return false, fmt.Errorf("ledger: claim for cluster %s: %w", clusterUID, err)
 	}
 	if r.Succeeded {
-		return nil
+		return false, nil
 	}
 	owner, err := decodeCluster(r.current(KeyCluster).Value)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if owner != clusterUID {
-		return &ClusterMismatchError{Ledger: owner, Cluster: clusterUID}
+		return false, &ClusterMismatchError{Ledger: owner, Cluster: clusterUID}
 	}
-	return nil
+	return true, nil
 }
 
 func decodeCluster(value []byte) (string, error) {

@@ -22,16 +22,21 @@ type DocTooLargeError struct {
 	// NodeUID and NodeName of a node's document; of any other its Key.
 	NodeUID, NodeName, Key string
 	Entries, Bytes         int
+	// Growth is what steps of its entries may still add to it: room for that is kept.
+	Growth int
 }
 
 func (e *DocTooLargeError) Error() string {
-	if e.Key != "" {
-		return fmt.Sprintf("ledger: document %s has %d entries in %d bytes, at most %d entries and %d bytes are accepted",
-			e.Key, e.Entries, e.Bytes, MaxEntries, MaxDocBytes)
+	what := "document " + e.Key
+	if e.Key == "" {
+		what = fmt.Sprintf("document of node %s (%s)", e.NodeName, e.NodeUID)
 	}
-	return fmt.Sprintf(
-		"ledger: document of node %s (%s) has %d entries in %d bytes, at most %d entries and %d bytes are accepted",
-		e.NodeName, e.NodeUID, e.Entries, e.Bytes, MaxEntries, MaxDocBytes)
+	growth := ""
+	if e.Growth > 0 {
+		growth = fmt.Sprintf(", which may become %d", e.Bytes+e.Growth)
+	}
+	return fmt.Sprintf("ledger: %s has %d entries in %d bytes%s: at most %d entries and %d bytes are accepted",
+		what, e.Entries, e.Bytes, growth, MaxEntries, MaxDocBytes)
 }
 
 // EncodeNodeDoc is the value of a document; equal documents have equal bytes. The revision
@@ -42,7 +47,9 @@ func EncodeNodeDoc(d NodeDoc) ([]byte, error) {
 	}
 	m := &ledgerpb.NodeDoc{
 		Version: SchemaVersion, NodeUid: d.NodeUID, NodeName: d.NodeName, HighWater: highWaterToProto(d.HW),
+		SupersededBy: d.SupersededBy,
 	}
+	keep(m, d.Later)
 	for i := range d.Entries {
 		m.Entries = append(m.Entries, entryToProto(&d.Entries[i]))
 	}
@@ -121,7 +128,10 @@ func decodeNodeDoc(kv KV) (NodeDoc, error) {
 	if err := readable(len(m.GetEntries()), len(kv.Value)); err != nil {
 		return NodeDoc{}, err
 	}
-	d := NodeDoc{NodeUID: uid, NodeName: m.GetNodeName(), Revision: kv.ModRevision}
+	d := NodeDoc{
+		NodeUID: uid, NodeName: m.GetNodeName(), SupersededBy: m.GetSupersededBy(), Revision: kv.ModRevision,
+		Later: later(&m),
+	}
 	var err error
 	if d.HW, err = highWaterFromProto(m.GetHighWater()); err != nil {
 		return NodeDoc{}, err
@@ -183,6 +193,22 @@ func DecodeMember(value []byte) (Member, error) {
 		out.Started = time.UnixMilli(ms).UTC()
 	}
 	return out, nil
+}
+
+// later are the fields of a message that this version does not know.
+func later(m proto.Message) []byte {
+	unknown := m.ProtoReflect().GetUnknown()
+	if len(unknown) == 0 {
+		return nil
+	}
+	return slices.Clone(unknown)
+}
+
+// keep puts fields of a later version back.
+func keep(m proto.Message, fields []byte) {
+	if len(fields) > 0 {
+		m.ProtoReflect().SetUnknown(fields)
+	}
 }
 
 // marshal is deterministic for one version of the library, which is all that resubmission

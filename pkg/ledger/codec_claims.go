@@ -23,8 +23,10 @@ func EncodeBudget(b BudgetDoc) ([]byte, error) {
 	m := &ledgerpb.Budget{
 		Version: SchemaVersion, Uid: b.UID, Namespace: b.Namespace, Name: b.Name, HighWater: highWaterToProto(b.HW),
 	}
+	keep(m, b.Later)
 	for _, c := range b.Claims {
 		p := &ledgerpb.BudgetClaim{PodResourceVersion: c.PodRV, Plan: c.Plan, Regardless: c.Regardless}
+		keep(p, c.Later)
 		if raw, ok := uuidBytes(c.PodUID); ok {
 			p.PodUid = raw
 		} else {
@@ -72,7 +74,7 @@ func decodeBudget(kv KV) (BudgetDoc, error) {
 	if m.GetUid() != uid {
 		return BudgetDoc{}, fmt.Errorf("value is of disruption budget %q", m.GetUid())
 	}
-	b := BudgetDoc{UID: uid, Namespace: m.GetNamespace(), Name: m.GetName(), Revision: kv.ModRevision}
+	b := BudgetDoc{UID: uid, Namespace: m.GetNamespace(), Name: m.GetName(), Revision: kv.ModRevision, Later: later(&m)}
 	var err error
 	if b.HW, err = highWaterFromProto(m.GetHighWater()); err != nil {
 		return BudgetDoc{}, err
@@ -83,7 +85,7 @@ func decodeBudget(kv KV) (BudgetDoc, error) {
 			return BudgetDoc{}, fmt.Errorf("claim %d: %w", i, err)
 		}
 		b.Claims = append(b.Claims, BudgetClaim{
-			PodUID: pod, PodRV: c.GetPodResourceVersion(), Plan: c.GetPlan(), Regardless: c.GetRegardless(),
+			PodUID: pod, PodRV: c.GetPodResourceVersion(), Plan: c.GetPlan(), Regardless: c.GetRegardless(), Later: later(c),
 		})
 	}
 	return b, nil
@@ -96,8 +98,10 @@ func EncodeExclusive(x ExclusiveDoc) ([]byte, error) {
 		return nil, fmt.Errorf("ledger: key %q: want one under %s or %s", x.Key, PrefixVolume, PrefixPool)
 	}
 	m := &ledgerpb.Exclusive{Version: SchemaVersion, HighWater: highWaterToProto(x.HW)}
+	keep(m, x.Later)
 	for _, h := range x.Holders {
 		p := &ledgerpb.Holder{Token: uint64(h.Token), NodeUid: h.NodeUID, Items: h.Items}
+		keep(p, h.Later)
 		if raw, ok := uuidBytes(h.PodUID); ok {
 			p.PodUid = raw
 		} else {
@@ -130,7 +134,7 @@ func decodeExclusive(kv KV) (ExclusiveDoc, error) {
 	if err := readable(len(m.GetHolders()), len(kv.Value)); err != nil {
 		return ExclusiveDoc{}, err
 	}
-	x := ExclusiveDoc{Key: kv.Key, Revision: kv.ModRevision}
+	x := ExclusiveDoc{Key: kv.Key, Revision: kv.ModRevision, Later: later(&m)}
 	var err error
 	if x.HW, err = highWaterFromProto(m.GetHighWater()); err != nil {
 		return ExclusiveDoc{}, err
@@ -141,7 +145,7 @@ func decodeExclusive(kv KV) (ExclusiveDoc, error) {
 			return ExclusiveDoc{}, fmt.Errorf("holder %d: %w", i, err)
 		}
 		x.Holders = append(x.Holders, Holder{
-			PodUID: pod, Token: Token(h.GetToken()), NodeUID: h.GetNodeUid(), Items: h.GetItems(),
+			PodUID: pod, Token: Token(h.GetToken()), NodeUID: h.GetNodeUid(), Items: h.GetItems(), Later: later(h),
 		})
 	}
 	return x, nil
@@ -155,10 +159,12 @@ func EncodePlan(p PlanRecord) ([]byte, error) {
 	if p.Victims > math.MaxUint32 {
 		return nil, fmt.Errorf("ledger: plan record %s: %d victims", p.ID, p.Victims)
 	}
-	return marshal(&ledgerpb.Plan{
+	m := &ledgerpb.Plan{
 		Version: SchemaVersion, State: ledgerpb.PlanState(p.State), NodeUid: p.NodeUID,
 		PodUid: p.PodUID, Shard: p.Shard, Victims: uint32(p.Victims),
-	})
+	}
+	keep(m, p.Later)
+	return marshal(m)
 }
 
 // DecodePlan reads plan/<id> as stored. It refuses values of a later schema or in a state it
@@ -169,7 +175,7 @@ func DecodePlan(kv KV) (PlanRecord, error) {
 	p := PlanRecord{
 		ID: strings.TrimPrefix(kv.Key, PrefixPlan), State: PlanState(min(max(m.GetState(), 0), math.MaxUint8)),
 		NodeUID: m.GetNodeUid(), PodUID: m.GetPodUid(), Shard: m.GetShard(), Victims: int(m.GetVictims()),
-		Revision: kv.ModRevision,
+		Revision: kv.ModRevision, Later: later(&m),
 	}
 	if err == nil {
 		err = p.check()

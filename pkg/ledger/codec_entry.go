@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
@@ -17,6 +18,8 @@ var (
 	_ = [1]struct{}{}[RoleMove-Role(ledgerpb.Role_ROLE_MOVE)]
 	_ = [1]struct{}{}[Held-State(ledgerpb.State_STATE_HELD)]
 	_ = [1]struct{}{}[Evicting-State(ledgerpb.State_STATE_EVICTING)]
+	_ = [1]struct{}{}[FenceByNode-FenceCause(ledgerpb.FenceCause_FENCE_CAUSE_NODE)]
+	_ = [1]struct{}{}[FenceByWant-FenceCause(ledgerpb.FenceCause_FENCE_CAUSE_WANTED)]
 )
 
 func entryToProto(e *Entry) *ledgerpb.Entry {
@@ -27,8 +30,9 @@ func entryToProto(e *Entry) *ledgerpb.Entry {
 		Shard: e.Shard, SchedulerName: e.SchedulerName,
 		NonZeroCpu: e.NonZeroCPU, NonZeroMemory: e.NonZeroMemory,
 		Gang: e.Gang, Plan: e.Plan, Wanted: e.Wanted, Budgets: e.Budgets, GroupPartition: uint32(e.GroupPartition),
-		Wish: e.Wish, Delegated: e.Delegated,
+		Wish: e.Wish, Delegated: e.Delegated, FenceCause: ledgerpb.FenceCause(e.Cause),
 	}
+	keep(m, e.Later)
 	if e.Replacement != (Replacement{}) {
 		m.Replacement = &ledgerpb.Replacement{Owner: e.Replacement.Owner, Template: e.Replacement.Template}
 	}
@@ -47,19 +51,24 @@ func entryToProto(e *Entry) *ledgerpb.Entry {
 		m.Dependents = append(m.Dependents, dependentToProto(d))
 	}
 	for _, v := range e.Volumes {
-		m.Volumes = append(m.Volumes, &ledgerpb.VolumePick{Claim: v.Claim, Volume: v.Volume})
+		pick := &ledgerpb.VolumePick{Claim: v.Claim, Volume: v.Volume}
+		keep(pick, v.Later)
+		m.Volumes = append(m.Volumes, pick)
 	}
 	for _, d := range e.Devices {
-		m.Devices = append(m.Devices, &ledgerpb.DevicePick{
+		pick := &ledgerpb.DevicePick{
 			Claim: d.Claim, ClaimUid: d.ClaimUID, ClaimResourceVersion: d.ClaimRV, Allocation: d.Allocation,
-			Spec: d.Spec, PodStatus: d.PodStatus,
-		})
+			Spec: d.Spec, PodStatus: d.PodStatus, ConfigHashes: d.ConfigHashes,
+		}
+		keep(pick, d.Later)
+		m.Devices = append(m.Devices, pick)
 	}
 	return m
 }
 
 func dependentToProto(d Dependent) *ledgerpb.Dependent {
 	m := &ledgerpb.Dependent{PodResourceVersion: d.PodRV}
+	keep(m, d.Later)
 	if raw, ok := uuidBytes(d.PodUID); ok {
 		m.PodUid = raw
 	} else {
@@ -75,7 +84,7 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 		Shard: m.GetShard(), SchedulerName: m.GetSchedulerName(),
 		NonZeroCPU: m.GetNonZeroCpu(), NonZeroMemory: m.GetNonZeroMemory(),
 		Gang: m.GetGang(), Plan: m.GetPlan(), Wanted: m.GetWanted(), Budgets: m.GetBudgets(),
-		Wish: m.GetWish(), Delegated: m.GetDelegated(),
+		Wish: m.GetWish(), Delegated: m.GetDelegated(), Cause: causeFromProto(m.GetFenceCause()), Later: later(m),
 		Replacement: Replacement{
 			Owner: m.GetReplacement().GetOwner(), Template: m.GetReplacement().GetTemplate(),
 		},
@@ -109,12 +118,12 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 		e.Ports = append(e.Ports, HostPort{IP: p.GetIp(), Protocol: p.GetProtocol(), Port: p.GetPort()})
 	}
 	for _, v := range m.GetVolumes() {
-		e.Volumes = append(e.Volumes, VolumePick{Claim: v.GetClaim(), Volume: v.GetVolume()})
+		e.Volumes = append(e.Volumes, VolumePick{Claim: v.GetClaim(), Volume: v.GetVolume(), Later: later(v)})
 	}
 	for _, d := range m.GetDevices() {
 		e.Devices = append(e.Devices, DevicePick{
 			Claim: d.GetClaim(), ClaimUID: d.GetClaimUid(), ClaimRV: d.GetClaimResourceVersion(), Allocation: d.GetAllocation(),
-			Spec: d.GetSpec(), PodStatus: d.GetPodStatus(),
+			Spec: d.GetSpec(), PodStatus: d.GetPodStatus(), ConfigHashes: d.GetConfigHashes(), Later: later(d),
 		})
 	}
 	for i, d := range m.GetDependents() {
@@ -122,9 +131,17 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 		if err != nil {
 			return Entry{}, fmt.Errorf("pod %s: dependent %d: %w", e.PodUID, i, err)
 		}
-		e.Dependents = append(e.Dependents, Dependent{PodUID: uid, PodRV: d.GetPodResourceVersion()})
+		e.Dependents = append(e.Dependents, Dependent{PodUID: uid, PodRV: d.GetPodResourceVersion(), Later: later(d)})
 	}
 	return e, nil
+}
+
+// causeFromProto takes what does not fit for unknown: it is no reason to refuse a document.
+func causeFromProto(c ledgerpb.FenceCause) FenceCause {
+	if c < 0 || c > math.MaxUint8 {
+		return 0
+	}
+	return FenceCause(c)
 }
 
 // withUID is a message that names a pod.

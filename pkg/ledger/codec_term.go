@@ -24,7 +24,9 @@ func EncodeTerm(t RegisteredTerm) ([]byte, error) {
 	c := t.Canonical()
 	m := &ledgerpb.Term{
 		Version: SchemaVersion, Kind: ledgerpb.TermKind(c.Kind), TopologyKey: c.TopologyKey, Retiring: t.Retiring,
+		Namespace: t.Namespace,
 	}
+	keep(m, t.Later)
 	for _, p := range c.Parts {
 		part := &ledgerpb.TermPart{Namespaces: p.Namespaces, Selector: requirementsToProto(p.Selector)}
 		if p.ByLabel {
@@ -60,7 +62,7 @@ func decodeTerm(value []byte) (RegisteredTerm, error) {
 	}
 	t := RegisteredTerm{
 		Term:     Term{Kind: TermKind(m.GetKind()), TopologyKey: m.GetTopologyKey()},
-		Retiring: m.GetRetiring(),
+		Retiring: m.GetRetiring(), Namespace: m.GetNamespace(), Later: later(&m),
 	}
 	for _, p := range m.GetParts() {
 		part := TermPart{Namespaces: p.GetNamespaces(), Selector: requirementsFromProto(p.GetSelector())}
@@ -90,7 +92,9 @@ func requirementsFromProto(selector []*ledgerpb.Requirement) []Requirement {
 
 // EncodeRegistry is the value of t/reg; the revision is not part of it.
 func EncodeRegistry(r Registry) ([]byte, error) {
-	return marshal(&ledgerpb.TermRegistry{Version: SchemaVersion, PodHighWater: r.PodRV})
+	m := &ledgerpb.TermRegistry{Version: SchemaVersion, PodHighWater: r.PodRV}
+	keep(m, r.Later)
+	return marshal(m)
 }
 
 // DecodeRegistry reads what EncodeRegistry writes.
@@ -99,7 +103,7 @@ func DecodeRegistry(kv KV) (Registry, error) {
 	if err := unmarshal(kv.Value, &m, m.GetVersion); err != nil {
 		return Registry{}, fmt.Errorf("ledger: key %s: %w", kv.Key, err)
 	}
-	return Registry{Revision: kv.ModRevision, PodRV: m.GetPodHighWater()}, nil
+	return Registry{Revision: kv.ModRevision, PodRV: m.GetPodHighWater(), Later: later(&m)}, nil
 }
 
 // encodeGuard is the value of a guard: who moved it last, for people.

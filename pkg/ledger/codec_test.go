@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
+	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata instead of comparing with it")
@@ -69,6 +70,9 @@ func TestGolden(t *testing.T) {
 		ID: "binder-1-abcde", Role: "binder", Address: "10.0.0.1:8080", Version: "v0.1.0",
 		Started: time.UnixMilli(1_790_000_000_123).UTC(),
 	}
+	superseded := NodeDoc{NodeUID: "u", NodeName: "node-3", Revision: 4, SupersededBy: full().NodeUID}
+	incarnation := Incarnation{NodeName: "node-17", NodeUID: full().NodeUID, NodeRV: 987654321, Revision: 5}
+	floor := Floor{HW: map[string]uint64{KindPod: 987654321, KindNode: 42}, Revision: 6}
 	term, registry, keeper := goldenTerm(), Registry{Revision: 12, PodRV: 987654321}, pinnedDoc()
 	checkGolden(t, []golden{
 		{"nodedoc", doc, func() ([]byte, error) { return EncodeNodeDoc(doc) },
@@ -88,6 +92,14 @@ func TestGolden(t *testing.T) {
 			}},
 		{"keeper", keeper, func() ([]byte, error) { return EncodeNodeDoc(keeper) },
 			func(b []byte) (any, error) { return DecodeNodeDoc(stored(keeper, b)) }},
+		{"superseded", superseded, func() ([]byte, error) { return EncodeNodeDoc(superseded) },
+			func(b []byte) (any, error) { return DecodeNodeDoc(stored(superseded, b)) }},
+		{"incarnation", incarnation, func() ([]byte, error) { return EncodeIncarnation(incarnation) },
+			func(b []byte) (any, error) {
+				return DecodeIncarnation(KV{Key: KeyIncarnation("node-17"), Value: b, ModRevision: incarnation.Revision})
+			}},
+		{"floor", floor, func() ([]byte, error) { return EncodeFloor(floor) },
+			func(b []byte) (any, error) { return DecodeFloor(KV{Key: KeyFloor, Value: b, ModRevision: 6}) }},
 		{"cluster", "uid-of-kube-system", func() ([]byte, error) {
 			return marshal(&ledgerpb.Cluster{Version: SchemaVersion, Uid: "uid-of-kube-system"})
 		}, func(b []byte) (any, error) { return decodeCluster(b) }},

@@ -3,6 +3,8 @@ package ledger_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
@@ -89,7 +91,7 @@ func TestClaimThatIsMadeIsNamedOnce(t *testing.T) {
 	if v := ledger.CheckSuccessor(named, other); len(v) == 0 {
 		t.Error("a claim that has its name gets another")
 	}
-	fenced, err := ledger.MarkFencing(d, "p", 1)
+	fenced, err := ledger.MarkFencing(d, "p", 1, ledger.FenceByPod)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,5 +114,24 @@ func TestClaimThatIsMadeIsNamedOnce(t *testing.T) {
 	facts.claim = ledger.ClaimFact{UID: "uid", RV: 40}
 	if _, settled := ledger.SettledClaims(named.Entries[0], facts); settled {
 		t.Error("a claim that may still be written to is settled")
+	}
+}
+
+// The hashes of parameters that an allocation leaves out are stored in their order, and empty ones too.
+func TestHashesOfConfigurationAreStored(t *testing.T) {
+	d := ledger.NodeDoc{NodeUID: "n", NodeName: "n", Revision: 1, Entries: []ledger.Entry{{
+		PodUID: "p", Role: ledger.RoleReservation, State: ledger.Committed, PodRV: 1, Token: 1,
+		Devices: []ledger.DevicePick{{Claim: "c", Allocation: []byte{1}, ConfigHashes: [][]byte{{1}, {}, {2, 3}}}},
+	}}}
+	value, err := ledger.EncodeNodeDoc(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ledger.DecodeNodeDoc(ledger.KV{Key: ledger.KeyNode("n"), Value: value, ModRevision: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(d, got); diff != "" {
+		t.Errorf("document (-want +got): %s", diff)
 	}
 }

@@ -14,8 +14,9 @@
 //
 //  1. Only what the API server does not know: entries are keyed by pod UID; a bound pod is
 //     counted from the API view, and once if it is in both.
-//  2. One document per node UID, changed by compare on its mod revision and never deleted
-//     while the node lives.
+//  2. One document per node UID, changed by compare on its mod revision; of the nodes that ever had
+//     one name, one document at a time takes placements (Incarnation). A document that does not
+//     exist has the high-waters of the Floor.
 //  3. Every removal of an entry raises the document's high-water (hw); a shard may use a
 //     node only if its applied progress has reached it.
 //  4. Reservations never expire by lease. Only a fact (bound, deleted) or a finished fence

@@ -58,6 +58,33 @@ func raised(hw map[string]uint64, kind string, rv uint64) map[string]uint64 {
 	return hw
 }
 
+// HighWater is that of a kind for the node's name: the document's, or that of a document of a node
+// that had the name before.
+func (d NodeDoc) HighWater(kind string) uint64 {
+	hw := d.HW[kind]
+	for _, older := range d.Older {
+		hw = max(hw, older.HW[kind])
+	}
+	return hw
+}
+
+// anyOf reports whether this document, or one of a node that had the name before, has an entry of a
+// role for a pod. (Those lose entries, and gain none.)
+func (d NodeDoc) anyOf(role Role, podUID string) bool {
+	of := func(e Entry) bool { return e.Role == role && e.PodUID == podUID }
+	return slices.ContainsFunc(d.Entries, of) || slices.ContainsFunc(d.Older, func(older NodeDoc) bool {
+		return slices.ContainsFunc(older.Entries, of)
+	})
+}
+
+// raisedTo is hw, changed in place, with every kind as high as another's or higher.
+func raisedTo(hw, other map[string]uint64) map[string]uint64 {
+	for kind, rv := range other {
+		hw = raised(hw, kind, rv)
+	}
+	return hw
+}
+
 // Cover returns the document with its high-water of a kind at rv or higher.
 func Cover(d NodeDoc, kind string, rv uint64) NodeDoc {
 	d = d.copy()
@@ -67,24 +94,29 @@ func Cover(d NodeDoc, kind string, rv uint64) NodeDoc {
 
 // Place adds entries to a document. A new reservation starts Held or Committed, carries
 // the resourceVersion and the token its bind will need, and is the pod's only one on the
-// node. *DocTooLargeError when the entries do not fit.
+// node. *DocTooLargeError when the entries do not fit, with what they and those that are there may still
+// grow by; *EntryTooLargeError when one would fit no document.
 func Place(d NodeDoc, entries ...Entry) (NodeDoc, error) {
-	if len(d.Entries)+len(entries) > MaxEntries {
-		return NodeDoc{}, &DocTooLargeError{
-			NodeUID: d.NodeUID, NodeName: d.NodeName, Entries: len(d.Entries) + len(entries),
-		}
-	}
 	d = d.copy()
 	for _, e := range entries {
 		if err := placeable(d, e); err != nil {
 			return NodeDoc{}, err
 		}
+		if err := e.checkSize(); err != nil {
+			return NodeDoc{}, err
+		}
 		d.Entries = append(d.Entries, e)
+	}
+	if err := d.roomy(); err != nil {
+		return NodeDoc{}, err
 	}
 	return d, nil
 }
 
 func placeable(d NodeDoc, e Entry) error {
+	if d.SupersededBy != "" {
+		return d.superseded(e.PodUID)
+	}
 	if v := checkEntry(d, e); len(v) > 0 {
 		return v[0]
 	}

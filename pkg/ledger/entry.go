@@ -49,6 +49,22 @@ const (
 	Evicting
 )
 
+// FenceCause says what a reservation is taken back about.
+type FenceCause uint8
+
+const (
+	// FenceByNode: its node is gone, or would not take the pod any more.
+	FenceByNode FenceCause = iota + 1
+	// FenceByPod: the pod changed, has gates, has ended or leaves, or is bound elsewhere.
+	FenceByPod
+	// FenceByClaims: its volumes or devices could not be had, or not in time.
+	FenceByClaims
+	// FenceByBind: the bind was refused, or did not succeed in time.
+	FenceByBind
+	// FenceByWant: its place was wanted for a more important pod.
+	FenceByWant
+)
+
 // HostPort is one port of the node's that a pod occupies. IP "" and Protocol "" have
 // been normalised to "0.0.0.0" and "TCP".
 type HostPort struct {
@@ -92,6 +108,9 @@ type Entry struct {
 	// Delegated, of a reservation: a plugin of the shard that made it binds the pod. Binders leave that to it until the
 	// shard says otherwise, at most as long as DelegatedFor and half of it.
 	Delegated bool
+	// Cause, of a reservation that is Fencing: what about. 0: not known, as from members that do not
+	// say so; a later version may know more of them.
+	Cause FenceCause
 	// Dependents of a keeper pin: the placed pods that rely on this one.
 	Dependents []Dependent
 	// Budgets of a victim claim: the UIDs of the disruption budgets it is claimed from.
@@ -102,11 +121,17 @@ type Entry struct {
 	Volumes []VolumePick
 	// Devices of a reservation: the claims to devices that the pod is to use, and what they get.
 	Devices []DevicePick
+	// Later are fields that a later version has written, as stored: who writes the entry again keeps
+	// them. The same in other values.
+	Later []byte
 }
 
 // VolumePick is a claim in the pod's namespace that has no volume yet. Volume is the one it
 // gets; empty if one is to be made for it on the entry's node.
-type VolumePick struct{ Claim, Volume string }
+type VolumePick struct {
+	Claim, Volume string
+	Later         []byte
+}
 
 // DevicePick is a claim to devices, in the pod's namespace, that has to be written before the pod
 // is bound.
@@ -123,6 +148,10 @@ type DevicePick struct {
 	// of the pod, PodStatus that of the v1 PodExtendedResourceClaimStatus that tells the pod of it; empty for
 	// a claim that the pod names.
 	Spec, PodStatus []byte
+	// ConfigHashes are the hashes of the opaque parameters of drivers that Allocation leaves out, one for
+	// each of its configurations in their order; empty for one that it has. Nil if it has all of them.
+	ConfigHashes [][]byte
+	Later        []byte
 }
 
 // Unmade tells whether the claim has yet to be made.
@@ -141,8 +170,16 @@ type NodeDoc struct {
 	// applied progress of that kind is below it must not use the node.
 	HW      map[string]uint64
 	Entries []Entry
-	// Revision is the mod revision the document was read at; 0 when it does not exist.
-	Revision int64
+	// Revision is the mod revision the document was read at; 0 when it does not exist. Floor is
+	// then the revision of the Floor under which it did not.
+	Revision, Floor int64
+	// SupersededBy is the UID of the node that the node name stands for since; empty for none.
+	// Nothing is added to a superseded document.
+	SupersededBy string
+	Later        []byte
+	// Older are the documents of nodes that had the name before, as far as they still say something.
+	// They are of a View, and not stored.
+	Older []NodeDoc
 }
 
 // MaxEntries and MaxDocBytes bound a document; a node that would pass them is full.

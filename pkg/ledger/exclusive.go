@@ -13,16 +13,18 @@ import (
 // (x/pool/<driver>/<pool>).
 //
 // It is counted like a node's document: what the facts show is taken, and what a holder has;
-// and nobody may use it whose facts are older than the high-water. It is never deleted while
-// its volume or pool exists: one that came back would stand for promises it does not know.
+// and nobody may use it whose facts are older than the high-water. It is deleted when its
+// volume or pool is gone (Collect).
 type ExclusiveDoc struct {
 	// Key is KeyVolume or KeyPool.
 	Key string
 	// HW is the high-water per kind of fact.
 	HW      map[string]uint64
 	Holders []Holder
-	// Revision is the mod revision the document was read at; 0 when it does not exist.
-	Revision int64
+	// Revision is the mod revision the document was read at; 0 when it does not exist. Floor is
+	// then the revision of the Floor under which it did not.
+	Revision, Floor int64
+	Later           []byte
 }
 
 // Holder is a reserved pod that has the volume, or items of the pool.
@@ -34,6 +36,7 @@ type Holder struct {
 	NodeUID string
 	// Items of the pool, sorted; none for a volume, which is had as a whole.
 	Items []string
+	Later []byte
 }
 
 // KeyVolume is the key of a volume that one pod at a time may use.
@@ -50,6 +53,8 @@ func ofExclusive(key string) bool {
 func (x ExclusiveDoc) key() string { return x.Key }
 
 func (x ExclusiveDoc) revision() int64 { return x.Revision }
+
+func (x ExclusiveDoc) floor() int64 { return x.Floor }
 
 func (x ExclusiveDoc) blank() ExclusiveDoc { return ExclusiveDoc{Key: x.Key} }
 
@@ -93,12 +98,12 @@ func Hold(x ExclusiveDoc, h Holder) (ExclusiveDoc, error) {
 			}
 		}
 	}
-	if len(x.Holders) >= MaxEntries {
-		return ExclusiveDoc{}, &DocTooLargeError{Key: x.Key, Entries: len(x.Holders) + 1}
-	}
 	x = x.copy()
 	h.Items = sorted(h.Items)
 	x.Holders = append(x.Holders, h)
+	if err := x.roomy(); err != nil {
+		return ExclusiveDoc{}, err
+	}
 	return x, nil
 }
 

@@ -14,6 +14,10 @@ type ViewBatch struct {
 	// Reset: KVs is the whole ledger as read at Events.Revision; Events.Events is empty.
 	Reset bool
 	KVs   []KV
+	// Store is the identity of the store, of a Reset.
+	Store uint64
+	// Anew: a Reset that follows on nothing, of a ledger that went back; only histories have that.
+	Anew bool
 	// Events are every change up to and including Events.Revision.
 	Events EventBatch
 	// Known is what another picture has made of Events (ViewChanges.Docs), so that who folds them
@@ -38,17 +42,22 @@ const followQuiet = 30 * time.Second
 // ctx ends, and then returns nil. A store that cannot be reached is tried again without end,
 // with growing pauses: a member without a ledger decides nothing, and loses nothing by
 // waiting. A broken watch resumes where it broke; if that revision is compacted, a new Reset
-// follows. Out is not closed.
+// follows. A store that is another one, or went back, ends it with *AnewError. Out is not closed.
 func Follow(ctx context.Context, store Store, out chan<- ViewBatch) error {
 	f := follower{store: store, out: out}
 	delay := followBackoff.DelayWithReset(clock.RealClock{}, followQuiet)
-	// The only error Until can return here is that ctx has ended.
+	var anew *AnewError
+	// The only other error Until can return here is that ctx has ended.
 	_ = delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		if err := f.run(ctx); errors.Is(err, ErrCompacted) {
+		err := f.run(ctx)
+		if errors.Is(err, ErrCompacted) {
 			f.revision = 0
 		}
-		return false, nil
+		return errors.As(err, &anew), nil
 	})
+	if anew != nil {
+		return anew
+	}
 	return nil
 }
 
@@ -66,7 +75,11 @@ func (f *follower) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !f.send(ctx, ViewBatch{Reset: true, KVs: kvs, Events: EventBatch{Revision: revision}}) {
+		id, err := f.store.ID(ctx)
+		if err != nil {
+			return err
+		}
+		if !f.send(ctx, ViewBatch{Reset: true, KVs: kvs, Store: id, Events: EventBatch{Revision: revision}}) {
 			return ctx.Err()
 		}
 	}

@@ -14,6 +14,7 @@ type Dependent struct {
 	PodUID string
 	// PodRV is the dependent's resourceVersion at its decision, as in its reservation.
 	PodRV uint64
+	Later []byte
 }
 
 // ClaimedError reports that a pod is a victim of two plans, or a victim and a keeper at once,
@@ -33,6 +34,9 @@ func Pin(d NodeDoc, keeper Entry, dependent Dependent) (NodeDoc, error) {
 	if dependent.PodUID == "" || dependent.PodRV == 0 {
 		return NodeDoc{}, fmt.Errorf("ledger: pin of pod %s: dependent %+v: want a pod UID and a resourceVersion",
 			keeper.PodUID, dependent)
+	}
+	if d.SupersededBy != "" {
+		return NodeDoc{}, d.superseded(keeper.PodUID)
 	}
 	if d.Claimed(keeper.PodUID) {
 		return NodeDoc{}, &ClaimedError{NodeUID: d.NodeUID, PodUID: keeper.PodUID}
@@ -58,18 +62,17 @@ func Pin(d NodeDoc, keeper Entry, dependent Dependent) (NodeDoc, error) {
 		})
 	}
 	d.Entries[at].Dependents = append(slices.Clip(d.Entries[at].Dependents), dependent)
+	if err := d.roomy(); err != nil {
+		return NodeDoc{}, err
+	}
 	return d, nil
 }
 
-// Claimed says whether the document claims the pod as a victim.
-func (d NodeDoc) Claimed(podUID string) bool {
-	return slices.ContainsFunc(d.Entries, func(e Entry) bool { return e.Role == RoleVictim && e.PodUID == podUID })
-}
+// Claimed reports whether the pod is claimed as a victim.
+func (d NodeDoc) Claimed(podUID string) bool { return d.anyOf(RoleVictim, podUID) }
 
-// pinned says whether a placement relies on the pod.
-func (d NodeDoc) pinned(podUID string) bool {
-	return slices.ContainsFunc(d.Entries, func(e Entry) bool { return e.Role == RoleKeeper && e.PodUID == podUID })
-}
+// pinned reports whether a placement relies on the pod.
+func (d NodeDoc) pinned(podUID string) bool { return d.anyOf(RoleKeeper, podUID) }
 
 // unpin drops the dependents that are bound or gone. rv is what the high-water must reach;
 // left is the pin without them, kept whether anything is left of it.

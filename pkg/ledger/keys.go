@@ -15,11 +15,18 @@ const (
 	PrefixWant = "want/"
 	// PrefixNode + node UID: NodeDoc.
 	PrefixNode = "n/"
+	// PrefixIncarnation + node name: Incarnation, the node of that name that placements are made
+	// on.
+	PrefixIncarnation = "incarnation/"
+	// KeyFloor is the Floor: the high-waters of documents that do not exist.
+	KeyFloor = "floor"
 	// PrefixMember + role + "/" + member id: Member, on the member's lease.
 	PrefixMember = "member/"
 	// KeyCluster names the Kubernetes cluster this ledger belongs to (UID of its
 	// kube-system namespace), written once by the first queue that leads.
 	KeyCluster = "cluster"
+	// KeyGeneration says which ledger this is, and whether members may act on it: Generation.
+	KeyGeneration = "generation"
 	// KeyPause holds a Pause while the descheduler is not to ask for evictions.
 	KeyPause = "pause/descheduler"
 	// KeyTermRegistry is the registry of terms: hard rules about pods on other nodes. Every
@@ -69,6 +76,9 @@ func parsePartition(key, prefix string) (partition int32, ok bool) {
 
 // KeyNode is the key of a node's document.
 func KeyNode(nodeUID string) string { return PrefixNode + nodeUID }
+
+// KeyIncarnation is the key of a node name's incarnation.
+func KeyIncarnation(nodeName string) string { return PrefixIncarnation + nodeName }
 
 // KeyMember is the key under which a member makes itself known.
 func KeyMember(role, id string) string { return PrefixMember + role + "/" + id }

@@ -49,6 +49,7 @@ type PlanRecord struct {
 	Victims int
 	// Revision is the mod revision the record was read at; 0 when it does not exist.
 	Revision int64
+	Later    []byte
 }
 
 // KeyPlan is the key of a plan's record.

@@ -108,7 +108,7 @@ func TestFinish(t *testing.T) {
 func TestFenceSteps(t *testing.T) {
 	type step = func(NodeDoc) (NodeDoc, error)
 	mark := func(token Token) step {
-		return func(d NodeDoc) (NodeDoc, error) { return MarkFencing(d, "p", token) }
+		return func(d NodeDoc) (NodeDoc, error) { return MarkFencing(d, "p", token, FenceByPod) }
 	}
 	release := func(token Token, rv uint64) step {
 		return func(d NodeDoc) (NodeDoc, error) { return ReleaseFenced(d, "p", token, rv) }

@@ -78,14 +78,21 @@ type EventBatch struct {
 // Store carries out transactions. Implementations: etcd, mem; both pass ledgertest.
 // Keys are relative to the cluster's prefix, which the implementation adds. All methods
 // are safe for concurrent use.
+//
+// A Store notices when what it is connected to is another store, or went back: from then on every
+// call fails with *AnewError, and so do running watches, within seconds.
 type Store interface {
+	// ID is the identity of the store, never 0. Two stores may have the same by chance or by their
+	// configuration.
+	ID(ctx context.Context) (uint64, error)
 	// Commit runs t. An error other than *TxnError means the outcome is unknown.
 	Commit(ctx context.Context, t Txn) (TxnResult, error)
 	// List returns all keys under prefix, sorted, and the revision they were read at
 	// (linearizable).
 	List(ctx context.Context, prefix string) ([]KV, int64, error)
 	// Watch delivers every change under prefix from revision from on, in order, whole
-	// revisions only. The channel closes when ctx ends or the watch breaks; Err then says
+	// revisions only. from is a revision that the store has had, or the next one: a store that has not
+	// come that far went back. The channel closes when ctx ends or the watch breaks; Err then says
 	// why (ErrCompacted: list again).
 	Watch(ctx context.Context, prefix string, from int64) Watch
 	// OpenSession creates a lease of ttl (whole seconds, at least 2 s) and keeps it alive
@@ -135,6 +142,11 @@ var ErrCompacted = errors.New("ledger: revision compacted")
 
 // TxnError reports a Txn that was surely not carried out, because it is malformed or the
 // store refused it before trying.
-type TxnError struct{ Reason string }
+type TxnError struct {
+	Reason string
+	// TooLarge: it has too many operations or bytes, for MaxTxnOps and MaxTxnBytes or for a store that is
+	// set up to take less. Parts of it may do.
+	TooLarge bool
+}
 
 func (e *TxnError) Error() string { return fmt.Sprintf("ledger: transaction refused: %s", e.Reason) }

@@ -69,7 +69,7 @@ func SweepDoc(s Sweeping) (Swept, error) {
 		}
 	}
 	var kept []Entry
-	budgets, count := map[string]BudgetDoc{}, budgetCount{most: MaxSweptBudgets}
+	budgets, count := map[string]BudgetDoc{}, budgetCount{most: MaxSweptBudgets, weight: s.budgetWeight}
 	var holds []Entry
 	for _, e := range d.Entries {
 		switch {
@@ -157,8 +157,15 @@ func (s Sweeping) unpin(d NodeDoc) (NodeDoc, bool) {
 	return d, found
 }
 
+func (s Sweeping) budgetWeight(uid string) int { return s.Picture.Budget(uid).Weight() }
+
+// freedBytes is how much of a transaction the volumes and pools take at most that a sweep frees. What
+// is beyond is freed by who wants it next (FinishHolders).
+const freedBytes = MaxTxnBytes / 4
+
 // letGo frees what holds that go have had of volumes and pools, and aborts their records.
 func (s Sweeping) letGo(c *Change, holds []Entry) {
+	room := freedBytes
 	for _, h := range holds {
 		if r, ok := s.Picture.Record(h.Plan); ok && (r.State == PlanForming || r.State == PlanReady) {
 			c.Plans = append(c.Plans, r.to(PlanAborted))
@@ -173,7 +180,8 @@ func (s Sweeping) letGo(c *Change, holds []Entry) {
 			case !had:
 			case i >= 0:
 				c.Exclusives[i] = freed
-			default:
+			case freed.Weight() <= room:
+				room -= freed.Weight()
 				c.Exclusives = append(c.Exclusives, freed)
 			}
 		}

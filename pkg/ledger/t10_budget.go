@@ -14,8 +14,10 @@ type BudgetDoc struct {
 	// HW[KindBudget], or of pods below HW[KindPod], must not claim.
 	HW     map[string]uint64
 	Claims []BudgetClaim
-	// Revision is the mod revision the document was read at; 0 when it does not exist.
-	Revision int64
+	// Revision is the mod revision the document was read at; 0 when it does not exist. Floor is
+	// then the revision of the Floor under which it did not.
+	Revision, Floor int64
+	Later           []byte
 }
 
 // BudgetClaim is one disruption of a budget.
@@ -28,6 +30,7 @@ type BudgetClaim struct {
 	// Regardless: made whether the budget had room or not (BudgetRoom.Exceed). It counts like any
 	// other; it tells audits that what it exceeds is as asked for.
 	Regardless bool
+	Later      []byte
 }
 
 // KeyBudget is the key of a disruption budget's document.
@@ -36,6 +39,8 @@ func KeyBudget(pdbUID string) string { return PrefixBudget + pdbUID }
 func (b BudgetDoc) key() string { return KeyBudget(b.UID) }
 
 func (b BudgetDoc) revision() int64 { return b.Revision }
+
+func (b BudgetDoc) floor() int64 { return b.Floor }
 
 func (b BudgetDoc) blank() BudgetDoc {
 	return BudgetDoc{UID: b.UID, Namespace: b.Namespace, Name: b.Name}
@@ -167,8 +172,8 @@ func ClaimBudget(r BudgetRoom, facts ClaimFacts, claims ...BudgetClaim) (BudgetD
 		c.Regardless = r.Exceed
 		b.Claims = append(b.Claims, c)
 	}
-	if len(b.Claims) > MaxEntries {
-		return BudgetDoc{}, &DocTooLargeError{Key: b.key(), Entries: len(b.Claims)}
+	if err := b.roomy(); err != nil {
+		return BudgetDoc{}, err
 	}
 	return b, nil
 }

@@ -1,25 +1,121 @@
 package ledger
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
 
-// MaxTerms bounds the registry. Every member keeps all terms in memory and asks them about
-// each pod; a cluster has one for each way of selecting pods that a workload with hard
-// rules brings along. RegistryFullError says what happens beyond.
-const MaxTerms = 4096
+// Limits of the registry. Every member keeps all terms in memory and asks them about each pod; a
+// cluster has one for each way of selecting pods that a workload with hard rules brings along.
+const (
+	// MaxTerms is how many terms may be registered. RegistryFullError says what happens beyond,
+	// TermShareError what one namespace may have of them.
+	MaxTerms = 4096
+	// MaxPodTerms is how many terms with guards one pod may carry. In its transaction each takes
+	// two compares of MaxTxnOps; the node's document and incarnation, the epoch, the registry, the
+	// floor and the record of a plan take six, which leaves room for 61. The rest is for pods that
+	// it follows, volumes and pools of devices.
+	MaxPodTerms = 60
+	// MaxTermBytes bounds one stored term: 60 affinity terms, which are one here, with long labels.
+	MaxTermBytes = 32 << 10
+	// maxTermsPerTxn and maxTermTxnBytes bound what one transaction registers or retires: all terms
+	// of one pod, in less than the 1.5 MiB that etcd takes.
+	maxTermsPerTxn  = 64
+	maxTermTxnBytes = 1 << 20
+)
 
 // RegistryFullError reports that a term cannot be registered: its carriers cannot be placed
 // until others are dropped.
-type RegistryFullError struct{ Terms int }
+type RegistryFullError struct{ Terms, New int }
 
 func (e *RegistryFullError) Error() string {
 	return fmt.Sprintf(
-		"ledger: %d terms about pods on other nodes are registered, at most %d are accepted: "+
-			"wait until unused ones are dropped", e.Terms, MaxTerms)
+		"ledger: %d terms about pods on other nodes are registered and %d more are needed, at most %d are accepted: "+
+			"wait until unused ones are dropped", e.Terms, e.New, MaxTerms)
+}
+
+// TermShareError reports that a namespace has its share of the registry.
+type TermShareError struct {
+	Namespace string
+	// Terms are what it has, New what it would have more, and Free what would be left for others.
+	Terms, New, Free int
+}
+
+func (e *TermShareError) Error() string {
+	return fmt.Sprintf(
+		"ledger: namespace %s has %d terms about pods on other nodes registered and needs %d more; accepted are at most "+
+			"as many as remain free of %d, here %d: wait until unused ones are dropped",
+		e.Namespace, e.Terms, e.New, MaxTerms, e.Free)
+}
+
+// TermSizeError reports a term that is too large to be registered.
+type TermSizeError struct {
+	Term  TermID
+	Bytes int
+}
+
+func (e *TermSizeError) Error() string {
+	return fmt.Sprintf("ledger: term %s about pods on other nodes has %d bytes, at most %d are accepted: "+
+		"select by fewer labels, values and namespaces", e.Term, e.Bytes, MaxTermBytes)
+}
+
+// TermDemand is what a pod, or several of one namespace, would have more of the registry.
+type TermDemand struct {
+	Namespace string
+	// Terms and Own are how many there are, and how many of these count against the namespace.
+	Terms, Own int
+	// New are terms that are not registered, Moved those that count against another namespace so far.
+	New, Moved int
+}
+
+// Check says whether the demand can be met: *RegistryFullError or *TermShareError if not.
+//
+// A namespace may have as many terms as remain free. So one alone gets half of the registry, and
+// whatever others have taken, the next gets half of the rest. (A dynamic threshold: Choudhury and Hahne,
+// Dynamic Queue Length Thresholds for Shared-Memory Packet Switches, 1998. A fixed share would be too small
+// for a cluster of one namespace, and too large for one where many take it.) It needs no state but the registry.
+func (d TermDemand) Check() error {
+	free := MaxTerms - d.Terms - d.New
+	switch {
+	case free < 0:
+		return &RegistryFullError{Terms: d.Terms, New: d.New}
+	case d.Namespace != "" && d.New+d.Moved > 0 && d.Own+d.New+d.Moved > free:
+		return &TermShareError{Namespace: d.Namespace, Terms: d.Own, New: d.New + d.Moved, Free: free}
+	}
+	return nil
+}
+
+// CheckTerm says whether a term can be registered at all: *TermSizeError if it is too large.
+func CheckTerm(t RegisteredTerm) error {
+	value, err := EncodeTerm(t)
+	if err == nil && len(value) > MaxTermBytes {
+		err = &TermSizeError{Term: t.ID(), Bytes: len(value)}
+	}
+	return err
+}
+
+// TermsInTxn is how many of the first of some terms one transaction registers or retires.
+func TermsInTxn(terms []RegisteredTerm) int {
+	bytes := 0
+	for n, t := range terms {
+		value, err := EncodeTerm(t)
+		if bytes += len(value); n > 0 && (n == maxTermsPerTxn || err != nil || bytes > maxTermTxnBytes) {
+			return n
+		}
+	}
+	return len(terms)
+}
+
+// Terms are the registered ones, as a View has them.
+type Terms interface {
+	Term(TermID) (RegisteredTerm, bool)
+	TermCount() int
+	TermsOf(namespace string) int
 }
 
 // RegisterTerms is T11 (register terms): terms become known to every placement, or, if they
-// were retiring, usable by carriers again. Known is how many terms are registered already,
-// without the given ones.
+// were retiring, usable by carriers again. Known are those that are registered at r.
 //
 // Compares: t/reg.ModRevision. Puts: t/<id> of each, t/reg. A crash before it leaves
 // nothing, after it terms that somebody will drop some day. It is a transaction of its own,
@@ -28,11 +124,33 @@ func (e *RegistryFullError) Error() string {
 // must have read the ledger up to the registration when it decides. Every placement
 // compares t/reg, so that none commits without knowing the terms.
 //
-// *RegistryFullError when there would be more than MaxTerms, *TxnError when they are too
-// many for one transaction.
-func RegisterTerms(r Registry, known int, terms ...Term) (Txn, error) {
-	if known+len(terms) > MaxTerms {
-		return Txn{}, &RegistryFullError{Terms: known}
+// *RegistryFullError, *TermShareError or *TermSizeError when they cannot be accepted, *TxnError when they are
+// too many for one transaction.
+func RegisterTerms(r Registry, known Terms, terms ...RegisteredTerm) (Txn, error) {
+	demands := map[string]*TermDemand{}
+	all := 0
+	for _, t := range terms {
+		if err := CheckTerm(t); err != nil {
+			return Txn{}, err
+		}
+		d, ok := demands[t.Namespace]
+		if !ok {
+			d = &TermDemand{Namespace: t.Namespace, Own: known.TermsOf(t.Namespace)}
+			demands[t.Namespace] = d
+		}
+		switch old, there := known.Term(t.ID()); {
+		case !there:
+			d.New, all = d.New+1, all+1
+		case old.Namespace != t.Namespace:
+			d.Moved++
+		}
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(demands)) {
+		d := demands[namespace]
+		d.Terms = known.TermCount() + all - d.New
+		if err := d.Check(); err != nil {
+			return Txn{}, err
+		}
 	}
 	return r.change(r.PodRV, terms, false)
 }
@@ -42,9 +160,11 @@ func RegisterTerms(r Registry, known int, terms ...Term) (Txn, error) {
 //
 // Compares: t/reg.ModRevision. Puts: t/<id> of each, t/reg. A crash before it leaves
 // nothing, after it terms that the next carrier registers again or that are dropped.
-func RetireTerms(r Registry, terms ...Term) (Txn, error) { return r.change(r.PodRV, terms, true) }
+func RetireTerms(r Registry, terms ...RegisteredTerm) (Txn, error) {
+	return r.change(r.PodRV, terms, true)
+}
 
-func (r Registry) change(podRV uint64, terms []Term, retiring bool) (Txn, error) {
+func (r Registry) change(podRV uint64, terms []RegisteredTerm, retiring bool) (Txn, error) {
 	if len(terms) == 0 {
 		return Txn{}, fmt.Errorf("ledger: registry of terms: no term is given")
 	}
@@ -53,7 +173,8 @@ func (r Registry) change(podRV uint64, terms []Term, retiring bool) (Txn, error)
 		return Txn{}, err
 	}
 	for _, term := range terms {
-		value, err := EncodeTerm(RegisteredTerm{Term: term, Retiring: retiring})
+		term.Retiring = retiring
+		value, err := EncodeTerm(term)
 		if err != nil {
 			return Txn{}, err
 		}
@@ -63,7 +184,7 @@ func (r Registry) change(podRV uint64, terms []Term, retiring bool) (Txn, error)
 }
 
 func (r Registry) put(podRV uint64) (Txn, error) {
-	value, err := EncodeRegistry(Registry{PodRV: podRV})
+	value, err := EncodeRegistry(Registry{PodRV: podRV, Later: r.Later})
 	if err != nil {
 		return Txn{}, err
 	}

@@ -18,8 +18,13 @@ type Lost struct {
 	// before the shard knows the new terms.
 	Registry         bool
 	RegistryRevision int64
-	// Docs are the documents that changed under the batch, as they are now.
+	// Docs are the documents that changed under the batch, as they are now. One that does not exist,
+	// at Revision 0, may not be created on what was known: the floor has moved, or another node has
+	// the node's name.
 	Docs []NodeDoc
+	// NamesAt is the newest revision of an incarnation, or of the floor, that was lost to; 0 for none.
+	// A watch that has reached it shows whose names they are, and what has been collected.
+	NamesAt int64
 	// Guards are the compared guards that moved, and the revisions they moved to (0: it was
 	// dropped). Whoever lost one decides again, once its watch of the ledger has got there:
 	// the revision alone says nothing of the placements it stands for.
@@ -42,6 +47,10 @@ func Losers(b PlaceBatch, r TxnResult) (Lost, error) {
 	for _, n := range b.Needs {
 		lost.guards(n.Guards, r)
 	}
+	lost.names(b.Docs, nil, r)
+	for _, x := range b.Exclusives {
+		lost.absence(x, r)
+	}
 	var err error
 	if lost.Docs, err = Refreshed(b.Docs, r); err != nil {
 		return Lost{}, err
@@ -58,6 +67,34 @@ func Losers(b PlaceBatch, r TxnResult) (Lost, error) {
 		}
 	}
 	return lost, nil
+}
+
+// names looks at what first documents, and admissions, have lost to.
+func (l *Lost) names(docs []NodeDoc, admitted []Incarnation, r TxnResult) {
+	note := func(key string, revision int64) {
+		if now := r.current(key).ModRevision; now != revision {
+			l.NamesAt = max(l.NamesAt, now)
+		}
+	}
+	for _, i := range admitted {
+		note(i.key(), i.Revision)
+	}
+	for _, d := range docs {
+		admits := slices.ContainsFunc(admitted, func(i Incarnation) bool { return i.NodeUID == d.NodeUID })
+		if d.Revision == 0 && !admits {
+			note(KeyIncarnation(d.NodeName), 0)
+		}
+		if d.Revision == 0 || admits {
+			note(KeyFloor, d.Floor)
+		}
+	}
+}
+
+// absence looks at whether the floor has moved under a document that does not exist.
+func (l *Lost) absence(d floored, r TxnResult) {
+	if now := r.current(KeyFloor).ModRevision; d.revision() == 0 && now != d.floor() {
+		l.NamesAt = max(l.NamesAt, now)
+	}
 }
 
 func (l *Lost) guards(uses []GuardUse, r TxnResult) {

@@ -10,7 +10,8 @@ import (
 //
 // Compares: own/<p>.CreateRevision = epoch of every partition the placed pods belong to;
 // t/reg.ModRevision; n/<uid>.ModRevision of every document, and x/...ModRevision; the guards
-// that the placed pods need compared. Puts: every document, and the guards that they move.
+// that the placed pods need compared; of documents that do not exist yet incarnation/<name> and floor.
+// Puts: every document, the incarnations of first ones, and the guards that the placed pods move.
 //
 // A crash before it leaves nothing: whoever owns the partitions next finds the pods still
 // pending. After it the reservations stand on their own, bindable by any binder. With the
@@ -54,11 +55,9 @@ func (b PlaceBatch) Txn() (Txn, error) {
 	if err := b.mandate().compare(&t); err != nil {
 		return Txn{}, err
 	}
-	docs, err := Replace(b.Docs...)
-	if err != nil {
+	if err := t.replaceDocs(b.Docs, nil); err != nil {
 		return Txn{}, err
 	}
-	t.Compares, t.Puts = append(t.Compares, docs.Compares...), docs.Puts
 	if err := replaceAll(&t, b.Exclusives, EncodeExclusive); err != nil {
 		return Txn{}, err
 	}
@@ -82,7 +81,14 @@ func (b PlaceBatch) Ops() int {
 			}
 		}
 	}
-	return len(b.Docs) + len(b.Exclusives) + max(len(b.Epochs)+1+len(compares), len(puts))
+	first := 0
+	for _, d := range b.Docs {
+		if d.Revision == 0 {
+			first++ // its incarnation
+		}
+	}
+	// The registry and the floor are compared once.
+	return len(b.Docs) + first + len(b.Exclusives) + max(len(b.Epochs)+2+len(compares), len(puts))
 }
 
 // guard adds the guards' compares and puts, in the order of their keys. The value of a

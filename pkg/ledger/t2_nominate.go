@@ -87,7 +87,7 @@ func (n Nomination) build(plan string) (Change, error) {
 // upToDate demands that the facts have reached the documents' high-waters of pods.
 func upToDate(step string, docs []NodeDoc, facts PodFacts) error {
 	for _, d := range docs {
-		if p := facts.PodProgress(); p == 0 || p < d.HW[KindPod] {
+		if p := facts.PodProgress(); p == 0 || p < d.HighWater(KindPod) {
 			return &RefusedError{Step: step, NodeUID: d.NodeUID, Reason: "the facts about pods are older than its high-water"}
 		}
 	}

@@ -33,10 +33,11 @@ type Promotion struct {
 const stepPromote = "T3 promote"
 
 // Promote builds T3: the hold becomes Committed, and the claims on its victims go; those of a
-// recorded plan on other nodes, of which there may be more than fit, are left to hand-over,
+// recorded plan on other nodes, and of any plan as far as they do not fit, are left to hand-over,
 // since a victim that is gone stays gone. It refuses
 // (*RefusedError) while a victim is not gone, the pod does not fit, or the facts are older
-// than a document's high-water; *TransitionError if the node has no such hold.
+// than a document's high-water; *TransitionError if the node has no such hold; *DocTooLargeError if the
+// document has no room for what the pod's claims get now.
 //
 // Compares: own/<p>.CreateRevision; t/reg.ModRevision; n/<uid>.ModRevision of the place and of
 // what were the victims' nodes; x/; the guards; plan/<id>. Puts: the documents, with high-waters
@@ -71,6 +72,7 @@ func Promote(p Promotion) (Change, error) {
 		}
 		c.Plans = []PlanRecord{p.Record.to(PlanDone)}
 	}
+	room := MaxTxnBytes/2 - weigh(c.Exclusives) - weigh(c.Guards)
 	for n, d := range docs {
 		without, changed, err := dropVictims(d, hold.Plan, p.Facts)
 		if err != nil {
@@ -83,9 +85,13 @@ func Promote(p Promotion) (Change, error) {
 			e.State, e.PodRV, e.Wish, e.Plan = Committed, p.PodRV, p.Wish, ""
 			e.Volumes, e.Devices, e.Delegated = p.Volumes, p.Devices, p.Delegated
 		}
-		if n == 0 || changed && !IsRecorded(hold.Plan) {
+		if room -= without.Weight(); n == 0 || changed && !IsRecorded(hold.Plan) && room >= 0 {
 			c.Docs = append(c.Docs, without)
 		}
+	}
+	// The pod's claims may get more than when it was held.
+	if err := c.Docs[0].roomy(); err != nil {
+		return Change{}, err
 	}
 	return c, nil
 }

@@ -3,7 +3,7 @@ package ledger
 import "fmt"
 
 // MarkFencing is T6 (fence mark), the first of the fence's three parts: the reservation
-// goes from Committed to Fencing. Then change the pod for real (a fresh value, so that its
+// goes from Committed to Fencing, and says what about. Then change the pod for real (a fresh value, so that its
 // resourceVersion moves), look at the nodeName that write returns, and finish: bound means
 // Finish, unbound means ReleaseFenced.
 //
@@ -11,13 +11,13 @@ import "fmt"
 // before it leaves a Committed reservation, after it a Fencing one, which any binder takes
 // up again at the pod's change. *TransitionError if the pod has no Committed reservation
 // with that token here.
-func MarkFencing(d NodeDoc, podUID string, token Token) (NodeDoc, error) {
+func MarkFencing(d NodeDoc, podUID string, token Token, cause FenceCause) (NodeDoc, error) {
 	i, err := d.step(podUID, token, Fencing)
 	if err != nil {
 		return NodeDoc{}, err
 	}
 	d = d.copy()
-	d.Entries[i].State = Fencing
+	d.Entries[i].State, d.Entries[i].Cause = Fencing, cause
 	return d, nil
 }
 

@@ -118,7 +118,7 @@ func (a Abort) tooMany() map[string]bool {
 	if a.MaxBudgets == 0 {
 		return nil
 	}
-	left, count := map[string]bool{}, budgetCount{most: a.MaxBudgets}
+	left, count := map[string]bool{}, budgetCount{most: a.MaxBudgets, weight: a.budgetWeight}
 	for _, d := range a.Docs {
 		for _, e := range d.Entries {
 			if e.Role == RoleVictim && a.drops(e) && !count.takes(e) {
@@ -129,11 +129,25 @@ func (a Abort) tooMany() map[string]bool {
 	return left
 }
 
-// budgetCount counts the disruption budgets that the claims of one change are on.
-type budgetCount struct {
-	most int
-	seen map[string]bool
+func (a Abort) budgetWeight(uid string) int {
+	for _, b := range a.Budgets {
+		if b.UID == uid {
+			return b.Weight()
+		}
+	}
+	return 0
 }
+
+// budgetCount counts the disruption budgets that the claims of one change are on, and their bytes.
+type budgetCount struct {
+	most   int
+	weight func(uid string) int
+	bytes  int
+	seen   map[string]bool
+}
+
+// budgetBytes is how much of a transaction the budgets of one change take at most.
+const budgetBytes = MaxTxnBytes / 2
 
 // takes says whether a claim goes into the change, and if so counts its budgets. The first
 // always does.
@@ -141,15 +155,17 @@ func (b *budgetCount) takes(e Entry) bool {
 	if b.seen == nil {
 		b.seen = map[string]bool{}
 	}
-	more := 0
+	more, bytes := 0, 0
 	for _, uid := range e.Budgets {
 		if !b.seen[uid] {
 			more++
+			bytes += b.weight(uid)
 		}
 	}
-	if len(b.seen) > 0 && len(b.seen)+more > b.most {
+	if len(b.seen) > 0 && (len(b.seen)+more > b.most || b.bytes+bytes > budgetBytes) {
 		return false
 	}
+	b.bytes += bytes
 	for _, uid := range e.Budgets {
 		b.seen[uid] = true
 	}

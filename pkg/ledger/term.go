@@ -155,8 +155,12 @@ type RegisteredTerm struct {
 	// Retiring: pods that match it still guard themselves, but no carrier may be placed
 	// until the term is registered again.
 	Retiring bool
+	// Namespace is that of the pod which had it registered last, and whose share of the registry it
+	// counts against; empty if a version did that does not say so, and then it counts against none.
+	Namespace string
 	// Revision is the mod revision the term was read at.
 	Revision int64
+	Later    []byte
 }
 
 // Registry is t/reg: its revision stands for the set of registered terms.
@@ -166,4 +170,5 @@ type Registry struct {
 	// PodRV is a high-water of pods: nobody may decide before their progress has reached it.
 	// Up to it every pod that carries a dropped term shows in the facts.
 	PodRV uint64
+	Later []byte
 }

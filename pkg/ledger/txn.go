@@ -10,8 +10,11 @@ import (
 // never becomes an unknown outcome.
 func (t Txn) Validate() error {
 	if n := max(len(t.Compares), len(t.Puts)+len(t.Deletes)); n > MaxTxnOps {
-		return &TxnError{Reason: fmt.Sprintf("%d compares and %d writes, at most %d of each are accepted",
+		return &TxnError{TooLarge: true, Reason: fmt.Sprintf("%d compares and %d writes, at most %d of each are accepted",
 			len(t.Compares), len(t.Puts)+len(t.Deletes), MaxTxnOps)}
+	}
+	if n := t.Bytes(); n > MaxTxnBytes {
+		return &TxnError{TooLarge: true, Reason: fmt.Sprintf("%d bytes, at most %d are accepted", n, MaxTxnBytes)}
 	}
 	for _, c := range t.Compares {
 		if c.Key == "" {
@@ -100,21 +103,45 @@ func Merge(txns ...Txn) (Txn, error) {
 // Replace makes the transaction of T5, T6, T7 and MarkWanted: each document takes the
 // place of what was read at its Revision, or none does.
 //
-// Compares: n/<uid>.ModRevision of each. Puts: each document. A crash before it leaves
-// everything as it was, after it the new documents. If it fails, Refreshed tells which
-// documents lost.
+// Compares: n/<uid>.ModRevision of each; of those that do not exist incarnation/<name> and floor,
+// too. Puts: each document, and the incarnations of those that did not exist. A crash before it
+// leaves everything as it was, after it the new documents. If it fails, Refreshed returns the
+// documents that lost.
 func Replace(docs ...NodeDoc) (Txn, error) {
 	var t Txn
+	if err := t.replaceDocs(docs, nil); err != nil {
+		return Txn{}, err
+	}
+	return t, t.Validate()
+}
+
+// replaceDocs puts documents. A first one makes its node the incarnation of its name, unless the
+// transaction admits it already.
+func (t *Txn) replaceDocs(docs []NodeDoc, admitted []Incarnation) error {
 	for _, d := range docs {
 		value, err := EncodeNodeDoc(d)
 		if err != nil {
-			return Txn{}, err
+			return err
 		}
 		key := KeyNode(d.NodeUID)
 		t.Compares = append(t.Compares, Compare{Key: key, Target: ModRevision, Revision: d.Revision})
 		t.Puts = append(t.Puts, Put{Key: key, Value: value})
+		admits := slices.ContainsFunc(admitted, func(i Incarnation) bool { return i.NodeUID == d.NodeUID })
+		if d.Revision != 0 && !admits {
+			continue
+		}
+		if err := t.absent(0, d.Floor); err != nil {
+			return err
+		}
+		if admits {
+			continue
+		}
+		first := Incarnation{NodeName: d.NodeName, NodeUID: d.NodeUID, NodeRV: d.HW[KindNode]}
+		if err := replaceAll(t, []Incarnation{first}, EncodeIncarnation); err != nil {
+			return err
+		}
 	}
-	return t, t.Validate()
+	return nil
 }
 
 // Refreshed returns, of a transaction that failed, the documents whose key is no longer at

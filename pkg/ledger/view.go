@@ -24,8 +24,12 @@ type View struct {
 	wanted   map[int32]ownership
 	members  map[string]membership
 	cluster  string
-	terms    termView
-	claims   claimView
+	// store is the identity of the store that the picture is of, 0 while that is not known.
+	store      uint64
+	generation Generation
+	terms      termView
+	claims     claimView
+	names      nameView
 	// highest is the highest high-water of any document seen, by kind.
 	highest map[string]uint64
 }
@@ -58,6 +62,7 @@ func (v *View) clear() {
 		members:  map[string]membership{},
 		terms:    newTermView(),
 		claims:   newClaimView(),
+		names:    newNameView(),
 		highest:  map[string]uint64{},
 	}
 }
@@ -68,7 +73,7 @@ func (v *View) Clone() *View {
 	c.docs, c.reserved = maps.Clone(v.docs), maps.Clone(v.reserved)
 	c.owners, c.wanted, c.members = maps.Clone(v.owners), maps.Clone(v.wanted), maps.Clone(v.members)
 	c.highest = maps.Clone(v.highest)
-	c.terms, c.claims = v.terms.clone(), v.claims.clone()
+	c.terms, c.claims, c.names = v.terms.clone(), v.claims.clone(), v.names.clone()
 	return &c
 }
 
@@ -76,8 +81,7 @@ func (v *View) Clone() *View {
 // may be newer. 0 before the first Reset.
 func (v *View) Revision() int64 { return v.revision }
 
-// Doc is the document of a node; false when the ledger has none (nothing was ever promised
-// there: a first document starts from NodeDoc{NodeUID, NodeName}, at Revision 0).
+// Doc is the document of a node; false when the ledger has none. A first document starts from Open.
 func (v *View) Doc(nodeUID string) (NodeDoc, bool) {
 	d, ok := v.docs[nodeUID]
 	return d, ok

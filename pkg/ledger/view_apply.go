@@ -19,6 +19,11 @@ type ViewChanges struct {
 	Partitions []int32
 	// Members: a member came, went or changed its record.
 	Members bool
+	// Names are those of nodes that stand for another node, sorted. Floor: it was raised.
+	Names []string
+	Floor bool
+	// Generation: another one, or it was opened or closed.
+	Generation bool
 	// Registry: t/reg moved. Terms came, changed or went, sorted.
 	Registry bool
 	Terms    []TermID
@@ -31,12 +36,38 @@ type ViewChanges struct {
 // it was deleted (the node is long gone).
 type DocChange struct{ Before, After NodeDoc }
 
-// Fold takes one batch of Follow.
+// Fold takes one batch of Follow. *AnewError (errors.As) if what it lists cannot follow on what the
+// picture has: the store went back.
 func (v *View) Fold(b ViewBatch) (ViewChanges, error) {
 	if b.Reset {
-		return ViewChanges{Reset: true}, v.Reset(b.KVs, b.Events.Revision)
+		if err := v.follows(b); err != nil && !b.Anew {
+			return ViewChanges{}, err
+		}
+		err := v.Reset(b.KVs, b.Events.Revision)
+		v.store = b.Store
+		return ViewChanges{Reset: true}, err
 	}
 	return v.apply(b.Events, b.Known)
+}
+
+// follows demands that a listing of the store is of later than the picture. A value that has not
+// changed since the picture's revision must be the one that the picture has.
+func (v *View) follows(b ViewBatch) error {
+	anew := &AnewError{Was: v.store, Now: b.Store, Seen: v.revision, Revision: b.Events.Revision}
+	if v.revision == 0 {
+		return nil
+	}
+	if v.store != b.Store || b.Events.Revision < v.revision {
+		return anew
+	}
+	for _, kv := range b.KVs {
+		uid, is := strings.CutPrefix(kv.Key, PrefixNode)
+		if d := v.docs[uid]; is && kv.ModRevision <= v.revision && d.Revision != kv.ModRevision {
+			anew.Key = kv.Key
+			return anew
+		}
+	}
+	return nil
 }
 
 // Reset replaces the picture by a listing of the whole ledger, read at revision. An error
@@ -70,23 +101,45 @@ func (v *View) apply(b EventBatch, known []DocChange) (ViewChanges, error) {
 		}
 	}
 	v.revision = max(v.revision, b.Revision)
+	v.names.reached(v.revision)
 	return set.changes(), nil
 }
 
-// Learn folds in keys this member knows ahead of its watch: those its own transaction put
-// (Txn.Committed) or a lost compare brought back (TxnResult.Current). The newer revision of
+// Learn folds in keys this member knows ahead of its watch: those that a lost compare brought back
+// (TxnResult.Current). The newer revision of
 // a key wins; keys the watch has covered already are left alone, because the watch may have
 // deleted them since.
 //
-// Owners, terms and guards are not learned: they stand for everything before them, and only the
-// watch brings that (see LearnOwn for what a member's own transaction adds of guards). A shard that
-// took itself for the owner ahead of its watch would decide without the reservations of the owners
-// before.
+// Owners, incarnations, the floor, terms and guards are not learned: they stand for everything before
+// them, and only the watch brings that (see LearnOwn for what a member's own transaction adds). A shard
+// that took itself for the owner ahead of its watch would decide without the reservations of the
+// owners before, one that learned of a node's admission without all documents of its name, and one
+// that learned of the floor would take documents for absent that it has yet to read. For the same
+// reason nothing is placed in a node's document that was learned of until the watch has got there
+// (Admission): the node may have been admitted again, after another.
 func (v *View) Learn(kvs []KV) (ViewChanges, error) {
+	return v.learn(kvs, true, func(key string) bool {
+		return ofTerms(key) || strings.HasPrefix(key, PrefixOwn) || strings.HasPrefix(key, PrefixIncarnation) ||
+			key == KeyFloor
+	})
+}
+
+// LearnPut folds in what this member's own transaction has put: documents, and incarnations, because it
+// has compared those before.
+func (v *View) LearnPut(kvs []KV) (ViewChanges, error) {
+	return v.learn(kvs, false, func(key string) bool {
+		return ofTerms(key) || strings.HasPrefix(key, PrefixOwn) || key == KeyFloor
+	})
+}
+
+func (v *View) learn(kvs []KV, foreign bool, not func(key string) bool) (ViewChanges, error) {
 	set := changeSet{}
 	for _, kv := range kvs {
-		if kv.ModRevision <= v.revision || ofTerms(kv.Key) || strings.HasPrefix(kv.Key, PrefixOwn) {
+		if kv.ModRevision <= v.revision || not(kv.Key) {
 			continue
+		}
+		if old := v.docs[strings.TrimPrefix(kv.Key, PrefixNode)]; foreign && kv.ModRevision > old.Revision {
+			v.names.note(kv)
 		}
 		if err := v.put(kv, &set); err != nil {
 			return set.changes(), err
@@ -110,6 +163,12 @@ func (v *View) put(kv KV, set *changeSet) error {
 		return v.terms.put(kv, set)
 	case ofClaims(kv.Key):
 		return v.claims.put(kv, set)
+	case strings.HasPrefix(kv.Key, PrefixIncarnation):
+		return v.putIncarnation(kv, set)
+	case kv.Key == KeyFloor:
+		return v.putFloor(kv, set)
+	case kv.Key == KeyGeneration:
+		return v.putGeneration(kv, set)
 	case kv.Key == KeyCluster:
 		uid, err := decodeCluster(kv.Value)
 		if err != nil {
@@ -132,18 +191,26 @@ func (v *View) putDoc(kv KV, set *changeSet) error {
 			return err
 		}
 	}
+	d = v.named(d)
 	v.docs[d.NodeUID] = d
-	for kind, rv := range d.HW {
+	v.raise(d.HW)
+	v.index(old, d, set)
+	v.renamed(d.NodeName)
+	return nil
+}
+
+// raise keeps the highest high-waters.
+func (v *View) raise(hw map[string]uint64) {
+	for kind, rv := range hw {
 		v.highest[kind] = max(v.highest[kind], rv)
 	}
-	v.index(old, d, set)
-	return nil
 }
 
 // index moves the reservations of one document from old to now.
 func (v *View) index(old, now NodeDoc, set *changeSet) {
 	set.docs = append(set.docs, DocChange{Before: old, After: now})
 	v.claims.index(old, now)
+	v.names.index(old, now)
 	// Most of what a document reserves stays when it is written again: that is where it was.
 	for e := range reservations(old) {
 		set.pod(e.PodUID)
@@ -226,7 +293,12 @@ func (v *View) drop(key string, revision int64, set *changeSet) {
 		if old, known := v.docs[uid]; known && old.Revision < revision {
 			delete(v.docs, uid)
 			v.index(old, NodeDoc{}, set)
+			v.renamed(old.NodeName)
 		}
+		return
+	}
+	if strings.HasPrefix(key, PrefixIncarnation) {
+		v.dropIncarnation(key, revision, set)
 		return
 	}
 	if p, ok := ParseOwn(key); ok {
@@ -266,7 +338,8 @@ type changeSet struct {
 	members, registry bool
 	terms             map[TermID]struct{}
 	// By name, in the order of the ledger, some more than once.
-	budgets, exclusives, plans []string
+	budgets, exclusives, plans, names []string
+	floor, generation                 bool
 	// known are documents that need not be decoded again.
 	known decoded
 }
@@ -317,5 +390,8 @@ func (s *changeSet) changes() ViewChanges {
 		Budgets:    sorted(s.budgets),
 		Exclusives: sorted(s.exclusives),
 		Plans:      sorted(s.plans),
+		Names:      sorted(s.names),
+		Floor:      s.floor,
+		Generation: s.generation,
 	}
 }

@@ -43,7 +43,7 @@ func (v *View) Budget(pdbUID string) BudgetDoc {
 	if b, ok := v.claims.budgets[pdbUID]; ok {
 		return b
 	}
-	return BudgetDoc{UID: pdbUID}
+	return BudgetDoc{UID: pdbUID, HW: v.names.floor.of(KindBudget, KindPod), Floor: v.names.floor.Revision}
 }
 
 // Budgets iterates over the documents of all disruption budgets, in no order.
@@ -55,7 +55,7 @@ func (v *View) Exclusive(key string) ExclusiveDoc {
 	if x, ok := v.claims.exclusives[key]; ok {
 		return x
 	}
-	return ExclusiveDoc{Key: key}
+	return ExclusiveDoc{Key: key, HW: v.names.floor.of(KindPod, KindClaim), Floor: v.names.floor.Revision}
 }
 
 // Exclusives iterates over the documents of all volumes and pools, in no order.

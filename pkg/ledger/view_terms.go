@@ -11,7 +11,9 @@ import (
 type termView struct {
 	registry Registry
 	terms    map[TermID]RegisteredTerm
-	guards   map[TermID]map[string]guardView
+	// shares counts the terms by the namespaces that had them registered.
+	shares map[string]int
+	guards map[TermID]map[string]guardView
 }
 
 // guardView is one guard: the revision by the watch and, ahead of it, that of the member's
@@ -24,12 +26,14 @@ type guardView struct {
 }
 
 func newTermView() termView {
-	return termView{terms: map[TermID]RegisteredTerm{}, guards: map[TermID]map[string]guardView{}}
+	return termView{
+		terms: map[TermID]RegisteredTerm{}, shares: map[string]int{}, guards: map[TermID]map[string]guardView{},
+	}
 }
 
 func (tv *termView) clone() termView {
 	c := newTermView()
-	c.registry, c.terms = tv.registry, maps.Clone(tv.terms)
+	c.registry, c.terms, c.shares = tv.registry, maps.Clone(tv.terms), maps.Clone(tv.shares)
 	for id, guards := range tv.guards {
 		c.guards[id] = maps.Clone(guards)
 	}
@@ -59,6 +63,12 @@ func (v *View) Terms() iter.Seq2[TermID, RegisteredTerm] { return maps.All(v.ter
 
 // TermCount is how many terms are registered.
 func (v *View) TermCount() int { return len(v.terms.terms) }
+
+// TermsOf is how many of them count against a namespace's share.
+func (v *View) TermsOf(namespace string) int { return v.terms.shares[namespace] }
+
+// TermShares iterates over the namespaces that have terms registered, and how many, in no order.
+func (v *View) TermShares() iter.Seq2[string, int] { return maps.All(v.terms.shares) }
 
 // Guard is the revision of a guard that stands for what this picture has counted: every
 // placement that moved the guard up to it is in the documents this View has shown, or was
@@ -100,8 +110,8 @@ func (v *View) LastUse(id TermID) int64 {
 	return last
 }
 
-// LearnOwn folds in what this member's own transaction has put: documents as Learn does,
-// and its guards as far as their compares vouch for what lies before.
+// LearnOwn folds in what this member's own transaction has put: what LearnPut takes, and its guards as
+// far as their compares vouch for what lies before.
 func (v *View) LearnOwn(t Txn, r TxnResult) (ViewChanges, error) {
 	if r.Succeeded && r.Revision > v.revision {
 		for _, p := range t.Puts {
@@ -110,7 +120,7 @@ func (v *View) LearnOwn(t Txn, r TxnResult) (ViewChanges, error) {
 			}
 		}
 	}
-	return v.Learn(t.Committed(r))
+	return v.LearnPut(t.Committed(r))
 }
 
 func (v *View) ownGuard(key string, t Txn, revision int64) {
@@ -154,9 +164,23 @@ func (tv *termView) put(kv KV, set *changeSet) error {
 	if err != nil || t.Revision <= tv.terms[id].Revision {
 		return err
 	}
+	tv.uncount(id)
 	tv.terms[id] = t
+	if t.Namespace != "" {
+		tv.shares[t.Namespace]++
+	}
 	set.term(id)
 	return nil
+}
+
+// uncount takes a term out of the share of its namespace.
+func (tv *termView) uncount(id TermID) {
+	namespace := tv.terms[id].Namespace
+	if n := tv.shares[namespace]; n > 1 {
+		tv.shares[namespace] = n - 1
+		return
+	}
+	delete(tv.shares, namespace)
 }
 
 func (tv *termView) drop(key string, revision int64, set *changeSet) {
@@ -180,6 +204,7 @@ func (tv *termView) drop(key string, revision int64, set *changeSet) {
 	}
 	id := TermID(strings.TrimPrefix(key, PrefixTerm))
 	if t, ok := tv.terms[id]; ok && t.Revision < revision {
+		tv.uncount(id)
 		delete(tv.terms, id)
 		set.term(id)
 	}

@@ -75,6 +75,9 @@ func Join(ctx context.Context, store ledger.Store, cfg Config) (*Member, error) 
 	if cfg.Role == "" || cfg.ID == "" {
 		return nil, fmt.Errorf("membership: Role is %q and ID is %q, both must be given", cfg.Role, cfg.ID)
 	}
+	if len(cfg.ID) > ledger.MaxMemberID {
+		return nil, fmt.Errorf("membership: ID has %d bytes, at most %d are accepted", len(cfg.ID), ledger.MaxMemberID)
+	}
 	if cfg.TTL == 0 {
 		cfg.TTL = TTL
 	}

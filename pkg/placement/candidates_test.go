@@ -1,7 +1,6 @@
 package placement_test
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
+	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
@@ -173,10 +173,7 @@ func onItsNode(r placement.Preemption) string {
 
 // Among all candidates the answer is that of Preempt, where no pods of other nodes have to go.
 func TestPreemptAmongAll(t *testing.T) {
-	first := *twinSeed
-	if first == 0 {
-		first = rand.Uint64()>>1 + 1
-	}
+	first := seedtest.First(t, *twinSeed)
 	t.Logf("first seed %d; replay with -args -twin.seed=%d -preempt.runs=1", first, first)
 	same := 0
 	for i := range uint64(*preemptRuns) {

@@ -12,11 +12,12 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
+	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 var (
-	twinSeed = flag.Uint64("twin.seed", 0, "seed of the first history; 0 draws one")
+	twinSeed = flag.Uint64("twin.seed", 0, "seed of the first history; 0: TEST_SEED")
 	twinRuns = flag.Int("twin.runs", 300, "how many histories the engine is checked on")
 )
 
@@ -228,11 +229,7 @@ func check(t *testing.T, seed uint64) {
 // After any history of nodes, pods and other objects, the engine answers what an
 // evaluation from scratch does.
 func TestEngineAgreesWithTwin(t *testing.T) {
-	first := *twinSeed
-	if first == 0 {
-		first = rand.Uint64()
-	}
-	t.Logf("first seed %d", first)
+	first := seedtest.First(t, *twinSeed)
 	for i := range *twinRuns {
 		check(t, first+uint64(i))
 	}

@@ -4,11 +4,11 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
+	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -17,10 +17,7 @@ var preemptRuns = flag.Int("preempt.runs", 250, "how many clusters preemption is
 // TestPreemptionHolds checks on random clusters that what Preempt says is so: from the answer
 // alone, and by trying everything there is to try.
 func TestPreemptionHolds(t *testing.T) {
-	first := *twinSeed
-	if first == 0 {
-		first = rand.Uint64()>>1 + 1
-	}
+	first := seedtest.First(t, *twinSeed)
 	t.Logf("first seed %d; replay with -args -twin.seed=%d -preempt.runs=1", first, first)
 	seen := map[string]int{}
 	for i := range uint64(*preemptRuns) {

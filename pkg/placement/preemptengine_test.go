@@ -2,7 +2,6 @@ package placement_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
+	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -51,10 +51,7 @@ func preemptAnswerOf(r placement.Preemption) preemptAnswer {
 
 // TestEnginePreemptsAsTwin: after any history the engine preempts as from scratch.
 func TestEnginePreemptsAsTwin(t *testing.T) {
-	first := *twinSeed
-	if first == 0 {
-		first = rand.Uint64()>>1 + 1
-	}
+	first := seedtest.First(t, *twinSeed)
 	t.Logf("first seed %d; replay with -args -twin.seed=%d -preempt.runs=1", first, first)
 	outcomes := map[string]int{}
 	for i := range uint64(*preemptRuns) {

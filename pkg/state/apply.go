@@ -1,6 +1,7 @@
 package state
 
 import (
+	"errors"
 	"fmt"
 
 	memdb "github.com/hashicorp/go-memdb"
@@ -23,6 +24,8 @@ type application struct {
 	byUID, byName podLookup
 	// partial: facts of kinds of a later version were left out.
 	partial bool
+	// unreadable says why the first fact that cannot be read cannot.
+	unreadable error
 }
 
 func newApplication(db *memdb.MemDB, p Position) *application {
@@ -72,12 +75,14 @@ func (a *application) apply(f events.Fact) error {
 	switch f.Op {
 	case events.OpProgress, events.OpEpochBegin, events.OpEpochEnd:
 		return nil
+	case events.OpUnreadable:
+		return &FactError{errors.New(f.Cause)}
 	case events.OpUpsert:
 		return a.upsert(f)
 	case events.OpDelete:
 		return a.remove(f)
 	default:
-		return fmt.Errorf("op %d is unknown, want 1 to 5", f.Op)
+		return &FactError{fmt.Errorf("op %d is unknown, want 1 to 5", f.Op)}
 	}
 }
 
@@ -103,7 +108,7 @@ func (a *application) upsertPod(f events.Fact) error {
 	if err != nil {
 		return decodeError(f, err)
 	}
-	if err := checkUID(f, after.UID); err != nil {
+	if err := checkIdentity(f, after.UID, after.Namespace, after.Name); err != nil {
 		return err
 	}
 	other, err := a.pods.namesake(after)

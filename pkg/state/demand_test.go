@@ -8,6 +8,7 @@ import (
 	podresource "k8s.io/component-helpers/resource"
 	"pgregory.net/rapid"
 
+	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )

@@ -138,7 +138,7 @@ func Restore(data []byte) (*Store, error) {
 	if err := a.write(s.db); err != nil {
 		return nil, err
 	}
-	s.publish(p, partial)
+	s.publish(p, partial, nil)
 	return s, nil
 }
 

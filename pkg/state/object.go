@@ -153,17 +153,45 @@ func decodeObject(f events.Fact) (APIObject, error) {
 	if err := obj.Unmarshal(f.Object); err != nil {
 		return nil, decodeError(f, err)
 	}
-	return obj, checkUID(f, string(obj.GetUID()))
+	return obj, checkIdentity(f, string(obj.GetUID()), obj.GetNamespace(), obj.GetName())
 }
+
+// FactError says why a fact cannot be read.
+type FactError struct{ Err error }
+
+func (e *FactError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what the decoder said.
+func (e *FactError) Unwrap() error { return e.Err }
 
 func decodeError(f events.Fact, err error) error {
-	return fmt.Errorf("state: %s %s: object: %w", f.Kind, f.UID, err)
+	return &FactError{fmt.Errorf("state: %s %s: object: %w", f.Kind, f.UID, err)}
 }
 
-func checkUID(f events.Fact, got string) error {
-	if got != f.UID || f.UID == "" {
-		return fmt.Errorf("state: %s: the fact's uid is %q, its object's is %q, want the same and not empty",
-			f.Kind, f.UID, got)
+// namespaced are the kinds whose objects have a namespace.
+var namespaced = map[events.Kind]bool{
+	events.KindPod: true, events.KindDisruptionBudget: true, events.KindVolumeClaim: true, events.KindService: true,
+	events.KindReplicaSet: true, events.KindStatefulSet: true, events.KindReplicationContrl: true,
+	events.KindPodMetrics: true, events.KindStorageCapacity: true, events.KindResourceClaim: true,
+}
+
+// checkIdentity makes sure that a payload is the object that its fact speaks of: the metadata of all kinds
+// have one shape, so that the payload of one kind may well decode as another.
+func checkIdentity(f events.Fact, uid, namespace, name string) error {
+	differ := func(field, fact, object string) error {
+		return &FactError{fmt.Errorf("state: %s: the fact's %s is %q, its object's is %q, want the same and not empty",
+			f.Kind, field, fact, object)}
+	}
+	switch {
+	case uid != f.UID || uid == "":
+		return differ("uid", f.UID, uid)
+	case name != f.Name && f.Name != "" || name == "":
+		return differ("name", f.Name, name)
+	case namespace != f.Namespace && f.Namespace != "":
+		return differ("namespace", f.Namespace, namespace)
+	case namespaced[f.Kind] != (namespace != ""):
+		return &FactError{fmt.Errorf("state: %s %s: its namespace is %q, and objects of this kind have one: %t",
+			f.Kind, f.UID, namespace, namespaced[f.Kind])}
 	}
 	return nil
 }

@@ -17,19 +17,25 @@ type Position struct {
 
 	barrier   uint64
 	repairing bool
-	progress  [len(kinds)]uint64
+	// hole is the sequence of the first fact that could not be read; 0 for none.
+	hole     uint64
+	progress [len(kinds)]uint64
 }
 
 // Progress returns the resourceVersion up to which every fact of kind k has been applied.
 // It is undefined (ok false), so that no node may be used, until the start barrier has
-// been applied, inside an epoch repair, and for a kind that has made no statement since.
+// been applied, inside an epoch repair, behind a hole, and for a kind that has made no statement since.
 func (p Position) Progress(k events.Kind) (rv uint64, ok bool) {
 	i, err := kindIndex(k)
-	if err != nil || p.repairing || p.Sequence < p.barrier {
+	if err != nil || p.repairing || p.hole != 0 || p.Sequence < p.barrier {
 		return 0, false
 	}
 	return p.progress[i], p.progress[i] != 0
 }
+
+// Hole is the sequence of a fact that could not be read. Nothing behind it has been applied, since that
+// would make a wrong picture of the cluster; only facts that are told anew help.
+func (p Position) Hole() (sequence uint64, ok bool) { return p.hole, p.hole != 0 }
 
 // String is the line Describe starts with.
 func (p Position) String() string {
@@ -40,6 +46,9 @@ func (p Position) String() string {
 	}
 	if p.repairing {
 		b.WriteString(" (repairing)")
+	}
+	if p.hole != 0 {
+		fmt.Fprintf(&b, " (fact %d cannot be read)", p.hole)
 	}
 	b.WriteString(", progress:")
 	for i, k := range kinds {
@@ -61,6 +70,11 @@ func (p Position) next(f events.SequencedFact) (Position, error) {
 	first := p.Sequence == 0
 	p.Sequence = f.Sequence
 	switch {
+	case f.Op == events.OpUnreadable:
+		return p.behindHole(), nil
+	case p.hole != 0:
+		p.Epoch = f.Epoch // for the one who writes behind it; who reads has looked whether it follows
+		return p, nil
 	case f.Op == events.OpEpochBegin:
 		if !first && !Follows(p.Epoch, f.Fact) {
 			return p, &EpochError{Sequence: f.Sequence, Have: p.Epoch, Got: f.Epoch}
@@ -85,6 +99,14 @@ func (p Position) next(f events.SequencedFact) (Position, error) {
 		p.progress[i] = max(p.progress[i], f.Progress)
 	}
 	return p, nil
+}
+
+// behindHole is the position of the fact just read if it cannot be.
+func (p Position) behindHole() Position {
+	if p.hole == 0 {
+		p.hole = p.Sequence
+	}
+	return p
 }
 
 // Follows tells whether a fact may stand right behind one of the given epoch: it is of the

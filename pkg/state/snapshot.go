@@ -17,6 +17,8 @@ type Snapshot struct {
 	db       *memdb.MemDB
 	position Position
 	partial  bool
+	// unreadable says why the fact at the position's hole cannot be read.
+	unreadable error
 }
 
 // Position returns where in the log this state stands.
@@ -25,6 +27,9 @@ func (s *Snapshot) Position() Position { return s.position }
 // Partial says that facts were left out because a later version knows their kinds and this one
 // does not. Such a state does for this version, and must not be marshalled for others.
 func (s *Snapshot) Partial() bool { return s.partial }
+
+// Unreadable says why a fact could not be read, nil if all could: see Position.Hole.
+func (s *Snapshot) Unreadable() error { return s.unreadable }
 
 // Pod finds a pod by UID.
 func (s *Snapshot) Pod(uid string) (*Pod, bool) { return s.pod(podsByUID, podKey{first: uid}) }

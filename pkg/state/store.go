@@ -1,6 +1,8 @@
 package state
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -25,7 +27,7 @@ func New() *Store {
 	// Writing to a snapshot does the same without waking watchers, of which there are none,
 	// and without remembering for whom.
 	s := &Store{db: db.Snapshot()}
-	s.publish(Position{}, false)
+	s.publish(Position{}, false, nil)
 	return s
 }
 
@@ -82,8 +84,9 @@ type ObjectChange struct {
 // readers see all of them or none. Facts whose sequence has been applied are skipped (I7).
 //
 // On an error nothing changes: *events.ErrGap when a sequence is skipped, *EpochError when
-// an epoch changed unseen (both: build the store again), anything else for a fact that
-// cannot be read. Facts of kinds that are not known are left out, see Snapshot.Partial.
+// an epoch changed unseen; both: build the store again. A fact that cannot be read is a hole: the
+// store counts on, stays as it was in front of it, and has no progress until it is built again from facts
+// behind it (Position.Hole). Facts of kinds that are not known are left out, see Snapshot.Partial.
 func (s *Store) Apply(facts []events.SequencedFact) (Changes, error) {
 	a := newApplication(s.db, s.Position())
 	for _, f := range facts {
@@ -94,7 +97,12 @@ func (s *Store) Apply(facts []events.SequencedFact) (Changes, error) {
 		if err != nil {
 			return Changes{}, err
 		}
-		if err := a.apply(f.Fact); err != nil {
+		var unreadable *FactError
+		switch err := a.applyAt(next, f); {
+		case errors.As(err, &unreadable):
+			next = next.behindHole()
+			a.unreadable = fmt.Errorf("state: fact %d: %w", f.Sequence, err)
+		case err != nil:
 			return Changes{}, fmt.Errorf("state: fact %d: %w", f.Sequence, err)
 		}
 		a.changes.Position = next
@@ -102,12 +110,21 @@ func (s *Store) Apply(facts []events.SequencedFact) (Changes, error) {
 	if err := a.write(s.db); err != nil {
 		return Changes{}, err
 	}
-	s.publish(a.changes.Position, a.partial)
+	s.publish(a.changes.Position, a.partial, a.unreadable)
 	return a.changes, nil
 }
 
-func (s *Store) publish(p Position, partial bool) {
-	before := s.published.Load()
-	partial = partial || before != nil && before.partial
-	s.published.Store(&Snapshot{db: s.db.Snapshot(), position: p, partial: partial})
+// applyAt applies a fact that leads to a position: nothing behind a hole.
+func (a *application) applyAt(p Position, f events.SequencedFact) error {
+	if hole, there := p.Hole(); there && hole != f.Sequence {
+		return nil
+	}
+	return a.apply(f.Fact)
+}
+
+func (s *Store) publish(p Position, partial bool, unreadable error) {
+	if before := s.published.Load(); before != nil {
+		partial, unreadable = partial || before.partial, cmp.Or(before.unreadable, unreadable)
+	}
+	s.published.Store(&Snapshot{db: s.db.Snapshot(), position: p, partial: partial, unreadable: unreadable})
 }

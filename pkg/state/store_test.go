@@ -185,18 +185,6 @@ func TestApplyRefuses(t *testing.T) {
 			func(f []events.SequencedFact) []events.SequencedFact { f[1].Epoch = 7; return f },
 			"state: fact 3 is of epoch 7, the store is in epoch 0 and saw no new one begin",
 		},
-		"bytes that are no pod": {
-			func(f []events.SequencedFact) []events.SequencedFact { f[1].Object = []byte{0xff}; return f },
-			"state: fact 3: state: pod uid-c: object: unexpected EOF",
-		},
-		"another object": {
-			func(f []events.SequencedFact) []events.SequencedFact { f[1].Object = f[0].Object; return f },
-			`state: fact 3: state: pod: the fact's uid is "uid-c", its object's is "uid-b", want the same and not empty`,
-		},
-		"an unknown op": {
-			func(f []events.SequencedFact) []events.SequencedFact { f[1].Op = 9; return f },
-			"state: fact 3: op 9 is unknown, want 1 to 5",
-		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -211,6 +199,61 @@ func TestApplyRefuses(t *testing.T) {
 				t.Errorf("the store changed:\n%s", after)
 			}
 		})
+	}
+}
+
+// A fact that cannot be read is a hole: what was before it stays, nothing of it or behind it comes in, and no
+// kind has progress.
+func TestAFactThatCannotBeReadIsAHole(t *testing.T) {
+	var h statetest.History
+	for _, name := range []string{"a", "b", "c", "d"} {
+		h.Upsert(events.KindPod, statetest.Pod("default", name))
+		h.Bookmark(events.KindPod)
+	}
+	for name, test := range map[string]struct {
+		change func(*events.SequencedFact)
+		want   string
+	}{
+		"bytes that are no pod": {
+			func(f *events.SequencedFact) { f.Object = []byte{0xff} },
+			"state: fact 5: state: pod uid-c: object: unexpected EOF",
+		},
+		"another object": {
+			func(f *events.SequencedFact) { f.Object = h.Facts[0].Object },
+			`state: fact 5: state: pod: the fact's uid is "uid-c", its object's is "uid-a", want the same and not empty`,
+		},
+		"an unknown op": {func(f *events.SequencedFact) { f.Op = 9 }, "state: fact 5: op 9 is unknown, want 1 to 5"},
+		"a record that is no fact": {
+			func(f *events.SequencedFact) { f.Fact = events.Fact{Op: events.OpUnreadable, Cause: "poison"} },
+			"state: fact 5: poison",
+		},
+	} {
+		facts := slices.Clone(h.Facts)
+		test.change(&facts[4])
+		for _, batch := range []int{1, len(facts)} {
+			store := state.New()
+			for some := range slices.Chunk(facts, batch) {
+				apply(t, store, some)
+			}
+			if err := store.Snapshot().Unreadable(); err == nil || !strings.HasPrefix(err.Error(), test.want) {
+				t.Errorf("%s: unreadable: %v, want %s", name, err, test.want)
+			}
+			checkHole(t, name, store.Snapshot())
+		}
+	}
+}
+
+// checkHole holds a state of eight facts to what is left of it if the fifth, about pod c, cannot be read.
+func checkHole(t *testing.T, name string, s *state.Snapshot) {
+	t.Helper()
+	at, hole := s.Position().Hole()
+	if _, known := s.Position().Progress(events.KindPod); !hole || at != 5 || known || s.Position().Sequence != 8 {
+		t.Errorf("%s: a hole at %d, progress known: %t, at %s", name, at, known, s.Position())
+	}
+	for pod, want := range map[string]bool{"uid-a": true, "uid-b": true, "uid-c": false, "uid-d": false} {
+		if _, there := s.Pod(pod); there != want {
+			t.Errorf("%s: %s is there: %t, want %t", name, pod, there, want)
+		}
 	}
 }
 

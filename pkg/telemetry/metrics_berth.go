@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/component-base/metrics"
+
+	"github.com/berth-scheduler/berth/pkg/events"
 )
 
 // Metrics of what only Berth has.
@@ -16,7 +18,7 @@ var (
 	}, "result", "profile")
 	ledgerTxns = counter(&metrics.CounterOpts{
 		Subsystem: berthSubsystem, Name: "ledger_txns_total",
-		Help:           "Ledger transactions, by kind and result: ok, conflict, unknown (no answer).",
+		Help:           "Transactions, by kind and result: ok, conflict, unknown (no answer), refused.",
 		StabilityLevel: metrics.ALPHA,
 	}, "txn", "result")
 	ledgerTxnDuration = histogram(&metrics.HistogramOpts{
@@ -90,6 +92,12 @@ var (
 		Help:           "Bound pods that their kubelet did not admit, by its reason.",
 		StabilityLevel: metrics.ALPHA,
 	}, "reason")
+	fencesRefused = gauge(&metrics.GaugeOpts{
+		Subsystem: berthSubsystem, Name: "fences_refused",
+		Help: "Reservations that cannot be taken back because the API server refuses the binder's write again " +
+			"and again, by binder.",
+		StabilityLevel: metrics.ALPHA,
+	}, "member")
 	batchSize = histogram(&metrics.HistogramOpts{
 		Subsystem: berthSubsystem, Name: "batch_size",
 		Help:    "How much was done at once: pods in a transaction (reservations), pods in a message to a shard (offers).",
@@ -126,6 +134,22 @@ var (
 		Help:           "1 for the replica of a service that leads, 0 for the others.",
 		StabilityLevel: metrics.ALPHA,
 	}, "service")
+	ledgerRenewed = metrics.NewCounter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "ledger_generations_total",
+		Help: "New generations of the ledger that this process has begun, because what was there could not " +
+			"be relied upon.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	ledgerClosed = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem: berthSubsystem, Name: "ledger_closed",
+		Help:           "1 while the ledger begins anew and nothing is placed, bound or evicted, else 0.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	unreadable = counter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "log_unreadable_total",
+		Help:           "Records of the log that could not be read and were set aside, by service and stream.",
+		StabilityLevel: metrics.ALPHA,
+	}, "service", "stream")
 	anomalies = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "anomalies",
 		Help:           "Things that should not be, by rule; `berth status` names them.",
@@ -171,8 +195,10 @@ var (
 	berthMetrics = []metrics.Registerable{
 		attemptsWithoutResult, ledgerTxns, ledgerTxnDuration, binds, bindDuration, offersOutstanding, offersEnded,
 		plansEnded, planDuration, placesHeld, eventsWaiting, conflicts, turnsGiven, nodeNotices, nodesLeftAlone,
-		kubeletRejections, podsQuarantined, partitionMoves, factLag, nodesUnusable, busDropped, spansEnded, spansExported,
-		batchSize, promises, promiseAge, budgetClaims, evictions, loopsBroken, leads, anomalies,
+		kubeletRejections, fencesRefused,
+		podsQuarantined, partitionMoves, factLag, nodesUnusable, busDropped, spansEnded, spansExported,
+		batchSize, promises, promiseAge, budgetClaims, evictions, loopsBroken, leads, ledgerRenewed, ledgerClosed, anomalies,
+		unreadable,
 	}
 )
 
@@ -215,7 +241,7 @@ var (
 	}
 )
 
-// LedgerTxn counts one transaction of a kind (T1 to T13) with result ok, conflict or unknown.
+// LedgerTxn counts one transaction of a kind (T1 to T13) with result ok, conflict, unknown or refused.
 func LedgerTxn(txn, result string, took time.Duration) {
 	ledgerTxns.WithLabelValues(txn, result).Inc()
 	ledgerTxnDuration.WithLabelValues(txn, result).Observe(took.Seconds())
@@ -314,6 +340,11 @@ var namedRejections = map[string]bool{
 	"PodOSSelectorNodeLabelDoesNotMatch": true, "PodFeatureUnsupported": true, "VolumeAttachmentLimitExceeded": true,
 }
 
+// FencesRefused sets how many reservations a binder cannot take back because the API server refuses its write.
+func FencesRefused(member string, fences int) {
+	fencesRefused.WithLabelValues(member).Set(float64(fences))
+}
+
 // BatchSize observes how much was done at once: reservations, offers.
 func BatchSize(what string, size int) { batchSize.WithLabelValues(what).Observe(float64(size)) }
 
@@ -345,6 +376,23 @@ func Leads(service string, yes bool) {
 		value = 1
 	}
 	leads.WithLabelValues(service).Set(value)
+}
+
+// LedgerRenewed counts a new generation of the ledger.
+func LedgerRenewed() { ledgerRenewed.Inc() }
+
+// LedgerClosed sets whether the ledger begins anew.
+func LedgerClosed(yes bool) {
+	value := 0.0
+	if yes {
+		value = 1
+	}
+	ledgerClosed.Set(value)
+}
+
+// Unreadable counts something in a stream of the log that a service cannot read.
+func Unreadable(service string, stream events.Stream) {
+	unreadable.WithLabelValues(service, string(stream)).Inc()
 }
 
 // Anomalies sets how much a rule has found.

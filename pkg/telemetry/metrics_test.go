@@ -86,7 +86,7 @@ func TestBerthMetrics(t *testing.T) {
 	NodesLeftAlone("scheduler-0", "quarantine", 2)
 	PodEvicted(Eviction{Result: "success", Strategy: "RemoveDuplicates", Profile: "p", Namespace: "shop", Node: "n1"})
 	check(t, `
-# HELP berth_ledger_txns_total [ALPHA] Ledger transactions, by kind and result: ok, conflict, unknown (no answer).
+# HELP berth_ledger_txns_total [ALPHA] Transactions, by kind and result: ok, conflict, unknown (no answer), refused.
 # TYPE berth_ledger_txns_total counter
 berth_ledger_txns_total{result="ok",txn="T1"} 1
 # HELP berth_offers_outstanding [ALPHA] Pods offered to a shard whose lease runs, by shard.

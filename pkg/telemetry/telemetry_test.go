@@ -24,6 +24,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"k8s.io/klog/v2"
 	"pgregory.net/rapid"
+
+	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -201,7 +201,7 @@ func (s *apiServer) serve(action clienttesting.Action, name string) (runtime.Obj
 	case clienttesting.GetActionImpl:
 		return p.DeepCopy(), nil
 	case clienttesting.PatchActionImpl:
-		return s.patch(p.DeepCopy(), a.GetPatch())
+		return s.patch(p.DeepCopy(), a.GetPatch(), a.GetSubresource())
 	case clienttesting.CreateActionImpl:
 		switch obj := a.Object.(type) {
 		case *corev1.Binding:
@@ -249,7 +249,8 @@ func (s *apiServer) evict(p *corev1.Pod, e *policyv1.Eviction) error {
 	return nil
 }
 
-func (s *apiServer) patch(p *corev1.Pod, body []byte) (runtime.Object, error) {
+// patch takes annotations from any patch, and conditions from those of the status.
+func (s *apiServer) patch(p *corev1.Pod, body []byte, subresource string) (runtime.Object, error) {
 	var patch struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
 		Status   corev1.PodStatus  `json:"status"`
@@ -263,7 +264,7 @@ func (s *apiServer) patch(p *corev1.Pod, body []byte) (runtime.Object, error) {
 	for k, v := range patch.Metadata.Annotations {
 		metav1.SetMetaDataAnnotation(&p.ObjectMeta, k, v)
 	}
-	if len(patch.Status.Conditions) > 0 {
+	if subresource == "status" && len(patch.Status.Conditions) > 0 {
 		p.Status.Conditions = patch.Status.Conditions
 	}
 	return s.change(p), nil

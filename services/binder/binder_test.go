@@ -24,6 +24,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/services/binder/internal/commit"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
@@ -235,8 +236,7 @@ func TestTwoBindersBindEveryPodOnceAndCleanUp(t *testing.T) {
 // TestFaultsOnTheWay: calls that fail, succeed without an answer, or meet a pod that has
 // moved. In the end every pod is bound where it was reserved or released, and no reservation is left.
 func TestFaultsOnTheWay(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seedtest.First(t, 0)
 	synctest.Test(t, func(t *testing.T) {
 		const nodes, pods = 5, 60
 		s := newSite(t, nodes, pods)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/binder/internal/commit"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
@@ -48,6 +49,7 @@ func (b *Binder) loop(ctx, rooms context.Context) error {
 			l.step(in)
 		case <-ticker.C():
 			l.step(decide.Tick{})
+			telemetry.FencesRefused(l.cfg.ID, l.core.Stats().FencesRefused)
 		case l.lane(commit.LaneBind) <- l.head(commit.LaneBind):
 			l.taken(commit.LaneBind)
 		case l.lane(commit.LaneChange) <- l.head(commit.LaneChange):

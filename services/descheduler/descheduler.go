@@ -264,6 +264,10 @@ func (d *Descheduler) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if view.Ledger != nil && !view.Ledger.IsOpen() && !d.cfg.DryRun {
+		d.deps.Logger.Warn("the cycle is left out: the ledger begins anew", "reason", view.Ledger.Generation().Reason)
+		return nil
+	}
 	began := d.deps.Clock.Now()
 	decide.Measure(&measured, p, view.Cluster, view.Averages, began)
 	var promises *decide.Promises

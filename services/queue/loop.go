@@ -11,6 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 
 	"github.com/berth-scheduler/berth/services/queue/internal/commit"
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
@@ -39,6 +40,7 @@ type loop struct {
 	in    feeds
 	core  *decide.Core
 	facts *intake.Facts
+	alarm *follow.Alarm
 	holds *intake.Holds
 	out   *commit.Reporter
 	timer clock.Timer
@@ -51,7 +53,8 @@ type loop struct {
 func newLoop(q *Queue, in feeds, out *commit.Reporter) *loop {
 	return &loop{
 		queue: q, in: in, core: decide.New(q.coreConfig()), facts: intake.NewFacts(), holds: intake.NewHolds(),
-		out: out, vigil: newVigil(), timer: q.deps.Clock.NewTimer(idleTick),
+		alarm: follow.NewAlarm(aside.New("queue", events.Facts, q.logger, q.deps.Clock.Now).Write),
+		out:   out, vigil: newVigil(), timer: q.deps.Clock.NewTimer(idleTick),
 	}
 }
 
@@ -162,6 +165,7 @@ func (l *loop) applyFacts(b follow.Batch) error {
 		}
 		l.step(in)
 	}
+	l.alarm.Look(b, l.facts.Snapshot().Unreadable())
 	l.queue.applied.publish(l.facts.Snapshot())
 	return nil
 }
@@ -185,6 +189,7 @@ func (l *loop) step(in decide.Input) {
 
 // gauge reports what stands in the pools, if this replica leads.
 func (l *loop) gauge() {
+	telemetry.LedgerClosed(!l.holds.View().IsOpen())
 	if l.leads {
 		l.out.Pools(l.core.Pending(), l.core.Leased())
 		l.out.Rejectors(l.core.Rejectors())

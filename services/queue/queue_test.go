@@ -188,7 +188,7 @@ func (w *world) pool(q *queue.Queue, uid string) string {
 // replay builds the state that the log stands for, from its first record.
 func (w *world) replay() (*state.Store, []events.SequencedFact) {
 	w.t.Helper()
-	ctx := w.t.Context()
+	ctx := context.Background()
 	last, err := w.log.Last(ctx, events.Facts)
 	if err != nil {
 		w.t.Fatal(err)
@@ -214,6 +214,10 @@ func (w *world) replay() (*state.Store, []events.SequencedFact) {
 				w.t.Fatal(err)
 			}
 			all = append(all, f)
+			if f.Anew() {
+				store = state.New()
+				store.StartBehind(f.Sequence - 1)
+			}
 			if _, err := store.Apply([]events.SequencedFact{f}); err != nil {
 				w.t.Fatal(err)
 			}
@@ -393,7 +397,7 @@ func TestALostTailIsRepaired(t *testing.T) {
 
 func TestAForeignLedgerIsRefused(t *testing.T) {
 	w := newWorld(t)
-	if err := ledger.ClaimCluster(t.Context(), w.ledger, "cluster-2"); err != nil {
+	if _, err := ledger.ClaimCluster(t.Context(), w.ledger, "cluster-2"); err != nil {
 		t.Fatal(err)
 	}
 	q, err := queue.New(queue.Config{ID: "queue-a", Profiles: profiles()}, w.deps())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -33,6 +34,11 @@ const (
 	// snapshot, resigning), and the question whether it still leads.
 	farewell = 5 * time.Second
 )
+
+// holePauses space the rounds that end because of a fact that cannot be read, from 1 s to 1 min: to tell
+// everything anew again and again is much work for everybody, and whoever wrote the last such fact may
+// write another one.
+var holePauses = wait.Backoff{Duration: retryPause, Factor: 2, Steps: 20, Cap: time.Minute}
 
 var (
 	errSessionLost = errors.New("queue: the session with the ledger is lost")
@@ -98,7 +104,12 @@ func (q *Queue) resign(ctx context.Context, session ledger.Session) {
 
 // reign is one leadership: rounds, each of which makes the log true and then keeps it so.
 func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, clusterUID string) error {
-	if err := q.claim(ctx, clusterUID); err != nil {
+	claimed, err := q.claim(ctx, clusterUID)
+	if err != nil {
+		return err
+	}
+	recorded, err := q.recorded(ctx)
+	if err != nil {
 		return err
 	}
 	q.logger.Info("leading", "term", term)
@@ -109,10 +120,10 @@ func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, c
 		stop()
 		_ = recorders.Wait() // it has no error but the end of its context
 	}()
-	led := false
-	cause := intake.CauseList
+	led, holes := false, holePauses
+	from := beginning{cause: intake.CauseList, claimed: claimed, recorded: recorded}
 	for n := (commit.Round{Term: term}); ; n.Number++ {
-		err := q.round(ctx, n, cause, func() {
+		err := q.round(ctx, n, from, func() {
 			if !led {
 				led = q.send(ctx, decide.Lead{Term: term})
 			}
@@ -121,11 +132,19 @@ func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, c
 			return nil
 		}
 		q.logger.Warn("the round ended, comparing the log with the cluster again", "error", err)
-		cause = intake.CauseRepair
+		from = beginning{cause: intake.CauseRepair, claimed: true}
+		var back *intake.WentBackError
+		if errors.As(err, &back) {
+			from.wentBack = back.Error()
+		}
 		if err := q.confirm(ctx, session, term); err != nil || ctx.Err() != nil {
 			return err
 		}
-		q.pause(ctx)
+		if errors.Is(err, errHole) {
+			_ = q.sleep(ctx, holes.Step()) // it fails when ctx ends, which shows below
+		} else {
+			q.pause(ctx)
+		}
 	}
 }
 
@@ -150,18 +169,46 @@ func (q *Queue) confirm(ctx context.Context, session ledger.Session, term int64)
 	return nil
 }
 
-// claim ties the ledger to the cluster, or finds that it belongs to another.
-func (q *Queue) claim(ctx context.Context, clusterUID string) error {
+// claim ties the ledger to the cluster, or finds that it belongs to another. before: it belonged to the
+// cluster already.
+func (q *Queue) claim(ctx context.Context, clusterUID string) (before bool, err error) {
 	for {
-		err := ledger.ClaimCluster(ctx, q.deps.Ledger, clusterUID)
+		before, err := ledger.ClaimCluster(ctx, q.deps.Ledger, clusterUID)
 		var foreign *ledger.ClusterMismatchError
 		if err == nil || errors.As(err, &foreign) {
-			return err
+			return before, err
 		}
 		q.logger.Warn("claiming the ledger failed, trying again", "error", err)
 		q.pause(ctx)
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return false, ctx.Err()
+		}
+	}
+}
+
+// beginning is what a round knows of how it came about.
+type beginning struct {
+	// cause is that of the facts that are told first.
+	cause string
+	// claimed: the ledger belonged to the cluster before this leader led.
+	claimed bool
+	// recorded is how the ledger's history in the log ended then.
+	recorded history.Ending
+	// wentBack says what the round before has seen that Kubernetes has lost; empty for nothing.
+	wentBack string
+}
+
+// recorded reads how the ledger's history ends, before this leader writes any of it.
+func (q *Queue) recorded(ctx context.Context) (history.Ending, error) {
+	for {
+		ending, err := history.Recorded(ctx, q.deps.Log)
+		if err == nil {
+			return ending, nil
+		}
+		q.logger.Warn("the log of the ledger's history does not answer, trying again", "error", err)
+		q.pause(ctx)
+		if ctx.Err() != nil {
+			return history.Ending{}, ctx.Err()
 		}
 	}
 }
@@ -173,20 +220,28 @@ func (q *Queue) claim(ctx context.Context, clusterUID string) error {
 //
 // What a crash leaves behind: before the epoch opens, nothing; inside it, an open epoch,
 // in which no reader has progress until the next leader's round opens and ends another.
-func (q *Queue) round(ctx context.Context, n commit.Round, cause string, synced func()) error {
+func (q *Queue) round(ctx context.Context, n commit.Round, from beginning, synced func()) error {
 	picture, base, err := q.settle(ctx)
 	if err != nil {
 		return err
+	}
+	back, err := q.sound(ctx, picture, from)
+	if err != nil {
+		return err
+	}
+	if back { // what was told may be anything now, also under the same resourceVersions
+		picture, base.Anew = state.New().Snapshot(), true
 	}
 	epoch := n.Epoch(base.Epoch)
 	facts := make(chan events.Fact, factWindow)
 	writer := commit.NewWriter(q.deps.Log, q.logger, q.deps.Clock, base, epoch)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return writer.Run(ctx, cause, facts) })
+	group.Go(func() error { return writer.Run(ctx, from.cause, facts) })
 	group.Go(func() error { return q.followed(ctx) })
+	group.Go(func() error { return q.whole(ctx, base.Tail.Sequence) })
 	group.Go(func() error {
 		return q.cluster.Watch(ctx, intake.Round{
-			Base: picture, Cause: cause, Logger: logr.FromSlogHandler(q.logger.Handler()),
+			Base: picture, Cause: from.cause, Logger: logr.FromSlogHandler(q.logger.Handler()),
 			Metrics: intake.Metrics{Every: q.cfg.MetricsInterval, Clock: q.deps.Clock, Logger: q.logger},
 			Whole:   slices.ContainsFunc(q.cfg.Profiles, placement.ProfileConfig.ShowsObjects),
 		}, facts)

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -23,7 +24,13 @@ const (
 	stallCheck = 5 * time.Second
 )
 
-var errNotFollowed = errors.New("queue: the log of facts cannot be followed to its end")
+var (
+	errNotFollowed = errors.New("queue: the log of facts cannot be followed to its end")
+	// errClosed: a member doubts that the ledger is what it has been. The next round begins it anew.
+	errClosed = errors.New("queue: the ledger was closed")
+	// errHole: a fact of the log cannot be read, so that no reader has a whole picture of what is behind it.
+	errHole = errors.New("queue: a fact cannot be read")
+)
 
 // stall is how long a picture has not moved. The zero value has seen none.
 type stall struct {
@@ -44,7 +51,7 @@ func (s *stall) lasts(p state.Position, now time.Time) time.Duration {
 // While the picture is ahead of the log, or of another history (a tail was lost), it waits until
 // the follower has found that out and started anew. If the follower does not get there, because
 // retention has cut the log and the snapshot stands for facts that are lost, it returns an
-// empty state: the round then tells of everything.
+// empty state: the round then tells of everything. So it does when there is a fact that cannot be read.
 func (q *Queue) settle(ctx context.Context) (*state.Snapshot, commit.Base, error) {
 	var still stall
 	for ctx.Err() == nil {
@@ -54,12 +61,13 @@ func (q *Queue) settle(ctx context.Context) (*state.Snapshot, commit.Base, error
 		}
 		var elsewhere *commit.DivergedError
 		switch {
-		case !errors.As(err, &elsewhere):
+		case !errors.As(err, &elsewhere) && !errors.Is(err, errHole):
 			q.logger.Warn("the log of facts does not answer", "error", err)
 			still = stall{}
-		case still.lasts(q.position(), q.deps.Clock.Now()) >= stallLimit:
+		case errors.Is(err, errHole) || still.lasts(q.position(), q.deps.Clock.Now()) >= stallLimit:
 			q.logger.Error("the log of facts cannot be followed to its end, telling everything anew", "error", err)
 			if base, err = commit.Anew(ctx, q.deps.Log); err == nil {
+				base.Epoch = max(base.Epoch, q.position().Epoch) // what stands there need not have one
 				return state.New().Snapshot(), base, nil
 			}
 		}
@@ -69,7 +77,7 @@ func (q *Queue) settle(ctx context.Context) (*state.Snapshot, commit.Base, error
 }
 
 // followed returns errNotFollowed when the picture has long stood still somewhere else than at
-// the end of the log, and nil when ctx ends.
+// the end of the log, errClosed when somebody has closed the ledger, and nil when ctx ends.
 func (q *Queue) followed(ctx context.Context) error {
 	ticker := q.deps.Clock.NewTicker(stallCheck)
 	defer ticker.Stop()
@@ -79,6 +87,10 @@ func (q *Queue) followed(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C():
+		}
+		open := true
+		if err := q.ask(ctx, func(l *loop) { open = l.holds.View().IsOpen() }); err == nil && !open {
+			return errClosed
 		}
 		p := q.position()
 		last, err := q.deps.Log.Last(ctx, events.Facts)
@@ -98,7 +110,7 @@ func (q *Queue) position() state.Position {
 }
 
 // atTheEnd waits a little for the picture to stand at the end of the log. *commit.DivergedError
-// says that it does not, or that it is a picture of another history.
+// says that it does not, or that it is a picture of another history, errHole that it lacks a fact.
 func (q *Queue) atTheEnd(ctx context.Context) (*state.Snapshot, commit.Base, error) {
 	last, err := q.deps.Log.Last(ctx, events.Facts)
 	if err != nil {
@@ -110,6 +122,29 @@ func (q *Queue) atTheEnd(ctx context.Context) (*state.Snapshot, commit.Base, err
 	if err != nil {
 		return nil, commit.Base{}, &commit.DivergedError{Expected: q.position().Sequence, Actual: last}
 	}
+	if err := holeIn(picture); err != nil {
+		return nil, commit.Base{}, err
+	}
 	base, err := commit.Behind(ctx, q.deps.Log, picture.Position())
 	return picture, base, err
+}
+
+// holeIn is errHole, with what is wrong, for a picture that lacks a fact.
+func holeIn(picture *state.Snapshot) error {
+	if _, there := picture.Position().Hole(); !there {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errHole, picture.Unreadable())
+}
+
+// whole returns errHole when a fact behind a sequence cannot be read, and nil when ctx ends.
+func (q *Queue) whole(ctx context.Context, behind uint64) error {
+	picture, err := q.applied.await(ctx, func(s *state.Snapshot) bool {
+		at, there := s.Position().Hole()
+		return there && at > behind
+	})
+	if err != nil {
+		return nil //nolint:nilerr // ctx has ended
+	}
+	return holeIn(picture)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/commit"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/intake"
@@ -75,6 +76,7 @@ type Scheduler struct {
 	core   *decide.Core
 	intake *intake.Room
 	commit *commit.Room
+	alarm  *follow.Alarm
 	ready  atomic.Bool
 	// asked carries questions to the deciding goroutine.
 	asked chan func()
@@ -119,6 +121,7 @@ func New(cfg Config, deps Deps) (*Scheduler, error) {
 		return nil, err
 	}
 	s := &Scheduler{cfg: cfg, deps: deps, asked: make(chan func()), lost: map[string]int{}}
+	s.alarm = follow.NewAlarm(aside.New("scheduler", events.Facts, deps.Logger, deps.Clock.Now).Write)
 	s.core = decide.New(decide.Config{
 		Shard: cfg.ID, Profiles: profiles, Window: cfg.Window, HomeFirst: !cfg.WholeCluster, NoEvidence: cfg.NoEvidence,
 		Acts: withPlugins(custom, (*plugins.Set).Acts), Gates: withPlugins(custom, (*plugins.Set).Gates),
@@ -272,6 +275,9 @@ func (s *Scheduler) loop(ctx, rooms context.Context, keeper *membership.Keeper) 
 		out, err := s.core.Step(in, begin)
 		if err != nil {
 			return err
+		}
+		for _, b := range in.Facts {
+			s.alarm.Look(b, s.core.Unreadable())
 		}
 		s.observe(rooms, out, begin)
 		if in.Beat {

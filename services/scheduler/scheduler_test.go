@@ -39,6 +39,7 @@ type site struct {
 	store *mem.Store
 	rv    uint64
 	seq   uint64
+	epoch uint64
 	// requests are the shards' heartbeats.
 	requests chan events.WorkRequest
 	mu       struct {
@@ -110,8 +111,14 @@ func (s *site) start(id string) (stop func() error) {
 func (s *site) fact(f events.Fact) {
 	s.t.Helper()
 	s.rv++
-	f.ResourceVersion, f.Progress, f.Cause = s.rv, s.rv, "watch"
-	message := []events.Message{events.EncodeFact(f)}
+	f.ResourceVersion, f.Progress, f.Cause, f.Epoch = s.rv, s.rv, "watch", s.epoch
+	s.put(events.EncodeFact(f))
+}
+
+// put appends a record to the facts.
+func (s *site) put(m events.Message) {
+	s.t.Helper()
+	message := []events.Message{m}
 	last, err := s.log.Append(s.t.Context(), events.Facts, events.Tail{Sequence: s.seq}, message)
 	if err != nil {
 		s.t.Fatal(err)
@@ -184,12 +191,13 @@ func (s *site) request() events.WorkRequest {
 func (s *site) offer(shards []string, pods ...events.PodRef) {
 	s.t.Helper()
 	s.settled(shards)
-	for i, pod := range pods {
+	for _, pod := range pods {
 		o := events.Offer{
-			Pod: pod, Partition: ledger.PartitionOf(pod.UID), Token: ledger.Token(i + 1).String(),
+			Pod: pod, Partition: ledger.PartitionOf(pod.UID),
 			Attempt: 1, FactSequence: s.seq, LeaseMillis: 10_000,
 		}
 		s.mu.Lock()
+		o.Token = ledger.Token(len(s.mu.offered) + 1).String()
 		s.mu.offered[o.Token] = o
 		s.mu.Unlock()
 		s.send(o)

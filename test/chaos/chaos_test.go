@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -16,12 +15,15 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/jetstream"
+	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
 var (
 	lasts = flag.Duration("chaos", 45*time.Second, "how long things break")
-	seed  = flag.Uint64("seed", 0, "seed of the plan and of the load; 0: a random one")
+	seed  = flag.Uint64("seed", 0, "seed of the plan and of the load; 0: TEST_SEED")
 )
 
 const (
@@ -67,16 +69,16 @@ type site struct {
 	etcd, nats *harness.Members
 	wires      *wires
 	keepers    map[string]*keeper
-	history    *harness.History
-	load       *load
+	// history is being recorded, earlier are those of ledgers that were lost since.
+	history *harness.History
+	earlier []*harness.History
+	log     *jetstream.Log
+	load    *load
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{T: t, seed: *seed, wires: newWires(), keepers: map[string]*keeper{}}
-	if s.seed == 0 {
-		s.seed = uint64(time.Now().UnixNano() % 1_000_000)
-	}
+	s := &site{T: t, seed: seedtest.First(t, *seed), wires: newWires(), keepers: map[string]*keeper{}}
 	t.Logf("chaos for %s with seed %d", *lasts, s.seed)
 	var err error
 	s.programs, err = harness.Find()
@@ -102,12 +104,10 @@ func newSite(t *testing.T) *site {
 	s.no(err)
 	s.atEnd(s.nats.Stop)
 	t.Cleanup(s.wires.close)
-	s.history, err = s.programs.Record(t.Context(), harness.HistoryConfig{
-		Kubeconfig: s.cluster.Kubeconfig, Etcd: strings.Join(s.etcd.URLs, ","),
-		Dir: s.dir, Name: "record", MaxMiB: historyMiB,
-	})
+	s.no(s.record(t.Context()))
+	s.log, err = jetstream.Open(t.Context(), jetstream.Config{URLs: s.nats.URLs})
 	s.no(err)
-	s.atEnd(s.history.Stop)
+	t.Cleanup(s.log.Close)
 	for _, name := range services {
 		s.keep(name)
 	}
@@ -214,6 +214,16 @@ func (s *site) apply(ctx context.Context, f fault) (heal func() error, err error
 		return func() error { return s.etcd.Resume(f.member) }, s.etcd.Pause(f.member)
 	case pauseNATS:
 		return func() error { return s.nats.Resume(f.member) }, s.nats.Pause(f.member)
+	case registerAgain:
+		return s.deleteNode(ctx, nodeName(f.node))
+	case poisonFacts:
+		return nothing, s.poison(ctx, events.Facts)
+	case poisonDecisions:
+		return nothing, s.poison(ctx, events.Decisions)
+	case backUp:
+		return nothing, s.etcd.BackUp(ctx, filepath.Join(s.dir, "backup"))
+	case restore:
+		return nothing, s.restore(ctx)
 	case pauseAPI:
 		resume := func() error { return s.cluster.Signal("kube-apiserver", syscall.SIGCONT) }
 		return resume, s.cluster.Signal("kube-apiserver", syscall.SIGSTOP)
@@ -221,40 +231,10 @@ func (s *site) apply(ctx context.Context, f fault) (heal func() error, err error
 	return func() error { return s.wires.mend(ctx, f) }, s.wires.spoil(f)
 }
 
+// nothing is left to do to end a fault.
+func nothing() error { return nil }
+
 func killMember(m *harness.Members, i int) (heal func() error) {
 	m.Kill(i)
 	return func() error { return m.Start(i) }
-}
-
-// report says what the services have been through.
-func (s *site) report() {
-	s.Helper()
-	for _, name := range services {
-		k := s.keepers[name]
-		k.mu.Lock()
-		s.Logf("%s: killed %d times, ended by itself %d times, %d of them while it could not start",
-			name, k.mu.kills, len(k.mu.ends)+k.mu.failedStarts, k.mu.failedStarts)
-		for _, end := range k.mu.ends {
-			s.Errorf("%s ended by itself: %s", name, end)
-		}
-		k.mu.Unlock()
-	}
-}
-
-// check demands that nothing was promised twice, now and at every moment of the history.
-func (s *site) check() {
-	s.Helper()
-	result, err := s.programs.Command(s.Context(), "check", "--kubeconfig", s.cluster.Kubeconfig,
-		"--etcd-endpoints", strings.Join(s.etcd.URLs, ","))
-	s.no(err)
-	s.Logf("berth check:\n%s", result.Stdout)
-	if result.Code != 0 {
-		s.Errorf("berth check: exit code %d\n%s", result.Code, result.Stderr)
-	}
-	result, err = s.history.Audit(s.Context())
-	s.no(err)
-	s.Logf("berth audit:\n%s", result.Stdout)
-	if result.Code != 0 {
-		s.Errorf("berth audit: exit code %d\n%s", result.Code, result.Stderr)
-	}
 }

@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -26,9 +27,10 @@ type keeper struct {
 		wasReady bool
 		kills    int
 		// ends are the ends of a process that had been ready and that nobody killed;
-		// failedStarts those of one that never came so far: it could not reach what it needs.
-		ends         []string
-		failedStarts int
+		// failedStarts those of one that never came so far: it could not reach what it needs. anew are
+		// those of one that had to begin anew, because the ledger had been restored.
+		ends               []string
+		failedStarts, anew int
 	}
 }
 
@@ -61,9 +63,12 @@ func (k *keeper) look() {
 		return
 	}
 	if err := k.mu.running.Ended(); err != nil {
-		if k.mu.wasReady {
+		switch {
+		case k.endedAnew():
+			k.mu.anew++
+		case k.mu.wasReady:
 			k.mu.ends = append(k.mu.ends, err.Error())
-		} else {
+		default:
 			k.mu.failedStarts++
 		}
 		k.mu.running = nil
@@ -75,6 +80,13 @@ func (k *keeper) look() {
 		_, err := k.mu.running.Ready(ctx)
 		k.mu.wasReady = err == nil
 	}
+}
+
+// endedAnew reports whether the last thing that the process said is that the ledger's store is not the
+// one that it knew.
+func (k *keeper) endedAnew() bool {
+	tail := strings.TrimSpace(k.mu.running.Tail())
+	return strings.Contains(tail[strings.LastIndex(tail, "\n")+1:], "ledger: the store ")
 }
 
 // kill ends the process at once; the fault's end lets it be started again.

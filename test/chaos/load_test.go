@@ -28,8 +28,6 @@ const (
 	keep  = 350
 	// apartPods repel each other by hostname; evenPods are spread over zones with a skew of 1.
 	apartPods, evenPods = 1, 3
-	// nodeCount is how many nodes there are, demo-0000 and so on.
-	nodeCount = 60
 )
 
 // load is pods that come and go.
@@ -117,7 +115,7 @@ func (l *load) cordonAnother(ctx context.Context) error {
 			return err
 		}
 	}
-	l.cordoned = fmt.Sprintf("demo-%04d", l.rng.IntN(nodeCount))
+	l.cordoned = nodeName(l.rng.IntN(nodeCount))
 	l.cordons++
 	return l.cordon(ctx, l.cordoned, true)
 }
@@ -125,6 +123,9 @@ func (l *load) cordonAnother(ctx context.Context) error {
 func (l *load) cordon(ctx context.Context, node string, out bool) error {
 	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, out)
 	_, err := l.client.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil // it is about to register again
+	}
 	return err
 }
 

@@ -1,8 +1,10 @@
 package chaos
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -11,9 +13,9 @@ type fault struct {
 	kind  faultKind
 	begin time.Duration
 	lasts time.Duration
-	// target is a service's name, or the number of a store's member.
-	target string
-	member int
+	// target is a service's name, member the number of a store's member, node that of a node.
+	target       string
+	member, node int
 	// link is the dependency whose connections are meant.
 	link string
 }
@@ -33,6 +35,15 @@ const (
 	swallow    faultKind = "swallow"
 	loseAnswer faultKind = "lose answers of"
 	slow       faultKind = "slow"
+	// registerAgain deletes a node; in the end it is created again, another one under the same name.
+	registerAgain faultKind = "register again"
+	// A record that nobody can read comes into a stream.
+	poisonFacts     faultKind = "poison the facts"
+	poisonDecisions faultKind = "poison the decisions"
+	// All members of the etcd go for a moment, and what they have is copied; and go, and begin again on
+	// that copy.
+	backUp  faultKind = "back the ledger up"
+	restore faultKind = "restore the ledger"
 )
 
 // kinds with how often each is picked.
@@ -42,6 +53,7 @@ var kinds = []struct {
 }{
 	{kill, 5}, {pause, 4}, {killEtcd, 1}, {killLeader, 2}, {pauseEtcd, 1}, {killNATS, 2}, {pauseNATS, 1},
 	{pauseAPI, 1}, {cut, 3}, {swallow, 2}, {loseAnswer, 4}, {slow, 2},
+	{registerAgain, 4}, {poisonFacts, 1}, {poisonDecisions, 1},
 }
 
 const (
@@ -54,6 +66,11 @@ const (
 	maxMemberLast = 4 * time.Second
 	// calm is how long before the end the last fault begins.
 	calm = 3 * time.Second
+	// restoresFrom is how long a run must last at least for its ledger to be restored: the ledger stays
+	// closed for half a minute after that.
+	restoresFrom = 80 * time.Second
+	// nodeCount is how many nodes there are, demo-0000 and so on.
+	nodeCount = 60
 )
 
 // services are the processes under test; a scheduler has no connection to the API server.
@@ -78,6 +95,7 @@ func plan(seed uint64, within time.Duration) []fault {
 	for at := between(minGap, maxGap); at < within-calm; at += between(minGap, maxGap) {
 		f := fault{
 			begin: at, lasts: between(minLast, maxLast), target: services[rng.IntN(len(services))], member: rng.IntN(3),
+			node: rng.IntN(nodeCount),
 		}
 		dice := rng.IntN(total)
 		for _, k := range kinds {
@@ -88,18 +106,22 @@ func plan(seed uint64, within time.Duration) []fault {
 		}
 		all := links[serviceOf(f.target)]
 		f.link = all[rng.IntN(len(all))]
-		if f.ofStore() {
+		if f.ofStore() || f.kind == registerAgain {
 			f.lasts = between(minLast, maxMemberLast)
 		}
 		out = append(out, f)
 	}
+	if within >= restoresFrom {
+		out = append(out, fault{kind: backUp, begin: within / 5}, fault{kind: restore, begin: within * 2 / 5})
+	}
+	slices.SortStableFunc(out, func(a, b fault) int { return cmp.Compare(a.begin, b.begin) })
 	return out
 }
 
 // ofStore says whether the fault is one of a store, or of the API server, as a whole.
 func (f fault) ofStore() bool {
 	switch f.kind {
-	case killEtcd, killLeader, pauseEtcd, killNATS, pauseNATS, pauseAPI:
+	case killEtcd, killLeader, pauseEtcd, killNATS, pauseNATS, pauseAPI, backUp, restore:
 		return true
 	}
 	return false
@@ -113,8 +135,13 @@ func (f fault) String() string {
 		what += " " + f.target
 	case killEtcd, pauseEtcd, killNATS, pauseNATS:
 		what += fmt.Sprintf(" %d", f.member)
+	case registerAgain:
+		what += " " + nodeName(f.node)
 	case cut, swallow, loseAnswer, slow:
 		what += fmt.Sprintf(" %s -> %s", f.target, f.link)
 	}
 	return fmt.Sprintf("%7.2fs  %s, for %.2fs", f.begin.Seconds(), what, f.lasts.Seconds())
 }
+
+// nodeName is the name of a node of the demonstration.
+func nodeName(n int) string { return fmt.Sprintf("demo-%04d", n) }

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -17,9 +18,16 @@ func TestPlan(t *testing.T) {
 	seen := map[faultKind]int{}
 	for _, f := range first {
 		seen[f.kind]++
-		if f.begin > within-calm || f.lasts < minLast || f.lasts > maxLast {
+		moment := f.kind == backUp || f.kind == restore
+		if f.begin > within-calm || !moment && f.lasts < minLast || f.lasts > maxLast {
 			t.Errorf("%s: out of bounds", f)
 		}
+	}
+	if seen[backUp] != 1 || seen[restore] != 1 {
+		t.Errorf("%d backups and %d restores, want one of each", seen[backUp], seen[restore])
+	}
+	if slices.ContainsFunc(plan(7, restoresFrom-1), func(f fault) bool { return f.kind == restore }) {
+		t.Error("a run that is too short for it restores the ledger")
 	}
 	for _, k := range kinds {
 		if seen[k.kind] == 0 {

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/placement"
 	berthconfig "github.com/berth-scheduler/berth/pkg/placement/config"
+	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
@@ -31,17 +31,14 @@ const filesPerLoader = 100
 
 var (
 	configurations = flag.Int("configurations", 1000, "how many configuration files to compare")
-	configSeed     = flag.Uint64("configseed", 0, "seed of the first configuration file; 0 draws one")
+	configSeed     = flag.Uint64("configseed", 0, "seed of the first configuration file; 0: TEST_SEED")
 )
 
 // TestConfigurations: kube-scheduler and Berth accept the same files and make the same of
 // them, and of those that they refuse they name the same fields for the same kinds of
 // mistakes. configException lists where they differ on purpose.
 func TestConfigurations(t *testing.T) {
-	first := *configSeed
-	if first == 0 {
-		first = rand.Uint64()>>1 + 1
-	}
+	first := seedtest.First(t, *configSeed)
 	t.Logf("first seed %d; replay with -args -configseed=%d -configurations=%d", first, first, *configurations)
 	quietUpstream(t)
 	loader, seen := newUpstreamLoader(), newConfigTally()

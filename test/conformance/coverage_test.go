@@ -11,6 +11,8 @@ import (
 // tally shows that the comparisons were about something.
 type tally struct {
 	total, placed, refused, failed, single, nominated int
+	// unanswered are those of the failed that upstream alone failed at; see sides.
+	unanswered int
 	// changes of clusters between the decisions.
 	changes int
 	// rejects and ranks count, per plugin, the decisions in which it rejected a node, and
@@ -73,8 +75,9 @@ func (s *tally) count(a answer) {
 // String is a table of what the plugins did, in percent of the decisions.
 func (s *tally) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d decisions, %d changes: %d placed (%d with one choice), %d nominated, %d refused, %d failed\n",
-		s.total, s.changes, s.placed, s.single, s.nominated, s.refused, s.failed)
+	fmt.Fprintf(&b, "%d decisions, %d changes: %d placed (%d with one choice), %d nominated, %d refused, "+
+		"%d failed, of them %d by upstream's allocator of devices alone\n",
+		s.total, s.changes, s.placed, s.single, s.nominated, s.refused, s.failed, s.unanswered)
 	fmt.Fprintf(&b, "%-36s rejects  ranks\n", "plugin")
 	for _, c := range placement.DefaultProfile("").Plugins {
 		if rejects(c.Name) || ranks(c.Name) {

@@ -59,6 +59,9 @@ func compareAllPreemptions(t *testing.T, size placementtest.Size) *preemptionTal
 		}
 	}
 	t.Logf("%+v", *seen)
+	if seen.unanswered*100 > mostUnanswered*seen.total && *comparisons >= 2000 {
+		t.Errorf("upstream failed in %d attempts beside %d, want %d%% at most", seen.unanswered, seen.total, mostUnanswered)
+	}
 	return seen
 }
 
@@ -66,6 +69,8 @@ func compareAllPreemptions(t *testing.T, size placementtest.Size) *preemptionTal
 // another had.
 type preemptionTally struct {
 	total, preempted, inVain, ineligible, several, exceeding, limited, tied, forClaims int
+	// unanswered are attempts that end with an error of upstream's before it preempts.
+	unanswered int
 }
 
 func (p *preemptionTally) lopsided() bool {
@@ -91,6 +96,7 @@ func comparePreemptions(
 	g := placementtest.New(seed)
 	g.Size = size
 	s := drawPreemptionSides(ctx, t, g)
+	defer func() { seen.unanswered += s.unanswered }()
 	for range preemptorsPerCluster {
 		pod := g.Preemptor(&s.upstream.cluster)
 		if namesake(pod, s.upstream.cluster.Pods) {

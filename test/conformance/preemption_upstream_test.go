@@ -138,7 +138,11 @@ func (s *preemptionSides) preemptUpstream(
 		framework: s.upstream.framework, pod: pod, nodes: nodes, state: framework.NewCycleState(),
 		diagnosis: framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()},
 	}
-	if a := c.run(ctx); a.Failed || a.Message == "" {
+	attempt := c.run(ctx)
+	if attempt.Failed {
+		s.unanswered++
+	}
+	if attempt.Failed || attempt.Message == "" {
 		return preempted{}, false
 	}
 	m := c.diagnosis.NodeToStatus

@@ -60,7 +60,7 @@ containers:
 func TestNoPermissionToMeasureIsSpare(t *testing.T) {
 	s := newSystem(t, "")
 	s.install("overlays/ha")
-	component := s.decode(s.metricsComponent())
+	component := s.decode(s.component("metrics", "metrics.yaml"))
 	for _, o := range component {
 		s.create(o)
 	}
@@ -103,10 +103,10 @@ func TestNoPermissionToMeasureIsSpare(t *testing.T) {
 	})
 }
 
-// metricsComponent is what the component of that name adds.
-func (s *system) metricsComponent() string {
+// component is a file of what a component adds.
+func (s *system) component(name, file string) string {
 	s.Helper()
-	raw, err := os.ReadFile(filepath.Join(programs.Root, "deploy", "k8s", "components", "metrics", "metrics.yaml"))
+	raw, err := os.ReadFile(filepath.Join(programs.Root, "deploy", "k8s", "components", name, file))
 	s.no(err)
 	return string(raw)
 }

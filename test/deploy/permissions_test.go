@@ -151,23 +151,37 @@ func TestNoPermissionOfTheBinderIsSpare(t *testing.T) {
 			continue
 		}
 		delete(steps, name(rule))
-		t.Run(name(rule), func(t *testing.T) {
-			begin := time.Now()
-			if err := one.do(s, stepWithin); err != nil {
-				t.Fatalf("with all permissions: %s: %v", one.what, err)
-			}
-			longer := max(brokenFor, 2*time.Since(begin))
-			s.without("berth-binder", "berth-binder", rule, func() {
-				if err := one.do(s, longer); err == nil {
-					t.Errorf("spare: without it, %s", one.what)
-				}
-			})
-			b.tidy()
+		t.Run(name(rule), func(t *testing.T) { b.needs(t, "berth-binder", rule, one) })
+	}
+	for _, o := range s.decode(s.component("quota-gate", "quotagate.yaml")) {
+		s.create(o)
+		s.shipped = append(s.shipped, o)
+	}
+	for _, rule := range pick[*rbacv1.ClusterRole](s, s.shipped, "berth-quota-gate").Rules {
+		t.Run("quota gate/"+name(rule), func(t *testing.T) {
+			s.inForce("berth-binder", rule, true)
+			b.needs(t, "berth-quota-gate", rule, b.gateStep())
 		})
 	}
 	if len(steps) > 0 {
 		t.Errorf("steps without a permission: %v", slices.Sorted(maps.Keys(steps)))
 	}
+}
+
+// needs has the binder do a step with a permission of a role, and watches it fail without.
+func (b *bench) needs(t *testing.T, role string, rule rbacv1.PolicyRule, one step) {
+	t.Helper()
+	begin := time.Now()
+	if err := one.do(b.system, stepWithin); err != nil {
+		t.Fatalf("with all permissions: %s: %v", one.what, err)
+	}
+	longer := max(brokenFor, 2*time.Since(begin))
+	b.without(role, "berth-binder", rule, func() {
+		if err := one.do(b.system, longer); err == nil {
+			t.Errorf("spare: without it, %s", one.what)
+		}
+	})
+	b.tidy()
 }
 
 // within polls like harness.Eventually, for steps that are expected to fail.

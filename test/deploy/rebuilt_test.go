@@ -6,8 +6,10 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -20,7 +22,10 @@ const (
 	// shortLived is how long the first certificates of TestCertificatesAreRenewed are good for: longer
 	// than it takes to start everything on a busy machine.
 	shortLived = "150s"
-	// expiredWithin is longer than that.
+	// rebuiltWithin bounds the time in which services notice what became of a store, are started again, and
+	// the ledger begins anew, which takes half a minute.
+	rebuiltWithin = 3 * time.Minute
+	// expiredWithin is longer than shortLived.
 	expiredWithin = 3 * time.Minute
 )
 
@@ -34,49 +39,152 @@ func (s *system) few() []*member {
 	return all
 }
 
+// watched are services that are started again when they end, as Kubernetes does.
+type watched struct {
+	*system
+	members map[string]*member
+	// ended counts the ends of each.
+	ended map[string]int
+}
+
+// watch starts one replica of every service, and looks after them to the end of the test.
+func (s *system) watch() *watched {
+	s.Helper()
+	w := &watched{system: s, members: map[string]*member{}, ended: map[string]int{}}
+	for _, service := range []string{"queue", "scheduler", "binder", "descheduler"} {
+		w.members[service] = s.begin(service, service+"-0")
+	}
+	s.atEnd(func(ctx context.Context) error {
+		var err error
+		for _, m := range w.members {
+			err = errors.Join(err, m.Stop(ctx))
+		}
+		return err
+	})
+	w.ready("everything runs", nil)
+	return w
+}
+
+// ready waits until all services are ready, and each of some has ended at least once.
+func (w *watched) ready(what string, ended []string) {
+	w.Helper()
+	w.eventually(rebuiltWithin, what, func(ctx context.Context) (string, error) {
+		missing := ""
+		for service, m := range w.members {
+			if m.Ended() != nil {
+				w.Logf("%s is started again: %v", service, m.Ended())
+				w.ended[service]++
+				w.members[service] = w.begin(service, service+"-0")
+				missing = service + " starts"
+				continue
+			}
+			if text, err := m.missing(ctx); text != "" || err != nil {
+				missing = fmt.Sprintf("%s: %s %v", service, text, err)
+			}
+		}
+		for _, service := range ended {
+			if w.ended[service] == 0 {
+				missing = service + " has not noticed"
+			}
+		}
+		return missing, nil
+	})
+	clear(w.ended)
+}
+
+// restart restarts every service in good order, as `kubectl rollout restart` does.
+func (w *watched) restart() {
+	w.Helper()
+	for service, m := range w.members {
+		w.no(m.Stop(w.Context()))
+		w.members[service] = w.begin(service, service+"-0")
+	}
+	w.ready("all services have been restarted", nil)
+}
+
+// lost kills all members of a store and removes their volumes.
+func (st *stores) lost(store string) {
+	st.Helper()
+	for n := range storeMembers {
+		st.running[fmt.Sprintf("%s-%d", store, n)].Kill()
+		st.no(os.RemoveAll(st.memberDir(store, n)))
+	}
+}
+
 // TestALostStoreIsRebuilt does what the runbook says when all members of a store are gone, with their
-// volumes: what runs stays where it is, and what comes afterwards is placed.
+// volumes, or come back from a backup, step by step and nothing besides: what runs stays where it is, and what
+// comes afterwards is placed.
 func TestALostStoreIsRebuilt(t *testing.T) {
 	s := newSystem(t, sixtyNodes)
 	s.install("overlays/ha")
 	s.certificates()
 	s.startStores()
-	members := s.few()
+	services := s.watch()
 	s.workloads("before")
 	before := s.places("before")
-	for _, store := range []string{"nats", "etcd"} {
-		t.Run(store, func(t *testing.T) {
-			began := time.Now()
-			for _, m := range members {
-				s.no(m.Stop(t.Context()))
+	all := []string{"queue", "scheduler", "binder", "descheduler"}
+	steps := []struct {
+		name string
+		do   func()
+	}{
+		{"nats", func() {
+			s.stores.lost("nats")
+			s.stores.startAll("nats") // start it empty
+			services.restart()        // restart the services
+		}},
+		{"etcd", func() {
+			s.stores.lost("etcd")
+			s.stores.startAll("etcd") // start it empty
+			s.secureLedger()          // run the Job berth-etcd-roles again
+			services.ready("every service has noticed and is back", all)
+		}},
+		{"etcd-restored", func() {
+			backup := filepath.Join(s.dir, "backup")
+			for n := range storeMembers {
+				s.stores.running[fmt.Sprintf("etcd-%d", n)].Kill()
 			}
 			for n := range storeMembers {
-				s.stores.running[fmt.Sprintf("%s-%d", store, n)].Kill()
-				s.no(os.RemoveAll(s.stores.memberDir(store, n)))
+				s.no(os.CopyFS(filepath.Join(backup, fmt.Sprint(n)), os.DirFS(s.stores.memberDir("etcd", n))))
 			}
-			s.stores.startAll(store)
-			if store == "etcd" {
-				s.secureLedger()
+			s.stores.startAll("etcd")
+			services.ready("an outage is ridden out", nil)
+			s.workloads("since-the-backup")
+			s.stores.lost("etcd")
+			for n := range storeMembers {
+				s.no(os.CopyFS(s.stores.memberDir("etcd", n), os.DirFS(filepath.Join(backup, fmt.Sprint(n)))))
 			}
-			members = s.few()
-			s.workloads("after-" + store)
+			s.stores.startAll("etcd") // restore it, and nothing else
+			services.ready("every service has noticed and is back", all)
+		}},
+	}
+	for _, step := range steps {
+		t.Run(step.name, func(t *testing.T) {
+			began := time.Now()
+			step.do()
+			s.workloads("after-" + step.name)
 			t.Logf("pods are placed again after %s", time.Since(began).Round(time.Second))
-			if now := s.places("before"); len(now) != len(before) {
-				t.Errorf("%d pods of before, want %d", len(now), len(before))
-			} else {
-				for uid, node := range before {
-					if now[uid] != node {
-						t.Errorf("pod %s was on %s and is on %q", uid, node, now[uid])
-					}
-				}
-			}
-			result, err := programs.Command(t.Context(),
-				append([]string{"check", "--kubeconfig", s.cluster.Kubeconfig}, s.ledgerFlags()...)...)
-			s.no(err)
-			if result.Code != 0 {
-				t.Errorf("berth check: exit code %d\n%s%s", result.Code, result.Stdout, result.Stderr)
-			}
+			s.staysWhereItIs(t, before)
 		})
+	}
+}
+
+// staysWhereItIs checks that pods of before are where they were, and that no promise is broken.
+func (s *system) staysWhereItIs(t *testing.T, before map[types.UID]string) {
+	t.Helper()
+	now := s.places("before")
+	if len(now) != len(before) {
+		t.Errorf("%d pods of before, want %d", len(now), len(before))
+	}
+	for uid, node := range before {
+		if now[uid] != node {
+			t.Errorf("pod %s was on %s and is on %q", uid, node, now[uid])
+		}
+	}
+	result, err := programs.Command(t.Context(),
+		append([]string{"check", "--kubeconfig", s.cluster.Kubeconfig}, s.ledgerFlags()...)...)
+	s.no(err)
+	if result.Code != 0 {
+		t.Errorf("berth check: exit code %d\n%s%s", result.Code, result.Stdout, result.Stderr)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 
 var (
 	replayPods = flag.Int("replay-pods", 2000, "pods that TestReplayArrivesAtEveryNode places")
-	replaySeed = flag.Uint64("replay-seed", 0, "order of its pods; 0 draws one")
+	replaySeed = flag.Uint64("replay-seed", 0, "order of its pods; 0: TEST_SEED")
 )
 
 const (

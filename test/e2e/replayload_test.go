@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/test/e2e/audit"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 	"github.com/berth-scheduler/berth/test/perf/contend"
@@ -125,12 +126,8 @@ func newReplayed(s *stack, args ...string) *fleet {
 
 // seedOf is the seed of this run.
 func seedOf(t *testing.T) uint64 {
-	seed := *replaySeed
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("seed %d (-replay-seed)", seed)
-	return seed
+	t.Helper()
+	return seedtest.First(t, *replaySeed)
 }
 
 // remakeAll exports the log and makes all of its decisions again, which must be at least as many as

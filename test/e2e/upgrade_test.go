@@ -22,7 +22,7 @@ var previousBerth = flag.String("previous", "", "the berth of an earlier commit,
 
 const (
 	// steadily is how far apart pods arrive while versions change, and mostPods how many do at most.
-	steadily = 60 * time.Millisecond
+	steadily = 200 * time.Millisecond
 	mostPods = 6000
 	// moreOfLoad is how many of them have to be bound by each mix of versions.
 	moreOfLoad = 25
@@ -33,6 +33,9 @@ const (
 
 // clearsTaints has pods leave nodes at once whose taints they do not tolerate.
 const clearsTaints = taintPolicy + "berth: {cooldown: 0s, maxPerOwner: 100%}\n"
+
+// keepOut is the taint of nodes that are for some pods alone.
+var keepOut = corev1.Taint{Key: "full", Effect: corev1.TaintEffectNoSchedule}
 
 // skewed are the services whose versions differ, in the order of an upgrade.
 var skewed = []string{"queue", "scheduler", "binder", "descheduler"}
@@ -49,10 +52,11 @@ type mixed struct {
 	running map[string][]string
 }
 
-// Two versions run mixed while pods arrive all the time: each service alone is of the other
-// version, in both directions, and then all are replaced one by one. In every mix pods are placed,
-// a pod preempts another, and the descheduler moves one. In the end every pod is bound, none was
-// bound twice, and the history of the ledger breaks no promise. Both versions say so.
+// Two versions run mixed while pods arrive all the time, on a ledger that the earlier one has begun: each
+// service alone is of the other version, in both directions, then all are replaced one by one, go back,
+// and are replaced again. In every mix pods are placed, a pod preempts another, the descheduler moves one,
+// and a node is deleted and registers again. In the end every pod is bound, none was bound twice, and the
+// history of the ledger breaks no promise. Both versions say so.
 func TestMixedVersionsUnderLoad(t *testing.T) {
 	if *previousBerth == "" {
 		t.Fatal("-previous is empty, want the berth of an earlier commit: make upgrade-check")
@@ -68,6 +72,7 @@ func TestMixedVersionsUnderLoad(t *testing.T) {
 	m := newMixed(s, before)
 	stop := m.load()
 	began := time.Now()
+	m.works("all are old")
 	for _, service := range skewed {
 		m.replace(service, after)
 		m.works(service + " is new, the others are old")
@@ -84,6 +89,14 @@ func TestMixedVersionsUnderLoad(t *testing.T) {
 		m.replace(service, after)
 	}
 	m.works("all are new")
+	for _, service := range skewed {
+		m.replace(service, before)
+	}
+	m.works("all are old after all were new")
+	for _, service := range skewed {
+		m.replace(service, after)
+	}
+	m.works("all are new again")
 	arrived := stop()
 	s.bound(m.namespace, arrived, recoveredWithin)
 	silence := m.seen.Silence(began, time.Now())
@@ -198,13 +211,13 @@ func (m *mixed) works(mix string) {
 	m.no(m.seen.Wait(m.Context(), count+moreOfLoad, placedWithin))
 	m.preempts()
 	m.deschedules()
+	m.registersAgain()
 }
 
 // preempts fills a node of its own and has a more important pod come.
 func (m *mixed) preempts() {
 	m.Helper()
 	name := fmt.Sprintf("full-%d", m.mixes)
-	keepOut := corev1.Taint{Key: "full", Effect: corev1.TaintEffectNoSchedule}
 	m.addNodes(nodeSpec{
 		name: name, capacity: "2", labels: map[string]string{"full": name}, taints: []corev1.Taint{keepOut},
 	})
@@ -249,4 +262,35 @@ func (m *mixed) deschedules() {
 		return "", nil
 	})
 	taint(`null`)
+}
+
+// registersAgain deletes the same node in every mix, with a pod on it, and has it come back under its name.
+// Of the pods that come for it those that fit are bound, and no more.
+func (m *mixed) registersAgain() {
+	m.Helper()
+	const name, room = "again", 3
+	spec := nodeSpec{
+		name: name, capacity: fmt.Sprint(room), labels: map[string]string{"again": name}, taints: []corev1.Taint{keepOut},
+	}
+	here := []podOption{
+		selecting("again", name), tolerating(corev1.Toleration{Key: keepOut.Key, Operator: corev1.TolerationOpExists}),
+	}
+	if m.mixes == 1 {
+		m.addNodes(spec)
+	}
+	ns := m.stack.namespace(fmt.Sprintf("again-%d", m.mixes))
+	m.create(newPod(ns, "before", "1", here...))
+	m.nodeOf(ns, "before")
+	m.no(m.client.CoreV1().Nodes().Delete(m.Context(), name, metav1.DeleteOptions{}))
+	m.addNodes(spec)
+	m.create(newPods(ns, "after", room, "1", here...)...)
+	placed := m.bound(ns, room, placedWithin)
+	if len(placed) > room {
+		m.Errorf("%d pods are bound to %s, which has room for %d", len(placed), name, room)
+	}
+	var names []string
+	for _, pod := range m.pods(ns) {
+		names = append(names, pod.Name)
+	}
+	m.deletePods(ns, names...)
 }

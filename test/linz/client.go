@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -74,6 +75,12 @@ type client struct {
 	// known is what the client last saw, by key; epochs are of the partitions it believes to hold.
 	known  map[string]ledger.KV
 	epochs map[int32]int64
+	// versions numbers what is written, over all clients, so that no value is written twice.
+	versions *atomic.Uint64
+	// behind: what it knows of documents and names has been refused.
+	behind bool
+	// broken is what a read has shown that must never be.
+	broken []string
 	// taken is the value that the client last wrote under a partition's key.
 	taken map[string][]byte
 }
@@ -98,7 +105,7 @@ func (c *client) act(ctx context.Context) error {
 	}
 	n := c.rng.IntN(2)
 	switch dice := c.rng.IntN(10); {
-	case dice < 2:
+	case dice < 2, c.behind:
 		c.read(ctx)
 		return nil
 	case dice == 2 && c.epochs[c.site.parts[n]] != 0:
@@ -109,6 +116,8 @@ func (c *client) act(ctx context.Context) error {
 		_ = c.session.Close(ending) // as if it had run out; if that fails it will
 		c.session = nil
 		return nil
+	case dice == 4:
+		return c.collect(ctx)
 	case c.epochs[c.site.parts[n]] == 0:
 		return c.take(ctx, n)
 	default:
@@ -130,6 +139,8 @@ func (c *client) read(ctx context.Context) {
 	}
 	c.history.add(c.id, operation{kind: opRead}, called, answer{seen: c.site.seen(kvs, all)})
 	c.learn(kvs, all)
+	c.behind = false
+	c.checkNames()
 }
 
 // learn takes over what the store has shown of some keys.
@@ -138,10 +149,26 @@ func (c *client) learn(kvs []ledger.KV, keys map[int]content) {
 		delete(c.known, c.site.keys[i])
 	}
 	for _, kv := range kvs {
-		if _, ok := c.site.index(kv.Key); ok {
-			c.known[kv.Key] = kv
+		if i, ok := c.site.index(kv.Key); ok {
+			if _, asked := keys[i]; asked {
+				c.known[kv.Key] = kv
+			}
 		}
 	}
+}
+
+// lost takes over what a refused transaction has shown: who owns partitions. What nodes' documents and names
+// are is read, all of it at once, before anything is done again: one of them alone says nothing of the
+// others.
+func (c *client) lost(kvs []ledger.KV, keys map[int]content) {
+	owners := map[int]content{}
+	for i := range keys {
+		if _, ok := ledger.ParseOwn(c.site.keys[i]); ok {
+			owners[i] = keys[i]
+		}
+	}
+	c.learn(kvs, owners)
+	c.behind = c.behind || len(owners) < len(keys)
 }
 
 func (c *client) take(ctx context.Context, n int) error {
@@ -188,13 +215,21 @@ func (c *client) place(ctx context.Context, n int) error {
 	first := c.rng.IntN(len(c.site.nodes))
 	for i := range 1 + c.rng.IntN(2) {
 		node := c.site.nodes[(first+i)%len(c.site.nodes)]
-		doc := ledger.NodeDoc{NodeUID: node, NodeName: node}
-		if kv, ok := c.known[ledger.KeyNode(node)]; ok {
-			var err error
-			if doc, err = ledger.DecodeNodeDoc(kv); err != nil {
-				return err
-			}
+		view, err := c.picture()
+		if err != nil {
+			return err
 		}
+		name, rv := c.site.names[node], c.next()
+		if len(batch.Docs) > 0 && batch.Docs[0].NodeName == name {
+			continue
+		}
+		switch view.Admission(node, name, rv) {
+		case ledger.Unadmitted:
+			return c.admit(ctx, view, node, rv)
+		case ledger.Superseded:
+			continue
+		}
+		doc := ledger.Cover(view.Open(node, name, rv), ledger.KindNode, rv)
 		if len(doc.Entries) >= maxEntries {
 			doc.Entries = nil // as if all of them were bound
 		}
@@ -205,6 +240,9 @@ func (c *client) place(ctx context.Context, n int) error {
 			PodRV: 1, Token: token, Shard: c.name,
 		})
 		batch.Docs, batch.Placed = append(batch.Docs, doc), append(batch.Placed, token)
+	}
+	if len(batch.Docs) == 0 {
+		return nil
 	}
 	txn, err := batch.Txn()
 	if err != nil {
@@ -255,12 +293,15 @@ func (c *client) once(ctx context.Context, txn ledger.Txn) (ledger.TxnResult, bo
 		if c.careless {
 			out.seen = nil
 		}
-		c.learn(result.Current, in.compares)
+		c.lost(result.Current, in.compares)
 	} else {
 		for _, put := range txn.Puts {
 			c.known[put.Key] = ledger.KV{
 				Key: put.Key, Value: put.Value, ModRevision: result.Revision, CreateRevision: c.created(put.Key, result.Revision),
 			}
+		}
+		for _, key := range txn.Deletes {
+			delete(c.known, key)
 		}
 	}
 	c.history.add(c.id, in, called, out)

@@ -2,7 +2,8 @@
 // registers that change all at once or not at all, in one order that everybody agrees on.
 //
 // Concurrent clients, each a shard as the protocol has it, take partitions, place pods on the
-// documents of several nodes in one transaction, hand over, and read, through the adapter and the
+// documents of several nodes in one transaction, admit nodes that share a name, hand over, collect what is
+// empty, and read, through the adapter and the
 // builders that the product uses, while members of the etcd are killed, the leader first. What each
 // did and was told is a history, and porcupine looks for an order that explains it (Herlihy and
 // Wing's linearizability). An answer that never came is an operation without an end: it may have

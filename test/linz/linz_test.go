@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,12 +18,13 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
 var (
 	rounds = flag.Int("rounds", 30, "rounds, each on keys of its own")
-	seed   = flag.Uint64("seed", 0, "seed of what the clients do and when members are killed; 0: a random one")
+	seed   = flag.Uint64("seed", 0, "seed of what the clients do and when members are killed; 0: TEST_SEED")
 )
 
 const (
@@ -81,11 +83,7 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{T: t, seed: *seed, site: newSite()}
-	if l.seed == 0 {
-		l.seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("seed %d", l.seed)
+	l := &lab{T: t, seed: seedtest.First(t, *seed), site: newSite()}
 	programs, err := harness.Find()
 	if err != nil {
 		t.Fatal(err)
@@ -107,6 +105,8 @@ func (l *lab) round(n int, kill, careless bool) *history {
 	l.Helper()
 	h := &history{begin: time.Now()}
 	g, ctx := errgroup.WithContext(l.Context())
+	var versions atomic.Uint64
+	var all []*client
 	for id := range clients {
 		store, err := etcd.Open(ctx, etcd.Config{Endpoints: l.etcd.URLs, Prefix: fmt.Sprintf("/linz/%s/%d/", l.Name(), n)})
 		if err != nil {
@@ -116,8 +116,9 @@ func (l *lab) round(n int, kill, careless bool) *history {
 		c := &client{
 			id: id, name: fmt.Sprintf("client-%d", id), site: l.site, store: store, history: h,
 			rng: rand.New(rand.NewPCG(l.seed, uint64(n*clients+id))), careless: careless,
-			known: map[string]ledger.KV{}, epochs: map[int32]int64{}, taken: map[string][]byte{},
+			known: map[string]ledger.KV{}, epochs: map[int32]int64{}, taken: map[string][]byte{}, versions: &versions,
 		}
+		all = append(all, c)
 		g.Go(func() error {
 			for range steps {
 				if err := c.act(ctx); err != nil {
@@ -132,6 +133,13 @@ func (l *lab) round(n int, kill, careless bool) *history {
 	}
 	if err := g.Wait(); err != nil {
 		l.Fatal(err)
+	}
+	for _, c := range all {
+		for _, wrong := range c.broken {
+			if !careless {
+				l.Errorf("round %d: %s: %s; seed %d", n, c.name, wrong, l.seed)
+			}
+		}
 	}
 	if kill {
 		if err := l.etcd.Healthy(l.Context()); err != nil {

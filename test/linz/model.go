@@ -12,7 +12,7 @@ import (
 
 // keysPerRound is how many keys the clients of one round share: few, so that they meet, and so
 // that porcupine, whose problem is NP-hard, is done in no time.
-const keysPerRound = 5
+const keysPerRound = 8
 
 // content stands for a value of a key; 0 is none. Every value that is ever written to a key is
 // another one, so a revision and a content say the same.
@@ -125,16 +125,18 @@ func short(m map[int]content) string {
 	return strings.Join(parts, " ")
 }
 
-// site are the keys of one round: two partitions and three nodes' documents.
+// site are the keys of one round: two partitions, the documents of three nodes of which two have the same
+// name, what the names stand for, and the floor.
 type site struct {
 	keys  []string
 	pods  [2]string // a pod UID of each partition
 	parts [2]int32
 	nodes []string
+	names map[string]string
 }
 
 func newSite() *site {
-	s := &site{nodes: []string{"a", "b", "c"}}
+	s := &site{nodes: []string{"a", "b", "c"}, names: map[string]string{"a": "one", "b": "one", "c": "two"}}
 	for i := 0; s.pods[1] == ""; i++ {
 		uid := fmt.Sprintf("pod-%d", i)
 		part := ledger.PartitionOf(uid)
@@ -150,6 +152,7 @@ func newSite() *site {
 	for _, n := range s.nodes {
 		s.keys = append(s.keys, ledger.KeyNode(n))
 	}
+	s.keys = append(s.keys, ledger.KeyIncarnation("one"), ledger.KeyIncarnation("two"), ledger.KeyFloor)
 	return s
 }
 

@@ -56,7 +56,8 @@ var globalRandom = []string{
 	"Uint64N", "UintN",
 }
 
-const seedWhy = "an unseeded draw cannot be repeated: make a rand.New from a seed that is an argument and is printed"
+const seedWhy = "an unseeded draw cannot be repeated: make a rand.New from a seed that is an argument, " +
+	"in a test one of pkg/seedtest"
 
 func everywhere(*GoFile) bool { return true }
 
@@ -87,11 +88,36 @@ func inBubble(repo *Repo, f *GoFile, site callSite) bool {
 	return inside
 }
 
-// drawsSeed tells the one draw that cannot have a seed: a test's choice of its seed, a whole
-// number.
-func drawsSeed(_ *Repo, f *GoFile, site callSite) bool {
-	return f.Test && (site.name == "Uint64" || site.name == "Int64")
+// seeds is the package that draws the seeds of tests.
+const seeds = "pkg/seedtest"
+
+// drawsSeed tells the one draw that cannot have a seed: that of a seed.
+func drawsSeed(_ *Repo, f *GoFile, _ callSite) bool { return f.Dir == seeds }
+
+// checkRapid finds packages whose tests use rapid without its fixed seed.
+func checkRapid(repo *Repo) []Finding {
+	var found []Finding
+	seeded, users := map[string]bool{seeds: true}, map[string]*GoFile{}
+	for _, file := range repo.Go {
+		if !supportsTests(file) {
+			continue
+		}
+		if importsAny(repo, file, module+seeds) {
+			seeded[file.Dir] = true
+		}
+		if _, known := users[file.Dir]; !known && importsAny(repo, file, rapid) {
+			users[file.Dir] = file
+		}
+	}
+	for dir, file := range users {
+		if !seeded[dir] {
+			found = append(found, Finding{Path: file.Path, Line: 1, Detail: "no import of " + seeds})
+		}
+	}
+	return found
 }
+
+const rapid = "pgregory.net/rapid"
 
 func callRules() []Rule {
 	var rules []Rule
@@ -105,6 +131,11 @@ func callRules() []Rule {
 			Name:  "skip",
 			Why:   "a test that skips itself is a test nobody runs: fail and name the make target that builds what is missing",
 			Check: checkSkips,
+		},
+		Rule{
+			Name:  "rapid",
+			Why:   "rapid draws its seed, so the test may fail by chance: import pkg/seedtest, which fixes it",
+			Check: checkRapid,
 		},
 		Rule{
 			Name:  "panic",
@@ -148,7 +179,7 @@ func checkSkips(repo *Repo) []Finding {
 	var found []Finding
 	for _, file := range repo.Go {
 		// In a rapid state machine Skip means that an action does not apply just now.
-		if importsAny(repo, file, "pgregory.net/rapid") {
+		if importsAny(repo, file, rapid) {
 			continue
 		}
 		ast.Inspect(file.AST, func(n ast.Node) bool {

@@ -238,7 +238,8 @@ func checkLayers(repo *Repo) []Finding {
 		}
 		for _, imp := range repo.imports(file) {
 			target, ours := strings.CutPrefix(imp.path, module)
-			if ours && !withinAny(target, own.mayImport) {
+			seed := target == seeds && supportsTests(file)
+			if ours && !seed && !withinAny(target, own.mayImport) {
 				found = append(found, Finding{
 					Path: file.Path, Line: imp.line,
 					Detail: fmt.Sprintf("%s imports %s; it may import only %s",

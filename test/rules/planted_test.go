@@ -218,8 +218,21 @@ var plantedCalls = []planted{
 		source: "package x\n\nimport \"math/rand/v2\"\n\nvar n = rand.IntN(3)\n",
 	},
 	{
-		name: "choice of a seed in a test", path: "test/sim/x_test.go", rule: "doc",
+		name: "choice of a seed in a test", path: "test/sim/x.go", rule: "seed", line: 5,
 		source: "package x\n\nimport \"math/rand/v2\"\n\nvar seed = rand.Uint64()\n",
+	},
+	{
+		name: "choice of a seed for tests", path: "pkg/seedtest/x.go",
+		source: "package x\n\nimport \"math/rand/v2\"\n\nvar seed = rand.Uint64()\n",
+	},
+	{
+		name: "rapid with a drawn seed", path: "pkg/drawtest/x.go", rule: "rapid",
+		source: "package x\n\nimport _ \"pgregory.net/rapid\"\n",
+	},
+	{
+		name: "rapid with a fixed seed", path: "pkg/drawtest/x.go",
+		source: "package x\n\nimport (\n\t_ \"github.com/berth-scheduler/berth/pkg/seedtest\"\n" +
+			"\t_ \"pgregory.net/rapid\"\n)\n",
 	},
 	{
 		name: "skipped test", path: "test/e2e/x.go", rule: "skip", line: 5,

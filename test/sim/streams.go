@@ -143,13 +143,13 @@ func (s *streams) bootstrap() (follow.Batch, error) {
 	if data != nil {
 		w.hit("facts begun from a snapshot")
 	}
-	b, err := s.history.Begin(sequence, data, last)
+	b := s.history.Begin(sequence, data, last)
 	w.oracle.begins(s.p, b)
 	if w.mutant.noBarrier {
 		b.Barrier = 0
 	}
 	s.missed = 0
-	return b, err
+	return b, nil
 }
 
 // records are those of a stream from a sequence on, which must be there.

@@ -144,6 +144,7 @@ func (r *replaying) replay(
 	}
 	err = rerun.Run(ctx, rerun.Job{
 		Source: src, Profiles: profiles, Version: berthVersion(), Wanted: wanted, Strict: r.strict, Each: result.add,
+		LeftOut: func(events.Record, error) { result.Unreadable++ },
 	})
 	if err != nil {
 		return err
@@ -225,6 +226,8 @@ type replayResult struct {
 	// Decisions that were wanted: the same, otherwise though explained, otherwise, and those that
 	// cannot be made again.
 	Decisions, Same, Explained, Different, Missing int
+	// Unreadable records of decisions were left out.
+	Unreadable int `json:",omitempty"`
 	// Why counts the reasons of Missing.
 	Why map[string]int `json:",omitempty"`
 	// List has those that are not the same; all, if only some were asked for by name.
@@ -319,6 +322,9 @@ func (r *replayResult) text(w io.Writer) error {
 	}
 	out.printf("%d decisions made again: %d identical, %d different (%d of them explained), %d not reproducible\n",
 		r.Decisions, r.Same, r.Different+r.Explained, r.Explained, r.Missing)
+	if r.Unreadable > 0 {
+		out.printf("%d records of decisions cannot be read and were left out\n", r.Unreadable)
+	}
 	for _, why := range sortedByCount(r.Why) {
 		out.printf("  %d: %s\n", r.Why[why], why)
 	}

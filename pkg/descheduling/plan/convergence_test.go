@@ -2,7 +2,6 @@ package plan
 
 import (
 	"flag"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -10,11 +9,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/seedtest"
 )
 
 var (
 	worlds = flag.Int("worlds", 200, "how many clusters to bring to rest")
-	seed   = flag.Uint64("seed", 0, "seed of the first cluster; 0 draws one")
+	seed   = flag.Uint64("seed", 0, "seed of the first cluster; 0: TEST_SEED")
 )
 
 // patience is within how many cycles a cluster must come to rest.
@@ -23,11 +23,7 @@ const patience = 40
 // TestConvergence: repeated cycles reach one in which nothing is moved, and nothing moves more
 // than once after the first. Replacements land where a place is kept for them.
 func TestConvergence(t *testing.T) {
-	first := *seed
-	if first == 0 {
-		first = rand.Uint64() >> 1
-	}
-	t.Logf("first seed %d", first)
+	first := seedtest.First(t, *seed)
 	profile, err := placement.NewProfile(placement.DefaultProfile("default-scheduler"))
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 	"pgregory.net/rapid"
 )
 

@@ -15,6 +15,9 @@ import (
 const (
 	DefaultPrefix      = "/berth/"
 	DefaultDialTimeout = 10 * time.Second
+	// MaxPrefix bounds the prefix, which stands before every key of a request: ledger.MaxTxnBytes leaves
+	// that much room for it.
+	MaxPrefix = 256
 )
 
 // KV is the part of etcd's client that sends transactions and reads.
@@ -58,6 +61,9 @@ func (c Config) Validate() error {
 	}
 	if p := strings.Trim(c.Prefix, "/"); p == "registry" || strings.HasPrefix(p, "registry/") {
 		return fmt.Errorf("etcd: Prefix is %q, want one outside /registry, which is Kubernetes' own", c.Prefix)
+	}
+	if len(c.Prefix) > MaxPrefix {
+		return fmt.Errorf("etcd: Prefix has %d bytes, at most %d are accepted", len(c.Prefix), MaxPrefix)
 	}
 	if (c.CertFile == "") != (c.KeyFile == "") {
 		return fmt.Errorf("etcd: CertFile is %q and KeyFile is %q, want both or none", c.CertFile, c.KeyFile)

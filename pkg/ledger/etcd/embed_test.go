@@ -30,30 +30,16 @@ type server struct {
 }
 
 func start(tb testing.TB, noFsync bool) *server {
+	return startWith(tb, noFsync, func(*embed.Config) {})
+}
+
+func startWith(tb testing.TB, noFsync bool, set func(*embed.Config)) *server {
 	tb.Helper()
 	dir := tb.TempDir()
-	cfg := embed.NewConfig()
-	cfg.Dir = filepath.Join(dir, "data")
-	cfg.UnsafeNoFsync = noFsync
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	clientURL := url.URL{Scheme: "unix", Path: filepath.Join(dir, "c")}
-	peerURL := url.URL{Scheme: "unix", Path: filepath.Join(dir, "p")}
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{clientURL}, []url.URL{clientURL}
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peerURL}, []url.URL{peerURL}
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	e, err := embed.StartEtcd(cfg)
-	if err != nil {
-		tb.Fatalf("start etcd: %v", err)
-	}
+	e := launchWith(tb, dir, "", noFsync, set)
 	tb.Cleanup(e.Close)
-	select {
-	case <-e.Server.ReadyNotify():
-	case err := <-e.Err():
-		tb.Fatalf("start etcd: %v", err)
-	case <-time.After(startTimeout):
-		tb.Fatalf("etcd is not ready after %s", startTimeout)
-	}
-	s := &server{endpoint: clientURL.String(), kv: v3client.New(e.Server).KV}
+	s := &server{endpoint: "unix://" + filepath.Join(dir, "c"), kv: v3client.New(e.Server).KV}
+	var err error
 	s.client, err = clientv3.New(clientv3.Config{Endpoints: []string{s.endpoint}, Logger: zap.NewNop()})
 	if err != nil {
 		tb.Fatalf("connect: %v", err)
@@ -64,6 +50,43 @@ func start(tb testing.TB, noFsync bool) *server {
 		}
 	})
 	return s
+}
+
+// launch starts an etcd with its data and sockets in a folder; a token makes it another cluster than
+// one without.
+func launch(tb testing.TB, dir, token string, noFsync bool) *embed.Etcd {
+	tb.Helper()
+	return launchWith(tb, dir, token, noFsync, func(*embed.Config) {})
+}
+
+// launchWith is launch of one with settings of its own.
+func launchWith(tb testing.TB, dir, token string, noFsync bool, set func(*embed.Config)) *embed.Etcd {
+	tb.Helper()
+	cfg := embed.NewConfig()
+	set(cfg)
+	cfg.Dir = filepath.Join(dir, "data")
+	cfg.UnsafeNoFsync = noFsync
+	if token != "" {
+		cfg.InitialClusterToken = token
+	}
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	clientURL := url.URL{Scheme: "unix", Path: filepath.Join(dir, "c")}
+	peerURL := url.URL{Scheme: "unix", Path: filepath.Join(dir, "p")}
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{clientURL}, []url.URL{clientURL}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peerURL}, []url.URL{peerURL}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	e, err := embed.StartEtcd(cfg)
+	if err != nil {
+		tb.Fatalf("start etcd: %v", err)
+	}
+	select {
+	case <-e.Server.ReadyNotify():
+	case err := <-e.Err():
+		tb.Fatalf("start etcd: %v", err)
+	case <-time.After(startTimeout):
+		tb.Fatalf("etcd is not ready after %s", startTimeout)
+	}
+	return e
 }
 
 // open is a store with keys of its own.

@@ -13,7 +13,9 @@ import (
 	"go.etcd.io/etcd/client/v3/namespace"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -46,7 +48,8 @@ type Store struct {
 	client   *clientv3.Client
 	patience *patience.Patience
 	// lookout is nil where there is one server.
-	lookout *lookout
+	lookout    *lookout
+	continuity continuity
 }
 
 var (
@@ -141,6 +144,10 @@ func (s *Store) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, err
 	if err := t.Validate(); err != nil {
 		return ledger.TxnResult{}, err
 	}
+	seen, err := s.continuity.reached()
+	if err != nil {
+		return ledger.TxnResult{}, err
+	}
 	limit := s.patience.Limit()
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), limit)
 	defer cancel()
@@ -148,6 +155,9 @@ func (s *Store) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, err
 	s.patience.Learn(ctx, limit, err)
 	if err != nil {
 		return ledger.TxnResult{}, commitError(err)
+	}
+	if err := s.continues(resp.Header, seen); err != nil {
+		return ledger.TxnResult{}, err
 	}
 	r := ledger.TxnResult{Succeeded: resp.Succeeded, Revision: resp.Header.GetRevision()}
 	if r.Succeeded {
@@ -196,11 +206,25 @@ func reads(t ledger.Txn) []clientv3.Op {
 // refused are the answers that a server gives before it changes anything. All else may
 // have happened: a proposal can commit after its waiter was sent away.
 var refused = []error{
-	rpctypes.ErrEmptyKey, rpctypes.ErrTooManyOps, rpctypes.ErrDuplicateKey, rpctypes.ErrRequestTooLarge,
+	rpctypes.ErrEmptyKey, rpctypes.ErrDuplicateKey,
 	rpctypes.ErrLeaseNotFound, rpctypes.ErrPermissionDenied, rpctypes.ErrInvalidAuthToken, rpctypes.ErrUserEmpty,
 }
 
+// isTooLarge reports whether a request was refused for its size: by a server that is set up to take less
+// than ledger.MaxTxnBytes (--max-request-bytes, --max-txn-ops), which has not looked at it then; by a
+// server that does not even read it, because it is more than 512 KiB beyond that; or by the client, which
+// has not sent it. (gRPC has no type for the latter two, and the client bounds no answer.)
+func isTooLarge(err error) bool {
+	if errors.Is(err, rpctypes.ErrRequestTooLarge) || errors.Is(err, rpctypes.ErrTooManyOps) {
+		return true
+	}
+	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "message larger than max")
+}
+
 func commitError(err error) error {
+	if isTooLarge(err) {
+		return &ledger.TxnError{TooLarge: true, Reason: err.Error()}
+	}
 	for _, r := range refused {
 		if errors.Is(err, r) {
 			return &ledger.TxnError{Reason: err.Error()}
@@ -227,6 +251,7 @@ func (s *Store) List(ctx context.Context, prefix string) ([]ledger.KV, int64, er
 			out = append(out, toKV(kv))
 		}
 		if !resp.More {
+			s.continuity.listed(out, revision)
 			return out, revision, nil
 		}
 		key = out[len(out)-1].Key + "\x00"
@@ -235,12 +260,19 @@ func (s *Store) List(ctx context.Context, prefix string) ([]ledger.KV, int64, er
 }
 
 func (s *Store) page(ctx context.Context, key string, opts []clientv3.OpOption) (*clientv3.GetResponse, error) {
+	seen, err := s.continuity.reached()
+	if err != nil {
+		return nil, err
+	}
 	limit := s.patience.Limit()
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), limit)
 	defer cancel()
 	resp, err := s.client.Get(ctx, key, opts...)
 	s.patience.Learn(ctx, limit, err)
-	return resp, err
+	if err != nil {
+		return nil, err
+	}
+	return resp, s.continues(resp.Header, seen)
 }
 
 // rangeEnd is the end of all keys under prefix; the empty prefix has all keys there are.

@@ -27,10 +27,10 @@ func TestProtocolLocal(t *testing.T) { ledgertest.RunProtocol(t, start(t, true).
 func TestStoresOfDifferentPrefixesDoNotMeet(t *testing.T) {
 	s := start(t, true)
 	a, b := s.open(t), s.open(t)
-	if err := ledger.ClaimCluster(t.Context(), a, "one"); err != nil {
+	if _, err := ledger.ClaimCluster(t.Context(), a, "one"); err != nil {
 		t.Fatal(err)
 	}
-	if err := ledger.ClaimCluster(t.Context(), b, "two"); err != nil {
+	if _, err := ledger.ClaimCluster(t.Context(), b, "two"); err != nil {
 		t.Fatal(err)
 	}
 	kvs, _, err := a.List(t.Context(), "")

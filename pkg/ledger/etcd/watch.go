@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -23,25 +24,34 @@ func (w *watch) Err() error { return w.err }
 // found; it buffers without bound what a slow reader has not taken.
 func (s *Store) Watch(ctx context.Context, prefix string, from int64) ledger.Watch {
 	w := &watch{batches: make(chan ledger.EventBatch)}
-	go w.run(ctx, s.client, prefix, from) //nolint:goroutine // ends with ctx, which closes Batches: the contract
+	go w.run(ctx, s, prefix, from) //nolint:goroutine // ends with ctx, which closes Batches: the contract
 	return w
 }
 
-func (w *watch) run(ctx context.Context, client *clientv3.Client, prefix string, from int64) {
+func (w *watch) run(ctx context.Context, s *Store, prefix string, from int64) {
 	defer close(w.batches)
 	if from < 1 {
 		w.err = fmt.Errorf("etcd: watch: from revision %d, want at least 1", from)
 		return
 	}
+	if err := s.follows(ctx, from); err != nil {
+		if ctx.Err() == nil {
+			w.err = err
+		}
+		return
+	}
 	// The client's watch must end with this function, whatever ends it.
-	inner, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel()
-	responses := client.Watch(inner, prefix, clientv3.WithPrefix(), clientv3.WithRev(from),
+	inner, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
+	var vouching sync.WaitGroup
+	defer vouching.Wait()
+	defer cancel(nil)
+	vouching.Go(func() { s.vouch(inner, cancel) })
+	responses := s.client.Watch(inner, prefix, clientv3.WithPrefix(), clientv3.WithRev(from),
 		clientv3.WithProgressNotify(), clientv3.WithFragment())
 	for resp := range responses {
 		if err := resp.Err(); err != nil {
 			if ctx.Err() == nil {
-				w.err = fmt.Errorf("etcd: watch: %w", mapCompacted(err))
+				w.err = fmt.Errorf("etcd: watch: %w", anewOr(inner, mapCompacted(err)))
 			}
 			return
 		}
@@ -49,15 +59,48 @@ func (w *watch) run(ctx context.Context, client *clientv3.Client, prefix string,
 		if batch.Revision < from {
 			continue
 		}
+		s.continuity.told(batch)
 		select {
 		case w.batches <- batch:
-		case <-ctx.Done():
+		case <-inner.Done():
+			if ctx.Err() == nil {
+				w.err = fmt.Errorf("etcd: watch: %w", anewOr(inner, inner.Err()))
+			}
 			return
 		}
 	}
 	if ctx.Err() == nil {
-		w.err = errors.New("etcd: watch: the client was closed")
+		w.err = fmt.Errorf("etcd: watch: %w", anewOr(inner, errors.New("the client was closed")))
 	}
+}
+
+// anewOr is what a watch has ended with: that the store has begun anew, if that is why, else err.
+func anewOr(ctx context.Context, err error) error {
+	var anew *ledger.AnewError
+	if errors.As(context.Cause(ctx), &anew) {
+		return anew
+	}
+	return err
+}
+
+// follows demands that the store has come to where a watch is to begin: one that is asked for revisions
+// to come says nothing until they have.
+func (s *Store) follows(ctx context.Context, from int64) error {
+	seen, err := s.continuity.reached()
+	if err != nil {
+		return err
+	}
+	resp, err := s.page(ctx, ledger.KeyGeneration, []clientv3.OpOption{clientv3.WithCountOnly()})
+	if err != nil {
+		return fmt.Errorf("etcd: watch: %w", err)
+	}
+	if err := s.continues(resp.Header, max(seen, from-1)); err != nil {
+		return err
+	}
+	if err := s.verify(ctx); err != nil {
+		return fmt.Errorf("etcd: watch: %w", err)
+	}
+	return nil
 }
 
 // toBatch is one response; Revision 0 when it says nothing. A response with events is

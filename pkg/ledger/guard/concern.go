@@ -64,10 +64,16 @@ func (c *Concern) Together() bool {
 	return slices.ContainsFunc(c.carried, func(r carried) bool { return r.term.Kind == ledger.TermTogether })
 }
 
-// Has says whether the pod carries a term or is selected by it.
-func (c *Concern) Has(id ledger.TermID) bool {
-	return slices.ContainsFunc(c.carried, func(r carried) bool { return r.id == id }) ||
-		slices.ContainsFunc(c.matched, func(m *indexed) bool { return m.id == id })
+// IDs are the terms that the pod carries, and those that select it.
+func (c *Concern) IDs() []ledger.TermID {
+	ids := make([]ledger.TermID, 0, len(c.carried)+len(c.matched))
+	for _, r := range c.carried {
+		ids = append(ids, r.id)
+	}
+	for _, m := range c.matched {
+		ids = append(ids, m.id)
+	}
+	return ids
 }
 
 // Keys are the topology keys in whose domains every pod must have been counted before the
@@ -101,19 +107,32 @@ type Choice struct {
 	SharedHost bool
 }
 
-// At is what the pod needs to go there: the use of guards, without the revisions that are
-// compared, and the terms that must be registered first (then the rest does not matter).
-func (c *Concern) At(to Choice) (uses []ledger.GuardUse, missing []ledger.Term) {
+// Demand is what a pod needs to go somewhere.
+type Demand struct {
+	// Uses are those of guards, without the revisions that are compared. Terms that are missing are
+	// among them as they will be.
+	Uses []ledger.GuardUse
+	// Missing are the terms that must be registered first.
+	Missing []ledger.Term
+	// Carried is how many terms of its own need guards.
+	Carried int
+}
+
+// At is what the pod needs to go there.
+func (c *Concern) At(to Choice) Demand {
 	a := answer{to: to}
+	if len(c.carried) > 0 {
+		a.carries = make(map[ledger.TermID]struct{}, len(c.carried))
+	}
 	for i := range c.carried {
 		a.carry(&c.carried[i])
 	}
 	for _, m := range c.matched {
-		if !slices.Contains(a.carries, m.id) {
+		if _, carries := a.carries[m.id]; !carries {
 			a.match(m)
 		}
 	}
-	return a.uses, a.missing
+	return Demand{Uses: a.uses, Missing: a.missing, Carried: len(a.carries)}
 }
 
 // answer is At under way.
@@ -122,7 +141,7 @@ type answer struct {
 	uses    []ledger.GuardUse
 	missing []ledger.Term
 	// carries are the terms whose carriers' part is settled.
-	carries []ledger.TermID
+	carries map[ledger.TermID]struct{}
 }
 
 func (a *answer) use(id ledger.TermID, domain string, part ledger.Part, compare, put bool) {
@@ -130,7 +149,7 @@ func (a *answer) use(id ledger.TermID, domain string, part ledger.Part, compare,
 }
 
 func (a *answer) carry(r *carried) {
-	if slices.Contains(a.carries, r.id) {
+	if _, carries := a.carries[r.id]; carries {
 		return
 	}
 	if r.term.Kind == ledger.TermTogether {
@@ -141,13 +160,18 @@ func (a *answer) carry(r *carried) {
 	// The document of a node stands for its hostname, unless it shares that with another
 	// (or a term is registered because somebody has seen that it does).
 	byDocument := r.term.TopologyKey == corev1.LabelHostname && !a.to.SharedHost
-	switch {
-	case !in:
-	case r.usable:
-		a.carries = append(a.carries, r.id)
-		a.use(r.id, domain, ledger.Carriers, true, true)
-		a.use(r.id, domain, ledger.Matchers, true, false)
-	case r.known || !byDocument:
+	if !in || !r.known && byDocument {
+		return
+	}
+	a.settle(r)
+	a.use(r.id, domain, ledger.Carriers, true, true)
+	a.use(r.id, domain, ledger.Matchers, true, false)
+}
+
+// settle notes that the pod carries a term with guards.
+func (a *answer) settle(r *carried) {
+	a.carries[r.id] = struct{}{}
+	if !r.usable {
 		a.missing = append(a.missing, r.term)
 	}
 }
@@ -155,13 +179,9 @@ func (a *answer) carry(r *carried) {
 // follow is carry for required affinity. A pod that follows others needs no guard: they are
 // bound, and whoever might take itself for the first will find them.
 func (a *answer) follow(r *carried) {
-	switch {
-	case !a.to.First:
-	case r.usable:
-		a.carries = append(a.carries, r.id)
+	if a.to.First {
+		a.settle(r)
 		a.use(r.id, ledger.WholeCluster, ledger.Matchers, true, true)
-	default:
-		a.missing = append(a.missing, r.term)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/guard"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -140,30 +141,34 @@ func TestAt(t *testing.T) {
 		to      guard.Choice
 		want    string
 		missing int
+		carried int
 	}{
-		{"nothing", victim, nil, inZone, "", 0},
-		{"a carrier whose term is not registered", repels, nil, inZone, "", 1},
-		{"a carrier", repels, []*state.Pod{repels}, inZone, "compare put c z, compare m z", 0},
-		{"a matcher", victim, []*state.Pod{repels}, inZone, "compare c z, put m z", 0},
-		{"a matcher outside all domains", victim, []*state.Pod{repels}, guard.Choice{}, "", 0},
-		{"a carrier over hosts", repelsByHost, nil, inZone, "", 0},
-		{"a carrier over hosts, two of one name", repelsByHost, nil, shared, "", 1},
+		{"nothing", victim, nil, inZone, "", 0, 0},
+		{"a carrier whose term is not registered", repels, nil, inZone,
+			"compare put c z, compare m z", 1, 1},
+		{"a carrier", repels, []*state.Pod{repels}, inZone, "compare put c z, compare m z", 0, 1},
+		{"a matcher", victim, []*state.Pod{repels}, inZone, "compare c z, put m z", 0, 0},
+		{"a matcher outside all domains", victim, []*state.Pod{repels}, guard.Choice{}, "", 0, 0},
+		{"a carrier over hosts", repelsByHost, nil, inZone, "", 0, 0},
+		{"a carrier over hosts, two of one name", repelsByHost, nil, shared,
+			"compare put c h, compare m h", 1, 1},
 		{"a carrier over hosts that somebody has seen shared", repelsByHost, []*state.Pod{repelsByHost}, inZone,
-			"compare put c h, compare m h", 0},
-		{"one of a spread", spreads, []*state.Pod{spreads}, inZone, "compare put c z, compare m z", 0},
-		{"one that a spread counts", victim, []*state.Pod{spreads}, inZone, "put m z", 0},
-		{"one that follows", joins, nil, inZone, "", 0},
-		{"one that follows and can be followed", joins, []*state.Pod{joins}, inZone, "put m *", 0},
-		{"the first, unregistered", joins, nil, first, "", 1},
-		{"the first", joins, []*state.Pod{joins}, first, "compare put m *", 0},
-		{"one that can be followed", victim, []*state.Pod{joins}, inZone, "put m *", 0},
+			"compare put c h, compare m h", 0, 1},
+		{"one of a spread", spreads, []*state.Pod{spreads}, inZone, "compare put c z, compare m z", 0, 1},
+		{"one that a spread counts", victim, []*state.Pod{spreads}, inZone, "put m z", 0, 0},
+		{"one that follows", joins, nil, inZone, "", 0, 0},
+		{"one that follows and can be followed", joins, []*state.Pod{joins}, inZone, "put m *", 0, 0},
+		{"the first, unregistered", joins, nil, first, "compare put m *", 1, 1},
+		{"the first", joins, []*state.Pod{joins}, first, "compare put m *", 0, 1},
+		{"one that can be followed", victim, []*state.Pod{joins}, inZone, "put m *", 0, 0},
 		{"one of a spread that is repelled", spreads, []*state.Pod{spreads, repels}, inZone,
-			"compare put c z, compare m z, compare c z, put m z", 0},
+			"compare put c z, compare m z, compare c z, put m z", 0, 1},
 	} {
 		concern := indexOf(t, c.known...).Of(c.pod, rulesOf(t, c.pod), guard.Namespace{Known: true})
-		uses, missing := concern.At(c.to)
-		if got := story(uses); got != c.want || len(missing) != c.missing {
-			t.Errorf("%s: %q and %d terms missing, want %q and %d", c.name, got, len(missing), c.want, c.missing)
+		d := concern.At(c.to)
+		if got := story(d.Uses); got != c.want || len(d.Missing) != c.missing || d.Carried != c.carried {
+			t.Errorf("%s: %q, %d terms missing and %d carried, want %q, %d and %d",
+				c.name, got, len(d.Missing), d.Carried, c.want, c.missing, c.carried)
 		}
 	}
 }
@@ -257,7 +262,7 @@ func TestNamespaces(t *testing.T) {
 		{"one that nobody needs to know", other, guard.Namespace{}, false, false},
 	} {
 		concern := x.Of(c.pod, nil, c.ns)
-		uses, _ := concern.At(to)
+		uses := concern.At(to).Uses
 		if (len(uses) > 0) != c.matches || concern.Uncertain != c.uncertain {
 			t.Errorf("%s: matches %v, uncertain %v", c.name, len(uses) > 0, concern.Uncertain)
 		}
@@ -316,11 +321,11 @@ func TestIndexFindsWhatMatches(t *testing.T) {
 		pod := newPod(labels, nil)
 		c := x.Of(pod, nil, guard.Namespace{Known: true})
 		for id, s := range registered {
-			if got, want := c.Has(id), selects(s, labels); got != want {
+			if got, want := slices.Contains(c.IDs(), id), selects(s, labels); got != want {
 				t.Fatalf("term %s selects %v: %v, want %v", s, labels, got, want)
 			}
 		}
-		uses, _ := c.At(guard.Choice{Labels: map[string]string{zone: "z"}})
+		uses := c.At(guard.Choice{Labels: map[string]string{zone: "z"}}).Uses
 		keys := make([]string, len(uses))
 		for i, u := range uses {
 			keys[i] = u.Key

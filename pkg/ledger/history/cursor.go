@@ -46,12 +46,17 @@ type Cursor struct {
 	partial *picture
 	// broken: something is missing behind through.
 	broken, ended bool
+	// back: the picture of which parts have been read is of a ledger that went back; began counts those.
+	back  bool
+	began int
 }
 
 type picture struct {
 	revision int64
 	next     int32
 	kvs      []ledger.KV
+	// anew: the ledger went back to it.
+	anew bool
 }
 
 // NewCursor returns a cursor before the beginning; Close it after use.
@@ -67,11 +72,14 @@ func NewCursor(r Records) (*Cursor, error) {
 func (c *Cursor) Close() { c.unpacker.Close() }
 
 // To returns what brings a ledger.View from where the last call left it to a revision, exactly:
-// nothing behind it is told. Revisions must not get smaller from call to call. *GapError
-// (errors.As) for one that the history does not tell; a later one may be asked for after that.
+// nothing behind it is told. Revisions get smaller from call to call only where the ledger itself went back:
+// then a picture that is told later counts. *GapError (errors.As) for one that the history does not tell; a
+// later one may be asked for after that.
 func (c *Cursor) To(ctx context.Context, revision int64) ([]ledger.ViewBatch, error) {
-	if revision < c.at {
-		return nil, fmt.Errorf("ledger history: revision %d is asked for after %d", revision, c.at)
+	for revision < c.at { // it is one of a ledger that has begun anew since
+		if err := c.leap(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if err := c.reach(ctx, revision); err != nil {
 		return nil, err
@@ -82,7 +90,7 @@ func (c *Cursor) To(ctx context.Context, revision int64) ([]ledger.ViewBatch, er
 			return nil, &GapError{From: c.at, To: p.revision}
 		}
 		out = append(out, ledger.ViewBatch{
-			Reset: true, KVs: p.kvs, Events: ledger.EventBatch{Revision: p.revision},
+			Reset: true, Anew: p.anew, KVs: p.kvs, Events: ledger.EventBatch{Revision: p.revision},
 		})
 		c.reset = nil
 	}
@@ -115,29 +123,47 @@ func (c *Cursor) upTo(revision int64) int {
 	return sort.Search(len(c.buffer), func(i int) bool { return c.buffer[i].ModRevision > revision })
 }
 
+// leap reads until a ledger that went back begins.
+func (c *Cursor) leap(ctx context.Context) error {
+	for from := c.began; c.began == from; {
+		if err := c.read(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // reach reads until everything up to a revision is there.
 func (c *Cursor) reach(ctx context.Context, revision int64) error {
 	for c.through < revision {
-		if c.ended {
-			return &GapError{From: c.through}
-		}
-		r, err := c.records.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			c.ended = true
-			continue
-		}
-		if err != nil {
+		if err := c.read(ctx); err != nil {
 			return err
 		}
-		p, err := decode(c.unpacker, r)
-		if err != nil {
-			return err
-		}
-		if p.picture {
-			c.see(p)
-		} else {
-			c.append(p)
-		}
+	}
+	return nil
+}
+
+// read takes in one record. *GapError says that there is none.
+func (c *Cursor) read(ctx context.Context) error {
+	if c.ended {
+		return &GapError{From: c.through}
+	}
+	r, err := c.records.Next(ctx)
+	if errors.Is(err, io.EOF) {
+		c.ended = true
+		return &GapError{From: c.through}
+	}
+	if err != nil {
+		return err
+	}
+	p, err := decode(c.unpacker, r)
+	switch {
+	case err != nil:
+		c.broken, c.partial = true, nil // what it told is missing, up to the next picture
+	case p.picture:
+		c.see(p)
+	default:
+		c.append(p)
 	}
 	return nil
 }
@@ -147,6 +173,8 @@ func (c *Cursor) reach(ctx context.Context, revision int64) error {
 func (c *Cursor) see(p part) {
 	if p.number == 0 && (c.partial == nil || c.partial.revision != p.through) {
 		c.partial = &picture{revision: p.through}
+		// A recorder that goes on begins where the one before it ended.
+		c.back = p.after < c.through
 	}
 	if c.partial == nil || c.partial.revision != p.through || p.number != c.partial.next && p.number+1 != c.partial.next {
 		c.partial = nil
@@ -160,8 +188,11 @@ func (c *Cursor) see(p part) {
 	if !p.last {
 		return
 	}
-	if c.through == 0 || c.broken {
-		c.reset, c.buffer, c.through, c.broken = c.partial, nil, c.partial.revision, false
+	if c.back {
+		c.began, c.at, c.partial.anew = c.began+1, 0, true
+	}
+	if c.through == 0 || c.broken || c.back {
+		c.reset, c.buffer, c.through, c.broken, c.back = c.partial, nil, c.partial.revision, false, false
 	}
 	c.partial = nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 )
 
 const (
@@ -84,6 +85,14 @@ func (r *Recorder) record(ctx context.Context) error {
 	if err := run.resume(ctx); err != nil {
 		return err
 	}
+	_, revision, err := r.Ledger.List(ctx, ledger.KeyCluster)
+	if err != nil {
+		return err
+	}
+	if run.through > revision {
+		r.Logger.Warn("the ledger went back, its history begins anew", "recorded", run.through, "revision", revision)
+		run.through, run.reached = 0, 0
+	}
 	if run.through == 0 {
 		if err := run.picture(ctx); err != nil {
 			return err
@@ -124,12 +133,12 @@ func (r *run) resume(ctx context.Context) error {
 		return err
 	}
 	defer unpacker.Close()
-	p, err := decode(unpacker, end)
-	if err != nil {
-		return err
-	}
 	r.last = end.Sequence
+	p, err := decode(unpacker, end)
 	switch {
+	case err != nil:
+		// It is nothing to go on behind: a picture follows.
+		r.unreadable().Record(end, err)
 	case !p.picture:
 		r.through = p.through
 	case p.last:
@@ -137,6 +146,11 @@ func (r *run) resume(ctx context.Context) error {
 	}
 	r.reached = r.through
 	return nil
+}
+
+// unreadable are notes about records of the history.
+func (r *Recorder) unreadable() *aside.Notes {
+	return aside.New("queue", events.Ledger, r.Logger, r.Clock.Now)
 }
 
 // follow writes what the ledger's watch tells.

@@ -142,6 +142,71 @@ func (State) EnumDescriptor() ([]byte, []int) {
 	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{1}
 }
 
+// FenceCause says what a reservation is taken back about.
+type FenceCause int32
+
+const (
+	// Not known: a binder of a version that does not say so took it back.
+	FenceCause_FENCE_CAUSE_UNSPECIFIED FenceCause = 0
+	// The place: its node is gone, or would not take the pod any more.
+	FenceCause_FENCE_CAUSE_NODE FenceCause = 1
+	// The pod: it changed, has gates, has ended or leaves, or is bound elsewhere.
+	FenceCause_FENCE_CAUSE_POD FenceCause = 2
+	// Its volumes or devices could not be had, or not in time.
+	FenceCause_FENCE_CAUSE_CLAIMS FenceCause = 3
+	// The bind: it was refused, or did not succeed in time.
+	FenceCause_FENCE_CAUSE_BIND FenceCause = 4
+	// Its place was wanted for a more important pod.
+	FenceCause_FENCE_CAUSE_WANTED FenceCause = 5
+)
+
+// Enum value maps for FenceCause.
+var (
+	FenceCause_name = map[int32]string{
+		0: "FENCE_CAUSE_UNSPECIFIED",
+		1: "FENCE_CAUSE_NODE",
+		2: "FENCE_CAUSE_POD",
+		3: "FENCE_CAUSE_CLAIMS",
+		4: "FENCE_CAUSE_BIND",
+		5: "FENCE_CAUSE_WANTED",
+	}
+	FenceCause_value = map[string]int32{
+		"FENCE_CAUSE_UNSPECIFIED": 0,
+		"FENCE_CAUSE_NODE":        1,
+		"FENCE_CAUSE_POD":         2,
+		"FENCE_CAUSE_CLAIMS":      3,
+		"FENCE_CAUSE_BIND":        4,
+		"FENCE_CAUSE_WANTED":      5,
+	}
+)
+
+func (x FenceCause) Enum() *FenceCause {
+	p := new(FenceCause)
+	*p = x
+	return p
+}
+
+func (x FenceCause) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FenceCause) Descriptor() protoreflect.EnumDescriptor {
+	return file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[2].Descriptor()
+}
+
+func (FenceCause) Type() protoreflect.EnumType {
+	return &file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[2]
+}
+
+func (x FenceCause) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FenceCause.Descriptor instead.
+func (FenceCause) EnumDescriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{2}
+}
+
 type TermKind int32
 
 const (
@@ -181,11 +246,11 @@ func (x TermKind) String() string {
 }
 
 func (TermKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[2].Descriptor()
+	return file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[3].Descriptor()
 }
 
 func (TermKind) Type() protoreflect.EnumType {
-	return &file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[2]
+	return &file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[3]
 }
 
 func (x TermKind) Number() protoreflect.EnumNumber {
@@ -194,7 +259,7 @@ func (x TermKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TermKind.Descriptor instead.
 func (TermKind) EnumDescriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{2}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{3}
 }
 
 type PlanState int32
@@ -236,11 +301,11 @@ func (x PlanState) String() string {
 }
 
 func (PlanState) Descriptor() protoreflect.EnumDescriptor {
-	return file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[3].Descriptor()
+	return file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[4].Descriptor()
 }
 
 func (PlanState) Type() protoreflect.EnumType {
-	return &file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[3]
+	return &file_pkg_ledger_ledgerpb_ledger_proto_enumTypes[4]
 }
 
 func (x PlanState) Number() protoreflect.EnumNumber {
@@ -249,7 +314,7 @@ func (x PlanState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PlanState.Descriptor instead.
 func (PlanState) EnumDescriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{3}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{4}
 }
 
 // NodeDoc is n/<node uid>: everything promised on one node.
@@ -259,8 +324,10 @@ type NodeDoc struct {
 	NodeUid  string                 `protobuf:"bytes,2,opt,name=node_uid,json=nodeUid,proto3" json:"node_uid,omitempty"`
 	NodeName string                 `protobuf:"bytes,3,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"`
 	// Sorted by kind.
-	HighWater     []*HighWater `protobuf:"bytes,4,rep,name=high_water,json=highWater,proto3" json:"high_water,omitempty"`
-	Entries       []*Entry     `protobuf:"bytes,5,rep,name=entries,proto3" json:"entries,omitempty"`
+	HighWater []*HighWater `protobuf:"bytes,4,rep,name=high_water,json=highWater,proto3" json:"high_water,omitempty"`
+	Entries   []*Entry     `protobuf:"bytes,5,rep,name=entries,proto3" json:"entries,omitempty"`
+	// The UID of the node that the node name stands for since: nothing is added to this document.
+	SupersededBy  string `protobuf:"bytes,16,opt,name=superseded_by,json=supersededBy,proto3" json:"superseded_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -330,6 +397,211 @@ func (x *NodeDoc) GetEntries() []*Entry {
 	return nil
 }
 
+func (x *NodeDoc) GetSupersededBy() string {
+	if x != nil {
+		return x.SupersededBy
+	}
+	return ""
+}
+
+// Incarnation is incarnation/<node name>: which of the nodes that ever had this name placements
+// are made on.
+type Incarnation struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	NodeUid string                 `protobuf:"bytes,2,opt,name=node_uid,json=nodeUid,proto3" json:"node_uid,omitempty"`
+	// The newest version of that node that a member has decided by.
+	NodeResourceVersion uint64 `protobuf:"varint,3,opt,name=node_resource_version,json=nodeResourceVersion,proto3" json:"node_resource_version,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *Incarnation) Reset() {
+	*x = Incarnation{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Incarnation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Incarnation) ProtoMessage() {}
+
+func (x *Incarnation) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Incarnation.ProtoReflect.Descriptor instead.
+func (*Incarnation) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Incarnation) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Incarnation) GetNodeUid() string {
+	if x != nil {
+		return x.NodeUid
+	}
+	return ""
+}
+
+func (x *Incarnation) GetNodeResourceVersion() uint64 {
+	if x != nil {
+		return x.NodeResourceVersion
+	}
+	return 0
+}
+
+// Floor is floor: what the documents that were collected stood for. A document that does not exist
+// has these high-waters.
+type Floor struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Sorted by kind.
+	HighWater     []*HighWater `protobuf:"bytes,2,rep,name=high_water,json=highWater,proto3" json:"high_water,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Floor) Reset() {
+	*x = Floor{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Floor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Floor) ProtoMessage() {}
+
+func (x *Floor) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Floor.ProtoReflect.Descriptor instead.
+func (*Floor) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Floor) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Floor) GetHighWater() []*HighWater {
+	if x != nil {
+		return x.HighWater
+	}
+	return nil
+}
+
+// Generation is generation: which ledger this is, of those that one Kubernetes cluster has had.
+type Generation struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Number  uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	// The identity of the store that it was begun in.
+	Store uint64 `protobuf:"fixed64,3,opt,name=store,proto3" json:"store,omitempty"`
+	// Members act on the ledger. Until then it is being cleared.
+	Open bool `protobuf:"varint,4,opt,name=open,proto3" json:"open,omitempty"`
+	// For people: why it was begun, or doubted.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Generation) Reset() {
+	*x = Generation{}
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Generation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Generation) ProtoMessage() {}
+
+func (x *Generation) ProtoReflect() protoreflect.Message {
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Generation.ProtoReflect.Descriptor instead.
+func (*Generation) Descriptor() ([]byte, []int) {
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Generation) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Generation) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Generation) GetStore() uint64 {
+	if x != nil {
+		return x.Store
+	}
+	return 0
+}
+
+func (x *Generation) GetOpen() bool {
+	if x != nil {
+		return x.Open
+	}
+	return false
+}
+
+func (x *Generation) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // HighWater is the resourceVersion a reader's progress of one kind must have reached.
 type HighWater struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -341,7 +613,7 @@ type HighWater struct {
 
 func (x *HighWater) Reset() {
 	*x = HighWater{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[1]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -353,7 +625,7 @@ func (x *HighWater) String() string {
 func (*HighWater) ProtoMessage() {}
 
 func (x *HighWater) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[1]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -366,7 +638,7 @@ func (x *HighWater) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HighWater.ProtoReflect.Descriptor instead.
 func (*HighWater) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{1}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *HighWater) GetKind() string {
@@ -421,14 +693,16 @@ type Entry struct {
 	// Of a reservation: what has to be done about the pod's claims before it can be bound.
 	Volumes []*VolumePick `protobuf:"bytes,32,rep,name=volumes,proto3" json:"volumes,omitempty"`
 	// Of a reservation: a plugin of the shard binds the pod, not a binder.
-	Delegated     bool `protobuf:"varint,33,opt,name=delegated,proto3" json:"delegated,omitempty"`
+	Delegated bool `protobuf:"varint,33,opt,name=delegated,proto3" json:"delegated,omitempty"`
+	// Of a reservation that is taken back: what about.
+	FenceCause    FenceCause `protobuf:"varint,34,opt,name=fence_cause,json=fenceCause,proto3,enum=berth.ledger.v1.FenceCause" json:"fence_cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[2]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -440,7 +714,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[2]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -453,7 +727,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{2}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Entry) GetPodUid() []byte {
@@ -638,6 +912,13 @@ func (x *Entry) GetDelegated() bool {
 	return false
 }
 
+func (x *Entry) GetFenceCause() FenceCause {
+	if x != nil {
+		return x.FenceCause
+	}
+	return FenceCause_FENCE_CAUSE_UNSPECIFIED
+}
+
 // VolumePick is a claim in the pod's namespace that has no volume yet.
 type VolumePick struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -650,7 +931,7 @@ type VolumePick struct {
 
 func (x *VolumePick) Reset() {
 	*x = VolumePick{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -662,7 +943,7 @@ func (x *VolumePick) String() string {
 func (*VolumePick) ProtoMessage() {}
 
 func (x *VolumePick) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[3]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -675,7 +956,7 @@ func (x *VolumePick) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumePick.ProtoReflect.Descriptor instead.
 func (*VolumePick) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{3}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *VolumePick) GetClaim() string {
@@ -703,15 +984,19 @@ type DevicePick struct {
 	Allocation []byte `protobuf:"bytes,4,opt,name=allocation,proto3" json:"allocation,omitempty"`
 	// Of a claim that is made for resources of the pod: its resource.k8s.io/v1 ResourceClaimSpec, and the
 	// v1 PodExtendedResourceClaimStatus that the pod gets.
-	Spec          []byte `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
-	PodStatus     []byte `protobuf:"bytes,6,opt,name=pod_status,json=podStatus,proto3" json:"pod_status,omitempty"`
+	Spec      []byte `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
+	PodStatus []byte `protobuf:"bytes,6,opt,name=pod_status,json=podStatus,proto3" json:"pod_status,omitempty"`
+	// SHA-256 of the opaque parameters that the allocation leaves out, one for each of its configurations in
+	// their order; empty for one that it has. None if it has all of them. A binder that does not know of
+	// this writes a configuration without parameters, which the API server refuses.
+	ConfigHashes  [][]byte `protobuf:"bytes,7,rep,name=config_hashes,json=configHashes,proto3" json:"config_hashes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DevicePick) Reset() {
 	*x = DevicePick{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -723,7 +1008,7 @@ func (x *DevicePick) String() string {
 func (*DevicePick) ProtoMessage() {}
 
 func (x *DevicePick) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[4]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -736,7 +1021,7 @@ func (x *DevicePick) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DevicePick.ProtoReflect.Descriptor instead.
 func (*DevicePick) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{4}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DevicePick) GetClaim() string {
@@ -781,6 +1066,13 @@ func (x *DevicePick) GetPodStatus() []byte {
 	return nil
 }
 
+func (x *DevicePick) GetConfigHashes() [][]byte {
+	if x != nil {
+		return x.ConfigHashes
+	}
+	return nil
+}
+
 // Replacement says which new pod stands for one that was moved.
 type Replacement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -794,7 +1086,7 @@ type Replacement struct {
 
 func (x *Replacement) Reset() {
 	*x = Replacement{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -806,7 +1098,7 @@ func (x *Replacement) String() string {
 func (*Replacement) ProtoMessage() {}
 
 func (x *Replacement) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[5]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -819,7 +1111,7 @@ func (x *Replacement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replacement.ProtoReflect.Descriptor instead.
 func (*Replacement) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{5}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Replacement) GetOwner() string {
@@ -849,7 +1141,7 @@ type Dependent struct {
 
 func (x *Dependent) Reset() {
 	*x = Dependent{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +1153,7 @@ func (x *Dependent) String() string {
 func (*Dependent) ProtoMessage() {}
 
 func (x *Dependent) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[6]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +1166,7 @@ func (x *Dependent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependent.ProtoReflect.Descriptor instead.
 func (*Dependent) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{6}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Dependent) GetPodUid() []byte {
@@ -909,7 +1201,7 @@ type Quantity struct {
 
 func (x *Quantity) Reset() {
 	*x = Quantity{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -921,7 +1213,7 @@ func (x *Quantity) String() string {
 func (*Quantity) ProtoMessage() {}
 
 func (x *Quantity) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[7]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -934,7 +1226,7 @@ func (x *Quantity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quantity.ProtoReflect.Descriptor instead.
 func (*Quantity) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{7}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Quantity) GetName() string {
@@ -963,7 +1255,7 @@ type HostPort struct {
 
 func (x *HostPort) Reset() {
 	*x = HostPort{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -975,7 +1267,7 @@ func (x *HostPort) String() string {
 func (*HostPort) ProtoMessage() {}
 
 func (x *HostPort) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[8]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -988,7 +1280,7 @@ func (x *HostPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostPort.ProtoReflect.Descriptor instead.
 func (*HostPort) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{8}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *HostPort) GetIp() string {
@@ -1025,7 +1317,7 @@ type Owner struct {
 
 func (x *Owner) Reset() {
 	*x = Owner{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1329,7 @@ func (x *Owner) String() string {
 func (*Owner) ProtoMessage() {}
 
 func (x *Owner) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[9]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1342,7 @@ func (x *Owner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owner.ProtoReflect.Descriptor instead.
 func (*Owner) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{9}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Owner) GetVersion() uint32 {
@@ -1097,7 +1389,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1109,7 +1401,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[10]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1122,7 +1414,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{10}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Member) GetVersion() uint32 {
@@ -1178,7 +1470,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1482,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[11]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1495,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{11}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Cluster) GetVersion() uint32 {
@@ -1234,7 +1526,7 @@ type Pause struct {
 
 func (x *Pause) Reset() {
 	*x = Pause{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1538,7 @@ func (x *Pause) String() string {
 func (*Pause) ProtoMessage() {}
 
 func (x *Pause) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[12]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +1551,7 @@ func (x *Pause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pause.ProtoReflect.Descriptor instead.
 func (*Pause) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{12}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Pause) GetVersion() uint32 {
@@ -1303,7 +1595,7 @@ type TermRegistry struct {
 
 func (x *TermRegistry) Reset() {
 	*x = TermRegistry{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1607,7 @@ func (x *TermRegistry) String() string {
 func (*TermRegistry) ProtoMessage() {}
 
 func (x *TermRegistry) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[13]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1620,7 @@ func (x *TermRegistry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermRegistry.ProtoReflect.Descriptor instead.
 func (*TermRegistry) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{13}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TermRegistry) GetVersion() uint32 {
@@ -1355,14 +1647,16 @@ type Term struct {
 	// A pod is meant if all parts mean it.
 	Parts []*TermPart `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
 	// No carrier may be placed any more until it is registered again.
-	Retiring      bool `protobuf:"varint,5,opt,name=retiring,proto3" json:"retiring,omitempty"`
+	Retiring bool `protobuf:"varint,5,opt,name=retiring,proto3" json:"retiring,omitempty"`
+	// The namespace whose pod had it registered; empty if a version did that does not say so.
+	Namespace     string `protobuf:"bytes,6,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Term) Reset() {
 	*x = Term{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1668,7 @@ func (x *Term) String() string {
 func (*Term) ProtoMessage() {}
 
 func (x *Term) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[14]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1681,7 @@ func (x *Term) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Term.ProtoReflect.Descriptor instead.
 func (*Term) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{14}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Term) GetVersion() uint32 {
@@ -1425,6 +1719,13 @@ func (x *Term) GetRetiring() bool {
 	return false
 }
 
+func (x *Term) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
 // TermPart selects pods: of the named namespaces or those that match, and by label.
 type TermPart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1440,7 +1741,7 @@ type TermPart struct {
 
 func (x *TermPart) Reset() {
 	*x = TermPart{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1753,7 @@ func (x *TermPart) String() string {
 func (*TermPart) ProtoMessage() {}
 
 func (x *TermPart) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[15]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1766,7 @@ func (x *TermPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermPart.ProtoReflect.Descriptor instead.
 func (*TermPart) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{15}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TermPart) GetNamespaces() []string {
@@ -1498,7 +1799,7 @@ type NamespaceSelector struct {
 
 func (x *NamespaceSelector) Reset() {
 	*x = NamespaceSelector{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1510,7 +1811,7 @@ func (x *NamespaceSelector) String() string {
 func (*NamespaceSelector) ProtoMessage() {}
 
 func (x *NamespaceSelector) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[16]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1523,7 +1824,7 @@ func (x *NamespaceSelector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceSelector.ProtoReflect.Descriptor instead.
 func (*NamespaceSelector) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{16}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *NamespaceSelector) GetRequirements() []*Requirement {
@@ -1546,7 +1847,7 @@ type Requirement struct {
 
 func (x *Requirement) Reset() {
 	*x = Requirement{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +1859,7 @@ func (x *Requirement) String() string {
 func (*Requirement) ProtoMessage() {}
 
 func (x *Requirement) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[17]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +1872,7 @@ func (x *Requirement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Requirement.ProtoReflect.Descriptor instead.
 func (*Requirement) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{17}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Requirement) GetKey() string {
@@ -1608,7 +1909,7 @@ type Guard struct {
 
 func (x *Guard) Reset() {
 	*x = Guard{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1620,7 +1921,7 @@ func (x *Guard) String() string {
 func (*Guard) ProtoMessage() {}
 
 func (x *Guard) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[18]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1633,7 +1934,7 @@ func (x *Guard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guard.ProtoReflect.Descriptor instead.
 func (*Guard) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{18}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Guard) GetVersion() uint32 {
@@ -1674,7 +1975,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1686,7 +1987,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[19]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1699,7 +2000,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{19}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Budget) GetVersion() uint32 {
@@ -1761,7 +2062,7 @@ type BudgetClaim struct {
 
 func (x *BudgetClaim) Reset() {
 	*x = BudgetClaim{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1773,7 +2074,7 @@ func (x *BudgetClaim) String() string {
 func (*BudgetClaim) ProtoMessage() {}
 
 func (x *BudgetClaim) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[20]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1786,7 +2087,7 @@ func (x *BudgetClaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetClaim.ProtoReflect.Descriptor instead.
 func (*BudgetClaim) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{20}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BudgetClaim) GetPodUid() []byte {
@@ -1838,7 +2139,7 @@ type Exclusive struct {
 
 func (x *Exclusive) Reset() {
 	*x = Exclusive{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[21]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1850,7 +2151,7 @@ func (x *Exclusive) String() string {
 func (*Exclusive) ProtoMessage() {}
 
 func (x *Exclusive) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[21]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1863,7 +2164,7 @@ func (x *Exclusive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exclusive.ProtoReflect.Descriptor instead.
 func (*Exclusive) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{21}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Exclusive) GetVersion() uint32 {
@@ -1904,7 +2205,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[22]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1916,7 +2217,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[22]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1929,7 +2230,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{22}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Holder) GetPodUid() []byte {
@@ -1985,7 +2286,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[23]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1997,7 +2298,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[23]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2010,7 +2311,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{23}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Plan) GetVersion() uint32 {
@@ -2076,7 +2377,7 @@ type HistoryPart struct {
 
 func (x *HistoryPart) Reset() {
 	*x = HistoryPart{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[24]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2088,7 +2389,7 @@ func (x *HistoryPart) String() string {
 func (*HistoryPart) ProtoMessage() {}
 
 func (x *HistoryPart) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[24]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2101,7 +2402,7 @@ func (x *HistoryPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryPart.ProtoReflect.Descriptor instead.
 func (*HistoryPart) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{24}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HistoryPart) GetVersion() uint32 {
@@ -2167,7 +2468,7 @@ type HistoryChange struct {
 
 func (x *HistoryChange) Reset() {
 	*x = HistoryChange{}
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[25]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2179,7 +2480,7 @@ func (x *HistoryChange) String() string {
 func (*HistoryChange) ProtoMessage() {}
 
 func (x *HistoryChange) ProtoReflect() protoreflect.Message {
-	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[25]
+	mi := &file_pkg_ledger_ledgerpb_ledger_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2192,7 +2493,7 @@ func (x *HistoryChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryChange.ProtoReflect.Descriptor instead.
 func (*HistoryChange) Descriptor() ([]byte, []int) {
-	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{25}
+	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HistoryChange) GetKey() string {
@@ -2234,17 +2535,33 @@ var File_pkg_ledger_ledgerpb_ledger_proto protoreflect.FileDescriptor
 
 const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\n" +
-	" pkg/ledger/ledgerpb/ledger.proto\x12\x0fberth.ledger.v1\"\xce\x01\n" +
+	" pkg/ledger/ledgerpb/ledger.proto\x12\x0fberth.ledger.v1\"\xf3\x01\n" +
 	"\aNodeDoc\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x19\n" +
 	"\bnode_uid\x18\x02 \x01(\tR\anodeUid\x12\x1b\n" +
 	"\tnode_name\x18\x03 \x01(\tR\bnodeName\x129\n" +
 	"\n" +
 	"high_water\x18\x04 \x03(\v2\x1a.berth.ledger.v1.HighWaterR\thighWater\x120\n" +
-	"\aentries\x18\x05 \x03(\v2\x16.berth.ledger.v1.EntryR\aentriesJ\x04\b\x06\x10\x10\"J\n" +
+	"\aentries\x18\x05 \x03(\v2\x16.berth.ledger.v1.EntryR\aentries\x12#\n" +
+	"\rsuperseded_by\x18\x10 \x01(\tR\fsupersededByJ\x04\b\x06\x10\x10\"v\n" +
+	"\vIncarnation\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x12\x19\n" +
+	"\bnode_uid\x18\x02 \x01(\tR\anodeUid\x122\n" +
+	"\x15node_resource_version\x18\x03 \x01(\x04R\x13nodeResourceVersion\"\\\n" +
+	"\x05Floor\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x129\n" +
+	"\n" +
+	"high_water\x18\x02 \x03(\v2\x1a.berth.ledger.v1.HighWaterR\thighWater\"\x80\x01\n" +
+	"\n" +
+	"Generation\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x14\n" +
+	"\x05store\x18\x03 \x01(\x06R\x05store\x12\x12\n" +
+	"\x04open\x18\x04 \x01(\bR\x04open\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"J\n" +
 	"\tHighWater\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12)\n" +
-	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\xc5\a\n" +
+	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\x83\b\n" +
 	"\x05Entry\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\fR\x06podUid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -2276,11 +2593,13 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\x0fgroup_partition\x18\x1e \x01(\rR\x0egroupPartition\x12\x12\n" +
 	"\x04wish\x18\x1f \x01(\x06R\x04wish\x125\n" +
 	"\avolumes\x18  \x03(\v2\x1b.berth.ledger.v1.VolumePickR\avolumes\x12\x1c\n" +
-	"\tdelegated\x18! \x01(\bR\tdelegatedJ\x04\b\x14\x10\x1b\":\n" +
+	"\tdelegated\x18! \x01(\bR\tdelegated\x12<\n" +
+	"\vfence_cause\x18\" \x01(\x0e2\x1b.berth.ledger.v1.FenceCauseR\n" +
+	"fenceCauseJ\x04\b\x14\x10\x1b\":\n" +
 	"\n" +
 	"VolumePick\x12\x14\n" +
 	"\x05claim\x18\x01 \x01(\tR\x05claim\x12\x16\n" +
-	"\x06volume\x18\x02 \x01(\tR\x06volume\"\xc8\x01\n" +
+	"\x06volume\x18\x02 \x01(\tR\x06volume\"\xed\x01\n" +
 	"\n" +
 	"DevicePick\x12\x14\n" +
 	"\x05claim\x18\x01 \x01(\tR\x05claim\x12\x1b\n" +
@@ -2291,7 +2610,8 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"allocation\x12\x12\n" +
 	"\x04spec\x18\x05 \x01(\fR\x04spec\x12\x1d\n" +
 	"\n" +
-	"pod_status\x18\x06 \x01(\fR\tpodStatus\"?\n" +
+	"pod_status\x18\x06 \x01(\fR\tpodStatus\x12#\n" +
+	"\rconfig_hashes\x18\a \x03(\fR\fconfigHashes\"?\n" +
 	"\vReplacement\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x1a\n" +
 	"\btemplate\x18\x02 \x01(\tR\btemplate\"x\n" +
@@ -2329,13 +2649,14 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\"N\n" +
 	"\fTermRegistry\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12$\n" +
-	"\x0epod_high_water\x18\x02 \x01(\x04R\fpodHighWater\"\xbf\x01\n" +
+	"\x0epod_high_water\x18\x02 \x01(\x04R\fpodHighWater\"\xdd\x01\n" +
 	"\x04Term\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12-\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x19.berth.ledger.v1.TermKindR\x04kind\x12!\n" +
 	"\ftopology_key\x18\x03 \x01(\tR\vtopologyKey\x12/\n" +
 	"\x05parts\x18\x04 \x03(\v2\x19.berth.ledger.v1.TermPartR\x05parts\x12\x1a\n" +
-	"\bretiring\x18\x05 \x01(\bR\bretiring\"\xb7\x01\n" +
+	"\bretiring\x18\x05 \x01(\bR\bretiring\x12\x1c\n" +
+	"\tnamespace\x18\x06 \x01(\tR\tnamespace\"\xb7\x01\n" +
 	"\bTermPart\x12\x1e\n" +
 	"\n" +
 	"namespaces\x18\x01 \x03(\tR\n" +
@@ -2414,7 +2735,15 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"STATE_HELD\x10\x01\x12\x13\n" +
 	"\x0fSTATE_COMMITTED\x10\x02\x12\x11\n" +
 	"\rSTATE_FENCING\x10\x03\x12\x12\n" +
-	"\x0eSTATE_EVICTING\x10\x04*h\n" +
+	"\x0eSTATE_EVICTING\x10\x04*\x9a\x01\n" +
+	"\n" +
+	"FenceCause\x12\x1b\n" +
+	"\x17FENCE_CAUSE_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10FENCE_CAUSE_NODE\x10\x01\x12\x13\n" +
+	"\x0fFENCE_CAUSE_POD\x10\x02\x12\x16\n" +
+	"\x12FENCE_CAUSE_CLAIMS\x10\x03\x12\x14\n" +
+	"\x10FENCE_CAUSE_BIND\x10\x04\x12\x16\n" +
+	"\x12FENCE_CAUSE_WANTED\x10\x05*h\n" +
 	"\bTermKind\x12\x19\n" +
 	"\x15TERM_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fTERM_KIND_APART\x10\x01\x12\x14\n" +
@@ -2439,67 +2768,73 @@ func file_pkg_ledger_ledgerpb_ledger_proto_rawDescGZIP() []byte {
 	return file_pkg_ledger_ledgerpb_ledger_proto_rawDescData
 }
 
-var file_pkg_ledger_ledgerpb_ledger_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_pkg_ledger_ledgerpb_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_pkg_ledger_ledgerpb_ledger_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_pkg_ledger_ledgerpb_ledger_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_pkg_ledger_ledgerpb_ledger_proto_goTypes = []any{
 	(Role)(0),                 // 0: berth.ledger.v1.Role
 	(State)(0),                // 1: berth.ledger.v1.State
-	(TermKind)(0),             // 2: berth.ledger.v1.TermKind
-	(PlanState)(0),            // 3: berth.ledger.v1.PlanState
-	(*NodeDoc)(nil),           // 4: berth.ledger.v1.NodeDoc
-	(*HighWater)(nil),         // 5: berth.ledger.v1.HighWater
-	(*Entry)(nil),             // 6: berth.ledger.v1.Entry
-	(*VolumePick)(nil),        // 7: berth.ledger.v1.VolumePick
-	(*DevicePick)(nil),        // 8: berth.ledger.v1.DevicePick
-	(*Replacement)(nil),       // 9: berth.ledger.v1.Replacement
-	(*Dependent)(nil),         // 10: berth.ledger.v1.Dependent
-	(*Quantity)(nil),          // 11: berth.ledger.v1.Quantity
-	(*HostPort)(nil),          // 12: berth.ledger.v1.HostPort
-	(*Owner)(nil),             // 13: berth.ledger.v1.Owner
-	(*Member)(nil),            // 14: berth.ledger.v1.Member
-	(*Cluster)(nil),           // 15: berth.ledger.v1.Cluster
-	(*Pause)(nil),             // 16: berth.ledger.v1.Pause
-	(*TermRegistry)(nil),      // 17: berth.ledger.v1.TermRegistry
-	(*Term)(nil),              // 18: berth.ledger.v1.Term
-	(*TermPart)(nil),          // 19: berth.ledger.v1.TermPart
-	(*NamespaceSelector)(nil), // 20: berth.ledger.v1.NamespaceSelector
-	(*Requirement)(nil),       // 21: berth.ledger.v1.Requirement
-	(*Guard)(nil),             // 22: berth.ledger.v1.Guard
-	(*Budget)(nil),            // 23: berth.ledger.v1.Budget
-	(*BudgetClaim)(nil),       // 24: berth.ledger.v1.BudgetClaim
-	(*Exclusive)(nil),         // 25: berth.ledger.v1.Exclusive
-	(*Holder)(nil),            // 26: berth.ledger.v1.Holder
-	(*Plan)(nil),              // 27: berth.ledger.v1.Plan
-	(*HistoryPart)(nil),       // 28: berth.ledger.v1.HistoryPart
-	(*HistoryChange)(nil),     // 29: berth.ledger.v1.HistoryChange
+	(FenceCause)(0),           // 2: berth.ledger.v1.FenceCause
+	(TermKind)(0),             // 3: berth.ledger.v1.TermKind
+	(PlanState)(0),            // 4: berth.ledger.v1.PlanState
+	(*NodeDoc)(nil),           // 5: berth.ledger.v1.NodeDoc
+	(*Incarnation)(nil),       // 6: berth.ledger.v1.Incarnation
+	(*Floor)(nil),             // 7: berth.ledger.v1.Floor
+	(*Generation)(nil),        // 8: berth.ledger.v1.Generation
+	(*HighWater)(nil),         // 9: berth.ledger.v1.HighWater
+	(*Entry)(nil),             // 10: berth.ledger.v1.Entry
+	(*VolumePick)(nil),        // 11: berth.ledger.v1.VolumePick
+	(*DevicePick)(nil),        // 12: berth.ledger.v1.DevicePick
+	(*Replacement)(nil),       // 13: berth.ledger.v1.Replacement
+	(*Dependent)(nil),         // 14: berth.ledger.v1.Dependent
+	(*Quantity)(nil),          // 15: berth.ledger.v1.Quantity
+	(*HostPort)(nil),          // 16: berth.ledger.v1.HostPort
+	(*Owner)(nil),             // 17: berth.ledger.v1.Owner
+	(*Member)(nil),            // 18: berth.ledger.v1.Member
+	(*Cluster)(nil),           // 19: berth.ledger.v1.Cluster
+	(*Pause)(nil),             // 20: berth.ledger.v1.Pause
+	(*TermRegistry)(nil),      // 21: berth.ledger.v1.TermRegistry
+	(*Term)(nil),              // 22: berth.ledger.v1.Term
+	(*TermPart)(nil),          // 23: berth.ledger.v1.TermPart
+	(*NamespaceSelector)(nil), // 24: berth.ledger.v1.NamespaceSelector
+	(*Requirement)(nil),       // 25: berth.ledger.v1.Requirement
+	(*Guard)(nil),             // 26: berth.ledger.v1.Guard
+	(*Budget)(nil),            // 27: berth.ledger.v1.Budget
+	(*BudgetClaim)(nil),       // 28: berth.ledger.v1.BudgetClaim
+	(*Exclusive)(nil),         // 29: berth.ledger.v1.Exclusive
+	(*Holder)(nil),            // 30: berth.ledger.v1.Holder
+	(*Plan)(nil),              // 31: berth.ledger.v1.Plan
+	(*HistoryPart)(nil),       // 32: berth.ledger.v1.HistoryPart
+	(*HistoryChange)(nil),     // 33: berth.ledger.v1.HistoryChange
 }
 var file_pkg_ledger_ledgerpb_ledger_proto_depIdxs = []int32{
-	5,  // 0: berth.ledger.v1.NodeDoc.high_water:type_name -> berth.ledger.v1.HighWater
-	6,  // 1: berth.ledger.v1.NodeDoc.entries:type_name -> berth.ledger.v1.Entry
-	0,  // 2: berth.ledger.v1.Entry.role:type_name -> berth.ledger.v1.Role
-	1,  // 3: berth.ledger.v1.Entry.state:type_name -> berth.ledger.v1.State
-	11, // 4: berth.ledger.v1.Entry.requests:type_name -> berth.ledger.v1.Quantity
-	12, // 5: berth.ledger.v1.Entry.ports:type_name -> berth.ledger.v1.HostPort
-	8,  // 6: berth.ledger.v1.Entry.devices:type_name -> berth.ledger.v1.DevicePick
-	10, // 7: berth.ledger.v1.Entry.dependents:type_name -> berth.ledger.v1.Dependent
-	9,  // 8: berth.ledger.v1.Entry.replacement:type_name -> berth.ledger.v1.Replacement
-	7,  // 9: berth.ledger.v1.Entry.volumes:type_name -> berth.ledger.v1.VolumePick
-	2,  // 10: berth.ledger.v1.Term.kind:type_name -> berth.ledger.v1.TermKind
-	19, // 11: berth.ledger.v1.Term.parts:type_name -> berth.ledger.v1.TermPart
-	20, // 12: berth.ledger.v1.TermPart.namespace_selector:type_name -> berth.ledger.v1.NamespaceSelector
-	21, // 13: berth.ledger.v1.TermPart.selector:type_name -> berth.ledger.v1.Requirement
-	21, // 14: berth.ledger.v1.NamespaceSelector.requirements:type_name -> berth.ledger.v1.Requirement
-	5,  // 15: berth.ledger.v1.Budget.high_water:type_name -> berth.ledger.v1.HighWater
-	24, // 16: berth.ledger.v1.Budget.claims:type_name -> berth.ledger.v1.BudgetClaim
-	5,  // 17: berth.ledger.v1.Exclusive.high_water:type_name -> berth.ledger.v1.HighWater
-	26, // 18: berth.ledger.v1.Exclusive.holders:type_name -> berth.ledger.v1.Holder
-	3,  // 19: berth.ledger.v1.Plan.state:type_name -> berth.ledger.v1.PlanState
-	29, // 20: berth.ledger.v1.HistoryPart.changes:type_name -> berth.ledger.v1.HistoryChange
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	9,  // 0: berth.ledger.v1.NodeDoc.high_water:type_name -> berth.ledger.v1.HighWater
+	10, // 1: berth.ledger.v1.NodeDoc.entries:type_name -> berth.ledger.v1.Entry
+	9,  // 2: berth.ledger.v1.Floor.high_water:type_name -> berth.ledger.v1.HighWater
+	0,  // 3: berth.ledger.v1.Entry.role:type_name -> berth.ledger.v1.Role
+	1,  // 4: berth.ledger.v1.Entry.state:type_name -> berth.ledger.v1.State
+	15, // 5: berth.ledger.v1.Entry.requests:type_name -> berth.ledger.v1.Quantity
+	16, // 6: berth.ledger.v1.Entry.ports:type_name -> berth.ledger.v1.HostPort
+	12, // 7: berth.ledger.v1.Entry.devices:type_name -> berth.ledger.v1.DevicePick
+	14, // 8: berth.ledger.v1.Entry.dependents:type_name -> berth.ledger.v1.Dependent
+	13, // 9: berth.ledger.v1.Entry.replacement:type_name -> berth.ledger.v1.Replacement
+	11, // 10: berth.ledger.v1.Entry.volumes:type_name -> berth.ledger.v1.VolumePick
+	2,  // 11: berth.ledger.v1.Entry.fence_cause:type_name -> berth.ledger.v1.FenceCause
+	3,  // 12: berth.ledger.v1.Term.kind:type_name -> berth.ledger.v1.TermKind
+	23, // 13: berth.ledger.v1.Term.parts:type_name -> berth.ledger.v1.TermPart
+	24, // 14: berth.ledger.v1.TermPart.namespace_selector:type_name -> berth.ledger.v1.NamespaceSelector
+	25, // 15: berth.ledger.v1.TermPart.selector:type_name -> berth.ledger.v1.Requirement
+	25, // 16: berth.ledger.v1.NamespaceSelector.requirements:type_name -> berth.ledger.v1.Requirement
+	9,  // 17: berth.ledger.v1.Budget.high_water:type_name -> berth.ledger.v1.HighWater
+	28, // 18: berth.ledger.v1.Budget.claims:type_name -> berth.ledger.v1.BudgetClaim
+	9,  // 19: berth.ledger.v1.Exclusive.high_water:type_name -> berth.ledger.v1.HighWater
+	30, // 20: berth.ledger.v1.Exclusive.holders:type_name -> berth.ledger.v1.Holder
+	4,  // 21: berth.ledger.v1.Plan.state:type_name -> berth.ledger.v1.PlanState
+	33, // 22: berth.ledger.v1.HistoryPart.changes:type_name -> berth.ledger.v1.HistoryChange
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_pkg_ledger_ledgerpb_ledger_proto_init() }
@@ -2512,8 +2847,8 @@ func file_pkg_ledger_ledgerpb_ledger_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pkg_ledger_ledgerpb_ledger_proto_rawDesc), len(file_pkg_ledger_ledgerpb_ledger_proto_rawDesc)),
-			NumEnums:      4,
-			NumMessages:   26,
+			NumEnums:      5,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

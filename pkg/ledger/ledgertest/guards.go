@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,10 +18,19 @@ func zoneTerm(app string) ledger.Term {
 	}}}
 }
 
+// unowned are terms that count against no namespace's share.
+func unowned(terms []ledger.Term) []ledger.RegisteredTerm {
+	all := make([]ledger.RegisteredTerm, len(terms))
+	for i, t := range terms {
+		all[i].Term = t
+	}
+	return all
+}
+
 // registered puts terms into the registry and returns it.
 func registered(t *testing.T, h Harness, r ledger.Registry, terms ...ledger.Term) ledger.Registry {
 	t.Helper()
-	txn, err := ledger.RegisterTerms(r, 0, terms...)
+	txn, err := ledger.RegisterTerms(r, ledger.NewView(), unowned(terms)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +188,7 @@ func placePinned(t *testing.T, h Harness) {
 func registerTerms(t *testing.T, h Harness) {
 	x, y := zoneTerm("x"), zoneTerm("y")
 	r := registered(t, h, ledger.Registry{}, x, y)
-	stale, err := ledger.RegisterTerms(ledger.Registry{}, 0, zoneTerm("late"))
+	stale, err := ledger.RegisterTerms(ledger.Registry{}, ledger.NewView(), unowned([]ledger.Term{zoneTerm("late")})...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +199,9 @@ func registerTerms(t *testing.T, h Harness) {
 	mustCommit(t, h.Store, txnOf(t, s.guarded(t, r, carrier(x, "z", 0, 0), node("a"))))
 
 	steps := []func(ledger.Registry) (ledger.Txn, error){
-		func(r ledger.Registry) (ledger.Txn, error) { return ledger.RetireTerms(r, x) },
+		func(r ledger.Registry) (ledger.Txn, error) {
+			return ledger.RetireTerms(r, ledger.RegisteredTerm{Term: x})
+		},
 		func(r ledger.Registry) (ledger.Txn, error) {
 			return ledger.DropTerms(r, 500, []ledger.TermID{x.ID()}, []string{carriers(x, "z")})
 		},
@@ -206,7 +218,7 @@ func registerTerms(t *testing.T, h Harness) {
 	if err := v.Reset(kvs, revision); err != nil {
 		t.Fatal(err)
 	}
-	if want := (ledger.Registry{Revision: r.Revision, PodRV: 500}); v.Registry() != want {
+	if want := (ledger.Registry{Revision: r.Revision, PodRV: 500}); !reflect.DeepEqual(v.Registry(), want) {
 		t.Errorf("registry %+v, want %+v", v.Registry(), want)
 	}
 	if _, ok := v.Term(x.ID()); ok || v.TermCount() != 1 || len(v.Guards(x.ID())) != 0 {

@@ -178,16 +178,16 @@ func picture(v *ledger.View) map[string]any {
 
 func claim(t *testing.T, h Harness) {
 	for range 2 {
-		if err := ledger.ClaimCluster(within(t), h.Store, "cluster-1"); err != nil {
+		if _, err := ledger.ClaimCluster(within(t), h.Store, "cluster-1"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err := ledger.ClaimCluster(within(t), h.Store, "cluster-2")
+	_, err := ledger.ClaimCluster(within(t), h.Store, "cluster-2")
 	var mismatch *ledger.ClusterMismatchError
 	if !errors.As(err, &mismatch) || mismatch.Ledger != "cluster-1" || mismatch.Cluster != "cluster-2" {
 		t.Errorf("second cluster: %v, want a mismatch naming both", err)
 	}
-	if err := ledger.ClaimCluster(within(t), h.Store, ""); err == nil {
+	if _, err := ledger.ClaimCluster(within(t), h.Store, ""); err == nil {
 		t.Error("a cluster without UID claimed the ledger")
 	}
 }

@@ -91,7 +91,7 @@ func either(t *testing.T, h Harness) {
 func freshPlan(t *testing.T, h Harness, s *shard) ledger.Nomination {
 	t.Helper()
 	var all ledger.Txn
-	for _, prefix := range []string{ledger.PrefixNode, ledger.PrefixBudget} {
+	for _, prefix := range []string{ledger.PrefixNode, ledger.PrefixIncarnation, ledger.PrefixBudget} {
 		kvs, _ := list(t, h.Store, prefix)
 		for _, kv := range kvs {
 			all.Deletes = append(all.Deletes, kv.Key)

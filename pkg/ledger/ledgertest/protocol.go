@@ -58,6 +58,7 @@ func RunProtocol(t *testing.T, open Open) {
 		{"the picture follows the ledger", follow},
 		{"the ledger belongs to one cluster", claim},
 	})
+	runAll(t, open, incarnations())
 }
 
 // shard is a member that owns every partition.
@@ -331,7 +332,9 @@ func fence(t *testing.T, h Harness) {
 			next, _, err := ledger.MarkWanted(d, e.PodUID, e.Token)
 			return next, err
 		},
-		func(d ledger.NodeDoc) (ledger.NodeDoc, error) { return ledger.MarkFencing(d, e.PodUID, e.Token) },
+		func(d ledger.NodeDoc) (ledger.NodeDoc, error) {
+			return ledger.MarkFencing(d, e.PodUID, e.Token, ledger.FenceByPod)
+		},
 		func(d ledger.NodeDoc) (ledger.NodeDoc, error) { return ledger.ReleaseFenced(d, e.PodUID, e.Token, 300) },
 	}
 	for i, step := range steps {

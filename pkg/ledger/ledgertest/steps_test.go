@@ -482,7 +482,7 @@ func (w *world) fenceMark(ctx context.Context) error {
 		return nil
 	}
 	d, _ := w.truth.Doc(e.node)
-	d, err := ledger.MarkFencing(d, e.uid, e.token)
+	d, err := ledger.MarkFencing(d, e.uid, e.token, ledger.FenceByPod)
 	if err != nil {
 		return err
 	}

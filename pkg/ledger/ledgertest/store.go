@@ -22,11 +22,13 @@ func Run(t *testing.T, open Open) {
 		{"an identical transaction applies at most once", resubmission},
 		{"a malformed transaction is surely refused", malformed},
 		{"as many writes as compares fit", limits},
+		{"a transaction that is too large is refused for certain", tooLarge},
 		{"a recreated key is another key", aba},
 		{"list is sorted, complete and dated", listing},
 		{"no change of a contended key is lost", contention},
 		{"a watch delivers whole revisions in order", watchOrder},
 		{"a watch resumes where it is told", watchResume},
+		{"a watch begins where the store is", watchBeyond},
 		{"a watch behind compaction says so", watchCompacted},
 		{"a watch ends with its context", watchEnds},
 		{"a session's keys go with its lease", sessions},
@@ -145,6 +147,42 @@ func malformed(t *testing.T, h Harness) {
 	var refused *ledger.TxnError
 	if _, err := h.Store.Commit(ctx, put("k", "1")); err == nil || errors.As(err, &refused) {
 		t.Errorf("commit with a dead context: %v, want an unknown outcome", err)
+	}
+}
+
+// tooLarge: a transaction at the limits is carried out, one beyond is refused for certain, as too large.
+func tooLarge(t *testing.T, h Harness) {
+	sized := func(bytes int) ledger.Txn {
+		var txn ledger.Txn
+		keys := numbered("k/%03d", ledger.MaxTxnOps)
+		for _, k := range keys {
+			txn.Compares = append(txn.Compares, ledger.Compare{Key: k, Target: ledger.ModRevision})
+			txn.Puts = append(txn.Puts, ledger.Put{Key: k})
+		}
+		rest := bytes - txn.Bytes()
+		for i := range txn.Puts {
+			n := rest / (len(txn.Puts) - i)
+			txn.Puts[i].Value, rest = make([]byte, n), rest-n
+		}
+		return txn
+	}
+	ops := sized(ledger.MaxTxnBytes)
+	ops.Compares = append(ops.Compares, ledger.Compare{Key: "one more", Target: ledger.ModRevision})
+	for name, txn := range map[string]ledger.Txn{
+		"a byte too many": sized(ledger.MaxTxnBytes + 1), "4 MiB": sized(4 << 20), "a compare too many": ops,
+	} {
+		_, err := h.Store.Commit(within(t), txn)
+		var refused *ledger.TxnError
+		if !errors.As(err, &refused) || !refused.TooLarge {
+			t.Errorf("%s: got error %v, want *ledger.TxnError that says it is too large", name, err)
+		}
+	}
+	if kvs, _ := list(t, h.Store, ""); len(kvs) != 0 {
+		t.Errorf("a refused transaction wrote %d keys", len(kvs))
+	}
+	mustCommit(t, h.Store, sized(ledger.MaxTxnBytes))
+	if r := commit(t, h.Store, sized(ledger.MaxTxnBytes)); r.Succeeded || len(r.Current) != ledger.MaxTxnOps {
+		t.Errorf("repeated: succeeded %v with %d current values, want %d", r.Succeeded, len(r.Current), ledger.MaxTxnOps)
 	}
 }
 

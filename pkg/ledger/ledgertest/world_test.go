@@ -239,7 +239,7 @@ func newWorld(ctx context.Context, r rules, choose func(string, int) int) (*worl
 		}
 		w.members = append(w.members, m)
 	}
-	txn, err := ledger.RegisterTerms(ledger.Registry{}, 0, worldTerm)
+	txn, err := ledger.RegisterTerms(ledger.Registry{}, ledger.NewView(), ledger.RegisteredTerm{Term: worldTerm})
 	if err != nil {
 		return nil, err
 	}

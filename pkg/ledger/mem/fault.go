@@ -9,6 +9,8 @@ import (
 // faults are the switches; guarded by the store's lock.
 type faults struct {
 	failTxns, loseAnswers, failLists int
+	// most is how large a transaction may be, 0 for no bound of its own.
+	most int
 	// heldAt is the revision watches may see up to while held, 0 when they run freely.
 	heldAt int64
 	// breaks counts BreakWatches; a watch started before the last one ends with broken.
@@ -38,6 +40,14 @@ func (s *Store) LoseAnswers(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.faults.loseAnswers = n
+}
+
+// RefuseAbove makes it a store that takes no transaction of more than so many bytes, as an etcd whose
+// --max-request-bytes is low; 0 for one that takes all.
+func (s *Store) RefuseAbove(bytes int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.faults.most = bytes
 }
 
 // FailLists makes the next n lists fail with ErrInjected.

@@ -31,15 +31,23 @@ type Store struct {
 		// changed is closed and replaced whenever something a waiter looks at has moved.
 		changed chan struct{}
 		faults  faults
+		id      uint64
+		// anew: what this Store was connected to has been replaced.
+		anew *ledger.AnewError
 	}
 }
 
-// firstRevision is that of an empty store, as in etcd.
-const firstRevision = 1
+// firstRevision is that of an empty store, as in etcd; firstID is the identity of one that was not
+// restored as another.
+const (
+	firstRevision = 1
+	firstID       = 1
+)
 
 // New returns an empty store.
 func New() *Store {
 	s := &Store{}
+	s.mu.id = firstID
 	s.mu.revision = firstRevision
 	s.mu.first = firstRevision + 1
 	s.mu.keys = map[string]ledger.KV{}
@@ -63,6 +71,11 @@ func (s *Store) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if most := s.mu.faults.most; most > 0 && t.Bytes() > most {
+		return ledger.TxnResult{}, &ledger.TxnError{
+			TooLarge: true, Reason: fmt.Sprintf("mem: %d bytes, at most %d are accepted", t.Bytes(), most),
+		}
+	}
 	if take(&s.mu.faults.failTxns) {
 		return ledger.TxnResult{}, ErrInjected
 	}
@@ -75,6 +88,9 @@ func (s *Store) Commit(ctx context.Context, t ledger.Txn) (ledger.TxnResult, err
 
 // commit runs a valid transaction; the caller holds the lock.
 func (s *Store) commit(t ledger.Txn) (ledger.TxnResult, error) {
+	if s.mu.anew != nil {
+		return ledger.TxnResult{}, s.mu.anew
+	}
 	for _, c := range t.Compares {
 		kv := s.mu.keys[c.Key]
 		have := kv.ModRevision
@@ -149,6 +165,9 @@ func (s *Store) List(ctx context.Context, prefix string) ([]ledger.KV, int64, er
 	defer s.mu.Unlock()
 	if take(&s.mu.faults.failLists) {
 		return nil, 0, ErrInjected
+	}
+	if s.mu.anew != nil {
+		return nil, 0, s.mu.anew
 	}
 	return s.list(prefix), s.mu.revision, nil
 }

@@ -42,6 +42,9 @@ func (w *watch) run(ctx context.Context) {
 		w.err = fmt.Errorf("mem: watch: from revision %d, want at least 1", w.next)
 		return
 	}
+	if w.err = w.store.come(w.next - 1); w.err != nil {
+		return
+	}
 	for {
 		batch, changed, err := w.collect()
 		if err != nil {
@@ -71,6 +74,9 @@ func (w *watch) collect() (batch ledger.EventBatch, changed <-chan struct{}, err
 	s := w.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.mu.anew != nil {
+		return ledger.EventBatch{}, nil, s.mu.anew
+	}
 	if s.mu.faults.breaks > w.breaks {
 		return ledger.EventBatch{}, nil, s.mu.faults.broken
 	}

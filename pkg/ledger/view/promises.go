@@ -270,7 +270,7 @@ func (v *View) Room(pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
 func RoomIn(facts *state.Snapshot, doc ledger.BudgetDoc, pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
 	doc.UID, doc.Namespace, doc.Name = string(pdb.UID), pdb.Namespace, pdb.Name
 	r := ledger.BudgetRoom{Doc: doc, Allowed: state.DisruptionsAllowed(pdb)}
-	if doc.Revision > 0 {
+	if doc.Revision > 0 || len(doc.HW) > 0 { // claimed from, or perhaps before it was collected
 		r.Count = &ledger.BudgetCount{Healthy: healthy(facts, pdb), Desired: pdb.Status.DesiredHealthy}
 	}
 	return r

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/view"
+	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 )
 
 // promise puts a node's document with exactly these entries, and a plan's record if given.
@@ -24,11 +25,7 @@ func (w *world) promise(node string, record *ledger.PlanRecord, entries ...ledge
 	doc := w.docs[node]
 	doc.NodeUID, doc.NodeName, doc.Entries = uidOf(node), node, entries
 	w.docs[node] = doc
-	raw, err := ledger.EncodeNodeDoc(doc)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	put := []ledger.Event{{KV: ledger.KV{Key: ledger.KeyNode(doc.NodeUID), Value: raw, ModRevision: w.revision}}}
+	put := w.stored(doc)
 	if record != nil {
 		raw, err := ledger.EncodePlan(*record)
 		if err != nil {

@@ -12,13 +12,8 @@ import (
 func (w *world) document(node string, hw map[string]uint64) {
 	w.t.Helper()
 	w.revision++
-	raw, err := ledger.EncodeNodeDoc(ledger.NodeDoc{NodeUID: uidOf(node), NodeName: node, HW: hw})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if _, err := w.ledger.Apply(ledger.EventBatch{Revision: w.revision, Events: []ledger.Event{{
-		KV: ledger.KV{Key: ledger.KeyNode(uidOf(node)), Value: raw, ModRevision: w.revision},
-	}}}); err != nil {
+	events := w.stored(ledger.NodeDoc{NodeUID: uidOf(node), NodeName: node, HW: hw})
+	if _, err := w.ledger.Apply(ledger.EventBatch{Revision: w.revision, Events: events}); err != nil {
 		w.t.Fatal(err)
 	}
 }

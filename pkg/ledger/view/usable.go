@@ -1,6 +1,9 @@
 package view
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -31,14 +34,20 @@ type usability struct {
 	// doubtful are the slots that have changed since Settle, and those that were not usable
 	// then.
 	doubtful map[*slot]struct{}
+	// unadmitted are the slots of nodes that have to be admitted before they can be used.
+	unadmitted map[*slot]struct{}
+}
+
+func newUsability(f Follower) usability {
+	return usability{follower: f, doubtful: map[*slot]struct{}{}, unadmitted: map[*slot]struct{}{}}
 }
 
 func (u *usability) doubt(s *slot) { u.doubtful[s] = struct{}{} }
 
 // Settle finds out which nodes may take a placement now and tells the follower. Those may:
 // their high-water is reached, the facts describe every pod that is reserved there (an
-// unknown pod could repel or be repelled by anything), and their document has room. It
-// returns how many may not because the facts are behind: a pod that fits no other may yet
+// unknown pod could repel or be repelled by anything), their name stands for them, and their
+// document has room. It returns how many may not because the facts are behind: a pod that fits no other may yet
 // fit one of those. While the progress is undefined that is all of them, and the follower
 // is told nothing. It costs what changed, not the cluster.
 func (v *View) Settle() (behind int) {
@@ -49,15 +58,19 @@ func (v *View) Settle() (behind int) {
 	for s := range v.doubtful {
 		if !s.placed {
 			delete(v.doubtful, s)
+			delete(v.unadmitted, s)
 			continue
 		}
-		doc, _ := v.ledger.Doc(s.info.Node.UID)
-		late := s.info.UndescribedPods() > 0 || progress < doc.HW[ledger.KindPod] ||
-			doc.HW[ledger.KindClaim] > 0 && v.ClaimProgress() < doc.HW[ledger.KindClaim]
+		doc := v.ledger.Open(s.info.Node.UID, s.info.Node.Name, 0)
+		late := s.info.UndescribedPods() > 0 || progress < doc.HighWater(ledger.KindPod) ||
+			doc.HighWater(ledger.KindClaim) > 0 && v.ClaimProgress() < doc.HighWater(ledger.KindClaim)
+		if !v.admitted(s) {
+			late = true
+		}
 		if late {
 			behind++
 		}
-		usable := !late && len(doc.Entries) < ledger.MaxEntries
+		usable := !late && doc.HasRoom()
 		if usable != s.usable {
 			s.usable = usable
 			v.follower.SetUsable(s.info, usable)
@@ -67,4 +80,32 @@ func (v *View) Settle() (behind int) {
 		}
 	}
 	return behind
+}
+
+// admitted reports whether the name of a slot's node stands for that node, and notes it if the
+// node has to be admitted first.
+func (v *View) admitted(s *slot) bool {
+	n := s.info.Node
+	admission := v.ledger.Admission(n.UID, n.Name, n.ResourceVersion)
+	if admission == ledger.Unadmitted {
+		v.unadmitted[s] = struct{}{}
+	} else {
+		delete(v.unadmitted, s)
+	}
+	return admission == ledger.Admitted
+}
+
+// Unadmitted are up to limit of the nodes that Settle has found not to be admitted, by name.
+func (v *View) Unadmitted(limit int) []*state.Node {
+	if len(v.unadmitted) == 0 {
+		return nil
+	}
+	var nodes []*state.Node
+	for s := range v.unadmitted {
+		if s.placed && !v.admitted(s) {
+			nodes = append(nodes, s.info.Node)
+		}
+	}
+	slices.SortFunc(nodes, func(a, b *state.Node) int { return strings.Compare(a.Name, b.Name) })
+	return nodes[:min(limit, len(nodes))]
 }

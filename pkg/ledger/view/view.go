@@ -92,7 +92,7 @@ func (v *View) Reset(store Facts) {
 		unknown:      map[string]struct{}{},
 		kept:         newKeptPlaces(v.kept.taken),
 		fates:        fates{every: v.fates.every},
-		usability:    usability{follower: v.follower, doubtful: map[*slot]struct{}{}},
+		usability:    newUsability(v.follower),
 	}
 	if v.staged == nil {
 		v.staged = map[string]stagedPod{}
@@ -164,14 +164,27 @@ func (v *View) ApplyLedger(c ledger.ViewChanges) {
 		v.recount(uid)
 	}
 	for i := range c.Docs {
-		for _, uid := range []string{c.Docs[i].Before.NodeUID, c.Docs[i].After.NodeUID} {
-			if s, ok := v.byUID[uid]; ok {
-				v.doubt(s)
-			}
+		for _, name := range []string{c.Docs[i].Before.NodeName, c.Docs[i].After.NodeName} {
+			v.doubtName(name)
 		}
 		for _, uid := range append(placeholdersOf(c.Docs[i].Before), placeholdersOf(c.Docs[i].After)...) {
 			v.recount(uid)
 		}
+	}
+	for _, name := range c.Names {
+		v.doubtName(name)
+	}
+	if c.Floor {
+		for _, s := range v.byUID {
+			v.doubt(s)
+		}
+	}
+}
+
+// doubtName has Settle look at the node of a name.
+func (v *View) doubtName(name string) {
+	if s, ok := v.slots[name]; ok && s.placed {
+		v.doubt(s)
 	}
 }
 
@@ -246,8 +259,8 @@ func (v *View) Uncounted() (nodes []*state.NodeInfo, elsewhere bool) {
 		return nil, false
 	}
 	for _, n := range v.nodes {
-		doc, _ := v.ledger.Doc(n.Node.UID)
-		if n.UndescribedPods() > 0 || pods < doc.HW[ledger.KindPod] || seen < doc.HW[ledger.KindNode] {
+		doc := v.ledger.Open(n.Node.UID, n.Node.Name, 0)
+		if n.UndescribedPods() > 0 || pods < doc.HighWater(ledger.KindPod) || seen < doc.HighWater(ledger.KindNode) {
 			nodes = append(nodes, n)
 		}
 	}

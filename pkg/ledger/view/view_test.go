@@ -188,11 +188,7 @@ func (w *world) reserve(pod, node string, podRV uint64) {
 			continue
 		}
 		w.docs[n] = doc
-		raw, err := ledger.EncodeNodeDoc(doc)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		kvs = append(kvs, ledger.Event{KV: ledger.KV{Key: ledger.KeyNode(doc.NodeUID), Value: raw, ModRevision: w.revision}})
+		kvs = append(kvs, w.stored(doc)...)
 	}
 	changes, err := w.ledger.Apply(ledger.EventBatch{Revision: w.revision, Events: kvs})
 	if err != nil {
@@ -201,19 +197,29 @@ func (w *world) reserve(pod, node string, podRV uint64) {
 	w.view.ApplyLedger(changes)
 }
 
+// stored is a node's document, and the incarnation of its name, as a watch brings them.
+func (w *world) stored(doc ledger.NodeDoc) []ledger.Event {
+	raw, err := ledger.EncodeNodeDoc(doc)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	name, err := ledger.EncodeIncarnation(ledger.Incarnation{NodeUID: doc.NodeUID})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return []ledger.Event{
+		{KV: ledger.KV{Key: ledger.KeyNode(doc.NodeUID), Value: raw, ModRevision: w.revision}},
+		{KV: ledger.KV{Key: ledger.KeyIncarnation(doc.NodeName), Value: name, ModRevision: w.revision}},
+	}
+}
+
 // raise sets the high-water of a node's document.
 func (w *world) raise(node string, hw uint64) {
 	w.revision++
 	doc := w.docs[node]
 	doc.NodeUID, doc.NodeName, doc.HW = uidOf(node), node, map[string]uint64{"pod": hw}
 	w.docs[node] = doc
-	raw, err := ledger.EncodeNodeDoc(doc)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	changes, err := w.ledger.Apply(ledger.EventBatch{Revision: w.revision, Events: []ledger.Event{{
-		KV: ledger.KV{Key: ledger.KeyNode(doc.NodeUID), Value: raw, ModRevision: w.revision},
-	}}})
+	changes, err := w.ledger.Apply(ledger.EventBatch{Revision: w.revision, Events: w.stored(doc)})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package placementtest_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/placement/placementtest"
+	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
@@ -69,8 +69,7 @@ func summary(v *placementtest.View) map[string][]string {
 
 // TestView: a view that followed every change is the view of what came out.
 func TestView(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seedtest.First(t, 0)
 	g := placementtest.New(seed)
 	c := g.Cluster()
 	follower := &mirror{pods: map[*state.NodeInfo][]*state.Pod{}}
@@ -132,8 +131,7 @@ func (m *mirror) compare(v *placementtest.View) string {
 
 // TestCatalog: what a view says of other objects is what a store says that read the facts.
 func TestCatalog(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := seedtest.First(t, 0)
 	g := placementtest.New(seed)
 	c := g.Cluster()
 	view, store, history := placementtest.NewView(), state.New(), &statetest.History{}

@@ -11,5 +11,7 @@
 //     progress stays undefined until everything that was there at start is applied.
 //   - A gap, a tail the log lost, and an epoch whose begin was not seen all end in another
 //     Reset: what was applied may differ from what the log now says.
-//   - A snapshot that stands for a history the log no longer has is not used.
+//   - A snapshot that stands for a history the log no longer has is not used, nor one that cannot be read.
+//   - A record that cannot be read is a hole: the store behind it has no progress, and reading goes on
+//     until facts are told anew, which ends in another Reset. Nothing that stands in the log ends Run.
 package follow

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -23,6 +24,10 @@ const (
 	retryCap     = 5 * time.Second
 	retryFactor  = 2.0
 	retryJitter  = 0.2
+	// holePatience is how long what comes behind a hole is read on before reading starts over. Nothing
+	// can be seen to follow from a record that cannot be read, so that a lost tail may have taken it
+	// unnoticed.
+	holePatience = time.Minute
 	// retrySteps only has to be more than it takes to reach retryCap.
 	retrySteps = 20
 )
@@ -35,13 +40,17 @@ type Batch struct {
 	Snapshot []byte
 	Behind   uint64
 	Barrier  uint64
+	// Unreadable says why the newest snapshot was not used, of a Reset.
+	Unreadable error
 	// Facts to apply, in order.
 	Facts []events.SequencedFact
+	// made holds the store that was made of Snapshot to see whether it can be, until it is asked for.
+	made *atomic.Pointer[state.Store]
 }
 
 // Store builds the store that a Reset batch stands for.
 func (b Batch) Store() (*state.Store, error) {
-	store, err := state.Restore(b.Snapshot)
+	store, err := b.restored()
 	if err != nil {
 		return nil, fmt.Errorf("follow: snapshot of the facts: %w", err)
 	}
@@ -50,6 +59,15 @@ func (b Batch) Store() (*state.Store, error) {
 	}
 	store.SetBarrier(b.Barrier)
 	return store, nil
+}
+
+func (b Batch) restored() (*state.Store, error) {
+	if b.made != nil {
+		if store := b.made.Swap(nil); store != nil {
+			return store, nil
+		}
+	}
+	return state.Restore(b.Snapshot)
 }
 
 // Follower follows the stream of facts.
@@ -68,21 +86,15 @@ func New(log events.Log, snaps events.Snapshots) *Follower {
 }
 
 // Run sends batches to out until ctx ends, and then returns nil. It waits for the receiver:
-// out may be unbuffered. While the log cannot be read it keeps trying, with growing pauses;
-// the only error it returns is a record that cannot be decoded, which another attempt would
-// not cure.
+// out may be unbuffered. While the log cannot be read it keeps trying, with growing pauses.
 func (f *Follower) Run(ctx context.Context, out chan<- Batch) error {
 	run := follower{Follower: f, out: out}
 	pause := newBackoff()
 	for {
 		run.delivered = false
 		err := run.attempt(ctx)
-		var undecodable *events.DecodeError
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return nil
-		case errors.As(err, &undecodable):
-			return fmt.Errorf("follow: %w", err)
 		}
 		if run.delivered {
 			pause = newBackoff()
@@ -111,6 +123,8 @@ type follower struct {
 	history History
 	// delivered: this attempt has sent facts, so that the log is well.
 	delivered bool
+	// holeSince is when a hole was met, zero while there is none.
+	holeSince time.Time
 }
 
 // attempt reads until something fails. It forgets the history when only a bootstrap helps.
@@ -152,10 +166,8 @@ func (f *follower) bootstrap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	batch, err := f.history.Begin(sequence, data, last)
-	if err != nil {
-		return err
-	}
+	batch := f.history.Begin(sequence, data, last)
+	f.holeSince = time.Time{}
 	// Open once before announcing: a stream that no longer reaches back to the snapshot
 	// must not make the receiver throw its store away.
 	reader, err := f.log.Read(ctx, events.Facts, f.history.Next())
@@ -182,6 +194,9 @@ func (f *follower) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if f.waitsInVain() {
+			return ErrHistory
+		}
 		if len(facts) == 0 {
 			continue
 		}
@@ -190,6 +205,18 @@ func (f *follower) read(ctx context.Context) error {
 		}
 		f.delivered = true
 	}
+}
+
+// waitsInVain says that it is time to see whether a hole is still there.
+func (f *follower) waitsInVain() bool {
+	if _, there := f.history.Hole(); !there {
+		f.holeSince = time.Time{}
+		return false
+	}
+	if f.holeSince.IsZero() {
+		f.holeSince = time.Now()
+	}
+	return time.Since(f.holeSince) >= holePatience
 }
 
 // await blocks for records; now and then, while there are none, it makes sure that the log

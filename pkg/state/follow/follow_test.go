@@ -287,24 +287,6 @@ func TestLostTail(t *testing.T) {
 	}
 }
 
-// TestUndecodable: a record that cannot be read ends the follower with an error that names
-// it.
-func TestUndecodable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := memlog.New(memlog.Options{})
-		msg := events.Message{Subject: "facts.pod.x", Header: events.Header{events.HeaderSchema: "99"}}
-		if _, err := log.Append(t.Context(), events.Facts, events.Tail{}, []events.Message{msg}); err != nil {
-			t.Fatal(err)
-		}
-		out := make(chan follow.Batch, 1)
-		err := follow.New(log, log).Run(t.Context(), out)
-		var undecodable *events.DecodeError
-		if !errors.As(err, &undecodable) || undecodable.Sequence != 1 {
-			t.Errorf("error %v, want record 1 to be undecodable", err)
-		}
-	})
-}
-
 // seeds is how many random lives TestLives tries.
 const seeds = 500
 

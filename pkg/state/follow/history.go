@@ -2,6 +2,8 @@ package follow
 
 import (
 	"errors"
+	"fmt"
+	"sync/atomic"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
@@ -28,13 +30,23 @@ type History struct {
 	anew uint64
 	// seeking: there is nothing to start from, and the log is read in search of such a fact.
 	seeking bool
+	// strays is where reading broke off last because a fact did not follow from the one before it, 0 once
+	// it has followed. What does not follow up to there when it is read again is no matter of a lost tail:
+	// the record is not a fact of the writer's.
+	strays uint64
+	// hole is the sequence of the newest record that could not be read, 0 for none since the beginning.
+	hole uint64
 }
 
 // Next is the sequence to read next; 0 when the history has to begin (anew).
 func (h *History) Next() uint64 { return h.next }
 
 // Forget makes the history begin anew. What snapshot did not serve is remembered.
-func (h *History) Forget() { h.next, h.seeking = 0, false }
+func (h *History) Forget() { h.next, h.seeking, h.hole = 0, false, 0 }
+
+// Hole is the sequence of a record that could not be read; ok is false if there has been none since the
+// beginning. What is behind it counts for nothing until facts begin anew.
+func (h *History) Hole() (sequence uint64, ok bool) { return h.hole, h.hole != 0 }
 
 // Missing is Forget after a read that found records gone. If they are those that had to come
 // first, because no snapshot stands for them, what the log still has is read in search of a
@@ -52,27 +64,31 @@ func (h *History) Missing(gap *events.ErrGap) {
 
 // Begin starts from a snapshot (data nil: there is none) of a log whose last sequence was
 // read afterwards, or from a fact behind it that begins anew. It returns the batch that
-// announces the start.
-func (h *History) Begin(sequence uint64, data []byte, last uint64) (Batch, error) {
+// announces the start. A snapshot that cannot be read is none.
+func (h *History) Begin(sequence uint64, data []byte, last uint64) Batch {
 	if sequence > last {
 		data = nil
 	}
-	position, err := state.SnapshotPosition(data)
-	if err != nil {
-		return Batch{}, err
+	store, unreadable := state.Restore(data)
+	if unreadable != nil {
+		store, data = state.New(), nil
 	}
+	position := store.Position()
 	if position == h.refused {
-		position, data = state.Position{}, nil
+		position, data, store = state.Position{}, nil, state.New()
 	}
 	if h.anew > last {
 		h.anew = 0
 	}
 	if h.anew > position.Sequence {
-		position, data = state.Position{Sequence: h.anew - 1}, nil
+		position, data, store = state.Position{Sequence: h.anew - 1}, nil, state.New()
 	}
-	h.origin, h.next, h.seeking = position, position.Sequence+1, false
+	h.origin, h.next, h.seeking, h.hole = position, position.Sequence+1, false, 0
 	h.epoch, h.epochKnown = position.Epoch, position.Sequence > 0
-	return Batch{Reset: true, Snapshot: data, Behind: position.Sequence, Barrier: last}, nil
+	b := Batch{Reset: true, Snapshot: data, Behind: position.Sequence, Barrier: last, Unreadable: unreadable}
+	b.made = &atomic.Pointer[state.Store]{}
+	b.made.Store(store)
+	return b
 }
 
 // Check says whether a log with this last sequence can still hold what has been read; if
@@ -85,8 +101,8 @@ func (h *History) Check(last uint64) error {
 }
 
 // Take reads records and checks that each follows from the one before. What comes back must
-// be applied: it counts as read. After ErrHistory only Forget helps, after *events.ErrGap
-// Missing.
+// be applied: it counts as read. A record that cannot be read comes back as events.OpUnreadable.
+// After ErrHistory only Forget helps, after *events.ErrGap Missing.
 func (h *History) Take(records []events.Record) ([]events.SequencedFact, error) {
 	facts := make([]events.SequencedFact, 0, len(records))
 	want, epoch, known := h.next, h.epoch, h.epochKnown
@@ -98,20 +114,47 @@ func (h *History) Take(records []events.Record) ([]events.SequencedFact, error) 
 			return nil, &events.ErrGap{Stream: events.Facts, Want: want, Have: r.Sequence}
 		}
 		fact, err := events.DecodeFact(r)
-		if err != nil {
-			return nil, err
-		}
-		if !h.follows(epoch, known, fact) {
-			return nil, ErrHistory
+		if err == nil && !h.follows(epoch, known, fact) {
+			if err = h.stray(fact); err == nil {
+				return nil, ErrHistory
+			}
 		}
 		if want++; h.seeking {
 			continue
 		}
-		epoch, known = fact.Epoch, true
+		if err == nil && r.Sequence == h.strays {
+			h.strays = 0
+		}
+		if err != nil {
+			h.hole = r.Sequence
+			fact = unreadable(r.Sequence, epoch, err)
+		}
+		epoch, known = fact.Epoch, err == nil
 		facts = append(facts, fact)
 	}
 	h.next, h.epoch, h.epochKnown = want, epoch, known
 	return facts, nil
+}
+
+// unreadable stands for a record that cannot be read. Which epoch comes behind it is not known: it may
+// have been the begin of one.
+func unreadable(sequence, epoch uint64, err error) events.SequencedFact {
+	return events.SequencedFact{
+		Sequence: sequence, Fact: events.Fact{Op: events.OpUnreadable, Epoch: epoch, Cause: err.Error()},
+	}
+}
+
+// stray says why a fact that does not follow cannot be read, if reading has come as far before: then no lost
+// tail explains it. Nil for the first time.
+func (h *History) stray(f events.SequencedFact) error {
+	if f.Anew() {
+		return nil
+	}
+	if f.Sequence > h.strays {
+		h.strays = f.Sequence
+		return nil
+	}
+	return fmt.Errorf("follow: fact %d is of epoch %d, which does not follow from the fact before it", f.Sequence, f.Epoch)
 }
 
 // follows says whether a fact may come next. If not, it notes what is to be learned from that.

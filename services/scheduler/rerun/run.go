@@ -25,6 +25,8 @@ type Job struct {
 	// Strict: the nodes of choices that a decision counted are those that were found again, too; what
 	// could not be found makes what counted it impossible to be made again.
 	Strict bool
+	// LeftOut hears of every record that cannot be read; it may be nil.
+	LeftOut func(r events.Record, err error)
 	// Each hears of every record that was wanted, in the order of its shard.
 	Each func(Verdict) error
 }
@@ -93,7 +95,10 @@ func gather(ctx context.Context, job Job) (map[string][]item, error) {
 		}
 		d, err := events.DecodeDecision(r)
 		if err != nil {
-			return nil, fmt.Errorf("decisions: %w", err)
+			if job.LeftOut != nil {
+				job.LeftOut(r, err)
+			}
+			continue
 		}
 		if d.Evidence == nil {
 			continue

@@ -83,12 +83,15 @@ func (s *Shard) advance(ctx context.Context, d *events.Decision) error {
 			return s.fail(err)
 		}
 	}
+	if err := s.replica.Unreadable(); err != nil {
+		return &NotThereError{err.Error()} // until facts are told anew
+	}
 	for _, l := range d.Evidence.Basis.Learned {
 		kvs, err := s.ledger.Put(ctx, l.Revision, l.Key)
 		if err != nil {
 			return err
 		}
-		if err := s.replica.Learn(kvs); err != nil {
+		if err := s.replica.Learn(l, kvs); err != nil {
 			return s.fail(err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 )
 
@@ -36,6 +37,9 @@ type factCursor struct {
 	start *follow.Batch
 	// later is where reading can begin if the log does not reach back any more; nil for nowhere.
 	later *follow.Batch
+	// epoch of the last fact read, when epochKnown.
+	epoch      uint64
+	epochKnown bool
 }
 
 // openFacts begins at the newest snapshot, if nothing before it is asked for, else at the oldest
@@ -89,8 +93,8 @@ func (c *factCursor) jump(ctx context.Context, most uint64) error {
 	if err != nil || r.Sequence == c.at+1 {
 		return err
 	}
-	if fact, err := events.DecodeFact(*r); err != nil || fact.Anew() {
-		return err
+	if fact, err := events.DecodeFact(*r); err == nil && fact.Anew() {
+		return nil
 	}
 	for r.Sequence <= c.later.Behind {
 		c.ahead = nil
@@ -125,10 +129,8 @@ func (c *factCursor) to(ctx context.Context, sequence uint64) ([]follow.Batch, e
 		if err != nil {
 			return nil, err
 		}
-		fact, err := events.DecodeFact(*r)
+		fact := c.read(*r)
 		switch {
-		case err != nil:
-			return nil, err
 		case fact.Anew():
 			// Nothing before it counts.
 			out, facts = []follow.Batch{*resetAt(r.Sequence-1, nil)}, nil
@@ -149,11 +151,23 @@ func (c *factCursor) reaches(ctx context.Context) error {
 	if err != nil || r.Sequence == c.at+1 {
 		return err
 	}
-	fact, err := events.DecodeFact(*r)
-	if err == nil && !fact.Anew() {
-		err = &NotThereError{fmt.Sprintf("the log does not hold the facts from %d to %d", c.at+1, r.Sequence-1)}
+	if fact, err := events.DecodeFact(*r); err == nil && fact.Anew() {
+		return nil
 	}
-	return err
+	return &NotThereError{fmt.Sprintf("the log does not hold the facts from %d to %d", c.at+1, r.Sequence-1)}
+}
+
+// read is the fact of a record; events.OpUnreadable for one that cannot be read, or follows from nothing.
+func (c *factCursor) read(r events.Record) events.SequencedFact {
+	fact, err := events.DecodeFact(r)
+	if err == nil && !fact.Anew() && c.epochKnown && !state.Follows(c.epoch, fact.Fact) {
+		err = fmt.Errorf("epoch %d does not follow on %d", fact.Epoch, c.epoch)
+	}
+	if c.epochKnown = err == nil; err != nil {
+		return events.SequencedFact{Sequence: r.Sequence, Fact: events.Fact{Op: events.OpUnreadable, Cause: err.Error()}}
+	}
+	c.epoch = fact.Epoch
+	return fact
 }
 
 // NotThereError says what the log does not hold.

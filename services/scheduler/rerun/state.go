@@ -35,6 +35,9 @@ func Rebuild(ctx context.Context, src Source, at At) (Picture, error) {
 	if err := picture.readFacts(ctx, src, at); err != nil {
 		return picture, err
 	}
+	if err := picture.Facts.Snapshot().Unreadable(); err != nil {
+		return picture, &NotThereError{err.Error()} // and the facts were not told anew by then
+	}
 	if at.Sequence > 0 {
 		at.Time = picture.Time
 	}

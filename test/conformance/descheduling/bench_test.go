@@ -34,7 +34,7 @@ func benchUpstream(b *testing.B, w *world, strategy string) {
 	var took time.Duration
 	for b.Loop() {
 		began := processorTime(b)
-		said, err := o.run(b.Context(), w, file, nil)
+		said, err := o.run(b.Context(), w, file)
 		took += processorTime(b) - began
 		if err != nil {
 			b.Fatal(err)

@@ -176,7 +176,7 @@ func (o *oracle) loop(t *testing.T, w *deschedulingtest.World) (l loop) {
 				names[p.Namespace+"/"+p.Name] = p.Name
 			}
 		}
-		said, err := o.run(t.Context(), now, file, nil)
+		said, err := o.run(t.Context(), now, file)
 		if err != nil {
 			t.Fatal(err)
 		}

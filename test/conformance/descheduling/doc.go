@@ -5,10 +5,13 @@
 // Start reading at TestStrategies (the loop), then oracle (upstream's profile with its own
 // limits, over objects in its informers, and evictions recorded) and world (the input).
 //
-// Upstream decides some things by the order of Go's maps and by sorting with a function that
-// is no order. So where the sets differ, upstream runs again, and ours must be one of its
-// answers. The table that a run prints counts those cases. Named exceptions are in
-// exceptions_test.go.
+// Upstream decides some things by the order of Go's maps and by the order in which the API lists
+// pods. So the test asks whether upstream's algorithm allows our evictions, in the order in which we
+// make them (denies in orders_test.go, spread_test.go), and of upstream's own the same. Upstream is
+// never asked again until it agrees, so no run passes or fails by chance. The table that a run prints
+// counts the cases in which ours is another of upstream's answers, and those in which ours counts a
+// pod once that upstream counts twice; both shares are bounded. TestWhatUpstreamMayDo has small cases
+// with all their answers, so that an oracle that lets everything pass is found out.
 //
 // It is a package of its own beside the comparison of schedulers, because it needs nothing of
 // k8s.io/kubernetes and builds faster without.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
@@ -55,6 +54,8 @@ type answer struct {
 	// evicted are "namespace/name" of pods, sorted, each once. twice are those that were
 	// asked for again.
 	evicted, twice []string
+	// sequence are all that were asked for, in order.
+	sequence []string
 	// failed: a strategy could not run.
 	failed bool
 }
@@ -103,9 +104,8 @@ func (o *oracle) load(text []byte) (*api.DeschedulerPolicy, error) {
 	return descheduler.LoadPolicyConfig(file, o.client, pluginregistry.PluginRegistry)
 }
 
-// run decides one cycle. order shuffles what upstream leaves to chance, nodes and pods in the
-// informers; nil is our order.
-func (o *oracle) run(ctx context.Context, w *world, text []byte, order *rand.Rand) (answer, error) {
+// run decides one cycle. Upstream lists nodes, and pods of a node, in any order: here in ours.
+func (o *oracle) run(ctx context.Context, w *world, text []byte) (answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	o.world, o.evicted = w, nil
@@ -120,9 +120,6 @@ func (o *oracle) run(ctx context.Context, w *world, text []byte, order *rand.Ran
 		return answer{}, err
 	}
 	nodes, err := o.nodes(ctx, factory, p)
-	if order != nil {
-		order.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
-	}
 	if err != nil || len(nodes) <= 1 {
 		return answer{}, err
 	}
@@ -142,7 +139,7 @@ func (o *oracle) run(ctx context.Context, w *world, text []byte, order *rand.Ran
 	for i, config := range p.Profiles {
 		run, err := profile.NewProfile(ctx, config, pluginregistry.PluginRegistry,
 			profile.WithClientSet(o.client), profile.WithSharedInformerFactory(factory), profile.WithPodEvictor(evictor),
-			profile.WithGetPodsAssignedToNodeFnc(w.podsOn(order)), profile.WithMetricsCollector(collector),
+			profile.WithGetPodsAssignedToNodeFnc(w.podsOn()), profile.WithMetricsCollector(collector),
 			profile.WithPrometheusClient(func() promapi.Client { return prometheus{w} }),
 			profile.WithProfileInstanceID(fmt.Sprint(i)))
 		if err != nil {
@@ -155,10 +152,10 @@ func (o *oracle) run(ctx context.Context, w *world, text []byte, order *rand.Ran
 }
 
 func newAnswer(evicted []string, failed bool) answer {
-	slices.Sort(evicted)
-	a := answer{failed: failed}
-	for i, name := range evicted {
-		if i > 0 && name == evicted[i-1] {
+	a := answer{failed: failed, sequence: evicted}
+	sorted := slices.Sorted(slices.Values(evicted))
+	for i, name := range sorted {
+		if i > 0 && name == sorted[i-1] {
 			a.twice = append(a.twice, name)
 			continue
 		}
@@ -212,8 +209,8 @@ func (o *oracle) nodes(
 	return nodes, err
 }
 
-// podsOn lists pods of a node in our order, or in any.
-func (w *world) podsOn(order *rand.Rand) podutil.GetPodsAssignedToNodeFunc {
+// podsOn lists pods of a node in our order.
+func (w *world) podsOn() podutil.GetPodsAssignedToNodeFunc {
 	byNode := map[string][]*corev1.Pod{}
 	for _, p := range w.pods {
 		byNode[p.Spec.NodeName] = append(byNode[p.Spec.NodeName], p)
@@ -223,9 +220,6 @@ func (w *world) podsOn(order *rand.Rand) podutil.GetPodsAssignedToNodeFunc {
 			return cmp.Or(cmp.Compare(priorityOf(a), priorityOf(b)), cmp.Compare(a.Namespace, b.Namespace),
 				cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 		})
-		if order != nil {
-			order.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
-		}
 	}
 	return func(node string, filter podutil.FilterFunc) ([]*corev1.Pod, error) {
 		var out []*corev1.Pod

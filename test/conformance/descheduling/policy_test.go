@@ -224,7 +224,7 @@ func (o *oracle) build(ctx context.Context, p *api.DeschedulerPolicy) error {
 	for i, config := range p.Profiles {
 		_, err := profile.NewProfile(ctx, config, pluginregistry.PluginRegistry,
 			profile.WithClientSet(o.client), profile.WithSharedInformerFactory(factory), profile.WithPodEvictor(evictor),
-			profile.WithGetPodsAssignedToNodeFnc(o.world.podsOn(nil)),
+			profile.WithGetPodsAssignedToNodeFnc(o.world.podsOn()),
 			profile.WithPrometheusClient(func() promapi.Client { return prometheus{o.world} }),
 			profile.WithProfileInstanceID(fmt.Sprint(i)))
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -15,48 +14,54 @@ import (
 	"github.com/berth-scheduler/berth/pkg/descheduling"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
 var (
 	cases = flag.Int("cases", 2000, "how many clusters, and how many policies, to compare")
-	seed  = flag.Uint64("seed", 0, "seed of the first case; 0 draws one")
+	seed  = flag.Uint64("seed", 0, "seed of the first case; 0: TEST_SEED")
 )
 
 func firstSeed(t *testing.T) uint64 {
 	t.Helper()
-	first := *seed
-	if first == 0 {
-		first = rand.Uint64()>>1 + 1
-	}
+	first := seedtest.First(t, *seed)
 	t.Logf("first seed %d; replay with -args -seed=%d -cases=%d", first, first, *cases)
 	return first
 }
 
 const (
-	// reruns is how often upstream may answer again before a difference counts.
-	reruns = 60
 	// leastEvicting is the share of cases, in percent, in which each strategy must evict.
 	leastEvicting = 20
+	// mostChance is the share of a strategy's cases, in percent, in which ours may be another answer of
+	// upstream's than the one it gave. (Measured over 22,000 cases: 3.5 of topology spread, 1.8 of duplicates,
+	// 1.4 of low utilization, less of the others.)
+	mostChance = 15
+	// mostExcepted is that of cases in which ours may be none of upstream's answers, but what they would
+	// be if a pod asked for twice counted once. (Measured: 0.14 of node affinity, none of the others.)
+	mostExcepted = 3
+	// manyCases is how many a run must have for its shares to mean something.
+	manyCases = 2000
 )
 
 // row of the table that a run prints.
 type row struct {
 	cases, evicting, evicted int
-	// chance counts cases in which upstream's own answers differ, by what they differ with.
-	chance map[string]int
-	// excepted counts cases that a named exception explains.
-	excepted map[string]int
+	// chance counts cases in which ours is another answer that upstream's algorithm allows.
+	chance int
+	// excepted counts cases in which ours counts a pod once that upstream counts twice.
+	excepted int
 }
 
-// TestStrategies: on the same cluster and policy, both evict the same pods.
+// TestStrategies: on the same cluster and policy, both evict the same pods, or ours are others that
+// upstream's algorithm allows.
 func TestStrategies(t *testing.T) {
 	o, first := newOracle(t), firstSeed(t)
 	table := map[string]*row{}
 	strategies := slices.Sorted(maps.Keys(drawers))
 	for _, name := range strategies {
-		table[name] = &row{chance: map[string]int{}, excepted: map[string]int{}}
+		table[name] = &row{}
 	}
 	for i := range uint64(*cases) {
 		at := first + i
@@ -66,79 +71,79 @@ func TestStrategies(t *testing.T) {
 		}
 	}
 	t.Log(draw(table))
+	if *cases < manyCases {
+		return
+	}
 	for _, name := range strategies {
-		if r := table[name]; *cases >= 1000 && r.evicting*100 < leastEvicting*r.cases {
-			t.Errorf("%s evicted in %d of %d cases, want %d%% at least", name, r.evicting, r.cases, leastEvicting)
+		for _, complaint := range table[name].complaints() {
+			t.Errorf("%s %s", name, complaint)
 		}
 	}
 }
 
-// compare returns how the sides differ, or nothing.
-func (o *oracle) compare(t *testing.T, seed uint64, strategy string, r *row) string {
+// complaints are about shares of cases that prove too little.
+func (r *row) complaints() (all []string) {
+	if r.evicting*100 < leastEvicting*r.cases {
+		all = append(all, fmt.Sprintf("evicted in %d of %d cases, want %d%% at least", r.evicting, r.cases, leastEvicting))
+	}
+	if r.chance*100 > mostChance*r.cases {
+		all = append(all, fmt.Sprintf("gave another of upstream's answers in %d of %d cases, want %d%% at most",
+			r.chance, r.cases, mostChance))
+	}
+	if r.excepted*100 > mostExcepted*r.cases {
+		all = append(all, fmt.Sprintf("counted pods otherwise in %d of %d cases, want %d%% at most",
+			r.excepted, r.cases, mostExcepted))
+	}
+	return all
+}
+
+// drawCase draws a cluster and a policy.
+func drawCase(seed uint64, strategy string) drawnCase {
 	s := newSource(seed)
 	w := drawWorld(s, strategy)
-	drawn := drawPolicy(s, strategy)
-	file := text(drawn)
-	theirs, err := o.run(t.Context(), w, file, nil)
+	return drawnCase{strategy: strategy, w: w, drawn: drawPolicy(s, strategy)}
+}
+
+// compare returns how the sides differ, or nothing.
+func (o *oracle) compare(t *testing.T, seed uint64, strategy string, r *row) string {
+	t.Helper()
+	c := drawCase(seed, strategy)
+	theirs := o.ask(t, c.w, c.drawn)
+	ours, err := c.w.decide(text(c.drawn))
 	if err != nil {
-		return fmt.Sprintf("upstream: %v\n%s", err, file)
-	}
-	ours, err := w.decide(file)
-	if err != nil {
-		return fmt.Sprintf("ours: %v\n%s", err, file)
+		return fmt.Sprintf("ours: %v\n%s", err, text(c.drawn))
 	}
 	r.cases++
 	if len(ours.evicted) > 0 {
 		r.evicting++
 		r.evicted += len(ours.evicted)
 	}
-	if same(theirs, ours) {
-		return ""
+	why := ""
+	if !theirs.failed {
+		why = o.denies(t, c, theirs, false)
 	}
-	if name := exception(strategy, drawn, w, theirs); name != "" {
-		r.excepted[name]++
+	switch {
+	case why != "":
+		why = "upstream itself is denied: " + why
+	case same(theirs, ours):
 		return ""
-	}
-	if why, ok := o.byChance(t, w, file, theirs, ours); ok {
-		r.chance[why]++
+	case theirs.failed || ours.failed:
+		why = "a strategy could not run"
+	case o.denies(t, c, ours, false) == "":
+		r.chance++
 		return ""
+	default:
+		if why = o.denies(t, c, ours, true); why == "" {
+			r.excepted++
+			return ""
+		}
 	}
-	return fmt.Sprintf("upstream (-) and ours (+): %s\nfailed %t, %t; asked twice %v\n%s\n%s",
-		cmp.Diff(theirs.evicted, ours.evicted), theirs.failed, ours.failed, theirs.twice, file, w)
+	return fmt.Sprintf("%s\nupstream (-) and ours (+): %s\nfailed %t, %t; asked twice %v\nsequences %v and %v\n%s\n%s",
+		why, cmp.Diff(theirs.evicted, ours.evicted), theirs.failed, ours.failed, theirs.twice, theirs.sequence,
+		ours.sequence, text(c.drawn), c.w)
 }
 
 func same(a, b answer) bool { return slices.Equal(a.evicted, b.evicted) && a.failed == b.failed }
-
-// byChance lets upstream answer again, with its pods in another order if their order may
-// matter, until it says what we say. Where several things are up to chance that may be never;
-// then it is enough that upstream contradicts itself, that we evict as many pods as some
-// answers do, and no pod that none of them does.
-func (o *oracle) byChance(t *testing.T, w *world, file []byte, first, ours answer) (why string, ok bool) {
-	least, most, possible := len(first.evicted), len(first.evicted), map[string]bool{}
-	contradicts := false
-	for i := range reruns {
-		var order *rand.Rand
-		why := "order of maps"
-		if w.ties && i%2 == 1 {
-			order, why = rand.New(rand.NewPCG(uint64(i), 0)), "order of equals"
-		}
-		again, err := o.run(t.Context(), w, file, order)
-		if err != nil {
-			return "", false
-		}
-		if same(again, ours) {
-			return why, true
-		}
-		least, most = min(least, len(again.evicted)), max(most, len(again.evicted))
-		contradicts = contradicts || !same(first, again)
-		for _, name := range again.evicted {
-			possible[name] = true
-		}
-	}
-	within := len(ours.evicted) >= least && len(ours.evicted) <= most
-	impossible := slices.ContainsFunc(ours.evicted, func(name string) bool { return !possible[name] })
-	return "several orders", contradicts && within && !impossible && ours.failed == first.failed
-}
 
 // decide runs ours over facts as the queue would write them.
 func (w *world) decide(file []byte) (answer, error) {
@@ -224,16 +229,13 @@ func (w *world) String() string {
 
 func draw(table map[string]*row) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-46s %6s %9s %8s  %s\n", "strategy", "cases", "evicting", "evicted", "explained otherwise")
+	fmt.Fprintf(&b, "%-46s %6s %9s %8s %14s %13s\n", "strategy", "cases", "evicting", "evicted", "other answer",
+		"counted once")
 	for _, name := range slices.Sorted(maps.Keys(table)) {
 		r := table[name]
-		fmt.Fprintf(&b, "%-46s %6d %8.1f%% %8d ", name, r.cases, 100*float64(r.evicting)/float64(max(r.cases, 1)), r.evicted)
-		for _, m := range []map[string]int{r.chance, r.excepted} {
-			for _, why := range slices.Sorted(maps.Keys(m)) {
-				fmt.Fprintf(&b, " %s: %d", why, m[why])
-			}
-		}
-		b.WriteString("\n")
+		percent := func(n int) float64 { return 100 * float64(n) / float64(max(r.cases, 1)) }
+		fmt.Fprintf(&b, "%-46s %6d %8.1f%% %8d %13.1f%% %12.1f%%\n", name, r.cases, percent(r.evicting), r.evicted,
+			percent(r.chance), percent(r.excepted))
 	}
 	return b.String()
 }

@@ -31,8 +31,6 @@ type world struct {
 	ratios          map[string]float64
 	// ties: pods may agree in all that the strategy sorts them by.
 	ties bool
-	// owners: some pods have two.
-	owners bool
 }
 
 // source draws.
@@ -70,10 +68,14 @@ func drawWorld(s source, strategy string) *world {
 	ratios := s.Perm(100)
 	for i, n := range w.nodes {
 		w.nodeUse[n.Name] = [2]int64{s.Int64N(16000), s.Int64N(32 << 30)}
-		w.ratios[n.Name] = float64(ratios[i]) / 100
+		// In the middle of a whole percent: upstream cuts the rest off, and no two nodes are to be equal.
+		w.ratios[n.Name] = (float64(ratios[i]) + 0.5) / 100
 	}
 	for range s.between(4, 9) {
 		w.addPods(s, strategy)
+	}
+	if strategy == policy.PluginLowNodeUtilization || strategy == policy.PluginHighNodeUtilization {
+		w.addAgents()
 	}
 	w.rank(s)
 	if strategy == policy.PluginTooManyRestarts {
@@ -162,7 +164,6 @@ func drawSelector(s source) *metav1.LabelSelector {
 func (w *world) addPods(s source, strategy string) {
 	app := len(w.pods)
 	like := drawTemplate(s, strategy, app)
-	w.owners = w.owners || len(like.OwnerReferences) > 1
 	crowded := pick(s, w.nodes...)
 	for i := range s.between(1, 8) {
 		p := like.DeepCopy()
@@ -182,13 +183,33 @@ func (w *world) addPods(s source, strategy string) {
 			p.Spec.NodeName = pick(s, w.nodes...).Name
 		}
 		drawOwn(s, p, strategy)
-		// Distinct ages, away from thresholds: those are whole minutes.
-		p.CreationTimestamp = metav1.Time{Time: w.now.Add(-time.Duration(len(w.pods)*7%97+1)*time.Minute - 30*time.Second -
+		// Distinct ages, away from thresholds: those are whole minutes. Upstream reads the clock, and a busy
+		// machine may be half a minute late.
+		p.CreationTimestamp = metav1.Time{Time: w.now.Add(-time.Duration(len(w.pods)*7%97+1)*time.Minute - 5*time.Second -
 			time.Duration(len(w.pods)%20)*time.Second)}
 		if s.chance(85) {
 			p.Status.StartTime = &metav1.Time{Time: p.CreationTimestamp.Add(time.Second)}
 		}
 		w.podUse[p.Namespace+"/"+p.Name] = [2]int64{s.Int64N(2000), s.Int64N(4 << 30)}
+		w.pods = append(w.pods, p)
+	}
+}
+
+// addAgents gives each node a pod, of a size that no other has: upstream sorts nodes by what their pods
+// ask for, and takes equal ones as a map gives them.
+func (w *world) addAgents() {
+	for i, n := range w.nodes {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespaces[0], Name: "agent-" + n.Name, UID: types.UID("uid-agent-" + n.Name),
+			CreationTimestamp: metav1.Time{Time: w.now.Add(-time.Hour)},
+			OwnerReferences:   []metav1.OwnerReference{{Kind: "DaemonSet", Name: "agent", UID: "owner-agent"}},
+		}, Spec: corev1.PodSpec{NodeName: n.Name, SchedulerName: corev1.DefaultSchedulerName}}
+		size := corev1.ResourceList{corev1.ResourceMemory: *resource.NewQuantity(int64(i+1)<<10, resource.BinarySI)}
+		p.Spec.Containers = []corev1.Container{{
+			Name: "c0", Image: "agent", Resources: corev1.ResourceRequirements{Requests: size},
+		}}
+		p.Status.Phase = corev1.PodRunning
+		w.podUse[keyOf(p)] = [2]int64{1, 1 << 10}
 		w.pods = append(w.pods, p)
 	}
 }
@@ -401,7 +422,7 @@ func drawOwn(s source, p *corev1.Pod, strategy string) {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
 			Type: pick(s, corev1.PodReady, corev1.PodScheduled), Status: pick(s, corev1.ConditionTrue, corev1.ConditionFalse),
 			Reason:             pick(s, "", "ContainersNotReady"),
-			LastTransitionTime: metav1.Time{Time: time.Now().Add(-time.Duration(s.IntN(60))*time.Minute - 30*time.Second)},
+			LastTransitionTime: metav1.Time{Time: time.Now().Add(-time.Duration(s.IntN(60))*time.Minute - 5*time.Second)},
 		})
 	}
 	p.Status.ContainerStatuses = drawStatuses(s, len(p.Spec.Containers))

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// patch merges a condition, or whatever is said of it, into the status of a pod.
+// patch merges a condition, or whatever is said of it, into the status of a pod, and annotations into the pod, as
+// kube-apiserver does.
 func (s *Server) patch(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, mostBody))
 	if err != nil {
@@ -36,7 +37,7 @@ func (s *Server) patch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	pod := *old
-	pod.Status = merged.Status
+	pod.Status, pod.Annotations = merged.Status, merged.Annotations
 	s.stamp(&pod)
 	frame, err := s.encode.frame("MODIFIED", &pod)
 	if err != nil {

@@ -156,6 +156,10 @@ func TestConditionsAreMerged(t *testing.T) {
 			t.Errorf("%s: %v, %v", reason, got, err)
 		}
 	}
+	got, err := patch("a", `{"metadata":{"annotations":{"mark":"1"}},"spec":{"nodeName":"n1"}}`)
+	if err != nil || got.Annotations["mark"] != "1" || got.Spec.NodeName != "" || len(got.Status.Conditions) != 1 {
+		t.Errorf("an annotation: %v, %v, want it set, and the spec left alone", got, err)
+	}
 	if _, err := patch("b", "{}"); !errors.IsNotFound(err) {
 		t.Errorf("a pod that is not there: %v", err)
 	}

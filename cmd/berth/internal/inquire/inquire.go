@@ -92,7 +92,7 @@ func (q *Inquiry) Story(ctx context.Context, uid string) (*explain.Story, error)
 	if err != nil {
 		return nil, err
 	}
-	return explain.Tell(uid, facts, decisions)
+	return explain.Tell(uid, facts, decisions), nil
 }
 
 func (q *Inquiry) queue(ctx context.Context, question explain.Question) (*explain.QueueAnswer, error) {
@@ -199,10 +199,7 @@ func (q *Inquiry) evicted(ctx context.Context, s *explain.Story) error {
 		}
 		for _, r := range records {
 			d, err := events.DecodeDecision(r)
-			if err != nil {
-				return err
-			}
-			if d.Token == token {
+			if err == nil && d.Token == token { // one that cannot be read is none that helps
 				s.Evicted.By = "preemption, for pod " + d.Pod.Namespace + "/" + d.Pod.Name
 				s.Evicted.Reason = "the place of it on " + d.NodeName + " was needed: " + d.Message
 			}

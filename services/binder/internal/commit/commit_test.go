@@ -175,11 +175,45 @@ func TestFenceReallyChangesThePod(t *testing.T) {
 		if body.Metadata.UID != "uid" || body.Metadata.Annotations["berth.dev/fence"] != "value" {
 			t.Errorf("patch %+v", body)
 		}
-		write(w, http.StatusOK, podObject(func(p *corev1.Pod) { p.Spec.NodeName, p.ResourceVersion = "n", "8" }))
+		if req.Method != http.MethodPatch || req.URL.Path != "/api/v1/namespaces/ns/pods/p/status" {
+			t.Errorf("%s %s, want a patch of the pod's status, which leaves its spec alone", req.Method, req.URL.Path)
+		}
+		write(w, http.StatusOK, podObject(func(p *corev1.Pod) {
+			p.Spec.NodeName, p.ResourceVersion, p.Annotations = "n", "8", body.Metadata.Annotations
+		}))
 	})
 	a := r.fencePod(t.Context(), decide.FencePod{Pod: thePod, Value: "value"})
 	if a.Result != decide.Done || a.Pod.NodeName != "n" || a.Pod.ResourceVersion != 8 {
 		t.Fatalf("answer %+v", a)
+	}
+}
+
+// The write of a fence that is refused says which write it was, and what the API server says of it.
+func TestRefusedFenceNamesTheWrite(t *testing.T) {
+	r := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		fail(w, apierrors.NewForbidden(theRes, "p", errors.New("frozen")))
+	})
+	a := r.fencePod(t.Context(), decide.FencePod{Pod: thePod, Value: "value"})
+	if want := `patch of pods/status: pods "p" is forbidden: frozen`; a.Result != decide.Refused || a.Problem != want {
+		t.Fatalf("answer %+v, want refused: %s", a, want)
+	}
+}
+
+// A patch that an admission webhook empties changes nothing, and is answered as if it had.
+func TestMarkThatIsTakenOutIsNoFence(t *testing.T) {
+	for name, annotations := range map[string]map[string]string{
+		"all are": nil, "an older mark stays": {"berth.dev/fence": "older"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				write(w, http.StatusOK, podObject(func(p *corev1.Pod) { p.Annotations = annotations }))
+			})
+			a := r.fencePod(t.Context(), decide.FencePod{Pod: thePod, Value: "value"})
+			const problem = "left out annotation berth.dev/fence"
+			if a.Result != decide.Refused || !strings.Contains(a.Problem, problem) || a.Pod != nil {
+				t.Fatalf("answer %+v, want refused, and that the annotation is missing", a)
+			}
+		})
 	}
 }
 

@@ -111,6 +111,9 @@ func (r *Room) allocate(
 	case versionOf(claim) != pick.ClaimRV:
 		return nil, refusal("claim %s has changed since the decision", pick.Claim)
 	}
+	if err := placement.PutConfigBack(allocation, pick.ConfigHashes, &claim.Spec, e.Devices.Classes); err != nil {
+		return nil, refusal("claim %s: %v", pick.Claim, err)
+	}
 	if !slices.Contains(claim.Finalizers, resourcev1.Finalizer) {
 		finalizers := append(slices.Clone(claim.Finalizers), resourcev1.Finalizer)
 		var answer decide.Answered

@@ -136,26 +136,49 @@ type patchMeta struct {
 }
 
 func (r *Room) fencePod(ctx context.Context, e decide.FencePod) decide.Answered {
+	answer := r.markPod(ctx, e)
+	if len(e.Claims) > 0 && (answer.Result == decide.Done || answer.Result == decide.Gone) {
+		version, settled := r.settleClaims(ctx, e, answer.Pod != nil && answer.Pod.NodeName == e.NodeName)
+		if settled.Result != decide.Done {
+			answer = decide.Answered{Result: settled.Result, Problem: "change of the pod's claims: " + settled.Problem}
+		}
+		answer.ClaimVersion = version
+	}
+	answer.Op = e.Op
+	r.deps.Logger.Info("fence",
+		"pod", ref(e.Pod), "value", e.Value, "result", answer.Result.String(), "error", answer.Problem)
+	return answer
+}
+
+// markPod writes the mark of a fence.
+//
+// It goes through pods/status, whose strategy in kube-apiserver (pkg/registry/core/pod/strategy.go) leaves the spec
+// alone and keeps what is said of annotations. So the binder needs no right to change pods, which would be one to the
+// image of any container, and admission webhooks and policies for pods do not see it. It is an annotation and no
+// condition: kubectl shows conditions to the pod's owner for good, another write of PodScheduled would take away the
+// mark that the audit looks for, and times in conditions are whole seconds, so that two fences could write the same.
+//
+// The API server answers a patch that changes nothing as it does one that does. A mark that is not in the answer was
+// taken out by an admission webhook or policy: then the resourceVersion may be what it was, and a bind that is on its
+// way would succeed after the release.
+func (r *Room) markPod(ctx context.Context, e decide.FencePod) decide.Answered {
+	const what = "patch of pods/status: "
 	body, err := json.Marshal(struct {
 		Metadata patchMeta `json:"metadata"`
 	}{patchMeta{UID: e.Pod.UID, Annotations: map[string]string{decide.AnnotationFence: e.Value}}})
 	if err != nil {
-		return decide.Answered{Op: e.Op, Result: decide.Refused, Problem: err.Error()}
+		return decide.Answered{Result: decide.Refused, Problem: what + err.Error()}
 	}
-	obj, answer := r.patch(ctx, e.Pod, body)
-	answer.Op = e.Op
-	if answer.Result == decide.Done {
+	obj, answer := r.patch(ctx, e.Pod, body, "status")
+	switch {
+	case answer.Result == decide.Done && obj.Annotations[decide.AnnotationFence] != e.Value:
+		return decide.Answered{Result: decide.Refused, Problem: what +
+			"the API server has left out annotation " + decide.AnnotationFence + ", as for an admission webhook or policy"}
+	case answer.Result == decide.Done:
 		answer.Pod = state.NewPod(obj)
+	case answer.Problem != "":
+		answer.Problem = what + answer.Problem
 	}
-	if len(e.Claims) > 0 && (answer.Result == decide.Done || answer.Result == decide.Gone) {
-		version, settled := r.settleClaims(ctx, e, answer.Pod != nil && answer.Pod.NodeName == e.NodeName)
-		if settled.Result != decide.Done {
-			answer = decide.Answered{Op: e.Op, Result: settled.Result, Problem: settled.Problem}
-		}
-		answer.ClaimVersion = version
-	}
-	r.deps.Logger.Info("fence",
-		"pod", ref(e.Pod), "value", e.Value, "result", answer.Result.String(), "error", answer.Problem)
 	return answer
 }
 

@@ -66,7 +66,11 @@ type picture struct {
 	// waiting are the reservations of held partitions with nothing under way and something left to do,
 	// but for those that wait for a turn.
 	waiting map[attempt]*reservation
-	turns   turns
+	// fencesRefused are the reservations of held partitions whose fence the API server refuses again and again.
+	fencesRefused map[attempt]*reservation
+	turns         turns
+	// atOnce is what the store takes at once.
+	atOnce atOnce
 }
 
 // asked is what the decision log asks for beside reservations, or says about them.
@@ -94,11 +98,12 @@ func NewCore(id string, limits Limits, enforces Enforces) *Core {
 		running:  map[OpID]machine{},
 		held:     map[int32]bool{},
 		picture: picture{
-			replaced:     map[string][]wish{},
-			docs:         map[string]*document{},
-			reservations: map[attempt]*reservation{},
-			reserved:     map[string][]*reservation{},
-			waiting:      map[attempt]*reservation{},
+			replaced:      map[string][]wish{},
+			docs:          map[string]*document{},
+			reservations:  map[attempt]*reservation{},
+			reserved:      map[string][]*reservation{},
+			waiting:       map[attempt]*reservation{},
+			fencesRefused: map[attempt]*reservation{},
 		},
 		asked: asked{
 			hints:      map[attempt]events.Decision{},
@@ -129,6 +134,8 @@ func (c *Core) Step(in Input, now time.Time) []Effect {
 		c.advanceDue()
 		c.sweep()
 		c.sweepPromised()
+		c.collect()
+		c.forgetRefused()
 	case Drain:
 		c.draining = true
 	case Answered:
@@ -181,14 +188,17 @@ type Stats struct {
 	// Plans are those with a hold or placeholder, Removals the claims on victims, Mirrors the
 	// pods that this binder has nominated.
 	Plans, Removals, Mirrors int
-	Dropped                  uint64
+	// FencesRefused are the reservations that cannot be taken back because the API server refuses the write.
+	FencesRefused int
+	Dropped       uint64
 }
 
 // Stats counts what the core keeps in mind.
 func (c *Core) Stats() Stats {
 	return Stats{
 		Reservations: len(c.reservations), Conditions: len(c.conditions), Evictions: len(c.evictions), Hints: len(c.hints),
-		Plans: len(c.plans), Removals: len(c.removals), Mirrors: len(c.mirrors), Dropped: c.dropped,
+		Plans: len(c.plans), Removals: len(c.removals), Mirrors: len(c.mirrors),
+		FencesRefused: len(c.fencesRefused), Dropped: c.dropped,
 	}
 }
 
@@ -204,8 +214,8 @@ func (c *Core) answered(op OpID, in Input) {
 // holds says whether this binder acts on the pod (or, for the sweep, the node) now.
 func (c *Core) holds(uid string) bool { return c.held[membership.BinderPartition(uid)] }
 
-// mayAct says whether anything new may be started for the uid.
-func (c *Core) mayAct(uid string) bool { return !c.draining && c.holds(uid) }
+// mayAct reports whether anything new may be started for the uid: not while the ledger begins anew.
+func (c *Core) mayAct(uid string) bool { return !c.draining && c.holds(uid) && c.ledger.IsOpen() }
 
 // start gives m an operation to wait for; the caller emits the effect with it.
 func (c *Core) start(m machine) OpID {

@@ -179,12 +179,21 @@ const handOversAtOnce = 16
 type handOver struct {
 	docs   []*document
 	change ledger.Change
+	bytes  int
 }
 
-// add has one more document handed over; those that have come together by now go, if they are enough.
+// add has one more document handed over; those that have come together by now go, if they are enough or if
+// the transaction has no room for one more.
 func (h *handOver) add(c *Core, d *document, change ledger.Change) {
-	h.docs, h.change.Docs = append(h.docs, d), append(h.change.Docs, change.Docs...)
-	if len(h.docs) == handOversAtOnce {
+	weight := 0
+	for _, doc := range change.Docs {
+		weight += doc.Weight()
+	}
+	if h.bytes+weight > workBytes {
+		h.send(c)
+	}
+	h.docs, h.change.Docs, h.bytes = append(h.docs, d), append(h.change.Docs, change.Docs...), h.bytes+weight
+	if len(h.docs) >= c.atOnce.most(handOversAtOnce) {
 		h.send(c)
 	}
 }
@@ -203,6 +212,9 @@ func (h *handOver) send(c *Core) {
 
 func (h *handOver) answered(c *Core, in Input) {
 	a, ok := in.(Amended)
+	if ok {
+		c.atOnce.learn(a.Result)
+	}
 	for _, d := range h.docs {
 		d.op = 0
 		if !ok || a.Result != Lost {

@@ -66,7 +66,7 @@ func TestEdge04RefreshReadsThePodThenTheDocument(t *testing.T) {
 	run[Bind](r, delivered) // refused; its answer carries the pod as read afterwards
 	next[ReadDoc](r)
 	// Somebody marks, changes and releases before the document is read.
-	marked, err := ledger.MarkFencing(r.doc(), e.PodUID, e.Token)
+	marked, err := ledger.MarkFencing(r.doc(), e.PodUID, e.Token, ledger.FenceByPod)
 	if err != nil || !r.replace(marked) {
 		t.Fatal("not marked", err)
 	}

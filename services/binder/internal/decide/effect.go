@@ -51,6 +51,8 @@ type DeviceWork struct {
 	Known map[string]*resourcev1.ResourceClaim
 	// NodeLabels are those of the node, on which devices that a claim has already must be of use.
 	NodeLabels map[string]string
+	// Classes have the configuration that picks leave out, besides the claims; nil if none does.
+	Classes []*resourcev1.DeviceClass
 }
 
 // VolumeWork is what has to be done about the claims of a pod before it is bound.

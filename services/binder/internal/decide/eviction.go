@@ -165,10 +165,7 @@ func (e *eviction) claim(c *Core, p *state.Pod) {
 	for _, r := range rooms {
 		victim.Budgets = append(victim.Budgets, r.Doc.UID)
 	}
-	doc, ok := c.ledger.Doc(n.UID)
-	if !ok {
-		doc = ledger.NodeDoc{NodeUID: n.UID, NodeName: n.Name}
-	}
+	doc := c.ledger.Open(n.UID, n.Name, n.ResourceVersion)
 	change, err := ledger.ClaimEviction(ledger.SoleEviction{
 		Token: e.key.token, Sender: c.id, Victim: ledger.NodeEntry{NodeUID: n.UID, Entry: victim}, Doc: doc,
 		Budgets: rooms, Facts: claimFacts{c},

@@ -30,12 +30,7 @@ func newPlanRig(t *testing.T, allowed int) *planRig {
 func (r *planRig) see() {
 	r.showPlanFacts(r.b, len(r.api.history)-1)
 	for ; r.b.docs < len(r.kv.log); r.b.docs++ {
-		batch := r.kv.log[r.b.docs]
-		in := LedgerMoved{Revision: batch.Events.Revision, Batch: batch}
-		for _, ev := range batch.Events.Events {
-			in.Docs = append(in.Docs, nodeDocs(ev.KV)...)
-		}
-		r.step(r.b, in)
+		r.step(r.b, ledgerMoved(r.kv.log[r.b.docs]))
 	}
 }
 

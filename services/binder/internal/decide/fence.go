@@ -14,8 +14,8 @@ import (
 //
 //  1. T6: the entry becomes Fencing. From here on no refresh path finds it Committed.
 //     Crash before: Committed, bound or fenced by the next holder.
-//  2. The pod is really changed (fresh annotation value). Binds sent before carry an older
-//     resourceVersion and are refused from here on. So are its claims to devices, if it was to
+//  2. The pod is really changed (fresh annotation value, through pods/status). Binds sent before
+//     carry an older resourceVersion and are refused from here on. So are its claims to devices, if it was to
 //     give them some. Crash before: Fencing, idle; any holder of the partition repeats the
 //     change with a new value.
 //  3. The changed pod's nodeName says who was first. Crash: as before, repeated.
@@ -34,7 +34,10 @@ type fence struct {
 	after *state.Pod
 	// claims is the resourceVersion of claims to devices from which on facts show that they are
 	// settled.
-	claims uint64
+	claims  uint64
+	refusal refusal
+	// blame is what the fence is about, as far as it is not the bind.
+	blame ledger.FenceCause
 }
 
 // mark is step 1.
@@ -43,8 +46,20 @@ func (r *reservation) mark(c *Core) {
 	if !ok {
 		return
 	}
-	next, err := ledger.MarkFencing(d.doc, r.key.pod, r.key.token)
+	next, err := ledger.MarkFencing(d.doc, r.key.pod, r.key.token, r.cause())
 	r.replace(c, next, err, marking)
+}
+
+// cause is what the fence is about. Shards hold it against the node only if it says something about the node: who may
+// change a pod makes as many fences as he likes.
+func (r *reservation) cause() ledger.FenceCause {
+	switch {
+	case r.fence.blame != 0:
+		return r.fence.blame
+	case len(r.entry.Volumes)+len(r.entry.Devices) > 0:
+		return ledger.FenceByClaims
+	}
+	return ledger.FenceByBind
 }
 
 // release is step 4. The high-water is the resourceVersion of the change: it is not below
@@ -152,9 +167,13 @@ func (r *reservation) advanceFencing(c *Core) {
 func (r *reservation) changeAnswered(c *Core, in Answered) {
 	switch in.Result {
 	case Done:
+		r.changeAllowed(c)
 		r.fence.after, r.fence.claims = in.Pod, in.ClaimVersion
 		r.advance(c)
+	case Refused:
+		r.changeRefused(c, in.Problem)
 	case Gone:
+		r.changeAllowed(c)
 		// Nothing can be bound any more. The entry leaves by hand-over, when the facts show
 		// the deletion: its resourceVersion is the high-water that removal needs.
 		r.settled = true

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -78,7 +79,10 @@ func (u *ungating) answered(c *Core, in Input) {
 		return
 	}
 	switch a.Result {
-	case Done, Gone, Refused:
+	case Refused:
+		u.refused(c, a.Problem)
+		delete(c.ungatings, u.asked.Pod.UID) // the queue asks again
+	case Done, Gone:
 		// The facts will show it; if they do not, the queue asks again.
 		delete(c.ungatings, u.asked.Pod.UID)
 	default:
@@ -86,4 +90,20 @@ func (u *ungating) answered(c *Core, in Input) {
 		pause, u.retry = nextTry(u.retry)
 		u.due = c.now.Add(pause)
 	}
+}
+
+// refused tells the pod's owner that the gate stays. Most often the binder has no right to change pods, which it needs
+// for nothing else and does not get by default.
+func (u *ungating) refused(c *Core, problem string) {
+	p, known, _ := c.pod(u.asked.Pod.UID, 0)
+	if !known {
+		return
+	}
+	c.emit(Report{
+		Pod: u.asked.Pod, SchedulerName: p.SchedulerName,
+		Type: corev1.EventTypeWarning, Reason: "FailedUngating", Action: "Ungating",
+		Note: fmt.Sprintf("Scheduling gate %s cannot be removed, although the budget has room: the API server refuses "+
+			"it. If the binder has no right to patch pods, give it that (quotaGate.enabled of the chart, component "+
+			"quota-gate of the kustomizations). Refused: %s", events.QuotaGate, problem),
+	})
 }

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -54,7 +55,10 @@ func TestAGateOfAnotherBinderOrAGonePod(t *testing.T) {
 	r.hear(ungate("p0", 1))
 	r.quiet("not ours")
 	r.hold(r.b, true)
-	answer(r, func(e RemoveGate) Input { return Answered{Op: e.Op, Result: Refused} })
+	answer(r, func(e RemoveGate) Input { return Answered{Op: e.Op, Result: Refused, Problem: "no right"} })
+	if told := r.toldOf("FailedUngating"); len(told) != 1 || !strings.HasSuffix(told[0].Note, "Refused: no right") {
+		t.Errorf("events %+v, want one that says why the gate stays", told)
+	}
 	r.wait(time.Minute)
 	r.quiet("the queue asks again if it has to")
 	r.api.deletePod("p0-uid")

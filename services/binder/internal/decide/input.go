@@ -40,6 +40,11 @@ type FactsMoved struct {
 	ClaimProgress uint64
 	// Claim is a claim to devices as the facts show it, to be read only; nil if they do not.
 	Claim func(namespace, name string) *resourcev1.ResourceClaim
+	// Classes are all classes of devices, to be read only; nil if the facts show none.
+	Classes func() []*resourcev1.DeviceClass
+	// Exists reports whether the facts show the object that a key of the ledger is about: the node of
+	// n/, the disruption budget of b/, the claim or pool of x/. Nil while nothing is known.
+	Exists func(key string) bool
 	// Replaced are earlier versions of pods that were and still are unbound and that this
 	// step replaced: the evidence of what a decision based on them looked at.
 	Replaced []*state.Pod

@@ -37,6 +37,36 @@ type Limits struct {
 	NominateAlone time.Duration
 	// EvictionHang is how long an eviction that got no answer may still arrive.
 	EvictionHang time.Duration
+	Leftovers
+	Refusals RefusalLimits
+	// Foreign bounds, each, the hints, conditions and evictions remembered for partitions
+	// of other members; past it new ones are dropped, they are hints.
+	Foreign int
+}
+
+// RefusalLimits are about fences whose write the API server refuses.
+type RefusalLimits struct {
+	// Tell is how many refusals of one fence in a row are told of, Again how long after that they are told
+	// of once more.
+	Tell  int
+	Again time.Duration
+	// Pause paces the tries after refusals. Jitter must be 0, as in Limits.Retry.
+	Pause wait.Backoff
+}
+
+const (
+	// fenceRefusals may pass by themselves, as while a policy is being replaced.
+	fenceRefusals = 3
+	// refusalsAgain is less than what readers of the log take for over (anomaly.Window), by more than a
+	// pause between two tries.
+	refusalsAgain = 5 * time.Minute
+	// refusedPause is how long a pod waits at most after its owner has allowed the write, and bounds what
+	// many refused fences ask of the API server.
+	refusedPause = time.Minute
+)
+
+// Leftovers are the times after which is dropped what is left over.
+type Leftovers struct {
 	// Overdue is how long a document with holds may be unchanged, on top of the grace period
 	// of pods that are leaving for them and what plugins may take (ledger.PreparedFor), before the sweep
 	// gives the holds up. Whoever works on a plan changes it much sooner.
@@ -45,12 +75,12 @@ type Limits struct {
 	// pod has left, and how long it is kept while nobody has asked for the eviction. Controllers
 	// make the next pod within seconds, some only when the old one has gone.
 	KeepPlace time.Duration
+	// Collect is how long an empty document of an object that is gone is left before it is deleted, so
+	// that members whose facts are late are not held up by the floor.
+	Collect time.Duration
 	// ForgetEvery is how often the core goes through what it remembers of pods for what can no
 	// longer matter: with many pods that wait, a pass over all of them costs more than it frees.
 	ForgetEvery time.Duration
-	// Foreign bounds, each, the hints, conditions and evictions remembered for partitions
-	// of other members; past it new ones are dropped, they are hints.
-	Foreign int
 }
 
 // Waits are about pods that cannot be bound at once.
@@ -105,10 +135,17 @@ func DefaultLimits() Limits {
 		// An API server answers within --request-timeout, 60 s unless set otherwise; a request
 		// may have waited in a connection before.
 		EvictionHang: 5 * time.Minute,
-		Overdue:      10 * time.Minute,
-		KeepPlace:    2 * time.Minute,
-		ForgetEvery:  10 * time.Second,
-		Foreign:      1 << 16,
+		Leftovers: Leftovers{
+			Overdue:     10 * time.Minute,
+			KeepPlace:   2 * time.Minute,
+			Collect:     10 * time.Minute,
+			ForgetEvery: 10 * time.Second,
+		},
+		Refusals: RefusalLimits{
+			Tell: fenceRefusals, Again: refusalsAgain,
+			Pause: wait.Backoff{Duration: time.Second, Factor: 2, Steps: 30, Cap: refusedPause},
+		},
+		Foreign: 1 << 16,
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // markDocs bounds the documents of one mark, so that it fits a transaction beside the hold's
-// document and the plan's record. A larger plan takes several.
+// document and the plan's record; workBytes bounds their bytes. A larger plan takes several.
 const markDocs = ledger.MaxTxnOps - 2
 
 // pacing is when the next try may be made, and the pause after that.
@@ -61,11 +61,13 @@ func (p *plan) advance(c *Core) {
 		return
 	}
 	mark := ledger.EvictPlan{Plan: p.id, Owner: doc, Sender: c.id}
-	waits := false
+	waits, bytes := false, 0
 	for _, d := range c.ledger.PlanDocs(p.id) {
 		victims, ready := p.unmarked(c, d)
 		waits = waits || !ready
-		if len(victims) > 0 && len(mark.Docs) < markDocs {
+		fits := len(mark.Docs) < c.atOnce.most(markDocs) && (bytes == 0 || bytes+d.Weight() <= workBytes)
+		if len(victims) > 0 && fits {
+			bytes += d.Weight()
 			mark.Docs = append(mark.Docs, d)
 			mark.Victims = append(mark.Victims, victims...)
 		}
@@ -82,7 +84,9 @@ func (p *plan) advance(c *Core) {
 		c.pace(&p.pacing)
 		return
 	}
-	p.op = c.amend(p, change, "evict-mark")
+	if p.op = c.amend(p, change, "evict-mark"); p.op == 0 {
+		c.pace(&p.pacing)
+	}
 }
 
 // unmarked are the victims in a document that are to be marked, and whether all of them can be
@@ -116,6 +120,7 @@ func (p *plan) answered(c *Core, in Input) {
 	if !ok {
 		return
 	}
+	c.atOnce.learn(a.Result)
 	if a.Result == TxnUnknown || a.Result == TxnRefused {
 		// Late or not at all: until the view shows marks, nothing is sent.
 		c.pace(&p.pacing)

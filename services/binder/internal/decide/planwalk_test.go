@@ -10,17 +10,11 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/seedtest"
 )
 
 // firstSeed replays walks: -args -seed n.
-var firstSeed = flag.Uint64("seed", 0, "seed of the first walk of plans; 0 for another each time")
-
-func baseSeed() uint64 {
-	if *firstSeed != 0 {
-		return *firstSeed
-	}
-	return uint64(time.Now().UnixNano())
-}
+var firstSeed = flag.Uint64("seed", 0, "seed of the first walk; 0: TEST_SEED")
 
 // decided commits what an agent has built, unless it could not be built.
 func (w *planWorld) decided(what string, c ledger.Change, err error) error {
@@ -436,7 +430,7 @@ func walkedPlans(t *testing.T, binders int, seed uint64, faults bool, counts map
 // can go and no more goes (S6), documents take legal steps only, and once the faults end
 // nothing is left of any plan.
 func TestPlanWalks(t *testing.T) {
-	base := baseSeed()
+	base := seedtest.First(t, *firstSeed)
 	walks := 1500
 	if testing.Short() {
 		walks = 200
@@ -497,7 +491,7 @@ func TestPlanAblations(t *testing.T) {
 
 // TestPlanWalksWithoutFaults: with one binder and nothing lost, no eviction is sent twice.
 func TestPlanWalksWithoutFaults(t *testing.T) {
-	base := baseSeed()
+	base := seedtest.First(t, *firstSeed)
 	for i := range uint64(200) {
 		if err := walkedPlans(t, 1, base+i, false, map[string]int{}); err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -203,6 +204,19 @@ func (w *planWorld) bootPlans(b *member) {
 	w.showPlanFacts(b, b.facts)
 }
 
+// ledgerMoved is one step of the ledger's watch as the intake passes it on.
+func ledgerMoved(batch ledger.ViewBatch) LedgerMoved {
+	in := LedgerMoved{Revision: batch.Events.Revision, Batch: batch}
+	for _, ev := range batch.Events.Events {
+		if uid, is := strings.CutPrefix(ev.Key, ledger.PrefixNode); is && ev.Deleted {
+			in.Deleted = append(in.Deleted, uid)
+			continue
+		}
+		in.Docs = append(in.Docs, nodeDocs(ev.KV)...)
+	}
+	return in
+}
+
 func nodeDocs(kv ledger.KV) []ledger.NodeDoc {
 	if len(kv.Key) < 2 || kv.Key[:2] != ledger.PrefixNode {
 		return nil
@@ -224,12 +238,7 @@ func (w *planWorld) showPlanFacts(b *member, to int) {
 
 func (w *planWorld) showLedger(b *member, to int) {
 	for ; b.docs < to; b.docs++ {
-		batch := w.kv.log[b.docs]
-		in := LedgerMoved{Revision: batch.Events.Revision, Batch: batch}
-		for _, ev := range batch.Events.Events {
-			in.Docs = append(in.Docs, nodeDocs(ev.KV)...)
-		}
-		w.step(b, in)
+		w.step(b, ledgerMoved(w.kv.log[b.docs]))
 	}
 	w.listen()
 }

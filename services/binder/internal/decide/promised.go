@@ -22,7 +22,8 @@ type promised struct {
 	// idles are budgets and plan records as last changed, by key.
 	idles map[string]*idleDoc
 	// left is when pods that are claimed were first missed, by UID.
-	left map[string]uint64
+	left       map[string]uint64
+	collecting collecting
 	// looked is when plans were last asked what has become due, round when all were looked at.
 	looked, round time.Time
 }
@@ -67,6 +68,9 @@ func (c *Core) learnKeys(in Amended) {
 // them.
 func (c *Core) claimsMoved(changes ledger.ViewChanges) {
 	docs, touched := changes.Docs, map[string]bool{}
+	if changes.Reset || changes.Generation {
+		clear(c.left) // of another generation of the ledger they may be resourceVersions that are to come
+	}
 	if changes.Reset {
 		docs = c.relisted()
 		for id := range c.plans {

@@ -49,18 +49,22 @@ func (c *Core) recheckOn(r *reservation, p *state.Pod) (verdict, string) {
 	case c.facts.Cluster == nil:
 		return unseen, "no facts yet"
 	case p.Deleting:
-		return stale, "the pod is being deleted"
+		return r.stale(ledger.FenceByPod, "the pod is being deleted")
 	case p.Terminal:
-		return stale, "the pod has ended"
+		return r.stale(ledger.FenceByPod, "the pod has ended")
 	case p.Gated && !r.older(p):
-		return stale, "the pod has scheduling gates"
+		return r.stale(ledger.FenceByPod, "the pod has scheduling gates")
 	case p.Gated:
 		return unseen, "the facts do not show yet that the pod's gates have gone"
+	}
+	if i := c.ledger.Incarnation(r.nodeName); i.Revision > 0 && i.NodeUID != r.nodeUID && !c.laterThan(i, r) {
+		return r.stale(ledger.FenceByNode, fmt.Sprintf(
+			"node %s (UID %s) has registered again, with UID %s", r.nodeName, r.nodeUID, i.NodeUID))
 	}
 	n, ok := c.facts.Cluster.Node(r.nodeUID)
 	if !ok {
 		if r.hint.FactSequence > 0 && c.facts.Sequence >= r.hint.FactSequence {
-			return stale, fmt.Sprintf("node %s (UID %s) is gone", r.nodeName, r.nodeUID)
+			return r.stale(ledger.FenceByNode, fmt.Sprintf("node %s (UID %s) is gone", r.nodeName, r.nodeUID))
 		}
 		return unseen, "the node does not show in the facts yet"
 	}
@@ -70,7 +74,15 @@ func (c *Core) recheckOn(r *reservation, p *state.Pod) (verdict, string) {
 		return fit, ""
 	case r.older(p) || c.behind(n):
 		return unseen, "the facts do not show yet what the decision rests on"
+	case r.entry.Wish != 0 && r.entry.Wish != p.Wish():
+		return r.stale(ledger.FenceByPod, reason) // it would take a pod that asked for the same as then
 	}
+	return r.stale(ledger.FenceByNode, reason)
+}
+
+// stale is the verdict that the place is no longer good, and what about.
+func (r *reservation) stale(cause ledger.FenceCause, reason string) (verdict, string) {
+	r.fence.blame = cause
 	return stale, reason
 }
 
@@ -89,6 +101,13 @@ func (c *Core) behind(n *state.Node) bool {
 	pods := d.doc.HW[ledger.KindPod]
 	return pods > 0 && (!c.facts.PodProgressKnown || c.facts.PodProgress < pods) ||
 		n.ResourceVersion < d.doc.HW[ledger.KindNode]
+}
+
+// laterThan reports whether a reservation is for a later node than the one that its name stands for. A
+// shard of a version before incarnations has made it, and there is no other that would admit the node.
+func (c *Core) laterThan(i ledger.Incarnation, r *reservation) bool {
+	d, ok := c.docs[r.nodeUID]
+	return ok && d.doc.SupersededBy == "" && d.doc.HW[ledger.KindNode] > i.NodeRV
 }
 
 // objection asks the rules that the pod's profile has; one that it does not have cannot

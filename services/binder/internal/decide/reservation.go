@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -113,7 +114,7 @@ func (r *reservation) advanceCommitted(c *Core) {
 	case !r.lined && c.now.Sub(r.since) > c.bindDeadline(r):
 		r.doomed = fmt.Sprintf("not bound within %v", c.bindDeadline(r))
 	case r.entry.Wanted && r.tries > 0:
-		r.doomed = "wanted back, and the bind did not succeed at once"
+		r.doomed, r.fence.blame = "wanted back, and the bind did not succeed at once", ledger.FenceByWant
 	}
 	if r.doomed != "" {
 		r.mark(c)
@@ -161,6 +162,10 @@ func (r *reservation) devices(c *Core) *DeviceWork {
 		return nil
 	}
 	w := &DeviceWork{Picks: r.entry.Devices, Known: r.knownClaims(c)}
+	hashed := func(p ledger.DevicePick) bool { return len(p.ConfigHashes) > 0 }
+	if c.facts.Classes != nil && slices.ContainsFunc(w.Picks, hashed) {
+		w.Classes = c.facts.Classes()
+	}
 	if n, ok := c.facts.Cluster.Node(r.nodeUID); ok {
 		w.NodeLabels = n.Object.Labels
 	}
@@ -201,7 +206,7 @@ func (r *reservation) overDevices(c *Core, reason string) {
 		r.due = c.now.Add(c.limits.Volumes.Poll)
 		return
 	}
-	r.doomed = reason
+	r.doomed, r.fence.blame = reason, ledger.FenceByPod
 	r.mark(c)
 }
 
@@ -276,7 +281,7 @@ func (r *reservation) bindAnswered(c *Core, in Answered) {
 		r.foundBound(c, in.Pod, r.tries > 1)
 	case Elsewhere, Gone:
 		if r.claimsOpen(c) {
-			r.doomed = "the pod is " + in.Result.String()
+			r.doomed, r.fence.blame = "the pod is "+in.Result.String(), ledger.FenceByPod
 			r.advance(c)
 			return
 		}
@@ -284,8 +289,7 @@ func (r *reservation) bindAnswered(c *Core, in Answered) {
 	case Moved:
 		r.moved(c, in.Pod)
 	case Refused:
-		r.doomed = "bind refused: " + in.Problem
-		r.advance(c)
+		r.bindRefused(c, in.Problem)
 	case ClaimMade:
 		r.nameClaim(c, in.Made)
 	case Waiting:
@@ -347,6 +351,7 @@ func (r *reservation) moved(c *Core, read *state.Pod) {
 	}
 	if r.losses >= c.limits.Losses {
 		r.doomed = fmt.Sprintf("the pod changed %d times between decision and bind", r.losses)
+		r.fence.blame = ledger.FenceByPod
 		r.advance(c)
 		return
 	}
@@ -399,9 +404,9 @@ func (r *reservation) refresh(c *Core, read *state.Pod) {
 	v, reason := c.recheckOn(r, read)
 	switch {
 	case !ok:
-		reason = "the pod changed, and the version the decision used is not at hand"
+		reason, r.fence.blame = "the pod changed, and the version the decision used is not at hand", ledger.FenceByPod
 	case decidedOn != read.Wish():
-		reason = "the pod's spec or labels changed since the decision"
+		reason, r.fence.blame = "the pod's spec or labels changed since the decision", ledger.FenceByPod
 	case v == fit:
 		r.rv = read.ResourceVersion
 		r.bind(c)

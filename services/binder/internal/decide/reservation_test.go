@@ -472,7 +472,7 @@ func TestForeignFenceIsRedoneOnlyWhenIdle(t *testing.T) {
 	r := newRig(t, 1)
 	e := r.reserve()
 	run[Bind](r, requestLost)
-	marked, err := ledger.MarkFencing(r.doc(), e.PodUID, e.Token)
+	marked, err := ledger.MarkFencing(r.doc(), e.PodUID, e.Token, ledger.FenceByPod)
 	if err != nil || !r.replace(marked) {
 		t.Fatal("not marked", err)
 	}
@@ -552,7 +552,7 @@ func TestClaimIsNamedBeforeTheBind(t *testing.T) {
 func TestClaimOfAFencedReservationIsNotNamed(t *testing.T) {
 	r := newRig(t, 1)
 	entry := r.reserveWithClaim()
-	marked, err := ledger.MarkFencing(r.doc(), entry.PodUID, entry.Token)
+	marked, err := ledger.MarkFencing(r.doc(), entry.PodUID, entry.Token, ledger.FenceByPod)
 	if err != nil {
 		t.Fatal(err)
 	}

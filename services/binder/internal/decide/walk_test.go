@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/pkg/seedtest"
 )
 
 // choose returns a number below n.
@@ -167,7 +169,7 @@ func TestRandomInterleavings(t *testing.T) {
 
 // TestLongWalks is the same on plain seeds, which is much faster than drawing.
 func TestLongWalks(t *testing.T) {
-	base := uint64(time.Now().UnixNano())
+	base := seedtest.First(t, *firstSeed)
 	walks := 3000
 	if testing.Short() {
 		walks = 300

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -186,6 +187,9 @@ func (l *docLog) commit(t ledger.Txn) (ledger.TxnResult, error) {
 	}
 	l.revision++
 	for _, p := range t.Puts {
+		if !strings.HasPrefix(p.Key, ledger.PrefixNode) {
+			continue
+		}
 		d, err := ledger.DecodeNodeDoc(ledger.KV{Key: p.Key, Value: p.Value, ModRevision: l.revision})
 		if err != nil {
 			return ledger.TxnResult{}, err

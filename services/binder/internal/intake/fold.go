@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -26,6 +27,9 @@ type Facts struct{ store *state.Store }
 // NewFacts returns a picture of no facts.
 func NewFacts() *Facts { return &Facts{store: state.New()} }
 
+// Unreadable says why a fact could not be read, nil if all could.
+func (f *Facts) Unreadable() error { return f.store.Snapshot().Unreadable() }
+
 // Fold brings the picture forward by one batch.
 func (f *Facts) Fold(b follow.Batch) (decide.FactsMoved, error) {
 	var changes state.Changes
@@ -38,6 +42,7 @@ func (f *Facts) Fold(b follow.Batch) (decide.FactsMoved, error) {
 		return decide.FactsMoved{}, fmt.Errorf("binder: facts: %w", err)
 	}
 	in := decide.FactsMoved{Cluster: cluster{f.store.Snapshot()}, Sequence: f.store.Position().Sequence}
+	in.Exists = (&existence{facts: f.store.Snapshot()}).exists
 	in.PodProgress, in.PodProgressKnown = f.store.Position().Progress(events.KindPod)
 	if rv, known := f.store.Position().Progress(events.KindDisruptionBudget); known {
 		in.BudgetProgress = rv
@@ -49,6 +54,7 @@ func (f *Facts) Fold(b follow.Batch) (decide.FactsMoved, error) {
 		in.Claim = func(namespace, name string) *resourcev1.ResourceClaim {
 			return view.Claim(facts, namespace, name)
 		}
+		in.Classes = func() []*resourcev1.DeviceClass { return classes(facts) }
 	}
 	if !b.Reset {
 		in.Moved = make([]string, 0, len(changes.Pods))
@@ -65,6 +71,57 @@ func (f *Facts) Fold(b follow.Batch) (decide.FactsMoved, error) {
 		}
 	}
 	return in, nil
+}
+
+func classes(facts *state.Snapshot) (all []*resourcev1.DeviceClass) {
+	for o := range facts.Objects(events.KindDeviceClass) {
+		if class, ok := o.API.(*resourcev1.DeviceClass); ok {
+			all = append(all, class)
+		}
+	}
+	return all
+}
+
+// existence is which objects a snapshot has, by the ledger's keys. For one goroutine.
+type existence struct {
+	facts *state.Snapshot
+	// pools are the keys of pools with a slice, gathered when first asked for.
+	pools map[string]bool
+}
+
+func (e *existence) exists(key string) bool {
+	if strings.HasPrefix(key, ledger.PrefixPool) {
+		return e.pool(key)
+	}
+	kinds := map[string]events.Kind{
+		ledger.PrefixNode: events.KindNode, ledger.PrefixBudget: events.KindDisruptionBudget,
+		ledger.PrefixVolume: events.KindVolumeClaim,
+	}
+	for prefix, kind := range kinds {
+		uid, is := strings.CutPrefix(key, prefix)
+		if !is {
+			continue
+		}
+		if kind == events.KindNode {
+			_, found := e.facts.Node(uid)
+			return found
+		}
+		_, found := e.facts.Object(kind, uid)
+		return found
+	}
+	return true // not a key that is collected
+}
+
+func (e *existence) pool(key string) bool {
+	if e.pools == nil {
+		e.pools = map[string]bool{}
+		for o := range e.facts.Objects(events.KindResourceSlice) {
+			if slice, ok := o.API.(*resourcev1.ResourceSlice); ok {
+				e.pools[ledger.KeyPool(slice.Spec.Driver, slice.Spec.Pool.Name)] = true
+			}
+		}
+	}
+	return e.pools[key]
 }
 
 // cluster is a snapshot in the words of the core.

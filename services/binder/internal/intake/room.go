@@ -2,7 +2,6 @@ package intake
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
@@ -40,11 +40,16 @@ type Room struct {
 	id   string
 	deps Deps
 	out  chan<- decide.Input
+	// unreadable are notes about decisions.
+	unreadable *aside.Notes
 }
 
 // New returns the intake of binder id, which sends to out.
 func New(id string, deps Deps, out chan<- decide.Input) *Room {
-	return &Room{id: id, deps: deps, out: out}
+	return &Room{
+		id: id, deps: deps, out: out,
+		unreadable: aside.New("binder", events.Decisions, deps.Logger, deps.Clock.Now),
+	}
 }
 
 func (r *Room) send(ctx context.Context, in decide.Input) error {
@@ -62,7 +67,8 @@ func (r *Room) Facts(ctx context.Context) error {
 	batches := make(chan follow.Batch, batchBuffer)
 	g.Go(func() error { return follow.New(r.deps.Log, r.deps.Snapshots).Run(ctx, batches) })
 	g.Go(func() error {
-		facts := NewFacts()
+		notes := aside.New("binder", events.Facts, r.deps.Logger, r.deps.Clock.Now)
+		facts, alarm := NewFacts(), follow.NewAlarm(notes.Write)
 		for {
 			select {
 			case <-ctx.Done():
@@ -72,6 +78,7 @@ func (r *Room) Facts(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
+				alarm.Look(b, facts.Unreadable())
 				if err := r.send(ctx, in); err != nil {
 					return nil // ctx ended
 				}
@@ -151,9 +158,8 @@ func (r *Room) readDecisions(ctx context.Context) error {
 		}
 		for _, record := range records {
 			d, err := events.DecodeOutcome(record)
-			var undecodable *events.DecodeError
-			if errors.As(err, &undecodable) {
-				r.deps.Logger.Error("unreadable decision passed over", "sequence", record.Sequence, "error", err)
+			if err != nil {
+				r.unreadable.Record(record, err)
 				continue
 			}
 			if err := r.send(ctx, decide.DecisionSeen{Decision: d.Decision}); err != nil {

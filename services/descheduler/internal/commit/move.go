@@ -66,6 +66,9 @@ func (r *Room) keep(ctx context.Context, p *decide.Promises, e *decide.Eviction)
 			return because, err
 		}
 		done, err := r.change(ctx, p, change)
+		if isTooLarge(err) {
+			return decide.NoRoomInLedger, nil
+		}
 		if err != nil || done > 0 {
 			e.Decision.LedgerRevision = done
 			return "", err
@@ -82,6 +85,11 @@ func (r *Room) Release(ctx context.Context, p *decide.Promises, changes []ledger
 			return released, ctx.Err()
 		}
 		done, err := r.change(ctx, p, c)
+		if isTooLarge(err) {
+			r.deps.Logger.Warn("a place is left to binders to give up: the ledger's store does not take the transaction",
+				"error", err)
+			continue
+		}
 		if err != nil {
 			return released, fmt.Errorf("descheduler: giving a place up: %w", err)
 		}
@@ -90,6 +98,12 @@ func (r *Room) Release(ctx context.Context, p *decide.Promises, changes []ledger
 		}
 	}
 	return released, nil
+}
+
+// isTooLarge says whether the ledger does not take a transaction of that size: nothing of it has happened.
+func isTooLarge(err error) bool {
+	var refused *ledger.TxnError
+	return errors.As(err, &refused) && refused.TooLarge
 }
 
 // change carries out a change of the ledger and returns its revision, 0 if it has lost a race.

@@ -169,11 +169,11 @@ func placeholder(at *Place, token ledger.Token, actor string) ledger.Entry {
 
 // doc is a node's document with what has finished dropped.
 func (p *Promises) doc(uid, name string) ledger.NodeDoc {
-	doc, ok := p.ledger.Doc(uid)
-	if !ok {
-		doc = ledger.NodeDoc{NodeUID: uid, NodeName: name}
+	var rv uint64
+	if n, ok := p.view.Node(uid); ok {
+		rv = n.Node.ResourceVersion
 	}
-	doc, _ = ledger.Finish(doc, p.view)
+	doc, _ := ledger.Finish(p.ledger.Open(uid, name, rv), p.view)
 	return doc
 }
 
@@ -194,6 +194,7 @@ func refusalOf(err error) (descheduling.Refusal, error) {
 		claimed *ledger.ClaimedError
 		budget  *ledger.BudgetError
 		large   *ledger.DocTooLargeError
+		entry   *ledger.EntryTooLargeError
 		refused *ledger.RefusedError
 	)
 	switch {
@@ -201,7 +202,7 @@ func refusalOf(err error) (descheduling.Refusal, error) {
 		return plan.AnothersPlan, nil
 	case errors.As(err, &budget):
 		return plan.NoBudget, nil
-	case errors.As(err, &large):
+	case errors.As(err, &large), errors.As(err, &entry):
 		return NoRoomInLedger, nil
 	case errors.As(err, &refused):
 		return LedgerAhead, nil

@@ -73,9 +73,7 @@ func (r *Room) take(records []events.Record) {
 		}
 		d, err := events.DecodeOutcome(record)
 		if err != nil {
-			r.deps.Logger.Error("a decision cannot be read and is left out",
-				"sequence", record.Sequence, "pod", record.Header[events.HeaderNamespace]+"/"+record.Header[events.HeaderName],
-				"error", err)
+			r.unreadable.Record(record, err)
 			continue
 		}
 		mine = append(mine, d)

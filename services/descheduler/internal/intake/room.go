@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
 )
 
@@ -43,6 +44,9 @@ type Deps struct {
 type Room struct {
 	deps    Deps
 	batches chan follow.Batch
+	alarm   *follow.Alarm
+	// unreadable are notes about decisions.
+	unreadable *aside.Notes
 
 	mu struct {
 		sync.Mutex
@@ -78,7 +82,11 @@ type View struct {
 
 // New returns an empty room; nothing runs yet.
 func New(deps Deps) *Room {
-	r := &Room{deps: deps, batches: make(chan follow.Batch, batchBuffer)}
+	r := &Room{
+		deps: deps, batches: make(chan follow.Batch, batchBuffer),
+		alarm:      follow.NewAlarm(aside.New("descheduler", events.Facts, deps.Logger, deps.Clock.Now).Write),
+		unreadable: aside.New("descheduler", events.Decisions, deps.Logger, deps.Clock.Now),
+	}
 	r.mu.store = state.New()
 	r.mu.history = plan.NewHistory()
 	r.mu.mine = map[string]mine{}
@@ -120,6 +128,7 @@ func (r *Room) apply(b follow.Batch) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.store = store
+	r.alarm.Look(b, store.Snapshot().Unreadable())
 	r.smooth(changes.Others, b.Reset)
 	r.wake()
 	return nil

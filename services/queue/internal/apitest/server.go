@@ -256,7 +256,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	case !ok:
 		refuse(w, http.StatusNotFound, metav1.StatusReasonNotFound)
 	case r.URL.Query().Get("watch") == "":
-		s.list(w, resource)
+		s.list(w, r.URL.Path, resource)
 	default:
 		s.watch(w, r, resource[0])
 	}
@@ -304,14 +304,14 @@ func write(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-func (s *Server) list(w http.ResponseWriter, resource [2]string) {
+func (s *Server) list(w http.ResponseWriter, path string, resource [2]string) {
 	s.mu.Lock()
 	items := s.current(resource[0])
 	version := s.mu.version
 	s.mu.Unlock()
 	apiVersion := "v1"
-	if len(items) > 0 {
-		apiVersion = items[0].GetObjectKind().GroupVersionKind().GroupVersion().String()
+	if group, ok := strings.CutPrefix(strings.TrimSuffix(path, "/"+resource[0]), "/apis/"); ok {
+		apiVersion = group
 	}
 	write(w, map[string]any{
 		"kind": resource[1] + "List", "apiVersion": apiVersion,
@@ -326,4 +326,26 @@ func (s *Server) current(resource string) []object {
 		items = append(items, objects[key])
 	}
 	return items
+}
+
+// GoBack is a restore from a backup: the server has come to version, a lower one than before, and whatever
+// has changed since has that version at most.
+func (s *Server) GoBack(version uint64) { s.Restore(version, version) }
+
+// Restore is GoBack by a server that has come to another version since, without a change that concerns these
+// tests.
+func (s *Server) Restore(version, since uint64) {
+	s.mu.Lock()
+	s.mu.version, s.mu.compact, s.mu.events = since, since, nil
+	for _, all := range s.mu.objects {
+		for key, o := range all {
+			if rv, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64); err == nil && rv > version {
+				o = o.DeepCopyObject().(object)
+				o.SetResourceVersion(strconv.FormatUint(version, 10))
+				all[key] = o
+			}
+		}
+	}
+	s.mu.Unlock()
+	s.Break()
 }

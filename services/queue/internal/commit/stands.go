@@ -49,15 +49,20 @@ func Behind(ctx context.Context, log events.Log, p state.Position) (Base, error)
 	return b, nil
 }
 
-// Anew returns the base of a round that continues from nothing: whatever the log holds.
+// Anew returns the base of a round that continues from nothing, whatever the log holds: what stands at
+// its end need not be a fact.
 func Anew(ctx context.Context, log events.Log) (Base, error) {
 	b, err := end(ctx, log)
+	var undecodable *events.DecodeError
+	if errors.As(err, &undecodable) {
+		err = nil
+	}
 	b.Anew = true
 	return b, err
 }
 
 // end looks at the end of the log. Of a record that retention has taken only the sequence is
-// known.
+// known; of one that is no fact (*events.DecodeError) where it stands.
 func end(ctx context.Context, log events.Log) (Base, error) {
 	last, err := log.Last(ctx, events.Facts)
 	if err != nil || last == 0 {
@@ -75,11 +80,12 @@ func end(ctx context.Context, log events.Log) (Base, error) {
 	case err != nil:
 		return Base{}, err
 	}
+	b.Tail.Subject = record.Subject
 	fact, err := events.DecodeFact(record)
 	if err != nil {
-		return Base{}, err
+		return b, err
 	}
-	b.Tail.Subject, b.Epoch = record.Subject, fact.Epoch
+	b.Epoch = fact.Epoch
 	return b, nil
 }
 

@@ -15,11 +15,12 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/seedtest"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 var (
-	walkSeed  = flag.Uint64("seed", 0, "replay the walk with this seed; 0 starts with a random one")
+	walkSeed  = flag.Uint64("seed", 0, "replay the walk with this seed; 0: TEST_SEED")
 	walkSteps = flag.Int("steps", 20_000, "random steps of TestWalk, over all walks")
 )
 
@@ -33,11 +34,8 @@ const stepsPerWalk = 500
 // parked may have been missed (I6), offers must be the model's, in its order; in the end
 // every pod that can be placed is.
 func TestWalk(t *testing.T) {
-	first := *walkSeed
-	if first == 0 {
-		first = rand.Uint64()>>1 + 1
-	}
-	t.Logf("first seed %d; one walk: go test ./internal/decide -run TestWalk -args -seed=N -steps=%d", first, stepsPerWalk)
+	first := seedtest.First(t, *walkSeed)
+	t.Logf("one walk: go test ./internal/decide -run TestWalk -args -seed=N -steps=%d", stepsPerWalk)
 	total := map[string]int{}
 	for i := range max(*walkSteps/stepsPerWalk, 1) {
 		w := newWalk(t, first+uint64(i))

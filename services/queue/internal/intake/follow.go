@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 )
 
 const (
@@ -36,21 +37,20 @@ type DecisionBatch struct {
 // Decisions sends the decisions log to out, from a sequence on or, if that is not kept, from
 // the oldest that is, but at most decisionsBack before the end, until ctx ends; then it
 // returns nil. After a gap it goes on
-// at the end: a lost verdict costs the rest of an offer's lease. The only error is a record
-// that cannot be decoded.
+// at the end: a lost verdict costs the rest of an offer's lease, and so does a record that cannot be
+// read, which is left out.
 func Decisions(
 	ctx context.Context, log events.Log, from uint64, logger *slog.Logger, out chan<- DecisionBatch,
 ) error {
-	r := decisionReader{log: log, out: out, from: from}
+	r := decisionReader{
+		log: log, out: out, from: from, unreadable: aside.New("queue", events.Decisions, logger, time.Now),
+	}
 	for ctx.Err() == nil {
 		err := r.read(ctx)
-		var undecodable *events.DecodeError
 		var gap *events.ErrGap
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.As(err, &undecodable):
-			return fmt.Errorf("queue: decisions: %w", err)
 		case errors.As(err, &gap):
 			if err := r.jump(ctx, gap); err == nil {
 				continue
@@ -71,6 +71,7 @@ type decisionReader struct {
 	// the log; target is the last one that was there then.
 	from, next, target uint64
 	caughtUp           bool
+	unreadable         *aside.Notes
 }
 
 // jump goes on behind a gap. While the history is read, that is the oldest record kept;
@@ -116,12 +117,13 @@ func (r *decisionReader) read(ctx context.Context) error {
 		}
 		batch := DecisionBatch{Decisions: make([]events.SequencedDecision, 0, len(records))}
 		for _, record := range records {
+			r.next = record.Sequence + 1
 			d, err := events.DecodeOutcome(record)
 			if err != nil {
-				return err
+				r.unreadable.Record(record, err)
+				continue
 			}
 			batch.Decisions, batch.Times = append(batch.Decisions, d), append(batch.Times, record.Time)
-			r.next = record.Sequence + 1
 		}
 		if err := r.send(ctx, batch); err != nil {
 			return err

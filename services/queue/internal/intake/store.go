@@ -46,6 +46,8 @@ type kindStore struct {
 	onListed func() error
 	// fail ends the round with an error.
 	fail context.CancelCauseFunc
+	// older is an object of the list under way that is older than what the log says of it, nil for none.
+	older *WentBackError
 	// done ends the round. Once a fact was not handed over, dead is set, and nothing more
 	// is said: a later fact would claim progress past the lost one.
 	done <-chan struct{}
@@ -57,6 +59,28 @@ var (
 	_ cache.ResourceVersionUpdater = (*kindStore)(nil)
 	_ cache.TransformingStore      = (*kindStore)(nil)
 )
+
+// WentBackError reports an API server whose storage was restored from a backup, although it has come as far
+// as before since: a list of Version has an object of an older one than the log, which is not that far.
+type WentBackError struct {
+	Kind            events.Kind
+	Namespace, Name string
+	Was, Is         uint64
+}
+
+func (e *WentBackError) Error() string {
+	return fmt.Sprintf("queue: %s %s/%s is of resourceVersion %d in a later list, and %d was told",
+		e.Kind, e.Namespace, e.Name, e.Is, e.Was)
+}
+
+// compare notes an object of a list that is older than what the log says of it.
+func (s *kindStore) compare(o metav1.Object, version uint64) {
+	was := s.known[string(o.GetUID())].version
+	if version >= was || s.older != nil && s.older.Was <= was {
+		return
+	}
+	s.older = &WentBackError{Kind: s.kind, Namespace: o.GetNamespace(), Name: o.GetName(), Was: was, Is: version}
+}
 
 // told stands for an object of a streamed list that has been told of already.
 type told struct{ metav1.ObjectMeta }
@@ -73,6 +97,7 @@ func (s *kindStore) Transformer() cache.TransformFunc {
 		if err != nil {
 			return nil, err
 		}
+		s.compare(o, version)
 		if s.known[string(o.GetUID())].version != version {
 			if err := s.upsert(o, version, s.progress, s.cause); err != nil {
 				return nil, err
@@ -135,6 +160,10 @@ func (s *kindStore) Replace(list []any, resourceVersion string) error {
 	items, err := s.readAll(list)
 	if err != nil {
 		return err
+	}
+	older := s.older
+	if s.older = nil; older != nil && older.Was <= listVersion {
+		return s.broken(older)
 	}
 	if err := s.removeMissing(items, listVersion); err != nil {
 		return err
@@ -207,6 +236,7 @@ func (s *kindStore) readAll(list []any) (map[string]item, error) {
 		if err != nil {
 			return nil, err
 		}
+		s.compare(o, version)
 		items[string(o.GetUID())] = item{o, version}
 	}
 	return items, nil

@@ -2,6 +2,7 @@ package intake
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	_ "github.com/berth-scheduler/berth/pkg/seedtest" // seed of rapid
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -53,6 +55,26 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// An API server that was restored, and has come further since, is known by an object that is older in a list
+// than it had been before.
+func TestAnObjectThatWentBackEndsTheRound(t *testing.T) {
+	for name, c := range map[string]struct {
+		list string
+		ends bool
+	}{
+		"in a later list": {"50", true}, "in an older list, of an API server that lags": {"11", false},
+	} {
+		ctx, fail := context.WithCancelCause(t.Context())
+		s, _ := newStore(map[string]known{"same": {10, "ns", "same"}, "back": {12, "ns", "back"}}, fail, nil)
+		err := s.Replace([]any{podAt("same", 10), podAt("back", 11)}, c.list)
+		var back *WentBackError
+		if errors.As(err, &back) != c.ends || errors.As(context.Cause(ctx), &back) != c.ends {
+			t.Errorf("%s: %v, the round ends with %v; want it to end: %t", name, err, context.Cause(ctx), c.ends)
+		}
+		fail(nil)
 	}
 }
 

@@ -54,7 +54,7 @@ func (c *Cluster) Watch(ctx context.Context, r Round, out chan<- events.Fact) er
 	stores := r.stores(all, out, fail, ctx.Done())
 	for i, w := range kinds {
 		store, backoff := stores[i], reflectorBackoff
-		reflector := cache.NewReflectorWithOptions(w.listWatch(c.client), w.example, store, cache.ReflectorOptions{
+		reflector := cache.NewReflectorWithOptions(w.listWatch(c.client), w.example, reflected{store}, cache.ReflectorOptions{
 			Name: "queue/" + w.resource, Logger: &r.Logger, Backoff: &backoff,
 		})
 		group.Go(func() error {
@@ -67,6 +67,16 @@ func (c *Cluster) Watch(ctx context.Context, r Round, out chan<- events.Fact) er
 		return err
 	}
 	return endCause(ctx)
+}
+
+// reflected is a store as a reflector has it. Whatever Replace fails of has ended the round; a reflector
+// that hears of it besides forgets to stop the watch that the list came by.
+type reflected struct{ *kindStore }
+
+// Replace is called with a whole list.
+func (s reflected) Replace(list []any, resourceVersion string) error {
+	_ = s.kindStore.Replace(list, resourceVersion)
+	return nil
 }
 
 // stores are what the reflectors of a round store into, one for each kind. Whichever is the

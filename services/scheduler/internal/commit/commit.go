@@ -156,11 +156,17 @@ func (r *Room) commit(ctx context.Context, c decide.Commit) (decide.Result, erro
 	begin := time.Now()
 	res, err := r.Store.Commit(tctx, c.Txn)
 	var refused *ledger.TxnError
-	if errors.As(err, &refused) {
+	if errors.As(err, &refused) && !refused.TooLarge {
 		return decide.Result{}, fmt.Errorf("scheduler: transaction %s: %w", c.Kind, err)
 	}
 	result := "ok"
 	switch {
+	case refused != nil:
+		telemetry.LedgerTxn(c.Kind, "refused", time.Since(begin))
+		r.Logger.Error("the ledger's store refuses a transaction for its size: etcd must take requests of 1.5 MiB, "+
+			"its default (--max-request-bytes)", "transaction", c.Kind, "bytes", c.Txn.Bytes(), "err", err)
+		return decide.Result{ID: c.ID, Refused: fmt.Sprintf(
+			"the ledger's store does not take a transaction of %d bytes: %s", c.Txn.Bytes(), refused.Reason)}, nil
 	case err != nil:
 		result = "unknown"
 		r.Logger.Warn("reservation: answer lost, the same transaction goes again", "attempt", c.Resubmitted+1, "err", err)

@@ -39,14 +39,22 @@ func (c *Core) sendAbort(d deed, a ledger.Abort, holdNode string, out *Output) e
 	if err == nil {
 		err = c.launch(d, change, out)
 	}
+	if !isTooLarge(err) {
+		return err
+	}
+	docs := min(len(a.Docs), victimsPerPart)
 	switch {
-	case !isTooLarge(err):
-		return err
-	case len(a.Docs) <= victimsPerPart && a.MaxBudgets > 0:
-		return err
-	case len(a.Docs) <= victimsPerPart:
+	case docs < len(a.Docs):
+	case a.MaxBudgets == 0:
 		a.MaxBudgets = victimsPerPart
-		return c.sendAbort(d, a, holdNode, out)
+	case docs > 1:
+		docs /= 2
+	case a.MaxBudgets > 1:
+		a.MaxBudgets /= 2
+	case len(a.Exclusives) > 0:
+		a.Exclusives = nil // they are freed by who wants them next
+	default:
+		return err
 	}
 	slices.SortStableFunc(a.Docs, func(x, y ledger.NodeDoc) int {
 		switch holdNode {
@@ -57,7 +65,7 @@ func (c *Core) sendAbort(d deed, a ledger.Abort, holdNode string, out *Output) e
 		}
 		return 0
 	})
-	a.Docs = a.Docs[:victimsPerPart]
+	a.Docs = a.Docs[:docs]
 	return c.sendAbort(d, a, holdNode, out)
 }
 
@@ -159,6 +167,9 @@ func (a *abort) undone(c *Core, _ ledger.Lost, out *Output) {
 	}
 }
 
+// tooLarge: the next try is smaller, as far as that goes; beyond, it is the binders' to sweep.
+func (a *abort) tooLarge(c *Core, _ string, _ *Output) { c.plans.due[a.podUID] = struct{}{} }
+
 // orphan is the T8 of a plan without a hold.
 type orphan struct{ plan string }
 
@@ -168,6 +179,8 @@ func (o *orphan) done(c *Core, _ int64, _ *Output) {
 	c.plans.budgets.stale = true
 	c.plans.orphans[o.plan] = struct{}{}
 }
+
+func (o *orphan) tooLarge(c *Core, _ string, _ *Output) { c.plans.orphans[o.plan] = struct{}{} }
 
 func (o *orphan) undone(c *Core, _ ledger.Lost, _ *Output) {
 	if len(c.ledger.PlanDocs(o.plan)) > 0 {

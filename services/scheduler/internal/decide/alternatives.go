@@ -15,7 +15,7 @@ const maxAlternatives = 4
 type alternative struct {
 	node       *state.NodeInfo
 	generation uint64
-	basis      int64
+	basis      ledger.Version
 }
 
 // rememberOthers keeps the next-best nodes of a decision. A pod that a rule beyond its node
@@ -30,8 +30,9 @@ func (c *Core) rememberOthers(a *attempt, ranked []placement.Scored, concerned b
 		if i == maxAlternatives || s.Node.Node.UID == a.pick.nodeUID {
 			continue
 		}
-		doc, _ := c.ledger.Doc(s.Node.Node.UID)
-		a.others[i] = alternative{node: s.Node, generation: s.Node.Generation, basis: doc.Revision}
+		a.others[i] = alternative{
+			node: s.Node, generation: s.Node.Generation, basis: c.ledger.Version(s.Node.Node.UID),
+		}
 		i++
 	}
 }
@@ -68,5 +69,5 @@ func (c *Core) unmoved(o alternative) bool {
 		return false
 	}
 	doc, _ := c.ledger.Doc(o.node.Node.UID)
-	return doc.Revision == o.basis && len(doc.Entries) < ledger.MaxEntries
+	return c.ledger.Version(o.node.Node.UID) == o.basis && doc.HasRoom()
 }

@@ -117,12 +117,8 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		c.prefer(evidence, a.turn.nodeUID)
 		preferNode(result.Feasible, a.turn.nodeUID)
 	}
-	node, needs, err := c.choose(a, &concern, result.Feasible)
-	switch {
-	case err != nil:
-		c.fail(a, err.Error(), out)
-		return
-	case node == nil:
+	node, needs := c.choose(a, &concern, result.Feasible)
+	if node == nil {
 		c.deferred = append(c.deferred, a)
 		return
 	}
@@ -135,6 +131,9 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 		c.deferred = append(c.deferred, a)
 		return
 	}
+	if !c.registered(a, needs, volumes, out) {
+		return
+	}
 	a.pick = c.pickOf(a, node, needs)
 	a.pick.feasible, a.pick.evidence, a.pick.volumes = result.FeasibleCount, c.chose(evidence), volumes
 	c.rememberOthers(a, result.Feasible, !concern.None() || volumes.any() || extended)
@@ -144,11 +143,10 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 
 // pickOf is the choice of a node, with what it rests on.
 func (c *Core) pickOf(a *attempt, node *state.NodeInfo, needs needs) pick {
-	doc, _ := c.ledger.Doc(node.Node.UID)
 	epoch, _ := c.holds(a.offer.Partition)
 	return pick{
 		nodeUID: node.Node.UID, nodeName: node.Node.Name, nodeRV: node.Node.ResourceVersion,
-		basis: doc.Revision, epoch: epoch, decided: c.now, needs: needs, total: len(c.view.Nodes()),
+		basis: c.ledger.Version(node.Node.UID), epoch: epoch, decided: c.now, needs: needs, total: len(c.view.Nodes()),
 		seed: Seed(a.pod.UID, a.offer.Attempt), factSequence: c.store.Position().Sequence,
 	}
 }

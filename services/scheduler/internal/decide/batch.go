@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"errors"
 	"maps"
 	"slices"
 
@@ -16,11 +17,32 @@ type batch struct {
 	order    []string // of docs
 	// exclusives are the documents of claims that only one pod may use, and of pools of devices.
 	exclusives map[string]ledger.ExclusiveDoc
+	// bytes is what it takes of the transaction, weights what each document does, by key.
+	bytes   int
+	weights map[string]int
+	// why is what kept the last attempt out that did not join.
+	why error
 }
+
+// joining is what has come of adding an attempt to a batch.
+type joining uint8
+
+const (
+	joined joining = iota
+	// stale: what it was decided on has changed.
+	stale
+	// crowded: a document has no room for it.
+	crowded
+	// impossible: its reservation can be made nowhere.
+	impossible
+	// tooMuch: the transaction has no room for it. One without others has, if any has.
+	tooMuch
+)
 
 func (c *Core) newBatch() *batch {
 	return &batch{
 		core: c, docs: map[string]ledger.NodeDoc{}, exclusives: map[string]ledger.ExclusiveDoc{},
+		weights: map[string]int{},
 		place: ledger.PlaceBatch{
 			Epochs: map[int32]int64{}, TermRegistryRevision: c.ledger.TermRegistryRevision(),
 			Needs: map[ledger.Token]ledger.Needs{},
@@ -34,10 +56,23 @@ func (b *batch) full(a *attempt) bool {
 	if len(b.attempts) == 0 {
 		return false
 	}
+	if b.core.limits.full(len(b.attempts)) {
+		return true
+	}
 	// PlaceBatch.Ops counts documents as they will be, so ours are put in its place.
-	// document, epoch, pins, guards, claims and pools
-	more := 2 + len(a.pick.needs.pins) + len(a.pick.needs.guards) + len(a.pick.volumes.holdings())
-	return b.place.Ops()+len(b.docs)+len(b.exclusives)+more > ledger.MaxTxnOps
+	// document and incarnation, epoch, pins, guards, claims and pools
+	more := 3 + len(a.pick.needs.pins) + len(a.pick.needs.guards) + len(a.pick.volumes.holdings())
+	return b.place.Ops()+len(b.docs)+b.firsts()+len(b.exclusives)+more > ledger.MaxTxnOps
+}
+
+// firsts is how many documents do not exist yet: each comes with the incarnation of its node's name.
+func (b *batch) firsts() (n int) {
+	for _, d := range b.docs {
+		if d.Revision == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // holdsBack says whether an attempt cannot be in this transaction because one of the two is right only if all that is
@@ -49,9 +84,8 @@ func (b *batch) holdsBack(a *attempt) bool {
 	})
 }
 
-// add makes an attempt part of the transaction; false if a document has no room for it, or
-// claims a pod that it relies on. Then nothing has changed.
-func (b *batch) add(a *attempt, entry ledger.Entry) bool {
+// add makes an attempt part of the transaction, if it joins. Else nothing has changed.
+func (b *batch) add(a *attempt, entry ledger.Entry) joining {
 	n := a.pick.needs
 	next := map[string]ledger.NodeDoc{a.pick.nodeUID: b.open(a.pick.nodeUID, a.pick.nodeName)}
 	for _, p := range n.pins {
@@ -61,21 +95,21 @@ func (b *batch) add(a *attempt, entry ledger.Entry) bool {
 		}
 		var err error
 		if next[p.nodeUID], err = ledger.Pin(doc, p.keeper, dependent(entry)); err != nil {
-			return false
+			return b.unfit(err)
 		}
 	}
 	doc := ledger.Cover(next[a.pick.nodeUID], ledger.KindNode, a.pick.nodeRV)
-	if len(doc.Entries) >= ledger.MaxEntries && a.pick.room.token == 0 {
-		return false
-	}
-	doc, ok := a.pick.enter(doc, entry)
-	if !ok {
-		return false
+	doc, err := a.pick.enter(doc, entry)
+	if err != nil {
+		return b.unfit(err)
 	}
 	next[a.pick.nodeUID] = doc
-	held, ok := b.hold(a, entry)
-	if !ok {
-		return false
+	held, err := b.hold(a, entry)
+	if err != nil {
+		return b.unfit(err)
+	}
+	if !b.weigh(a, next, held) {
+		return tooMuch
 	}
 	maps.Copy(b.exclusives, held)
 	for _, uid := range slices.Sorted(maps.Keys(next)) {
@@ -90,25 +124,74 @@ func (b *batch) add(a *attempt, entry ledger.Entry) bool {
 		b.place.Needs[entry.Token] = n.ledger()
 	}
 	b.attempts = append(b.attempts, a)
+	return joined
+}
+
+// unfit is what an error of a step of the ledger says about an attempt.
+func (b *batch) unfit(err error) joining {
+	b.why = err
+	var (
+		large   *ledger.DocTooLargeError
+		refused *ledger.RefusedError
+		claimed *ledger.ClaimedError
+		taken   *ledger.TakenError
+	)
+	switch {
+	case errors.As(err, &large):
+		return crowded
+	case errors.As(err, &refused), errors.As(err, &claimed), errors.As(err, &taken), errors.Is(err, errMoved):
+		return stale
+	}
+	return impossible
+}
+
+// weigh counts what an attempt adds to the transaction; false if that is more than it has room for. An
+// attempt without others is always tried: if the transaction cannot be made, that one is to blame.
+func (b *batch) weigh(
+	a *attempt, docs map[string]ledger.NodeDoc, held map[string]ledger.ExclusiveDoc,
+) bool {
+	const epoch, registry = 128, 128
+	bytes, weights := b.bytes+epoch, map[string]int{}
+	for uid, d := range docs {
+		weights[ledger.KeyNode(uid)] = d.Weight()
+	}
+	for key, x := range held {
+		weights[key] = x.Weight()
+	}
+	for key, weight := range weights {
+		bytes += weight - b.weights[key]
+	}
+	for _, g := range a.pick.needs.guards {
+		bytes += g.Weight()
+	}
+	if len(b.attempts) > 0 && bytes+registry > b.core.limits.batchBytes(b.core.now) {
+		return false
+	}
+	b.bytes = bytes
+	maps.Copy(b.weights, weights)
 	return true
 }
 
+// errMoved says that what something exclusive was decided on has moved, or that the facts do not show yet
+// who has had it.
+var errMoved = errors.New("a claim or a pool of devices has moved since the decision")
+
 // hold makes an attempt the holder of the claims that only one pod may use, and of what it gets of
-// pools of devices; false if one has a holder, the facts do not show yet who has had it, or the
-// pool has moved since the decision.
-func (b *batch) hold(a *attempt, entry ledger.Entry) (held map[string]ledger.ExclusiveDoc, ok bool) {
+// pools of devices; an error if one has a holder or its document no room, the facts do not show yet who
+// has had it, or the pool has moved since the decision.
+func (b *batch) hold(a *attempt, entry ledger.Entry) (held map[string]ledger.ExclusiveDoc, err error) {
 	return b.core.take(a.pick.volumes.holdings(), ledger.Holder{
 		PodUID: entry.PodUID, Token: entry.Token, NodeUID: a.pick.nodeUID,
 	}, b.exclusives)
 }
 
 // take makes a reservation the holder of something, on top of the documents that are changed already;
-// false as hold has it.
+// an error as hold has it.
 func (c *Core) take(
 	holdings []holding, holder ledger.Holder, changed map[string]ledger.ExclusiveDoc,
-) (held map[string]ledger.ExclusiveDoc, ok bool) {
+) (held map[string]ledger.ExclusiveDoc, err error) {
 	if len(holdings) == 0 {
-		return nil, true
+		return nil, nil
 	}
 	held = map[string]ledger.ExclusiveDoc{}
 	for _, h := range holdings {
@@ -117,16 +200,15 @@ func (c *Core) take(
 			x = c.exclusive(h.key)
 		}
 		if !c.caughtUp(x) || !c.sees(x, h) {
-			return nil, false
+			return nil, errMoved
 		}
 		holder.Items = h.items
-		x, err := ledger.Hold(x, holder)
-		if err != nil {
-			return nil, false
+		if x, err = ledger.Hold(x, holder); err != nil {
+			return nil, err
 		}
 		held[x.Key] = x
 	}
-	return held, true
+	return held, nil
 }
 
 func dependent(e ledger.Entry) ledger.Dependent {
@@ -146,12 +228,17 @@ func (b *batch) open(nodeUID, nodeName string) ledger.NodeDoc {
 	if doc, ok := b.docs[nodeUID]; ok {
 		return doc
 	}
-	doc, ok := b.core.ledger.Doc(nodeUID)
-	if !ok {
-		doc = ledger.NodeDoc{NodeUID: nodeUID, NodeName: nodeName}
+	return b.core.openDoc(nodeUID, nodeName)
+}
+
+// openDoc is a node's document with what has finished dropped.
+func (c *Core) openDoc(nodeUID, nodeName string) ledger.NodeDoc {
+	var rv uint64
+	if n, ok := c.view.Node(nodeUID); ok {
+		rv = n.Node.ResourceVersion
 	}
-	finished, _ := ledger.Finish(doc, b.core.view)
-	return finished
+	doc, _ := ledger.Finish(c.ledger.Open(nodeUID, nodeName, rv), c.view)
+	return doc
 }
 
 // flight is the transaction, not yet made.

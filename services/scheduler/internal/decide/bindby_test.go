@@ -48,7 +48,7 @@ func (x *actor) fence(d ledger.NodeDoc, e ledger.Entry) {
 		}
 	}
 	if pod, exists := x.pods[e.PodUID]; exists {
-		replace(ledger.MarkFencing(d, e.PodUID, e.Token))
+		replace(ledger.MarkFencing(d, e.PodUID, e.Token, ledger.FenceByPod))
 		x.publish(pod)
 		marked, _, _ := x.hold(e.PodUID)
 		replace(ledger.ReleaseFenced(marked, e.PodUID, e.Token, x.rv))

@@ -127,6 +127,8 @@ type vetting struct {
 	answered bool
 	opinion  placement.Opinion
 	err      error
+	// unstorable is why the store does not take the promotion of the place; empty if that is not so.
+	unstorable string
 }
 
 // vet asks the extenders that filter whether a pod may have the place that is held for it, and acts on a no; 0 if

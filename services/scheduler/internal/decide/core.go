@@ -41,7 +41,7 @@ type Core struct {
 	manners
 }
 
-// holdings is what the shard owns.
+// holdings is what the shard owns, and what it may take.
 type holdings struct {
 	// partitions is how many this shard holds; announced, that the queue has been told of
 	// the first.
@@ -52,6 +52,9 @@ type holdings struct {
 	// overEpochs are those that a refused transaction has shown to be over, by partition. The watch
 	// brings the next owner later.
 	overEpochs map[int32]int64
+	// admitAfter is the revision that the ledger's watch must have reached before nodes are admitted
+	// again.
+	admitAfter int64
 }
 
 // manners is how the shard gets on with the others, with binders and with kubelets.
@@ -85,6 +88,7 @@ type pipeline struct {
 	flight   *flight
 	// flights counts transactions, for their IDs.
 	flights uint64
+	limits  limits
 	recording
 	// inHand finds every attempt in the core by pod UID.
 	inHand map[string]*attempt
@@ -120,9 +124,9 @@ type attempt struct {
 
 type pick struct {
 	nodeUID, nodeName string
-	// basis is the revision of the node's document that the decision counted: the only one
-	// it may be committed on.
-	basis int64
+	// basis is the version of the node's document that the decision counted: the only one it may
+	// be committed on.
+	basis ledger.Version
 	// epoch is that of the pod's partition when the decision was made: the only one it may be
 	// committed in.
 	epoch           int64
@@ -245,10 +249,10 @@ func (c *Core) pass(in Input) {
 // that nodes can be used, and it holds partitions.
 func (c *Core) Ready() bool { return c.usable() && c.partitions > 0 }
 
-// usable says whether the facts have reached their barrier.
+// usable reports whether the facts have reached their barrier, and the ledger is open.
 func (c *Core) usable() bool {
 	_, ok := c.store.Position().Progress(events.KindPod)
-	return ok
+	return ok && c.ledger.IsOpen()
 }
 
 // Ownership is who holds which partitions and who is alive; ok is false when that has not
@@ -270,6 +274,9 @@ func (c *Core) Asked(visit func(a placement.Asked, calls uint64)) { c.engine.Ask
 
 // Position is what the core has applied of the facts.
 func (c *Core) Position() state.Position { return c.store.Position() }
+
+// Unreadable says why a fact could not be read, nil if all could.
+func (c *Core) Unreadable() error { return c.store.Snapshot().Unreadable() }
 
 func (c *Core) applyFacts(b follow.Batch) error {
 	if b.Reset {

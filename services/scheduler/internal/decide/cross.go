@@ -2,8 +2,8 @@ package decide
 
 import (
 	"fmt"
-	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -21,8 +21,10 @@ const (
 	maxGuardLosses = 64
 	// maxAsks is how often one attempt may ask for the registration of its terms.
 	maxAsks = 16
-	// termsPerTxn is how many terms one transaction registers or retires.
-	termsPerTxn = 32
+	// reserveOps is what a transaction that reserves a pod needs of ledger.MaxTxnOps besides guards,
+	// pods that it follows, volumes and pools: the node's document and its incarnation, the epoch, the
+	// registry, the floor, and the record of a plan.
+	reserveOps = 6
 )
 
 // crossNode is what the core keeps for hard rules about pods on other nodes.
@@ -30,8 +32,11 @@ type crossNode struct {
 	index *guard.Index
 	// hosts counts nodes by hostname: a rule over hostnames needs guards where two share one.
 	hosts map[string]int
-	// asked are terms that attempts wait for, to be registered by the next transaction.
-	asked map[ledger.TermID]ledger.Term
+	// asked are terms that attempts wait for, to be registered by the next transactions, until the
+	// ledger's watch shows them registered. registerAt is when the next transaction may go.
+	asked      map[ledger.TermID]ledger.RegisteredTerm
+	registerAt time.Time
+	beats      beats
 	// hold is the revision that the ledger's watch must have reached before the next
 	// transaction: one that compares an older registry would fail.
 	hold int64
@@ -49,6 +54,10 @@ type needs struct {
 	withdrawn   uint64
 	// registry is the revision of the registry that the pick was decided by.
 	registry int64
+	// carried is how many terms of its own need guards; missing are those that have to be registered
+	// before. There is no pick with some missing.
+	carried int
+	missing []ledger.Term
 }
 
 // pin is a bound pod that a pick relies on.
@@ -118,6 +127,9 @@ func (c *Core) applyTerms(changes ledger.ViewChanges) error {
 		if err := c.cross.index.Set(id, t); err != nil {
 			return fmt.Errorf("scheduler: ledger watch: %w", err)
 		}
+		if !t.Retiring {
+			delete(c.cross.asked, id)
+		}
 	}
 	return nil
 }
@@ -138,7 +150,7 @@ func (c *Core) mustWait(a *attempt) bool {
 // expected says whether a term is on its way into the registry.
 func (c *Core) expected(id ledger.TermID) bool {
 	_, asked := c.cross.asked[id]
-	return asked || c.ledger.Revision() < c.cross.hold || c.flight != nil && slices.Contains(c.flight.terms, id)
+	return asked || c.ledger.Revision() < c.cross.hold
 }
 
 // concernOf gathers what concerns a pod beyond its node.
@@ -159,71 +171,54 @@ func (c *Core) namespace(name string) guard.Namespace {
 }
 
 // choose takes the best node in whose domains every pod is counted, and says what the
-// placement needs there. Without a node the attempt has to wait; an error ends it.
-func (c *Core) choose(
-	a *attempt, concern *guard.Concern, ranked []placement.Scored,
-) (*state.NodeInfo, needs, error) {
+// placement needs there. Without a node the attempt has to wait.
+func (c *Core) choose(a *attempt, concern *guard.Concern, ranked []placement.Scored) (*state.NodeInfo, needs) {
 	if concern.None() {
-		return ranked[0].Node, needs{registry: c.ledger.TermRegistryRevision()}, nil
+		return ranked[0].Node, needs{registry: c.ledger.TermRegistryRevision()}
 	}
 	blocked := c.uncounted(concern.Keys())
 	i := slices.IndexFunc(ranked, func(s placement.Scored) bool { return !blocked.has(s.Node) })
 	if i < 0 {
-		return nil, needs{}, nil
+		return nil, needs{}
 	}
 	node := ranked[i].Node
-	n := needs{
-		countsBatch: concern.CountsBatch(), withdrawn: c.cross.withdrawn,
-		registry: c.ledger.TermRegistryRevision(),
-	}
-	to := guard.Choice{Labels: node.Node.Object.Labels, SharedHost: c.cross.hosts[hostOf(node.Node)] > 1}
+	var found following
 	if concern.Together() {
-		found := c.keepers(a.pod, node)
+		found = c.keepers(a.pod, node)
 		if found.waits || found.first && blocked.any {
-			return nil, needs{}, nil
+			return nil, needs{}
 		}
-		n.pins, to.First = found.pins, found.first
 	}
-	uses, missing := concern.At(to)
-	if len(missing) > 0 {
-		return nil, needs{}, c.ask(a, missing)
+	n, counted := c.needsAt(concern, node, found)
+	if !counted {
+		return nil, needs{}
 	}
-	for i := range uses {
-		if !uses[i].Compare {
+	n.countsBatch, n.withdrawn = concern.CountsBatch(), c.cross.withdrawn
+	return node, n
+}
+
+// needsAt is what a pod needs on a node; false if a guard cannot be compared yet.
+func (c *Core) needsAt(concern *guard.Concern, node *state.NodeInfo, found following) (needs, bool) {
+	d := concern.At(guard.Choice{
+		Labels: node.Node.Object.Labels, SharedHost: c.cross.hosts[hostOf(node.Node)] > 1, First: found.first,
+	})
+	n := needs{
+		guards: d.Uses, pins: found.pins, registry: c.ledger.TermRegistryRevision(), carried: d.Carried, missing: d.Missing,
+	}
+	if len(n.missing) > 0 {
+		return n, true
+	}
+	for i := range n.guards {
+		g := &n.guards[i]
+		if !g.Compare {
 			continue
 		}
 		var counted bool
-		if uses[i].Revision, counted = c.ledger.Guard(uses[i].Key); !counted {
-			return nil, needs{}, nil
+		if g.Revision, counted = c.ledger.Guard(g.Key); !counted {
+			return needs{}, false
 		}
 	}
-	n.guards = uses
-	return node, n, nil
-}
-
-// ask has terms registered, in the next transaction, for an attempt that waits for them.
-func (c *Core) ask(a *attempt, missing []ledger.Term) error {
-	if a.wait.asks++; a.wait.asks > maxAsks {
-		return fmt.Errorf("its rules about pods on other nodes could not be registered in %d tries", maxAsks)
-	}
-	fresh := 0
-	for _, t := range missing {
-		if _, known := c.ledger.Term(t.ID()); !known {
-			fresh++
-		}
-	}
-	if n := c.ledger.TermCount() + len(c.cross.asked); n+fresh > ledger.MaxTerms {
-		return &ledger.RegistryFullError{Terms: n}
-	}
-	if c.cross.asked == nil {
-		c.cross.asked = map[ledger.TermID]ledger.Term{}
-	}
-	a.wait.terms = a.wait.terms[:0]
-	for _, t := range missing {
-		a.wait.terms = append(a.wait.terms, t.ID())
-		c.cross.asked[t.ID()] = t
-	}
-	return nil
+	return n, true
 }
 
 // blocked are domains in which pods may stand that are not counted.
@@ -286,60 +281,4 @@ func (c *Core) stands(a *attempt) bool {
 		g.Revision = now
 	}
 	return true
-}
-
-// register sends the terms that attempts have asked for; true if there is a flight now.
-func (c *Core) register(out *Output) bool {
-	if len(c.cross.asked) == 0 {
-		return false
-	}
-	var terms []ledger.Term
-	var ids []ledger.TermID
-	known := c.ledger.TermCount()
-	for _, id := range slices.Sorted(maps.Keys(c.cross.asked)) {
-		if len(ids) == termsPerTxn {
-			break
-		}
-		old, usable := c.cross.index.Knows(id)
-		if usable {
-			delete(c.cross.asked, id)
-			continue
-		}
-		if old {
-			known-- // it retires, and takes its own place
-		}
-		terms, ids = append(terms, c.cross.asked[id]), append(ids, id)
-		delete(c.cross.asked, id)
-	}
-	if len(terms) == 0 {
-		return false
-	}
-	txn, err := ledger.RegisterTerms(c.ledger.Registry(), known, terms...)
-	if err != nil {
-		return false // the attempts ask again, and are told then
-	}
-	return c.changeTerms(&flight{terms: ids, txn: txn}, out)
-}
-
-// changeTerms sends a transaction about the registry.
-func (c *Core) changeTerms(f *flight, out *Output) bool {
-	c.flights++
-	f.id, f.ofTerms = c.flights, true
-	c.flight = f
-	c.send(out)
-	return true
-}
-
-// landTerms takes in the answer to such a transaction: carried out or not, the next one
-// has to wait until the watch has told what the registry is now.
-func (c *Core) landTerms(r ledger.TxnResult) {
-	if r.Succeeded {
-		c.cross.hold = max(c.cross.hold, r.Revision)
-		return
-	}
-	for _, kv := range r.Current {
-		if kv.Key == ledger.KeyTermRegistry {
-			c.cross.hold = max(c.cross.hold, kv.ModRevision)
-		}
-	}
 }

@@ -118,20 +118,13 @@ func (w *world) relabel() {
 // retire does what a shard does whose registry is too full: a term retires, and whoever
 // finds it settled drops it.
 func (w *world) retire() {
-	v := ledger.NewView()
-	kvs, revision, err := w.store.List(w.t.Context(), "")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := v.Reset(kvs, revision); err != nil {
-		w.t.Fatal(err)
-	}
+	v := w.picture()
 	terms := maps.Collect(v.Terms())
 	if len(terms) == 0 {
 		return
 	}
 	ids := slices.Sorted(maps.Keys(terms))
-	txn, err := ledger.RetireTerms(v.Registry(), terms[ids[w.rng.IntN(len(ids))]].Term)
+	txn, err := ledger.RetireTerms(v.Registry(), terms[ids[w.rng.IntN(len(ids))]])
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -164,7 +157,7 @@ func (w *world) fenceChanged() {
 			if !ok || e.Role != ledger.RoleReservation || p.Spec.NodeName != "" || p.ResourceVersion == fmt.Sprint(e.PodRV) {
 				continue
 			}
-			d = w.replace(ledger.MarkFencing(d, e.PodUID, e.Token))
+			d = w.replace(ledger.MarkFencing(d, e.PodUID, e.Token, ledger.FenceByPod))
 			w.publish(p)
 			d = w.replace(ledger.ReleaseFenced(d, e.PodUID, e.Token, w.rv))
 		}

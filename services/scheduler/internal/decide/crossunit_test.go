@@ -10,7 +10,6 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 )
 
 // oneShard is a shard that has read everything, in a cluster of n nodes in two zones.
@@ -95,19 +94,55 @@ func TestTermIsRegisteredBeforeItsCarrierIsPlaced(t *testing.T) {
 	}
 }
 
-// A transaction that cannot hold what one pod needs is refused aloud, alone.
+// A pod with more rules than it may carry, or than one transaction holds together with those of others, is refused
+// aloud, alone, and leaves no term behind.
 func TestPodWithMoreRulesThanATransactionHolds(t *testing.T) {
-	w := oneShard(t, 4)
-	w.addPod("monster", manyTerms(80, 0))
-	w.addPod("plain")
-	w.transactions()
-	if n := len(w.reservations()); n != 1 {
-		t.Errorf("%d pods placed, want the plain one", n)
+	for name, c := range map[string]struct {
+		own, others int
+		want        []string
+	}{
+		"its own":             {80, 0, []string{"80 rules", "at most 60"}},
+		"one too many":        {61, 0, []string{"61 rules", "at most 60"}},
+		"those of others":     {0, 140, []string{"at most 128"}},
+		"both taken together": {50, 30, []string{"136 operations", "at most 128", "carries 50"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := oneShard(t, 4)
+			w.registerMany(c.others, aboutApp("monster"))
+			w.addPod("monster", ofApp("monster"), manyTerms(c.own, 0))
+			w.addPod("plain")
+			w.transactions()
+			w.beats(1)
+			if n := len(w.reservations()); n != 1 {
+				t.Errorf("%d pods placed, want the plain one", n)
+			}
+			d := w.lastOf("monster")
+			for _, want := range c.want {
+				if d.Kind != events.DecisionFailed || !strings.Contains(d.Message, want) {
+					t.Errorf("%s %q, want a failure that says %q", d.Kind, d.Message, want)
+				}
+			}
+			if n := len(w.terms()); n != c.others {
+				t.Errorf("%d terms are registered, want the %d from before", n, c.others)
+			}
+		})
 	}
-	d := w.shards[0].decisions
-	i := slices.IndexFunc(d, func(d events.Decision) bool { return d.Pod.Name == "monster" })
-	if i < 0 || d[i].Kind != events.DecisionFailed || !strings.Contains(d[i].Message, "at most 128") {
-		t.Errorf("decisions %+v, want that the monster failed by the limit of 128", d)
+}
+
+// As many rules as a pod may carry are placed, with terms of others beside them as far as there is room.
+func TestPodWithAsManyRulesAsItMayCarry(t *testing.T) {
+	w := oneShard(t, 4)
+	w.registerMany(1, aboutApp("many"))
+	w.addPod("many", ofApp("many"), manyTerms(ledger.MaxPodTerms, 0))
+	w.transactions()
+	registrations := 0
+	for _, b := range w.history {
+		if slices.ContainsFunc(b.Events, func(e ledger.Event) bool { return e.Key == ledger.KeyTermRegistry }) {
+			registrations++
+		}
+	}
+	if n := len(w.reservations()); n != 1 || registrations != 2 {
+		t.Errorf("%d pods placed after %d registrations, want one after its own and that of before", n, registrations)
 	}
 }
 
@@ -132,18 +167,25 @@ func TestBatchEndsWhereTheTransactionIsFull(t *testing.T) {
 	}
 }
 
-// registerMany fills the registry, as other shards would.
-func (w *world) registerMany(n int) {
-	r := ledger.Registry{}
-	const each = 100
+// registerMany fills the registry, as other shards would; with what of each term beyond its number.
+func (w *world) registerMany(n int, with ...func(t *ledger.RegisteredTerm)) {
+	v := w.picture()
+	r := v.Registry()
+	const each = 60
 	for known := 0; known < n; known += each {
-		var terms []ledger.Term
+		var terms []ledger.RegisteredTerm
 		for i := range min(each, n-known) {
-			terms = append(terms, ledger.Term{Kind: ledger.TermApart, TopologyKey: "rack", Parts: []ledger.TermPart{{
-				Namespaces: []string{fmt.Sprint("ns-", known+i)},
-			}}})
+			t := ledger.RegisteredTerm{Term: ledger.Term{
+				Kind: ledger.TermApart, TopologyKey: "rack", Parts: []ledger.TermPart{{
+					Namespaces: []string{fmt.Sprint("ns-", known+i)},
+				}},
+			}}
+			for _, change := range with {
+				change(&t)
+			}
+			terms = append(terms, t)
 		}
-		txn, err := ledger.RegisterTerms(r, known, terms...)
+		txn, err := ledger.RegisterTerms(r, v, terms...)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -151,11 +193,39 @@ func (w *world) registerMany(n int) {
 	}
 }
 
+// aboutApp makes terms select an app of the namespace of pods, in zones.
+func aboutApp(app string) func(*ledger.RegisteredTerm) {
+	return func(t *ledger.RegisteredTerm) {
+		t.TopologyKey = zoneKey
+		t.Parts[0].Namespaces = append(t.Parts[0].Namespaces, "d")
+		t.Parts[0].Selector = []ledger.Requirement{{Key: "app", Operator: "in", Values: []string{app}}}
+	}
+}
+
+// of makes terms a namespace's.
+func of(namespace string) func(*ledger.RegisteredTerm) {
+	return func(t *ledger.RegisteredTerm) { t.Namespace = namespace }
+}
+
+// picture is the ledger as it is.
+func (w *world) picture() *ledger.View {
+	v := ledger.NewView()
+	kvs, revision, err := w.store.List(w.t.Context(), "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := v.Reset(kvs, revision); err != nil {
+		w.t.Fatal(err)
+	}
+	return v
+}
+
 // Beyond MaxTerms no term is registered and its carriers are told so, until the least
-// recently used terms have been dropped.
+// recently used terms have been dropped. Who was told so has left nothing behind.
 func TestFullRegistryIsToldAndEmptied(t *testing.T) {
 	w := oneShard(t, 4)
 	w.registerMany(ledger.MaxTerms)
+	before := w.terms()
 	w.addPod("p", kinds["apart"]...)
 	w.transactions()
 	s := w.shards[0]
@@ -163,18 +233,29 @@ func TestFullRegistryIsToldAndEmptied(t *testing.T) {
 		!strings.Contains(s.decisions[0].Message, "at most 4096") {
 		t.Fatalf("decisions %+v, want one failure by the limit of 4096", s.decisions)
 	}
-	for range 2 { // retire, then drop
-		w.step(s, decide.Input{Beat: true})
-		w.settle()
+	if n := newTerms(before, w.terms()); n != 0 {
+		t.Errorf("%d terms are registered for a pod that has been refused", n)
 	}
+	w.rest()
+	w.beats(2) // retire, then drop
 	w.transactions()
 	if n := len(w.reservations()); n != 1 {
 		t.Errorf("%d pods placed after terms were dropped, want 1", n)
 	}
-	kvs, _, err := w.store.List(t.Context(), ledger.PrefixTerm)
-	if err != nil || len(kvs) > ledger.MaxTerms {
-		t.Errorf("%d terms left, %v", len(kvs)-1, err)
+	after := w.terms()
+	if n := newTerms(before, after); len(after) >= ledger.MaxTerms || n != 1 {
+		t.Errorf("%d terms, of which %d are new; want fewer than before, and that of the pod", len(after), n)
 	}
+}
+
+// newTerms counts those that were not there before.
+func newTerms(before, after []string) (n int) {
+	for _, key := range after {
+		if !slices.Contains(before, key) {
+			n++
+		}
+	}
+	return n
 }
 
 // Two nodes of one hostname are one domain, which no document stands for.

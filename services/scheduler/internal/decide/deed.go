@@ -18,12 +18,17 @@ type deed interface {
 	done(c *Core, revision int64, out *Output)
 	// undone takes in that it has not been.
 	undone(c *Core, lost ledger.Lost, out *Output)
+	// tooLarge takes in that the store does not take a transaction of its size.
+	tooLarge(c *Core, why string, out *Output)
 }
 
 // launch sends a deed; an error means that it cannot be made into a transaction. The attempts
 // are those whose pods it places, staged until it lands.
 func (c *Core) launch(d deed, change ledger.Change, out *Output, attempts ...*attempt) error {
 	txn, err := change.Txn()
+	if err == nil {
+		err = c.limits.check(txn, c.now)
+	}
 	if err != nil {
 		return fmt.Errorf("scheduler: %s: %w", d.kind(), err)
 	}
@@ -94,13 +99,13 @@ func (c *Core) act(out *Output) bool {
 // isTooLarge says whether a change is too large for one transaction.
 func isTooLarge(err error) bool {
 	var txn *ledger.TxnError
-	return errors.As(err, &txn)
+	return errors.As(err, &txn) && txn.TooLarge
 }
 
 // lostAt is the highest revision of what a change has lost to: nothing is gained by deciding
 // again before the watch has got there.
 func lostAt(lost ledger.Lost) int64 {
-	at := lost.RegistryRevision
+	at := max(lost.RegistryRevision, lost.NamesAt)
 	for _, d := range lost.Docs {
 		at = max(at, d.Revision)
 	}

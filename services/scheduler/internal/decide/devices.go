@@ -103,8 +103,9 @@ func (c *Core) pickDevices(
 	if !ok {
 		return d, false, fmt.Errorf("the devices of the pod do not suit node %s, which was chosen for it", s.node.Name)
 	}
+	inline := placement.ConfigBytes(picks) <= placement.MaxInlineConfig
 	for _, pick := range picks {
-		entry, err := promiseOf(pick)
+		entry, err := promiseOf(pick, inline)
 		if err != nil {
 			return d, false, fmt.Errorf("claim %s/%s: %w", s.pod.Namespace, pick.Claim, err)
 		}
@@ -120,11 +121,15 @@ func (c *Core) pickDevices(
 	return d, true, nil
 }
 
-// promiseOf is a pick as a reservation has it.
-func promiseOf(pick placement.DevicePick) (p ledger.DevicePick, err error) {
+// promiseOf is a pick as a reservation has it: with the opaque parameters of its configuration, or with
+// their hashes, by which the binder finds them in the claim and its classes.
+func promiseOf(pick placement.DevicePick, inline bool) (p ledger.DevicePick, err error) {
 	p = ledger.DevicePick{Claim: pick.Claim, ClaimUID: pick.UID, ClaimRV: pick.Version}
-	if pick.Allocation != nil {
-		if p.Allocation, err = pick.Allocation.Marshal(); err != nil {
+	if allocation := pick.Allocation; allocation != nil {
+		if !inline {
+			allocation, p.ConfigHashes = placement.WithoutConfig(allocation)
+		}
+		if p.Allocation, err = allocation.Marshal(); err != nil {
 			return p, fmt.Errorf("allocation: %w", err)
 		}
 	}

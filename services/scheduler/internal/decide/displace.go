@@ -91,19 +91,16 @@ func (c *Core) sendDisplacement(s seeker, t takeover, out *Output) bool {
 	if s.concern.Together() {
 		followed = c.keepers(s.pod, t.node)
 	}
-	guards, ready := c.demands(&s.concern, t.node, followed.first)
-	if len(guards.missing) > 0 {
-		if err := c.ask(a, guards.missing); err != nil {
-			c.fail(a, err.Error(), out)
-			return false
-		}
-	}
+	n, ready := c.demands(&s.concern, t.node, followed)
 	if !ok || !ready || followed.waits {
 		c.deferred = append(c.deferred, a)
 		return false
 	}
+	if !c.registered(a, n, volumes{}, out) {
+		return false
+	}
 	x := ledger.Displacement{
-		Mandate: b.mandate, PodUID: t.hold.PodUID, Token: t.hold.Token, Entry: entry, Guards: guards.uses, Facts: c.view,
+		Mandate: b.mandate, PodUID: t.hold.PodUID, Token: t.hold.Token, Entry: entry, Guards: n.guards, Facts: c.view,
 	}
 	for _, p := range followed.pins {
 		b.openDoc(p.nodeUID, p.nodeName)

@@ -16,18 +16,18 @@ type flight struct {
 	batch    ledger.PlaceBatch
 	txn      ledger.Txn
 	sent     int
-	// terms are those it registers.
-	ofTerms bool
-	terms   []ledger.TermID
+	// registers: it registers some.
+	ofTerms   bool
+	registers bool
 	// deed is the change of a plan that it makes, nil for none.
 	deed   deed
 	change ledger.Change
 }
 
-// submit sends the staged batch if nothing is in flight. Terms that attempts wait for go
+// submit sends the staged batch if nothing is in flight. Nodes and terms that attempts wait for go
 // first, each time in a transaction of their own; then deeds and batches in turns.
 func (c *Core) submit(out *Output) {
-	if c.flight != nil || c.ledger.Revision() < c.cross.hold || c.register(out) {
+	if c.flight != nil || c.ledger.Revision() < c.cross.hold || c.admit(out) || c.register(out) {
 		return
 	}
 	waiting := len(c.next) > 0
@@ -36,20 +36,19 @@ func (c *Core) submit(out *Output) {
 		return
 	}
 	c.plans.alternate = false
-	if len(c.next) == 0 {
-		return
+	for c.flight == nil && len(c.next) > 0 {
+		attempts := c.next
+		c.next = nil
+		f, rest := c.build(attempts, out)
+		c.next = append(c.next, rest...)
+		if len(f.attempts) == 0 {
+			continue // all have left it, or it is built again of fewer
+		}
+		c.flights++
+		f.id = c.flights
+		c.flight = f
+		c.send(out)
 	}
-	attempts := c.next
-	c.next = nil
-	f, rest := c.build(attempts, out)
-	c.next = append(c.next, rest...)
-	if len(f.attempts) == 0 {
-		return
-	}
-	c.flights++
-	f.id = c.flights
-	c.flight = f
-	c.send(out)
 }
 
 func (c *Core) send(out *Output) {
@@ -71,7 +70,8 @@ func (c *Core) send(out *Output) {
 // what they counted, and high-waters may be ahead of the facts they saw. (Committing on the
 // newest known revision instead overcommits nodes: docs/bugs.md, 1.) The batch ends where
 // the transaction is full; the rest keeps its order, because what is in it may have counted
-// what comes before.
+// what comes before. An attempt that fits no transaction, or whose reservation fits no document, fails
+// alone.
 func (c *Core) build(attempts []*attempt, out *Output) (f *flight, rest []*attempt) {
 	b := c.newBatch()
 	for i, a := range attempts {
@@ -92,42 +92,53 @@ func (c *Core) build(attempts []*attempt, out *Output) (f *flight, rest []*attem
 			rest = attempts[i:]
 			break
 		}
-		if !b.add(a, entry) {
+		added := b.add(a, entry)
+		if added == tooMuch {
+			rest = attempts[i:]
+			break
+		}
+		switch added {
+		case joined, tooMuch:
+		case crowded:
+			c.crowdedOut(a, b.why, out)
+		case stale:
 			c.again(a)
+		case impossible:
+			c.fail(a, b.why.Error(), out)
 		}
 	}
 	return c.seal(b.flight(), out), rest
 }
 
 // mayReserve reports whether the decision of an attempt may still become a reservation: its
-// partition is held in the epoch of the decision, and its pod waits without a reservation. What the
+// partition is held in the epoch of the decision, its pod waits without a reservation, and the ledger
+// is open. What the
 // shard staged in an earlier epoch has not counted what others decided about the pod since, not
 // even if the partition has come back (docs/bugs.md, 30).
 func (c *Core) mayReserve(a *attempt) bool {
 	epoch, held := c.holds(a.offer.Partition)
 	pod, known := c.view.Pod(a.pod.UID)
 	_, _, reserved := c.ledger.Entry(a.pod.UID)
-	return held && epoch == a.pick.epoch && known && pod.NodeName == "" && !reserved
+	return held && epoch == a.pick.epoch && known && pod.NodeName == "" && !reserved && c.usable()
 }
 
 // current says whether the document of a pick is the one it was decided on, or that plus
 // this shard's own last flight.
 func (c *Core) current(p pick) bool {
-	doc, _ := c.ledger.Doc(p.nodeUID)
-	return doc.Revision == p.basis || c.written[ledger.KeyNode(p.nodeUID)] == step{from: p.basis, to: doc.Revision}
+	now := c.ledger.Version(p.nodeUID)
+	return now == p.basis ||
+		c.written[ledger.KeyNode(p.nodeUID)] == step{from: p.basis.Revision, to: now.Revision}
 }
 
-// seal turns the batch into its transaction; documents that cannot be written fail the
-// attempts on them.
+// seal turns the batch into its transaction. One that cannot be made is tried in parts, until the attempt
+// is alone that is to blame.
 func (c *Core) seal(f *flight, out *Output) *flight {
 	if len(f.attempts) == 0 {
 		return f
 	}
 	txn, err := f.batch.Txn()
 	if err != nil {
-		for _, a := range f.attempts {
-			c.fail(a, err.Error(), out)
-		}
+		c.split(f, err.Error(), out)
 		return &flight{}
 	}
 	f.txn = txn
@@ -148,8 +159,13 @@ func (c *Core) land(r Result, out *Output) error {
 		return nil
 	}
 	c.flight = nil
+	if r.Refused != "" {
+		c.refused(f, r.Refused, out)
+		return nil
+	}
+	c.limits.took(f)
 	if f.ofTerms {
-		c.landTerms(r.Txn)
+		c.landTerms(f, r.Txn)
 		return nil
 	}
 	if f.deed != nil {
@@ -232,7 +248,7 @@ func (c *Core) lost(f *flight, r ledger.TxnResult, out *Output) error {
 	for _, d := range lost.Docs {
 		changed[d.NodeUID] = true
 		if slices.ContainsFunc(f.attempts, func(a *attempt) bool { return a.pick.nodeUID == d.NodeUID }) {
-			c.strike(d.NodeUID, d.NodeName)
+			c.strike(d.NodeUID, d.NodeName, "")
 		}
 	}
 	var losers []loser
@@ -278,12 +294,12 @@ type loser struct {
 	reason Reason
 }
 
-// lostVolume is the revision of the document of a claim or a pool that an attempt has lost to; 0 if it has
-// lost none.
+// lostVolume is the revision of the document of a claim or a pool that an attempt has lost to, or of the
+// floor; 0 if it has lost none.
 func lostVolume(a *attempt, lost ledger.Lost) (revision int64) {
 	for _, x := range lost.Exclusives {
 		if slices.ContainsFunc(a.pick.volumes.holdings(), func(h holding) bool { return h.key == x.Key }) {
-			revision = max(revision, x.Revision)
+			revision = max(revision, x.Revision, lost.NamesAt)
 		}
 	}
 	return revision
@@ -333,7 +349,11 @@ func (c *Core) retry(losers []loser, lost ledger.Lost, out *Output) {
 // lost that.
 func lostTo(a *attempt, lost ledger.Lost) int64 {
 	for _, d := range lost.Docs {
-		if d.NodeUID == a.pick.nodeUID {
+		switch {
+		case d.NodeUID != a.pick.nodeUID:
+		case d.Revision == 0:
+			return lost.NamesAt
+		default:
 			return d.Revision
 		}
 	}

@@ -62,17 +62,11 @@ func (c *Core) form(s standing, out *Output) look {
 		return lookLater
 	}
 	claimed := victimsOf(c.ledger.PlanDocs(s.plan), s.plan)
-	part := c.unclaimed(s, claimed)
-	var change ledger.Change
-	var err error
-	if len(part) == 0 {
-		change, err = ledger.FinishPlan(mandate, r, s.doc, len(claimed))
-	} else {
-		profile, known := c.cfg.Profiles[s.pod.SchedulerName]
-		change, err = c.extension(mandate, r, part, known && profile.ExceedsBudgets())
-	}
-	if err == nil {
-		err = c.launch(&formation{standing: s}, change, out)
+	part := formPart{mandate: mandate, record: r, victims: c.unclaimed(s, claimed), claimed: len(claimed)}
+	err := c.sendPart(s, part, out)
+	for isTooLarge(err) && len(part.victims) > 1 {
+		part.victims = part.victims[:len(part.victims)/2]
+		err = c.sendPart(s, part, out)
 	}
 	var refused *ledger.RefusedError
 	switch {
@@ -82,6 +76,30 @@ func (c *Core) form(s standing, out *Output) look {
 		return lookAgain
 	}
 	return c.giveUp(s, end{reason: err.Error()}, out)
+}
+
+// formPart is a further transaction of a large plan, of which so many victims are claimed.
+type formPart struct {
+	mandate ledger.Mandate
+	record  ledger.PlanRecord
+	victims []ledger.NodeEntry
+	claimed int
+}
+
+// sendPart sends the claims on some more victims, or, if none is left, what makes the plan Ready.
+func (c *Core) sendPart(s standing, p formPart, out *Output) error {
+	var change ledger.Change
+	var err error
+	if len(p.victims) == 0 {
+		change, err = ledger.FinishPlan(p.mandate, p.record, s.doc, p.claimed)
+	} else {
+		profile, known := c.cfg.Profiles[s.pod.SchedulerName]
+		change, err = c.extension(p.mandate, p.record, p.victims, known && profile.ExceedsBudgets())
+	}
+	if err != nil {
+		return err
+	}
+	return c.launch(&formation{standing: s}, change, out)
 }
 
 func (c *Core) unclaimed(s standing, claimed []ledger.Entry) []ledger.NodeEntry {
@@ -106,11 +124,11 @@ func (c *Core) extension(
 	for _, v := range part {
 		if !docs[v.NodeUID] {
 			docs[v.NodeUID] = true
-			doc, known := c.ledger.Doc(v.NodeUID)
-			if n, ok := c.view.Node(v.NodeUID); ok && !known {
-				doc = ledger.NodeDoc{NodeUID: v.NodeUID, NodeName: n.Node.Name}
+			if n, ok := c.view.Node(v.NodeUID); ok {
+				x.Docs = append(x.Docs, c.ledger.Open(v.NodeUID, n.Node.Name, n.Node.ResourceVersion))
+			} else if doc, ok := c.ledger.Doc(v.NodeUID); ok {
+				x.Docs = append(x.Docs, doc)
 			}
-			x.Docs = append(x.Docs, doc)
 		}
 		for _, uid := range v.Entry.Budgets {
 			o, ok := c.view.Snapshot().Object(events.KindDisruptionBudget, uid)
@@ -134,5 +152,8 @@ type formation struct{ standing }
 func (f *formation) kind() string { return "T2" }
 
 func (f *formation) done(c *Core, _ int64, _ *Output) { c.plans.due[f.podUID] = struct{}{} }
+
+// tooLarge: parts are smaller from here on, as far as that goes.
+func (f *formation) tooLarge(c *Core, _ string, _ *Output) { c.plans.due[f.podUID] = struct{}{} }
 
 func (f *formation) undone(c *Core, _ ledger.Lost, _ *Output) { c.plans.due[f.podUID] = struct{}{} }

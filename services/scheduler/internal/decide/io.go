@@ -60,7 +60,10 @@ type Result struct {
 	ID uint64
 	// Err non-nil means the outcome is unknown; the identical transaction goes again.
 	Err error
-	Txn ledger.TxnResult
+	// Refused is why the store does not take a transaction of this size; empty if that is not so. Nothing
+	// of it has happened.
+	Refused string
+	Txn     ledger.TxnResult
 }
 
 // Output is what has to be done, in this order: Commit may start at once; Decisions must
@@ -106,7 +109,7 @@ const SoonAfter = 50 * time.Millisecond
 // Commit is a transaction to carry out; its answer comes back as a Result with its ID.
 type Commit struct {
 	ID uint64
-	// Kind is the transaction's name in the protocol: "T1", "T2", "T3", "T4", "T8" or "T11".
+	// Kind is the transaction's name in the protocol: "T1", "T2", "T3", "T4", "T8", "T11" or "T15".
 	Kind string
 	// Pods is how many get a place by it.
 	Pods int

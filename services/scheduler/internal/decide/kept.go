@@ -69,16 +69,15 @@ func (c *Core) fitsKept(pod *state.Pod, profile *placement.Profile, concern *gua
 func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room, out *Output) {
 	profile := c.cfg.Profiles[a.pod.SchedulerName]
 	one := []placement.Scored{{Node: k.Node}}
-	node, needs, err := c.choose(a, concern, one)
-	switch {
-	case err != nil:
-		c.fail(a, err.Error(), out)
-		return
-	case node == nil:
+	node, n := c.choose(a, concern, one)
+	if node == nil {
 		c.deferred = append(c.deferred, a)
 		return
 	}
-	a.pick = c.pickOf(a, node, needs)
+	if !c.registered(a, n, volumes{}, out) {
+		return
+	}
+	a.pick = c.pickOf(a, node, n)
 	a.pick.feasible, a.pick.room = 1, r
 	found := looked{Result: placement.Result{Feasible: one}, basis: c.basis(profile, c.avoided(a.pod))}
 	found.basis.Way = events.WayKept
@@ -92,18 +91,16 @@ func (c *Core) stageIn(a *attempt, concern *guard.Concern, k view.Kept, r room, 
 }
 
 // enter puts the reservation of a pick into its node's document, in the place of the placeholder
-// if it takes one; false if that is gone.
-func (p *pick) enter(d ledger.NodeDoc, e ledger.Entry) (ledger.NodeDoc, bool) {
-	var err error
+// if it takes one; an error if that is gone, or the document has no room.
+func (p *pick) enter(d ledger.NodeDoc, e ledger.Entry) (ledger.NodeDoc, error) {
 	switch {
 	case p.room.token == 0:
-		d.Entries = append(d.Entries, e)
+		return ledger.Place(d, e)
 	case p.room.ousted:
-		d, err = ledger.Oust(d, p.room.token, e)
+		return ledger.Oust(d, p.room.token, e)
 	default:
-		d, err = ledger.TakeOver(d, p.room.replacement, p.room.token, e)
+		return ledger.TakeOver(d, p.room.replacement, p.room.token, e)
 	}
-	return d, err == nil
 }
 
 // oust stages a pod that fits nowhere in a room that is kept for a less important one; of
@@ -151,6 +148,9 @@ type release struct{ plan string }
 func (r *release) kind() string { return "T8" }
 
 func (r *release) done(c *Core, _ int64, _ *Output) { c.plans.budgets.stale = true }
+
+// tooLarge: what is left is the binders' to sweep.
+func (r *release) tooLarge(*Core, string, *Output) {}
 
 func (r *release) undone(c *Core, _ ledger.Lost, _ *Output) {
 	c.plans.releases = append(c.plans.releases, r.plan)

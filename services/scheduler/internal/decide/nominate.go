@@ -240,13 +240,9 @@ func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
 		c.deferred = append(c.deferred, a)
 		return false
 	}
-	guards, ready := c.demands(&s.concern, plan.Node, len(plan.Keepers) == 0)
-	if len(guards.missing) > 0 {
-		if err := c.ask(a, guards.missing); err != nil {
-			c.fail(a, err.Error(), out)
-			return false
-		}
-	}
+	demanded, ready := c.demands(&s.concern, plan.Node, following{
+		first: len(plan.Keepers) == 0, pins: make([]pin, len(plan.Keepers)),
+	})
 	rooms, known := c.rooms(plan.Budgets, s.profile.ExceedsBudgets())
 	if !ready || !known {
 		c.deferred = append(c.deferred, a)
@@ -256,8 +252,12 @@ func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
 	if !ok {
 		return false
 	}
+	if !c.registered(a, demanded, a.pick.volumes, out) {
+		a.pick = pick{}
+		return false
+	}
 	n := b.nomination(plan.Node, entry)
-	n.Budgets, n.Guards, n.Exclusives = rooms, guards.uses, held
+	n.Budgets, n.Guards, n.Exclusives = rooms, demanded.guards, held
 	d := &nomination{seeker: s, node: plan.Node.Node, victims: len(plan.Victims), token: entry.Token}
 	for _, v := range plan.Victims {
 		if v.Reserved {
@@ -289,8 +289,8 @@ func (c *Core) supply(
 		return entry, nil, false
 	}
 	holder := ledger.Holder{PodUID: entry.PodUID, Token: entry.Token, NodeUID: plan.Node.Node.UID}
-	docs, free := c.take(v.holdings(), holder, nil)
-	if !ready || !free {
+	docs, err := c.take(v.holdings(), holder, nil)
+	if !ready || err != nil {
 		a.pick = pick{}
 		c.deferred = append(c.deferred, a)
 		return entry, nil, false
@@ -396,39 +396,26 @@ func (n *nomination) undone(c *Core, lost ledger.Lost, out *Output) {
 	c.lostDeed(n.attempt, lost, out)
 }
 
-// demand is what a pod's rules about other nodes need on a node.
-type demand struct {
-	uses    []ledger.GuardUse
-	missing []ledger.Term
+func (n *nomination) tooLarge(c *Core, why string, out *Output) {
+	if n.attempt.doubtful {
+		c.giveBack(n.attempt)
+		return
+	}
+	c.fail(n.attempt, why, out)
 }
 
-// demands says what the pod needs on a node; false if that cannot be told yet. alone: there is
-// nothing that its required affinity could rely on, and the rules have allowed that.
-func (c *Core) demands(concern *guard.Concern, node *state.NodeInfo, alone bool) (demand, bool) {
+// demands says what the pod needs on a node; false if that cannot be told yet. Of what it follows,
+// first says that there is nothing that its required affinity could rely on, and the rules have allowed that.
+func (c *Core) demands(concern *guard.Concern, node *state.NodeInfo, found following) (needs, bool) {
 	if concern.None() {
-		return demand{}, true
+		return needs{}, true
 	}
 	blocked := c.uncounted(concern.Keys())
-	first := alone && concern.Together()
-	if blocked.has(node) || first && blocked.any {
-		return demand{}, false
+	found.first = found.first && concern.Together()
+	if blocked.has(node) || found.first && blocked.any {
+		return needs{}, false
 	}
-	uses, missing := concern.At(guard.Choice{
-		Labels: node.Node.Object.Labels, SharedHost: c.cross.hosts[hostOf(node.Node)] > 1, First: first,
-	})
-	if len(missing) > 0 {
-		return demand{missing: missing}, false
-	}
-	for i := range uses {
-		if !uses[i].Compare {
-			continue
-		}
-		var counted bool
-		if uses[i].Revision, counted = c.ledger.Guard(uses[i].Key); !counted {
-			return demand{}, false
-		}
-	}
-	return demand{uses: uses}, true
+	return c.needsAt(concern, node, found)
 }
 
 // isNever says whether a pod has asked not to have others go for it.

@@ -383,7 +383,7 @@ func (c *Core) seeBound(podUID string) {
 	pod, known := c.view.Pod(podUID)
 	_, e, reserved := c.ledger.Entry(podUID)
 	doc, there := c.ledger.Doc(d.nodeUID)
-	hw := doc.HW[ledger.KindPod]
+	hw := doc.HighWater(ledger.KindPod)
 	if !there {
 		hw = c.ledger.HighWater(ledger.KindPod)
 	}

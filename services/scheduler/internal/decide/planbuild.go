@@ -32,11 +32,7 @@ func (b *planBuild) openDoc(uid, name string) ledger.NodeDoc {
 	if d, ok := b.docs[uid]; ok {
 		return d
 	}
-	doc, ok := b.core.ledger.Doc(uid)
-	if !ok {
-		doc = ledger.NodeDoc{NodeUID: uid, NodeName: name}
-	}
-	doc, _ = ledger.Finish(doc, b.core.view)
+	doc := b.core.openDoc(uid, name)
 	b.docs[uid], b.order = doc, append(b.order, uid)
 	return doc
 }

@@ -467,7 +467,7 @@ func TestReservationIsAskedBack(t *testing.T) {
 		t.Fatalf("hold %+v, reservation %+v, claims %+v: want it asked back", hold, taken, st.claims())
 	}
 	st.touch("n0", func(d ledger.NodeDoc) ledger.NodeDoc {
-		d, err := ledger.MarkFencing(d, low, taken.Token)
+		d, err := ledger.MarkFencing(d, low, taken.Token, ledger.FenceByWant)
 		if err != nil {
 			t.Fatal(err)
 		}

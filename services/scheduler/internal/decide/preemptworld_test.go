@@ -172,7 +172,7 @@ func (a *arena) fence() {
 			if e.Role != ledger.RoleReservation || !e.Wanted || !ok || p.Spec.NodeName != "" {
 				continue
 			}
-			marked, err := ledger.MarkFencing(d, e.PodUID, e.Token)
+			marked, err := ledger.MarkFencing(d, e.PodUID, e.Token, ledger.FenceByWant)
 			if err == nil {
 				a.change(ledger.Change{Docs: []ledger.NodeDoc{marked}})
 				return

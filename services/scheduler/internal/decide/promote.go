@@ -132,7 +132,7 @@ func (c *Core) lookAt(h *hold, out *Output) look {
 	}
 	c.plans.setBegun(s.hold, true)
 	for _, d := range append(s.others, s.doc) {
-		if progress < d.HW[ledger.KindPod] {
+		if progress < d.HighWater(ledger.KindPod) {
 			return lookAgain
 		}
 	}
@@ -227,6 +227,9 @@ func (c *Core) fitsElsewhere(s standing) string {
 // promote sends T3 if the pod fits now that all who had to go have gone; else the place is
 // given up.
 func (c *Core) promote(s standing, out *Output) look {
+	if s.vetting.unstorable != "" {
+		return c.giveUp(s, end{reason: s.vetting.unstorable, failed: true}, out)
+	}
 	profile, ok := c.cfg.Profiles[s.pod.SchedulerName]
 	if !ok {
 		return c.giveUp(s, end{reason: "no profile of that name is configured"}, out)
@@ -337,7 +340,7 @@ type footing struct {
 func (c *Core) resupply(
 	s standing, profile *placement.Profile, v volumes, node *state.Node,
 ) (volumes, []ledger.ExclusiveDoc, bool, error) {
-	if v.devices.promised != nil && c.view.ClaimProgress() < s.doc.HW[ledger.KindClaim] {
+	if v.devices.promised != nil && c.view.ClaimProgress() < s.doc.HighWater(ledger.KindClaim) {
 		return v, nil, false, nil
 	}
 	v, ok, err := c.pickSupplies(v, profile, supplied{s.pod, node, Seed(s.pod.UID, s.attempt)})
@@ -350,9 +353,9 @@ func (c *Core) resupply(
 			docs[x.Key] = free
 		}
 	}
-	held, ok := c.take(v.holdings(), ledger.Holder{PodUID: s.podUID, Token: s.token, NodeUID: node.UID}, docs)
+	held, err := c.take(v.holdings(), ledger.Holder{PodUID: s.podUID, Token: s.token, NodeUID: node.UID}, docs)
 	maps.Copy(docs, held)
-	return v, sortedDocs(docs), ok, nil
+	return v, sortedDocs(docs), err == nil, nil
 }
 
 // rests is what a placement on a node rests on beyond it; false if that is not known yet.
@@ -361,9 +364,12 @@ func (c *Core) rests(pod *state.Pod, node *state.NodeInfo, concern *guard.Concer
 	if concern.Together() {
 		followed = c.keepers(pod, node)
 	}
-	needs, ready := c.demands(concern, node, followed.first)
-	c.askTerms(needs.missing)
-	return needs.uses, ready && !followed.waits
+	n, ready := c.demands(concern, node, followed)
+	if len(n.missing) > 0 {
+		_ = c.enlist(pod.Namespace, n.missing) // without room for them: again, until the place is given up
+		return nil, false
+	}
+	return n.guards, ready && !followed.waits
 }
 
 // nodesWith are all nodes, one of them as given.
@@ -410,16 +416,6 @@ func (c *Core) sendPromotion(s standing, f footing, out *Output) look {
 	return c.giveUp(s, end{reason: err.Error()}, out)
 }
 
-// askTerms has terms registered with the next transaction.
-func (c *Core) askTerms(missing []ledger.Term) {
-	for _, t := range missing {
-		if c.cross.asked == nil {
-			c.cross.asked = map[ledger.TermID]ledger.Term{}
-		}
-		c.cross.asked[t.ID()] = t
-	}
-}
-
 // promotion is a T3 in flight.
 type promotion struct {
 	standing
@@ -451,6 +447,12 @@ func (p *promotion) done(c *Core, revision int64, out *Output) {
 		Outcome: Scheduled, NodeName: d.NodeName, Feasible: 1, Nodes: int(d.NodesTotal), Held: true,
 	})
 	c.report(PlanReport{What: PlanPromoted, Pod: d.Pod, Node: d.NodeName, Held: c.now.Sub(p.since)})
+}
+
+// tooLarge: its place is given up, which takes less.
+func (p *promotion) tooLarge(c *Core, why string, _ *Output) {
+	p.vetting.unstorable = why
+	c.plans.due[p.podUID] = struct{}{}
 }
 
 func (p *promotion) undone(c *Core, _ ledger.Lost, _ *Output) { c.plans.due[p.podUID] = struct{}{} }

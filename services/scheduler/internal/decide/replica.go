@@ -56,12 +56,19 @@ func NewReplica(cfg Config) *Replica {
 // Facts applies facts.
 func (r *Replica) Facts(b follow.Batch) error { return r.core.applyFacts(b) }
 
+// Unreadable says why a fact could not be read, nil if all could.
+func (r *Replica) Unreadable() error { return r.core.Unreadable() }
+
 // Ledger applies what the ledger's watch told.
 func (r *Replica) Ledger(b ledger.ViewBatch) error { return r.core.applyLedger(b) }
 
-// Learn applies what the shard knew ahead of its watch (events.Basis.Learned).
-func (r *Replica) Learn(kvs []ledger.KV) error {
-	changes, err := r.core.ledger.Learn(kvs)
+// Learn applies what the shard knew ahead of its watch (events.Basis.Learned): kvs are the keys that l names.
+func (r *Replica) Learn(l events.Learned, kvs []ledger.KV) error {
+	learn := r.core.ledger.Learn
+	if l.Key == "" {
+		learn = r.core.ledger.LearnPut
+	}
+	changes, err := learn(kvs)
 	if err != nil {
 		return fmt.Errorf("scheduler: what the shard had learned: %w", err)
 	}

@@ -122,7 +122,7 @@ func (p *past) to(t *testing.T, d events.Decision) {
 		p.fact = n
 	}
 	for _, l := range d.Evidence.Basis.Learned {
-		if err := p.replica.Learn(p.put(l)); err != nil {
+		if err := p.replica.Learn(l, p.put(l)); err != nil {
 			t.Fatal(err)
 		}
 	}

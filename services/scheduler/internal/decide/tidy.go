@@ -3,40 +3,91 @@ package decide
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
-	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// retireAbove is how many terms may be registered before the least recently used retire.
-// Retired too early, a term costs its next carrier a registration; never retired, terms
-// fill the registry: each rollout of a workload that counts its pods by template brings one.
-const retireAbove = ledger.MaxTerms * 3 / 4
+const (
+	// retireAbove is how many terms may be registered before the least recently used retire.
+	// Retired too early, a term costs its next carrier a registration; never retired, terms
+	// fill the registry: each rollout of a workload that counts its pods by template brings one.
+	// So do those of a namespace that has three quarters of what it may have.
+	retireAbove = ledger.MaxTerms * 3 / 4
+	// restsFor is how long a term must have gone unused: one that is registered for a pod must not retire
+	// while the pod waits for the rest of its terms.
+	restsFor = 30 * time.Second
+	// maxRetiring bounds the terms that retire and cannot be dropped yet.
+	maxRetiring = 256
+)
 
 // tidyTerms takes unused terms out of the registry, one transaction at a time: first they
 // retire, and when every pod that carries them is bound or gone they are dropped with their
-// guards. Every shard does this on its heartbeat; of several at once one succeeds.
+// guards. Each goes by itself: one that cannot be dropped keeps no other. Every shard does this
+// on its heartbeat; of several at once one succeeds.
 func (c *Core) tidyTerms(out *Output) {
+	c.cross.beats.note(c.now, c.ledger.Revision())
 	if c.flight != nil || c.draining || !c.usable() || c.ledger.Revision() < c.cross.hold {
 		return
 	}
-	registry := c.ledger.Registry()
-	var txn ledger.Txn
-	var err error
-	retiring := c.retiring()
-	switch unguarded := c.ledger.Unguarded(); {
-	case len(unguarded) > 0:
-		txn, err = ledger.DropGuards(registry, c.guardsOf(unguarded, ledger.MaxTxnOps))
-	case len(retiring) > 0 && c.settled(retiring):
-		txn, err = c.dropTerms(registry, retiring)
-	case len(retiring) == 0 && c.ledger.TermCount() > retireAbove:
-		txn, err = ledger.RetireTerms(registry, c.leastUsed(termsPerTxn)...)
-	default:
-		return
-	}
-	if err == nil { // what does not fit or encode stays: a registry too full says so
+	txn, err := c.tidying()
+	if err == nil && len(txn.Compares) > 0 { // what does not fit or encode stays: a registry too full says so
 		c.changeTerms(&flight{txn: txn}, out)
 	}
+}
+
+// beats are the revisions that the ledger's watch had reached at heartbeats: the last one that is restsFor ago, and
+// those since.
+type beats []beat
+
+type beat struct {
+	at       time.Time
+	revision int64
+}
+
+func (b *beats) note(now time.Time, revision int64) {
+	*b = append(*b, beat{now, revision})
+	for len(*b) > 1 && now.Sub((*b)[1].at) >= restsFor {
+		*b = (*b)[1:]
+	}
+}
+
+// rested is the revision up to which a term must have been used last to have gone unused for restsFor.
+func (b beats) rested(now time.Time) int64 {
+	if len(b) == 0 || now.Sub(b[0].at) < restsFor {
+		return 0
+	}
+	return b[0].revision
+}
+
+// tidying is the next transaction that takes something out of the registry, empty for none.
+func (c *Core) tidying() (ledger.Txn, error) {
+	registry := c.ledger.Registry()
+	if unguarded := c.ledger.Unguarded(); len(unguarded) > 0 {
+		return ledger.DropGuards(registry, c.guardsOf(unguarded, ledger.MaxTxnOps))
+	}
+	retiring, surplus := c.retiring(), c.surplus()
+	if len(retiring)+len(surplus) == 0 {
+		return ledger.Txn{}, nil
+	}
+	used, known := c.inUse()
+	if known {
+		inUse := func(id ledger.TermID) bool { return used[id] }
+		if idle := slices.DeleteFunc(slices.Clone(retiring), inUse); len(idle) > 0 {
+			return c.dropTerms(registry, idle)
+		}
+	}
+	// What could not be dropped would only retire for its carriers to register it again.
+	surplus = slices.DeleteFunc(surplus, func(id ledger.TermID) bool { return used[id] })
+	var terms []ledger.RegisteredTerm
+	for _, id := range surplus[:min(len(surplus), max(0, maxRetiring-len(retiring)))] {
+		t, _ := c.ledger.Term(id)
+		terms = append(terms, t)
+	}
+	if len(terms) == 0 {
+		return ledger.Txn{}, nil
+	}
+	return ledger.RetireTerms(registry, terms[:ledger.TermsInTxn(terms)]...)
 }
 
 func (c *Core) retiring() []ledger.TermID {
@@ -77,50 +128,65 @@ func (c *Core) dropTerms(r ledger.Registry, retiring []ledger.TermID) (ledger.Tx
 	return ledger.DropTerms(r, c.view.PodProgress(), ids, guards)
 }
 
-// settled says whether, by all this shard has applied, no pod that a retiring term concerns
-// is reserved and not bound: what ledger.DropTerms demands. (Carriers are enough; but of
+// inUse are the terms that concern a pod which is reserved and not bound, by all this shard has
+// applied: ledger.DropTerms demands that there is none. (Carriers are enough; but of
 // those that spread by default, what they carried depends on objects that may have changed,
-// and a carrier that its term does not select is an odd one.)
-func (c *Core) settled(retiring []ledger.TermID) bool {
+// and a carrier that its term does not select is an odd one.) known is false if there may be others.
+func (c *Core) inUse() (used map[ledger.TermID]bool, known bool) {
 	if nodes, elsewhere := c.view.Uncounted(); len(nodes) > 0 || elsewhere {
-		return false
+		return nil, false
 	}
+	used = map[ledger.TermID]bool{}
 	for uid := range c.ledger.Reserved() {
-		pod, known := c.view.Pod(uid)
-		if !known || pod.NodeName != "" {
+		pod, there := c.view.Pod(uid)
+		if !there || pod.NodeName != "" {
 			continue
 		}
-		if c.concernedBy(pod, retiring) {
-			return false
+		profile, ok := c.cfg.Profiles[pod.SchedulerName]
+		if !ok {
+			return nil, false
+		}
+		concern, err := c.concernOf(pod, profile)
+		if err != nil || concern.Uncertain {
+			return nil, false
+		}
+		for _, id := range concern.IDs() {
+			used[id] = true
 		}
 	}
-	return true
+	return used, true
 }
 
-func (c *Core) concernedBy(pod *state.Pod, terms []ledger.TermID) bool {
-	profile, ok := c.cfg.Profiles[pod.SchedulerName]
-	if !ok {
-		return true
+// surplus are the terms that there are too many of, those that have gone unused the longest first, by
+// the ledger's revisions: of all, or of a namespace that has nearly as many as remain free.
+func (c *Core) surplus() []ledger.TermID {
+	full := c.ledger.TermCount() > retireAbove
+	much := (ledger.MaxTerms - c.ledger.TermCount()) * 3 / 4
+	greedy := map[string]bool{}
+	for namespace, n := range c.ledger.TermShares() {
+		if n > much {
+			greedy[namespace] = true
+		}
 	}
-	concern, err := c.concernOf(pod, profile)
-	return err != nil || concern.Uncertain || slices.ContainsFunc(terms, concern.Has)
-}
-
-// leastUsed are the terms that have gone unused the longest, by the ledger's revisions.
-func (c *Core) leastUsed(n int) []ledger.Term {
+	if !full && len(greedy) == 0 {
+		return nil
+	}
 	type used struct {
 		id   ledger.TermID
 		last int64
 	}
 	var all []used
-	for id := range c.ledger.Terms() {
-		all = append(all, used{id, c.ledger.LastUse(id)})
+	rested := c.cross.beats.rested(c.now)
+	for id, t := range c.ledger.Terms() {
+		last := c.ledger.LastUse(id)
+		if !t.Retiring && last <= rested && (full || greedy[t.Namespace]) {
+			all = append(all, used{id, last})
+		}
 	}
 	slices.SortFunc(all, func(a, b used) int { return cmp.Or(cmp.Compare(a.last, b.last), cmp.Compare(a.id, b.id)) })
-	terms := make([]ledger.Term, 0, n)
-	for _, u := range all[:min(n, len(all))] {
-		t, _ := c.ledger.Term(u.id)
-		terms = append(terms, t.Term)
+	ids := make([]ledger.TermID, len(all))
+	for i, u := range all {
+		ids[i] = u.id
 	}
-	return terms
+	return ids
 }

@@ -37,9 +37,15 @@ type trust struct {
 
 type conduct struct {
 	name    string
-	strikes []time.Time
+	strikes []strike
 	out     bool
 	pause   pause
+}
+
+// strike is a disagreement about a node. Namespace is that of the pod if its owner could have made it, else empty.
+type strike struct {
+	at        time.Time
+	namespace string
 }
 
 // Notice is something about a node that people should hear of.
@@ -65,8 +71,9 @@ const (
 	Avoided NoticeKind = "avoided"
 )
 
-// strike notes one disagreement about a node.
-func (c *Core) strike(nodeUID, nodeName string) {
+// strike notes one disagreement about a node. Those that the owner of a pod could have made count once for each
+// namespace: it takes many tenants to put a node into quarantine by them.
+func (c *Core) strike(nodeUID, nodeName, namespace string) {
 	if c.trust.nodes == nil {
 		c.trust.nodes = map[string]*conduct{}
 	}
@@ -78,10 +85,13 @@ func (c *Core) strike(nodeUID, nodeName string) {
 	if n.out {
 		return // what was under way when it began
 	}
-	for len(n.strikes) > 0 && c.now.Sub(n.strikes[0]) > strikeWindow {
+	for len(n.strikes) > 0 && c.now.Sub(n.strikes[0].at) > strikeWindow {
 		n.strikes = n.strikes[1:]
 	}
-	n.strikes = append(n.strikes, c.now)
+	if namespace != "" && slices.ContainsFunc(n.strikes, func(s strike) bool { return s.namespace == namespace }) {
+		return
+	}
+	n.strikes = append(n.strikes, strike{c.now, namespace})
 	if len(n.strikes) < strikesOut {
 		return
 	}
@@ -124,7 +134,7 @@ func (c *Core) passTrust() {
 			continue
 		}
 		c.discharge(uid, n)
-		idle := len(n.strikes) == 0 || c.now.Sub(n.strikes[len(n.strikes)-1]) > strikeWindow
+		idle := len(n.strikes) == 0 || c.now.Sub(n.strikes[len(n.strikes)-1].at) > strikeWindow
 		if idle && n.pause.over(c.now, quarantineSpan) {
 			delete(c.trust.nodes, uid)
 		}
@@ -144,9 +154,20 @@ func (c *Core) takenBack(changes ledger.ViewChanges) {
 				continue
 			}
 			if pod, known := c.view.Pod(e.PodUID); known && pod.NodeName == "" && !pod.Deleting {
-				c.strike(d.Before.NodeUID, d.Before.NodeName)
+				c.blame(d.Before, e)
 			}
 		}
+	}
+}
+
+// blame holds a fence against its node if it says something about it.
+func (c *Core) blame(d ledger.NodeDoc, e *ledger.Entry) {
+	switch e.Cause {
+	case ledger.FenceByPod, ledger.FenceByWant:
+	case ledger.FenceByClaims, ledger.FenceByBind:
+		c.strike(d.NodeUID, d.NodeName, e.Namespace)
+	default: // by the node, or by a binder of a version that does not say so
+		c.strike(d.NodeUID, d.NodeName, "")
 	}
 }
 

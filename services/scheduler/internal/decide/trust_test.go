@@ -17,8 +17,13 @@ import (
 )
 
 // takeBack reserves a node for a pod in another shard's name, and takes the reservation back
-// as a binder does.
+// as a binder of an older version does, which does not say why.
 func (st *story) takeBack(node, uid string, token ledger.Token) {
+	st.t.Helper()
+	st.takeBackFor(node, uid, token, 0)
+}
+
+func (st *story) takeBackFor(node, uid string, token ledger.Token, cause ledger.FenceCause) {
 	st.t.Helper()
 	must := func(d ledger.NodeDoc, err error) ledger.NodeDoc {
 		if err != nil {
@@ -28,11 +33,11 @@ func (st *story) takeBack(node, uid string, token ledger.Token) {
 	}
 	st.touch(node, func(d ledger.NodeDoc) ledger.NodeDoc {
 		return must(ledger.Place(d, ledger.Entry{
-			PodUID: uid, Name: uid, Namespace: "d", Role: ledger.RoleReservation, State: ledger.Committed,
+			PodUID: uid, Name: uid, Namespace: st.pods[uid].Namespace, Role: ledger.RoleReservation, State: ledger.Committed,
 			Token: token, PodRV: 1, Shard: "scheduler-9",
 		}))
 	})
-	st.touch(node, func(d ledger.NodeDoc) ledger.NodeDoc { return must(ledger.MarkFencing(d, uid, token)) })
+	st.touch(node, func(d ledger.NodeDoc) ledger.NodeDoc { return must(ledger.MarkFencing(d, uid, token, cause)) })
 	st.touch(node, func(d ledger.NodeDoc) ledger.NodeDoc { return must(ledger.ReleaseFenced(d, uid, token, st.rv)) })
 	st.tellLedger()
 }
@@ -144,6 +149,42 @@ func TestOddFailuresAreForgiven(t *testing.T) {
 			}
 			if got := st.noticed(); len(got) != 0 {
 				t.Errorf("notices %v", got)
+			}
+		})
+	}
+}
+
+// The owner of a pod makes as many fences as he likes: those that are about the pod say nothing about the node, and of
+// those that he might have made one counts for each namespace.
+func TestFencesCountByWhatTheyAreAbout(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		cause      ledger.FenceCause
+		namespaces int
+		want       bool
+	}{
+		{"not known, as today", 0, 1, true},
+		{"of a later version", 99, 1, true},
+		{"the node", ledger.FenceByNode, 1, true},
+		{"the pod", ledger.FenceByPod, 1, false},
+		{"the pods of many", ledger.FenceByPod, 12, false},
+		{"the place is wanted", ledger.FenceByWant, 12, false},
+		{"the claims of one namespace", ledger.FenceByClaims, 1, false},
+		{"the claims of eleven", ledger.FenceByClaims, 11, false},
+		{"the claims of twelve", ledger.FenceByClaims, 12, true},
+		{"the binds of one namespace", ledger.FenceByBind, 1, false},
+		{"the binds of twelve", ledger.FenceByBind, 12, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			st := newStory(t, 1, 4, 2)
+			for i := range 24 {
+				name := fmt.Sprint("p", i)
+				st.addPod(name, inNamespace(fmt.Sprint("ns-", i%c.namespaces)))
+				st.tellFacts()
+				st.takeBackFor("n0", "pod-"+name, ledger.Token(1000+i), c.cause)
+			}
+			if n := st.s.core.LeftAlone()["quarantine"]; (n == 1) != c.want {
+				t.Errorf("%d nodes in quarantine after 24 fences, want one: %v", n, c.want)
 			}
 		})
 	}

@@ -173,6 +173,6 @@ func (c *Core) passTurns() {
 
 // soon says whether time alone will change something in less than a heartbeat.
 func (c *Core) soon() bool {
-	return len(c.turns.running) > 0 ||
+	return len(c.turns.running) > 0 || c.flight == nil && len(c.cross.asked) > 0 ||
 		slices.ContainsFunc(c.deferred, func(a *attempt) bool { return a.turn.pending(c.now) })
 }

@@ -54,6 +54,8 @@ type meddlers struct {
 	perform func(decide.Perform) decide.Performed
 	// ablate changes a transaction on its way to the ledger, to take a guard away.
 	ablate func(ledger.Txn) ledger.Txn
+	// takes is how many bytes the store takes in one transaction, 0 for no bound of its own.
+	takes int
 }
 
 type shard struct {
@@ -278,15 +280,16 @@ func (w *world) publish(p *corev1.Pod) {
 		w.t.Fatal(err)
 	}
 	w.fact(events.Fact{
-		Kind: events.KindPod, Op: events.OpUpsert, UID: string(p.UID), Namespace: "d", Name: p.Name, Object: raw,
+		Kind: events.KindPod, Op: events.OpUpsert, UID: string(p.UID), Namespace: p.Namespace, Name: p.Name, Object: raw,
 	})
 }
 
 func (w *world) deletePod(uid string) {
 	w.rv++
+	namespace := w.pods[uid].Namespace
 	delete(w.pods, uid)
 	w.deleted(uid, uint64(len(w.facts)+1))
-	w.fact(events.Fact{Kind: events.KindPod, Op: events.OpDelete, UID: uid, Namespace: "d"})
+	w.fact(events.Fact{Kind: events.KindPod, Op: events.OpDelete, UID: uid, Namespace: namespace})
 }
 
 // offer gives every unbound, unreserved pod to the shard that holds its partition.
@@ -301,7 +304,7 @@ func (w *world) offer() {
 		p := ledger.PartitionOf(uid)
 		s := w.ownerOf(p)
 		s.offers = append(s.offers, events.Offer{
-			Pod:       events.PodRef{UID: uid, Namespace: "d", Name: w.pods[uid].Name},
+			Pod:       events.PodRef{UID: uid, Namespace: w.pods[uid].Namespace, Name: w.pods[uid].Name},
 			Partition: p, Token: ledger.Token(w.tokens).String(), Attempt: w.offered[uid],
 			FactSequence: uint64(len(w.facts)),
 		})
@@ -445,6 +448,10 @@ func (w *world) answer(s *shard) []decide.Result {
 	txn := c.Txn
 	if w.ablate != nil {
 		txn = w.ablate(txn)
+	}
+	if bytes := txn.Bytes(); w.takes > 0 && bytes > w.takes {
+		s.commit = nil
+		return []decide.Result{{ID: c.ID, Refused: fmt.Sprintf("the store takes %d bytes, not %d", w.takes, bytes)}}
 	}
 	res := w.commit(txn)
 	if w.rng.IntN(8) == 0 {

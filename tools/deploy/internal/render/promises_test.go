@@ -142,6 +142,83 @@ func checkRule(t *testing.T, where string, rule map[string]any) {
 	}
 }
 
+// ofKubeScheduler are the rights to change something that kube-scheduler has too, by the default roles
+// system:kube-scheduler and system:volume-scheduler
+// (plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go of Kubernetes 1.36).
+var ofKubeScheduler = []string{
+	"create pods/binding", "patch pods/status", "delete pods",
+	"create events.k8s.io/events", "patch events.k8s.io/events",
+	"patch persistentvolumes", "patch persistentvolumeclaims",
+	"patch resource.k8s.io/resourceclaims", "create resource.k8s.io/resourceclaims",
+	"delete resource.k8s.io/resourceclaims", "patch resource.k8s.io/resourceclaims/status",
+	"patch resource.k8s.io/resourceclaims/binding",
+}
+
+// beyondThose are the others, by role, each with what it is for.
+var beyondThose = map[string]map[string]string{
+	"create pods/eviction": {
+		"berth-binder": "evictions that disruption budgets may forbid",
+		"berth-single": "the same",
+	},
+	"patch pods": {"berth-quota-gate": "removal of a gate"},
+}
+
+// TestNoOtherRightToChange: what the shipped roles may change is what kube-scheduler may, and what is listed here. The
+// right to patch pods is one to the image of every container, privileged ones too: it comes with the quota gate alone.
+func TestNoOtherRightToChange(t *testing.T) {
+	gated := render.Variant{Name: render.Base, Set: map[string]any{"quotaGate": map[string]any{"enabled": true}}}
+	for _, v := range append(render.Variants(), gated) {
+		templates, err := render.Chart(root, v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		chart, err := render.Objects(render.Merged(templates))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range chart {
+			if o.GetKind() == "ClusterRole" {
+				checkChanges(t, v, o)
+			}
+		}
+	}
+}
+
+func checkChanges(t *testing.T, v render.Variant, role *unstructured.Unstructured) {
+	t.Helper()
+	for _, change := range changesOf(role) {
+		if !slices.Contains(ofKubeScheduler, change) && beyondThose[change][role.GetName()] == "" {
+			t.Errorf("%s %v: %s may %s: want it listed, and why", v.Name, v.Set, role.GetName(), change)
+		}
+	}
+}
+
+// changesOf are "verb group/resource" of a role's rights that are not to read.
+func changesOf(role *unstructured.Unstructured) (list []string) {
+	rules, _, _ := unstructured.NestedSlice(role.Object, "rules")
+	for _, r := range rules {
+		values := func(field string) []string {
+			words, _, _ := unstructured.NestedStringSlice(r.(map[string]any), field)
+			return words
+		}
+		for _, group := range values("apiGroups") {
+			for _, resource := range values("resources") {
+				list = append(list, changing(values("verbs"), group, resource)...)
+			}
+		}
+	}
+	return list
+}
+
+func changing(verbs []string, group, resource string) (list []string) {
+	for _, verb := range verbs {
+		if !slices.Contains([]string{"get", "list", "watch"}, verb) {
+			list = append(list, verb+" "+strings.TrimPrefix(group+"/"+resource, "/"))
+		}
+	}
+	return list
+}
+
 // TestTheQueueChangesNothing: its roles read, and nothing else.
 func TestTheQueueChangesNothing(t *testing.T) {
 	for _, v := range render.Variants() {

@@ -61,6 +61,7 @@ func TestComponentsAreValues(t *testing.T) {
 	for component, set := range map[string]map[string]any{
 		"metrics":     {"queue": map[string]any{"metricsInterval": "30s"}},
 		"monitoring":  {"serviceMonitor": enabled, "prometheusRule": enabled},
+		"quota-gate":  {"quotaGate": enabled},
 		"autoscaling": {"scheduler": map[string]any{"autoscaling": enabled}},
 	} {
 		t.Run(component, func(t *testing.T) {

@@ -58,6 +58,10 @@ func files() []file {
 			variant: Variant{Name: Base, Set: map[string]any{"queue": map[string]any{"metricsInterval": "30s"}}},
 		},
 		file{
+			path: "components/quota-gate/quotagate.yaml", template: "quotagate",
+			variant: Variant{Name: Base, Set: map[string]any{"quotaGate": map[string]any{"enabled": true}}},
+		},
+		file{
 			path: "overlays/descheduler-job/job.yaml", template: "descheduler",
 			variant: Variant{Name: "descheduler-job"}, kinds: []string{"Job"},
 		},

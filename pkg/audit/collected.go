@@ -1,0 +1,81 @@
+package audit
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// stub is what a document of a node, a disruption budget, a volume or a pool leaves when it is
+// deleted: its high-waters, and how much it still promised.
+type stub struct {
+	node     string
+	hw       map[string]uint64
+	promises int
+}
+
+// stubOf reads the value of a key; false for a key of another kind, and for one that cannot be read,
+// which is reported elsewhere.
+func stubOf(ev LedgerEvent) (stub, bool) {
+	switch {
+	case strings.HasPrefix(ev.Key, ledger.PrefixNode):
+		d, err := ledger.DecodeNodeDoc(ev.KV())
+		return stub{d.NodeName, d.HW, len(d.Entries)}, err == nil
+	case strings.HasPrefix(ev.Key, ledger.PrefixBudget):
+		b, err := ledger.DecodeBudget(ev.KV())
+		return stub{"", b.HW, len(b.Claims)}, err == nil
+	case strings.HasPrefix(ev.Key, ledger.PrefixVolume), strings.HasPrefix(ev.Key, ledger.PrefixPool):
+		x, err := ledger.DecodeExclusive(ev.KV())
+		return stub{"", x.HW, len(x.Holders)}, err == nil
+	}
+	return stub{}, false
+}
+
+// learnStub notes what the document of a key has, and the floor.
+func (a *replay) learnStub(ev LedgerEvent) {
+	if ev.Key == ledger.KeyFloor {
+		f, err := ledger.DecodeFloor(ev.KV())
+		if err != nil {
+			a.badValue(ev, err)
+			return
+		}
+		a.floor = f.HW
+		return
+	}
+	delete(a.stubs, ev.Key)
+	if s, ok := stubOf(ev); ok && !ev.Deleted {
+		a.stubs[ev.Key] = s
+	}
+}
+
+// checkCollected: a document is deleted when it promises nothing, and what it stood for is in the
+// floor from that revision on; the floor never sinks (S12).
+func (a *replay) checkCollected(events []LedgerEvent, before map[string]stub, floor map[string]uint64) {
+	for _, kind := range slices.Sorted(maps.Keys(floor)) {
+		if a.floor[kind] < floor[kind] {
+			a.violate("S12", []string{ledgerObject(ledger.KeyFloor)}, "its high-water of %ss sank from %d to %d",
+				kind, floor[kind], a.floor[kind])
+		}
+	}
+	for _, ev := range events {
+		s, known := before[ev.Key]
+		if !ev.Deleted || !known {
+			continue
+		}
+		objects := []string{ledgerObject(ev.Key)}
+		if s.node != "" {
+			objects = append([]string{nodeObject(s.node)}, objects...)
+		}
+		if s.promises > 0 {
+			a.violate("S12", objects, "its document was deleted with %d promises in it", s.promises)
+		}
+		for _, kind := range slices.Sorted(maps.Keys(s.hw)) {
+			if a.floor[kind] < s.hw[kind] {
+				a.violate("S12", objects, "its document was deleted, and its high-water of %ss, %d, is not in the floor (%d)",
+					kind, s.hw[kind], a.floor[kind])
+			}
+		}
+	}
+}

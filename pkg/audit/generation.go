@@ -1,0 +1,126 @@
+package audit
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// generation is which ledger the walk is in. One that was lost or restored is closed, cleared, and opened
+// anew under the next number. Its promises end with the clearing, whatever the facts say; binds that were
+// sent for them may arrive until it is opened, and what they take counts like any other.
+type generation struct {
+	number uint64
+	closed bool
+	// void are the placements that were cleared since it was closed.
+	void []*placement
+	// opened is the high-water of pods at which the last generation of this history was opened; 0 if none
+	// was.
+	opened uint64
+}
+
+// generationOf is the generation that a revision begins, closes or opens.
+func (a *replay) generationOf(events []LedgerEvent) (g ledger.Generation, ok bool) {
+	i := slices.IndexFunc(events, func(ev LedgerEvent) bool { return ev.Key == ledger.KeyGeneration && !ev.Deleted })
+	if i < 0 {
+		return g, false
+	}
+	g, err := ledger.DecodeGeneration(events[i].KV())
+	if err != nil {
+		a.badValue(events[i], err)
+	}
+	return g, err == nil
+}
+
+// turn takes in the generation that a revision names: numbers rise, and only a generation that was
+// closed is opened (S17). It reports whether the revision opens one.
+func (a *replay) turn(events []LedgerEvent) (opens bool) {
+	g, ok := a.generationOf(events)
+	if !ok {
+		return false
+	}
+	was := &a.generation
+	object := []string{ledgerObject(ledger.KeyGeneration)}
+	switch {
+	case g.Number < was.number:
+		a.violate("S17", object, "went from generation %d back to %d", was.number, g.Number)
+	case g.Open && !was.closed && was.number != 0:
+		a.violate("S17", object, "generation %d was opened while generation %d was open", g.Number, was.number)
+	}
+	opens = g.Open && was.closed
+	if g.Number > was.number && !g.Open {
+		a.report.note("generation %d of the ledger is closed from revision %d on: %s", g.Number, a.revision, g.Reason)
+	}
+	was.number, was.closed = g.Number, !g.Open
+	return opens
+}
+
+// cleared takes the deletions out of the events of a closed generation: they are no acts of the
+// protocol's, and end what they delete.
+func (a *replay) cleared(events []LedgerEvent) (others []LedgerEvent) {
+	if !a.generation.closed {
+		return events
+	}
+	for _, ev := range events {
+		if !ev.Deleted || strings.HasPrefix(ev.Key, ledger.PrefixOwn) {
+			others = append(others, ev)
+			continue
+		}
+		doc := a.docs[strings.TrimPrefix(ev.Key, ledger.PrefixNode)]
+		if strings.HasPrefix(ev.Key, ledger.PrefixNode) {
+			a.void(doc)
+		}
+		a.learn(ev)
+	}
+	return others
+}
+
+// void ends what a document promises. Until the next generation is opened it may be bound.
+func (a *replay) void(doc ledger.NodeDoc) {
+	for _, e := range reservations(doc) {
+		p := a.placementOf(e.PodUID, e.Token)
+		if p == nil || p.left != 0 {
+			continue
+		}
+		p.left, p.leftAt = a.revision, math.MaxUint64
+		a.generation.void = append(a.generation.void, p)
+		if p.pod == nil || p.pod.node != doc.NodeName || p.pod.token != e.Token {
+			p.released = a.revision
+			a.fall(p)
+		}
+	}
+}
+
+// open is the moment at which members go on: nothing is promised any more (S17), and no bind of before
+// arrives from then on (S2, I3).
+func (a *replay) open() {
+	rv := a.floor[ledger.KindPod]
+	a.generation.opened = rv
+	for _, p := range a.generation.void {
+		p.leftAt = rv
+	}
+	a.generation.void = nil
+	for _, key := range slices.Sorted(maps.Keys(a.stubs)) {
+		if s := a.stubs[key]; s.promises > 0 {
+			a.violate("S17", []string{ledgerObject(key)}, "has %d promises while generation %d is opened",
+				s.promises, a.generation.number)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(a.records)) {
+		a.violate("S17", []string{ledgerObject(ledger.PrefixPlan + id)}, "is there while generation %d is opened",
+			a.generation.number)
+	}
+	for _, pod := range a.pods {
+		lost := pod.ours() && !pod.initially && pod.bound.known() && pod.bound.rv <= rv
+		if lost && a.placementOf(pod.uid, pod.token) == nil {
+			a.standBound(pod)
+		}
+	}
+}
+
+// ofLost reports whether something may be the work of a ledger that was lost: it happened before the
+// generation was opened, in a ledger that this history does not know.
+func (a *replay) ofLost(at moment) bool { return at.rv <= a.generation.opened }

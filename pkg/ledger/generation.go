@@ -1,0 +1,195 @@
+package ledger
+
+import (
+	"fmt"
+
+	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
+)
+
+// Generation says which ledger this is, of those that one Kubernetes cluster has had: generation, at
+// one revision. A ledger that was lost, or restored from a backup, lacks promises that members have
+// acted on, and has some that are over; and if Kubernetes itself was restored, high-waters name
+// resourceVersions that have yet to come. Then the leader of the queues begins a new generation:
+//
+//  1. Close: from here on no member places, binds or evicts anything.
+//  2. Clear: every promise, term and guard is deleted.
+//  3. It waits until requests that are under way have ended (GenerationGrace), and reads how far
+//     Kubernetes has come.
+//  4. Open: members go on, on an empty ledger whose floor is what was read. A bind that arrived at
+//     the last moment shows in the facts up to there.
+//
+// A crash at any point leaves a closed generation; the next leader begins another one.
+type Generation struct {
+	Number uint64
+	// Store is the identity of the store that it was begun in (Store.ID).
+	Store uint64
+	// Open: members act on the ledger.
+	Open bool
+	// Reason is for people: why it was begun, or doubted.
+	Reason string
+	// Revision is the mod revision it was read at; 0 when there is none, as before generations.
+	Revision int64
+}
+
+// AnewError reports a store that is not the one that this member has worked with, or not what it has
+// been: another cluster of etcd, or one that was wiped or restored. Nothing that the member knows of
+// the ledger can be relied upon, so the member has to start anew.
+type AnewError struct {
+	// Was and Now are the identities of the store, Seen a revision that it had reached, and Revision
+	// the one that it is at, as far as that is what gave it away.
+	Was, Now       uint64
+	Seen, Revision int64
+	// Key is one that has another value than was read of it; empty for none.
+	Key string
+}
+
+func (e *AnewError) Error() string {
+	switch {
+	case e.Was != e.Now:
+		return fmt.Sprintf("ledger: the store is another one: its identity was %x and is %x", e.Was, e.Now)
+	case e.Key != "":
+		return fmt.Sprintf("ledger: the store went back: key %s is not what was read of it at revision %d", e.Key, e.Seen)
+	}
+	return fmt.Sprintf("ledger: the store went back: it had reached revision %d and is at %d", e.Seen, e.Revision)
+}
+
+// EncodeGeneration is the value of generation.
+func EncodeGeneration(g Generation) ([]byte, error) {
+	return marshal(&ledgerpb.Generation{
+		Version: SchemaVersion, Number: g.Number, Store: g.Store, Open: g.Open, Reason: g.Reason,
+	})
+}
+
+// DecodeGeneration reads generation as stored.
+func DecodeGeneration(kv KV) (Generation, error) {
+	var m ledgerpb.Generation
+	if err := unmarshal(kv.Value, &m, m.GetVersion); err != nil {
+		return Generation{}, fmt.Errorf("ledger: key %s at revision %d: %w", kv.Key, kv.ModRevision, err)
+	}
+	return Generation{
+		Number: m.GetNumber(), Store: m.GetStore(), Open: m.GetOpen(), Reason: m.GetReason(), Revision: kv.ModRevision,
+	}, nil
+}
+
+// replace is the transaction that makes g the generation, in place of the one at its Revision.
+func (g Generation) replace() (Txn, error) {
+	value, err := EncodeGeneration(g)
+	if err != nil {
+		return Txn{}, err
+	}
+	return Txn{
+		Compares: []Compare{{Key: KeyGeneration, Target: ModRevision, Revision: g.Revision}},
+		Puts:     []Put{{Key: KeyGeneration, Value: value}},
+	}, nil
+}
+
+// FirstGeneration is that of a ledger that has none and is what it has always been: a new one, or one
+// of before generations.
+//
+// Compares and puts: generation.
+func FirstGeneration(store uint64) (Txn, error) {
+	return Generation{Number: 1, Store: store, Open: true}.replace()
+}
+
+// Doubt closes a generation: whoever makes it suspects that the store is not what it has been. The
+// leader of the queues begins the next one.
+//
+// Compares and puts: generation.
+func (g Generation) Doubt(reason string) (Txn, error) {
+	g.Open, g.Reason = false, reason
+	return g.replace()
+}
+
+// Next is the generation after g, closed, in a store. The floor is written again as well: whatever was
+// built on documents that do not exist loses from then on, and so nothing is left over from before when
+// the generation is opened.
+//
+// Compares and puts: generation, floor.
+func (g Generation) Next(store uint64, reason string, floor Floor) (Generation, Txn, error) {
+	next := Generation{Number: g.Number + 1, Store: store, Reason: reason, Revision: g.Revision}
+	txn, err := next.withFloor(floor.HW, floor)
+	return next, txn, err
+}
+
+// OpenAt opens a generation that has been cleared. hw is how far Kubernetes has come, per kind of
+// fact: nothing is decided before a member's facts have got there. Floor is the floor as read.
+//
+// Compares: generation, floor. Puts: the same.
+func (g Generation) OpenAt(hw map[string]uint64, floor Floor) (Txn, error) {
+	g.Open = true
+	return g.withFloor(hw, floor)
+}
+
+// withFloor replaces the generation and the floor.
+func (g Generation) withFloor(hw map[string]uint64, floor Floor) (Txn, error) {
+	t, err := g.replace()
+	if err != nil {
+		return Txn{}, err
+	}
+	value, err := EncodeFloor(Floor{HW: hw, Later: floor.Later})
+	if err != nil {
+		return Txn{}, err
+	}
+	t.Compares = append(t.Compares, Compare{Key: KeyFloor, Target: ModRevision, Revision: floor.Revision})
+	t.Puts = append(t.Puts, Put{Key: KeyFloor, Value: value})
+	return t, nil
+}
+
+// promised are the prefixes of everything that a generation promises.
+var promised = []string{
+	PrefixNode, PrefixIncarnation, PrefixBudget, PrefixVolume, PrefixPool, PrefixPlan, PrefixTerm, PrefixGuard,
+}
+
+// IsPromise reports whether a key belongs to a generation, and goes with it.
+func IsPromise(key string) bool {
+	for _, prefix := range promised {
+		if len(key) > len(prefix) && key[:len(prefix)] == prefix {
+			return true
+		}
+	}
+	return false
+}
+
+// Clear is the transaction that deletes some of the keys of a closed generation, as many as fit; rest
+// are the others.
+//
+// Compares: generation. Deletes: the keys. A crash changes nothing that matters.
+func (g Generation) Clear(keys []string) (txn Txn, rest []string) {
+	n := min(len(keys), MaxTxnOps)
+	return Txn{
+		Compares: []Compare{{Key: KeyGeneration, Target: ModRevision, Revision: g.Revision}}, Deletes: keys[:n],
+	}, keys[n:]
+}
+
+// Generation is the one that the picture shows.
+func (v *View) Generation() Generation { return v.generation }
+
+// IsOpen reports whether members may act on the ledger: its generation is open, and was begun in the
+// store that the picture is of. A ledger without generations, of a version before them, is open.
+func (v *View) IsOpen() bool {
+	g := v.generation
+	return g.Revision == 0 || g.Open && (v.store == 0 || v.store == g.Store)
+}
+
+func (v *View) putGeneration(kv KV, set *changeSet) error {
+	if kv.ModRevision <= v.generation.Revision {
+		return nil
+	}
+	g, err := DecodeGeneration(kv)
+	if err != nil {
+		return err
+	}
+	v.forgetHighest()
+	v.generation, set.generation = g, true
+	return nil
+}
+
+// forgetHighest leaves the highest high-waters to what there is: those of another generation may name
+// resourceVersions that are yet to come.
+func (v *View) forgetHighest() {
+	clear(v.highest)
+	for _, d := range v.docs {
+		v.raise(d.HW)
+	}
+	v.raise(v.names.floor.HW)
+}

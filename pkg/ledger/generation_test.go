@@ -1,0 +1,202 @@
+package ledger_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+)
+
+// anew is a ledger with a document, a term and a member, and a picture of it.
+func anew(t *testing.T) (*mem.Store, *ledger.View) {
+	t.Helper()
+	store := mem.New()
+	doc := ledger.NodeDoc{NodeUID: "u", NodeName: "n", HW: map[string]uint64{ledger.KindPod: 900}}
+	txn, err := ledger.Replace(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	carryOut(t, store, txn)
+	member, err := ledger.EncodeMember(ledger.Member{ID: "s", Role: "scheduler"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	carryOut(t, store, ledger.Txn{Puts: []ledger.Put{{Key: ledger.KeyMember("scheduler", "s"), Value: member}}})
+	return store, picture(t, store)
+}
+
+func carryOut(t *testing.T, store ledger.Store, txn ledger.Txn) {
+	t.Helper()
+	if r, err := store.Commit(t.Context(), txn); err != nil || !r.Succeeded {
+		t.Fatalf("%+v: %v", r, err)
+	}
+}
+
+func listing(t *testing.T, store ledger.Store) ledger.ViewBatch {
+	t.Helper()
+	kvs, revision, err := store.List(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := store.ID(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ledger.ViewBatch{Reset: true, KVs: kvs, Store: id, Events: ledger.EventBatch{Revision: revision}}
+}
+
+func picture(t *testing.T, store ledger.Store) *ledger.View {
+	t.Helper()
+	v := ledger.NewView()
+	if _, err := v.Fold(listing(t, store)); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// A generation from its beginning to its end: what was promised goes, who is alive stays, and the floor
+// is how far Kubernetes has come.
+func TestGenerationBeginsAnew(t *testing.T) {
+	store, v := anew(t)
+	if !v.IsOpen() || v.HighWater(ledger.KindPod) != 900 {
+		t.Errorf("a ledger without generations: open %t, high-water %d", v.IsOpen(), v.HighWater(ledger.KindPod))
+	}
+	id, err := store.ID(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, txn, err := v.Generation().Next(id, "restored", v.Floor())
+	if err != nil {
+		t.Fatal(err)
+	}
+	carryOut(t, store, txn)
+	v = picture(t, store)
+	next.Revision = v.Generation().Revision
+	if diff := cmp.Diff(next, v.Generation()); diff != "" || v.IsOpen() || next.Number != 1 {
+		t.Errorf("the next generation is open %t (-want +got):\n%s", v.IsOpen(), diff)
+	}
+	var keys []string
+	for _, kv := range listing(t, store).KVs {
+		if ledger.IsPromise(kv.Key) {
+			keys = append(keys, kv.Key)
+		}
+	}
+	for len(keys) > 0 {
+		txn, keys = next.Clear(keys)
+		carryOut(t, store, txn)
+	}
+	late, err := ledger.Replace(ledger.NodeDoc{NodeUID: "late", NodeName: "late"}) // as it was before
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := store.Commit(t.Context(), late); err != nil || r.Succeeded {
+		t.Errorf("a document was created on what was known before (%v)", err)
+	}
+	if txn, err = next.OpenAt(map[string]uint64{ledger.KindPod: 120}, v.Floor()); err != nil {
+		t.Fatal(err)
+	}
+	carryOut(t, store, txn)
+	v = picture(t, store)
+	if d := v.Open("u", "n", 5); !v.IsOpen() || d.HW[ledger.KindPod] != 120 || v.HighWater(ledger.KindPod) != 120 {
+		t.Errorf("open %t, a first document starts at %v, the highest high-water is %d",
+			v.IsOpen(), d.HW, v.HighWater(ledger.KindPod))
+	}
+	if len(v.Members("scheduler")) != 1 {
+		t.Error("the member is gone")
+	}
+}
+
+// The steps of one beginning do not mix with those of another.
+func TestGenerationsAreBegunOneByOne(t *testing.T) {
+	store, v := anew(t)
+	one, first, err := v.Generation().Next(1, "one", v.Floor())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, second, err := v.Generation().Next(1, "two", v.Floor())
+	if err != nil {
+		t.Fatal(err)
+	}
+	carryOut(t, store, first)
+	if r, err := store.Commit(t.Context(), second); err != nil || r.Succeeded {
+		t.Fatalf("two generations were begun at once (%v)", err)
+	}
+	one.Revision = picture(t, store).Generation().Revision
+	doubt, err := one.Doubt("again")
+	if err != nil {
+		t.Fatal(err)
+	}
+	carryOut(t, store, doubt)
+	open, err := one.OpenAt(nil, ledger.Floor{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clearing, _ := one.Clear([]string{ledger.KeyNode("u")})
+	for what, txn := range map[string]ledger.Txn{"opened": open, "cleared": clearing} {
+		if r, err := store.Commit(t.Context(), txn); err != nil || r.Succeeded {
+			t.Errorf("a generation was %s that had been doubted since (%v)", what, err)
+		}
+	}
+}
+
+// High-waters of a generation that is over keep nobody waiting for resourceVersions that are to come.
+func TestHighWatersGoWithTheirGeneration(t *testing.T) {
+	store, v := anew(t)
+	next, txn, err := v.Generation().Next(1, "Kubernetes went back", v.Floor())
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch := store.Watch(t.Context(), "", v.Revision()+1)
+	carryOut(t, store, txn)
+	next.Revision = picture(t, store).Generation().Revision
+	clearing, _ := next.Clear([]string{ledger.KeyNode("u"), ledger.KeyIncarnation("n")})
+	carryOut(t, store, clearing)
+	open, err := next.OpenAt(map[string]uint64{ledger.KindPod: 7}, picture(t, store).Floor())
+	if err != nil {
+		t.Fatal(err)
+	}
+	carryOut(t, store, open)
+	for !v.IsOpen() || v.Generation().Number == 0 {
+		if _, err := v.Fold(ledger.ViewBatch{Events: <-watch.Batches()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := v.HighWater(ledger.KindPod); got != 7 {
+		t.Errorf("high-water %d, want that of the new floor, 7", got)
+	}
+}
+
+// A listing that cannot follow on what a picture has is noticed, however the store went back.
+func TestListingOfAnotherTime(t *testing.T) {
+	store, v := anew(t)
+	backup := store.Backup()
+	doc, _ := v.Doc("u")
+	txn, err := ledger.Replace(ledger.Cover(doc, ledger.KindPod, 950))
+	if err != nil {
+		t.Fatal(err)
+	}
+	carryOut(t, store, txn)
+	if _, err := v.Fold(listing(t, store)); err != nil {
+		t.Fatalf("a listing after a compaction: %v", err)
+	}
+	restored := store.Restore(backup, false)
+	var went *ledger.AnewError
+	if _, _, err := store.List(t.Context(), ""); !errors.As(err, &went) {
+		t.Errorf("the store of before: %v, want *ledger.AnewError", err)
+	}
+	fold := func(what string, b ledger.ViewBatch) {
+		t.Helper()
+		c := v.Clone()
+		if _, err := c.Fold(b); !errors.As(err, &went) {
+			t.Errorf("%s: %v, want *ledger.AnewError", what, err)
+		}
+	}
+	fold("a lower revision", listing(t, restored))
+	grown := listing(t, restored)
+	grown.Events.Revision += 1000 // as etcdutl does with --bump-revision
+	fold("a value of before", grown)
+	fold("another store", listing(t, restored.Restore(backup, true)))
+}

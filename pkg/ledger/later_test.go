@@ -1,0 +1,161 @@
+package ledger
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
+)
+
+// laterField is a field that no version of the schema has.
+const laterField = 9000
+
+// dropsLater are the messages of which fields of a later version are not kept: they are values
+// that only their own fields make sense of. A later version adds its fields beside them.
+var dropsLater = []protoreflect.Name{
+	"HighWater", "Quantity", "HostPort", "Replacement", "TermPart", "NamespaceSelector", "Requirement",
+}
+
+// extend writes a field of a later version into a message and all messages in it.
+func extend(m protoreflect.Message) (fields int) {
+	if !slices.Contains(dropsLater, m.Descriptor().Name()) {
+		raw := protowire.AppendTag(nil, laterField, protowire.BytesType)
+		m.SetUnknown(protowire.AppendString(raw, "later "+string(m.Descriptor().Name())))
+		fields++
+	}
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.Kind() != protoreflect.MessageKind:
+		case f.IsList():
+			for i := range v.List().Len() {
+				fields += extend(v.List().Get(i).Message())
+			}
+		default:
+			fields += extend(v.Message())
+		}
+		return true
+	})
+	return fields
+}
+
+// rewritten is what a member of this version makes of a stored value: it reads and writes it again.
+func rewritten[T any](
+	key string, decode func(KV) (T, error), encode func(T) ([]byte, error),
+) func([]byte) ([]byte, error) {
+	return func(value []byte) ([]byte, error) {
+		v, err := decode(KV{Key: key, Value: value, ModRevision: 1})
+		if err != nil {
+			return nil, err
+		}
+		return encode(v)
+	}
+}
+
+// laterCase is a value with everything in it that may have fields of a later version.
+type laterCase struct {
+	name   string
+	value  func() ([]byte, error)
+	into   proto.Message
+	fields int
+	again  func([]byte) ([]byte, error)
+}
+
+func laterCases() []laterCase {
+	doc := full()
+	doc.Entries[0].Volumes = []VolumePick{{Claim: "c", Volume: "v"}}
+	doc.Entries[0].Devices = []DevicePick{{Claim: "d", Allocation: []byte("a")}}
+	doc.Entries = append(doc.Entries, pinnedDoc().Entries...)
+	register := func(r Registry) ([]byte, error) {
+		txn, err := RegisterTerms(r, NewView(), goldenTerm())
+		return txn.Puts[0].Value, err
+	}
+	retire := func(value []byte) ([]byte, error) {
+		_, term, err := DecodeTerm(KV{Key: KeyTerm(goldenTerm().ID()), Value: value, ModRevision: 1})
+		if err != nil {
+			return nil, err
+		}
+		txn, err := RetireTerms(Registry{}, term)
+		return txn.Puts[1].Value, err
+	}
+	raise := func(f Floor) ([]byte, error) {
+		txn, err := Collection{Floor: f}.Collect()
+		return txn.Puts[0].Value, err
+	}
+	abort := func(p PlanRecord) ([]byte, error) { return EncodePlan(p.to(PlanAborted)) }
+	return []laterCase{
+		{"node", func() ([]byte, error) { return EncodeNodeDoc(doc) }, &ledgerpb.NodeDoc{}, 8,
+			rewritten(doc.key(), DecodeNodeDoc, EncodeNodeDoc)},
+		{"budget", func() ([]byte, error) { return EncodeBudget(goldenBudget) }, &ledgerpb.Budget{}, 3,
+			rewritten(goldenBudget.key(), DecodeBudget, EncodeBudget)},
+		{"exclusive", func() ([]byte, error) { return EncodeExclusive(goldenPool) }, &ledgerpb.Exclusive{}, 3,
+			rewritten(goldenPool.Key, DecodeExclusive, EncodeExclusive)},
+		{"plan", func() ([]byte, error) { return EncodePlan(goldenPlan) }, &ledgerpb.Plan{}, 1,
+			rewritten(goldenPlan.key(), DecodePlan, abort)},
+		{"registry", func() ([]byte, error) { return EncodeRegistry(Registry{PodRV: 7}) }, &ledgerpb.TermRegistry{}, 1,
+			rewritten(KeyTermRegistry, DecodeRegistry, register)},
+		{"term", func() ([]byte, error) { return EncodeTerm(goldenTerm()) }, &ledgerpb.Term{}, 1, retire},
+		{"floor", func() ([]byte, error) { return EncodeFloor(Floor{}) }, &ledgerpb.Floor{}, 1,
+			rewritten(KeyFloor, DecodeFloor, raise)},
+	}
+}
+
+// A member of this version that writes a value again keeps what a later version has put there.
+func TestFieldsOfALaterVersionAreKept(t *testing.T) {
+	for _, c := range laterCases() {
+		t.Run(c.name, func(t *testing.T) {
+			value, err := c.value()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := proto.Unmarshal(value, c.into); err != nil {
+				t.Fatal(err)
+			}
+			if n := extend(c.into.ProtoReflect()); n != c.fields {
+				t.Fatalf("%d messages were extended, want %d", n, c.fields)
+			}
+			extended, err := marshal(c.into)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := c.again(extended)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := bytes.Count(again, []byte("later ")); got != c.fields {
+				t.Errorf("%d fields of a later version are left, want %d", got, c.fields)
+			}
+		})
+	}
+}
+
+// Who adds, marks and removes entries keeps what a later version has written into the others.
+func TestStepsKeepFieldsOfALaterVersion(t *testing.T) {
+	d := docOf(reservation("old", Committed, 1), reservation("done", Committed, 2))
+	d.Later, d.Entries[0].Later = []byte("doc"), []byte("entry")
+	d, err := Place(d, reservation("new", Committed, 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, _, err = MarkWanted(d, "old", 1); err != nil {
+		t.Fatal(err)
+	}
+	if d, err = MarkFencing(d, "old", 1, FenceByPod); err != nil {
+		t.Fatal(err)
+	}
+	d, _ = Finish(Cover(d, KindNode, 9), only{"done"})
+	old, _ := d.Find("old")
+	if len(d.Entries) != 2 || string(old.Later) != "entry" || string(d.Later) != "doc" {
+		t.Errorf("%d entries, later fields %q and %q", len(d.Entries), d.Later, old.Later)
+	}
+}
+
+// only are facts that show one pod bound.
+type only struct{ uid string }
+
+func (o only) PodFact(uid string) (uint64, bool, bool) { return 200, uid == o.uid, true }
+func (o only) PodProgress() uint64                     { return 200 }

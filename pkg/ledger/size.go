@@ -1,0 +1,348 @@
+package ledger
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// The sizes below are exact: what the codec writes, without writing it. A placement asks for the size
+// of its document before anything is sent, several thousand times a second.
+
+const (
+	// MaxTxnBytes bounds a transaction as Txn.Bytes counts it. etcd refuses a request of more than 1.5 MiB
+	// (--max-request-bytes), and its client sends at most 2 MiB. The rest of the 1.5 MiB is for what
+	// Bytes does not count: the key prefix, up to three times for each of MaxTxnOps operations.
+	MaxTxnBytes = 1 << 20
+	// MaxEntryBytes bounds one entry with its growth, so that every document without other entries has
+	// room for it: the rest of MaxDocBytes is for the names and high-waters of the document.
+	MaxEntryBytes = MaxDocBytes - 4<<10
+	// MaxMemberID bounds the ID of a member. The one that sends an eviction is written into the claim on
+	// the victim.
+	MaxMemberID = 128
+)
+
+const (
+	// opBytes is more than what surrounds a key and a value in a request.
+	opBytes = 32
+	// uidBytes is the length of a UID that Kubernetes makes.
+	uidBytes = 36
+	// laterHighWaters is room for high-waters of kinds that a later version has.
+	laterHighWaters = 128
+	// varintBytes is the longest number, and fixedBytes one of fixed length.
+	varintBytes, fixedBytes = 10, 8
+	// lengthGrowth is how much longer the lengths of an entry, and of a message in it, may become.
+	lengthGrowth = 2
+)
+
+// raisedKinds are the kinds of which a step may raise the high-water of a document.
+var raisedKinds = []string{KindPod, KindNode, KindBudget, KindClaim}
+
+// EntryTooLargeError reports that a pod needs an entry that no document has room for, on whatever node.
+type EntryTooLargeError struct {
+	PodUID, Namespace, Name string
+	// Bytes is what the entry takes, with what it may still grow by. Ports, Volumes and Devices are its
+	// parts that have no bound of their own.
+	Bytes                   int
+	Ports, Volumes, Devices int
+}
+
+func (e *EntryTooLargeError) Error() string {
+	return fmt.Sprintf("ledger: the reservation of pod %s/%s takes %d bytes (%d host ports, %d claims to volumes, "+
+		"%d claims to devices), at most %d bytes are accepted",
+		e.Namespace, e.Name, e.Bytes, e.Ports, e.Volumes, e.Devices, MaxEntryBytes)
+}
+
+// checkSize says whether a document without other entries has room for an entry: *EntryTooLargeError if not.
+func (e *Entry) checkSize() error {
+	if n := e.bytes() + e.growth(); n > MaxEntryBytes {
+		return &EntryTooLargeError{
+			PodUID: e.PodUID, Namespace: e.Namespace, Name: e.Name, Bytes: n,
+			Ports: len(e.Ports), Volumes: len(e.Volumes), Devices: len(e.Devices),
+		}
+	}
+	return nil
+}
+
+// HasRoom reports whether a document takes one more entry of an ordinary size.
+func (d NodeDoc) HasRoom() bool {
+	const ordinary = 2 << 10
+	return len(d.Entries) < MaxEntries && d.bytes()+d.growth()+ordinary <= MaxDocBytes
+}
+
+// roomy refuses a document to which something was added, unless every later step of what is in it will
+// fit as well: those may not fail for want of room.
+func (d NodeDoc) roomy() error {
+	bytes, growth := d.bytes(), d.growth()
+	if len(d.Entries) > MaxEntries || bytes+growth > MaxDocBytes {
+		return &DocTooLargeError{
+			NodeUID: d.NodeUID, NodeName: d.NodeName, Entries: len(d.Entries), Bytes: bytes, Growth: growth,
+		}
+	}
+	return nil
+}
+
+// Weight is what a document takes of MaxTxnBytes where it is compared and put, with what the first one
+// of a node takes besides.
+func (d NodeDoc) Weight() int {
+	n := keyWeight(len(PrefixNode)+len(d.NodeUID)) + d.bytes()
+	if d.Revision == 0 {
+		n += keyWeight(len(PrefixIncarnation)+len(d.NodeName)) + len(d.NodeUID) + 3*varintBytes + keyWeight(len(KeyFloor))
+	}
+	return n
+}
+
+// Weight is what a document takes of MaxTxnBytes where it is compared and put.
+func (x ExclusiveDoc) Weight() int {
+	return keyWeight(len(x.Key)) + x.bytes() + keyWeight(len(KeyFloor))
+}
+
+// Weight is what a document takes of MaxTxnBytes where it is compared and put.
+func (b BudgetDoc) Weight() int {
+	return keyWeight(len(PrefixBudget)+len(b.UID)) + b.bytes() + keyWeight(len(KeyFloor))
+}
+
+// Weight is the most that a guard takes of MaxTxnBytes.
+func (u GuardUse) Weight() int { return keyWeight(len(u.Key)) + uidBytes + fixedBytes + 4*varintBytes }
+
+// weigh is the sum of weights.
+func weigh[T interface{ Weight() int }](list []T) (sum int) {
+	for _, x := range list {
+		sum += x.Weight()
+	}
+	return sum
+}
+
+// keyWeight is what a key takes that is compared, put, and read back if the transaction fails.
+func keyWeight(key int) int { return 3 * (key + opBytes) }
+
+// Bytes is what the transaction takes of MaxTxnBytes.
+func (t Txn) Bytes() int {
+	n := 0
+	for _, c := range t.Compares {
+		n += 2 * (len(c.Key) + opBytes) // it is read back if the transaction fails
+	}
+	for _, p := range t.Puts {
+		n += len(p.Key) + len(p.Value) + opBytes
+	}
+	for _, key := range t.Deletes {
+		n += len(key) + opBytes
+	}
+	return n
+}
+
+// growth is how much a document may still grow by steps that add nothing to it: what its entries may,
+// high-waters, and another node that gets the node's name.
+func (d NodeDoc) growth() int {
+	n := growthOf(d.HW) + max(0, textBytes(16, uidBytes)-textBytes(16, len(d.SupersededBy)))
+	for i := range d.Entries {
+		n += d.Entries[i].growth()
+	}
+	return n
+}
+
+func growthOf(hw map[string]uint64) int {
+	n := laterHighWaters
+	for _, kind := range raisedKinds {
+		n += partBytes(4, textBytes(1, len(kind))+1+varintBytes)
+		if rv, ok := hw[kind]; ok {
+			n -= highWaterBytes(kind, rv)
+		}
+	}
+	return n
+}
+
+// growth is how much an entry may still grow by the steps of its life: a hold is promoted and asked
+// back, a reservation fenced, a claim that was made for it named, a victim marked.
+func (e *Entry) growth() int {
+	n := lengthGrowth
+	switch e.Role {
+	case RoleVictim:
+		n += 1 + 1 - numberBytes(5, uint64(e.State)) // Evicting
+		n += max(0, textBytes(9, MaxMemberID)-textBytes(9, len(e.Shard)))
+	case RoleReservation:
+		n += boolBytes(15, true) - boolBytes(15, e.Wanted)
+		if e.State == Held { // what Promote writes; claims are picked anew there, and checked
+			n += 1 + varintBytes - numberBytes(7, e.PodRV)
+			n += fixedFieldBytes(31, 1) - fixedFieldBytes(31, e.Wish) + boolBytes(33, true) - boolBytes(33, e.Delegated)
+		}
+		for i := range e.Devices {
+			if p := &e.Devices[i]; p.Unmade() { // what NameClaim writes
+				n += textBytes(2, uidBytes) + 1 + varintBytes - numberBytes(3, p.ClaimRV) + lengthGrowth
+			}
+		}
+	case RoleKeeper, RoleMove: // they lose dependents, and go
+	}
+	return n
+}
+
+// bytes is the length of what EncodeNodeDoc writes.
+func (d NodeDoc) bytes() int {
+	n := numberBytes(1, SchemaVersion) + textBytes(2, len(d.NodeUID)) + textBytes(3, len(d.NodeName)) +
+		textBytes(16, len(d.SupersededBy)) + len(d.Later)
+	for kind, rv := range d.HW {
+		n += highWaterBytes(kind, rv)
+	}
+	for i := range d.Entries {
+		n += partBytes(5, d.Entries[i].bytes())
+	}
+	return n
+}
+
+// highWaterBytes is one of a node's document. The number of its field is of one byte in all documents.
+func highWaterBytes(kind string, rv uint64) int {
+	return partBytes(4, textBytes(1, len(kind))+numberBytes(2, rv))
+}
+
+// bytes is the length of an entry as entryToProto has it.
+func (e *Entry) bytes() int {
+	n := podBytes(1, 18, e.PodUID) + textBytes(2, len(e.Namespace)) + textBytes(3, len(e.Name)) +
+		numberBytes(4, uint64(e.Role)) + numberBytes(5, uint64(e.State)) +
+		numberBytes(6, uint64(uint32(e.Priority<<1)^uint32(e.Priority>>31))) + numberBytes(7, e.PodRV) +
+		fixedFieldBytes(8, uint64(e.Token)) + textBytes(9, len(e.Shard)) + textBytes(10, len(e.SchedulerName)) +
+		numberBytes(12, uint64(e.NonZeroCPU)) + numberBytes(13, uint64(e.NonZeroMemory)) +
+		boolBytes(15, e.Wanted) + textBytes(16, len(e.Gang)) + textBytes(17, len(e.Plan)) +
+		numberBytes(30, uint64(uint32(e.GroupPartition))) + fixedFieldBytes(31, e.Wish) + boolBytes(33, e.Delegated) +
+		len(e.Later)
+	for name, amount := range e.Requests {
+		n += partBytes(11, textBytes(1, len(name))+numberBytes(2, uint64(amount)))
+	}
+	for i := range e.Ports {
+		p := &e.Ports[i]
+		n += partBytes(14, textBytes(1, len(p.IP))+textBytes(2, len(p.Protocol))+numberBytes(3, uint64(int64(p.Port))))
+	}
+	for i := range e.Devices {
+		n += partBytes(19, e.Devices[i].bytes())
+	}
+	for i := range e.Dependents {
+		x := &e.Dependents[i]
+		n += partBytes(27, podBytes(1, 2, x.PodUID)+numberBytes(3, x.PodRV)+len(x.Later))
+	}
+	for _, uid := range e.Budgets {
+		n += partBytes(28, len(uid))
+	}
+	if e.Replacement != (Replacement{}) {
+		n += partBytes(29, textBytes(1, len(e.Replacement.Owner))+textBytes(2, len(e.Replacement.Template)))
+	}
+	for i := range e.Volumes {
+		v := &e.Volumes[i]
+		n += partBytes(32, textBytes(1, len(v.Claim))+textBytes(2, len(v.Volume))+len(v.Later))
+	}
+	return n
+}
+
+func (p *DevicePick) bytes() int {
+	n := textBytes(1, len(p.Claim)) + textBytes(2, len(p.ClaimUID)) + numberBytes(3, p.ClaimRV) +
+		textBytes(4, len(p.Allocation)) + textBytes(5, len(p.Spec)) + textBytes(6, len(p.PodStatus)) + len(p.Later)
+	for _, hash := range p.ConfigHashes {
+		n += partBytes(7, len(hash))
+	}
+	return n
+}
+
+// bytes is the length of what EncodeBudget writes.
+func (b BudgetDoc) bytes() int {
+	n := numberBytes(1, SchemaVersion) + textBytes(2, len(b.UID)) + textBytes(3, len(b.Namespace)) +
+		textBytes(4, len(b.Name)) + len(b.Later)
+	for kind, rv := range b.HW {
+		n += highWaterBytes(kind, rv)
+	}
+	for i := range b.Claims {
+		c := &b.Claims[i]
+		n += partBytes(6, podBytes(1, 2, c.PodUID)+numberBytes(3, c.PodRV)+textBytes(4, len(c.Plan))+
+			boolBytes(5, c.Regardless)+len(c.Later))
+	}
+	return n
+}
+
+func (b BudgetDoc) roomy() error {
+	bytes, growth := b.bytes(), growthOf(b.HW)
+	if tooLarge(len(b.Claims), bytes+growth) {
+		return &DocTooLargeError{Key: b.key(), Entries: len(b.Claims), Bytes: bytes, Growth: growth}
+	}
+	return nil
+}
+
+// bytes is the length of what EncodeExclusive writes.
+func (x ExclusiveDoc) bytes() int {
+	n := numberBytes(1, SchemaVersion) + len(x.Later)
+	for kind, rv := range x.HW {
+		n += highWaterBytes(kind, rv)
+	}
+	for i := range x.Holders {
+		h := &x.Holders[i]
+		m := podBytes(1, 2, h.PodUID) + fixedFieldBytes(3, uint64(h.Token)) + textBytes(4, len(h.NodeUID)) + len(h.Later)
+		for _, item := range h.Items {
+			m += partBytes(5, len(item))
+		}
+		n += partBytes(3, m)
+	}
+	return n
+}
+
+func (x ExclusiveDoc) roomy() error {
+	bytes, growth := x.bytes(), growthOf(x.HW)
+	if tooLarge(len(x.Holders), bytes+growth) {
+		return &DocTooLargeError{Key: x.Key, Entries: len(x.Holders), Bytes: bytes, Growth: growth}
+	}
+	return nil
+}
+
+// podBytes is a pod's UID: 16 bytes in one field, or text in the other.
+func podBytes(raw, text int, uid string) int {
+	if isUUID(uid) {
+		return textBytes(raw, 16)
+	}
+	return textBytes(text, len(uid))
+}
+
+// isUUID says whether uuidBytes takes a UID.
+func isUUID(uid string) bool {
+	if len(uid) != uidBytes || uid[8] != '-' || uid[13] != '-' || uid[18] != '-' || uid[23] != '-' {
+		return false
+	}
+	for _, g := range uuidGroups {
+		for i := g[0]; i < g[1]; i++ {
+			if c := uid[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// The lengths of fields in protobuf's wire form. One that is empty, or 0, is not written; partBytes is
+// one of a list, which always is.
+
+func textBytes(field, length int) int {
+	if length == 0 {
+		return 0
+	}
+	return partBytes(field, length)
+}
+
+func partBytes(field, length int) int { return tagBytes(field) + varint(uint64(length)) + length }
+
+func numberBytes(field int, v uint64) int {
+	if v == 0 {
+		return 0
+	}
+	return tagBytes(field) + varint(v)
+}
+
+func fixedFieldBytes(field int, v uint64) int {
+	if v == 0 {
+		return 0
+	}
+	return tagBytes(field) + fixedBytes
+}
+
+func boolBytes(field int, set bool) int {
+	if !set {
+		return 0
+	}
+	return tagBytes(field) + 1
+}
+
+func tagBytes(field int) int { return varint(uint64(field) << 3) }
+
+func varint(v uint64) int { return (bits.Len64(v|1) + 6) / 7 }

@@ -1,0 +1,347 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+)
+
+// drawUID is a UID of Kubernetes, or of a static pod.
+func drawUID(t *rapid.T) string {
+	return rapid.OneOf(
+		rapid.StringMatching(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`),
+		rapid.StringMatching(`[0-9a-f]{32}`),
+	).Draw(t, "uid")
+}
+
+// drawAny is an entry with something in every field, of any size.
+func drawAny(t *rapid.T) Entry {
+	e := drawEntry(t)
+	text := rapid.StringN(0, 300, 300)
+	raw := rapid.SliceOfN(rapid.Byte(), 0, 300)
+	e.Wish, e.Delegated = rapid.Uint64().Draw(t, "wish"), rapid.Bool().Draw(t, "delegated")
+	e.GroupPartition = rapid.Int32Range(0, Partitions).Draw(t, "group")
+	e.Later = raw.Draw(t, "later")[:0]
+	for range rapid.IntRange(0, 3).Draw(t, "devices") {
+		e.Devices = append(e.Devices, DevicePick{
+			Claim: text.Draw(t, "claim"), ClaimUID: text.Draw(t, "claim uid"), ClaimRV: rapid.Uint64().Draw(t, "claim rv"),
+			Allocation: raw.Draw(t, "allocation"), Spec: raw.Draw(t, "spec"), PodStatus: raw.Draw(t, "status"),
+			ConfigHashes: rapid.SliceOfN(raw, 0, 3).Draw(t, "hashes"),
+		})
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "volumes") {
+		e.Volumes = append(e.Volumes, VolumePick{Claim: text.Draw(t, "claim"), Volume: text.Draw(t, "volume")})
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "dependents") {
+		e.Dependents = append(e.Dependents, Dependent{PodUID: drawUID(t), PodRV: rapid.Uint64().Draw(t, "rv")})
+	}
+	e.Budgets = rapid.SliceOfN(text, 0, 3).Draw(t, "budgets")
+	if rapid.Bool().Draw(t, "replaces") {
+		e.Replacement = Replacement{Owner: text.Draw(t, "owner"), Template: text.Draw(t, "template")}
+	}
+	return e
+}
+
+func TestSizesAreThoseOfTheCodec(t *testing.T) {
+	kinds := append([]string{"later"}, raisedKinds...)
+	hw := rapid.MapOfN(rapid.SampledFrom(kinds), rapid.Uint64(), 0, len(kinds))
+	rapid.Check(t, func(t *rapid.T) {
+		e := drawAny(t)
+		if got, want := e.bytes(), proto.Size(entryToProto(&e)); got != want {
+			t.Fatalf("entry %+v has %d bytes, its size is said to be %d", e, want, got)
+		}
+		d := NodeDoc{
+			NodeUID: drawUID(t), NodeName: rapid.StringN(0, 253, 253).Draw(t, "node"), HW: hw.Draw(t, "hw"),
+			SupersededBy: rapid.SampledFrom([]string{"", "other"}).Draw(t, "superseded"), Entries: []Entry{e, drawAny(t)},
+			Revision: rapid.Int64Range(0, 1).Draw(t, "revision"),
+		}
+		value, err := EncodeNodeDoc(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.bytes() != len(value) {
+			t.Fatalf("document has %d bytes, its size is said to be %d", len(value), d.bytes())
+		}
+		b := BudgetDoc{UID: "uid", Namespace: "n", Name: "name", HW: hw.Draw(t, "hw"), Claims: []BudgetClaim{
+			{PodUID: drawUID(t), PodRV: 7, Plan: "plan", Regardless: true}, {PodUID: drawUID(t)},
+		}}
+		x := ExclusiveDoc{Key: KeyPool("d", "p"), HW: hw.Draw(t, "hw"), Holders: []Holder{
+			{PodUID: drawUID(t), Token: 4, NodeUID: "n", Items: []string{"", "a"}}, {PodUID: drawUID(t)},
+		}}
+		change := Change{Docs: []NodeDoc{d}, Budgets: []BudgetDoc{b}, Exclusives: []ExclusiveDoc{x},
+			Guards: []GuardUse{{Key: KeyGuard("term", "domain", Carriers), Compare: true, Revision: 1, Put: true}},
+			Sign:   Sign{NodeUID: d.NodeUID, Token: e.Token}}
+		if e.Token == 0 || e.PodUID == "" {
+			change.Guards = nil
+		}
+		txn, err := change.Txn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range txn.Puts {
+			if p.Key == b.key() && len(p.Value) != b.bytes() || p.Key == x.Key && len(p.Value) != x.bytes() {
+				t.Fatalf("%s has %d bytes, sizes are said to be %d and %d", p.Key, len(p.Value), b.bytes(), x.bytes())
+			}
+		}
+		if weight := d.Weight() + b.Weight() + x.Weight() + weigh(change.Guards); weight < txn.Bytes() {
+			t.Fatalf("documents and guards of weight %d make a transaction of %d bytes", weight, txn.Bytes())
+		}
+	})
+}
+
+// drawPlaced is an entry as it is placed, of up to a few times the size that a document has.
+func drawPlaced(t *rapid.T, i int) Entry {
+	size := func(most int) int { // small ones are common
+		return rapid.IntRange(0, rapid.SampledFrom([]int{0, 1, most / 100, most}).Draw(t, "most")).Draw(t, "size")
+	}
+	e := Entry{
+		PodUID: fmt.Sprintf("00000000-0000-4000-8000-%012d", i), Namespace: "shop", Name: strings.Repeat("n", 1+size(252)),
+		Role: RoleReservation, State: rapid.SampledFrom([]State{Held, Committed}).Draw(t, "state"),
+		PodRV: 1, Token: Token(i + 1), Shard: "shard", SchedulerName: "default-scheduler",
+	}
+	if rapid.IntRange(0, 3).Draw(t, "victim") == 0 {
+		return Entry{
+			PodUID: e.PodUID, Namespace: e.Namespace, Name: e.Name, Role: RoleVictim, PodRV: 1, Plan: "plan",
+			Budgets: []string{"b"},
+		}
+	}
+	for j := range size(8000) {
+		e.Ports = append(e.Ports, HostPort{IP: "0.0.0.0", Protocol: "TCP", Port: int32(j + 1)})
+	}
+	for j := range size(400) {
+		e.Volumes = append(e.Volumes, VolumePick{Claim: fmt.Sprintf("%0253d", j)})
+	}
+	for j := range size(40) {
+		p := DevicePick{Claim: fmt.Sprintf("claim-%d", j), Allocation: make([]byte, size(20<<10))}
+		if rapid.Bool().Draw(t, "made") {
+			p.Spec = []byte{1}
+		} else {
+			p.ClaimUID, p.ClaimRV = "uid", 1
+		}
+		e.Devices = append(e.Devices, p)
+	}
+	return e
+}
+
+// Whatever was placed, no later step of anything in the document fails for want of room.
+func TestPlacedEntriesHaveRoomForAllThatFollows(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := NodeDoc{NodeUID: full().NodeUID, NodeName: strings.Repeat("n", 253), Revision: 1}
+		refused := 0
+		for i := 0; refused < 3 && i < 2*MaxEntries; i++ {
+			e := drawPlaced(t, i)
+			next, err := Place(d, e)
+			var document *DocTooLargeError
+			var entry *EntryTooLargeError
+			switch {
+			case err == nil:
+				d = next
+			case errors.As(err, &entry):
+				if entry.Bytes <= MaxEntryBytes {
+					t.Fatalf("refused: %v", err)
+				}
+				refused++
+			case errors.As(err, &document):
+				if len(d.Entries) == 0 {
+					t.Fatalf("an entry that is small enough has no room in an empty document: %v", err)
+				}
+				refused++
+			default:
+				t.Fatal(err)
+			}
+		}
+		for _, step := range everyStep() {
+			d = step(t, d)
+			if _, err := EncodeNodeDoc(d); err != nil {
+				t.Fatal(err)
+			}
+			if txn, err := Replace(d); err != nil || txn.Bytes() > MaxTxnBytes {
+				t.Fatalf("a document that was accepted makes no transaction: %v", err)
+			}
+		}
+	})
+}
+
+// each is a step of every entry of a document.
+func each(step func(NodeDoc, Entry) (NodeDoc, error)) func(*rapid.T, NodeDoc) NodeDoc {
+	return func(t *rapid.T, d NodeDoc) NodeDoc {
+		for _, e := range d.Entries {
+			next, err := step(d, e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d = next
+		}
+		return d
+	}
+}
+
+// everyStep are the steps that make a document grow, one after the other.
+func everyStep() []func(*rapid.T, NodeDoc) NodeDoc {
+	sender := strings.Repeat("s", MaxMemberID)
+	return []func(*rapid.T, NodeDoc) NodeDoc{
+		each(func(d NodeDoc, e Entry) (NodeDoc, error) { // T2 mark
+			if e.Role != RoleVictim {
+				return d, nil
+			}
+			c, err := MarkEvicting(EvictPlan{
+				Plan: "plan", Sender: sender, Victims: []string{e.PodUID}, Docs: []NodeDoc{d},
+				Owner: NodeDoc{NodeUID: "elsewhere", Entries: []Entry{
+					{PodUID: "p", Role: RoleReservation, State: Held, Plan: "plan"},
+				}},
+			})
+			if err != nil {
+				return d, err
+			}
+			return c.Docs[0], nil
+		}),
+		each(func(d NodeDoc, e Entry) (NodeDoc, error) {
+			if e.Role != RoleReservation {
+				return d, nil
+			}
+			next, _, err := MarkWanted(d, e.PodUID, e.Token)
+			return next, err
+		}),
+		each(func(d NodeDoc, e Entry) (NodeDoc, error) { // T3
+			if e.State != Held {
+				return d, nil
+			}
+			c, err := Promote(Promotion{
+				Mandate: Mandate{Epochs: map[int32]int64{e.Partition(): 1}}, Target: d, PodUID: e.PodUID, Token: e.Token,
+				PodRV: math.MaxUint64, Wish: math.MaxUint64, Fits: true, Volumes: e.Volumes, Devices: e.Devices,
+				Delegated: true, Facts: farFacts{},
+			})
+			if err != nil {
+				return d, err
+			}
+			return c.Docs[0], nil
+		}),
+		each(func(d NodeDoc, e Entry) (NodeDoc, error) { // T14
+			for _, p := range e.Devices {
+				if !p.Unmade() {
+					continue
+				}
+				p.ClaimUID, p.ClaimRV = full().NodeUID, math.MaxUint64
+				var err error
+				if d, err = NameClaim(d, e.PodUID, e.Token, p); err != nil {
+					return d, err
+				}
+			}
+			return d, nil
+		}),
+		each(func(d NodeDoc, e Entry) (NodeDoc, error) { // T6
+			if e.Role != RoleReservation {
+				return d, nil
+			}
+			return MarkFencing(d, e.PodUID, e.Token, FenceByPod)
+		}),
+		func(_ *rapid.T, d NodeDoc) NodeDoc {
+			for _, kind := range raisedKinds {
+				d = Cover(d, kind, math.MaxUint64)
+			}
+			d.SupersededBy = full().NodeUID
+			return d
+		},
+	}
+}
+
+// farFacts have got as far as facts can, and know of no pod.
+type farFacts struct{}
+
+func (farFacts) PodFact(string) (boundRV uint64, bound, known bool)   { return 0, false, false }
+func (farFacts) PodProgress() uint64                                  { return math.MaxUint64 }
+func (farFacts) BudgetProgress() uint64                               { return math.MaxUint64 }
+func (farFacts) VictimFate(string, uint64) (fate Fate, leftAt uint64) { return Left, 1 }
+
+// Budgets, volumes and pools that something was added to have room for their high-waters.
+func TestClaimsLeaveRoomForHighWaters(t *testing.T) {
+	b := BudgetDoc{UID: "uid"}
+	x := ExclusiveDoc{Key: KeyPool("driver", "pool")}
+	for i := 0; ; i++ {
+		uid := strings.Repeat("u", 253) + fmt.Sprint(i)
+		claim := BudgetClaim{PodUID: uid, PodRV: 1, Plan: "plan"}
+		next, err := ClaimBudget(BudgetRoom{Doc: b, Exceed: true}, farFacts{}, claim)
+		if err != nil {
+			break
+		}
+		b = next
+	}
+	for i := 0; ; i++ {
+		items := []string{strings.Repeat("i", 500) + fmt.Sprint(i)}
+		next, err := Hold(x, Holder{PodUID: fmt.Sprint(i), Token: Token(i + 1), NodeUID: "n", Items: items})
+		if err != nil {
+			break
+		}
+		x = next
+	}
+	for _, kind := range raisedKinds {
+		b.HW, x.HW = raised(b.HW, kind, math.MaxUint64), raised(x.HW, kind, math.MaxUint64)
+	}
+	if _, err := EncodeBudget(b); err != nil || len(b.Claims) < 200 {
+		t.Errorf("budget with %d claims: %v", len(b.Claims), err)
+	}
+	if _, err := EncodeExclusive(x); err != nil || len(x.Holders) < 100 {
+		t.Errorf("pool with %d holders: %v", len(x.Holders), err)
+	}
+}
+
+// The message of an entry that is too large names what it is made of, and what is accepted.
+func TestEntryThatNoDocumentHasRoomFor(t *testing.T) {
+	e := Entry{
+		PodUID: "uid", Namespace: "shop", Name: "huge", Role: RoleReservation, State: Committed, PodRV: 1, Token: 1,
+		Ports: make([]HostPort, 9000),
+	}
+	for i := range e.Ports {
+		e.Ports[i] = HostPort{IP: "0.0.0.0", Protocol: "TCP", Port: int32(i + 1)}
+	}
+	_, err := Place(NodeDoc{NodeUID: "n", NodeName: "n"}, e)
+	var large *EntryTooLargeError
+	want := "pod shop/huge takes 170910 bytes"
+	if !errors.As(err, &large) || !strings.Contains(err.Error(), want) ||
+		!strings.Contains(err.Error(), "9000 host ports") || !strings.Contains(err.Error(), fmt.Sprint(MaxEntryBytes)) {
+		t.Errorf("got %v, want an error with %q, the ports and the limit", err, want)
+	}
+}
+
+// A plan with more bytes than a transaction takes is promoted all the same: claims on victims that
+// are gone are left to hand-over.
+func TestPromotionOfAPlanWithManyFullDocuments(t *testing.T) {
+	hold := Entry{
+		PodUID: "p", Namespace: "n", Name: "p", Role: RoleReservation, State: Held, PodRV: 1, Token: 1, Plan: "plan",
+	}
+	target, err := Place(NodeDoc{NodeUID: "target", NodeName: "target", Revision: 1}, hold)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var others []NodeDoc
+	for i := range 40 {
+		d := NodeDoc{NodeUID: fmt.Sprint("n", i), NodeName: fmt.Sprint("n", i), Revision: 1}
+		victim := Entry{PodUID: fmt.Sprint("v", i), PodRV: 1}
+		if d, err = Claim(d, victim, "plan"); err != nil {
+			t.Fatal(err)
+		}
+		d, err = Place(d, Entry{
+			PodUID: "other", Role: RoleReservation, State: Committed, PodRV: 1, Token: 2,
+			Volumes: []VolumePick{{Claim: strings.Repeat("c", 50<<10)}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		others = append(others, d)
+	}
+	c, err := Promote(Promotion{
+		Mandate: Mandate{Epochs: map[int32]int64{hold.Partition(): 1}}, Target: target, Docs: others,
+		PodUID: "p", Token: 1, PodRV: 2, Fits: true, Facts: farFacts{},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if txn, err := c.Txn(); err != nil || len(txn.Puts) < 5 {
+		t.Errorf("transaction of %d puts: %v", len(txn.Puts), err)
+	}
+}

@@ -1,0 +1,178 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// numbered is a term of a namespace, different for each number.
+func numbered(namespace string, n int) RegisteredTerm {
+	return RegisteredTerm{Namespace: namespace, Term: Term{
+		Kind: TermApart, TopologyKey: "zone", Parts: []TermPart{{
+			Namespaces: []string{namespace},
+			Selector:   []Requirement{{Key: "app", Operator: "In", Values: []string{fmt.Sprint(n)}}},
+		}},
+	}}
+}
+
+// registry is what members see of one, as its transactions are carried out.
+type registry struct {
+	t *testing.T
+	*View
+	revision int64
+}
+
+func newRegistry(t *testing.T) *registry { return &registry{t: t, View: NewView()} }
+
+func (r *registry) apply(txn Txn) {
+	r.t.Helper()
+	r.revision++
+	batch := EventBatch{Revision: r.revision}
+	for _, p := range txn.Puts {
+		batch.Events = append(batch.Events, Event{KV: KV{Key: p.Key, Value: p.Value, ModRevision: r.revision}})
+	}
+	for _, key := range txn.Deletes {
+		batch.Events = append(batch.Events, Event{KV: KV{Key: key, ModRevision: r.revision}, Deleted: true})
+	}
+	if _, err := r.Fold(ViewBatch{Events: batch}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// register has a namespace register n terms with numbers from first on, and returns how many it could.
+func (r *registry) register(namespace string, first, n int) (registered int, err error) {
+	r.t.Helper()
+	for ; registered < n; registered++ {
+		var txn Txn
+		if txn, err = RegisterTerms(r.Registry(), r, numbered(namespace, first+registered)); err != nil {
+			return registered, err
+		}
+		r.apply(txn)
+	}
+	return registered, nil
+}
+
+// However many namespaces take all they can get, as much as each of them has remains for the next.
+func TestNamespacesShareTheRegistry(t *testing.T) {
+	r := newRegistry(t)
+	var share *TermShareError
+	for i, want := range []int{2048, 1024, 512} {
+		namespace := fmt.Sprint("greedy-", i)
+		n, err := r.register(namespace, 0, MaxTerms)
+		if n != want || !errors.As(err, &share) {
+			t.Fatalf("%s has %d terms, then %v; want %d, then *TermShareError", namespace, n, err, want)
+		}
+		for _, word := range []string{namespace, fmt.Sprint(want), "needs 1 more", "4096"} {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("%q does not say %q", err, word)
+			}
+		}
+	}
+	if n, err := r.register("modest", 0, 100); n != 100 {
+		t.Errorf("a namespace that has nothing yet gets %d terms of 100: %v", n, err)
+	}
+}
+
+// What is full for all is said to be full: here of terms of which nobody says whose they are.
+func TestRegistryIsBounded(t *testing.T) {
+	r := newRegistry(t)
+	if n, err := r.register("", 0, MaxTerms); n != MaxTerms {
+		t.Fatalf("%d terms, then %v", n, err)
+	}
+	var full *RegistryFullError
+	_, err := r.register("d", 0, 1)
+	if !errors.As(err, &full) || !strings.Contains(err.Error(), "4096") {
+		t.Errorf("one term too many: %v, want *RegistryFullError that names the limit", err)
+	}
+}
+
+// A term that retires and is wanted again takes no more room, whoever else has taken what was free.
+func TestTermComesBackIntoItsOwnPlace(t *testing.T) {
+	r := newRegistry(t)
+	if _, err := r.register("first", 0, 2048); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.register("second", 0, 1024); err != nil {
+		t.Fatal(err)
+	}
+	txn, err := RetireTerms(r.Registry(), numbered("first", 7))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.apply(txn)
+	if n, err := r.register("first", 7, 1); n != 1 {
+		t.Errorf("it does not come back: %v", err)
+	}
+	// Another namespace that wants it has it count against its own share.
+	term := numbered("first", 7)
+	term.Namespace = "third"
+	if txn, err = RegisterTerms(r.Registry(), r, term); err != nil {
+		t.Fatal(err)
+	}
+	r.apply(txn)
+	term.Namespace = "second"
+	if _, err = RegisterTerms(r.Registry(), r, term); !errors.As(err, new(*TermShareError)) {
+		t.Errorf("a namespace beyond its share takes a term over: %v", err)
+	}
+	if a, b, c := r.TermsOf("first"), r.TermsOf("second"), r.TermsOf("third"); a != 2047 || b != 1024 || c != 1 {
+		t.Errorf("shares of %d, %d and %d, want 2047, 1024 and 1", a, b, c)
+	}
+}
+
+// The shares are those of the terms, however these come and go.
+func TestSharesFollowTheTerms(t *testing.T) {
+	r := newRegistry(t)
+	if _, err := r.register("a", 0, 3); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.register("b", 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	before := r.Clone()
+	txn, err := DropTerms(r.Registry(), 1, []TermID{numbered("a", 0).ID(), numbered("b", 0).ID()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.apply(txn)
+	if a, b := r.TermsOf("a"), r.TermsOf("b"); a != 2 || b != 0 {
+		t.Errorf("shares of %d and %d after a drop, want 2 and 0", a, b)
+	}
+	if a, b := before.TermsOf("a"), before.TermsOf("b"); a != 3 || b != 1 {
+		t.Errorf("shares of %d and %d in a copy from before, want 3 and 1", a, b)
+	}
+}
+
+// Terms are bounded in size, and so are the transactions that write them.
+func TestTermsAreBoundedInSize(t *testing.T) {
+	sized := func(bytes int) RegisteredTerm {
+		term := numbered("d", 0)
+		term.Parts[0].Selector[0].Values = []string{strings.Repeat("x", bytes)}
+		return term
+	}
+	var size *TermSizeError
+	_, err := RegisterTerms(Registry{}, NewView(), sized(MaxTermBytes))
+	if !errors.As(err, &size) || !strings.Contains(err.Error(), "at most 32768") {
+		t.Errorf("%v, want *TermSizeError that names the limit", err)
+	}
+	var many []RegisteredTerm
+	for n := range 200 {
+		many = append(many, sized(30_000+n))
+	}
+	if n := TermsInTxn(many); n != 34 {
+		t.Errorf("%d terms of 30 KB in one transaction, want 34, which are just under 1 MiB", n)
+	}
+	for n := range many {
+		many[n] = numbered("d", n)
+	}
+	if n := TermsInTxn(many); n != 64 {
+		t.Errorf("%d small terms in one transaction, want 64", n)
+	}
+	if n := TermsInTxn(many[:3]); n != 3 {
+		t.Errorf("%d of 3 terms in one transaction", n)
+	}
+	if n := TermsInTxn([]RegisteredTerm{sized(2 << 20)}); n != 1 {
+		t.Errorf("%d of one large term of an older version, want it tried alone", n)
+	}
+}

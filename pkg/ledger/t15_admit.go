@@ -1,0 +1,57 @@
+package ledger
+
+// AdmitNode is T15 (admit): a node becomes the incarnation of its name. It is needed where another
+// node had the name before, or where the name's documents are older than incarnations; a node whose
+// name is new is admitted with its first document (Replace).
+type AdmitNode struct {
+	NodeUID, NodeName string
+	// NodeRV is the node's resourceVersion in the admitting member's facts.
+	NodeRV uint64
+	// Known is the incarnation as read; its Revision is 0 if there is none.
+	Known Incarnation
+	// Docs are all documents of the name, as read: View.Named.
+	Docs []NodeDoc
+	// Floor as read: a document of the name may have been collected.
+	Floor Floor
+}
+
+// Admit builds T15. The documents of the nodes before are marked superseded, so that every decision
+// made on them loses; nothing is added to them any more. What they promise goes on counting, because it
+// is counted by the node's name, and leaves them as always. The document of the admitted node starts
+// with their high-waters, and those of the floor.
+//
+// Compares: incarnation/<name>.ModRevision, floor, n/<uid>.ModRevision of every document of the name and
+// of the admitted node. Puts: the incarnation, the documents. A crash before it leaves a node on which
+// nothing is placed, after it nothing that is left to do. *RefusedError if the name stands for a
+// later node.
+func (a AdmitNode) Admit() (Change, error) {
+	later := a.Known.NodeUID
+	if a.Known.NodeUID == a.NodeUID || a.Known.NodeRV < a.NodeRV {
+		later = ""
+	}
+	c := Change{Incarnations: []Incarnation{{
+		NodeName: a.NodeName, NodeUID: a.NodeUID, NodeRV: a.NodeRV, Revision: a.Known.Revision,
+	}}}
+	admitted := NodeDoc{NodeUID: a.NodeUID, NodeName: a.NodeName}
+	hw := a.Floor.of(KindPod, KindClaim)
+	for _, d := range a.Docs {
+		hw = raisedTo(hw, d.HW)
+		if d.NodeUID == a.NodeUID {
+			admitted = d
+			continue
+		}
+		if d.HW[KindNode] > a.NodeRV {
+			later = d.NodeUID
+		}
+		d = Cover(d, KindNode, a.NodeRV)
+		d.SupersededBy = a.NodeUID
+		c.Docs = append(c.Docs, d)
+	}
+	if later != "" {
+		return Change{}, &RefusedError{Step: "T15 admit", NodeUID: a.NodeUID,
+			Reason: "node name " + a.NodeName + " stands for a later node, " + later}
+	}
+	admitted.HW, admitted.SupersededBy, admitted.Floor = raised(hw, KindNode, a.NodeRV), "", a.Floor.Revision
+	c.Docs = append(c.Docs, admitted)
+	return c, nil
+}

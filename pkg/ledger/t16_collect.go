@@ -1,0 +1,148 @@
+package ledger
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Collection is T16 (collect): documents of objects that are gone are deleted.
+type Collection struct {
+	Floor Floor
+	// Docs have no entries, Budgets no claims, Exclusives no holders. As read.
+	Docs       []NodeDoc
+	Budgets    []BudgetDoc
+	Exclusives []ExclusiveDoc
+	// Incarnations are those of the names of Docs, and Successors the documents of the nodes that
+	// they name, if those are others. As read.
+	Incarnations []Incarnation
+	Successors   []NodeDoc
+}
+
+// Collect builds T16. What the documents stood for is left in the floor, and for the name of a node
+// that lives on in the document of that node. So it does no harm where the object is not gone after
+// all: its next document starts from the floor, and so does every member's picture of a document
+// that does not exist.
+//
+// Compares: floor, every document and incarnation. Puts: floor, the successors. Deletes: the
+// documents, and the incarnations that name their nodes. A crash before it changes nothing, after it
+// nothing is left to do. *RefusedError if a document is not empty.
+func (c Collection) Collect() (Txn, error) {
+	hw := maps.Clone(c.Floor.HW)
+	var t Txn
+	remove := func(key string, revision int64, entries int, of map[string]uint64) error {
+		if entries > 0 || revision == 0 {
+			return &RefusedError{Step: "T16 collect", Reason: fmt.Sprintf(
+				"document %s at revision %d has %d entries: want one that is stored and has none", key, revision, entries)}
+		}
+		hw = raisedTo(hw, of)
+		t.Compares = append(t.Compares, Compare{Key: key, Target: ModRevision, Revision: revision})
+		t.Deletes = append(t.Deletes, key)
+		return nil
+	}
+	for _, d := range c.Docs {
+		if err := remove(d.key(), d.Revision, len(d.Entries), d.HW); err != nil {
+			return Txn{}, err
+		}
+	}
+	for _, b := range c.Budgets {
+		if err := remove(b.key(), b.Revision, len(b.Claims), b.HW); err != nil {
+			return Txn{}, err
+		}
+	}
+	for _, x := range c.Exclusives {
+		if err := remove(x.key(), x.Revision, len(x.Holders), x.HW); err != nil {
+			return Txn{}, err
+		}
+	}
+	if err := c.names(&t); err != nil {
+		return Txn{}, err
+	}
+	floor, err := EncodeFloor(Floor{HW: hw, Later: c.Floor.Later})
+	if err != nil {
+		return Txn{}, err
+	}
+	t.Compares = append(t.Compares, Compare{Key: KeyFloor, Target: ModRevision, Revision: c.Floor.Revision})
+	t.Puts = append(t.Puts, Put{Key: KeyFloor, Value: floor})
+	return t, t.Validate()
+}
+
+// names deletes the incarnations that name collected nodes, and hands high-waters to the nodes that
+// have the names of others.
+func (c Collection) names(t *Txn) error {
+	for _, i := range c.Incarnations {
+		t.Compares = append(t.Compares, Compare{Key: i.key(), Target: ModRevision, Revision: i.Revision})
+		if slices.ContainsFunc(c.Docs, func(d NodeDoc) bool { return d.NodeUID == i.NodeUID }) {
+			t.Deletes = append(t.Deletes, i.key())
+		}
+	}
+	var heirs []NodeDoc
+	for _, heir := range c.Successors {
+		heir = heir.copy()
+		for _, d := range c.Docs {
+			if d.NodeName == heir.NodeName {
+				heir.HW = raisedTo(heir.HW, d.HW)
+			}
+		}
+		heirs = append(heirs, heir)
+	}
+	return t.replaceDocs(heirs, nil)
+}
+
+// Empty iterates over the documents that promise nothing, in no order: the keys of those of nodes
+// without entries, of budgets without claims and of volumes and pools without holders, with their
+// revisions. The document of a name's incarnation is left out while there is another one of the name:
+// without its incarnation the name would seem to be new to a member that has not seen that other document.
+func (v *View) Empty() iter.Seq2[string, int64] {
+	return func(yield func(string, int64) bool) {
+		for _, d := range v.docs {
+			mayGo := v.names.incarnations[d.NodeName].NodeUID != d.NodeUID || len(v.names.docs[d.NodeName]) == 1
+			if mayGo && len(d.Entries) == 0 && !yield(d.key(), d.Revision) {
+				return
+			}
+		}
+		for _, b := range v.claims.budgets {
+			if len(b.Claims) == 0 && !yield(b.key(), b.Revision) {
+				return
+			}
+		}
+		for _, x := range v.claims.exclusives {
+			if len(x.Holders) == 0 && !yield(x.key(), x.Revision) {
+				return
+			}
+		}
+	}
+}
+
+// Collection gathers documents by their keys, of those in Empty, with what else their collection takes.
+func (v *View) Collection(keys []string) Collection {
+	c := Collection{Floor: v.Floor()}
+	for _, key := range keys {
+		if d, ok := v.docs[strings.TrimPrefix(key, PrefixNode)]; ok {
+			c.Docs = append(c.Docs, d)
+			continue
+		}
+		if b, ok := v.claims.budgets[strings.TrimPrefix(key, PrefixBudget)]; ok {
+			c.Budgets = append(c.Budgets, b)
+			continue
+		}
+		if x, ok := v.claims.exclusives[key]; ok {
+			c.Exclusives = append(c.Exclusives, x)
+		}
+	}
+	names := map[string]bool{}
+	for _, d := range c.Docs {
+		i, known := v.names.incarnations[d.NodeName]
+		if !known || names[d.NodeName] {
+			continue
+		}
+		names[d.NodeName] = true
+		c.Incarnations = append(c.Incarnations, i)
+		if heir, ok := v.docs[i.NodeUID]; ok && !slices.Contains(keys, heir.key()) {
+			c.Successors = append(c.Successors, heir)
+		}
+	}
+	return c
+}

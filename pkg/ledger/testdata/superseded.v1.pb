@@ -1,0 +1,1 @@
+unode-3‚$4d1c0a52-6f2c-4d0e-a7f7-2b9a3c1e0d5f

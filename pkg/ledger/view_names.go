@@ -1,0 +1,192 @@
+package ledger
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// nameView is the part of a View about the names of nodes.
+type nameView struct {
+	floor        Floor
+	incarnations map[string]Incarnation
+	// docs are the UIDs of the nodes with documents, by node name.
+	docs map[string][]string
+	// ahead are the revisions of documents that are known from lost compares, ahead of the watch, by
+	// node UID: see View.Learn.
+	ahead map[string]int64
+}
+
+func newNameView() nameView {
+	return nameView{incarnations: map[string]Incarnation{}, docs: map[string][]string{}, ahead: map[string]int64{}}
+}
+
+func (nv *nameView) clone() nameView {
+	return nameView{
+		floor: nv.floor, incarnations: maps.Clone(nv.incarnations), docs: maps.Clone(nv.docs), ahead: maps.Clone(nv.ahead),
+	}
+}
+
+// note keeps that the document of a key was learned of from a lost compare. (An own transaction vouches
+// for what it puts as far as what it compared is vouched for.)
+func (nv *nameView) note(kv KV) {
+	if uid, is := strings.CutPrefix(kv.Key, PrefixNode); is {
+		nv.ahead[uid] = kv.ModRevision
+	}
+}
+
+// reached forgets what was ahead of a revision of the watch and is not any more.
+func (nv *nameView) reached(revision int64) {
+	maps.DeleteFunc(nv.ahead, func(_ string, ahead int64) bool { return ahead <= revision })
+}
+
+// index moves one document from old to now.
+func (nv *nameView) index(old, now NodeDoc) {
+	if old.NodeUID == now.NodeUID && old.NodeName == now.NodeName {
+		return
+	}
+	if old.NodeUID != "" {
+		at := slices.DeleteFunc(slices.Clone(nv.docs[old.NodeName]), func(uid string) bool { return uid == old.NodeUID })
+		if nv.docs[old.NodeName] = at; len(at) == 0 {
+			delete(nv.docs, old.NodeName)
+		}
+	}
+	if now.NodeUID != "" {
+		nv.docs[now.NodeName] = append(slices.Clip(nv.docs[now.NodeName]), now.NodeUID)
+	}
+}
+
+// Floor is what the documents that were collected stood for.
+func (v *View) Floor() Floor { return v.names.floor }
+
+// Incarnation is the node that a node name stands for; at Revision 0 if none was admitted.
+func (v *View) Incarnation(nodeName string) Incarnation {
+	if i, ok := v.names.incarnations[nodeName]; ok {
+		return i
+	}
+	return Incarnation{NodeName: nodeName}
+}
+
+// Incarnations iterates over those of all node names, in no order.
+func (v *View) Incarnations() func(yield func(Incarnation) bool) {
+	return maps.Values(v.names.incarnations)
+}
+
+// Named are the documents of all nodes that have or had a name, by node UID.
+func (v *View) Named(nodeName string) []NodeDoc {
+	var out []NodeDoc
+	for _, uid := range slices.Sorted(slices.Values(v.names.docs[nodeName])) {
+		out = append(out, v.docs[uid])
+	}
+	return out
+}
+
+// Admission is what a member may do with a node, whose resourceVersion in the member's facts is
+// nodeRV.
+func (v *View) Admission(nodeUID, nodeName string, nodeRV uint64) Admission {
+	i, known := v.names.incarnations[nodeName]
+	doc, stored := v.docs[nodeUID]
+	switch {
+	case v.names.ahead[nodeUID] > v.revision:
+		return Superseded // by what the watch has yet to show
+	case known && i.NodeUID == nodeUID && stored && doc.SupersededBy == "", !known && len(v.names.docs[nodeName]) == 0:
+		return Admitted
+	case known && (i.NodeUID == nodeUID || i.NodeRV >= nodeRV):
+		return Superseded
+	}
+	for _, uid := range v.names.docs[nodeName] {
+		if uid != nodeUID && v.docs[uid].HW[KindNode] > nodeRV {
+			return Superseded
+		}
+	}
+	return Unadmitted
+}
+
+// Version is which document of a node a member knows.
+type Version struct {
+	// Revision is the document's; 0 when it does not exist, and Floor is then that of the Floor.
+	Revision, Floor int64
+}
+
+// Version is that of a node's document. A decision that has counted a document may be committed on
+// that version of it only.
+func (v *View) Version(nodeUID string) Version {
+	if d, ok := v.docs[nodeUID]; ok {
+		return Version{Revision: d.Revision}
+	}
+	return Version{Floor: v.names.floor.Revision}
+}
+
+// Open is the document of a node for something to be added to it. A first document starts from the
+// floor, at Revision 0, and covers the node as the caller's facts have it. (The floor's nodes are not this
+// one: with their resourceVersions it would pass for a later node than it is, and hold the next one back.)
+func (v *View) Open(nodeUID, nodeName string, nodeRV uint64) NodeDoc {
+	if d, ok := v.docs[nodeUID]; ok {
+		return d
+	}
+	d := NodeDoc{
+		NodeUID: nodeUID, NodeName: nodeName, Floor: v.names.floor.Revision,
+		HW: raised(v.names.floor.of(KindPod, KindClaim), KindNode, nodeRV),
+	}
+	for _, uid := range v.names.docs[nodeName] {
+		d.SupersededBy = uid // or by a node after it: a first document is for a name without others
+	}
+	return d
+}
+
+// named is a document with what the picture has of its node's name.
+func (v *View) named(d NodeDoc) NodeDoc {
+	d.Older = nil
+	if d.SupersededBy != "" {
+		return d
+	}
+	for _, uid := range v.names.docs[d.NodeName] {
+		if older := v.docs[uid]; uid != d.NodeUID && len(older.Entries)+len(older.HW) > 0 {
+			older.Older = nil
+			d.Older = append(d.Older, older)
+		}
+	}
+	return d
+}
+
+// renamed brings the documents of a name in line with each other, where there are several.
+func (v *View) renamed(nodeName string) {
+	uids := v.names.docs[nodeName]
+	if len(uids) == 1 && len(v.docs[uids[0]].Older) == 0 {
+		return
+	}
+	for _, uid := range uids {
+		v.docs[uid] = v.named(v.docs[uid])
+	}
+}
+
+func (v *View) putIncarnation(kv KV, set *changeSet) error {
+	i, err := DecodeIncarnation(kv)
+	if err != nil || i.Revision <= v.names.incarnations[i.NodeName].Revision {
+		return err
+	}
+	v.names.incarnations[i.NodeName] = i
+	set.names = append(set.names, i.NodeName)
+	return nil
+}
+
+func (v *View) dropIncarnation(key string, revision int64, set *changeSet) {
+	name := key[len(PrefixIncarnation):]
+	if i, known := v.names.incarnations[name]; known && i.Revision < revision {
+		delete(v.names.incarnations, name)
+		set.names = append(set.names, name)
+	}
+}
+
+func (v *View) putFloor(kv KV, set *changeSet) error {
+	if kv.ModRevision <= v.names.floor.Revision {
+		return nil
+	}
+	f, err := DecodeFloor(kv)
+	if err != nil {
+		return err
+	}
+	v.names.floor, set.floor = f, true
+	v.raise(f.HW)
+	return nil
+}

@@ -1,0 +1,246 @@
+package follow_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
+)
+
+// poisoned is what stands in a log, with a record in the middle that nobody can read.
+type poisoned struct {
+	log *memlog.Log
+	h   statetest.History
+	// at is the sequence of the record.
+	at uint64
+}
+
+// hold keeps the place of a record that is no fact.
+func (p *poisoned) hold(t *testing.T, m events.Message) {
+	t.Helper()
+	tail := events.Tail{Sequence: uint64(len(p.h.Facts))}
+	last, err := p.log.Append(t.Context(), events.Facts, tail, []events.Message{m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.at = last
+	p.h.Facts = append(p.h.Facts, events.SequencedFact{Sequence: last, Fact: events.Fact{Epoch: p.h.Epoch}})
+}
+
+// unusable checks that a member waits: it has not ended, and no kind has progress.
+func (m *member) unusable(t *testing.T) {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.problem != nil {
+		t.Fatal(m.mu.problem)
+	}
+	if m.mu.store == nil {
+		t.Fatal("no reset came")
+	}
+	if rv, known := m.mu.store.Position().Progress(events.KindPod); known {
+		t.Errorf("progress %d in spite of a fact that is missing", rv)
+	}
+}
+
+// clean checks that nothing of the record has come in.
+func (m *member) clean(t *testing.T) {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, known := m.mu.store.Snapshot().PodByName("default", "poison"); known {
+		t.Error("the poison has come in")
+	}
+}
+
+// A record that cannot be read is a hole in the facts. Readers wait for an epoch that begins anew, whether
+// they run or start in front of the hole, from a snapshot or without; and when it has come they see all of
+// it, and so does who starts later: the record stays in the log.
+func TestPoisonIsWaitedOut(t *testing.T) {
+	for _, poison := range statetest.PoisonFacts(1) {
+		for _, snapped := range []bool{false, true} {
+			name := poison.Name
+			if snapped {
+				name += ", with a snapshot"
+			}
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { waitedOut(t, poison.Message, snapped, time.Sleep) })
+			})
+		}
+	}
+}
+
+func waitedOut(t *testing.T, poison events.Message, snapped bool, pause func(time.Duration)) {
+	p := poisoned{log: memlog.New(memlog.Options{ReadBatch: 2}), h: statetest.History{Epoch: 1}}
+	pods(&p.h, "a", "b")
+	write(t, p.log, p.h.Facts...)
+	if snapped {
+		snapshot(t, p.log, p.h.Facts[:3])
+	}
+	runs := start(p.log)
+	defer runs.stop()
+	synctest.Wait()
+	runs.sees(t, p.h.Facts)
+	p.hold(t, poison)
+	behind := len(p.h.Facts)
+	pods(&p.h, "c")
+	write(t, p.log, p.h.Facts[behind:]...)
+	restarted := start(p.log)
+	defer restarted.stop()
+	pause(settle)
+	runs.unusable(t)
+	restarted.unusable(t)
+	runs.clean(t)
+	restarted.clean(t)
+
+	told := len(p.h.Facts)
+	beginAnew(&p.h)
+	pods(&p.h, "a", "c")
+	p.h.EndEpoch()
+	pods(&p.h, "d")
+	write(t, p.log, p.h.Facts[told:]...)
+	pause(2 * settle)
+	late := start(p.log)
+	defer late.stop()
+	pause(settle)
+	for _, m := range []*member{runs, restarted, late} {
+		m.sees(t, p.h.Facts[told:])
+	}
+	// Nor does a snapshot behind it change that.
+	snapshot(t, p.log, p.h.Facts[told:])
+	last := len(p.h.Facts)
+	pods(&p.h, "e")
+	write(t, p.log, p.h.Facts[last:]...)
+	later := start(p.log)
+	defer later.stop()
+	pause(settle)
+	for _, m := range []*member{runs, restarted, late, later} {
+		m.sees(t, p.h.Facts[told:])
+	}
+}
+
+// The hole may be the first record, or the last, or the begin of an epoch, and there may be several.
+func TestPoisonAnywhere(t *testing.T) {
+	for _, poison := range statetest.PoisonFacts(1) {
+		t.Run(poison.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := poisoned{log: memlog.New(memlog.Options{ReadBatch: 3}), h: statetest.History{Epoch: 1}}
+				p.hold(t, poison.Message)
+				pods(&p.h, "a")
+				write(t, p.log, p.h.Facts[1:]...)
+				p.h.BeginEpoch()
+				p.h.Facts = p.h.Facts[:len(p.h.Facts)-1]
+				p.hold(t, poison.Message) // in place of the begin
+				from := len(p.h.Facts)
+				pods(&p.h, "b")
+				write(t, p.log, p.h.Facts[from:]...)
+				p.hold(t, poison.Message)
+				m := start(p.log)
+				defer m.stop()
+				time.Sleep(settle)
+				m.unusable(t)
+				told := len(p.h.Facts)
+				beginAnew(&p.h)
+				pods(&p.h, "c")
+				p.h.EndEpoch()
+				write(t, p.log, p.h.Facts[told:]...)
+				time.Sleep(2 * settle)
+				m.sees(t, p.h.Facts[told:])
+			})
+		})
+	}
+}
+
+// The log loses the record with its tail: then there is no hole, and no epoch that begins anew has to come.
+func TestPoisonThatIsLost(t *testing.T) {
+	for _, poison := range statetest.PoisonFacts(1) {
+		t.Run(poison.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := poisoned{log: memlog.New(memlog.Options{}), h: statetest.History{Epoch: 1}}
+				pods(&p.h, "a", "b")
+				write(t, p.log, p.h.Facts...)
+				m := start(p.log)
+				defer m.stop()
+				synctest.Wait()
+				p.hold(t, poison.Message)
+				time.Sleep(settle)
+				m.unusable(t)
+				p.log.LoseTail(events.Facts, 3)
+				p.h.Facts = p.h.Facts[:3]
+				p.h.BeginEpoch()
+				pods(&p.h, "c")
+				p.h.EndEpoch()
+				write(t, p.log, p.h.Facts[3:]...)
+				time.Sleep(2 * settle)
+				m.sees(t, p.h.Facts)
+			})
+		})
+	}
+}
+
+// A snapshot that cannot be read is none: what the log has counts.
+func TestSnapshotThatCannotBeRead(t *testing.T) {
+	var h statetest.History
+	pods(&h, "a", "b")
+	whole, _, err := storeOf(t, h.Facts[:2]).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{
+		"empty": {}, "noise": []byte("noise"), "ends early": whole[:len(whole)-2], "a later version": {8, 99},
+		"a pod that is none": append(whole[:len(whole):len(whole)], 0x32, 8, 0xa, 3, 'p', 'o', 'd', 0x1a, 1, 0xff),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := memlog.New(memlog.Options{})
+				write(t, log, h.Facts...)
+				if err := log.Put(t.Context(), events.Facts, 2, data); err != nil {
+					t.Fatal(err)
+				}
+				m := start(log)
+				defer m.stop()
+				time.Sleep(settle)
+				m.sees(t, h.Facts)
+			})
+		})
+	}
+}
+
+// FuzzRecords: whatever stands in the log, taking it in ends in a state, with or without a hole, and in
+// nothing else.
+func FuzzRecords(f *testing.F) {
+	for _, p := range statetest.PoisonFacts(1) {
+		h := p.Message.Header
+		f.Add(h[events.HeaderSchema], h[events.HeaderKind], h[events.HeaderOp], h[events.HeaderUID],
+			h[events.HeaderEpoch], p.Message.Data)
+	}
+	f.Fuzz(func(t *testing.T, schema, kind, op, uid, number string, data []byte) {
+		var h follow.History
+		store, err := h.Begin(0, nil, 2).Store()
+		if err != nil {
+			t.Fatal(err)
+		}
+		header := events.Header{
+			events.HeaderSchema: schema, events.HeaderKind: kind, events.HeaderOp: op, events.HeaderUID: uid,
+			events.HeaderEpoch: number, events.HeaderProgress: number,
+		}
+		for n := range uint64(3) {
+			r := events.Record{Message: events.Message{Header: header, Data: data}, Sequence: n + 1}
+			facts, err := h.Take([]events.Record{r})
+			if errors.Is(err, follow.ErrHistory) {
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := store.Apply(facts); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,72 @@
+package statetest
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// Poison is a record of the facts that nobody can read, or that says nonsense.
+type Poison struct {
+	Name    string
+	Message events.Message
+}
+
+// PoisonFacts are records that stand where a fact of an epoch should.
+func PoisonFacts(epoch uint64) []Poison {
+	pod, node, nameless := Pod("default", "poison"), Node("poison"), Node("poison")
+	nameless.Name = ""
+	upsert := func(kind events.Kind, data []byte) events.Message {
+		return events.EncodeFact(events.Fact{
+			Kind: kind, Op: events.OpUpsert, UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
+			ResourceVersion: 1, Epoch: epoch, Object: data,
+		})
+	}
+	about := func(kind events.Kind, obj interface{ Marshal() ([]byte, error) }) events.Message {
+		data, err := obj.Marshal()
+		if err != nil {
+			panic("statetest: " + err.Error())
+		}
+		return upsert(kind, data)
+	}
+	whole := about(events.KindPod, pod)
+	with := func(key, value string) events.Message {
+		m := about(events.KindPod, pod)
+		m.Header[key] = value
+		return m
+	}
+	bare := events.Message{Subject: "facts.pod.x.1", Data: []byte("poison")}
+	strange := about(events.KindNode, node)
+	strange.Header[events.HeaderUID], strange.Header[events.HeaderNamespace] = string(node.UID), ""
+	later := with(events.HeaderSchema, "99")
+	return []Poison{
+		{"no headers", bare},
+		{"a later encoding", later},
+		{"an epoch that is no number", with(events.HeaderEpoch, "x")},
+		{"another epoch", with(events.HeaderEpoch, "4000000000")},
+		{"no epoch", with(events.HeaderEpoch, "")},
+		{"an op that is not known", with(events.HeaderOp, "merge")},
+		{"a broken escape", with(events.HeaderName, "%4")},
+		{"no uid", with(events.HeaderUID, "")},
+		{"an empty payload", upsert(events.KindPod, nil)},
+		{"a payload that ends early", upsert(events.KindPod, whole.Data[:len(whole.Data)-3])},
+		{"a payload that is no message", upsert(events.KindPod, []byte{0xff, 0xff, 0xff})},
+		{"a payload of 900 kB that is no message", upsert(events.KindPod, []byte(strings.Repeat("\xff", 900<<10)))},
+		{"a node's payload of a pod", about(events.KindNode, pod)},
+		{"a pod's payload of a node", about(events.KindPod, node)},
+		{"another uid in the payload", about(events.KindPod, &corev1.Pod{})},
+		{"another name in the payload", with(events.HeaderName, "other")},
+		{"a node without a name", func() events.Message {
+			m := about(events.KindNode, nameless)
+			m.Header[events.HeaderUID], m.Header[events.HeaderNamespace] = string(nameless.UID), ""
+			return m
+		}()},
+		{"a deletion with a payload", func() events.Message {
+			m := about(events.KindPod, pod)
+			m.Header[events.HeaderOp] = events.OpDelete.String()
+			return m
+		}()},
+	}
+}

@@ -1,0 +1,72 @@
+package aside
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+)
+
+const (
+	// window is how long lines are counted together, and maxLines how many are written meanwhile:
+	// a stream may be full of what cannot be read.
+	window   = time.Minute
+	maxLines = 10
+)
+
+// Notes are those of one service about one stream. Safe for concurrent use.
+type Notes struct {
+	service string
+	stream  events.Stream
+	logger  *slog.Logger
+	now     func() time.Time
+	mu      struct {
+		sync.Mutex
+		since time.Time
+		lines int
+		// left is how many lines were not written.
+		left int
+	}
+}
+
+// New returns the notes of a service about a stream. now is its clock.
+func New(service string, stream events.Stream, logger *slog.Logger, now func() time.Time) *Notes {
+	return &Notes{service: service, stream: stream, logger: logger, now: now}
+}
+
+// Record notes a record that is left out, and why.
+func (n *Notes) Record(r events.Record, err error) {
+	n.Write("a record of the log cannot be read and is left out",
+		"sequence", r.Sequence, "subject", r.Subject, "bytes", r.Size(), "error", err)
+}
+
+// Write counts something that cannot be read, and writes a line about it unless there have been too many
+// of late.
+func (n *Notes) Write(message string, attributes ...any) {
+	telemetry.Unreadable(n.service, n.stream)
+	left, write := n.line()
+	if left > 0 {
+		n.logger.Error("more of the log could not be read than was told", "stream", n.stream, "lines", left)
+	}
+	if write {
+		n.logger.Error(message, append([]any{"stream", n.stream}, attributes...)...)
+	}
+}
+
+// line says whether a line may be written now, and how many have been left out before.
+func (n *Notes) line() (left int, write bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if now := n.now(); now.Sub(n.mu.since) >= window {
+		left = n.mu.left
+		n.mu.since, n.mu.lines, n.mu.left = now, 0, 0
+	}
+	if n.mu.lines >= maxLines {
+		n.mu.left++
+		return left, false
+	}
+	n.mu.lines++
+	return left, true
+}

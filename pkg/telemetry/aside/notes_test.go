@@ -1,0 +1,40 @@
+package aside_test
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
+)
+
+// Each record is told with what there is to find it by, and a stream that is full of them fills no disk.
+func TestNotesAreBounded(t *testing.T) {
+	var text strings.Builder
+	now := time.Unix(1000, 0)
+	n := aside.New("queue", events.Decisions, slog.New(slog.NewTextHandler(&text, nil)), func() time.Time { return now })
+	r := events.Record{Message: events.Message{Subject: "decisions.x.placed", Data: []byte("12345")}, Sequence: 7}
+	for range 1000 {
+		n.Record(r, errors.New("poison"))
+	}
+	lines := strings.Count(text.String(), "\n")
+	if lines < 1 || lines > 20 {
+		t.Errorf("%d lines of 1000 records, want a few", lines)
+	}
+	for _, want := range []string{
+		"stream=DECISIONS", "sequence=7", "subject=decisions.x.placed", "bytes=5", "error=poison",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the log lacks %s:\n%s", want, text.String())
+		}
+	}
+	text.Reset()
+	now = now.Add(time.Minute)
+	n.Record(r, errors.New("poison"))
+	if got := text.String(); !strings.Contains(got, "lines=990") || !strings.Contains(got, "sequence=7") {
+		t.Errorf("a minute later the log says:\n%s", got)
+	}
+}

@@ -1,0 +1,105 @@
+package decide
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// without shows the binder facts in which the objects of some keys are gone.
+func (r *planRig) without(gone ...string) {
+	v := r.api.history[r.b.facts]
+	r.step(r.b, FactsMoved{
+		Cluster: v, Sequence: uint64(r.b.facts + 1), PodProgress: v.rv, PodProgressKnown: true, BudgetProgress: v.rv,
+		Exists: func(key string) bool { return !slices.Contains(gone, key) },
+	})
+}
+
+// keys are those of the ledger under some prefixes.
+func (r *planRig) keys(prefixes ...string) (keys []string) {
+	for key := range r.kv.keys {
+		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(key, p) }) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// leave puts empty documents of a node, a budget, a volume and a pool.
+func (r *planRig) leave() []string {
+	r.Helper()
+	doc := ledger.NodeDoc{NodeUID: "gone-uid", NodeName: "gone", HW: map[string]uint64{ledger.KindPod: 7}}
+	change := ledger.Change{
+		Docs:    []ledger.NodeDoc{doc},
+		Budgets: []ledger.BudgetDoc{{UID: "gone-pdb", HW: map[string]uint64{ledger.KindBudget: 8}}},
+		Exclusives: []ledger.ExclusiveDoc{
+			{Key: ledger.KeyVolume("gone-claim"), HW: map[string]uint64{ledger.KindPod: 9}},
+			{Key: ledger.KeyPool("driver", "gone-pool")},
+		},
+	}
+	txn, err := change.Txn()
+	if err != nil {
+		r.Fatal(err)
+	}
+	if _, err := r.commit(txn); err != nil {
+		r.Fatal(err)
+	}
+	r.see()
+	return []string{
+		ledger.KeyNode("gone-uid"), ledger.KeyBudget("gone-pdb"), ledger.KeyVolume("gone-claim"),
+		ledger.KeyPool("driver", "gone-pool"),
+	}
+}
+
+// What is left in the ledger of objects that are gone is deleted after a time; what it stood for is in
+// the floor.
+func TestDocumentsOfGoneObjectsAreCollected(t *testing.T) {
+	r := newPlanRig(t, 1)
+	before := r.keys("n/", "b/", "x/", "incarnation/")
+	gone := r.leave()
+	r.without(gone...)
+	r.wait(time.Second)
+	r.quiet("just seen to be gone")
+	r.wait(r.limits.Collect / 2)
+	r.without() // back again, if only for a moment
+	r.wait(collectEvery)
+	r.without(gone...)
+	r.wait(collectEvery)
+	r.wait(r.limits.Collect - collectEvery)
+	r.quiet("not gone for long enough")
+	r.wait(2 * collectEvery)
+	r.amends("collect")
+	if after := r.keys("n/", "b/", "x/", "incarnation/"); !slices.Equal(before, after) {
+		t.Errorf("keys %q, want those of before, %q", after, before)
+	}
+	if hw := r.truth.Floor().HW; hw[ledger.KindPod] != 9 || hw[ledger.KindBudget] != 8 {
+		t.Errorf("the floor is %v, want what was collected", hw)
+	}
+	r.see()
+	r.wait(2 * collectEvery)
+	r.quiet("nothing is left to collect")
+}
+
+// A document that something is promised in stays, and one that is used meanwhile begins anew.
+func TestDocumentsInUseAreNotCollected(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.nominated(0, "v0")
+	gone := append(r.leave(), ledger.KeyNode("n0-uid"), ledger.KeyBudget(pdbUID))
+	r.b.lines = nil
+	r.b.core.draining = true
+	r.without(gone...)
+	r.wait(r.limits.Collect + 2*collectEvery)
+	r.quiet("a binder that drains")
+	r.b.core.draining = false
+	for key := range r.b.core.collecting.gone {
+		t.Errorf("%s was noted while draining", key)
+	}
+	due := r.b.core.goneFor(0)
+	if slices.Contains(due, ledger.KeyNode("n0-uid")) || slices.Contains(due, ledger.KeyBudget(pdbUID)) || len(due) != 4 {
+		t.Errorf("%q are to be collected, want the four that are empty", due)
+	}
+}

@@ -1,0 +1,83 @@
+package decide
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// refusal is what a fence remembers of its write that the API server refuses: for want of a right, or because an
+// admission webhook or policy denies it. Another answer is what ends it, or the pod: the entry of one that is
+// deleted or bound leaves by hand-over, without the write.
+//
+// Reading the pod instead, and releasing when others have moved its resourceVersion since the mark, was rejected. A
+// bind that is on its way may carry a version from after the mark: the one that its binder's own write to the pod's
+// status returned (commit.tellOfClaim). And the pod's history, which the audit reads, would not show the fence.
+type refusal struct {
+	// times counts refusals in a row, of which the log and the pod's owner learned last at told.
+	times int
+	told  time.Time
+	pause wait.Backoff
+}
+
+// changeRefused digests a refusal, and tells of it after some, and now and then.
+func (r *reservation) changeRefused(c *Core, problem string) {
+	f := &r.fence.refusal
+	if f.times == 0 {
+		f.pause = c.limits.Refusals.Pause
+	}
+	f.times++
+	var pause time.Duration
+	pause, f.pause = nextTry(f.pause)
+	r.due = c.now.Add(pause)
+	if f.times < c.limits.Refusals.Tell || !f.told.IsZero() && c.now.Sub(f.told) < c.limits.Refusals.Again {
+		return
+	}
+	f.told = c.now
+	c.fencesRefused[r.key] = r
+	d := r.decision(events.DecisionFenceRefused)
+	d.Message = problem
+	c.publish(d)
+	c.emit(Report{
+		Pod: r.ref(), SchedulerName: r.entry.SchedulerName,
+		Type: corev1.EventTypeWarning, Reason: "FailedRelease", Action: "Releasing",
+		Note: fmt.Sprintf("The reservation on node %s cannot be taken back (%s), so that the pod is tried nowhere "+
+			"else: the API server refuses the binder's write again and again. Allow it (roles, admission webhooks "+
+			"and policies), or delete the pod. Refused: %s", r.nodeName, r.doomed, problem),
+	})
+}
+
+// changeAllowed forgets refusals: the write has got through, or nothing is left to write to.
+func (r *reservation) changeAllowed(c *Core) {
+	r.fence.refusal = refusal{}
+	delete(c.fencesRefused, r.key)
+}
+
+// forgetRefused drops from fencesRefused what has ended without the write, and what is another binder's now.
+func (c *Core) forgetRefused() {
+	maps.DeleteFunc(c.fencesRefused, func(key attempt, r *reservation) bool {
+		if !r.removed && !r.settled && r.entry.State == ledger.Fencing && c.holds(key.pod) {
+			return false
+		}
+		r.fence.refusal = refusal{}
+		return true
+	})
+}
+
+// bindRefused tells the pod's owner why it is not bound where it was placed, as kube-scheduler does when a bind fails.
+// Its place is taken back, and it is tried again.
+func (r *reservation) bindRefused(c *Core, problem string) {
+	r.doomed = "bind refused: " + problem
+	c.emit(Report{
+		Pod: r.ref(), SchedulerName: r.entry.SchedulerName,
+		Type: corev1.EventTypeWarning, Reason: "FailedScheduling", Action: "Scheduling",
+		Note: fmt.Sprintf("binding to node %s was refused: %s", r.nodeName, problem),
+	})
+	r.advance(c)
+}

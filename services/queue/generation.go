@@ -1,0 +1,278 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+
+	"github.com/berth-scheduler/berth/services/queue/internal/decide"
+	"github.com/berth-scheduler/berth/services/queue/internal/intake"
+)
+
+// generationGrace is how long a generation of the ledger stays closed after it was cleared: for members
+// to notice (5 s, ledger/etcd), for the answer to a slow request of theirs (10 s), and for a bind that
+// they had sent just before (10 s, the binder's bindTimeout), with some to spare. A member that stands
+// still for longer, with a bind that was decided and not sent, is not waited for.
+const generationGrace = 30 * time.Second
+
+// pictureCheck is how often the picture of the ledger is looked at, and pictureWait how long, until it shows
+// what was read.
+const (
+	pictureCheck = 50 * time.Millisecond
+	pictureWait  = 5 * time.Second
+)
+
+// errOvertaken: somebody else has changed the generation meanwhile.
+var errOvertaken = errors.New("queue: the ledger's generation has changed meanwhile")
+
+// sound makes sure that the ledger is what members have relied upon, and else begins its next generation.
+// picture is the state at the end of the log. It tries until it has succeeded or ctx ends. back: Kubernetes
+// went back, so that the picture is not worth anything either.
+func (q *Queue) sound(ctx context.Context, picture *state.Snapshot, from beginning) (back bool, _ error) {
+	for {
+		seen, err := q.soundOnce(ctx, picture, from)
+		back = back || seen.WentBack != ""
+		if err == nil || ctx.Err() != nil {
+			return back, err
+		}
+		var anew *ledger.AnewError
+		if errors.As(err, &anew) {
+			return back, err
+		}
+		q.logger.Warn("the ledger's generation is not settled, trying again", "error", err)
+		q.pause(ctx)
+	}
+}
+
+func (q *Queue) soundOnce(
+	ctx context.Context, picture *state.Snapshot, from beginning,
+) (decide.LedgerSeen, error) {
+	seen, floor, err := q.seen(ctx, picture, from)
+	if err != nil {
+		return seen, err
+	}
+	switch verdict, reason := decide.JudgeGeneration(seen); verdict {
+	case decide.GenerationFirst:
+		err = q.first(ctx, seen)
+	case decide.GenerationNext:
+		err = q.renew(ctx, seen, floor, reason)
+	}
+	return seen, err
+}
+
+// seen gathers what the generation is judged by.
+func (q *Queue) seen(
+	ctx context.Context, picture *state.Snapshot, from beginning,
+) (seen decide.LedgerSeen, floor ledger.Floor, err error) {
+	seen.Claimed, seen.Recorded = from.claimed, from.recorded.Through
+	if seen.Store, err = q.deps.Ledger.ID(ctx); err != nil {
+		return seen, floor, err
+	}
+	if seen.Generation, floor, seen.Revision, err = q.readGeneration(ctx); err != nil {
+		return seen, floor, err
+	}
+	last, err := q.deps.Log.Last(ctx, events.Facts)
+	if err != nil {
+		return seen, floor, fmt.Errorf("queue: last fact: %w", err)
+	}
+	seen.FactsTold = last > 0
+	if last := from.recorded.Last; last.ModRevision > 0 {
+		kv, _, err := q.readKey(ctx, last.Key)
+		if err != nil {
+			return seen, floor, err
+		}
+		seen.Contradicted = from.recorded.Contradicts(kv)
+	}
+	if seen.WentBack = from.wentBack; seen.WentBack != "" {
+		return seen, floor, nil
+	}
+	seen.WentBack, err = q.wentBack(ctx, picture, seen.Generation.Revision, floor.Revision)
+	return seen, floor, err
+}
+
+// countedOn is how far Kubernetes was by the ledger, per kind: its highest high-waters. It waits for a picture
+// that shows generation and floor as they were read.
+func (q *Queue) countedOn(ctx context.Context, generation, floor int64) (map[events.Kind]uint64, error) {
+	counted := map[events.Kind]uint64{}
+	err := wait.PollUntilContextTimeout(ctx, pictureCheck, pictureWait, true, func(ctx context.Context) (bool, error) {
+		current := false
+		err := q.ask(ctx, func(l *loop) {
+			view := l.holds.View()
+			current = view.Revision() > 0 && view.Generation().Revision >= generation && view.Floor().Revision >= floor
+			for _, kind := range intake.VersionedKinds {
+				counted[kind] = view.HighWater(string(kind))
+			}
+		})
+		return current, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("queue: wait for a picture of the ledger: %w", err)
+	}
+	return counted, nil
+}
+
+// wentBack says of which kind Kubernetes has lost changes that facts or the ledger know of; empty for none.
+func (q *Queue) wentBack(
+	ctx context.Context, picture *state.Snapshot, generation, floor int64,
+) (what string, err error) {
+	counted, err := q.countedOn(ctx, generation, floor)
+	if err != nil {
+		return "", err
+	}
+	now, err := q.cluster.Versions(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, kind := range intake.VersionedKinds {
+		at, listed := now[kind]
+		told, known := picture.Position().Progress(kind)
+		switch {
+		case !listed:
+		case known && at < told:
+			what = fmt.Sprintf("%ss are at resourceVersion %d, and facts up to %d were told", kind, at, told)
+		case at < counted[kind]:
+			what = fmt.Sprintf("%ss are at resourceVersion %d, and the ledger counts on %d", kind, at, counted[kind])
+		}
+	}
+	return what, nil
+}
+
+// readGeneration reads generation and floor, and the revision that they were read at. A value that cannot
+// be read is none that a member can act on: the next one takes its place.
+func (q *Queue) readGeneration(ctx context.Context) (g ledger.Generation, f ledger.Floor, revision int64, err error) {
+	kv, _, err := q.readKey(ctx, ledger.KeyGeneration)
+	if err != nil {
+		return g, f, 0, err
+	}
+	if kv.ModRevision != 0 {
+		if g, err = ledger.DecodeGeneration(kv); err != nil {
+			g = ledger.Generation{Revision: kv.ModRevision, Reason: err.Error()}
+		}
+	}
+	if kv, revision, err = q.readKey(ctx, ledger.KeyFloor); err != nil {
+		return g, f, 0, err
+	}
+	if kv.ModRevision != 0 {
+		if f, err = ledger.DecodeFloor(kv); err != nil {
+			f = ledger.Floor{Revision: kv.ModRevision}
+		}
+	}
+	return g, f, revision, nil
+}
+
+// readKey reads one key, whose ModRevision is 0 if there is none, and the revision it was read at.
+func (q *Queue) readKey(ctx context.Context, key string) (kv ledger.KV, revision int64, err error) {
+	kvs, revision, err := q.deps.Ledger.List(ctx, key)
+	if err != nil {
+		return kv, 0, fmt.Errorf("queue: read %s: %w", key, err)
+	}
+	for _, kv := range kvs {
+		if kv.Key == key {
+			return kv, revision, nil
+		}
+	}
+	return kv, revision, nil
+}
+
+// first gives a ledger of before generations, or a new one, its first.
+func (q *Queue) first(ctx context.Context, seen decide.LedgerSeen) error {
+	txn, err := ledger.FirstGeneration(seen.Store)
+	if err != nil {
+		return err
+	}
+	_, err = q.carryOut(ctx, txn)
+	return err
+}
+
+// carryOut commits a transaction that nobody else should get in the way of, and returns its revision.
+func (q *Queue) carryOut(ctx context.Context, txn ledger.Txn) (int64, error) {
+	r, err := q.deps.Ledger.Commit(ctx, txn)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("queue: the ledger's generation: %w", err)
+	case !r.Succeeded:
+		return 0, errOvertaken
+	}
+	return r.Revision, nil
+}
+
+// renew begins the next generation, as ledger.Generation says.
+func (q *Queue) renew(ctx context.Context, seen decide.LedgerSeen, floor ledger.Floor, reason string) error {
+	next, txn, err := seen.Generation.Next(seen.Store, reason, floor)
+	if err != nil {
+		return err
+	}
+	if next.Revision, err = q.carryOut(ctx, txn); err != nil {
+		return err
+	}
+	floor.Revision = next.Revision
+	telemetry.LedgerRenewed()
+	q.logger.Error("the ledger begins anew: nothing is placed, bound or evicted until it has",
+		"generation", next.Number, "reason", reason, "grace", generationGrace)
+	if err := q.clear(ctx, next); err != nil {
+		return err
+	}
+	if err := q.sleep(ctx, generationGrace); err != nil {
+		return err
+	}
+	if err := q.clear(ctx, next); err != nil { // what was on its way when it was closed
+		return err
+	}
+	versions, err := q.cluster.Versions(ctx)
+	if err != nil {
+		return err
+	}
+	hw := map[string]uint64{}
+	for kind, rv := range versions {
+		hw[string(kind)] = rv
+	}
+	if txn, err = next.OpenAt(hw, floor); err != nil {
+		return err
+	}
+	if _, err = q.carryOut(ctx, txn); err != nil {
+		return err
+	}
+	q.logger.Info("the ledger has begun anew", "generation", next.Number)
+	return nil
+}
+
+// clear deletes all that a closed generation promises.
+func (q *Queue) clear(ctx context.Context, g ledger.Generation) error {
+	kvs, _, err := q.deps.Ledger.List(ctx, "")
+	if err != nil {
+		return fmt.Errorf("queue: list the ledger: %w", err)
+	}
+	var keys []string
+	for _, kv := range kvs {
+		if ledger.IsPromise(kv.Key) {
+			keys = append(keys, kv.Key)
+		}
+	}
+	for len(keys) > 0 {
+		var txn ledger.Txn
+		txn, keys = g.Clear(keys)
+		if _, err := q.carryOut(ctx, txn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (q *Queue) sleep(ctx context.Context, d time.Duration) error {
+	timer := q.deps.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,317 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/history"
+	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+
+	"github.com/berth-scheduler/berth/services/queue"
+)
+
+// hasty is a clock on which long waits are short: nothing is under way in these tests that a generation
+// has to wait for.
+type hasty struct{ clock.RealClock }
+
+func (hasty) NewTimer(d time.Duration) clock.Timer {
+	if d > 20*time.Second && d < time.Minute {
+		d = 50 * time.Millisecond
+	}
+	return clock.RealClock{}.NewTimer(d)
+}
+
+func (w *world) startHasty(id string) (q *queue.Queue, stop func() error) {
+	w.t.Helper()
+	deps := w.deps()
+	deps.Clock = hasty{}
+	return w.startFor(queue.Config{ID: id, Profiles: profiles()}, deps)
+}
+
+func (w *world) picture() *ledger.View {
+	w.t.Helper()
+	kvs, revision, err := w.ledger.List(context.Background(), "")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	id, err := w.ledger.ID(context.Background())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	v := ledger.NewView()
+	batch := ledger.ViewBatch{Reset: true, KVs: kvs, Store: id, Events: ledger.EventBatch{Revision: revision}}
+	if _, err := v.Fold(batch); err != nil {
+		w.t.Fatal(err)
+	}
+	return v
+}
+
+// promise puts a reservation into the ledger, whose node has a high-water.
+func (w *world) promise(hw uint64) {
+	w.t.Helper()
+	doc := ledger.NodeDoc{NodeUID: "n-uid", NodeName: "n", HW: map[string]uint64{ledger.KindPod: hw}}
+	doc, err := ledger.Place(doc, ledger.Entry{
+		PodUID: "p", Role: ledger.RoleReservation, State: ledger.Committed, PodRV: 1, Token: 1,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	txn, err := ledger.Replace(doc)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if r, err := w.ledger.Commit(w.t.Context(), txn); err != nil || !r.Succeeded {
+		w.t.Fatalf("%+v, %v", r, err)
+	}
+}
+
+// generation waits until one of a number is open.
+func (w *world) generation(number uint64) *ledger.View {
+	w.t.Helper()
+	w.eventually("the generation is open", func() bool {
+		g := w.picture().Generation()
+		return g.Number == number && g.Open
+	})
+	return w.picture()
+}
+
+// A new installation, and one of an earlier version, get a first generation at once, with all that is in
+// the ledger.
+func TestFirstGeneration(t *testing.T) {
+	w := newWorld(t)
+	w.promise(7)
+	w.api.Set(pod("a", 0))
+	w.start("queue-a")
+	v := w.generation(1)
+	if _, _, ok := v.Entry("p"); !ok || !v.IsOpen() {
+		t.Errorf("open %t, reservation there %t: want both", v.IsOpen(), ok)
+	}
+}
+
+// etcd is lost while nothing runs. Whoever leads next begins a generation, on which nothing is decided
+// before facts that show what has happened since.
+func TestLostLedgerBeginsAnew(t *testing.T) {
+	w := newWorld(t)
+	w.api.Set(pod("a", 0))
+	_, stop := w.start("queue-a")
+	w.generation(1)
+	w.eventually("facts are told", func() bool {
+		last, err := w.log.Last(t.Context(), events.Facts)
+		return err == nil && last > 0
+	})
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.ledger = w.ledger.Restore(mem.Backup{}, false)
+	at := w.api.Set(pod("b", 0))
+	w.startHasty("queue-b")
+	v := w.generation(1)
+	if hw := v.Floor().HW; hw[ledger.KindPod] < at || hw[ledger.KindNode] < at {
+		t.Errorf("the floor is %v, want %d at least", hw, at)
+	}
+}
+
+// etcd is restored from a backup in which a reservation stands that is over.
+func TestRestoredLedgerBeginsAnew(t *testing.T) {
+	for name, another := range map[string]bool{"as itself": false, "as another cluster": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.promise(7)
+			w.api.Set(pod("a", 0))
+			_, stop := w.start("queue-a")
+			w.generation(1)
+			backup := w.ledger.Backup()
+			w.eventually("the ledger's history is recorded beyond the backup", func() bool {
+				w.take(t)
+				last, err := w.log.Last(t.Context(), events.Ledger)
+				return err == nil && last > 1
+			})
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			w.ledger = w.ledger.Restore(backup, another)
+			w.startHasty("queue-b")
+			v := w.generation(2)
+			if _, _, ok := v.Entry("p"); ok {
+				t.Error("the reservation of the backup stands")
+			}
+		})
+	}
+}
+
+// take changes the ledger, so that there is something to record.
+func (w *world) take(t *testing.T) {
+	t.Helper()
+	if _, err := w.ledger.Commit(t.Context(), ledger.Txn{Puts: []ledger.Put{{Key: "k"}}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A replica that runs while the store is replaced ends: what it knows of the ledger is void.
+func TestReplicaEndsWhenItsLedgerBeganAnew(t *testing.T) {
+	w := newWorld(t)
+	q, err := queue.New(queue.Config{ID: "queue-a", Profiles: profiles()}, w.deps())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- q.Run(t.Context()) }()
+	w.generation(1)
+	w.ledger.Restore(mem.Backup{}, false)
+	var anew *ledger.AnewError
+	select {
+	case err := <-ended:
+		if !errors.As(err, &anew) {
+			t.Fatalf("Run: %v, want *ledger.AnewError", err)
+		}
+	case <-time.After(patience):
+		t.Fatalf("the replica runs on after %s", patience)
+	}
+}
+
+// Kubernetes is restored from a backup: its resourceVersions go back, and no high-water of before may keep
+// a node from being used.
+func TestKubernetesThatWentBack(t *testing.T) {
+	w := newWorld(t)
+	w.api.Set(pod("a", 0))
+	for range 50 {
+		w.api.Bookmark()
+	}
+	late := w.api.Set(pod("b", 0))
+	w.startHasty("queue-a")
+	w.generation(1)
+	w.eventually("the facts are told", func() bool { return w.progress() >= late })
+	w.promise(late)
+	w.api.GoBack(late - 40)
+	v := w.generation(2)
+	if _, _, ok := v.Entry("p"); ok {
+		t.Error("a reservation of before stands")
+	}
+	if hw := v.Floor().HW[ledger.KindPod]; hw != late-40 {
+		t.Errorf("the floor is %d, want %d, where Kubernetes is now", hw, late-40)
+	}
+	again := w.api.Set(pod("c", 0))
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		store, facts := w.replay()
+		t.Log("DEBUG", again, store.Describe())
+		for _, f := range facts {
+			t.Log("DEBUG", f.Sequence, f.Op, f.Kind, f.Name, f.ResourceVersion, f.Progress, f.Epoch, f.Cause)
+		}
+	})
+	w.eventually("facts are told again", func() bool { return w.progress() >= again && w.progress() < late })
+	if v := w.generation(2); v.HighWater(ledger.KindPod) >= late {
+		t.Errorf("a high-water of before is left: %d", v.HighWater(ledger.KindPod))
+	}
+}
+
+// The same, and by the time that anybody asks, Kubernetes has come further than it was before.
+func TestKubernetesThatWentBackAndOn(t *testing.T) {
+	w := newWorld(t)
+	w.api.Set(pod("a", 0))
+	for range 50 {
+		w.api.Bookmark()
+	}
+	late := w.api.Set(pod("b", 0))
+	w.startHasty("queue-a")
+	w.generation(1)
+	w.eventually("the facts are told", func() bool { return w.progress() >= late })
+	w.promise(late)
+	w.api.Restore(late-40, late+100)
+	v := w.generation(2)
+	if _, _, ok := v.Entry("p"); ok {
+		t.Error("a reservation of before stands")
+	}
+	again := w.api.Set(pod("c", 0))
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		store, facts := w.replay()
+		t.Log("DEBUG", again, store.Describe())
+		for _, f := range facts {
+			t.Log("DEBUG", f.Sequence, f.Op, f.Kind, f.Name, f.ResourceVersion, f.Progress, f.Epoch, f.Cause)
+		}
+	})
+	w.eventually("facts are told again", func() bool { return w.progress() >= again })
+	w.generation(2) // and it stays at that
+}
+
+// The same, and the log has lost its facts as well: what the ledger counts on tells.
+func TestKubernetesThatWentBackWithoutFacts(t *testing.T) {
+	w := newWorld(t)
+	w.api.Set(pod("a", 0))
+	for range 50 {
+		w.api.Bookmark()
+	}
+	late := w.api.Set(pod("b", 0))
+	_, stop := w.startHasty("queue-a")
+	w.generation(1)
+	w.promise(late)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.log.Close()
+	w.log = memlog.New(memlog.Options{})
+	w.api.GoBack(late - 40)
+	w.startHasty("queue-b")
+	if v := w.generation(2); v.HighWater(ledger.KindPod) >= late {
+		t.Errorf("a high-water of before is left: %d", v.HighWater(ledger.KindPod))
+	}
+}
+
+// etcd is restored from a backup while nothing runs, and another tenant of it brings it further than it was.
+func TestRestoredLedgerThatWentOnBeginsAnew(t *testing.T) {
+	w := newWorld(t)
+	w.api.Set(pod("a", 0))
+	_, stop := w.start("queue-a")
+	w.generation(1)
+	w.take(t)
+	backup := w.ledger.Backup()
+	w.take(t)
+	w.eventually("the ledger's history is recorded", func() bool {
+		ending, err := history.Recorded(t.Context(), w.log)
+		return err == nil && ending.Last.Key == "k"
+	})
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.ledger = w.ledger.Restore(backup, false)
+	for range 50 {
+		other := ledger.Txn{Puts: []ledger.Put{{Key: "another-tenant"}}}
+		if _, err := w.ledger.Commit(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.startHasty("queue-b")
+	w.generation(2)
+}
+
+// A member closes the ledger while a leader leads that has noticed nothing itself: it begins the next
+// generation, and nothing stays closed.
+func TestDoubtBeginsTheNextGeneration(t *testing.T) {
+	w := newWorld(t)
+	w.api.Set(pod("a", 0))
+	w.startHasty("queue-a")
+	v := w.generation(1)
+	w.promise(7)
+	doubt, err := v.Generation().Doubt("a member noticed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := w.ledger.Commit(t.Context(), doubt); err != nil || !r.Succeeded {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if _, _, ok := w.generation(2).Entry("p"); ok {
+		t.Error("a reservation of before stands")
+	}
+}

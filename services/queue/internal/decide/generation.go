@@ -1,0 +1,62 @@
+package decide
+
+import (
+	"fmt"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// LedgerSeen is what the leader of the queues knows of the ledger before it begins a round.
+type LedgerSeen struct {
+	Generation ledger.Generation
+	// Store is the identity of the store, Revision how far it is.
+	Store    uint64
+	Revision int64
+	// Claimed: the ledger belonged to the cluster before this leader claimed it.
+	Claimed bool
+	// FactsTold: the log has facts, so this is no first installation.
+	FactsTold bool
+	// Recorded is the revision up to which the ledger's history is in the log; 0 for none.
+	Recorded int64
+	// Contradicted: what that history says last is not what the ledger holds.
+	Contradicted bool
+	// WentBack says of which kind Kubernetes has lost changes that the log has; empty for none.
+	WentBack string
+}
+
+// GenerationVerdict says what becomes of the ledger's generation.
+type GenerationVerdict uint8
+
+const (
+	// GenerationKept: it goes on.
+	GenerationKept GenerationVerdict = iota + 1
+	// GenerationFirst: the ledger gets its first one, as it is.
+	GenerationFirst
+	// GenerationNext: what the ledger promises cannot be relied upon, so the next one begins.
+	GenerationNext
+)
+
+// JudgeGeneration decides whether what the ledger has is what members have relied upon. The reason is
+// for people.
+func JudgeGeneration(s LedgerSeen) (v GenerationVerdict, reason string) {
+	switch g := s.Generation; {
+	case s.WentBack != "":
+		return GenerationNext, "Kubernetes went back: " + s.WentBack
+	case s.Recorded > s.Revision:
+		return GenerationNext, fmt.Sprintf("the ledger went back: its history is recorded up to revision %d, and it is at %d",
+			s.Recorded, s.Revision)
+	case s.Contradicted:
+		return GenerationNext, fmt.Sprintf("the ledger went back: it is not what its history says of revision %d", s.Recorded)
+	case g.Revision == 0 && !s.Claimed && s.FactsTold:
+		return GenerationNext, "the ledger was lost: it is empty, and there are facts in the log"
+	case g.Revision == 0:
+		return GenerationFirst, ""
+	case !g.Open && g.Reason != "":
+		return GenerationNext, g.Reason
+	case !g.Open:
+		return GenerationNext, "its beginning was not finished"
+	case g.Store != s.Store:
+		return GenerationNext, fmt.Sprintf("its store is another one: it was begun in %x, and this is %x", g.Store, s.Store)
+	}
+	return GenerationKept, ""
+}

@@ -1,0 +1,53 @@
+package intake
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// VersionedKinds are those whose high-waters the ledger has.
+var VersionedKinds = []events.Kind{
+	events.KindPod, events.KindNode, events.KindDisruptionBudget, events.KindResourceClaim,
+}
+
+// Versions is how far the API server is with each of VersionedKinds that it serves: the resourceVersion of
+// a consistent read that is made now.
+func (c *Cluster) Versions(ctx context.Context) (map[events.Kind]uint64, error) {
+	versions := map[events.Kind]uint64{}
+	for _, kind := range VersionedKinds {
+		attempt, cancel := context.WithTimeout(ctx, identifyTimeout)
+		list, err := c.listOne(attempt, kind)
+		cancel()
+		if apierrors.IsNotFound(err) {
+			continue // not served
+		}
+		if err != nil {
+			return nil, fmt.Errorf("queue: read how far the API server is with %ss: %w", kind, err)
+		}
+		text := list.GetResourceVersion()
+		if versions[kind], err = strconv.ParseUint(text, 10, 64); err != nil {
+			return nil, fmt.Errorf("queue: a list of %ss has resourceVersion %q, want a decimal number", kind, text)
+		}
+	}
+	return versions, nil
+}
+
+func (c *Cluster) listOne(ctx context.Context, kind events.Kind) (metav1.ListInterface, error) {
+	one := metav1.ListOptions{Limit: 1}
+	switch kind {
+	case events.KindNode:
+		return c.client.CoreV1().Nodes().List(ctx, one)
+	case events.KindDisruptionBudget:
+		return c.client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll).List(ctx, one)
+	case events.KindResourceClaim:
+		return c.client.ResourceV1().ResourceClaims(metav1.NamespaceAll).List(ctx, one)
+	default:
+		return c.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, one)
+	}
+}

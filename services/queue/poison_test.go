@@ -1,0 +1,237 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/eventstest"
+	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
+
+	"github.com/berth-scheduler/berth/services/queue"
+)
+
+// put appends a record to a stream, as who has the right to could.
+func (w *world) put(s events.Stream, m events.Message) uint64 {
+	w.t.Helper()
+	last, err := w.log.Append(w.t.Context(), s, events.AnySequence, []events.Message{m})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return last
+}
+
+// reader is one who reads the facts, beside the queues.
+type reader struct {
+	mu    sync.Mutex
+	store *state.Store
+}
+
+// read starts a reader, which goes on to the end of the test.
+func (w *world) read() *reader {
+	r := &reader{store: state.New()}
+	ctx, cancel := context.WithCancel(context.Background())
+	batches, ended := make(chan follow.Batch), make(chan error, 2)
+	go func() { ended <- follow.New(w.log, w.log).Run(ctx, batches) }()
+	go func() { ended <- r.take(ctx, batches) }()
+	w.t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-ended, <-ended); err != nil {
+			w.t.Errorf("a reader of the facts: %v", err)
+		}
+	})
+	return r
+}
+
+func (r *reader) take(ctx context.Context, batches <-chan follow.Batch) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case b := <-batches:
+			if err := r.apply(b); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (r *reader) apply(b follow.Batch) (err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b.Reset {
+		r.store, err = b.Store()
+		return err
+	}
+	_, err = r.store.Apply(b.Facts)
+	return err
+}
+
+// sees says whether the reader has a whole picture, with a pod in it.
+func (r *reader) sees(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, known := r.store.Position().Progress(events.KindPod)
+	_, there := r.store.Snapshot().PodByName("default", name)
+	_, poison := r.store.Snapshot().PodByName("default", "poison")
+	return known && there && !poison
+}
+
+// told waits until a pod that is made now is offered, and seen by readers.
+func (w *world) told(name string, readers ...*reader) {
+	w.t.Helper()
+	w.api.Set(pod(name, 0))
+	w.offered(name)
+	for _, r := range readers {
+		w.eventually("a reader sees pod "+name, func() bool { return r.sees(name) })
+	}
+}
+
+// offered waits until a pod is offered.
+func (w *world) offered(name string) {
+	w.t.Helper()
+	w.eventually("pod "+name+" is offered", func() bool {
+		w.ask(100)
+		for {
+			select {
+			case b := <-w.offers:
+				if slices.Contains(podNames(b.Offers), name) {
+					return true
+				}
+			default:
+				return false
+			}
+		}
+	})
+}
+
+// A decision that nobody can read ends no queue, neither one that runs nor one that starts with it in the log.
+func TestDecisionsThatCannotBeRead(t *testing.T) {
+	w := newWorld(t)
+	_, stop := w.start("queue-a")
+	w.takePartitions()
+	w.told("a")
+	for _, m := range eventstest.PoisonDecisions() {
+		w.put(events.Decisions, m)
+	}
+	w.told("b")
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.start("queue-b")
+	w.offered("b") // once more
+	w.told("c")
+}
+
+// A fact that nobody can read makes the queue that leads tell the facts anew, whether it runs meanwhile or
+// starts with the fact in the log; and the log stays usable for everybody who starts later.
+func TestFactsThatCannotBeRead(t *testing.T) {
+	for _, poison := range statetest.PoisonFacts(1) {
+		for name, running := range map[string]bool{"running": true, "on restart": false} {
+			t.Run(poison.Name+", "+name, func(t *testing.T) {
+				t.Parallel()
+				poisonsFacts(t, poison.Message, running)
+			})
+		}
+	}
+}
+
+func poisonsFacts(t *testing.T, poison events.Message, running bool) {
+	w := newWorld(t)
+	_, stop := w.start("queue-a")
+	w.takePartitions()
+	early := w.read()
+	w.told("a", early)
+	end := func() {
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !running {
+		end()
+	}
+	at := w.put(events.Facts, poison)
+	if !running {
+		_, stop = w.startWith(queue.Config{ID: "queue-b", Profiles: profiles()})
+	}
+	w.eventually("the facts are told anew", func() bool { return w.toldAnewBehind(at) })
+	late := w.read()
+	w.told("b", early, late)
+	end()
+	last, err := w.log.Last(t.Context(), events.Facts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.start("queue-c")
+	w.told("c", early, late, w.read())
+	if w.toldAnewBehind(last) {
+		t.Error("who starts later tells everything anew once more")
+	}
+}
+
+// toldAnewBehind says whether a fact behind a sequence begins anew.
+func (w *world) toldAnewBehind(sequence uint64) bool {
+	w.t.Helper()
+	last, err := w.log.Last(w.t.Context(), events.Facts)
+	if err != nil || last <= sequence {
+		return false
+	}
+	reader, err := w.log.Read(w.t.Context(), events.Facts, sequence+1)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer reader.Close()
+	for at := sequence; at < last; {
+		records, err := reader.Next(w.t.Context())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, r := range records {
+			if f, err := events.DecodeFact(r); err == nil && f.Anew() {
+				return true
+			}
+			at = r.Sequence
+		}
+	}
+	return false
+}
+
+// A record of the ledger's history that nobody can read does not keep a queue from leading.
+func TestHistoryOfTheLedgerThatCannotBeRead(t *testing.T) {
+	w := newWorld(t)
+	_, stop := w.start("queue-a")
+	w.takePartitions()
+	w.told("a")
+	w.put(events.Ledger, events.Message{Subject: events.SubjectLedgerChanges, Data: []byte("poison")})
+	w.told("b")
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.put(events.Ledger, events.Message{Subject: events.SubjectLedgerPicture})
+	w.start("queue-b")
+	w.offered("b")
+	w.told("c")
+}
+
+// Snapshots that nobody can read are none.
+func TestSnapshotsThatCannotBeRead(t *testing.T) {
+	w := newWorld(t)
+	_, stop := w.start("queue-a")
+	w.takePartitions()
+	w.told("a")
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []events.Stream{events.Facts, events.Decisions} {
+		if err := w.log.Put(t.Context(), s, 1, []byte("poison")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.start("queue-b")
+	w.told("b")
+}

@@ -1,0 +1,213 @@
+package decide_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state/follow"
+	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
+)
+
+// registerAgain deletes a node and registers another one under its name, as a kubelet does that
+// starts anew: the pods that are bound to the name stay.
+func (w *world) registerAgain(name string) {
+	w.rv++
+	n := w.nodeObjects[name].DeepCopy()
+	w.fact(events.Fact{Kind: events.KindNode, Op: events.OpDelete, UID: string(n.UID), Name: name})
+	w.rv++
+	n.UID, n.ResourceVersion = types.UID(fmt.Sprintf("node-%s-%d", name, w.rv)), fmt.Sprint(w.rv)
+	w.nodeObjects[name] = n
+	w.nodeFact[name] = uint64(len(w.facts) + 1)
+	w.publishNode(n)
+}
+
+// tellFactsTo delivers the facts up to a number to one shard.
+func (w *world) tellFactsTo(s *shard, upTo int) {
+	if s.fact < upTo {
+		w.step(s, decide.Input{Facts: []follow.Batch{{Facts: w.facts[s.fact:upTo]}}})
+		s.fact = upTo
+	}
+}
+
+// Two shards know different nodes of one name. Whatever each has read of the ledger, they do not
+// both place a pod in the one room that the name has.
+//
+//  1. Node n0 is deleted and registers again. The first shard has not read that, the second has.
+//  2. Each places a pod on n0, in either order, and with or without news of the ledger in between.
+func TestNodeThatRegistersAgain(t *testing.T) {
+	for _, order := range []string{"lagging first", "current first"} {
+		for _, told := range []bool{false, true} {
+			for _, used := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, told %t, used before %t", order, told, used), func(t *testing.T) {
+					w := newWorld(t, 1, 2)
+					w.addNode("n0", 1)
+					if used {
+						w.replace(ledger.NodeDoc{NodeUID: "node-n0", NodeName: "n0"}, nil)
+					}
+					for p := range 8 {
+						w.addPod(fmt.Sprintf("p%d", p))
+					}
+					w.settle()
+					before := len(w.facts)
+					w.registerAgain("n0")
+					lagging, current := w.shards[0], w.shards[1]
+					w.tellFactsTo(current, len(w.facts))
+					if order == "current first" {
+						w.placeBy(current, told)
+						w.placeBy(lagging, told)
+					} else {
+						w.placeBy(lagging, told)
+						w.placeBy(current, told)
+					}
+					if lagging.fact != before {
+						t.Fatal("the lagging shard has read of the new node")
+					}
+					w.auditDocuments()
+					w.settle()
+					w.offer()
+					w.settle()
+					w.auditDocuments()
+					if used := w.promisedOn()["n0"]; used != 1 {
+						t.Errorf("%d pods are placed on n0 in the end, want 1", used)
+					}
+				})
+			}
+		}
+	}
+}
+
+// placeBy offers a shard its pods and carries out what it sends; told: the ledger's watch reaches it
+// first, and after each transaction.
+func (w *world) placeBy(s *shard, told bool) {
+	watch := func() {
+		var in decide.Input
+		for ; told && s.ledger < len(w.history); s.ledger++ {
+			in.Ledger = append(in.Ledger, ledger.ViewBatch{Events: w.history[s.ledger]})
+		}
+		w.step(s, in)
+	}
+	watch()
+	w.offer()
+	for _, other := range w.shards {
+		if other != s {
+			other.offers = nil
+		}
+	}
+	in := decide.Input{Offers: []events.OfferBatch{{Term: 1, Offers: s.offers}}}
+	s.offers = nil
+	w.step(s, in)
+	for range 20 {
+		if s.commit == nil {
+			return
+		}
+		c := s.commit
+		s.commit = nil
+		w.step(s, decide.Input{Results: []decide.Result{{ID: c.ID, Txn: w.commit(c.Txn)}}})
+		watch()
+	}
+	w.t.Fatalf("%s sends one transaction after the other", s.id)
+}
+
+// What was promised on the node before counts on the name, and a bind of it that the facts do not
+// show yet keeps the name from being used, also after its entry has left.
+func TestPromisesOfTheNodeBeforeCount(t *testing.T) {
+	w := newWorld(t, 1, 2)
+	w.addNode("n0", 2)
+	w.addPod("p0")
+	w.settle()
+	w.reserve("pod-p0", "n0")
+	w.registerAgain("n0")
+	for p := range 4 {
+		w.addPod(fmt.Sprintf("q%d", p))
+	}
+	w.settle()
+	w.offer()
+	w.settle()
+	if used := w.promisedOn()["n0"]; used != 2 {
+		t.Fatalf("%d pods are promised the room of n0, which is for 2, one of them taken by a promise before", used)
+	}
+	docs := w.docs()
+	if len(docs) != 2 {
+		t.Fatalf("%d documents, want one of each node", len(docs))
+	}
+	// The pod of the node before is bound and handed over; both shards have read of the hand-over, not of the bind.
+	p0 := w.pods["pod-p0"]
+	p0.Spec.NodeName = "n0"
+	w.publish(p0)
+	for _, d := range docs {
+		if _, ok := d.Find("pod-p0"); ok {
+			handed, changed := ledger.Finish(d, truth{w})
+			if !changed {
+				t.Fatal("nothing was handed over")
+			}
+			w.replace(handed, nil)
+		}
+	}
+	for uid := range w.pods { // the other reserved pod goes, so that the room is full by the bound one and one more
+		if at := w.reservedAt(uid); slices.Equal(at, []string{"n0"}) {
+			w.deletePod(uid)
+		}
+	}
+	w.auditDocuments()
+	for _, s := range w.shards {
+		w.placeBy(s, true)
+	}
+	w.auditDocuments()
+}
+
+// Histories in which nodes register again at any time, with views that lag as they like.
+func TestShardsNeverOvercommitNodesThatRegisterAgain(t *testing.T) {
+	again, placed := 0, 0
+	for seed := range uint64(incarnationSeeds) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			w := newWorld(t, seed, 2)
+			for n := range 3 {
+				w.addNode(fmt.Sprintf("n%d", n), 2)
+			}
+			for p := range 8 { // room for 6
+				w.addPod(fmt.Sprintf("p%d", p))
+			}
+			w.settle()
+			for range 300 {
+				switch w.rng.IntN(20) {
+				case 0, 1:
+					w.bindOne()
+				case 2, 3:
+					w.offerOne()
+				case 4:
+					again++
+					w.registerAgain(fmt.Sprintf("n%d", w.rng.IntN(3)))
+				case 5:
+					w.churnPod()
+				default:
+					w.deliver()
+				}
+				w.auditDocuments()
+			}
+			for _, s := range w.shards {
+				placed += s.won
+			}
+		})
+	}
+	t.Logf("%d seeds: %d registrations, %d pods placed", incarnationSeeds, again, placed)
+}
+
+// incarnationSeeds is how many interleavings TestShardsNeverOvercommitNodesThatRegisterAgain tries.
+const incarnationSeeds = 100
+
+// churnPod deletes a bound pod and makes another, so that there is always something to place.
+func (w *world) churnPod() {
+	for _, uid := range sortedPods(w.pods) {
+		if w.pods[uid].Spec.NodeName != "" {
+			w.deletePod(uid)
+			w.tokens++
+			w.addPod(fmt.Sprintf("r%d", w.tokens))
+			return
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package decide
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// A pod's terms are registered before it is placed (T11). What it needs of the registry and of the
+// transaction that places it is known before: a pod that cannot be placed fails alone, and leaves no
+// term behind.
+
+// registerEvery is the least time between two registrations of one shard. Each makes all shards decide again what
+// they have staged: if every pod brings a term, the registry moves four times a second and not with every pod. One
+// registration takes all the terms of one pod at least, so that nobody waits for two who comes alone.
+const registerEvery = 250 * time.Millisecond
+
+// registered says whether all terms are registered that a pod needs. If not, it has that done, and
+// the attempt waits, or ends as failed because it cannot be placed like this.
+func (c *Core) registered(a *attempt, n needs, v volumes, out *Output) bool {
+	if len(n.missing) == 0 && n.carried <= ledger.MaxPodTerms {
+		return true
+	}
+	err := n.affordable(v)
+	if err == nil {
+		err = c.storable(a, v)
+	}
+	if err == nil {
+		err = c.ask(a, n.missing)
+	}
+	if err != nil {
+		c.fail(a, err.Error(), out)
+		return false
+	}
+	c.deferred = append(c.deferred, a)
+	return false
+}
+
+// affordable says whether a transaction could hold what a pod needs.
+func (n needs) affordable(v volumes) error {
+	if n.carried > ledger.MaxPodTerms {
+		return fmt.Errorf("the pod has %d rules about pods on other nodes that the ledger has to guard, "+
+			"at most %d are accepted", n.carried, ledger.MaxPodTerms)
+	}
+	compares, puts := 0, 0
+	for _, g := range n.guards {
+		if g.Compare {
+			compares++
+		}
+		if g.Put {
+			puts++
+		}
+	}
+	others := len(n.pins) + len(v.holdings())
+	if ops := reserveOps + others + max(compares, puts); ops > ledger.MaxTxnOps {
+		return fmt.Errorf("the pod needs %d operations of one transaction of the ledger, at most %d are accepted: "+
+			"%d for rules about pods on other nodes, of which it carries %d and others select it, "+
+			"and %d for pods that it follows, volumes and pools of devices",
+			ops, ledger.MaxTxnOps, max(compares, puts), n.carried, others)
+	}
+	return nil
+}
+
+// storable says whether a node's document could hold the pod's reservation if it held no other.
+func (c *Core) storable(a *attempt, v volumes) error {
+	with := *a
+	with.pick.volumes = v
+	entry, err := c.entryOf(&with)
+	if err != nil {
+		return err
+	}
+	_, err = ledger.EncodeNodeDoc(ledger.NodeDoc{NodeUID: a.pod.UID, Entries: []ledger.Entry{entry}})
+	var large *ledger.DocTooLargeError
+	if errors.As(err, &large) {
+		err = fmt.Errorf("the pod's reservation has %d bytes, at most %d are accepted", large.Bytes, ledger.MaxDocBytes)
+	}
+	return err
+}
+
+// ask has terms registered for an attempt that waits for them.
+func (c *Core) ask(a *attempt, missing []ledger.Term) error {
+	if a.wait.asks++; a.wait.asks > maxAsks {
+		return fmt.Errorf("its rules about pods on other nodes could not be registered in %d tries", maxAsks)
+	}
+	if err := c.enlist(a.pod.Namespace, missing); err != nil {
+		return err
+	}
+	a.wait.terms = a.wait.terms[:0]
+	for _, t := range missing {
+		a.wait.terms = append(a.wait.terms, t.ID())
+	}
+	return nil
+}
+
+// enlist has terms registered for a pod of a namespace: all of them, or none if one is not accepted or
+// there is no room for all.
+func (c *Core) enlist(namespace string, missing []ledger.Term) error {
+	d := ledger.TermDemand{Namespace: namespace, Terms: c.ledger.TermCount(), Own: c.ledger.TermsOf(namespace)}
+	for id, t := range c.cross.asked {
+		old, known := c.ledger.Term(id)
+		if !known {
+			d.Terms++
+		}
+		if t.Namespace == namespace && old.Namespace != namespace {
+			d.Own++
+		}
+	}
+	var fresh []ledger.RegisteredTerm
+	for _, t := range missing {
+		id := t.ID()
+		if _, asked := c.cross.asked[id]; asked {
+			continue
+		}
+		term := ledger.RegisteredTerm{Term: t, Namespace: namespace}
+		if err := ledger.CheckTerm(term); err != nil {
+			return err
+		}
+		fresh = append(fresh, term)
+		switch old, known := c.ledger.Term(id); {
+		case !known:
+			d.New++
+		case old.Namespace != namespace:
+			d.Moved++
+		}
+	}
+	if err := d.Check(); err != nil {
+		return err
+	}
+	if c.cross.asked == nil {
+		c.cross.asked = map[ledger.TermID]ledger.RegisteredTerm{}
+	}
+	for _, t := range fresh {
+		c.cross.asked[t.ID()] = t
+	}
+	return nil
+}
+
+// register sends terms that have been asked for; true if there is a flight now.
+func (c *Core) register(out *Output) bool {
+	if len(c.cross.asked) == 0 || c.now.Before(c.cross.registerAt) {
+		return false
+	}
+	txn, err := ledger.RegisterTerms(c.ledger.Registry(), c.ledger, c.nextTerms()...)
+	if err != nil { // others have taken the room meanwhile: the attempts ask again
+		c.unask(err)
+		return false
+	}
+	return c.changeTerms(&flight{txn: txn, registers: true}, out)
+}
+
+// unask forgets the terms that there is no room for any more: those of a namespace that has its share,
+// or all.
+func (c *Core) unask(err error) {
+	var share *ledger.TermShareError
+	of := ""
+	if errors.As(err, &share) {
+		of = share.Namespace
+	}
+	maps.DeleteFunc(c.cross.asked, func(_ ledger.TermID, t ledger.RegisteredTerm) bool {
+		return of == "" || t.Namespace == of
+	})
+	c.stirred = true
+}
+
+// nextTerms are as many of the asked ones as one transaction registers. Namespaces take turns, so
+// that one that asks for many does not keep others waiting.
+func (c *Core) nextTerms() []ledger.RegisteredTerm {
+	asked := map[string][]ledger.RegisteredTerm{}
+	longest := 0
+	for _, id := range slices.Sorted(maps.Keys(c.cross.asked)) {
+		t := c.cross.asked[id]
+		asked[t.Namespace] = append(asked[t.Namespace], t)
+		longest = max(longest, len(asked[t.Namespace]))
+	}
+	var terms []ledger.RegisteredTerm
+	namespaces := slices.Sorted(maps.Keys(asked))
+	for turn := range longest {
+		for _, namespace := range namespaces {
+			if turn < len(asked[namespace]) {
+				terms = append(terms, asked[namespace][turn])
+			}
+		}
+	}
+	return terms[:ledger.TermsInTxn(terms)]
+}
+
+// changeTerms sends a transaction about the registry.
+func (c *Core) changeTerms(f *flight, out *Output) bool {
+	c.flights++
+	f.id, f.ofTerms = c.flights, true
+	c.flight = f
+	c.send(out)
+	return true
+}
+
+// landTerms takes in the answer to such a transaction: carried out or not, the next one
+// has to wait until the watch has told what the registry is now.
+func (c *Core) landTerms(f *flight, r ledger.TxnResult) {
+	if f.registers && (r.Succeeded || f.sent > 1) { // an earlier copy may have been carried out
+		c.cross.registerAt = c.now.Add(registerEvery)
+	}
+	if r.Succeeded {
+		c.cross.hold = max(c.cross.hold, r.Revision)
+		return
+	}
+	for _, kv := range r.Current {
+		if kv.Key == ledger.KeyTermRegistry {
+			c.cross.hold = max(c.cross.hold, kv.ModRevision)
+		}
+	}
+}

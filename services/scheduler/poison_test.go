@@ -1,0 +1,63 @@
+package scheduler_test
+
+import (
+	"testing"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
+)
+
+// anew begins an epoch in which everything is told anew, with one node.
+func (s *site) anew(node string) {
+	s.t.Helper()
+	s.epoch++
+	s.put(events.EncodeFact(events.Fact{Op: events.OpEpochBegin, Epoch: s.epoch, Progress: s.epoch}))
+	s.put(events.EncodeFact(events.Fact{Op: events.OpEpochEnd, Epoch: s.epoch}))
+	s.node(node)
+}
+
+// A fact that cannot be read ends no shard, neither one that runs nor one that starts with it in the log. The
+// shard decides nothing until the facts have been told anew, and then goes on.
+func TestFactsThatCannotBeRead(t *testing.T) {
+	for _, poison := range statetest.PoisonFacts(1) {
+		for name, running := range map[string]bool{"running": true, "on restart": false} {
+			t.Run(poison.Name+", "+name, func(t *testing.T) {
+				t.Parallel()
+				survivesPoison(t, poison.Message, running)
+			})
+		}
+	}
+}
+
+func survivesPoison(t *testing.T, poison events.Message, running bool) {
+	s := newSite(t)
+	shards := []string{"scheduler-0"}
+	s.anew("n0")
+	first := s.pod("p0", "500m")
+	stop := s.start(shards[0])
+	s.ready(shards...)
+	s.offer(shards, first)
+	s.decisions(1)
+	if !running {
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.put(poison)
+	s.pod("unseen", "500m")
+	if !running {
+		stop = s.start(shards[0])
+	}
+	s.anew("n1")
+	second := s.pod("p1", "500m")
+	s.ready(shards...)
+	s.offer(shards, second)
+	placed := s.decisions(2)[1]
+	if placed.Kind != events.DecisionPlaced || placed.Pod.Name != "p1" || placed.NodeName != "n1" {
+		t.Errorf("%s %s on %q, want p1 placed on n1, the only node that was told anew", placed.Pod.Name, placed.Kind,
+			placed.NodeName)
+	}
+	if err := stop(); err != nil {
+		t.Errorf("the shard has ended: %v", err)
+	}
+}

@@ -1,0 +1,77 @@
+//go:build e2e
+
+package chaos
+
+import (
+	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+	"github.com/berth-scheduler/berth/test/e2e/harness"
+)
+
+// report says what the services have been through. Those that ran while the ledger was restored had to
+// end; no other may have ended by itself.
+func (s *site) report() {
+	s.Helper()
+	for _, name := range services {
+		k := s.keepers[name]
+		k.mu.Lock()
+		s.Logf("%s: killed %d times, began anew %d times, ended by itself %d times, %d of them while it could not start",
+			name, k.mu.kills, k.mu.anew, len(k.mu.ends)+k.mu.failedStarts, k.mu.failedStarts)
+		for _, end := range k.mu.ends {
+			s.Errorf("%s ended by itself: %s", name, end)
+		}
+		if k.mu.anew > len(s.earlier) {
+			s.Errorf("%s began anew %d times, and the ledger was restored %d times", name, k.mu.anew, len(s.earlier))
+		}
+		k.mu.Unlock()
+	}
+}
+
+// check demands that nothing was promised twice, now and at every moment of the history of each ledger.
+func (s *site) check() {
+	s.Helper()
+	s.checkGeneration()
+	result, err := s.programs.Command(s.Context(), "check", "--kubeconfig", s.cluster.Kubeconfig,
+		"--etcd-endpoints", strings.Join(s.etcd.URLs, ","))
+	s.no(err)
+	s.Logf("berth check:\n%s", result.Stdout)
+	if result.Code != 0 {
+		s.Errorf("berth check: exit code %d\n%s", result.Code, result.Stderr)
+	}
+	for _, h := range append(s.earlier, s.history) {
+		s.audit(h)
+	}
+}
+
+func (s *site) audit(h *harness.History) {
+	s.Helper()
+	result, err := h.Audit(s.Context())
+	s.no(err)
+	s.Logf("berth audit:\n%s", result.Stdout)
+	if result.Code != 0 {
+		s.Errorf("berth audit: exit code %d\n%s", result.Code, result.Stderr)
+	}
+}
+
+// checkGeneration demands that a ledger that was restored has begun anew, and is open.
+func (s *site) checkGeneration() {
+	s.Helper()
+	store, err := etcd.Open(s.Context(), etcd.Config{Endpoints: s.etcd.URLs})
+	s.no(err)
+	defer func() { s.no(store.Close()) }()
+	kvs, _, err := store.List(s.Context(), ledger.KeyGeneration)
+	s.no(err)
+	for _, kv := range kvs {
+		g, err := ledger.DecodeGeneration(kv)
+		s.no(err)
+		s.Logf("generation %d of the ledger, open: %t (%s)", g.Number, g.Open, g.Reason)
+		if !g.Open || len(s.earlier) > 0 && g.Number < 2 {
+			s.Errorf("generation %d, open: %t; want an open one that began after the ledger was restored", g.Number, g.Open)
+		}
+	}
+	if len(kvs) != 1 {
+		s.Errorf("%d keys %s, want one", len(kvs), ledger.KeyGeneration)
+	}
+}

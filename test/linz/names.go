@@ -1,0 +1,87 @@
+package linz
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// next is a number that no client has had, and higher than all.
+func (c *client) next() uint64 { return c.versions.Add(1) }
+
+// picture is the ledger as the client knows it.
+func (c *client) picture() (*ledger.View, error) {
+	var kvs []ledger.KV
+	for _, kv := range c.known {
+		kvs = append(kvs, kv)
+	}
+	v := ledger.NewView()
+	return v, v.Reset(kvs, 1)
+}
+
+// admit is T15 of a node.
+func (c *client) admit(ctx context.Context, v *ledger.View, node string, rv uint64) error {
+	name := c.site.names[node]
+	change, err := ledger.AdmitNode{
+		NodeUID: node, NodeName: name, NodeRV: rv, Known: v.Incarnation(name), Docs: v.Named(name), Floor: v.Floor(),
+	}.Admit()
+	if err != nil {
+		return err
+	}
+	txn, err := change.Txn()
+	if err != nil {
+		return err
+	}
+	c.commit(ctx, txn)
+	return nil
+}
+
+// collect is T16 of some document, which is emptied first, as if all its pods were bound.
+func (c *client) collect(ctx context.Context) error {
+	v, err := c.picture()
+	if err != nil {
+		return err
+	}
+	node := c.site.nodes[c.rng.IntN(len(c.site.nodes))]
+	d, ok := v.Doc(node)
+	if !ok {
+		return nil
+	}
+	if len(d.Entries) > 0 {
+		d.Entries = nil
+		txn, err := ledger.Replace(ledger.Cover(d, ledger.KindPod, c.next()))
+		if err != nil {
+			return err
+		}
+		c.commit(ctx, txn)
+		return nil
+	}
+	collection := v.Collection([]string{ledger.KeyNode(node)})
+	// No floor is written twice.
+	collection.Docs[0] = ledger.Cover(collection.Docs[0], ledger.KindPod, c.next())
+	txn, err := collection.Collect()
+	if err != nil {
+		return err
+	}
+	c.commit(ctx, txn)
+	return nil
+}
+
+// checkNames: after a read of everything, at most one document of a name takes placements, and it is that
+// of the node that the name stands for.
+func (c *client) checkNames() {
+	v, err := c.picture()
+	if err != nil {
+		c.broken = append(c.broken, err.Error())
+		return
+	}
+	for _, name := range []string{"one", "two"} {
+		for _, d := range v.Named(name) {
+			if i := v.Incarnation(name); d.SupersededBy == "" && i.NodeUID != d.NodeUID {
+				c.broken = append(c.broken, fmt.Sprintf("the document of node %s takes placements, and the name %s stands for %q",
+					d.NodeUID, name, i.NodeUID))
+			}
+		}
+	}
+}
