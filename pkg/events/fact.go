@@ -52,7 +52,7 @@ const (
 	// lost cannot mistake the repair for a continuation. One that names itself begins anew,
 	// see Fact.Anew.
 	OpEpochBegin
-	// OpEpochEnd closes the repair; progress counts again from the markers inside it.
+	// OpEpochEnd closes the repair; progress counts again, of each kind from its marker inside it on.
 	OpEpochEnd
 	// OpUnreadable stands for a record that a reader cannot read, with why as its Cause. It is never
 	// written: readers put it where the record stands.

@@ -61,8 +61,8 @@ func (p Position) String() string {
 
 // next returns the position after fact f, which must be the one behind p. This is the rule
 // of section 4 of the architecture: progress comes from the facts' Progress field alone;
-// a new epoch forgets it all, and inside the repair only markers count, because repair
-// items still carry the value from before.
+// a new epoch forgets it all. Inside the repair a kind has progress from its marker on,
+// because the items before it still carry the value of the epoch before.
 func (p Position) next(f events.SequencedFact) (Position, error) {
 	if f.Sequence != p.Sequence+1 {
 		return p, &events.ErrGap{Stream: events.Facts, Want: p.Sequence + 1, Have: f.Sequence}
@@ -95,7 +95,7 @@ func (p Position) next(f events.SequencedFact) (Position, error) {
 	if err != nil {
 		return p, nil //nolint:nilerr // a kind of a later version: the record counts, and says nothing here
 	}
-	if !p.repairing || f.Op == events.OpProgress {
+	if !p.repairing || f.Op == events.OpProgress || p.progress[i] != 0 {
 		p.progress[i] = max(p.progress[i], f.Progress)
 	}
 	return p, nil

@@ -377,6 +377,16 @@ func TestProgress(t *testing.T) {
 	step("inside the repair", 0, false)
 	h.EndEpoch()
 	step("the repair ended", 4, true)
+	h.BeginEpoch()
+	h.Upsert(events.KindPod, statetest.Pod("default", "b"))
+	h.EndEpoch()
+	step("the repair ended without a marker", 0, false)
+	h.BeginEpoch()
+	h.Bookmark(events.KindPod)
+	watched := h.Upsert(events.KindPod, statetest.Pod("default", "c"))
+	h.Facts[len(h.Facts)-1].Progress = watched
+	h.EndEpoch()
+	step("an object was watched behind the kind's marker, inside the repair", watched, true)
 	if _, ok := store.Position().Progress(events.KindNode); ok {
 		t.Error("a kind without a marker in the repair has progress")
 	}

@@ -198,16 +198,6 @@ func TestKubernetesThatWentBack(t *testing.T) {
 		t.Errorf("the floor is %d, want %d, where Kubernetes is now", hw, late-40)
 	}
 	again := w.api.Set(pod("c", 0))
-	t.Cleanup(func() {
-		if !t.Failed() {
-			return
-		}
-		store, facts := w.replay()
-		t.Log("DEBUG", again, store.Describe())
-		for _, f := range facts {
-			t.Log("DEBUG", f.Sequence, f.Op, f.Kind, f.Name, f.ResourceVersion, f.Progress, f.Epoch, f.Cause)
-		}
-	})
 	w.eventually("facts are told again", func() bool { return w.progress() >= again && w.progress() < late })
 	if v := w.generation(2); v.HighWater(ledger.KindPod) >= late {
 		t.Errorf("a high-water of before is left: %d", v.HighWater(ledger.KindPod))
@@ -232,16 +222,6 @@ func TestKubernetesThatWentBackAndOn(t *testing.T) {
 		t.Error("a reservation of before stands")
 	}
 	again := w.api.Set(pod("c", 0))
-	t.Cleanup(func() {
-		if !t.Failed() {
-			return
-		}
-		store, facts := w.replay()
-		t.Log("DEBUG", again, store.Describe())
-		for _, f := range facts {
-			t.Log("DEBUG", f.Sequence, f.Op, f.Kind, f.Name, f.ResourceVersion, f.Progress, f.Epoch, f.Cause)
-		}
-	})
 	w.eventually("facts are told again", func() bool { return w.progress() >= again })
 	w.generation(2) // and it stays at that
 }

@@ -45,8 +45,8 @@ func (w *Twin) Apply(f events.SequencedFact) {
 }
 
 // Progress is state.Position.Progress said as a sentence: the largest claim made since the
-// last epoch began, inside the repair by markers only; none before the barrier or inside a
-// repair.
+// last epoch began, inside the repair not before the kind's marker; none before the barrier
+// or inside a repair.
 func (w *Twin) Progress(k events.Kind) (uint64, bool) {
 	begin, end := -1, -1
 	for i, f := range w.applied {
@@ -63,9 +63,10 @@ func (w *Twin) Progress(k events.Kind) (uint64, bool) {
 		return 0, false
 	}
 	var claim uint64
-	for i, f := range w.applied {
-		inRepair := begin >= 0 && i < end
-		if i > begin && f.Kind == k && (!inRepair || f.Op == events.OpProgress) {
+	marked := begin < 0
+	for i, f := range w.applied[begin+1:] {
+		marked = marked || begin+1+i > end || f.Kind == k && f.Op == events.OpProgress && f.Progress != 0
+		if f.Kind == k && marked {
 			claim = max(claim, f.Progress)
 		}
 	}
