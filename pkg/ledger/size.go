@@ -30,6 +30,8 @@ const (
 	laterHighWaters = 128
 	// varintBytes is the longest number, and fixedBytes one of fixed length.
 	varintBytes, fixedBytes = 10, 8
+	// causeBytes is the cause of a fence.
+	causeBytes = 2 + 1
 	// lengthGrowth is how much longer the lengths of an entry, and of a message in it, may become.
 	lengthGrowth = 2
 )
@@ -160,7 +162,7 @@ func (e *Entry) growth() int {
 		n += 1 + 1 - numberBytes(5, uint64(e.State)) // Evicting
 		n += max(0, textBytes(9, MaxMemberID)-textBytes(9, len(e.Shard)))
 	case RoleReservation:
-		n += boolBytes(15, true) - boolBytes(15, e.Wanted)
+		n += boolBytes(15, true) - boolBytes(15, e.Wanted) + causeBytes - numberBytes(34, uint64(e.Cause))
 		if e.State == Held { // what Promote writes; claims are picked anew there, and checked
 			n += 1 + varintBytes - numberBytes(7, e.PodRV)
 			n += fixedFieldBytes(31, 1) - fixedFieldBytes(31, e.Wish) + boolBytes(33, true) - boolBytes(33, e.Delegated)
@@ -202,7 +204,7 @@ func (e *Entry) bytes() int {
 		numberBytes(12, uint64(e.NonZeroCPU)) + numberBytes(13, uint64(e.NonZeroMemory)) +
 		boolBytes(15, e.Wanted) + textBytes(16, len(e.Gang)) + textBytes(17, len(e.Plan)) +
 		numberBytes(30, uint64(uint32(e.GroupPartition))) + fixedFieldBytes(31, e.Wish) + boolBytes(33, e.Delegated) +
-		len(e.Later)
+		numberBytes(34, uint64(e.Cause)) + len(e.Later)
 	for name, amount := range e.Requests {
 		n += partBytes(11, textBytes(1, len(name))+numberBytes(2, uint64(amount)))
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 )
@@ -19,6 +20,15 @@ func drawUID(t *rapid.T) string {
 	).Draw(t, "uid")
 }
 
+// drawLater are fields that a later version wrote, or none.
+func drawLater(t *rapid.T) []byte {
+	if !rapid.Bool().Draw(t, "by a later version") {
+		return nil
+	}
+	return protowire.AppendBytes(protowire.AppendTag(nil, 9000, protowire.BytesType),
+		rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "later"))
+}
+
 // drawAny is an entry with something in every field, of any size.
 func drawAny(t *rapid.T) Entry {
 	e := drawEntry(t)
@@ -26,19 +36,23 @@ func drawAny(t *rapid.T) Entry {
 	raw := rapid.SliceOfN(rapid.Byte(), 0, 300)
 	e.Wish, e.Delegated = rapid.Uint64().Draw(t, "wish"), rapid.Bool().Draw(t, "delegated")
 	e.GroupPartition = rapid.Int32Range(0, Partitions).Draw(t, "group")
-	e.Later = raw.Draw(t, "later")[:0]
+	e.Cause, e.Later = rapid.SampledFrom([]FenceCause{0, FenceByPod, FenceByNode, FenceByWant}).Draw(t, "cause"), drawLater(t)
 	for range rapid.IntRange(0, 3).Draw(t, "devices") {
 		e.Devices = append(e.Devices, DevicePick{
 			Claim: text.Draw(t, "claim"), ClaimUID: text.Draw(t, "claim uid"), ClaimRV: rapid.Uint64().Draw(t, "claim rv"),
 			Allocation: raw.Draw(t, "allocation"), Spec: raw.Draw(t, "spec"), PodStatus: raw.Draw(t, "status"),
-			ConfigHashes: rapid.SliceOfN(raw, 0, 3).Draw(t, "hashes"),
+			ConfigHashes: rapid.SliceOfN(raw, 0, 3).Draw(t, "hashes"), Later: drawLater(t),
 		})
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "volumes") {
-		e.Volumes = append(e.Volumes, VolumePick{Claim: text.Draw(t, "claim"), Volume: text.Draw(t, "volume")})
+		e.Volumes = append(e.Volumes, VolumePick{
+			Claim: text.Draw(t, "claim"), Volume: text.Draw(t, "volume"), Later: drawLater(t),
+		})
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "dependents") {
-		e.Dependents = append(e.Dependents, Dependent{PodUID: drawUID(t), PodRV: rapid.Uint64().Draw(t, "rv")})
+		e.Dependents = append(e.Dependents, Dependent{
+			PodUID: drawUID(t), PodRV: rapid.Uint64().Draw(t, "rv"), Later: drawLater(t),
+		})
 	}
 	e.Budgets = rapid.SliceOfN(text, 0, 3).Draw(t, "budgets")
 	if rapid.Bool().Draw(t, "replaces") {
@@ -58,6 +72,7 @@ func TestSizesAreThoseOfTheCodec(t *testing.T) {
 		d := NodeDoc{
 			NodeUID: drawUID(t), NodeName: rapid.StringN(0, 253, 253).Draw(t, "node"), HW: hw.Draw(t, "hw"),
 			SupersededBy: rapid.SampledFrom([]string{"", "other"}).Draw(t, "superseded"), Entries: []Entry{e, drawAny(t)},
+			Later:    drawLater(t),
 			Revision: rapid.Int64Range(0, 1).Draw(t, "revision"),
 		}
 		value, err := EncodeNodeDoc(d)
@@ -68,11 +83,11 @@ func TestSizesAreThoseOfTheCodec(t *testing.T) {
 			t.Fatalf("document has %d bytes, its size is said to be %d", len(value), d.bytes())
 		}
 		b := BudgetDoc{UID: "uid", Namespace: "n", Name: "name", HW: hw.Draw(t, "hw"), Claims: []BudgetClaim{
-			{PodUID: drawUID(t), PodRV: 7, Plan: "plan", Regardless: true}, {PodUID: drawUID(t)},
-		}}
+			{PodUID: drawUID(t), PodRV: 7, Plan: "plan", Regardless: true, Later: drawLater(t)}, {PodUID: drawUID(t)},
+		}, Later: drawLater(t)}
 		x := ExclusiveDoc{Key: KeyPool("d", "p"), HW: hw.Draw(t, "hw"), Holders: []Holder{
-			{PodUID: drawUID(t), Token: 4, NodeUID: "n", Items: []string{"", "a"}}, {PodUID: drawUID(t)},
-		}}
+			{PodUID: drawUID(t), Token: 4, NodeUID: "n", Items: []string{"", "a"}, Later: drawLater(t)}, {PodUID: drawUID(t)},
+		}, Later: drawLater(t)}
 		change := Change{Docs: []NodeDoc{d}, Budgets: []BudgetDoc{b}, Exclusives: []ExclusiveDoc{x},
 			Guards: []GuardUse{{Key: KeyGuard("term", "domain", Carriers), Compare: true, Revision: 1, Put: true}},
 			Sign:   Sign{NodeUID: d.NodeUID, Token: e.Token}}
@@ -301,7 +316,7 @@ func TestEntryThatNoDocumentHasRoomFor(t *testing.T) {
 	}
 	_, err := Place(NodeDoc{NodeUID: "n", NodeName: "n"}, e)
 	var large *EntryTooLargeError
-	want := "pod shop/huge takes 170910 bytes"
+	want := "pod shop/huge takes 170913 bytes"
 	if !errors.As(err, &large) || !strings.Contains(err.Error(), want) ||
 		!strings.Contains(err.Error(), "9000 host ports") || !strings.Contains(err.Error(), fmt.Sprint(MaxEntryBytes)) {
 		t.Errorf("got %v, want an error with %q, the ports and the limit", err, want)

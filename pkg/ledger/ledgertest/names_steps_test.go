@@ -203,6 +203,11 @@ func (w *namesWorld) submit(ctx context.Context) error {
 		e.Later = laterFields(largeLater)
 	}
 	d, err := ledger.Place(d, e)
+	var large *ledger.DocTooLargeError
+	if errors.As(err, &large) {
+		w.counts["too large"]++
+		return nil
+	}
 	if err != nil {
 		return ignoreRefusals(err)
 	}
@@ -211,11 +216,6 @@ func (w *namesWorld) submit(ctx context.Context) error {
 		TermRegistryRevision: m.view.TermRegistryRevision(), Placed: []ledger.Token{e.Token},
 	}
 	txn, err := b.Txn()
-	var large *ledger.DocTooLargeError
-	if errors.As(err, &large) {
-		w.counts["too large"]++
-		return nil
-	}
 	if err != nil {
 		return err
 	}
