@@ -285,25 +285,54 @@ STEPS ?= 1000000
 .PHONY: walk
 walk: ## The queue against a model of it over random lives of a cluster (STEPS=n)
 	@cd services/queue && go test -count=1 -v -timeout 60m -run 'TestWalk$$' ./internal/decide -args -steps=$(STEPS)
-# Seeds of the simulation. LONG=1 also looks that everything that can happen has happened.
-# SEED=n plays one and prints what happens, MUTANT=name without a part of the protocol.
+# Seeds of the simulation that are the same each time, and how many new ones are played besides, from FIRST on:
+# a random number, unless it is given. LONG=1 also looks that everything that can happen has happened. SEED=n plays
+# one and prints what happens, MUTANT=name without a part of the protocol, FAMILY=name about that.
 SEEDS ?= $(if $(LONG),10000,500)
+RANDOM_SEEDS ?= $(if $(LONG),5000,250)
+ifndef FIRST
+FIRST := $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
+endif
 SIM := go test -count=1 -v -timeout 180m ./test/sim -args -commit '$(VERSION)'
+SIM_ONE = $(subst -v,-v -run TestSimulation,$(SIM)) -family '$(FAMILY)'
 
 .PHONY: sim
-sim: ## The whole system with faults, from seeds (SEEDS=n, LONG=1; SEED=n MUTANT=name replays one)
+sim: ## The whole system with faults, from seeds (SEEDS=n, RANDOM_SEEDS=n FIRST=s, LONG=1; SEED=n MUTANT=name replays one)
 ifneq ($(SEED),)
-	@$(subst -v,-v -run TestSimulation,$(SIM)) -first $(SEED) -seeds 1 -mutant '$(MUTANT)' -trace
+	@$(SIM_ONE) -first $(SEED) -seeds 1 -mutant '$(MUTANT)' -trace
 else
 	@$(subst -v,-v -run 'TestSimulation|TestSameSeedSameRun',$(SIM)) -seeds $(SEEDS) $(if $(LONG),-enforce-coverage) \
 		| grep -v -e '^=== '
+	@$(MAKE) sim-random FIRST=$(FIRST)
+	@$(MAKE) histories FIRST=$(FIRST)
 	@$(MAKE) sim-mutants
 endif
 
+.PHONY: sim-random
+sim-random: ## New random seeds of the simulation only (RANDOM_SEEDS=n, FIRST=s plays the same again)
+	@echo "simulation: random seeds from $(FIRST); the same again: make sim-random FIRST=$(FIRST) RANDOM_SEEDS=$(RANDOM_SEEDS)"
+	@$(SIM_ONE) -first $(FIRST) -seeds $(RANDOM_SEEDS) | grep -v -e '^=== '
+
 .PHONY: sim-budgets
-sim-budgets: ## Preemption and evictions compete for one budget, with faults: 1,000 seeds (SEED=n replays one)
-	@$(subst -v,-v -run TestSimulation,$(SIM)) -budgets $(if $(SEED),-first $(SEED) -seeds 1 -trace,-seeds 1000) \
-		| grep -v -e '^=== '
+sim-budgets: ## Preemption and evictions compete for one budget, with faults: 1,000 seeds and new ones (SEED=n replays one)
+ifneq ($(SEED),)
+	@$(SIM_ONE) -budgets -first $(SEED) -seeds 1 -trace
+else
+	@$(SIM_ONE) -budgets -seeds 1000 | grep -v -e '^=== '
+	@echo "budgets: random seeds from $(FIRST)"
+	@$(SIM_ONE) -budgets -first $(FIRST) -seeds $(RANDOM_SEEDS) | grep -v -e '^=== '
+endif
+
+# How many new random histories of shards there are of each kind.
+HISTORIES ?= $(if $(LONG),2000,200)
+HISTORY_KINDS := cross kept preempt replica overcommit takeover incarnation
+
+.PHONY: histories
+histories: ## New random histories of shards: rules, places, preemption, take-overs, nodes (HISTORIES=n, FIRST=s plays the same again)
+	@echo "histories of shards: random seeds from $(FIRST); the same again: make histories FIRST=$(FIRST) HISTORIES=$(HISTORIES)"
+	@cd services/scheduler && go test -count=1 -timeout 60m ./internal/decide \
+		-run 'TestShards(KeepRules|TakeOver|Preempt|Never)|TestDecisionsAreMadeAgain' \
+		-args $(foreach kind,$(HISTORY_KINDS),-$(kind)-first $(FIRST) -$(kind)-seeds $(HISTORIES))
 
 .PHONY: sim-mutants
 sim-mutants: ## Every part of the protocol taken away in turn: the simulation must find each

@@ -174,6 +174,32 @@ func poisonsFacts(t *testing.T, poison events.Message, running bool) {
 	}
 }
 
+// The log loses its end, and a fact that nobody can read takes the place of one that a snapshot stands for: who
+// begins from the snapshot has nothing behind it to read.
+func TestFactThatCannotBeReadAtTheEndOfASnapshot(t *testing.T) {
+	w := newWorld(t)
+	_, stop := w.start("queue-a")
+	w.takePartitions()
+	w.told("a")
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	store, _ := w.replay()
+	data, sequence, err := store.Snapshot().Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.log.Put(t.Context(), events.Facts, sequence, data); err != nil {
+		t.Fatal(err)
+	}
+	w.log.LoseTail(events.Facts, sequence-1)
+	if at := w.put(events.Facts, statetest.PoisonFacts(1)[0].Message); at != sequence {
+		t.Fatalf("the fact that cannot be read is at %d, want %d, where the snapshot ends", at, sequence)
+	}
+	w.start("queue-b")
+	w.told("b", w.read())
+}
+
 // toldAnewBehind says whether a fact behind a sequence begins anew.
 func (w *world) toldAnewBehind(sequence uint64) bool {
 	w.t.Helper()

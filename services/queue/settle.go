@@ -110,7 +110,8 @@ func (q *Queue) position() state.Position {
 }
 
 // atTheEnd waits a little for the picture to stand at the end of the log. *commit.DivergedError
-// says that it does not, or that it is a picture of another history, errHole that it lacks a fact.
+// says that it does not, or that it is a picture of another history, errHole that it lacks a fact
+// or that what stands at the end is none.
 func (q *Queue) atTheEnd(ctx context.Context) (*state.Snapshot, commit.Base, error) {
 	last, err := q.deps.Log.Last(ctx, events.Facts)
 	if err != nil {
@@ -126,6 +127,10 @@ func (q *Queue) atTheEnd(ctx context.Context) (*state.Snapshot, commit.Base, err
 		return nil, commit.Base{}, err
 	}
 	base, err := commit.Behind(ctx, q.deps.Log, picture.Position())
+	var undecodable *events.DecodeError
+	if errors.As(err, &undecodable) { // the picture stands for another fact there, or begins behind it
+		err = fmt.Errorf("%w: %w", errHole, err)
+	}
 	return picture, base, err
 }
 

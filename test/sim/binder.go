@@ -37,6 +37,7 @@ const (
 	overdue      = 15 * time.Second
 	planPause    = 2 * time.Second
 	keepPlace    = 5 * time.Second
+	collectAfter = 2 * time.Second
 )
 
 func limits() bindercore.Limits {
@@ -45,6 +46,7 @@ func limits() bindercore.Limits {
 	l.Retry.Cap = time.Second
 	l.EvictionHang, l.Overdue, l.PlanPause, l.EvictionMemory = evictionHang, overdue, planPause, 30*time.Second
 	l.KeepPlace = keepPlace
+	l.Collect, l.CollectEvery = collectAfter, collectAfter/2
 	l.Devices.Deadline = bindDeadline
 	return l
 }
@@ -388,6 +390,8 @@ func txnName(why string) string {
 		return "T6"
 	case "fence-release":
 		return "T7"
+	case "collect":
+		return "T16"
 	}
 	return why
 }

@@ -36,6 +36,9 @@ type cluster struct {
 	closedUntil time.Duration
 	tokens      uint64
 	restarting
+	inventory
+	// large counts the pods that are as large as documents and transactions.
+	large int
 }
 
 // amounts are how many nodes and pods there are.
@@ -65,6 +68,7 @@ const (
 
 func (c *cluster) populate(w *world) {
 	w.api.put(events.KindNamespace, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, UID: "ns-d"}})
+	c.lives, c.registered = map[string]int{}, map[types.UID]uint64{}
 	c.wish(w)
 	if c.family == equipped {
 		w.api.put(events.KindDeviceClass, &resourcev1.DeviceClass{
@@ -228,6 +232,12 @@ func (c *cluster) act(w *world) error {
 	case c.family == restarted && w.chance(70):
 		c.restart(w, p)
 		return nil
+	case c.family == sized && w.chance(15):
+		c.addLarge(w)
+		return nil
+	case c.family == registered && w.chance(45):
+		c.turnOver(w)
+		return nil
 	case c.family == refreshed && w.chance(60), c.family == massive && w.chance(90):
 		c.touch(w, uid)
 		return nil
@@ -238,7 +248,7 @@ func (c *cluster) act(w *world) error {
 		}
 		return nil
 	}
-	kind := w.rng.IntN(12)
+	kind := w.rng.IntN(13)
 	if c.fickle && w.chance(50) {
 		kind = []int{3, 6, 7, 7}[w.rng.IntN(4)]
 	}
@@ -266,6 +276,10 @@ func (c *cluster) act(w *world) error {
 		w.api.changePod(uid, ungate)
 	case 11:
 		w.disruptionController()
+	case 12:
+		if w.chance(40) {
+			c.turnOver(w)
+		}
 	}
 	return nil
 }
@@ -315,6 +329,7 @@ func (c *cluster) evict(w *world, p *corev1.Pod) {
 // kubelets let pods go that are being deleted, and now and then a pod ends by itself.
 func (c *cluster) kubelets(w *world, percent int) {
 	c.replace(w, percent)
+	c.podGC(w, percent)
 	for _, p := range w.api.pods() {
 		switch {
 		case p.Spec.NodeName == "":

@@ -2,14 +2,14 @@ package sim
 
 // transactions are those of the protocol that exist, each with both its branches.
 var transactions = []string{
-	"T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8", "T11", "T12", "T13", "T13 release",
+	"T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8", "T11", "T12", "T13", "T13 release", "T15", "T16",
 	"evict-claim", "evict-mark", "evict-take", "evict-failed", "budget-settle", "sweep", "plan-drop",
 	"move-abort", "leftover",
 }
 
 // crashPoints are the calls before, during and after which processes die: T1 and T11 are a
 // shard's, T12 is the descheduler's, the rest are the binders' and the keepers'.
-var crashPoints = []string{"T1", "T5", "T6", "T7", "T11", "T12", "T13", "bind", "fence", "condition", "claim", "settle"}
+var crashPoints = []string{"T1", "T5", "T6", "T7", "T11", "T12", "T13", "T15", "T16", "bind", "fence", "condition", "claim", "settle"}
 
 // Wanted lists what a run can meet. In the long mode each must be met in at least one of a
 // hundred seeds.
@@ -40,8 +40,21 @@ func Wanted() []string {
 		"evict: done", "evict: gone", "evict: throttled",
 		"victim evicted", "victim of a preemption evicted", "plan handed on", "fenced after a preemption",
 		"place of a move taken over", "place of a move taken by somebody more important", "victim of a move evicted",
+		"node deleted", "node deleted under reservations", "node registered again",
+		"node registered again with pods bound to its name", "pod of a deleted node collected",
+		"node shrank", "node shrank below what stands there", "node grew",
+		"partition taken over and given back", "pod reserved by another shard before its partition came back",
+		"take of a partition late", "document of a later version", "entry of a later version",
+		"fields of a later version written again",
+		"ledger wiped", "ledger restored from a backup", "store found to have begun anew", "next generation opened",
+		"transaction carried out by a store that began anew",
+		"poison among the decisions", "poison among the facts",
 		"devices given", "devices taken back", "devices given back",
 		"pod touched", "labels of a waiting pod changed", "pod ended",
+	}
+	if sizedShare > 0 {
+		out = append(out, "pod that fills a document", "pod larger than a document", "pod with many rules",
+			"pod with more rules than a transaction takes")
 	}
 	for _, t := range transactions {
 		out = append(out, t+": then", t+": else")

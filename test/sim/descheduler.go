@@ -146,7 +146,7 @@ func (d *descheduler) stepLead() error {
 func (d *descheduler) stepCycle() error {
 	w := d.w
 	switch {
-	case !d.leading || w.cluster.settled:
+	case !d.leading || w.cluster.settled || !d.promised.IsOpen():
 		d.cycle = nil
 		return nil
 	case d.cycle != nil:

@@ -43,6 +43,9 @@ func (w *world) revoke(id int64) {
 // transact sends a transaction. What it is called shows in the coverage, with how it ended.
 func (w *world) transact(p *proc, what string, t ledger.Txn, told func(ledger.TxnResult, error) error) {
 	meant := committed{what: what, who: p, member: p.member(), txn: t}
+	if s := w.shardOf(p); s != nil {
+		meant.knew = s.known(what, t)
+	}
 	c := &call{
 		who: p, to: toEtcd, what: what,
 		carry: func() (any, error) { return w.commit(meant) },
@@ -60,6 +63,9 @@ func (w *world) commit(meant committed) (ledger.TxnResult, error) {
 	p, what, t := meant.who, meant.what, meant.txn
 	if w.mutant.txn != nil {
 		t = w.mutant.txn(w, what, t)
+	}
+	if w.mutant.sent != nil {
+		t = w.mutant.sent(w, meant)
 	}
 	r, err := w.store.Commit(w.ctx, t)
 	if err != nil {

@@ -43,6 +43,15 @@ const (
 	claimed family = "claimed"
 	// equipped: most pods want devices, of which there are few.
 	equipped family = "equipped"
+	// registered: nodes are deleted and register again under their names, while facts are late.
+	registered family = "registered"
+	// returned: partitions go to another shard and come back, while something that was decided before
+	// waits, or is under way.
+	returned family = "returned"
+	// anew: the ledger's store is wiped, or restored from a backup.
+	anew family = "anew"
+	// sized: some pods are as large as documents and transactions can be, or larger.
+	sized family = "sized"
 )
 
 // families are the shares of a hundred seeds; the rest are ordinary.
@@ -50,8 +59,9 @@ var families = []struct {
 	family
 	share int
 }{
-	{contested, 20}, {succession, 17}, {refreshed, 8}, {massive, 6}, {restarted, 4}, {moved, 19}, {claimed, 5},
-	{equipped, 6},
+	{contested, 18}, {succession, 16}, {refreshed, 7}, {massive, 6}, {restarted, 4}, {moved, 17}, {claimed, 5},
+	{equipped, 6}, {registered, 4}, {returned, 4},
+	{anew, 3}, {sized, sizedShare},
 }
 
 // drawFamily says what a run is about, if that was not asked for.
@@ -94,6 +104,17 @@ func (c *cluster) wish(w *world) {
 	case c.family == claimed, c.family == equipped:
 		c.rules = false
 		c.nodesFirst, c.podsFirst = 3+w.rng.IntN(3), maxPods
+	case c.family == registered:
+		c.rules, c.fickle = false, false
+		c.nodesFirst, c.podsFirst = 2+w.rng.IntN(2), 6
+	case c.family == anew:
+		c.rules, c.fickle = false, w.chance(30)
+	case c.family == sized:
+		c.rules, c.fickle, c.ranked = false, false, false
+		c.nodesFirst, c.podsFirst = 3, 4
+	case c.family == returned:
+		c.rules, c.fickle = false, false
+		c.nodesFirst, c.podsFirst = 4+w.rng.IntN(2), maxPods
 	case c.family == massive:
 		c.rules, c.fickle, c.ranked = false, false, true
 		c.nodesFirst, c.podsFirst = 1, 2
@@ -242,6 +263,8 @@ var ambushes = map[family]map[string][]ambush{
 	moved:      {"T12": {{45, rush}, {60, senderDies}}},
 	massive:    {"T2": {{20, forsaken}}, "evict-mark": {{30, forsaken}, {20, senderDies}}},
 	ordinary:   {"T11": {{40, unheard}}},
+	registered: {"T1": {{35, returns}}, "T15": {{25, returns}}},
+	returned:   {"T1": {{30, roundTrips}}},
 }
 
 // springs is what happens right after a transaction has been carried out.
@@ -397,16 +420,21 @@ func (w *world) overbid(priority int32) {
 var heldUp = map[string]int{
 	"T4": 30, "T7": 30, "evict-claim": 20, "evict-mark": 20, "evict-take": 30, "evict-failed": 95,
 	"T12": 30, "move-abort": 65, "leftover": 50, "budget-settle": 60, "sweep": 85, "plan-drop": 90,
+	"T15": 40, "T16": 60,
 }
+
+// heldUpIn are more of them, by family.
+var heldUpIn = map[family]map[string]int{registered: {"T1": 30}, returned: {"T1": 45, "T13": 30}}
 
 // delay has a transaction stay under way for a while, and something happen meanwhile to what it
 // is about: a pod goes there, and others want its room.
 func (w *world) delay(c *call, t ledger.Txn) {
 	waits := func(o *call) bool { return o.what == c.what && w.now < o.until }
-	if !w.faults.on || !w.chance(heldUp[c.what]) || slices.ContainsFunc(w.calls, waits) {
+	if !w.faults.on || !w.chance(max(heldUp[c.what], heldUpIn[w.cluster.family][c.what])) || slices.ContainsFunc(w.calls, waits) {
 		return
 	}
 	c.until = w.now + time.Duration(100+w.rng.IntN(2500))*time.Millisecond
+	w.meanwhile(c.what, t)
 	if r, ok := w.oracle.truth.Record(strings.TrimPrefix(strings.Join(t.Deletes, ""), ledger.PrefixPlan)); ok {
 		// Nobody touches the record of a plan that is over but who has its partition next.
 		c.until += 3 * time.Second

@@ -35,8 +35,12 @@ func (f *faults) begin(w *world) {
 			f.wrongs = draw(1, 2, 4)
 			return
 		}
+		late := 30
+		if w.cluster.family == registered || w.cluster.family == returned {
+			late = 80
+		}
 		for _, p := range w.processes() {
-			p.base().lag(draw(0, 0, 30), draw(0, 0, 30))
+			p.base().lag(draw(0, 0, late), draw(0, 0, late))
 		}
 		return
 	}
@@ -74,6 +78,7 @@ func (w *world) stepAny() error {
 		return w.do(func() error { return w.cluster.act(w) })
 	}
 	w.landAppends(20)
+	w.backUp()
 	if w.chance(20) {
 		w.disruptionController()
 	}
@@ -113,7 +118,7 @@ func (w *world) goWrong() error {
 		func() error { w.anyProcess().base().crash(); return nil },
 		w.pause, w.cutOff, w.drain, w.etcdLeaderChange,
 		w.compact, w.compactAPI, w.loseTail, w.trim, w.jump, w.jump,
-		w.stall, w.stall,
+		w.stall, w.stall, w.giveAndTake, w.giveAndTake, w.rewrite, w.poison, w.loseStore,
 	}
 	return wrongs[w.rng.IntN(len(wrongs))]()
 }
@@ -294,10 +299,13 @@ func (w *world) heal() {
 	w.faults = faults{}
 	w.cluster.reopen(w)
 	w.cluster.settled = true
+	for len(w.cluster.away) > 1 {
+		w.cluster.comeBack(w, 0) // the last one stays away
+	}
 	for _, p := range w.processes() {
 		b := p.base()
 		b.lag(0, 0)
-		b.stopped, b.blind, b.slow, b.cut = 0, 0, 0, [dependencies]time.Duration{}
+		b.troubles = troubles{}
 		if !b.up {
 			p.start()
 		}

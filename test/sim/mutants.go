@@ -23,8 +23,10 @@ type Mutant struct {
 	// txn changes a transaction on its way to the ledger, resubmit one that goes again.
 	txn      func(w *world, what string, t ledger.Txn) ledger.Txn
 	resubmit func(w *world, t ledger.Txn) ledger.Txn
+	// sent changes a transaction on its way, given who has sent it.
+	sent func(w *world, c committed) ledger.Txn
 	// ledger changes what a watch of the ledger delivers.
-	ledger func(b ledger.ViewBatch) ledger.ViewBatch
+	ledger func(s *streams, b ledger.ViewBatch) ledger.ViewBatch
 	// facts changes what is read of the facts.
 	facts func(s *streams, records []events.Record) []events.Record
 	// append changes what an append of facts expects, epoch the number of a new epoch.
@@ -63,6 +65,10 @@ type switches struct {
 	lostTail, noBarrier, factsFirst bool
 	// unsettledClaims: a fence leaves the claims of the reservation as they are.
 	unsettledClaims bool
+	// earlyOwner: a shard takes itself for the owner of a partition when a lost compare says so.
+	earlyOwner bool
+	// termsFirst: rules of pods that do not fit in a transaction are registered.
+	termsFirst bool
 }
 
 func (m Mutant) mutes(invariant string) bool { return slices.Contains(m.muted, invariant) }
@@ -70,7 +76,8 @@ func (m Mutant) mutes(invariant string) bool { return slices.Contains(m.muted, i
 // Mutants are all of them. Each has to be found.
 func Mutants() []Mutant {
 	return slices.Concat(ledgerMutants(), fenceMutants(), guardMutants(), logMutants(), startMutants(),
-		evictionMutants(), moveMutants(), claimMutants(), deviceMutants())
+		evictionMutants(), moveMutants(), claimMutants(), deviceMutants(), turnMutants(),
+		sizeMutants())
 }
 
 func ledgerMutants() []Mutant {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 )
 
 // errUnknown is what a caller hears when no answer comes: it may have been carried out, or
@@ -29,6 +31,8 @@ type call struct {
 	life int
 	to   dependency
 	what string
+	// store is the ledger's when it was sent.
+	store *mem.Store
 
 	carry func() (any, error)
 	told  func(result any, err error) error
@@ -52,7 +56,7 @@ type network struct {
 
 // send puts a call on its way.
 func (w *world) send(c *call) {
-	c.life, c.sent = c.who.life, w.now
+	c.life, c.sent, c.store = c.who.life, w.now, w.store
 	w.calls = append(w.calls, c)
 }
 
@@ -64,6 +68,8 @@ func (w *world) stepCall() error {
 	i := w.rng.IntN(len(w.calls))
 	c := w.calls[i]
 	switch {
+	case c.to == toEtcd && c.store != w.store:
+		return w.arriveElsewhere(i, c)
 	case c.late:
 		return w.arriveLate(i, c)
 	case !c.alive():
@@ -94,6 +100,22 @@ func (w *world) afterDeath(i int, c *call) error {
 	}
 	w.hit("crash during " + c.what)
 	return c.unheard()
+}
+
+// arriveElsewhere is what becomes of a call to a store that is not there any more: its sender finds that out,
+// or it reaches the store that has taken its place.
+func (w *world) arriveElsewhere(i int, c *call) error {
+	w.drop(i)
+	if !c.done && w.chance(30) {
+		w.hit("transaction carried out by a store that began anew")
+		if err := c.unheard(); err != nil {
+			return err
+		}
+	}
+	if c.alive() {
+		c.who.notices()
+	}
+	return w.broke
 }
 
 // arriveLate is what becomes of a call whose sender has given it up: it stays under way for
@@ -138,7 +160,7 @@ func (w *world) dies(c *call) bool {
 // their caller.
 var rare = map[string]int{
 	"T5": 20, "T6": 8, "T7": 8, "T11": 55, "T12": 12, "fence": 8, "condition": 8,
-	"T13": 8, "claim": 3, "settle": 35,
+	"T13": 8, "T15": 15, "T16": 40, "claim": 3, "settle": 35,
 }
 
 // carryOut draws the fate of a call.

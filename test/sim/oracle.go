@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,8 +19,15 @@ import (
 // are the names of ARCHITECTURE.md and of pkg/ledger.
 type oracle struct {
 	w *world
-	// truth is the ledger as it is, not as anybody sees it.
-	truth *ledger.View
+	// truth is the ledger as it is, not as anybody sees it: for what is looked up of plans and claims.
+	// Reservations are counted by promised.
+	truth    *ledger.View
+	promised promises
+	rooms
+	// resized are the names of nodes whose room has changed.
+	resized map[string]bool
+	// since is the API server's resourceVersion at which each reservation came, by token.
+	since map[uint64]uint64
 	// boundAt is the resourceVersion at which each pod was bound.
 	boundAt map[string]uint64
 	// committedAt and markedAt are when each entry came into Committed and into Fencing.
@@ -49,11 +55,16 @@ type committed struct {
 	who    *proc
 	member string
 	txn    ledger.Txn
+	// knew is what the sender knew of nodes, of pods that it places.
+	knew knowledge
+	// knowsAll: it knew everything.
+	knowsAll bool
 }
 
 func newOracle(w *world) (*oracle, error) {
 	o := &oracle{w: w, truth: ledger.NewView(), boundAt: map[string]uint64{}, closed: map[string]map[string]uint64{},
-		places:      map[ledger.Token]keptPlace{},
+		places: map[ledger.Token]keptPlace{}, promised: newPromises(), rooms: newRooms(),
+		resized: map[string]bool{}, since: map[uint64]uint64{},
 		committedAt: map[ledger.Token]moment{}, markedAt: map[ledger.Token]moment{}}
 	return o, o.truth.Reset(nil, w.store.Revision())
 }
@@ -69,11 +80,7 @@ func (w *world) observe(c *committed) {
 	if err != nil || batch.Revision == 0 {
 		return
 	}
-	for _, ev := range batch.Events {
-		if ev.Deleted && strings.HasPrefix(ev.Key, ledger.PrefixNode) {
-			w.note("S12", "document %s was deleted", ev.Key)
-		}
-	}
+	o.stored(batch.Events, c)
 	changes, err := o.truth.Apply(batch)
 	if err != nil {
 		w.note("form", "ledger: %v", err)
@@ -83,11 +90,6 @@ func (w *world) observe(c *committed) {
 	for _, d := range changes.Docs {
 		if d.After.NodeUID != "" {
 			o.checkDoc(d)
-		}
-	}
-	if len(changes.Docs) > 0 {
-		for _, v := range ledger.CheckUnique(o.truth.Docs()) {
-			w.note(v.Invariant, "%v", v)
 		}
 	}
 }
@@ -110,7 +112,7 @@ func (o *oracle) checkEpochs(c *committed) {
 // an entry has left.
 func (o *oracle) checkDoc(d ledger.DocChange) {
 	w := o.w
-	for _, v := range append(ledger.CheckSuccessor(d.Before, d.After), ledger.CheckDoc(d.After)...) {
+	for _, v := range append(ledger.CheckSuccessor(plainly(d.Before), plainly(d.After)), ledger.CheckDoc(d.After)...) {
 		w.note(v.Invariant, "%v", v)
 	}
 	for _, e := range d.After.Entries {
@@ -167,12 +169,11 @@ func (w *world) postBinding(who *binder, e bindercore.Bind) bindOutcome {
 	}
 	w.report.Bound++
 	w.oracle.boundAt[e.Pod.UID] = w.api.rv
-	d, _ := w.oracle.truth.Doc(e.NodeUID)
-	entry, ok := d.Find(e.Pod.UID)
+	entry := w.oracle.promised.found(e.NodeUID, e.Pod.UID)
 	switch {
-	case !ok || entry.Token != e.Token:
+	case entry == nil || ledger.Token(entry.GetToken()) != e.Token:
 		w.note("S2", "pod %s was bound to %s with token %s, whose entry does not stand", e.Pod.UID, e.NodeName, e.Token)
-	case entry.State == ledger.Held:
+	case !live(entry):
 		w.note("I3", "pod %s was bound to %s with an entry that is Held", e.Pod.UID, e.NodeName)
 	}
 	return outcome
@@ -197,30 +198,33 @@ func (o *oracle) check() error {
 	return w.broke
 }
 
-// stands is a pod that is bound, or may yet be.
+// stands is a pod that is bound, or may yet be, since a resourceVersion.
 type stands struct {
-	pod  *corev1.Pod
-	node *corev1.Node
+	pod   *corev1.Pod
+	node  *corev1.Node
+	since uint64
 }
 
-// standing lists all of them.
+// standing lists all of them: a pod that is not bound as often as it is reserved.
 func (o *oracle) standing() []stands {
 	nodes := map[string]*corev1.Node{}
 	for _, n := range o.w.api.nodes() {
 		nodes[n.Name] = n
 	}
+	reserved := o.promised.reservations()
 	var out []stands
-	for _, p := range o.w.api.pods() {
-		name := p.Spec.NodeName
-		if name == "" {
-			d, e, ok := o.truth.Entry(string(p.UID))
-			if !ok || e.State == ledger.Held {
-				continue
-			}
-			name = d.NodeName
-		}
+	add := func(p *corev1.Pod, name string, since uint64) {
 		if n := nodes[name]; n != nil && p.Status.Phase != corev1.PodSucceeded {
-			out = append(out, stands{p, n})
+			out = append(out, stands{p, n, since})
+		}
+	}
+	for _, p := range o.w.api.pods() {
+		if p.Spec.NodeName != "" {
+			add(p, p.Spec.NodeName, o.boundAt[string(p.UID)])
+			continue
+		}
+		for _, r := range reserved[string(p.UID)] {
+			add(p, r.node, o.since[r.entry.GetToken()])
 		}
 	}
 	return out
@@ -231,18 +235,6 @@ func room(n *corev1.Node) int64 { return n.Status.Allocatable.Cpu().MilliValue()
 // size is how many ordinary pods' room a pod takes.
 func size(p *corev1.Pod) int64 {
 	return p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() / podCPU
-}
-
-// checkRoom is S1 in its strict form: nobody else binds here, and nodes do not shrink.
-func (o *oracle) checkRoom(stand []stands) {
-	used, names := map[string]int64{}, map[string][]string{}
-	for _, s := range stand {
-		used[s.node.Name] += size(s.pod)
-		names[s.node.Name] = append(names[s.node.Name], s.pod.Name)
-		if used[s.node.Name] > room(s.node) {
-			o.w.note("S1", "node %s has room for %d, and has %v", s.node.Name, room(s.node), names[s.node.Name])
-		}
-	}
 }
 
 // checkApart is S7 for required anti-affinity, in both directions.
@@ -256,7 +248,8 @@ func (o *oracle) checkApart(stand []stands) {
 
 func (o *oracle) checkRepelled(s stands, t corev1.PodAffinityTerm, stand []stands) {
 	for _, other := range stand {
-		if other.pod != s.pod && matches(t.LabelSelector, other.pod) && together(t.TopologyKey, s.node, other.node) {
+		if other.pod != s.pod && matches(t.LabelSelector, other.pod) && together(t.TopologyKey, s.node, other.node) &&
+			!o.w.cluster.reunited(s) && !o.w.cluster.reunited(other) {
 			o.w.note("S7", "pod %s on %s repels %s on %s", s.pod.Name, s.node.Name, other.pod.Name, other.node.Name)
 		}
 	}
@@ -322,6 +315,7 @@ func (o *oracle) unfinished() error {
 		c, told := conditionOf(p)
 		switch {
 		case p.Spec.NodeName != "" || p.DeletionTimestamp != nil || len(p.Spec.SchedulingGates) > 0:
+		case immense(p) && told && c.Status == corev1.ConditionFalse:
 		case !told || c.Status != corev1.ConditionFalse || c.Reason != corev1.PodReasonUnschedulable:
 			return fmt.Errorf("L1: pod %s is neither bound nor told why not (%v)", p.Name, c)
 		default:
@@ -335,7 +329,7 @@ func (o *oracle) unfinished() error {
 
 // fits names a node that a pod without rules could go to.
 func (o *oracle) fits(p *corev1.Pod, stand []stands) string {
-	if p.Spec.Affinity != nil || len(p.Spec.TopologySpreadConstraints) > 0 || claimTaken(p, stand) {
+	if len(p.Spec.Containers[0].Ports) > 0 || p.Spec.Affinity != nil || len(p.Spec.TopologySpreadConstraints) > 0 || claimTaken(p, stand) {
 		return ""
 	}
 	used, closed := map[string]int64{}, map[string]bool{}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 )
 
 // The times of the simulated processes: those of production, shortened alike.
@@ -34,6 +35,8 @@ type proc struct {
 	// skew and drift are its clock's: drift is per mille.
 	skew  time.Duration
 	drift int64
+	// store is the one that it has worked with in this life.
+	store *mem.Store
 	lease
 }
 
@@ -43,7 +46,9 @@ type troubles struct {
 	stopped time.Duration
 	// blind: its streams are silent, slow: its calls do not get through; its lease lives.
 	blind, slow time.Duration
-	cut         [dependencies]time.Duration
+	// deaf: it hears nothing of the ledger.
+	deaf time.Duration
+	cut  [dependencies]time.Duration
 }
 
 // lease is what a process knows of its session.
@@ -77,8 +82,8 @@ func (p *proc) begin() {
 	p.life++
 	p.name = fmt.Sprintf("%s-%d-%d", p.role, p.n, p.life)
 	p.up, p.draining = true, false
-	p.stopped, p.blind, p.slow = 0, 0, 0
-	p.lease = lease{}
+	p.stopped, p.blind, p.slow, p.deaf = 0, 0, 0, 0
+	p.lease, p.store = lease{}, p.w.store
 	p.skew = time.Duration(p.w.rng.IntN(20_000)-10_000) * time.Millisecond
 	p.drift = int64(p.w.rng.IntN(41)) - 20
 	if p.skew != 0 {
@@ -89,7 +94,13 @@ func (p *proc) begin() {
 // keep is the process's work on its own lease: join, renew, notice that it is lost.
 func (p *proc) keep() {
 	w := p.w
-	if w.down(p, toEtcd) || p.registering {
+	switch {
+	case w.down(p, toEtcd):
+		return
+	case p.store != w.store:
+		p.notices()
+		return
+	case p.registering:
 		return
 	}
 	now := p.clock()

@@ -42,11 +42,17 @@ type reign struct {
 	// still is since when the picture has been at, while that was not the end of the log.
 	still time.Time
 	at    uint64
+	// claimed: the ledger belonged to the cluster before. recorded is how far its history went then.
+	claimed  bool
+	recorded int64
+	renewal  *renewal
 }
 
 // round is one life of the watches: it makes the log true and keeps it so.
 type round struct {
-	epoch  uint64
+	epoch uint64
+	// behind is the fact that it continues from.
+	behind uint64
 	writer *queuecore.Writer
 	log    *factLog
 	out    chan events.Fact
@@ -200,6 +206,7 @@ func (q *queueReplica) stepLead() error {
 		if leads {
 			w.hit("queue takes over")
 			q.running, q.term, q.cause = true, term, queuecore.CauseList
+			return q.claim()
 		}
 		return nil
 	case q.round == nil:
@@ -235,17 +242,29 @@ func (q *queueReplica) stalled() bool {
 func (q *queueReplica) settle() (*state.Snapshot, queuecore.Base, error) {
 	w := q.w
 	picture := q.facts.Snapshot()
+	if _, there := picture.Position().Hole(); there {
+		return q.anew()
+	}
 	base, err := queuecore.Behind(w.ctx, w.log, picture.Position())
 	var diverged *queuecore.DivergedError
+	var undecodable *events.DecodeError
 	switch {
+	case errors.As(err, &undecodable):
+		return q.anew()
 	case err == nil || !errors.As(err, &diverged):
 		return picture, base, err
 	case q.stalled():
-		w.hit("facts told anew")
-		base, err = queuecore.Anew(w.ctx, w.log)
-		return state.New().Snapshot(), base, err
+		return q.anew()
 	}
 	return nil, queuecore.Base{}, nil
+}
+
+// anew is the picture of a round that tells everything again.
+func (q *queueReplica) anew() (*state.Snapshot, queuecore.Base, error) {
+	q.w.hit("facts told anew")
+	base, err := queuecore.Anew(q.w.ctx, q.w.log)
+	base.Epoch = max(base.Epoch, q.facts.Snapshot().Position().Epoch)
+	return state.New().Snapshot(), base, err
 }
 
 // openRound begins a round when it knows behind what.
@@ -258,10 +277,13 @@ func (q *queueReplica) openRound() error {
 	if err != nil || picture == nil {
 		return err
 	}
+	if sound, err := q.sound(); err != nil || !sound {
+		return err
+	}
 	n := queuecore.Round{Term: q.term, Number: q.rounds}
 	q.rounds, q.still = q.rounds+1, time.Time{}
 	r := &round{
-		epoch: n.Epoch(base.Epoch), out: make(chan events.Fact, factRoom),
+		epoch: n.Epoch(base.Epoch), behind: base.Tail.Sequence, out: make(chan events.Fact, factRoom),
 		watched: map[events.Kind]uint64{},
 	}
 	if w.mutant.epoch != nil {
@@ -294,6 +316,9 @@ func (q *queueReplica) stepWrite() error {
 	if q.round == nil || q.w.down(&q.proc, toLog) {
 		return nil
 	}
+	if q.w.chance(20) && !q.w.doubtful {
+		q.w.recorded = max(q.w.recorded, q.w.store.Revision())
+	}
 	ctx, cancel := context.WithCancel(q.w.ctx)
 	defer cancel()
 	q.round.log.stop, q.round.log.appends = cancel, 0
@@ -313,6 +338,9 @@ func (q *queueReplica) stepWrite() error {
 
 // followed says whether the log can be followed, as far as can be told by now.
 func (q *queueReplica) followed() bool {
+	if q.holed() || !q.holds.View().IsOpen() {
+		return false
+	}
 	last, err := q.w.log.Last(q.w.ctx, events.Facts)
 	if err != nil || last == q.facts.Snapshot().Position().Sequence {
 		q.still = time.Time{}
@@ -418,7 +446,11 @@ func (q *queueReplica) stepSnapshot() error {
 		return nil
 	}
 	var diverged *queuecore.DivergedError
+	var undecodable *events.DecodeError
+	var gap *events.ErrGap
 	switch err := queuecore.Stands(w.ctx, w.log, s.Position()); {
+	case errors.As(err, &undecodable) || errors.As(err, &gap): // it does not stand, or nobody can say
+		return nil
 	case errors.As(err, &diverged):
 		w.hit("snapshot of lost facts not stored")
 		return nil

@@ -22,6 +22,10 @@ type shard struct {
 	more  bool
 	idle  bool
 	keeps keeper
+	// offers is what it knew of nodes when it was offered each pod that it has not decided on since, and
+	// first what it knew when it first sent the transaction under way.
+	offers knowledge
+	first  uint64
 }
 
 // keeper does what pkg/membership.Keeper does, a step at a time.
@@ -59,6 +63,7 @@ func (s *shard) start() {
 	})
 	s.beat, s.more, s.idle = time.Time{}, false, false
 	s.keeps = keeper{seen: map[string]time.Time{}}
+	s.offers, s.first = knowledge{}, 0
 }
 
 func (s *shard) steps() []func() error {
@@ -80,6 +85,8 @@ func (s *shard) step(in shardcore.Input) error {
 	for _, d := range out.Decisions {
 		w.tracef("%s decided: %s %s %s, by revision %d and fact %d",
 			s.member(), d.Kind, d.Pod.Name, d.NodeName, d.LedgerRevision, d.FactSequence)
+		delete(s.offers, d.Pod.UID)
+		w.checkFailed(d)
 	}
 	s.add(out.Decisions...)
 	if out.Request != nil {
@@ -99,6 +106,9 @@ func (s *shard) step(in shardcore.Input) error {
 func (s *shard) commit(c shardcore.Commit) {
 	w, core := s.w, s.core
 	txn := c.Txn
+	if c.Resubmitted == 0 {
+		s.first = s.nodesKnown()
+	}
 	if c.Resubmitted > 0 && w.mutant.resubmit != nil {
 		txn = w.mutant.resubmit(w, txn)
 	}
@@ -110,8 +120,17 @@ func (s *shard) commit(c shardcore.Commit) {
 		if core != s.core {
 			return nil
 		}
-		return s.step(shardcore.Input{Results: []shardcore.Result{{ID: c.ID, Err: err, Txn: r}}})
+		err = s.step(shardcore.Input{Results: []shardcore.Result{{ID: c.ID, Err: err, Txn: r}}})
+		if err == nil && w.mutant.earlyOwner && !r.Succeeded {
+			return s.learnEarly(r.Current)
+		}
+		return err
 	})
+}
+
+// learn takes in a part of the ledger.
+func (s *shard) learn(b ledger.EventBatch) error {
+	return s.step(shardcore.Input{Ledger: []ledger.ViewBatch{{Events: b}}})
 }
 
 func (s *shard) request(r events.WorkRequest) {
@@ -128,7 +147,46 @@ func (s *shard) request(r events.WorkRequest) {
 
 // offered takes in offers, possibly late.
 func (s *shard) offered(b events.OfferBatch) error {
+	for _, o := range b.Offers {
+		if _, known := s.offers[o.Pod.UID]; !known {
+			s.offers[o.Pod.UID] = s.nodesKnown()
+		}
+		if s.w.mutant.termsFirst {
+			s.registerFirst(o.Pod.UID)
+		}
+	}
 	return s.step(shardcore.Input{Offers: []events.OfferBatch{b}})
+}
+
+// nodesKnown is up to which resourceVersion its facts show all nodes.
+func (s *shard) nodesKnown() uint64 {
+	rv, _ := s.core.Position().Progress(events.KindNode)
+	return rv
+}
+
+// known is what it knew of nodes when it decided what a transaction is about, at least: of pods that it was
+// offered when it was, of plans that it carries out when it sent that first.
+func (s *shard) known(what string, t ledger.Txn) knowledge {
+	out := knowledge{}
+	for _, uid := range newReservations(t) {
+		out[uid] = s.first
+		if at, ok := s.offers[uid]; what == "T1" {
+			out[uid] = 0
+			if ok {
+				out[uid] = min(at, s.first)
+			}
+		}
+	}
+	return out
+}
+
+// forgetful: what it has read is not there any more, and what it decides by now may be older.
+func (s *shard) forgetful(b follow.Batch) {
+	if b.Reset {
+		for uid := range s.offers {
+			s.offers[uid] = 0
+		}
+	}
 }
 
 func (s *shard) stepFacts() error {
@@ -136,6 +194,7 @@ func (s *shard) stepFacts() error {
 	if err != nil || !ok {
 		return err
 	}
+	s.forgetful(b)
 	return s.step(shardcore.Input{Facts: []follow.Batch{b}})
 }
 
@@ -162,6 +221,7 @@ func (s *shard) stepBoth() error {
 		return err
 	}
 	if ok {
+		s.forgetful(f)
 		in.Facts = append(in.Facts, f)
 	}
 	if len(in.Ledger)+len(in.Facts) == 0 {

@@ -82,6 +82,9 @@ func replay(seed uint64, m Mutant) string {
 	if m.Name != "" {
 		line += " MUTANT=" + m.Name
 	}
+	if *inFamily != "" {
+		line += " FAMILY=" + *inFamily
+	}
 	if *commit != "" {
 		line += "    (at commit " + *commit + ")"
 	}

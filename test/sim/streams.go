@@ -27,14 +27,15 @@ type streams struct {
 // readLedger is what the ledger's watch delivers next; false for nothing.
 func (s *streams) readLedger() (ledger.ViewBatch, bool, error) {
 	w := s.p.w
-	if w.down(s.p, toEtcd) || s.p.stalled() || w.chance(s.p.lagLedger) {
+	if w.down(s.p, toEtcd) || s.p.stalled() || w.now < s.p.deaf || w.chance(s.p.lagLedger) {
 		return ledger.ViewBatch{}, false, nil
 	}
 	if s.revision == 0 {
 		kvs, revision, err := w.store.List(w.ctx, "")
 		s.revision, s.listed = revision, true
-		b := ledger.ViewBatch{Reset: true, KVs: kvs, Events: ledger.EventBatch{Revision: revision}}
-		return w.mutated(b), err == nil, err
+		id, _ := w.store.ID(w.ctx) // in memory
+		b := ledger.ViewBatch{Reset: true, KVs: kvs, Store: id, Events: ledger.EventBatch{Revision: revision}}
+		return s.mutated(b), err == nil, err
 	}
 	last := w.store.Revision()
 	if last <= s.revision {
@@ -53,14 +54,14 @@ func (s *streams) readLedger() (ledger.ViewBatch, bool, error) {
 		return ledger.ViewBatch{}, false, err
 	}
 	s.revision = events.Revision
-	return w.mutated(ledger.ViewBatch{Events: events}), true, nil
+	return s.mutated(ledger.ViewBatch{Events: events}), true, nil
 }
 
-func (w *world) mutated(b ledger.ViewBatch) ledger.ViewBatch {
-	if w.mutant.ledger == nil {
+func (s *streams) mutated(b ledger.ViewBatch) ledger.ViewBatch {
+	if s.p.w.mutant.ledger == nil {
 		return b
 	}
-	return w.mutant.ledger(b)
+	return s.p.w.mutant.ledger(s, b)
 }
 
 // maxRedelivered bounds how many records the log delivers again.
@@ -189,11 +190,10 @@ func (s *streams) readDecisions() (out []events.SequencedDecision, caughtUp bool
 	}
 	for _, r := range records {
 		d, err := events.DecodeOutcome(r)
-		if err != nil {
-			return nil, false, err
-		}
 		s.decisions = r.Sequence + 1
-		out = append(out, d)
+		if err == nil { // else it is poison, which is skipped
+			out = append(out, d)
+		}
 	}
 	if w.fault(5, "decisions delivered again") {
 		out = append(out, out...)

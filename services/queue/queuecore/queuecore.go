@@ -36,6 +36,10 @@ type (
 	Lead = decide.Lead
 	// StepDown is decide.StepDown.
 	StepDown = decide.StepDown
+	// LedgerSeen is decide.LedgerSeen.
+	LedgerSeen = decide.LedgerSeen
+	// GenerationVerdict is decide.GenerationVerdict.
+	GenerationVerdict = decide.GenerationVerdict
 	// Tick is decide.Tick.
 	Tick = decide.Tick
 )
@@ -73,6 +77,16 @@ const (
 	CauseList   = intake.CauseList
 	CauseRepair = intake.CauseRepair
 )
+
+// The verdicts on the ledger's generation.
+const (
+	GenerationKept  = decide.GenerationKept
+	GenerationFirst = decide.GenerationFirst
+	GenerationNext  = decide.GenerationNext
+)
+
+// JudgeGeneration is decide.JudgeGeneration.
+func JudgeGeneration(s LedgerSeen) (GenerationVerdict, string) { return decide.JudgeGeneration(s) }
 
 // New returns a core that knows no pod and does not lead.
 func New(cfg Config) *Core { return decide.New(cfg) }

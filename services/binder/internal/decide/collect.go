@@ -5,13 +5,9 @@ import (
 	"time"
 )
 
-const (
-	// collectEvery spaces the looks at all documents for those of objects that are gone.
-	collectEvery = time.Minute
-	// collectAtOnce is how many documents one transaction collects: each takes a compare and a
-	// delete, a node's one more of both for its name, and a compare and a put for its successor.
-	collectAtOnce = 40
-)
+// collectAtOnce is how many documents one transaction collects: each takes a compare and a
+// delete, a node's one more of both for its name, and a compare and a put for its successor.
+const collectAtOnce = 40
 
 // collecting finds the documents of nodes, disruption budgets, volumes and pools that are gone, and
 // deletes them (T16): without that the ledger would grow with every node and budget there ever was.
@@ -49,7 +45,7 @@ func (g *collecting) answered(c *Core, in Input) {
 func (c *Core) collect() {
 	g := &c.collecting
 	if c.draining || g.op != 0 || c.facts.Exists == nil || !c.facts.PodProgressKnown ||
-		c.now.Sub(g.looked) < collectEvery {
+		c.now.Sub(g.looked) < c.limits.CollectEvery {
 		return
 	}
 	due := c.goneFor(c.limits.Collect)

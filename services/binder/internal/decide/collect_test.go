@@ -66,12 +66,12 @@ func TestDocumentsOfGoneObjectsAreCollected(t *testing.T) {
 	r.quiet("just seen to be gone")
 	r.wait(r.limits.Collect / 2)
 	r.without() // back again, if only for a moment
-	r.wait(collectEvery)
+	r.wait(r.limits.CollectEvery)
 	r.without(gone...)
-	r.wait(collectEvery)
-	r.wait(r.limits.Collect - collectEvery)
+	r.wait(r.limits.CollectEvery)
+	r.wait(r.limits.Collect - r.limits.CollectEvery)
 	r.quiet("not gone for long enough")
-	r.wait(2 * collectEvery)
+	r.wait(2 * r.limits.CollectEvery)
 	r.amends("collect")
 	if after := r.keys("n/", "b/", "x/", "incarnation/"); !slices.Equal(before, after) {
 		t.Errorf("keys %q, want those of before, %q", after, before)
@@ -80,7 +80,7 @@ func TestDocumentsOfGoneObjectsAreCollected(t *testing.T) {
 		t.Errorf("the floor is %v, want what was collected", hw)
 	}
 	r.see()
-	r.wait(2 * collectEvery)
+	r.wait(2 * r.limits.CollectEvery)
 	r.quiet("nothing is left to collect")
 }
 
@@ -92,7 +92,7 @@ func TestDocumentsInUseAreNotCollected(t *testing.T) {
 	r.b.lines = nil
 	r.b.core.draining = true
 	r.without(gone...)
-	r.wait(r.limits.Collect + 2*collectEvery)
+	r.wait(r.limits.Collect + 2*r.limits.CollectEvery)
 	r.quiet("a binder that drains")
 	r.b.core.draining = false
 	for key := range r.b.core.collecting.gone {

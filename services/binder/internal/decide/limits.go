@@ -76,8 +76,9 @@ type Leftovers struct {
 	// make the next pod within seconds, some only when the old one has gone.
 	KeepPlace time.Duration
 	// Collect is how long an empty document of an object that is gone is left before it is deleted, so
-	// that members whose facts are late are not held up by the floor.
-	Collect time.Duration
+	// that members whose facts are late are not held up by the floor. CollectEvery spaces the looks at
+	// all documents for such ones.
+	Collect, CollectEvery time.Duration
 	// ForgetEvery is how often the core goes through what it remembers of pods for what can no
 	// longer matter: with many pods that wait, a pass over all of them costs more than it frees.
 	ForgetEvery time.Duration
@@ -136,10 +137,11 @@ func DefaultLimits() Limits {
 		// may have waited in a connection before.
 		EvictionHang: 5 * time.Minute,
 		Leftovers: Leftovers{
-			Overdue:     10 * time.Minute,
-			KeepPlace:   2 * time.Minute,
-			Collect:     10 * time.Minute,
-			ForgetEvery: 10 * time.Second,
+			Overdue:      10 * time.Minute,
+			KeepPlace:    2 * time.Minute,
+			Collect:      10 * time.Minute,
+			CollectEvery: time.Minute,
+			ForgetEvery:  10 * time.Second,
 		},
 		Refusals: RefusalLimits{
 			Tell: fenceRefusals, Again: refusalsAgain,

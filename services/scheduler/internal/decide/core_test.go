@@ -1,6 +1,7 @@
 package decide_test
 
 import (
+	"flag"
 	"fmt"
 	"testing"
 
@@ -9,15 +10,18 @@ import (
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 )
 
-// seeds is how many interleavings TestShardsNeverOvercommit tries.
-const seeds = 150
+// overcommitSeeds is how many interleavings TestShardsNeverOvercommit tries, overcommitFirst the seed of the first.
+var (
+	overcommitSeeds = flag.Uint64("overcommit-seeds", 150, "interleavings of shards whose views lag")
+	overcommitFirst = flag.Uint64("overcommit-first", 0, "seed of the first of them")
+)
 
 // Three shards whose views of the API and of the ledger lag as they like, with answers
 // lost and pods deleted under them, never put more on a node than it holds; and once
 // everything has been delivered, every pod that fits is bound.
 func TestShardsNeverOvercommit(t *testing.T) {
 	conflicts, placed := 0, 0
-	for seed := range uint64(seeds) {
+	for seed := *overcommitFirst; seed < *overcommitFirst+*overcommitSeeds; seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			w := newWorld(t, seed, 3)
 			for n := range 4 {
@@ -51,10 +55,10 @@ func TestShardsNeverOvercommit(t *testing.T) {
 			}
 		})
 	}
-	if conflicts == 0 {
+	if *overcommitSeeds >= 50 && conflicts == 0 {
 		t.Error("no shard ever lost a race: the test does not test what it says")
 	}
-	t.Logf("%d seeds: %d placed, %d conflicts", seeds, placed, conflicts)
+	t.Logf("%d seeds: %d placed, %d conflicts", *overcommitSeeds, placed, conflicts)
 }
 
 // finish turns the faults off and demands progress.

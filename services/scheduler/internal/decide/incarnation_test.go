@@ -1,6 +1,7 @@
 package decide_test
 
 import (
+	"flag"
 	"fmt"
 	"slices"
 	"testing"
@@ -163,7 +164,7 @@ func TestPromisesOfTheNodeBeforeCount(t *testing.T) {
 // Histories in which nodes register again at any time, with views that lag as they like.
 func TestShardsNeverOvercommitNodesThatRegisterAgain(t *testing.T) {
 	again, placed := 0, 0
-	for seed := range uint64(incarnationSeeds) {
+	for seed := *incarnationFirst; seed < *incarnationFirst+*incarnationSeeds; seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			w := newWorld(t, seed, 2)
 			for n := range 3 {
@@ -194,11 +195,15 @@ func TestShardsNeverOvercommitNodesThatRegisterAgain(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("%d seeds: %d registrations, %d pods placed", incarnationSeeds, again, placed)
+	t.Logf("%d seeds: %d registrations, %d pods placed", *incarnationSeeds, again, placed)
 }
 
-// incarnationSeeds is how many interleavings TestShardsNeverOvercommitNodesThatRegisterAgain tries.
-const incarnationSeeds = 100
+// incarnationSeeds is how many interleavings TestShardsNeverOvercommitNodesThatRegisterAgain tries, incarnationFirst
+// the seed of the first.
+var (
+	incarnationSeeds = flag.Uint64("incarnation-seeds", 100, "interleavings of shards whose nodes register again")
+	incarnationFirst = flag.Uint64("incarnation-first", 0, "seed of the first of them")
+)
 
 // churnPod deletes a bound pod and makes another, so that there is always something to place.
 func (w *world) churnPod() {

@@ -2,6 +2,7 @@ package decide_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"slices"
 	"testing"
@@ -215,7 +216,7 @@ func TestLostEpochIsNotTriedAgain(t *testing.T) {
 // Partitions change hands and come back while picks are staged, answers are lost and views lag.
 func TestShardsNeverOvercommitAcrossTakeOvers(t *testing.T) {
 	moves := 0
-	for seed := range uint64(takeOverSeeds) {
+	for seed := *takeOverFirst; seed < *takeOverFirst+*takeOverSeeds; seed++ {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			w := newWorld(t, seed, 2)
 			for n := range 4 {
@@ -242,11 +243,15 @@ func TestShardsNeverOvercommitAcrossTakeOvers(t *testing.T) {
 			w.finish()
 		})
 	}
-	t.Logf("%d seeds, %d partitions moved", takeOverSeeds, moves)
+	t.Logf("%d seeds, %d partitions moved", *takeOverSeeds, moves)
 }
 
-// takeOverSeeds is how many interleavings TestShardsNeverOvercommitAcrossTakeOvers tries.
-const takeOverSeeds = 60
+// takeOverSeeds is how many interleavings TestShardsNeverOvercommitAcrossTakeOvers tries, takeOverFirst the seed of
+// the first.
+var (
+	takeOverSeeds = flag.Uint64("takeover-seeds", 60, "interleavings of shards whose partitions change hands")
+	takeOverFirst = flag.Uint64("takeover-first", 0, "seed of the first of them")
+)
 
 // offerOne offers one pod that waits, so that picks come one behind the other.
 func (w *world) offerOne() {

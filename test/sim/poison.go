@@ -1,0 +1,35 @@
+package sim
+
+import (
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// poison appends a record that nobody can decode, as a member does that was taken over, or has a fault.
+func (w *world) poison() error {
+	stream, what := events.Decisions, "poison among the decisions"
+	if w.chance(50) {
+		stream, what = events.Facts, "poison among the facts"
+	}
+	last, err := w.log.Last(w.ctx, stream)
+	if err != nil || last == 0 {
+		return err // there is nothing that it could look like
+	}
+	like, err := w.records(stream, last)
+	if err != nil || len(like) == 0 {
+		return nil // retention has taken it
+	}
+	bad := like[0].Message
+	bad.Data = []byte("\xff\xff\xff no message of this or a later version")
+	if _, err = w.log.Append(w.ctx, stream, events.AnySequence, []events.Message{bad}); err != nil {
+		return nil // not today
+	}
+	w.hit(what)
+	w.tracef("%s", what)
+	return nil
+}
+
+// holed says whether a fact behind the beginning of the round cannot be read: then everything is told anew.
+func (q *queueReplica) holed() bool {
+	at, there := q.facts.Snapshot().Position().Hole()
+	return there && at > q.round.behind
+}

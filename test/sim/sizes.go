@@ -1,0 +1,147 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
+)
+
+const (
+	// largePorts are host ports of which those of one pod fill most of a document, and immensePorts those that no
+	// document has room for.
+	largePorts, immensePorts = 2300, 5000
+	// largeTerms are rules of one pod that fit in a transaction, immenseTerms those that do not.
+	largeTerms, immenseTerms = 24, 2 * ledger.MaxTxnOps
+	// immenseApp begins the labels that rules of pods are about which can never be placed.
+	immenseApp = "immense-"
+	// sizedShare is the share of seeds that are about sizes; with 0 they are played on demand (-family sized).
+	sizedShare = 0
+	// mostLarge is how many such pods there are in a run at most.
+	mostLarge = 4
+)
+
+// addLarge has a pod come that is as large as a document or a transaction, or larger.
+func (c *cluster) addLarge(w *world) {
+	if c.large >= mostLarge {
+		return
+	}
+	c.large++
+	p := c.newPod(1)
+	switch w.rng.IntN(4) {
+	case 0:
+		ports(p, largePorts)
+		w.hit("pod that fills a document")
+	case 1:
+		ports(p, immensePorts)
+		w.hit("pod larger than a document")
+	case 2:
+		terms(p, "large-", largeTerms)
+		w.hit("pod with many rules")
+	default:
+		terms(p, immenseApp, immenseTerms)
+		w.hit("pod with more rules than a transaction takes")
+	}
+	w.tracef("pod %s has %d host ports and %d rules", p.Name, len(p.Spec.Containers[0].Ports), len(repelled(p)))
+	w.api.put(events.KindPod, p)
+}
+
+// ports are taken from one end of the range, so that two such pods do not go to one node.
+func ports(p *corev1.Pod, n int) {
+	for i := range n {
+		p.Spec.Containers[0].Ports = append(p.Spec.Containers[0].Ports, corev1.ContainerPort{
+			HostPort: int32(10_000 + i), ContainerPort: int32(10_000 + i), Protocol: corev1.ProtocolTCP,
+		})
+	}
+}
+
+// terms are rules about pods that there are not.
+func terms(p *corev1.Pod, app string, n int) {
+	var all []corev1.PodAffinityTerm
+	for i := range n {
+		all = append(all, corev1.PodAffinityTerm{
+			TopologyKey: corev1.LabelTopologyZone, LabelSelector: selects(fmt.Sprint(app, p.Name, "-", i)),
+		})
+	}
+	p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: all,
+	}}
+}
+
+// immense: no transaction can place the pod, whatever there is room for.
+func immense(p *corev1.Pod) bool {
+	return len(p.Spec.Containers[0].Ports) >= immensePorts || len(repelled(p)) >= immenseTerms
+}
+
+// checkFailed is S19: no decision about a pod that is not too large fails because another is.
+func (w *world) checkFailed(d events.Decision) {
+	if w.cluster.family != sized || d.Kind != events.DecisionFailed {
+		return
+	}
+	if p, ok := w.api.pod(d.Pod.UID); ok && !immense(p) {
+		w.note("S19", "pod %s failed, beside others that are too large: %s", p.Name, d.Message)
+	}
+}
+
+// checkTerms is S19 for rules: those of a pod that no transaction can place are not registered, and so take
+// nothing from others.
+func (o *oracle) checkTerms(changes []ledger.Event) {
+	for _, ev := range changes {
+		if ev.Deleted || !strings.HasPrefix(ev.Key, ledger.PrefixTerm) || ev.Key == ledger.KeyTermRegistry {
+			continue
+		}
+		var t ledgerpb.Term
+		if err := proto.Unmarshal(ev.Value, &t); err != nil {
+			o.w.note("form", "ledger: key %s: %v", ev.Key, err)
+			continue
+		}
+		for _, part := range t.GetParts() {
+			for _, r := range part.GetSelector() {
+				if len(r.GetValues()) > 0 && strings.HasPrefix(r.GetValues()[0], immenseApp) {
+					o.w.note("S19", "a rule about %v is registered, for a pod that can never be placed", r.GetValues())
+				}
+			}
+		}
+	}
+}
+
+// sizeMutants are about what is asked before it is known whether a pod fits in a transaction.
+func sizeMutants() []Mutant {
+	return []Mutant{{
+		Name: "terms-first", expected: expected{rare: true, family: sized},
+		Missing:  "the rules of a pod are registered before it is looked whether it fits in a transaction",
+		switches: switches{termsFirst: true},
+	}}
+}
+
+// registerFirst registers some of the rules of a pod that a shard has just been offered.
+func (s *shard) registerFirst(podUID string) {
+	p, ok := s.w.api.pod(podUID)
+	if !ok || !immense(p) || len(repelled(p)) == 0 {
+		return
+	}
+	var all []ledger.RegisteredTerm
+	for _, r := range repelled(p)[:8] {
+		all = append(all, ledger.RegisteredTerm{Term: termOf(r), Namespace: namespace})
+	}
+	t, err := ledger.RegisterTerms(s.w.oracle.truth.Registry(), s.w.oracle.truth, all...)
+	if err != nil {
+		return
+	}
+	s.w.transact(&s.proc, "T11", t, func(ledger.TxnResult, error) error { return nil })
+}
+
+// termOf is a rule as the ledger has it.
+func termOf(r corev1.PodAffinityTerm) ledger.Term {
+	return ledger.Term{Kind: ledger.TermApart, TopologyKey: r.TopologyKey, Parts: []ledger.TermPart{{
+		Namespaces: []string{namespace}, Selector: []ledger.Requirement{{
+			Key: "app", Operator: string(metav1.LabelSelectorOpIn), Values: []string{r.LabelSelector.MatchLabels["app"]},
+		}},
+	}}}
+}
