@@ -30,13 +30,19 @@ type History struct {
 	anew uint64
 	// seeking: there is nothing to start from, and the log is read in search of such a fact.
 	seeking bool
-	// strays is where reading broke off last because a fact did not follow from the one before it, 0 once
-	// it has followed. What does not follow up to there when it is read again is no matter of a lost tail:
-	// the record is not a fact of the writer's.
-	strays uint64
+	// breaks is where reading has broken off because a fact did not follow from the one before it. Who writes
+	// behind a lost tail takes an epoch of its own. So what breaks off at the same place once more was not
+	// explained by a lost tail: the record is not a fact of the writer's.
+	breaks map[seam]bool
 	// hole is the sequence of the newest record that could not be read, 0 for none since the beginning.
 	hole uint64
 }
+
+// seam is where a fact of an epoch stands behind one of another.
+type seam struct{ sequence, before, epoch uint64 }
+
+// maxBreaks bounds History.breaks. Records beyond it that do not follow cannot be read.
+const maxBreaks = 64
 
 // Next is the sequence to read next; 0 when the history has to begin (anew).
 func (h *History) Next() uint64 { return h.next }
@@ -115,15 +121,12 @@ func (h *History) Take(records []events.Record) ([]events.SequencedFact, error) 
 		}
 		fact, err := events.DecodeFact(r)
 		if err == nil && !h.follows(epoch, known, fact) {
-			if err = h.stray(fact); err == nil {
+			if err = h.stray(epoch, fact); err == nil {
 				return nil, ErrHistory
 			}
 		}
 		if want++; h.seeking {
 			continue
-		}
-		if err == nil && r.Sequence == h.strays {
-			h.strays = 0
 		}
 		if err != nil {
 			h.hole = r.Sequence
@@ -144,14 +147,21 @@ func unreadable(sequence, epoch uint64, err error) events.SequencedFact {
 	}
 }
 
-// stray says why a fact that does not follow cannot be read, if reading has come as far before: then no lost
-// tail explains it. Nil for the first time.
-func (h *History) stray(f events.SequencedFact) error {
-	if f.Anew() {
+// stray says why a fact that does not follow cannot be read, if reading has broken off there before, and not
+// because of the snapshot that it began from. Nil if it has to begin once more.
+func (h *History) stray(before uint64, f events.SequencedFact) error {
+	at := seam{f.Sequence, before, f.Epoch}
+	switch {
+	case f.Anew():
+		clear(h.breaks) // they are before it, or will be found again
 		return nil
-	}
-	if f.Sequence > h.strays {
-		h.strays = f.Sequence
+	case h.origin.Sequence > 0 && h.origin == h.refused:
+		return nil
+	case !h.breaks[at] && len(h.breaks) < maxBreaks:
+		if h.breaks == nil {
+			h.breaks = map[seam]bool{}
+		}
+		h.breaks[at] = true
 		return nil
 	}
 	return fmt.Errorf("follow: fact %d is of epoch %d, which does not follow from the fact before it", f.Sequence, f.Epoch)

@@ -48,3 +48,70 @@ func TestARefusedSnapshotIsKnownByItsPosition(t *testing.T) {
 		t.Fatalf("the good snapshot is not taken; next is %d, want 4", h.Next())
 	}
 }
+
+// facts are records of an epoch from a sequence on.
+func facts(epoch, from, to uint64) (out []events.Record) {
+	for n := from; n <= to; n++ {
+		f := events.Fact{Kind: events.KindPod, Op: events.OpProgress, Progress: n, Epoch: epoch}
+		out = append(out, events.Record{Message: events.EncodeFact(f), Sequence: n})
+	}
+	return out
+}
+
+// opened are the records of an epoch that continues from another, from a sequence on.
+func opened(epoch, before, from, to uint64) []events.Record {
+	f := events.Fact{Op: events.OpEpochBegin, Epoch: epoch, Progress: before}
+	return append([]events.Record{{Message: events.EncodeFact(f), Sequence: from}}, facts(epoch, from+1, to)...)
+}
+
+// A log that loses its tail, and another one before the reader has come as far again, holds nothing that cannot
+// be read. Nor does one whose lost tail a snapshot stands for.
+func TestLostTailsAreNoHoles(t *testing.T) {
+	var h follow.History
+	take := func(records ...events.Record) {
+		t.Helper()
+		if _, err := h.Take(records); err != nil {
+			t.Fatal(err)
+		}
+	}
+	breaks := func(records ...events.Record) {
+		t.Helper()
+		if _, err := h.Take(records); !errors.Is(err, follow.ErrHistory) {
+			t.Fatalf("facts that do not follow: %v, want ErrHistory", err)
+		}
+		h.Forget()
+	}
+	h.Begin(0, nil, 5)
+	take(facts(1, 1, 5)...)
+	breaks(opened(2, 1, 4, 8)[2:]...) // 4 and 5 were lost, and what has been read of the next epoch begins at 6
+	h.Begin(0, nil, 8)
+	take(append(facts(1, 1, 3), opened(2, 1, 4, 4)...)...)
+	breaks(opened(3, 1, 4, 8)[1:]...) // and lost again
+	h.Begin(3, snapshotAt(t, 9), 8)
+	breaks(opened(3, 1, 4, 8)...) // of a history that is lost
+	h.Begin(3, snapshotAt(t, 9), 8)
+	breaks(append(facts(8, 1, 3), opened(3, 1, 4, 8)...)...) // and another one
+	h.Begin(0, nil, 8)
+	take(append(facts(1, 1, 3), opened(3, 1, 4, 8)...)...)
+	if at, there := h.Hole(); there {
+		t.Errorf("fact %d cannot be read, want none", at)
+	}
+}
+
+// What breaks off at one place again and again, however the reader begins, is a record that is no fact.
+func TestStrayFactIsAHole(t *testing.T) {
+	var h follow.History
+	log := append(append(facts(1, 1, 3), facts(7, 4, 4)...), facts(1, 5, 8)...)
+	for begins := 1; ; begins++ {
+		h.Begin(0, nil, 8)
+		if _, err := h.Take(log); err == nil {
+			break
+		}
+		if h.Forget(); begins > 3 {
+			t.Fatal("the reader begins for the fourth time, want a hole")
+		}
+	}
+	if at, _ := h.Hole(); at != 4 && at != 5 {
+		t.Errorf("the hole is at %d, want 4, or the fact behind it", at)
+	}
+}
