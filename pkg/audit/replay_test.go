@@ -192,6 +192,13 @@ func TestReservations(t *testing.T) {
 		s.state("n", "a", ledger.Committed)
 		s.finds("violation S4 pod/d/a node/n")
 	})
+	t.Run("S4: taken back for another reason than it was", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1").place("n", "a")
+		s.state("n", "a", ledger.Fencing)
+		s.finds()
+		s.edit("n", func(d *ledger.NodeDoc) { d.Entries[0].Cause = ledger.FenceByNode })
+		s.finds("violation S4 pod/d/a node/n")
+	})
 	t.Run("S4: rewritten under its token", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil).pod("a", "1").place("n", "a")
 		s.edit("n", func(d *ledger.NodeDoc) { d.Entries[0].PodRV++ })

@@ -201,6 +201,9 @@ func (s *story) state(node, pod string, to ledger.State) {
 		for i := range d.Entries {
 			if d.Entries[i].Name == pod {
 				d.Entries[i].State = to
+				if to == ledger.Fencing {
+					d.Entries[i].Cause = ledger.FenceByPod
+				}
 			}
 		}
 	})
