@@ -154,6 +154,32 @@ func TestStepsKeepFieldsOfALaterVersion(t *testing.T) {
 	}
 }
 
+// A promotion picks again what the pod's claims get: fields of a later version stay with what stays.
+func TestPromotionKeepsFieldsOfALaterVersion(t *testing.T) {
+	hold := reservation("p", Held, 1)
+	hold.Volumes = []VolumePick{{Claim: "same", Volume: "a", Later: []byte("v")}, {Claim: "other", Volume: "b", Later: []byte("v")}}
+	hold.Devices = []DevicePick{
+		{Claim: "same", Allocation: []byte("a"), Later: []byte("d")}, {Claim: "other", Allocation: []byte("b"), Later: []byte("d")},
+	}
+	c, err := Promote(Promotion{
+		Mandate: Mandate{Epochs: map[int32]int64{PartitionOf("p"): 1}}, Target: docOf(hold), PodUID: "p", Token: 1, PodRV: 9,
+		Fits: true, Facts: farFacts{},
+		Volumes: []VolumePick{{Claim: "other", Volume: "c"}, {Claim: "same", Volume: "a"}},
+		Devices: []DevicePick{{Claim: "other", Allocation: []byte("c")}, {Claim: "same", Allocation: []byte("a")}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, _ := c.Docs[0].Find("p")
+	volumes, devices := e.Volumes, e.Devices
+	if len(volumes) != 2 || volumes[0].Later != nil || string(volumes[1].Later) != "v" {
+		t.Errorf("volumes are %+v, want what the later version says of the one that is the same", volumes)
+	}
+	if len(devices) != 2 || devices[0].Later != nil || string(devices[1].Later) != "d" {
+		t.Errorf("devices are %+v, want what the later version says of those that are the same", devices)
+	}
+}
+
 // only are facts that show one pod bound.
 type only struct{ uid string }
 

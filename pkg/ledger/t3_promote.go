@@ -1,5 +1,10 @@
 package ledger
 
+import (
+	"bytes"
+	"slices"
+)
+
 // Promotion is T3 (promote): a hold becomes a reservation that can be bound.
 type Promotion struct {
 	Mandate
@@ -83,7 +88,8 @@ func Promote(p Promotion) (Change, error) {
 			at := without.index(p.PodUID)
 			e := &without.Entries[at]
 			e.State, e.PodRV, e.Wish, e.Plan = Committed, p.PodRV, p.Wish, ""
-			e.Volumes, e.Devices, e.Delegated = p.Volumes, p.Devices, p.Delegated
+			e.Volumes, e.Devices = volumesAgain(e.Volumes, p.Volumes), devicesAgain(e.Devices, p.Devices)
+			e.Delegated = p.Delegated
 		}
 		if room -= without.Weight(); n == 0 || changed && !IsRecorded(hold.Plan) && room >= 0 {
 			c.Docs = append(c.Docs, without)
@@ -94,6 +100,33 @@ func Promote(p Promotion) (Change, error) {
 		return Change{}, err
 	}
 	return c, nil
+}
+
+// volumesAgain is what a pod's claims get now. A claim that gets what it was to get before keeps the fields of
+// a later version.
+func volumesAgain(before, now []VolumePick) []VolumePick {
+	now = slices.Clone(now)
+	for i := range now {
+		for _, b := range before {
+			if b.Claim == now[i].Claim && b.Volume == now[i].Volume {
+				now[i].Later = b.Later
+			}
+		}
+	}
+	return now
+}
+
+// devicesAgain is volumesAgain for claims to devices.
+func devicesAgain(before, now []DevicePick) []DevicePick {
+	now = slices.Clone(now)
+	for i := range now {
+		for _, b := range before {
+			if b.Claim == now[i].Claim && bytes.Equal(b.Allocation, now[i].Allocation) {
+				now[i].Later = b.Later
+			}
+		}
+	}
+	return now
 }
 
 func (p Promotion) refuse(reason string) error {

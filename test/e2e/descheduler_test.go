@@ -32,6 +32,7 @@ profiles:
 // When an operator taints a node, the pods that do not tolerate it are evicted and their
 // replacements run elsewhere; pods that tolerate it, and pods without an owner, stay.
 func TestTaintedNodeIsEmptiedByPolicy(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "")
 	s.addNodes(nodeSpec{name: "node-0"}, nodeSpec{name: "node-1"}, nodeSpec{name: "node-2"})
 	s.up(harness.UpConfig{

@@ -26,6 +26,7 @@ const deviceResource = "example.com/gpu"
 // Pods start with their devices, where these can be used, and no device is in two claims, however
 // many shards give them away.
 func TestDevices(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "")
 	_, err := s.client.ResourceV1().DeviceClasses().Create(s.Context(), &resourcev1.DeviceClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "gpu"},

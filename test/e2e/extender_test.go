@@ -127,6 +127,7 @@ func needingLicence(p *corev1.Pod) {
 // An extender decides where the pods go that ask for what it manages, and binds them; other pods it never
 // hears of.
 func TestExtender(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "")
 	l := &licences{stack: s}
 	l.mu.calls = map[string][]string{}

@@ -30,6 +30,7 @@ const reportedWithin = 2 * time.Minute
 // changes the pod's status; where that is denied too, the pod's owner and the operator see what is denied. When the
 // policies go, the pod is bound.
 func TestFenceUnderPolicies(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "")
 	s.addNodes(nodeSpec{name: "node-0", capacity: "4"})
 	berth := s.up(harness.UpConfig{Shards: 1})

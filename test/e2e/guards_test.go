@@ -27,6 +27,7 @@ const (
 // share a zone, both at once and with plain pods between. The rules hold at every moment of
 // the ledger's own order, not only in the end.
 func TestRulesAboutOtherNodesHoldAtEveryMoment(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	f := &fleet{stack: s, members: map[string]*harness.Berth{}}
 	f.etcd = f.store("etcd")

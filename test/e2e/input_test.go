@@ -20,6 +20,7 @@ const refusedWithin = 30 * time.Second
 // Bad input is refused in one line that names the flag or file, the field and what is accepted;
 // the exit code is not zero and nothing stays behind.
 func TestBadInputIsRefusedInOneLine(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	s.no(err)
@@ -115,6 +116,7 @@ func logLine(line string) bool { return strings.HasPrefix(line, "time=") }
 
 // A data directory belongs to one cluster and to one process at a time.
 func TestDataDirectoryOfAnotherIsRefused(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "")
 	data := filepath.Join(s.dir, "data")
 	berth := s.up(harness.UpConfig{DataDir: data})

@@ -18,6 +18,7 @@ import (
 // instead goes elsewhere, although the node is still the one it prefers, and the rejection is
 // counted.
 func TestReplacementOfARejectedPodGoesElsewhere(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "")
 	s.addNodes(nodeSpec{name: "liked", labels: map[string]string{"liked": "yes"}}, nodeSpec{name: "other"})
 	berth := s.up(harness.UpConfig{Shards: 2, Binders: 2})

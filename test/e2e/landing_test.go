@@ -21,6 +21,7 @@ import (
 // A pod of a Deployment has to leave its node, and there is one place for its replacement. Before
 // that can be placed, others come that want the place: they wait, and the replacement gets it.
 func TestPlaceIsKeptForTheReplacement(t *testing.T) {
+	t.Parallel()
 	s, f := moving(t)
 	ns := s.namespace("moved")
 	s.gatedDeployment(ns, "web", "1500m")
@@ -55,6 +56,7 @@ func TestPlaceIsKeptForTheReplacement(t *testing.T) {
 // The owner of a pod that was moved is scaled down before the replacement is placed: the place is
 // given up after a while, and somebody else gets it.
 func TestPlaceIsGivenUpWhenNobodyComes(t *testing.T) {
+	t.Parallel()
 	s, f := moving(t)
 	ns := s.namespace("moved")
 	s.gatedDeployment(ns, "web", "1500m")

@@ -34,6 +34,7 @@ var laterPrefixes = []string{
 // entries and records of the ledger while pods arrive, are preempted and moved. Members of this version
 // write those values again and again, and the fields stay.
 func TestFieldsOfALaterVersionStay(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	m := newMixed(s, programs)
 	store, err := etcd.Open(t.Context(), etcd.Config{Endpoints: []string{m.etcdURL}})

@@ -45,6 +45,7 @@ var alerted = []string{
 // that one exposes, the other does, of the same type and stability, with the same labels and buckets;
 // and the resources of the same pods are the same numbers.
 func TestMetricsAreKubeSchedulers(t *testing.T) {
+	t.Parallel()
 	var upstream, ours [2]string
 	t.Run("kube-scheduler", func(t *testing.T) {
 		s := newStack(t, "")

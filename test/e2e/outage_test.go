@@ -37,6 +37,7 @@ type outage struct {
 // log and for as long as it lasts on /readyz what it misses, says once that it is back, and the pods
 // that came meanwhile are placed.
 func TestOutages(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	etcd, err := programs.StartEtcd(t.Context(), filepath.Join(s.dir, "etcd"), 1)
 	s.no(err)
@@ -164,6 +165,7 @@ func (f *fleet) told(outages []outage) {
 // The number of shards may change at any time: new ones join in the middle of a burst, old ones
 // leave, and one is left in the end. Nothing is lost, nothing placed twice.
 func TestShardsChangeInTheMiddleOfABurst(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	f := newFleet(s)
 	ns := s.namespace("more")

@@ -19,6 +19,7 @@ const lab = "berth.dev/lab"
 
 // Pods go where their specification lets them, and say why when there is no such place.
 func TestPlacement(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "")
 	s.up(harness.UpConfig{Shards: 2, Binders: 2})
 	for i, test := range []struct {

@@ -23,6 +23,7 @@ import (
 // anywhere. Pods of a group wait for each other, with their places held. One plugin binds by itself. The
 // program without the plugins refuses the profile.
 func TestPlugin(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "")
 	config := filepath.Join(programs.Root, "examples", "plugin.yaml")
 	refused, err := programs.Command(t.Context(), "up", "--kubeconfig", s.cluster.Kubeconfig, "--config", config)

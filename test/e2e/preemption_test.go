@@ -21,6 +21,7 @@ import (
 // Low-priority pods fill two nodes, and a more important one arrives: one of them is evicted,
 // the pod is nominated to its node while it stops, and runs there afterwards.
 func TestImportantPodGetsAPlace(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "")
 	s.addNodes(nodeSpec{name: "node-0", capacity: "4"}, nodeSpec{name: "node-1", capacity: "4"})
 	f := &fleet{stack: s, members: map[string]*harness.Berth{}}
@@ -210,6 +211,7 @@ func ofPriority(class string) podOption {
 // A more important pod arrives while the victim of another one stops: it takes the place over,
 // and the other one gets a place of its own, for which the next victim goes.
 func TestMoreImportantPodTakesTheHeldPlace(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "")
 	s.addNodes(nodeSpec{name: "node-0", capacity: "4"})
 	f := &fleet{stack: s, members: map[string]*harness.Berth{}}

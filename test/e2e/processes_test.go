@@ -76,6 +76,7 @@ func (f *fleet) start(service, name string, args ...string) {
 // Two queues, two scheduler shards and two binders, each a process, do together what one process
 // does: every pod is placed once.
 func TestSeparateProcessesPlaceEveryPodOnce(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	newFleet(s)
 	ns := s.namespace("fleet")
@@ -88,6 +89,7 @@ func TestSeparateProcessesPlaceEveryPodOnce(t *testing.T) {
 // Any one process may be killed in the middle of a burst: the others finish it. A replacement
 // joins without anybody's help.
 func TestKillOneProcessInTheMiddleOfABurst(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	f := newFleet(s)
 	for _, service := range []string{"scheduler", "binder", "queue"} {

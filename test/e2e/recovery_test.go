@@ -25,6 +25,7 @@ const (
 // Berth may be stopped in the middle of a burst: started again on the same data it resumes,
 // started on an empty directory it rebuilds what it needs. No pod is lost, none bound twice.
 func TestRestartInTheMiddleOfABurst(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	berth := s.up(harness.UpConfig{Shards: 2, Binders: 2, Name: "first"})
 
@@ -49,6 +50,7 @@ func TestRestartInTheMiddleOfABurst(t *testing.T) {
 
 // A crash is as good as a stop: SIGKILL in the middle of a burst loses nothing.
 func TestKillInTheMiddleOfABurst(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	berth := s.up(harness.UpConfig{Shards: 2, Binders: 2, Name: "first"})
 	ns := s.namespace("killed")

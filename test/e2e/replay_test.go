@@ -43,6 +43,7 @@ type replayed struct {
 // Two shard processes place pods with and without rules about each other. With the nodes erased from
 // all records, replay arrives at every one of them; and so does, on the live log, a random sample.
 func TestReplayArrivesAtEveryNode(t *testing.T) {
+	t.Parallel()
 	seed := seedOf(t)
 	s := newStack(t, nodesFile(t, max(leastNodes, *replayPods/podsPerNode)))
 	f := newReplayed(s)

@@ -18,6 +18,7 @@ import (
 // An API server without claims to devices: Berth says so once, places pods that name none, and lets those
 // that do wait, with the reason in their condition. Nothing asks for what is not there again and again.
 func TestWithoutDevices(t *testing.T) {
+	t.Parallel()
 	const group = "resource.k8s.io/v1"
 	s := newStackOf(t, harness.ClusterConfig{RuntimeConfig: group + "=false"})
 	s.addNodes(nodeSpec{name: "node-0", capacity: "4"})

@@ -21,6 +21,7 @@ const sixtyNodes = "tools/cluster/examples/demo-nodes.yaml"
 // A Deployment, a StatefulSet and a batch of Jobs on 60 nodes: every pod runs, each was placed
 // once, and nothing is overcommitted.
 func TestSmoke(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	s.up(harness.UpConfig{Shards: 2, Binders: 2})
 	ns := s.namespace("smoke")

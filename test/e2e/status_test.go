@@ -19,6 +19,7 @@ import (
 // `berth status` finds the services and what waits; as kubectl's plugin it says the same; and a
 // running process can be told to log its decisions.
 func TestStatusAndLogLevel(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "")
 	s.addNodes(nodeSpec{name: "node-0", capacity: "4"})
 	data := filepath.Join(s.dir, "data")

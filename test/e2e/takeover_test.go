@@ -58,6 +58,7 @@ const elected = `leaderElection:
 // nodes are then given more than they hold (docs/takeover.md); with Berth none is, whoever
 // believes what.
 func TestTakeOverOnAnOldPicture(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "")
 	var nodes []nodeSpec
 	for i := range fullNodes {

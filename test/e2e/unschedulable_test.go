@@ -19,6 +19,7 @@ import (
 // A pod that fits nowhere says so in kube-scheduler's words, in its condition and in an event;
 // it is bound soon after a node appears that fits, and only then.
 func TestUnschedulablePodSaysWhyAndBindsWhenANodeFits(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	s.up(harness.UpConfig{Shards: 2, Binders: 2})
 	ns := s.namespace("waiting")
@@ -72,6 +73,7 @@ func (s *stack) failedEvent(ns, pod, note string) {
 
 // A gated pod is never attempted; it is bound within a second once its last gate is gone.
 func TestGatedPodWaitsForItsLastGate(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "")
 	s.addNodes(nodeSpec{name: "node-0"})
 	berth := s.up(harness.UpConfig{})
@@ -125,6 +127,7 @@ func (s *stack) noEvent(ns, pod, reason string) {
 
 // Berth places the pods of the schedulers it is configured as and leaves all others alone.
 func TestPodsOfOtherSchedulersAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "")
 	s.addNodes(nodeSpec{name: "node-0", capacity: "2"})
 	config := s.file("config.yaml", `apiVersion: kubescheduler.config.k8s.io/v1

@@ -50,6 +50,7 @@ const metricsGroup = "/apis/metrics.k8s.io/v1beta1"
 // server's aggregation, it moves pods until the node is no longer over, and tells of it in
 // Kubernetes events.
 func TestBalanceByActualUse(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "")
 	s.addNodes(nodeSpec{name: "node-0", capacity: "4"}, nodeSpec{name: "node-1", capacity: "4"})
 	s.up(harness.UpConfig{

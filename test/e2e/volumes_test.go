@@ -25,6 +25,7 @@ const diskProvisioner = "disk.example.com"
 
 // Pods start with their volumes, where these can be used, and no two have one that is for one.
 func TestVolumes(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "")
 	s.provisioner()
 	s.up(harness.UpConfig{Shards: 4, Binders: 2})

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -58,7 +59,8 @@ func parts(key string, m proto.Message) []part {
 			name := fmt.Sprintf("%s %d %s %016x", key, e.GetRole(), uidOf(e), e.GetToken())
 			out = append(out, part{name, e})
 			for _, d := range e.GetDevices() {
-				out = append(out, part{name + " " + d.GetClaim(), d})
+				// One that gets other devices is another one.
+				out = append(out, part{fmt.Sprintf("%s %s %x", name, d.GetClaim(), sha256.Sum256(d.GetAllocation())), d})
 			}
 		}
 	case *ledgerpb.Budget:
