@@ -162,7 +162,7 @@ func TestPromotionKeepsFieldsOfALaterVersion(t *testing.T) {
 		{Claim: "same", Allocation: []byte("a"), Later: []byte("d")}, {Claim: "other", Allocation: []byte("b"), Later: []byte("d")},
 	}
 	c, err := Promote(Promotion{
-		Mandate: Mandate{Epochs: map[int32]int64{PartitionOf("p"): 1}}, Target: docOf(hold), PodUID: "p", Token: 1, PodRV: 9,
+		Mandate: Mandate{Epochs: map[int32]int64{PartitionOf("p"): 1}}, Target: docOf(hold), PodUID: "p", Token: 1, PodRV: 200,
 		Fits: true, Facts: farFacts{},
 		Volumes: []VolumePick{{Claim: "other", Volume: "c"}, {Claim: "same", Volume: "a"}},
 		Devices: []DevicePick{{Claim: "other", Allocation: []byte("c")}, {Claim: "same", Allocation: []byte("a")}},

@@ -30,16 +30,19 @@ type History struct {
 	anew uint64
 	// seeking: there is nothing to start from, and the log is read in search of such a fact.
 	seeking bool
-	// breaks is where reading has broken off because a fact did not follow from the one before it. Who writes
-	// behind a lost tail takes an epoch of its own. So what breaks off at the same place once more was not
-	// explained by a lost tail: the record is not a fact of the writer's.
+	// breaks is where reading has broken off because a fact did not follow from the one before it, or stood
+	// behind a hole. Who writes behind a lost tail takes an epoch of its own. So what breaks off at the same place
+	// once more was not explained by a lost tail: the record is not a fact of the writer's.
 	breaks map[seam]bool
 	// hole is the sequence of the newest record that could not be read, 0 for none since the beginning.
 	hole uint64
 }
 
-// seam is where a fact of an epoch stands behind one of another.
-type seam struct{ sequence, before, epoch uint64 }
+// seam is where a fact of an epoch stands behind one of another, or somewhere behind a hole.
+type seam struct {
+	sequence, before, epoch uint64
+	hole                    bool
+}
 
 // maxBreaks bounds History.breaks. Records beyond it that do not follow cannot be read.
 const maxBreaks = 64
@@ -125,6 +128,9 @@ func (h *History) Take(records []events.Record) ([]events.SequencedFact, error) 
 				return nil, ErrHistory
 			}
 		}
+		if err == nil && h.healed(epoch, fact) {
+			return nil, ErrHistory
+		}
 		if want++; h.seeking {
 			continue
 		}
@@ -150,21 +156,36 @@ func unreadable(sequence, epoch uint64, err error) events.SequencedFact {
 // stray says why a fact that does not follow cannot be read, if reading has broken off there before, and not
 // because of the snapshot that it began from. Nil if it has to begin once more.
 func (h *History) stray(before uint64, f events.SequencedFact) error {
-	at := seam{f.Sequence, before, f.Epoch}
 	switch {
 	case f.Anew():
 		clear(h.breaks) // they are before it, or will be found again
 		return nil
 	case h.origin.Sequence > 0 && h.origin == h.refused:
 		return nil
-	case !h.breaks[at] && len(h.breaks) < maxBreaks:
-		if h.breaks == nil {
-			h.breaks = map[seam]bool{}
-		}
-		h.breaks[at] = true
+	case h.breaksOff(seam{sequence: f.Sequence, before: before, epoch: f.Epoch}):
 		return nil
 	}
 	return fmt.Errorf("follow: fact %d is of epoch %d, which does not follow from the fact before it", f.Sequence, f.Epoch)
+}
+
+// healed says whether the log has to be read once more because of a fact behind a hole. Nobody writes behind a
+// record that cannot be read but who begins anew: it may have been lost with a tail, and another one be
+// in its place.
+func (h *History) healed(before uint64, f events.SequencedFact) bool {
+	return h.hole != 0 && f.Sequence > h.hole &&
+		h.breaksOff(seam{sequence: h.hole, before: before, epoch: f.Epoch, hole: true})
+}
+
+// breaksOff says whether reading breaks off at a place for the first time, and notes that.
+func (h *History) breaksOff(at seam) bool {
+	if h.breaks[at] || len(h.breaks) >= maxBreaks {
+		return false
+	}
+	if h.breaks == nil {
+		h.breaks = map[seam]bool{}
+	}
+	h.breaks[at] = true
+	return true
 }
 
 // follows says whether a fact may come next. If not, it notes what is to be learned from that.

@@ -115,3 +115,31 @@ func TestStrayFactIsAHole(t *testing.T) {
 		t.Errorf("the hole is at %d, want 4, or the fact behind it", at)
 	}
 }
+
+// A record that cannot be read is lost with a tail, and others take its place before the reader looks again, of
+// the same epoch or the next: the hole is gone.
+func TestHoleThatIsLostUnseen(t *testing.T) {
+	poison := events.Record{Message: events.Message{Subject: "facts.pod.x.1", Data: []byte("poison")}, Sequence: 4}
+	for name, again := range map[string][]events.Record{
+		"the same epoch": facts(1, 4, 6), "the next epoch": opened(2, 1, 4, 6),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var h follow.History
+			h.Begin(0, nil, 4)
+			if _, err := h.Take(append(facts(1, 1, 3), poison)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := h.Take(again[1:]); !errors.Is(err, follow.ErrHistory) {
+				t.Fatalf("facts behind a record that cannot be read: %v, want ErrHistory", err)
+			}
+			h.Forget()
+			h.Begin(0, nil, 6)
+			if _, err := h.Take(append(facts(1, 1, 3), again...)); err != nil {
+				t.Fatal(err)
+			}
+			if at, there := h.Hole(); there {
+				t.Errorf("fact %d cannot be read, want none", at)
+			}
+		})
+	}
+}
