@@ -271,6 +271,7 @@ func (w *world) loseTail() error {
 	}
 	after := last - 1 - uint64(w.rng.IntN(int(min(last-1, 8))))
 	w.log.LoseTail(events.Facts, after)
+	w.lostTail = true
 	w.hit("lost tail of the facts")
 	w.tracef("the log loses facts %d to %d", after+1, last)
 	return nil

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"maps"
+
 	"github.com/berth-scheduler/berth/pkg/events"
 )
 
@@ -19,7 +21,12 @@ func (w *world) poison() error {
 		return nil // retention has taken it
 	}
 	bad := like[0].Message
-	bad.Data = []byte("\xff\xff\xff no message of this or a later version")
+	bad.Header, bad.Data = maps.Clone(bad.Header), []byte("\xff\xff\xff no message of this or a later version")
+	if w.chance(50) || w.lostTail {
+		// Nothing tells a fact that takes the place of a lost one, in the same epoch, from that: only the leader
+		// may write it.
+		bad.Header[events.HeaderSchema] = "99"
+	}
 	if _, err = w.log.Append(w.ctx, stream, events.AnySequence, []events.Message{bad}); err != nil {
 		return nil // not today
 	}
