@@ -232,6 +232,7 @@ func (q *Queue) round(ctx context.Context, n commit.Round, from beginning, synce
 	if back { // what was told may be anything now, also under the same resourceVersions
 		picture, base.Anew = state.New().Snapshot(), true
 	}
+	n.Begun = q.deps.Clock.Now()
 	epoch := n.Epoch(base.Epoch)
 	facts := make(chan events.Fact, factWindow)
 	writer := commit.NewWriter(q.deps.Log, q.logger, q.deps.Clock, base, epoch)

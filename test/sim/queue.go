@@ -280,7 +280,7 @@ func (q *queueReplica) openRound() error {
 	if sound, err := q.sound(); err != nil || !sound {
 		return err
 	}
-	n := queuecore.Round{Term: q.term, Number: q.rounds}
+	n := queuecore.Round{Term: q.term, Number: q.rounds, Begun: q.clock()}
 	q.rounds, q.still = q.rounds+1, time.Time{}
 	r := &round{
 		epoch: n.Epoch(base.Epoch), behind: base.Tail.Sequence, out: make(chan events.Fact, factRoom),

@@ -48,16 +48,25 @@ func (e *DivergedError) Error() string {
 type Round struct {
 	Term   int64
 	Number uint64
+	// Begun is when, by the clock of the one whose term it is.
+	Begun time.Time
 }
 
-// roundBits is how many rounds of one term have epochs of their own.
-const roundBits = 16
+// An epoch is the second in which its round began, then the lowest bits of the term, then those of the round's number.
+const (
+	numberBits = 16
+	termBits   = 14
+)
 
 // Epoch is the round's fact epoch: later than the one before it, and never one that was
 // used before. An epoch that is used twice (the log's tail with its first use was lost)
 // would look to a reader of the lost tail as if nothing had happened.
+//
+// Terms alone do not see to that: they are revisions of the ledger, which begin anew with it, and behind a
+// larger epoch, of the ledger before, each would take the next one. A clock alone may go back; then the term tells.
 func (r Round) Epoch(before uint64) uint64 {
-	return max(before+1, uint64(r.Term)<<roundBits|r.Number)
+	term, number := uint64(r.Term)&(1<<termBits-1), r.Number&(1<<numberBits-1)
+	return max(before+1, uint64(max(0, r.Begun.Unix()))<<(termBits+numberBits)|term<<numberBits|number)
 }
 
 // Writer is the one fenced writer of facts, for one round. Run is for one goroutine.
