@@ -118,6 +118,7 @@ func (a *replay) checkStep(old, now ledger.Entry, before, after ledger.NodeDoc) 
 			if forOthers(old) {
 				a.report.Promoted++
 			}
+			a.checkName(now, before, after)
 			a.commit(now, before, after)
 		}
 	}
@@ -153,10 +154,7 @@ func (a *replay) checkArrival(e ledger.Entry, before, after ledger.NodeDoc) {
 	if e.State != ledger.Held && e.State != ledger.Committed {
 		a.violate("S4", objects, "its reservation appeared as %s", e.State)
 	}
-	if before.SupersededBy != "" {
-		a.violate("S16", objects, "was reserved on node %s, whose name has stood for node %s since",
-			after.NodeUID, before.SupersededBy)
-	}
+	a.checkName(e, before, after)
 	if e.PodRV == 0 || e.Token == 0 {
 		a.violate("form", objects, "its reservation has token %s and resourceVersion %d, want both", e.Token, e.PodRV)
 	}
@@ -171,6 +169,14 @@ func (a *replay) checkArrival(e ledger.Entry, before, after ledger.NodeDoc) {
 	}
 	if e.State == ledger.Committed {
 		a.commit(e, before, after)
+	}
+}
+
+// checkName: a pod is given a node while the node's name stands for it (S16).
+func (a *replay) checkName(e ledger.Entry, before, after ledger.NodeDoc) {
+	if before.SupersededBy != "" {
+		a.violate("S16", []string{entryObject(e), nodeObject(after.NodeName)},
+			"was reserved on node %s, whose name has stood for node %s since", after.NodeUID, before.SupersededBy)
 	}
 }
 

@@ -199,6 +199,13 @@ func TestReservations(t *testing.T) {
 		s.edit("n", func(d *ledger.NodeDoc) { d.Entries[0].Cause = ledger.FenceByNode })
 		s.finds("violation S4 pod/d/a node/n")
 	})
+	t.Run("S16: promoted on a node whose name stands for another", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1").place("n", "a")
+		s.edit("n", func(d *ledger.NodeDoc) { d.Entries[0].State = ledger.Held })
+		s.edit("n", func(d *ledger.NodeDoc) { d.SupersededBy = "m" })
+		s.state("n", "a", ledger.Committed)
+		s.finds("violation S1 node/n pod/d/a", "violation S16 pod/d/a node/n", "violation S4 pod/d/a node/n")
+	})
 	t.Run("S4: rewritten under its token", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil).pod("a", "1").place("n", "a")
 		s.edit("n", func(d *ledger.NodeDoc) { d.Entries[0].PodRV++ })

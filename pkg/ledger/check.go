@@ -140,6 +140,9 @@ func CheckSuccessor(before, after NodeDoc) []Violation {
 		now, ok := after.Find(old.PodUID)
 		if ok && now.Token == old.Token {
 			out = append(out, checkStep(after.NodeUID, old, now)...)
+			if old.State == Held && now.State == Committed && before.SupersededBy != "" {
+				bad("S16", now.PodUID, "was promoted although the node's name stands for node %s", before.SupersededBy)
+			}
 			continue
 		}
 		if old.State != Held && after.HW[KindPod] < old.PodRV {

@@ -259,6 +259,36 @@ func TestIntruderThatDoesNotFitLeavesTheHold(t *testing.T) {
 	}
 }
 
+// Another node gets the name of the one where a place is held, by what another shard knows: nobody is placed in
+// the room of the node that is gone, although this shard's facts show it still.
+func TestNodeRegistersAgainWhileAPlaceIsHeld(t *testing.T) {
+	st, p, v := held(t, 1)
+	st.mark(p)
+	st.tell()
+	change, err := ledger.AdmitNode{
+		NodeUID: "node-n0-again", NodeName: "n0", NodeRV: 1 << 20, Known: st.picture().Incarnation("n0"),
+		Docs: st.picture().Named("n0"), Floor: st.picture().Floor(),
+	}.Admit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	txn, err := change.Txn()
+	if err != nil || !st.commit(txn).Succeeded {
+		t.Fatalf("the node is not admitted: %v", err)
+	}
+	st.deletePod(v)
+	st.told()
+	if _, hold, there := st.hold(p); there {
+		t.Errorf("%+v, want the place given up", hold)
+	}
+	last := st.s.decisions[len(st.s.decisions)-1]
+	if !slices.ContainsFunc(st.s.decisions, func(d events.Decision) bool {
+		return d.Kind == events.DecisionWithdrawn && strings.Contains(d.Message, "another node has registered")
+	}) {
+		t.Errorf("last decision %+v, want the pod to be told why", last)
+	}
+}
+
 func TestPreemptorIsDeletedWhileItsPlaceIsHeld(t *testing.T) {
 	for _, marked := range []bool{false, true} {
 		t.Run(fmt.Sprintf("evicting=%v", marked), func(t *testing.T) {

@@ -116,6 +116,8 @@ func (c *Core) lookAt(h *hold, out *Output) look {
 		return c.giveUp(s, end{reason: "the pod is gone", silent: true}, out)
 	case s.pod.NodeName != "":
 		return c.giveUp(s, end{reason: "somebody else has bound the pod", silent: true}, out)
+	case s.doc.SupersededBy != "":
+		return c.giveUp(s, end{reason: "another node has registered under the name of the node"}, out)
 	}
 	var l look
 	switch {

@@ -1,0 +1,21 @@
+package ledger
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// A hold in the document of a node whose name stands for another one is not promoted.
+func TestPromotionOnANodeThatLostItsName(t *testing.T) {
+	d := docOf(reservation("p", Held, 1))
+	d.SupersededBy = "n2"
+	_, err := Promote(Promotion{
+		Mandate: Mandate{Epochs: map[int32]int64{PartitionOf("p"): 1}}, Target: d, PodUID: "p", Token: 1, PodRV: 200,
+		Fits: true, Facts: farFacts{},
+	})
+	var refused *RefusedError
+	if !errors.As(err, &refused) || !strings.Contains(err.Error(), "stands for another node, n2") {
+		t.Errorf("Promote: %v, want *RefusedError that names the other node", err)
+	}
+}
