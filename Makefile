@@ -188,9 +188,12 @@ unit: ## Unit, property and contract tests of all modules (RUN=regexp, COUNT=n)
 race: ## Unit tests under the race detector
 	@go test -race -p $(JOBS) -count 1 -timeout 40m -run '$(RUN)' work
 
+# How many end-to-end tests run beside each other, each with a cluster of its own: mostly they wait.
+BESIDE ?= 3
+
 .PHONY: e2e
 e2e: build .cluster-programs .peer-programs $(BIN)/collector ## End-to-end tests on a real API server, a few labs among them (RUN=regexp)
-	@go test -p 1 -tags e2e -count 1 -timeout 40m -run '$(RUN)' ./test/e2e/... ./test/chaos ./test/labs
+	@go test -p 1 -parallel $(BESIDE) -tags e2e -count 1 -timeout 40m -run '$(RUN)' ./test/e2e/... ./test/chaos ./test/labs
 
 # The labs to run, by folder of examples/labs, and the scheduler that has to do what they say.
 LABS ?= all

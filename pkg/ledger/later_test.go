@@ -157,13 +157,14 @@ func TestStepsKeepFieldsOfALaterVersion(t *testing.T) {
 // A promotion picks again what the pod's claims get: fields of a later version stay with what stays.
 func TestPromotionKeepsFieldsOfALaterVersion(t *testing.T) {
 	hold := reservation("p", Held, 1)
-	hold.Volumes = []VolumePick{{Claim: "same", Volume: "a", Later: []byte("v")}, {Claim: "other", Volume: "b", Later: []byte("v")}}
+	v, d := []byte("v"), []byte("d")
+	hold.Volumes = []VolumePick{{Claim: "same", Volume: "a", Later: v}, {Claim: "other", Volume: "b", Later: v}}
 	hold.Devices = []DevicePick{
-		{Claim: "same", Allocation: []byte("a"), Later: []byte("d")}, {Claim: "other", Allocation: []byte("b"), Later: []byte("d")},
+		{Claim: "same", Allocation: []byte("a"), Later: d}, {Claim: "other", Allocation: []byte("b"), Later: d},
 	}
 	c, err := Promote(Promotion{
-		Mandate: Mandate{Epochs: map[int32]int64{PartitionOf("p"): 1}}, Target: docOf(hold), PodUID: "p", Token: 1, PodRV: 200,
-		Fits: true, Facts: farFacts{},
+		Mandate: Mandate{Epochs: map[int32]int64{PartitionOf("p"): 1}}, Target: docOf(hold), PodUID: "p", Token: 1,
+		PodRV: 200, Fits: true, Facts: farFacts{},
 		Volumes: []VolumePick{{Claim: "other", Volume: "c"}, {Claim: "same", Volume: "a"}},
 		Devices: []DevicePick{{Claim: "other", Allocation: []byte("c")}, {Claim: "same", Allocation: []byte("a")}},
 	})

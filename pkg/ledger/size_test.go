@@ -36,7 +36,8 @@ func drawAny(t *rapid.T) Entry {
 	raw := rapid.SliceOfN(rapid.Byte(), 0, 300)
 	e.Wish, e.Delegated = rapid.Uint64().Draw(t, "wish"), rapid.Bool().Draw(t, "delegated")
 	e.GroupPartition = rapid.Int32Range(0, Partitions).Draw(t, "group")
-	e.Cause, e.Later = rapid.SampledFrom([]FenceCause{0, FenceByPod, FenceByNode, FenceByWant}).Draw(t, "cause"), drawLater(t)
+	e.Cause = rapid.SampledFrom([]FenceCause{0, FenceByPod, FenceByNode, FenceByWant}).Draw(t, "cause")
+	e.Later = drawLater(t)
 	for range rapid.IntRange(0, 3).Draw(t, "devices") {
 		e.Devices = append(e.Devices, DevicePick{
 			Claim: text.Draw(t, "claim"), ClaimUID: text.Draw(t, "claim uid"), ClaimRV: rapid.Uint64().Draw(t, "claim rv"),

@@ -39,10 +39,10 @@ const stepPromote = "T3 promote"
 
 // Promote builds T3: the hold becomes Committed, and the claims on its victims go; those of a
 // recorded plan on other nodes, and of any plan as far as they do not fit, are left to hand-over,
-// since a victim that is gone stays gone. It refuses
-// (*RefusedError) while a victim is not gone, the pod does not fit, the facts are older
-// than a document's high-water, or the node's name stands for another node; *TransitionError if the node has no such hold; *DocTooLargeError if the
-// document has no room for what the pod's claims get now.
+// since a victim that is gone stays gone. It refuses (*RefusedError) while a victim is not gone, the
+// pod does not fit, the facts are older than a document's high-water, or the node's name stands for
+// another node; *TransitionError if the node has no such hold; *DocTooLargeError if the document has no
+// room for what the pod's claims get now.
 //
 // Compares: own/<p>.CreateRevision; t/reg.ModRevision; n/<uid>.ModRevision of the place and of
 // what were the victims' nodes; x/; the guards; plan/<id>. Puts: the documents, with high-waters

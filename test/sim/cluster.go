@@ -37,8 +37,6 @@ type cluster struct {
 	tokens      uint64
 	restarting
 	inventory
-	// large counts the pods that are as large as documents and transactions.
-	large int
 }
 
 // amounts are how many nodes and pods there are.
@@ -47,6 +45,8 @@ type amounts struct {
 	nodesFirst, podsFirst int
 	// replicas is how many pods the controllers make, and make again when they go.
 	replicas int
+	// large counts the pods that are as large as documents and transactions.
+	large int
 }
 
 // restarting is how far the people are who restart the shards.
@@ -248,6 +248,13 @@ func (c *cluster) act(w *world) error {
 		}
 		return nil
 	}
+	c.anything(w, p)
+	return nil
+}
+
+// anything is what happens in every family, to a pod or besides.
+func (c *cluster) anything(w *world, p *corev1.Pod) {
+	uid := string(p.UID)
 	kind := w.rng.IntN(13)
 	if c.fickle && w.chance(50) {
 		kind = []int{3, 6, 7, 7}[w.rng.IntN(4)]
@@ -281,7 +288,6 @@ func (c *cluster) act(w *world) error {
 			c.turnOver(w)
 		}
 	}
-	return nil
 }
 
 // touch changes what no decision looks at.

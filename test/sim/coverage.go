@@ -9,7 +9,9 @@ var transactions = []string{
 
 // crashPoints are the calls before, during and after which processes die: T1 and T11 are a
 // shard's, T12 is the descheduler's, the rest are the binders' and the keepers'.
-var crashPoints = []string{"T1", "T5", "T6", "T7", "T11", "T12", "T13", "T15", "T16", "bind", "fence", "condition", "claim", "settle"}
+var crashPoints = []string{
+	"T1", "T5", "T6", "T7", "T11", "T12", "T13", "T15", "T16", "bind", "fence", "condition", "claim", "settle",
+}
 
 // Wanted lists what a run can meet. In the long mode each must be met in at least one of a
 // hundred seeds.

@@ -430,7 +430,8 @@ var heldUpIn = map[family]map[string]int{registered: {"T1": 30}, returned: {"T1"
 // is about: a pod goes there, and others want its room.
 func (w *world) delay(c *call, t ledger.Txn) {
 	waits := func(o *call) bool { return o.what == c.what && w.now < o.until }
-	if !w.faults.on || !w.chance(max(heldUp[c.what], heldUpIn[w.cluster.family][c.what])) || slices.ContainsFunc(w.calls, waits) {
+	percent := max(heldUp[c.what], heldUpIn[w.cluster.family][c.what])
+	if !w.faults.on || !w.chance(percent) || slices.ContainsFunc(w.calls, waits) {
 		return
 	}
 	c.until = w.now + time.Duration(100+w.rng.IntN(2500))*time.Millisecond

@@ -23,6 +23,8 @@ type storeLoss struct {
 	// is decided then rests on promises that nobody has any more.
 	doubtful bool
 	losses   int
+	// lostTail: the log of facts has lost some of them.
+	lostTail bool
 }
 
 const (

@@ -329,7 +329,8 @@ func (o *oracle) unfinished() error {
 
 // fits names a node that a pod without rules could go to.
 func (o *oracle) fits(p *corev1.Pod, stand []stands) string {
-	if len(p.Spec.Containers[0].Ports) > 0 || p.Spec.Affinity != nil || len(p.Spec.TopologySpreadConstraints) > 0 || claimTaken(p, stand) {
+	ruled := len(p.Spec.Containers[0].Ports) > 0 || p.Spec.Affinity != nil || len(p.Spec.TopologySpreadConstraints) > 0
+	if ruled || claimTaken(p, stand) {
 		return ""
 	}
 	used, closed := map[string]int64{}, map[string]bool{}

@@ -102,13 +102,21 @@ func (o *oracle) checkTerms(changes []ledger.Event) {
 			continue
 		}
 		for _, part := range t.GetParts() {
-			for _, r := range part.GetSelector() {
-				if len(r.GetValues()) > 0 && strings.HasPrefix(r.GetValues()[0], immenseApp) {
-					o.w.note("S19", "a rule about %v is registered, for a pod that can never be placed", r.GetValues())
-				}
+			if app := appOf(part); strings.HasPrefix(app, immenseApp) {
+				o.w.note("S19", "a rule about %s is registered, for a pod that can never be placed", app)
 			}
 		}
 	}
+}
+
+// appOf is the first label value that a part of a rule asks for; empty for none.
+func appOf(part *ledgerpb.TermPart) string {
+	for _, r := range part.GetSelector() {
+		if len(r.GetValues()) > 0 {
+			return r.GetValues()[0]
+		}
+	}
+	return ""
 }
 
 // sizeMutants are about what is asked before it is known whether a pod fits in a transaction.

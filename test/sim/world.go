@@ -55,8 +55,6 @@ type world struct {
 	faults faults
 	// budgets: see Options.
 	budgets bool
-	// lostTail: the log of facts has lost some of them.
-	lostTail bool
 
 	environment
 	network
