@@ -76,7 +76,8 @@ func (o *oracle) checkUsers(stand []stands) {
 		if name == "" {
 			continue
 		}
-		if other, taken := users[name]; taken {
+		other, taken := users[name]
+		if taken && !o.w.cluster.reunited(s) && !o.w.cluster.reunited(other) {
 			o.w.note("S14", "claim %s is for one pod, and %s on %s and %s on %s have it",
 				name, other.pod.Name, other.node.Name, s.pod.Name, s.node.Name)
 		}
