@@ -288,11 +288,14 @@ STEPS ?= 1000000
 .PHONY: walk
 walk: ## The queue against a model of it over random lives of a cluster (STEPS=n)
 	@cd services/queue && go test -count=1 -v -timeout 60m -run 'TestWalk$$' ./internal/decide -args -steps=$(STEPS)
+
 # Seeds of the simulation that are the same each time, and how many new ones are played besides, from FIRST on:
 # a random number, unless it is given. LONG=1 also looks that everything that can happen has happened. SEED=n plays
 # one and prints what happens, MUTANT=name without a part of the protocol, FAMILY=name about that.
 SEEDS ?= $(if $(LONG),10000,500)
 RANDOM_SEEDS ?= $(if $(LONG),5000,250)
+# Seeds about pods that are as large as documents and transactions. One costs as much as ten others.
+SIZED_SEEDS ?= $(if $(LONG),500,50)
 ifndef FIRST
 FIRST := $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 endif
@@ -307,13 +310,14 @@ else
 	@$(subst -v,-v -run 'TestSimulation|TestSameSeedSameRun',$(SIM)) -seeds $(SEEDS) $(if $(LONG),-enforce-coverage) \
 		| grep -v -e '^=== '
 	@$(MAKE) sim-random FIRST=$(FIRST)
+	@$(MAKE) sim-random FIRST=$(FIRST) RANDOM_SEEDS=$(SIZED_SEEDS) FAMILY=sized
 	@$(MAKE) histories FIRST=$(FIRST)
 	@$(MAKE) sim-mutants
 endif
 
 .PHONY: sim-random
 sim-random: ## New random seeds of the simulation only (RANDOM_SEEDS=n, FIRST=s plays the same again)
-	@echo "simulation: random seeds from $(FIRST); the same again: make sim-random FIRST=$(FIRST) RANDOM_SEEDS=$(RANDOM_SEEDS)"
+	@echo "simulation: random seeds from $(FIRST); the same again: make sim-random FIRST=$(FIRST) RANDOM_SEEDS=$(RANDOM_SEEDS) FAMILY=$(FAMILY)"
 	@$(SIM_ONE) -first $(FIRST) -seeds $(RANDOM_SEEDS) | grep -v -e '^=== '
 
 .PHONY: sim-budgets
