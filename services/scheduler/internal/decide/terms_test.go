@@ -215,19 +215,26 @@ func TestPodWithALargeRuleLeavesNoTerm(t *testing.T) {
 	}
 }
 
-// A pod whose reservation no document can hold leaves no term behind.
+// A pod whose reservation no document can hold leaves no term behind, nor does one whose reservation a document would
+// hold without room for the marks to come.
 func TestPodThatNoDocumentHoldsLeavesNoTerm(t *testing.T) {
+	for _, ports := range []int{3300, 6000} {
+		t.Run(fmt.Sprint(ports, " ports"), func(t *testing.T) { leavesNoTerm(t, ports) })
+	}
+}
+
+func leavesNoTerm(t *testing.T, ports int) {
 	w := oneShard(t, 4)
 	w.addPod("large", manyTerms(3, 0), func(p *corev1.Pod) {
-		for i := range 6000 {
+		for i := range ports {
 			p.Spec.Containers[0].Ports = append(p.Spec.Containers[0].Ports, corev1.ContainerPort{
 				HostPort: int32(i + 1), ContainerPort: int32(i + 1), Protocol: corev1.ProtocolTCP,
 			})
 		}
 	})
 	w.transactions()
-	if d := w.lastOf("large"); d.Kind != events.DecisionFailed || !strings.Contains(d.Message, "at most 65536") {
-		t.Errorf("%s %q, want a failure by the limit of 65536 bytes", d.Kind, d.Message)
+	if d := w.lastOf("large"); d.Kind != events.DecisionFailed || !strings.Contains(d.Message, "at most 61440") {
+		t.Errorf("%s %q, want a failure by the limit of 61440 bytes", d.Kind, d.Message)
 	}
 	if n := len(w.terms()); n != 0 {
 		t.Errorf("%d terms are registered, want none", n)
