@@ -105,8 +105,13 @@ func newSite(t *testing.T) *site {
 	s.atEnd(s.nats.Stop)
 	t.Cleanup(s.wires.close)
 	s.no(s.record(t.Context()))
-	s.log, err = jetstream.Open(t.Context(), jetstream.Config{URLs: s.nats.URLs})
-	s.no(err)
+	// Members that have just met drop routes that they have twice, and requests with them.
+	s.no(harness.Eventually(t.Context(), cleanupWithin, "the log opens", func(ctx context.Context) (string, error) {
+		if s.log, err = jetstream.Open(ctx, jetstream.Config{URLs: s.nats.URLs}); err != nil {
+			return err.Error(), nil
+		}
+		return "", nil
+	}))
 	t.Cleanup(s.log.Close)
 	for _, name := range services {
 		s.keep(name)
