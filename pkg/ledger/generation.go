@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
 )
@@ -140,14 +142,14 @@ var promised = []string{
 	PrefixNode, PrefixIncarnation, PrefixBudget, PrefixVolume, PrefixPool, PrefixPlan, PrefixTerm, PrefixGuard,
 }
 
-// IsPromise reports whether a key belongs to a generation, and goes with it.
-func IsPromise(key string) bool {
-	for _, prefix := range promised {
-		if len(key) > len(prefix) && key[:len(prefix)] == prefix {
-			return true
+// Promises are the keys of a list that belong to a generation, and go with it.
+func Promises(kvs []KV) (keys []string) {
+	for _, kv := range kvs {
+		if slices.ContainsFunc(promised, func(prefix string) bool { return strings.HasPrefix(kv.Key, prefix) }) {
+			keys = append(keys, kv.Key)
 		}
 	}
-	return false
+	return keys
 }
 
 // Clear is the transaction that deletes some of the keys of a closed generation, as many as fit; rest

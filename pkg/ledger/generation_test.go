@@ -78,13 +78,7 @@ func TestGenerationBeginsAnew(t *testing.T) {
 	if diff := cmp.Diff(next, v.Generation()); diff != "" || v.IsOpen() || next.Number != 1 {
 		t.Errorf("the next generation is open %t (-want +got):\n%s", v.IsOpen(), diff)
 	}
-	var keys []string
-	for _, kv := range listing(t, store).KVs {
-		if ledger.IsPromise(kv.Key) {
-			keys = append(keys, kv.Key)
-		}
-	}
-	for len(keys) > 0 {
+	for keys := ledger.Promises(listing(t, store).KVs); len(keys) > 0; {
 		txn, keys = next.Clear(keys)
 		carryOut(t, store, txn)
 	}

@@ -180,17 +180,21 @@ func (e *Entry) growth() int {
 // bytes is the length of what EncodeNodeDoc writes.
 func (d NodeDoc) bytes() int {
 	n := numberBytes(1, SchemaVersion) + textBytes(2, len(d.NodeUID)) + textBytes(3, len(d.NodeName)) +
-		textBytes(16, len(d.SupersededBy)) + len(d.Later)
-	for kind, rv := range d.HW {
-		n += highWaterBytes(kind, rv)
-	}
+		textBytes(16, len(d.SupersededBy)) + highWatersBytes(d.HW) + len(d.Later)
 	for i := range d.Entries {
 		n += partBytes(5, d.Entries[i].bytes())
 	}
 	return n
 }
 
-// highWaterBytes is one of a node's document. The number of its field is of one byte in all documents.
+// highWatersBytes are all of a document. The number of their field is of one byte in all documents.
+func highWatersBytes(hw map[string]uint64) (n int) {
+	for kind, rv := range hw {
+		n += highWaterBytes(kind, rv)
+	}
+	return n
+}
+
 func highWaterBytes(kind string, rv uint64) int {
 	return partBytes(4, textBytes(1, len(kind))+numberBytes(2, rv))
 }
@@ -244,10 +248,7 @@ func (p *DevicePick) bytes() int {
 // bytes is the length of what EncodeBudget writes.
 func (b BudgetDoc) bytes() int {
 	n := numberBytes(1, SchemaVersion) + textBytes(2, len(b.UID)) + textBytes(3, len(b.Namespace)) +
-		textBytes(4, len(b.Name)) + len(b.Later)
-	for kind, rv := range b.HW {
-		n += highWaterBytes(kind, rv)
-	}
+		textBytes(4, len(b.Name)) + highWatersBytes(b.HW) + len(b.Later)
 	for i := range b.Claims {
 		c := &b.Claims[i]
 		n += partBytes(6, podBytes(1, 2, c.PodUID)+numberBytes(3, c.PodRV)+textBytes(4, len(c.Plan))+
@@ -266,10 +267,7 @@ func (b BudgetDoc) roomy() error {
 
 // bytes is the length of what EncodeExclusive writes.
 func (x ExclusiveDoc) bytes() int {
-	n := numberBytes(1, SchemaVersion) + len(x.Later)
-	for kind, rv := range x.HW {
-		n += highWaterBytes(kind, rv)
-	}
+	n := numberBytes(1, SchemaVersion) + highWatersBytes(x.HW) + len(x.Later)
 	for i := range x.Holders {
 		h := &x.Holders[i]
 		m := podBytes(1, 2, h.PodUID) + fixedFieldBytes(3, uint64(h.Token)) + textBytes(4, len(h.NodeUID)) + len(h.Later)

@@ -250,13 +250,7 @@ func (q *Queue) clear(ctx context.Context, g ledger.Generation) error {
 	if err != nil {
 		return fmt.Errorf("queue: list the ledger: %w", err)
 	}
-	var keys []string
-	for _, kv := range kvs {
-		if ledger.IsPromise(kv.Key) {
-			keys = append(keys, kv.Key)
-		}
-	}
-	for len(keys) > 0 {
+	for keys := ledger.Promises(kvs); len(keys) > 0; {
 		var txn ledger.Txn
 		txn, keys = g.Clear(keys)
 		if _, err := q.carryOut(ctx, txn); err != nil {

@@ -176,19 +176,25 @@ func TestReplicaEndsWhenItsLedgerBeganAnew(t *testing.T) {
 	}
 }
 
-// Kubernetes is restored from a backup: its resourceVersions go back, and no high-water of before may keep
-// a node from being used.
-func TestKubernetesThatWentBack(t *testing.T) {
-	w := newWorld(t)
+// leading is a world with a queue that leads. Facts and a reservation have got to the resourceVersion.
+func leading(t *testing.T) (w *world, late uint64) {
+	w = newWorld(t)
 	w.api.Set(pod("a", 0))
 	for range 50 {
 		w.api.Bookmark()
 	}
-	late := w.api.Set(pod("b", 0))
+	late = w.api.Set(pod("b", 0))
 	w.startHasty("queue-a")
 	w.generation(1)
 	w.eventually("the facts are told", func() bool { return w.progress() >= late })
 	w.promise(late)
+	return w, late
+}
+
+// Kubernetes is restored from a backup: its resourceVersions go back, and no high-water of before may keep
+// a node from being used.
+func TestKubernetesThatWentBack(t *testing.T) {
+	w, late := leading(t)
 	w.api.GoBack(late - 40)
 	v := w.generation(2)
 	if _, _, ok := v.Entry("p"); ok {
@@ -206,16 +212,7 @@ func TestKubernetesThatWentBack(t *testing.T) {
 
 // The same, and by the time that anybody asks, Kubernetes has come further than it was before.
 func TestKubernetesThatWentBackAndOn(t *testing.T) {
-	w := newWorld(t)
-	w.api.Set(pod("a", 0))
-	for range 50 {
-		w.api.Bookmark()
-	}
-	late := w.api.Set(pod("b", 0))
-	w.startHasty("queue-a")
-	w.generation(1)
-	w.eventually("the facts are told", func() bool { return w.progress() >= late })
-	w.promise(late)
+	w, late := leading(t)
 	w.api.Restore(late-40, late+100)
 	v := w.generation(2)
 	if _, _, ok := v.Entry("p"); ok {

@@ -215,13 +215,7 @@ func (q *queueReplica) clear() error {
 	if err != nil {
 		return err
 	}
-	var keys []string
-	for _, kv := range kvs {
-		if ledger.IsPromise(kv.Key) {
-			keys = append(keys, kv.Key)
-		}
-	}
-	for len(keys) > 0 {
+	for keys := ledger.Promises(kvs); len(keys) > 0; {
 		var t ledger.Txn
 		if t, keys = r.next.Clear(keys); !w.visit(&q.proc, "generation", t) {
 			q.renewal = nil

@@ -520,13 +520,7 @@ func (w *namesWorld) clear(ctx context.Context, g ledger.Generation) error {
 	if err != nil {
 		return err
 	}
-	var keys []string
-	for _, kv := range kvs {
-		if ledger.IsPromise(kv.Key) {
-			keys = append(keys, kv.Key)
-		}
-	}
-	for len(keys) > 0 {
+	for keys := ledger.Promises(kvs); len(keys) > 0; {
 		var txn ledger.Txn
 		txn, keys = g.Clear(keys)
 		if _, err := w.commit(ctx, txn); err != nil {

@@ -3,6 +3,7 @@ package follow
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -138,6 +139,9 @@ func (h *History) Take(records []events.Record) ([]events.SequencedFact, error) 
 			h.hole = r.Sequence
 			fact = unreadable(r.Sequence, epoch, err)
 		}
+		if err == nil {
+			h.joined(r.Sequence)
+		}
 		epoch, known = fact.Epoch, err == nil
 		facts = append(facts, fact)
 	}
@@ -174,6 +178,14 @@ func (h *History) stray(before uint64, f events.SequencedFact) error {
 func (h *History) healed(before uint64, f events.SequencedFact) bool {
 	return h.hole != 0 && f.Sequence > h.hole &&
 		h.breaksOff(seam{sequence: h.hole, before: before, epoch: f.Epoch, hole: true})
+}
+
+// joined forgets where reading broke off at a fact that has followed now: it was a lost tail.
+func (h *History) joined(sequence uint64) {
+	if len(h.breaks) == 0 {
+		return
+	}
+	maps.DeleteFunc(h.breaks, func(at seam, _ bool) bool { return at.sequence == sequence })
 }
 
 // breaksOff says whether reading breaks off at a place for the first time, and notes that.

@@ -98,6 +98,31 @@ func TestLostTailsAreNoHoles(t *testing.T) {
 	}
 }
 
+// However many tails the log loses in the life of a reader, none of them leaves a hole.
+func TestManyLostTailsAreNoHoles(t *testing.T) {
+	var h follow.History
+	h.Begin(0, nil, 5)
+	if _, err := h.Take(facts(1, 1, 5)); err != nil {
+		t.Fatal(err)
+	}
+	read := uint64(5)
+	for epoch := uint64(2); epoch < 150; epoch++ { // each loses all but 3 facts, and tells more than there were
+		log := append(facts(1, 1, 3), opened(epoch, 1, 4, read+2)...)
+		if _, err := h.Take(log[read:]); !errors.Is(err, follow.ErrHistory) {
+			t.Fatalf("epoch %d: %v, want ErrHistory", epoch, err)
+		}
+		h.Forget()
+		h.Begin(0, nil, read+2)
+		if _, err := h.Take(log); err != nil {
+			t.Fatal(err)
+		}
+		if at, there := h.Hole(); there {
+			t.Fatalf("epoch %d: fact %d cannot be read, want none", epoch, at)
+		}
+		read += 2
+	}
+}
+
 // What breaks off at one place again and again, however the reader begins, is a record that is no fact.
 func TestStrayFactIsAHole(t *testing.T) {
 	var h follow.History
