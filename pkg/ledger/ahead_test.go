@@ -1,86 +1,134 @@
-package ledger
+package ledger_test
 
-import "testing"
+import (
+	"context"
+	"testing"
 
-// batch is the next revision of a ledger, with what a transaction puts and deletes in it.
-func batch(t *testing.T, revision int64, txn Txn, err error) EventBatch {
-	t.Helper()
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+)
+
+// lag is a ledger with one member that has read all of it and one whose watch is behind.
+type lag struct {
+	t           *testing.T
+	store       *mem.Store
+	truth, late *ledger.View
+	// missed is what the late member's watch has yet to show.
+	missed []ledger.EventBatch
+}
+
+func newLag(t *testing.T) *lag {
+	return &lag{t: t, store: mem.New(), truth: ledger.NewView(), late: ledger.NewView()}
+}
+
+func (l *lag) commit(txn ledger.Txn, err error) {
+	l.t.Helper()
 	if err != nil {
-		t.Fatal(err)
+		l.t.Fatal(err)
 	}
-	b := EventBatch{Revision: revision}
-	for _, p := range txn.Puts {
-		b.Events = append(b.Events, Event{KV: KV{Key: p.Key, Value: p.Value, ModRevision: revision}})
+	res, err := l.store.Commit(context.Background(), txn)
+	if err != nil || !res.Succeeded {
+		l.t.Fatalf("the transaction came to %+v, %v", res, err)
+	}
+	b := ledger.EventBatch{Revision: res.Revision}
+	for _, kv := range txn.Committed(res) {
+		b.Events = append(b.Events, ledger.Event{KV: kv})
 	}
 	for _, key := range txn.Deletes {
-		b.Events = append(b.Events, Event{KV: KV{Key: key, ModRevision: revision}, Deleted: true})
+		b.Events = append(b.Events, ledger.Event{KV: ledger.KV{Key: key, ModRevision: res.Revision}, Deleted: true})
 	}
-	return b
+	if _, err := l.truth.Apply(b); err != nil {
+		l.t.Fatal(err)
+	}
+	l.missed = append(l.missed, b)
+}
+
+// place commits a reservation of a pod on a node.
+func (l *lag) place(pod, nodeUID string, nodeRV uint64) {
+	l.t.Helper()
+	d, err := ledger.Place(l.truth.Open(nodeUID, "name", nodeRV), ledger.Entry{
+		PodUID: pod, Role: ledger.RoleReservation, State: ledger.Committed, PodRV: 1, Token: 1,
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.commit(ledger.Replace(d))
+}
+
+// catchUp lets the late member's watch show all.
+func (l *lag) catchUp() {
+	l.t.Helper()
+	for _, b := range l.missed {
+		if _, err := l.late.Apply(b); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	l.missed = nil
+}
+
+// lose lets the late member lose a compare on a node's document as it knows it.
+func (l *lag) lose(nodeUID string) {
+	l.t.Helper()
+	d, _ := l.late.Doc(nodeUID)
+	txn, err := ledger.Replace(d)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	res, err := l.store.Commit(context.Background(), txn)
+	if err != nil || res.Succeeded || len(res.Current) == 0 {
+		l.t.Fatalf("the transaction on an old document came to %+v, %v", res, err)
+	}
+	if _, err := l.late.Learn(res.Current); err != nil {
+		l.t.Fatal(err)
+	}
+	want, _ := l.truth.Doc(nodeUID)
+	if now, _ := l.late.Doc(nodeUID); now.Revision != want.Revision {
+		l.t.Fatalf("document at revision %d, want the one that was learned of, %d", now.Revision, want.Revision)
+	}
 }
 
 // A node's document is collected, another node of the name gets a pod, and the first is admitted again. Who
 // learns of its document from a lost compare knows nothing of that pod, and places nothing until its watch
 // has got there.
 func TestDocumentLearnedAheadIsNotPlacedIn(t *testing.T) {
-	truth, late := NewView(), NewView()
-	at := int64(1)
-	both := func(txn Txn, err error) EventBatch {
-		t.Helper()
-		at++
-		b := batch(t, at, txn, err)
-		if _, err := truth.Apply(b); err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	first, err := Replace(truth.Open("b", "name", 20))
-	if _, err := late.Apply(both(first, err)); err != nil {
-		t.Fatal(err)
-	}
-	var missed []EventBatch
-	collected, err := truth.Collection([]string{KeyNode("b")}).Collect()
-	missed = append(missed, both(collected, err))
-	d, err := Place(truth.Open("a", "name", 10), Entry{
-		PodUID: "p", Role: RoleReservation, State: Committed, PodRV: 1, Token: 1,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	placed, err := Replace(d)
-	missed = append(missed, both(placed, err))
-	change, err := AdmitNode{
-		NodeUID: "b", NodeName: "name", NodeRV: 20, Known: truth.Incarnation("name"), Docs: truth.Named("name"),
-		Floor: truth.Floor(),
+	l := newLag(t)
+	l.commit(ledger.Replace(l.truth.Open("b", "name", 20)))
+	l.catchUp()
+	l.commit(l.truth.Collection([]string{ledger.KeyNode("b")}).Collect())
+	l.place("p", "a", 10)
+	change, err := ledger.AdmitNode{
+		NodeUID: "b", NodeName: "name", NodeRV: 20, Known: l.truth.Incarnation("name"), Docs: l.truth.Named("name"),
+		Floor: l.truth.Floor(),
 	}.Admit()
 	if err != nil {
 		t.Fatal(err)
 	}
-	admitted, err := change.Txn()
-	missed = append(missed, both(admitted, err))
-	var lost []KV
-	for _, ev := range missed[2].Events {
-		if ev.Key == KeyNode("b") {
-			lost = append(lost, ev.KV)
-		}
+	l.commit(change.Txn())
+
+	l.lose("b")
+	if got := l.late.Admission("b", "name", 20); got != ledger.Superseded || !l.late.Ahead() {
+		t.Errorf("admission %d (ahead %t) of a node whose document was learned ahead of the watch, want %d",
+			got, l.late.Ahead(), ledger.Superseded)
 	}
-	if _, err := late.Learn(lost); err != nil {
-		t.Fatal(err)
+	l.catchUp()
+	if got := l.late.Admission("b", "name", 20); got != ledger.Admitted || l.late.Ahead() {
+		t.Errorf("admission %d (ahead %t) once the watch has got there, want %d", got, l.late.Ahead(), ledger.Admitted)
 	}
-	if now, _ := late.Doc("b"); now.Revision != at {
-		t.Fatalf("document at revision %d, want the one that was learned of, %d", now.Revision, at)
-	}
-	if got := late.Admission("b", "name", 20); got != Superseded {
-		t.Errorf("admission %d of a node whose document is known ahead of the watch, want %d", got, Superseded)
-	}
-	for _, b := range missed {
-		if _, err := late.Apply(b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := late.Admission("b", "name", 20); got != Admitted {
-		t.Errorf("admission %d once the watch has got there, want %d", got, Admitted)
-	}
-	if now, _ := late.Doc("b"); len(now.Older) != 1 {
+	if now, _ := l.late.Doc("b"); len(now.Older) != 1 {
 		t.Errorf("%d older documents, want the one with the pod", len(now.Older))
+	}
+}
+
+// A document that has stood since the member read of it is used at once: who loses a compare on the best
+// node need not look for a worse one.
+func TestDocumentThatStoodIsPlacedIn(t *testing.T) {
+	l := newLag(t)
+	l.place("p", "a", 10)
+	l.catchUp()
+	l.place("q", "a", 10)
+	l.lose("a")
+	if got := l.late.Admission("a", "name", 10); got != ledger.Admitted || l.late.Ahead() {
+		t.Errorf("admission %d (ahead %t) of a node whose document was replaced, want %d",
+			got, l.late.Ahead(), ledger.Admitted)
 	}
 }

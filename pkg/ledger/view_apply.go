@@ -115,8 +115,8 @@ func (v *View) apply(b EventBatch, known []DocChange) (ViewChanges, error) {
 // that took itself for the owner ahead of its watch would decide without the reservations of the
 // owners before, one that learned of a node's admission without all documents of its name, and one
 // that learned of the floor would take documents for absent that it has yet to read. For the same
-// reason nothing is placed in a node's document that was learned of until the watch has got there
-// (Admission): the node may have been admitted again, after another.
+// reason nothing is placed in a document that came to be since, until the watch has got there (Admission,
+// Ahead): the node may have been admitted again, after another.
 func (v *View) Learn(kvs []KV) (ViewChanges, error) {
 	return v.learn(kvs, true, func(key string) bool {
 		return ofTerms(key) || strings.HasPrefix(key, PrefixOwn) || strings.HasPrefix(key, PrefixIncarnation) ||
@@ -138,8 +138,8 @@ func (v *View) learn(kvs []KV, foreign bool, not func(key string) bool) (ViewCha
 		if kv.ModRevision <= v.revision || not(kv.Key) {
 			continue
 		}
-		if old := v.docs[strings.TrimPrefix(kv.Key, PrefixNode)]; foreign && kv.ModRevision > old.Revision {
-			v.names.note(kv)
+		if foreign {
+			v.names.note(kv, v.docs[strings.TrimPrefix(kv.Key, PrefixNode)].Revision)
 		}
 		if err := v.put(kv, &set); err != nil {
 			return set.changes(), err

@@ -27,10 +27,14 @@ func (nv *nameView) clone() nameView {
 	}
 }
 
-// note keeps that the document of a key was learned of from a lost compare. (An own transaction vouches
-// for what it puts as far as what it compared is vouched for.)
-func (nv *nameView) note(kv KV) {
-	if uid, is := strings.CutPrefix(kv.Key, PrefixNode); is {
+// note keeps that a document was learned of from a lost compare which did not exist yet at the revision that
+// this member knew of it. Other nodes may have had the name in between, and nothing shows that but the watch.
+// (While a document exists, who takes its node's name marks it; and no node gets a name back: another node
+// of the name is another object to Kubernetes, with a UID of its own.)
+//
+// What an own transaction puts is vouched for as far as what it compared is.
+func (nv *nameView) note(kv KV, known int64) {
+	if uid, is := strings.CutPrefix(kv.Key, PrefixNode); is && kv.CreateRevision > known {
 		nv.ahead[uid] = kv.ModRevision
 	}
 }
@@ -39,6 +43,10 @@ func (nv *nameView) note(kv KV) {
 func (nv *nameView) reached(revision int64) {
 	maps.DeleteFunc(nv.ahead, func(_ string, ahead int64) bool { return ahead <= revision })
 }
+
+// Ahead reports whether nodes are not admitted only because the watch has yet to show what a lost compare
+// has shown of their documents. It is a moment: that is on its way.
+func (v *View) Ahead() bool { return len(v.names.ahead) > 0 }
 
 // index moves one document from old to now.
 func (nv *nameView) index(old, now NodeDoc) {

@@ -79,7 +79,7 @@ func (m *model) learn(w *world, i int, step stepFunc) {
 	}
 	if s.moved|s.ahead != 0 {
 		t := *w
-		t.shards[i].read, t.shards[i].moved, t.shards[i].ahead = w.ledger, 0, 0
+		t.shards[i].read, t.shards[i].moved, t.shards[i].gone, t.shards[i].ahead = w.ledger, 0, 0, 0
 		step(does("shard %d reads the ledger", uint8(i)), t)
 	}
 }
@@ -137,7 +137,7 @@ func key(w *world, buf []byte) []byte {
 	buf = w.key(buf)
 	for i := range w.shards {
 		s := &w.shards[i]
-		buf = append(buf, s.node<<4|s.progress, s.moved, s.ahead)
+		buf = append(buf, s.node<<4|s.progress, s.moved, s.gone, s.ahead)
 		if s.moved != 0 {
 			buf = s.read.key(buf)
 		}

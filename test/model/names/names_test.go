@@ -80,7 +80,7 @@ var ablations = map[string]scenario{
 	"the floor's compare":                 pair(limits{placements: 2, collections: 1}),
 	"the floor that T15 starts from":      pair(limits{placements: 3, fences: 1, registrations: 1, collections: 1}),
 	"the floor read from the watch alone": pair(limits{placements: 3, registrations: 1, collections: 1}),
-	"documents read from the watch before they are used": {
+	"new documents read from the watch before they are used": {
 		owner: []int{0, 0, 1}, limits: limits{placements: 4, fences: 1, registrations: 1, collections: 1},
 	},
 	"incarnations read from the watch alone": pair(limits{placements: 3, fences: 1, registrations: 2}),

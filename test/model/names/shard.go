@@ -195,6 +195,9 @@ func (m *model) collect(w *world, uid int, step stepFunc) {
 	t := *w
 	t.left.collections--
 	keys := uint8(1)<<uid | 1<<floorKey
+	for i := range t.shards {
+		t.shards[i].gone |= t.shards[i].read.stored() & (1 << uid)
+	}
 	t.docs[uid] = doc{}
 	t.collected = true
 	t.floorPods = max(w.floorPods, d.pods)

@@ -41,7 +41,10 @@ type shard struct {
 	// read is the ledger as it has read it, moved what was written since, by key.
 	read  ledger
 	moved uint8
-	// ahead are the documents that it knows from a transaction that was refused, not from its watch.
+	// gone are the documents it has read that were collected since.
+	gone uint8
+	// ahead are the documents that it knows from a transaction that was refused, not from its watch, and that
+	// came to be after what it had read.
 	ahead uint8
 }
 
@@ -86,7 +89,7 @@ func (w *world) wrote(by int, keys uint8) {
 
 // know takes keys as they are now.
 func (s *shard) know(now *ledger, keys uint8) {
-	s.moved &^= keys
+	s.moved, s.gone = s.moved&^keys, s.gone&^keys
 	for uid := 1; uid < maxUIDs; uid++ {
 		if keys>>uid&1 == 1 {
 			s.read.docs[uid] = now.docs[uid]
@@ -118,8 +121,8 @@ func (w *world) same(s *shard, key int) bool {
 }
 
 // lost is what a shard learns from a transaction that was refused: the documents as they are. The
-// incarnation and the floor stand for all documents of the name, and only the watch brings those. So do
-// documents: a node may have been admitted again meanwhile, after another.
+// incarnation and the floor stand for all documents of the name, and only the watch brings those. So does
+// a document that was not there before: its node may have been admitted again, after another.
 func (m *model) lost(w *world, i int, keys uint8) {
 	if !m.without("incarnations read from the watch alone") {
 		keys &^= 1 << incarnationKey
@@ -128,8 +131,9 @@ func (m *model) lost(w *world, i int, keys uint8) {
 		keys &^= 1 << floorKey
 	}
 	s := &w.shards[i]
+	created := keys & w.stored() &^ (s.read.stored() &^ s.gone)
 	s.know(&w.ledger, keys)
-	if !m.without("documents read from the watch before they are used") {
-		s.ahead |= keys & w.stored()
+	if !m.without("new documents read from the watch before they are used") {
+		s.ahead |= created
 	}
 }

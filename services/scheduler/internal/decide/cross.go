@@ -135,9 +135,10 @@ func (c *Core) applyTerms(changes ledger.ViewChanges) error {
 }
 
 // mustWait says whether an attempt need not be looked at yet. Nobody decides anything with
-// facts older than the registry demands.
+// facts older than the registry demands, nor right behind a lost compare: the pod would go to a worse node
+// than the one that another shard has just used as well.
 func (c *Core) mustWait(a *attempt) bool {
-	if c.view.PodProgress() < c.ledger.Registry().PodRV || c.ledger.Revision() < a.wait.revision ||
+	if c.ledger.Ahead() || c.view.PodProgress() < c.ledger.Registry().PodRV || c.ledger.Revision() < a.wait.revision ||
 		a.turn.pending(c.now) {
 		return true
 	}

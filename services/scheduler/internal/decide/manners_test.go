@@ -178,6 +178,57 @@ func TestLostRaceCostsALookup(t *testing.T) {
 	}
 }
 
+// leansTo makes a pod prefer a node.
+func leansTo(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+				Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{
+					Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{name},
+				}}},
+			}},
+		}}
+	}
+}
+
+// Who loses the race for a node's first document may not use the node until the watch has shown it. The pods
+// that come next wait for that moment: they do not go to a worse node.
+func TestPodsBehindALostFirstDocumentGoToTheirBestNode(t *testing.T) {
+	st := newStory(t, 2, 2, 10)
+	st.pod("first", leansTo("n0"))
+	if st.target() != "n0" {
+		t.Fatalf("in flight to %q, want n0", st.target())
+	}
+	st.lose()
+	for st.s.commit != nil {
+		st.answer()
+	}
+	st.pod("next", leansTo("n0"))
+	if got := st.target(); got != "" {
+		t.Fatalf("goes for %q before the watch has shown what was lost to, want it to wait", got)
+	}
+	st.tellLedger()
+	if got := st.target(); got != "n0" {
+		t.Errorf("goes for %q when the watch has shown it, want n0", got)
+	}
+}
+
+// A document that has stood is used at once by those who come next.
+func TestPodsBehindALostRaceGoOn(t *testing.T) {
+	st := newStory(t, 2, 2, 10)
+	st.touch("n0", raised)
+	st.tellLedger()
+	st.pod("first", leansTo("n0"))
+	st.lose()
+	for st.s.commit != nil {
+		st.answer()
+	}
+	st.pod("next", leansTo("n0"))
+	if got := st.target(); got != "n0" {
+		t.Errorf("goes for %q behind a lost race, want n0 at once", got)
+	}
+}
+
 func TestNextBestMustNotHaveMoved(t *testing.T) {
 	st := newStory(t, 2, 3, 10)
 	st.pod("p")
