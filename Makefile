@@ -188,9 +188,9 @@ unit: ## Unit, property and contract tests of all modules (RUN=regexp, COUNT=n)
 race: ## Unit tests under the race detector
 	@go test -race -p $(JOBS) -count 1 -timeout 40m -run '$(RUN)' work
 
-# How many end-to-end tests run beside each other, each with a cluster of its own. Mostly they wait; but some bound how
-# long a failover takes, which two processors do not keep with three clusters on them.
-BESIDE ?= 1
+# How many end-to-end tests run beside each other, each with a cluster of its own. Those that bound how long a
+# failover or a bind takes run alone.
+BESIDE ?= 3
 
 .PHONY: e2e
 e2e: build .cluster-programs .peer-programs $(BIN)/collector ## End-to-end tests on a real API server, a few labs among them (RUN=regexp)

@@ -6,5 +6,8 @@
 // with `make e2e`, one with `make e2e RUN=TestSmoke`. A missing binary fails them. When a test
 // fails it prints the ends of all logs and keeps its directory.
 //
+// A few run beside each other (t.Parallel; BESIDE in the Makefile), because mostly they wait. One that
+// bounds a time in seconds does not: it runs alone, before the others.
+//
 // Start reading at stack_test.go, then smoke_test.go.
 package e2e

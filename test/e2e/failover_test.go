@@ -45,7 +45,6 @@ func (s *stack) arrive(ctx context.Context, namespace string, pods int) error {
 // binds go on, also of the pods that the dead one was responsible for, and in the end every pod
 // is bound once. Replacements join without anybody's help.
 func TestKillsWhilePodsArrive(t *testing.T) {
-	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	f := newFleet(s)
 	ns := s.namespace("arriving")

@@ -17,7 +17,6 @@ const failoverWithin = 5 * time.Second
 // was: pods in the air are placed once, and a pod that nobody could place is not tried again
 // before something changes.
 func TestQueueFailover(t *testing.T) {
-	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	f := newFleet(s)
 	waiting, air, late := s.namespace("waiting"), s.namespace("air"), s.namespace("late")

@@ -73,7 +73,6 @@ func (s *stack) failedEvent(ns, pod, note string) {
 
 // A gated pod is never attempted; it is bound within a second once its last gate is gone.
 func TestGatedPodWaitsForItsLastGate(t *testing.T) {
-	t.Parallel()
 	s := newStack(t, "")
 	s.addNodes(nodeSpec{name: "node-0"})
 	berth := s.up(harness.UpConfig{})
