@@ -13,14 +13,20 @@ type tally struct {
 	// reserved is how many of the counted pods are not bound in the API view, undescribed how many
 	// no fact has described.
 	reserved, undescribed int
+	// astray are bound pods on nodes that are not there, and since when they are bound: see Astray.
+	astray map[string]uint64
 }
 
 type count struct {
 	slot *slot
 	pod  *state.Pod
+	// since is the resourceVersion at which the pod was first seen bound to the node.
+	since uint64
 }
 
-func newTally() tally { return tally{counted: map[string]count{}, again: map[string][]count{}} }
+func newTally() tally {
+	return tally{counted: map[string]count{}, again: map[string][]count{}, astray: map[string]uint64{}}
+}
 
 // recount puts one pod where the counting rule says, and nowhere else.
 func (v *View) recount(uid string) {
@@ -41,9 +47,15 @@ func (v *View) countOn(uid, node string, pod *state.Pod) {
 		delete(v.tally.counted, uid)
 		v.uncount(now)
 	}
-	if pod != nil {
-		v.tally.counted[uid] = v.count(node, pod)
+	if pod == nil {
+		return
 	}
+	next := v.count(node, pod)
+	if was && now.slot.name == node && now.pod.NodeName != "" {
+		next.since = now.since
+	}
+	v.tally.counted[uid] = next
+	v.noteAstray(uid, next)
 }
 
 // countAgain counts every further reservation of a pod that is not bound on the node of its own
@@ -74,7 +86,7 @@ func (v *View) count(node string, pod *state.Pod) count {
 	v.addPod(s, pod)
 	v.tally.reserved += unbound(pod)
 	v.tally.undescribed += undescribed(pod)
-	return count{slot: s, pod: pod}
+	return count{slot: s, pod: pod, since: pod.ResourceVersion}
 }
 
 func (v *View) uncount(c count) {

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
@@ -76,4 +77,51 @@ func TestOlderVersionOfAReservedPodDescribesNothing(t *testing.T) {
 	if n := w.view.Nodes()[0]; n.UndescribedPods() != 0 || n.PodCount() != 1 {
 		t.Errorf("%d of %d pods undescribed with the newer version, want 0 of 1", n.UndescribedPods(), n.PodCount())
 	}
+}
+
+func (w *world) astray(what string, want bool) {
+	w.t.Helper()
+	if _, elsewhere := w.view.Uncounted(); w.view.Astray() != want || elsewhere != want {
+		w.t.Errorf("%s: pods are astray: %t, uncounted elsewhere: %t, want %t", what, w.view.Astray(), elsewhere, want)
+	}
+}
+
+// late delivers what happened to a node at an earlier resourceVersion.
+func (w *world) late(rv uint64, f events.Fact) {
+	now := w.rv
+	w.rv = rv
+	w.fact(f)
+	w.rv = now
+}
+
+// A node was deleted and registered again before a pod was bound to it. Who reads of the bind first, and then
+// of the deletion, does not take the pod for one that has no node.
+func TestPodsOfNodesThatSeemGoneAreAstray(t *testing.T) {
+	w := newWorld(t)
+	w.node("node-a")
+	w.pod("pod-a", "node-a", corev1.PodRunning)
+	w.astray("all is there", false)
+	w.rv += 2
+	deleted, again := w.rv-1, w.rv
+	w.pod("pod-b", "node-a", corev1.PodPending)
+	w.late(deleted, events.Fact{Kind: events.KindNode, Op: events.OpDelete, Name: "node-a"})
+	w.astray("the node is gone, by facts older than a bind to it", true)
+	w.pod("pod-b", "node-a", corev1.PodRunning)
+	w.late(again, events.Fact{Kind: events.KindNode, Op: events.OpProgress})
+	w.astray("they are still older", true)
+	w.pod("pod-b", "node-a", corev1.PodSucceeded)
+	w.astray("the pod has ended", false)
+
+	w.pod("pod-c", "node-c", corev1.PodPending)
+	bound := w.rv
+	w.astray("bound to a node that nobody knows yet", true)
+	w.pod("pod-c", "node-c", corev1.PodRunning)
+	w.late(bound, events.Fact{Kind: events.KindNode, Op: events.OpProgress})
+	w.astray("there was none when it was bound", false)
+	w.node("node-c")
+	w.pod("pod-d", "node-c", corev1.PodPending)
+	w.dropNode("node-c")
+	w.astray("gone since the bind", false)
+	w.pod("pod-d", "node-c", corev1.PodRunning)
+	w.astray("the pod has changed since, it was not bound again", false)
 }

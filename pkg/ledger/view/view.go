@@ -245,7 +245,7 @@ func (v *View) Node(uid string) (*state.NodeInfo, bool) {
 // Uncounted lists the nodes on which pods may stand that this View does not count, or counts
 // without knowing what they are: their high-water is not reached, or a reserved pod is not
 // described. Elsewhere says that there may be such pods on nodes that the facts do not show
-// yet, whatever their labels. Both are empty most of the time, which costs nothing to find
+// yet, whatever their labels, or that there are some on nodes that seem gone (Astray). Both are empty most of the time, which costs nothing to find
 // out. Who relies on a count over a domain must not have one of these nodes in it: the
 // ledger's picture stands for placements that are missing from the count.
 func (v *View) Uncounted() (nodes []*state.NodeInfo, elsewhere bool) {
@@ -253,6 +253,9 @@ func (v *View) Uncounted() (nodes []*state.NodeInfo, elsewhere bool) {
 	seen, nodesKnown := v.store.Position().Progress(events.KindNode)
 	if !podsKnown || !nodesKnown {
 		return v.nodes, true
+	}
+	if v.Astray() {
+		return nil, true
 	}
 	if v.tally.undescribed == 0 && pods >= v.ledger.HighWater(ledger.KindPod) &&
 		seen >= v.ledger.HighWater(ledger.KindNode) {
@@ -344,6 +347,11 @@ func (v *View) dropNode(n *state.Node) {
 	v.nodesVersion++
 	v.follower.DropNode(s.info)
 	s.info.SetNode(nil)
+	for p := range s.info.Pods() {
+		if c, counted := v.tally.counted[p.UID]; counted && c.slot == s {
+			v.noteAstray(p.UID, c)
+		}
+	}
 	v.forget(s)
 }
 

@@ -81,8 +81,12 @@ func (v volumes) holdings() []holding {
 }
 
 // free tells whether nobody is promised the claims that only one pod may use, as far as the
-// facts do not show who uses them. If not, the ledger or the facts will move.
+// facts do not show who uses them, and whether the facts show all who do. If not, the ledger or the facts
+// will move.
 func (c *Core) free(v volumes) bool {
+	if len(v.exclusive) > 0 && c.view.Astray() {
+		return false
+	}
 	for _, uid := range v.exclusive {
 		if x := c.exclusive(ledger.KeyVolume(uid)); len(x.Holders) > 0 || c.view.PodProgress() < x.HW[ledger.KindPod] {
 			return false
