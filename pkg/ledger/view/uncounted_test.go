@@ -97,31 +97,47 @@ func (w *world) late(rv uint64, f events.Fact) {
 // A node was deleted and registered again before a pod was bound to it. Who reads of the bind first, and then
 // of the deletion, does not take the pod for one that has no node.
 func TestPodsOfNodesThatSeemGoneAreAstray(t *testing.T) {
+	for _, promised := range []string{"still", "handed over"} {
+		t.Run(promised, func(t *testing.T) {
+			w := newWorld(t)
+			w.node("node-a")
+			w.rv += 2
+			deleted, again := w.rv-1, w.rv
+			if promised == "still" {
+				w.reserve("pod-b", "node-a", w.rv)
+			} else {
+				w.document("node-a", map[string]uint64{ledger.KindPod: w.rv + 1})
+			}
+			w.pod("pod-b", "node-a", corev1.PodPending)
+			w.astray("all is there", false)
+			w.late(deleted, events.Fact{Kind: events.KindNode, Op: events.OpDelete, Name: "node-a"})
+			w.astray("the node is gone, by facts older than a bind to it", true)
+			w.pod("pod-b", "node-a", corev1.PodRunning)
+			w.late(again, events.Fact{Kind: events.KindNode, Op: events.OpProgress})
+			w.astray("they are still older", true)
+			w.node("node-a")
+			w.astray("it is there", false)
+			w.dropNode("node-a")
+			w.astray("gone since the bind", false)
+			w.pod("pod-b", "node-a", corev1.PodRunning)
+			w.astray("the pod has changed since, it was not bound again", false)
+		})
+	}
+}
+
+// A pod that has ended uses nothing, and one that nobody has promised a place keeps nobody waiting.
+func TestPodsThatAreNotAstray(t *testing.T) {
 	w := newWorld(t)
 	w.node("node-a")
-	w.pod("pod-a", "node-a", corev1.PodRunning)
-	w.astray("all is there", false)
-	w.rv += 2
-	deleted, again := w.rv-1, w.rv
+	w.pod("pod-a", "nowhere", corev1.PodPending)
+	w.astray("bound to a name that nobody knows", false)
+	w.document("node-a", map[string]uint64{ledger.KindPod: w.rv})
+	w.pod("pod-a", "node-a", corev1.PodPending)
+	w.late(w.rv-1, events.Fact{Kind: events.KindNode, Op: events.OpDelete, Name: "node-a"})
+	w.astray("bound later than all that was promised on the node", false)
+	w.reserve("pod-b", "node-a", w.rv)
 	w.pod("pod-b", "node-a", corev1.PodPending)
-	w.late(deleted, events.Fact{Kind: events.KindNode, Op: events.OpDelete, Name: "node-a"})
-	w.astray("the node is gone, by facts older than a bind to it", true)
-	w.pod("pod-b", "node-a", corev1.PodRunning)
-	w.late(again, events.Fact{Kind: events.KindNode, Op: events.OpProgress})
-	w.astray("they are still older", true)
+	w.astray("promised, and bound", true)
 	w.pod("pod-b", "node-a", corev1.PodSucceeded)
-	w.astray("the pod has ended", false)
-
-	w.pod("pod-c", "node-c", corev1.PodPending)
-	bound := w.rv
-	w.astray("bound to a node that nobody knows yet", true)
-	w.pod("pod-c", "node-c", corev1.PodRunning)
-	w.late(bound, events.Fact{Kind: events.KindNode, Op: events.OpProgress})
-	w.astray("there was none when it was bound", false)
-	w.node("node-c")
-	w.pod("pod-d", "node-c", corev1.PodPending)
-	w.dropNode("node-c")
-	w.astray("gone since the bind", false)
-	w.pod("pod-d", "node-c", corev1.PodRunning)
-	w.astray("the pod has changed since, it was not bound again", false)
+	w.astray("ended", false)
 }
