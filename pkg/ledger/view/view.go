@@ -245,9 +245,10 @@ func (v *View) Node(uid string) (*state.NodeInfo, bool) {
 // Uncounted lists the nodes on which pods may stand that this View does not count, or counts
 // without knowing what they are: their high-water is not reached, or a reserved pod is not
 // described. Elsewhere says that there may be such pods on nodes that the facts do not show
-// yet, whatever their labels, or that there are some on nodes that seem gone (Astray). Both are empty most of the time, which costs nothing to find
-// out. Who relies on a count over a domain must not have one of these nodes in it: the
-// ledger's picture stands for placements that are missing from the count.
+// yet, whatever their labels, or that there are some on nodes that seem gone (Astray). Both are
+// empty most of the time, which costs nothing to find out. Who relies on a count over a domain
+// must not have one of these nodes in it: the ledger's picture stands for placements that are
+// missing from the count.
 func (v *View) Uncounted() (nodes []*state.NodeInfo, elsewhere bool) {
 	pods, podsKnown := v.store.Position().Progress(events.KindPod)
 	seen, nodesKnown := v.store.Position().Progress(events.KindNode)
