@@ -274,6 +274,24 @@ func TestAReleasedReservationBringsThePodBack(t *testing.T) {
 	h.want("a", PoolBackoff)
 }
 
+// A shard has told of a reservation, and then the ledger was lost: it begins anew at a revision that it had long
+// passed. The pod does not wait for the ledger to come as far again.
+func TestAReservationOfALostLedgerIsNotWaitedFor(t *testing.T) {
+	h := newHarness(t)
+	h.add("a", 0)
+	h.lead()
+	h.ask("s1", 1)
+	h.answer(h.offerOf("a"), events.DecisionPlaced, func(d *events.Decision) { d.LedgerRevision = h.revision + 1_000_000 })
+	h.want("a", PoolHeld)
+	h.hold()
+	h.sleep(29 * time.Second)
+	h.want("a", PoolHeld)
+	h.sleep(time.Second)
+	h.want("a", PoolBackoff)
+	h.sleep(2 * time.Second)
+	h.want("a", PoolActive)
+}
+
 // A place that was held until others have gone could never be bound: when it goes nothing has
 // failed, and the pod does not wait, however often it was rejected before.
 func TestAWithdrawnHoldBringsThePodBackAtOnce(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
@@ -144,7 +145,7 @@ func (c *Core) settleHolds(now moment) {
 	}
 	var freed []*entry
 	for e := range c.settling {
-		if !c.unsettled(e) {
+		if !c.unsettled(e, now) {
 			freed = append(freed, e)
 		}
 	}
@@ -169,9 +170,14 @@ func (c *Core) settleHolds(now moment) {
 	}
 }
 
-func (c *Core) unsettled(e *entry) bool {
+// ledgerWait bounds how long a pod waits for the ledger's watch to reach the reservation that a shard has told
+// of. A ledger that was lost since then may never get there; and if it is the watch that is late, a pod that
+// is offered once more finds its reservation.
+const ledgerWait = 30 * time.Second
+
+func (c *Core) unsettled(e *entry, now moment) bool {
 	f := c.world.facts
-	return e.hold.revision > c.world.revision ||
+	return e.hold.revision > c.world.revision && now < e.hold.until ||
 		e.hold.progress > 0 && (!f.ProgressKnown || f.PodProgress < e.hold.progress)
 }
 

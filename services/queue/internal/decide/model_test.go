@@ -95,6 +95,7 @@ type modelHold struct {
 	settling           bool
 	holdRevision, gone int64
 	holdProgress       uint64
+	holdUntil          time.Duration
 }
 
 func newModel(cfg Config, forgot func() (uint64, int64)) *model {
@@ -502,7 +503,7 @@ func (m *model) settle() {
 	var freed []*modelPod
 	for _, p := range m.in(PoolHeld) {
 		behind := p.holdProgress > 0 && (!m.facts.ProgressKnown || m.facts.PodProgress < p.holdProgress)
-		if p.settling && p.holdRevision <= m.revision && !behind {
+		if p.settling && (p.holdRevision <= m.revision || m.now >= p.holdUntil) && !behind {
 			freed = append(freed, p)
 		}
 	}
@@ -629,7 +630,7 @@ func (m *model) answered(p *modelPod, d *events.Decision) {
 			return
 		}
 		m.enter(p, PoolHeld)
-		p.settling, p.holdRevision = true, d.LedgerRevision
+		p.settling, p.holdRevision, p.holdUntil = true, d.LedgerRevision, m.now+30*time.Second
 	case events.DecisionUnplaceable:
 		m.park(p)
 		if l := m.lanes[p.lane]; p.factSequence >= l.factSequence && p.ledgerRevision >= l.ledgerRevision {

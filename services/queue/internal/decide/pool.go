@@ -145,9 +145,10 @@ type await struct {
 type hold struct {
 	live bool
 	// revision: a message told of a reservation at this ledger revision, which the watch
-	// has not reached. progress: the entry vanished, at revision gone, and the facts must
+	// has not reached, and is waited for until then. progress: the entry vanished, at revision gone, and the facts must
 	// reach this.
 	revision, gone int64
+	until          moment
 	progress       uint64
 	// withdrawn: what vanished could never have been bound.
 	withdrawn bool

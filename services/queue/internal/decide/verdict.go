@@ -146,7 +146,7 @@ func (c *Core) placed(e *entry, d *events.Decision, now moment) {
 		c.enter(e, c.bags.backoff, eventReleased, now)
 		return
 	}
-	e.hold.revision = d.LedgerRevision
+	e.hold.revision, e.hold.until = d.LedgerRevision, now.add(ledgerWait)
 	c.enter(e, c.bags.held, eventPlaced, now)
 	c.settling[e] = struct{}{}
 }
