@@ -270,6 +270,9 @@ func (c *Core) stands(a *attempt) bool {
 	if n.registry != c.ledger.TermRegistryRevision() || n.countsBatch && n.withdrawn != c.cross.withdrawn {
 		return false
 	}
+	if v := &a.pick.volumes; !slices.Equal(v.basis, c.revisionsOf(v.exclusive)) {
+		return false // somebody has had the claim since, and may use it
+	}
 	for i := range n.guards {
 		g := &n.guards[i]
 		if !g.Compare {
