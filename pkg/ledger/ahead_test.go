@@ -13,7 +13,7 @@ type lag struct {
 	t           *testing.T
 	store       *mem.Store
 	truth, late *ledger.View
-	// missed is what the late member's watch has yet to show.
+	// missed are the revisions that the late view has not applied.
 	missed []ledger.EventBatch
 }
 

@@ -7,15 +7,15 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// Astray reports whether a pod that was placed by way of the ledger is bound to the name of a node that the
-// facts do not show although it may be there: the facts about nodes are older than the bind. A node that was
-// deleted and has registered again is gone for a moment, to whoever has read of its pods before that. Who
-// counts over the whole cluster does not count such pods. (That a node is gone for good shows in facts that
-// are later than all binds to it.)
+// Astray reports whether a pod that the ledger has promised is bound to a node that the facts do not show,
+// while the facts about nodes are older than the bind. The node may exist: it was deleted and has registered
+// again, and this View has applied the pod's bind and the node's deletion, not yet its registration. Such a
+// pod counts in no domain, so counts over the whole cluster are wrong. A node that is gone for good is shown
+// as gone by facts that are later than every bind to it.
 //
-// Pods that somebody else binds to a name do not matter: else who may create pods could keep everybody
-// waiting. It is almost never so, which costs nothing to find out. While the progress of nodes is undefined
-// every such pod is one.
+// Pods without a promise in the ledger are left out: otherwise anybody who may create pods with a nodeName
+// could defer the pods of everybody else. The set is almost always empty, and then this costs nothing. While
+// the progress of nodes is undefined every promised pod on a missing node is astray.
 func (v *View) Astray() bool {
 	seen, _ := v.store.Position().Progress(events.KindNode)
 	for uid, since := range v.tally.astray {

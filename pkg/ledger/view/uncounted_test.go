@@ -125,12 +125,12 @@ func TestPodsOfNodesThatSeemGoneAreAstray(t *testing.T) {
 	}
 }
 
-// A pod that has ended uses nothing, and one that nobody has promised a place keeps nobody waiting.
+// A terminal pod is not astray, nor is a pod without a promise in the ledger.
 func TestPodsThatAreNotAstray(t *testing.T) {
 	w := newWorld(t)
 	w.node("node-a")
 	w.pod("pod-a", "nowhere", corev1.PodPending)
-	w.astray("bound to a name that nobody knows", false)
+	w.astray("bound to a node that does not exist, without a promise", false)
 	w.document("node-a", map[string]uint64{ledger.KindPod: w.rv})
 	w.pod("pod-a", "node-a", corev1.PodPending)
 	w.late(w.rv-1, events.Fact{Kind: events.KindNode, Op: events.OpDelete, Name: "node-a"})

@@ -271,7 +271,7 @@ func (c *Core) stands(a *attempt) bool {
 		return false
 	}
 	if v := &a.pick.volumes; !slices.Equal(v.basis, c.revisionsOf(v.exclusive)) {
-		return false // somebody has had the claim since, and may use it
+		return false // another pod has been promised the claim since, and may use it
 	}
 	for i := range n.guards {
 		g := &n.guards[i]
