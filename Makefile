@@ -190,7 +190,7 @@ race: ## Unit tests under the race detector
 
 # How many end-to-end tests run beside each other, each with a cluster of its own. Those that bound how long a
 # failover or a bind takes run alone.
-BESIDE ?= 3
+BESIDE ?= 4
 
 .PHONY: e2e
 e2e: build .cluster-programs .peer-programs $(BIN)/collector ## End-to-end tests on a real API server, a few labs among them (RUN=regexp)

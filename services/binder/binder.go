@@ -1,6 +1,7 @@
 package binder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,14 @@ const (
 	DefaultWorkers = 128
 	// maxWorkers bounds Config.Workers: the streams an API server allows per connection.
 	maxWorkers = 250
+	// DefaultKeepPlace and DefaultCollectAfter are used where Config says 0.
+	DefaultKeepPlace    = decide.DefaultKeepPlace
+	DefaultCollectAfter = decide.DefaultCollect
+	// maxKeepPlace is Leftovers.Overdue: after that every hold is given up. maxCollectAfter is a day.
+	maxKeepPlace    = 10 * time.Minute
+	maxCollectAfter = 24 * time.Hour
+	// looksWhileWaiting is how often the binder looks for empty documents while one becomes old enough.
+	looksWhileWaiting = 10
 	// bindsPerWorker is how many binds the core gives out per worker: one in hand, one to take next.
 	bindsPerWorker = 2
 	// tick is how often deadlines are looked at; they are seconds.
@@ -61,6 +70,12 @@ type Config struct {
 	// Profiles are those the shards place by. What a profile does not look at is not
 	// rechecked before the bind; pods of other scheduler names are held to every rule.
 	Profiles []placement.ProfileConfig
+	// KeepPlace is how long the place of an evicted pod is kept for its replacement, from 1 s to 10 min;
+	// 0 means DefaultKeepPlace.
+	KeepPlace time.Duration
+	// CollectAfter is how long the empty document of an object that is gone stays in the ledger, from 1 s to
+	// 24 h; 0 means DefaultCollectAfter.
+	CollectAfter time.Duration
 }
 
 // enforces reads the profiles for the recheck before a bind.
@@ -81,11 +96,14 @@ func enforces(profiles []placement.ProfileConfig) decide.Enforces {
 }
 
 // limits are the core's, with how long the profiles wait for volumes and devices.
-func limits(workers int, profiles []placement.ProfileConfig) decide.Limits {
+func (c Config) limits() decide.Limits {
 	l := decide.DefaultLimits()
-	l.Binds = bindsPerWorker * workers
+	l.Binds = bindsPerWorker * c.Workers
+	l.KeepPlace = cmp.Or(c.KeepPlace, DefaultKeepPlace)
+	l.Collect = cmp.Or(c.CollectAfter, DefaultCollectAfter)
+	l.CollectEvery = l.Collect / looksWhileWaiting
 	l.Volumes.Deadlines, l.Devices.Deadlines = map[string]time.Duration{}, map[string]time.Duration{}
-	for _, p := range profiles {
+	for _, p := range c.Profiles {
 		for _, plugin := range p.Plugins {
 			volumes, ok := plugin.Args.(*configv1.VolumeBindingArgs)
 			if ok && volumes.BindTimeoutSeconds != nil {
@@ -151,6 +169,25 @@ func (c Config) validate() error {
 	case c.QPS > 0 && c.Burst < 1:
 		return fmt.Errorf("binder: Burst: %d with QPS %v: want 1 or more", c.Burst, c.QPS)
 	}
+	if err := ValidKeepPlace(c.KeepPlace); c.KeepPlace != 0 && err != nil {
+		return fmt.Errorf("binder: KeepPlace: %w", err)
+	}
+	if err := ValidCollectAfter(c.CollectAfter); c.CollectAfter != 0 && err != nil {
+		return fmt.Errorf("binder: CollectAfter: %w", err)
+	}
+	return nil
+}
+
+// ValidKeepPlace returns an error if Config.KeepPlace may not be d.
+func ValidKeepPlace(d time.Duration) error { return within(d, maxKeepPlace) }
+
+// ValidCollectAfter returns an error if Config.CollectAfter may not be d.
+func ValidCollectAfter(d time.Duration) error { return within(d, maxCollectAfter) }
+
+func within(d, most time.Duration) error {
+	if d < time.Second || d > most {
+		return fmt.Errorf("%s: want %s to %s", d, time.Second, most)
+	}
 	return nil
 }
 
@@ -177,7 +214,7 @@ func build(cfg Config, deps Deps, api commit.API) (*Binder, error) {
 	}
 	b := &Binder{
 		cfg: cfg, deps: deps,
-		core:   decide.NewCore(cfg.ID, limits(cfg.Workers, cfg.Profiles), enforces(cfg.Profiles)),
+		core:   decide.NewCore(cfg.ID, cfg.limits(), enforces(cfg.Profiles)),
 		inputs: make(chan decide.Input, inputBuffer),
 	}
 	b.intake = intake.New(cfg.ID, intake.Deps{

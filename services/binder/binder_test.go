@@ -412,6 +412,8 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 	}{
 		"ID: empty":       {Config{}, nil},
 		"Workers: 251":    {Config{ID: "b", Workers: 251}, nil},
+		"KeepPlace: 11m":  {Config{ID: "b", KeepPlace: 11 * time.Minute}, nil},
+		"CollectAfter: 1": {Config{ID: "b", CollectAfter: time.Microsecond}, nil},
 		"QPS: -1":         {Config{ID: "b", QPS: -1}, nil},
 		"Burst: 0":        {Config{ID: "b", QPS: 5}, nil},
 		"RestConfig":      {Config{ID: "b"}, func(d *Deps) { d.RestConfig = nil }},

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	loadFor   = flag.Duration("load-for", time.Minute, "how long TestLedgerDoesNotGrow keeps pods coming and going")
+	loadFor   = flag.Duration("load-for", 20*time.Second, "how long TestLedgerDoesNotGrow keeps pods coming and going")
 	loadEvery = flag.Duration("load-every", 0, "time from one wave of its pods to the next; 0: when the last is bound")
 )
 
@@ -118,6 +118,7 @@ func TestCostOfAPlacement(t *testing.T) {
 // However many pods have come and gone, the ledger holds what is in flight, and a small
 // document for each node.
 func TestLedgerDoesNotGrow(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	f := newFleet(s)
 	ns := s.namespace("load")

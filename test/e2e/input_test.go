@@ -56,6 +56,8 @@ kind: KubeSchedulerConfiguration
 		{"address without port", []string{"--http-address", "localhost"},
 			[]string{"--http-address", "localhost", "host:port"}},
 		{"too many shards", []string{"--shards", "65"}, []string{"--shards", "65", "64"}},
+		{"place kept for too long", []string{"--keep-place", "11m"}, []string{"--keep-place", "11m", "1s to 10m"}},
+		{"documents collected at once", []string{"--collect-after", "0"}, []string{"--collect-after", "0s", "1s to 24h"}},
 		{"no number of shards", []string{"--shards", "two"}, []string{"shards", "two"}},
 	} {
 		t.Run(strings.ReplaceAll(test.name, " ", "-"), func(t *testing.T) {

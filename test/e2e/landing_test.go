@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +21,7 @@ import (
 // that can be placed, others come that want the place: they wait, and the replacement gets it.
 func TestPlaceIsKeptForTheReplacement(t *testing.T) {
 	t.Parallel()
-	s, f := moving(t)
+	s, f := moving(t, "2m")
 	ns := s.namespace("moved")
 	s.gatedDeployment(ns, "web", "1500m")
 	s.addNodes(nodeSpec{name: "node-1", capacity: "4"})
@@ -57,7 +56,7 @@ func TestPlaceIsKeptForTheReplacement(t *testing.T) {
 // given up after a while, and somebody else gets it.
 func TestPlaceIsGivenUpWhenNobodyComes(t *testing.T) {
 	t.Parallel()
-	s, f := moving(t)
+	s, f := moving(t, "15s")
 	ns := s.namespace("moved")
 	s.gatedDeployment(ns, "web", "1500m")
 	s.addNodes(nodeSpec{name: "node-1", capacity: "2"})
@@ -69,22 +68,20 @@ func TestPlaceIsGivenUpWhenNobodyComes(t *testing.T) {
 	_, err := s.client.AppsV1().Deployments(ns).Patch(s.Context(), "web", types.MergePatchType,
 		[]byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
 	s.no(err)
-	// As long as the binders keep it for the replacement, and then some.
-	const givenUpWithin = 4 * time.Minute
-	s.bound(others, 1, givenUpWithin)
+	s.bound(others, 1, placedWithin)
 	s.noClaims(f)
 	s.audit()
 }
 
-// moving is a node and a Berth that moves pods off tainted nodes.
-func moving(t *testing.T) (*stack, *fleet) {
+// moving is a node and a Berth that moves pods off tainted nodes and keeps places that long.
+func moving(t *testing.T, keepPlace string) (*stack, *fleet) {
 	s := newStack(t, "")
 	s.addNodes(nodeSpec{name: "node-0"})
 	f := &fleet{stack: s, members: map[string]*harness.Berth{}}
 	f.etcd = f.store("etcd")
 	s.up(harness.UpConfig{
 		Shards: 2, Binders: 2, Policy: s.file("policy.yaml", taintPolicy),
-		Args: []string{"--etcd-endpoints", f.etcd.URL, "--descheduling-interval", "1s"},
+		Args: []string{"--etcd-endpoints", f.etcd.URL, "--descheduling-interval", "1s", "--keep-place", keepPlace},
 	})
 	return s, f
 }

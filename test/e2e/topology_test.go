@@ -21,6 +21,7 @@ func TestTopologyWithOneShard(t *testing.T) { topology(t, 1) }
 func TestTopologyWithSeveralShards(t *testing.T) { topology(t, 3) }
 
 func topology(t *testing.T, shards int) {
+	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	s.up(harness.UpConfig{Shards: shards, Binders: 1})
 	for i, test := range []struct {

@@ -22,8 +22,17 @@ import (
 // trace at a receiver that is not Berth's, whose id is the pod's UID. It and its victim lead to each
 // other, and so do the victim and the pod that its controller makes for it.
 func TestPathOfAPodIsATrace(t *testing.T) {
+	t.Parallel()
 	for _, protocol := range []string{"grpc", "http/protobuf"} {
 		t.Run(strings.ReplaceAll(protocol, "/", "-"), func(t *testing.T) { followPath(t, protocol) })
+	}
+}
+
+// tracingTo is the environment that has spans sent to a receiver, soon after they end.
+func tracingTo(endpoint, protocol string) []string {
+	return []string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL=" + protocol,
+		"OTEL_BSP_SCHEDULE_DELAY=200",
 	}
 }
 
@@ -36,11 +45,8 @@ func followPath(t *testing.T, protocol string) {
 	if protocol == "grpc" {
 		endpoint = collector.GRPC
 	}
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+endpoint)
-	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
-	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "200")
 	s.addNodes(nodeSpec{name: "node-0", capacity: "4"})
-	s.up(harness.UpConfig{})
+	s.up(harness.UpConfig{Env: tracingTo(endpoint, protocol)})
 	ns := s.namespace("trace")
 	s.priorityClass("low", 10)
 	s.priorityClass("high", 1000)
@@ -113,15 +119,15 @@ func (s *stack) succeeded(collector *harness.Collector, ns, victim, preemptor st
 // A pod that is descheduled, with a place kept for its replacement, and the replacement: each one's
 // path leads to the other's.
 func TestReplacementIsLinked(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, "")
 	s.addNodes(nodeSpec{name: "node-0"})
 	collector, err := programs.Collect(t.Context(), s.dir)
 	s.no(err)
 	t.Cleanup(func() { collector.Kill() })
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+collector.HTTP)
-	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "200")
 	s.up(harness.UpConfig{
 		Policy: s.file("policy.yaml", taintPolicy), Args: []string{"--descheduling-interval", "1s"},
+		Env: tracingTo(collector.HTTP, "http/protobuf"),
 	})
 	ns := s.namespace("moved")
 	s.gatedDeployment(ns, "web", "1")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/serve"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
+	"github.com/berth-scheduler/berth/services/binder"
 	"github.com/berth-scheduler/berth/services/descheduler"
 )
 
@@ -36,7 +37,17 @@ type options struct {
 	replicas
 	// metricsInterval is how often actual use is polled; 0 is never.
 	metricsInterval time.Duration
+	leftovers       leftovers
 	descheduling    descheduling
+}
+
+// leftovers are how long binders keep what may be left over.
+type leftovers struct {
+	keepPlace, collectAfter time.Duration
+}
+
+func defaultLeftovers() leftovers {
+	return leftovers{keepPlace: binder.DefaultKeepPlace, collectAfter: binder.DefaultCollectAfter}
 }
 
 // descheduling is what the descheduler is told.
@@ -153,6 +164,10 @@ func (o *options) addShards(f *pflag.FlagSet) {
 
 func (o *options) addBinders(f *pflag.FlagSet) {
 	f.IntVar(&o.binders, "binders", 1, "binders in this process (1 to 64), all active")
+	f.DurationVar(&o.leftovers.keepPlace, "keep-place", defaultLeftovers().keepPlace,
+		"how long the place of a pod that was moved is kept for its replacement (1s to 10m)")
+	f.DurationVar(&o.leftovers.collectAfter, "collect-after", defaultLeftovers().collectAfter,
+		"how long the empty ledger document of a node, budget, volume or pool that is gone is kept (1s to 24h)")
 }
 
 func (o *options) addDescheduler(f *pflag.FlagSet) {
@@ -186,6 +201,9 @@ func (o *options) validate() error {
 	if o.descheduling.interval < 0 {
 		return fmt.Errorf("--descheduling-interval: %s: want 0 or more", o.descheduling.interval)
 	}
+	if err := o.leftovers.validate(); err != nil {
+		return err
+	}
 	if o.http.Address != "" {
 		if _, _, err := net.SplitHostPort(o.http.Address); err != nil {
 			return fmt.Errorf("--http-address: %q: want host:port or \"\"", o.http.Address)
@@ -198,6 +216,16 @@ func (o *options) validate() error {
 		return err
 	}
 	return o.tls.validate()
+}
+
+func (l leftovers) validate() error {
+	if err := binder.ValidKeepPlace(l.keepPlace); err != nil {
+		return fmt.Errorf("--keep-place: %w", err)
+	}
+	if err := binder.ValidCollectAfter(l.collectAfter); err != nil {
+		return fmt.Errorf("--collect-after: %w", err)
+	}
+	return nil
 }
 
 func (t tlsFiles) validate() error {

@@ -70,7 +70,7 @@ func newRunCommand() *cobra.Command {
 }
 
 func newServiceCommand(s service, short string) *cobra.Command {
-	o := &options{replicas: replicas{shards: 1, binders: 1}}
+	o := &options{replicas: replicas{shards: 1, binders: 1}, leftovers: defaultLeftovers()}
 	cmd := &cobra.Command{
 		Use:   string(s),
 		Short: short,

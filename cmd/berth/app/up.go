@@ -219,7 +219,7 @@ func (o *options) build(
 		case schedulerService:
 			err = b.shards(ctx, o)
 		case binderService:
-			err = b.binders(max(o.binders, 1))
+			err = b.binders(o)
 		case deschedulerService:
 			err = b.descheduler(o)
 		}
@@ -318,12 +318,12 @@ func (b *builder) plugins(ctx context.Context, o *options) (*plugins.Runtime, er
 	return custom, b.add("plugins", custom, nil)
 }
 
-func (b *builder) binders(n int) error {
-	for i := range n {
+func (b *builder) binders(o *options) error {
+	for i := range max(o.binders, 1) {
 		id := instanceID(binderService, i)
 		s, err := binder.New(binder.Config{
 			ID: id, QPS: b.in.config.ClientConnection.QPS, Burst: int(b.in.config.ClientConnection.Burst),
-			Profiles: b.in.config.Profiles,
+			Profiles: b.in.config.Profiles, KeepPlace: o.leftovers.keepPlace, CollectAfter: o.leftovers.collectAfter,
 		}, binder.Deps{
 			Log: b.st.log, Snapshots: b.st.log, Ledger: b.st.ledger,
 			RestConfig: rest.CopyConfig(b.in.rest), Logger: b.logger.With("service", "binder", "member", id), Clock: b.clock,

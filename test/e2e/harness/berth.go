@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,6 +32,8 @@ type UpConfig struct {
 	Config, Policy string
 	// Args are appended.
 	Args []string
+	// Env is added to the environment, each as name=value.
+	Env []string
 	// Program is run in the place of berth; empty for that.
 	Program string
 }
@@ -59,6 +62,7 @@ func (p Programs) Up(ctx context.Context, cfg UpConfig) (*Berth, error) {
 	if cfg.Program != "" {
 		p.Berth = cfg.Program
 	}
+	p.Env = append(slices.Clone(p.Env), cfg.Env...)
 	return p.launch(ctx, cfg.LogDir, name, append(args, cfg.Args...))
 }
 
@@ -99,7 +103,7 @@ func (p Programs) startBerth(dir, name string, args []string) (*Berth, error) {
 	if err != nil {
 		return nil, err
 	}
-	process, err := start(dir, name, p.Berth, append(args, "--http-address", address)...)
+	process, err := startWith(p.Env, dir, name, p.Berth, append(args, "--http-address", address)...)
 	if err != nil {
 		return nil, err
 	}

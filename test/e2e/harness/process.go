@@ -37,6 +37,11 @@ type Process struct {
 
 // start runs a program and returns at once. Its output is appended to dir/<name>.log.
 func start(dir, name, path string, args ...string) (*Process, error) {
+	return startWith(nil, dir, name, path, args...)
+}
+
+// startWith is start with variables added to the environment, each as name=value.
+func startWith(env []string, dir, name, path string, args ...string) (*Process, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -46,6 +51,7 @@ func start(dir, name, path string, args ...string) (*Process, error) {
 		return nil, err
 	}
 	p.cmd = exec.Command(path, args...)
+	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = dieWithParent()
 	started := make(chan error)

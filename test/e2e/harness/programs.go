@@ -17,6 +17,8 @@ type Programs struct {
 	Root string
 	// Cluster is the driver of local clusters, Berth the program under test.
 	Cluster, Berth string
+	// Env is added to the environment of every Berth that is started, each as name=value.
+	Env []string
 }
 
 // Find finds the repository above the working directory and its binaries. A missing binary is

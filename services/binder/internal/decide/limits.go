@@ -65,6 +65,12 @@ const (
 	refusedPause = time.Minute
 )
 
+// DefaultKeepPlace and DefaultCollect are Leftovers.KeepPlace and Leftovers.Collect unless set otherwise.
+const (
+	DefaultKeepPlace = 2 * time.Minute
+	DefaultCollect   = 10 * time.Minute
+)
+
 // Leftovers are the times after which is dropped what is left over.
 type Leftovers struct {
 	// Overdue is how long a document with holds may be unchanged, on top of the grace period
@@ -138,8 +144,8 @@ func DefaultLimits() Limits {
 		EvictionHang: 5 * time.Minute,
 		Leftovers: Leftovers{
 			Overdue:      10 * time.Minute,
-			KeepPlace:    2 * time.Minute,
-			Collect:      10 * time.Minute,
+			KeepPlace:    DefaultKeepPlace,
+			Collect:      DefaultCollect,
 			CollectEvery: time.Minute,
 			ForgetEvery:  10 * time.Second,
 		},
