@@ -191,6 +191,45 @@ func TestClaimsForOneNeedTheirDocument(t *testing.T) {
 	t.Errorf("no history of %d breaks the promise", volumeSeeds)
 }
 
+// A decision waits behind a transaction that has no answer yet. Meanwhile the claim that it rests on gets a user.
+//
+//  1. The shard stages a pod with the claim for n0, behind the transaction of another pod.
+//  2. Another shard places the claim's user on n1, and the user is bound.
+//  3. The shard reads of both. The claim's document promises nothing any more: the facts show the user.
+//  4. The answer arrives. The staged pod must be decided again, and finds the claim in use.
+func TestStagedPickEndsWithItsClaimsDocument(t *testing.T) {
+	st := newStory(t, 2, 3, 10)
+	st.addVolume("volume", "", "")
+	st.addClaim("one", "", "volume", corev1.ReadWriteOncePod)
+	st.tell()
+	st.pod("first", onNode("n2"))
+	second := st.pod("second", onNode("n0"), usingClaim("one"))
+	if st.target() != "n2" {
+		t.Fatalf("in flight to %q, want n2", st.target())
+	}
+
+	other := &story{world: st.world, s: st.shards[1]}
+	other.tell()
+	user := other.pod("user", onNode("n1"), usingClaim("one"))
+	other.answer()
+	st.bind(user, "n1")
+	st.tell()
+
+	for range 3 {
+		if st.s.commit != nil {
+			st.answer()
+		}
+		st.tellLedger()
+	}
+	if at := st.reservedAt(second); len(at) > 0 {
+		t.Errorf("reserved on %q, want nowhere: %s uses the claim", at, user)
+	}
+	last := st.s.decisions[len(st.s.decisions)-1]
+	if last.Pod.UID != second || last.Kind != events.DecisionUnplaceable {
+		t.Errorf("decided last: %+v, want %s unplaceable", last, second)
+	}
+}
+
 // Pods that are decided together get volumes of their own, on the nodes of these, and the
 // reservation says which.
 func TestClaimsGetVolumesOfTheirOwn(t *testing.T) {
