@@ -106,13 +106,13 @@ func TestDocumentLearnedAheadIsNotPlacedIn(t *testing.T) {
 	l.commit(change.Txn())
 
 	l.lose("b")
-	if got := l.late.Admission("b", "name", 20); got != ledger.Superseded || !l.late.Ahead() {
+	if got := l.late.Admission("b", "name", 20); got != ledger.Superseded || !l.late.AheadOfWatch() {
 		t.Errorf("admission %d (ahead %t) of a node whose document was learned ahead of the watch, want %d",
-			got, l.late.Ahead(), ledger.Superseded)
+			got, l.late.AheadOfWatch(), ledger.Superseded)
 	}
 	l.catchUp()
-	if got := l.late.Admission("b", "name", 20); got != ledger.Admitted || l.late.Ahead() {
-		t.Errorf("admission %d (ahead %t) once the watch has got there, want %d", got, l.late.Ahead(), ledger.Admitted)
+	if got := l.late.Admission("b", "name", 20); got != ledger.Admitted || l.late.AheadOfWatch() {
+		t.Errorf("admission %d (ahead %t) once the watch has got there, want %d", got, l.late.AheadOfWatch(), ledger.Admitted)
 	}
 	if now, _ := l.late.Doc("b"); len(now.Older) != 1 {
 		t.Errorf("%d older documents, want the one with the pod", len(now.Older))
@@ -127,8 +127,8 @@ func TestDocumentThatStoodIsPlacedIn(t *testing.T) {
 	l.catchUp()
 	l.place("q", "a", 10)
 	l.lose("a")
-	if got := l.late.Admission("a", "name", 10); got != ledger.Admitted || l.late.Ahead() {
+	if got := l.late.Admission("a", "name", 10); got != ledger.Admitted || l.late.AheadOfWatch() {
 		t.Errorf("admission %d (ahead %t) of a node whose document was replaced, want %d",
-			got, l.late.Ahead(), ledger.Admitted)
+			got, l.late.AheadOfWatch(), ledger.Admitted)
 	}
 }

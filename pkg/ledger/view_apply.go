@@ -116,7 +116,7 @@ func (v *View) apply(b EventBatch, known []DocChange) (ViewChanges, error) {
 // owners before, one that learned of a node's admission without all documents of its name, and one
 // that learned of the floor would take documents for absent that it has yet to read. For the same
 // reason nothing is placed in a document that came to be since, until the watch has got there (Admission,
-// Ahead): the node may have been admitted again, after another.
+// AheadOfWatch): the node may have been admitted again, after another.
 func (v *View) Learn(kvs []KV) (ViewChanges, error) {
 	return v.learn(kvs, true, func(key string) bool {
 		return ofTerms(key) || strings.HasPrefix(key, PrefixOwn) || strings.HasPrefix(key, PrefixIncarnation) ||

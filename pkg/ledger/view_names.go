@@ -44,9 +44,9 @@ func (nv *nameView) reached(revision int64) {
 	maps.DeleteFunc(nv.ahead, func(_ string, ahead int64) bool { return ahead <= revision })
 }
 
-// Ahead reports whether nodes are not admitted only because the watch has yet to show what a lost compare
+// AheadOfWatch reports whether nodes are not admitted only because the watch has yet to show what a lost compare
 // has shown of their documents. It is a moment: that is on its way.
-func (v *View) Ahead() bool { return len(v.names.ahead) > 0 }
+func (v *View) AheadOfWatch() bool { return len(v.names.ahead) > 0 }
 
 // index moves one document from old to now.
 func (nv *nameView) index(old, now NodeDoc) {

@@ -13,8 +13,9 @@ type tally struct {
 	// reserved is how many of the counted pods are not bound in the API view, undescribed how many
 	// no fact has described.
 	reserved, undescribed int
-	// astray are bound pods on nodes that are not there, and since when they are bound: see Astray.
-	astray map[string]uint64
+	// onUnknownNodes are bound pods on nodes that are not there, and since when they are bound: see
+	// HasPodsOnUnknownNodes.
+	onUnknownNodes map[string]uint64
 }
 
 type count struct {
@@ -25,7 +26,7 @@ type count struct {
 }
 
 func newTally() tally {
-	return tally{counted: map[string]count{}, again: map[string][]count{}, astray: map[string]uint64{}}
+	return tally{counted: map[string]count{}, again: map[string][]count{}, onUnknownNodes: map[string]uint64{}}
 }
 
 // recount puts one pod where the counting rule says, and nowhere else.
@@ -55,7 +56,7 @@ func (v *View) countOn(uid, node string, pod *state.Pod) {
 		next.since = now.since
 	}
 	v.tally.counted[uid] = next
-	v.noteAstray(uid, next)
+	v.noteUnknownNode(uid, next)
 }
 
 // countAgain counts every further reservation of a pod that is not bound on the node of its own

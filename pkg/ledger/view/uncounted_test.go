@@ -79,10 +79,11 @@ func TestOlderVersionOfAReservedPodDescribesNothing(t *testing.T) {
 	}
 }
 
-func (w *world) astray(what string, want bool) {
+func (w *world) onUnknownNodes(what string, want bool) {
 	w.t.Helper()
-	if _, elsewhere := w.view.Uncounted(); w.view.Astray() != want || elsewhere != want {
-		w.t.Errorf("%s: pods are astray: %t, uncounted elsewhere: %t, want %t", what, w.view.Astray(), elsewhere, want)
+	got := w.view.HasPodsOnUnknownNodes()
+	if _, elsewhere := w.view.Uncounted(); got != want || elsewhere != want {
+		w.t.Errorf("%s: pods on unknown nodes: %t, uncounted elsewhere: %t, want %t", what, got, elsewhere, want)
 	}
 }
 
@@ -96,7 +97,7 @@ func (w *world) late(rv uint64, f events.Fact) {
 
 // A node was deleted and registered again before a pod was bound to it. Who reads of the bind first, and then
 // of the deletion, does not take the pod for one that has no node.
-func TestPodsOfNodesThatSeemGoneAreAstray(t *testing.T) {
+func TestPodsOnUnknownNodes(t *testing.T) {
 	for _, promised := range []string{"still", "handed over"} {
 		t.Run(promised, func(t *testing.T) {
 			w := newWorld(t)
@@ -109,35 +110,35 @@ func TestPodsOfNodesThatSeemGoneAreAstray(t *testing.T) {
 				w.document("node-a", map[string]uint64{ledger.KindPod: w.rv + 1})
 			}
 			w.pod("pod-b", "node-a", corev1.PodPending)
-			w.astray("all is there", false)
+			w.onUnknownNodes("all is there", false)
 			w.late(deleted, events.Fact{Kind: events.KindNode, Op: events.OpDelete, Name: "node-a"})
-			w.astray("the node is gone, by facts older than a bind to it", true)
+			w.onUnknownNodes("the node is gone, by facts older than a bind to it", true)
 			w.pod("pod-b", "node-a", corev1.PodRunning)
 			w.late(again, events.Fact{Kind: events.KindNode, Op: events.OpProgress})
-			w.astray("they are still older", true)
+			w.onUnknownNodes("they are still older", true)
 			w.node("node-a")
-			w.astray("it is there", false)
+			w.onUnknownNodes("it is there", false)
 			w.dropNode("node-a")
-			w.astray("gone since the bind", false)
+			w.onUnknownNodes("gone since the bind", false)
 			w.pod("pod-b", "node-a", corev1.PodRunning)
-			w.astray("the pod has changed since, it was not bound again", false)
+			w.onUnknownNodes("the pod has changed since, it was not bound again", false)
 		})
 	}
 }
 
-// A terminal pod is not astray, nor is a pod without a promise in the ledger.
-func TestPodsThatAreNotAstray(t *testing.T) {
+// A terminal pod is not counted as one on an unknown node, nor is a pod without a promise in the ledger.
+func TestPodsNotOnUnknownNodes(t *testing.T) {
 	w := newWorld(t)
 	w.node("node-a")
 	w.pod("pod-a", "nowhere", corev1.PodPending)
-	w.astray("bound to a node that does not exist, without a promise", false)
+	w.onUnknownNodes("bound to a node that does not exist, without a promise", false)
 	w.document("node-a", map[string]uint64{ledger.KindPod: w.rv})
 	w.pod("pod-a", "node-a", corev1.PodPending)
 	w.late(w.rv-1, events.Fact{Kind: events.KindNode, Op: events.OpDelete, Name: "node-a"})
-	w.astray("bound later than all that was promised on the node", false)
+	w.onUnknownNodes("bound later than all that was promised on the node", false)
 	w.reserve("pod-b", "node-a", w.rv)
 	w.pod("pod-b", "node-a", corev1.PodPending)
-	w.astray("promised, and bound", true)
+	w.onUnknownNodes("promised, and bound", true)
 	w.pod("pod-b", "node-a", corev1.PodSucceeded)
-	w.astray("ended", false)
+	w.onUnknownNodes("ended", false)
 }

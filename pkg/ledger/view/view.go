@@ -245,7 +245,7 @@ func (v *View) Node(uid string) (*state.NodeInfo, bool) {
 // Uncounted lists the nodes on which pods may stand that this View does not count, or counts
 // without knowing what they are: their high-water is not reached, or a reserved pod is not
 // described. Elsewhere says that there may be such pods on nodes that the facts do not show
-// yet, whatever their labels, or that there are some on nodes that seem gone (Astray). Both are
+// yet, whatever their labels, or that there are some on nodes that seem gone (HasPodsOnUnknownNodes). Both are
 // empty most of the time, which costs nothing to find out. Who relies on a count over a domain
 // must not have one of these nodes in it: the ledger's picture stands for placements that are
 // missing from the count.
@@ -255,7 +255,7 @@ func (v *View) Uncounted() (nodes []*state.NodeInfo, elsewhere bool) {
 	if !podsKnown || !nodesKnown {
 		return v.nodes, true
 	}
-	if v.Astray() {
+	if v.HasPodsOnUnknownNodes() {
 		return nil, true
 	}
 	if v.tally.undescribed == 0 && pods >= v.ledger.HighWater(ledger.KindPod) &&
@@ -350,7 +350,7 @@ func (v *View) dropNode(n *state.Node) {
 	s.info.SetNode(nil)
 	for p := range s.info.Pods() {
 		if c, counted := v.tally.counted[p.UID]; counted && c.slot == s {
-			v.noteAstray(p.UID, c)
+			v.noteUnknownNode(p.UID, c)
 		}
 	}
 	v.forget(s)

@@ -138,8 +138,8 @@ func (c *Core) applyTerms(changes ledger.ViewChanges) error {
 // facts older than the registry demands, nor right behind a lost compare: the pod would go to a worse node
 // than the one that another shard has just used as well.
 func (c *Core) mustWait(a *attempt) bool {
-	if c.ledger.Ahead() || c.view.PodProgress() < c.ledger.Registry().PodRV || c.ledger.Revision() < a.wait.revision ||
-		a.turn.pending(c.now) {
+	if c.ledger.AheadOfWatch() || c.view.PodProgress() < c.ledger.Registry().PodRV ||
+		c.ledger.Revision() < a.wait.revision || a.turn.pending(c.now) {
 		return true
 	}
 	return slices.ContainsFunc(a.wait.terms, func(id ledger.TermID) bool {

@@ -24,7 +24,7 @@ func TestWhoIsPlacedAtHome(t *testing.T) {
 		{"names a zone", selecting("zone-0"), true},
 		{"requires a zone", requiring("zone-1"), true},
 		{"names a zone with few nodes", selecting("small"), false},
-		{"prefers a zone", preferring("zone-0"), false},
+		{"prefers a zone", preferring(corev1.LabelTopologyZone, "zone-0"), false},
 		{"has to spread", spreading(corev1.DoNotSchedule), true},
 		{"would rather spread", spreading(corev1.ScheduleAnyway), false},
 		{"has to stand apart", apart(true), true},
@@ -78,7 +78,8 @@ func homesWorld(t *testing.T, seed uint64) *world {
 		w.addNodeIn(fmt.Sprintf("n%d", i), fmt.Sprintf("zone-%d", i%3), 1+int64(w.rng.IntN(2)))
 	}
 	wishes := []func(*corev1.Pod){
-		func(*corev1.Pod) {}, selecting("zone-0"), selecting("zone-1"), requiring("zone-1"), preferring("zone-2"),
+		func(*corev1.Pod) {}, selecting("zone-0"), selecting("zone-1"), requiring("zone-1"),
+		preferring(corev1.LabelTopologyZone, "zone-2"),
 	}
 	for i := range 200 {
 		w.addPod(fmt.Sprintf("p%d", i), wishes[w.rng.IntN(len(wishes))])
@@ -94,11 +95,12 @@ func selecting(zone string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: zone} }
 }
 
-func preferring(zone string) func(*corev1.Pod) {
+// preferring makes a pod prefer nodes with a label.
+func preferring(key, value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
-				Weight: 1, Preference: termOf(zone),
+				Weight: 100, Preference: termOf(key, value),
 			}},
 		}}
 	}
@@ -108,7 +110,7 @@ func requiring(zone string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-				NodeSelectorTerms: []corev1.NodeSelectorTerm{termOf(zone)},
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{termOf(corev1.LabelTopologyZone, zone)},
 			},
 		}}
 	}
@@ -141,8 +143,8 @@ func apart(required bool) func(*corev1.Pod) {
 	}
 }
 
-func termOf(zone string) corev1.NodeSelectorTerm {
+func termOf(key, value string) corev1.NodeSelectorTerm {
 	return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{
-		Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{zone},
+		Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value},
 	}}}
 }

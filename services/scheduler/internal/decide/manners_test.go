@@ -178,24 +178,11 @@ func TestLostRaceCostsALookup(t *testing.T) {
 	}
 }
 
-// leansTo makes a pod prefer a node.
-func leansTo(name string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
-				Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{
-					Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{name},
-				}}},
-			}},
-		}}
-	}
-}
-
 // Who loses the race for a node's first document may not use the node until the watch has shown it. The pods
 // that come next wait for that moment: they do not go to a worse node.
 func TestPodsBehindALostFirstDocumentGoToTheirBestNode(t *testing.T) {
 	st := newStory(t, 2, 2, 10)
-	st.pod("first", leansTo("n0"))
+	st.pod("first", preferring(corev1.LabelHostname, "n0"))
 	if st.target() != "n0" {
 		t.Fatalf("in flight to %q, want n0", st.target())
 	}
@@ -203,7 +190,7 @@ func TestPodsBehindALostFirstDocumentGoToTheirBestNode(t *testing.T) {
 	for st.s.commit != nil {
 		st.answer()
 	}
-	st.pod("next", leansTo("n0"))
+	st.pod("next", preferring(corev1.LabelHostname, "n0"))
 	if got := st.target(); got != "" {
 		t.Fatalf("goes for %q before the watch has shown what was lost to, want it to wait", got)
 	}
@@ -218,12 +205,12 @@ func TestPodsBehindALostRaceGoOn(t *testing.T) {
 	st := newStory(t, 2, 2, 10)
 	st.touch("n0", raised)
 	st.tellLedger()
-	st.pod("first", leansTo("n0"))
+	st.pod("first", preferring(corev1.LabelHostname, "n0"))
 	st.lose()
 	for st.s.commit != nil {
 		st.answer()
 	}
-	st.pod("next", leansTo("n0"))
+	st.pod("next", preferring(corev1.LabelHostname, "n0"))
 	if got := st.target(); got != "n0" {
 		t.Errorf("goes for %q behind a lost race, want n0 at once", got)
 	}

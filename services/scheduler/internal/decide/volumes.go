@@ -97,7 +97,7 @@ func (c *Core) revisionsOf(claims []string) []int64 {
 // facts do not show who uses them, and whether the facts show all who do. If not, the ledger or the facts
 // will move.
 func (c *Core) free(v volumes) bool {
-	if len(v.exclusive) > 0 && c.view.Astray() {
+	if len(v.exclusive) > 0 && c.view.HasPodsOnUnknownNodes() {
 		return false
 	}
 	for _, uid := range v.exclusive {

@@ -7,21 +7,21 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
-// Astray reports whether a pod that the ledger has promised is bound to a node that the facts do not show,
-// while the facts about nodes are older than the bind. The node may exist: it was deleted and has registered
-// again, and this View has applied the pod's bind and the node's deletion, not yet its registration. Such a
-// pod counts in no domain, so counts over the whole cluster are wrong. A node that is gone for good is shown
+// HasPodsOnUnknownNodes reports whether a pod that the ledger has promised is bound to a node that the facts do
+// not show, while the facts about nodes are older than the bind. The node may exist: it was deleted and has
+// registered again, and this View has applied the pod's bind and the node's deletion, not yet its registration.
+// Such a pod counts in no domain, so counts over the whole cluster are wrong. A node that is gone for good is shown
 // as gone by facts that are later than every bind to it.
 //
 // Pods without a promise in the ledger are left out: otherwise anybody who may create pods with a nodeName
 // could defer the pods of everybody else. The set is almost always empty, and then this costs nothing. While
-// the progress of nodes is undefined every promised pod on a missing node is astray.
-func (v *View) Astray() bool {
+// the progress of nodes is undefined every promised pod on a missing node is one.
+func (v *View) HasPodsOnUnknownNodes() bool {
 	seen, _ := v.store.Position().Progress(events.KindNode)
-	for uid, since := range v.tally.astray {
+	for uid, since := range v.tally.onUnknownNodes {
 		c, counted := v.tally.counted[uid]
 		if !counted || c.slot.placed || c.since != since || seen >= since {
-			delete(v.tally.astray, uid)
+			delete(v.tally.onUnknownNodes, uid)
 			continue
 		}
 		if v.vouched(uid, c) {
@@ -40,9 +40,9 @@ func (v *View) vouched(uid string, c count) bool {
 	})
 }
 
-// noteAstray keeps a pod that counts on a node which is not there, if it is bound.
-func (v *View) noteAstray(uid string, c count) {
+// noteUnknownNode keeps a pod that counts on a node which is not there, if it is bound.
+func (v *View) noteUnknownNode(uid string, c count) {
 	if !c.slot.placed && c.pod.NodeName != "" {
-		v.tally.astray[uid] = c.since
+		v.tally.onUnknownNodes[uid] = c.since
 	}
 }
