@@ -47,6 +47,9 @@ func (c *Core) landDeed(f *flight, r ledger.TxnResult, out *Output) error {
 			return fmt.Errorf("scheduler: transaction result: %w", err)
 		}
 		c.note(f.txn, r.Revision)
+		if p, ok := f.deed.(*promotion); ok && p.supplied {
+			c.written = nil // decisions made meanwhile have counted what the hold had
+		}
 		f.deed.done(c, r.Revision, out)
 		c.ledgerMoved(changes)
 		return nil

@@ -342,7 +342,8 @@ type footing struct {
 func (c *Core) resupply(
 	s standing, profile *placement.Profile, v volumes, node *state.Node,
 ) (volumes, []ledger.ExclusiveDoc, bool, error) {
-	if v.devices.promised != nil && c.view.ClaimProgress() < s.doc.HighWater(ledger.KindClaim) {
+	if v.devices.promised != nil && c.view.ClaimProgress() < s.doc.HighWater(ledger.KindClaim) ||
+		len(v.exclusive) > 0 && c.view.HasPodsOnUnknownNodes() {
 		return v, nil, false, nil
 	}
 	v, ok, err := c.pickSupplies(v, profile, supplied{s.pod, node, Seed(s.pod.UID, s.attempt)})
@@ -406,7 +407,8 @@ func (c *Core) sendPromotion(s standing, f footing, out *Output) look {
 	}
 	change, err := ledger.Promote(p)
 	if err == nil {
-		err = c.launch(&promotion{standing: s, node: f.node.Node, agreed: s.deal}, change, out)
+		d := &promotion{standing: s, node: f.node.Node, agreed: s.deal, supplied: len(p.Volumes)+len(p.Devices) > 0}
+		err = c.launch(d, change, out)
 	}
 	var refused *ledger.RefusedError
 	switch {
@@ -424,6 +426,8 @@ type promotion struct {
 	node *state.Node
 	// agreed is what plugins have to do with it, nil for nothing.
 	agreed *deal
+	// supplied: it picks volumes or devices anew.
+	supplied bool
 }
 
 func (p *promotion) kind() string { return "T3" }

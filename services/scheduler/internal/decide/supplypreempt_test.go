@@ -140,6 +140,44 @@ func TestDevicesOfAVictimArePickedAnew(t *testing.T) {
 	}
 }
 
+// A pod that is decided while a promotion is on its way has not counted what that picks anew.
+//
+//  1. A place on n0 is held for p, which is promised the device of its victim, n0/1.
+//  2. All who had devices have gone. The promotion picks n0/0, which comes first, and has no answer yet.
+//  3. The shard decides q. By the ledger n0/1 is taken, and q is staged with n0/0.
+//  4. The promotion is carried out. q must not be placed with the device that p has got.
+func TestPickedWhileAPromotionPicksAnew(t *testing.T) {
+	st := newStory(t, 2, 2, 10)
+	st.addDevices("n0", 2)
+	other := st.running("other", "n0", important(5), usingDevices("co"))
+	v := st.running("v", "n0", important(1), usingDevices("cv"))
+	st.deviceClaim("co", "n0", "0", other)
+	st.deviceClaim("cv", "n0", "1", v)
+	st.tell()
+	p := st.wants("p", 10)
+	st.told()
+	st.mark(p)
+	st.told()
+	for claim, pod := range map[string]string{"co": other, "cv": v} {
+		st.deletePod(pod)
+		st.deviceClaim(claim, "", "")
+	}
+	st.tell()
+	if st.s.commit == nil || st.s.commit.Kind != "T3" {
+		t.Fatalf("in flight: %+v, want a T3", st.s.commit)
+	}
+	q := st.wants("q", 0)
+	st.told()
+	_, hold, _ := st.hold(p)
+	_, entry, placed := st.hold(q)
+	if hold.State != ledger.Committed || !placed {
+		t.Fatalf("reservations %+v and %+v, want both placed", hold, entry)
+	}
+	if of, and := st.device(hold), st.device(entry); of == and {
+		t.Errorf("both pods are promised device %s", of)
+	}
+}
+
 // Devices that Kubernetes does not take back are not waited for for ever.
 func TestDevicesOfAVictimThatStayTaken(t *testing.T) {
 	st, v := deviceStory(t)
