@@ -177,6 +177,9 @@ func (c *Core) choose(a *attempt, concern *guard.Concern, ranked []placement.Sco
 	if concern.None() {
 		return ranked[0].Node, needs{registry: c.ledger.TermRegistryRevision()}
 	}
+	if concern.CountsBatch() && len(c.performing.reserving) > 0 {
+		return nil, needs{} // plugins may refuse a pod that counts already
+	}
 	blocked := c.uncounted(concern.Keys())
 	i := slices.IndexFunc(ranked, func(s placement.Scored) bool { return !blocked.has(s.Node) })
 	if i < 0 {

@@ -3,11 +3,13 @@ package decide_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -446,4 +448,80 @@ func TestPluginsHoldBack(t *testing.T) {
 			}
 		}
 	}
+}
+
+// evenly makes a pod one of those that are spread evenly over zones.
+func evenly(p *corev1.Pod) {
+	p.Labels = map[string]string{"app": "web"}
+	p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: p.Labels},
+	}}
+}
+
+// A pod whose plugins have not answered yet may be taken back. Who counted it under a rule is not placed before it.
+//
+//  1. The shard chooses n1, in zone b, for first, and asks plugins to reserve.
+//  2. It decides second, of a profile without plugins, for n0, in zone a. One pod runs there; first evens that out.
+//  3. The plugins refuse first.
+//  4. second must not be placed in zone a: there would be two pods, and none in zone b.
+func TestWhoCountsAPodThatPluginsRefuse(t *testing.T) {
+	custom := placement.DefaultProfile("custom")
+	at := []placement.CustomPlugin{{Name: "Actor", Weight: 1}}
+	custom.Custom = &placement.Custom{Points: map[string][]placement.CustomPlugin{
+		placement.AtFilter: at, placement.AtReserve: at,
+	}}
+	profile, err := placement.NewProfile(custom)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorldWith(t, 1, 1, placement.DefaultProfile(corev1.DefaultSchedulerName), func(c *decide.Config) {
+		c.Profiles["custom"], c.Acts["custom"], c.Gates["custom"] = profile, true, true
+	})
+	w.advise, w.perform = countingPlugin(100), func(p decide.Perform) decide.Performed {
+		return decide.Performed{ID: p.ID, Act: p.Act, Refusal: &decide.Refusal{Plugin: "Actor", Reasons: []string{"no"}}}
+	}
+	st := &story{world: w, s: w.shards[0]}
+	st.addNodeIn("n0", "a", 10)
+	st.addNodeIn("n1", "b", 1)
+	st.running("there", "n0", evenly)
+	st.tell()
+	first := st.pod("first", evenly, func(p *corev1.Pod) { p.Spec.SchedulerName = "custom" })
+	st.drive(func() bool { return len(st.s.performs) > 0 })
+	if p := st.s.performs[0]; p.Act != decide.ActReserve || p.Node != "n1" {
+		t.Fatalf("plugins are to %d on %s, want them to reserve %s on n1", p.Act, p.Node, first)
+	}
+	second := st.pod("second", evenly)
+	st.drive(func() bool { return st.s.commit == nil && !st.s.more })
+	if at := st.reservedAt(second); len(at) > 0 {
+		t.Errorf("reserved on %q while plugins may refuse the pod that it has counted", at)
+	}
+	for len(st.s.performs) > 0 {
+		st.step(st.s, decide.Input{Performed: []decide.Performed{st.performNext(st.s)}})
+	}
+	st.drive(func() bool { return st.s.commit == nil && !st.s.more })
+	if at := st.reservedAt(second); !slices.Equal(at, []string{"n1"}) {
+		t.Errorf("reserved on %q when the plugins have refused, want n1", at)
+	}
+}
+
+// drive answers transactions and questions until something is so.
+func (st *story) drive(so func() bool) {
+	st.t.Helper()
+	for range 50 {
+		if so() {
+			return
+		}
+		switch {
+		case st.s.commit != nil:
+			st.answer()
+		case len(st.s.consults) > 0:
+			q := st.s.consults[0]
+			st.s.consults = st.s.consults[1:]
+			st.step(st.s, decide.Input{Advice: []decide.Advice{st.advise(q)}})
+		}
+		st.now = st.now.Add(decide.SoonAfter)
+		st.tell()
+	}
+	st.t.Fatal("it does not come to that")
 }
