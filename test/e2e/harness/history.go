@@ -38,7 +38,23 @@ type LedgerSize struct {
 	// Keys and Bytes of all that is in it, keys included; Entries are reservations, claims and
 	// pins in the documents of nodes.
 	Keys, Bytes, Entries int
-	Revision             int64
+	// Under counts the keys by what they begin with.
+	Under    KeyCounts
+	Revision int64
+}
+
+// KeyCounts are numbers of keys by their names up to the first slash, it included.
+type KeyCounts map[string]int
+
+// Add counts a key so many times.
+func (c KeyCounts) Add(key string, times int) {
+	head, _, isPrefix := strings.Cut(key, "/")
+	if isPrefix {
+		head += "/"
+	}
+	if c[head] += times; c[head] == 0 {
+		delete(c, head)
+	}
 }
 
 // Size measures the ledger that is kept in this etcd.
@@ -52,8 +68,9 @@ func (s *Store) Size(ctx context.Context) (size LedgerSize, err error) {
 	if err != nil {
 		return size, err
 	}
-	size.Keys, size.Revision = len(kvs), revision
+	size.Keys, size.Revision, size.Under = len(kvs), revision, KeyCounts{}
 	for _, kv := range kvs {
+		size.Under.Add(kv.Key, 1)
 		size.Bytes += len(kv.Key) + len(kv.Value)
 		if !strings.HasPrefix(kv.Key, ledger.PrefixNode) {
 			continue
