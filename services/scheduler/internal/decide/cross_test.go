@@ -20,7 +20,7 @@ import (
 // crossSeeds is how many histories TestShardsKeepRulesAboutOtherNodes tries, crossFirst the
 // seed of the first.
 var (
-	crossSeeds = flag.Uint64("cross-seeds", 60, "histories of shards that place pods with rules about other nodes")
+	crossSeeds = flag.Uint64("cross-seeds", 30, "histories of shards that place pods with rules about other nodes")
 	crossFirst = flag.Uint64("cross-first", 0, "seed of the first of them")
 )
 

@@ -201,7 +201,7 @@ func TestShardsNeverOvercommitNodesThatRegisterAgain(t *testing.T) {
 // incarnationSeeds is how many interleavings TestShardsNeverOvercommitNodesThatRegisterAgain tries, incarnationFirst
 // the seed of the first.
 var (
-	incarnationSeeds = flag.Uint64("incarnation-seeds", 100, "interleavings of shards whose nodes register again")
+	incarnationSeeds = flag.Uint64("incarnation-seeds", 40, "interleavings of shards whose nodes register again")
 	incarnationFirst = flag.Uint64("incarnation-first", 0, "seed of the first of them")
 )
 

@@ -22,7 +22,7 @@ import (
 
 // keptSeeds is how many histories TestShardsTakeOver tries, keptFirst the seed of the first.
 var (
-	keptSeeds = flag.Uint64("kept-seeds", 40, "histories of shards that take places over")
+	keptSeeds = flag.Uint64("kept-seeds", 20, "histories of shards that take places over")
 	keptFirst = flag.Uint64("kept-first", 0, "seed of the first of them")
 )
 

@@ -23,7 +23,7 @@ import (
 
 // preemptSeeds is how many histories TestShardsPreempt tries, preemptFirst the seed of the first.
 var (
-	preemptSeeds = flag.Uint64("preempt-seeds", 30, "histories of shards that preempt")
+	preemptSeeds = flag.Uint64("preempt-seeds", 15, "histories of shards that preempt")
 	preemptFirst = flag.Uint64("preempt-first", 0, "seed of the first of them")
 )
 

@@ -249,7 +249,7 @@ func TestShardsNeverOvercommitAcrossTakeOvers(t *testing.T) {
 // takeOverSeeds is how many interleavings TestShardsNeverOvercommitAcrossTakeOvers tries, takeOverFirst the seed of
 // the first.
 var (
-	takeOverSeeds = flag.Uint64("takeover-seeds", 60, "interleavings of shards whose partitions change hands")
+	takeOverSeeds = flag.Uint64("takeover-seeds", 25, "interleavings of shards whose partitions change hands")
 	takeOverFirst = flag.Uint64("takeover-first", 0, "seed of the first of them")
 )
 
