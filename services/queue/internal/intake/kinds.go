@@ -67,9 +67,11 @@ func policyGroup(c kubernetes.Interface) cache.Getter     { return c.PolicyV1().
 func storageGroup(c kubernetes.Interface) cache.Getter    { return c.StorageV1().RESTClient() }
 func resourceGroup(c kubernetes.Interface) cache.Getter   { return c.ResourceV1().RESTClient() }
 
-// listWatch lists and watches all objects of the kind.
-func (w watched) listWatch(client kubernetes.Interface) cache.ListerWatcher {
-	return cache.NewFilteredListWatchFromClient(w.group(client), w.resource, metav1.NamespaceAll, consistent)
+// listWatch lists and watches all objects of the kind, for a store.
+func (w watched) listWatch(client kubernetes.Interface, store *kindStore) cache.ListerWatcher {
+	all := cache.NewFilteredListWatchFromClient(w.group(client), w.resource, metav1.NamespaceAll, consistent)
+	r := &resumption{list: all.ListWithContextFunc, watch: all.WatchFuncWithContext, store: store}
+	return &cache.ListWatch{ListWithContextFunc: r.list, WatchFuncWithContext: r.begin}
 }
 
 // consistent makes a first list a consistent read. A reflector starts with

@@ -60,8 +60,9 @@ var (
 	_ cache.TransformingStore      = (*kindStore)(nil)
 )
 
-// WentBackError reports an API server whose storage was restored from a backup, although it has come as far
-// as before since: a list of Version has an object of an older one than the log, which is not that far.
+// WentBackError reports an API server whose storage was restored from a backup: it is not as far as before, or,
+// with a Name, it has come further since, and a list has an object of an older version than the log, which is not
+// that far.
 type WentBackError struct {
 	Kind            events.Kind
 	Namespace, Name string
@@ -69,6 +70,9 @@ type WentBackError struct {
 }
 
 func (e *WentBackError) Error() string {
+	if e.Name == "" {
+		return fmt.Sprintf("queue: %ss are at resourceVersion %d, and the watch had reached %d", e.Kind, e.Is, e.Was)
+	}
 	return fmt.Sprintf("queue: %s %s/%s is of resourceVersion %d in a later list, and %d was told",
 		e.Kind, e.Namespace, e.Name, e.Is, e.Was)
 }

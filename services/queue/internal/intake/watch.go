@@ -54,9 +54,8 @@ func (c *Cluster) Watch(ctx context.Context, r Round, out chan<- events.Fact) er
 	stores := r.stores(all, out, fail, ctx.Done())
 	for i, w := range kinds {
 		store, backoff := stores[i], reflectorBackoff
-		reflector := cache.NewReflectorWithOptions(w.listWatch(c.client), w.example, reflected{store}, cache.ReflectorOptions{
-			Name: "queue/" + w.resource, Logger: &r.Logger, Backoff: &backoff,
-		})
+		options := cache.ReflectorOptions{Name: "queue/" + w.resource, Logger: &r.Logger, Backoff: &backoff}
+		reflector := cache.NewReflectorWithOptions(w.listWatch(c.client, store), w.example, reflected{store}, options)
 		group.Go(func() error {
 			reflector.RunWithContext(klog.NewContext(ctx, r.Logger))
 			return nil

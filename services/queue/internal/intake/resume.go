@@ -1,0 +1,68 @@
+package intake
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// resumption begins the watches of a reflector, and looks at the API server before it resumes one where the one
+// before has ended. The storage of the API server may have been restored from a backup meanwhile: a watch from a
+// resourceVersion that is yet to come is silent until it comes, and a streamed list tells of objects before it says
+// how far it is. For the reflector's one goroutine.
+type resumption struct {
+	list  cache.ListWithContextFunc
+	watch cache.WatchFuncWithContext
+	store *kindStore
+	// away: the API server has refused a connection since the last watch. A reflector takes that for a restart that
+	// has lost nothing, and resumes.
+	away bool
+}
+
+// begin is the reflector's way to a watch, and to a list that is streamed.
+func (r *resumption) begin(ctx context.Context, options metav1.ListOptions) (begun watch.Interface, err error) {
+	lists := options.SendInitialEvents != nil
+	if options.ResourceVersion != "" { // else it is a first list, which rests on nothing
+		err = r.compare(ctx, options.ResourceVersion)
+	}
+	if err == nil && r.away && !lists {
+		// It is as far as before, and may have gone back and on: only a list shows that.
+		r.away = false
+		return nil, apierrors.NewResourceExpired("the API server was away")
+	}
+	if err == nil {
+		begun, err = r.watch(ctx, options)
+	}
+	if err != nil {
+		r.away = r.away || utilnet.IsConnectionRefused(err)
+	} else if lists {
+		r.away = false
+	}
+	return begun, err
+}
+
+// compare ends the round if the API server is not as far as a watch has been: by a consistent read of one object.
+func (r *resumption) compare(ctx context.Context, reached string) error {
+	was, err := r.store.version(reached)
+	if err != nil {
+		return err
+	}
+	list, err := r.list(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return err
+	}
+	page, err := meta.ListAccessor(list)
+	if err != nil {
+		return r.store.broken(err)
+	}
+	is, err := r.store.version(page.GetResourceVersion())
+	if err != nil || is >= was {
+		return err
+	}
+	return r.store.broken(&WentBackError{Kind: r.store.kind, Was: was, Is: is})
+}
