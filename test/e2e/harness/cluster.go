@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -43,6 +44,8 @@ type Cluster struct {
 	Client kubernetes.Interface
 
 	programs Programs
+	// arguments are the driver's to start it with the nodes that it has.
+	arguments []string
 	// processes are its programs' process ids, by name.
 	processes map[string]int
 }
@@ -67,25 +70,33 @@ func (s driverState) pids() []int {
 	return pids
 }
 
+func (s driverState) named() map[string]int {
+	pids := map[string]int{}
+	for _, process := range s.Processes {
+		pids[process.Name] = process.PID
+	}
+	return pids
+}
+
 // StartCluster starts a cluster and returns when its nodes are schedulable.
 func (p Programs) StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	args := []string{"up", "--dir", cfg.Dir}
-	if cfg.Nodes != "" {
-		args = append(args, "--nodes", cfg.Nodes)
-	}
 	if cfg.NoKubelets {
 		args = append(args, "--kwok=false")
 	}
 	if cfg.RuntimeConfig != "" {
 		args = append(args, "--runtime-config", cfg.RuntimeConfig)
 	}
-	state, err := p.drive(ctx, args...)
+	first := slices.Clone(args)
+	if cfg.Nodes != "" {
+		first = append(first, "--nodes", cfg.Nodes)
+	}
+	state, err := p.drive(ctx, first...)
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Dir: cfg.Dir, Kubeconfig: state.Cluster.Kubeconfig, programs: p, processes: map[string]int{}}
-	for _, process := range state.Processes {
-		c.processes[process.Name] = process.PID
+	c := &Cluster{
+		Dir: cfg.Dir, Kubeconfig: state.Cluster.Kubeconfig, programs: p, arguments: args, processes: state.named(),
 	}
 	if c.Rest, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
 		return nil, err

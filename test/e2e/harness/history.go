@@ -83,3 +83,19 @@ func (s *Store) Size(ctx context.Context) (size LedgerSize, err error) {
 	}
 	return size, nil
 }
+
+// Generation is which ledger is kept in this etcd; the zero value for none.
+func (s *Store) Generation(ctx context.Context) (g ledger.Generation, err error) {
+	store, err := etcd.Open(ctx, etcd.Config{Endpoints: []string{s.URL}})
+	if err != nil {
+		return g, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	kvs, _, err := store.List(ctx, ledger.KeyGeneration)
+	for _, kv := range kvs {
+		if kv.Key == ledger.KeyGeneration {
+			return ledger.DecodeGeneration(kv)
+		}
+	}
+	return g, err
+}

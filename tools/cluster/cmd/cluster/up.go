@@ -49,6 +49,7 @@ func upCommand() *cobra.Command {
 	flags.add(cmd)
 	set := cmd.Flags()
 	set.StringVar(&nodesFile, "nodes", "", "create the nodes this file describes")
+	set.IntVar(&config.Port, "port", 0, "the API server's port on the loopback address (0: any free one)")
 	set.BoolVar(&config.KWOK, "kwok", true, "run simulated kubelets (KWOK)")
 	set.StringVar(&config.Controllers, "controllers", "all",
 		"\"all\", \"none\" or a list for kube-controller-manager; "+

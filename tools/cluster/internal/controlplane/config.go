@@ -14,6 +14,8 @@ type Config struct {
 	Layout build.Layout
 	// Dir is the cluster's directory, absolute.
 	Dir string
+	// Port is the API server's, on the loopback address. Zero means any free one.
+	Port int
 	// Sync has etcd reach the disk with every write. Off by default: a test
 	// cluster is thrown away, and disks of test machines differ widely.
 	Sync bool

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -59,9 +60,11 @@ func (p *plane) startAPIServer(ctx context.Context) error {
 	state := p.session.State.Cluster
 	return p.session.Launch(ctx, session.Program{
 		Ports: 1,
+		Fixed: p.Port != 0,
 		Spec: func(ports []int) (process.Spec, error) {
-			state.Server = localURL(ports[0])
-			return process.Spec{Name: "kube-apiserver", Path: path, Args: p.apiServerArgs(ports[0])}, nil
+			port := cmp.Or(p.Port, ports[0])
+			state.Server = localURL(port)
+			return process.Spec{Name: "kube-apiserver", Path: path, Args: p.apiServerArgs(port)}, nil
 		},
 		Ready: func(ctx context.Context) error { return probe.OK(ctx, p.health, state.Server+"/readyz") },
 	})

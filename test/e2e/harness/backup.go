@@ -1,0 +1,53 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+)
+
+// etcdData is the folder of a cluster's directory that has the data of its etcd.
+const etcdData = "etcd"
+
+// BackUp copies what the cluster's etcd has to a directory that does not exist yet. etcd stands still meanwhile, so
+// that the copy is of one moment; it begins with that as after a crash.
+func (c *Cluster) BackUp(to string) error {
+	if err := c.Signal("etcd", syscall.SIGSTOP); err != nil {
+		return err
+	}
+	err := os.CopyFS(to, os.DirFS(filepath.Join(c.Dir, etcdData)))
+	return errors.Join(err, c.Signal("etcd", syscall.SIGCONT))
+}
+
+// Restore stops the control plane, puts back what BackUp copied, and starts the control plane on that, with the API
+// server where it was. Kubelets and controllers begin anew as well, as they have to.
+func (c *Cluster) Restore(ctx context.Context, from string) error {
+	server, err := url.Parse(c.Rest.Host)
+	if err != nil {
+		return err
+	}
+	if err := c.Stop(ctx); err != nil {
+		return err
+	}
+	data := filepath.Join(c.Dir, etcdData)
+	if err := os.RemoveAll(data); err != nil {
+		return err
+	}
+	if err := os.CopyFS(data, os.DirFS(from)); err != nil {
+		return err
+	}
+	if err := os.Chmod(data, 0o700); err != nil { // what etcd asks for
+		return err
+	}
+	state, err := c.programs.drive(ctx, append(slices.Clone(c.arguments), "--port", server.Port())...)
+	if err != nil {
+		return fmt.Errorf("start the restored cluster: %w", err)
+	}
+	c.processes = state.named()
+	return nil
+}
