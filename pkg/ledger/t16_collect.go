@@ -11,7 +11,7 @@ import (
 // Collection is T16 (collect): documents of objects that are gone are deleted.
 type Collection struct {
 	Floor Floor
-	// Docs have no entries, Budgets no claims, Exclusives no holders. As read.
+	// Docs have no entries, Budgets no claims, Exclusives no holders (FinishHolders). Else as read.
 	Docs       []NodeDoc
 	Budgets    []BudgetDoc
 	Exclusives []ExclusiveDoc
@@ -92,8 +92,8 @@ func (c Collection) names(t *Txn) error {
 }
 
 // Empty iterates over the documents that promise nothing, in no order: the keys of those of nodes
-// without entries, of budgets without claims and of volumes and pools without holders, with their
-// revisions. The document of a name's incarnation is left out while there is another one of the name:
+// without entries, of budgets without claims and of volumes and pools without holders that have a
+// reservation (FinishHolders), with their revisions. The document of a name's incarnation is left out while there is another one of the name:
 // without its incarnation the name would seem to be new to a member that has not seen that other document.
 func (v *View) Empty() iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) {
@@ -109,6 +109,7 @@ func (v *View) Empty() iter.Seq2[string, int64] {
 			}
 		}
 		for _, x := range v.claims.exclusives {
+			x, _ = FinishHolders(x, v)
 			if len(x.Holders) == 0 && !yield(x.key(), x.Revision) {
 				return
 			}
@@ -129,6 +130,7 @@ func (v *View) Collection(keys []string) Collection {
 			continue
 		}
 		if x, ok := v.claims.exclusives[key]; ok {
+			x, _ = FinishHolders(x, v)
 			c.Exclusives = append(c.Exclusives, x)
 		}
 	}

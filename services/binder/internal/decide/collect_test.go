@@ -29,7 +29,8 @@ func (r *planRig) keys(prefixes ...string) (keys []string) {
 	return keys
 }
 
-// leave puts empty documents of a node, a budget, a volume and a pool.
+// leave puts documents of a node, a budget, a volume and a pool that promise nothing: those of the volume and
+// of the pool name pods whose reservations were handed over.
 func (r *planRig) leave() []string {
 	r.Helper()
 	doc := ledger.NodeDoc{NodeUID: "gone-uid", NodeName: "gone", HW: map[string]uint64{ledger.KindPod: 7}}
@@ -37,8 +38,14 @@ func (r *planRig) leave() []string {
 		Docs:    []ledger.NodeDoc{doc},
 		Budgets: []ledger.BudgetDoc{{UID: "gone-pdb", HW: map[string]uint64{ledger.KindBudget: 8}}},
 		Exclusives: []ledger.ExclusiveDoc{
-			{Key: ledger.KeyVolume("gone-claim"), HW: map[string]uint64{ledger.KindPod: 9}},
-			{Key: ledger.KeyPool("driver", "gone-pool")},
+			{
+				Key: ledger.KeyVolume("gone-claim"), HW: map[string]uint64{ledger.KindPod: 9},
+				Holders: []ledger.Holder{{PodUID: "gone-pod", Token: 77, NodeUID: doc.NodeUID}},
+			},
+			{
+				Key:     ledger.KeyPool("driver", "gone-pool"),
+				Holders: []ledger.Holder{{PodUID: "gone-pod", Token: 77, NodeUID: "earlier-uid", Items: []string{"0"}}},
+			},
 		},
 	}
 	txn, err := change.Txn()
