@@ -94,7 +94,9 @@ func (c *Core) place(a *attempt, profile *placement.Profile, out *Output) {
 	if !concern.Uncertain && !volumes.any() && !extended && c.placeKept(a, profile, &concern, avoided, out) {
 		return
 	}
-	result := c.evaluateWith(volumes, profile, a, avoided)
+	onHold := c.onHold(a.pod, profile, &concern)
+	result := c.evaluateWith(volumes, profile, a, search{avoided: avoided, whole: len(onHold) > 0})
+	result = c.besideHolds(a, profile, volumes, result, onHold)
 	ok := len(result.Feasible) > 0
 	if result.Err != nil {
 		c.fail(a, result.Err.Error(), out)
@@ -178,11 +180,17 @@ func preferNode(ranked []placement.Scored, nodeUID string) {
 }
 
 // evaluateWith is evaluate with volumes and devices as they are promised.
-func (c *Core) evaluateWith(
-	v volumes, profile *placement.Profile, a *attempt, avoided []string,
-) looked {
+func (c *Core) evaluateWith(v volumes, profile *placement.Profile, a *attempt, s search) looked {
 	defer c.lookUp(v)()
-	return c.evaluate(profile, a, avoided)
+	return c.evaluate(profile, a, s)
+}
+
+// search is which nodes an evaluation finds.
+type search struct {
+	// avoided are UIDs of nodes that the pod's workload avoids.
+	avoided []string
+	// whole: all that pass, not the best of them, nor those that are tried first.
+	whole bool
 }
 
 // lookUp has the engine look up volumes and devices as they are promised, until done.
@@ -196,7 +204,8 @@ func (c *Core) lookUp(v volumes) (done func()) {
 
 // evaluate asks the home nodes first when that costs the pod nothing, then all usable
 // nodes. Rules that count pods elsewhere see all nodes either way.
-func (c *Core) evaluate(profile *placement.Profile, a *attempt, avoided []string) looked {
+func (c *Core) evaluate(profile *placement.Profile, a *attempt, s search) looked {
+	avoided := s.avoided
 	basis := c.basis(profile, avoided)
 	q := placement.Query{Pod: a.pod, Seed: Seed(a.pod.UID, a.offer.Attempt)}
 	if !c.cfg.NoEvidence {
@@ -210,7 +219,7 @@ func (c *Core) evaluate(profile *placement.Profile, a *attempt, avoided []string
 		if q.Opinions != nil {
 			basis.Way = events.WayAdvised
 		}
-	} else if c.cfg.HomeFirst && plain(a.pod) {
+	} else if c.cfg.HomeFirst && plain(a.pod) && !s.whole {
 		c.markHome()
 		if usable, home := c.engine.Candidates(); home >= minHome && home < usable {
 			home := q
@@ -219,6 +228,9 @@ func (c *Core) evaluate(profile *placement.Profile, a *attempt, avoided []string
 				return looked{Result: r, home: true, basis: basis}
 			}
 		}
+	}
+	if s.whole {
+		q.Limit, q.Everywhere = -1, true
 	}
 	return looked{Result: without(avoided, c.query(profile, q)), basis: basis}
 }

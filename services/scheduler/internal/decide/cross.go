@@ -177,8 +177,8 @@ func (c *Core) choose(a *attempt, concern *guard.Concern, ranked []placement.Sco
 	if concern.None() {
 		return ranked[0].Node, needs{registry: c.ledger.TermRegistryRevision()}
 	}
-	if concern.CountsBatch() && len(c.performing.reserving) > 0 {
-		return nil, needs{} // plugins may refuse a pod that counts already
+	if concern.CountsBatch() && (len(c.performing.reserving) > 0 || c.seeksPlace()) {
+		return nil, needs{} // a pod that counts already may be refused by plugins, or come to be only held
 	}
 	blocked := c.uncounted(concern.Keys())
 	i := slices.IndexFunc(ranked, func(s placement.Scored) bool { return !blocked.has(s.Node) })

@@ -9,12 +9,13 @@ import (
 )
 
 // looked is what an evaluation found, whether it looked at the home nodes only, and what else it
-// depended on. unsettled: see rejection.
+// depended on. unsettled and onHold: see rejection.
 type looked struct {
 	placement.Result
 	home      bool
 	basis     events.Basis
 	unsettled bool
+	onHold    bool
 }
 
 // evidence is the record of an evaluation. The result belongs to the engine; what is kept of

@@ -60,8 +60,9 @@ func (c *Core) fitsKept(pod *state.Pod, profile *placement.Profile, concern *gua
 	if !concern.None() {
 		in.Nodes = c.view.Nodes()
 	}
-	fits, _, err := profile.FitsWithout(in, k.Node, map[string]bool{view.PlaceholderUID(k.Entry.Token): true})
-	return err == nil && fits
+	gone := map[string]bool{view.PlaceholderUID(k.Entry.Token): true}
+	fits, _, err := profile.FitsWithout(in, k.Node, gone)
+	return err == nil && fits && !c.restsOnHolds(in, profile, concern, k.Node, gone)
 }
 
 // stageIn stages an attempt in a placeholder's room, or makes it wait for what its rules about

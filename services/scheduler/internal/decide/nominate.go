@@ -45,6 +45,7 @@ type seeker struct {
 func (c *Core) conclude(r rejection, out *Output) {
 	profile, ok := c.cfg.Profiles[r.attempt.pod.SchedulerName]
 	switch {
+	case r.onHold:
 	case !ok || !profile.Preempts() || c.draining || profile.Custom() && isConsulted(profile, r.attempt.pod):
 	case len(c.plans.seekers) < maxSeekers:
 		c.lineUp(r)
@@ -170,10 +171,23 @@ func (c *Core) seekVictims(s seeker, out *Output) bool {
 		c.deferred = append(c.deferred, a)
 	case plan.Node == nil:
 		c.inVain(s, plan, out)
+	case c.planRestsOnHolds(s, plan):
+		s.rejection.awaits(placement.PodTopologySpread)
+		c.unplaceable(s.rejection, out)
 	default:
 		return c.nominate(s, plan, out)
 	}
 	return false
+}
+
+// planRestsOnHolds is restsOnHolds with the victims gone.
+func (c *Core) planRestsOnHolds(s seeker, plan placement.Preemption) bool {
+	gone := make(map[string]bool, len(plan.Victims))
+	for _, v := range plan.Victims {
+		gone[v.Pod.UID] = true
+	}
+	in := placement.Input{Pod: s.pod, Nodes: c.view.Nodes(), Objects: s.volumes.lookups(c.view.Snapshot())}
+	return c.restsOnHolds(in, s.profile, &s.concern, plan.Node, gone)
 }
 
 // preempt asks the engine who could go for a pod.

@@ -219,11 +219,17 @@ func (c *Core) fitsElsewhere(s standing) string {
 	}
 	defer v.setAside(s.pod)()
 	defer c.lookUp(v)()
+	concern, err := c.concernOf(s.pod, profile)
 	r := c.query(profile, placement.Query{Pod: s.pod, Seed: Seed(s.pod.UID, s.attempt)})
-	if r.Err != nil || len(r.Feasible) == 0 {
+	if err != nil || r.Err != nil || len(r.Feasible) == 0 {
 		return ""
 	}
-	return r.Feasible[0].Node.Node.Name
+	best := r.Feasible[0].Node
+	in := placement.Input{Pod: s.pod, Nodes: c.view.Nodes(), Objects: v.lookups(c.view.Snapshot())}
+	if c.restsOnHolds(in, profile, &concern, best, nil) {
+		return ""
+	}
+	return best.Node.Name
 }
 
 // promote sends T3 if the pod fits now that all who had to go have gone; else the place is
@@ -279,18 +285,13 @@ func (c *Core) promote(s standing, out *Output) look {
 		reason := "the pod does not fit there any more: " + strings.Join(why.Reasons, ", ")
 		return c.giveUp(s, end{reason: reason, failed: true}, out)
 	}
-	if c.takesPromised(s, profile, in) {
-		switch {
-		case s.yielding.alone:
-			return c.giveUp(s, end{reason: "the room that is left there is promised to another pod"}, out)
-		case c.now.Sub(s.moved) <= holdPatience:
-			return lookLater // until the other has its place, or gives it up
-		}
+	if l := c.besideOthers(s, profile, in, footing{node: node, concern: concern}, out); l != 0 {
+		return l
 	}
 	if l := c.vet(s, profile, node.Node, out); l != 0 {
 		return l
 	}
-	f := footing{node: node, guards: guards}
+	f := footing{node: node, concern: concern, guards: guards}
 	switch f.volumes, f.exclusives, ready, err = c.resupply(s, profile, v, node.Node); {
 	case err != nil:
 		return c.giveUp(s, end{reason: err.Error(), failed: true}, out)
@@ -298,6 +299,23 @@ func (c *Core) promote(s standing, out *Output) look {
 		return lookAgain
 	}
 	return c.sendPromotion(s, f, out)
+}
+
+// besideOthers is a look at a hold whose pod fits: whether that rests on the places of others; 0 if not.
+func (c *Core) besideOthers(
+	s standing, profile *placement.Profile, in placement.Input, f footing, out *Output,
+) look {
+	takes := c.takesPromised(s, profile, in)
+	rests := c.restsOnHolds(in, profile, &f.concern, f.node, nil)
+	switch {
+	case takes && s.yielding.alone:
+		return c.giveUp(s, end{reason: "the room that is left there is promised to another pod"}, out)
+	case (takes || rests) && c.now.Sub(s.moved) <= holdPatience:
+		return lookLater // until the other has its place, or gives it up
+	case rests:
+		return c.giveUp(s, end{reason: "pods that it is spread with have not come to stand", failed: true}, out)
+	}
+	return 0
 }
 
 // takesPromised: somebody who was only reserved and was to go for the pod has been bound after all, and what is free
@@ -332,6 +350,7 @@ func (c *Core) takesPromised(s standing, profile *placement.Profile, in placemen
 // footing is what a promotion rests on, and what it gives the pod.
 type footing struct {
 	node       *state.NodeInfo
+	concern    guard.Concern
 	guards     []ledger.GuardUse
 	volumes    volumes
 	exclusives []ledger.ExclusiveDoc

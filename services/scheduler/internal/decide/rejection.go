@@ -21,6 +21,8 @@ type rejection struct {
 	withdrawn uint64
 	// unsettled: there are promises of devices that may be taken back without an event.
 	unsettled bool
+	// onHold: next to the pods whose places are held it would fit.
+	onHold bool
 }
 
 // standpoint is what a look rests on: what comes later may lead to another end.
@@ -50,6 +52,7 @@ func (c *Core) reject(a *attempt, p *placement.Profile, r looked, out *Output) {
 	d.Evidence = c.evidence(a, p, r, 0)
 	rejected := rejection{
 		attempt: a, decision: d, counted: c.stagedPods(), withdrawn: from.withdrawn, unsettled: r.unsettled,
+		onHold: r.onHold,
 	}
 	if !c.postFilter(rejected, p) {
 		c.rejectedFor(rejected, out)

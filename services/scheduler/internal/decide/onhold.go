@@ -1,0 +1,159 @@
+package decide
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/guard"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// A place that is held counts as a placement does, and may yet be given up. For most rules that is the strict side.
+// For hard spread it is not: skew is measured against the domain with the fewest pods, and a hold may be one of
+// these. So a pod with such a rule goes only where the rules let it pass with the holds and without them. Upstream
+// asks twice as well, with and without the pods that are nominated to the node at hand, and counts those of other
+// nodes in neither (RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/framework.go).
+//
+// A pod that would fit with the holds alone has no place. It is turned down with upstream's message, and waits for
+// one of the held pods to be bound, or for its place to be given up, of which the queue makes the events of a pod that
+// was assigned or has gone.
+//
+// A place that is held for plugins (ledger.IsPrepared) counts in both: upstream takes a pod that waits at Permit for
+// assumed, and the last pods of a group that waits there would find no place otherwise.
+
+// onHold are the UIDs of pods that hard spread of a pod counts and whose places are only held; nil for none.
+func (c *Core) onHold(pod *state.Pod, profile *placement.Profile, concern *guard.Concern) map[string]bool {
+	if len(c.plans.promised) == 0 || !concern.CountsBatch() {
+		return nil
+	}
+	var matchers []*matcher
+	rules, _ := profile.CrossRules(pod, c.view.Snapshot()) // an error would have ended concernOf
+	for i := range rules {
+		if rules[i].Kind == placement.CrossSpread {
+			matchers = append(matchers, c.matcherOf(rules[i].Terms))
+		}
+	}
+	var held map[string]bool
+	for nodeUID := range c.plans.promised {
+		doc, _ := c.ledger.Doc(nodeUID)
+		for i := range doc.Entries {
+			e := &doc.Entries[i]
+			if e.Namespace != pod.Namespace || !isHold(e) || ledger.IsPrepared(e.Plan) || !c.counts(matchers, e.PodUID) {
+				continue
+			}
+			if held == nil {
+				held = map[string]bool{}
+			}
+			held[e.PodUID] = true
+		}
+	}
+	return held
+}
+
+// counts says whether one of some rules selects a pod that is not bound. Of one that is not known that cannot be told.
+func (c *Core) counts(rules []*matcher, podUID string) bool {
+	pod, known := c.view.Pod(podUID)
+	return !known || pod.NodeName == "" && slices.ContainsFunc(rules, func(m *matcher) bool { return m.matches(pod) })
+}
+
+// seeksPlace says whether the transaction that is under way holds a place for a pod that counts there already.
+func (c *Core) seeksPlace() bool {
+	return c.flight != nil && c.flight.deed != nil && len(c.flight.attempts) > 0
+}
+
+// besideHolds leaves those nodes of an evaluation that pass without held pods, too.
+func (c *Core) besideHolds(a *attempt, p *placement.Profile, v volumes, r looked, held map[string]bool) looked {
+	if len(held) == 0 || r.Err != nil || len(r.Feasible) == 0 {
+		return r
+	}
+	in := placement.Input{
+		Pod: a.pod, Nodes: nodesWithout(c.view.Nodes(), held), Candidates: []*state.NodeInfo{},
+		Objects: v.lookups(c.view.Snapshot()), Limit: -1, Details: true, Everywhere: true,
+	}
+	among := placesOf(r.Feasible)
+	for _, n := range in.Nodes {
+		if among[n.Node.UID] {
+			in.Candidates = append(in.Candidates, n)
+		}
+	}
+	without := p.Evaluate(in)
+	if without.Err != nil {
+		return looked{Result: placement.Result{Err: without.Err}, basis: r.basis}
+	}
+	passed := placesOf(without.Feasible)
+	r.Weighed = placement.Weighed{} // its places would not be those of the nodes any more
+	r.Feasible = slices.DeleteFunc(r.Feasible, func(s placement.Scored) bool { return !passed[s.Node.Node.UID] })
+	if r.FeasibleCount = len(r.Feasible); r.FeasibleCount == 0 {
+		r.onHold = true
+		r.Diagnosis = c.diagnoseHeld(a, p, v, without.Nodes)
+	}
+	return r
+}
+
+// diagnoseHeld says why no node is feasible: some would be, but fail without held pods.
+func (c *Core) diagnoseHeld(
+	a *attempt, p *placement.Profile, v volumes, failed []placement.NodeReport,
+) placement.Diagnosis {
+	in := placement.Input{
+		Pod: a.pod, Nodes: c.view.Nodes(), Objects: v.lookups(c.view.Snapshot()), Everywhere: true,
+		Opinions: map[string]placement.Opinion{}, Guidance: a.counsel.guidance, Excluded: map[string]string{},
+	}
+	if p.Extended(a.pod) {
+		maps.Copy(in.Opinions, c.extends(placement.Query{}, a).Opinions)
+	}
+	for _, n := range in.Nodes {
+		if c.restraint.usable(n) {
+			in.Candidates = append(in.Candidates, n)
+		}
+	}
+	for _, uid := range c.avoided(a.pod) {
+		in.Excluded[uid] = avoidedReason
+	}
+	for i := range failed {
+		f := &failed[i]
+		in.Opinions[f.Node.Node.Name] = placement.Opinion{Rejected: true, Plugin: f.Plugin, Reasons: f.Reasons}
+	}
+	return p.Evaluate(in).Diagnosis
+}
+
+// placesOf are nodes by UID.
+func placesOf(ranked []placement.Scored) map[string]bool {
+	uids := make(map[string]bool, len(ranked))
+	for i := range ranked {
+		uids[ranked[i].Node.Node.UID] = true
+	}
+	return uids
+}
+
+// nodesWithout are all nodes, without some pods.
+func nodesWithout(nodes []*state.NodeInfo, pods map[string]bool) []*state.NodeInfo {
+	nodes = slices.Clone(nodes)
+	for i, n := range nodes {
+		for p := range n.Pods() {
+			if !pods[p.UID] {
+				continue
+			}
+			if nodes[i] == n {
+				nodes[i] = n.Clone()
+			}
+			nodes[i].RemovePod(p.UID)
+		}
+	}
+	return nodes
+}
+
+// restsOnHolds says whether a pod that fits on a node of the input, with some pods gone, would not if those were gone,
+// too, whose places are held.
+func (c *Core) restsOnHolds(
+	in placement.Input, profile *placement.Profile, concern *guard.Concern, node *state.NodeInfo, gone map[string]bool,
+) bool {
+	held := c.onHold(in.Pod, profile, concern)
+	if len(held) == 0 {
+		return false
+	}
+	maps.Copy(held, gone)
+	fits, why, err := profile.FitsWithout(in, node, held)
+	return err == nil && !fits && why.Plugin == placement.PodTopologySpread
+}
