@@ -21,7 +21,8 @@
 //
 // A minimum over domains, which hard spread is measured against, needs no guard: placements
 // elsewhere only raise it. But a decision that counted a pod elsewhere is right only if that
-// pod is placed: Needs.CountsBatch. Affinity is satisfied by pods that are bound (and pinned,
+// pod is placed: Needs.CountsBatch. A pod whose place is only held raises no minimum: a decision, or a promotion,
+// has to be right without it too. Affinity is satisfied by pods that are bound (and pinned,
 // so that nobody evicts them meanwhile), never by reservations that may be taken back; so
 // only the first pod of its kind needs a guard, one for the whole cluster.
 //

@@ -20,7 +20,9 @@
 //
 // Holds and placeholders count like reservations, and the victims of plans as long as they are
 // there: at least as strict as the two questions of the protocol, whether a pod fits now and
-// whether it fits however the plans end. View.Ask asks them one by one.
+// whether it fits however the plans end. View.Ask asks them one by one. In hard spread and in required affinity
+// a hold may help a pod instead: it raises the minimum of the domains, and is a pod to follow. Who
+// decides by such a rule must not rely on it.
 //
 // A node is usable only if the member's applied progress has reached the high-water of
 // the node's document: the ledger's watch and the log are not ordered with each other, and

@@ -15,7 +15,8 @@
 // Hard rules about pods on other nodes need more than the node's document (package guard):
 // an attempt may have to wait until its terms are registered, until every pod in a domain is
 // counted, or until what it follows is bound (cross.go, keepers.go), and its transaction
-// compares guards at the revisions that it has counted.
+// compares guards at the revisions that it has counted. Spread must hold without the pods whose places are only held,
+// too (onhold.go).
 //
 // An attempt that fits nowhere is asked about preemption (nominate.go) before its verdict is
 // told. What becomes of a plan is done by deeds (deed.go), transactions of their own:

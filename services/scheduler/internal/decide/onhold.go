@@ -20,6 +20,9 @@ import (
 // one of the held pods to be bound, or for its place to be given up, of which the queue makes the events of a pod that
 // was assigned or has gone.
 //
+// The two pictures are upstream's, and not all that can come of several holds: one in the domain of the pod may stay
+// when one that evened it out is given up. The promotion of the one that stays looks again then.
+//
 // A place that is held for plugins (ledger.IsPrepared) counts in both: upstream takes a pod that waits at Permit for
 // assumed, and the last pods of a group that waits there would find no place otherwise.
 
@@ -127,12 +130,12 @@ func placesOf(ranked []placement.Scored) map[string]bool {
 	return uids
 }
 
-// nodesWithout are all nodes, without some pods.
+// nodesWithout are all nodes, without some pods that are not bound.
 func nodesWithout(nodes []*state.NodeInfo, pods map[string]bool) []*state.NodeInfo {
 	nodes = slices.Clone(nodes)
 	for i, n := range nodes {
 		for p := range n.Pods() {
-			if !pods[p.UID] {
+			if p.NodeName != "" || !pods[p.UID] {
 				continue
 			}
 			if nodes[i] == n {

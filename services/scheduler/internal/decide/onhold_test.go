@@ -1,29 +1,178 @@
 package decide_test
 
 import (
+	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
-// A pod that is staged for a place which is only held for it may not get it. Who counted it under a rule is decided
-// again.
-func TestWhoCountsAPodThatIsNominated(t *testing.T) {
-	st := newStory(t, 1, 0, 1)
+// evenedOut is a story in which a pod runs in zone a, on n0, and a place in zone b, on n1, is held for first, or is
+// about to be. A second pod with the rule comes: with first it would fit in zone a.
+func evenedOut(t *testing.T) (st *story, first, second string) {
+	t.Helper()
+	st = newStory(t, 1, 0, 1)
 	st.addNodeIn("n0", "a", 10)
 	st.addNodeIn("n1", "b", 1)
 	st.running("there", "n0", evenly, important(500))
 	st.running("victim", "n1", important(1))
 	st.tell()
-	first := st.pod("first", evenly, important(10))
+	first = st.pod("first", evenly, important(10))
 	st.drive(func() bool { return st.s.commit != nil && st.s.commit.Kind == "T2" })
-	second := st.pod("second", evenly)
-	st.drive(func() bool { return st.s.commit == nil && !st.s.more })
-	if _, hold, _ := st.hold(first); hold.State != ledger.Held {
-		t.Fatalf("%+v, want a place held on n1", hold)
+	second = st.pod("second", evenly)
+	return st, first, second
+}
+
+// heldAt checks that a place is held for a pod.
+func (st *story) heldAt(uid, node string) {
+	st.t.Helper()
+	if d, hold, _ := st.hold(uid); hold.State != ledger.Held || d.NodeName != node {
+		st.t.Fatalf("%+v on %q, want a place held on %s", hold, d.NodeName, node)
 	}
+}
+
+// evict has the victims of a pod's plan go.
+func (st *story) evict(uid string) {
+	st.t.Helper()
+	for _, victim := range st.mark(uid) {
+		st.told()
+		st.deletePod(victim)
+	}
+	st.told()
+}
+
+// A pod that is staged for a place which is only held for it may not get it. Who counted it under a rule is decided
+// again, and turned down with upstream's message.
+func TestWhoCountsAPodThatIsNominated(t *testing.T) {
+	st, first, second := evenedOut(t)
+	st.drive(func() bool { return st.s.commit == nil && !st.s.more })
+	st.heldAt(first, "n1")
+	if at := st.reservedAt(second); len(at) > 0 {
+		t.Errorf("reserved on %q next to one pod, with none in the other zone", at)
+	}
+	d := st.s.decisions[len(st.s.decisions)-1]
+	const why = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match pod topology spread constraints."
+	if d.Pod.UID != second || d.Kind != events.DecisionUnplaceable || d.Message != why {
+		t.Errorf("%s %s: %q, want it unplaceable: %q", d.Pod.UID, d.Kind, d.Message, why)
+	}
+	if want := []string{placement.NodeResourcesFit, placement.PodTopologySpread}; !slices.Equal(d.Plugins, want) {
+		t.Errorf("it waits for %v, want %v", d.Plugins, want)
+	}
+	remake(t, st.world, st.s)
+}
+
+// Once the pod whose place was held is bound it counts for all rules.
+func TestWhoWaitsForAPodThatIsNominated(t *testing.T) {
+	st, first, second := evenedOut(t)
+	st.drive(func() bool { return st.s.commit == nil && !st.s.more })
+	st.heldAt(first, "n1")
+	st.offerAgain(second)
+	st.told()
+	if at := st.reservedAt(second); len(at) > 0 {
+		t.Errorf("reserved on %q while the place is only held", at)
+	}
+	st.evict(first)
+	st.bind(first, "n1")
+	st.told()
+	st.offerAgain(second)
+	st.told()
+	if at := st.reservedAt(second); !slices.Equal(at, []string{"n0"}) {
+		t.Errorf("reserved on %q, want n0: there is a pod in the other zone", at)
+	}
+	remake(t, st.world, st.s)
+}
+
+// A place that is held is given up when its pod goes. Who waited for it stays out.
+func TestWhoWaitsForAPodThatIsNominatedInVain(t *testing.T) {
+	st, first, second := evenedOut(t)
+	st.drive(func() bool { return st.s.commit == nil && !st.s.more })
+	st.heldAt(first, "n1")
+	st.deletePod(first)
+	st.told()
+	st.offerAgain(second)
+	st.told()
 	if at := st.reservedAt(second); len(at) > 0 {
 		t.Errorf("reserved on %q next to one pod, with none in the other zone", at)
 	}
 }
 
+// Nobody has to go for a pod that would rest on a place which is only held.
+func TestNoPlanRestsOnAPlaceThatIsHeld(t *testing.T) {
+	st := newStory(t, 1, 0, 1)
+	st.addNodeIn("n0", "a", 2)
+	st.addNodeIn("n1", "b", 1)
+	st.running("there", "n0", evenly, important(500))
+	st.running("victim", "n1", important(1))
+	st.running("full", "n0", important(5))
+	st.tell()
+	first := st.pod("first", evenly, important(10))
+	st.told()
+	st.heldAt(first, "n1")
+	second := st.pod("second", evenly, important(10))
+	st.told()
+	if d, hold, held := st.hold(second); held {
+		t.Errorf("%+v on %q, want nobody to go for it", hold, d.NodeName)
+	}
+	st.evict(first)
+	st.offerAgain(second)
+	st.told()
+	st.heldAt(second, "n0")
+}
+
+// The pod by which a place was found is gone when the place is free, and only a held one evens that out.
+//
+//  1. A pod runs in each zone, and a place is held for first in zone a.
+//  2. That of zone b goes. A place is held for second there.
+//  3. The victim of first goes. It must not be placed before second is.
+func TestPromotionRestsOnNoHold(t *testing.T) {
+	st := newStory(t, 1, 0, 1)
+	st.addNodeIn("n0", "a", 2)
+	st.addNodeIn("n1", "b", 1)
+	st.running("there", "n0", evenly, important(500))
+	st.running("full", "n0", important(1))
+	mate := st.running("mate", "n1", evenly, important(500))
+	st.tell()
+	first := st.pod("first", evenly, important(10))
+	st.told()
+	st.heldAt(first, "n0")
+	st.mark(first)
+	st.deletePod(mate)
+	st.running("victim", "n1", important(1))
+	st.told()
+	second := st.pod("second", evenly, important(10))
+	st.told()
+	st.heldAt(second, "n1")
+	st.deletePod("pod-full")
+	st.told()
+	st.heldAt(first, "n0")
+	st.evict(second)
+	st.wait(0)
+	st.told()
+	for uid, node := range map[string]string{first: "n0", second: "n1"} {
+		if d, e, _ := st.hold(uid); e.State != ledger.Committed || d.NodeName != node {
+			t.Errorf("%s: %+v on %q, want it placed on %s", uid, e, d.NodeName, node)
+		}
+	}
+}
+
+// Places that are held for pods that no rule of the pod counts make no difference.
+func TestHoldsThatNoSpreadCounts(t *testing.T) {
+	st := newStory(t, 1, 0, 1)
+	st.addNodeIn("n0", "a", 10)
+	st.addNodeIn("n1", "b", 1)
+	st.running("victim", "n1", important(1))
+	st.tell()
+	pinned := func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "n1"} }
+	first := st.pod("first", pinned, important(10))
+	st.told()
+	st.heldAt(first, "n1")
+	second := st.pod("second", evenly)
+	st.told()
+	if at := st.reservedAt(second); !slices.Equal(at, []string{"n0"}) {
+		t.Errorf("reserved on %q, want n0", at)
+	}
+}
