@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	churnFor     = flag.Duration("churn-for", 0, "how long TestLedgerShrinks keeps nodes coming and going; 0: a few rounds")
+	churnFor     = flag.Duration("churn-for", 0, "how long nodes come and go in TestLedgerShrinks; 0: a few rounds")
 	collectAfter = flag.Duration("collect-after", 5*time.Second, "how long its binders keep empty documents")
 )
 
