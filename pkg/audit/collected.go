@@ -9,11 +9,13 @@ import (
 )
 
 // stub is what a document of a node, a disruption budget, a volume or a pool leaves when it is
-// deleted: its high-waters, and how much it still promised.
+// deleted: its high-waters, and how much it still promised. holders are those of a volume or a pool, each of
+// which counts as long as the ledger has its reservation.
 type stub struct {
 	node     string
 	hw       map[string]uint64
 	promises int
+	holders  []ledger.Holder
 }
 
 // stubOf reads the value of a key; false for a key of another kind, and for one that cannot be read,
@@ -22,13 +24,13 @@ func stubOf(ev LedgerEvent) (stub, bool) {
 	switch {
 	case strings.HasPrefix(ev.Key, ledger.PrefixNode):
 		d, err := ledger.DecodeNodeDoc(ev.KV())
-		return stub{d.NodeName, d.HW, len(d.Entries)}, err == nil
+		return stub{node: d.NodeName, hw: d.HW, promises: len(d.Entries)}, err == nil
 	case strings.HasPrefix(ev.Key, ledger.PrefixBudget):
 		b, err := ledger.DecodeBudget(ev.KV())
-		return stub{"", b.HW, len(b.Claims)}, err == nil
+		return stub{hw: b.HW, promises: len(b.Claims)}, err == nil
 	case strings.HasPrefix(ev.Key, ledger.PrefixVolume), strings.HasPrefix(ev.Key, ledger.PrefixPool):
 		x, err := ledger.DecodeExclusive(ev.KV())
-		return stub{"", x.HW, len(x.Holders)}, err == nil
+		return stub{hw: x.HW, holders: x.Holders}, err == nil
 	}
 	return stub{}, false
 }
@@ -68,8 +70,8 @@ func (a *replay) checkCollected(events []LedgerEvent, before map[string]stub, fl
 		if s.node != "" {
 			objects = append([]string{nodeObject(s.node)}, objects...)
 		}
-		if s.promises > 0 {
-			a.violate("S12", objects, "its document was deleted with %d promises in it", s.promises)
+		if n := s.promises + a.reserved(s.holders); n > 0 {
+			a.violate("S12", objects, "its document was deleted with %d promises in it", n)
 		}
 		for _, kind := range slices.Sorted(maps.Keys(s.hw)) {
 			if a.floor[kind] < s.hw[kind] {
@@ -78,4 +80,16 @@ func (a *replay) checkCollected(events []LedgerEvent, before map[string]stub, fl
 			}
 		}
 	}
+}
+
+// reserved counts the holders whose reservation is in the ledger.
+func (a *replay) reserved(holders []ledger.Holder) (n int) {
+	for _, h := range holders {
+		for _, e := range a.docs[h.NodeUID].Entries {
+			if e.PodUID == h.PodUID && e.Token == h.Token {
+				n++
+			}
+		}
+	}
+	return n
 }

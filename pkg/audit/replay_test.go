@@ -271,6 +271,22 @@ func TestDocumentsThatGo(t *testing.T) {
 		s.key(LedgerEvent{Key: ledger.KeyNode("n-uid"), Deleted: true})
 		s.finds("violation S12 node/n ledger/n/n-uid")
 	})
+	t.Run("S12: a claim's document is deleted while the pod that has the claim is reserved", func(t *testing.T) {
+		s := begin(t).node("n", "1", nil).pod("a", "1").pod("b", "1").place("n", "a")
+		of := func(key string) LedgerEvent {
+			e := s.docs["n"].Entries[0]
+			return LedgerEvent{Key: key, Value: s.must(ledger.EncodeExclusive(ledger.ExclusiveDoc{
+				Key: key, Holders: []ledger.Holder{{PodUID: e.PodUID, Token: e.Token, NodeUID: "n-uid"}},
+			}))}
+		}
+		early, late := ledger.KeyVolume("early"), ledger.KeyVolume("late")
+		s.key(of(early))
+		s.key(of(late))
+		s.key(LedgerEvent{Key: early, Deleted: true})
+		s.drop("n", "a", s.bind("a", "n"))
+		s.key(LedgerEvent{Key: late, Deleted: true})
+		s.finds("violation S12 ledger/" + early)
+	})
 	t.Run("S12: a document is collected, and the floor sinks", func(t *testing.T) {
 		s := begin(t).node("n", "1", nil)
 		s.edit("n", func(d *ledger.NodeDoc) { d.HW[ledger.KindPod] = 9 })
