@@ -17,9 +17,8 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 MODULES := ./cmd/berth ./pkg ./services/binder ./services/descheduler ./services/queue ./services/scheduler ./test
 # Modules outside the workspace with code of their own.
 TOOLS := tools/cluster tools/collector tools/deploy tools/images tools/plot tools/protogen
-# Packages tested at once. Tests of servers and logs are busy with more than one thread each,
-# so more than one package per processor only makes their timeouts nervous.
-JOBS ?= 2
+# Packages tested at once: one more than a machine with two processors has, because some wait for servers.
+JOBS ?= 3
 # Runs of each unit test, and the time one package may take: several times what the slowest takes, so that
 # a busy machine fails none.
 COUNT ?= 1

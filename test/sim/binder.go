@@ -37,7 +37,7 @@ const (
 	overdue      = 15 * time.Second
 	planPause    = 2 * time.Second
 	keepPlace    = 5 * time.Second
-	collectAfter = 2 * time.Second
+	collectAfter = time.Second
 )
 
 func limits() bindercore.Limits {

@@ -61,7 +61,7 @@ var families = []struct {
 }{
 	{contested, 18}, {succession, 16}, {refreshed, 7}, {massive, 6}, {restarted, 4}, {moved, 17}, {claimed, 5},
 	{equipped, 6}, {registered, 4}, {returned, 4},
-	{anew, 3}, {sized, sizedShare},
+	{anew, 6}, {sized, sizedShare},
 }
 
 // drawFamily says what a run is about, if that was not asked for.

@@ -45,8 +45,12 @@ func (w *world) loseStore() error {
 	if w.cluster.family != anew || w.doubtful || w.losses > 1 {
 		return nil
 	}
+	underWay := func(c *call) bool { return c.to == toEtcd && !c.done }
+	if !slices.ContainsFunc(w.calls, underWay) && w.chance(70) {
+		return nil // rather while something is under way to it
+	}
 	b, what := w.backup, "ledger restored from a backup"
-	if w.chance(40) {
+	if w.chance(50) {
 		b, what = mem.Backup{}, "ledger wiped"
 	}
 	w.hit(what)

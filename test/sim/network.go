@@ -106,7 +106,7 @@ func (w *world) afterDeath(i int, c *call) error {
 // or it reaches the store that has taken its place.
 func (w *world) arriveElsewhere(i int, c *call) error {
 	w.drop(i)
-	if !c.done && w.chance(30) {
+	if !c.done && w.chance(70) {
 		w.hit("transaction carried out by a store that began anew")
 		if err := c.unheard(); err != nil {
 			return err
@@ -159,8 +159,8 @@ func (w *world) dies(c *call) bool {
 // rare are the calls that most runs make a few times at most, and how many of a hundred end
 // their caller.
 var rare = map[string]int{
-	"T5": 20, "T6": 8, "T7": 8, "T11": 55, "T12": 12, "fence": 8, "condition": 8,
-	"T13": 8, "T15": 15, "T16": 40, "claim": 3, "settle": 35,
+	"T5": 20, "T6": 8, "T7": 8, "T11": 70, "T12": 12, "fence": 8, "condition": 8,
+	"T13": 8, "T15": 15, "T16": 85, "claim": 3, "settle": 35,
 }
 
 // carryOut draws the fate of a call.
