@@ -24,8 +24,8 @@ const (
 	// When the backup is taken, running pods are bound and pending ones are not; lateComers fill the cluster
 	// afterwards.
 	running, pending, lateComers = 36, 8, smallNodes*slots - 36 - 8
-	// ended pods of those that ran are deleted after the backup, and later ones come.
-	ended, later = 12, 16
+	// ended pods of those that ran are deleted after the backup, and successors come.
+	ended, successors = 12, 16
 	// renewedWithin bounds the time from the restart of the API server until the ledger has begun anew, which
 	// takes half a minute.
 	renewedWithin = 90 * time.Second
@@ -98,11 +98,11 @@ func (s *stack) liveOn(f *fleet, ns string) uint64 {
 	}
 	s.deletePods(ns, gone...)
 	after := s.namespace("after")
-	s.create(newPods(after, "pod", later, "800m")...)
-	s.bound(after, later, placedWithin)
+	s.create(newPods(after, "pod", successors, "800m")...)
+	s.bound(after, successors, placedWithin)
 	s.addNodes(nodeSpec{name: "added", labels: map[string]string{"since": "the-backup"}})
 	s.create(newPods(after, "on-added", slots, "800m", selecting("since", "the-backup"))...)
-	s.bound(after, later+slots, placedWithin)
+	s.bound(after, successors+slots, placedWithin)
 	s.no(s.client.CoreV1().Nodes().Delete(s.Context(), "node-0", metav1.DeleteOptions{}))
 	f.handedOver()
 	return s.resourceVersion()
