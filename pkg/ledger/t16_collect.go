@@ -93,8 +93,9 @@ func (c Collection) names(t *Txn) error {
 
 // Empty iterates over the documents that promise nothing, in no order: the keys of those of nodes
 // without entries, of budgets without claims and of volumes and pools without holders that have a
-// reservation (FinishHolders), with their revisions. The document of a name's incarnation is left out while there is another one of the name:
-// without its incarnation the name would seem to be new to a member that has not seen that other document.
+// reservation (FinishHolders), with their revisions. The document of a name's incarnation is left out
+// while there is another one of the name: without its incarnation the name would seem to be new to a
+// member that has not seen that other document.
 func (v *View) Empty() iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) {
 		for _, d := range v.docs {

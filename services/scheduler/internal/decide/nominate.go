@@ -172,7 +172,7 @@ func (c *Core) seekVictims(s seeker, out *Output) bool {
 	case plan.Node == nil:
 		c.inVain(s, plan, out)
 	case c.planRestsOnHolds(s, plan):
-		s.rejection.awaits(placement.PodTopologySpread)
+		s.awaits(placement.PodTopologySpread)
 		c.unplaceable(s.rejection, out)
 	default:
 		return c.nominate(s, plan, out)
