@@ -46,10 +46,6 @@ type leftovers struct {
 	keepPlace, collectAfter time.Duration
 }
 
-func defaultLeftovers() leftovers {
-	return leftovers{keepPlace: binder.DefaultKeepPlace, collectAfter: binder.DefaultCollectAfter}
-}
-
 // descheduling is what the descheduler is told.
 type descheduling struct {
 	policy string
@@ -164,9 +160,9 @@ func (o *options) addShards(f *pflag.FlagSet) {
 
 func (o *options) addBinders(f *pflag.FlagSet) {
 	f.IntVar(&o.binders, "binders", 1, "binders in this process (1 to 64), all active")
-	f.DurationVar(&o.leftovers.keepPlace, "keep-place", defaultLeftovers().keepPlace,
+	f.DurationVar(&o.leftovers.keepPlace, "keep-place", binder.DefaultKeepPlace,
 		"how long the place of a pod that was moved is kept for its replacement (1s to 10m)")
-	f.DurationVar(&o.leftovers.collectAfter, "collect-after", defaultLeftovers().collectAfter,
+	f.DurationVar(&o.leftovers.collectAfter, "collect-after", binder.DefaultCollectAfter,
 		"how long the empty ledger document of a node, budget, volume or pool that is gone is kept (1s to 24h)")
 }
 
@@ -200,9 +196,6 @@ func (o *options) validate() error {
 	}
 	if o.descheduling.interval < 0 {
 		return fmt.Errorf("--descheduling-interval: %s: want 0 or more", o.descheduling.interval)
-	}
-	if err := o.leftovers.validate(); err != nil {
-		return err
 	}
 	if o.http.Address != "" {
 		if _, _, err := net.SplitHostPort(o.http.Address); err != nil {

@@ -70,7 +70,7 @@ func newRunCommand() *cobra.Command {
 }
 
 func newServiceCommand(s service, short string) *cobra.Command {
-	o := &options{replicas: replicas{shards: 1, binders: 1}, leftovers: defaultLeftovers()}
+	o := &options{replicas: replicas{shards: 1, binders: 1}}
 	cmd := &cobra.Command{
 		Use:   string(s),
 		Short: short,

@@ -122,6 +122,11 @@ func (o *options) read(services []service) (inputs, error) {
 			return in, fmt.Errorf("--policy: %w", err)
 		}
 	}
+	if slices.Contains(services, binderService) {
+		if err := o.leftovers.validate(); err != nil {
+			return in, err
+		}
+	}
 	for _, s := range services {
 		switch {
 		case s == deschedulerService && in.policy == nil:
