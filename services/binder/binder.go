@@ -37,7 +37,7 @@ const (
 	// maxKeepPlace is Leftovers.Overdue: after that every hold is given up. maxCollectAfter is a day.
 	maxKeepPlace    = 10 * time.Minute
 	maxCollectAfter = 24 * time.Hour
-	// looksWhileWaiting is how often the binder looks for empty documents while one becomes old enough.
+	// looksWhileWaiting is how many times a binder looks at an empty document before it collects it.
 	looksWhileWaiting = 10
 	// bindsPerWorker is how many binds the core gives out per worker: one in hand, one to take next.
 	bindsPerWorker = 2

@@ -187,8 +187,8 @@ func leading(t *testing.T) (w *world, late uint64) {
 	w.startHasty("queue-a")
 	w.generation(1)
 	w.eventually("the facts are told", func() bool { return w.progress() >= late })
-	told := w.api.Bookmark() // a reflector does not resume a watch that was short and had nothing to tell
-	w.eventually("the bookmark is told", func() bool { return w.progress() >= told })
+	bookmark := w.api.Bookmark() // a reflector does not resume a short watch that has received nothing
+	w.eventually("the bookmark is published", func() bool { return w.progress() >= bookmark })
 	w.promise(late)
 	return w, late
 }

@@ -87,8 +87,8 @@ func (s *stack) backUpWithPending(f *fleet, ns string) map[types.UID]string {
 	return placed
 }
 
-// liveOn is what happens after the backup: pods are bound, others go and make room for more, a node comes and another
-// one goes. It returns how far Kubernetes has come by that.
+// liveOn changes the cluster after the backup: pods are bound, pods are deleted and others take their room, one node is
+// added and one is deleted. It returns how far Kubernetes has come by that.
 func (s *stack) liveOn(f *fleet, ns string) uint64 {
 	s.Helper()
 	s.bound(ns, running+pending, placedWithin)

@@ -41,7 +41,7 @@ type options struct {
 	descheduling    descheduling
 }
 
-// leftovers are how long binders keep what may be left over.
+// leftovers are how long binders keep the places of moved pods and the documents of objects that are gone.
 type leftovers struct {
 	keepPlace, collectAfter time.Duration
 }

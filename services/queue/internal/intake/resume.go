@@ -13,8 +13,8 @@ import (
 
 // resumption begins the watches of a reflector, and looks at the API server before it resumes one where the one
 // before has ended. The storage of the API server may have been restored from a backup meanwhile: a watch from a
-// resourceVersion that is yet to come is silent until it comes, and a streamed list tells of objects before it says
-// how far it is. For the reflector's one goroutine.
+// resourceVersion that the API server has not reached sends nothing until it has, and a streamed list sends objects
+// before it sends its resourceVersion. For the reflector's one goroutine.
 type resumption struct {
 	list  cache.ListWithContextFunc
 	watch cache.WatchFuncWithContext

@@ -100,7 +100,7 @@ func TestWhoWaitsForAPodThatIsNominatedInVain(t *testing.T) {
 	}
 }
 
-// Nobody has to go for a pod that would rest on a place which is only held.
+// A preemption plan is not made for a pod that fits only because of a place that is held for another pod.
 func TestNoPlanRestsOnAPlaceThatIsHeld(t *testing.T) {
 	st := newStory(t, 1, 0, 1)
 	st.addNodeIn("n0", "a", 2)
@@ -115,7 +115,7 @@ func TestNoPlanRestsOnAPlaceThatIsHeld(t *testing.T) {
 	second := st.pod("second", evenly, important(10))
 	st.told()
 	if d, hold, held := st.hold(second); held {
-		t.Errorf("%+v on %q, want nobody to go for it", hold, d.NodeName)
+		t.Errorf("%+v on %q, want no preemption plan", hold, d.NodeName)
 	}
 	st.evict(first)
 	st.offerAgain(second)
