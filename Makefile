@@ -142,12 +142,12 @@ tidy: ## Fail if a module's go.mod or go.sum is not what go mod tidy makes
 
 .PHONY: vet
 vet: ## go vet over all modules, end-to-end tests included
-	@go vet -tags e2e,upgrade,restore,serve work
+	@go vet -tags e2e,upgrade,serve work
 	@for module in $(TOOLS) test/conformance; do (cd $$module && GOWORK=off go vet -tags cluster ./...); done
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## golangci-lint over all modules (built from source once)
-	@$(BIN)/golangci-lint run --build-tags e2e,upgrade,restore,serve $(addsuffix /...,$(MODULES))
+	@$(BIN)/golangci-lint run --build-tags e2e,upgrade,serve $(addsuffix /...,$(MODULES))
 
 $(BIN)/golangci-lint: tools/lint/go.mod
 	@mkdir -p $(BIN)
@@ -233,10 +233,6 @@ upgrade-check: build .cluster-programs ## The berth of another commit and this o
 	fi; \
 	go test -p 1 -tags e2e,upgrade -count 1 -timeout 40m -v -run 'TestMixedVersionsUnderLoad|TestFieldsOfALaterVersionStay' \
 		./test/e2e -args -previous $$old
-
-.PHONY: restore-check
-restore-check: build .cluster-programs ## Kubernetes is restored from a backup under a running Berth, as the runbook says
-	@go test -p 1 -tags e2e,restore -count 1 -timeout 20m -v -run TestKubernetesIsRestoredFromABackup ./test/e2e
 
 .PHONY: duel
 duel: build .cluster-programs .peer-programs ## One script against two kube-schedulers and the descheduler, and against Berth (DUEL_SEEDS=n SEED=n)
@@ -394,7 +390,7 @@ docs-run: build .cluster-programs ## Every command that the documents show, run 
 	@go test -p 1 -tags e2e -count 1 -timeout 60m -v -run TestDocumentedCommandsRun ./test/docs -args -pages '$(PAGES)'
 
 # What is run before a change is merged, cheapest first; each says when it began.
-PRESUBMIT := test race walk sim cluster-check deploy-check upgrade-check restore-check docs-run labs linz \
+PRESUBMIT := test race walk sim cluster-check deploy-check upgrade-check docs-run labs linz \
 	'chaos CHAOS=2m' 'conformance LONG=1' 'fuzz PKG=./pkg/placement'
 
 .PHONY: presubmit

@@ -27,6 +27,14 @@ type ExclusiveDoc struct {
 	Later           []byte
 }
 
+// Version is that of the document. A decision that has counted it may be committed on that version of it only.
+func (x ExclusiveDoc) Version() Version {
+	if x.Revision > 0 {
+		return Version{Revision: x.Revision}
+	}
+	return Version{Floor: x.Floor}
+}
+
 // Holder is a reserved pod that has the volume, or items of the pool.
 type Holder struct {
 	PodUID string

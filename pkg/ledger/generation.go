@@ -29,6 +29,10 @@ type Generation struct {
 	Open bool
 	// Reason is for people: why it was begun, or doubted.
 	Reason string
+	// FactsAfter is an epoch of facts. Members act only on facts of later ones: earlier facts are of a
+	// Kubernetes that has gone back since, and show resourceVersions beyond any high-water of this ledger.
+	// 0 when Kubernetes has never gone back.
+	FactsAfter uint64
 	// Revision is the mod revision it was read at; 0 when there is none, as before generations.
 	Revision int64
 }
@@ -59,6 +63,7 @@ func (e *AnewError) Error() string {
 func EncodeGeneration(g Generation) ([]byte, error) {
 	return marshal(&ledgerpb.Generation{
 		Version: SchemaVersion, Number: g.Number, Store: g.Store, Open: g.Open, Reason: g.Reason,
+		FactsAfter: g.FactsAfter,
 	})
 }
 
@@ -69,7 +74,8 @@ func DecodeGeneration(kv KV) (Generation, error) {
 		return Generation{}, fmt.Errorf("ledger: key %s at revision %d: %w", kv.Key, kv.ModRevision, err)
 	}
 	return Generation{
-		Number: m.GetNumber(), Store: m.GetStore(), Open: m.GetOpen(), Reason: m.GetReason(), Revision: kv.ModRevision,
+		Number: m.GetNumber(), Store: m.GetStore(), Open: m.GetOpen(), Reason: m.GetReason(),
+		FactsAfter: m.GetFactsAfter(), Revision: kv.ModRevision,
 	}, nil
 }
 
@@ -104,11 +110,14 @@ func (g Generation) Doubt(reason string) (Txn, error) {
 
 // Next is the generation after g, closed, in a store. The floor is written again as well: whatever was
 // built on documents that do not exist loses from then on, and so nothing is left over from before when
-// the generation is opened.
+// the generation is opened. factsAfter is the FactsAfter of the next one; 0 if Kubernetes has not gone back.
 //
 // Compares and puts: generation, floor.
-func (g Generation) Next(store uint64, reason string, floor Floor) (Generation, Txn, error) {
-	next := Generation{Number: g.Number + 1, Store: store, Reason: reason, Revision: g.Revision}
+func (g Generation) Next(store uint64, reason string, floor Floor, factsAfter uint64) (Generation, Txn, error) {
+	next := Generation{
+		Number: g.Number + 1, Store: store, Reason: reason,
+		FactsAfter: max(g.FactsAfter, factsAfter), Revision: g.Revision,
+	}
 	txn, err := next.withFloor(floor.HW, floor)
 	return next, txn, err
 }
@@ -171,6 +180,12 @@ func (v *View) Generation() Generation { return v.generation }
 func (v *View) IsOpen() bool {
 	g := v.generation
 	return g.Revision == 0 || g.Open && (v.store == 0 || v.store == g.Store)
+}
+
+// Permits reports whether a member whose facts are of an epoch may act on the ledger: it IsOpen, and the facts
+// are of Kubernetes as it is now.
+func (v *View) Permits(epoch uint64) bool {
+	return v.IsOpen() && (v.generation.FactsAfter == 0 || epoch > v.generation.FactsAfter)
 }
 
 func (v *View) putGeneration(kv KV, set *changeSet) error {

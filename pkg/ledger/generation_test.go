@@ -68,7 +68,7 @@ func TestGenerationBeginsAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, txn, err := v.Generation().Next(id, "restored", v.Floor())
+	next, txn, err := v.Generation().Next(id, "restored", v.Floor(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,11 +106,11 @@ func TestGenerationBeginsAnew(t *testing.T) {
 // The steps of one beginning do not mix with those of another.
 func TestGenerationsAreBegunOneByOne(t *testing.T) {
 	store, v := anew(t)
-	one, first, err := v.Generation().Next(1, "one", v.Floor())
+	one, first, err := v.Generation().Next(1, "one", v.Floor(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, second, err := v.Generation().Next(1, "two", v.Floor())
+	_, second, err := v.Generation().Next(1, "two", v.Floor(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestGenerationsAreBegunOneByOne(t *testing.T) {
 // High-waters of a generation that is over keep nobody waiting for resourceVersions that are to come.
 func TestHighWatersGoWithTheirGeneration(t *testing.T) {
 	store, v := anew(t)
-	next, txn, err := v.Generation().Next(1, "Kubernetes went back", v.Floor())
+	next, txn, err := v.Generation().Next(1, "Kubernetes went back", v.Floor(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,4 +193,36 @@ func TestListingOfAnotherTime(t *testing.T) {
 	grown.Events.Revision += 1000 // as etcdutl does with --bump-revision
 	fold("a value of before", grown)
 	fold("another store", listing(t, restored.Restore(backup, true)))
+}
+
+// Facts of before Kubernetes was restored permit nothing, in the generation that begins then and in later ones.
+func TestFactsOfBeforeARestoreAreNotActedOn(t *testing.T) {
+	store, v := anew(t)
+	if !v.Permits(0) || !v.Permits(7) {
+		t.Error("a ledger without generations asks for facts of an epoch")
+	}
+	id, err := store.ID(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, factsAfter := range []uint64{7, 0} {
+		next, txn, err := v.Generation().Next(id, "again", v.Floor(), factsAfter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		carryOut(t, store, txn)
+		v = picture(t, store)
+		if v.Permits(8) {
+			t.Errorf("generation %d is closed, and permits facts of epoch 8", i)
+		}
+		next.Revision = v.Generation().Revision
+		if txn, err = next.OpenAt(nil, v.Floor()); err != nil {
+			t.Fatal(err)
+		}
+		carryOut(t, store, txn)
+		v = picture(t, store)
+		if v.Permits(6) || v.Permits(7) || !v.Permits(8) {
+			t.Errorf("facts after epoch 7: permits 6: %t, 7: %t, 8: %t", v.Permits(6), v.Permits(7), v.Permits(8))
+		}
+	}
 }

@@ -110,7 +110,7 @@ func (v *View) Admission(nodeUID, nodeName string, nodeRV uint64) Admission {
 	return Unadmitted
 }
 
-// Version is which document of a node a member knows.
+// Version is which document a member knows.
 type Version struct {
 	// Revision is the document's; 0 when it does not exist, and Floor is then that of the Floor.
 	Revision, Floor int64

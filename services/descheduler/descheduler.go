@@ -264,7 +264,7 @@ func (d *Descheduler) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if view.Ledger != nil && !view.Ledger.IsOpen() && !d.cfg.DryRun {
+	if view.Ledger != nil && !view.Ledger.Permits(view.Cluster.Position().Epoch) && !d.cfg.DryRun {
 		d.deps.Logger.Warn("the cycle is left out: the ledger begins anew", "reason", view.Ledger.Generation().Reason)
 		return nil
 	}

@@ -34,18 +34,19 @@ const (
 var errOvertaken = errors.New("queue: the ledger's generation has changed meanwhile")
 
 // sound makes sure that the ledger is what members have relied upon, and else begins its next generation.
-// picture is the state at the end of the log. It tries until it has succeeded or ctx ends. back: Kubernetes
-// went back, so that the picture is not worth anything either.
-func (q *Queue) sound(ctx context.Context, picture *state.Snapshot, from beginning) (back bool, _ error) {
+// picture is the state at the end of the log. It tries until it has succeeded or ctx ends. unused is an epoch of
+// facts that is later than any that was used. factsAfter is the generation's (ledger.Generation).
+func (q *Queue) sound(
+	ctx context.Context, picture *state.Snapshot, from beginning, unused uint64,
+) (factsAfter uint64, _ error) {
 	for {
-		seen, err := q.soundOnce(ctx, picture, from)
-		back = back || seen.WentBack != ""
+		g, err := q.soundOnce(ctx, picture, from, unused)
 		if err == nil || ctx.Err() != nil {
-			return back, err
+			return g.FactsAfter, err
 		}
 		var anew *ledger.AnewError
 		if errors.As(err, &anew) {
-			return back, err
+			return 0, err
 		}
 		q.logger.Warn("the ledger's generation is not settled, trying again", "error", err)
 		q.pause(ctx)
@@ -53,19 +54,24 @@ func (q *Queue) sound(ctx context.Context, picture *state.Snapshot, from beginni
 }
 
 func (q *Queue) soundOnce(
-	ctx context.Context, picture *state.Snapshot, from beginning,
-) (decide.LedgerSeen, error) {
+	ctx context.Context, picture *state.Snapshot, from beginning, unused uint64,
+) (ledger.Generation, error) {
 	seen, floor, err := q.seen(ctx, picture, from)
 	if err != nil {
-		return seen, err
+		return ledger.Generation{}, err
 	}
-	switch verdict, reason := decide.JudgeGeneration(seen); verdict {
+	verdict, reason := decide.JudgeGeneration(seen)
+	switch verdict {
 	case decide.GenerationFirst:
-		err = q.first(ctx, seen)
+		return seen.Generation, q.first(ctx, seen)
 	case decide.GenerationNext:
-		err = q.renew(ctx, seen, floor, reason)
+		factsAfter := uint64(0)
+		if seen.WentBack != "" {
+			factsAfter = unused
+		}
+		return q.renew(ctx, seen, floor, reason, factsAfter)
 	}
-	return seen, err
+	return seen.Generation, nil
 }
 
 // seen gathers what the generation is judged by.
@@ -204,44 +210,46 @@ func (q *Queue) carryOut(ctx context.Context, txn ledger.Txn) (int64, error) {
 	return r.Revision, nil
 }
 
-// renew begins the next generation, as ledger.Generation says.
-func (q *Queue) renew(ctx context.Context, seen decide.LedgerSeen, floor ledger.Floor, reason string) error {
-	next, txn, err := seen.Generation.Next(seen.Store, reason, floor)
+// renew begins the next generation, as ledger.Generation says, and returns it.
+func (q *Queue) renew(
+	ctx context.Context, seen decide.LedgerSeen, floor ledger.Floor, reason string, factsAfter uint64,
+) (ledger.Generation, error) {
+	next, txn, err := seen.Generation.Next(seen.Store, reason, floor, factsAfter)
 	if err != nil {
-		return err
+		return next, err
 	}
 	if next.Revision, err = q.carryOut(ctx, txn); err != nil {
-		return err
+		return next, err
 	}
 	floor.Revision = next.Revision
 	telemetry.LedgerRenewed()
 	q.logger.Error("the ledger begins anew: nothing is placed, bound or evicted until it has",
 		"generation", next.Number, "reason", reason, "grace", generationGrace)
 	if err := q.clear(ctx, next); err != nil {
-		return err
+		return next, err
 	}
 	if err := q.sleep(ctx, generationGrace); err != nil {
-		return err
+		return next, err
 	}
 	if err := q.clear(ctx, next); err != nil { // what was on its way when it was closed
-		return err
+		return next, err
 	}
 	versions, err := q.cluster.Versions(ctx)
 	if err != nil {
-		return err
+		return next, err
 	}
 	hw := map[string]uint64{}
 	for kind, rv := range versions {
 		hw[string(kind)] = rv
 	}
 	if txn, err = next.OpenAt(hw, floor); err != nil {
-		return err
+		return next, err
 	}
-	if _, err = q.carryOut(ctx, txn); err != nil {
-		return err
+	if next.Revision, err = q.carryOut(ctx, txn); err != nil {
+		return next, err
 	}
 	q.logger.Info("the ledger has begun anew", "generation", next.Number)
-	return nil
+	return next, nil
 }
 
 // clear deletes all that a closed generation promises.

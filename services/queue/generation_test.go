@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -197,8 +198,12 @@ func leading(t *testing.T) (w *world, late uint64) {
 // a node from being used.
 func TestKubernetesThatWentBack(t *testing.T) {
 	w, late := leading(t)
+	before := w.epoch()
 	w.api.GoBack(late - 40)
 	v := w.generation(2)
+	if v.Permits(before) {
+		t.Errorf("the next generation permits what is decided on facts of epoch %d, which are of before", before)
+	}
 	if _, _, ok := v.Entry("p"); ok {
 		t.Error("a reservation of before stands")
 	}
@@ -207,8 +212,38 @@ func TestKubernetesThatWentBack(t *testing.T) {
 	}
 	again := w.api.Set(pod("c", 0))
 	w.eventually("facts are told again", func() bool { return w.progress() >= again && w.progress() < late })
-	if v := w.generation(2); v.HighWater(ledger.KindPod) >= late {
-		t.Errorf("a high-water of before is left: %d", v.HighWater(ledger.KindPod))
+	if v := w.generation(2); v.HighWater(ledger.KindPod) >= late || !v.Permits(w.epoch()) {
+		t.Errorf("high-water %d, the one of before was %d; permits facts of epoch %d: %t",
+			v.HighWater(ledger.KindPod), late, w.epoch(), v.Permits(w.epoch()))
+	}
+}
+
+// The same, and the leader that has begun the next generation dies before it has told any facts. By the time that
+// another one leads, Kubernetes has come further than it was: only the generation says that the facts are void.
+func TestKubernetesThatWentBackUnderALeaderThatDied(t *testing.T) {
+	w := newWorld(t)
+	w.api.Set(pod("a", 0))
+	_, stop := w.startHasty("queue-a")
+	v := w.generation(1)
+	w.eventually("the facts are told", func() bool { return w.progress() > 0 })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	before := w.epoch()
+	next, txn, err := v.Generation().Next(v.Generation().Store, "Kubernetes went back", w.picture().Floor(), before+1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err := w.ledger.Commit(t.Context(), txn); err != nil || !r.Succeeded {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	w.api.Bookmark()
+	w.startHasty("queue-b")
+	v = w.generation(next.Number + 1)
+	w.eventually("the facts are told", func() bool { return v.Permits(w.epoch()) })
+	_, facts := w.replay()
+	if !slices.ContainsFunc(facts, func(f events.SequencedFact) bool { return f.Epoch > before && f.Anew() }) {
+		t.Error("facts of before were told on")
 	}
 }
 

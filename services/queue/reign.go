@@ -225,15 +225,16 @@ func (q *Queue) round(ctx context.Context, n commit.Round, from beginning, synce
 	if err != nil {
 		return err
 	}
-	back, err := q.sound(ctx, picture, from)
+	n.Begun = q.deps.Clock.Now()
+	factsAfter, err := q.sound(ctx, picture, from, n.Epoch(base.Epoch))
 	if err != nil {
 		return err
 	}
-	if back { // what was told may be anything now, also under the same resourceVersions
+	if factsAfter > 0 && base.Epoch <= factsAfter { // what was told may be anything now, also under the same resourceVersions
 		picture, base.Anew = state.New().Snapshot(), true
 	}
 	n.Begun = q.deps.Clock.Now()
-	epoch := n.Epoch(base.Epoch)
+	epoch := n.Epoch(max(base.Epoch, factsAfter))
 	facts := make(chan events.Fact, factWindow)
 	writer := commit.NewWriter(q.deps.Log, q.logger, q.deps.Clock, base, epoch)
 	group, ctx := errgroup.WithContext(ctx)

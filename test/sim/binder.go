@@ -76,6 +76,9 @@ func (b *binder) step(in bindercore.Input) error {
 			b.add(e.Decision)
 		case bindercore.Report, bindercore.Rejected:
 		case bindercore.Fault:
+			if b.w.wentBack {
+				continue // it refuses to release for a pod that is older than what it was promised for
+			}
 			return b.w.breaks("%s: %s: %v", b.member(), e.What, e.Err)
 		default:
 			b.perform(e)

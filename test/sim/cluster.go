@@ -208,6 +208,9 @@ func (c *cluster) addPod(w *world) {
 
 // act is one thing that a user or a controller does.
 func (c *cluster) act(w *world) error {
+	if w.apiAway() {
+		return nil
+	}
 	c.reopen(w)
 	pods := w.api.pods()
 	if len(pods) == 0 || len(pods) < maxPods && !c.sparse() && w.chance(40) {
@@ -334,6 +337,9 @@ func (c *cluster) evict(w *world, p *corev1.Pod) {
 
 // kubelets let pods go that are being deleted, and now and then a pod ends by itself.
 func (c *cluster) kubelets(w *world, percent int) {
+	if w.apiAway() {
+		return
+	}
 	c.replace(w, percent)
 	c.podGC(w, percent)
 	for _, p := range w.api.pods() {

@@ -89,6 +89,9 @@ func healthyOf(b *policyv1.PodDisruptionBudget, pods []*corev1.Pod) []*corev1.Po
 // disruptionController is the real one's, with a cache as late as the moment it is called: it
 // counts, and forgets the pods that have been taken from a budget once they leave.
 func (w *world) disruptionController() {
+	if w.apiAway() {
+		return
+	}
 	pods := w.api.pods()
 	for _, b := range w.api.budgets() {
 		healthy := healthyOf(b, pods)

@@ -18,6 +18,8 @@ type faults struct {
 	slow int
 	// leaderless is until when etcd has no leader.
 	leaderless time.Duration
+	// apiAway is until when the API server answers nobody.
+	apiAway time.Duration
 	// restless are pods that somebody changes whenever they are about to be bound, and until when.
 	restless map[string]time.Duration
 }
@@ -118,7 +120,7 @@ func (w *world) goWrong() error {
 		func() error { w.anyProcess().base().crash(); return nil },
 		w.pause, w.cutOff, w.drain, w.etcdLeaderChange,
 		w.compact, w.compactAPI, w.loseTail, w.trim, w.jump, w.jump,
-		w.stall, w.stall, w.giveAndTake, w.giveAndTake, w.rewrite, w.poison, w.loseStore,
+		w.stall, w.stall, w.giveAndTake, w.giveAndTake, w.rewrite, w.poison, w.loseStore, w.restartAPI,
 	}
 	return wrongs[w.rng.IntN(len(wrongs))]()
 }

@@ -1,12 +1,14 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/queue/queuecore"
 )
 
@@ -25,6 +27,7 @@ type storeLoss struct {
 	losses   int
 	// lostTail: the log of facts has lost some of them.
 	lostTail bool
+	kubernetes
 }
 
 const (
@@ -33,10 +36,16 @@ const (
 	clusterUID      = "cluster"
 )
 
-// backUp keeps what the store holds, as people do now and then.
+// backUp keeps what the store holds, and what Kubernetes does, as people do now and then.
 func (w *world) backUp() {
-	if w.cluster.family == anew && w.chance(10) {
+	if w.cluster.family != anew {
+		return
+	}
+	if w.chance(10) {
 		w.backup = w.store.Backup()
+	}
+	if w.chance(4) {
+		w.keepAPI()
 	}
 }
 
@@ -123,6 +132,8 @@ func (w *world) floor() (f ledger.Floor) {
 type renewal struct {
 	next    ledger.Generation
 	cleared time.Time
+	// factsAfter is the next one's FactsAfter, whatever a mutant writes.
+	factsAfter uint64
 }
 
 // claim ties the ledger to the cluster, when a leader begins.
@@ -134,44 +145,87 @@ func (q *queueReplica) claim() error {
 }
 
 // sound says whether the ledger is what members have relied upon, and brings its next generation on if not.
-func (q *queueReplica) sound() (bool, error) {
+// picture is the state at the end of the log, unused an epoch of facts that is later than any that was used, and
+// factsAfter the generation's.
+func (q *queueReplica) sound(picture *state.Snapshot, unused uint64) (factsAfter uint64, sound bool, err error) {
 	w := q.w
 	switch {
-	case w.down(&q.proc, toEtcd):
-		return false, nil
+	case w.down(&q.proc, toEtcd), w.down(&q.proc, toAPI):
+		return 0, false, nil
 	case q.renewal != nil:
 		return q.renew()
 	}
-	last, err := w.log.Last(w.ctx, events.Facts)
-	if err != nil {
-		return false, err
-	}
-	id, err := w.store.ID(w.ctx)
-	if err != nil {
-		return false, err
-	}
-	seen := queuecore.LedgerSeen{
-		Generation: w.generation(), Store: id, Revision: w.store.Revision(), Claimed: q.claimed,
-		FactsTold: last > 0, Recorded: q.recorded,
+	seen, known, err := q.seen(picture)
+	if err != nil || !known {
+		return 0, false, err
 	}
 	verdict, why := queuecore.JudgeGeneration(seen)
 	switch verdict {
 	case queuecore.GenerationKept:
-		return true, nil
+		return seen.Generation.FactsAfter, true, nil
 	case queuecore.GenerationFirst:
-		return q.first(id)
+		sound, err = q.first(seen.Store)
+		return 0, sound, err
 	}
-	next, t, err := seen.Generation.Next(id, why, w.floor())
+	return 0, false, q.next(seen, why, unused)
+}
+
+// seen gathers what the generation is judged by; known is false as long as not all of it is.
+func (q *queueReplica) seen(picture *state.Snapshot) (seen queuecore.LedgerSeen, known bool, err error) {
+	w := q.w
+	last, err := w.log.Last(w.ctx, events.Facts)
 	if err != nil {
-		return false, err
+		return seen, false, err
 	}
-	w.tracef("%s begins generation %d: %s", q.member(), next.Number, why)
-	if !w.visit(&q.proc, "generation", t) {
-		return false, nil
+	id, err := w.store.ID(w.ctx)
+	if err != nil {
+		return seen, false, err
 	}
-	next.Revision = w.store.Revision()
-	q.renewal = &renewal{next: next}
-	return false, q.clear()
+	seen = queuecore.LedgerSeen{
+		Generation: w.generation(), Store: id, Revision: w.store.Revision(), Claimed: q.claimed,
+		FactsTold: last > 0, Recorded: q.recorded, WentBack: q.wentBack,
+	}
+	if seen.WentBack != "" {
+		return seen, true, nil
+	}
+	seen.WentBack, known = q.compared(picture, seen.Generation)
+	return seen, known, nil
+}
+
+// compared says of which kind Kubernetes has lost changes that facts or the ledger know of, once the picture of
+// the ledger shows what there is by now.
+func (q *queueReplica) compared(picture *state.Snapshot, g ledger.Generation) (wentBack string, known bool) {
+	view := q.holds.View()
+	if view.Revision() == 0 || view.Generation().Revision < g.Revision || view.Floor().Revision < q.w.floor().Revision {
+		return "", false
+	}
+	versions := q.w.versions()
+	for _, kind := range versionedKinds {
+		at, served := versions[kind]
+		told, claimed := picture.Position().Progress(events.Kind(kind))
+		switch counted := view.HighWater(kind); {
+		case !served:
+		case claimed && at < told:
+			wentBack = fmt.Sprintf("%ss are at resourceVersion %d, and facts up to %d were told", kind, at, told)
+		case at < counted:
+			wentBack = fmt.Sprintf("%ss are at resourceVersion %d, and the ledger counts on %d", kind, at, counted)
+		}
+	}
+	return wentBack, true
+}
+
+// versionedKinds are those that the ledger has high-waters of.
+var versionedKinds = []string{ledger.KindPod, ledger.KindNode, ledger.KindBudget, ledger.KindClaim}
+
+// versions is how far the API server is with each of versionedKinds that it serves.
+func (w *world) versions() map[string]uint64 {
+	all := map[string]uint64{}
+	for _, kind := range versionedKinds {
+		if slices.Contains(w.api.kinds, events.Kind(kind)) {
+			all[kind] = w.api.rv
+		}
+	}
+	return all
 }
 
 // first gives a new ledger its first generation.
@@ -180,36 +234,57 @@ func (q *queueReplica) first(store uint64) (bool, error) {
 	return err == nil && q.w.visit(&q.proc, "generation", t), err
 }
 
+// next begins the next generation.
+func (q *queueReplica) next(seen queuecore.LedgerSeen, why string, unused uint64) error {
+	w, factsAfter := q.w, uint64(0)
+	if seen.WentBack != "" {
+		factsAfter = unused
+		w.hit("Kubernetes found to have gone back")
+	}
+	after := factsAfter
+	if w.mutant.factsBefore {
+		after = 0
+	}
+	next, t, err := seen.Generation.Next(seen.Store, why, w.floor(), after)
+	if err != nil {
+		return err
+	}
+	w.tracef("%s begins generation %d: %s", q.member(), next.Number, why)
+	if !w.visit(&q.proc, "generation", t) {
+		return nil
+	}
+	next.Revision = w.store.Revision()
+	q.renewal = &renewal{next: next, factsAfter: max(factsAfter, next.FactsAfter)}
+	w.unseen = w.unseen && seen.WentBack == ""
+	return q.clear()
+}
+
 // renew goes on with a new generation: when it has been closed for long enough, it is cleared once more and opened.
-func (q *queueReplica) renew() (bool, error) {
+func (q *queueReplica) renew() (factsAfter uint64, sound bool, err error) {
 	w, r := q.w, q.renewal
 	switch {
 	case q.clock().Sub(r.cleared) < generationGrace:
-		return false, nil
+		return 0, false, nil
 	case w.generation().Revision != r.next.Revision:
 		q.renewal = nil // somebody else is at it
-		return false, nil
+		return 0, false, nil
 	}
-	if err := q.clear(); err != nil {
-		return false, err
+	if err := q.clear(); err != nil || q.renewal == nil {
+		return 0, false, err
 	}
-	hw := map[string]uint64{}
-	for _, kind := range []string{ledger.KindPod, ledger.KindNode, ledger.KindBudget, ledger.KindClaim} {
-		if slices.Contains(w.api.kinds, events.Kind(kind)) { // those that are served
-			hw[kind] = w.api.rv
-		}
-	}
-	t, err := r.next.OpenAt(hw, w.floor())
+	t, err := r.next.OpenAt(w.versions(), w.floor())
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
-	if w.visit(&q.proc, "generation", t) {
-		w.hit("next generation opened")
-		w.tracef("%s opens generation %d", q.member(), r.next.Number)
-		w.doubtful, q.renewal = false, nil
-		q.claimed, q.recorded, w.recorded = true, 0, w.store.Revision()
+	if !w.visit(&q.proc, "generation", t) {
+		return 0, false, nil
 	}
-	return false, nil
+	w.hit("next generation opened")
+	w.tracef("%s opens generation %d, for facts after epoch %d", q.member(), r.next.Number, r.next.FactsAfter)
+	q.renewal = nil
+	q.claimed, q.recorded, w.recorded = true, 0, w.store.Revision()
+	w.opened()
+	return r.factsAfter, true, nil
 }
 
 // clear deletes what a closed generation promises.

@@ -67,6 +67,8 @@ type switches struct {
 	unsettledClaims bool
 	// earlyOwner: a shard takes itself for the owner of a partition when a lost compare says so.
 	earlyOwner bool
+	// factsBefore: after Kubernetes was restored members may act on the facts of before.
+	factsBefore bool
 	// termsFirst: rules of pods that do not fit in a transaction are registered.
 	termsFirst bool
 }
@@ -77,7 +79,7 @@ func (m Mutant) mutes(invariant string) bool { return slices.Contains(m.muted, i
 func Mutants() []Mutant {
 	return slices.Concat(ledgerMutants(), fenceMutants(), guardMutants(), logMutants(), startMutants(),
 		evictionMutants(), moveMutants(), claimMutants(), deviceMutants(), turnMutants(),
-		sizeMutants())
+		sizeMutants(), restoreMutants())
 }
 
 func ledgerMutants() []Mutant {

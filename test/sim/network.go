@@ -67,6 +67,9 @@ func (w *world) stepCall() error {
 	}
 	i := w.rng.IntN(len(w.calls))
 	c := w.calls[i]
+	if c.to == toAPI && !c.done && w.apiAway() {
+		c.fail()
+	}
 	switch {
 	case c.to == toEtcd && c.store != w.store:
 		return w.arriveElsewhere(i, c)
@@ -203,7 +206,7 @@ func (w *world) down(p *proc, to dependency) bool {
 		w.hit("etcd without a leader: outcome unknown")
 		return true
 	}
-	return w.now < p.cut[to]
+	return w.now < p.cut[to] || to == toAPI && w.apiAway()
 }
 
 // message is one hint on the bus.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -290,8 +291,11 @@ func (o *oracle) unowned() int {
 
 // unfinished says what of L1 to L6 has not come true yet; nil when all has.
 func (o *oracle) unfinished() error {
-	if n := o.unowned(); n > 0 {
+	switch n := o.unowned(); {
+	case n > 0:
 		return fmt.Errorf("L3: %d partitions are vacant", n)
+	case o.w.doubtful:
+		return errors.New("L8: the ledger has not begun anew")
 	}
 	for b := range o.truth.Budgets() {
 		for _, c := range b.Claims {

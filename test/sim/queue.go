@@ -46,6 +46,8 @@ type reign struct {
 	claimed  bool
 	recorded int64
 	renewal  *renewal
+	// wentBack says what the round before has seen that Kubernetes has lost; empty for nothing.
+	wentBack string
 }
 
 // round is one life of the watches: it makes the log true and keeps it so.
@@ -60,9 +62,11 @@ type round struct {
 	// watched is the resourceVersion each kind's watch has reached; a kind that is not in it
 	// has to be listed.
 	watched map[events.Kind]uint64
-	failed  error
-	synced  bool
-	stored  uint64
+	// connected is the life of the API server that each kind's watch is of.
+	connected map[events.Kind]int
+	failed    error
+	synced    bool
+	stored    uint64
 }
 
 // factRoom is how many facts one step of a watch may tell.
@@ -277,17 +281,24 @@ func (q *queueReplica) openRound() error {
 	if err != nil || picture == nil {
 		return err
 	}
-	if sound, err := q.sound(); err != nil || !sound {
+	n := queuecore.Round{Term: q.term, Number: q.rounds, Begun: q.clock()}
+	factsAfter, sound, err := q.sound(picture, n.Epoch(base.Epoch))
+	if err != nil || !sound {
 		return err
 	}
-	n := queuecore.Round{Term: q.term, Number: q.rounds, Begun: q.clock()}
+	if factsAfter > 0 && base.Epoch <= factsAfter {
+		w.hit("facts told anew after a restore")
+		picture, base.Anew = state.New().Snapshot(), true
+	}
+	n.Begun, q.wentBack = q.clock(), ""
 	q.rounds, q.still = q.rounds+1, time.Time{}
+	before := max(base.Epoch, factsAfter)
 	r := &round{
-		epoch: n.Epoch(base.Epoch), behind: base.Tail.Sequence, out: make(chan events.Fact, factRoom),
-		watched: map[events.Kind]uint64{},
+		epoch: n.Epoch(before), behind: base.Tail.Sequence, out: make(chan events.Fact, factRoom),
+		watched: map[events.Kind]uint64{}, connected: map[events.Kind]int{},
 	}
 	if w.mutant.epoch != nil {
-		r.epoch = w.mutant.epoch(base.Epoch)
+		r.epoch = w.mutant.epoch(before)
 	}
 	r.log = &factLog{Log: w.log, p: &q.proc}
 	r.writer = queuecore.NewWriter(r.log, instant{}, base, r.epoch)
@@ -304,7 +315,7 @@ func (q *queueReplica) wrote(err error) error {
 	switch {
 	case errors.As(err, &diverged):
 		q.w.hit("writer found the log diverged")
-		q.round, q.cause = nil, queuecore.CauseRepair
+		q.repair(nil)
 		return nil
 	case err != nil:
 		return fmt.Errorf("sim: writer of facts: %w", err)
@@ -330,7 +341,7 @@ func (q *queueReplica) stepWrite() error {
 		return err
 	}
 	if q.round.failed != nil || !q.followed() {
-		q.round, q.cause = nil, queuecore.CauseRepair
+		q.repair(q.round.failed)
 		return nil
 	}
 	return q.sync()
@@ -371,68 +382,6 @@ func (q *queueReplica) open() bool {
 	p := q.facts.Snapshot().Position()
 	_, known := p.Progress(events.KindPod)
 	return known && p.Epoch == q.round.epoch
-}
-
-// stepWatch moves one kind's list and watch on.
-func (q *queueReplica) stepWatch() error {
-	w, r := q.w, q.round
-	if r == nil || w.down(&q.proc, toAPI) || len(r.out) > factRoom/2 {
-		return nil
-	}
-	kind := w.api.kinds[w.rng.IntN(len(w.api.kinds))]
-	store := r.stores[kind]
-	at, listed := r.watched[kind]
-	if listed && w.fault(1, "relist") {
-		listed = false
-	}
-	if !listed {
-		return q.list(kind)
-	}
-	changes, ok := w.api.since(kind, at)
-	if !ok {
-		w.hit("API watch expired")
-		delete(r.watched, kind)
-		return nil
-	}
-	if len(changes) == 0 {
-		if w.chance(30) {
-			store.UpdateResourceVersion(strconv.FormatUint(w.api.rv, 10))
-			r.watched[kind] = w.api.rv
-		}
-		return nil
-	}
-	if w.faults.on {
-		changes = changes[:1+w.rng.IntN(len(changes))]
-	}
-	for _, c := range changes {
-		if err := tell(store, c); err != nil {
-			return nil // the round has failed, and says so
-		}
-		r.watched[kind] = c.rv
-	}
-	return nil
-}
-
-func tell(store queuecore.KindStore, c apiChange) error {
-	o := copyOf(c.object)
-	defer store.UpdateResourceVersion(o.GetResourceVersion())
-	switch {
-	case c.deleted:
-		return store.Delete(o)
-	case c.added:
-		return store.Add(o)
-	}
-	return store.Update(o)
-}
-
-func (q *queueReplica) list(kind events.Kind) error {
-	w, r := q.w, q.round
-	rv := w.api.rv
-	if err := r.stores[kind].Replace(w.api.list(kind), strconv.FormatUint(rv, 10)); err != nil {
-		return nil // the round has failed, and says so
-	}
-	r.watched[kind] = rv
-	return nil
 }
 
 // stepSnapshot stores the state, now and then, as a leader does.

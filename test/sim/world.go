@@ -167,6 +167,8 @@ func (w *world) faultySteps() int {
 		n += 2 * moreSteps // there are more processes, too
 	case w.cluster.full() || w.cluster.family == massive || w.cluster.family == restarted:
 		n += moreSteps // a pod that others go for takes its time
+	case w.cluster.family == anew:
+		n += 2 * moreSteps // a generation stays closed for long
 	}
 	return n
 }

@@ -532,7 +532,9 @@ type Generation struct {
 	// Members act on the ledger. Until then it is being cleared.
 	Open bool `protobuf:"varint,4,opt,name=open,proto3" json:"open,omitempty"`
 	// For people: why it was begun, or doubted.
-	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Members act on facts of later epochs only; 0 for any.
+	FactsAfter    uint64 `protobuf:"varint,6,opt,name=facts_after,json=factsAfter,proto3" json:"facts_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -600,6 +602,13 @@ func (x *Generation) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *Generation) GetFactsAfter() uint64 {
+	if x != nil {
+		return x.FactsAfter
+	}
+	return 0
 }
 
 // HighWater is the resourceVersion a reader's progress of one kind must have reached.
@@ -2551,14 +2560,16 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\x05Floor\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x129\n" +
 	"\n" +
-	"high_water\x18\x02 \x03(\v2\x1a.berth.ledger.v1.HighWaterR\thighWater\"\x80\x01\n" +
+	"high_water\x18\x02 \x03(\v2\x1a.berth.ledger.v1.HighWaterR\thighWater\"\xa1\x01\n" +
 	"\n" +
 	"Generation\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x14\n" +
 	"\x05store\x18\x03 \x01(\x06R\x05store\x12\x12\n" +
 	"\x04open\x18\x04 \x01(\bR\x04open\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"J\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1f\n" +
+	"\vfacts_after\x18\x06 \x01(\x04R\n" +
+	"factsAfter\"J\n" +
 	"\tHighWater\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12)\n" +
 	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\x83\b\n" +

@@ -475,7 +475,7 @@ func (w *namesWorld) restore(ctx context.Context) error {
 		return err
 	}
 	g := w.truth.Generation()
-	next, txn, err := g.Next(id, "it was restored", w.truth.Floor())
+	next, txn, err := g.Next(id, "it was restored", w.truth.Floor(), 0)
 	if err != nil {
 		return err
 	}

@@ -214,8 +214,11 @@ func (c *Core) answered(op OpID, in Input) {
 // holds says whether this binder acts on the pod (or, for the sweep, the node) now.
 func (c *Core) holds(uid string) bool { return c.held[membership.BinderPartition(uid)] }
 
-// mayAct reports whether anything new may be started for the uid: not while the ledger begins anew.
-func (c *Core) mayAct(uid string) bool { return !c.draining && c.holds(uid) && c.ledger.IsOpen() }
+// mayAct reports whether anything new may be started for the uid: not while the ledger begins anew, and
+// not on facts of before Kubernetes was restored.
+func (c *Core) mayAct(uid string) bool {
+	return !c.draining && c.holds(uid) && c.ledger.Permits(c.facts.Epoch)
+}
 
 // start gives m an operation to wait for; the caller emits the effect with it.
 func (c *Core) start(m machine) OpID {

@@ -28,6 +28,8 @@ type FactsMoved struct {
 	Cluster Cluster
 	// Sequence is the fact log's position the picture stands for.
 	Sequence uint64
+	// Epoch is the fact epoch at Sequence.
+	Epoch uint64
 	// PodProgress is the resourceVersion up to which every fact about pods is in the
 	// picture; without PodProgressKnown nothing may be concluded from a pod's absence.
 	PodProgress      uint64

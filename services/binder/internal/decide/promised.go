@@ -68,10 +68,11 @@ func (c *Core) learnKeys(in Amended) {
 // them.
 func (c *Core) claimsMoved(changes ledger.ViewChanges) {
 	docs, touched := changes.Docs, map[string]bool{}
-	if changes.Reset || changes.Generation {
-		clear(c.left) // of another generation of the ledger they may be resourceVersions that are to come
+	if changes.Generation {
+		c.forgetVersions()
 	}
 	if changes.Reset {
+		clear(c.left)
 		docs = c.relisted()
 		for id := range c.plans {
 			touched[id] = true
@@ -101,6 +102,19 @@ func (c *Core) claimsMoved(changes ledger.ViewChanges) {
 		for _, r := range c.removalsOf(id) {
 			r.advance(c)
 		}
+	}
+}
+
+// forgetVersions drops what is kept about resourceVersions: with a new generation of the ledger they may be ones that
+// Kubernetes has yet to come to, once more.
+func (c *Core) forgetVersions() {
+	clear(c.left)
+	clear(c.replaced)
+	for _, w := range c.conditions {
+		w.written, w.writtenRV = nil, 0
+	}
+	for _, m := range c.mirrors {
+		m.writtenRV = 0
 	}
 }
 

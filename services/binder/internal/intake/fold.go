@@ -42,6 +42,7 @@ func (f *Facts) Fold(b follow.Batch) (decide.FactsMoved, error) {
 		return decide.FactsMoved{}, fmt.Errorf("binder: facts: %w", err)
 	}
 	in := decide.FactsMoved{Cluster: cluster{f.store.Snapshot()}, Sequence: f.store.Position().Sequence}
+	in.Epoch = f.store.Position().Epoch
 	in.Exists = (&existence{facts: f.store.Snapshot()}).exists
 	in.PodProgress, in.PodProgressKnown = f.store.Position().Progress(events.KindPod)
 	if rv, known := f.store.Position().Progress(events.KindDisruptionBudget); known {

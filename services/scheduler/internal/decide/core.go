@@ -249,10 +249,11 @@ func (c *Core) pass(in Input) {
 // that nodes can be used, and it holds partitions.
 func (c *Core) Ready() bool { return c.usable() && c.partitions > 0 }
 
-// usable reports whether the facts have reached their barrier, and the ledger is open.
+// usable reports whether the facts have reached their barrier, and the ledger is open to them.
 func (c *Core) usable() bool {
-	_, ok := c.store.Position().Progress(events.KindPod)
-	return ok && c.ledger.IsOpen()
+	p := c.store.Position()
+	_, ok := p.Progress(events.KindPod)
+	return ok && c.ledger.Permits(p.Epoch)
 }
 
 // Ownership is who holds which partitions and who is alive; ok is false when that has not

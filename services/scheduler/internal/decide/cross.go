@@ -273,7 +273,7 @@ func (c *Core) stands(a *attempt) bool {
 	if n.registry != c.ledger.TermRegistryRevision() || n.countsBatch && n.withdrawn != c.cross.withdrawn {
 		return false
 	}
-	if v := &a.pick.volumes; !slices.Equal(v.basis, c.revisionsOf(v.exclusive)) {
+	if v := &a.pick.volumes; !slices.Equal(v.basis, c.versionsOf(v.exclusive)) {
 		return false // another pod has been promised the claim since, and may use it
 	}
 	for i := range n.guards {

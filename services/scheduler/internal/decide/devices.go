@@ -25,8 +25,8 @@ type devices struct {
 type holding struct {
 	key   string
 	items []string
-	// revision is that of the document which the decision counted.
-	revision int64
+	// basis is the version of the document which the decision counted.
+	basis ledger.Version
 }
 
 // lookups gives the embedded interface a name that its method Objects does not have.
@@ -116,7 +116,7 @@ func (c *Core) pickDevices(
 		if !c.caughtUp(c.exclusive(key)) {
 			return d, false, nil
 		}
-		d.pools = append(d.pools, holding{key, use.Items, c.ledger.Exclusive(key).Revision})
+		d.pools = append(d.pools, holding{key, use.Items, c.ledger.Exclusive(key).Version()})
 	}
 	return d, true, nil
 }
@@ -155,6 +155,6 @@ func (c *Core) caughtUp(x ledger.ExclusiveDoc) bool {
 // sees tells whether a pool's document is the one that the decision counted, or that plus this
 // shard's own last flight. (Of a claim nothing is counted.)
 func (c *Core) sees(x ledger.ExclusiveDoc, h holding) bool {
-	return len(h.items) == 0 || x.Revision == h.revision ||
-		c.written[h.key] == step{from: h.revision, to: x.Revision}
+	return len(h.items) == 0 || x.Version() == h.basis ||
+		c.written[h.key] == step{from: h.basis.Revision, to: x.Revision}
 }

@@ -20,9 +20,9 @@ type volumes struct {
 	objects placement.Objects
 	// exclusive are the UIDs of the claims that only one pod in the cluster may use.
 	exclusive []string
-	// basis are the revisions of those claims' documents that the decision has looked at: the only ones it may
+	// basis are the versions of those claims' documents that the decision has looked at: the only ones it may
 	// be committed on.
-	basis []int64
+	basis []ledger.Version
 	// picks are what the binder has to do before the bind, once a node has been chosen.
 	picks   []ledger.VolumePick
 	devices devices
@@ -37,7 +37,7 @@ func (c *Core) volumesOf(pod *state.Pod, profile *placement.Profile) (v volumes,
 	facts := c.view.Snapshot()
 	if len(pod.Template.Spec.Volumes) > 0 {
 		v.exclusive = profile.ExclusiveClaims(pod, facts)
-		v.basis = c.revisionsOf(v.exclusive)
+		v.basis = c.versionsOf(v.exclusive)
 		if profile.UnboundClaims(pod, facts) {
 			v.objects = c.promisedVolumes(facts)
 		}
@@ -84,13 +84,13 @@ func (v volumes) holdings() []holding {
 	return append(list, v.devices.pools...)
 }
 
-// revisionsOf are the revisions of claims' documents as they are known, 0 for none.
-func (c *Core) revisionsOf(claims []string) []int64 {
-	var revisions []int64
+// versionsOf are the versions of claims' documents as they are known.
+func (c *Core) versionsOf(claims []string) []ledger.Version {
+	var versions []ledger.Version
 	for _, uid := range claims {
-		revisions = append(revisions, c.ledger.Exclusive(ledger.KeyVolume(uid)).Revision)
+		versions = append(versions, c.ledger.Exclusive(ledger.KeyVolume(uid)).Version())
 	}
-	return revisions
+	return versions
 }
 
 // free tells whether nobody is promised the claims that only one pod may use, as far as the

@@ -198,6 +198,41 @@ func TestClaimsForOneNeedTheirDocument(t *testing.T) {
 //  3. The shard reads of both. The claim's document promises nothing any more: the facts show the user.
 //  4. The answer arrives. The staged pod must be decided again, and finds the claim in use.
 func TestStagedPickEndsWithItsClaimsDocument(t *testing.T) {
+	for name, collected := range map[string]bool{"stands": false, "was collected since": true} {
+		t.Run(name, func(t *testing.T) { stagedPickEndsWithItsClaimsDocument(t, collected) })
+	}
+}
+
+// collect deletes the documents of claims whose users have no reservation any more, once those on a node have none.
+func (st *story) collect(node string) {
+	st.t.Helper()
+	st.touch(node, func(d ledger.NodeDoc) ledger.NodeDoc {
+		d.Entries = nil
+		return d
+	})
+	kvs, revision, err := st.store.List(st.t.Context(), "")
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	v := ledger.NewView()
+	batch := ledger.ViewBatch{Reset: true, KVs: kvs, Events: ledger.EventBatch{Revision: revision}}
+	if _, err := v.Fold(batch); err != nil {
+		st.t.Fatal(err)
+	}
+	var keys []string
+	for key := range v.Empty() {
+		if strings.HasPrefix(key, ledger.PrefixVolume) {
+			keys = append(keys, key)
+		}
+	}
+	txn, err := v.Collection(keys).Collect()
+	if err != nil || len(txn.Deletes) == 0 || !st.commit(txn).Succeeded {
+		st.t.Fatalf("not collected: %+v, %v", txn, err)
+	}
+}
+
+// The claim's document does not exist when the pick is decided, and if it was collected not when it is committed either.
+func stagedPickEndsWithItsClaimsDocument(t *testing.T, collected bool) {
 	st := newStory(t, 2, 3, 10)
 	st.addVolume("volume", "", "")
 	st.addClaim("one", "", "volume", corev1.ReadWriteOncePod)
@@ -213,6 +248,9 @@ func TestStagedPickEndsWithItsClaimsDocument(t *testing.T) {
 	user := other.pod("user", onNode("n1"), usingClaim("one"))
 	other.answer()
 	st.bind(user, "n1")
+	if collected {
+		st.collect("n1")
+	}
 	st.tell()
 
 	for range 3 {

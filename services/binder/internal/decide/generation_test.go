@@ -1,0 +1,70 @@
+package decide
+
+import (
+	"testing"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// boundTo is the pod as it is once it is bound.
+func boundTo(p *state.Pod, node string) *state.Pod {
+	obj := p.Object().DeepCopy()
+	obj.Spec.NodeName = node
+	return state.NewPod(obj)
+}
+
+// begins shows the binder a generation of the ledger that is open, and that facts of later epochs go with.
+func (r *rig) begins(number, factsAfter uint64) {
+	r.Helper()
+	g := ledger.Generation{Number: number, Open: true, FactsAfter: factsAfter}
+	value, err := ledger.EncodeGeneration(g)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.ledger.revision++
+	batch := ledger.EventBatch{Revision: r.ledger.revision, Events: []ledger.Event{{
+		KV: ledger.KV{Key: ledger.KeyGeneration, Value: value, ModRevision: r.ledger.revision},
+	}}}
+	r.step(r.b, LedgerMoved{Revision: batch.Revision, Batch: ledger.ViewBatch{Events: batch}})
+}
+
+// Kubernetes was restored from a backup. In the facts of before a pod is bound that is pending now, and another
+// one, of a resourceVersion that they had passed, seems to be deleted. Neither ends a reservation of now.
+func TestFactsOfBeforeARestoreEndNoReservation(t *testing.T) {
+	for name, before := range map[string]func(v *apiVersion){
+		"bound":   func(v *apiVersion) { v.pods["p0-uid"] = boundTo(v.pods["p0-uid"], "n0") },
+		"missing": func(v *apiVersion) { delete(v.pods, "p0-uid") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1)
+			now := r.api.now()
+			then := &apiVersion{rv: 900, pods: map[string]*state.Pod{"p0-uid": now.pods["p0-uid"]}, nodes: now.nodes}
+			before(then)
+			r.step(r.b, FactsMoved{Cluster: then, Sequence: 50, Epoch: 7, PodProgress: 900, PodProgressKnown: true})
+			r.begins(2, 7)
+			e := r.reserve()
+			r.wait(0)
+			r.quiet("facts of before the restore")
+			r.step(r.b, FactsMoved{Cluster: now, Sequence: 60, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
+			if bind := run[Bind](r, delivered); bind.Token != e.Token {
+				t.Errorf("bound with token %s, want %s", bind.Token, e.Token)
+			}
+		})
+	}
+}
+
+// The binder had written a condition under a resourceVersion that is yet to come. It writes it again.
+func TestConditionOfBeforeARestoreIsWrittenAgain(t *testing.T) {
+	r := newRig(t, 1)
+	r.hear(unplaceable("p0", 1, "no room"))
+	answer(r, func(e PatchCondition) Input { return Answered{Op: e.Op, Result: Done, ResourceVersion: 900} })
+	r.begins(2, 7)
+	now := r.api.now()
+	r.step(r.b, FactsMoved{Cluster: now, Sequence: 60, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
+	r.told = nil
+	r.hear(unplaceable("p0", 2, "no room"))
+	run[PatchCondition](r, delivered)
+	r.say(events.DecisionCondition)
+}

@@ -1,0 +1,105 @@
+package sim
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/services/queue/queuecore"
+)
+
+// The leader's lists and watches, as client-go's reflectors and services/queue/internal/intake make them.
+
+// stepWatch moves one kind's list and watch on.
+func (q *queueReplica) stepWatch() error {
+	w, r := q.w, q.round
+	if r == nil || w.down(&q.proc, toAPI) || len(r.out) > factRoom/2 {
+		return nil
+	}
+	kind := w.api.kinds[w.rng.IntN(len(w.api.kinds))]
+	at, listed := r.watched[kind]
+	if listed && r.connected[kind] != w.lives {
+		return q.resume(kind, at)
+	}
+	if listed && w.fault(1, "relist") {
+		listed = false
+	}
+	if !listed {
+		return q.list(kind)
+	}
+	return q.watch(kind, at)
+}
+
+// resume goes on where a watch has ended with the API server: if that is as far as the watch was, it may have
+// gone back and on, which only a list shows.
+func (q *queueReplica) resume(kind events.Kind, at uint64) error {
+	if is := q.w.api.rv; is < at {
+		q.w.hit("watch not resumed, because Kubernetes went back")
+		q.wentBack = fmt.Sprintf("%ss are at resourceVersion %d, and the watch had reached %d", kind, is, at)
+		q.round, q.cause = nil, queuecore.CauseRepair
+		return nil
+	}
+	q.w.hit("listed again after the API server was away")
+	return q.list(kind)
+}
+
+// watch tells what a watch delivers.
+func (q *queueReplica) watch(kind events.Kind, at uint64) error {
+	w, r := q.w, q.round
+	store := r.stores[kind]
+	changes, ok := w.api.since(kind, at)
+	if !ok {
+		w.hit("API watch expired")
+		delete(r.watched, kind)
+		return nil
+	}
+	if len(changes) == 0 {
+		if w.chance(30) {
+			store.UpdateResourceVersion(strconv.FormatUint(w.api.rv, 10))
+			r.watched[kind] = w.api.rv
+		}
+		return nil
+	}
+	if w.faults.on {
+		changes = changes[:1+w.rng.IntN(len(changes))]
+	}
+	for _, c := range changes {
+		if err := tell(store, c); err != nil {
+			return nil // the round has failed, and says so
+		}
+		r.watched[kind] = c.rv
+	}
+	return nil
+}
+
+func tell(store queuecore.KindStore, c apiChange) error {
+	o := copyOf(c.object)
+	defer store.UpdateResourceVersion(o.GetResourceVersion())
+	switch {
+	case c.deleted:
+		return store.Delete(o)
+	case c.added:
+		return store.Add(o)
+	}
+	return store.Update(o)
+}
+
+func (q *queueReplica) list(kind events.Kind) error {
+	w, r := q.w, q.round
+	rv := w.api.rv
+	if err := r.stores[kind].Replace(w.api.list(kind), strconv.FormatUint(rv, 10)); err != nil {
+		return nil // the round has failed, and says so
+	}
+	r.watched[kind], r.connected[kind] = rv, w.lives
+	return nil
+}
+
+// repair ends the round, because of what a store has failed of, if anything. The next one compares the log with
+// the cluster.
+func (q *queueReplica) repair(failed error) {
+	if fmt.Sprintf("%T", failed) == "*intake.WentBackError" { // that has no name outside of the queue
+		q.w.hit("list with an object of before what was told")
+		q.wentBack = failed.Error()
+	}
+	q.round, q.cause = nil, queuecore.CauseRepair
+}
