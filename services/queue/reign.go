@@ -230,7 +230,8 @@ func (q *Queue) round(ctx context.Context, n commit.Round, from beginning, synce
 	if err != nil {
 		return err
 	}
-	if factsAfter > 0 && base.Epoch <= factsAfter { // what was told may be anything now, also under the same resourceVersions
+	if factsAfter > 0 && base.Epoch <= factsAfter {
+		// What was told may be anything now, also under the same resourceVersions.
 		picture, base.Anew = state.New().Snapshot(), true
 	}
 	n.Begun = q.deps.Clock.Now()

@@ -70,7 +70,7 @@ func (w *world) restartAPI() error {
 	w.faults.apiAway = w.now + time.Duration(500+w.rng.IntN(4000))*time.Millisecond
 	w.lives++
 	w.breakConnections()
-	if w.kept == nil || w.doubtful || w.restores > 0 || w.chance(25) {
+	if w.doubtful || w.restores > 0 || !w.toldSince(w.kept) || w.chance(25) {
 		w.tracef("the API server is restarted")
 		return nil
 	}
@@ -80,6 +80,15 @@ func (w *world) restartAPI() error {
 	w.goBack(w.kept)
 	w.oracle.goBack()
 	return nil
+}
+
+// toldSince says whether facts tell of what came after a backup. Else nobody has acted on what it lacks, and
+// nobody could see that it is lost.
+func (w *world) toldSince(b *keptAPI) bool {
+	return b != nil && slices.ContainsFunc(w.queues, func(q *queueReplica) bool {
+		rv, known := q.facts.Snapshot().Position().Progress(events.KindPod)
+		return known && rv > b.api.rv
+	})
 }
 
 // breakConnections loses what is under way to the API server, and its answers.

@@ -231,7 +231,8 @@ func (st *story) collect(node string) {
 	}
 }
 
-// The claim's document does not exist when the pick is decided, and if it was collected not when it is committed either.
+// The claim's document does not exist when the pick is decided. If it was collected since, it does not exist when the
+// pick is committed either.
 func stagedPickEndsWithItsClaimsDocument(t *testing.T, collected bool) {
 	st := newStory(t, 2, 3, 10)
 	st.addVolume("volume", "", "")
