@@ -29,12 +29,13 @@ type Generation struct {
 	Open bool
 	// Reason is for people: why it was begun, or doubted.
 	Reason string
-	// FactsAfter is an epoch of facts. Members act only on facts of later ones: earlier facts are of a
-	// Kubernetes that has gone back since, and show resourceVersions beyond any high-water of this ledger.
-	// 0 when Kubernetes has never gone back.
+	// FactsAfter is an epoch of facts. Members act only on facts of later ones: Kubernetes may have gone back since
+	// earlier facts were told, and these then show resourceVersions beyond any high-water of this ledger. 0 in a
+	// first generation.
 	FactsAfter uint64
 	// Revision is the mod revision it was read at; 0 when there is none, as before generations.
 	Revision int64
+	Later    []byte
 }
 
 // AnewError reports a store that is not the one that this member has worked with, or not what it has
@@ -61,10 +62,12 @@ func (e *AnewError) Error() string {
 
 // EncodeGeneration is the value of generation.
 func EncodeGeneration(g Generation) ([]byte, error) {
-	return marshal(&ledgerpb.Generation{
+	m := &ledgerpb.Generation{
 		Version: SchemaVersion, Number: g.Number, Store: g.Store, Open: g.Open, Reason: g.Reason,
 		FactsAfter: g.FactsAfter,
-	})
+	}
+	keep(m, g.Later)
+	return marshal(m)
 }
 
 // DecodeGeneration reads generation as stored.
@@ -75,7 +78,7 @@ func DecodeGeneration(kv KV) (Generation, error) {
 	}
 	return Generation{
 		Number: m.GetNumber(), Store: m.GetStore(), Open: m.GetOpen(), Reason: m.GetReason(),
-		FactsAfter: m.GetFactsAfter(), Revision: kv.ModRevision,
+		FactsAfter: m.GetFactsAfter(), Revision: kv.ModRevision, Later: later(&m),
 	}, nil
 }
 
@@ -110,13 +113,13 @@ func (g Generation) Doubt(reason string) (Txn, error) {
 
 // Next is the generation after g, closed, in a store. The floor is written again as well: whatever was
 // built on documents that do not exist loses from then on, and so nothing is left over from before when
-// the generation is opened. factsAfter is the FactsAfter of the next one; 0 if Kubernetes has not gone back.
+// the generation is opened. factsAfter is an epoch of facts later than any that was used.
 //
 // Compares and puts: generation, floor.
 func (g Generation) Next(store uint64, reason string, floor Floor, factsAfter uint64) (Generation, Txn, error) {
 	next := Generation{
 		Number: g.Number + 1, Store: store, Reason: reason,
-		FactsAfter: max(g.FactsAfter, factsAfter), Revision: g.Revision,
+		FactsAfter: max(g.FactsAfter, factsAfter), Revision: g.Revision, Later: g.Later,
 	}
 	txn, err := next.withFloor(floor.HW, floor)
 	return next, txn, err

@@ -139,6 +139,12 @@ func TestGenerationsAreBegunOneByOne(t *testing.T) {
 // High-waters of a generation that is over keep nobody waiting for resourceVersions that are to come.
 func TestHighWatersGoWithTheirGeneration(t *testing.T) {
 	store, v := anew(t)
+	floor, err := ledger.EncodeFloor(ledger.Floor{HW: map[string]uint64{ledger.KindPod: 900}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	carryOut(t, store, ledger.Txn{Puts: []ledger.Put{{Key: ledger.KeyFloor, Value: floor}}})
+	v = picture(t, store)
 	next, txn, err := v.Generation().Next(1, "Kubernetes went back", v.Floor(), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -160,6 +166,22 @@ func TestHighWatersGoWithTheirGeneration(t *testing.T) {
 	}
 	if got := v.HighWater(ledger.KindPod); got != 7 {
 		t.Errorf("high-water %d, want that of the new floor, 7", got)
+	}
+}
+
+// A listing that skips over the beginning of a generation tells of it.
+func TestListingTellsOfAnotherGeneration(t *testing.T) {
+	store, v := anew(t)
+	if changes, err := v.Fold(listing(t, store)); err != nil || changes.Generation {
+		t.Errorf("the same generation: %t, %v", changes.Generation, err)
+	}
+	_, txn, err := v.Generation().Next(1, "again", v.Floor(), 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	carryOut(t, store, txn)
+	if changes, err := v.Fold(listing(t, store)); err != nil || !changes.Generation {
+		t.Errorf("another generation: %t, %v", changes.Generation, err)
 	}
 }
 

@@ -86,6 +86,10 @@ func laterCases() []laterCase {
 		txn, err := Collection{Floor: f}.Collect()
 		return txn.Puts[0].Value, err
 	}
+	next := func(g Generation) ([]byte, error) {
+		_, txn, err := g.Next(1, "again", Floor{}, 7)
+		return txn.Puts[0].Value, err
+	}
 	abort := func(p PlanRecord) ([]byte, error) { return EncodePlan(p.to(PlanAborted)) }
 	return []laterCase{
 		{"node", func() ([]byte, error) { return EncodeNodeDoc(doc) }, &ledgerpb.NodeDoc{}, 8,
@@ -101,6 +105,8 @@ func laterCases() []laterCase {
 		{"term", func() ([]byte, error) { return EncodeTerm(goldenTerm()) }, &ledgerpb.Term{}, 1, retire},
 		{"floor", func() ([]byte, error) { return EncodeFloor(Floor{}) }, &ledgerpb.Floor{}, 1,
 			rewritten(KeyFloor, DecodeFloor, raise)},
+		{"generation", func() ([]byte, error) { return EncodeGeneration(Generation{Number: 1}) }, &ledgerpb.Generation{}, 1,
+			rewritten(KeyGeneration, DecodeGeneration, next)},
 	}
 }
 

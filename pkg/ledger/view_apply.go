@@ -9,7 +9,7 @@ import (
 
 // ViewChanges is what one call changed in a View.
 type ViewChanges struct {
-	// Reset: everything may have changed, the rest of the struct is empty.
+	// Reset: everything may have changed. Of the rest of the struct only Generation is filled in.
 	Reset bool
 	// Docs are the changes of documents, in the order of the ledger.
 	Docs []DocChange
@@ -43,9 +43,10 @@ func (v *View) Fold(b ViewBatch) (ViewChanges, error) {
 		if err := v.follows(b); err != nil && !b.Anew {
 			return ViewChanges{}, err
 		}
+		before := v.generation
 		err := v.Reset(b.KVs, b.Events.Revision)
 		v.store = b.Store
-		return ViewChanges{Reset: true}, err
+		return ViewChanges{Reset: true, Generation: v.generation.Revision != before.Revision}, err
 	}
 	return v.apply(b.Events, b.Known)
 }

@@ -195,6 +195,9 @@ func (v *View) putFloor(kv KV, set *changeSet) error {
 		return err
 	}
 	v.names.floor, set.floor = f, true
+	if kv.ModRevision == v.generation.Revision {
+		v.forgetHighest() // it is the floor of another generation, and need not be above the one before
+	}
 	v.raise(f.HW)
 	return nil
 }

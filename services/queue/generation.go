@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 
@@ -17,11 +18,33 @@ import (
 	"github.com/berth-scheduler/berth/services/queue/internal/intake"
 )
 
-// generationGrace is how long a generation of the ledger stays closed after it was cleared: for members
-// to notice (5 s, ledger/etcd), for the answer to a slow request of theirs (10 s), and for a bind that
-// they had sent just before (10 s, the binder's bindTimeout), with some to spare. A member that stands
-// still for longer, with a bind that was decided and not sent, is not waited for.
-const generationGrace = 30 * time.Second
+const (
+	// graceToNotice is for members to notice that a generation is closed (5 s, ledger/etcd), for the answer to a slow
+	// request of theirs (10 s), and some to spare.
+	graceToNotice = 20 * time.Second
+	// binderBind is how long a bind of a binder may be on its way (its bindTimeout), pluginBind one of a plugin: as
+	// long as binders wait before they take the place back.
+	binderBind = 10 * time.Second
+	pluginBind = ledger.DelegatedFor + ledger.DelegatedFor/2
+)
+
+// grace is how long a generation of the ledger stays closed after it was cleared: until the last bind that was
+// sent before has arrived or never will. A member that stands still for longer, with a bind that was decided and
+// not sent, is not waited for.
+func grace(profiles []placement.ProfileConfig) time.Duration {
+	longest := binderBind
+	for _, p := range profiles {
+		if p.Custom != nil && len(p.Custom.Binding()) > 0 {
+			longest = max(longest, pluginBind)
+		}
+		for _, e := range p.Extenders {
+			if e.BindVerb != "" {
+				longest = max(longest, e.HTTPTimeout.Duration)
+			}
+		}
+	}
+	return graceToNotice + longest
+}
 
 // pictureCheck is how often the picture of the ledger is looked at, and pictureWait how long, until it shows
 // what was read.
@@ -65,11 +88,7 @@ func (q *Queue) soundOnce(
 	case decide.GenerationFirst:
 		return seen.Generation, q.first(ctx, seen)
 	case decide.GenerationNext:
-		factsAfter := uint64(0)
-		if seen.WentBack != "" {
-			factsAfter = unused
-		}
-		return q.renew(ctx, seen, floor, reason, factsAfter)
+		return q.renew(ctx, seen, floor, reason, unused)
 	}
 	return seen.Generation, nil
 }
@@ -224,11 +243,11 @@ func (q *Queue) renew(
 	floor.Revision = next.Revision
 	telemetry.LedgerRenewed()
 	q.logger.Error("the ledger begins anew: nothing is placed, bound or evicted until it has",
-		"generation", next.Number, "reason", reason, "grace", generationGrace)
+		"generation", next.Number, "reason", reason, "grace", grace(q.cfg.Profiles))
 	if err := q.clear(ctx, next); err != nil {
 		return next, err
 	}
-	if err := q.sleep(ctx, generationGrace); err != nil {
+	if err := q.sleep(ctx, grace(q.cfg.Profiles)); err != nil {
 		return next, err
 	}
 	if err := q.clear(ctx, next); err != nil { // what was on its way when it was closed

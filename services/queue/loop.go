@@ -189,7 +189,7 @@ func (l *loop) step(in decide.Input) {
 
 // gauge reports what stands in the pools, if this replica leads.
 func (l *loop) gauge() {
-	telemetry.LedgerClosed(!l.holds.View().IsOpen())
+	telemetry.LedgerClosed(!l.holds.View().Permits(l.queue.position().Epoch))
 	if l.leads {
 		l.out.Pools(l.core.Pending(), l.core.Leased())
 		l.out.Rejectors(l.core.Rejectors())

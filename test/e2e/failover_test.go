@@ -18,9 +18,9 @@ const (
 	arriving     = 2000
 	arrivalEvery = 20 * time.Millisecond
 	// resumeWithin bounds the time without a bind after any one process was killed, waitWithin
-	// the wait of a pod that it was responsible for: its lease has to run out, and a loaded
-	// machine takes its time.
-	resumeWithin = 5 * time.Second
+	// the wait of a pod that it was responsible for: its lease has to run out, which takes 4 s, and
+	// other tests run beside this one.
+	resumeWithin = 15 * time.Second
 	waitWithin   = 2 * resumeWithin
 )
 
@@ -41,10 +41,11 @@ func (s *stack) arrive(ctx context.Context, namespace string, pods int) error {
 	return nil
 }
 
-// Pods arrive, and one process of each service after the other is killed: within five seconds
+// Pods arrive, and one process of each service after the other is killed: soon
 // binds go on, also of the pods that the dead one was responsible for, and in the end every pod
 // is bound once. Replacements join without anybody's help.
 func TestKillsWhilePodsArrive(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	f := newFleet(s)
 	ns := s.namespace("arriving")

@@ -68,8 +68,8 @@ func (w *condition) advance(c *Core) {
 	d := *w.want
 	p, known, _ := c.pod(d.Pod.UID, 0)
 	switch {
-	case !known && c.facts.Sequence < d.FactSequence:
-		return // the decision saw more of the log than we have
+	case !known && (c.facts.Sequence < d.FactSequence || !c.facts.PodProgressKnown):
+		return // the decision saw more of the log than we have, or everything is being told anew
 	case d.Kind == events.DecisionNominated && c.ledger.Revision() < d.LedgerRevision:
 		return // its hold, which is written along with it, is about to be told
 	case !known || p.NodeName != "":

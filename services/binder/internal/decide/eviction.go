@@ -78,8 +78,8 @@ func (e *eviction) advance(c *Core) {
 	p, known, _ := c.pod(e.key.pod, 0)
 	_, claim, claimed := c.ledger.Victim(e.key.pod)
 	switch {
-	case !known && c.facts.Sequence < e.asked.FactSequence:
-		// The decision saw more of the log than we have.
+	case !known && (c.facts.Sequence < e.asked.FactSequence || !c.facts.PodProgressKnown):
+		// The decision saw more of the log than we have, or everything is being told anew.
 	case !known || p.Deleting:
 		e.left(c, known)
 	case p.Terminal:

@@ -61,7 +61,7 @@ func (u *ungating) advance(c *Core) {
 func (u *ungating) over(c *Core) bool {
 	p, known, _ := c.pod(u.asked.Pod.UID, 0)
 	if !known {
-		return c.facts.Sequence >= u.asked.FactSequence
+		return c.facts.Sequence >= u.asked.FactSequence && c.facts.PodProgressKnown
 	}
 	return !hasGate(p, events.QuotaGate)
 }

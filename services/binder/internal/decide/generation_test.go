@@ -1,7 +1,9 @@
 package decide
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -53,6 +55,37 @@ func TestFactsOfBeforeARestoreEndNoReservation(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While everything is told anew, a pod that does not show is not gone.
+func TestEvictionWaitsWhileFactsAreToldAnew(t *testing.T) {
+	r := newRig(t, 1)
+	r.begins(1, 0)
+	now := r.api.now()
+	partly := &apiVersion{rv: now.rv, nodes: now.nodes}
+	r.step(r.b, FactsMoved{Cluster: partly, Sequence: 60, Epoch: 8})
+	r.hear(evict("p0", 1))
+	r.say()
+	r.quiet("the pod has not been told of yet")
+	r.step(r.b, FactsMoved{Cluster: partly, Sequence: 61, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
+	r.say(events.DecisionEvicted)
+}
+
+// An eviction that was asked for before the ledger began anew rests on what may not be so any more.
+func TestEvictionOfBeforeTheLedgerBeganAnewIsRefused(t *testing.T) {
+	r := newRig(t, 1)
+	r.begins(1, 0)
+	partly := &apiVersion{rv: 1}
+	r.step(r.b, FactsMoved{Cluster: partly, Sequence: 60, Epoch: 8})
+	r.hear(evict("p0", 1))
+	r.say()
+	r.begins(2, 9)
+	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "begins anew") {
+		t.Errorf("refused because %q", d.Message)
+	}
+	r.see()
+	r.wait(time.Minute)
+	r.quiet("the eviction was refused")
 }
 
 // The binder had written a condition under a resourceVersion that is yet to come. It writes it again.

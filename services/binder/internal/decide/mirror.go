@@ -64,7 +64,7 @@ func (m *mirror) advance(c *Core) {
 		delete(c.mirrors, m.pod.UID)
 		return
 	}
-	if !known || c.draining {
+	if !known || !c.mayAct(m.pod.UID) {
 		return
 	}
 	current := p.Status().NominatedNodeName

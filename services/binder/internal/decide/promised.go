@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
@@ -70,6 +71,7 @@ func (c *Core) claimsMoved(changes ledger.ViewChanges) {
 	docs, touched := changes.Docs, map[string]bool{}
 	if changes.Generation {
 		c.forgetVersions()
+		c.refuseEvictions()
 	}
 	if changes.Reset {
 		clear(c.left)
@@ -115,6 +117,21 @@ func (c *Core) forgetVersions() {
 	}
 	for _, m := range c.mirrors {
 		m.writtenRV = 0
+	}
+}
+
+// refuseEvictions ends those that were asked for in the generation before: what they were decided on may not be so
+// any more, and whoever wants them may ask again.
+func (c *Core) refuseEvictions() {
+	for _, k := range slices.SortedFunc(maps.Keys(c.evictions), attempt.compare) {
+		e := c.evictions[k]
+		switch {
+		case e.done || e.op != 0:
+		case c.holds(k.pod):
+			e.finish(c, events.DecisionEvictRefused, "the ledger begins anew")
+		default:
+			delete(c.evictions, k)
+		}
 	}
 }
 

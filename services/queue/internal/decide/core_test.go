@@ -247,6 +247,19 @@ func TestTheLedgerOutranksMessages(t *testing.T) {
 	}
 }
 
+// Facts may never come as far as a high-water of a generation of the ledger that is over.
+func TestNoPodWaitsForAHighWaterOfAnotherGeneration(t *testing.T) {
+	h := newHarness(t)
+	h.add("a", 0)
+	h.lead()
+	h.hold(Hold{PodUID: "a", Live: true})
+	h.hold(Hold{PodUID: "a", HW: h.progress + 1000})
+	h.want("a", PoolHeld)
+	h.revision++
+	h.step(LedgerMoved{Revision: h.revision, Generation: true})
+	h.want("a", PoolBackoff)
+}
+
 func TestAReleasedReservationBringsThePodBack(t *testing.T) {
 	h := newHarness(t)
 	h.add("a", 0)

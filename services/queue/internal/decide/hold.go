@@ -39,6 +39,9 @@ func (in LedgerMoved) apply(c *Core, now moment) {
 			c.vanished(h, now)
 		}
 	}
+	if in.Generation {
+		c.settleAnew(now)
+	}
 	c.freed(in, now)
 	if in.Room {
 		c.occurred(&occurrence{
@@ -136,6 +139,15 @@ func (c *Core) vanished(h Hold, now moment) {
 	case !h.Bound:
 		c.roomLeft(pod, c.world.revision, now)
 	}
+}
+
+// settleAnew has no pod wait for a high-water of another generation of the ledger: if Kubernetes went back, facts may
+// take hours to get there. Shards look at facts of after the generation's beginning before they place such a pod.
+func (c *Core) settleAnew(now moment) {
+	for e := range c.settling {
+		e.hold.progress = 0
+	}
+	c.settleHolds(now)
 }
 
 // settleHolds frees the held pods whose reservation is gone for certain.

@@ -63,9 +63,11 @@ type Freed struct{ Above int32 }
 // LedgerMoved is what a batch of the ledger watch changed.
 type LedgerMoved struct {
 	// Reset means that Holds lists every live reservation there is.
-	Reset    bool
-	Revision int64
-	Holds    []Hold
+	Reset bool
+	// Generation: another generation of the ledger has begun, or is open.
+	Generation bool
+	Revision   int64
+	Holds      []Hold
 	// Freed says (if not Reset) whom it could help that pods may be preempted which might not
 	// be, nil for nobody.
 	Freed *Freed

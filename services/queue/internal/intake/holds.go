@@ -47,7 +47,9 @@ func (h *Holds) Fold(b ledger.ViewBatch, facts *state.Snapshot) (decide.LedgerMo
 		pods = slices.Sorted(h.view.Reserved())
 		h.last = make(map[string]seen, len(pods))
 	}
-	out := decide.LedgerMoved{Reset: changes.Reset, Revision: h.view.Revision(), Freed: h.freed(changes, facts)}
+	out := decide.LedgerMoved{
+		Reset: changes.Reset, Generation: changes.Generation, Revision: h.view.Revision(), Freed: h.freed(changes, facts),
+	}
 	for i := range changes.Docs {
 		out.Room = out.Room || leavesRoom(&changes.Docs[i])
 	}
