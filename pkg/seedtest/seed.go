@@ -48,6 +48,18 @@ func parse(value string) (uint64, error) {
 	return seed, nil
 }
 
+// Lacks reports something that the cases of a test have not met, so that they prove too little: an error if enough
+// of them were played, or if they began with the fixed seed. From other seeds a few cases may lack it by chance, and
+// then it is logged. asked is as for First.
+func Lacks(t testing.TB, asked uint64, enough bool, format string, args ...any) {
+	t.Helper()
+	if enough || asked == 0 && os.Getenv(Variable) == "" {
+		t.Errorf("the input is lopsided: "+format, args...)
+		return
+	}
+	t.Logf("the input is lopsided, which may be chance: "+format, args...)
+}
+
 // First returns the seed of a test's first case and logs it: the one asked for by a flag of the test,
 // if that is not 0, else the one of the environment. The next cases may count up from it.
 func First(t testing.TB, asked uint64) uint64 {

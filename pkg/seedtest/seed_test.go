@@ -26,6 +26,35 @@ func TestFirst(t *testing.T) {
 	}
 }
 
+// witness notes whether a test would have failed.
+type witness struct {
+	testing.TB
+	failed bool
+}
+
+func (w *witness) Errorf(string, ...any) { w.failed = true }
+
+// What the fixed seed does not meet is an error, what another one does not meet only if it had enough cases for it.
+func TestLacks(t *testing.T) {
+	for _, test := range []struct {
+		value  string
+		asked  uint64
+		enough bool
+		want   bool
+	}{
+		{"", 0, false, true}, {"", 0, true, true}, {"7", 0, false, false}, {random, 0, false, false},
+		{"", 3, false, false}, {random, 0, true, true}, {"", 3, true, true},
+	} {
+		t.Setenv(Variable, test.value)
+		w := &witness{TB: t}
+		Lacks(w, test.asked, test.enough, "no case of %q", "x")
+		if w.failed != test.want {
+			t.Errorf("%s=%q, asked for %d, enough: %t: failed %t, want %t", Variable, test.value, test.asked,
+				test.enough, w.failed, test.want)
+		}
+	}
+}
+
 // TestRapidBeginsThere: rapid begins with the environment's seed, and draws one only when asked to.
 func TestRapidBeginsThere(t *testing.T) {
 	const inner = "SEEDS_INNER"

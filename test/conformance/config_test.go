@@ -27,7 +27,11 @@ import (
 	"github.com/berth-scheduler/berth/pkg/strictyaml"
 )
 
-const filesPerLoader = 100
+const (
+	filesPerLoader = 100
+	// manyConfigurations are enough for all that the generator can make. (Measured: the rarest comes once in 250.)
+	manyConfigurations = 5000
+)
 
 var (
 	configurations = flag.Int("configurations", 1000, "how many configuration files to compare")
@@ -59,7 +63,7 @@ func TestConfigurations(t *testing.T) {
 	}
 	t.Log(seen)
 	if missing := seen.lopsided(); *configurations >= 1000 && len(missing) > 0 {
-		t.Fatalf("the input is lopsided: %v", missing)
+		seedtest.Lacks(t, *configSeed, *configurations >= manyConfigurations, "%v", missing)
 	}
 }
 

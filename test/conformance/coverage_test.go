@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/seedtest"
 )
 
 // tally shows that the comparisons were about something.
@@ -130,6 +132,12 @@ const (
 	leastRanks    = 20
 	manyDecisions = 10_000
 )
+
+// lacks reports what the cases of a test have not met.
+func lacks(t *testing.T, format string, args ...any) {
+	t.Helper()
+	seedtest.Lacks(t, *seed, *comparisons >= manyDecisions, format, args...)
+}
 
 // lopsided names what the input did not exercise.
 func (s *tally) lopsided() []string {

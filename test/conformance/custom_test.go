@@ -51,7 +51,7 @@ func TestCustomPlugins(t *testing.T) {
 	for _, kind := range []string{"placed", "unplaceable", "failed", racksName, "Filter", "Normalize", "Unreserve",
 		"Bind", "PostFilter", "PreBind", "PostBind", "activated", ticketsName} {
 		if *comparisons >= 2000 && seen[kind] == 0 {
-			t.Errorf("the input is lopsided: no case of %q in %v", kind, seen)
+			lacks(t, "no case of %q in %v", kind, seen)
 		}
 	}
 }

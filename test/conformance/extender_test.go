@@ -61,7 +61,7 @@ func TestExtenders(t *testing.T) {
 	boundRescored(t, seen)
 	for _, kind := range []string{"placed", "unplaceable", "failed", "nominated", "bound by the extender", "not asked"} {
 		if *comparisons >= 2000 && seen[kind] == 0 {
-			t.Errorf("the input is lopsided: no case of %q in %v", kind, seen)
+			lacks(t, "no case of %q in %v", kind, seen)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func compareAllHints(t *testing.T, size placementtest.Size) {
 		t.Errorf("%d of %d hints differ on purpose, want %d in a thousand at most", differ, total, mostExceptedHints)
 	}
 	if woke < total/50 {
-		t.Fatal("the input is lopsided: hardly any change wakes a pod")
+		lacks(t, "hardly any change wakes a pod")
 	}
 }
 

@@ -40,7 +40,7 @@ func TestSampling(t *testing.T) {
 	}
 	t.Logf("compared %d decisions, %d of which did not look at all nodes", total, partial)
 	if *comparisons >= 2000 && partial < total/20 {
-		t.Fatal("the input is lopsided: hardly any search ended early")
+		lacks(t, "hardly any search ended early")
 	}
 }
 

@@ -34,16 +34,16 @@ func TestVolumes(t *testing.T) {
 		share := seen.percent(seen.rejects[plugin])
 		t.Logf("%s rejects %.1f%%", plugin, share)
 		if *comparisons >= 2000 && share < leastVolumeRejects {
-			t.Errorf("the input is lopsided: %s rejects too little", plugin)
+			lacks(t, "%s rejects too little", plugin)
 		}
 	}
 	for _, reason := range volumeReasons {
 		t.Logf("%.1f%% %s", seen.percent(seen.reasons[reason]), reason)
 		if *comparisons >= 2000 && seen.reasons[reason] == 0 {
-			t.Errorf("the input is lopsided: no %q", reason)
+			lacks(t, "no %q", reason)
 		}
 	}
 	if *comparisons >= 2000 && seen.placed < seen.total/10 {
-		t.Errorf("the input is lopsided: %d of %d are placed", seen.placed, seen.total)
+		lacks(t, "%d of %d are placed", seen.placed, seen.total)
 	}
 }

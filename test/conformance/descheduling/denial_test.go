@@ -192,15 +192,16 @@ func TestTamperedAnswersAreDenied(t *testing.T) {
 func TestSharesAreBounded(t *testing.T) {
 	for _, test := range []struct {
 		row  row
+		idle bool
 		want int
 	}{
-		{row{cases: 100, evicting: leastEvicting, chance: mostChance, excepted: mostExcepted}, 0},
-		{row{cases: 100, evicting: leastEvicting - 1}, 1},
-		{row{cases: 100, evicting: 100, chance: mostChance + 1}, 1},
-		{row{cases: 100, evicting: 100, excepted: mostExcepted + 1}, 1},
+		{row{cases: 100, evicting: leastEvicting, chance: mostChance, excepted: mostExcepted}, false, 0},
+		{row{cases: 100, evicting: leastEvicting - 1}, true, 0},
+		{row{cases: 100, evicting: 100, chance: mostChance + 1}, false, 1},
+		{row{cases: 100, evicting: 100, excepted: mostExcepted + 1}, false, 1},
 	} {
-		if got := test.row.complaints(); len(got) != test.want {
-			t.Errorf("%+v: complaints %q, want %d", test.row, got, test.want)
+		if got := test.row.complaints(); len(got) != test.want || test.row.idle() != test.idle {
+			t.Errorf("%+v: complaints %q, want %d; idle: %t, want %t", test.row, got, test.want, test.row.idle(), test.idle)
 		}
 	}
 }
