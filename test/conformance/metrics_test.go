@@ -145,12 +145,13 @@ func tellUpstream() {
 	metrics.PodSchedulingSLIDuration.WithLabelValues("15+").Observe(1)
 	metrics.UnschedulableReason("NodeAffinity", "p").Inc()
 	metrics.PodScheduledAfterFlush.Inc()
-	stop := make(chan struct{})
-	recorder := metrics.NewMetricsAsyncRecorder(10, time.Hour, stop)
+	stopped := make(chan struct{})
+	close(stopped)
+	recorder := metrics.NewMetricsAsyncRecorder(10, time.Hour, stopped)
+	<-recorder.IsStoppedCh // its own goroutine does not take a value and observe it late
 	recorder.ObserveQueueingHintDurationAsync("NodeAffinity", "NodeAdd", "Queue", 0.001)
 	recorder.ObserveQueueingHintDurationAsync("NodeAffinity", "NodeAdd", "QueueSkip", 0.001)
 	recorder.FlushMetrics()
-	close(stop)
 	for _, what := range []string{"nodes", "pods", "assumed_pods"} {
 		metrics.CacheSize.WithLabelValues(what).Set(1)
 	}
