@@ -138,13 +138,13 @@ func TestGenerationsAreBegunOneByOne(t *testing.T) {
 
 // High-waters of a generation that is over keep nobody waiting for resourceVersions that are to come.
 func TestHighWatersGoWithTheirGeneration(t *testing.T) {
-	store, v := anew(t)
+	store, _ := anew(t)
 	floor, err := ledger.EncodeFloor(ledger.Floor{HW: map[string]uint64{ledger.KindPod: 900}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	carryOut(t, store, ledger.Txn{Puts: []ledger.Put{{Key: ledger.KeyFloor, Value: floor}}})
-	v = picture(t, store)
+	v := picture(t, store)
 	next, txn, err := v.Generation().Next(1, "Kubernetes went back", v.Floor(), 0)
 	if err != nil {
 		t.Fatal(err)
