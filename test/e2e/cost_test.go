@@ -72,7 +72,6 @@ func (f *fleet) spent(after int64) (txns, writes int) {
 // What a placement costs the ledger: everything is counted, from the reservation to its
 // removal.
 func TestCostOfAPlacement(t *testing.T) {
-	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	f := newFleet(s)
 	ns := s.namespace("alone")

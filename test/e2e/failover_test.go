@@ -15,11 +15,11 @@ import (
 
 const (
 	// arriving is how many pods come while processes are killed, arrivalEvery how far apart.
-	arriving     = 2000
+	arriving     = 1200
 	arrivalEvery = 20 * time.Millisecond
 	// resumeWithin bounds the time without a bind after any one process was killed, waitWithin
 	// the wait of a pod that it was responsible for: its lease has to run out, which takes 4 s, and
-	// other tests run beside this one.
+	// the machine may be busy with something else.
 	resumeWithin = 15 * time.Second
 	waitWithin   = 2 * resumeWithin
 )
@@ -45,7 +45,6 @@ func (s *stack) arrive(ctx context.Context, namespace string, pods int) error {
 // binds go on, also of the pods that the dead one was responsible for, and in the end every pod
 // is bound once. Replacements join without anybody's help.
 func TestKillsWhilePodsArrive(t *testing.T) {
-	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	f := newFleet(s)
 	ns := s.namespace("arriving")
@@ -56,7 +55,7 @@ func TestKillsWhilePodsArrive(t *testing.T) {
 	var times []time.Time
 	services := []string{"scheduler", "binder", "queue"}
 	for i, service := range services {
-		s.no(seen.Wait(ctx, 300+500*i, recoveredWithin))
+		s.no(seen.Wait(ctx, 200+300*i, recoveredWithin))
 		times = append(times, time.Now())
 		// The first to start leads where there is a leader.
 		f.members[service+"-0"].Kill()

@@ -37,7 +37,6 @@ const (
 // The same where the API server is no bottleneck: it is the stand-in of test/perf/sink, so that two
 // shard processes have as many pods as they can place; log, ledger and services are real.
 func TestReplayUnderLoad(t *testing.T) {
-	t.Parallel()
 	seed := seedOf(t)
 	s := &stack{T: t, dir: shortDir(t), recorded: map[string]*harness.History{}}
 	api, err := sink.Start()

@@ -49,7 +49,7 @@ func Wanted() []string {
 		"take of a partition late", "document of a later version", "entry of a later version",
 		"fields of a later version written again",
 		"ledger wiped", "ledger restored from a backup", "store found to have begun anew", "next generation opened",
-		"Kubernetes restored from a backup", "Kubernetes found to have gone back", "facts told anew after a restore",
+		"Kubernetes restored from a backup", "Kubernetes found to have gone back", "facts told anew with a generation",
 		"watch not resumed, because Kubernetes went back", "listed again after the API server was away",
 		"transaction carried out by a store that began anew",
 		"poison among the decisions", "poison among the facts",

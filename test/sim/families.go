@@ -59,9 +59,9 @@ var families = []struct {
 	family
 	share int
 }{
-	{contested, 18}, {succession, 16}, {refreshed, 7}, {massive, 6}, {restarted, 4}, {moved, 17}, {claimed, 5},
+	{contested, 17}, {succession, 16}, {refreshed, 7}, {massive, 6}, {restarted, 4}, {moved, 17}, {claimed, 5},
 	{equipped, 6}, {registered, 4}, {returned, 4},
-	{anew, 6}, {sized, sizedShare},
+	{anew, 7}, {sized, sizedShare},
 }
 
 // drawFamily says what a run is about, if that was not asked for.
@@ -109,6 +109,7 @@ func (c *cluster) wish(w *world) {
 		c.nodesFirst, c.podsFirst = 2+w.rng.IntN(2), 6
 	case c.family == anew:
 		c.rules, c.fickle = false, w.chance(30)
+		w.goesBack = w.chance(48)
 	case c.family == sized:
 		c.rules, c.fickle, c.ranked = false, false, false
 		c.nodesFirst, c.podsFirst = 3, 4

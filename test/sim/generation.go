@@ -44,15 +44,18 @@ func (w *world) backUp() {
 	if w.chance(10) {
 		w.backup = w.store.Backup()
 	}
-	if w.chance(4) {
+	if w.chance(2) || w.kept == nil && w.chance(20) {
 		w.keepAPI()
 	}
 }
 
 // loseStore replaces the ledger's store by an empty one, or by what it held some time ago.
 func (w *world) loseStore() error {
-	if w.cluster.family != anew || w.doubtful || w.losses > 1 {
+	if w.cluster.family != anew || w.doubtful || w.losses > 1 || w.goesBack && w.restores == 0 {
 		return nil
+	}
+	if w.goesBack && (w.tells() || w.chance(40)) {
+		return nil // that run is about something else
 	}
 	underWay := func(c *call) bool { return c.to == toEtcd && !c.done }
 	if !slices.ContainsFunc(w.calls, underWay) && w.chance(70) {
@@ -132,7 +135,7 @@ func (w *world) floor() (f ledger.Floor) {
 type renewal struct {
 	next    ledger.Generation
 	cleared time.Time
-	// factsAfter is the next one's FactsAfter, whatever a mutant writes.
+	// factsAfter is the FactsAfter of the next one, whatever a mutant writes.
 	factsAfter uint64
 }
 
@@ -236,16 +239,14 @@ func (q *queueReplica) first(store uint64) (bool, error) {
 
 // next begins the next generation.
 func (q *queueReplica) next(seen queuecore.LedgerSeen, why string, unused uint64) error {
-	w, factsAfter := q.w, uint64(0)
+	w, factsAfter := q.w, unused
 	if seen.WentBack != "" {
-		factsAfter = unused
 		w.hit("Kubernetes found to have gone back")
 	}
-	after := factsAfter
 	if w.mutant.factsBefore {
-		after = 0
+		factsAfter = 0
 	}
-	next, t, err := seen.Generation.Next(seen.Store, why, w.floor(), after)
+	next, t, err := seen.Generation.Next(seen.Store, why, w.floor(), factsAfter)
 	if err != nil {
 		return err
 	}
@@ -253,9 +254,8 @@ func (q *queueReplica) next(seen queuecore.LedgerSeen, why string, unused uint64
 	if !w.visit(&q.proc, "generation", t) {
 		return nil
 	}
-	next.Revision = w.store.Revision()
-	q.renewal = &renewal{next: next, factsAfter: max(factsAfter, next.FactsAfter)}
-	w.unseen = w.unseen && seen.WentBack == ""
+	next.Revision, w.unseen = w.store.Revision(), w.unseen && seen.WentBack == ""
+	q.renewal = &renewal{next: next, factsAfter: max(unused, next.FactsAfter)}
 	return q.clear()
 }
 

@@ -162,7 +162,7 @@ func (w *world) dies(c *call) bool {
 // rare are the calls that most runs make a few times at most, and how many of a hundred end
 // their caller.
 var rare = map[string]int{
-	"T5": 20, "T6": 8, "T7": 8, "T11": 70, "T12": 12, "fence": 8, "condition": 8,
+	"T5": 20, "T6": 8, "T7": 8, "T11": 80, "T12": 12, "fence": 8, "condition": 8,
 	"T13": 8, "T15": 15, "T16": 85, "claim": 3, "settle": 35,
 }
 

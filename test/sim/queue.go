@@ -287,7 +287,7 @@ func (q *queueReplica) openRound() error {
 		return err
 	}
 	if factsAfter > 0 && base.Epoch <= factsAfter {
-		w.hit("facts told anew after a restore")
+		w.hit("facts told anew with a generation")
 		picture, base.Anew = state.New().Snapshot(), true
 	}
 	n.Begun, q.wentBack = q.clock(), ""
@@ -305,6 +305,7 @@ func (q *queueReplica) openRound() error {
 	watches := queuecore.Watches{Base: picture, Cause: q.cause}
 	r.stores = watches.Stores(w.api.kinds, r.out, func(err error) { r.failed = err })
 	w.hit("round opened by " + q.cause)
+	w.tracef("%s opens a round behind fact %d, by %s, as epoch %d", q.member(), r.behind, q.cause, r.epoch)
 	q.round = r
 	return q.wrote(r.writer.Open(w.ctx, q.cause))
 }

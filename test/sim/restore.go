@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -16,10 +17,14 @@ import (
 
 // kubernetes is what becomes of the API server as a whole.
 type kubernetes struct {
-	kept *keptAPI
+	// goesBack: it is to be restored, before the ledger's store is lost, if that is.
+	goesBack bool
+	kept     *keptAPI
 	// lives is how often the API server has been started again: connections end with each life.
 	lives    int
 	restores int
+	// begun is when a generation was opened on account of that.
+	begun time.Duration
 	// wentBack: it was restored, and no generation has been opened on that account. unseen: nor begun.
 	wentBack, unseen bool
 }
@@ -59,35 +64,49 @@ func (a *apiServer) clone() apiServer {
 func (w *world) apiAway() bool { return w.now < w.faults.apiAway }
 
 // restartAPI has the API server go away for a moment, and come back with what it had, or with a backup of that.
-func (w *world) restartAPI() error {
-	if w.cluster.family != anew || w.apiAway() {
-		return nil
+func (w *world) restartAPI() {
+	restores := w.goesBack && !w.doubtful && w.restores == 0 && w.toldSince(w.kept)
+	if w.apiAway() || !restores && w.chance(95) {
+		return
 	}
 	underWay := func(c *call) bool { return c.to == toAPI && !c.done }
 	if !slices.ContainsFunc(w.calls, underWay) && w.chance(70) {
-		return nil // rather while something is under way to it
+		return // rather while something is under way to it
+	}
+	if restores && !w.losesBinds(w.kept) && w.chance(90) {
+		return // rather one that pods are waiting in which are bound by now
 	}
 	w.faults.apiAway = w.now + time.Duration(500+w.rng.IntN(4000))*time.Millisecond
 	w.lives++
 	w.breakConnections()
-	if w.doubtful || w.restores > 0 || !w.toldSince(w.kept) || w.chance(25) {
+	if !restores {
 		w.tracef("the API server is restarted")
-		return nil
+		return
 	}
 	w.hit("Kubernetes restored from a backup")
 	w.tracef("Kubernetes is restored from a backup of %d: it was at %d", w.kept.api.rv, w.api.rv)
 	w.doubtful, w.wentBack, w.unseen, w.restores = true, true, true, w.restores+1
 	w.goBack(w.kept)
 	w.oracle.goBack()
-	return nil
 }
 
-// toldSince says whether facts tell of what came after a backup. Else nobody has acted on what it lacks, and
-// nobody could see that it is lost.
+// toldSince says whether the facts, all of which can be read, tell of what came after a backup, and the leader has
+// read them and watches every kind. Else it could not see what is lost.
 func (w *world) toldSince(b *keptAPI) bool {
-	return b != nil && slices.ContainsFunc(w.queues, func(q *queueReplica) bool {
-		rv, known := q.facts.Snapshot().Position().Progress(events.KindPod)
-		return known && rv > b.api.rv
+	last, err := w.log.Last(w.ctx, events.Facts)
+	return err == nil && b != nil && slices.ContainsFunc(w.queues, func(q *queueReplica) bool {
+		at := q.facts.Snapshot().Position()
+		rv, known := at.Progress(events.KindPod)
+		watches := q.up && !q.proc.stalled() && q.round != nil && len(q.round.watched) == len(w.api.kinds)
+		return watches && known && rv > b.api.rv && at.Sequence == last
+	})
+}
+
+// losesBinds: pods that wait in a backup are bound by now.
+func (w *world) losesBinds(b *keptAPI) bool {
+	return slices.ContainsFunc(b.api.pods(), func(p *corev1.Pod) bool {
+		now, ok := w.api.pod(string(p.UID))
+		return p.Spec.NodeName == "" && ok && now.Spec.NodeName != ""
 	})
 }
 
@@ -148,22 +167,45 @@ func (o *oracle) goBack() {
 	clear(o.places)
 }
 
+// hurry is by how much time passes faster: while a generation stays closed because Kubernetes went back, little
+// happens that matters, and much is to happen once it is open.
+func (w *world) hurry() time.Duration {
+	if w.wentBack && !w.unseen {
+		return 5
+	}
+	return 1
+}
+
+// tells: Kubernetes was restored, and not everybody need have heard what it is now.
+func (w *world) tells() bool { return w.wentBack || w.begun > 0 && w.now < w.begun+aftermath }
+
+// aftermath is how long things go wrong, at least, after a generation was opened because Kubernetes went back.
+const aftermath = 25 * time.Second
+
 // opened is when members may rely on the ledger again. What was bound in the time of doubt stays, also by the
 // names of nodes that are away.
 func (w *world) opened() {
-	if w.unseen {
-		return // it was begun for something else
-	}
 	if w.wentBack {
 		for _, a := range w.cluster.away {
 			w.oracle.excess[a.node.Name] = w.oracle.taken(a.node.Name)
 		}
-		w.api.rv += othersWrite
+		w.api.rv, w.begun = w.api.rv+othersWrite, w.now
 		if w.faults.on {
-			w.lagFacts(50)
+			w.behind()
 		}
 	}
-	w.doubtful, w.wentBack = false, false
+	w.doubtful, w.wentBack, w.unseen = false, false, false
+}
+
+// behind leaves most binders, and some shards, with the facts of before for longer than it takes to tell and use
+// new ones.
+func (w *world) behind() {
+	w.lagFacts(20)
+	for _, b := range w.binders {
+		if w.chance(70) {
+			b.cut[toLog] = w.now + time.Duration(10_000+w.rng.IntN(15_000))*time.Millisecond
+		}
+	}
 }
 
 func restoreMutants() []Mutant {

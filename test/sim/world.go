@@ -149,7 +149,7 @@ func (w *world) play() error {
 		return err
 	}
 	w.faults.begin(w)
-	for range w.faultySteps() {
+	for n := w.faultySteps(); n > 0 || n > -3*moreSteps && w.tells(); n-- {
 		if err := w.stepAny(); err != nil {
 			return err
 		}

@@ -92,6 +92,7 @@ func noSuchPod(err error, name string) bool {
 
 func (r *Room) lostBind(ctx context.Context, e decide.Bind, cause error) decide.Answered {
 	read := r.get(ctx, e.Pod)
+	read.Refused = true
 	switch {
 	case read.Result != decide.Done:
 		return read

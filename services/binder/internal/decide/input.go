@@ -143,6 +143,9 @@ type Answered struct {
 	// ClaimVersion is the resourceVersion of claims to devices from which on facts show what a
 	// FencePod has done to them; 0 for nothing.
 	ClaimVersion uint64
+	// Refused: the API server has refused the Binding, and what became of the pod is Unknown only because it could
+	// not be read.
+	Refused bool
 	// Made is the claim that is there after a Bind that was ClaimMade, with UID and resourceVersion.
 	Made ledger.DevicePick
 	// Problem is the sentence for people; empty when Done.

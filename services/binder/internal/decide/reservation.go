@@ -47,9 +47,10 @@ type reservation struct {
 	// rv is the bind's precondition: the entry's, or a fresher one after a refresh.
 	rv     uint64
 	losses int
-	// tries counts the Bindings posted. asked: the pod's volumes and devices are on their way.
-	tries int
-	asked bool
+	// tries counts the Bindings posted. unsure: one of them may have been carried out, though no answer said so.
+	// asked: the pod's volumes and devices are on their way.
+	tries         int
+	unsure, asked bool
 	// read is the pod as read after a lost resourceVersion, before the document is read.
 	read *state.Pod
 	// doomed is why the entry is to be fenced; empty while it may still be bound.
@@ -278,7 +279,7 @@ func (r *reservation) bindAnswered(c *Core, in Answered) {
 		r.announceBound(c, true)
 	case AlreadyHere:
 		r.settled = true
-		r.foundBound(c, in.Pod, r.tries > 1)
+		r.foundBound(c, in.Pod, r.unsure)
 	case Elsewhere, Gone:
 		if r.claimsOpen(c) {
 			r.doomed, r.fence.blame = "the pod is "+in.Result.String(), ledger.FenceByPod
@@ -300,6 +301,7 @@ func (r *reservation) bindAnswered(c *Core, in Answered) {
 			r.advance(c)
 		}
 	default:
+		r.unsure = r.unsure || !in.Refused
 		r.backOff(c)
 		if r.entry.Wanted {
 			r.due = c.now // whoever wants it back does not wait for another try

@@ -590,3 +590,29 @@ func (r *rig) putDoc(d ledger.NodeDoc) {
 		r.Fatal("the document has changed")
 	}
 }
+
+// Another binder has bound the pod and tells people. Who was refused, and could not read the pod at once, tells the
+// log alone: the pod's users read of its bind once. Who got no answer may have bound it, and tells them.
+func TestBindOfAnotherBinderIsToldOfOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		refused bool
+		reports int
+	}{"refused": {true, 0}, "without an answer": {false, 1}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1)
+			e := r.reserve()
+			bind := answer(r, func(e Bind) Input { return Answered{Op: e.Op, Result: Unknown, Refused: c.refused} })
+			if got := r.api.bind(bind); got != Done {
+				t.Fatalf("bound by another: %v", got)
+			}
+			r.wait(time.Second)
+			run[Bind](r, delivered)
+			if d := r.say(events.DecisionBound)[0]; d.Token != e.Token.String() {
+				t.Errorf("told: %+v", d)
+			}
+			if len(r.reported) != c.reports {
+				t.Errorf("reported %+v, want %d reports", r.reported, c.reports)
+			}
+		})
+	}
+}
