@@ -45,12 +45,10 @@ type reservation struct {
 	// lined: it waits for its turn to bind; see turns.
 	lined bool
 	// rv is the bind's precondition: the entry's, or a fresher one after a refresh.
-	rv     uint64
-	losses int
-	// tries counts the Bindings posted. unsure: one of them may have been carried out, though no answer said so.
+	rv uint64
+	posts
 	// asked: the pod's volumes and devices are on their way.
-	tries         int
-	unsure, asked bool
+	asked bool
 	// read is the pod as read after a lost resourceVersion, before the document is read.
 	read *state.Pod
 	// doomed is why the entry is to be fenced; empty while it may still be bound.
@@ -59,6 +57,14 @@ type reservation struct {
 	// due is when the next try may be made, retry the pause after that.
 	due   time.Time
 	retry wait.Backoff
+}
+
+// posts is what came of the Bindings posted.
+type posts struct {
+	// tries counts them, losses those that were refused because the pod had changed.
+	tries, losses int
+	// unsure: one of them may have been carried out, though no answer said so.
+	unsure bool
 }
 
 // promise is the entry as the ledger shows it, and what the log adds.
