@@ -187,8 +187,8 @@ unit: ## Unit, property and contract tests of all modules (RUN=regexp, COUNT=n)
 race: ## Unit tests under the race detector
 	@go test -race -p $(JOBS) -count 1 -timeout 40m -run '$(RUN)' work
 
-# How many end-to-end tests run beside each other, each with a cluster of its own. Those about a time or many pods run
-# alone.
+# How many end-to-end tests run beside each other, each with a cluster of its own. Tests that measure time or create
+# many pods run alone.
 BESIDE ?= 4
 
 .PHONY: e2e

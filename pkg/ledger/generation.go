@@ -29,9 +29,9 @@ type Generation struct {
 	Open bool
 	// Reason is for people: why it was begun, or doubted.
 	Reason string
-	// FactsAfter is an epoch of facts. Members act only on facts of later ones: Kubernetes may have gone back since
-	// earlier facts were told, and these then show resourceVersions beyond any high-water of this ledger. 0 in a
-	// first generation.
+	// FactsAfter is an epoch of facts. Members act only on facts of later epochs. Kubernetes may have been restored
+	// from a backup since the queue published earlier facts, and their resourceVersions are then above every
+	// high-water of this ledger. 0 in a first generation.
 	FactsAfter uint64
 	// Revision is the mod revision it was read at; 0 when there is none, as before generations.
 	Revision int64
@@ -185,8 +185,8 @@ func (v *View) IsOpen() bool {
 	return g.Revision == 0 || g.Open && (v.store == 0 || v.store == g.Store)
 }
 
-// Permits reports whether a member whose facts are of an epoch may act on the ledger: it IsOpen, and the facts
-// are of Kubernetes as it is now.
+// Permits reports whether a member whose facts are of an epoch may act on the ledger: the ledger IsOpen, and the
+// queue published the facts after the generation began.
 func (v *View) Permits(epoch uint64) bool {
 	return v.IsOpen() && (v.generation.FactsAfter == 0 || epoch > v.generation.FactsAfter)
 }

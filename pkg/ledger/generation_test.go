@@ -169,7 +169,7 @@ func TestHighWatersGoWithTheirGeneration(t *testing.T) {
 	}
 }
 
-// A listing that skips over the beginning of a generation tells of it.
+// Fold reports another generation when a listing replaces the events that began it.
 func TestListingTellsOfAnotherGeneration(t *testing.T) {
 	store, v := anew(t)
 	if changes, err := v.Fold(listing(t, store)); err != nil || changes.Generation {

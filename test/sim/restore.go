@@ -143,12 +143,7 @@ func (w *world) goBack(b *keptAPI) {
 }
 
 func (a *apiServer) hasNode(name string) bool {
-	for _, n := range a.nodes() {
-		if n.Name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.nodes(), func(n *corev1.Node) bool { return n.Name == name })
 }
 
 // goBack forgets what is not so any more, because Kubernetes went back.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -97,9 +98,10 @@ func (q *queueReplica) list(kind events.Kind) error {
 // repair ends the round, because of what a store has failed of, if anything. The next one compares the log with
 // the cluster.
 func (q *queueReplica) repair(failed error) {
-	if fmt.Sprintf("%T", failed) == "*intake.WentBackError" { // that has no name outside of the queue
+	var back *queuecore.WentBackError
+	if errors.As(failed, &back) {
 		q.w.hit("list with an object of before what was told")
-		q.wentBack = failed.Error()
+		q.wentBack = back.Error()
 	}
 	q.round, q.cause = nil, queuecore.CauseRepair
 }

@@ -64,6 +64,8 @@ type (
 	Watches = intake.Round
 	// KindStore is intake.KindStore.
 	KindStore = intake.KindStore
+	// WentBackError ends a round when the API server is not as far as it was.
+	WentBackError = intake.WentBackError
 	// Writer is commit.Writer.
 	Writer = commit.Writer
 	// Base is commit.Base.

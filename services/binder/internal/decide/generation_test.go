@@ -57,7 +57,7 @@ func TestFactsOfBeforeARestoreEndNoReservation(t *testing.T) {
 	}
 }
 
-// While everything is told anew, a pod that does not show is not gone.
+// While the queue publishes facts anew, the binder does not take a missing pod for deleted.
 func TestEvictionWaitsWhileFactsAreToldAnew(t *testing.T) {
 	r := newRig(t, 1)
 	r.begins(1, 0)

@@ -120,8 +120,8 @@ func (c *Core) forgetVersions() {
 	}
 }
 
-// refuseEvictions ends those that were asked for in the generation before: what they were decided on may not be so
-// any more, and whoever wants them may ask again.
+// refuseEvictions refuses the pending evictions of the generation before. They were decided on facts that may be
+// wrong now; the descheduler can ask for them again.
 func (c *Core) refuseEvictions() {
 	for _, k := range slices.SortedFunc(maps.Keys(c.evictions), attempt.compare) {
 		e := c.evictions[k]
