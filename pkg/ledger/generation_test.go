@@ -169,7 +169,7 @@ func TestHighWatersGoWithTheirGeneration(t *testing.T) {
 	}
 }
 
-// Fold reports another generation when a listing replaces the events that began it.
+// Fold reports another generation when a listing replaces the events that began it. A first listing reports none.
 func TestListingTellsOfAnotherGeneration(t *testing.T) {
 	store, v := anew(t)
 	if changes, err := v.Fold(listing(t, store)); err != nil || changes.Generation {
@@ -182,6 +182,9 @@ func TestListingTellsOfAnotherGeneration(t *testing.T) {
 	carryOut(t, store, txn)
 	if changes, err := v.Fold(listing(t, store)); err != nil || !changes.Generation {
 		t.Errorf("another generation: %t, %v", changes.Generation, err)
+	}
+	if changes, err := ledger.NewView().Fold(listing(t, store)); err != nil || changes.Generation {
+		t.Errorf("the first listing: %t, %v", changes.Generation, err)
 	}
 }
 

@@ -22,7 +22,7 @@ type ViewChanges struct {
 	// Names are those of nodes that stand for another node, sorted. Floor: it was raised.
 	Names []string
 	Floor bool
-	// Generation: another one, or it was opened or closed.
+	// Generation: another one than the picture had, or it was opened or closed. A first listing shows no other one.
 	Generation bool
 	// Registry: t/reg moved. Terms came, changed or went, sorted.
 	Registry bool
@@ -43,10 +43,10 @@ func (v *View) Fold(b ViewBatch) (ViewChanges, error) {
 		if err := v.follows(b); err != nil && !b.Anew {
 			return ViewChanges{}, err
 		}
-		before := v.generation
+		had, before := v.revision > 0, v.generation.Revision
 		err := v.Reset(b.KVs, b.Events.Revision)
 		v.store = b.Store
-		return ViewChanges{Reset: true, Generation: v.generation.Revision != before.Revision}, err
+		return ViewChanges{Reset: true, Generation: had && v.generation.Revision != before}, err
 	}
 	return v.apply(b.Events, b.Known)
 }

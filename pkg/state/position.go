@@ -33,6 +33,16 @@ func (p Position) Progress(k events.Kind) (rv uint64, ok bool) {
 	return p.progress[i], p.progress[i] != 0
 }
 
+// Claimed returns the highest resourceVersion that a fact of kind k has claimed in this epoch, 0 for none. It says
+// where Kubernetes has been, and nothing of what has been applied: that is Progress.
+func (p Position) Claimed(k events.Kind) uint64 {
+	i, err := kindIndex(k)
+	if err != nil {
+		return 0
+	}
+	return p.progress[i]
+}
+
 // Hole is the sequence of a fact that could not be read. Nothing behind it has been applied, since that
 // would make a wrong picture of the cluster; only facts that are told anew help.
 func (p Position) Hole() (sequence uint64, ok bool) { return p.hole, p.hole != 0 }

@@ -11,7 +11,6 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
-	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 
 	"github.com/berth-scheduler/berth/services/queue/internal/decide"
@@ -56,46 +55,55 @@ const (
 // errOvertaken: somebody else has changed the generation meanwhile.
 var errOvertaken = errors.New("queue: the ledger's generation has changed meanwhile")
 
+// footing is what a round stands on: the ledger is sound.
+type footing struct {
+	// factsAfter is the generation's (ledger.Generation).
+	factsAfter uint64
+	// reached is how far Kubernetes was, per kind, when that was found.
+	reached map[events.Kind]uint64
+}
+
 // sound makes sure that the ledger is what members have relied upon, and else begins its next generation.
-// picture is the state at the end of the log. It tries until it has succeeded or ctx ends. unused is an epoch of
-// facts that is later than any that was used. factsAfter is the generation's (ledger.Generation).
-func (q *Queue) sound(
-	ctx context.Context, picture *state.Snapshot, from beginning, unused uint64,
-) (factsAfter uint64, _ error) {
+// It tries until it has succeeded or ctx ends. unused is an epoch of facts that is later than any that was used.
+func (q *Queue) sound(ctx context.Context, from beginning, unused uint64) (footing, error) {
 	for {
-		g, err := q.soundOnce(ctx, picture, from, unused)
+		on, err := q.soundOnce(ctx, from, unused)
 		if err == nil || ctx.Err() != nil {
-			return g.FactsAfter, err
+			return on, err
 		}
 		var anew *ledger.AnewError
 		if errors.As(err, &anew) {
-			return 0, err
+			return footing{}, err
 		}
 		q.logger.Warn("the ledger's generation is not settled, trying again", "error", err)
 		q.pause(ctx)
 	}
 }
 
-func (q *Queue) soundOnce(
-	ctx context.Context, picture *state.Snapshot, from beginning, unused uint64,
-) (ledger.Generation, error) {
-	seen, floor, err := q.seen(ctx, picture, from)
+func (q *Queue) soundOnce(ctx context.Context, from beginning, unused uint64) (footing, error) {
+	seen, floor, err := q.seen(ctx, from)
 	if err != nil {
-		return ledger.Generation{}, err
+		return footing{}, err
+	}
+	on := footing{factsAfter: seen.Generation.FactsAfter}
+	if seen.WentBack = from.wentBack; seen.WentBack == "" {
+		if on.reached, seen.WentBack, err = q.compare(ctx, seen.Generation, floor); err != nil {
+			return footing{}, err
+		}
 	}
 	verdict, reason := decide.JudgeGeneration(seen)
 	switch verdict {
 	case decide.GenerationFirst:
-		return seen.Generation, q.first(ctx, seen)
+		err = q.first(ctx, seen)
 	case decide.GenerationNext:
 		return q.renew(ctx, seen, floor, reason, unused)
 	}
-	return seen.Generation, nil
+	return on, err
 }
 
-// seen gathers what the generation is judged by.
+// seen gathers what the generation is judged by, but for whether Kubernetes went back.
 func (q *Queue) seen(
-	ctx context.Context, picture *state.Snapshot, from beginning,
+	ctx context.Context, from beginning,
 ) (seen decide.LedgerSeen, floor ledger.Floor, err error) {
 	seen.Claimed, seen.Recorded = from.claimed, from.recorded.Through
 	if seen.Store, err = q.deps.Ledger.ID(ctx); err != nil {
@@ -116,58 +124,61 @@ func (q *Queue) seen(
 		}
 		seen.Contradicted = from.recorded.Contradicts(kv)
 	}
-	if seen.WentBack = from.wentBack; seen.WentBack != "" {
-		return seen, floor, nil
-	}
-	seen.WentBack, err = q.wentBack(ctx, picture, seen.Generation.Revision, floor.Revision)
-	return seen, floor, err
+	return seen, floor, nil
 }
 
-// countedOn is how far Kubernetes was by the ledger, per kind: its highest high-waters. It waits for a picture
-// that shows generation and floor as they were read.
-func (q *Queue) countedOn(ctx context.Context, generation, floor int64) (map[events.Kind]uint64, error) {
-	counted := map[events.Kind]uint64{}
+// known is how far Kubernetes has been: by the facts, and by the ledger's highest high-waters.
+type known struct {
+	told    intake.Told
+	counted map[events.Kind]uint64
+}
+
+// knows waits for a picture of the ledger that shows generation and floor as they were read.
+func (q *Queue) knows(ctx context.Context, generation, floor int64) (known, error) {
+	k := known{counted: map[events.Kind]uint64{}}
 	err := wait.PollUntilContextTimeout(ctx, pictureCheck, pictureWait, true, func(ctx context.Context) (bool, error) {
 		current := false
 		err := q.ask(ctx, func(l *loop) {
 			view := l.holds.View()
 			current = view.Revision() > 0 && view.Generation().Revision >= generation && view.Floor().Revision >= floor
+			k.told = l.facts.Told()
 			for _, kind := range intake.VersionedKinds {
-				counted[kind] = view.HighWater(string(kind))
+				k.counted[kind] = view.HighWater(string(kind))
 			}
 		})
 		return current, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("queue: wait for a picture of the ledger: %w", err)
+		return known{}, fmt.Errorf("queue: wait for a picture of the ledger: %w", err)
 	}
-	return counted, nil
+	return k, nil
 }
 
-// wentBack says of which kind Kubernetes has lost changes that facts or the ledger know of; empty for none.
-func (q *Queue) wentBack(
-	ctx context.Context, picture *state.Snapshot, generation, floor int64,
-) (what string, err error) {
-	counted, err := q.countedOn(ctx, generation, floor)
+// compare says how far Kubernetes is now, and of which kind it has lost changes that facts or the ledger know of;
+// empty for none.
+func (q *Queue) compare(
+	ctx context.Context, g ledger.Generation, floor ledger.Floor,
+) (now map[events.Kind]uint64, wentBack string, err error) {
+	been, err := q.knows(ctx, g.Revision, floor.Revision)
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
-	now, err := q.cluster.Versions(ctx)
-	if err != nil {
-		return "", err
+	if now, err = q.cluster.Versions(ctx); err != nil { // later than what is known, or it would seem to have gone back
+		return nil, "", err
 	}
+	ofNow := been.told.Epoch > g.FactsAfter // else they are of before the generation, which was begun for that
 	for _, kind := range intake.VersionedKinds {
 		at, listed := now[kind]
-		told, known := picture.Position().Progress(kind)
+		told, counted := been.told.Versions[kind], been.counted[kind]
 		switch {
 		case !listed:
-		case known && at < told:
-			what = fmt.Sprintf("%ss are at resourceVersion %d, and facts up to %d were told", kind, at, told)
-		case at < counted[kind]:
-			what = fmt.Sprintf("%ss are at resourceVersion %d, and the ledger counts on %d", kind, at, counted[kind])
+		case ofNow && at < told:
+			wentBack = fmt.Sprintf("%ss are at resourceVersion %d, and facts up to %d were told", kind, at, told)
+		case at < counted:
+			wentBack = fmt.Sprintf("%ss are at resourceVersion %d, and the ledger counts on %d", kind, at, counted)
 		}
 	}
-	return what, nil
+	return now, wentBack, nil
 }
 
 // readGeneration reads generation and floor, and the revision that they were read at. A value that cannot
@@ -229,46 +240,46 @@ func (q *Queue) carryOut(ctx context.Context, txn ledger.Txn) (int64, error) {
 	return r.Revision, nil
 }
 
-// renew begins the next generation, as ledger.Generation says, and returns it.
+// renew begins the next generation, as ledger.Generation says.
 func (q *Queue) renew(
 	ctx context.Context, seen decide.LedgerSeen, floor ledger.Floor, reason string, factsAfter uint64,
-) (ledger.Generation, error) {
+) (on footing, err error) {
 	next, txn, err := seen.Generation.Next(seen.Store, reason, floor, factsAfter)
 	if err != nil {
-		return next, err
+		return on, err
 	}
 	if next.Revision, err = q.carryOut(ctx, txn); err != nil {
-		return next, err
+		return on, err
 	}
 	floor.Revision = next.Revision
 	telemetry.LedgerRenewed()
 	q.logger.Error("the ledger begins anew: nothing is placed, bound or evicted until it has",
 		"generation", next.Number, "reason", reason, "grace", grace(q.cfg.Profiles))
 	if err := q.clear(ctx, next); err != nil {
-		return next, err
+		return on, err
 	}
 	if err := q.sleep(ctx, grace(q.cfg.Profiles)); err != nil {
-		return next, err
+		return on, err
 	}
 	if err := q.clear(ctx, next); err != nil { // what was on its way when it was closed
-		return next, err
+		return on, err
 	}
-	versions, err := q.cluster.Versions(ctx)
-	if err != nil {
-		return next, err
+	if on.reached, err = q.cluster.Versions(ctx); err != nil {
+		return on, err
 	}
 	hw := map[string]uint64{}
-	for kind, rv := range versions {
+	for kind, rv := range on.reached {
 		hw[string(kind)] = rv
 	}
 	if txn, err = next.OpenAt(hw, floor); err != nil {
-		return next, err
+		return on, err
 	}
-	if next.Revision, err = q.carryOut(ctx, txn); err != nil {
-		return next, err
+	if _, err = q.carryOut(ctx, txn); err != nil {
+		return on, err
 	}
 	q.logger.Info("the ledger has begun anew", "generation", next.Number)
-	return next, nil
+	on.factsAfter = next.FactsAfter
+	return on, nil
 }
 
 // clear deletes all that a closed generation promises.

@@ -3,7 +3,10 @@ package queue_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/history"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
 
 	"github.com/berth-scheduler/berth/services/queue"
 )
@@ -281,6 +285,67 @@ func TestKubernetesThatWentBackWithoutFacts(t *testing.T) {
 	if v := w.generation(2); v.HighWater(ledger.KindPod) >= late {
 		t.Errorf("a high-water of before is left: %d", v.HighWater(ledger.KindPod))
 	}
+}
+
+// The same while nobody leads, and the next leader has no whole picture of the facts.
+func TestKubernetesThatWentBackWithoutAPictureOfTheFacts(t *testing.T) {
+	for name, last := range map[string]func(epoch uint64) events.Message{
+		"a fact cannot be read": func(uint64) events.Message { return statetest.PoisonFacts(1)[0].Message },
+		"an epoch has not ended": func(epoch uint64) events.Message {
+			return events.EncodeFact(events.Fact{Op: events.OpEpochBegin, Epoch: epoch + 1, Progress: epoch})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, late, stop := told(t)
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			w.put(events.Facts, last(w.epoch()))
+			w.api.GoBack(late - 40)
+			w.startHasty("queue-b")
+			w.generation(2)
+		})
+	}
+}
+
+// The same between the look at how far it is, and the first list of the round.
+func TestKubernetesThatGoesBackAsARoundBegins(t *testing.T) {
+	w, late, stop := told(t)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	deps := w.deps()
+	deps.Clock = hasty{}
+	var once sync.Once
+	deps.RestConfig.Wrap(func(to http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			answer, err := to.RoundTrip(r)
+			if strings.HasSuffix(r.URL.Path, "/resourceclaims") && r.URL.Query().Get("limit") == "1" { // asked last
+				once.Do(func() { w.api.GoBack(late - 40) })
+			}
+			return answer, err
+		})
+	})
+	w.startFor(queue.Config{ID: "queue-b", Profiles: profiles()}, deps)
+	w.generation(2)
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// told is a world with a queue that leads. Facts have got to the resourceVersion, which is not that of an object, and
+// the ledger counts on none.
+func told(t *testing.T) (w *world, late uint64, stop func() error) {
+	w = newWorld(t)
+	w.api.Set(pod("a", 0))
+	for range 50 {
+		late = w.api.Bookmark()
+	}
+	_, stop = w.startHasty("queue-a")
+	w.generation(1)
+	w.eventually("the facts are told", func() bool { return w.progress() >= late })
+	return w, late, stop
 }
 
 // etcd is restored from a backup while nothing runs, and another tenant of it brings it further than it was.

@@ -226,16 +226,16 @@ func (q *Queue) round(ctx context.Context, n commit.Round, from beginning, synce
 		return err
 	}
 	n.Begun = q.deps.Clock.Now()
-	factsAfter, err := q.sound(ctx, picture, from, n.Epoch(base.Epoch))
+	on, err := q.sound(ctx, from, n.Epoch(base.Epoch))
 	if err != nil {
 		return err
 	}
-	if factsAfter > 0 && base.Epoch <= factsAfter {
+	if on.factsAfter > 0 && base.Epoch <= on.factsAfter {
 		// What was told may be anything now, also under the same resourceVersions.
 		picture, base.Anew = state.New().Snapshot(), true
 	}
 	n.Begun = q.deps.Clock.Now()
-	epoch := n.Epoch(max(base.Epoch, factsAfter))
+	epoch := n.Epoch(max(base.Epoch, on.factsAfter))
 	facts := make(chan events.Fact, factWindow)
 	writer := commit.NewWriter(q.deps.Log, q.logger, q.deps.Clock, base, epoch)
 	group, ctx := errgroup.WithContext(ctx)
@@ -244,7 +244,7 @@ func (q *Queue) round(ctx context.Context, n commit.Round, from beginning, synce
 	group.Go(func() error { return q.whole(ctx, base.Tail.Sequence) })
 	group.Go(func() error {
 		return q.cluster.Watch(ctx, intake.Round{
-			Base: picture, Cause: from.cause, Logger: logr.FromSlogHandler(q.logger.Handler()),
+			Base: picture, Reached: on.reached, Cause: from.cause, Logger: logr.FromSlogHandler(q.logger.Handler()),
 			Metrics: intake.Metrics{Every: q.cfg.MetricsInterval, Clock: q.deps.Clock, Logger: q.logger},
 			Whole:   slices.ContainsFunc(q.cfg.Profiles, placement.ProfileConfig.ShowsObjects),
 		}, facts)

@@ -88,6 +88,44 @@ func TestEvictionOfBeforeTheLedgerBeganAnewIsRefused(t *testing.T) {
 	r.quiet("the eviction was refused")
 }
 
+// A binder that starts hears of an eviction before it has read the ledger; or the ledger of before generations gets
+// its first one. The eviction rests on what is still so.
+func TestEvictionOfBeforeTheFirstGenerationStands(t *testing.T) {
+	for name, shows := range map[string]func(r *rig){
+		"the first listing": func(r *rig) { r.lists(ledger.Generation{Number: 2, Open: true, FactsAfter: 3}) },
+		"the first generation": func(r *rig) {
+			r.lists(ledger.Generation{})
+			r.begins(1, 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1)
+			now := &apiVersion{rv: r.api.now().rv, nodes: r.api.now().nodes}
+			r.step(r.b, FactsMoved{Cluster: now, Sequence: 60, Epoch: 8})
+			r.hear(evict("p0", 1))
+			shows(r)
+			r.say()
+			r.step(r.b, FactsMoved{Cluster: now, Sequence: 61, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
+			r.say(events.DecisionEvicted)
+		})
+	}
+}
+
+// lists shows the binder a listing of the ledger, which has a generation unless its number is 0.
+func (r *rig) lists(g ledger.Generation) {
+	r.Helper()
+	r.ledger.revision++
+	batch := ledger.ViewBatch{Reset: true, Events: ledger.EventBatch{Revision: r.ledger.revision}}
+	if g.Number > 0 {
+		value, err := ledger.EncodeGeneration(g)
+		if err != nil {
+			r.Fatal(err)
+		}
+		batch.KVs = []ledger.KV{{Key: ledger.KeyGeneration, Value: value, ModRevision: r.ledger.revision}}
+	}
+	r.step(r.b, LedgerMoved{Reset: true, Revision: r.ledger.revision, Batch: batch})
+}
+
 // The binder had written a condition under a resourceVersion that is yet to come. It writes it again.
 func TestConditionOfBeforeARestoreIsWrittenAgain(t *testing.T) {
 	r := newRig(t, 1)

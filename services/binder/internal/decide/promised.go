@@ -120,9 +120,12 @@ func (c *Core) forgetVersions() {
 	}
 }
 
-// refuseEvictions refuses the pending evictions of the generation before. They were decided on facts that may be
-// wrong now; the descheduler can ask for them again.
+// refuseEvictions refuses the pending evictions of the generation before, if facts are told anew with this one: they
+// were decided on facts that may be wrong now. The descheduler can ask for them again.
 func (c *Core) refuseEvictions() {
+	if c.ledger.Generation().FactsAfter == 0 {
+		return
+	}
 	for _, k := range slices.SortedFunc(maps.Keys(c.evictions), attempt.compare) {
 		e := c.evictions[k]
 		switch {

@@ -20,16 +20,22 @@ type Facts struct {
 	// once: the core knows nothing, and learns from what follows what has happened since.
 	barrier uint64
 	begun   bool
+	told    Told
 }
 
 // NewFacts returns a picture of no facts.
-func NewFacts() *Facts { return &Facts{store: state.New(), behind: true} }
+func NewFacts() *Facts {
+	return &Facts{store: state.New(), behind: true, told: Told{Versions: map[events.Kind]uint64{}}}
+}
 
 // Ready says whether there are facts, and no older ones than the core has known.
 func (f *Facts) Ready() bool { return f.begun && !f.behind }
 
 // Snapshot is the state as of the last batch.
 func (f *Facts) Snapshot() *state.Snapshot { return f.store.Snapshot() }
+
+// Told is how far Kubernetes has been, by the facts.
+func (f *Facts) Told() Told { return f.told.clone() }
 
 // Fold brings the state forward by one batch, and says what the core is to be told, once
 // the state has caught up.
@@ -41,15 +47,18 @@ func (f *Facts) Fold(b follow.Batch) ([]decide.Input, error) {
 			return nil, fmt.Errorf("queue: %w", err)
 		}
 		f.store, f.barrier, f.behind = store, b.Barrier, f.begun
+		f.told.restart(store.Position())
 		if !f.begun {
 			f.begun = true
 			ins = append(ins, f.reset())
 		}
 	}
+	applied := f.store.Position().Sequence
 	changes, err := f.store.Apply(b.Facts)
 	if err != nil {
 		return nil, fmt.Errorf("queue: apply facts: %w", err)
 	}
+	f.told.learn(b.Facts, applied)
 	position := corePosition(f.store.Position())
 	switch {
 	case f.behind && position.Sequence < f.barrier:

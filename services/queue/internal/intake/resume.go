@@ -27,8 +27,8 @@ type resumption struct {
 // begin is the reflector's way to a watch, and to a list that is streamed.
 func (r *resumption) begin(ctx context.Context, options metav1.ListOptions) (begun watch.Interface, err error) {
 	lists := options.SendInitialEvents != nil
-	if options.ResourceVersion != "" { // else it is a first list, which rests on nothing
-		err = r.compare(ctx, options.ResourceVersion)
+	if was := r.store.been(); was > 0 {
+		err = r.compare(ctx, was)
 	}
 	if err == nil && r.away && !lists {
 		// It is as far as before, and may have gone back and on: only a list shows that.
@@ -46,12 +46,8 @@ func (r *resumption) begin(ctx context.Context, options metav1.ListOptions) (beg
 	return begun, err
 }
 
-// compare ends the round if the API server is not as far as a watch has been: by a consistent read of one object.
-func (r *resumption) compare(ctx context.Context, reached string) error {
-	was, err := r.store.version(reached)
-	if err != nil {
-		return err
-	}
+// compare ends the round if the API server is not as far as it was: by a consistent read of one object.
+func (r *resumption) compare(ctx context.Context, was uint64) error {
 	list, err := r.list(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return err

@@ -43,8 +43,9 @@ func TestAWatchIsNotResumedBeforeItsTime(t *testing.T) {
 		for version, ends := range map[int]bool{19: true, 20: false, 21: false} {
 			ctx, fail := context.WithCancelCause(t.Context())
 			store, _ := newStore(nil, fail, nil)
+			store.progress = 20
 			api := &server{version: version}
-			_, err := api.resumption(store).begin(ctx, metav1.ListOptions{ResourceVersion: "20", SendInitialEvents: streamed})
+			_, err := api.resumption(store).begin(ctx, metav1.ListOptions{SendInitialEvents: streamed})
 			var back *WentBackError
 			if errors.As(err, &back) != ends || errors.As(context.Cause(ctx), &back) != ends || (api.watches == 0) != ends {
 				t.Errorf("%s at %d: %v, %d watches, the round ends with %v; want it to end: %t",
@@ -60,6 +61,7 @@ func TestAnAPIServerThatWasAwayIsListed(t *testing.T) {
 	ctx, fail := context.WithCancelCause(t.Context())
 	defer fail(nil)
 	store, _ := newStore(nil, fail, nil)
+	store.progress = 20
 	api := &server{version: 30, refuses: true}
 	r := api.resumption(store)
 	watched, listed := metav1.ListOptions{ResourceVersion: "20"}, metav1.ListOptions{SendInitialEvents: new(bool)}

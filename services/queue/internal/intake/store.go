@@ -41,12 +41,15 @@ type kindStore struct {
 	known map[string]known
 	// progress is what the log claims for this kind then.
 	progress uint64
-	listed   bool
+	// reached is how far Kubernetes has been for certain, before anything was listed.
+	reached uint64
+	listed  bool
 	// onListed is called after the closing marker of the first list.
 	onListed func() error
 	// fail ends the round with an error.
 	fail context.CancelCauseFunc
-	// older is an object of the list under way that is older than what the log says of it, nil for none.
+	// older is an object of the list under way that is older than what the log says of it, nil for none. Lists are
+	// consistent reads.
 	older *WentBackError
 	// done ends the round. Once a fact was not handed over, dead is set, and nothing more
 	// is said: a later fact would claim progress past the lost one.
@@ -71,7 +74,7 @@ type WentBackError struct {
 
 func (e *WentBackError) Error() string {
 	if e.Name == "" {
-		return fmt.Sprintf("queue: %ss are at resourceVersion %d, and the watch had reached %d", e.Kind, e.Is, e.Was)
+		return fmt.Sprintf("queue: %ss are at resourceVersion %d, and were at %d", e.Kind, e.Is, e.Was)
 	}
 	return fmt.Sprintf("queue: %s %s/%s is of resourceVersion %d in a later list, and %d was told",
 		e.Kind, e.Namespace, e.Name, e.Is, e.Was)
@@ -85,6 +88,9 @@ func (s *kindStore) compare(o metav1.Object, version uint64) {
 	}
 	s.older = &WentBackError{Kind: s.kind, Namespace: o.GetNamespace(), Name: o.GetName(), Was: was, Is: version}
 }
+
+// been is the resourceVersion that Kubernetes has had for certain.
+func (s *kindStore) been() uint64 { return max(s.progress, s.reached) }
 
 // told stands for an object of a streamed list that has been told of already.
 type told struct{ metav1.ObjectMeta }
@@ -154,19 +160,15 @@ func (s *kindStore) Replace(list []any, resourceVersion string) error {
 	if err != nil {
 		return err
 	}
-	if listVersion < s.progress {
-		// Its storage was restored from a backup. A new round lists under a new epoch, where
-		// progress may start anew.
-		return s.broken(fmt.Errorf(
-			"queue: %s: the API server went back: a list is of resourceVersion %d, the watch had reached %d",
-			s.kind, listVersion, s.progress))
+	if been := s.been(); listVersion < been {
+		return s.broken(&WentBackError{Kind: s.kind, Was: been, Is: listVersion})
 	}
 	items, err := s.readAll(list)
 	if err != nil {
 		return err
 	}
 	older := s.older
-	if s.older = nil; older != nil && older.Was <= listVersion {
+	if s.older = nil; older != nil {
 		return s.broken(older)
 	}
 	if err := s.removeMissing(items, listVersion); err != nil {

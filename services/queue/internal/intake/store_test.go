@@ -58,18 +58,24 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// An API server that was restored, and has come further since, is known by an object that is older in a list
-// than it had been before.
-func TestAnObjectThatWentBackEndsTheRound(t *testing.T) {
+// An API server that was restored is known by a list that is not as far as it was when the round began; or, if it
+// has come further since, by an object that is older in a list than it had been before.
+func TestAListThatWentBackEndsTheRound(t *testing.T) {
 	for name, c := range map[string]struct {
-		list string
-		ends bool
+		moved int
+		list  string
+		ends  bool
 	}{
-		"in a later list": {"50", true}, "in an older list, of an API server that lags": {"11", false},
+		"an object went back":                 {11, "50", true},
+		"an object and the list went back":    {11, "11", true},
+		"the list is not as far as it was":    {12, "39", true},
+		"the list is as far as it was":        {12, "40", false},
+		"the list is further, and the object": {41, "50", false},
 	} {
 		ctx, fail := context.WithCancelCause(t.Context())
-		s, _ := newStore(map[string]known{"same": {10, "ns", "same"}, "back": {12, "ns", "back"}}, fail, nil)
-		err := s.Replace([]any{podAt("same", 10), podAt("back", 11)}, c.list)
+		s, _ := newStore(map[string]known{"same": {10, "ns", "same"}, "moved": {12, "ns", "moved"}}, fail, nil)
+		s.reached = 40
+		err := s.Replace([]any{podAt("same", 10), podAt("moved", uint64(c.moved))}, c.list)
 		var back *WentBackError
 		if errors.As(err, &back) != c.ends || errors.As(context.Cause(ctx), &back) != c.ends {
 			t.Errorf("%s: %v, the round ends with %v; want it to end: %t", name, err, context.Cause(ctx), c.ends)

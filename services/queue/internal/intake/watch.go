@@ -25,6 +25,8 @@ var reflectorBackoff = wait.Backoff{
 type Round struct {
 	// Base is the state the log stands for; nothing may have been appended since.
 	Base *state.Snapshot
+	// Reached is how far Kubernetes was, per kind, when the round began. A list that is not as far ends the round.
+	Reached map[events.Kind]uint64
 	// Cause names the first lists: CauseList or CauseRepair.
 	Cause string
 	// Logger of client-go's reflectors.
@@ -89,7 +91,7 @@ func (r Round) stores(
 	for i, kind := range kinds {
 		store := &kindStore{
 			kind: kind, cause: r.Cause, out: out, known: knownOf(r.Base, kind), fail: fail, done: done,
-			strip: state.Strip,
+			strip: state.Strip, reached: r.Reached[kind],
 		}
 		if r.Whole {
 			store.strip = state.StripLess
