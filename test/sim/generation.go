@@ -8,7 +8,6 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
-	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/queue/queuecore"
 )
 
@@ -148,9 +147,8 @@ func (q *queueReplica) claim() error {
 }
 
 // sound says whether the ledger is what members have relied upon, and brings its next generation on if not.
-// picture is the state at the end of the log, unused an epoch of facts that is later than any that was used, and
-// factsAfter the generation's.
-func (q *queueReplica) sound(picture *state.Snapshot, unused uint64) (factsAfter uint64, sound bool, err error) {
+// unused is an epoch of facts that is later than any that was used, and factsAfter the generation's.
+func (q *queueReplica) sound(unused uint64) (factsAfter uint64, sound bool, err error) {
 	w := q.w
 	switch {
 	case w.down(&q.proc, toEtcd), w.down(&q.proc, toAPI):
@@ -158,7 +156,7 @@ func (q *queueReplica) sound(picture *state.Snapshot, unused uint64) (factsAfter
 	case q.renewal != nil:
 		return q.renew()
 	}
-	seen, known, err := q.seen(picture)
+	seen, known, err := q.seen()
 	if err != nil || !known {
 		return 0, false, err
 	}
@@ -174,7 +172,7 @@ func (q *queueReplica) sound(picture *state.Snapshot, unused uint64) (factsAfter
 }
 
 // seen gathers what the generation is judged by; known is false as long as not all of it is.
-func (q *queueReplica) seen(picture *state.Snapshot) (seen queuecore.LedgerSeen, known bool, err error) {
+func (q *queueReplica) seen() (seen queuecore.LedgerSeen, known bool, err error) {
 	w := q.w
 	last, err := w.log.Last(w.ctx, events.Facts)
 	if err != nil {
@@ -191,24 +189,27 @@ func (q *queueReplica) seen(picture *state.Snapshot) (seen queuecore.LedgerSeen,
 	if seen.WentBack != "" {
 		return seen, true, nil
 	}
-	seen.WentBack, known = q.compared(picture, seen.Generation)
+	seen.WentBack, known = q.compared(seen.Generation)
 	return seen, known, nil
 }
 
 // compared says of which kind Kubernetes has lost changes that facts or the ledger know of, once the picture of
 // the ledger shows what there is by now.
-func (q *queueReplica) compared(picture *state.Snapshot, g ledger.Generation) (wentBack string, known bool) {
+func (q *queueReplica) compared(g ledger.Generation) (wentBack string, known bool) {
 	view := q.holds.View()
 	if view.Revision() == 0 || view.Generation().Revision < g.Revision || view.Floor().Revision < q.w.floor().Revision {
 		return "", false
 	}
-	versions := q.w.versions()
+	versions, been := q.w.versions(), q.facts.Told()
 	for _, kind := range versionedKinds {
 		at, served := versions[kind]
-		told, claimed := picture.Position().Progress(events.Kind(kind))
-		switch counted := view.HighWater(kind); {
+		told, counted := been.Versions[events.Kind(kind)], view.HighWater(kind)
+		if q.w.mutant.usableFacts {
+			told, _ = q.facts.Snapshot().Position().Progress(events.Kind(kind))
+		}
+		switch {
 		case !served:
-		case claimed && at < told:
+		case been.Epoch > g.FactsAfter && at < told:
 			wentBack = fmt.Sprintf("%ss are at resourceVersion %d, and facts up to %d were told", kind, at, told)
 		case at < counted:
 			wentBack = fmt.Sprintf("%ss are at resourceVersion %d, and the ledger counts on %d", kind, at, counted)
@@ -227,6 +228,15 @@ func (w *world) versions() map[string]uint64 {
 		if slices.Contains(w.api.kinds, events.Kind(kind)) {
 			all[kind] = w.api.rv
 		}
+	}
+	return all
+}
+
+// reached is versions as the watches of a round take them.
+func (w *world) reached() map[events.Kind]uint64 {
+	all := map[events.Kind]uint64{}
+	for kind, rv := range w.versions() {
+		all[events.Kind(kind)] = rv
 	}
 	return all
 }

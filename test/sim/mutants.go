@@ -69,6 +69,8 @@ type switches struct {
 	earlyOwner bool
 	// factsBefore: after Kubernetes was restored members may act on the facts of before.
 	factsBefore bool
+	// usableFacts: how far Kubernetes was is only compared with facts that a picture can be made of.
+	usableFacts bool
 	// termsFirst: rules of pods that do not fit in a transaction are registered.
 	termsFirst bool
 }

@@ -9,7 +9,7 @@ import (
 // poison appends a record that nobody can decode, as a member does that was taken over, or has a fault.
 func (w *world) poison() error {
 	stream, what := events.Decisions, "poison among the decisions"
-	if w.chance(50) && !w.unseen { // the facts show what is lost of Kubernetes
+	if w.chance(50) {
 		stream, what = events.Facts, "poison among the facts"
 	}
 	last, err := w.log.Last(w.ctx, stream)

@@ -282,7 +282,7 @@ func (q *queueReplica) openRound() error {
 		return err
 	}
 	n := queuecore.Round{Term: q.term, Number: q.rounds, Begun: q.clock()}
-	factsAfter, sound, err := q.sound(picture, n.Epoch(base.Epoch))
+	factsAfter, sound, err := q.sound(n.Epoch(base.Epoch))
 	if err != nil || !sound {
 		return err
 	}
@@ -302,7 +302,7 @@ func (q *queueReplica) openRound() error {
 	}
 	r.log = &factLog{Log: w.log, p: &q.proc}
 	r.writer = queuecore.NewWriter(r.log, instant{}, base, r.epoch)
-	watches := queuecore.Watches{Base: picture, Cause: q.cause}
+	watches := queuecore.Watches{Base: picture, Reached: w.reached(), Cause: q.cause}
 	r.stores = watches.Stores(w.api.kinds, r.out, func(err error) { r.failed = err })
 	w.hit("round opened by " + q.cause)
 	w.tracef("%s opens a round behind fact %d, by %s, as epoch %d", q.member(), r.behind, q.cause, r.epoch)

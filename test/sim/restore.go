@@ -90,15 +90,14 @@ func (w *world) restartAPI() {
 	w.oracle.goBack()
 }
 
-// toldSince says whether the facts, all of which can be read, tell of what came after a backup, and the leader has
-// read them and watches every kind. Else it could not see what is lost.
+// toldSince says whether the facts tell of what came after a backup, and a queue has read them all. Else nobody could
+// see what is lost.
 func (w *world) toldSince(b *keptAPI) bool {
 	last, err := w.log.Last(w.ctx, events.Facts)
 	return err == nil && b != nil && slices.ContainsFunc(w.queues, func(q *queueReplica) bool {
-		at := q.facts.Snapshot().Position()
-		rv, known := at.Progress(events.KindPod)
-		watches := q.up && !q.proc.stalled() && q.round != nil && len(q.round.watched) == len(w.api.kinds)
-		return watches && known && rv > b.api.rv && at.Sequence == last
+		told := q.facts.Told()
+		read := q.up && q.facts.Snapshot().Position().Sequence == last && told.Epoch > w.generation().FactsAfter
+		return read && told.Versions[events.KindPod] > b.api.rv
 	})
 }
 
@@ -208,5 +207,9 @@ func restoreMutants() []Mutant {
 		Name: "facts-before-restore", expected: expected{rare: true, family: anew},
 		Missing:  "after Kubernetes was restored the next generation lets members act on the facts of before",
 		switches: switches{factsBefore: true},
+	}, {
+		Name: "usable-facts", expected: expected{rare: true, family: anew},
+		Missing:  "the leader does not compare Kubernetes with facts behind one that cannot be read, or of an open epoch",
+		switches: switches{usableFacts: true},
 	}}
 }
