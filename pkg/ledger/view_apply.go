@@ -22,7 +22,7 @@ type ViewChanges struct {
 	// Names are those of nodes that stand for another node, sorted. Floor: it was raised.
 	Names []string
 	Floor bool
-	// Generation: another one than the picture had, or it was opened or closed. A first listing shows no other one.
+	// Generation: it is not the one that the picture had, or was opened or closed. A first listing never sets it.
 	Generation bool
 	// Registry: t/reg moved. Terms came, changed or went, sorted.
 	Registry bool

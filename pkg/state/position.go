@@ -33,8 +33,8 @@ func (p Position) Progress(k events.Kind) (rv uint64, ok bool) {
 	return p.progress[i], p.progress[i] != 0
 }
 
-// Claimed returns the highest resourceVersion that a fact of kind k has claimed in this epoch, 0 for none. It says
-// where Kubernetes has been, and nothing of what has been applied: that is Progress.
+// Claimed returns a resourceVersion of kind k that Kubernetes has had, 0 if none is known. It says nothing about what
+// has been applied: that is Progress.
 func (p Position) Claimed(k events.Kind) uint64 {
 	i, err := kindIndex(k)
 	if err != nil {

@@ -23,8 +23,8 @@ var (
 )
 
 const (
-	// alone is how many pods are placed one by one, together how many at once.
-	alone, together = 40, 2000
+	// alone is how many pods are placed one by one, coming how many as they are created, together how many at once.
+	alone, coming, together = 40, 500, 2000
 	// A pod alone costs its reservation and the removal of that, in company much less.
 	writesAlone, txnsTogether = 2.0, 0.5
 	// wave is how many pods come and go at once under lasting load.
@@ -90,12 +90,12 @@ func TestCostOfAPlacement(t *testing.T) {
 
 	// As fast as the API server takes them, which is slower than two shards place them.
 	ns = s.namespace("arriving")
-	s.create(newPods(ns, "pod", together/2, "50m")...)
-	s.bound(ns, together/2, recoveredWithin)
+	s.create(newPods(ns, "pod", coming, "50m")...)
+	s.bound(ns, coming, recoveredWithin)
 	size := f.handedOver()
 	txns, writes = f.spent(end.Revision)
 	t.Logf("as they come: %.2f writes and %.2f transactions a pod",
-		float64(writes)/(together/2), float64(txns)/(together/2))
+		float64(writes)/coming, float64(txns)/coming)
 
 	// All at once: there is always one waiting, which is what load means.
 	for i := range 2 {

@@ -94,10 +94,11 @@ func TestKillOneProcessInTheMiddleOfABurst(t *testing.T) {
 	f := newFleet(s)
 	for _, service := range []string{"scheduler", "binder", "queue"} {
 		ns := s.namespace("without-" + service)
-		s.create(newPods(ns, "pod", burst, "100m")...)
+		created := s.arrive(ns)
 		s.bound(ns, some, placedWithin)
 		// The first to start leads where there is a leader.
 		f.members[service+"-0"].Kill()
+		created()
 		s.bound(ns, burst, recoveredWithin)
 		s.boundAtMostOnce(ns)
 		f.start(service, service+"-2")

@@ -23,7 +23,7 @@ func TestQueueFailover(t *testing.T) {
 	waiting, air, late := s.namespace("waiting"), s.namespace("air"), s.namespace("late")
 	s.create(newPod(waiting, "large", "100"))
 	s.unschedulable(waiting, "large", "Insufficient cpu")
-	s.create(newPods(air, "pod", burst, "100m")...)
+	created := s.arrive(air)
 	s.bound(air, some, placedWithin)
 
 	f.members["queue-0"].Kill()
@@ -35,6 +35,7 @@ func TestQueueFailover(t *testing.T) {
 	if took > failoverWithin {
 		t.Errorf("bound after %s, want within %s", took, failoverWithin)
 	}
+	created()
 	s.bound(air, burst, recoveredWithin)
 	s.boundAtMostOnce(air)
 	if n := f.attempts("unschedulable"); n != 1 {

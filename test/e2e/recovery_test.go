@@ -11,9 +11,8 @@ import (
 )
 
 const (
-	// burst is how many pods are in the air when something is stopped or killed; the 60 nodes
-	// have room for 4,800 of them.
-	burst = 1000
+	// burst is how many pods arrive while something is stopped or killed; the 60 nodes have room for 4,800 of them.
+	burst = 500
 	// some is how many of them are bound when it happens: late enough to be in the middle,
 	// early enough to leave work.
 	some = 100
@@ -30,17 +29,19 @@ func TestRestartInTheMiddleOfABurst(t *testing.T) {
 	berth := s.up(harness.UpConfig{Shards: 2, Binders: 2, Name: "first"})
 
 	same := s.namespace("same-data")
-	s.create(newPods(same, "pod", burst, "100m")...)
+	created := s.arrive(same)
 	s.bound(same, some, placedWithin)
 	s.no(berth.Stop(t.Context()))
 	berth = s.up(harness.UpConfig{Shards: 2, Binders: 2, Name: "second"})
+	created()
 	s.bound(same, burst, recoveredWithin)
 
 	empty := s.namespace("empty-data")
-	s.create(newPods(empty, "pod", burst, "100m")...)
+	created = s.arrive(empty)
 	s.bound(empty, some, placedWithin)
 	s.no(berth.Stop(t.Context()))
 	s.up(harness.UpConfig{Shards: 2, Binders: 2, Name: "third", DataDir: filepath.Join(s.dir, "fresh")})
+	created()
 	s.bound(empty, burst, recoveredWithin)
 
 	s.boundAtMostOnce(same)
@@ -54,10 +55,11 @@ func TestKillInTheMiddleOfABurst(t *testing.T) {
 	s := newStack(t, sixtyNodes)
 	berth := s.up(harness.UpConfig{Shards: 2, Binders: 2, Name: "first"})
 	ns := s.namespace("killed")
-	s.create(newPods(ns, "pod", burst, "100m")...)
+	created := s.arrive(ns)
 	s.bound(ns, some, placedWithin)
 	berth.Kill()
 	s.up(harness.UpConfig{Shards: 2, Binders: 2, Name: "second"})
+	created()
 	s.bound(ns, burst, recoveredWithin)
 	s.boundAtMostOnce(ns)
 	s.audit()

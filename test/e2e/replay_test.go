@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	replayPods = flag.Int("replay-pods", 2000, "pods that TestReplayArrivesAtEveryNode places")
+	replayPods = flag.Int("replay-pods", 1000, "pods that TestReplayArrivesAtEveryNode places")
 	replaySeed = flag.Uint64("replay-seed", 0, "order of its pods; 0: TEST_SEED")
 )
 

@@ -190,6 +190,18 @@ func (s *stack) create(pods ...*corev1.Pod) {
 	s.no(harness.CreatePods(s.Context(), s.client, pods))
 }
 
+// arrive creates a burst of pods meanwhile. The function that it returns waits until there are all of them.
+func (s *stack) arrive(namespace string) (created func()) {
+	failed := make(chan error, 1)
+	go func() {
+		failed <- harness.CreatePods(s.Context(), s.client, newPods(namespace, "pod", burst, "100m"))
+	}()
+	return func() {
+		s.Helper()
+		s.no(<-failed)
+	}
+}
+
 func (s *stack) pod(namespace, name string) *corev1.Pod {
 	s.Helper()
 	pod, err := s.client.CoreV1().Pods(namespace).Get(s.Context(), name, metav1.GetOptions{})

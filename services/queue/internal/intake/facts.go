@@ -53,12 +53,11 @@ func (f *Facts) Fold(b follow.Batch) ([]decide.Input, error) {
 			ins = append(ins, f.reset())
 		}
 	}
-	applied := f.store.Position().Sequence
 	changes, err := f.store.Apply(b.Facts)
 	if err != nil {
 		return nil, fmt.Errorf("queue: apply facts: %w", err)
 	}
-	f.told.learn(b.Facts, applied)
+	f.told.learn(b.Facts)
 	position := corePosition(f.store.Position())
 	switch {
 	case f.behind && position.Sequence < f.barrier:

@@ -74,11 +74,12 @@ func (w watched) listWatch(client kubernetes.Interface, store *kindStore) cache.
 	return &cache.ListWatch{ListWithContextFunc: r.list, WatchFuncWithContext: r.begin}
 }
 
-// consistent makes a first list a consistent read. A reflector starts with
-// resourceVersion "0", any state the server's cache happens to have: older, perhaps, than
-// what an earlier leader has put into the log, which must never run backwards.
+// consistent makes every list a consistent read, streamed or not. A reflector begins with resourceVersion "0", any
+// state that the cache of an API server happens to have, and goes on with any that is not older than the list before.
+// Another API server may have told more meanwhile: facts must never run backwards, and an older object is how the
+// queue knows that Kubernetes was restored from a backup.
 func consistent(options *metav1.ListOptions) {
-	if !options.Watch && options.ResourceVersion == "0" {
+	if !options.Watch || options.SendInitialEvents != nil {
 		options.ResourceVersion = ""
 	}
 }

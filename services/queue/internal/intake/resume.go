@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// resumption begins the watches of a reflector, and looks at the API server before it resumes one where the one
-// before has ended. The storage of the API server may have been restored from a backup meanwhile: a watch from a
+// resumption begins the watches of a reflector. Before each, and before a list that is streamed, it looks whether the
+// API server is as far as it was. Its storage may have been restored from a backup meanwhile: a watch from a
 // resourceVersion that the API server has not reached sends nothing until it has, and a streamed list sends objects
 // before it sends its resourceVersion. For the reflector's one goroutine.
 type resumption struct {

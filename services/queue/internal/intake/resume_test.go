@@ -43,7 +43,11 @@ func TestAWatchIsNotResumedBeforeItsTime(t *testing.T) {
 		for version, ends := range map[int]bool{19: true, 20: false, 21: false} {
 			ctx, fail := context.WithCancelCause(t.Context())
 			store, _ := newStore(nil, fail, nil)
-			store.progress = 20
+			if streamed == nil {
+				store.progress = 20
+			} else {
+				store.reached = 20
+			}
 			api := &server{version: version}
 			_, err := api.resumption(store).begin(ctx, metav1.ListOptions{SendInitialEvents: streamed})
 			var back *WentBackError

@@ -48,8 +48,8 @@ type kindStore struct {
 	onListed func() error
 	// fail ends the round with an error.
 	fail context.CancelCauseFunc
-	// older is an object of the list under way that is older than what the log says of it, nil for none. Lists are
-	// consistent reads.
+	// older is an object of the list under way that is older than what the log says of it, nil for none. No such object
+	// comes of a lagging API server, because lists are consistent reads.
 	older *WentBackError
 	// done ends the round. Once a fact was not handed over, dead is set, and nothing more
 	// is said: a later fact would claim progress past the lost one.

@@ -62,20 +62,20 @@ func must(t *testing.T, err error) {
 // has come further since, by an object that is older in a list than it had been before.
 func TestAListThatWentBackEndsTheRound(t *testing.T) {
 	for name, c := range map[string]struct {
-		moved int
-		list  string
-		ends  bool
+		reached, moved uint64
+		list           string
+		ends           bool
 	}{
-		"an object went back":                 {11, "50", true},
-		"an object and the list went back":    {11, "11", true},
-		"the list is not as far as it was":    {12, "39", true},
-		"the list is as far as it was":        {12, "40", false},
-		"the list is further, and the object": {41, "50", false},
+		"an object went back":                  {40, 11, "50", true},
+		"the list went back with it":           {0, 11, "11", true},
+		"the list is not as far as it was":     {40, 12, "39", true},
+		"the list is as far as it was":         {40, 12, "40", false},
+		"the list is further, with the object": {40, 41, "50", false},
 	} {
 		ctx, fail := context.WithCancelCause(t.Context())
 		s, _ := newStore(map[string]known{"same": {10, "ns", "same"}, "moved": {12, "ns", "moved"}}, fail, nil)
-		s.reached = 40
-		err := s.Replace([]any{podAt("same", 10), podAt("moved", uint64(c.moved))}, c.list)
+		s.reached = c.reached
+		err := s.Replace([]any{podAt("same", 10), podAt("moved", c.moved)}, c.list)
 		var back *WentBackError
 		if errors.As(err, &back) != c.ends || errors.As(context.Cause(ctx), &back) != c.ends {
 			t.Errorf("%s: %v, the round ends with %v; want it to end: %t", name, err, context.Cause(ctx), c.ends)

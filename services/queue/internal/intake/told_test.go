@@ -1,0 +1,87 @@
+package intake
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// facts are of pods, numbered from 1 on.
+func facts(all ...events.Fact) []events.SequencedFact {
+	out := make([]events.SequencedFact, len(all))
+	for i, f := range all {
+		f.Kind = events.KindPod
+		out[i] = events.SequencedFact{Sequence: uint64(i + 1), Fact: f}
+	}
+	return out
+}
+
+func begins(epoch, before uint64) events.Fact {
+	return events.Fact{Op: events.OpEpochBegin, Epoch: epoch, Progress: before}
+}
+
+func reaches(epoch, version uint64) events.Fact {
+	return events.Fact{Op: events.OpProgress, Epoch: epoch, Progress: version}
+}
+
+// What facts tell of how far Kubernetes has been outlives the usable picture, and nothing but the history it is of.
+func TestTold(t *testing.T) {
+	unreadable := events.Fact{Op: events.OpUnreadable, Epoch: 5}
+	for name, c := range map[string]struct {
+		facts       []events.Fact
+		epoch, pods uint64
+	}{
+		"nothing":                    {nil, 0, 0},
+		"progress":                   {[]events.Fact{reaches(5, 40), reaches(5, 30)}, 5, 40},
+		"an object":                  {[]events.Fact{{Op: events.OpUpsert, Epoch: 5, ResourceVersion: 41}}, 5, 41},
+		"a deleted object":           {[]events.Fact{{Op: events.OpDelete, Epoch: 5, ResourceVersion: 42}}, 5, 42},
+		"an open epoch":              {[]events.Fact{reaches(5, 40), begins(6, 5)}, 6, 40},
+		"behind an unreadable fact":  {[]events.Fact{reaches(5, 40), unreadable, reaches(5, 50)}, 5, 50},
+		"told anew":                  {[]events.Fact{reaches(5, 40), begins(6, 6), reaches(6, 7)}, 6, 7},
+		"told anew, of which unseen": {[]events.Fact{reaches(5, 40), unreadable, reaches(6, 7)}, 6, 7},
+		"read again":                 {[]events.Fact{reaches(5, 40), begins(6, 5), reaches(6, 60), reaches(5, 90)}, 6, 60},
+	} {
+		told := NewFacts().told
+		told.learn(facts(c.facts...))
+		if got := told.Versions[events.KindPod]; got != c.pods || told.Epoch != c.epoch {
+			t.Errorf("%s: pods were at %d, epoch %d; want %d, %d", name, got, told.Epoch, c.pods, c.epoch)
+		}
+	}
+}
+
+// While facts are read again, from a snapshot, nothing that was read before is forgotten, unless they are of a later
+// epoch.
+func TestToldOfFactsThatAreReadAgain(t *testing.T) {
+	for epoch, want := range map[uint64]uint64{4: 40, 5: 40, 6: 30} {
+		told := NewFacts().told
+		told.learn(facts(reaches(5, 40)))
+		again := state.New()
+		if _, err := again.Apply(facts(begins(epoch, epoch), reaches(epoch, 30))); err != nil {
+			t.Fatal(err)
+		}
+		told.restart(again.Position())
+		if got := told.Versions[events.KindPod]; got != want {
+			t.Errorf("from epoch %d on: pods were at %d, want %d", epoch, got, want)
+		}
+	}
+}
+
+// No list may be older than one before it, by whichever API server.
+func TestListsAreConsistentReads(t *testing.T) {
+	for name, c := range map[string]struct {
+		options metav1.ListOptions
+		want    string
+	}{
+		"the first list":  {metav1.ListOptions{ResourceVersion: "0"}, ""},
+		"a later list":    {metav1.ListOptions{ResourceVersion: "40"}, ""},
+		"a streamed list": {metav1.ListOptions{Watch: true, ResourceVersion: "40", SendInitialEvents: new(bool)}, ""},
+		"a watch":         {metav1.ListOptions{Watch: true, ResourceVersion: "40"}, "40"},
+	} {
+		if consistent(&c.options); c.options.ResourceVersion != c.want {
+			t.Errorf("%s is asked for at %q, want %q", name, c.options.ResourceVersion, c.want)
+		}
+	}
+}
