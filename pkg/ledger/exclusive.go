@@ -127,6 +127,19 @@ func LetGo(x ExclusiveDoc, token Token) (ExclusiveDoc, bool) {
 	return x, true
 }
 
+// HeldAgain is x, which a reservation has let go of and holds once more, with the fields of a later version that its
+// holder had before.
+func HeldAgain(before, x ExclusiveDoc, token Token) ExclusiveDoc {
+	of := func(h Holder) bool { return h.Token == token }
+	was, is := slices.IndexFunc(before.Holders, of), slices.IndexFunc(x.Holders, of)
+	if was < 0 || is < 0 {
+		return x
+	}
+	x = x.copy()
+	x.Holders[is].Later = before.Holders[was].Later
+	return x
+}
+
 // holdsFor are the keys whose documents have a holder of that reservation.
 func holdsFor(docs []ExclusiveDoc, token Token) []string {
 	var keys []string

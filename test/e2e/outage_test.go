@@ -169,7 +169,7 @@ func TestShardsChangeInTheMiddleOfABurst(t *testing.T) {
 	s := newStack(t, sixtyNodes)
 	f := newFleet(s)
 	ns := s.namespace("more")
-	created := s.arrive(ns)
+	created := s.burst(ns)
 	s.bound(ns, some, placedWithin)
 	f.start("scheduler", "scheduler-2", "--shards", "3")
 	s.no(f.members["scheduler-0"].Stop(t.Context()))
@@ -177,7 +177,7 @@ func TestShardsChangeInTheMiddleOfABurst(t *testing.T) {
 	s.bound(ns, burst, recoveredWithin)
 
 	fewer := s.namespace("fewer")
-	created = s.arrive(fewer)
+	created = s.burst(fewer)
 	s.bound(fewer, some, placedWithin)
 	s.no(f.members["scheduler-2"].Stop(t.Context()))
 	created()

@@ -94,7 +94,7 @@ func TestKillOneProcessInTheMiddleOfABurst(t *testing.T) {
 	f := newFleet(s)
 	for _, service := range []string{"scheduler", "binder", "queue"} {
 		ns := s.namespace("without-" + service)
-		created := s.arrive(ns)
+		created := s.burst(ns)
 		s.bound(ns, some, placedWithin)
 		// The first to start leads where there is a leader.
 		f.members[service+"-0"].Kill()

@@ -23,7 +23,7 @@ func TestQueueFailover(t *testing.T) {
 	waiting, air, late := s.namespace("waiting"), s.namespace("air"), s.namespace("late")
 	s.create(newPod(waiting, "large", "100"))
 	s.unschedulable(waiting, "large", "Insufficient cpu")
-	created := s.arrive(air)
+	created := s.burst(air)
 	s.bound(air, some, placedWithin)
 
 	f.members["queue-0"].Kill()

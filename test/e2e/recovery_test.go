@@ -29,7 +29,7 @@ func TestRestartInTheMiddleOfABurst(t *testing.T) {
 	berth := s.up(harness.UpConfig{Shards: 2, Binders: 2, Name: "first"})
 
 	same := s.namespace("same-data")
-	created := s.arrive(same)
+	created := s.burst(same)
 	s.bound(same, some, placedWithin)
 	s.no(berth.Stop(t.Context()))
 	berth = s.up(harness.UpConfig{Shards: 2, Binders: 2, Name: "second"})
@@ -37,7 +37,7 @@ func TestRestartInTheMiddleOfABurst(t *testing.T) {
 	s.bound(same, burst, recoveredWithin)
 
 	empty := s.namespace("empty-data")
-	created = s.arrive(empty)
+	created = s.burst(empty)
 	s.bound(empty, some, placedWithin)
 	s.no(berth.Stop(t.Context()))
 	s.up(harness.UpConfig{Shards: 2, Binders: 2, Name: "third", DataDir: filepath.Join(s.dir, "fresh")})
@@ -55,7 +55,7 @@ func TestKillInTheMiddleOfABurst(t *testing.T) {
 	s := newStack(t, sixtyNodes)
 	berth := s.up(harness.UpConfig{Shards: 2, Binders: 2, Name: "first"})
 	ns := s.namespace("killed")
-	created := s.arrive(ns)
+	created := s.burst(ns)
 	s.bound(ns, some, placedWithin)
 	berth.Kill()
 	s.up(harness.UpConfig{Shards: 2, Binders: 2, Name: "second"})

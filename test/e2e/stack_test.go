@@ -190,8 +190,8 @@ func (s *stack) create(pods ...*corev1.Pod) {
 	s.no(harness.CreatePods(s.Context(), s.client, pods))
 }
 
-// arrive creates a burst of pods meanwhile. The function that it returns waits until there are all of them.
-func (s *stack) arrive(namespace string) (created func()) {
+// burst begins to create a burst of pods. The function that it returns waits until there are all of them.
+func (s *stack) burst(namespace string) (created func()) {
 	failed := make(chan error, 1)
 	go func() {
 		failed <- harness.CreatePods(s.Context(), s.client, newPods(namespace, "pod", burst, "100m"))

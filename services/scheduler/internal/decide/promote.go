@@ -376,7 +376,9 @@ func (c *Core) resupply(
 		}
 	}
 	held, err := c.take(v.holdings(), ledger.Holder{PodUID: s.podUID, Token: s.token, NodeUID: node.UID}, docs)
-	maps.Copy(docs, held)
+	for key, x := range held {
+		docs[key] = ledger.HeldAgain(c.exclusive(key), x, s.token)
+	}
 	return v, sortedDocs(docs), err == nil, nil
 }
 

@@ -1,6 +1,7 @@
 package decide_test
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 	"time"
@@ -233,13 +234,12 @@ func TestClaimForOneIsTakenFromAVictim(t *testing.T) {
 	if _, claimed := st.claims()[v]; !ok || !claimed || hold.State != ledger.Held || doc.NodeName != "n1" {
 		t.Fatalf("hold %+v on %q, victims %+v; want a place on n1 for v", hold, doc.NodeName, st.claims())
 	}
-	kvs, _, err := st.store.List(t.Context(), ledger.PrefixVolume)
-	if err != nil || len(kvs) != 1 {
-		t.Fatalf("%d documents of claims, %v", len(kvs), err)
+	x := st.claimForOne()
+	if len(x.Holders) != 1 || x.Holders[0].PodUID != p {
+		t.Fatalf("the claim is held by %+v, want the pod that it is cleared for", x.Holders)
 	}
-	if x, err := ledger.DecodeExclusive(kvs[0]); err != nil || len(x.Holders) != 1 || x.Holders[0].PodUID != p {
-		t.Errorf("the claim is held by %+v (%v), want the pod that it is cleared for", x.Holders, err)
-	}
+	x.Holders[0].Later = []byte{0xc0, 0x3e, 7} // field 1000, a varint of 7
+	st.rewrite(x)
 	st.mark(p)
 	q := st.pod("q", important(5), usingClaim("one"))
 	st.deletePod(v)
@@ -247,6 +247,35 @@ func TestClaimForOneIsTakenFromAVictim(t *testing.T) {
 	_, hold, _ = st.hold(p)
 	if _, _, got := st.hold(q); got || hold.State != ledger.Committed {
 		t.Errorf("hold %+v, the other has one: %v; want it placed", hold, got)
+	}
+	if after := st.claimForOne(); len(after.Holders) != 1 || !bytes.Equal(after.Holders[0].Later, x.Holders[0].Later) {
+		t.Errorf("the claim is held by %+v, want the fields of a later version as they were", after.Holders)
+	}
+}
+
+// claimForOne is the only document of a claim.
+func (st *story) claimForOne() ledger.ExclusiveDoc {
+	st.t.Helper()
+	kvs, _, err := st.store.List(st.t.Context(), ledger.PrefixVolume)
+	if err != nil || len(kvs) != 1 {
+		st.t.Fatalf("%d documents of claims, %v", len(kvs), err)
+	}
+	x, err := ledger.DecodeExclusive(kvs[0])
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	return x
+}
+
+// rewrite writes the document of a claim, as a member of a later version does.
+func (st *story) rewrite(x ledger.ExclusiveDoc) {
+	st.t.Helper()
+	value, err := ledger.EncodeExclusive(x)
+	if err != nil {
+		st.t.Fatal(err)
+	}
+	if !st.commit(ledger.Txn{Puts: []ledger.Put{{Key: x.Key, Value: value}}}).Succeeded {
+		st.t.Fatalf("the document of %s did not change", x.Key)
 	}
 }
 
