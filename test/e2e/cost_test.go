@@ -23,8 +23,8 @@ var (
 )
 
 const (
-	// alone is how many pods are placed one by one, coming how many as they are created, together how many at once.
-	alone, coming, together = 40, 500, 2000
+	// alone is how many pods are placed one by one, coming how many as they are created, and together how many at once.
+	alone, coming, together = 40, 1000, 2000
 	// A pod alone costs its reservation and the removal of that, in company much less.
 	writesAlone, txnsTogether = 2.0, 0.5
 	// wave is how many pods come and go at once under lasting load.
