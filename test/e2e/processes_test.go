@@ -73,25 +73,16 @@ func (f *fleet) start(service, name string, args ...string) {
 	f.stopAtEnd(member)
 }
 
-// Two queues, two scheduler shards and two binders, each a process, do together what one process
-// does: every pod is placed once.
-func TestSeparateProcessesPlaceEveryPodOnce(t *testing.T) {
-	t.Parallel()
-	s := newStack(t, sixtyNodes)
-	newFleet(s)
-	ns := s.namespace("fleet")
-	s.create(newPods(ns, "pod", burst, "100m")...)
-	s.bound(ns, burst, placedWithin)
-	s.boundOnce(ns)
-	s.audit()
-}
-
-// Any one process may be killed in the middle of a burst: the others finish it. A replacement
-// joins without anybody's help.
+// Two queues, two scheduler shards and two binders, each a process, do together what one process does. Any one may be
+// killed in the middle of a burst: the others finish it. A replacement joins without anybody's help.
 func TestKillOneProcessInTheMiddleOfABurst(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, sixtyNodes)
 	f := newFleet(s)
+	together := s.namespace("together")
+	s.create(newPods(together, "pod", some, "100m")...)
+	s.bound(together, some, placedWithin)
+	s.boundOnce(together)
 	for _, service := range []string{"scheduler", "binder", "queue"} {
 		ns := s.namespace("without-" + service)
 		created := s.burst(ns)

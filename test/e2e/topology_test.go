@@ -23,12 +23,17 @@ func TestTopologyWithSeveralShards(t *testing.T) { topology(t, 3) }
 func topology(t *testing.T, shards int) {
 	t.Parallel()
 	s := newStack(t, sixtyNodes)
+	// A shard that has not heard yet that all of them are ready would use the others alone.
+	s.labNodes(spreadNodes, 6)
 	s.up(harness.UpConfig{Shards: shards, Binders: 1})
 	for i, test := range []struct {
 		name string
 		run  func(*stack, string)
 	}{
-		{"a Deployment without constraints spreads over zones and nodes", defaultSpread},
+		{"a Deployment without constraints spreads over zones and nodes", func(s *stack, ns string) {
+			// Shards that place pods at the same moment do not count each other's for rules that are soft.
+			defaultSpread(s, ns, shards-1)
+		}},
 		{"hard spread by zone", hardSpread},
 		{"required affinity follows, anti-affinity keeps apart", affinity},
 	} {
@@ -43,7 +48,11 @@ func topology(t *testing.T, shards int) {
 	}
 }
 
-const app = "app"
+const (
+	app = "app"
+	// spreadNodes is the lab of the nodes that defaultSpread uses.
+	spreadNodes = "spread"
+)
 
 func ofApp(value string) podOption {
 	return func(p *corev1.Pod) {
@@ -92,12 +101,12 @@ func (s *stack) labNodes(ns string, n int) {
 	s.addNodes(specs...)
 }
 
-// The system's default constraints: hostname with skew 3, zone with skew 5, both soft.
-func defaultSpread(s *stack, ns string) {
-	s.labNodes(ns, 6)
+// The system's default constraints: hostname with skew 3, zone with skew 5, both soft. A zone may have so many pods
+// less or more than half of them.
+func defaultSpread(s *stack, ns string, tolerance int) {
 	replicas, labels := int32(30), map[string]string{app: "web"}
 	spec := podSpec("100m")
-	spec.NodeSelector = map[string]string{lab: ns}
+	spec.NodeSelector = map[string]string{lab: spreadNodes}
 	_, err := s.client.AppsV1().Deployments(ns).Create(s.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: appsv1.DeploymentSpec{
@@ -108,8 +117,8 @@ func defaultSpread(s *stack, ns string) {
 	s.no(err)
 	zones, nodes := s.zonesOf(s.bound(ns, 30, placedWithin))
 	for zone, n := range zones {
-		if n != 15 {
-			s.Errorf("zone %s has %d pods, want 15 of 30 (%v)", zone, n, zones)
+		if n < 15-tolerance || n > 15+tolerance {
+			s.Errorf("zone %s has %d pods, want 15 of 30 give or take %d (%v)", zone, n, tolerance, zones)
 		}
 	}
 	for node, n := range nodes {

@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	which = flag.String("labs", "smoke", `the labs to run: "smoke", "all", or names separated by spaces`)
+	which = flag.String("labs", "all", `the labs to run: "all", or names separated by spaces`)
 	// The expectations are upstream's wherever Berth promises upstream's behaviour.
 	scheduler = flag.String("scheduler", berth, `who schedules: "berth" or "kube-scheduler"`)
 )
@@ -88,10 +88,6 @@ var ofBerth = []string{
 // configuration gets a kube-scheduler of its own.
 var apart = []string{"nomination-race", "pdb"}
 
-// smoke are the labs that run with every change: one for each kind of rule, the quick ones.
-var smoke = []string{"gates", "hard-spread", "node-affinity", "node-selector", "pod-affinity", "taints", "three-pools",
-	"strategy-duplicates"}
-
 // programs are the binaries under test; TestMain fills them in.
 var programs harness.Programs
 
@@ -131,19 +127,16 @@ func TestLabs(t *testing.T) {
 
 func selection(t *testing.T, all []string) []string {
 	t.Helper()
-	switch *which {
-	case "all":
+	if *which == "all" {
 		if *scheduler == kubeScheduler {
 			return slices.DeleteFunc(all, func(name string) bool { return slices.Contains(ofBerth, name) })
 		}
 		return all
-	case "smoke":
-		return smoke
 	}
 	names := strings.Fields(*which)
 	unknown := func(name string) bool { return labs[name] == nil }
 	if len(names) == 0 || slices.ContainsFunc(names, unknown) {
-		t.Fatalf("-labs: %q: want %q, %q or some of %v", *which, "all", "smoke", all)
+		t.Fatalf("-labs: %q: want %q or some of %v", *which, "all", all)
 	}
 	return names
 }
