@@ -55,17 +55,17 @@ const (
 // errOvertaken: somebody else has changed the generation meanwhile.
 var errOvertaken = errors.New("queue: the ledger's generation has changed meanwhile")
 
-// footing is what a round stands on: the ledger is sound.
-type footing struct {
-	// factsAfter is the generation's (ledger.Generation).
+// checked is what the leader knows once the ledger matches Kubernetes and the log of facts.
+type checked struct {
+	// factsAfter is the FactsAfter of the ledger's generation.
 	factsAfter uint64
-	// reached is how far Kubernetes was, per kind, when that was found.
+	// reached are the resourceVersions that the API server had reached during the check, by kind.
 	reached map[events.Kind]uint64
 }
 
 // sound makes sure that the ledger is what members have relied upon, and else begins its next generation.
 // It tries until it has succeeded or ctx ends. unused is an epoch of facts that is later than any that was used.
-func (q *Queue) sound(ctx context.Context, from beginning, unused uint64) (footing, error) {
+func (q *Queue) sound(ctx context.Context, from beginning, unused uint64) (checked, error) {
 	for {
 		on, err := q.soundOnce(ctx, from, unused)
 		if err == nil || ctx.Err() != nil {
@@ -73,22 +73,22 @@ func (q *Queue) sound(ctx context.Context, from beginning, unused uint64) (footi
 		}
 		var anew *ledger.AnewError
 		if errors.As(err, &anew) {
-			return footing{}, err
+			return checked{}, err
 		}
 		q.logger.Warn("the ledger's generation is not settled, trying again", "error", err)
 		q.pause(ctx)
 	}
 }
 
-func (q *Queue) soundOnce(ctx context.Context, from beginning, unused uint64) (footing, error) {
+func (q *Queue) soundOnce(ctx context.Context, from beginning, unused uint64) (checked, error) {
 	seen, floor, err := q.seen(ctx, from)
 	if err != nil {
-		return footing{}, err
+		return checked{}, err
 	}
-	on := footing{factsAfter: seen.Generation.FactsAfter}
+	on := checked{factsAfter: seen.Generation.FactsAfter}
 	if seen.WentBack = from.wentBack; seen.WentBack == "" {
 		if on.reached, seen.WentBack, err = q.compare(ctx, seen.Generation, floor); err != nil {
-			return footing{}, err
+			return checked{}, err
 		}
 	}
 	verdict, reason := decide.JudgeGeneration(seen)
@@ -127,7 +127,8 @@ func (q *Queue) seen(
 	return seen, floor, nil
 }
 
-// known is how far Kubernetes has been: by the facts, and by the ledger's highest high-waters.
+// known are the resourceVersions that Kubernetes must have reached: by the log of facts, and by the ledger's highest
+// high-waters.
 type known struct {
 	told    intake.Told
 	counted map[events.Kind]uint64
@@ -154,8 +155,8 @@ func (q *Queue) knows(ctx context.Context, generation, floor int64) (known, erro
 	return k, nil
 }
 
-// compare says how far Kubernetes is now, and of which kind it has lost changes that facts or the ledger know of;
-// empty for none.
+// compare reads the resourceVersions that the API server has reached, by kind. wentBack describes a kind for which
+// the log of facts or the ledger has a later one, so that Kubernetes was restored from a backup; empty for none.
 func (q *Queue) compare(
 	ctx context.Context, g ledger.Generation, floor ledger.Floor,
 ) (now map[events.Kind]uint64, wentBack string, err error) {
@@ -163,19 +164,21 @@ func (q *Queue) compare(
 	if err != nil {
 		return nil, "", err
 	}
-	if now, err = q.cluster.Versions(ctx); err != nil { // later than what is known, or it would seem to have gone back
+	// Read last: another leader may still publish facts, and later ones would look like a restore.
+	if now, err = q.cluster.Versions(ctx); err != nil {
 		return nil, "", err
 	}
-	ofNow := been.told.Epoch > g.FactsAfter // else they are of before the generation, which was begun for that
+	// Facts up to FactsAfter were published before a restore that the queue has noticed.
+	ofNow := been.told.Epoch > g.FactsAfter
 	for _, kind := range intake.VersionedKinds {
 		at, listed := now[kind]
 		told, counted := been.told.Versions[kind], been.counted[kind]
 		switch {
 		case !listed:
 		case ofNow && at < told:
-			wentBack = fmt.Sprintf("%ss are at resourceVersion %d, and facts up to %d were told", kind, at, told)
+			wentBack = fmt.Sprintf("the API server has %ss at resourceVersion %d, and the log of facts at %d", kind, at, told)
 		case at < counted:
-			wentBack = fmt.Sprintf("%ss are at resourceVersion %d, and the ledger counts on %d", kind, at, counted)
+			wentBack = fmt.Sprintf("the API server has %ss at resourceVersion %d, and the ledger has a high-water of %d", kind, at, counted)
 		}
 	}
 	return now, wentBack, nil
@@ -243,7 +246,7 @@ func (q *Queue) carryOut(ctx context.Context, txn ledger.Txn) (int64, error) {
 // renew begins the next generation, as ledger.Generation says.
 func (q *Queue) renew(
 	ctx context.Context, seen decide.LedgerSeen, floor ledger.Floor, reason string, factsAfter uint64,
-) (on footing, err error) {
+) (on checked, err error) {
 	next, txn, err := seen.Generation.Next(seen.Store, reason, floor, factsAfter)
 	if err != nil {
 		return on, err

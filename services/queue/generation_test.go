@@ -287,7 +287,7 @@ func TestKubernetesThatWentBackWithoutFacts(t *testing.T) {
 	}
 }
 
-// The same while nobody leads, and the next leader has no whole picture of the facts.
+// Kubernetes is restored while no queue leads, and the next leader cannot use all facts of the log.
 func TestKubernetesThatWentBackWithoutAPictureOfTheFacts(t *testing.T) {
 	for name, last := range map[string]func(epoch uint64) events.Message{
 		"a fact cannot be read": func(uint64) events.Message { return statetest.PoisonFacts(1)[0].Message },
@@ -308,7 +308,7 @@ func TestKubernetesThatWentBackWithoutAPictureOfTheFacts(t *testing.T) {
 	}
 }
 
-// The same between the look at how far it is, and the first list of the round.
+// Kubernetes is restored after the leader has compared resourceVersions, and before it lists any objects.
 func TestKubernetesThatGoesBackAsARoundBegins(t *testing.T) {
 	w, late, stop := told(t)
 	if err := stop(); err != nil {
@@ -334,8 +334,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// told is a world with a queue that leads. Facts have got to the resourceVersion, which is not that of an object, and
-// the ledger counts on none.
+// told starts a queue that leads, and waits until its log of facts has reached resourceVersion late. No object has that
+// resourceVersion, and the ledger has no high-water.
 func told(t *testing.T) (w *world, late uint64, stop func() error) {
 	w = newWorld(t)
 	w.api.Set(pod("a", 0))
@@ -344,7 +344,7 @@ func told(t *testing.T) (w *world, late uint64, stop func() error) {
 	}
 	_, stop = w.startHasty("queue-a")
 	w.generation(1)
-	w.eventually("the facts are told", func() bool { return w.progress() >= late })
+	w.eventually("the log of facts reaches the resourceVersion", func() bool { return w.progress() >= late })
 	return w, late, stop
 }
 

@@ -23,7 +23,7 @@ func TestTopologyWithSeveralShards(t *testing.T) { topology(t, 3) }
 func topology(t *testing.T, shards int) {
 	t.Parallel()
 	s := newStack(t, sixtyNodes)
-	// A shard that has not heard yet that all of them are ready would use the others alone.
+	// Before Berth starts: a shard would place the pods on the nodes that it already knows to be ready.
 	s.labNodes(spreadNodes, 6)
 	s.up(harness.UpConfig{Shards: shards, Binders: 1})
 	for i, test := range []struct {
@@ -31,7 +31,7 @@ func topology(t *testing.T, shards int) {
 		run  func(*stack, string)
 	}{
 		{"a Deployment without constraints spreads over zones and nodes", func(s *stack, ns string) {
-			// Shards that place pods at the same moment do not count each other's for rules that are soft.
+			// Soft constraints do not count pods that another shard places at the same moment.
 			defaultSpread(s, ns, shards-1)
 		}},
 		{"hard spread by zone", hardSpread},
@@ -101,8 +101,8 @@ func (s *stack) labNodes(ns string, n int) {
 	s.addNodes(specs...)
 }
 
-// The system's default constraints: hostname with skew 3, zone with skew 5, both soft. A zone may have so many pods
-// less or more than half of them.
+// The system's default constraints: hostname with skew 3, zone with skew 5, both soft. tolerance is by how many
+// pods a zone may differ from half of them.
 func defaultSpread(s *stack, ns string, tolerance int) {
 	replicas, labels := int32(30), map[string]string{app: "web"}
 	spec := podSpec("100m")

@@ -210,9 +210,9 @@ func (q *queueReplica) compared(g ledger.Generation) (wentBack string, known boo
 		switch {
 		case !served:
 		case been.Epoch > g.FactsAfter && at < told:
-			wentBack = fmt.Sprintf("%ss are at resourceVersion %d, and facts up to %d were told", kind, at, told)
+			wentBack = fmt.Sprintf("the API server has %ss at resourceVersion %d, and the log of facts at %d", kind, at, told)
 		case at < counted:
-			wentBack = fmt.Sprintf("%ss are at resourceVersion %d, and the ledger counts on %d", kind, at, counted)
+			wentBack = fmt.Sprintf("the API server has %ss at resourceVersion %d, and the ledger has a high-water of %d", kind, at, counted)
 		}
 	}
 	return wentBack, true

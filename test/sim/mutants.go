@@ -69,7 +69,7 @@ type switches struct {
 	earlyOwner bool
 	// factsBefore: after Kubernetes was restored members may act on the facts of before.
 	factsBefore bool
-	// usableFacts: how far Kubernetes was is only compared with facts that a picture can be made of.
+	// usableFacts: the queue compares the API server only with the facts that its state is built from.
 	usableFacts bool
 	// termsFirst: rules of pods that do not fit in a transaction are registered.
 	termsFirst bool

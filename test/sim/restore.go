@@ -90,8 +90,8 @@ func (w *world) restartAPI() {
 	w.oracle.goBack()
 }
 
-// toldSince says whether the facts tell of what came after a backup, and a queue has read them all. Else nobody could
-// see what is lost.
+// toldSince says whether a queue has read the whole log of facts, and found resourceVersions later than a backup's in
+// it. Otherwise no queue could notice that Kubernetes was restored.
 func (w *world) toldSince(b *keptAPI) bool {
 	last, err := w.log.Last(w.ctx, events.Facts)
 	return err == nil && b != nil && slices.ContainsFunc(w.queues, func(q *queueReplica) bool {
@@ -209,7 +209,7 @@ func restoreMutants() []Mutant {
 		switches: switches{factsBefore: true},
 	}, {
 		Name: "usable-facts", expected: expected{rare: true, family: anew},
-		Missing:  "the leader does not compare Kubernetes with facts behind one that cannot be read, or of an open epoch",
+		Missing:  "the queue does not compare the API server with facts behind one that cannot be decoded, or of an open epoch",
 		switches: switches{usableFacts: true},
 	}}
 }

@@ -120,8 +120,9 @@ func (c *Core) forgetVersions() {
 	}
 }
 
-// refuseEvictions refuses the pending evictions of the generation before, if facts are told anew with this one: they
-// were decided on facts that may be wrong now. The descheduler can ask for them again.
+// refuseEvictions refuses pending evictions that were decided before this generation of the ledger. If the queue
+// publishes all facts anew with it, those evictions may rest on facts from before a restore of Kubernetes. The
+// descheduler can ask again.
 func (c *Core) refuseEvictions() {
 	if c.ledger.Generation().FactsAfter == 0 {
 		return

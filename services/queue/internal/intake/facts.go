@@ -34,7 +34,7 @@ func (f *Facts) Ready() bool { return f.begun && !f.behind }
 // Snapshot is the state as of the last batch.
 func (f *Facts) Snapshot() *state.Snapshot { return f.store.Snapshot() }
 
-// Told is how far Kubernetes has been, by the facts.
+// Told are the highest resourceVersions in the facts that were read; a copy.
 func (f *Facts) Told() Told { return f.told.clone() }
 
 // Fold brings the state forward by one batch, and says what the core is to be told, once

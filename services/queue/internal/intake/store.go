@@ -41,7 +41,7 @@ type kindStore struct {
 	known map[string]known
 	// progress is what the log claims for this kind then.
 	progress uint64
-	// reached is how far Kubernetes has been for certain, before anything was listed.
+	// reached is a resourceVersion that the API server had reached before the round.
 	reached uint64
 	listed  bool
 	// onListed is called after the closing marker of the first list.
@@ -89,7 +89,7 @@ func (s *kindStore) compare(o metav1.Object, version uint64) {
 	s.older = &WentBackError{Kind: s.kind, Namespace: o.GetNamespace(), Name: o.GetName(), Was: was, Is: version}
 }
 
-// been is the resourceVersion that Kubernetes has had for certain.
+// been is the highest resourceVersion that the API server is known to have reached.
 func (s *kindStore) been() uint64 { return max(s.progress, s.reached) }
 
 // told stands for an object of a streamed list that has been told of already.

@@ -7,16 +7,17 @@ import (
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
-// Told is how far Kubernetes has been, by the facts that this process has read: also by those behind one that cannot
-// be read, and by those of an epoch that never ended, which leave a Position without progress.
+// Told are the highest resourceVersions in the facts that this process has read. Unlike a Position, it also counts
+// facts behind one that cannot be decoded, and facts of an epoch that has not ended.
 type Told struct {
-	// Epoch is that of the latest fact. Up to a generation's FactsAfter it is one of another history of Kubernetes.
+	// Epoch is that of the latest fact. If it is not later than the FactsAfter of the ledger's generation, Kubernetes was
+	// restored from a backup since, and Versions says nothing about it.
 	Epoch uint64
-	// Versions are the highest resourceVersions, per kind, since the facts were last told anew.
+	// Versions are the highest resourceVersions, by kind, since a leader last published all facts anew.
 	Versions map[events.Kind]uint64
 }
 
-// restart takes in what a position says from which the facts are read again.
+// restart takes in the position of a snapshot, behind which the facts are read again.
 func (t *Told) restart(p state.Position) {
 	if p.Epoch > t.Epoch {
 		t.Epoch = p.Epoch
@@ -37,7 +38,8 @@ func (t *Told) learn(facts []events.SequencedFact) {
 		if f.Op == events.OpUnreadable || f.Epoch < t.Epoch {
 			continue
 		}
-		unseen := f.Op != events.OpEpochBegin // an epoch whose begin cannot be read may tell everything anew
+		// The begin of this epoch could not be decoded. It may have been one that publishes all facts anew.
+		unseen := f.Op != events.OpEpochBegin
 		if f.Epoch > t.Epoch && (unseen || f.Anew()) {
 			clear(t.Versions)
 		}

@@ -27,7 +27,7 @@ func reaches(epoch, version uint64) events.Fact {
 	return events.Fact{Op: events.OpProgress, Epoch: epoch, Progress: version}
 }
 
-// What facts tell of how far Kubernetes has been outlives the usable picture, and nothing but the history it is of.
+// Told counts facts that a state cannot be built from, and forgets those from before all facts were published anew.
 func TestTold(t *testing.T) {
 	unreadable := events.Fact{Op: events.OpUnreadable, Epoch: 5}
 	for name, c := range map[string]struct {
@@ -52,8 +52,7 @@ func TestTold(t *testing.T) {
 	}
 }
 
-// While facts are read again, from a snapshot, nothing that was read before is forgotten, unless they are of a later
-// epoch.
+// When the facts are read again from a snapshot, Told keeps what it has, unless the snapshot is of a later epoch.
 func TestToldOfFactsThatAreReadAgain(t *testing.T) {
 	for epoch, want := range map[uint64]uint64{4: 40, 5: 40, 6: 30} {
 		told := NewFacts().told

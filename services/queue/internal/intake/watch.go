@@ -25,7 +25,8 @@ var reflectorBackoff = wait.Backoff{
 type Round struct {
 	// Base is the state the log stands for; nothing may have been appended since.
 	Base *state.Snapshot
-	// Reached is how far Kubernetes was, per kind, when the round began. A list that is not as far ends the round.
+	// Reached are resourceVersions that the API server had reached before the round, by kind. A list at an earlier one
+	// ends the round.
 	Reached map[events.Kind]uint64
 	// Cause names the first lists: CauseList or CauseRepair.
 	Cause string
