@@ -178,7 +178,8 @@ func (q *Queue) compare(
 		case ofNow && at < told:
 			wentBack = fmt.Sprintf("the API server has %ss at resourceVersion %d, and the log of facts at %d", kind, at, told)
 		case at < counted:
-			wentBack = fmt.Sprintf("the API server has %ss at resourceVersion %d, and the ledger has a high-water of %d", kind, at, counted)
+			wentBack = fmt.Sprintf("the API server has %ss at resourceVersion %d, and the ledger has a high-water of %d",
+				kind, at, counted)
 		}
 	}
 	return now, wentBack, nil

@@ -212,7 +212,8 @@ func (q *queueReplica) compared(g ledger.Generation) (wentBack string, known boo
 		case been.Epoch > g.FactsAfter && at < told:
 			wentBack = fmt.Sprintf("the API server has %ss at resourceVersion %d, and the log of facts at %d", kind, at, told)
 		case at < counted:
-			wentBack = fmt.Sprintf("the API server has %ss at resourceVersion %d, and the ledger has a high-water of %d", kind, at, counted)
+			wentBack = fmt.Sprintf("the API server has %ss at resourceVersion %d, and the ledger has a high-water of %d",
+				kind, at, counted)
 		}
 	}
 	return wentBack, true

@@ -209,7 +209,7 @@ func restoreMutants() []Mutant {
 		switches: switches{factsBefore: true},
 	}, {
 		Name: "usable-facts", expected: expected{rare: true, family: anew},
-		Missing:  "the queue does not compare the API server with facts behind one that cannot be decoded, or of an open epoch",
+		Missing:  "the queue does not compare the API server with facts behind an undecodable one, or of an open epoch",
 		switches: switches{usableFacts: true},
 	}}
 }
