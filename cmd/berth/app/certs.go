@@ -19,9 +19,10 @@ func newCertsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "certs",
 		Short: "Make or renew the certificates of an installation",
-		Long: "Writes an authority, a certificate for each service and each store, and a manifest with all of them\n" +
-			"as secrets. Where the directory has an authority already, it signs again: that is a renewal, which\n" +
-			"running services pick up without a restart. Keep ca.key where only you can read it.",
+		Long: "Writes two authorities, the certificates of services and stores, and a manifest with all certificates as\n" +
+			"secrets. One authority is for services and for stores towards them, the other (folder peers) for the\n" +
+			"members of a store among each other. An authority that the directory has already signs again: that is a\n" +
+			"renewal, which running services pick up without a restart. Keep both ca.key where only you can read them.",
 		Example: "  berth certs --out berth-certs\n  kubectl apply -f berth-certs/secrets.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,5 +39,8 @@ func newCertsCommand() *cobra.Command {
 	f.StringVar(&i.Namespace, "namespace", "berth-system", "namespace of the secrets")
 	f.StringSliceVar(&i.Hosts, "host", nil, "further names or addresses of every server, such as 127.0.0.1")
 	f.DurationVar(&i.Life, "validity", defaultValidity, "how long certificates are valid, e.g. 2160h")
+	f.BoolVar(&i.AcceptServicesAuthority, "peers-accept-services-authority", false,
+		"members of a store accept each other by certificates of the services' authority too; only while upgrading\n"+
+			"an installation made before they had an authority of their own")
 	return cmd
 }

@@ -39,8 +39,8 @@ type authority struct {
 	key  crypto.Signer
 }
 
-// openAuthority takes the authority that is in dir, or makes one there. Half of one is an
-// error: a new one would make every certificate of the old one worthless.
+// openAuthority reads the authority in dir, or makes one there with this common name. It refuses a folder with only one
+// of the two files: a new authority would invalidate every certificate of the old one.
 func openAuthority(dir, name string, now time.Time) (authority, error) {
 	certFile, keyFile := filepath.Join(dir, caCert), filepath.Join(dir, caKey)
 	_, certErr := os.Stat(certFile)
@@ -77,7 +77,7 @@ func newAuthority(dir, name string, now time.Time) (authority, error) {
 		return authority{}, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: name + "-ca"},
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
 		NotBefore: now.Add(-backdate), NotAfter: now.Add(authorityLife),
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, BasicConstraintsValid: true, IsCA: true,
 	}
@@ -95,15 +95,34 @@ func newAuthority(dir, name string, now time.Time) (authority, error) {
 	return authority{made, key}, writePrivate(dir, caKey, keyPEM)
 }
 
+// signedBy returns a certificate of this authority's key that another authority signs: who trusts only the other one
+// accepts this one's certificates when they come with it.
+func (a authority) signedBy(other authority, now time.Time) (*x509.Certificate, error) {
+	serial, err := newSerial()
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: a.cert.Subject, SubjectKeyId: a.cert.SubjectKeyId,
+		NotBefore: now.Add(-backdate), NotAfter: other.cert.NotAfter,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, BasicConstraintsValid: true, IsCA: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, other.cert, a.key.Public(), other.key)
+	if err != nil {
+		return nil, err
+	}
+	return x509.ParseCertificate(der)
+}
+
 // member is who a certificate is for.
 type member struct {
-	// name is the common name, and the user of etcd and NATS.
+	// name is the common name. For a client it is also its user in etcd and NATS.
 	name string
 	// hosts are the names and addresses it serves under.
 	hosts []string
 }
 
-func (a authority) issue(m member, now time.Time, life time.Duration) (certPEM, keyPEM []byte, err error) {
+func (a authority) issue(m member, now time.Time, life time.Duration) (made *x509.Certificate, keyPEM []byte, err error) {
 	key, keyPEM, err := newKey()
 	if err != nil {
 		return nil, nil, err
@@ -123,11 +142,10 @@ func (a authority) issue(m member, now time.Time, life time.Duration) (certPEM, 
 	if err != nil {
 		return nil, nil, fmt.Errorf("certificate of %s: %w", m.name, err)
 	}
-	made, err := x509.ParseCertificate(der)
-	if err != nil {
+	if made, err = x509.ParseCertificate(der); err != nil {
 		return nil, nil, fmt.Errorf("certificate of %s: %w", m.name, err)
 	}
-	return encode(made), keyPEM, nil
+	return made, keyPEM, nil
 }
 
 func newKey() (crypto.Signer, []byte, error) {
@@ -143,11 +161,11 @@ func newSerial() (*big.Int, error) {
 	return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), serialBits))
 }
 
-// encode is the certificate as PEM.
-func encode(c *x509.Certificate) []byte {
-	pem, err := cert.EncodeCertificates(c)
+// encode returns certificates as PEM, in this order.
+func encode(list ...*x509.Certificate) []byte {
+	pem, err := cert.EncodeCertificates(list...)
 	if err != nil {
-		return nil // it was just parsed; the library fails on a nil certificate only
+		return nil // they were just parsed; the library fails on a nil certificate only
 	}
 	return pem
 }

@@ -2,6 +2,7 @@ package pki
 
 import (
 	"bytes"
+	"crypto/x509"
 	"fmt"
 	"maps"
 	"net"
@@ -24,7 +25,7 @@ const SecretsFile = "secrets.yaml"
 
 // Installation says what to make certificates for.
 type Installation struct {
-	// Dir keeps the authority, a folder for each member, and SecretsFile. An authority that is
+	// Dir keeps the two authorities, a folder for each member, and SecretsFile. An authority that is
 	// there already signs again; everything else is replaced.
 	Dir string
 	// Name is the first part of every name, as in the manifests; Namespace is where they go.
@@ -33,7 +34,13 @@ type Installation struct {
 	Hosts []string
 	// Life is how long certificates are valid.
 	Life time.Duration
+	// AcceptServicesAuthority makes peers of the stores accept each other also by certificates of the services'
+	// authority, as they did before peers had an authority of their own. It is for the time of that upgrade.
+	AcceptServicesAuthority bool
 }
+
+// peersDir is the folder of the authority of the stores' peers, below Installation.Dir.
+const peersDir = "peers"
 
 // Validate names the first field that cannot be used, by its flag.
 func (i Installation) Validate() error {
@@ -53,7 +60,7 @@ func (i Installation) Validate() error {
 // services have certificates that are both a client's and a server's.
 var services = []string{"queue", "scheduler", "binder", "descheduler", "single"}
 
-// members are all that get a certificate, by the middle part of their secret's name.
+// members have a certificate of the services' authority, by the middle part of their secret's name.
 func (i Installation) members() map[string]member {
 	all := map[string]member{
 		// etcd's administrator has this name and no other.
@@ -66,16 +73,34 @@ func (i Installation) members() map[string]member {
 			own, own + "." + i.Namespace + ".svc", i.Name + "." + i.Namespace + ".svc",
 		}, i.Hosts...)}
 	}
-	for _, store := range []string{"etcd", "nats"} {
-		own := i.Name + "-" + store
-		hosts := []string{own, own + "." + i.Namespace + ".svc"}
-		for n := range storeMembers {
-			pod := fmt.Sprintf("%s-%d.%s", own, n, own)
-			hosts = append(hosts, pod, pod+"."+i.Namespace+".svc", pod+"."+i.Namespace+".svc.cluster.local")
-		}
-		all[store] = member{name: own, hosts: append(hosts, i.Hosts...)}
+	for _, s := range stores {
+		all[s] = i.store(s)
 	}
 	return all
+}
+
+// stores have two certificates: one towards clients, and one of the peers' authority towards each other.
+var stores = []string{"etcd", "nats"}
+
+// peers have a certificate of the peers' authority, by the middle part of their secret's name.
+func (i Installation) peers() map[string]member {
+	all := map[string]member{}
+	for _, s := range stores {
+		all[s+"-peer"] = i.store(s)
+	}
+	return all
+}
+
+// store is every member of a store: they share a certificate. etcd knows a peer by the common name, NATS by the DNS
+// name of a route.
+func (i Installation) store(name string) member {
+	own := i.Name + "-" + name
+	hosts := []string{own, own + "." + i.Namespace + ".svc"}
+	for n := range storeMembers {
+		pod := fmt.Sprintf("%s-%d.%s", own, n, own)
+		hosts = append(hosts, pod, pod+"."+i.Namespace+".svc", pod+"."+i.Namespace+".svc.cluster.local")
+	}
+	return member{name: own, hosts: append(hosts, i.Hosts...)}
 }
 
 // Issue makes every certificate and writes them as files and as secrets.
@@ -86,31 +111,76 @@ func Issue(i Installation, now time.Time) error {
 	if err := os.MkdirAll(i.Dir, 0o700); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
-	ca, err := openAuthority(i.Dir, i.Name, now)
+	clients, peers, err := i.issuers(now)
 	if err != nil {
 		return err
 	}
 	var secrets bytes.Buffer
-	members := i.members()
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		certPEM, keyPEM, err := ca.issue(members[name], now, i.Life)
-		if err != nil {
-			return err
-		}
-		files := map[string][]byte{caCert: encode(ca.cert), tlsCert: certPEM, tlsKey: keyPEM}
-		for file, content := range files {
-			if err := writePrivate(filepath.Join(i.Dir, name), file, content); err != nil {
+	for _, set := range []struct {
+		by      issuer
+		members map[string]member
+	}{{clients, i.members()}, {peers, i.peers()}} {
+		for _, name := range slices.Sorted(maps.Keys(set.members)) {
+			files, err := set.by.files(set.members[name], now, i.Life)
+			if err != nil {
+				return err
+			}
+			if err := i.write(&secrets, name, files); err != nil {
 				return err
 			}
 		}
-		raw, err := yaml.Marshal(i.secret(name, files))
-		if err != nil {
-			return err
-		}
-		secrets.WriteString("---\n")
-		secrets.Write(raw)
 	}
 	return writePrivate(i.Dir, SecretsFile, secrets.Bytes())
+}
+
+// issuer is an authority with what else its members show and accept.
+type issuer struct {
+	authority
+	// shown follows each certificate, accepted follows the authority in ca.crt.
+	shown, accepted []*x509.Certificate
+}
+
+// issuers opens the authority of services and that of the stores' peers.
+func (i Installation) issuers(now time.Time) (clients, peers issuer, err error) {
+	if clients.authority, err = openAuthority(i.Dir, i.Name+"-ca", now); err != nil {
+		return clients, peers, err
+	}
+	peers.authority, err = openAuthority(filepath.Join(i.Dir, peersDir), i.Name+"-peers-ca", now)
+	if err != nil || !i.AcceptServicesAuthority {
+		return clients, peers, err
+	}
+	bridge, err := peers.signedBy(clients.authority, now)
+	peers.shown, peers.accepted = []*x509.Certificate{bridge}, []*x509.Certificate{clients.cert}
+	return clients, peers, err
+}
+
+// files are a member's, by name.
+func (s issuer) files(m member, now time.Time, life time.Duration) (map[string][]byte, error) {
+	made, keyPEM, err := s.issue(m, now, life)
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{
+		caCert:  encode(append([]*x509.Certificate{s.cert}, s.accepted...)...),
+		tlsCert: encode(append([]*x509.Certificate{made}, s.shown...)...),
+		tlsKey:  keyPEM,
+	}, nil
+}
+
+// write keeps a member's files in its folder, and adds its secret.
+func (i Installation) write(secrets *bytes.Buffer, name string, files map[string][]byte) error {
+	for file, content := range files {
+		if err := writePrivate(filepath.Join(i.Dir, name), file, content); err != nil {
+			return err
+		}
+	}
+	raw, err := yaml.Marshal(i.secret(name, files))
+	if err != nil {
+		return err
+	}
+	secrets.WriteString("---\n")
+	secrets.Write(raw)
+	return nil
 }
 
 // secret has the form of cert-manager's, so that either may make it.

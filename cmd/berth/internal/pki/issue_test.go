@@ -1,6 +1,7 @@
 package pki_test
 
 import (
+	"crypto/x509"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,7 +43,7 @@ func TestRenewalKeepsTheAuthority(t *testing.T) {
 		t.Errorf("mode of ca.key: %v, %v", info.Mode(), err)
 	}
 	secrets := read(pki.SecretsFile)
-	for _, want := range []string{"berth-queue-tls", "berth-etcd-tls", "berth-root-tls", "namespace: ns"} {
+	for _, want := range []string{"berth-queue-tls", "berth-etcd-tls", "berth-root-tls", "berth-etcd-peer-tls", "berth-nats-peer-tls", "namespace: ns"} {
 		if !strings.Contains(secrets, want) {
 			t.Errorf("%s does not say %s", pki.SecretsFile, want)
 		}
@@ -91,5 +92,77 @@ func TestHalfAnAuthorityIsKept(t *testing.T) {
 		if err := pki.Issue(bad, time.Now()); err == nil || !strings.Contains(err.Error(), flag) {
 			t.Errorf("%+v: %v: want an error that names %s", bad, err, flag)
 		}
+	}
+}
+
+// chains reports whether a member's certificate is accepted by one that trusts the authorities in a ca.crt.
+func chains(t *testing.T, dir, member, trusting string) bool {
+	t.Helper()
+	roots, middle := x509.NewCertPool(), x509.NewCertPool()
+	trusted, err := cert.CertsFromFile(filepath.Join(dir, trusting, "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range trusted {
+		roots.AddCert(c)
+	}
+	shown, err := cert.CertsFromFile(filepath.Join(dir, member, "tls.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range shown[1:] {
+		middle.AddCert(c)
+	}
+	_, err = shown[0].Verify(x509.VerifyOptions{
+		Roots: roots, Intermediates: middle, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	return err == nil
+}
+
+// TestPeersTrustOnlyPeers: no certificate of the services' authority makes its holder a peer, and the other way round.
+func TestPeersTrustOnlyPeers(t *testing.T) {
+	dir := t.TempDir()
+	i := pki.Installation{Dir: dir, Name: "berth", Namespace: "ns", Life: time.Hour}
+	if err := pki.Issue(i, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		member, trusting string
+		want             bool
+	}{
+		{"etcd-peer", "etcd-peer", true},
+		{"nats-peer", "nats-peer", true},
+		{"scheduler", "etcd", true},
+		{"scheduler", "etcd-peer", false},
+		{"etcd", "etcd-peer", false},
+		{"root", "nats-peer", false},
+		{"etcd-peer", "queue", false},
+	} {
+		if got := chains(t, dir, c.member, c.trusting); got != c.want {
+			t.Errorf("%s shows its certificate, %s accepts: %t, want %t", c.member, c.trusting, got, c.want)
+		}
+	}
+}
+
+// TestPeersOfTwoVersions: an installation without an authority for peers gets one. While it is upgraded, members
+// before and after the change accept each other; the next renewal ends that.
+func TestPeersOfTwoVersions(t *testing.T) {
+	dir := t.TempDir()
+	i := pki.Installation{Dir: dir, Name: "berth", Namespace: "ns", Life: time.Hour, AcceptServicesAuthority: true}
+	if err := pki.Issue(i, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	// Before the change a member showed the certificate in "etcd", and trusted the authority there.
+	for _, c := range [][2]string{{"etcd-peer", "etcd"}, {"etcd", "etcd-peer"}, {"etcd-peer", "etcd-peer"}} {
+		if !chains(t, dir, c[0], c[1]) {
+			t.Errorf("%s is not accepted by %s", c[0], c[1])
+		}
+	}
+	i.AcceptServicesAuthority = false
+	if err := pki.Issue(i, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if chains(t, dir, "etcd", "etcd-peer") {
+		t.Error("after the renewal a peer accepts certificates of services")
 	}
 }
