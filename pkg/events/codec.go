@@ -29,6 +29,9 @@ const (
 	HeaderEpoch           = "epoch"
 	// HeaderCause says where a fact came from.
 	HeaderCause = "cause"
+	// HeaderPosition is the sequence at which the writer of a fact had it stored (see Place). Facts of earlier versions
+	// have none.
+	HeaderPosition = "position"
 	// HeaderTraceParent is a W3C traceparent.
 	HeaderTraceParent = "traceparent"
 )
@@ -66,8 +69,7 @@ func (e *DecodeError) Error() string {
 }
 
 // EncodeFact returns the message that carries f: Object untouched as the data, everything
-// else in the header. The data is not copied. The subject is for the log and for those who
-// look into it, and no part of the schema: readers do not read it. It ends in the epoch, so
+// else in the header. The data is not copied. The subject names the kind, and ends in the epoch, so
 // that the subject and the sequence of a fact are those of no other (see Tail).
 func EncodeFact(f Fact) Message {
 	h := newHeader(string(f.Kind), f.UID, f.Namespace, f.Name, f.TraceParent)
@@ -85,9 +87,15 @@ func EncodeFact(f Fact) Message {
 	}
 }
 
+// Place writes into a fact's message the sequence that a fenced append is going to store it at. DecodeFact refuses it
+// anywhere else: NATS lets a client that may read a stream have a record of it delivered to any subject, also to one of
+// the stream, which stores it again.
+func Place(m Message, sequence uint64) { headerWriter(m.Header).setNumber(HeaderPosition, sequence) }
+
 // DecodeFact reads what EncodeFact wrote, now or in an earlier version, and in a later one of the
-// same schema: then the kind may be one that is not Known. The error is a *DecodeError. Object
-// shares the record's data.
+// same schema: then the kind may be one that is not Known. The error is a *DecodeError, also for a record whose subject
+// is not that of its kind, or that stands elsewhere than Place says: the queue has not written that. Object shares the
+// record's data.
 func DecodeFact(r Record) (SequencedFact, error) {
 	d := decoder{record: r}
 	d.schema()
@@ -107,6 +115,10 @@ func DecodeFact(r Record) (SequencedFact, error) {
 		d.fail(HeaderOp, r.Header[HeaderOp], "one of "+strings.Join(opNames[1:], ", "))
 	}
 	d.checkFact(&f)
+	d.checkSubject(subjectFacts+"."+subjectToken(string(f.Kind))+".", "")
+	if at := d.number(HeaderPosition); at != 0 && at != r.Sequence {
+		d.fail(HeaderPosition, r.Header[HeaderPosition], "the record's sequence")
+	}
 	if len(r.Data) > 0 {
 		f.Object = r.Data
 	}

@@ -48,7 +48,8 @@ func EncodeDecision(d Decision) Message {
 }
 
 // DecodeDecision reads what EncodeDecision wrote, now or in an earlier version, and in a later one
-// of the same schema: then the kind may be one that is not Known. The error is a *DecodeError.
+// of the same schema: then the kind may be one that is not Known. The error is a *DecodeError, also for a record whose
+// subject is not that of its kind.
 func DecodeDecision(r Record) (SequencedDecision, error) {
 	d, evidence, err := decodeDecision(r)
 	if err != nil || evidence == nil {
@@ -81,6 +82,7 @@ func decodeDecision(r Record) (_ SequencedDecision, evidence []byte, _ error) {
 	if !isKind(string(kind)) {
 		d.fail(HeaderKind, string(kind), wantedKind)
 	}
+	d.checkSubject(subjectDecisions+".", "."+subjectToken(string(kind)))
 	if pod.UID == "" {
 		d.fail(HeaderUID, "", "the pod's uid")
 	}

@@ -66,6 +66,15 @@ func schemaReadable(version uint64) bool {
 	return version >= 1 && version <= SchemaVersion
 }
 
+// checkSubject checks that the record's subject has this beginning and this end. The log lets each service write
+// certain subjects only, so that what a record says must be what its subject says.
+func (d *decoder) checkSubject(begin, end string) {
+	subject := d.record.Subject
+	if !strings.HasPrefix(subject, begin) || !strings.HasSuffix(subject, end) {
+		d.fail("subject", subject, begin+"…"+end+", as for the kind in the header")
+	}
+}
+
 func (d *decoder) text(key string) string {
 	value := d.record.Header[key]
 	plain, ok := unescapeHeader(value)

@@ -455,3 +455,30 @@ func TestSubjectsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestARecordIsWhatItsSubjectSays: the log gives each service subjects that it may write, so a reader takes a record for
+// no more than its subject allows. A record of another stream, of another kind, or a repetition is refused.
+func TestARecordIsWhatItsSubjectSays(t *testing.T) {
+	fact := func() events.Message {
+		return events.EncodeFact(events.Fact{Kind: events.KindPod, Op: events.OpUpsert, UID: "u", Epoch: 3})
+	}
+	placed := func() events.Message {
+		return events.EncodeDecision(events.Decision{Kind: events.DecisionPlaced, Pod: events.PodRef{UID: "u"}})
+	}
+	for _, subject := range []string{"decisions.0.bound", "facts.node.0.3", "facts.podx.0.3", "facts", ""} {
+		m := fact()
+		m.Subject = subject
+		checkDecodeError(t, m, false, "subject", subject)
+	}
+	for _, subject := range []string{"decisions.0.bound", "facts.pod.0.placed", "decisions.0.xplaced", "decisions", ""} {
+		m := placed()
+		m.Subject = subject
+		checkDecodeError(t, m, true, "subject", subject)
+	}
+	m := fact()
+	events.Place(m, 7)
+	if _, err := events.DecodeFact(events.Record{Message: m, Sequence: 7}); err != nil {
+		t.Errorf("a fact in its place: %v", err)
+	}
+	checkDecodeError(t, m, false, events.HeaderPosition, "7")
+}

@@ -33,6 +33,7 @@ func (s *system) openLog(as string) (*jetstream.Log, error) {
 	cfg := jetstream.Config{URLs: s.stores.natsURLs()[:1], CAFile: filepath.Join(s.certsDir(), "ca.crt"), Logger: quiet}
 	if as != "" {
 		cfg.CertFile, cfg.KeyFile = s.file(as, "tls.crt"), s.file(as, "tls.key")
+		cfg.InboxPrefix = "_INBOX.berth-" + as
 	}
 	log, err := jetstream.Open(s.Context(), cfg)
 	if err == nil {
@@ -84,8 +85,12 @@ func TestStoresRefuseWhoHasNoRight(t *testing.T) {
 			t.Error("etcd lets everybody with a certificate in")
 		}
 	})
+	t.Run("the peers' ports, without a certificate of a peer", func(t *testing.T) { s.foreignPeers(t) })
+	t.Run("the log, subjects of another service", func(t *testing.T) { s.foreignSubjects(t) })
+	t.Run("the log, answers to another service", func(t *testing.T) { s.foreignInboxes(t) })
 	t.Run("the log, what another service says", func(t *testing.T) { s.foreignWords(t) })
 	t.Run("the ledger, what another service writes", func(t *testing.T) { s.foreignKeys(t) })
+	t.Run("the ledger, what the administrator does", func(t *testing.T) { s.foreignAdministration(t) })
 	t.Run("a placement without a reservation", func(t *testing.T) { s.forgedPlacement(t) })
 	t.Run("an eviction that a budget forbids", func(t *testing.T) { s.forgedEviction(t) })
 	t.Run("a reservation beyond what there is", func(t *testing.T) {
@@ -140,12 +145,19 @@ func (s *system) foreignKeys(t *testing.T) {
 		key string
 		by  []string
 	}{
-		{ledger.KeyNode("nobody"), []string{"scheduler", "binder", "descheduler"}},
+		{ledger.KeyNode("nobody"), []string{"queue", "scheduler", "binder", "descheduler"}},
+		{ledger.KeyIncarnation("nobody"), []string{"queue", "scheduler", "binder", "descheduler"}},
 		{ledger.KeyOwn(0), []string{"scheduler"}},
 		{ledger.KeyWant(0), []string{"queue"}},
 		{ledger.KeyCluster, []string{"queue"}},
+		{ledger.KeyMember("queue", "nobody"), []string{"queue"}},
+		{ledger.KeyMember("scheduler", "nobody"), []string{"scheduler"}},
 		{ledger.KeyMember("binder", "nobody"), []string{"binder"}},
-		{ledger.PrefixElection + "nobody/1", []string{"queue", "binder", "descheduler"}},
+		{ledger.KeyMember("descheduler", "nobody"), []string{"descheduler"}},
+		{ledger.PrefixElection + "queue/1", []string{"queue"}},
+		{ledger.PrefixElection + "descheduler/1", []string{"descheduler"}},
+		{ledger.PrefixElection + "nobody/1", nil},
+		{"nobody", nil},
 	} {
 		for _, as := range []string{"queue", "scheduler", "binder", "descheduler"} {
 			store, err := s.openLedger(as)

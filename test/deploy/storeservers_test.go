@@ -19,6 +19,12 @@ import (
 	"github.com/berth-scheduler/berth/test/e2e/harness"
 )
 
+// etcdPeers and natsRoutes are the ports of the manifests at which members of a store meet.
+const (
+	etcdPeers  = 2380
+	natsRoutes = 6222
+)
+
 // storeMembers is how many of each store the manifests run.
 const storeMembers = 3
 
@@ -125,13 +131,18 @@ func (st *stores) local(store string, n int, text string) string {
 		"$(POD_NAME)", fmt.Sprintf("berth-%s-%d", store, n),
 		"/var/lib/"+store, st.memberDir(store, n),
 		"/etc/berth/tls/", filepath.Join(st.certsDir(), store)+"/",
+		"/etc/berth/peer/", filepath.Join(st.certsDir(), store+"-peer")+"/",
 		"/etc/nats/", st.memberDir(store, n)+"/",
 	).Replace(text)
 	text = peerAddress.ReplaceAllStringFunc(text, func(found string) string {
 		m := peerAddress.FindStringSubmatch(found)
 		other, _ := strconv.Atoi(m[2]) // a digit
 		port, _ := strconv.Atoi(m[3])  // digits
-		return st.address(m[1], other, port)
+		address := st.address(m[1], other, port)
+		if port == natsRoutes {
+			address = strings.Replace(address, "127.0.0.1", "localhost", 1) // NATS compares names, not addresses
+		}
+		return address
 	})
 	return ownAddress.ReplaceAllStringFunc(text, func(found string) string {
 		port, _ := strconv.Atoi(ownAddress.FindStringSubmatch(found)[1]) // digits

@@ -179,7 +179,7 @@ func (s *system) kubeconfig(account string) string {
 // certificates makes the secrets' content, anew if it is there.
 func (s *system) certificates(flags ...string) {
 	s.Helper()
-	args := append([]string{"certs", "--out", s.certsDir(), "--host", "127.0.0.1"}, flags...)
+	args := append([]string{"certs", "--out", s.certsDir(), "--host", "127.0.0.1,localhost"}, flags...)
 	result, err := programs.Command(s.Context(), args...)
 	s.no(err)
 	if result.Code != 0 {

@@ -82,6 +82,7 @@ func (o *once) addNATS(f *pflag.FlagSet) {
 	f.StringVar(&o.tls.natsCert, "nats-cert-file", "", "client certificate (PEM) for NATS")
 	f.StringVar(&o.tls.natsKey, "nats-key-file", "", "client key (PEM) for NATS")
 	f.StringVar(&o.tls.natsCreds, "nats-creds-file", "", "NATS credentials file (JWT and nkey)")
+	f.StringVar(&o.nats.inboxPrefix, "nats-inbox-prefix", defaultInboxPrefix, inboxPrefixHelp)
 }
 
 func (o *once) deschedule(ctx context.Context, w io.Writer) error {
@@ -136,6 +137,7 @@ func (o *once) openLog(ctx context.Context, logger *slog.Logger) (*jetstream.Log
 	cfg := jetstream.Config{
 		URLs: o.nats.urls, Name: "berth-deschedule", Logger: logger,
 		CAFile: o.tls.natsCA, CertFile: o.tls.natsCert, KeyFile: o.tls.natsKey, CredsFile: o.tls.natsCreds,
+		InboxPrefix: o.nats.inboxPrefix,
 	}
 	switch {
 	case len(cfg.URLs) > 0:

@@ -85,7 +85,15 @@ type natsFlags struct {
 	urls []string
 	// replicas of each stream; 0 leaves streams as they are.
 	replicas int
+	// inboxPrefix begins the subjects on which the servers answer this process.
+	inboxPrefix string
 }
+
+const (
+	// defaultInboxPrefix is the NATS client's own.
+	defaultInboxPrefix = "_INBOX"
+	inboxPrefixHelp    = "beginning of the subjects on which NATS answers this process; the user needs the right to subscribe to them"
+)
 
 // replicas are how many of a service one process runs, and how they share the work.
 type replicas struct {
@@ -138,6 +146,7 @@ func (o *options) addCommon(f *pflag.FlagSet) {
 	f.StringVar(&o.tls.natsCert, "nats-cert-file", "", "client certificate (PEM) for NATS")
 	f.StringVar(&o.tls.natsKey, "nats-key-file", "", "client key (PEM) for NATS")
 	f.StringVar(&o.tls.natsCreds, "nats-creds-file", "", "NATS credentials file (JWT and nkey)")
+	f.StringVar(&o.nats.inboxPrefix, "nats-inbox-prefix", defaultInboxPrefix, inboxPrefixHelp)
 	f.StringVar(&o.tls.etcdCA, "etcd-ca-file", "", "CA certificates (PEM) for etcd")
 	f.StringVar(&o.tls.etcdCert, "etcd-cert-file", "", "client certificate (PEM) for etcd")
 	f.StringVar(&o.tls.etcdKey, "etcd-key-file", "", "client key (PEM) for etcd")

@@ -53,6 +53,9 @@ type Config struct {
 	InProcess InProcessServer
 	// Name of the connection in the server's monitoring; default "berth".
 	Name string
+	// InboxPrefix, when set, begins the subjects on which the server answers this client, such as _INBOX.berth-queue.
+	// A client that may subscribe to no other's prefix cannot read the answers to others.
+	InboxPrefix string
 	// Logger hears of lost connections and dropped messages; nil means slog.Default().
 	Logger *slog.Logger
 	// OnDropped, when set, is told how many messages of the bus a subscription has lost
@@ -91,6 +94,9 @@ func (c Config) Validate() error {
 	}
 	if c.CredsFile != "" && c.User != "" {
 		bad("CredsFile and User", fmt.Sprintf("%q and %q", c.CredsFile, c.User), "only one of them")
+	}
+	if strings.ContainsAny(c.InboxPrefix, "*> ") || strings.HasSuffix(c.InboxPrefix, ".") {
+		bad("InboxPrefix", fmt.Sprintf("%q", c.InboxPrefix), "a subject without wildcards and a dot at its end")
 	}
 	if c.MaxAge < 0 {
 		bad("MaxAge", c.MaxAge, "0 or more")
@@ -139,6 +145,9 @@ func (c Config) connectOptions() []nats.Option {
 		nats.ReconnectBufSize(reconnectBuffer),
 		nats.PingInterval(pingInterval),
 		nats.MaxPingsOutstanding(pingsOutstanding),
+	}
+	if c.InboxPrefix != "" {
+		options = append(options, nats.CustomInboxPrefix(c.InboxPrefix))
 	}
 	if c.InProcess != nil {
 		options = append(options, nats.InProcessServer(c.InProcess))

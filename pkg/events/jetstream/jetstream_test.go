@@ -159,6 +159,7 @@ func TestValidate(t *testing.T) {
 		`URLs is "nonsense"`:         {URLs: []string{"nonsense"}},
 		"CertFile and KeyFile is":    {URLs: []string{"nats://a"}, CertFile: "a"},
 		"CredsFile and User is":      {URLs: []string{"nats://a"}, CredsFile: "a", User: "b"},
+		`InboxPrefix is "_INBOX.>"`:  {URLs: []string{"nats://a"}, InboxPrefix: "_INBOX.>"},
 		"MaxAge is -1ns":             {URLs: []string{"nats://a"}, MaxAge: -1},
 		"MaxBytes is -1":             {URLs: []string{"nats://a"}, MaxBytes: -1},
 		"Replicas is 6, want 0 to 5": {URLs: []string{"nats://a"}, Replicas: 6},
@@ -366,6 +367,58 @@ func TestSlowHandler(t *testing.T) {
 	}
 	if dropped := l.Dropped(); dropped == 0 || dropped >= sent {
 		t.Errorf("%d of %d messages dropped", dropped, sent)
+	}
+}
+
+// TestTheBusTakesWhatIsPublished: a client that may only read a stream asks for a record of it, and names a subject of
+// the bus for the answer. NATS does not check where answers go; no handler may take one for a message.
+func TestTheBusTakesWhatIsPublished(t *testing.T) {
+	n := newServer(t, nil)
+	l := open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet})
+	got := make(chan string, 16)
+	if _, err := l.Subscribe("work.offers.s0", func(data []byte) { got <- string(data) }); err != nil {
+		t.Fatal(err)
+	}
+	forged := events.Message{Subject: "decisions.0.bound", Header: events.Header{"a": "b"}, Data: []byte("forged")}
+	if _, err := l.Append(t.Context(), events.Decisions, events.AnySequence, []events.Message{forged}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := nats.Connect(n.url())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	js, err := c.JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream := string(events.Decisions)
+	pull := &nats.ConsumerConfig{Name: "pull", AckPolicy: nats.AckNonePolicy}
+	if _, err := js.AddConsumer(stream, pull); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+stream+".pull", "work.offers.s0", nil); err != nil {
+		t.Fatal(err)
+	}
+	push := &nats.ConsumerConfig{Name: "push", AckPolicy: nats.AckNonePolicy, DeliverSubject: "work.offers.s0"}
+	if _, err := js.AddConsumer(stream, push); err != nil {
+		t.Fatal(err)
+	}
+	// Both have delivered before this is published.
+	for _, name := range []string{"pull", "push"} {
+		for delivered := uint64(0); delivered == 0; {
+			info, err := js.ConsumerInfo(stream, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			delivered = info.Delivered.Stream
+		}
+	}
+	if err := l.Publish("work.offers.s0", []byte("published")); err != nil {
+		t.Fatal(err)
+	}
+	if first := <-got; first != "published" {
+		t.Errorf("the handler got %q", first)
 	}
 }
 

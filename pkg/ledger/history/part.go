@@ -50,11 +50,14 @@ func encode(z *zstd.Encoder, p part) (events.Message, error) {
 	if err != nil {
 		return events.Message{}, fmt.Errorf("ledger history: %w", err)
 	}
-	subject := events.SubjectLedgerChanges
-	if p.picture {
-		subject = events.SubjectLedgerPicture
+	return events.Message{Subject: subjectOf(p.picture), Data: z.EncodeAll(raw, nil)}, nil
+}
+
+func subjectOf(picture bool) string {
+	if picture {
+		return events.SubjectLedgerPicture
 	}
-	return events.Message{Subject: subject, Data: z.EncodeAll(raw, nil)}, nil
+	return events.SubjectLedgerChanges
 }
 
 func decode(z *zstd.Decoder, r events.Record) (part, error) {
@@ -71,6 +74,9 @@ func decode(z *zstd.Decoder, r events.Record) (part, error) {
 	}
 	if v := m.GetVersion(); v == 0 || v > version {
 		return bad(fmt.Errorf("version %d, versions 1 to %d are accepted", v, version))
+	}
+	if want := subjectOf(m.GetPicture()); r.Subject != want {
+		return bad(fmt.Errorf("want subject %s", want))
 	}
 	p := part{
 		after: m.GetAfter(), through: m.GetThrough(), picture: m.GetPicture(), number: m.GetPart(), last: m.GetLast(),

@@ -190,6 +190,9 @@ spec:
         - run
         - {{ .component }}
         {{- include "berth.storeArgs" .root | nindent 8 }}
+        {{- if .root.Values.tls.enabled }}
+        - --nats-inbox-prefix=_INBOX.{{ .root.Values.name }}-{{ .component }}
+        {{- end }}
         {{- with .args }}
         {{- toYaml . | nindent 8 }}
         {{- end }}

@@ -169,6 +169,9 @@ func (w *Writer) gather(batch []events.Message, facts <-chan events.Fact) []even
 // does not come is not a no, so the log is looked at before anything is repeated. Between
 // an append and its answer a crash leaves a log that the next leader reads to its end.
 func (w *Writer) append(ctx context.Context, batch []events.Message) error {
+	for i, m := range batch {
+		events.Place(m, w.last.Sequence+uint64(i)+1)
+	}
 	backoff := unknownBackoff
 	for {
 		last, err := w.log.Append(ctx, events.Facts, w.last, batch)

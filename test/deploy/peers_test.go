@@ -1,0 +1,93 @@
+//go:build e2e
+
+package deploy_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// strangers have a certificate, or none, and are no members of the store.
+var strangers = []string{
+	"", "queue", "scheduler", "binder", "descheduler", "root", "prometheus", "etcd", "nats",
+}
+
+// foreignPeers: no certificate of the services' authority joins a store, nor does a peer of the other store. The right
+// certificate does, so that a refusal is about the certificate.
+func (s *system) foreignPeers(t *testing.T) {
+	for _, as := range append([]string{"nats-peer"}, strangers...) {
+		if err := s.joinEtcd(as); err == nil {
+			t.Errorf("etcd takes the certificate of %q for that of a member", as)
+		}
+	}
+	if err := s.joinEtcd("etcd-peer"); err != nil {
+		t.Errorf("etcd refuses a member: %v", err)
+	}
+	for _, as := range append([]string{"etcd-peer"}, strangers...) {
+		if err := s.joinNATS(as); err == nil {
+			t.Errorf("NATS takes the certificate of %q for that of a server", as)
+		}
+	}
+	if err := s.joinNATS("nats-peer"); err != nil {
+		t.Errorf("NATS refuses a server: %v", err)
+	}
+}
+
+// peer is a certificate as an attacker shows it: with no interest in whom it talks to.
+func (s *system) peer(as string) *tls.Config {
+	config := s.identity(as)
+	config.InsecureSkipVerify = true
+	return config
+}
+
+// joinEtcd asks a member for the others, as a member that joins does.
+func (s *system) joinEtcd(as string) error {
+	transport := &http.Transport{TLSClientConfig: s.peer(as), DisableKeepAlives: true}
+	client := &http.Client{Timeout: refusedWithin, Transport: transport}
+	resp, err := client.Get("https://" + s.stores.address("etcd", 0, etcdPeers) + "/members")
+	if err != nil {
+		return err
+	}
+	_ = resp.Body.Close() // only the status matters
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %s", resp.Status)
+	}
+	return nil
+}
+
+// joinNATS begins a route: the server says who it is, both sides change to TLS, and a server that is let in has an answer
+// to its PING.
+func (s *system) joinNATS(as string) error {
+	conn, err := net.DialTimeout("tcp", s.stores.address("nats", 0, natsRoutes), refusedWithin)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }() // nothing is left to be sent
+	if err := conn.SetDeadline(time.Now().Add(refusedWithin)); err != nil {
+		return err
+	}
+	info, err := bufio.NewReaderSize(conn, 1<<16).ReadString('\n')
+	if err != nil || !strings.HasPrefix(info, "INFO ") {
+		return fmt.Errorf("no INFO, but %q: %w", info, err)
+	}
+	secure := tls.Client(conn, s.peer(as))
+	const hello = `CONNECT {"verbose":false,"pedantic":false,"tls_required":true,"name":"stranger","cluster":"berth"}` + "\r\n"
+	if _, err := secure.Write([]byte(hello + "PING\r\n")); err != nil {
+		return err
+	}
+	for lines := bufio.NewScanner(secure); lines.Scan(); {
+		switch line := lines.Text(); {
+		case line == "PONG":
+			return nil
+		case strings.HasPrefix(line, "-ERR"):
+			return fmt.Errorf("%s", line)
+		}
+	}
+	return fmt.Errorf("no answer to PING")
+}
