@@ -50,7 +50,8 @@ func (s *system) foreignAdministration(t *testing.T) {
 		"read beside the ledger":  func(ctx context.Context, c *clientv3.Client) error { _, err := c.Get(ctx, "/other"); return err },
 		"write beside the ledger": func(ctx context.Context, c *clientv3.Client) error { _, err := c.Put(ctx, "/other", "x"); return err },
 		"watch everything": func(ctx context.Context, c *clientv3.Client) error {
-			return (<-c.Watch(ctx, "", clientv3.WithPrefix())).Err()
+			answer := <-c.Watch(ctx, "", clientv3.WithPrefix())
+			return answer.Err()
 		},
 	}
 	for _, as := range []string{"scheduler", "binder", "descheduler"} {

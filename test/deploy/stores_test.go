@@ -91,6 +91,7 @@ func TestStoresRefuseWhoHasNoRight(t *testing.T) {
 	t.Run("the log, what another service says", func(t *testing.T) { s.foreignWords(t) })
 	t.Run("the ledger, what another service writes", func(t *testing.T) { s.foreignKeys(t) })
 	t.Run("the ledger, what the administrator does", func(t *testing.T) { s.foreignAdministration(t) })
+	t.Run("a fact that the queue has not written", func(t *testing.T) { s.forgedFact(t) })
 	t.Run("a placement without a reservation", func(t *testing.T) { s.forgedPlacement(t) })
 	t.Run("an eviction that a budget forbids", func(t *testing.T) { s.forgedEviction(t) })
 	t.Run("a reservation beyond what there is", func(t *testing.T) {

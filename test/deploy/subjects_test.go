@@ -3,12 +3,19 @@
 package deploy_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
 )
 
 // services are those whose certificate may be stolen.
@@ -86,6 +93,73 @@ func (s *system) foreignSubjects(t *testing.T) {
 			c.Close()
 		}
 	}
+}
+
+// forgedFact: the binder may write a decision of its own and read the log. It writes one with the header of a fact, and
+// has the server deliver it to a subject of the facts, where the stream stores it. Nobody takes it for a fact: the node
+// that it tells of does not exist for any shard.
+func (s *system) forgedFact(t *testing.T) {
+	node := &corev1.Node{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+		ObjectMeta: metav1.ObjectMeta{Name: "forged", UID: "forged", Labels: map[string]string{"forged": "true"}},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("64Gi"),
+			corev1.ResourcePods: resource.MustParse("110"),
+		}},
+	}
+	raw, err := node.Marshal()
+	s.no(err)
+	fact := events.EncodeFact(events.Fact{
+		Kind: events.KindNode, Op: events.OpUpsert, UID: "forged", Name: "forged", ResourceVersion: 1 << 40, Object: raw,
+	})
+	c := s.natsClient(t, "binder")
+	js, err := c.JetStream()
+	s.no(err)
+	header := nats.Header{}
+	for key, value := range fact.Header {
+		header[key] = []string{value}
+	}
+	stored, err := js.PublishMsg(&nats.Msg{Subject: "decisions.0.bound", Header: header, Data: fact.Data})
+	s.no(err)
+	_, err = js.AddConsumer(stored.Stream, &nats.ConsumerConfig{
+		Name: "forger", AckPolicy: nats.AckNonePolicy, DeliverPolicy: nats.DeliverByStartSequencePolicy, OptStartSeq: stored.Sequence,
+	})
+	s.no(err)
+	before, err := js.StreamInfo(string(events.Facts))
+	s.no(err)
+	s.no(c.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+stored.Stream+".forger", fact.Subject, nil))
+	s.eventually(placedWithin, "the stream of facts has the forged record", func(context.Context) (string, error) {
+		now, err := js.StreamInfo(string(events.Facts))
+		if err != nil || now.State.LastSeq > before.State.LastSeq {
+			return "", err
+		}
+		return "it ends as before", nil
+	})
+	shard := s.start("scheduler", "scheduler-forged")
+	ns := "forged-fact"
+	s.create(&corev1.Namespace{ObjectMeta: named(ns)})
+	spec := template("dupe", "100m").Spec
+	spec.NodeSelector = map[string]string{"forged": "true"}
+	dupe, err := s.client.CoreV1().Pods(ns).Create(t.Context(),
+		&corev1.Pod{ObjectMeta: named("dupe"), Spec: spec}, metav1.CreateOptions{})
+	s.no(err)
+	_, err = s.client.CoreV1().Pods(ns).Create(t.Context(),
+		&corev1.Pod{ObjectMeta: named("plain"), Spec: template("plain", "100m").Spec}, metav1.CreateOptions{})
+	s.no(err)
+	s.bound(ns, 1, placedWithin)
+	s.eventually(placedWithin, "the pod for the forged node has a condition", func(ctx context.Context) (string, error) {
+		now, err := s.client.CoreV1().Pods(ns).Get(ctx, dupe.Name, metav1.GetOptions{})
+		if err != nil {
+			return err.Error(), nil
+		}
+		for _, c := range now.Status.Conditions {
+			if c.Type == corev1.PodScheduled && strings.Contains(c.Message, "0/60 nodes") {
+				return "", nil
+			}
+		}
+		return fmt.Sprintf("bound to %q, conditions %v", now.Spec.NodeName, now.Status.Conditions), nil
+	})
+	s.no(shard.Stop(t.Context()))
 }
 
 // foreignInboxes tries to hear what is for others, answers of the server to other services among them.
