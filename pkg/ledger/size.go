@@ -32,8 +32,6 @@ const (
 	varintBytes, fixedBytes = 10, 8
 	// causeBytes is the cause of a fence.
 	causeBytes = 2 + 1
-	// lengthGrowth is how much longer the lengths of an entry, and of a message in it, may become.
-	lengthGrowth = 2
 )
 
 // raisedKinds are the kinds of which a step may raise the high-water of a document.
@@ -56,7 +54,8 @@ func (e *EntryTooLargeError) Error() string {
 
 // checkSize says whether a document without other entries has room for an entry: *EntryTooLargeError if not.
 func (e *Entry) checkSize() error {
-	if n := e.bytes() + e.growth(); n > MaxEntryBytes {
+	bytes := e.bytes()
+	if n := bytes + e.growth(bytes); n > MaxEntryBytes {
 		return &EntryTooLargeError{
 			PodUID: e.PodUID, Namespace: e.Namespace, Name: e.Name, Bytes: n,
 			Ports: len(e.Ports), Volumes: len(e.Volumes), Devices: len(e.Devices),
@@ -68,13 +67,14 @@ func (e *Entry) checkSize() error {
 // HasRoom reports whether a document takes one more entry of an ordinary size.
 func (d NodeDoc) HasRoom() bool {
 	const ordinary = 2 << 10
-	return len(d.Entries) < MaxEntries && d.bytes()+d.growth()+ordinary <= MaxDocBytes
+	bytes, growth := d.extent()
+	return len(d.Entries) < MaxEntries && bytes+growth+ordinary <= MaxDocBytes
 }
 
 // roomy refuses a document to which something was added, unless every later step of what is in it will
 // fit as well: those may not fail for want of room.
 func (d NodeDoc) roomy() error {
-	bytes, growth := d.bytes(), d.growth()
+	bytes, growth := d.extent()
 	if len(d.Entries) > MaxEntries || bytes+growth > MaxDocBytes {
 		return &DocTooLargeError{
 			NodeUID: d.NodeUID, NodeName: d.NodeName, Entries: len(d.Entries), Bytes: bytes, Growth: growth,
@@ -132,14 +132,18 @@ func (t Txn) Bytes() int {
 	return n
 }
 
-// growth is how much a document may still grow by steps that add nothing to it: what its entries may,
-// high-waters, and another node that gets the node's name.
-func (d NodeDoc) growth() int {
-	n := growthOf(d.HW) + max(0, textBytes(16, uidBytes)-textBytes(16, len(d.SupersededBy)))
+// extent is the length of what EncodeNodeDoc writes, and how much it may still grow by steps that add nothing to the
+// document: what its entries may, high-waters, and another node that gets the node's name. No such step makes the sum
+// of both larger.
+func (d NodeDoc) extent() (bytes, growth int) {
+	bytes = d.headBytes()
+	growth = growthOf(d.HW) + max(0, textBytes(16, uidBytes)-textBytes(16, len(d.SupersededBy)))
 	for i := range d.Entries {
-		n += d.Entries[i].growth()
+		n := d.Entries[i].bytes()
+		bytes += partBytes(5, n)
+		growth += d.Entries[i].growth(n)
 	}
-	return n
+	return bytes, growth
 }
 
 func growthOf(hw map[string]uint64) int {
@@ -153,10 +157,10 @@ func growthOf(hw map[string]uint64) int {
 	return n
 }
 
-// growth is how much an entry may still grow by the steps of its life: a hold is promoted and asked
+// growth is how much an entry of that many bytes may still grow by the steps of its life: a hold is promoted and asked
 // back, a reservation fenced, a claim that was made for it named, a victim marked.
-func (e *Entry) growth() int {
-	n := lengthGrowth
+func (e *Entry) growth(bytes int) int {
+	n := 0
 	switch e.Role {
 	case RoleVictim:
 		n += 1 + 1 - numberBytes(5, uint64(e.State)) // Evicting
@@ -169,22 +173,30 @@ func (e *Entry) growth() int {
 		}
 		for i := range e.Devices {
 			if p := &e.Devices[i]; p.Unmade() { // what NameClaim writes
-				n += textBytes(2, uidBytes) + 1 + varintBytes - numberBytes(3, p.ClaimRV) + lengthGrowth
+				n += longer(p.bytes(), textBytes(2, uidBytes)+1+varintBytes-numberBytes(3, p.ClaimRV))
 			}
 		}
 	case RoleKeeper, RoleMove: // they lose dependents, and go
 	}
-	return n
+	return longer(bytes, n)
 }
+
+// longer is by how much a message grows with its length in front, when what it holds grows from bytes by n.
+func longer(bytes, n int) int { return n + varint(uint64(bytes+n)) - varint(uint64(bytes)) }
 
 // bytes is the length of what EncodeNodeDoc writes.
 func (d NodeDoc) bytes() int {
-	n := numberBytes(1, SchemaVersion) + textBytes(2, len(d.NodeUID)) + textBytes(3, len(d.NodeName)) +
-		textBytes(16, len(d.SupersededBy)) + highWatersBytes(d.HW) + len(d.Later)
+	n := d.headBytes()
 	for i := range d.Entries {
 		n += partBytes(5, d.Entries[i].bytes())
 	}
 	return n
+}
+
+// headBytes is the same without the entries.
+func (d NodeDoc) headBytes() int {
+	return numberBytes(1, SchemaVersion) + textBytes(2, len(d.NodeUID)) + textBytes(3, len(d.NodeName)) +
+		textBytes(16, len(d.SupersededBy)) + highWatersBytes(d.HW) + len(d.Later)
 }
 
 // highWatersBytes are all of a document. The number of their field is of one byte in all documents.
