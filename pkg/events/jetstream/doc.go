@@ -1,4 +1,4 @@
-// Package jetstream keeps the log, the snapshots and the bus of package events in NATS.
+// Package jetstream keeps the log, the snapshots and the bus of package events in NATS 2.12 or later.
 // It is the only package that imports the NATS client.
 //
 // What it relies on, and what it makes of it:

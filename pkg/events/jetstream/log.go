@@ -161,7 +161,20 @@ func (l *Log) ensureStream(ctx context.Context, name events.Stream, cfg Config) 
 	if existing != nil && reflect.DeepEqual(want, existing.CachedInfo().Config) {
 		return existing, nil // which a user without the right to change streams may do
 	}
-	return l.js.CreateOrUpdateStream(ctx, want)
+	stream, err := l.js.CreateOrUpdateStream(ctx, want)
+	if err != nil {
+		return nil, err
+	}
+	return stream, checkKept(stream.CachedInfo().Config)
+}
+
+// checkKept returns an error when the server has left out what it does not know. A server without atomic batches
+// would store the messages of a batch one by one, and a fence would hold for the first of them only.
+func checkKept(have jetstream.StreamConfig) error {
+	if have.AllowAtomicPublish {
+		return nil
+	}
+	return errors.New("the server does not know allow_atomic, which NATS 2.12 and later have")
 }
 
 // explainSetup says in words what the server's refusal means.
