@@ -45,6 +45,8 @@ func newRootCommand() *cobra.Command {
 		newExportCommand(), newReplayCommand(), newSimulateCommand(),
 		newCheckCommand(), newAuditCommand(), newStatusCommand(), newLogLevelCommand(), newCertsCommand(),
 		newSecureLedgerCommand(), newDrainShardCommand(), newVersionCommand())
+	// Cobra adds this one when the root is executed, which is too late for the reference of the commands.
+	root.InitDefaultCompletionCmd()
 	return root
 }
 

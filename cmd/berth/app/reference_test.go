@@ -24,6 +24,24 @@ What ` + "`berth COMMAND --help`" + ` says, for every command. Files are describ
 [configuration](configuration.md) and [descheduling](descheduling.md), field by field in
 [fields](fields.md).
 
+## Completion
+
+[berth completion](#berth-completion) prints a script for bash, zsh, fish or PowerShell. With it the shell completes
+commands and flags, and arguments as names of files, not of pods. The help of the command for each shell says where the
+script belongs. This is enough for one session of bash:
+
+` + "```" + `
+source <(berth completion bash)
+` + "```" + `
+
+For a plugin, kubectl's own completion (1.26 and later) asks a second program in the ` + "`PATH`" + `: for
+` + "`kubectl-berth`" + ` that is ` + "`kubectl_complete-berth`" + `.
+[deploy/krew/kubectl_complete-berth](../deploy/krew/kubectl_complete-berth) is that program, two lines of shell:
+
+` + "```" + `
+install -m 755 deploy/krew/kubectl_complete-berth /usr/local/bin/
+` + "```" + `
+
 `
 
 func TestCommandReferenceIsCurrent(t *testing.T) {

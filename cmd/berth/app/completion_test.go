@@ -1,0 +1,21 @@
+package app
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestSubcommandsAreCompleted asks as the scripts of `berth completion` do, and deploy/krew/kubectl_complete-berth.
+func TestSubcommandsAreCompleted(t *testing.T) {
+	var out strings.Builder
+	root := newRootCommand()
+	root.SetOut(&out)
+	root.SetErr(&out)
+	root.SetArgs([]string{"__complete", "explain", "p"})
+	if err := root.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); !strings.HasPrefix(got, "pod\t") {
+		t.Errorf("berth __complete explain p: %q, want a line for pod first", got)
+	}
+}
