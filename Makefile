@@ -80,10 +80,11 @@ cluster-down: .cluster-driver ## Stop the local cluster
 	@cd tools/cluster && GOWORK=off go run ./cmd/build peers
 
 .PHONY: generate
-generate: ## Write what is generated: the Go code of the protocol buffers, the reference of commands and of fields
+generate: ## Write what is generated: the Go code of the protocol buffers, the references of commands, fields and metrics
 	@GOWORK=off go run -C tools/protogen . --root $(CURDIR)
 	@go test -count=1 -run TestCommandReferenceIsCurrent ./cmd/berth/app -args -update >/dev/null
 	@go test -count=1 -run TestFieldReferenceIsCurrent ./test/docs -args -update >/dev/null
+	@go test -count=1 -run TestMetricReferenceIsCurrent ./pkg/telemetry -args -update >/dev/null
 
 # Where `make images` writes, and the time in what it writes: the commit's.
 IMAGES_DIR ?= $(CURDIR)/.build/images

@@ -28,13 +28,7 @@ var resourceLabels = []string{"namespace", "pod", "node", "scheduler", "priority
 // goroutine.
 func ResourcesHandler(pods func() iter.Seq[PodResources]) http.Handler {
 	registry := metrics.NewKubeRegistry()
-	registry.CustomMustRegister(&resources{
-		pods: pods,
-		requests: metrics.NewDesc("kube_pod_resource_request",
-			"What pods request, by resource, in its unit.", resourceLabels, nil, metrics.STABLE, ""),
-		limits: metrics.NewDesc("kube_pod_resource_limit",
-			"What pods are limited to, by resource, in its unit.", resourceLabels, nil, metrics.STABLE, ""),
-	})
+	registry.CustomMustRegister(newResources(pods))
 	return metrics.HandlerWithReset(registry, metrics.HandlerOpts{})
 }
 
@@ -43,6 +37,16 @@ type resources struct {
 	metrics.BaseStableCollector
 	pods             func() iter.Seq[PodResources]
 	requests, limits *metrics.Desc
+}
+
+func newResources(pods func() iter.Seq[PodResources]) *resources {
+	return &resources{
+		pods: pods,
+		requests: metrics.NewDesc("kube_pod_resource_request",
+			"What pods request, by resource, in its unit.", resourceLabels, nil, metrics.STABLE, ""),
+		limits: metrics.NewDesc("kube_pod_resource_limit",
+			"What pods are limited to, by resource, in its unit.", resourceLabels, nil, metrics.STABLE, ""),
+	}
 }
 
 // DescribeWithStability implements metrics.StableCollector.
