@@ -13,7 +13,7 @@
 // A waiver above the package clause holds for the file. Without a reason it is a finding.
 //
 // Invariants: a rule looks at syntax only, so the checkout need not compile; every rule has a
-// planted violation in planted_test.go that it must catch, so a rule cannot rot silently.
+// planted violation in a test (planted_test.go, release_test.go) that it must catch, so a rule cannot rot silently.
 //
 // Start reading at rule.go, then edges.go.
 package rules
