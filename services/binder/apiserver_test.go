@@ -162,8 +162,11 @@ func (s *apiServer) calls(what string) int {
 func (s *apiServer) react(action clienttesting.Action) (bool, runtime.Object, error) {
 	name := nameOf(action)
 	carriedOut, injected := true, error(nil)
-	if s.before != nil {
-		carriedOut, injected = s.before(action.GetVerb(), action.GetSubresource(), name)
+	s.mu.Lock()
+	before := s.before
+	s.mu.Unlock()
+	if before != nil {
+		carriedOut, injected = before(action.GetVerb(), action.GetSubresource(), name)
 	}
 	if !carriedOut {
 		return true, nil, injected

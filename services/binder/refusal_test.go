@@ -76,7 +76,9 @@ func TestRefusedFenceIsReported(t *testing.T) {
 		if n := refusedFences(t, "binder-of-refused"); n != 1 {
 			t.Errorf("berth_fences_refused is %v, want 1", n)
 		}
+		s.server.mu.Lock()
 		s.server.before = nil
+		s.server.mu.Unlock()
 		settle(2 * time.Minute)
 		if _, released := s.told(events.DecisionReleased)["p0"]; !released || len(s.doc("n0").Entries) != 0 {
 			t.Error("not released although nothing is refused any more")

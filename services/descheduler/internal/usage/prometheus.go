@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -32,6 +33,8 @@ type Config struct {
 	TokenFile string
 	// CAFile are the certificates (PEM) to trust; empty: the system's.
 	CAFile string
+	// longest is the most bytes that an answer may have; 0: maxAnswer.
+	longest int64
 }
 
 // Read asks every query of the policy at a time. What fails is in Failed, by query.
@@ -96,7 +99,8 @@ func connect(cfg Config, p *policy.Policy) (promv1.API, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := api.NewClient(api.Config{Address: provider.URL, RoundTripper: bearer{token, bounded{transport}}})
+	limited := bounded{transport, cmp.Or(cfg.longest, maxAnswer)}
+	client, err := api.NewClient(api.Config{Address: provider.URL, RoundTripper: bearer{token, limited}})
 	if err != nil {
 		return nil, fmt.Errorf("metricsProviders: prometheus url %q: %w", provider.URL, err)
 	}
@@ -148,12 +152,15 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 const maxAnswer = 64 << 20
 
 // bounded ends answers that are longer with an error.
-type bounded struct{ next http.RoundTripper }
+type bounded struct {
+	next    http.RoundTripper
+	longest int64
+}
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := b.next.RoundTrip(r)
 	if err == nil {
-		resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer)
+		resp.Body = http.MaxBytesReader(nil, resp.Body, b.longest)
 	}
 	return resp, err
 }
