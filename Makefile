@@ -156,6 +156,12 @@ $(BIN)/golangci-lint: tools/lint/go.mod
 	@cd tools/lint && GOWORK=off $(GO_BUILD) -ldflags '-s -w' -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	@touch $@
 
+# Helm, for the test that upgrades the chart.
+$(BIN)/helm: tools/helm/go.mod
+	@mkdir -p $(BIN)
+	@echo "building helm (about two minutes, once) ..."
+	@cd tools/helm && GOWORK=off $(GO_BUILD) -ldflags '-s -w' -o $@ helm.sh/helm/v3/cmd/helm
+
 # The OpenTelemetry collector's receiver, for the test of traces.
 $(BIN)/collector: tools/collector/main.go tools/collector/go.mod
 	@cd tools/collector && GOWORK=off go build -o $@ .
@@ -223,7 +229,7 @@ PREVIOUS ?= HEAD~
 PREVIOUS_DIR := $(CURDIR)/.build/previous
 
 .PHONY: upgrade-check
-upgrade-check: build .cluster-programs ## The berth of another commit and this one's mixed under load, both ways, and replaced (PREVIOUS=commit)
+upgrade-check: build .cluster-programs $(BIN)/helm ## The manifests and the berth of another commit upgraded to this one's, and back, under load (PREVIOUS=commit)
 	@commit=$$(git rev-parse --verify --quiet '$(PREVIOUS)^{commit}') || { \
 		echo 'no commit $(PREVIOUS) here: in a clone without history run `git fetch --deepen 1`, or name one: PREVIOUS=commit'; \
 		exit 2; }; \
@@ -233,6 +239,9 @@ upgrade-check: build .cluster-programs ## The berth of another commit and this o
 		git worktree add --force --detach $(PREVIOUS_DIR)/tree $$commit >/dev/null 2>&1; \
 		(cd $(PREVIOUS_DIR)/tree && $(GO_BUILD) -ldflags "-s -w -X main.version=$${commit:0:7}" -o $$old ./cmd/berth); \
 	fi; \
+	rm -rf $(PREVIOUS_DIR)/deploy && mkdir -p $(PREVIOUS_DIR) && git archive $$commit deploy | tar -x -C $(PREVIOUS_DIR); \
+	go test -p 1 -tags e2e,upgrade -count 1 -timeout 20m -v -run 'TestManifestsAreUpgraded|TestChartIsUpgraded' \
+		./test/deploy -args -previous $(PREVIOUS_DIR)/deploy; \
 	go test -p 1 -tags e2e,upgrade -count 1 -timeout 40m -v -run 'TestMixedVersionsUnderLoad|TestFieldsOfALaterVersionStay' \
 		./test/e2e -args -previous $$old
 

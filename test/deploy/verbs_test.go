@@ -158,7 +158,9 @@ func verbsOn(ctx context.Context, client kubernetes.Interface, account, name str
 }
 
 // isGroup reports whether a name without a dot is that of an API group.
-func isGroup(name string) bool { return slices.Contains([]string{"apps", "autoscaling", "batch", "policy"}, name) }
+func isGroup(name string) bool {
+	return slices.Contains([]string{"apps", "autoscaling", "batch", "policy"}, name)
+}
 
 // TestTheQuotaGateOpensNothingElse: with the quota gate the binder may patch pods, and its patch changes a scheduling gate
 // and nothing else.
