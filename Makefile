@@ -240,7 +240,7 @@ upgrade-check: build .cluster-programs $(BIN)/helm ## The manifests and the bert
 		(cd $(PREVIOUS_DIR)/tree && $(GO_BUILD) -ldflags "-s -w -X main.version=$${commit:0:7}" -o $$old ./cmd/berth); \
 	fi; \
 	rm -rf $(PREVIOUS_DIR)/deploy && mkdir -p $(PREVIOUS_DIR) && git archive $$commit deploy | tar -x -C $(PREVIOUS_DIR); \
-	go test -p 1 -tags e2e,upgrade -count 1 -timeout 20m -v -run 'TestManifestsAreUpgraded|TestChartIsUpgraded' \
+	go test -p 1 -tags e2e,upgrade -count 1 -timeout 20m -v -run 'TestManifestsAreUpgraded|TestChartIsUpgraded|TestPeersGetAnAuthority' \
 		./test/deploy -args -previous $(PREVIOUS_DIR)/deploy; \
 	go test -p 1 -tags e2e,upgrade -count 1 -timeout 40m -v -run 'TestMixedVersionsUnderLoad|TestFieldsOfALaterVersionStay' \
 		./test/e2e -args -previous $$old

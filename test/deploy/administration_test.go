@@ -79,7 +79,7 @@ func (s *system) foreignAdministration(t *testing.T) {
 func (s *system) etcdClient(t *testing.T, as string) *clientv3.Client {
 	t.Helper()
 	c, err := clientv3.New(clientv3.Config{
-		Endpoints: s.stores.etcdURLs()[:1], TLS: s.identity(as), DialTimeout: refusedWithin, Context: t.Context(),
+		Endpoints: s.stores.etcdURLs(), TLS: s.identity(as), DialTimeout: refusedWithin, Context: t.Context(),
 	})
 	s.no(err)
 	t.Cleanup(func() { _ = c.Close() }) // only the connection

@@ -3,12 +3,16 @@
 package deploy_test
 
 import (
+	"context"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/nats-io/nats.go"
 )
 
 var previous = flag.String("previous", "", "the folder deploy of an earlier version")
@@ -65,5 +69,85 @@ func TestChartIsUpgraded(t *testing.T) {
 			helm("upgrade", now)
 			s.program("helm", "uninstall", "berth", "--namespace", namespace)
 		})
+	}
+}
+
+// TestPeersGetAnAuthority does what docs/upgrade.md says for stores whose members had no authority of their own: one
+// member after the other is replaced, twice, and both stores take writes after each. In the end no certificate of a
+// service is one of a member.
+func TestPeersGetAnAuthority(t *testing.T) {
+	s := newSystem(t, "")
+	before, err := s.kubectl("", "kustomize", filepath.Join(*previous, "k8s", "overlays", "ha"))
+	s.no(err)
+	if strings.Contains(before, "peer-tls") {
+		t.Log("the earlier version has the authority already: nothing changes in the first round")
+	}
+	s.shipped = s.decode(before)
+	s.certificates("--peers-accept-services-authority")
+	s.startStores()
+	w := s.writer(t)
+	w.write("before anything changed")
+	s.shipped = s.objects("overlays/ha")
+	w.replaceMembers("with the authority")
+	s.certificates()
+	w.replaceMembers("with the authority alone")
+	s.foreignPeers(t)
+}
+
+// storeWriter writes to both stores.
+type storeWriter struct {
+	*system
+	js nats.JetStreamContext
+	t  *testing.T
+}
+
+// writer makes a stream that is kept by all servers.
+func (s *system) writer(t *testing.T) *storeWriter {
+	t.Helper()
+	c, err := nats.Connect(strings.Join(s.stores.natsURLs(), ","), nats.Secure(s.identity("root")), nats.MaxReconnects(-1))
+	s.no(err)
+	t.Cleanup(c.Close)
+	js, err := c.JetStream()
+	s.no(err)
+	w := &storeWriter{system: s, js: js, t: t}
+	s.eventually(readyWithin, "NATS makes a stream", func(context.Context) (string, error) {
+		_, err := js.AddStream(&nats.StreamConfig{Name: "written", Subjects: []string{"written"}, Replicas: storeMembers})
+		return reason(err), nil
+	})
+	return w
+}
+
+func reason(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+func (w *storeWriter) write(when string) {
+	w.Helper()
+	w.eventually(readyWithin, when+", NATS stores a message", func(ctx context.Context) (string, error) {
+		_, err := w.js.Publish("written", []byte(when), nats.Context(ctx))
+		return reason(err), nil
+	})
+	client := w.etcdClient(w.t, "root")
+	w.eventually(readyWithin, when+", etcd stores a key", func(ctx context.Context) (string, error) {
+		_, err := client.Put(ctx, "/written", when)
+		return reason(err), nil
+	})
+	w.no(client.Close())
+}
+
+// replaceMembers replaces one member after the other, the last first, as a StatefulSet does.
+func (w *storeWriter) replaceMembers(what string) {
+	w.Helper()
+	for _, store := range []string{"etcd", "nats"} {
+		for n := storeMembers - 1; n >= 0; n-- {
+			name := fmt.Sprintf("%s-%d", store, n)
+			w.stores.running[name].Kill()
+			w.stores.startMember(store, n)
+			w.stores.ready(store, n)
+			w.write(name + " " + what)
+		}
 	}
 }
