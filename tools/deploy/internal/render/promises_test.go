@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-scheduler/berth/tools/deploy/internal/render"
@@ -97,6 +98,35 @@ func profiles(t *testing.T, objects []*unstructured.Unstructured) []string {
 	}
 	t.Fatal("no configuration")
 	return nil
+}
+
+// TestHandOverChangesTheConfigurationAlone: from canary to replace-default no object differs but the ConfigMap, which has
+// a profile more. So no store is replaced at that moment, no descheduler begins, and no pod loses its scheduler.
+func TestHandOverChangesTheConfigurationAlone(t *testing.T) {
+	before, _ := objectsOf(t, render.Variant{Name: "canary"})
+	after, _ := objectsOf(t, render.Variant{Name: "replace-default"})
+	if len(before) != len(after) {
+		t.Fatalf("%d objects before, %d after", len(before), len(after))
+	}
+	for i := range before {
+		if before[i].GetKind() == "ConfigMap" && before[i].GetName() == "berth-config" {
+			continue
+		}
+		if diff := cmp.Diff(before[i].Object, after[i].Object); diff != "" {
+			t.Errorf("%s %s: %s", before[i].GetKind(), before[i].GetName(), diff)
+		}
+		if component(before[i]) == "descheduler" {
+			t.Errorf("%s %s: want no descheduler that nobody asked for", before[i].GetKind(), before[i].GetName())
+		}
+	}
+	for _, name := range profiles(t, before) {
+		if !slices.Contains(profiles(t, after), name) {
+			t.Errorf("pods of %s have no scheduler after the hand-over", name)
+		}
+	}
+	if !slices.Contains(profiles(t, after), "default-scheduler") {
+		t.Errorf("profiles %q: want default-scheduler", profiles(t, after))
+	}
 }
 
 // TestNobodyElseHasRights: roles exist for the components with credentials only, and none has

@@ -16,8 +16,8 @@ type Variant struct {
 // Variants are all of them.
 func Variants() []Variant {
 	return []Variant{
-		{Name: Base}, {Name: "dev"}, {Name: "ha"}, {Name: "second-scheduler"}, {Name: "replace-default"},
-		{Name: "descheduler-job"}, {Name: "descheduler-cronjob"},
+		{Name: Base}, {Name: "dev"}, {Name: "ha"}, {Name: "second-scheduler"}, {Name: "canary"},
+		{Name: "replace-default"}, {Name: "descheduler-job"}, {Name: "descheduler-cronjob"},
 	}
 }
 
