@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// storeMembers is how many etcd and NATS servers the certificates name.
-const storeMembers = 3
+// storeMembers is how many etcd and NATS servers the certificates name: as many as the chart deploys at most.
+const storeMembers = 5
 
 // SecretsFile is the name of the manifest that Issue writes: every secret that the manifests
 // of deploy/ mount.

@@ -2,6 +2,7 @@ package pki_test
 
 import (
 	"crypto/x509"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,6 +69,27 @@ func TestIdentities(t *testing.T) {
 		got := certs[0]
 		if got.Subject.CommonName != want[0] || got.DNSNames[0] != want[1] {
 			t.Errorf("%s is %s and %v, want %v", member, got.Subject.CommonName, got.DNSNames, want)
+		}
+	}
+}
+
+// TestEveryMemberOfAStoreIsNamed: the chart deploys five at most.
+func TestEveryMemberOfAStoreIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	err := pki.Issue(pki.Installation{Dir: dir, Name: "berth", Namespace: "ns", Life: time.Hour}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, store := range []string{"etcd", "nats"} {
+		certs, err := cert.CertsFromFile(filepath.Join(dir, store, "tls.crt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range 5 {
+			host := fmt.Sprintf("berth-%s-%d.berth-%s", store, n, store)
+			if err := certs[0].VerifyHostname(host); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }
