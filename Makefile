@@ -98,7 +98,7 @@ images: ## Container images as an OCI layout with bills of materials, built with
 	@$(if $(SAME),$(IMAGES) same)
 
 .PHONY: deploy-generate
-deploy-generate: ## Write the generated manifests of deploy/k8s from the chart
+deploy-generate: ## Write what is generated from the chart: deploy/k8s, deploy/monitoring, docs/values.md
 	@GOWORK=off go run -C tools/deploy . generate --root $(CURDIR)
 
 .PHONY: deploy-check

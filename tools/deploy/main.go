@@ -28,7 +28,7 @@ func newCommand() *cobra.Command {
 func generateCommand(root *string) *cobra.Command {
 	var check bool
 	cmd := &cobra.Command{
-		Use: "generate", Short: "Write the generated manifests", Args: cobra.NoArgs,
+		Use: "generate", Short: "Write what is generated from the chart", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return render.Generate(*root, check) },
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "write nothing; fail if one is stale")

@@ -1,8 +1,17 @@
-{{/* Labels of an object of one component. Arguments: root, component. */}}
-{{- define "berth.labels" -}}
+{{/* Labels that select the pods of one component; they can never change. Arguments: root, component. */}}
+{{- define "berth.selector" -}}
 app.kubernetes.io/name: {{ .root.Values.name }}
 app.kubernetes.io/component: {{ .component }}
 app.kubernetes.io/part-of: berth
+{{- end }}
+
+{{/* Labels of an object of one component. Arguments: root, component. */}}
+{{- define "berth.labels" -}}
+{{- include "berth.selector" . }}
+{{- range $key, $value := .root.Values.commonLabels }}
+{{- include "berth.refuseTaken" (dict "field" "commonLabels" "name" $key "component" $.component) }}
+{{ $key }}: {{ $value | quote }}
+{{- end }}
 {{- end }}
 
 {{- define "berth.metadata" -}}
@@ -35,30 +44,32 @@ seccompProfile:
   type: RuntimeDefault
 {{- end }}
 
-{{/* Where the pods go: not two of one component on a node or in a zone while there are others. */}}
-{{- define "berth.placement" -}}
-schedulerName: {{ .root.Values.bootstrapSchedulerName }}
-priorityClassName: {{ .root.Values.name }}-control-plane
-topologySpreadConstraints:
-- maxSkew: 1
-  topologyKey: kubernetes.io/hostname
-  whenUnsatisfiable: {{ .apart | default "ScheduleAnyway" }}
-  labelSelector:
-    matchLabels:
-      {{- include "berth.labels" . | nindent 6 }}
-- maxSkew: 1
-  topologyKey: topology.kubernetes.io/zone
-  whenUnsatisfiable: ScheduleAnyway
-  labelSelector:
-    matchLabels:
-      {{- include "berth.labels" . | nindent 6 }}
+{{/* URLs of a store: those that are named, or the members that the chart deploys.
+     Arguments: root, named, store, scheme, port. */}}
+{{- define "berth.members" -}}
+{{- $name := .root.Values.name }}
+{{- $urls := list }}
+{{- range until (int (index .root.Values.stores .store).replicas) }}
+{{- $urls = append $urls (printf "%s://%s-%s-%d.%s-%s:%d" $.scheme $name $.store . $name $.store $.port) }}
+{{- end }}
+{{- join "," (.named | default $urls) }}
+{{- end }}
+
+{{- define "berth.etcdEndpoints" -}}
+{{- include "berth.members" (dict "root" . "store" "etcd" "named" .Values.stores.etcd.endpoints
+  "scheme" (include "berth.scheme" .) "port" 2379) }}
+{{- end }}
+
+{{- define "berth.natsURLs" -}}
+{{- include "berth.members" (dict "root" . "store" "nats" "named" .Values.stores.nats.urls
+  "scheme" (ternary "tls" "nats" .Values.tls.enabled) "port" 4222) }}
 {{- end }}
 
 {{/* Arguments by which a process reaches the stores. */}}
 {{- define "berth.storeArgs" -}}
-- --etcd-endpoints={{ join "," .Values.stores.etcd.endpoints }}
+- --etcd-endpoints={{ include "berth.etcdEndpoints" . }}
 - --etcd-prefix={{ .Values.stores.etcd.prefix }}
-- --nats-url={{ join "," .Values.stores.nats.urls }}
+- --nats-url={{ include "berth.natsURLs" . }}
 {{- if .Values.tls.enabled }}
 - --etcd-ca-file=/etc/berth/tls/ca.crt
 - --etcd-cert-file=/etc/berth/tls/tls.crt
@@ -120,6 +131,9 @@ readinessProbe:
   mountPath: /etc/berth/tls
   readOnly: true
 {{- end }}
+{{- with include "berth.extraVolumeMounts" . }}
+{{ . }}
+{{- end }}
 {{- end }}
 
 {{- define "berth.volumes" -}}
@@ -132,26 +146,21 @@ readinessProbe:
     secretName: {{ .root.Values.name }}-{{ .component }}-tls
     defaultMode: 0440
 {{- end }}
+{{- with include "berth.extraVolumes" . }}
+{{ . }}
+{{- end }}
 {{- end }}
 
-{{/* With the configuration's digest, so that pods are replaced when it changes. */}}
-{{- define "berth.podMetadata" -}}
-labels:
-  {{- include "berth.labels" . | nindent 2 }}
-{{- if .root.Values.rollOnChange }}
-annotations:
-  berth.dev/configuration: {{ printf "%s%s" (toYaml .root.Values.config) (toYaml .root.Values.policy) | sha256sum | trunc 16 | quote }}
-{{- end }}
+{{/* The files that the services read, in one text. */}}
+{{- define "berth.configuration" -}}
+{{ toYaml .Values.config }}{{ toYaml .Values.policy }}
 {{- end }}
 
 {{/* A service: Deployment, disruption budget, service account, Service for metrics.
      Arguments: root, component, values, kubernetes (whether it has credentials), args. */}}
 {{- define "berth.service" -}}
-apiVersion: v1
-kind: ServiceAccount
-metadata:
-  {{- include "berth.metadata" . | nindent 2 }}
-automountServiceAccountToken: false
+{{- $pods := merge (dict "configuration" (include "berth.configuration" .root)) . }}
+{{ include "berth.serviceAccount" . }}
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -163,21 +172,17 @@ spec:
   {{- end }}
   selector:
     matchLabels:
-      {{- include "berth.labels" . | nindent 6 }}
+      {{- include "berth.selector" . | nindent 6 }}
   strategy:
     type: RollingUpdate
     rollingUpdate: {maxUnavailable: 0, maxSurge: 1}
   template:
     metadata:
-      {{- include "berth.podMetadata" . | nindent 6 }}
+      {{- include "berth.podMetadata" $pods | nindent 6 }}
     spec:
       serviceAccountName: {{ .root.Values.name }}-{{ .component }}
       automountServiceAccountToken: {{ .kubernetes }}
       enableServiceLinks: false
-      {{- with .root.Values.image.pullSecrets }}
-      imagePullSecrets:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
       {{- include "berth.placement" . | nindent 6 }}
       securityContext:
         {{- include "berth.unprivileged" . | nindent 8 }}
@@ -199,9 +204,15 @@ spec:
         - --config=/etc/berth/config/scheduler.yaml
         {{- include "berth.serveArgs" .root | nindent 8 }}
         {{- include "berth.logArgs" .root | nindent 8 }}
+        {{- with .values.extraArgs }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
         env:
         - name: GOMEMLIMIT
           value: {{ .values.goMemoryLimit }}
+        {{- with include "berth.extraEnv" . }}
+        {{- . | nindent 8 }}
+        {{- end }}
         {{- include "berth.probes" .root | nindent 8 }}
         resources:
           {{- toYaml .values.resources | nindent 10 }}
@@ -221,7 +232,7 @@ spec:
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels:
-      {{- include "berth.labels" . | nindent 6 }}
+      {{- include "berth.selector" . | nindent 6 }}
 ---
 apiVersion: v1
 kind: Service
@@ -230,7 +241,7 @@ metadata:
 spec:
   clusterIP: None
   selector:
-    {{- include "berth.labels" . | nindent 4 }}
+    {{- include "berth.selector" . | nindent 4 }}
   ports:
   - name: http
     port: {{ .root.Values.http.port }}

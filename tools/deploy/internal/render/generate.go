@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,18 +17,36 @@ const generatedHeader = "# Generated from deploy/helm/berth by `make deploy-gene
 // ErrStale: a generated file is not what the chart gives.
 var ErrStale = errors.New("stale, run make deploy-generate")
 
-// Generate writes every generated file of deploy/k8s, or with check set compares.
+// output is one generated file: its path below the top of the repository, and what makes its text.
+type output struct {
+	path    string
+	content func(root string) (string, error)
+}
+
+// outputs are all that Generate writes.
+func outputs() []output {
+	all := []output{
+		{path: "deploy/monitoring/dashboard.json", content: chartFile("files/dashboard.json")},
+		{path: "docs/values.md", content: ValuesReference},
+	}
+	for _, f := range files() {
+		all = append(all, output{path: path.Join("deploy/k8s", f.path), content: f.content})
+	}
+	return all
+}
+
+// Generate writes every generated file, or with check set compares.
 func Generate(root string, check bool) error {
 	var stale []error
-	for _, f := range files() {
-		want, err := f.content(root)
+	for _, o := range outputs() {
+		want, err := o.content(root)
 		if err != nil {
-			return fmt.Errorf("deploy/k8s/%s: %w", f.path, err)
+			return fmt.Errorf("%s: %w", o.path, err)
 		}
-		path := filepath.Join(root, "deploy", "k8s", filepath.FromSlash(f.path))
+		path := filepath.Join(root, filepath.FromSlash(o.path))
 		if check {
 			if got, err := os.ReadFile(path); err != nil || string(got) != want {
-				stale = append(stale, fmt.Errorf("deploy/k8s/%s: %w", f.path, ErrStale))
+				stale = append(stale, fmt.Errorf("%s: %w", o.path, ErrStale))
 			}
 			continue
 		}
@@ -39,6 +58,14 @@ func Generate(root string, check bool) error {
 		}
 	}
 	return errors.Join(stale...)
+}
+
+// chartFile is a file of the chart as it is.
+func chartFile(name string) func(root string) (string, error) {
+	return func(root string) (string, error) {
+		raw, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(chartDir), filepath.FromSlash(name)))
+		return string(raw), err
+	}
 }
 
 // content is the file's text: the template's objects in its order, each in the one form that

@@ -32,7 +32,7 @@ type file struct {
 	kinds []string
 }
 
-// files are all that Generate writes.
+// files are the manifests that Generate writes.
 func files() []file {
 	var all []file
 	for _, name := range []string{"queue", "scheduler", "binder", "descheduler", "config", "priority", "rbac", "network"} {
