@@ -70,6 +70,24 @@ func TestStoresHaveAsManyMembersAsGiven(t *testing.T) {
 	}
 }
 
+// TestRoutes: servers of NATS know each other, and one alone has no cluster: it would wait for a second server.
+func TestRoutes(t *testing.T) {
+	for _, n := range []int{1, 3, 5} {
+		config := find(chartObjects(t, "ha", set("stores.nats.replicas", n)), "ConfigMap", "berth-stores")
+		text, _ := field(config, "data").(object)["nats.conf"].(string)
+		want := n
+		if n == 1 {
+			want = 0
+		}
+		if got := strings.Count(text, "tls://"); got != want || strings.Contains(text, "cluster {") != (n > 1) {
+			t.Errorf("%d servers: %d routes, want %d:\n%s", n, got, want, text)
+		}
+		if last := fmt.Sprintf("tls://berth-nats-%d.berth-nats:6222", n-1); n > 1 && !strings.Contains(text, last) {
+			t.Errorf("%d servers: no route %s:\n%s", n, last, text)
+		}
+	}
+}
+
 func checkMembers(t *testing.T, objects []*unstructured.Unstructured, store string, members int) {
 	t.Helper()
 	got := field(find(objects, "StatefulSet", "other-"+store), "spec.replicas")
