@@ -64,7 +64,7 @@ func TestDashboard(t *testing.T) {
 // TestCollectorsPorts: those that are given are open for all services.
 func TestCollectorsPorts(t *testing.T) {
 	for given, want := range map[string]list{
-		"[]": {53.0, 53.0, 2379.0, 4222.0}, "[9999]": {53.0, 53.0, 2379.0, 4222.0, 9999.0},
+		"[]": {53.0, 53.0}, "[9999]": {53.0, 53.0, 9999.0},
 	} {
 		objects := chartObjects(t, "base", set("networkPolicy.otlp.ports", parse(t, given)))
 		policy := &unstructured.Unstructured{Object: find(objects, "NetworkPolicy", "berth-services")}
@@ -148,7 +148,8 @@ func TestNotes(t *testing.T) {
 			variant: "second-scheduler",
 			says: []string{
 				"descheduler  None\n", "etcd         3 members\n", "NATS         3 servers\n",
-				"get secret berth-queue-tls berth-scheduler-tls berth-binder-tls berth-etcd-tls berth-nats-tls berth-root-tls\n",
+				"get secret berth-queue-tls berth-scheduler-tls berth-binder-tls berth-etcd-tls berth-etcd-peer-tls " +
+					"berth-nats-tls berth-nats-peer-tls berth-root-tls\n",
 			},
 			lacks: []string{"WARNING", "berth-descheduler-tls"},
 		},
@@ -159,8 +160,8 @@ func TestNotes(t *testing.T) {
 		"in the place of kube-scheduler": {
 			variant: "replace-default", values: set("name", "other"),
 			says: []string{
-				"whose schedulerName is default-scheduler.", "--name other", "other-queue-tls",
-				`"schedulerName":"default-scheduler"`,
+				"whose schedulerName is berth or default-scheduler.", "--name other", "other-queue-tls",
+				`"schedulerName":"berth"`,
 			},
 		},
 	} {
