@@ -129,6 +129,44 @@ func TestHandOverChangesTheConfigurationAlone(t *testing.T) {
 	}
 }
 
+// TestEveryRuleOfThePoliciesNamesPorts: a rule without ports, or without anything, opens all of them.
+func TestEveryRuleOfThePoliciesNamesPorts(t *testing.T) {
+	bare := map[string]any{"otlp": map[string]any{"ports": []any{}}, "apiServers": []any{}, "externalStores": []any{}}
+	variants := append(render.Variants(), render.Variant{Name: render.Base, Set: map[string]any{"networkPolicy": bare}},
+		render.Variant{Name: "ha", Set: map[string]any{"networkPolicy": bare}})
+	for _, v := range variants {
+		templates, err := render.Chart(root, v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := render.Objects(render.Merged(templates))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			if o.GetKind() == "NetworkPolicy" {
+				checkPolicy(t, v.Name, o)
+			}
+		}
+	}
+}
+
+func checkPolicy(t *testing.T, variant string, policy *unstructured.Unstructured) {
+	t.Helper()
+	for _, direction := range []string{"ingress", "egress"} {
+		rules, _, err := unstructured.NestedSlice(policy.Object, "spec", direction)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, r := range rules {
+			ports, _, err := unstructured.NestedSlice(r.(map[string]any), "ports")
+			if err != nil || len(ports) == 0 {
+				t.Errorf("%s: %s, %s: rule %v: %v: want ports", variant, policy.GetName(), direction, r, err)
+			}
+		}
+	}
+}
+
 // TestNobodyElseHasRights: roles exist for the components with credentials only, and none has
 // a wildcard, a secret, or a right to give rights.
 func TestNobodyElseHasRights(t *testing.T) {
