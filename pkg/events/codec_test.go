@@ -456,8 +456,8 @@ func TestSubjectsAreBounded(t *testing.T) {
 	}
 }
 
-// TestARecordIsWhatItsSubjectSays: the log gives each service subjects that it may write, so a reader takes a record for
-// no more than its subject allows. A record of another stream, of another kind, or a repetition is refused.
+// TestARecordIsWhatItsSubjectSays: the log gives each service subjects that it may write, so a reader takes a record
+// for no more than its subject allows. A record of another stream, of another kind, or a repetition is refused.
 func TestARecordIsWhatItsSubjectSays(t *testing.T) {
 	fact := func() events.Message {
 		return events.EncodeFact(events.Fact{Kind: events.KindPod, Op: events.OpUpsert, UID: "u", Epoch: 3})

@@ -18,47 +18,12 @@ func (s *system) foreignAdministration(t *testing.T) {
 	s.no(err)
 	_, err = owner.Put(t.Context(), "/berth/member/queue/leased", "x", clientv3.WithLease(lease.ID))
 	s.no(err)
-	acts := map[string]func(context.Context, *clientv3.Client) error{
-		"add a user": func(ctx context.Context, c *clientv3.Client) error { _, err := c.UserAdd(ctx, "evil", "x"); return err },
-		"grant itself a role": func(ctx context.Context, c *clientv3.Client) error {
-			_, err := c.UserGrantRole(ctx, "berth-scheduler", "root")
-			return err
-		},
-		"switch authentication off": func(ctx context.Context, c *clientv3.Client) error {
-			_, err := c.AuthDisable(ctx)
-			return err
-		},
-		"add a member": func(ctx context.Context, c *clientv3.Client) error {
-			_, err := c.MemberAdd(ctx, []string{"https://127.0.0.1:1"})
-			return err
-		},
-		"remove a member": func(ctx context.Context, c *clientv3.Client) error { _, err := c.MemberRemove(ctx, 1); return err },
-		"defragment":      func(ctx context.Context, c *clientv3.Client) error { _, err := c.Defragment(ctx, endpoint); return err },
-		"take a snapshot": func(ctx context.Context, c *clientv3.Client) error {
-			r, err := c.Snapshot(ctx)
-			if err == nil {
-				_, err = r.Read(make([]byte, 1))
-				_ = r.Close() // nothing of it is used
-			}
-			return err
-		},
-		"move the leader": func(ctx context.Context, c *clientv3.Client) error { _, err := c.MoveLeader(ctx, 1); return err },
-		"revoke a lease of the queue": func(ctx context.Context, c *clientv3.Client) error {
-			_, err := c.Revoke(ctx, lease.ID)
-			return err
-		},
-		"read beside the ledger":  func(ctx context.Context, c *clientv3.Client) error { _, err := c.Get(ctx, "/other"); return err },
-		"write beside the ledger": func(ctx context.Context, c *clientv3.Client) error { _, err := c.Put(ctx, "/other", "x"); return err },
-		"watch everything": func(ctx context.Context, c *clientv3.Client) error {
-			answer := <-c.Watch(ctx, "", clientv3.WithPrefix())
-			return answer.Err()
-		},
-	}
+	acts := administration(endpoint, lease.ID)
 	for _, as := range []string{"scheduler", "binder", "descheduler"} {
 		client := s.etcdClient(t, as)
-		for what, act := range acts {
+		for what, do := range acts {
 			ctx, cancel := context.WithTimeout(t.Context(), refusedWithin)
-			if err := act(ctx, client); err == nil {
+			if err := do(ctx, client); err == nil {
 				t.Errorf("the %s may %s", as, what)
 			} else if ctx.Err() != nil {
 				t.Errorf("the %s, %s: no answer", as, what)
@@ -73,6 +38,63 @@ func (s *system) foreignAdministration(t *testing.T) {
 	}
 	_, err = owner.Revoke(t.Context(), lease.ID)
 	s.no(err)
+}
+
+// act is one call that is refused.
+type act func(context.Context, *clientv3.Client) error
+
+// call is an act whose answer is of no interest.
+func call[T any](do func(context.Context, *clientv3.Client) (T, error)) act {
+	return func(ctx context.Context, c *clientv3.Client) error {
+		_, err := do(ctx, c)
+		return err
+	}
+}
+
+// administration are what etcd's administrator does, and what nobody does beside the ledger.
+func administration(endpoint string, lease clientv3.LeaseID) map[string]act {
+	type (
+		ctx    = context.Context
+		client = *clientv3.Client
+	)
+	return map[string]act{
+		"add a user": call(func(x ctx, c client) (*clientv3.AuthUserAddResponse, error) { return c.UserAdd(x, "evil", "x") }),
+		"grant itself a role": call(func(x ctx, c client) (*clientv3.AuthUserGrantRoleResponse, error) {
+			return c.UserGrantRole(x, "berth-scheduler", "root")
+		}),
+		"switch authentication off": call(func(x ctx, c client) (*clientv3.AuthDisableResponse, error) {
+			return c.AuthDisable(x)
+		}),
+		"add a member": call(func(x ctx, c client) (*clientv3.MemberAddResponse, error) {
+			return c.MemberAdd(x, []string{"https://127.0.0.1:1"})
+		}),
+		"remove a member": call(func(x ctx, c client) (*clientv3.MemberRemoveResponse, error) {
+			return c.MemberRemove(x, 1)
+		}),
+		"defragment": call(func(x ctx, c client) (*clientv3.DefragmentResponse, error) {
+			return c.Defragment(x, endpoint)
+		}),
+		"take a snapshot": func(x ctx, c client) error {
+			r, err := c.Snapshot(x)
+			if err == nil {
+				_, err = r.Read(make([]byte, 1))
+				_ = r.Close() // nothing of it is used
+			}
+			return err
+		},
+		"move the leader": call(func(x ctx, c client) (*clientv3.MoveLeaderResponse, error) { return c.MoveLeader(x, 1) }),
+		"revoke a lease of the queue": call(func(x ctx, c client) (*clientv3.LeaseRevokeResponse, error) {
+			return c.Revoke(x, lease)
+		}),
+		"read beside the ledger": call(func(x ctx, c client) (*clientv3.GetResponse, error) { return c.Get(x, "/other") }),
+		"write beside the ledger": call(func(x ctx, c client) (*clientv3.PutResponse, error) {
+			return c.Put(x, "/other", "x")
+		}),
+		"watch everything": func(x ctx, c client) error {
+			answer := <-c.Watch(x, "", clientv3.WithPrefix())
+			return answer.Err()
+		},
+	}
 }
 
 // etcdClient connects as a service, with nothing of Berth between.

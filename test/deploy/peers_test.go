@@ -61,8 +61,8 @@ func (s *system) joinEtcd(as string) error {
 	return nil
 }
 
-// joinNATS begins a route: the server says who it is, both sides change to TLS, and a server that is let in has an answer
-// to its PING.
+// joinNATS begins a route: the server says who it is, both sides change to TLS, and a server that is let in gets an
+// answer to its PING.
 func (s *system) joinNATS(as string) error {
 	conn, err := net.DialTimeout("tcp", s.stores.address("nats", 0, natsRoutes), refusedWithin)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *system) joinNATS(as string) error {
 		return fmt.Errorf("no INFO, but %q: %w", info, err)
 	}
 	secure := tls.Client(conn, s.peer(as))
-	const hello = `CONNECT {"verbose":false,"pedantic":false,"tls_required":true,"name":"stranger","cluster":"berth"}` + "\r\n"
+	const hello = `CONNECT {"verbose":false,"tls_required":true,"name":"stranger","cluster":"berth"}` + "\r\n"
 	if _, err := secure.Write([]byte(hello + "PING\r\n")); err != nil {
 		return err
 	}

@@ -21,8 +21,8 @@ import (
 // services are those whose certificate may be stolen.
 var services = []string{"queue", "scheduler", "binder", "descheduler"}
 
-// subjectsOf are the subjects of Berth, each with the services that publish to it. It is written by hand, from what each
-// service is for; subjects that nobody may publish to are those of operators, and those that change the server.
+// subjectsOf are the subjects of Berth, each with the services that publish to it. It is written by hand, from what
+// each service is for; subjects that nobody may publish to are those of operators, and those that change the server.
 var subjectsOf = map[string][]string{
 	"facts.pod.x.1": {"queue"}, "facts.node.x.1": {"queue"},
 	"ledger.changes": {"queue"}, "ledger.picture": {"queue"},
@@ -122,7 +122,8 @@ func (s *system) forgedFact(t *testing.T) {
 	stored, err := js.PublishMsg(&nats.Msg{Subject: "decisions.0.bound", Header: header, Data: fact.Data})
 	s.no(err)
 	_, err = js.AddConsumer(stored.Stream, &nats.ConsumerConfig{
-		Name: "forger", AckPolicy: nats.AckNonePolicy, DeliverPolicy: nats.DeliverByStartSequencePolicy, OptStartSeq: stored.Sequence,
+		Name: "forger", AckPolicy: nats.AckNonePolicy,
+		DeliverPolicy: nats.DeliverByStartSequencePolicy, OptStartSeq: stored.Sequence,
 	})
 	s.no(err)
 	before, err := js.StreamInfo(string(events.Facts))

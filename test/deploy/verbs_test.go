@@ -142,8 +142,10 @@ func verbsOn(ctx context.Context, client kubernetes.Interface, account, name str
 		attributes.Verb = verb
 		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 			Spec: authorizationv1.SubjectAccessReviewSpec{
-				User:               "system:serviceaccount:" + namespace + ":" + account,
-				Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+				User: "system:serviceaccount:" + namespace + ":" + account,
+				Groups: []string{
+					"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated",
+				},
 				ResourceAttributes: &attributes,
 			},
 		}, metav1.CreateOptions{})
@@ -162,8 +164,8 @@ func isGroup(name string) bool {
 	return slices.Contains([]string{"apps", "autoscaling", "batch", "policy"}, name)
 }
 
-// TestTheQuotaGateOpensNothingElse: with the quota gate the binder may patch pods, and its patch changes a scheduling gate
-// and nothing else.
+// TestTheQuotaGateOpensNothingElse: with the quota gate the binder may patch pods, and its patch changes a scheduling
+// gate and nothing else.
 func TestTheQuotaGateOpensNothingElse(t *testing.T) {
 	s := newSystem(t, "")
 	s.install("overlays/ha")
@@ -184,7 +186,8 @@ func TestTheQuotaGateOpensNothingElse(t *testing.T) {
 		s.no(err)
 	}
 	patch := func(name, body string) error {
-		_, err := binder.CoreV1().Pods(ns).Patch(t.Context(), name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{})
+		_, err := binder.CoreV1().Pods(ns).Patch(
+			t.Context(), name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{})
 		return err
 	}
 	pod("refused")

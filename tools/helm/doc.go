@@ -1,3 +1,3 @@
-// Package helm pins Helm, which tests run to install and to upgrade the chart as a user does. The Makefile builds it from
-// source.
+// Package helm pins Helm, which tests run to install and to upgrade the chart as a user does. The Makefile builds it
+// from source.
 package helm

@@ -92,7 +92,7 @@ type natsFlags struct {
 const (
 	// defaultInboxPrefix is the NATS client's own.
 	defaultInboxPrefix = "_INBOX"
-	inboxPrefixHelp    = "beginning of the subjects on which NATS answers this process; the user needs the right to subscribe to them"
+	inboxPrefixHelp    = "beginning of the subjects on which NATS answers; its user needs the right to subscribe to them"
 )
 
 // replicas are how many of a service one process runs, and how they share the work.

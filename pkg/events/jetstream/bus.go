@@ -51,8 +51,8 @@ func (l *Log) Subscribe(subject string, handle func(data []byte)) (stop func(), 
 	return func() { _ = subscription.Unsubscribe() }, nil // likewise
 }
 
-// published reports whether a message came by Publish. JetStream delivers a stored record under the record's own subject,
-// and its answers with headers; a client that may read a stream can have either sent to any subject.
+// published reports whether a message came by Publish. JetStream delivers a stored record under the record's own
+// subject, and its answers with headers; a client that may read a stream can have either sent to any subject.
 func published(m *nats.Msg, subject string) bool { return m.Subject == subject && len(m.Header) == 0 }
 
 // Dropped returns how many messages of the bus overflowed a subscription's buffer, as far as

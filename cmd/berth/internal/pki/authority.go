@@ -122,7 +122,9 @@ type member struct {
 	hosts []string
 }
 
-func (a authority) issue(m member, now time.Time, life time.Duration) (made *x509.Certificate, keyPEM []byte, err error) {
+func (a authority) issue(
+	m member, now time.Time, life time.Duration,
+) (made *x509.Certificate, keyPEM []byte, err error) {
 	key, keyPEM, err := newKey()
 	if err != nil {
 		return nil, nil, err

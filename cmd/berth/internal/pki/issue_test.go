@@ -44,7 +44,9 @@ func TestRenewalKeepsTheAuthority(t *testing.T) {
 		t.Errorf("mode of ca.key: %v, %v", info.Mode(), err)
 	}
 	secrets := read(pki.SecretsFile)
-	for _, want := range []string{"berth-queue-tls", "berth-etcd-tls", "berth-root-tls", "berth-etcd-peer-tls", "berth-nats-peer-tls", "namespace: ns"} {
+	for _, want := range []string{
+		"berth-queue-tls", "berth-etcd-tls", "berth-root-tls", "berth-etcd-peer-tls", "berth-nats-peer-tls", "namespace: ns",
+	} {
 		if !strings.Contains(secrets, want) {
 			t.Errorf("%s does not say %s", pki.SecretsFile, want)
 		}

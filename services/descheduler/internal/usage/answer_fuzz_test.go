@@ -29,7 +29,8 @@ func FuzzAnswers(f *testing.F) {
 	f.Add([]byte(`{"status":"success"}`))
 	f.Add([]byte(`{"status":"success","data":null}`))
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		client, err := api.NewClient(api.Config{Address: "http://127.0.0.1", RoundTripper: bounded{answers(answer), maxAnswer}})
+		limited := bounded{answers(answer), maxAnswer}
+		client, err := api.NewClient(api.Config{Address: "http://127.0.0.1", RoundTripper: limited})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -100,8 +100,8 @@ func profiles(t *testing.T, objects []*unstructured.Unstructured) []string {
 	return nil
 }
 
-// TestHandOverChangesTheConfigurationAlone: from canary to replace-default no object differs but the ConfigMap, which has
-// a profile more. So no store is replaced at that moment, no descheduler begins, and no pod loses its scheduler.
+// TestHandOverChangesTheConfigurationAlone: from canary to replace-default no object differs but the ConfigMap, which
+// has a profile more. So no store is replaced at that moment, no descheduler begins, and no pod loses its scheduler.
 func TestHandOverChangesTheConfigurationAlone(t *testing.T) {
 	before, _ := objectsOf(t, render.Variant{Name: "canary"})
 	after, _ := objectsOf(t, render.Variant{Name: "replace-default"})
