@@ -102,7 +102,7 @@ deploy-generate: ## Write what is generated from the chart: deploy/k8s, deploy/m
 	@GOWORK=off go run -C tools/deploy . generate --root $(CURDIR)
 
 .PHONY: deploy-check
-deploy-check: build .cluster-programs ## The manifests: chart and kustomize the same, accepted by an API server, the demo under exactly their rights
+deploy-check: build .cluster-programs .peer-programs ## The manifests: chart and kustomize the same, accepted by an API server, the demo under exactly their rights
 	@cd tools/deploy && GOWORK=off go test -count 1 ./...
 	@go test -p 1 -tags e2e -count 1 -timeout 40m -run '$(RUN)' ./test/deploy
 

@@ -33,6 +33,16 @@ func (s *system) program(name string, args ...string) string {
 	return string(out)
 }
 
+// nothingLeft waits until the cluster has no object of Berth, of whatever kind.
+func (s *system) nothingLeft() {
+	s.Helper()
+	kinds := strings.Fields(s.program("kubectl", "api-resources", "--verbs=list", "-o", "name"))
+	s.eventually(admittedWithin, "nothing of Berth is left", func(context.Context) (string, error) {
+		return s.kubectl("", "get", strings.Join(kinds, ","), "--all-namespaces", "--ignore-not-found",
+			"--selector", "app.kubernetes.io/part-of=berth", "--output", "name")
+	})
+}
+
 // TestManifestsAreUpgraded: `kubectl apply -k` installs the version before and upgrades it to this one, for every
 // kustomization. Afterwards the cluster has what this version says. The way back is the same.
 func TestManifestsAreUpgraded(t *testing.T) {
@@ -45,6 +55,8 @@ func TestManifestsAreUpgraded(t *testing.T) {
 				s.program("kubectl", "apply", "-k", version)
 				s.program("kubectl", "diff", "-k", version)
 			}
+			s.program("kubectl", "delete", "-k", now)
+			s.nothingLeft()
 		})
 	}
 }
@@ -68,6 +80,8 @@ func TestChartIsUpgraded(t *testing.T) {
 			s.program("helm", "rollback", "berth", "1", "--namespace", namespace)
 			helm("upgrade", now)
 			s.program("helm", "uninstall", "berth", "--namespace", namespace)
+			s.program("kubectl", "delete", "namespace", namespace)
+			s.nothingLeft()
 		})
 	}
 }

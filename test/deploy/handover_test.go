@@ -1,0 +1,237 @@
+//go:build e2e
+
+package deploy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-scheduler/berth/test/e2e/harness"
+)
+
+const (
+	// arrivals is how far apart pods of each scheduler name arrive during the walk.
+	arrivals = 400 * time.Millisecond
+	// soonBound is the longest that a pod may wait in the walk: a replaced queue takes over within a few
+	// seconds, on a machine that runs everything.
+	soonBound = 15 * time.Second
+	// eachStep is how many more pods of each name have to be bound in each step.
+	eachStep = 10
+)
+
+// replaced are the services of the overlays canary and replace-default, in the order in which they are replaced.
+var replaced = []string{"queue", "scheduler", "binder"}
+
+// bootstrapConfig is docs/migrate.md's, for one process without leader election.
+const bootstrapConfig = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: bootstrap-scheduler
+`
+
+// walk is a migration from kube-scheduler and back, while pods of both scheduler names arrive.
+type walk struct {
+	*system
+	kubeScheduler *harness.Peer
+	running       map[string]*member
+	rounds        int
+	// names are the scheduler names, by the namespace of their pods.
+	names map[string]string
+	binds map[string]*harness.Binds
+}
+
+// TestHandOverAndBack does what docs/migrate.md says, with a real kube-scheduler: Berth runs beside it, takes over
+// default-scheduler, and gives it back. Pods of both scheduler names arrive all the time, and each is bound soon. No
+// pod is evicted, and no store restarts.
+func TestHandOverAndBack(t *testing.T) {
+	s := newSystem(t, sixtyNodes)
+	w := &walk{system: s, names: map[string]string{"plain": "default-scheduler", "canary": "berth"}}
+	w.startKubeSchedulers()
+	s.install("overlays/canary")
+	s.certificates()
+	s.startStores()
+	began := time.Now()
+	w.running = map[string]*member{}
+	w.replace()
+	stop := w.arrive()
+	w.step("Berth beside kube-scheduler")
+	w.bootstraps()
+
+	w.configure("overlays/replace-default")
+	w.replace()
+	w.step("both serve default-scheduler")
+	s.no(w.kubeScheduler.Stop(t.Context()))
+	w.step("Berth in the place of kube-scheduler")
+
+	w.startKubeScheduler()
+	w.configure("overlays/canary")
+	w.replace()
+	w.step("back beside kube-scheduler")
+	for name, m := range w.running {
+		s.no(m.Stop(t.Context()))
+		delete(w.running, name)
+	}
+	created := stop()
+	w.finish(began, created)
+}
+
+func (w *walk) startKubeSchedulers() {
+	w.Helper()
+	file := filepath.Join(w.dir, "bootstrap.yaml")
+	w.no(os.WriteFile(file, []byte(bootstrapConfig), 0o600))
+	bootstrap, err := w.cluster.StartPeer(w.Context(), harness.PeerConfig{Name: "bootstrap", Config: file})
+	w.no(err)
+	w.atEnd(bootstrap.Stop)
+	w.startKubeScheduler()
+	w.atEnd(func(ctx context.Context) error { return w.kubeScheduler.Stop(ctx) })
+}
+
+func (w *walk) startKubeScheduler() {
+	w.Helper()
+	var err error
+	w.kubeScheduler, err = w.cluster.StartKubeScheduler(w.Context(), "")
+	w.no(err)
+}
+
+// configure gives the services the configuration of a variant, as a kubelet updates a mounted ConfigMap.
+func (w *walk) configure(variant string) {
+	w.Helper()
+	objects := w.objects(variant)
+	w.sameStores(objects)
+	for name, text := range pick[*corev1.ConfigMap](w.system, objects, "berth-config").Data {
+		w.no(os.WriteFile(filepath.Join(w.configDir(), name), []byte(text), 0o644))
+	}
+}
+
+// sameStores checks that a variant runs the stores as those that run.
+func (w *walk) sameStores(objects []runtime.Object) {
+	w.Helper()
+	for _, store := range []string{"berth-etcd", "berth-nats"} {
+		before := pick[*appsv1.StatefulSet](w.system, w.shipped, store).Spec
+		after := pick[*appsv1.StatefulSet](w.system, objects, store).Spec
+		if before.String() != after.String() {
+			w.Errorf("%s is replaced", store)
+		}
+	}
+}
+
+// replace replaces every service one by one, as Deployments do: another is ready before one goes.
+func (w *walk) replace() {
+	w.Helper()
+	w.rounds++
+	for _, service := range replaced {
+		for i := range int(*pick[*appsv1.Deployment](w.system, w.shipped, "berth-"+service).Spec.Replicas) {
+			name := fmt.Sprintf("%s-%d", service, i)
+			before := w.running[name]
+			w.running[name] = w.start(service, fmt.Sprintf("%s-%d", name, w.rounds))
+			if before != nil {
+				w.no(before.Stop(w.Context()))
+			}
+		}
+	}
+}
+
+// bootstraps has the scheduler of Berth's own pods place one.
+func (w *walk) bootstraps() {
+	w.Helper()
+	spec := template("own", "100m").Spec
+	spec.SchedulerName = pick[*appsv1.Deployment](w.system, w.shipped, "berth-queue").Spec.Template.Spec.SchedulerName
+	_, err := w.client.CoreV1().Pods(namespace).Create(w.Context(),
+		&corev1.Pod{ObjectMeta: named("own"), Spec: spec}, metav1.CreateOptions{})
+	w.no(err)
+	w.bound(namespace, 1, placedWithin)
+}
+
+// arrive creates pods of both scheduler names until stop is called, which returns how many of each there are.
+func (w *walk) arrive() (stop func() int) {
+	w.Helper()
+	ctx, cancel := context.WithCancel(w.Context())
+	w.binds = map[string]*harness.Binds{}
+	for ns := range w.names {
+		w.create(&corev1.Namespace{ObjectMeta: named(ns)})
+		seen, err := harness.WatchBinds(w.Context(), w.client, ns)
+		w.no(err)
+		w.binds[ns] = seen
+	}
+	var done sync.WaitGroup
+	created, failed := 0, error(nil)
+	done.Go(func() {
+		for ticker := time.NewTicker(arrivals); ; created++ {
+			select {
+			case <-ctx.Done():
+				ticker.Stop()
+				return
+			case <-ticker.C:
+			}
+			for ns, scheduler := range w.names {
+				spec := template("steady", "10m").Spec
+				spec.SchedulerName = scheduler
+				_, err := w.client.CoreV1().Pods(ns).Create(w.Context(),
+					&corev1.Pod{ObjectMeta: named(fmt.Sprintf("p-%d", created)), Spec: spec}, metav1.CreateOptions{})
+				failed = errors.Join(failed, err)
+			}
+		}
+	})
+	return func() int {
+		cancel()
+		done.Wait()
+		w.no(failed)
+		return created
+	}
+}
+
+// step waits until more pods of both names have been bound.
+func (w *walk) step(what string) {
+	w.Helper()
+	for ns, binds := range w.binds {
+		before, err := binds.Count()
+		w.no(err)
+		if err := binds.Wait(w.Context(), before+eachStep, placedWithin); err != nil {
+			w.Fatalf("%s: pods of %s: %v", what, w.names[ns], err)
+		}
+	}
+	w.Logf("%s: done", what)
+}
+
+// finish holds what the walk promises. Pods of Berth that came last may wait for a Berth, which is gone.
+func (w *walk) finish(began time.Time, created int) {
+	w.Helper()
+	w.bound("plain", created, placedWithin)
+	for ns, binds := range w.binds {
+		if _, err := binds.Count(); err != nil {
+			w.Error(err)
+		}
+		longest := binds.LongestWait(began, time.Now())
+		w.Logf("%d pods of %s, the longest wait was %s", created, w.names[ns], longest.Round(time.Millisecond))
+		if longest > soonBound {
+			w.Errorf("a pod of %s waited %s, want at most %s", w.names[ns], longest, soonBound)
+		}
+		pods, err := w.client.CoreV1().Pods(ns).List(w.Context(), metav1.ListOptions{})
+		w.no(err)
+		for _, p := range pods.Items {
+			if p.DeletionTimestamp != nil {
+				w.Errorf("pod %s/%s is deleted", ns, p.Name)
+			}
+		}
+		if len(pods.Items) != created {
+			w.Errorf("%d pods of %s are there, %d were created", len(pods.Items), w.names[ns], created)
+		}
+	}
+	for name, process := range w.stores.running {
+		if err := process.Ended(); err != nil {
+			w.Errorf("%s has ended: %v", name, err)
+		}
+	}
+}
