@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -33,14 +35,6 @@ const (
 // replaced are the services of the overlays canary and replace-default, in the order in which they are replaced.
 var replaced = []string{"queue", "scheduler", "binder"}
 
-// bootstrapConfig is docs/migrate.md's, for one process without leader election.
-const bootstrapConfig = `
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- schedulerName: bootstrap-scheduler
-`
-
 // walk is a migration from kube-scheduler and back, while pods of both scheduler names arrive.
 type walk struct {
 	*system
@@ -58,8 +52,11 @@ type walk struct {
 func TestHandOverAndBack(t *testing.T) {
 	s := newSystem(t, sixtyNodes)
 	w := &walk{system: s, names: map[string]string{"plain": "default-scheduler", "canary": "berth"}}
-	w.startKubeSchedulers()
 	s.install("overlays/canary")
+	w.startBootstrapScheduler()
+	w.coldStart()
+	w.startKubeScheduler()
+	w.atEnd(func(ctx context.Context) error { return w.kubeScheduler.Stop(ctx) })
 	s.certificates()
 	s.startStores()
 	began := time.Now()
@@ -67,7 +64,6 @@ func TestHandOverAndBack(t *testing.T) {
 	w.replace()
 	stop := w.arrive()
 	w.step("Berth beside kube-scheduler")
-	w.bootstraps()
 
 	w.configure("overlays/replace-default")
 	w.replace()
@@ -87,15 +83,81 @@ func TestHandOverAndBack(t *testing.T) {
 	w.finish(began, created)
 }
 
-func (w *walk) startKubeSchedulers() {
+// startBootstrapScheduler starts the scheduler of deploy/bootstrap, with its configuration and its lease.
+func (w *walk) startBootstrapScheduler() {
 	w.Helper()
-	file := filepath.Join(w.dir, "bootstrap.yaml")
-	w.no(os.WriteFile(file, []byte(bootstrapConfig), 0o600))
-	bootstrap, err := w.cluster.StartPeer(w.Context(), harness.PeerConfig{Name: "bootstrap", Config: file})
+	config, err := os.ReadFile(filepath.Join(programs.Root, "deploy", "bootstrap", "scheduler.yaml"))
 	w.no(err)
-	w.atEnd(bootstrap.Stop)
-	w.startKubeScheduler()
-	w.atEnd(func(ctx context.Context) error { return w.kubeScheduler.Stop(ctx) })
+	const shipped = "/etc/kubernetes/scheduler.conf"
+	if !strings.Contains(string(config), shipped) {
+		w.Fatalf("deploy/bootstrap/scheduler.yaml names no %s", shipped)
+	}
+	file := filepath.Join(w.dir, "bootstrap.yaml")
+	w.no(os.WriteFile(file, []byte(strings.ReplaceAll(string(config), shipped, w.cluster.Kubeconfig)), 0o600))
+	process, err := w.cluster.StartReplica(w.dir, "bootstrap-scheduler", file)
+	w.no(err)
+	w.Cleanup(process.Kill)
+}
+
+// coldStart: nothing runs but the bootstrap scheduler, as after all nodes were replaced. Pods of the cluster's own
+// namespaces and of Berth are placed; other pods wait for Berth.
+func (w *walk) coldStart() {
+	w.Helper()
+	lease := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: "system:kube-scheduler", ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: "coordination.k8s.io", Resource: "leases", Name: "bootstrap-scheduler", Namespace: "kube-system", Verb: "update",
+		},
+	}}
+	_, err := w.kubectl("", "apply", "-f",
+		filepath.Join(programs.Root, "deploy", "k8s", "components", "bootstrap-scheduler", "bootstrap.yaml"))
+	w.no(err)
+	w.eventually(inForceWithin, "kube-scheduler's user may hold the lease", func(ctx context.Context) (string, error) {
+		got, err := w.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, lease, metav1.CreateOptions{})
+		if err != nil || got.Status.Allowed {
+			return "", err
+		}
+		return "it may not", nil
+	})
+	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "storage", Labels: map[string]string{"berth.dev/bootstrap": "true"},
+	}})
+	w.create(&corev1.Namespace{ObjectMeta: named("shop")})
+	own := pick[*appsv1.Deployment](w.system, w.shipped, "berth-queue").Spec.Template.Spec.SchedulerName
+	for ns, scheduler := range map[string]string{"kube-system": "", "storage": "", "shop": "", namespace: own} {
+		w.createsFirst(ns, scheduler)
+	}
+	for _, ns := range []string{"kube-system", "storage", namespace} {
+		w.bound(ns, 1, placedWithin)
+	}
+	waiting, err := w.client.CoreV1().Pods("shop").Get(w.Context(), "first", metav1.GetOptions{})
+	w.no(err)
+	if waiting.Spec.NodeName != "" || waiting.Spec.SchedulerName != "default-scheduler" {
+		w.Errorf("the pod of shop is on %q, its scheduler is %s", waiting.Spec.NodeName, waiting.Spec.SchedulerName)
+	}
+}
+
+// createsFirst creates a namespace's first pod, once the API server goes by the policy.
+func (w *walk) createsFirst(ns, scheduler string) {
+	w.Helper()
+	spec := template("first", "100m").Spec
+	spec.SchedulerName = scheduler
+	pod := &corev1.Pod{ObjectMeta: named("first"), Spec: spec}
+	want := "bootstrap-scheduler"
+	if ns == "shop" {
+		want = "default-scheduler"
+	}
+	w.eventually(inForceWithin, "pods of "+ns+" get "+want, func(ctx context.Context) (string, error) {
+		made, err := w.client.CoreV1().Pods(ns).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return err.Error(), nil // such as no service account yet
+		}
+		if made.Spec.SchedulerName != want {
+			return made.Spec.SchedulerName, nil
+		}
+		return "", nil
+	})
+	_, err := w.client.CoreV1().Pods(ns).Create(w.Context(), pod, metav1.CreateOptions{})
+	w.no(err)
 }
 
 func (w *walk) startKubeScheduler() {
@@ -141,17 +203,6 @@ func (w *walk) replace() {
 			}
 		}
 	}
-}
-
-// bootstraps has the scheduler of Berth's own pods place one.
-func (w *walk) bootstraps() {
-	w.Helper()
-	spec := template("own", "100m").Spec
-	spec.SchedulerName = pick[*appsv1.Deployment](w.system, w.shipped, "berth-queue").Spec.Template.Spec.SchedulerName
-	_, err := w.client.CoreV1().Pods(namespace).Create(w.Context(),
-		&corev1.Pod{ObjectMeta: named("own"), Spec: spec}, metav1.CreateOptions{})
-	w.no(err)
-	w.bound(namespace, 1, placedWithin)
 }
 
 // arrive creates pods of both scheduler names until stop is called, which returns how many of each there are.
