@@ -105,7 +105,8 @@ func (w *walk) coldStart() {
 	w.Helper()
 	lease := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: "system:kube-scheduler", ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Group: "coordination.k8s.io", Resource: "leases", Name: "bootstrap-scheduler", Namespace: "kube-system", Verb: "update",
+			Group: "coordination.k8s.io", Resource: "leases", Name: "bootstrap-scheduler",
+			Namespace: "kube-system", Verb: "update",
 		},
 	}}
 	_, err := w.kubectl("", "apply", "-f",

@@ -148,7 +148,9 @@ func (s *system) everything() string {
 	k8s, err := filepath.Rel(dir, filepath.Join(programs.Root, "deploy", "k8s"))
 	s.no(err)
 	text := fmt.Sprintf("resources:\n- %s/base\ncomponents:\n", k8s)
-	for _, c := range []string{"stores", "monitoring", "autoscaling", "metrics", "quota-gate", "adopt-namespaces", "bootstrap-scheduler"} {
+	for _, c := range []string{
+		"stores", "monitoring", "autoscaling", "metrics", "quota-gate", "adopt-namespaces", "bootstrap-scheduler",
+	} {
 		text += fmt.Sprintf("- %s/components/%s\n", k8s, c)
 	}
 	s.no(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644))
