@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strconv"
@@ -173,9 +174,29 @@ func containsAll(text string, parts []string) bool {
 
 // FreeAddress is a loopback address nobody listens on just now.
 func FreeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := listenAnywhere()
 	if err != nil {
 		return "", err
 	}
 	return listener.Addr().String(), listener.Close()
+}
+
+const (
+	// firstPort and ephemeralPort bound the ports of servers. From ephemeralPort on the system chooses the ports of
+	// connections (net.ipv4.ip_local_port_range): one may have a server's port before the server listens, even a
+	// connection to that server.
+	firstPort, ephemeralPort = 16384, 32768
+	// portTries is how many ports are tried.
+	portTries = 100
+)
+
+// listenAnywhere listens on a loopback port that is free.
+func listenAnywhere() (listener net.Listener, err error) {
+	for range portTries {
+		port := firstPort + rand.IntN(ephemeralPort-firstPort)
+		if listener, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			return listener, nil
+		}
+	}
+	return nil, err
 }

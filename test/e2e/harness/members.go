@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -209,7 +208,7 @@ func (m *Members) Tails() string {
 func freePorts(n int) ([]string, error) {
 	var out []string
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := listenAnywhere()
 		if err != nil {
 			return nil, err
 		}
