@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -45,10 +47,22 @@ func NewClient(c configv1.Extender) (*Client, error) {
 	}
 	secured, err := tlsConfig(c)
 	if err != nil {
-		return nil, fmt.Errorf("extender %s: %w", c.URLPrefix, err)
+		return nil, fmt.Errorf("extender %s: %w", address(c), err)
 	}
 	transport := utilnet.SetTransportDefaults(&http.Transport{TLSClientConfig: secured})
 	return &Client{config: c, http: &http.Client{Transport: transport, Timeout: timeout}}, nil
+}
+
+// address names an extender in errors and logs: its URL, but no password.
+func address(c configv1.Extender) string {
+	parsed, err := url.Parse(c.URLPrefix)
+	switch {
+	case err != nil:
+		return "(not a URL)" // it may hold a password
+	case parsed.User == nil:
+		return c.URLPrefix
+	}
+	return parsed.Redacted()
 }
 
 // RefusedError is an extender's answer that it has not done what it was asked, in its own words or by
@@ -93,7 +107,7 @@ func (c *Client) filter(ctx context.Context, pod *corev1.Pod, nodes []*corev1.No
 	for _, name := range left {
 		if !asked[name] {
 			return filtered{}, fmt.Errorf("extender %q claims a filtered node %q which is not found in the input node list",
-				c.config.URLPrefix, name)
+				address(c.config), name)
 		}
 		f.left[name] = true
 	}
@@ -162,12 +176,15 @@ func (c *Client) question(pod *corev1.Pod, nodes []*corev1.Node) *extenderv1.Ext
 func (c *Client) send(ctx context.Context, verb string, question, answer any) error {
 	body, err := json.Marshal(question)
 	if err != nil {
-		return fmt.Errorf("extender %s: %w", c.config.URLPrefix, err)
+		return fmt.Errorf("extender %s: %w", address(c.config), err)
 	}
-	url := strings.TrimRight(c.config.URLPrefix, "/") + "/" + verb
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	target := strings.TrimRight(c.config.URLPrefix, "/") + "/" + verb
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("extender %s: %w", c.config.URLPrefix, err)
+		if bad, ok := errors.AsType[*url.Error](err); ok {
+			err = bad.Err // without the text, which may hold a password
+		}
+		return fmt.Errorf("extender %s: %w", address(c.config), err)
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := c.http.Do(request)
@@ -176,7 +193,8 @@ func (c *Client) send(ctx context.Context, verb string, question, answer any) er
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return &RefusedError{fmt.Sprintf("failed %v with extender at URL %v, code %v", verb, url, response.StatusCode)}
+		return &RefusedError{fmt.Sprintf("failed %v with extender at URL %v, code %v", verb,
+			strings.TrimRight(address(c.config), "/")+"/"+verb, response.StatusCode)}
 	}
 	return json.NewDecoder(io.LimitReader(response.Body, maxAnswer)).Decode(answer)
 }

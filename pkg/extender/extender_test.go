@@ -342,3 +342,26 @@ func TestTLSMistakes(t *testing.T) {
 		}
 	}
 }
+
+// The password in an extender's address stays out of every error, also of those that end up in a pod's condition and
+// in the log.
+func TestPasswordsAreNotShown(t *testing.T) {
+	const password = "hunter2"
+	s := serve(t, map[string]func(extenderv1.ExtenderArgs) (any, error){
+		"filter": answer(extenderv1.ExtenderFilterResult{NodeNames: &[]string{"elsewhere"}}),
+	})
+	s.Start()
+	host := strings.TrimPrefix(s.URL, "http://")
+	for name, c := range map[string]struct{ address, verb, want string }{
+		"not there":        {"http://berth:" + password + "@127.0.0.1:1", "filter", "connection refused"},
+		"another status":   {"http://berth:" + password + "@" + host, "missing", "http://berth:xxxxx@" + host + "/missing"},
+		"a foolish answer": {"http://berth:" + password + "@" + host, "filter", "claims a filtered node"},
+		"not an address":   {"http://berth:" + password + " @" + host, "filter", "extender (not a URL)"},
+	} {
+		e := configv1.Extender{URLPrefix: c.address, FilterVerb: c.verb, NodeCacheCapable: true}
+		_, err := newSet(t, e).Consult(t.Context(), pod(""), nodes("a"))
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), password) {
+			t.Errorf("%s: %v, want %q in it and no password", name, err, c.want)
+		}
+	}
+}

@@ -125,7 +125,7 @@ func (c *Client) errStranger(
 			first = name
 		}
 	}
-	return fmt.Errorf("extender %q names node %q for preemption, about which it was not asked", c.config.URLPrefix, first)
+	return fmt.Errorf("extender %q names node %q for preemption, about which it was not asked", address(c.config), first)
 }
 
 // withVictims is a candidate with the victims of an answer, in its order, each once.
@@ -144,7 +144,7 @@ func (c *Client) withVictims(
 		}
 		if i < 0 {
 			return one, fmt.Errorf("extender %q names pod %v as a victim on node %q, where there is no such pod",
-				c.config.URLPrefix, meta, one.Node.Name)
+				address(c.config), meta, one.Node.Name)
 		}
 		if !slices.Contains(one.Victims, one.Standing[i]) {
 			one.Victims = append(one.Victims, one.Standing[i])

@@ -142,7 +142,7 @@ func (q *consultation) ignored(c *Client, verb string, err error) { q.set.ignore
 
 // ignored notes that an extender has failed and that it does not matter.
 func (s *Set) ignored(c *Client, verb string, pod *state.Pod, err error) {
-	s.logger.Warn("extender left out", "extender", c.config.URLPrefix, "verb", verb, "pod", pod.Key(), "err", err)
+	s.logger.Warn("extender left out", "extender", address(c.config), "verb", verb, "pod", pod.Key(), "err", err)
 }
 
 // Binds tells whether any of the extenders binds pods.
