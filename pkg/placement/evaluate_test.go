@@ -558,3 +558,31 @@ func BenchmarkEvaluate(b *testing.B) {
 		})
 	}
 }
+
+// The hash of a profile tells what its extenders are asked, and not by which credentials they are reached: a bundle
+// does not have those, and is to be replayed all the same.
+func TestHashKnowsNoCredentials(t *testing.T) {
+	hash := func(e configv1.Extender) uint64 {
+		p, err := placement.NewProfile(placement.ProfileConfig{SchedulerName: "s", Extenders: []configv1.Extender{e}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Hash()
+	}
+	plain := hash(configv1.Extender{URLPrefix: "https://host/x", FilterVerb: "filter"})
+	for name, c := range map[string]struct {
+		extender configv1.Extender
+		same     bool
+	}{
+		"a key": {configv1.Extender{
+			URLPrefix: "https://host/x", FilterVerb: "filter", TLSConfig: &configv1.ExtenderTLSConfig{KeyData: []byte("k")},
+		}, true},
+		"a password":      {configv1.Extender{URLPrefix: "https://user:password@host/x", FilterVerb: "filter"}, true},
+		"another address": {configv1.Extender{URLPrefix: "https://host/y", FilterVerb: "filter"}, false},
+		"another verb":    {configv1.Extender{URLPrefix: "https://host/x", FilterVerb: "sieve"}, false},
+	} {
+		if got := hash(c.extender); (got == plain) != c.same {
+			t.Errorf("%s: hash %x, of the plain one %x: want the same: %t", name, got, plain, c.same)
+		}
+	}
+}

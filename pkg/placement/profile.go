@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -299,8 +300,18 @@ func (p *Profile) add(r rule) {
 	p.weights += r.weight
 }
 
-// hashOf tells configurations apart, whichever process asks.
+// hashOf tells configurations apart, whichever process asks. By which credentials extenders are reached changes no
+// decision, and a bundle has none (berth export).
 func hashOf(cfg ProfileConfig) (uint64, error) {
+	cfg.Extenders = slices.Clone(cfg.Extenders)
+	for i := range cfg.Extenders {
+		e := &cfg.Extenders[i]
+		e.TLSConfig = nil
+		if address, err := url.Parse(e.URLPrefix); err == nil && address.User != nil {
+			address.User = nil
+			e.URLPrefix = address.String()
+		}
+	}
 	text, err := json.Marshal(cfg)
 	if err != nil {
 		return 0, fmt.Errorf("placement: profile %s: %w", cfg.SchedulerName, err)
