@@ -48,15 +48,7 @@ func (s *Store) Marshal() ([]byte, uint64, error) { return s.Snapshot().Marshal(
 // Marshal writes the state for events.Snapshots; any goroutine may call it.
 func (s *Snapshot) Marshal() ([]byte, uint64, error) {
 	p := s.position
-	b := appendUint(nil, fieldVersion, SnapshotVersion)
-	b = appendUint(b, fieldSequence, p.Sequence)
-	b = appendUint(b, fieldEpoch, p.Epoch)
-	b = appendUint(b, fieldRepairing, protowire.EncodeBool(p.repairing))
-	for i, k := range kinds {
-		if p.progress[i] != 0 {
-			b = appendItem(b, fieldProgress, k, p.progress[i], nil)
-		}
-	}
+	b := p.appendTo(nil)
 	var failed error
 	item := func(k events.Kind, rv uint64, obj APIObject) bool {
 		data, err := obj.Marshal()

@@ -32,8 +32,11 @@ func newExportCommand() *cobra.Command {
 		Short: "Write what the log holds into a file, to replay or to attach to a bug report",
 		Long: "Writes a bundle: all facts, decisions and changes of the ledger that the log still has, and the\n" +
 			"configuration that is given. berth replay and berth simulate read it anywhere, without a cluster.\n\n" +
-			"It has the names, labels and requests of pods and nodes in it, but no environment variables, secrets,\n" +
-			"credentials or addresses of the stores.",
+			"It has the names, labels, annotations, images and requests of pods and nodes in it, and what their status\n" +
+			"says. Environment variables, commands, probes and the last applied configuration are taken out, also where\n" +
+			"extenders or plugins are shown whole pods. Secrets are never read. Client keys and passwords of extenders\n" +
+			"are taken out of the configuration; arguments of plugins compiled in stay. Addresses of the stores are\n" +
+			"not in it.",
 		Example: "  berth export --file incident.tar --config scheduler.yaml --nats-url nats://nats:4222",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return e.run(cmd.Context(), cmd.OutOrStdout()) },
@@ -62,6 +65,9 @@ func (e *exporting) run(ctx context.Context, w io.Writer) (err error) {
 		for _, s := range events.Streams() {
 			span := manifest.Streams[s]
 			out.printf("  %-9s  %d to %d\n", s, span.First, span.Last)
+		}
+		if n := manifest.Unreadable; n > 0 {
+			out.printf("%d facts cannot be decoded by this version; they are in it without their objects\n", n)
 		}
 		return out.err
 	})

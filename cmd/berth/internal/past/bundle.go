@@ -3,6 +3,7 @@ package past
 import (
 	"archive/tar"
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -27,20 +27,12 @@ const Format = 1
 // The members of a bundle. Members of records are named STREAM/FIRST.zst, by the sequence of their
 // first record.
 const (
-	manifestMember  = "manifest.yaml"
-	configMember    = "config/scheduler.yaml"
-	policyMember    = "config/policy.yaml"
-	snapshotPrefix  = "snapshot/"
-	compressed      = ".zst"
-	maxManifest     = 1 << 20
-	maxConfig       = 16 << 20
-	sequenceDigits  = 20
-	maxMemberMemory = 256 << 20
-	// maxSnapshot bounds a snapshot once it is unpacked, and maxLine one record: a bundle comes from
-	// somewhere else, and must not fill the memory of who reads it. The first is several times what a
-	// cluster of a hundred thousand nodes takes, the second several times events.MaxMessage.
-	maxSnapshot = 16 << 30
-	maxLine     = 32 << 20
+	manifestMember = "manifest.yaml"
+	configMember   = "config/scheduler.yaml"
+	policyMember   = "config/policy.yaml"
+	snapshotPrefix = "snapshot/"
+	compressed     = ".zst"
+	sequenceDigits = 20
 )
 
 // Manifest says what a bundle holds.
@@ -54,6 +46,9 @@ type Manifest struct {
 	Streams map[events.Stream]Span `json:"streams"`
 	// Snapshot is the sequence of the facts' snapshot, 0 for none.
 	Snapshot uint64 `json:"snapshot,omitempty"`
+	// Unreadable counts facts that Export could not decode: they went in without their objects. It is not in
+	// the file.
+	Unreadable int `json:"-"`
 }
 
 // Span is what a stream held; First is 0 if it was empty.
@@ -78,13 +73,17 @@ type Bundle struct {
 	// Config and Policy are the files of the configuration, empty if they were not given.
 	Config, Policy []byte
 
-	file     *os.File
+	file *os.File
+	// size of the file.
+	size     int64
 	members  []member
 	snapshot *member
+	// seen are the names of the members; all snapshots have one.
+	seen map[string]bool
 }
 
 type member struct {
-	name         string
+	name, dir    string
 	first        uint64
 	offset, size int64
 }
@@ -97,11 +96,21 @@ func OpenBundle(path string) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bundle{file: file}
-	if err := b.index(); err != nil {
-		return nil, errors.Join(fmt.Errorf("bundle %s: %w", path, err), file.Close())
+	b := &Bundle{file: file, seen: map[string]bool{}}
+	info, err := file.Stat()
+	if err == nil {
+		b.size = info.Size()
+		err = b.index()
+	}
+	if err != nil {
+		return nil, errors.Join(b.failed(err), file.Close())
 	}
 	return b, nil
+}
+
+// failed names the file and its size.
+func (b *Bundle) failed(err error) error {
+	return fmt.Errorf("bundle %s (%d bytes): %w", b.file.Name(), b.size, err)
 }
 
 // Close closes the file.
@@ -131,18 +140,29 @@ func (b *Bundle) index() error {
 	return nil
 }
 
-func (b *Bundle) add(header *tar.Header, content io.Reader) (err error) {
+func (b *Bundle) add(header *tar.Header, content io.Reader) error {
+	dir, number, _ := strings.Cut(strings.TrimSuffix(header.Name, compressed), "/")
+	isSnapshot, name := dir+"/" == snapshotPrefix, header.Name
+	if isSnapshot {
+		name = dir
+	}
+	if b.seen[name] {
+		return errors.New("given twice: want each member once")
+	}
+	b.seen[name] = true
 	switch header.Name {
 	case manifestMember:
-		var text []byte
-		if text, err = readAtMost(content, maxManifest); err == nil {
+		text, err := readAtMost(content, maxManifest)
+		if err == nil {
 			err = yaml.UnmarshalStrict(text, &b.Manifest)
 		}
 		return err
 	case configMember:
+		var err error
 		b.Config, err = readAtMost(content, maxConfig)
 		return err
 	case policyMember:
+		var err error
 		b.Policy, err = readAtMost(content, maxConfig)
 		return err
 	}
@@ -150,12 +170,11 @@ func (b *Bundle) add(header *tar.Header, content io.Reader) (err error) {
 	if err != nil {
 		return err
 	}
-	dir, number, _ := strings.Cut(strings.TrimSuffix(header.Name, compressed), "/")
-	m := member{name: dir, offset: offset, size: header.Size}
+	m := member{name: header.Name, dir: dir, offset: offset, size: header.Size}
 	if m.first, err = strconv.ParseUint(number, 10, 64); err != nil {
 		return fmt.Errorf("want a directory and the number of a record: %w", err)
 	}
-	if dir+"/" == snapshotPrefix {
+	if isSnapshot {
 		b.snapshot = &m
 		return nil
 	}
@@ -167,7 +186,7 @@ func (b *Bundle) add(header *tar.Header, content io.Reader) (err error) {
 func (b *Bundle) Open(_ context.Context, s events.Stream, from uint64) (rerun.Records, error) {
 	var parts []member
 	for _, m := range b.members {
-		if m.name != string(s) {
+		if m.dir != string(s) {
 			continue
 		}
 		if m.first <= from {
@@ -178,44 +197,46 @@ func (b *Bundle) Open(_ context.Context, s events.Stream, from uint64) (rerun.Re
 	return &bundleRecords{bundle: b, parts: slices.Clone(parts), from: from}, nil
 }
 
-// Snapshot implements rerun.Source.
+// Snapshot implements rerun.Source. It unpacks the snapshot twice: what it takes is known before it is held.
 func (b *Bundle) Snapshot(context.Context) (sequence uint64, data []byte, ok bool, err error) {
 	if b.snapshot == nil {
 		return 0, nil, false, nil
 	}
-	z, err := b.unpack(*b.snapshot)
-	if err != nil {
-		return 0, nil, false, err
-	}
-	defer z.Close()
-	data, err = readAtMost(z, maxSnapshot)
-	if err != nil {
-		return 0, nil, false, fmt.Errorf("bundle: snapshot: %w", err)
+	if data, err = b.whole(*b.snapshot); err != nil {
+		return 0, nil, false, b.failed(fmt.Errorf("member %s: %w", b.snapshot.name, err))
 	}
 	return b.snapshot.first, data, true, nil
 }
 
-// readAtMost reads everything, and refuses more than a number of bytes.
-func readAtMost(r io.Reader, limit int64) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("more than the %d bytes that are accepted", limit)
+// whole unpacks a member into memory.
+func (b *Bundle) whole(m member) ([]byte, error) {
+	u := &unpacker{most: maxSnapshot}
+	defer u.close()
+	if err := u.open(b.file, m); err != nil {
+		return nil, err
 	}
+	size, err := io.Copy(io.Discard, u)
+	if err != nil {
+		return nil, err
+	}
+	u.packed, u.unpacked = 0, 0
+	if err := u.open(b.file, m); err != nil {
+		return nil, err
+	}
+	data := make([]byte, size)
+	_, err = io.ReadFull(u, data)
 	return data, err
-}
-
-func (b *Bundle) unpack(m member) (*zstd.Decoder, error) {
-	return zstd.NewReader(io.NewSectionReader(b.file, m.offset, m.size),
-		zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxMemberMemory))
 }
 
 // bundleRecords reads the members of a stream one after the other.
 type bundleRecords struct {
-	bundle *Bundle
-	parts  []member
-	from   uint64
-	z      *zstd.Decoder
-	lines  *bufio.Scanner
+	bundle   *Bundle
+	parts    []member
+	from     uint64
+	unpacker unpacker
+	// lines of the member now being read, and its name.
+	lines *bufio.Scanner
+	name  string
 }
 
 func (r *bundleRecords) Next(ctx context.Context) (events.Record, error) {
@@ -227,23 +248,21 @@ func (r *bundleRecords) Next(ctx context.Context) (events.Record, error) {
 			if len(r.parts) == 0 {
 				return events.Record{}, io.EOF
 			}
-			z, err := r.bundle.unpack(r.parts[0])
-			if err != nil {
-				return events.Record{}, err
+			if err := r.open(); err != nil {
+				return events.Record{}, r.failed(err)
 			}
-			r.parts, r.z, r.lines = r.parts[1:], z, bufio.NewScanner(z)
-			r.lines.Buffer(nil, maxLine)
 		}
 		if !r.lines.Scan() {
 			if err := r.lines.Err(); err != nil {
-				return events.Record{}, fmt.Errorf("bundle: %w", err)
+				return events.Record{}, r.failed(err)
 			}
-			r.Close()
+			r.lines = nil
 			continue
 		}
 		var l line
 		if err := json.Unmarshal(r.lines.Bytes(), &l); err != nil {
-			return events.Record{}, fmt.Errorf("bundle: %w", err)
+			// A line may end early because what unpacks it has failed.
+			return events.Record{}, r.failed(cmp.Or(r.lines.Err(), err))
 		}
 		if l.Sequence < r.from {
 			continue
@@ -255,9 +274,23 @@ func (r *bundleRecords) Next(ctx context.Context) (events.Record, error) {
 	}
 }
 
-func (r *bundleRecords) Close() {
-	if r.z != nil {
-		r.z.Close()
-		r.z, r.lines = nil, nil
+// open begins the next member.
+func (r *bundleRecords) open() error {
+	m := r.parts[0]
+	r.parts, r.name = r.parts[1:], m.name
+	if err := r.unpacker.open(r.bundle.file, m); err != nil {
+		return err
 	}
+	r.lines = bufio.NewScanner(&r.unpacker)
+	r.lines.Buffer(nil, maxLine)
+	return nil
 }
+
+func (r *bundleRecords) failed(err error) error {
+	if errors.Is(err, bufio.ErrTooLong) {
+		err = fmt.Errorf("a record has more than %d bytes: %w", maxLine, err)
+	}
+	return r.bundle.failed(fmt.Errorf("member %s: %w", r.name, err))
+}
+
+func (r *bundleRecords) Close() { r.unpacker.close() }

@@ -4,10 +4,9 @@
 //
 // A bundle is a tar file: manifest.yaml, the configuration under config/, the newest snapshot of
 // the facts, and the records of each stream in members of some megabytes, as lines of JSON
-// compressed with zstd. It has what the log has and the ledger's history in it, which are pods,
-// nodes and the other objects without what placement does not need (no environment variables, no
-// secrets, no managed fields), and no credentials. Writing holds one member in memory, reading
-// some lines.
+// compressed with zstd. Export strips every object (state.Strip), however whole the log has it: a bundle holds no
+// environment variables, commands or managed fields. It takes the credentials out of the configuration. Writing holds
+// the snapshot and one member in memory, reading the snapshot and some lines, within the limits of limits.go.
 //
 // Start reading at Export and OpenBundle.
 package past

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
@@ -31,7 +32,7 @@ type Contents struct {
 
 // Export writes a bundle of what a log holds, each stream to where it ends when its turn comes, and
 // returns what is in it. The decisions are read first: what they were computed from has been told
-// by then.
+// by then. Objects go in stripped, however whole the log has them, and the configuration without credentials.
 func Export(ctx context.Context, w io.Writer, src rerun.Source, c Contents) (Manifest, error) {
 	m := Manifest{
 		Format: Format, Version: c.Version, Kubernetes: c.Kubernetes, Created: c.Now.UTC(), Streams: map[events.Stream]Span{},
@@ -41,29 +42,18 @@ func Export(ctx context.Context, w io.Writer, src rerun.Source, c Contents) (Man
 		return m, err
 	}
 	e := &export{archive: tar.NewWriter(w), packer: z, now: c.Now}
-	for name, text := range map[string][]byte{configMember: c.Config, policyMember: c.Policy} {
-		if len(text) == 0 {
-			continue
-		}
-		if err := e.add(name, text); err != nil {
-			return m, err
-		}
+	if err := e.configuration(c); err != nil {
+		return m, err
 	}
-	sequence, data, ok, err := src.Snapshot(ctx)
-	if err != nil {
+	if m.Snapshot, err = e.snapshot(ctx, src); err != nil {
 		return m, fmt.Errorf("snapshot of the facts: %w", err)
-	}
-	if ok {
-		m.Snapshot = sequence
-		if err := e.add(memberName(snapshotPrefix[:len(snapshotPrefix)-1], sequence), z.EncodeAll(data, nil)); err != nil {
-			return m, err
-		}
 	}
 	for _, s := range []events.Stream{events.Decisions, events.Facts, events.Ledger} {
 		if m.Streams[s], err = e.stream(ctx, src, s); err != nil {
 			return m, fmt.Errorf("stream %s: %w", s, err)
 		}
 	}
+	m.Unreadable = e.unreadable
 	text, err := yaml.Marshal(m)
 	if err != nil {
 		return m, err
@@ -74,6 +64,42 @@ func Export(ctx context.Context, w io.Writer, src rerun.Source, c Contents) (Man
 	return m, e.archive.Close()
 }
 
+// configuration adds the files that are given.
+func (e *export) configuration(c Contents) error {
+	for _, file := range []struct {
+		name  string
+		text  []byte
+		strip func([]byte) ([]byte, error)
+	}{{configMember, c.Config, stripConfig}, {policyMember, c.Policy, stripPolicy}} {
+		if len(file.text) == 0 {
+			continue
+		}
+		text, err := file.strip(file.text)
+		if err == nil && len(text) > maxConfig {
+			err = fmt.Errorf("%d bytes: want at most %d", len(text), maxConfig)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", file.name, err)
+		}
+		if err := e.add(file.name, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// snapshot adds the newest snapshot, and returns its sequence; 0 if there is none.
+func (e *export) snapshot(ctx context.Context, src rerun.Source) (sequence uint64, err error) {
+	sequence, data, ok, err := src.Snapshot(ctx)
+	if err != nil || !ok {
+		return 0, err
+	}
+	if data, err = state.StripSnapshot(data); err != nil {
+		return 0, fmt.Errorf("at sequence %d: %w; export it with the berth that wrote it", sequence, err)
+	}
+	return sequence, e.add(memberName(snapshotPrefix[:len(snapshotPrefix)-1], sequence), pack(e.packer, data))
+}
+
 func memberName(dir string, sequence uint64) string {
 	return fmt.Sprintf("%s/%0*d%s", dir, sequenceDigits, sequence, compressed)
 }
@@ -82,6 +108,8 @@ type export struct {
 	archive *tar.Writer
 	packer  *zstd.Encoder
 	now     time.Time
+	// unreadable counts the facts that are in it without their objects.
+	unreadable int
 }
 
 func (e *export) add(name string, content []byte) error {
@@ -112,7 +140,7 @@ func (e *export) stream(ctx context.Context, src rerun.Source, s events.Stream) 
 		}
 		ended := err != nil
 		if text.Len() >= memberBytes || ended && text.Len() > 0 {
-			if err := e.add(memberName(string(s), first), e.packer.EncodeAll(text.Bytes(), nil)); err != nil {
+			if err := e.add(memberName(string(s), first), pack(e.packer, text.Bytes())); err != nil {
 				return span, err
 			}
 			text.Reset()
@@ -127,6 +155,7 @@ func (e *export) stream(ctx context.Context, src rerun.Source, s events.Stream) 
 			span.First = r.Sequence
 		}
 		span.Last = r.Sequence
+		r = e.stripped(s, r)
 		if err := lines.Encode(line{r.Sequence, r.Time.UTC(), r.Subject, r.Header, r.Data}); err != nil {
 			return span, err
 		}

@@ -15,10 +15,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/past"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
+	"github.com/berth-scheduler/berth/pkg/state"
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
 )
 
@@ -36,11 +40,31 @@ func fill(t *testing.T, log *memlog.Log, n int) {
 				Subject: subject, Header: events.Header{"kind": "pod", "number": fmt.Sprint(i)},
 				Data: bytes.Repeat([]byte{byte(i), 0, 255}, 1000),
 			}
+			if stream == events.Facts {
+				m = budget(t, i)
+			}
 			if _, err := log.Append(t.Context(), stream, events.AnySequence, []events.Message{m}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
+}
+
+// budget is the fact of an object of some kilobytes, of which nothing is stripped.
+func budget(t *testing.T, number int) events.Message {
+	t.Helper()
+	o := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: fmt.Sprint(number), UID: types.UID(fmt.Sprint(number)),
+		Annotations: map[string]string{"filler": strings.Repeat(fmt.Sprint(number), 1000)},
+	}}
+	data, err := o.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return events.EncodeFact(events.Fact{
+		Kind: events.KindDisruptionBudget, Op: events.OpUpsert, UID: string(o.UID), Namespace: o.Namespace, Name: o.Name,
+		ResourceVersion: 1, Epoch: 1, Object: data,
+	})
 }
 
 func export(t *testing.T, src rerun.Source, c past.Contents) (past.Manifest, string) {
@@ -100,7 +124,8 @@ func TestBundleIsTheLog(t *testing.T) {
 	t.Cleanup(log.Close)
 	fill(t, log, records)
 	log.Trim(events.Facts, 11)
-	if err := log.Put(t.Context(), events.Facts, 20, []byte("snapshot")); err != nil {
+	snapshot := snapshotOf(t, state.New())
+	if err := log.Put(t.Context(), events.Facts, 20, snapshot); err != nil {
 		t.Fatal(err)
 	}
 	live := past.Live{Log: log}
@@ -126,7 +151,7 @@ func TestBundleIsTheLog(t *testing.T) {
 		}
 	}
 	sequence, data, ok, err := b.Snapshot(t.Context())
-	if err != nil || !ok || sequence != 20 || string(data) != "snapshot" {
+	if err != nil || !ok || sequence != 20 || !bytes.Equal(data, snapshot) {
 		t.Errorf("snapshot %d %q %t %v, want 20", sequence, data, ok, err)
 	}
 }

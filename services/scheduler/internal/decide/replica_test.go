@@ -75,6 +75,48 @@ func TestDecisionsAreMadeAgain(t *testing.T) {
 	}
 }
 
+// With extenders or plugins of the users' shards decide on whole pods, and a bundle has them stripped (berth export).
+// No rule looks at what is missing: each decision comes out the same on the one and on the other.
+func TestDecisionsAreMadeAgainFromWholePods(t *testing.T) {
+	const some = 5
+	for seed := *replicaFirst; seed < *replicaFirst+min(*replicaSeeds, some); seed++ {
+		w := crossWorld(t, seed, nil)
+		w.comeToRest()
+		plain := w.facts
+		w.facts = make([]events.SequencedFact, len(plain))
+		for i, f := range plain {
+			w.facts[i] = dressed(t, f)
+		}
+		for _, s := range w.shards {
+			remake(t, w, s)
+		}
+	}
+}
+
+// dressed is a fact of a pod with what Strip takes out of one; the containers of each pod differ in it.
+func dressed(t *testing.T, f events.SequencedFact) events.SequencedFact {
+	t.Helper()
+	if f.Kind != events.KindPod || f.Op != events.OpUpsert {
+		return f
+	}
+	var pod corev1.Pod
+	if err := pod.Unmarshal(f.Object); err != nil {
+		t.Fatal(err)
+	}
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		c.Env, c.Command = []corev1.EnvVar{{Name: "NAME", Value: pod.Name}}, []string{"run", pod.Name}
+	}
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "token", VolumeSource: corev1.VolumeSource{
+		Projected: &corev1.ProjectedVolumeSource{},
+	}})
+	var err error
+	if f.Object, err = pod.Marshal(); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 // past is a shard's history, read forward by a replica.
 type past struct {
 	*world
@@ -174,7 +216,8 @@ func remake(t *testing.T, w *world, s *shard) (n tally) {
 		case b.Way == events.WayHeld && again.NodeName == d.NodeName:
 			p.replica.Keep(d.Evidence.Order, again, again.NodeName)
 			n.held++
-		case again.NodeName != d.NodeName || again.NodesFeasible != d.NodesFeasible:
+		case again.NodeName != d.NodeName || again.NodesFeasible != d.NodesFeasible ||
+			again.Evidence != nil && b.Way != events.WayHeld && again.Evidence.Class != d.Evidence.Class:
 			t.Fatalf("%s %s of %s: %s of %d again, %s of %d recorded\n%+v\n%+v", s.id, d.Kind, d.Pod.Name, again.NodeName,
 				again.NodesFeasible, d.NodeName, d.NodesFeasible, d, *d.Evidence)
 		default:

@@ -1,0 +1,101 @@
+package past
+
+import (
+	"fmt"
+	"net/url"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// stripped takes out of a record what a bundle must not hold. The queue strips facts too, but keeps whole pods and
+// nodes when extenders or plugins of the users' are configured (state.StripLess). A fact that cannot be decoded loses
+// its object, since nobody can tell what it holds.
+func (e *export) stripped(s events.Stream, r events.Record) events.Record {
+	if s != events.Facts || len(r.Data) == 0 {
+		return r
+	}
+	fact, err := events.DecodeFact(r)
+	if err == nil {
+		r.Data, err = state.StripFact(fact.Fact)
+	}
+	if err != nil {
+		r.Data = nil
+		e.unreadable++
+	}
+	return r
+}
+
+// stripConfig takes the credentials out of a KubeSchedulerConfiguration: client keys of extenders, and passwords in
+// their addresses. A file without any comes back as it is, comments included. What the arguments of users' plugins
+// mean is not known here; they stay.
+func stripConfig(text []byte) ([]byte, error) {
+	return edited(text, func(doc map[string]any) bool {
+		changed := false
+		for _, e := range list(doc["extenders"]) {
+			if tls := object(e["tlsConfig"]); tls["keyData"] != nil {
+				delete(tls, "keyData")
+				delete(tls, "certData") // of no use without its key, and refused
+				changed = true
+			}
+			changed = stripPassword(e, "urlPrefix") || changed
+		}
+		return changed
+	})
+}
+
+// stripPolicy does the same with a DeschedulerPolicy, which has addresses only: tokens are in secrets and files.
+func stripPolicy(text []byte) ([]byte, error) {
+	return edited(text, func(doc map[string]any) bool {
+		changed := false
+		for _, p := range list(doc["metricsProviders"]) {
+			changed = stripPassword(object(p["prometheus"]), "url") || changed
+		}
+		return changed
+	})
+}
+
+// edited is a YAML document after edit, which reports whether it has changed anything.
+func edited(text []byte, edit func(map[string]any) bool) ([]byte, error) {
+	data, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		return nil, err
+	}
+	var doc map[string]any
+	if err := utiljson.Unmarshal(data, &doc); err != nil { // keeps whole numbers whole
+		return nil, err
+	}
+	if !edit(doc) {
+		return text, nil
+	}
+	return yaml.Marshal(doc)
+}
+
+func stripPassword(o map[string]any, key string) (changed bool) {
+	address, err := url.Parse(fmt.Sprint(o[key]))
+	if err != nil || address.User == nil {
+		return false
+	}
+	address.User = nil
+	o[key] = address.String()
+	return true
+}
+
+// list is what in a list is an object; nil for what is no list.
+func list(v any) (objects []map[string]any) {
+	all, _ := v.([]any)
+	for _, one := range all {
+		if o := object(one); o != nil {
+			objects = append(objects, o)
+		}
+	}
+	return objects
+}
+
+func object(v any) map[string]any {
+	o, _ := v.(map[string]any)
+	return o
+}

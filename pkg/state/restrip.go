@@ -1,0 +1,61 @@
+package state
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// StripFact returns the object of a fact without what Strip takes out of it. One that is stripped already comes
+// back byte for byte. The error says why the fact cannot be read: nobody can tell what such an object holds.
+func StripFact(f events.Fact) ([]byte, error) {
+	obj, err := decodeObject(f)
+	if err != nil {
+		return nil, err
+	}
+	return strippedBytes(obj)
+}
+
+func strippedBytes(obj APIObject) ([]byte, error) {
+	Strip(obj)
+	return obj.Marshal()
+}
+
+// StripSnapshot strips every object of what Marshal wrote. It refuses a snapshot that it cannot read whole: one
+// of a later version, or one that holds objects of a kind that this version does not know.
+func StripSnapshot(data []byte) ([]byte, error) {
+	p, err := SnapshotPosition(data)
+	if err != nil || len(data) == 0 {
+		return nil, err
+	}
+	b := p.appendTo(make([]byte, 0, len(data)))
+	_, err = parseStore(data, func(it item) error {
+		obj, err := newAPIObject(it.kind)
+		if err != nil {
+			return err
+		}
+		if err := obj.Unmarshal(it.object); err != nil {
+			return fmt.Errorf("state: snapshot: %s: object: %w", it.kind, err)
+		}
+		object, err := strippedBytes(obj)
+		b = appendItem(b, fieldItem, it.kind, it.resourceVersion, object)
+		return err
+	})
+	return b, err
+}
+
+// appendTo writes what a snapshot begins with.
+func (p *Position) appendTo(b []byte) []byte {
+	b = appendUint(b, fieldVersion, SnapshotVersion)
+	b = appendUint(b, fieldSequence, p.Sequence)
+	b = appendUint(b, fieldEpoch, p.Epoch)
+	b = appendUint(b, fieldRepairing, protowire.EncodeBool(p.repairing))
+	for i, k := range kinds {
+		if p.progress[i] != 0 {
+			b = appendItem(b, fieldProgress, k, p.progress[i], nil)
+		}
+	}
+	return b
+}
