@@ -15,8 +15,11 @@ import (
 const (
 	// licence is the label of nodes that have one, and how good it is.
 	licence = "example.com/licence"
-	// headerTimeout keeps a caller that says nothing from holding a connection.
-	headerTimeout = 5 * time.Second
+	// The timeouts keep a caller that says nothing from holding a connection.
+	headerTimeout  = 5 * time.Second
+	requestTimeout = 30 * time.Second // thousands of nodes
+	idleTimeout    = 2 * time.Minute
+	maxHeaderBytes = 64 << 10
 )
 
 func main() {
@@ -25,7 +28,10 @@ func main() {
 	mux := http.NewServeMux()
 	mux.Handle("POST /filter", answering(filter))
 	mux.Handle("POST /prioritize", answering(prioritize))
-	server := &http.Server{Addr: *listen, Handler: mux, ReadHeaderTimeout: headerTimeout}
+	server := &http.Server{
+		Addr: *listen, Handler: mux, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout,
+		WriteTimeout: requestTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+	}
 	log.Fatal(server.ListenAndServe())
 }
 

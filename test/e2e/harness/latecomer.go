@@ -47,7 +47,8 @@ func (c *Cluster) LateWatches(ctx context.Context, by time.Duration, path string
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: proxy, ReadHeaderTimeout: time.Minute}
+	// Watches last as long as the test: nothing but their beginning has a bound.
+	server := &http.Server{Handler: proxy, ReadHeaderTimeout: time.Minute, IdleTimeout: time.Minute}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	go func() { _ = server.Serve(listener) }() // it ends with the context
 	kubeconfig := fmt.Sprintf(`apiVersion: v1

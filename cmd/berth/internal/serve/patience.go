@@ -1,0 +1,29 @@
+package serve
+
+import (
+	"net/http"
+	"time"
+)
+
+// maxHeaderBytes bounds the header of a request; no client of ours sends a kilobyte.
+const maxHeaderBytes = 64 << 10
+
+// patience is how long a client may take for what it has to do, so that none holds a connection without using it.
+type patience struct {
+	// header bounds reading the header, request reading all of a request: bodies are a word.
+	header, request time.Duration
+	// answer bounds the handler, and the client's reading of what it writes. A profile may take as much longer as it
+	// is asked to: package pprof moves the deadline.
+	answer time.Duration
+	// idle is how long a connection may wait for its next request: longer than between two scrapes.
+	idle time.Duration
+}
+
+var usual = patience{header: 5 * time.Second, request: 10 * time.Second, answer: time.Minute, idle: 2 * time.Minute}
+
+func (p patience) server(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: p.header, ReadTimeout: p.request, WriteTimeout: p.answer, IdleTimeout: p.idle,
+		MaxHeaderBytes: maxHeaderBytes,
+	}
+}

@@ -1,0 +1,146 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	// hurry is what is tested with in place of a bound, never what is never reached.
+	hurry = 50 * time.Millisecond
+	never = time.Hour
+	// enough is when a test gives up.
+	enough = 30 * time.Second
+)
+
+// listening is a server with some patience; run runs it.
+func listening(t *testing.T, p patience) *Server {
+	t.Helper()
+	s, err := Listen(Config{Address: "127.0.0.1:0", Profiling: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.patience = p
+	return s
+}
+
+func run(t *testing.T, s *Server) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+}
+
+// said is what a server says to a client that sends some text and then nothing, until the server disconnects.
+func said(t *testing.T, s *Server, text string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // the server has closed it
+	if err := conn.SetDeadline(time.Now().Add(enough)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil {
+		t.Errorf("%q: %v, want the connection to be closed by the server", text, err)
+	}
+	return string(answer)
+}
+
+// A client that stops in the middle of a request, or sends no next one, is disconnected, whichever bound it is that
+// it meets.
+func TestSlowClientsAreDisconnected(t *testing.T) {
+	const put = "PUT " + LevelPath + " HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nin"
+	for name, c := range map[string]struct {
+		patience   patience
+		text, want string
+	}{
+		"half a header": {
+			patience{header: hurry, request: never, answer: never, idle: never}, "GET /livez HTTP/1.1\r\nHost: x\r\n", "",
+		},
+		"half a body": {
+			patience{header: never, request: hurry, answer: never, idle: never}, put, "i/o timeout",
+		},
+		"no next request": {
+			patience{header: never, request: never, answer: never, idle: hurry},
+			"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n", "200 OK",
+		},
+		"an endless header": {
+			patience{header: never, request: never, answer: never, idle: hurry},
+			"GET /livez HTTP/1.1\r\nHost: " + strings.Repeat("x", 2*maxHeaderBytes) + "\r\n\r\n", "431",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := listening(t, c.patience)
+			run(t, s)
+			if got := said(t, s, c.text); !strings.Contains(got, c.want) {
+				t.Errorf("answer %q, want %q in it", got, c.want)
+			}
+		})
+	}
+}
+
+// A client that does not read its answer is disconnected too.
+func TestUnreadAnswersEnd(t *testing.T) {
+	s := listening(t, patience{header: never, request: never, answer: hurry, idle: never})
+	gaveUp := make(chan error, 1)
+	s.AddHandler("/long", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		var err error
+		for part := make([]byte, 1<<20); err == nil; {
+			_, err = w.Write(part)
+		}
+		gaveUp <- err
+	}))
+	run(t, s)
+	conn, err := net.Dial("tcp", s.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // the server has closed it
+	if _, err := io.WriteString(conn, "GET /long HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-gaveUp:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("writing ended with %v, want %v", err, os.ErrDeadlineExceeded)
+		}
+	case <-time.After(enough):
+		t.Error("the server still waits for a client that reads nothing")
+	}
+}
+
+// A profile takes as long as it is asked to, whatever the bounds.
+func TestProfilesAreNotCutOff(t *testing.T) {
+	const long = 1200 * time.Millisecond
+	s := listening(t, patience{header: never, request: hurry, answer: time.Second, idle: never})
+	run(t, s)
+	begun := time.Now()
+	response, err := http.Get("http://" + s.Address() + "/debug/pprof/trace?seconds=1.2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // read to the end
+	trace, err := io.ReadAll(response.Body)
+	if took := time.Since(begun); err != nil || response.StatusCode != http.StatusOK || took < long || len(trace) == 0 {
+		t.Errorf("%s after %s with %d bytes, %v: want a trace of %s", response.Status, took, len(trace), err, long)
+	}
+}
