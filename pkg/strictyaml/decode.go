@@ -3,10 +3,12 @@ package strictyaml
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"reflect"
 	"regexp"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -33,17 +35,15 @@ func JSON(data []byte, r *Report) []byte {
 		// Blank lines in place of what stood before keep the line numbers of errors true.
 		start := bytes.Index(data, bytes.TrimRight(doc, "\n"))
 		before := bytes.Count(data[:max(start, 0)], []byte("\n"))
-		converted, err := yaml.YAMLToJSONStrict(append(bytes.Repeat([]byte("\n"), before), doc...))
-		if err != nil {
-			addYAMLError(err, r)
+		converted := toJSON(append(bytes.Repeat([]byte("\n"), before), doc...), r)
+		switch {
+		case converted == nil:
 			return nil
-		}
-		if string(converted) == "null" { // blanks and comments alone
+		case string(converted) == "null": // blanks and comments alone
 			continue
-		}
-		if found != nil {
+		case found != nil:
 			r.AddLine("", "a second document", wellFormed)
-			return nil
+			return found
 		}
 		found = converted
 	}
@@ -53,29 +53,59 @@ func JSON(data []byte, r *Report) []byte {
 	return found
 }
 
+// toJSON is nil after recording why in r when doc is not well-formed. A field that is given twice is recorded too; the
+// last one counts then, so that the rest of the document can be looked at.
+func toJSON(doc []byte, r *Report) []byte {
+	converted, err := yaml.YAMLToJSONStrict(doc)
+	if err == nil {
+		return converted
+	}
+	addYAMLError(err, r)
+	if converted, err = yaml.YAMLToJSON(doc); err != nil {
+		return nil
+	}
+	return converted
+}
+
 // Decode reads one JSON value (from JSON, or a part of it) into the struct that into
 // points to and records every mistake in r with its full path below path (nil for the
-// whole document). It reports whether into may be used.
-func Decode(raw []byte, into any, path *field.Path, r *Report) bool {
+// whole document). What could be read is in into either way: it may be judged, so that all mistakes
+// are found at once, but not used.
+func Decode(raw []byte, into any, path *field.Path, r *Report) {
 	strict, err := kjson.UnmarshalStrict(raw, into, kjson.DisallowUnknownFields, kjson.DisallowDuplicateFields)
 	if err == nil && len(strict) == 0 {
-		return true
+		return
 	}
 	var tree any
 	if treeErr := kjson.UnmarshalCaseSensitivePreserveInts(raw, &tree); treeErr != nil {
-		r.AddError(path, Words("not JSON"), treeErr)
-		return false
+		r.AddKind(field.ErrorTypeTypeInvalid, path, Words("not JSON"), treeErr.Error())
+		return
 	}
 	before := len(r.mistakes)
-	explain(tree, reflect.TypeOf(into), path, r)
-	if len(r.mistakes) > before {
-		return false
+	readable := explain(tree, reflect.TypeOf(into), path, r)
+	unknown := func(m Mistake) bool { return m.Kind == field.ErrorTypeForbidden }
+	if len(strict) > 0 && !slices.ContainsFunc(r.mistakes[before:], unknown) {
+		for _, e := range strict {
+			r.AddError(path, Words("strict decoding"), e)
+		}
 	}
-	for _, e := range strict {
-		r.AddError(path, Words("strict decoding"), e)
+	if err == nil || !readable {
+		return
 	}
-	r.AddError(path, Words("decoding"), err)
-	return false
+	// The library stops at some values that it cannot read; those are gone from the tree now.
+	if err := decodeTree(tree, into); err != nil {
+		r.AddKind(field.ErrorTypeTypeInvalid, path, Words("decoding"), err.Error())
+	}
+}
+
+// decodeTree decodes leniently.
+func decodeTree(tree, into any) error {
+	raw, err := json.Marshal(tree)
+	if err != nil {
+		return err
+	}
+	reflect.ValueOf(into).Elem().SetZero() // of what has been read before
+	return kjson.UnmarshalCaseSensitivePreserveInts(raw, into)
 }
 
 var yamlLine = regexp.MustCompile(`line (\d+): (.*)`)

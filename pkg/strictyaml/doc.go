@@ -11,5 +11,7 @@
 //   - Names are case-sensitive, as in the API server's strict decoding.
 //   - The verdict is the library's (sigs.k8s.io/json); the walk in explain.go only words
 //     it. If the walk finds nothing to say, the library's own words are used.
+//   - What could be read is there to be judged, whatever else could not: one sort of mistake does not
+//     hide another. Only a mistake that follows from another is left out (Report).
 //   - Nothing panics, whatever the bytes; a mistake is always one line.
 package strictyaml

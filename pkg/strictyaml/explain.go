@@ -12,56 +12,64 @@ import (
 )
 
 // explain walks a decoded tree beside the type it was meant for and records every place
-// where the two differ.
-func explain(v any, t reflect.Type, path *field.Path, r *Report) {
+// where the two differ. It takes the values that cannot be read out of the tree, and reports whether v is
+// none of them.
+func explain(v any, t reflect.Type, path *field.Path, r *Report) (readable bool) {
 	for t.Kind() == reflect.Pointer && !decodesItself(t) {
 		t = t.Elem()
 	}
-	if v == nil {
-		return
-	}
-	if decodesItself(t) {
-		explainLeaf(v, t, path, r)
-		return
-	}
-	switch t.Kind() {
-	case reflect.Struct:
-		explainStruct(v, t, path, r)
-	case reflect.Map:
-		m, ok := v.(map[string]any)
-		if !ok {
-			r.AddKind(field.ErrorTypeTypeInvalid, path, v, "want a map")
-			return
-		}
-		for _, key := range slices.Sorted(maps.Keys(m)) {
-			explain(m[key], t.Elem(), path.Key(key), r)
-		}
-	case reflect.Slice:
-		if t.Elem().Kind() == reflect.Uint8 {
-			explainLeaf(v, t, path, r)
-			return
-		}
-		list, ok := v.([]any)
-		if !ok {
-			r.AddKind(field.ErrorTypeTypeInvalid, path, v, "want a list")
-			return
-		}
-		for i, item := range list {
-			explain(item, t.Elem(), path.Index(i), r)
-		}
+	switch {
+	case v == nil:
+		return true
+	case decodesItself(t):
+		return explainLeaf(v, t, path, r)
+	case t.Kind() == reflect.Struct:
+		return explainStruct(v, t, path, r)
+	case t.Kind() == reflect.Map:
+		return explainMap(v, t, path, r)
+	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
+		return explainList(v, t, path, r)
 	default:
-		explainLeaf(v, t, path, r)
+		return explainLeaf(v, t, path, r)
 	}
 }
 
-func explainStruct(v any, t reflect.Type, path *field.Path, r *Report) {
+func explainMap(v any, t reflect.Type, path *field.Path, r *Report) (readable bool) {
+	m, ok := v.(map[string]any)
+	if !ok {
+		r.AddKind(field.ErrorTypeTypeInvalid, path, v, "want a map")
+		return false
+	}
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		if !explain(m[key], t.Elem(), path.Key(key), r) {
+			delete(m, key)
+		}
+	}
+	return true
+}
+
+func explainList(v any, t reflect.Type, path *field.Path, r *Report) (readable bool) {
+	list, ok := v.([]any)
+	if !ok {
+		r.AddKind(field.ErrorTypeTypeInvalid, path, v, "want a list")
+		return false
+	}
+	for i, item := range list {
+		if !explain(item, t.Elem(), path.Index(i), r) {
+			list[i] = nil // the places of the others do not move
+		}
+	}
+	return true
+}
+
+func explainStruct(v any, t reflect.Type, path *field.Path, r *Report) (readable bool) {
 	fields := map[string]reflect.Type{}
 	collectFields(t, fields)
 	accepted := strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
 	m, ok := v.(map[string]any)
 	if !ok {
 		r.AddKind(field.ErrorTypeTypeInvalid, path, v, "want a map with fields of "+accepted)
-		return
+		return false
 	}
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		ft, known := fields[key]
@@ -69,24 +77,28 @@ func explainStruct(v any, t reflect.Type, path *field.Path, r *Report) {
 			r.AddKind(field.ErrorTypeForbidden, path.Child(key), Words("unknown field"), "want one of "+accepted)
 			continue
 		}
-		explain(m[key], ft, path.Child(key), r)
+		if !explain(m[key], ft, path.Child(key), r) {
+			delete(m, key)
+		}
 	}
+	return true
 }
 
 // explainLeaf asks the decoder itself whether it takes the value.
-func explainLeaf(v any, t reflect.Type, path *field.Path, r *Report) {
+func explainLeaf(v any, t reflect.Type, path *field.Path, r *Report) (readable bool) {
 	raw, err := json.Marshal(v)
 	if err == nil {
 		err = json.Unmarshal(raw, reflect.New(t).Interface())
 	}
 	if err == nil {
-		return
+		return true
 	}
 	want := "want " + wanted(t)
 	if decodesItself(t) {
 		want = err.Error()
 	}
 	r.AddKind(field.ErrorTypeTypeInvalid, path, v, want)
+	return false
 }
 
 // collectFields lists the JSON names of a struct, embedded ones included.

@@ -17,6 +17,9 @@ const maxValue = 80
 
 // Report collects the mistakes of one file. Its zero value is empty and has no file name.
 // For one goroutine.
+//
+// A value of a wrong type (field.ErrorTypeTypeInvalid) could not be read. What is recorded about such a place later
+// is dropped: it would be about a value that the file does not have.
 type Report struct {
 	// File is what the messages begin with; usually the path the file was read from.
 	File     string
@@ -67,12 +70,12 @@ func (r *Report) AddKind(kind field.ErrorType, path *field.Path, value any, acce
 	if path != nil { // a nil Path prints as "<nil>"
 		place = path.String()
 	}
-	r.mistakes = append(r.mistakes, Mistake{kind, place, render(value), accepted})
+	r.Take(Mistake{kind, place, render(value), accepted})
 }
 
 // AddLine records a mistake that has a place in the text rather than a field.
 func (r *Report) AddLine(place, problem, accepted string) {
-	r.mistakes = append(r.mistakes, Mistake{field.ErrorTypeInvalid, place, problem, accepted})
+	r.Take(Mistake{field.ErrorTypeInvalid, place, problem, accepted})
 }
 
 // AddError records what a library's validation found: every field.Error inside err with
@@ -92,14 +95,34 @@ func (r *Report) AddError(path *field.Path, value any, err error) {
 		if detail == "" {
 			detail = strings.ToLower(e.Type.String())
 		}
-		r.mistakes = append(r.mistakes, Mistake{e.Type, e.Field, render(e.BadValue), detail})
+		r.Take(Mistake{e.Type, e.Field, render(e.BadValue), detail})
 		return
 	}
 	r.Add(path, value, err.Error())
 }
 
 // Take adds a mistake that another report found.
-func (r *Report) Take(m Mistake) { r.mistakes = append(r.mistakes, m) }
+func (r *Report) Take(m Mistake) {
+	if !slices.ContainsFunc(r.mistakes, m.follows) {
+		r.mistakes = append(r.mistakes, m)
+	}
+}
+
+// follows reports whether m is there only because the value at the place of another mistake could not be read: it is
+// about that value, or says that something is missing around it.
+func (m Mistake) follows(other Mistake) bool {
+	if other.Kind != field.ErrorTypeTypeInvalid {
+		return false
+	}
+	missing := m.Kind == field.ErrorTypeRequired || m.Value == nothing || m.Value == render("")
+	return within(m.Field, other.Field) || missing && within(other.Field, m.Field)
+}
+
+// within reports whether a place is another, or a part of it.
+func within(place, whole string) bool {
+	rest, ok := strings.CutPrefix(place, whole)
+	return ok && (rest == "" || whole == "" || rest[0] == '.' || rest[0] == '[')
+}
 
 // List returns what has been recorded, in that order.
 func (r *Report) List() []Mistake { return slices.Clone(r.mistakes) }
@@ -115,13 +138,16 @@ func (r *Report) Err() error {
 	return &Mistakes{File: r.File, List: slices.Clone(r.mistakes)}
 }
 
+// nothing is how the value of a field shows that is not there.
+const nothing = "nothing"
+
 // render shows a value as the user wrote it: strings quoted, so that blanks and line
 // breaks are visible, everything else in Go's plain form.
 func render(value any) string {
 	var s string
 	switch v := value.(type) {
 	case nil:
-		return "nothing"
+		return nothing
 	case Words:
 		return string(v)
 	case string:

@@ -79,6 +79,63 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestWhatCanBeReadIsRead: a value that cannot be read leaves the others as they are, whatever stands before or behind
+// it, and so does a field that is given twice.
+func TestWhatCanBeReadIsRead(t *testing.T) {
+	d, err := decode("every: soon\nname: a\nname: b\nunknown: 1\nlist: [{name: c, every: 5s}, 7, {every: x, name: d}]\n" +
+		"map: {k: {every: y, name: e}, l: []}\ncount: 1.5\nsize: 3\n---\nsize: 4\n")
+	want := document{
+		inner: inner{Name: "b"}, Size: 3,
+		List: []inner{{Name: "c", Every: metav1.Duration{Duration: 5e9}}, {}, {Name: "d"}},
+		Map:  map[string]*inner{"k": {Name: "e"}},
+	}
+	if diff := cmp.Diff(want, d, cmp.AllowUnexported(document{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	mistakes, ok := errors.AsType[*Mistakes](err)
+	if !ok {
+		t.Fatalf("%T is no *Mistakes", err)
+	}
+	var places []string
+	for _, m := range mistakes.List {
+		places = append(places, m.Field)
+	}
+	wantPlaces := []string{
+		"line 3", "", "count", "every", "list[1]", "list[2].every", "map[k].every", "map[l]", "unknown",
+	}
+	if diff := cmp.Diff(wantPlaces, places); diff != "" {
+		t.Errorf("places (-want +got):\n%s", diff)
+	}
+}
+
+// TestMistakesThatFollow: what is said of a value that could not be read is left out, and that something is missing
+// where it should be; the rest is not.
+func TestMistakesThatFollow(t *testing.T) {
+	at := field.NewPath("list").Index(1)
+	r := &Report{}
+	r.AddKind(field.ErrorTypeTypeInvalid, at.Child("name"), 5, "want a string")
+	for place, follows := range map[*field.Path]bool{
+		at.Child("name"): true, at.Child("name", "first"): true, at.Child("name").Index(0): true,
+		at.Child("names"): false, at.Child("every"): false, at: false, field.NewPath("list"): false,
+	} {
+		before := len(r.List())
+		r.Add(place, 7, "want 8")
+		if got := len(r.List()) == before; got != follows {
+			t.Errorf("a value at %s left out: %t, want %t", place, got, follows)
+		}
+	}
+	for value, kind := range map[any]field.ErrorType{
+		nil: field.ErrorTypeInvalid, "": field.ErrorTypeNotSupported, 0: field.ErrorTypeRequired,
+	} {
+		before := len(r.List())
+		r.AddKind(kind, at, value, "want a name")
+		r.AddKind(kind, field.NewPath("list").Index(0), value, "want a name")
+		if got := len(r.List()) - before; got != 1 {
+			t.Errorf("%v at the list's entry, and at another: %d recorded, want the other", value, got)
+		}
+	}
+}
+
 // TestKinds: programs are told apart what people read.
 func TestKinds(t *testing.T) {
 	_, err := decode("count: 1.5\nnope: 1\nlist: {}")

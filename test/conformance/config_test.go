@@ -176,7 +176,7 @@ func compareUndecodable(err error, refused *strictyaml.Mistakes) []string {
 	return nil
 }
 
-// compareTwice: text that is no well-formed YAML is refused for that alone; upstream reads on.
+// compareTwice: a key that is given twice is refused by its line, beside other mistakes.
 func compareTwice(line string, refused *strictyaml.Mistakes) []string {
 	for _, m := range refused.List {
 		if m.Field == line {

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/past"
-	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
@@ -75,18 +74,15 @@ func (e *exporting) run(ctx context.Context, w io.Writer) (err error) {
 
 // files reads the configuration, and refuses what cannot be one.
 func (e *exporting) files() (config, policyFile []byte, err error) {
+	if _, err := e.readFiles(); err != nil {
+		return nil, nil, err
+	}
 	if e.config != "" {
-		if _, err := e.profilesOf(nil); err != nil {
-			return nil, nil, err
-		}
 		if config, err = os.ReadFile(e.config); err != nil {
 			return nil, nil, fmt.Errorf("--config: %w", err)
 		}
 	}
 	if e.descheduling.policy != "" {
-		if _, err := policy.Load(e.descheduling.policy); err != nil {
-			return nil, nil, fmt.Errorf("--policy: %w", err)
-		}
 		if policyFile, err = os.ReadFile(e.descheduling.policy); err != nil {
 			return nil, nil, fmt.Errorf("--policy: %w", err)
 		}

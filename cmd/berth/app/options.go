@@ -2,7 +2,10 @@ package app
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -16,6 +19,7 @@ import (
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/serve"
 	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 	"github.com/berth-scheduler/berth/services/binder"
 	"github.com/berth-scheduler/berth/services/descheduler"
 )
@@ -192,65 +196,71 @@ func (d *descheduling) addPrometheus(f *pflag.FlagSet) {
 		"CA certificates (PEM) for the policy's Prometheus; default: the system's")
 }
 
-// validate checks what flags alone can tell.
+// validate checks what flags alone can tell, and names all that is wrong.
 func (o *options) validate() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if o.shards < 1 || o.shards > maxReplicas {
-		return fmt.Errorf("--shards: %d: want 1 to %d", o.shards, maxReplicas)
+		wrong("--shards: %d: want 1 to %d", o.shards, maxReplicas)
 	}
 	if o.binders < 1 || o.binders > maxReplicas {
-		return fmt.Errorf("--binders: %d: want 1 to %d", o.binders, maxReplicas)
+		wrong("--binders: %d: want 1 to %d", o.binders, maxReplicas)
 	}
 	if o.nats.replicas < 0 || o.nats.replicas > maxNATSReplicas {
-		return fmt.Errorf("--nats-replicas: %d: want 0 to %d", o.nats.replicas, maxNATSReplicas)
+		wrong("--nats-replicas: %d: want 0 to %d", o.nats.replicas, maxNATSReplicas)
 	}
 	if o.descheduling.interval < 0 {
-		return fmt.Errorf("--descheduling-interval: %s: want 0 or more", o.descheduling.interval)
+		wrong("--descheduling-interval: %s: want 0 or more", o.descheduling.interval)
 	}
 	if o.http.Address != "" {
 		if _, _, err := net.SplitHostPort(o.http.Address); err != nil {
-			return fmt.Errorf("--http-address: %q: want host:port or \"\"", o.http.Address)
+			wrong("--http-address: %q: want host:port or \"\"", o.http.Address)
 		}
 	}
 	if !strings.HasPrefix(o.ledgerPrefix, "/") || !strings.HasSuffix(o.ledgerPrefix, "/") {
-		return fmt.Errorf("--etcd-prefix: %q: want a path that starts and ends with /", o.ledgerPrefix)
+		wrong("--etcd-prefix: %q: want a path that starts and ends with /", o.ledgerPrefix)
 	}
-	if err := o.http.TLS.Validate(); err != nil {
-		return err
+	if _, err := telemetry.ParseLevel(o.logLevel); err != nil {
+		wrong("--log-level: %w", err)
 	}
-	return o.tls.validate()
+	if _, err := telemetry.NewLogger(io.Discard, o.logFormat, slog.LevelInfo); err != nil {
+		wrong("--log-format: %w", err)
+	}
+	return errors.Join(append(errs, o.http.TLS.Validate(), o.tls.validate())...)
 }
 
 func (l leftovers) validate() error {
+	var errs []error
 	if err := binder.ValidKeepPlace(l.keepPlace); err != nil {
-		return fmt.Errorf("--keep-place: %w", err)
+		errs = append(errs, fmt.Errorf("--keep-place: %w", err))
 	}
 	if err := binder.ValidCollectAfter(l.collectAfter); err != nil {
-		return fmt.Errorf("--collect-after: %w", err)
+		errs = append(errs, fmt.Errorf("--collect-after: %w", err))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (t tlsFiles) validate() error {
+	var errs []error
 	if (t.natsCert == "") != (t.natsKey == "") {
-		return fmt.Errorf("--nats-cert-file and --nats-key-file: give both or none")
+		errs = append(errs, errors.New("--nats-cert-file and --nats-key-file: give both or none"))
 	}
 	if (t.etcdCert == "") != (t.etcdKey == "") {
-		return fmt.Errorf("--etcd-cert-file and --etcd-key-file: give both or none")
+		errs = append(errs, errors.New("--etcd-cert-file and --etcd-key-file: give both or none"))
 	}
-	files := map[string]string{
-		"--nats-ca-file": t.natsCA, "--nats-cert-file": t.natsCert, "--nats-key-file": t.natsKey,
-		"--nats-creds-file": t.natsCreds, "--etcd-ca-file": t.etcdCA, "--etcd-cert-file": t.etcdCert,
-		"--etcd-key-file": t.etcdKey,
-	}
-	for flag, path := range files {
-		if path == "" {
+	for _, file := range []struct{ flag, path string }{
+		{"--nats-ca-file", t.natsCA}, {"--nats-cert-file", t.natsCert}, {"--nats-key-file", t.natsKey},
+		{"--nats-creds-file", t.natsCreds}, {"--etcd-ca-file", t.etcdCA}, {"--etcd-cert-file", t.etcdCert},
+		{"--etcd-key-file", t.etcdKey},
+	} {
+		if file.path == "" {
 			continue
 		}
-		if _, err := os.Stat(path); err != nil {
-			return fmt.Errorf("%s: %w", flag, err)
+		if _, err := os.Stat(file.path); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", file.flag, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // kubectlNamespace is the namespace that kubectl would use: no kubeconfig is needed for it.

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/manifest"
-	"github.com/berth-scheduler/berth/pkg/descheduling/policy"
 	"github.com/berth-scheduler/berth/pkg/placement"
 	"github.com/berth-scheduler/berth/pkg/simulate"
 	"github.com/berth-scheduler/berth/services/scheduler/rerun"
@@ -75,11 +74,11 @@ func (s *simulating) run(ctx context.Context, w io.Writer) error {
 	if in.Changes, err = s.readChanges(); err != nil {
 		return err
 	}
-	if s.descheduling.policy != "" {
-		if in.Policy, err = policy.Load(s.descheduling.policy); err != nil {
-			return fmt.Errorf("--policy: %w", err)
-		}
+	files, err := s.readFiles()
+	if err != nil {
+		return err
 	}
+	in.Policy = files.policy
 	return s.openPast(ctx, s.bundle, func(src rerun.Source, profiles []placement.ProfileConfig) error {
 		picture, err := rerun.Rebuild(ctx, src, at)
 		if err != nil {

@@ -104,43 +104,45 @@ func (o *options) logger() (*slog.Logger, error) {
 	return logger, nil
 }
 
-// read checks the flags and reads every file they name, before anything is started.
+// read checks the flags and reads every file they name, before anything is started. The error names all that is wrong.
 func (o *options) read(services []service) (inputs, error) {
-	var in inputs
-	if err := o.validate(); err != nil {
-		return in, err
+	errs := []error{o.validate()}
+	in, err := o.readFiles()
+	errs = append(errs, err)
+	if slices.Contains(services, binderService) {
+		errs = append(errs, o.leftovers.validate())
 	}
-	var err error
+	if slices.Contains(services, deschedulerService) && o.descheduling.policy == "" {
+		errs = append(errs, errors.New("--policy: empty: want a DeschedulerPolicy (descheduler/v1alpha2) file"))
+	}
+	if slices.Contains(services, queueService) || slices.Contains(services, binderService) {
+		if o.kubeconfig == "" && in.config != nil {
+			o.kubeconfig = in.config.ClientConnection.Kubeconfig
+		}
+		// A configuration that cannot be read may be the one that names the kubeconfig.
+		if o.kubeconfig != "" || in.config != nil {
+			in.rest, err = o.restConfig()
+			errs = append(errs, err)
+		}
+	}
+	return in, errors.Join(errs...)
+}
+
+// readFiles reads the configuration and the policy. What cannot be read is nil.
+func (o *options) readFiles() (in inputs, err error) {
+	var configErr, policyErr error
 	in.config = config.Default()
 	if o.config != "" {
-		if in.config, err = config.Load(o.config, pluginNames()...); err != nil {
-			return in, fmt.Errorf("--config: %w", err)
+		if in.config, configErr = config.Load(o.config, pluginNames()...); configErr != nil {
+			configErr = fmt.Errorf("--config: %w", configErr)
 		}
 	}
 	if o.descheduling.policy != "" {
-		if in.policy, err = o.descheduling.load(); err != nil {
-			return in, fmt.Errorf("--policy: %w", err)
+		if in.policy, policyErr = o.descheduling.load(); policyErr != nil {
+			policyErr = fmt.Errorf("--policy: %w", policyErr)
 		}
 	}
-	if slices.Contains(services, binderService) {
-		if err := o.leftovers.validate(); err != nil {
-			return in, err
-		}
-	}
-	for _, s := range services {
-		switch {
-		case s == deschedulerService && in.policy == nil:
-			return in, errors.New("--policy: empty: want a DeschedulerPolicy (descheduler/v1alpha2) file")
-		case (s == queueService || s == binderService) && in.rest == nil:
-			if o.kubeconfig == "" {
-				o.kubeconfig = in.config.ClientConnection.Kubeconfig
-			}
-			if in.rest, err = o.restConfig(); err != nil {
-				return in, err
-			}
-		}
-	}
-	return in, nil
+	return in, errors.Join(configErr, policyErr)
 }
 
 func (in inputs) host() string {

@@ -95,9 +95,10 @@ func (r *resolver) berth(raw []byte) Berth {
 	}
 	path := field.NewPath("berth")
 	var in berthBlock
-	if len(raw) == 0 || string(raw) == "null" || !strictyaml.Decode(raw, &in, path, r.Report) {
+	if len(raw) == 0 || string(raw) == "null" {
 		return out
 	}
+	strictyaml.Decode(raw, &in, path, r.Report)
 	r.pauses(&in, &out, path)
 	if in.MaxPerOwner != nil {
 		out.MaxPerOwner = *in.MaxPerOwner

@@ -41,9 +41,7 @@ var (
 
 func (r *resolver) evictor(c located) Evictor {
 	var in evictorArgs
-	if !r.decode(c, &in) {
-		return Evictor{}
-	}
+	r.decode(c, &in)
 	at := c.path
 	out := Evictor{
 		TargetNodes:     r.nodeSelector(in.NodeSelector, at.Child("nodeSelector")),

@@ -27,9 +27,7 @@ var (
 
 func (r *resolver) tooManyRestarts(c located) Args {
 	var in restartsArgs
-	if !r.decode(c, &in) {
-		return &TooManyRestarts{}
-	}
+	r.decode(c, &in)
 	if in.PodRestartThreshold < 1 {
 		r.Add(c.path.Child("podRestartThreshold"), in.PodRestartThreshold,
 			"invalid PodsHavingTooManyRestarts threshold; want 1 or more")
@@ -51,9 +49,7 @@ func (r *resolver) states(given, known []string, path *field.Path) {
 
 func (r *resolver) podLifeTime(c located) Args {
 	var in lifeTimeArgs
-	if !r.decode(c, &in) {
-		return &PodLifeTime{}
-	}
+	r.decode(c, &in)
 	out := &PodLifeTime{
 		Pods: r.pods(&in.podArgs, c.path), MaxSeconds: in.MaxPodLifeTimeSeconds, States: in.States,
 		ExitCodes: in.ExitCodes, InitContainers: in.IncludingInitContainers,
@@ -84,9 +80,7 @@ func (r *resolver) podLifeTime(c located) Args {
 
 func (r *resolver) failedPods(c located) Args {
 	var in failedArgs
-	if !r.decode(c, &in) {
-		return &FailedPods{}
-	}
+	r.decode(c, &in)
 	out := &FailedPods{
 		Pods: r.pods(&in.podArgs, c.path), ExcludeOwnerKinds: in.ExcludeOwnerKinds, MinSeconds: failedPodsMinSeconds,
 		Reasons: in.Reasons, ExitCodes: in.ExitCodes, InitContainers: in.IncludingInitContainers,
@@ -99,9 +93,7 @@ func (r *resolver) failedPods(c located) Args {
 
 func (r *resolver) duplicates(c located) Args {
 	var in duplicatesArgs
-	if !r.decode(c, &in) {
-		return &Duplicates{}
-	}
+	r.decode(c, &in)
 	return &Duplicates{
 		Namespaces:        r.namespaces(in.Namespaces, c.path.Child("namespaces")),
 		ExcludeOwnerKinds: in.ExcludeOwnerKinds,
@@ -110,17 +102,13 @@ func (r *resolver) duplicates(c located) Args {
 
 func (r *resolver) interPodAntiAffinity(c located) Args {
 	var in antiAffinityArgs
-	if !r.decode(c, &in) {
-		return &InterPodAntiAffinity{}
-	}
+	r.decode(c, &in)
 	return &InterPodAntiAffinity{Pods: r.pods(&in.podArgs, c.path)}
 }
 
 func (r *resolver) nodeAffinity(c located) Args {
 	var in nodeAffinityArgs
-	if !r.decode(c, &in) {
-		return &NodeAffinity{}
-	}
+	r.decode(c, &in)
 	at := c.path.Child("nodeAffinityType")
 	if len(in.NodeAffinityType) == 0 {
 		r.Add(at, nil, "nodeAffinityType needs to be set; want "+RequiredNodeAffinity+" or "+PreferredNodeAffinity)
@@ -135,9 +123,7 @@ func (r *resolver) nodeAffinity(c located) Args {
 
 func (r *resolver) nodeTaints(c located) Args {
 	var in taintsArgs
-	if !r.decode(c, &in) {
-		return &NodeTaints{}
-	}
+	r.decode(c, &in)
 	r.taintNames(in.ExcludedTaints, c.path.Child("excludedTaints"))
 	r.taintNames(in.IncludedTaints, c.path.Child("includedTaints"))
 	if len(in.ExcludedTaints) > 0 && len(in.IncludedTaints) > 0 {
@@ -164,9 +150,7 @@ func (r *resolver) taintNames(names []string, path *field.Path) {
 
 func (r *resolver) topologySpread(c located) Args {
 	var in spreadArgs
-	if !r.decode(c, &in) {
-		return &TopologySpread{}
-	}
+	r.decode(c, &in)
 	for i, s := range in.Constraints {
 		if !slices.Contains(spreadConstraints, s) {
 			r.Add(c.path.Child("constraints").Index(i), string(s),

@@ -180,9 +180,7 @@ func parse(file string, data []byte, strict bool) (*Policy, error) {
 		return nil, err
 	}
 	var in document
-	if !r.decodeEnvelope(raw, &in) {
-		return nil, r.Err()
-	}
+	r.decodeEnvelope(raw, &in)
 	out := r.policy(&in)
 	if err := r.Err(); err != nil {
 		return nil, err

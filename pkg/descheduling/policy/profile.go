@@ -44,8 +44,10 @@ type located struct {
 }
 
 // decode reads a plugin's args; without any, args keeps its zero value.
-func (r *resolver) decode(c located, args any) bool {
-	return len(c.raw) == 0 || strictyaml.Decode(c.raw, args, c.path, r.Report)
+func (r *resolver) decode(c located, args any) {
+	if len(c.raw) > 0 {
+		strictyaml.Decode(c.raw, args, c.path, r.Report)
+	}
 }
 
 // Balances says whether a strategy is one that balances: what it picks may be anywhere, and is

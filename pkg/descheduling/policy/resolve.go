@@ -27,7 +27,7 @@ type resolver struct {
 	warnings []string
 }
 
-// checkType is asked before the document is decoded: another version has other fields.
+// checkType is asked before the document is decoded: another version has other fields. An error ends the reading.
 func (r *resolver) checkType(raw []byte) error {
 	var meta metav1.TypeMeta
 	if err := json.Unmarshal(raw, &meta); err != nil {
@@ -43,26 +43,24 @@ func (r *resolver) checkType(raw []byte) error {
 	if meta.Kind != kind {
 		r.Add(field.NewPath("kind"), meta.Kind, "want "+kind)
 	}
-	return r.Err()
+	if meta.APIVersion != apiVersion || meta.Kind != kind {
+		return r.Err()
+	}
+	return nil
 }
 
 // decodeEnvelope reads all but the plugins' arguments. Unknown keys in it mean nothing to
 // upstream, which is why they are only warned of.
-func (r *resolver) decodeEnvelope(raw []byte, in *document) bool {
+func (r *resolver) decodeEnvelope(raw []byte, in *document) {
 	envelope := &strictyaml.Report{}
-	if strictyaml.Decode(raw, in, nil, envelope) {
-		return true
-	}
-	usable := true
+	strictyaml.Decode(raw, in, nil, envelope)
 	for _, m := range envelope.List() {
 		if m.Kind == field.ErrorTypeForbidden && !r.strict {
 			r.warnings = append(r.warnings, fmt.Sprintf("%s: %s: %s: no effect: %s", r.File, m.Field, m.Value, m.Accepted))
 			continue
 		}
 		r.Take(m)
-		usable = false
 	}
-	return usable
 }
 
 // policy records what cannot be accepted and builds the result, which is usable only when

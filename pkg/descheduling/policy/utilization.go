@@ -12,9 +12,7 @@ const onlyThresholdingResources = "OnlyThresholdingResources"
 
 func (r *resolver) lowUtilization(c located) Args {
 	var in lowUtilizationArgs
-	if !r.decode(c, &in) {
-		return &LowUtilization{}
-	}
+	r.decode(c, &in)
 	r.thresholds(in.Thresholds, "thresholds config is not valid: ", c.path.Child("thresholds"))
 	r.thresholds(in.TargetThresholds, "targetThresholds config is not valid: ", c.path.Child("targetThresholds"))
 	r.compareThresholds(&in, c.path)
@@ -34,9 +32,7 @@ func (r *resolver) lowUtilization(c located) Args {
 
 func (r *resolver) highUtilization(c located) Args {
 	var in highUtilizationArgs
-	if !r.decode(c, &in) {
-		return &HighUtilization{}
-	}
+	r.decode(c, &in)
 	r.thresholds(in.Thresholds, "", c.path.Child("thresholds"))
 	for i, mode := range in.EvictionModes {
 		if mode != onlyThresholdingResources {

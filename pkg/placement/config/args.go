@@ -97,30 +97,10 @@ func (k catalogue) resolveArgs(
 	return resolved
 }
 
-// decodeAllArgs records what cannot be decoded in the arguments of a file that has mistakes
-// of that kind already: values are not looked at before everything can be read.
-func decodeAllArgs(in *schedulerv1.KubeSchedulerConfiguration, r *strictyaml.Report) {
-	for i, p := range in.Profiles {
-		for j, c := range p.PluginConfig {
-			if len(c.Args.Raw) == 0 {
-				continue
-			}
-			path := field.NewPath("profiles").Index(i).Child("pluginConfig").Index(j).Child("args")
-			if kind, takesArgs := argsByPlugin[c.Name]; takesArgs {
-				strictyaml.Decode(c.Args.Raw, kind.fresh(), path, r)
-			} else if c.Name == berthSettings {
-				strictyaml.Decode(c.Args.Raw, &berthArgs{}, path, r)
-			}
-		}
-	}
-}
-
 func decodeArgs(c schedulerv1.PluginConfig, kind pluginArgs, path *field.Path, r *strictyaml.Report) runtime.Object {
 	args := kind.fresh()
 	if len(c.Args.Raw) > 0 {
-		if !strictyaml.Decode(c.Args.Raw, args, path, r) {
-			return args
-		}
+		strictyaml.Decode(c.Args.Raw, args, path, r)
 		checkArgsType(c, path, r)
 	}
 	kind.fill(args)
@@ -131,9 +111,8 @@ func decodeArgs(c schedulerv1.PluginConfig, kind pluginArgs, path *field.Path, r
 // checkArgsType accepts arguments with no apiVersion and kind, or with the right ones.
 func checkArgsType(c schedulerv1.PluginConfig, path *field.Path, r *strictyaml.Report) {
 	var meta metav1.TypeMeta
-	if err := json.Unmarshal(c.Args.Raw, &meta); err != nil {
-		r.AddError(path, c.Name, err)
-		return
+	if json.Unmarshal(c.Args.Raw, &meta) != nil {
+		return // as Decode has said
 	}
 	if meta.APIVersion != "" && meta.APIVersion != apiVersion {
 		r.Add(path.Child("apiVersion"), meta.APIVersion, "want "+apiVersion+" or nothing")

@@ -71,8 +71,8 @@ func resolveBerth(
 	var args berthArgs
 	if i := slices.IndexFunc(given, func(c schedulerv1.PluginConfig) bool { return c.Name == berthSettings }); i >= 0 {
 		path = path.Index(i).Child("args")
-		if raw := given[i].Args.Raw; len(raw) > 0 && !strictyaml.Decode(raw, &args, path, r) {
-			return placement.PreemptionConfig{}
+		if raw := given[i].Args.Raw; len(raw) > 0 {
+			strictyaml.Decode(raw, &args, path, r)
 		}
 	}
 	return args.Preemption.complete(path.Child("preemption"), r)

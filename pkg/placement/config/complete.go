@@ -41,7 +41,7 @@ func checkType(raw []byte, r *strictyaml.Report) bool {
 	if meta.Kind != kind {
 		r.Add(field.NewPath("kind"), meta.Kind, "want "+kind)
 	}
-	return r.Empty()
+	return meta.APIVersion == apiVersion && meta.Kind == kind
 }
 
 // complete fills in the defaults, records what cannot be accepted and builds the result,

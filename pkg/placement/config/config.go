@@ -90,10 +90,7 @@ func Parse(file string, data []byte, custom ...string) (*Configuration, error) {
 	if !checkType(raw, r) {
 		return nil, r.Err()
 	}
-	if !strictyaml.Decode(raw, &in, nil, r) {
-		decodeAllArgs(&in, r)
-		return nil, r.Err()
-	}
+	strictyaml.Decode(raw, &in, nil, r)
 	out := complete(&in, catalogue{custom}, r)
 	if err := r.Err(); err != nil {
 		return nil, err

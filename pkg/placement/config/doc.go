@@ -13,7 +13,7 @@
 //     test/conformance compares the two on random files and names each exception.
 //   - Every mistake in the file is reported at once, one line each:
 //     "<file>: <field>: <value>: <what is accepted>"; the error is a *strictyaml.Mistakes.
-//     What can be read is judged only when all of it can be read.
+//     What can be read is judged even if the rest cannot be read.
 //   - A Configuration is complete: every default is filled in. It is never changed after
 //     Load returns and may be shared.
 //
