@@ -48,7 +48,9 @@ func TestCommandReferenceIsCurrent(t *testing.T) {
 	t.Setenv("HOME", "/home/user") // some defaults are under it
 	var b bytes.Buffer
 	b.WriteString(referenceHead)
-	if err := describe(&b, newRootCommand()); err != nil {
+	root := newRootCommand()
+	root.InitDefaultCompletionCmd() // as running it does
+	if err := describe(&b, root); err != nil {
 		t.Fatal(err)
 	}
 	if *update {
