@@ -170,9 +170,20 @@ $(BIN)/collector: tools/collector/main.go tools/collector/go.mod
 VULNDB ?=
 
 .PHONY: vulncheck
-vulncheck: $(BIN)/govulncheck ## Known vulnerabilities in code that berth calls, by a database that you supply (VULNDB=folder)
-	@[ -d '$(VULNDB)' ] || { echo 'VULNDB is "$(VULNDB)", want the folder of an unpacked vulndb.zip of vuln.go.dev'; exit 2; }
-	@cd cmd/berth && $(BIN)/govulncheck -db 'file://$(abspath $(VULNDB))' ./...
+vulncheck: vulndb $(BIN)/govulncheck ## Known vulnerabilities in code that berth calls, by a database that you supply (VULNDB=folder)
+	@echo 'database $(VULNDB): '"$$(cat '$(VULNDB)/index/db.json')"
+	@cd cmd/berth && $(BIN)/govulncheck -db "file://$$(cd '$(CURDIR)' && cd '$(VULNDB)' && pwd)" ./...
+
+# govulncheck takes an empty folder for a database, and then finds nothing.
+.PHONY: vulndb
+vulndb:
+	@for part in index/db.json index/modules.json index/vulns.json ID; do \
+		[ -n '$(VULNDB)' ] && [ -e '$(VULNDB)'/$$part ] || { \
+			echo "VULNDB is '$(VULNDB)', which has no $$part:" \
+				'want VULNDB=FOLDER, the folder of an unpacked vulndb.zip of https://vuln.go.dev' >&2; \
+			exit 2; \
+		}; \
+	done
 
 $(BIN)/govulncheck: tools/vuln/go.mod
 	@mkdir -p $(BIN)
