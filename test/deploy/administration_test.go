@@ -16,7 +16,7 @@ func (s *system) foreignAdministration(t *testing.T) {
 	owner := s.etcdClient(t, "queue")
 	lease, err := owner.Grant(t.Context(), 60)
 	s.no(err)
-	_, err = owner.Put(t.Context(), "/berth/member/queue/leased", "x", clientv3.WithLease(lease.ID))
+	_, err = owner.Put(t.Context(), "/berth/election/queue/leased", "x", clientv3.WithLease(lease.ID))
 	s.no(err)
 	acts := administration(endpoint, lease.ID)
 	for _, as := range []string{"scheduler", "binder", "descheduler"} {
@@ -31,7 +31,7 @@ func (s *system) foreignAdministration(t *testing.T) {
 			cancel()
 		}
 	}
-	kept, err := owner.Get(t.Context(), "/berth/member/queue/leased")
+	kept, err := owner.Get(t.Context(), "/berth/election/queue/leased")
 	s.no(err)
 	if len(kept.Kvs) != 1 {
 		t.Error("the lease of the queue is gone")

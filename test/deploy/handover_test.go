@@ -149,8 +149,11 @@ func (w *walk) createsFirst(ns, scheduler string) {
 	}
 	w.eventually(inForceWithin, "pods of "+ns+" get "+want, func(ctx context.Context) (string, error) {
 		made, err := w.client.CoreV1().Pods(ns).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			return err.Error(), nil // such as no service account yet
+		}
+		if err != nil {
+			return "", err
 		}
 		if made.Spec.SchedulerName != want {
 			return made.Spec.SchedulerName, nil

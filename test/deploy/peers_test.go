@@ -5,6 +5,7 @@ package deploy_test
 import (
 	"bufio"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -61,10 +62,11 @@ func (s *system) joinEtcd(as string) error {
 	return nil
 }
 
-// joinNATS begins a route: the server says who it is, both sides change to TLS, and a server that is let in gets an
-// answer to its PING.
+// joinNATS begins a route: after the handshake of TLS the server says who it is, and answers the PING of a server that is
+// let in.
 func (s *system) joinNATS(as string) error {
-	conn, err := net.DialTimeout("tcp", s.stores.address("nats", 0, natsRoutes), refusedWithin)
+	dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: refusedWithin}, Config: s.peer(as)}
+	conn, err := dialer.DialContext(s.Context(), "tcp", s.stores.address("nats", 0, natsRoutes))
 	if err != nil {
 		return err
 	}
@@ -72,22 +74,19 @@ func (s *system) joinNATS(as string) error {
 	if err := conn.SetDeadline(time.Now().Add(refusedWithin)); err != nil {
 		return err
 	}
-	info, err := bufio.NewReaderSize(conn, 1<<16).ReadString('\n')
-	if err != nil || !strings.HasPrefix(info, "INFO ") {
-		return fmt.Errorf("no INFO, but %q: %w", info, err)
-	}
-	secure := tls.Client(conn, s.peer(as))
 	const hello = `CONNECT {"verbose":false,"tls_required":true,"name":"stranger","cluster":"berth"}` + "\r\n"
-	if _, err := secure.Write([]byte(hello + "PING\r\n")); err != nil {
+	if _, err := conn.Write([]byte(hello + "PING\r\n")); err != nil {
 		return err
 	}
-	for lines := bufio.NewScanner(secure); lines.Scan(); {
+	lines := bufio.NewScanner(conn)
+	lines.Buffer(nil, 1<<20) // INFO is a long line
+	for lines.Scan() {
 		switch line := lines.Text(); {
 		case line == "PONG":
 			return nil
 		case strings.HasPrefix(line, "-ERR"):
-			return fmt.Errorf("%s", line)
+			return errors.New(line)
 		}
 	}
-	return fmt.Errorf("no answer to PING")
+	return fmt.Errorf("no answer to PING: %w", lines.Err())
 }
