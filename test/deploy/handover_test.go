@@ -142,6 +142,10 @@ func (w *walk) createsFirst(ns, scheduler string) {
 	w.Helper()
 	spec := template("first", "100m").Spec
 	spec.SchedulerName = scheduler
+	if ns == namespace { // where Pod Security is restricted
+		queue := pick[*appsv1.Deployment](w.system, w.shipped, "berth-queue").Spec.Template.Spec
+		spec.SecurityContext, spec.Containers[0].SecurityContext = queue.SecurityContext, queue.Containers[0].SecurityContext
+	}
 	pod := &corev1.Pod{ObjectMeta: named("first"), Spec: spec}
 	want := "bootstrap-scheduler"
 	if ns == "shop" {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -164,6 +165,27 @@ func TestPeersTrustOnlyPeers(t *testing.T) {
 	} {
 		if got := chains(t, dir, c.member, c.trusting); got != c.want {
 			t.Errorf("%s shows its certificate, %s accepts: %t, want %t", c.member, c.trusting, got, c.want)
+		}
+	}
+}
+
+// TestNoPeerOfTheOtherStore: a store knows its members by names that no member of the other store has.
+func TestNoPeerOfTheOtherStore(t *testing.T) {
+	dir := t.TempDir()
+	if err := pki.Issue(pki.Installation{Dir: dir, Name: "berth", Namespace: "ns", Life: time.Hour}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	names := func(member string) []string {
+		certs, err := cert.CertsFromFile(filepath.Join(dir, member, "tls.crt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append([]string{certs[0].Subject.CommonName}, certs[0].DNSNames...)
+	}
+	etcd, nats := names("etcd-peer"), names("nats-peer")
+	for _, name := range nats {
+		if slices.Contains(etcd, name) {
+			t.Errorf("%s is a member of both stores", name)
 		}
 	}
 }
