@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -191,8 +192,8 @@ func (w *walk) sameStores(objects []runtime.Object) {
 	for _, store := range []string{"berth-etcd", "berth-nats"} {
 		before := pick[*appsv1.StatefulSet](w.system, w.shipped, store).Spec
 		after := pick[*appsv1.StatefulSet](w.system, objects, store).Spec
-		if before.String() != after.String() {
-			w.Errorf("%s is replaced", store)
+		if diff := cmp.Diff(before, after); diff != "" {
+			w.Errorf("%s is replaced: %s", store, diff)
 		}
 	}
 }
