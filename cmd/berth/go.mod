@@ -36,6 +36,7 @@ require (
 	github.com/stretchr/objx v0.5.3 // indirect
 	golang.org/x/exp v0.0.0-20251219203646-944ab1f22d93 // indirect
 	k8s.io/dynamic-resource-allocation v0.36.3 // indirect
+	pgregory.net/rapid v1.3.0 // indirect
 )
 
 require (

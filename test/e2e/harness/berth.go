@@ -3,11 +3,12 @@ package harness
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -190,10 +191,18 @@ const (
 	portTries = 100
 )
 
+// nextPort counts the ports that were tried. Processes begin at different ones, as most use few.
+var nextPort = func() *atomic.Uint32 {
+	const apart = 127
+	var n atomic.Uint32
+	n.Store(uint32(os.Getpid() * apart))
+	return &n
+}()
+
 // listenAnywhere listens on a loopback port that is free.
 func listenAnywhere() (listener net.Listener, err error) {
 	for range portTries {
-		port := firstPort + rand.IntN(ephemeralPort-firstPort)
+		port := firstPort + int(nextPort.Add(1))%(ephemeralPort-firstPort)
 		if listener, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			return listener, nil
 		}

@@ -172,7 +172,8 @@ func TestPeersTrustOnlyPeers(t *testing.T) {
 // TestNoPeerOfTheOtherStore: a store knows its members by names that no member of the other store has.
 func TestNoPeerOfTheOtherStore(t *testing.T) {
 	dir := t.TempDir()
-	if err := pki.Issue(pki.Installation{Dir: dir, Name: "berth", Namespace: "ns", Life: time.Hour}, time.Now()); err != nil {
+	i := pki.Installation{Dir: dir, Name: "berth", Namespace: "ns", Life: time.Hour}
+	if err := pki.Issue(i, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	names := func(member string) []string {

@@ -14,22 +14,9 @@ import (
 func TestCertManager(t *testing.T) {
 	for _, variant := range []string{"base", "ha", "second-scheduler"} {
 		objects := chartObjects(t, variant, set("tls.certManager.enabled", true))
-		issuers := map[string]string{}
+		issuers := issuersOf(objects)
 		for _, o := range objects {
-			if o.GetKind() == "Certificate" && field(o.Object, "spec.isCA") == nil {
-				issuers[field(o.Object, "spec.secretName").(string)] = field(o.Object, "spec.issuerRef.name").(string)
-			}
-		}
-		for _, o := range objects {
-			for _, secret := range mounted(o) {
-				want := "berth-ca"
-				if strings.HasSuffix(secret, "-peer-tls") {
-					want = "berth-peers-ca"
-				}
-				if issuers[secret] != want {
-					t.Errorf("%s: secret %s is of %q, want %s", variant, secret, issuers[secret], want)
-				}
-			}
+			checkIssuers(t, variant, issuers, mounted(o))
 		}
 	}
 	objects := chartObjects(t, "ha", set("tls.certManager.enabled", true))
@@ -52,6 +39,30 @@ func TestCertManager(t *testing.T) {
 	got := field(find(objects, "Certificate", "berth-queue"), "spec.issuerRef")
 	if fmt.Sprint(got) != fmt.Sprint(foreign) {
 		t.Errorf("the issuer is %v, want %v", got, foreign)
+	}
+}
+
+// issuersOf are the issuers of secrets, by the secret's name.
+func issuersOf(objects []*unstructured.Unstructured) map[string]string {
+	issuers := map[string]string{}
+	for _, o := range objects {
+		if o.GetKind() == "Certificate" && field(o.Object, "spec.isCA") == nil {
+			issuers[field(o.Object, "spec.secretName").(string)] = field(o.Object, "spec.issuerRef.name").(string)
+		}
+	}
+	return issuers
+}
+
+func checkIssuers(t *testing.T, variant string, issuers map[string]string, secrets []string) {
+	t.Helper()
+	for _, secret := range secrets {
+		want := "berth-ca"
+		if strings.HasSuffix(secret, "-peer-tls") {
+			want = "berth-peers-ca"
+		}
+		if issuers[secret] != want {
+			t.Errorf("%s: secret %s is of %q, want %s", variant, secret, issuers[secret], want)
+		}
 	}
 }
 
