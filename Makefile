@@ -239,9 +239,9 @@ DUELLISTS ?= kube-scheduler,berth
 PREVIOUS ?= HEAD~
 PREVIOUS_DIR := $(CURDIR)/.build/previous
 
-.PHONY: upgrade-check
-upgrade-check: build .cluster-programs $(BIN)/helm ## The manifests and the berth of another commit upgraded to this one's, and back, under load (PREVIOUS=commit)
-	@commit=$$(git rev-parse --verify --quiet '$(PREVIOUS)^{commit}') || { \
+# The berth and the manifests of PREVIOUS, as $$old and $(PREVIOUS_DIR)/deploy.
+define BUILD_PREVIOUS
+commit=$$(git rev-parse --verify --quiet '$(PREVIOUS)^{commit}') || { \
 		echo 'no commit $(PREVIOUS) here: in a clone without history run `git fetch --deepen 1`, or name one: PREVIOUS=commit'; \
 		exit 2; }; \
 	old=$(PREVIOUS_DIR)/berth-$$commit; \
@@ -250,11 +250,23 @@ upgrade-check: build .cluster-programs $(BIN)/helm ## The manifests and the bert
 		git worktree add --force --detach $(PREVIOUS_DIR)/tree $$commit >/dev/null 2>&1; \
 		(cd $(PREVIOUS_DIR)/tree && $(GO_BUILD) -ldflags "-s -w -X main.version=$${commit:0:7}" -o $$old ./cmd/berth); \
 	fi; \
-	rm -rf $(PREVIOUS_DIR)/deploy && mkdir -p $(PREVIOUS_DIR) && git archive $$commit deploy | tar -x -C $(PREVIOUS_DIR); \
-	go test -p 1 -tags e2e,upgrade -count 1 -timeout 20m -v -run 'TestManifestsAreUpgraded|TestChartIsUpgraded|TestPeersGetAnAuthority' \
+	rm -rf $(PREVIOUS_DIR)/deploy && mkdir -p $(PREVIOUS_DIR) && git archive $$commit deploy | tar -x -C $(PREVIOUS_DIR)
+endef
+
+.PHONY: upgrade-check
+upgrade-check: build .cluster-programs $(BIN)/helm ## The manifests and the berth of another commit upgraded to this one's, and back, under load (PREVIOUS=commit)
+	@$(BUILD_PREVIOUS); \
+	go test -p 1 -tags e2e,upgrade -count 1 -timeout 20m -v \
+		-run 'TestManifestsAreUpgraded|TestChartIsUpgraded|TestPeersGetAnAuthority' \
 		./test/deploy -args -previous $(PREVIOUS_DIR)/deploy; \
 	go test -p 1 -tags e2e,upgrade -count 1 -timeout 40m -v -run 'TestMixedVersionsUnderLoad|TestFieldsOfALaterVersionStay' \
 		./test/e2e -args -previous $$old
+
+.PHONY: adopt-check
+adopt-check: build .cluster-programs .peer-programs ## An operator's walk: install another commit, a namespace, upgrade, hand-over, losses, and back (PREVIOUS=commit)
+	@$(BUILD_PREVIOUS); \
+	go test -p 1 -tags e2e,upgrade -count 1 -timeout 20m -v -run TestAdoption \
+		./test/deploy -args -previous $(PREVIOUS_DIR)/deploy -previous-berth $$old
 
 .PHONY: duel
 duel: build .cluster-programs .peer-programs ## One script against two kube-schedulers and the descheduler, and against Berth (DUEL_SEEDS=n SEED=n)
@@ -412,7 +424,7 @@ docs-run: build .cluster-programs ## Every command that the documents show, run 
 	@go test -p 1 -tags e2e -count 1 -timeout 60m -v -run TestDocumentedCommandsRun ./test/docs -args -pages '$(PAGES)'
 
 # What is run before a change is merged, cheapest first; each says when it began.
-PRESUBMIT := test race walk sim cluster-check deploy-check upgrade-check docs-run labs linz \
+PRESUBMIT := test race walk sim cluster-check deploy-check upgrade-check adopt-check docs-run labs linz \
 	'chaos CHAOS=2m' 'conformance LONG=1' 'fuzz PKG=./pkg/placement'
 
 .PHONY: presubmit

@@ -46,7 +46,7 @@ func (s *system) begin(service, name string, args ...string) *member {
 	if credentialed[service] {
 		given = append(given, "--kubeconfig="+s.kubeconfig(spec.ServiceAccountName))
 	}
-	process, err := harness.Start(s.dir, name, programs.Berth, append(given, args...)...)
+	process, err := harness.Start(s.dir, name, s.berth, append(given, args...)...)
 	s.no(err)
 	s.Cleanup(process.Kill)
 	return &member{Process: process, address: address, client: s.reader("prometheus")}

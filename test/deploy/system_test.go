@@ -52,6 +52,8 @@ type system struct {
 	// shipped are the objects of the variant.
 	shipped []runtime.Object
 	stores  *stores
+	// berth is the program of the services.
+	berth string
 }
 
 // newSystem starts a cluster with the nodes of a file (relative to the repository, empty for
@@ -68,7 +70,7 @@ func newSystem(t *testing.T, nodes string) *system {
 // newSystemIn does so in a folder, which is removed when the test ends well.
 func newSystemIn(t *testing.T, dir, nodes string) *system {
 	t.Helper()
-	s := &system{T: t, dir: dir}
+	s := &system{T: t, dir: dir, berth: programs.Berth}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("kept for reading: %s", dir)
@@ -116,16 +118,27 @@ func (s *system) eventually(within time.Duration, what string, check func(contex
 // accounts, roles. Their pods are not made: the processes run here.
 func (s *system) install(variant string) {
 	s.Helper()
-	s.shipped = s.objects(variant)
+	s.installObjects(s.objects(variant))
+}
+
+// installObjects does so with the objects of a variant.
+func (s *system) installObjects(shipped []runtime.Object) {
+	s.Helper()
+	s.shipped = shipped
 	for _, o := range s.shipped {
 		switch o.(type) {
 		case *corev1.Namespace, *corev1.ServiceAccount, *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding, *corev1.ConfigMap:
 			s.create(o)
 		}
 	}
-	configs := pick[*corev1.ConfigMap](s, s.shipped, "berth-config")
+	s.writeConfig(s.shipped)
+}
+
+// writeConfig puts the services' configuration where they read it, as a kubelet does with the ConfigMap.
+func (s *system) writeConfig(objects []runtime.Object) {
+	s.Helper()
 	s.no(os.MkdirAll(s.configDir(), 0o755))
-	for name, text := range configs.Data {
+	for name, text := range pick[*corev1.ConfigMap](s, objects, "berth-config").Data {
 		s.no(os.WriteFile(filepath.Join(s.configDir(), name), []byte(text), 0o644))
 	}
 }

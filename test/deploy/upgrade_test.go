@@ -15,7 +15,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-var previous = flag.String("previous", "", "the folder deploy of an earlier version")
+var (
+	previous      = flag.String("previous", "", "the folder deploy of an earlier version")
+	previousBerth = flag.String("previous-berth", "", "the berth of that version")
+)
 
 // installations are the kustomizations, and values files of the same names, that people install and upgrade.
 var installations = []string{"ha", "second-scheduler", "replace-default", "descheduler-job", "descheduler-cronjob"}
@@ -131,13 +134,6 @@ func (s *system) writer(t *testing.T) *storeWriter {
 	return w
 }
 
-func reason(err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return ""
-}
-
 func (w *storeWriter) write(when string) {
 	w.Helper()
 	w.eventually(readyWithin, when+", NATS stores a message", func(ctx context.Context) (string, error) {
@@ -162,6 +158,42 @@ func (w *storeWriter) replaceMembers(what string) {
 			w.stores.startMember(store, n)
 			w.stores.ready(store, n)
 			w.write(name + " " + what)
+		}
+	}
+}
+
+// TestAdoption is the whole walk of an operator: the version before is installed beside kube-scheduler and gets a
+// namespace, is upgraded, takes over the cluster, loses each of its parts once, and goes. It holds what
+// TestHandOverAndBack does.
+func TestAdoption(t *testing.T) {
+	w := newWalk(t)
+	before, err := w.kubectl("", "kustomize", filepath.Join(*previous, "k8s", "overlays", "second-scheduler"))
+	w.no(err)
+	w.berth = *previousBerth
+	w.installObjects(w.decode(before))
+	w.certificates("--peers-accept-services-authority")
+	w.startStores()
+	w.beside()
+	w.upgrade()
+	w.handOver()
+	w.loseEach()
+	w.back()
+}
+
+// upgrade replaces services and stores of the version before by this one's.
+func (w *walk) upgrade() {
+	w.Helper()
+	w.berth, w.shipped = programs.Berth, w.objects("overlays/canary")
+	w.secureLedger()
+	w.writeConfig(w.shipped)
+	w.replace()
+	w.step("the services are upgraded")
+	for _, store := range []string{"etcd", "nats"} {
+		for n := storeMembers - 1; n >= 0; n-- {
+			w.stores.running[fmt.Sprintf("%s-%d", store, n)].Kill()
+			w.stores.startMember(store, n)
+			w.stores.ready(store, n)
+			w.step(fmt.Sprintf("%s-%d is upgraded", store, n))
 		}
 	}
 }
