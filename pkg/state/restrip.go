@@ -9,7 +9,7 @@ import (
 )
 
 // StripFact returns the object of a fact without what Strip takes out of it. One that is stripped already comes
-// back byte for byte. The error says why the fact cannot be read: nobody can tell what such an object holds.
+// back byte for byte. The error says why the object cannot be decoded.
 func StripFact(f events.Fact) ([]byte, error) {
 	obj, err := decodeObject(f)
 	if err != nil {

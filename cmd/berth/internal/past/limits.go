@@ -41,7 +41,7 @@ func readAtMost(r io.Reader, limit int64) ([]byte, error) {
 // use.
 type unpacker struct {
 	z *zstd.Decoder
-	// file is what the decoder reads from, packed and unpacked how much went in and came out of all members.
+	// file is the decoder's input. packed and unpacked count the bytes of all members before and after decompression.
 	file             io.Reader
 	packed, unpacked int64
 	// most bounds unpacked besides; 0 for no bound.

@@ -13,7 +13,7 @@ import (
 
 // stripped takes out of a record what a bundle must not hold. The queue strips facts too, but keeps whole pods and
 // nodes when extenders or plugins of the users' are configured (state.StripLess). A fact that cannot be decoded loses
-// its object, since nobody can tell what it holds.
+// its object, because stripped cannot remove fields from it.
 func (e *export) stripped(s events.Stream, r events.Record) events.Record {
 	if s != events.Facts || len(r.Data) == 0 {
 		return r
@@ -84,7 +84,7 @@ func stripPassword(o map[string]any, key string) (changed bool) {
 	return true
 }
 
-// list is what in a list is an object; nil for what is no list.
+// list returns the objects in a list, and nil for a value that is not a list.
 func list(v any) (objects []map[string]any) {
 	all, _ := v.([]any)
 	for _, one := range all {

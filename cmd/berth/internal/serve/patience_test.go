@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// hurry is what is tested with in place of a bound, never what is never reached.
+	// hurry replaces the bound under test, never the other bounds: no test reaches it.
 	hurry = 50 * time.Millisecond
 	never = time.Hour
 	// enough is when a test gives up.
@@ -44,7 +44,7 @@ func run(t *testing.T, s *Server) {
 	})
 }
 
-// said is what a server says to a client that sends some text and then nothing, until the server disconnects.
+// said returns the server's bytes to a client that sends some text and then waits until the server disconnects.
 func said(t *testing.T, s *Server, text string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Address())
