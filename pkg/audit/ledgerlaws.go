@@ -138,7 +138,7 @@ func (a *replay) checkStep(old, now ledger.Entry, before, after ledger.NodeDoc) 
 	if old.State == ledger.Committed && now.State == ledger.Fencing {
 		old.Cause = now.Cause // why it is taken back (T6)
 	}
-	if len(old.Later) == 0 {
+	if old.Later == "" {
 		old.Later = now.Later // a later version has added to it, which must stay
 	}
 	old.State, old.Wanted = now.State, now.Wanted

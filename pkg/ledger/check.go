@@ -201,7 +201,7 @@ func checkStep(nodeUID string, old, now Entry) []Violation {
 	if now.State == Committed {
 		old.Devices = named(old.Devices, now.Devices)
 	}
-	if len(old.Later) == 0 {
+	if old.Later == "" {
 		old.Later = now.Later // a later version may add to it
 	}
 	if old.State == Committed && now.State == Fencing {

@@ -196,18 +196,12 @@ func DecodeMember(value []byte) (Member, error) {
 }
 
 // later are the fields of a message that this version does not know.
-func later(m proto.Message) []byte {
-	unknown := m.ProtoReflect().GetUnknown()
-	if len(unknown) == 0 {
-		return nil
-	}
-	return slices.Clone(unknown)
-}
+func later(m proto.Message) string { return string(m.ProtoReflect().GetUnknown()) }
 
 // keep puts fields of a later version back.
-func keep(m proto.Message, fields []byte) {
-	if len(fields) > 0 {
-		m.ProtoReflect().SetUnknown(fields)
+func keep(m proto.Message, fields string) {
+	if fields != "" {
+		m.ProtoReflect().SetUnknown([]byte(fields))
 	}
 }
 

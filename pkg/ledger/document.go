@@ -62,7 +62,7 @@ func raised(hw map[string]uint64, kind string, rv uint64) map[string]uint64 {
 // that had the name before.
 func (d NodeDoc) HighWater(kind string) uint64 {
 	hw := d.HW[kind]
-	for _, older := range d.Older {
+	for older := d.Older; older != nil; older = older.Older {
 		hw = max(hw, older.HW[kind])
 	}
 	return hw
@@ -72,9 +72,7 @@ func (d NodeDoc) HighWater(kind string) uint64 {
 // role for a pod. (Those lose entries, and gain none.)
 func (d NodeDoc) anyOf(role Role, podUID string) bool {
 	of := func(e Entry) bool { return e.Role == role && e.PodUID == podUID }
-	return slices.ContainsFunc(d.Entries, of) || slices.ContainsFunc(d.Older, func(older NodeDoc) bool {
-		return slices.ContainsFunc(older.Entries, of)
-	})
+	return slices.ContainsFunc(d.Entries, of) || d.Older != nil && d.Older.anyOf(role, podUID)
 }
 
 // raisedTo is hw, changed in place, with every kind as high as another's or higher.

@@ -123,14 +123,14 @@ type Entry struct {
 	Devices []DevicePick
 	// Later are fields that a later version has written, as stored: who writes the entry again keeps
 	// them. The same in other values.
-	Later []byte
+	Later string
 }
 
 // VolumePick is a claim in the pod's namespace that has no volume yet. Volume is the one it
 // gets; empty if one is to be made for it on the entry's node.
 type VolumePick struct {
 	Claim, Volume string
-	Later         []byte
+	Later         string
 }
 
 // DevicePick is a claim to devices, in the pod's namespace, that has to be written before the pod
@@ -151,7 +151,7 @@ type DevicePick struct {
 	// ConfigHashes are the hashes of the opaque parameters of drivers that Allocation leaves out, one for
 	// each of its configurations in their order; empty for one that it has. Nil if it has all of them.
 	ConfigHashes [][]byte
-	Later        []byte
+	Later        string
 }
 
 // Unmade tells whether the claim has yet to be made.
@@ -176,10 +176,10 @@ type NodeDoc struct {
 	// SupersededBy is the UID of the node that the node name stands for since; empty for none.
 	// Nothing is added to a superseded document.
 	SupersededBy string
-	Later        []byte
-	// Older are the documents of nodes that had the name before, as far as they still say something.
-	// They are of a View, and not stored.
-	Older []NodeDoc
+	Later        string
+	// Older is the document of a node that had the name before, if that still says something, and has
+	// the one before it. A View sets it, and it is not stored.
+	Older *NodeDoc
 }
 
 // MaxEntries and MaxDocBytes bound a document; a node that would pass them is full.

@@ -24,7 +24,7 @@ type ExclusiveDoc struct {
 	// Revision is the mod revision the document was read at; 0 when it does not exist. Floor is
 	// then the revision of the Floor under which it did not.
 	Revision, Floor int64
-	Later           []byte
+	Later           string
 }
 
 // Version is that of the document. A decision that has counted it may be committed on that version of it only.
@@ -44,7 +44,7 @@ type Holder struct {
 	NodeUID string
 	// Items of the pool, sorted; none for a volume, which is had as a whole.
 	Items []string
-	Later []byte
+	Later string
 }
 
 // KeyVolume is the key of a volume that one pod at a time may use.

@@ -14,7 +14,7 @@ type Floor struct {
 	HW map[string]uint64
 	// Revision is the mod revision it was read at; 0 while nothing was ever collected.
 	Revision int64
-	Later    []byte
+	Later    string
 }
 
 // of are the high-waters of some kinds that a document starts from; nil for none.

@@ -35,7 +35,7 @@ type Generation struct {
 	FactsAfter uint64
 	// Revision is the mod revision it was read at; 0 when there is none, as before generations.
 	Revision int64
-	Later    []byte
+	Later    string
 }
 
 // AnewError reports a store that is not the one that this member has worked with, or not what it has

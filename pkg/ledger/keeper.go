@@ -14,7 +14,7 @@ type Dependent struct {
 	PodUID string
 	// PodRV is the dependent's resourceVersion at its decision, as in its reservation.
 	PodRV uint64
-	Later []byte
+	Later string
 }
 
 // ClaimedError reports that a pod is a victim of two plans, or a victim and a keeper at once,

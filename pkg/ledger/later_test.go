@@ -142,7 +142,7 @@ func TestFieldsOfALaterVersionAreKept(t *testing.T) {
 // Who adds, marks and removes entries keeps what a later version has written into the others.
 func TestStepsKeepFieldsOfALaterVersion(t *testing.T) {
 	d := docOf(reservation("old", Committed, 1), reservation("done", Committed, 2))
-	d.Later, d.Entries[0].Later = []byte("doc"), []byte("entry")
+	d.Later, d.Entries[0].Later = "doc", "entry"
 	d, err := Place(d, reservation("new", Committed, 3))
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestStepsKeepFieldsOfALaterVersion(t *testing.T) {
 	}
 	d, _ = Finish(Cover(d, KindNode, 9), only{"done"})
 	old, _ := d.Find("old")
-	if len(d.Entries) != 2 || string(old.Later) != "entry" || string(d.Later) != "doc" {
+	if len(d.Entries) != 2 || old.Later != "entry" || d.Later != "doc" {
 		t.Errorf("%d entries, later fields %q and %q", len(d.Entries), d.Later, old.Later)
 	}
 }
@@ -163,7 +163,7 @@ func TestStepsKeepFieldsOfALaterVersion(t *testing.T) {
 // A promotion picks again what the pod's claims get: fields of a later version stay with what stays.
 func TestPromotionKeepsFieldsOfALaterVersion(t *testing.T) {
 	hold := reservation("p", Held, 1)
-	v, d := []byte("v"), []byte("d")
+	v, d := "v", "d"
 	hold.Volumes = []VolumePick{{Claim: "same", Volume: "a", Later: v}, {Claim: "other", Volume: "b", Later: v}}
 	hold.Devices = []DevicePick{
 		{Claim: "same", Allocation: []byte("a"), Later: d}, {Claim: "other", Allocation: []byte("b"), Later: d},
@@ -179,10 +179,10 @@ func TestPromotionKeepsFieldsOfALaterVersion(t *testing.T) {
 	}
 	e, _ := c.Docs[0].Find("p")
 	volumes, devices := e.Volumes, e.Devices
-	if len(volumes) != 2 || volumes[0].Later != nil || string(volumes[1].Later) != "v" {
+	if len(volumes) != 2 || volumes[0].Later != "" || volumes[1].Later != "v" {
 		t.Errorf("volumes are %+v, want what the later version says of the one that is the same", volumes)
 	}
-	if len(devices) != 2 || devices[0].Later != nil || string(devices[1].Later) != "d" {
+	if len(devices) != 2 || devices[0].Later != "" || devices[1].Later != "d" {
 		t.Errorf("devices are %+v, want what the later version says of those that are the same", devices)
 	}
 }

@@ -49,7 +49,7 @@ type PlanRecord struct {
 	Victims int
 	// Revision is the mod revision the record was read at; 0 when it does not exist.
 	Revision int64
-	Later    []byte
+	Later    string
 }
 
 // KeyPlan is the key of a plan's record.

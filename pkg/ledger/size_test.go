@@ -21,12 +21,12 @@ func drawUID(t *rapid.T) string {
 }
 
 // drawLater are fields that a later version wrote, or none.
-func drawLater(t *rapid.T) []byte {
+func drawLater(t *rapid.T) string {
 	if !rapid.Bool().Draw(t, "by a later version") {
-		return nil
+		return ""
 	}
-	return protowire.AppendBytes(protowire.AppendTag(nil, 9000, protowire.BytesType),
-		rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "later"))
+	return string(protowire.AppendBytes(protowire.AppendTag(nil, 9000, protowire.BytesType),
+		rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "later")))
 }
 
 // drawAny is an entry with something in every field, of any size.

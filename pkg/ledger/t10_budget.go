@@ -17,7 +17,7 @@ type BudgetDoc struct {
 	// Revision is the mod revision the document was read at; 0 when it does not exist. Floor is
 	// then the revision of the Floor under which it did not.
 	Revision, Floor int64
-	Later           []byte
+	Later           string
 }
 
 // BudgetClaim is one disruption of a budget.
@@ -30,7 +30,7 @@ type BudgetClaim struct {
 	// Regardless: made whether the budget had room or not (BudgetRoom.Exceed). It counts like any
 	// other; it tells audits that what it exceeds is as asked for.
 	Regardless bool
-	Later      []byte
+	Later      string
 }
 
 // KeyBudget is the key of a disruption budget's document.

@@ -160,7 +160,7 @@ type RegisteredTerm struct {
 	Namespace string
 	// Revision is the mod revision the term was read at.
 	Revision int64
-	Later    []byte
+	Later    string
 }
 
 // Registry is t/reg: its revision stands for the set of registered terms.
@@ -170,5 +170,5 @@ type Registry struct {
 	// PodRV is a high-water of pods: nobody may decide before their progress has reached it.
 	// Up to it every pod that carries a dropped term shows in the facts.
 	PodRV uint64
-	Later []byte
+	Later string
 }

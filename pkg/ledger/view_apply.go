@@ -91,7 +91,7 @@ func (v *View) Reset(kvs []KV, revision int64) error {
 func (v *View) Apply(b EventBatch) (ViewChanges, error) { return v.apply(b, nil) }
 
 func (v *View) apply(b EventBatch, known []DocChange) (ViewChanges, error) {
-	set := changeSet{known: known}
+	set := changeSet{known: known, docs: make([]DocChange, 0, len(b.Events))}
 	for _, ev := range b.Events {
 		if ev.Deleted {
 			v.drop(ev.Key, ev.ModRevision, &set)
@@ -192,7 +192,7 @@ func (v *View) putDoc(kv KV, set *changeSet) error {
 			return err
 		}
 	}
-	d = v.named(d)
+	v.name(&d)
 	v.docs[d.NodeUID] = d
 	v.raise(d.HW)
 	v.index(old, d, set)

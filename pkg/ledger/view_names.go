@@ -142,29 +142,32 @@ func (v *View) Open(nodeUID, nodeName string, nodeRV uint64) NodeDoc {
 	return d
 }
 
-// named is a document with what the picture has of its node's name.
-func (v *View) named(d NodeDoc) NodeDoc {
+// name gives a document what the picture has of its node's name.
+func (v *View) name(d *NodeDoc) {
 	d.Older = nil
 	if d.SupersededBy != "" {
-		return d
+		return
 	}
 	for _, uid := range v.names.docs[d.NodeName] {
-		if older := v.docs[uid]; uid != d.NodeUID && len(older.Entries)+len(older.HW) > 0 {
-			older.Older = nil
-			d.Older = append(d.Older, older)
+		if uid == d.NodeUID {
+			continue
+		}
+		if older := v.docs[uid]; len(older.Entries)+len(older.HW) > 0 {
+			older.Older, d.Older = d.Older, &older
 		}
 	}
-	return d
 }
 
 // renamed brings the documents of a name in line with each other, where there are several.
 func (v *View) renamed(nodeName string) {
 	uids := v.names.docs[nodeName]
-	if len(uids) == 1 && len(v.docs[uids[0]].Older) == 0 {
+	if len(uids) == 1 && v.docs[uids[0]].Older == nil {
 		return
 	}
 	for _, uid := range uids {
-		v.docs[uid] = v.named(v.docs[uid])
+		d := v.docs[uid]
+		v.name(&d)
+		v.docs[uid] = d
 	}
 }
 

@@ -137,12 +137,12 @@ func (o *oracle) checkParts(all []part, known laterFields) {
 
 // plainly is a document without the fields of a later version, which that may write as it likes.
 func plainly(d ledger.NodeDoc) ledger.NodeDoc {
-	d.Later, d.Entries = nil, slices.Clone(d.Entries)
+	d.Later, d.Entries = "", slices.Clone(d.Entries)
 	for i := range d.Entries {
-		d.Entries[i].Later = nil
+		d.Entries[i].Later = ""
 		d.Entries[i].Devices = slices.Clone(d.Entries[i].Devices)
 		for j := range d.Entries[i].Devices {
-			d.Entries[i].Devices[j].Later = nil
+			d.Entries[i].Devices[j].Later = ""
 		}
 	}
 	return d

@@ -214,7 +214,8 @@ func (w *world) placing(v *proc, p *corev1.Pod, n *corev1.Node, epoch int64) (le
 	}
 	d := truth.Open(string(n.UID), n.Name, nodeVersion(n))
 	if w.chance(50) {
-		e.Later, d.Later = laterField(w.cluster.tokens), laterField(w.cluster.tokens)
+		later := string(laterField(w.cluster.tokens))
+		e.Later, d.Later = later, later
 	}
 	doc, err := ledger.Place(ledger.Cover(d, ledger.KindNode, nodeVersion(n)), e)
 	if err != nil {

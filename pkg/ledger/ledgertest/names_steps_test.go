@@ -415,8 +415,8 @@ func (w *namesWorld) collect(ctx context.Context) error {
 }
 
 // laterFields are fields that this version does not know.
-func laterFields(n int) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(nil, 9000, protowire.BytesType), make([]byte, n))
+func laterFields(n int) string {
+	return string(protowire.AppendBytes(protowire.AppendTag(nil, 9000, protowire.BytesType), make([]byte, n)))
 }
 
 // laterVersion is a member of a later version that writes a document again.
