@@ -85,8 +85,10 @@ func raisedTo(hw, other map[string]uint64) map[string]uint64 {
 
 // Cover returns the document with its high-water of a kind at rv or higher.
 func Cover(d NodeDoc, kind string, rv uint64) NodeDoc {
-	d = d.copy()
-	d.raise(kind, rv)
+	if rv <= d.HW[kind] {
+		return d
+	}
+	d.HW = raised(maps.Clone(d.HW), kind, rv)
 	return d
 }
 
@@ -95,15 +97,15 @@ func Cover(d NodeDoc, kind string, rv uint64) NodeDoc {
 // node. *DocTooLargeError when the entries do not fit, with what they and those that are there may still
 // grow by; *EntryTooLargeError when one would fit no document.
 func Place(d NodeDoc, entries ...Entry) (NodeDoc, error) {
-	d = d.copy()
-	for _, e := range entries {
-		if err := placeable(d, e); err != nil {
+	d.Entries = append(make([]Entry, 0, len(d.Entries)+len(entries)), d.Entries...)
+	for i := range entries {
+		if err := placeable(d, entries[i]); err != nil {
 			return NodeDoc{}, err
 		}
-		if err := e.checkSize(); err != nil {
+		if err := entries[i].checkSize(); err != nil {
 			return NodeDoc{}, err
 		}
-		d.Entries = append(d.Entries, e)
+		d.Entries = append(d.Entries, entries[i])
 	}
 	if err := d.roomy(); err != nil {
 		return NodeDoc{}, err

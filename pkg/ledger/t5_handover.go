@@ -1,5 +1,7 @@
 package ledger
 
+import "maps"
+
 // PodFacts is what Finish asks of a member's view of the API.
 type PodFacts interface {
 	// PodFact says what the applied facts show of a pod: whether it is known, whether it
@@ -84,10 +86,9 @@ func Finish(d NodeDoc, facts PodFacts) (NodeDoc, bool) {
 	if progress == 0 {
 		return d, false
 	}
-	kept := make([]Entry, 0, len(d.Entries))
+	var kept []Entry // nil while everything stays as it is
 	var hw, claims uint64
-	changed := false
-	for _, e := range d.Entries {
+	for i, e := range d.Entries {
 		left, rv, stays := handOver(e, facts, progress)
 		if !stays && len(e.Devices) > 0 {
 			var claimRV uint64
@@ -97,19 +98,18 @@ func Finish(d NodeDoc, facts PodFacts) (NodeDoc, bool) {
 				rv = 0
 			}
 		}
-		if stays {
+		if kept == nil && (!stays || len(left.Dependents) != len(e.Dependents)) {
+			kept = append(make([]Entry, 0, len(d.Entries)), d.Entries[:i]...)
+		}
+		if stays && kept != nil {
 			kept = append(kept, left)
 		}
-		changed = changed || !stays || len(left.Dependents) != len(e.Dependents)
 		hw = max(hw, rv)
 	}
-	if !changed {
+	if kept == nil {
 		return d, false
 	}
-	d = d.copy()
-	d.Entries = kept
-	d.raise(KindPod, hw)
-	d.raise(KindClaim, claims)
+	d.Entries, d.HW = kept, raised(raised(maps.Clone(d.HW), KindPod, hw), KindClaim, claims)
 	return d, true
 }
 

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -13,15 +14,24 @@ type batch struct {
 	core     *Core
 	attempts []*attempt
 	place    ledger.PlaceBatch
-	docs     map[string]ledger.NodeDoc
-	order    []string // of docs
+	// drafts are the documents of nodes, by UID, in the order in which they were added.
+	drafts []draft
+	at     map[string]int // in drafts, by UID
+	// firsts is how many of them do not exist yet: each comes with the incarnation of its node's name.
+	firsts int
 	// exclusives are the documents of claims that only one pod may use, and of pools of devices.
 	exclusives map[string]ledger.ExclusiveDoc
-	// bytes is what it takes of the transaction, weights what each document does, by key.
-	bytes   int
-	weights map[string]int
+	// bytes is what it takes of the transaction.
+	bytes int
 	// why is what kept the last attempt out that did not join.
 	why error
+}
+
+// draft is a node's document as the transaction will put it.
+type draft struct {
+	doc ledger.NodeDoc
+	// weight is what it takes of the transaction.
+	weight int
 }
 
 // joining is what has come of adding an attempt to a batch.
@@ -41,8 +51,7 @@ const (
 
 func (c *Core) newBatch() *batch {
 	return &batch{
-		core: c, docs: map[string]ledger.NodeDoc{}, exclusives: map[string]ledger.ExclusiveDoc{},
-		weights: map[string]int{},
+		core: c, at: map[string]int{}, exclusives: map[string]ledger.ExclusiveDoc{},
 		place: ledger.PlaceBatch{
 			Epochs: map[int32]int64{}, TermRegistryRevision: c.ledger.TermRegistryRevision(),
 			Needs: map[ledger.Token]ledger.Needs{},
@@ -62,17 +71,7 @@ func (b *batch) full(a *attempt) bool {
 	// PlaceBatch.Ops counts documents as they will be, so ours are put in its place.
 	// document and incarnation, epoch, pins, guards, claims and pools
 	more := 3 + len(a.pick.needs.pins) + len(a.pick.needs.guards) + len(a.pick.volumes.holdings())
-	return b.place.Ops()+len(b.docs)+b.firsts()+len(b.exclusives)+more > ledger.MaxTxnOps
-}
-
-// firsts is how many documents do not exist yet: each comes with the incarnation of its node's name.
-func (b *batch) firsts() (n int) {
-	for _, d := range b.docs {
-		if d.Revision == 0 {
-			n++
-		}
-	}
-	return n
+	return b.place.Ops()+len(b.drafts)+b.firsts+len(b.exclusives)+more > ledger.MaxTxnOps
 }
 
 // holdsBack says whether an attempt cannot be in this transaction because one of the two is right only if all that is
@@ -87,23 +86,15 @@ func (b *batch) holdsBack(a *attempt) bool {
 // add makes an attempt part of the transaction, if it joins. Else nothing has changed.
 func (b *batch) add(a *attempt, entry ledger.Entry) joining {
 	n := a.pick.needs
-	next := map[string]ledger.NodeDoc{a.pick.nodeUID: b.open(a.pick.nodeUID, a.pick.nodeName)}
-	for _, p := range n.pins {
-		doc, ok := next[p.nodeUID]
-		if !ok {
-			doc = b.open(p.nodeUID, p.nodeName)
-		}
-		var err error
-		if next[p.nodeUID], err = ledger.Pin(doc, p.keeper, dependent(entry)); err != nil {
-			return b.unfit(err)
-		}
-	}
-	doc := ledger.Cover(next[a.pick.nodeUID], ledger.KindNode, a.pick.nodeRV)
-	doc, err := a.pick.enter(doc, entry)
+	next, err := b.pin(a, entry)
 	if err != nil {
 		return b.unfit(err)
 	}
-	next[a.pick.nodeUID] = doc
+	own := &next[0]
+	own.doc = ledger.Cover(own.doc, ledger.KindNode, a.pick.nodeRV)
+	if own.doc, err = a.pick.enter(own.doc, entry); err != nil {
+		return b.unfit(err)
+	}
 	held, err := b.hold(a, entry)
 	if err != nil {
 		return b.unfit(err)
@@ -112,11 +103,9 @@ func (b *batch) add(a *attempt, entry ledger.Entry) joining {
 		return tooMuch
 	}
 	maps.Copy(b.exclusives, held)
-	for _, uid := range slices.Sorted(maps.Keys(next)) {
-		if _, known := b.docs[uid]; !known {
-			b.order = append(b.order, uid)
-		}
-		b.docs[uid] = next[uid]
+	slices.SortFunc(next, func(x, y draft) int { return cmp.Compare(x.doc.NodeUID, y.doc.NodeUID) })
+	for _, d := range next {
+		b.put(d)
 	}
 	b.place.Epochs[a.offer.Partition] = a.pick.epoch
 	b.place.Placed = append(b.place.Placed, entry.Token)
@@ -125,6 +114,44 @@ func (b *batch) add(a *attempt, entry ledger.Entry) joining {
 	}
 	b.attempts = append(b.attempts, a)
 	return joined
+}
+
+// pin is the document of an attempt's node and those of the pods that it relies on, with pins on these. The first
+// is that of the node.
+func (b *batch) pin(a *attempt, entry ledger.Entry) (next []draft, err error) {
+	next = append(make([]draft, 0, 1+len(a.pick.needs.pins)), draft{doc: b.open(a.pick.nodeUID, a.pick.nodeName)})
+	for _, p := range a.pick.needs.pins {
+		at := slices.IndexFunc(next, func(d draft) bool { return d.doc.NodeUID == p.nodeUID })
+		if at < 0 {
+			at = len(next)
+			next = append(next, draft{doc: b.open(p.nodeUID, p.nodeName)})
+		}
+		if next[at].doc, err = ledger.Pin(next[at].doc, p.keeper, dependent(entry)); err != nil {
+			return nil, err
+		}
+	}
+	return next, nil
+}
+
+// put takes a document in place of the one of that node.
+func (b *batch) put(d draft) {
+	if at, known := b.at[d.doc.NodeUID]; known {
+		b.drafts[at] = d
+		return
+	}
+	b.at[d.doc.NodeUID] = len(b.drafts)
+	b.drafts = append(b.drafts, d)
+	if d.doc.Revision == 0 {
+		b.firsts++
+	}
+}
+
+// draft is a node's document as the batch has it.
+func (b *batch) draft(nodeUID string) (draft, bool) {
+	if at, ok := b.at[nodeUID]; ok {
+		return b.drafts[at], true
+	}
+	return draft{}, false
 }
 
 // unfit is what an error of a step of the ledger says about an attempt.
@@ -145,21 +172,22 @@ func (b *batch) unfit(err error) joining {
 	return impossible
 }
 
-// weigh counts what an attempt adds to the transaction; false if that is more than it has room for. An
-// attempt without others is always tried: if the transaction cannot be made, that one is to blame.
-func (b *batch) weigh(
-	a *attempt, docs map[string]ledger.NodeDoc, held map[string]ledger.ExclusiveDoc,
-) bool {
+// weigh counts what an attempt adds to the transaction, and what each of its documents takes; false if that is more
+// than it has room for. An attempt without others is always tried: if the transaction cannot be made, that one is to
+// blame.
+func (b *batch) weigh(a *attempt, next []draft, held map[string]ledger.ExclusiveDoc) bool {
 	const epoch, registry = 128, 128
-	bytes, weights := b.bytes+epoch, map[string]int{}
-	for uid, d := range docs {
-		weights[ledger.KeyNode(uid)] = d.Weight()
+	bytes := b.bytes + epoch
+	for i := range next {
+		before, _ := b.draft(next[i].doc.NodeUID)
+		next[i].weight = next[i].doc.Weight()
+		bytes += next[i].weight - before.weight
 	}
 	for key, x := range held {
-		weights[key] = x.Weight()
-	}
-	for key, weight := range weights {
-		bytes += weight - b.weights[key]
+		bytes += x.Weight()
+		if before, known := b.exclusives[key]; known {
+			bytes -= before.Weight()
+		}
 	}
 	for _, g := range a.pick.needs.guards {
 		bytes += g.Weight()
@@ -168,7 +196,6 @@ func (b *batch) weigh(
 		return false
 	}
 	b.bytes = bytes
-	maps.Copy(b.weights, weights)
 	return true
 }
 
@@ -225,8 +252,8 @@ func (n needs) ledger() ledger.Needs {
 
 // open is the node's document as the batch has it, or with its finished entries dropped.
 func (b *batch) open(nodeUID, nodeName string) ledger.NodeDoc {
-	if doc, ok := b.docs[nodeUID]; ok {
-		return doc
+	if d, ok := b.draft(nodeUID); ok {
+		return d.doc
 	}
 	return b.core.openDoc(nodeUID, nodeName)
 }
@@ -243,8 +270,9 @@ func (c *Core) openDoc(nodeUID, nodeName string) ledger.NodeDoc {
 
 // flight is the transaction, not yet made.
 func (b *batch) flight() *flight {
-	for _, uid := range b.order {
-		b.place.Docs = append(b.place.Docs, b.docs[uid])
+	b.place.Docs = make([]ledger.NodeDoc, len(b.drafts))
+	for i := range b.drafts {
+		b.place.Docs[i] = b.drafts[i].doc
 	}
 	b.place.Exclusives = sortedDocs(b.exclusives)
 	return &flight{attempts: b.attempts, batch: b.place}
