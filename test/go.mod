@@ -26,6 +26,7 @@ require (
 
 require (
 	gonum.org/v1/gonum v0.17.0
+	k8s.io/cri-streaming v0.36.3
 	k8s.io/metrics v0.36.3
 )
 
@@ -34,12 +35,14 @@ require (
 	github.com/antlr4-go/antlr/v4 v4.13.0 // indirect
 	github.com/google/cel-go v0.26.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/moby/spdystream v0.5.1 // indirect
 	github.com/spf13/cobra v1.10.2 // indirect
 	github.com/stoewer/go-strcase v1.3.0 // indirect
 	golang.org/x/exp v0.0.0-20251219203646-944ab1f22d93 // indirect
 	k8s.io/apiserver v0.36.3 // indirect
 	k8s.io/csi-translation-lib v0.36.3 // indirect
 	k8s.io/dynamic-resource-allocation v0.36.3 // indirect
+	k8s.io/streaming v0.36.3 // indirect
 	pgregory.net/rapid v1.3.0 // indirect
 )
 

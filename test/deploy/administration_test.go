@@ -19,7 +19,7 @@ func (s *system) foreignAdministration(t *testing.T) {
 	_, err = owner.Put(t.Context(), "/berth/election/queue/leased", "x", clientv3.WithLease(lease.ID))
 	s.no(err)
 	acts := administration(endpoint, lease.ID)
-	for _, as := range []string{"scheduler", "binder", "descheduler"} {
+	for _, as := range []string{"scheduler", "binder", "descheduler", "observer"} {
 		client := s.etcdClient(t, as)
 		for what, do := range acts {
 			ctx, cancel := context.WithTimeout(t.Context(), refusedWithin)

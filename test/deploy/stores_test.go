@@ -121,7 +121,7 @@ func (s *system) foreignWords(t *testing.T) {
 		{"a bind", events.Decisions, decision(events.DecisionBound, nobody), "binder"},
 		{"a request for an eviction", events.Decisions, decision(events.DecisionEvict, nobody), "descheduler"},
 	} {
-		for _, as := range []string{"queue", "scheduler", "binder", "descheduler"} {
+		for _, as := range readers {
 			if c.stream == events.Facts && as == c.by {
 				continue // the queue that runs has said some already
 			}
@@ -160,7 +160,7 @@ func (s *system) foreignKeys(t *testing.T) {
 		{ledger.PrefixElection + "nobody/1", nil},
 		{"nobody", nil},
 	} {
-		for _, as := range []string{"queue", "scheduler", "binder", "descheduler"} {
+		for _, as := range readers {
 			store, err := s.openLedger(as)
 			if err != nil {
 				t.Fatal(as, err)

@@ -21,6 +21,9 @@ import (
 // services are those whose certificate may be stolen.
 var services = []string{"queue", "scheduler", "binder", "descheduler"}
 
+// readers are all whose certificate reads the log: the services, and the operators' observer.
+var readers = append(slices.Clone(services), "observer")
+
 // subjectsOf are the subjects of Berth, each with the services that publish to it. It is written by hand, from what
 // each service is for; subjects that nobody may publish to are those of operators, and those that change the server.
 var subjectsOf = map[string][]string{
@@ -36,7 +39,7 @@ var subjectsOf = map[string][]string{
 	"decisions.x.evict":         {"descheduler"}, "decisions.x.returned": {"descheduler"},
 	"decisions.x.unheard-of": nil,
 	"work.offers.x":          {"queue"}, "work.request": {"scheduler"}, "shards.turns": {"scheduler"},
-	"answers.x": {"queue", "scheduler"}, "ask.queue": nil, "ask.shards": nil,
+	"answers.x": {"queue", "scheduler"}, "ask.queue": {"observer"}, "ask.shards": {"observer"},
 	"$O.berth-snapshots.C.x": {"queue"}, "$O.other.C.x": nil,
 	"$JS.API.STREAM.CREATE.x": {"queue"}, "$JS.API.STREAM.UPDATE.x": {"queue"},
 	"$JS.API.STREAM.PURGE.OBJ_berth-snapshots": {"queue"}, "$JS.API.STREAM.PURGE.FACTS": nil,
@@ -44,14 +47,16 @@ var subjectsOf = map[string][]string{
 	"$JS.API.STREAM.RESTORE.x": nil, "$JS.API.STREAM.LEADER.STEPDOWN.x": nil, "$JS.API.STREAM.PEER.REMOVE.x": nil,
 	"$JS.API.META.LEADER.STEPDOWN": nil, "$JS.API.SERVER.REMOVE": nil, "$JS.API.ACCOUNT.PURGE.x": nil,
 	"$JS.API.CONSUMER.DURABLE.CREATE.x.y": nil, "$JS.API.CONSUMER.LEADER.STEPDOWN.x.y": nil,
-	"$JS.API.STREAM.INFO.x": services, "$JS.API.CONSUMER.CREATE.x.y": services, "$JS.API.CONSUMER.MSG.NEXT.x.y": services,
-	"$SYS.REQ.SERVER.PING": nil, "$SYS.REQ.USER.INFO": nil, "_INBOX.x": nil, "x": nil,
+	"$JS.API.STREAM.INFO.x": readers, "$JS.API.CONSUMER.CREATE.x.y": readers,
+	"$JS.API.CONSUMER.MSG.NEXT.x.y": readers,
+	"$SYS.REQ.SERVER.PING":          nil, "$SYS.REQ.USER.INFO": nil, "_INBOX.x": nil, "x": nil,
 }
 
 // heardBy are subjects with the services that subscribe to them.
 var heardBy = map[string][]string{
 	"work.request": {"queue"}, "ask.queue": {"queue"}, "work.offers.x": {"scheduler"}, "shards.turns": {"scheduler"},
-	"ask.shards": {"scheduler"}, "answers.x": nil, "facts.>": nil, "decisions.>": nil, "ledger.>": nil, "work.>": nil,
+	"ask.shards": {"scheduler"}, "answers.x": {"observer"},
+	"facts.>": nil, "decisions.>": nil, "ledger.>": nil, "work.>": nil,
 	"$JS.>": nil, "$SYS.>": nil, "$O.>": nil, ">": nil,
 }
 
@@ -77,10 +82,10 @@ func denied(t *testing.T, c *nats.Conn) bool {
 		c.LastError() != nil && strings.Contains(strings.ToLower(c.LastError().Error()), "permissions violation")
 }
 
-// foreignSubjects tries every subject as every service. Nothing is stored: the append expects a sequence that no stream
-// has.
+// foreignSubjects tries every subject with every certificate that reads the log. Nothing is stored: the append expects
+// a sequence that no stream has.
 func (s *system) foreignSubjects(t *testing.T) {
-	for _, as := range services {
+	for _, as := range readers {
 		for subject, by := range subjectsOf {
 			c := s.natsClient(t, as)
 			m := &nats.Msg{Subject: subject, Header: nats.Header{"Nats-Expected-Last-Sequence": {"1000000000000"}}}
@@ -169,10 +174,10 @@ func (s *system) foreignInboxes(t *testing.T) {
 	for subject, by := range heardBy {
 		heard[subject] = by
 	}
-	for _, service := range services {
+	for _, service := range readers {
 		heard["_INBOX.berth-"+service+".>"] = []string{service}
 	}
-	for _, as := range services {
+	for _, as := range readers {
 		for subject, by := range heard {
 			c := s.natsClient(t, as)
 			if _, err := c.SubscribeSync(subject); err != nil {

@@ -123,6 +123,8 @@ func (o *options) openLedger(ctx context.Context) (*etcd.Store, error) {
 		if endpoints = running.Etcd; len(endpoints) == 0 {
 			return nil, fmt.Errorf("--data-dir: %s: that berth keeps its ledger elsewhere: give --etcd-endpoints", o.dataDir)
 		}
+	case len(endpoints) == 0 && o.installation.Namespace != "":
+		return o.openInstalledLedger(ctx)
 	case len(endpoints) == 0:
 		return nil, nil
 	}
@@ -130,10 +132,7 @@ func (o *options) openLedger(ctx context.Context) (*etcd.Store, error) {
 		Endpoints: endpoints, Prefix: o.ledgerPrefix,
 		CAFile: o.tls.etcdCA, CertFile: o.tls.etcdCert, KeyFile: o.tls.etcdKey,
 	})
-	if err != nil {
-		return nil, fmt.Errorf("--etcd-endpoints: %w", err)
-	}
-	return store, nil
+	return store, o.explainStore("--etcd-endpoints", err)
 }
 
 func (o *options) client() (kubernetes.Interface, error) {

@@ -51,6 +51,7 @@ func newCheckCommand() *cobra.Command {
 		},
 	}
 	o.addLedger(cmd.Flags())
+	o.addInstallation(cmd.Flags())
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json or yaml; default: text")
 	return cmd
 }
@@ -61,6 +62,7 @@ func (o *options) check(ctx context.Context) (*audit.StandingReport, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer o.leave()
 	store, err := o.openLedger(ctx)
 	if err != nil {
 		return nil, err

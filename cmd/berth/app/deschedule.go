@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/cmd/berth/internal/embedded"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/reach"
 	"github.com/berth-scheduler/berth/pkg/descheduling/plan"
 	"github.com/berth-scheduler/berth/pkg/events/jetstream"
 	"github.com/berth-scheduler/berth/services/descheduler"
@@ -69,8 +70,10 @@ func (o *once) addDescheduling(f *pflag.FlagSet) {
 // addLog adds the flags of a command that reads the log of a Berth.
 func (o *once) addLog(f *pflag.FlagSet) {
 	f.StringVar(&o.dataDir, "data-dir", "",
-		"directory of a running berth up with an embedded log; default without --nats-url: "+defaultDataDir)
+		"directory of a running berth up with an embedded log; default: "+defaultDataDir+", if one runs there")
+	o.addKubeconfig(f)
 	o.addNATS(f)
+	o.addInstallation(f)
 }
 
 func (o *once) addNATS(f *pflag.FlagSet) {
@@ -141,6 +144,13 @@ func (o *once) openLog(ctx context.Context, logger *slog.Logger) (*jetstream.Log
 	}
 	switch {
 	case len(cfg.URLs) > 0:
+	case o.installation.Namespace != "":
+		e, err := o.endpoint(ctx, reach.NATS)
+		if err != nil {
+			return nil, err
+		}
+		cfg.URLs, cfg.TLS = []string{"nats://" + e.Address}, e.TLS
+		cfg.InboxPrefix = defaultInboxPrefix + "." + o.installation.Observer()
 	case o.dataDir == "":
 		return nil, errors.New("--nats-url: empty: want the log's, or --data-dir of a running berth up")
 	default:
@@ -154,10 +164,7 @@ func (o *once) openLog(ctx context.Context, logger *slog.Logger) (*jetstream.Log
 		cfg.URLs, cfg.User, cfg.Password = []string{running.NATS}, running.NATSUser, running.NATSPass
 	}
 	log, err := jetstream.Open(ctx, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("--nats-url: %w", err)
-	}
-	return log, nil
+	return log, o.explainStore("--nats-url", err)
 }
 
 // writePlan prints a plan.

@@ -24,7 +24,8 @@ func newExplainPodCommand() *cobra.Command {
 			"The history is read from the log, also of pods that are gone, as far back as the log reaches. What is\n" +
 			"now is asked of the running queue and shards; when they do not answer, the rest is told.",
 		Example: "  berth explain pod shop/cart-7d9f-x2x\n" +
-			"  berth explain pod cart-7d9f-x2x -n shop -o wide --nats-url nats://nats:4222",
+			"  kubectl berth explain pod cart-7d9f-x2x -n shop -o wide\n" +
+			"  berth explain pod cart-7d9f-x2x -n shop --nats-url nats://nats:4222",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return r.about(cmd.Context(), args[0], func(ctx context.Context, i *inquire.Inquiry, pod string) error {
@@ -78,7 +79,6 @@ func (r *reading) addFlags(cmd *cobra.Command) {
 	f.StringVarP(&r.output, "output", "o", "", "wide, json or yaml; default: text that fits a screen")
 	f.StringVarP(&r.namespace, "namespace", "n", "",
 		"namespace of a pod that is named without one; default: that of the kubeconfig's context, as kubectl has it")
-	r.addKubeconfig(f)
 	r.addLog(f)
 }
 
@@ -102,6 +102,7 @@ func (r *reading) ask(ctx context.Context, ask func(context.Context, *inquire.In
 	if err := r.checkOutput(); err != nil {
 		return err
 	}
+	defer r.leave()
 	log, err := r.openRunning(ctx)
 	if err != nil {
 		return err
@@ -117,10 +118,10 @@ func (r *reading) checkOutput() error {
 	return nil
 }
 
-// openRunning opens the log of a running Berth: that of `berth up` if nothing else is said.
+// openRunning opens the log of a running Berth.
 func (r *reading) openRunning(ctx context.Context) (*jetstream.Log, error) {
-	if len(r.nats.urls) == 0 && r.dataDir == "" {
-		r.dataDir = defaultDataDir
+	if err := r.locate(); err != nil {
+		return nil, err
 	}
 	logger, err := r.logger()
 	if err != nil {

@@ -37,6 +37,7 @@ type options struct {
 	etcdEndpoints []string
 	ledgerPrefix  string
 	tls           tlsFiles
+	installation  installation
 
 	replicas
 	// metricsInterval is how often actual use is polled; 0 is never.

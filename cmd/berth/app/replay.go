@@ -98,6 +98,7 @@ func (r *reading) openPast(
 		defer func() { _ = b.Close() }() // it was only read
 		src, text = b, b.Config
 	} else {
+		defer r.leave()
 		log, err := r.openRunning(ctx)
 		if err != nil {
 			return err

@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/berth-scheduler/berth/cmd/berth/internal/embedded"
 	"github.com/berth-scheduler/berth/cmd/berth/internal/inquire"
 	"github.com/berth-scheduler/berth/pkg/explain"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -33,6 +33,8 @@ type status struct {
 	once
 	watch bool
 	every time.Duration
+	// unasked is why the services were not asked.
+	unasked error
 }
 
 // newStatusCommand makes `berth status`.
@@ -46,13 +48,15 @@ func newStatusCommand() *cobra.Command {
 			"claimed from disruption budgets, and what should not be (pods overdue, preemption and binds that come to\n" +
 			"nothing). With a kubeconfig it also lists pods and ResourceQuotas and shows how pods and their requests\n" +
 			"are spread over priorities, with warnings where preemption can no longer help. It reads only.",
-		Example: "  berth status --data-dir berth-data --watch\n  berth status --nats-url nats://nats:4222 -o json",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout()) },
+		Example: "  kubectl berth status\n  berth status --data-dir berth-data --watch\n" +
+			"  berth status --nats-url nats://nats:4222 -o json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	f := cmd.Flags()
 	o.addLedger(f)
 	o.addNATS(f)
+	o.addInstallation(f)
 	f.StringVarP(&o.output, "output", "o", "", "json or yaml; default: text")
 	f.BoolVarP(&o.watch, "watch", "w", false, "go on until interrupted")
 	f.DurationVar(&o.every, "every", watchEvery, "with --watch, the time between two looks")
@@ -66,16 +70,20 @@ func (o *status) run(ctx context.Context, w io.Writer) error {
 	if o.watch && o.every <= 0 {
 		return fmt.Errorf("--every: %s: want more than 0", o.every)
 	}
-	if o.dataDir == "" && len(o.nats.urls) == 0 && len(o.etcdEndpoints) == 0 {
-		if _, err := embedded.ReadEndpoints(defaultDataDir); err == nil {
-			o.dataDir = defaultDataDir
-		}
-	}
-	ask, closeAll, err := o.services(ctx)
-	if err != nil {
+	named := o.installation.Namespace != ""
+	if err := o.locate(); err != nil {
 		return err
 	}
-	defer closeAll()
+	defer o.leave()
+	ask, closeAll, err := o.services(ctx)
+	if err != nil && (named || o.installation.Namespace == "") {
+		return err
+	}
+	if err != nil { // perhaps the cluster has none where it is looked for without a flag
+		o.unasked, o.installation.Namespace = err, ""
+	} else {
+		defer closeAll()
+	}
 	for {
 		report, err := o.report(ctx, ask)
 		if err != nil {
@@ -100,7 +108,7 @@ type asking func(context.Context) (*explain.Overview, error)
 
 // services connects to the log, over which services are asked, and if it is named to the ledger.
 func (o *status) services(ctx context.Context) (asking, func(), error) {
-	if o.dataDir == "" && len(o.nats.urls) == 0 {
+	if o.dataDir == "" && len(o.nats.urls) == 0 && o.installation.Namespace == "" {
 		return nil, func() {}, nil
 	}
 	logger, err := o.logger()
@@ -154,8 +162,13 @@ func (o *status) report(ctx context.Context, ask asking) (statusReport, error) {
 	switch {
 	case err == nil:
 		r.Report = cluster
+	case ask != nil && apierrors.IsForbidden(err):
+		r.Warnings = append(r.Warnings, "priorities and quotas are not shown: "+err.Error())
 	case ask == nil || !errors.Is(err, errNoCluster):
 		return r, err
+	}
+	if o.unasked != nil {
+		r.Warnings = append(r.Warnings, "the services were not asked: "+o.unasked.Error())
 	}
 	r.Descheduling, err = o.switchLine(ctx)
 	return r, err
@@ -167,7 +180,7 @@ var errNoCluster = errors.New("no kubeconfig")
 func (o *options) priorities(ctx context.Context) (priorities.Report, error) {
 	client, err := o.client()
 	if err != nil {
-		if o.kubeconfig == "" && !o.hasKubeconfig() {
+		if !o.hasKubeconfig() {
 			err = fmt.Errorf("%w (%w)", err, errNoCluster)
 		}
 		return priorities.Report{}, err
@@ -192,8 +205,11 @@ func (o *options) priorities(ctx context.Context) (priorities.Report, error) {
 	return priorities.Of(pods, quotas), err
 }
 
-// hasKubeconfig says whether one is found where kubectl looks.
+// hasKubeconfig says whether one is given, or found where kubectl looks.
 func (o *options) hasKubeconfig() bool {
+	if o.kubeconfig != "" {
+		return true
+	}
 	for _, path := range clientcmd.NewDefaultClientConfigLoadingRules().GetLoadingPrecedence() {
 		if _, err := os.Stat(path); err == nil {
 			return true

@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -45,6 +46,13 @@ type InProcessServer interface {
 	InProcessConn() (net.Conn, error)
 }
 
+// Retention bounds each stream. A field that is 0 leaves an existing stream as it is, and a new one gets DefaultMaxAge
+// and DefaultMaxBytes.
+type Retention struct {
+	MaxAge   time.Duration
+	MaxBytes int64
+}
+
 // Config says where the server is and what the streams keep.
 type Config struct {
 	// URLs of the servers, nats://, tls:// or ws://, one or more. Unused with InProcess.
@@ -66,10 +74,9 @@ type Config struct {
 	CredsFile      string
 	// CAFile verifies the server; CertFile and KeyFile (both or none) identify the client.
 	CAFile, CertFile, KeyFile string
-	// MaxAge and MaxBytes bound each stream. 0 leaves an existing stream as it is and
-	// creates a new one with DefaultMaxAge and DefaultMaxBytes.
-	MaxAge   time.Duration
-	MaxBytes int64
+	// TLS, when set, is what verifies the server and identifies the client instead of these files.
+	TLS *tls.Config
+	Retention
 	// Replicas of each stream, 1 to 5. 0 leaves an existing stream as it is and creates a
 	// new one with DefaultReplicas.
 	Replicas int
@@ -91,6 +98,9 @@ func (c Config) Validate() error {
 	}
 	if (c.CertFile == "") != (c.KeyFile == "") {
 		bad("CertFile and KeyFile", fmt.Sprintf("%q and %q", c.CertFile, c.KeyFile), "both or none")
+	}
+	if c.TLS != nil && c.CAFile+c.CertFile != "" {
+		bad("CAFile and CertFile", fmt.Sprintf("%q and %q", c.CAFile, c.CertFile), "none with TLS")
 	}
 	if c.CredsFile != "" && c.User != "" {
 		bad("CredsFile and User", fmt.Sprintf("%q and %q", c.CredsFile, c.User), "only one of them")
@@ -157,6 +167,9 @@ func (c Config) connectOptions() []nats.Option {
 	}
 	if c.CredsFile != "" {
 		options = append(options, nats.UserCredentials(c.CredsFile))
+	}
+	if c.TLS != nil {
+		options = append(options, nats.Secure(c.TLS))
 	}
 	if c.CAFile != "" {
 		options = append(options, nats.RootCAs(c.CAFile))

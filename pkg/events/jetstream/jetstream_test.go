@@ -160,8 +160,8 @@ func TestValidate(t *testing.T) {
 		"CertFile and KeyFile is":    {URLs: []string{"nats://a"}, CertFile: "a"},
 		"CredsFile and User is":      {URLs: []string{"nats://a"}, CredsFile: "a", User: "b"},
 		`InboxPrefix is "_INBOX.>"`:  {URLs: []string{"nats://a"}, InboxPrefix: "_INBOX.>"},
-		"MaxAge is -1ns":             {URLs: []string{"nats://a"}, MaxAge: -1},
-		"MaxBytes is -1":             {URLs: []string{"nats://a"}, MaxBytes: -1},
+		"MaxAge is -1ns":             {URLs: []string{"nats://a"}, Retention: jetstream.Retention{MaxAge: -1}},
+		"MaxBytes is -1":             {URLs: []string{"nats://a"}, Retention: jetstream.Retention{MaxBytes: -1}},
 		"Replicas is 6, want 0 to 5": {URLs: []string{"nats://a"}, Replicas: 6},
 	} {
 		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) {
@@ -226,15 +226,16 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	check(jetstream.Config{}, jetstream.DefaultMaxAge, jetstream.DefaultMaxBytes)
-	check(jetstream.Config{MaxAge: time.Hour, MaxBytes: 1 << 20}, time.Hour, 1<<20)
+	check(jetstream.Config{Retention: jetstream.Retention{MaxAge: time.Hour, MaxBytes: 1 << 20}}, time.Hour, 1<<20)
 	check(jetstream.Config{}, time.Hour, 1<<20)
-	check(jetstream.Config{MaxAge: 2 * time.Hour}, 2*time.Hour, 1<<20)
+	check(jetstream.Config{Retention: jetstream.Retention{MaxAge: 2 * time.Hour}}, 2*time.Hour, 1<<20)
 }
 
 // TestOverrunReader: a reader that retention has overtaken is told so.
 func TestOverrunReader(t *testing.T) {
 	n := newServer(t, nil)
-	l := open(t, jetstream.Config{URLs: []string{n.url()}, MaxBytes: 1 << 20, Logger: quiet})
+	bounded := jetstream.Retention{MaxBytes: 1 << 20}
+	l := open(t, jetstream.Config{URLs: []string{n.url()}, Retention: bounded, Logger: quiet})
 	data := make([]byte, 10<<10)
 	fill := func() {
 		for i := range 300 {

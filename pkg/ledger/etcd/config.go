@@ -35,6 +35,8 @@ type Config struct {
 	// and KeyFile (both or none) also identify the client, and are read again when they
 	// change. All empty means no TLS.
 	CAFile, CertFile, KeyFile string
+	// TLS, when set, is what verifies the server and identifies the client instead of these files.
+	TLS *tls.Config
 	// DialTimeout bounds how long Open waits for the servers to answer; 0 means
 	// DefaultDialTimeout.
 	DialTimeout time.Duration
@@ -68,6 +70,9 @@ func (c Config) Validate() error {
 	if (c.CertFile == "") != (c.KeyFile == "") {
 		return fmt.Errorf("etcd: CertFile is %q and KeyFile is %q, want both or none", c.CertFile, c.KeyFile)
 	}
+	if c.TLS != nil && c.CAFile+c.CertFile != "" {
+		return fmt.Errorf("etcd: CAFile is %q and CertFile is %q, want none with TLS", c.CAFile, c.CertFile)
+	}
 	if c.DialTimeout < 0 {
 		return fmt.Errorf("etcd: DialTimeout is %s, want 0 or more", c.DialTimeout)
 	}
@@ -92,8 +97,8 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) tls() (*tls.Config, error) {
-	if c.CAFile == "" && c.CertFile == "" {
-		return nil, nil
+	if c.TLS != nil || c.CAFile == "" && c.CertFile == "" {
+		return c.TLS, nil
 	}
 	info := transport.TLSInfo{
 		CertFile: c.CertFile, KeyFile: c.KeyFile, TrustedCAFile: c.CAFile, Logger: c.Logger,

@@ -66,6 +66,8 @@ func (i Installation) members() map[string]member {
 		// etcd's administrator has this name and no other.
 		"root":       {name: "root", hosts: []string{i.Name + "-root"}},
 		"prometheus": {name: "prometheus"},
+		// Operators' commands that only read; NATS knows it by the host.
+		"observer": {name: i.Name + "-observer", hosts: []string{i.Name + "-observer"}},
 	}
 	for _, s := range services {
 		own := i.Name + "-" + s

@@ -43,6 +43,7 @@ func files() []file {
 	}
 	return append(all,
 		file{path: "components/stores/stores.yaml", template: "stores", variant: Variant{Name: "ha"}},
+		file{path: "components/stores/observer.yaml", template: "observer", variant: Variant{Name: "ha"}},
 		file{
 			path: "components/monitoring/monitoring.yaml", template: "monitoring",
 			variant: Variant{Name: Base, Set: map[string]any{"serviceMonitor": map[string]any{"enabled": true}}},

@@ -1,0 +1,100 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"github.com/berth-scheduler/berth/cmd/berth/internal/embedded"
+	"github.com/berth-scheduler/berth/cmd/berth/internal/reach"
+	"github.com/berth-scheduler/berth/pkg/ledger/etcd"
+)
+
+// shippedNamespace is the namespace of the manifests in deploy/k8s.
+const shippedNamespace = "berth-system"
+
+// installation is a Berth in a cluster whose stores a command reaches through the API server.
+type installation struct {
+	reach.Installation
+	// cluster is set while there is a connection.
+	cluster *reach.Cluster
+}
+
+func (o *options) addInstallation(f *pflag.FlagSet) {
+	f.StringVar(&o.installation.Namespace, "berth-namespace", "",
+		"namespace of an installation in the kubeconfig's cluster, whose stores are reached by port-forwarding;\n"+
+			"default without --nats-url, --etcd-endpoints and --data-dir: "+shippedNamespace)
+	f.StringVar(&o.installation.Name, "berth-name", "berth",
+		"first part of that installation's names, as in the manifests")
+}
+
+// locate chooses the Berth that a command is about when no flag names one: that of `berth up` in the working directory
+// if one runs there, else the installation in the kubeconfig's cluster.
+func (o *options) locate() error {
+	named := len(o.nats.urls)+len(o.etcdEndpoints) > 0 || o.dataDir != ""
+	switch {
+	case named && o.installation.Namespace != "":
+		return fmt.Errorf("--berth-namespace: %s: want none with --nats-url, --etcd-endpoints or --data-dir",
+			o.installation.Namespace)
+	case named || o.installation.Namespace != "":
+		return nil
+	}
+	_, err := embedded.ReadEndpoints(defaultDataDir)
+	if err == nil || !o.hasKubeconfig() {
+		o.dataDir = defaultDataDir
+		return nil
+	}
+	o.installation.Namespace = shippedNamespace
+	return nil
+}
+
+// endpoint forwards a port of a store of the installation.
+func (o *options) endpoint(ctx context.Context, s reach.Store) (reach.Endpoint, error) {
+	if o.installation.cluster == nil {
+		cfg, err := o.restConfig()
+		if err != nil {
+			return reach.Endpoint{}, err
+		}
+		if o.installation.cluster, err = reach.Open(ctx, cfg, o.installation.Installation); err != nil {
+			return reach.Endpoint{}, fmt.Errorf("--berth-namespace: %w", err)
+		}
+	}
+	e, err := o.installation.cluster.Endpoint(ctx, s)
+	if err != nil {
+		return e, fmt.Errorf("--berth-namespace: %w", err)
+	}
+	return e, nil
+}
+
+// openInstalledLedger connects to the ledger of the installation.
+func (o *options) openInstalledLedger(ctx context.Context) (*etcd.Store, error) {
+	e, err := o.endpoint(ctx, reach.Etcd)
+	if err != nil {
+		return nil, err
+	}
+	scheme := "http://"
+	if e.TLS != nil {
+		scheme = "https://"
+	}
+	store, err := etcd.Open(ctx, etcd.Config{Endpoints: []string{scheme + e.Address}, Prefix: o.ledgerPrefix, TLS: e.TLS})
+	return store, o.explainStore("--etcd-endpoints", err)
+}
+
+// leave ends the connection to the installation.
+func (o *options) leave() {
+	if o.installation.cluster != nil {
+		o.installation.cluster.Close()
+	}
+}
+
+// explainStore adds to the error of a store what is known of the installation it belongs to.
+func (o *options) explainStore(flag string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case o.installation.cluster != nil:
+		return fmt.Errorf("--berth-namespace: %w", o.installation.cluster.Explain(err))
+	}
+	return fmt.Errorf("%s: %w", flag, err)
+}

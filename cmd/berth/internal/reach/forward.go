@@ -1,0 +1,76 @@
+package reach
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+// loopback is where forwarded ports listen.
+const loopback = "127.0.0.1"
+
+// forward is a port of a pod that is forwarded from a port of this machine, until stop.
+type forward struct {
+	address string
+	stop    func()
+}
+
+// start asks the API server to forward a port of a pod, and waits until it does.
+func (c *Cluster) start(ctx context.Context, pod string, port uint16) (*forward, error) {
+	dialer, err := c.dialer(pod)
+	if err != nil {
+		return nil, err
+	}
+	stop, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	ports := []string{fmt.Sprintf("0:%d", port)} // 0 is a free port
+	p, err := portforward.NewOnAddressesForStreaming(
+		dialer, []string{loopback}, ports, stop, ready, io.Discard, io.Discard)
+	if err != nil {
+		return nil, err
+	}
+	go func() { ended <- p.ForwardPorts() }()
+	f := &forward{stop: sync.OnceFunc(func() { close(stop) })}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	select {
+	case <-ready:
+	case err := <-ended:
+		return nil, cmp.Or(err, portforward.ErrLostConnectionToPod)
+	case <-ctx.Done():
+		f.stop()
+		return nil, ctx.Err()
+	}
+	forwarded, err := p.GetPorts()
+	if err != nil {
+		f.stop()
+		return nil, err
+	}
+	f.address = fmt.Sprintf("%s:%d", loopback, forwarded[0].Local)
+	return f, nil
+}
+
+// dialer upgrades a request to the API server as kubectl port-forward does: over a WebSocket, or over SPDY where a
+// server or a proxy on the way does not have that.
+func (c *Cluster) dialer(pod string) (httpstream.Dialer, error) {
+	url := c.client.CoreV1().RESTClient().Post().Resource("pods").Namespace(c.installation.Namespace).Name(pod).
+		SubResource("portforward").URL()
+	transport, upgrader, err := spdy.RoundTripperFor(c.rest)
+	if err != nil {
+		return nil, err
+	}
+	overSPDY := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
+	overWebSocket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, c.rest)
+	if err != nil {
+		return nil, err
+	}
+	return portforward.NewFallbackDialerForStreaming(overWebSocket, overSPDY, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	}), nil
+}

@@ -1,0 +1,190 @@
+package reach
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// answerWithin bounds each request to the API server, and the wait for a port that it forwards.
+const answerWithin = 10 * time.Second
+
+// observer is the last part of the observer's names.
+const observer = "observer"
+
+// Installation is a Berth in a cluster: its namespace, and the first part of its names, as in the manifests.
+type Installation struct {
+	Namespace, Name string
+}
+
+// Observer is the observer's user name in the stores, which is also the name of the Role that permits to be it.
+func (i Installation) Observer() string { return i.Name + "-" + observer }
+
+func (i Installation) secret() string { return i.Observer() + "-tls" }
+
+// Store is a component of an installation, and the port on which it listens for clients.
+type Store struct {
+	component string
+	port      uint16
+}
+
+// The stores of an installation.
+var (
+	NATS = Store{component: "nats", port: 4222}
+	Etcd = Store{component: "etcd", port: 2379}
+)
+
+// Endpoint is a forwarded port on this machine.
+type Endpoint struct {
+	// Address is a loopback address and a port.
+	Address string
+	// TLS has the observer's certificate and the store's name; nil in an installation without TLS.
+	TLS *tls.Config
+}
+
+// Cluster is a connection to an installation. It is not safe for concurrent use.
+type Cluster struct {
+	installation Installation
+	rest         *rest.Config
+	client       kubernetes.Interface
+	// identity is the observer's; nil in an installation without TLS.
+	identity *tls.Config
+	forwards map[Store]*forward
+}
+
+// Open reads the observer's certificate. Close the Cluster after use.
+func Open(ctx context.Context, cfg *rest.Config, i Installation) (*Cluster, error) {
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{installation: i, rest: cfg, client: client, forwards: map[Store]*forward{}}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	secret, err := client.CoreV1().Secrets(i.Namespace).Get(ctx, i.secret(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return c, nil // the stores say whether they want a certificate
+	case err != nil:
+		return nil, c.explain(fmt.Errorf("the observer's certificate: %w", err))
+	}
+	if c.identity, err = identity(secret.Data); err != nil {
+		return nil, fmt.Errorf("namespace %s: secret %s: %w", i.Namespace, i.secret(), err)
+	}
+	return c, nil
+}
+
+// identity is made of a secret as `berth certs` and cert-manager make it.
+func identity(files map[string][]byte) (*tls.Config, error) {
+	pair, err := tls.X509KeyPair(files[corev1.TLSCertKey], files[corev1.TLSPrivateKeyKey])
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", corev1.TLSCertKey, corev1.TLSPrivateKeyKey, err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(files[corev1.ServiceAccountRootCAKey]) {
+		return nil, fmt.Errorf("%s: no certificate (PEM) in it", corev1.ServiceAccountRootCAKey)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, RootCAs: roots}, nil
+}
+
+// Endpoint forwards a port of a store, once for each store: it tries the store's ready members one after the other.
+func (c *Cluster) Endpoint(ctx context.Context, s Store) (Endpoint, error) {
+	f := c.forwards[s]
+	if f == nil {
+		var err error
+		if f, err = c.forward(ctx, s); err != nil {
+			return Endpoint{}, c.explain(err)
+		}
+		c.forwards[s] = f
+	}
+	e := Endpoint{Address: f.address}
+	if c.identity != nil {
+		e.TLS = c.identity.Clone()
+		e.TLS.ServerName = c.installation.Name + "-" + s.component + "." + c.installation.Namespace + ".svc"
+	}
+	return e, nil
+}
+
+func (c *Cluster) forward(ctx context.Context, s Store) (*forward, error) {
+	pods, err := c.ready(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	var failed []error
+	for _, pod := range pods {
+		f, err := c.start(ctx, pod, s.port)
+		if err == nil {
+			return f, nil
+		}
+		failed = append(failed, fmt.Errorf("forward port %d of pod %s: %w", s.port, pod, err))
+	}
+	return nil, errors.Join(failed...)
+}
+
+// ready are the names of a store's members that are ready; one at least.
+func (c *Cluster) ready(ctx context.Context, s Store) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	selector := labels.Set{
+		"app.kubernetes.io/name": c.installation.Name, "app.kubernetes.io/component": s.component,
+	}.String()
+	list, err := c.client.CoreV1().Pods(c.installation.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range list.Items {
+		if isReady(&list.Items[i]) {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf(
+			"%d pods with labels %s, none of them is ready; is Berth installed there, with stores of its own?",
+			len(list.Items), selector)
+	}
+	return names, nil
+}
+
+func isReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// Explain adds to an error of a store that the installation has no certificate for the observer, if it has none.
+func (c *Cluster) Explain(err error) error {
+	if err == nil || c.identity != nil {
+		return err
+	}
+	return fmt.Errorf("%w (without a certificate: namespace %s has no secret %s)",
+		err, c.installation.Namespace, c.installation.secret())
+}
+
+// explain names the namespace, and what permits what was refused.
+func (c *Cluster) explain(err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("namespace %s: %w; Role %s permits it", c.installation.Namespace, err, c.installation.Observer())
+	}
+	return fmt.Errorf("namespace %s: %w", c.installation.Namespace, err)
+}
+
+// Close ends all forwarding.
+func (c *Cluster) Close() {
+	for _, f := range c.forwards {
+		f.stop()
+	}
+}
