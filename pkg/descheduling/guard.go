@@ -68,6 +68,8 @@ func (g *Guard) filter(pod *Pod) Refusal {
 	switch {
 	case pod.Deleting && !(g.upstream && pod.Forced):
 		return Terminating
+	case pod.TooLarge():
+		return TooLarge // its replacement would be, too, and would not be placed
 	case pod.Forced:
 		return ""
 	case pod.Reluctant && g.MandatoryNoEviction:

@@ -7,6 +7,7 @@ type Refusal string
 // Protections of the policy's DefaultEvictor.
 const (
 	Terminating          Refusal = "terminating"
+	TooLarge             Refusal = "too large for the log"
 	NoEviction           Refusal = "annotated against eviction"
 	Mirror               Refusal = "mirror pod"
 	Static               Refusal = "static pod"

@@ -31,24 +31,27 @@ func (s Stream) Check() error {
 }
 
 // CheckAppend returns an error when msgs can not be appended to s in one call: what every Log
-// refuses before it does anything.
+// refuses before it does anything. The error is an *ErrRefused.
 func CheckAppend(s Stream, msgs []Message) error {
+	refuse := func(message int, reason string, args ...any) error {
+		return &ErrRefused{Stream: s, Message: message, Reason: fmt.Sprintf(reason, args...)}
+	}
 	if err := s.Check(); err != nil {
-		return err
+		return refuse(-1, "%v", err)
 	}
 	if len(msgs) == 0 || len(msgs) > MaxBatch {
-		return fmt.Errorf("events: stream %s: append of %d messages, want 1 to %d", s, len(msgs), MaxBatch)
+		return refuse(-1, "append of %d messages, want 1 to %d", len(msgs), MaxBatch)
 	}
 	for i := range msgs {
 		subject := msgs[i].Subject
 		if err := CheckSubject(subject); err != nil {
-			return fmt.Errorf("events: stream %s: message %d: %w", s, i, err)
+			return refuse(i, "%v", err)
 		}
 		if !strings.HasPrefix(subject, s.Prefix()+".") {
-			return fmt.Errorf("events: stream %s: message %d: subject %q, want %s.…", s, i, subject, s.Prefix())
+			return refuse(i, "subject %q, want %s.…", subject, s.Prefix())
 		}
 		if size := msgs[i].Size(); size > MaxMessage {
-			return fmt.Errorf("events: stream %s: message %d (%s): %d bytes, want at most %d", s, i, subject, size, MaxMessage)
+			return refuse(i, "%s has %d bytes, want at most %d", subject, size, MaxMessage)
 		}
 	}
 	return nil

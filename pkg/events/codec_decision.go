@@ -1,7 +1,9 @@
 package events
 
 import (
+	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +14,8 @@ import (
 )
 
 // EncodeDecision returns the message that carries d. Equal decisions give equal bytes. Text
-// that is not valid UTF-8 has its broken bytes replaced by U+FFFD.
+// that is not valid UTF-8 has its broken bytes replaced by U+FFFD. Message, Reasons and Evidence are cut to
+// bounds (see MaxText); what is cut says how much is left out.
 func EncodeDecision(d Decision) Message {
 	payload := &eventspb.Decision{
 		SchedulerName:      valid(d.SchedulerName),
@@ -24,7 +27,7 @@ func EncodeDecision(d Decision) Message {
 		PodResourceVersion: d.PodResourceVersion,
 		NodeUid:            valid(d.NodeUID),
 		NodeName:           valid(d.NodeName),
-		Message:            valid(d.Message),
+		Message:            shorten(valid(d.Message), MaxText),
 		Plugins:            validAll(d.Plugins),
 		Reasons:            encodeReasons(d.Reasons),
 		NodesTotal:         d.NodesTotal,
@@ -138,17 +141,30 @@ func decodeSecond(seconds int64) time.Time {
 	return time.Unix(seconds, 0).UTC()
 }
 
-// encodeReasons sorts: a protobuf map has no order, and equal decisions must be equal bytes.
+// encodeReasons sorts: a protobuf map has no order, and equal decisions must be equal bytes. The reasons that have no
+// room are one, with the nodes of all of them.
 func encodeReasons(reasons map[string]int32) []*eventspb.ReasonCount {
 	if len(reasons) == 0 {
 		return nil
 	}
-	list := make([]*eventspb.ReasonCount, 0, len(reasons))
-	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
-		list = append(list, &eventspb.ReasonCount{Reason: valid(reason), Nodes: reasons[reason]})
+	names := slices.Sorted(maps.Keys(reasons))
+	kept := within(names, maxReasons)
+	list := make([]*eventspb.ReasonCount, 0, kept+1)
+	for _, reason := range names[:kept] {
+		list = append(list, &eventspb.ReasonCount{Reason: shorten(valid(reason), maxReason), Nodes: reasons[reason]})
 	}
-	return list
+	if kept == len(names) {
+		return list
+	}
+	rest := &eventspb.ReasonCount{Reason: fmt.Sprintf("%d more reasons left out", len(names)-kept)}
+	for _, reason := range names[kept:] {
+		rest.Nodes = saturated(rest.Nodes, reasons[reason])
+	}
+	return append(list, rest)
 }
+
+// saturated is a sum that stays within its type.
+func saturated(a, b int32) int32 { return int32(min(int64(a)+int64(b), math.MaxInt32)) }
 
 // decodeReasons adds up counts of a reason that stands twice, which only repaired text can.
 func decodeReasons(list []*eventspb.ReasonCount) map[string]int32 {

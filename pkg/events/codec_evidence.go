@@ -8,11 +8,25 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/eventspb"
 )
 
-// encodeEvidence gives no bytes for no evidence, and an empty message for an empty one.
+// encodeEvidence gives no bytes for no evidence, and an empty message for an empty one. Too large a one loses its basis,
+// after which the decision cannot be made again, or is left out.
 func encodeEvidence(e *Evidence) []byte {
 	if e == nil {
 		return nil
 	}
+	data := evidenceBytes(e)
+	if len(data) <= maxEvidence {
+		return data
+	}
+	small := *e
+	small.Basis, small.Staged = Basis{}, nil
+	if data = evidenceBytes(&small); len(data) <= maxEvidence {
+		return data
+	}
+	return nil
+}
+
+func evidenceBytes(e *Evidence) []byte {
 	m := &eventspb.Evidence{
 		Config: e.Config, Class: e.Class, LedgerRevision: e.LedgerRevision,
 		Order: e.Order, Staged: e.Staged, Home: e.Home, Behind: e.Behind,

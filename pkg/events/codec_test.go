@@ -233,6 +233,53 @@ func TestDecisionRoundTrip(t *testing.T) {
 	})
 }
 
+// TestLargeDecisionsFitAMessage: a pod that names thousands of resources has a reason for each, and is answered all the
+// same; what is left out is counted.
+func TestLargeDecisionsFitAMessage(t *testing.T) {
+	d := events.Decision{
+		Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "a"}, Reasons: map[string]int32{},
+		Message: "0/3 nodes are available: " + strings.Repeat("é", events.MaxMessage),
+		Evidence: &events.Evidence{Cause: "wake", Basis: events.Basis{
+			Moment: 1, LeftAlone: []string{strings.Repeat("n", events.MaxMessage)},
+		}},
+	}
+	for i := range 20_000 {
+		d.Reasons[fmt.Sprintf("Insufficient a.b/%05d%s", i, strings.Repeat("x", i%3*1000))] = 3
+	}
+	m := events.EncodeDecision(d)
+	if err := events.CheckAppend(events.Decisions, []events.Message{m}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := events.DecodeDecision(events.Record{Message: m, Sequence: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, left, found := strings.Cut(got.Message, "… (")
+	if want := fmt.Sprintf("%d more bytes left out)", len(d.Message)-len(kept)); !found || left != want {
+		t.Errorf("the message ends in %q, want %q", left, want)
+	}
+	if !strings.HasPrefix(d.Message, kept) || len(got.Message) > events.MaxText {
+		t.Errorf("the message has %d bytes, or does not begin as it did", len(got.Message))
+	}
+	nodes := int32(0)
+	for _, n := range got.Reasons {
+		nodes += n
+	}
+	if len(got.Reasons) > 5000 || nodes != 60_000 {
+		t.Errorf("%d reasons for %d nodes together, want fewer, for 60000", len(got.Reasons), nodes)
+	}
+	if rest := fmt.Sprintf("%d more reasons left out", 20_001-len(got.Reasons)); got.Reasons[rest] == 0 {
+		t.Errorf("no reason says %q", rest)
+	}
+	if got.Evidence == nil || got.Evidence.Cause != "wake" || got.Evidence.Basis.Moment != 0 {
+		t.Errorf("the evidence is %v, want it without its basis", got.Evidence)
+	}
+	again, err := events.DecodeDecision(events.Record{Message: events.EncodeDecision(got.Decision), Sequence: 1})
+	if diff := cmp.Diff(got, again); err != nil || diff != "" {
+		t.Errorf("encoded again it differs: %v %s", err, diff)
+	}
+}
+
 // TestDecisionRepairsText: what is not UTF-8 is repaired, not lost.
 func TestDecisionRepairsText(t *testing.T) {
 	d := events.Decision{

@@ -51,7 +51,8 @@ const (
 	// DecisionUngate: the queue asks the binder to remove QuotaGate from a pod.
 	DecisionUngate DecisionKind = "ungate"
 	// DecisionQuarantined: the queue stopped offering a pod whose attempts keep ending without
-	// an answer; the binder writes the condition and the event. Actor is the queue.
+	// an answer, or does not offer one that is too large for the log (TooLargeGate); the binder writes the condition and
+	// the event. Actor is the queue.
 	DecisionQuarantined DecisionKind = "quarantined"
 	// DecisionReturned: the descheduler found a pod on NodeName, which the pod that it replaces had
 	// been moved away from; Message says so. No pod of Owner is moved for a while.
@@ -71,6 +72,10 @@ const AttemptAnnotation = "berth.dev/attempt"
 // QuotaGate is the scheduling gate of pods that wait until the budget of their namespace has
 // room for them. The queue decides when, the binder removes it.
 const QuotaGate = "berth.dev/quota"
+
+// TooLargeGate is the scheduling gate that the facts give a pod which is too large for the log. The API server has no such
+// pod with it. What the facts say of the pod beside is what counts on a node, see state.Reduce.
+const TooLargeGate = "berth.dev/too-large"
 
 // PodRef identifies one incarnation of a pod.
 type PodRef struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -40,6 +41,13 @@ const MaxBatch = 1000
 // MaxMessage is the most bytes one message may have, header and data together: the default
 // payload limit of a NATS server, less what its protocol adds.
 const MaxMessage = 1<<20 - 4<<10
+
+// BatchBytes is how many bytes of data one Append should carry at most: a writer takes no more messages into a batch
+// that has them.
+const BatchBytes = 8 << 20
+
+// MaxObject is the most bytes the object of a fact may have: what MaxMessage leaves beside the header.
+const MaxObject = MaxMessage - 8<<10
 
 // Header is the envelope that travels beside the payload, so that a reader can route and
 // order without decoding. Keys are lower case (NATS headers are case-sensitive).
@@ -79,12 +87,12 @@ type Log interface {
 	// With an expected tail they are stored atomically behind that record, and
 	// consecutively. ErrWrongSequence (errors.As) means nothing was stored: the stream ends
 	// elsewhere, or with a record of another subject, or retention has taken the record that
-	// was to have this one. Any other error leaves the outcome unknown: call Last, and
-	// compare, before trying again.
+	// was to have this one. ErrRefused (errors.As) means nothing was stored, and the same append is refused whenever it
+	// is tried. Any other error leaves the outcome unknown: call Last, and compare, before trying again.
 	//
 	// With AnySequence they are stored in their order behind whatever is last, but each for
-	// itself: records of other writers may stand between them, and after an error any of
-	// them may be stored. (Atomicity costs a writer of small records most of its
+	// itself: records of other writers may stand between them, and after any error, ErrRefused
+	// included, any of them may be stored. (Atomicity costs a writer of small records most of its
 	// speed, and who writes without a fence must be idempotent anyway.)
 	Append(ctx context.Context, s Stream, expect Tail, msgs []Message) (last uint64, err error)
 	// Last returns the last sequence stored, 0 for an empty stream.
@@ -152,6 +160,35 @@ func (e *ErrWrongSequence) Error() string {
 			e.Stream, e.Expected, e.Subject, e.Actual)
 	}
 	return fmt.Sprintf("events: stream %s: expected last sequence %d, it is %d", e.Stream, e.Expected, e.Actual)
+}
+
+// ErrRefused reports messages that the log does not take, now or later: the same append is never to be repeated.
+type ErrRefused struct {
+	Stream Stream
+	// Message is the index of the one at fault, -1 if it is the append as a whole.
+	Message int
+	// Reason says what is wrong and what is accepted.
+	Reason string
+}
+
+func (e *ErrRefused) Error() string {
+	if e.Message < 0 {
+		return fmt.Sprintf("events: stream %s: %s", e.Stream, e.Reason)
+	}
+	return fmt.Sprintf("events: stream %s: message %d: %s", e.Stream, e.Message, e.Reason)
+}
+
+// WithoutRefused returns msgs without the one that err refuses for good, and whether it refuses one: then the others
+// are still to be appended. If it refuses the append as a whole, none are left. For writers without a fence.
+func WithoutRefused(msgs []Message, err error) (rest []Message, refused bool) {
+	var e *ErrRefused
+	if !errors.As(err, &e) {
+		return msgs, false
+	}
+	if e.Message < 0 || e.Message >= len(msgs) {
+		return nil, true
+	}
+	return slices.Delete(slices.Clone(msgs), e.Message, e.Message+1), true
 }
 
 // ErrGap reports that records between Want and Have are gone from the stream.

@@ -150,6 +150,17 @@ var (
 		Help:           "Records of the log that could not be read and were set aside, by service and stream.",
 		StabilityLevel: metrics.ALPHA,
 	}, "service", "stream")
+	refused = counter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "log_refused_total",
+		Help:           "Messages that the log does not take and that were left out, by service and stream.",
+		StabilityLevel: metrics.ALPHA,
+	}, "service", "stream")
+	tooLarge = counter(&metrics.CounterOpts{
+		Subsystem: berthSubsystem, Name: "objects_too_large_total",
+		Help: "Versions of Kubernetes objects that are too large for the log, by kind and by what became of them: " +
+			"reduced (to what is needed to stay safe), left-out.",
+		StabilityLevel: metrics.ALPHA,
+	}, "kind", "result")
 	anomalies = gauge(&metrics.GaugeOpts{
 		Subsystem: berthSubsystem, Name: "anomalies",
 		Help:           "Things that should not be, by rule; `berth status` names them.",
@@ -198,7 +209,7 @@ var (
 		kubeletRejections, fencesRefused,
 		podsQuarantined, partitionMoves, factLag, nodesUnusable, busDropped, spansEnded, spansExported,
 		batchSize, promises, promiseAge, budgetClaims, evictions, loopsBroken, leads, ledgerRenewed, ledgerClosed, anomalies,
-		unreadable,
+		unreadable, refused, tooLarge,
 	}
 )
 
@@ -393,6 +404,22 @@ func LedgerClosed(yes bool) {
 // Unreadable counts something in a stream of the log that a service cannot read.
 func Unreadable(service string, stream events.Stream) {
 	unreadable.WithLabelValues(service, string(stream)).Inc()
+}
+
+// Refused counts messages that the log does not take.
+func Refused(service string, stream events.Stream, messages int) {
+	refused.WithLabelValues(service, string(stream)).Add(float64(messages))
+}
+
+// What becomes of an object that is too large for the log.
+const (
+	ObjectReduced = "reduced"
+	ObjectLeftOut = "left-out"
+)
+
+// ObjectTooLarge counts one version of an object that is too large for the log.
+func ObjectTooLarge(kind events.Kind, result string) {
+	tooLarge.WithLabelValues(string(kind), result).Inc()
 }
 
 // Anomalies sets how much a rule has found.

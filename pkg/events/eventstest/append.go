@@ -74,8 +74,11 @@ func testRefusedAppends(t *testing.T, target Target) {
 		"bad in a batch": append(messages(1, 3), events.Message{Subject: "facts.pod.a b"}),
 		"too large":      {{Subject: "facts.pod.a"}, {Subject: "facts.pod.b", Data: make([]byte, events.MaxMessage+1)}},
 	} {
-		if last, err := target.Log.Append(within(t), events.Facts, events.AnySequence, msgs); err == nil {
-			t.Errorf("%s: stored up to %d, want an error", name, last)
+		for _, expect := range []events.Tail{events.AnySequence, {}} {
+			last, err := target.Log.Append(within(t), events.Facts, expect, msgs)
+			if refused := new(events.ErrRefused); !errors.As(err, &refused) {
+				t.Errorf("%s: stored up to %d with error %v, want ErrRefused", name, last, err)
+			}
 		}
 	}
 	if last := mustLast(t, target.Log, events.Facts); last != 0 {

@@ -35,6 +35,13 @@ const (
 // client does not name.
 const codeTooManyBatches jetstream.ErrorCode = 10210
 
+// Errors of the server that the client does not name: for a message over the stream's max_msg_size, and for a batch of
+// which the server has taken a part only.
+const (
+	codeMessageTooLarge jetstream.ErrorCode = 10054
+	codeBatchIncomplete jetstream.ErrorCode = 10176
+)
+
 const (
 	// answerTimeout bounds the wait for the server's answer when the caller sets no deadline.
 	answerTimeout = 5 * time.Second
@@ -83,20 +90,68 @@ func (l *Log) Append(
 	if wrong := wrongSequence(name, expect, err); wrong != nil {
 		return 0, wrong
 	}
+	if tooLarge(err) || l.keptOut(ctx, name, msgs, err) {
+		return 0, &events.ErrRefused{Stream: name, Message: largest(msgs), Reason: err.Error()}
+	}
 	return 0, l.explain(fmt.Errorf("jetstream: append %d messages to stream %s: %w", len(msgs), name, err))
 }
 
-// headerOverhead is an upper bound for what the protocol adds to a message's header.
-const headerOverhead = 256
+// tooLarge says whether the server or the client refuses a message for its size. Of a fenced append, nothing is stored
+// then: it is one message, or one atomic batch.
+func tooLarge(err error) bool {
+	var api *jetstream.APIError
+	return errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &api) && api.ErrorCode == codeMessageTooLarge
+}
 
-// checkSizes refuses what this server would, when its limit is lower than the default that
-// events.MaxMessage stands for: it closes the connection on such a message.
+// keptOut says whether a batch is incomplete because the stream's max_msg_size is below one of its messages: the server
+// says so to none but the first, which asks for an answer.
+func (l *Log) keptOut(ctx context.Context, name events.Stream, msgs []events.Message, err error) bool {
+	var api *jetstream.APIError
+	if !errors.As(err, &api) || api.ErrorCode != codeBatchIncomplete {
+		return false
+	}
+	info, err := l.info(ctx, name)
+	if err != nil {
+		return false
+	}
+	limit := int(info.Config.MaxMsgSize)
+	return limit > 0 && msgs[largest(msgs)].Size() > limit
+}
+
+// largest returns the index of the largest message. The server does not say which one is too large.
+func largest(msgs []events.Message) int {
+	at := 0
+	for i := range msgs {
+		if msgs[i].Size() > msgs[at].Size() {
+			at = i
+		}
+	}
+	return at
+}
+
+// headerOverhead is an upper bound for what the protocol adds to a message's header.
+const headerOverhead = 512
+
+// minPayload is what max_payload of a server must be at least.
+const minPayload = events.MaxMessage + headerOverhead
+
+// checkPayload returns an error when the server does not take every message that events.MaxMessage allows.
+func checkPayload(limit int64) error {
+	if limit >= minPayload {
+		return nil
+	}
+	return fmt.Errorf("max_payload of the server is %d bytes, want at least %d: set it in the server's configuration, "+
+		"whose default of 1MB does", limit, minPayload)
+}
+
+// checkSizes refuses what this server would, when its limit has been lowered since Open: it closes the connection on
+// such a message.
 func (l *Log) checkSizes(name events.Stream, msgs []events.Message) error {
 	limit := l.connection.MaxPayload()
 	for i := range msgs {
 		if size := msgs[i].Size() + headerOverhead; int64(size) > limit {
-			return fmt.Errorf("jetstream: stream %s: message %d (%s) has %d bytes, this server accepts %d",
-				name, i, msgs[i].Subject, size, limit)
+			return &events.ErrRefused{Stream: name, Message: i, Reason: fmt.Sprintf(
+				"%s has %d bytes, max_payload of this server is %d", msgs[i].Subject, size, limit)}
 		}
 	}
 	return nil
@@ -212,7 +267,9 @@ type tally struct {
 
 func (c *tally) add(sequence uint64, err error) {
 	if err != nil {
-		c.err = err
+		if !tooLarge(c.err) { // which says most
+			c.err = err
+		}
 		return
 	}
 	c.stored++
@@ -220,7 +277,7 @@ func (c *tally) add(sequence uint64, err error) {
 }
 
 func (c *tally) result() (uint64, error) {
-	if c.err != nil && c.stored > 0 {
+	if c.err != nil && c.stored > 0 && !tooLarge(c.err) {
 		// Not wrapped: taken for a refusal, the whole append would be sent again.
 		//nolint:errorlint // on purpose, see above
 		return 0, fmt.Errorf("%d messages were stored, others not: %v", c.stored, c.err)

@@ -203,6 +203,63 @@ func TestOpenUserRefused(t *testing.T) {
 	open(t, jetstream.Config{URLs: []string{n.url()}, User: "berth", Password: "right"})
 }
 
+// TestServerWithALowLimit: a server that would not take every message of the log is refused at the start, with a text
+// that says what to set. One with NATS's default limit is not.
+func TestServerWithALowLimit(t *testing.T) {
+	low := newServer(t, func(o *server.Options) { o.MaxPayload = 512 << 10 })
+	_, err := jetstream.Open(t.Context(), jetstream.Config{URLs: []string{low.url()}})
+	if err == nil || !strings.Contains(err.Error(), "max_payload of the server is 524288 bytes, want at least") {
+		t.Errorf("got %v, want an error about max_payload", err)
+	}
+	usual := newServer(t, func(o *server.Options) { o.MaxPayload = server.MAX_PAYLOAD_SIZE })
+	largest := events.Message{Subject: "facts.pod.a", Data: make([]byte, events.MaxMessage)}
+	l := open(t, jetstream.Config{URLs: []string{usual.url()}})
+	for _, expect := range []events.Tail{{}, events.AnySequence} {
+		if _, err := l.Append(t.Context(), events.Facts, expect, []events.Message{largest}); err != nil {
+			t.Errorf("the largest message is refused: %v", err)
+		}
+	}
+}
+
+// TestStreamWithALowLimit: max_msg_size of a stream does not stand in the way of what the log promises to take. If it is
+// set while the log is open, the message is named that is never taken.
+func TestStreamWithALowLimit(t *testing.T) {
+	n := newServer(t, nil)
+	limit := func() {
+		stream, err := raw(t, n).Stream(t.Context(), string(events.Decisions))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := stream.CachedInfo().Config
+		cfg.MaxMsgSize = 1000
+		if _, err := raw(t, n).UpdateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(t, jetstream.Config{URLs: []string{n.url()}})
+	limit()
+	l := open(t, jetstream.Config{URLs: []string{n.url()}})
+	msgs := make([]events.Message, 3)
+	for i := range msgs {
+		msgs[i] = events.Message{Subject: "decisions.a.placed", Data: []byte("small")}
+	}
+	msgs[1].Data = make([]byte, 2000)
+	if _, err := l.Append(t.Context(), events.Decisions, events.AnySequence, msgs); err != nil {
+		t.Errorf("opened anew, the log refuses 2000 bytes: %v", err)
+	}
+	limit()
+	last, err := l.Last(t.Context(), events.Decisions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, expect := range []events.Tail{{Sequence: last}, events.AnySequence} {
+		_, err := l.Append(t.Context(), events.Decisions, expect, msgs)
+		if refused := new(events.ErrRefused); !errors.As(err, &refused) || refused.Message != 1 {
+			t.Errorf("got %v, want that message 1 is refused", err)
+		}
+	}
+}
+
 // TestLimits: a stream gets the limits asked for; an Open that asks for none leaves them.
 func TestLimits(t *testing.T) {
 	n := newServer(t, nil)

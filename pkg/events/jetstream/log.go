@@ -67,7 +67,10 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 		return nil, fmt.Errorf("jetstream: connect to NATS server %s: %w", cfg.address(), err)
 	}
 	l.connection = connection
-	if err := l.prepare(ctx, cfg); err != nil {
+	if err = checkPayload(connection.MaxPayload()); err == nil {
+		err = l.prepare(ctx, cfg)
+	}
+	if err != nil {
 		l.Close()
 		return nil, fmt.Errorf("jetstream: NATS server %s: %w", cfg.address(), err)
 	}
@@ -88,6 +91,9 @@ func (l *Log) handlers() []nats.Option {
 		}),
 		nats.ReconnectHandler(func(c *nats.Conn) {
 			l.logger.Info("connected to NATS again", "server", c.ConnectedUrlRedacted())
+			if err := checkPayload(c.MaxPayload()); err != nil {
+				l.logger.Error("the log refuses large messages", "server", c.ConnectedUrlRedacted(), "error", err)
+			}
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			close(l.mu.restored)
@@ -149,6 +155,9 @@ func (l *Log) ensureStream(ctx context.Context, name events.Stream, cfg Config) 
 	want.MaxMsgsPerSubject = -1
 	want.AllowAtomicPublish = true
 	want.DenyDelete = true
+	if want.MaxMsgSize > 0 && want.MaxMsgSize < minPayload {
+		want.MaxMsgSize = -1
+	}
 	if cfg.MaxAge > 0 {
 		want.MaxAge = cfg.MaxAge
 	}

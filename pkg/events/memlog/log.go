@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -42,6 +43,8 @@ type Log struct {
 		closed    bool
 		streams   map[events.Stream]*stream
 		snapshots map[events.Stream]snapshot
+		// most is how large a message may be, 0 for events.MaxMessage.
+		most int
 	}
 	bus bus
 }
@@ -120,6 +123,9 @@ func (l *Log) Append(
 	defer l.mu.Unlock()
 	if l.mu.closed {
 		return 0, events.ErrClosed
+	}
+	if i := slices.IndexFunc(msgs, func(m events.Message) bool { return l.mu.most > 0 && m.Size() > l.mu.most }); i >= 0 {
+		return 0, &events.ErrRefused{Stream: name, Message: i, Reason: fmt.Sprintf("too large: at most %d bytes", l.mu.most)}
 	}
 	s := l.mu.streams[name]
 	if expect != events.AnySequence && !s.endsWith(expect) {
@@ -206,6 +212,13 @@ func (l *Log) LoseNextAnswer(name events.Stream) {
 	if s := l.mu.streams[name]; s != nil {
 		s.loseAnswers++
 	}
+}
+
+// RefuseAbove makes Append refuse messages of more bytes, as a server does whose limit was lowered.
+func (l *Log) RefuseAbove(bytes int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.most = bytes
 }
 
 func (s *stream) wake() {

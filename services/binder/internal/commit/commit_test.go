@@ -384,3 +384,27 @@ func TestPublisherRepeatsWhatWasNotAcknowledged(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A decision that the log does not take is left out, and the others are appended.
+func TestARefusedDecisionIsLeftOut(t *testing.T) {
+	log := memlog.New(memlog.Options{})
+	log.RefuseAbove(1000)
+	p := newPublisher(log, slog.New(slog.DiscardHandler), clock.RealClock{})
+	for i, message := range []string{"no", strings.Repeat("x", 2000), "no", strings.Repeat("x", 2000)} {
+		p.queue <- decide.Publish{Decision: events.Decision{
+			Kind: events.DecisionReleased, Pod: events.PodRef{UID: fmt.Sprint("uid", i)}, Message: message}}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- p.run(ctx) }()
+	if err := p.flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if last, err := log.Last(t.Context(), events.Decisions); err != nil || last != 2 {
+		t.Errorf("%d records (%v), want the two that are small", last, err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
@@ -70,11 +71,14 @@ func (p *publisher) run(ctx context.Context) error {
 // gather takes what waits, up to one batch.
 func (p *publisher) gather(first decide.Effect) []events.Message {
 	msgs := []events.Message{}
+	size := 0
 	for e := first; ; {
 		if d, ok := e.(decide.Publish); ok {
-			msgs = append(msgs, events.EncodeDecision(d.Decision))
+			m := events.EncodeDecision(d.Decision)
+			size += len(m.Data)
+			msgs = append(msgs, m)
 		}
-		if len(msgs) == events.MaxBatch {
+		if len(msgs) == events.MaxBatch || size > events.BatchBytes {
 			return msgs
 		}
 		select {
@@ -85,7 +89,7 @@ func (p *publisher) gather(first decide.Effect) []events.Message {
 	}
 }
 
-// append tries until the log has acknowledged, or ctx ends, or the log is closed.
+// append tries until the log has acknowledged, or ctx ends, or the log is closed. What the log does not take is left out.
 func (p *publisher) append(ctx context.Context, delay wait.DelayFunc, msgs []events.Message) error {
 	err := delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		actx, cancel := context.WithTimeout(ctx, appendTimeout)
@@ -96,6 +100,10 @@ func (p *publisher) append(ctx context.Context, delay wait.DelayFunc, msgs []eve
 			return true, nil
 		case errors.Is(err, events.ErrClosed):
 			return false, fmt.Errorf("binder: decision log: %w", err)
+		}
+		var refused bool
+		if msgs, refused = aside.WithoutRefused("binder", events.Decisions, p.logger, msgs, err); refused {
+			return len(msgs) == 0, nil
 		}
 		p.logger.Warn("decisions not acknowledged, appending them again", "count", len(msgs), "error", err)
 		return false, nil

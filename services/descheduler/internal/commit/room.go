@@ -2,6 +2,7 @@ package commit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 	"github.com/berth-scheduler/berth/services/descheduler/internal/decide"
 )
 
@@ -100,11 +102,22 @@ func (r *Room) trace(ctx context.Context, e decide.Eviction) string {
 	return telemetry.TraceParent(ctx)
 }
 
+// append writes messages. If the log does not take one of them, the others are written, and it returns the refusal: the
+// next cycle decides anew.
 func (r *Room) append(ctx context.Context, msgs []events.Message) error {
-	return r.insist(ctx, "asking for evictions", func() error {
-		_, err := r.deps.Log.Append(ctx, events.Decisions, events.AnySequence, msgs)
-		return err
+	var refusal error
+	err := r.insist(ctx, "asking for evictions", func() error {
+		for len(msgs) > 0 {
+			_, err := r.deps.Log.Append(ctx, events.Decisions, events.AnySequence, msgs)
+			rest, refused := aside.WithoutRefused("descheduler", events.Decisions, r.deps.Logger, msgs, err)
+			if !refused {
+				return err
+			}
+			msgs, refusal = rest, err
+		}
+		return nil
 	})
+	return errors.Join(err, refusal)
 }
 
 // insist repeats what has an unknown outcome, and is the same however often it is done.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -65,6 +66,22 @@ func TestGivesUp(t *testing.T) {
 			t.Errorf("written %d, noted %d, error %v", written, noted, err)
 		}
 	})
+}
+
+// TestRefusedAsk: what the log does not take is not asked for again and again. The others are asked for, and the cycle
+// ends.
+func TestRefusedAsk(t *testing.T) {
+	log := memlog.New(memlog.Options{})
+	log.RefuseAbove(1000)
+	asks := evictions(3)
+	asks[1].Decision.Message = strings.Repeat("x", 2000)
+	written, err := room(log, func(decide.Eviction) {}).Ask(t.Context(), asks)
+	if refused := new(events.ErrRefused); !errors.As(err, &refused) || written != 0 {
+		t.Errorf("written %d, error %v, want the refusal", written, err)
+	}
+	if last, err := log.Last(t.Context(), events.Decisions); err != nil || last != 2 {
+		t.Errorf("%d records (%v), want the two that the log takes", last, err)
+	}
 }
 
 // TestEndsWithTheLeadership: nothing is written for a context that has ended.

@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"github.com/berth-scheduler/berth/pkg/state/statetest"
 	"testing"
 	"time"
 
@@ -11,7 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/descheduling"
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/state/statetest"
 )
 
 // protectionCase is one pod that does not tolerate its node's taint, and what keeps it.
@@ -29,11 +30,13 @@ func podsAsTheyAre() []protectionCase {
 	terminating := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }
 	evict := annotated(descheduling.AnnotationEvict, "false")
 	prefersNot := annotated(descheduling.AnnotationNoEviction, "")
+	reduced := func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: events.TooLargeGate}} }
 	high := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high", UID: "uid-high"}, Value: 1000}
 	return []protectionCase{
 		{name: "nothing stands against it"},
 		{name: "terminating", pod: with(terminating), want: descheduling.Terminating},
 		{name: "terminating, whatever it is annotated with", pod: with(terminating, evict), want: descheduling.Terminating},
+		{name: "too large, whatever it is annotated with", pod: with(reduced, evict), want: descheduling.TooLarge},
 		{name: "mirror", pod: with(annotated(corev1.MirrorPodAnnotationKey, "x")), want: descheduling.Mirror},
 		{name: "static", pod: with(annotated("kubernetes.io/config.source", "file")), want: descheduling.Static},
 		{name: "from the API", pod: with(annotated("kubernetes.io/config.source", "api"))},

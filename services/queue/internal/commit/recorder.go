@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 )
 
 // recordBuffer is how many decisions of the queue's own may wait for the log. They are
@@ -57,10 +58,13 @@ func (r *Recorder) Run(ctx context.Context) error {
 }
 
 func (r *Recorder) append(ctx context.Context, d events.Decision) {
-	backoff := recordBackoff
+	backoff, msgs := recordBackoff, []events.Message{events.EncodeDecision(d)}
 	for {
-		_, err := r.log.Append(ctx, events.Decisions, events.AnySequence, []events.Message{events.EncodeDecision(d)})
+		_, err := r.log.Append(ctx, events.Decisions, events.AnySequence, msgs)
 		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if _, refused := aside.WithoutRefused("queue", events.Decisions, r.logger, msgs, err); refused {
 			return
 		}
 		r.logger.Warn("a decision of the queue was not appended, trying again", "kind", d.Kind, "error", err)

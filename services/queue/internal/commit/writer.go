@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
 // unknownBackoff spaces the attempts to learn what became of an append, and to repeat it:
@@ -90,8 +91,9 @@ func NewWriter(log events.Log, logger *slog.Logger, c clock.Clock, base Base, ep
 }
 
 // Run appends the opening of the epoch, then facts as they come, many at hand in one batch, few one
-// by one, never waiting for more, until ctx ends (it returns nil). Any other end is a
-// *DivergedError. A fact taken from facts is stored or the writer ends.
+// by one, never waiting for more, until ctx ends (it returns nil). Any other end is a *DivergedError, or the
+// *events.ErrRefused of a fact that the log does not take, which no fact of the intake is (see state.Reduce). A fact
+// taken from facts is stored or the writer ends.
 func (w *Writer) Run(ctx context.Context, cause string, facts <-chan events.Fact) error {
 	err := w.Open(ctx, cause)
 	for err == nil {
@@ -154,10 +156,14 @@ func (w *Writer) take(ctx context.Context, facts <-chan events.Fact) ([]events.M
 
 // gather adds the facts that are waiting, up to one batch.
 func (w *Writer) gather(batch []events.Message, facts <-chan events.Fact) []events.Message {
-	for len(batch) < events.MaxBatch {
+	size := 0
+	for i := range batch {
+		size += len(batch[i].Data)
+	}
+	for len(batch) < events.MaxBatch && size <= events.BatchBytes {
 		select {
 		case f := <-facts:
-			batch = append(batch, w.encode(f))
+			batch, size = append(batch, w.encode(f)), size+len(f.Object)
 		default:
 			return batch
 		}
@@ -178,6 +184,11 @@ func (w *Writer) append(ctx context.Context, batch []events.Message) error {
 		if err == nil {
 			w.ends(last, batch)
 			return nil
+		}
+		var refused *events.ErrRefused
+		if errors.As(err, &refused) {
+			telemetry.Refused("queue", events.Facts, 1)
+			return fmt.Errorf("queue: the log does not take a fact: %w", err)
 		}
 		stored, err := w.settle(ctx, batch, err)
 		if err != nil || stored {

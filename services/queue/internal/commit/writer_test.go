@@ -160,6 +160,63 @@ func sleepFake(t *testing.T) {
 	}
 }
 
+// A fact that the log does not take ends the writer at once: the same batch would be refused for ever.
+func TestARefusedFactEndsTheWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := startWriter(t, memlog.New(memlog.Options{}))
+		r.say("a")
+		large := upsert("large")
+		large.Object = make([]byte, events.MaxMessage+1)
+		r.facts <- large
+		err := <-r.ended
+		if refused := new(events.ErrRefused); !errors.As(err, &refused) {
+			t.Errorf("the writer ended with %v, want the refusal", err)
+		}
+		r.wantStored("epoch-begin  4", "upsert a 4")
+		r.stop()
+	})
+}
+
+// Facts that are large together go in batches of a bounded size.
+func TestBatchesOfFactsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &counting{Log: memlog.New(memlog.Options{})}
+		facts := make(chan events.Fact, events.MaxBatch)
+		for i := range 40 {
+			f := upsert(fmt.Sprint("pod-", i))
+			f.Object = make([]byte, events.MaxObject)
+			facts <- f
+		}
+		w := NewWriter(log, slog.New(slog.DiscardHandler), clock.RealClock{}, Base{}, 4)
+		if err := w.Open(t.Context(), "list"); err != nil {
+			t.Fatal(err)
+		}
+		for len(facts) > 0 {
+			if err := w.Store(t.Context(), facts); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if log.largest > events.BatchBytes+events.MaxMessage || log.largest < events.BatchBytes {
+			t.Errorf("the largest batch has %d bytes, want about %d", log.largest, events.BatchBytes)
+		}
+	})
+}
+
+// counting notes how large the largest append was.
+type counting struct {
+	*memlog.Log
+	largest int
+}
+
+func (c *counting) Append(ctx context.Context, s events.Stream, last events.Tail, msgs []events.Message) (uint64, error) {
+	size := 0
+	for i := range msgs {
+		size += len(msgs[i].Data)
+	}
+	c.largest = max(c.largest, size)
+	return c.Log.Append(ctx, s, last, msgs)
+}
+
 func TestADeposedWriterWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := memlog.New(memlog.Options{})

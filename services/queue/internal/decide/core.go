@@ -78,6 +78,8 @@ type bags struct {
 	activeCount, earlyCount               int
 	gated, backoff, parked, offered, held *bag
 	quarantine                            *bag
+	// tooLarge are the gated pods whose owners are to be told that they are too large.
+	tooLarge map[*entry]struct{}
 }
 
 // leases is what is given out, to whom, and under which term.
@@ -140,6 +142,7 @@ func New(cfg Config) *Core {
 		c.bags.active[p] = newBag(PoolActive, before)
 		c.bags.early[p] = &heapOf{slot: slotEarly, less: earlyBefore}
 	}
+	c.bags.tooLarge = map[*entry]struct{}{}
 	c.bags.gated = newBag(PoolGated, enteredBefore)
 	c.bags.backoff = newBag(PoolBackoff, readyBefore)
 	c.bags.parked = newBag(PoolParked, flushedBefore)
@@ -161,6 +164,7 @@ func (c *Core) Step(in Input, at time.Time) []Effect {
 	c.endBackoffs(now)
 	c.openLanes(now)
 	c.admit(now)
+	c.tellTooLarge()
 	c.dispatch(now)
 	c.rebalance(now)
 	c.journal.trim(now)
@@ -293,10 +297,14 @@ func (c *Core) podUpdated(e *entry, p *state.Pod, now moment) {
 		if !p.Gated {
 			c.free(e, eventGatesGone, now)
 		} else {
-			c.queueForQuota(e)
+			c.gatedUpdated(e, old)
 		}
-	case PoolParked:
-		c.parkedUpdated(e, old, now)
+	case PoolActive, PoolBackoff, PoolParked:
+		if p.Gated {
+			c.gatedLate(e, now)
+		} else if e.pool() == PoolParked {
+			c.parkedUpdated(e, old, now)
+		}
 	}
 }
 
@@ -351,7 +359,7 @@ func (c *Core) enter(e *entry, to *bag, event string, now moment) {
 		c.waiting.add(e, c.cfg.Profiles[e.pod.SchedulerName])
 	case to == c.bags.gated:
 		c.countRejectors(e, []string{placement.SchedulingGates}, 1)
-		c.queueForQuota(e)
+		c.gatedEntered(e)
 	case to == c.bags.backoff:
 		c.mayGoEarly(e)
 	case to == c.bags.offered:
@@ -377,6 +385,7 @@ func (c *Core) detach(e *entry) {
 	case from == c.bags.gated:
 		c.countRejectors(e, []string{placement.SchedulingGates}, -1)
 		c.notEarly(e)
+		delete(c.bags.tooLarge, e)
 	case from == c.bags.backoff:
 		c.notEarly(e)
 	case from == c.bags.offered:

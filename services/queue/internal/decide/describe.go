@@ -21,6 +21,9 @@ func (c *Core) Where(uid string) (Pool, string) {
 func (c *Core) reason(e *entry) string {
 	switch e.pool() {
 	case PoolGated:
+		if e.pod.TooLarge() {
+			return tooLargeReason(e.pod)
+		}
 		if hasQuotaGate(e.pod) && waitsForQuota(e.pod) {
 			return c.quotaReason(e)
 		}

@@ -11,9 +11,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/state"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
 // Causes of facts.
@@ -36,7 +38,10 @@ type kindStore struct {
 	cause string
 	out   chan<- events.Fact
 	// strip takes out of an object what facts do without.
-	strip func(metav1.Object)
+	strip  func(metav1.Object)
+	logger klog.Logger
+	// tooLarge are the UIDs of objects that were logged as too large for the log in this round.
+	tooLarge map[string]bool
 	// known is what the log says once everything handed over is stored.
 	known map[string]known
 	// progress is what the log claims for this kind then.
@@ -255,6 +260,12 @@ func (s *kindStore) upsert(o object, version, progress uint64, cause string) err
 		return s.broken(fmt.Errorf("queue: %s %s/%s: encode: %w", s.kind, o.GetNamespace(), o.GetName(), err))
 	}
 	uid := string(o.GetUID())
+	if len(data) > events.MaxObject {
+		var kept bool
+		if data, kept = s.reduce(o, len(data)); !kept {
+			return s.leaveOut(uid, version, progress, cause)
+		}
+	}
 	err = s.send(events.Fact{
 		Kind: s.kind, Op: events.OpUpsert, UID: uid, Namespace: o.GetNamespace(), Name: o.GetName(),
 		ResourceVersion: version, Progress: progress, Cause: cause, Object: data,
@@ -263,6 +274,42 @@ func (s *kindStore) upsert(o object, version, progress uint64, cause string) err
 		s.known[uid] = known{version, o.GetNamespace(), o.GetName()}
 	}
 	return err
+}
+
+// reduce makes of an object that is too large for the log what readers need of it to stay safe. It returns false if that
+// is too large as well.
+func (s *kindStore) reduce(o object, size int) (data []byte, kept bool) {
+	kept = state.Reduce(o, size, events.MaxObject)
+	if kept {
+		var err error
+		data, err = o.Marshal()
+		kept = err == nil
+	}
+	result := telemetry.ObjectReduced
+	if !kept {
+		result = telemetry.ObjectLeftOut
+	}
+	telemetry.ObjectTooLarge(s.kind, result)
+	if uid := string(o.GetUID()); !s.tooLarge[uid] {
+		if s.tooLarge == nil {
+			s.tooLarge = map[string]bool{}
+		}
+		s.tooLarge[uid] = true
+		s.logger.Error(nil, "an object is too large for the log", "kind", s.kind, "namespace", o.GetNamespace(),
+			"name", o.GetName(), "bytes", size, "limit", events.MaxObject, "result", result)
+	}
+	return data, kept
+}
+
+// leaveOut has readers know nothing of an object.
+func (s *kindStore) leaveOut(uid string, version, progress uint64, cause string) error {
+	if was, ok := s.known[uid]; ok {
+		return s.remove(uid, was, version, progress, cause)
+	}
+	if progress > s.progress {
+		return s.mark(progress, cause)
+	}
+	return nil
 }
 
 func (s *kindStore) remove(uid string, was known, version, progress uint64, cause string) error {

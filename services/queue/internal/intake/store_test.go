@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -331,4 +332,59 @@ func deletedAfter(c *cluster, name string, after uint64) bool {
 		}
 	}
 	return false
+}
+
+// An object that is too large for the log is told of as what readers need to stay safe; if that is too large, too,
+// readers are told that it is gone. What comes behind it is told of as ever, and it is told of whole when it is smaller.
+func TestObjectsThatAreTooLarge(t *testing.T) {
+	_, fail := context.WithCancelCause(t.Context())
+	defer fail(nil)
+	long := strings.Repeat("x", events.MaxObject)
+	large := func(v uint64) *corev1.Pod {
+		p := podAt("large", v)
+		p.Spec.NodeName, p.Spec.Tolerations = "n1", []corev1.Toleration{{Key: long}}
+		return p
+	}
+	s, out := newStore(map[string]known{}, fail, nil)
+	must(t, s.Replace([]any{large(5), podAt("small", 6)}, "10"))
+	must(t, s.Update(large(11)))
+	must(t, s.Update(podAt("large", 12)))
+	must(t, s.Delete(podAt("large", 13)))
+	var gated []bool
+	for len(out) > 0 {
+		f := <-out
+		if m := events.EncodeFact(f); events.CheckAppend(events.Facts, []events.Message{m}) != nil {
+			t.Errorf("%s %s has %d bytes", f.Op, f.Name, m.Size())
+		}
+		if f.Name == "large" && f.Op == events.OpUpsert {
+			var p corev1.Pod
+			must(t, p.Unmarshal(f.Object))
+			gated = append(gated, len(p.Spec.SchedulingGates) > 0 && p.Spec.NodeName == "n1")
+		}
+	}
+	if !slices.Equal(gated, []bool{true, true, false}) {
+		t.Errorf("reduced to what counts on its node: %v, want the first two versions", gated)
+	}
+
+	node := func(v uint64, label string) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n", Labels: map[string]string{"l": label}}}
+		version(n, v)
+		return n
+	}
+	s, out = newStore(map[string]known{}, fail, nil)
+	s.kind = events.KindNode
+	must(t, s.Replace([]any{node(5, long)}, "10"))
+	must(t, s.Update(node(11, long)))
+	must(t, s.Update(node(12, "short")))
+	must(t, s.Update(node(13, long)))
+	must(t, s.Delete(node(14, long)))
+	want := []string{
+		"progress  rv=0 progress=10 list",
+		"progress  rv=0 progress=11 watch",
+		"upsert n rv=12 progress=12 watch",
+		"delete n rv=13 progress=13 watch",
+	}
+	if diff := gocmp.Diff(want, say(out)); diff != "" {
+		t.Error(diff)
+	}
 }

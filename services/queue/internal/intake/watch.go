@@ -92,7 +92,7 @@ func (r Round) stores(
 	for i, kind := range kinds {
 		store := &kindStore{
 			kind: kind, cause: r.Cause, out: out, known: knownOf(r.Base, kind), fail: fail, done: done,
-			strip: state.Strip, reached: r.Reached[kind],
+			strip: state.Strip, reached: r.Reached[kind], logger: r.Logger,
 		}
 		if r.Whole {
 			store.strip = state.StripLess

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/pkg/extender"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/telemetry"
+	"github.com/berth-scheduler/berth/pkg/telemetry/aside"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/decide"
 )
 
@@ -218,11 +219,14 @@ func (r *Room) Publish(ctx context.Context) error {
 // gather takes what else is queued, up to one batch.
 func (r *Room) gather(batch []events.Decision) []events.Message {
 	msgs := make([]events.Message, 0, len(batch))
+	size := 0
 	for {
 		for _, d := range batch {
-			msgs = append(msgs, events.EncodeDecision(d))
+			m := events.EncodeDecision(d)
+			size += len(m.Data)
+			msgs = append(msgs, m)
 		}
-		if len(msgs) > events.MaxBatch/2 {
+		if len(msgs) > events.MaxBatch/2 || size > events.BatchBytes {
 			return msgs
 		}
 		select {
@@ -234,7 +238,7 @@ func (r *Room) gather(batch []events.Decision) []events.Message {
 }
 
 // append writes until it is acknowledged or ctx ends. An append whose answer was lost may
-// thus stand twice.
+// thus stand twice. What the log does not take is left out.
 func (r *Room) append(ctx context.Context, msgs []events.Message) error {
 	for n := 0; ; n++ {
 		if n > 0 && !pause(ctx, n) {
@@ -248,6 +252,13 @@ func (r *Room) append(ctx context.Context, msgs []events.Message) error {
 			return nil
 		case errors.Is(err, events.ErrClosed):
 			return fmt.Errorf("scheduler: decisions log: %w", err)
+		}
+		if rest, refused := aside.WithoutRefused("scheduler", events.Decisions, r.Logger, msgs, err); refused {
+			if len(rest) == 0 {
+				return nil
+			}
+			msgs, n = rest, -1
+			continue
 		}
 		r.Logger.Warn("decisions not acknowledged by the log, trying again", "count", len(msgs), "err", err)
 	}

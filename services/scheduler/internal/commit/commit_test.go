@@ -5,7 +5,10 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/events/memlog"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/ledger/mem"
 	"github.com/berth-scheduler/berth/services/scheduler/internal/commit"
@@ -40,4 +43,60 @@ func TestRefusedForItsSize(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("the room ended: %v", err)
 	}
+}
+
+// A decision that the log does not take is left out, and those beside it and behind it are written.
+func TestARefusedDecisionIsLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := memlog.New(memlog.Options{})
+		log.RefuseAbove(1000)
+		room := commit.New(commit.Deps{Log: log, Logger: slog.New(slog.DiscardHandler)})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- room.Publish(ctx) }()
+		decision := func(uid, message string) events.Decision {
+			return events.Decision{Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: uid}, Message: message}
+		}
+		for range 200 {
+			step := []events.Decision{decision("a", "no"), decision("large", strings.Repeat("x", 2000)), decision("b", "no")}
+			if err := room.Do(ctx, decide.Output{Decisions: step}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := room.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if last, err := log.Last(ctx, events.Decisions); err != nil || last != 400 {
+			t.Errorf("%d decisions are in the log (%v), want 400", last, err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A pod that names thousands of resources is told why it fits nowhere, and holds nobody up.
+func TestALargeDecisionIsShortened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := memlog.New(memlog.Options{})
+		room := commit.New(commit.Deps{Log: log, Logger: slog.New(slog.DiscardHandler)})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- room.Publish(ctx) }()
+		large := events.Decision{
+			Kind: events.DecisionUnplaceable, Pod: events.PodRef{UID: "large"}, Message: strings.Repeat("x", events.MaxMessage),
+		}
+		if err := room.Do(ctx, decide.Output{Decisions: []events.Decision{large}}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if last, err := log.Last(ctx, events.Decisions); err != nil || last != 1 {
+			t.Errorf("%d decisions are in the log (%v), want 1", last, err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -1,0 +1,31 @@
+package aside
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/telemetry"
+)
+
+// WithoutRefused returns what is left of an unfenced append after err: if the log does not take one of the messages, now
+// or later, that one is counted, logged and left out, and the others are to be appended again. refused is false for any
+// other error, the outcome of which is unknown.
+func WithoutRefused(
+	service string, s events.Stream, logger *slog.Logger, msgs []events.Message, err error,
+) (rest []events.Message, refused bool) {
+	rest, refused = events.WithoutRefused(msgs, err)
+	if !refused {
+		return msgs, false
+	}
+	var why *events.ErrRefused
+	attributes := []any{"stream", s, "error", err}
+	if errors.As(err, &why) && why.Message >= 0 && why.Message < len(msgs) {
+		h := msgs[why.Message].Header
+		attributes = append(attributes, "kind", h[events.HeaderKind],
+			"namespace", h[events.HeaderNamespace], "name", h[events.HeaderName])
+	}
+	telemetry.Refused(service, s, len(msgs)-len(rest))
+	logger.Error("the log does not take a message, which is left out", attributes...)
+	return rest, true
+}

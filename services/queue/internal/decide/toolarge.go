@@ -1,0 +1,64 @@
+package decide
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// A pod that is too large for the log has events.TooLargeGate in the facts, and waits with the gated pods until it is
+// smaller. Its condition and an event say so, once for each replica that leads.
+
+func tooLargeReason(p *state.Pod) string {
+	return fmt.Sprintf("the pod is too large to be scheduled (%s): shorten its spec, labels or annotations",
+		cmp.Or(p.Annotation(state.TooLargeAnnotation), "gate "+events.TooLargeGate))
+}
+
+// gatedEntered takes in a pod that waits for its gates now.
+func (c *Core) gatedEntered(e *entry) {
+	c.queueForQuota(e)
+	if e.pod.TooLarge() {
+		c.bags.tooLarge[e] = struct{}{}
+	}
+}
+
+// gatedUpdated takes in that a pod has other gates now.
+func (c *Core) gatedUpdated(e *entry, old *state.Pod) {
+	if !waitsForQuota(e.pod) {
+		c.notEarly(e)
+	}
+	c.queueForQuota(e)
+	if e.pod.TooLarge() && !old.TooLarge() {
+		c.bags.tooLarge[e] = struct{}{}
+	}
+}
+
+// gatedLate takes a pod back that waits to be tried and has got a gate, which only one that has grown can.
+func (c *Core) gatedLate(e *entry, now moment) {
+	c.detach(e)
+	c.unreject(e)
+	if e.lane != nil {
+		c.lanes.moved[e.lane] = struct{}{}
+		c.part(e)
+	}
+	c.free(e, eventQuarantine, now)
+}
+
+// tellTooLarge has the binder tell the owners of pods that are too large.
+func (c *Core) tellTooLarge() {
+	if len(c.bags.tooLarge) == 0 || !c.leases.leading || !c.history.caughtUp {
+		return
+	}
+	for _, e := range slices.SortedFunc(maps.Keys(c.bags.tooLarge), bySerial) {
+		c.out.records = append(c.out.records, Record{Decision: events.Decision{
+			Kind: events.DecisionQuarantined, Pod: podRef(e), SchedulerName: e.pod.SchedulerName, Actor: c.cfg.Queue,
+			Attempt: e.attempt.count, Token: c.newToken().String(), FactSequence: c.world.facts.Sequence,
+			LedgerRevision: c.world.revision, PodResourceVersion: e.pod.ResourceVersion, Message: tooLargeReason(e.pod),
+		}})
+	}
+	clear(c.bags.tooLarge)
+}

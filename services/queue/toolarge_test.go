@@ -1,0 +1,66 @@
+package queue_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// A pod that the API server takes and the log does not holds up no other pod, neither while the queue runs nor at the
+// next start. It is not offered, and its owner is told why.
+func TestAPodThatIsTooLargeHoldsUpNobody(t *testing.T) {
+	w := newWorld(t)
+	_, stop := w.start("queue-a")
+	w.takePartitions()
+	reader := w.read()
+	w.told("a", reader)
+	large := pod("large", 0)
+	for i := range 8200 {
+		large.Spec.Tolerations = append(large.Spec.Tolerations, corev1.Toleration{
+			Key:      fmt.Sprintf("%s.example/k%05d", strings.Repeat("d", 40), i),
+			Operator: corev1.TolerationOpEqual, Value: strings.Repeat("v", 63), Effect: corev1.TaintEffectNoSchedule,
+		})
+	}
+	w.api.Set(large)
+	w.told("b", reader)
+	w.eventually("the decision about the large pod", func() bool {
+		return strings.Contains(w.toldOf("large"), "the pod is too large to be scheduled (")
+	})
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	w.start("queue-b")
+	w.offered("b") // once more
+	w.told("c", reader)
+}
+
+// toldOf is the message of the last decision about a pod, or empty.
+func (w *world) toldOf(uid string) (message string) {
+	w.t.Helper()
+	last, err := w.log.Last(w.t.Context(), events.Decisions)
+	if err != nil || last == 0 {
+		return ""
+	}
+	reader, err := w.log.Read(w.t.Context(), events.Decisions, 1)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer reader.Close()
+	for at := uint64(0); at < last; {
+		records, err := reader.Next(w.t.Context())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, r := range records {
+			if d, err := events.DecodeDecision(r); err == nil && d.Pod.UID == uid {
+				message = d.Message
+			}
+			at = r.Sequence
+		}
+	}
+	return message
+}
