@@ -83,13 +83,6 @@ type hold struct {
 	vetting vetting
 }
 
-// yielding is who was to give a reservation back for a plan, if this shard made it: they may be bound after all.
-type yielding struct {
-	// reserved are their UIDs; alone: nobody else was to go.
-	reserved []string
-	alone    bool
-}
-
 func newPlans() plans {
 	return plans{
 		held: map[string]*hold{}, byPlan: map[string]*hold{}, due: map[string]struct{}{},
@@ -156,6 +149,7 @@ func (c *Core) followDoc(d *ledger.DocChange) {
 	after.NodeUID = nodeUID
 	c.notePromises(after)
 	c.protect(nodeUID)
+	c.followYields(d)
 	for i := range d.After.Entries {
 		e := &d.After.Entries[i]
 		h, mine := c.plans.byPlan[e.Plan]

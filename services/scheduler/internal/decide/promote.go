@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
@@ -150,10 +149,7 @@ func (c *Core) victimsLeft(s standing) (left bool, grace time.Duration) {
 		}
 	}
 	for i := range s.doc.Entries {
-		if e := &s.doc.Entries[i]; e.Role == ledger.RoleReservation && e.Wanted {
-			_, bound, known := c.view.PodFact(e.PodUID)
-			left = left || known && !bound && e.Priority < s.entry.Priority
-		}
+		left = left || c.yields(&s.doc.Entries[i], s.entry.Priority)
 	}
 	return left, grace
 }
@@ -278,12 +274,8 @@ func (c *Core) promote(s standing, out *Output) look {
 	switch {
 	case err != nil:
 		return c.giveUp(s, end{reason: err.Error()}, out)
-	case !fits && why.LacksDevices() && c.now.Sub(s.moved) <= claimPatience:
-		s.awaitsClaims = true
-		return lookLater
 	case !fits:
-		reason := "the pod does not fit there any more: " + strings.Join(why.Reasons, ", ")
-		return c.giveUp(s, end{reason: reason, failed: true}, out)
+		return c.lacksRoom(s, profile, in, obstacle{node, why}, out)
 	}
 	if l := c.besideOthers(s, profile, in, footing{node: node, concern: concern}, out); l != 0 {
 		return l
@@ -316,35 +308,6 @@ func (c *Core) besideOthers(
 		return c.giveUp(s, end{reason: "pods that it is spread with have not come to stand", failed: true}, out)
 	}
 	return 0
-}
-
-// takesPromised: somebody who was only reserved and was to go for the pod has been bound after all, and what is free
-// is so because others have gone for another pod, whose place is held.
-func (c *Core) takesPromised(s standing, profile *placement.Profile, in placement.Input) bool {
-	stayed := slices.ContainsFunc(s.yielding.reserved, func(uid string) bool {
-		pod, ok := c.view.Pod(uid)
-		return ok && pod.NodeName == s.doc.NodeName && !isLeaving(pod)
-	})
-	if !stayed {
-		return false
-	}
-	var kept []string
-	for i := range s.doc.Entries {
-		if e := &s.doc.Entries[i]; e.Role == ledger.RoleMove {
-			kept = append(kept, view.PlaceholderUID(e.Token))
-		}
-	}
-	node, ok := c.view.Ask(view.Future, s.doc.NodeUID, s.plan, kept...)
-	if !ok {
-		return false
-	}
-	if len(in.Nodes) == 1 {
-		in.Nodes = []*state.NodeInfo{node}
-	} else {
-		in.Nodes = c.nodesWith(node)
-	}
-	fits, _, err := profile.FitsWithout(in, node, nil)
-	return err == nil && !fits
 }
 
 // footing is what a promotion rests on, and what it gives the pod.

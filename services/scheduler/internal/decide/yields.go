@@ -1,0 +1,129 @@
+package decide
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+	"github.com/berth-scheduler/berth/pkg/ledger/view"
+	"github.com/berth-scheduler/berth/pkg/placement"
+	"github.com/berth-scheduler/berth/pkg/state"
+)
+
+// A plan asks binders to give back the reservations that are in its way. The mark in the ledger does not name the
+// plan, and it may be on any node: a rule about pods on other nodes, or a volume, reaches beyond the place. So the
+// owner of a hold finds out what the hold waits for by asking whether the pod fits without the marked reservations.
+// The next owner of the partition, which did not make the plan, gets the same answer.
+
+// yielding is which reservations are to be given back for a plan.
+type yielding struct {
+	// reserved are the UIDs of their pods, if this shard made the plan: they may be bound after all. alone: nobody
+	// else was to go.
+	reserved []string
+	alone    bool
+	// awaited: the pod does not fit before reservations on other nodes are given back.
+	awaited bool
+}
+
+// yields reports whether a reservation is asked back that a pod of a higher priority than its own may wait for: binders
+// give it back, or its pod is bound first.
+func (c *Core) yields(e *ledger.Entry, priority int32) bool {
+	if e.Role != ledger.RoleReservation || !e.Wanted || e.Priority >= priority {
+		return false
+	}
+	_, bound, known := c.view.PodFact(e.PodUID)
+	return known && !bound
+}
+
+// obstacle is why a pod does not fit on a node.
+type obstacle struct {
+	node *state.NodeInfo
+	why  placement.Failure
+}
+
+// lacksRoom is a look at a hold whose victims have gone and whose pod does not fit.
+func (c *Core) lacksRoom(
+	s standing, profile *placement.Profile, in placement.Input, o obstacle, out *Output,
+) look {
+	switch {
+	case o.why.LacksDevices() && c.now.Sub(s.moved) <= claimPatience:
+		s.awaitsClaims = true
+		return lookLater
+	case c.fitsWhenYielded(s, profile, in, o.node):
+		s.yielding.awaited = true
+		return c.await(s, 0, out)
+	}
+	reason := "the pod does not fit there any more: " + strings.Join(o.why.Reasons, ", ")
+	return c.giveUp(s, end{reason: reason, failed: true}, out)
+}
+
+// fitsWhenYielded reports whether the pod of a hold fits once the reservations that are asked back have been given
+// back. It looks at every document, and so is asked only of a pod that does not fit.
+func (c *Core) fitsWhenYielded(
+	s standing, profile *placement.Profile, in placement.Input, node *state.NodeInfo,
+) bool {
+	if len(in.Nodes) < 2 || ledger.IsPrepared(s.plan) {
+		return false // nothing elsewhere matters, or nobody had to go for it
+	}
+	gone := map[string]bool{}
+	for d := range c.ledger.Docs() {
+		for i := range d.Entries {
+			if e := &d.Entries[i]; c.yields(e, s.entry.Priority) {
+				gone[e.PodUID] = true
+			}
+		}
+	}
+	if len(gone) == 0 {
+		return false
+	}
+	fits, _, err := profile.FitsWithout(in, node, gone)
+	return err == nil && fits
+}
+
+// followYields has the holds looked at that wait for reservations on other nodes, when one that was asked back is gone.
+func (c *Core) followYields(d *ledger.DocChange) {
+	gone := false
+	for i := range d.Before.Entries {
+		if e := &d.Before.Entries[i]; e.Role == ledger.RoleReservation && e.Wanted && !gone {
+			now, still := d.After.Find(e.PodUID)
+			gone = !still || now.Token != e.Token
+		}
+	}
+	if !gone {
+		return
+	}
+	for uid, h := range c.plans.held {
+		if h.yielding.awaited {
+			c.plans.due[uid] = struct{}{}
+		}
+	}
+}
+
+// takesPromised: somebody who was only reserved and was to go for the pod has been bound after all, and what is free
+// is so because others have gone for another pod, whose place is held.
+func (c *Core) takesPromised(s standing, profile *placement.Profile, in placement.Input) bool {
+	stayed := slices.ContainsFunc(s.yielding.reserved, func(uid string) bool {
+		pod, ok := c.view.Pod(uid)
+		return ok && pod.NodeName == s.doc.NodeName && !isLeaving(pod)
+	})
+	if !stayed {
+		return false
+	}
+	var kept []string
+	for i := range s.doc.Entries {
+		if e := &s.doc.Entries[i]; e.Role == ledger.RoleMove {
+			kept = append(kept, view.PlaceholderUID(e.Token))
+		}
+	}
+	node, ok := c.view.Ask(view.Future, s.doc.NodeUID, s.plan, kept...)
+	if !ok {
+		return false
+	}
+	if len(in.Nodes) == 1 {
+		in.Nodes = []*state.NodeInfo{node}
+	} else {
+		in.Nodes = c.nodesWith(node)
+	}
+	fits, _, err := profile.FitsWithout(in, node, nil)
+	return err == nil && !fits
+}

@@ -1,0 +1,115 @@
+package decide_test
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// askedBackElsewhere is a story in which a place on n0 is held for p, which excludes low from its zone. Low is only
+// reserved, on n1 of that zone, and its reservation is asked back.
+func askedBackElsewhere(t *testing.T) (st *story, p, low string) {
+	t.Helper()
+	st = &story{world: newWorld(t, 1, 2)}
+	st.s = st.shards[0]
+	st.addNodeIn("n0", "z", 2)
+	st.addNodeIn("n1", "z", 2)
+	st.tell()
+	low = st.pod("low", ofApp("blocker"), onNode("n1"))
+	st.told()
+	p = st.pod("p", important(10), apartFrom(zoneKey, "blocker"), onNode("n0"))
+	st.told()
+	_, hold, ok := st.hold(p)
+	_, taken, reserved := st.hold(low)
+	if !ok || hold.State != ledger.Held || !reserved || !taken.Wanted {
+		t.Fatalf("hold %+v, reservation %+v: want a place held and the reservation asked back", hold, taken)
+	}
+	return st, p, low
+}
+
+// yield takes a reservation back, as its binder does.
+func (st *story) yield(uid string) {
+	st.t.Helper()
+	doc, e, ok := st.hold(uid)
+	if !ok {
+		st.t.Fatalf("%s has no reservation", uid)
+	}
+	must := func(d ledger.NodeDoc, err error) ledger.NodeDoc {
+		if err != nil {
+			st.t.Fatal(err)
+		}
+		return d
+	}
+	st.touch(doc.NodeName, func(d ledger.NodeDoc) ledger.NodeDoc {
+		return must(ledger.MarkFencing(d, uid, e.Token, ledger.FenceByWant))
+	})
+	st.publish(st.pods[uid])
+	rv, _ := strconv.ParseUint(st.pods[uid].ResourceVersion, 10, 64)
+	st.touch(doc.NodeName, func(d ledger.NodeDoc) ledger.NodeDoc { return must(ledger.ReleaseFenced(d, uid, e.Token, rv)) })
+}
+
+// A place is held until a reservation on another node that excludes its pod has been given back.
+func TestPlaceWaitsForReservationsElsewhere(t *testing.T) {
+	st, p, low := askedBackElsewhere(t)
+	st.wait(time.Second)
+	st.told()
+	if _, hold, _ := st.hold(p); hold.State != ledger.Held {
+		t.Fatalf("%+v while the reservation stands", hold)
+	}
+	st.yield(low)
+	st.told()
+	if _, hold, _ := st.hold(p); hold.State != ledger.Committed {
+		t.Errorf("%+v after the reservation has gone, decisions %v", hold, st.kinds())
+	}
+}
+
+// The next owner of the partition waits as well: what a plan has asked back is in the ledger alone.
+func TestHeirWaitsForReservationsElsewhere(t *testing.T) {
+	st, p, low := askedBackElsewhere(t)
+	st.takeOver(p, st.shards[1])
+	st.s = st.shards[1]
+	st.told()
+	if _, hold, _ := st.hold(p); hold.State != ledger.Held || st.s.core.Holds() != 1 {
+		t.Fatalf("%+v, and the heir looks after %d holds", hold, st.s.core.Holds())
+	}
+	st.yield(low)
+	st.told()
+	if _, hold, _ := st.hold(p); hold.State != ledger.Committed {
+		t.Errorf("%+v after the reservation has gone", hold)
+	}
+}
+
+// The pod whose reservation is asked back is bound first: the next plan has it evicted.
+func TestReservationElsewhereIsBoundAfterAll(t *testing.T) {
+	st, p, low := askedBackElsewhere(t)
+	st.bind(low, "n1")
+	st.tell()
+	st.wait(time.Second)
+	st.told()
+	if _, _, reserved := st.hold(p); reserved {
+		t.Fatal("the place is held still, although the pod in the way is bound")
+	}
+	st.offerAgain(p)
+	st.told()
+	_, hold, _ := st.hold(p)
+	if claim, ok := st.claims()[low]; hold.State != ledger.Held || !ok || claim.Plan != hold.Plan {
+		t.Errorf("hold %+v, claims %+v: want the bound pod to go", hold, st.claims())
+	}
+}
+
+// A binder that does not give the reservation back keeps the place from others for some minutes only.
+func TestReservationElsewhereIsNotAwaitedForEver(t *testing.T) {
+	st, p, _ := askedBackElsewhere(t)
+	st.wait(4 * time.Minute)
+	st.told()
+	if _, _, reserved := st.hold(p); reserved {
+		t.Error("the place is held still")
+	}
+	if !slices.Contains(st.kinds(), events.DecisionWithdrawn) {
+		t.Errorf("decisions %v: want the place withdrawn", st.kinds())
+	}
+}
