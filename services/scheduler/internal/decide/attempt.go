@@ -150,6 +150,7 @@ func (c *Core) pickOf(a *attempt, node *state.NodeInfo, needs needs) pick {
 		nodeUID: node.Node.UID, nodeName: node.Node.Name, nodeRV: node.Node.ResourceVersion,
 		basis: c.ledger.Version(node.Node.UID), epoch: epoch, decided: c.now, needs: needs, total: len(c.view.Nodes()),
 		seed: Seed(a.pod.UID, a.offer.Attempt), factSequence: c.store.Position().Sequence,
+		returned: c.plans.returned.count,
 	}
 }
 

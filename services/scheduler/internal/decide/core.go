@@ -136,7 +136,9 @@ type pick struct {
 	factSequence    uint64
 	// nodeRV is the resourceVersion of the node as the decision saw it.
 	nodeRV uint64
-	needs  needs
+	// returned is how many places were returnedPlaces then.
+	returned uint64
+	needs    needs
 	// room is what it takes of a place that was kept.
 	room room
 	// evidence is for the record of the attempt.
@@ -413,6 +415,7 @@ func (c *Core) unstage(a *attempt) {
 		return
 	}
 	c.view.Unstage(uid)
+	c.returnPlace(&a.pick)
 	if _, _, reserved := c.ledger.Entry(uid); !reserved {
 		c.cross.withdrawn++
 	}

@@ -273,6 +273,9 @@ func (c *Core) stands(a *attempt) bool {
 	if n.registry != c.ledger.TermRegistryRevision() || n.countsBatch && n.withdrawn != c.cross.withdrawn {
 		return false
 	}
+	if c.plans.returned.last[a.pick.nodeUID] > a.pick.returned {
+		return false // it may have counted the room as free
+	}
 	if v := &a.pick.volumes; !slices.Equal(v.basis, c.versionsOf(v.exclusive)) {
 		return false // another pod has been promised the claim since, and may use it
 	}

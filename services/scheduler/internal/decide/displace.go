@@ -92,7 +92,7 @@ func (c *Core) sendDisplacement(s seeker, t takeover, out *Output) bool {
 		followed = c.keepers(s.pod, t.node)
 	}
 	n, ready := c.demands(&s.concern, t.node, followed)
-	if !ok || !ready || followed.waits {
+	if !ok || !ready || followed.waits || c.stoodIn(t.node.Node.UID) {
 		c.deferred = append(c.deferred, a)
 		return false
 	}

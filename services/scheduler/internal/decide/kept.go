@@ -28,6 +28,39 @@ type room struct {
 	moved string
 }
 
+// returnedPlaces is where pods were staged in kept places and did not get them. The document of such a node has not
+// moved, and what was staged there meanwhile may have counted the room of the place as free.
+type returnedPlaces struct {
+	// count counts them, last is the latest of each node, by UID.
+	count uint64
+	last  map[string]uint64
+}
+
+// returnPlace notes that what a pick took of a placeholder's room is kept again.
+func (c *Core) returnPlace(p *pick) {
+	if p.room.token == 0 {
+		return
+	}
+	if _, e, kept := c.ledger.PlanOwner(ledger.PlanID(p.room.token, false)); !kept || e.Token != p.room.token {
+		return // the pod has its place
+	}
+	r := &c.plans.returned
+	if r.last == nil {
+		r.last = map[string]uint64{}
+	}
+	r.count++
+	r.last[p.nodeUID] = r.count
+	c.stirred = true
+}
+
+// stoodIn reports whether a pod is staged in a kept place on a node. What is held there beside it would have the room
+// of the place, and nothing would take it back if the pod did not get the place.
+func (c *Core) stoodIn(nodeUID string) bool {
+	return slices.ContainsFunc(c.next, func(a *attempt) bool {
+		return a.pick.room.token != 0 && a.pick.nodeUID == nodeUID
+	})
+}
+
 // placeKept stages a pod on a place that is kept for it; false if there is none where it fits.
 // done says that there is nothing more to decide now.
 func (c *Core) placeKept(

@@ -234,6 +234,80 @@ func TestReplacementWithRulesTakesThePlaceOver(t *testing.T) {
 	}
 }
 
+// besideAKeptPlace is a story in which 300m of the 400m of n1 are kept, and pods more important than 5 may oust that
+// place. 100m run there, and nothing else has room but n3, with 100m.
+func besideAKeptPlace(t *testing.T) *story {
+	t.Helper()
+	st := newStory(t, 2, 2, 4)
+	st.addNode("n2", 3)
+	st.addNode("n3", 1)
+	st.running("f0", "n0", important(500), asking("400m"))
+	st.running("f1", "n1", important(500), asking("100m"))
+	v := st.running("v", "n2", ownedBy("web"), important(5), asking("300m"))
+	st.tell()
+	st.mustKeep(v, "n1")
+	st.told()
+	return st
+}
+
+// staged has the shard decide until a transaction is in flight.
+func (st *story) staged() {
+	st.t.Helper()
+	for range 5 {
+		if st.s.commit == nil {
+			st.tell()
+		}
+	}
+}
+
+// A pod that was to oust a kept place loses its epoch. Another was decided meanwhile, for the rest of the room: it is
+// decided again, with the place in it.
+func TestOustedPlaceThatComesBackCountsAgain(t *testing.T) {
+	st := besideAKeptPlace(t)
+	high := st.pod("high", important(6), asking("100m"), onNode("n1"))
+	st.staged()
+	if st.target() != "n1" || st.s.commit.Kind != "T1" {
+		t.Fatalf("in flight: %+v to %q, want a T1 that ousts the place on n1", st.s.commit, st.target())
+	}
+	small := st.pod("small", asking("200m"))
+	if ledger.PartitionOf(small) == ledger.PartitionOf(high) {
+		t.Fatal("both pods are of one partition")
+	}
+	st.movePartition(ledger.PartitionOf(high), st.shards[1])
+	st.answer()
+	for st.s.commit != nil {
+		st.answer()
+	}
+	st.told()
+	if node := st.reservedOn(small); node != "" || !slices.Equal(st.kept(), []string{"n1"}) {
+		t.Errorf("200m are promised on %q, and places are kept on %v: n1 has 300m beside what runs there", node, st.kept())
+	}
+}
+
+// A pod is staged in a kept place that it ousts, and another has a plan for that node: the place is ousted first, so that
+// the plan has not counted on room that stays kept.
+func TestPlanWaitsForAPlaceThatIsOusted(t *testing.T) {
+	st := besideAKeptPlace(t)
+	st.pod("first", onNode("n3"))
+	if st.target() != "n3" {
+		t.Fatalf("in flight to %q, want n3", st.target())
+	}
+	high := st.pod("high", important(700), asking("100m"), onNode("n1"))
+	q := st.pod("q", important(600), asking("250m"), onNode("n1"))
+	st.answer()
+	st.staged()
+	if st.s.commit == nil || st.s.commit.Kind != "T1" {
+		t.Errorf("in flight: %+v, want the T1 that ousts the place", st.s.commit)
+	}
+	st.told()
+	if node := st.reservedOn(high); node != "n1" || len(st.kept()) > 0 {
+		t.Errorf("the pod that ousts the place is on %q, and places are kept on %v", node, st.kept())
+	}
+	if _, hold, ok := st.hold(q); !ok || hold.State != ledger.Held {
+		t.Errorf("hold %+v: want a place held beside it", hold)
+	}
+}
+
 // Two replacements of one owner, decided in one batch, take two places on one node over.
 func TestTwoReplacementsInOneBatch(t *testing.T) {
 	st := newStory(t, 1, 3, 2)

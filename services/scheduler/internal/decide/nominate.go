@@ -249,7 +249,7 @@ func (c *Core) nominate(s seeker, plan placement.Preemption, out *Output) bool {
 		return false
 	}
 	b, ok := c.newPlan(a, plan.Node)
-	if !ok || !b.victims(plan.Victims) || !b.keep(plan.Keepers) {
+	if !ok || c.stoodIn(plan.Node.Node.UID) || !b.victims(plan.Victims) || !b.keep(plan.Keepers) {
 		// Somebody among them is only reserved by what is in flight, or has moved since.
 		c.deferred = append(c.deferred, a)
 		return false

@@ -57,6 +57,7 @@ type promises struct {
 	promised, kept map[string]int32
 	// releases are the plans of moves whose place nobody will want.
 	releases []string
+	returned returnedPlaces
 }
 
 // hold is a place that is held for a pod of this shard's.
