@@ -157,7 +157,8 @@ type DevicePick struct {
 // Unmade tells whether the claim has yet to be made.
 func (p DevicePick) Unmade() bool { return p.ClaimUID == "" && len(p.Spec) > 0 }
 
-// Replacement names the pod that will stand for one that is moved, before it exists.
+// Replacement names the pod that will stand for one that is moved, before it exists. It is in that one's namespace
+// (Entry.Namespace of the placeholder): an owner's UID alone is whatever the pod's maker writes.
 type Replacement struct {
 	// Owner is the UID of the controller that makes it, Template a hash of what it makes.
 	Owner, Template string

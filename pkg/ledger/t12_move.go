@@ -59,19 +59,23 @@ func Relocate(m Relocation) (Change, error) {
 // pod. Of several it takes the one under the token, if that is still there, else the oldest: two
 // pods of one template are as good as each other.
 //
+// A replacement is in the namespace of the pod that is moved, as their owner is: anybody may write the UID of another
+// namespace's owner into a pod.
+//
 // What is left of the plan is the victim's claim, which ends like that of any plan without an
 // owner: a victim that is not Evicting by then is not evicted any more. So the token should be
 // that of a place whose victim is leaving: then the others can still be evicted.
 func TakeOver(d NodeDoc, r Replacement, token Token, e Entry) (NodeDoc, error) {
-	i := slices.IndexFunc(d.Entries, func(m Entry) bool {
-		return m.Role == RoleMove && m.Replacement == r && m.Token == token
-	})
+	kept := func(m *Entry) bool {
+		return m.Role == RoleMove && m.Replacement == r && m.Namespace == e.Namespace
+	}
+	i := slices.IndexFunc(d.Entries, func(m Entry) bool { return kept(&m) && m.Token == token })
 	if i < 0 {
-		i = slices.IndexFunc(d.Entries, func(m Entry) bool { return m.Role == RoleMove && m.Replacement == r })
+		i = slices.IndexFunc(d.Entries, func(m Entry) bool { return kept(&m) })
 	}
 	if i < 0 || r == (Replacement{}) {
 		return NodeDoc{}, &RefusedError{Step: "T1 take over", NodeUID: d.NodeUID, PodUID: e.PodUID,
-			Reason: fmt.Sprintf("no place is kept for %+v", r)}
+			Reason: fmt.Sprintf("no place is kept for %+v in namespace %q", r, e.Namespace)}
 	}
 	d = d.copy()
 	d.Entries = slices.Delete(d.Entries, i, i+1)

@@ -310,6 +310,10 @@ func move(t *testing.T, h Harness) {
 	r := m.Placeholder.Entry.Replacement
 	_, err = ledger.TakeOver(doc(t, h.Store, "dst"), ledger.Replacement{Owner: r.Owner, Template: "other"}, 0, e)
 	refused(t, "another template takes the place over", err)
+	stranger := e
+	stranger.Namespace = "another"
+	_, err = ledger.TakeOver(doc(t, h.Store, "dst"), r, m.Placeholder.Entry.Token, stranger)
+	refused(t, "a pod of another namespace takes the place over", err)
 	d, err := ledger.TakeOver(doc(t, h.Store, "dst"), r, 0, e)
 	if err != nil {
 		t.Fatal(err)

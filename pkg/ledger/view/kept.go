@@ -38,7 +38,7 @@ type Kept struct {
 // PlaceholderUID is the UID under which a placeholder counts.
 func PlaceholderUID(token ledger.Token) string { return placeholderPrefix + token.String() }
 
-// KeptFor are the places that a pod could take over, without those that a staged pod has taken:
+// KeptFor are the places that a pod could take over, those of its namespace, without those that a staged pod has taken:
 // first those of pods that have left or are leaving, as it replaces one of them, then those of pods
 // that stay as yet and would not be evicted any more. Beside that the order differs from pod to
 // pod: the replacements of one owner should not all want the same. It costs next to nothing
@@ -54,7 +54,7 @@ func (v *View) KeptFor(p *state.Pod) []Kept {
 	var out []Kept
 	for _, token := range v.kept.byOwner[r.Owner] {
 		doc, e, ok := v.ledger.PlanOwner(ledger.PlanID(token, false))
-		if !ok || e.Replacement != r || v.kept.taken[token] {
+		if !ok || e.Replacement != r || e.Namespace != p.Namespace || v.kept.taken[token] {
 			continue
 		}
 		if n, ok := v.Node(doc.NodeUID); ok {
@@ -136,7 +136,7 @@ func (v *View) noteKept(uid, node string, pod *state.Pod) {
 	v.kept.byOwner[owner] = append(v.kept.byOwner[owner], token)
 }
 
-// OwnerOf is the UID of what makes a pod anew when it goes: its controller or, as there are
+// OwnerOf is the UID, within the pod's namespace, of what makes a pod anew when it goes: its controller or, as there are
 // controllers that do not say that they are, its only owner. Empty if there is none.
 func OwnerOf(p *state.Pod) string {
 	if p.Template == nil {

@@ -163,6 +163,23 @@ func TestReplacementTakesThePlaceOver(t *testing.T) {
 	}
 }
 
+// A pod of another namespace that names the same owner does not get the place.
+func TestPlaceIsKeptWithinTheNamespace(t *testing.T) {
+	st := newStory(t, 1, 2, 1)
+	st.mustKeep(st.running("v", "n0", ownedBy("web"), important(1000)), "n1")
+	st.told()
+	stranger := st.pod("stranger", ownedBy("web"), inNamespace("another"), important(-5))
+	st.told()
+	if node := st.reservedOn(stranger); node != "" {
+		t.Fatalf("a pod of another namespace has the place on %s", node)
+	}
+	r := st.pod("r", ownedBy("web"), important(1000))
+	st.told()
+	if node := st.reservedOn(r); node != "n1" {
+		t.Errorf("the replacement is on %q, want n1", node)
+	}
+}
+
 // A replacement takes the place of a pod that leaves, not of one that is still to be evicted: that
 // one would not be any more.
 func TestReplacementTakesThePlaceOfOneThatLeaves(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state"
 )
 
@@ -39,6 +39,55 @@ type kubelets struct {
 	doubts map[string]*doubt
 	// avoids by workload, then by node UID.
 	avoids map[string]map[string]*pause
+	ended  endedReservations
+}
+
+// maxEnded is how many reservations are remembered after their end: kubelets reject within seconds after the bind.
+const maxEnded = 8192
+
+// endedReservations are the latest reservations that the ledger does not have any more, as the facts stand for them or they
+// were taken back. A ring and not a map: every pod that is placed gets here, and hardly one is looked up.
+type endedReservations struct {
+	ring []reserved
+	next int
+}
+
+type reserved struct{ podUID, nodeUID string }
+
+func (h *endedReservations) add(r reserved) {
+	if h.ring == nil {
+		h.ring = make([]reserved, maxEnded)
+	}
+	h.ring[h.next] = r
+	h.next = (h.next + 1) % maxEnded
+}
+
+// noteEnded finds reservations that documents do not have any more. What stays in a document keeps its order.
+func (c *Core) noteEnded(docs []ledger.DocChange) {
+	for i := range docs {
+		before, after := docs[i].Before.Entries, docs[i].After.Entries
+		at := 0
+		for j := range before {
+			e := &before[j]
+			if at < len(after) && after[at].Token == e.Token && after[at].Role == e.Role && after[at].PodUID == e.PodUID {
+				at++
+				continue
+			}
+			if e.Role == ledger.RoleReservation && e.State != ledger.Held {
+				c.kubelets.ended.add(reserved{e.PodUID, docs[i].Before.NodeUID})
+			}
+		}
+	}
+}
+
+// reservedOn reports whether the ledger has or had a place for a pod on a node, as far as this shard has seen.
+func (c *Core) reservedOn(podUID, nodeUID string) bool {
+	for doc := range c.ledger.Reservations(podUID) {
+		if doc.NodeUID == nodeUID {
+			return true
+		}
+	}
+	return slices.Contains(c.kubelets.ended.ring, reserved{podUID, nodeUID})
 }
 
 type doubt struct {
@@ -47,10 +96,11 @@ type doubt struct {
 }
 
 // turnedAway takes in that a kubelet has turned a pod away. Pods that somebody else has put on
-// their node do not count: nobody here thought that they fit.
+// their node do not count: nobody here thought that they fit. The pod's annotation with the attempt is no evidence, as
+// anybody may write it: the ledger is. (What this shard has missed of it, by a restart, it does not learn from.)
 func (c *Core) turnedAway(pod *state.Pod, reason string) {
 	n, ok := c.view.Snapshot().NodeByName(pod.NodeName)
-	if !ok || pod.Annotation(events.AttemptAnnotation) == "" {
+	if !ok || !c.reservedOn(pod.UID, n.UID) {
 		return
 	}
 	c.avoid(pod, n, reason)
@@ -140,10 +190,11 @@ func forgetOldest[V any](m map[string]V, limit int, at func(V) time.Time) {
 }
 
 // workload names what makes the next pod when one has failed: its controller or, for a pod
-// without one, whoever makes another of its name.
+// without one, whoever makes another of its name. Controllers are in the namespaces of their pods: the UID alone is
+// whatever the pod's maker writes.
 func workload(pod *state.Pod) string {
-	if owner := metav1.GetControllerOf(pod.Template); owner != nil {
-		return string(owner.UID)
+	if owner := metav1.GetControllerOfNoCopy(pod.Template); owner != nil {
+		return pod.Namespace + "/" + string(owner.UID)
 	}
 	return pod.Key()
 }

@@ -322,18 +322,72 @@ func TestNodeWithLessRoomThanItSeemsIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A pod that its user has put on a full node says nothing about what shards believed.
+// A pod that its user has put on a full node says nothing about what shards believed, whatever he writes into it.
 func TestOnlyOwnPlacementsTeach(t *testing.T) {
-	st := newStory(t, 1, 2, 3)
-	st.addPod("p")
-	p := st.pods["pod-p"]
-	p.Spec.NodeName = "n0"
-	st.publish(p)
-	p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: OutOfcpu"}
-	st.publish(p)
-	st.tell()
-	if got := st.noticed(); len(got) != 0 || st.s.core.LeftAlone()["doubt"] != 0 {
-		t.Errorf("notices %v", got)
+	for name, annotations := range map[string]map[string]string{
+		"without an attempt":      nil,
+		"with an attempt of his":  {events.AttemptAnnotation: "0000000000000001"},
+		"with somebody's attempt": {events.AttemptAnnotation: ledger.Token(1).String()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := newStory(t, 1, 2, 3)
+			st.places("other", onNode("n0"))
+			st.addPod("p")
+			p := st.pods["pod-p"]
+			p.Spec.NodeName, p.Annotations = "n0", annotations
+			st.publish(p)
+			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: OutOfcpu"}
+			st.publish(p)
+			st.tell()
+			if got := st.noticed(); len(got) != 0 || st.s.core.LeftAlone()["doubt"] != 0 {
+				t.Errorf("notices %v", got)
+			}
+		})
+	}
+}
+
+// A rejection teaches after the node's document has dropped the reservation as well, whoever has written that.
+func TestRejectionAfterTheHandOverTeaches(t *testing.T) {
+	for name, handOver := range map[string]func(st *story){
+		"by the shard": func(st *story) { st.places("next", onNode("n0")) },
+		"by another": func(st *story) {
+			st.touch("n0", func(d ledger.NodeDoc) ledger.NodeDoc {
+				d, _ = ledger.Finish(d, upToDate{st.world})
+				return d
+			})
+			st.tell()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := newStory(t, 1, 2, 3)
+			st.places("p", onNode("n0"))
+			st.bind("pod-p0", "n0")
+			st.tell()
+			handOver(st)
+			if _, _, reserved := st.hold("pod-p0"); reserved {
+				t.Fatal("the reservation is in the ledger still")
+			}
+			p := st.pods["pod-p0"]
+			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: OutOfcpu"}
+			st.publish(p)
+			st.tell()
+			if n := st.s.core.LeftAlone()["doubt"]; n != 1 {
+				t.Errorf("%d nodes doubted, want 1", n)
+			}
+		})
+	}
+}
+
+// A pod that names the owner of another namespace's pods has its own namespace's pods avoid the node, and no others.
+func TestOwnersAreOfNamespaces(t *testing.T) {
+	st := newStory(t, 1, 1, 3)
+	st.places("p", ownedBy("web"), inNamespace("another"))
+	st.reject("pod-p0", "n0", "NodeAffinity")
+	if node, message := st.places("q", ownedBy("web"), inNamespace("another")); node != "" {
+		t.Errorf("the next pod of the owner goes to %q (%s)", node, message)
+	}
+	if node, message := st.places("r", ownedBy("web")); node != "n0" {
+		t.Errorf("a pod of another namespace goes to %q: %s", node, message)
 	}
 }
 
