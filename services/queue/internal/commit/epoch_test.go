@@ -33,7 +33,34 @@ func TestEpochsAreUsedOnce(t *testing.T) {
 		}
 		seen[epoch] = r.what
 	}
-	if epoch, later := (Round{Begun: time.Unix(0, 0)}).Epoch(large), large+1; epoch != later {
-		t.Errorf("epoch %d behind %d by a clock that is far back, want %d", epoch, large, later)
+	if epoch := (Round{Begun: time.Unix(0, 0)}).Epoch(^uint64(1)); epoch != ^uint64(0) {
+		t.Errorf("epoch %d behind the last but one", epoch)
+	}
+}
+
+// Behind a leader whose clock was ahead, and with the log's tail lost each time, rounds have epochs of their own until
+// the world's clock has come there.
+func TestEpochsAreUsedOnceBehindAClockThatWasAhead(t *testing.T) {
+	at := time.Date(2026, 11, 24, 20, 0, 0, 0, time.UTC)
+	for name, before := range map[string]uint64{
+		"of a lower term":  Round{Term: 2, Begun: at.Add(24 * time.Hour)}.Epoch(0),
+		"of a term amidst": Round{Term: 20, Number: 1, Begun: at.Add(24 * time.Hour)}.Epoch(0),
+		"of a higher term": Round{Term: 50, Begun: at.Add(24 * time.Hour)}.Epoch(0),
+		"of no term":       Round{Begun: at.Add(24 * time.Hour)}.Epoch(0) - 1,
+	} {
+		seen := map[uint64]Round{}
+		for term := int64(9); term < 41; term++ {
+			for number := range uint64(3) {
+				round := Round{Term: term, Number: number, Begun: at.Add(time.Duration(term) * time.Minute)}
+				epoch := round.Epoch(before)
+				if epoch <= before {
+					t.Errorf("%s: epoch %d of %+v, want a later one than %d", name, epoch, round, before)
+				}
+				if first, again := seen[epoch]; again {
+					t.Errorf("%s: %+v and %+v have epoch %d", name, first, round, epoch)
+				}
+				seen[epoch] = round
+			}
+		}
 	}
 }

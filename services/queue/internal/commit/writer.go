@@ -64,10 +64,18 @@ const (
 // would look to a reader of the lost tail as if nothing had happened.
 //
 // Terms alone do not see to that: they are revisions of the ledger, which begin anew with it, and behind a
-// larger epoch, of the ledger before, each would take the next one. A clock alone may go back; then the term tells.
+// larger epoch, of the ledger before, each would take the next one. A clock alone may go back; then the term tells:
+// behind an epoch of a second that is still to come, the round has that second, or the next, and its own term and
+// number.
 func (r Round) Epoch(before uint64) uint64 {
+	const second = uint64(1) << (termBits + numberBits)
 	term, number := uint64(r.Term)&(1<<termBits-1), r.Number&(1<<numberBits-1)
-	return max(before+1, uint64(max(0, r.Begun.Unix()))<<(termBits+numberBits)|term<<numberBits|number)
+	own := term<<numberBits | number
+	epoch := max(before/second, uint64(max(0, r.Begun.Unix())))*second | own
+	if epoch <= before {
+		epoch += second
+	}
+	return max(epoch, before+1) // it has wrapped around, of a clock in the 26th century
 }
 
 // Writer is the one fenced writer of facts, for one round. Run is for one goroutine.
