@@ -4,7 +4,10 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/state"
 )
 
 // Pods that the same rules rejected for the same reasons share a lane. When something
@@ -71,14 +74,17 @@ func (c *Core) join(e *entry) {
 	}
 }
 
-// laneKey is what pods of a lane have in common: profile, priority, and for each rule that
-// rejected them what its hints depend on.
+// laneKey is what pods of a lane have in common: profile, priority, whether they may preempt, and for each rule that
+// rejected them what its hints depend on. Hints do not depend on the second and the third, verdicts do.
 func (c *Core) laneKey(e *entry) string {
 	profile := c.cfg.Profiles[e.pod.SchedulerName]
 	var b strings.Builder
 	b.WriteString(e.pod.SchedulerName)
 	b.WriteByte(0)
 	b.WriteString(strconv.Itoa(int(e.pod.Priority)))
+	if neverPreempts(e.pod) {
+		b.WriteByte('!')
+	}
 	for _, plugin := range e.verdict.plugins {
 		b.WriteByte(0)
 		b.WriteString(plugin)
@@ -86,6 +92,12 @@ func (c *Core) laneKey(e *entry) string {
 		b.WriteString(profile.Interest(plugin, e.pod).Class)
 	}
 	return b.String()
+}
+
+// neverPreempts says whether a pod has asked not to have others go for it.
+func neverPreempts(p *state.Pod) bool {
+	policy := p.Template.Spec.PreemptionPolicy
+	return policy != nil && *policy == corev1.PreemptNever
 }
 
 // part takes a pod out of its lane, if it is in one. It stands in no pool, or will be moved.

@@ -2,6 +2,8 @@ package decide
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -99,6 +101,33 @@ func TestWhomAVerdictDoesNotCover(t *testing.T) {
 	// New pods wait neither for the lane nor for a verdict about others.
 	h.add("new", 0)
 	h.want("new", PoolOffered)
+}
+
+// TestAVerdictCoversThosePreemptingAlike: a pod that may not preempt (preemptionPolicy: Never) can be rejected where one
+// that is alike but for that would find a place.
+func TestAVerdictCoversThosePreemptingAlike(t *testing.T) {
+	h := newHarness(t)
+	h.lead()
+	may := map[string]*corev1.PreemptionPolicy{
+		"never-1": new(corev1.PreemptNever), "never-2": new(corev1.PreemptNever), "never-3": new(corev1.PreemptNever),
+		"may-1": new(corev1.PreemptLowerPriority), "may-2": nil, "may-3": nil, "may-4": nil,
+	}
+	for _, name := range slices.Sorted(maps.Keys(may)) {
+		h.put(name, func(p *corev1.Pod) { p.Spec.PreemptionPolicy = may[name] })
+	}
+	h.ask("s1", 100)
+	for _, e := range h.inHand() {
+		h.answer(h.offer(e), events.DecisionUnplaceable, plugins("NodeResourcesFit"))
+	}
+	h.sleep(20 * time.Second)
+	h.ask("s1", 100)
+	h.node("n", func(*corev1.Node) {})
+	h.want("may-3", PoolActive)
+	h.answer(h.offerOf("never-1"), events.DecisionUnplaceable, plugins("NodeResourcesFit"))
+	h.want("never-3", PoolParked)
+	h.want("may-3", PoolActive)
+	h.answer(h.offerOf("may-1"), events.DecisionUnplaceable, plugins("NodeResourcesFit"))
+	h.want("may-3", PoolParked) // without a policy, a pod may preempt
 }
 
 // boundPod makes a pod that is bound.
