@@ -89,7 +89,7 @@ func (l *loop) remember(ctx context.Context) {
 }
 
 // recall tells a new core what an earlier life of some replica has stored, and returns the
-// sequence of the decisions log that it stands for, 0 for none.
+// sequence of the decisions log that it stands for, 0 for none or if those before it must be read all the same.
 func (l *loop) recall(ctx context.Context) uint64 {
 	sequence, data, ok, err := l.queue.deps.Snapshots.Latest(ctx, events.Decisions)
 	if err != nil || !ok {
@@ -108,6 +108,9 @@ func (l *loop) recall(ctx context.Context) uint64 {
 		return 0
 	}
 	l.step(memory)
+	if !memory.Complete() {
+		return 0
+	}
 	return sequence
 }
 
@@ -130,7 +133,7 @@ func (l *loop) next(ctx context.Context, t ticks) error {
 		l.caughtUp = l.caughtUp || d.CaughtUp
 		l.vigil.decided(d, l.facts.Snapshot())
 		l.out.Decided(d.Decisions)
-		l.step(decide.Decided{Decisions: d.Decisions, CaughtUp: d.CaughtUp})
+		l.step(decide.Decided{Decisions: d.Decisions, Through: d.Through, CaughtUp: d.CaughtUp})
 	case r := <-l.in.requests:
 		l.step(decide.WorkAsked{Request: r})
 	case in := <-l.queue.inputs:

@@ -123,10 +123,8 @@ func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, c
 	led, holes := false, holePauses
 	from := beginning{cause: intake.CauseList, claimed: claimed, recorded: recorded}
 	for n := (commit.Round{Term: term}); ; n.Number++ {
-		err := q.round(ctx, n, from, func() {
-			if !led {
-				led = q.send(ctx, decide.Lead{Term: term})
-			}
+		err := q.round(ctx, n, from, func(ctx context.Context) {
+			led = led || q.lead(ctx, term)
 		})
 		if ctx.Err() != nil {
 			return nil
@@ -146,6 +144,15 @@ func (q *Queue) reign(ctx context.Context, session ledger.Session, term int64, c
 			q.pause(ctx)
 		}
 	}
+}
+
+// lead tells the core that it leads under a term, and where the decisions of those before it end. It fails when ctx
+// ends.
+func (q *Queue) lead(ctx context.Context, term int64) bool {
+	decided, err := insist(ctx, q, "asking for the end of the decisions log", func() (uint64, error) {
+		return q.deps.Log.Last(ctx, events.Decisions)
+	})
+	return err == nil && q.send(ctx, decide.Lead{Term: term, Decided: decided})
 }
 
 // recorder writes the ledger's history, which is the leader's to do because one must.
@@ -172,16 +179,29 @@ func (q *Queue) confirm(ctx context.Context, session ledger.Session, term int64)
 // claim ties the ledger to the cluster, or finds that it belongs to another. before: it belonged to the
 // cluster already.
 func (q *Queue) claim(ctx context.Context, clusterUID string) (before bool, err error) {
-	for {
+	var refused error
+	before, err = insist(ctx, q, "claiming the ledger", func() (bool, error) {
 		before, err := ledger.ClaimCluster(ctx, q.deps.Ledger, clusterUID)
 		var foreign *ledger.ClusterMismatchError
-		if err == nil || errors.As(err, &foreign) {
-			return before, err
+		if errors.As(err, &foreign) {
+			refused, err = err, nil
 		}
-		q.logger.Warn("claiming the ledger failed, trying again", "error", err)
+		return before, err
+	})
+	return before, errors.Join(refused, err)
+}
+
+// insist asks until there is an answer. Its only error is the end of ctx.
+func insist[T any](ctx context.Context, q *Queue, what string, ask func() (T, error)) (T, error) {
+	for {
+		answer, err := ask()
+		if err == nil {
+			return answer, nil
+		}
+		q.logger.Warn(what+" failed, trying again", "error", err)
 		q.pause(ctx)
 		if ctx.Err() != nil {
-			return false, ctx.Err()
+			return answer, ctx.Err()
 		}
 	}
 }
@@ -200,17 +220,9 @@ type beginning struct {
 
 // recorded reads how the ledger's history ends, before this leader writes any of it.
 func (q *Queue) recorded(ctx context.Context) (history.Ending, error) {
-	for {
-		ending, err := history.Recorded(ctx, q.deps.Log)
-		if err == nil {
-			return ending, nil
-		}
-		q.logger.Warn("the log of the ledger's history does not answer, trying again", "error", err)
-		q.pause(ctx)
-		if ctx.Err() != nil {
-			return history.Ending{}, ctx.Err()
-		}
-	}
+	return insist(ctx, q, "reading the end of the ledger's history", func() (history.Ending, error) {
+		return history.Recorded(ctx, q.deps.Log)
+	})
 }
 
 // round makes the log true from its end on: under a new epoch, it publishes how the
@@ -220,7 +232,7 @@ func (q *Queue) recorded(ctx context.Context) (history.Ending, error) {
 //
 // What a crash leaves behind: before the epoch opens, nothing; inside it, an open epoch,
 // in which no reader has progress until the next leader's round opens and ends another.
-func (q *Queue) round(ctx context.Context, n commit.Round, from beginning, synced func()) error {
+func (q *Queue) round(ctx context.Context, n commit.Round, from beginning, synced func(context.Context)) error {
 	picture, base, err := q.settle(ctx)
 	if err != nil {
 		return err
@@ -252,7 +264,7 @@ func (q *Queue) round(ctx context.Context, n commit.Round, from beginning, synce
 	group.Go(func() error {
 		// An error here is the end of ctx, which ends the round in its own way.
 		if _, err := q.applied.await(ctx, func(s *state.Snapshot) bool { return open(s, epoch) }); err == nil {
-			synced()
+			synced(ctx)
 			q.keepSnapshots(ctx, epoch)
 		}
 		return nil

@@ -174,7 +174,7 @@ func (q *queueReplica) stepDecisions() error {
 		return err
 	}
 	q.caughtUp = q.caughtUp || caughtUp
-	return q.step(queuecore.Decided{Decisions: batch, CaughtUp: q.caughtUp})
+	return q.step(queuecore.Decided{Decisions: batch, Through: max(q.decisions, 1) - 1, CaughtUp: q.caughtUp})
 }
 
 func (q *queueReplica) stepTick() error {
@@ -374,8 +374,12 @@ func (q *queueReplica) sync() error {
 	if q.led {
 		return nil
 	}
+	decided, err := q.w.log.Last(q.w.ctx, events.Decisions)
+	if err != nil {
+		return err
+	}
 	q.led = true
-	return q.step(queuecore.Lead{Term: q.term})
+	return q.step(queuecore.Lead{Term: q.term, Decided: decided})
 }
 
 // open says whether the picture has progress in the round's epoch.

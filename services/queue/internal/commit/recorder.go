@@ -3,6 +3,7 @@ package commit
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -27,22 +28,39 @@ var recordBackoff = wait.Backoff{
 type Recorder struct {
 	log     events.Log
 	logger  *slog.Logger
-	records chan events.Decision
+	records chan record
+	// ended counts the terms of this replica that have ended.
+	ended atomic.Uint64
+}
+
+// record is a decision of the term before which so many had ended.
+type record struct {
+	events.Decision
+	ended uint64
 }
 
 // NewRecorder returns a recorder; Run must be called for it to append anything.
 func NewRecorder(log events.Log, logger *slog.Logger) *Recorder {
-	return &Recorder{log: log, logger: logger, records: make(chan events.Decision, recordBuffer)}
+	return &Recorder{log: log, logger: logger, records: make(chan record, recordBuffer)}
 }
 
 // Record hands a decision over. It never blocks.
 func (r *Recorder) Record(d events.Decision) {
 	select {
-	case r.records <- d:
+	case r.records <- record{d, r.ended.Load()}:
 	default:
 		r.logger.Warn("a decision of the queue was dropped, too many wait for the log",
 			"kind", d.Kind, "namespace", d.Pod.Namespace, "pod", d.Pod.Name)
 	}
+}
+
+// Depose drops the decisions to let pods go that are not in the log yet: the next leader lets go as many as there is
+// room for, and does not know of them. One that is just being appended can still get there.
+func (r *Recorder) Depose() { r.ended.Add(1) }
+
+// deposed says whether a decision counts for nothing any more.
+func (r *Recorder) deposed(d record) bool {
+	return d.Kind == events.DecisionUngate && d.ended != r.ended.Load()
 }
 
 // Run appends what is handed over until ctx ends, and then returns nil.
@@ -57,9 +75,9 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-func (r *Recorder) append(ctx context.Context, d events.Decision) {
-	backoff, msgs := recordBackoff, []events.Message{events.EncodeDecision(d)}
-	for {
+func (r *Recorder) append(ctx context.Context, d record) {
+	backoff, msgs := recordBackoff, []events.Message{events.EncodeDecision(d.Decision)}
+	for !r.deposed(d) {
 		_, err := r.log.Append(ctx, events.Decisions, events.AnySequence, msgs)
 		if err == nil || ctx.Err() != nil {
 			return

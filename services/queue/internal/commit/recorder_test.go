@@ -2,14 +2,90 @@ package commit
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/events/memlog"
 )
+
+// mute is a log that takes nothing in while it is out.
+type mute struct {
+	events.Log
+	out bool
+}
+
+func (m *mute) Append(ctx context.Context, s events.Stream, expect events.Tail, msgs []events.Message) (uint64, error) {
+	if m.out {
+		return 0, errors.New("out")
+	}
+	return m.Log.Append(ctx, s, expect, msgs)
+}
+
+// What a leader has let go and the log does not have is not let go once it leads no more: the next leader gives the
+// room away. Its other decisions are told all the same.
+func TestNobodyIsLetGoByALeaderThatWas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &mute{Log: memlog.New(memlog.Options{})}
+		r := NewRecorder(log, slog.New(slog.DiscardHandler))
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		say := func(kind events.DecisionKind, pod string) {
+			r.Record(events.Decision{
+				Kind: kind, Pod: events.PodRef{UID: pod, Namespace: "ns", Name: pod}, Token: pod, Actor: "queue-a",
+			})
+		}
+		say(events.DecisionUngate, "stored")
+		synctest.Wait()
+		log.out = true
+		say(events.DecisionUngate, "tried")
+		say(events.DecisionUngate, "waiting")
+		say(events.DecisionQuarantined, "quarantined")
+		synctest.Wait()
+		r.Depose()
+		log.out = false
+		say(events.DecisionUngate, "of the next term")
+		got := recorded(t, log, 3)
+		if diff := cmp.Diff([]string{"stored", "quarantined", "of the next term"}, got); diff != "" {
+			t.Error(diff)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// recorded are the pods of the first so many decisions in a log, once they are there.
+func recorded(t *testing.T, log events.Log, many int) []string {
+	t.Helper()
+	reader, err := log.Read(t.Context(), events.Decisions, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	var names []string
+	for len(names) < many {
+		records, err := reader.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, record := range records {
+			d, err := events.DecodeOutcome(record)
+			if err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, d.Pod.Name)
+		}
+	}
+	return names
+}
 
 // A decision that the log does not take is left out, and the next one is appended.
 func TestARefusedDecisionIsLeftOut(t *testing.T) {

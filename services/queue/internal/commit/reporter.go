@@ -189,8 +189,9 @@ func (r *Reporter) Rejectors(now map[decide.Rejector]int) {
 	}
 }
 
-// Idle reports that this replica does not lead: what waits is the leader's to report.
+// Idle reports that this replica does not lead: what waits is the leader's to report, and to let go.
 func (r *Reporter) Idle() {
+	r.recorder.Depose()
 	r.Pools(nil, nil)
 	r.Rejectors(nil)
 }

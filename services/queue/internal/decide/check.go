@@ -187,7 +187,20 @@ func (c *Core) checkQuotas() error {
 			return fmt.Errorf("I5: pod %s waits for quota: in line %t, about to go %t", e.pod.UID, inLine, going)
 		}
 	}
+	asked, sums := 0, map[*space]amounts{}
+	for _, l := range c.quotas.leaving {
+		sums[l.space] = sums[l.space].plus(l.asks)
+		if !l.late {
+			asked++
+		}
+	}
+	if asked != c.quotas.asked {
+		return fmt.Errorf("I5: %d pods are asked to go, counted %d", asked, c.quotas.asked)
+	}
 	for _, s := range c.quotas.spaces {
+		if s.leaving != sums[s] {
+			return fmt.Errorf("I5: namespace %s: %s are about to go, counted %s", s.name, s.leaving, sums[s])
+		}
 		if e := s.waiting.first(); e != nil && s.hasRoom(e) != s.inTurn && !s.inTurn {
 			return fmt.Errorf("I6: namespace %s has room for %s and gets no turn", s.name, e.pod.UID)
 		}

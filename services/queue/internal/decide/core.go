@@ -86,6 +86,8 @@ type bags struct {
 type leases struct {
 	leading bool
 	term    int64
+	// decided is where the decisions of earlier leaders end.
+	decided uint64
 	shards  map[string]*shard
 	// order lists the shards by id.
 	order  []*shard
@@ -459,12 +461,13 @@ func (c *Core) leave(e *entry) {
 }
 
 func (in Lead) apply(c *Core, _ moment) {
-	c.leases.leading, c.leases.term = true, in.Term
+	c.leases.leading, c.leases.term, c.leases.decided = true, in.Term, in.Decided
 }
 
 // apply forgets the leases. What the shards answer to them is believed all the same.
 func (StepDown) apply(c *Core, now moment) {
 	c.leases.leading = false
+	c.forgetUnrecorded()
 	for _, e := range slices.SortedFunc(slices.Values(c.bags.offered.all), bySerial) {
 		c.free(e, eventTakeover, now)
 	}
@@ -485,8 +488,8 @@ func (c *Core) askTick(now moment) {
 	if e := c.bags.parked.first(); e != nil {
 		at = min(at, e.flushAt)
 	}
-	if len(c.quotas.leaving) > 0 {
-		at = min(at, now.add(quotaPatience))
+	if c.leases.leading && c.quotas.due > now {
+		at = min(at, c.quotas.due)
 	}
 	if look := c.nextLook(); look != 0 {
 		at = min(at, look)

@@ -13,6 +13,9 @@ type history struct {
 	ghosts map[string]*entry
 	// sequence is the last one read of the decisions log.
 	sequence uint64
+	// recalled is the sequence up to which the memory of this life knows all answers, and nobody that was let go: an
+	// earlier version wrote it. 0 once the decisions up to there have been read again.
+	recalled uint64
 	// remembered: this life began with a memory, and has not looked at the ledger yet.
 	remembered bool
 	// primed: there are facts. A pod that they do not show by an answer's sequence is gone.
@@ -83,6 +86,7 @@ func (c *Core) primed() {
 
 // forgetGhosts drops what is known of pods that the facts would have shown by now.
 func (c *Core) forgetGhosts() {
+	c.forgetHidden()
 	for uid, g := range c.history.ghosts {
 		if g.verdict.factSequence <= c.world.facts.Sequence {
 			delete(c.history.ghosts, uid)

@@ -83,9 +83,11 @@ type LedgerMoved struct {
 }
 
 // Decided carries records of the decisions log, in order. CaughtUp says that everything
-// that was in the log when this replica started has come by now.
+// that was in the log when this replica started has come by now, Through up to where the log has been read:
+// beyond the last decision, where records cannot be read or are gone.
 type Decided struct {
 	Decisions []events.SequencedDecision
+	Through   uint64
 	CaughtUp  bool
 }
 
@@ -97,8 +99,11 @@ type WorkAsked struct {
 // Lead makes the core give out work under a term. What an earlier leader has offered is
 // not known: such pods are active here and are offered again, and the shard that works on
 // one goes on under the new token.
+//
+// Decided is where the decisions log ended once no earlier leader led: up to there it may have pods let go.
 type Lead struct {
-	Term int64
+	Term    int64
+	Decided uint64
 }
 
 // StepDown ends the leadership: leases are forgotten and nothing more is given out.

@@ -26,7 +26,10 @@ import (
 //	  repeated string live = 6;     // UIDs of pods with a reservation
 //	  repeated Pod pods = 7;
 //	  uint64 epoch = 8;             // of the facts
+//	  repeated Leaving leaving = 9; // pods that were let go and still have their quota gate
+//	  bool complete = 10;           // all of them are named; earlier versions name none
 //	}
+//	message Leaving { string uid = 1; uint64 facts = 2, epoch = 3; }
 //	message Pod {
 //	  string uid = 1; uint64 attempts = 2, lost = 3, rejections = 4, errors = 5, released = 6;
 //	  uint64 kind = 7, message = 8; repeated uint64 plugins = 9;   // numbers of texts
@@ -44,6 +47,14 @@ const (
 	memoryLiveField      = protowire.Number(6)
 	memoryPodField       = protowire.Number(7)
 	memoryEpochField     = protowire.Number(8)
+	memoryLeavingField   = protowire.Number(9)
+	memoryCompleteField  = protowire.Number(10)
+)
+
+const (
+	leavingUIDField = protowire.Number(iota + 1)
+	leavingFactsField
+	leavingEpochField
 )
 
 const (
@@ -82,6 +93,14 @@ func (c *Core) Remember() (data []byte, decisions uint64) {
 			w.pod(uid, e, e.in == c.bags.parked)
 		}
 	}
+	for _, some := range []map[string]*leaving{c.quotas.leaving, c.quotas.hidden} {
+		for uid, l := range some {
+			if l.recorded {
+				w.leaving(uid, l)
+			}
+		}
+	}
+	w.number(memoryCompleteField, 1)
 	return w.data, c.history.sequence
 }
 
@@ -114,6 +133,15 @@ func (w *memoryWriter) refer(text string) uint64 {
 		w.text(memoryTextField, text)
 	}
 	return n
+}
+
+func (w *memoryWriter) leaving(uid string, l *leaving) {
+	var p memoryWriter
+	p.text(leavingUIDField, uid)
+	p.number(leavingFactsField, l.sequence)
+	p.number(leavingEpochField, l.epoch)
+	w.data = protowire.AppendTag(w.data, memoryLeavingField, protowire.BytesType)
+	w.data = protowire.AppendBytes(w.data, p.data)
 }
 
 func (w *memoryWriter) pod(uid string, e *entry, parked bool) {
@@ -153,6 +181,8 @@ type memory struct {
 	texts                           []string
 	live                            []string
 	pods                            []rememberedPod
+	leaving                         map[string]*leaving
+	complete                        bool
 }
 
 type rememberedPod struct {
@@ -164,7 +194,7 @@ type rememberedPod struct {
 // Recall reads what Remember wrote. On an error there is nothing to use: the decisions log
 // alone tells most of it.
 func Recall(data []byte) (Remembered, error) {
-	m := &memory{}
+	m := &memory{leaving: map[string]*leaving{}}
 	for len(data) > 0 {
 		field, number, bytes, n := consume(data)
 		if n < 0 {
@@ -218,7 +248,35 @@ func (m *memory) take(field protowire.Number, number uint64, bytes []byte) error
 		m.live = append(m.live, string(bytes))
 	case memoryPodField:
 		return m.takePod(bytes)
+	case memoryLeavingField:
+		return m.takeLeaving(bytes)
+	case memoryCompleteField:
+		m.complete = number != 0
 	}
+	return nil
+}
+
+func (m *memory) takeLeaving(data []byte) error {
+	uid, l := "", &leaving{recorded: true}
+	for len(data) > 0 {
+		field, number, bytes, n := consume(data)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		data = data[n:]
+		switch field {
+		case leavingUIDField:
+			uid = string(bytes)
+		case leavingFactsField:
+			l.sequence = number
+		case leavingEpochField:
+			l.epoch = number
+		}
+	}
+	if uid == "" {
+		return errors.New("a pod that was let go has no uid")
+	}
+	m.leaving[uid] = l
 	return nil
 }
 
@@ -257,6 +315,10 @@ func (m *memory) referred(number uint64) string {
 // Decisions is the sequence of the decisions log that the memory stands for.
 func (in Remembered) Decisions() uint64 { return in.memory.decisions }
 
+// Complete says whether the memory names the pods that were let go. If it does not, the decisions from before it must
+// be read too, as far back as they are kept; only those to let pods go count.
+func (in Remembered) Complete() bool { return in.memory.complete }
+
 func (in Remembered) apply(c *Core, now moment) {
 	if c.history.primed || c.world.revision != 0 {
 		return
@@ -264,6 +326,15 @@ func (in Remembered) apply(c *Core, now moment) {
 	m := in.memory
 	c.history.sequence = m.decisions
 	c.history.remembered = true
+	if !m.complete {
+		c.history.recalled = m.decisions
+	}
+	for uid, l := range m.leaving {
+		// Should this replica lead, it asks at once: nobody knows whether the binders still know.
+		hidden := *l
+		hidden.until = now
+		c.quotas.hidden[uid] = &hidden
+	}
 	c.world.revision = int64(m.ledger)
 	for _, uid := range m.live {
 		c.world.live[uid] = nil

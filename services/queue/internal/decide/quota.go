@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,11 +20,15 @@ import (
 // every pod of the namespace that has not ended and has no such gate, and those whose gate
 // is about to go. The head of the line is not overtaken by what would fit.
 //
+// A decision to let a pod go is not taken back: a binder that cannot reach the API server repeats
+// the removal without end. So the pod counts, under every leader, until the facts show it without
+// its gate or gone: see leaving.go.
+//
 // Namespaces take turns by deficit round robin (Shreedhar, Varghese: Efficient Fair Queuing
 // using Deficit Round Robin, 1995): with each turn a namespace may let go of another
 // quotaQuantum of CPU, so that one with many pods does not hold up the others while the
 // binders are busy. A pod that was let go and still has its gate after quotaPatience is
-// asked about again.
+// asked about again, before other pods of its namespace are let go.
 const (
 	// QuotaAnnotation is where a namespace states its budget, as
 	// "requests.cpu=4,requests.memory=8Gi,pods=10": each at most once, what is left out is
@@ -32,7 +37,7 @@ const (
 	// quotaQuantum is in milli-CPU; a pod costs at least quotaLeast.
 	quotaQuantum = 1000
 	quotaLeast   = 100
-	// quotaAtOnce is how many gates may be about to go at the same time.
+	// quotaAtOnce is how many gates may be asked about at the same time.
 	quotaAtOnce = 256
 	// quotaPatience is how long the binders have.
 	quotaPatience = 30 * time.Second
@@ -115,8 +120,11 @@ type quotas struct {
 	spaces map[string]*space
 	// turns are the namespaces that may let a pod go, in their order.
 	turns []*space
-	// leaving are the pods whose gate is about to go, by UID.
-	leaving map[string]leaving
+	// leaving are the pods that were let go, by UID, hidden those of them that the facts have not shown.
+	leaving, hidden map[string]*leaving
+	// asked counts those of leaving that are not late. No removal is overdue before due, if there are any.
+	asked int
+	due   moment
 }
 
 // space is one namespace.
@@ -129,18 +137,14 @@ type space struct {
 	problem string
 	// waiting are the pods that wait for room, in order.
 	waiting *heapOf
+	// late are the UIDs of those to be asked about again, the longest late first, and of some that have gone.
+	late    []string
 	deficit int64
 	inTurn  bool
 }
 
-type leaving struct {
-	space *space
-	asks  amounts
-	until moment
-}
-
 func newQuotas() quotas {
-	return quotas{spaces: map[string]*space{}, leaving: map[string]leaving{}}
+	return quotas{spaces: map[string]*space{}, leaving: map[string]*leaving{}, hidden: map[string]*leaving{}}
 }
 
 func (q *quotas) space(name string) *space {
@@ -154,7 +158,10 @@ func (q *quotas) space(name string) *space {
 
 // turn gives a namespace a turn if it could use one.
 func (q *quotas) turn(s *space) {
-	if e := s.waiting.first(); e != nil && !s.inTurn && s.hasRoom(e) {
+	if s.inTurn {
+		return
+	}
+	if e := s.waiting.first(); len(s.late) > 0 || e != nil && s.hasRoom(e) {
 		s.inTurn = true
 		q.turns = append(q.turns, s)
 	}
@@ -204,21 +211,21 @@ func (c *Core) usageChanged(before, after *state.Pod) {
 	}
 	s := c.quotas.space(p.Namespace)
 	s.used = s.used.plus(counted(after)).minus(counted(before))
-	if l, ok := c.quotas.leaving[p.UID]; ok && (after == nil || !hasQuotaGate(after)) {
-		s.leaving = s.leaving.minus(l.asks)
-		delete(c.quotas.leaving, p.UID)
-	}
+	c.quotas.shown(p.UID, s, after)
 	c.quotas.turn(s)
 }
 
-// resetUsage counts all pods again, and puts those that wait in line again. What was about
-// to go is still.
+// resetUsage counts all pods again, and puts those that wait in line again. Those that were let
+// go still are.
 func (c *Core) resetUsage(in FactsReset) {
-	going := c.quotas.leaving
+	was := c.quotas
 	for _, e := range c.bags.gated.all {
 		c.notEarly(e)
 	}
 	c.quotas = newQuotas()
+	for _, some := range []map[string]*leaving{was.leaving, was.hidden} {
+		maps.Copy(c.quotas.hidden, some)
+	}
 	if in.Objects != nil {
 		for o := range in.Objects.Objects(events.KindNamespace) {
 			c.budgetChanged(o.Name, o)
@@ -226,30 +233,10 @@ func (c *Core) resetUsage(in FactsReset) {
 	}
 	for _, p := range in.Pods {
 		c.usageChanged(nil, p)
-		if l, ok := going[p.UID]; ok && waitsForQuota(p) {
-			c.goes(p, l.until)
-		}
 	}
 	for _, e := range c.bags.gated.all {
 		c.queueForQuota(e)
 	}
-}
-
-// goes notes that the gate of a pod is about to go.
-func (c *Core) goes(p *state.Pod, until moment) {
-	l := leaving{space: c.quotas.space(p.Namespace), asks: asks(p), until: until}
-	l.space.leaving = l.space.leaving.plus(l.asks)
-	c.quotas.leaving[p.UID] = l
-}
-
-// ungateSeen takes in what another leader has decided.
-func (c *Core) ungateSeen(uid string, now moment) {
-	e, known := c.pods[uid]
-	if _, going := c.quotas.leaving[uid]; !known || going || !waitsForQuota(e.pod) {
-		return
-	}
-	c.notEarly(e)
-	c.goes(e.pod, now.add(quotaPatience))
 }
 
 // queueForQuota lets a gated pod wait for room, if there is nothing else that it waits for.
@@ -266,19 +253,19 @@ func (c *Core) queueForQuota(e *entry) {
 	c.quotas.turn(s)
 }
 
-// admit lets pods go whose namespaces have room, in turns.
+// admit lets pods go whose namespaces have room, in turns, once it is known whom the leader before has let go.
 func (c *Core) admit(now moment) {
-	if !c.leases.leading || !c.history.caughtUp {
+	if !c.leases.leading || !c.history.caughtUp || c.history.sequence < c.leases.decided {
 		return
 	}
-	c.askAgain(now)
 	q := &c.quotas
-	for len(q.turns) > 0 && len(q.leaving) < quotaAtOnce {
+	q.overdue(now)
+	for len(q.turns) > 0 && q.asked < quotaAtOnce {
 		s := q.turns[0]
 		q.turns = q.turns[1:]
 		s.inTurn = false
 		s.deficit += quotaQuantum
-		for e := s.waiting.first(); e != nil && s.hasRoom(e) && len(q.leaving) < quotaAtOnce; e = s.waiting.first() {
+		for e := c.mayGo(s); e != nil && q.asked < quotaAtOnce; e = c.mayGo(s) {
 			cost := max(e.pod.Requests.MilliCPU, quotaLeast)
 			if cost > s.deficit {
 				break
@@ -292,34 +279,39 @@ func (c *Core) admit(now moment) {
 	}
 }
 
-// letGo asks for the removal of a pod's gate.
-func (c *Core) letGo(e *entry, s *space, now moment) {
-	s.waiting.drop(e)
-	e.early = nil
-	c.goes(e.pod, now.add(quotaPatience))
-	c.out.records = append(c.out.records, Record{Decision: events.Decision{
-		Kind: events.DecisionUngate, Pod: podRef(e), SchedulerName: e.pod.SchedulerName, Actor: c.cfg.Queue,
-		Token: c.newToken().String(), FactSequence: c.world.facts.Sequence, LedgerRevision: c.world.revision,
-		PodResourceVersion: e.pod.ResourceVersion,
-	}})
+// mayGo is the pod of a namespace that is let go next, or once more; nil for none.
+func (c *Core) mayGo(s *space) *entry {
+	for len(s.late) > 0 {
+		uid := s.late[0]
+		if l, ok := c.quotas.leaving[uid]; ok && l.late {
+			if e, ok := c.pods[uid]; ok && e.in == c.bags.gated {
+				return e
+			}
+		}
+		s.late = s.late[1:]
+	}
+	if e := s.waiting.first(); e != nil && s.hasRoom(e) {
+		return e
+	}
+	return nil
 }
 
-// askAgain puts the pods back in line whose gate should have gone long ago.
-func (c *Core) askAgain(now moment) {
-	var late []*entry
-	for uid, l := range c.quotas.leaving {
-		if l.until > now {
-			continue
-		}
-		l.space.leaving = l.space.leaving.minus(l.asks)
-		delete(c.quotas.leaving, uid)
-		if e, ok := c.pods[uid]; ok && e.in == c.bags.gated {
-			late = append(late, e)
-		}
+// letGo asks for the removal of a pod's gate.
+func (c *Core) letGo(e *entry, s *space, now moment) {
+	if l, again := c.quotas.leaving[e.pod.UID]; again {
+		s.late = s.late[1:]
+		c.quotas.ask(l, now.add(quotaPatience))
+	} else {
+		s.waiting.drop(e)
+		e.early = nil
+		f := c.world.facts
+		c.quotas.goes(s, e.pod, &leaving{until: now.add(quotaPatience), sequence: f.Sequence, epoch: f.Epoch})
 	}
-	for _, e := range late {
-		c.queueForQuota(e)
-	}
+	c.out.records = append(c.out.records, Record{Decision: events.Decision{
+		Kind: events.DecisionUngate, Pod: podRef(e), SchedulerName: e.pod.SchedulerName, Actor: c.cfg.Queue,
+		Token: c.newToken().String(), FactSequence: c.world.facts.Sequence, FactEpoch: c.world.facts.Epoch,
+		LedgerRevision: c.world.revision, PodResourceVersion: e.pod.ResourceVersion,
+	}})
 }
 
 // quotaReason says what a pod that waits for its quota gate waits for.

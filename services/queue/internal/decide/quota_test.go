@@ -2,6 +2,8 @@ package decide
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -161,18 +163,236 @@ func TestAGateThatStaysIsAskedAboutAgain(t *testing.T) {
 	h.wantLet()
 }
 
-// TestAnotherLeaderIsNotRepeated: what it has let go counts against the budget.
+// TestAPodThatWasLetGoKeepsItsRoom: binders repeat a removal until it succeeds, however long that takes. The room is
+// not another pod's before the gate is gone, or the pod.
+func TestAPodThatWasLetGoKeepsItsRoom(t *testing.T) {
+	for name, end := range map[string]func(h *harness){
+		"its gate goes, and it ends": func(h *harness) {
+			h.ungate("low")
+			h.wantLet()
+			h.put("low", ended)
+		},
+		"it is deleted": func(h *harness) { h.remove("low") },
+		"it has ended":  func(h *harness) { h.put("low", ended) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t)
+			h.lead()
+			h.budget("ns", "pods=1")
+			h.gated("ns", "low", "1")
+			h.wantLet("low")
+			h.gated("ns", "high", "1")
+			h.put("high", moreUrgent)
+			for range 3 {
+				h.sleep(quotaPatience - 1)
+				h.wantLet()
+				h.sleep(1)
+				h.wantLet("low")
+			}
+			h.budget("ns", "pods=0") // it can go at any moment all the same
+			h.sleep(quotaPatience)
+			h.wantLet("low")
+			h.budget("ns", "pods=1")
+			h.wantLet()
+			h.check()
+			end(h)
+			h.wantLet("high")
+			h.check()
+		})
+	}
+}
+
+// TestGatesThatStayHoldNobodyElseUp: a namespace whose pods keep their gates, because an admission webhook refuses
+// their change for instance, is asked about in turn with the others.
+func TestGatesThatStayHoldNobodyElseUp(t *testing.T) {
+	h := newHarness(t)
+	for i := range 2 * quotaAtOnce {
+		h.gated("stuck", fmt.Sprintf("stuck%d", i), "100m")
+	}
+	h.lead()
+	if n := len(h.let()); n != quotaAtOnce {
+		t.Fatalf("%d may go, want %d", n, quotaAtOnce)
+	}
+	h.gated("other", "other", "1")
+	h.wantLet()
+	h.sleep(quotaPatience)
+	again := h.let()
+	if len(again) != quotaAtOnce || !slices.Contains(again, "other") {
+		t.Fatalf("%d may go, want %d and the other namespace's among them", len(again), quotaAtOnce)
+	}
+	h.check()
+}
+
+func (h *harness) check() {
+	h.t.Helper()
+	if err := h.core.Check(maps.Values(h.pods)); err != nil {
+		h.t.Fatalf("%v", err)
+	}
+}
+
+// ungateOf is the decision of another leader to let a pod go.
+func (h *harness) ungateOf(name string, sequence uint64) Decided {
+	return Decided{Decisions: []events.SequencedDecision{{Sequence: sequence, Decision: events.Decision{
+		Kind: events.DecisionUngate, Pod: events.PodRef{UID: name}, Token: "1", FactSequence: h.sequence, FactEpoch: h.epoch,
+	}}}}
+}
+
+// TestAnotherLeaderIsNotRepeated: what it has let go counts against the budget, whichever a replica reads first, facts
+// or decisions.
 func TestAnotherLeaderIsNotRepeated(t *testing.T) {
+	for name, begin := range map[string]func(h *harness){
+		"facts first": func(h *harness) {
+			h.gated("ns", "a", "1")
+			h.step(h.ungateOf("a", 1))
+		},
+		"decisions first": func(h *harness) {
+			h.sequence++ // the fact of a
+			h.step(h.ungateOf("a", 1))
+			h.step(h.ungateOf("deleted", 2))
+			h.sequence--
+			h.gated("ns", "a", "1")
+		},
+		"decisions before all facts": func(h *harness) {
+			h.sequence = 10
+			h.step(h.ungateOf("a", 1))
+			h.step(h.ungateOf("deleted", 2))
+			h.sequence = 8
+			h.facts(state.Changes{})
+			h.gated("ns", "a", "1")
+		},
+		"facts read again from before": func(h *harness) {
+			h.sequence = 5
+			h.gated("ns", "a", "1")
+			h.step(h.ungateOf("a", 1))
+			a := h.pods["a"]
+			h.sequence -= 2
+			delete(h.pods, "a")
+			h.step(FactsReset{Position: h.at()})
+			h.pods["a"] = a
+			h.facts(state.Changes{Pods: []state.PodChange{{After: a}}})
+			h.facts(state.Changes{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t)
+			h.step(FactsReset{Position: h.at()})
+			begin(h)
+			h.budget("ns", "pods=1")
+			h.gated("ns", "b", "1")
+			h.lead()
+			h.wantLet()
+			h.sleep(quotaPatience)
+			h.wantLet("a")
+			h.check()
+			if n := len(h.core.quotas.hidden); n != 0 {
+				t.Errorf("%d pods are remembered that are gone", n)
+			}
+			h.ungate("a")
+			h.remove("a")
+			h.wantLet("b")
+		})
+	}
+}
+
+// TestAMemoryNamesThoseThatWereLetGo: they count for a replica that starts with it, also if the memory is one of an
+// earlier version, which has no word of them: then the decisions from before it are read once more for that.
+func TestAMemoryNamesThoseThatWereLetGo(t *testing.T) {
+	h := newHarness(t)
+	h.add("failing", 0)
+	h.gated("ns", "a", "1")
+	h.step(Decided{Decisions: []events.SequencedDecision{{Sequence: 3, Decision: events.Decision{
+		Kind: events.DecisionFailed, Pod: events.PodRef{UID: "failing"}, Token: "2", Attempt: 2, FactSequence: 99,
+	}}}})
+	ungate := h.ungateOf("a", 4)
+	h.step(ungate)
+	written, _ := h.core.Remember()
+	for name, data := range map[string][]byte{"this version": written, "an earlier version": withoutLeaving(t, written)} {
+		t.Run(name, func(t *testing.T) {
+			memory, err := Recall(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !memory.Complete() != (name == "an earlier version") {
+				t.Fatalf("complete: %t", memory.Complete())
+			}
+			next := newHarness(t)
+			next.step(memory)
+			if !memory.Complete() {
+				old := events.Decision{Kind: events.DecisionFailed, Pod: events.PodRef{UID: "failing"}, Token: "9", Attempt: 7}
+				next.step(Decided{Decisions: []events.SequencedDecision{{Sequence: 2, Decision: old}, ungate.Decisions[0]}})
+			}
+			next.gated("ns", "a", "1")
+			next.budget("ns", "pods=1")
+			next.gated("ns", "b", "1")
+			next.add("failing", 0)
+			next.lead()
+			if let := next.let(); slices.Contains(let, "b") {
+				t.Errorf("%q may go: there is no room beside a", let)
+			}
+			if n := next.core.pods["failing"].attempt.count; n != 2 {
+				t.Errorf("%d attempts at the other pod, want 2 as the memory says", n)
+			}
+			if next.core.history.sequence != 4 {
+				t.Errorf("decisions are read up to %d, want 4", next.core.history.sequence)
+			}
+		})
+	}
+}
+
+// withoutLeaving is a memory as earlier versions wrote it.
+func withoutLeaving(t *testing.T, data []byte) []byte {
+	t.Helper()
+	var out []byte
+	for len(data) > 0 {
+		field, _, _, n := consume(data)
+		if n < 0 {
+			t.Fatal(n)
+		}
+		if field != memoryLeavingField && field != memoryCompleteField {
+			out = append(out, data[:n]...)
+		}
+		data = data[n:]
+	}
+	return out
+}
+
+// TestALeaderReadsWhatTheOneBeforeDecided: nobody is let go before it has.
+func TestALeaderReadsWhatTheOneBeforeDecided(t *testing.T) {
 	h := newHarness(t)
 	h.budget("ns", "pods=1")
 	h.gated("ns", "a", "1")
 	h.gated("ns", "b", "1")
-	h.tell(events.Decision{Kind: events.DecisionUngate, Pod: events.PodRef{UID: "a"}, Token: "1"})
-	h.lead()
+	h.step(Decided{CaughtUp: true})
+	h.step(Lead{Term: 2, Decided: 7})
 	h.wantLet()
-	h.ungate("a")
-	h.remove("a")
-	h.wantLet("b")
+	h.step(h.ungateOf("b", 6))
+	h.wantLet()
+	h.step(Decided{Through: 7}) // what stands there cannot be read
+	h.wantLet()
+	h.remove("b")
+	h.wantLet("a")
+}
+
+// TestWhatTheLogHasNotDoesNotOutliveItsLeader: the next leader cannot know of it either.
+func TestWhatTheLogHasNotDoesNotOutliveItsLeader(t *testing.T) {
+	h := newHarness(t)
+	h.lead()
+	h.budget("ns", "pods=2")
+	h.gated("ns", "recorded", "1")
+	h.gated("ns", "dropped", "1")
+	h.wantLet("recorded", "dropped")
+	h.step(h.ungateOf("recorded", 1))
+	h.step(StepDown{})
+	h.check()
+	h.step(h.ungateOf("other", 2))
+	h.gated("ns", "other", "1")
+	h.put("other", moreUrgent)
+	h.step(h.ungateOf("other", 3))
+	h.step(Lead{Term: 3})
+	h.wantLet()
+	h.check()
+	h.remove("recorded")
+	h.wantLet("dropped")
 }
 
 // TestNamespacesTakeTurns: by CPU, not by pods.

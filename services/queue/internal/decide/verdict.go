@@ -12,17 +12,24 @@ const maxShift = 32
 
 func (in Decided) apply(c *Core, now moment) {
 	for i := range in.Decisions {
-		c.history.sequence = max(c.history.sequence, in.Decisions[i].Sequence)
-		c.decided(&in.Decisions[i].Decision, now)
+		d := &in.Decisions[i]
+		if c.history.recalled != 0 && d.Sequence <= c.history.recalled && d.Kind != events.DecisionUngate {
+			continue
+		}
+		c.history.sequence = max(c.history.sequence, d.Sequence)
+		c.decided(&d.Decision, now)
 	}
-	c.history.caughtUp = c.history.caughtUp || in.CaughtUp
+	c.history.sequence = max(c.history.sequence, in.Through)
+	if in.CaughtUp {
+		c.history.caughtUp, c.history.recalled = true, 0
+	}
 }
 
 func (c *Core) decided(d *events.Decision, now moment) {
 	e, ok := c.pods[d.Pod.UID]
 	switch {
 	case d.Kind == events.DecisionUngate:
-		c.ungateSeen(d.Pod.UID, now)
+		c.ungateSeen(d, now)
 	case !ok:
 		c.haunt(d, now)
 	case d.Kind == events.DecisionCondition:

@@ -48,7 +48,7 @@ func TestWalk(t *testing.T) {
 		}
 	}
 	t.Logf("did %v", total)
-	for _, what := range []string{"woken", "quarantined", "restarted", "early", "placed", "moved"} {
+	for _, what := range []string{"woken", "quarantined", "restarted", "early", "placed", "moved", "ungated again"} {
 		if total[what] == 0 && *walkSteps >= 100_000 {
 			t.Errorf("the walks are lopsided: %s never happened", what)
 		}
@@ -77,8 +77,9 @@ type walk struct {
 	holders
 	replicas [2]*replica
 	terms    int64
-	// ungated are the pods whose gate a binder is to remove.
+	// ungated are the pods whose gate a binder is to remove, let all that ever were.
 	ungated []string
+	let     map[string]bool
 	// offers are those not answered yet, by token.
 	offers map[string]given
 	did    map[string]int
@@ -109,6 +110,7 @@ func newWalk(t *testing.T, seed uint64) *walk {
 		t: t, seed: seed, Rand: rand.New(rand.NewPCG(seed, 1)),
 		now:  time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		live: map[string]bool{}, offers: map[string]given{}, did: map[string]int{},
+		let: map[string]bool{},
 	}
 	w.revision, w.state, w.rejected = 1, state.New(), map[string]uint64{}
 	for i := range w.replicas {

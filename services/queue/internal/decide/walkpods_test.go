@@ -167,16 +167,23 @@ func (w *walk) changeBudget() {
 	w.fact(events.KindNamespace, "ns", obj)
 }
 
-// mayGo checks that there is room for a pod whose gate is to go.
+// mayGo checks that there is room for a pod whose gate is to go, beside those whose gates any leader has let go. One
+// that was let go before has its room.
 func (w *walk) mayGo(uid string) {
 	w.did["ungated"]++
 	w.ungated = append(w.ungated, uid)
+	again := w.let[uid]
+	w.let[uid] = true
 	s := w.state.Snapshot()
 	p, ok := s.Pod(uid)
 	if !ok || !waitsForQuota(p) {
 		w.fatalf("pod %s may go and does not wait", uid)
 	}
 	ns, ok := s.ObjectByName(events.KindNamespace, "", "ns")
+	if again {
+		w.did["ungated again"]++
+		return
+	}
 	if !ok || ns.API.GetAnnotations()[QuotaAnnotation] == "" {
 		return
 	}
@@ -184,6 +191,9 @@ func (w *walk) mayGo(uid string) {
 	used := asks(p)
 	for other := range s.Pods() {
 		used = used.plus(counted(other))
+		if other.UID != uid && w.let[other.UID] && hasQuotaGate(other) && !other.Terminal {
+			used = used.plus(asks(other))
+		}
 	}
 	if err != nil || !used.within(budget) {
 		w.fatalf("pod %s may go: %s are in use then, of %s (%v)", uid, used, budget, err)

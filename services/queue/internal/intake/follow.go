@@ -30,6 +30,8 @@ type DecisionBatch struct {
 	Decisions []events.SequencedDecision
 	// Times are when the log stored each.
 	Times []time.Time
+	// Through is up to where the log has been read, whether or not what stands there can be, or is kept.
+	Through uint64
 	// CaughtUp: everything that was in the log when the reading began has come by now.
 	CaughtUp bool
 }
@@ -70,8 +72,10 @@ type decisionReader struct {
 	// from is where to begin. next is the sequence to read next, 0 before the first look at
 	// the log; target is the last one that was there then.
 	from, next, target uint64
-	caughtUp           bool
-	unreadable         *aside.Notes
+	// through is that of the last batch.
+	through    uint64
+	caughtUp   bool
+	unreadable *aside.Notes
 }
 
 // jump goes on behind a gap. While the history is read, that is the oldest record kept;
@@ -100,7 +104,7 @@ func (r *decisionReader) read(ctx context.Context) error {
 			r.next = max(r.next, last-decisionsBack+1)
 		}
 	}
-	if !r.caughtUp && r.next > r.target {
+	if r.next > r.target && (!r.caughtUp || r.next > r.through+1) {
 		if err := r.send(ctx, DecisionBatch{}); err != nil {
 			return err
 		}
@@ -133,7 +137,8 @@ func (r *decisionReader) read(ctx context.Context) error {
 
 func (r *decisionReader) send(ctx context.Context, batch DecisionBatch) error {
 	r.caughtUp = r.caughtUp || r.next > r.target
-	batch.CaughtUp = r.caughtUp
+	r.through = r.next - 1
+	batch.CaughtUp, batch.Through = r.caughtUp, r.through
 	select {
 	case r.out <- batch:
 		return nil
