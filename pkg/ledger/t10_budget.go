@@ -52,8 +52,11 @@ type BudgetRoom struct {
 	// Allowed is status.disruptionsAllowed in the facts, 0 if the status is not up to date
 	// with the spec.
 	Allowed int32
+	// Others are the claims on pods that the budget covers which are not of it: of one of the same name before
+	// it was deleted and made again, or from before it covered the pod. Their evictions take from it.
+	Others []BudgetClaim
 	// Count is what the facts about pods say; nil to rely on the status alone, which is enough
-	// for a budget that nothing was ever claimed from.
+	// for a budget that nothing was ever claimed from, in a namespace where no pod is claimed.
 	Count *BudgetCount
 	// Exceed: claim although there is no room (a profile that treats budgets as a wish).
 	Exceed bool
@@ -108,24 +111,25 @@ func (r BudgetRoom) Free(facts ClaimFacts) (free int, known bool) {
 		return 0, false
 	}
 	open := 0
-	for _, c := range r.Doc.Claims {
+	for _, c := range slices.Concat(r.Doc.Claims, r.Others) {
 		if _, done := c.reflected(facts); !done {
 			open++
 		}
 	}
 	free = int(r.Allowed) - open
 	if r.Count != nil {
-		free = min(free, r.Count.Spare(r.Doc))
+		free = min(free, r.Spare())
 	}
 	return max(free, 0), true
 }
 
-// Spare is how many of the healthy pods nobody has claimed and need not stay; less than 0 if too
+// Spare is how many of the counted healthy pods nobody has claimed and need not stay; less than 0 if too
 // few are healthy.
-func (n BudgetCount) Spare(b BudgetDoc) int {
-	spare := -int(n.Desired)
-	for _, uid := range n.Healthy {
-		if !b.Claimed(uid) {
+func (r BudgetRoom) Spare() int {
+	spare := -int(r.Count.Desired)
+	for _, uid := range r.Count.Healthy {
+		other := func(c BudgetClaim) bool { return c.PodUID == uid }
+		if !r.Doc.Claimed(uid) && !slices.ContainsFunc(r.Others, other) {
 			spare++
 		}
 	}

@@ -13,22 +13,23 @@ type claimView struct {
 	exclusives map[string]ExclusiveDoc
 	records    map[string]PlanRecord
 	// victims says which node's document claims a pod, plans which documents have something
-	// of a plan.
-	victims map[string]string
-	plans   map[string][]string
+	// of a plan. victimsIn counts the claims on pods of each namespace.
+	victims   map[string]string
+	victimsIn map[string]int
+	plans     map[string][]string
 }
 
 func newClaimView() claimView {
 	return claimView{
 		budgets: map[string]BudgetDoc{}, exclusives: map[string]ExclusiveDoc{}, records: map[string]PlanRecord{},
-		victims: map[string]string{}, plans: map[string][]string{},
+		victims: map[string]string{}, victimsIn: map[string]int{}, plans: map[string][]string{},
 	}
 }
 
 func (cv *claimView) clone() claimView {
 	return claimView{
 		budgets: maps.Clone(cv.budgets), exclusives: maps.Clone(cv.exclusives), records: maps.Clone(cv.records),
-		victims: maps.Clone(cv.victims), plans: maps.Clone(cv.plans),
+		victims: maps.Clone(cv.victims), victimsIn: maps.Clone(cv.victimsIn), plans: maps.Clone(cv.plans),
 	}
 }
 
@@ -80,6 +81,9 @@ func (v *View) Victim(podUID string) (NodeDoc, Entry, bool) {
 	return d, e, ok
 }
 
+// HasVictimsIn says whether a pod of a namespace is claimed as a victim.
+func (v *View) HasVictimsIn(namespace string) bool { return v.claims.victimsIn[namespace] > 0 }
+
 // PlanDocs are the documents that have something of a plan, by node UID.
 func (v *View) PlanDocs(plan string) []NodeDoc {
 	var out []NodeDoc
@@ -116,6 +120,9 @@ func (v *View) Going(victim Entry) bool {
 // index moves what one document claims from old to now.
 func (cv *claimView) index(old, now NodeDoc) {
 	for _, e := range old.Entries {
+		if e.Role == RoleVictim {
+			cv.countVictim(e.Namespace, -1)
+		}
 		if e.Role == RoleVictim && cv.victims[e.PodUID] == old.NodeUID {
 			delete(cv.victims, e.PodUID)
 		}
@@ -133,10 +140,17 @@ func (cv *claimView) index(old, now NodeDoc) {
 	for _, e := range now.Entries {
 		if e.Role == RoleVictim {
 			cv.victims[e.PodUID] = now.NodeUID
+			cv.countVictim(e.Namespace, 1)
 		}
 		if e.Plan != "" && !slices.Contains(cv.plans[e.Plan], now.NodeUID) {
 			cv.plans[e.Plan] = append(slices.Clip(cv.plans[e.Plan]), now.NodeUID)
 		}
+	}
+}
+
+func (cv *claimView) countVictim(namespace string, change int) {
+	if cv.victimsIn[namespace] += change; cv.victimsIn[namespace] == 0 {
+		delete(cv.victimsIn, namespace)
 	}
 }
 

@@ -263,15 +263,17 @@ func (v *View) BudgetProgress() uint64 {
 // it is about the present spec, what has been claimed, and, if anything ever was, which pods are
 // healthy. It costs as much as the namespace has pods then.
 func (v *View) Room(pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
-	return RoomIn(v.snapshot, v.ledger.Budget(string(pdb.UID)), pdb)
+	return RoomIn(v.snapshot, v.ledger, pdb)
 }
 
-// RoomIn is Room for who has no View: doc is the budget's document.
-func RoomIn(facts *state.Snapshot, doc ledger.BudgetDoc, pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
+// RoomIn is Room for who has no View.
+func RoomIn(facts *state.Snapshot, promises *ledger.View, pdb *policyv1.PodDisruptionBudget) ledger.BudgetRoom {
+	doc := promises.Budget(string(pdb.UID))
 	doc.UID, doc.Namespace, doc.Name = string(pdb.UID), pdb.Namespace, pdb.Name
 	r := ledger.BudgetRoom{Doc: doc, Allowed: state.DisruptionsAllowed(pdb)}
-	if doc.Revision > 0 || len(doc.HW) > 0 { // claimed from, or perhaps before it was collected
-		r.Count = &ledger.BudgetCount{Healthy: healthy(facts, pdb), Desired: pdb.Status.DesiredHealthy}
+	// Claimed from, or perhaps before it was collected, or from another that covered the same pods.
+	if doc.Revision > 0 || len(doc.HW) > 0 || promises.HasVictimsIn(pdb.Namespace) {
+		countPods(&r, facts, promises, pdb)
 	}
 	return r
 }
@@ -280,22 +282,33 @@ func RoomIn(facts *state.Snapshot, doc ledger.BudgetDoc, pdb *policyv1.PodDisrup
 // anything was ever claimed from it: what Room goes by after the next claim. It costs as much as
 // the namespace has pods.
 func (v *View) Spare(pdb *policyv1.PodDisruptionBudget) int {
-	count := ledger.BudgetCount{Healthy: healthy(v.snapshot, pdb), Desired: pdb.Status.DesiredHealthy}
-	return count.Spare(v.ledger.Budget(string(pdb.UID)))
+	r := ledger.BudgetRoom{Doc: v.ledger.Budget(string(pdb.UID))}
+	countPods(&r, v.snapshot, v.ledger, pdb)
+	return r.Spare()
 }
 
-// healthy are the pods that the disruption controller would count for a budget. A selector
-// that cannot be read covers none, as in placement.NewBudgets.
-func healthy(facts *state.Snapshot, pdb *policyv1.PodDisruptionBudget) []string {
+// countPods looks at the pods of a budget: those that the disruption controller would count as healthy, and those
+// that are claimed as victims, though not from this budget. A selector that cannot be read covers none, as in
+// placement.NewBudgets.
+func countPods(r *ledger.BudgetRoom, facts *state.Snapshot, promises *ledger.View, pdb *policyv1.PodDisruptionBudget) {
+	r.Count = &ledger.BudgetCount{Desired: pdb.Status.DesiredHealthy}
 	selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
 	if err != nil {
-		return nil
+		return
 	}
-	var out []string
+	claimed := promises.HasVictimsIn(pdb.Namespace)
 	for p := range facts.PodsIn(pdb.Namespace) {
-		if p.Selectable() && !p.Deleting && !p.Terminal && selector.Matches(labels.Set(p.Template.Labels)) && p.Ready() {
-			out = append(out, p.UID)
+		if !p.Selectable() || p.Terminal || !selector.Matches(labels.Set(p.Template.Labels)) {
+			continue
+		}
+		if claimed {
+			_, e, victim := promises.Victim(p.UID)
+			if victim && !slices.Contains(e.Budgets, r.Doc.UID) && !r.Doc.Claimed(p.UID) {
+				r.Others = append(r.Others, ledger.BudgetClaim{PodUID: p.UID, PodRV: e.PodRV, Plan: e.Plan})
+			}
+		}
+		if !p.Deleting && p.Ready() {
+			r.Count.Healthy = append(r.Count.Healthy, p.UID)
 		}
 	}
-	return out
 }

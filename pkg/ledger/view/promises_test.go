@@ -236,6 +236,52 @@ func TestRoomCounts(t *testing.T) {
 	}
 }
 
+// What is claimed from a budget counts against another that covers the same pod, as when one is deleted and made
+// again (kubectl replace --force), or its selector is changed: the eviction takes from that.
+func TestRoomBesideClaimsFromAnotherBudget(t *testing.T) {
+	w := newWorld(t)
+	covered := map[string]string{"a": "b"}
+	for _, name := range []string{"pod-a", "pod-b", "pod-c"} {
+		w.readyPod(name, "d", true, covered)
+	}
+	w.readyPod("pod-d", "d", true, nil)
+	w.rv++
+	w.fact(events.Fact{Kind: events.KindDisruptionBudget, Op: events.OpDelete, Namespace: "d", Name: "pdb"})
+	pdb := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "pdb", UID: "new"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: metav1.SetAsLabelSelector(covered)},
+		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, DesiredHealthy: 2},
+	}
+	check := func(when string, free, spare int) {
+		t.Helper()
+		if got, known := w.view.Room(pdb).Free(w.view); !known || got != free {
+			t.Errorf("%s: %d free (%t), want %d", when, got, known, free)
+		}
+		if got := w.view.Spare(pdb); got != spare {
+			t.Errorf("%s: %d to spare, want %d", when, got, spare)
+		}
+		if got, known := view.RoomIn(w.view.Snapshot(), w.ledger, pdb).Free(w.view); !known || got != free {
+			t.Errorf("%s: %d free without a view (%t), want %d", when, got, known, free)
+		}
+	}
+	check("before", 1, 1)
+	victim := func(name, namespace string, budgets ...string) ledger.Entry {
+		e := claim(name, "p")
+		e.State, e.Namespace, e.Budgets = ledger.Evicting, namespace, budgets
+		return e
+	}
+	w.promise("node-a", nil, victim("pod-d", "d", "third"), victim("elsewhere", "elsewhere"))
+	check("one that it does not cover is claimed", 1, 1)
+	w.promise("node-a", nil, victim("pod-a", "d", "old"))
+	check("one is claimed from the budget before", 0, 0)
+	pdb.Status.DisruptionsAllowed = 2
+	check("two may go by the status, of which one has to stay", 0, 0)
+	pdb.Status.DesiredHealthy = 1
+	check("two may go, one is claimed", 1, 1)
+	w.promise("node-a", nil)
+	check("the claim is over", 2, 2)
+}
+
 // readyPod tells of a pod that runs.
 func (w *world) readyPod(name, namespace string, ready bool, podLabels map[string]string) {
 	w.rv++

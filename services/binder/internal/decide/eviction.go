@@ -148,7 +148,7 @@ func (e *eviction) move(c *Core, claim ledger.Entry) {
 // claim is all that is done here for a pod that runs. One that two budgets cover is not tried: the API
 // server answers 500 for ever.
 func (e *eviction) claim(c *Core, p *state.Pod) {
-	rooms := c.facts.Cluster.BudgetsOf(p, c.ledger.Budget)
+	rooms := c.facts.Cluster.BudgetsOf(p, c.ledger)
 	n, onNode := c.facts.Cluster.NodeByName(p.NodeName)
 	switch {
 	case len(rooms) > 1:

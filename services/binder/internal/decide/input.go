@@ -20,7 +20,7 @@ type Cluster interface {
 	Requested(nodeName string) state.Resources
 	// BudgetsOf are the disruption budgets that the eviction API asks about a pod; docs finds
 	// what has been claimed from one, by its UID.
-	BudgetsOf(pod *state.Pod, docs func(uid string) ledger.BudgetDoc) []ledger.BudgetRoom
+	BudgetsOf(pod *state.Pod, promises *ledger.View) []ledger.BudgetRoom
 }
 
 // FactsMoved replaces the core's picture of the cluster.

@@ -54,9 +54,9 @@ func (v *apiVersion) Requested(node string) (sum state.Resources) {
 
 func (v *apiVersion) NodeByName(name string) (*state.Node, bool) { return v.Node(name + "-uid") }
 
-func (v *apiVersion) BudgetsOf(p *state.Pod, docs func(uid string) ledger.BudgetDoc) (out []ledger.BudgetRoom) {
+func (v *apiVersion) BudgetsOf(p *state.Pod, promises *ledger.View) (out []ledger.BudgetRoom) {
 	if v.budget.rv > 0 && covered(p.UID) {
-		out = append(out, v.budgetRoom(docs(pdbUID)))
+		out = append(out, v.budgetRoom(promises.Budget(pdbUID)))
 	}
 	n, _ := strconv.Atoi(p.Template.Labels["budgets"])
 	for i := range n {

@@ -143,7 +143,7 @@ func (c cluster) Requested(nodeName string) state.Resources {
 // the namespace and asks nothing about pods that have not started or have ended, nor, where the
 // one budget allows that, about pods that are not ready (registry/core/pod/storage/eviction.go).
 // A budget whose selector cannot be read counts, which errs on the side of asking first.
-func (c cluster) BudgetsOf(p *state.Pod, docs func(uid string) ledger.BudgetDoc) []ledger.BudgetRoom {
+func (c cluster) BudgetsOf(p *state.Pod, promises *ledger.View) []ledger.BudgetRoom {
 	if phase := p.Status().Phase; p.Terminal || p.Deleting || phase == corev1.PodPending {
 		return nil
 	}
@@ -163,7 +163,7 @@ func (c cluster) BudgetsOf(p *state.Pod, docs func(uid string) ledger.BudgetDoc)
 	}
 	var rooms []ledger.BudgetRoom
 	for _, pdb := range covering {
-		rooms = append(rooms, view.RoomIn(c.Snapshot, docs(string(pdb.UID)), pdb))
+		rooms = append(rooms, view.RoomIn(c.Snapshot, promises, pdb))
 	}
 	return rooms
 }

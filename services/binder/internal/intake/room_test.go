@@ -71,7 +71,7 @@ func TestBudgetsOfAPod(t *testing.T) {
 		pod := state.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: "p", Labels: map[string]string{"app": "web"},
 		}})
-		if got := (cluster{store.Snapshot()}).BudgetsOf(pod, ledger.NewView().Budget); len(got) != tc.want {
+		if got := (cluster{store.Snapshot()}).BudgetsOf(pod, ledger.NewView()); len(got) != tc.want {
 			t.Fatalf("with %s/%s: %d budgets, want %d", tc.namespace, tc.name, len(got), tc.want)
 		}
 	}

@@ -103,8 +103,8 @@ func TestWhomAVerdictDoesNotCover(t *testing.T) {
 	h.want("new", PoolOffered)
 }
 
-// TestAVerdictCoversThosePreemptingAlike: a pod that may not preempt (preemptionPolicy: Never) can be rejected where one
-// that is alike but for that would find a place.
+// TestAVerdictCoversThosePreemptingAlike: a pod that may not preempt (preemptionPolicy: Never) can be rejected where
+// one that is alike but for that would find a place.
 func TestAVerdictCoversThosePreemptingAlike(t *testing.T) {
 	h := newHarness(t)
 	h.lead()

@@ -35,7 +35,8 @@ func TestDecisionsTellHowFarTheyAreRead(t *testing.T) {
 				defer log.Close()
 				add := func(n int) {
 					for range n {
-						if _, err := log.Append(t.Context(), events.Decisions, events.AnySequence, []events.Message{unreadable}); err != nil {
+						one := []events.Message{unreadable}
+						if _, err := log.Append(t.Context(), events.Decisions, events.AnySequence, one); err != nil {
 							t.Fatal(err)
 						}
 					}

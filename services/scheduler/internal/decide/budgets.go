@@ -40,7 +40,7 @@ func (c *Core) budgetsNow() *placement.Budgets {
 		}
 		versions[o.UID] = o.ResourceVersion
 		room := c.view.Room(pdb)
-		b.claims = b.claims || len(room.Doc.Claims) > 0
+		b.claims = b.claims || len(room.Doc.Claims)+len(room.Others) > 0
 		free, known := room.Free(c.view)
 		switch {
 		case !known:
