@@ -74,8 +74,8 @@ func (l *loop) run(ctx context.Context) error {
 	}
 }
 
-// remember stores what is known of attempts, for the next start of any replica. Without it
-// a start costs an attempt at each parked pod, no more.
+// remember stores what is known of attempts, and who was let go through the quota gate, for the next start of any
+// replica. Without it a start costs an attempt at each parked pod, and reads more of the decisions log.
 func (l *loop) remember(ctx context.Context) {
 	if !l.facts.Ready() || !l.caughtUp {
 		return

@@ -130,6 +130,8 @@ func FuzzRecall(f *testing.F) {
 	failed := events.Decision{Kind: events.DecisionFailed, Pod: events.PodRef{UID: "a"}, Token: "1", Attempt: 3}
 	h.tell(failed)
 	h.hold(Hold{PodUID: "b", Live: true})
+	h.gated("ns", "c", "1")
+	h.step(h.ungateOf("c", 2))
 	data, _ := h.core.Remember()
 	f.Add(data)
 	f.Add([]byte{8, 2})

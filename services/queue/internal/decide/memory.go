@@ -13,7 +13,8 @@ import (
 // A leader that stops in good order writes down what it knows of the attempts: who has been
 // tried how often, and that nothing up to where it had read the facts and the ledger can
 // help those that are parked. The decisions log tells all but that last, which is what
-// keeps a start from trying every parked pod again.
+// keeps a start from trying every parked pod again. It also names the pods that were let go
+// through the quota gate, as the log is read from there on.
 //
 // A memory is one protobuf message:
 //
