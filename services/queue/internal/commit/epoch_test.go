@@ -48,19 +48,22 @@ func TestEpochsAreUsedOnceBehindAClockThatWasAhead(t *testing.T) {
 		"of a higher term": Round{Term: 50, Begun: at.Add(24 * time.Hour)}.Epoch(0),
 		"of no term":       Round{Begun: at.Add(24 * time.Hour)}.Epoch(0) - 1,
 	} {
-		seen := map[uint64]Round{}
-		for term := int64(9); term < 41; term++ {
-			for number := range uint64(3) {
-				round := Round{Term: term, Number: number, Begun: at.Add(time.Duration(term) * time.Minute)}
-				epoch := round.Epoch(before)
-				if epoch <= before {
-					t.Errorf("%s: epoch %d of %+v, want a later one than %d", name, epoch, round, before)
-				}
-				if first, again := seen[epoch]; again {
-					t.Errorf("%s: %+v and %+v have epoch %d", name, first, round, epoch)
-				}
-				seen[epoch] = round
-			}
+		checkEpochsBehind(t, name, before, at)
+	}
+}
+
+func checkEpochsBehind(t *testing.T, name string, before uint64, at time.Time) {
+	seen := map[uint64]Round{}
+	for i := range 32 * 3 {
+		term := int64(9 + i/3)
+		round := Round{Term: term, Number: uint64(i % 3), Begun: at.Add(time.Duration(term) * time.Minute)}
+		epoch := round.Epoch(before)
+		if epoch <= before {
+			t.Errorf("%s: epoch %d of %+v, want a later one than %d", name, epoch, round, before)
 		}
+		if first, again := seen[epoch]; again {
+			t.Errorf("%s: %+v and %+v have epoch %d", name, first, round, epoch)
+		}
+		seen[epoch] = round
 	}
 }

@@ -77,9 +77,7 @@ type walk struct {
 	holders
 	replicas [2]*replica
 	terms    int64
-	// ungated are the pods whose gate a binder is to remove, let all that ever were.
-	ungated []string
-	let     map[string]bool
+	gates
 	// offers are those not answered yet, by token.
 	offers map[string]given
 	did    map[string]int
@@ -97,6 +95,12 @@ type logs struct {
 	rejected map[string]uint64
 }
 
+// gates are the pods whose gate a binder is to remove, and all that ever were let go.
+type gates struct {
+	ungated []string
+	let     map[string]bool
+}
+
 // holders are who holds the partitions, and who should.
 type holders struct{ owners, wanted [ledger.Partitions]string }
 
@@ -110,8 +114,8 @@ func newWalk(t *testing.T, seed uint64) *walk {
 		t: t, seed: seed, Rand: rand.New(rand.NewPCG(seed, 1)),
 		now:  time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		live: map[string]bool{}, offers: map[string]given{}, did: map[string]int{},
-		let: map[string]bool{},
 	}
+	w.let = map[string]bool{}
 	w.revision, w.state, w.rejected = 1, state.New(), map[string]uint64{}
 	for i := range w.replicas {
 		w.replicas[i] = &replica{name: string(rune('a' + i))}
