@@ -36,23 +36,28 @@ type ViewChanges struct {
 // it was deleted (the node is long gone).
 type DocChange struct{ Before, After NodeDoc }
 
-// Fold takes one batch of Follow. *AnewError (errors.As) if what it lists cannot follow on what the
-// picture has: the store went back.
+// Fold takes one batch of Follow. What was learned of later revisions than a listing's stays. *AnewError
+// (errors.As) if what it lists cannot follow on what the picture has: the store went back.
 func (v *View) Fold(b ViewBatch) (ViewChanges, error) {
 	if b.Reset {
 		if err := v.follows(b); err != nil && !b.Anew {
 			return ViewChanges{}, err
 		}
-		had, before := v.revision > 0, v.generation.Revision
+		was := *v
 		err := v.Reset(b.KVs, b.Events.Revision)
-		v.store = b.Store
-		return ViewChanges{Reset: true, Generation: had && v.generation.Revision != before}, err
+		if v.store = b.Store; err == nil && !b.Anew {
+			v.keep(&was)
+		}
+		again := was.revision > 0 && v.generation.Revision != was.generation.Revision
+		return ViewChanges{Reset: true, Generation: again}, err
 	}
 	return v.apply(b.Events, b.Known)
 }
 
-// follows demands that a listing of the store is of later than the picture. A value that has not
-// changed since the picture's revision must be the one that the picture has.
+// follows demands that a listing of the store is of later than the picture: it has no older value than the
+// picture knows of by the listing's revision, and none that the picture, complete up to its own revision, lacks.
+// What was learned at a later revision than the listing's says nothing: a transaction of this member may
+// have been carried out after the list was read, and answered before it was folded in.
 func (v *View) follows(b ViewBatch) error {
 	anew := &AnewError{Was: v.store, Now: b.Store, Seen: v.revision, Revision: b.Events.Revision}
 	if v.revision == 0 {
@@ -63,7 +68,12 @@ func (v *View) follows(b ViewBatch) error {
 	}
 	for _, kv := range b.KVs {
 		uid, is := strings.CutPrefix(kv.Key, PrefixNode)
-		if d := v.docs[uid]; is && kv.ModRevision <= v.revision && d.Revision != kv.ModRevision {
+		if !is {
+			continue
+		}
+		known := v.docs[uid].Revision
+		older := kv.ModRevision < known && known <= b.Events.Revision
+		if missed := kv.ModRevision > known && kv.ModRevision <= v.revision; older || missed {
 			anew.Key = kv.Key
 			return anew
 		}
@@ -72,7 +82,8 @@ func (v *View) follows(b ViewBatch) error {
 }
 
 // Reset replaces the picture by a listing of the whole ledger, read at revision. An error
-// names the key whose value cannot be read; the picture is empty then, at revision 0.
+// names the key whose value cannot be read; the picture is empty then, at revision 0. (Fold keeps what was
+// learned of later revisions.)
 func (v *View) Reset(kvs []KV, revision int64) error {
 	v.clear()
 	for _, kv := range kvs {
@@ -192,12 +203,18 @@ func (v *View) putDoc(kv KV, set *changeSet) error {
 			return err
 		}
 	}
+	v.setDoc(d, set)
+	return nil
+}
+
+// setDoc makes d the document of its node.
+func (v *View) setDoc(d NodeDoc, set *changeSet) {
+	old := v.docs[d.NodeUID]
 	v.name(&d)
 	v.docs[d.NodeUID] = d
 	v.raise(d.HW)
 	v.index(old, d, set)
 	v.renamed(d.NodeName)
-	return nil
 }
 
 // raise keeps the highest high-waters.

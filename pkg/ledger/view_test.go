@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -145,5 +146,149 @@ func TestOwnersAreNotLearned(t *testing.T) {
 	c, err := v.Learn([]KV{{Key: KeyOwn(9), Value: owner, CreateRevision: 5, ModRevision: 5}})
 	if _, _, owned := v.Owner(9); err != nil || owned || len(c.Partitions) > 0 {
 		t.Errorf("owned %t, changes %+v, error %v: want nothing before the watch has come so far", owned, c, err)
+	}
+}
+
+// list folds what a list of the store brings that was read at revision.
+func list(t *testing.T, v *View, revision int64, kvs ...KV) {
+	t.Helper()
+	if _, err := v.Fold(ViewBatch{Reset: true, Store: 1, KVs: kvs, Events: EventBatch{Revision: revision}}); err != nil {
+		t.Fatalf("list at revision %d: %v", revision, err)
+	}
+}
+
+// After a compaction the list is read at 8; a transaction of this member is carried out at 9, and its answer comes first.
+func TestListBehindAnOwnTransactionKeepsWhatThatHasPut(t *testing.T) {
+	v := NewView()
+	list(t, v, 5, kvOf(t, at(docOf(), 3)))
+	if _, err := v.LearnPut([]KV{kvOf(t, at(docOf(reservation("p", Committed, 1)), 9))}); err != nil {
+		t.Fatal(err)
+	}
+	list(t, v, 8, kvOf(t, at(docOf(), 3)))
+	if _, e, ok := v.Entry("p"); !ok || e.Token != 1 || v.Revision() != 8 {
+		t.Errorf("entry %+v, %v at revision %d: want that of the own transaction", e, ok, v.Revision())
+	}
+	if c := apply(t, v, 10, Event{KV: KV{Key: KeyNode("n1"), ModRevision: 10}, Deleted: true}); len(c.Docs) != 1 {
+		t.Errorf("a deletion after that: %+v", c)
+	}
+	if _, _, ok := v.Entry("p"); ok {
+		t.Error("the entry outlived its document")
+	}
+}
+
+// What a list of a later revision lacks was deleted, whatever has been learned of it before.
+func TestListPassesWhatWasLearnedBefore(t *testing.T) {
+	v := NewView()
+	list(t, v, 5)
+	if _, err := v.Learn([]KV{kvOf(t, at(docOf(reservation("p", Committed, 1)), 7))}); err != nil {
+		t.Fatal(err)
+	}
+	list(t, v, 8)
+	if _, _, ok := v.Entry("p"); ok || v.AheadOfWatch() {
+		t.Errorf("entry %t, ahead of the watch %t: the list at 8 has no document of revision 7", ok, v.AheadOfWatch())
+	}
+}
+
+// A list does not make a document one of the watch that only a lost compare has shown.
+func TestListKeepsWhatIsAheadOfTheWatch(t *testing.T) {
+	v := NewView()
+	list(t, v, 5)
+	created := kvOf(t, at(docOf(), 9))
+	created.CreateRevision = 9
+	if _, err := v.Learn([]KV{created}); err != nil {
+		t.Fatal(err)
+	}
+	list(t, v, 8)
+	if _, known := v.Doc("n1"); !known || !v.AheadOfWatch() {
+		t.Errorf("known %t, ahead of the watch %t: want both until the watch has got to 9", known, v.AheadOfWatch())
+	}
+	apply(t, v, 9, Event{KV: created})
+	if v.AheadOfWatch() {
+		t.Error("ahead of a watch that has got there")
+	}
+}
+
+// Not only documents of nodes: guards, claims and incarnations too.
+func TestListKeepsEveryKindThatIsLearned(t *testing.T) {
+	budget, err := EncodeBudget(BudgetDoc{UID: "b", Namespace: "ns", Name: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	incarnation, err := EncodeIncarnation(Incarnation{NodeName: "n", NodeUID: "n1", NodeRV: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := NewView()
+	list(t, v, 5)
+	guard := KeyGuard(TermID("t"), "zone", Carriers)
+	txn := Txn{
+		Compares: []Compare{{Key: guard, Target: ModRevision}},
+		Puts:     []Put{{Key: guard}, {Key: KeyBudget("b"), Value: budget}, {Key: KeyIncarnation("n"), Value: incarnation}},
+	}
+	if _, err := v.LearnOwn(txn, TxnResult{Succeeded: true, Revision: 9}); err != nil {
+		t.Fatal(err)
+	}
+	list(t, v, 8)
+	if revision, ok := v.Guard(guard); revision != 9 || !ok {
+		t.Errorf("guard at %d, %t: want 9, counted", revision, ok)
+	}
+	if b := v.Budget("b"); b.Revision != 9 {
+		t.Errorf("budget %+v: want that of revision 9", b)
+	}
+	if i := v.Incarnation("n"); i.Revision != 9 || i.NodeUID != "n1" {
+		t.Errorf("incarnation %+v: want that of revision 9", i)
+	}
+	list(t, v, 9)
+	if revision, _ := v.Guard(guard); revision != 0 || v.Budget("b").Revision != 0 || v.Incarnation("n").Revision != 0 {
+		t.Error("what the list at 9 lacks is still there")
+	}
+}
+
+// A ledger that went back leaves nothing of before: what was learned was of another one.
+func TestListOfALedgerThatWentBackKeepsNothing(t *testing.T) {
+	v := NewView()
+	list(t, v, 5)
+	if _, err := v.LearnPut([]KV{kvOf(t, at(docOf(), 9))}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Fold(ViewBatch{Reset: true, Anew: true, Store: 2, Events: EventBatch{Revision: 3}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, known := v.Doc("n1"); known {
+		t.Error("a document of the ledger before is still there")
+	}
+}
+
+// What the own transaction has put is compared with a list that is later than it, and only with that.
+func TestListIsComparedWithWhatWasLearned(t *testing.T) {
+	for _, tc := range []struct {
+		name               string
+		learned, at, shows int64
+		anew               bool
+	}{
+		{name: "a list from before the transaction", learned: 9, at: 8, shows: 3},
+		{name: "a list from after it", learned: 9, at: 10, shows: 9},
+		{name: "another change since", learned: 9, at: 10, shows: 10},
+		{name: "a change before it that the watch has yet to show", learned: 9, at: 8, shows: 7},
+		{name: "a later list without the transaction", learned: 9, at: 10, shows: 3, anew: true},
+		{name: "a later list without the picture's value", at: 10, shows: 2, anew: true},
+		{name: "a later list with a value that the picture should have", at: 10, shows: 4, anew: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			v := NewView()
+			list(t, v, 5, kvOf(t, at(docOf(), 3)))
+			if tc.learned > 0 {
+				if _, err := v.LearnPut([]KV{kvOf(t, at(docOf(), tc.learned))}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := v.Fold(ViewBatch{
+				Reset: true, Store: 1, KVs: []KV{kvOf(t, at(docOf(), tc.shows))}, Events: EventBatch{Revision: tc.at},
+			})
+			var anew *AnewError
+			if errors.As(err, &anew) != tc.anew {
+				t.Errorf("%v, want that the store went back: %t", err, tc.anew)
+			}
+		})
 	}
 }

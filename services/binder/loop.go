@@ -19,6 +19,8 @@ type loop struct {
 	// started counts effects that a worker has and has not answered.
 	started int
 	drainBy <-chan time.Time
+	// failed is why the binder cannot go on.
+	failed error
 }
 
 func (b *Binder) loop(ctx, rooms context.Context) error {
@@ -29,6 +31,9 @@ func (b *Binder) loop(ctx, rooms context.Context) error {
 	for {
 		l.dropMoot(commit.LaneChange)
 		l.dropMoot(commit.LaneStatus)
+		if l.failed != nil {
+			return l.failed
+		}
 		inputs := b.inputs
 		if l.pending > maxPending || l.drainBy != nil {
 			inputs = nil
@@ -61,7 +66,7 @@ func (b *Binder) loop(ctx, rooms context.Context) error {
 		case l.lane(commit.LaneLog) <- l.head(commit.LaneLog):
 			l.taken(commit.LaneLog)
 		}
-		if l.drainBy != nil && l.started == 0 && len(l.lines[commit.LaneLog]) == 0 {
+		if l.failed == nil && l.drainBy != nil && l.started == 0 && len(l.lines[commit.LaneLog]) == 0 {
 			return l.leave(rooms)
 		}
 	}
@@ -70,6 +75,10 @@ func (b *Binder) loop(ctx, rooms context.Context) error {
 // step runs the core and lines its effects up.
 func (l *loop) step(in decide.Input) {
 	for _, e := range l.core.Step(in, l.deps.Clock.Now()) {
+		if stop, is := e.(decide.Stop); is {
+			l.failed = stop.Err
+			return
+		}
 		lane, ok := commit.LaneOf(e)
 		if !ok {
 			l.commit.Now(e)

@@ -34,6 +34,8 @@ const (
 	// (lateLimit), whatever the clocks of binders say of it.
 	evictionHang = 12 * time.Second
 	lateLimit    = 10 * time.Second
+	// evictWithin is shorter than the difference, by more than the clocks drift meanwhile.
+	evictWithin  = time.Second
 	overdue      = 15 * time.Second
 	planPause    = 2 * time.Second
 	keepPlace    = 5 * time.Second
@@ -45,6 +47,7 @@ func limits() bindercore.Limits {
 	l.Binds, l.BindDeadline, l.Idle = 2, bindDeadline, idleDocument
 	l.Retry.Cap = time.Second
 	l.EvictionHang, l.Overdue, l.PlanPause, l.EvictionMemory = evictionHang, overdue, planPause, 30*time.Second
+	l.EvictWithin = evictWithin
 	l.KeepPlace = keepPlace
 	l.Collect, l.CollectEvery = collectAfter, collectAfter/2
 	l.Devices.Deadline = bindDeadline
@@ -57,7 +60,11 @@ func (b *binder) start() {
 	b.begin()
 	b.streams = streams{p: &b.proc}
 	b.outbox = outbox{}
-	b.core = bindercore.NewCore(b.member(), limits(), func(string, string) bool { return true })
+	l := limits()
+	if b.w.mutant.lateClaims {
+		l.EvictWithin = time.Hour
+	}
+	b.core = bindercore.NewCore(b.member(), l, func(string, string) bool { return true })
 	b.facts, b.promises = bindercore.NewFacts(), bindercore.NewPromises(b.member())
 	b.ticked, b.running = time.Time{}, 0
 }
@@ -75,6 +82,8 @@ func (b *binder) step(in bindercore.Input) error {
 		case bindercore.Publish:
 			b.add(e.Decision)
 		case bindercore.Report, bindercore.Rejected:
+		case bindercore.Stop:
+			return b.w.breaks("%s: %v", b.member(), e.Err)
 		case bindercore.Fault:
 			if b.w.wentBack {
 				continue // it refuses to release for a pod that is older than what it was promised for

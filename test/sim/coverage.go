@@ -27,6 +27,7 @@ func Wanted() []string {
 		"request to etcd lost", "request to etcd late", "late etcd call carried out", "answer of etcd lost",
 		"request to api lost", "request to api late", "late api call carried out", "answer of api lost",
 		"etcd leader change", "etcd without a leader: outcome unknown", "ledger watch compacted",
+		"list of the ledger behind an own transaction",
 		"API watch expired", "relist", "cut off from etcd", "cut off from api", "cut off from log",
 		"clock skew", "lease expired", "lease lost, rejoined",
 		"pause longer than the lease of a queue", "pause longer than the lease of a scheduler",

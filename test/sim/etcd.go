@@ -51,6 +51,9 @@ func (w *world) transact(p *proc, what string, t ledger.Txn, told func(ledger.Tx
 		carry: func() (any, error) { return w.commit(meant) },
 		told: func(result any, err error) error {
 			r, _ := result.(ledger.TxnResult)
+			if r.Succeeded {
+				p.answered = max(p.answered, r.Revision)
+			}
 			return told(r, err)
 		},
 	}

@@ -73,6 +73,8 @@ type switches struct {
 	usableFacts bool
 	// termsFirst: rules of pods that do not fit in a transaction are registered.
 	termsFirst bool
+	// lateClaims: a binder begins evictions by whatever it has last seen of their claims.
+	lateClaims bool
 }
 
 func (m Mutant) mutes(invariant string) bool { return slices.Contains(m.muted, invariant) }
@@ -81,7 +83,7 @@ func (m Mutant) mutes(invariant string) bool { return slices.Contains(m.muted, i
 func Mutants() []Mutant {
 	return slices.Concat(ledgerMutants(), fenceMutants(), guardMutants(), logMutants(), startMutants(),
 		evictionMutants(), moveMutants(), claimMutants(), deviceMutants(), turnMutants(),
-		sizeMutants(), restoreMutants())
+		sizeMutants(), restoreMutants(), lateMutants())
 }
 
 func ledgerMutants() []Mutant {

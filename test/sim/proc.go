@@ -35,6 +35,8 @@ type proc struct {
 	// skew and drift are its clock's: drift is per mille.
 	skew  time.Duration
 	drift int64
+	// answered is the revision of the last transaction of this life that it knows to be carried out.
+	answered int64
 	// store is the one that it has worked with in this life.
 	store *mem.Store
 	lease
@@ -83,7 +85,7 @@ func (p *proc) begin() {
 	p.name = fmt.Sprintf("%s-%d-%d", p.role, p.n, p.life)
 	p.up, p.draining = true, false
 	p.stopped, p.blind, p.slow, p.deaf = 0, 0, 0, 0
-	p.lease, p.store = lease{}, p.w.store
+	p.lease, p.store, p.answered = lease{}, p.w.store, 0
 	p.skew = time.Duration(p.w.rng.IntN(20_000)-10_000) * time.Millisecond
 	p.drift = int64(p.w.rng.IntN(41)) - 20
 	if p.skew != 0 {

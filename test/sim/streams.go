@@ -17,25 +17,32 @@ type streams struct {
 	history follow.History
 	// revision is the ledger's, up to which everything has been read; 0: list first.
 	revision int64
-	listed   bool
+	// listing is a list of the ledger that was read and not yet delivered; listed: one was.
+	listing *ledger.ViewBatch
+	listed  bool
 	// decisions is the sequence to read next of the decisions, 0: not open.
 	decisions uint64
 	// missed is how many lost facts a mutant has gone on past.
 	missed uint64
 }
 
-// readLedger is what the ledger's watch delivers next; false for nothing.
+// readLedger is what the ledger's watch delivers next; false for nothing. A list is delivered some time after it was
+// read: answers to transactions may come in between.
 func (s *streams) readLedger() (ledger.ViewBatch, bool, error) {
 	w := s.p.w
 	if w.down(s.p, toEtcd) || s.p.stalled() || w.now < s.p.deaf || w.chance(s.p.lagLedger) {
 		return ledger.ViewBatch{}, false, nil
 	}
+	if s.listing != nil {
+		b := s.mutated(*s.listing)
+		if s.p.answered > s.listing.Events.Revision {
+			w.hit("list of the ledger behind an own transaction")
+		}
+		s.listing, s.listed = nil, true
+		return b, true, nil
+	}
 	if s.revision == 0 {
-		kvs, revision, err := w.store.List(w.ctx, "")
-		s.revision, s.listed = revision, true
-		id, _ := w.store.ID(w.ctx) // in memory
-		b := ledger.ViewBatch{Reset: true, KVs: kvs, Store: id, Events: ledger.EventBatch{Revision: revision}}
-		return s.mutated(b), err == nil, err
+		return ledger.ViewBatch{}, false, s.list()
 	}
 	last := w.store.Revision()
 	if last <= s.revision {
@@ -47,14 +54,26 @@ func (s *streams) readLedger() (ledger.ViewBatch, bool, error) {
 	events, err := w.store.Changes(s.revision+1, last)
 	if errors.Is(err, ledger.ErrCompacted) {
 		w.hit("ledger watch compacted")
-		s.revision = 0
-		return s.readLedger()
+		return ledger.ViewBatch{}, false, s.list()
 	}
 	if err != nil || events.Revision == 0 {
 		return ledger.ViewBatch{}, false, err
 	}
 	s.revision = events.Revision
 	return s.mutated(ledger.ViewBatch{Events: events}), true, nil
+}
+
+// list reads the whole ledger. The watch goes on behind it.
+func (s *streams) list() error {
+	w := s.p.w
+	kvs, revision, err := w.store.List(w.ctx, "")
+	if err != nil {
+		return err
+	}
+	id, _ := w.store.ID(w.ctx) // in memory
+	s.revision = revision
+	s.listing = &ledger.ViewBatch{Reset: true, KVs: kvs, Store: id, Events: ledger.EventBatch{Revision: revision}}
+	return nil
 }
 
 func (s *streams) mutated(b ledger.ViewBatch) ledger.ViewBatch {

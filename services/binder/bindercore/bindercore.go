@@ -78,6 +78,8 @@ type (
 	Rejected = decide.Rejected
 	// Fault is decide.Fault.
 	Fault = decide.Fault
+	// Stop is decide.Stop.
+	Stop = decide.Stop
 )
 
 // How calls to the API server and transactions end.

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -32,16 +33,24 @@ func (a attempt) compare(b attempt) int {
 // machine is a piece of work that waits for the answer to its one effect under way.
 type machine interface{ answered(c *Core, in Input) }
 
+// underWay is an operation that waits for its answer, and when it was given out.
+type underWay struct {
+	machine
+	since time.Time
+}
+
 // Core is the binder's decisions. For one goroutine.
 type Core struct {
 	id       string
 	limits   Limits
 	enforces Enforces
 
-	now      time.Time
-	out      []Effect
-	lastOp   OpID
-	running  map[OpID]machine
+	now     time.Time
+	out     []Effect
+	lastOp  OpID
+	running map[OpID]underWay
+	// stop is why the binder has to end; nil as long as it has not.
+	stop     error
 	held     map[int32]bool
 	draining bool
 
@@ -95,7 +104,7 @@ func NewCore(id string, limits Limits, enforces Enforces) *Core {
 		id:       id,
 		limits:   limits,
 		enforces: enforces,
-		running:  map[OpID]machine{},
+		running:  map[OpID]underWay{},
 		held:     map[int32]bool{},
 		picture: picture{
 			replaced:      map[string][]wish{},
@@ -120,6 +129,16 @@ func NewCore(id string, limits Limits, enforces Enforces) *Core {
 // must not go backwards (a monotonic clock's).
 func (c *Core) Step(in Input, now time.Time) []Effect {
 	c.now, c.out = now, nil
+	if c.stop == nil {
+		c.digest(in)
+	}
+	if c.stop != nil {
+		return []Effect{Stop{Err: c.stop}}
+	}
+	return c.out
+}
+
+func (c *Core) digest(in Input) {
 	switch in := in.(type) {
 	case FactsMoved:
 		c.factsMoved(in)
@@ -141,6 +160,7 @@ func (c *Core) Step(in Input, now time.Time) []Effect {
 	case Answered:
 		c.answered(in.Op, in)
 	case DocRead:
+		c.vouchRead(in)
 		c.answered(in.Op, in)
 	case Transacted:
 		c.answered(in.Op, in)
@@ -150,12 +170,11 @@ func (c *Core) Step(in Input, now time.Time) []Effect {
 	case Untaken:
 		c.answered(in.Op, in)
 	}
-	return c.out
 }
 
 // Moot says whether an effect that still waits has become pointless, or would do harm: what is
 // written for a pod that waits would move the resourceVersion that a bind relies on, or be refused
-// because the pod is bound. Such an effect is to be dropped, and the core told so by Untaken.
+// because the pod is bound; and an eviction may have waited for longer than its claim is vouched for. Such an effect is to be dropped, and the core told so by Untaken.
 func (c *Core) Moot(e Effect) (OpID, bool) {
 	var op OpID
 	var pod string
@@ -167,6 +186,9 @@ func (c *Core) Moot(e Effect) (OpID, bool) {
 		op, pod = e.Op, e.Pod.UID
 	case Nominate:
 		op, pod = e.Op, e.Pod.UID
+	case Evict:
+		r, is := c.running[e.Op].machine.(*removal)
+		return e.Op, is && !e.DryRun && !r.maySend(c)
 	default:
 		return 0, false
 	}
@@ -223,11 +245,15 @@ func (c *Core) mayAct(uid string) bool {
 // start gives m an operation to wait for; the caller emits the effect with it.
 func (c *Core) start(m machine) OpID {
 	c.lastOp++
-	c.running[c.lastOp] = m
+	c.running[c.lastOp] = underWay{m, c.now}
 	return c.lastOp
 }
 
 func (c *Core) emit(e Effect) { c.out = append(c.out, e) }
+
+// broken ends the binder. Its intake folds the same batches in, and must agree with it; the core has seen its own
+// transactions besides, and is the one that acts.
+func (c *Core) broken(err error) { c.stop = fmt.Errorf("binder: ledger: %w", err) }
 
 func (c *Core) fault(what string, err error) { c.emit(Fault{What: what, Err: err}) }
 

@@ -3,6 +3,7 @@ package decide
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -14,7 +15,10 @@ type document struct {
 	// since is when this revision was first seen, swept when it was last looked at for something to
 	// sweep: most of it is about pods that take their time to stop.
 	since, swept time.Time
-	op           OpID
+	// vouched is when this binder gave out the last transaction or read whose answer showed this document:
+	// what the picture has of it was so then, or came later.
+	vouched time.Time
+	op      OpID
 }
 
 // ledgerMoved folds the watch in. Documents first, then the work they make: a rule that
@@ -27,7 +31,7 @@ func (c *Core) ledgerMoved(in LedgerMoved) {
 		}
 		for _, uid := range slices.Sorted(maps.Keys(c.docs)) {
 			if !present[uid] {
-				c.forgetDoc(uid)
+				c.forgetDoc(uid, in.Revision)
 			}
 		}
 	}
@@ -36,7 +40,7 @@ func (c *Core) ledgerMoved(in LedgerMoved) {
 		touched = append(touched, c.learn(d)...)
 	}
 	for _, uid := range in.Deleted {
-		c.forgetDoc(uid)
+		c.forgetDoc(uid, in.Revision)
 	}
 	c.foldBatch(in.Batch)
 	c.revision = max(c.revision, in.Revision) // hints up to here have met their entry or never will
@@ -124,8 +128,37 @@ func (c *Core) untrack(old ledger.NodeDoc, present map[attempt]bool) {
 	}
 }
 
-func (c *Core) forgetDoc(nodeUID string) {
-	if d, ok := c.docs[nodeUID]; ok {
+// vouch notes what a transaction has shown, once the picture has it.
+func (c *Core) vouch(in Amended) {
+	for i := range in.KVs {
+		if uid, is := strings.CutPrefix(in.KVs[i].Key, ledger.PrefixNode); is {
+			c.vouchFor(uid, in.Op)
+		}
+	}
+}
+
+// vouchRead notes that a document was read, if the picture of the ledger has what was read.
+func (c *Core) vouchRead(in DocRead) {
+	if in.Problem != "" || in.Doc == nil {
+		return
+	}
+	if known, ok := c.ledger.Doc(in.Doc.NodeUID); ok && known.Revision >= in.Doc.Revision {
+		c.vouchFor(in.Doc.NodeUID, in.Op)
+	}
+}
+
+// vouchFor dates a document from when the operation was given out, not from its answer: the store has answered in
+// between.
+func (c *Core) vouchFor(nodeUID string, op OpID) {
+	if d, ok := c.docs[nodeUID]; ok && c.running[op].since.After(d.vouched) {
+		d.vouched = c.running[op].since
+	}
+}
+
+// forgetDoc drops a document that was deleted by a revision of the ledger. One that a transaction has put or shown
+// at a later revision was made since.
+func (c *Core) forgetDoc(nodeUID string, by int64) {
+	if d, ok := c.docs[nodeUID]; ok && d.doc.Revision <= by {
 		c.untrack(d.doc, nil)
 		delete(c.docs, nodeUID)
 	}

@@ -187,6 +187,11 @@ type Fault struct {
 	Err  error
 }
 
+// Stop ends the binder: its picture of the ledger is not whole any more, and whatever it did by that might
+// contradict a promise. It is the only effect of its step and of all steps after it. Not answered.
+type Stop struct{ Err error }
+
+func (Stop) effect()           {}
 func (Fault) effect()          {}
 func (Rejected) effect()       {}
 func (Bind) effect()           {}

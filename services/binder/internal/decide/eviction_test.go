@@ -427,3 +427,195 @@ func TestEvictionWhosePodGoesBeforeTheAnswer(t *testing.T) {
 		}
 	}
 }
+
+// marked is a binder that has marked v4 and is about to evict it.
+func marked(t *testing.T) *planRig {
+	r := newPlanRig(t, 1)
+	r.nominated(0, "v4")
+	does[Nominate](r, delivered)
+	r.see()
+	r.amends("evict-mark")
+	return r
+}
+
+// givenUp is what others make of a mark whose binder does not go on: one takes it over, fails, and the plan is aborted.
+func (r *planRig) givenUp(plan string) {
+	r.Helper()
+	doc, _ := r.truth.Doc("n0-uid")
+	for _, step := range []func(ledger.NodeDoc) (ledger.NodeDoc, error){
+		func(d ledger.NodeDoc) (ledger.NodeDoc, error) {
+			return ledger.TakeEviction(d, "v4-uid", plan, "another")
+		},
+		func(d ledger.NodeDoc) (ledger.NodeDoc, error) { return ledger.FailEviction(d, "v4-uid", plan) },
+	} {
+		next, err := step(doc)
+		if err != nil {
+			r.Fatal(err)
+		}
+		r.changed(ledger.Change{Docs: []ledger.NodeDoc{next}})
+		doc, _ = r.truth.Doc("n0-uid")
+	}
+	abort, err := ledger.AbortPlan(ledger.Abort{Plan: plan, Docs: r.truth.PlanDocs(plan)})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.changed(abort)
+}
+
+// changed commits what another member does.
+func (r *planRig) changed(c ledger.Change) {
+	r.Helper()
+	txn, err := c.Txn()
+	if err != nil {
+		r.Fatal(err)
+	}
+	if res, err := r.commit(txn); err != nil || !res.Succeeded {
+		r.Fatalf("%+v, %v", res, err)
+	}
+}
+
+// A binder is cut off from the ledger, and its evictions get no answer. Another takes its mark over, waits until nothing
+// can be on its way any more, and gives the claim back. When the API server answers the first binder again, the
+// ledger does not yet: it must not evict.
+func TestBinderCutOffFromTheLedgerBeginsNoEviction(t *testing.T) {
+	r := marked(t)
+	claim, _ := r.victim("v4-uid")
+	sent := 0
+	lose := func() {
+		for len(r.b.lines) > 0 {
+			if e, ok := r.b.lines[0].(Evict); ok && !e.DryRun {
+				sent++
+			}
+			in := unknownPlan(r.b.lines[0])
+			r.b.lines = r.b.lines[1:]
+			r.step(r.b, in)
+		}
+	}
+	lose()
+	marked := r.b.now
+	for r.b.now.Sub(marked) < evictionHang {
+		r.wait(time.Second)
+		lose()
+	}
+	if sent == 0 {
+		t.Fatal("the mark was followed by no eviction")
+	}
+	r.givenUp(claim.Plan)
+	sent = 0
+	for range 10 {
+		r.wait(10 * time.Second)
+		for len(r.b.lines) > 0 {
+			if _, ok := r.b.lines[0].(ReadPod); ok {
+				does[ReadPod](r, delivered)
+				continue
+			}
+			in := unknownPlan(r.b.lines[0])
+			if e, ok := r.b.lines[0].(Evict); ok && !e.DryRun {
+				t.Fatalf("%s after its mark, %s is evicted, which nobody claims any more", r.b.now.Sub(marked), e.Pod.UID)
+			}
+			r.b.lines = r.b.lines[1:]
+			r.step(r.b, in)
+		}
+	}
+	r.see()
+	for _, e := range r.b.lines {
+		if e, ok := e.(Evict); ok {
+			t.Errorf("%+v for a claim that was given back", e)
+		}
+	}
+}
+
+// The ledger is there again, and what the watch shows first is of before: the binder asks before it believes.
+func TestWatchThatIsBehindVouchesForNoClaim(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.nominated(0, "v4")
+	does[Nominate](r, delivered)
+	r.see()
+	does[Amend](r, answerLost) // the mark
+	claim, _ := r.victim("v4-uid")
+	shown := len(r.kv.log)
+	r.givenUp(claim.Plan)
+	r.b.now = r.b.now.Add(2 * evictionHang)
+	for ; r.b.docs < shown; r.b.docs++ {
+		r.step(r.b, ledgerMoved(r.kv.log[r.b.docs]))
+	}
+	for range 3 {
+		r.wait(10 * time.Second)
+		does[ReadDoc](r, delivered) // of a revision that the picture does not have
+		r.quiet("the picture is behind what was read")
+	}
+	r.see()
+	r.wait(10 * time.Second)
+	for _, e := range r.b.lines {
+		if e, ok := e.(Evict); ok {
+			t.Errorf("%+v for a claim that was given back", e)
+		}
+	}
+}
+
+// The watch often shows a mark before its answer comes. That costs no read.
+func TestMarkThatIsSeenBeforeItsAnswer(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.nominated(0, "v4")
+	does[Nominate](r, delivered)
+	r.see()
+	mark := next[Amend](&rig{T: t, world: r.world, b: r.b})
+	r.b.lines = nil
+	in, err := r.carryOutPlan(mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.see()
+	r.quiet("the answer is on its way")
+	r.step(r.b, in)
+	does[Evict](r, delivered)
+}
+
+// A budget refuses for long, and nothing moves in the ledger meanwhile. The claim is read once in that time, and the
+// eviction is tried on.
+func TestEvictionThatIsRefusedForLongReadsItsClaim(t *testing.T) {
+	r := marked(t)
+	r.b.core.limits.EvictionTries = 1000
+	reads, sent, begin := 0, 0, r.b.now
+	for r.b.now.Sub(begin) < 3*evictWithin {
+		for len(r.b.lines) > 0 {
+			switch r.b.lines[0].(type) {
+			case ReadDoc:
+				reads++
+				does[ReadDoc](r, delivered)
+			case ReadPod:
+				does[ReadPod](r, delivered)
+			default:
+				sent++
+				answers(r, func(e Evict) Input { return Answered{Op: e.Op, Result: Throttled, Problem: "no budget"} })
+			}
+		}
+		r.wait(time.Second)
+	}
+	if reads != 2 || sent < 90 {
+		t.Errorf("%d reads of the claim and %d evictions in %s, want 2 and one or so a second", reads, sent, 3*evictWithin)
+	}
+}
+
+// An eviction that waits for a worker for long is not begun without another look.
+func TestEvictionThatWaitedIsMoot(t *testing.T) {
+	r := marked(t)
+	e := next[Evict](&rig{T: t, world: r.world, b: r.b})
+	if _, moot := r.b.core.Moot(e); moot {
+		t.Fatal("moot at once")
+	}
+	r.wait(evictWithin + time.Second)
+	op, moot := r.b.core.Moot(e)
+	if !moot || op != e.Op {
+		t.Fatalf("moot %t as %d, want it to be as %d", moot, op, e.Op)
+	}
+	r.b.lines = nil
+	r.step(r.b, Untaken{Op: op})
+	does[ReadPod](r, delivered)
+	does[ReadDoc](r, delivered)
+	again := does[Evict](r, delivered)
+	if again.DryRun {
+		t.Fatalf("%+v", again)
+	}
+	r.say(events.DecisionEvicted)
+}

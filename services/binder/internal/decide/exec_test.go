@@ -118,7 +118,7 @@ func (w *world) readDoc(b *member, e ReadDoc) Input {
 	if d, ok := b.early[e.NodeUID]; ok {
 		delete(b.early, e.NodeUID)
 		// The pod as it is now was read after d: hand it to the reservation that waits.
-		if r, ok := b.core.running[e.Op].(*reservation); ok {
+		if r, ok := b.core.running[e.Op].machine.(*reservation); ok {
 			if p, ok := w.api.now().pods[r.key.pod]; ok && p.NodeName == "" {
 				r.read = p
 			}

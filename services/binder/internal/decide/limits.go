@@ -35,8 +35,10 @@ type Limits struct {
 	// NominateAlone is how long a pod's nominatedNodeName waits for the condition that comes with
 	// it, so that both are one write.
 	NominateAlone time.Duration
-	// EvictionHang is how long an eviction that got no answer may still arrive.
-	EvictionHang time.Duration
+	// EvictionHang is how long an eviction that got no answer may still arrive. EvictWithin is how long
+	// an eviction may be begun after this binder has last asked the ledger for its claim. It is part of
+	// EvictionHang, which another binder counts from when it has taken the claim over.
+	EvictionHang, EvictWithin time.Duration
 	Leftovers
 	Refusals RefusalLimits
 	// Foreign bounds, each, the hints, conditions and evictions remembered for partitions
@@ -63,6 +65,15 @@ const (
 	// refusedPause is how long a pod waits at most after its owner has allowed the write, and bounds what
 	// many refused fences ask of the API server.
 	refusedPause = time.Minute
+)
+
+const (
+	// evictionHang has room for evictWithin and for a request on its way: an API server answers within
+	// --request-timeout, 60 s unless set otherwise, and a request may have waited in a connection before.
+	evictionHang = 5 * time.Minute
+	// evictWithin leaves four minutes to the request. A claim whose eviction is refused for longer than this, as by a
+	// budget, is read from the ledger once in that time.
+	evictWithin = time.Minute
 )
 
 // DefaultKeepPlace and DefaultCollect are Leftovers.KeepPlace and Leftovers.Collect unless set otherwise.
@@ -139,9 +150,8 @@ func DefaultLimits() Limits {
 		PlanPause:      30 * time.Second,
 		// A decision gets here as fast as its transaction, in milliseconds.
 		NominateAlone: 500 * time.Millisecond,
-		// An API server answers within --request-timeout, 60 s unless set otherwise; a request
-		// may have waited in a connection before.
-		EvictionHang: 5 * time.Minute,
+		EvictionHang:  evictionHang,
+		EvictWithin:   evictWithin,
 		Leftovers: Leftovers{
 			Overdue:      10 * time.Minute,
 			KeepPlace:    DefaultKeepPlace,

@@ -274,7 +274,12 @@ func (w *planWorld) endPod(i int) {
 }
 
 func (w *planWorld) planMishap(b *member, pick choose) error {
-	switch pick(6) {
+	switch pick(7) {
+	case 6:
+		if b.listing == nil {
+			w.logf("%s lists the ledger anew, and what it is told comes later", b.id)
+			b.listing = new(w.listed(b))
+		}
 	case 0:
 		w.logf("%s crashes", b.id)
 		w.bootPlans(b)
@@ -402,7 +407,9 @@ func planLimits() Limits {
 
 func walkedPlans(t *testing.T, binders int, seed uint64, faults bool, counts map[string]int) error {
 	t.Helper()
-	w := newPlanWorld(binders, 1+int(seed%2), planLimits())
+	limits := planLimits()
+	limits.EvictWithin = 2 * time.Second
+	w := newPlanWorld(binders, 1+int(seed%2), limits)
 	err := w.runPlans(seed, 250, faults)
 	if err != nil {
 		return fmt.Errorf("seed %d: %w\n%s", seed, err, strings.Join(w.trace, "\n"))

@@ -189,6 +189,15 @@ func (w *planWorld) bootPlans(b *member) {
 	b.id = fmt.Sprintf("binder-%d", w.starts)
 	everything := func(string, string) bool { return true }
 	b.core, b.lines = NewCore(b.id, w.limits, everything), nil
+	b.listing = nil
+	in := w.listed(b)
+	w.step(b, in)
+	w.hold(b, true)
+	w.showPlanFacts(b, b.facts)
+}
+
+// listed is what a binder reads as a list of the ledger that is made now. The watch goes on behind it.
+func (w *planWorld) listed(b *member) LedgerMoved {
 	b.docs = len(w.kv.log)
 	kvs := slices.SortedFunc(maps.Values(w.kv.keys), func(a, b ledger.KV) int {
 		return int(a.ModRevision - b.ModRevision)
@@ -199,9 +208,7 @@ func (w *planWorld) bootPlans(b *member) {
 	for _, kv := range kvs {
 		in.Docs = append(in.Docs, nodeDocs(kv)...)
 	}
-	w.step(b, in)
-	w.hold(b, true)
-	w.showPlanFacts(b, b.facts)
+	return in
 }
 
 // ledgerMoved is one step of the ledger's watch as the intake passes it on.
@@ -237,6 +244,10 @@ func (w *planWorld) showPlanFacts(b *member, to int) {
 }
 
 func (w *planWorld) showLedger(b *member, to int) {
+	if b.listing != nil {
+		w.step(b, *b.listing)
+		b.listing = nil
+	}
 	for ; b.docs < to; b.docs++ {
 		w.step(b, ledgerMoved(w.kv.log[b.docs]))
 	}

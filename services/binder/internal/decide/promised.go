@@ -40,7 +40,7 @@ func newPromised() promised {
 func (c *Core) foldBatch(b ledger.ViewBatch) {
 	changes, err := c.ledger.Fold(b)
 	if err != nil {
-		c.fault("ledger", err) // the intake reads the same, and ends the binder
+		c.broken(err)
 		return
 	}
 	c.claimsMoved(changes)
@@ -50,7 +50,7 @@ func (c *Core) foldBatch(b ledger.ViewBatch) {
 func (c *Core) learnKeys(in Amended) {
 	changes, err := c.ledger.Learn(in.KVs)
 	if err != nil {
-		c.fault("ledger", err)
+		c.broken(err)
 		return
 	}
 	var touched []*reservation
@@ -59,6 +59,7 @@ func (c *Core) learnKeys(in Amended) {
 			touched = append(touched, c.learn(d.After)...)
 		}
 	}
+	c.vouch(in)
 	c.claimsMoved(changes)
 	for _, r := range touched {
 		r.advance(c)

@@ -31,6 +31,8 @@ const (
 	asking
 	// amending: its claim is taken over, or goes back.
 	amending
+	// confirming: its claim is read from the ledger, because the picture may be late.
+	confirming
 )
 
 // removal is the claim on one victim in the binder's eyes, and its evictions.
@@ -46,6 +48,11 @@ const (
 // the pod and goes on. The claim stays until the pod has left, or until every eviction since
 // the mark was sent by this binder and refused (FailEviction): an eviction without answer
 // counts as under way for Limits.EvictionHang.
+//
+// The other way round, this binder may be the one that was replaced: cut off from the ledger, its picture shows a
+// claim that another has taken over and given back since. So an eviction is begun only within
+// Limits.EvictWithin of a request to the ledger whose answer showed the claim, and the document is read if that was
+// longer ago. What the watch shows does not count: after a break it may be of any time.
 type removal struct {
 	claim   ledger.Entry
 	nodeUID string
@@ -175,6 +182,8 @@ func (r *removal) carryOn(c *Core, wanted bool) {
 		// The plan was given up; what was sent may arrive.
 	case !r.clear(c):
 		r.rehearse(c)
+	case !r.maySend(c):
+		r.confirm(c)
 	case r.deletes(c) && !r.labelled:
 		r.label(c)
 	default:
@@ -200,6 +209,37 @@ func (r *removal) deletes(c *Core) bool {
 // repeated without a look at the pod.
 func (r *removal) clear(c *Core) bool {
 	return r.cleared || !r.covered(c) && !r.sent
+}
+
+// maySend reports whether the claim is this binder's to evict for, by what the ledger has shown of late.
+func (r *removal) maySend(c *Core) bool {
+	d, ok := c.docs[r.nodeUID]
+	return ok && !r.left && r.claim.State == ledger.Evicting && r.claim.Shard == c.id &&
+		c.now.Sub(d.vouched) <= c.limits.EvictWithin
+}
+
+// confirm reads the claim's document, unless a transaction is under way whose answer shows it.
+func (r *removal) confirm(c *Core) {
+	if p, ok := c.plans[r.plan]; ok && p.op != 0 {
+		return
+	}
+	if e, ok := c.askedFor(r); ok && e.op != 0 {
+		return
+	}
+	c.emit(ReadDoc{Op: r.begin(c, confirming), NodeUID: r.nodeUID})
+}
+
+// confirmed goes on if the picture has what was read, and waits for the watch if that is behind.
+func (r *removal) confirmed(c *Core, in DocRead) {
+	known, ok := c.ledger.Doc(r.nodeUID)
+	if r.left {
+		return
+	}
+	if in.Problem != "" || in.Doc == nil || !ok || known.Revision < in.Doc.Revision {
+		c.pace(&r.pacing)
+		return
+	}
+	r.advance(c)
 }
 
 func (r *removal) begin(c *Core, s removalStep) OpID {
@@ -269,6 +309,10 @@ func (r *removal) answered(c *Core, in Input) {
 		}
 	case Amended:
 		r.amended(c, in)
+	case DocRead:
+		r.confirmed(c, in)
+	case Untaken:
+		r.advance(c) // the eviction was not begun; that it counts as sent only makes for another look at the pod
 	}
 }
 

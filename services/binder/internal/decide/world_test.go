@@ -207,11 +207,13 @@ type ablation struct {
 
 // member is one binder, or one shard's view.
 type member struct {
-	facts int // index into the API's history
-	docs  int // how much of the ledger's history it has seen
-	id    string
-	core  *Core
-	now   time.Time
+	// listing is a list of the ledger that is on its way to the binder.
+	listing *LedgerMoved
+	facts   int // index into the API's history
+	docs    int // how much of the ledger's history it has seen
+	id      string
+	core    *Core
+	now     time.Time
 	// lines are effects not yet sent.
 	lines []Effect
 	// early holds documents read before the pod (ablation docBeforePod).
@@ -304,6 +306,8 @@ func (w *world) step(b *member, in Input) {
 			w.told = append(w.told, e.Decision)
 		case Report:
 			w.reported = append(w.reported, e)
+		case Stop:
+			panic(e.Err)
 		case Fault:
 			panic(fmt.Sprintf("fault: %s: %v", e.What, e.Err))
 		default:

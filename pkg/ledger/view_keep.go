@@ -1,0 +1,50 @@
+package ledger
+
+// keep takes over what an earlier picture has learned of later revisions than this one's, which is that of a
+// list. A list may be older than the member's own transactions: it is read when a watch was compacted, and folded
+// in after answers that came meanwhile. Without them the member would forget a mark that it has made, and
+// take an eviction that it has sent for one that was never begun.
+//
+// Any value of a later revision was in the store at that revision, whether an own transaction has put it or a
+// lost compare has shown it. It may have changed since, or gone: the watch goes on behind the list's
+// revision, and shows that. Of a value that was learned at the list's revision or before, the list knows
+// better: if it lacks the key, the key is gone.
+func (v *View) keep(was *View) {
+	var set changeSet // a Reset says that everything may have changed
+	for uid, ahead := range was.names.ahead {
+		if ahead > v.revision {
+			v.names.ahead[uid] = ahead
+		}
+	}
+	for _, d := range was.docs {
+		if d.Revision > v.revision {
+			v.setDoc(d, &set)
+		}
+	}
+	laterThan(v, v.names.incarnations, was.names.incarnations, Incarnation.revision)
+	laterThan(v, v.claims.budgets, was.claims.budgets, BudgetDoc.revision)
+	laterThan(v, v.claims.exclusives, was.claims.exclusives, ExclusiveDoc.revision)
+	laterThan(v, v.claims.records, was.claims.records, PlanRecord.revision)
+	laterThan(v, v.wanted, was.wanted, func(o ownership) int64 { return o.modified })
+	laterThan(v, v.members, was.members, func(m membership) int64 { return m.modified })
+	for id, guards := range was.terms.guards {
+		for key, g := range guards {
+			if g.own > v.revision {
+				v.terms.setGuard(id, key, guardView{read: v.terms.guards[id][key].read, own: g.own, follows: g.follows})
+			}
+		}
+	}
+	if was.generation.Revision > v.revision {
+		v.generation = was.generation
+		v.forgetHighest()
+	}
+}
+
+// laterThan takes over the values of later revisions than the picture's.
+func laterThan[K comparable, T any](v *View, into, from map[K]T, revision func(T) int64) {
+	for key, value := range from {
+		if revision(value) > v.revision {
+			into[key] = value
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package decide
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// closes begins another generation of the ledger, which is closed.
+func (r *planRig) closes() {
+	r.Helper()
+	_, txn, err := ledger.Generation{}.Next(1, "lost", ledger.Floor{}, 0)
+	if err != nil {
+		r.Fatal(err)
+	}
+	if res, err := r.commit(txn); err != nil || !res.Succeeded {
+		r.Fatal(res, err)
+	}
+}
+
+// The watch was compacted while the binder was away from the ledger, and the list that takes its place is folded in
+// behind the answer of a later transaction of its own.
+//
+//  1. The binder's mark of v4 is on its way. The ledger's generation is closed at W+1, and the watch from
+//     there is compacted.
+//  2. The ledger is listed at W+1.
+//  3. The mark is carried out at W+2. Its answer is taken in, and so the eviction is sent; it gets no answer.
+//  4. The list comes in. It shows that the ledger is closed, and nothing of the mark.
+func TestListBehindAnOwnTransaction(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.nominated(0, "v4")
+	does[Nominate](r, delivered)
+	r.see()
+	r.closes()
+	list := r.listed(r.b)
+	r.amends("evict-mark")
+	answers(r, func(e Evict) Input { return Answered{Op: e.Op, Result: Unknown, Problem: "connection reset"} })
+	r.step(r.b, list)
+	if r.b.core.ledger.IsOpen() {
+		t.Error("the ledger is open to the binder, and was closed before what its picture claims to know")
+	}
+	if known := r.b.core.removals["v4-uid"]; known == nil || !known.sent || !known.underWay(r.b.core) {
+		t.Errorf("removal %+v: want one that knows of the eviction on its way", known)
+	}
+	r.wait(10 * time.Second)
+	r.quiet("the ledger is closed")
+	r.see()
+	r.wait(10 * time.Second)
+	r.quiet("the ledger is still closed")
+}
+
+// A list, or a deletion, does not drop a document that the binder itself has made since.
+func TestWhatIsOlderThanAnOwnDocumentLeavesIt(t *testing.T) {
+	for name, older := range map[string]func(r *planRig) LedgerMoved{
+		"list": func(r *planRig) LedgerMoved { return r.listed(r.b) },
+		"deletion": func(r *planRig) LedgerMoved {
+			return LedgerMoved{Revision: r.kv.revision, Deleted: []string{"n0-uid"}, Batch: ledger.ViewBatch{
+				Events: ledger.EventBatch{Revision: r.kv.revision, Events: []ledger.Event{
+					{Deleted: true, KV: ledger.KV{Key: ledger.KeyNode("n0-uid"), ModRevision: r.kv.revision}},
+				}},
+			}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newPlanRig(t, 1)
+			in := older(r)
+			r.hear(evict("v4", 1))
+			r.amends("evict-claim")
+			r.step(r.b, in)
+			if d := r.b.core.docs["n0-uid"]; d == nil || d.doc.Revision <= in.Revision {
+				t.Errorf("document %+v: want that of the claim", d)
+			}
+		})
+	}
+}
+
+// A binder whose picture of the ledger cannot be brought forward has a hole in it, and must not act by it. All it does
+// from then on is to end.
+func TestBinderEndsWithAHoleInItsPicture(t *testing.T) {
+	broken := ledger.KV{Key: ledger.KeyNode("n1-uid"), Value: []byte{0xff}, ModRevision: 1000}
+	for name, in := range map[string]Input{
+		"a list of before": LedgerMoved{Reset: true, Revision: 1, Batch: ledger.ViewBatch{
+			Reset: true, Events: ledger.EventBatch{Revision: 1},
+		}},
+		"a change that cannot be read": LedgerMoved{Revision: 1000, Batch: ledger.ViewBatch{
+			Events: ledger.EventBatch{Revision: 1000, Events: []ledger.Event{{KV: broken}}},
+		}},
+		"an answer that cannot be read": Amended{Result: Lost, KVs: []ledger.KV{broken}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newPlanRig(t, 1)
+			r.nominated(0, "v4")
+			c := r.b.core
+			for i, step := range []Input{in, Tick{}, PartitionsChanged{Held: []int32{1}}} {
+				out := c.Step(step, r.b.now.Add(time.Duration(i)*time.Minute))
+				stop, is := Stop{}, false
+				if len(out) == 1 {
+					stop, is = out[0].(Stop)
+				}
+				if !is || stop.Err == nil {
+					t.Fatalf("step %d: effects %+v, want that the binder ends and nothing else", i, out)
+				}
+			}
+			var anew *ledger.AnewError
+			if name == "a list of before" && !errors.As(c.stop, &anew) {
+				t.Errorf("%v, want that the store went back", c.stop)
+			}
+		})
+	}
+}

@@ -1,0 +1,32 @@
+package sim
+
+import "github.com/berth-scheduler/berth/pkg/ledger"
+
+// lateMutants are about members that hear late of the ledger.
+func lateMutants() []Mutant {
+	return []Mutant{
+		{
+			Name:    "list-learned",
+			Missing: "a list replaces what later transactions of its reader have shown",
+			ledger: func(_ *streams, b ledger.ViewBatch) ledger.ViewBatch {
+				b.Anew = b.Reset
+				return b
+			},
+		},
+		{
+			Name:    "list-passed-over",
+			Missing: "a list after a compaction is passed over, and the watch goes on behind it",
+			ledger: func(s *streams, b ledger.ViewBatch) ledger.ViewBatch {
+				if b.Reset && s.listed {
+					return ledger.ViewBatch{Events: ledger.EventBatch{Revision: b.Events.Revision}}
+				}
+				return b
+			},
+		},
+		{
+			Name:     "late-claims",
+			Missing:  "a binder evicts for a claim however long ago the ledger has shown it",
+			switches: switches{lateClaims: true},
+		},
+	}
+}
