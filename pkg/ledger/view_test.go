@@ -157,7 +157,8 @@ func list(t *testing.T, v *View, revision int64, kvs ...KV) {
 	}
 }
 
-// After a compaction the list is read at 8; a transaction of this member is carried out at 9, and its answer comes first.
+// After a compaction the list is read at 8; a transaction of this member is carried out at 9, and its answer comes
+// first.
 func TestListBehindAnOwnTransactionKeepsWhatThatHasPut(t *testing.T) {
 	v := NewView()
 	list(t, v, 5, kvOf(t, at(docOf(), 3)))

@@ -429,3 +429,25 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+// A binder whose picture of the ledger cannot be brought forward does not go on with a hole in it.
+func TestBinderThatCannotFollowTheLedgerEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1, 0)
+		defer s.end()
+		b, err := build(Config{ID: "binder-0", Workers: 4}, Deps{
+			Log: s.log, Snapshots: s.log, Ledger: s.ledger, Clock: clock.RealClock{}, Logger: slog.New(slog.DiscardHandler),
+		}, commit.APIOf(s.client))
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- b.Run(t.Context()) }()
+		settle(time.Second)
+		b.inputs <- decide.LedgerMoved{Reset: true, Batch: ledger.ViewBatch{Reset: true}}
+		var anew *ledger.AnewError
+		if err := <-done; !errors.As(err, &anew) {
+			t.Errorf("Run: %v, want *ledger.AnewError", err)
+		}
+	})
+}

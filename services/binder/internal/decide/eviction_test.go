@@ -474,7 +474,8 @@ func (r *planRig) changed(c ledger.Change) {
 	}
 }
 
-// A binder is cut off from the ledger, and its evictions get no answer. Another takes its mark over, waits until nothing
+// A binder is cut off from the ledger, and its evictions get no answer. Another takes its mark over, waits until
+// nothing
 // can be on its way any more, and gives the claim back. When the API server answers the first binder again, the
 // ledger does not yet: it must not evict.
 func TestBinderCutOffFromTheLedgerBeginsNoEviction(t *testing.T) {
