@@ -6,7 +6,7 @@ import "github.com/berth-scheduler/berth/pkg/ledger"
 func lateMutants() []Mutant {
 	return []Mutant{
 		{
-			Name:    "list-learned",
+			Name: "list-learned", expected: expected{open: true},
 			Missing: "a list replaces what later transactions of its reader have shown",
 			ledger: func(_ *streams, b ledger.ViewBatch) ledger.ViewBatch {
 				b.Anew = b.Reset
@@ -24,7 +24,7 @@ func lateMutants() []Mutant {
 			},
 		},
 		{
-			Name:     "late-claims",
+			Name: "late-claims", expected: expected{open: true},
 			Missing:  "a binder evicts for a claim however long ago the ledger has shown it",
 			switches: switches{lateClaims: true},
 		},
