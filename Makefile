@@ -16,7 +16,7 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 # The folders of the workspace's modules. "work" means all of them to the go command.
 MODULES := ./cmd/berth ./pkg ./services/binder ./services/descheduler ./services/queue ./services/scheduler ./test
 # Modules outside the workspace with code of their own.
-TOOLS := tools/cluster tools/collector tools/deploy tools/images tools/plot tools/protogen
+TOOLS := tools/cluster tools/collector tools/deploy tools/images tools/plot tools/protogen tools/site
 # Packages tested at once: one more than a machine with two processors has, because some wait for servers.
 JOBS ?= 3
 # Runs of each unit test, and the time one package may take: several times what the slowest takes, so that
@@ -416,6 +416,28 @@ chaos: build .cluster-programs ## Real processes, real faults, under load, then 
 docs-check: ## Links between documents resolve, mentioned make targets exist, commands are run or say why not, no lab lacks a part
 	@go test -count=1 ./test/docs ./test/labs
 
+# Where `make site` writes, and the URL that it writes for.
+SITE_DIR ?= $(CURDIR)/.build/site
+SITE_URL ?= https://berth-scheduler.github.io/berth/
+
+HUGO = cd tools/site && $(BIN)/hugo --cacheDir $(CURDIR)/.build/hugo --noBuildLock
+
+$(BIN)/hugo: tools/hugo/go.mod
+	@mkdir -p $(BIN)
+	@echo "building hugo (a few minutes, once) ..."
+	@cd tools/hugo && GOWORK=off $(GO_BUILD) -ldflags '-s -w' -o $@ github.com/gohugoio/hugo
+	@touch $@
+
+.PHONY: site
+site: $(BIN)/hugo ## The documentation site, from the Markdown files into .build/site; fails on a broken link (SITE_URL=url)
+	@rm -rf $(SITE_DIR)
+	@$(HUGO) --panicOnWarning --baseURL '$(SITE_URL)' --destination $(SITE_DIR) >/dev/null
+	@cd tools/site && GOWORK=off go run . --site $(SITE_DIR) --base '$(SITE_URL)' --root $(CURDIR)
+
+.PHONY: site-serve
+site-serve: $(BIN)/hugo ## The site at http://127.0.0.1:1313, built again when a page changes, until Ctrl-C
+	@$(HUGO) server --bind 127.0.0.1 --port 1313 --renderToMemory
+
 # Documents whose commands are run, by a pattern of their names.
 PAGES ?= .
 
@@ -424,7 +446,7 @@ docs-run: build .cluster-programs ## Every command that the documents show, run 
 	@go test -p 1 -tags e2e -count 1 -timeout 60m -v -run TestDocumentedCommandsRun ./test/docs -args -pages '$(PAGES)'
 
 # What is run before a change is merged, cheapest first; each says when it began.
-PRESUBMIT := test race walk sim cluster-check deploy-check upgrade-check adopt-check docs-run labs linz \
+PRESUBMIT := test site race walk sim cluster-check deploy-check upgrade-check adopt-check docs-run labs linz \
 	'chaos CHAOS=2m' 'conformance LONG=1' 'fuzz PKG=./pkg/placement'
 
 .PHONY: presubmit

@@ -1,0 +1,2 @@
+// Package hugo pins Hugo, which builds the documentation site. The Makefile builds it from source, without cgo.
+package hugo

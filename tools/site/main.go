@@ -1,0 +1,40 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+)
+
+func main() {
+	if err := mainErr(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "site:", err)
+		os.Exit(1)
+	}
+}
+
+func mainErr(args []string) error {
+	set := flag.NewFlagSet("site", flag.ContinueOnError)
+	dir := set.String("site", "", "folder with the site as Hugo built it")
+	base := set.String("base", "", "URL that the site was built for, with a slash at its end")
+	root := set.String("root", "", "checkout with the files that links to the repository name")
+	repository := set.String("repository", "https://github.com/berth-scheduler/berth", "URL of the repository")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	parsed, err := url.Parse(*base)
+	if err != nil || !parsed.IsAbs() || !strings.HasSuffix(parsed.Path, "/") {
+		return fmt.Errorf("--base: %q: want an absolute URL with a slash at its end", *base)
+	}
+	site := Site{Files: os.DirFS(*dir), Base: parsed, Root: os.DirFS(*root), Repository: *repository}
+	wrong, err := site.Check()
+	if err != nil {
+		return fmt.Errorf("--site: %q: %w", *dir, err)
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("%d problems:\n%s", len(wrong), strings.Join(wrong, "\n"))
+	}
+	return nil
+}
