@@ -24,6 +24,7 @@ func Register() {
 		for _, list := range [][]metrics.Registerable{schedulerMetrics, deschedulerMetrics, berthMetrics} {
 			legacyregistry.MustRegister(list...)
 		}
+		legacyregistry.CustomMustRegister(processCertificates)
 	})
 }
 

@@ -10,10 +10,12 @@ import (
 	"go/doc/comment"
 	"iter"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -147,7 +149,9 @@ func gatherAll(t *testing.T) []described {
 			touch(m, make([]string, len(labels[m.FQName()])))
 		}
 	}
-	registry.CustomMustRegister(newResources(onePod))
+	expiry := newCertificates()
+	expiry.watch([]CertificateFile{{Path: certFile(t, filepath.Join(t.TempDir(), "tls.crt"), time.Unix(1, 0))}})
+	registry.CustomMustRegister(newResources(onePod), expiry)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -44,6 +44,8 @@ type Config struct {
 	Instance string
 	// Version of the binary; may be empty.
 	Version string
+	// Certificates are the files whose expiry is exported. Those with an empty path are left out.
+	Certificates []CertificateFile
 }
 
 // Telemetry is what Setup has set up.
@@ -58,6 +60,7 @@ type Telemetry struct {
 // per process, and Shutdown at its end.
 func Setup(ctx context.Context, cfg Config) (*Telemetry, error) {
 	Register()
+	processCertificates.watch(cfg.Certificates)
 	begin(cfg.Service, cfg.Version)
 	if cfg.Service == "" {
 		return nil, errors.New("telemetry: Service is empty, want the name of the service")

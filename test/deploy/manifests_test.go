@@ -100,6 +100,19 @@ spec:
 ---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
+metadata: {name: podmonitors.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  names: {kind: PodMonitor, listKind: PodMonitorList, plural: podmonitors, singular: podmonitor}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
 metadata: {name: prometheusrules.monitoring.coreos.com}
 spec:
   group: monitoring.coreos.com
@@ -149,7 +162,8 @@ func (s *system) everything() string {
 	s.no(err)
 	text := fmt.Sprintf("resources:\n- %s/base\ncomponents:\n", k8s)
 	for _, c := range []string{
-		"stores", "monitoring", "autoscaling", "metrics", "quota-gate", "adopt-namespaces", "bootstrap-scheduler",
+		"stores", "monitoring", "monitoring-stores", "autoscaling", "metrics", "quota-gate", "adopt-namespaces",
+		"bootstrap-scheduler",
 	} {
 		text += fmt.Sprintf("- %s/components/%s\n", k8s, c)
 	}

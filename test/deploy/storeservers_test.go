@@ -133,6 +133,7 @@ func (st *stores) local(store string, n int, text string) string {
 		"/etc/berth/tls/", filepath.Join(st.certsDir(), store)+"/",
 		"/etc/berth/peer/", filepath.Join(st.certsDir(), store+"-peer")+"/",
 		"/etc/nats/", st.memberDir(store, n)+"/",
+		"/var/run/nats/", st.memberDir(store, n)+"/",
 	).Replace(text)
 	text = peerAddress.ReplaceAllStringFunc(text, func(found string) string {
 		m := peerAddress.FindStringSubmatch(found)

@@ -3,6 +3,7 @@ package monitoring
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
 	"sigs.k8s.io/yaml"
@@ -35,9 +37,27 @@ type query struct{ where, expr string }
 
 // TestQueries: every query of the alerts and the dashboards.
 func TestQueries(t *testing.T) {
+	known := telemetry.Labels()
+	maps.Copy(known, labelsOfStores(t))
 	for _, q := range append(alerts(t), panels(t)...) {
-		checkQuery(t, q.where, q.expr)
+		for _, problem := range problems(q.expr, known) {
+			t.Errorf("%s: %s: %s", q.where, q.expr, problem)
+		}
 	}
+}
+
+// labelsOfStores are the labels of what etcd and NATS have exposed.
+func labelsOfStores(t *testing.T) map[string][]string {
+	t.Helper()
+	known := map[string][]string{}
+	for job, file := range scrapesOfStores {
+		for _, series := range readScrape(t, file, job) {
+			var names []string
+			series.labels.Range(func(l labels.Label) { names = append(names, l.Name) })
+			known[series.labels.Get(model.MetricNameLabel)] = names
+		}
+	}
+	return known
 }
 
 // alerts are the PrometheusRule's, of groups that Prometheus loads.
@@ -111,22 +131,13 @@ func panels(t *testing.T) (list []query) {
 	return list
 }
 
-// checkQuery reports what is wrong with a query.
-func checkQuery(t *testing.T, where, query string) {
-	t.Helper()
-	for _, problem := range problems(query) {
-		t.Errorf("%s: %s: %s", where, query, problem)
-	}
-}
-
-// problems looks up what a query selects and groups by.
-func problems(query string) (list []string) {
+// problems looks up what a query selects and groups by among known metrics and their labels.
+func problems(query string, known map[string][]string) (list []string) {
 	// Grafana fills this in; any duration will do.
 	expr, err := parser.ParseExpr(strings.ReplaceAll(query, "$__rate_interval", "5m"))
 	if err != nil {
 		return []string{err.Error()}
 	}
-	known := telemetry.Labels()
 	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
 		switch n := node.(type) {
 		case *parser.VectorSelector:
@@ -180,7 +191,7 @@ func TestProblems(t *testing.T) {
 		`sum(rate(berth_conflicts_total[5m])`:                    1,
 		`rate(scheduler_pod_scheduling_attempts_bucket[5m]) > 0`: 0,
 	} {
-		if got := problems(query); len(got) != want {
+		if got := problems(query, telemetry.Labels()); len(got) != want {
 			t.Errorf("%s: %v, want %d problems", query, got, want)
 		}
 	}

@@ -264,6 +264,16 @@ func (t tlsFiles) validate() error {
 	return errors.Join(errs...)
 }
 
+// certificates are the files whose expiry the process exports.
+func (o *options) certificates() []telemetry.CertificateFile {
+	return []telemetry.CertificateFile{
+		{Connection: "etcd", Path: o.tls.etcdCert}, {Connection: "etcd", Path: o.tls.etcdCA, Authority: true},
+		{Connection: "nats", Path: o.tls.natsCert}, {Connection: "nats", Path: o.tls.natsCA, Authority: true},
+		{Connection: "http", Path: o.http.TLS.CertFile},
+		{Connection: "http", Path: o.http.TLS.ClientCAFile, Authority: true},
+	}
+}
+
 // kubectlNamespace is the namespace that kubectl would use: no kubeconfig is needed for it.
 func (o *options) kubectlNamespace() string {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()

@@ -8,10 +8,12 @@ podLabels: [app.kubernetes.io/name, app.kubernetes.io/component, app.kubernetes.
 podAnnotations: [berth.dev/configuration]
 {{- if has .component (list "etcd" "nats") }}
 extraEnv: [POD_NAME]
+{{- else if eq .component "etcd-defragment" }}
+extraEnv: [ETCDCTL_ENDPOINTS, ETCDCTL_CACERT, ETCDCTL_CERT, ETCDCTL_KEY]
 {{- else }}
 extraEnv: [GOMEMLIMIT]
 {{- end }}
-extraVolumes: [config, tls, peer, data, stores]
+extraVolumes: [config, tls, peer, data, stores, pid]
 extraVolumeMounts:
 - /etc/berth/config
 - /etc/berth/tls
@@ -21,6 +23,7 @@ extraVolumeMounts:
 - /var/lib/berth
 - /var/lib/etcd
 - /var/lib/nats
+- /var/run/nats
 {{- end }}
 
 {{/* Ends with an error if the chart uses the name itself. Arguments: field, name, component. */}}

@@ -137,6 +137,11 @@ func portsOut(o *unstructured.Unstructured) (ports []any) {
 
 // withComponent is a kustomization of the base with one component.
 func withComponent(t *testing.T, component string) (dir string) {
+	return kustomizationOf(t, "base", component)
+}
+
+// kustomizationOf is a folder of deploy/k8s with some components.
+func kustomizationOf(t *testing.T, folder string, components ...string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	k8s, err := filepath.Abs(filepath.Join(root, "deploy", "k8s"))
@@ -146,7 +151,10 @@ func withComponent(t *testing.T, component string) (dir string) {
 	if k8s, err = filepath.Rel(dir, k8s); err != nil {
 		t.Fatal(err)
 	}
-	text := "resources: [" + k8s + "/base]\ncomponents: [" + k8s + "/components/" + component + "]\n"
+	text := "resources: [" + k8s + "/" + folder + "]\ncomponents:\n"
+	for _, component := range components {
+		text += "- " + k8s + "/components/" + component + "\n"
+	}
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

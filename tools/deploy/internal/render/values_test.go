@@ -125,7 +125,8 @@ var workloads = []workload{
 	{"Deployment/binder", "ha", "binder"}, {"Deployment/descheduler", "ha", "descheduler"},
 	{"CronJob/descheduler", "descheduler-cronjob", "descheduler"}, {"Job/descheduler", "descheduler-job", "descheduler"},
 	{"StatefulSet/etcd", "ha", "stores.etcd"}, {"StatefulSet/nats", "ha", "stores.nats"},
-	{"Job/etcd-roles", "ha", "stores.etcdRoles"}, {"StatefulSet/single", "dev", "single"},
+	{"Job/etcd-roles", "ha", "stores.etcdRoles"}, {"CronJob/etcd-defragment", "ha", "stores.etcdDefragment"},
+	{"StatefulSet/single", "dev", "single"},
 }
 
 // ofStore reports whether it is no service of Berth.
@@ -220,6 +221,8 @@ func TestWrongItemsAreRefused(t *testing.T) {
 		{"pods.podLabels", "{app.kubernetes.io/name: x}", "podLabels: app.kubernetes.io/name"},
 		{"commonLabels", "{app.kubernetes.io/part-of: x}", "commonLabels: app.kubernetes.io/part-of"},
 		{"stores.nats.extraEnv", "[{name: POD_NAME, value: x}]", "extraEnv: POD_NAME"},
+		{"stores.nats.extraVolumes", "[{name: pid}]", "extraVolumes: pid"},
+		{"stores.etcdDefragment.extraEnv", "[{name: ETCDCTL_CERT, value: x}]", "extraEnv: ETCDCTL_CERT"},
 	} {
 		t.Run(c.path+" "+c.value, func(t *testing.T) {
 			_, err := render.Chart(root, render.Variant{Name: "ha", Set: set(c.path, parse(t, c.value))})

@@ -48,6 +48,10 @@ func files() []file {
 			path: "components/monitoring/monitoring.yaml", template: "monitoring",
 			variant: Variant{Name: Base, Set: map[string]any{"serviceMonitor": map[string]any{"enabled": true}}},
 		},
+		file{
+			path: "components/monitoring-stores/monitors.yaml", template: "monitoring", kinds: []string{"PodMonitor"},
+			variant: Variant{Name: "ha", Set: map[string]any{"serviceMonitor": map[string]any{"enabled": true}}},
+		},
 		file{path: "components/monitoring/alerts.yaml", template: "alerts", variant: alerting()},
 		file{path: "../monitoring/alerts.yaml", template: "alerts", variant: alerting()},
 		file{

@@ -1,0 +1,119 @@
+package telemetry
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/component-base/metrics"
+)
+
+// CertificateFile is a file with certificates (PEM) that the process was given.
+type CertificateFile struct {
+	// Connection is what the file is for: etcd, nats or http.
+	Connection string
+	// Authority: the file has the authorities that certificates of the other side are verified with. Otherwise it has
+	// the certificate of the process.
+	Authority bool
+	// Path of the file. Empty: the process was given none.
+	Path string
+}
+
+// Values of the label kind.
+const (
+	ownCertificate = "certificate"
+	authorities    = "authority"
+)
+
+// certificateExpiry is the name of the metric without its prefix, certificateLabels are its labels.
+const certificateExpiry = "certificate_not_after_timestamp_seconds"
+
+var certificateLabels = []string{"connection", "kind"}
+
+// certificates is a collector: files are read for every scrape, so that the metric follows a renewal as the connections
+// do, without a restart and without a watch. There are six small files at most.
+type certificates struct {
+	metrics.BaseStableCollector
+	notAfter *metrics.Desc
+	mu       struct {
+		sync.Mutex
+		files []CertificateFile
+		// last is what was read last, by file: one that cannot be read any more keeps its series, and with it its alert.
+		last map[CertificateFile]time.Time
+	}
+}
+
+// processCertificates are those of this process.
+var processCertificates = func() *certificates {
+	declare(berthSubsystem, certificateExpiry, certificateLabels)
+	return newCertificates()
+}()
+
+func newCertificates() *certificates {
+	c := &certificates{notAfter: metrics.NewDesc(metrics.BuildFQName("", berthSubsystem, certificateExpiry),
+		"Unix time at which a certificate file of this process expires, by connection (etcd, nats, http) and kind: "+
+			"certificate is what the process shows, and the first certificate of the file to expire counts; authority is "+
+			"what it verifies others with, and the last one counts.",
+		certificateLabels, nil, metrics.ALPHA, "")}
+	c.mu.last = map[CertificateFile]time.Time{}
+	return c
+}
+
+// watch has the collector read these files, and no others.
+func (c *certificates) watch(files []CertificateFile) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.files = slices.DeleteFunc(slices.Clone(files), func(f CertificateFile) bool { return f.Path == "" })
+	clear(c.mu.last)
+}
+
+// DescribeWithStability implements metrics.StableCollector.
+func (c *certificates) DescribeWithStability(ch chan<- *metrics.Desc) { ch <- c.notAfter }
+
+// CollectWithStability implements metrics.StableCollector.
+func (c *certificates) CollectWithStability(ch chan<- metrics.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.mu.files {
+		if expires, ok := f.expires(); ok {
+			c.mu.last[f] = expires
+		}
+		expires, ok := c.mu.last[f]
+		if !ok {
+			continue
+		}
+		kind := ownCertificate
+		if f.Authority {
+			kind = authorities
+		}
+		ch <- metrics.NewLazyConstMetric(c.notAfter, metrics.GaugeValue, float64(expires.Unix()), f.Connection, kind)
+	}
+}
+
+// expires is when the file is of no more use: a chain with its first certificate, authorities with the last of them. A
+// file that is being replaced may be half written, and counts as unreadable.
+func (f CertificateFile) expires() (at time.Time, ok bool) {
+	rest, err := os.ReadFile(f.Path)
+	if err != nil {
+		return time.Time{}, false
+	}
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			return at, !at.IsZero()
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return time.Time{}, false
+		}
+		if at.IsZero() || cert.NotAfter.After(at) == f.Authority {
+			at = cert.NotAfter
+		}
+	}
+}
