@@ -47,7 +47,7 @@ var (
 )
 
 // Open connects and creates what is missing: the streams and the snapshot store. It fails at
-// once, naming the server, when that cannot be reached or has no JetStream; later the
+// once, naming the server, when that cannot be reached, is older than OldestServer or has no JetStream; later the
 // connection is taken up again for ever. Close the Log after use.
 func Open(ctx context.Context, cfg Config) (*Log, error) {
 	if err := cfg.Validate(); err != nil {
@@ -67,7 +67,7 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 		return nil, fmt.Errorf("jetstream: connect to NATS server %s: %w", cfg.address(), err)
 	}
 	l.connection = connection
-	if err = checkPayload(connection.MaxPayload()); err == nil {
+	if err = l.checkServer(); err == nil {
 		err = l.prepare(ctx, cfg)
 	}
 	if err != nil {
@@ -75,6 +75,12 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 		return nil, fmt.Errorf("jetstream: NATS server %s: %w", cfg.address(), err)
 	}
 	return l, nil
+}
+
+// checkServer refuses a server that is too old, or takes smaller messages than the log promises to.
+func (l *Log) checkServer() error {
+	err := checkVersion(l.connection.ConnectedUrlRedacted(), l.connection.ConnectedServerVersion())
+	return errors.Join(err, checkPayload(l.connection.MaxPayload()))
 }
 
 // handlers report what happens to the connection.

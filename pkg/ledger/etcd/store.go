@@ -58,7 +58,7 @@ var (
 )
 
 // Open connects, and returns once a server has answered a linearizable read. An error names
-// the field that is wrong, or the endpoints that did not answer.
+// the field that is wrong, the endpoints that did not answer, or the server that is older than OldestServer.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -95,7 +95,11 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if lookout != nil { // until Close, which the caller's context does not stand for
 		lookout.run(context.WithoutCancel(ctx), client.ActiveConnection().ResetConnectBackoff)
 	}
-	if err := s.probe(ctx, cfg); err != nil {
+	err = s.probe(ctx, cfg)
+	if err == nil {
+		err = s.checkVersions(ctx, cfg.Endpoints)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil

@@ -1,0 +1,61 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"k8s.io/apimachinery/pkg/util/version"
+)
+
+const (
+	// OldestServer is the first version of etcd that is accepted. The client library is 3.7 and supports servers
+	// from the minor version before its own (minSupportedVersion in its client.go).
+	OldestServer = "3.6.0"
+	// versionWithin bounds the question for the version. A server that runs answers within milliseconds; one
+	// that hangs holds up the start of a service for that long.
+	versionWithin = time.Second
+)
+
+// checkVersions returns an error for every server that says that it is too old. A server that does not answer is left
+// out: the others do the work.
+func (s *Store) checkVersions(ctx context.Context, endpoints []string) error {
+	ctx, cancel := context.WithTimeout(ctx, versionWithin)
+	defer cancel()
+	errs := make([]error, len(endpoints))
+	var asked sync.WaitGroup
+	for i, endpoint := range endpoints {
+		asked.Go(func() { errs[i] = checkVersion(endpoint, s.version(ctx, endpoint)) })
+	}
+	asked.Wait()
+	return errors.Join(errs...)
+}
+
+// version asks one server; empty for no answer. HTTP's /version is no alternative: a server may have it on another
+// port (--listen-client-http-urls). With authentication on, every user may ask (authMaintenanceServer in etcd's
+// maintenance.go). Client.Status would ask a server that is down again and again until ctx ends.
+func (s *Store) version(ctx context.Context, endpoint string) string {
+	conn, err := s.client.Dial(endpoint)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = conn.Close() }() // only the connection
+	resp, err := pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{})
+	if err != nil {
+		return ""
+	}
+	return resp.GetVersion()
+}
+
+// checkVersion returns an error for a version before OldestServer. A pre-release counts as its release. A version that
+// cannot be read is accepted.
+func checkVersion(endpoint, has string) error {
+	v, err := version.ParseGeneric(has)
+	if err == nil && v.LessThan(version.MustParseGeneric(OldestServer)) {
+		return fmt.Errorf("etcd: server %s has version %s, want %s or later", endpoint, has, OldestServer)
+	}
+	return nil
+}
