@@ -60,6 +60,9 @@ func NewOverview(queue *QueueAnswer, shards []ShardAnswer, factsEnd uint64, desc
 			o.Warnings = append(o.Warnings, "no "+role+" is alive")
 		}
 	}
+	if o.Queue.KubernetesLater != "" {
+		o.Warnings = append(o.Warnings, o.Queue.KubernetesLater)
+	}
 	for _, f := range o.Queue.Anomalies.Findings {
 		o.Warnings = append(o.Warnings, fmt.Sprintf("%s: %s: %s", f.Rule, f.About, f.Detail))
 	}
@@ -117,6 +120,9 @@ func (o *Overview) members(t io.Writer, now time.Time) {
 	}
 	if o.Descheduler != "" {
 		fmt.Fprintf(t, "descheduler\t%s\t-\t-\t-\tleads\n", o.Descheduler)
+	}
+	if o.Queue.Kubernetes != "" {
+		fmt.Fprintf(t, "\nKUBERNETES\t%s\n", o.Queue.Kubernetes)
 	}
 }
 

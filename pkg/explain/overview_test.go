@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,7 @@ func statusOfQueue() *QueueAnswer {
 			Found:    map[anomaly.Rule]int{anomaly.BindsRejected: 3},
 			Findings: []anomaly.Finding{{Rule: anomaly.BindsRejected, About: "shop/cart", Detail: "3 times."}},
 		},
+		Kubernetes: "v1.36.3",
 	}}
 }
 
@@ -59,6 +61,7 @@ func TestOverview(t *testing.T) {
 		"scheduler-0-a  5      50    0         0            4        2 node     0",
 		"reservation  committed  3        1        1         1          0      1m30s",
 		"shop/web  2",
+		"KUBERNETES  v1.36.3",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no line %q in\n%s", want, text.String())
@@ -73,6 +76,15 @@ func TestOverviewWithoutAQueue(t *testing.T) {
 	}
 	if err := o.Text(&strings.Builder{}, noon); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestOverviewOfALaterAPIServer(t *testing.T) {
+	a := statusOfQueue()
+	a.Status.KubernetesLater = "the API server has version v1.37.1"
+	o := NewOverview(a, nil, 100, "")
+	if !slices.Contains(o.Warnings, a.Status.KubernetesLater) {
+		t.Errorf("warnings %q, want %q among them", o.Warnings, a.Status.KubernetesLater)
 	}
 }
 

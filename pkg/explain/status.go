@@ -23,6 +23,9 @@ type QueueStatus struct {
 	Budgets []BudgetStatus `json:",omitempty"`
 	// Anomalies are those of the last minutes.
 	Anomalies anomaly.Report
+	// Kubernetes is the version of the API server, empty if it does not tell; KubernetesLater says what follows from
+	// its being later than the queue's rules, and is empty if it is not.
+	Kubernetes, KubernetesLater string `json:",omitempty"`
 }
 
 // MemberStatus is one live replica.

@@ -14,6 +14,9 @@ import (
 // need. Source: plugins/nodedeclaredfeatures.
 type nodeDeclaredFeatures struct{}
 
+// RulesMinor is the minor version of Kubernetes 1 whose scheduling rules these are.
+const RulesMinor = 36
+
 // featureVersion is the Kubernetes version whose features are told apart: those that every
 // kubelet of it has need no declaration.
 const featureVersion = "1.36.3"

@@ -51,6 +51,8 @@ func (q *Queue) statusAnswer(ctx context.Context) (explain.QueueAnswer, bool) {
 			a = l.core.Answer("")
 			l.vigil.look(l.holds.View(), l.core, q.deps.Clock.Now(), true)
 			status := l.vigil.status
+			release := q.cluster.Release()
+			status.Kubernetes, status.KubernetesLater = release.Version, release.Later()
 			a.Status = &status
 		}
 	})

@@ -61,6 +61,7 @@ func TestStatusAndLogLevel(t *testing.T) {
 	if len(status.Services.Warnings) > 0 {
 		t.Errorf("warnings of a Berth that is well: %v", status.Services.Warnings)
 	}
+	s.tellsRelease(berth, status.Services.Queue.Kubernetes)
 	s.asPlugin(command("status", "--data-dir", data, "-o", "json"), data)
 
 	if got := command("log-level", "debug", "--http-address", berth.Address); got != "log level is debug\n" {
@@ -96,5 +97,24 @@ func (s *stack) asPlugin(want, data string) {
 	s.no(err)
 	if !strings.Contains(string(help), "kubectl berth explain pod") {
 		s.Errorf("its help does not name it as kubectl does:\n%s", help)
+	}
+}
+
+// tellsRelease checks that the status has the API server's version, and that the log says once what an older one lacks.
+func (s *stack) tellsRelease(berth *harness.Berth, told string) {
+	s.Helper()
+	version, err := s.client.Discovery().ServerVersion()
+	s.no(err)
+	if told != version.GitVersion || !strings.HasPrefix(told, "v"+programs.Kubernetes) {
+		s.Errorf("the status has version %q, want %s, of %q", told, version.GitVersion, programs.Kubernetes)
+	}
+	log, err := os.ReadFile(berth.Log)
+	s.no(err)
+	want := 0
+	if programs.Kubernetes != "" {
+		want = 1
+	}
+	if got := strings.Count(string(log), "DRAExtendedResource"); got != want {
+		s.Errorf("%d lines about features that the API server lacks, want %d", got, want)
 	}
 }

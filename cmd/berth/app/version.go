@@ -6,13 +6,15 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
 // version is what WithVersion says.
 var version = ""
 
-// kubernetesVersion is the release whose scheduling semantics this build has.
-const kubernetesVersion = "1.36"
+// kubernetesVersion is the release whose scheduling rules this build has.
+var kubernetesVersion = fmt.Sprintf("1.%d", placement.RulesMinor)
 
 func berthVersion() string {
 	if version != "" {

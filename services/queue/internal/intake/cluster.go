@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,6 +32,8 @@ type Cluster struct {
 	client  kubernetes.Interface
 	metrics metricsclient.MetricsV1beta1Interface
 	host    string
+	// release is what the server said last; nil before that.
+	release atomic.Pointer[Release]
 }
 
 // Connect makes the client; it does not talk to the server yet. The configuration is
@@ -59,7 +62,7 @@ func Connect(config *rest.Config) (*Cluster, error) {
 
 // Identify returns the UID of namespace kube-system, which stands for the cluster. It
 // keeps trying for patience, then reports the last error; an answer that no repetition
-// would change (not allowed, not there) is reported at once.
+// would change (not allowed, not there, a version that is too old) is reported at once.
 func (c *Cluster) Identify(ctx context.Context, patience time.Duration) (string, error) {
 	var uid string
 	var last error
@@ -69,8 +72,8 @@ func (c *Cluster) Identify(ctx context.Context, patience time.Duration) (string,
 		ns, err := c.client.CoreV1().Namespaces().Get(attempt, metav1.NamespaceSystem, metav1.GetOptions{})
 		switch {
 		case err == nil:
-			uid, last = string(ns.UID), nil
-			return true, nil
+			uid, last = string(ns.UID), c.ask(ctx)
+			return last == nil, nil
 		case apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
 			return false, err
 		}
@@ -79,6 +82,9 @@ func (c *Cluster) Identify(ctx context.Context, patience time.Duration) (string,
 	})
 	switch {
 	case err == nil:
+		if err := c.Release().check(); err != nil {
+			return "", fmt.Errorf("queue: the API server at %s %w", c.host, err)
+		}
 		return uid, nil
 	case ctx.Err() != nil:
 		return "", ctx.Err()

@@ -4,6 +4,8 @@
 // Start reading at Cluster (the one Kubernetes client of the queue), then Watch (one round
 // of list and watch of every kind) and kindStore (where a watch becomes facts).
 //
+// Which kinds there are to watch, and what the API server's version leaves out, is in served.go and release.go.
+//
 // What cannot be watched, actual use as metrics.k8s.io tells it, is polled (sampler) and becomes
 // facts without progress.
 //

@@ -70,26 +70,3 @@ func TestWhatIsNotServed(t *testing.T) {
 		}
 	}
 }
-
-// TestWhatAnOlderServerLeavesOut: features are said to be off from their versions on, and of a version that
-// cannot be told nothing is said.
-func TestWhatAnOlderServerLeavesOut(t *testing.T) {
-	for _, test := range []struct {
-		major, minor string
-		want         int
-		off, on      string
-	}{
-		{"1", "34", 6, "NodeDeclaredFeatures", ""},
-		{"1", "35+", 6, "DRADeviceTaints", ""},
-		{"1", "36", 0, "", "DRADeviceTaints"},
-		{"1", "40", 0, "", "DRADeviceTaints"},
-		{"2", "0", 0, "", "DRADeviceTaints"},
-		{"", "", 0, "", "DRADeviceTaints"},
-	} {
-		off := offByDefault(test.major, test.minor)
-		if len(off) != test.want || test.off != "" && !slices.Contains(off, test.off) || slices.Contains(off, test.on) {
-			t.Errorf("version %s.%s has %v off, want %d, %q among them and not %q",
-				test.major, test.minor, off, test.want, test.off, test.on)
-		}
-	}
-}

@@ -65,6 +65,10 @@ func (c *Cluster) Watch(ctx context.Context, r Round, out chan<- events.Fact) er
 		})
 	}
 	group.Go(func() error { return c.sample(ctx, r, out) })
+	group.Go(func() error {
+		c.followRelease(ctx, r.Logger)
+		return nil
+	})
 	if err := group.Wait(); err != nil {
 		return err
 	}
