@@ -122,6 +122,11 @@ func (r *Room) tellOfClaim(ctx context.Context, e decide.Bind) (version uint64, 
 	return version, decide.Answered{Op: e.Op, Result: decide.Done}
 }
 
+// dropped is why a pod is not bound when an API server whose feature is off leaves the field out without an error. A
+// kubelet would turn the pod away, or start it without devices (removeMissingExtendedResources in its predicate.go).
+const dropped = "the API server does not keep extendedResourceClaimStatus, without which a kubelet gives the pod no " +
+	"devices: it needs the feature DRAExtendedResource, which is on by default from Kubernetes 1.36 on"
+
 func (r *Room) patchMappings(
 	ctx context.Context, e decide.Bind, status *corev1.PodExtendedResourceClaimStatus,
 ) (version uint64, answer decide.Answered) {
@@ -137,6 +142,8 @@ func (r *Room) patchMappings(
 	obj, err := r.deps.API.writes.CoreV1().Pods(e.Pod.Namespace).Patch(
 		pctx, e.Pod.Name, types.MergePatchType, body, metav1.PatchOptions{}, "status")
 	switch {
+	case err == nil && obj.Status.ExtendedResourceClaimStatus == nil:
+		return 0, refusal("%s", dropped)
 	case err == nil:
 		return state.NewPod(obj).ResourceVersion, decide.Answered{Result: decide.Done}
 	case noSuchPod(err, e.Pod.Name):

@@ -118,19 +118,23 @@ func TestClaimForResourcesIsMade(t *testing.T) {
 	}
 }
 
-// TestPodIsToldOfItsClaim: with the bind's precondition, and the bind goes on from the version of that.
+// TestPodIsToldOfItsClaim: with the bind's precondition, and the bind goes on from the version of that. Where the API
+// server does not keep what the pod is told, it is not bound.
 func TestPodIsToldOfItsClaim(t *testing.T) {
+	kept := corev1.PodStatus{ExtendedResourceClaimStatus: &corev1.PodExtendedResourceClaimStatus{}}
 	for name, test := range map[string]struct {
+		status  corev1.PodStatus
 		moved   bool
 		version uint64
 		want    decide.Result
 	}{
-		"as decided": {false, 31, decide.Done}, "moved since": {true, 0, decide.Moved},
+		"as decided": {kept, false, 31, decide.Done}, "moved since": {kept, true, 0, decide.Moved},
+		"not kept": {corev1.PodStatus{}, false, 0, decide.Refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 				Namespace: thePod.Namespace, Name: thePod.Name, UID: types.UID(thePod.UID), ResourceVersion: "31",
-			}}
+			}, Status: test.status}
 			client := fake.NewClientset(pod)
 			client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 				patch, ok := a.(clienttesting.PatchAction)
