@@ -268,6 +268,20 @@ adopt-check: build .cluster-programs .peer-programs ## An operator's walk: insta
 	go test -p 1 -tags e2e,upgrade -count 1 -timeout 20m -v -run TestAdoption \
 		./test/deploy -args -previous $(PREVIOUS_DIR)/deploy -previous-berth $$old
 
+# The older minor versions of Kubernetes to run on, each built once, and the tests that do.
+KUBERNETES ?= 1.34 1.35
+ON_OLDER := ^(TestSmoke|TestVolumes|TestDevices|TestWithoutDevices|TestStatusAndLogLevel)$$
+HAND_OVER_ON_OLDER := ^TestHandOverAndBack$$
+
+.PHONY: versions-check
+versions-check: build .cluster-programs ## The smoke test, volumes, devices and the hand-over on API servers of older versions (KUBERNETES="1.35")
+	@cd tools/cluster && GOWORK=off go run ./cmd/build $(addprefix kubernetes-,$(KUBERNETES))
+	@for version in $(KUBERNETES); do \
+		echo "Kubernetes $$version"; \
+		go test -p 1 -parallel 1 -tags e2e -count 1 -timeout 30m -run '$(ON_OLDER)' ./test/e2e -args -kubernetes $$version; \
+		go test -p 1 -tags e2e -count 1 -timeout 20m -run '$(HAND_OVER_ON_OLDER)' ./test/deploy -args -kubernetes $$version; \
+	done
+
 .PHONY: duel
 duel: build .cluster-programs .peer-programs ## One script against two kube-schedulers and the descheduler, and against Berth (DUEL_SEEDS=n SEED=n)
 	@go run ./test/duel --seeds $(DUEL_SEEDS) --seed $(if $(SEED),$(SEED),1) --contenders $(DUELLISTS)
@@ -446,8 +460,8 @@ docs-run: build .cluster-programs ## Every command that the documents show, run 
 	@go test -p 1 -tags e2e -count 1 -timeout 60m -v -run TestDocumentedCommandsRun ./test/docs -args -pages '$(PAGES)'
 
 # What is run before a change is merged, cheapest first; each says when it began.
-PRESUBMIT := test site race walk sim cluster-check deploy-check upgrade-check adopt-check docs-run labs linz \
-	'chaos CHAOS=2m' 'conformance LONG=1' 'fuzz PKG=./pkg/placement'
+PRESUBMIT := test site race walk sim cluster-check deploy-check upgrade-check adopt-check versions-check docs-run \
+	labs linz 'chaos CHAOS=2m' 'conformance LONG=1' 'fuzz PKG=./pkg/placement'
 
 .PHONY: presubmit
 presubmit: ## make test, and all it is too short for: race, chaos, linz, deploy-check, upgrade-check, random seeds

@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -42,8 +45,10 @@ type walk struct {
 	kubeScheduler *harness.Peer
 	running       map[string]*member
 	rounds        int
-	// names are the scheduler names in the pods that arrive, by their namespace.
-	names map[string]string
+	// policies reports whether the API server has MutatingAdmissionPolicies, as from 1.36 on.
+	policies bool
+	// names are the scheduler names in the pods that arrive, by their namespace: strings.
+	names map[string]*atomic.Value
 	binds map[string]*harness.Binds
 	// began is when pods began to arrive, and stop ends that.
 	began time.Time
@@ -64,10 +69,44 @@ func TestHandOverAndBack(t *testing.T) {
 }
 
 func newWalk(t *testing.T) *walk {
-	return &walk{
+	w := &walk{
 		system: newSystem(t, sixtyNodes), running: map[string]*member{},
-		names: map[string]string{"plain": "default-scheduler", "canary": ""},
+		names: map[string]*atomic.Value{"plain": {}, "canary": {}},
 	}
+	w.names["plain"].Store("default-scheduler")
+	w.names["canary"].Store("")
+	has, err := w.client.Discovery().ServerResourcesForGroupVersion(admissionv1.SchemeGroupVersion.String())
+	w.no(err)
+	w.policies = slices.ContainsFunc(has.APIResources, func(r metav1.APIResource) bool {
+		return r.Name == "mutatingadmissionpolicies"
+	})
+	return w
+}
+
+// applyPolicy applies a file of deploy/k8s/components that has a MutatingAdmissionPolicy. An API server without that
+// kind refuses it, and takes what else is in the file.
+func (w *walk) applyPolicy(file ...string) {
+	w.Helper()
+	path := filepath.Join(append([]string{programs.Root, "deploy", "k8s", "components"}, file...)...)
+	_, err := w.kubectl("", "apply", "-f", path)
+	if w.policies {
+		w.no(err)
+		return
+	}
+	const refused = `no matches for kind "MutatingAdmissionPolicy" in version "admissionregistration.k8s.io/v1"`
+	if err == nil || !strings.Contains(err.Error(), refused) {
+		w.Fatalf("applied on an API server without the kind: %v, want %q", err, refused)
+	}
+}
+
+// give has new pods of a namespace get a scheduler name: by a policy, or where there is none by themselves.
+func (w *walk) give(ns, name string) {
+	w.Helper()
+	if w.policies {
+		w.namesOf(ns, name)
+		return
+	}
+	w.names[ns].Store(name)
 }
 
 // beside is the first part: the cluster starts without Berth, and Berth places the pods of a labelled namespace beside
@@ -103,7 +142,7 @@ func (w *walk) back() {
 	w.step("back beside kube-scheduler")
 	_, err := w.kubectl("", "label", "namespace", "canary", "berth.dev/schedule-")
 	w.no(err)
-	w.namesOf("canary", "default-scheduler")
+	w.give("canary", "default-scheduler")
 	w.step("no pod asks for Berth")
 	for name, m := range w.running {
 		w.no(m.Stop(w.Context()))
@@ -119,10 +158,8 @@ func (w *walk) adopt(ns string) {
 	w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: ns, Labels: map[string]string{"berth.dev/schedule": "true"},
 	}})
-	_, err := w.kubectl("", "apply", "-f",
-		filepath.Join(programs.Root, "deploy", "k8s", "components", "adopt-namespaces", "policy.yaml"))
-	w.no(err)
-	w.namesOf(ns, "berth")
+	w.applyPolicy("adopt-namespaces", "policy.yaml")
+	w.give(ns, "berth")
 }
 
 // namesOf waits until new pods of a namespace get a scheduler name.
@@ -198,9 +235,7 @@ func (w *walk) coldStart() {
 			Namespace: "kube-system", Verb: "update",
 		},
 	}}
-	_, err := w.kubectl("", "apply", "-f",
-		filepath.Join(programs.Root, "deploy", "k8s", "components", "bootstrap-scheduler", "bootstrap.yaml"))
-	w.no(err)
+	w.applyPolicy("bootstrap-scheduler", "bootstrap.yaml")
 	w.eventually(inForceWithin, "kube-scheduler's user may hold the lease", func(ctx context.Context) (string, error) {
 		got, err := w.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, lease, metav1.CreateOptions{})
 		if err != nil || got.Status.Allowed {
@@ -215,8 +250,12 @@ func (w *walk) coldStart() {
 	for ns, want := range map[string]string{
 		"kube-system": "bootstrap-scheduler", "storage": "bootstrap-scheduler", "shop": "default-scheduler",
 	} {
-		w.namesOf(ns, want)
-		w.createsFirst(ns, "")
+		own := want
+		if w.policies {
+			w.namesOf(ns, want)
+			own = ""
+		}
+		w.createsFirst(ns, own)
 	}
 	placed := []string{"kube-system", "storage"}
 	own := pick[*appsv1.Deployment](w.system, w.shipped, "berth-queue").Spec.Template.Spec.SchedulerName
@@ -314,7 +353,7 @@ func (w *walk) arrive() (stop func() int) {
 			}
 			for ns, scheduler := range w.names {
 				spec := template("steady", "10m").Spec
-				spec.SchedulerName = scheduler
+				spec.SchedulerName = scheduler.Load().(string)
 				_, err := w.client.CoreV1().Pods(ns).Create(w.Context(),
 					&corev1.Pod{ObjectMeta: named(fmt.Sprintf("p-%d", created)), Spec: spec}, metav1.CreateOptions{})
 				failed = errors.Join(failed, err)

@@ -4,6 +4,7 @@ package deploy_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,12 +34,16 @@ const (
 // programs are the binaries under test; TestMain fills them in.
 var programs harness.Programs
 
+var kubernetesVersion = harness.OlderKubernetes()
+
 func TestMain(m *testing.M) {
+	flag.Parse()
 	var err error
 	if programs, err = harness.Find(); err != nil {
 		fmt.Fprintln(os.Stderr, "deploy:", err)
 		os.Exit(1)
 	}
+	programs.Kubernetes = *kubernetesVersion
 	os.Exit(m.Run())
 }
 

@@ -39,13 +39,17 @@ func TestDevices(t *testing.T) {
 	}, metav1.CreateOptions{})
 	s.no(err)
 	s.up(harness.UpConfig{Shards: 4, Binders: 2})
+	forResources := devicesForResources
+	if programs.Kubernetes != "" {
+		forResources = noDevicesForResources
+	}
 	for i, test := range []struct {
 		name string
 		run  func(*stack, string)
 	}{
 		{"devices of nodes", devicesOfNodes},
 		{"devices of less important pods", devicesOfVictims},
-		{"devices for resources", devicesForResources},
+		{"devices for resources", forResources},
 		{"devices that all nodes reach", devicesOfAll},
 	} {
 		if !t.Run(test.name, func(t *testing.T) {
@@ -205,9 +209,14 @@ func devicesOfAll(s *stack, ns string) {
 	}
 }
 
-func wantingGPU(p *corev1.Pod) {
-	p.Spec.Containers[0].Resources.Requests[deviceResource] = resource.MustParse("1")
-	p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{deviceResource: resource.MustParse("1")}
+func wantingGPU(p *corev1.Pod) { wanting(deviceResource)(p) }
+
+// wanting has a pod ask for one of a resource.
+func wanting(name corev1.ResourceName) podOption {
+	return func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Requests[name] = resource.MustParse("1")
+		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{name: resource.MustParse("1")}
+	}
 }
 
 // Pods ask for a resource, and get devices where nodes do not list it: a claim is made for each, and goes with
@@ -245,6 +254,44 @@ func devicesForResources(s *stack, ns string) {
 			s.Errorf("pod %s on node %s has the claim %+v", p.Name, p.Spec.NodeName, p.Status.ExtendedResourceClaimStatus)
 		}
 	}
+}
+
+// API servers before 1.36 have no such resources by default. They drop the resource's name from the class, so that pods
+// wait for a node that lists it. They also drop what a pod is told of its claim, so that a pod that asks for the class
+// is not bound.
+func noDevicesForResources(s *stack, ns string) {
+	s.diskNodes(ns, 1)
+	s.publish(ns+"-0", ns+"-0", 1)
+	s.create(newPod(ns, "names-the-resource", "10m", selecting(lab, ns), wantingGPU))
+	s.unschedulable(ns, "names-the-resource", "1 Insufficient "+deviceResource)
+	s.create(newPod(ns, "names-the-class", "10m", selecting(lab, ns),
+		wanting(corev1.ResourceName(resourcev1.ResourceDeviceClassPrefix+"gpu"))))
+	s.eventually(placedWithin, "an event says what the API server lacks", func(ctx context.Context) (string, error) {
+		events, err := s.client.EventsV1().Events(ns).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return "", err
+		}
+		for _, e := range events.Items {
+			if e.Regarding.Name == "names-the-class" && e.Reason == "FailedScheduling" &&
+				strings.Contains(e.Note, "needs the feature DRAExtendedResource") {
+				return "", nil
+			}
+		}
+		return fmt.Sprintf("none of %d events", len(events.Items)), nil
+	})
+	for _, name := range []string{"names-the-resource", "names-the-class"} {
+		if node := s.pod(ns, name).Spec.NodeName; node != "" {
+			s.Errorf("pod %s is on node %s", name, node)
+		}
+		s.no(s.client.CoreV1().Pods(ns).Delete(s.Context(), name, metav1.DeleteOptions{}))
+	}
+	s.eventually(placedWithin, "no claim is left", func(ctx context.Context) (string, error) {
+		claims, err := s.client.ResourceV1().ResourceClaims(ns).List(ctx, metav1.ListOptions{})
+		if err != nil || len(claims.Items) == 0 {
+			return "", err
+		}
+		return fmt.Sprintf("%d claims", len(claims.Items)), nil
+	})
 }
 
 // resourcesSuit checks that every pod has a claim with a device of its node, which no other claim has.

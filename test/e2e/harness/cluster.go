@@ -81,6 +81,9 @@ func (s driverState) named() map[string]int {
 // StartCluster starts a cluster and returns when its nodes are schedulable.
 func (p Programs) StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	args := []string{"up", "--dir", cfg.Dir}
+	if p.Kubernetes != "" {
+		args = append(args, "--kubernetes", p.Kubernetes)
+	}
 	if cfg.NoKubelets {
 		args = append(args, "--kwok=false")
 	}
@@ -248,7 +251,11 @@ func (c *Cluster) StartReplica(dir, name, config string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.programs.StartProgram(dir, name, "kube-scheduler", "--config="+config, "--v=2",
+	program := "kube-scheduler"
+	if c.programs.Kubernetes != "" {
+		program += "-" + c.programs.Kubernetes
+	}
+	return c.programs.StartProgram(dir, name, program, "--config="+config, "--v=2",
 		"--bind-address="+host, "--secure-port="+port, "--cert-dir="+filepath.Join(dir, name+"-serving"),
 		"--authentication-kubeconfig="+c.Kubeconfig, "--authorization-kubeconfig="+c.Kubeconfig)
 }

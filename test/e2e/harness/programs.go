@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,6 +20,15 @@ type Programs struct {
 	Cluster, Berth string
 	// Env is added to the environment of every Berth that is started, each as name=value.
 	Env []string
+	// Kubernetes is the minor version of the clusters, such as 1.35, and of kube-scheduler; empty for the one that
+	// most tests run on.
+	Kubernetes string
+}
+
+// OlderKubernetes is a flag of tests that can run on an older version.
+func OlderKubernetes() *string {
+	return flag.String("kubernetes", "", "an older minor version of Kubernetes to run on, such as 1.35, "+
+		"which make versions-check builds")
 }
 
 // Find finds the repository above the working directory and its binaries. A missing binary is

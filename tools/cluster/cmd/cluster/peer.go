@@ -88,7 +88,7 @@ type peerSpec func(path string, at place, port int) (process.Spec, error)
 // program is a peer's program, and the name of one instance of it.
 type program struct{ name, instance string }
 
-// runPeer runs a peer as a session inside the cluster's directory. The peer
+// runPeer runs a peer, of the cluster's version, as a session inside the cluster's directory. The peer
 // goes down with the cluster, however that ends.
 func runPeer(cmd *cobra.Command, flags sessionFlags, of program, spec peerSpec) error {
 	state, err := readyCluster(flags.dir)
@@ -99,7 +99,7 @@ func runPeer(cmd *cobra.Command, flags sessionFlags, of program, spec peerSpec) 
 	if err != nil {
 		return err
 	}
-	path, err := layout.Program(of.name)
+	path, err := layout.Program(build.ProgramOf(state.Cluster.Kubernetes, of.name))
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,6 +50,9 @@ func upCommand() *cobra.Command {
 	flags.add(cmd)
 	set := cmd.Flags()
 	set.StringVar(&nodesFile, "nodes", "", "create the nodes this file describes")
+	set.StringVar(&config.Kubernetes, "kubernetes", "",
+		"an older minor version of Kubernetes to run: "+strings.Join(build.Minors(), " or ")+
+			" (built by cluster build kubernetes-VERSION)")
 	set.IntVar(&config.Port, "port", 0, "the API server's port on the loopback address (0: any free one)")
 	set.BoolVar(&config.KWOK, "kwok", true, "run simulated kubelets (KWOK)")
 	set.StringVar(&config.Controllers, "controllers", "all",

@@ -95,6 +95,8 @@ func TestSelect(t *testing.T) {
 		{"kube-apiserver apiserver", "kube-apiserver kube-controller-manager"},
 		{"peers", "kube-scheduler descheduler"},
 		{"all-but-peers", "cluster etcd nats-server kwok kube-apiserver kube-controller-manager kubectl"},
+		{"all", "cluster etcd nats-server kwok kube-apiserver kube-controller-manager kubectl kube-scheduler descheduler"},
+		{"kubernetes-1.35", "kube-apiserver-1.35 kube-controller-manager-1.35 kube-scheduler-1.35"},
 	} {
 		targets, err := Select(strings.Fields(test.names))
 		if err != nil {
@@ -114,25 +116,52 @@ func TestSelect(t *testing.T) {
 }
 
 func TestTheVersionIsLinkedIn(t *testing.T) {
-	flags := kubernetesLDFlags()
+	flags := kubernetesLDFlags(kubernetesVersion)
 	for _, want := range []string{"gitVersion=v1.36.3", "gitMajor=1 ", "gitMinor=36 "} {
 		if !strings.Contains(flags, want) {
 			t.Errorf("the linker flags are %q, want %q among them", flags, want)
 		}
 	}
-	for _, module := range []string{"kubernetes", "peers/kube-scheduler"} {
-		mod, err := os.ReadFile(filepath.Join("../..", module, "go.mod"))
-		if err != nil {
-			t.Fatal(err)
+	pins(t, "kubernetes", kubernetesVersion)
+	pins(t, "peers/kube-scheduler", kubernetesVersion)
+	for _, version := range olderVersions {
+		pins(t, "kubernetes-"+minorOf(version), version)
+	}
+}
+
+// pins checks that a module requires a release of Kubernetes, and of the
+// modules of its repository the versions that belong to it.
+func pins(t *testing.T, module, version string) {
+	t.Helper()
+	mod, err := os.ReadFile(filepath.Join("../..", module, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"k8s.io/kubernetes", "v" + version}
+	staging := "v0" + strings.TrimPrefix(version, "1")
+	pinned := false
+	for line := range strings.Lines(string(mod)) {
+		fields := strings.Fields(strings.TrimPrefix(line, "require "))
+		pinned = pinned || len(fields) >= 2 && slices.Equal(fields[:2], want)
+		if strings.HasPrefix(line, "replace k8s.io/") && fields[len(fields)-1] != staging {
+			t.Errorf("the module %s has %q, want %s at its end", module, strings.TrimSpace(line), staging)
 		}
-		want := []string{"k8s.io/kubernetes", "v" + kubernetesVersion}
-		pinned := false
-		for line := range strings.Lines(string(mod)) {
-			fields := strings.Fields(strings.TrimPrefix(line, "require "))
-			pinned = pinned || len(fields) >= 2 && slices.Equal(fields[:2], want)
-		}
-		if !pinned {
-			t.Errorf("the module %s does not pin %v", module, want)
+	}
+	if !pinned {
+		t.Errorf("the module %s does not pin %v", module, want)
+	}
+}
+
+func TestProgramsOfOlderVersions(t *testing.T) {
+	for _, test := range []struct{ minor, name, want string }{
+		{"", "kube-apiserver", "kube-apiserver"},
+		{"1.35", "kube-apiserver", "kube-apiserver-1.35"},
+		{"1.34", "kube-scheduler", "kube-scheduler-1.34"},
+		{"1.35", "kwok", "kwok"},
+		{"1.35", "descheduler", "descheduler"},
+	} {
+		if got := ProgramOf(test.minor, test.name); got != test.want {
+			t.Errorf("of version %q, %s is %s, want %s", test.minor, test.name, got, test.want)
 		}
 	}
 }

@@ -12,6 +12,11 @@ import (
 // it from and would call itself v0.0.0-master.
 const kubernetesVersion = "1.36.3"
 
+// olderVersions are the releases of older minor versions that Berth is tested
+// on besides, oldest first. The module kubernetes-1.35 pins that of 1.35, and
+// its programs have names such as kube-apiserver-1.35.
+var olderVersions = []string{"1.34.4", "1.35.4"}
+
 // Target is one program to build.
 type Target struct {
 	// Name is the file name of the program in the output directory.
@@ -38,6 +43,60 @@ var peerModules = []string{"kube-scheduler", "descheduler"}
 
 // Targets lists every program this package can build, in build order.
 func Targets() []Target {
+	targets := currentTargets()
+	for _, version := range olderVersions {
+		targets = append(targets, olderTargets(version)...)
+	}
+	return targets
+}
+
+// olderTargets are the programs of a control plane of an older version.
+func olderTargets(version string) []Target {
+	module := "kubernetes-" + minorOf(version)
+	var targets []Target
+	for _, program := range []struct {
+		name string
+		cold time.Duration
+	}{
+		{"kube-apiserver", 5 * time.Minute},
+		{"kube-controller-manager", 2 * time.Minute},
+		{"kube-scheduler", time.Minute},
+	} {
+		targets = append(targets, Target{
+			Name: program.name + "-" + minorOf(version), Group: module, Module: module,
+			LDFlags: kubernetesLDFlags(version),
+			Package: "k8s.io/kubernetes/cmd/" + program.name,
+			Cold:    program.cold,
+		})
+	}
+	return targets
+}
+
+// minorOf is "1.35" of "1.35.2".
+func minorOf(version string) string { return version[:strings.LastIndex(version, ".")] }
+
+// Minors lists the older minor versions of Kubernetes whose control plane can
+// be built, oldest first.
+func Minors() []string {
+	var minors []string
+	for _, version := range olderVersions {
+		minors = append(minors, minorOf(version))
+	}
+	return minors
+}
+
+// ProgramOf is the name of a program in a cluster of one of Minors, or of the
+// current version for "": programs that are not Kubernetes' own are the same in all.
+func ProgramOf(minor, name string) string {
+	older := name + "-" + minor
+	if slices.ContainsFunc(Targets(), func(t Target) bool { return t.Name == older }) {
+		return older
+	}
+	return name
+}
+
+// currentTargets are all but those of older versions of Kubernetes.
+func currentTargets() []Target {
 	return []Target{
 		{
 			Name: "cluster", Group: "cluster", Module: ".", Own: true, LDFlags: stripped,
@@ -60,22 +119,26 @@ func Targets() []Target {
 			Cold:    time.Minute,
 		},
 		{
-			Name: "kube-apiserver", Group: "apiserver", Module: "kubernetes", LDFlags: kubernetesLDFlags(),
+			Name: "kube-apiserver", Group: "apiserver", Module: "kubernetes",
+			LDFlags: kubernetesLDFlags(kubernetesVersion),
 			Package: "k8s.io/kubernetes/cmd/kube-apiserver",
 			Cold:    5 * time.Minute,
 		},
 		{
-			Name: "kube-controller-manager", Group: "apiserver", Module: "kubernetes", LDFlags: kubernetesLDFlags(),
+			Name: "kube-controller-manager", Group: "apiserver", Module: "kubernetes",
+			LDFlags: kubernetesLDFlags(kubernetesVersion),
 			Package: "k8s.io/kubernetes/cmd/kube-controller-manager",
 			Cold:    2 * time.Minute,
 		},
 		{
-			Name: "kubectl", Group: "kubectl", Module: "kubernetes", LDFlags: kubernetesLDFlags(),
+			Name: "kubectl", Group: "kubectl", Module: "kubernetes",
+			LDFlags: kubernetesLDFlags(kubernetesVersion),
 			Package: "k8s.io/kubernetes/cmd/kubectl",
 			Cold:    2 * time.Minute,
 		},
 		{
-			Name: "kube-scheduler", Group: "kube-scheduler", Module: "peers/kube-scheduler", LDFlags: kubernetesLDFlags(),
+			Name: "kube-scheduler", Group: "kube-scheduler", Module: "peers/kube-scheduler",
+			LDFlags: kubernetesLDFlags(kubernetesVersion),
 			Package: "k8s.io/kubernetes/cmd/kube-scheduler",
 			Cold:    4 * time.Minute,
 		},
@@ -88,7 +151,9 @@ func Targets() []Target {
 }
 
 // Select returns the targets that names stand for, each once and in build
-// order. A name is a program, a group, "all", "all-but-peers" or "peers".
+// order. A name is a program, a group, "all", "all-but-peers" or "peers". The
+// programs of older versions of Kubernetes have to be asked for by their own
+// names or groups.
 func Select(names []string) ([]Target, error) {
 	wanted := map[string]bool{}
 	for _, name := range names {
@@ -118,11 +183,12 @@ func Names() []string {
 
 func (t Target) answersTo(name string) bool {
 	peer := slices.Contains(peerModules, t.Name)
+	older := slices.Contains(Minors(), strings.TrimPrefix(t.Group, "kubernetes-"))
 	switch name {
 	case "all":
-		return true
+		return !older
 	case "all-but-peers":
-		return !peer
+		return !older && !peer
 	case "peers":
 		return peer
 	default:
@@ -136,13 +202,13 @@ const stripped = "-s -w"
 
 // kubernetesLDFlags makes a Kubernetes program report the release it is built
 // from. The date is fixed so that equal inputs give equal bytes.
-func kubernetesLDFlags() string {
+func kubernetesLDFlags(version string) string {
 	const at = "k8s.io/component-base/version"
-	major, rest, _ := strings.Cut(kubernetesVersion, ".")
+	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	flags := []string{stripped}
 	for _, set := range [][2]string{
-		{"gitVersion", "v" + kubernetesVersion},
+		{"gitVersion", "v" + version},
 		{"gitMajor", major},
 		{"gitMinor", minor},
 		{"gitTreeState", "clean"},

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,9 @@ type Config struct {
 	Layout build.Layout
 	// Dir is the cluster's directory, absolute.
 	Dir string
+	// Kubernetes is the minor version of the control plane, one of build.Minors;
+	// empty for the current one.
+	Kubernetes string
 	// Port is the API server's, on the loopback address. Zero means any free one.
 	Port int
 	// Sync has etcd reach the disk with every write. Off by default: a test
@@ -61,6 +65,10 @@ func (c Config) withDefaults() Config {
 // Validate names the field that is wrong and what it accepts.
 func (c Config) Validate() error {
 	c = c.withDefaults()
+	if c.Kubernetes != "" && !slices.Contains(build.Minors(), c.Kubernetes) {
+		return fmt.Errorf("kubernetes %q: want %s, or nothing for the current version",
+			c.Kubernetes, strings.Join(build.Minors(), " or "))
+	}
 	if c.NodeLease < 10*time.Second || c.NodeLease%time.Second != 0 {
 		return fmt.Errorf("node lease %s: want whole seconds, 10s or more", c.NodeLease)
 	}

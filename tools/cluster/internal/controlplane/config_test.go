@@ -13,12 +13,17 @@ func TestValidateNamesTheField(t *testing.T) {
 	if err := valid.Validate(); err != nil {
 		t.Errorf("the defaults are refused: %v", err)
 	}
+	older := Config{Controllers: "all", KWOK: true, Kubernetes: "1.35"}
+	if err := older.Validate(); err != nil {
+		t.Errorf("an older version is refused: %v", err)
+	}
 	for want, config := range map[string]Config{
 		"node lease 5s":         {Controllers: "all", NodeLease: 5 * time.Second},
 		"node lease 10.5s":      {Controllers: "all", NodeLease: 10500 * time.Millisecond},
 		`controllers ""`:        {},
 		"requests in flight -1": {Controllers: "all", MaxRequests: -1},
 		"there is no KWOK":      {Controllers: "all", Stages: "file"},
+		`kubernetes "1.20"`:     {Controllers: "all", Kubernetes: "1.20"},
 		`config "a/v1"`:         {Controllers: "all", RuntimeConfig: "a/v1"},
 		`config "a/v1=off"`:     {Controllers: "all", RuntimeConfig: "a/v1=off"},
 	} {

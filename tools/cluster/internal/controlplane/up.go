@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"path/filepath"
 
+	"github.com/berth-scheduler/berth/tools/cluster/internal/build"
 	"github.com/berth-scheduler/berth/tools/cluster/internal/pki"
 	"github.com/berth-scheduler/berth/tools/cluster/internal/probe"
 	"github.com/berth-scheduler/berth/tools/cluster/internal/process"
@@ -40,6 +41,7 @@ func Up(ctx context.Context, s *session.Session, config Config) error {
 		EtcdClient:  p.server,
 		KWOK:        p.KWOK,
 		Controllers: p.Controllers,
+		Kubernetes:  p.Kubernetes,
 	}
 	for _, step := range []func(context.Context) error{
 		p.startEtcd,
@@ -108,9 +110,10 @@ func (p *plane) componentKubeconfig(component string) string {
 	return filepath.Join(p.Dir, "pki", component+".kubeconfig")
 }
 
-// program finds a program and returns an error that tells how to build it.
+// program finds a program of the cluster's version and returns an error that
+// tells how to build it.
 func (p *plane) program(name string) (string, error) {
-	path, err := p.Layout.Program(name)
+	path, err := p.Layout.Program(build.ProgramOf(p.Kubernetes, name))
 	if err != nil {
 		return "", fmt.Errorf("bring up the cluster: %w", err)
 	}

@@ -48,6 +48,8 @@ type Cluster struct {
 	// Server is the API server's URL, Version what it says it is.
 	Server  string `json:"server"`
 	Version string `json:"version"`
+	// Kubernetes is the older minor version that was asked for, empty for none.
+	Kubernetes string `json:"kubernetes,omitempty"`
 	// Kubeconfig is a file with administrator credentials.
 	Kubeconfig string `json:"kubeconfig"`
 	// CAFile, Admin and the KubeSchedulerKubeconfig are under DIR/pki.
