@@ -8,7 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/events/eventspb"
 )
 
-// encodeEvidence gives no bytes for no evidence, and an empty message for an empty one. Too large a one loses its basis,
+// encodeEvidence gives no bytes for no evidence, and an empty message for an empty one. Too large a one loses
+// its basis,
 // after which the decision cannot be made again, or is left out.
 func encodeEvidence(e *Evidence) []byte {
 	if e == nil {

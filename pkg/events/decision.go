@@ -73,7 +73,8 @@ const AttemptAnnotation = "berth.dev/attempt"
 // room for them. The queue decides when, the binder removes it.
 const QuotaGate = "berth.dev/quota"
 
-// TooLargeGate is the scheduling gate that the facts give a pod which is too large for the log. The API server has no such
+// TooLargeGate is the scheduling gate that the facts give a pod which is too large for the log. The API server
+// has no such
 // pod with it. What the facts say of the pod beside is what counts on a node, see state.Reduce.
 const TooLargeGate = "berth.dev/too-large"
 

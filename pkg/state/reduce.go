@@ -25,7 +25,8 @@ const usualText = 1 << 10
 // Reduce makes, in place, of a stripped object of size bytes one of at most limit bytes, with the same identity, that
 // every reader can use without doing harm:
 //
-//   - A pod keeps what counts on its node, see reducePod. It is never placed, and the descheduler leaves it where it is.
+//   - A pod keeps what counts on its node, see reducePod. It is never placed, and the descheduler leaves it
+//     where it is.
 //   - A budget allows no disruption, and covers its whole namespace if its selector has no room.
 //   - A claim to devices keeps what it has. It gets a deletion timestamp, so that no further pod uses it.
 //   - Other objects lose what no decision reads: long annotations, texts, the labels of kinds that nobody selects.
@@ -67,8 +68,10 @@ func metaOf(obj metav1.Object, note string) metav1.ObjectMeta {
 }
 
 // reducePod returns what counts on the pod's node: node, phase, deletion and priority, and one container with the
-// effective requests. The rest follows as far as it has room, most important first. The gate keeps it from being placed,
-// by members of earlier versions, too; the API server lets no bound pod have one, so that nobody can set it to be spared
+// effective requests. The rest follows as far as it has room, most important first. The gate keeps it from
+// being placed,
+// by members of earlier versions, too; the API server lets no bound pod have one, so that nobody can set it to
+// be spared
 // by the descheduler. The toleration has no rule evict the pod for what is left out of it.
 func reducePod(pod *corev1.Pod, note string, limit int) *corev1.Pod {
 	out := &corev1.Pod{ObjectMeta: metaOf(pod, note)}

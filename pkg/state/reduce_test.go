@@ -123,7 +123,8 @@ func TestReducePodKeepsWhatBindsOthers(t *testing.T) {
 	}
 }
 
-// TestReduceOthers: a budget allows nothing, a claim keeps its devices and takes no further pod, and what cannot be used
+// TestReduceOthers: a budget allows nothing, a claim keeps its devices and takes no further pod, and what
+// cannot be used
 // safely without the part that is too large is left out.
 func TestReduceOthers(t *testing.T) {
 	meta := metav1.ObjectMeta{Name: "a", Namespace: "default", UID: types.UID("uid"), ResourceVersion: "9"}

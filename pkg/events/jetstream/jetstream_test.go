@@ -221,7 +221,8 @@ func TestServerWithALowLimit(t *testing.T) {
 	}
 }
 
-// TestStreamWithALowLimit: max_msg_size of a stream does not stand in the way of what the log promises to take. If it is
+// TestStreamWithALowLimit: max_msg_size of a stream does not stand in the way of what the log promises to
+// take. If it is
 // set while the log is open, the message is named that is never taken.
 func TestStreamWithALowLimit(t *testing.T) {
 	n := newServer(t, nil)

@@ -8,7 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
-// WithoutRefused returns what is left of an unfenced append after err: if the log does not take one of the messages, now
+// WithoutRefused returns what is left of an unfenced append after err: if the log does not take one of the
+// messages, now
 // or later, that one is counted, logged and left out, and the others are to be appended again. refused is false for any
 // other error, the outcome of which is unknown.
 func WithoutRefused(

@@ -89,7 +89,8 @@ func (p *publisher) gather(first decide.Effect) []events.Message {
 	}
 }
 
-// append tries until the log has acknowledged, or ctx ends, or the log is closed. What the log does not take is left out.
+// append tries until the log has acknowledged, or ctx ends, or the log is closed. What the log does not take
+// is left out.
 func (p *publisher) append(ctx context.Context, delay wait.DelayFunc, msgs []events.Message) error {
 	err := delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		actx, cancel := context.WithTimeout(ctx, appendTimeout)

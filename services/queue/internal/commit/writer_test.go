@@ -208,7 +208,9 @@ type counting struct {
 	largest int
 }
 
-func (c *counting) Append(ctx context.Context, s events.Stream, last events.Tail, msgs []events.Message) (uint64, error) {
+func (c *counting) Append(
+	ctx context.Context, s events.Stream, last events.Tail, msgs []events.Message,
+) (uint64, error) {
 	size := 0
 	for i := range msgs {
 		size += len(msgs[i].Data)

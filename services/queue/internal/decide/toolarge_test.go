@@ -52,7 +52,8 @@ func TestAPodThatIsTooLargeIsToldAboutAndNotOffered(t *testing.T) {
 	h.want("large", PoolOffered)
 }
 
-// A pod that was rejected, or is out with a shard, and has grown too large waits until it is smaller, like one that came
+// A pod that was rejected, or is out with a shard, and has grown too large waits until it is smaller, like one
+// that came
 // so.
 func TestAPodThatGrowsIsTakenBack(t *testing.T) {
 	h := newHarness(t)

@@ -276,7 +276,8 @@ func (s *kindStore) upsert(o object, version, progress uint64, cause string) err
 	return err
 }
 
-// reduce makes of an object that is too large for the log what readers need of it to stay safe. It returns false if that
+// reduce makes of an object that is too large for the log what readers need of it to stay safe. It returns
+// false if that
 // is too large as well.
 func (s *kindStore) reduce(o object, size int) (data []byte, kept bool) {
 	kept = state.Reduce(o, size, events.MaxObject)

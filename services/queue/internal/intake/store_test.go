@@ -335,7 +335,8 @@ func deletedAfter(c *cluster, name string, after uint64) bool {
 }
 
 // An object that is too large for the log is told of as what readers need to stay safe; if that is too large, too,
-// readers are told that it is gone. What comes behind it is told of as ever, and it is told of whole when it is smaller.
+// readers are told that it is gone. What comes behind it is told of as ever, and it is told of whole when it
+// is smaller.
 func TestObjectsThatAreTooLarge(t *testing.T) {
 	_, fail := context.WithCancelCause(t.Context())
 	defer fail(nil)
