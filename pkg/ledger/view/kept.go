@@ -136,8 +136,8 @@ func (v *View) noteKept(uid, node string, pod *state.Pod) {
 	v.kept.byOwner[owner] = append(v.kept.byOwner[owner], token)
 }
 
-// OwnerOf is the UID, within the pod's namespace, of what makes a pod anew when it goes: its controller or, as there are
-// controllers that do not say that they are, its only owner. Empty if there is none.
+// OwnerOf is the UID of what makes a pod anew when it goes: its controller or, as there are controllers that do not say
+// that they are, its only owner. Empty if there is none. It is as good as the namespace: the pod's maker writes it.
 func OwnerOf(p *state.Pod) string {
 	if p.Template == nil {
 		return ""

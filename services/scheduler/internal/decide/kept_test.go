@@ -301,8 +301,8 @@ func TestOustedPlaceThatComesBackCountsAgain(t *testing.T) {
 	}
 }
 
-// A pod is staged in a kept place that it ousts, and another has a plan for that node: the place is ousted first, so that
-// the plan has not counted on room that stays kept.
+// A pod is staged in a kept place that it ousts, and another has a plan for that node: the place is ousted first, so
+// that the plan has not counted on room that stays kept.
 func TestPlanWaitsForAPlaceThatIsOusted(t *testing.T) {
 	st := besideAKeptPlace(t)
 	st.pod("first", onNode("n3"))

@@ -42,11 +42,11 @@ type kubelets struct {
 	ended  endedReservations
 }
 
-// maxEnded is how many reservations are remembered after their end: kubelets reject within seconds after the bind.
+// maxEnded is how many reservations are remembered after their end: kubelets reject within seconds of the bind.
 const maxEnded = 8192
 
-// endedReservations are the latest reservations that the ledger does not have any more, as the facts stand for them or they
-// were taken back. A ring and not a map: every pod that is placed gets here, and hardly one is looked up.
+// endedReservations are the latest reservations that the ledger does not have any more: the facts stand for them, or
+// they were taken back. A ring and not a map: every pod that is placed gets here, and hardly one is looked up.
 type endedReservations struct {
 	ring []reserved
 	next int

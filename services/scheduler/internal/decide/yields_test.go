@@ -49,7 +49,9 @@ func (st *story) yield(uid string) {
 	})
 	st.publish(st.pods[uid])
 	rv, _ := strconv.ParseUint(st.pods[uid].ResourceVersion, 10, 64)
-	st.touch(doc.NodeName, func(d ledger.NodeDoc) ledger.NodeDoc { return must(ledger.ReleaseFenced(d, uid, e.Token, rv)) })
+	st.touch(doc.NodeName, func(d ledger.NodeDoc) ledger.NodeDoc {
+		return must(ledger.ReleaseFenced(d, uid, e.Token, rv))
+	})
 }
 
 // A place is held until a reservation on another node that excludes its pod has been given back.
