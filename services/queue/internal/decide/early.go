@@ -1,0 +1,30 @@
+package decide
+
+// mayGoEarly puts a pod in backoff where those stand that may be offered early, if it may.
+func (c *Core) mayGoEarly(e *entry) {
+	switch {
+	case e.early != nil || !e.mayGoEarly():
+	case e.lane != nil:
+		e.early = e.lane.back
+		e.early.put(e)
+		c.lanes.moved[e.lane] = struct{}{}
+	default:
+		c.list(e)
+	}
+}
+
+func (c *Core) notEarly(e *entry) {
+	if e.early == nil {
+		return
+	}
+	e.early.drop(e)
+	c.quotas.headMoved(e)
+	if e.early == c.bags.early[e.partition] {
+		c.bags.earlyCount--
+		if e.lane != nil {
+			e.lane.listed--
+			c.lanes.moved[e.lane] = struct{}{}
+		}
+	}
+	e.early = nil
+}
