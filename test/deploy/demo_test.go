@@ -84,15 +84,17 @@ func (s *system) ledgerFlags() []string {
 	}
 }
 
-// logFlags lead an operator's command to the log.
+// logFlags lead an operator's command to the log, as the observer: the administrator is in the account of the streams,
+// where no service hears what is asked.
 func (s *system) logFlags() []string {
 	return []string{
-		"--nats-url", strings.Join(s.stores.natsURLs(), ","), "--nats-ca-file", s.file("root", "ca.crt"),
-		"--nats-cert-file", s.file("root", "tls.crt"), "--nats-key-file", s.file("root", "tls.key"),
+		"--nats-url", strings.Join(s.stores.natsURLs(), ","), "--nats-ca-file", s.file("observer", "ca.crt"),
+		"--nats-cert-file", s.file("observer", "tls.crt"), "--nats-key-file", s.file("observer", "tls.key"),
+		"--nats-inbox-prefix", "_INBOX.berth-observer",
 	}
 }
 
-// asks runs operators' commands with the operators' certificate.
+// asks runs operators' commands with the operators' certificates.
 func (s *system) asks(t *testing.T, ns string) {
 	log := s.logFlags()
 	for _, args := range [][]string{

@@ -88,6 +88,7 @@ func TestStoresRefuseWhoHasNoRight(t *testing.T) {
 	t.Run("the peers' ports, without a certificate of a peer", func(t *testing.T) { s.foreignPeers(t) })
 	t.Run("the log, subjects of another service", func(t *testing.T) { s.foreignSubjects(t) })
 	t.Run("the log, answers to another service", func(t *testing.T) { s.foreignInboxes(t) })
+	t.Run("the log, answers where the service may not publish", func(t *testing.T) { s.foreignAnswers(t) })
 	t.Run("the log, what another service says", func(t *testing.T) { s.foreignWords(t) })
 	t.Run("the ledger, what another service writes", func(t *testing.T) { s.foreignKeys(t) })
 	t.Run("the ledger, what the administrator does", func(t *testing.T) { s.foreignAdministration(t) })

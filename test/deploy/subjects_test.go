@@ -47,17 +47,15 @@ var subjectsOf = map[string][]string{
 	"$JS.API.STREAM.RESTORE.x": nil, "$JS.API.STREAM.LEADER.STEPDOWN.x": nil, "$JS.API.STREAM.PEER.REMOVE.x": nil,
 	"$JS.API.META.LEADER.STEPDOWN": nil, "$JS.API.SERVER.REMOVE": nil, "$JS.API.ACCOUNT.PURGE.x": nil,
 	"$JS.API.CONSUMER.DURABLE.CREATE.x.y": nil, "$JS.API.CONSUMER.LEADER.STEPDOWN.x.y": nil,
-	"$JS.API.STREAM.INFO.x": readers, "$JS.API.CONSUMER.CREATE.x.y": readers,
-	"$JS.API.CONSUMER.MSG.NEXT.x.y": readers,
-	"$SYS.REQ.SERVER.PING":          nil, "$SYS.REQ.USER.INFO": nil, "_INBOX.x": nil, "x": nil,
+	"$JS.API.STREAM.INFO.x": readers, "$JS.API.CONSUMER.CREATE.x.y": readers, "$JS.API.CONSUMER.MSG.NEXT.x.y": readers,
+	"$JS.ACK.x": nil, "$JS.FC.x": nil, "$SYS.REQ.SERVER.PING": nil, "$SYS.REQ.USER.INFO": nil, "_INBOX.x": nil, "x": nil,
 }
 
 // heardBy are subjects with the services that subscribe to them.
 var heardBy = map[string][]string{
 	"work.request": {"queue"}, "ask.queue": {"queue"}, "work.offers.x": {"scheduler"}, "shards.turns": {"scheduler"},
 	"ask.shards": {"scheduler"}, "answers.x": {"observer"},
-	"facts.>": nil, "decisions.>": nil, "ledger.>": nil, "work.>": nil,
-	"$JS.>": nil, "$SYS.>": nil, "$O.>": nil, ">": nil,
+	"facts.>": nil, "decisions.>": nil, "ledger.>": nil, "work.>": nil, "$JS.>": nil, "$SYS.>": nil, "$O.>": nil, ">": nil,
 }
 
 // client connects as a service, with nothing of Berth between.
@@ -100,9 +98,9 @@ func (s *system) foreignSubjects(t *testing.T) {
 	}
 }
 
-// forgedFact: the binder may write a decision of its own and read the log. It writes one with the header of a fact, and
-// has the server deliver it to a subject of the facts, where the stream stores it. Nobody takes it for a fact: the node
-// that it tells of does not exist for any shard.
+// forgedFact: the administrator writes a decision with the header of a fact, and has the server deliver it to a subject
+// of the facts, where the stream stores it; no service gets that far (see foreignAnswers). Nobody takes it for a fact:
+// the node that it tells of does not exist for any shard.
 func (s *system) forgedFact(t *testing.T) {
 	node := &corev1.Node{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
@@ -117,7 +115,7 @@ func (s *system) forgedFact(t *testing.T) {
 	fact := events.EncodeFact(events.Fact{
 		Kind: events.KindNode, Op: events.OpUpsert, UID: "forged", Name: "forged", ResourceVersion: 1 << 40, Object: raw,
 	})
-	c := s.natsClient(t, "binder")
+	c := s.natsClient(t, "root")
 	js, err := c.JetStream()
 	s.no(err)
 	header := nats.Header{}

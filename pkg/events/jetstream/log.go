@@ -25,6 +25,7 @@ type Log struct {
 	logger     *slog.Logger
 	streams    map[events.Stream]jetstream.Stream
 	snapshots  jetstream.ObjectStore
+	objects    jetstream.Stream // that keeps the snapshots
 	dropped    atomic.Uint64
 	onDropped  func(messages int)
 	patience   *patience.Patience
@@ -132,8 +133,7 @@ func (l *Log) prepare(ctx context.Context, cfg Config) error {
 		}
 		l.streams[name] = stream
 	}
-	l.snapshots, err = l.ensureSnapshots(ctx, cfg)
-	return explainSetup("object store "+snapshotBucket, err)
+	return explainSetup("object store "+snapshotBucket, l.ensureSnapshots(ctx, cfg))
 }
 
 // ensureStream creates the stream, or brings what there is to what Berth relies on and cfg

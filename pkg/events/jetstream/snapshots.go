@@ -3,9 +3,9 @@ package jetstream
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"time"
 
@@ -23,26 +23,32 @@ const (
 	// snapshotTimeout bounds the transfer of a snapshot when the caller sets no deadline; the
 	// client's own bound is for single requests.
 	snapshotTimeout = time.Minute
-	// firstAttempt bounds the first attempt to read a snapshot, attemptFactor is by how much the
-	// next ones may take longer. When another takes a snapshot's place after its contents were looked
-	// up and before its first part was asked for, nothing comes any more, and the client waits for it
-	// as long as it may.
-	firstAttempt  = 2 * time.Second
-	attemptFactor = 4
+	// snapshotStream and snapshotParts are the stream that keeps the object store, and the subjects of the parts of
+	// its objects, as all clients of NATS name them (ADR-20).
+	snapshotStream = "OBJ_" + snapshotBucket
+	snapshotParts  = "$O." + snapshotBucket + ".C."
 )
 
 // snapshotBackoff spaces the attempts to read a snapshot that was replaced meanwhile: its
-// parts vanish under the reader.
-var snapshotBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 4}
+// parts vanish under the reader, or a replica that answers does not have them yet. About six seconds in all.
+var snapshotBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 8}
 
-func (l *Log) ensureSnapshots(ctx context.Context, cfg Config) (jetstream.ObjectStore, error) {
-	store, err := l.js.ObjectStore(ctx, snapshotBucket)
-	if err == nil && cfg.Replicas == 0 {
-		return store, nil
-	}
+// ensureSnapshots creates or updates the object store.
+func (l *Log) ensureSnapshots(ctx context.Context, cfg Config) (err error) {
+	l.snapshots, err = l.js.ObjectStore(ctx, snapshotBucket)
 	if err != nil && !errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil, err
+		return err
 	}
+	if err != nil || cfg.Replicas != 0 {
+		if l.snapshots, err = l.makeSnapshots(ctx, cfg); err != nil {
+			return err
+		}
+	}
+	l.objects, err = l.js.Stream(ctx, snapshotStream)
+	return err
+}
+
+func (l *Log) makeSnapshots(ctx context.Context, cfg Config) (jetstream.ObjectStore, error) {
 	return l.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{
 		Bucket:      snapshotBucket,
 		Description: "berth: newest state snapshot of each stream",
@@ -76,11 +82,7 @@ func (l *Log) Latest(ctx context.Context, name events.Stream) (sequence uint64, 
 	ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
 	defer cancel()
 	var last error
-	limit := firstAttempt
 	err = wait.ExponentialBackoffWithContext(ctx, snapshotBackoff, func(ctx context.Context) (bool, error) {
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
-		limit *= attemptFactor
 		sequence, data, last = l.getSnapshot(ctx, name)
 		return last == nil || errors.Is(last, jetstream.ErrObjectNotFound), nil
 	})
@@ -96,12 +98,7 @@ func (l *Log) Latest(ctx context.Context, name events.Stream) (sequence uint64, 
 }
 
 func (l *Log) getSnapshot(ctx context.Context, name events.Stream) (sequence uint64, data []byte, err error) {
-	object, err := l.snapshots.Get(ctx, string(name))
-	if err != nil {
-		return 0, nil, err
-	}
-	defer func() { err = errors.Join(err, object.Close()) }()
-	info, err := object.Info()
+	info, err := l.snapshots.GetInfo(ctx, string(name))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -109,6 +106,30 @@ func (l *Log) getSnapshot(ctx context.Context, name events.Stream) (sequence uin
 	if sequence, err = strconv.ParseUint(text, 10, 64); err != nil {
 		return 0, nil, fmt.Errorf("metadata %s is %q, want a decimal number", snapshotSequence, text)
 	}
-	data, err = io.ReadAll(object) // checks the digest at the end
+	data, err = l.parts(ctx, info)
 	return sequence, data, err
+}
+
+// parts asks for the parts of an object one by one. The client's own Get has the server push them to a subject. That
+// subject is in the account of the streams, and a service whose account is another does not hear it: whoever could,
+// could name any subject of that account.
+func (l *Log) parts(ctx context.Context, info *jetstream.ObjectInfo) ([]byte, error) {
+	want, err := jetstream.DecodeObjectDigest(info.Digest)
+	if err != nil {
+		return nil, fmt.Errorf("digest %q: %w", info.Digest, err)
+	}
+	var data []byte
+	from := uint64(1)
+	for part := range info.Chunks {
+		m, err := l.objects.GetMsg(ctx, from, jetstream.WithGetMsgSubject(snapshotParts+info.NUID))
+		if err != nil {
+			return nil, fmt.Errorf("part %d of %d: %w", part+1, info.Chunks, err)
+		}
+		data = append(data, m.Data...)
+		from = m.Sequence + 1
+	}
+	if have := sha256.Sum256(data); !bytes.Equal(have[:], want) {
+		return nil, fmt.Errorf("digest of %d bytes is %x, want %x", len(data), have, want)
+	}
+	return data, nil
 }

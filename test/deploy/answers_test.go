@@ -1,0 +1,180 @@
+//go:build e2e
+
+package deploy_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+)
+
+// snapshotStream keeps the snapshots.
+const snapshotStream = "OBJ_berth-snapshots"
+
+// answered is a subject on which an attacker has NATS answer him.
+type answered struct {
+	subject string
+	// body is what the answer should carry to do harm, where it has to carry something.
+	body string
+	// by are those that may publish there anyway.
+	by []string
+}
+
+// victims are subjects where an answer does harm.
+var victims = []answered{
+	{subject: "$JS.API.STREAM.UPDATE.FACTS", body: `{"name":"FACTS","subjects":["facts.>"],"storage":"file",` +
+		`"num_replicas":3,"max_msgs":1,"max_bytes":1048576,"deny_delete":true,"allow_atomic":true}`, by: []string{"queue"}},
+	{subject: "$JS.API.STREAM.CREATE.forged", body: `{"name":"forged","subjects":["forged.>"],"storage":"file"}`,
+		by: []string{"queue"}},
+	{subject: "facts.node.forged.1", body: "forged", by: []string{"queue"}},
+	{subject: "ledger.forged", body: "forged", by: []string{"queue"}},
+	{subject: "decisions.forged.placed", body: "forged", by: []string{"scheduler"}},
+	{subject: "decisions.forged.bound", body: "forged", by: []string{"binder"}},
+	{subject: "$O.berth-snapshots.M.forged", body: "forged", by: []string{"queue"}},
+	{subject: "work.request", body: "forged", by: []string{"scheduler"}},
+	{subject: "_INBOX.berth-queue.forged.1", body: "forged", by: []string{"queue"}},
+	{subject: "$JS.API.STREAM.PURGE.FACTS"},
+	{subject: "$JS.API.STREAM.DELETE.LEDGER"},
+	{subject: "$JS.API.STREAM.DELETE.FACTS"},
+}
+
+// ownDecisions are subjects of decisions that each service may write.
+var ownDecisions = map[string]string{
+	"queue": "decisions.attack.quarantined", "scheduler": "decisions.attack.failed",
+	"binder": "decisions.attack.released", "descheduler": "decisions.attack.returned",
+}
+
+// attacker has NATS answer, with the rights of one service, on subjects that are not the service's.
+type attacker struct {
+	*system
+	t  *testing.T
+	as string
+	c  *nats.Conn
+	js nats.JetStreamContext
+}
+
+// consumer makes one that delivers on request, or to a subject if that is given.
+func (a *attacker) consumer(stream, name, deliver string, from uint64) {
+	cfg := &nats.ConsumerConfig{
+		Name: name, AckPolicy: nats.AckNonePolicy, DeliverSubject: deliver, InactiveThreshold: time.Minute,
+		DeliverPolicy: nats.DeliverByStartSequencePolicy, OptStartSeq: from,
+	}
+	if _, err := a.js.AddConsumer(stream, cfg); err != nil {
+		a.t.Logf("the %s makes a consumer of %s: %v", a.as, stream, err)
+	}
+}
+
+// say publishes a request and names the subject for the answer.
+func (a *attacker) say(request, answer string, data []byte) {
+	a.no(a.c.PublishRequest(request, answer, data))
+}
+
+// record stores a body in the log where the service may.
+func (a *attacker) record(body string) (sequence uint64) {
+	subject := ownDecisions[a.as]
+	if subject == "" {
+		return 1 // any record
+	}
+	ack, err := a.js.Publish(subject, []byte(body))
+	if err != nil {
+		a.t.Fatal(a.as, err)
+	}
+	return ack.Sequence
+}
+
+// strike has each kind of answer come on a subject.
+func (a *attacker) strike(n int, v answered) {
+	const decisions, next, direct = string(events.Decisions), "$JS.API.CONSUMER.MSG.NEXT.", "$JS.API.DIRECT.GET."
+	name := fmt.Sprintf("attack-%s-%d", a.as, n)
+	sequence := a.record(v.body)
+	a.consumer(string(events.Ledger), name, "", 1)
+	a.say(next+string(events.Ledger)+"."+name, v.subject, []byte(`{"batch":1,"no_wait":true}`))
+	a.say(next+string(events.Ledger)+"."+name, v.subject, []byte("no JSON"))
+	a.say(direct+snapshotStream, v.subject, []byte(`{"seq":1000000000000}`))
+	a.say("$JS.API.STREAM.INFO.FACTS", v.subject, nil)
+	a.say("$JS.API.STREAM.MSG.GET."+decisions, v.subject, fmt.Appendf(nil, `{"seq":%d}`, sequence))
+	if own := ownDecisions[a.as]; own != "" {
+		a.say(own, v.subject, []byte(v.body))
+	}
+	// A record as it is, and as the snapshots' stream has it then: from there NATS answers under any subject.
+	a.consumer(decisions, name, "", sequence)
+	a.say(next+decisions+"."+name, v.subject, nil)
+	a.consumer(decisions, name+"-planted", "", sequence)
+	a.say(next+decisions+"."+name+"-planted", "$O.berth-snapshots.M.planted", nil)
+	a.no(a.c.FlushTimeout(refusedWithin))
+	a.say(direct+snapshotStream, v.subject, fmt.Appendf(nil, `{"last_by_subj":%q}`, ownDecisions[a.as]))
+	a.consumer(decisions, name+"-pushed", v.subject, sequence)
+	// NATS reports the way of a message to a subject that the message names.
+	m := &nats.Msg{Subject: "$JS.API.INFO", Header: nats.Header{"Nats-Trace-Dest": {v.subject}}}
+	a.no(a.c.PublishMsg(m))
+}
+
+// foreignAnswers: NATS checks the subject that a client publishes to, and not the one where it wants the answer. A
+// service that asks what it may ask, and names a subject that it may not publish to for the answer, does no harm.
+func (s *system) foreignAnswers(t *testing.T) {
+	root := s.natsClient(t, "root")
+	js, err := root.JetStream()
+	s.no(err)
+	facts, err := js.StreamInfo(string(events.Facts))
+	s.no(err)
+	requests, err := s.natsClient(t, "queue").SubscribeSync("work.request") // no shard runs
+	s.no(err)
+	for _, as := range readers {
+		c := s.natsClient(t, as)
+		own, err := c.JetStream()
+		s.no(err)
+		a := &attacker{system: s, t: t, as: as, c: c, js: own}
+		for n, v := range victims {
+			if !slices.Contains(v.by, as) {
+				a.strike(n, v)
+			}
+		}
+		s.no(c.FlushTimeout(refusedWithin))
+		for end := time.Now().Add(refusedWithin); time.Now().Before(end); {
+			if done := harm(js, facts, requests); done != "" {
+				t.Fatalf("the %s has NATS answer where it may not publish: %s", as, done)
+			}
+		}
+	}
+}
+
+// harm names what is no longer as it was.
+func harm(js nats.JetStreamContext, before *nats.StreamInfo, requests *nats.Subscription) string {
+	var all []string
+	streams := []string{snapshotStream}
+	for _, name := range events.Streams() {
+		streams = append(streams, string(name))
+	}
+	for _, stream := range streams {
+		now, err := js.StreamInfo(stream, &nats.StreamInfoRequest{SubjectsFilter: ">"})
+		if err != nil {
+			all = append(all, fmt.Sprintf("stream %s: %v", stream, err))
+			continue
+		}
+		for subject := range now.State.Subjects {
+			if strings.Contains(subject, "forged") || strings.Contains(subject, "planted") ||
+				strings.Contains(subject, "attack") && stream != string(events.Decisions) {
+				all = append(all, fmt.Sprintf("stream %s has a record %s", stream, subject))
+			}
+		}
+		if stream == before.Config.Name && (now.State.FirstSeq > before.State.FirstSeq ||
+			now.Config.MaxMsgs != before.Config.MaxMsgs || !now.Created.Equal(before.Created)) {
+			raw, _ := json.Marshal(now) // only shown
+			all = append(all, fmt.Sprintf("stream %s is another: %s", stream, raw))
+		}
+	}
+	if _, err := js.StreamInfo("forged"); err == nil {
+		all = append(all, "there is a stream forged")
+	}
+	if n, _, err := requests.Pending(); err != nil || n > 0 {
+		all = append(all, fmt.Sprintf("%d requests for work: %v", n, err))
+	}
+	return strings.Join(all, "\n")
+}
