@@ -84,6 +84,29 @@ func TestContractInProcess(t *testing.T) {
 	})
 }
 
+// TestContractThroughAccounts runs the same as a client whose account imports what it needs of the streams.
+func TestContractThroughAccounts(t *testing.T) {
+	eventstest.Run(t, func(t *testing.T) eventstest.Target {
+		n := newServerApart(t)
+		l := open(t, member(n))
+		return eventstest.Target{
+			Log: l, Snapshots: l, Bus: l, Close: l.Close,
+			Trim:       func(t *testing.T, s events.Stream, first uint64) { trim(t, n, s, first) },
+			Checkpoint: func(t *testing.T) func() { return checkpoint(t, n, l) },
+		}
+	})
+}
+
+// TestRestartThroughAccounts: readers and writers go on.
+func TestRestartThroughAccounts(t *testing.T) {
+	n := newServerApart(t)
+	l := open(t, member(n))
+	eventstest.RunRestart(t, eventstest.Target{Log: l, Snapshots: l, Bus: l}, func(t *testing.T) {
+		n.stop()
+		n.start(t)
+	})
+}
+
 // checkpoint is the server's, and waits for the log to be connected again.
 func checkpoint(t *testing.T, n *natsServer, l *jetstream.Log) func() {
 	restore := n.checkpoint(t)

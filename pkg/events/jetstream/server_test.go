@@ -17,17 +17,72 @@ const startTimeout = 20 * time.Second
 // started again on the same port.
 type natsServer struct {
 	options server.Options
+	// config is read at each start, in the form of a configuration file.
+	config  string
 	running *server.Server
+}
+
+// apart is a server's configuration with the streams in an account of their own, as the manifests have it. A client
+// that does not say who it is administers the streams.
+const apart = `
+no_auth_user: administrator
+accounts {
+  log {
+    jetstream: enabled
+    users: [{ user: administrator, password: x }]
+    exports: [
+      { service: "$JS.API.>" }, { service: "$JS.API.CONSUMER.MSG.NEXT.>", response_type: stream }
+      { service: "facts.>" }, { service: "decisions.>" }, { service: "ledger.>" }, { service: "$O.>" }
+    ]
+  }
+  member {
+    users: [{ user: member, password: x }]
+    imports: [
+      { service: { account: log, subject: "$JS.API.INFO" } }
+      { service: { account: log, subject: "$JS.API.STREAM.INFO.*" } }
+      { service: { account: log, subject: "$JS.API.STREAM.CREATE.*" } }
+      { service: { account: log, subject: "$JS.API.STREAM.UPDATE.*" } }
+      { service: { account: log, subject: "$JS.API.STREAM.PURGE.OBJ_berth-snapshots" } }
+      { service: { account: log, subject: "$JS.API.STREAM.MSG.GET.*" } }
+      { service: { account: log, subject: "$JS.API.DIRECT.GET.>" } }
+      { service: { account: log, subject: "$JS.API.CONSUMER.CREATE.>" } }
+      { service: { account: log, subject: "$JS.API.CONSUMER.DELETE.>" } }
+      { service: { account: log, subject: "$JS.API.CONSUMER.INFO.>" } }
+      { service: { account: log, subject: "$JS.API.CONSUMER.MSG.NEXT.>" } }
+      { service: { account: log, subject: "facts.>" } }
+      { service: { account: log, subject: "decisions.>" } }
+      { service: { account: log, subject: "ledger.>" } }
+      { service: { account: log, subject: "$O.>" } }
+    ]
+  }
+}`
+
+// member is a client whose account is not that of the streams.
+func member(n *natsServer) jetstream.Config {
+	return jetstream.Config{URLs: []string{n.url()}, User: "member", Password: "x", Logger: quiet}
+}
+
+// newServerApart starts a server with the configuration apart.
+func newServerApart(t testing.TB) *natsServer {
+	t.Helper()
+	n := &natsServer{options: testOptions(t), config: apart}
+	n.start(t)
+	t.Cleanup(n.stop)
+	return n
+}
+
+func testOptions(t testing.TB) server.Options {
+	return server.Options{
+		ServerName: "test", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
+		JetStream: true, StoreDir: filepath.Join(t.TempDir(), "store"),
+		JetStreamMaxStore: 64 << 30, // the streams only reserve it
+	}
 }
 
 // newServer starts a server that ends with the test.
 func newServer(t testing.TB, change func(*server.Options)) *natsServer {
 	t.Helper()
-	n := &natsServer{options: server.Options{
-		ServerName: "test", Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: filepath.Join(t.TempDir(), "store"),
-		JetStreamMaxStore: 64 << 30, // the streams only reserve it
-	}}
+	n := &natsServer{options: testOptions(t)}
 	if change != nil {
 		change(&n.options)
 	}
@@ -39,6 +94,11 @@ func newServer(t testing.TB, change func(*server.Options)) *natsServer {
 func (n *natsServer) start(t testing.TB) {
 	t.Helper()
 	options := n.options
+	if n.config != "" {
+		if err := options.ProcessConfigString(n.config); err != nil {
+			t.Fatal(err)
+		}
+	}
 	s, err := server.NewServer(&options)
 	if err != nil {
 		t.Fatal(err)
