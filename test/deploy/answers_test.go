@@ -23,7 +23,7 @@ type answered struct {
 	subject string
 	// body is what the answer should carry to do harm, where it has to carry something.
 	body string
-	// by are those that may publish there anyway.
+	// by are those that may publish there anyway, and a service that would only hear itself.
 	by []string
 }
 
@@ -38,7 +38,7 @@ var victims = []answered{
 	{subject: "decisions.forged.placed", body: "forged", by: []string{"scheduler"}},
 	{subject: "decisions.forged.bound", body: "forged", by: []string{"binder"}},
 	{subject: "$O.berth-snapshots.M.forged", body: "forged", by: []string{"queue"}},
-	{subject: "work.request", body: "forged", by: []string{"scheduler"}},
+	{subject: "work.request", body: "forged", by: []string{"scheduler", "queue"}},
 	{subject: "_INBOX.berth-queue.forged.1", body: "forged", by: []string{"queue"}},
 	{subject: "$JS.API.STREAM.PURGE.FACTS"},
 	{subject: "$JS.API.STREAM.DELETE.LEDGER"},

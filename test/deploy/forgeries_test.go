@@ -33,6 +33,14 @@ func (s *system) forgedEviction(t *testing.T) {
 	}, metav1.CreateOptions{})
 	s.no(err)
 	s.bound(ns, 1, placedWithin)
+	// Kubernetes evicts a pod that is pending whatever a budget says.
+	s.eventually(placedWithin, "the pod runs", func(ctx context.Context) (string, error) {
+		now, err := s.client.CoreV1().Pods(ns).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil || now.Status.Phase == corev1.PodRunning {
+			return "", err
+		}
+		return string(now.Status.Phase), nil
+	})
 	log, err := s.openLog("descheduler")
 	s.no(err)
 	last, err := log.Last(t.Context(), events.Decisions)

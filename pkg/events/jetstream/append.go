@@ -25,6 +25,8 @@ const (
 	headerBatchSequence     = "Nats-Batch-Sequence"
 	headerBatchCommit       = "Nats-Batch-Commit"
 	headerStatus            = "Status"
+	// headerOfRecord has the subject of the record that the server answers a request with (ADR-31).
+	headerOfRecord = "Nats-Subject"
 	// statusNoResponders is what the server answers when no stream listens.
 	statusNoResponders = "503"
 	// protocolPrefix marks headers that belong to the protocol, not to the message.
@@ -329,6 +331,11 @@ func readAnswer(m *nats.Msg) (sequence uint64, final bool, err error) {
 	}
 	return answer.Sequence, true, nil
 }
+
+// isAnswer reports whether a stored message was made by the server, as the answer to a request for a record that was to
+// go to a subject of a stream. What it says is what its first author wrote, who may have had no right to that subject. It
+// is one when it has more of the server's headers than the way it was read adds.
+func isAnswer(h nats.Header, own int) bool { return len(h[headerOfRecord]) > own }
 
 // encodeAll returns the messages for the wire.
 func encodeAll(msgs []events.Message) []*nats.Msg {

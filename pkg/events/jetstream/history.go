@@ -56,7 +56,7 @@ func (l *Log) about(ctx context.Context, name events.Stream, filter string) ([]e
 		if err != nil {
 			return nil, err
 		}
-		lasts = append(lasts, toRecord(m))
+		lasts = append(lasts, l.toRecord(name, m))
 	}
 	// Counted again after that, for records that came meanwhile: too many are left out, too few would
 	// leave a gap.
@@ -100,17 +100,25 @@ func (l *Log) following(
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, toRecord(m))
+		found = append(found, l.toRecord(name, m))
 		from = m.Sequence + 1
 	}
 	return found, nil
 }
 
-// toRecord is a message without what belongs to the server's protocol.
-func toRecord(m *jetstream.RawStreamMsg) events.Record {
+// toRecord is a message without what belongs to the server's protocol, and without all that an answer of the server has
+// which it has stored.
+func (l *Log) toRecord(name events.Stream, m *jetstream.RawStreamMsg) events.Record {
 	record := events.Record{
 		Message:  events.Message{Subject: m.Subject, Header: events.Header{}},
 		Sequence: m.Sequence, Time: m.Time,
+	}
+	own := 0
+	if l.streams[name].CachedInfo().Config.AllowDirect {
+		own = 1 // this one is such an answer, too
+	}
+	if isAnswer(m.Header, own) {
+		return record
 	}
 	for key, values := range m.Header {
 		if len(values) > 0 && !strings.HasPrefix(key, protocolPrefix) {

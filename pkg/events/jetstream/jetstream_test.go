@@ -502,6 +502,64 @@ func TestTheBusTakesWhatIsPublished(t *testing.T) {
 	}
 }
 
+// TestAnAnswerThatIsStoredIsNotRead: an administrator, or anybody on a server whose users share one account, has the
+// server answer a request for a record under a subject of a stream, which stores the answer. Readers and queries get
+// none of its contents.
+func TestAnAnswerThatIsStoredIsNotRead(t *testing.T) {
+	for _, direct := range []bool{false, true} {
+		t.Run(fmt.Sprintf("direct=%t", direct), func(t *testing.T) {
+			n := newServer(t, nil)
+			js := raw(t, n)
+			open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet})
+			for _, s := range events.Streams() {
+				stream, err := js.Stream(t.Context(), string(s))
+				if err != nil {
+					t.Fatal(err)
+				}
+				cfg := stream.CachedInfo().Config
+				cfg.AllowDirect = direct || s == events.Decisions
+				if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l := open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet})
+			words := events.Message{Subject: "decisions.0.bound", Header: events.Header{"a": "b"}, Data: []byte("forged")}
+			if _, err := l.Append(t.Context(), events.Decisions, events.AnySequence, []events.Message{words}); err != nil {
+				t.Fatal(err)
+			}
+			const forged = "facts.node.0.1"
+			if err := js.Conn().PublishRequest("$JS.API.DIRECT.GET.DECISIONS", forged, []byte(`{"seq":1}`)); err != nil {
+				t.Fatal(err)
+			}
+			r, err := l.Read(t.Context(), events.Facts, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			read, err := r.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, err := l.About(t.Context(), events.Facts, events.Query{Filter: forged}, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(read) != 1 || read[0].Subject != forged {
+				t.Errorf("read %v, want one record", read)
+			}
+			for _, r := range append(read, found...) {
+				if len(r.Header)+len(r.Data) > 0 {
+					t.Errorf("got %v, want a record without contents", r)
+				}
+			}
+			whole, err := l.About(t.Context(), events.Decisions, events.Query{Filter: words.Subject}, 0)
+			if err != nil || len(whole) != 1 || string(whole[0].Data) != "forged" || whole[0].Header["a"] != "b" {
+				t.Errorf("got %v, %v, want the record that was appended", whole, err)
+			}
+		})
+	}
+}
+
 func BenchmarkLog(b *testing.B) {
 	for _, always := range []bool{false, true} {
 		b.Run(fmt.Sprintf("sync_always=%t", always), func(b *testing.B) {

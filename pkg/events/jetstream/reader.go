@@ -189,6 +189,10 @@ func (r *reader) receive(m jetstream.Msg) {
 		a.first = meta.Sequence.Consumer == 1
 		a.connection = r.births.of(meta.Consumer, r.log.connections)
 		a.record = decodeRecord(m, meta)
+		if isAnswer(m.Headers(), 0) {
+			r.log.logger.Warn("a record of the log is an answer of the server that it has stored; nobody reads it",
+				"stream", string(r.name), "sequence", meta.Sequence.Stream, "subject", m.Subject())
+		}
 	}
 	select {
 	case r.arrived <- a:
@@ -239,9 +243,14 @@ func (r *reader) consumeError(_ jetstream.ConsumeContext, err error) {
 	}
 }
 
-// decodeRecord leaves out the headers of the protocol.
+// decodeRecord leaves out the headers of the protocol, and all that an answer of the server has.
 func decodeRecord(m jetstream.Msg, meta *jetstream.MsgMetadata) events.Record {
 	headers := m.Headers()
+	if isAnswer(headers, 0) {
+		return events.Record{
+			Message: events.Message{Subject: m.Subject()}, Sequence: meta.Sequence.Stream, Time: meta.Timestamp,
+		}
+	}
 	record := events.Record{
 		Message:  events.Message{Subject: m.Subject(), Header: make(events.Header, len(headers))},
 		Sequence: meta.Sequence.Stream,
