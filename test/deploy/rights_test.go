@@ -44,10 +44,13 @@ func TestEveryKindOfDecisionHasOneAuthor(t *testing.T) {
 	}
 }
 
+// storesOf is the manifest that has the configuration of NATS as it is rendered.
+const storesOf = "deploy/k8s/components/stores/stores.yaml"
+
 // TestEverySubjectIsGiven to somebody who says it and somebody who hears it.
 func TestEverySubjectIsGiven(t *testing.T) {
-	rights := read(t, "deploy/helm/berth/files/nats-permissions.conf")
-	hears := strings.Join(found(t, `subscribe: \[(.*)\]`, rights, 4), " ")
+	rights := read(t, storesOf)
+	hears := strings.Join(found(t, `(?s)subscribe: \[(.*?)\]`, rights, 5), " ")
 	for _, subject := range found(t, `Subject[A-Za-z]+ *= "([a-z.]+)"`, read(t, "pkg/events/work.go"), 5) {
 		if strings.HasSuffix(subject, ".") {
 			subject += "*"
@@ -55,6 +58,29 @@ func TestEverySubjectIsGiven(t *testing.T) {
 		if !strings.Contains(hears, `"`+subject+`"`) {
 			t.Errorf("nobody may hear %s", subject)
 		}
+	}
+}
+
+// TestTheStreamsAnswerRequestsOnly: an account that heard what is published in the account of the streams could have NATS
+// deliver records there to a subject of its choice. And one that does not import this request is given an API of its
+// own by NATS, which answers beside that of the streams' account.
+func TestTheStreamsAnswerRequestsOnly(t *testing.T) {
+	rights := read(t, storesOf)
+	_, account, _ := strings.Cut(rights, "berth-log {")
+	account, _, ok := strings.Cut(account, "berth-queue {")
+	if !ok || !strings.Contains(account, `{ service: "$JS.API.INFO" }`) {
+		t.Fatal("there is no account of the streams; has the configuration changed its form?")
+	}
+	if strings.Contains(account, "{ stream:") || strings.Contains(account, "imports:") {
+		t.Errorf("the account of the streams has more than users and exports of services:\n%s", account)
+	}
+	users := strings.Count(rights, "user: berth-") - 1 // without the administrator, who is in that account
+	const api = `{ service: { account: berth-log, subject: "$JS.API.INFO" } }`
+	if n := strings.Count(rights, api); n != users {
+		t.Errorf("%d accounts import $JS.API.INFO: want %d", n, users)
+	}
+	if n := strings.Count(rights, "stream: { account: berth-log"); n > 0 {
+		t.Errorf("%d accounts hear what is published in the account of the streams", n)
 	}
 }
 

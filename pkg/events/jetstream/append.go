@@ -332,9 +332,9 @@ func readAnswer(m *nats.Msg) (sequence uint64, final bool, err error) {
 	return answer.Sequence, true, nil
 }
 
-// isAnswer reports whether a stored message was made by the server, as the answer to a request for a record that was to
-// go to a subject of a stream. What it says is what its first author wrote, who may have had no right to that subject. It
-// is one when it has more of the server's headers than the way it was read adds.
+// isAnswer reports whether a stored message was made by the server, as the answer to a request for a record that was
+// to go to a subject of a stream. What it says is what its first author wrote, who may have had no right to that
+// subject. It is one when it has more of the server's headers than the way it was read adds.
 func isAnswer(h nats.Header, own int) bool { return len(h[headerOfRecord]) > own }
 
 // encodeAll returns the messages for the wire.

@@ -165,14 +165,28 @@ func raw(t *testing.T, n *natsServer) client.JetStream {
 	return js
 }
 
+// trim has the stream keep less for a moment. It cannot be purged.
 func trim(t *testing.T, n *natsServer, s events.Stream, first uint64) {
 	t.Helper()
-	stream, err := raw(t, n).Stream(t.Context(), string(s))
+	js := raw(t, n)
+	stream, err := js.Stream(t.Context(), string(s))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Purge(t.Context(), client.WithPurgeSequence(first)); err != nil {
-		t.Fatal(err)
+	kept := stream.CachedInfo().Config
+	less := kept
+	if last := stream.CachedInfo().State.LastSeq; first > last {
+		less.MaxBytes = 1
+	} else {
+		less.MaxMsgs = int64(last - first + 1)
+	}
+	for _, cfg := range []client.StreamConfig{less, kept} {
+		if stream, err = js.UpdateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if state := stream.CachedInfo().State; state.FirstSeq != first {
+		t.Fatalf("the first record is %d, want %d", state.FirstSeq, first)
 	}
 }
 
@@ -300,7 +314,7 @@ func TestLimits(t *testing.T) {
 			if s == events.Ledger && most == jetstream.DefaultMaxBytes {
 				bytes = jetstream.DefaultLedgerBytes
 			}
-			if got.MaxAge != age || got.MaxBytes != bytes || got.Replicas != 1 || !got.AllowAtomicPublish ||
+			if got.MaxAge != age || got.MaxBytes != bytes || got.Replicas != 1 || !got.AllowAtomicPublish || !got.DenyPurge ||
 				got.MaxMsgsPerSubject != -1 || got.Storage != client.FileStorage || got.Retention != client.LimitsPolicy {
 				t.Errorf("stream %s: %+v", s, got)
 			}

@@ -140,7 +140,10 @@ func (l *Log) prepare(ctx context.Context, cfg Config) error {
 // asks for, leaving alone what else an operator has set. Nothing is asked of the server where
 // nothing changes.
 func (l *Log) ensureStream(ctx context.Context, name events.Stream, cfg Config) (jetstream.Stream, error) {
-	want := jetstream.StreamConfig{MaxAge: DefaultMaxAge, MaxBytes: DefaultMaxBytes, Replicas: DefaultReplicas}
+	// DenyPurge is not asked of a stream that exists: services that may not change streams open it too.
+	want := jetstream.StreamConfig{
+		MaxAge: DefaultMaxAge, MaxBytes: DefaultMaxBytes, Replicas: DefaultReplicas, DenyPurge: true,
+	}
 	if name == events.Ledger {
 		want.MaxBytes = DefaultLedgerBytes
 	}
