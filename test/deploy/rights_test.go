@@ -61,9 +61,9 @@ func TestEverySubjectIsGiven(t *testing.T) {
 	}
 }
 
-// TestTheStreamsAnswerRequestsOnly: an account that heard what is published in the account of the streams could have NATS
-// deliver records there to a subject of its choice. And one that does not import this request is given an API of its
-// own by NATS, which answers beside that of the streams' account.
+// TestTheStreamsAnswerRequestsOnly: an account that heard what is published in the account of the streams could have
+// NATS deliver records there to a subject of its choice. And one that does not import this request is given an API of
+// its own by NATS, which answers beside that of the streams' account.
 func TestTheStreamsAnswerRequestsOnly(t *testing.T) {
 	rights := read(t, storesOf)
 	_, account, _ := strings.Cut(rights, "berth-log {")

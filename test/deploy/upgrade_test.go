@@ -117,7 +117,7 @@ func TestPeersGetAnAuthority(t *testing.T) {
 	s.foreignPeers(t)
 }
 
-// streamsApart reports whether the streams have an account of NATS of their own. NATS moves no stream to another account.
+// streamsApart reports whether the streams have an account of NATS of their own. NATS moves no stream to another one.
 func (s *system) streamsApart() bool {
 	s.Helper()
 	return strings.Contains(s.storeConfig()["nats-permissions.conf"], "accounts {")
