@@ -156,7 +156,7 @@ func (l *laterMember) write(ctx context.Context) error {
 				return err
 			}
 			for i := range d.Entries {
-				d.Entries[i].Later = later()
+				d.Entries[i].Later = string(later())
 			}
 			if value, err = ledger.EncodeNodeDoc(d); err != nil {
 				return err
