@@ -168,7 +168,7 @@ func checkPolicy(t *testing.T, variant string, policy *unstructured.Unstructured
 }
 
 // TestNobodyElseHasRights: roles exist for the components with credentials only, and none has
-// a wildcard, a secret, or a right to give rights.
+// a wildcard, a secret, or a right to give rights. The only other one is the observer's, which nobody is bound to.
 func TestNobodyElseHasRights(t *testing.T) {
 	for _, v := range render.Variants() {
 		chart, _ := objectsOf(t, v)
@@ -189,8 +189,33 @@ func checkRights(t *testing.T, variant string, o *unstructured.Unstructured) {
 		for _, r := range rules {
 			checkRule(t, variant+" "+o.GetName(), r.(map[string]any))
 		}
-	case "Role", "RoleBinding":
+	case "Role":
+		checkObserver(t, variant, o)
+	case "RoleBinding":
 		t.Errorf("%s: %s %s", variant, o.GetKind(), o.GetName())
+	}
+}
+
+// checkObserver: the observer's role permits reading one secret and forwarding ports of the stores' pods.
+func checkObserver(t *testing.T, variant string, o *unstructured.Unstructured) {
+	t.Helper()
+	rules, _, err := unstructured.NestedSlice(o.Object, "rules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := []any{"berth-etcd-0", "berth-etcd-1", "berth-etcd-2", "berth-nats-0", "berth-nats-1", "berth-nats-2"}
+	core := []any{""}
+	want := []any{
+		map[string]any{
+			"apiGroups": core, "resources": []any{"secrets"}, "resourceNames": []any{"berth-observer-tls"}, "verbs": []any{"get"},
+		},
+		map[string]any{"apiGroups": core, "resources": []any{"pods"}, "verbs": []any{"list"}},
+		map[string]any{
+			"apiGroups": core, "resources": []any{"pods/portforward"}, "resourceNames": pods, "verbs": []any{"create", "get"},
+		},
+	}
+	if diff := cmp.Diff(want, rules); diff != "" || o.GetName() != "berth-observer" {
+		t.Errorf("%s: Role %s (-want +got):\n%s", variant, o.GetName(), diff)
 	}
 }
 
