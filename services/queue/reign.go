@@ -181,12 +181,12 @@ func (q *Queue) confirm(ctx context.Context, session ledger.Session, term int64)
 func (q *Queue) claim(ctx context.Context, clusterUID string) (before bool, err error) {
 	var refused error
 	before, err = insist(ctx, q, "claiming the ledger", func() (bool, error) {
-		before, err := ledger.ClaimCluster(ctx, q.deps.Ledger, clusterUID)
+		had, err := ledger.ClaimCluster(ctx, q.deps.Ledger, clusterUID)
 		var foreign *ledger.ClusterMismatchError
 		if errors.As(err, &foreign) {
 			refused, err = err, nil
 		}
-		return before, err
+		return had, err
 	})
 	return before, errors.Join(refused, err)
 }

@@ -227,12 +227,12 @@ func (w *namesWorld) succeeds(before map[string]ledger.NodeDoc) error {
 		if v := ledger.CheckSuccessor(old, after); len(v) > 0 {
 			return v[0]
 		}
-		if len(old.Later) > 0 && string(old.Later) != string(after.Later) {
+		if len(old.Later) > 0 && old.Later != after.Later {
 			return fmt.Errorf("later: document %s had fields of a later version", uid)
 		}
 		for _, e := range old.Entries {
 			kept, ok := after.Find(e.PodUID)
-			if ok && kept.Token == e.Token && len(e.Later) > 0 && string(kept.Later) != string(e.Later) {
+			if ok && kept.Token == e.Token && len(e.Later) > 0 && kept.Later != e.Later {
 				return fmt.Errorf("later: the reservation of pod %s had fields of a later version", e.PodUID)
 			}
 		}
