@@ -207,11 +207,13 @@ func checkObserver(t *testing.T, variant string, o *unstructured.Unstructured) {
 	core := []any{""}
 	want := []any{
 		map[string]any{
-			"apiGroups": core, "resources": []any{"secrets"}, "resourceNames": []any{"berth-observer-tls"}, "verbs": []any{"get"},
+			"apiGroups": core, "resources": []any{"secrets"}, "verbs": []any{"get"},
+			"resourceNames": []any{"berth-observer-tls"},
 		},
 		map[string]any{"apiGroups": core, "resources": []any{"pods"}, "verbs": []any{"list"}},
 		map[string]any{
-			"apiGroups": core, "resources": []any{"pods/portforward"}, "resourceNames": pods, "verbs": []any{"create", "get"},
+			"apiGroups": core, "resources": []any{"pods/portforward"}, "verbs": []any{"create", "get"},
+			"resourceNames": pods,
 		},
 	}
 	if diff := cmp.Diff(want, rules); diff != "" || o.GetName() != "berth-observer" {
