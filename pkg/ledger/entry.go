@@ -158,7 +158,7 @@ type DevicePick struct {
 func (p DevicePick) Unmade() bool { return p.ClaimUID == "" && len(p.Spec) > 0 }
 
 // Replacement names the pod that will stand for one that is moved, before it exists. It is in that one's namespace
-// (Entry.Namespace of the placeholder): an owner's UID alone is whatever the pod's maker writes.
+// (Entry.Namespace of the placeholder): the pod's author can set any owner UID.
 type Replacement struct {
 	// Owner is the UID of the controller that makes it, Template a hash of what it makes.
 	Owner, Template string

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -68,11 +69,9 @@ func metaOf(obj metav1.Object, note string) metav1.ObjectMeta {
 }
 
 // reducePod returns what counts on the pod's node: node, phase, deletion and priority, and one container with the
-// effective requests. The rest follows as far as it has room, most important first. The gate keeps it from
-// being placed,
-// by members of earlier versions, too; the API server lets no bound pod have one, so that nobody can set it to
-// be spared
-// by the descheduler. The toleration has no rule evict the pod for what is left out of it.
+// effective requests. The rest follows as far as it has room, most important first. The gate keeps the pod from being
+// placed, also by members of earlier versions. The API server refuses gates on bound pods, so a tenant cannot use this
+// one against the descheduler. With the toleration no rule evicts the pod for what is left out of it.
 func reducePod(pod *corev1.Pod, note string, limit int) *corev1.Pod {
 	out := &corev1.Pod{ObjectMeta: metaOf(pod, note)}
 	out.Spec = corev1.PodSpec{
@@ -117,7 +116,7 @@ var partsOfPods = []func(to, from *corev1.Pod){
 
 func cut(text string) string {
 	if len(text) > usualText {
-		return text[:usualText]
+		return strings.ToValidUTF8(text[:usualText], "")
 	}
 	return text
 }

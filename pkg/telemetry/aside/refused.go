@@ -8,10 +8,9 @@ import (
 	"github.com/berth-scheduler/berth/pkg/telemetry"
 )
 
-// WithoutRefused returns what is left of an unfenced append after err: if the log does not take one of the
-// messages, now
-// or later, that one is counted, logged and left out, and the others are to be appended again. refused is false for any
-// other error, the outcome of which is unknown.
+// WithoutRefused returns what is left of an unfenced append after err. If the log never takes one of the messages, that
+// one is counted, logged and left out, and the caller appends the others again. refused is false for any other error:
+// its outcome is unknown.
 func WithoutRefused(
 	service string, s events.Stream, logger *slog.Logger, msgs []events.Message, err error,
 ) (rest []events.Message, refused bool) {
