@@ -9,8 +9,8 @@ import (
 // What one record may allocate from its sender to one reader, a fifth more than it does. Each service reads each
 // record, so that what is allocated here is multiplied.
 const (
-	allocationsOfFact     = 9
-	allocationsOfDecision = 17
+	allocationsOfFact     = 6
+	allocationsOfDecision = 14
 )
 
 func TestAllocationsOfRecords(t *testing.T) {

@@ -82,7 +82,7 @@ func EncodeFact(f Fact) Message {
 		Subject: strings.Join([]string{
 			subjectFacts, subjectToken(string(f.Kind)), bucketOf(f.UID), strconv.FormatUint(f.Epoch, 10),
 		}, "."),
-		Header: Header(h),
+		Header: h.fields,
 		Data:   f.Object,
 	}
 }
@@ -90,7 +90,9 @@ func EncodeFact(f Fact) Message {
 // Place writes into a fact's message the sequence that a fenced append is going to store it at. DecodeFact refuses it
 // anywhere else: NATS lets a client that may read a stream have a record of it delivered to any subject, also to one of
 // the stream, which stores it again.
-func Place(m Message, sequence uint64) { headerWriter(m.Header).setNumber(HeaderPosition, sequence) }
+func Place(m *Message, sequence uint64) {
+	m.Header.Set(HeaderPosition, strconv.FormatUint(sequence, 10))
+}
 
 // DecodeFact reads what EncodeFact wrote, now or in an earlier version, and in a later one of the
 // same schema: then the kind may be one that is not Known. The error is a *DecodeError, also for a record whose subject
@@ -111,13 +113,13 @@ func DecodeFact(r Record) (SequencedFact, error) {
 		TraceParent:     d.text(HeaderTraceParent),
 	}
 	var known bool
-	if f.Op, known = parseOp(r.Header[HeaderOp]); !known {
-		d.fail(HeaderOp, r.Header[HeaderOp], "one of "+strings.Join(opNames[1:], ", "))
+	if f.Op, known = parseOp(r.Header.Get(HeaderOp)); !known {
+		d.fail(HeaderOp, r.Header.Get(HeaderOp), "one of "+strings.Join(opNames[1:], ", "))
 	}
 	d.checkFact(&f)
 	d.checkSubject(subjectFacts+"."+subjectToken(string(f.Kind))+".", "")
 	if at := d.number(HeaderPosition); at != 0 && at != r.Sequence {
-		d.fail(HeaderPosition, r.Header[HeaderPosition], "the record's sequence")
+		d.fail(HeaderPosition, r.Header.Get(HeaderPosition), "the record's sequence")
 	}
 	if len(r.Data) > 0 {
 		f.Object = r.Data

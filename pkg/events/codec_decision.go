@@ -45,7 +45,7 @@ func EncodeDecision(d Decision) Message {
 	}
 	return Message{
 		Subject: subjectDecisions + "." + bucketOf(d.Pod.UID) + "." + subjectToken(string(d.Kind)),
-		Header:  Header(newHeader(string(d.Kind), d.Pod.UID, d.Pod.Namespace, d.Pod.Name, d.TraceParent)),
+		Header:  newHeader(string(d.Kind), d.Pod.UID, d.Pod.Namespace, d.Pod.Name, d.TraceParent).fields,
 		Data:    marshal(payload),
 	}
 }

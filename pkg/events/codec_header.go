@@ -7,14 +7,14 @@ import (
 
 // headerWriter fills a Header. Empty texts and zero numbers are left out; a reader takes what
 // is missing for empty or zero.
-type headerWriter Header
+type headerWriter struct{ fields Header }
 
 // headerSizeHint is the number of headers a fact about an object has.
 const headerSizeHint = 12
 
-func newHeader(kind, uid, namespace, name, traceParent string) headerWriter {
-	h := make(headerWriter, headerSizeHint)
-	h[HeaderSchema] = strconv.Itoa(SchemaVersion)
+func newHeader(kind, uid, namespace, name, traceParent string) *headerWriter {
+	h := &headerWriter{fields: make(Header, 0, headerSizeHint)}
+	h.fields.Set(HeaderSchema, strconv.Itoa(SchemaVersion))
 	h.set(HeaderKind, kind)
 	h.set(HeaderUID, uid)
 	h.set(HeaderNamespace, namespace)
@@ -23,15 +23,15 @@ func newHeader(kind, uid, namespace, name, traceParent string) headerWriter {
 	return h
 }
 
-func (h headerWriter) set(key, value string) {
+func (h *headerWriter) set(key, value string) {
 	if value != "" {
-		h[key] = escapeHeader(value)
+		h.fields.Set(key, escapeHeader(value))
 	}
 }
 
-func (h headerWriter) setNumber(key string, value uint64) {
+func (h *headerWriter) setNumber(key string, value uint64) {
 	if value != 0 {
-		h[key] = strconv.FormatUint(value, 10)
+		h.fields.Set(key, strconv.FormatUint(value, 10))
 	}
 }
 
@@ -52,7 +52,7 @@ func (d *decoder) fail(field, value, want string) {
 // schema checks that the record's version is one this code can read. All versions so far
 // share one shape; a version that does not gets its own branch in the decoders.
 func (d *decoder) schema() {
-	value := d.record.Header[HeaderSchema]
+	value := d.record.Header.Get(HeaderSchema)
 	version, err := strconv.ParseUint(value, 10, 32)
 	if err != nil || !schemaReadable(version) {
 		d.fail(HeaderSchema, value, schemaWanted)
@@ -76,7 +76,7 @@ func (d *decoder) checkSubject(begin, end string) {
 }
 
 func (d *decoder) text(key string) string {
-	value := d.record.Header[key]
+	value := d.record.Header.Get(key)
 	plain, ok := unescapeHeader(value)
 	if !ok {
 		d.fail(key, value, "text with % followed by two hexadecimal digits")
@@ -85,7 +85,7 @@ func (d *decoder) text(key string) string {
 }
 
 func (d *decoder) number(key string) uint64 {
-	value := d.record.Header[key]
+	value := d.record.Header.Get(key)
 	if value == "" {
 		return 0
 	}

@@ -125,7 +125,8 @@ func TestFactRoundTrip(t *testing.T) {
 
 // checkHeader holds a header to what NATS carries unchanged.
 func checkHeader(t *rapid.T, h events.Header) {
-	for key, value := range h {
+	for _, field := range h {
+		key, value := field.Key, field.Value
 		if key != strings.ToLower(key) || strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 			t.Fatalf("header %q: %q", key, value)
 		}
@@ -364,7 +365,7 @@ func TestDecodeErrors(t *testing.T) {
 		if c.decision {
 			m = events.EncodeDecision(decision)
 		}
-		m.Header[c.header] = c.value
+		m.Header.Set(c.header, c.value)
 		checkDecodeError(t, m, c.decision, c.header, c.value)
 	}
 	m := events.EncodeDecision(decision)
@@ -402,10 +403,10 @@ func FuzzDecodeRecord(f *testing.F) {
 	f.Add("1", "placed", "", "u%20", "", decision.Data)
 	f.Add("2", "", "epoch-begin", "%", "-", []byte{0xff})
 	f.Fuzz(func(t *testing.T, schema, kind, op, uid, number string, data []byte) {
-		header := events.Header{
+		header := events.NewHeader(map[string]string{
 			events.HeaderSchema: schema, events.HeaderKind: kind, events.HeaderOp: op, events.HeaderUID: uid,
 			events.HeaderResourceVersion: number, events.HeaderEpoch: number, events.HeaderProgress: number,
-		}
+		})
 		r := events.Record{Message: events.Message{Subject: "facts.a.b", Header: header, Data: data}, Sequence: 1}
 		// What decodes must survive being written and read again.
 		if fact, err := events.DecodeFact(r); err == nil {
@@ -523,7 +524,7 @@ func TestARecordIsWhatItsSubjectSays(t *testing.T) {
 		checkDecodeError(t, m, true, "subject", subject)
 	}
 	m := fact()
-	events.Place(m, 7)
+	events.Place(&m, 7)
 	if _, err := events.DecodeFact(events.Record{Message: m, Sequence: 7}); err != nil {
 		t.Errorf("a fact in its place: %v", err)
 	}

@@ -33,7 +33,7 @@ type Query struct {
 
 // Finds says whether a record is one of those asked for.
 func (q Query) Finds(r Record) bool {
-	return Matches(q.Filter, r.Subject) && (q.UID == "" || r.Header[HeaderUID] == escapeHeader(q.UID))
+	return Matches(q.Filter, r.Subject) && (q.UID == "" || r.Header.Get(HeaderUID) == escapeHeader(q.UID))
 }
 
 // FactsAbout asks for what the log has about one object of a kind.

@@ -49,10 +49,6 @@ const BatchBytes = 8 << 20
 // MaxObject is the most bytes the object of a fact may have: what MaxMessage leaves beside the header.
 const MaxObject = MaxMessage - 8<<10
 
-// Header is the envelope that travels beside the payload, so that a reader can route and
-// order without decoding. Keys are lower case (NATS headers are case-sensitive).
-type Header map[string]string
-
 // Message is one log entry before it has a sequence.
 type Message struct {
 	Subject string
@@ -64,8 +60,8 @@ type Message struct {
 func (m Message) Size() int {
 	const separators = len(": \r\n")
 	size := len(m.Data)
-	for key, value := range m.Header {
-		size += len(key) + len(value) + separators
+	for _, field := range m.Header {
+		size += len(field.Key) + len(field.Value) + separators
 	}
 	return size
 }

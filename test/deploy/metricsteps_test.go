@@ -129,7 +129,7 @@ func (s *system) measures(within time.Duration) error {
 			return fmt.Errorf("no facts of %v: %w", missing, err)
 		}
 		for _, r := range records {
-			delete(missing, events.Kind(r.Header[events.HeaderKind]))
+			delete(missing, events.Kind(r.Header.Get(events.HeaderKind)))
 		}
 	}
 	return nil

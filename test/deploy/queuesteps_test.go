@@ -84,7 +84,7 @@ func awaitFact(ctx context.Context, reader events.Reader, uid string) error {
 			return err
 		}
 		for _, r := range records {
-			if r.Header[events.HeaderUID] == uid {
+			if r.Header.Get(events.HeaderUID) == uid {
 				return nil
 			}
 		}

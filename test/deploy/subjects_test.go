@@ -119,8 +119,8 @@ func (s *system) forgedFact(t *testing.T) {
 	js, err := c.JetStream()
 	s.no(err)
 	header := nats.Header{}
-	for key, value := range fact.Header {
-		header[key] = []string{value}
+	for _, field := range fact.Header {
+		header[field.Key] = []string{field.Value}
 	}
 	stored, err := js.PublishMsg(&nats.Msg{Subject: "decisions.0.bound", Header: header, Data: fact.Data})
 	s.no(err)

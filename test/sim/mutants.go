@@ -409,7 +409,9 @@ func compacted(s *streams, records []events.Record) []events.Record {
 	if err != nil {
 		return records
 	}
-	object := func(r events.Record) string { return r.Header[events.HeaderKind] + "/" + r.Header[events.HeaderUID] }
+	object := func(r events.Record) string {
+		return r.Header.Get(events.HeaderKind) + "/" + r.Header.Get(events.HeaderUID)
+	}
 	latest := map[string]uint64{}
 	for _, r := range all {
 		latest[object(r)] = r.Sequence

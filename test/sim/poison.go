@@ -1,7 +1,7 @@
 package sim
 
 import (
-	"maps"
+	"slices"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 )
@@ -21,11 +21,11 @@ func (w *world) poison() error {
 		return nil // retention has taken it
 	}
 	bad := like[0].Message
-	bad.Header, bad.Data = maps.Clone(bad.Header), []byte("\xff\xff\xff no message of this or a later version")
+	bad.Header, bad.Data = slices.Clone(bad.Header), []byte("\xff\xff\xff no message of this or a later version")
 	if w.chance(50) || w.lostTail {
 		// Nothing tells a fact that takes the place of a lost one, in the same epoch, from that: only the leader
 		// may write it.
-		bad.Header[events.HeaderSchema] = "99"
+		bad.Header.Set(events.HeaderSchema, "99")
 	}
 	if _, err = w.log.Append(w.ctx, stream, events.AnySequence, []events.Message{bad}); err != nil {
 		return nil // not today

@@ -46,7 +46,7 @@ func testContent(t *testing.T, target Target) {
 	msgs := []events.Message{
 		{Subject: "facts.pod.a"},
 		{Subject: "facts.pod.b", Header: events.Header{}, Data: []byte{}},
-		{Subject: "facts.pod.c", Header: events.Header{"uid": "c", "traceparent": "00-ab-01"}, Data: []byte{0, 255, 10, 13}},
+		{Subject: "facts.pod.c", Header: events.NewHeader(map[string]string{"uid": "c", "traceparent": "00-ab-01"}), Data: []byte{0, 255, 10, 13}},
 		{Subject: "facts.pod.d", Data: bytes.Repeat([]byte("x"), 900<<10)},
 		events.EncodeFact(events.Fact{
 			Kind: events.KindNode, Op: events.OpUpsert, UID: "ü.*> \r\n", Name: "% 1\x00" + long, Cause: " blanks ",
@@ -227,7 +227,7 @@ func testConcurrentAppends(t *testing.T, target Target) {
 					return
 				}
 				mu.Lock()
-				told[msgs[len(msgs)-1].Header[events.HeaderUID]] = last
+				told[msgs[len(msgs)-1].Header.Get(events.HeaderUID)] = last
 				mu.Unlock()
 			}
 		})
@@ -238,7 +238,7 @@ func testConcurrentAppends(t *testing.T, target Target) {
 	}
 	next := [writers][2]int{} // append and part that must come next
 	for n, record := range take(t, mustRead(t, target.Log, events.Decisions, 1), total) {
-		id := record.Header[events.HeaderUID]
+		id := record.Header.Get(events.HeaderUID)
 		var w, i, part int
 		if _, err := fmt.Sscanf(id, "%d-%d-%d", &w, &i, &part); err != nil {
 			t.Fatal(err)

@@ -17,7 +17,7 @@ func PoisonDecisions() map[string]events.Message {
 		return m
 	}
 	header := func(key, value string) events.Message {
-		return with(func(m *events.Message) { m.Header[key] = value })
+		return with(func(m *events.Message) { m.Header.Set(key, value) })
 	}
 	return map[string]events.Message{
 		"no headers":      with(func(m *events.Message) { m.Header = nil }),

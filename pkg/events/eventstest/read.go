@@ -202,7 +202,7 @@ func testLostTailUnread(t *testing.T, target Target) {
 		records = append(records, more...)
 	}
 	switch {
-	case err == nil && records[0].Header[events.HeaderUID] == "uid-100":
+	case err == nil && records[0].Header.Get(events.HeaderUID) == "uid-100":
 		checkRecords(t, records, 11, messages(100, 5))
 		return
 	case err == nil:

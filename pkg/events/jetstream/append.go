@@ -342,8 +342,10 @@ func encodeAll(msgs []events.Message) []*nats.Msg {
 	wire := make([]*nats.Msg, len(msgs))
 	for i := range msgs {
 		header := make(nats.Header, len(msgs[i].Header)+6) // 6: those of a batch and the fence
-		for key, value := range msgs[i].Header {
-			header[key] = []string{value}
+		values := make([]string, len(msgs[i].Header))      // one array for the values of all keys
+		for at, field := range msgs[i].Header {
+			values[at] = field.Value
+			header[field.Key] = values[at : at+1 : at+1]
 		}
 		wire[i] = &nats.Msg{Subject: msgs[i].Subject, Header: header, Data: msgs[i].Data}
 	}

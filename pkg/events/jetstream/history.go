@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/nats-io/nats.go/jetstream"
@@ -120,11 +119,7 @@ func (l *Log) toRecord(name events.Stream, m *jetstream.RawStreamMsg) events.Rec
 	if isAnswer(m.Header, own) {
 		return record
 	}
-	for key, values := range m.Header {
-		if len(values) > 0 && !strings.HasPrefix(key, protocolPrefix) {
-			record.Header[key] = values[0]
-		}
-	}
+	record.Header = decodeHeader(m.Header)
 	if len(m.Data) > 0 {
 		record.Data = m.Data
 	}

@@ -473,7 +473,7 @@ func TestTheBusTakesWhatIsPublished(t *testing.T) {
 	if _, err := l.Subscribe("work.offers.s0", func(data []byte) { got <- string(data) }); err != nil {
 		t.Fatal(err)
 	}
-	forged := events.Message{Subject: "decisions.0.bound", Header: events.Header{"a": "b"}, Data: []byte("forged")}
+	forged := events.Message{Subject: "decisions.0.bound", Header: events.Header{{Key: "a", Value: "b"}}, Data: []byte("forged")}
 	if _, err := l.Append(t.Context(), events.Decisions, events.AnySequence, []events.Message{forged}); err != nil {
 		t.Fatal(err)
 	}
@@ -537,7 +537,7 @@ func TestAnAnswerThatIsStoredIsNotRead(t *testing.T) {
 				}
 			}
 			l := open(t, jetstream.Config{URLs: []string{n.url()}, Logger: quiet})
-			words := events.Message{Subject: "decisions.0.bound", Header: events.Header{"a": "b"}, Data: []byte("forged")}
+			words := events.Message{Subject: "decisions.0.bound", Header: events.Header{{Key: "a", Value: "b"}}, Data: []byte("forged")}
 			if _, err := l.Append(t.Context(), events.Decisions, events.AnySequence, []events.Message{words}); err != nil {
 				t.Fatal(err)
 			}
@@ -567,7 +567,7 @@ func TestAnAnswerThatIsStoredIsNotRead(t *testing.T) {
 				}
 			}
 			whole, err := l.About(t.Context(), events.Decisions, events.Query{Filter: words.Subject}, 0)
-			if err != nil || len(whole) != 1 || string(whole[0].Data) != "forged" || whole[0].Header["a"] != "b" {
+			if err != nil || len(whole) != 1 || string(whole[0].Data) != "forged" || whole[0].Header.Get("a") != "b" {
 				t.Errorf("got %v, %v, want the record that was appended", whole, err)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
@@ -252,19 +253,25 @@ func decodeRecord(m jetstream.Msg, meta *jetstream.MsgMetadata) events.Record {
 		}
 	}
 	record := events.Record{
-		Message:  events.Message{Subject: m.Subject(), Header: make(events.Header, len(headers))},
+		Message:  events.Message{Subject: m.Subject(), Header: decodeHeader(headers)},
 		Sequence: meta.Sequence.Stream,
 		Time:     meta.Timestamp,
-	}
-	for key, values := range headers {
-		if len(values) > 0 && !strings.HasPrefix(key, protocolPrefix) {
-			record.Header[key] = values[0]
-		}
 	}
 	if data := m.Data(); len(data) > 0 {
 		record.Data = data
 	}
 	return record
+}
+
+// decodeHeader leaves out the headers of the protocol.
+func decodeHeader(h nats.Header) events.Header {
+	fields := make(events.Header, 0, len(h))
+	for key, values := range h {
+		if len(values) > 0 && !strings.HasPrefix(key, protocolPrefix) {
+			fields = append(fields, events.HeaderField{Key: key, Value: values[0]})
+		}
+	}
+	return fields
 }
 
 // Next implements events.Reader.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -154,7 +153,7 @@ func (s *stream) append(msgs []events.Message, now time.Time, keep int) {
 	for _, m := range msgs {
 		s.last++
 		s.records = append(s.records, events.Record{
-			Message:  events.Message{Subject: m.Subject, Header: maps.Clone(m.Header), Data: bytes.Clone(m.Data)},
+			Message:  events.Message{Subject: m.Subject, Header: slices.Clone(m.Header), Data: bytes.Clone(m.Data)},
 			Sequence: s.last,
 			Time:     now,
 		})

@@ -103,17 +103,17 @@ func TestLoseNextAnswer(t *testing.T) {
 // TestStoredCopy: neither the writer nor the one who put a snapshot can change what is stored.
 func TestStoredCopy(t *testing.T) {
 	l := memlog.New(memlog.Options{})
-	m := events.Message{Subject: "facts.pod.a", Header: events.Header{"uid": "a"}, Data: []byte("data")}
+	m := events.Message{Subject: "facts.pod.a", Header: events.NewHeader(map[string]string{"uid": "a"}), Data: []byte("data")}
 	if _, err := l.Append(t.Context(), events.Facts, events.Tail{}, []events.Message{m}); err != nil {
 		t.Fatal(err)
 	}
-	m.Header["uid"], m.Data[0] = "b", 'D'
+	m.Header[0].Value, m.Data[0] = "b", 'D'
 	r, err := l.Read(t.Context(), events.Facts, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	records, err := r.Next(t.Context())
-	if err != nil || records[0].Header["uid"] != "a" || string(records[0].Data) != "data" {
+	if err != nil || records[0].Header.Get("uid") != "a" || string(records[0].Data) != "data" {
 		t.Fatalf("stored record changed: %v, %v", records, err)
 	}
 }

@@ -216,8 +216,8 @@ func TestSnapshotThatCannotBeRead(t *testing.T) {
 func FuzzRecords(f *testing.F) {
 	for _, p := range statetest.PoisonFacts(1) {
 		h := p.Message.Header
-		f.Add(h[events.HeaderSchema], h[events.HeaderKind], h[events.HeaderOp], h[events.HeaderUID],
-			h[events.HeaderEpoch], p.Message.Data)
+		f.Add(h.Get(events.HeaderSchema), h.Get(events.HeaderKind), h.Get(events.HeaderOp), h.Get(events.HeaderUID),
+			h.Get(events.HeaderEpoch), p.Message.Data)
 	}
 	f.Fuzz(func(t *testing.T, schema, kind, op, uid, number string, data []byte) {
 		var h follow.History
@@ -225,10 +225,10 @@ func FuzzRecords(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		header := events.Header{
+		header := events.NewHeader(map[string]string{
 			events.HeaderSchema: schema, events.HeaderKind: kind, events.HeaderOp: op, events.HeaderUID: uid,
 			events.HeaderEpoch: number, events.HeaderProgress: number,
-		}
+		})
 		for n := range uint64(3) {
 			r := events.Record{Message: events.Message{Header: header, Data: data}, Sequence: n + 1}
 			facts, err := h.Take([]events.Record{r})

@@ -34,12 +34,13 @@ func PoisonFacts(epoch uint64) []Poison {
 	whole := about(events.KindPod, pod)
 	with := func(key, value string) events.Message {
 		m := about(events.KindPod, pod)
-		m.Header[key] = value
+		m.Header.Set(key, value)
 		return m
 	}
 	bare := events.Message{Subject: "facts.pod.x.1", Data: []byte("poison")}
 	strange := about(events.KindNode, node)
-	strange.Header[events.HeaderUID], strange.Header[events.HeaderNamespace] = string(node.UID), ""
+	strange.Header.Set(events.HeaderUID, string(node.UID))
+	strange.Header.Set(events.HeaderNamespace, "")
 	later := with(events.HeaderSchema, "99")
 	return []Poison{
 		{"no headers", bare},
@@ -60,12 +61,13 @@ func PoisonFacts(epoch uint64) []Poison {
 		{"another name in the payload", with(events.HeaderName, "other")},
 		{"a node without a name", func() events.Message {
 			m := about(events.KindNode, nameless)
-			m.Header[events.HeaderUID], m.Header[events.HeaderNamespace] = string(nameless.UID), ""
+			m.Header.Set(events.HeaderUID, string(nameless.UID))
+			m.Header.Set(events.HeaderNamespace, "")
 			return m
 		}()},
 		{"a deletion with a payload", func() events.Message {
 			m := about(events.KindPod, pod)
-			m.Header[events.HeaderOp] = events.OpDelete.String()
+			m.Header.Set(events.HeaderOp, events.OpDelete.String())
 			return m
 		}()},
 	}

@@ -22,8 +22,8 @@ func WithoutRefused(
 	attributes := []any{"stream", s, "error", err}
 	if errors.As(err, &why) && why.Message >= 0 && why.Message < len(msgs) {
 		h := msgs[why.Message].Header
-		attributes = append(attributes, "kind", h[events.HeaderKind],
-			"namespace", h[events.HeaderNamespace], "name", h[events.HeaderName])
+		attributes = append(attributes, "kind", h.Get(events.HeaderKind),
+			"namespace", h.Get(events.HeaderNamespace), "name", h.Get(events.HeaderName))
 	}
 	telemetry.Refused(service, s, len(msgs)-len(rest))
 	logger.Error("the log does not take a message, which is left out", attributes...)

@@ -131,9 +131,9 @@ func (q *Inquiry) uid(ctx context.Context, pod string, queue *explain.QueueAnswe
 func (q *Inquiry) search(ctx context.Context, namespace, name string) (uid string, err error) {
 	err = q.scan(ctx, events.Facts, func(r events.Record) {
 		h := r.Header
-		if h[events.HeaderName] == name && h[events.HeaderNamespace] == namespace &&
-			h[events.HeaderKind] == string(events.KindPod) {
-			uid = h[events.HeaderUID]
+		if h.Get(events.HeaderName) == name && h.Get(events.HeaderNamespace) == namespace &&
+			h.Get(events.HeaderKind) == string(events.KindPod) {
+			uid = h.Get(events.HeaderUID)
 		}
 	})
 	if err == nil && uid == "" {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,7 +36,7 @@ func fill(t *testing.T, log *memlog.Log, n int) {
 	for stream, subject := range subjects {
 		for i := range n {
 			m := events.Message{
-				Subject: subject, Header: events.Header{"kind": "pod", "number": fmt.Sprint(i)},
+				Subject: subject, Header: events.NewHeader(map[string]string{"kind": "pod", "number": fmt.Sprint(i)}),
 				Data: bytes.Repeat([]byte{byte(i), 0, 255}, 1000),
 			}
 			if stream == events.Facts {
@@ -158,7 +157,7 @@ func TestBundleIsTheLog(t *testing.T) {
 
 func equal(a, b events.Record) bool {
 	return a.Sequence == b.Sequence && a.Time.Equal(b.Time) && a.Subject == b.Subject &&
-		maps.Equal(a.Header, b.Header) && bytes.Equal(a.Data, b.Data)
+		a.Header.Equal(b.Header) && bytes.Equal(a.Data, b.Data)
 }
 
 func TestEmptyLog(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"time"
 
@@ -183,8 +182,8 @@ func (w *Writer) gather(batch []events.Message, facts <-chan events.Fact) []even
 // does not come is not a no, so the log is looked at before anything is repeated. Between
 // an append and its answer a crash leaves a log that the next leader reads to its end.
 func (w *Writer) append(ctx context.Context, batch []events.Message) error {
-	for i, m := range batch {
-		events.Place(m, w.last.Sequence+uint64(i)+1)
+	for i := range batch {
+		events.Place(&batch[i], w.last.Sequence+uint64(i)+1)
 	}
 	backoff := unknownBackoff
 	for {
@@ -306,9 +305,7 @@ func equal(stored, sent events.Message) bool {
 	if stored.Subject != sent.Subject || !bytes.Equal(stored.Data, sent.Data) {
 		return false
 	}
-	kept := maps.Clone(stored.Header)
-	maps.DeleteFunc(kept, func(k, _ string) bool { _, ours := sent.Header[k]; return !ours })
-	return maps.Equal(kept, sent.Header)
+	return sent.Header.In(stored.Header)
 }
 
 func sleep(ctx context.Context, c clock.Clock, d time.Duration) error {
