@@ -42,6 +42,7 @@ func EncodeDecision(d Decision) Message {
 		RetryAfterMillis:   d.RetryAfter.Milliseconds(),
 		YoungestSeconds:    encodeSecond(d.Youngest),
 		TellFailure:        d.TellFailure,
+		NotAfterMillis:     encodeMilli(d.NotAfter),
 	}
 	return Message{
 		Subject: subjectDecisions + "." + bucketOf(d.Pod.UID) + "." + subjectToken(string(d.Kind)),
@@ -122,6 +123,7 @@ func decodeDecision(r Record) (_ SequencedDecision, evidence []byte, _ error) {
 		RetryAfter:         time.Duration(payload.GetRetryAfterMillis()) * time.Millisecond,
 		Youngest:           decodeSecond(payload.GetYoungestSeconds()),
 		TellFailure:        payload.GetTellFailure(),
+		NotAfter:           decodeMilli(payload.GetNotAfterMillis()),
 		TraceParent:        traceParent,
 	}}, payload.GetEvidence(), nil
 }
@@ -139,6 +141,21 @@ func decodeSecond(seconds int64) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(seconds, 0).UTC()
+}
+
+// encodeMilli is 0 for the zero time, and for what is before 1970.
+func encodeMilli(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return max(t.UnixMilli(), 0)
+}
+
+func decodeMilli(millis int64) time.Time {
+	if millis == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(millis).UTC()
 }
 
 // encodeReasons sorts: a protobuf map has no order, and equal decisions must be equal bytes. The reasons that have no

@@ -73,6 +73,10 @@ const AttemptAnnotation = "berth.dev/attempt"
 // room for them. The queue decides when, the binder removes it.
 const QuotaGate = "berth.dev/quota"
 
+// UngateFor is how long binders try to remove a gate that the queue has asked them to (DecisionUngate), counted from
+// when they have read that. After it the queue asks again.
+const UngateFor = 30 * time.Second
+
 // TooLargeGate is the scheduling gate that the facts give a pod which is too large for the log. The API server
 // has no such
 // pod with it. What the facts say of the pod beside is what counts on a node, see state.Reduce.
@@ -103,7 +107,7 @@ type Decision struct {
 	// DecisionEvict that of T12, and 0 if no place is kept for the replacement.
 	FactSequence   uint64
 	LedgerRevision int64
-	// FactEpoch is the fact epoch at FactSequence (unplaceable; 0 is not known): the log of
+	// FactEpoch is the fact epoch at FactSequence (unplaceable, ungate, evict; 0 is not known): the log of
 	// facts can lose its end, and what is told anew then has the same numbers.
 	FactEpoch uint64
 	// PodResourceVersion: see DecisionCondition; for others the one the decision used.
@@ -138,6 +142,9 @@ type Decision struct {
 	Youngest time.Time
 	// TellFailure asks for a Kubernetes event if the eviction is refused (evict).
 	TellFailure bool
+	// NotAfter is when the order ends, by the clock of the member that gives it, to the millisecond (evict): no binder
+	// begins the eviction later. Zero: it does not say, as those of earlier versions.
+	NotAfter time.Time
 	// TraceParent is the W3C traceparent of the span that decided, or empty.
 	TraceParent string
 	// Evidence is what a shard's decision was computed from and what it weighed (placed,

@@ -113,6 +113,11 @@ var samples = map[string]any{
 		Kind: events.DecisionEvict, Pod: events.PodRef{UID: "pod-3", Namespace: "shop", Name: "old"}, Actor: "descheduler-b",
 		NodeUID: "node-1", NodeName: "node-1.example", Strategy: "RemoveDuplicates", TellFailure: true,
 	},
+	"decision-evict-until": events.Decision{
+		Kind: events.DecisionEvict, Pod: events.PodRef{UID: "pod-3", Namespace: "shop", Name: "old"}, Actor: "descheduler-b",
+		NodeUID: "node-1", NodeName: "node-1.example", Strategy: "RemoveDuplicates", FactEpoch: 4,
+		NotAfter: time.Date(2026, 3, 1, 12, 0, 0, 5e6, time.UTC),
+	},
 	"decision-rejected": events.Decision{
 		Kind: events.DecisionRejected, Pod: events.PodRef{UID: "pod-6", Namespace: "shop", Name: "tight"}, Actor: "binder-b",
 		Token: "00f1a2b3c4d5e6f7", NodeName: "node-1.example", Message: "OutOfcpu: Pod was rejected: Node didn't have enough",

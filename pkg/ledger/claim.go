@@ -49,7 +49,7 @@ type NodeEntry struct {
 }
 
 // Claim adds the claim of a running pod as a victim of a plan to its node's document. The
-// victim's PodUID, Namespace, Name, PodRV, Priority and Budgets (all disruption budgets that
+// victim's PodUID, Namespace, Name, PodRV, Priority, NotAfter and Budgets (all disruption budgets that
 // cover it) are taken over. Each victim is claimed by at most one plan, and none that a
 // placement relies on: *ClaimedError.
 func Claim(d NodeDoc, victim Entry, plan string) (NodeDoc, error) {
@@ -60,6 +60,7 @@ func Claim(d NodeDoc, victim Entry, plan string) (NodeDoc, error) {
 	return Place(d, Entry{
 		PodUID: victim.PodUID, Namespace: victim.Namespace, Name: victim.Name, Role: RoleVictim,
 		Priority: victim.Priority, PodRV: victim.PodRV, Plan: plan, Budgets: sorted(victim.Budgets),
+		NotAfter: victim.NotAfter,
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/berth-scheduler/berth/pkg/ledger/ledgerpb"
 )
@@ -31,6 +32,7 @@ func entryToProto(e *Entry) *ledgerpb.Entry {
 		NonZeroCpu: e.NonZeroCPU, NonZeroMemory: e.NonZeroMemory,
 		Gang: e.Gang, Plan: e.Plan, Wanted: e.Wanted, Budgets: e.Budgets, GroupPartition: uint32(e.GroupPartition),
 		Wish: e.Wish, Delegated: e.Delegated, FenceCause: ledgerpb.FenceCause(e.Cause),
+		NotAfterMillis: millisOf(e.NotAfter),
 	}
 	keep(m, e.Later)
 	if e.Replacement != (Replacement{}) {
@@ -88,6 +90,7 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 		Replacement: Replacement{
 			Owner: m.GetReplacement().GetOwner(), Template: m.GetReplacement().GetTemplate(),
 		},
+		NotAfter: timeOf(m.GetNotAfterMillis()),
 	}
 	if m.GetGroupPartition() > Partitions {
 		return Entry{}, fmt.Errorf("pod %s/%s: partition %d of its group, want at most %d",
@@ -134,6 +137,21 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 		e.Dependents = append(e.Dependents, Dependent{PodUID: uid, PodRV: d.GetPodResourceVersion(), Later: later(d)})
 	}
 	return e, nil
+}
+
+// millisOf is 0 for the zero time, and for what is not after 1970.
+func millisOf(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return max(t.UnixMilli(), 0)
+}
+
+func timeOf(millis int64) time.Time {
+	if millis <= 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(millis).UTC()
 }
 
 // causeFromProto takes what does not fit for unknown: it is no reason to refuse a document.

@@ -173,6 +173,7 @@ func drawEntry(t *rapid.T) Entry {
 	for range rapid.IntRange(0, 2).Draw(t, "budgets") {
 		e.Budgets = append(e.Budgets, text.Draw(t, "budget"))
 	}
+	e.NotAfter = timeOf(rapid.Int64Range(0, 1<<45).Draw(t, "not after"))
 	for range rapid.IntRange(0, 2).Draw(t, "dependents") {
 		e.Dependents = append(e.Dependents, Dependent{
 			PodUID: rapid.StringN(1, 20, 40).Draw(t, "dependent"), PodRV: rapid.Uint64().Draw(t, "dependent rv"),

@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"strconv"
+	"time"
 )
 
 // Token identifies one attempt to place one pod; random, never reused, 0 is none.
@@ -115,6 +116,10 @@ type Entry struct {
 	Dependents []Dependent
 	// Budgets of a victim claim: the UIDs of the disruption budgets it is claimed from.
 	Budgets []string
+	// NotAfter of a victim claim: its eviction is not begun any more after that, by the clock of the member that sends
+	// it. To the millisecond; zero if the plan alone says how long it is wanted, as with preemptions and in what
+	// earlier versions have written.
+	NotAfter time.Time
 	// Replacement of a move placeholder: the pod it is for.
 	Replacement Replacement
 	// Volumes of a reservation: what has to be done about the pod's claims before it is bound.

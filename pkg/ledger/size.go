@@ -220,7 +220,7 @@ func (e *Entry) bytes() int {
 		numberBytes(12, uint64(e.NonZeroCPU)) + numberBytes(13, uint64(e.NonZeroMemory)) +
 		boolBytes(15, e.Wanted) + textBytes(16, len(e.Gang)) + textBytes(17, len(e.Plan)) +
 		numberBytes(30, uint64(uint32(e.GroupPartition))) + fixedFieldBytes(31, e.Wish) + boolBytes(33, e.Delegated) +
-		numberBytes(34, uint64(e.Cause)) + len(e.Later)
+		numberBytes(34, uint64(e.Cause)) + numberBytes(35, uint64(millisOf(e.NotAfter))) + len(e.Later)
 	for name, amount := range e.Requests {
 		n += partBytes(11, textBytes(1, len(name))+numberBytes(2, uint64(amount)))
 	}

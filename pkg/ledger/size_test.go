@@ -56,6 +56,7 @@ func drawAny(t *rapid.T) Entry {
 		})
 	}
 	e.Budgets = rapid.SliceOfN(text, 0, 3).Draw(t, "budgets")
+	e.NotAfter = timeOf(rapid.Int64Range(0, 1<<45).Draw(t, "not after"))
 	if rapid.Bool().Draw(t, "replaces") {
 		e.Replacement = Replacement{Owner: text.Draw(t, "owner"), Template: text.Draw(t, "template")}
 	}

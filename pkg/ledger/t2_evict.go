@@ -3,7 +3,13 @@ package ledger
 import (
 	"fmt"
 	"slices"
+	"time"
 )
+
+// EvictFor is how long after a request to the ledger whose answer showed a mark the eviction for it may be on its way
+// to the API server: a binder that is cut off from the ledger evicts for that long at most for a mark that others may
+// have taken over or deleted. A generation of the ledger stays closed for longer.
+const EvictFor = 25 * time.Second
 
 // EvictPlan makes victims of a plan evictable: the last step before evictions are sent,
 // after T2 (or T12) has committed and the plan is still wanted.

@@ -29,6 +29,7 @@ func (b *Binder) loop(ctx, rooms context.Context) error {
 	defer ticker.Stop()
 	ending := ctx.Done()
 	for {
+		l.dropMoot(commit.LaneClear)
 		l.dropMoot(commit.LaneChange)
 		l.dropMoot(commit.LaneStatus)
 		if l.failed != nil {
@@ -57,12 +58,16 @@ func (b *Binder) loop(ctx, rooms context.Context) error {
 			telemetry.FencesRefused(l.cfg.ID, l.core.Stats().FencesRefused)
 		case l.lane(commit.LaneBind) <- l.head(commit.LaneBind):
 			l.taken(commit.LaneBind)
+		case l.lane(commit.LaneClear) <- l.head(commit.LaneClear):
+			l.taken(commit.LaneClear)
 		case l.lane(commit.LaneChange) <- l.head(commit.LaneChange):
 			l.taken(commit.LaneChange)
 		case l.lane(commit.LaneStatus) <- l.head(commit.LaneStatus):
 			l.taken(commit.LaneStatus)
 		case l.lane(commit.LaneLedger) <- l.head(commit.LaneLedger):
 			l.taken(commit.LaneLedger)
+		case l.lane(commit.LaneSweep) <- l.head(commit.LaneSweep):
+			l.taken(commit.LaneSweep)
 		case l.lane(commit.LaneLog) <- l.head(commit.LaneLog):
 			l.taken(commit.LaneLog)
 		}

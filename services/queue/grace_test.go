@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/placement"
 )
 
@@ -36,5 +37,13 @@ func TestGraceIsLongerThanAnyBind(t *testing.T) {
 		if got := grace(c.profiles); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
+	}
+}
+
+// A generation stays closed for longer than a binder that is cut off from the ledger evicts for a mark of before.
+func TestGraceIsLongerThanAnyEviction(t *testing.T) {
+	const carriedOut = 5 * time.Second // by the API server, which may still be at it when the call has ended
+	if got := grace(nil); got < ledger.EvictFor+carriedOut {
+		t.Errorf("%s, want %s at least", got, ledger.EvictFor+carriedOut)
 	}
 }

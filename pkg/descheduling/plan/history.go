@@ -14,6 +14,10 @@ const (
 	// InFlight is how long an ask without an outcome stands. A binder settles one in
 	// seconds; after this long the ask, or its outcome, is taken for lost.
 	InFlight = 10 * time.Minute
+	// Standing is how long binders may begin the eviction of an ask after it was decided. The rest of InFlight is for
+	// the clocks of two machines that differ, and for a call on its way: what is asked for instead of a lost ask is
+	// not carried out beside it.
+	Standing = InFlight / 2
 	// Cooldown is how long a pod is left alone after an outcome: a budget that refused
 	// needs time to recover (a failed eviction can hold it for two minutes), and a pod that
 	// was evicted needs time to go. At least as long as the usual interval between cycles,

@@ -122,8 +122,10 @@ type Decision struct {
 	// Unix time; 0: not told.
 	YoungestSeconds int64 `protobuf:"varint,29,opt,name=youngest_seconds,json=youngestSeconds,proto3" json:"youngest_seconds,omitempty"`
 	TellFailure     bool  `protobuf:"varint,30,opt,name=tell_failure,json=tellFailure,proto3" json:"tell_failure,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Unix time; 0: not told.
+	NotAfterMillis int64 `protobuf:"varint,31,opt,name=not_after_millis,json=notAfterMillis,proto3" json:"not_after_millis,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Decision) Reset() {
@@ -322,6 +324,13 @@ func (x *Decision) GetTellFailure() bool {
 		return x.TellFailure
 	}
 	return false
+}
+
+func (x *Decision) GetNotAfterMillis() int64 {
+	if x != nil {
+		return x.NotAfterMillis
+	}
+	return 0
 }
 
 // Evidence is what a shard's decision was computed from, and what it weighed.
@@ -1191,7 +1200,7 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\x06PodRef\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xdc\x06\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\x86\a\n" +
 	"\bDecision\x12%\n" +
 	"\x0escheduler_name\x18\x01 \x01(\tR\rschedulerName\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x18\n" +
@@ -1219,7 +1228,8 @@ const file_pkg_events_eventspb_events_proto_rawDesc = "" +
 	"\bevidence\x18\x1b \x01(\fH\x01R\bevidence\x88\x01\x01\x12,\n" +
 	"\x12retry_after_millis\x18\x1c \x01(\x03R\x10retryAfterMillis\x12)\n" +
 	"\x10youngest_seconds\x18\x1d \x01(\x03R\x0fyoungestSeconds\x12!\n" +
-	"\ftell_failure\x18\x1e \x01(\bR\vtellFailureB\x17\n" +
+	"\ftell_failure\x18\x1e \x01(\bR\vtellFailure\x12(\n" +
+	"\x10not_after_millis\x18\x1f \x01(\x03R\x0enotAfterMillisB\x17\n" +
 	"\x15_grace_period_secondsB\v\n" +
 	"\t_evidence\"\x8d\x04\n" +
 	"\bEvidence\x12\x16\n" +

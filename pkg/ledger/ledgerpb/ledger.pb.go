@@ -704,9 +704,11 @@ type Entry struct {
 	// Of a reservation: a plugin of the shard binds the pod, not a binder.
 	Delegated bool `protobuf:"varint,33,opt,name=delegated,proto3" json:"delegated,omitempty"`
 	// Of a reservation that is taken back: what about.
-	FenceCause    FenceCause `protobuf:"varint,34,opt,name=fence_cause,json=fenceCause,proto3,enum=berth.ledger.v1.FenceCause" json:"fence_cause,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	FenceCause FenceCause `protobuf:"varint,34,opt,name=fence_cause,json=fenceCause,proto3,enum=berth.ledger.v1.FenceCause" json:"fence_cause,omitempty"`
+	// Of a victim claim: Unix time after which its eviction is not begun any more; 0 if its plan alone says.
+	NotAfterMillis int64 `protobuf:"varint,35,opt,name=not_after_millis,json=notAfterMillis,proto3" json:"not_after_millis,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Entry) Reset() {
@@ -926,6 +928,13 @@ func (x *Entry) GetFenceCause() FenceCause {
 		return x.FenceCause
 	}
 	return FenceCause_FENCE_CAUSE_UNSPECIFIED
+}
+
+func (x *Entry) GetNotAfterMillis() int64 {
+	if x != nil {
+		return x.NotAfterMillis
+	}
+	return 0
 }
 
 // VolumePick is a claim in the pod's namespace that has no volume yet.
@@ -2572,7 +2581,7 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"factsAfter\"J\n" +
 	"\tHighWater\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12)\n" +
-	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\x83\b\n" +
+	"\x10resource_version\x18\x02 \x01(\x04R\x0fresourceVersion\"\xad\b\n" +
 	"\x05Entry\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\fR\x06podUid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -2606,7 +2615,8 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\avolumes\x18  \x03(\v2\x1b.berth.ledger.v1.VolumePickR\avolumes\x12\x1c\n" +
 	"\tdelegated\x18! \x01(\bR\tdelegated\x12<\n" +
 	"\vfence_cause\x18\" \x01(\x0e2\x1b.berth.ledger.v1.FenceCauseR\n" +
-	"fenceCauseJ\x04\b\x14\x10\x1b\":\n" +
+	"fenceCause\x12(\n" +
+	"\x10not_after_millis\x18# \x01(\x03R\x0enotAfterMillisJ\x04\b\x14\x10\x1b\":\n" +
 	"\n" +
 	"VolumePick\x12\x14\n" +
 	"\x05claim\x18\x01 \x01(\tR\x05claim\x12\x16\n" +

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strconv"
+	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,9 +15,19 @@ import (
 	"github.com/berth-scheduler/berth/services/binder/internal/decide"
 )
 
-func (r *Room) evict(ctx context.Context, e decide.Evict) decide.Answered {
+// evict carries an eviction out, unless it would begin after its time: the worker, or the whole process, has stood
+// still since the core gave it out, and its claim may be another binder's by now.
+func (r *Room) evict(ctx context.Context, e decide.Evict) decide.Input {
+	timeout := changeTimeout
+	if !e.NotAfter.IsZero() {
+		timeout = min(timeout, untilBoth(r.deps.Clock.Now(), e.NotAfter))
+	}
+	if timeout <= 0 {
+		r.deps.Logger.Warn("eviction left, its time is over", "pod", ref(e.Pod))
+		return decide.Untaken{Op: e.Op}
+	}
 	ctx, done := evictSpan(ctx, e)
-	answer := r.postEviction(ctx, e)
+	answer := r.postEviction(ctx, e, timeout)
 	answer.Op = e.Op
 	done(answer)
 	observeEviction(e, answer.Result)
@@ -25,7 +36,13 @@ func (r *Room) evict(ctx context.Context, e decide.Evict) decide.Answered {
 	return answer
 }
 
-func (r *Room) postEviction(ctx context.Context, e decide.Evict) decide.Answered {
+// untilBoth is how long it is from now to then, by whichever clock says less: the monotonic clock stands still while
+// a machine is suspended, and the other one may be set.
+func untilBoth(now, then time.Time) time.Duration {
+	return min(then.Sub(now), then.Round(0).Sub(now.Round(0)))
+}
+
+func (r *Room) postEviction(ctx context.Context, e decide.Evict, timeout time.Duration) decide.Answered {
 	uid := types.UID(e.Pod.UID)
 	options := metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: e.GracePeriodSeconds,
@@ -33,7 +50,7 @@ func (r *Room) postEviction(ctx context.Context, e decide.Evict) decide.Answered
 	if e.DryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	ectx, cancel := context.WithTimeout(ctx, changeTimeout)
+	ectx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	pods := r.deps.API.writes.CoreV1().Pods(e.Pod.Namespace)
 	var err error

@@ -18,8 +18,10 @@ import (
 
 const (
 	// ledgerWorkers carry out ledger transactions and reads. Each is one round trip to
-	// etcd; marks and releases are rare, hand-overs of idle documents may wait.
+	// etcd; marks and releases are rare. sweepWorkers carry out those that may wait, as hand-overs of idle
+	// documents.
 	ledgerWorkers = 8
+	sweepWorkers  = 2
 	// statusWorkers write conditions.
 	statusWorkers = 8
 	// answerBuffer lets workers go on while the core digests something else.
@@ -32,14 +34,19 @@ type Lane int
 const (
 	// LaneBind posts Bindings.
 	LaneBind Lane = iota
-	// LaneChange does what else goes on in Kubernetes: reads, fences, nominations, evictions. Its
-	// workers are half of LaneBind's, so that binds have the better part of the API server.
+	// LaneClear makes room: evictions and fences, with what is read and written before them. A more important
+	// pod waits for each, so that they stand behind nothing else. Its workers are half of LaneBind's, so that
+	// binds have the better part of the API server.
+	LaneClear
+	// LaneChange writes nominations and removes gates, with a quarter of LaneBind's workers.
 	LaneChange
 	// LaneStatus writes conditions that nothing waits for. It has few workers (statusWorkers), so that
 	// many pods that wait take little of the API server from binds and evictions.
 	LaneStatus
-	// LaneLedger runs transactions and linearizable reads.
+	// LaneLedger runs transactions and linearizable reads that something waits for.
 	LaneLedger
+	// LaneSweep runs those that nothing waits for (Amend.Idle).
+	LaneSweep
 	// LaneLog takes decisions for the log.
 	LaneLog
 	// Lanes counts them.
@@ -51,23 +58,35 @@ func LaneOf(e decide.Effect) (Lane, bool) {
 	switch e := e.(type) {
 	case decide.Bind:
 		return LaneBind, true
-	case decide.ReadPod, decide.FencePod, decide.RemoveGate, decide.Evict, decide.ReadBudget:
-		return LaneChange, true
-	case decide.Nominate:
+	case decide.ReadPod, decide.FencePod, decide.Evict, decide.ReadBudget:
+		return LaneClear, true
+	case decide.RemoveGate, decide.Nominate:
 		return LaneChange, true
 	case decide.PatchCondition:
-		// An eviction waits for a condition of its pod, and a nomination had better be there before
-		// the evictions that it is about: after them, it would be in the way of the bind.
-		if e.Condition.Type != corev1.PodScheduled || e.NominatedNodeName != "" {
-			return LaneChange, true
+		return laneOfCondition(e), true
+	case decide.Amend:
+		if e.Idle {
+			return LaneSweep, true
 		}
-		return LaneStatus, true
-	case decide.Transact, decide.ReadDoc, decide.Amend:
+		return LaneLedger, true
+	case decide.Transact, decide.ReadDoc:
 		return LaneLedger, true
 	case decide.Publish:
 		return LaneLog, true
 	}
 	return 0, false
+}
+
+// laneOfCondition: an eviction waits for a condition of its pod, and a nomination had better be there before the
+// evictions that it is about: after them, it would be in the way of the bind.
+func laneOfCondition(e decide.PatchCondition) Lane {
+	switch {
+	case e.Condition.Type != corev1.PodScheduled:
+		return LaneClear
+	case e.NominatedNodeName != "":
+		return LaneChange
+	}
+	return LaneStatus
 }
 
 // Deps are the worlds the room writes to.
@@ -131,13 +150,18 @@ func (r *Room) Now(e decide.Effect) {
 	}
 }
 
+// crews are how many workers each lane has.
+func (r *Room) crews() map[Lane]int {
+	return map[Lane]int{
+		LaneBind: r.workers, LaneClear: max(1, r.workers/2), LaneChange: max(1, r.workers/4), LaneStatus: statusWorkers,
+		LaneLedger: ledgerWorkers, LaneSweep: sweepWorkers,
+	}
+}
+
 // Run works until ctx ends.
 func (r *Room) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	for lane, workers := range map[Lane]int{
-		LaneBind: r.workers, LaneChange: max(1, r.workers/2), LaneStatus: statusWorkers,
-		LaneLedger: ledgerWorkers,
-	} {
+	for lane, workers := range r.crews() {
 		for range workers {
 			g.Go(func() error { return r.work(ctx, lane) })
 		}
@@ -176,7 +200,7 @@ func (r *Room) work(ctx context.Context, lane Lane) error {
 
 // paced is carryOut; what changes Kubernetes goes before events.
 func (r *Room) paced(ctx context.Context, lane Lane, e decide.Effect) (decide.Input, error) {
-	if lane == LaneBind || lane == LaneChange || lane == LaneStatus {
+	if lane == LaneBind || lane == LaneClear || lane == LaneChange || lane == LaneStatus {
 		defer r.pace.change()()
 	}
 	return r.carryOut(ctx, e)

@@ -174,8 +174,8 @@ func (c *Core) digest(in Input) {
 
 // Moot says whether an effect that still waits has become pointless, or would do harm: what is
 // written for a pod that waits would move the resourceVersion that a bind relies on, or be refused
-// because the pod is bound; and an eviction may have waited for longer than its claim is vouched for. Such an
-// effect is to be dropped, and the core told so by Untaken.
+// because the pod is bound; and an eviction may have waited for longer than its claim is vouched for, or until its
+// plan was given up. Such an effect is to be dropped, and the core told so by Untaken.
 func (c *Core) Moot(e Effect) (OpID, bool) {
 	var op OpID
 	var pod string
@@ -187,9 +187,12 @@ func (c *Core) Moot(e Effect) (OpID, bool) {
 		op, pod = e.Op, e.Pod.UID
 	case Nominate:
 		op, pod = e.Op, e.Pod.UID
+	case RemoveGate:
+		u, is := c.running[e.Op].machine.(*ungating)
+		return e.Op, is && u.late(c)
 	case Evict:
 		r, is := c.running[e.Op].machine.(*removal)
-		return e.Op, is && !e.DryRun && !r.maySend(c)
+		return e.Op, is && !e.DryRun && r.moot(c)
 	default:
 		return 0, false
 	}

@@ -191,7 +191,7 @@ func (c *Core) sweep() {
 		switch {
 		case !changed:
 		case len(change.Docs) != 1 || len(change.Budgets)+len(change.Exclusives)+len(change.Plans) > 0:
-			d.op = c.amend(d, change, "sweep")
+			d.op = c.tidy(d, change, "sweep")
 		default:
 			together.add(c, d, change)
 		}
@@ -237,7 +237,7 @@ func (h *handOver) send(c *Core) {
 	}
 	sent := *h
 	*h = handOver{}
-	op := c.amend(&sent, sent.change, "hand-over")
+	op := c.tidy(&sent, sent.change, "hand-over")
 	for _, d := range sent.docs {
 		d.op = op
 	}
@@ -264,7 +264,9 @@ func (c *Core) forget() {
 		}
 	}
 	for k, e := range c.evictions {
-		if e.op == 0 && c.now.Sub(e.since) > c.limits.EvictionMemory {
+		r, claimed := c.removals[k.pod]
+		going := claimed && planToken(r.plan) == k.token.String() // its end is still to be told
+		if e.op == 0 && !going && c.now.Sub(e.since) > c.limits.EvictionMemory {
 			delete(c.evictions, k)
 		}
 	}

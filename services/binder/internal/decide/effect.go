@@ -1,6 +1,8 @@
 package decide
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 
@@ -93,6 +95,8 @@ type Amend struct {
 	// Why is a short word for logs and metrics: "evict-claim", "evict-mark", "evict-take", "evict-failed",
 	// "budget-settle", "sweep", "plan-drop".
 	Why string
+	// Idle: nothing waits for it.
+	Idle bool
 }
 
 // FencePod really changes the pod: it sets AnnotationFence to Value, with UID as the
@@ -156,6 +160,9 @@ type Evict struct {
 	Strategy, TraceParent string
 	// For is the UID of the pod that needs the place, empty for none that is known.
 	For string
+	// NotAfter is when the call must have ended, by this binder's clock; zero for a dry run and for a pod that has
+	// ended. One that would begin later is not sent, and answered by Untaken.
+	NotAfter time.Time
 }
 
 // Publish appends a decision to the log. Not answered.

@@ -26,6 +26,8 @@ type eviction struct {
 	// the pod stays.
 	done, failed bool
 	since        time.Time
+	// void: the ledger began anew while its claim was on its way.
+	void bool
 	pacing
 }
 
@@ -39,6 +41,9 @@ func (c *Core) askedFor(r *removal) (*eviction, bool) {
 	e, ok := c.evictions[attempt{r.claim.PodUID, token}]
 	return e, ok
 }
+
+// beginsAnew is why evictions are refused that were decided before this generation of the ledger.
+const beginsAnew = "the ledger begins anew"
 
 func (c *Core) evictionWanted(key attempt, d events.Decision) {
 	if _, known := c.evictions[key]; known {
@@ -77,7 +82,13 @@ func (e *eviction) advance(c *Core) {
 	}
 	p, known, _ := c.pod(e.key.pod, 0)
 	_, claim, claimed := c.ledger.Victim(e.key.pod)
+	ours := claimed && planToken(claim.Plan) == e.key.token.String()
 	switch {
+	case e.void || e.asked.FactEpoch != 0 && e.asked.FactEpoch <= c.ledger.Generation().FactsAfter:
+		e.finish(c, events.DecisionEvictRefused, beginsAnew)
+	case c.ended(e.asked.NotAfter) && !(ours && claim.State == ledger.Evicting) && known && !p.Deleting:
+		e.finish(c, events.DecisionEvictRefused, fmt.Sprintf("not carried out by %s, when the order ended: it is %s here",
+			e.asked.NotAfter.Format(time.RFC3339), c.now.UTC().Format(time.RFC3339)))
 	case !known && (c.facts.Sequence < e.asked.FactSequence || !c.facts.PodProgressKnown):
 		// The decision saw more of the log than we have, or everything is being told anew.
 	case !known || p.Deleting:
@@ -86,7 +97,7 @@ func (e *eviction) advance(c *Core) {
 		e.remove(c)
 	case e.moves():
 		e.move(c, claim)
-	case claimed && planToken(claim.Plan) == e.key.token.String():
+	case ours:
 		// Its removal goes on.
 	case claimed:
 		e.finish(c, events.DecisionEvictRefused, "the pod is a victim of plan "+claim.Plan)
@@ -161,6 +172,7 @@ func (e *eviction) claim(c *Core, p *state.Pod) {
 	}
 	victim := ledger.Entry{
 		PodUID: p.UID, Namespace: p.Namespace, Name: p.Name, Priority: p.Priority, PodRV: p.ResourceVersion,
+		NotAfter: e.asked.NotAfter,
 	}
 	for _, r := range rooms {
 		victim.Budgets = append(victim.Budgets, r.Doc.UID)

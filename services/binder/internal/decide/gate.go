@@ -17,10 +17,13 @@ import (
 // Order: decision in the log → patch. A crash before the patch, or after it, leaves the
 // decision to the other binders that remember it and, should all forget it, to the queue,
 // which asks again as long as the facts show the gate. Removing a gate that is not there
-// changes nothing.
+// changes nothing. It is begun within Limits.Ungate only: should the log lose the decision, the next
+// leader of the queues does not know of it, and gives the room to another pod after a while.
 type ungating struct {
 	asked events.Decision
 	op    OpID
+	// since is when the decision was read.
+	since time.Time
 	retry wait.Backoff
 	due   time.Time
 }
@@ -35,6 +38,9 @@ func (c *Core) ungateWanted(d events.Decision) {
 		u = &ungating{retry: c.limits.Retry}
 		c.ungatings[d.Pod.UID] = u
 	}
+	if u.asked.Token != d.Token {
+		u.since = c.now
+	}
 	u.asked = d
 	u.advance(c)
 }
@@ -43,7 +49,7 @@ func (u *ungating) advance(c *Core) {
 	if u.op != 0 || c.facts.Cluster == nil {
 		return
 	}
-	if u.over(c) {
+	if u.over(c) || u.late(c) {
 		delete(c.ungatings, u.asked.Pod.UID)
 		return
 	}
@@ -56,6 +62,9 @@ func (u *ungating) advance(c *Core) {
 	u.op = c.start(u)
 	c.emit(RemoveGate{Op: u.op, Pod: u.asked.Pod, Gate: events.QuotaGate})
 }
+
+// late reports whether the removal is not to be begun any more; the queue asks again.
+func (u *ungating) late(c *Core) bool { return c.now.Sub(u.since) > c.limits.Ungate }
 
 // over says whether the facts show that nothing is left to do.
 func (u *ungating) over(c *Core) bool {

@@ -69,3 +69,27 @@ func TestAGateOfAnotherBinderOrAGonePod(t *testing.T) {
 		t.Fatalf("%d are remembered", n)
 	}
 }
+
+// The API server is away for long, and the log may have lost the decision meanwhile: the room is another pod's by then.
+func TestGateIsRemovedInTimeOrNotAtAll(t *testing.T) {
+	r := gatedRig(t)
+	r.hear(ungate("p0", 1))
+	begin := r.b.now
+	for r.b.now.Sub(begin) <= events.UngateFor {
+		for len(r.b.lines) > 0 {
+			answer(r, func(e RemoveGate) Input { return Answered{Op: e.Op, Result: Unknown, Problem: "timeout"} })
+		}
+		r.wait(time.Second)
+	}
+	r.wait(10 * time.Second)
+	r.quiet("its time is over")
+	r.hear(ungate("p0", 2))
+	waits := next[RemoveGate](r)
+	if _, moot := r.b.core.Moot(waits); moot {
+		t.Fatal("moot at once")
+	}
+	r.b.now = r.b.now.Add(events.UngateFor + time.Second)
+	if op, moot := r.b.core.Moot(waits); !moot || op != waits.Op {
+		t.Fatalf("moot %t as %d, want it to be as %d", moot, op, waits.Op)
+	}
+}

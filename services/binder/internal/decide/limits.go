@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
@@ -25,6 +26,8 @@ type Limits struct {
 	// Retry paces the repetition of requests with an unknown outcome. Jitter must be 0:
 	// the core is deterministic.
 	Retry wait.Backoff
+	// Ungate is how long the removal of a gate is begun after it was asked for.
+	Ungate time.Duration
 	// EvictionMemory is how long a decision to evict may wait for its claim, and how long its
 	// outcome is remembered against redelivery.
 	EvictionMemory time.Duration
@@ -36,9 +39,10 @@ type Limits struct {
 	// it, so that both are one write.
 	NominateAlone time.Duration
 	// EvictionHang is how long an eviction that got no answer may still arrive. EvictWithin is how long
-	// an eviction may be begun after this binder has last asked the ledger for its claim. It is part of
-	// EvictionHang, which another binder counts from when it has taken the claim over.
-	EvictionHang, EvictWithin time.Duration
+	// an eviction may be begun after this binder has last asked the ledger for its claim, EvictCall how long
+	// the call may take. Both are part of EvictionHang, which another binder counts from when it has taken the
+	// claim over.
+	EvictionHang, EvictWithin, EvictCall time.Duration
 	Leftovers
 	Refusals RefusalLimits
 	// Foreign bounds, each, the hints, conditions and evictions remembered for partitions
@@ -68,12 +72,14 @@ const (
 )
 
 const (
-	// evictionHang has room for evictWithin and for a request on its way: an API server answers within
+	// evictionHang has room for ledger.EvictFor and for a request on its way: an API server answers within
 	// --request-timeout, 60 s unless set otherwise, and a request may have waited in a connection before.
 	evictionHang = 5 * time.Minute
-	// evictWithin leaves four minutes to the request. A claim whose eviction is refused for longer than this, as by a
+	// evictCall is as long as any change of Kubernetes may take.
+	evictCall = 10 * time.Second
+	// evictWithin leaves evictCall to the call. A claim whose eviction is refused for longer than this, as by a
 	// budget, is read from the ledger once in that time.
-	evictWithin = time.Minute
+	evictWithin = ledger.EvictFor - evictCall
 )
 
 // DefaultKeepPlace and DefaultCollect are Leftovers.KeepPlace and Leftovers.Collect unless set otherwise.
@@ -145,6 +151,7 @@ func DefaultLimits() Limits {
 		Idle:           5 * time.Second,
 		Losses:         3,
 		Retry:          wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 30, Cap: 5 * time.Second},
+		Ungate:         events.UngateFor,
 		EvictionMemory: 10 * time.Minute,
 		EvictionTries:  8,
 		PlanPause:      30 * time.Second,
@@ -152,6 +159,7 @@ func DefaultLimits() Limits {
 		NominateAlone: 500 * time.Millisecond,
 		EvictionHang:  evictionHang,
 		EvictWithin:   evictWithin,
+		EvictCall:     evictCall,
 		Leftovers: Leftovers{
 			Overdue:      10 * time.Minute,
 			KeepPlace:    DefaultKeepPlace,

@@ -27,10 +27,10 @@ func (c *Core) asking(plan string, owner ledger.Entry) (*eviction, bool) {
 	return e, known && e.plan() == plan
 }
 
-// askedToMove says whether the eviction of a move has been asked for, and has had no outcome.
+// askedToMove says whether the eviction of a move has been asked for, has had no outcome, and may still be begun.
 func (c *Core) askedToMove(plan string, owner ledger.Entry) bool {
 	e, known := c.asking(plan, owner)
-	return known && !e.done
+	return known && !e.done && !c.ended(e.asked.NotAfter)
 }
 
 // wantsMove says whether the victim of a move is still to go. A mark says that it was asked for,

@@ -131,9 +131,11 @@ func (c *Core) refuseEvictions() {
 	for _, k := range slices.SortedFunc(maps.Keys(c.evictions), attempt.compare) {
 		e := c.evictions[k]
 		switch {
-		case e.done || e.op != 0:
+		case e.done:
+		case e.op != 0:
+			e.void = true
 		case c.holds(k.pod):
-			e.finish(c, events.DecisionEvictRefused, "the ledger begins anew")
+			e.finish(c, events.DecisionEvictRefused, beginsAnew)
 		default:
 			delete(c.evictions, k)
 		}
@@ -292,14 +294,23 @@ func (c *Core) advancePromised() {
 
 // amend sends a transaction for m; 0 if the change cannot be made.
 func (c *Core) amend(m machine, change ledger.Change, why string) OpID {
+	return c.transact(m, change, Amend{Why: why})
+}
+
+// tidy is amend for what nothing waits for.
+func (c *Core) tidy(m machine, change ledger.Change, why string) OpID {
+	return c.transact(m, change, Amend{Why: why, Idle: true})
+}
+
+func (c *Core) transact(m machine, change ledger.Change, out Amend) OpID {
 	txn, err := change.Txn()
 	if err != nil {
-		c.fault(why, err)
+		c.fault(out.Why, err)
 		return 0
 	}
-	op := c.start(m)
-	c.emit(Amend{Op: op, Txn: txn, Why: why})
-	return op
+	out.Op, out.Txn = c.start(m), txn
+	c.emit(out)
+	return out.Op
 }
 
 // pace spaces the tries of a piece of work.

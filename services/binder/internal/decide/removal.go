@@ -52,7 +52,11 @@ const (
 // The other way round, this binder may be the one that was replaced: cut off from the ledger, its picture shows a
 // claim that another has taken over and given back since. So an eviction is begun only within
 // Limits.EvictWithin of a request to the ledger whose answer showed the claim, and the document is read if that was
-// longer ago. What the watch shows does not count: after a break it may be of any time.
+// longer ago. What the watch shows does not count: after a break it may be of any time. The call ends
+// Limits.EvictCall after that at the latest, also where it has waited for a worker or the process stood still.
+//
+// An order of the descheduler's ends at its NotAfter, which its claim carries for binders that have not heard it.
+// After that nothing is sent, and the claim goes back once nothing can be on its way any more.
 type removal struct {
 	claim   ledger.Entry
 	nodeUID string
@@ -128,13 +132,24 @@ func (r *removal) ref() events.PodRef {
 // actsFor is the pod whose partition's holder evicts the victim: that of the place it is
 // cleared for, and without one the victim itself.
 func (r *removal) actsFor(c *Core) (uid string, wanted bool) {
+	ended := c.ended(r.claim.NotAfter)
 	if _, owner, ok := c.planOwner(r.plan); ok {
-		return owner.PodUID, owner.Role != ledger.RoleMove || c.wantsMove(r.plan, owner, r.claim)
+		return owner.PodUID, !ended && (owner.Role != ledger.RoleMove || c.wantsMove(r.plan, owner, r.claim))
 	}
 	// A refusal is told after the claim has gone back: as long as it stands, its eviction is
 	// wanted, by whoever asked for it.
 	e, asked := c.askedFor(r)
-	return r.claim.PodUID, ledger.IsEviction(r.plan) && (!asked || !e.done)
+	return r.claim.PodUID, !ended && ledger.IsEviction(r.plan) && (!asked || !e.done)
+}
+
+// ended reports whether an order with that NotAfter has ended.
+func (c *Core) ended(notAfter time.Time) bool { return !notAfter.IsZero() && c.now.After(notAfter) }
+
+// needed reports whether the pod that the victim goes for still waits for its place, as far as the facts show. Its
+// shard gives the plan up if it does not; nobody goes for it meanwhile.
+func (r *removal) needed(c *Core) bool {
+	_, owner, ok := c.planOwner(r.plan)
+	return !ok || owner.Role == ledger.RoleMove || c.mayStillPlace(owner)
 }
 
 // tries is how many refusals in a row are the end. Whoever asks for a single eviction has
@@ -178,8 +193,8 @@ func (r *removal) carryOn(c *Core, wanted bool) {
 	case r.leaves:
 	case r.returning || failed && !r.underWay(c):
 		r.giveBack(c)
-	case !wanted:
-		// The plan was given up; what was sent may arrive.
+	case !wanted || !r.needed(c):
+		// The plan was given up, or will be; what was sent may arrive.
 	case !r.clear(c):
 		r.rehearse(c)
 	case !r.maySend(c):
@@ -216,6 +231,12 @@ func (r *removal) maySend(c *Core) bool {
 	d, ok := c.docs[r.nodeUID]
 	return ok && !r.left && r.claim.State == ledger.Evicting && r.claim.Shard == c.id &&
 		c.now.Sub(d.vouched) <= c.limits.EvictWithin
+}
+
+// moot reports whether an eviction that waits for a worker is not to be begun any more.
+func (r *removal) moot(c *Core) bool {
+	uid, wanted := r.actsFor(c)
+	return !wanted || !r.needed(c) || !c.mayAct(uid) || !r.maySend(c)
 }
 
 // confirm reads the claim's document, unless a transaction is under way whose answer shows it.
@@ -277,6 +298,9 @@ func (r *removal) send(c *Core) {
 
 func (r *removal) evict(c *Core, s removalStep) {
 	out := Evict{Op: r.begin(c, s), Pod: r.ref(), DryRun: s == rehearsing, Delete: r.deletes(c), Strategy: r.purpose(c)}
+	if s == sending {
+		out.NotAfter = c.docs[r.nodeUID].vouched.Add(c.limits.EvictWithin + c.limits.EvictCall)
+	}
 	if p, _, ok := c.preemptor(r.plan); ok {
 		out.For = p.UID
 	}

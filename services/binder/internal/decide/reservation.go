@@ -122,6 +122,8 @@ func (r *reservation) advanceCommitted(c *Core) {
 		r.doomed = fmt.Sprintf("not bound within %v", c.bindDeadline(r))
 	case r.entry.Wanted && r.tries > 0:
 		r.doomed, r.fence.blame = "wanted back, and the bind did not succeed at once", ledger.FenceByWant
+	case r.entry.Wanted && c.turns.taken >= c.limits.Binds:
+		r.doomed, r.fence.blame = "wanted back, and other binds come first", ledger.FenceByWant
 	}
 	if r.doomed != "" {
 		r.mark(c)

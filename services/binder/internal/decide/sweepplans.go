@@ -113,7 +113,7 @@ func (c *Core) idle(key string, revision int64) *idleDoc {
 // settle drops the claims that the budget's status shows by now (T10).
 func (d *idleDoc) settle(c *Core, b ledger.BudgetDoc) {
 	if next, changed := ledger.SettleBudget(b, claimFacts{c}); changed {
-		d.op = c.amend(d, ledger.Change{Budgets: []ledger.BudgetDoc{next}}, "budget-settle")
+		d.op = c.tidy(d, ledger.Change{Budgets: []ledger.BudgetDoc{next}}, "budget-settle")
 	}
 }
 
@@ -122,7 +122,7 @@ func (d *idleDoc) drop(c *Core, r ledger.PlanRecord) {
 	over := r.State == ledger.PlanAborted || r.State == ledger.PlanDone
 	if _, _, owned := c.ledger.PlanOwner(r.ID); !over && !owned && c.now.Sub(d.since) > c.limits.Overdue {
 		if change, err := ledger.AbortPlan(ledger.Abort{Plan: r.ID, Record: &r}); err == nil {
-			d.op = c.amend(d, change, "plan-abort")
+			d.op = c.tidy(d, change, "plan-abort")
 		}
 		return
 	}
@@ -130,7 +130,7 @@ func (d *idleDoc) drop(c *Core, r ledger.PlanRecord) {
 		return
 	}
 	if change, err := ledger.DropPlan(r, c.ledger); err == nil {
-		d.op = c.amend(d, change, "plan-drop")
+		d.op = c.tidy(d, change, "plan-drop")
 	}
 }
 

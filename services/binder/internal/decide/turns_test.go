@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
 )
 
 // newLine has n pods reserved on a node each, the first of which is being bound.
@@ -113,4 +114,21 @@ func TestALinedUpPodOfAnotherPartitionIsLeftAlone(t *testing.T) {
 			t.Fatalf("turn of %s, want %s", got, want)
 		}
 	}
+}
+
+// A reservation that is wanted back does not stand in line for its bind: the pod that wants it would wait for the line.
+func TestWantedReservationLeavesTheLine(t *testing.T) {
+	r := newLine(t, 3)
+	r.reserveAll()
+	d := r.ledger.current[ledger.KeyNode("n2-uid")]
+	wanted, _, err := ledger.MarkWanted(d, "p2-uid", d.Entries[0].Token)
+	if err != nil || !r.replace(wanted) {
+		t.Fatal("not marked", err)
+	}
+	r.showDocs(r.b, len(r.ledger.history))
+	if bind, is := r.b.lines[0].(Bind); !is || bind.Pod.Name != "p0" {
+		t.Fatalf("effects to be sent: %s, want the bind of p0 first", lines(r.b))
+	}
+	r.b.lines = r.b.lines[1:]
+	r.expectFence("wanted back")
 }

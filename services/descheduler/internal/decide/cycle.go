@@ -140,6 +140,8 @@ func (in *Input) decision(m *plan.Move) events.Decision {
 		Owner:              m.Owner,
 		Youngest:           m.Youngest,
 		TellFailure:        in.Policy.FailureEvents,
+		FactEpoch:          in.Cluster.Position().Epoch,
+		NotAfter:           in.Now.Add(plan.Standing).Truncate(time.Millisecond).Round(0),
 	}
 	if m.To != nil {
 		d.Landing = m.To.Name

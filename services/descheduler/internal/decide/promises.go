@@ -127,7 +127,7 @@ func (p *Promises) Keep(e *Eviction) (ledger.Change, descheduling.Refusal, error
 	}
 	victim := ledger.Entry{
 		PodUID: at.Pod.UID, Namespace: at.Pod.Namespace, Name: at.Pod.Name, PodRV: at.Pod.ResourceVersion,
-		Priority: at.Pod.Priority, Budgets: at.Budgets,
+		Priority: at.Pod.Priority, Budgets: at.Budgets, NotAfter: d.NotAfter,
 	}
 	move := ledger.Relocation{
 		Placeholder: ledger.NodeEntry{NodeUID: at.Node.UID, Entry: placeholder(at, token, d.Actor)},

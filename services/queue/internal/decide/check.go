@@ -201,7 +201,7 @@ func (c *Core) checkQuotas() error {
 		if s.leaving != sums[s] {
 			return fmt.Errorf("I5: namespace %s: %s are about to go, counted %s", s.name, s.leaving, sums[s])
 		}
-		if e := s.waiting.first(); e != nil && s.hasRoom(e) != s.inTurn && !s.inTurn {
+		if e := s.waiting.first(); e != nil && c.quotas.lets(s) && !s.inTurn {
 			return fmt.Errorf("I6: namespace %s has room for %s and gets no turn", s.name, e.pod.UID)
 		}
 	}

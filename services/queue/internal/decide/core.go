@@ -431,8 +431,12 @@ func (c *Core) leave(e *entry) {
 	delete(c.pods, e.pod.UID)
 }
 
-func (in Lead) apply(c *Core, _ moment) {
+func (in Lead) apply(c *Core, now moment) {
 	c.leases.leading, c.leases.term, c.leases.decided = true, in.Term, in.Decided
+	c.quotas.settles = 0
+	if in.Decided > 0 { // else nobody has ever been let go
+		c.quotas.settles = now.add(quotaSettle)
+	}
 }
 
 // apply forgets the leases. What the shards answer to them is believed all the same.
@@ -461,6 +465,9 @@ func (c *Core) askTick(now moment) {
 	}
 	if c.leases.leading && c.quotas.due > now {
 		at = min(at, c.quotas.due)
+	}
+	if c.leases.leading && c.quotas.settles > now {
+		at = min(at, c.quotas.settles)
 	}
 	if look := c.nextLook(); look != 0 {
 		at = min(at, look)

@@ -20,9 +20,10 @@ import (
 // every pod of the namespace that has not ended and has no such gate, and those whose gate
 // is about to go. The head of the line is not overtaken by what would fit.
 //
-// A decision to let a pod go is not taken back: a binder that cannot reach the API server repeats
-// the removal without end. So the pod counts, under every leader, until the facts show it without
-// its gate or gone: see leaving.go.
+// A decision to let a pod go is not taken back: binders that cannot reach the API server repeat the removal, and it
+// is asked for again. So the pod counts, under every leader, until the facts show it without its gate or gone: see
+// leaving.go. The log may lose the decision, though, after a binder has read it. So binders try for a bounded time
+// (events.UngateFor), and a new leader waits longer than that (quotaSettle) before it lets other pods go.
 //
 // Namespaces take turns by deficit round robin (Shreedhar, Varghese: Efficient Fair Queuing
 // using Deficit Round Robin, 1995): with each turn a namespace may let go of another
@@ -40,7 +41,10 @@ const (
 	// quotaAtOnce is how many gates may be asked about at the same time.
 	quotaAtOnce = 256
 	// quotaPatience is how long the binders have.
-	quotaPatience = 30 * time.Second
+	quotaPatience = events.UngateFor
+	// quotaSettle is how long a new leader lets nobody go where there is a budget: longer than a removal may take
+	// that the leader before asked for.
+	quotaSettle = quotaPatience + 15*time.Second
 )
 
 // amounts are what budgets are about.
@@ -125,6 +129,8 @@ type quotas struct {
 	// asked counts those of leaving that are not late. No removal is overdue before due, if there are any.
 	asked int
 	due   moment
+	// settles is until when a new leader waits for removals that it may not know of; 0 when it has.
+	settles moment
 }
 
 // space is one namespace.
@@ -161,9 +167,26 @@ func (q *quotas) turn(s *space) {
 	if s.inTurn {
 		return
 	}
-	if e := s.waiting.first(); len(s.late) > 0 || e != nil && s.hasRoom(e) {
+	if len(s.late) > 0 || q.lets(s) {
 		s.inTurn = true
 		q.turns = append(q.turns, s)
+	}
+}
+
+// lets reports whether the first of a namespace's line may go now.
+func (q *quotas) lets(s *space) bool {
+	e := s.waiting.first()
+	return e != nil && s.hasRoom(e) && (q.settles == 0 || s.budget == unlimited)
+}
+
+// settle ends a new leader's wait when it is over.
+func (q *quotas) settle(now moment) {
+	if q.settles == 0 || now < q.settles {
+		return
+	}
+	q.settles = 0
+	for _, name := range slices.Sorted(maps.Keys(q.spaces)) {
+		q.turn(q.spaces[name])
 	}
 }
 
@@ -223,6 +246,7 @@ func (c *Core) resetUsage(in FactsReset) {
 		c.notEarly(e)
 	}
 	c.quotas = newQuotas()
+	c.quotas.settles = was.settles
 	for _, some := range []map[string]*leaving{was.leaving, was.hidden} {
 		maps.Copy(c.quotas.hidden, some)
 	}
@@ -259,6 +283,7 @@ func (c *Core) admit(now moment) {
 		return
 	}
 	q := &c.quotas
+	q.settle(now)
 	q.overdue(now)
 	for len(q.turns) > 0 && q.asked < quotaAtOnce {
 		s := q.turns[0]
@@ -290,8 +315,8 @@ func (c *Core) mayGo(s *space) *entry {
 		}
 		s.late = s.late[1:]
 	}
-	if e := s.waiting.first(); e != nil && s.hasRoom(e) {
-		return e
+	if c.quotas.lets(s) {
+		return s.waiting.first()
 	}
 	return nil
 }

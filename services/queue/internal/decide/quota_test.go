@@ -369,8 +369,34 @@ func TestALeaderReadsWhatTheOneBeforeDecided(t *testing.T) {
 	h.wantLet()
 	h.step(Decided{Through: 7}) // what stands there cannot be read
 	h.wantLet()
+	h.sleep(quotaSettle)
+	h.wantLet("b")
 	h.remove("b")
 	h.wantLet("a")
+}
+
+// TestALeaderWaitsForWhatTheLogHasLost: NATS lost its tail, with the decision to let a go, and a binder has read it. The
+// next leader gives a's room to nobody before that binder has removed the gate or let it be.
+func TestALeaderWaitsForWhatTheLogHasLost(t *testing.T) {
+	h := newHarness(t)
+	h.budget("ns", "pods=1")
+	h.gated("ns", "a", "1")
+	h.gated("ns", "b", "1")
+	h.put("b", moreUrgent)
+	h.gated("free", "unlimited", "1")
+	h.step(Decided{CaughtUp: true, Through: 7})
+	h.step(Lead{Term: 2, Decided: 7})
+	h.wantLet("unlimited")
+	h.sleep(quotaSettle - 1)
+	h.wantLet()
+	h.check()
+	h.ungate("a")
+	h.wantLet()
+	h.sleep(1)
+	h.wantLet()
+	h.remove("a")
+	h.wantLet("b")
+	h.check()
 }
 
 // TestWhatTheLogHasNotDoesNotOutliveItsLeader: the next leader cannot know of it either.

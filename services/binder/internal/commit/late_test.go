@@ -1,0 +1,114 @@
+package commit
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-scheduler/berth/services/binder/internal/decide"
+)
+
+// A worker, or the whole process, has stood still between the core's word and the call: the claim may be another
+// binder's by now.
+func TestEvictionWhoseTimeIsOverIsNotSent(t *testing.T) {
+	var calls atomic.Int32
+	r := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		write(w, http.StatusCreated, success)
+	})
+	for name, end := range map[string]time.Time{
+		"by both clocks":     time.Now().Add(-time.Second),
+		"by the wall's only": time.Now().Add(-time.Second).Round(0),
+	} {
+		in, err := r.carryOut(context.Background(), decide.Evict{Op: 3, Pod: thePod, NotAfter: end})
+		if _, untaken := in.(decide.Untaken); err != nil || !untaken || calls.Load() != 0 {
+			t.Errorf("%s: answered %+v, %v after %d calls, want that it was not taken", name, in, err, calls.Load())
+		}
+	}
+	in, err := r.carryOut(context.Background(), decide.Evict{Op: 4, Pod: thePod, NotAfter: time.Now().Add(time.Minute)})
+	if a, ok := in.(decide.Answered); err != nil || !ok || a.Result != decide.Done {
+		t.Errorf("in time: answered %+v, %v", in, err)
+	}
+}
+
+// The call ends when its time is over, although the API server does not answer.
+func TestEvictionEndsInItsTime(t *testing.T) {
+	gone := make(chan struct{})
+	r := serve(t, func(_ http.ResponseWriter, req *http.Request) {
+		<-req.Context().Done()
+		close(gone)
+	})
+	in, err := r.carryOut(context.Background(), decide.Evict{
+		Op: 3, Pod: thePod, NotAfter: time.Now().Add(100 * time.Millisecond),
+	})
+	if a, ok := in.(decide.Answered); err != nil || !ok || a.Result != decide.Unknown {
+		t.Errorf("answered %+v, %v, want unknown", in, err)
+	}
+	<-gone
+}
+
+// Gates are removed one after the other by an API server that is slow with them. An eviction, and a reservation that is
+// asked back, do not stand behind them.
+func TestEvictionsStandBehindNoGates(t *testing.T) {
+	slow := make(chan struct{})
+	r := serve(t, func(w http.ResponseWriter, req *http.Request) {
+		if req.Method == http.MethodPatch && !strings.HasSuffix(req.URL.Path, "/status") {
+			select {
+			case <-slow:
+			case <-req.Context().Done():
+			}
+		}
+		write(w, http.StatusOK, podObject(nil))
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var crews errgroup.Group
+	for lane, workers := range r.crews() {
+		for range workers {
+			crews.Go(func() error { return r.work(ctx, lane) })
+		}
+	}
+	hand := func(e decide.Effect) {
+		lane, _ := LaneOf(e)
+		select {
+		case r.Lane(lane) <- e:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("no worker takes %T", e)
+		}
+	}
+	hand(decide.RemoveGate{Op: 1, Pod: thePod, Gate: "g"})
+	for op, e := range []decide.Effect{
+		decide.Evict{Op: 2, Pod: thePod}, decide.FencePod{Op: 3, Pod: thePod, Value: "v"}, decide.ReadPod{Op: 4, Pod: thePod},
+	} {
+		hand(e)
+		if a, ok := (<-r.Answers()).(decide.Answered); !ok || a.Op != decide.OpID(op+2) {
+			t.Errorf("answered %+v, want the answer to %T", a, e)
+		}
+	}
+	close(slow)
+	<-r.Answers()
+	cancel()
+	if err := crews.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Marks stand behind no hand-over of an idle document.
+func TestLanesOfTransactions(t *testing.T) {
+	for _, c := range []struct {
+		effect decide.Effect
+		want   Lane
+	}{
+		{decide.Amend{Why: "evict-mark"}, LaneLedger},
+		{decide.Amend{Why: "hand-over", Idle: true}, LaneSweep},
+		{decide.Transact{Why: "fence-mark"}, LaneLedger},
+	} {
+		if lane, ok := LaneOf(c.effect); !ok || lane != c.want {
+			t.Errorf("%+v goes to lane %d, want %d", c.effect, lane, c.want)
+		}
+	}
+}

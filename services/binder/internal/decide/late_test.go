@@ -1,0 +1,250 @@
+package decide
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
+)
+
+// lose answers all that is to be sent as if nothing had arrived, and counts evictions.
+func (r *planRig) lose() (evictions int) {
+	for len(r.b.lines) > 0 {
+		e := r.b.lines[0]
+		if e, is := e.(Evict); is && !e.DryRun {
+			evictions++
+		}
+		r.b.lines = r.b.lines[1:]
+		r.step(r.b, unknownPlan(e))
+	}
+	return evictions
+}
+
+// givesUp is the shard that gives a plan up: what is marked stays.
+func (r *planRig) givesUp(plan string) {
+	r.Helper()
+	abort, err := ledger.AbortPlan(ledger.Abort{Plan: plan, Docs: r.truth.PlanDocs(plan)})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.changed(abort)
+}
+
+// An eviction waits for a worker, and its plan is given up: it would go for nothing.
+func TestEvictionOfAPlanThatIsGivenUpIsMoot(t *testing.T) {
+	r := marked(t)
+	r.hangs()
+	e := next[Evict](&rig{T: t, world: r.world, b: r.b})
+	claim, _ := r.victim("v4-uid")
+	r.givesUp(claim.Plan)
+	r.see()
+	if op, moot := r.b.core.Moot(e); !moot || op != e.Op {
+		t.Fatalf("moot %t as %d, want it to be as %d", moot, op, e.Op)
+	}
+	r.b.lines = nil
+	r.step(r.b, Untaken{Op: e.Op})
+	for range 2 * evictionHang / (10 * time.Second) {
+		r.see()
+		r.wait(10 * time.Second)
+		for len(r.b.lines) > 0 {
+			if e, is := r.b.lines[0].(Evict); is {
+				t.Fatalf("%+v for a plan that was given up", e)
+			}
+			if err := r.performQuietly(r.b, 0, delivered); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if claim, ok := r.victim("v4-uid"); ok {
+		t.Errorf("the claim is left: %+v", claim)
+	}
+}
+
+// The preemptor is deleted after the mark, before the eviction is sent, and no shard has seen it: nobody needs the
+// place.
+func TestNobodyIsEvictedForAPodThatIsDeleted(t *testing.T) {
+	r := marked(t)
+	r.hangs()
+	e := next[Evict](&rig{T: t, world: r.world, b: r.b})
+	r.api.deletePod("p0-uid")
+	r.see()
+	if _, moot := r.b.core.Moot(e); !moot {
+		t.Error("the eviction that waits is not moot")
+	}
+	r.b.lines = nil
+	r.step(r.b, Answered{Op: e.Op, Result: Unknown, Problem: "timeout"})
+	for range 10 {
+		r.wait(time.Second)
+		for _, e := range r.b.lines {
+			if e, is := e.(Evict); is {
+				t.Fatalf("%+v for a pod that is deleted", e)
+			}
+		}
+	}
+	claim, _ := r.victim("v4-uid")
+	r.givesUp(claim.Plan)
+	for range 2 * evictionHang / (10 * time.Second) {
+		r.see()
+		r.wait(10 * time.Second)
+		for len(r.b.lines) > 0 {
+			if err := r.performQuietly(r.b, 0, delivered); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if claim, ok := r.victim("v4-uid"); ok || r.evicted["v4-uid"] > 0 {
+		t.Errorf("claimed %t (%+v), evicted %d times", ok, claim, r.evicted["v4-uid"])
+	}
+}
+
+// orderTime is how long the orders of these tests stand.
+const orderTime = 5 * time.Minute
+
+// hangs is how long evictions without answer count as under way, as with DefaultLimits.
+func (r *planRig) hangs() {
+	r.limits.EvictionHang, r.b.core.limits.EvictionHang = evictionHang, evictionHang
+}
+
+func (r *planRig) order(pod string, token uint64) events.Decision {
+	d := evict(pod, token)
+	d.NotAfter = r.b.now.Add(orderTime).Round(0)
+	return d
+}
+
+// The API server gives no answer for half an hour. Whoever has asked for the eviction has long taken it for lost, and
+// asked for another one.
+func TestOrderToEvictEnds(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.hangs()
+	r.hear(r.order("v4", 1))
+	r.amends("evict-claim")
+	begin, sent := r.b.now, 0
+	for r.b.now.Sub(begin) < 30*time.Minute {
+		n := 0
+		for len(r.b.lines) > 0 {
+			switch e := r.b.lines[0].(type) {
+			case Amend, ReadDoc:
+				if err := r.performQuietly(r.b, 0, delivered); err != nil {
+					t.Fatal(err)
+				}
+			default:
+				if e, is := e.(Evict); is && !e.DryRun {
+					n++
+				}
+				r.b.lines = r.b.lines[1:]
+				r.step(r.b, unknownPlan(e))
+			}
+		}
+		if n > 0 && r.b.now.Sub(begin) > orderTime {
+			t.Fatalf("the eviction is sent %s after it was asked for", r.b.now.Sub(begin))
+		}
+		sent += n
+		r.see()
+		r.wait(time.Second)
+	}
+	if claim, ok := r.victim("v4-uid"); ok || sent == 0 {
+		t.Errorf("%d evictions were sent; the claim is there %t: %+v", sent, ok, claim)
+	}
+	r.see()
+	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "not carried out by") {
+		t.Errorf("refused because %q", d.Message)
+	}
+}
+
+// A binder that takes a claim over has not heard the order.
+func TestOrderEndsForWhoTakesItsClaimOver(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.hangs()
+	r.hear(r.order("v4", 1))
+	r.amends("evict-claim")
+	r.b.lines = nil
+	r.bootPlans(r.b)
+	r.see()
+	r.wait(orderTime)
+	for range 2 * evictionHang / (10 * time.Second) {
+		for len(r.b.lines) > 0 {
+			if e, is := r.b.lines[0].(Evict); is && !e.DryRun {
+				t.Fatalf("%+v after the order has ended", e)
+			}
+			if err := r.performQuietly(r.b, 0, delivered); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.see()
+		r.wait(10 * time.Second)
+	}
+	if claim, ok := r.victim("v4-uid"); ok {
+		t.Errorf("the claim is left: %+v", claim)
+	}
+}
+
+// An order that is heard when it has ended claims nothing.
+func TestOrderThatHasEndedIsRefused(t *testing.T) {
+	r := newPlanRig(t, 1)
+	d := r.order("v4", 1)
+	r.wait(orderTime)
+	r.hear(d)
+	r.quiet("too late")
+	r.say(events.DecisionEvictRefused)
+}
+
+// An order of an earlier version does not say when it ends: the binder tries on.
+func TestOrderWithoutAnEndStands(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.hear(evict("v4", 1))
+	r.amends("evict-claim")
+	r.lose()
+	r.wait(3 * orderTime)
+	does[ReadPod](r, delivered)
+	does[ReadDoc](r, delivered)
+	does[Evict](r, delivered)
+	r.say(events.DecisionEvicted)
+}
+
+// The claim of an eviction is on its way while the ledger begins anew. It loses, and the eviction is not asked for in
+// this generation.
+func TestClaimOnItsWayIntoANewGenerationIsGivenUp(t *testing.T) {
+	r := newPlanRig(t, 1)
+	r.hear(evict("v4", 1))
+	claim := does[Amend](r, requestLost)
+	if claim.Why != "evict-claim" {
+		t.Fatalf("%s, want the claim", claim.Why)
+	}
+	r.wait(time.Second)
+	again := next[Amend](&rig{T: t, world: r.world, b: r.b})
+	r.b.lines = nil
+	g := ledger.Generation{Number: 2, Open: true, FactsAfter: 7}
+	value, err := ledger.EncodeGeneration(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.commit(ledger.Txn{Puts: []ledger.Put{{Key: ledger.KeyGeneration, Value: value}}}); err != nil {
+		t.Fatal(err)
+	}
+	r.showLedger(r.b, len(r.kv.log))
+	v := r.api.now()
+	r.step(r.b, FactsMoved{
+		Cluster: v, Sequence: 99, Epoch: 8, PodProgress: v.rv, PodProgressKnown: true, BudgetProgress: v.rv,
+	})
+	r.step(r.b, Amended{Op: again.Op, Result: Lost})
+	r.say(events.DecisionEvictRefused)
+	r.wait(time.Minute)
+	r.quiet("it was asked for before the ledger began anew")
+}
+
+// An order that is heard late was decided on facts of before the ledger began anew.
+func TestOrderFromFactsOfBeforeIsRefused(t *testing.T) {
+	r := newRig(t, 1)
+	r.begins(2, 7)
+	now := r.api.now()
+	r.step(r.b, FactsMoved{Cluster: now, Sequence: 60, Epoch: 8, PodProgress: now.rv, PodProgressKnown: true})
+	old := evict("p0", 1)
+	old.FactEpoch = 7
+	r.hear(old)
+	r.quiet("decided on facts of before")
+	if d := r.say(events.DecisionEvictRefused)[0]; !strings.Contains(d.Message, "begins anew") {
+		t.Errorf("refused because %q", d.Message)
+	}
+}
