@@ -162,6 +162,14 @@ func (q *quotas) space(name string) *space {
 	return s
 }
 
+// forget drops a namespace of which nothing is to be remembered. Clusters may make and delete any number of them.
+func (q *quotas) forget(s *space) {
+	if s.used == (amounts{}) && s.leaving == (amounts{}) && s.budget == unlimited && s.problem == "" &&
+		s.waiting.first() == nil && len(s.late) == 0 && !s.inTurn {
+		delete(q.spaces, s.name)
+	}
+}
+
 // turn gives a namespace a turn if it could use one.
 func (q *quotas) turn(s *space) {
 	if s.inTurn {
@@ -195,6 +203,7 @@ func (q *quotas) settle(now moment) {
 func (q *quotas) headMoved(e *entry) {
 	if s, ok := q.spaces[e.pod.Namespace]; ok && e.early == s.waiting {
 		q.turn(s)
+		q.forget(s)
 	}
 }
 
@@ -210,6 +219,7 @@ func (c *Core) budgetChanged(name string, now *state.Object) {
 		c.readBudget(s, now)
 	}
 	c.quotas.turn(s)
+	c.quotas.forget(s)
 }
 
 func (c *Core) readBudget(s *space, from *state.Object) {
@@ -236,6 +246,7 @@ func (c *Core) usageChanged(before, after *state.Pod) {
 	s.used = s.used.plus(counted(after)).minus(counted(before))
 	c.quotas.shown(p.UID, s, after)
 	c.quotas.turn(s)
+	c.quotas.forget(s)
 }
 
 // resetUsage counts all pods again, and puts those that wait in line again. Those that were let
@@ -300,6 +311,7 @@ func (c *Core) admit(now moment) {
 		}
 		if q.turn(s); !s.inTurn {
 			s.deficit = 0
+			q.forget(s)
 		}
 	}
 }
