@@ -53,7 +53,7 @@ func entryToProto(e *Entry) *ledgerpb.Entry {
 		m.Dependents = append(m.Dependents, dependentToProto(d))
 	}
 	for _, v := range e.Volumes {
-		pick := &ledgerpb.VolumePick{Claim: v.Claim, Volume: v.Volume}
+		pick := &ledgerpb.VolumePick{Claim: v.Claim, Volume: v.Volume, ClaimUid: v.ClaimUID, HasVolume: v.HasVolume}
 		keep(pick, v.Later)
 		m.Volumes = append(m.Volumes, pick)
 	}
@@ -121,7 +121,9 @@ func entryFromProto(m *ledgerpb.Entry) (Entry, error) {
 		e.Ports = append(e.Ports, HostPort{IP: p.GetIp(), Protocol: p.GetProtocol(), Port: p.GetPort()})
 	}
 	for _, v := range m.GetVolumes() {
-		e.Volumes = append(e.Volumes, VolumePick{Claim: v.GetClaim(), Volume: v.GetVolume(), Later: later(v)})
+		e.Volumes = append(e.Volumes, VolumePick{
+			Claim: v.GetClaim(), Volume: v.GetVolume(), ClaimUID: v.GetClaimUid(), HasVolume: v.GetHasVolume(), Later: later(v),
+		})
 	}
 	for _, d := range m.GetDevices() {
 		e.Devices = append(e.Devices, DevicePick{

@@ -131,11 +131,17 @@ type Entry struct {
 	Later string
 }
 
-// VolumePick is a claim in the pod's namespace that has no volume yet. Volume is the one it
-// gets; empty if one is to be made for it on the entry's node.
+// VolumePick is a claim in the pod's namespace that has no volume yet, or that only one pod may use.
 type VolumePick struct {
+	// Volume is the one that the claim gets; empty if one is to be made for it on the entry's node, and if HasVolume.
 	Claim, Volume string
-	Later         string
+	// ClaimUID is that of the claim which the decision is about: the pod names the claim by name, and a claim that is
+	// deleted and made again is another one. Empty from members that do not say so.
+	ClaimUID string
+	// HasVolume: the claim has its volume, and nothing is to be done about it. The pod is bound if the claim is still
+	// the one of ClaimUID.
+	HasVolume bool
+	Later     string
 }
 
 // DevicePick is a claim to devices, in the pod's namespace, that has to be written before the pod

@@ -9,14 +9,14 @@ import (
 
 // ExclusiveDoc says which reserved pods hold something that only one pod may have and that
 // belongs to no single node, as far as the API server does not show it yet: a volume that one
-// pod at a time may use (x/vol/<pvc uid>), or items of a device pool that several nodes reach
-// (x/pool/<driver>/<pool>).
+// pod at a time may use (x/vol/<namespace>/<pvc name> and x/vol/<pvc uid>), or items of a device pool
+// that several nodes reach (x/pool/<driver>/<pool>).
 //
 // It is counted like a node's document: what the facts show is taken, and what a holder has;
 // and nobody may use it whose facts are older than the high-water. It is deleted when its
 // volume or pool is gone (Collect).
 type ExclusiveDoc struct {
-	// Key is KeyVolume or KeyPool.
+	// Key is KeyClaim, KeyVolume or KeyPool.
 	Key string
 	// HW is the high-water per kind of fact.
 	HW      map[string]uint64
@@ -47,7 +47,21 @@ type Holder struct {
 	Later string
 }
 
-// KeyVolume is the key of a volume that one pod at a time may use.
+// KeyClaim is the key of a claim's volume that one pod at a time may use. Pods name claims by name: users of a claim
+// and of the one that is made under its name later meet here.
+func KeyClaim(namespace, name string) string { return PrefixVolume + namespace + "/" + name }
+
+// ParseClaim is the inverse of KeyClaim; false for every other key.
+func ParseClaim(key string) (namespace, name string, ok bool) {
+	rest, ok := strings.CutPrefix(key, PrefixVolume)
+	if !ok {
+		return "", "", false
+	}
+	return strings.Cut(rest, "/")
+}
+
+// KeyVolume is the key of the same by the claim's UID. Who holds a claim holds both: members of versions without
+// KeyClaim know this one alone.
 func KeyVolume(claimUID string) string { return PrefixVolume + claimUID }
 
 // KeyPool is the key of a pool of devices that several nodes reach.

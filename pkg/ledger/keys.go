@@ -39,8 +39,8 @@ const (
 	PrefixGuard = "g/"
 	// PrefixBudget + PodDisruptionBudget UID: BudgetDoc.
 	PrefixBudget = "b/"
-	// PrefixVolume + PersistentVolumeClaim UID, and PrefixPool + driver + "/" + pool:
-	// ExclusiveDoc.
+	// PrefixVolume + namespace + "/" + PersistentVolumeClaim name, PrefixVolume + PersistentVolumeClaim UID, and
+	// PrefixPool + driver + "/" + pool: ExclusiveDoc.
 	PrefixVolume = "x/vol/"
 	PrefixPool   = "x/pool/"
 	// PrefixPlan + id: PlanRecord, of plans larger than one transaction.

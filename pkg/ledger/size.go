@@ -243,7 +243,8 @@ func (e *Entry) bytes() int {
 	}
 	for i := range e.Volumes {
 		v := &e.Volumes[i]
-		n += partBytes(32, textBytes(1, len(v.Claim))+textBytes(2, len(v.Volume))+len(v.Later))
+		n += partBytes(32, textBytes(1, len(v.Claim))+textBytes(2, len(v.Volume))+textBytes(3, len(v.ClaimUID))+
+			boolBytes(4, v.HasVolume)+len(v.Later))
 	}
 	return n
 }

@@ -47,7 +47,8 @@ func drawAny(t *rapid.T) Entry {
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "volumes") {
 		e.Volumes = append(e.Volumes, VolumePick{
-			Claim: text.Draw(t, "claim"), Volume: text.Draw(t, "volume"), Later: drawLater(t),
+			Claim: text.Draw(t, "claim"), Volume: text.Draw(t, "volume"), ClaimUID: text.Draw(t, "claim uid"),
+			HasVolume: rapid.Bool().Draw(t, "has volume"), Later: drawLater(t),
 		})
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "dependents") {

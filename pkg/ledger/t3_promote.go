@@ -111,7 +111,7 @@ func volumesAgain(before, now []VolumePick) []VolumePick {
 	now = slices.Clone(now)
 	for i := range now {
 		for _, b := range before {
-			if b.Claim == now[i].Claim && b.Volume == now[i].Volume {
+			if b.Claim == now[i].Claim && b.ClaimUID == now[i].ClaimUID && b.Volume == now[i].Volume {
 				now[i].Later = b.Later
 			}
 		}

@@ -178,9 +178,9 @@ func (r *reach) includes(labelled *corev1.Node) bool {
 	return err == nil && match
 }
 
-// VolumePick is a claim in the pod's namespace that has no volume yet, and the name of the one
-// it gets; empty if one is to be made for it on the pod's node.
-type VolumePick struct{ Claim, Volume string }
+// VolumePick is a claim in the pod's namespace that has no volume yet, its UID, and the name of the
+// volume it gets; empty if one is to be made for it on the pod's node.
+type VolumePick struct{ Claim, UID, Volume string }
 
 // VolumePicks are what has to be done about the pod's claims before it can start on a node;
 // none for nearly all pods. False if the node would not do, as Evaluate has it.
@@ -260,7 +260,7 @@ func (d *volumeDemand) judge(node *corev1.Node) (v volumeVerdict, picks []Volume
 			continue
 		}
 		taken[volume.Name] = true
-		picks = append(picks, VolumePick{m.claim.Name, volume.Name})
+		picks = append(picks, VolumePick{m.claim.Name, string(m.claim.UID), volume.Name})
 	}
 	for _, claim := range lacking {
 		made := d.toMake[claim].judge(labelled)
@@ -268,7 +268,7 @@ func (d *volumeDemand) judge(node *corev1.Node) (v volumeVerdict, picks []Volume
 			v.nothing, v.noSpace = made.nothing, made.noSpace
 			return v, picks
 		}
-		picks = append(picks, VolumePick{Claim: claim.Name})
+		picks = append(picks, VolumePick{Claim: claim.Name, UID: string(claim.UID)})
 	}
 	return v, picks
 }

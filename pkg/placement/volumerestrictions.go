@@ -61,18 +61,14 @@ func exclusiveClaims(pod *state.Pod, objects Objects) (list []*corev1.Persistent
 	return list, ""
 }
 
-// ExclusiveClaims are the UIDs of the pod's claims that only one pod in the cluster may use
+// ExclusiveClaims are the pod's claims that only one pod in the cluster may use
 // (ReadWriteOncePod), in the order of its volumes; none if the profile does not look at that.
-func (p *Profile) ExclusiveClaims(pod *state.Pod, objects Objects) []string {
+func (p *Profile) ExclusiveClaims(pod *state.Pod, objects Objects) []*corev1.PersistentVolumeClaim {
 	if r, ok := p.byName[VolumeRestrictions]; !ok || !r.points.has(Filtering) {
 		return nil
 	}
 	claims, _ := exclusiveClaims(pod, orNoObjects(objects))
-	var uids []string
-	for _, c := range claims {
-		uids = append(uids, string(c.UID))
-	}
-	return uids
+	return claims
 }
 
 // restrictionFilter knows how often the claims are in use once it has seen all nodes.

@@ -937,12 +937,16 @@ func (x *Entry) GetNotAfterMillis() int64 {
 	return 0
 }
 
-// VolumePick is a claim in the pod's namespace that has no volume yet.
+// VolumePick is a claim in the pod's namespace that has no volume yet, or that only one pod may use.
 type VolumePick struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Claim string                 `protobuf:"bytes,1,opt,name=claim,proto3" json:"claim,omitempty"`
 	// The volume that it gets; empty if one is to be made for it on the entry's node.
-	Volume        string `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
+	Volume string `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
+	// The UID of the claim that the decision is about; empty from versions that do not say so.
+	ClaimUid string `protobuf:"bytes,3,opt,name=claim_uid,json=claimUid,proto3" json:"claim_uid,omitempty"`
+	// The claim has its volume: the pod is bound if the claim is still the one of that UID.
+	HasVolume     bool `protobuf:"varint,4,opt,name=has_volume,json=hasVolume,proto3" json:"has_volume,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -989,6 +993,20 @@ func (x *VolumePick) GetVolume() string {
 		return x.Volume
 	}
 	return ""
+}
+
+func (x *VolumePick) GetClaimUid() string {
+	if x != nil {
+		return x.ClaimUid
+	}
+	return ""
+}
+
+func (x *VolumePick) GetHasVolume() bool {
+	if x != nil {
+		return x.HasVolume
+	}
+	return false
 }
 
 // DevicePick is a claim to devices, in the pod's namespace, that the pod is to use.
@@ -2143,8 +2161,8 @@ func (x *BudgetClaim) GetRegardless() bool {
 	return false
 }
 
-// Exclusive is x/vol/<pvc uid> or x/pool/<driver>/<pool>: who holds what only one pod may have,
-// as far as the API server does not show it yet.
+// Exclusive is x/vol/<namespace>/<pvc name>, x/vol/<pvc uid> or x/pool/<driver>/<pool>: who holds what only one pod
+// may have, as far as the API server does not show it yet.
 type Exclusive struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Version uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -2616,11 +2634,14 @@ const file_pkg_ledger_ledgerpb_ledger_proto_rawDesc = "" +
 	"\tdelegated\x18! \x01(\bR\tdelegated\x12<\n" +
 	"\vfence_cause\x18\" \x01(\x0e2\x1b.berth.ledger.v1.FenceCauseR\n" +
 	"fenceCause\x12(\n" +
-	"\x10not_after_millis\x18# \x01(\x03R\x0enotAfterMillisJ\x04\b\x14\x10\x1b\":\n" +
+	"\x10not_after_millis\x18# \x01(\x03R\x0enotAfterMillisJ\x04\b\x14\x10\x1b\"v\n" +
 	"\n" +
 	"VolumePick\x12\x14\n" +
 	"\x05claim\x18\x01 \x01(\tR\x05claim\x12\x16\n" +
-	"\x06volume\x18\x02 \x01(\tR\x06volume\"\xed\x01\n" +
+	"\x06volume\x18\x02 \x01(\tR\x06volume\x12\x1b\n" +
+	"\tclaim_uid\x18\x03 \x01(\tR\bclaimUid\x12\x1d\n" +
+	"\n" +
+	"has_volume\x18\x04 \x01(\bR\thasVolume\"\xed\x01\n" +
 	"\n" +
 	"DevicePick\x12\x14\n" +
 	"\x05claim\x18\x01 \x01(\tR\x05claim\x12\x1b\n" +

@@ -74,6 +74,10 @@ func (p preparation) claim(ctx context.Context) decide.Answered {
 		return refusal("claim %s is gone", p.pick.Claim)
 	case err != nil:
 		return decide.Answered{Result: refusedOrUnknown(err), Problem: err.Error()}
+	case p.pick.ClaimUID != "" && string(claim.UID) != p.pick.ClaimUID:
+		return refusal("claim %s is another one than the pod was placed for: it was deleted and made again", claim.Name)
+	case p.pick.HasVolume:
+		return decide.Answered{Result: decide.Done}
 	case claim.Spec.VolumeName != "" && p.pick.Volume != "" && claim.Spec.VolumeName != p.pick.Volume:
 		return refusal("claim %s has volume %s, not %s", claim.Name, claim.Spec.VolumeName, p.pick.Volume)
 	}

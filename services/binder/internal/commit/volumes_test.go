@@ -47,6 +47,36 @@ func twoClaims(written bool) decide.Bind {
 	}}
 }
 
+// A claim that was deleted and made again is another one: its pod is placed anew, and nothing is written. Of a claim
+// that has its volume only that is looked at. Members that name no UID are taken at the claim's name.
+func TestClaimMadeAgainIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		pick ledger.VolumePick
+		want decide.Result
+	}{
+		"another, to be bound": {ledger.VolumePick{Claim: "c0", Volume: "v0", ClaimUID: "uid-before"}, decide.Refused},
+		"another, to be made":  {ledger.VolumePick{Claim: "c1", ClaimUID: "uid-before"}, decide.Refused},
+		"another, with volume": {ledger.VolumePick{Claim: "c0", ClaimUID: "uid-before", HasVolume: true}, decide.Refused},
+		"the same, with one":   {ledger.VolumePick{Claim: "c0", ClaimUID: "uid-c0", HasVolume: true}, decide.Done},
+		"the same, to be made": {ledger.VolumePick{Claim: "c1", ClaimUID: "uid-c1"}, decide.Waiting},
+		"of an earlier member": {ledger.VolumePick{Claim: "c1"}, decide.Waiting},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, bind := store(), twoClaims(false)
+			bind.Volumes.Picks = []ledger.VolumePick{c.pick}
+			answer := roomOf(client).prepareVolumes(t.Context(), bind)
+			if answer.Result != c.want {
+				t.Errorf("%+v, want %s", answer, c.want)
+			}
+			for _, a := range client.Actions() {
+				if a.GetVerb() == "patch" && c.want != decide.Waiting {
+					t.Errorf("written: %+v", a)
+				}
+			}
+		})
+	}
+}
+
 // binds does what the controllers do with what has been written.
 func binds(ctx context.Context, t *testing.T, client *fake.Clientset, affinity *corev1.VolumeNodeAffinity) {
 	t.Helper()

@@ -234,7 +234,7 @@ func (r *reservation) volumes(c *Core) *VolumeWork {
 // bindDeadline is longer for a pod whose volumes have to be made, or whose devices are not ready.
 func (c *Core) bindDeadline(r *reservation) time.Duration {
 	deadline := c.limits.BindDeadline
-	if len(r.entry.Volumes) > 0 {
+	if slices.ContainsFunc(r.entry.Volumes, func(p ledger.VolumePick) bool { return !p.HasVolume }) {
 		deadline += c.limits.Volumes.deadline(r.entry.SchedulerName)
 	}
 	if len(r.entry.Devices) > 0 && r.asked {

@@ -94,6 +94,10 @@ func (e *existence) exists(key string) bool {
 	if strings.HasPrefix(key, ledger.PrefixPool) {
 		return e.pool(key)
 	}
+	if namespace, name, ok := ledger.ParseClaim(key); ok {
+		_, found := e.facts.ObjectByName(events.KindVolumeClaim, namespace, name)
+		return found
+	}
 	kinds := map[string]events.Kind{
 		ledger.PrefixNode: events.KindNode, ledger.PrefixBudget: events.KindDisruptionBudget,
 		ledger.PrefixVolume: events.KindVolumeClaim,

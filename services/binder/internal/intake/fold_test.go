@@ -3,10 +3,12 @@ package intake
 import (
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/pkg/events"
+	"github.com/berth-scheduler/berth/pkg/ledger"
 	"github.com/berth-scheduler/berth/pkg/state/follow"
 )
 
@@ -33,5 +35,32 @@ func TestClaimsAsTheFactsShowThem(t *testing.T) {
 	}
 	if other := in.Claim("ns", "d"); other != nil {
 		t.Fatalf("a claim that is not there is %+v", other)
+	}
+}
+
+// Documents of claims for one pod are kept by name as long as there is a claim of the name, and by UID as long as
+// there is that claim.
+func TestDocumentsOfClaimsThatExist(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "c", UID: "uid", ResourceVersion: "7",
+	}}
+	data, err := claim.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := NewFacts().Fold(follow.Batch{Facts: []events.SequencedFact{{Sequence: 1, Fact: events.Fact{
+		Kind: events.KindVolumeClaim, Op: events.OpUpsert, UID: "uid", Namespace: "ns", Name: "c",
+		ResourceVersion: 7, Progress: 7, Object: data,
+	}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]bool{
+		ledger.KeyClaim("ns", "c"): true, ledger.KeyClaim("ns", "d"): false, ledger.KeyClaim("other", "c"): false,
+		ledger.KeyVolume("uid"): true, ledger.KeyVolume("uid-before"): false,
+	} {
+		if got := in.Exists(key); got != want {
+			t.Errorf("%s exists: %v, want %v", key, got, want)
+		}
 	}
 }

@@ -21,7 +21,7 @@ type delegation struct {
 // delegate tells whether a reservation that gives the pod's claims something is left to plugins to bind: not if binders
 // have to do something about the claims first.
 func (d *deal) delegate(v volumes) bool {
-	d.delegated = d.asked && len(v.picks) == 0 && len(v.devices.picks) == 0
+	d.delegated = d.asked && v.noWork()
 	return d.delegated
 }
 

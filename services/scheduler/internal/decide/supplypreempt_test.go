@@ -252,10 +252,10 @@ func TestClaimForOneIsTakenFromAVictim(t *testing.T) {
 	}
 }
 
-// claimForOne is the only document of a claim.
+// claimForOne is the document of the only claim, by its name.
 func (st *story) claimForOne() ledger.ExclusiveDoc {
 	st.t.Helper()
-	kvs, _, err := st.store.List(st.t.Context(), ledger.PrefixVolume)
+	kvs, _, err := st.store.List(st.t.Context(), ledger.KeyClaim("d", ""))
 	if err != nil || len(kvs) != 1 {
 		st.t.Fatalf("%d documents of claims, %v", len(kvs), err)
 	}

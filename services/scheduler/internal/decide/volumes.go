@@ -2,9 +2,10 @@ package decide
 
 import (
 	"iter"
-	"strings"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/pkg/events"
 	"github.com/berth-scheduler/berth/pkg/ledger"
@@ -18,8 +19,8 @@ type volumes struct {
 	// objects are those of the cluster, with the volumes, devices and claims that are promised as
 	// they will be; nil for a pod to which that makes no difference.
 	objects placement.Objects
-	// exclusive are the UIDs of the claims that only one pod in the cluster may use.
-	exclusive []string
+	// exclusive are the claims that only one pod in the cluster may use.
+	exclusive []*corev1.PersistentVolumeClaim
 	// basis are the versions of those claims' documents that the decision has looked at: the only ones it may
 	// be committed on.
 	basis []ledger.Version
@@ -37,7 +38,7 @@ func (c *Core) volumesOf(pod *state.Pod, profile *placement.Profile) (v volumes,
 	facts := c.view.Snapshot()
 	if len(pod.Template.Spec.Volumes) > 0 {
 		v.exclusive = profile.ExclusiveClaims(pod, facts)
-		v.basis = c.versionsOf(v.exclusive)
+		v.basis = c.versionsOf(v.keys())
 		if profile.UnboundClaims(pod, facts) {
 			v.objects = c.promisedVolumes(facts)
 		}
@@ -77,18 +78,31 @@ func (v volumes) holdings() []holding {
 	if len(v.exclusive) == 0 {
 		return v.devices.pools
 	}
-	list := make([]holding, 0, len(v.exclusive)+len(v.devices.pools))
-	for _, uid := range v.exclusive {
-		list = append(list, holding{key: ledger.KeyVolume(uid)})
+	list := make([]holding, 0, 2*len(v.exclusive)+len(v.devices.pools))
+	for _, key := range v.keys() {
+		list = append(list, holding{key: key})
 	}
 	return append(list, v.devices.pools...)
 }
 
+// keys are those of the documents of the claims that only one pod may use: by name, which is what pods go by, and by
+// UID, which is all that shards of earlier versions know.
+func (v volumes) keys() []string {
+	if len(v.exclusive) == 0 {
+		return nil
+	}
+	list := make([]string, 0, 2*len(v.exclusive))
+	for _, claim := range v.exclusive {
+		list = append(list, ledger.KeyClaim(claim.Namespace, claim.Name), ledger.KeyVolume(string(claim.UID)))
+	}
+	return list
+}
+
 // versionsOf are the versions of claims' documents as they are known.
-func (c *Core) versionsOf(claims []string) []ledger.Version {
+func (c *Core) versionsOf(keys []string) []ledger.Version {
 	var versions []ledger.Version
-	for _, uid := range claims {
-		versions = append(versions, c.ledger.Exclusive(ledger.KeyVolume(uid)).Version())
+	for _, key := range keys {
+		versions = append(versions, c.ledger.Exclusive(key).Version())
 	}
 	return versions
 }
@@ -100,8 +114,8 @@ func (c *Core) free(v volumes) bool {
 	if len(v.exclusive) > 0 && c.view.HasPodsOnUnknownNodes() {
 		return false
 	}
-	for _, uid := range v.exclusive {
-		if x := c.exclusive(ledger.KeyVolume(uid)); len(x.Holders) > 0 || c.view.PodProgress() < x.HW[ledger.KindPod] {
+	for _, key := range v.keys() {
+		if x := c.exclusive(key); len(x.Holders) > 0 || c.view.PodProgress() < x.HW[ledger.KindPod] {
 			return false
 		}
 	}
@@ -134,15 +148,31 @@ func (h handedOver) Doc(nodeUID string) (ledger.NodeDoc, bool) {
 // pickVolumes says what has to be done about the pod's claims on a node; false if the node will
 // not do after all.
 func (v volumes) pickVolumes(profile *placement.Profile, pod *state.Pod, node *state.Node) (volumes, bool) {
-	if v.objects == nil || len(pod.Template.Spec.Volumes) == 0 {
+	if len(pod.Template.Spec.Volumes) == 0 {
 		return v, true
 	}
-	picks, ok := profile.VolumePicks(pod, node, v.objects)
 	v.picks = nil
-	for _, p := range picks {
-		v.picks = append(v.picks, ledger.VolumePick{Claim: p.Claim, Volume: p.Volume})
+	ok := true
+	if v.objects != nil {
+		var picks []placement.VolumePick
+		picks, ok = profile.VolumePicks(pod, node, v.objects)
+		for _, p := range picks {
+			v.picks = append(v.picks, ledger.VolumePick{Claim: p.Claim, ClaimUID: p.UID, Volume: p.Volume})
+		}
+	}
+	for _, claim := range v.exclusive {
+		picked := func(p ledger.VolumePick) bool { return p.Claim == claim.Name }
+		if !slices.ContainsFunc(v.picks, picked) {
+			v.picks = append(v.picks, ledger.VolumePick{Claim: claim.Name, ClaimUID: string(claim.UID), HasVolume: true})
+		}
 	}
 	return v, ok
+}
+
+// noWork reports whether nothing has to be written about the pod's claims before the bind.
+func (v volumes) noWork() bool {
+	work := func(p ledger.VolumePick) bool { return !p.HasVolume }
+	return !slices.ContainsFunc(v.picks, work) && len(v.devices.picks) == 0
 }
 
 // promisedVolumes are the facts with what reservations and staged attempts have been promised:
@@ -151,7 +181,7 @@ func (v volumes) pickVolumes(profile *placement.Profile, pod *state.Pod, node *s
 // (Who does not know of a promise that another shard has just made loses it at the API server,
 // and decides again.)
 func (c *Core) promisedVolumes(facts *state.Snapshot) placement.Objects {
-	p := promisedVolumes{Snapshot: facts, claimOf: map[string]string{}, nodeOf: map[string]string{}}
+	p := promisedVolumes{Snapshot: facts, claimOf: map[string]promisedClaim{}, nodeOf: map[string]promisedNode{}}
 	for d := range c.ledger.Docs() {
 		for i := range d.Entries {
 			e := &d.Entries[i]
@@ -167,16 +197,24 @@ func (c *Core) promisedVolumes(facts *state.Snapshot) placement.Objects {
 // promisedVolumes implements placement.Objects. Names of claims are namespace/name.
 type promisedVolumes struct {
 	*state.Snapshot
-	claimOf map[string]string // by volume
-	nodeOf  map[string]string // by claim for which a volume is to be made
+	claimOf map[string]promisedClaim // by volume
+	nodeOf  map[string]promisedNode  // by claim for which a volume is to be made
 }
+
+// promisedClaim is a claim that gets a volume; without a UID, of a member that does not say which, any of the name.
+type promisedClaim struct{ namespace, name, uid string }
+
+// promisedNode is a node for which a volume is to be made, for the claim of a UID.
+type promisedNode struct{ name, claimUID string }
 
 func (p promisedVolumes) promise(namespace, node string, picks []ledger.VolumePick) {
 	for _, v := range picks {
-		if v.Volume == "" {
-			p.nodeOf[namespace+"/"+v.Claim] = node
-		} else {
-			p.claimOf[v.Volume] = namespace + "/" + v.Claim
+		switch {
+		case v.HasVolume:
+		case v.Volume == "":
+			p.nodeOf[namespace+"/"+v.Claim] = promisedNode{node, v.ClaimUID}
+		default:
+			p.claimOf[v.Volume] = promisedClaim{namespace, v.Claim, v.ClaimUID}
 		}
 	}
 }
@@ -189,14 +227,14 @@ func (p promisedVolumes) ObjectByName(k events.Kind, namespace, name string) (*s
 	}
 	node, promised := p.nodeOf[namespace+"/"+name]
 	claim, isClaim := o.API.(*corev1.PersistentVolumeClaim)
-	if !promised || !isClaim || claim.Spec.VolumeName != "" {
+	if !promised || !isClaim || claim.Spec.VolumeName != "" || node.claimUID != "" && node.claimUID != o.UID {
 		return o, ok
 	}
 	claim = claim.DeepCopy()
 	if claim.Annotations == nil {
 		claim.Annotations = map[string]string{}
 	}
-	claim.Annotations[placement.AnnotationSelectedNode] = node
+	claim.Annotations[placement.AnnotationSelectedNode] = node.name
 	with := *o
 	with.API = claim
 	return &with, true
@@ -225,8 +263,9 @@ func (p promisedVolumes) bound(o *state.Object) *state.Object {
 		return o
 	}
 	volume = volume.DeepCopy()
-	namespace, name, _ := strings.Cut(claim, "/")
-	volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: namespace, Name: name}
+	volume.Spec.ClaimRef = &corev1.ObjectReference{
+		Namespace: claim.namespace, Name: claim.name, UID: types.UID(claim.uid),
+	}
 	with := *o
 	with.API = volume
 	return &with

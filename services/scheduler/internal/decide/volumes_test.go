@@ -25,9 +25,13 @@ const (
 )
 
 func (w *world) addObject(k events.Kind, o state.APIObject) {
+	o.SetUID(types.UID(string(k) + "-" + o.GetName()))
+	w.publishObject(k, o)
+}
+
+func (w *world) publishObject(k events.Kind, o state.APIObject) {
 	w.rv++
 	o.SetResourceVersion(fmt.Sprint(w.rv))
-	o.SetUID(types.UID(string(k) + "-" + o.GetName()))
 	raw, err := o.Marshal()
 	if err != nil {
 		w.t.Fatal(err)
@@ -47,6 +51,25 @@ func (w *world) addClaim(name, class, volume string, mode corev1.PersistentVolum
 		claim.Annotations = map[string]string{"pv.kubernetes.io/bind-completed": "yes"}
 	}
 	w.addObject(events.KindVolumeClaim, claim)
+}
+
+// remakeClaim deletes a claim and makes it again under its name, with the same volume, for one pod.
+func (w *world) remakeClaim(name, volume string) {
+	w.rv++
+	uid := string(events.KindVolumeClaim) + "-" + name
+	w.fact(events.Fact{
+		Kind: events.KindVolumeClaim, Op: events.OpDelete, UID: uid, Namespace: "d", Name: name, ResourceVersion: w.rv,
+	})
+	class := ""
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "d", Name: name, UID: types.UID(uid + "-again"),
+		Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"},
+	}}
+	claim.Spec = corev1.PersistentVolumeClaimSpec{
+		StorageClassName: &class, VolumeName: volume,
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod},
+	}
+	w.publishObject(events.KindVolumeClaim, claim)
 }
 
 // addVolume adds a volume that can be used on one node, or everywhere.
@@ -266,6 +289,64 @@ func stagedPickEndsWithItsClaimsDocument(t *testing.T, collected bool) {
 	last := st.s.decisions[len(st.s.decisions)-1]
 	if last.Pod.UID != second || last.Kind != events.DecisionUnplaceable {
 		t.Errorf("decided last: %+v, want %s unplaceable", last, second)
+	}
+}
+
+// A claim for one pod is deleted and made again under its name.
+//
+//  1. The other shard places first, which names the claim, on n1. The reservation is on its way to its bind.
+//  2. The claim is made again, with another UID.
+//  3. The shard reads that, and not yet of the reservation: it wants the claim for second.
+//  4. Both pods name one claim, so one of the two reservations must not come about.
+func TestClaimMadeAgainHasOneUser(t *testing.T) {
+	st := newStory(t, 2, 3, 10)
+	st.addVolume("volume", "", "")
+	st.addClaim("one", "", "volume", corev1.ReadWriteOncePod)
+	st.tell()
+	other := &story{world: st.world, s: st.shards[1]}
+	other.tell()
+	first := other.pod("first", onNode("n1"), usingClaim("one"))
+	other.answer()
+	if at := st.reservedAt(first); !slices.Equal(at, []string{"n1"}) {
+		t.Fatalf("first is reserved on %q, want n1", at)
+	}
+	st.remakeClaim("one", "volume")
+	second := st.pod("second", onNode("n0"), usingClaim("one"))
+	for st.s.commit != nil {
+		st.answer()
+	}
+	if at := st.reservedAt(second); len(at) > 0 {
+		t.Errorf("second is reserved on %q beside first, want nowhere: both name one claim", at)
+	}
+	st.bind(first, "n1")
+	st.tell()
+	for st.s.commit != nil {
+		st.answer()
+	}
+	if at := st.reservedAt(second); len(at) > 0 {
+		t.Errorf("second is reserved on %q in the end, want nowhere: first uses the claim", at)
+	}
+}
+
+// The reservation of a pod with a claim for one pod says which claim of the name it is about.
+func TestClaimsForOneAreNamedByUID(t *testing.T) {
+	st := newStory(t, 1, 3, 10)
+	st.addVolume("volume", "", "")
+	st.addClaim("one", "", "volume", corev1.ReadWriteOncePod)
+	st.tell()
+	st.pod("user", onNode("n1"), usingClaim("one"))
+	st.answer()
+	for _, d := range st.docs() {
+		for _, e := range d.Entries {
+			want := ledger.VolumePick{Claim: "one", ClaimUID: string(events.KindVolumeClaim) + "-one", HasVolume: true}
+			if len(e.Volumes) != 1 || e.Volumes[0] != want {
+				t.Errorf("picks %+v, want %+v", e.Volumes, want)
+			}
+		}
+	}
+	kvs, _, err := st.store.List(t.Context(), ledger.PrefixVolume)
+	if err != nil || len(kvs) != 2 {
+		t.Fatalf("documents of claims %+v, %v; want one by name and one by UID", kvs, err)
 	}
 }
 
