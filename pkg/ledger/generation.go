@@ -204,12 +204,14 @@ func (v *View) putGeneration(kv KV, set *changeSet) error {
 	return nil
 }
 
-// forgetHighest leaves the highest high-waters to what there is: those of another generation may name
-// resourceVersions that are yet to come.
+// forgetHighest leaves the highest high-waters, and how far Kubernetes must have been, to what there is: those of
+// another generation may name resourceVersions that are yet to come.
 func (v *View) forgetHighest() {
 	clear(v.highest)
+	clear(v.reached)
 	for _, d := range v.docs {
 		v.raise(d.HW)
+		v.reach(d)
 	}
 	v.raise(v.names.floor.HW)
 }

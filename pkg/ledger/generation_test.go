@@ -169,6 +169,46 @@ func TestHighWatersGoWithTheirGeneration(t *testing.T) {
 	}
 }
 
+// A reservation proves that Kubernetes had reached what it was decided on, also when no fact and no high-water is left
+// that says so. That is no high-water: whoever uses the document need not have read of it. It goes with its generation.
+func TestReservationsProveHowFarKubernetesWas(t *testing.T) {
+	store, _ := anew(t)
+	doc, err := ledger.Place(ledger.NodeDoc{NodeUID: "v", NodeName: "m"}, ledger.Entry{
+		PodUID: "p", Role: ledger.RoleReservation, State: ledger.Committed, PodRV: 2088, Token: 1,
+		Devices: []ledger.DevicePick{{Claim: "c", ClaimUID: "c-uid", ClaimRV: 2090}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	txn, err := ledger.Replace(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	carryOut(t, store, txn)
+	v := picture(t, store)
+	if pods, claims := v.Reached(ledger.KindPod), v.Reached(ledger.KindClaim); pods != 2088 || claims != 2090 {
+		t.Errorf("reached %d and %d, want what the reservation was decided on", pods, claims)
+	}
+	if hw := v.HighWater(ledger.KindPod); hw != 900 {
+		t.Errorf("high-water %d, want that of the other document", hw)
+	}
+	first, err := ledger.FirstGeneration(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch := store.Watch(t.Context(), "", v.Revision()+1)
+	carryOut(t, store, ledger.Txn{Deletes: []string{ledger.KeyNode("u"), ledger.KeyNode("v")}})
+	carryOut(t, store, first)
+	for v.Generation().Revision == 0 {
+		if _, err := v.Fold(ledger.ViewBatch{Events: <-watch.Batches()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if pods, claims := v.Reached(ledger.KindPod), v.Reached(ledger.KindClaim); pods != 0 || claims != 0 {
+		t.Errorf("reached %d and %d in another generation, want nothing", pods, claims)
+	}
+}
+
 // Fold reports another generation when a listing replaces the events that began it. A first listing reports none.
 func TestListingTellsOfAnotherGeneration(t *testing.T) {
 	store, v := anew(t)

@@ -32,6 +32,8 @@ type View struct {
 	names      nameView
 	// highest is the highest high-water of any document seen, by kind.
 	highest map[string]uint64
+	// reached is the highest resourceVersion that an entry of any document seen names, by kind.
+	reached map[string]uint64
 }
 
 type ownership struct {
@@ -64,6 +66,7 @@ func (v *View) clear() {
 		claims:   newClaimView(),
 		names:    newNameView(),
 		highest:  map[string]uint64{},
+		reached:  map[string]uint64{},
 	}
 }
 
@@ -72,7 +75,7 @@ func (v *View) Clone() *View {
 	c := *v
 	c.docs, c.reserved = maps.Clone(v.docs), maps.Clone(v.reserved)
 	c.owners, c.wanted, c.members = maps.Clone(v.owners), maps.Clone(v.wanted), maps.Clone(v.members)
-	c.highest = maps.Clone(v.highest)
+	c.highest, c.reached = maps.Clone(v.highest), maps.Clone(v.reached)
 	c.terms, c.claims, c.names = v.terms.clone(), v.claims.clone(), v.names.clone()
 	return &c
 }
@@ -187,6 +190,11 @@ func (v *View) Members(role string) []Member {
 // HighWater is the highest high-water of a kind among all documents there are or were: a
 // member whose progress has reached it is behind on no node.
 func (v *View) HighWater(kind string) uint64 { return v.highest[kind] }
+
+// Reached is the highest resourceVersion of a kind that Kubernetes must have had, by all documents there are or were:
+// the HighWater, and what entries were decided on. A Kubernetes that is not as far was restored from a backup. A
+// member need not have applied it to use a document, as it must a high-water.
+func (v *View) Reached(kind string) uint64 { return max(v.highest[kind], v.reached[kind]) }
 
 // Cluster is the UID of the Kubernetes cluster this ledger belongs to, empty when unclaimed.
 func (v *View) Cluster() string { return v.cluster }

@@ -213,6 +213,7 @@ func (v *View) setDoc(d NodeDoc, set *changeSet) {
 	v.name(&d)
 	v.docs[d.NodeUID] = d
 	v.raise(d.HW)
+	v.reach(d)
 	v.index(old, d, set)
 	v.renamed(d.NodeName)
 }
@@ -222,6 +223,22 @@ func (v *View) raise(hw map[string]uint64) {
 	for kind, rv := range hw {
 		v.highest[kind] = max(v.highest[kind], rv)
 	}
+}
+
+// reach notes the resourceVersions that a document's entries were decided on.
+func (v *View) reach(d NodeDoc) {
+	pods, claims := v.reached[KindPod], v.reached[KindClaim]
+	for i := range d.Entries {
+		e := &d.Entries[i]
+		pods = max(pods, e.PodRV)
+		for j := range e.Dependents {
+			pods = max(pods, e.Dependents[j].PodRV)
+		}
+		for j := range e.Devices {
+			claims = max(claims, e.Devices[j].ClaimRV)
+		}
+	}
+	v.reached[KindPod], v.reached[KindClaim] = pods, claims
 }
 
 // index moves the reservations of one document from old to now.

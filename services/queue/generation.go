@@ -127,8 +127,8 @@ func (q *Queue) seen(
 	return seen, floor, nil
 }
 
-// known are the resourceVersions that Kubernetes must have reached: by the log of facts, and by the ledger's highest
-// high-waters.
+// known are the resourceVersions that Kubernetes must have reached: by the log of facts, and by the ledger's
+// high-waters and reservations.
 type known struct {
 	told    intake.Told
 	counted map[events.Kind]uint64
@@ -144,7 +144,7 @@ func (q *Queue) knows(ctx context.Context, generation, floor int64) (known, erro
 			current = view.Revision() > 0 && view.Generation().Revision >= generation && view.Floor().Revision >= floor
 			k.told = l.facts.Told()
 			for _, kind := range intake.VersionedKinds {
-				k.counted[kind] = view.HighWater(string(kind))
+				k.counted[kind] = view.Reached(string(kind))
 			}
 		})
 		return current, err
@@ -178,7 +178,7 @@ func (q *Queue) compare(
 		case ofNow && at < told:
 			wentBack = fmt.Sprintf("the API server has %ss at resourceVersion %d, and the log of facts at %d", kind, at, told)
 		case at < counted:
-			wentBack = fmt.Sprintf("the API server has %ss at resourceVersion %d, and the ledger has a high-water of %d",
+			wentBack = fmt.Sprintf("the API server has %ss at resourceVersion %d, and the ledger rests on %d",
 				kind, at, counted)
 		}
 	}

@@ -59,11 +59,14 @@ func (w *world) picture() *ledger.View {
 }
 
 // promise puts a reservation into the ledger, whose node has a high-water.
-func (w *world) promise(hw uint64) {
+func (w *world) promise(hw uint64) { w.reserve(hw, 1) }
+
+// reserve writes a document with a high-water of pods, in which a pod of a resourceVersion has a reservation.
+func (w *world) reserve(hw, podRV uint64) {
 	w.t.Helper()
 	doc := ledger.NodeDoc{NodeUID: "n-uid", NodeName: "n", HW: map[string]uint64{ledger.KindPod: hw}}
 	doc, err := ledger.Place(doc, ledger.Entry{
-		PodUID: "p", Role: ledger.RoleReservation, State: ledger.Committed, PodRV: 1, Token: 1,
+		PodUID: "p", Role: ledger.RoleReservation, State: ledger.Committed, PodRV: podRV, Token: 1,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -264,8 +267,17 @@ func TestKubernetesThatWentBackAndOn(t *testing.T) {
 	w.generation(2) // and it stays at that
 }
 
-// The same, and the log has lost its facts as well: what the ledger counts on tells.
+// The same, and the log has lost its facts as well: what the ledger counts on tells, or what was reserved.
 func TestKubernetesThatWentBackWithoutFacts(t *testing.T) {
+	for name, promise := range map[string]func(w *world, late uint64){
+		"high-water":  func(w *world, late uint64) { w.promise(late) },
+		"reservation": func(w *world, late uint64) { w.reserve(1, late) },
+	} {
+		t.Run(name, func(t *testing.T) { wentBackWithoutFacts(t, promise) })
+	}
+}
+
+func wentBackWithoutFacts(t *testing.T, promise func(w *world, late uint64)) {
 	w := newWorld(t)
 	w.api.Set(pod("a", 0))
 	for range 50 {
@@ -274,7 +286,7 @@ func TestKubernetesThatWentBackWithoutFacts(t *testing.T) {
 	late := w.api.Set(pod("b", 0))
 	_, stop := w.startHasty("queue-a")
 	w.generation(1)
-	w.promise(late)
+	promise(w, late)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -203,7 +203,7 @@ func (q *queueReplica) compared(g ledger.Generation) (wentBack string, known boo
 	versions, been := q.w.versions(), q.facts.Told()
 	for _, kind := range versionedKinds {
 		at, served := versions[kind]
-		told, counted := been.Versions[events.Kind(kind)], view.HighWater(kind)
+		told, counted := been.Versions[events.Kind(kind)], view.Reached(kind)
 		if q.w.mutant.usableFacts {
 			told, _ = q.facts.Snapshot().Position().Progress(events.Kind(kind))
 		}
@@ -212,7 +212,7 @@ func (q *queueReplica) compared(g ledger.Generation) (wentBack string, known boo
 		case been.Epoch > g.FactsAfter && at < told:
 			wentBack = fmt.Sprintf("the API server has %ss at resourceVersion %d, and the log of facts at %d", kind, at, told)
 		case at < counted:
-			wentBack = fmt.Sprintf("the API server has %ss at resourceVersion %d, and the ledger has a high-water of %d",
+			wentBack = fmt.Sprintf("the API server has %ss at resourceVersion %d, and the ledger rests on %d",
 				kind, at, counted)
 		}
 	}
